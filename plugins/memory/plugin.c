@@ -12,9 +12,10 @@
 #include <string.h>
 
 #include "hook/hook.h"
+#include "internal.h"
 #include "plugin_malloc.h"
 #include "probing_sdk.h"
-#include "sample/sampler.h"
+#include "sample/allocation_sampler.h"
 #include "usage/usage.h"
 
 struct plugin {
@@ -33,6 +34,14 @@ static const struct probing_config settings[] = {
      .flags = PROBING_LIVE,
      .min = 1024,
      .max = INT64_C(1) << 40},
+    {.name = "snapshot_every",
+     .value = "60s",
+     .doc = "time between two periodic snapshots of what is alive; 0: none",
+     .type = PROBING_I64,
+     .unit = PROBING_NS,
+     .flags = PROBING_LIVE,
+     .min = 0,
+     .max = INT64_MAX},
     {.name = NULL}};
 
 static void memory_tick(void *self, uint64_t now) /* [worker] */
@@ -74,13 +83,8 @@ static int memory_init(const struct probing_host *host, void **ret_self)
 static int memory_configure(void *self, const char *name, const char *value)
 {
     struct plugin *p = self;
-    uint64_t bytes = 0;
-    if (strcmp(name, "sample_bytes") == 0) {
-        (void)probing_parse_u64(value, UINT64_MAX, &bytes); /* checked by the core */
-        sampler_set_mean(p->sampler, bytes);
-        return 0;
-    }
-    return usage_configure(p->usage, name, value);
+    int rc = sampler_configure(p->sampler, name, value);
+    return rc == -ENOENT ? usage_configure(p->usage, name, value) : rc;
 }
 
 static int memory_start(void *self)
@@ -125,4 +129,5 @@ PROBING_EXPORT const struct probing_plugin probing_plugin_v1 = {
     .stop = memory_stop,
     .fork = memory_fork,
     .destroy = memory_destroy,
+    .declares = &memory_declares,
 };

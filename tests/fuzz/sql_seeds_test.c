@@ -94,8 +94,8 @@ static const struct {
                 I64("src_rank"), I64("dst_rank")},
                7},
               {"memory",
-               "memory.allocations",
-               {TIME("ts"), I64("size"), I64("count"), STR("function_name")},
+               "memory.samples",
+               {TIME("ts"), I64("bytes"), F64("count"), STR("function_name")},
                4}};
 #define N_SHAPES (sizeof(shapes) / sizeof(*shapes))
 

@@ -117,6 +117,7 @@ TABLES = {
     "torch.modules": False, "torch.ops": False, "torch.waiting": False,
     "comm_metrics": False, "training_logs": False, "profiling_data": False, "memory_usage": False,
     "gpu_metrics": False, "memory_allocations": False, "probing.flame_modes": False,
+    "memory.allocations": False, "memory.live": False, "memory.peak": False,
 }
 
 # GET or POST, what it is asked with, and what a client who may only read is answered.

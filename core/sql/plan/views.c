@@ -37,10 +37,6 @@ static const struct {
      "select ts as timestamp, device_id as gpu, gpu_util_pct as gpu_util, used_bytes / 1048576.0 "
      "as memory_mb from gpu.utilization",
      "how busy GPUs are"},
-    {"memory_allocations",
-     "select ts as timestamp, function_name, size as allocated_bytes, count from "
-     "memory.allocations",
-     "sampled allocations"},
     {"probing.table_docs",
      "select table_schema, table_name, nullif(doc, '') as description, null::text as synonyms, "
      "null::text as notes, null::text as global_name from information_schema.tables",

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * plugins/memory/sample/sampler.h - the samples' way into tables: memory.allocations, memory.live,
- * memory.snapshots, memory.stacks.
+ * plugins/memory/sample/allocation_sampler.h - the samples' way into tables: memory.samples, memory.frees,
+ * memory.live, memory.snapshots, memory.stacks, and the command `mark`.
  *
  * [control] unless said otherwise.
  */
-#ifndef MEMORY_SAMPLE_SAMPLER_H
-#define MEMORY_SAMPLE_SAMPLER_H
+#ifndef MEMORY_SAMPLE_ALLOCATION_SAMPLER_H
+#define MEMORY_SAMPLE_ALLOCATION_SAMPLER_H
 
 #include <probing/plugin.h>
 #include <stdint.h>
@@ -20,8 +20,9 @@ void sampler_free(struct sampler *s);
 int sampler_start(struct sampler *s);
 /* 0, or -EBUSY: a thread is inside. */
 int sampler_stop(struct sampler *s);
-void sampler_set_mean(struct sampler *s, uint64_t bytes); /* between two samples */
-void sampler_forked(struct sampler *s);                   /* [child] */
+/* One of the settings sample_bytes, snapshot_every; -ENOENT: it is none of them. */
+int sampler_configure(struct sampler *s, const char *name, const char *value);
+void sampler_forked(struct sampler *s); /* [child] */
 
 struct sampler_about {
     uint64_t samples, lost, live;  /* taken, dropped for want of a slot, not freed yet */

@@ -1,0 +1,110 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * plugins/memory/declarations.c - what the plugin declares: views of its tables, and modes of flame
+ * graphs.
+ *
+ * Constants only: the core reads them out of the file, too, where the plugin is not loaded.
+ */
+#include "internal.h"
+
+/* ---- views ---- */
+
+#define ALLOCATIONS                                                                           \
+    "select s.ts, s.tid, s.thread_id, s.thread_name, s.domain, s.size, s.count, s.bytes, "    \
+    "s.function_name, s.native_function, s.file, s.lineno, s.stack_id, s.step, s.sample_id, " \
+    "f.lifetime_ns from memory.samples s left join (select sample_id, lifetime_ns from "      \
+    "memory.frees) f on s.sample_id = f.sample_id"
+
+#define PLACE "stack_id, function_name, native_function, file, lineno, domain"
+
+/* Of a process that is dead: its last snapshot, and what was allocated and freed since.  What none
+ * of its rows say, as a sample was freed before it was written down, is of the last moments. */
+#define LAST "(select ts from memory.snapshots order by snapshot_id desc limit 1)"
+#define SINCE "ts > coalesce(" LAST ", to_timestamp(0))"
+#define END                                                                                      \
+    "(select max(ts) from (select ts from memory.samples union all select ts from memory.frees " \
+    "union all select ts from memory.snapshots) e)"
+#define AT_END                                                                                    \
+    "select stack_id, function_name, native_function, file, lineno, domain, sum(b) as bytes, "    \
+    "sqrt(greatest(sum(v), 0))::bigint as bytes_error, sum(b1) as bytes_1m, sum(b10) as "         \
+    "bytes_10m, sum(c) as count, sum(n) as samples, (case when sum(c) > 0 then sum(b) / sum(c) "  \
+    "end)::bigint as size, (" END " - min(born))::bigint as age_ns, (" END                        \
+    " - max(born))::bigint as newest_ns from (select " PLACE                                      \
+    ", bytes as b, bytes_error::double * bytes_error as v, bytes_1m as b1, bytes_10m as b10, "    \
+    "count as c, samples as n, ts - (age_ns / 1e9) * interval '1 second' as born from "           \
+    "memory.snapshots where snapshot_id = (select max(snapshot_id) from memory.snapshots) union " \
+    "all select " PLACE ", bytes, count * (count - 1) * size * size, 0, 0, count, 1, ts from "    \
+    "memory.samples where " SINCE " union all select " PLACE                                      \
+    ", -bytes, -count * (count - 1) * size * size, case when ts - " LAST                          \
+    " < (lifetime_ns / 1e9 - 60) * interval '1 second' then -bytes else 0 end, case when ts "     \
+    "- " LAST                                                                                     \
+    " < (lifetime_ns / 1e9 - 600) * interval '1 second' then -bytes else 0 end, -count, -1, "     \
+    "null from memory.frees where " SINCE ") a group by " PLACE " having sum(n) > 0"
+
+static const struct probing_view views[] = {
+    {"memory.allocations", ALLOCATIONS,
+     "sampled allocations, each with the time until it was freed; NULL: it was not",
+     "select 'nothing was allocated that was sampled' where not exists (select 1 from "
+     "memory.samples)"},
+    {"memory.live", AT_END, "what was alive when the process was last heard of, by stack", NULL},
+    {"memory.peak",
+     "select ts, " PLACE ", bytes, bytes_error, count, samples, stacks, age_ns, total_bytes, "
+     "snapshot_id from memory.snapshots where snapshot_id = (select max(snapshot_id) from "
+     "memory.snapshots where kind = 'peak')",
+     "what was alive when the most was, since the plugin was loaded",
+     "select 'no peak has been seen yet' where not exists (select 1 from memory.snapshots where "
+     "kind = 'peak')"},
+    {"memory_allocations",
+     "select ts as timestamp, function_name, bytes as allocated_bytes, count from memory.samples",
+     "sampled allocations: bytes and number that each stands for", NULL}};
+
+/* ---- flame graphs ---- */
+
+/* A stack may be stored more than once. */
+#define STACKS(wanted)                                                                             \
+    "(select stack_id, string_agg(frame, ';' order by depth desc) as stack from (select distinct " \
+    "stack_id, depth, replace(case when frame_type = 'python' then func || ' (' || "               \
+    "regexp_replace(coalesce(file, '?'), '^.*/', '') || ')' else func end, ';', ':') as frame "    \
+    "from memory.stacks where stack_id in (" wanted ")) d group by stack_id) t"
+#define FLAME(value, from)                                                                 \
+    "select coalesce(t.stack, l.function_name, '[stack not recorded]') as stack, l.value " \
+    "from (select stack_id, max(function_name) as function_name, sum(" value ") as value " \
+    "from " from " group by stack_id) l left join " STACKS(                                \
+        "select stack_id from " from) " on l.stack_id = t.stack_id where l.value > 0"
+#define NOTHING "nothing was sampled: plugin load memory samples allocations from then on"
+
+static const struct probing_flame flames[] = {
+    {.name = "memory",
+     .doc =
+         "memory that is allocated and not freed, of what was allocated since plugin memory came",
+     .sql = FLAME("bytes", "memory.live"),
+     .empty = NOTHING,
+     .unit = PROBING_BYTES},
+    {.name = "memory_leaked",
+     .doc = "memory that has been allocated for more than a minute and is not freed",
+     .sql = FLAME("bytes_1m", "memory.live"),
+     .empty = "nothing is older than a minute of what was allocated since plugin memory came",
+     .unit = PROBING_BYTES},
+    {.name = "memory_peak",
+     .doc = "memory that was allocated when the most was, since plugin memory came",
+     .sql = FLAME("bytes", "memory.peak"),
+     .empty = NOTHING,
+     .unit = PROBING_BYTES},
+    {.name = "memory_allocated",
+     .doc = "memory that was allocated, whether it was freed or not",
+     .sql = FLAME("bytes", "memory.samples where {when}"),
+     .newest = "select max(ts) from memory.samples",
+     .empty = NOTHING,
+     .unit = PROBING_BYTES}};
+
+#define N(list) (sizeof(list) / sizeof((list)[0]))
+
+const struct probing_declarations memory_declares = {
+    .size = sizeof(memory_declares),
+    .n_views = N(views),
+    .view_size = sizeof(views[0]),
+    .n_flames = N(flames),
+    .flame_size = sizeof(flames[0]),
+    .views = views,
+    .flames = flames,
+};

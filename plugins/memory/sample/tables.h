@@ -1,0 +1,74 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * plugins/memory/sample/tables.h - the stored tables memory.samples, memory.frees and
+ * memory.snapshots and the computed one memory.live, and their rows.
+ *
+ * Texts are ids of intern() but for memory.live.  Any thread may append.
+ */
+#ifndef MEMORY_SAMPLE_TABLES_H
+#define MEMORY_SAMPLE_TABLES_H
+
+#include <probing/plugin.h>
+#include <stdint.h>
+
+struct sample_tables {
+    const struct probing_host *host;
+    struct probing_table *samples, *frees, *snapshots;
+    uint64_t domains[4]; /* words for enum memory_domain */
+};
+
+/* What samples and groups of them say of where they come from. */
+struct origin {
+    int64_t stack; /* 0: not known */
+    uint64_t function, native_function, file;
+    int32_t line;    /* 0: not known */
+    uint32_t domain; /* enum memory_domain; MEMORY_DOMAINS: several */
+};
+
+struct sample_row {
+    uint64_t ts, id, thread_name;
+    int32_t tid;
+    int64_t step; /* PROBING_NULL_I64: not counted */
+    uint64_t size;
+    double count; /* how many allocations it stands for */
+    struct origin from;
+};
+
+struct free_row {
+    uint64_t ts, id, lifetime_ns, size;
+    int32_t tid; /* of the thread that freed it */
+    double count;
+    struct origin from;
+};
+
+enum snapshot_kind { SNAPSHOT_PERIODIC, SNAPSHOT_PEAK, SNAPSHOT_MARK, SNAPSHOT_KINDS };
+
+/* One group of live allocations: of a stack and a domain, or all those that are in no row. */
+struct live_row {
+    struct origin from;
+    uint64_t samples, stacks; /* stacks: 1, or how many are in this row */
+    uint64_t oldest, newest;  /* CLOCK_MONOTONIC ns of their allocation */
+    double bytes, count, bytes_variance;
+    double bytes_1m, bytes_10m; /* of `bytes` what is older than a minute, than ten */
+};
+
+/* Make them, and memory.live with this scan.                                     [control] */
+int sample_tables_new(const struct probing_host *host,
+                      int (*scan_live)(void *self, struct probing_rows *out),
+                      struct sample_tables *ret);
+void sample_tables_sample(const struct sample_tables *t, const struct sample_row *row);
+void sample_tables_free(const struct sample_tables *t, const struct free_row *row);
+/* total: bytes of all rows of this snapshot.  0 or -errno of append(). */
+int sample_tables_snapshot(const struct sample_tables *t, uint64_t ts, uint64_t id,
+                           enum snapshot_kind kind, uint64_t name, double total,
+                           const struct live_row *row);
+
+/* The words of a row's origin; NULL: none. */
+struct origin_texts {
+    const char *function, *native_function, *file;
+};
+/* A row of memory.live: 0 or what emit() gives.                                  [worker] */
+int sample_tables_live(const struct probing_host *host, struct probing_rows *out, uint64_t now,
+                       const struct live_row *row, const struct origin_texts *texts);
+
+#endif
