@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * plugins/memory/sample/allocation_sampler.h - the samples' way into tables: memory.samples, memory.frees,
- * memory.live, memory.snapshots, memory.stacks, and the command `mark`.
+ * plugins/memory/sample/allocation_sampler.h - the samples' way into tables: memory.samples,
+ * memory.frees, memory.live, memory.snapshots, memory.stacks, and the command `mark`.
  *
  * [control] unless said otherwise.
  */
