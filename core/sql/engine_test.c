@@ -295,8 +295,8 @@ TEST(tells_how_a_table_is_made)
 TEST(memory_may_fail_anywhere)
 {
     static const char *const texts[] = {
-        "select module, count(distinct stage), avg(duration) from torch_trace where step > 3 and "
-        "module like '%e%' group by module order by 3 desc limit 2",
+        ("select module, count(distinct stage), avg(duration) from torch_trace where step > 3 and "
+         "module like '%e%' group by module order by 3 desc limit 2"),
         "show create table torch_trace", "show create view memory_usage",
         "select count(*) from information_schema.views",
         "select p.* from information_schema.parameters p limit 1"};

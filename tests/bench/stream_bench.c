@@ -277,8 +277,8 @@ static int run_host(int control)
     struct store_options so = {.directory = directory, .max_bytes = 256 << 20};
     struct host_options ho = {.version = "bench"};
     struct tables *tables;
-    struct store *store;
-    struct sql *sql;
+    struct store *store = NULL;
+    struct sql *sql = NULL;
     struct host *host;
     struct server *server;
     pthread_t writer;

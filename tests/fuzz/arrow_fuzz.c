@@ -39,7 +39,7 @@ size_t fuzz_seed(uint8_t *data, size_t max)
     static const char text[] = "select n, 'text ' || n as s, n % 2 = 0 as b, null as x from "
                                "generate_series(1, 20) g(n)";
     struct tables *tables;
-    struct sql *engine;
+    struct sql *engine = NULL;
     struct sql_writer *w;
     struct sql_report report;
     struct buf out;
