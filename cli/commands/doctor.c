@@ -85,6 +85,7 @@ static void check_entering(void)
 {
     char scope = inject_yama_scope();
     bool all = inject_can_trace_all();
+    char missing[INJECT_CAPABILITIES_BYTES];
     int traced = try_child(/* read_memory= */ false);
 
     if (traced != 0) {
@@ -104,6 +105,10 @@ static void check_entering(void)
             "this command");
         mend("use sudo, or sudo sysctl kernel.yama.ptrace_scope=0; or start the program with it: "
              "probing launch -- PROGRAM");
+    } else if (all && inject_lacks_for_others(missing)) {
+        say("enter", "yes: processes of uid 0; of other users NO: this root lacks %s", missing);
+        mend("add that to the capabilities of the container: docker run --cap-add, in Kubernetes "
+             "securityContext.capabilities.add");
     } else if (all) {
         say("enter", "yes: processes of every user (CAP_SYS_PTRACE)");
     } else {

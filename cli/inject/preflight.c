@@ -18,6 +18,13 @@
 #define KERNEL_THREAD 0x00200000u /* PF_KTHREAD, linux/sched.h; proc(5) stat field 9 */
 #define CAP_SYS_PTRACE_BIT 19
 
+/* What root needs besides for a process of another user: /proc/PID/mem is that user's file, and
+ * files for the process are made with that user's rights.  Containers may have taken them. */
+static const struct {
+    unsigned bit; /* linux/capability.h */
+    const char *name;
+} for_others[] = {{1, "DAC_OVERRIDE"}, {6, "SETGID"}, {7, "SETUID"}};
+
 /* For people: to its first newline, which a name may have. */
 static void comm_of(pid_t pid, char ret[PROC_COMM_BYTES])
 {
@@ -74,6 +81,33 @@ bool inject_runs_on(pid_t pid)
     return stat(path, &st) == 0 && st.st_nlink > 3;
 }
 
+bool inject_lacks_for_others(char ret[INJECT_CAPABILITIES_BYTES])
+{
+    struct proc_status s;
+    int n = 0;
+    ret[0] = '\0';
+    if (geteuid() != 0 || proc_status_of(0, 0, &s) < 0 || s.effective == PROC_UNKNOWN)
+        return false;
+    for (size_t i = 0; i < sizeof for_others / sizeof for_others[0]; i++)
+        if (!(s.effective >> for_others[i].bit & 1))
+            n += snprintf(ret + n, INJECT_CAPABILITIES_BYTES - (size_t)n, "%s%s", n ? ", " : "",
+                          for_others[i].name);
+    return n > 0;
+}
+
+static int check_capabilities(pid_t pid)
+{
+    char missing[INJECT_CAPABILITIES_BYTES];
+    struct proc_status s;
+    if (proc_status_of(pid, 0, &s) < 0 || s.uid[3] == PROC_UNKNOWN || s.uid[3] == 0 ||
+        !inject_can_trace_all() || !inject_lacks_for_others(missing))
+        return 0; /* without CAP_SYS_PTRACE there is another answer, which comes later */
+    return err_set(-EPERM,
+                   "no permission: process %d belongs to uid %u, and this root lacks %s: add that "
+                   "to the capabilities of its container, or run probing as that user",
+                   (int)pid, (unsigned)s.uid[3], missing);
+}
+
 int check_target(struct target *t)
 {
     char comm[PROC_COMM_BYTES];
@@ -100,7 +134,8 @@ int check_target(struct target *t)
                        t->pid, tracer, comm);
     if (proc_status_of(t->pid, 0, &s) == 0 && s.caught != PROC_UNKNOWN)
         t->caught = s.caught;
-    return check_class(t);
+    int rc = check_capabilities(t->pid);
+    return rc < 0 ? rc : check_class(t);
 }
 
 bool inject_can_trace_all(void)

@@ -233,6 +233,25 @@ def test_root_enters_a_process_of_another_user(world):
 
 
 @ROOT_ONLY
+@pytest.mark.parametrize("kept, missing", [
+    ("+sys_ptrace", "DAC_OVERRIDE, SETGID, SETUID"),
+    ("+sys_ptrace,+dac_override", "SETGID, SETUID"),
+    ("+sys_ptrace,+dac_override,+setgid,+setuid", "")])
+def test_root_of_few_capabilities(world, kept, missing):
+    """A container that drops ALL and adds SYS_PTRACE: it was told that a seccomp profile refused
+    it, or that the process closed our descriptors."""
+    target = other_user(world, IDLE)
+    done = subprocess.run(["setpriv", "--bounding-set=-all," + kept, "--inh-caps=-all", str(CLI),
+                           "-t", str(target.pid), "inject"],
+                          capture_output=True, text=True, env=world.env)
+    if missing:
+        refused(done, str(target.pid), "lacks " + missing + ":")
+        as_it_was(target)
+    else:
+        assert done.returncode == 0, done.stderr
+
+
+@ROOT_ONLY
 def test_seccomp_refuses_memfd(world):
     """Root suspends the filter while it works in the thread."""
     target = world.python(FILTERED % (MEMFD_CREATE, ERRNO_EPERM))
