@@ -14,13 +14,15 @@
 #include "internal.h"
 #include "lib/proc/task.h"
 
-#define BUSY_PERCENT 1   /* of a core, for a row at each tick */
-#define LITTLE_TICKS 10  /* between rows of a thread that uses less */
-#define IDLE_TICKS 60    /* between rows of one that uses nothing */
-#define COMM_TICKS 60    /* between looks at the name of the process */
-#define ALLOWANCE 10000u /* a tick's looks at threads: 1 / this of the interval, 0.01 % */
+#define BUSY_PERCENT 1  /* of a core, for a row at each tick */
+#define LITTLE_TICKS 10 /* between rows of a thread that uses less */
+#define IDLE_TICKS 60   /* between rows of one that uses nothing */
+#define COMM_TICKS 60   /* between looks at the name of the process */
+#define QUIET_LOOKS 3   /* a thread whose clock stood so often is idle */
+#define IDLE_CLOCKS 32  /* of idle threads, read at each tick in turn: 0.2 to 0.7 us each */
+#define ALLOWANCE 6666u /* CPU time of a tick when close looks end: 1 / this of the interval */
 #define FIRST_NS (5 * PROBING_NS_PER_MS) /* of the first tick, which sees all threads */
-#define LOOKS_LEAST 2
+#define LOOKS_LEAST 1
 #define PSS_RSS_MOST (UINT64_C(4) << 30) /* bytes; the kernel walks all pages for the PSS */
 #define KB 1024u
 
@@ -155,14 +157,14 @@ static void name_process(struct cpu_usage *c, uint64_t now, uint64_t interval_ns
     pace_took(&c->comm_pace, now, 0, COMM_TICKS * interval_ns, PACE_SMALL);
 }
 
-static void process_row(struct cpu_usage *c, uint64_t now, uint64_t interval_ns)
+static void process_row(struct cpu_usage *c, uint64_t threads, uint64_t now, uint64_t interval_ns)
 {
     union probing_cell cells[N_COLUMNS];
     struct rusage u;
     if (getrusage(RUSAGE_SELF, &u) != 0)
         return;
     uint64_t user = micros(u.ru_utime), sys = micros(u.ru_stime), wall = now - c->before_ns;
-    uint64_t rss = resident_bytes(), threads = threads_count();
+    uint64_t rss = resident_bytes();
     name_process(c, now, interval_ns);
     clear(cells);
     cells[SCOPE].u = c->process_scope;
@@ -185,6 +187,7 @@ static void process_row(struct cpu_usage *c, uint64_t now, uint64_t interval_ns)
     cells[DELTA_MAJFLT] = delta_cell(c->majflt, (uint64_t)u.ru_majflt);
     cells[MAJFLT] = count_cell((uint64_t)u.ru_majflt);
     (void)c->host->append(c->table, now, cells, N_COLUMNS, NULL, 0);
+    c->spent_ns = user + sys - c->user_ns - c->sys_ns;
     remember_process(c, &u, now);
 }
 
@@ -315,7 +318,7 @@ static enum due is_due(const struct thread *t, uint64_t now, uint64_t interval_n
 }
 
 /* Read its clock; false: it is gone, or another one has its number. */
-static bool tick_thread(struct thread_list *l, struct thread *t)
+static bool read_clock(struct thread_list *l, struct thread *t, uint64_t *ret_ran)
 {
     uint64_t cpu;
     if (t->dead || t->reused)
@@ -326,35 +329,62 @@ static bool tick_thread(struct thread_list *l, struct thread *t)
         l->gone = true;
         return false;
     }
+    *ret_ran = cpu - t->cpu_ns;
+    t->quiet = *ret_ran > 0 ? 0 : t->quiet < UINT8_MAX ? t->quiet + 1 : t->quiet;
     t->cpu_ns = cpu;
     return true;
 }
 
-static void look_at_threads(struct cpu_usage *c, uint64_t now, uint64_t interval_ns)
+/* One tick's walk over the threads. */
+struct walk {
+    uint64_t now, interval_ns;
+    uint64_t until_ns;  /* CPU time of this worker: no close look from then on, */
+    uint32_t looks;     /* but for the first few */
+    bool refused;       /* somebody's turn had come, and it must wait for the next tick */
+    uint64_t explained; /* CPU time of the threads whose clocks were read */
+};
+
+static void visit(struct cpu_usage *c, struct thread *t, struct walk *w)
+{
+    uint64_t ran;
+    if (t->read_ns == w->now || !read_clock(&c->threads, t, &ran))
+        return;
+    t->read_ns = w->now;
+    w->explained += ran;
+    enum due due = is_due(t, w->now, w->interval_ns);
+    if (due == DUE_SAME)
+        thread_row(c, t, w->now, /* closely= */ false, /* same= */ true);
+    if (due < DUE_CLOSELY)
+        return;
+    bool turn = t->turn <= c->turn;
+    bool closely = turn && (w->looks < LOOKS_LEAST || own_cpu_ns() < w->until_ns);
+    w->refused = w->refused || (turn && !closely);
+    if (closely || due == DUE_BUSY)
+        thread_row(c, t, w->now, closely, /* same= */ false);
+    if (closely) {
+        w->looks++;
+        t->turn = c->turn + 1;
+    }
+}
+
+static void look_at_threads(struct cpu_usage *c, struct walk *w)
 {
     struct thread_list *l = &c->threads;
-    uint64_t until = own_cpu_ns() + (c->first ? FIRST_NS : interval_ns / ALLOWANCE);
-    uint32_t looks = 0, begin = l->n ? c->cursor % l->n : 0;
-    bool more = true;
+    uint64_t begun = own_cpu_ns();
 
-    for (uint32_t i = 0; i < l->n; i++) {
-        uint32_t at = (begin + i) % l->n;
-        struct thread *t = &l->all[at];
-        if (!tick_thread(l, t))
-            continue;
-        enum due due = is_due(t, now, interval_ns);
-        if (due == DUE_SAME)
-            thread_row(c, t, now, /* closely= */ false, /* same= */ true);
-        if (due < DUE_CLOSELY)
-            continue;
-        more = more && (looks < LOOKS_LEAST || own_cpu_ns() < until);
-        if (more || due == DUE_BUSY)
-            thread_row(c, t, now, more, /* same= */ false);
-        if (more) {
-            looks++;
-            c->cursor = at + 1;
-        }
+    for (uint32_t i = 0; i < l->n; i++)
+        if (c->first || l->all[i].quiet < QUIET_LOOKS)
+            visit(c, &l->all[i], w);
+    for (uint32_t i = 0; i < IDLE_CLOCKS && i < l->n; i++)
+        visit(c, &l->all[c->cursor++ % l->n], w);
+    /* Somebody whom we took to be idle, or did not know, has run. */
+    bool unexplained = c->spent_ns > w->explained + w->interval_ns / 100 * BUSY_PERCENT;
+    if (!c->first && unexplained && pace_is_due(&c->scan_pace, w->now)) {
+        for (uint32_t i = 0; i < l->n; i++)
+            visit(c, &l->all[i], w);
+        pace_took(&c->scan_pace, w->now, own_cpu_ns() - begun, w->interval_ns, PACE_LIST);
     }
+    c->turn += w->refused ? 0 : 1;
     c->first = false;
 }
 
@@ -369,14 +399,17 @@ void cpu_start(struct cpu_usage *c, uint64_t now)
     if (getrusage(RUSAGE_SELF, &u) == 0)
         remember_process(c, &u, now);
     threads_init(&c->threads);
-    threads_refresh(&c->threads, now, thread_ended, c);
+    threads_refresh(&c->threads, threads_count(), now, thread_ended, c);
 }
 
 void cpu_look(struct cpu_usage *c, uint64_t now, uint64_t interval_ns)
 {
+    struct walk w = {.now = now, .interval_ns = interval_ns};
     if (!c->host->wanted(c->table))
         return;
-    threads_refresh(&c->threads, now, thread_ended, c);
-    process_row(c, now, interval_ns);
-    look_at_threads(c, now, interval_ns);
+    w.until_ns = own_cpu_ns() + (c->first ? FIRST_NS : interval_ns / ALLOWANCE);
+    uint64_t links = threads_count();
+    threads_refresh(&c->threads, links, now, thread_ended, c);
+    process_row(c, links, now, interval_ns);
+    look_at_threads(c, &w);
 }

@@ -28,7 +28,7 @@ struct pace {
 
 /* What a look may take at most of one core, in the long run: 1 / this. */
 #define PACE_LIST 10000u  /* 0.01 %: only where threads come and go */
-#define PACE_RARE 20000u  /* 0.005 % */
+#define PACE_RARE 100000u /* 0.001 % */
 #define PACE_SMALL 50000u /* 0.002 % */
 
 bool pace_is_due(const struct pace *p, uint64_t now);
@@ -68,9 +68,12 @@ struct thread {
     bool has_row;         /* in cpu.utilization */
     bool dead;            /* its clock is gone */
     bool reused;          /* its clock went back: another one has its number */
+    uint8_t quiet;        /* times in a row that its clock stood */
+    uint32_t turn;        /* of its next close look: see struct cpu_usage */
+    uint64_t read_ns;     /* the tick that read its clock */
     uint64_t start_ticks; /* proc(5): tells threads of one number apart; UNKNOWN: not looked */
     uint64_t comm, wchan; /* ids of texts */
-    uint64_t cpu_ns;      /* its clock at the last tick */
+    uint64_t cpu_ns;      /* its clock, then */
     /* At its last row: */
     uint64_t row_ns, row_cpu_ns;
     uint64_t row_user, row_both; /* in user mode, and at all: as the kernel's ticks have it, ns */
@@ -94,9 +97,9 @@ void threads_init(struct thread_list *l);
 void threads_done(struct thread_list *l);
 /* How many threads the process has; UNKNOWN without /proc. */
 uint64_t threads_count(void);
-/* Read the list again where threads have begun or ended.  ended() is called for each that is gone.
- */
-void threads_refresh(struct thread_list *l, uint64_t now,
+/* Read the list again where threads have begun or ended; links: threads_count().  ended() is called
+ * for each that is gone. */
+void threads_refresh(struct thread_list *l, uint64_t links, uint64_t now,
                      void (*ended)(void *arg, const struct thread *t), void *arg);
 /* CPU time that a thread has used; false: it is gone. */
 bool thread_cpu(const struct thread_list *l, int32_t tid, uint64_t *ret_ns);
@@ -109,8 +112,11 @@ struct cpu_usage {
     const struct probing_host *host;
     struct probing_table *table;
     struct thread_list threads;
-    uint32_t cursor; /* where the next tick begins to look closely */
-    bool first;      /* the next tick is the first */
+    uint32_t cursor;   /* the idle thread whose clock is read next */
+    uint32_t turn;     /* threads have close looks in turn: those whose turn is later wait */
+    bool first;        /* the next tick is the first */
+    uint64_t spent_ns; /* CPU time of the process in the last row */
+    struct pace scan_pace;
     uint64_t platform, process_scope, thread_scope, comm; /* ids of texts */
     struct pace pss_pace, comm_pace;
     uint64_t before_ns; /* of the process at its last row: */
@@ -180,5 +186,91 @@ void net_look(struct net_usage *n, uint64_t now, uint64_t interval_ns);
 void net_done(struct net_usage *n);
 /* A line of /proc/net/dev, which it changes; false: it is the head, or none. */
 bool net_parse(char *line, struct net_interface *ret);
+
+enum {
+    RDMA_RCV_DATA,
+    RDMA_XMIT_DATA,
+    RDMA_RCV_PACKETS,
+    RDMA_XMIT_PACKETS,
+    RDMA_LINK_DOWNED = 9, /* those between and after have no name here */
+    RDMA_CNP_SENT = 12,
+    RDMA_ECN_MARKED = 13,
+    RDMA_COUNTERS = 24
+};
+#define RDMA_PORTS_MAX 64 /* more are not looked at */
+
+struct rdma_port {
+    char device[64];
+    uint32_t port;
+    uint64_t row_ns; /* of its last row */
+    uint64_t counters[RDMA_COUNTERS];
+    uint64_t pause_rx, pause_tx;
+};
+
+struct rdma_usage {
+    const struct probing_host *host;
+    struct probing_table *table;
+    const char *root; /* /sys/class/infiniband */
+    struct rdma_port *all;
+    uint32_t n;
+    struct pace pace;
+};
+
+int rdma_init(struct rdma_usage *r, const struct probing_host *h);
+void rdma_look(struct rdma_usage *r, uint64_t now, uint64_t interval_ns);
+void rdma_done(struct rdma_usage *r);
+/* Does a counter of this name count frames that ask for a pause? */
+bool rdma_is_pause(const char *name, bool *ret_rx);
+
+#define CGROUP_PATH_BYTES 1024
+
+struct cgroup_folder {
+    bool known;
+    char path[CGROUP_PATH_BYTES];
+    size_t point; /* bytes of the path: where it is mounted */
+};
+
+struct cgroup_usage {
+    const struct probing_host *host;
+    struct probing_table *table;
+    struct cgroup_folder unified, cpu, cpuacct, memory, pids; /* version 2; 1 by controller */
+    struct pace pace, moved_pace;
+    _Atomic bool known;
+    uint64_t row_ns; /* of the last row; what was then: */
+    uint64_t cpu_ns, periods, throttled, throttled_ns;
+};
+
+int cgroup_init(struct cgroup_usage *g, const struct probing_host *h);
+void cgroup_look(struct cgroup_usage *g, uint64_t now, uint64_t interval_ns);
+/* The folder of the process's group of version 2; "": there is none, or it is the root, where the
+ * whole machine is. */
+const char *cgroup_folder_of(const struct cgroup_usage *g);
+/* The folder of the process's group of a controller of version 1, or "" for version 2; ret_point:
+ * the bytes of it that are the mount. */
+bool cgroup_path(const char *controller, char ret[CGROUP_PATH_BYTES], size_t *ret_point);
+/* Its parent's, in place; false: there is none below the mount. */
+bool cgroup_parent(char *path, size_t point);
+
+#define PRESSURE_RESOURCES 4
+
+struct pressure_line {
+    bool full;
+    double averages[3]; /* percent: 10, 60, 300 s */
+    uint64_t total_ns;
+};
+
+struct pressure {
+    const struct probing_host *host;
+    struct probing_table *table;
+    struct pace pace;
+    _Atomic int error; /* of /proc/pressure: 0 or -errno */
+    uint64_t row_ns;
+    uint64_t total_ns[2][PRESSURE_RESOURCES][2]; /* cgroup, resource, full */
+};
+
+int pressure_init(struct pressure *p, const struct probing_host *h);
+/* cgroup: the folder of version 2, or "". */
+void pressure_look(struct pressure *p, const char *cgroup, uint64_t now, uint64_t interval_ns);
+bool pressure_parse(const char *line, struct pressure_line *ret);
 
 #endif

@@ -5,7 +5,11 @@
  * init, configure, start, stop and destroy on [control], tick on one worker at a time.  It has no
  * thread and no open file of its own, and needs neither Python nor another plugin.
  */
-#include "internal.h"
+#include <probing/ext/draft/empty.h>
+
+#include "computed.h"
+#include "declarations.h"
+#include "empty_reason.h"
 #include "plugin_malloc.h"
 
 #define INTERVAL_DEFAULT_NS PROBING_NS_PER_S
@@ -16,6 +20,10 @@ struct plugin {
     struct cpu_usage cpu;
     struct io_usage io;
     struct net_usage net;
+    struct rdma_usage rdma;
+    struct cgroup_usage cgroup;
+    struct pressure pressure;
+    _Atomic bool ticked;
     _Atomic uint64_t interval_ns;
     bool running; /* [control] only */
 };
@@ -38,6 +46,10 @@ static void tick(void *self, uint64_t now)
     cpu_look(&p->cpu, now, interval);
     io_look(&p->io, now, interval);
     net_look(&p->net, now, interval);
+    cgroup_look(&p->cgroup, now, interval);
+    pressure_look(&p->pressure, cgroup_folder_of(&p->cgroup), now, interval);
+    rdma_look(&p->rdma, now, interval);
+    atomic_store_explicit(&p->ticked, true, memory_order_relaxed);
 }
 
 static int system_configure(void *self, const char *name, const char *value)
@@ -71,7 +83,30 @@ static void system_destroy(void *self)
     struct plugin *p = self;
     cpu_done(&p->cpu);
     net_done(&p->net);
+    rdma_done(&p->rdma);
     free(p);
+}
+
+const struct probing_host *plugin_host(void *self)
+{
+    const struct plugin *p = self;
+    return p->host;
+}
+
+static int make_tables(struct plugin *p)
+{
+    static const struct probing_table_desc *const computed[] = {
+        &maps_table, &fds_table, &limits_table, &kmsg_table, &numa_table, &cpu_stats_table};
+    const struct probing_host *h = p->host;
+    struct probing_table *made;
+    int r;
+    if ((r = cpu_init(&p->cpu, h)) < 0 || (r = io_init(&p->io, h)) < 0 ||
+        (r = net_init(&p->net, h)) < 0 || (r = rdma_init(&p->rdma, h)) < 0 ||
+        (r = cgroup_init(&p->cgroup, h)) < 0 || (r = pressure_init(&p->pressure, h)) < 0)
+        return r;
+    for (size_t i = 0; i < PROBING_LENGTH(computed) && r == 0; i++)
+        r = h->table(h, computed[i], &made);
+    return r;
 }
 
 static int system_init(const struct probing_host *host, void **ret_self)
@@ -82,17 +117,33 @@ static int system_init(const struct probing_host *host, void **ret_self)
         return host->fail(host, -ENOMEM, "no memory");
     p->host = host;
     p->interval_ns = INTERVAL_DEFAULT_NS;
-    int r = cpu_init(&p->cpu, host);
-    if (r == 0)
-        r = io_init(&p->io, host);
-    if (r == 0)
-        r = net_init(&p->net, host);
+    int r = make_tables(p);
     if (r < 0) {
         free(p);
         return r;
     }
     *ret_self = p;
     return 0;
+}
+
+static int why_empty(void *self, const char *table, char *text, uint32_t size)
+{
+    const struct plugin *p = self;
+    const struct system_state state = {.io = &p->io,
+                                       .net = &p->net,
+                                       .rdma = &p->rdma,
+                                       .cgroup = &p->cgroup,
+                                       .pressure = &p->pressure,
+                                       .ticked =
+                                           atomic_load_explicit(&p->ticked, memory_order_relaxed)};
+    return system_why_empty(&state, table, text, size);
+}
+
+static const void *system_extension(void *self, const char *id)
+{
+    static const struct probing_empty_1 empty = {.size = sizeof(empty), .why = why_empty};
+    (void)self;
+    return strcmp(id, PROBING_EMPTY_1) == 0 ? &empty : NULL;
 }
 
 PROBING_EXPORT const struct probing_plugin probing_plugin_v1 = {
@@ -108,4 +159,6 @@ PROBING_EXPORT const struct probing_plugin probing_plugin_v1 = {
     .start = system_start,
     .stop = system_stop,
     .destroy = system_destroy,
+    .extension = system_extension,
+    .declares = &system_declares,
 };

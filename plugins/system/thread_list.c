@@ -161,10 +161,10 @@ static void take_baseline(struct thread_list *l, uint64_t now)
     }
 }
 
-void threads_refresh(struct thread_list *l, uint64_t now,
+void threads_refresh(struct thread_list *l, uint64_t links, uint64_t now,
                      void (*ended)(void *arg, const struct thread *t), void *arg)
 {
-    uint64_t links = threads_count(), begun = own_cpu_ns();
+    uint64_t begun = own_cpu_ns();
     struct thread_list fresh = {.clocks = l->clocks, .links = links, .listed_ns = now};
     bool stale = !l->whole || l->gone || links != l->links || !l->clocks;
     if (!stale || !pace_is_due(&l->pace, now))

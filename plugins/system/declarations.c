@@ -1,0 +1,72 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * plugins/system/declarations.c - what the plugin declares: views under the names that the field's
+ * queries use, and metrics.
+ *
+ * Constants only: the core reads them out of the file, too, where the plugin is not loaded.
+ */
+#include "declarations.h"
+
+#define LATEST(table) "select max(ts) from " table
+
+static const struct probing_view views[] = {
+    {"rdma.mlx_hca",
+     "select ts, device as hca_name, port, rcv_bytes / 4 as port_rcv_data, xmit_bytes / 4 as "
+     "port_xmit_data, port_rcv_packets, port_xmit_packets, link_downed, symbol_error, np_cnp_sent, "
+     "np_ecn_marked_roce_packets, rcv_packets_per_sec as rcv_pkts_rate, xmit_packets_per_sec as "
+     "snd_pkts_rate, pause_tx as pfc_tx_packets, pause_rx as pfc_rx_packets, "
+     "(pause_tx is not null or pause_rx is not null)::bigint as pfc_available from rdma.counters "
+     "where ts = (" LATEST("rdma.counters") ")",
+     "the newest look at each port; data in words of 4 bytes, as the devices count it", NULL},
+    {"process.gpu_users",
+     "select pid, comm, uid, gpus, cpu_pct, rss_bytes, self from process.cpu_stats where gpus is "
+     "not null",
+     "processes that have a GPU open", "select 'no process that may be looked at has a GPU open'"}};
+
+#define LAST_OF(table) \
+    "from " table " where ts > now() - interval '5 minutes' and ts = (" LATEST(table) ")"
+#define LAST_PROCESS                                                                            \
+    "from cpu.utilization where scope = 'process' and ts > now() - interval '5 minutes' order " \
+    "by ts desc limit 1"
+
+static const struct probing_metric metrics[] = {
+    {"cpu_seconds", "CPU time of the process since it began.",
+     "with last as (select cum_user_ns, cum_sys_ns " LAST_PROCESS
+     ") select 'user' as mode, cum_user_ns / 1e9 as value from last union all select 'system' as "
+     "mode, cum_sys_ns / 1e9 from last",
+     PROBING_COUNTER, PROBING_SECONDS},
+    {"cpu_percent", "CPU time of the process, percent of one core, at the last look.",
+     "select cpu_total_pct as value " LAST_PROCESS, PROBING_GAUGE, PROBING_PLAIN},
+    {"resident_memory_bytes", "Resident memory of the process.",
+     "select rss_kb * 1024 as value " LAST_PROCESS, PROBING_GAUGE, PROBING_BYTES},
+    {"threads", "Threads of the process.", "select thread_count as value " LAST_PROCESS,
+     PROBING_GAUGE, PROBING_PLAIN},
+    {"io_bytes", "Bytes read from and written to devices since the process began.",
+     "with last as (select read_bytes, write_bytes from io.utilization order by ts desc limit 1) "
+     "select 'read' as direction, read_bytes as value from last union all select 'write' as "
+     "direction, write_bytes from last",
+     PROBING_COUNTER, PROBING_BYTES},
+    {"cpu_throttled_percent", "Of its periods, in which the cgroup was throttled.",
+     "select 100.0 * delta_throttled / nullif(delta_periods, 0) as value from cgroup.utilization "
+     "order by ts desc limit 1",
+     PROBING_GAUGE, PROBING_PLAIN},
+    {"oom_kills", "Processes killed in the cgroup for want of memory.",
+     "select oom_kills as value from cgroup.utilization order by ts desc limit 1", PROBING_COUNTER,
+     PROBING_PLAIN},
+    {"pressure_percent", "Time that tasks of the machine waited, last 10 s.",
+     "select resource, kind, avg10_pct as value " LAST_OF("system.pressure") " and scope = "
+                                                                             "'machine'",
+     PROBING_GAUGE, PROBING_PLAIN}};
+
+#define N(list) (sizeof(list) / sizeof((list)[0]))
+
+const struct probing_declarations system_declares = {
+    .size = sizeof(system_declares),
+    .n_views = N(views),
+    .view_size = sizeof(views[0]),
+    .n_metrics = N(metrics),
+    .metric_size = sizeof(metrics[0]),
+    .alias_size = sizeof(struct probing_alias),
+    .views = views,
+    .metrics = metrics,
+};
