@@ -111,8 +111,10 @@ static int memory_stop(void *self)
 static void memory_fork(void *self, int phase)
 {
     struct plugin *p = self;
-    if (phase == PROBING_FORK_CHILD)
+    if (phase == PROBING_FORK_CHILD) {
+        hooks_forked();
         sampler_forked(p->sampler);
+    }
 }
 
 PROBING_EXPORT const struct probing_plugin probing_plugin_v1 = {

@@ -30,5 +30,7 @@ void hooks_look(struct hooks *h);
 /* All slots are as they were; h is free.  Threads may still stand in our code. */
 void hooks_out(struct hooks *h);
 void hooks_about(struct hooks *h, struct hooks_about *ret);
+/* The slots stay as they are, and our functions pass everything on.                  [child] */
+void hooks_forked(void);
 
 #endif

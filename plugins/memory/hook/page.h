@@ -1,0 +1,30 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * plugins/memory/hook/page.h - may this page be written?
+ *
+ * Asked where the dynamic linker makes pages read-only: what it has not finished with is still
+ * writable, and would be taken away from under a write.
+ */
+#ifndef MEMORY_HOOK_PAGE_H
+#define MEMORY_HOOK_PAGE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* What was writable when pages_take() was called; only for kernels that cannot be asked. */
+struct pages {
+    bool asks; /* the kernel can be asked for a page (5.14) */
+    struct page_range {
+        uintptr_t start, end;
+    } * writable;
+    size_t n, room; /* ranges */
+};
+
+/* 0, or -errno: nothing is known.  pages_free() in any case. */
+int pages_take(struct pages *ret);
+void pages_free(struct pages *p);
+/* [signal] */
+bool page_is_writable(const struct pages *p, uintptr_t address);
+
+#endif
