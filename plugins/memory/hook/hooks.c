@@ -83,7 +83,7 @@ static uintptr_t id_of(const struct object *o)
 /* The dynamic linker's own calls are made with its locks held, and it had its own malloc() once. */
 static bool is_linker(const struct object *o)
 {
-    return object_defines(o, "__tls_get_addr") != 0;
+    return object_defines(o, "_rtld_global") != 0;
 }
 
 static bool is_ours(const struct object *o)
