@@ -3,8 +3,8 @@
  * tests/memory/slots.c - calls the allocator in all ways that an object can, and says where each
  * of its slots leads.
  *
- * Built by the tests with one linker's flags after the other: as a program, which says so for itself
- * and for each library that it is told to load, and as such a library (-DLIBRARY).
+ * Built by the tests with one linker's flags after the other: as a program, which says so for
+ * itself and for a library that it is told to load, and as such a library (-DLIBRARY).
  */
 #include <dlfcn.h>
 #include <link.h>

@@ -5,9 +5,10 @@ usage: tests/soak/programs.py [--rounds N] [--only NAME] [--list]
        scons soak programs=all           50 rounds each
 
 A program is started as its users start it, in a folder of its own; a client asks it before, while
-and after each round.  In turn a round enters plainly and with crash reports and the profiler on,
-and another of its processes.  A program that this machine has not is left out aloud: Debian's
-packages have most; what PyPI has is installed into build/soak/python where pip can reach it.
+and after each round.  In turn a round enters with the allocators hooked, plainly, and with crash
+reports and the profiler on, and another of its processes.  A program that this machine has not is
+left out aloud: Debian's packages have most; what PyPI has is installed into build/soak/python where
+pip can reach it.
 Exit code 1 when a program ended, a client got no answer or a wrong one, or something of ours
 stayed.
 """
@@ -34,7 +35,7 @@ VENV = ROOT / "build" / "soak" / "python"
 PACKAGES = "gunicorn uvicorn gevent uvloop celery distributed ipykernel jupyter_client".split()
 STARTS_S = 60.0
 ANSWERS_S = 20.0     # a client that waits longer has found a hang
-WAYS = [(), ("-c", "-P")]
+WAYS = [("--plugin", "memory"), (), ("-c", "-P")]
 PATH = os.pathsep.join([os.environ.get("PATH", ""), "/usr/sbin", "/usr/local/bin",
                         os.path.expanduser("~/.cargo/bin"), "/usr/local/go/bin",
                         *sorted(map(str, Path("/usr/lib/postgresql").glob("*/bin")))])

@@ -36,6 +36,7 @@ PROGRESS_S = 20.0   # a target that makes no round in this time hangs
 COMMAND_S = 60.0
 SETTLED = 8         # cycles after which malloc's arenas have the size that they need
 BAD = ("hung", "crashed", "eintr", "wrong")
+WAYS = [(), ("--plugin", "memory")]
 KILLED = 0.05       # share of injections whose command is killed half way
 
 PYTHON_HEAD = """
@@ -255,7 +256,7 @@ class Soak:
     def enter(self, target, tally, first):
         """True when a core answers in it."""
         self.made += 1
-        done = self.command(target, "inject")
+        done = self.command(target, "inject", *random.choice(WAYS))
         if " already\n" in done.stdout:  # an injection went on without its command
             tally.add("there")
             return True
