@@ -10,6 +10,7 @@
 
 #include <errno.h>
 #include <stdatomic.h>
+#include <stddef.h>
 #include <string.h>
 
 void *__real_malloc(size_t size);
@@ -36,7 +37,7 @@ static const struct probing_memory_1 *get(void)
 void memory_set(const struct probing_memory_1 *m)
 {
     const struct probing_memory_1 *none = NULL;
-    if (m && m->size >= sizeof(*m))
+    if (m && m->size >= offsetof(struct probing_memory_1, resident))
         (void)atomic_compare_exchange_strong_explicit(&memory, &none, m, memory_order_acq_rel,
                                                       memory_order_acquire);
 }

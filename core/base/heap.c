@@ -18,6 +18,7 @@
 #include <unistd.h>
 
 #include "sdk/lib/hash.h"
+#include "sdk/lib/proc/maps.h"
 
 #define PAGE ((size_t)4096)     /* bytes: every page is a multiple of this */
 #define SPAN ((size_t)64 << 10) /* bytes, and so aligned */
@@ -485,6 +486,25 @@ size_t heap_mapped(void)
     size_t mapped = h.mapped;
     (void)pthread_mutex_unlock(&h.mutex);
     return mapped;
+}
+
+/* A region is one mapping of which free spans are no entries; but they have no pages either, or
+ * only DIRTY_MAX of them. */
+size_t heap_resident(void)
+{
+    size_t sum = 0;
+    (void)pthread_mutex_lock(&h.mutex);
+    for (const struct span *r = h.regions; r; r = r->next_region)
+        sum += proc_resident(r, SPAN * SPANS);
+    for (size_t i = 0; i < h.table_size; i++)
+        if (h.table[i].key && h.table[i].key % PAGE == 0)
+            sum += proc_resident((const void *)h.table[i].key, h.table[i].size);
+    for (size_t i = 0; i < SPARES; i++)
+        if (h.spares[i].key)
+            sum += proc_resident((const void *)h.spares[i].key, h.spares[i].size);
+    sum += proc_resident(h.table, h.table_size * sizeof(struct entry));
+    (void)pthread_mutex_unlock(&h.mutex);
+    return sum;
 }
 
 void heap_trim(void)

@@ -27,6 +27,9 @@ size_t heap_size(void *p); /* usable bytes; 0: not of this heap */
 /* Mapped just now, in bytes. */
 size_t heap_mapped(void);
 
+/* Of that, what is resident: it costs a look at each page of it, with the heap locked. */
+size_t heap_resident(void);
+
 /* Give back the large blocks that are kept for a second for the next query. */
 void heap_trim(void);
 

@@ -146,6 +146,21 @@ TEST(threads_at_once_and_nothing_is_left)
     CHECK_INT(heap_mapped(), 0);
 }
 
+TEST(what_is_resident_is_what_was_touched)
+{
+    const size_t size = (size_t)8 << 20;
+    char *p = heap_alloc(size);
+    size_t before = heap_resident();
+    CHECK(p && before < size);
+    memset(p, 1, size / 2);
+    size_t after = heap_resident();
+    CHECK(after - before >= size / 2 && after - before < size / 2 + (size_t)4 * 65536);
+    CHECK(after <= heap_mapped());
+    CHECK(heap_free(p));
+    heap_trim();
+    CHECK(heap_resident() < after);
+}
+
 int main(void)
 {
     RUN(every_size_is_as_large_as_was_asked_and_aligned);
@@ -153,6 +168,7 @@ int main(void)
     RUN(memory_that_grows_keeps_what_is_in_it);
     RUN(what_is_not_of_this_heap_is_left_alone);
     RUN(alignment);
+    RUN(what_is_resident_is_what_was_touched);
     RUN(threads_at_once_and_nothing_is_left);
     return test_end();
 }

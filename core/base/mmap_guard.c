@@ -19,6 +19,7 @@
 #include <unistd.h>
 
 #include "core/base/err.h"
+#include "sdk/lib/proc/maps.h"
 
 #define PIECES 32 /* mappings watched; a store has four */
 #define LEVELS 4  /* of ours in the chain */
@@ -30,6 +31,7 @@ struct chunk {
     _Atomic uint64_t
         head[MAPPED_HEAD / 8]; /* atomic: a fault elsewhere may look while it is filled */
     _Atomic uint64_t lost;
+    _Atomic size_t there; /* bytes that have a file behind them */
 };
 
 struct level {
@@ -226,6 +228,7 @@ int mapped_watch(void *at, size_t bytes, const uint8_t head[MAPPED_HEAD])
         if (atomic_load_explicit(&p->at, memory_order_relaxed))
             continue;
         atomic_store_explicit(&p->bytes, bytes, memory_order_relaxed);
+        atomic_store_explicit(&p->there, bytes, memory_order_relaxed);
         for (size_t k = 0; k < MAPPED_HEAD / 8; k++) {
             uint64_t word = 0;
             if (head)
@@ -262,6 +265,26 @@ uint64_t mapped_lost(const void *at)
         if (at && atomic_load_explicit(&pieces[i].at, memory_order_acquire) == (uintptr_t)at)
             return atomic_load_explicit(&pieces[i].lost, memory_order_acquire);
     return 0;
+}
+
+void mapped_there(const void *at, size_t bytes)
+{
+    for (int i = 0; i < PIECES; i++)
+        if (at && atomic_load_explicit(&pieces[i].at, memory_order_acquire) == (uintptr_t)at)
+            atomic_store_explicit(&pieces[i].there, bytes, memory_order_relaxed);
+}
+
+uint64_t mapped_resident(void)
+{
+    uint64_t sum = 0;
+    for (int i = 0; i < PIECES; i++) {
+        uintptr_t at = atomic_load_explicit(&pieces[i].at, memory_order_acquire);
+        size_t bytes = atomic_load_explicit(&pieces[i].bytes, memory_order_relaxed);
+        size_t there = atomic_load_explicit(&pieces[i].there, memory_order_relaxed);
+        if (at)
+            sum += proc_resident((const void *)at, there < bytes ? there : bytes);
+    }
+    return sum;
 }
 
 void mapped_disable_in_child(void)

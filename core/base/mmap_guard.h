@@ -32,6 +32,12 @@
 int mapped_watch(void *at, size_t bytes, const uint8_t head[MAPPED_HEAD]);
 /* Before it is unmapped.  What was not watched is fine.                                  [any] */
 void mapped_forget(const void *at);
+/* From now on only its first `bytes` have a file behind them: the rest is nowhere.  What is not
+ * watched is fine.                                                                       [any] */
+void mapped_there(const void *at, size_t bytes);
+/* How many bytes of all that are watched are resident now, which is what they add to the process's
+ * RSS; 0 where /proc cannot tell.  It takes some nanoseconds a page.                     [any] */
+uint64_t mapped_resident(void);
 /* How many of its pages were lost.                                                       [any] */
 uint64_t mapped_lost(const void *at);
 /* See to it that a SIGBUS comes to us first.                                             [any] */

@@ -229,6 +229,27 @@ TEST(too_many_are_refused)
     CHECK_INT(run(too_many_body), 0);
 }
 
+static void resident_body(void)
+{
+    int fd = make_file();
+    uint8_t *p = map_file(fd);
+    size_t page = (size_t)getpagesize();
+    CHECK_INT(madvise(p, BYTES, MADV_RANDOM), 0); /* a fault is of one page */
+    CHECK_INT(mapped_watch(p, BYTES, NULL), 0);
+    CHECK_INT(mapped_resident(), 0);
+    p[0] = p[BYTES - 1] = 1;
+    CHECK_INT(mapped_resident(), 2 * page);
+    mapped_there(p, BYTES / 2);
+    CHECK_INT(mapped_resident(), page);
+    mapped_forget(p);
+    CHECK_INT(mapped_resident(), 0);
+}
+
+TEST(what_is_resident_of_them_is_counted)
+{
+    CHECK_INT(run(resident_body), 0);
+}
+
 int main(void)
 {
     RUN(a_lost_page_reads_as_zeros_and_is_counted);
@@ -237,5 +258,6 @@ int main(void)
     RUN(a_handler_that_comes_later_is_gone_before);
     RUN(an_ignored_signal_is_left_alone);
     RUN(too_many_are_refused);
+    RUN(what_is_resident_of_them_is_counted);
     return test_end();
 }

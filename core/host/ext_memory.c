@@ -7,11 +7,17 @@
 #include <probing/ext/draft/memory.h>
 
 #include "core/base/heap.h"
+#include "core/base/mmap_guard.h"
 #include "core/host/internal.h"
 
 static int free_ours(void *p)
 {
     return heap_free(p);
+}
+
+static uint64_t resident(void)
+{
+    return heap_resident() + mapped_resident();
 }
 
 int memory_offer(struct host *h)
@@ -22,6 +28,7 @@ int memory_offer(struct host *h)
                                                  .aligned = heap_aligned,
                                                  .resize = heap_resize,
                                                  .size_of = heap_size,
-                                                 .free = free_ours};
+                                                 .free = free_ours,
+                                                 .resident = resident};
     return host_extension_add(h, PROBING_MEMORY_1, &part);
 }

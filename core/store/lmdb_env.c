@@ -105,8 +105,10 @@ static void remember(struct store *s)
     MDB_envinfo info;
     struct stat st;
     int fd;
-    if (mdb_env_get_fd(s->env, &fd) == 0 && fstat(fd, &st) == 0)
+    if (mdb_env_get_fd(s->env, &fd) == 0 && fstat(fd, &st) == 0) {
         atomic_store_explicit(&s->file_at, (uint64_t)st.st_size, memory_order_release);
+        mapped_there(s->map, (size_t)st.st_size);
+    }
     if (mdb_env_info(s->env, &info) == 0)
         atomic_store_explicit(&s->txnid, info.me_last_txnid, memory_order_release);
 }

@@ -6,6 +6,9 @@
  */
 #include "sdk/lib/proc/maps.h"
 
+#include <fcntl.h>
+#include <unistd.h>
+
 #include "sdk/lib/proc/digits.h"
 #include "sdk/lib/proc/proc_file.h"
 
@@ -67,4 +70,26 @@ bool proc_maps_next(struct proc_lines *l, struct proc_mapping *ret)
         return true;
     }
     return false;
+}
+
+/* 8 bytes a page, the highest bit of which says that it is here. */
+uint64_t proc_resident(const void *at, uint64_t bytes)
+{
+    uint64_t entries[512], found = 0, page = (uint64_t)getpagesize();
+    uint64_t first = (uint64_t)(uintptr_t)at / page, end;
+    if (bytes == 0 || __builtin_add_overflow((uint64_t)(uintptr_t)at, bytes - 1, &end))
+        return 0;
+    end = end / page + 1;
+    int fd = open("/proc/self/pagemap", O_RDONLY | O_CLOEXEC);
+    for (ssize_t got = 8; fd != -1 && first < end && got >= 8; first += (uint64_t)got / 8) {
+        uint64_t n = end - first < 512 ? end - first : 512;
+        got = pread(fd, entries, n * 8, (off_t)(first * 8));
+        for (ssize_t i = 0; i < got / 8; i++)
+            found += entries[i] >> 63;
+        if (got < 8)
+            break;
+    }
+    if (fd != -1)
+        (void)close(fd);
+    return found * page;
 }

@@ -35,4 +35,9 @@ int proc_maps_open(struct proc_lines *l, pid_t pid, char *room, size_t size);
  */
 bool proc_maps_next(struct proc_lines *l, struct proc_mapping *ret);
 
+/* How many bytes of a range of our own memory are resident, by whole pages: what it adds to the
+ * process's RSS.  Some nanoseconds a page.  0 where the kernel does not tell.  Not in
+ * handlers. */
+uint64_t proc_resident(const void *at, uint64_t bytes);
+
 #endif
