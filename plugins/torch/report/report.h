@@ -13,6 +13,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "report_sdk.h"
+
 #define TORCH_FIGURES 16
 #define TORCH_MODULES 10 /* shown */
 #define TORCH_NAME_BYTES 256
@@ -52,17 +54,6 @@ struct lines {
 };
 void lines_add(struct lines *l, const char *format, ...) __attribute__((format(printf, 2, 3)));
 const char *lines_text(const struct lines *l);
-
-/* Printed; and err_set() as the core has it.  (report_lines.c) */
-void report_printf(const struct probing_report_api *a, const char *format, ...)
-    __attribute__((format(printf, 2, 3)));
-int report_fail(const struct probing_report_api *a, int code, const char *format, ...)
-    __attribute__((format(printf, 3, 4)));
-
-/* Cells: NAN, INT64_MIN or "" where they are NULL or of another kind. */
-double cell_number(const struct probing_report_cell *c);
-int64_t cell_int(const struct probing_report_cell *c);
-const char *cell_text(const struct probing_report_cell *c);
 
 struct slow_module {   /* a module's own time, without that of modules inside */
     char *root, *name; /* root: the model it was called in */

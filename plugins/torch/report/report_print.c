@@ -184,106 +184,71 @@ void torch_show(const struct torch_report *r)
 
 /* ---- JSON ---- */
 
-struct json { /* an object that is being printed */
-    const struct probing_report_api *api;
-    bool begun; /* a comma is due */
-};
-
-static void add_key(struct json *j, const char *key)
+static void add_lines(struct report_json *j, const char *key, const char *lines)
 {
-    report_printf(j->api, "%s\"%s\":", j->begun ? "," : "", key);
-    j->begun = true;
-}
-
-static void open_with(struct json *j, char bracket)
-{
-    report_printf(j->api, "%c", bracket);
-    j->begun = false;
-}
-
-static void close_with(struct json *j, char bracket)
-{
-    report_printf(j->api, "%c", bracket);
-    j->begun = true;
-}
-
-static void add_number(struct json *j, const char *key, double value)
-{
-    add_key(j, key);
-    (void)j->api->print_json_number(j->api, value); /* null when it is none */
-}
-
-static void add_text(struct json *j, const char *key, const char *text)
-{
-    add_key(j, key);
-    (void)j->api->print_json_text(j->api, text, strlen(text));
-}
-
-static void add_lines(struct json *j, const char *key, const char *lines)
-{
-    add_key(j, key);
-    open_with(j, '[');
+    json_key(j, key);
+    json_open(j, '[');
     for (const char *p = lines; *p != '\0';) {
         size_t n = strcspn(p, "\n"), blanks = strspn(p, " ");
         report_printf(j->api, "%s", p != lines ? "," : "");
         (void)j->api->print_json_text(j->api, p + blanks, n - blanks);
         p += n + (p[n] == '\n');
     }
-    close_with(j, ']');
+    json_close(j, ']');
 }
 
-static void add_steps(struct json *j, const double *f)
+static void add_steps(struct report_json *j, const double *f)
 {
-    add_key(j, "steps");
-    open_with(j, '{');
-    add_number(j, "count", f[TORCH_N]);
-    add_number(j, "first", f[TORCH_FIRST]);
-    add_number(j, "last", f[TORCH_LAST]);
-    add_number(j, "mean_sec", f[TORCH_MEAN]);
-    add_number(j, "median_sec", f[TORCH_MEDIAN]);
-    add_number(j, "p99_sec", f[TORCH_P99]);
+    json_key(j, "steps");
+    json_open(j, '{');
+    json_number(j, "count", f[TORCH_N]);
+    json_number(j, "first", f[TORCH_FIRST]);
+    json_number(j, "last", f[TORCH_LAST]);
+    json_number(j, "mean_sec", f[TORCH_MEAN]);
+    json_number(j, "median_sec", f[TORCH_MEDIAN]);
+    json_number(j, "p99_sec", f[TORCH_P99]);
     for (size_t i = 0; i < N_PARTS; i++)
-        add_number(j, parts[i].key, f[parts[i].at]);
-    add_number(j, "overhead_sec", f[TORCH_OVERHEAD]);
-    close_with(j, '}');
+        json_number(j, parts[i].key, f[parts[i].at]);
+    json_number(j, "overhead_sec", f[TORCH_OVERHEAD]);
+    json_close(j, '}');
 }
 
-static void add_modules(struct json *j, const struct torch_report *r)
+static void add_modules(struct report_json *j, const struct torch_report *r)
 {
     const double steps = (double)r->module_steps;
-    add_key(j, "modules");
-    open_with(j, '[');
+    json_key(j, "modules");
+    json_open(j, '[');
     for (uint32_t i = 0; i < r->n_modules; i++) {
         const struct slow_module *m = &r->modules[i];
         report_printf(j->api, "%s", i > 0 ? "," : "");
-        open_with(j, '{');
-        add_text(j, "root", m->root);
-        add_text(j, "module", m->name);
-        add_number(j, "calls", (double)m->calls / steps);
-        add_number(j, "forward_sec", (double)m->own_ns[0] / steps / 1e9);
-        add_number(j, "backward_sec",
-                   m->own_ns[1] > 0 ? (double)m->own_ns[1] / steps / 1e9 : (double)NAN);
-        close_with(j, '}');
+        json_open(j, '{');
+        json_text(j, "root", m->root);
+        json_text(j, "module", m->name);
+        json_number(j, "calls", (double)m->calls / steps);
+        json_number(j, "forward_sec", (double)m->own_ns[0] / steps / 1e9);
+        json_number(j, "backward_sec",
+                    m->own_ns[1] > 0 ? (double)m->own_ns[1] / steps / 1e9 : (double)NAN);
+        json_close(j, '}');
     }
-    close_with(j, ']');
+    json_close(j, ']');
 }
 
 void torch_show_json(const struct torch_report *r)
 {
-    struct json j = {.api = r->api};
+    struct report_json j = {.api = r->api};
     bool loop = r->loop.rows > 0, memory = r->memory.rows > 0;
-    open_with(&j, '{');
+    json_open(&j, '{');
     add_steps(&j, r->steps.value);
-    add_key(&j, "loop");
-    open_with(&j, '{');
+    json_key(&j, "loop");
+    json_open(&j, '{');
     if (loop && r->loop.text[0] != '\0')
-        add_text(&j, "phase", r->loop.text);
-    add_number(&j, "phase_sec", loop ? r->loop.value[LOOP_PHASE_SEC] : (double)NAN);
-    add_number(&j, "step_sec", loop ? r->loop.value[LOOP_STEP_SEC] : (double)NAN);
-    close_with(&j, '}');
+        json_text(&j, "phase", r->loop.text);
+    json_number(&j, "phase_sec", loop ? r->loop.value[LOOP_PHASE_SEC] : (double)NAN);
+    json_number(&j, "step_sec", loop ? r->loop.value[LOOP_STEP_SEC] : (double)NAN);
+    json_close(&j, '}');
     add_modules(&j, r);
-    add_number(&j, "device_mb", memory ? r->memory.value[MEMORY_USED] : (double)NAN);
-    add_number(&j, "device_held_mb", memory ? r->memory.value[MEMORY_HELD] : (double)NAN);
+    json_number(&j, "device_mb", memory ? r->memory.value[MEMORY_USED] : (double)NAN);
+    json_number(&j, "device_held_mb", memory ? r->memory.value[MEMORY_HELD] : (double)NAN);
     add_lines(&j, "waiting", lines_text(&r->waits));
     add_lines(&j, "suspicious", lines_text(&r->suspicions));
     report_printf(r->api, "}\n");

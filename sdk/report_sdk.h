@@ -1,0 +1,112 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * sdk/report_sdk.h - what every report (probing/report.h) would otherwise write for itself:
+ * printing and reasons by printf, cells as numbers and texts, objects of JSON.
+ *
+ * Functions are inline and keep nothing; one thread, as in probing/report.h.
+ */
+#ifndef PROBING_REPORT_SDK_H
+#define PROBING_REPORT_SDK_H
+
+#include <math.h>
+#include <probing/report.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <string.h>
+
+#define REPORT_LINE_BYTES 2048 /* of one call; what is longer is cut */
+
+/* ---- words ---- */
+
+__attribute__((format(printf, 2, 3))) static inline void
+report_printf(const struct probing_report_api *a, const char *format, ...)
+{
+    char line[REPORT_LINE_BYTES];
+    va_list args;
+
+    va_start(args, format);
+    int n = vsnprintf(line, sizeof line, format, args);
+    va_end(args);
+    if (n > 0)
+        (void)a->print(a, line, (size_t)n < sizeof line ? (size_t)n : sizeof line - 1);
+}
+
+/* Gives `code`, with that as its reason. */
+__attribute__((format(printf, 3, 4))) static inline int
+report_fail(const struct probing_report_api *a, int code, const char *format, ...)
+{
+    char why[REPORT_LINE_BYTES];
+    va_list args;
+
+    va_start(args, format);
+    (void)vsnprintf(why, sizeof why, format, args);
+    va_end(args);
+    return a->fail(a, code, why);
+}
+
+/* ---- cells: NAN, INT64_MIN or "" where they are NULL or of another kind ---- */
+
+static inline double cell_number(const struct probing_report_cell *c)
+{
+    return c->type == PROBING_I64   ? (double)c->value.i
+           : c->type == PROBING_F64 ? c->value.f
+                                    : (double)NAN;
+}
+
+static inline int64_t cell_int(const struct probing_report_cell *c)
+{
+    return c->type == PROBING_I64   ? c->value.i
+           : c->type == PROBING_F64 ? (int64_t)c->value.f
+                                    : INT64_MIN;
+}
+
+static inline const char *cell_text(const struct probing_report_cell *c)
+{
+    return c->type == PROBING_STR ? c->value.s : "";
+}
+
+/* ---- JSON ---- */
+
+struct report_json { /* an object that is being printed */
+    const struct probing_report_api *api;
+    bool begun; /* a comma is due */
+};
+
+static inline void json_comma(struct report_json *j)
+{
+    report_printf(j->api, "%s", j->begun ? "," : "");
+    j->begun = true;
+}
+
+static inline void json_key(struct report_json *j, const char *key)
+{
+    json_comma(j);
+    report_printf(j->api, "\"%s\":", key);
+}
+
+static inline void json_open(struct report_json *j, char bracket)
+{
+    report_printf(j->api, "%c", bracket);
+    j->begun = false;
+}
+
+static inline void json_close(struct report_json *j, char bracket)
+{
+    report_printf(j->api, "%c", bracket);
+    j->begun = true;
+}
+
+static inline void json_number(struct report_json *j, const char *key, double value)
+{
+    json_key(j, key);
+    (void)j->api->print_json_number(j->api, value); /* null when it is none */
+}
+
+static inline void json_text(struct report_json *j, const char *key, const char *text)
+{
+    json_key(j, key);
+    (void)j->api->print_json_text(j->api, text, strlen(text));
+}
+
+#endif
