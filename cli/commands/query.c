@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * cli/commands/query.c - `query`, `tables`, `describe` and `memory`, of the living and the dead.
+ * cli/commands/query.c - `query`, `tables` and `describe`, of the living and the dead.
  *
  * One thread.
  */
@@ -18,18 +18,6 @@
 #include "core/sql/sql.h"
 
 #define ARROW "arrow"
-
-/* One row a figure, as people read it. */
-static const char MEMORY[] =
-    "with m as (select * from process.memory) "
-    "select 'resident' as memory, round(rss_bytes / 1048576.0, 1) as mb from m "
-    "union all select 'most ever resident', round(peak_rss_bytes / 1048576.0, 1) from m "
-    "union all select 'its own', round(anon_bytes / 1048576.0, 1) from m "
-    "union all select 'of files', round(file_bytes / 1048576.0, 1) from m "
-    "union all select 'shared', round(shmem_bytes / 1048576.0, 1) from m "
-    "union all select 'swapped out', round(swap_bytes / 1048576.0, 1) from m "
-    "union all select 'left on the machine', round(system_available_bytes / 1048576.0, 1) from m "
-    "union all select 'of the machine', round(system_total_bytes / 1048576.0, 1) from m";
 
 struct query_args {
     struct answer_ask *ask;
@@ -66,9 +54,6 @@ static int statement_of(const char *command, const struct query_args *o, struct 
                            o->words[0]);
         return buf_adds(ret, "show tables");
     }
-    if (strcmp(command, "memory") == 0)
-        return o->n_arguments == 0 ? buf_adds(ret, MEMORY)
-                                   : err_set(-EINVAL, "memory takes no argument '%s'", o->words[0]);
     if (o->n_arguments != 1)
         return err_set(-EINVAL,
                        o->n_arguments == 0 ? "%s needs %s" : "%s takes one %s (put it in quotes)",

@@ -41,7 +41,17 @@
     " < (lifetime_ns / 1e9 - 600) * interval '1 second' then -bytes else 0 end, -count, -1, "     \
     "null from memory.frees where " SINCE ") a group by " PLACE " having sum(n) > 0"
 
+#define USAGE                                                                                 \
+    "select ts as timestamp, (rss_bytes - coalesce(own_bytes, 0)) / 1048576.0 as memory_mb, " \
+    "null::double as gpu_memory_mb from memory.usage"
+#define TORCH_DEVICES                                                                     \
+    "select ts as timestamp, null::double as memory_mb, allocated as gpu_memory_mb from " \
+    "python.torch_trace where allocated is not null and device like 'cuda%'"
+
 static const struct probing_view views[] = {
+    {"memory_usage", USAGE " union all " TORCH_DEVICES,
+     "resident memory of the process without probing's own, and what torch uses of GPUs", NULL},
+    {"memory_usage", USAGE, "resident memory of the process without probing's own", NULL},
     {"memory.allocations", ALLOCATIONS,
      "sampled allocations, each with the time until it was freed; NULL: it was not",
      "select 'nothing was allocated that was sampled' where not exists (select 1 from "

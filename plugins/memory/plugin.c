@@ -23,6 +23,7 @@ struct plugin {
     struct sampler *sampler;
     struct usage *usage;
     struct hooks *hooks; /* NULL: not in */
+    uint64_t ticks;      /* of memory_tick() alone */
 };
 
 static const struct probing_config settings[] = {
@@ -42,13 +43,14 @@ static const struct probing_config settings[] = {
      .flags = PROBING_LIVE,
      .min = 0,
      .max = INT64_MAX},
+    USAGE_SETTINGS,
     {.name = NULL}};
 
 static void memory_tick(void *self, uint64_t now) /* [worker] */
 {
     struct plugin *p = self;
-    usage_tick(p->usage, now);
-    if (p->hooks)
+    (void)usage_tick(p->usage, now);
+    if (p->hooks && p->ticks++ % (PROBING_NS_PER_S / USAGE_TICK_NS) == 0)
         hooks_look(p->hooks);
 }
 
@@ -71,7 +73,7 @@ static int memory_init(const struct probing_host *host, void **ret_self)
     if (rc == 0)
         rc = usage_new(host, &p->usage);
     if (rc == 0)
-        rc = host->every(host, PROBING_NS_PER_S, memory_tick);
+        rc = host->every(host, USAGE_TICK_NS, memory_tick);
     if (rc < 0) {
         memory_destroy(p);
         return rc;

@@ -135,7 +135,7 @@ def test_older_words_still_work(world):
     done = world.probing(str(target.pid), "inject", "-b", "-a", "127.0.0.1:0")
     assert done.returncode == 0 and "page: http://127.0.0.1:" in done.stdout, done.stderr
     done = world.probing("-p", str(target.pid), "memory")
-    assert done.returncode == 0 and re.search(r"^ resident +\| +\d", done.stdout, flags=re.M)
+    assert done.returncode == 0 and re.search(r"^  resident +\d+\.\d MB", done.stdout, flags=re.M)
     assert world.probing("memory", env={"ENDPOINT": str(target.pid)}).returncode == 0
     done = world.probing("cluster", "attach")
     assert done.returncode == 2 and "each by its own pid or address" in done.stderr

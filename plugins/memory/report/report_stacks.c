@@ -1,0 +1,397 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * plugins/memory/report/report_stacks.c - where memory was allocated: what is alive, what grows,
+ * what was alive at the peak, and what came between two marks.
+ *
+ * One thread.  All of it are estimates from samples; each comes with its standard error.
+ */
+#include <errno.h>
+
+#include "report.h"
+
+#define SHOWN 5u
+#define SHOWN_ALONE 12u /* where nothing else is shown */
+#define SIGMAS 2.0      /* a difference that is more than so many errors is one */
+#define LEAK_LEAST 1e6  /* bytes that a leak has grown by, at the least */
+#define PLACE_WIDTH 46u /* columns of a place, where the terminal has 80 */
+#define BESIDE_PLACE 34u
+
+struct place { /* a row */
+    char name[REPORT_NAME_BYTES], where[REPORT_NAME_BYTES];
+    double bytes, error, grown, older, count, age_ns, stack_id;
+    double middle, first; /* of leaks: bytes in the middle of the time, and at its beginning */
+};
+
+struct places {
+    const struct memory_args *w;
+    void (*each)(struct places *p, const struct place *one);
+    uint32_t n;
+};
+
+/* Columns of every question here, in this order; `grown` may be null. */
+#define PLACE_COLUMNS \
+    "coalesce(function_name, native_function, '?'), file, lineno, bytes, bytes_error, "
+#define PLACE_TAIL "count, age_ns, stack_id"
+
+static int take_place(void *arg, const struct probing_report_cell *cells, uint32_t n)
+{
+    struct places *p = arg;
+    struct place one = {.bytes = 0};
+    if (n < 10)
+        return 0;
+    (void)snprintf(one.name, sizeof one.name, "%s", cell_text(&cells[0]));
+    const char *file = cell_text(&cells[1]), *slash = strrchr(file, '/');
+    if (*file)
+        (void)snprintf(one.where, sizeof one.where, "%.100s:%.0f", slash ? slash + 1 : file,
+                       cell_number(&cells[2]));
+    one.bytes = cell_number(&cells[3]);
+    one.error = cell_number(&cells[4]);
+    one.grown = cell_number(&cells[5]);
+    one.older = cell_number(&cells[6]);
+    one.count = cell_number(&cells[7]);
+    one.age_ns = cell_number(&cells[8]);
+    one.stack_id = cell_number(&cells[9]);
+    one.middle = n > 10 ? cell_number(&cells[10]) : (double)NAN;
+    one.first = n > 11 ? cell_number(&cells[11]) : (double)NAN;
+    p->each(p, &one);
+    p->n++;
+    return 0;
+}
+
+static int ask(const struct memory_args *w, const char *sql,
+               void (*each)(struct places *, const struct place *), uint32_t *ret_n)
+{
+    struct places p = {.w = w, .each = each};
+    int rc = w->api->ask(w->api, sql, take_place, &p);
+    if (ret_n)
+        *ret_n = p.n;
+    return rc;
+}
+
+/* ---- lines ---- */
+
+static uint32_t place_width(const struct memory_args *w)
+{
+    uint32_t columns = w->api->width(w->api);
+    columns = columns ? columns : 80;
+    return columns > BESIDE_PLACE + 12 ? columns - BESIDE_PLACE : 12;
+}
+
+static void show_place(const struct memory_args *w, const struct place *one, double bytes)
+{
+    char text[REPORT_NAME_BYTES * 2 + 4], shown[4 * sizeof text], size[32], error[32];
+    (void)snprintf(text, sizeof text, "%s%s%s", one->name, one->where[0] ? "  " : "", one->where);
+    (void)w->api->fit(w->api, text, strlen(text), place_width(w),
+                      PROBING_FIT_MIDDLE | PROBING_FIT_FILL, shown, sizeof shown);
+    report_mb(bytes, size);
+    report_mb(one->error, error);
+    report_printf(w->api, "  %s %10s +- %s\n", shown, size, error);
+}
+
+static void show_alive(struct places *p, const struct place *one)
+{
+    if (p->n == 0)
+        report_printf(p->w->api, "\nalive, of what was sampled (estimate +- its error)\n");
+    show_place(p->w, one, one->bytes);
+}
+
+static void show_grown(struct places *p, const struct place *one)
+{
+    if (p->n == 0)
+        report_printf(p->w->api, "\ngrown the most in this time\n");
+    show_place(p->w, one, one->grown);
+}
+
+/* ---- what the report shows of it ---- */
+
+static int take_sampled(void *arg, const struct probing_report_cell *cells, uint32_t n)
+{
+    double *sampled = arg;
+    if (n >= 3) {
+        sampled[0] = cell_number(&cells[0]);
+        sampled[1] = cell_number(&cells[1]);
+        sampled[2] = cell_number(&cells[2]);
+    }
+    return 0;
+}
+
+/* What was allocated before we looked is in no stack. */
+static void show_unknown(const struct memory_args *w, const struct usage_report *r)
+{
+    char text[400], alive[32], error[32], heap[32], rest[32];
+    double sampled[3] = {(double)NAN, (double)NAN, (double)NAN};
+    if (w->api->ask(w->api,
+                    "select sum(bytes), sqrt(sum(bytes_error::double * bytes_error)), sum(bytes) "
+                    "filter (where domain = 'malloc') from memory.live",
+                    take_sampled, sampled) < 0 ||
+        !is_number(sampled[0]))
+        return;
+    double unseen = r->part[PART_HEAP_USED] - (is_number(sampled[2]) ? sampled[2] : 0);
+    report_mb(sampled[0], alive);
+    report_mb(sampled[1], error);
+    report_mb(r->part[PART_HEAP_USED], heap);
+    report_mb(unseen > 0 ? unseen : 0, rest);
+    int n =
+        snprintf(text, sizeof text, "stacks are known of %s +- %s that are alive", alive, error);
+    if (n > 0 && (size_t)n < sizeof text && is_number(r->part[PART_HEAP_USED]))
+        (void)snprintf(text + n, sizeof text - (size_t)n,
+                       "; of the heap's %s some %s were allocated before plugin memory was loaded, "
+                       "or where it does not see",
+                       heap, rest);
+    report_printf(w->api, "\n");
+    w->api->print_wrapped(w->api, "", text, strlen(text));
+}
+
+#define FIRST_SNAPSHOT \
+    "(select min(snapshot_id) from memory.snapshots where kind = 'periodic' and ts >= %s)"
+
+static void grown_sql(const struct memory_args *w, uint32_t limit, char *sql, size_t size)
+{
+    char since[200];
+    report_since(w, w->window_ns, since, sizeof since);
+    (void)snprintf(sql, size,
+                   "select " PLACE_COLUMNS "bytes - was as grown, bytes_1m, " PLACE_TAIL
+                   " from (select l.*, coalesce(s.was, 0) as was, coalesce(s.was_error, 0) as "
+                   "was_error from memory.live l left join (select stack_id as id, sum(bytes) as "
+                   "was, max(bytes_error) as was_error from memory.snapshots where snapshot_id "
+                   "= " FIRST_SNAPSHOT
+                   " group by stack_id) s on l.stack_id = s.id) g where bytes - was "
+                   "> %.0f and bytes - was > %.0f * sqrt(bytes_error::double * bytes_error + "
+                   "was_error::double * was_error) order by grown desc limit %u",
+                   since, LEAK_LEAST, SIGMAS, limit);
+}
+
+void stacks_show(const struct memory_args *w, const struct usage_report *r)
+{
+    char sql[1600];
+    if (r->without_plugin)
+        return;
+    (void)snprintf(sql, sizeof sql,
+                   "select " PLACE_COLUMNS "null, bytes_1m, " PLACE_TAIL
+                   " from memory.live order by bytes desc limit %u",
+                   SHOWN);
+    uint32_t n = 0;
+    if (ask(w, sql, show_alive, &n) < 0 || n == 0)
+        return; /* nothing has been sampled */
+    grown_sql(w, SHOWN, sql, sizeof sql);
+    (void)ask(w, sql, show_grown, NULL);
+    show_unknown(w, r);
+}
+
+/* ---- JSON ---- */
+
+static void json_place(struct places *p, const struct place *one)
+{
+    struct report_json j = {.api = p->w->api, .begun = p->n > 0};
+    json_comma(&j);
+    json_open(&j, '{');
+    json_text(&j, "function_name", one->name);
+    json_text(&j, "place", one->where);
+    json_number(&j, "stack_id", one->stack_id);
+    json_number(&j, "bytes", one->bytes);
+    json_number(&j, "bytes_error", one->error);
+    json_number(&j, "grown_bytes", one->grown);
+    json_number(&j, "older_than_1m_bytes", one->older);
+    json_number(&j, "count", one->count);
+    json_close(&j, '}');
+}
+
+void stacks_show_json(const struct memory_args *w, struct report_json *j)
+{
+    char sql[1600];
+    (void)snprintf(sql, sizeof sql,
+                   "select " PLACE_COLUMNS "null, bytes_1m, " PLACE_TAIL
+                   " from memory.live order by bytes desc limit %u",
+                   SHOWN_ALONE);
+    json_key(j, "alive");
+    json_open(j, '[');
+    (void)ask(w, sql, json_place, NULL);
+    json_close(j, ']');
+    grown_sql(w, SHOWN_ALONE, sql, sizeof sql);
+    json_key(j, "grown");
+    json_open(j, '[');
+    (void)ask(w, sql, json_place, NULL);
+    json_close(j, ']');
+}
+
+/* ---- leaks ---- */
+
+/* It grew in both halves of the time, in the newer one not much less than in the older: a cache
+ * that was filled and stays is none.  Half of what came stays for a minute. */
+static bool is_leak(const struct place *one)
+{
+    double older = one->middle - one->first, newer = one->bytes - one->middle;
+    return newer > SIGMAS / 2 * one->error && newer > older / 4 && older > 0 &&
+           one->older > 0.25 * one->grown;
+}
+
+static void show_leak(struct places *p, const struct place *one)
+{
+    char size[32];
+    if (!is_leak(one)) {
+        p->n--; /* not shown: take_place() counts it */
+        return;
+    }
+    if (p->n == 0)
+        report_printf(p->w->api, "grows and is not freed (estimate +- its error)\n\n");
+    show_place(p->w, one, one->grown);
+    report_mb(one->bytes, size);
+    report_printf(p->w->api,
+                  "      %s alive in %.0f pieces, the oldest for %.0f s; stack_id %.0f\n", size,
+                  one->count, one->age_ns / 1e9, one->stack_id);
+}
+
+static int take_span(void *arg, const struct probing_report_cell *cells, uint32_t n)
+{
+    double *span = arg;
+    for (uint32_t i = 0; i < 4 && i < n; i++)
+        span[i] = cell_number(&cells[i]);
+    return 0;
+}
+
+/* Bytes of a stack in one snapshot. */
+#define AT_SNAPSHOT                                                                  \
+    "(select stack_id as id, sum(bytes) as was, max(bytes_error) as was_error from " \
+    "memory.snapshots where snapshot_id = %.0f group by stack_id)"
+
+int leaks_show(const struct memory_args *w)
+{
+    char sql[2400], since[200];
+    double span[4] = {0, (double)NAN, (double)NAN, (double)NAN};
+    uint32_t n = 0;
+    report_since(w, w->window_ns, since, sizeof since);
+    (void)snprintf(sql, sizeof sql,
+                   "select count(distinct snapshot_id), min(snapshot_id), (select min(snapshot_id) "
+                   "from memory.snapshots where ts >= (select min(ts) + (max(ts) - min(ts)) / 2 "
+                   "from memory.snapshots where ts >= %s)), extract(epoch from %s + interval "
+                   "'%.3f seconds' - min(ts)) from memory.snapshots where ts >= %s",
+                   since, since, (double)w->window_ns / 1e9, since);
+    int rc = w->api->ask(w->api, sql, take_span, span);
+    if (rc == -ENOENT || rc == -EINVAL)
+        return w->api->no_plugin(w->api);
+    if (rc < 0)
+        return rc;
+    if (!(span[0] >= 2))
+        return report_fail(
+            w->api, -ENODATA,
+            "growth is told between two snapshots of what is alive, and in this time "
+            "there %s; one comes each memory.snapshot_every (60s), and with "
+            "probing memory --mark NAME",
+            span[0] == 1 ? "is only one" : "is none");
+    (void)snprintf(sql, sizeof sql,
+                   "select " PLACE_COLUMNS "bytes - f_was, bytes_1m, " PLACE_TAIL
+                   ", m_was, f_was from (select l.*, coalesce(f.was, 0) as f_was, "
+                   "coalesce(f.was_error, 0) as f_error, coalesce(m.was, 0) as m_was from "
+                   "memory.live l left join " AT_SNAPSHOT
+                   " f on l.stack_id = f.id left join " AT_SNAPSHOT
+                   " m on l.stack_id = m.id) g where bytes - f_was > %.0f and bytes - "
+                   "f_was > %.0f * sqrt(bytes_error::double * bytes_error + f_error::double * "
+                   "f_error) order by 6 desc limit 50",
+                   span[1], span[2], LEAK_LEAST, SIGMAS);
+    rc = ask(w, sql, show_leak, &n);
+    if (rc < 0)
+        return rc;
+    report_printf(w->api, n ? "\n" : "");
+    (void)snprintf(sql, sizeof sql,
+                   n ? "of %.0f snapshots in %.0f s; a stack: select * from memory.stacks where "
+                       "stack_id = ...; all in a picture: flamegraph memory_leaked"
+                     : "nothing grows and stays: no stack has more alive than %.0f snapshots in "
+                       "%.0f s say, within the error of the estimates",
+                   span[0], span[3]);
+    w->api->print_wrapped(w->api, "", sql, strlen(sql));
+    return 0;
+}
+
+/* ---- peak and marks ---- */
+
+static void show_peak(struct places *p, const struct place *one)
+{
+    char total[32];
+    report_mb(one->older, total); /* total_bytes */
+    if (p->n == 0)
+        report_printf(p->w->api, "alive when the most was: %s (estimate +- its error)\n\n", total);
+    show_place(p->w, one, one->bytes);
+}
+
+int peak_show(const struct memory_args *w)
+{
+    char sql[600];
+    uint32_t n = 0;
+    (void)snprintf(sql, sizeof sql,
+                   "select " PLACE_COLUMNS "null, total_bytes, " PLACE_TAIL
+                   " from memory.peak order by bytes desc limit %u",
+                   SHOWN_ALONE);
+    int rc = ask(w, sql, show_peak, &n);
+    if (rc == -ENOENT || rc == -EINVAL)
+        return w->api->no_plugin(w->api);
+    if (rc == 0 && n == 0)
+        return report_fail(w->api, -ENODATA,
+                           "no peak has been seen since plugin memory was loaded");
+    return rc;
+}
+
+static void show_difference(struct places *p, const struct place *one)
+{
+    show_place(p->w, one, one->grown);
+}
+
+/* A mark's name is a text of the user's: ' is doubled. */
+static int quote(const struct memory_args *w, const char *name, char *ret, size_t size)
+{
+    size_t n = 0;
+    for (; *name && n + 3 < size; name++) {
+        if (*name == '\'')
+            ret[n++] = '\'';
+        ret[n++] = *name;
+    }
+    ret[n] = '\0';
+    return *name ? report_fail(w->api, -EINVAL, "a mark's name has at most 100 bytes") : 0;
+}
+
+static int find_mark(const struct memory_args *w, const char *name, double *ret_id)
+{
+    char sql[500], quoted[210];
+    double found[4] = {(double)NAN, (double)NAN, (double)NAN, (double)NAN};
+    int rc = quote(w, name, quoted, sizeof quoted);
+    if (rc < 0)
+        return rc;
+    (void)snprintf(sql, sizeof sql,
+                   "select max(snapshot_id) from memory.snapshots where kind = 'mark' and name = "
+                   "'%s'",
+                   quoted);
+    rc = w->api->ask(w->api, sql, take_span, found);
+    if (rc == -ENOENT || rc == -EINVAL)
+        return w->api->no_plugin(w->api);
+    if (rc == 0 && !is_number(found[0]))
+        return report_fail(w->api, -ENODATA, "there is no mark '%s'; probing memory --mark %s",
+                           name, name);
+    *ret_id = found[0];
+    return rc;
+}
+
+int diff_show(const struct memory_args *w)
+{
+    char sql[2000];
+    double id[2] = {0, 0};
+    uint32_t n = 0;
+    int rc = find_mark(w, w->diff[0], &id[0]);
+    if (rc == 0)
+        rc = find_mark(w, w->diff[1], &id[1]);
+    if (rc < 0)
+        return rc;
+    (void)snprintf(
+        sql, sizeof sql,
+        "select " PLACE_COLUMNS "grown, 0, " PLACE_TAIL
+        " from (select b.*, bytes - coalesce(a.was, 0) as grown from (select * from "
+        "memory.snapshots where snapshot_id = %.0f) b left join " AT_SNAPSHOT
+        " a on b.stack_id = a.id union all select s.*, -bytes as grown from (select * "
+        "from memory.snapshots where snapshot_id = %.0f) s where stack_id not in "
+        "(select stack_id from memory.snapshots where snapshot_id = %.0f)) d where grown "
+        "<> 0 order by abs(grown) desc limit %u",
+        id[1], id[0], id[0], id[1], SHOWN_ALONE);
+    report_printf(w->api, "from %s to %s (estimate +- its error)\n\n", w->diff[0], w->diff[1]);
+    rc = ask(w, sql, show_difference, &n);
+    if (rc == 0 && n == 0)
+        report_printf(w->api, "  no stack has more or less alive\n");
+    return rc;
+}

@@ -1,0 +1,144 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * plugins/memory/usage/cgroup.c - the files of memory cgroups.
+ *
+ * Any thread, no state.  What cannot be read is not known, and never a limit.
+ */
+#include "cgroup.h"
+
+#include <math.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "lib/proc/lines.h"
+#include "lib/proc/proc_file.h"
+
+#define NEVER_REACHED (UINT64_C(1) << 60) /* how version 1 writes "no limit" */
+#define FILE_BYTES (CGROUP_PATH_BYTES + 64)
+
+struct files {
+    const char *limit, *used, *inactive, *active, *kills;
+};
+
+static const struct files *files_of(uint32_t version)
+{
+    static const struct files all[] = {
+        {"memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file ",
+         "total_active_file ", "memory.oom_control"},
+        {"memory.max", "memory.current", "inactive_file ", "active_file ", "memory.events"}};
+    return &all[version - 1];
+}
+
+static uint64_t number_in(const char *folder, const char *name, const char *key)
+{
+    char path[FILE_BYTES];
+    uint64_t n;
+    (void)snprintf(path, sizeof(path), "%s/%s", folder, name);
+    return proc_number_in(path, key, &n) ? n : CGROUP_UNKNOWN; /* else "max" */
+}
+
+static bool is_there(const char *folder, const char *name)
+{
+    char path[FILE_BYTES];
+    (void)snprintf(path, sizeof(path), "%s/%s", folder, name);
+    return access(path, R_OK) == 0;
+}
+
+/* In a container the path may be one of outside: what is mounted at the root is its own then. */
+static bool find_in(const char *root, const char *path, uint32_t version, struct cgroup *ret)
+{
+    int n = snprintf(ret->own, sizeof(ret->own), "%s%s", root, strcmp(path, "/") == 0 ? "" : path);
+    if (n < 0 || (size_t)n >= sizeof(ret->own))
+        return false;
+    /* The topmost of version 2 has no memory.current. */
+    const char *name = version == 1 ? "memory.usage_in_bytes" : "memory.stat";
+    if (!is_there(ret->own, name))
+        (void)snprintf(ret->own, sizeof(ret->own), "%s", root);
+    (void)snprintf(ret->root, sizeof(ret->root), "%s", root);
+    ret->version = version;
+    return is_there(ret->own, name);
+}
+
+void cgroup_find(pid_t pid, struct cgroup *ret)
+{
+    char path[CGROUP_PATH_BYTES];
+    ret->version = 0;
+    if (proc_cgroup(pid, "memory", path, sizeof(path)) &&
+        find_in("/sys/fs/cgroup/memory", path, 1, ret))
+        return;
+    if (proc_cgroup(pid, "", path, sizeof(path)) && find_in("/sys/fs/cgroup", path, 2, ret))
+        return;
+    *ret = (struct cgroup){.version = 0};
+}
+
+/* Pages of files are taken back before anybody is killed. */
+static uint64_t used_of(const char *folder, const struct files *f)
+{
+    uint64_t used = number_in(folder, f->used, "");
+    uint64_t inactive = number_in(folder, "memory.stat", f->inactive);
+    uint64_t active = number_in(folder, "memory.stat", f->active);
+    uint64_t back =
+        (inactive != CGROUP_UNKNOWN ? inactive : 0) + (active != CGROUP_UNKNOWN ? active : 0);
+    return used == CGROUP_UNKNOWN ? used : used > back ? used - back : 0;
+}
+
+/* The group, or one around it, that has the least left. */
+static void read_limit(const struct cgroup *g, struct cgroup_now *ret)
+{
+    const struct files *f = files_of(g->version);
+    char folder[CGROUP_PATH_BYTES];
+    uint64_t least = CGROUP_UNKNOWN;
+    memcpy(folder, g->own, sizeof(folder));
+    for (;;) {
+        uint64_t limit = number_in(folder, f->limit, "");
+        uint64_t used = limit < NEVER_REACHED ? used_of(folder, f) : CGROUP_UNKNOWN;
+        uint64_t left = limit > used ? limit - used : 0;
+        if (used != CGROUP_UNKNOWN && left < least) {
+            least = left;
+            ret->limit = limit;
+            ret->used = used;
+            memcpy(ret->limit_at, folder, sizeof(folder));
+        }
+        char *slash = strrchr(folder, '/');
+        if (strlen(folder) <= strlen(g->root) || !slash)
+            return;
+        *slash = '\0';
+    }
+}
+
+/* "some avg10=0.00 avg60=..." */
+static double pressure_of(const char *text, const char *kind)
+{
+    char key[32];
+    double value;
+    (void)snprintf(key, sizeof(key), "%s avg10=", kind);
+    const char *found = strstr(text, key);
+    return found && sscanf(found + strlen(key), "%lf", &value) == 1 ? value : (double)NAN;
+}
+
+static void read_pressure(const struct cgroup *g, struct cgroup_now *ret)
+{
+    char path[FILE_BYTES], text[512];
+    (void)snprintf(path, sizeof(path), "%s/memory.pressure", g->own);
+    if ((g->version != 2 || proc_read_path(path, text, sizeof(text)) <= 0) &&
+        proc_read_path("/proc/pressure/memory", text, sizeof(text)) <= 0)
+        return;
+    ret->some_avg10 = pressure_of(text, "some");
+    ret->full_avg10 = pressure_of(text, "full");
+}
+
+void cgroup_read(const struct cgroup *g, struct cgroup_now *ret)
+{
+    *ret = (struct cgroup_now){.limit = CGROUP_UNKNOWN,
+                               .used = CGROUP_UNKNOWN,
+                               .oom_kills = CGROUP_UNKNOWN,
+                               .some_avg10 = (double)NAN,
+                               .full_avg10 = (double)NAN};
+    if (g->version) {
+        read_limit(g, ret);
+        ret->oom_kills = number_in(g->own, files_of(g->version)->kills, "oom_kill ");
+    }
+    read_pressure(g, ret);
+}
