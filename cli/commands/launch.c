@@ -181,12 +181,29 @@ static int set_preload(const char *library)
     return r;
 }
 
+/* ld.so would say that it cannot, and begin the program without us. */
+static int check_library(const char *path)
+{
+    Elf64_Ehdr head = {.e_machine = EM_NONE};
+    int fd = file_open(AT_FDCWD, path);
+    ssize_t n = fd >= 0 ? read(fd, &head, sizeof head) : 0;
+
+    if (fd >= 0)
+        (void)close(fd);
+    if (n == (ssize_t)sizeof head && memcmp(head.e_ident, __ehdr_start.e_ident, EI_OSABI) == 0 &&
+        head.e_machine == __ehdr_start.e_machine)
+        return 0;
+    return err_set(-ENOEXEC, "'%s' is no library for this machine: install probing whole", path);
+}
+
 int launch_environment(const char *settings, bool children)
 {
     char library[4096];
     struct buf one; /* settings, and who is to become the program that they are for */
     int r = installed_file("libprobing.so", library, sizeof library);
 
+    if (r == 0)
+        r = check_library(library);
     if (r == 0)
         r = set_preload(library);
     if (r < 0)

@@ -261,7 +261,10 @@ static int loader_error(struct target *t, const char *path)
         (void)stack_read_some(t->view, at, text, sizeof text - 1);
     text[strcspn(text, "\n")] = '\0';
     size_t n = strlen(path);
-    const char *words = strncmp(text, path, n) == 0 && text[n] == ':' ? text + n + 2 : text;
+    char *words = strncmp(text, path, n) == 0 && text[n] == ':' ? text + n + 2 : text;
+    char *who = strstr(words, " (required by "); /* us, by a path that tells nobody anything */
+    if (who != NULL)
+        *who = '\0';
     return err_set(-ELIBACC, "process %d cannot load the library: %s%s", t->pid,
                    words[0] ? words : "its loader gave no reason", loader_remedy(words));
 }

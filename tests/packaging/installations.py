@@ -2,6 +2,7 @@
 """What the tests of packages share: the packages that were built, and fresh places for them."""
 import os
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -87,8 +88,45 @@ def venv(python, folder):
     return folder / "bin" / "python"
 
 
+def native(folder):
+    """The folder probing/_native below an installation."""
+    found = [p for p in folder.rglob("_native") if p.parent.name == "probing"]
+    assert len(found) == 1, found
+    return found[0]
+
+
+def put_build(path, build):
+    """The file says that it is of another build."""
+    data = path.read_bytes()
+    own = build_of(path).encode()
+    assert data.count(own) >= 1 and len(build) == len(own)
+    os.chmod(path, 0o755)
+    path.write_bytes(data.replace(own, build.encode()))
+
+
+def another(build):
+    return build.replace("(build ", "(build 0")[:len(build) - 1] + ")"
+
+
+@pytest.fixture(scope="session")
+def installed(tmp_path_factory):
+    """An environment with the wheel in it, which nobody changes: its folder."""
+    folder = tmp_path_factory.mktemp("installed") / "venv"
+    python = venv(sys.executable, folder)
+    worked(*pip(sys.executable), "--python", python, "install", "-q", wheel())
+    return folder
+
+
+@pytest.fixture
+def home(installed, tmp_path):
+    """A fresh copy of it: of an environment without pip nothing knows its own path."""
+    return Path(shutil.copytree(installed, tmp_path / "venv", symlinks=True))
+
+
 def one_line(text):
-    lines = [line for line in text.splitlines() if line]
+    """The one line of it; folders that other tests have in /tmp, and are told to all, aside."""
+    lines = [line for line in text.splitlines()
+             if line and not re.search(r"/probing-\S+ is ignored: it belongs to uid", line)]
     assert len(lines) == 1, text
     return lines[0]
 

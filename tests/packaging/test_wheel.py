@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 import pythons
-from installations import (STRANGER, VERSION, build_of, files_below, one_line, pip, run, starts,
-                           venv, wheel, worked)
+from installations import (STRANGER, VERSION, another, build_of, files_below, home, installed,
+                           native, one_line, pip, put_build, run, starts, venv, wheel, worked)
 from pythons import PYTHONS, version_of
 from world import CORE, ROOT, wait_for
 
@@ -27,14 +27,6 @@ def other_than(python):
     return others[0] if others else python
 
 
-@pytest.fixture
-def home(tmp_path):
-    """A fresh environment with the wheel in it: its folder."""
-    python = venv(sys.executable, tmp_path / "venv")
-    worked(*pip(sys.executable), "--python", python, "install", "-q", wheel())
-    return tmp_path / "venv"
-
-
 def install(python, own):
     """Into an environment, by a pip that runs on its Python: the newest here may be too old."""
     words = pip(python)
@@ -43,13 +35,6 @@ def install(python, own):
         pytest.skip("the newest pip here (%s) does not run on %s: %s"
                     % (words[0], python, why.strip().splitlines()[-1]))
     worked(*words, "--python", own, "install", "-q", wheel())
-
-
-def native(folder):
-    """The folder probing/_native below an installation."""
-    found = [p for p in folder.rglob("_native") if p.parent.name == "probing"]
-    assert len(found) == 1, found
-    return found[0]
 
 
 def enters(world, command, python=sys.executable):
@@ -218,35 +203,12 @@ def test_read_only_and_no_home(open_home):
 
 # ---- what goes wrong, one clear line each ----
 
-def test_wrong_architecture(home):
-    library = native(home) / "libprobing.so"
-    data = bytearray(library.read_bytes())
-    foreign, name = ((183, "aarch64") if os.uname().machine == "x86_64" else (62, "x86_64"))
-    data[18:20] = foreign.to_bytes(2, "little")
-    library.write_bytes(data)
-    said = one_line(starts(home))
-    assert "is built for %s, this Python is %s" % (name, os.uname().machine) in said
-
-
 @pytest.mark.parametrize("platform", ["musllinux_1_2_x86_64", "manylinux2010_x86_64",
                                       "manylinux_2_16_x86_64", "manylinux2014_i686"])
 def test_pip_refuses_other_machines(world, platform):
     code, _, err = run(*pip(), "install", "--platform", platform, "--only-binary=:all:", "--target",
                        world.tmp / "x", wheel())
     assert code != 0 and "is not a supported wheel on this platform" in err
-
-
-def put_build(path, build):
-    """The file says that it is of another build."""
-    data = path.read_bytes()
-    own = build_of(path).encode()
-    assert data.count(own) >= 1 and len(build) == len(own)
-    os.chmod(path, 0o755)
-    path.write_bytes(data.replace(own, build.encode()))
-
-
-def another(build):
-    return build.replace("(build ", "(build 0")[:len(build) - 1] + ")"
 
 
 def test_command_and_library_of_two_builds(world, home):

@@ -12,6 +12,7 @@ def main():
         path = _where.command()
         if beware:
             sys.stderr.write("probing: %s\n" % beware)
+        _where.refuse_machine(path)
         os.execv(path, [path] + sys.argv[1:])
     except (_where.ProbingError, OSError) as error:
         sys.stderr.write("probing: %s\n" % (beware or error))

@@ -9,7 +9,7 @@ import sys
 
 _HERE = os.path.dirname(os.path.abspath(__file__))
 _MARK = b"@(#)probing "  # as in core/base/version.h; what(1) finds it, too
-_MACHINES = {62: "x86_64", 183: "aarch64"}  # e_machine of elf(5)
+_MACHINES = {3: "i386", 40: "arm", 62: "x86_64", 183: "aarch64"}  # e_machine of elf(5)
 
 
 class ProbingError(RuntimeError):
@@ -85,13 +85,21 @@ def _first(places, what):
         dict.fromkeys(os.path.dirname(p) for p in places if p))))
 
 
-def _refuse_machine(path):
-    """ProbingError when this process can never load the library, with the reason."""
-    with open(path, "rb") as file:
-        head = file.read(20)
-    name = _MACHINES.get(int.from_bytes(head[18:20], "little"), "?")
-    here = os.uname().machine if sys.maxsize > 2 ** 32 else "32-bit"
-    if head[:4] == b"\x7fELF" and name != here:
+def _machine(path):
+    """What processor an ELF file is for, "" of another kind of file."""
+    try:
+        with open(path, "rb") as file:
+            head = file.read(20)
+    except OSError:
+        return ""
+    number = int.from_bytes(head[18:20], "little")
+    return _MACHINES.get(number, "machine %d" % number) if head[:4] == b"\x7fELF" else ""
+
+
+def refuse_machine(path):
+    """ProbingError when this process can never load a library, or run the command: the reason."""
+    name, here = _machine(path), _machine("/proc/self/exe") or os.uname().machine
+    if name and name != here:
         raise ProbingError("%s is built for %s, this Python is %s: install the package for %s"
                            % (path, name, here, here))
     try:
@@ -116,7 +124,7 @@ def library():
             _first([os.path.join(h, "libprobing.so") for h in _homes()], "libprobing.so")
     except ProbingError as error:
         raise ProbingError("%s; or set PROBING_LIBRARY" % error)
-    _refuse_machine(path)
+    refuse_machine(path)
     return path
 
 
