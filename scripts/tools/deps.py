@@ -5,6 +5,7 @@
 usage: deps.py [--force] [--tools=PREFIX] [DIR]      DIR is build/deps beside this checkout
        deps.py --fetch DIR                           only the pinned tarballs, into DIR
            PREFIX: of a cross compiler's tools, such as aarch64-linux-gnu-
+           PROBING_DEPS_DIR=FOLDER has what --fetch brought: no network is asked
 
 Leaves DIR/include, DIR/lib/*.a, DIR/licenses/*.txt and DIR/versions.txt (what was used, from where,
 its sha256).
@@ -32,6 +33,7 @@ import lua_mends
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 LOCK = os.path.join(ROOT, "core", "deps.lock")
 BUNDLED = os.path.join(ROOT, "deps")  # where a source archive has the pinned tarballs
+GIVEN = os.environ.get("PROBING_DEPS_DIR")  # where a packager has them
 POLL = os.path.join(ROOT, "core", "script", "poll.h")
 # Shims of version managers may stand before the distribution's own tools; prefer those.
 PATH = "/usr/bin:/bin:/usr/sbin:/sbin:" + os.environ.get("PATH", "")
@@ -182,15 +184,25 @@ def unpack_apt(work, lock, tree, log):
     return version, sha256(orig), "distribution, without its patches"
 
 
-def is_bundled(lock):
-    path = os.path.join(BUNDLED, lock["file"])
-    return os.path.exists(path) and sha256(path) == lock["sha256"]
+def bundled(lock):
+    """Path of the pinned tarball where it came with the sources or from the packager; or None.
+    Failure: he has said where it is, and it is not there."""
+    for folder in [GIVEN] * bool(GIVEN) + [BUNDLED]:
+        path = os.path.join(folder, lock["file"])
+        if os.path.exists(path) and sha256(path) == lock["sha256"]:
+            return os.path.abspath(path)
+    if GIVEN:
+        path = os.path.join(GIVEN, lock["file"])
+        raise Failure("PROBING_DEPS_DIR: %s %s; deps.py --fetch %s brings all, where there is a "
+                      "network" % (path, "has another sha256 than " + lock["sha256"]
+                                   if os.path.exists(path) else "is not there", GIVEN))
+    return None
 
 
 def fetch_pinned(folder, lock):
     """The tarball of the lock file, from wherever it still is; nothing else is accepted."""
-    if is_bundled(lock):
-        return os.path.join(BUNDLED, lock["file"])
+    if bundled(lock):
+        return bundled(lock)
     path = os.path.join(folder, lock["file"])
     mirrors = [s[0].rstrip("/") + "/pool/" for s in apt_stanzas() if s[1] == codename()]
     urls = lock["urls"].split() + [p + lock["pool"] + "/" + lock["file"]
@@ -411,6 +423,8 @@ def build_from_archive(b, name):
 # ----------------------------------------------------------------------------- the whole of it
 
 def get_source(b, name, lock):
+    if bundled(lock):
+        return unpack_pinned(b.work, lock, b.tree(name))
     try:
         return unpack_apt(b.work, lock, b.tree(name), b.log(name))
     except Failure as why:
@@ -492,6 +506,19 @@ def install(b, stamp):
     shutil.rmtree(b.work)
 
 
+def fetch_all(folder, locks):
+    os.makedirs(folder, exist_ok=True)
+    try:
+        for lock in locks.values():
+            path = fetch_pinned(folder, lock)
+            if os.path.dirname(path) != folder:
+                shutil.copy(path, folder)
+    except Failure as why:
+        say(str(why))
+        return 1
+    return 0
+
+
 def main(arguments):
     force = "--force" in arguments
     rest = [a for a in arguments if not a.startswith("--")]
@@ -500,17 +527,15 @@ def main(arguments):
     locks.read(LOCK)
     locks = {name: locks[name] for name in LIBRARIES}
     if "--fetch" in arguments:
-        os.makedirs(deps, exist_ok=True)
-        for lock in locks.values():
-            fetch_pinned(deps, lock)
-        return 0
+        return fetch_all(deps, locks)
     stamp = recipe()
     if is_current(deps, stamp) and not force:
         return 0
-    b = Build(deps)
     try:
+        offline = all([bundled(lock) for lock in locks.values()])
+        b = Build(deps)
         try:
-            if not all(is_bundled(lock) for lock in locks.values()):
+            if not offline:
                 apt_fetch(b.work, locks, b.log("apt"))
         except Failure as why:
             say(str(why))
