@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is installed where, as one table, and what is made of it: install, wheel, deb, tarball.
+"""What is installed where, as one table, and what is made of it: install, wheel, deb, rpm, tarball.
 
 A word of SConscripts (builders.py adds it).  A place begins with bin/, lib/probing/, share/ or
 include/ below a prefix, or with python/, the folder that Python imports from.
@@ -14,10 +14,13 @@ from SCons.Script import Action, Alias, AlwaysBuild, Value
 
 import archives
 import licenses
+import rpm_package
 from archives import File
 
 DISTRIBUTION = "libprobing"  # `probing` on PyPI is another project
 SUMMARY = "Enter a running Python or PyTorch process and inspect it: stacks, SQL, live Python"
+ABOUT = """Enters a running process without restarting it: stacks of all threads, also
+of a hung process, SQL over everything measured, live Python, streams."""
 PACKAGE = "plugins/python/package/"
 # (place, folder of the tree, pattern): all files of it as they are.
 TREES = (("lib/probing/scripts", "scripts", "*.lua"),
@@ -306,9 +309,7 @@ def make_deb(files, env):
             name, f = "usr/share/doc/probing/changelog.gz", f._replace(
                 data=archives.gzipped(f.data))
         packed.append(f._replace(name=name))
-    fields = control(env, "probing", SUMMARY[0].lower() + SUMMARY[1:],
-                     "Enters a running process without restarting it: stacks of all threads, also\n"
-                     "of a hung process, SQL over everything measured, live Python, streams.",
+    fields = control(env, "probing", SUMMARY[0].lower() + SUMMARY[1:], ABOUT,
                      Depends="libc6 (>= 2.17)", Suggests="python3")
     return archives.deb(packed + debian_papers(env, "probing", files), fields, env["SECONDS"])
 
@@ -320,6 +321,24 @@ def make_debug_deb(files, env):
                      Depends="probing (= %s-1)" % env["VERSION"], Section="debug")
     return archives.deb(packed + debian_papers(env, "probing-dbgsym", files), fields,
                         env["SECONDS"])
+
+
+def make_rpm(files, env):
+    packed = []
+    for f in files:
+        name = "usr/" + f.name
+        if f.name.startswith("python/"):
+            name = "usr/lib/probing/" + f.name
+        if f.name.startswith("lib/pkgconfig/"):  # the one folder of all distributions
+            name = "usr/share" + f.name[3:]
+        if f.name.startswith("share/man/"):
+            name, f = name + ".gz", f._replace(data=archives.gzipped(f.data))
+        packed.append(f._replace(name=name))
+    linked = {word for part in linked_in(env.Dir("$DEPS").abspath)
+              for word in licenses.OF[part[0]][0].split(" AND ")}
+    return rpm_package.rpm(packed, env["arch"], env["SECONDS"], name="probing", summary=SUMMARY,
+                           version=env["VERSION"], text=ABOUT, packager=maintainer(),
+                           license=" AND ".join(["Apache-2.0"] + sorted(linked)))
 
 
 def make_tarball(files, env):
@@ -347,7 +366,8 @@ def package(env, name, make, files, debug=()):
                 have.append(File(".build-id/%s/%s.debug" % (ids[place][:2], ids[place][2:]),
                                  data.read(), 0o644))
         archives.write(str(target[0]), make(have, env))
-    tools = [env.File("#scripts/tools/%s.py" % n) for n in ("archives", "packages", "licenses")]
+    tools = [env.File("#scripts/tools/%s.py" % n)
+             for n in ("archives", "packages", "licenses", "rpm_package")]
     made = env.Command("$BUILD/packages/" + name,
                        [files[p] for p in places] + [debug[p] for p in symbols],
                        Action(action, "pack $TARGET"))
@@ -372,7 +392,7 @@ def make_sources(target, source, env):
 
 
 def package_aliases(env, files):
-    """`scons wheel deb tarball sdist`: into $BUILD/packages."""
+    """`scons wheel deb rpm tarball sdist`: into $BUILD/packages."""
     env["SECONDS"] = seconds_of_sources()
     sources = env.Command("$BUILD/packages/probing-%s-source.tar.xz" % env["VERSION"], [],
                           Action(make_sources, "pack $TARGET"))
@@ -386,7 +406,9 @@ def package_aliases(env, files):
     known = "probing%s_" + "%s-1_%s.deb" % (version, debian_arch(env))
     top = "probing-%s-%s" % (version, arch)
     symbols = package(env, top + "-debug.tar.xz", make_debug_tarball, files, debug)
+    rpm = "probing-%s-1.%s.rpm" % (version, arch)
     for name, made in (
+            ("rpm", [package(env, rpm, make_rpm, files), symbols]),
             ("wheel", [package(env, archives.wheel_name(DISTRIBUTION, version, arch), make_wheel,
                                files), symbols]),
             ("deb", [package(env, known % "", make_deb, files),

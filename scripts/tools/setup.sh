@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 #
 # Install what building and testing need on Debian or Ubuntu.  Quiet, and does nothing twice.
-# usage: scripts/tools/setup.sh          (as root, or with sudo)
+# usage: scripts/tools/setup.sh [--optional]          (as root, or with sudo)
 # Where it may not or cannot install, it says what is missing and goes on: the build then names
 # the first thing that it really needs.
 set -eu
@@ -14,7 +14,9 @@ needed="gcc g++ make cmake binutils dpkg-dev scons python3 python3-pytest python
 useful="clang python3-venv python3-torch python3-numpy python3-pandas python3-prometheus-client
         libopenblas0-pthread libsqlite3-dev abigail-tools patchelf python3-debugpy python3-greenlet
         chromium-headless-shell
-        e2fsprogs btrfs-progs zstd fish"
+        e2fsprogs btrfs-progs zstd fish musl-tools rpm cpio"
+# For `scons arch=aarch64 wheel deb tarball`, and to run what it makes: with --optional only.
+optional="gcc-aarch64-linux-gnu libc6-dev-arm64-cross qemu-user qemu-system-arm"
 
 say() {
     echo "setup: $*"
@@ -30,6 +32,9 @@ missing() {
     done
 }
 
+if [ "${1:-}" = --optional ]; then
+    useful="$useful $optional"
+fi
 if ! command -v dpkg-query >/dev/null; then
     say "skipped: this is not Debian or Ubuntu. Needed, by whatever name:" $needed
     exit 0

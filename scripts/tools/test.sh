@@ -15,7 +15,9 @@ mkdir -p build
 jobs=$(nproc)
 failed=""
 # -k: what can be built is tested even if something else cannot.
-if ! /usr/bin/scons -Q -k -j "$jobs" all unit wheel deb tarball >build/build.log 2>&1; then
+rpm=$(command -v rpmbuild >/dev/null && echo rpm)
+# shellcheck disable=SC2086  # nothing, or a word
+if ! /usr/bin/scons -Q -k -j "$jobs" all unit wheel deb tarball $rpm >build/build.log 2>&1; then
     failed="--build-failed"
     head -n 400 build/build.log
 fi
