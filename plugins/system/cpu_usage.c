@@ -21,7 +21,7 @@
 #define QUIET_LOOKS 3   /* a thread whose clock stood so often is idle */
 #define IDLE_CLOCKS 32  /* of idle threads, read at each tick in turn: 0.2 to 0.7 us each */
 #define ALLOWANCE 6666u /* CPU time of a tick when close looks end: 1 / this of the interval */
-#define FIRST_NS (5 * PROBING_NS_PER_MS) /* of the first tick, which sees all threads */
+#define FIRST_NS (20 * PROBING_NS_PER_MS) /* the same of the first tick, which sees all threads */
 #define LOOKS_LEAST 1
 #define PSS_RSS_MOST (UINT64_C(4) << 30) /* bytes; the kernel walks all pages for the PSS */
 #define KB 1024u

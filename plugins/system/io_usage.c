@@ -9,7 +9,8 @@
 #include "internal.h"
 #include "lib/proc/lines.h"
 
-#define SAME_TICKS 60 /* between rows while nothing is read or written */
+#define LITTLE_TICKS 10                  /* between rows while little is read and written, */
+#define LITTLE_BYTES (UINT64_C(1) << 20) /* less than this: what the looks read is in the numbers */
 
 enum {
     SCOPE,
@@ -118,15 +119,26 @@ static void add_row(struct io_usage *io, const uint64_t *now_is, uint64_t wall, 
     (void)io->host->append(io->table, now, cells, N_COLUMNS, NULL, 0);
 }
 
+static bool is_due(const struct io_usage *io, const uint64_t *is, uint64_t now,
+                   uint64_t interval_ns)
+{
+    static const uint32_t counted[] = {IO_RCHAR, IO_WCHAR, IO_READ_BYTES, IO_WRITE_BYTES};
+    uint64_t bytes = 0;
+    if (io->row_ns == 0 || now - io->row_ns >= LITTLE_TICKS * interval_ns - interval_ns / 8)
+        return true;
+    for (uint32_t i = 0; i < PROBING_LENGTH(counted); i++)
+        bytes += is[counted[i]] - io->before[counted[i]]; /* of unknown ones: 0 */
+    return bytes >= LITTLE_BYTES;
+}
+
 void io_look(struct io_usage *io, uint64_t now, uint64_t interval_ns)
 {
     uint64_t counters[IO_COUNTERS], begun = own_cpu_ns();
     if (!io->host->wanted(io->table) || !pace_is_due(&io->pace, now))
         return;
     int error = io_read("/proc/self/io", counters);
-    bool first = io->row_ns == 0, same = memcmp(counters, io->before, sizeof(counters)) == 0;
-    if (error == 0 && (first || !same || now - io->row_ns >= SAME_TICKS * interval_ns)) {
-        add_row(io, counters, first ? 0 : now - io->row_ns, now);
+    if (error == 0 && is_due(io, counters, now, interval_ns)) {
+        add_row(io, counters, io->row_ns ? now - io->row_ns : 0, now);
         memcpy(io->before, counters, sizeof(counters));
         io->row_ns = now;
     }
