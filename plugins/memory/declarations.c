@@ -24,22 +24,29 @@
 #define END                                                                                      \
     "(select max(ts) from (select ts from memory.samples union all select ts from memory.frees " \
     "union all select ts from memory.snapshots) e)"
+#define AGO(ns) "ts - (" ns " / 1e9) * interval '1 second'"
+#define OLDER(seconds)                                        \
+    "case when ts - " LAST " < (lifetime_ns / 1e9 - " seconds \
+    ") * interval '1 second' then -bytes else 0 end"
 #define AT_END                                                                                    \
-    "select stack_id, function_name, native_function, file, lineno, domain, sum(b) as bytes, "    \
+    "select " PLACE ", sum(b) as bytes, "                                                         \
     "sqrt(greatest(sum(v), 0))::bigint as bytes_error, sum(b1) as bytes_1m, sum(b10) as "         \
-    "bytes_10m, sum(c) as count, sum(n) as samples, (case when sum(c) > 0 then sum(b) / sum(c) "  \
-    "end)::bigint as size, (" END " - min(born))::bigint as age_ns, (" END                        \
-    " - max(born))::bigint as newest_ns from (select " PLACE                                      \
+    "bytes_10m, sum(c) as count, sum(n) as samples, (" END                                        \
+    " - min(oldest))::bigint as age_ns, (" END                                                    \
+    " - max(newest))::bigint as newest_ns, (case when sum(c) > 0 then sum(b) / sum(c) "           \
+    "end)::bigint as size from (select " PLACE                                                    \
     ", bytes as b, bytes_error::double * bytes_error as v, bytes_1m as b1, bytes_10m as b10, "    \
-    "count as c, samples as n, ts - (age_ns / 1e9) * interval '1 second' as born from "           \
-    "memory.snapshots where snapshot_id = (select max(snapshot_id) from memory.snapshots) union " \
-    "all select " PLACE ", bytes, count * (count - 1) * size * size, 0, 0, count, 1, ts from "    \
-    "memory.samples where " SINCE " union all select " PLACE                                      \
-    ", -bytes, -count * (count - 1) * size * size, case when ts - " LAST                          \
-    " < (lifetime_ns / 1e9 - 60) * interval '1 second' then -bytes else 0 end, case when ts "     \
-    "- " LAST                                                                                     \
-    " < (lifetime_ns / 1e9 - 600) * interval '1 second' then -bytes else 0 end, -count, -1, "     \
-    "null from memory.frees where " SINCE ") a group by " PLACE " having sum(n) > 0"
+    "count as c, samples as n, " AGO("age_ns") " as oldest, " AGO(                                \
+        "newest_ns") " as newest from "                                                           \
+                     "memory.snapshots where snapshot_id = (select max(snapshot_id) from "        \
+                     "memory.snapshots) union "                                                   \
+                     "all select " PLACE                                                          \
+                     ", bytes, count * (count - 1) * size * size, 0, 0, count, 1, ts, ts from "   \
+                     "memory.samples where " SINCE " union all select " PLACE                     \
+                     ", -bytes, -count * (count - 1) * size * size, " OLDER("60") ", " OLDER(     \
+                         "600") ", -count, -1, "                                                  \
+                                "null, null from memory.frees where " SINCE ") a group by " PLACE \
+                                " having sum(n) > 0"
 
 #define USAGE                                                                                 \
     "select ts as timestamp, (rss_bytes - coalesce(own_bytes, 0)) / 1048576.0 as memory_mb, " \

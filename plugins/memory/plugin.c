@@ -54,6 +54,18 @@ static void memory_tick(void *self, uint64_t now) /* [worker] */
         hooks_look(p->hooks);
 }
 
+static int scan_live(void *self, struct probing_rows *out) /* [worker] */
+{
+    struct plugin *p = self;
+    return sampler_live(p->sampler, out);
+}
+
+static int run_mark(void *self, int argc, const char *const *argv, struct probing_reply *out)
+{
+    struct plugin *p = self;
+    return sampler_mark(p->sampler, argc, argv, out);
+}
+
 static void memory_destroy(void *self)
 {
     struct plugin *p = self;
@@ -64,14 +76,22 @@ static void memory_destroy(void *self)
 
 static int memory_init(const struct probing_host *host, void **ret_self)
 {
+    static const struct probing_command mark = {.size = sizeof(mark),
+                                                .flags = PROBING_WRITES,
+                                                .name = "mark",
+                                                .usage = "[NAME]",
+                                                .doc = "keep what is alive now in memory.snapshots",
+                                                .run = run_mark};
     memory_take(host);
     struct plugin *p = calloc(1, sizeof(*p));
     if (!p)
         return host->fail(host, -ENOMEM, "no memory");
     p->host = host;
-    int rc = sampler_new(host, &p->sampler);
+    int rc = sampler_new(host, scan_live, &p->sampler);
     if (rc == 0)
         rc = usage_new(host, &p->usage);
+    if (rc == 0)
+        rc = host->command(host, &mark);
     if (rc == 0)
         rc = host->every(host, USAGE_TICK_NS, memory_tick);
     if (rc < 0) {

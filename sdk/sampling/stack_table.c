@@ -24,6 +24,7 @@
 #define MAP_MAX (1u << 20)                /* entries of 16 bytes: 16 MiB */
 #define RENEW_NS (600 * PROBING_NS_PER_S) /* a stack is stored again after this */
 #define FRAMES_MAX (1u << 20)
+#define KEPT_MAX 100000u /* stacks whose frames are kept: some 20 MiB */
 #define LOOK_NS PROBING_NS_PER_S
 #define MODULES_NS PROBING_NS_PER_S  /* between readings for addresses of no module */
 #define ANYWHERE (UINT64_C(3) << 62) /* an address as key: of a function, all of it */
@@ -41,6 +42,15 @@ struct frame {
     uint64_t func, file, module; /* interned */
     int32_t line;
     bool python;
+    char *words; /* func, file and module, each with its NUL; NULL: not kept */
+};
+
+/* A stack that keeps its number. */
+struct kept {
+    struct kept *next;
+    int64_t id;
+    uint64_t stored_ns;
+    uint32_t n, frames[];
 };
 
 struct stacks {
@@ -55,6 +65,10 @@ struct stacks {
     struct map by_address; /* address -> number and kind */
     struct map by_code;    /* code object and instruction -> number */
     struct map by_stack;   /* stack's content -> its id */
+    struct map by_id;      /* id -> struct kept */
+    struct kept *kept;
+    uint32_t n_kept;
+    bool keeps;
     uint64_t stored_since, modules_ns;
     int64_t next_id;
     uint64_t words[2];     /* interned "python", "native" */
@@ -131,8 +145,21 @@ static uint64_t intern(const struct stacks *s, const char *text)
     return probing_intern_text(s->host, text[0] ? text : NULL);
 }
 
+static char *words_of(const char *func, const char *file, const char *module)
+{
+    size_t n_func = strlen(func) + 1, n_file = strlen(file) + 1, n_module = strlen(module) + 1;
+    char *words = malloc(n_func + n_file + n_module);
+    if (words) {
+        memcpy(words, func, n_func);
+        memcpy(words + n_func, file, n_file);
+        memcpy(words + n_func + n_file, module, n_module);
+    }
+    return words;
+}
+
 /* The number of a frame with this content; 0: no memory. */
-static uint32_t frame_number(struct stacks *s, const struct frame *f)
+static uint32_t frame_number(struct stacks *s, const struct frame *f, const char *func,
+                             const char *file, const char *module)
 {
     uint64_t key =
         mix(mix(mix(mix(f->python + 1u, f->func), f->file), f->module), (uint32_t)f->line) | 1;
@@ -150,6 +177,7 @@ static uint32_t frame_number(struct stacks *s, const struct frame *f)
     if (s->n_frames == 0)
         s->frames[s->n_frames++] = (struct frame){.line = 0}; /* number 0 is nobody's */
     s->frames[s->n_frames] = *f;
+    s->frames[s->n_frames].words = s->keeps ? words_of(func, file, module) : NULL;
     map_put(&s->by_content, key, s->n_frames);
     return s->n_frames++;
 }
@@ -161,6 +189,15 @@ static void forget_frames(struct stacks *s)
     map_clear(&s->by_address);
     map_clear(&s->by_code);
     map_clear(&s->by_stack);
+    map_clear(&s->by_id);
+    for (struct kept *k = s->kept, *next; k; k = next) {
+        next = k->next;
+        free(k);
+    }
+    s->kept = NULL;
+    s->n_kept = 0;
+    for (uint32_t i = 0; i < s->n_frames; i++)
+        free(s->frames[i].words);
     s->n_frames = 0;
     memset(s->marks, 0, sizeof(s->marks));
 }
@@ -215,7 +252,7 @@ static uint32_t name_native(struct stacks *s, uint64_t address, int *ret_kind, u
                        s->symbol.module[0] ? "[0x%llx]" : "[unknown]",
                        (unsigned long long)(s->symbol.module_offset - inside));
     struct frame f = {.func = intern(s, s->symbol.name), .module = intern(s, s->symbol.module)};
-    return frame_number(s, &f);
+    return frame_number(s, &f, s->symbol.name, "", s->symbol.module);
 }
 
 uint32_t stacks_native(struct stacks *s, uint64_t address, int *ret_kind)
@@ -249,7 +286,8 @@ uint32_t stacks_python(struct stacks *s, const struct probing_python_look *look,
                       .file = named ? intern(s, s->text.file) : PROBING_NULL_ID,
                       .line = named ? s->text.line : 0,
                       .python = true};
-    uint32_t number = frame_number(s, &f);
+    uint32_t number =
+        frame_number(s, &f, named ? s->text.func : "?", named ? s->text.file : "", "");
     if (number && code > 0)
         map_put(&s->by_code, (uint64_t)code << 32 | (uint32_t)at->offset, number);
     return number;
@@ -262,7 +300,7 @@ uint32_t stacks_mark(struct stacks *s, enum mark mark)
                                              [MARK_READY] = "[waiting for a CPU]"};
     if (!s->marks[mark]) {
         struct frame f = {.func = intern(s, words[mark])};
-        s->marks[mark] = frame_number(s, &f);
+        s->marks[mark] = frame_number(s, &f, words[mark], "", "");
     }
     return s->marks[mark];
 }
@@ -284,13 +322,34 @@ static int store(struct stacks *s, int64_t id, const uint32_t *frames, uint32_t 
     return r;
 }
 
+/* Without memory it gets another number the next time. */
+static void keep(struct stacks *s, int64_t id, const uint32_t *frames, uint32_t n, uint64_t now)
+{
+    struct kept *k = s->keeps ? malloc(sizeof(*k) + n * sizeof(*frames)) : NULL;
+    if (!k)
+        return;
+    *k = (struct kept){.next = s->kept, .id = id, .stored_ns = now, .n = n};
+    memcpy(k->frames, frames, n * sizeof(*frames));
+    s->kept = k;
+    s->n_kept++;
+    map_put(&s->by_id, (uint64_t)id, (uint64_t)(uintptr_t)k);
+}
+
+void stacks_renew(struct stacks *s, int64_t number, uint64_t now)
+{
+    const uint64_t *found = number > 0 ? map_get(&s->by_id, (uint64_t)number) : NULL;
+    struct kept *k = found ? (struct kept *)(uintptr_t)*found : NULL;
+    if (k && now - k->stored_ns > RENEW_NS && store(s, k->id, k->frames, k->n, now) == 0)
+        k->stored_ns = now;
+}
+
 int64_t stacks_number(struct stacks *s, const uint32_t *frames, uint32_t n, uint64_t now)
 {
-    if (now - s->stored_since > RENEW_NS) {
+    if (now - s->stored_since > RENEW_NS && !s->keeps) {
         map_clear(&s->by_stack);
         s->stored_since = now;
     }
-    if (s->n_frames + n > FRAMES_MAX / 2) {
+    if (s->n_frames + n > FRAMES_MAX / 2 || s->n_kept > KEPT_MAX) {
         forget_frames(s); /* the next samples name theirs again */
         return 0;
     }
@@ -299,13 +358,39 @@ int64_t stacks_number(struct stacks *s, const uint32_t *frames, uint32_t n, uint
         key = mix(key, frames[i]);
     key |= 1;
     const uint64_t *found = map_get(&s->by_stack, key);
-    if (found)
-        return (int64_t)*found;
+    if (found) {
+        int64_t known = (int64_t)*found;
+        if (s->keeps)
+            stacks_renew(s, known, now);
+        return known;
+    }
     int64_t id = s->next_id++;
     if (store(s, id, frames, n, now) < 0)
         return 0; /* the next time it gets another number: rows of this one may be there */
     map_put(&s->by_stack, key, (uint64_t)id);
+    keep(s, id, frames, n, now);
     return id;
+}
+
+void stacks_keep_numbers(struct stacks *s)
+{
+    s->keeps = true;
+}
+
+bool stacks_words(const struct stacks *s, uint32_t frame, struct stack_words *ret)
+{
+    const struct frame *f = frame && frame < s->n_frames ? &s->frames[frame] : NULL;
+    if (!f || !f->words)
+        return false;
+    const char *file = f->words + strlen(f->words) + 1;
+    *ret = (struct stack_words){.func = f->words,
+                                .file = file,
+                                .module = file + strlen(file) + 1,
+                                .func_id = f->func,
+                                .file_id = f->file,
+                                .line = f->line,
+                                .python = f->python};
+    return true;
 }
 
 int stacks_new(const struct probing_host *host, const char *name, const char *doc,

@@ -3,8 +3,8 @@
  * sdk/sampling/stack_table.h - frames and stacks that are stored once and have a number.
  *
  * Its owner's thread only.  A stack's frames go into the table when it is first
- * seen, and again, under a new number, when that was long ago: so retention, which drops the oldest
- * rows, never takes the names of samples that are still there.
+ * seen, and again, under a new number or the same one, when that was long ago: so retention, which
+ * drops the oldest rows, never takes the names of samples that are still there.
  */
 #ifndef SAMPLING_STACK_TABLE_H
 #define SAMPLING_STACK_TABLE_H
@@ -12,6 +12,7 @@
 #include <probing/ext/draft/python_frames.h>
 #include <probing/ext/draft/stack.h>
 #include <probing/plugin.h>
+#include <stdbool.h>
 
 #include "unwind_index.h"
 
@@ -22,6 +23,11 @@ struct stacks;
 int stacks_new(const struct probing_host *host, const char *name, const char *doc,
                struct stacks **ret);
 void stacks_free(struct stacks *s);
+/* From now on a stack has one number as long as its owner lives: one that is seen again long after
+ * it was stored is stored again under the same number, so whoever reads the table takes each depth
+ * of a stack once.  Frames keep their words in memory for stacks_words().  For those whose rows
+ * tell of a stack long after it was last seen. */
+void stacks_keep_numbers(struct stacks *s);
 
 /* What to name frames with; the first two may be NULL. */
 void stacks_name_with(struct stacks *s, const struct probing_stack_1 *symbols,
@@ -44,5 +50,18 @@ uint32_t stacks_mark(struct stacks *s, enum mark mark);
 
 /* Number of the stack of these frames, innermost first; 0: there was no room to store it. */
 int64_t stacks_number(struct stacks *s, const uint32_t *frames, uint32_t n, uint64_t now);
+
+/* ---- with stacks_keep_numbers() ---- */
+
+struct stack_words {
+    const char *func, *file, *module; /* "": none; until the next call of stacks_number() */
+    uint64_t func_id, file_id;        /* of intern() */
+    int32_t line;                     /* 0: not known */
+    bool python;
+};
+/* The words of a frame that some function above gave; false: not known any more. */
+bool stacks_words(const struct stacks *s, uint32_t frame, struct stack_words *ret);
+/* The stack is wanted still: it is stored again if that was long ago. */
+void stacks_renew(struct stacks *s, int64_t number, uint64_t now);
 
 #endif

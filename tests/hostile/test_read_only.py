@@ -68,6 +68,7 @@ COMMANDS = {
     "flamegraph": (READS, [["--format", "folded"]]),
     "help": (READS, [[], ["query"]]),
     "info": (READS, [[]]),
+    "mark": (WRITES, [[]]),
     "metrics": (READS, [[], ["--text"]]),
     "plugin list": (READS, [[]]),
     "plugins": (READS, [[]]),

@@ -1,42 +1,524 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * plugins/memory/sample/allocation_sampler.c - the samples' way into tables.
+ * plugins/memory/sample/allocation_sampler.c - the thread that names the samples' stacks and writes
+ * the rows.
+ *
+ * One thread of the plugin's own, with all signals blocked, and workers that ask what is alive: one
+ * lock between them, which no thread of the program ever waits for.
+ *
+ * In one turn those that have ended are taken first, then the samples: so each has its row before
+ * its end has one, and no entry is given back before its stack is named.
  */
 #include "allocation_sampler.h"
 
 #include <errno.h>
+#include <probing/ext/draft/stack.h>
+#include <pthread.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
 
-#include "sampling/stack_table.h"
+#include "estimate.h"
+#include "lib/hash.h"
+#include "live_snapshot.h"
+#include "origin.h"
+#include "peak.h"
+#include "probing_sdk.h"
+#include "sampling.h"
+#include "sampling/mixed_stack.h"
 #include "tables.h"
+
+#define TURN_NS (100 * PROBING_NS_PER_MS)    /* between turns while there are samples */
+#define IDLE_NS (500 * PROBING_NS_PER_MS)    /* while there are none */
+#define MODULES_NS (500 * PROBING_NS_PER_MS) /* between looks for new modules */
+#define NAMES_NS (10 * PROBING_NS_PER_S)     /* a thread's name is read again after this */
+#define STOP_NS (2 * PROBING_NS_PER_S)
+#define ASK_NS (2 * PROBING_NS_PER_S) /* who asks what is alive waits so long for a turn */
+#define STACK_BYTES (256u << 10)
+#define NAMES 256u /* threads whose names are kept */
+
+struct thread_name {
+    int32_t tid;
+    uint64_t comm, id, ns;
+};
 
 struct sampler {
     const struct probing_host *host;
     struct stacks *stacks;
     struct sample_tables tables;
+    struct sample_pool *slots;
+    struct live_table *live;
+    struct code *code;
+    const struct probing_python_frames_1 *python;
+    pthread_t thread;
+    pthread_mutex_t lock;
+    bool running, joined;          /* lock */
+    struct origins *origins;       /* lock */
+    struct peak *peak;             /* lock */
+    uint64_t next_snapshot, marks; /* lock */
+    uint64_t turned_ns;            /* lock: what happened until then is known */
+    uint64_t snapshot_ns, changed; /* lock: of the last periodic one; changes since */
+    _Atomic uint64_t mean, snapshot_every, turns, live_bytes;
+    _Atomic bool stop, ended, forked;
+    _Atomic int32_t tid;
+    uint64_t modules_ns;
+    struct thread_name names[NAMES];
+    struct merge_native native;
+    uint32_t frames[MERGE_FRAMES];
 };
 
-static int scan_live(void *self, struct probing_rows *out)
+/* ---- one sample ---- */
+
+/* Frames of ours lie below the one that the program called. */
+static void drop_own(struct merge_native *native, uint64_t frame)
 {
-    (void)self, (void)out;
+    uint32_t own = 0;
+    while (own < native->n && native->sps[own] <= frame)
+        own++;
+    native->n -= own;
+    memmove(native->ips, native->ips + own, native->n * sizeof(native->ips[0]));
+    memmove(native->sps, native->sps + own, native->n * sizeof(native->sps[0]));
+    if (own && native->n)
+        native->ips[0]--; /* a return address, where merge() expects none */
+}
+
+static uint32_t origin_of(struct sampler *s, const struct sample_slot *x, uint64_t now)
+{
+    const struct stack_copy copy = {x->stack, x->stack_from, x->stack_bytes};
+    enum unwind_end end;
+    s->native.n =
+        unwind(s->code, &x->registers, &copy, s->native.ips, s->native.sps, MERGE_NATIVE, &end);
+    drop_own(&s->native, x->user[OF_FRAME]);
+    uint32_t n = merge(s->stacks, &x->look, &s->native, end, s->frames);
+    int64_t stack = stacks_number(s->stacks, s->frames, n, now);
+    return origin_number(s->origins, s->stacks, s->python, stack, s->frames, n);
+}
+
+static uint64_t name_of(struct sampler *s, const struct sample_slot *x, uint64_t now)
+{
+    struct thread_name *t = &s->names[hash_spread((uint32_t)x->tid) >> 56];
+    char name[128] = "";
+    if (t->tid == x->tid && t->comm == x->user[OF_COMM] && now - t->ns < NAMES_NS)
+        return t->id;
+    if (!s->python || s->python->thread_name(x->tid, name, sizeof(name)) < 0) {
+        memcpy(name, &x->user[OF_COMM], 16);
+        name[16] = '\0';
+    }
+    *t = (struct thread_name){.tid = x->tid,
+                              .comm = x->user[OF_COMM],
+                              .id = probing_intern_text(s->host, name[0] ? name : NULL),
+                              .ns = now};
+    return t->id;
+}
+_Static_assert(NAMES == 1u << (64 - 56), "name_of() spreads threads over all");
+
+static void write_sample(struct sampler *s, uint32_t entry, uint32_t origin, uint64_t thread_name)
+{
+    struct live_seen e;
+    if (!live_read(s->live, entry, &e))
+        return;
+    double weight = estimate_weight(e.size, e.mean);
+    struct sample_row row = {.ts = e.ts,
+                             .id = e.id,
+                             .thread_name = thread_name,
+                             .tid = e.tid,
+                             .step = e.step,
+                             .size = e.size,
+                             .count = weight,
+                             .from = *origin_at(s->origins, origin)};
+    row.from.domain = e.domain;
+    sample_tables_sample(&s->tables, &row);
+    peak_add(s->peak, e.ts, (double)e.size * weight);
+    s->changed++;
+}
+
+static void write_free(struct sampler *s, uint32_t entry)
+{
+    struct live_seen e;
+    if (!live_read(s->live, entry, &e))
+        return;
+    struct free_row row = {.ts = e.ended,
+                           .id = e.id,
+                           .lifetime_ns = e.ended > e.ts ? e.ended - e.ts : 0,
+                           .size = e.size,
+                           .tid = e.ended_by,
+                           .count = estimate_weight(e.size, e.mean),
+                           .from = *origin_at(s->origins, e.origin)};
+    row.from.domain = e.domain;
+    sample_tables_free(&s->tables, &row);
+    s->changed++;
+}
+
+/* ---- a turn ---- */
+
+static void take_samples(struct sampler *s)
+{
+    uint64_t now = s->host->now();
+    for (struct sample_slot *x; (x = sample_slot_next(s->slots)) != NULL;) {
+        uint32_t entry = (uint32_t)x->user[OF_ENTRY], origin = origin_of(s, x, now);
+        atomic_store_explicit(&live_at(s->live, entry)->origin, origin, memory_order_relaxed);
+        write_sample(s, entry, origin, name_of(s, x, now));
+        sample_slot_release(s->slots, x);
+    }
+    for (uint32_t next, i = live_told(s->live); i; i = next) {
+        next = atomic_load_explicit(&live_at(s->live, i)->next_bare, memory_order_relaxed);
+        write_sample(s, i, 0, PROBING_NULL_ID);
+    }
+}
+
+static uint32_t next_ended(struct sampler *s, uint32_t entry)
+{
+    return atomic_load_explicit(&live_at(s->live, entry)->next, memory_order_relaxed);
+}
+
+static void take_ended(struct sampler *s, uint32_t ended)
+{
+    struct live_seen e;
+    for (uint32_t i = ended; i; i = next_ended(s, i))
+        if (live_read(s->live, i, &e))
+            peak_add(s->peak, e.ended, -(double)e.size * estimate_weight(e.size, e.mean));
+    /* while they are there still: what was alive before they ended can be told */
+    peak_look(s->peak, s->live, s->origins, s->turned_ns);
+    for (uint32_t next, i = ended; i; i = next) {
+        next = next_ended(s, i);
+        write_free(s, i);
+        live_release(s->live, i);
+    }
+}
+
+static void store_snapshot(struct sampler *s, const struct snapshot *x, enum snapshot_kind kind,
+                           const char *name)
+{
+    snapshot_store(x, &s->tables, s->next_snapshot++, kind, probing_intern_text(s->host, name));
+    for (uint32_t i = 0; i < x->n && i < SNAPSHOT_STACKS; i++)
+        stacks_renew(s->stacks, x->rows[i].from.stack, s->host->now());
+}
+
+static void periodic(struct sampler *s, uint64_t now)
+{
+    uint64_t every = atomic_load_explicit(&s->snapshot_every, memory_order_relaxed);
+    struct snapshot x;
+    if (!every || now - s->snapshot_ns < every)
+        return;
+    s->snapshot_ns = now;
+    if (!s->changed || snapshot_take(s->live, s->origins, s->turned_ns, &x) < 0)
+        return;
+    s->changed = 0;
+    store_snapshot(s, &x, SNAPSHOT_PERIODIC, NULL);
+    snapshot_done(&x);
+}
+
+static void store_peak(struct sampler *s, uint64_t now, bool at_once)
+{
+    const struct snapshot *x = peak_due(s->peak, now, at_once);
+    if (x)
+        store_snapshot(s, x, SNAPSHOT_PEAK, NULL);
+}
+
+static void turn(struct sampler *s)
+{
+    uint64_t now = s->host->now();
+    if (now - s->modules_ns > MODULES_NS) {
+        s->modules_ns = now;
+        sampling_count_steps(s->host->extension(s->host, PROBING_TORCH_STEP_1));
+        if (code_changed(s->code))
+            stacks_read_modules(s->stacks);
+    }
+    (void)pthread_mutex_lock(&s->lock);
+    s->turned_ns = s->host->now();
+    uint32_t ended = live_ended(s->live);
+    take_samples(s);
+    take_ended(s, ended);
+    store_peak(s, now, /* at_once= */ false);
+    periodic(s, now);
+    atomic_store_explicit(&s->live_bytes, (uint64_t)peak_now(s->peak), memory_order_relaxed);
+    (void)pthread_mutex_unlock(&s->lock);
+    (void)atomic_fetch_add_explicit(&s->turns, 1, memory_order_release);
+}
+
+static void *run(void *arg)
+{
+    struct sampler *s = arg;
+    (void)prctl(PR_SET_NAME, "probing/memory");
+    atomic_store_explicit(&s->tid, (int32_t)syscall(SYS_gettid), memory_order_relaxed);
+    stacks_read_modules(s->stacks); /* the core's list may be of long ago */
+    while (!atomic_load_explicit(&s->stop, memory_order_acquire)) {
+        uint64_t before = s->changed;
+        turn(s);
+        sample_slot_wait(s->slots, s->changed != before ? TURN_NS : IDLE_NS);
+    }
+    atomic_store_explicit(&s->ended, true, memory_order_release);
+    return NULL;
+}
+
+/* ---- what is asked ---- */
+
+/* What happened before the call is seen: two turns began and ended since, or one of them did. */
+static void wait_turn(struct sampler *s)
+{
+    uint64_t begun = s->host->now(), turns = atomic_load_explicit(&s->turns, memory_order_acquire);
+    while (s->host->now() - begun < ASK_NS &&
+           !atomic_load_explicit(&s->ended, memory_order_acquire) &&
+           atomic_load_explicit(&s->turns, memory_order_acquire) < turns + 2) {
+        sample_slot_notify(s->slots);
+        (void)nanosleep(&(struct timespec){.tv_nsec = 200000}, NULL);
+    }
+}
+
+static int take_now(struct sampler *s, struct snapshot *ret)
+{
+    int rc = -ENODEV;
+    (void)pthread_mutex_lock(&s->lock);
+    bool running = s->running && !atomic_load_explicit(&s->forked, memory_order_relaxed);
+    (void)pthread_mutex_unlock(&s->lock);
+    if (running)
+        wait_turn(s);
+    (void)pthread_mutex_lock(&s->lock);
+    if (running && s->running)
+        rc = snapshot_take(s->live, s->origins, s->turned_ns, ret);
+    (void)pthread_mutex_unlock(&s->lock);
+    return rc == -ENOMEM ? s->host->fail(s->host, rc, "no memory for what is alive") : rc;
+}
+
+int sampler_live(struct sampler *s, struct probing_rows *out)
+{
+    struct snapshot x;
+    int rc = take_now(s, &x);
+    if (rc < 0)
+        return rc == -ENODEV ? 0 : rc; /* stopped: nothing is known to be alive */
+    for (uint32_t i = 0; i < x.n && rc == 0; i++)
+        rc = sample_tables_live(s->host, out, x.at, &x.rows[i], x.texts[i]);
+    snapshot_done(&x);
+    return probing_scanned(rc);
+}
+
+static int check_name(struct sampler *s, const char *name)
+{
+    size_t n = strlen(name);
+    bool fine = n > 0 && n < 64;
+    for (size_t i = 0; i < n && fine; i++)
+        fine = (uint8_t)name[i] > ' ' && name[i] != 0x7f;
+    return fine
+               ? 0
+               : s->host->fail(s->host, -EINVAL, "a mark's name has 1 to 63 bytes, without blanks");
+}
+
+int sampler_mark(struct sampler *s, int argc, const char *const *argv, struct probing_reply *out)
+{
+    char name[64];
+    struct snapshot x;
+    if (argc > 2)
+        return s->host->fail(s->host, -EINVAL, "usage: mark [NAME]");
+    int rc = argc == 2 ? check_name(s, argv[1]) : 0;
+    if (rc == 0)
+        rc = take_now(s, &x);
+    if (rc < 0)
+        return rc == -ENODEV ? s->host->fail(s->host, rc, "nothing is sampled: plugin start memory")
+                             : rc;
+    (void)pthread_mutex_lock(&s->lock);
+    s->marks++;
+    (void)snprintf(name, sizeof(name), "%llu", (unsigned long long)s->marks);
+    if (s->running) /* its tables are there */
+        store_snapshot(s, &x, SNAPSHOT_MARK, argc == 2 ? argv[1] : name);
+    (void)pthread_mutex_unlock(&s->lock);
+    rc = probing_replyf(s->host, out, "mark %s: %.1f MiB alive, of %u stacks\n",
+                        argc == 2 ? argv[1] : name, x.bytes / 1048576, x.n);
+    snapshot_done(&x);
+    return rc;
+}
+
+/* ---- begin and end ---- */
+
+static void drop(struct sampler *s)
+{
+    sample_pool_free(s->slots);
+    code_free(s->code);
+    s->slots = NULL;
+    s->code = NULL;
+    stacks_name_with(s->stacks, NULL, NULL, NULL);
+}
+
+static int start_thread(struct sampler *s)
+{
+    pthread_attr_t attributes;
+    sigset_t all, before;
+    (void)sigfillset(&all);
+    (void)sigdelset(&all, SIGBUS); /* a lost page of the store is mended: core/base/mmap_guard.h */
+    (void)pthread_attr_init(&attributes);
+    (void)pthread_attr_setstacksize(&attributes, STACK_BYTES);
+    (void)pthread_sigmask(SIG_SETMASK, &all, &before);
+    int failed = pthread_create(&s->thread, &attributes, run, s);
+    (void)pthread_sigmask(SIG_SETMASK, &before, NULL);
+    (void)pthread_attr_destroy(&attributes);
+    return -failed;
+}
+
+/* Less where the address space is small. */
+static int make_table(struct live_table **ret)
+{
+    int rc = -ENOMEM;
+    *ret = sampling_table();
+    if (*ret)
+        return 0;
+    for (uint32_t max = LIVE_MAX; max > 4096 && rc == -ENOMEM; max /= 4)
+        rc = live_table_new(max, ret);
+    return rc;
+}
+
+int sampler_start(struct sampler *s)
+{
+    const struct probing_host *h = s->host;
+    s->python = h->extension(h, PROBING_PYTHON_FRAMES_1);
+    atomic_store_explicit(&s->stop, false, memory_order_relaxed);
+    atomic_store_explicit(&s->ended, false, memory_order_relaxed);
+    s->snapshot_ns = h->now();
+    s->changed = 0;
+    int rc = sample_pool_new(s->python ? s->python->scratch_bytes : 0, &s->slots);
+    if (rc == 0)
+        rc = code_open(&s->code);
+    if (rc == 0)
+        rc = make_table(&s->live);
+    if (rc == 0)
+        rc = peak_new(&s->peak);
+    stacks_name_with(s->stacks, h->extension(h, PROBING_STACK_1), s->python, s->code);
+    if (rc == 0) {
+        sampling_begin(
+            &(struct sampling){.host = h,
+                               .live = s->live,
+                               .slots = s->slots,
+                               .python = s->python,
+                               .mean = atomic_load_explicit(&s->mean, memory_order_relaxed)});
+        s->running = true;
+        s->joined = false;
+        rc = start_thread(s);
+    }
+    if (rc < 0) {
+        s->running = false;
+        if (s->peak)
+            (void)sampling_end();
+        peak_free(s->peak);
+        s->peak = NULL;
+        drop(s);
+        return h->fail(h, rc, "no memory or thread to sample allocations with");
+    }
     return 0;
 }
 
-int sampler_new(const struct probing_host *host, struct sampler **ret)
+static bool wait_ended(struct sampler *s)
+{
+    for (uint64_t begun = s->host->now(); s->host->now() - begun < STOP_NS;) {
+        if (atomic_load_explicit(&s->ended, memory_order_acquire))
+            return true;
+        sample_slot_notify(s->slots);
+        (void)nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
+    }
+    return false;
+}
+
+/* What is known at the end is kept: a process that is stopped in order can be asked, too. */
+static void last_turn(struct sampler *s)
+{
+    struct snapshot x;
+    uint64_t now = s->host->now();
+    turn(s);
+    (void)pthread_mutex_lock(&s->lock);
+    store_peak(s, now, /* at_once= */ true);
+    if (s->changed && snapshot_take(s->live, s->origins, s->turned_ns, &x) == 0) {
+        store_snapshot(s, &x, SNAPSHOT_PERIODIC, NULL);
+        snapshot_done(&x);
+    }
+    s->running = false;
+    (void)pthread_mutex_unlock(&s->lock);
+}
+
+int sampler_stop(struct sampler *s)
+{
+    if (!s->running || atomic_load_explicit(&s->forked, memory_order_relaxed))
+        return 0; /* of a forked child: the thread is the parent's */
+    atomic_store_explicit(&s->stop, true, memory_order_release);
+    if (!wait_ended(s))
+        return s->host->fail(s->host, -EBUSY, "memory's thread waits for something");
+    if (!s->joined) {
+        (void)pthread_join(s->thread, NULL);
+        s->joined = true;
+        last_turn(s);
+    }
+    int rc = sampling_end();
+    if (rc < 0)
+        return s->host->fail(s->host, rc, "a thread is taking a sample");
+    peak_free(s->peak);
+    s->peak = NULL;
+    drop(s);
+    return 0;
+}
+
+int sampler_configure(struct sampler *s, const char *name, const char *value)
+{
+    uint64_t number = 0;
+    bool mean = strcmp(name, "sample_bytes") == 0;
+    if (!mean && strcmp(name, "snapshot_every") != 0)
+        return -ENOENT;
+    (void)probing_parse_u64(value, UINT64_MAX, &number); /* checked by the core */
+    atomic_store_explicit(mean ? &s->mean : &s->snapshot_every, number, memory_order_relaxed);
+    if (mean && s->running)
+        sampling_set_mean(number);
+    return 0;
+}
+
+void sampler_forked(struct sampler *s)
+{
+    atomic_store_explicit(&s->forked, true, memory_order_relaxed);
+    sampling_forked();
+}
+
+static uint64_t cpu_ns(int32_t tid)
+{
+    struct timespec t = {0}; /* the clock of a thread by its number: linux/posix-timers.h */
+    return tid && clock_gettime((clockid_t)(~(uint32_t)tid << 3 | 6), &t) == 0
+               ? (uint64_t)t.tv_sec * PROBING_NS_PER_S + (uint64_t)t.tv_nsec
+               : 0;
+}
+
+void sampler_about(struct sampler *s, struct sampler_about *ret)
+{
+    struct sampling_counts counts;
+    sampling_counts(&counts);
+    *ret = (struct sampler_about){
+        .samples = counts.taken,
+        .lost = counts.dropped,
+        .bare = counts.bare,
+        .live = s->live ? live_count(s->live) : 0,
+        .live_bytes = atomic_load_explicit(&s->live_bytes, memory_order_relaxed),
+        .spent_ns = counts.spent_ns,
+        .own_cpu_ns = cpu_ns(atomic_load_explicit(&s->tid, memory_order_relaxed))};
+}
+
+int sampler_new(const struct probing_host *host,
+                int (*scan_live)(void *self, struct probing_rows *out), struct sampler **ret)
 {
     struct sampler *s = calloc(1, sizeof(*s));
     if (!s)
         return host->fail(host, -ENOMEM, "no memory");
     s->host = host;
+    s->next_snapshot = probing_clock_ns(CLOCK_REALTIME) / 1000;
+    (void)pthread_mutex_init(&s->lock, NULL);
     int rc = stacks_new(host, "memory.stacks",
-                        "frames of the stacks of memory.samples, by stack_id", &s->stacks);
+                        "frames of the stacks of memory.samples, by stack_id; a stack that is "
+                        "alive for long is there more than once",
+                        &s->stacks);
     if (rc == 0)
         rc = sample_tables_new(host, scan_live, &s->tables);
+    if (rc == 0)
+        rc = origins_new(&s->origins);
     if (rc < 0) {
         sampler_free(s);
         return rc;
     }
+    stacks_keep_numbers(s->stacks);
     *ret = s;
     return 0;
 }
@@ -45,35 +527,8 @@ void sampler_free(struct sampler *s)
 {
     if (!s)
         return;
+    origins_free(s->origins);
     stacks_free(s->stacks);
+    (void)pthread_mutex_destroy(&s->lock);
     free(s);
-}
-
-int sampler_start(struct sampler *s)
-{
-    (void)s;
-    return 0;
-}
-
-int sampler_stop(struct sampler *s)
-{
-    (void)s;
-    return 0;
-}
-
-int sampler_configure(struct sampler *s, const char *name, const char *value)
-{
-    (void)s, (void)value;
-    return strcmp(name, "sample_bytes") == 0 || strcmp(name, "snapshot_every") == 0 ? 0 : -ENOENT;
-}
-
-void sampler_forked(struct sampler *s)
-{
-    (void)s;
-}
-
-void sampler_about(struct sampler *s, struct sampler_about *ret)
-{
-    (void)s;
-    *ret = (struct sampler_about){.samples = 0};
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * plugins/memory/sample/allocation_sampler.h - the samples' way into tables: memory.samples,
- * memory.frees, memory.live, memory.snapshots, memory.stacks, and the command `mark`.
+ * memory.frees, memory.live, memory.snapshots, memory.stacks.
  *
  * [control] unless said otherwise.
  */
@@ -13,8 +13,9 @@
 
 struct sampler;
 
-/* Make the tables and commands. */
-int sampler_new(const struct probing_host *host, struct sampler **ret);
+/* Make the tables; scan_live is that of memory.live, and calls sampler_live(). */
+int sampler_new(const struct probing_host *host,
+                int (*scan_live)(void *self, struct probing_rows *out), struct sampler **ret);
 void sampler_free(struct sampler *s);
 /* Sample from now on. */
 int sampler_start(struct sampler *s);
@@ -24,8 +25,14 @@ int sampler_stop(struct sampler *s);
 int sampler_configure(struct sampler *s, const char *name, const char *value);
 void sampler_forked(struct sampler *s); /* [child] */
 
+/* The rows of memory.live.                                                        [worker] */
+int sampler_live(struct sampler *s, struct probing_rows *out);
+/* The command mark [NAME]: what is alive goes into memory.snapshots.              [worker] */
+int sampler_mark(struct sampler *s, int argc, const char *const *argv, struct probing_reply *out);
+
 struct sampler_about {
-    uint64_t samples, lost, live;  /* taken, dropped for want of a slot, not freed yet */
+    uint64_t samples, lost, live;  /* taken, dropped for want of room, not freed yet */
+    uint64_t bare;                 /* of those taken: without a stack, our thread was too slow */
     uint64_t live_bytes;           /* estimated */
     uint64_t spent_ns, own_cpu_ns; /* in the program's threads; of our own thread */
 };

@@ -1,35 +1,378 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * plugins/memory/sample/sample.c - the uncommon part of sample.h.
+ * plugins/memory/sample/sample.c - a sample is taken, and ends: the uncommon parts of sample.h.
+ *
+ * On any thread of the program, wherever it allocates: no lock, no allocation, nothing that could
+ * call back into an allocator.  While a sample is taken, which is some microseconds, the thread's
+ * signals wait: no handler can leave it by longjmp(), and a cancellation comes later.
+ *
+ * Static because an allocator's caller gives no context.
  */
 #include "sample.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "estimate.h"
+#include "lib/hash.h"
+#include "probing_sdk.h"
+#include "registers.h"
+#include "sampling.h"
+
+#define LEAVE_TRIES 1000 /* looks, 1 ms apart, for threads to leave */
+#define LAST_LOOKS 32    /* threads whose last look at Python is kept: 25 KiB */
 
 _Thread_local struct memory_thread memory_thread;
 _Atomic uint8_t memory_filter[1u << MEMORY_FILTER_BITS];
 
-void memory_sample(void *p, size_t n, enum memory_domain domain, const void *frame)
+static struct {
+    _Atomic uint32_t round; /* of the settings; 0: nothing is sampled */
+    uint32_t rounds;        /* [control] so far */
+    _Atomic uint32_t inside;
+    _Atomic uint64_t mean, seeds, next_id;
+    _Atomic(struct live_table *) live;
+    _Atomic(struct sample_pool *) slots;
+    _Atomic(const struct probing_python_frames_1 *) python;
+    _Atomic(const struct probing_torch_step_1 *) torch;
+    uint64_t (*_Atomic now)(void);
+    _Atomic int32_t pid;
+    _Atomic uint64_t taken, bare, dropped, skipped, spent_ns;
+    /* What the python plugin keeps of a thread's last look: the thread's while `busy`. */
+    struct last_look {
+        _Atomic bool busy;
+        int32_t tid;
+        uint64_t last[PROBING_PYTHON_LAST / 8];
+    } looks[LAST_LOOKS];
+} g;
+
+static void count(_Atomic uint64_t *n) /* [signal] */
 {
-    (void)p, (void)n, (void)domain, (void)frame;
-    memory_thread.left = INT64_MAX / 2;
+    (void)atomic_fetch_add_explicit(n, 1, memory_order_relaxed);
 }
 
-void memory_sample_freed(void *p)
+/* ---- how many samples have an address of a bucket ---- */
+
+static void filter_up(const void *p) /* [signal] */
 {
-    (void)p;
+    _Atomic uint8_t *n = &memory_filter[memory_bucket(p)];
+    uint8_t now = atomic_load_explicit(n, memory_order_relaxed);
+    while (now < UINT8_MAX &&
+           !atomic_compare_exchange_weak_explicit(n, &now, (uint8_t)(now + 1), memory_order_relaxed,
+                                                  memory_order_relaxed))
+        ;
+}
+
+/* One that is full is not known any more, and stays. */
+static void filter_down(const void *p) /* [signal] */
+{
+    _Atomic uint8_t *n = &memory_filter[memory_bucket(p)];
+    uint8_t now = atomic_load_explicit(n, memory_order_relaxed);
+    while (now > 0 && now < UINT8_MAX &&
+           !atomic_compare_exchange_weak_explicit(n, &now, (uint8_t)(now - 1), memory_order_relaxed,
+                                                  memory_order_relaxed))
+        ;
+}
+
+/* ---- the way to the next sample ---- */
+
+static uint64_t draw(struct memory_thread *t) /* [signal] */
+{
+    if (t->chance == 0)
+        t->chance = hash_spread((uint64_t)(uintptr_t)t) ^
+                    atomic_fetch_add_explicit(&g.seeds, HASH_GOLDEN, memory_order_relaxed);
+    t->mean = atomic_load_explicit(&g.mean, memory_order_relaxed);
+    return estimate_distance(estimate_random(&t->chance), t->mean);
+}
+
+static void go_on(struct memory_thread *t, uint64_t distance) /* [signal] */
+{
+    t->left = distance < (uint64_t)MEMORY_LOOK_BYTES ? (int64_t)distance : MEMORY_LOOK_BYTES;
+    t->rest = distance - (uint64_t)t->left;
+}
+
+/* The thread has allocated n bytes more, which took `left` below 0: is this one a sample?  A
+ * distance that was drawn by other settings is drawn anew: what is left of one has the same
+ * distribution as a whole one, so nothing is lost. */
+static bool is_due(struct memory_thread *t, size_t n, uint32_t round) /* [signal] */
+{
+    uint64_t distance, passed;
+    if (t->round != round) {
+        t->round = round;
+        distance = draw(t);
+        passed = n;
+    } else {
+        distance = t->rest;
+        passed = -(uint64_t)t->left;
+    }
+    bool due = distance < passed;
+    if (!due)
+        go_on(t, distance - passed);
+    return due;
+}
+
+/* ---- a sample ---- */
+
+struct taking {
+    struct live_table *live;
+    uint64_t ts, address, size, mean;
+    int64_t step;
+    int32_t tid;
+    uint32_t entry, domain;
+    const void *frame;
+};
+
+static struct last_look *claim_look(int32_t tid) /* [signal] */
+{
+    struct last_look *l = &g.looks[hash_spread((uint32_t)tid) >> 59];
+    if (atomic_exchange_explicit(&l->busy, true, memory_order_acquire))
+        return NULL;
+    if (l->tid != tid)
+        memset(l->last, 0, sizeof(l->last));
+    l->tid = tid;
+    return l;
+}
+_Static_assert(LAST_LOOKS == 1u << (64 - 59), "claim_look() spreads threads over all");
+
+/* Stack and thread go to the reader; not inlined: its frame is the innermost of the stack. */
+__attribute__((noinline)) static void send_stack(const struct taking *s) /* [signal] */
+{
+    struct sample_pool *slots = atomic_load_explicit(&g.slots, memory_order_acquire);
+    struct sample_slot *x = sample_slot_take(slots);
+    if (!x) {
+        count(&g.bare);
+        live_tell(s->live, s->entry);
+        return;
+    }
+    struct last_look *look = claim_look(s->tid);
+    x->ts = s->ts;
+    x->tid = s->tid;
+    x->step = s->step;
+    x->user[OF_ENTRY] = s->entry;
+    x->user[OF_FRAME] = (uint64_t)(uintptr_t)s->frame;
+    x->user[OF_COMM] = x->user[OF_COMM_REST] = 0;
+    (void)prctl(PR_GET_NAME, &x->user[OF_COMM]);
+    registers_here(&x->registers);
+    sample_slot_fill(slots, x, atomic_load_explicit(&g.python, memory_order_relaxed),
+                     look ? look->last : NULL);
+    if (look)
+        atomic_store_explicit(&look->busy, false, memory_order_release);
+    sample_slot_submit(slots, x);
+}
+
+static void take(struct taking *s) /* [signal] */
+{
+    s->entry = live_new(s->live);
+    if (s->entry == 0) {
+        count(&g.dropped);
+        return;
+    }
+    struct live_entry *e = live_at(s->live, s->entry);
+    uint64_t id = atomic_fetch_add_explicit(&g.next_id, 1, memory_order_relaxed);
+    atomic_store_explicit(&e->id, id, memory_order_relaxed);
+    atomic_store_explicit(&e->size, s->size, memory_order_relaxed);
+    atomic_store_explicit(&e->mean, s->mean, memory_order_relaxed);
+    atomic_store_explicit(&e->ts, s->ts, memory_order_relaxed);
+    atomic_store_explicit(&e->step, s->step, memory_order_relaxed);
+    atomic_store_explicit(&e->tid, s->tid, memory_order_relaxed);
+    atomic_store_explicit(&e->domain, s->domain, memory_order_relaxed);
+    atomic_store_explicit(&e->origin, 0, memory_order_relaxed);
+    if (!live_insert(s->live, s->entry, s->address, s->ts)) {
+        count(&g.dropped);
+        return;
+    }
+    filter_up((const void *)(uintptr_t)s->address);
+    send_stack(s);
+    count(&g.taken);
+}
+
+/* Synchronous ones are not held back: blocked, they would end the process without its handler. */
+static uint64_t all_signals(void)
+{
+    static const int now[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGSYS};
+    uint64_t all = UINT64_MAX;
+    for (size_t i = 0; i < PROBING_LENGTH(now); i++)
+        all &= ~(UINT64_C(1) << (now[i] - 1));
+    return all;
+}
+
+/* By the system call, as libc's functions leave its own signals, of cancellation, alone. */
+static void mask_signals(const uint64_t *set, uint64_t *ret_before) /* [signal] */
+{
+    (void)syscall(SYS_rt_sigprocmask, SIG_SETMASK, set, ret_before, sizeof(*set));
+}
+
+static void take_if_on(struct taking *s) /* [signal] */
+{
+    const struct probing_torch_step_1 *torch = atomic_load_explicit(&g.torch, memory_order_relaxed);
+    (void)atomic_fetch_add_explicit(&g.inside, 1, memory_order_seq_cst);
+    /* off: since the thread looked; another process: one that forked without telling us */
+    if (atomic_load_explicit(&g.round, memory_order_seq_cst) != 0 &&
+        (int32_t)syscall(SYS_getpid) == atomic_load_explicit(&g.pid, memory_order_relaxed)) {
+        uint64_t (*now)(void) = atomic_load_explicit(&g.now, memory_order_relaxed);
+        s->live = atomic_load_explicit(&g.live, memory_order_relaxed);
+        s->ts = now();
+        s->tid = (int32_t)syscall(SYS_gettid);
+        s->step = torch ? torch->now() : -1;
+        s->step = s->step >= 0 ? s->step : PROBING_NULL_I64;
+        take(s);
+        (void)atomic_fetch_add_explicit(&g.spent_ns, now() - s->ts, memory_order_relaxed);
+    }
+    (void)atomic_fetch_sub_explicit(&g.inside, 1, memory_order_seq_cst);
+}
+
+void memory_sample(void *p, size_t n, enum memory_domain domain, const void *frame)
+{
+    struct memory_thread *t = &memory_thread;
+    uint32_t round = atomic_load_explicit(&g.round, memory_order_acquire);
+    if (round == 0) {
+        go_on(t, (uint64_t)MEMORY_LOOK_BYTES);
+        t->round = 0;
+        return;
+    }
+    if (t->inside) {
+        count(&g.skipped);
+        t->left = 0;
+        return;
+    }
+    if (!is_due(t, n, round))
+        return;
+    struct taking s = {.address = (uint64_t)(uintptr_t)p,
+                       .size = n,
+                       .mean = t->mean,
+                       .domain = domain,
+                       .frame = frame};
+    int before = errno;
+    uint64_t all = all_signals(), signals;
+    mask_signals(&all, &signals);
+    t->inside++;
+    go_on(t, draw(t));
+    take_if_on(&s);
+    t->inside--;
+    mask_signals(&signals, NULL);
+    errno = before;
+}
+
+/* ---- the end of one ---- */
+
+static struct live_table *table_if_on(void) /* [signal] */
+{
+    return atomic_load_explicit(&g.round, memory_order_acquire)
+               ? atomic_load_explicit(&g.live, memory_order_relaxed)
+               : NULL;
+}
+
+static uint64_t now_ns(void) /* [signal] */
+{
+    return atomic_load_explicit(&g.now, memory_order_relaxed)();
 }
 
 uint64_t memory_moving(void *p)
 {
-    (void)p;
-    return 0;
-}
-
-void memory_unmoved(void *p, uint64_t moving)
-{
-    (void)p, (void)moving;
+    struct live_table *live = table_if_on();
+    uint64_t taken = live ? live_take(live, (uint64_t)(uintptr_t)p) : 0;
+    if (taken)
+        filter_down(p);
+    return taken;
 }
 
 void memory_moved(uint64_t moving)
 {
-    (void)moving;
+    struct live_table *live = moving ? table_if_on() : NULL;
+    if (live)
+        live_end(live, moving, now_ns(), (int32_t)syscall(SYS_gettid));
+}
+
+void memory_unmoved(void *p, uint64_t moving)
+{
+    struct live_table *live = moving ? table_if_on() : NULL;
+    if (live && live_put_back(live, moving, (uint64_t)(uintptr_t)p, now_ns()))
+        filter_up(p);
+}
+
+void memory_sample_freed(void *p)
+{
+    memory_moved(memory_moving(p));
+}
+
+/* ---- begin and end ---- */
+
+/* Threads that are in the middle of live_take() find nothing. */
+static void forget(struct live_table *live)
+{
+    for (size_t i = 0; i < PROBING_LENGTH(memory_filter); i++)
+        atomic_store_explicit(&memory_filter[i], 0, memory_order_relaxed);
+    live_clear(live);
+}
+
+struct live_table *sampling_table(void)
+{
+    return atomic_load_explicit(&g.live, memory_order_relaxed);
+}
+
+static void next_round(void)
+{
+    g.rounds += g.rounds == UINT32_MAX ? 2 : 1;
+    atomic_store_explicit(&g.round, g.rounds, memory_order_seq_cst);
+}
+
+void sampling_begin(const struct sampling *with)
+{
+    uint64_t utc = probing_clock_ns(CLOCK_REALTIME); /* other numbers than of any sample before */
+    atomic_store_explicit(&g.seeds, hash_spread(utc ^ with->host->now()), memory_order_relaxed);
+    atomic_store_explicit(&g.next_id, utc / 1000, memory_order_relaxed);
+    atomic_store_explicit(&g.mean, with->mean, memory_order_relaxed);
+    atomic_store_explicit(&g.live, with->live, memory_order_relaxed);
+    atomic_store_explicit(&g.slots, with->slots, memory_order_relaxed);
+    atomic_store_explicit(&g.python, with->python, memory_order_relaxed);
+    atomic_store_explicit(&g.torch, NULL, memory_order_relaxed);
+    atomic_store_explicit(&g.now, with->host->now, memory_order_relaxed);
+    atomic_store_explicit(&g.pid, (int32_t)getpid(), memory_order_relaxed);
+    forget(with->live);
+    next_round();
+}
+
+void sampling_set_mean(uint64_t mean)
+{
+    if (atomic_exchange_explicit(&g.mean, mean, memory_order_relaxed) == mean ||
+        atomic_load_explicit(&g.round, memory_order_relaxed) == 0)
+        return;
+    next_round();
+}
+
+void sampling_count_steps(const struct probing_torch_step_1 *torch)
+{
+    atomic_store_explicit(&g.torch, torch, memory_order_relaxed);
+}
+
+int sampling_end(void)
+{
+    atomic_store_explicit(&g.round, 0, memory_order_seq_cst);
+    for (int i = 0; atomic_load_explicit(&g.inside, memory_order_seq_cst); i++) {
+        if (i == LEAVE_TRIES)
+            return -EBUSY;
+        (void)nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
+    }
+    forget(sampling_table());
+    return 0;
+}
+
+void sampling_forked(void)
+{
+    atomic_store_explicit(&g.round, 0, memory_order_seq_cst);
+    atomic_store_explicit(&g.inside, 0, memory_order_seq_cst); /* of the parent's threads */
+}
+
+void sampling_counts(struct sampling_counts *ret)
+{
+    *ret = (struct sampling_counts){
+        .taken = atomic_load_explicit(&g.taken, memory_order_relaxed),
+        .bare = atomic_load_explicit(&g.bare, memory_order_relaxed),
+        .dropped = atomic_load_explicit(&g.dropped, memory_order_relaxed),
+        .inside = atomic_load_explicit(&g.skipped, memory_order_relaxed),
+        .spent_ns = atomic_load_explicit(&g.spent_ns, memory_order_relaxed)};
 }

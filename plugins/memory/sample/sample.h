@@ -30,11 +30,13 @@ enum memory_domain {
 /* Of each thread, in the static block of thread-local storage: the first touch of a dynamic one
  * would allocate. */
 struct memory_thread {
-    int64_t left;    /* bytes until the next sample; it begins with 0, so a thread's first
+    int64_t left;    /* bytes until the next look; it begins with 0, so a thread's first
                       * allocation draws its first distance */
+    uint64_t rest;   /* bytes from there to the next sample */
+    uint64_t mean;   /* by which that distance was drawn */
     uint32_t inside; /* > 0: in our own code, which is not sampled */
-    uint32_t reserved;
-    uint64_t chance; /* state of the thread's random numbers */
+    uint32_t round;  /* of the settings, as of then; 0: never */
+    uint64_t chance; /* state of the thread's random numbers; 0: none yet */
 };
 extern _Thread_local struct memory_thread memory_thread
     __attribute__((tls_model("initial-exec"), visibility("hidden")));
@@ -49,6 +51,10 @@ static inline uint32_t memory_bucket(const void *p)
     return (uint32_t)(((uint64_t)(uintptr_t)p >> 4) * UINT64_C(0x9e3779b97f4a7c15) >>
                       (64 - MEMORY_FILTER_BITS));
 }
+
+/* A distance is counted down in pieces of so many bytes, so that a thread hears of other settings
+ * even if the next sample were far. */
+#define MEMORY_LOOK_BYTES (INT64_C(1) << 20)
 
 /* The uncommon parts of the two below.  errno stays as it is.                       [signal] */
 void memory_sample(void *p, size_t n, enum memory_domain domain, const void *frame);

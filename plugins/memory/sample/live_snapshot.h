@@ -1,0 +1,41 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * plugins/memory/sample/live_snapshot.h - what was alive at a moment, by stack and domain.
+ *
+ * The sampler's lock.
+ */
+#ifndef MEMORY_SAMPLE_LIVE_SNAPSHOT_H
+#define MEMORY_SAMPLE_LIVE_SNAPSHOT_H
+
+#include "live_table.h"
+#include "origin.h"
+#include "tables.h"
+
+#define SNAPSHOT_STACKS 200 /* rows of one that is stored; the rest are one more */
+
+struct snapshot {
+    uint64_t at;                       /* CLOCK_MONOTONIC ns */
+    struct live_row *rows;             /* largest first */
+    const struct origin_texts **texts; /* of each; they stay */
+    uint32_t n;
+    double bytes, count, bytes_variance; /* all together */
+};
+
+/* What was alive `at` that moment: what had ended then but was released by the reader is not known
+ * any more, so it is now, or a moment that the reader has not passed.  0 or -ENOMEM. */
+int snapshot_take(struct live_table *live, const struct origins *origins, uint64_t at,
+                  struct snapshot *ret);
+void snapshot_done(struct snapshot *s);
+/* Into memory.snapshots; name: of intern(). */
+void snapshot_store(const struct snapshot *s, const struct sample_tables *tables, uint64_t id,
+                    enum snapshot_kind kind, uint64_t name);
+
+/* What lies in order of `key`, upwards.  (qsort() may allocate from the program's heap.) */
+struct keyed {
+    uint64_t key;
+    uint32_t index;
+    uint32_t what; /* the caller's */
+};
+void keyed_sort(struct keyed *items, uint32_t n);
+
+#endif

@@ -1,0 +1,108 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * plugins/memory/sample/peak.c - when the most was alive, and what.
+ *
+ * The sampler's lock.
+ */
+#include "peak.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "probing_sdk.h"
+
+#define MORE 1.01                       /* a new peak is at least so much of the one before */
+#define RISING_NS PROBING_NS_PER_S      /* one that still grows is looked at so often */
+#define GIVEN_NS (5 * PROBING_NS_PER_S) /* between two that are given */
+#define EVENTS_MAX (1u << 20)
+
+struct peak {
+    struct keyed *events; /* by time; index: of the amount */
+    double *amounts;
+    uint32_t n, room;
+    double now, most;
+    struct snapshot found;
+    bool pending;
+    uint64_t taken_ns, given_ns;
+};
+
+int peak_new(struct peak **ret)
+{
+    *ret = calloc(1, sizeof(**ret));
+    return *ret ? 0 : -ENOMEM;
+}
+
+void peak_free(struct peak *p)
+{
+    if (!p)
+        return;
+    snapshot_done(&p->found);
+    free(p->events);
+    free(p->amounts);
+    free(p);
+}
+
+static bool has_room(struct peak *p)
+{
+    if (p->n < p->room)
+        return true;
+    uint32_t room = p->room ? 2 * p->room : 256;
+    struct keyed *events = room <= EVENTS_MAX ? realloc(p->events, room * sizeof(*events)) : NULL;
+    p->events = events ? events : p->events;
+    double *amounts = events ? realloc(p->amounts, room * sizeof(*amounts)) : NULL;
+    p->amounts = amounts ? amounts : p->amounts;
+    p->room = amounts ? room : p->room;
+    return amounts != NULL;
+}
+
+void peak_add(struct peak *p, uint64_t ts, double bytes)
+{
+    if (!has_room(p)) {
+        p->now += bytes; /* its time is lost, the sum stays right */
+        return;
+    }
+    p->events[p->n] = (struct keyed){.key = ts, .index = p->n};
+    p->amounts[p->n++] = bytes;
+}
+
+static void take(struct peak *p, struct live_table *live, const struct origins *origins,
+                 uint64_t at, uint64_t now)
+{
+    struct snapshot x;
+    p->most = p->now;
+    p->taken_ns = now;
+    if (snapshot_take(live, origins, at, &x) < 0)
+        return;
+    snapshot_done(&p->found);
+    p->found = x;
+    p->pending = true;
+}
+
+void peak_look(struct peak *p, struct live_table *live, const struct origins *origins, uint64_t now)
+{
+    keyed_sort(p->events, p->n);
+    for (uint32_t i = 0; i < p->n; i++) {
+        double bytes = p->amounts[p->events[i].index];
+        if (bytes < 0 && p->now > MORE * p->most)
+            take(p, live, origins, p->events[i].key - 1, now);
+        p->now += bytes;
+    }
+    p->n = 0;
+    if (p->now > MORE * p->most && now - p->taken_ns > RISING_NS)
+        take(p, live, origins, now, now);
+}
+
+double peak_now(const struct peak *p)
+{
+    return p->now > 0 ? p->now : 0;
+}
+
+const struct snapshot *peak_due(struct peak *p, uint64_t now, bool at_once)
+{
+    if (!p->pending || (!at_once && now - p->given_ns < GIVEN_NS))
+        return NULL;
+    p->pending = false;
+    p->given_ns = now;
+    return &p->found;
+}
