@@ -38,13 +38,16 @@ static int check_sql(const char *kind, const char *name, const char *field, cons
     return err_set(-EINVAL, "%s '%s': its %s is no select: %s", kind, name, field, why);
 }
 
-static int check_view(struct core *c, const struct probing_view *v)
+/* A computed table of a plugin's own schema may have a view of its name: the table is asked while
+ * the plugin runs, the view when nobody can compute any more. */
+static int check_view(struct core *c, const char *plugin, const struct probing_view *v)
 {
     char schema[DECLARED_NAME_BYTES] = "probing";
     const char *dot = strchr(v->name, '.');
     if (dot)
         (void)snprintf(schema, sizeof(schema), "%.*s", (int)(dot - v->name), v->name);
-    if (tables_find(c->tables, schema, dot ? dot + 1 : v->name))
+    const struct table *t = tables_find(c->tables, schema, dot ? dot + 1 : v->name);
+    if (t && (!t->scan || strcmp(schema, plugin) != 0))
         return err_set(-EINVAL, "view '%s' has the name of a table that there is", v->name);
     int r = check_sql("view", v->name, "sql", v->sql);
     return r < 0 ? r : check_sql("view", v->name, "why", v->why);
@@ -55,7 +58,7 @@ static int check(void *arg, const struct declared *d)
     struct core *c = arg;
     int r = 0;
     for (uint32_t i = 0; i < d->all.n_views && r == 0; i++)
-        r = check_view(c, &d->all.views[i]);
+        r = check_view(c, d->plugin, &d->all.views[i]);
     for (uint32_t i = 0; i < d->all.n_metrics && r == 0; i++)
         r = check_sql("metric", d->all.metrics[i].name, "sql", d->all.metrics[i].sql);
     for (uint32_t i = 0; i < d->all.n_flames && r == 0; i++) {

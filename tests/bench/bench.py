@@ -69,6 +69,7 @@ BENCHMARKS = {
     "python-stack": ("python_stack_bench", [libpython()], [libpython(), "1"]),
     "sampling": ("sampling.py", [], ["--seconds", "1", "--rounds", "1"]),
     "truth": ("truth_pyspy.py", [], []),
+    "memory": ("memory_pairs.py", [], ["--rounds", "1"]),
     "torch-overhead": ("torch_overhead.py", ["--python", TORCH_PYTHON],
                        ["--python", TORCH_PYTHON, "--rounds", "1", "--only", "empty"]),
     "torch-pairs": ("torch_pairs.py", ["--python", TORCH_PYTHON],

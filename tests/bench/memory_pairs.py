@@ -16,7 +16,10 @@ import subprocess
 import sys
 import tempfile
 
+from figures import figure, remark
+
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+OURS = "plugin memory"
 PAIRS = r"""
 #include <stdio.h>
 #include <stdlib.h>
@@ -147,20 +150,20 @@ def main():
         program = Program(args)
         without, entered = ours(program, options.probing, repeats, options.rounds)
         program.end()
-        print("%-6s %-34s %8.2f %s" % (what, "plain", without, unit))
-        rows = [("plugin memory", entered)]
+        figure(what, unit, least=without)
+        rows = [(OURS, entered)]
         for name, line, more in peers(args, options.python, folder):
             program = Program(line, env=dict(os.environ, **more))
             try:
                 program.best(2)
                 rows.append((name, program.best(max(2, repeats // 4))))
             except (EOFError, BrokenPipeError):
-                print("%-6s %-34s did not run" % (what, name))
+                remark("%s: %s did not run" % (what, name))
             program.end()
         for name, took in rows:
-            print("%-6s %-34s %8.2f %s  +%.2f %s  %.2fx" % (what, name, took, unit, took - without,
-                                                           unit, took / without), flush=True)
-    print("load %.1f" % os.getloadavg()[0])
+            figure("%s, %s" % (what, name), unit, least=took, added=took - without, against=what,
+                   ratio=took / without,
+                   goal="at most 11 ns added" if (what, name) == ("pair", OURS) else None)
     shutil.rmtree(folder, ignore_errors=True)
 
 

@@ -6,15 +6,17 @@
 
 #include <string.h>
 
+#include "lib/hash.h"
+
 #define LN2 0.69314718055994530942
 #define SQRT2 1.41421356237309504880
 
 /* splitmix64 (Steele, Lea, Flood 2014): any state is a good one. */
 uint64_t estimate_random(uint64_t *state)
 {
-    uint64_t x = *state += UINT64_C(0x9e3779b97f4a7c15);
+    uint64_t x = *state += HASH_GOLDEN;
     if (x == 0)
-        x = *state = UINT64_C(0x9e3779b97f4a7c15);
+        x = *state = HASH_GOLDEN;
     x = (x ^ x >> 30) * UINT64_C(0xbf58476d1ce4e5b9);
     x = (x ^ x >> 27) * UINT64_C(0x94d049bb133111eb);
     return x ^ x >> 31;

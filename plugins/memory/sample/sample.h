@@ -19,6 +19,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "lib/hash.h"
+
 enum memory_domain {
     MEMORY_MALLOC, /* malloc() and its family, operator new */
     MEMORY_MMAP,   /* the program's own mappings */
@@ -48,8 +50,7 @@ extern _Atomic uint8_t memory_filter[1u << MEMORY_FILTER_BITS]
 
 static inline uint32_t memory_bucket(const void *p)
 {
-    return (uint32_t)(((uint64_t)(uintptr_t)p >> 4) * UINT64_C(0x9e3779b97f4a7c15) >>
-                      (64 - MEMORY_FILTER_BITS));
+    return (uint32_t)(hash_spread((uint64_t)(uintptr_t)p >> 4) >> (64 - MEMORY_FILTER_BITS));
 }
 
 /* A distance is counted down in pieces of so many bytes, so that a thread hears of other settings
