@@ -463,7 +463,7 @@ static int run_eject(void *self, int argc, const char *const *argv, struct probi
 int commands_add(struct core *c)
 {
     static const struct probing_command commands[] = {
-        COMMAND("query", LISTS " [--limit N] [--timeout S] SQL", "ask the tables in SQL", 0,
+        COMMAND("query", LISTS " [--limit N] [--timeout TIME] SQL", "query the tables in SQL", 0,
                 run_query),
         COMMAND("tables", LISTS, "tables, their rows and bytes", 0, run_tables),
         COMMAND("describe", LISTS " TABLE", "columns of a table with their units", 0, run_describe),

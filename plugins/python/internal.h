@@ -59,9 +59,6 @@ void trace_forked(void); /* [child] */
 /* Take out what watches functions.  0, or -errno: it is still in.                    [control] */
 int trace_stop(struct plugin *p);
 
-/* Seconds with an optional fraction, "2" or "0.5", to ns: 0, or -EINVAL, -ERANGE (over a day). */
-int parse_seconds(const char *text, uint64_t *ret_ns);
-
 /* What is in C of our Python modules, by the file that has it.  Each list ends with a name that is
  * NULL; plugin.c offers them (exec/bindings.h). */
 extern struct cpython_method debug_natives[], session_natives[], tables_natives[], trace_natives[],

@@ -37,28 +37,6 @@ static struct cpython_method *const all_natives[] = {
     debug_natives,       session_natives,       tables_natives, trace_natives, trace_slot_natives,
     trace_entry_natives, trace_monitor_natives, watch_natives,  NULL};
 
-int parse_seconds(const char *text, uint64_t *ret_ns)
-{
-    uint64_t seconds = 0, fraction = 0, unit = 1000000000;
-    const char *p = text;
-    if (*p < '0' || *p > '9')
-        return -EINVAL;
-    for (; *p >= '0' && *p <= '9'; p++) {
-        seconds = seconds * 10 + (uint64_t)(*p - '0');
-        if (seconds > 86400)
-            return -ERANGE;
-    }
-    if (*p == '.')
-        for (p++; *p >= '0' && *p <= '9'; p++) {
-            unit /= 10;
-            fraction += unit * (uint64_t)(*p - '0');
-        }
-    if (*p)
-        return -EINVAL;
-    *ret_ns = seconds * 1000000000 + fraction;
-    return 0;
-}
-
 static int gil_call(int (*fn)(void *arg), void *arg, uint64_t timeout_ns)
 {
     struct plugin *p = __atomic_load_n(&the_plugin, __ATOMIC_ACQUIRE);

@@ -82,6 +82,17 @@ def test_output_streams_and_is_not_bounded(world):
     assert done.stdout == ("x" * 50 + "\n") * 60000
 
 
+def test_times_have_units(world, python):
+    """The help's own example, --timeout 30s, was refused: seconds without a unit only."""
+    target = world.start(python, LOOP).inject()
+    for good in ("30s", "2.5", "0.5m", "1h", "20000ms"):
+        assert target.eval("40 + 2", "--timeout", good).stdout == "42\n", good
+    for bad in ("s", "5x", "25h", "-1", "1.s.", "99999999999999999999"):
+        assert "needs a time" in target.eval("1", "--timeout", bad).stderr, bad
+    late = target.eval("while True: pass", "--timeout", "300ms")
+    assert late.returncode == 1 and "--timeout" in late.stderr
+
+
 def test_a_file(world, python):
     target = world.start(python, LOOP).inject()
     path = world.tmp / "look.py"
@@ -97,7 +108,7 @@ if "fail" in argv: inner()
 """, encoding="utf-8")
     done = target.eval(str(path), "-f")
     assert (done.returncode, done.stdout) == (0, "%s [] 41 1\n" % path), done.stderr
-    done = target.probing("eval", "--timeout", "20", "--file", str(path), "--x y", "fail")
+    done = target.probing("eval", "--timeout", "20s", "--file", str(path), "--x y", "fail")
     assert done.returncode == 1 and "['--X Y', 'FAIL'] 41" in done.stdout
     assert 'File "%s", line 9' % path in done.stdout and 'line 8, in inner' in done.stdout
     assert 'raise ValueError("seventeen")  # here' in done.stdout

@@ -13,12 +13,13 @@
 #include "exec/session.h"
 #include "internal.h"
 
-#define GIL_NS (10 * PROBING_NS_PER_S)   /* to wait for the GIL, when --timeout does not say */
-#define COMPLETE_NS UINT64_C(2000000000) /* somebody has just pressed Tab */
-#define LOOK_NS UINT64_C(100000000)      /* how often a waiting worker asks for cancelled() */
-#define HEARS_NS UINT64_C(400000000)     /* for code to end that has been interrupted */
-#define TOOL_NS UINT64_C(30000000000)    /* for one of our own tools to do its work */
-#define WORD_END '\x1f'                  /* between the words of a tool, and behind the last */
+#define GIL_NS (10 * PROBING_NS_PER_S)        /* to wait for the GIL, when --timeout does not say */
+#define COMPLETE_NS UINT64_C(2000000000)      /* somebody has just pressed Tab */
+#define LOOK_NS UINT64_C(100000000)           /* how often a waiting worker asks for cancelled() */
+#define HEARS_NS UINT64_C(400000000)          /* for code to end that has been interrupted */
+#define TOOL_NS UINT64_C(30000000000)         /* for one of our own tools to do its work */
+#define DAY_NS (24 * 3600 * PROBING_NS_PER_S) /* no --timeout is longer */
+#define WORD_END '\x1f'                       /* between the words of a tool, and behind the last */
 
 struct eval_args {
     const char *mode; /* of session.py's run() */
@@ -137,6 +138,38 @@ static int say_result(struct plugin *p, int result)
     }
 }
 
+/* "2" (seconds), "0.5s", "500ms", "2m" or "1h": 0, or -EINVAL, -ERANGE (over a day). */
+static int parse_time(const char *text, uint64_t *ret_ns)
+{
+    static const struct {
+        const char *name;
+        uint64_t ns;
+    } units[] = {{"", PROBING_NS_PER_S},          {"s", PROBING_NS_PER_S},
+                 {"ms", PROBING_NS_PER_S / 1000}, {"m", 60 * PROBING_NS_PER_S},
+                 {"min", 60 * PROBING_NS_PER_S},  {"h", 3600 * PROBING_NS_PER_S}};
+    const size_t digits = strspn(text, "0123456789");
+    const char *end = text + digits;
+    uint64_t whole = 0, value, ns = 0;
+    if (digits == 0)
+        return -EINVAL;
+    for (size_t i = 0; i < digits; i++)
+        if ((whole = whole * 10 + (uint64_t)(text[i] - '0')) > DAY_NS)
+            return -ERANGE;
+    if (*end == '.')
+        end += 1 + strspn(end + 1, "0123456789");
+    for (size_t i = 0; i < sizeof units / sizeof units[0]; i++)
+        if (strcmp(end, units[i].name) == 0)
+            ns = units[i].ns;
+    if (ns == 0)
+        return -EINVAL;
+    if (__builtin_mul_overflow(whole, ns, &value) || value > DAY_NS)
+        return -ERANGE;
+    for (const char *p = text + digits + 1; p < end; p++)
+        value += (ns /= 10) * (uint64_t)(*p - '0');
+    *ret_ns = value;
+    return 0;
+}
+
 static int parse_arguments(struct plugin *p, int argc, const char *const *argv,
                            struct eval_args *ret)
 {
@@ -163,8 +196,8 @@ static int parse_arguments(struct plugin *p, int argc, const char *const *argv,
         }
         if (strcmp(argv[i], "--timeout") != 0)
             break; /* code may begin with a minus: -1 */
-        if (i + 1 == argc || parse_seconds(argv[i + 1], &ret->timeout_ns))
-            return h->fail(h, -EINVAL, "eval: --timeout needs seconds, 0 to 86400: --timeout 2.5");
+        if (i + 1 == argc || parse_time(argv[i + 1], &ret->timeout_ns))
+            return h->fail(h, -EINVAL, "eval: --timeout needs a time up to 24h: --timeout 30s");
         i += 2;
     }
     if (i + 1 != argc)
@@ -275,7 +308,7 @@ const struct probing_command eval_command = {
     .size = sizeof(struct probing_command),
     .flags = PROBING_WRITES,
     .name = "eval",
-    .usage = "[--timeout SECONDS] [--line] CODE | --file NAME CODE [ARGUMENT...]",
+    .usage = "[--timeout TIME] [--line] CODE | --file NAME CODE [ARGUMENT...]",
     .doc = "run Python code in the process and print what it prints and the value of its last "
            "line; --line: one statement, with status 2 when more lines are needed; --file: the "
            "text of a file",
