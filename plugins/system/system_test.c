@@ -1,0 +1,256 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * plugins/system/system_test.c - texts of the kernel, and of those who would like to be it; ports
+ * of RDMA devices, which few machines have, out of a made-up /sys.
+ *
+ * One thread.
+ */
+#include <ftw.h>
+#include <stdint.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "computed.h"
+#include "tests/test.h"
+
+/* ---- texts ---- */
+
+TEST(pressure_lines)
+{
+    struct pressure_line l;
+    CHECK(pressure_parse("some avg10=1.25 avg60=0.05 avg300=100.00 total=123456", &l));
+    CHECK(!l.full);
+    CHECK(l.averages[0] > 1.2499 && l.averages[0] < 1.2501);
+    CHECK(l.averages[1] > 0.0499 && l.averages[1] < 0.0501);
+    CHECK(l.averages[2] > 99.99 && l.averages[2] < 100.01);
+    CHECK_INT(l.total_ns, 123456000);
+    CHECK(pressure_parse("full avg10=0.00 avg60=0.00 avg300=0.00 total=0", &l) && l.full);
+    CHECK(!pressure_parse("", &l));
+    CHECK(!pressure_parse("some", &l));
+    CHECK(!pressure_parse("none avg10=0.00 avg60=0.00 avg300=0.00 total=0", &l));
+    CHECK(!pressure_parse("some avg10=0.00 avg60=0.00 total=0", &l));
+}
+
+TEST(network_lines)
+{
+    char good[] = "  eth0:1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16",
+         head[] = " face |bytes    packets errs drop", few[] = "lo: 1 2 3",
+         words[] = "lo: 1 2 3 4 5 6 7 8 9 10 eleven 12", odd[] = "a:b: 1 2 3 4 5 6 7 8 9 10 11 12",
+         none[] = ": 1 2 3 4 5 6 7 8 9 10 11 12";
+    struct net_interface i;
+    CHECK(net_parse(good, &i));
+    CHECK_STR(i.name, "eth0");
+    CHECK_INT(i.counters[NET_RX_BYTES], 1);
+    CHECK_INT(i.counters[NET_RX_DROPPED], 4);
+    CHECK_INT(i.counters[NET_TX_BYTES], 9);
+    CHECK_INT(i.counters[NET_TX_DROPPED], 12);
+    CHECK(!net_parse(head, &i));
+    CHECK(!net_parse(few, &i));
+    CHECK(!net_parse(words, &i));
+    CHECK(!net_parse(none, &i));
+    CHECK(net_parse(odd, &i)); /* an alias of an old kernel */
+    CHECK_STR(i.name, "a:b");
+}
+
+TEST(kernel_log_lines)
+{
+    char good[] = "6,1181,36823,-;oom-kill: \x1b[31m\xff\n SUBSYSTEM=net\n", user[] = "12,1,2,-;x",
+         far[] = "999999,1,2,-;x", cut[] = "6,1181", empty[] = "", text[] = "a,b,c;d";
+    struct kmsg_line l;
+    CHECK(kmsg_parse(good, &l));
+    CHECK_STR(l.level, "info");
+    CHECK_STR(l.facility, "kern");
+    CHECK_STR(l.message, "oom-kill: ?[31m?");
+    CHECK_INT(l.sequence, 1181);
+    CHECK_INT(l.at_ns, 36823000);
+    CHECK(kmsg_parse(user, &l));
+    CHECK_STR(l.facility, "user");
+    CHECK(kmsg_parse(far, &l) && l.facility == NULL);
+    CHECK(!kmsg_parse(cut, &l));
+    CHECK(!kmsg_parse(empty, &l));
+    CHECK(!kmsg_parse(text, &l));
+}
+
+TEST(numa_lines)
+{
+    uint64_t bytes[2] = {0, 0};
+    numa_add("7f0000000000 default anon=3 dirty=3 N0=2 N1=1 kernelpagesize_kB=4", bytes, 2);
+    numa_add("7f0000000000 default huge N1=2 kernelpagesize_kB=2048", bytes, 2);
+    numa_add("7f0000000000 default N9=7 N=1 Nx=2 N0= kernelpagesize_kB=4", bytes, 2);
+    numa_add("", bytes, 2);
+    CHECK_INT(bytes[0], 8192);
+    CHECK_INT(bytes[1], 4096 + (2 << 21));
+}
+
+TEST(names_of_pauses)
+{
+    bool rx = false;
+    CHECK(rdma_is_pause("rx_prio3_pause", &rx) && rx);
+    CHECK(rdma_is_pause("tx_prio0_pause", &rx) && !rx);
+    CHECK(rdma_is_pause("pfc1_tx", &rx) && !rx);
+    CHECK(!rdma_is_pause("rx_prio3_pause_duration", &rx));
+    CHECK(!rdma_is_pause("out_of_buffer", &rx));
+}
+
+TEST(texts_that_are_none)
+{
+    char text[] = "a\nb\xc3(\xf0\x9f\x98\x80\x7f";
+    text_clean(text);
+    CHECK_STR(text, "a?b?(\xf0\x9f\x98\x80?");
+}
+
+/* ---- how often ---- */
+
+TEST(what_costs_much_is_rare)
+{
+    struct pace p = {0, 0};
+    const uint64_t second = PROBING_NS_PER_S;
+    CHECK(pace_is_due(&p, 0));
+    pace_took(&p, 100 * second, 1000, second, PACE_SMALL); /* 1 us: its tick is enough */
+    CHECK(!pace_is_due(&p, 100 * second + second / 2));
+    CHECK(pace_is_due(&p, 101 * second));
+    pace_took(&p, 100 * second, PROBING_NS_PER_MS, second, PACE_SMALL); /* 0.002 % */
+    CHECK(!pace_is_due(&p, 149 * second));
+    CHECK(pace_is_due(&p, 150 * second));
+    pace_took(&p, 100 * second, UINT64_MAX, second, PACE_SMALL);
+    CHECK(p.next_ns > 100 * second);
+}
+
+TEST(cells_of_counters)
+{
+    CHECK_INT(delta_cell(3, 5).i, 2);
+    CHECK(delta_cell(5, 3).i == PROBING_NULL_I64); /* it began again */
+    CHECK(delta_cell(UNKNOWN, 3).i == PROBING_NULL_I64);
+    CHECK(rate_cell(0, 5, 0).u == PROBING_NULL_F64);
+    CHECK(rate_cell(0, 5, PROBING_NS_PER_S / 2).f > 9.99);
+    CHECK(percent_cell(UNKNOWN, 1).u == PROBING_NULL_F64);
+    CHECK(count_cell(UINT64_MAX).i == PROBING_NULL_I64);
+}
+
+/* ---- ports ---- */
+
+static struct {
+    union probing_cell cells[64];
+    uint32_t n, rows, columns;
+    char names[64][64];
+} seen;
+
+static int take_table(const struct probing_host *h, const struct probing_table_desc *d,
+                      struct probing_table **ret)
+{
+    (void)h;
+    seen.columns = d->n_columns;
+    for (uint32_t i = 0; i < d->n_columns; i++)
+        (void)snprintf(seen.names[i], sizeof(seen.names[i]), "%s", d->columns[i].name);
+    *ret = (struct probing_table *)&seen;
+    return 0;
+}
+
+static int take_row(struct probing_table *t, uint64_t ts, const union probing_cell *cells,
+                    uint32_t n, const void *tail, uint32_t tail_n)
+{
+    (void)t, (void)ts, (void)tail, (void)tail_n;
+    memcpy(seen.cells, cells, n * sizeof(*cells));
+    seen.n = n;
+    seen.rows++;
+    return 0;
+}
+
+static int take_text(const struct probing_host *h, const void *p, size_t n, uint64_t *ret)
+{
+    (void)h, (void)p;
+    *ret = n;
+    return 0;
+}
+
+static int is_wanted(const struct probing_table *t)
+{
+    (void)t;
+    return 1;
+}
+
+static union probing_cell cell(const char *name)
+{
+    for (uint32_t i = 0; i < seen.n; i++)
+        if (strcmp(seen.names[i], name) == 0)
+            return seen.cells[i];
+    CHECK_STR(name, "a column");
+    return seen.cells[0];
+}
+
+static void put(const char *root, const char *path, const char *text)
+{
+    char whole[512];
+    (void)snprintf(whole, sizeof(whole), "%s/%s", root, path);
+    for (char *at = whole + strlen(root) + 1; (at = strchr(at, '/')) != NULL; at++) {
+        *at = '\0';
+        (void)mkdir(whole, 0700);
+        *at = '/';
+    }
+    FILE *f = fopen(whole, "w");
+    CHECK(f && fputs(text, f) >= 0 && fclose(f) == 0);
+}
+
+static int remove_one(const char *path, const struct stat *s, int kind, struct FTW *at)
+{
+    (void)s, (void)kind, (void)at;
+    return remove(path);
+}
+
+TEST(counters_of_ports)
+{
+    char root[] = "/tmp/rdma-XXXXXX";
+    const struct probing_host host = {.size = sizeof(host),
+                                      .table = take_table,
+                                      .append = take_row,
+                                      .intern = take_text,
+                                      .wanted = is_wanted};
+    struct rdma_usage r;
+    CHECK(mkdtemp(root) != NULL);
+    CHECK_INT(rdma_init(&r, &host), 0);
+    r.root = root;
+    rdma_look(&r, PROBING_NS_PER_S, PROBING_NS_PER_S);
+    CHECK_INT(seen.rows, 0);
+    put(root, "mlx5_0/ports/1/counters/port_rcv_data", "1000\n");
+    put(root, "mlx5_0/ports/1/counters/port_xmit_packets", "7\n");
+    put(root, "mlx5_0/ports/1/counters/symbol_error", "no number\n");
+    put(root, "mlx5_0/ports/1/hw_counters/np_cnp_sent", "18446744073709551615\n");
+    put(root, "mlx5_0/ports/1/hw_counters/rx_prio1_pause", "3\n");
+    put(root, "mlx5_0/ports/1/hw_counters/rx_prio2_pause", "4\n");
+    put(root, "mlx5_0/ports/1/state", "4: ACTIVE\n");
+    put(root, "mlx5_0/ports/x/state", "no port\n");
+    r.pace.next_ns = 0;
+    rdma_look(&r, 100 * PROBING_NS_PER_S, PROBING_NS_PER_S);
+    CHECK_INT(seen.rows, 1);
+    CHECK_INT(seen.n, seen.columns);
+    CHECK_INT(cell("port").i, 1);
+    CHECK_INT(cell("rcv_bytes").i, 4000);
+    CHECK_INT(cell("port_xmit_packets").i, 7);
+    CHECK_INT(cell("pause_rx").i, 7);
+    CHECK(cell("pause_tx").i == PROBING_NULL_I64);
+    CHECK(cell("symbol_error").i == PROBING_NULL_I64);
+    CHECK(cell("link_downed").i == PROBING_NULL_I64);
+    CHECK(cell("rcv_bytes_per_sec").u == PROBING_NULL_F64);
+    put(root, "mlx5_0/ports/1/counters/port_rcv_data", "2000\n");
+    r.pace.next_ns = 0;
+    rdma_look(&r, 102 * PROBING_NS_PER_S, PROBING_NS_PER_S);
+    CHECK_INT(seen.rows, 2);
+    CHECK_INT(cell("wall_ns").i, 2 * (int64_t)PROBING_NS_PER_S);
+    CHECK(cell("rcv_bytes_per_sec").f > 1999 && cell("rcv_bytes_per_sec").f < 2001);
+    rdma_done(&r);
+    CHECK_INT(nftw(root, remove_one, 16, FTW_DEPTH | FTW_PHYS), 0);
+}
+
+int main(void)
+{
+    RUN(pressure_lines);
+    RUN(network_lines);
+    RUN(kernel_log_lines);
+    RUN(numa_lines);
+    RUN(names_of_pauses);
+    RUN(texts_that_are_none);
+    RUN(what_costs_much_is_rare);
+    RUN(cells_of_counters);
+    RUN(counters_of_ports);
+    return test_end();
+}
