@@ -11,16 +11,22 @@
 
 #include <errno.h>
 #include <pthread.h>
+#include <stddef.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#define LOOKS 120 /* seconds of memory */
+#include <probing/ext/draft/memory.h>
+
+#define LOOKS 120    /* seconds of memory */
+#define OWN_LOOKS 10 /* from one measurement of our own part to the next */
 
 static struct {
     uint64_t ns[LOOKS];
-    int64_t bytes[LOOKS];
-    uint64_t n; /* looks so far */
-} rss;          /* lock: mutex */
+    int64_t bytes[LOOKS]; /* without ours */
+    uint64_t n;           /* looks so far */
+    int64_t own;          /* probing's own part of it, bytes */
+    int64_t kept;         /* by the program's allocator, since torch's profiler ran for us */
+} rss;                    /* lock: mutex */
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 
 static const struct probing_column columns[] = {
@@ -50,11 +56,12 @@ static const struct probing_column columns[] = {
     {.name = "rss_before_bytes",
      .type = PROBING_I64,
      .unit = PROBING_BYTES,
-     .doc = "its minimum in the older half of the time that was observed"},
+     .doc = "its minimum in the older half of the time that was observed, without what probing "
+            "holds, and without what torch's profiler took for it"},
     {.name = "rss_after_bytes",
      .type = PROBING_I64,
      .unit = PROBING_BYTES,
-     .doc = "its minimum in the newer half: memory that the process does not give back"},
+     .doc = "likewise in the newer half: memory that the process does not give back"},
     {.name = "rss_span_sec",
      .type = PROBING_F64,
      .unit = PROBING_SECONDS,
@@ -69,14 +76,32 @@ int64_t loop_rss(void)
     return (int64_t)s.rss_pages * sysconf(_SC_PAGESIZE);
 }
 
+/* Rows that are read or written are resident for a while: that is no growth of the program. */
+static int64_t own_bytes(void)
+{
+    const struct probing_memory_1 *m =
+        torch_state.host->extension(torch_state.host, PROBING_MEMORY_1);
+    bool can = m && m->size > offsetof(struct probing_memory_1, resident) && m->resident;
+    return can ? (int64_t)m->resident() : 0;
+}
+
 void loop_inspect(uint64_t now_ns)
 {
-    int64_t bytes = loop_rss();
+    int64_t bytes = loop_rss(), own = rss.n % OWN_LOOKS == 0 ? own_bytes() : -1;
     if (!bytes)
         return;
     (void)pthread_mutex_lock(&mutex);
+    if (own >= 0)
+        rss.own = own;
     rss.ns[rss.n % LOOKS] = now_ns;
-    rss.bytes[rss.n++ % LOOKS] = bytes;
+    rss.bytes[rss.n++ % LOOKS] = bytes - rss.own - rss.kept;
+    (void)pthread_mutex_unlock(&mutex);
+}
+
+void loop_kept(int64_t bytes)
+{
+    (void)pthread_mutex_lock(&mutex);
+    rss.kept += bytes > 0 ? bytes : 0;
     (void)pthread_mutex_unlock(&mutex);
 }
 
