@@ -8,6 +8,8 @@
  */
 #include <errno.h>
 #include <probing/plugin.h>
+#include <pthread.h>
+#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -24,6 +26,11 @@ struct plugin {
     struct usage *usage;
     struct hooks *hooks; /* NULL: not in */
     uint64_t ticks;      /* of memory_tick() alone */
+    pthread_mutex_t mutex;
+    bool is_in;               /* lock: mutex */
+    uint64_t since_ns;        /* lock: mutex; hooks are in since then */
+    struct hooks_about about; /* lock: mutex; as memory_tick() last saw it */
+    char unseen[256];         /* lock: mutex; of it */
 };
 
 static const struct probing_config settings[] = {
@@ -46,12 +53,40 @@ static const struct probing_config settings[] = {
     USAGE_SETTINGS,
     {.name = NULL}};
 
+/* hooks_about() is for who may also take them out. */
+static void keep_about(struct plugin *p) /* [control] [worker] */
+{
+    struct hooks_about about;
+    hooks_about(p->hooks, &about);
+    (void)pthread_mutex_lock(&p->mutex);
+    p->about = about;
+    (void)snprintf(p->unseen, sizeof(p->unseen), "%s", about.unseen);
+    (void)pthread_mutex_unlock(&p->mutex);
+}
+
+static void set_in(struct plugin *p, bool is_in) /* [control] */
+{
+    (void)pthread_mutex_lock(&p->mutex);
+    p->is_in = is_in;
+    p->since_ns = p->host->now();
+    (void)pthread_mutex_unlock(&p->mutex);
+}
+
 static void memory_tick(void *self, uint64_t now) /* [worker] */
 {
     struct plugin *p = self;
-    (void)usage_tick(p->usage, now);
-    if (p->hooks && p->ticks++ % (PROBING_NS_PER_S / USAGE_TICK_NS) == 0)
-        hooks_look(p->hooks);
+    uint32_t events = usage_tick(p->usage, now);
+    /* What is alive is in the rings by then, which outlive a SIGKILL. */
+    if (events & ALARM_OOM_NEAR)
+        sampler_snapshot(p->sampler, "memory.oom_near");
+    else if (events & ALARM_HIGH)
+        sampler_snapshot(p->sampler, "memory.high");
+    else if (events & ALARM_GROWTH)
+        sampler_snapshot(p->sampler, "memory.growth");
+    if (!p->hooks || p->ticks++ % (PROBING_NS_PER_S / USAGE_TICK_NS) != 0)
+        return;
+    hooks_look(p->hooks);
+    keep_about(p);
 }
 
 static int scan_live(void *self, struct probing_rows *out) /* [worker] */
@@ -59,6 +94,56 @@ static int scan_live(void *self, struct probing_rows *out) /* [worker] */
     struct plugin *p = self;
     return sampler_live(p->sampler, out);
 }
+
+/* ---- how it is sampled ---- */
+
+static const struct probing_column sampling_columns[] = {
+    PROBING_COLUMN("since", PROBING_TIME, PROBING_NS,
+                   "since when allocations are sampled: what was allocated before is in no stack"),
+    PROBING_STR_COLUMN("allocator", "the allocator that stands behind malloc()"),
+    PROBING_I64_COLUMN("objects", PROBING_COUNT, "loaded files whose calls of it are seen"),
+    PROBING_I64_COLUMN("slots", PROBING_COUNT, "pointers to functions that are ours for that"),
+    PROBING_STR_COLUMN("unseen", "what cannot be seen here; NULL: nothing is known to be"),
+    PROBING_I64_COLUMN("samples", PROBING_COUNT, "samples taken"),
+    PROBING_I64_COLUMN("lost", PROBING_COUNT, "samples dropped for want of room"),
+    PROBING_I64_COLUMN("bare", PROBING_COUNT,
+                       "samples without a stack, as the plugin's thread was too slow"),
+    PROBING_I64_COLUMN("live", PROBING_COUNT, "samples that are not freed yet"),
+    PROBING_I64_COLUMN("spent_ns", PROBING_NS,
+                       "time that samples have taken in the program's threads, in all"),
+    PROBING_I64_COLUMN("own_cpu_ns", PROBING_NS, "CPU time of the plugin's own thread")};
+
+static int scan_sampling(void *self, struct probing_rows *out) /* [worker] */
+{
+    struct plugin *p = self;
+    struct sampler_about a;
+    (void)pthread_mutex_lock(&p->mutex);
+    struct hooks_about h = p->about;
+    char unseen[sizeof(p->unseen)];
+    memcpy(unseen, p->unseen, sizeof(unseen));
+    uint64_t since = p->since_ns;
+    bool is_in = p->is_in;
+    (void)pthread_mutex_unlock(&p->mutex);
+    if (!is_in)
+        return 0;
+    sampler_about(p->sampler, &a);
+    const union probing_cell cells[] = {probing_i64((int64_t)since),
+                                        probing_str(h.allocator),
+                                        probing_i64(h.objects),
+                                        probing_i64(h.slots),
+                                        probing_str(*unseen ? unseen : NULL),
+                                        probing_i64((int64_t)a.samples),
+                                        probing_i64((int64_t)a.lost),
+                                        probing_i64((int64_t)a.bare),
+                                        probing_i64((int64_t)a.live),
+                                        probing_i64((int64_t)a.spent_ns),
+                                        probing_i64((int64_t)a.own_cpu_ns)};
+    return probing_scanned(p->host->emit(out, cells, PROBING_LENGTH(cells)));
+}
+
+static const struct probing_table_desc sampling_table = PROBING_COMPUTED_TABLE(
+    "sampling", sampling_columns, scan_sampling,
+    "how allocations are sampled, and what that costs: no row while nothing is");
 
 static int run_mark(void *self, int argc, const char *const *argv, struct probing_reply *out)
 {
@@ -71,6 +156,7 @@ static void memory_destroy(void *self)
     struct plugin *p = self;
     usage_free(p->usage);
     sampler_free(p->sampler);
+    (void)pthread_mutex_destroy(&p->mutex);
     free(p);
 }
 
@@ -87,9 +173,13 @@ static int memory_init(const struct probing_host *host, void **ret_self)
     if (!p)
         return host->fail(host, -ENOMEM, "no memory");
     p->host = host;
+    (void)pthread_mutex_init(&p->mutex, NULL);
+    struct probing_table *sampling;
     int rc = sampler_new(host, scan_live, &p->sampler);
     if (rc == 0)
         rc = usage_new(host, &p->usage);
+    if (rc == 0)
+        rc = host->table(host, &sampling_table, &sampling);
     if (rc == 0)
         rc = host->command(host, &mark);
     if (rc == 0)
@@ -116,14 +206,19 @@ static int memory_start(void *self)
     if (rc < 0)
         return rc;
     rc = hooks_in(p->host, &p->hooks);
-    if (rc < 0)
+    if (rc < 0) {
         (void)sampler_stop(p->sampler);
-    return rc;
+        return rc;
+    }
+    keep_about(p);
+    set_in(p, true);
+    return 0;
 }
 
 static int memory_stop(void *self)
 {
     struct plugin *p = self;
+    set_in(p, false);
     if (p->hooks)
         hooks_out(p->hooks);
     p->hooks = NULL;

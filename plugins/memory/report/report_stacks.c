@@ -107,12 +107,53 @@ static void show_grown(struct places *p, const struct place *one)
 static int take_sampled(void *arg, const struct probing_report_cell *cells, uint32_t n)
 {
     double *sampled = arg;
-    if (n >= 3) {
-        sampled[0] = cell_number(&cells[0]);
-        sampled[1] = cell_number(&cells[1]);
-        sampled[2] = cell_number(&cells[2]);
-    }
+    for (uint32_t i = 0; i < 3 && i < n; i++)
+        sampled[i] = cell_number(&cells[i]);
     return 0;
+}
+
+struct sampling {
+    double seconds, percent, lost; /* since it began; of one core; samples */
+    char unseen[REPORT_NOTE_BYTES];
+};
+
+static int take_sampling(void *arg, const struct probing_report_cell *cells, uint32_t n)
+{
+    struct sampling *s = arg;
+    if (n < 4)
+        return 0;
+    s->seconds = cell_number(&cells[0]);
+    s->percent = 100 * cell_number(&cells[1]) / 1e9 / s->seconds;
+    s->lost = cell_number(&cells[2]);
+    (void)snprintf(s->unseen, sizeof s->unseen, "%s", cell_text(&cells[3]));
+    return 0;
+}
+
+static void say(const struct memory_args *w, const char *text)
+{
+    w->api->print_wrapped(w->api, "", text, strlen(text));
+}
+
+/* What sampling costs, and what it does not see; of the living. */
+static void show_sampling(const struct memory_args *w)
+{
+    char text[600];
+    struct sampling s = {.seconds = (double)NAN};
+    (void)w->api->ask(
+        w->api,
+        "select extract(epoch from now() - since), spent_ns + own_cpu_ns, lost, unseen "
+        "from memory.sampling",
+        take_sampling, &s);
+    if (!is_number(s.seconds))
+        return;
+    (void)snprintf(text, sizeof text,
+                   "sampling costs %.3f %% of a core, on average of the %.0f s since it began%s",
+                   s.percent, s.seconds, s.lost > 0 ? "; samples were lost: memory.sampling" : "");
+    say(w, text);
+    if (*s.unseen) {
+        (void)snprintf(text, sizeof text, "not seen: %s", s.unseen);
+        say(w, text);
+    }
 }
 
 /* What was allocated before we looked is in no stack. */
@@ -123,23 +164,22 @@ static void show_unknown(const struct memory_args *w, const struct usage_report 
     if (w->api->ask(w->api,
                     "select sum(bytes), sqrt(sum(bytes_error::double * bytes_error)), sum(bytes) "
                     "filter (where domain = 'malloc') from memory.live",
-                    take_sampled, sampled) < 0 ||
-        !is_number(sampled[0]))
+                    take_sampled, sampled) < 0)
         return;
-    double unseen = r->part[PART_HEAP_USED] - (is_number(sampled[2]) ? sampled[2] : 0);
-    report_mb(sampled[0], alive);
-    report_mb(sampled[1], error);
+    double seen = is_number(sampled[2]) ? sampled[2] : 0, unseen = r->part[PART_HEAP_USED] - seen;
+    report_mb(is_number(sampled[0]) ? sampled[0] : 0, alive);
+    report_mb(is_number(sampled[1]) ? sampled[1] : 0, error);
     report_mb(r->part[PART_HEAP_USED], heap);
     report_mb(unseen > 0 ? unseen : 0, rest);
     int n =
         snprintf(text, sizeof text, "stacks are known of %s +- %s that are alive", alive, error);
-    if (n > 0 && (size_t)n < sizeof text && is_number(r->part[PART_HEAP_USED]))
+    if (n > 0 && (size_t)n < sizeof text && is_number(unseen))
         (void)snprintf(text + n, sizeof text - (size_t)n,
-                       "; of the heap's %s some %s were allocated before plugin memory was loaded, "
-                       "or where it does not see",
+                       "; of the heap's %s some %s were allocated before sampling began, or where "
+                       "it does not see",
                        heap, rest);
     report_printf(w->api, "\n");
-    w->api->print_wrapped(w->api, "", text, strlen(text));
+    say(w, text);
 }
 
 #define FIRST_SNAPSHOT \
@@ -171,11 +211,13 @@ void stacks_show(const struct memory_args *w, const struct usage_report *r)
                    " from memory.live order by bytes desc limit %u",
                    SHOWN);
     uint32_t n = 0;
-    if (ask(w, sql, show_alive, &n) < 0 || n == 0)
-        return; /* nothing has been sampled */
+    (void)ask(w, sql, show_alive, &n);
     grown_sql(w, SHOWN, sql, sizeof sql);
-    (void)ask(w, sql, show_grown, NULL);
+    if (n > 0)
+        (void)ask(w, sql, show_grown, NULL);
     show_unknown(w, r);
+    if (w->api->target == PROBING_TARGET_LIVE)
+        show_sampling(w);
 }
 
 /* ---- JSON ---- */

@@ -331,6 +331,18 @@ int sampler_mark(struct sampler *s, int argc, const char *const *argv, struct pr
     return rc;
 }
 
+void sampler_snapshot(struct sampler *s, const char *name)
+{
+    struct snapshot x;
+    if (take_now(s, &x) < 0)
+        return;
+    (void)pthread_mutex_lock(&s->lock);
+    if (s->running)
+        store_snapshot(s, &x, SNAPSHOT_MARK, name);
+    (void)pthread_mutex_unlock(&s->lock);
+    snapshot_done(&x);
+}
+
 /* ---- begin and end ---- */
 
 static void drop(struct sampler *s)

@@ -30,6 +30,10 @@ int sampler_live(struct sampler *s, struct probing_rows *out);
 /* The command mark [NAME]: what is alive goes into memory.snapshots.              [worker] */
 int sampler_mark(struct sampler *s, int argc, const char *const *argv, struct probing_reply *out);
 
+/* The same under that name, when something has happened.  Nothing where nothing is sampled.
+ * [worker] */
+void sampler_snapshot(struct sampler *s, const char *name);
+
 struct sampler_about {
     uint64_t samples, lost, live;  /* taken, dropped for want of room, not freed yet */
     uint64_t bare;                 /* of those taken: without a stack, our thread was too slow */

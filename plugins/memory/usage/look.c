@@ -20,6 +20,8 @@
 #define PSS_RSS_MAX ((uint64_t)4 << 30)
 #define PSS_ASKED_RSS_MAX ((uint64_t)64 << 30)
 
+#define MACHINE_LEFT 10 /* a tenth of the machine's memory: below that it is a limit */
+
 static uint64_t kilobytes_in(const char *path, const char *key)
 {
     uint64_t n;
@@ -69,7 +71,8 @@ static uint64_t address_space(void)
     return getrlimit(RLIMIT_AS, &r) == 0 && r.rlim_cur != RLIM_INFINITY ? r.rlim_cur : LOOK_UNKNOWN;
 }
 
-/* That of which the largest share is used. */
+/* That of which the largest share is used; the machine's memory only where there is no other, or
+ * where it is nearly gone: half of it may be used while a cgroup is empty still. */
 static void choose_limit(struct memory_look *l, uint64_t setting)
 {
     l->limit = l->used = LOOK_UNKNOWN;
@@ -77,7 +80,9 @@ static void choose_limit(struct memory_look *l, uint64_t setting)
     try_limit(l, "cgroup", l->cgroup.limit, l->cgroup.used);
     try_limit(l, "memory.limit", setting, look_theirs(l));
     try_limit(l, "RLIMIT_AS", address_space(), l->process.size_bytes);
-    if (l->machine_available != LOOK_UNKNOWN && l->machine_available < l->machine_total)
+    if (l->machine_available == LOOK_UNKNOWN || l->machine_available >= l->machine_total)
+        return;
+    if (l->limit == LOOK_UNKNOWN || l->machine_available < l->machine_total / MACHINE_LEFT)
         try_limit(l, "machine", l->machine_total, l->machine_total - l->machine_available);
 }
 
