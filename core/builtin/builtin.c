@@ -6,6 +6,8 @@
  * Threads: workers.  A command reads its words strictly: what it does not know is an error that
  * names the nearest it does.
  */
+#include "core/builtin/builtin.h"
+
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -17,7 +19,6 @@
 #include "core/base/owned_signals.h"
 #include "core/base/redact.h"
 #include "core/base/text.h"
-#include "core/builtin/builtin.h"
 #include "core/crash/crash.h"
 #include "core/host/host.h"
 #include "core/server/server.h"

@@ -5,6 +5,8 @@
  *
  * Threads: the core's main thread, while it starts.
  */
+#include "core/datadir/own_dir.h"
+
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -22,7 +24,6 @@
 #include "core/base/file.h"
 #include "core/base/info_file.h"
 #include "core/datadir/datadir.h"
-#include "core/datadir/own_dir.h"
 
 #define FAST_MIN_BYTES ((uint64_t)64 << 20) /* rings and strings want that much of a tmpfs */
 #define TMPFS 0x01021994                    /* f_type of a tmpfs, statfs(2) */

@@ -6,6 +6,8 @@
  * status; a longer one is streamed in chunks, and one that breaks off is not ended properly, so no
  * client takes it for whole.  Requests of one connection are answered one after another.
  */
+#include "core/server/http.h"
+
 #include <arpa/inet.h>
 #include <errno.h>
 #include <netinet/in.h>
@@ -20,7 +22,6 @@
 #include "core/base/json.h"
 #include "core/base/printable.h"
 #include "core/server/gzip.h"
-#include "core/server/http.h"
 #include "core/server/internal.h"
 #include "core/server/message.h"
 

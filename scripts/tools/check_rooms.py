@@ -7,10 +7,10 @@ usage: check_rooms.py            say what is wrong; exit 1 when something is
        check_rooms.py --knot     the largest set of files that need each other, by their symbols
 
 Rules: at most 25 sources a folder and 600 lines a file; the path in a file's head is its path; no
-two sources of the product have one name unless they are one feature, said below; no file is empty;
-in the strata below a file includes, and uses symbols of, its own stratum and those before it only.
-What breaks a rule today stands in room_exceptions.txt beside this file, and that list may only
-shrink: a line that is not needed any more is an error, too.
+two sources of the product have one name unless they are one feature, said below, and no two tests;
+no file is empty; in the strata below a file includes, and uses symbols of, its own stratum and
+those before it only.  What breaks a rule today stands in room_exceptions.txt beside this file, and
+that list may only shrink: a line that is not needed any more is an error, too.
 """
 import collections
 import os
@@ -62,13 +62,16 @@ def is_test(path):
 
 def check_folders(paths):
     """Rules about the tree: (key of the exception, number, what is wrong)."""
-    folders, names = collections.Counter(), collections.defaultdict(list)
+    folders = collections.Counter()
+    names, tests = collections.defaultdict(list), collections.defaultdict(list)
     for path in paths:
         folder, name = os.path.split(path)
         if path.endswith((".c", ".py")) and not is_test(path):
             folders[folder] += 1
         if path.endswith(".c") and not is_test(path):
             names[name].append(folder)
+        if re.match(r"test_\w+\.py$|\w+_test\.c$", name):
+            tests[name].append(folder)
         lines = read(path).count("\n")
         if lines > LINES_MAX and path not in LONG_BY_NATURE:
             yield "long " + path, lines, "%s has %d lines (at most %d)" % (path, lines, LINES_MAX)
@@ -85,6 +88,9 @@ def check_folders(paths):
         if len(where) > 1 and name not in ROLES + ONE_FEATURE:
             yield "same " + name, len(where), "%s stands in %s: one feature, or two names" % (
                 name, " and ".join(where))
+    for name, where in sorted(tests.items()):
+        if len(where) > 1:
+            yield "same " + name, len(where), "%s is a test in %s" % (name, " and ".join(where))
 
 
 # ---- strata ----

@@ -5,10 +5,13 @@
 usage: check_style.py [--notes] [FILE...]      all sources of the checkout by default
 
 Fails on: no SPDX line first, no sentence that says what the file is, `//` comments, tabs, lines
-over 100 columns, blanks at a line's end, banned functions, and calls in [signal] or [child]
-functions of core and sdk/lib that are not on the list below.  With --notes it also names functions
-over 60 lines, which need a reason but no permission.
+over 100 columns, blanks at a line's end, banned functions, a header without a guard of
+its own, an own header that is not included first, calls in [signal] or [child] functions of core
+and sdk/lib that are not on the list below; in tests in Python: two of one name in a file, where the
+first would never run, and a sleep that is no part of a loop and gives no reason.  With --notes it
+also names functions over 60 lines, which need a reason but no permission.
 """
+import ast
 import os
 import re
 import sys
@@ -30,6 +33,8 @@ SIGNAL_SAFE = ("memcpy memset memmove memcmp memchr memrchr strlen strnlen "
                "process_vm_readv timer_settime __\\w+__ _mm_\\w+ __rdtsc typeof __typeof__ "
                "static_assert _Static_assert _Alignof").split()
 KEYWORDS = "if for while switch return do else case".split()
+# Rows of a table, for the one file that includes them.
+UNGUARDED = ("plugins/python/read/offsets_table.h",)
 
 
 def blanked(text):
@@ -83,6 +88,47 @@ def check_banned(path, code):
         return
     for match in re.finditer(r"(?<![\w.>])(%s)\s*\(" % "|".join(BANNED), code):
         yield line_of(code, match.start()), "%s() is banned (house style, rule 39)" % match[1]
+
+
+def guard_of(text):
+    """The macro that keeps a header from being read twice, or None."""
+    found = re.search(r"^#ifndef (\w+)\n#define (\w+)\n", text, flags=re.M)
+    return found[1] if found and found[1] == found[2] else None
+
+
+def check_guard(path, text, guards):
+    """guards: {macro: the header that has it} of all headers; one of two would be empty."""
+    guard = guard_of(text)
+    if guard is None and path not in UNGUARDED:
+        yield 1, "a header without #ifndef and #define of one name"
+    elif guard and guards.get(guard, path) != path:
+        yield 1, "%s guards %s, too" % (guard, guards[guard])
+
+
+def check_own_header(path, text):
+    """x.c includes x.h first: so each header is once compiled with nothing before it."""
+    names = re.findall(r'^\s*#\s*include\s*["<]([^">]+)[">]', text, flags=re.M)
+    own = [n for n in names if n.endswith(".h") and ("/" + path[:-2]).endswith("/" + n[:-2])]
+    if own and names[0] != own[0]:
+        yield 1, "%s is not the first include" % own[0]
+
+
+def check_test(text):
+    """Of a test in Python.  Sleeping in a loop is waiting for something; other sleeps say why."""
+    tree, lines = ast.parse(text), text.split("\n")
+    for scope in ast.walk(tree):
+        names = [n for n in getattr(scope, "body", ()) if hasattr(n, "name")] \
+            if isinstance(scope, (ast.Module, ast.ClassDef)) else []
+        for at, node in enumerate(names):
+            if node.name.startswith(("test_", "Test")) and \
+                    node.name in [n.name for n in names[:at]]:
+                yield node.lineno, "%s stands here twice: the first never runs" % node.name
+    looped = {id(n) for loop in ast.walk(tree) if isinstance(loop, (ast.While, ast.For))
+              for n in ast.walk(loop)}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call) and id(node) not in looped and "#" not in \
+                lines[node.lineno - 1] and getattr(node.func, "attr", "") == "sleep":
+            yield node.lineno, "a sleep for luck: wait for what it waits for, or say why not"
 
 
 def functions(code):
@@ -147,7 +193,7 @@ def check_long(code):
             yield line, "note: %s() has %d lines" % (name, lines)
 
 
-def check_file(path, safe_names, notes):
+def check_file(path, safe_names, notes, guards):
     with open(os.path.join(ROOT, path), errors="replace") as source:
         text = source.read()
     found = list(check_form(path, text))
@@ -155,10 +201,14 @@ def check_file(path, safe_names, notes):
         code = blanked(text)
         found += list(check_opening(text)) + list(check_comments(text))
         found += list(check_banned(path, code))
+        found += list(check_guard(path, text, guards)) if path.endswith(".h") else \
+            list(check_own_header(path, text))
         if path.startswith(SIGNAL_IN):
             found += list(check_signal(code, safe_names))
         if notes:
             found += list(check_long(code))
+    if re.match(r"tests/.*/test_\w+\.py$", path):
+        found += list(check_test(text))
     return ["%s:%d: %s" % (path, line, what) for line, what in sorted(found)]
 
 
@@ -183,12 +233,22 @@ def signal_names():
     return names
 
 
+def header_guards():
+    """{macro: header}; of two headers that share one, the first by name."""
+    found = {}
+    for path in sorted(sources()):
+        if path.endswith(".h"):
+            with open(os.path.join(ROOT, path), errors="replace") as source:
+                found.setdefault(guard_of(source.read()), path)
+    return found
+
+
 def main(arguments):
     notes = "--notes" in arguments
     named = [os.path.relpath(os.path.abspath(a), ROOT) for a in arguments if a != "--notes"]
-    safe_names = signal_names()
+    safe_names, guards = signal_names(), header_guards()
     found = [line for path in named or sorted(sources())
-             for line in check_file(path, safe_names, notes)]
+             for line in check_file(path, safe_names, notes, guards)]
     print("\n".join(found), end="\n" if found else "")
     return 1 if any(": note: " not in line for line in found) else 0
 

@@ -2,6 +2,7 @@
 """The sources keep the house rules, and the programs that judge them can tell bad from good."""
 import os
 import re
+import shutil
 import subprocess
 import sys
 
@@ -55,6 +56,17 @@ def test_exceptions_only_shrink(number, known, bad):
     assert bool(list(check_rooms.complaints(found, allowed))) == bad
 
 
+@pytest.mark.parametrize("paths,bad", [
+    (["tests/e2e/test_x.py", "tests/meta/test_x.py"], True),
+    (["core/base/x_test.c", "tests/store/x_test.c"], True),
+    (["tests/e2e/test_x.py", "core/base/x_test.c", "tests/e2e/conftest.py",
+      "tests/torch/conftest.py"], False),
+])
+def test_no_two_tests_have_one_name(monkeypatch, paths, bad):
+    monkeypatch.setattr(check_rooms, "read", lambda path: "text\n")
+    assert bool(list(check_rooms.check_folders(paths))) == bad
+
+
 @pytest.mark.parametrize("path,number", [
     ("core/sql/value/query.c", 0), ("core/sql/plan/bind.c", 4), ("core/sql/engine.c", 5),
 ])
@@ -73,19 +85,26 @@ def test_style():
     assert rc == 0, text
 
 
+def clang_format():
+    """Other versions lay out otherwise: only the one that .clang-format is for.  None: not here."""
+    for name in "clang-format-14", "clang-format", os.path.expanduser("~/.local/bin/clang-format"):
+        rc, text = tool(name, "--version") if shutil.which(name) else (1, "")
+        if rc == 0 and "version 14." in text:
+            return name
+    return None
+
+
 def test_layout():
-    """Other versions of clang-format lay out otherwise: only the one that .clang-format is for."""
-    try:
-        version = subprocess.run(["clang-format", "--version"], stdout=subprocess.PIPE).stdout
-    except OSError:
-        version = b""
     listed = subprocess.run(["git", "-C", ROOT, "ls-files", "*.c", "*.h"], stdout=subprocess.PIPE)
-    if b"version 14." not in version or listed.returncode != 0:
-        pytest.skip("no clang-format 14, or no git checkout")
+    program = clang_format()
+    if not program:
+        pytest.skip("no clang-format 14 (Debian's clang-format-14, or pip's clang-format==14.0.6)")
+    if listed.returncode != 0:
+        pytest.skip("no git checkout")
     with open(os.path.join(ROOT, ".clang-format-ignore")) as ignored:
         by_hand = set(ignored.read().split("\n"))
     files = [f for f in listed.stdout.decode().split() if f not in by_hand]
-    rc, text = tool("clang-format", "--dry-run", "-Werror", *files)
+    rc, text = tool(program, "--dry-run", "-Werror", *files)
     assert rc == 0, text
 
 
@@ -156,6 +175,37 @@ def test_what_only_looks_banned_is_not():
 def test_line_comments_are_found():
     assert list(check_style.check_comments("int a; // no\n"))
     assert not list(check_style.check_comments('/* http://x */ char *u = "http://y";\n'))
+
+
+@pytest.mark.parametrize("text,guards,bad", [
+    ("#ifndef A_H\n#define A_H\n#endif\n", {"A_H": "a.h"}, False),
+    ("#ifndef A_H\n#define B_H\n#endif\n", {}, True),
+    ("int x;\n", {}, True),
+    ("#ifndef A_H\n#define A_H\n#endif\n", {"A_H": "0.h"}, True),
+])
+def test_headers_have_guards_of_their_own(text, guards, bad):
+    assert bool(list(check_style.check_guard("a.h", text, guards))) == bad
+
+
+@pytest.mark.parametrize("text,bad", [
+    ('#include "core/x.h"\n#include <errno.h>\n', False), ('#include "x.h"\n', False),
+    ('#include <errno.h>\n\n#include "core/x.h"\n', True),
+    ('#include <errno.h>\n#include "core/ax.h"\n', False), ("int x;\n", False),
+])
+def test_the_own_header_is_first(text, bad):
+    assert bool(list(check_style.check_own_header("core/x.c", text))) == bad
+
+
+@pytest.mark.parametrize("text,bad", [
+    ("def test_a():\n    pass\n\ndef test_a():\n    pass\n", True),
+    ("class TestA:\n    def test_a(self): 1\nclass TestB:\n    def test_a(self): 1\n", False),
+    ("def test_a():\n    time.sleep(1)\n", True),
+    ("def test_a():\n    time.sleep(1)  # Ctrl-C must work late, too\n", False),
+    ("def test_a():\n    while not there():\n        time.sleep(0.01)\n", False),
+    ("CODE = 'time.sleep(600)'\n", False),
+])
+def test_python_tests_neither_hide_nor_sleep(text, bad):
+    assert bool(list(check_style.check_test(text))) == bad
 
 
 def test_signal_functions_are_followed():

@@ -6,6 +6,8 @@
  * [worker] follows what is told of calls through a bounded queue.  The hooks run in the user's
  * threads; trace.py puts them in and takes them out on the runner's thread.
  */
+#include "commands/trace.h"
+
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,7 +15,6 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "commands/trace.h"
 #include "commands/trace_event.h"
 #include "exec/bindings.h"
 #include "internal.h"

@@ -5,6 +5,8 @@
  * Threads: any that holds the GIL.
  * What cannot be read has a row that says why; a name that never is there has one, too.
  */
+#include "steps/variables.h"
+
 #include <errno.h>
 #include <math.h>
 #include <stdio.h>
@@ -15,7 +17,6 @@
 #include "python/tensor.h"
 #include "steps/exprs.h"
 #include "steps/number_text.h"
-#include "steps/variables.h"
 
 #define TEXT_BYTES 256u
 #define MISSED_STEPS 10u /* without a variable: then it is told */
