@@ -76,6 +76,9 @@ int directory_info(const struct datadir *d, const char *key, char *ret, size_t s
 bool directory_alive(const struct datadir *d, pid_t *ret_pid);
 /* Does a process have the store of this directory open, seen from here or not? */
 bool directory_held(const struct datadir *d);
+/* Of whom is it by its name, "<pid>-<start time>", as a core calls it: what cannot be damaged.
+ * false: it has another name. */
+bool directory_named(const struct datadir *d, uint64_t *ret_pid, uint64_t *ret_started);
 /* The newest directory of a process that had this pid, and of that very one unless start_time is 0.
  * Only of the users that are wanted: others of that name are no answer, but may be named. */
 struct directory_newest {

@@ -291,7 +291,8 @@ static int enter_again(struct target *t, const struct enter_options *o, struct p
     int r = setup_request(c, 1, words, &version);
     const char *text = r == 0 ? buf_text(&version) : "?";
     int n = (int)strcspn(text, " \n"); /* what follows is the build */
-    if (r == 0 && (n != sizeof PROBING_VERSION - 1 || strncmp(text, PROBING_VERSION, (size_t)n)))
+    if (r == 0 &&
+        (n != sizeof PROBING_VERSION - 1 || strncmp(text, PROBING_VERSION, (size_t)n) != 0))
         r = err_set(-EEXIST,
                     "probing %.*s is in process %d and this is %s: use it as it is, or restart the "
                     "process to enter it with this one",

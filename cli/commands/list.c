@@ -159,7 +159,7 @@ static bool in_use(const struct datadir *d)
     char mapped[4096] = "";
     uint64_t pid, started, now;
 
-    if (sscanf(d->leaf, "%" SCNu64 "-%" SCNu64, &pid, &started) != 2 ||
+    if (!directory_named(d, &pid, &started) || pid > INT32_MAX ||
         proc_start_time((pid_t)pid, &now) < 0 || now != started)
         return false;
     /* It is being made, or is gone on with just now: a core touches it first. */

@@ -326,9 +326,10 @@ static bool helper_is_there(pid_t pid)
     DIR *d = opendir(path);
     for (struct dirent *e; d && (e = readdir(d));) {
         (void)snprintf(path, sizeof path, "/proc/%d/task/%.16s/syscall", pid, e->d_name);
-        if (atoi(e->d_name) > 0 && atoi(e->d_name) != pid &&
-            file_peek(path, text, sizeof text) == 0)
-            there = there || strncmp(text, "running", 7) == 0 || atoi(text) != LIBRARY_WAITS;
+        long tid = strtol(e->d_name, NULL, 10);
+        if (tid > 0 && tid != pid && file_peek(path, text, sizeof text) == 0)
+            there = there || strncmp(text, "running", 7) == 0 ||
+                    strtol(text, NULL, 10) != LIBRARY_WAITS;
     }
     if (d)
         (void)closedir(d);

@@ -25,6 +25,7 @@
 #include "cli/inject/internal.h"
 #include "core/base/buf.h"
 #include "core/base/file.h"
+#include "core/base/text.h"
 
 #define DEFAULT_NS (5 * NS_PER_S)
 #define LOOK_MS 2
@@ -261,12 +262,13 @@ static bool withdraw(struct remote *r, uint64_t timeout_ns, struct buf *answer)
 
 static int read_answer(const struct remote *r, struct buf *answer, struct inject_result *result)
 {
-    int code = 0;
-    if (sscanf(buf_text(answer), "%d.", &code) != 1)
+    int64_t code = 0;
+    if (number_i64(buf_text(answer), answer->size - 1, &code) < 0 || code < INT32_MIN ||
+        code > INT32_MAX)
         return err_set(-ELIBACC, "process %d cannot load the library: %.*s", r->pid,
                        (int)answer->size - 1, buf_text(answer));
     if (code < 0)
-        return core_refused(r->pid, code);
+        return core_refused(r->pid, (int)code);
     result->already_there = code == 1;
     return 0;
 }

@@ -76,11 +76,35 @@ struct end {
     unsigned uid;
 };
 
+/* A line of /proc/net/tcp, if it is the one with these two ends. */
+static bool read_connection(const char *line, char ends[2][ADDRESS_BYTES], struct end *ret)
+{
+    enum { ENDS = 1, UID = 7, INODE = 9 }; /* words of the line */
+    const char *word[INODE + 1];
+    size_t size[INODE + 1];
+    uint64_t uid, inode;
+
+    for (int i = 0; i <= INODE; i++) {
+        word[i] = line + strspn(line, " ");
+        size[i] = strcspn(word[i], " \n");
+        line = word[i] + size[i];
+    }
+    for (int i = 0; i < 2; i++)
+        if (size[ENDS + i] != strlen(ends[i]) ||
+            memcmp(word[ENDS + i], ends[i], size[ENDS + i]) != 0)
+            return false;
+    if (number_u64(word[UID], size[UID], &uid) < 0 || uid > UINT32_MAX ||
+        number_u64(word[INODE], size[INODE], &inode) < 0)
+        return false;
+    *ret = (struct end){.inode = inode, .uid = (unsigned)uid};
+    return true;
+}
+
 /* The socket with these two ends in a table of connections. */
 static struct end end_in(const char *table, const union address *near, const union address *far,
                          bool six)
 {
-    char ends[2][ADDRESS_BYTES], at[2][ADDRESS_BYTES];
+    char ends[2][ADDRESS_BYTES];
     struct end found = {.inode = 0};
     struct buf text;
 
@@ -90,9 +114,7 @@ static struct end end_in(const char *table, const union address *near, const uni
     if (file_read(AT_FDCWD, table, &text) == 0) {
         for (const char *line = buf_text(&text); line != NULL && found.inode == 0;) {
             struct end e;
-            if (sscanf(line, " %*d: %47s %47s %*x %*x:%*x %*x:%*x %*x %u %*d %llu", at[0], at[1],
-                       &e.uid, &e.inode) == 4 &&
-                strcmp(at[0], ends[0]) == 0 && strcmp(at[1], ends[1]) == 0)
+            if (read_connection(line, ends, &e))
                 found = e;
             line = strchr(line, '\n');
             line = line != NULL ? line + 1 : NULL;

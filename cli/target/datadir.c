@@ -36,8 +36,7 @@ int directory_info(const struct datadir *d, const char *key, char *ret, size_t s
     return found ? 0 : r < 0 ? r : err_set(-ENOENT, "%s/info has no line '%s'", d->path, key);
 }
 
-/* "<pid>-<start time>", as a core calls its directory: what cannot be damaged. */
-static bool is_named(const struct datadir *d, uint64_t *ret_pid, uint64_t *ret_started)
+bool directory_named(const struct datadir *d, uint64_t *ret_pid, uint64_t *ret_started)
 {
     char number[2][24] = {"", ""}, more[2] = "";
 
@@ -50,7 +49,7 @@ static bool identity_of(const struct datadir *d, uint64_t *ret_pid, uint64_t *re
 {
     char pid[64], started[64];
 
-    if (is_named(d, ret_pid, ret_started))
+    if (directory_named(d, ret_pid, ret_started))
         return true;
     return directory_info(d, "pid", pid, sizeof pid) == 0 && parse_u64(pid, ret_pid) == 0 &&
            directory_info(d, "start_time", started, sizeof started) == 0 &&
@@ -125,7 +124,7 @@ static int keep_newest(void *arg, const struct datadir *d)
     uint64_t pid, started;
     bool wanted = false;
 
-    if (!is_named(d, &pid, &started) || pid != (uint64_t)best->pid ||
+    if (!directory_named(d, &pid, &started) || pid != (uint64_t)best->pid ||
         (best->start_time != 0 && started != best->start_time))
         return 0;
     for (size_t i = 0; i < sizeof best->owners / sizeof best->owners[0]; i++)

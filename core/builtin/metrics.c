@@ -207,7 +207,7 @@ static int add_process(struct metrics *m)
     (void)buf_addf(&m->text, "process_cpu_seconds_total %.6f\n", cpu);
     family(m, "process_resident_memory_bytes", "gauge", "bytes", "Resident memory.");
     (void)buf_addf(&m->text, "process_resident_memory_bytes %llu\n",
-                   (unsigned long long)(stat.rss_pages * page));
+                   (unsigned long long)stat.rss_pages * page);
     family(m, "process_virtual_memory_bytes", "gauge", "bytes", "Virtual memory.");
     (void)buf_addf(&m->text, "process_virtual_memory_bytes %llu\n",
                    (unsigned long long)stat.size_bytes);

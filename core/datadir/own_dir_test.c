@@ -11,6 +11,8 @@
 #include <unistd.h>
 
 #include "core/base/file.h"
+#include "core/base/info_file.h"
+#include "core/catalog/catalog.h"
 #include "core/datadir/own_dir.h"
 #include "tests/test.h"
 
@@ -70,6 +72,45 @@ TEST(brings_files_home_from_memory)
     (void)file_remove_dir(p.directory);
 }
 
+/* What earlier lives lost stands in lines, and a line that is not whole counts for nothing. */
+TEST(rows_lost_in_earlier_lives_are_counted_again)
+{
+    static const char *const lines[] = {"lost: t.rows 1 2 3 4 5 6 7 8\n",
+                                        "lost: t.rows 10 -1 3 4 5 6 7 8\n",
+                                        "lost: t.rows 10 2 3\n4 5 6 7 8\n",
+                                        "lost: \nt.rows 10 2 3 4 5 6 7 8\n",
+                                        "lost: t.rows 10 2 3 4 5 6 7 18446744073709551616\n",
+                                        "lost: t.nobody 10 2 3 4 5 6 7 8\n",
+                                        "lost:\n"};
+    static const struct probing_column columns[] = {{.name = "n", .type = PROBING_I64}};
+    const struct probing_table_desc d = {.size = sizeof(d),
+                                         .column_size = sizeof(columns[0]),
+                                         .name = "rows",
+                                         .doc = "",
+                                         .columns = columns,
+                                         .n_columns = 1};
+    struct own_dir p;
+    struct tables *tables = NULL;
+    struct table *t = NULL;
+    struct buf info;
+
+    buf_init(&info, INFO_MAX_BYTES);
+    CHECK_INT(own_dir_make(folder, NULL, &p), 0);
+    CHECK_INT(tables_new(&tables), 0);
+    CHECK_INT(tables_add(tables, "t", &d, NULL, &t), 0);
+    for (size_t i = 0; i < sizeof(lines) / sizeof(lines[0]); i++)
+        (void)buf_adds(&info, lines[i]);
+    CHECK_INT(own_dir_info_text(&p, &info), 0);
+    p.resumed = true;
+    resume_losses(&p, tables);
+    for (int i = 0; t && i < TABLE_LOSS_REASONS; i++)
+        CHECK_INT(atomic_load_explicit(&t->lost[i], memory_order_relaxed), i + 1);
+    buf_done(&info);
+    tables_free(tables);
+    (void)file_remove_dir(p.directory);
+    (void)file_remove_dir(p.fast);
+}
+
 int main(void)
 {
     (void)snprintf(folder, sizeof(folder), "/tmp/place_test.XXXXXX");
@@ -77,6 +118,7 @@ int main(void)
         return test_skip("no directory in /tmp");
     RUN(makes_a_place_of_its_own_each_time);
     RUN(brings_files_home_from_memory);
+    RUN(rows_lost_in_earlier_lives_are_counted_again);
     (void)file_remove_dir(folder);
     return test_end();
 }

@@ -120,17 +120,30 @@ void resume_clock(const struct own_dir *p)
 
 /* ---- rows lost in earlier lives ---- */
 
-static void add_losses(struct tables *tables, const char *line)
+/* How long the next word of a line is, which begins at *ret_word; *at goes behind it. */
+static size_t next_word(const char **at, const char **ret_word)
+{
+    *ret_word = *at + strspn(*at, " ");
+    *at = *ret_word + strcspn(*ret_word, " \n");
+    return (size_t)(*at - *ret_word);
+}
+
+/* at: behind "lost:".  A line that is not as write_losses() makes it counts for nothing. */
+static void add_losses(struct tables *tables, const char *at)
 {
     char name[256], *dot;
-    unsigned long long n[TABLE_LOSS_REASONS] = {0};
-    int used = 0, more = 0;
+    const char *word;
+    uint64_t n[TABLE_LOSS_REASONS];
+    size_t size = next_word(&at, &word);
 
-    if (sscanf(line, "lost: %255s%n", name, &used) != 1 || !(dot = strchr(name, '.')))
+    (void)snprintf(name, sizeof(name), "%.*s", (int)(size < sizeof(name) ? size : 0), word);
+    if (!(dot = strchr(name, '.')))
         return;
-    for (int i = 0; i < TABLE_LOSS_REASONS; i++, used += more)
-        if (sscanf(line + used, "%llu%n", &n[i], &more) != 1)
+    for (int i = 0; i < TABLE_LOSS_REASONS; i++) {
+        size = next_word(&at, &word);
+        if (number_u64(word, size, &n[i]) < 0)
             return;
+    }
     *dot = '\0';
     struct table *t = tables_find(tables, name, dot + 1), *refused = tables_refused(tables);
     if (!t && strcmp(name, refused->schema) == 0 && strcmp(dot + 1, refused->name) == 0)
@@ -145,7 +158,7 @@ void resume_losses(const struct own_dir *p, struct tables *tables)
     if (p->resumed && read_info(p->directory, &text) == 0) {
         for (const char *at = text.data; at; at = strchr(at, '\n'), at = at ? at + 1 : NULL)
             if (strncmp(at, "lost: ", 6) == 0)
-                add_losses(tables, at);
+                add_losses(tables, at + 6);
     }
     buf_done(&text);
 }

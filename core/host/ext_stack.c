@@ -45,7 +45,7 @@ static int look(int32_t tid, uint64_t timeout_ns, void (*fn)(void *arg), void *a
     const struct stack_thread *t = scratch;
     ret->tid = t->tid;
     memcpy(ret->name, t->name, sizeof(ret->name));
-    ret->state = t->state;
+    ret->state = (unsigned char)t->state;
     ret->syscall = t->syscall;
     ret->n_frames = t->n < ret->max_frames ? t->n : ret->max_frames;
     ret->end = t->n > ret->max_frames ? STACK_END_LIMIT : (int32_t)t->end;

@@ -8,6 +8,7 @@
 #include "core/plugin_file/elf_check.h"
 
 #include <errno.h>
+#include <limits.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -123,10 +124,13 @@ static int check_header(struct elf *e)
 
 static int check_load(struct elf *e, const Elf64_Phdr *p, uint64_t *end)
 {
-    if (p->p_offset > e->size || p->p_filesz > e->size - p->p_offset)
+    unsigned long long file_end;
+    if (__builtin_add_overflow(p->p_offset, p->p_filesz, &file_end))
+        file_end = ULLONG_MAX;
+    if (file_end > e->size)
         return elf_refuse(
             "it is truncated: a segment goes to byte %llu, the file has %llu; copy it again",
-            (unsigned long long)(p->p_offset + p->p_filesz), (unsigned long long)e->size);
+            file_end, (unsigned long long)e->size);
     if (p->p_filesz > p->p_memsz || p->p_vaddr > ADDRESS_MAX || p->p_memsz > SPAN_MAX)
         return elf_refuse("a segment of %llu bytes at 0x%llx cannot be mapped; is it damaged?",
                           (unsigned long long)p->p_memsz, (unsigned long long)p->p_vaddr);

@@ -51,6 +51,12 @@ static bool is_digit(char c)
     return c >= '0' && c <= '9';
 }
 
+/* Of a small hexadecimal digit, as rustc writes them; far below 0: it is none. */
+static int hex_value(char c)
+{
+    return is_digit(c) ? c - '0' : c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1000;
+}
+
 /* Length of the part that begins here; 0: none, or it reaches over the end. */
 static size_t decimal(struct rust *r)
 {
@@ -69,7 +75,6 @@ static size_t put_escape(struct rust *r, const char *p, size_t n)
         {"$SP$", "@"}, {"$BP$", "*"}, {"$RF$", "&"}, {"$LT$", "<"},
         {"$GT$", ">"}, {"$LP$", "("}, {"$RP$", ")"}, {"$C$", ","},
     };
-    unsigned code;
     for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
         size_t size = strlen(names[i][0]);
         if (size <= n && memcmp(p, names[i][0], size) == 0) {
@@ -77,8 +82,10 @@ static size_t put_escape(struct rust *r, const char *p, size_t n)
             return size;
         }
     }
-    if (n < 5 || p[1] != 'u' || p[4] != '$' || sscanf(p + 2, "%2x$", &code) != 1 || code < ' ' ||
-        code > '~')
+    if (n < 5 || p[1] != 'u' || p[4] != '$')
+        return 0;
+    int code = hex_value(p[2]) * 16 + hex_value(p[3]); /* below ' ' when a digit is none */
+    if (code < ' ' || code > '~')
         return 0;
     put(r, &(char){(char)code}, 1);
     return 5;

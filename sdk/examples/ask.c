@@ -29,14 +29,14 @@ static int connect_to(struct probing_client *c, const char *target)
         return probing_client_connect_unix(c, target);
     if (!colon)
         return probing_client_connect_pid(c, (pid_t)strtol(target, NULL, 10));
-    snprintf(host, sizeof(host), "%.*s", (int)(colon - target), target);
+    (void)snprintf(host, sizeof(host), "%.*s", (int)(colon - target), target);
     return probing_client_connect_tcp(c, host, (uint16_t)strtol(colon + 1, NULL, 10));
 }
 
 static int print(void *arg, const char *data, size_t size)
 {
     (void)arg;
-    fwrite(data, 1, size, stdout);
+    (void)fwrite(data, 1, size, stdout);
     return 0;
 }
 
@@ -59,7 +59,7 @@ static int on_event(void *arg, const struct probing_client_event *e)
         fprintf(stderr, "too slow: %llu messages were lost\n", (unsigned long long)e->dropped);
     else if (e->kind == PROBING_CLIENT_DONE && e->status < 0) /* the statement is wrong, ... */
         *(int *)arg = fprintf(stderr, "%s\n", e->text) > 0;
-    fflush(stdout);
+    (void)fflush(stdout);
     return 0;
 }
 

@@ -161,8 +161,8 @@ static const struct rule {
       "with w(p) as (select <expr>) select p, <expr> from w, torch_trace",
       "values (<expr>, <lit>), (<lit>, <lit>)",
       "with recursive r(n) as (select <int> union select (n * 7 + 1) % <int> from r) <select>",
-      "with recursive r(n, x) as (select 1, <lit> union all select n + 1, <expr> from r, "
-      "torch_trace t where n < <int>) select * from r <tail>",
+      ("with recursive r(n, x) as (select 1, <lit> union all select n + 1, <expr> from r, "
+       "torch_trace t where n < <int>) select * from r <tail>"),
       "with recursive r(n) as (<select> union <select>) select * from r",
       "select distinct on (<expr>, <col>) <items> from <from> <where> <tail>",
       "select <items> from <from> window w as (<window>) <tail>",
@@ -179,8 +179,9 @@ static const struct rule {
      {"torch_trace t", "torch_trace", "(<select>) t", "torch_trace t <join> torch_trace u <on>",
       "torch_trace t, generate_series(1, <int>) g", "torch_trace t, lateral (<select>) l",
       "generate_series(<lit>, <int>) g",
-      "torch_trace t left join lateral (select <expr> as p, <agg> from torch_trace i <where>) l on "
-      "true",
+      ("torch_trace t left join lateral (select <expr> as p, <agg> from torch_trace i <where>) l "
+       "on "
+       "true"),
       "torch_trace t, generate_series(t.local_step, <int>) g",
       "torch_trace t join lateral (select <expr> as local_step, t.module where <bool>) u <on>",
       "(values (1, 'a'), (2, null)) t(local_step, module)",

@@ -16,10 +16,10 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "lib/proc/task.h"
 #include "report.h"
 
 #define ENVIRON_MAX_BYTES (1u << 20)
-#define STAT_BYTES 4096
 #define MEMBERS_MAX 512
 #define TEXT_BYTES 128
 
@@ -85,13 +85,8 @@ static bool read_member(int64_t pid, struct member *ret)
 
 static int64_t parent_of(int64_t pid)
 {
-    char text[STAT_BYTES];
-    int parent = 0;
-    bool read = read_proc(pid, "stat", text, sizeof text) > 0;
-    const char *after = read ? strrchr(text, ')') : NULL;
-    if (after == NULL || sscanf(after + 1, " %*c %d", &parent) != 1)
-        parent = 0;
-    return parent;
+    struct proc_stat s;
+    return proc_stat_of((pid_t)pid, 0, &s) == 0 && s.ppid <= INT32_MAX ? (int64_t)s.ppid : 0;
 }
 
 static bool is_same_rank(const struct member *a, const struct member *b)
