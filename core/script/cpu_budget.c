@@ -56,7 +56,7 @@ static void count(struct script *s)
     struct share *h = &s->share;
     uint64_t now = clock_now(), cpu = cpu_now();
     if (h->at == 0) {
-        *h = (struct share){.credit_ns = CREDIT_NS, .wants = h->wants};
+        h->credit_ns = CREDIT_NS;
     } else {
         double gained = (double)(now - h->at) / (double)NS_PER_S * (double)part_of(s);
         double credit = (double)h->credit_ns + gained;

@@ -66,8 +66,8 @@ static void *ask_deep(void *arg)
 TEST(a_small_stack_is_enough)
 {
     pthread_t thread;
-#ifdef __SANITIZE_ADDRESS__
-    size_t stack = 4u << 20; /* its frames are several times as large */
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+    size_t stack = 4u << 20; /* their frames are several times as large */
 #else
     size_t stack = 0;
 #endif

@@ -33,7 +33,7 @@
 #include "core/store/store.h"
 #include "tests/test.h"
 
-#define WAIT_MS 10000
+#define WAIT_MS 60000
 #define CLOSE "Connection: close\r\n"
 #define LOCAL "Host: localhost\r\n" CLOSE
 
