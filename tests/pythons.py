@@ -26,12 +26,23 @@ def version_of(python):
     return ask(python)[0]
 
 
+# What takes long and seldom says more than the rest is for `scons full`, which sets this.
+FULL = os.environ.get("PROBING_TEST_FULL") == "1"
+
+
 def pythons():
-    """{"3.11.2": path}: the system's, pyenv's and newer_python.sh's, that the plugin reads."""
-    found = {}
+    """{"3.11.2": path}: the system's, pyenv's and newer_python.sh's, that the plugin reads.
+
+    One of each minor version, the system's first; all of them for `scons full`.  What we read is
+    laid out by the minor version; how one was built differs between the system's and the others,
+    and both kinds are there."""
+    found, kinds = {}, set()
     for path in [DEBIAN_PYTHON] + sorted(glob.glob(PYENV + "/*/bin/python3")) + \
             sorted(glob.glob(str(ROOT / "build" / "pythons" / "*" / "bin" / "python3"))):
         version, kind = ask(path) if Path(path).exists() else ((0, 0, 0), "")
+        if (version[:2], kind) in kinds and not FULL:
+            continue
+        kinds.add((version[:2], kind))
         if OLDEST <= version[:2] <= NEWEST:
             found.setdefault("%d.%d.%d" % version + kind, path)
     return found

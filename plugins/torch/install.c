@@ -289,6 +289,7 @@ int install_undo(void *unused)
     device_forget();
     memory_forget();
     drop_torch();
+    plugin_leave_host();
     return kept;
 }
 

@@ -14,6 +14,9 @@ int install_do(void *unused);
 /* All hooks out; gives how many places somebody else has changed since. */
 int install_undo(void *unused);
 
+/* plugin.c: from now on, until init(), what stands in the host's place does nothing. */
+void plugin_leave_host(void);
+
 /* plugin.c: why start() fails; gives the code. */
 int plugin_refuse(int code, const char *text);
 /* What all rows have in common, anew. */

@@ -219,6 +219,9 @@ struct torch {
     struct probing_table *trace;
     union probing_cell forward_row[N_TRACE]; /* rows of forwards are made here, from `row` */
 
+    /* Threads in our own part of a hook: Python may run there (a property of what is looked at) and
+     * the GIL be given up.  stop() waits for them. */
+    int at_work;
     const struct probing_host *host;
     struct probing_table *timing, *comm, *variables, *device_time, *stuck, *snapshot, *ddp;
     struct cpython py;
@@ -460,6 +463,18 @@ void data_remember(PyObject *iterator);
 static inline bool torch_on(void)
 {
     return atomic_load_explicit(&torch_state.on, memory_order_relaxed);
+}
+
+/* Around what a hook does itself, without the call that it passes on; may nest.  With the GIL. */
+static inline void work_begin(void)
+{
+    torch_state.at_work++;
+}
+
+static inline void work_end(void)
+{
+    if (torch_state.at_work > 0) /* a fork in between begins anew */
+        torch_state.at_work--;
 }
 
 static inline Py_ssize_t hook_nargs(size_t nargsf)

@@ -98,6 +98,81 @@ int plugin_refuse(int code, const char *text)
     return code;
 }
 
+/* ---- without a host ---- */
+
+static uint64_t no_now(void)
+{
+    return probing_clock_ns(CLOCK_MONOTONIC);
+}
+
+static void no_log(const struct probing_host *h, int level, const char *text)
+{
+    (void)h;
+    (void)level;
+    (void)text;
+}
+
+static int no_table(const struct probing_table *t)
+{
+    (void)t;
+    return 0;
+}
+
+static int no_append(struct probing_table *t, uint64_t ts, const union probing_cell *cells,
+                     uint32_t n, const void *tail, uint32_t tail_n)
+{
+    (void)t;
+    (void)ts;
+    (void)cells;
+    (void)n;
+    (void)tail;
+    (void)tail_n;
+    return -ESHUTDOWN;
+}
+
+static int no_intern(const struct probing_host *h, const void *p, size_t n, uint64_t *ret_id)
+{
+    (void)h;
+    (void)p;
+    (void)n;
+    (void)ret_id;
+    return -ESHUTDOWN;
+}
+
+static int no_emit(struct probing_rows *out, const union probing_cell *cells, uint32_t n)
+{
+    (void)out;
+    (void)cells;
+    (void)n;
+    return -ESHUTDOWN;
+}
+
+static const void *no_extension(const struct probing_host *h, const char *id)
+{
+    (void)h;
+    (void)id;
+    return NULL;
+}
+
+/* A call in flight may still ask when we have ended, and the core with us. */
+static const struct probing_host no_host = {.size = sizeof(no_host),
+                                            .abi = PROBING_ABI,
+                                            .version = "",
+                                            .log = no_log,
+                                            .wanted = no_table,
+                                            .append = no_append,
+                                            .intern = no_intern,
+                                            .emit = no_emit,
+                                            .now = no_now,
+                                            .extension = no_extension};
+
+void plugin_leave_host(void)
+{
+    torch_state.host = &no_host;
+    torch_state.now = no_now;
+    torch_state.append = no_append;
+}
+
 void plugin_reset_rows(void)
 {
     struct torch *s = &torch_state;
@@ -154,18 +229,35 @@ static void look(void *self, uint64_t now_ns)
 static int start(void *self)
 {
     (void)self;
+    const struct probing_host *h = torch_state.host;
     reason[0] = '\0';
     int rc = with_gil(install_do);
     if (rc == -ENODEV)
         rc = -EAGAIN; /* the program begins: tried again, as before `import torch` */
     if (rc < 0)
-        return torch_state.host->fail(torch_state.host, rc,
-                                      reason[0] ? reason : "the hooks could not be put in");
+        return h->fail(h, rc, reason[0] ? reason : "the hooks could not be put in");
     settings_begin();
-    if (torch_state.host->every(torch_state.host, LOOK_NS, look) < 0)
-        torch_state.host->log(torch_state.host, PROBING_WARN,
-                              "torch: no timer is left: operations that wait are not told");
+    if (h->every(h, LOOK_NS, look) < 0)
+        h->log(h, PROBING_WARN, "torch: no timer is left: operations that wait are not told");
     return 0;
+}
+
+/* Not while a thread is in the middle of something; -EAGAIN then.  With the GIL. */
+static int undo(void *unused)
+{
+    return torch_state.at_work > 0 ? -EAGAIN : install_undo(unused);
+}
+
+static int undo_when_idle(void)
+{
+    uint64_t until = probing_clock_ns(CLOCK_MONOTONIC) + GIL_WAIT_NS;
+    int rc;
+    while ((rc = with_gil(undo)) == -EAGAIN && probing_clock_ns(CLOCK_MONOTONIC) < until)
+        (void)nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
+    return rc == -EAGAIN ? plugin_refuse(-EBUSY, "a thread is in the middle of a step's end, and "
+                                                 "does not come out of it: Python code that runs "
+                                                 "there waits (backtrace shows it)")
+                         : rc;
 }
 
 static int stop(void *self)
@@ -178,7 +270,7 @@ static int stop(void *self)
                        "torch's profiler runs for `torch profile`, and the step at "
                        "whose end it stops does not end");
     atomic_store_explicit(&torch_state.on, false, memory_order_relaxed);
-    int rc = with_gil(install_undo);
+    int rc = undo_when_idle();
     if (rc == -ENODEV) /* the interpreter has gone, and the hooks with it */
         return 0;
     if (rc < 0)
@@ -241,6 +333,7 @@ static void forked(void *self, int phase)
         return;
     atomic_store_explicit(&torch_state.on, false, memory_order_relaxed);
     torch_state.counts = false; /* it has tables of its own */
+    torch_state.at_work = 0;    /* others' threads are not here */
 }
 
 static void destroy(void *self)

@@ -13,8 +13,9 @@ import time
 import pytest
 import world as shared
 from cases import Case, backward_on
+from pythons import FULL
 
-LOADS = 50
+LOADS = 50 if FULL else 15
 
 
 def test_durations_agree_with_a_timing_by_hand(world, python):
@@ -452,7 +453,7 @@ def test_the_first_nan_in_every_layout(world, python):
     assert seen["heard"][0] == seen["heard"][1] and seen["heard"][0]
 
 
-def test_loss_curve_is_the_same_over_fifty_loads(world, python):
+def test_loss_curve_is_the_same_over_many_loads(world, python):
     """However many steps the loop has done meanwhile: as many without us give the same losses."""
     plain, entered = world.tmp / "plain", world.tmp / "entered"
     target = world.train("--losses", str(entered), python=python)
@@ -479,6 +480,58 @@ def test_stop_leaves_no_hook(world, python):
         case.load()
     case.stop()
     assert case.hooks() == ["function"] * 6
+
+
+# Where the plugin looks for the group it waits, with the GIL given up, while a file is there.
+WAITS_IN_A_STEP_END = """
+import os, sys, time
+import torch
+import torch.distributed.distributed_c10d as c10d
+here, go = sys.argv[1:]
+class World:
+    @property
+    def _default_pg(self):
+        while os.path.exists(here) and not os.path.exists(go):
+            open(here, "w").write("inside")
+            time.sleep(0.005)
+    default_pg = _default_pg
+c10d._world = World()
+model = torch.nn.Linear(2, 2)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for n in range(10 ** 9):
+    loss = model(torch.ones(1, 2)).sum()
+    loss.backward()
+    optimizer.step()
+    print("step", n, flush=True)
+    time.sleep(0.001)
+"""
+
+
+def test_stopped_and_ejected_in_the_middle_of_a_steps_end(world, python):
+    """Python runs there, so the GIL is given up; who ends the plugin waits for the thread."""
+    script, here, go = (world.tmp / name for name in ("waits.py", "here", "go"))
+    script.write_text(WAITS_IN_A_STEP_END)
+    target = world.start(python, "-W", "ignore", "-u", str(script), str(here), str(go))
+    target.wait_line("step")
+    for words in (("plugin", "stop", "torch"), ("eject",)):
+        target.inject("--plugin", "torch")
+        here.touch()
+        shared.wait_for(lambda: here.read_text() == "inside", "the thread in the step's end")
+        leaves = subprocess.Popen([str(shared.CLI), "-t", str(target.pid), *words], env=world.env,
+                                  stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+        try:
+            leaves.communicate(timeout=1)  # it waits for the thread; if not, we go on all the same
+        except subprocess.TimeoutExpired:
+            pass
+        go.touch()
+        said = leaves.communicate(timeout=60)[1]
+        steps = target.output().count("step")
+        shared.wait_for(lambda: not target.alive() or target.output().count("step") > steps + 3,
+                        "steps")
+        assert target.alive(), target.process.poll()
+        assert leaves.returncode == 0, said
+        here.unlink()
+        go.unlink()
 
 
 def test_refuses_a_process_without_torch(world):

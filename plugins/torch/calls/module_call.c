@@ -345,9 +345,13 @@ static NOINLINE PyObject *call_any(PyObject *hook, PyObject *const *args, size_t
     struct thread *t = call_thread();
     if (t->depth && !t->recording)
         return hook_pass(hook, args, nargsf, kwnames);
+    work_begin();
     enter(&c, t, args[0]);
+    work_end();
     PyObject *result = hook_pass(hook, args, nargsf, kwnames);
+    work_begin();
     leave(t, &c, args, hook_nargs(nargsf), result);
+    work_end();
     return result;
 }
 
@@ -434,7 +438,9 @@ PyObject *call_backward(PyObject *engine, PyObject *args, PyObject *kwargs)
     torch_state.work++;
     uint64_t begin_ns = torch_state.now();
     if (torch_state.set.known && t->backward_depth == 1) {
+        work_begin();
         loss_backward(t, args, kwargs);
+        work_end();
         t->walks_ns += torch_state.now() - begin_ns;
     }
     enum phase before = step_phase(t, PHASE_BACKWARD, begin_ns);

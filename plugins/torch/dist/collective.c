@@ -291,7 +291,9 @@ PyObject *comm_call(PyObject *hook, PyObject *const *args, size_t nargsf, PyObje
     uint64_t begin_ns = c->called_ns;
     if (c->wanted) {
         p.work = p.weak = NULL;
+        work_begin();
         describe(&p, c);
+        work_end();
         p.begin_ns = p.waits_ns = begin_ns = torch_state.now();
         t->walks_ns += begin_ns - c->called_ns;
         noted = note_call(&p);
@@ -307,8 +309,11 @@ PyObject *comm_call(PyObject *hook, PyObject *const *args, size_t nargsf, PyObje
     (void)step_phase(t, before, end_ns);
     comm_moved(end_ns);
     p.waits_ns = 0;
-    if (c->wanted)
+    if (c->wanted) {
+        work_begin();
         end_start(&p, t, result, end_ns);
+        work_end();
+    }
     return result;
 }
 
@@ -320,8 +325,10 @@ static PyObject *comm_start(PyObject *hook, PyObject *const *args, size_t nargsf
     struct comm_call c = {.op = hook_name(hook),
                           .called_ns = torch_state.now(),
                           .wanted = torch_state.host->wanted(torch_state.comm)};
+    work_begin();
     if (c.wanted)
         comm_describe(c.op, args, n, &c.about);
+    work_end();
     return comm_call(hook, args, nargsf, kwnames, &c);
 }
 
@@ -383,10 +390,12 @@ PyObject *comm_wait(PyObject *hook, PyObject *const *args, size_t nargsf, PyObje
     (void)step_phase(t, before, end_ns);
     comm_moved(end_ns);
     p = pending_of(work); /* others may have come meanwhile */
-    if (p)
+    if (p) {
         p->waits_ns = 0;
-    if (p)
+        work_begin();
         end_wait(p, !result, begin_ns, end_ns);
+        work_end();
+    }
     return result;
 }
 

@@ -109,6 +109,7 @@ void coordinates_forget(void)
     torch_state.py.Py_DecRef(world);
     torch_state.py.Py_DecRef(world_name);
     world = world_name = seen = NULL;
+    shared = NULL;
 }
 
 void coordinates_put(union probing_cell *row)

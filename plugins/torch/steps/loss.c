@@ -177,10 +177,12 @@ PyObject *loss_training_step(PyObject *hook, PyObject *const *args, size_t nargs
     PyObject *result = hook_pass(hook, args, nargsf, kwnames);
     if (!result || !hook_works(hook) || !is_wanted(KNOWN_LOSS))
         return result;
+    work_begin();
     PyObject *value = tensor_is(result) ? NULL : loss_in(result);
     if (value || tensor_is(result))
         take_loss(call_thread(), SOURCE_STEP, value ? value : result, "training_step");
     torch_state.py.Py_DecRef(value);
+    work_end();
     return result;
 }
 

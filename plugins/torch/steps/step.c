@@ -287,6 +287,7 @@ static PyObject *step_call(PyObject *hook, PyObject *const *args, size_t nargsf,
         return hook_pass(hook, args, nargsf, kwnames);
     struct thread *t = call_thread();
     uint32_t life = t->life;
+    work_begin();
     PyObject *optimizer = optimizer_of(hook, args, nargsf);
     torch_state.py.Py_IncRef(optimizer);
     enter_step(t);
@@ -299,11 +300,13 @@ static PyObject *step_call(PyObject *hook, PyObject *const *args, size_t nargsf,
     uint64_t ticket = measured ? device_begin(/* device= */ -1) : 0;
     uint64_t begin_ns = torch_state.now();
     enum phase before = step_phase(t, PHASE_OPTIMIZER, begin_ns);
+    work_end();
     PyObject *result = hook_pass(hook, args, nargsf, kwnames);
     if (t->life != life || !torch_on()) {
         torch_state.py.Py_DecRef(optimizer);
         return result;
     }
+    work_begin();
     uint64_t end_ns = torch_state.now();
     (void)step_phase(t, before, end_ns);
     const struct device_work work = {.name = t->step_name,
@@ -319,6 +322,7 @@ static PyObject *step_call(PyObject *hook, PyObject *const *args, size_t nargsf,
     t->steps_depth--;
     if (done)
         optimizer_done(t, stage, begin_ns, end_ns);
+    work_end();
     return result;
 }
 
@@ -337,6 +341,7 @@ PyObject *step_scaler(PyObject *hook, PyObject *const *args, size_t nargsf, PyOb
     PyObject *result = hook_pass(hook, args, nargsf, kwnames);
     if (t->life != life || !torch_on())
         return result;
+    work_begin();
     uint64_t end_ns = torch_state.now();
     (void)step_phase(t, before, end_ns);
     t->steps_depth--;
@@ -348,6 +353,7 @@ PyObject *step_scaler(PyObject *hook, PyObject *const *args, size_t nargsf, PyOb
     (void)leave_step(t, &stage);
     if (t->steps_depth == 0 && result)
         optimizer_done(t, stage, begin_ns, end_ns);
+    work_end();
     return result;
 }
 
@@ -356,6 +362,7 @@ PyObject *step_code(PyObject *hook, PyObject *const *args, size_t nargsf, PyObje
     if (!hook_works(hook) || hook_nargs(nargsf) < 1)
         return hook_pass(hook, args, nargsf, kwnames);
     struct thread *t = call_thread();
+    work_begin();
     t->step_name = object_class(args[0]);
     t->optimizer = args[0];
     if (t->steps_depth > 0) {
@@ -368,6 +375,7 @@ PyObject *step_code(PyObject *hook, PyObject *const *args, size_t nargsf, PyObje
             optimizer_done(t, STAGE_STEP, /* begin_ns= */ 0, torch_state.now());
         step_wrap(args[0]);
     }
+    work_end();
     return hook_pass(hook, args, nargsf, kwnames);
 }
 
@@ -377,8 +385,10 @@ PyObject *step_group(PyObject *hook, PyObject *const *args, size_t nargsf, PyObj
 {
     torch_state.has_optimizer = true;
     PyObject *result = hook_pass(hook, args, nargsf, kwnames);
+    work_begin();
     if (result && hook_works(hook))
         look();
+    work_end();
     return result;
 }
 
@@ -389,6 +399,7 @@ PyObject *step_told(PyObject *self, PyObject *const *args, Py_ssize_t n, PyObjec
     (void)self;
     (void)kwnames;
     if (torch_on() && torch_state.live) {
+        work_begin();
         torch_state.stepper = STEPPER_CALL;
         step_end(call_thread(), STEPPER_CALL, torch_state.now());
         int64_t global = PROBING_NULL_I64;
@@ -396,6 +407,7 @@ PyObject *step_told(PyObject *self, PyObject *const *args, Py_ssize_t n, PyObjec
             global = py->PyLong_AsLongLong(args[0]);
         py->PyErr_Clear(); /* larger than 64 bits: -1 */
         coordinates_tell_global(global >= 0 ? global : PROBING_NULL_I64);
+        work_end();
     }
     py->Py_IncRef(py->_Py_NoneStruct);
     return py->_Py_NoneStruct;
