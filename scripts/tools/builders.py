@@ -10,7 +10,7 @@ import os
 import subprocess
 import sys
 
-from SCons.Script import Action, Alias, AlwaysBuild
+from SCons.Script import COMMAND_LINE_TARGETS, Action, Alias, AlwaysBuild
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 import packages  # noqa: E402
@@ -174,7 +174,8 @@ def test_aliases(env, names):
     """`scons test` (and check, asan, tsan): build the unit tests, then let run_tests.py run them.
     Only test needs the programs that Python tests start."""
     programs = [t for t in env["TESTS"] if env["only"] in t.name]
-    command = "/usr/bin/python3 scripts/tools/run_tests.py --mode " + env["MODE"]
+    command = "PROBING_TEST_FULL=1 " * ("full" in COMMAND_LINE_TARGETS) + \
+        "/usr/bin/python3 scripts/tools/run_tests.py --mode " + env["MODE"]
     command += " --only '%s'" % env["only"] if env["only"] else ""
     if env["MODE"] in ("asan", "tsan"):  # Python itself is not sanitized
         command += " --no-python"

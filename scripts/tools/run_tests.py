@@ -103,12 +103,21 @@ def count_report(path):
     return total
 
 
+def workers():
+    """Tests wait more often than they compute: two for each core.  But some hold several processes
+    with torch, so not more than one for 2 GB."""
+    cores = len(os.sched_getaffinity(0))
+    gb = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") >> 30
+    return max(cores, min(2 * cores, gb // 2))
+
+
 def run_python_tests(mode, only, folder):
     report = os.path.join(ROOT, "build", mode, "pytest.xml")
     if os.path.exists(report):
         os.remove(report)
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-n",
-               str(os.cpu_count()), "--junitxml", report, folder] + (["-k", only] if only else [])
+               str(workers()), "--durations", "20", "--durations-min", "5",
+               "--junitxml", report, folder] + (["-k", only] if only else [])
     env = dict(os.environ, PYTHONDONTWRITEBYTECODE="1", PROBING_TEST_BUILD="build/" + mode)
     try:
         rc = subprocess.run(command, cwd=ROOT, env=env, stdin=subprocess.DEVNULL,

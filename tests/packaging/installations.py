@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """What the tests of packages share: the packages that were built, and fresh places for them."""
+import functools
 import os
 import re
 import shutil
@@ -67,16 +68,23 @@ def worked(*words, env=None, **more):
     return out
 
 
+@functools.lru_cache(maxsize=None)  # half a second each, and every test wants to know of all
+def pip_version(python):
+    """(22, 3); None: it has no pip."""
+    code, out, _ = run(python, "-m", "pip", "--version")
+    version = re.match(r"pip (\d+)\.(\d+)", out)
+    return (int(version[1]), int(version[2])) if code == 0 and version else None
+
+
 def pip(own=None):
     """The words that run a pip which can install for another Python (22.3 or later): its own where
     it has one, else the newest, as an older one cannot read the environments of newer Pythons."""
     found = []
     for python in [own] * bool(own) + list(PYTHONS.values()):
-        code, out, _ = run(python, "-m", "pip", "--version")
-        version = re.match(r"pip (\d+)\.(\d+)", out)
-        if code == 0 and version:
-            found.append((python == own, int(version[1]), int(version[2]), str(python)))
-    found = [one for one in sorted(found) if one[1:3] >= (22, 3)]
+        version = pip_version(str(python))
+        if version and version >= (22, 3):
+            found.append((python == own, *version, str(python)))
+    found.sort()
     if not found:
         pytest.skip("no Python here has pip 22.3 or later")
     return [found[-1][3], "-m", "pip"]
