@@ -9,13 +9,11 @@
  * they stand there, too.  Who sets RANK by itself after its start is not known, and then only the
  * own wait is told.
  */
-#include <dirent.h>
-#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
+#include "lib/proc/proc_file.h"
 #include "lib/proc/task.h"
 #include "report.h"
 
@@ -44,38 +42,17 @@ static int64_t number_of(const char *text)
     return n > 0 && n <= 9 && text[n] == '\0' ? strtoll(text, NULL, 10) : -1;
 }
 
-/* Gives how many bytes there are of a file in /proc/PID, with a NUL behind them; 0: none. */
-static size_t read_proc(int64_t pid, const char *leaf, char *ret, size_t size)
-{
-    char path[64];
-    size_t at = 0;
-    ssize_t n = 1;
-    (void)snprintf(path, sizeof path, "/proc/%lld/%s", (long long)pid, leaf);
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
-    while (fd != -1 && at < size - 1 && (n = read(fd, ret + at, size - 1 - at)) > 0)
-        at += (size_t)n;
-    if (fd != -1)
-        (void)close(fd);
-    ret[at] = '\0';
-    return n >= 0 ? at : 0;
-}
-
-static void read_keys(const char *text, size_t size, char values[4][TEXT_BYTES])
-{
-    static const char *const keys[] = {"RANK=", "WORLD_SIZE=", "MASTER_ADDR=", "MASTER_PORT="};
-    for (size_t at = 0; at < size; at += strlen(text + at) + 1)
-        for (size_t i = 0; i < 4; i++)
-            if (strncmp(text + at, keys[i], strlen(keys[i])) == 0)
-                (void)snprintf(values[i], TEXT_BYTES, "%s", text + at + strlen(keys[i]));
-}
-
 /* What its environment says when it was started.  false: it is no rank of a job. */
 static bool read_member(int64_t pid, struct member *ret)
 {
+    static const char *const keys[] = {"RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"};
     char values[4][TEXT_BYTES] = {"", "", "", ""};
     char *text = malloc(ENVIRON_MAX_BYTES);
-    if (text != NULL)
-        read_keys(text, read_proc(pid, "environ", text, ENVIRON_MAX_BYTES), values);
+    int64_t n = text ? proc_read((pid_t)pid, 0, "environ", text, ENVIRON_MAX_BYTES) : -1;
+    for (size_t i = 0; i < 4 && n > 0; i++) {
+        const char *value = proc_environ_find(text, (size_t)n, keys[i]);
+        (void)snprintf(values[i], TEXT_BYTES, "%s", value ? value : "");
+    }
     free(text);
     *ret = (struct member){.pid = pid, .rank = number_of(values[0]), .size = number_of(values[1])};
     (void)snprintf(ret->job, sizeof ret->job, "%.*s:%.*s", TEXT_BYTES - 1, values[2],
@@ -83,10 +60,12 @@ static bool read_member(int64_t pid, struct member *ret)
     return ret->rank >= 0 && ret->size > 1 && values[3][0] != '\0';
 }
 
+/* -1: not known. */
 static int64_t parent_of(int64_t pid)
 {
-    struct proc_stat s;
-    return proc_stat_of((pid_t)pid, 0, &s) == 0 && s.ppid <= INT32_MAX ? (int64_t)s.ppid : 0;
+    struct proc_stat stat;
+    return proc_stat_of((pid_t)pid, 0, &stat) == 0 && stat.ppid <= INT32_MAX ? (int64_t)stat.ppid
+                                                                             : -1;
 }
 
 static bool is_same_rank(const struct member *a, const struct member *b)
@@ -97,20 +76,18 @@ static bool is_same_rank(const struct member *a, const struct member *b)
 /* The other ranks of its job that are here.  A rank's own children have its environment, too. */
 static void find_others(struct job *j)
 {
-    DIR *proc = opendir("/proc");
-    for (struct dirent *e = proc != NULL ? readdir(proc) : NULL; e != NULL; e = readdir(proc)) {
+    struct proc_numbers processes;
+    struct proc_number one;
+    (void)proc_numbers_open(&processes, "/proc"); /* what is not readable has no processes */
+    while (j->n < MEMBERS_MAX && proc_numbers_next(&processes, &one)) {
         struct member *m = &j->all[j->n], parent;
-        int64_t pid = number_of(e->d_name);
-        if (pid <= 0)
-            continue;
-        if (j->n == MEMBERS_MAX || !read_member(pid, m) || strcmp(m->job, j->all[0].job) != 0 ||
+        if (!read_member((int64_t)one.value, m) || strcmp(m->job, j->all[0].job) != 0 ||
             is_same_rank(m, &j->all[0]) ||
             (read_member(parent_of(m->pid), &parent) && is_same_rank(m, &parent)))
             continue;
         j->n++;
     }
-    if (proc != NULL)
-        (void)closedir(proc);
+    proc_numbers_close(&processes);
 }
 
 static int take_join(void *arg, const struct probing_report_cell *c, uint32_t n)
