@@ -31,6 +31,29 @@ def test_docs_name_files_that_are_there():
                 assert os.path.exists(os.path.join(ROOT, path)), (name, path)
 
 
+def heading_links(text):
+    """What a hosted page makes of its headings."""
+    heads = re.findall(r"^#+ (.*)$", text, flags=re.M)
+    return [re.sub(r"[^\w\- ]", "", head.strip().lower()).replace(" ", "-") for head in heads]
+
+
+def test_links_between_pages_lead_somewhere():
+    """docs/benchmarks.md linked to docs/docs/store.md."""
+    for folder in ("", "docs", "examples"):
+        for name in sorted(os.listdir(os.path.join(ROOT, folder))):
+            if not name.endswith(".md"):
+                continue
+            with open(os.path.join(ROOT, folder, name)) as page:
+                text = page.read()
+            for link in re.findall(r"\]\(([^)\s]+)\)", text):
+                path, _, anchor = link.partition("#")
+                there = os.path.join(ROOT, folder, path or name)
+                assert "://" in link or os.path.exists(there), (name, link)
+                if anchor and "://" not in link:
+                    with open(there) as other:
+                        assert anchor in heading_links(other.read()), (name, link)
+
+
 def test_rooms_are_small_and_in_order():
     rc, text = tool("/usr/bin/python3", os.path.join(TOOLS, "check_rooms.py"))
     assert rc == 0, text
