@@ -68,26 +68,24 @@ def worked(*words, env=None, **more):
     return out
 
 
-@functools.lru_cache(maxsize=None)  # half a second each, and every test wants to know of all
+@functools.lru_cache(maxsize=None)
 def pip_version(python):
-    """(22, 3); None: it has no pip."""
+    """(23, 0), or () where it has none.  Asking takes half a second."""
     code, out, _ = run(python, "-m", "pip", "--version")
     version = re.match(r"pip (\d+)\.(\d+)", out)
-    return (int(version[1]), int(version[2])) if code == 0 and version else None
+    return (int(version[1]), int(version[2])) if code == 0 and version else ()
 
 
 def pip(own=None):
     """The words that run a pip which can install for another Python (22.3 or later): its own where
     it has one, else the newest, as an older one cannot read the environments of newer Pythons."""
-    found = []
-    for python in [own] * bool(own) + list(PYTHONS.values()):
-        version = pip_version(str(python))
-        if version and version >= (22, 3):
-            found.append((python == own, *version, str(python)))
-    found.sort()
-    if not found:
+    enough = (22, 3)
+    if own and pip_version(own) >= enough:
+        return [own, "-m", "pip"]
+    version, python = max((pip_version(str(p)), str(p)) for p in PYTHONS.values())
+    if version < enough:
         pytest.skip("no Python here has pip 22.3 or later")
-    return [found[-1][3], "-m", "pip"]
+    return [python, "-m", "pip"]
 
 
 def venv(python, folder):

@@ -38,6 +38,27 @@ def test_deb(world):
     worked("bash", "-n", usr / "share" / "bash-completion" / "completions" / "probing")
 
 
+def test_dpkg_installs_and_removes_it(world):
+    """Into a root of its own, which has no scripts to run; nothing stays of it."""
+    if not shutil.which("dpkg") or os.geteuid() != 0:
+        pytest.skip("no dpkg, or not root")
+    root = world.tmp / "root"
+    for folder in ("info", "updates", "triggers"):
+        (root / "var/lib/dpkg" / folder).mkdir(parents=True)
+    for name in ("status", "available"):
+        (root / "var/lib/dpkg" / name).touch()
+    dpkg = ("dpkg", "--root=%s" % root, "--force-depends", "--log=%s/log" % world.tmp)
+    worked(*dpkg, "-i", package("probing_%s-1_%s.deb" % (VERSION, DEB_ARCH)))
+    command = root / "usr" / "bin" / "probing"
+    target = world.python(STRANGER)
+    target.wait_line("ready")
+    assert "entered" in worked(command, "-t", target.pid, "inject", env=world.env)
+    assert "waits_here" in worked(command, "-t", target.pid, "backtrace", env=world.env)
+    assert worked(*dpkg, "-V", "probing") == ""
+    worked(*dpkg, "-P", "probing")
+    assert not (root / "usr").exists() or list((root / "usr").iterdir()) == []
+
+
 def test_debug_files_are_found_by_build_id(world):
     usr = unpacked("probing_%s-1_%s.deb", world.tmp / "root") / "usr"
     debug = unpacked("probing-dbgsym_%s-1_%s.deb", world.tmp / "debug") / "usr/lib/debug"

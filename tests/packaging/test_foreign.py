@@ -7,8 +7,8 @@ import os
 import sys
 
 import pytest
-from installations import (VERSION, archives, files_below, one_line, pip, run, starts, venv, wheel,
-                           worked)
+from installations import (VERSION, archives, files_below, home, installed,  # noqa: F401
+                           one_line, pip, run, starts, venv, wheel, worked)
 
 LEFT = "print(open(__import__('os').environ['OTHER_RAN'], 'a').write('%s ') and '')\n"
 OTHER = {"probing/__init__.py": "VERSION = '0.2.4'\n" + LEFT % "module",
@@ -35,15 +35,11 @@ def other(tmp_path):
 class Place:
     """An environment, and what ran in it of the other project."""
 
-    def __init__(self, folder, *wheels):
-        self.python = venv(sys.executable, folder / "venv")
-        self.home, self.ran_file = folder / "venv", folder / "ran"
-        self.command = self.home / "bin" / "probing"
-        self.env = {"OTHER_RAN": str(self.ran_file), "HOME": str(folder / "nobody"),
-                    "PATH": "%s:/usr/bin:/bin" % (self.home / "bin")}
-        self.before = files_below(self.home)
-        for path in wheels:
-            self.install(path)
+    def __init__(self, folder):
+        self.home, self.ran_file = folder, folder.parent / "ran"
+        self.python, self.command = folder / "bin" / "python", folder / "bin" / "probing"
+        self.env = {"OTHER_RAN": str(self.ran_file), "HOME": str(folder.parent / "nobody"),
+                    "PATH": "%s:/usr/bin:/bin" % (folder / "bin")}
 
     def install(self, path, *more):
         worked(*pip(sys.executable), "--python", self.python, "install", "-q", path, *more)
@@ -58,21 +54,17 @@ class Place:
         return words
 
 
-@pytest.fixture
-def place(tmp_path):
-    def make(*wheels):
-        return Place(tmp_path, *wheels)
-    return make
-
-
 def says_so(line, *names):
     assert "another project" in line and "keep one of the two" in line, line
     assert all(name in line for name in names), line
 
 
-def test_other_one_first(place, other):
-    """Ours has overwritten it."""
-    here = place(other, wheel())
+def test_other_one_first(other, tmp_path):
+    """Ours has overwritten it; and loses files when it leaves."""
+    here = Place(venv(sys.executable, tmp_path / "venv").parents[1])
+    before = files_below(here.home)
+    here.install(other)
+    here.install(wheel())
     assert "probing %s " % VERSION in worked(here.command, "--version", env=here.env)
     code, out, err = run(here.python, "-m", "probing", "--version", env=here.env)
     assert (code, out) == (0, worked(here.command, "--version"))
@@ -82,23 +74,7 @@ def test_other_one_first(place, other):
             "beware    NO: ", "probing-0.2.4.dist-info")
     assert code == 1
     says_so(one_line(starts(here.home, here.env)), "probing-0.2.4.dist-info")
-    assert here.ran() == ""
 
-
-def test_ours_first(place, other):
-    """It has overwritten ours: its command and its module are not to be had back, but they do not
-    run where ours was asked for by PROBING."""
-    here = place(wheel(), other)
-    says_so(one_line(starts(here.home, here.env)), "%s/" % here.home)
-    assert here.ran() == ""
-    code, out, err = run(here.python, "-m", "probing", "--version", env=here.env)
-    assert code == 1 and "0.1.0" not in out
-    says_so(one_line(err), "probing-0.2.4.dist-info")
-
-
-def test_the_other_one_leaves(place, other):
-    """With files that were of both."""
-    here = place(other, wheel())
     here.leave("probing")
     assert "install libprobing again" in one_line(starts(here.home, here.env))
     code, _, err = run(here.python, "-m", "probing", "--version", env=here.env)
@@ -108,12 +84,20 @@ def test_the_other_one_leaves(place, other):
     worked(here.command, "--version", env=here.env)
     assert here.ran() == ""
     here.leave("libprobing")
-    assert files_below(here.home) == here.before
+    assert files_below(here.home) == before
 
 
-def test_ours_leaves(place, other):
-    """The other one has to be installed again, too; of ours nothing stays."""
-    here = place(other, wheel())
+def test_ours_first(other, home):
+    """It has overwritten ours: its command and its module are not to be had back, but they do not
+    run where ours was asked for by PROBING."""
+    here = Place(home)
+    here.install(other)
+    says_so(one_line(starts(here.home, here.env)), "%s/" % here.home)
+    assert here.ran() == ""
+    code, out, err = run(here.python, "-m", "probing", "--version", env=here.env)
+    assert code == 1 and VERSION not in out
+    says_so(one_line(err), "probing-0.2.4.dist-info")
+
     here.leave("libprobing")
     site = next(here.home.rglob("site-packages"))
     left = {name for name in files_below(site) if "probing" in name}
@@ -122,9 +106,9 @@ def test_ours_leaves(place, other):
     assert left >= {"probing.pth", "probing_hook.py", "probing/config.py"}
 
 
-def test_in_another_folder(place, other, tmp_path):
+def test_in_another_folder(home, other, tmp_path):
     """First in PATH and in PYTHONPATH."""
-    here = place(wheel())
+    here = Place(home)
     worked(*pip(), "install", "-q", "--target", tmp_path / "lib", other)
     env = dict(here.env, PATH="%s:%s" % (tmp_path / "lib" / "bin", here.env["PATH"]),
                PYTHONPATH=str(tmp_path / "lib"))
@@ -145,9 +129,9 @@ def test_in_another_folder(place, other, tmp_path):
     assert here.ran() == ""
 
 
-def test_scripts_around_the_command_are_ours(place, tmp_path):
+def test_scripts_around_the_command_are_ours(home, tmp_path):
     """As version managers and administrators write them."""
-    here = place(wheel())
+    here = Place(home)
     script = tmp_path / "bin" / "probing"
     script.parent.mkdir()
     script.write_text("#!/bin/sh\nexec %s \"$@\"\n" % here.command)

@@ -8,11 +8,10 @@ import struct
 import subprocess
 
 import pytest
-from installations import (STRANGER, VERSION, another, build_of, home, installed, native, one_line,
-                           package, put_build, run, starts, worked)
+from installations import (STRANGER, VERSION, another, build_of, home, installed,  # noqa: F401
+                           native, one_line, package, put_build, run, starts, worked)
 from world import CORE, ROOT, wait_for
 
-__all__ = ["home", "installed"]  # fixtures
 HERE = os.uname().machine
 OTHER, NUMBER = ("aarch64", 183) if HERE == "x86_64" else ("x86_64", 62)
 

@@ -13,8 +13,9 @@ from pathlib import Path
 
 import pytest
 import pythons
-from installations import (STRANGER, VERSION, another, build_of, files_below, home, installed,
-                           native, one_line, pip, put_build, run, starts, venv, wheel, worked)
+from installations import (STRANGER, VERSION, another, build_of, files_below,  # noqa: F401
+                           home, installed, native, one_line, pip, put_build, run, starts, venv,
+                           wheel, worked)
 from pythons import PYTHONS, version_of
 from world import CORE, ROOT, wait_for
 
