@@ -200,12 +200,12 @@ TEST(survives_a_storm_of_malloc_and_dlopen)
         captures++;
         whole += rc == 0 && thread.end == STACK_END_OUTERMOST;
         clock_gettime(CLOCK_MONOTONIC, &now);
-    } while (now.tv_sec - begin.tv_sec < 3);
+    } while (now.tv_sec - begin.tv_sec < 3 || captures <= 100); /* an emulator takes longer */
     atomic_store(&stop, true);
     for (int i = 0; i < 6; i++)
         pthread_join(stormers[i].thread, NULL);
     printf("# %d captures, %d whole\n", captures, whole);
-    CHECK(captures > 100 && whole > captures * 9 / 10);
+    CHECK(whole > captures * 9 / 10);
 }
 
 static _Atomic int theirs;

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 import traceback
+import zipfile
 
 HOME = "/probing"
 CLI = HOME + "/probing"
@@ -40,9 +41,9 @@ while True:
 class Target:
     """A program to enter; ended at the end of its block."""
 
-    def __init__(self, *args, uid=0, wait=True):
+    def __init__(self, *args, uid=0, wait=True, env=None):
         self.process = subprocess.Popen(args, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-                                        stdin=subprocess.DEVNULL, preexec_fn=become(uid))
+                                        stdin=subprocess.DEVNULL, preexec_fn=become(uid), env=env)
         self.pid = self.process.pid
         if wait:
             self.process.stdout.readline()
@@ -72,8 +73,8 @@ def become(uid, drop=None):
     return change
 
 
-def probing(*args, uid=0, ok=True, timeout=60, drop=None):
-    done = subprocess.run([CLI, *args], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+def probing(*args, uid=0, ok=True, timeout=60, drop=None, command=CLI):
+    done = subprocess.run([command, *args], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                           stderr=subprocess.STDOUT, timeout=timeout, preexec_fn=become(uid, drop),
                           universal_newlines=True)
     text = done.stdout
@@ -130,6 +131,36 @@ def test_main_job_in_c():
 def threads_of(pid):
     folder = "/proc/%d/task" % pid
     return " ".join(open("%s/%s/comm" % (folder, t)).read().strip() for t in os.listdir(folder))
+
+
+def test_wheel():
+    """What pip would put where: it runs from there, and so does `PROBING=1`."""
+    site = "/wheel/lib/python%d.%d/site-packages/" % sys.version_info[:2]
+    with zipfile.ZipFile(HOME + "/probing.whl") as packed:
+        for name in packed.namelist():
+            kind, _, rest = name.partition(".data/")[2].partition("/")
+            path = {"scripts": "/wheel/bin/" + rest, "data": "/wheel/" + rest}.get(kind,
+                                                                                    site + name)
+            os.makedirs(os.path.dirname(path), exist_ok=True)
+            with open(path, "wb") as out:
+                out.write(packed.read(name))
+            os.chmod(path, packed.getinfo(name).external_attr >> 16 & 0o777)
+    command = "/wheel/bin/probing"
+    text = probing("--version", "-v", command=command)
+    has(text, "library   %sprobing/_native/libprobing.so" % site)
+    assert "beware" not in text and "not used" not in text, text
+    env = dict(os.environ, PYTHONPATH=site)
+    text = subprocess.check_output([sys.executable, "-m", "probing", "--version"], env=env)
+    assert text.decode() == probing("--version", command=command)
+    hook = "import site; site.addsitedir(%r)\n" % site  # the loop has no site directory of its own
+    with Target(sys.executable, "-u", "-c", hook + LOOP, env=dict(env, PROBING="1")) as target:
+        for _ in range(600):
+            code, text = target.probing("query", "select 6 * 7", ok=False, command=command)
+            if code == 0:
+                break
+            time.sleep(0.1)
+        has(text, "42")
+        has(target.probing("backtrace", command=command), "work", "refill")
 
 
 # ------------------------------------------------------------------------------ CPython 3.14

@@ -22,7 +22,7 @@ NEWEST = ["python_3_14_by_ptrace", "python_3_14_by_remote_exec", "remote_exec_be
 UNITS = ["core-base-base_test", "core-catalog-dictionary_test", "core-ring-ring_test",
          "core-catalog-catalog_test", "core-stack-stack_test", "core-stack-capture_test",
          "cli-inject-inject_test"]
-LIBRARY_TEST = ROOT / "cli" / "inject" / "inject_test.c"
+LIBRARY_TEST = ROOT / "cli" / "inject" / "entered_test.h"
 BROKEN = "int no_such_function(void); const char probing_version[] = \"1.0-test\"; " \
          "int probing_start(const char *s) { (void)s; return no_such_function(); }"
 # The guest has no compiler; what inject_test would make with one was made here.
@@ -41,13 +41,13 @@ def built(arch):
         return ROOT / "build" / "release"
     if not shutil.which(arch + "-linux-gnu-gcc"):
         pytest.skip("no cross compiler (Debian: gcc-aarch64-linux-gnu libc6-dev-arm64-cross)")
-    subprocess.run(["/usr/bin/scons", "-Q", "-j2", "arch=" + arch, "all", "unit"], cwd=ROOT,
-                   check=True, stdout=subprocess.DEVNULL)
+    subprocess.run(["/usr/bin/scons", "-Q", "-j2", "arch=" + arch, "all", "unit", "wheel"],
+                   cwd=ROOT, check=True, stdout=subprocess.DEVNULL)
     return ROOT / "build" / arch
 
 
 def test_libraries(tmp, cc):
-    """Those of inject_test, whose C source stands in it as text."""
+    """Those of inject_test, whose C source stands as text in its header."""
     text = re.search(r"static const char source\[\] =\n(.*?);\n\n", LIBRARY_TEST.read_text(), re.S)
     source = "".join(ast.literal_eval(line.strip()) for line in text[1].splitlines())
     for name, code in (("1.0-test", source), ("2.0-test", source), ("bad", BROKEN)):
@@ -67,6 +67,7 @@ def files_for(machine, tmp, units):
     tools = "" if machine.arch == os.uname().machine else machine.arch + "-linux-gnu-"
     files = {"probing/guest.py": Path(__file__).parent / "guest.py",
              "probing/heartbeat.so": build / "sdk" / "template.so", "usr/bin/cc": tmp / "cc"}
+    files.update(("probing/probing.whl", w) for w in (build / "packages").glob("*.whl"))
     products = ["probing", "libprobing.so"]
     products += ["plugins/" + p.name for p in sorted((build / "plugins").glob("*.so"))]
     for name in products:
@@ -100,7 +101,7 @@ def run_there(machine, tmp, cases, units=()):
 def test_aarch64(tmp_path):
     """With SVE and pointer authentication; memory order is the emulator's host's: not tested."""
     machine = Machine("bookworm", "aarch64", cpu="max,pauth-impdef=on")
-    run_there(machine, tmp_path, MAIN_JOB, UNITS)
+    run_there(machine, tmp_path, MAIN_JOB + ["wheel"], UNITS)
 
 
 def test_aarch64_with_signed_return_addresses(tmp_path):
