@@ -9,7 +9,18 @@
 
 #define LATEST(table) "select max(ts) from " table
 
+#define CPU_MEMORY                                                                         \
+    "select ts as timestamp, rss_kb / 1024.0 as memory_mb, null::double as gpu_memory_mb " \
+    "from cpu.utilization where scope = 'process'"
+#define GPU_MEMORY                                                                                \
+    "select ts as timestamp, null::double as memory_mb, used_bytes / 1048576.0 as gpu_memory_mb " \
+    "from gpu.utilization"
+
 static const struct probing_view views[] = {
+    {"memory_usage", CPU_MEMORY " union all " GPU_MEMORY,
+     "memory in use by the process and on GPUs", NULL},
+    {"memory_usage", CPU_MEMORY, "memory in use by the process", NULL},
+    {"memory_usage", GPU_MEMORY, "memory in use on GPUs", NULL},
     {"rdma.mlx_hca",
      "select ts, device as hca_name, port, rcv_bytes / 4 as port_rcv_data, xmit_bytes / 4 as "
      "port_xmit_data, port_rcv_packets, port_xmit_packets, link_downed, symbol_error, np_cnp_sent, "

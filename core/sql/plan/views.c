@@ -18,21 +18,10 @@
 
 #define VIEWS_MAX 4096 /* of all plugins, in the life of an engine */
 
-#define CPU_MEMORY                                                                         \
-    "select ts as timestamp, rss_kb / 1024.0 as memory_mb, null::double as gpu_memory_mb " \
-    "from cpu.utilization where scope = 'process'"
-#define GPU_MEMORY                                                                                \
-    "select ts as timestamp, null::double as memory_mb, used_bytes / 1048576.0 as gpu_memory_mb " \
-    "from gpu.utilization"
-
 /* Of one name the last that works is wanted least. */
 static const struct {
     const char *name, *definition, *doc;
 } own[] = {
-    {"memory_usage", GPU_MEMORY, "memory in use on GPUs"},
-    {"memory_usage", CPU_MEMORY, "memory in use by the process"},
-    {"memory_usage", CPU_MEMORY " union all " GPU_MEMORY,
-     "memory in use by the process and on GPUs"},
     {"gpu_metrics",
      "select ts as timestamp, device_id as gpu, gpu_util_pct as gpu_util, used_bytes / 1048576.0 "
      "as memory_mb from gpu.utilization",
