@@ -55,3 +55,8 @@ SELECT path, sum(size_bytes) FROM process.maps GROUP BY path;
 SELECT kind, count(*) FROM process.fds GROUP BY kind;
 
 SELECT name, soft, hard FROM process.limits;
+
+SELECT key, value FROM process.envs WHERE key LIKE 'INLINE%' OR key LIKE 'MACA%' OR key LIKE
+'CUDA%' LIMIT 50;
+
+SELECT tid, comm, state, wchan FROM cpu.tasks LIMIT 32;

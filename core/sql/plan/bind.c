@@ -60,6 +60,8 @@ static int find_other_name(struct query *q, const struct op *op, const struct no
         {"timestamp", "ts"},
         {"time", "ts"},
         {"thread_id", "tid"},
+        {"tid", "thread_id"},
+        {"key", "name"},
         {"step", "local_step"},
         {"steps", "local_step"},
         {"steps", "step"},
