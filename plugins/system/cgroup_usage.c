@@ -206,7 +206,7 @@ void cgroup_look(struct cgroup_usage *g, uint64_t now, uint64_t interval_ns)
     uint64_t begun = own_cpu_ns(), wall = g->row_ns ? now - g->row_ns : UNKNOWN;
     if (pace_is_due(&g->moved_pace, now)) {
         find_groups(g);
-        pace_took(&g->moved_pace, now, own_cpu_ns() - begun, MOVED_TICKS * interval_ns, PACE_SMALL);
+        pace_took(&g->moved_pace, now, own_cpu_ns() - begun, MOVED_TICKS, interval_ns, PACE_SMALL);
     }
     bool known = g->memory.known || g->unified.known || g->cpu.known;
     atomic_store_explicit(&g->known, known, memory_order_relaxed);
@@ -224,5 +224,5 @@ void cgroup_look(struct cgroup_usage *g, uint64_t now, uint64_t interval_ns)
     cells[PIDS_LIMIT] = count_cell(least_in(pids, "pids.max"));
     (void)g->host->append(g->table, now, cells, N_COLUMNS, NULL, 0);
     g->row_ns = now;
-    pace_took(&g->pace, now, own_cpu_ns() - begun, LOOK_TICKS * interval_ns, PACE_SMALL);
+    pace_took(&g->pace, now, own_cpu_ns() - begun, LOOK_TICKS, interval_ns, PACE_SMALL);
 }

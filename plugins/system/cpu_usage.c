@@ -143,7 +143,7 @@ static union probing_cell pss_cell(struct cpu_usage *c, uint64_t rss, uint64_t n
     if (rss > PSS_RSS_MOST || !pace_is_due(&c->pss_pace, now))
         return probing_null(PROBING_I64);
     bool known = proc_number_in("/proc/self/smaps_rollup", "Pss:", &kb);
-    pace_took(&c->pss_pace, now, own_cpu_ns() - begun, LITTLE_TICKS * interval_ns, PACE_RARE);
+    pace_took(&c->pss_pace, now, own_cpu_ns() - begun, LITTLE_TICKS, interval_ns, PACE_RARE);
     return known ? count_cell(kb) : probing_null(PROBING_I64);
 }
 
@@ -154,7 +154,7 @@ static void name_process(struct cpu_usage *c, uint64_t now, uint64_t interval_ns
         return;
     if (proc_comm_of(0, 0, comm, sizeof(comm)) == 0)
         c->comm = text_id(c->host, comm);
-    pace_took(&c->comm_pace, now, 0, COMM_TICKS * interval_ns, PACE_SMALL);
+    pace_took(&c->comm_pace, now, 0, COMM_TICKS, interval_ns, PACE_SMALL);
 }
 
 static void process_row(struct cpu_usage *c, uint64_t threads, uint64_t now, uint64_t interval_ns)
@@ -204,8 +204,11 @@ static void look_closely(struct cpu_usage *c, struct thread *t, union probing_ce
         t->dead = c->threads.gone = true;
         return;
     }
-    if (t->start_ticks != UNKNOWN && t->start_ticks != stat.start_ticks)
+    if (t->start_ticks != UNKNOWN && t->start_ticks != stat.start_ticks) {
         t->reused = c->threads.gone = true;
+        t->cpu_ns = t->row_cpu_ns; /* what was read is another thread's */
+        return;
+    }
     t->start_ticks = stat.start_ticks;
     t->state = stat.state;
     if (stat.state == 'S' || stat.state == 'D')
@@ -382,7 +385,7 @@ static void look_at_threads(struct cpu_usage *c, struct walk *w)
     if (!c->first && unexplained && pace_is_due(&c->scan_pace, w->now)) {
         for (uint32_t i = 0; i < l->n; i++)
             visit(c, &l->all[i], w);
-        pace_took(&c->scan_pace, w->now, own_cpu_ns() - begun, w->interval_ns, PACE_LIST);
+        pace_took(&c->scan_pace, w->now, own_cpu_ns() - begun, 1, w->interval_ns, PACE_LIST);
     }
     c->turn += w->refused ? 0 : 1;
     c->first = false;
@@ -399,17 +402,20 @@ void cpu_start(struct cpu_usage *c, uint64_t now)
     if (getrusage(RUSAGE_SELF, &u) == 0)
         remember_process(c, &u, now);
     threads_init(&c->threads);
-    threads_refresh(&c->threads, threads_count(), now, thread_ended, c);
+    threads_refresh(&c->threads, threads_count(), now, PROBING_NS_PER_S, thread_ended, c);
 }
 
 void cpu_look(struct cpu_usage *c, uint64_t now, uint64_t interval_ns)
 {
     struct walk w = {.now = now, .interval_ns = interval_ns};
-    if (!c->host->wanted(c->table))
+    uint64_t begun = own_cpu_ns();
+    if (!c->host->wanted(c->table) || !pace_is_due(&c->pace, now))
         return;
-    w.until_ns = own_cpu_ns() + (c->first ? FIRST_NS : interval_ns / ALLOWANCE);
+    bool first = c->first;
+    w.until_ns = begun + (first ? FIRST_NS : interval_ns / ALLOWANCE);
     uint64_t links = threads_count();
-    threads_refresh(&c->threads, links, now, thread_ended, c);
+    threads_refresh(&c->threads, links, now, interval_ns, thread_ended, c);
     process_row(c, links, now, interval_ns);
     look_at_threads(c, &w);
+    pace_took(&c->pace, now, first ? 0 : own_cpu_ns() - begun, 1, interval_ns, PACE_THREADS);
 }

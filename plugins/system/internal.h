@@ -27,13 +27,16 @@ struct pace {
 };
 
 /* What a look may take at most of one core, in the long run: 1 / this. */
-#define PACE_LIST 10000u  /* 0.01 %: only where threads come and go */
-#define PACE_RARE 100000u /* 0.001 % */
-#define PACE_SMALL 50000u /* 0.002 % */
+#define PACE_THREADS 2000u /* 0.05 % */
+#define PACE_LIST 10000u   /* 0.01 %: only where threads come and go */
+#define PACE_RARE 100000u  /* 0.001 % */
+#define PACE_SMALL 50000u  /* 0.002 % */
 
 bool pace_is_due(const struct pace *p, uint64_t now);
-/* A look has begun at now and taken cost_ns; the next comes after least_ns, or later. */
-void pace_took(struct pace *p, uint64_t now, uint64_t cost_ns, uint64_t least_ns, uint32_t share);
+/* A look has begun at now and taken cost_ns; the next comes after `ticks` times the interval, or
+ * later.  Whoever wants to look more often than once a second wants it to cost more. */
+void pace_took(struct pace *p, uint64_t now, uint64_t cost_ns, uint32_t ticks, uint64_t interval_ns,
+               uint32_t share);
 
 /* CPU time of the calling thread. */
 static inline uint64_t own_cpu_ns(void)
@@ -99,7 +102,7 @@ void threads_done(struct thread_list *l);
 uint64_t threads_count(void);
 /* Read the list again where threads have begun or ended; links: threads_count().  ended() is called
  * for each that is gone. */
-void threads_refresh(struct thread_list *l, uint64_t links, uint64_t now,
+void threads_refresh(struct thread_list *l, uint64_t links, uint64_t now, uint64_t interval_ns,
                      void (*ended)(void *arg, const struct thread *t), void *arg);
 /* CPU time that a thread has used; false: it is gone. */
 bool thread_cpu(const struct thread_list *l, int32_t tid, uint64_t *ret_ns);
@@ -116,7 +119,7 @@ struct cpu_usage {
     uint32_t turn;     /* threads have close looks in turn: those whose turn is later wait */
     bool first;        /* the next tick is the first */
     uint64_t spent_ns; /* CPU time of the process in the last row */
-    struct pace scan_pace;
+    struct pace pace, scan_pace;
     uint64_t platform, process_scope, thread_scope, comm; /* ids of texts */
     struct pace pss_pace, comm_pace;
     uint64_t before_ns; /* of the process at its last row: */

@@ -143,5 +143,5 @@ void io_look(struct io_usage *io, uint64_t now, uint64_t interval_ns)
         io->row_ns = now;
     }
     atomic_store_explicit(&io->error, error, memory_order_relaxed);
-    pace_took(&io->pace, now, own_cpu_ns() - begun, interval_ns, PACE_SMALL);
+    pace_took(&io->pace, now, own_cpu_ns() - begun, 1, interval_ns, PACE_SMALL);
 }

@@ -164,5 +164,5 @@ void net_look(struct net_usage *n, uint64_t now, uint64_t interval_ns)
             look_at(n, &fresh, now, interval_ns);
     proc_lines_close(&l);
     atomic_store_explicit(&n->error, r, memory_order_relaxed);
-    pace_took(&n->pace, now, own_cpu_ns() - begun, interval_ns, PACE_SMALL);
+    pace_took(&n->pace, now, own_cpu_ns() - begun, 1, interval_ns, PACE_SMALL);
 }

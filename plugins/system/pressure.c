@@ -117,5 +117,5 @@ void pressure_look(struct pressure *p, const char *cgroup, uint64_t now, uint64_
         (void)look_at_file(p, true, i, path, now);
     }
     p->row_ns = now;
-    pace_took(&p->pace, now, own_cpu_ns() - begun, LOOK_TICKS * interval_ns, PACE_SMALL);
+    pace_took(&p->pace, now, own_cpu_ns() - begun, LOOK_TICKS, interval_ns, PACE_SMALL);
 }

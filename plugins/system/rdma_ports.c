@@ -244,6 +244,5 @@ void rdma_look(struct rdma_usage *r, uint64_t now, uint64_t interval_ns)
     if (devices)
         (void)closedir(devices);
     /* A machine without them gets some later: then, too. */
-    pace_took(&r->pace, now, own_cpu_ns() - begun, r->n ? interval_ns : 60 * interval_ns,
-              PACE_LIST);
+    pace_took(&r->pace, now, own_cpu_ns() - begun, r->n ? 1 : 60, interval_ns, PACE_LIST);
 }

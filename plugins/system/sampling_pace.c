@@ -12,12 +12,16 @@ bool pace_is_due(const struct pace *p, uint64_t now)
     return now >= p->next_ns;
 }
 
-void pace_took(struct pace *p, uint64_t now, uint64_t cost_ns, uint64_t least_ns, uint32_t share)
+void pace_took(struct pace *p, uint64_t now, uint64_t cost_ns, uint32_t ticks, uint64_t interval_ns,
+               uint32_t share)
 {
-    uint64_t wait = cost_ns < PROBING_NS_PER_S ? cost_ns * share : share * PROBING_NS_PER_S;
+    uint64_t cost = cost_ns < PROBING_NS_PER_S ? cost_ns : PROBING_NS_PER_S;
+    uint64_t least = ticks * interval_ns, wait = cost * share;
+    if (interval_ns < PROBING_NS_PER_S)
+        wait = (uint64_t)((double)wait * (double)interval_ns / 1e9);
     p->cost_ns = cost_ns;
     /* A tick comes a little early or late: it is due at the one that is nearest. */
-    p->next_ns = now + (wait > least_ns ? wait : least_ns - least_ns / 8);
+    p->next_ns = now + (wait > least ? wait : least - least / 8);
 }
 
 union probing_cell delta_cell(uint64_t before, uint64_t after)

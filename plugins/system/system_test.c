@@ -106,13 +106,16 @@ TEST(what_costs_much_is_rare)
     struct pace p = {0, 0};
     const uint64_t second = PROBING_NS_PER_S;
     CHECK(pace_is_due(&p, 0));
-    pace_took(&p, 100 * second, 1000, second, PACE_SMALL); /* 1 us: its tick is enough */
+    pace_took(&p, 100 * second, 1000, 1, second, PACE_SMALL); /* 1 us: its tick is enough */
     CHECK(!pace_is_due(&p, 100 * second + second / 2));
     CHECK(pace_is_due(&p, 101 * second));
-    pace_took(&p, 100 * second, PROBING_NS_PER_MS, second, PACE_SMALL); /* 0.002 % */
+    pace_took(&p, 100 * second, PROBING_NS_PER_MS, 1, second, PACE_SMALL); /* 0.002 % */
     CHECK(!pace_is_due(&p, 149 * second));
     CHECK(pace_is_due(&p, 150 * second));
-    pace_took(&p, 100 * second, UINT64_MAX, second, PACE_SMALL);
+    pace_took(&p, 100 * second, PROBING_NS_PER_MS, 1, second / 10, PACE_SMALL); /* as asked for */
+    CHECK(!pace_is_due(&p, 104 * second));
+    CHECK(pace_is_due(&p, 105 * second));
+    pace_took(&p, 100 * second, UINT64_MAX, 1, second, PACE_THREADS);
     CHECK(p.next_ns > 100 * second);
 }
 

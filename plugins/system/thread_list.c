@@ -18,7 +18,6 @@
 #define CLOCK_TICKS_USER 5
 #define CLOCK_EXACT 6 /* what the scheduler has counted */
 
-#define LIST_LEAST_NS (PROBING_NS_PER_S / 2)           /* between readings of the folder */
 #define LIST_MOST_NS (UINT64_C(10) * PROBING_NS_PER_S) /* however much it costs */
 
 static bool clock_of(int32_t tid, uint32_t kind, uint64_t *ret_ns)
@@ -161,7 +160,7 @@ static void take_baseline(struct thread_list *l, uint64_t now)
     }
 }
 
-void threads_refresh(struct thread_list *l, uint64_t links, uint64_t now,
+void threads_refresh(struct thread_list *l, uint64_t links, uint64_t now, uint64_t interval_ns,
                      void (*ended)(void *arg, const struct thread *t), void *arg)
 {
     uint64_t begun = own_cpu_ns();
@@ -185,7 +184,7 @@ void threads_refresh(struct thread_list *l, uint64_t links, uint64_t now,
     if (l->listed_ns == 0)
         take_baseline(&fresh, now);
     fresh.pace = l->pace;
-    pace_took(&fresh.pace, now, own_cpu_ns() - begun, LIST_LEAST_NS, PACE_LIST);
+    pace_took(&fresh.pace, now, own_cpu_ns() - begun, 1, interval_ns, PACE_LIST);
     if (fresh.pace.next_ns > now + LIST_MOST_NS)
         fresh.pace.next_ns = now + LIST_MOST_NS;
     fresh.gone = false;

@@ -1,5 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """cpu.utilization: what it says of threads is what /proc says, read by somebody else."""
+import json
+import os
+import re
+import sys
+
 import pytest
 from samples_of import loads, process, threads
 from world import wait_for
@@ -128,3 +133,94 @@ time.sleep(600)
     assert target.probing("eject").returncode == 0
     assert target.alive()
     assert not [n for n, _, _ in threads(target.pid).values() if n.startswith("probing")]
+
+
+def test_stopped_and_loaded_again(world):
+    """Nothing is left open, and rows go on in the same table."""
+    target = loads(world, "wake=2", "spin=1")
+    target.inject("-D", "system.interval=50ms")
+    ready(target)
+
+    def files():
+        return sorted(os.readlink("/proc/%d/fd/%s" % (target.pid, fd))
+                      for fd in os.listdir("/proc/%d/fd" % target.pid))
+
+    assert target.probing("plugin", "stop", "system").returncode == 0
+    idle = files()
+    count = target.rows("select count(*) from cpu.utilization")[0][0]
+    for _ in range(5):
+        assert target.probing("plugin", "load", "system").returncode == 0
+        assert target.probing("plugin", "stop", "system").returncode == 0
+    wait_for(lambda: len(files()) <= len(idle), files)  # the last client's socket goes
+    assert target.probing("plugin", "load", "system").returncode == 0
+    ready(target, count + 3)
+    assert not [f for f in files() if f.startswith(("/proc", "/sys"))]
+
+
+REUSE = r'''
+import ctypes, os, threading, time
+libc = ctypes.CDLL(None)
+stop = False
+def work(name):
+    libc.prctl(15, name)
+    tids.append(threading.get_native_id())
+    while not stop:
+        sum(range(1000))
+tids = []
+one = threading.Thread(target=work, args=(b"first",))
+one.start()
+try:
+    open("/proc/sys/kernel/ns_last_pid", "w").write("1000")
+except OSError:
+    print("refused", flush=True)
+print("ready", flush=True)
+while not os.path.exists("next"):
+    time.sleep(0.01)
+stop = True
+one.join()
+stop = False
+while len(tids) < 2 or tids[-1] != tids[0]:
+    open("/proc/sys/kernel/ns_last_pid", "w").write(str(tids[0] - 1))
+    two = threading.Thread(target=work, args=(b"second",), daemon=True)
+    two.start()
+    while not tids[1:]:
+        time.sleep(0.001)
+    if tids[-1] != tids[0]:
+        stop = True
+        two.join()
+        stop = False
+        tids.pop()
+print("second", flush=True)
+time.sleep(600)
+'''
+
+
+def test_a_number_that_another_thread_gets(world):
+    """In a pid namespace of its own, where the next number can be chosen."""
+    target = world.start("unshare", "--pid", "--fork", "--mount-proc", "--kill-child",
+                         sys.executable, "-uc", REUSE)
+    found = wait_for(lambda: re.search(r"(ready|refused)", target.output()) or
+                     not target.alive() and "no unshare", "the namespace")
+    if found == "no unshare" or found[1] == "refused":
+        pytest.skip("no pid namespace can be made here, or no number be chosen")
+    pid = int(open("/proc/%d/task/%d/children" % (target.pid, target.pid)).read().split()[0])
+
+    def ask(*words):
+        return world.probing("-t", str(pid), *words)
+
+    assert ask("inject", "-D", "system.interval=50ms").returncode == 0, target.output()
+
+    def rows(sql):
+        done = ask("query", "--format", "json", sql)
+        assert done.returncode == 0, done.stderr
+        return json.loads(done.stdout)["rows"]
+
+    where = "from cpu.utilization where scope = 'thread' and comm = "
+    wait_for(lambda: rows("select count(*) %s 'first'" % where)[0][0] > 2, "rows of the first")
+    (world.tmp / "next").write_text("")
+    target.wait_line("second")
+    wait_for(lambda: rows("select count(*) %s 'second'" % where)[0][0] > 2, "rows of the second")
+    first, second = (rows("select thread_id, max(cum_user_ns + cum_sys_ns), sum(delta_total_ns) "
+                          "%s '%s' group by 1" % (where, name)) for name in ("first", "second"))
+    assert first[0][0] == second[0][0]  # the number
+    assert second[0][1] >= second[0][2] - 1  # none of the first one's time

@@ -187,8 +187,8 @@ def test_a_group_that_is_throttled(world, groups):
         target.inject("-D", "system.interval=100ms")
         row = wait_for(lambda: target.rows(
             "select version, cpu_limit_cores, delta_throttled, delta_throttled_ns, "
-            "memory_limit_bytes, memory_bytes, path from cgroup.utilization where delta_throttled "
-            "> 0"), "a look at a throttled group")[-1]
+            "memory_limit_bytes, memory_bytes, path from cgroup.utilization where "
+            "delta_throttled_ns > 0"), "a look at a throttled group")[-1]
         assert row[0] == 1 and row[1] == pytest.approx(0.2)
         assert row[2] > 0 and row[3] > 0
         assert row[4] == 512 << 20  # the parent's
