@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The memory plugin's functions in the slots of objects of each kind, and out of them again."""
+import glob
 import os
 import re
 import shutil
@@ -171,3 +172,208 @@ def test_a_sanitizer_is_refused(world):
     assert done.returncode != 0
     assert "AddressSanitizer is in this process" in done.stderr
     assert target.alive()
+
+
+# ---- odd moments of a program's life ----
+
+LIVES = ROOT / "tests" / "memory" / "lives.c"
+ALL = ("-D", "memory.sample_bytes=1024")  # each thread takes samples all the time
+
+
+def enter_and_leave(target, times, until=None):
+    target.inject("--wait", *ALL)
+    for i in range(times):
+        for verb in ("load", "stop"):
+            done = target.probing("plugin", verb, "memory")
+            assert done.returncode == 0, done.stdout + done.stderr + target.output()[-300:]
+    assert target.alive(), target.output()[-300:]
+
+
+@pytest.mark.parametrize("mode", ["handlers", "threads", "children"])
+def test_allocations_at_odd_moments(world, mode):
+    own = ["-DOWN_ALLOCATOR"] if mode == "handlers" else []
+    target = world.start(str(build(world.tmp / "lives", *own, source=LIVES)), mode)
+    target.wait_line("ready")
+    enter_and_leave(target, 30)
+    done = target.probing("plugin", "load", "memory")
+    assert done.returncode == 0, done.stderr
+
+    def rounds():
+        return len(re.findall("^round", target.output(), flags=re.M))
+    before = rounds()
+    wait_for(lambda: rounds() > before + 2 or not target.alive(), "more rounds")
+    assert target.alive() and target.output().count("wrong") == 0, target.output()[-300:]
+    if mode == "handlers":
+        assert int(re.findall(r"round (\d+) handled", target.output())[-1]) > 0
+
+
+@pytest.mark.parametrize("left", [False, True])
+def test_a_program_that_ends_with_them_in(world, left):
+    end = world.tmp / "end"
+    target = world.start(str(build(world.tmp / "lives", source=LIVES)), "exit", str(end))
+    target.wait_line("ready")
+    target.inject("--wait", "--plugin", "memory", *ALL)
+    if left:
+        assert target.probing("eject").returncode == 0
+    end.touch()
+    assert target.process.wait(60) == 0, target.output()
+    assert "at exit" in target.output()
+
+
+def test_from_the_start_of_a_program(world):
+    end = world.tmp / "end"
+    end.touch()
+    path = build(world.tmp / "lives", source=LIVES)
+    for _ in range(10):
+        done = world.probing("launch", "--plugin", "memory", *ALL, "--", str(path), "exit",
+                             str(end))
+        assert done.returncode == 0, done.stdout + done.stderr
+        assert "at exit" in done.stdout
+
+
+# ---- C++, and other allocators ----
+
+CPLUSPLUS = r"""
+#include <cstdio>
+#include <map>
+#include <new>
+#include <string>
+#include <thread>
+static void churn(int id)
+{
+    std::map<int, std::string> m;
+    for (unsigned i = 0;; i++) {
+        m[i % 1000] = std::string(i % 3000, 'x');
+        int *p = new int[1 + i % 50];
+        p[0] = id;
+        delete[] p;
+        char *q = new (std::nothrow) char[100];
+        delete[] q;
+        char *a = new (std::align_val_t(128)) char[200];
+        ::operator delete[](a, std::align_val_t(128));
+        if (i % 1000 == 0) {
+            try {
+                volatile size_t n = ~size_t(0) / 2;
+                char *volatile much = new char[n];
+                delete[] much;
+                std::puts("wrong");
+            } catch (std::bad_alloc &) {
+            }
+        }
+        if (i % 200000 == 0) {
+            std::puts("round");
+            std::fflush(stdout);
+        }
+    }
+}
+int main()
+{
+    std::puts("ready");
+    std::fflush(stdout);
+    std::thread other(churn, 1);
+    churn(2);
+}
+"""
+
+
+def other_allocator(name):
+    for folder in ("/usr/lib/x86_64-linux-gnu", "/usr/lib/aarch64-linux-gnu", "/usr/lib64",
+                   "/usr/local/lib"):
+        for path in sorted(glob.glob("%s/lib%s.so*" % (folder, name))):
+            return path
+    pytest.skip("no lib%s here" % name)
+
+
+@pytest.mark.parametrize("allocator", [None, "jemalloc", "tcmalloc", "mimalloc"])
+@pytest.mark.parametrize("flags", [(), ("-static-libstdc++", "-static-libgcc")],
+                         ids=["shared", "static"])
+def test_cplusplus(world, flags, allocator):
+    env = {"LD_PRELOAD": other_allocator(allocator)} if allocator else {}
+    source = world.tmp / "churn.cc"
+    source.write_text(CPLUSPLUS)
+    path = build(world.tmp / "churn", "-std=c++17", *flags, source=source, compiler="g++")
+    target = world.start(str(path), env=env)
+    target.wait_line("ready")
+    enter_and_leave(target, 20)
+    assert target.probing("plugin", "load", "memory").returncode == 0
+    before = target.output().count("round")
+    wait_for(lambda: target.output().count("round") > before + 2, "more rounds")
+    assert target.output().count("wrong") == 0
+
+
+PRIVATE = r"""
+#include <stdlib.h>
+#include <string.h>
+/* An allocator of its own, which only those see that were linked with it. */
+static char room[1 << 20];
+static size_t used;
+void *malloc(size_t n) { return room + (used += (n + 31) & ~15UL) % (sizeof(room) / 2); }
+void free(void *p) { if (p && ((char *)p < room || (char *)p >= room + sizeof(room))) abort(); }
+void *calloc(size_t a, size_t b) { return memset(malloc(a * b), 0, a * b); }
+void *realloc(void *p, size_t n) { void *q = malloc(n); if (p) memcpy(q, p, n); return q; }
+char *taken(void) { return malloc(50); }
+"""
+
+
+DEEP = r"""
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <stdio.h>
+#include <unistd.h>
+int main(int argc, char **argv)
+{
+    void *library = dlopen(argv[1], RTLD_LAZY | RTLD_LOCAL | RTLD_DEEPBIND);
+    int (*use)(void) = (int (*)(void))dlsym(library, "use");
+    puts("ready");
+    fflush(stdout);
+    while (access(argv[2], F_OK) != 0)
+        usleep(1000);
+    for (; argc == 3; usleep(1000)) {
+        use();
+        puts("round");
+        fflush(stdout);
+    }
+}
+"""
+USER = r"""
+#include <stdlib.h>
+char *taken(void);
+int use(void);
+int use(void)
+{
+    for (int i = 0; i < 10; i++) {
+        char *p = malloc(100);
+        p[99] = 1;
+        free(p);
+        free(taken());
+    }
+    return 0;
+}
+"""
+
+
+@pytest.mark.parametrize("bound", ["lazy", "now"])
+@pytest.mark.parametrize("used", [False, True])
+def test_an_object_with_an_allocator_of_its_own_keeps_it(world, bound, used):
+    """Loaded with RTLD_DEEPBIND, its calls go to another malloc() than everybody's."""
+    for name, text in (("private", PRIVATE), ("user", USER), ("deep", DEEP)):
+        (world.tmp / (name + ".c")).write_text(text)
+    build(world.tmp / "libprivate.so", "-shared", "-fPIC", source=world.tmp / "private.c")
+    build(world.tmp / "libuser.so", "-shared", "-fPIC", "-Wl,-z," + bound, "-Wl,-rpath,$ORIGIN",
+          "-L" + str(world.tmp), "-Wl,--no-as-needed", "-lprivate", source=world.tmp / "user.c")
+    path, begin = build(world.tmp / "deep", source=world.tmp / "deep.c"), world.tmp / "begin"
+    if used:
+        begin.touch()  # it has made its calls when it is entered
+    target = world.start(str(path), str(world.tmp / "libuser.so"), str(begin))
+    target.wait_line("round" if used else "ready")
+    target.inject("--wait", "--plugin", "memory")
+    begin.touch()
+
+    def goes_on():
+        before = target.output().count("round")
+        wait_for(lambda: target.output().count("round") > before + 20 or not target.alive(),
+                 "more rounds")
+        assert target.alive()
+    goes_on()
+    enter_and_leave(target, 5)
+    goes_on()

@@ -31,6 +31,7 @@
 #define KINDS 5        /* enum wrapper_kind */
 #define EARLIER_MAX 8  /* copies of this plugin that were loaded before */
 #define TRIES 8        /* while objects come and go */
+#define LOWEST 65536   /* of addresses; below: 0 for a weak symbol, or not relocated yet */
 #define AGAIN 3        /* looks: what ld.so was at work on is done by then */
 
 struct range {
@@ -235,6 +236,8 @@ struct pass {
     bool changed;              /* objects came or went since the last pass */
     bool unfinished;           /* there is one that the dynamic linker has not finished with */
     uint32_t index;            /* of the object */
+    uint32_t n_begun;          /* objects that the program began with */
+    bool has_private;          /* some objects may have an allocator that others have not */
     bool foreign[KINDS];       /* the object calls somebody else's functions of the kind */
     uint32_t held, todo;       /* its slots with our function, its slots that are to be written */
     bool open;                 /* its pages are writable for now */
@@ -250,10 +253,14 @@ static bool is_earlier(uintptr_t value)
     return false;
 }
 
-/* A call that has not been made yet goes to the object's own code, from where ld.so binds it. */
-static bool is_unbound(const struct object *o, enum slot_kind kind, uintptr_t value)
+/* A call that has not been made yet goes to the object's own code, from where ld.so binds it: to
+ * what all objects get, but for those that were loaded with an allocator of their own
+ * (RTLD_DEEPBIND), of which we learn when it is bound. */
+static bool is_unbound(const struct pass *p, const struct object *o, enum slot_kind kind,
+                       uintptr_t value)
 {
-    return kind == SLOT_CALL && !o->symbolic && object_has(o, value, PF_X);
+    return kind == SLOT_CALL && !o->symbolic && (!p->has_private || p->index <= p->n_begun) &&
+           object_has(o, value, PF_X);
 }
 
 /* What a slot is to hold instead, 0: it is to be left alone. */
@@ -266,7 +273,7 @@ static uintptr_t instead(const struct pass *p, const struct object *o, uint32_t 
     if (!real || p->foreign[wrappers[i].kind])
         return 0;
     bool takes = value == real || (entry && value == entry) || is_earlier(value) ||
-                 is_unbound(o, kind, value);
+                 is_unbound(p, o, kind, value);
     return takes ? wrappers[i].ours : 0;
 }
 
@@ -283,7 +290,8 @@ static void judge_slot(void *arg, const struct object *o, const char *symbol,
         p->held++;
     if (instead(p, o, (uint32_t)i, kind, value))
         p->todo++;
-    else if (value != wrappers[i].ours && kind != SLOT_DATA && value > 4096)
+    else if (value != wrappers[i].ours && kind != SLOT_DATA && value >= LOWEST &&
+             !(kind == SLOT_CALL && object_has(o, value, PF_X)))
         p->foreign[wrappers[i].kind] = true;
 }
 
@@ -366,6 +374,23 @@ static void forget_known(void)
     hooks.n_known = hooks.objects = hooks.slots = hooks.foreign = hooks.stuck = 0;
 }
 
+/* ld.so stands behind the objects that the program began with. */
+static int look_around(struct dl_phdr_info *info, size_t size, void *arg)
+{
+    struct pass *p = arg;
+    struct object o;
+    (void)size;
+    p->index++;
+    if (!object_read(info, &o))
+        return 0;
+    if (is_linker(&o))
+        p->n_begun = p->index;
+    else if (id_of(&o) != hooks.allocator && id_of(&o) != hooks.libc &&
+             object_defines(&o, "malloc"))
+        p->has_private = true;
+    return 0;
+}
+
 static int each_object(struct dl_phdr_info *info, size_t size, void *arg)
 {
     struct pass *p = arg;
@@ -380,11 +405,15 @@ static int each_object(struct dl_phdr_info *info, size_t size, void *arg)
             forget_known();
         if (p->changed && p->pages && !p->pages->asks)
             return -EAGAIN; /* what is known of pages is older */
+        p->index = 0;
+        if (!p->out)
+            (void)dl_iterate_phdr(look_around, p); /* in its lock, which is recursive */
+        p->index = 1;
     }
     if (index < hooks.n_known && hooks.known[index] == info->dlpi_phdr)
         return 0;
     pass_object(p, info);
-    if (!p->waits && index == hooks.n_known && index < KNOWN_MAX)
+    if (!p->waits && !p->out && index == hooks.n_known && index < KNOWN_MAX)
         hooks.known[hooks.n_known++] = info->dlpi_phdr;
     return 0;
 }
