@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * tests/memory/lives.c - a program that allocates where programs rarely do: in signal handlers, when
- * threads and the process end, and in children of each kind.
+ * tests/memory/lives.c - a program that allocates where programs rarely do: in signal handlers,
+ * when threads and the process end, and in children of each kind.
  *
  * usage: lives handlers|threads|children|exit.  It prints a line now and then; a wrong result ends
  * it.  With `handlers` malloc() is its own and may be called in handlers; libc calls it through
