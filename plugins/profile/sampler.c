@@ -366,7 +366,7 @@ int reader_start(struct reader *r)
     atomic_store_explicit(&r->ended, false, memory_order_relaxed);
     atomic_store_explicit(&r->signal_gone, false, memory_order_relaxed);
     uint32_t scratch = r->python ? r->python->scratch_bytes : 0;
-    int rc = sample_pool_new(scratch, &r->slots);
+    int rc = sample_pool_new(SAMPLE_SLOTS, scratch, &r->slots);
     if (rc == 0 && !(r->desk = aligned_alloc(16, (sizeof(*r->desk) + scratch + 15) & ~15u)))
         rc = -ENOMEM;
     if (rc == 0)

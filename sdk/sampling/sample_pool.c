@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * sdk/sampling/sample_pool.c - slots for samples: two words of bits say which are free
- * and which full.
+ * sdk/sampling/sample_pool.c - slots for samples: words of bits say which are free and
+ * which full.
  *
  * Handlers on any thread, one reader.  A handler that is interrupted for long holds its own slot
  * only.  The memory is not inherited by forked children: no handler of theirs fills a slot.
@@ -24,33 +24,38 @@
 #include "probing_sdk.h"
 
 #define PAGE 4096u
-#define HALF (SAMPLE_SLOTS / 2)
+#define WORDS (SAMPLE_SLOTS_MAX / 64)
+#define MANY 32 /* full ones: the reader should come */
 
 struct sample_pool {
-    _Atomic uint64_t free, full; /* bit for each slot */
-    _Atomic uint32_t bell;       /* futex word: counts rings */
-    uint32_t heard;              /* the reader's */
+    _Atomic uint64_t free[WORDS], full[WORDS]; /* bit for each slot */
+    uint32_t words;
+    _Atomic uint32_t n_full;
+    _Atomic uint32_t bell; /* futex word: counts rings */
+    uint32_t heard;        /* the reader's */
     size_t stride;
     uint8_t *memory;
     uint64_t main_end; /* of the main thread's stack; 0: not known */
 };
 
-int sample_pool_new(uint32_t scratch_bytes, struct sample_pool **ret)
+int sample_pool_new(uint32_t slots, uint32_t scratch_bytes, struct sample_pool **ret)
 {
     struct sample_pool *b = calloc(1, sizeof(*b));
     if (!b)
         return -ENOMEM;
+    b->words = slots / 64;
     b->stride = (sizeof(struct sample_slot) + scratch_bytes + PAGE - 1) & ~(size_t)(PAGE - 1);
     const uint64_t *main_end = dlsym(RTLD_DEFAULT, "__libc_stack_end");
     b->main_end = main_end ? *main_end : 0;
-    b->memory = mmap(NULL, SAMPLE_SLOTS * b->stride, PROT_READ | PROT_WRITE,
+    b->memory = mmap(NULL, slots * b->stride, PROT_READ | PROT_WRITE,
                      MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (b->memory == MAP_FAILED) {
         free(b);
         return -ENOMEM;
     }
-    (void)madvise(b->memory, SAMPLE_SLOTS * b->stride, MADV_DONTFORK);
-    atomic_store_explicit(&b->free, UINT64_MAX, memory_order_release);
+    (void)madvise(b->memory, slots * b->stride, MADV_DONTFORK);
+    for (uint32_t w = 0; w < b->words; w++)
+        atomic_store_explicit(&b->free[w], UINT64_MAX, memory_order_release);
     *ret = b;
     return 0;
 }
@@ -59,28 +64,35 @@ void sample_pool_free(struct sample_pool *b)
 {
     if (!b)
         return;
-    (void)munmap(b->memory, SAMPLE_SLOTS * b->stride);
+    (void)munmap(b->memory, (size_t)b->words * 64 * b->stride);
     free(b);
 }
 
-static struct sample_slot *at(struct sample_pool *b, int i)
+static struct sample_slot *at(struct sample_pool *b, uint32_t i)
 {
     return (struct sample_slot *)(void *)(b->memory + (size_t)i * b->stride);
 }
 
-static uint64_t bit_of(const struct sample_pool *b, const struct sample_slot *x)
+static uint32_t number_of(const struct sample_pool *b, const struct sample_slot *x)
 {
-    return UINT64_C(1) << (((const uint8_t *)x - b->memory) / (ptrdiff_t)b->stride);
+    return (uint32_t)(((const uint8_t *)x - b->memory) / (ptrdiff_t)b->stride);
+}
+
+static uint64_t bit_of(uint32_t i)
+{
+    return UINT64_C(1) << i % 64;
 }
 
 struct sample_slot *sample_slot_take(struct sample_pool *b)
 {
-    uint64_t free_ones = atomic_load_explicit(&b->free, memory_order_relaxed);
-    while (free_ones) {
-        uint64_t lowest = free_ones & -free_ones;
-        if (atomic_compare_exchange_weak_explicit(&b->free, &free_ones, free_ones & ~lowest,
-                                                  memory_order_acquire, memory_order_relaxed))
-            return at(b, __builtin_ctzll(lowest));
+    for (uint32_t w = 0; w < b->words; w++) {
+        uint64_t free_ones = atomic_load_explicit(&b->free[w], memory_order_relaxed);
+        while (free_ones) {
+            uint64_t lowest = free_ones & -free_ones;
+            if (atomic_compare_exchange_weak_explicit(&b->free[w], &free_ones, free_ones & ~lowest,
+                                                      memory_order_acquire, memory_order_relaxed))
+                return at(b, w * 64 + (uint32_t)__builtin_ctzll(lowest));
+        }
     }
     return NULL;
 }
@@ -134,25 +146,32 @@ void sample_slot_fill(struct sample_pool *b, struct sample_slot *x,
 
 void sample_slot_submit(struct sample_pool *b, struct sample_slot *x)
 {
-    uint64_t bit = bit_of(b, x);
-    uint64_t full = atomic_fetch_or_explicit(&b->full, bit, memory_order_release) | bit;
-    if (__builtin_popcountll(full) == HALF)
+    uint32_t i = number_of(b, x);
+    (void)atomic_fetch_or_explicit(&b->full[i / 64], bit_of(i), memory_order_release);
+    if (atomic_fetch_add_explicit(&b->n_full, 1, memory_order_relaxed) + 1 == MANY)
         sample_slot_notify(b);
 }
 
 void sample_slot_release(struct sample_pool *b, struct sample_slot *x)
 {
-    (void)atomic_fetch_or_explicit(&b->free, bit_of(b, x), memory_order_release);
+    uint32_t i = number_of(b, x);
+    if (i >= SAMPLE_SLOTS)
+        (void)madvise(x, b->stride, MADV_DONTNEED);
+    (void)atomic_fetch_or_explicit(&b->free[i / 64], bit_of(i), memory_order_release);
 }
 
 struct sample_slot *sample_slot_next(struct sample_pool *b)
 {
-    uint64_t full = atomic_load_explicit(&b->full, memory_order_acquire);
-    if (!full)
-        return NULL;
-    uint64_t lowest = full & -full;
-    (void)atomic_fetch_and_explicit(&b->full, ~lowest, memory_order_relaxed);
-    return at(b, __builtin_ctzll(lowest));
+    for (uint32_t w = 0; w < b->words; w++) {
+        uint64_t full = atomic_load_explicit(&b->full[w], memory_order_acquire);
+        if (!full)
+            continue;
+        uint64_t lowest = full & -full;
+        (void)atomic_fetch_and_explicit(&b->full[w], ~lowest, memory_order_relaxed);
+        (void)atomic_fetch_sub_explicit(&b->n_full, 1, memory_order_relaxed);
+        return at(b, w * 64 + (uint32_t)__builtin_ctzll(lowest));
+    }
+    return NULL;
 }
 
 void sample_slot_wait(struct sample_pool *b, uint64_t timeout_ns)

@@ -16,7 +16,8 @@
 
 #include "unwind.h"
 
-#define SAMPLE_SLOTS 64
+#define SAMPLE_SLOTS 64        /* for samples that come by a clock */
+#define SAMPLE_SLOTS_MAX 512   /* for those that come in heaps */
 #define SLOT_STACK (32u << 10) /* bytes of a stack; deeper ones lose their outer native frames */
 #define SLOT_PYTHON 256        /* Python frames */
 #define SLOT_NAMES (16u << 10) /* bytes for code objects that are seen for the first time */
@@ -38,16 +39,18 @@ struct sample_slot {
 
 struct sample_pool;
 
-int sample_pool_new(uint32_t scratch_bytes, struct sample_pool **ret);
+/* slots: a multiple of 64, at most SAMPLE_SLOTS_MAX.  The memory of those beyond the first
+ * SAMPLE_SLOTS goes back to the system each time. */
+int sample_pool_new(uint32_t slots, uint32_t scratch_bytes, struct sample_pool **ret);
 /* No handler and no reader is inside any more. */
 void sample_pool_free(struct sample_pool *b);
 
-struct sample_slot *
-sample_slot_take(struct sample_pool *b); /* NULL: all are in use.          [signal] */
-void sample_slot_submit(struct sample_pool *b,
-                        struct sample_slot *x); /* to the reader                  [signal] */
-void sample_slot_release(struct sample_pool *b,
-                         struct sample_slot *x); /* free again                     [signal] */
+/* NULL: all are in use.                                                            [signal] */
+struct sample_slot *sample_slot_take(struct sample_pool *b);
+/* To the reader.                                                                   [signal] */
+void sample_slot_submit(struct sample_pool *b, struct sample_slot *x);
+/* Free again.                                                                      [signal] */
+void sample_slot_release(struct sample_pool *b, struct sample_slot *x);
 
 /* Put the calling thread's stack into a slot, from its `registers` on, which the caller has filled:
  * Python frames (python: NULL for none; last: as in struct probing_python_look), and a copy of the
@@ -57,7 +60,7 @@ void sample_slot_fill(struct sample_pool *b, struct sample_slot *x,
 
 /* The next full one, or NULL. */
 struct sample_slot *sample_slot_next(struct sample_pool *b);
-/* Until half of the slots are full, somebody rang, or the time is up. */
+/* Until 32 slots are full, somebody rang, or the time is up. */
 void sample_slot_wait(struct sample_pool *b, uint64_t timeout_ns);
 void sample_slot_notify(struct sample_pool *b); /* [signal] */
 

@@ -36,9 +36,15 @@
 #define IDLE_NS (500 * PROBING_NS_PER_MS)    /* while there are none */
 #define MODULES_NS (500 * PROBING_NS_PER_MS) /* between looks for new modules */
 #define NAMES_NS (10 * PROBING_NS_PER_S)     /* a thread's name is read again after this */
+/* Where a program allocates so much that there would be more samples than this, the distance
+ * between them grows: they weigh more, and what they cost has an end. */
+#define MOST_PER_S 1000.0
+#define FASTER_NS (20 * PROBING_NS_PER_MS)  /* it grows after this, ... */
+#define SLOWER_NS (100 * PROBING_NS_PER_MS) /* ... and falls after this */
 #define STOP_NS (2 * PROBING_NS_PER_S)
 #define ASK_NS (2 * PROBING_NS_PER_S) /* who asks what is alive waits so long for a turn */
 #define STACK_BYTES (256u << 10)
+#define MEAN_MAX 0x1p40
 #define NAMES 256u /* threads whose names are kept */
 
 struct thread_name {
@@ -62,10 +68,11 @@ struct sampler {
     uint64_t next_snapshot, marks; /* lock */
     uint64_t turned_ns;            /* lock: what happened until then is known */
     uint64_t snapshot_ns, changed; /* lock: of the last periodic one; changes since */
-    _Atomic uint64_t mean, snapshot_every, turns, live_bytes;
+    _Atomic uint64_t mean, mean_now, snapshot_every, turns, live_bytes;
     _Atomic bool stop, ended, forked;
     _Atomic int32_t tid;
-    uint64_t modules_ns;
+    uint64_t modules_ns, counted_ns, counted;
+    struct sampling_counts before; /* [control]: of earlier starts */
     struct thread_name names[NAMES];
     struct merge_native native;
     uint32_t frames[MERGE_FRAMES];
@@ -219,6 +226,35 @@ static void store_peak(struct sampler *s, uint64_t now, bool at_once)
         store_snapshot(s, x, SNAPSHOT_PEAK, NULL);
 }
 
+static void set_mean(struct sampler *s, double wanted)
+{
+    double asked = (double)atomic_load_explicit(&s->mean, memory_order_relaxed);
+    double set = (double)atomic_load_explicit(&s->mean_now, memory_order_relaxed);
+    double next = wanted > asked ? wanted : asked;
+    if (next < 1.2 * set && next > set / 1.2 && next != asked)
+        return;
+    next = next < MEAN_MAX ? next : MEAN_MAX;
+    atomic_store_explicit(&s->mean_now, (uint64_t)next, memory_order_relaxed);
+    sampling_set_mean((uint64_t)next);
+}
+
+/* As many samples a second as may be, or one in the bytes that were asked for. */
+static void adapt(struct sampler *s, uint64_t now)
+{
+    struct sampling_counts counts;
+    uint64_t passed = now - s->counted_ns;
+    if (passed < FASTER_NS)
+        return;
+    sampling_counts(&counts);
+    double rate = (double)(counts.taken - s->counted) / probing_seconds(passed);
+    if (rate < MOST_PER_S && passed < SLOWER_NS)
+        return;
+    s->counted_ns = now;
+    s->counted = counts.taken;
+    set_mean(s,
+             (double)atomic_load_explicit(&s->mean_now, memory_order_relaxed) * rate / MOST_PER_S);
+}
+
 static void turn(struct sampler *s)
 {
     uint64_t now = s->host->now();
@@ -228,6 +264,7 @@ static void turn(struct sampler *s)
         if (code_changed(s->code))
             stacks_read_modules(s->stacks);
     }
+    adapt(s, now);
     (void)pthread_mutex_lock(&s->lock);
     s->turned_ns = s->host->now();
     uint32_t ended = live_ended(s->live);
@@ -389,7 +426,7 @@ int sampler_start(struct sampler *s)
     atomic_store_explicit(&s->ended, false, memory_order_relaxed);
     s->snapshot_ns = h->now();
     s->changed = 0;
-    int rc = sample_pool_new(s->python ? s->python->scratch_bytes : 0, &s->slots);
+    int rc = sample_pool_new(SAMPLE_SLOTS_MAX, s->python ? s->python->scratch_bytes : 0, &s->slots);
     if (rc == 0)
         rc = code_open(&s->code);
     if (rc == 0)
@@ -398,6 +435,11 @@ int sampler_start(struct sampler *s)
         rc = peak_new(&s->peak);
     stacks_name_with(s->stacks, h->extension(h, PROBING_STACK_1), s->python, s->code);
     if (rc == 0) {
+        sampling_counts(&s->before);
+        s->counted = s->before.taken;
+        s->counted_ns = h->now();
+        atomic_store_explicit(&s->mean_now, atomic_load_explicit(&s->mean, memory_order_relaxed),
+                              memory_order_relaxed);
         sampling_begin(
             &(struct sampling){.host = h,
                                .live = s->live,
@@ -476,8 +518,10 @@ int sampler_configure(struct sampler *s, const char *name, const char *value)
         return -ENOENT;
     (void)probing_parse_u64(value, UINT64_MAX, &number); /* checked by the core */
     atomic_store_explicit(mean ? &s->mean : &s->snapshot_every, number, memory_order_relaxed);
-    if (mean && s->running)
+    if (mean && s->running) {
+        atomic_store_explicit(&s->mean_now, number, memory_order_relaxed);
         sampling_set_mean(number);
+    }
     return 0;
 }
 
@@ -500,12 +544,14 @@ void sampler_about(struct sampler *s, struct sampler_about *ret)
     struct sampling_counts counts;
     sampling_counts(&counts);
     *ret = (struct sampler_about){
-        .samples = counts.taken,
-        .lost = counts.dropped,
-        .bare = counts.bare,
+        .samples = counts.taken - s->before.taken,
+        .lost = counts.dropped - s->before.dropped,
+        .bare = counts.bare - s->before.bare,
         .live = s->live ? live_count(s->live) : 0,
+        .sample_bytes = atomic_load_explicit(&s->mean_now, memory_order_relaxed),
+        .skipped = counts.inside - s->before.inside,
         .live_bytes = atomic_load_explicit(&s->live_bytes, memory_order_relaxed),
-        .spent_ns = counts.spent_ns,
+        .spent_ns = counts.spent_ns - s->before.spent_ns,
         .own_cpu_ns = cpu_ns(atomic_load_explicit(&s->tid, memory_order_relaxed))};
 }
 

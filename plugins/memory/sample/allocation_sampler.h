@@ -37,6 +37,9 @@ void sampler_snapshot(struct sampler *s, const char *name);
 struct sampler_about {
     uint64_t samples, lost, live;  /* taken, dropped for want of room, not freed yet */
     uint64_t bare;                 /* of those taken: without a stack, our thread was too slow */
+    uint64_t skipped;              /* due while the thread took one already */
+    uint64_t sample_bytes;         /* mean distance now: more than was asked for where too many
+                                    * samples would come */
     uint64_t live_bytes;           /* estimated */
     uint64_t spent_ns, own_cpu_ns; /* in the program's threads; of our own thread */
 };

@@ -25,6 +25,7 @@
 #include "sampling.h"
 
 #define LEAVE_TRIES 1000 /* looks, 1 ms apart, for threads to leave */
+#define TIMED 8u         /* one sample in so many asks for its own CPU time, which is a call more */
 #define LAST_LOOKS 32    /* threads whose last look at Python is kept: 25 KiB */
 
 _Thread_local struct memory_thread memory_thread;
@@ -41,7 +42,7 @@ static struct {
     _Atomic(const struct probing_torch_step_1 *) torch;
     uint64_t (*_Atomic now)(void);
     _Atomic int32_t pid;
-    _Atomic uint64_t taken, bare, dropped, skipped, spent_ns;
+    _Atomic uint64_t takes, taken, bare, dropped, skipped, spent_ns;
     /* What the python plugin keeps of a thread's last look: the thread's while `busy`. */
     struct last_look {
         _Atomic bool busy;
@@ -95,23 +96,19 @@ static void go_on(struct memory_thread *t, uint64_t distance) /* [signal] */
     t->rest = distance - (uint64_t)t->left;
 }
 
-/* The thread has allocated n bytes more, which took `left` below 0: is this one a sample?  A
- * distance that was drawn by other settings is drawn anew: what is left of one has the same
- * distribution as a whole one, so nothing is lost. */
+/* The thread has allocated n bytes more, which took `left` below 0: is this one a sample?  It is
+ * judged by the distance that was drawn before it, if there is one.  After it, one that was drawn
+ * by other settings is drawn anew: what is left of a distance is distributed as a whole one, so
+ * nothing is lost. */
 static bool is_due(struct memory_thread *t, size_t n, uint32_t round) /* [signal] */
 {
-    uint64_t distance, passed;
-    if (t->round != round) {
-        t->round = round;
-        distance = draw(t);
-        passed = n;
-    } else {
-        distance = t->rest;
-        passed = -(uint64_t)t->left;
-    }
+    bool drawn = t->round != 0, old = t->round != round;
+    uint64_t distance = drawn ? t->rest : draw(t);
+    uint64_t passed = drawn ? -(uint64_t)t->left : n;
     bool due = distance < passed;
+    t->round = round;
     if (!due)
-        go_on(t, distance - passed);
+        go_on(t, drawn && old ? draw(t) : distance - passed);
     return due;
 }
 
@@ -219,8 +216,13 @@ static void take_if_on(struct taking *s) /* [signal] */
         s->tid = (int32_t)syscall(SYS_gettid);
         s->step = torch ? torch->now() : -1;
         s->step = s->step >= 0 ? s->step : PROBING_NULL_I64;
+        bool timed = atomic_fetch_add_explicit(&g.takes, 1, memory_order_relaxed) % TIMED == 0;
+        uint64_t begun = timed ? probing_clock_ns(CLOCK_THREAD_CPUTIME_ID) : 0;
         take(s);
-        (void)atomic_fetch_add_explicit(&g.spent_ns, now() - s->ts, memory_order_relaxed);
+        if (timed)
+            (void)atomic_fetch_add_explicit(
+                &g.spent_ns, TIMED * (probing_clock_ns(CLOCK_THREAD_CPUTIME_ID) - begun),
+                memory_order_relaxed);
     }
     (void)atomic_fetch_sub_explicit(&g.inside, 1, memory_order_seq_cst);
 }
@@ -236,7 +238,7 @@ void memory_sample(void *p, size_t n, enum memory_domain domain, const void *fra
     }
     if (t->inside) {
         count(&g.skipped);
-        t->left = 0;
+        t->left = (int64_t)((uint64_t)t->left + n); /* as if it had not been */
         return;
     }
     if (!is_due(t, n, round))
