@@ -15,9 +15,10 @@ static int free_ours(void *p)
     return heap_free(p);
 }
 
-static uint64_t resident(void)
+static uint64_t resident(uint64_t *ret_files)
 {
-    return heap_resident() + mapped_resident();
+    *ret_files = mapped_resident();
+    return heap_resident();
 }
 
 int memory_offer(struct host *h)

@@ -436,7 +436,8 @@ void loss_forget(void);
 extern const struct probing_table_desc loop_table;
 void loop_is(const struct thread *t); /* the one that has ended a step */
 void loop_inspect(uint64_t now_ns);   /* once a second [worker] */
-int64_t loop_rss(void); /* memory of the process, bytes; 0: the kernel does not tell    [any] */
+int64_t loop_rss(void);     /* memory of the process, bytes; 0: the kernel does not tell    [any] */
+int64_t loop_private(void); /* of it without files and shared memory, and what is swapped   [any] */
 /* So much came with a run of torch's profiler for us: it is not the program's growth.      [any] */
 void loop_kept(int64_t bytes);
 /* The loop's thread is in another phase. */

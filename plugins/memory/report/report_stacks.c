@@ -12,6 +12,8 @@
 #define SHOWN 5u
 #define SHOWN_ALONE 12u /* where nothing else is shown */
 #define SIGMAS 2.0      /* a difference that is more than so many errors is one */
+#define CALLERS 6u
+#define OLD_SEC 60.0    /* what bytes_1m counts */
 #define LEAK_LEAST 1e6  /* bytes that a leak has grown by, at the least */
 #define PLACE_WIDTH 46u /* columns of a place, where the terminal has 80 */
 #define BESIDE_PLACE 34u
@@ -22,8 +24,15 @@ struct place { /* a row */
     double middle, first; /* of leaks: bytes in the middle of the time, and at its beginning */
 };
 
+struct leaks {
+    double seconds; /* of the time that was looked at */
+    uint32_t n;
+    struct place places[SHOWN_ALONE];
+};
+
 struct places {
     const struct memory_args *w;
+    void *arg; /* of each() */
     void (*each)(struct places *p, const struct place *one);
     uint32_t n;
 };
@@ -229,7 +238,8 @@ static void json_place(struct places *p, const struct place *one)
     json_open(&j, '{');
     json_text(&j, "function_name", one->name);
     json_text(&j, "place", one->where);
-    json_number(&j, "stack_id", one->stack_id);
+    json_key(&j, "stack_id");
+    report_printf(j.api, is_number(one->stack_id) ? "%.0f" : "null", one->stack_id);
     json_number(&j, "bytes", one->bytes);
     json_number(&j, "bytes_error", one->error);
     json_number(&j, "grown_bytes", one->grown);
@@ -259,28 +269,65 @@ void stacks_show_json(const struct memory_args *w, struct report_json *j)
 /* ---- leaks ---- */
 
 /* It grew in both halves of the time, in the newer one not much less than in the older: a cache
- * that was filled and stays is none.  Half of what came stays for a minute. */
-static bool is_leak(const struct place *one)
+ * that was filled and stays is none.  Of a longer time much of what came must have stayed. */
+static bool is_leak(const struct leaks *l, const struct place *one)
 {
     double older = one->middle - one->first, newer = one->bytes - one->middle;
     return newer > SIGMAS / 2 * one->error && newer > older / 4 && older > 0 &&
-           one->older > 0.25 * one->grown;
+           (l->seconds < 2 * OLD_SEC || one->older > one->grown / 4);
 }
 
-static void show_leak(struct places *p, const struct place *one)
+static void take_leak(struct places *p, const struct place *one)
+{
+    struct leaks *l = p->arg;
+    if (l->n < SHOWN_ALONE && is_leak(l, one))
+        l->places[l->n++] = *one;
+}
+
+struct callers {
+    char text[700];
+    uint32_t n;
+};
+
+static int take_caller(void *arg, const struct probing_report_cell *cells, uint32_t n)
+{
+    struct callers *c = arg;
+    const char *file = n >= 3 ? cell_text(&cells[1]) : "", *slash = strrchr(file, '/');
+    size_t at = strlen(c->text);
+    (void)snprintf(c->text + at, sizeof c->text - at, "%s%.60s%s%.60s%s", c->n++ ? " < " : "",
+                   n >= 3 ? cell_text(&cells[0]) : "", *file ? " " : "", slash ? slash + 1 : file,
+                   "");
+    if (n >= 3 && *file && is_number(cell_number(&cells[2]))) {
+        at = strlen(c->text);
+        (void)snprintf(c->text + at, sizeof c->text - at, ":%.0f", cell_number(&cells[2]));
+    }
+    return 0;
+}
+
+/* Who called the function that allocated: Python's frames, or native ones where there are none. */
+static void show_callers(const struct memory_args *w, double stack_id)
+{
+    char sql[700];
+    struct callers c = {.n = 0};
+    (void)snprintf(
+        sql, sizeof sql,
+        "select func, file, lineno from (select distinct depth, func, file, lineno from "
+        "memory.stacks where stack_id = %.0f and (frame_type = 'python' or not exists "
+        "(select 1 from memory.stacks where stack_id = %.0f and frame_type = 'python'))) "
+        "f order by depth limit %u",
+        stack_id, stack_id, CALLERS);
+    if (w->api->ask(w->api, sql, take_caller, &c) == 0 && c.n > 1)
+        w->api->print_wrapped(w->api, "      ", c.text, strlen(c.text));
+}
+
+static void show_leak(const struct memory_args *w, const struct place *one)
 {
     char size[32];
-    if (!is_leak(one)) {
-        p->n--; /* not shown: take_place() counts it */
-        return;
-    }
-    if (p->n == 0)
-        report_printf(p->w->api, "grows and is not freed (estimate +- its error)\n\n");
-    show_place(p->w, one, one->grown);
+    show_place(w, one, one->grown);
     report_mb(one->bytes, size);
-    report_printf(p->w->api,
-                  "      %s alive in %.0f pieces, the oldest for %.0f s; stack_id %.0f\n", size,
-                  one->count, one->age_ns / 1e9, one->stack_id);
+    report_printf(w->api, "      %s alive in %.0f pieces, the oldest for %.0f s; stack_id %.0f\n",
+                  size, one->count, one->age_ns / 1e9, one->stack_id);
+    show_callers(w, one->stack_id);
 }
 
 static int take_span(void *arg, const struct probing_report_cell *cells, uint32_t n)
@@ -300,7 +347,7 @@ int leaks_show(const struct memory_args *w)
 {
     char sql[2400], since[200];
     double span[4] = {0, (double)NAN, (double)NAN, (double)NAN};
-    uint32_t n = 0;
+    struct leaks found = {.n = 0};
     report_since(w, w->window_ns, since, sizeof since);
     (void)snprintf(sql, sizeof sql,
                    "select count(distinct snapshot_id), min(snapshot_id), (select min(snapshot_id) "
@@ -330,15 +377,22 @@ int leaks_show(const struct memory_args *w)
                    "f_was > %.0f * sqrt(bytes_error::double * bytes_error + f_error::double * "
                    "f_error) order by 6 desc limit 50",
                    span[1], span[2], LEAK_LEAST, SIGMAS);
-    rc = ask(w, sql, show_leak, &n);
+    found.seconds = span[3];
+    struct places p = {.w = w, .each = take_leak, .arg = &found};
+    rc = w->api->ask(w->api, sql, take_place, &p);
     if (rc < 0)
         return rc;
-    report_printf(w->api, n ? "\n" : "");
+    if (found.n)
+        report_printf(w->api, "grows and is not freed (estimate +- its error)\n\n");
+    for (uint32_t i = 0; i < found.n; i++)
+        show_leak(w, &found.places[i]);
+    report_printf(w->api, found.n ? "\n" : "");
     (void)snprintf(sql, sizeof sql,
-                   n ? "of %.0f snapshots in %.0f s; a stack: select * from memory.stacks where "
-                       "stack_id = ...; all in a picture: flamegraph memory_leaked"
-                     : "nothing grows and stays: no stack has more alive than %.0f snapshots in "
-                       "%.0f s say, within the error of the estimates",
+                   found.n
+                       ? "of %.0f snapshots in %.0f s; a stack: select * from memory.stacks where "
+                         "stack_id = ...; all in a picture: flamegraph memory_leaked"
+                       : "nothing grows and stays: no stack has more alive than %.0f snapshots in "
+                         "%.0f s say, within the error of the estimates",
                    span[0], span[3]);
     w->api->print_wrapped(w->api, "", sql, strlen(sql));
     return 0;

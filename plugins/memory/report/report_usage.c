@@ -87,7 +87,7 @@ static int read_growth(const struct memory_args *w, struct usage_report *r)
     report_since(w, w->window_ns, since, sizeof since);
     (void)snprintf(
         sql, sizeof sql,
-        "select b.rss_bytes - a.rss_bytes, b.own_bytes - a.own_bytes, extract(epoch from "
+        "select b.kept_bytes - a.kept_bytes, b.own_bytes - a.own_bytes, extract(epoch from "
         "b.ts - a.ts), (select extract(epoch from min(ts)) from memory.usage) from "
         "(select * from memory.usage where ts >= %s order by ts limit 1) a cross join "
         "(select * from memory.usage order by ts desc limit 1) b",
@@ -233,13 +233,14 @@ static void show_growth(const struct memory_args *w, const struct usage_report *
     char text[256], grown[32], own[32];
     if (!is_number(r->grown) || !(r->seconds >= 1))
         return;
-    double theirs = r->grown - (is_number(r->own_grown) ? r->own_grown : 0);
+    double theirs = r->grown;
     report_mb(theirs < 0 ? -theirs : theirs, grown);
     report_mb(r->own_grown, own);
-    (void)snprintf(text, sizeof text, "in the last %.0f s it has %s by %s (%+.1f MB a minute)%s%s",
+    (void)snprintf(text, sizeof text,
+                   "in the last %.0f s what the program keeps has %s by %s (%+.1f MB a minute)%s%s",
                    r->seconds, theirs < 0 ? "shrunk" : "grown", grown,
                    theirs / MB / r->seconds * 60,
-                   is_number(r->own_grown) ? "; probing's own part, not in that: " : "",
+                   is_number(r->own_grown) ? "; probing's own part, by itself: " : "",
                    is_number(r->own_grown) ? own : "");
     report_printf(w->api, "\n");
     w->api->print_wrapped(w->api, "", text, strlen(text));
@@ -299,7 +300,7 @@ void usage_show(const struct memory_args *w, const struct usage_report *r)
         double bytes = r->part[parts[i].part];
         const char *note = r->note[parts[i].part];
         bool shown = r->without_plugin ? bytes > 0 : parts[i].always || bytes > 0;
-        if (!parts[i].words || !shown)
+        if (!parts[i].words || !shown || (!is_number(bytes) && !*note))
             continue;
         show_part(w, parts[i].words, bytes, whole);
         if (!is_number(bytes) && *note)
@@ -331,7 +332,7 @@ void usage_show_json(const struct usage_report *r, struct report_json *j)
     json_key(j, "growth");
     json_open(j, '{');
     json_number(j, "seconds", r->seconds);
-    json_number(j, "rss_bytes", r->grown);
+    json_number(j, "kept_bytes", r->grown);
     json_number(j, "probing_bytes", r->own_grown);
     json_close(j, '}');
 }

@@ -65,20 +65,20 @@ static uint32_t low(uint32_t pct)
 static bool grew(struct alarm *a, const struct alarm_settings *s, const struct alarm_look *l,
                  uint64_t *ret_grown)
 {
-    uint64_t step = s->growth_within_ns / ALARM_LOOKS + 1, least = l->rss;
+    uint64_t step = s->growth_within_ns / ALARM_LOOKS + 1, least = l->kept;
     if (a->at[a->slot] == 0 || l->now_ns - a->at[a->slot] >= step) {
         a->slot = a->at[a->slot] ? (a->slot + 1) % ALARM_LOOKS : a->slot;
         a->at[a->slot] = l->now_ns;
-        a->least[a->slot] = l->rss;
+        a->least[a->slot] = l->kept;
     }
-    if (l->rss < a->least[a->slot])
-        a->least[a->slot] = l->rss;
+    if (l->kept < a->least[a->slot])
+        a->least[a->slot] = l->kept;
     for (uint32_t i = 0; i < ALARM_LOOKS; i++)
         if (a->at[i] && l->now_ns - a->at[i] <= s->growth_within_ns && a->least[i] < least)
             least = a->least[i];
-    if (s->growth == 0 || l->rss - least < s->growth)
+    if (s->growth == 0 || l->kept - least < s->growth)
         return false;
-    *ret_grown = l->rss - least;
+    *ret_grown = l->kept - least;
     for (uint32_t i = 0; i < ALARM_LOOKS; i++)
         a->at[i] = 0;
     return true;

@@ -26,13 +26,13 @@ struct alarm {
     bool high, near; /* told, and not over */
     uint64_t last_ns, last_used;
     double speed;                                 /* bytes a second, lately */
-    uint64_t least[ALARM_LOOKS], at[ALARM_LOOKS]; /* of resident memory; at 0: none yet */
+    uint64_t least[ALARM_LOOKS], at[ALARM_LOOKS]; /* of what is kept; at 0: none yet */
     uint32_t slot;
 };
 
 struct alarm_look {
     uint64_t now_ns;
-    uint64_t rss;         /* resident, without probing's own */
+    uint64_t kept;        /* bytes that the program has not given back */
     uint64_t limit, used; /* the limit that is the nearest; UINT64_MAX: there is none */
     double full_avg10;    /* pressure; NAN */
 };

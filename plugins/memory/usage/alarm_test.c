@@ -20,7 +20,7 @@ static uint64_t grown;
 static uint32_t look(struct alarm *a, uint64_t sec, uint64_t used, uint64_t limit)
 {
     const struct alarm_look l = {.now_ns = (sec + 1) * SEC,
-                                 .rss = 10 * MIB, /* does not grow */
+                                 .kept = 10 * MIB, /* does not grow */
                                  .limit = limit,
                                  .used = used,
                                  .full_avg10 = (double)NAN};
@@ -66,7 +66,7 @@ TEST(stalls_count_where_much_is_used)
 {
     struct alarm a = {.slot = 0};
     struct alarm_look l = {
-        .now_ns = SEC, .rss = MIB, .limit = 100 * MIB, .used = 84 * MIB, .full_avg10 = 50};
+        .now_ns = SEC, .kept = MIB, .limit = 100 * MIB, .used = 84 * MIB, .full_avg10 = 50};
     CHECK_INT(alarm_look(&a, &usual, &l, &grown), 0);
     l.now_ns += 1000 * SEC;
     l.used = 86 * MIB;
@@ -76,7 +76,7 @@ TEST(stalls_count_where_much_is_used)
 static uint32_t grow_to(struct alarm *a, uint64_t sec, uint64_t rss)
 {
     const struct alarm_look l = {.now_ns = (sec + 1) * SEC,
-                                 .rss = rss,
+                                 .kept = rss,
                                  .limit = UINT64_MAX,
                                  .used = UINT64_MAX,
                                  .full_avg10 = (double)NAN};
@@ -111,7 +111,7 @@ TEST(what_is_off_does_not_happen)
     static const struct alarm_settings off = {.growth_within_ns = SEC};
     struct alarm a = {.slot = 0};
     struct alarm_look l = {.limit = MIB, .used = MIB, .full_avg10 = 100};
-    for (l.now_ns = SEC; l.now_ns < 100 * SEC; l.now_ns += SEC, l.rss += MIB)
+    for (l.now_ns = SEC; l.now_ns < 100 * SEC; l.now_ns += SEC, l.kept += MIB)
         CHECK_INT(alarm_look(&a, &off, &l, &grown), 0);
 }
 

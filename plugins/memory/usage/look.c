@@ -47,10 +47,11 @@ static void look_at_own(struct looker *k, bool whole, struct memory_look *l)
     bool can =
         k->core && k->core->size > offsetof(struct probing_memory_1, resident) && k->core->resident;
     if (can && (whole || k->own_ns == 0 || l->now_ns - k->own_ns >= OWN_AGAIN_NS)) {
-        k->own = k->core->resident();
+        k->own_heap = k->core->resident(&k->own_files);
         k->own_ns = l->now_ns;
     }
-    l->own = k->own_ns ? k->own : LOOK_UNKNOWN;
+    l->own = k->own_ns ? k->own_heap + k->own_files : LOOK_UNKNOWN;
+    l->own_heap = k->own_ns ? k->own_heap : LOOK_UNKNOWN;
 }
 
 static void try_limit(struct memory_look *l, const char *of, uint64_t limit, uint64_t used)
@@ -112,4 +113,22 @@ uint64_t look_theirs(const struct memory_look *l)
     if (rss == PROC_UNKNOWN || l->own == LOOK_UNKNOWN)
         return rss;
     return rss > l->own ? rss - l->own : 0;
+}
+
+static uint64_t known(uint64_t n)
+{
+    return n == UINT64_MAX ? 0 : n;
+}
+
+static uint64_t less(uint64_t n, uint64_t what)
+{
+    return n > what ? n - what : 0;
+}
+
+uint64_t look_kept(const struct memory_look *l)
+{
+    const struct proc_status *p = &l->process;
+    uint64_t files = known(l->own) - known(l->own_heap); /* shared memory where they are in one */
+    return less(known(p->anon_bytes), known(l->own_heap)) + known(p->swap_bytes) +
+           less(known(p->shmem_bytes), files);
 }

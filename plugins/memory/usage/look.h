@@ -20,7 +20,8 @@ struct looker {
     const struct probing_memory_1 *core; /* NULL: our own part is not known */
     struct cgroup cgroup;
     uint64_t cgroup_found_ns;     /* when; a process may be put into another */
-    uint64_t own, own_ns;         /* probing's own, and when it was measured */
+    uint64_t own_heap, own_files; /* probing's own, */
+    uint64_t own_ns;              /* and when it was measured */
     uint64_t pss_ns, pss_took_ns; /* when it was asked last, and how long that took */
 };
 
@@ -28,7 +29,8 @@ struct memory_look {
     uint64_t now_ns;
     struct proc_status process;
     uint64_t pss;                              /* LOOK_UNKNOWN but now and then */
-    uint64_t own;                              /* probing's own, resident */
+    uint64_t own;                              /* probing's own, resident; of that */
+    uint64_t own_heap;                         /* what is no file with rows */
     uint64_t machine_total, machine_available; /* MemTotal, MemAvailable */
     struct cgroup_now cgroup;
     uint64_t limit, used; /* the limit of which the largest share is used; LOOK_UNKNOWN: none */
@@ -41,5 +43,9 @@ int look_at_memory(struct looker *k, uint64_t now_ns, uint64_t setting, bool who
                    struct memory_look *ret);
 /* Resident memory without ours. */
 uint64_t look_theirs(const struct memory_look *l);
+/* What the program has allocated and has not given back: private and shared memory, resident or
+ * swapped out, without ours.  Pages of files are none: reading the program's libraries makes them
+ * resident, as we do for its stacks. */
+uint64_t look_kept(const struct memory_look *l);
 
 #endif

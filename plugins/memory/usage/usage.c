@@ -80,6 +80,9 @@ static const struct probing_column usage_columns[] = {
     PROBING_I64_COLUMN("own_bytes", PROBING_BYTES,
                        "of rss_bytes probing's own: its heap, and its files of rows; measured each "
                        "ten seconds"),
+    PROBING_I64_COLUMN("kept_bytes", PROBING_BYTES,
+                       "what the program has allocated and not given back: private and shared "
+                       "memory, resident or swapped, without own_bytes and without pages of files"),
     PROBING_I64_COLUMN("limit_bytes", PROBING_BYTES,
                        "the limit of which the largest share is used; NULL: there is none"),
     PROBING_I64_COLUMN("limit_used_bytes", PROBING_BYTES, "what counts against that limit"),
@@ -134,6 +137,7 @@ static void append_usage(struct usage *u, const struct memory_look *l)
         bytes(p->peak_rss_bytes),
         bytes(l->pss),
         bytes(l->own),
+        bytes(look_kept(l)),
         bytes(l->limit),
         bytes(l->used),
         probing_id(probing_intern_text(u->host, l->limit_of)),
@@ -211,10 +215,11 @@ static void tell_events(struct usage *u, const struct memory_look *l, uint32_t e
         tell(u, l, "memory.oom_near", what);
     }
     if (events & ALARM_GROWTH) {
-        (void)snprintf(what, sizeof(what),
-                       "the process has grown by %.0f MB within %.0f s, probing's own part not "
-                       "counted",
-                       (double)grown / MB, probing_seconds(setting(u, GROWTH_WITHIN)));
+        (void)snprintf(
+            what, sizeof(what),
+            "the program keeps %.0f MB more than it did in the last %.0f s; probing's own part "
+            "is not counted",
+            (double)grown / MB, probing_seconds(setting(u, GROWTH_WITHIN)));
         tell(u, l, "memory.growth", what);
     }
 }
@@ -230,7 +235,7 @@ uint32_t usage_tick(struct usage *u, uint64_t now)
                                      .growth = setting(u, GROWTH),
                                      .growth_within_ns = setting(u, GROWTH_WITHIN)};
     const struct alarm_look a = {.now_ns = now,
-                                 .rss = look_theirs(&l),
+                                 .kept = look_kept(&l),
                                  .limit = l.limit,
                                  .used = l.used,
                                  .full_avg10 = l.cgroup.full_avg10};

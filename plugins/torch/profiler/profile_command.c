@@ -307,7 +307,7 @@ static int run_trace(void *self, int argc, const char *const *argv, struct probi
         return h->fail(h, -EINVAL,
                        "torch_profile takes how many steps, 1 to 10000, how many to leave out "
                        "before them, and in how many seconds it has to be done, 1 to 86400");
-    int64_t before = loop_rss();
+    int64_t before = loop_private();
     struct export *x = calloc(1, sizeof(*x));
     if (x)
         x->ops = ops_new();
@@ -324,7 +324,7 @@ static int run_trace(void *self, int argc, const char *const *argv, struct probi
             rc = h->fail(h, rc, "torch's events could not be read");
     }
     if (before)
-        loop_kept(loop_rss() - before);
+        loop_kept(loop_private() - before);
     if (x)
         ops_free(x->ops);
     free(x);

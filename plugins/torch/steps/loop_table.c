@@ -17,16 +17,17 @@
 
 #include <probing/ext/draft/memory.h>
 
-#define LOOKS 120    /* seconds of memory */
-#define OWN_LOOKS 10 /* from one measurement of our own part to the next */
+#define LOOKS 120     /* seconds of memory */
+#define WARM_UP 10    /* looks: the first steps of a loop make what stays for good */
+#define HEAP_LOOKS 10 /* from one measurement of our own heap to the next */
 
 static struct {
     uint64_t ns[LOOKS];
-    int64_t bytes[LOOKS]; /* without ours */
+    int64_t bytes[LOOKS]; /* private memory, without ours */
     uint64_t n;           /* looks so far */
-    int64_t own;          /* probing's own part of it, bytes */
+    int64_t own;          /* our own heap, bytes */
     int64_t kept;         /* by the program's allocator, since torch's profiler ran for us */
-} rss;                    /* lock: mutex */
+} mem;                    /* lock: mutex */
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 
 static const struct probing_column columns[] = {
@@ -56,8 +57,8 @@ static const struct probing_column columns[] = {
     {.name = "rss_before_bytes",
      .type = PROBING_I64,
      .unit = PROBING_BYTES,
-     .doc = "its minimum in the older half of the time that was observed, without what probing "
-            "holds, and without what torch's profiler took for it"},
+     .doc = "least private memory (RssAnon, VmSwap) in the older half of the time that was "
+            "observed, without probing's heap and what torch's profiler took for it"},
     {.name = "rss_after_bytes",
      .type = PROBING_I64,
      .unit = PROBING_BYTES,
@@ -76,32 +77,45 @@ int64_t loop_rss(void)
     return (int64_t)s.rss_pages * sysconf(_SC_PAGESIZE);
 }
 
-/* Rows that are read or written are resident for a while: that is no growth of the program. */
-static int64_t own_bytes(void)
+/* Pages of files are not the program's growth: whoever reads its libraries, as we do for stacks,
+ * makes them resident. */
+int64_t loop_private(void)
+{
+    struct proc_status s;
+    if (proc_status_of(0, 0, &s) < 0 || s.anon_bytes == PROC_UNKNOWN)
+        return 0;
+    return (int64_t)s.anon_bytes + (s.swap_bytes == PROC_UNKNOWN ? 0 : (int64_t)s.swap_bytes);
+}
+
+static int64_t own_heap(void)
 {
     const struct probing_memory_1 *m =
         torch_state.host->extension(torch_state.host, PROBING_MEMORY_1);
     bool can = m && m->size > offsetof(struct probing_memory_1, resident) && m->resident;
-    return can ? (int64_t)m->resident() : 0;
+    uint64_t files;
+    return can ? (int64_t)m->resident(&files) : 0;
 }
 
 void loop_inspect(uint64_t now_ns)
 {
-    int64_t bytes = loop_rss(), own = rss.n % OWN_LOOKS == 0 ? own_bytes() : -1;
+    static uint64_t looks; /* [worker], never two at once */
+    if (!__atomic_load_n(&torch_state.loop.tid, __ATOMIC_ACQUIRE) || looks++ < WARM_UP)
+        return;
+    int64_t bytes = loop_private(), own = looks % HEAP_LOOKS == 1 ? own_heap() : -1;
     if (!bytes)
         return;
     (void)pthread_mutex_lock(&mutex);
     if (own >= 0)
-        rss.own = own;
-    rss.ns[rss.n % LOOKS] = now_ns;
-    rss.bytes[rss.n++ % LOOKS] = bytes - rss.own - rss.kept;
+        mem.own = own;
+    mem.ns[mem.n % LOOKS] = now_ns;
+    mem.bytes[mem.n++ % LOOKS] = bytes - mem.own - mem.kept;
     (void)pthread_mutex_unlock(&mutex);
 }
 
 void loop_kept(int64_t bytes)
 {
     (void)pthread_mutex_lock(&mutex);
-    rss.kept += bytes > 0 ? bytes : 0;
+    mem.kept += bytes > 0 ? bytes : 0;
     (void)pthread_mutex_unlock(&mutex);
 }
 
@@ -110,22 +124,22 @@ static int64_t least(uint64_t from, uint64_t to)
 {
     int64_t found = INT64_MAX;
     for (uint64_t i = from; i < to; i++) {
-        int64_t bytes = rss.bytes[(rss.n - 1 - i) % LOOKS];
+        int64_t bytes = mem.bytes[(mem.n - 1 - i) % LOOKS];
         found = bytes < found ? bytes : found;
     }
     return found;
 }
 
-static void fill_rss(union probing_cell *cells)
+static void fill_memory(union probing_cell *cells)
 {
     int64_t now = loop_rss();
     cells[0].i = now ? now : PROBING_NULL_I64;
     cells[1].i = cells[2].i = PROBING_NULL_I64;
     cells[3].u = PROBING_NULL_F64;
     (void)pthread_mutex_lock(&mutex);
-    uint64_t n = rss.n < LOOKS ? rss.n : LOOKS, half = n / 2;
+    uint64_t n = mem.n < LOOKS ? mem.n : LOOKS, half = n / 2;
     if (half) {
-        uint64_t old_ns = rss.ns[(rss.n - n) % LOOKS], new_ns = rss.ns[(rss.n - 1) % LOOKS];
+        uint64_t old_ns = mem.ns[(mem.n - n) % LOOKS], new_ns = mem.ns[(mem.n - 1) % LOOKS];
         cells[1].i = least(half, n);
         cells[2].i = least(0, half);
         cells[3].f = probing_seconds(new_ns - old_ns) / 2;
@@ -172,7 +186,7 @@ static int scan(void *self, struct probing_rows *out)
         cells[3].s = names[phase];
         cells[4].f = seconds_since(since_ns > ended_ns ? since_ns : ended_ns);
     }
-    fill_rss(cells + 5);
+    fill_memory(cells + 5);
     int rc = torch_state.host->emit(out, cells, sizeof(cells) / sizeof(cells[0]));
     return probing_scanned(rc);
 }

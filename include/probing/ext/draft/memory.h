@@ -30,11 +30,11 @@ struct probing_memory_1 {
     void *(*resize)(void *old, size_t size);     /* old: from here */
     size_t (*size_of)(void *p);                  /* usable bytes; 0: not from here */
     int (*free)(void *p);                        /* 0: not from here, nothing was done */
-    /* How much of the process's resident memory is probing's own: this heap, and the files that
-     * it keeps rows in as far as they are mapped and resident.  Not its code, nor what plugins have
-     * mapped themselves.  0: not known.  It costs some microseconds for each MB of rows.  NULL
-     * where `size` ends before it. */
-    uint64_t (*resident)(void);
+    /* How much of the process's resident memory is probing's own: this heap, and in *ret_files the
+     * files that it keeps rows in, as far as they are mapped and resident.  Not its code, nor what
+     * plugins have mapped themselves.  It costs some microseconds for each MB.  NULL where `size`
+     * ends before it. */
+    uint64_t (*resident)(uint64_t *ret_files);
 };
 
 #ifdef __cplusplus
