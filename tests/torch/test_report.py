@@ -248,3 +248,33 @@ def test_names_longer_than_the_screen_was_made_for(world, python):
     name = "SequenceClassification: 0.encoder_layer_attention_self."
     shared.wait_for(lambda: all("  %s%s  " % (name, end) in target.probing("torch").stdout
                                 for end in ("query", "key")), "both names, whole")
+
+
+def test_what_our_own_profile_took_is_no_growth_of_the_program(world, python):
+    """torch's profiler leaves its memory with the program's allocator: 400 MB were told."""
+    target = world.python(
+        "import torch, time\n"
+        "from torch import nn\n"
+        "torch.set_num_threads(1)\n"
+        "net = nn.Sequential(*[nn.Linear(16, 16) for _ in range(20)])\n"
+        "opt = torch.optim.SGD(net.parameters(), lr=0.01)\n"
+        "for i in range(10000000):\n"
+        "    opt.zero_grad()\n"
+        "    net(torch.ones(4, 16)).sum().backward()\n"
+        "    opt.step()\n"
+        "    if i == 20: print('ready', flush=True)\n"
+        "    time.sleep(0.002)\n", python=python)
+    target.wait_line("ready")
+    target.inject("--plugin", "torch")
+    looks = "select rss_after_bytes is not null, rss_after_bytes - rss_before_bytes from torch.loop"
+    shared.wait_for(lambda: target.rows(looks)[0][0], "looks at memory")
+    before = target.rows("select anon_bytes from process.memory")[0][0]
+    done = target.probing("torch", "profile", "--steps", "100")
+    assert done.returncode == 0, done.stderr
+    took = target.rows("select anon_bytes from process.memory")[0][0] - before
+    assert took > 40 << 20, took  # else this test shows nothing
+    span = "select rss_span_sec from torch.loop"
+    begun = target.rows(span)[0][0]
+    shared.wait_for(lambda: target.rows(span)[0][0] > begun * 2 + 3, "the newer half")
+    assert target.rows(looks)[0][1] < took / 2, (target.rows(looks), took)
+    assert "as it keeps what it allocates" not in target.probing("torch").stdout

@@ -215,10 +215,12 @@ void stacks_show(const struct memory_args *w, const struct usage_report *r)
     char sql[1600];
     if (r->without_plugin)
         return;
-    (void)snprintf(sql, sizeof sql,
-                   "select " PLACE_COLUMNS "null, bytes_1m, " PLACE_TAIL
-                   " from memory.live order by bytes desc limit %u",
-                   SHOWN);
+    (void)snprintf(
+        sql, sizeof sql,
+        "select coalesce(function_name, native_function, '?'), file, lineno, sum(bytes), "
+        "sqrt(sum(bytes_error::double * bytes_error)), null, sum(bytes_1m), sum(count), "
+        "max(age_ns), null from memory.live group by 1, 2, 3 order by 4 desc limit %u",
+        SHOWN);
     uint32_t n = 0;
     (void)ask(w, sql, show_alive, &n);
     grown_sql(w, SHOWN, sql, sizeof sql);
@@ -286,37 +288,53 @@ static void take_leak(struct places *p, const struct place *one)
 
 struct callers {
     char text[700];
-    uint32_t n;
+    uint32_t n, passed; /* frames of libraries since the last that was told */
 };
 
+static void add_caller(struct callers *c, const char *func, const char *file, double line)
+{
+    const char *slash = strrchr(file, '/');
+    char where[100] = "";
+    size_t at = strlen(c->text);
+    if (*file)
+        (void)snprintf(where, sizeof where, is_number(line) ? " %.60s:%.0f" : " %.60s",
+                       slash ? slash + 1 : file, line);
+    (void)snprintf(c->text + at, sizeof c->text - at, "%s%s%.80s%s", c->n++ ? " < " : "",
+                   c->passed ? "... < " : "", func, where);
+    c->passed = 0;
+}
+
+/* The program's own: what is in a library's folder is passed over. */
 static int take_caller(void *arg, const struct probing_report_cell *cells, uint32_t n)
 {
     struct callers *c = arg;
-    const char *file = n >= 3 ? cell_text(&cells[1]) : "", *slash = strrchr(file, '/');
-    size_t at = strlen(c->text);
-    (void)snprintf(c->text + at, sizeof c->text - at, "%s%.60s%s%.60s%s", c->n++ ? " < " : "",
-                   n >= 3 ? cell_text(&cells[0]) : "", *file ? " " : "", slash ? slash + 1 : file,
-                   "");
-    if (n >= 3 && *file && is_number(cell_number(&cells[2]))) {
-        at = strlen(c->text);
-        (void)snprintf(c->text + at, sizeof c->text - at, ":%.0f", cell_number(&cells[2]));
-    }
+    if (n < 4 || c->n >= CALLERS)
+        return 0;
+    if (cell_number(&cells[3]) > 0)
+        c->passed++;
+    else
+        add_caller(c, cell_text(&cells[0]), cell_text(&cells[1]), cell_number(&cells[2]));
     return 0;
 }
 
-/* Who called the function that allocated: Python's frames, or native ones where there are none. */
+/* Of Python's frames by their files, of native ones by the library. */
+#define IS_LIBRARY                                                                             \
+    "case when frame_type = 'python' then coalesce(file, '<') ~ "                              \
+    "'(site|dist)-packages/|/lib/python[0-9.]+/|^<' else func like '[%%' or coalesce(module, " \
+    "'') ~ '^$|^(/usr)?/lib|/bin/python[0-9.]*$|libpython|(site|dist)-packages/|/lib/python' end"
+
 static void show_callers(const struct memory_args *w, double stack_id)
 {
-    char sql[700];
+    char sql[900];
     struct callers c = {.n = 0};
     (void)snprintf(
         sql, sizeof sql,
-        "select func, file, lineno from (select distinct depth, func, file, lineno from "
-        "memory.stacks where stack_id = %.0f and (frame_type = 'python' or not exists "
-        "(select 1 from memory.stacks where stack_id = %.0f and frame_type = 'python'))) "
-        "f order by depth limit %u",
-        stack_id, stack_id, CALLERS);
-    if (w->api->ask(w->api, sql, take_caller, &c) == 0 && c.n > 1)
+        "select func, case when frame_type = 'python' then file else module end, lineno, "
+        "case when " IS_LIBRARY " then 1 else 0 end from (select distinct depth, "
+        "frame_type, func, module, file, lineno from memory.stacks where stack_id = "
+        "%.0f) f order by depth limit 200",
+        stack_id);
+    if (w->api->ask(w->api, sql, take_caller, &c) == 0 && c.n > 0)
         w->api->print_wrapped(w->api, "      ", c.text, strlen(c.text));
 }
 

@@ -1,0 +1,79 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`memory --leaks`, --mark, --diff, --peak: what grows is named, what is full or goes is not."""
+import json
+import re
+
+import world as shared
+
+SERVICE = ("import time\n"
+           "kept, cache = [], {}\n"
+           "def leaking(n): kept.append(bytearray(%d))\n"
+           "def caching(n): cache[n %% 50] = bytearray(100000)\n"
+           "def working(n): return len(bytearray(300000))\n"
+           "def handle(n):\n"
+           "    leaking(n)\n"
+           "    caching(n)\n"
+           "    working(n)\n"
+           "for n in range(300): handle(n)\n"  # the cache is full
+           "print('ready', flush=True)\n"
+           "while True:\n"
+           "    n += 1\n"
+           "    handle(n)\n"
+           "    time.sleep(0.01)\n")
+FAST = ("-D", "memory.snapshot_every=1s", "-D", "memory.sample_bytes=32KB")
+
+
+def entered(world, leak):
+    target = world.python(SERVICE % leak)
+    target.wait_line("ready")
+    target.inject("--plugin", "python", "--plugin", "memory", *FAST)
+    return target
+
+
+def snapshots(target):
+    return target.rows("select count(distinct snapshot_id) from memory.snapshots where kind = "
+                       "'periodic'")[0][0]
+
+
+def test_a_leak_is_named_with_its_callers(world):
+    target = entered(world, 40000)
+    done = target.probing("memory", "--leaks", "--since", "1ms")
+    assert done.returncode != 0 and "snapshot" in done.stderr, done.stderr
+
+    def found():
+        return target.probing("memory", "--leaks", "--since", "30s").stdout
+    said = shared.wait_for(lambda: "leaking" in found() and found(), found)
+    assert re.search(r"leaking +target-\d+\.py:3 +[\d.]+ MB \+- [\d.]+ MB", said), said
+    assert "< handle target-" in said, said
+    assert "working" not in said and "caching" not in said, said
+    report = json.loads(target.probing("memory", "--json").stdout)
+    assert "leaking" in [one["function_name"] for one in report["alive"]], report
+    target.kill()
+    assert "leaking" in target.probing("memory", "--leaks", "--since", "30s").stdout
+
+
+def test_what_is_full_or_goes_is_no_leak(world):
+    target = entered(world, 0)
+    shared.wait_for(lambda: snapshots(target) >= 8 or target.rows(
+        "select extract(epoch from now() - since) > 15 from memory.sampling")[0][0], "snapshots")
+    done = target.probing("memory", "--leaks", "--since", "10s")
+    assert "nothing grows and stays" in done.stdout.replace("\n", " ") or \
+        "snapshot" in done.stderr, (done.stdout, done.stderr)
+
+
+def test_marks_and_the_peak(world):
+    target = entered(world, 40000)
+    assert "mark before" in target.probing("memory", "--mark", "before").stdout
+    alive = "select sum(bytes) from memory.live where function_name = 'leaking'"
+    first = target.rows(alive)[0][0] or 0
+    shared.wait_for(lambda: (target.rows(alive)[0][0] or 0) > first + (8 << 20), "the leak")
+    target.probing("memory", "--mark", "after")
+    done = target.probing("memory", "--diff", "before", "after")
+    line = re.search(r"^  leaking .*?([\d.]+) MB \+- ([\d.]+) MB$", done.stdout, flags=re.M)
+    assert line and float(line.group(1)) > 4, done.stdout
+    peak = shared.wait_for(lambda: target.probing("memory", "--peak").stdout, "a peak")
+    assert "leaking" in peak, peak
+    done = target.probing("memory", "--diff", "before", "it's")
+    assert done.returncode != 0 and "no mark 'it's'" in done.stderr, done.stderr
+    done = target.probing("memory", "--mark", "a b")
+    assert done.returncode != 0 and "1 to 63 bytes" in done.stderr, done.stderr
