@@ -19,7 +19,7 @@
 #define IDLE_TICKS 60   /* between rows of one that uses nothing */
 #define COMM_TICKS 60   /* between looks at the name of the process */
 #define QUIET_LOOKS 3   /* a thread whose clock stood so often is idle */
-#define IDLE_CLOCKS 32  /* of idle threads, read at each tick in turn: 0.2 to 0.7 us each */
+#define IDLE_CLOCKS 16  /* of idle threads, read at each tick in turn: 0.2 to 0.7 us each */
 #define ALLOWANCE 6666u /* CPU time of a tick when close looks end: 1 / this of the interval */
 #define FIRST_NS (20 * PROBING_NS_PER_MS) /* the same of the first tick, which sees all threads */
 #define LOOKS_LEAST 1

@@ -11,6 +11,7 @@
 #include "internal.h"
 #include "lib/proc/lines.h"
 
+#define LOOK_TICKS 2
 #define SAME_TICKS 60 /* between rows of an interface that is idle */
 
 enum {
@@ -164,5 +165,5 @@ void net_look(struct net_usage *n, uint64_t now, uint64_t interval_ns)
             look_at(n, &fresh, now, interval_ns);
     proc_lines_close(&l);
     atomic_store_explicit(&n->error, r, memory_order_relaxed);
-    pace_took(&n->pace, now, own_cpu_ns() - begun, 1, interval_ns, PACE_SMALL);
+    pace_took(&n->pace, now, own_cpu_ns() - begun, LOOK_TICKS, interval_ns, PACE_SMALL);
 }
