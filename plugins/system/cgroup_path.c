@@ -81,15 +81,15 @@ static const char *below(const char *group, const char *root)
     return strncmp(group, root, n) == 0 && (group[n] == '/' || group[n] == '\0') ? group + n : NULL;
 }
 
-bool cgroup_path(const char *controller, char ret[CGROUP_PATH_BYTES], size_t *ret_point)
+bool cgroup_in_mounts(const char *mounts, const char *group, const char *controller,
+                      char ret[CGROUP_PATH_BYTES], size_t *ret_point)
 {
-    char group[CGROUP_PATH_BYTES], room[8192], *root, *point;
+    char room[8192], *root, *point;
     struct proc_lines l;
     size_t n;
     bool found = false;
     ret[0] = '\0';
-    if (!proc_cgroup(0, controller, group, sizeof(group)) || climbs(group) ||
-        proc_lines_open(&l, "/proc/self/mountinfo", room, sizeof(room)) < 0)
+    if (climbs(group) || proc_lines_open(&l, mounts, room, sizeof(room)) < 0)
         return false;
     for (char *line; !found && (line = proc_lines_next(&l, &n)) != NULL;) {
         const char *rest =
@@ -105,6 +105,14 @@ bool cgroup_path(const char *controller, char ret[CGROUP_PATH_BYTES], size_t *re
     if (!found)
         ret[0] = '\0';
     return found;
+}
+
+bool cgroup_path(const char *controller, char ret[CGROUP_PATH_BYTES], size_t *ret_point)
+{
+    char group[CGROUP_PATH_BYTES];
+    ret[0] = '\0';
+    return proc_cgroup(0, controller, group, sizeof(group)) &&
+           cgroup_in_mounts("/proc/self/mountinfo", group, controller, ret, ret_point);
 }
 
 bool cgroup_parent(char *path, size_t point)

@@ -251,6 +251,9 @@ const char *cgroup_folder_of(const struct cgroup_usage *g);
 /* The folder of the process's group of a controller of version 1, or "" for version 2; ret_point:
  * the bytes of it that are the mount. */
 bool cgroup_path(const char *controller, char ret[CGROUP_PATH_BYTES], size_t *ret_point);
+/* The same by a file as /proc/PID/mountinfo is, and a group as /proc/PID/cgroup has it. */
+bool cgroup_in_mounts(const char *mounts, const char *group, const char *controller,
+                      char ret[CGROUP_PATH_BYTES], size_t *ret_point);
 /* Its parent's, in place; false: there is none below the mount. */
 bool cgroup_parent(char *path, size_t point);
 
