@@ -7,6 +7,7 @@
  * environment is the one the program began with: reading the live one would race with setenv().
  */
 #include <fcntl.h>
+#include <probing/ext/draft/cost.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -214,6 +215,15 @@ static int bytes_cost(struct probing_rows *out, const char *kind, const char *na
     return cost_row(out, kind, name, PROBING_NULL_I64, PROBING_NULL_I64, none.f, (int64_t)bytes);
 }
 
+static int plugin_cost(void *arg, const struct probing_cost *c)
+{
+    bool known = c->cpu_ns != PROBING_NULL_I64 && c->since_ns > 0;
+    union probing_cell pct = {.u = PROBING_NULL_F64};
+    if (known)
+        pct.f = 100.0 * (double)c->cpu_ns / (double)c->since_ns;
+    return cost_row(arg, "program", c->name, PROBING_NULL_I64, c->cpu_ns, pct.f, c->bytes);
+}
+
 static uint64_t stored_bytes(struct core *c)
 {
     struct table **all = calloc(TABLES_MAX, sizeof(struct table *));
@@ -235,6 +245,8 @@ static int scan_overhead(void *self, struct probing_rows *out)
     int r = each_thread(thread_cost, out);
     if (c->server)
         server_stats(c->server, &stats);
+    if (r == 0)
+        r = host_costs_each(c->host, plugin_cost, out);
     if (r == 0)
         r = bytes_cost(out, "memory", "answers that wait for clients", stats.queued);
     return r < 0 ? r : bytes_cost(out, "disk", "stored rows", stored_bytes(c));

@@ -226,6 +226,10 @@ int host_why_no_table(void *host, const char *plugin, const char *table, char *t
  * -ENOENT: nobody knows.                                                           [worker] */
 int host_why_empty(void *host, const struct table *t, char *text, size_t size);
 
+/* What plugins that run cost the program's threads (probing/ext/draft/cost.h).    [worker] */
+struct probing_cost;
+int host_costs_each(struct host *h, int (*fn)(void *arg, const struct probing_cost *c), void *arg);
+
 /* Offer an extension of the core ("probing.stack/1"). */
 int host_extension_add(struct host *h, const char *id, const void *part);
 

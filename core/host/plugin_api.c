@@ -7,6 +7,7 @@
  * so that a plugin is never called before it runs or after it has been stopped.
  */
 #include <errno.h>
+#include <probing/ext/draft/cost.h>
 #include <probing/ext/draft/note.h>
 #include <probing/ext/draft/rows.h>
 #include <stdio.h>
@@ -18,6 +19,8 @@
 #include "core/base/clock.h"
 #include "core/host/internal.h"
 #include "core/ring/ring.h"
+
+#define COSTS_MAX 64 /* rows of one plugin in probing.overhead */
 
 /* Kept with the plugin over all its loads: a table or a topic of the same name finds its part. */
 struct plugin_part {
@@ -322,6 +325,35 @@ int host_why_empty(void *host, const struct table *t, char *text, size_t size)
     }
     (void)snprintf(name, sizeof(name), "%s.%s", t->schema, t->name);
     return ask_why(p, name, text, size);
+}
+
+/* ---- what plugins cost ---- */
+
+static int costs_of(struct plugin *p, int (*fn)(void *, const struct probing_cost *), void *arg)
+{
+    const struct probing_cost_1 *part = NULL;
+    int r = 0;
+    if (!p->api.extension || !plugin_enter_ready(p))
+        return 0;
+    part = p->api.extension(p->self, PROBING_COST_1);
+    bool fits = part && part->size >= sizeof(*part) && part->cost;
+    for (uint32_t i = 0; fits && i < COSTS_MAX && r == 0; i++) {
+        struct probing_cost c = {.size = sizeof(c)};
+        if (part->cost(p->self, i, &c) < 0)
+            break;
+        r = fn(arg, &c);
+    }
+    plugin_leave(p);
+    return r;
+}
+
+int host_costs_each(struct host *h, int (*fn)(void *arg, const struct probing_cost *c), void *arg)
+{
+    uint32_t n = host_is_off(h) ? 0 : atomic_load_explicit(&h->n_plugins, memory_order_acquire);
+    int r = 0;
+    for (uint32_t i = 0; i < n && r == 0; i++)
+        r = costs_of(atomic_load_explicit(&h->plugins[i], memory_order_acquire), fn, arg);
+    return r;
 }
 
 /* ---- extensions ---- */

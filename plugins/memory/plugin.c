@@ -7,6 +7,7 @@
  * in its stacks when the python plugin was loaded before it.
  */
 #include <errno.h>
+#include <probing/ext/draft/cost.h>
 #include <probing/plugin.h>
 #include <pthread.h>
 #include <stdbool.h>
@@ -104,13 +105,19 @@ static const struct probing_column sampling_columns[] = {
     PROBING_I64_COLUMN("objects", PROBING_COUNT, "loaded files whose calls of it are seen"),
     PROBING_I64_COLUMN("slots", PROBING_COUNT, "pointers to functions that are ours for that"),
     PROBING_STR_COLUMN("unseen", "what cannot be seen here; NULL: nothing is known to be"),
+    PROBING_I64_COLUMN("sample_bytes", PROBING_BYTES,
+                       "mean number of bytes between two samples now: memory.sample_bytes, or more "
+                       "where that would give more than 1,000 samples a second"),
     PROBING_I64_COLUMN("samples", PROBING_COUNT, "samples taken"),
     PROBING_I64_COLUMN("lost", PROBING_COUNT, "samples dropped for want of room"),
     PROBING_I64_COLUMN("bare", PROBING_COUNT,
                        "samples without a stack, as the plugin's thread was too slow"),
+    PROBING_I64_COLUMN("skipped", PROBING_COUNT,
+                       "samples that were due while their thread took one, and were not taken"),
     PROBING_I64_COLUMN("live", PROBING_COUNT, "samples that are not freed yet"),
+    PROBING_I64_COLUMN("live_bytes", PROBING_BYTES, "estimate: the bytes that they stand for"),
     PROBING_I64_COLUMN("spent_ns", PROBING_NS,
-                       "time that samples have taken in the program's threads, in all"),
+                       "CPU time that samples have taken in the program's threads, in all"),
     PROBING_I64_COLUMN("own_cpu_ns", PROBING_NS, "CPU time of the plugin's own thread")};
 
 static int scan_sampling(void *self, struct probing_rows *out) /* [worker] */
@@ -132,10 +139,13 @@ static int scan_sampling(void *self, struct probing_rows *out) /* [worker] */
                                         probing_i64(h.objects),
                                         probing_i64(h.slots),
                                         probing_str(*unseen ? unseen : NULL),
+                                        probing_i64((int64_t)a.sample_bytes),
                                         probing_i64((int64_t)a.samples),
                                         probing_i64((int64_t)a.lost),
                                         probing_i64((int64_t)a.bare),
+                                        probing_i64((int64_t)a.skipped),
                                         probing_i64((int64_t)a.live),
+                                        probing_i64((int64_t)a.live_bytes),
                                         probing_i64((int64_t)a.spent_ns),
                                         probing_i64((int64_t)a.own_cpu_ns)};
     return probing_scanned(p->host->emit(out, cells, PROBING_LENGTH(cells)));
@@ -144,6 +154,31 @@ static int scan_sampling(void *self, struct probing_rows *out) /* [worker] */
 static const struct probing_table_desc sampling_table = PROBING_COMPUTED_TABLE(
     "sampling", sampling_columns, scan_sampling,
     "how allocations are sampled, and what that costs: no row while nothing is");
+
+/* Rows of probing.overhead. */
+static int cost_of(void *self, uint32_t i, struct probing_cost *ret) /* [worker] */
+{
+    struct plugin *p = self;
+    struct sampler_about a;
+    (void)pthread_mutex_lock(&p->mutex);
+    uint64_t since = p->since_ns;
+    (void)pthread_mutex_unlock(&p->mutex);
+    if (i > 0)
+        return -ENOENT;
+    sampler_about(p->sampler, &a);
+    ret->name = "samples of allocations";
+    ret->cpu_ns = (int64_t)a.spent_ns;
+    ret->since_ns = (int64_t)(p->host->now() - since);
+    ret->bytes = PROBING_NULL_I64;
+    return 0;
+}
+
+static const void *memory_extension(void *self, const char *id)
+{
+    static const struct probing_cost_1 part = {.size = sizeof(part), .cost = cost_of};
+    (void)self;
+    return strcmp(id, PROBING_COST_1) == 0 ? &part : NULL;
+}
 
 static int run_mark(void *self, int argc, const char *const *argv, struct probing_reply *out)
 {
@@ -248,5 +283,6 @@ PROBING_EXPORT const struct probing_plugin probing_plugin_v1 = {
     .stop = memory_stop,
     .fork = memory_fork,
     .destroy = memory_destroy,
+    .extension = memory_extension,
     .declares = &memory_declares,
 };
