@@ -9,6 +9,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -25,6 +26,7 @@
 #define PROFILE_MAX_BYTES ((size_t)64 << 20) /* the host's memory */
 #define FILE_MAX_BYTES ((size_t)64 << 20)
 #define QUERY_NS (20 * NS_PER_S)
+#define STACK_TEXT_BYTES ((size_t)64 << 10) /* of folded frames: long ones of C++, 200 deep */
 
 struct options {
     int (*make)(const struct flame_tree *tree, struct buf *out);
@@ -241,6 +243,7 @@ static int find_in(void *arg, const struct declared *d)
 
 struct calls_answer {
     struct flame_calls *calls;
+    char *stack;        /* STACK_TEXT_BYTES */
     uint32_t n, wanted; /* columns; wanted 0: 2 or 6 */
 };
 
@@ -263,8 +266,8 @@ static double real(const struct sql_rows *rows, uint32_t row, uint32_t column)
 
 static int call_row(const struct calls_answer *a, const struct sql_rows *rows, uint32_t row)
 {
-    char stack[4096], track[160], via[160];
-    (void)text(rows, row, 0, stack, sizeof(stack));
+    char track[160], via[160], *stack = a->stack;
+    (void)text(rows, row, 0, stack, STACK_TEXT_BYTES);
     if (a->wanted)
         return flame_calls_rest(a->calls, stack, real(rows, row, 1), real(rows, row, 2));
     struct flame_call call = {.stack = stack, .value = real(rows, row, 1)};
@@ -313,6 +316,8 @@ static int read_mode(struct core *c, struct flame *f, const struct probing_flame
         (void)snprintf(when, sizeof(when), "ts > (%s) - interval '%.3f seconds'", mode->newest,
                        (double)last_ns / NS_PER_S);
     int r = flame_calls_new(f, &a.calls);
+    if (r == 0 && !(a.stack = malloc(STACK_TEXT_BYTES)))
+        r = err_set(-ENOMEM, "no memory for stacks");
     if (r == 0)
         r = ask_calls(c, mode->sql, when, &a, out);
     a.wanted = 3;
@@ -321,6 +326,7 @@ static int read_mode(struct core *c, struct flame *f, const struct probing_flame
     if (r == 0)
         r = flame_calls_end(a.calls);
     flame_calls_free(a.calls);
+    free(a.stack);
     if (r == 0 && f->n_samples == 0)
         r = err_set(-ENOENT, "%s", mode->empty ? mode->empty : "there is nothing to draw");
     return r;
