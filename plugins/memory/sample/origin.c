@@ -70,6 +70,18 @@ static bool is_plumbing(const struct probing_python_frames_1 *python, const stru
            (python && python->kind(w->func, w->module) != PROBING_PYTHON_NATIVE);
 }
 
+/* What CPython made of a comprehension until 3.12: the function that it stands in is what a reader
+ * looks for. */
+static bool is_comprehension(const char *function)
+{
+    static const char *const ends[] = {"<listcomp>", "<dictcomp>", "<setcomp>", "<genexpr>"};
+    size_t n = strlen(function);
+    for (size_t i = 0; i < PROBING_LENGTH(ends); i++)
+        if (n >= strlen(ends[i]) && strcmp(function + n - strlen(ends[i]), ends[i]) == 0)
+            return true;
+    return false;
+}
+
 static char *copy(const char *text)
 {
     return text[0] ? strdup(text) : NULL;
@@ -79,11 +91,14 @@ static char *copy(const char *text)
 static void find(struct record *r, const struct stacks *stacks,
                  const struct probing_python_frames_1 *python, const uint32_t *frames, uint32_t n)
 {
-    struct stack_words w, native = {.func = NULL}, any = {.func = NULL}, found = {.func = NULL};
+    struct stack_words w, native = {.func = NULL}, any = {.func = NULL}, found = {.func = NULL},
+                          inner = {.func = NULL};
     for (uint32_t i = 0; i < n && !found.func; i++) {
         if (!stacks_words(stacks, frames[i], &w))
             continue;
-        if (w.python)
+        if (w.python && is_comprehension(w.func))
+            inner = inner.func ? inner : w;
+        else if (w.python)
             found = w;
         else if (!native.func && !is_plumbing(python, &w))
             native = w;
@@ -91,7 +106,7 @@ static void find(struct record *r, const struct stacks *stacks,
             any = w; /* better than nothing */
     }
     if (!found.func)
-        found = native.func ? native : any;
+        found = inner.func ? inner : native.func ? native : any;
     if (found.func) {
         r->from.function = found.func_id;
         r->from.file = found.file_id;

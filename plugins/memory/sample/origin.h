@@ -2,10 +2,10 @@
  *
  * plugins/memory/sample/origin.h - which function an allocation is put down to.
  *
- * The innermost Python function of its stack: it is what its author knows, where the code that asks
- * for memory is an extension's or the interpreter's.  A stack without Python is put down to the
- * innermost native function that is no allocator, C or C++ library, or interpreter.  Where both are
- * there, the native function between is told beside it.
+ * The innermost Python function of its stack, not counting comprehensions: it is what its author
+ * knows, where the code that asks for memory is an extension's or the interpreter's.  A stack
+ * without Python is put down to the innermost native function that is no allocator, C or C++
+ * library, or interpreter.  Where both are there, the native function between is told beside it.
  *
  * The sampler's lock; numbers and texts stay as long as the origins do.
  */

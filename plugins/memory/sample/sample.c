@@ -32,8 +32,8 @@ _Thread_local struct memory_thread memory_thread;
 _Atomic uint8_t memory_filter[1u << MEMORY_FILTER_BITS];
 
 static struct {
-    _Atomic uint32_t round; /* of the settings; 0: nothing is sampled */
-    uint32_t rounds;        /* [control] so far */
+    _Atomic uint32_t round;  /* of the settings; 0: nothing is sampled */
+    _Atomic uint32_t rounds; /* so far */
     _Atomic uint32_t inside;
     _Atomic uint64_t mean, seeds, next_id;
     _Atomic(struct live_table *) live;
@@ -318,8 +318,10 @@ struct live_table *sampling_table(void)
 
 static void next_round(void)
 {
-    g.rounds += g.rounds == UINT32_MAX ? 2 : 1;
-    atomic_store_explicit(&g.round, g.rounds, memory_order_seq_cst);
+    uint32_t next = 0;
+    while (next == 0) /* 4 billion later it comes by */
+        next = atomic_fetch_add_explicit(&g.rounds, 1, memory_order_relaxed) + 1;
+    atomic_store_explicit(&g.round, next, memory_order_seq_cst);
 }
 
 void sampling_begin(const struct sampling *with)
