@@ -182,7 +182,7 @@ static void show_unknown(const struct memory_args *w, const struct usage_report 
     report_mb(unseen > 0 ? unseen : 0, rest);
     int n =
         snprintf(text, sizeof text, "stacks are known of %s +- %s that are alive", alive, error);
-    if (n > 0 && (size_t)n < sizeof text && is_number(unseen))
+    if (n > 0 && (size_t)n < sizeof text && unseen > LEAK_LEAST)
         (void)snprintf(text + n, sizeof text - (size_t)n,
                        "; of the heap's %s some %s were allocated before sampling began, or where "
                        "it does not see",
@@ -191,8 +191,7 @@ static void show_unknown(const struct memory_args *w, const struct usage_report 
     say(w, text);
 }
 
-#define FIRST_SNAPSHOT \
-    "(select min(snapshot_id) from memory.snapshots where kind = 'periodic' and ts >= %s)"
+#define FIRST_SNAPSHOT "(select min(snapshot_id) from memory.snapshots where ts >= %s)"
 
 static void grown_sql(const struct memory_args *w, uint32_t limit, char *sql, size_t size)
 {
