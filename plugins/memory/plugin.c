@@ -13,6 +13,7 @@
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "hook/hook.h"
 #include "internal.h"
@@ -26,8 +27,8 @@ struct plugin {
     struct sampler *sampler;
     struct usage *usage;
     struct hooks *hooks; /* NULL: not in */
-    uint64_t ticks;      /* of memory_tick() alone */
     pthread_mutex_t mutex;
+    pthread_cond_t stops;
     bool is_in;               /* lock: mutex */
     uint64_t since_ns;        /* lock: mutex; hooks are in since then */
     struct hooks_about about; /* lock: mutex; as memory_tick() last saw it */
@@ -70,12 +71,12 @@ static void set_in(struct plugin *p, bool is_in) /* [control] */
     (void)pthread_mutex_lock(&p->mutex);
     p->is_in = is_in;
     p->since_ns = p->host->now();
+    (void)pthread_cond_broadcast(&p->stops);
     (void)pthread_mutex_unlock(&p->mutex);
 }
 
-static void memory_tick(void *self, uint64_t now) /* [worker] */
+static void look(struct plugin *p, uint64_t now) /* [worker] */
 {
-    struct plugin *p = self;
     uint32_t events = usage_tick(p->usage, now);
     /* What is alive is in the rings by then, which outlive a SIGKILL. */
     if (events & ALARM_OOM_NEAR)
@@ -84,10 +85,38 @@ static void memory_tick(void *self, uint64_t now) /* [worker] */
         sampler_snapshot(p->sampler, "memory.high");
     else if (events & ALARM_GROWTH)
         sampler_snapshot(p->sampler, "memory.growth");
-    if (!p->hooks || p->ticks++ % (PROBING_NS_PER_S / USAGE_TICK_NS) != 0)
-        return;
-    hooks_look(p->hooks);
-    keep_about(p);
+}
+
+/* false: the plugin stops. */
+static bool wait_step(struct plugin *p) /* [worker] */
+{
+    struct timespec until;
+    (void)clock_gettime(CLOCK_REALTIME, &until);
+    until.tv_nsec += (int64_t)USAGE_STEP_NS;
+    until.tv_sec += until.tv_nsec / (int64_t)PROBING_NS_PER_S;
+    until.tv_nsec %= (int64_t)PROBING_NS_PER_S;
+    (void)pthread_mutex_lock(&p->mutex);
+    int rc = 0;
+    while (p->is_in && rc == 0)
+        rc = pthread_cond_timedwait(&p->stops, &p->mutex, &until);
+    bool is_in = p->is_in;
+    (void)pthread_mutex_unlock(&p->mutex);
+    return is_in;
+}
+
+/* Each second.  Where a limit is near, looks come between: a timer of a quarter of a second would
+ * wake three threads four times as often for it all the time. */
+static void memory_tick(void *self, uint64_t now) /* [worker] */
+{
+    struct plugin *p = self;
+    if (p->hooks) {
+        hooks_look(p->hooks);
+        keep_about(p);
+    }
+    look(p, now);
+    for (int i = 1; i < (int)(PROBING_NS_PER_S / USAGE_STEP_NS); i++)
+        if (usage_is_hasty(p->usage) && wait_step(p))
+            look(p, p->host->now());
 }
 
 static int scan_live(void *self, struct probing_rows *out) /* [worker] */
@@ -191,6 +220,7 @@ static void memory_destroy(void *self)
     struct plugin *p = self;
     usage_free(p->usage);
     sampler_free(p->sampler);
+    (void)pthread_cond_destroy(&p->stops);
     (void)pthread_mutex_destroy(&p->mutex);
     free(p);
 }
@@ -209,6 +239,7 @@ static int memory_init(const struct probing_host *host, void **ret_self)
         return host->fail(host, -ENOMEM, "no memory");
     p->host = host;
     (void)pthread_mutex_init(&p->mutex, NULL);
+    (void)pthread_cond_init(&p->stops, NULL);
     struct probing_table *sampling;
     int rc = sampler_new(host, scan_live, &p->sampler);
     if (rc == 0)
@@ -218,7 +249,7 @@ static int memory_init(const struct probing_host *host, void **ret_self)
     if (rc == 0)
         rc = host->command(host, &mark);
     if (rc == 0)
-        rc = host->every(host, USAGE_TICK_NS, memory_tick);
+        rc = host->every(host, PROBING_NS_PER_S, memory_tick);
     if (rc < 0) {
         memory_destroy(p);
         return rc;

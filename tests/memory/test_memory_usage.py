@@ -5,9 +5,10 @@ import re
 
 import world as shared
 
-GROWING = ("import time\n"
+GROWING = ("import os, time\n"
            "keep = []\n"
            "print('ready', flush=True)\n"
+           "while not os.path.exists(%r): time.sleep(0.01)\n"
            "while len(keep) < %d:\n"
            "    keep.append(bytearray(%d << 20))\n"
            "    time.sleep(0.02)\n"
@@ -17,9 +18,13 @@ MB = 1 << 20
 
 
 def grown(world, pieces=50, size=2, *options):
-    target = world.python(GROWING % (pieces, size))
+    """It begins when the plugin is there, and has looked once."""
+    go = world.tmp / "go"
+    target = world.python(GROWING % (str(go), pieces, size))
     target.wait_line("ready")
     target.inject("--plugin", "memory", *options)
+    shared.wait_for(lambda: target.rows("select * from memory.usage limit 1"), "a look")
+    go.write_text("")
     return target
 
 

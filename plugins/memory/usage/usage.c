@@ -35,6 +35,7 @@ struct usage {
     struct looker looker;
     struct alarm alarm;
     uint64_t next_ns, row_ns;
+    bool is_close;                         /* to a limit */
     uint64_t row_rss, row_used, row_kills; /* as the last row has them */
     uint64_t row_cgroup_id, boot_id;       /* of intern() */
     pthread_mutex_t mutex;                 /* one whole look at a time */
@@ -240,13 +241,18 @@ uint32_t usage_tick(struct usage *u, uint64_t now)
                                  .used = l.used,
                                  .full_avg10 = l.cgroup.full_avg10};
     uint32_t events = alarm_look(&u->alarm, &s, &a, &grown);
-    bool close = alarm_is_close(&u->alarm, &a);
+    u->is_close = alarm_is_close(&u->alarm, &a);
     /* A tick that is a little early is the one that was meant. */
-    u->next_ns = now + (close ? 0 : setting(u, INTERVAL) - USAGE_TICK_NS / 2);
+    u->next_ns = now + (u->is_close ? 0 : setting(u, INTERVAL) - USAGE_STEP_NS / 2);
     if (u->host->wanted(u->rows) && wants_row(u, &l, events))
         append_usage(u, &l);
     tell_events(u, &l, events, grown);
     return events;
+}
+
+bool usage_is_hasty(struct usage *u)
+{
+    return u->is_close || setting(u, INTERVAL) < PROBING_NS_PER_S;
 }
 
 /* ---- as it is now ---- */

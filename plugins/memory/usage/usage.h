@@ -10,6 +10,7 @@
 #define MEMORY_USAGE_USAGE_H
 
 #include <probing/plugin.h>
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "alarm.h"
@@ -21,10 +22,13 @@ void usage_free(struct usage *u);
 /* One of USAGE_SETTINGS; -ENOENT: it is none of them. */
 int usage_configure(struct usage *u, const char *name, const char *value);
 
-#define USAGE_TICK_NS (PROBING_NS_PER_S / 4)
+#define USAGE_STEP_NS (PROBING_NS_PER_S / 4)
 /* Look, when it is time to.  Gives the events that happened (enum alarm_event), for each of which
- * there is a row by then.  [worker], each USAGE_TICK_NS */
+ * there is a row by then.                                  [worker], each second and as below */
 uint32_t usage_tick(struct usage *u, uint64_t now);
+/* Is the next look due after USAGE_STEP_NS already?  A limit is near, or memory.interval is short.
+ * [worker], after usage_tick() */
+bool usage_is_hasty(struct usage *u);
 
 /* Of what plugin.c lets the user set. */
 #define USAGE_SETTING(n, v, u, least, most, d)                                                  \
