@@ -14,6 +14,7 @@
 
 #include "lib/proc/lines.h"
 #include "lib/proc/maps.h"
+#include "lib/proc/memory.h"
 #include "probing_sdk.h"
 
 #define ARENA_BYTES \
@@ -93,6 +94,18 @@ static bool ask_mimalloc(struct alloc_stats *ret)
 
 /* ---- glibc ---- */
 
+/* Does one of its heaps lie there?  It begins with who it belongs to, the heap before, its size and
+ * how much of that may be used (struct _heap_info of malloc/arena.c, 2.17 to 2.41).  A large block
+ * of the program's begins with a zero. */
+static bool is_heap(const struct proc_mapping *m)
+{
+    uint64_t head[4];
+    return m->inode == 0 && m->path[0] == '\0' && m->writable && m->start % ARENA_BYTES == 0 &&
+           m->end - m->start <= ARENA_BYTES &&
+           proc_own_memory(m->start, head, sizeof(head)) == sizeof(head) && head[0] != 0 &&
+           head[2] <= head[3] && head[3] == m->end - m->start;
+}
+
 /* What its arenas have, without a lock: the program's break, and mappings where it puts arenas. */
 static uint64_t arenas_held(void)
 {
@@ -102,9 +115,7 @@ static uint64_t arenas_held(void)
     uint64_t sum = 0;
     (void)proc_maps_open(&l, 0, room, sizeof(room));
     while (proc_maps_next(&l, &m))
-        if (strcmp(m.path, "[heap]") == 0 ||
-            (m.inode == 0 && m.path[0] == '\0' && m.writable && m.start % ARENA_BYTES == 0 &&
-             m.end - m.start <= ARENA_BYTES))
+        if (strcmp(m.path, "[heap]") == 0 || is_heap(&m))
             sum += m.end - m.start;
     proc_lines_close(&l);
     return sum;
