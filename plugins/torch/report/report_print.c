@@ -46,7 +46,7 @@ static void show_steps(const struct torch_report *r)
             report_printf(r->api, "  %-18s %9.3f ms  %5.1f %%\n", parts[i].name,
                           f[parts[i].at] * 1e3, 100 * f[parts[i].at] / f[TORCH_MEAN]);
     if (is_number(f[TORCH_OVERHEAD]))
-        report_printf(r->api, "  %-18s %9.3f ms  %5.2f %%, in the parts above\n", "our own cost",
+        report_printf(r->api, "  %-18s %9.3f ms  %5.2f %%, included above\n", "probing itself",
                       f[TORCH_OVERHEAD] * 1e3, 100 * f[TORCH_OVERHEAD] / f[TORCH_MEAN]);
 }
 
@@ -170,14 +170,13 @@ void torch_show(const struct torch_report *r)
         show_cost(r);
     } else if (r->waits.size == 0) {
         static const char none[] =
-            "no step has ended since plugin torch was loaded; where gradients "
-            "are on and no optimizer steps, there are steps once the program "
-            "calls probing.step()";
+            "no step has ended since plugin torch was loaded; a loop that trains without an "
+            "optimizer can end its steps by probing.step()";
         r->api->print_wrapped(r->api, "", none, sizeof none - 1);
     }
     show_modules(r);
     if (r->memory.rows > 0 && is_number(r->memory.value[MEMORY_USED]))
-        report_printf(r->api, "\ndevice memory: %.1f MB at the most, %.1f MB held by torch\n",
+        report_printf(r->api, "\ndevice memory: %.1f MB at most, %.1f MB reserved by torch\n",
                       r->memory.value[MEMORY_USED], r->memory.value[MEMORY_HELD]);
     show_lines(r, "\nsuspicious:\n\n", "  ", lines_text(&r->suspicions));
 }
