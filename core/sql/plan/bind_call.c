@@ -162,7 +162,8 @@ static int bind_special(struct query *q, const struct node *n, struct expr **arg
     return rc;
 }
 
-static bool is_function(const char *name)
+/* Not within its caller, which calls itself through sql_bind() and has a short stack. */
+__attribute__((noinline)) static bool is_function(const char *name)
 {
     const char *names[NAMES_MAX];
     uint32_t n = sql_func_names(names, NAMES_MAX);

@@ -88,8 +88,8 @@ static size_t read_to(const struct peek *p, const struct iovec *from, size_t n,
                       const struct iovec *to, size_t n_to)
 {
     /* the bare calls: a sanitizer's own would take freed memory for a mistake of ours */
-    int64_t got = p->own ? syscall(SYS_process_vm_writev, *p->own, from, n, to, n_to, 0)
-                         : syscall(SYS_process_vm_readv, p->pid, to, n_to, from, n, 0);
+    int64_t got = p->own ? syscall(SYS_process_vm_writev, *p->own, from, n, to, n_to, 0ul)
+                         : syscall(SYS_process_vm_readv, p->pid, to, n_to, from, n, 0ul);
     return got > 0 ? (size_t)got : 0;
 }
 

@@ -18,7 +18,8 @@
 static int64_t by_call(pid_t pid, uint64_t address, void *ret, size_t size)
 {
     struct iovec here = {ret, size}, there = {(void *)(uintptr_t)address, size};
-    int64_t n = syscall(SYS_process_vm_readv, pid, &here, 1, &there, 1, 0);
+    /* The seventh argument is on the stack, and the kernel reads all 64 bits of it. */
+    int64_t n = syscall(SYS_process_vm_readv, pid, &here, 1ul, &there, 1ul, 0ul);
     return n == -1 ? -errno : n;
 }
 
