@@ -110,7 +110,7 @@ int help_one(const char *word)
     if (c->options[0].name != NULL)
         puts("\noptions:");
     for (const struct cli_option *o = c->options; o->name != NULL; o++) {
-        (void)snprintf(option, sizeof option, "%s%s%s%s%s", o->letter != NULL ? o->letter : "",
+        (void)snprintf(option, sizeof(option), "%s%s%s%s%s", o->letter != NULL ? o->letter : "",
                        o->letter != NULL ? ", " : "    ", o->name, o->value != NULL ? " " : "",
                        o->value != NULL ? o->value : "");
         printf("  %-24s %s\n", option, o->doc);
@@ -358,7 +358,7 @@ int command_completion(struct target *t, int argc, char **argv)
     } shells[] = {{"bash", bash_completion}, {"zsh", zsh_completion}, {"fish", fish_completion}};
 
     (void)t;
-    for (size_t i = 0; argc == 2 && i < sizeof shells / sizeof shells[0]; i++)
+    for (size_t i = 0; argc == 2 && i < sizeof(shells) / sizeof(shells[0]); i++)
         if (strcmp(argv[1], shells[i].shell) == 0) {
             shells[i].put();
             return EXIT_DONE;

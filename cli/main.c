@@ -45,11 +45,11 @@ static void say_nobody_brings(const char *word)
 {
     char places[4096], path[4096];
 
-    report_places(places, sizeof places);
+    report_places(places, sizeof(places));
     terminal_say("no command '%s', and no plugin in %s brings it (%s.so %s); PROBING_PLUGIN_PATH "
                  "may name other folders, `probing help` lists what there is",
                  word, places, word,
-                 plugin_find(word, path, sizeof path) == 0 ? "has none" : "is not there");
+                 plugin_find(word, path, sizeof(path)) == 0 ? "has none" : "is not there");
 }
 
 static int unknown_command(const char *word)
@@ -83,9 +83,9 @@ static const char *take_pids(int *argc, char ***argv)
     char **words = *argv;
     int n = 1;
 
-    (void)snprintf(all, sizeof all, "%s", words[0]);
+    (void)snprintf(all, sizeof(all), "%s", words[0]);
     while (n < *argc && is_pid(words[0]) && is_pid(words[n]) &&
-           strlen(all) + strlen(words[n]) + 2 <= sizeof all) {
+           strlen(all) + strlen(words[n]) + 2 <= sizeof(all)) {
         strcat(strcat(all, " "), words[n]);
         n++;
     }
@@ -105,7 +105,7 @@ static const char *take_late_target(int *argc, char **words)
         if (!own && is_target_option(words[i]) && (c->needs_target || c->may_target)) {
             const char *text = words[i + 1];
             *argc -= 2;
-            memmove(words + i, words + i + 2, (size_t)(*argc - i + 1) * sizeof *words);
+            memmove(words + i, words + i + 2, (size_t)(*argc - i + 1) * sizeof(*words));
             return text;
         }
         if (c->verbatim && !own && words[i][0] != '-')
@@ -127,10 +127,10 @@ static int forward(struct target *t, int argc, char **argv)
     if (near != NULL)
         return err_set(r, "unknown command '%s'; did you mean '%s'? `probing help` lists them",
                        argv[0], near);
-    (void)snprintf(why, sizeof why, "%s", err_why(r));
+    (void)snprintf(why, sizeof(why), "%s", err_why(r));
     if (!answer_plugin_runs(t, argv[0]))
         return err_set(r, "%s", why);
-    report_places(places, sizeof places);
+    report_places(places, sizeof(places));
     return err_set(r,
                    "plugin %s runs in %s, but this probing has no %s.so with a report of it: "
                    "install it into %s, or set PROBING_PLUGIN_PATH",

@@ -26,10 +26,10 @@ report_printf(const struct probing_report_api *a, const char *format, ...)
     va_list args;
 
     va_start(args, format);
-    int n = vsnprintf(line, sizeof line, format, args);
+    int n = vsnprintf(line, sizeof(line), format, args);
     va_end(args);
     if (n > 0)
-        (void)a->print(a, line, (size_t)n < sizeof line ? (size_t)n : sizeof line - 1);
+        (void)a->print(a, line, (size_t)n < sizeof(line) ? (size_t)n : sizeof(line) - 1);
 }
 
 /* Gives `code`, with that as its reason. */
@@ -40,7 +40,7 @@ report_fail(const struct probing_report_api *a, int code, const char *format, ..
     va_list args;
 
     va_start(args, format);
-    (void)vsnprintf(why, sizeof why, format, args);
+    (void)vsnprintf(why, sizeof(why), format, args);
     va_end(args);
     return a->fail(a, code, why);
 }

@@ -37,7 +37,7 @@ static int take_args(int argc, char **argv, struct args *w)
     const char *const *words = (const char *const *)argv;
 
     *w = (struct args){.interval_ns = WATCH_NS};
-    int r = backtrace_words(argc, words, BACKTRACE_COMMAND, &w->asked, why, sizeof why);
+    int r = backtrace_words(argc, words, BACKTRACE_COMMAND, &w->asked, why, sizeof(why));
     if (r < 0)
         return err_set(r, "%s", why);
     for (int i = 0, own; i<argc; i += own> 0 ? own : 1) {
@@ -87,7 +87,7 @@ static void begin_snapshot(const struct args *w)
     if (w->asked.json)
         return;
     if (localtime_r(&now, &when) != NULL)
-        (void)strftime(text, sizeof text, "%H:%M:%S", &when);
+        (void)strftime(text, sizeof(text), "%H:%M:%S", &when);
     printf("-- %s\n", text);
 }
 

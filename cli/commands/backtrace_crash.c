@@ -51,7 +51,7 @@ static void print_report(const struct crash_report *c)
     struct tm when;
 
     if (gmtime_r(&seconds, &when) != NULL)
-        (void)strftime(text, sizeof text, "%Y-%m-%d %H:%M:%S UTC", &when);
+        (void)strftime(text, sizeof(text), "%Y-%m-%d %H:%M:%S UTC", &when);
     printf("Process %d crashed in thread %d \"%s\" at %s%s\n%s\n", c->pid, c->tid, c->thread_name,
            text, c->survived ? ", and lived on" : "", c->message);
     if (c->note[0] != '\0')

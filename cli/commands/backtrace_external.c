@@ -82,15 +82,15 @@ static int symbol(uint64_t address, struct probing_stack_symbol *ret)
 {
     struct stack_symbol s;
     int r = stack_symbol(other.view, address, &s);
-    (void)snprintf(ret->name, sizeof ret->name, "%s", s.name);
-    (void)snprintf(ret->module, sizeof ret->module, "%s", s.module != NULL ? s.module : "");
+    (void)snprintf(ret->name, sizeof(ret->name), "%s", s.name);
+    (void)snprintf(ret->module, sizeof(ret->module), "%s", s.module != NULL ? s.module : "");
     ret->offset = s.offset;
     ret->module_offset = s.module_offset;
     return r;
 }
 
 static const struct probing_stack_1 stack_part = {
-    .size = sizeof stack_part, .thread = thread, .thread_held = thread_held, .symbol = symbol};
+    .size = sizeof(stack_part), .thread = thread, .thread_held = thread_held, .symbol = symbol};
 
 /* ---- a host for the plugin ---- */
 
@@ -118,7 +118,7 @@ static const void *host_extension(const struct probing_host *h, const char *id)
     return strcmp(id, PROBING_STACK_1) == 0 ? &stack_part : NULL;
 }
 
-static const struct probing_host host = {.size = sizeof host,
+static const struct probing_host host = {.size = sizeof(host),
                                          .abi = PROBING_ABI,
                                          .fail = host_fail,
                                          .reply = host_reply,
@@ -128,7 +128,7 @@ static const struct probing_host host = {.size = sizeof host,
 static int load_plugin(const struct probing_python_external_1 **ret)
 {
     char path[4096];
-    int r = plugin_find("python", path, sizeof path);
+    int r = plugin_find("python", path, sizeof(path));
     if (r < 0)
         return r;
     void *file = dlopen(path, RTLD_NOW | RTLD_LOCAL); /* for as long as we run */
@@ -175,7 +175,7 @@ static uint64_t address(void *arg, const char *name)
 static uint32_t python_version(void)
 {
     uint64_t at = address(NULL, "Py_Version"), value = 0;
-    if (at != 0 && stack_read(other.view, at, &value, sizeof value) == 0)
+    if (at != 0 && stack_read(other.view, at, &value, sizeof(value)) == 0)
         return (uint32_t)value;
     const char *p = strrchr(other.python->path, '/');
     p = p != NULL ? strstr(p, "python3.") : NULL;
@@ -191,7 +191,7 @@ cli_demangler_fn *cli_demangler(void)
     void *library = dlopen("libstdc++.so.6", RTLD_NOW | RTLD_LOCAL); /* for as long as we run */
     cli_demangler_fn *fn = NULL;
     void *found = library != NULL ? dlsym(library, "__cxa_demangle") : NULL;
-    memcpy(&fn, &found, sizeof fn);
+    memcpy(&fn, &found, sizeof(fn));
     return fn;
 }
 
@@ -219,7 +219,7 @@ static void describe(struct probing_python_process *p, char *why, size_t size)
 int external_backtrace(struct target *t, int argc, char **argv)
 {
     const struct probing_python_external_1 *part = NULL;
-    struct probing_python_process p = {.size = sizeof p, .pid = t->pid, .address = address};
+    struct probing_python_process p = {.size = sizeof(p), .pid = t->pid, .address = address};
     char why[200];
 
     if (t->pid == 0)
@@ -238,7 +238,7 @@ int external_backtrace(struct target *t, int argc, char **argv)
     }
     other.pid = t->pid;
     stack_demangle_with(other.view, cli_demangler());
-    describe(&p, why, sizeof why);
+    describe(&p, why, sizeof(why));
     r = part->backtrace(&host, &p, argc, (const char *const *)argv, /* out= */ NULL);
     stack_process_free(other.view);
     return r < 0 ? r : EXIT_DONE;

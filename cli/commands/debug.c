@@ -152,13 +152,13 @@ static int open_endpoint(const char *address, char *host, size_t host_size, char
                        address);
     const char *bare = host[0] == '[' ? host + 1 : host;
     char name[256];
-    (void)snprintf(name, sizeof name, "%.*s", (int)strcspn(bare, "]"), bare);
+    (void)snprintf(name, sizeof(name), "%.*s", (int)strcspn(bare, "]"), bare);
     int e = getaddrinfo(name, port, &hints, &all);
     if (e != 0)
         return err_set(-EINVAL, "cannot listen on %s: %s", address, gai_strerror(e));
     fd = socket(all->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
     if (fd != -1)
-        (void)setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof one);
+        (void)setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof(one));
     if (fd == -1 || bind(fd, all->ai_addr, all->ai_addrlen) == -1 || listen(fd, 1) == -1) {
         e = errno;
         if (fd != -1)
@@ -232,9 +232,9 @@ static int make_secret(char *ret)
 {
     unsigned char bytes[SECRET_BYTES];
 
-    if (getrandom(bytes, sizeof bytes, 0) != (ssize_t)sizeof bytes)
+    if (getrandom(bytes, sizeof(bytes), 0) != (ssize_t)sizeof(bytes))
         return err_set(-EIO, "cannot get random numbers for a token");
-    for (size_t i = 0; i < sizeof bytes; i++)
+    for (size_t i = 0; i < sizeof(bytes); i++)
         (void)snprintf(ret + 2 * i, 3, "%02x", bytes[i]);
     return 0;
 }
@@ -243,7 +243,7 @@ static int talk_there(struct debug *d)
 {
     char host[256], port[8], secret[2 * SECRET_BYTES + 1];
     int r = make_secret(secret),
-        door = r < 0 ? r : open_endpoint(d->address, host, sizeof host, port);
+        door = r < 0 ? r : open_endpoint(d->address, host, sizeof(host), port);
 
     if (door < 0)
         return door;

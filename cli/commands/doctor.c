@@ -69,8 +69,9 @@ static int try_child(bool read_memory)
     if (child == -1)
         return errno;
     if (read_memory) {
-        struct iovec here = {&seen, sizeof seen}, there = {(void *)(uintptr_t)&number, sizeof seen};
-        if (process_vm_readv(child, &here, 1, &there, 1, 0) != (ssize_t)sizeof seen)
+        struct iovec here = {&seen, sizeof(seen)},
+                     there = {(void *)(uintptr_t)&number, sizeof(seen)};
+        if (process_vm_readv(child, &here, 1, &there, 1, 0) != (ssize_t)sizeof(seen))
             r = errno;
     } else if (ptrace(PTRACE_SEIZE, child, NULL, NULL) == -1) {
         r = errno;
@@ -144,7 +145,7 @@ static void check_kernel(void)
 static void check_perf(void)
 {
     struct perf_event_attr a = {.type = PERF_TYPE_SOFTWARE,
-                                .size = sizeof a,
+                                .size = sizeof(a),
                                 .config = PERF_COUNT_SW_TASK_CLOCK,
                                 .disabled = 1,
                                 .exclude_kernel = 1};
@@ -156,9 +157,9 @@ static void check_perf(void)
         return;
     }
     char why[64], level[32];
-    (void)snprintf(why, sizeof why, "%s", strerror(errno));
-    if (file_peek("/proc/sys/kernel/perf_event_paranoid", level, sizeof level) < 0)
-        (void)snprintf(level, sizeof level, "unknown");
+    (void)snprintf(why, sizeof(why), "%s", strerror(errno));
+    if (file_peek("/proc/sys/kernel/perf_event_paranoid", level, sizeof(level)) < 0)
+        (void)snprintf(level, sizeof(level), "unknown");
     level[strcspn(level, "\n")] = '\0';
     say("perf",
         "no perf events (%s, perf_event_paranoid %s): flame graphs are sampled by timers, "
@@ -174,10 +175,10 @@ static void check_gpus(void)
     int n = 0;
 
     for (int i = 0; i < 64; i++) {
-        (void)snprintf(text, sizeof text, "/dev/nvidia%d", i);
+        (void)snprintf(text, sizeof(text), "/dev/nvidia%d", i);
         n += access(text, F_OK) == 0;
     }
-    if (file_peek("/proc/driver/nvidia/version", text, sizeof text) < 0) {
+    if (file_peek("/proc/driver/nvidia/version", text, sizeof(text)) < 0) {
         say("gpu", "no NVIDIA driver here%s",
             n > 0 ? ", though there are device files of one" : "");
         return;
@@ -196,8 +197,8 @@ static void count_python(struct pythons *p, pid_t pid)
 {
     char path[64], exe[4096];
 
-    (void)snprintf(path, sizeof path, "/proc/%d/exe", (int)pid);
-    ssize_t n = readlink(path, exe, sizeof exe - 1);
+    (void)snprintf(path, sizeof(path), "/proc/%d/exe", (int)pid);
+    ssize_t n = readlink(path, exe, sizeof(exe) - 1);
     if (n <= 0) {
         p->other += errno == EACCES || errno == EPERM;
         return;
@@ -207,12 +208,12 @@ static void count_python(struct pythons *p, pid_t pid)
     if (strncmp(base, "python", 6) != 0)
         return;
     int i = 0;
-    while (i < p->n && strncmp(p->name[i], base, sizeof p->name[i] - 1) != 0)
+    while (i < p->n && strncmp(p->name[i], base, sizeof(p->name[i]) - 1) != 0)
         i++;
     if (i == PYTHONS_MAX)
         return;
     if (i == p->n)
-        (void)snprintf(p->name[p->n++], sizeof p->name[i], "%.31s", base);
+        (void)snprintf(p->name[p->n++], sizeof(p->name[i]), "%.31s", base);
     p->count[i]++;
 }
 
@@ -231,7 +232,7 @@ static void check_pythons(void)
     for (int i = 0; i < p.n; i++) {
         char shown[64];
         say(i == 0 ? "python" : "", "%d process%s of %s", p.count[i], p.count[i] == 1 ? "" : "es",
-            terminal_field(shown, sizeof shown, p.name[i]));
+            terminal_field(shown, sizeof(shown), p.name[i]));
     }
     if (p.other > 0)
         say("", "%d process%s of others that this user may not look at", p.other,
@@ -245,10 +246,10 @@ static void check_data(void)
     struct statvfs fs;
 
     if (named != NULL && named[0] != '\0')
-        (void)snprintf(path, sizeof path, "%s", named);
+        (void)snprintf(path, sizeof(path), "%s", named);
     else
-        (void)snprintf(path, sizeof path, "/tmp/probing-%u", (unsigned)geteuid());
-    (void)snprintf(parent, sizeof parent, "%s", path);
+        (void)snprintf(path, sizeof(path), "/tmp/probing-%u", (unsigned)geteuid());
+    (void)snprintf(parent, sizeof(parent), "%s", path);
     char *slash = strrchr(parent, '/');
     bool there = access(path, F_OK) == 0;
     if (!there && slash != NULL)

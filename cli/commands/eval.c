@@ -60,7 +60,8 @@ static int take_raw(int argc, char **argv)
     for (int i = 1; i < argc && argv[i][0] == '-'; i++) {
         if (strcmp(argv[i], "--raw") == 0) {
             terminal_raw();
-            memmove(&argv[i], &argv[i + 1], (size_t)(argc - i) * sizeof argv[0]); /* and the NULL */
+            memmove(&argv[i], &argv[i + 1],
+                    (size_t)(argc - i) * sizeof(argv[0])); /* and the NULL */
             return argc - 1;
         }
         if (strcmp(argv[i], "--timeout") == 0)

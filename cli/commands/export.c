@@ -33,7 +33,7 @@ enum format {
     FORMAT_PARQUET
 };
 static const char *const formats[] = {"csv", "jsonl", "arrow", "perfetto", "chrome", "parquet"};
-#define N_FORMATS (sizeof formats / sizeof formats[0])
+#define N_FORMATS (sizeof(formats) / sizeof(formats[0]))
 
 struct export
 {
@@ -132,7 +132,7 @@ static void show(struct export *e, bool last)
                                       : e->rows;
     e->told_at = now;
     if (!last && e->all > 0 && rows <= e->all)
-        (void)snprintf(share, sizeof share, ", %d %%",
+        (void)snprintf(share, sizeof(share), ", %d %%",
                        (int)(100.0 * (double)rows / (double)e->all));
     terminal_over();
     fprintf(stderr, "%s: %llu rows, %.1f MB%s%s", e->path, (unsigned long long)rows,
@@ -247,7 +247,7 @@ static void count_table(const struct target *t, struct export *e)
         const char *colon = strrchr(buf_text(&answer), ':');
         char number[24] = "";
         if (colon != NULL)
-            (void)snprintf(number, sizeof number, "%.*s", (int)strcspn(colon + 1, "}"), colon + 1);
+            (void)snprintf(number, sizeof(number), "%.*s", (int)strcspn(colon + 1, "}"), colon + 1);
         if (parse_u64(number, &e->all) < 0)
             e->all = 0;
     }
@@ -284,8 +284,8 @@ static int open_file(struct export *e)
 /* What was written is Arrow's, beside the file: another program makes it Parquet's. */
 static int make_parquet(struct export *e)
 {
-    char made[sizeof e->output.part + 16];
-    (void)snprintf(made, sizeof made, "%s.parquet", e->output.part);
+    char made[sizeof(e->output.part) + 16];
+    (void)snprintf(made, sizeof(made), "%s.parquet", e->output.part);
     if (fflush(e->file) == EOF)
         return err_set(-errno, "%s cannot be written: %s", e->path, strerror(errno));
     int r = export_parquet_make(&e->parquet, &e->writer, e->output.part, made);

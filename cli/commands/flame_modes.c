@@ -101,7 +101,7 @@ int flame_mode_find(const struct target *t, const char *name, struct flame_mode 
     arena_init(&ret->texts, (size_t)1 << 20);
     if (!text_is_name(name))
         return err_set(-EINVAL, "flamegraph has no mode '%s'", name);
-    (void)snprintf(sql, sizeof sql,
+    (void)snprintf(sql, sizeof(sql),
                    "select name, plugin, doc, unit, sql, rest, newest, empty from "
                    "probing.flame_modes where name = '%s'",
                    name);

@@ -38,7 +38,7 @@ static const struct {
     [FOLDED] = {"folded", ".folded", false}, [SPEEDSCOPE] = {"speedscope", ".json", true},
     [PPROF] = {"pprof", ".pb", false},       [PERFETTO] = {"perfetto", ".perfetto", true},
 };
-#define N_FORMATS (sizeof formats / sizeof formats[0])
+#define N_FORMATS (sizeof(formats) / sizeof(formats[0]))
 
 struct options {
     const char *words[3]; /* "diff" A B */
@@ -172,11 +172,11 @@ static void choose_path(struct options *o, pid_t pid)
     if (o->path != NULL || o->format == FOLDED || isatty(STDOUT_FILENO) != 1)
         return;
     if (pid != 0)
-        (void)snprintf(number, sizeof number, "-%d", (int)pid);
+        (void)snprintf(number, sizeof(number), "-%d", (int)pid);
     for (int i = 2; o->path == NULL; i++) {
-        (void)snprintf(path, sizeof path, "flamegraph%s%s%s", number, again,
+        (void)snprintf(path, sizeof(path), "flamegraph%s%s%s", number, again,
                        formats[o->format].ending);
-        (void)snprintf(again, sizeof again, "-%d", i);
+        (void)snprintf(again, sizeof(again), "-%d", i);
         if (lstat(path, &st) == -1)
             o->path = path;
     }
@@ -220,9 +220,9 @@ static int load_profiler(const struct target *t)
 {
     char file[4096], note[ERR_TEXT_BYTES];
     const char *words[] = {"plugin", "load", "profile"};
-    if (t->host[0] != '\0' || plugin_find("profile", file, sizeof file) < 0)
+    if (t->host[0] != '\0' || plugin_find("profile", file, sizeof(file)) < 0)
         return tell(t, 3, words); /* what is in the target's own plugin path */
-    return upload_plugin(t, "profile", file, note, sizeof note);
+    return upload_plugin(t, "profile", file, note, sizeof(note));
 }
 
 static int start_profiler(const struct target *t, const struct options *o, struct kept *kept)
@@ -232,9 +232,9 @@ static int start_profiler(const struct target *t, const struct options *o, struc
     if (r < 0)
         return r;
     (void)answer_word(t, "select value from probing.settings where name = 'profile.mode'",
-                      kept->mode, sizeof kept->mode);
+                      kept->mode, sizeof(kept->mode));
     (void)answer_word(t, "select value from probing.settings where name = 'profile.rate'",
-                      kept->rate, sizeof kept->rate);
+                      kept->rate, sizeof(kept->rate));
     if (o->mode != NULL && strcmp(o->mode, kept->mode) != 0)
         r = set(t, "profile.mode", o->mode);
     if (r == 0 && o->rate != NULL)
@@ -272,7 +272,7 @@ static int profile_now(const struct target *t, const struct options *o, char *re
     char now[64];
     int r = start_profiler(t, o, &kept);
     if (r == 0)
-        r = answer_word(t, "select now()::text", now, sizeof now);
+        r = answer_word(t, "select now()::text", now, sizeof(now));
     if (r == 0) {
         wait_ns(o->seconds_ns);
         (void)snprintf(ret_where, size, " and ts > timestamp '%s'", now);
@@ -280,7 +280,7 @@ static int profile_now(const struct target *t, const struct options *o, char *re
             (void)poll(NULL, 0, SETTLE_MS);
     }
     char why[ERR_TEXT_BYTES];
-    (void)snprintf(why, sizeof why, "%s", r < 0 ? err_why(r) : "");
+    (void)snprintf(why, sizeof(why), "%s", r < 0 ? err_why(r) : "");
     int back = put_back(t, o, &kept);
     if (cli_interrupted)
         return -ECANCELED;
@@ -392,7 +392,7 @@ static void title_of(const struct target *t, const char *what, char *ret, size_t
     char command[256] = "";
     struct datadir d;
     if (t->directory[0] != '\0' && datadir_open(t->directory, DATADIR_ANY, &d) == 0) {
-        (void)directory_info(&d, "command", command, sizeof command);
+        (void)directory_info(&d, "command", command, sizeof(command));
         datadir_close(&d);
     }
     flame_title(ret, size, command, t->text, what);
@@ -403,7 +403,7 @@ static int one(const struct target *t, struct options *o)
     struct flame f;
     struct flame_tree tree = {.n = 0};
     char where[300], title[400], what[32], mode[16] = "cpu";
-    int r = window_of(t, o, where, sizeof where);
+    int r = window_of(t, o, where, sizeof(where));
     if (r < 0)
         return r;
     flame_init(&f, FLAME_MAX_BYTES);
@@ -412,14 +412,14 @@ static int one(const struct target *t, struct options *o)
     f.mode = o->mode != NULL ? o->mode : mode;
     if (o->mode == NULL && !target_is_files(t))
         (void)answer_word(t, "select value from probing.settings where name = 'profile.mode'", mode,
-                          sizeof mode);
+                          sizeof(mode));
     if (mode[0] == '\0')
-        (void)snprintf(mode, sizeof mode, "cpu");
+        (void)snprintf(mode, sizeof(mode), "cpu");
     r = flame_read(&f, t, where, formats[o->format].in_time);
     if (r == 0)
         r = check_any(&f, t->text);
-    (void)snprintf(what, sizeof what, "%s time", f.mode);
-    title_of(t, what, title, sizeof title);
+    (void)snprintf(what, sizeof(what), "%s time", f.mode);
+    title_of(t, what, title, sizeof(title));
     f.title = title;
     if (r == 0)
         r = flame_tree_new(&f, &tree);
@@ -445,7 +445,7 @@ static int read_side(const char *word, const struct options *o, struct flame *f)
     int r = target_resolve(word, &t);
     bool past = o->last_ns > 0 || o->since != NULL || target_is_files(&t);
     if (r == 0 && past)
-        r = window_of(&t, &all, where, sizeof where);
+        r = window_of(&t, &all, where, sizeof(where));
     if (r == 0)
         r = flame_read(f, &t, past ? where : "", /* in_time= */ false);
     return r < 0 ? r : check_any(f, word);
@@ -463,7 +463,7 @@ static int difference(const struct options *o)
     int r = read_side(o->words[1], o, &before);
     if (r == 0)
         r = read_side(o->words[2], o, &after);
-    (void)snprintf(title, sizeof title, "%.120s, before: %.120s", o->words[2], o->words[1]);
+    (void)snprintf(title, sizeof(title), "%.120s, before: %.120s", o->words[2], o->words[1]);
     after.title = title;
     if (r == 0)
         r = flame_tree_new(&after, &tree);
@@ -509,11 +509,11 @@ static int draw_mode(const struct target *t, const struct options *o, const stru
     struct flame f;
     struct flame_tree tree = {.n = 0};
     char when[DECLARED_LINE_BYTES + 100], title[400];
-    tell_when(o, m, when, sizeof when);
+    tell_when(o, m, when, sizeof(when));
     flame_init(&f, FLAME_MAX_BYTES);
     f.mode = m->mode.unit == PROBING_BYTES ? "memory" : "wall";
     f.tails = true;
-    title_of(t, m->mode.doc, title, sizeof title);
+    title_of(t, m->mode.doc, title, sizeof(title));
     f.title = title;
     int r = flame_read_mode(&f, t, m, when);
     if (r == 0 && f.n_samples == 0)
@@ -533,7 +533,7 @@ static int plugins_mode(const struct target *t, const struct options *o)
 {
     struct flame_mode m;
     char name[80];
-    (void)snprintf(name, sizeof name, "%.60s%s", mode_word(o), o->memory ? "_memory" : "");
+    (void)snprintf(name, sizeof(name), "%.60s%s", mode_word(o), o->memory ? "_memory" : "");
     int r = flame_mode_find(t, name, &m);
     if (r == -EINVAL)
         r = cli_misuse(r);

@@ -47,14 +47,14 @@ static uint32_t *slot_of(const struct tally *t, const char *name, const char *fi
 static int index_again(struct tally *t, uint32_t size)
 {
     if (t->mask + 1 != size || t->slots == NULL) {
-        uint32_t *slots = calloc(size, sizeof *slots);
+        uint32_t *slots = calloc(size, sizeof(*slots));
         if (slots == NULL)
             return -ENOMEM;
         free(t->slots);
         t->slots = slots;
         t->mask = size - 1;
     } else {
-        memset(t->slots, 0, size * sizeof *t->slots);
+        memset(t->slots, 0, size * sizeof(*t->slots));
     }
     for (uint32_t i = 0; i < t->n; i++)
         *slot_of(t, t->functions[i].name, t->functions[i].file) = i + 1;
@@ -66,7 +66,7 @@ static int make_room(struct tally *t)
     if (t->n < t->room)
         return 0;
     uint32_t room = t->room == 0 ? FIRST_SLOTS / 2 : t->room * 2;
-    struct tally_function *more = realloc(t->functions, room * sizeof *more);
+    struct tally_function *more = realloc(t->functions, room * sizeof(*more));
     if (more == NULL)
         return -ENOMEM;
     t->functions = more;
@@ -153,7 +153,7 @@ static int by_own(const void *a, const void *b)
 uint32_t tally_sort(struct tally *t, const struct tally_function **ret)
 {
     if (t->n > 0)
-        qsort(t->functions, t->n, sizeof *t->functions, by_own);
+        qsort(t->functions, t->n, sizeof(*t->functions), by_own);
     if (t->slots != NULL)
         (void)index_again(t, t->mask + 1); /* of the same size: it takes no memory */
     *ret = t->functions;

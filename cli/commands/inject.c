@@ -77,7 +77,7 @@ static int take(void *arg, const char *option, const char *value)
     if (strcmp(option, "--background") == 0)
         return 0;
     if (strcmp(option, "--listen") == 0 || strcmp(option, "--address") == 0) {
-        (void)snprintf(o->listen, sizeof o->listen, "server.listen=%s", value);
+        (void)snprintf(o->listen, sizeof(o->listen), "server.listen=%s", value);
         return add_setting(o, o->listen);
     }
     if (strcmp(option, "--plugin") == 0)
@@ -125,7 +125,7 @@ static int check_why(const struct why *w, pid_t pid)
     if (w->at == 0)
         return 0;
     stack_process_refresh(w->p, /* maps_too= */ false);
-    if (stack_read(w->p, w->at, why, sizeof why - 1) < 0 || why[0] == '\0')
+    if (stack_read(w->p, w->at, why, sizeof(why) - 1) < 0 || why[0] == '\0')
         return 0;
     return err_set(-ECANCELED, "the core in process %d could not start: %s", (int)pid, why);
 }
@@ -133,7 +133,7 @@ static int check_why(const struct why *w, pid_t pid)
 static int try_connect(struct target *t)
 {
     struct probing_client *c = NULL;
-    int r = directory_of(t->pid, t->directory, sizeof t->directory);
+    int r = directory_of(t->pid, t->directory, sizeof(t->directory));
 
     if (r < 0)
         return r;
@@ -155,8 +155,8 @@ static int check_program(struct why *w, pid_t pid)
     w->at = 0;
     stack_process_refresh(w->p, /* maps_too= */ true);
     (void)stack_modules(w->p, find_why, w);
-    (void)snprintf(path, sizeof path, "/proc/%d/exe", (int)pid);
-    ssize_t n = readlink(path, program, sizeof program - 1);
+    (void)snprintf(path, sizeof(path), "/proc/%d/exe", (int)pid);
+    ssize_t n = readlink(path, program, sizeof(program) - 1);
     if (w->at != 0 || n <= 0) /* no link: it is ending, which is another thing */
         return 0;
     program[n] = '\0';
@@ -228,7 +228,7 @@ static void real_address(const struct target *t, char *ret, size_t size)
     buf_init(&info, 65536);
     if (target_connect(t, &c) == 0 && setup_request(c, 1, words, &info) == 0) {
         const char *at = strstr(buf_text(&info), key);
-        at = at != NULL ? at + sizeof key - 1 : "(";
+        at = at != NULL ? at + sizeof(key) - 1 : "(";
         if (at[0] != '(')
             (void)snprintf(ret, size, "%.*s", (int)strcspn(at, "\n"), at);
     }
@@ -243,7 +243,7 @@ static int say_page(const struct target *t, const char *address)
     char token[TOKEN_BYTES], real[300] = "";
 
     for (;;) {
-        real_address(t, real, sizeof real);
+        real_address(t, real, sizeof(real));
         if (real[0] != '\0' && token_read(t->directory, token) == 0)
             break;
         if (clock_monotonic() > deadline)
@@ -266,7 +266,7 @@ static void say_note(const struct target *t)
     char note[ERR_TEXT_BYTES];
 
     if (datadir_open(t->directory, DATADIR_ANY, &d) == 0 &&
-        directory_info(&d, "note", note, sizeof note) == 0) {
+        directory_info(&d, "note", note, sizeof(note)) == 0) {
         for (char *c = note; *c != '\0'; c++)
             *c = *c < ' ' || *c > '~' ? '?' : *c;
         fprintf(stderr, "probing: note: %s\n", note);
@@ -292,7 +292,7 @@ static int enter_again(struct target *t, const struct enter_options *o, struct p
     const char *text = r == 0 ? buf_text(&version) : "?";
     int n = (int)strcspn(text, " \n"); /* what follows is the build */
     if (r == 0 &&
-        (n != sizeof PROBING_VERSION - 1 || strncmp(text, PROBING_VERSION, (size_t)n) != 0))
+        (n != sizeof(PROBING_VERSION) - 1 || strncmp(text, PROBING_VERSION, (size_t)n) != 0))
         r = err_set(-EEXIST,
                     "probing %.*s is in process %d and this is %s: use it as it is, or restart the "
                     "process to enter it with this one",
@@ -307,7 +307,7 @@ static int enter_again(struct target *t, const struct enter_options *o, struct p
     char now[300] = "";
     settle_known(t);
     if (o->listen[0] != '\0')
-        real_address(t, now, sizeof now);
+        real_address(t, now, sizeof(now));
     int there = settle_listen(t, now, o->listen + LISTEN_KEY);
     r = there < 0 ? there : setup_plugins(t, o->plugins, /* fresh= */ false);
     if (r < 0)
@@ -328,7 +328,7 @@ static int enter_finish(struct target *t, const struct enter_options *o,
                        /* mapped= */ !result->remote && !result->already_there);
     if (r < 0 && result->filtered[0] != '\0') {
         char why[ERR_TEXT_BYTES];
-        (void)snprintf(why, sizeof why, "%s", err_text());
+        (void)snprintf(why, sizeof(why), "%s", err_text());
         return err_set(r, "%s; its seccomp filter refuses %s", why, result->filtered);
     }
     if (r < 0)
@@ -356,7 +356,7 @@ static int enter_finish(struct target *t, const struct enter_options *o,
 static int enter_now(struct target *t, struct enter_options *o, bool *ret_entered)
 {
     struct inject_result result = {0};
-    int r = installed_file("libprobing.so", o->library, sizeof o->library);
+    int r = installed_file("libprobing.so", o->library, sizeof(o->library));
 
     if (r < 0)
         return r;
@@ -409,7 +409,7 @@ static bool has_our_threads(pid_t pid)
 
     (void)proc_threads_open(&all, pid);
     while (!found && proc_numbers_next(&all, &one))
-        found = proc_comm_of(pid, (pid_t)one.value, comm, sizeof comm) == 0 &&
+        found = proc_comm_of(pid, (pid_t)one.value, comm, sizeof(comm)) == 0 &&
                 strncmp(comm, "probing/", 8) == 0;
     proc_numbers_close(&all);
     return found;
@@ -483,7 +483,7 @@ static bool has_left(const struct target *t, uint64_t start_time)
     uint64_t deadline = clock_monotonic() + EJECT_WAIT_NS / (start_time != 0 ? 1 : 10), now = 0;
     char sock[4200];
 
-    (void)snprintf(sock, sizeof sock, "%s/sock", t->directory);
+    (void)snprintf(sock, sizeof(sock), "%s/sock", t->directory);
     while (!cli_interrupted && clock_monotonic() < deadline) {
         bool dead = start_time != 0 && (proc_start_time(t->pid, &now) < 0 || now != start_time ||
                                         !(inject_runs_on(t->pid) || target_state(t->pid) != 'Z'));
@@ -505,7 +505,7 @@ int command_eject(struct target *t, int argc, char **argv)
         (void)proc_start_time(t->pid, &start_time);
     int r = command_forward(t, argc, argv);
     if (r == -ECONNRESET && t->host[0] == '\0') {
-        (void)snprintf(why, sizeof why, "%s", err_text());
+        (void)snprintf(why, sizeof(why), "%s", err_text());
         if (has_left(t, start_time)) {
             const char *inside = strstr(t->directory, "/root/"); /* as the process sees it */
             printf("ejected; what was measured stays in %s\n",

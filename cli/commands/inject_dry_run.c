@@ -34,10 +34,10 @@ static void data_root(pid_t pid, char *ret, size_t size)
     struct stat st = {0};
     struct buf text;
 
-    (void)snprintf(path, sizeof path, "/proc/%d", (int)pid);
+    (void)snprintf(path, sizeof(path), "/proc/%d", (int)pid);
     (void)stat(path, &st);
     (void)snprintf(ret, size, "/tmp/probing-%u", (unsigned)st.st_uid);
-    (void)snprintf(path, sizeof path, "/proc/%d/environ", (int)pid);
+    (void)snprintf(path, sizeof(path), "/proc/%d/environ", (int)pid);
     buf_init(&text, ENVIRON_MAX_BYTES);
     if (file_read(AT_FDCWD, path, &text) == 0) {
         const char *said = proc_environ_find(buf_text(&text), text.size, "PROBING_DATA_DIR");
@@ -61,15 +61,15 @@ void plan_print(const struct target *t, const struct inject_result *result, cons
                                   : "it was at a safe point");
     printf("library: %s, probing %s%s\n", library, result->version,
            result->mapped ? " (its code is in the process already)" : "");
-    data_root(t->pid, root, sizeof root);
+    data_root(t->pid, root, sizeof(root));
     (void)proc_start_time(t->pid, &started);
     printf("data:    %s/%d-%llu, as the process sees it\n",
-           terminal_field(shown, sizeof shown, root), (int)t->pid, (unsigned long long)started);
+           terminal_field(shown, sizeof(shown), root), (int)t->pid, (unsigned long long)started);
     if (result->filtered[0] != '\0')
         printf("seccomp: its filter refuses %s\n", result->filtered);
-    if (plugin_find("python", file, sizeof file) == 0)
+    if (plugin_find("python", file, sizeof(file)) == 0)
         printf("plugin:  python\n");
     for (; *plugins != NULL; plugins++)
         printf("plugin:  %s%s\n", *plugins,
-               plugin_find(*plugins, file, sizeof file) == 0 ? "" : ", which is not installed");
+               plugin_find(*plugins, file, sizeof(file)) == 0 ? "" : ", which is not installed");
 }

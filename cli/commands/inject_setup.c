@@ -51,9 +51,9 @@ static int config(struct probing_client *c, const char *verb, const char *key, c
 static int load(const struct target *t, const char *name)
 {
     char file[4096], note[ERR_TEXT_BYTES] = "";
-    int r = plugin_find(name, file, sizeof file);
+    int r = plugin_find(name, file, sizeof(file));
     if (r == 0)
-        r = upload_plugin(t, name, file, note, sizeof note);
+        r = upload_plugin(t, name, file, note, sizeof(note));
     if (r == 0 && note[0] != '\0')
         fprintf(stderr, "probing: plugin %s: %s\n", name, note);
     return r == -EALREADY ? 1 : r;
@@ -85,7 +85,7 @@ static int setup_one(const struct target *t, struct probing_client *c, const cha
     char key[KEY_BYTES], why[ERR_TEXT_BYTES], file[4096];
     const char *value = strchr(text, '=') + 1;
 
-    if ((size_t)snprintf(key, sizeof key, "%.*s", (int)(value - 1 - text), text) >= sizeof key)
+    if ((size_t)snprintf(key, sizeof(key), "%.*s", (int)(value - 1 - text), text) >= sizeof(key))
         return err_set(-ENAMETOOLONG, "the name of a setting cannot be as long as '%.80s...'",
                        text);
     if (strcmp(key, "probing.token") == 0 || strcmp(key, "probing.read_token") == 0)
@@ -94,8 +94,8 @@ static int setup_one(const struct target *t, struct probing_client *c, const cha
     if (r == 0 && strstr(buf_text(answer), KEPT) == NULL)
         return 0;
     if (r == 0) {
-        (void)snprintf(why, sizeof why, "%.*s", (int)strcspn(key, "."), key);
-        if (plugin_find(why, file, sizeof file) < 0)
+        (void)snprintf(why, sizeof(why), "%.*s", (int)strcspn(key, "."), key);
+        if (plugin_find(why, file, sizeof(file)) < 0)
             return err_set(-ENOENT, "%s: there is no such setting, and no plugin '%s'", key, why);
         if (fresh || text_is_off(value)) /* what its start has not loaded waits, or was said */
             return 0;
@@ -103,7 +103,7 @@ static int setup_one(const struct target *t, struct probing_client *c, const cha
             return r;
         return config(c, "set", key, value, answer); /* it knows its settings now */
     }
-    (void)snprintf(why, sizeof why, "%s", err_text());
+    (void)snprintf(why, sizeof(why), "%s", err_text());
     if (config(c, "get", key, NULL, answer) < 0)
         return err_set(r, "%s", why);
     const char *now = buf_text(answer);
@@ -117,7 +117,7 @@ static int setup_one(const struct target *t, struct probing_client *c, const cha
 static bool may_show(const char *setting)
 {
     size_t n = strcspn(setting, "=");
-    return strncmp(setting, LISTEN, sizeof LISTEN - 1) != 0 && !secret_name(setting, n);
+    return strncmp(setting, LISTEN, sizeof(LISTEN) - 1) != 0 && !secret_name(setting, n);
 }
 
 int setup_settings(const struct target *t, const char *const *settings, const char *but, bool fresh)
@@ -156,7 +156,7 @@ static bool agrees(const char *question)
     if (isatty(STDIN_FILENO) != 1 || isatty(STDERR_FILENO) != 1)
         return false;
     fprintf(stderr, "probing: %s [y/N] ", question);
-    return fgets(answer, sizeof answer, stdin) != NULL && (answer[0] == 'y' || answer[0] == 'Y');
+    return fgets(answer, sizeof(answer), stdin) != NULL && (answer[0] == 'y' || answer[0] == 'Y');
 }
 
 int settle_listen(const struct target *t, const char *now, const char *wanted)
@@ -173,7 +173,7 @@ int settle_listen(const struct target *t, const char *now, const char *wanted)
         (strncmp(now, wanted, (size_t)(port - now) + 1) == 0 &&
          strcmp(wanted + (port - now) + 1, "0") == 0))
         return 1;
-    (void)snprintf(question, sizeof question,
+    (void)snprintf(question, sizeof(question),
                    "process %d listens on %s already: move it to %s, away from who is there?",
                    (int)t->pid, now, wanted);
     if (agrees(question))
@@ -205,10 +205,10 @@ static int load_first(const struct target *t)
     at += strspn(at, ", \n");
     for (int i = 0; *at != '\0' && failed >= 0 && i < FIRST_MAX; i++, at += strspn(at, ", \n")) {
         int n = (int)strcspn(at, ", \n");
-        (void)snprintf(name, sizeof name, "%.*s", n, at);
+        (void)snprintf(name, sizeof(name), "%.*s", n, at);
         at += n;
         /* The process says this: a path of its own making would have us open the file for it. */
-        if (text_is_name(name) && plugin_find(name, file, sizeof file) == 0)
+        if (text_is_name(name) && plugin_find(name, file, sizeof(file)) == 0)
             failed = counted(failed, load_one(t, name, /* already= */ NULL));
     }
     buf_done(&all);

@@ -83,7 +83,7 @@ static int take(void *arg, const char *option, const char *value)
         return add_plugin(l, "profile");
     if (strcmp(option, "--define") == 0)
         return add_setting(l, value);
-    if (snprintf(text, sizeof text, "server.listen=%s", value) >= (int)sizeof text)
+    if (snprintf(text, sizeof(text), "server.listen=%s", value) >= (int)sizeof(text))
         return err_set(-EINVAL, "the address is too long"); /* --listen */
     return add_setting(l, text);
 }
@@ -130,14 +130,14 @@ int launch_check(const char *path)
     int fd = open(path, O_RDONLY | O_CLOEXEC);
     if (fd == -1)
         return 0; /* exec will say what is wrong; or it may run, but not be read */
-    bool elf = fstat(fd, &st) == 0 && pread(fd, &head, sizeof head, 0) == sizeof head &&
+    bool elf = fstat(fd, &st) == 0 && pread(fd, &head, sizeof(head), 0) == sizeof(head) &&
                memcmp(head.e_ident, ELFMAG, SELFMAG) == 0;
     for (int i = 0; elf && i < head.e_phnum && i < HEADERS_MAX; i++)
-        if (pread(fd, &part, sizeof part, (off_t)(head.e_phoff + (uint64_t)i * sizeof part)) ==
-                sizeof part &&
+        if (pread(fd, &part, sizeof(part), (off_t)(head.e_phoff + (uint64_t)i * sizeof(part))) ==
+                sizeof(part) &&
             part.p_type == PT_INTERP) {
             dynamic = true;
-            (void)pread(fd, loader, sizeof loader - 1, (off_t)part.p_offset);
+            (void)pread(fd, loader, sizeof(loader) - 1, (off_t)part.p_offset);
         }
     (void)close(fd);
     if (!elf)
@@ -186,11 +186,11 @@ static int check_library(const char *path)
 {
     Elf64_Ehdr head = {.e_machine = EM_NONE};
     int fd = file_open(AT_FDCWD, path);
-    ssize_t n = fd >= 0 ? read(fd, &head, sizeof head) : 0;
+    ssize_t n = fd >= 0 ? read(fd, &head, sizeof(head)) : 0;
 
     if (fd >= 0)
         (void)close(fd);
-    if (n == (ssize_t)sizeof head && memcmp(head.e_ident, __ehdr_start.e_ident, EI_OSABI) == 0 &&
+    if (n == (ssize_t)sizeof(head) && memcmp(head.e_ident, __ehdr_start.e_ident, EI_OSABI) == 0 &&
         head.e_machine == __ehdr_start.e_machine)
         return 0;
     return err_set(-ENOEXEC, "'%s' is no library for this machine: install probing whole", path);
@@ -200,7 +200,7 @@ int launch_environment(const char *settings, bool children)
 {
     char library[4096];
     struct buf one; /* settings, and who is to become the program that they are for */
-    int r = installed_file("libprobing.so", library, sizeof library);
+    int r = installed_file("libprobing.so", library, sizeof(library));
 
     if (r == 0)
         r = check_library(library);
@@ -226,7 +226,7 @@ static bool led_on(pid_t pid)
     struct buf text;
 
     buf_init(&text, ENVIRONMENT_MAX_BYTES);
-    (void)snprintf(path, sizeof path, "/proc/%d/environ", (int)pid);
+    (void)snprintf(path, sizeof(path), "/proc/%d/environ", (int)pid);
     int r = file_read(AT_FDCWD, path, &text);
     bool led = r == 0 && proc_environ_find(buf_text(&text), text.size, "PROBING_LAUNCH") != NULL;
     buf_done(&text);
@@ -257,7 +257,7 @@ static void find_below(pid_t above, struct buf *ret)
     (void)proc_numbers_open(&all, "/proc");
     while (proc_numbers_next(&all, &one)) {
         pid_t pid = (pid_t)one.value;
-        if (is_below(pid, above) && directory_of(pid, directory, sizeof directory) == 0)
+        if (is_below(pid, above) && directory_of(pid, directory, sizeof(directory)) == 0)
             (void)buf_addf(ret, " %d", (int)pid);
     }
     proc_numbers_close(&all);
@@ -304,7 +304,7 @@ int command_launch(struct target *t, int argc, char **argv)
         r = cli_misuse(
             err_set(-EINVAL, "launch needs a program: probing launch -- python train.py"));
     if (r == 0) {
-        launch_find(argv[options + 1], program, sizeof program);
+        launch_find(argv[options + 1], program, sizeof(program));
         r = launch_check(program);
     }
     if (r == 0 && l.plugins.size > 0)

@@ -38,9 +38,9 @@ static void line(struct listing *l, const char *pid, const char *version, const 
         printf("%8s  %-8s  %-40s  %s\n", "pid", "version", "data", "command");
     l->header = true;
     l->shown++;
-    printf("%8s  %-8s  %-40s  %s\n", pid, terminal_field(shown[0], sizeof shown[0], version),
-           terminal_field(shown[1], sizeof shown[1], directory),
-           terminal_field(shown[2], sizeof shown[2], command));
+    printf("%8s  %-8s  %-40s  %s\n", pid, terminal_field(shown[0], sizeof(shown[0]), version),
+           terminal_field(shown[1], sizeof(shown[1]), directory),
+           terminal_field(shown[2], sizeof(shown[2]), command));
 }
 
 /* What follows the command: whose it is, where it is not ours, and what came of it. */
@@ -60,19 +60,19 @@ static void describe(struct listing *l, pid_t pid, const struct datadir *d,
 {
     char number[16], version[32] = "?", command[256] = "?", crash[32], why[96];
 
-    (void)snprintf(number, sizeof number, "%d", (int)pid);
-    (void)directory_info(d, "version", version, sizeof version);
+    (void)snprintf(number, sizeof(number), "%d", (int)pid);
+    (void)directory_info(d, "version", version, sizeof(version));
     int r = directory_info(d, "command", command, COMMAND_SHOWN);
     if (r < 0)
-        (void)snprintf(why, sizeof why, "%s", err_why(r));
+        (void)snprintf(why, sizeof(why), "%s", err_why(r));
     if (d->owner != geteuid())
-        note(command, sizeof command, "  (uid %u)", (unsigned)d->owner);
-    if (crash_of(d, crash, sizeof crash))
-        note(command, sizeof command, "  (crashed: %s)", crash);
+        note(command, sizeof(command), "  (uid %u)", (unsigned)d->owner);
+    if (crash_of(d, crash, sizeof(crash)))
+        note(command, sizeof(command), "  (crashed: %s)", crash);
     if (r == -EBADMSG)
-        note(command, sizeof command, "  (info is damaged)");
+        note(command, sizeof(command), "  (info is damaged)");
     else if (r < 0 && r != -ENOENT)
-        note(command, sizeof command, "  (%s)", why);
+        note(command, sizeof(command), "  (%s)", why);
     line(l, number, version, shown_directory, command);
 }
 
@@ -88,7 +88,7 @@ static int list_living(void)
     while (!cli_interrupted && proc_numbers_next(&all, &one)) {
         pid_t pid = (pid_t)one.value;
         char directory[4096];
-        int r = directory_of(pid, directory, sizeof directory);
+        int r = directory_of(pid, directory, sizeof(directory));
         if (r == -ETIMEDOUT)
             fprintf(stderr, "probing: %s\n", err_text());
         if (r == 0) {
@@ -165,7 +165,7 @@ static bool in_use(const struct datadir *d)
     /* It is being made, or is gone on with just now: a core touches it first. */
     if (!datadir_has(d, "info", NULL) || time(NULL) - d->changed.tv_sec < RESUME_S)
         return true;
-    (void)directory_of((pid_t)pid, mapped, sizeof mapped); /* found, even without socket */
+    (void)directory_of((pid_t)pid, mapped, sizeof(mapped)); /* found, even without socket */
     const char *slash = strrchr(mapped, '/');
     return slash != NULL && strcmp(slash + 1, d->leaf) == 0;
 }

@@ -69,7 +69,7 @@ static void look_at_command(struct others *o)
 {
     char found[PATH_MAX], whole[PATH_MAX], own[PATH_MAX], build[BUILD_MAX];
 
-    launch_find("probing", found, sizeof found);
+    launch_find("probing", found, sizeof(found));
     if (found[0] == '\0' || realpath(found, whole) == NULL ||
         realpath("/proc/self/exe", own) == NULL || strcmp(whole, own) == 0)
         return;
@@ -93,7 +93,7 @@ static bool is_new(struct others *o, const char *folder)
         if (strcmp(o->seen[i], whole) == 0)
             return false;
     if (o->n_seen < FOLDERS_MAX)
-        memcpy(o->seen[o->n_seen++], whole, sizeof whole);
+        memcpy(o->seen[o->n_seen++], whole, sizeof(whole));
     return true;
 }
 
@@ -105,17 +105,17 @@ static void look_at_folder(struct others *o, const char *folder)
 
     if (!is_new(o, folder))
         return;
-    (void)snprintf(path, sizeof path, "%s/probing/__init__.py", folder);
+    (void)snprintf(path, sizeof(path), "%s/probing/__init__.py", folder);
     if (read_head(path, head) > 0 && strstr(head, OWN_MODULE) == NULL) {
-        (void)snprintf(path, sizeof path, "%s/probing", folder);
+        (void)snprintf(path, sizeof(path), "%s/probing", folder);
         say_foreign(o, path, "");
         return;
     }
-    (void)snprintf(path, sizeof path, "%s/probing/_native/libprobing.so", folder);
+    (void)snprintf(path, sizeof(path), "%s/probing/_native/libprobing.so", folder);
     installed_build_of(path, build);
     if (build[0] != '\0' && strcmp(build, probing_build) != 0)
         printf("beware    %s/probing is probing %s: this is %s\n", folder, build, probing_build);
-    (void)snprintf(path, sizeof path, "%s/probing-[0-9]*.dist-info", folder);
+    (void)snprintf(path, sizeof(path), "%s/probing-[0-9]*.dist-info", folder);
     if (strpbrk(folder, "*?[\\") == NULL && glob(path, 0, NULL, &found) == 0) {
         say_foreign(o, found.gl_pathv[0], "");
         globfree(&found);
@@ -132,8 +132,8 @@ static void look_below(struct others *o, const char *prefix)
 
     if (prefix == NULL || prefix[0] != '/' || strpbrk(prefix, "*?[\\") != NULL)
         return;
-    for (size_t i = 0; i < sizeof folders / sizeof *folders; i++) {
-        (void)snprintf(pattern, sizeof pattern, "%s/%s", prefix, folders[i]);
+    for (size_t i = 0; i < sizeof(folders) / sizeof(*folders); i++) {
+        (void)snprintf(pattern, sizeof(pattern), "%s/%s", prefix, folders[i]);
         if (glob(pattern, 0, NULL, &found) != 0)
             continue;
         for (size_t k = 0; k < found.gl_pathc; k++)
@@ -149,7 +149,7 @@ static void look_at_modules(struct others *o)
 
     for (const char *at = named; at != NULL && *at != '\0'; at = at[0] == ':' ? at + 1 : at) {
         int n = (int)strcspn(at, ":");
-        if (n > 0 && snprintf(path, sizeof path, "%.*s", n, at) < (int)sizeof path)
+        if (n > 0 && snprintf(path, sizeof(path), "%.*s", n, at) < (int)sizeof(path))
             look_at_folder(o, path);
         at += n;
     }
@@ -161,7 +161,7 @@ static void look_at_modules(struct others *o)
     }
     look_below(o, getenv("VIRTUAL_ENV"));
     look_below(o, getenv("CONDA_PREFIX"));
-    if (home != NULL && snprintf(path, sizeof path, "%s/.local", home) < (int)sizeof path)
+    if (home != NULL && snprintf(path, sizeof(path), "%s/.local", home) < (int)sizeof(path))
         look_below(o, path);
     look_below(o, "/usr/local");
     look_below(o, "/usr");
@@ -169,7 +169,7 @@ static void look_at_modules(struct others *o)
 
 int other_installations_print(const char *no)
 {
-    struct others *o = calloc(1, sizeof *o);
+    struct others *o = calloc(1, sizeof(*o));
 
     if (o == NULL)
         return 0;

@@ -38,13 +38,13 @@ static int upload_send(int door, const char *words, int fd)
     struct msghdr message = {.msg_iov = &part,
                              .msg_iovlen = 1,
                              .msg_control = control.bytes,
-                             .msg_controllen = sizeof control.bytes};
+                             .msg_controllen = sizeof(control.bytes)};
     struct cmsghdr *c = CMSG_FIRSTHDR(&message);
 
     c->cmsg_level = SOL_SOCKET;
     c->cmsg_type = SCM_RIGHTS;
-    c->cmsg_len = CMSG_LEN(sizeof fd);
-    memcpy(CMSG_DATA(c), &fd, sizeof fd);
+    c->cmsg_len = CMSG_LEN(sizeof(fd));
+    memcpy(CMSG_DATA(c), &fd, sizeof(fd));
     if (sendmsg(door, &message, MSG_NOSIGNAL) == -1)
         return err_set(-errno, "cannot send the plugin to the process: %s", strerror(errno));
     return 0;
@@ -63,7 +63,7 @@ static void name_crash(const char *directory, const char *name, char *ret, size_
         return;
     if (crash_read(&d, &all) < 0)
         all.n = 0;
-    (void)snprintf(image, sizeof image, "%.63s.so", name); /* a copy is called after its file */
+    (void)snprintf(image, sizeof(image), "%.63s.so", name); /* a copy is called after its file */
     const struct crash_report *last = all.n > 0 ? &all.list[all.n - 1] : NULL;
     const struct crash_thread *t = last && last->n_threads > 0 ? &last->threads[0] : NULL;
     if (last)
@@ -89,7 +89,7 @@ static int lost(const struct client_process *p, const char *name)
 
     switch (client_process_end(p)) {
     case PROBING_CLIENT_DIED:
-        name_crash(p->directory, name, crash, sizeof crash);
+        name_crash(p->directory, name, crash, sizeof(crash));
         return err_set(
             -ECONNRESET,
             "process %d ended while plugin %s was being loaded (in a constructor of its file, its "
@@ -132,7 +132,7 @@ static int upload_answer(int door, const struct client_process *who, const char 
                        UPLOAD_TIMEOUT_MS / 1000);
     if (ready == -1)
         return err_set(-errno, "plugin %s: %s", name, strerror(errno));
-    ssize_t n = recv(door, text, sizeof text - 1, 0);
+    ssize_t n = recv(door, text, sizeof(text) - 1, 0);
     if (n <= 0)
         return lost(who, name);
     text[n] = '\0';
@@ -158,7 +158,7 @@ static int open_copy(const char *name, const char *file)
         (void)close(fd);
     if (r == -ENOEXEC) {
         char why[ERR_TEXT_BYTES];
-        (void)snprintf(why, sizeof why, "%s", err_text());
+        (void)snprintf(why, sizeof(why), "%s", err_text());
         return err_set(r, "plugin %s: %s: %s", name, file, why);
     }
     return r == 0 ? copied : fd; /* where no copy can be made the core looks for another way */
@@ -192,7 +192,7 @@ int upload_plugin(const struct target *t, const char *name, const char *file, ch
 
     if (fd < 0)
         return fd;
-    (void)snprintf(words, sizeof words, "plugin %s", name);
+    (void)snprintf(words, sizeof(words), "plugin %s", name);
     int r = say_at_door(t, words, name, fd, ret_note, size);
     (void)close(fd);
     return r;
@@ -201,7 +201,7 @@ int upload_plugin(const struct target *t, const char *name, const char *file, ch
 int door_tell_known(const struct target *t, int fd)
 {
     char note[ERR_TEXT_BYTES];
-    return say_at_door(t, "known", "lines", fd, note, sizeof note);
+    return say_at_door(t, "known", "lines", fd, note, sizeof(note));
 }
 
 /* ---- the command ---- */
@@ -239,14 +239,14 @@ static int load_there(struct target *t, const char *name)
 
     if (r != -ECONNRESET)
         return r;
-    (void)snprintf(why, sizeof why, "%s", err_text());
+    (void)snprintf(why, sizeof(why), "%s", err_text());
     return err_set(r, "plugin %s could not be loaded: %s", name, why);
 }
 
 static int load(struct target *t, const char *word)
 {
     char name[64], file[4096], note[ERR_TEXT_BYTES];
-    int r = plugin_file(word, name, sizeof name, file, sizeof file);
+    int r = plugin_file(word, name, sizeof(name), file, sizeof(file));
 
     if (r == -ENOENT && strchr(word, '/') == NULL)
         return load_there(t, word); /* we have none: the target's own path may */
@@ -254,7 +254,7 @@ static int load(struct target *t, const char *word)
         return r;
     if (t->host[0] != '\0') /* a remote process may load only what is in its own plugin path */
         return load_there(t, name);
-    r = upload_plugin(t, name, file, note, sizeof note);
+    r = upload_plugin(t, name, file, note, sizeof(note));
     if (r == -EALREADY && strchr(word, '/') == NULL) { /* a file may be another one */
         printf("plugin %s is loaded already\n", name);
         return EXIT_DONE;
@@ -275,7 +275,7 @@ static int check(int argc, char **argv)
     if (argc != 3 && !program)
         return cli_misuse(
             err_set(-EINVAL, "plugin check needs a file: plugin check FILE [-- PROGRAM ...]"));
-    int r = plugin_file(argv[2], name, sizeof name, file, sizeof file);
+    int r = plugin_file(argv[2], name, sizeof(name), file, sizeof(file));
     return r < 0 ? r : plugin_check(name, file, program ? argv + 4 : NULL);
 }
 

@@ -95,7 +95,7 @@ static int look_at_file(struct check *c)
     int r = sealed_inspect(fd, &facts);
     (void)fstat(fd, &st);
     if (r == 0 && facts.plugin != 0)
-        (void)!pread(fd, &api, sizeof api, (off_t)facts.plugin);
+        (void)!pread(fd, &api, sizeof(api), (off_t)facts.plugin);
     (void)close(fd);
     if (r < 0) {
         say("file", "%s: %s", c->file, err_text());
@@ -131,7 +131,7 @@ static void become(const struct check *c, char **program, const int pipe_fds[2])
     bool own = program == NULL;
 
     (void)prctl(PR_SET_PDEATHSIG, SIGKILL);
-    (void)snprintf(settings, sizeof settings,
+    (void)snprintf(settings, sizeof(settings),
                    "probing.data_dir=%s\nprobing.startup_script=off\ncrash.handler=on\n"
                    "probing.retention=0\nprobing.plugin_timeout=5s\n%s",
                    c->place, own || strcmp(c->name, "python") == 0 ? "probing.plugins=\n" : "");
@@ -166,7 +166,7 @@ static int wait_for_core(struct check *c)
 
     for (;;) {
         c->target = (struct target){.kind = TARGET_LIVE, .pid = c->pid, .text = ""};
-        if (directory_of(c->pid, c->target.directory, sizeof c->target.directory) == 0 &&
+        if (directory_of(c->pid, c->target.directory, sizeof(c->target.directory)) == 0 &&
             target_connect(&c->target, &client) == 0) {
             probing_client_free(client);
             return 0;
@@ -191,7 +191,7 @@ static int start(struct check *c, char **program)
     int fds[2], r = -1;
 
     for (int i = 0; i < 2 && r == -1; i++) {
-        (void)snprintf(c->place, sizeof c->place, "%s/probing-check-XXXXXX", roots[i]);
+        (void)snprintf(c->place, sizeof(c->place), "%s/probing-check-XXXXXX", roots[i]);
         r = mkdtemp(c->place) != NULL ? 0 : -1;
     }
     if (r == -1) {
@@ -200,7 +200,7 @@ static int start(struct check *c, char **program)
                        strerror(errno));
     }
     if (program != NULL) {
-        launch_find(program[0], path, sizeof path);
+        launch_find(program[0], path, sizeof(path));
         r = launch_check(path);
         if (r < 0)
             return r;
@@ -226,7 +226,7 @@ static int remove_own_dir(const char *place)
     DIR *d = opendir(place);
 
     for (struct dirent *e = d != NULL ? readdir(d) : NULL; e != NULL; e = readdir(d)) {
-        if (e->d_name[0] == '.' || snprintf(path, sizeof path, "%s/%s", place, e->d_name) < 0)
+        if (e->d_name[0] == '.' || snprintf(path, sizeof(path), "%s/%s", place, e->d_name) < 0)
             continue;
         (void)file_remove_dir(path);
     }
@@ -250,7 +250,7 @@ static void finish(struct check *c)
     if (c->pid != 0) { /* an eject, so that what lies in memory file systems goes, too */
         uint64_t until = clock_monotonic() + END_NS;
         char sock[4200];
-        (void)snprintf(sock, sizeof sock, "%s/sock", c->target.directory);
+        (void)snprintf(sock, sizeof(sock), "%s/sock", c->target.directory);
         if (!has_ended(c, &status) && c->target.directory[0] != '\0' &&
             target_connect(&c->target, &client) == 0) {
             (void)probing_client_run(client, 1, words, END_NS, ignore, NULL, &status);
@@ -298,12 +298,12 @@ static void view_folder(const struct check *c, const char *folder, bool links, s
     (void)proc_numbers_open(&all, path);
     while (proc_numbers_next(&all, &one)) {
         ssize_t n;
-        (void)snprintf(name, sizeof name, "%llu", (unsigned long long)one.value);
+        (void)snprintf(name, sizeof(name), "%llu", (unsigned long long)one.value);
         if (links) {
-            n = readlinkat(all.fd, name, text, sizeof text - 1);
+            n = readlinkat(all.fd, name, text, sizeof(text) - 1);
             text[n > 0 ? n : 0] = '\0';
         } else {
-            n = proc_comm_of(c->pid, (pid_t)one.value, text, sizeof text) == 0 ? 1 : 0;
+            n = proc_comm_of(c->pid, (pid_t)one.value, text, sizeof(text)) == 0 ? 1 : 0;
             text[strcspn(text, "\n")] = '\0';
         }
         /* The core's own come and go. */
@@ -394,10 +394,10 @@ static bool died(struct check *c, const char *label)
         (void)poll(NULL, 0, 5);
     }
     if (WIFSIGNALED(status))
-        (void)snprintf(text, sizeof text, "the process died of signal %d (%s)", WTERMSIG(status),
+        (void)snprintf(text, sizeof(text), "the process died of signal %d (%s)", WTERMSIG(status),
                        strsignal(WTERMSIG(status)));
     else
-        (void)snprintf(text, sizeof text, "the process ended with status %d", WEXITSTATUS(status));
+        (void)snprintf(text, sizeof(text), "the process ended with status %d", WEXITSTATUS(status));
     problem(c, label, text);
     /* /proc shows no root of the dead. */
     const char *inside = strstr(c->target.directory, "/root/");
@@ -411,7 +411,7 @@ static int load(struct check *c, const char *label)
     char note[ERR_TEXT_BYTES] = "", why[ERR_TEXT_BYTES];
     uint64_t begin = clock_monotonic();
 
-    int r = upload_plugin(&c->target, c->name, c->file, note, sizeof note);
+    int r = upload_plugin(&c->target, c->name, c->file, note, sizeof(note));
     double ms = (double)(clock_monotonic() - begin) / (double)NS_PER_MS;
     if (r == 0) {
         say(label, "init and start worked, in %.1f ms", ms);
@@ -419,7 +419,7 @@ static int load(struct check *c, const char *label)
             problem(c, label, note);
         return 0;
     }
-    (void)snprintf(why, sizeof why, "%s", err_text());
+    (void)snprintf(why, sizeof(why), "%s", err_text());
     if (r == -ECANCELED || (r == -ECONNRESET && died(c, label)))
         return r;
     problem(c, label, why);
@@ -441,7 +441,7 @@ static int stop(struct check *c, const char *label)
     if (r == 0)
         r = setup_request(client, 3, words, &answer);
     probing_client_free(client);
-    (void)snprintf(why, sizeof why, "%s", r < 0 ? err_why(r) : "");
+    (void)snprintf(why, sizeof(why), "%s", r < 0 ? err_why(r) : "");
     char *text = r == 0 ? strstr(answer.data, LEFT) : NULL;
     if (r == 0)
         say(label, "stop and destroy worked, in %.1f ms",
@@ -449,9 +449,9 @@ static int stop(struct check *c, const char *label)
     else if (!died(c, label))
         problem(c, label, why);
     /* In a process of our own we see ourselves what is left. */
-    if (text != NULL && !(c->own && strstr(text, "it has left ") == text + sizeof LEFT - 1)) {
+    if (text != NULL && !(c->own && strstr(text, "it has left ") == text + sizeof(LEFT) - 1)) {
         text[strcspn(text, "\n")] = '\0';
-        problem(c, "left", text + sizeof LEFT - 1);
+        problem(c, "left", text + sizeof(LEFT) - 1);
     }
     buf_done(&answer);
     return r;
@@ -466,7 +466,7 @@ static void count_rows(struct check *c, struct view *before, struct view *after,
     (void)what_came(&before->tables, &after->tables, &came);
     for (const char *at = buf_text(&came); *at != '\0'; at += strspn(at, ", ")) {
         size_t n = strcspn(at, ",");
-        (void)snprintf(sql, sizeof sql, "select count(*) as n from %.*s", (int)n, at);
+        (void)snprintf(sql, sizeof(sql), "select count(*) as n from %.*s", (int)n, at);
         ask(c, sql, &rows);
         const char *line = strchr(buf_text(&rows), '\n'); /* behind the column's name */
         (void)buf_addf(ret, "; %.*s rows of %.*s",
@@ -518,7 +518,7 @@ static void say_left(struct check *c, struct view *before, struct view *now)
         if (!(now->caught & ~before->caught & UINT64_C(1) << (signo - 1)))
             continue;
         any = true;
-        (void)snprintf(text, sizeof text, "it left a handler of signal %d (%s)", signo,
+        (void)snprintf(text, sizeof(text), "it left a handler of signal %d (%s)", signo,
                        strsignal(signo));
         problem(c, "signals", text);
     }
@@ -530,13 +530,13 @@ static void say_left(struct check *c, struct view *before, struct view *now)
 static void look_at_report(struct check *c)
 {
     char names[600], why[ERR_TEXT_BYTES];
-    int r = report_names(c->file, names, sizeof names);
+    int r = report_names(c->file, names, sizeof(names));
 
     if (r > 0)
         say("report", "probing %s", names);
     if (r >= 0)
         return;
-    (void)snprintf(why, sizeof why, "%s", err_text());
+    (void)snprintf(why, sizeof(why), "%s", err_text());
     problem(c, "report", why);
 }
 

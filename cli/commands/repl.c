@@ -225,9 +225,9 @@ static const char *history_file(char *room, size_t size)
     char directory[4000];
 
     if (state != NULL && state[0] == '/')
-        (void)snprintf(directory, sizeof directory, "%s/probing", state);
+        (void)snprintf(directory, sizeof(directory), "%s/probing", state);
     else if (home != NULL && home[0] == '/')
-        (void)snprintf(directory, sizeof directory, "%s/.local/state/probing", home);
+        (void)snprintf(directory, sizeof(directory), "%s/.local/state/probing", home);
     else
         return NULL;
     for (char *slash = strchr(directory + 1, '/'); slash != NULL; slash = strchr(slash + 1, '/')) {
@@ -267,7 +267,7 @@ int command_repl(struct target *t, int argc, char **argv)
     const struct prompt_options o = {.complete = complete,
                                      .arg = &r,
                                      .word_breaks = NAME_BREAKS,
-                                     .history_file = history_file(file, sizeof file)};
+                                     .history_file = history_file(file, sizeof(file))};
 
     if (argc == 2 && strcmp(argv[1], "--raw") == 0)
         terminal_raw();

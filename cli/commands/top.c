@@ -71,7 +71,7 @@ static void add_column(struct buf *b, bool known, double number, int digits, uin
 {
     char text[40] = "-";
     if (known)
-        (void)snprintf(text, sizeof text, "%.*f", digits, number);
+        (void)snprintf(text, sizeof(text), "%.*f", digits, number);
     screen_add(b, text, width, true);
 }
 
@@ -185,7 +185,7 @@ static void add_thread(const struct snapshot_thread *t, uint32_t wide, struct bu
     char number[32];
 
     (void)buf_addf(b, "%7lld ", (long long)t->tid);
-    (void)snprintf(number, sizeof number, t->cpu_pct < 0 ? "-" : "%.1f", t->cpu_pct);
+    (void)snprintf(number, sizeof(number), t->cpu_pct < 0 ? "-" : "%.1f", t->cpu_pct);
     add_style(b, t->cpu_pct >= BUSY_PCT ? SCREEN_BOLD : SCREEN_PLAIN);
     screen_add(b, number, 6, true);
     add_style(b, SCREEN_PLAIN);
@@ -209,7 +209,7 @@ static void add_threads(const struct top *top, const struct snapshot *look, uint
     uint32_t wide = cli_width() >= WIDE ? 28 : 16;
     char title[80];
 
-    (void)snprintf(title, sizeof title, "    TID   CPU%%  S  %-*s STATE    FUNCTION", (int)wide,
+    (void)snprintf(title, sizeof(title), "    TID   CPU%%  S  %-*s STATE    FUNCTION", (int)wide,
                    "NAME");
     add_title(b, title);
     for (uint32_t i = 0; i < look->n && most > 0; i++)
@@ -254,7 +254,7 @@ static void add_modules(const struct snapshot *look, struct buf *b)
 
     if (look->n_modules == 0)
         return;
-    (void)snprintf(title, sizeof title,
+    (void)snprintf(title, sizeof(title),
                    "  CALLS/S    OWN MS  TOTAL MS  MEMORY MB  STAGE          MODULE, of a call in "
                    "the last %d s",
                    LOOK_MODULES_S);

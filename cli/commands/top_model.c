@@ -129,7 +129,7 @@ static double percent(const struct top_sampler *l, const struct snapshot *look,
 {
     const struct seen key = {.tid = t->tid};
     const struct seen *before =
-        l->n_before == 0 ? NULL : bsearch(&key, l->before, l->n_before, sizeof key, by_tid);
+        l->n_before == 0 ? NULL : bsearch(&key, l->before, l->n_before, sizeof(key), by_tid);
     if (before == NULL || look->at_ns <= l->before_ns)
         return -1;
     return 100.0 * (double)(t->cpu_ns - before->cpu_ns) / (double)(look->at_ns - l->before_ns);
@@ -149,7 +149,7 @@ static int read_threads(struct top_sampler *l, struct snapshot *look)
         return r;
     for (const struct json *row = rows; row != NULL; row = row->next)
         n++;
-    look->threads = arena_zalloc(&look->arena, n, sizeof *look->threads);
+    look->threads = arena_zalloc(&look->arena, n, sizeof(*look->threads));
     if (look->threads == NULL)
         return err_set(-ENOMEM, "no memory for %u threads", n);
     for (const struct json *row = rows; row != NULL; row = row->next) {
@@ -260,7 +260,7 @@ static int read_modules(struct top_sampler *l, struct snapshot *look)
         n++;
     if (r < 0 || n == 0)
         return r;
-    look->modules = arena_zalloc(&look->arena, n, sizeof *look->modules);
+    look->modules = arena_zalloc(&look->arena, n, sizeof(*look->modules));
     if (look->modules == NULL)
         return err_set(-ENOMEM, "no memory for %u modules", n);
     for (const struct json *row = rows; row != NULL; row = row->next)
@@ -272,7 +272,7 @@ static int read_modules(struct top_sampler *l, struct snapshot *look)
             .own_sec = snapshot_number(row, 3),
             .memory_mb = snapshot_knows(row, 4) ? snapshot_number(row, 4) : -1};
     find_own(look);
-    qsort(look->modules, n, sizeof *look->modules, by_own_time);
+    qsort(look->modules, n, sizeof(*look->modules), by_own_time);
     return 0;
 }
 
@@ -296,10 +296,10 @@ static int read_tables(struct top_sampler *l, struct snapshot *look)
          offsetof(struct snapshot, gpus)}};
     int r = 0;
 
-    for (size_t i = 0; i < sizeof wanted / sizeof wanted[0] && r == 0; i++) {
+    for (size_t i = 0; i < sizeof(wanted) / sizeof(wanted[0]) && r == 0; i++) {
         struct json *rows = NULL;
         r = query(l, look, wanted[i].sql, &rows);
-        memcpy((char *)look + wanted[i].at, &rows, sizeof rows);
+        memcpy((char *)look + wanted[i].at, &rows, sizeof(rows));
     }
     return r == 0 ? read_modules(l, look) : r;
 }
@@ -316,12 +316,12 @@ static int by_cpu(const void *a, const void *b)
 /* What the next look is compared with. */
 static int remember(struct top_sampler *l, const struct snapshot *look)
 {
-    struct seen *seen = calloc(look->n ? look->n : 1, sizeof *seen);
+    struct seen *seen = calloc(look->n ? look->n : 1, sizeof(*seen));
     if (seen == NULL)
         return err_set(-ENOMEM, "no memory for %u threads", look->n);
     for (uint32_t i = 0; i < look->n; i++)
         seen[i] = (struct seen){look->threads[i].tid, look->threads[i].cpu_ns};
-    qsort(seen, look->n, sizeof *seen, by_tid);
+    qsort(seen, look->n, sizeof(*seen), by_tid);
     free(l->before);
     l->before = seen;
     l->n_before = look->n;
@@ -331,7 +331,7 @@ static int remember(struct top_sampler *l, const struct snapshot *look)
 
 int looker_new(const struct target *t, struct top_sampler **ret)
 {
-    struct top_sampler *l = calloc(1, sizeof *l);
+    struct top_sampler *l = calloc(1, sizeof(*l));
     if (l == NULL)
         return err_set(-ENOMEM, "no memory for looking");
     l->target = t;
@@ -368,7 +368,7 @@ int snapshot_take(struct top_sampler *l, struct tally *tally, struct snapshot *l
         r = read_tables(l, look);
     if (r == 0)
         r = remember(l, look);
-    qsort(look->threads, look->n, sizeof *look->threads, by_cpu);
+    qsort(look->threads, look->n, sizeof(*look->threads), by_cpu);
     return r;
 }
 

@@ -102,7 +102,7 @@ static int take_thread(void *self, const struct json *const *cells, struct buf *
     if (t->pid == 0)
         t->pid = answer_int(cells[0]);
     if (thread != NULL)
-        (void)snprintf(thread->name, sizeof thread->name, "%s", answer_text(cells[1]));
+        (void)snprintf(thread->name, sizeof(thread->name), "%s", answer_text(cells[1]));
     return 0;
 }
 
@@ -114,9 +114,9 @@ static void look_at_process(struct trace *t, const struct target *target)
     char pid[24] = "";
     uint64_t number = 0;
     if (target->directory[0] != '\0' && datadir_open(target->directory, DATADIR_ANY, &d) == 0) {
-        if (directory_info(&d, "pid", pid, sizeof pid) == 0 && parse_u64(pid, &number) == 0)
+        if (directory_info(&d, "pid", pid, sizeof(pid)) == 0 && parse_u64(pid, &number) == 0)
             t->pid = number <= INT32_MAX ? (int64_t)number : 0;
-        (void)directory_info(&d, "command", t->command, sizeof t->command);
+        (void)directory_info(&d, "command", t->command, sizeof(t->command));
         datadir_close(&d);
     }
     if (!target_is_files(target))

@@ -161,7 +161,7 @@ static inline uint64_t arch_sp(const arch_registers *r)
 
 static inline void arch_to_stack(const arch_registers *r, struct stack_registers *ret)
 {
-    memcpy(ret->value, r->set.regs, 31 * sizeof ret->value[0]);
+    memcpy(ret->value, r->set.regs, 31 * sizeof(ret->value[0]));
     ret->value[31] = r->set.sp;
     ret->value[32] = r->set.pc;
     ret->known = (UINT64_C(1) << 33) - 1;
@@ -189,9 +189,9 @@ static inline bool arch_is_svc(pid_t pid, uint64_t at)
 {
     struct proc_memory memory = PROC_MEMORY_OF(pid);
     uint32_t code = 0;
-    size_t n = proc_memory_read(&memory, at, &code, sizeof code);
+    size_t n = proc_memory_read(&memory, at, &code, sizeof(code));
     proc_memory_close(&memory);
-    return n == sizeof code && code == ARCH_SVC;
+    return n == sizeof(code) && code == ARCH_SVC;
 }
 
 /* Below the stack lies what the last signal handler returned by.  If that led to just here, EINTR
@@ -202,11 +202,11 @@ static inline bool arch_handler_returned(pid_t pid, const struct user_regs_struc
     unsigned char below[FRAME_BYTES_MAX];
     const uint64_t place[2] = {set->sp, set->pc};
     struct proc_memory memory = PROC_MEMORY_OF(pid);
-    ssize_t n = (ssize_t)proc_memory_read(&memory, set->sp - sizeof below, below, sizeof below);
+    ssize_t n = (ssize_t)proc_memory_read(&memory, set->sp - sizeof(below), below, sizeof(below));
     proc_memory_close(&memory);
-    for (ssize_t i = X0_TO_SP; i + (ssize_t)sizeof place <= n; i += 8) {
-        if (memcmp(below + i, place, sizeof place) == 0 &&
-            memcmp(below + i - X0_TO_SP, set->regs, sizeof set->regs[0]) == 0)
+    for (ssize_t i = X0_TO_SP; i + (ssize_t)sizeof(place) <= n; i += 8) {
+        if (memcmp(below + i, place, sizeof(place)) == 0 &&
+            memcmp(below + i - X0_TO_SP, set->regs, sizeof(set->regs[0])) == 0)
             return true;
     }
     return false;
@@ -217,7 +217,7 @@ static inline bool arch_handler_returned(pid_t pid, const struct user_regs_struc
 static inline void arch_ask_first(pid_t pid, pid_t tid, arch_registers *r)
 {
     int32_t number = (int32_t)r->set.regs[8], none = -1;
-    struct iovec give = {&number, sizeof number}, take = {&none, sizeof none};
+    struct iovec give = {&number, sizeof(number)}, take = {&none, sizeof(none)};
     uint64_t seen = r->first;
     r->call = -1;
     if (ptrace(PTRACE_SETREGSET, tid, (void *)NT_ARM_SYSTEM_CALL, &give) == -1)
@@ -297,15 +297,15 @@ static inline size_t arch_sve_record(unsigned char *out, const unsigned char *se
     uint32_t head[2] = {0x53564501, 0}; /* SVE_MAGIC */
     if (size < HEAD)
         return 0;
-    memcpy(&length, set + 8, sizeof length); /* struct user_sve_header */
-    memcpy(&flags, set + 12, sizeof flags);
+    memcpy(&length, set + 8, sizeof(length)); /* struct user_sve_header */
+    memcpy(&flags, set + 12, sizeof(flags));
     size_t bytes = (size_t)length * 32 + (size_t)length / 8 * 17; /* z0-z31; p0-p15 and ffr */
     size_t whole = (HEAD + bytes + 15) & ~(size_t)15;
     if (!(flags & FULL) || whole > ROOM || HEAD + bytes > size)
         return 0;
     head[1] = (uint32_t)whole;
-    memcpy(out, head, sizeof head);
-    memcpy(out + 8, &length, sizeof length);
+    memcpy(out, head, sizeof(head));
+    memcpy(out + 8, &length, sizeof(length));
     memcpy(out + HEAD, set + HEAD, bytes);
     return whole;
 }
@@ -328,12 +328,12 @@ static inline size_t arch_block(unsigned char out[ARCH_BLOCK_BYTES], const arch_
     if (sizes[0] < 520)
         return 0;
     memset(out, 0, ARCH_BLOCK_BYTES);
-    memcpy(out + MASK_AT, &mask, sizeof mask);
-    memcpy(out + GENERAL_AT, r->set.regs, 31 * sizeof r->set.regs[0]);
+    memcpy(out + MASK_AT, &mask, sizeof(mask));
+    memcpy(out + GENERAL_AT, r->set.regs, 31 * sizeof(r->set.regs[0]));
     memcpy(out + GENERAL_AT + 248, &r->set.sp, 8);
     memcpy(out + GENERAL_AT + 256, &r->set.pc, 8);
     memcpy(out + GENERAL_AT + 264, &r->set.pstate, 8);
-    memcpy(out + RECORDS_AT, head, sizeof head);
+    memcpy(out + RECORDS_AT, head, sizeof(head));
     memcpy(out + RECORDS_AT + 8, sets[0] + 512, 8); /* fpsr, fpcr */
     memcpy(out + RECORDS_AT + 16, sets[0], 512);
     (void)arch_sve_record(out + RECORDS_AT + head[1], sets[1], sizes[1]);
@@ -349,8 +349,8 @@ static inline size_t arch_stub_make(unsigned char *out, size_t room, const arch_
     if (FRAME_AT + ARCH_BLOCK_BYTES > room)
         return 0;
     memset(out, 0, FRAME_AT);
-    memcpy(out, arch_stub, sizeof arch_stub);
-    memcpy(out + ARCH_STUB_SYSTEM, arch_system, sizeof arch_system);
+    memcpy(out, arch_stub, sizeof(arch_stub));
+    memcpy(out + ARCH_STUB_SYSTEM, arch_system, sizeof(arch_system));
     size_t n = arch_block(out + FRAME_AT, r, sets, sizes, mask);
     return n ? FRAME_AT + n : 0;
 }
@@ -362,7 +362,7 @@ static inline void arch_set_first(arch_registers *r, uint64_t cave, uint64_t blo
     r->set.pc = cave;
     r->set.sp = block;
     r->set.regs[8] = number;
-    memcpy(r->set.regs, a, 6 * sizeof r->set.regs[0]);
+    memcpy(r->set.regs, a, 6 * sizeof(r->set.regs[0]));
     r->set.regs[21] = block;
     r->set.regs[23] = (uint64_t)sign;
     r->set.pstate &= ~ARCH_BTYPE; /* there is no landing pad */
@@ -373,7 +373,7 @@ static inline void arch_set_call(arch_registers *r, uint64_t stub, uint64_t sp, 
 {
     r->set.pc = stub;
     r->set.sp = sp & ~UINT64_C(15);
-    memcpy(r->set.regs, a, 4 * sizeof r->set.regs[0]);
+    memcpy(r->set.regs, a, 4 * sizeof(r->set.regs[0]));
     r->set.regs[20] = function;
     r->set.regs[23] = (uint64_t)sign;
     r->set.regs[29] = 0;

@@ -159,7 +159,7 @@ static inline void arch_to_stack(const arch_registers *r, struct stack_registers
     const uint64_t values[17] = {r->rax, r->rdx, r->rcx, r->rbx, r->rsi, r->rdi,
                                  r->rbp, r->rsp, r->r8,  r->r9,  r->r10, r->r11,
                                  r->r12, r->r13, r->r14, r->r15, r->rip};
-    memcpy(ret->value, values, sizeof values);
+    memcpy(ret->value, values, sizeof(values));
     ret->known = (UINT64_C(1) << 17) - 1;
 }
 
@@ -237,7 +237,7 @@ static inline void arch_general(const arch_registers *r, uint64_t ret[15])
 {
     const uint64_t words[15] = {r->r15, r->r14, r->r13, r->r12, r->r11, r->r10, r->r9, r->r8,
                                 r->rdi, r->rsi, r->rbp, r->rbx, r->rdx, r->rcx, r->rax};
-    memcpy(ret, words, sizeof words);
+    memcpy(ret, words, sizeof(words));
 }
 
 /* What brings the thread back from the cave by itself.  A system call leaves vector state alone. */
@@ -249,8 +249,8 @@ static inline size_t arch_block(unsigned char out[ARCH_BLOCK_BYTES], const arch_
     (void)sets;
     (void)sizes;
     arch_general(r, words + 1);
-    memcpy(out, words, sizeof words);
-    return sizeof words;
+    memcpy(out, words, sizeof(words));
+    return sizeof(words);
 }
 
 /* The stub, its data and arch_system; `errno` is filled in later.  Gives the bytes, 0: no room. */
@@ -264,12 +264,12 @@ static inline size_t arch_stub_make(unsigned char *out, size_t room, const arch_
     if (SETS_AT + sizes[0] > room)
         return 0;
     memset(out, 0, SETS_AT);
-    memcpy(out, arch_stub, sizeof arch_stub);
-    memcpy(out + ARCH_STUB_SYSTEM, arch_system, sizeof arch_system);
+    memcpy(out, arch_stub, sizeof(arch_stub));
+    memcpy(out + ARCH_STUB_SYSTEM, arch_system, sizeof(arch_system));
     arch_general(r, general);
     general[15] = r->rip;
-    memcpy(out + GENERAL_AT, general, sizeof general);
-    memcpy(out + FLAGS_AT, others, sizeof others);
+    memcpy(out + GENERAL_AT, general, sizeof(general));
+    memcpy(out + FLAGS_AT, others, sizeof(others));
     memcpy(out + SETS_AT, sets[0], sizes[0]);
     return SETS_AT + sizes[0];
 }

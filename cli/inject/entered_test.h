@@ -58,12 +58,12 @@ static const char source[] =
 static bool build(char *path, size_t size, const char *version)
 {
     char text[160], command[512];
-    (void)snprintf(text, sizeof text, "%s/core.c", folder);
+    (void)snprintf(text, sizeof(text), "%s/core.c", folder);
     (void)snprintf(path, size, "%s/lib%s.so", folder, version);
     FILE *f = fopen(text, "w");
     if (!f || fputs(source, f) < 0 || fclose(f) != 0)
         return false;
-    (void)snprintf(command, sizeof command,
+    (void)snprintf(command, sizeof(command),
                    "cc -shared -fPIC -O1 -DVERSION='\"%s\"' -o %s %s -pthread 2>/dev/null", version,
                    path, text);
     return system(command) == 0;
@@ -106,9 +106,9 @@ static int lines_of(pid_t pid, const char *file, const char *text)
 {
     char path[64], line[1024];
     int n = 0;
-    (void)snprintf(path, sizeof path, "/proc/%d/%s", pid, file);
+    (void)snprintf(path, sizeof(path), "/proc/%d/%s", pid, file);
     FILE *f = fopen(path, "re");
-    while (f && fgets(line, sizeof line, f))
+    while (f && fgets(line, sizeof(line), f))
         n += strstr(line, text) != NULL;
     if (f)
         (void)fclose(f);
@@ -144,8 +144,8 @@ static int begin_all(void)
 #endif
     if (system("cc --version >/dev/null 2>&1") != 0)
         return test_skip("no cc to make a library with");
-    if (!mkdtemp(folder) || !build(library_path, sizeof library_path, "1.0-test") ||
-        !build(other_path, sizeof other_path, "2.0-test"))
+    if (!mkdtemp(folder) || !build(library_path, sizeof(library_path), "1.0-test") ||
+        !build(other_path, sizeof(other_path), "2.0-test"))
         return test_skip("cannot make a library");
     shared = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     if (shared == MAP_FAILED)
@@ -156,7 +156,7 @@ static int begin_all(void)
 static int end_all(void)
 {
     char command[128];
-    (void)snprintf(command, sizeof command, "rm -rf '%s'", folder);
+    (void)snprintf(command, sizeof(command), "rm -rf '%s'", folder);
     if (system(command) != 0)
         printf("# %s is left\n", folder);
     return test_end();

@@ -35,7 +35,7 @@ struct helper_mail {
     uint64_t munmap, base, size;
 };
 _Static_assert(sizeof(struct helper_mail) == 0x60, "offsets of arch_helper");
-_Static_assert(SCRATCH_HELPER + sizeof arch_helper <= SCRATCH_STUB + STUB_BYTES, "its place");
+_Static_assert(SCRATCH_HELPER + sizeof(arch_helper) <= SCRATCH_STUB + STUB_BYTES, "its place");
 
 static uint64_t mail_at(const struct target *t, size_t offset)
 {
@@ -49,7 +49,7 @@ static int wait_begun(struct target *t, uint64_t *ret_tid)
     *ret_tid = 0;
     while (*ret_tid == 0) {
         if (stack_read(t->view, mail_at(t, offsetof(struct helper_mail, tid)), ret_tid,
-                       sizeof *ret_tid) < 0)
+                       sizeof(*ret_tid)) < 0)
             return err_set(-ESRCH, "process %d ended while it was being inspected", t->pid);
         if (*ret_tid == 0 && clock_monotonic() > end)
             return err_set(-ETIMEDOUT, "the thread created in process %d does not start", t->pid);
@@ -101,9 +101,9 @@ static int create(struct target *t, uint64_t *ret_result)
                                      .base = t->scratch,
                                      .size = SCRATCH_BYTES};
     uint64_t code = t->scratch + SCRATCH_HELPER;
-    int rc = tracee_write(t, mail_at(t, 0), &mail, sizeof mail);
+    int rc = tracee_write(t, mail_at(t, 0), &mail, sizeof(mail));
     if (rc == 0)
-        rc = tracee_write(t, code, arch_helper, sizeof arch_helper);
+        rc = tracee_write(t, code, arch_helper, sizeof(arch_helper));
     if (rc == 0)
         rc = tracee_call(
             t, t->pthread_create,
@@ -120,7 +120,7 @@ int helper_make(struct target *t)
     int rc = create(t, &result);
     if (rc < 0 || result != 0) /* no more threads: the borrowed one does it all */
         return rc;
-    (void)tracee_write(t, t->errno_at, &t->errno_kept, sizeof t->errno_kept);
+    (void)tracee_write(t, t->errno_at, &t->errno_kept, sizeof(t->errno_kept));
     t->errno_at = 0;
     tracee_release(t);
     t->own_thread = true; /* from here on nothing of the program stands still */
@@ -142,7 +142,7 @@ int helper_make(struct target *t)
 bool helper_is_gone(const struct target *t)
 {
     char path[64];
-    (void)snprintf(path, sizeof path, "/proc/%d/task/%d", t->pid, t->tid);
+    (void)snprintf(path, sizeof(path), "/proc/%d/task/%d", t->pid, t->tid);
     return access(path, F_OK) == -1;
 }
 
@@ -156,7 +156,7 @@ static void wait_gone(const struct target *t)
 void helper_leave(struct target *t)
 {
     const uint64_t yes = 1;
-    int rc = tracee_write(t, mail_at(t, offsetof(struct helper_mail, leave)), &yes, sizeof yes);
+    int rc = tracee_write(t, mail_at(t, offsetof(struct helper_mail, leave)), &yes, sizeof(yes));
     bool stays = t->left_alone || rc < 0;
     tracee_release(t);
     if (!stays)

@@ -83,12 +83,12 @@ static int keep_errno(struct target *t)
     uint64_t at;
     int rc = tracee_call(t, t->errno_location, (uint64_t[4]){0}, &at);
     if (rc == 0)
-        rc = stack_read(t->view, at, &t->errno_kept, sizeof t->errno_kept);
+        rc = stack_read(t->view, at, &t->errno_kept, sizeof(t->errno_kept));
     if (rc < 0)
         return rc;
     const uint64_t words[2] = {at, (uint32_t)t->errno_kept};
     t->errno_at = at;
-    return tracee_write(t, t->stub + ARCH_STUB_ERRNO, words, sizeof words);
+    return tracee_write(t, t->stub + ARCH_STUB_ERRNO, words, sizeof(words));
 }
 
 /* A system call by our own code there: *ret is its result or a negative errno. */
@@ -107,7 +107,7 @@ static bool fd_is_ours(const struct target *t)
 {
     char path[64];
     struct stat there, here;
-    (void)snprintf(path, sizeof path, "/proc/%d/fd/%d", t->pid, t->fd);
+    (void)snprintf(path, sizeof(path), "/proc/%d/fd/%d", t->pid, t->fd);
     return t->own_fd != -1 && stat(path, &there) == 0 && fstat(t->own_fd, &here) == 0 &&
            there.st_dev == here.st_dev && there.st_ino == here.st_ino;
 }
@@ -127,7 +127,7 @@ static void undo(struct target *t)
         if (t->fd != -1 && fd_is_ours(t))
             (void)call_system(t, SYS_close, (uint64_t)t->fd, 0, &closed);
         if (t->errno_at)
-            (void)tracee_write(t, t->errno_at, &t->errno_kept, sizeof t->errno_kept);
+            (void)tracee_write(t, t->errno_at, &t->errno_kept, sizeof(t->errno_kept));
         if (t->scratch && !t->own_thread)
             (void)tracee_syscall(t, SYS_munmap, (uint64_t[6]){t->scratch, SCRATCH_BYTES}, &ignored);
     }
@@ -166,7 +166,7 @@ static int make_memfd(struct target *t)
     static const unsigned flags[] = {MFD_CLOEXEC | MFD_EXEC, MFD_CLOEXEC,
                                      MFD_CLOEXEC | MFD_NOEXEC_SEAL};
     static const char made[] = "/memfd:" CORE_NAME " (deleted)";
-    int fd = -EINVAL, rc = tracee_write(t, t->scratch, CORE_NAME, sizeof CORE_NAME);
+    int fd = -EINVAL, rc = tracee_write(t, t->scratch, CORE_NAME, sizeof(CORE_NAME));
     for (int i = 0; i < 3 && rc == 0 && fd < 0; i++)
         rc = call_system(t, SYS_memfd_create, t->scratch, flags[i], &fd);
     if (rc < 0)
@@ -194,7 +194,7 @@ static void memfd_path(const struct target *t, char *ret_path, size_t size)
     char dots[128] = "";
     uint64_t tag = clock_monotonic() / 1024;
     for (unsigned i = 0; i < 40; i++) /* "/" and "./" in place of one and nought */
-        (void)strncat(dots, tag >> i & 1 ? "./" : "/", sizeof dots - strlen(dots) - 1);
+        (void)strncat(dots, tag >> i & 1 ? "./" : "/", sizeof(dots) - strlen(dots) - 1);
     (void)snprintf(ret_path, size, "/proc/self/fd/%s%d", dots, t->fd);
 }
 
@@ -219,8 +219,8 @@ static int make_file(struct target *t, const struct library *l, char *ret_path, 
 {
     static const char *const folders[] = {"/dev/shm", "/tmp", "/var/tmp"};
     int rc = -ENOENT;
-    for (size_t i = 0; i < sizeof folders / sizeof folders[0] && rc < 0; i++) {
-        (void)snprintf(t->file, sizeof t->file, ".%s-%d-%llx.so", CORE_NAME, t->pid,
+    for (size_t i = 0; i < sizeof(folders) / sizeof(folders[0]) && rc < 0; i++) {
+        (void)snprintf(t->file, sizeof(t->file), ".%s-%d-%llx.so", CORE_NAME, t->pid,
                        (unsigned long long)clock_monotonic());
         (void)snprintf(ret_path, size, "%s/%s", folders[i], t->file);
         rc = make_file_in(t, l, folders[i]);
@@ -239,7 +239,7 @@ static bool has_proc(const struct target *t)
 {
     char path[64];
     struct stat st;
-    (void)snprintf(path, sizeof path, "/proc/%d/root/proc/self", t->pid);
+    (void)snprintf(path, sizeof(path), "/proc/%d/root/proc/self", t->pid);
     return lstat(path, &st) == 0;
 }
 
@@ -258,7 +258,7 @@ static int loader_error(struct target *t, const char *path)
     char text[600] = "";
     uint64_t at = 0;
     if (t->dlerror && tracee_call(t, t->dlerror, (uint64_t[4]){0}, &at) == 0 && at)
-        (void)stack_read_some(t->view, at, text, sizeof text - 1);
+        (void)stack_read_some(t->view, at, text, sizeof(text) - 1);
     text[strcspn(text, "\n")] = '\0';
     size_t n = strlen(path);
     char *words = strncmp(text, path, n) == 0 && text[n] == ':' ? text + n + 2 : text;
@@ -282,7 +282,7 @@ static int load(struct target *t, const struct library *l, const char *path, uin
         return rc;
     if (!handle)
         return loader_error(t, path);
-    if (stack_read(t->view, handle, &bias, sizeof bias) < 0 || bias % 4096)
+    if (stack_read(t->view, handle, &bias, sizeof(bias)) < 0 || bias % 4096)
         return err_set(-ENOEXEC, "the loader of process %d is not a known one", t->pid);
     *ret_start = bias + l->start;
     return 0;
@@ -365,7 +365,7 @@ static int use_thread(struct target *t, const struct library *l, struct buf *set
     if (rc == 0)
         rc = helper_make(t);
     if (rc == 0 && !function)
-        rc = bring_file(t, l, path, sizeof path);
+        rc = bring_file(t, l, path, sizeof(path));
     if (rc == 0 && !t->stopped)
         rc = tracee_find_again(t);
     if (rc == 0 && !t->saved)
@@ -380,7 +380,7 @@ static int use_thread(struct target *t, const struct library *l, struct buf *set
 static int check_present(struct target *t, const struct library *l)
 {
     const char *version = t->present_version[0] ? t->present_version : l->version;
-    (void)snprintf(t->result->version, sizeof t->result->version, "%s", version);
+    (void)snprintf(t->result->version, sizeof(t->result->version), "%s", version);
     if (t->present_version[0] && (strcmp(version, l->version) != 0 || !t->present_start))
         return err_set(-EEXIST,
                        "process %d contains probing %s and this command is %s; use that version's "
@@ -405,7 +405,7 @@ static int prepare(struct target *t)
         return inject_no_permission(t->pid, rc);
     if (rc < 0)
         return rc;
-    (void)snprintf(path, sizeof path, "/proc/%d/mem", t->pid);
+    (void)snprintf(path, sizeof(path), "/proc/%d/mem", t->pid);
     t->mem = open(path, O_RDWR | O_CLOEXEC);
     if (t->mem == -1 && (errno == EACCES || errno == EPERM))
         return inject_no_permission(t->pid, -errno);
@@ -446,7 +446,7 @@ static int enter(struct target *t, const struct library *l, const struct inject_
     if (rc < 0 && t->own_thread && (rc == -ESRCH || rc == -EFAULT) && helper_is_gone(t) &&
         kill(t->pid, 0) == 0)
         rc = err_set(-ESTALE, "process %d keeps starting other programs (exec)", t->pid);
-    (void)snprintf(why, sizeof why, "%s", rc < 0 ? err_text() : "");
+    (void)snprintf(why, sizeof(why), "%s", rc < 0 ? err_text() : "");
     undo(t); /* may set another reason */
     (void)pthread_sigmask(SIG_SETMASK, &kept, NULL);
     if (rc < 0 && t->result->filtered[0])
@@ -481,7 +481,7 @@ static int inject_by(const struct inject_options *o, struct library *l, struct b
     int rc = o->way == INJECT_REMOTE ? -EBUSY : inject_once(o, l, settings, result);
     if (rc != -EBUSY || o->way == INJECT_PTRACE)
         return rc;
-    (void)snprintf(why, sizeof why, "%s", err_text());
+    (void)snprintf(why, sizeof(why), "%s", err_text());
     result->remote = true;
     rc = remote_exec(o, l, settings, result);
     if (rc == 0 || o->way == INJECT_REMOTE)
@@ -560,7 +560,7 @@ int inject_into(const struct inject_options *o, struct inject_result *ret)
     if (o->pid == getpid())
         return err_set(-EINVAL, "process %d is this command itself", o->pid);
     struct answer *answer =
-        mmap(NULL, sizeof *answer, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+        mmap(NULL, sizeof(*answer), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     if (answer == MAP_FAILED)
         return err_set(-ENOMEM, "no memory");
     (void)sigfillset(&all);
@@ -569,7 +569,7 @@ int inject_into(const struct inject_options *o, struct inject_result *ret)
     if (worker == 0) {
         hurry();
         answer->rc = inject_here(o, &answer->result);
-        (void)snprintf(answer->why, sizeof answer->why, "%s", answer->rc < 0 ? err_text() : "");
+        (void)snprintf(answer->why, sizeof(answer->why), "%s", answer->rc < 0 ? err_text() : "");
         _exit(0);
     }
     int rc = worker == -1 ? -EPERM : wait_worker(worker) ? answer->rc : -EIO;
@@ -582,6 +582,6 @@ int inject_into(const struct inject_options *o, struct inject_result *ret)
         rc = err_set(rc, "%s",
                      rc == -EIO && !answer->why[0] ? "the injecting process was killed"
                                                    : answer->why);
-    (void)munmap(answer, sizeof *answer);
+    (void)munmap(answer, sizeof(*answer));
     return rc;
 }

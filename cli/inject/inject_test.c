@@ -31,7 +31,7 @@ TEST(enters_a_sleeping_process)
     char text[64] = "";
     if (CHECK(m != NULL)) {
         uint64_t at = stack_symbol_address(view, m, "probing_test_settings");
-        CHECK_INT(stack_read(view, at, text, sizeof text - 1), 0);
+        CHECK_INT(stack_read(view, at, text, sizeof(text) - 1), 0);
         CHECK_STR(text, "server.port=0\nlog=all");
     }
     stack_process_free(view);
@@ -57,8 +57,8 @@ TEST(leaves_nothing_when_it_fails)
     end(pid);
 
     /* A library that the loader refuses: its words are the reason. */
-    (void)snprintf(bad, sizeof bad, "%s/bad.so", folder);
-    (void)snprintf(command, sizeof command,
+    (void)snprintf(bad, sizeof(bad), "%s/bad.so", folder);
+    (void)snprintf(command, sizeof(command),
                    "cd %s && echo 'int no_such_function(void); const char probing_version[] = "
                    "\"1.0-test\"; int probing_start(const char *s) { (void)s; return "
                    "no_such_function(); }' > bad.c && cc -shared -fPIC -Wl,-z,now -o bad.so bad.c",
@@ -186,8 +186,8 @@ static void measure(const char *name, char *const command[])
         CHECK(alive(pid));
         end(pid);
     }
-    qsort(stopped, 20, sizeof stopped[0], compare_u64);
-    qsort(total, 20, sizeof total[0], compare_u64);
+    qsort(stopped, 20, sizeof(stopped[0]), compare_u64);
+    qsort(total, 20, sizeof(total[0]), compare_u64);
     printf("# %s: stopped median %llu us, max %llu us; total median %llu us\n", name,
            (unsigned long long)stopped[10] / 1000, (unsigned long long)stopped[19] / 1000,
            (unsigned long long)total[10] / 1000);

@@ -51,12 +51,12 @@ static const char source[] =
 static bool build(void)
 {
     char text[160], command[512];
-    (void)snprintf(text, sizeof text, "%s/core.c", folder);
-    (void)snprintf(library_path, sizeof library_path, "%s/libcore.so", folder);
+    (void)snprintf(text, sizeof(text), "%s/core.c", folder);
+    (void)snprintf(library_path, sizeof(library_path), "%s/libcore.so", folder);
     FILE *f = fopen(text, "we");
     if (!f || fputs(source, f) < 0 || fclose(f) != 0)
         return false;
-    (void)snprintf(command, sizeof command, "cc -shared -fPIC -O1 -o %s %s -pthread 2>/dev/null",
+    (void)snprintf(command, sizeof(command), "cc -shared -fPIC -O1 -o %s %s -pthread 2>/dev/null",
                    library_path, text);
     return system(command) == 0;
 }
@@ -118,7 +118,7 @@ BY_STACK_POINTER static int hold_registers(void)
           "xmm1", "xmm2", "xmm3", "xmm4", "xmm5", "xmm6", "xmm7", "xmm8", "xmm9", "xmm10", "xmm11",
           "xmm12", "xmm13", "xmm14", "st", "memory", "cc");
     return wrong                                 ? 1
-           : memcmp(in, out, sizeof in) != 0     ? 2
+           : memcmp(in, out, sizeof(in)) != 0    ? 2
            : x87 != UINT64_C(0x400921fb54442d18) ? 3
            : mxcsr[1] != 0x3f                    ? 4
            : !(flags & 0x400)                    ? 5
@@ -203,7 +203,7 @@ static bool traced(pid_t pid)
 static int64_t call_at(pid_t pid, uint64_t *number)
 {
     struct __ptrace_syscall_info info = {0};
-    if (ptrace(PTRACE_GET_SYSCALL_INFO, pid, (void *)sizeof info, &info) <= 0)
+    if (ptrace(PTRACE_GET_SYSCALL_INFO, pid, (void *)sizeof(info), &info) <= 0)
         return -1;
     if (info.op == PTRACE_SYSCALL_INFO_ENTRY)
         *number = info.entry.nr;
@@ -322,12 +322,12 @@ static bool helper_is_there(pid_t pid)
 {
     char path[64], text[32];
     bool there = false;
-    (void)snprintf(path, sizeof path, "/proc/%d/task", pid);
+    (void)snprintf(path, sizeof(path), "/proc/%d/task", pid);
     DIR *d = opendir(path);
     for (struct dirent *e; d && (e = readdir(d));) {
-        (void)snprintf(path, sizeof path, "/proc/%d/task/%.16s/syscall", pid, e->d_name);
+        (void)snprintf(path, sizeof(path), "/proc/%d/task/%.16s/syscall", pid, e->d_name);
         long tid = strtol(e->d_name, NULL, 10);
-        if (tid > 0 && tid != pid && file_peek(path, text, sizeof text) == 0)
+        if (tid > 0 && tid != pid && file_peek(path, text, sizeof(text)) == 0)
             there = there || strncmp(text, "running", 7) == 0 ||
                     strtol(text, NULL, 10) != LIBRARY_WAITS;
     }
@@ -364,13 +364,13 @@ int main(void)
         return test_skip("no cc to make a library with");
     if (!mkdtemp(folder) || !build())
         return test_skip("cannot make a library");
-    if (mmap(&page, sizeof page, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS | MAP_FIXED, -1,
-             0) == MAP_FAILED)
+    if (mmap(&page, sizeof(page), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS | MAP_FIXED,
+             -1, 0) == MAP_FAILED)
         return test_skip("no shared memory");
 #ifdef __x86_64__
     for (size_t i = 0; i < 16; i++)
         words[i] = (i + 3) * UINT64_C(0x9e3779b97f4a7c15);
-    for (size_t i = 0; i < sizeof in; i++)
+    for (size_t i = 0; i < sizeof(in); i++)
         in[i] = (unsigned char)(i * 7 + 1);
 #endif
     RUN(no_register_is_lost);
@@ -378,7 +378,7 @@ int main(void)
     RUN(no_register_is_lost_at_any_time);
     RUN(no_helper_stays);
     char command[128];
-    (void)snprintf(command, sizeof command, "rm -rf '%s'", folder);
+    (void)snprintf(command, sizeof(command), "rm -rf '%s'", folder);
     if (system(command) != 0)
         printf("# %s is left\n", folder);
     return test_end();

@@ -112,7 +112,7 @@ static int add_function(void *arg, const char *name, uint64_t start, uint64_t si
     const char *found = NULL;
     if (f->n == f->room) {
         size_t room = f->room ? 2 * f->room : 4096;
-        struct function *list = reallocarray(f->list, room, sizeof *list);
+        struct function *list = reallocarray(f->list, room, sizeof(*list));
         if (!list)
             return -ENOMEM;
         f->list = list;
@@ -120,8 +120,9 @@ static int add_function(void *arg, const char *name, uint64_t start, uint64_t si
     }
     struct function *new = &f->list[f->n++];
     *new = (struct function){.start = start, .end = start + size};
-    new->allocates = one_of(name, malloc_names, sizeof malloc_names / sizeof *malloc_names, &found);
-    if (one_of(name, avoid_names, sizeof avoid_names / sizeof *avoid_names, &found))
+    new->allocates =
+        one_of(name, malloc_names, sizeof(malloc_names) / sizeof(*malloc_names), &found);
+    if (one_of(name, avoid_names, sizeof(avoid_names) / sizeof(*avoid_names), &found))
         new->avoid = found;
     return 0;
 }
@@ -140,7 +141,7 @@ static int avoid(struct target *t, uint64_t start, uint64_t end, const char *wha
     struct avoid *a = &t->avoid[t->n_avoid++];
     a->start = start;
     a->end = end;
-    (void)snprintf(a->what, sizeof a->what, "%s", what);
+    (void)snprintf(a->what, sizeof(a->what), "%s", what);
     return 0;
 }
 
@@ -155,7 +156,7 @@ static int avoid_in_libc(struct target *t, const struct stack_module *libc)
         free(f.list);
         return err_set(-ENOEXEC, "cannot read the symbols of %s in process %d", libc->path, t->pid);
     }
-    qsort(f.list, f.n, sizeof f.list[0], by_start);
+    qsort(f.list, f.n, sizeof(f.list[0]), by_start);
     for (size_t i = 0; i < f.n; i++) {
         if (f.list[i].allocates) {
             low = f.list[i].start < low ? f.list[i].start : low;
@@ -193,7 +194,7 @@ struct search {
 static int avoid_public(void *arg, const char *name, uint64_t start, uint64_t size)
 {
     const char *found;
-    if (one_of(name, malloc_names, sizeof malloc_names / sizeof *malloc_names, &found) ||
+    if (one_of(name, malloc_names, sizeof(malloc_names) / sizeof(*malloc_names), &found) ||
         strncmp(name, "_Zn", 3) == 0 || strncmp(name, "_Zd", 3) == 0) /* operators new, delete */
         return avoid(arg, start, start + size, name);
     return 0;
@@ -209,7 +210,7 @@ static void look_for_caves(struct search *search, const struct stack_module *m)
         return;
     for (uint32_t i = 0; i < m->n_text && t->n_caves < CAVES_MAX; i++) {
         uint64_t at = (m->text[i].end + 15) & ~UINT64_C(15);
-        if (at % PAGE_BYTES != 0 && PAGE_BYTES - at % PAGE_BYTES >= sizeof arch_cave)
+        if (at % PAGE_BYTES != 0 && PAGE_BYTES - at % PAGE_BYTES >= sizeof(arch_cave))
             t->caves[t->n_caves++] = at;
     }
 }
@@ -229,7 +230,7 @@ static int look_at_module(void *arg, const struct stack_module *m)
     uint64_t version = stack_symbol_address(t->view, m, "probing_version"), size = 0;
     if (version) {
         t->present_start = stack_symbol_address(t->view, m, "probing_start");
-        (void)stack_read_some(t->view, version, t->present_version, sizeof t->present_version - 1);
+        (void)stack_read_some(t->view, version, t->present_version, sizeof(t->present_version) - 1);
     }
     if (watches_threads(search, m))
         t->pthread_create = 0;
@@ -251,8 +252,8 @@ static int look_at_modules(struct target *t)
 {
     struct search search = {.t = t};
     char path[40];
-    (void)snprintf(path, sizeof path, "/proc/%d/exe", t->pid);
-    ssize_t n = readlink(path, search.program, sizeof search.program - 1);
+    (void)snprintf(path, sizeof(path), "/proc/%d/exe", t->pid);
+    ssize_t n = readlink(path, search.program, sizeof(search.program) - 1);
     search.program[n > 0 ? n : 0] = '\0';
     return stack_modules(t->view, look_at_module, &search);
 }

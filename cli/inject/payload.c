@@ -35,7 +35,7 @@ static uint64_t symbol_value(const struct library *l, const char *name)
 {
     const Elf64_Ehdr *e = (const void *)l->bytes;
     const Elf64_Shdr *sections = (const void *)(l->bytes + e->e_shoff);
-    if (e->e_shoff % 8 || !holds(l, e->e_shoff, e->e_shnum * sizeof *sections))
+    if (e->e_shoff % 8 || !holds(l, e->e_shoff, e->e_shnum * sizeof(*sections)))
         return 0;
     for (int i = 0; i < e->e_shnum; i++) {
         const Elf64_Shdr *s = &sections[i];
@@ -46,7 +46,7 @@ static uint64_t symbol_value(const struct library *l, const char *name)
             return 0;
         const Elf64_Sym *symbols = (const void *)(l->bytes + s->sh_offset);
         const char *text = (const char *)l->bytes + names->sh_offset;
-        for (uint64_t k = 0; k < s->sh_size / sizeof *symbols; k++) {
+        for (uint64_t k = 0; k < s->sh_size / sizeof(*symbols); k++) {
             if (symbols[k].st_shndx != SHN_UNDEF && symbols[k].st_name < names->sh_size &&
                 strncmp(text + symbols[k].st_name, name,
                         (size_t)(names->sh_size - symbols[k].st_name)) == 0)
@@ -59,7 +59,7 @@ static uint64_t symbol_value(const struct library *l, const char *name)
 static int read_symbols(struct library *l, const char *path)
 {
     Elf64_Ehdr *e = (void *)l->bytes;
-    if (l->file_size < sizeof *e || memcmp(e->e_ident, ELFMAG, SELFMAG) != 0 ||
+    if (l->file_size < sizeof(*e) || memcmp(e->e_ident, ELFMAG, SELFMAG) != 0 ||
         e->e_ident[EI_CLASS] != ELFCLASS64 || e->e_machine != ARCH_MACHINE || e->e_phoff % 8 ||
         !holds(l, e->e_phoff, e->e_phnum * sizeof(Elf64_Phdr)))
         return err_set(-ENOEXEC, "'%s' is no " ARCH_NAME " library", path);
@@ -70,8 +70,8 @@ static int read_symbols(struct library *l, const char *path)
         return err_set(-ENOEXEC, "'%s' is not a libprobing: it exports no %s", path,
                        l->start ? "probing_version" : "probing_start");
     size_t size = strnlen((char *)l->bytes + at, l->file_size - at);
-    if (size >= sizeof l->version)
-        size = sizeof l->version - 1;
+    if (size >= sizeof(l->version))
+        size = sizeof(l->version) - 1;
     memcpy(l->version, l->bytes + at, size);
     const Elf64_Phdr *segments = (const void *)(l->bytes + e->e_phoff);
     for (int i = 0; i < e->e_phnum; i++) {
@@ -94,7 +94,7 @@ static Elf64_Dyn *dynamic_of(const struct library *l, uint64_t *ret_n, const cha
         if (s->p_type != PT_DYNAMIC || s->p_offset % 8 || !holds(l, s->p_offset, s->p_filesz))
             continue;
         Elf64_Dyn *d = (void *)(l->bytes + s->p_offset);
-        *ret_n = s->p_filesz / sizeof *d;
+        *ret_n = s->p_filesz / sizeof(*d);
         for (uint64_t k = 0; k < *ret_n; k++) {
             uint64_t at = d[k].d_tag == DT_STRTAB ? offset_of(l, d[k].d_un.d_ptr, 1) : UINT64_MAX;
             *ret_names = at != UINT64_MAX ? (const char *)l->bytes + at : NULL;
@@ -114,7 +114,7 @@ void library_need_not(struct library *l, const char *name)
         uint64_t room = l->file_size - (uint64_t)((const unsigned char *)names - l->bytes);
         if (d[i].d_tag == DT_NEEDED && d[i].d_un.d_val < room &&
             strncmp(names + d[i].d_un.d_val, name, room - d[i].d_un.d_val) == 0) {
-            memmove(d + i, d + i + 1, (n - i - 1) * sizeof *d); /* the last entry is a DT_NULL */
+            memmove(d + i, d + i + 1, (n - i - 1) * sizeof(*d)); /* the last entry is a DT_NULL */
             return;
         }
     }

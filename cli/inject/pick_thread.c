@@ -59,9 +59,9 @@ static bool socket_has_limit(const struct target *t, int fd, int option)
 {
     char path[64], name[64] = "";
     struct timeval limit = {.tv_sec = 0};
-    socklen_t size = sizeof limit;
-    (void)snprintf(path, sizeof path, "/proc/%d/fd/%d", t->pid, fd);
-    if (readlink(path, name, sizeof name - 1) <= 0 || strncmp(name, "socket:", 7) != 0)
+    socklen_t size = sizeof(limit);
+    (void)snprintf(path, sizeof(path), "/proc/%d/fd/%d", t->pid, fd);
+    if (readlink(path, name, sizeof(name) - 1) <= 0 || strncmp(name, "socket:", 7) != 0)
         return false;
     int process = (int)syscall(SYS_pidfd_open, t->pid, 0);
     int copy = process == -1 ? -1 : (int)syscall(SYS_pidfd_getfd, process, fd, 0);
@@ -127,10 +127,10 @@ static bool sched_of(const struct target *t, pid_t tid, struct sched *ret)
 {
     char path[64], text[SCHED_BYTES], *end;
     if (tid)
-        (void)snprintf(path, sizeof path, "/proc/%d/task/%d/sched", t->pid, tid);
+        (void)snprintf(path, sizeof(path), "/proc/%d/task/%d/sched", t->pid, tid);
     else
-        (void)snprintf(path, sizeof path, "/proc/thread-self/sched");
-    if (file_peek(path, text, sizeof text) < 0)
+        (void)snprintf(path, sizeof(path), "/proc/thread-self/sched");
+    if (file_peek(path, text, sizeof(text)) < 0)
         return false;
     const char *ran = value_of(text, "\nse.exec_start"),
                *switches = value_of(text, "\nnr_voluntary_switches");
@@ -157,15 +157,15 @@ static bool clock_of(const struct target *t, int cpu, struct sched *ret, uint64_
 {
     cpu_set_t kept, there;
     CPU_ZERO(&there);
-    if (cpu < 0 || cpu >= CPU_SETSIZE || sched_getaffinity(0, sizeof kept, &kept) == -1)
+    if (cpu < 0 || cpu >= CPU_SETSIZE || sched_getaffinity(0, sizeof(kept), &kept) == -1)
         return false;
     CPU_SET(cpu, &there);
-    if (sched_setaffinity(0, sizeof there, &there) == -1)
+    if (sched_setaffinity(0, sizeof(there), &there) == -1)
         return false;
     (void)nanosleep(&(struct timespec){.tv_nsec = CLOCK_NAP_NS}, NULL);
     *ret_at = clock_monotonic();
     bool known = sched_of(t, 0, ret);
-    (void)sched_setaffinity(0, sizeof kept, &kept);
+    (void)sched_setaffinity(0, sizeof(kept), &kept);
     return known;
 }
 

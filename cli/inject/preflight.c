@@ -42,17 +42,17 @@ static int check_class(struct target *t)
 {
     char path[40];
     unsigned char head[20] = {0};
-    (void)snprintf(path, sizeof path, "/proc/%d/exe", t->pid);
+    (void)snprintf(path, sizeof(path), "/proc/%d/exe", t->pid);
     int fd = open(path, O_RDONLY | O_CLOEXEC);
     if (fd == -1)
         return errno == EACCES || errno == EPERM ? inject_no_permission(t->pid, -errno) : 0;
-    ssize_t n = read(fd, head, sizeof head);
+    ssize_t n = read(fd, head, sizeof(head));
     (void)close(fd);
-    if (n == sizeof head && head[EI_CLASS] == ELFCLASS32)
+    if (n == sizeof(head) && head[EI_CLASS] == ELFCLASS32)
         return err_set(-ENOEXEC,
                        "process %d is a 32-bit program; probing serves 64-bit " ARCH_NAME " ones",
                        t->pid);
-    if (n == sizeof head && (head[18] | head[19] << 8) != ARCH_MACHINE)
+    if (n == sizeof(head) && (head[18] | head[19] << 8) != ARCH_MACHINE)
         return err_set(-ENOEXEC,
                        "process %d runs code of another machine; use a probing built for it",
                        t->pid);
@@ -77,7 +77,7 @@ bool inject_runs_on(pid_t pid)
 {
     char path[40];
     struct stat st; /* of that directory two links are its own */
-    (void)snprintf(path, sizeof path, "/proc/%d/task", pid);
+    (void)snprintf(path, sizeof(path), "/proc/%d/task", pid);
     return stat(path, &st) == 0 && st.st_nlink > 3;
 }
 
@@ -88,7 +88,7 @@ bool inject_lacks_for_others(char ret[INJECT_CAPABILITIES_BYTES])
     ret[0] = '\0';
     if (geteuid() != 0 || proc_status_of(0, 0, &s) < 0 || s.effective == PROC_UNKNOWN)
         return false;
-    for (size_t i = 0; i < sizeof for_others / sizeof for_others[0]; i++)
+    for (size_t i = 0; i < sizeof(for_others) / sizeof(for_others[0]); i++)
         if (!(s.effective >> for_others[i].bit & 1))
             n += snprintf(ret + n, INJECT_CAPABILITIES_BYTES - (size_t)n, "%s%s", n ? ", " : "",
                           for_others[i].name);
@@ -148,8 +148,8 @@ bool inject_can_trace_all(void)
 char inject_yama_scope(void)
 {
     char scope[16];
-    return file_peek("/proc/sys/kernel/yama/ptrace_scope", scope, sizeof scope) < 0 ? '0'
-                                                                                    : scope[0];
+    return file_peek("/proc/sys/kernel/yama/ptrace_scope", scope, sizeof(scope)) < 0 ? '0'
+                                                                                     : scope[0];
 }
 
 int inject_no_permission(pid_t pid, int code)

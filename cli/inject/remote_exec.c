@@ -65,7 +65,7 @@ static int find_runtime(void *arg, const struct stack_module *m)
 static uint64_t word_at(struct remote *r, uint64_t address)
 {
     uint64_t word = 0;
-    return address && stack_read(r->view, address, &word, sizeof word) == 0 ? word : 0;
+    return address && stack_read(r->view, address, &word, sizeof(word)) == 0 ? word : 0;
 }
 
 /* 0: a version that is not known, of which nothing is written to. */
@@ -79,7 +79,7 @@ static int find_thread(struct remote *r)
     uint64_t table[TABLE_BYTES / 8];
     int32_t enabled = 0;
     (void)stack_modules(r->view, find_runtime, r);
-    if (!r->runtime || stack_read(r->view, r->runtime, table, sizeof table) < 0 ||
+    if (!r->runtime || stack_read(r->view, r->runtime, table, sizeof(table)) < 0 ||
         memcmp(table, "xdebugpy", 8) != 0 || !support_at(table[VERSION_AT / 8]))
         return err_set(-ENOTSUP,
                        "process %d is no CPython 3.14 or 3.15: it can be entered by ptrace only",
@@ -90,7 +90,7 @@ static int find_thread(struct remote *r)
     if (!thread)
         return err_set(-EAGAIN, "the interpreter of process %d is starting or ending; try again",
                        r->pid);
-    if (stack_read(r->view, interpreter + support[2], &enabled, sizeof enabled) < 0 || !enabled)
+    if (stack_read(r->view, interpreter + support[2], &enabled, sizeof(enabled)) < 0 || !enabled)
         return err_set(-EACCES,
                        "process %d has remote debugging off (PYTHON_DISABLE_REMOTE_DEBUG or -X "
                        "disable-remote-debug): start it without, or enter it by ptrace",
@@ -121,7 +121,7 @@ static void remove_files(const struct remote *r)
 {
     static const char *const endings[] = {"so", "py", "out"};
     char leaf[NAME_BYTES];
-    for (size_t i = 0; i < sizeof endings / sizeof endings[0]; i++) {
+    for (size_t i = 0; i < sizeof(endings) / sizeof(endings[0]); i++) {
         leaf_of(r, endings[i], leaf);
         (void)theirs_remove(r->pid, r->folder, leaf);
     }
@@ -171,7 +171,7 @@ static int make_files_in(struct remote *r, const char *folder, const struct libr
                          struct buf *settings)
 {
     struct buf script;
-    (void)snprintf(r->name, sizeof r->name, "%s/.probing-core-%d-%llx", folder, r->pid,
+    (void)snprintf(r->name, sizeof(r->name), "%s/.probing-core-%d-%llx", folder, r->pid,
                    (unsigned long long)clock_monotonic());
     r->folder = theirs_folder(r->pid, folder);
     if (r->folder < 0)
@@ -196,7 +196,7 @@ static int make_files(struct remote *r, const struct library *l, struct buf *set
 {
     static const char *const folders[] = {"/dev/shm", "/tmp", "/var/tmp"};
     int rc = -ENOENT;
-    for (size_t i = 0; i < sizeof folders / sizeof folders[0] && rc < 0; i++)
+    for (size_t i = 0; i < sizeof(folders) / sizeof(folders[0]) && rc < 0; i++)
         rc = make_files_in(r, folders[i], l, settings);
     if (rc == 0)
         return 0;
@@ -214,13 +214,13 @@ static int ask(struct remote *r)
 {
     char path[NAME_BYTES + 8];
     const int32_t one = 1;
-    int n = snprintf(path, sizeof path, "%s.py", r->name);
+    int n = snprintf(path, sizeof(path), "%s.py", r->name);
     int rc = (uint64_t)n < r->room ? put(r, r->path, path, (size_t)n + 1) : -E2BIG;
     if (rc == 0)
-        rc = put(r, r->pending, &one, sizeof one);
+        rc = put(r, r->pending, &one, sizeof(one));
     stack_process_refresh(r->view, /* maps_too= */ false);
     uint64_t breaker = word_at(r, r->breaker) | PLEASE_STOP;
-    return rc < 0 ? rc : put(r, r->breaker, &breaker, sizeof breaker);
+    return rc < 0 ? rc : put(r, r->breaker, &breaker, sizeof(breaker));
 }
 
 static bool is_answered(const struct remote *r, struct buf *answer)
@@ -255,8 +255,8 @@ static bool withdraw(struct remote *r, uint64_t timeout_ns, struct buf *answer)
     const int32_t none = 0;
     int32_t pending = 0;
     stack_process_refresh(r->view, /* maps_too= */ false);
-    bool waits = stack_read(r->view, r->pending, &pending, sizeof pending) == 0 && pending;
-    (void)put(r, r->pending, &none, sizeof none);
+    bool waits = stack_read(r->view, r->pending, &pending, sizeof(pending)) == 0 && pending;
+    (void)put(r, r->pending, &none, sizeof(none));
     return wait_answer(r, waits ? NS_PER_S / 10 : timeout_ns, answer);
 }
 
@@ -311,7 +311,7 @@ int remote_exec(const struct inject_options *o, const struct library *l, struct 
         remove_files(&r);
         (void)close(r.folder);
     }
-    (void)snprintf(ret->version, sizeof ret->version, "%s", l->version);
+    (void)snprintf(ret->version, sizeof(ret->version), "%s", l->version);
     stack_process_free(r.view);
     return rc;
 }

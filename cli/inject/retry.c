@@ -37,7 +37,7 @@ static const struct retry_rule rules[] = {
 
 const struct retry_rule *retry_rule(enum retry_level level, int code)
 {
-    for (size_t i = 0; i < sizeof rules / sizeof rules[0]; i++)
+    for (size_t i = 0; i < sizeof(rules) / sizeof(rules[0]); i++)
         if (rules[i].level == level && rules[i].code == code)
             return &rules[i];
     return NULL;

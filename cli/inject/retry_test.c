@@ -71,7 +71,7 @@ TEST(not_when_stopped_or_entered)
 
 TEST(each_rule_is_one)
 {
-    for (size_t i = 0; i < sizeof rules / sizeof rules[0]; i++) {
+    for (size_t i = 0; i < sizeof(rules) / sizeof(rules[0]); i++) {
         CHECK(retry_rule(rules[i].level, rules[i].code) == &rules[i]);
         CHECK(rules[i].code < 0 && rules[i].what[0] != '\0');
         CHECK(rules[i].pause_ns < NS_PER_S);

@@ -18,9 +18,9 @@ bool in_restartable_sequence(struct target *t)
 #ifdef PTRACE_GET_RSEQ_CONFIGURATION
     struct __ptrace_rseq_configuration c;
     uint64_t section = 0, words[4];
-    if (ptrace(PTRACE_GET_RSEQ_CONFIGURATION, t->tid, (void *)sizeof c, &c) <= 0 ||
+    if (ptrace(PTRACE_GET_RSEQ_CONFIGURATION, t->tid, (void *)sizeof(c), &c) <= 0 ||
         !c.rseq_abi_pointer || stack_read(t->view, c.rseq_abi_pointer + 8, &section, 8) < 0 ||
-        !section || stack_read(t->view, section, words, sizeof words) < 0)
+        !section || stack_read(t->view, section, words, sizeof(words)) < 0)
         return false;
     return arch_ip(&t->registers) - words[1] < words[2];
 #else
@@ -45,7 +45,7 @@ static bool within(struct stack_range r, uint64_t ip)
 
 static bool unsafe(struct target *t, const char *what, int frame)
 {
-    (void)snprintf(t->why_unsafe, sizeof t->why_unsafe, "thread %d was in %s (frame %d)", t->tid,
+    (void)snprintf(t->why_unsafe, sizeof(t->why_unsafe), "thread %d was in %s (frame %d)", t->tid,
                    what, frame);
     return false;
 }
@@ -84,7 +84,7 @@ bool safe_point_is_safe(struct target *t)
     uint64_t word; /* tracee.c writes what brings the thread back below its stack */
     if (in_restartable_sequence(t))
         return unsafe(t, "in a restartable sequence", 0);
-    if (stack_read(t->view, arch_block_at(&t->registers), &word, sizeof word) < 0)
+    if (stack_read(t->view, arch_block_at(&t->registers), &word, sizeof(word)) < 0)
         return unsafe(t, "the last bytes of its stack", 0);
     return safe_point_inspect(t, &t->registers);
 }

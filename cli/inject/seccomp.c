@@ -122,8 +122,8 @@ static bool jumps(uint16_t code, uint32_t a, uint32_t b)
 static uint32_t word_of(const struct seccomp_data *d, uint32_t at)
 {
     uint32_t word = 0;
-    if (at <= sizeof *d - sizeof word)
-        memcpy(&word, (const char *)d + at, sizeof word);
+    if (at <= sizeof(*d) - sizeof(word))
+        memcpy(&word, (const char *)d + at, sizeof(word));
     return word;
 }
 
@@ -136,7 +136,7 @@ static uint32_t verdict(const struct sock_filter *program, uint32_t n, const str
         uint32_t operand = BPF_SRC(s->code) == BPF_X ? x : s->k;
         uint32_t loaded = BPF_MODE(s->code) == BPF_ABS   ? word_of(d, s->k)
                           : BPF_MODE(s->code) == BPF_MEM ? memory[s->k % BPF_MEMWORDS]
-                          : BPF_MODE(s->code) == BPF_LEN ? (uint32_t)sizeof *d
+                          : BPF_MODE(s->code) == BPF_LEN ? (uint32_t)sizeof(*d)
                                                          : s->k;
         switch (BPF_CLASS(s->code)) {
         case BPF_LD:
@@ -180,14 +180,14 @@ static bool kills(uint32_t action)
 static void note_refused(struct target *t, const char *name)
 {
     char *text = t->result->filtered;
-    size_t n = strlen(text), room = sizeof t->result->filtered;
+    size_t n = strlen(text), room = sizeof(t->result->filtered);
     if (n + strlen(name) + 8 < room)
         (void)snprintf(text + n, room - n, "%s%s", n ? ", " : "", name);
 }
 
 static int check_program(struct target *t, const struct sock_filter *program, uint32_t n)
 {
-    for (size_t i = 0; i < sizeof needed / sizeof needed[0]; i++) {
+    for (size_t i = 0; i < sizeof(needed) / sizeof(needed[0]); i++) {
         struct seccomp_data d = {.nr = needed[i].number, .arch = OUR_AUDIT_ARCH};
         uint32_t action = verdict(program, n, &d);
         if ((action & SECCOMP_RET_ACTION_FULL) == SECCOMP_RET_ERRNO)

@@ -74,7 +74,7 @@ int theirs_folder(pid_t pid, const char *path)
 {
     char view[4096];
 
-    (void)snprintf(view, sizeof view, "/proc/%d/root%s", (int)pid, path);
+    (void)snprintf(view, sizeof(view), "/proc/%d/root%s", (int)pid, path);
     return datadir_view(view);
 }
 
@@ -111,12 +111,12 @@ int theirs_descriptor(pid_t pid, int number, const char *made)
     struct stat st;
     struct rights r;
 
-    (void)snprintf(path, sizeof path, "/proc/%d/fd/%d", (int)pid, number);
+    (void)snprintf(path, sizeof(path), "/proc/%d/fd/%d", (int)pid, number);
     int held = open(path, O_PATH | O_CLOEXEC);
     if (held == -1)
         return -errno;
-    (void)snprintf(path, sizeof path, "/proc/self/fd/%d", held);
-    ssize_t n = readlink(path, name, sizeof name - 1);
+    (void)snprintf(path, sizeof(path), "/proc/self/fd/%d", held);
+    ssize_t n = readlink(path, name, sizeof(name) - 1);
     name[n > 0 ? n : 0] = '\0';
     int rc = fstat(held, &st) == -1 || !S_ISREG(st.st_mode) || st.st_nlink != 0 ||
                      strcmp(name, made) != 0

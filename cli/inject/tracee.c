@@ -75,13 +75,13 @@ static int wait_stop(struct target *t, uint64_t timeout_ns, int *ret_status)
 
 static int get_registers(struct target *t, arch_registers *ret)
 {
-    struct iovec v = {ret, sizeof *ret};
+    struct iovec v = {ret, sizeof(*ret)};
     return ptrace(PTRACE_GETREGSET, t->tid, NT_PRSTATUS, &v) == -1 ? gone(t) : 0;
 }
 
 static int set_registers(struct target *t, const arch_registers *r)
 {
-    struct iovec v = {(void *)(uintptr_t)r, sizeof *r};
+    struct iovec v = {(void *)(uintptr_t)r, sizeof(*r)};
     return ptrace(PTRACE_SETREGSET, t->tid, NT_PRSTATUS, &v) == -1 ? gone(t) : 0;
 }
 
@@ -117,7 +117,7 @@ static bool may_be_made_again(int64_t number)
         SYS_ppoll,
         SYS_pselect6,
         SYS_futex};
-    for (size_t i = 0; i < sizeof numbers / sizeof numbers[0]; i++) {
+    for (size_t i = 0; i < sizeof(numbers) / sizeof(numbers[0]); i++) {
         if (numbers[i] == number)
             return true;
     }
@@ -234,7 +234,7 @@ static void restore(struct target *t)
     if (t->vectors_changed)
         restore_vectors(t);
     if (t->masked)
-        (void)ptrace(PTRACE_SETSIGMASK, t->tid, (void *)sizeof t->mask, &t->mask);
+        (void)ptrace(PTRACE_SETSIGMASK, t->tid, (void *)sizeof(t->mask), &t->mask);
     (void)set_registers(t, &r);
     for (uint32_t i = 0; i < t->n_pending; i++)
         (void)syscall(SYS_tgkill, t->pid, t->tid, t->pending[i]);
@@ -265,7 +265,7 @@ void tracee_release(struct target *t)
 static int choose_sign(const struct target *t)
 {
     static const int numbers[] = {SIGURG, SIGWINCH, SIGCONT, SIGCHLD};
-    for (size_t i = 0; i < sizeof numbers / sizeof numbers[0]; i++) {
+    for (size_t i = 0; i < sizeof(numbers) / sizeof(numbers[0]); i++) {
         if (!((t->caught | t->mask) >> (numbers[i] - 1) & 1))
             return numbers[i];
     }
@@ -283,7 +283,7 @@ int tracee_save(struct target *t)
             return err_set(-EIO, "the kernel does not give thread %d's vector registers: %s",
                            t->tid, strerror(errno));
     }
-    if (ptrace(PTRACE_GETSIGMASK, t->tid, (void *)sizeof t->mask, &t->mask) == -1)
+    if (ptrace(PTRACE_GETSIGMASK, t->tid, (void *)sizeof(t->mask), &t->mask) == -1)
         return gone(t);
     t->sign = choose_sign(t);
     t->saved = true;
@@ -298,10 +298,10 @@ static int block_signals(struct target *t)
     uint64_t set = ~(UINT64_C(1) << (t->sign - 1));
     if (t->masked)
         return 0;
-    for (size_t i = 0; i < sizeof open / sizeof open[0]; i++)
+    for (size_t i = 0; i < sizeof(open) / sizeof(open[0]); i++)
         set &= ~(UINT64_C(1) << (open[i] - 1));
     t->masked = true;
-    return ptrace(PTRACE_SETSIGMASK, t->tid, (void *)sizeof set, &set) == -1 ? gone(t) : 0;
+    return ptrace(PTRACE_SETSIGMASK, t->tid, (void *)sizeof(set), &set) == -1 ? gone(t) : 0;
 }
 
 /* /proc/PID/mem writes to pages without write permission too; POKEDATA where it is refused. */
@@ -311,9 +311,9 @@ int tracee_write(struct target *t, uint64_t address, const void *data, size_t si
         return 0;
     for (size_t i = 0; i < size; i += sizeof(uint64_t)) {
         uint64_t word = 0;
-        size_t part = size - i < sizeof word ? size - i : sizeof word;
-        if (part < sizeof word)
-            (void)stack_read(t->view, address + i, &word, sizeof word);
+        size_t part = size - i < sizeof(word) ? size - i : sizeof(word);
+        if (part < sizeof(word))
+            (void)stack_read(t->view, address + i, &word, sizeof(word));
         memcpy(&word, (const char *)data + i, part);
         if (ptrace(PTRACE_POKEDATA, t->tid, (void *)(uintptr_t)(address + i),
                    (void *)(uintptr_t)word) == -1)
@@ -385,11 +385,11 @@ static int run(struct target *t, const arch_registers *r, uint64_t done_at, uint
  * the same bytes, so it does no harm if another command uses it now or we leave it so. */
 static int find_cave(struct target *t)
 {
-    unsigned char there[sizeof arch_cave];
+    unsigned char there[sizeof(arch_cave)];
     for (uint32_t i = 0; i < t->n_caves && !t->cave; i++) {
-        if (stack_read(t->view, t->caves[i], there, sizeof there) == 0 &&
-            (memcmp(there, arch_cave, sizeof there) == 0 ||
-             tracee_write(t, t->caves[i], arch_cave, sizeof arch_cave) == 0))
+        if (stack_read(t->view, t->caves[i], there, sizeof(there)) == 0 &&
+            (memcmp(there, arch_cave, sizeof(there)) == 0 ||
+             tracee_write(t, t->caves[i], arch_cave, sizeof(arch_cave)) == 0))
             t->cave = t->caves[i];
     }
     return t->cave ? 0
@@ -434,7 +434,7 @@ int tracee_make_stub(struct target *t)
     static unsigned char stub[STUB_BYTES];
     arch_registers r = registers_to_go_on(t);
     arch_restart(&r);
-    size_t n = arch_stub_make(stub, sizeof stub, &r, t->sets, t->set_sizes, t->mask);
+    size_t n = arch_stub_make(stub, sizeof(stub), &r, t->sets, t->set_sizes, t->mask);
     return n ? tracee_write(t, t->stub, stub, n)
              : err_set(-EIO, "this machine has more vector registers than expected");
 }
@@ -472,7 +472,7 @@ static int list_threads(struct target *t, struct candidate *list, int max)
         list[n++] = (struct candidate){look ? wait_score(t, tid) : WAIT_UNSCORED, tid};
     }
     proc_numbers_close(&all);
-    qsort(list, (size_t)n, sizeof *list, by_score);
+    qsort(list, (size_t)n, sizeof(*list), by_score);
     return n;
 }
 
@@ -484,7 +484,7 @@ static int warm_up(struct target *t)
     int rc = tracee_stop(t, STOP_NS);
     arch_registers r = t->registers;
     uint64_t from = arch_sp(&r) & ~UINT64_C(15);
-    size_t n = rc == 0 ? stack_read_some(t->view, from, copy, sizeof copy) : 0;
+    size_t n = rc == 0 ? stack_read_some(t->view, from, copy, sizeof(copy)) : 0;
     tracee_release(t);
     if (rc < 0)
         return rc;
@@ -497,7 +497,7 @@ static int warm_up(struct target *t)
 static bool still_the_same_program(struct target *t)
 {
     char magic[SELFMAG];
-    return stack_read(t->view, t->libc_base, magic, sizeof magic) == 0 &&
+    return stack_read(t->view, t->libc_base, magic, sizeof(magic)) == 0 &&
            memcmp(magic, ELFMAG, SELFMAG) == 0;
 }
 
@@ -579,7 +579,7 @@ int tracee_find(struct target *t)
             if (!rule)
                 return rc;
             if (rc == -EBUSY) /* two commands at once: the other one is done in a moment */
-                (void)snprintf(t->why_unsafe, sizeof t->why_unsafe, "%s (%d)", rule->what,
+                (void)snprintf(t->why_unsafe, sizeof(t->why_unsafe), "%s (%d)", rule->what,
                                list[i].tid);
             nap(rule->pause_ns);
             if (interrupted())

@@ -73,7 +73,7 @@ TEST(ends_no_system_call_early)
                  {"poll", in_poll},        {"sigtimedwait", in_sigtimedwait}, {"futex", in_futex},
                  {"read", in_read}};
     CHECK_INT(pipe(pipes), 0);
-    for (size_t i = 0; i < sizeof calls / sizeof calls[0]; i++) {
+    for (size_t i = 0; i < sizeof(calls) / sizeof(calls[0]); i++) {
         struct inject_result r;
         waits_in = calls[i].wait;
         shared[0] = 0;
@@ -242,7 +242,7 @@ TEST(undoes_between_two_stops)
         CHECK_INT(prepare(&t), 0);
         CHECK_INT(tracee_find(&t), 0);
         CHECK_INT(take_thread(&t), 0);
-        CHECK_INT(bring_file(&t, &l, path, sizeof path), 0);
+        CHECK_INT(bring_file(&t, &l, path, sizeof(path)), 0);
         CHECK_INT(lines_of(pid, "status", "TracerPid:\t0"), 1);
         CHECK_INT(descriptors_of(pid), descriptors + 1);
         CHECK(lines_of(pid, "maps", "") > maps);

@@ -179,11 +179,11 @@ static int check_command(const struct image *image, const struct probing_report_
 
 static int check_head(const struct image *image, const struct probing_report *r)
 {
-    if (r->size < sizeof *r || r->size > STRIDE_MAX)
+    if (r->size < sizeof(*r) || r->size > STRIDE_MAX)
         return err_set(-EINVAL,
                        "its report's struct says %u bytes, version 1.0 has %zu; set .size = "
                        "sizeof(struct probing_report) and build it again",
-                       r->size, sizeof *r);
+                       r->size, sizeof(*r));
     if (r->abi >> 16 != PROBING_REPORT_MAJOR)
         return err_set(-EINVAL, "its report was built for ABI %u.%u, this command speaks %u",
                        r->abi >> 16, r->abi & 0xffff, PROBING_REPORT_MAJOR);
@@ -210,8 +210,8 @@ static bool is_file_of(const char *leaf, const char *name)
 {
     char one[128], two[128];
 
-    (void)snprintf(one, sizeof one, "%s.so", name);
-    (void)snprintf(two, sizeof two, "probing_%s.so", name);
+    (void)snprintf(one, sizeof(one), "%s.so", name);
+    (void)snprintf(two, sizeof(two), "probing_%s.so", name);
     return strcmp(leaf, one) == 0 || strcmp(leaf, two) == 0;
 }
 
@@ -219,7 +219,8 @@ int report_check(const struct probing_report *r, const char *leaf)
 {
     struct image image = {.about = (uintptr_t)r};
 
-    if (dl_iterate_phdr(take_object, &image) == 0 || !is_there(&image, r, 1, sizeof *r, sizeof *r))
+    if (dl_iterate_phdr(take_object, &image) == 0 ||
+        !is_there(&image, r, 1, sizeof(*r), sizeof(*r)))
         return err_set(-EINVAL, "its report cannot be read");
     int rc = check_head(&image, r);
     for (uint32_t i = 0; rc == 0 && i < r->n_commands; i++)

@@ -59,7 +59,7 @@ static const char *name_of(int signo)
 static void on_crash(int signo)
 {
     const char *const words[] = {last_words[0], name_of(signo), last_words[1]};
-    for (size_t i = 0; i < sizeof words / sizeof words[0]; i++)
+    for (size_t i = 0; i < sizeof(words) / sizeof(words[0]); i++)
         (void)!write(STDERR_FILENO, words[i], strlen(words[i]));
     (void)raise(signo);
 }
@@ -68,18 +68,18 @@ static const int crashes[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGABRT}
 
 void report_guard(const char *file, const char *what)
 {
-    const stack_t stack = {.ss_sp = alternate, .ss_size = sizeof alternate};
+    const stack_t stack = {.ss_sp = alternate, .ss_size = sizeof(alternate)};
     struct sigaction action = {.sa_handler = on_crash, .sa_flags = (int)SA_RESETHAND | SA_ONSTACK};
     struct sigaction now;
     char shown[4096];
 
-    (void)snprintf(last_words[0], sizeof last_words[0], "probing: %s has crashed (",
-                   terminal_field(shown, sizeof shown, file));
-    (void)snprintf(last_words[1], sizeof last_words[1],
+    (void)snprintf(last_words[0], sizeof(last_words[0]), "probing: %s has crashed (",
+                   terminal_field(shown, sizeof(shown), file));
+    (void)snprintf(last_words[1], sizeof(last_words[1]),
                    ") while %s; this is a bug of that plugin, and the target has not noticed\n",
                    what);
     (void)sigaltstack(&stack, NULL);
-    for (size_t i = 0; i < sizeof crashes / sizeof crashes[0]; i++)
+    for (size_t i = 0; i < sizeof(crashes) / sizeof(crashes[0]); i++)
         if (sigaction(crashes[i], NULL, &now) == 0 && now.sa_handler == SIG_DFL)
             (void)sigaction(crashes[i], &action, NULL); /* else files that are read guard SIGBUS */
 }
@@ -87,7 +87,7 @@ void report_guard(const char *file, const char *what)
 void report_guard_end(void)
 {
     struct sigaction action = {.sa_handler = SIG_DFL}, now;
-    for (size_t i = 0; i < sizeof crashes / sizeof crashes[0]; i++)
+    for (size_t i = 0; i < sizeof(crashes) / sizeof(crashes[0]); i++)
         if (sigaction(crashes[i], NULL, &now) == 0 && now.sa_handler == on_crash)
             (void)sigaction(crashes[i], &action, NULL);
 }
@@ -105,7 +105,7 @@ static int map(int fd, const char *path, void **ret_handle)
     if (r < 0 && r != -ENOTSUP)
         return r;
     if (r == 0 && !facts.origin)
-        (void)snprintf(name, sizeof name, "/proc/self/fd/%d", copy);
+        (void)snprintf(name, sizeof(name), "/proc/self/fd/%d", copy);
     report_guard(path, "it was loaded for the commands that it brings");
     *ret_handle = dlopen(access(name, R_OK) == 0 ? name : path, RTLD_LAZY | RTLD_LOCAL);
     report_guard_end();
@@ -172,7 +172,7 @@ static void add(const struct probing_report *report, const struct probing_report
         all.commands[all.n].aliases[0] = NULL;
     to->report = report;
     to->command = command;
-    (void)snprintf(to->file, sizeof to->file, "%s", path);
+    (void)snprintf(to->file, sizeof(to->file), "%s", path);
     all.n++;
 }
 
@@ -237,8 +237,8 @@ static void take_folder(const char *folder, bool (*is_taken)(const char *word))
 
     for (int i = 0; i < n; i++) {
         char path[4096];
-        int length = snprintf(path, sizeof path, "%s/%s", folder, entries[i]->d_name);
-        if (length > 0 && (size_t)length < sizeof path && is_new(entries[i]->d_name))
+        int length = snprintf(path, sizeof(path), "%s/%s", folder, entries[i]->d_name);
+        if (length > 0 && (size_t)length < sizeof(path) && is_new(entries[i]->d_name))
             take_file(path, entries[i]->d_name, is_taken);
         free(entries[i]);
     }
@@ -255,12 +255,12 @@ const struct cli_command *report_commands(bool (*is_taken)(const char *word))
     all.loaded = true;
     for (const char *p = getenv("PROBING_PLUGIN_PATH"); p != NULL && *p != '\0';) {
         size_t n = strcspn(p, ":");
-        (void)snprintf(folder, sizeof folder, "%.*s", (int)n, p);
-        if (n > 0 && n < sizeof folder)
+        (void)snprintf(folder, sizeof(folder), "%.*s", (int)n, p);
+        if (n > 0 && n < sizeof(folder))
             take_folder(folder, is_taken);
         p += n + (p[n] == ':');
     }
-    if (installed_file("plugins", folder, sizeof folder) == 0)
+    if (installed_file("plugins", folder, sizeof(folder)) == 0)
         take_folder(folder, is_taken);
     err_clear();
     return all.commands;
@@ -271,8 +271,8 @@ void report_places(char *ret, size_t size)
     const char *path = getenv("PROBING_PLUGIN_PATH");
     char folder[3000];
 
-    if (installed_file("plugins", folder, sizeof folder) < 0)
-        (void)snprintf(folder, sizeof folder, "the folder of plugins, which was not installed");
+    if (installed_file("plugins", folder, sizeof(folder)) < 0)
+        (void)snprintf(folder, sizeof(folder), "the folder of plugins, which was not installed");
     err_clear();
     (void)snprintf(ret, size, "%s%s%s", path != NULL && *path != '\0' ? path : "",
                    path != NULL && *path != '\0' ? " or " : "", folder);

@@ -73,7 +73,7 @@ static int api_no_plugin(const struct probing_report_api *a)
     const char *name = visit_of(a)->of->report->name;
     char with[128];
 
-    (void)snprintf(with, sizeof with, " --plugin %s", name);
+    (void)snprintf(with, sizeof(with), " --plugin %s", name);
     if (t->kind == TARGET_BARE)
         return launch_no_core(t->pid, with);
     if (t->kind == TARGET_FILES)
@@ -142,7 +142,7 @@ static int ask(const struct target *t, const char *sql,
                int (*row)(void *arg, const struct probing_report_cell *cells, uint32_t n),
                void *arg)
 {
-    struct rows *rows = calloc(1, sizeof *rows); /* a row may ask again */
+    struct rows *rows = calloc(1, sizeof(*rows)); /* a row may ask again */
     struct export_writer w = {.begin = on_begin, .row = on_row, .self = rows};
 
     if (rows == NULL)
@@ -223,12 +223,12 @@ static int on_directory(void *arg, const struct datadir *d)
 
     if (!directory_alive(d, &pid) || directory_is_over(d->path))
         return 0;
-    for (size_t at = 0; at < s->seen.size; at += sizeof other) {
-        memcpy(&other, s->seen.data + at, sizeof other);
+    for (size_t at = 0; at < s->seen.size; at += sizeof(other)) {
+        memcpy(&other, s->seen.data + at, sizeof(other));
         if (other == pid)
             return 0;
     }
-    (void)buf_add(&s->seen, &pid, sizeof pid);
+    (void)buf_add(&s->seen, &pid, sizeof(pid));
     s->r = s->fn(s->arg, pid);
     return s->r < 0 || cli_interrupted;
 }
@@ -254,7 +254,7 @@ static int api_ask_process(const struct probing_report_api *a, int64_t pid, cons
     char text[24];
 
     (void)a;
-    (void)snprintf(text, sizeof text, "%lld", (long long)pid);
+    (void)snprintf(text, sizeof(text), "%lld", (long long)pid);
     int r = pid > 0 && pid <= INT32_MAX ? target_resolve(text, &t) : -ESRCH;
     if (r == 0 && t.kind == TARGET_LIVE)
         return ask(&t, sql, row, arg);
@@ -377,7 +377,7 @@ struct probing_report_file {
 static int api_file_open(const struct probing_report_api *a, const char *path,
                          struct probing_report_file **ret)
 {
-    struct probing_report_file *f = calloc(1, sizeof *f);
+    struct probing_report_file *f = calloc(1, sizeof(*f));
 
     (void)a;
     if (f == NULL)
@@ -434,7 +434,7 @@ int report_run(struct target *t, int argc, char **argv)
 {
     struct visit visit = {t, command_of(argv[0])};
     const struct probing_report_api api = {
-        .size = sizeof api,
+        .size = sizeof(api),
         .abi = PROBING_REPORT_ABI,
         .cli = &visit,
         .target_text = t->text != NULL ? t->text : "",
@@ -472,7 +472,7 @@ int report_run(struct target *t, int argc, char **argv)
      * took 4,000 page faults for it, an eighth of its time. */
     (void)mallopt(M_TRIM_THRESHOLD, KEEP_BYTES);
     (void)mallopt(M_MMAP_THRESHOLD, KEEP_BYTES / 8);
-    (void)snprintf(what, sizeof what, "its command '%.40s' ran", argv[0]);
+    (void)snprintf(what, sizeof(what), "its command '%.40s' ran", argv[0]);
     report_guard(visit.of->file, what);
     int r = visit.of->command->run(&api, argc, (const char *const *)argv);
     report_guard_end();

@@ -60,7 +60,7 @@ static void write_address(const union address *a, bool six, char ret[ADDRESS_BYT
     uint16_t port = a->v4.sin_port;
 
     if (a->any.sa_family == AF_INET6) {
-        memcpy(word, &a->v6.sin6_addr, sizeof word);
+        memcpy(word, &a->v6.sin6_addr, sizeof(word));
         port = a->v6.sin6_port;
     }
     if (six)
@@ -128,7 +128,7 @@ static struct end end_in(const char *table, const union address *near, const uni
 static struct end peer_end(int fd)
 {
     union address own, peer;
-    socklen_t own_size = sizeof own, peer_size = sizeof peer;
+    socklen_t own_size = sizeof(own), peer_size = sizeof(peer);
     uint64_t deadline = clock_monotonic() + ACCEPT_NS;
     struct end e = {.inode = 0};
 
@@ -158,8 +158,8 @@ static bool holds(pid_t pid, const char *socket)
     proc_path(pid, 0, "fd", path);
     (void)proc_numbers_open(&all, path);
     while (!found && proc_numbers_next(&all, &one)) {
-        (void)snprintf(name, sizeof name, "%llu", (unsigned long long)one.value);
-        ssize_t n = readlinkat(all.fd, name, link, sizeof link - 1);
+        (void)snprintf(name, sizeof(name), "%llu", (unsigned long long)one.value);
+        ssize_t n = readlinkat(all.fd, name, link, sizeof(link) - 1);
         link[n > 0 ? n : 0] = '\0';
         found = strcmp(link, socket) == 0;
     }
@@ -195,13 +195,14 @@ const char *token_of_peer(void *room, int fd)
 
     if (end.inode == 0)
         return NULL;
-    (void)snprintf(socket, sizeof socket, "socket:[%llu]", end.inode);
+    (void)snprintf(socket, sizeof(socket), "socket:[%llu]", end.inode);
     (void)proc_numbers_open(&all, "/proc");
     while (token == NULL && proc_numbers_next(&all, &one)) {
         pid_t pid = (pid_t)one.value;
         if (holds(pid, socket) &&
             process_is_of(pid, end.uid) && /* not one who was handed it by another */
-            directory_of(pid, directory, sizeof directory) == 0 && token_read(directory, room) == 0)
+            directory_of(pid, directory, sizeof(directory)) == 0 &&
+            token_read(directory, room) == 0)
             token = room;
     }
     proc_numbers_close(&all);

@@ -43,8 +43,8 @@ static const char *inside_root(pid_t pid, const char *file)
 {
     char path[64], root[4096];
 
-    (void)snprintf(path, sizeof path, "/proc/%d/root", (int)pid);
-    ssize_t n = readlink(path, root, sizeof root - 1);
+    (void)snprintf(path, sizeof(path), "/proc/%d/root", (int)pid);
+    ssize_t n = readlink(path, root, sizeof(root) - 1);
     return n > 1 && strncmp(file, root, (size_t)n) == 0 && file[n] == '/' ? file + n : file;
 }
 
@@ -77,7 +77,7 @@ bool process_is_of(pid_t pid, unsigned uid)
 
     if (owner_of(pid, &o) < 0)
         return false;
-    for (size_t i = 0; i < sizeof o.uid / sizeof o.uid[0]; i++)
+    for (size_t i = 0; i < sizeof(o.uid) / sizeof(o.uid[0]); i++)
         if (o.uid[i] == uid)
             return true;
     return false;
@@ -88,7 +88,7 @@ static bool is_named_after(const char *directory, uint64_t pid)
 {
     char prefix[32];
     const char *slash = strrchr(directory, '/');
-    int n = snprintf(prefix, sizeof prefix, "/%llu-", (unsigned long long)pid);
+    int n = snprintf(prefix, sizeof(prefix), "/%llu-", (unsigned long long)pid);
     return slash != NULL && strncmp(slash, prefix, (size_t)n) == 0;
 }
 
@@ -102,7 +102,7 @@ static int prove(const char *directory, const struct owner *o)
     if (r < 0)
         return r;
     bool theirs = d.owner == 0; /* one that was root's when the core came */
-    for (size_t i = 0; i < sizeof o->uid / sizeof o->uid[0]; i++)
+    for (size_t i = 0; i < sizeof(o->uid) / sizeof(o->uid[0]); i++)
         theirs = theirs || d.owner == o->uid[i];
     if (!theirs)
         r = err_set(-EPERM, "%s belongs to uid %u, and its process to uid %u", directory,
@@ -132,20 +132,20 @@ static int find_mapped(struct snapshot *look, const struct owner *o, int *ret_er
     char room[PROC_MAPS_ROOM], path[4096];
     struct proc_lines l;
     struct proc_mapping m;
-    int e = proc_maps_open(&l, look->pid, room, sizeof room), r = -ENOENT;
+    int e = proc_maps_open(&l, look->pid, room, sizeof(room)), r = -ENOENT;
 
     while (r != 0 && proc_maps_next(&l, &m)) {
         size_t n = strlen(m.path);
-        if (m.cut || n < sizeof LEAF || strcmp(m.path + n - (sizeof LEAF - 1), LEAF) != 0)
+        if (m.cut || n < sizeof(LEAF) || strcmp(m.path + n - (sizeof(LEAF) - 1), LEAF) != 0)
             continue;
-        m.path[n - (sizeof LEAF - 1)] = '\0';
+        m.path[n - (sizeof(LEAF) - 1)] = '\0';
         if (!is_named_after(m.path, o->own_pid) ||
-            (size_t)snprintf(path, sizeof path, "/proc/%d/root%s", (int)look->pid,
-                             inside_root(look->pid, m.path)) >= sizeof path)
+            (size_t)snprintf(path, sizeof(path), "/proc/%d/root%s", (int)look->pid,
+                             inside_root(look->pid, m.path)) >= sizeof(path))
             continue;
         r = prove(path, o);
         if (r == 0 || (r == -ENOENT && look->directory[0] == '\0'))
-            (void)snprintf(look->directory, sizeof look->directory, "%s", path);
+            (void)snprintf(look->directory, sizeof(look->directory), "%s", path);
     }
     *ret_error = e < 0 ? e : l.error;
     proc_lines_close(&l);
@@ -184,7 +184,7 @@ static void *look_apart(void *arg)
     struct snapshot *l = arg;
 
     l->result = look_at(l);
-    (void)snprintf(l->why, sizeof l->why, "%s", err_text());
+    (void)snprintf(l->why, sizeof(l->why), "%s", err_text());
     (void)pthread_mutex_lock(&l->mutex);
     atomic_store_explicit(&l->ended, true, memory_order_release);
     (void)pthread_cond_signal(&l->done);
@@ -196,7 +196,7 @@ static void *look_apart(void *arg)
 static int look_new(pid_t pid, struct snapshot **ret)
 {
     pthread_condattr_t attr;
-    struct snapshot *l = calloc(1, sizeof *l);
+    struct snapshot *l = calloc(1, sizeof(*l));
 
     if (l == NULL)
         return err_set(-ENOMEM, "no memory to inspect process %d", (int)pid);

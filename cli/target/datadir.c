@@ -51,8 +51,8 @@ static bool identity_of(const struct datadir *d, uint64_t *ret_pid, uint64_t *re
 
     if (directory_named(d, ret_pid, ret_started))
         return true;
-    return directory_info(d, "pid", pid, sizeof pid) == 0 && parse_u64(pid, ret_pid) == 0 &&
-           directory_info(d, "start_time", started, sizeof started) == 0 &&
+    return directory_info(d, "pid", pid, sizeof(pid)) == 0 && parse_u64(pid, ret_pid) == 0 &&
+           directory_info(d, "start_time", started, sizeof(started)) == 0 &&
            parse_u64(started, ret_started) == 0;
 }
 
@@ -127,18 +127,18 @@ static int keep_newest(void *arg, const struct datadir *d)
     if (!directory_named(d, &pid, &started) || pid != (uint64_t)best->pid ||
         (best->start_time != 0 && started != best->start_time))
         return 0;
-    for (size_t i = 0; i < sizeof best->owners / sizeof best->owners[0]; i++)
+    for (size_t i = 0; i < sizeof(best->owners) / sizeof(best->owners[0]); i++)
         wanted = wanted || d->owner == best->owners[i];
     if (wanted) {
         best->n++;
         if (is_newer(d, best->path, &best->time)) {
-            (void)snprintf(best->path, sizeof best->path, "%s", d->path);
+            (void)snprintf(best->path, sizeof(best->path), "%s", d->path);
             best->time = d->changed;
         }
     } else {
         best->others++;
         if (is_newer(d, best->other, &best->other_time)) {
-            (void)snprintf(best->other, sizeof best->other, "%s", d->path);
+            (void)snprintf(best->other, sizeof(best->other), "%s", d->path);
             best->other_owner = d->owner;
             best->other_time = d->changed;
         }
@@ -157,7 +157,7 @@ bool directory_is_over(const char *directory)
     struct probing_client *c = NULL;
     struct datadir d;
     bool says = datadir_open(directory, DATADIR_ANY, &d) == 0 &&
-                directory_info(&d, "left", left, sizeof left) == 0;
+                directory_info(&d, "left", left, sizeof(left)) == 0;
 
     datadir_close(&d);
     if (says)

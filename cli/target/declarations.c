@@ -42,9 +42,9 @@ int installed_declarations(int (*fn)(void *arg, const struct declared *d), void 
     const char *first = getenv("PROBING_PLUGIN_PATH");
     const struct declared_search s = {.path = path, .found = each_file, .arg = &e};
 
-    if (installed_file("plugins", own, sizeof own) < 0)
+    if (installed_file("plugins", own, sizeof(own)) < 0)
         own[0] = '\0';
-    (void)snprintf(path, sizeof path, "%.4000s:%s", first != NULL ? first : "", own);
+    (void)snprintf(path, sizeof(path), "%.4000s:%s", first != NULL ? first : "", own);
     return declared_search(&s);
 }
 
@@ -99,7 +99,7 @@ static int take_views(void *arg, const struct declared *d)
                                            .plugin = d->plugin,
                                            .loaded = o->loaded};
     if (o->loaded && o->n_own < 64)
-        (void)snprintf(o->own[o->n_own++], sizeof o->own[0], "%s", d->plugin);
+        (void)snprintf(o->own[o->n_own++], sizeof(o->own[0]), "%s", d->plugin);
     int r = sql_declare_views(o->engine, views, n);
     return r < 0 ? r : 0;
 }

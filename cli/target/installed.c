@@ -67,7 +67,7 @@ static int own_directory(char *ret, size_t size)
 void installed_build_of(const char *file, char ret[BUILD_MAX])
 {
     /* Our own mark, so that the command's file has it once. */
-    const size_t mark_size = sizeof BUILD_MARK - 1, keep = sizeof BUILD_MARK + BUILD_MAX;
+    const size_t mark_size = sizeof(BUILD_MARK) - 1, keep = sizeof(BUILD_MARK) + BUILD_MAX;
     const char *mark = probing_build - mark_size;
     static char block[BLOCK];
     size_t have = 0;
@@ -75,7 +75,7 @@ void installed_build_of(const char *file, char ret[BUILD_MAX])
 
     ret[0] = '\0';
     for (ssize_t n = 1; fd >= 0 && n > 0 && ret[0] == '\0';) {
-        n = read(fd, block + have, sizeof block - have);
+        n = read(fd, block + have, sizeof(block) - have);
         have += n > 0 ? (size_t)n : 0;
         const char *at = memmem(block, have, mark, mark_size);
         size_t left = at != NULL ? have - (size_t)(at - block) - mark_size : 0;
@@ -99,11 +99,11 @@ static void add_home(const char *path)
 {
     char library[PATH_BYTES + 32], whole[PATH_MAX];
 
-    (void)snprintf(library, sizeof library, "%s/libprobing.so", path);
+    (void)snprintf(library, sizeof(library), "%s/libprobing.so", path);
     if (installed.n == HOMES_MAX || access(library, R_OK) < 0 || realpath(path, whole) == NULL)
         return;
     struct home *h = &installed.homes[installed.n];
-    if (snprintf(h->path, sizeof h->path, "%s", whole) >= (int)sizeof h->path)
+    if (snprintf(h->path, sizeof(h->path), "%s", whole) >= (int)sizeof(h->path))
         return;
     for (size_t i = 0; i < installed.n; i++)
         if (strcmp(installed.homes[i].path, h->path) == 0) /* lib64 is a link to lib */
@@ -117,7 +117,7 @@ static void add_homes(const char *place)
     char pattern[PATH_BYTES + 64];
     glob_t found;
 
-    (void)snprintf(pattern, sizeof pattern, "%s%s", installed.own, place);
+    (void)snprintf(pattern, sizeof(pattern), "%s%s", installed.own, place);
     if (strchr(place, '*') == NULL) {
         add_home(pattern);
     } else if (strpbrk(installed.own, "*?[\\") == NULL && glob(pattern, 0, NULL, &found) == 0) {
@@ -133,7 +133,7 @@ static int add_named(const char *library)
     const char *slash = strrchr(library, '/');
     char home[PATH_BYTES];
 
-    (void)snprintf(home, sizeof home, "%.*s", slash != NULL ? (int)(slash - library) : 1,
+    (void)snprintf(home, sizeof(home), "%.*s", slash != NULL ? (int)(slash - library) : 1,
                    slash != NULL ? library : ".");
     add_home(home);
     return installed.n > 0
@@ -145,7 +145,7 @@ static int add_named(const char *library)
 static int look(void)
 {
     const char *named = getenv("PROBING_LIBRARY");
-    int r = installed.looked ? 0 : own_directory(installed.own, sizeof installed.own);
+    int r = installed.looked ? 0 : own_directory(installed.own, sizeof(installed.own));
 
     if (r < 0 || installed.looked)
         return r;
@@ -153,7 +153,7 @@ static int look(void)
         return r;
     installed.looked = true;
     bool chosen = installed.n > 0;
-    for (size_t i = 0; i < sizeof places / sizeof *places; i++)
+    for (size_t i = 0; i < sizeof(places) / sizeof(*places); i++)
         add_homes(places[i]);
     while (!chosen && installed.used < installed.n &&
            strcmp(installed.homes[installed.used].build, probing_build) != 0)
@@ -205,10 +205,10 @@ int installed_print(void)
 
     if (r < 0)
         return r;
-    ssize_t n = readlink("/proc/self/exe", path, sizeof path);
+    ssize_t n = readlink("/proc/self/exe", path, sizeof(path));
     printf("command   %.*s\n", n > 0 ? (int)n : 0, path);
     if (installed.n == 0)
-        return installed_file("libprobing.so", path, sizeof path);
+        return installed_file("libprobing.so", path, sizeof(path));
     for (size_t i = 0; i < installed.n; i++) {
         const struct home *h = &installed.homes[i];
         const char *build = h->build[0] != '\0' ? h->build : "tells no build";
@@ -227,7 +227,7 @@ int installed_licenses(void)
 {
     char path[PATH_BYTES + 32];
     struct buf text;
-    int r = installed_file("licenses.txt", path, sizeof path);
+    int r = installed_file("licenses.txt", path, sizeof(path));
 
     buf_init(&text, 1 << 20);
     if (r == 0)
@@ -250,7 +250,7 @@ int plugin_find(const char *name, char *ret, size_t size)
             return 0;
         p += n + (p[n] == ':');
     }
-    (void)snprintf(leaf, sizeof leaf, "plugins/%s.so", name);
+    (void)snprintf(leaf, sizeof(leaf), "plugins/%s.so", name);
     int r = installed_file(leaf, ret, size);
     if (r != -ENOENT)
         return r;

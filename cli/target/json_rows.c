@@ -72,7 +72,7 @@ static enum export_type type_named(const char *name)
                  {"blob", AS_BLOB},
                  {"bytea", AS_BLOB},
                  {"timestamp", AS_TIME}};
-    for (size_t i = 0; i < sizeof types / sizeof types[0]; i++)
+    for (size_t i = 0; i < sizeof(types) / sizeof(types[0]); i++)
         if (strcmp(types[i].name, name) == 0)
             return types[i].type;
     return AS_TEXT; /* intervals and what is never more than NULL, too */

@@ -73,10 +73,10 @@ static int from_live(const struct target *t, const struct answer_ask *ask, struc
                 {"--timeout", "ns", ask->timeout_ns}};
     struct probing_client *c = NULL;
     int n = 3;
-    for (size_t i = 0; i < sizeof more / sizeof more[0]; i++) {
+    for (size_t i = 0; i < sizeof(more) / sizeof(more[0]); i++) {
         if (more[i].value == 0)
             continue;
-        (void)snprintf(numbers[i], sizeof numbers[i], "%llu%s", (unsigned long long)more[i].value,
+        (void)snprintf(numbers[i], sizeof(numbers[i]), "%llu%s", (unsigned long long)more[i].value,
                        more[i].unit);
         words[n++] = more[i].option;
         words[n++] = numbers[i];
@@ -253,6 +253,6 @@ int answer_word(const struct target *t, const char *sql, char *ret, size_t size)
 bool answer_plugin_runs(const struct target *t, const char *name)
 {
     char sql[120], state[32];
-    (void)snprintf(sql, sizeof sql, "select state from probing.plugins where name = '%s'", name);
-    return answer_word(t, sql, state, sizeof state) == 0 && strcmp(state, "running") == 0;
+    (void)snprintf(sql, sizeof(sql), "select state from probing.plugins where name = '%s'", name);
+    return answer_word(t, sql, state, sizeof(state)) == 0 && strcmp(state, "running") == 0;
 }

@@ -122,7 +122,7 @@ int command_forward(struct target *t, int argc, char **argv)
 
     if (cli_width() == 0 || argc > 2 || !is_list(argc, argv))
         return live_run(t, argc, (const char *const *)argv);
-    (void)snprintf(width, sizeof width, "%u", cli_width());
+    (void)snprintf(width, sizeof(width), "%u", cli_width());
     words[argc] = "--width";
     words[argc + 1] = width;
     return live_run(t, argc + 2, words);
@@ -196,8 +196,8 @@ static int script_source(const char *file, struct buf *ret)
     int r = file_read_named(file, ret);
 
     if (r == -ENOENT && strchr(file, '/') == NULL &&
-        snprintf(leaf, sizeof leaf, "scripts/%s", file) < (int)sizeof leaf &&
-        installed_file(leaf, shipped, sizeof shipped) == 0)
+        snprintf(leaf, sizeof(leaf), "scripts/%s", file) < (int)sizeof(leaf) &&
+        installed_file(leaf, shipped, sizeof(shipped)) == 0)
         return file_read(AT_FDCWD, shipped, ret);
     return r;
 }
@@ -208,7 +208,7 @@ static int run_script(struct target *t, const char *file, bool follow)
     struct buf source;
     struct probing_client *c = NULL;
     struct stream s = {.lines = true};
-    int r = script_name(file, name, sizeof name);
+    int r = script_name(file, name, sizeof(name));
 
     buf_init(&source, SCRIPT_MAX_BYTES);
     if (r == 0)
@@ -216,7 +216,7 @@ static int run_script(struct target *t, const char *file, bool follow)
     if (r == 0)
         r = target_connect(t, &c);
     if (r == 0 && follow) { /* before it starts, so that its first word is heard */
-        (void)snprintf(topic, sizeof topic, "script.%s", name);
+        (void)snprintf(topic, sizeof(topic), "script.%s", name);
         s.ids[1] = probing_client_start_follow(c, topic);
         r = s.ids[1] < 0 ? (int)s.ids[1] : 0;
     }

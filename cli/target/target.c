@@ -80,7 +80,7 @@ static void find_left(pid_t pid, bool starts, struct target *ret)
     ret->directories = old.n;
     ret->owner = old.owners[0];
     if (old.path[0] != '\0' && !starts && directory_is_over(old.path))
-        (void)snprintf(ret->directory, sizeof ret->directory, "%s", old.path);
+        (void)snprintf(ret->directory, sizeof(ret->directory), "%s", old.path);
 }
 
 /* Our own data of a dead process; others' are named, and not taken: whoever likes can make a
@@ -105,7 +105,7 @@ static int find_dead(pid_t pid, struct target *ret)
     ret->directories = dead.n;
     ret->others = dead.others;
     ret->owner = uid;
-    (void)snprintf(ret->directory, sizeof ret->directory, "%s", dead.path);
+    (void)snprintf(ret->directory, sizeof(ret->directory), "%s", dead.path);
     ret->kind = directory_lives_elsewhere(ret->directory) ? TARGET_LIVE : TARGET_FILES;
     return 0;
 }
@@ -126,9 +126,9 @@ static bool is_ending(pid_t pid)
     char path[64], exe[8];
     uint64_t deadline = clock_monotonic() + ENDING_NS;
 
-    (void)snprintf(path, sizeof path, "/proc/%d/exe", (int)pid);
+    (void)snprintf(path, sizeof(path), "/proc/%d/exe", (int)pid);
     for (;;) {
-        bool bare = readlink(path, exe, sizeof exe) == -1 && (errno == ENOENT || errno == ESRCH);
+        bool bare = readlink(path, exe, sizeof(exe)) == -1 && (errno == ENOENT || errno == ESRCH);
         if (is_zombie(pid) || (kill(pid, 0) == -1 && errno == ESRCH))
             return true;
         if (!bare && !is_killed(pid)) /* it lives, or may not be looked at */
@@ -150,9 +150,9 @@ static int resolve_pid(pid_t pid, struct target *ret)
     ret->pid = pid;
     if (proc_start_time(pid, &ret->start_time) < 0)
         ret->start_time = 0;
-    (void)snprintf(path, sizeof path, "/proc/%d", (int)pid);
+    (void)snprintf(path, sizeof(path), "/proc/%d", (int)pid);
     if (access(path, F_OK) == 0 && !is_zombie(pid)) {
-        int r = directory_of(pid, ret->directory, sizeof ret->directory);
+        int r = directory_of(pid, ret->directory, sizeof(ret->directory));
         if ((r < 0 || is_killed(pid)) && is_ending(pid)) {
             ret->directory[0] = '\0';
             return find_dead(pid, ret);
@@ -189,7 +189,7 @@ static int take_directory(const char *text, const struct datadir *d, struct targ
                 "probing -t %d ...",
                 text, (int)ret->pid, (int)ret->pid);
     }
-    (void)snprintf(ret->directory, sizeof ret->directory, "%s", text);
+    (void)snprintf(ret->directory, sizeof(ret->directory), "%s", text);
     ret->owner = d->owner;
     ret->kind = directory_lives_elsewhere(text) ? TARGET_LIVE : TARGET_FILES;
     return 0;
@@ -204,7 +204,7 @@ static int resolve_socket(const char *text, struct target *ret)
         return err_set(
             -EINVAL, "%s is not a socket of probing, which is the file 'sock' in a data directory",
             text);
-    (void)snprintf(ret->directory, sizeof ret->directory, "%.*s",
+    (void)snprintf(ret->directory, sizeof(ret->directory), "%.*s",
                    slash != NULL ? (int)(slash - text) + (slash == text) : 1,
                    slash != NULL ? text : ".");
     ret->kind = TARGET_LIVE;
@@ -250,11 +250,11 @@ static int resolve_network(const char *text, struct target *ret)
     }
     if (colon != NULL && (parse_u64(colon + 1, &port) < 0 || port == 0 || port > 65535))
         return err_set(-EINVAL, "'%s': the port must be a number from 1 to 65535", text);
-    if (n == 0 || n >= sizeof ret->host)
+    if (n == 0 || n >= sizeof(ret->host))
         return err_set(-EINVAL,
                        "'%s' is not a target; give a pid, host:port, a socket or a data directory",
                        text);
-    (void)snprintf(ret->host, sizeof ret->host, "%.*s", (int)n, host);
+    (void)snprintf(ret->host, sizeof(ret->host), "%.*s", (int)n, host);
     ret->port = (uint16_t)port;
     ret->kind = TARGET_LIVE;
     return 0;
@@ -264,10 +264,10 @@ static int resolve_network(const char *text, struct target *ret)
 static void add_process(struct buf *b, const char *pid, size_t n)
 {
     char path[64], command[COMMAND_SHOWN] = "";
-    size_t size = sizeof command - 1; /* to its last byte that is no NUL */
+    size_t size = sizeof(command) - 1; /* to its last byte that is no NUL */
 
-    (void)snprintf(path, sizeof path, "/proc/%.*s/cmdline", (int)(n < 20 ? n : 20), pid);
-    if (file_peek(path, command, sizeof command) < 0)
+    (void)snprintf(path, sizeof(path), "/proc/%.*s/cmdline", (int)(n < 20 ? n : 20), pid);
+    if (file_peek(path, command, sizeof(command)) < 0)
         command[0] = '\0';
     while (size > 0 && command[size - 1] == '\0')
         size--;

@@ -27,8 +27,8 @@ int output_open(struct output *o, const char *path)
     if (there && S_ISDIR(what.st_mode))
         return refused(o, EISDIR);
     if (!there || S_ISREG(what.st_mode)) {
-        int n = snprintf(o->part, sizeof o->part, "%s.%d.part", path, (int)getpid());
-        if (n < 0 || (size_t)n >= sizeof o->part)
+        int n = snprintf(o->part, sizeof(o->part), "%s.%d.part", path, (int)getpid());
+        if (n < 0 || (size_t)n >= sizeof(o->part))
             return err_set(-ENAMETOOLONG, "the path '%.60s...' is too long; use a shorter one",
                            path);
     }

@@ -83,7 +83,7 @@ static size_t tail_of(const char *text, size_t size, uint32_t most)
 
 void fit_add(struct buf *b, const char *text, size_t size, uint32_t width, enum fit_cut cut)
 {
-    const uint32_t dots = sizeof DOTS - 1;
+    const uint32_t dots = sizeof(DOTS) - 1;
     uint32_t room = width > dots ? width - dots : 0, front = 0;
 
     if (width == 0 || fit_columns(text, size) <= width) {
@@ -166,7 +166,7 @@ int fit_screen(const char *text, size_t size)
     }
     if (left > 0) {
         char more[80];
-        int bytes_of_more = snprintf(more, sizeof more, "(%u more lines: add a limit)", left);
+        int bytes_of_more = snprintf(more, sizeof(more), "(%u more lines: add a limit)", left);
         fit_add(&picture, more, (size_t)bytes_of_more, wide, FIT_END);
         (void)buf_addc(&picture, '\n');
     }

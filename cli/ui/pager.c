@@ -54,7 +54,7 @@ static bool is_installed(const char *name)
 
     for (size_t n = 0; at != NULL && *at != '\0'; at += n + (at[n] == ':')) {
         n = strcspn(at, ":");
-        (void)snprintf(path, sizeof path, "%.*s/%s", (int)n, at, name);
+        (void)snprintf(path, sizeof(path), "%.*s/%s", (int)n, at, name);
         if (n > 0 && access(path, X_OK) == 0)
             return true;
     }
@@ -87,7 +87,7 @@ static pid_t start(const char *command, int from)
     sigset_t pipe_only;
     pid_t pid = 0;
 
-    (void)snprintf(text, sizeof text, "%s%s", strpbrk(command, special) == NULL ? "exec " : "",
+    (void)snprintf(text, sizeof(text), "%s%s", strpbrk(command, special) == NULL ? "exec " : "",
                    command);
     if (posix_spawn_file_actions_init(&actions) != 0)
         return 0;

@@ -55,7 +55,7 @@ static struct prompt *the_prompt; /* libedit's callbacks have no argument; one t
 static bool find(void *library, const char *name, void *ret_function)
 {
     void *at = dlsym(library, name);
-    memcpy(ret_function, &at, sizeof at);
+    memcpy(ret_function, &at, sizeof(at));
     return at != NULL;
 }
 
@@ -152,7 +152,7 @@ static char **candidates(const char *text, int start, int end)
 
 int prompt_new(const struct prompt_options *o, struct prompt **ret)
 {
-    struct prompt *p = calloc(1, sizeof *p);
+    struct prompt *p = calloc(1, sizeof(*p));
 
     if (p == NULL)
         return err_set(-ENOMEM, "no memory for a prompt");

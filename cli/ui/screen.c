@@ -67,7 +67,7 @@ int screen_open(void)
     }
     (void)sigaction(SIGWINCH, &resize, &screen.resized);
     (void)sigaction(SIGTSTP, &stop, &screen.suspended);
-    terminal_put(ENTER, sizeof ENTER - 1);
+    terminal_put(ENTER, sizeof(ENTER) - 1);
     screen.open = true;
     return 0;
 }
@@ -76,7 +76,7 @@ void screen_close(void)
 {
     if (!screen.open)
         return;
-    terminal_put(LEAVE, sizeof LEAVE - 1);
+    terminal_put(LEAVE, sizeof(LEAVE) - 1);
     (void)sigaction(SIGWINCH, &screen.resized, NULL);
     (void)sigaction(SIGTSTP, &screen.suspended, NULL);
     if (screen.keys)

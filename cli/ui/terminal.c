@@ -192,7 +192,7 @@ void terminal_put(const char *bytes, size_t size)
 void terminal_clear(void)
 {
     if (isatty(STDOUT_FILENO) == 1)
-        terminal_put(CLEAR_SCREEN, sizeof CLEAR_SCREEN - 1);
+        terminal_put(CLEAR_SCREEN, sizeof(CLEAR_SCREEN) - 1);
 }
 
 int terminal_colours(const char *when)
@@ -246,7 +246,7 @@ const char *terminal_field(char *room, size_t size, const char *text)
 
 FILE *terminal_open(int fd)
 {
-    struct stream *s = malloc(sizeof *s);
+    struct stream *s = malloc(sizeof(*s));
 
     if (s == NULL)
         return NULL;

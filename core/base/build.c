@@ -11,4 +11,4 @@
 /* Found in a file that nobody has loaded: by what(1), and by our search for what is installed. */
 static const char what[] = BUILD_MARK PROBING_VERSION " (build " PROBING_BUILD ")";
 
-const char *const probing_build = what + sizeof BUILD_MARK - 1;
+const char *const probing_build = what + sizeof(BUILD_MARK) - 1;

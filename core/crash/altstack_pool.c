@@ -40,7 +40,7 @@ struct altstack_pool {
 
 int altstack_pool_new(struct altstack_pool **ret)
 {
-    struct altstack_pool *l = calloc(1, sizeof *l);
+    struct altstack_pool *l = calloc(1, sizeof(*l));
     if (!l)
         return err_set(-ENOMEM, "no memory for a list of threads");
     *ret = l;
@@ -187,7 +187,7 @@ void altstack_pool_end(struct altstack_pool *l)
             memory_free(o);
     }
     l->n = 0;
-    memset(l->list, 0, sizeof l->list);
+    memset(l->list, 0, sizeof(l->list));
     for (int i = 0; i < ALTSTACK_KINDS; i++)
         atomic_store_explicit(&l->count[i], 0, memory_order_relaxed);
 }

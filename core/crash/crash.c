@@ -31,18 +31,18 @@ void crash_log(struct crash *c, int level, const char *format, ...)
     if (!c->options.log)
         return;
     va_start(args, format);
-    (void)vsnprintf(text, sizeof text, format, args);
+    (void)vsnprintf(text, sizeof(text), format, args);
     va_end(args);
     c->options.log(c->options.arg, level, text);
 }
 
 int crash_new(const struct crash_options *o, struct crash **ret)
 {
-    struct crash *c = calloc(1, sizeof *c);
+    struct crash *c = calloc(1, sizeof(*c));
     if (!c)
         return err_set(-ENOMEM, "no memory for crash reports");
     c->options = *o;
-    (void)snprintf(c->directory, sizeof c->directory, "%s", o->directory);
+    (void)snprintf(c->directory, sizeof(c->directory), "%s", o->directory);
     c->options.directory = c->directory;
     c->lends = true;
     *ret = c;
@@ -56,7 +56,7 @@ static const void *code_of(const struct sigaction *a)
     const void *code;
     memcpy(&code,
            a->sa_flags & SA_SIGINFO ? (const void *)&a->sa_sigaction : (const void *)&a->sa_handler,
-           sizeof code);
+           sizeof(code));
     return code;
 }
 
@@ -105,7 +105,7 @@ static void take(struct crash *c, struct crash_signal *s)
 /* lock held */
 static int take_all(struct crash *c)
 {
-    (void)snprintf(crash_state.path, sizeof crash_state.path, "%s/crash", c->directory);
+    (void)snprintf(crash_state.path, sizeof(crash_state.path), "%s/crash", c->directory);
     atomic_store_explicit(&crash_state.pid, getpid(), memory_order_relaxed);
     int rc = reporter_start(c, &c->reporter);
     if (rc < 0)
@@ -186,7 +186,7 @@ void crash_maintain(struct crash *c)
             if (s->said)
                 break;
             s->said = true;
-            describe(&now, text, sizeof text);
+            describe(&now, text, sizeof(text));
             crash_log(c, PROBING_WARN,
                       "%s now goes to %s, which was installed later: a report is written only if "
                       "it passes the signal on",
@@ -204,10 +204,10 @@ static int signal_row(const struct crash_signal *s, bool on,
     char what[300], detail[400];
     enum handler_place place = handler_place(s, &now);
     const char *text[3] = {crash_signal_name(s->number), "off", what};
-    describe(place == HANDLER_OURS ? &s->before : &now, what, sizeof what);
+    describe(place == HANDLER_OURS ? &s->before : &now, what, sizeof(what));
     if (place == HANDLER_OURS) {
         text[1] = on ? "on" : "off";
-        (void)snprintf(detail, sizeof detail, "then %s", what);
+        (void)snprintf(detail, sizeof(detail), "then %s", what);
         text[2] = detail;
     } else if (on) {
         text[1] = place == HANDLER_IGNORED ? "ignored" : "displaced";
@@ -233,7 +233,7 @@ int crash_status(struct crash *c, int (*row)(void *arg, const char *const text[3
         stacks[1] = "on";
     (void)pthread_mutex_unlock(&switching);
     (void)snprintf(
-        detail, sizeof detail,
+        detail, sizeof(detail),
         "%u threads have an alternate signal stack of probing, %u have their own, %u have none yet",
         n[ALTSTACK_GIVEN], n[ALTSTACK_OWN], n[ALTSTACK_NONE]);
     return rc == 0 ? row(arg, stacks) : rc;

@@ -41,16 +41,16 @@ static bool is_zero(const unsigned char *bytes, size_t n) /* [signal] */
 static void write_memory(uint64_t from, uint64_t size)
 {
     uint64_t end = from + size;
-    for (uint64_t at = from - from % sizeof raw.piece; at < end && crash_now() < raw.deadline;
-         at += sizeof raw.piece) {
-        if (proc_own_memory(at, raw.piece, sizeof raw.piece) != sizeof raw.piece)
+    for (uint64_t at = from - from % sizeof(raw.piece); at < end && crash_now() < raw.deadline;
+         at += sizeof(raw.piece)) {
+        if (proc_own_memory(at, raw.piece, sizeof(raw.piece)) != sizeof(raw.piece))
             return;
-        if (is_zero(raw.piece, sizeof raw.piece))
+        if (is_zero(raw.piece, sizeof(raw.piece)))
             continue;
         lines_text(&raw.lines, "memory");
         lines_hex(&raw.lines, at);
         lines_text(&raw.lines, " ");
-        lines_bytes(&raw.lines, raw.piece, sizeof raw.piece);
+        lines_bytes(&raw.lines, raw.piece, sizeof(raw.piece));
         lines_text(&raw.lines, "\n");
     }
 }
@@ -124,7 +124,7 @@ static void write_maps(void)
     int fd = open("/proc/self/maps", O_RDONLY | O_CLOEXEC);
     bool begins = true;
     ssize_t n;
-    while (fd != -1 && (n = read(fd, raw.text, sizeof raw.text - 1)) > 0) {
+    while (fd != -1 && (n = read(fd, raw.text, sizeof(raw.text) - 1)) > 0) {
         raw.text[n] = '\0';
         for (char *at = raw.text; *at;) {
             char *end = at;

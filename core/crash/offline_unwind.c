@@ -59,7 +59,7 @@ static int add_memory(struct dead *d, const char *at)
     if (size == 0 || d->n_pieces == PIECES_MAX)
         return 0;
     unsigned char *bytes = malloc(size);
-    if (!bytes || grow(&d->pieces, d->n_pieces, &d->room_pieces, sizeof *d->pieces) < 0) {
+    if (!bytes || grow(&d->pieces, d->n_pieces, &d->room_pieces, sizeof(*d->pieces)) < 0) {
         free(bytes);
         return -ENOMEM;
     }
@@ -91,7 +91,7 @@ static int add_place(struct dead *d, const char *at, uint32_t thread)
     } else {
         return 0; /* of another machine */
     }
-    if (grow(&d->places, d->n_places, &d->room_places, sizeof *d->places) < 0)
+    if (grow(&d->places, d->n_places, &d->room_places, sizeof(*d->places)) < 0)
         return -ENOMEM;
     d->places[d->n_places++] = (struct own_dir){thread, r};
     return 0;
@@ -100,7 +100,7 @@ static int add_place(struct dead *d, const char *at, uint32_t thread)
 int dead_line(struct dead **ret, const char *word, const char *at, uint32_t n_threads)
 {
     if (!*ret) {
-        *ret = calloc(1, sizeof **ret);
+        *ret = calloc(1, sizeof(**ret));
         if (!*ret)
             return -ENOMEM;
         buf_init(&(*ret)->maps, MAPS_MAX_BYTES);
@@ -121,7 +121,7 @@ static void unwind(struct stack_process *p, const struct own_dir *place, struct 
     struct stack_symbol symbol;
     enum stack_end end = STACK_END_LOST;
     int n = stack_unwind(p, &place->registers, frames, STACK_FRAMES_MAX, &end);
-    if (n <= 0 || !(t->frames = arena_zalloc(arena, (size_t)n, sizeof *t->frames)))
+    if (n <= 0 || !(t->frames = arena_zalloc(arena, (size_t)n, sizeof(*t->frames))))
         return;
     for (int i = 0; i < n; i++) {
         struct crash_frame *f = &t->frames[i];
@@ -153,7 +153,7 @@ void dead_unwind(struct dead *d, struct arena *arena, struct crash_thread *threa
     struct stack_process *p;
     size_t size = 0;
     if (d->n_pieces)
-        qsort(d->pieces, d->n_pieces, sizeof *d->pieces, by_address);
+        qsort(d->pieces, d->n_pieces, sizeof(*d->pieces), by_address);
     (void)buf_text(&d->maps);
     char *maps = buf_steal(&d->maps, &size);
     if (!maps || stack_process_open_dead(maps, size, d->pieces, d->n_pieces, &p) < 0) {

@@ -52,5 +52,5 @@ void task_comm(pid_t tid, char ret[PROC_COMM_BYTES])
 
 bool task_is_ours(const char *comm)
 {
-    return memcmp(comm, OUR_THREADS, sizeof OUR_THREADS - 1) == 0;
+    return memcmp(comm, OUR_THREADS, sizeof(OUR_THREADS) - 1) == 0;
 }

@@ -129,7 +129,7 @@ static const char *const *register_names(const char *machine, uint32_t *ret_n)
         "x11", "x12", "x13", "x14", "x15", "x16", "x17", "x18", "x19", "x20", "x21",
         "x22", "x23", "x24", "x25", "x26", "x27", "x28", "x29", "x30", "sp",  "pc"};
     bool arm = strcmp(machine, "aarch64") == 0;
-    *ret_n = arm ? sizeof aarch64 / sizeof aarch64[0] : sizeof x86_64 / sizeof x86_64[0];
+    *ret_n = arm ? sizeof(aarch64) / sizeof(aarch64[0]) : sizeof(x86_64) / sizeof(x86_64[0]);
     return arm ? aarch64 : x86_64;
 }
 
@@ -139,8 +139,8 @@ static void read_registers(struct reading *r, struct crash_report *c, char *at)
     uint32_t n;
     int size = 0;
     const char *const *names = register_names(take_word(&at), &n);
-    for (uint32_t i = 0; i < n && *at && size < (int)sizeof text - 40; i++)
-        size += snprintf(text + size, sizeof text - (size_t)size, "%s%s=0x%llx", i ? " " : "",
+    for (uint32_t i = 0; i < n && *at && size < (int)sizeof(text) - 40; i++)
+        size += snprintf(text + size, sizeof(text) - (size_t)size, "%s%s=0x%llx", i ? " " : "",
                          names[i], (unsigned long long)take_number(&at));
     c->registers = arena_text(&r->arena, text, (size_t)size);
 }
@@ -185,7 +185,7 @@ static void read_name(struct reading *r, char *at)
 {
     if (r->n_names == r->room_names) {
         uint32_t room = r->room_names ? 2 * r->room_names : 1024;
-        struct name *more = realloc(r->names, room * sizeof *more);
+        struct name *more = realloc(r->names, room * sizeof(*more));
         if (!more) {
             r->no_memory = true;
             return;
@@ -209,7 +209,7 @@ static void end_thread(struct reading *r)
     for (uint32_t i = 0; r->python_of && i < r->n_threads; i++)
         t = r->threads[i].tid == r->python_of ? &r->threads[i] : t;
     uint32_t had = t ? t->n_frames : 0, n = r->n_native + r->n_python;
-    struct crash_frame *frames = t && n ? arena_zalloc(&r->arena, had + n, sizeof *frames) : NULL;
+    struct crash_frame *frames = t && n ? arena_zalloc(&r->arena, had + n, sizeof(*frames)) : NULL;
     r->no_memory = r->no_memory || (t && n && !frames);
     for (uint32_t i = 0; frames && i < had; i++)
         frames[i] = t->frames[i];
@@ -241,7 +241,7 @@ static void give_name(const struct reading *r, struct crash_frame *f)
         return; /* unwound after death: it has one */
     struct name wanted = {.address = f->function_offset};
     const struct name *found =
-        r->n_names ? bsearch(&wanted, r->names, r->n_names, sizeof wanted, by_address) : NULL;
+        r->n_names ? bsearch(&wanted, r->names, r->n_names, sizeof(wanted), by_address) : NULL;
     f->func = found ? found->func : "";
     f->function_offset = found ? found->offset : 0;
 }
@@ -249,7 +249,7 @@ static void give_name(const struct reading *r, struct crash_frame *f)
 static bool is_eval(const struct crash_frame *f)
 {
     static const char name[] = "_PyEval_EvalFrameDefault";
-    return strncmp(f->func, name, sizeof name - 1) == 0;
+    return strncmp(f->func, name, sizeof(name) - 1) == 0;
 }
 
 /* Where the interpreter's loop stands in the native stack, there stand the Python frames that this
@@ -262,7 +262,7 @@ static void merge(struct reading *r, struct crash_thread *t)
     uint32_t next = native;
     if (next == t->n_frames)
         return;
-    struct crash_frame *out = arena_zalloc(&r->arena, t->n_frames, sizeof *out);
+    struct crash_frame *out = arena_zalloc(&r->arena, t->n_frames, sizeof(*out));
     if (!out) {
         r->no_memory = true;
         return;
@@ -307,7 +307,7 @@ static const struct crash_frame *culprit(const struct crash_report *c)
     for (uint32_t i = 0; t && i < t->n_frames && !named; i++) {
         const struct crash_frame *f = &t->frames[i];
         bool skip = !f->func[0];
-        for (size_t k = 0; k < sizeof raising / sizeof raising[0]; k++)
+        for (size_t k = 0; k < sizeof(raising) / sizeof(raising[0]); k++)
             skip = skip || strcmp(f->func, raising[k]) == 0;
         named = skip ? NULL : f;
     }
@@ -324,22 +324,22 @@ static void write_message(struct reading *r, struct crash_report *c)
 {
     char text[600];
     const struct crash_frame *f = culprit(c);
-    int n = snprintf(text, sizeof text, "%s", c->signal);
+    int n = snprintf(text, sizeof(text), "%s", c->signal);
     if (c->meaning[0])
-        n += snprintf(text + n, sizeof text - (size_t)n, ": %s", c->meaning);
+        n += snprintf(text + n, sizeof(text) - (size_t)n, ": %s", c->meaning);
     if (c->has_address)
-        n += snprintf(text + n, sizeof text - (size_t)n, " (0x%llx)",
+        n += snprintf(text + n, sizeof(text) - (size_t)n, " (0x%llx)",
                       (unsigned long long)c->address);
     if (c->sender != 0 && c->sender != c->pid)
-        n += snprintf(text + n, sizeof text - (size_t)n, " by process %d", c->sender);
+        n += snprintf(text + n, sizeof(text) - (size_t)n, " by process %d", c->sender);
     if (f && f->python)
-        n += snprintf(text + n, sizeof text - (size_t)n, ", in %.100s (%.200s:%d)", f->func,
+        n += snprintf(text + n, sizeof(text) - (size_t)n, ", in %.100s (%.200s:%d)", f->func,
                       f->file, f->line);
     else if (f)
-        n += snprintf(text + n, sizeof text - (size_t)n, ", in %.100s+0x%llx (%.100s)", f->func,
+        n += snprintf(text + n, sizeof(text) - (size_t)n, ", in %.100s+0x%llx (%.100s)", f->func,
                       (unsigned long long)f->function_offset, leaf(f->module));
-    if (n >= (int)sizeof text)
-        n = sizeof text - 1;
+    if (n >= (int)sizeof(text))
+        n = sizeof(text) - 1;
     c->message = arena_text(&r->arena, text, (size_t)n);
 }
 
@@ -354,18 +354,18 @@ static void end_report(struct reading *r)
     dead_free(r->dead);
     r->dead = NULL;
     if (r->n_names)
-        qsort(r->names, r->n_names, sizeof *r->names, by_address);
+        qsort(r->names, r->n_names, sizeof(*r->names), by_address);
     for (uint32_t i = 0; i < r->n_threads; i++)
         merge(r, &r->threads[i]);
-    c->threads = arena_zalloc(&r->arena, r->n_threads + 1u, sizeof *c->threads);
+    c->threads = arena_zalloc(&r->arena, r->n_threads + 1u, sizeof(*c->threads));
     if (c->threads)
-        memcpy(c->threads, r->threads, r->n_threads * sizeof *c->threads);
+        memcpy(c->threads, r->threads, r->n_threads * sizeof(*c->threads));
     c->n_threads = c->threads ? r->n_threads : 0;
     c->thread_name = c->n_threads ? c->threads[0].name : "";
     const char *signal = crash_signal_name(c->signo), *meaning = "";
     const char *code = crash_code_name(c->signo, c->code, &meaning);
     char number[24];
-    (void)snprintf(number, sizeof number, "%d", signal ? c->code : c->signo);
+    (void)snprintf(number, sizeof(number), "%d", signal ? c->code : c->signo);
     c->signal = signal ? signal : arena_text(&r->arena, number, strlen(number));
     c->code_name = code ? code : arena_text(&r->arena, number, strlen(number));
     c->meaning = meaning;
@@ -467,7 +467,7 @@ static int read_reports(const struct datadir *d, bool unwind, struct crash_repor
     *ret = (struct crash_reports){.n = 0};
     if (!datadir_has(d, "crash", NULL))
         return 0;
-    struct reading *r = calloc(1, sizeof *r);
+    struct reading *r = calloc(1, sizeof(*r));
     if (!r)
         return err_set(-ENOMEM, "no memory to read %s/crash", d->path);
     r->unwind = unwind;

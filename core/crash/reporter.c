@@ -78,9 +78,9 @@ static bool is_way_back(struct reporter *r, uint64_t ip)
 #elif defined(__aarch64__)
     static const unsigned char code[] = {0x68, 0x11, 0x80, 0xd2, 1, 0, 0, 0xd4};
 #endif
-    unsigned char there[sizeof code];
-    return stack_read_cached(r->self, ip, there, sizeof there) == 0 &&
-           memcmp(there, code, sizeof code) == 0;
+    unsigned char there[sizeof(code)];
+    return stack_read_cached(r->self, ip, there, sizeof(there)) == 0 &&
+           memcmp(there, code, sizeof(code)) == 0;
 }
 
 /* A handler that did not ask for a siginfo was given none, but the processor's own words of the
@@ -91,7 +91,7 @@ static bool fault_of_context(struct reporter *r, uint64_t at, siginfo_t *ret)
     *ret = (siginfo_t){.si_signo = signo};
 #if defined(__x86_64__)
     greg_t g[REG_CR2 + 1];
-    if (stack_read(r->self, at + offsetof(ucontext_t, uc_mcontext.gregs), g, sizeof g) < 0)
+    if (stack_read(r->self, at + offsetof(ucontext_t, uc_mcontext.gregs), g, sizeof(g)) < 0)
         return false;
     bool divides = signo == SIGFPE && g[REG_TRAPNO] == 0;
     ret->si_code = divides           ? FPE_INTDIV
@@ -116,7 +116,7 @@ static void write_origin(struct reporter *r, pid_t tid, const struct stack_frame
 #elif defined(__aarch64__)
     uint64_t at = way_back->sp, context = at + 128;
 #endif
-    if ((stack_read(r->self, at, &info, sizeof info) == 0 && crash_signal_name(info.si_signo)) ||
+    if ((stack_read(r->self, at, &info, sizeof(info)) == 0 && crash_signal_name(info.si_signo)) ||
         fault_of_context(r, context, &info))
         write_fault(&r->lines, "origin", tid, &info);
 }
@@ -128,9 +128,9 @@ static bool step_out_of_nowhere(struct reporter *r, struct stack_registers *regi
     if (stack_is_code(r->self, registers->value[STACK_REG_IP]))
         return false;
 #if defined(__x86_64__)
-    if (stack_read(r->self, registers->value[STACK_REG_SP], &back, sizeof back) < 0)
+    if (stack_read(r->self, registers->value[STACK_REG_SP], &back, sizeof(back)) < 0)
         return false;
-    registers->value[STACK_REG_SP] += sizeof back;
+    registers->value[STACK_REG_SP] += sizeof(back);
 #elif defined(__aarch64__)
     back = registers->value[30];
 #endif
@@ -291,7 +291,7 @@ static void write_python_frame(struct reporter *r, const struct probing_python_l
                                uint32_t i)
 {
     const struct probing_python_frame *f = &look->frames[i];
-    struct probing_python_text text = {.size = sizeof text};
+    struct probing_python_text text = {.size = sizeof(text)};
     bool shim = f->flags & PROBING_PYTHON_SHIM;
     if (!shim)
         (void)r->python->name(look, i, &text);
@@ -307,7 +307,7 @@ static void write_python_frame(struct reporter *r, const struct probing_python_l
 
 static void write_python(struct reporter *r, pid_t tid)
 {
-    struct probing_python_look look = {.size = sizeof look,
+    struct probing_python_look look = {.size = sizeof(look),
                                        .max_frames = PYTHON_FRAMES,
                                        .max_bytes = PYTHON_BYTES,
                                        .frames = r->python_frames,
@@ -398,8 +398,8 @@ static bool make_report(struct reporter *r)
     uint64_t begin = crash_now();
     r->deadline = begin + CRASH_WAIT_NS;
     r->n_names = 0;
-    memset(r->names, 0, sizeof r->names);
-    memset(r->told, 0, sizeof r->told);
+    memset(r->names, 0, sizeof(r->names));
+    memset(r->told, 0, sizeof(r->told));
     bool only_abort = atomic_load_explicit(&crash_state.only_abort, memory_order_relaxed);
     if (only_abort && (stack_process_renew(r->self) < 0 || !is_in_abort(r)))
         return false;
@@ -522,7 +522,7 @@ int reporter_start(struct crash *c, struct reporter **ret)
     if (rc < 0)
         return rc;
     struct reporter *r =
-        mmap(NULL, sizeof *r, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        mmap(NULL, sizeof(*r), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (r == MAP_FAILED)
         return err_set(-ENOMEM, "no memory for crash reports");
     r->crash = c;
@@ -536,7 +536,7 @@ int reporter_start(struct crash *c, struct reporter **ret)
     if (rc < 0) {
         altstack_pool_free(r->loans);
         stack_process_free(r->self);
-        (void)munmap(r, sizeof *r);
+        (void)munmap(r, sizeof(*r));
         return rc;
     }
     uint64_t end = crash_now() + READY_NS, now;
@@ -557,7 +557,7 @@ void reporter_stop(struct reporter *r)
     stack_process_free(r->self);
     if (r->python_scratch)
         (void)munmap(r->python_scratch, r->python_scratch_bytes);
-    (void)munmap(r, sizeof *r);
+    (void)munmap(r, sizeof(*r));
 }
 
 void reporter_alt_stack(struct reporter *r, bool on)

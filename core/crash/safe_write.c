@@ -9,7 +9,7 @@
 
 static void put_char(struct lines *l, char c) /* [signal] */
 {
-    if (l->n == sizeof l->data)
+    if (l->n == sizeof(l->data))
         lines_flush(l);
     l->data[l->n++] = c;
 }

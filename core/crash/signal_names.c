@@ -72,7 +72,7 @@ const char *crash_signal_name(int signo)
 
 const char *crash_code_name(int signo, int code, const char **ret_meaning)
 {
-    for (size_t i = 0; i < sizeof words / sizeof words[0]; i++)
+    for (size_t i = 0; i < sizeof(words) / sizeof(words[0]); i++)
         if (words[i].code == code && (words[i].signo == signo || words[i].signo == 0)) {
             *ret_meaning = words[i].meaning;
             return words[i].name;

@@ -137,8 +137,8 @@ int crash_status_add(struct tables *t, struct crash *c)
         STR("state",
             "on; off; displaced: another handler was installed over the one of probing; ignored"),
         STR("detail", "what handles the signal after probing, or instead of it")};
-    static const struct probing_table_desc desc = {.size = sizeof desc,
-                                                   .column_size = sizeof columns[0],
+    static const struct probing_table_desc desc = {.size = sizeof(desc),
+                                                   .column_size = sizeof(columns[0]),
                                                    .name = "crash.status",
                                                    .doc =
                                                        "how the signals of a crash are handled now",
@@ -184,14 +184,14 @@ int crash_tables_add(struct tables *t, const char *directory)
         I64("function_offset", "offset of the address in its function"),
         STR("note", "what is incomplete about this thread's stack")};
     static const struct probing_table_desc descs[] = {
-        {.size = sizeof descs[0],
+        {.size = sizeof(descs[0]),
          .column_size = sizeof(struct probing_column),
          .name = "crash.reports",
          .doc = "crashes of this process: signal, fault and thread (crash.handler=on)",
          .columns = reports,
          .n_columns = REPORT_COLUMNS,
          .scan = scan_reports},
-        {.size = sizeof descs[0],
+        {.size = sizeof(descs[0]),
          .column_size = sizeof(struct probing_column),
          .name = "crash.frames",
          .doc = "stacks of all threads at a crash, beginning with the one that crashed",

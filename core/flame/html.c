@@ -91,7 +91,7 @@ int flame_html(const struct flame_tree *t, struct buf *out)
         return err_set(-EINVAL, "the page has no place for its data");
     (void)buf_add(out, page, (size_t)(mark - page));
     add_data(t, out);
-    (void)buf_adds(out, mark + sizeof DATA_MARK - 1);
+    (void)buf_adds(out, mark + sizeof(DATA_MARK) - 1);
     return no_memory(out);
 }
 
@@ -166,7 +166,7 @@ static void add_cut(const struct flame_tree *t, const char *label, size_t letter
     char cut[256];
     size_t n = strlen(label);
     const char *from = label;
-    letters = letters < sizeof cut - 1 ? letters : sizeof cut - 1;
+    letters = letters < sizeof(cut) - 1 ? letters : sizeof(cut) - 1;
     bool tail = n > letters && t->f->tails;
     if (tail) {
         (void)buf_adds(out, "..");
@@ -176,7 +176,7 @@ static void add_cut(const struct flame_tree *t, const char *label, size_t letter
         for (n = letters; n > 0 && ((unsigned char)label[n] & 0xc0) == 0x80; n--)
             continue;
     }
-    (void)snprintf(cut, sizeof cut, "%.*s", (int)n, from);
+    (void)snprintf(cut, sizeof(cut), "%.*s", (int)n, from);
     add_xml_text(out, cut);
 }
 

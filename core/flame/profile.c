@@ -101,11 +101,11 @@ static uint32_t label_of(struct flame *f, const struct flame_frame *frame)
     const char *where = frame->file[0] != '\0' ? frame->file : frame->module;
     const char *slash = strrchr(where, '/');
     where = slash != NULL ? slash + 1 : where;
-    int n = snprintf(text, sizeof text, "%s", frame->func);
-    if (n > 0 && (size_t)n < sizeof text && where[0] != '\0' && f->lines && frame->line > 0)
-        (void)snprintf(text + n, sizeof text - (size_t)n, " (%s:%d)", where, frame->line);
-    else if (n > 0 && (size_t)n < sizeof text && where[0] != '\0')
-        (void)snprintf(text + n, sizeof text - (size_t)n, " (%s)", where);
+    int n = snprintf(text, sizeof(text), "%s", frame->func);
+    if (n > 0 && (size_t)n < sizeof(text) && where[0] != '\0' && f->lines && frame->line > 0)
+        (void)snprintf(text + n, sizeof(text) - (size_t)n, " (%s:%d)", where, frame->line);
+    else if (n > 0 && (size_t)n < sizeof(text) && where[0] != '\0')
+        (void)snprintf(text + n, sizeof(text) - (size_t)n, " (%s)", where);
     for (char *p = text; *p != '\0'; p++)
         if (*p == ';' || *p == '\n') /* folded stacks are told apart by these */
             *p = ':';

@@ -62,7 +62,7 @@ static void put(struct flame_node *n, const struct flame_sample *s, bool before)
 static uint32_t thread_label(struct flame *into, const struct flame_sample *s)
 {
     char text[200];
-    (void)snprintf(text, sizeof text, "%s (thread %lld)", s->thread_name, (long long)s->thread);
+    (void)snprintf(text, sizeof(text), "%s (thread %lld)", s->thread_name, (long long)s->thread);
     return flame_label(into, text);
 }
 

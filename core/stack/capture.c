@@ -49,8 +49,8 @@ static int read_stat(pid_t tid, struct stack_thread *ret)
     int rc = proc_stat_of(0, tid, &s);
     if (rc < 0)
         return rc == -EPERM || rc == -EACCES ? rc : -ESRCH;
-    memset(ret->name, 0, sizeof ret->name);
-    memcpy(ret->name, s.comm, strnlen(s.comm, sizeof ret->name - 1));
+    memset(ret->name, 0, sizeof(ret->name));
+    memcpy(ret->name, s.comm, strnlen(s.comm, sizeof(ret->name) - 1));
     ret->state = s.state;
     return 0;
 }

@@ -48,7 +48,7 @@ bool signal_ends_call(int64_t number, const uint64_t arguments[6])
         return !((op == FUTEX_WAIT || op == FUTEX_WAIT_BITSET) && arguments[3] == 0) &&
                op != FUTEX_LOCK_PI;
     }
-    for (size_t i = 0; i < sizeof numbers / sizeof numbers[0]; i++) {
+    for (size_t i = 0; i < sizeof(numbers) / sizeof(numbers[0]); i++) {
         if (numbers[i] == number)
             return true;
     }
@@ -105,8 +105,8 @@ static bool pushes(uint64_t ret_address, uint64_t number)
 {
     unsigned char code[PUSH_BYTES + 5];
     int32_t wide;
-    if (number > 1023 || ret_address < sizeof code || /* most words are no number */
-        read_memory(ret_address - sizeof code, code, sizeof code) != sizeof code ||
+    if (number > 1023 || ret_address < sizeof(code) || /* most words are no number */
+        read_memory(ret_address - sizeof(code), code, sizeof(code)) != sizeof(code) ||
         code[PUSH_BYTES] != 0xe8)
         return false;
     for (size_t i = 0; i + 2 <= PUSH_BYTES; i++) {
@@ -114,7 +114,7 @@ static bool pushes(uint64_t ret_address, uint64_t number)
             return true; /* push imm8 */
         if (code[i] != 0x68 || i + 5 > PUSH_BYTES)
             continue;
-        memcpy(&wide, code + i + 1, sizeof wide); /* push imm32 */
+        memcpy(&wide, code + i + 1, sizeof(wide)); /* push imm32 */
         if ((uint64_t)wide == number)
             return true;
     }
@@ -134,14 +134,14 @@ static int64_t call_before(uint64_t ip, uint64_t sp)
     unsigned char code[CALL_BYTES];
     uint64_t stack[STACK_SLOTS];
     int32_t number;
-    if (read_memory(ip - sizeof code, code, sizeof code) != sizeof code)
+    if (read_memory(ip - sizeof(code), code, sizeof(code)) != sizeof(code))
         return -1;
-    memcpy(&number, code + 1, sizeof number);
+    memcpy(&number, code + 1, sizeof(number));
     if (code[0] == 0xb8 && code[5] == 0x0f && code[6] == 0x05)
         return number;
-    if (memcmp(code, cancellable, sizeof code) != 0)
+    if (memcmp(code, cancellable, sizeof(code)) != 0)
         return -1;
-    size_t n = read_memory(sp, stack, sizeof stack) / sizeof stack[0];
+    size_t n = read_memory(sp, stack, sizeof(stack)) / sizeof(stack[0]);
     for (size_t i = 0; i + 1 < n; i++) {
         if (pushes(stack[i], stack[i + 1]))
             return (int64_t)stack[i + 1];

@@ -83,7 +83,7 @@ static struct job {
             {.name = "wait_in_poll", .work = wait_in_poll},
             {.name = "spin_busily", .work = spin_busily},
             {.name = "wait_in_read", .work = wait_in_read, .blocked = true}};
-enum { JOBS = sizeof jobs / sizeof jobs[0] };
+enum { JOBS = sizeof(jobs) / sizeof(jobs[0]) };
 
 static void *run_job(void *arg)
 {

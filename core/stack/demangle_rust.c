@@ -240,7 +240,7 @@ static void put_const(struct rust *r)
         value = value << 4 | (uint64_t)(is_digit(*r->p) ? *r->p - '0' : *r->p - 'a' + 10);
     }
     r->bad = r->bad || !eat(r, '_');
-    (void)snprintf(number, sizeof number, "%llu", (unsigned long long)value);
+    (void)snprintf(number, sizeof(number), "%llu", (unsigned long long)value);
     say(r, number);
 }
 
@@ -273,7 +273,7 @@ static void put_nested(struct rust *r, bool in_type)
     }
     say(r, space == 'C' ? "::{closure" : space == 'S' ? "::{shim" : "::{");
     put_name(r, ":");
-    (void)snprintf(text, sizeof text, "#%llu}", (unsigned long long)number);
+    (void)snprintf(text, sizeof(text), "#%llu}", (unsigned long long)number);
     say(r, text);
 }
 

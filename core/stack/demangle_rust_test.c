@@ -12,10 +12,10 @@
 
 static char text[256];
 
-#define CHECK_NAME(symbol, want)                         \
-    do {                                                 \
-        CHECK(rust_demangle(symbol, text, sizeof text)); \
-        CHECK_STR(text, want);                           \
+#define CHECK_NAME(symbol, want)                          \
+    do {                                                  \
+        CHECK(rust_demangle(symbol, text, sizeof(text))); \
+        CHECK_STR(text, want);                            \
     } while (0)
 
 TEST(legacy_names)
@@ -57,8 +57,8 @@ TEST(other_names_are_refused)
         "_RINvC1a3fooAhj4",
         "_RINvC1a3foo",
     };
-    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
-        if (!CHECK(!rust_demangle(names[i], text, sizeof text)))
+    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
+        if (!CHECK(!rust_demangle(names[i], text, sizeof(text))))
             printf("# %s\n", names[i]);
 }
 
@@ -68,15 +68,15 @@ TEST(any_bytes_and_any_room)
     uint32_t x = 7;
     char name[80], little[12];
     for (int i = 0; i < 200000; i++) {
-        size_t n = 2 + (size_t)(x >> 9) % (sizeof name - 3);
+        size_t n = 2 + (size_t)(x >> 9) % (sizeof(name) - 3);
         strcpy(name, i & 1 ? "_R" : "_ZN");
         for (size_t k = strlen(name); k < n; k++) {
             x = x * 1664525u + 1013904223u;
-            name[k] = letters[(x >> 16) % (sizeof letters - 1)];
+            name[k] = letters[(x >> 16) % (sizeof(letters) - 1)];
         }
         name[n] = '\0';
-        (void)rust_demangle(name, little, sizeof little);
-        CHECK(memchr(little, 0, sizeof little) != NULL);
+        (void)rust_demangle(name, little, sizeof(little));
+        CHECK(memchr(little, 0, sizeof(little)) != NULL);
     }
     CHECK(rust_demangle("_RNvC7mycrate3foo", little, 4));
     CHECK_STR(little, "myc");

@@ -60,7 +60,7 @@ static struct module *take_known(struct stack_process *p, uint32_t *at,
 
 static struct module *module_new(struct stack_process *p, const struct proc_mapping *m)
 {
-    struct module *new = process_alloc(p, sizeof *new);
+    struct module *new = process_alloc(p, sizeof(*new));
     if (!new)
         return NULL;
     size_t size = strlen(m->path) + 1;
@@ -121,15 +121,15 @@ static void find_build_id(struct stack_process *p, struct module *m, uint64_t at
     while (size >= sizeof(Elf64_Nhdr)) {
         Elf64_Nhdr note;
         char name[4];
-        if (stack_read(p, at, &note, sizeof note) < 0)
+        if (stack_read(p, at, &note, sizeof(note)) < 0)
             return;
         uint64_t name_size = ((uint64_t)note.n_namesz + 3) & ~UINT64_C(3);
-        uint64_t all = sizeof note + name_size + (((uint64_t)note.n_descsz + 3) & ~UINT64_C(3));
+        uint64_t all = sizeof(note) + name_size + (((uint64_t)note.n_descsz + 3) & ~UINT64_C(3));
         if (all > size)
             return;
         if (note.n_type == NT_GNU_BUILD_ID && note.n_namesz == 4 && note.n_descsz <= 64 &&
-            stack_read(p, at + sizeof note, name, 4) == 0 && memcmp(name, "GNU", 4) == 0) {
-            m->build_id = at + sizeof note + name_size;
+            stack_read(p, at + sizeof(note), name, 4) == 0 && memcmp(name, "GNU", 4) == 0) {
+            m->build_id = at + sizeof(note) + name_size;
             m->build_id_size = note.n_descsz;
             return;
         }
@@ -143,8 +143,8 @@ static bool read_segments(struct stack_process *p, struct module *m)
     struct stack_module *about = &m->about;
     uint64_t low = UINT64_MAX;
     m->n_segments = m->header.e_phnum;
-    if (m->n_segments > sizeof m->segments / sizeof m->segments[0])
-        m->n_segments = sizeof m->segments / sizeof m->segments[0];
+    if (m->n_segments > sizeof(m->segments) / sizeof(m->segments[0]))
+        m->n_segments = sizeof(m->segments) / sizeof(m->segments[0]);
     if (m->header.e_phentsize != sizeof(Elf64_Phdr) ||
         stack_read(p, about->base + m->header.e_phoff, m->segments,
                    m->n_segments * sizeof(Elf64_Phdr)) < 0)
@@ -180,7 +180,7 @@ static bool module_is_elf(struct stack_process *p, struct module *m)
     if (m->state != MODULE_UNKNOWN)
         return m->state == MODULE_ELF;
     m->state = MODULE_NONE;
-    if (stack_read(p, m->about.base, &m->header, sizeof m->header) < 0 ||
+    if (stack_read(p, m->about.base, &m->header, sizeof(m->header)) < 0 ||
         memcmp(m->header.e_ident, ELFMAG, SELFMAG) != 0)
         return false;
     m->about.elf_class = m->header.e_ident[EI_CLASS];
@@ -256,12 +256,12 @@ int stack_modules(struct stack_process *p, int (*fn)(void *arg, const struct sta
 static uint32_t count_gnu_hash(struct stack_process *p, uint64_t table)
 {
     uint32_t head[4], last = 0, bucket[256], word;
-    if (stack_read(p, table, head, sizeof head) < 0)
+    if (stack_read(p, table, head, sizeof(head)) < 0)
         return 0;
-    uint64_t at = table + sizeof head + head[2] * UINT64_C(8);
+    uint64_t at = table + sizeof(head) + head[2] * UINT64_C(8);
     for (uint32_t i = 0; i < head[0]; i += 256) {
         uint32_t n = head[0] - i < 256 ? head[0] - i : 256;
-        if (stack_read(p, at + i * UINT64_C(4), bucket, n * sizeof bucket[0]) < 0)
+        if (stack_read(p, at + i * UINT64_C(4), bucket, n * sizeof(bucket[0])) < 0)
             return 0;
         for (uint32_t k = 0; k < n; k++)
             last = bucket[k] > last ? bucket[k] : last;
@@ -269,7 +269,7 @@ static uint32_t count_gnu_hash(struct stack_process *p, uint64_t table)
     if (last < head[1])
         return 0;
     for (at += head[0] * UINT64_C(4); last < SYMBOLS_MAX; last++) {
-        if (stack_read_cached(p, at + (last - head[1]) * UINT64_C(4), &word, sizeof word) < 0)
+        if (stack_read_cached(p, at + (last - head[1]) * UINT64_C(4), &word, sizeof(word)) < 0)
             return 0;
         if (word & 1)
             return last + 1;
@@ -282,7 +282,7 @@ static uint32_t count_symbols(struct stack_process *p, struct module *m)
     uint32_t n = m->n_symbols, head[2];
     if (n == 0 && m->gnu_hash)
         n = count_gnu_hash(p, m->gnu_hash);
-    if (n == 0 && m->sysv_hash && stack_read(p, m->sysv_hash, head, sizeof head) == 0)
+    if (n == 0 && m->sysv_hash && stack_read(p, m->sysv_hash, head, sizeof(head)) == 0)
         n = head[1];
     m->n_symbols = n <= SYMBOLS_MAX ? n : 0;
     return m->n_symbols;
@@ -297,7 +297,8 @@ bool module_dynamic(struct stack_process *p, struct module *m)
         return false;
     for (uint32_t i = 0; i < 128; i++) {
         Elf64_Dyn d;
-        if (stack_read_cached(p, m->dynamic + i * sizeof d, &d, sizeof d) < 0 || d.d_tag == DT_NULL)
+        if (stack_read_cached(p, m->dynamic + i * sizeof(d), &d, sizeof(d)) < 0 ||
+            d.d_tag == DT_NULL)
             break;
         /* ld.so relocates these in place, except in the vdso and in early start. */
         uint64_t value = d.d_un.d_ptr;
@@ -323,7 +324,8 @@ static uint64_t symbol_if(struct stack_process *p, const struct module *m, uint3
     Elf64_Sym s;
     char found[SYMBOL_NAME_MAX];
     size_t size = strlen(name) + 1;
-    if (size > sizeof found || stack_read_cached(p, m->symtab + i * sizeof s, &s, sizeof s) < 0 ||
+    if (size > sizeof(found) ||
+        stack_read_cached(p, m->symtab + i * sizeof(s), &s, sizeof(s)) < 0 ||
         s.st_shndx == SHN_UNDEF || s.st_value == 0 || ELF64_ST_TYPE(s.st_info) == STT_TLS ||
         s.st_name + size > m->strtab_size ||
         stack_read_cached(p, m->strtab + s.st_name, found, size) < 0 ||
@@ -338,9 +340,9 @@ static uint64_t find_gnu(struct stack_process *p, const struct module *m, const 
     uint64_t bloom;
     for (const char *c = name; *c; c++)
         hash = hash * 33 + (unsigned char)*c;
-    if (stack_read_cached(p, m->gnu_hash, head, sizeof head) < 0 || head[0] == 0 || head[2] == 0)
+    if (stack_read_cached(p, m->gnu_hash, head, sizeof(head)) < 0 || head[0] == 0 || head[2] == 0)
         return 0;
-    uint64_t at = m->gnu_hash + sizeof head;
+    uint64_t at = m->gnu_hash + sizeof(head);
     if (stack_read_cached(p, at + hash / 64 % head[2] * UINT64_C(8), &bloom, 8) < 0 ||
         !(bloom >> hash % 64 & bloom >> (hash >> (head[3] & 31)) % 64 & 1))
         return 0;
@@ -378,12 +380,12 @@ int module_copy_symbols(struct stack_process *p, struct module *m, Elf64_Sym **r
     uint32_t n = module_dynamic(p, m) ? count_symbols(p, m) : 0;
     if (n == 0 || m->strtab_size == 0 || m->strtab_size > NAMES_MAX_BYTES)
         return -ENOENT;
-    Elf64_Sym *table = process_alloc(p, n * sizeof *table);
+    Elf64_Sym *table = process_alloc(p, n * sizeof(*table));
     char *names = process_alloc(p, m->strtab_size + 1);
     int rc = -ENOMEM;
     if (table && names) {
         names[m->strtab_size] = '\0';
-        rc = stack_read(p, m->symtab, table, n * sizeof *table);
+        rc = stack_read(p, m->symtab, table, n * sizeof(*table));
         if (rc == 0)
             rc = stack_read(p, m->strtab, names, m->strtab_size);
     }

@@ -69,7 +69,7 @@ int stack_process_open_dead(char *maps, size_t size, const struct stack_piece *p
                             struct stack_process **ret)
 {
     static const struct stack_piece nothing;
-    struct stack_process *p = calloc(1, sizeof *p);
+    struct stack_process *p = calloc(1, sizeof(*p));
     if (!p)
         return err_set(-ENOMEM, "no memory to look at a dead process");
     p->memory = PROC_MEMORY_OF(-1);

@@ -60,7 +60,8 @@ void process_free(const struct stack_process *p, const void *piece)
 static int maps_text(struct stack_process *p, struct buf *b)
 {
     char path[64];
-    (void)snprintf(path, sizeof path, p->self ? "/proc/thread-self/maps" : "/proc/%d/maps", p->pid);
+    (void)snprintf(path, sizeof(path), p->self ? "/proc/thread-self/maps" : "/proc/%d/maps",
+                   p->pid);
     int rc = file_read(AT_FDCWD, path, b);
     if (rc < 0 && p->self) {
         buf_reset(b);
@@ -130,7 +131,7 @@ int process_parse_maps(struct stack_process *p, char *text, size_t size)
     size_t lines = 1;
     for (size_t i = 0; i < size; i++)
         lines += text[i] == '\n';
-    struct proc_mapping *maps = process_alloc(p, lines * sizeof *maps);
+    struct proc_mapping *maps = process_alloc(p, lines * sizeof(*maps));
     if (!maps) {
         if (!p->dead)
             process_free(p, text);
@@ -181,7 +182,7 @@ static void forget_pages(struct stack_process *p)
 
 int stack_process_open(pid_t pid, struct stack_process **ret)
 {
-    struct stack_process *p = calloc(1, sizeof *p);
+    struct stack_process *p = calloc(1, sizeof(*p));
     if (!p)
         return err_set(-ENOMEM, "no memory to inspect process %d", pid);
     p->pid = pid;
@@ -209,7 +210,7 @@ int stack_process_open_pool(size_t pool_bytes, struct stack_process **ret)
     *p = (struct stack_process){
         .pid = getpid(), .self = true, .memory = PROC_MEMORY_OF(0), .generation = 1, .pool = pool};
     p->pool_size = pool_bytes;
-    p->pool_used = (sizeof *p + 15) & ~(size_t)15;
+    p->pool_used = (sizeof(*p) + 15) & ~(size_t)15;
     int rc = process_read_maps(p);
     if (rc == 0)
         rc = unwind_begin(p);
@@ -227,10 +228,10 @@ int stack_process_renew(struct stack_process *p)
     p->maps = NULL;
     p->paths = NULL;
     p->n_maps = 0;
-    memset(p->pages, 0, sizeof p->pages);
+    memset(p->pages, 0, sizeof(p->pages));
     p->generation++;
     p->overlay_size = 0;
-    p->pool_used = (sizeof *p + 15) & ~(size_t)15;
+    p->pool_used = (sizeof(*p) + 15) & ~(size_t)15;
     return process_read_maps(p);
 }
 
@@ -293,7 +294,7 @@ static const struct page *page_at(struct stack_process *p, uint64_t address)
     uint64_t number = address / PAGE_BYTES;
     struct page **slot = &p->pages[(number ^ number >> 10) % PAGE_SLOTS];
     if (!*slot) {
-        *slot = process_alloc(p, sizeof **slot);
+        *slot = process_alloc(p, sizeof(**slot));
         if (!*slot)
             return NULL;
         (*slot)->address = 1;

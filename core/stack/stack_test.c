@@ -27,21 +27,21 @@ static struct stack_frame frames[STACK_FRAMES_MAX];
 
 TEST(reads_memory_and_refuses_holes)
 {
-    char text[] = "some words", copy[sizeof text] = "";
-    CHECK_INT(stack_read(self, (uintptr_t)text, copy, sizeof copy), 0);
+    char text[] = "some words", copy[sizeof(text)] = "";
+    CHECK_INT(stack_read(self, (uintptr_t)text, copy, sizeof(copy)), 0);
     CHECK_STR(copy, text);
-    CHECK_INT(stack_read(self, 8, copy, sizeof copy), -EFAULT);
-    CHECK_INT(stack_read_cached(self, 8, copy, sizeof copy), -EFAULT);
-    CHECK_INT(stack_read_some(self, 8, copy, sizeof copy), 0);
+    CHECK_INT(stack_read(self, 8, copy, sizeof(copy)), -EFAULT);
+    CHECK_INT(stack_read_cached(self, 8, copy, sizeof(copy)), -EFAULT);
+    CHECK_INT(stack_read_some(self, 8, copy, sizeof(copy)), 0);
 
     /* The page cache forgets what may be written; an overlay goes before memory. */
-    CHECK_INT(stack_read_cached(self, (uintptr_t)text, copy, sizeof copy), 0);
+    CHECK_INT(stack_read_cached(self, (uintptr_t)text, copy, sizeof(copy)), 0);
     text[0] = 'S';
     stack_process_refresh(self, false);
-    CHECK_INT(stack_read_cached(self, (uintptr_t)text, copy, sizeof copy), 0);
+    CHECK_INT(stack_read_cached(self, (uintptr_t)text, copy, sizeof(copy)), 0);
     CHECK_STR(copy, "Some words");
     stack_overlay(self, (uintptr_t)text + 2, "XY", 2);
-    CHECK_INT(stack_read_cached(self, (uintptr_t)text, copy, sizeof copy), 0);
+    CHECK_INT(stack_read_cached(self, (uintptr_t)text, copy, sizeof(copy)), 0);
     CHECK_STR(copy, "SoXY words");
     stack_process_refresh(self, false);
 }
@@ -149,7 +149,7 @@ static bool named(int n, const char *name)
 TEST(unwinds_itself_through_libc)
 {
     int pair[2] = {1, 2};
-    qsort(pair, 2, sizeof pair[0], in_compare); /* a callback: libc's frames in the middle */
+    qsort(pair, 2, sizeof(pair[0]), in_compare); /* a callback: libc's frames in the middle */
     CHECK_INT(end, STACK_END_OUTERMOST);
     int deeps = 0, mains = 0;
     for (int i = 0; i < unwound; i++) {
@@ -195,7 +195,7 @@ TEST(looks_at_a_child)
         struct stack_symbol s;
         char text[16] = "";
         static char marker[] = "in both";
-        CHECK_INT(stack_read(child, (uintptr_t)marker, text, sizeof marker), 0);
+        CHECK_INT(stack_read(child, (uintptr_t)marker, text, sizeof(marker)), 0);
         CHECK_STR(text, marker);
         CHECK_INT(stack_symbol(child, (uintptr_t)test_looks_at_a_child, &s), 0);
         CHECK_STR(s.name, "test_looks_at_a_child");
@@ -219,10 +219,10 @@ TEST(knows_memfd_modules)
         printf("# no small library to try with\n");
         return;
     }
-    while ((n = (ssize_t)fread(bytes, 1, sizeof bytes, in)) > 0)
+    while ((n = (ssize_t)fread(bytes, 1, sizeof(bytes), in)) > 0)
         CHECK_INT(write(out, bytes, (size_t)n), n);
     (void)fclose(in);
-    (void)snprintf(path, sizeof path, "/proc/self/fd/././%d", out);
+    (void)snprintf(path, sizeof(path), "/proc/self/fd/././%d", out);
     void *handle = dlopen(path, RTLD_NOW | RTLD_LOCAL);
     if (CHECK(handle != NULL)) {
         stack_process_refresh(self, true);

@@ -286,7 +286,7 @@ TEST(unwinds_from_a_copy_and_files)
     struct stack_piece piece = {.address = r.value[STACK_REG_SP] & ~UINT64_C(4095),
                                 .bytes = copy}; /* whole pages */
     CHECK_INT(stack_process_open(getpid(), &p), 0);
-    piece.size = stack_read_some(p, piece.address, copy, sizeof copy);
+    piece.size = stack_read_some(p, piece.address, copy, sizeof(copy));
     stack_process_free(p);
     FILE *f = fopen("/proc/self/maps", "re");
     size = fread(maps, 1, room - 1, f);

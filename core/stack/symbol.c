@@ -52,12 +52,12 @@ static const void *inside(const struct symbols *s, uint64_t offset, uint64_t siz
 static bool same_build(struct stack_process *p, const struct module *m, const struct symbols *s)
 {
     unsigned char id[64];
-    const Elf64_Ehdr *header = inside(s, 0, sizeof *header);
+    const Elf64_Ehdr *header = inside(s, 0, sizeof(*header));
     if (!header || memcmp(header, &m->header, offsetof(Elf64_Ehdr, e_shoff)) != 0)
         return false;
     if (m->build_id == 0) /* then the place of the section table is what tells builds apart */
-        return memcmp(header, &m->header, sizeof *header) == 0;
-    if (m->build_id_size > sizeof id || stack_read(p, m->build_id, id, m->build_id_size) < 0)
+        return memcmp(header, &m->header, sizeof(*header)) == 0;
+    if (m->build_id_size > sizeof(id) || stack_read(p, m->build_id, id, m->build_id_size) < 0)
         return false;
     for (uint32_t i = 0; i < m->n_segments; i++) {
         const Elf64_Phdr *g = &m->segments[i];
@@ -72,7 +72,7 @@ static bool same_build(struct stack_process *p, const struct module *m, const st
 
 static bool take_sections(struct symbols *s, uint32_t type, uint32_t *ret_n)
 {
-    const Elf64_Ehdr *header = inside(s, 0, sizeof *header);
+    const Elf64_Ehdr *header = inside(s, 0, sizeof(*header));
     const Elf64_Shdr *sections = inside(s, header->e_shoff, header->e_shnum * sizeof(Elf64_Shdr));
     if (!sections || header->e_shentsize != sizeof(Elf64_Shdr))
         return false;
@@ -115,12 +115,12 @@ static bool from_file(struct stack_process *p, struct module *m, uint32_t *ret_n
     char path[4200];
     for (int way = 0; way < 2; way++) {
         if (way == 0)
-            (void)snprintf(path, sizeof path, "/proc/%d/map_files/%llx-%llx", p->pid,
+            (void)snprintf(path, sizeof(path), "/proc/%d/map_files/%llx-%llx", p->pid,
                            (unsigned long long)m->about.base, (unsigned long long)m->first_end);
         else if (p->dead)
-            (void)snprintf(path, sizeof path, "%s", m->path);
+            (void)snprintf(path, sizeof(path), "%s", m->path);
         else
-            (void)snprintf(path, sizeof path, "/proc/%d/root%s", p->pid, m->path);
+            (void)snprintf(path, sizeof(path), "/proc/%d/root%s", p->pid, m->path);
         if (map_file(path, s) < 0)
             continue;
         if (same_build(p, m, s) &&
@@ -182,7 +182,7 @@ static void load_symbols(struct stack_process *p, struct module *m)
     }
     for (uint32_t i = 0; i < n; i++)
         functions += is_function(s, &s->table[i]);
-    s->order = process_alloc(p, (functions + 1u) * sizeof *s->order);
+    s->order = process_alloc(p, (functions + 1u) * sizeof(*s->order));
     if (!s->order) {
         symbols_done(p, s);
         return;
@@ -191,7 +191,7 @@ static void load_symbols(struct stack_process *p, struct module *m)
         if (is_function(s, &s->table[i]))
             s->order[s->n++] = i;
     }
-    qsort_r(s->order, s->n, sizeof *s->order, by_address, s);
+    qsort_r(s->order, s->n, sizeof(*s->order), by_address, s);
     give_pages_back(s);
 }
 
@@ -249,7 +249,7 @@ static void find_demangler(struct stack_process *p)
     if (!m)
         m = stack_module_named(p, "libc++abi.so");
     uintptr_t address = m ? (uintptr_t)stack_symbol_address(p, m, "__cxa_demangle") : 0;
-    memcpy(&p->demangle, &address, sizeof address);
+    memcpy(&p->demangle, &address, sizeof(address));
 }
 
 void stack_demangle_with(struct stack_process *p, stack_demangler_fn *fn)
@@ -262,7 +262,7 @@ static void put_name(struct stack_process *p, const char *name, struct stack_sym
 {
     int status = -1;
     const char *text = name;
-    if (rust_demangle(name, ret->name, sizeof ret->name))
+    if (rust_demangle(name, ret->name, sizeof(ret->name)))
         return;
     if (name[0] == '_' && name[1] == 'Z') {
         if (!p->demangle_sought && !p->pool) /* it allocates */
@@ -274,7 +274,7 @@ static void put_name(struct stack_process *p, const char *name, struct stack_sym
             text = plain;
         }
     }
-    size_t size = strnlen(text, sizeof ret->name - 1);
+    size_t size = strnlen(text, sizeof(ret->name) - 1);
     memcpy(ret->name, text, size);
     ret->name[size] = '\0';
 }

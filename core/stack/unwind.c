@@ -49,14 +49,14 @@ static int find_proc_info(unw_addr_space_t space, unw_word_t ip, unw_proc_info_t
     struct module *m = module_at(look->p, ip);
     look->p->no_table = true;
     if (!m || !m->about.eh_frame_hdr ||
-        stack_read_cached(look->p, m->about.eh_frame_hdr, head, sizeof head) < 0 ||
-        memcmp(head, form, sizeof form) != 0)
+        stack_read_cached(look->p, m->about.eh_frame_hdr, head, sizeof(head)) < 0 ||
+        memcmp(head, form, sizeof(form)) != 0)
         return -UNW_ENOINFO;
-    memcpy(&count, head + 8, sizeof count);
+    memcpy(&count, head + 8, sizeof(count));
     unw_dyn_info_t table = {
         .format = UNW_INFO_FORMAT_REMOTE_TABLE, .start_ip = m->about.base, .end_ip = m->about.end};
     table.u.rti.segbase = m->about.eh_frame_hdr;
-    table.u.rti.table_data = m->about.eh_frame_hdr + sizeof head;
+    table.u.rti.table_data = m->about.eh_frame_hdr + sizeof(head);
     table.u.rti.table_len = count * UINT64_C(8) / sizeof(unw_word_t);
     int rc = UNW_OBJ(dwarf_search_unwind_table)(space, ip, &table, ret, need_info, arg);
     look->p->no_table = rc < 0;
@@ -98,7 +98,7 @@ static int access_mem(unw_addr_space_t space, unw_word_t address, unw_word_t *va
 {
     struct snapshot *look = arg;
     (void)space;
-    if (write || stack_read_cached(look->p, address, value, sizeof *value) < 0)
+    if (write || stack_read_cached(look->p, address, value, sizeof(*value)) < 0)
         return -UNW_EINVAL;
     take_off_sign(look->p, address, value);
     return 0;
@@ -114,14 +114,14 @@ static bool find_frame_pointer(unw_addr_space_t space, struct snapshot *look)
     unw_proc_info_t info;
     if (find_proc_info(space, ip - !look->inner, &info, 0, look) < 0 || ip <= info.start_ip)
         return false;
-    size_t size = ip - info.start_ip < sizeof code ? ip - info.start_ip : sizeof code;
+    size_t size = ip - info.start_ip < sizeof(code) ? ip - info.start_ip : sizeof(code);
     if (stack_read_cached(look->p, info.start_ip, code, size) < 0)
         return false;
     int64_t held = frame_size(code, size);
     uint64_t fp = look->here.sp + (uint64_t)held;
-    if (held < 0 || stack_read_cached(look->p, fp + 8, &above, sizeof above) < 0 ||
+    if (held < 0 || stack_read_cached(look->p, fp + 8, &above, sizeof(above)) < 0 ||
         !stack_is_code(look->p, above) ||
-        stack_read_cached(look->p, above - sizeof call, call, sizeof call) < 0 ||
+        stack_read_cached(look->p, above - sizeof(call), call, sizeof(call)) < 0 ||
         !frame_is_behind_call(call))
         return false;
     look->r.value[STACK_REG_FP] = fp;

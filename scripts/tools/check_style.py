@@ -5,7 +5,7 @@
 usage: check_style.py [--notes] [FILE...]      all sources of the checkout by default
 
 Fails on: no SPDX line first, no sentence that says what the file is, `//` comments, tabs, lines
-over 100 columns, blanks at a line's end, banned functions, a header without a guard of
+over 100 columns, blanks at a line's end, banned functions, `sizeof x`, a header without a guard of
 its own, an own header that is not included first, calls in [signal] or [child] functions of core
 and sdk/lib that are not on the list below; in tests in Python: two of one name in a file, where the
 first would never run, and a sleep that is no part of a loop and gives no reason.  With --notes it
@@ -88,6 +88,11 @@ def check_banned(path, code):
         return
     for match in re.finditer(r"(?<![\w.>])(%s)\s*\(" % "|".join(BANNED), code):
         yield line_of(code, match.start()), "%s() is banned (house style, rule 39)" % match[1]
+
+
+def check_sizeof(code):
+    for match in re.finditer(r"\bsizeof (?=[\w*&(])", code):
+        yield line_of(code, match.start()), "sizeof without parentheses right behind it"
 
 
 def guard_of(text):
@@ -200,7 +205,7 @@ def check_file(path, safe_names, notes, guards):
     if path.endswith((".c", ".h")):
         code = blanked(text)
         found += list(check_opening(text)) + list(check_comments(text))
-        found += list(check_banned(path, code))
+        found += list(check_banned(path, code)) + list(check_sizeof(code))
         found += list(check_guard(path, text, guards)) if path.endswith(".h") else \
             list(check_own_header(path, text))
         if path.startswith(SIGNAL_IN):

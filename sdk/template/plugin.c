@@ -63,12 +63,12 @@ static int run_count(void *self, int argc, const char *const *argv, struct probi
  */
 static int init(const struct probing_host *host, void **ret_self)
 {
-    static const struct probing_command COUNT = {.size = sizeof COUNT,
+    static const struct probing_command COUNT = {.size = sizeof(COUNT),
                                                  .name = "heartbeat",
                                                  .usage = "",
                                                  .doc = "how many beats there were",
                                                  .run = run_count};
-    struct heartbeat *hb = calloc(1, sizeof *hb);
+    struct heartbeat *hb = calloc(1, sizeof(*hb));
 
     if (hb == NULL)
         return host->fail(host, -ENOMEM, "no memory");

@@ -235,11 +235,11 @@ static void crash_ours(void)
 {
     for (int tid = getpid(); tid < getpid() + 1000; tid++) {
         char path[64], name[32] = "";
-        (void)snprintf(path, sizeof path, "/proc/self/task/%d/comm", tid);
+        (void)snprintf(path, sizeof(path), "/proc/self/task/%d/comm", tid);
         int fd = open(path, O_RDONLY);
         if (fd == -1)
             continue;
-        (void)!read(fd, name, sizeof name - 1);
+        (void)!read(fd, name, sizeof(name) - 1);
         (void)close(fd);
         if (strcmp(name, "probing/crash\n") == 0)
             (void)syscall(SYS_tgkill, getpid(), tid, SIGSEGV);

@@ -30,11 +30,11 @@ static void load(const uint8_t *data, size_t size)
     int fd = memfd_create("plugin", MFD_CLOEXEC);
     if (fd == -1 || write(fd, data, size) != (ssize_t)size)
         _exit(0);
-    (void)snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
+    (void)snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
     void *handle = dlopen(path, RTLD_NOW | RTLD_LOCAL);
     const void *at = handle != NULL ? dlsym(handle, PLUGIN_SYMBOL) : NULL;
     if (at != NULL)
-        memcpy(&plugin, at, sizeof plugin);
+        memcpy(&plugin, at, sizeof(plugin));
     (void)fopen("/dev/null", "re"); /* its relocations have hurt nobody */
     _exit(at != NULL && plugin.size > 1u << 30 ? 1 : 0);
 }
@@ -84,7 +84,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 size_t fuzz_seed(uint8_t *data, size_t max)
 {
     char path[4096];
-    ssize_t n = readlink("/proc/self/exe", path, sizeof path - 64);
+    ssize_t n = readlink("/proc/self/exe", path, sizeof(path) - 64);
 
     fuzz_must(n > 0);
     path[n] = '\0';

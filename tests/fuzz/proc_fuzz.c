@@ -53,7 +53,7 @@ static void one(const uint8_t *data, size_t size)
     memcpy(copy, data, size);
     copy[size] = '\0';
     if (proc_stat_parse(copy, size, &stat) == 0)
-        fuzz_must(strlen(stat.comm) < sizeof stat.comm && size > 40 && data[size - 1] == '\n');
+        fuzz_must(strlen(stat.comm) < sizeof(stat.comm) && size > 40 && data[size - 1] == '\n');
     int where = proc_syscall_parse(copy, size, &call);
     fuzz_must(where < 0 || (where == PROC_WAITS) == (call.number >= 0));
     lines(data, size, copy);
@@ -73,7 +73,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 
 size_t fuzz_seed(uint8_t *data, size_t max)
 {
-    size_t n = sizeof seed - 1 < max ? sizeof seed - 1 : max;
+    size_t n = sizeof(seed) - 1 < max ? sizeof(seed) - 1 : max;
     memcpy(data, seed, n);
     return n;
 }

@@ -100,13 +100,13 @@ int main(int argc, char **argv)
     fd = epoll_create1(EPOLL_CLOEXEC);
     semaphores = semget(IPC_PRIVATE, 1, 0600);
     if (fd == -1 || semaphores == -1 || socketpair(AF_UNIX, SOCK_STREAM, 0, pair) == -1 ||
-        setsockopt(pair[0], SOL_SOCKET, SO_RCVTIMEO, &as_timeval, sizeof as_timeval) == -1)
+        setsockopt(pair[0], SOL_SOCKET, SO_RCVTIMEO, &as_timeval, sizeof(as_timeval)) == -1)
         return 2;
     if (argc > 3 && pthread_create(&thread, NULL, waits_for_ever, NULL) != 0)
         return 2;
     (void)puts("ready");
     (void)fflush(stdout);
-    for (size_t i = 0; i < sizeof calls / sizeof calls[0]; i++) {
+    for (size_t i = 0; i < sizeof(calls) / sizeof(calls[0]); i++) {
         if (strcmp(argv[1], calls[i].name) != 0)
             continue;
         uint64_t begin = now_ns();

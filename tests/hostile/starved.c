@@ -144,7 +144,7 @@ static _Atomic unsigned taken; /* signals */
 static void on_signal(int number)
 {
     volatile char room[2000];
-    memset((char *)room, number, sizeof room);
+    memset((char *)room, number, sizeof(room));
     (void)atomic_fetch_add(&taken, 1);
 }
 
@@ -203,7 +203,7 @@ int main(int argc, char **argv)
     for (int i = 1; i < argc; i++) {
         if (strcmp(argv[i], "urgent") == 0)
             (void)sigaction(SIGURG, &action, NULL);
-        for (size_t k = 0; k < sizeof kinds / sizeof kinds[0]; k++) {
+        for (size_t k = 0; k < sizeof(kinds) / sizeof(kinds[0]); k++) {
             if (strcmp(argv[i], kinds[k].word) != 0)
                 continue;
             for (unsigned n = 0; n < kinds[k].n; n++)

@@ -200,6 +200,14 @@ def test_line_comments_are_found():
     assert not list(check_style.check_comments('/* http://x */ char *u = "http://y";\n'))
 
 
+@pytest.mark.parametrize("code,bad", [
+    ("n = sizeof x;", True), ("n = sizeof *p * 2;", True), ("n = sizeof (int);", True),
+    ("n = sizeof(x);", False), ("my_sizeof x;", False), ('"sizeof x"', False),
+])
+def test_sizeof_has_parentheses(code, bad):
+    assert bool(list(check_style.check_sizeof(check_style.blanked(code)))) == bad
+
+
 @pytest.mark.parametrize("text,guards,bad", [
     ("#ifndef A_H\n#define A_H\n#endif\n", {"A_H": "a.h"}, False),
     ("#ifndef A_H\n#define B_H\n#endif\n", {}, True),

@@ -50,7 +50,7 @@ static int take(void *arg, const char *option, const char *value)
         return report_fail(w->api, -EINVAL, "memory takes no argument '%s'", value);
     if (option == NULL)
         return take_mark(w, value);
-    for (size_t i = 0; i < sizeof flags / sizeof flags[0]; i++)
+    for (size_t i = 0; i < sizeof(flags) / sizeof(flags[0]); i++)
         if (strcmp(option, flags[i].name) == 0)
             return *(bool *)((char *)w + flags[i].at) = true, 0;
     if (strcmp(option, "--diff") == 0)
@@ -171,10 +171,10 @@ static const struct probing_report_command commands[] = {
          "allocated before is in no stack, and the report says how much that is. probing's own "
          "memory is told beside the program's.",
      .options = options,
-     .n_options = sizeof options / sizeof options[0],
-     .option_size = sizeof options[0],
+     .n_options = sizeof(options) / sizeof(options[0]),
+     .option_size = sizeof(options[0]),
      .examples = examples,
-     .n_examples = sizeof examples / sizeof examples[0],
+     .n_examples = sizeof(examples) / sizeof(examples[0]),
      .flags = PROBING_REPORT_TARGET,
      .run = run}};
 
@@ -183,6 +183,6 @@ PROBING_EXPORT const struct probing_report probing_report_v1 = {
     .abi = PROBING_REPORT_ABI,
     .name = "memory",
     .commands = commands,
-    .n_commands = sizeof commands / sizeof commands[0],
-    .command_size = sizeof commands[0],
+    .n_commands = sizeof(commands) / sizeof(commands[0]),
+    .command_size = sizeof(commands[0]),
 };

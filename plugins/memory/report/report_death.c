@@ -35,7 +35,7 @@ static int take_crash(void *arg, const struct probing_report_cell *cells, uint32
 {
     struct death *d = arg;
     if (n >= 1)
-        (void)snprintf(d->crash, sizeof d->crash, "%s", cell_text(&cells[0]));
+        (void)snprintf(d->crash, sizeof(d->crash), "%s", cell_text(&cells[0]));
     return 0;
 }
 
@@ -44,7 +44,8 @@ static int take_event(void *arg, const struct probing_report_cell *cells, uint32
     struct death *d = arg;
     if (n < 3)
         return 0;
-    (void)snprintf(d->event, sizeof d->event, "%s: %s", cell_text(&cells[0]), cell_text(&cells[1]));
+    (void)snprintf(d->event, sizeof(d->event), "%s: %s", cell_text(&cells[0]),
+                   cell_text(&cells[1]));
     d->event_before = cell_number(&cells[2]);
     return 0;
 }
@@ -52,7 +53,7 @@ static int take_event(void *arg, const struct probing_report_cell *cells, uint32
 static bool is_this_boot(const struct usage_report *r)
 {
     char text[64];
-    int64_t n = proc_read_path("/proc/sys/kernel/random/boot_id", text, sizeof text);
+    int64_t n = proc_read_path("/proc/sys/kernel/random/boot_id", text, sizeof(text));
     return n > 0 && r->boot_id[0] && strncmp(text, r->boot_id, strlen(r->boot_id)) == 0;
 }
 
@@ -60,10 +61,10 @@ static bool is_this_boot(const struct usage_report *r)
 static double kills_now(const struct usage_report *r)
 {
     static const char *const names[] = {"memory.events", "memory.oom_control"}; /* version 2, 1 */
-    char path[sizeof r->cgroup + 32];
+    char path[sizeof(r->cgroup) + 32];
     uint64_t n;
     for (int i = 0; i < 2 && r->cgroup[0] == '/'; i++) {
-        (void)snprintf(path, sizeof path, "%s/%s", r->cgroup, names[i]);
+        (void)snprintf(path, sizeof(path), "%s/%s", r->cgroup, names[i]);
         if (proc_number_in(path, "oom_kill ", &n))
             return (double)n;
     }
@@ -83,10 +84,10 @@ static double seconds_of(clockid_t clock)
 static bool names_kill(const char *text, int64_t pid)
 {
     char key[64];
-    (void)snprintf(key, sizeof key, "Killed process %lld ", (long long)pid);
+    (void)snprintf(key, sizeof(key), "Killed process %lld ", (long long)pid);
     if (strstr(text, key))
         return true;
-    (void)snprintf(key, sizeof key, "Killed process %lld,", (long long)pid); /* older kernels */
+    (void)snprintf(key, sizeof(key), "Killed process %lld,", (long long)pid); /* older kernels */
     return strstr(text, key) != NULL;
 }
 
@@ -103,7 +104,7 @@ static void read_record(char *record, const struct usage_report *r, int64_t pid,
     text[strcspn(text, "\n")] = '\0';
     if (sec > r->last_sec - BEFORE_LAST_SEC && sec < r->last_sec + AFTER_LAST_SEC &&
         names_kill(text, pid))
-        (void)snprintf(d->kernel, sizeof d->kernel, "%s", text);
+        (void)snprintf(d->kernel, sizeof(d->kernel), "%s", text);
 }
 
 static void read_log(const struct usage_report *r, int64_t pid, struct death *d)
@@ -161,7 +162,7 @@ static void say_last(const struct memory_args *w, const struct usage_report *r)
     report_mb(p[PART_LIMIT], limit);
     if (!is_number(share))
         return;
-    (void)snprintf(text, sizeof text,
+    (void)snprintf(text, sizeof(text),
                    "when it was last looked at, %.0f %% of %s were used: %s of %s%s%s%s%s",
                    100 * share, of_machine ? "the machine's memory" : "the limit", used, limit,
                    of_machine ? "" : " (", of_machine ? "" : r->limit_of, of_machine ? "" : ")",
@@ -177,15 +178,15 @@ void death_show(const struct memory_args *w, const struct usage_report *r)
     char text[900];
     read_death(w, r, &d);
     if (d.kernel[0]) {
-        (void)snprintf(text, sizeof text,
+        (void)snprintf(text, sizeof(text),
                        "the kernel has killed it for want of memory; its log says: %s", d.kernel);
         say(w, text);
     } else if (d.crash[0]) {
-        (void)snprintf(text, sizeof text, "it has crashed: %s; probing -t %.40s backtrace", d.crash,
-                       w->api->target_text);
+        (void)snprintf(text, sizeof(text), "it has crashed: %s; probing -t %.40s backtrace",
+                       d.crash, w->api->target_text);
         say(w, text);
     } else if (d.kills > 0) {
-        (void)snprintf(text, sizeof text,
+        (void)snprintf(text, sizeof(text),
                        "since it was last looked at the kernel has killed %.0f process%s of its "
                        "cgroup for want of memory; that this was one of them is likely, but %s",
                        d.kills, d.kills == 1 ? "" : "es",
@@ -193,7 +194,7 @@ void death_show(const struct memory_args *w, const struct usage_report *r)
                                   : "the kernel's log cannot be read here");
         say(w, text);
     } else {
-        (void)snprintf(text, sizeof text,
+        (void)snprintf(text, sizeof(text),
                        "nothing says why it has ended: no crash report%s%s; it may have "
                        "ended by itself, or somebody has killed it",
                        d.kills == 0 ? ", no OOM kill in its cgroup" : "",
@@ -201,8 +202,9 @@ void death_show(const struct memory_args *w, const struct usage_report *r)
         say(w, text);
     }
     if (d.event[0]) {
-        (void)snprintf(text, sizeof text, "its last event, %.0f s before it was last looked at: %s",
-                       d.event_before, d.event);
+        (void)snprintf(text, sizeof(text),
+                       "its last event, %.0f s before it was last looked at: %s", d.event_before,
+                       d.event);
         say(w, text);
     }
     say_last(w, r);

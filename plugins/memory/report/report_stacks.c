@@ -48,10 +48,10 @@ static int take_place(void *arg, const struct probing_report_cell *cells, uint32
     struct place one = {.bytes = 0};
     if (n < 10)
         return 0;
-    (void)snprintf(one.name, sizeof one.name, "%s", cell_text(&cells[0]));
+    (void)snprintf(one.name, sizeof(one.name), "%s", cell_text(&cells[0]));
     const char *file = cell_text(&cells[1]), *slash = strrchr(file, '/');
     if (*file)
-        (void)snprintf(one.where, sizeof one.where, "%.100s:%.0f", slash ? slash + 1 : file,
+        (void)snprintf(one.where, sizeof(one.where), "%.100s:%.0f", slash ? slash + 1 : file,
                        cell_number(&cells[2]));
     one.bytes = cell_number(&cells[3]);
     one.error = cell_number(&cells[4]);
@@ -88,10 +88,10 @@ static uint32_t place_width(const struct memory_args *w)
 
 static void show_place(const struct memory_args *w, const struct place *one, double bytes)
 {
-    char text[REPORT_NAME_BYTES * 2 + 4], shown[4 * sizeof text], size[32], error[32];
-    (void)snprintf(text, sizeof text, "%s%s%s", one->name, one->where[0] ? "  " : "", one->where);
+    char text[REPORT_NAME_BYTES * 2 + 4], shown[4 * sizeof(text)], size[32], error[32];
+    (void)snprintf(text, sizeof(text), "%s%s%s", one->name, one->where[0] ? "  " : "", one->where);
     (void)w->api->fit(w->api, text, strlen(text), place_width(w),
-                      PROBING_FIT_MIDDLE | PROBING_FIT_FILL, shown, sizeof shown);
+                      PROBING_FIT_MIDDLE | PROBING_FIT_FILL, shown, sizeof(shown));
     report_mb(bytes, size);
     report_mb(one->error, error);
     report_printf(w->api, "  %s %10s +- %s\n", shown, size, error);
@@ -134,7 +134,7 @@ static int take_sampling(void *arg, const struct probing_report_cell *cells, uin
     s->seconds = cell_number(&cells[0]);
     s->percent = 100 * cell_number(&cells[1]) / 1e9 / s->seconds;
     s->lost = cell_number(&cells[2]);
-    (void)snprintf(s->unseen, sizeof s->unseen, "%s", cell_text(&cells[3]));
+    (void)snprintf(s->unseen, sizeof(s->unseen), "%s", cell_text(&cells[3]));
     return 0;
 }
 
@@ -155,12 +155,12 @@ static void show_sampling(const struct memory_args *w)
         take_sampling, &s);
     if (!is_number(s.seconds))
         return;
-    (void)snprintf(text, sizeof text,
+    (void)snprintf(text, sizeof(text),
                    "sampling costs %.3f %% of a core, on average of the %.0f s since it began%s",
                    s.percent, s.seconds, s.lost > 0 ? "; samples were lost: memory.sampling" : "");
     say(w, text);
     if (*s.unseen) {
-        (void)snprintf(text, sizeof text, "not seen: %s", s.unseen);
+        (void)snprintf(text, sizeof(text), "not seen: %s", s.unseen);
         say(w, text);
     }
 }
@@ -181,9 +181,9 @@ static void show_unknown(const struct memory_args *w, const struct usage_report 
     report_mb(r->part[PART_HEAP_USED], heap);
     report_mb(unseen > 0 ? unseen : 0, rest);
     int n =
-        snprintf(text, sizeof text, "stacks are known of %s +- %s that are alive", alive, error);
-    if (n > 0 && (size_t)n < sizeof text && unseen > LEAK_LEAST)
-        (void)snprintf(text + n, sizeof text - (size_t)n,
+        snprintf(text, sizeof(text), "stacks are known of %s +- %s that are alive", alive, error);
+    if (n > 0 && (size_t)n < sizeof(text) && unseen > LEAK_LEAST)
+        (void)snprintf(text + n, sizeof(text) - (size_t)n,
                        "; of the heap's %s some %s were allocated before sampling began, or where "
                        "it does not see",
                        heap, rest);
@@ -196,7 +196,7 @@ static void show_unknown(const struct memory_args *w, const struct usage_report 
 static void grown_sql(const struct memory_args *w, uint32_t limit, char *sql, size_t size)
 {
     char since[200];
-    report_since(w, w->window_ns, since, sizeof since);
+    report_since(w, w->window_ns, since, sizeof(since));
     (void)snprintf(sql, size,
                    "select " PLACE_COLUMNS "bytes - was as grown, bytes_1m, " PLACE_TAIL
                    " from (select l.*, coalesce(s.was, 0) as was, coalesce(s.was_error, 0) as "
@@ -215,14 +215,14 @@ void stacks_show(const struct memory_args *w, const struct usage_report *r)
     if (r->without_plugin)
         return;
     (void)snprintf(
-        sql, sizeof sql,
+        sql, sizeof(sql),
         "select coalesce(function_name, native_function, '?'), file, lineno, sum(bytes), "
         "sqrt(sum(bytes_error::double * bytes_error)), null, sum(bytes_1m), sum(count), "
         "max(age_ns), null from memory.live group by 1, 2, 3 order by 4 desc limit %u",
         SHOWN);
     uint32_t n = 0;
     (void)ask(w, sql, show_alive, &n);
-    grown_sql(w, SHOWN, sql, sizeof sql);
+    grown_sql(w, SHOWN, sql, sizeof(sql));
     if (n > 0)
         (void)ask(w, sql, show_grown, NULL);
     show_unknown(w, r);
@@ -252,7 +252,7 @@ static void json_place(struct places *p, const struct place *one)
 void stacks_show_json(const struct memory_args *w, struct report_json *j)
 {
     char sql[1600];
-    (void)snprintf(sql, sizeof sql,
+    (void)snprintf(sql, sizeof(sql),
                    "select " PLACE_COLUMNS "null, bytes_1m, " PLACE_TAIL
                    " from memory.live order by bytes desc limit %u",
                    SHOWN_ALONE);
@@ -260,7 +260,7 @@ void stacks_show_json(const struct memory_args *w, struct report_json *j)
     json_open(j, '[');
     (void)ask(w, sql, json_place, NULL);
     json_close(j, ']');
-    grown_sql(w, SHOWN_ALONE, sql, sizeof sql);
+    grown_sql(w, SHOWN_ALONE, sql, sizeof(sql));
     json_key(j, "grown");
     json_open(j, '[');
     (void)ask(w, sql, json_place, NULL);
@@ -296,9 +296,9 @@ static void add_caller(struct callers *c, const char *func, const char *file, do
     char where[100] = "";
     size_t at = strlen(c->text);
     if (*file)
-        (void)snprintf(where, sizeof where, is_number(line) ? " %.60s:%.0f" : " %.60s",
+        (void)snprintf(where, sizeof(where), is_number(line) ? " %.60s:%.0f" : " %.60s",
                        slash ? slash + 1 : file, line);
-    (void)snprintf(c->text + at, sizeof c->text - at, "%s%s%.80s%s", c->n++ ? " < " : "",
+    (void)snprintf(c->text + at, sizeof(c->text) - at, "%s%s%.80s%s", c->n++ ? " < " : "",
                    c->passed ? "... < " : "", func, where);
     c->passed = 0;
 }
@@ -327,7 +327,7 @@ static void show_callers(const struct memory_args *w, double stack_id)
     char sql[900];
     struct callers c = {.n = 0};
     (void)snprintf(
-        sql, sizeof sql,
+        sql, sizeof(sql),
         "select func, case when frame_type = 'python' then file else module end, lineno, "
         "case when " IS_LIBRARY " then 1 else 0 end from (select distinct depth, "
         "frame_type, func, module, file, lineno from memory.stacks where stack_id = "
@@ -365,8 +365,8 @@ int leaks_show(const struct memory_args *w)
     char sql[2400], since[200];
     double span[4] = {0, (double)NAN, (double)NAN, (double)NAN};
     struct leaks found = {.n = 0};
-    report_since(w, w->window_ns, since, sizeof since);
-    (void)snprintf(sql, sizeof sql,
+    report_since(w, w->window_ns, since, sizeof(since));
+    (void)snprintf(sql, sizeof(sql),
                    "select count(distinct snapshot_id), min(snapshot_id), (select min(snapshot_id) "
                    "from memory.snapshots where ts >= (select min(ts) + (max(ts) - min(ts)) / 2 "
                    "from memory.snapshots where ts >= %s)), extract(epoch from %s + interval "
@@ -384,7 +384,7 @@ int leaks_show(const struct memory_args *w)
             "there %s; one comes each memory.snapshot_every (60s), and with "
             "probing memory --mark NAME",
             span[0] == 1 ? "is only one" : "is none");
-    (void)snprintf(sql, sizeof sql,
+    (void)snprintf(sql, sizeof(sql),
                    "select " PLACE_COLUMNS "bytes - f_was, bytes_1m, " PLACE_TAIL
                    ", m_was, f_was from (select l.*, coalesce(f.was, 0) as f_was, "
                    "coalesce(f.was_error, 0) as f_error, coalesce(m.was, 0) as m_was from "
@@ -404,7 +404,7 @@ int leaks_show(const struct memory_args *w)
     for (uint32_t i = 0; i < found.n; i++)
         show_leak(w, &found.places[i]);
     report_printf(w->api, found.n ? "\n" : "");
-    (void)snprintf(sql, sizeof sql,
+    (void)snprintf(sql, sizeof(sql),
                    found.n
                        ? "of %.0f snapshots in %.0f s; a stack: select * from memory.stacks where "
                          "stack_id = ...; all in a picture: flamegraph memory_leaked"
@@ -430,7 +430,7 @@ int peak_show(const struct memory_args *w)
 {
     char sql[600];
     uint32_t n = 0;
-    (void)snprintf(sql, sizeof sql,
+    (void)snprintf(sql, sizeof(sql),
                    "select " PLACE_COLUMNS "null, total_bytes, " PLACE_TAIL
                    " from memory.peak order by bytes desc limit %u",
                    SHOWN_ALONE);
@@ -465,10 +465,10 @@ static int find_mark(const struct memory_args *w, const char *name, double *ret_
 {
     char sql[500], quoted[210];
     double found[4] = {(double)NAN, (double)NAN, (double)NAN, (double)NAN};
-    int rc = quote(w, name, quoted, sizeof quoted);
+    int rc = quote(w, name, quoted, sizeof(quoted));
     if (rc < 0)
         return rc;
-    (void)snprintf(sql, sizeof sql,
+    (void)snprintf(sql, sizeof(sql),
                    "select max(snapshot_id) from memory.snapshots where kind = 'mark' and name = "
                    "'%s'",
                    quoted);
@@ -493,7 +493,7 @@ int diff_show(const struct memory_args *w)
     if (rc < 0)
         return rc;
     (void)snprintf(
-        sql, sizeof sql,
+        sql, sizeof(sql),
         "select " PLACE_COLUMNS "grown, 0, " PLACE_TAIL
         " from (select b.*, bytes - coalesce(a.was, 0) as grown from (select * from "
         "memory.snapshots where snapshot_id = %.0f) b left join " AT_SNAPSHOT

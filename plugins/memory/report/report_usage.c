@@ -32,7 +32,7 @@ static const struct {
              {PART_LIMIT_USED, "limit_used", NULL, false},
              {PART_MACHINE, "machine", NULL, false},
              {PART_AVAILABLE, "machine_available", NULL, false}};
-#define N_PARTS (sizeof parts / sizeof parts[0])
+#define N_PARTS (sizeof(parts) / sizeof(parts[0]))
 
 /* ---- what is asked ---- */
 
@@ -53,19 +53,19 @@ static int take_last(void *arg, const struct probing_report_cell *cells, uint32_
     static const enum part order[] = {PART_RSS,   PART_PSS,        PART_PEAK,     PART_ANON,
                                       PART_FILE,  PART_SHMEM,      PART_SWAP,     PART_OWN,
                                       PART_LIMIT, PART_LIMIT_USED, PART_AVAILABLE};
-    enum { ORDER = sizeof order / sizeof order[0] };
+    enum { ORDER = sizeof(order) / sizeof(order[0]) };
     struct usage_report *r = arg;
     if (n < ORDER + 6)
         return 0;
     for (uint32_t i = 0; i < ORDER; i++)
         if (!is_number(r->part[order[i]]))
             r->part[order[i]] = cell_number(&cells[i]);
-    (void)snprintf(r->limit_of, sizeof r->limit_of, "%s", cell_text(&cells[ORDER]));
+    (void)snprintf(r->limit_of, sizeof(r->limit_of), "%s", cell_text(&cells[ORDER]));
     r->pressure = cell_number(&cells[ORDER + 1]);
     r->oom_kills = cell_number(&cells[ORDER + 2]);
-    (void)snprintf(r->cgroup, sizeof r->cgroup, "%s", cell_text(&cells[ORDER + 3]));
+    (void)snprintf(r->cgroup, sizeof(r->cgroup), "%s", cell_text(&cells[ORDER + 3]));
     r->last_sec = cell_number(&cells[ORDER + 4]);
-    (void)snprintf(r->boot_id, sizeof r->boot_id, "%s", cell_text(&cells[ORDER + 5]));
+    (void)snprintf(r->boot_id, sizeof(r->boot_id), "%s", cell_text(&cells[ORDER + 5]));
     return 0;
 }
 
@@ -84,9 +84,9 @@ static int take_growth(void *arg, const struct probing_report_cell *cells, uint3
 static int read_growth(const struct memory_args *w, struct usage_report *r)
 {
     char sql[900], since[200];
-    report_since(w, w->window_ns, since, sizeof since);
+    report_since(w, w->window_ns, since, sizeof(since));
     (void)snprintf(
-        sql, sizeof sql,
+        sql, sizeof(sql),
         "select b.kept_bytes - a.kept_bytes, b.own_bytes - a.own_bytes, extract(epoch from "
         "b.ts - a.ts), (select extract(epoch from min(ts)) from memory.usage) from "
         "(select * from memory.usage where ts >= %s order by ts limit 1) a cross join "
@@ -104,7 +104,7 @@ struct heap_answer {
 static int take_piece(void *arg, const void *bytes, size_t n)
 {
     struct heap_answer *h = arg;
-    n = n < sizeof h->text - 1 - h->size ? n : sizeof h->text - 1 - h->size;
+    n = n < sizeof(h->text) - 1 - h->size ? n : sizeof(h->text) - 1 - h->size;
     memcpy(h->text + h->size, bytes, n);
     h->size += n;
     return 0;
@@ -142,7 +142,7 @@ static int read_process(const struct memory_args *w, struct usage_report *r)
         "('machine_available', system_available_bytes), ('limit', system_total_bytes), "
         "('limit_used', system_total_bytes - system_available_bytes)) v(part, bytes)";
     int rc = w->api->ask(w->api, sql, take_part, r);
-    (void)snprintf(r->limit_of, sizeof r->limit_of, "machine");
+    (void)snprintf(r->limit_of, sizeof(r->limit_of), "machine");
     r->without_plugin = true;
     return rc == -ENOENT || rc == -EINVAL ? w->api->no_plugin(w->api) : rc;
 }
@@ -193,14 +193,14 @@ static void show_head(const struct memory_args *w, const struct usage_report *r)
     report_mb(p[PART_LIMIT], limit);
     report_mb(p[PART_LIMIT_USED], used);
     if (!is_number(p[PART_LIMIT]) || p[PART_LIMIT] <= 0)
-        (void)snprintf(text, sizeof text, "%s resident; no limit is known", rss);
+        (void)snprintf(text, sizeof(text), "%s resident; no limit is known", rss);
     else if (strcmp(of, "machine") == 0)
-        (void)snprintf(text, sizeof text,
+        (void)snprintf(text, sizeof(text),
                        "%s resident; no limit but the machine's memory, of which %.0f %% are in "
                        "use (%s of %s, by all processes)",
                        rss, 100 * p[PART_LIMIT_USED] / p[PART_LIMIT], used, limit);
     else
-        (void)snprintf(text, sizeof text,
+        (void)snprintf(text, sizeof(text),
                        "%s resident; %.0f %% of the limit are used: %s of %s (%s)", rss,
                        100 * p[PART_LIMIT_USED] / p[PART_LIMIT], used, limit, of);
     w->api->print_wrapped(w->api, "", text, strlen(text));
@@ -236,7 +236,7 @@ static void show_growth(const struct memory_args *w, const struct usage_report *
     double theirs = r->grown;
     report_mb(theirs < 0 ? -theirs : theirs, grown);
     report_mb(r->own_grown, own);
-    (void)snprintf(text, sizeof text,
+    (void)snprintf(text, sizeof(text),
                    "in the last %.0f s what the program keeps has %s by %s (%+.1f MB a minute)%s%s",
                    r->seconds, theirs < 0 ? "shrunk" : "grown", grown,
                    theirs / MB / r->seconds * 60,
@@ -254,7 +254,7 @@ static int take_device(void *arg, const struct probing_report_cell *cells, uint3
         return 0;
     report_mb(cell_number(&cells[1]), used);
     report_mb(cell_number(&cells[2]), held);
-    (void)snprintf(name, sizeof name, "torch on %.16s", cell_text(&cells[0]));
+    (void)snprintf(name, sizeof(name), "torch on %.16s", cell_text(&cells[0]));
     report_printf(w->api, "  %-24s %10s  of %s that it holds\n", name, used, held);
     return 0;
 }
@@ -267,7 +267,7 @@ static int take_gpu(void *arg, const struct probing_report_cell *cells, uint32_t
         return 0;
     report_mb(cell_number(&cells[1]), used);
     report_mb(cell_number(&cells[2]), total);
-    (void)snprintf(name, sizeof name, "GPU %.0f", cell_number(&cells[0]));
+    (void)snprintf(name, sizeof(name), "GPU %.0f", cell_number(&cells[0]));
     report_printf(w->api, "  %-24s %10s  of %s, by all processes\n", name, used, total);
     return 0;
 }
@@ -311,7 +311,7 @@ void usage_show(const struct memory_args *w, const struct usage_report *r)
     if (r->without_plugin) {
         char text[160];
         (void)snprintf(
-            text, sizeof text,
+            text, sizeof(text),
             "what grows, and where it was allocated: probing -t %.40s plugin load memory",
             w->api->target_text);
         report_printf(w->api, "\n");
@@ -323,7 +323,7 @@ void usage_show_json(const struct usage_report *r, struct report_json *j)
 {
     for (size_t i = 0; i < N_PARTS; i++) {
         char key[64];
-        (void)snprintf(key, sizeof key, "%s_bytes", parts[i].name);
+        (void)snprintf(key, sizeof(key), "%s_bytes", parts[i].name);
         json_number(j, key, r->part[parts[i].part]);
     }
     json_text(j, "limit_of", r->note[PART_LIMIT][0] ? r->note[PART_LIMIT] : r->limit_of);

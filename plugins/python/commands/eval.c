@@ -157,7 +157,7 @@ static int parse_time(const char *text, uint64_t *ret_ns)
             return -ERANGE;
     if (*end == '.')
         end += 1 + strspn(end + 1, "0123456789");
-    for (size_t i = 0; i < sizeof units / sizeof units[0]; i++)
+    for (size_t i = 0; i < sizeof(units) / sizeof(units[0]); i++)
         if (strcmp(end, units[i].name) == 0)
             ns = units[i].ns;
     if (ns == 0)

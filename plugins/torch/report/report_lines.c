@@ -20,7 +20,7 @@ void lines_add(struct lines *l, const char *format, ...)
     va_list args;
 
     va_start(args, format);
-    (void)vsnprintf(line, sizeof line, format, args);
+    (void)vsnprintf(line, sizeof(line), format, args);
     va_end(args);
     size_t n = strlen(line);
     char *more = l->size + n < LINES_MAX ? realloc(l->text, l->size + n + 1) : NULL;

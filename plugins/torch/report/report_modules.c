@@ -137,8 +137,8 @@ static void tell_whole(char *ret, size_t size, const char *where)
 static int read_calls(struct modules *m, uint32_t top, const char *where)
 {
     char whole[1000], sql[3000];
-    tell_whole(whole, sizeof whole, where);
-    (void)snprintf(sql, sizeof sql,
+    tell_whole(whole, sizeof(whole), where);
+    (void)snprintf(sql, sizeof(sql),
                    "select tid, local_step, stage, extract(epoch from ts - (select min(ts) from "
                    "python.torch_trace)) * 1000000000, duration * 1000000000, module, "
                    "(select count(distinct local_step) from python.torch_trace where %s and "

@@ -27,7 +27,7 @@ static const struct part {
              {"optimizer", "optimizer_sec", TORCH_OPTIMIZER},
              {"communication", "communication_sec", TORCH_COMM},
              {"other", "other_sec", TORCH_OTHER}};
-#define N_PARTS (sizeof parts / sizeof parts[0])
+#define N_PARTS (sizeof(parts) / sizeof(parts[0]))
 
 static bool is_number(double v)
 {
@@ -107,7 +107,7 @@ static void show_module(const struct torch_report *r, const struct slow_module *
     const double ns = (double)(m->own_ns[0] + m->own_ns[1]) / steps;
     name_of(r, m, name);
     (void)r->api->fit(r->api, name, strlen(name), width, /* the end tells modules apart */
-                      PROBING_FIT_FRONT | PROBING_FIT_FILL, shown, sizeof shown);
+                      PROBING_FIT_FRONT | PROBING_FIT_FILL, shown, sizeof(shown));
     report_printf(r->api, "  %s %8.1f %10.3f ", shown, (double)m->calls / steps,
                   (double)m->own_ns[0] / steps / 1e6);
     if (m->own_ns[1] > 0)
@@ -123,7 +123,7 @@ static void show_head(const struct torch_report *r, const char *words, uint32_t 
 {
     char cell[TORCH_NAME_BYTES];
     (void)r->api->fit(r->api, words, strlen(words), width, PROBING_FIT_END | PROBING_FIT_FILL, cell,
-                      sizeof cell);
+                      sizeof(cell));
     report_printf(r->api, "  %s ", cell);
 }
 
@@ -155,7 +155,7 @@ static void show_lines(const struct torch_report *r, const char *head, const cha
     for (const char *p = lines; *p != '\0';) {
         size_t n = strcspn(p, "\n"), deep = strspn(p, " ");
         char margin[16];
-        (void)snprintf(margin, sizeof margin, "%s%.*s", indent, (int)deep, p);
+        (void)snprintf(margin, sizeof(margin), "%s%.*s", indent, (int)deep, p);
         r->api->print_wrapped(r->api, margin, p + deep, n - deep);
         p += n + (p[n] == '\n');
     }
@@ -172,7 +172,7 @@ void torch_show(const struct torch_report *r)
         static const char none[] =
             "no step has ended since plugin torch was loaded; a loop that trains without an "
             "optimizer can end its steps by probing.step()";
-        r->api->print_wrapped(r->api, "", none, sizeof none - 1);
+        r->api->print_wrapped(r->api, "", none, sizeof(none) - 1);
     }
     show_modules(r);
     if (r->memory.rows > 0 && is_number(r->memory.value[MEMORY_USED]))

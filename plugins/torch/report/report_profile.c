@@ -29,7 +29,7 @@ static int ask(struct trace *t, const struct torch_capture *wanted)
     char seconds[32];
     const char *words[] = {"torch_profile", wanted->steps, wanted->skip, seconds};
     uint64_t rounded = (wanted->timeout_ns + NS_PER_S - 1) / NS_PER_S;
-    (void)snprintf(seconds, sizeof seconds, "%llu", (unsigned long long)rounded);
+    (void)snprintf(seconds, sizeof(seconds), "%llu", (unsigned long long)rounded);
     return t->api->call(t->api, 4, words, take_piece, t);
 }
 
@@ -45,7 +45,7 @@ static int show(const struct probing_report_api *a)
         "round(self_sec * 1000, 3) as self_ms, round(max_sec * 1000, 3) as longest_ms "
         "from torch.ops order by self_sec desc limit 10"};
     int r = 0;
-    for (size_t i = 0; i < sizeof statements / sizeof statements[0] && r >= 0; i++) {
+    for (size_t i = 0; i < sizeof(statements) / sizeof(statements[0]) && r >= 0; i++) {
         const char *words[] = {"query", statements[i]};
         r = a->call(a, 2, words, /* piece= */ NULL, NULL);
     }
@@ -63,7 +63,7 @@ int torch_capture(const struct probing_report_api *a, const struct torch_capture
     int r = path != NULL ? a->file_open(a, path, &t.file) : 0;
     if (r < 0)
         return r;
-    (void)snprintf(line, sizeof line, "waiting for %s steps to end", wanted->steps);
+    (void)snprintf(line, sizeof(line), "waiting for %s steps to end", wanted->steps);
     a->say(a, line);
     r = ask(&t, wanted);
     if (t.file != NULL)

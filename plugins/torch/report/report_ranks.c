@@ -49,9 +49,9 @@ static int take_rank(void *arg, const struct probing_report_cell *c, uint32_t n)
                        .seq = cell_int(&c[3]),
                        .spent_sec = (double)NAN,
                        .step_sec = (double)NAN};
-    (void)snprintf(r->group, sizeof r->group, "%s", cell_text(&c[0]));
-    (void)snprintf(r->job, sizeof r->job, "%s", cell_text(&c[4]));
-    (void)snprintf(r->op, sizeof r->op, "%s", cell_text(&c[5]));
+    (void)snprintf(r->group, sizeof(r->group), "%s", cell_text(&c[0]));
+    (void)snprintf(r->job, sizeof(r->job), "%s", cell_text(&c[4]));
+    (void)snprintf(r->op, sizeof(r->op), "%s", cell_text(&c[5]));
     r->wait_sec = c[6].type != 0 ? cell_number(&c[6]) : 0;
     return 0;
 }
@@ -224,7 +224,7 @@ static void tell_job(const struct job *j, uint32_t own, struct lines *lines,
 void torch_read_waits(const struct probing_report_api *a, struct lines *lines,
                       struct lines *suspicions)
 {
-    struct job *job = calloc(1, sizeof *job);
+    struct job *job = calloc(1, sizeof(*job));
     if (job == NULL)
         return; /* the report lacks these lines only */
     job->api = a;

@@ -55,7 +55,7 @@ static bool read_member(int64_t pid, struct member *ret)
     }
     free(text);
     *ret = (struct member){.pid = pid, .rank = number_of(values[0]), .size = number_of(values[1])};
-    (void)snprintf(ret->job, sizeof ret->job, "%.*s:%.*s", TEXT_BYTES - 1, values[2],
+    (void)snprintf(ret->job, sizeof(ret->job), "%.*s:%.*s", TEXT_BYTES - 1, values[2],
                    TEXT_BYTES - 1, values[3]);
     return ret->rank >= 0 && ret->size > 1 && values[3][0] != '\0';
 }
@@ -95,7 +95,7 @@ static int take_join(void *arg, const struct probing_report_cell *c, uint32_t n)
     struct member *m = arg;
     if (n < 2)
         return 0;
-    (void)snprintf(m->op, sizeof m->op, "%s", cell_text(&c[0]));
+    (void)snprintf(m->op, sizeof(m->op), "%s", cell_text(&c[0]));
     m->seen_sec = c[1].type != 0 ? cell_number(&c[1]) : 0;
     return 0;
 }
@@ -160,7 +160,7 @@ static void read_job(const struct probing_report_api *a, struct job *j, bool oth
 
 void torch_read_joins(const struct probing_report_api *a, bool others, struct lines *lines)
 {
-    struct job *job = a->target_pid != 0 ? calloc(1, sizeof *job) : NULL;
+    struct job *job = a->target_pid != 0 ? calloc(1, sizeof(*job)) : NULL;
     if (job != NULL)
         read_job(a, job, others, lines);
     free(job);

@@ -44,7 +44,7 @@ static int row(void *arg, const struct probing_report_cell *cells, uint32_t n)
     for (uint32_t i = 0; i < n && i < TORCH_FIGURES; i++) {
         q->now.value[i] = cell_number(&cells[i]);
         if (q->now.text[0] == '\0')
-            (void)snprintf(q->now.text, sizeof q->now.text, "%s", cell_text(&cells[i]));
+            (void)snprintf(q->now.text, sizeof(q->now.text), "%s", cell_text(&cells[i]));
     }
     if (q->each != NULL)
         q->each(q->report, &q->now);
@@ -68,7 +68,7 @@ static int ask(struct torch_report *r, const char *sql,
 static int read_steps(struct torch_report *r, const char *since)
 {
     char sql[1400];
-    (void)snprintf(sql, sizeof sql,
+    (void)snprintf(sql, sizeof(sql),
                    "select count(*), avg(step_duration_sec), median(step_duration_sec), "
                    "approx_percentile(step_duration_sec, 0.99), "
                    "sum(dataloader_sec) / count(*), sum(forward_sec) / count(*), "
@@ -98,7 +98,7 @@ static int read_modules(struct torch_report *r, const char *since)
 {
     struct torch_figures f;
     char sql[400], where[120];
-    (void)snprintf(sql, sizeof sql,
+    (void)snprintf(sql, sizeof(sql),
                    "select count(*), min(local_step), max(local_step) from python.torch_trace "
                    "where %s and stage in ('post forward', 'post backward')",
                    since);
@@ -111,7 +111,7 @@ static int read_modules(struct torch_report *r, const char *since)
         first = fmax(first, r->steps.value[TORCH_FIRST]);
         last = fmin(last, r->steps.value[TORCH_LAST]);
     }
-    (void)snprintf(where, sizeof where, " and local_step between %.0f and %.0f", first, last);
+    (void)snprintf(where, sizeof(where), " and local_step between %.0f and %.0f", first, last);
     return slow_modules_read(r, where);
 }
 
@@ -120,7 +120,7 @@ static int read_memory(struct torch_report *r, const char *since)
 {
     char sql[1000];
     (void)snprintf(
-        sql, sizeof sql,
+        sql, sizeof(sql),
         "select max(max_allocated), max(max_cached), "
         "min(allocated) filter (where newer = 0 and ended), "
         "min(allocated) filter (where newer = 1 and ended) from "
@@ -153,7 +153,7 @@ static bool is_number(double v)
 static void suspect(struct torch_report *r, const char *format, double a, const char *text)
 {
     char line[512];
-    (void)snprintf(line, sizeof line, format, a, text);
+    (void)snprintf(line, sizeof(line), format, a, text);
     lines_add(&r->suspicions, "%s\n", line);
 }
 
@@ -276,7 +276,7 @@ static void suspect_missing(struct torch_report *r, const struct torch_figures *
 static int suspect_names(struct torch_report *r)
 {
     char sql[700];
-    (void)snprintf(sql, sizeof sql,
+    (void)snprintf(sql, sizeof(sql),
                    "select case when func is null then name else name || ' of ' || func end from "
                    "python.variables v group by name, func having count(value_type) = 0 and "
                    "max(value) like 'not there at the end of %%'%s order by max(ts) desc limit 4",
@@ -292,7 +292,7 @@ static int suspect_numbers(struct torch_report *r, const char *since)
 {
     struct torch_figures f;
     char sql[400];
-    (void)snprintf(sql, sizeof sql,
+    (void)snprintf(sql, sizeof(sql),
                    "select count(*) from python.torch_trace where stage = 'skipped step' and %s",
                    since);
     int rc = ask(r, sql, NULL, &f);
@@ -310,9 +310,9 @@ static int read_report(struct torch_report *r, uint64_t window_ns)
 {
     static const char within[] = "ts > (select max(ts) from %s) - interval '%.3f seconds'";
     char steps[160], since[160];
-    (void)snprintf(steps, sizeof steps, within, "python.torch_step_timing",
+    (void)snprintf(steps, sizeof(steps), within, "python.torch_step_timing",
                    (double)window_ns / 1e9);
-    (void)snprintf(since, sizeof since, within, "python.torch_trace", (double)window_ns / 1e9);
+    (void)snprintf(since, sizeof(since), within, "python.torch_trace", (double)window_ns / 1e9);
     int rc = read_steps(r, steps);
     if (rc == -ENOENT || rc == -EINVAL)
         return r->api->no_plugin(r->api);
@@ -401,7 +401,7 @@ static int show(struct torch_report *r, const struct args *w)
 
 static int look(const struct args *w)
 {
-    struct torch_report *r = calloc(1, sizeof *r);
+    struct torch_report *r = calloc(1, sizeof(*r));
     if (r == NULL)
         return report_fail(w->api, -ENOMEM, "no memory for the report");
     r->api = w->api;
@@ -479,10 +479,10 @@ static const struct probing_report_command commands[] = {
              "profile` runs torch's own profiler for some steps and writes a trace that Perfetto "
              "and Chrome open; table torch.ops has the totals.",
      .options = options,
-     .n_options = sizeof options / sizeof options[0],
-     .option_size = sizeof options[0],
+     .n_options = sizeof(options) / sizeof(options[0]),
+     .option_size = sizeof(options[0]),
      .examples = examples,
-     .n_examples = sizeof examples / sizeof examples[0],
+     .n_examples = sizeof(examples) / sizeof(examples[0]),
      .flags = PROBING_REPORT_TARGET,
      .run = run}};
 
@@ -491,6 +491,6 @@ PROBING_EXPORT const struct probing_report probing_report_v1 = {
     .abi = PROBING_REPORT_ABI,
     .name = "torch",
     .commands = commands,
-    .n_commands = sizeof commands / sizeof commands[0],
-    .command_size = sizeof commands[0],
+    .n_commands = sizeof(commands) / sizeof(commands[0]),
+    .command_size = sizeof(commands[0]),
 };

@@ -46,20 +46,20 @@ static int init(const struct probing_host *h, void **ret_self)
         {.name = "name", .type = PROBING_STR, .doc = "of the shift"},
         {.name = "hours", .type = PROBING_I64, .doc = "of work"},
         {.name = "share", .type = PROBING_F64, .doc = "of all"}};
-    static const struct probing_table_desc rota = {.size = sizeof rota,
-                                                   .column_size = sizeof columns[0],
+    static const struct probing_table_desc rota = {.size = sizeof(rota),
+                                                   .column_size = sizeof(columns[0]),
                                                    .name = "rota",
                                                    .doc = "who works when",
                                                    .columns = columns,
                                                    .n_columns = 3,
                                                    .scan = scan};
-    static const struct probing_table_desc kept = {.size = sizeof kept,
-                                                   .column_size = sizeof columns[0],
+    static const struct probing_table_desc kept = {.size = sizeof(kept),
+                                                   .column_size = sizeof(columns[0]),
                                                    .name = "kept",
                                                    .doc = "what outlives the process",
                                                    .columns = columns + 1,
                                                    .n_columns = 1};
-    static const struct probing_command command = {.size = sizeof command,
+    static const struct probing_command command = {.size = sizeof(command),
                                                    .name = "shifts_say",
                                                    .usage = "WORD...",
                                                    .doc = "the words",
@@ -131,8 +131,8 @@ static int show_row(void *arg, const struct probing_report_cell *cells, uint32_t
     if (cells[1].value.i < (int64_t)w->least)
         return 0;
     (void)a->fit(a, cells[0].value.s, cells[0].size, 12, PROBING_FIT_MIDDLE | PROBING_FIT_FILL,
-                 cell, sizeof cell);
-    (void)snprintf(line, sizeof line, "%s|%3lld h\n", cell, (long long)cells[1].value.i);
+                 cell, sizeof(cell));
+    (void)snprintf(line, sizeof(line), "%s|%3lld h\n", cell, (long long)cells[1].value.i);
     return a->print(a, line, strlen(line));
 }
 
@@ -163,7 +163,7 @@ static int show_process(void *arg, int64_t pid)
     char line[80];
     if (a->ask_process(a, pid, "select sum(hours) from shifts.rota", one_number, &hours) < 0)
         hours = -1;
-    (void)snprintf(line, sizeof line, "%lld: %lld%s\n", (long long)pid, (long long)hours,
+    (void)snprintf(line, sizeof(line), "%lld: %lld%s\n", (long long)pid, (long long)hours,
                    pid == a->target_pid ? ", the target" : "");
     return a->print(a, line, strlen(line));
 }
@@ -196,7 +196,7 @@ static int show_dead(const struct probing_report_api *a)
     int64_t hours = -1;
     char line[64];
     int r = a->ask(a, "select sum(hours) from shifts.kept", one_number, &hours);
-    (void)snprintf(line, sizeof line, "kept: %lld h\n", (long long)hours);
+    (void)snprintf(line, sizeof(line), "kept: %lld h\n", (long long)hours);
     return r < 0 ? r : a->print(a, line, strlen(line));
 }
 
@@ -227,7 +227,7 @@ static int run(const struct probing_report_api *a, int argc, const char *const *
     if (r == -ENOENT || r == -EINVAL)
         return a->no_plugin(a);
     if (r == 0 && !w.json) {
-        a->print_wrapped(a, "  ", text, sizeof text - 1);
+        a->print_wrapped(a, "  ", text, sizeof(text) - 1);
         a->say(a, "that is all");
     }
     return r < 0 ? r : w.word != NULL ? 7 : a->flush(a);
@@ -253,7 +253,7 @@ static const struct probing_report_command commands[] = {
      .options = options,
      .examples = examples,
      .n_options = N(options),
-     .option_size = sizeof options[0],
+     .option_size = sizeof(options[0]),
      .n_examples = N(examples),
      .flags = PROBING_REPORT_TARGET,
      .run = run}};
@@ -264,5 +264,5 @@ PROBING_EXPORT const struct probing_report probing_report_v1 = {
     .name = "shifts",
     .commands = commands,
     .n_commands = N(commands),
-    .command_size = sizeof commands[0],
+    .command_size = sizeof(commands[0]),
 };

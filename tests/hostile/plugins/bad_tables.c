@@ -15,7 +15,7 @@ static const struct probing_column no_names[] = {{.name = NULL, .type = PROBING_
 static const struct probing_column bad_docs[] = {
     {.name = "n", .type = PROBING_I64, .doc = (const char *)NOWHERE}};
 
-#define TABLE .size = sizeof(struct probing_table_desc), .column_size = sizeof good[0], .doc = ""
+#define TABLE .size = sizeof(struct probing_table_desc), .column_size = sizeof(good[0]), .doc = ""
 
 static const struct probing_table_desc tables[] = {
     {TABLE, .name = "t", .columns = good, .n_columns = UINT32_MAX},
@@ -30,11 +30,11 @@ static const struct probing_table_desc tables[] = {
     {TABLE, .name = "t", .columns = good, .n_columns = 1, .tail_type = PROBING_STR,
      .tail_name = (const char *)NOWHERE},
     {.size = UINT32_MAX,
-     .column_size = sizeof good[0],
+     .column_size = sizeof(good[0]),
      .name = "t",
      .columns = good,
      .n_columns = 1},
-    {.size = 0, .column_size = sizeof good[0], .name = "t", .columns = good, .n_columns = 1},
+    {.size = 0, .column_size = sizeof(good[0]), .name = "t", .columns = good, .n_columns = 1},
     {.size = sizeof(struct probing_table_desc),
      .column_size = UINT32_MAX - 7,
      .name = "t",
@@ -50,9 +50,9 @@ static const struct probing_table_desc tables[] = {
 };
 
 static const struct probing_command commands[] = {
-    {.size = sizeof commands[0], .name = (const char *)NOWHERE, .usage = "", .doc = ""},
-    {.size = sizeof commands[0], .name = NULL, .usage = "", .doc = ""},
-    {.size = sizeof commands[0],
+    {.size = sizeof(commands[0]), .name = (const char *)NOWHERE, .usage = "", .doc = ""},
+    {.size = sizeof(commands[0]), .name = NULL, .usage = "", .doc = ""},
+    {.size = sizeof(commands[0]),
      .name = "x",
      .usage = "",
      .doc = "",
@@ -67,9 +67,9 @@ static int init(const struct probing_host *h, void **ret_self)
     int refused = 0, all = 0;
 
     (void)plain_init(h, ret_self);
-    for (size_t i = 0; i < sizeof tables / sizeof tables[0]; i++, all++)
+    for (size_t i = 0; i < sizeof(tables) / sizeof(tables[0]); i++, all++)
         refused += h->table(h, &tables[i], &made) < 0;
-    for (size_t i = 0; i < sizeof commands / sizeof commands[0]; i++, all++)
+    for (size_t i = 0; i < sizeof(commands) / sizeof(commands[0]); i++, all++)
         refused += h->command(h, &commands[i]) < 0;
     refused += h->table(h, (const struct probing_table_desc *)NOWHERE, &made) < 0;
     refused += h->table(h, NULL, &made) < 0;
@@ -78,7 +78,7 @@ static int init(const struct probing_host *h, void **ret_self)
     refused += h->every(h, 1000000000, (void (*)(void *, uint64_t))NOWHERE) < 0;
     all += 5;
     h->log(h, PROBING_INFO, (const char *)NOWHERE);
-    (void)snprintf(text, sizeof text, "refused %d of %d", refused, all);
+    (void)snprintf(text, sizeof(text), "refused %d of %d", refused, all);
     h->log(h, PROBING_INFO, text);
     return refused == all ? 0 : h->fail(h, -EPROTO, text);
 }

@@ -35,15 +35,15 @@ static void tick(void *self, uint64_t now)
 static int init(const struct probing_host *h, void **ret_self)
 {
     static const struct probing_column columns[] = {{.name = "n", .type = PROBING_I64, .doc = ""}};
-    static const struct probing_table_desc table = {.size = sizeof table,
-                                                    .column_size = sizeof columns[0],
+    static const struct probing_table_desc table = {.size = sizeof(table),
+                                                    .column_size = sizeof(columns[0]),
                                                     .name = "things",
                                                     .doc = "",
                                                     .columns = columns,
                                                     .n_columns = 1,
                                                     .scan = scan};
     static const struct probing_command command = {
-        .size = sizeof command, .name = "hostile_thing", .usage = "", .doc = "", .run = run};
+        .size = sizeof(command), .name = "hostile_thing", .usage = "", .doc = "", .run = run};
     struct probing_table *made;
 
     (void)plain_init(h, ret_self);

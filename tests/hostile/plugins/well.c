@@ -26,14 +26,14 @@ static int run(void *self, int argc, const char *const *argv, struct probing_rep
 static int init(const struct probing_host *h, void **ret_self)
 {
     static const struct probing_column columns[] = {{.name = "n", .type = PROBING_I64, .doc = ""}};
-    static const struct probing_table_desc table = {.size = sizeof table,
-                                                    .column_size = sizeof columns[0],
+    static const struct probing_table_desc table = {.size = sizeof(table),
+                                                    .column_size = sizeof(columns[0]),
                                                     .name = "ticks",
                                                     .doc = "",
                                                     .columns = columns,
                                                     .n_columns = 1};
     static const struct probing_command command = {
-        .size = sizeof command, .name = "well", .usage = "", .doc = "", .run = run};
+        .size = sizeof(command), .name = "well", .usage = "", .doc = "", .run = run};
 
     (void)plain_init(h, ret_self);
     int r = h->table(h, &table, &ticks);
@@ -46,4 +46,5 @@ static int start(void *self)
     return host->every(host, 10000000, tick);
 }
 
-HOSTILE("well", .init = init, .start = start, .config = settings, .config_size = sizeof settings[0])
+HOSTILE("well", .init = init, .start = start, .config = settings,
+        .config_size = sizeof(settings[0]))

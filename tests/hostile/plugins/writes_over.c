@@ -20,16 +20,16 @@ static int init(const struct probing_host *h, void **ret_self)
     FILE *maps = fopen("/proc/self/maps", "re");
 
     (void)plain_init(h, ret_self);
-    while (maps != NULL && fgets(line, sizeof line, maps) != NULL) {
+    while (maps != NULL && fgets(line, sizeof(line), maps) != NULL) {
         if (sscanf(line, "%lx-%lx", &from, &to) != 2 || from > (uintptr_t)far_away ||
             to <= (uintptr_t)far_away)
             continue;
-        (void)snprintf(name, sizeof name, "/proc/self/map_files/%lx-%lx", from, to);
+        (void)snprintf(name, sizeof(name), "/proc/self/map_files/%lx-%lx", from, to);
         int fd = open(name, O_RDWR | O_CLOEXEC);
         if (fd == -1)
             continue;
         static const char junk[65536];
-        (void)!pwrite(fd, junk, sizeof junk, 0);
+        (void)!pwrite(fd, junk, sizeof(junk), 0);
         (void)!ftruncate(fd, 0);
         (void)close(fd);
     }

@@ -163,7 +163,7 @@ static void do_vectors(uint64_t *seed)
                      : "+r"(rounds)
                      : "r"(in), "r"(out)
                      : "memory", "cc", "xmm0", "xmm7", "xmm8", "xmm15", "st");
-    counts->wrong += memcmp(in, out, sizeof in) != 0;
+    counts->wrong += memcmp(in, out, sizeof(in)) != 0;
 #else
     do_malloc(seed);
 #endif
@@ -260,7 +260,7 @@ static void in_recv(uint64_t *seed)
     (void)seed;
     if (pair[0] == -1) {
         (void)socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair);
-        (void)setsockopt(pair[0], SOL_SOCKET, SO_RCVTIMEO, &t, sizeof t);
+        (void)setsockopt(pair[0], SOL_SOCKET, SO_RCVTIMEO, &t, sizeof(t));
     }
     int64_t n = recv(pair[0], &c, 1, 0);
     check(n, errno, -EAGAIN);
@@ -280,7 +280,7 @@ static void in_io_uring(uint64_t *seed)
     if (fd == -1)
         exit(UNAVAILABLE);
     int64_t n = syscall(SYS_io_uring_enter, fd, 0, 1,
-                        IORING_ENTER_GETEVENTS | IORING_ENTER_EXT_ARG, &arg, sizeof arg);
+                        IORING_ENTER_GETEVENTS | IORING_ENTER_EXT_ARG, &arg, sizeof(arg));
     check(n, errno, -ETIME);
 }
 
@@ -339,7 +339,7 @@ static void prepare(void)
 {
     pthread_t thread;
     name.sun_family = AF_UNIX;
-    int n = snprintf(name.sun_path + 1, sizeof name.sun_path - 1, "soak-%d", (int)getpid());
+    int n = snprintf(name.sun_path + 1, sizeof(name.sun_path) - 1, "soak-%d", (int)getpid());
     name_size = (socklen_t)((char *)name.sun_path + 1 + n - (char *)&name);
     if (kind->once == in_read && pipe2(pipes, O_CLOEXEC) == 0)
         (void)pthread_create(&thread, NULL, wake, pipes);
@@ -353,7 +353,7 @@ static void prepare(void)
 int main(int argc, char **argv)
 {
     pthread_t thread;
-    for (size_t i = 0; argc > 2 && i < sizeof kinds / sizeof kinds[0]; i++)
+    for (size_t i = 0; argc > 2 && i < sizeof(kinds) / sizeof(kinds[0]); i++)
         if (strcmp(kinds[i].name, argv[1]) == 0)
             kind = &kinds[i];
     int fd = kind ? open(argv[2], O_RDWR | O_CREAT | O_CLOEXEC, 0600) : -1;
