@@ -21,9 +21,9 @@
 #include "cli/cli.h"
 #include "cli/ui/prompt.h"
 #include "cli/ui/terminal.h"
-#include "core/base/buf.h"
 #include "core/base/err.h"
 #include "core/base/text.h"
+#include "sdk/lib/buf.h"
 
 #define MORE 2              /* what `debug --input` answers when it wants another line */
 #define PROMPT "(Pdb) "     /* what pdb ends its output with when it waits */

@@ -12,9 +12,9 @@
 
 #include "cli/cli.h"
 #include "cli/ui/terminal.h"
-#include "core/base/buf.h"
 #include "core/base/err.h"
 #include "core/base/file.h"
+#include "sdk/lib/buf.h"
 
 #define FILE_MAX_BYTES ((size_t)900 << 10) /* a request has 1 MiB at most */
 

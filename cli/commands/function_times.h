@@ -10,7 +10,7 @@
 
 #include <stdint.h>
 
-#include "core/base/json.h"
+#include "sdk/lib/json.h"
 
 struct tally_function {
     char *name, *file;

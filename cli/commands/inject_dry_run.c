@@ -14,8 +14,8 @@
 
 #include "cli/commands/inject_setup.h"
 #include "cli/ui/terminal.h"
-#include "core/base/buf.h"
 #include "core/base/file.h"
+#include "sdk/lib/buf.h"
 #include "sdk/lib/proc/task.h"
 
 #define ENVIRON_MAX_BYTES (1u << 20)

@@ -15,10 +15,10 @@
 
 #include "cli/target/declarations.h"
 #include "cli/ui/terminal.h"
-#include "core/base/buf.h"
 #include "core/base/err.h"
 #include "core/base/redact.h"
 #include "core/base/text.h"
+#include "sdk/lib/buf.h"
 
 #define ANSWER_MAX_BYTES 65536
 #define ANSWER_NS (10 * UINT64_C(1000000000))

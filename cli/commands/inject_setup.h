@@ -6,7 +6,7 @@
 #define CLI_COMMANDS_INJECT_SETUP_H
 
 #include "cli/cli.h"
-#include "core/base/buf.h"
+#include "sdk/lib/buf.h"
 
 /* Each "key=value" of a NULL-ended list: is it so?  What is goes to stdout, what is not to stderr,
  * with the reason and what holds instead.  but: the one of them that is not asked about; fresh: the

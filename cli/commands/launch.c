@@ -19,10 +19,10 @@
 #include <unistd.h>
 
 #include "cli/command_table.h"
-#include "core/base/buf.h"
 #include "core/base/err.h"
 #include "core/base/file.h"
 #include "core/base/text.h"
+#include "sdk/lib/buf.h"
 #include "sdk/lib/proc/task.h"
 
 #define SETTINGS_MAX_BYTES 16000 /* the core takes 16 KiB */

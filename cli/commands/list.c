@@ -17,11 +17,11 @@
 #include <unistd.h>
 
 #include "cli/ui/terminal.h"
-#include "core/base/buf.h"
 #include "core/base/err.h"
 #include "core/base/file.h"
 #include "core/base/text.h"
 #include "core/datadir/datadir.h"
+#include "sdk/lib/buf.h"
 #include "sdk/lib/proc/proc_file.h"
 
 struct listing {

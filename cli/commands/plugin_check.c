@@ -26,12 +26,12 @@
 
 #include "cli/commands/inject_setup.h"
 #include "cli/report/report.h"
-#include "core/base/buf.h"
 #include "core/base/clock.h"
 #include "core/base/err.h"
 #include "core/base/file.h"
 #include "core/plugin_file/declared.h"
 #include "core/plugin_file/sealed_copy.h"
+#include "sdk/lib/buf.h"
 #include "sdk/lib/proc/task.h"
 
 #define START_NS (30 * NS_PER_S) /* until the core answers in a process that has just begun */

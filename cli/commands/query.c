@@ -12,10 +12,10 @@
 #include <unistd.h>
 
 #include "cli/ui/terminal.h"
-#include "core/base/buf.h"
 #include "core/base/err.h"
 #include "core/base/text.h"
 #include "core/sql/sql.h"
+#include "sdk/lib/buf.h"
 
 #define ARROW "arrow"
 

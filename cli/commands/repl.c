@@ -18,8 +18,8 @@
 #include "cli/cli.h"
 #include "cli/ui/prompt.h"
 #include "cli/ui/terminal.h"
-#include "core/base/buf.h"
 #include "core/base/err.h"
+#include "sdk/lib/buf.h"
 
 #define STATEMENT_MAX_BYTES ((size_t)1 << 20)
 #define WORDS_MAX 16

@@ -13,10 +13,10 @@
 #include "cli/commands/top_model.h"
 #include "cli/ui/screen.h"
 #include "cli/ui/terminal.h"
-#include "core/base/buf.h"
 #include "core/base/clock.h"
 #include "core/base/err.h"
 #include "core/base/text.h"
+#include "sdk/lib/buf.h"
 
 #define PICTURE_MAX_BYTES ((size_t)64 << 20)
 #define FIRST_NS (NS_PER_S / 4) /* between the first two looks: then there is a picture */

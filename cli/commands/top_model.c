@@ -15,6 +15,7 @@
 
 #include "core/base/clock.h"
 #include "core/base/err.h"
+#include "core/base/json.h"
 
 #define ANSWER_MAX_BYTES ((size_t)64 << 20)
 #define ANSWER_NS (10 * NS_PER_S) /* a process that takes longer is stopped, or far too busy */

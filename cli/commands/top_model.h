@@ -13,8 +13,8 @@
 
 #include "cli/cli.h"
 #include "cli/commands/function_times.h"
-#include "core/base/arena.h"
-#include "core/base/json.h"
+#include "sdk/lib/arena.h"
+#include "sdk/lib/json.h"
 
 #define LOOK_MODULES_S 10 /* modules are added up over the last so many seconds */
 

@@ -10,8 +10,8 @@
 
 #include <stdint.h>
 
-#include "core/base/buf.h"
-#include "core/base/json.h"
+#include "sdk/lib/buf.h"
+#include "sdk/lib/json.h"
 
 #define EXPORT_COLUMNS_MAX 512
 

@@ -30,7 +30,7 @@
 
 #include "cli/inject/internal.h"
 #include "cli/inject/retry.h"
-#include "core/base/buf.h"
+#include "sdk/lib/buf.h"
 
 #define DEFAULT_TIMEOUT_NS (5 * NS_PER_S)
 #define CORE_NAME "probing-core" /* of the memfd: what /proc/PID/maps shows */

@@ -23,9 +23,9 @@
 #include <unistd.h>
 
 #include "cli/inject/internal.h"
-#include "core/base/buf.h"
 #include "core/base/file.h"
 #include "core/base/text.h"
+#include "sdk/lib/buf.h"
 
 #define DEFAULT_NS (5 * NS_PER_S)
 #define LOOK_MS 2

@@ -25,12 +25,12 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "core/base/buf.h"
 #include "core/base/clock.h"
 #include "core/base/err.h"
 #include "core/base/file.h"
 #include "core/base/text.h"
 #include "core/datadir/datadir.h"
+#include "sdk/lib/buf.h"
 #include "sdk/lib/proc/proc_file.h"
 
 #define ACCEPT_NS (2 * NS_PER_S) /* a process that does not take us in by then is not asked */

@@ -11,10 +11,10 @@
 #include <string.h>
 
 #include "cli/cli.h"
-#include "core/base/buf.h"
 #include "core/base/err.h"
 #include "core/datadir/datadir.h"
 #include "core/sql/sql.h"
+#include "sdk/lib/buf.h"
 
 struct each {
     int (*fn)(void *arg, const struct declared *d);

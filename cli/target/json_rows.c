@@ -11,6 +11,7 @@
 
 #include "cli/export/export.h"
 #include "core/base/err.h"
+#include "core/base/json.h"
 
 #define PENDING_MAX ((size_t)256 << 20) /* bytes: of one row */
 

@@ -16,10 +16,10 @@
 
 #include "cli/ui/fit_text.h"
 #include "cli/ui/terminal.h"
-#include "core/base/buf.h"
 #include "core/base/err.h"
 #include "core/base/file.h"
 #include "core/base/text.h"
+#include "sdk/lib/buf.h"
 
 #define SCRIPT_MAX_BYTES (1u << 20)
 

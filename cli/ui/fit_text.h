@@ -13,7 +13,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "core/base/buf.h"
+#include "sdk/lib/buf.h"
 
 /* The bytes of the letter that these begin with (0: none, or one that steers terminals), and the
  * columns it takes. */

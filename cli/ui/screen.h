@@ -12,7 +12,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "core/base/buf.h"
+#include "sdk/lib/buf.h"
 
 int screen_open(void);
 void screen_close(void); /* also when it is not open */

@@ -16,9 +16,9 @@
 
 #include "cli/cli.h"
 #include "cli/ui/fit_text.h"
-#include "core/base/buf.h"
 #include "core/base/err.h"
 #include "core/base/printable.h"
+#include "sdk/lib/buf.h"
 
 #define CLEAR_SCREEN "\033[H\033[J" /* ECMA-48: cursor home, erase to the end */
 #define LETTER_BYTES 4

@@ -9,12 +9,12 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "core/base/arena.h"
-#include "core/base/buf.h"
 #include "core/base/clock.h"
 #include "core/base/err.h"
 #include "core/base/file.h"
 #include "core/base/thread.h"
+#include "sdk/lib/arena.h"
+#include "sdk/lib/buf.h"
 #include "tests/fail_alloc.h"
 #include "tests/test.h"
 

@@ -12,7 +12,7 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-#include "core/base/buf.h"
+#include "sdk/lib/buf.h"
 
 /* Open for reading what is a regular file (/proc has such, too): nothing waits for the writer of a
  * FIFO, and no device is woken.  -EINVAL: it is something else, the words say what. */

@@ -16,7 +16,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-#include "core/base/buf.h"
+#include "sdk/lib/buf.h"
 
 #define INFO_MAX_BYTES ((size_t)4 << 20)
 

@@ -21,7 +21,7 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-#include "core/base/buf.h"
+#include "sdk/lib/buf.h"
 
 #define SIGNALS_KINDS 8    /* kinds below this may be sent */
 #define SIGNALS_FOREIGN -1 /* not sent by signals_send(): a timer's, or the program's */

@@ -14,7 +14,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-#include "core/base/buf.h"
+#include "sdk/lib/buf.h"
 
 #define PRINTABLE_LINE ""     /* keep nothing: one line */
 #define PRINTABLE_TEXT "\n\t" /* keep what forms lines and columns */

@@ -12,7 +12,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-#include "core/base/buf.h"
+#include "sdk/lib/buf.h"
 
 #define SECRET_SHOWN "***"
 

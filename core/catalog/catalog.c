@@ -14,9 +14,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/base/arena.h"
 #include "core/base/err.h"
 #include "core/base/text.h"
+#include "sdk/lib/arena.h"
 
 #define PLUGIN_COLUMNS_MAX 64 /* plugin.h: n_columns is 1 to 64 */
 #define DOC_MAX 4096          /* bytes: one line */

@@ -10,9 +10,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/base/buf.h"
 #include "core/base/err.h"
 #include "core/stack/stack.h"
+#include "sdk/lib/buf.h"
 
 #define MAPS_MAX_BYTES ((size_t)64 << 20)
 #define PIECES_MAX 65536u

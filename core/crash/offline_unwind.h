@@ -7,8 +7,8 @@
 #ifndef CORE_CRASH_OFFLINE_UNWIND_H
 #define CORE_CRASH_OFFLINE_UNWIND_H
 
-#include "core/base/arena.h"
 #include "core/crash/crash.h"
+#include "sdk/lib/arena.h"
 
 struct dead;
 

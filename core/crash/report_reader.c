@@ -33,11 +33,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/base/arena.h"
 #include "core/base/err.h"
 #include "core/crash/crash.h"
 #include "core/crash/offline_unwind.h"
 #include "core/datadir/datadir.h"
+#include "sdk/lib/arena.h"
 
 #define FILE_MAX_BYTES ((size_t)64 << 20)
 #define MEMORY_MAX_BYTES ((size_t)512 << 20)

@@ -30,7 +30,7 @@
 #include <sys/stat.h>
 #include <sys/types.h>
 
-#include "core/base/buf.h"
+#include "sdk/lib/buf.h"
 
 #define DATADIR_PATH 4096
 #define DATADIR_LEAF 256

@@ -13,8 +13,8 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-#include "core/base/buf.h"
 #include "core/catalog/catalog.h"
+#include "sdk/lib/buf.h"
 
 #define DATADIR_PATH_BYTES 1024
 

@@ -11,8 +11,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "core/base/arena.h"
-#include "core/base/buf.h"
+#include "sdk/lib/arena.h"
+#include "sdk/lib/buf.h"
 
 /* The profiler's frame where a native stack broke off, as in code without unwind tables: between
  * the frames further out, all Python, native ones may be missing. */

@@ -9,8 +9,8 @@
 #include <string.h>
 
 #include "core/base/err.h"
-#include "core/base/json.h"
 #include "core/flame/flame.h"
+#include "sdk/lib/json.h"
 
 #define DEPTH_MAX 2048
 

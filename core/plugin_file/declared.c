@@ -11,9 +11,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/base/buf.h"
 #include "core/base/err.h"
 #include "core/base/text.h"
+#include "sdk/lib/buf.h"
 
 #define STRIDE_MAX 4096u
 #define TEXTS_MAX ((size_t)1 << 20) /* bytes, of one plugin */

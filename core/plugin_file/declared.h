@@ -14,7 +14,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "core/base/arena.h"
+#include "sdk/lib/arena.h"
 
 #define DECLARED_MAX 64                /* of each kind */
 #define DECLARED_NAME_BYTES 128        /* "schema.name" and its NUL */

@@ -13,7 +13,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "core/base/buf.h"
+#include "sdk/lib/buf.h"
 #include "tests/fail_alloc.h"
 #include "tests/test.h"
 

@@ -14,11 +14,11 @@
 #include <errno.h>
 #include <string.h>
 
-#include "core/base/buf.h"
 #include "core/base/err.h"
 #include "core/base/json.h"
 #include "core/base/text.h"
 #include "core/plugin_file/declared.h"
+#include "sdk/lib/buf.h"
 
 static void add_text(struct buf *b, const char *before, const char *text)
 {

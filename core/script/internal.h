@@ -19,12 +19,12 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "core/base/buf.h"
 #include "core/base/err.h"
 #include "core/base/thread.h"
 #include "core/host/host.h"
 #include "core/script/lua_memory.h"
 #include "core/script/script.h"
+#include "sdk/lib/buf.h"
 
 #define SCRIPT_NAME_BYTES 64
 #define SCRIPT_LINE_BYTES 4096 /* of print */

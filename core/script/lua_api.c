@@ -15,10 +15,10 @@
 #include <time.h>
 
 #include "core/base/clock.h"
-#include "core/base/json.h"
 #include "core/base/text.h"
 #include "core/script/internal.h"
 #include "core/script/poll.h"
+#include "sdk/lib/json.h"
 
 #define PUBLISH_MAX_BYTES 65536
 #define PUBLISH_DEPTH 16

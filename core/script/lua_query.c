@@ -11,10 +11,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/base/buf.h"
 #include "core/base/clock.h"
 #include "core/script/internal.h"
 #include "core/sql/sql.h"
+#include "sdk/lib/buf.h"
 
 #define CLASS "probing.rows"
 #define ANSWER_MAX_BYTES ((size_t)32 << 20)

@@ -15,9 +15,9 @@
 #include <string.h>
 
 #include "core/base/clock.h"
-#include "core/base/json.h"
 #include "core/script/internal.h"
 #include "core/script/poll.h"
+#include "sdk/lib/json.h"
 
 #define SAY_MAX_BYTES 65536
 #define FOREVER_NS (3600 * NS_PER_S)

@@ -9,12 +9,12 @@
 #include <errno.h>
 #include <string.h>
 
-#include "core/base/arena.h"
 #include "core/base/err.h"
 #include "core/base/json.h"
 #include "core/base/redact.h"
 #include "core/server/internal.h"
 #include "core/server/message.h"
+#include "sdk/lib/arena.h"
 
 static void on_event(void *arg, const char *topic, const void *payload, uint32_t size)
 {

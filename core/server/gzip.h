@@ -11,7 +11,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-#include "core/base/buf.h"
+#include "sdk/lib/buf.h"
 
 struct squeeze;
 

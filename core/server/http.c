@@ -19,11 +19,11 @@
 
 #include "core/base/clock.h"
 #include "core/base/err.h"
-#include "core/base/json.h"
 #include "core/base/printable.h"
 #include "core/server/gzip.h"
 #include "core/server/internal.h"
 #include "core/server/message.h"
+#include "sdk/lib/json.h"
 
 #define COOKIE "probing_token_" /* and the port: cookies do not know ports */
 #define SQUEEZE_BYTES 1024      /* what is shorter is sent as it is */

@@ -10,12 +10,12 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "core/base/arena.h"
 #include "core/base/err.h"
 #include "core/server/http.h"
 #include "core/server/internal.h"
 #include "core/server/message.h"
 #include "core/server/pack.h"
+#include "sdk/lib/arena.h"
 
 #define PARAMETER_BYTES (64u << 10) /* one parameter of a query string */
 

@@ -22,11 +22,11 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "core/base/buf.h"
 #include "core/base/thread.h"
 #include "core/host/host.h"
 #include "core/server/server.h"
 #include "core/sql/sql.h"
+#include "sdk/lib/buf.h"
 
 #define SERVER_CONNECTIONS 256          /* connections at once */
 #define SERVER_CONNECTIONS_TCP 192      /* of these by TCP: the owner's socket stays free */

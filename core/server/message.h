@@ -12,8 +12,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "core/base/arena.h"
-#include "core/base/buf.h"
+#include "sdk/lib/arena.h"
+#include "sdk/lib/buf.h"
 
 #define MESSAGE_ARGS 256 /* words of one command */
 

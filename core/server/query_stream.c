@@ -20,9 +20,9 @@
 
 #include "core/base/clock.h"
 #include "core/base/err.h"
-#include "core/base/json.h"
 #include "core/server/internal.h"
 #include "core/server/message.h"
+#include "sdk/lib/json.h"
 
 #define TICK_TIMEOUT_NS (30 * NS_PER_S) /* a tick that takes longer is no stream */
 #define RESTS 3                         /* times the CPU time of a tick */

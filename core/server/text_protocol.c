@@ -9,11 +9,11 @@
 #include <errno.h>
 #include <string.h>
 
-#include "core/base/arena.h"
 #include "core/base/err.h"
 #include "core/base/printable.h"
 #include "core/server/internal.h"
 #include "core/server/message.h"
+#include "sdk/lib/arena.h"
 
 static void say_error(struct connection *p, const char *why)
 {

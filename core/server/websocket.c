@@ -11,13 +11,13 @@
 #include <string.h>
 #include <sys/socket.h>
 
-#include "core/base/arena.h"
 #include "core/base/clock.h"
 #include "core/base/err.h"
-#include "core/base/json.h"
 #include "core/base/printable.h"
 #include "core/server/internal.h"
 #include "core/server/message.h"
+#include "sdk/lib/arena.h"
+#include "sdk/lib/json.h"
 
 int server_ws_handover(struct connection *p, const char *request, size_t size)
 {

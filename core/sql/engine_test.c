@@ -4,8 +4,8 @@
  */
 #include <errno.h>
 
-#include "core/base/json.h"
 #include "core/sql/example_test.h"
+#include "sdk/lib/json.h"
 #include "tests/fail_alloc.h"
 
 TEST(arithmetic_is_postgresqls)

@@ -15,8 +15,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "core/base/buf.h"
 #include "core/catalog/catalog.h"
+#include "sdk/lib/buf.h"
 
 struct store;
 struct sql;

@@ -10,7 +10,7 @@
 
 #include <stdint.h>
 
-#include "core/base/buf.h"
+#include "sdk/lib/buf.h"
 
 #define ROWS 300
 

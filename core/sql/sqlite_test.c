@@ -12,11 +12,11 @@
 #include <dlfcn.h>
 #include <stdlib.h>
 
-#include "core/base/buf.h"
 #include "core/base/err.h"
 #include "core/base/text.h"
 #include "core/sql/sql.h"
 #include "core/sql/sqlite_queries_test.h"
+#include "sdk/lib/buf.h"
 #include "tests/test.h"
 
 #ifdef __SANITIZE_THREAD__

@@ -13,10 +13,10 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "core/base/buf.h"
 #include "core/base/err.h"
 #include "core/base/file.h"
 #include "core/stack/internal.h"
+#include "sdk/lib/buf.h"
 
 #define MAPS_MAX_BYTES (64u << 20) /* bytes: 65530 mappings (vm.max_map_count) of 1000 bytes */
 

@@ -22,9 +22,9 @@
 #include <pthread.h>
 #include <signal.h>
 
-#include "core/base/buf.h"
 #include "core/store/segment.h"
 #include "core/store/store.h"
+#include "sdk/lib/buf.h"
 
 #define STORE_SLOTS_MAX 512 /* rings: as many as core/ring has */
 

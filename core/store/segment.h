@@ -44,8 +44,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "core/base/buf.h"
 #include "core/catalog/catalog.h"
+#include "sdk/lib/buf.h"
 
 #define SEGMENT_ROWS 16384      /* rows: beyond, files get no smaller (facts: 8.41 to 8.35 B/row) */
 #define SEGMENT_BLOCK 128       /* rows */

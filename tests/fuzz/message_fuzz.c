@@ -10,9 +10,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/base/arena.h"
-#include "core/base/buf.h"
 #include "core/server/message.h"
+#include "sdk/lib/arena.h"
+#include "sdk/lib/buf.h"
 #include "tests/fuzz/fuzz.h"
 
 static void feed_message(const char *text, size_t size)

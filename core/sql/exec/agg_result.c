@@ -10,7 +10,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "core/base/json.h"
+#include "sdk/lib/json.h"
 
 static bool is_less(double a, double b)
 {

@@ -11,7 +11,7 @@
 
 #include <stdint.h>
 
-#include "core/base/buf.h"
+#include "sdk/lib/buf.h"
 
 void flat_add_i32(struct buf *b, int32_t v);
 void flat_add_i64(struct buf *b, int64_t v);

@@ -15,9 +15,9 @@
 #include <string.h>
 
 #include "core/base/err.h"
-#include "core/base/json.h"
 #include "core/base/text.h"
 #include "core/sql/value/timestamp_parts.h"
+#include "sdk/lib/json.h"
 
 int sql_format_parse(const char *name, enum sql_format *ret)
 {

@@ -13,8 +13,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "core/base/arena.h"
 #include "core/sql/sql.h"
+#include "sdk/lib/arena.h"
 
 #define SQL_DEPTH 128 /* nested parentheses, calls, subqueries: bounds our stack */
 #define SQL_CHAIN 250 /* a + b + c ...: bounds the depth of trees that grow to the left */

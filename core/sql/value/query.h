@@ -14,10 +14,10 @@
 #ifndef CORE_SQL_VALUE_QUERY_H
 #define CORE_SQL_VALUE_QUERY_H
 
-#include "core/base/arena.h"
 #include "core/catalog/dictionary.h"
 #include "core/sql/parse/ast.h"
 #include "core/sql/value/vector.h"
+#include "sdk/lib/arena.h"
 
 #define SQL_WORK 65536 /* pieces of work between looks at the limits: a few ms at the worst */
 

@@ -16,7 +16,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "core/base/arena.h"
+#include "sdk/lib/arena.h"
 
 #define REGEXP_GROUPS 10 /* the whole match and \1 to \9; further ones only group */
 
