@@ -200,8 +200,11 @@ static void look_closely(struct cpu_usage *c, struct thread *t, union probing_ce
     struct proc_status status = {.voluntary = UNKNOWN, .involuntary = UNKNOWN};
     char wchan[64] = "";
 
-    if (proc_stat_of(0, t->tid, &stat) < 0) {
-        t->dead = c->threads.gone = true;
+    if (proc_stat_of(0, t->tid, &stat) < 0) { /* it has ended, or /proc is gone */
+        uint64_t cpu;
+        t->dead = !thread_cpu(&c->threads, t->tid, &cpu);
+        c->threads.gone = c->threads.gone || t->dead;
+        t->state = 0;
         return;
     }
     if (t->start_ticks != UNKNOWN && t->start_ticks != stat.start_ticks) {
