@@ -35,6 +35,11 @@ def test_a_setting_loads_the_plugin_and_queries_of_the_field_run(world):
                        "wall_ns < 900000000")[0][0] > 0
 
 
+def test_memory_usage_is_that_of_the_process(target):
+    rows = target.rows("SELECT * FROM memory_usage WHERE timestamp > now() - interval '5 min'")
+    assert rows and all(0.1 < row[1] < 1000 and row[2] is None for row in rows)
+
+
 def test_maps_are_those_of_proc(target):
     def read():
         return open("/proc/%d/maps" % target.pid, errors="replace").read().splitlines()
