@@ -121,7 +121,19 @@ static bool add(struct thread_list *into, const struct thread *t)
     return true;
 }
 
-/* Those of the folder, with what is known of them. */
+/* When it began, CLOCK_MONOTONIC ns, if that was after `least`; but for a tick of the kernel's. */
+static uint64_t began(int32_t tid, uint64_t least, uint64_t now)
+{
+    struct proc_stat s;
+    uint64_t tick = PROBING_NS_PER_S / (uint64_t)sysconf(_SC_CLK_TCK);
+    if (proc_stat_of(0, tid, &s) < 0 || s.start_ticks == PROC_UNKNOWN)
+        return least;
+    uint64_t up = probing_clock_ns(CLOCK_BOOTTIME), start = s.start_ticks * tick;
+    uint64_t age = up > start ? up - start : 0;
+    return age < now && now - age > least ? now - age : least;
+}
+
+/* Those of the folder, with what is known of them; what a new one used is all of our time. */
 static void read_folder(const struct thread_list *old, struct thread_list *ret)
 {
     struct proc_numbers all;
@@ -134,12 +146,13 @@ static void read_folder(const struct thread_list *old, struct thread_list *ret)
                                .start_ticks = UNKNOWN,
                                .comm = PROBING_NULL_ID,
                                .wchan = PROBING_NULL_ID,
-                               .row_ns = old->listed_ns,
                                .voluntary = old->listed_ns ? 0 : UNKNOWN,
                                .involuntary = old->listed_ns ? 0 : UNKNOWN,
                                .majflt = old->listed_ns ? 0 : UNKNOWN};
         bool same =
             known < old->all + old->n && known->tid == tid && !known->dead && !known->reused;
+        if (!same && old->listed_ns)
+            fresh.row_ns = began(tid, old->listed_ns, ret->listed_ns);
         ret->whole = add(ret, same ? known : &fresh);
     }
     ret->whole = ret->whole && all.error == 0;

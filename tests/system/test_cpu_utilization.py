@@ -224,3 +224,36 @@ def test_a_number_that_another_thread_gets(world):
                           "%s '%s' group by 1" % (where, name)) for name in ("first", "second"))
     assert first[0][0] == second[0][0]  # the number
     assert second[0][1] >= second[0][2] - 1  # none of the first one's time
+
+
+LATER = r'''
+import ctypes, os, threading, time
+def work():
+    ctypes.CDLL(None).prctl(15, b"later")
+    print("begun %.3f" % time.time(), flush=True)
+    while True:
+        sum(range(1000))
+print("ready", flush=True)
+while not os.path.exists("next"):
+    time.sleep(0.01)
+time.sleep(3)  # the list of threads is that old
+threading.Thread(target=work, daemon=True).start()
+time.sleep(600)
+'''
+
+
+def test_a_thread_that_begins_later_is_as_old_as_it_is(world):
+    """Its first row covers its own life, not the time since the list of threads was read."""
+    target = world.python(LATER)
+    target.wait_line("ready")
+    target.inject("-D", "system.interval=100ms")
+    ready(target)
+    (world.tmp / "next").write_text("")
+    life = float(target.wait_line(r"begun ([0-9.]+)").group(1))  # no client, no thread for it
+    first = wait_for(lambda: target.rows(
+        "select wall_ns / 1e9, cpu_total_pct, delta_total_ns / 1e9 from cpu.utilization where comm "
+        "= 'later' order by ts limit 1"), "a row of it")[0]
+    row = target.rows("select extract(epoch from min(ts)) from cpu.utilization where comm = "
+                      "'later'")
+    assert first[0] <= row[0][0] - life + 0.1  # the kernel counts in hundredths
+    assert 0 < first[2] <= first[0] and first[1] <= 101
