@@ -10,6 +10,7 @@
 #include <probing/ext/draft/cost.h>
 #include <probing/plugin.h>
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
@@ -19,6 +20,7 @@
 #include "internal.h"
 #include "plugin_malloc.h"
 #include "probing_sdk.h"
+#include "python/domains.h"
 #include "sample/allocation_sampler.h"
 #include "usage/usage.h"
 
@@ -33,6 +35,8 @@ struct plugin {
     uint64_t since_ns;        /* lock: mutex; hooks are in since then */
     struct hooks_about about; /* lock: mutex; as memory_tick() last saw it */
     char unseen[256];         /* lock: mutex; of it */
+    _Atomic bool domains;     /* memory.python */
+    _Atomic bool no_python;   /* the domains are not in, as there is no Python yet */
 };
 
 static const struct probing_config settings[] = {
@@ -53,6 +57,12 @@ static const struct probing_config settings[] = {
      .min = 0,
      .max = INT64_MAX},
     USAGE_SETTINGS,
+    {.name = "python",
+     .value = "off",
+     .doc = "on: sample Python's small blocks as well (up to 512 bytes), of which malloc() never "
+            "hears",
+     .type = PROBING_STR,
+     .flags = PROBING_LIVE},
     {.name = NULL}};
 
 /* hooks_about() is for who may also take them out. */
@@ -104,6 +114,22 @@ static bool wait_step(struct plugin *p) /* [worker] */
     return is_in;
 }
 
+/* 0, or what domains_in() gives, with its reason.  Where there is no Python yet, memory_tick()
+ * tries again. */
+static int put_domains_in(struct plugin *p, const char **ret_why)
+{
+    int rc = domains_in(ret_why);
+    atomic_store_explicit(&p->no_python, rc == -ENODEV, memory_order_relaxed);
+    return rc == -ENODEV ? 0 : rc;
+}
+
+static void find_python(struct plugin *p) /* [worker] */
+{
+    const char *why = NULL;
+    if (put_domains_in(p, &why) < 0)
+        p->host->log(p->host, PROBING_WARN, why);
+}
+
 /* Each second.  Where a limit is near, looks come between: a timer of a quarter of a second would
  * wake three threads four times as often for it all the time. */
 static void memory_tick(void *self, uint64_t now) /* [worker] */
@@ -112,6 +138,8 @@ static void memory_tick(void *self, uint64_t now) /* [worker] */
     if (p->hooks) {
         hooks_look(p->hooks);
         keep_about(p);
+        if (atomic_load_explicit(&p->no_python, memory_order_relaxed))
+            find_python(p);
     }
     look(p, now);
     for (int i = 1; i < (int)(PROBING_NS_PER_S / USAGE_STEP_NS); i++)
@@ -258,9 +286,28 @@ static int memory_init(const struct probing_host *host, void **ret_self)
     return 0;
 }
 
+static int configure_python(struct plugin *p, const char *value)
+{
+    bool on = strcmp(value, "on") == 0;
+    if (!on && strcmp(value, "off") != 0)
+        return probing_failf(p->host, -EINVAL, "memory.python is on or off, not '%s'", value);
+    const char *why = NULL;
+    int rc = on && p->hooks ? put_domains_in(p, &why) : 0;
+    if (rc < 0)
+        return probing_failf(p->host, rc, "memory.python stays off: %s", why);
+    if (!on)
+        domains_out();
+    atomic_store_explicit(&p->domains, on, memory_order_relaxed);
+    if (!on)
+        atomic_store_explicit(&p->no_python, false, memory_order_relaxed);
+    return 0;
+}
+
 static int memory_configure(void *self, const char *name, const char *value)
 {
     struct plugin *p = self;
+    if (strcmp(name, "python") == 0)
+        return configure_python(p, value);
     int rc = sampler_configure(p->sampler, name, value);
     return rc == -ENOENT ? usage_configure(p->usage, name, value) : rc;
 }
@@ -272,6 +319,15 @@ static int memory_start(void *self)
     if (rc < 0)
         return rc;
     rc = hooks_in(p->host, &p->hooks);
+    if (rc == 0 && atomic_load_explicit(&p->domains, memory_order_relaxed)) {
+        const char *why = NULL;
+        rc = put_domains_in(p, &why);
+        if (rc < 0) {
+            (void)probing_failf(p->host, rc, "memory.python cannot be on: %s", why);
+            hooks_out(p->hooks);
+            p->hooks = NULL;
+        }
+    }
     if (rc < 0) {
         (void)sampler_stop(p->sampler);
         return rc;
@@ -285,6 +341,8 @@ static int memory_stop(void *self)
 {
     struct plugin *p = self;
     set_in(p, false);
+    atomic_store_explicit(&p->no_python, false, memory_order_relaxed);
+    domains_out();
     if (p->hooks)
         hooks_out(p->hooks);
     p->hooks = NULL;
@@ -296,6 +354,7 @@ static void memory_fork(void *self, int phase)
     struct plugin *p = self;
     if (phase == PROBING_FORK_CHILD) {
         hooks_forked();
+        domains_forked();
         sampler_forked(p->sampler);
     }
 }

@@ -16,24 +16,11 @@
 #include <sys/mman.h>
 #include <sys/types.h>
 
-#include "sample/sample.h"
-
-#define FRAME __builtin_frame_address(0)
-#define COLD static __attribute__((noinline, cold))
+#include "count.h"
 
 /* What is behind a wrapper, as a function of the wrapper's type. */
 #define REAL(fn) ((__typeof__(&fn))atomic_load_explicit(&real_##fn, memory_order_relaxed))
 #define BEHIND(fn) static _Atomic uintptr_t real_##fn
-
-/* Counts n bytes where no sample is due; else nothing is counted yet. */
-static inline bool not_due(size_t n)
-{
-    int64_t left = memory_thread.left;
-    if (__builtin_expect(left < 0 || n > (uint64_t)left, 0))
-        return false;
-    memory_thread.left = left - (int64_t)n;
-    return true;
-}
 
 /* ---- malloc ---- */
 
@@ -92,23 +79,13 @@ static void *wrap_calloc(size_t count, size_t n)
     return common ? REAL(wrap_calloc)(count, n) : calloc_due(count, n);
 }
 
-/* What became of p when it was to be n bytes at q.  NULL for 0 bytes is what free() would do, where
- * the allocator gives it. */
-static inline void resized(void *q, size_t n, void *p, uint64_t moving, const void *frame)
-{
-    if (moving && (q || n == 0))
-        memory_moved(moving);
-    else if (moving)
-        memory_unmoved(p, moving);
-    if (q)
-        memory_allocated(q, n, MEMORY_MALLOC, frame);
-}
-
 COLD void *realloc_due(void *p, size_t n)
 {
-    uint64_t moving = p && memory_is_sampled(p) ? memory_moving(p) : 0;
+    uint64_t moving = before_resize(p);
     void *q = REAL(wrap_realloc)(p, n);
-    resized(q, n, p, moving, FRAME);
+    resized(p, moving, q, n);
+    if (q)
+        memory_allocated(q, n, MEMORY_MALLOC, FRAME);
     return q;
 }
 
@@ -119,23 +96,12 @@ static void *wrap_realloc(void *p, size_t n)
 
 static void *wrap_reallocarray(void *p, size_t count, size_t n)
 {
-    uint64_t moving = p && memory_is_sampled(p) ? memory_moving(p) : 0;
+    uint64_t moving = before_resize(p);
     void *q = REAL(wrap_reallocarray)(p, count, n);
-    resized(q, count * n, p, moving, FRAME);
+    resized(p, moving, q, count * n);
+    if (q)
+        memory_allocated(q, count * n, MEMORY_MALLOC, FRAME);
     return q;
-}
-
-COLD void sampled_goes(void *p)
-{
-    if (p)
-        memory_sample_freed(p);
-}
-
-/* Before it is freed: a moment later the address may be another thread's. */
-static inline void going(void *p)
-{
-    if (memory_is_sampled(p))
-        sampled_goes(p);
 }
 
 static void wrap_free(void *p)
@@ -264,10 +230,11 @@ BEHIND(wrap_munmap);
 BEHIND(wrap_mremap);
 
 /* Memory of its own that may be written.  Address space that is only reserved is no memory yet, and
- * a file's pages are the page cache's. */
+ * a file's pages are the page cache's; what is mapped for a pool whose blocks are counted
+ * themselves is not counted twice. */
 static inline bool is_memory(int prot, int flags)
 {
-    return flags & MAP_ANONYMOUS && prot & PROT_WRITE;
+    return flags & MAP_ANONYMOUS && prot & PROT_WRITE && !memory_thread.inside;
 }
 
 static inline void mapped(void *p, size_t n, int prot, int flags, const void *frame)
@@ -311,7 +278,7 @@ static void *wrap_mremap(void *p, size_t old, size_t n, int flags, ...)
     va_start(rest, flags);
     void *to = flags & MREMAP_FIXED ? va_arg(rest, void *) : NULL;
     va_end(rest);
-    uint64_t moving = memory_is_sampled(p) ? memory_moving(p) : 0;
+    uint64_t moving = before_resize(p);
     if (to)
         going(to);
     void *q = REAL(wrap_mremap)(p, old, n, flags, to);

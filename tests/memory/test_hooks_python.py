@@ -1,0 +1,136 @@
+# SPDX-License-Identifier: Apache-2.0
+"""memory.python: Python's small blocks are sampled, once, and its allocators are put back."""
+import json
+import os
+import sys
+
+import pytest
+
+from pythons import PYTHONS
+from world import CLI, wait_for
+
+PROGRAM = """
+import os, sys, threading, tracemalloc
+keep = []
+def churn():
+    while True:
+        [{i: str(i) * 3} for i in range(100)]
+if sys.argv[1] == 'threads':
+    for _ in range(4):
+        threading.Thread(target=churn, daemon=True).start()
+print('ready', flush=True)
+pipe = open(sys.argv[2], 'r+b', buffering=0)
+while True:
+    word = pipe.readline().decode().strip()
+    exec(word)
+    print('did', word, flush=True)
+"""
+
+
+class Python:
+    def __init__(self, world, python, mode="alone", env=None):
+        self.pipe, script = world.tmp / "orders", world.tmp / "program.py"
+        os.mkfifo(self.pipe)
+        script.write_text(PROGRAM)
+        self.target = world.start(python, str(script), mode, str(self.pipe), env=env)
+        self.target.wait_line("ready")
+        self.orders = open(self.pipe, "w", buffering=1)
+        self.count = 0
+
+    def __call__(self, order):
+        self.orders.write(order + "\n")
+        self.count += 1
+        wait_for(lambda: self.target.output().count("did ") >= self.count
+                 or not self.target.alive(), order)
+        assert self.target.alive(), self.target.output()[-500:]
+
+    def set(self, name, value):
+        return self.target.probing("config", "set", "memory." + name, value)
+
+    def bytes(self):
+        """{domain: bytes that were allocated since the last call, estimated}"""
+        rows = self.target.rows("select domain, sum(bytes) from memory.samples group by domain")
+        return dict(rows)
+
+
+@pytest.fixture(params=sorted(PYTHONS))
+def python(request):
+    return PYTHONS[request.param]
+
+
+def test_small_blocks_are_seen_once_and_large_ones_by_malloc(world, python):
+    program = Python(world, python)
+    program.target.inject("--wait", "--plugin", "memory", "-D", "memory.sample_bytes=4096",
+                          "-D", "memory.python=on")
+    program("keep.append([bytes(200 + i % 2) for i in range(50000)])")   # 50,000 * 240 bytes
+    small = wait_for(lambda: program.bytes().get("python"), "samples of Python's domain")
+    wait_for(lambda: program.bytes()["python"] > 10e6, lambda: program.bytes())
+    found = program.bytes()
+    assert found["python"] < 15e6, found
+    assert found.get("malloc", 0) < 5e6, found  # the list itself, as it grows
+    assert found.get("mmap", 0) < 3e6, found   # no arena twice
+    assert small
+    program("keep.append([bytes(5000) for i in range(4000)])")           # 20 MB
+    wait_for(lambda: program.bytes().get("malloc", 0) > 15e6, lambda: program.bytes())
+    later = program.bytes()
+    assert later["malloc"] < 30e6 and later["python"] - found["python"] < 3e6, later
+
+
+def test_on_and_off_while_threads_allocate(world, python):
+    program = Python(world, python, "threads")
+    program.target.inject("--wait", "--plugin", "memory", "-D", "memory.sample_bytes=16K")
+    for _ in range(30):
+        assert program.set("python", "on").returncode == 0
+        assert program.set("python", "off").returncode == 0
+    assert program.set("python", "on").returncode == 0
+    program("keep.append([object() for i in range(10000)])")
+    assert program.target.probing("plugin", "stop", "memory").returncode == 0
+    program("keep.clear()")
+    assert program.target.probing("plugin", "load", "memory").returncode == 0
+    assert program.target.probing("eject").returncode == 0
+    program("keep.append([object() for i in range(10000)])")
+
+
+def test_another_tool_that_stands_before_us(world):
+    program = Python(world, sys.executable)
+    program.target.inject("--wait", "--plugin", "memory", "-D", "memory.python=on")
+    program("tracemalloc.start()")
+    assert program.set("python", "off").returncode == 0
+    refused = program.set("python", "on")   # it goes on calling us: twice would never end
+    assert refused.returncode != 0
+    assert "another tool (tracemalloc, memray)" in refused.stderr
+    program("keep.append([object() for i in range(10000)])")
+    program("tracemalloc.stop()")
+    assert program.set("python", "on").returncode == 0
+    program("keep.append([object() for i in range(10000)])")
+    assert program.set("python", "off").returncode == 0
+
+
+def test_where_all_is_malloc_it_is_refused(world):
+    program = Python(world, sys.executable, env={"PYTHONMALLOC": "malloc"})
+    program.target.inject("--wait", "--plugin", "memory")
+    refused = program.set("python", "on")
+    assert refused.returncode != 0
+    assert "allocates all by malloc()" in refused.stderr
+    bad = program.set("python", "perhaps")
+    assert "memory.python is on or off, not 'perhaps'" in bad.stderr
+
+
+def test_a_python_that_begins_later(world):
+    """launch loads the plugin before there is an interpreter."""
+    end = world.tmp / "end"
+    target = world.start(
+        str(CLI), "launch", "--plugin", "memory", "-D", "memory.python=on",
+        "-D", "memory.sample_bytes=4096", "--", sys.executable, "-c",
+        "import os, sys, time\nprint('pid', os.getpid(), flush=True)\nkeep = []\n"
+        "while not os.path.exists(sys.argv[1]):\n"
+        "    keep = [bytes(200) for _ in range(100)]\n    time.sleep(0.001)", str(end))
+    pid = target.wait_line(r"pid (\d+)")[1]
+
+    def found():
+        done = world.probing("-t", pid, "query", "--format", "json",
+                             "select count(*) from memory.samples where domain = 'python'")
+        return done.returncode == 0 and json.loads(done.stdout)["rows"][0][0] > 0
+    wait_for(found, "samples of Python's domain")
+    end.touch()
+    assert target.process.wait(60) == 0
