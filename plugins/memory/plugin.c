@@ -164,7 +164,7 @@ static const struct probing_column sampling_columns[] = {
     PROBING_STR_COLUMN("unseen", "what cannot be seen here; NULL: nothing is known to be"),
     PROBING_I64_COLUMN("sample_bytes", PROBING_BYTES,
                        "mean number of bytes between two samples now: memory.sample_bytes, or more "
-                       "where that would give more than 1,000 samples a second"),
+                       "where samples would take more than 0.5 % of the process's CPU time"),
     PROBING_I64_COLUMN("samples", PROBING_COUNT, "samples taken"),
     PROBING_I64_COLUMN("lost", PROBING_COUNT, "samples dropped for want of room"),
     PROBING_I64_COLUMN("bare", PROBING_COUNT,

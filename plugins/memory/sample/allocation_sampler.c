@@ -36,9 +36,10 @@
 #define IDLE_NS (500 * PROBING_NS_PER_MS)    /* while there are none */
 #define MODULES_NS (500 * PROBING_NS_PER_MS) /* between looks for new modules */
 #define NAMES_NS (10 * PROBING_NS_PER_S)     /* a thread's name is read again after this */
-/* Where a program allocates so much that there would be more samples than this, the distance
- * between them grows: they weigh more, and what they cost has an end. */
-#define MOST_PER_S 1000.0
+/* Where samples would take more than this of the process's CPU time, or be more than these, the
+ * distance between them grows: they weigh more, and what they cost has an end. */
+#define MOST_SHARE 0.005
+#define MOST_PER_S 2000.0
 #define FASTER_NS (20 * PROBING_NS_PER_MS)  /* it grows after this, ... */
 #define SLOWER_NS (100 * PROBING_NS_PER_MS) /* ... and falls after this */
 #define STOP_NS (2 * PROBING_NS_PER_S)
@@ -71,8 +72,9 @@ struct sampler {
     _Atomic uint64_t mean, mean_now, snapshot_every, turns, live_bytes;
     _Atomic bool stop, ended, forked;
     _Atomic int32_t tid;
-    uint64_t modules_ns, counted_ns, counted;
-    struct sampling_counts before; /* [control]: of earlier starts */
+    uint64_t modules_ns, counted_ns, counted_cpu_ns;
+    struct sampling_counts counted; /* as of then */
+    struct sampling_counts before;  /* [control]: of earlier starts */
     struct thread_name names[NAMES];
     struct merge_native native;
     uint32_t frames[MERGE_FRAMES];
@@ -238,21 +240,25 @@ static void set_mean(struct sampler *s, double wanted)
     sampling_set_mean((uint64_t)next);
 }
 
-/* As many samples a second as may be, or one in the bytes that were asked for. */
+/* As many samples as may be, or one in the bytes that were asked for. */
 static void adapt(struct sampler *s, uint64_t now)
 {
     struct sampling_counts counts;
     uint64_t passed = now - s->counted_ns;
     if (passed < FASTER_NS)
         return;
+    uint64_t cpu = probing_clock_ns(CLOCK_PROCESS_CPUTIME_ID);
     sampling_counts(&counts);
-    double rate = (double)(counts.taken - s->counted) / probing_seconds(passed);
-    if (rate < MOST_PER_S && passed < SLOWER_NS)
+    double rate = (double)(counts.taken - s->counted.taken) / probing_seconds(passed);
+    double share = (double)(counts.spent_ns - s->counted.spent_ns) /
+                   (double)(cpu > s->counted_cpu_ns ? cpu - s->counted_cpu_ns : 1);
+    double over = share / MOST_SHARE > rate / MOST_PER_S ? share / MOST_SHARE : rate / MOST_PER_S;
+    if (over < 1 && passed < SLOWER_NS)
         return;
     s->counted_ns = now;
-    s->counted = counts.taken;
-    set_mean(s,
-             (double)atomic_load_explicit(&s->mean_now, memory_order_relaxed) * rate / MOST_PER_S);
+    s->counted_cpu_ns = cpu;
+    s->counted = counts;
+    set_mean(s, (double)atomic_load_explicit(&s->mean_now, memory_order_relaxed) * over);
 }
 
 static void turn(struct sampler *s)
@@ -354,7 +360,7 @@ int sampler_mark(struct sampler *s, int argc, const char *const *argv, struct pr
     if (rc == 0)
         rc = take_now(s, &x);
     if (rc < 0)
-        return rc == -ENODEV ? s->host->fail(s->host, rc, "nothing is sampled: plugin start memory")
+        return rc == -ENODEV ? s->host->fail(s->host, rc, "nothing is sampled: plugin load memory")
                              : rc;
     (void)pthread_mutex_lock(&s->lock);
     s->marks++;
@@ -436,7 +442,8 @@ int sampler_start(struct sampler *s)
     stacks_name_with(s->stacks, h->extension(h, PROBING_STACK_1), s->python, s->code);
     if (rc == 0) {
         sampling_counts(&s->before);
-        s->counted = s->before.taken;
+        s->counted = s->before;
+        s->counted_cpu_ns = probing_clock_ns(CLOCK_PROCESS_CPUTIME_ID);
         s->counted_ns = h->now();
         atomic_store_explicit(&s->mean_now, atomic_load_explicit(&s->mean, memory_order_relaxed),
                               memory_order_relaxed);
