@@ -85,11 +85,13 @@ COMMANDS = {
     "debug": (WRITES, [["--dump"], ["--pause"]]),
     "eject": (WRITES, [[]]),
     "eval": (WRITES, [["1"]]),
+    "heap": (WRITES, [[]]),
     "plugin load": (WRITES, [["torch"]]),
     "plugin stop": (WRITES, [["python"]]),
     "script run": (WRITES, [["x", "x = 1"]]),
     "script stop": (WRITES, [["x"]]),
     "torch_profile": (WRITES, [["1"]]),
+    "trim": (WRITES, [[]]),
     "trace": (WRITES, [["--list"], ["__main__.login", "--args"]]),
 }
 

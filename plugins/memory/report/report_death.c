@@ -57,13 +57,17 @@ static bool is_this_boot(const struct usage_report *r)
     return n > 0 && r->boot_id[0] && strncmp(text, r->boot_id, strlen(r->boot_id)) == 0;
 }
 
-/* NAN: not known, as where the group is gone. */
+/* NAN: not known, as where the group is gone.  A directory is a stranger's to write: no path out of
+ * it is opened that is not one of cgroups. */
 static double kills_now(const struct usage_report *r)
 {
     static const char *const names[] = {"memory.events", "memory.oom_control"}; /* version 2, 1 */
+    static const char root[] = "/sys/fs/cgroup";
     char path[sizeof(r->cgroup) + 32];
     uint64_t n;
-    for (int i = 0; i < 2 && r->cgroup[0] == '/'; i++) {
+    bool fine = strncmp(r->cgroup, root, sizeof(root) - 1) == 0 &&
+                strchr("/", r->cgroup[sizeof(root) - 1]) && !strstr(r->cgroup, "/..");
+    for (int i = 0; i < 2 && fine; i++) {
         (void)snprintf(path, sizeof(path), "%s/%s", r->cgroup, names[i]);
         if (proc_number_in(path, "oom_kill ", &n))
             return (double)n;

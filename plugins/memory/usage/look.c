@@ -18,7 +18,7 @@
 #define PSS_AGAIN_NS (60 * PROBING_NS_PER_S)
 #define PSS_SHARE 1000
 #define PSS_RSS_MAX ((uint64_t)4 << 30)
-#define PSS_ASKED_RSS_MAX ((uint64_t)64 << 30)
+#define PSS_ASKED_RSS_MAX ((uint64_t)8 << 30)
 
 #define MACHINE_LEFT 10 /* a tenth of the machine's memory: below that it is a limit */
 

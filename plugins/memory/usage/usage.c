@@ -332,6 +332,7 @@ static int run_trim(void *self, int argc, const char *const *argv, struct probin
 
 static const struct probing_command commands[] = {
     {.size = sizeof(struct probing_command),
+     .flags = PROBING_WRITES, /* it keeps the program waiting */
      .name = "heap",
      .usage = "",
      .doc = "ask the allocator what is in use; glibc walks its free lists, and who allocates waits",
