@@ -47,7 +47,7 @@ def test_rows_come_while_it_changes_and_say_how_much(world):
 
 
 def test_parts_are_those_of_the_process(world):
-    target = grown(world)
+    target = grown(world, 50, 2, "-D", "memory.heap_walk=1GB")
     target.wait_line("full")
     parts = {row[0]: row[1:] for row in target.rows("select part, bytes, note from memory.parts")}
     status = dict(re.findall(r"^(\w+):\s+(\d+) kB", open("/proc/%d/status" % target.pid).read(),
@@ -65,7 +65,7 @@ def test_parts_are_those_of_the_process(world):
 
 
 def test_the_report_in_words_and_json(world):
-    target = grown(world)
+    target = grown(world, 50, 2, "-D", "memory.heap_walk=1GB")
     target.wait_line("full")
     said = target.probing("memory").stdout
     assert re.search(r"^  resident +\d+(\.\d)? MB  #+$", said, flags=re.M), said
@@ -132,3 +132,14 @@ def test_the_dead_are_told_of_what_is_known(world):
     assert re.search(r"^  resident +\d+(\.\d)? MB", done.stdout, flags=re.M), done.stdout
     assert json.loads(target.probing("memory", "--json").stdout)["death"]["kernel"] == ""
     assert target.probing("memory", "--trim").returncode != 0
+
+
+def test_who_was_only_left_is_not_dead(world):
+    target = grown(world)
+    target.wait_line("full")
+    assert target.probing("eject").returncode == 0
+    said = target.probing("memory").stdout
+    assert target.alive() and said.startswith("it runs on; probing has left it."), said
+    assert "death" not in json.loads(target.probing("memory", "--json").stdout)
+    target.kill()
+    assert target.probing("memory").stdout.startswith("nothing says why it has ended"), said

@@ -14,6 +14,7 @@
 
 #include "lib/proc/lines.h"
 #include "lib/proc/proc_file.h"
+#include "lib/proc/task.h"
 #include "report.h"
 
 #define RECORD_BYTES 8192 /* the longest of /dev/kmsg */
@@ -73,6 +74,20 @@ static double kills_now(const struct usage_report *r)
             return (double)n;
     }
     return (double)NAN;
+}
+
+/* Has only probing left it?  A later process may have its number. */
+static bool is_alive(const struct memory_args *w, const struct usage_report *r)
+{
+    struct proc_stat s;
+    struct timespec boot;
+    if (w->api->target_pid <= 0 || !is_this_boot(r) ||
+        proc_stat_of((pid_t)w->api->target_pid, 0, &s) < 0 || s.state == 'Z' || s.state == 'X')
+        return false;
+    (void)clock_gettime(CLOCK_BOOTTIME, &boot);
+    double begun = (double)time(NULL) - (double)boot.tv_sec +
+                   (double)s.start_ticks / (double)sysconf(_SC_CLK_TCK);
+    return begun <= r->first_sec + 2; /* of both clocks' rounding */
 }
 
 /* ---- the kernel's log ---- */
@@ -180,6 +195,11 @@ void death_show(const struct memory_args *w, const struct usage_report *r)
 {
     struct death d;
     char text[900];
+    if (is_alive(w, r)) {
+        say(w, "it runs on; probing has left it. When it was last looked at it had:");
+        report_printf(w->api, "\n");
+        return;
+    }
     read_death(w, r, &d);
     if (d.kernel[0]) {
         (void)snprintf(text, sizeof(text),
@@ -219,6 +239,8 @@ void death_show_json(const struct memory_args *w, const struct usage_report *r,
                      struct report_json *j)
 {
     struct death d;
+    if (is_alive(w, r))
+        return;
     read_death(w, r, &d);
     json_key(j, "death");
     json_open(j, '{');
