@@ -30,11 +30,11 @@ struct origins {
 
 /* Names of files, as far as they say what it is: what follows is a version. */
 static const char *const libraries[] = {
-    "libc.so",       "libc-2.",      "ld-linux",      "ld-2.",          "ld-musl",
-    "libstdc++.so",  "libc++.so",    "libc++abi.so",  "libgcc_s.so",    "libm.so",
-    "libpthread.so", "libdl.so",     "libpthread-2.", "libjemalloc.so", "libtcmalloc",
-    "libmimalloc",   "libpython",    "python2",       "python3",        "libasan.so",
-    "libtsan.so",    "linux-vdso.so"};
+    "libc.so",       "libc-2.",    "ld-linux",      "ld-2.",          "ld-musl",
+    "libstdc++.so",  "libc++.so",  "libc++abi.so",  "libgcc_s.so",    "libm.so",
+    "libpthread.so", "libdl.so",   "libpthread-2.", "libjemalloc.so", "libtcmalloc",
+    "libmimalloc",   "libc10.so",  "libpython",     "python2",        "python3",
+    "libasan.so",    "libtsan.so", "linux-vdso.so"};
 
 static bool begins(const char *text, const char *with)
 {

@@ -20,6 +20,7 @@ TEST(libraries_that_everybody_calls)
         {"PyByteArray_Resize", "/usr/bin/python3.11", true},
         {"PyObject_Malloc", "/opt/lib/libpython3.12.so.1.0", true},
         {"main", "/opt/conda/bin/python", true},
+        {"c10::alloc_cpu(unsigned long)", "/opt/torch/lib/libc10.so", true},
         /* instances of templates lie in whoever uses them */
         {"std::vector<int, std::allocator<int> >::reserve(unsigned long)", "/srv/app", true},
         {"void std::vector<int, std::allocator<int> >::_M_realloc_insert<int>(int&&)", "/srv/app",
