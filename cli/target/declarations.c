@@ -83,7 +83,7 @@ static bool is_select(const struct probing_view *v)
 
 static int take_views(void *arg, const struct declared *d)
 {
-    struct sql_view views[DECLARED_MAX];
+    struct sql_view views[2 * DECLARED_MAX];
     struct offer *o = arg;
     uint32_t n = 0;
 
@@ -98,6 +98,8 @@ static int take_views(void *arg, const struct declared *d)
                                            .why = d->all.views[i].why,
                                            .plugin = d->plugin,
                                            .loaded = o->loaded};
+    for (uint32_t i = 0; i < d->all.n_tables && !o->loaded; i++)
+        views[n++] = (struct sql_view){.name = d->all.tables[i].name, .plugin = d->plugin};
     if (o->loaded && o->n_own < 64)
         (void)snprintf(o->own[o->n_own++], sizeof(o->own[0]), "%s", d->plugin);
     int r = sql_declare_views(o->engine, views, n);

@@ -109,7 +109,7 @@ static void remember(struct core *c, const struct declared *d)
 
 static int take(void *arg, const struct declared *d, bool loaded)
 {
-    struct sql_view views[DECLARED_MAX];
+    struct sql_view views[2 * DECLARED_MAX];
     struct core *c = arg;
     for (uint32_t i = 0; i < d->all.n_views; i++) {
         const struct probing_view *v = &d->all.views[i];
@@ -120,7 +120,10 @@ static int take(void *arg, const struct declared *d, bool loaded)
                                      .plugin = d->plugin,
                                      .loaded = loaded};
     }
-    int r = sql_declare_views(c->sql, views, d->all.n_views);
+    uint32_t n = d->all.n_views;
+    for (uint32_t i = 0; i < d->all.n_tables && !loaded; i++)
+        views[n++] = (struct sql_view){.name = d->all.tables[i].name, .plugin = d->plugin};
+    int r = sql_declare_views(c->sql, views, n);
     if (r == 0 || (r > 0 && d->all.n_views == 0 && d->all.n_flames > 0))
         if (loaded)
             remember(c, d);

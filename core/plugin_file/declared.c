@@ -19,6 +19,7 @@
 #define TEXTS_MAX ((size_t)1 << 20) /* bytes, of one plugin */
 #define CHUNK 64u                   /* bytes: no page ends inside of one */
 #define WHEN "{when}"
+#define FIRST_BYTES offsetof(struct probing_declarations, n_tables) /* of version 1.1 */
 
 struct copying {
     const struct declared_source *from;
@@ -143,6 +144,13 @@ static int copy_alias(struct copying *c, void *of)
     return r < 0 ? r : text_is_name(a->setting) ? 0 : refuse(c, "has a bad name of a setting");
 }
 
+static int copy_table(struct copying *c, void *of)
+{
+    struct probing_table_name *t = of;
+    int r = copy_name(c, &t->name, /* dotted= */ true);
+    return r == 0 && !strchr(t->name, '.') ? refuse(c, "has no schema: SCHEMA.NAME") : r;
+}
+
 static int copy_flame(struct copying *c, void *of)
 {
     struct probing_flame *f = of;
@@ -163,8 +171,8 @@ static int copy_flame(struct copying *c, void *of)
 /* ---- all of them ---- */
 
 struct list {
-    const char *kind, *stride_name;
-    uint32_t n, stride, size; /* size: of ours */
+    const char *kind, *type, *stride_name; /* type: without probing_ */
+    uint32_t n, stride, size;              /* size: of ours */
     uint64_t at;
     int (*copy)(struct copying *c, void *of);
 };
@@ -196,7 +204,7 @@ static int copy_list(const struct declared_source *from, struct declared *to, co
                        DECLARED_MAX);
     if (l->stride < l->size || l->stride > STRIDE_MAX)
         return err_set(-EINVAL, "%s is %u, struct probing_%s has %u bytes; set .%s", l->stride_name,
-                       l->stride, l->kind, l->size, l->stride_name);
+                       l->stride, l->type, l->size, l->stride_name);
     char *all = arena_zalloc(&to->texts, l->n, l->size);
     if (!all)
         return err_set(-ENOMEM, "no memory for what plugin %s declares", to->plugin);
@@ -214,31 +222,34 @@ static int copy_list(const struct declared_source *from, struct declared *to, co
     return r;
 }
 
-#define LIST(what, strides, names, copier)                                                     \
-    {                                                                                          \
-        .kind = #what, .stride_name = #strides, .n = given.n_##names, .stride = given.strides, \
-        .size = sizeof(struct probing_##what), .at = (uint64_t)(uintptr_t)given.names,         \
-        .copy = copier                                                                         \
+#define LIST(what, strides, names, copier)                                           \
+    {                                                                                \
+        .kind = #what, .type = #what, .stride_name = #strides, .n = given.n_##names, \
+        .stride = given.strides, .size = sizeof(struct probing_##what),              \
+        .at = (uint64_t)(uintptr_t)given.names, .copy = copier                       \
     }
 
 static int copy_all(const struct declared_source *from, uint64_t address, struct declared *d)
 {
-    struct probing_declarations given, *all = &d->all;
+    struct probing_declarations given = {.size = 0}, *all = &d->all;
     uint32_t size;
 
     if (from->read(from->arg, address, &size, sizeof(size), true) != sizeof(size))
         return err_set(-EINVAL, "its declarations are at an address that cannot be read");
-    if (size < sizeof(given) || size > STRIDE_MAX)
+    if (size < FIRST_BYTES || size > STRIDE_MAX)
         return err_set(-EINVAL,
                        "its declarations say %u bytes, version 1.1 has %zu; set .size = "
                        "sizeof(struct probing_declarations)",
-                       size, sizeof(given));
-    if (from->read(from->arg, address, &given, sizeof(given), true) != sizeof(given))
+                       size, FIRST_BYTES);
+    size = size < sizeof(given) ? FIRST_BYTES : sizeof(given);
+    if (from->read(from->arg, address, &given, size, true) != size)
         return err_set(-EINVAL, "its declarations are at an address that cannot be read");
     const struct list views = LIST(view, view_size, views, copy_view),
                       metrics = LIST(metric, metric_size, metrics, copy_metric),
                       aliases = LIST(alias, alias_size, aliases, copy_alias),
                       flames = LIST(flame, flame_size, flames, copy_flame);
+    struct list tables = LIST(table_name, table_size, tables, copy_table);
+    tables.kind = "table";
     *all = (struct probing_declarations){.size = sizeof(*all),
                                          .n_views = given.n_views,
                                          .view_size = sizeof(struct probing_view),
@@ -247,13 +258,17 @@ static int copy_all(const struct declared_source *from, uint64_t address, struct
                                          .n_aliases = given.n_aliases,
                                          .alias_size = sizeof(struct probing_alias),
                                          .n_flames = given.n_flames,
-                                         .flame_size = sizeof(struct probing_flame)};
+                                         .flame_size = sizeof(struct probing_flame),
+                                         .n_tables = given.n_tables,
+                                         .table_size = sizeof(struct probing_table_name)};
     int r = copy_list(from, d, &views, (const void **)&all->views);
     if (r == 0)
         r = copy_list(from, d, &metrics, (const void **)&all->metrics);
     if (r == 0)
         r = copy_list(from, d, &aliases, (const void **)&all->aliases);
-    return r < 0 ? r : copy_list(from, d, &flames, (const void **)&all->flames);
+    if (r == 0)
+        r = copy_list(from, d, &flames, (const void **)&all->flames);
+    return r < 0 ? r : copy_list(from, d, &tables, (const void **)&all->tables);
 }
 
 int declared_read(const struct declared_source *from, uint64_t address, const char *plugin,
@@ -300,7 +315,7 @@ bool declared_same(const struct declared *one, const struct declared *other)
     const struct probing_declarations *a = &one->all, *b = &other->all;
     bool r = same(one->plugin, other->plugin) && a->n_views == b->n_views &&
              a->n_metrics == b->n_metrics && a->n_aliases == b->n_aliases &&
-             a->n_flames == b->n_flames;
+             a->n_flames == b->n_flames && a->n_tables == b->n_tables;
     for (uint32_t i = 0; r && i < a->n_views; i++)
         r = same(a->views[i].name, b->views[i].name) && same(a->views[i].sql, b->views[i].sql) &&
             same(a->views[i].doc, b->views[i].doc) && same(a->views[i].why, b->views[i].why);
@@ -314,6 +329,8 @@ bool declared_same(const struct declared *one, const struct declared *other)
             same(a->aliases[i].setting, b->aliases[i].setting);
     for (uint32_t i = 0; r && i < a->n_flames; i++)
         r = same_flame(&a->flames[i], &b->flames[i]);
+    for (uint32_t i = 0; r && i < a->n_tables; i++)
+        r = same(a->tables[i].name, b->tables[i].name);
     return r;
 }
 

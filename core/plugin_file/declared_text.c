@@ -9,7 +9,8 @@
  *     {"plugin":"mine","views":[{"name":"..","sql":"..","doc":"..","why":".."}],
  *      "flames":[{"name":"..","doc":"..","sql":"..","rest":"..","newest":"..","empty":"..",
  *                 "unit":1}],
- *      "aliases":[{"name":"..","setting":".."}]}
+ *      "aliases":[{"name":"..","setting":".."}],
+ *      "tables":[{"name":".."}]}
  */
 #include <errno.h>
 #include <string.h>
@@ -67,6 +68,11 @@ int declared_write(const struct declared *d, struct buf *ret)
         add_text(ret, ",\"setting\":", d->all.aliases[i].setting);
         (void)buf_adds(ret, "}");
     }
+    (void)buf_adds(ret, "],\"tables\":[");
+    for (uint32_t i = 0; i < d->all.n_tables; i++) {
+        add_text(ret, i ? ",{\"name\":" : "{\"name\":", d->all.tables[i].name);
+        (void)buf_adds(ret, "}");
+    }
     return buf_adds(ret, "]}\n");
 }
 
@@ -76,6 +82,7 @@ struct parsed {
     struct probing_view views[DECLARED_MAX];
     struct probing_flame flames[DECLARED_MAX];
     struct probing_alias aliases[DECLARED_MAX];
+    struct probing_table_name tables[DECLARED_MAX];
 };
 
 static uint32_t take_views(const struct json *list, struct probing_view *ret)
@@ -112,6 +119,14 @@ static uint32_t take_aliases(const struct json *list, struct probing_alias *ret)
     return n;
 }
 
+static uint32_t take_tables(const struct json *list, struct probing_table_name *ret)
+{
+    uint32_t n = 0;
+    for (const struct json *t = list ? list->first : NULL; t && n < DECLARED_MAX; t = t->next)
+        ret[n++] = (struct probing_table_name){.name = json_text(t, "name", NULL)};
+    return n;
+}
+
 /* Texts have their ends; what has pointers is whole. */
 static size_t read_own(void *arg, uint64_t address, void *ret, size_t n, bool pointers)
 {
@@ -143,6 +158,9 @@ static int declared_parse(const char *line, size_t size, struct declared **ret)
             .n_aliases = take_aliases(json_get(j, "aliases"), p->aliases),
             .alias_size = sizeof(p->aliases[0]),
             .aliases = p->aliases,
+            .n_tables = take_tables(json_get(j, "tables"), p->tables),
+            .table_size = sizeof(p->tables[0]),
+            .tables = p->tables,
             .views = p->views,
             .flames = p->flames};
         r = declared_read(&from, (uint64_t)(uintptr_t)&all, plugin, ret);

@@ -45,7 +45,8 @@ void sql_ask_why(struct sql *s, int (*fn)(void *arg, const struct table *t, char
 
 /* ---- views (plan/views.c) ---- */
 
-/* `definition` is a select, parsed when it is used.  Names may be "schema.name" or bare. */
+/* `definition` is a select, parsed when it is used; NULL: it is the name of a table that the plugin
+ * would make, known for words only.  Names may be "schema.name" or bare. */
 struct sql_view {
     const char *name, *definition, *doc;
     const char *why;    /* a select of one text or none: why it has no rows; may be NULL */

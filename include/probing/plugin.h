@@ -27,7 +27,7 @@ extern "C" {
 #endif
 
 #define PROBING_ABI_MAJOR 1u /* a new major is a new symbol, probing_plugin_v2 */
-#define PROBING_ABI_MINOR 1u /* one more whenever a struct grows at its end */
+#define PROBING_ABI_MINOR 2u /* one more whenever a struct grows at its end */
 #define PROBING_ABI ((PROBING_ABI_MAJOR << 16) | PROBING_ABI_MINOR)
 #define PROBING_EXPORT __attribute__((visibility("default")))
 
@@ -215,6 +215,12 @@ struct probing_flame {
     uint32_t reserved;  /* 0 */
 };
 
+/* A table that the plugin makes, stored or computed: whoever asks for it where the plugin is not
+ * loaded hears which plugin has it.  Since 1.2. */
+struct probing_table_name {
+    const char *name; /* "cpu.utilization": with its schema */
+};
+
 struct probing_declarations {
     uint32_t size;                        /* sizeof(struct probing_declarations) */
     uint32_t n_views, view_size;          /* at most 64 of each; sizeof(struct probing_view) */
@@ -227,6 +233,9 @@ struct probing_declarations {
     const struct probing_alias *aliases;
     const struct probing_flame *flames;
     /* 1.1 ends here. */
+    uint32_t n_tables, table_size; /* sizeof(struct probing_table_name) */
+    const struct probing_table_name *tables;
+    /* 1.2 ends here. */
 };
 
 /* What a plugin gives.  Only name, init and destroy may not be NULL.  init() and start() give 0 or

@@ -116,6 +116,13 @@ static const struct probing_flame flames[] = {
 
 #define N(list) (sizeof(list) / sizeof((list)[0]))
 
+/* ---- tables ---- */
+
+static const struct probing_table_name tables[] = {
+    {"memory.samples"}, {"memory.frees"},  {"memory.snapshots"},
+    {"memory.live"},    {"memory.stacks"}, {"memory.usage"},
+    {"memory.events"},  {"memory.parts"},  {"memory.sampling"}};
+
 const struct probing_declarations memory_declares = {
     .size = sizeof(memory_declares),
     .n_views = N(views),
@@ -124,4 +131,7 @@ const struct probing_declarations memory_declares = {
     .flame_size = sizeof(flames[0]),
     .views = views,
     .flames = flames,
+    .n_tables = N(tables),
+    .table_size = sizeof(tables[0]),
+    .tables = tables,
 };

@@ -154,6 +154,14 @@ static void profile_destroy(void *self)
     free(p);
 }
 
+static const struct probing_table_name tables[] = {{"python.samples"}, {"python.stacks"}};
+static const struct probing_declarations declares = {
+    .size = sizeof(declares),
+    .n_tables = PROBING_LENGTH(tables),
+    .table_size = sizeof(tables[0]),
+    .tables = tables,
+};
+
 PROBING_EXPORT const struct probing_plugin probing_plugin_v1 = {
     .size = sizeof(struct probing_plugin),
     .abi = PROBING_ABI,
@@ -168,4 +176,5 @@ PROBING_EXPORT const struct probing_plugin probing_plugin_v1 = {
     .stop = profile_stop,
     .fork = profile_fork,
     .destroy = profile_destroy,
+    .declares = &declares,
 };

@@ -71,6 +71,13 @@ static const struct probing_metric metrics[] = {
 
 #define N(list) (sizeof(list) / sizeof((list)[0]))
 
+/* ---- tables ---- */
+
+static const struct probing_table_name tables[] = {
+    {"cpu.utilization"},    {"io.utilization"},  {"net.utilization"}, {"rdma.counters"},
+    {"cgroup.utilization"}, {"system.pressure"}, {"system.numa"},     {"process.maps"},
+    {"process.fds"},        {"process.limits"},  {"process.kmsg"},    {"process.cpu_stats"}};
+
 const struct probing_declarations system_declares = {
     .size = sizeof(system_declares),
     .n_views = N(views),
@@ -80,4 +87,7 @@ const struct probing_declarations system_declares = {
     .alias_size = sizeof(struct probing_alias),
     .views = views,
     .metrics = metrics,
+    .n_tables = N(tables),
+    .table_size = sizeof(tables[0]),
+    .tables = tables,
 };

@@ -186,6 +186,26 @@ static const struct probing_flame flames[] = {
 
 #define N(list) (sizeof(list) / sizeof((list)[0]))
 
+/* ---- tables ---- */
+
+static const struct probing_table_name tables[] = {{"python.comm_collective"},
+                                                   {"python.comm_stuck"},
+                                                   {"python.ddp_timing"},
+                                                   {"python.torch_device_time"},
+                                                   {"python.torch_flight_snapshot"},
+                                                   {"python.torch_nccl_flight_record"},
+                                                   {"python.torch_step_timing"},
+                                                   {"python.torch_trace"},
+                                                   {"python.variables"},
+                                                   {"torch.capture"},
+                                                   {"torch.gradients"},
+                                                   {"torch.groups"},
+                                                   {"torch.loaders"},
+                                                   {"torch.loop"},
+                                                   {"torch.modules"},
+                                                   {"torch.ops"},
+                                                   {"torch.waiting"}};
+
 const struct probing_declarations torch_declares = {
     .size = sizeof(torch_declares),
     .n_views = N(views),
@@ -200,4 +220,7 @@ const struct probing_declarations torch_declares = {
     .metrics = metrics,
     .aliases = aliases,
     .flames = flames,
+    .n_tables = N(tables),
+    .table_size = sizeof(tables[0]),
+    .tables = tables,
 };

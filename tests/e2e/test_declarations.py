@@ -72,6 +72,11 @@ def test_known_before_it_is_loaded(world, jobs):
     assert done.returncode == 1 and "plugin jobs is not loaded" in done.stderr
     done = target.probing("query", "select * from job_total")
     assert done.returncode == 1 and "did you mean 'job_totals'" in done.stderr
+    done = target.probing("query", "select * from jobs.done")
+    assert done.returncode == 1 and re.search(
+        r"there is no table 'jobs.done' yet: plugin jobs is not loaded: probing -t \d+ inject "
+        r"--plugin jobs$", done.stderr.strip()), done.stderr
+    assert "did you mean 'jobs.done'" in target.probing("query", "select * from jobs.dome").stderr
     assert "kept until plugin jobs" in target.probing("config", "work.repeat=2").stdout
     assert not target.rows("select * from probing.plugins")  # nothing of it was loaded for this
 
@@ -222,6 +227,8 @@ WRONG = [
     ("-DMORE=.n_aliases=1", "alias 0 ('old.pace') is of 'speed', which is no setting of it"),
     ("-DMORE=.n_aliases=1,.aliases=aliases+1", "alias 0 ('probing.retention') is the name of"),
     ("-DMORE=.n_flames=1", "flame 'wrong': its sql is no select"),
+    ("-DMORE=.n_tables=1,.tables=UNREADABLE", "table 0 is at an address that cannot be read"),
+    ("-DMORE=.n_tables=1", "table 0 ('bare') has no schema"),
     ("-DDECLARES=UNREADABLE", "its declarations are at an address that cannot be read")]
 
 
@@ -254,11 +261,27 @@ def test_plugin_of_1_0_loads_as_it_did(world):
 def test_check_says_what_is_declared(world, jobs):
     checked = world.probing("plugin", "check", str(jobs))
     assert checked.returncode == 0, checked.stdout
-    assert "declares   2 views, 2 metrics, 1 aliases, 2 flame modes" in checked.stdout
+    assert "declares   2 views, 2 metrics, 1 aliases, 2 flame modes, 1 tables" in checked.stdout
     wrong = built(world.tmp / "wrong", "wrong", "-DMORE=.n_views=1000000")
     checked = world.probing("plugin", "check", str(wrong))
     assert checked.returncode == 1, checked.stdout
     assert "declares   NOT RIGHT: it declares 1000000 views" in checked.stdout
+
+
+@pytest.mark.parametrize("name", ["memory", "profile", "system", "torch"])
+def test_plugins_of_ours_declare_all_their_tables(world, name):
+    """Else whoever asks for one of them where it is not loaded does not hear who has it."""
+    target = world.start("sleep", "600")
+    target.inject("-D", "probing.plugins=")
+    made = world.probing("plugin", "check", str(BUILD / "plugins" / (name + ".so")),
+                         *(["--", "/usr/bin/python3", "-c", "import time; time.sleep(600)"]
+                           if name == "torch" else []))
+    tables = re.search(r"^tables +(.*)$", made.stdout, re.M)
+    if name == "torch" and (tables is None or tables[1] == "none"):
+        pytest.skip("torch makes its tables where it finds torch: " + made.stdout)
+    for table in tables[1].split(", "):
+        done = target.probing("query", "select * from " + table)
+        assert "plugin %s is not loaded" % name in done.stdout + done.stderr, table
 
 
 def test_damaged_files_beside_it_are_passed_by(world, jobs):

@@ -190,6 +190,8 @@ static int view_plan(struct query *q, const struct view *v, struct op **ret)
     bool dry = q->dry;
     struct table_seen *seen = q->seen; /* what a view reads is not read here */
     *ret = NULL;
+    if (!v->definition)
+        return 0;
     q->lacks = NULL;
     for (; newer != v; newer = newer->next)
         if (!atomic_load_explicit(&newer->is_old, memory_order_acquire) &&

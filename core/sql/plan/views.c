@@ -65,13 +65,13 @@ static struct view *new_view(const struct sql_view *given)
     if (v) {
         v->schema = strndup(given->name, dot ? (size_t)(dot - given->name) : 0);
         v->name = strdup(dot ? dot + 1 : given->name);
-        v->definition = strdup(given->definition);
+        v->definition = given->definition ? strdup(given->definition) : NULL;
         v->doc = strdup(given->doc ? given->doc : "");
         v->why = given->why ? strdup(given->why) : NULL;
         v->plugin = given->plugin ? strdup(given->plugin) : NULL;
         v->loaded = given->loaded;
-        made = v->schema && v->name && v->definition && v->doc && (v->why || !given->why) &&
-               (v->plugin || !given->plugin);
+        made = v->schema && v->name && (v->definition || !given->definition) && v->doc &&
+               (v->why || !given->why) && (v->plugin || !given->plugin);
     }
     if (made)
         return v;
@@ -199,8 +199,8 @@ const struct view *sql_next_view(const struct sql *s, const char *schema, const 
     const struct view *v = after ? after->next : first;
     for (int rank = after ? rank_of(after) : 0; rank < 3; rank++, v = first)
         for (; v; v = v->next)
-            if (rank_of(v) == rank && !is_old(v) && strcasecmp(v->name, name) == 0 &&
-                strcasecmp(v->schema, schema ? schema : "") == 0)
+            if (rank_of(v) == rank && !is_old(v) && v->definition &&
+                strcasecmp(v->name, name) == 0 && strcasecmp(v->schema, schema ? schema : "") == 0)
                 return v;
     return NULL;
 }

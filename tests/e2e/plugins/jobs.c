@@ -59,6 +59,8 @@ static const struct probing_flame flames[] = {
 
 #define N(list) (sizeof(list) / sizeof((list)[0]))
 
+static const struct probing_table_name tables[] = {{"jobs.done"}};
+
 static const struct probing_declarations declarations = {.size = sizeof(declarations),
                                                          .n_views = N(views),
                                                          .view_size = sizeof(views[0]),
@@ -71,6 +73,9 @@ static const struct probing_declarations declarations = {.size = sizeof(declarat
                                                          .views = views,
                                                          .metrics = metrics,
                                                          .aliases = aliases,
+                                                         .n_tables = N(tables),
+                                                         .table_size = sizeof(tables[0]),
+                                                         .tables = tables,
                                                          .flames = flames};
 
 /* ---- the table, and its rows ---- */

@@ -28,6 +28,8 @@ static const struct probing_alias aliases[] = {{"old.pace", "speed"},
 static const struct probing_flame flames[] = {
     {.name = "wrong", .doc = "d", .sql = "drop table x", .unit = PROBING_NS}};
 
+static const struct probing_table_name tables[] = {{"bare"}};
+
 static const struct probing_declarations declarations = {.size = sizeof(declarations),
                                                          .n_views = 1,
                                                          .view_size = sizeof(views[0]),
@@ -38,6 +40,8 @@ static const struct probing_declarations declarations = {.size = sizeof(declarat
                                                          .metrics = metrics,
                                                          .aliases = aliases,
                                                          .flames = flames,
+                                                         .table_size = sizeof(tables[0]),
+                                                         .tables = tables,
                                                          MORE};
 
 static int init(const struct probing_host *h, void **ret_self)
