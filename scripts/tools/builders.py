@@ -22,6 +22,10 @@ WRAPPED = ("malloc", "calloc", "realloc", "aligned_alloc", "posix_memalign", "st
 OLD_GLIBC = ("-Wl,--push-state,--no-as-needed -l:libpthread.so.0 -l:libdl.so.2 "
              "-Wl,--pop-state").split()
 
+# Before tests in Python: other Pythons and another torch; building one from its sources takes long.
+NEWER = "sh scripts/tools/newer_python.sh %s; PROBING_TEST_TORCH=$$(sh scripts/tools/" \
+    "newer_torch.sh) " % ("--free-threaded" if "full" in COMMAND_LINE_TARGETS else "")
+
 
 def version():
     """Said once, in the file VERSION."""
@@ -170,25 +174,53 @@ def static(env):
     return made + [env.File("$BUILD/core/compat/glibc.o")]
 
 
-def test_aliases(env, names):
-    """`scons test` (and check, asan, tsan): build the unit tests, then let run_tests.py run them.
-    Only test needs the programs that Python tests start."""
+def builds_asked(env):
+    """(mode, compiler, folder) of each build: the options' own first, then what targets need."""
+    cc = env["CC"]
+    known = {"clang": ("release", "clang"), "asan": ("asan", cc), "tsan": ("tsan", cc)}
+    asked = [(env["mode"], cc)]
+    for name, build in known.items():
+        if {name, "full"} & set(COMMAND_LINE_TARGETS) and build not in asked:
+            asked.append(build)
+    return [(mode, cc, folder_of(env, mode, cc)) for mode, cc in asked]
+
+
+def folder_of(env, mode, cc):
+    """release, asan, clang, clang-asan, aarch64, aarch64-clang-debug: under build/."""
+    words = [env["arch"]] * env["FOREIGN"] + ["clang"] * ("clang" in cc)
+    return "-".join(words + [mode] * (mode != "release" or not words))
+
+
+def test_aliases(env, known):
+    """The tiers: build what they need, then let run_tests.py run it.  known: the list of compiled
+    sources, for what reads sources; only test needs the programs that Python tests start."""
     programs = [t for t in env["TESTS"] if env["only"] in t.name]
-    command = "PROBING_TEST_FULL=1 " * ("full" in COMMAND_LINE_TARGETS) + \
-        "/usr/bin/python3 scripts/tools/run_tests.py --mode " + env["MODE"]
-    command += " --only '%s'" % env["only"] if env["only"] else ""
-    if env["MODE"] in ("asan", "tsan"):  # Python itself is not sanitized
-        command += " --no-python"
-    else:
-        programs += list(env["PRODUCTS"].values())
-    for name in names:
-        of_tests = env["HELPERS"] + [Alias(p) for p in ("wheel", "deb", "tarball")] \
-            if name == "test" else []
-        which = " --python tests/meta" if name == "check" else ""
-        AlwaysBuild(Alias(name, programs + of_tests, command + which))
+    products = list(env["PRODUCTS"].values())
     env.Alias("unit", env["TESTS"] + env["HELPERS"])
-    if "test" in names:
-        env.Alias("full", [Alias(name) for name in ("test", "asan", "tsan", "soak", "truth")])
+    units = "PROBING_TEST_FULL=1 " * ("full" in COMMAND_LINE_TARGETS) + \
+        "/usr/bin/python3 scripts/tools/run_tests.py --build %s" % env["BUILD"]
+    units += " --only '%s'" % env["only"] if env["only"] else ""
+    if env["MODE"] in ("asan", "tsan"):  # Python itself is not sanitized
+        units += " --no-python"
+        tier(env, env["MODE"], programs, units)
+    elif "clang" in env["CC"]:
+        tier(env, "clang", env["TESTS"] + env["HELPERS"] + products, units + " --no-python")
+    if not env["MAIN"]:
+        return
+    packages_made = [Alias(p) for p in ("wheel", "deb", "tarball")]
+    tier(env, "check", programs + products, units + " --python tests/meta")
+    tier(env, "test", programs + products + env["HELPERS"] + packages_made + known,
+         env["NEWER"] + units)
+    tier(env, "tidy", [env["PRODUCTS"]["libprobing"]] + known,  # packed texts have headers
+         "/usr/bin/python3 scripts/tools/check_clang.py --tidy")
+    env.Alias("full", [Alias(name) for name in ("test", "clang", "asan", "tsan", "tidy", "soak",
+                                                "truth")])
+
+
+def tier(env, name, needed, command):
+    """An alias that runs a command each time it is asked for; no two of them at once."""
+    AlwaysBuild(env.Alias(name, needed, command))
+    env.SideEffect("#build/.one_tier_at_a_time", Alias(name))
 
 
 def generate(env):
@@ -196,7 +228,8 @@ def generate(env):
              "Module": module, "UserProgram": command,
              "HelperProgram": helper_program,
              "HasMain": has_main, "Static": static, "UnitTests": unit_tests,
-             "TestAliases": test_aliases, "LicensesText": packages.licenses_text,
+             "BuildsAsked": builds_asked, "Tier": tier, "TestAliases": test_aliases,
+             "LicensesText": packages.licenses_text,
              "InstallAliases": packages.install_aliases}
     for name, function in words.items():
         env.AddMethod(function, name)
@@ -204,6 +237,7 @@ def generate(env):
     # that a copy of a build folder is not built again.
     env.Append(CCFLAGS=['"-ffile-prefix-map=$$PWD=."'])
     env["OLD_GLIBC"] = OLD_GLIBC
+    env["NEWER"] = NEWER
     env["VERSION"] = version()
     env["SOURCES_DIGEST"] = digest_of_sources()
 

@@ -142,8 +142,8 @@ def table(env):
     made = {place: stripped(env, node) for place, node in programs(env).items()}
     made.update(env["INSTALLED"])
     # One of another machine cannot tell about itself here; ours has the same words.
-    speaker = env["PRODUCTS"]["probing"][0] if str(env["BUILD"]).endswith(env["MODE"]) else \
-        env.File("#build/release/probing")
+    speaker = env.File("#build/release/probing") if env["FOREIGN"] else \
+        env["PRODUCTS"]["probing"][0]
     for words, place in WRITTEN:
         made[place] = env.Command("$BUILD/" + place, speaker,
                                   Action("$SOURCE %s >$TARGET" % words, "write $TARGET"))[0]

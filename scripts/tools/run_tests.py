@@ -2,12 +2,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """Run what was built, and end with one line: `N passed, N failed` (and `, N skipped`).
 
-usage: run_tests.py [--mode release] [--only TEXT] [--python FOLDER | --no-python] [--build-failed]
+usage: run_tests.py [--build build/release] [--only TEXT] [--python FOLDER | --no-python]
+                    [--build-failed]
 
-Runs every unit test program of build/<mode>/tests whose source still exists, each case of it
+Runs every unit test program of BUILD/tests whose source still exists, each case of it
 counted by its `ok name` / `not ok name` line (tests/test.h), then tests/**/test_*.py, or those of
-one folder only, with pytest.  Prints the output of what failed.  --build-failed counts one failure
-more: what could not be built could not be tried.  Exit code 1 when anything failed.
+one folder only, with pytest.  Prints the output of what failed, and why something was skipped.
+--build-failed counts one failure more: what could not be built could not be tried.  Exit code 1
+when anything failed.
 """
 import argparse
 import os
@@ -20,6 +22,7 @@ from concurrent.futures import ThreadPoolExecutor
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 SKIP = 77               # exit code of a program that cannot run here
 PROGRAM_LIMIT_S = 300   # a unit test that takes longer hangs
+SLOWER = {"asan": 4, "tsan": 10}  # in these builds
 PYTHON_LIMIT_S = 3600   # all Python tests together
 SHOWN_LINES = 200       # of a failing program's output
 SANITIZERS = {
@@ -53,19 +56,20 @@ def programs(folder, only):
             and os.path.exists(os.path.join(ROOT, n.replace("-", "/") + ".c"))]
 
 
-def run_program(path, mode):
+def run_program(path, build):
     """(name, count, output) of one unit test program."""
     # gcc 12's thread sanitizer cannot start where the kernel scatters mappings too widely.
-    command = (["setarch", "-R"] if mode == "tsan" else []) + [path]
+    command = (["setarch", "-R"] if "tsan" in build else []) + [path]
+    limit_s = PROGRAM_LIMIT_S * max([n for mode, n in SLOWER.items() if mode in build], default=1)
     env = dict(SANITIZERS, **os.environ)
-    env["PROBING_TEST_BUILD"] = "build/" + mode
+    env["PROBING_TEST_BUILD"] = build
     try:
         done = subprocess.run(command, cwd=ROOT, env=env, stdin=subprocess.DEVNULL,
                               stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-                              timeout=PROGRAM_LIMIT_S)
+                              timeout=limit_s)
         rc, output = done.returncode, done.stdout.decode(errors="replace")
     except subprocess.TimeoutExpired as late:
-        rc = "still running after %d s" % PROGRAM_LIMIT_S
+        rc = "still running after %d s" % limit_s
         output = (late.stdout or b"").decode(errors="replace")
     passed = len(re.findall(r"^ok ", output, flags=re.M))
     failed = len(re.findall(r"^not ok ", output, flags=re.M))
@@ -81,11 +85,11 @@ def run_program(path, mode):
     return name, Count(passed, failed), output
 
 
-def run_unit_tests(mode, only):
+def run_unit_tests(build, only):
     total = Count()
-    paths = programs(os.path.join(ROOT, "build", mode, "tests"), only)
+    paths = programs(os.path.join(ROOT, build, "tests"), only)
     with ThreadPoolExecutor(os.cpu_count()) as pool:
-        for name, count, output in pool.map(lambda p: run_program(p, mode), paths):
+        for name, count, output in pool.map(lambda p: run_program(p, build), paths):
             total.add(count)
             print("%-40s %s" % (name, count.line()), flush=True)
             if count.failed:
@@ -104,21 +108,21 @@ def count_report(path):
 
 
 def workers():
-    """Tests wait more often than they compute: two for each core.  But some hold several processes
+    """Tests wait more often than they compute: three for two cores.  But some hold several processes
     with torch, so not more than one for 2 GB."""
     cores = len(os.sched_getaffinity(0))
     gb = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") >> 30
-    return max(cores, min(2 * cores, gb // 2))
+    return max(cores, min(cores * 3 // 2, gb // 2))
 
 
-def run_python_tests(mode, only, folder):
-    report = os.path.join(ROOT, "build", mode, "pytest.xml")
+def run_python_tests(build, only, folder):
+    report = os.path.join(ROOT, build, "pytest.xml")
     if os.path.exists(report):
         os.remove(report)
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-n",
+    command = [sys.executable, "-m", "pytest", "-q", "-rs", "-p", "no:cacheprovider", "-n",
                str(workers()), "--durations", "20", "--durations-min", "5",
                "--junitxml", report, folder] + (["-k", only] if only else [])
-    env = dict(os.environ, PYTHONDONTWRITEBYTECODE="1", PROBING_TEST_BUILD="build/" + mode)
+    env = dict(os.environ, PYTHONDONTWRITEBYTECODE="1", PROBING_TEST_BUILD=build)
     try:
         rc = subprocess.run(command, cwd=ROOT, env=env, stdin=subprocess.DEVNULL,
                             timeout=PYTHON_LIMIT_S).returncode
@@ -135,7 +139,7 @@ def run_python_tests(mode, only, folder):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--mode", default="release")
+    parser.add_argument("--build", default="build/release", metavar="FOLDER")
     parser.add_argument("--only", default="")
     parser.add_argument("--python", default="tests", metavar="FOLDER")
     parser.add_argument("--no-python", action="store_true")
@@ -144,9 +148,9 @@ def main():
     total = Count(failed=1 if options.build_failed else 0)
     if options.build_failed:
         print("the build: 0 passed, 1 failed (its messages are above)")
-    total.add(run_unit_tests(options.mode, options.only))
+    total.add(run_unit_tests(options.build, options.only))
     if not options.no_python:
-        total.add(run_python_tests(options.mode, options.only, options.python))
+        total.add(run_python_tests(options.build, options.only, options.python))
     print(total.line())
     return 1 if total.failed or not total.passed else 0
 

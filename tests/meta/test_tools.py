@@ -44,7 +44,7 @@ def unit_program(folder, lines, rc):
     ([], 0, (0, 1, 0)),             # a test without a case tests nothing
 ])
 def test_runner_counts(tmp_path, lines, rc, expected):
-    _, count, _ = run_tests.run_program(unit_program(tmp_path, lines, rc), "release")
+    _, count, _ = run_tests.run_program(unit_program(tmp_path, lines, rc), "build/release")
     assert (count.passed, count.failed, count.skipped) == expected
 
 
