@@ -2,9 +2,9 @@
  *
  * tests/memory/allocations.c - a program that knows what it has allocated and not freed, and where.
  *
- *     allocations FILE
+ *     allocations FILE THEN
  *
- * It begins when FILE is there, says one line "alive FUNCTION BYTES COUNT" for each function that
+ * It begins when FILE is there, and goes on with what it keeps when THEN is there, too.  It says one line "alive FUNCTION BYTES COUNT" for each function that
  * keeps something or nothing, then "done", and waits to be ended.
  */
 #include <pthread.h>
@@ -79,11 +79,14 @@ KEEP static void leak_aligned(void)
     }
 }
 
+/* So much that it is sampled even behind 10 GB a second, where samples thin out. */
 KEEP static void leak_mapped(void)
 {
-    for (int i = 0; i < 20; i++)
-        keep(mmap(NULL, 1 << 20, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0),
-             1 << 20);
+    const size_t n = (size_t)64 << 20;
+    for (int i = 0; i < 16; i++)
+        keep(mmap(NULL, n, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1,
+                  0),
+             n);
 }
 
 /* Only the last block of a chain is there. */
@@ -163,14 +166,20 @@ static void in_threads(void *(*run)(void *), int n)
         (void)pthread_join(threads[i], NULL);
 }
 
+static void await(const char *file)
+{
+    while (file && access(file, F_OK) != 0)
+        (void)nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
+}
+
 int main(int argc, char **argv)
 {
     printf("ready\n");
     (void)fflush(stdout);
-    while (argc > 1 && access(argv[1], F_OK) != 0)
-        (void)nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
+    await(argc > 1 ? argv[1] : NULL);
     churn();
     told("churn");
+    await(argc > 2 ? argv[2] : NULL);
     leak_small();
     told("leak_small");
     leak_medium();

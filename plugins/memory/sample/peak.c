@@ -14,14 +14,15 @@
 
 #define MORE 1.01                       /* a new peak is at least so much of the one before */
 #define RISING_NS PROBING_NS_PER_S      /* one that still grows is looked at so often */
-#define GIVEN_NS (5 * PROBING_NS_PER_S) /* between two that are given */
+#define GIVEN_NS (5 * PROBING_NS_PER_S) /* between two that are given; ... */
+#define MUCH 1.5                        /* ... one of so much more is given at once */
 #define EVENTS_MAX (1u << 20)
 
 struct peak {
     struct keyed *events; /* by time; index: of the amount */
     double *amounts;
     uint32_t n, room;
-    double now, most;
+    double now, most, given;
     struct snapshot found;
     bool pending;
     uint64_t taken_ns, given_ns;
@@ -100,8 +101,9 @@ double peak_now(const struct peak *p)
 
 const struct snapshot *peak_due(struct peak *p, uint64_t now, bool at_once)
 {
-    if (!p->pending || (!at_once && now - p->given_ns < GIVEN_NS))
+    if (!p->pending || (!at_once && now - p->given_ns < GIVEN_NS && p->most < MUCH * p->given))
         return NULL;
+    p->given = p->most;
     p->pending = false;
     p->given_ns = now;
     return &p->found;
