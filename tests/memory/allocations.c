@@ -4,8 +4,9 @@
  *
  *     allocations FILE THEN
  *
- * It begins when FILE is there, and goes on with what it keeps when THEN is there, too.  It says one line "alive FUNCTION BYTES COUNT" for each function that
- * keeps something or nothing, then "done", and waits to be ended.
+ * It begins when FILE is there, and goes on with what it keeps when THEN is there, too.  It says
+ * one line "alive FUNCTION BYTES COUNT" for each function that keeps something or nothing, then
+ * "done", and waits to be ended.
  */
 #include <pthread.h>
 #include <stdatomic.h>
