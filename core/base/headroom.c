@@ -14,11 +14,11 @@
 #include <unistd.h>
 
 #include "core/base/clock.h"
+#include "sdk/lib/proc/cgroup.h"
 #include "sdk/lib/proc/task.h"
 
 #define NEVER_REACHED (UINT64_C(1) << 60) /* how cgroup v1 writes "no limit" */
 #define LOOK_AT_USERS 65536               /* a higher limit on a user's threads is nobody's limit */
-#define GROUP_BYTES 1024
 
 static uint64_t less(uint64_t limit, uint64_t used)
 {
@@ -96,14 +96,13 @@ uint64_t room_data(pid_t pid)
 
 struct group_files {
     const char *controller; /* as /proc/PID/cgroup writes it; "" is version 2 */
-    const char *roots[2];   /* where it is mounted; NULL: nowhere else */
     const char *limit, *used;
     const char *given_back; /* in memory.stat: used, but the kernel takes it when it needs it */
 };
 
 static uint64_t file_number(const char *folder, const char *name)
 {
-    char path[GROUP_BYTES + 64];
+    char path[PROC_CGROUP_BYTES + 64];
     (void)snprintf(path, sizeof(path), "%s/%s", folder, name);
     uint64_t n = number_in(path, "", ROOM_NO_LIMIT); /* "max", too */
     return n > NEVER_REACHED ? ROOM_NO_LIMIT : n;
@@ -111,7 +110,7 @@ static uint64_t file_number(const char *folder, const char *name)
 
 static uint64_t room_in_group(const char *folder, const struct group_files *f)
 {
-    char path[GROUP_BYTES + 64];
+    char path[PROC_CGROUP_BYTES + 64];
     uint64_t limit = file_number(folder, f->limit), used = file_number(folder, f->used);
     if (limit == ROOM_NO_LIMIT || used == ROOM_NO_LIMIT)
         return ROOM_NO_LIMIT;
@@ -120,48 +119,24 @@ static uint64_t room_in_group(const char *folder, const struct group_files *f)
     return less(limit, used > back ? used - back : 0);
 }
 
-/* Its group and those around it.  In a container the path may be one of outside: what is mounted
- * at the root is its own then. */
-static uint64_t room_in_groups(const char *root, const char *path, const struct group_files *f)
-{
-    char folder[GROUP_BYTES];
-    uint64_t room = ROOM_NO_LIMIT;
-    int n = snprintf(folder, sizeof(folder), "%s%s", root, path);
-    if (n < 0 || (size_t)n >= sizeof(folder))
-        return room;
-    for (;;) {
-        room = smaller(room, room_in_group(folder, f));
-        char *slash = strrchr(folder, '/');
-        if (strlen(folder) <= strlen(root) || !slash)
-            return room;
-        *slash = '\0';
-    }
-}
-
+/* Its group and those around it. */
 static uint64_t room_by_groups(pid_t pid, const struct group_files *files, uint32_t n)
 {
-    char group[GROUP_BYTES];
+    struct proc_cgroup_folder at;
     uint64_t room = ROOM_NO_LIMIT;
     for (uint32_t i = 0; i < n; i++) {
-        bool in = proc_cgroup(pid, files[i].controller, group, sizeof(group));
-        for (uint32_t k = 0; in && k < 2 && files[i].roots[k]; k++)
-            room = smaller(room, room_in_groups(files[i].roots[k], group, &files[i]));
+        bool more = proc_cgroup_folder(pid, files[i].controller, &at);
+        for (; more; more = proc_cgroup_parent(&at))
+            room = smaller(room, room_in_group(at.path, &files[i]));
     }
     return room;
 }
 
 uint64_t room_memory(pid_t pid)
 {
-    static const struct group_files files[] = {{"",
-                                                {"/sys/fs/cgroup", "/sys/fs/cgroup/unified"},
-                                                "memory.max",
-                                                "memory.current",
-                                                "inactive_file "},
-                                               {"memory",
-                                                {"/sys/fs/cgroup/memory"},
-                                                "memory.limit_in_bytes",
-                                                "memory.usage_in_bytes",
-                                                "total_inactive_file "}};
+    static const struct group_files files[] = {
+        {"", "memory.max", "memory.current", "inactive_file "},
+        {"memory", "memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file "}};
     return room_by_groups(pid, files, sizeof(files) / sizeof(files[0]));
 }
 
@@ -217,9 +192,8 @@ static uint64_t threads_of(uint64_t uid)
 
 uint64_t room_threads(pid_t pid)
 {
-    static const struct group_files files[] = {
-        {"", {"/sys/fs/cgroup", "/sys/fs/cgroup/unified"}, "pids.max", "pids.current", NULL},
-        {"pids", {"/sys/fs/cgroup/pids"}, "pids.max", "pids.current", NULL}};
+    static const struct group_files files[] = {{"", "pids.max", "pids.current", NULL},
+                                               {"pids", "pids.max", "pids.current", NULL}};
     uint64_t room = room_by_groups(pid, files, sizeof(files) / sizeof(files[0]));
     uint64_t limit = limit_of(pid, RLIMIT_NPROC);
     struct proc_status now;

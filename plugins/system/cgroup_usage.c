@@ -82,29 +82,33 @@ int cgroup_init(struct cgroup_usage *g, const struct probing_host *h)
 
 /* ---- files ---- */
 
+static void find_group(struct cgroup_folder *f, const char *controller)
+{
+    f->known = proc_cgroup_folder(0, controller, &f->at);
+}
+
 static void find_groups(struct cgroup_usage *g)
 {
-    struct cgroup_folder second;
-    second.known = cgroup_path("", second.path, &second.point);
-    g->unified = second;
-    g->cpu.known = cgroup_path("cpu", g->cpu.path, &g->cpu.point);
-    g->cpuacct.known = cgroup_path("cpuacct", g->cpuacct.path, &g->cpuacct.point);
-    g->memory.known = cgroup_path("memory", g->memory.path, &g->memory.point);
-    g->pids.known = cgroup_path("pids", g->pids.path, &g->pids.point);
+    find_group(&g->unified, "");
+    find_group(&g->cpu, "cpu");
+    find_group(&g->cpuacct, "cpuacct");
+    find_group(&g->memory, "memory");
+    find_group(&g->pids, "pids");
 }
 
 const char *cgroup_folder_of(const struct cgroup_usage *g)
 {
-    return g->unified.known && strlen(g->unified.path) > g->unified.point ? g->unified.path : "";
+    return g->unified.known && strlen(g->unified.at.path) > g->unified.at.point ? g->unified.at.path
+                                                                                : "";
 }
 
 static uint64_t value_in(const struct cgroup_folder *f, const char *file, const char *key)
 {
-    char path[CGROUP_PATH_BYTES + 64];
+    char path[PROC_CGROUP_BYTES + 64];
     uint64_t value;
     if (!f->known)
         return UNKNOWN;
-    (void)snprintf(path, sizeof(path), "%s/%s", f->path, file);
+    (void)snprintf(path, sizeof(path), "%s/%s", f->at.path, file);
     return proc_number_in(path, key, &value) ? value : UNKNOWN;
 }
 
@@ -116,21 +120,22 @@ static uint64_t least_in(const struct cgroup_folder *f, const char *file)
     do {
         uint64_t value = value_in(&at, file, "");
         least = value < least && value < NO_LIMIT ? value : least;
-    } while (at.known && cgroup_parent(at.path, at.point));
+    } while (at.known && proc_cgroup_parent(&at.at));
     return least;
 }
 
 /* Processors by one folder's quota; 0: no limit. */
 static double quota_of(const struct cgroup_folder *f, bool second)
 {
-    char path[CGROUP_PATH_BYTES + 64], text[64], *end;
+    char path[PROC_CGROUP_BYTES + 64], text[64], *end;
     if (!second) {
         uint64_t quota = value_in(f, "cpu.cfs_quota_us", ""); /* -1: none */
         uint64_t period = value_in(f, "cpu.cfs_period_us", "");
         return quota != UNKNOWN && period != UNKNOWN && period > 0 ? (double)quota / (double)period
                                                                    : 0;
     }
-    (void)snprintf(path, sizeof(path), "%s/cpu.max", f->path); /* "150000 100000", "max 100000" */
+    (void)snprintf(path, sizeof(path), "%s/cpu.max",
+                   f->at.path); /* "150000 100000", "max 100000" */
     if (proc_read_path(path, text, sizeof(text)) <= 0 || text[0] < '0' || text[0] > '9')
         return 0;
     uint64_t quota = strtoull(text, &end, 10), period = strtoull(end, NULL, 10);
@@ -144,7 +149,7 @@ static union probing_cell cpu_limit(const struct cgroup_folder *f, bool second)
     do {
         double cores = at.known ? quota_of(&at, second) : 0;
         least = cores > 0 && (least <= 0 || cores < least) ? cores : least;
-    } while (at.known && cgroup_parent(at.path, at.point));
+    } while (at.known && proc_cgroup_parent(&at.at));
     return least > 0 ? probing_f64(least) : probing_null(PROBING_F64);
 }
 
@@ -214,9 +219,9 @@ void cgroup_look(struct cgroup_usage *g, uint64_t now, uint64_t interval_ns)
         return;
     const struct cgroup_folder *pids = g->pids.known ? &g->pids : &g->unified;
     cells[VERSION] = probing_i64(g->memory.known || !g->unified.known ? 1 : 2);
-    cells[PATH].u = text_id(g->host, g->memory.known    ? g->memory.path
-                                     : g->unified.known ? g->unified.path
-                                                        : g->cpu.path);
+    cells[PATH].u = text_id(g->host, g->memory.known    ? g->memory.at.path
+                                     : g->unified.known ? g->unified.at.path
+                                                        : g->cpu.at.path);
     cells[WALL] = count_cell(wall);
     cpu_cells(g, wall, cells);
     memory_cells(g, cells);

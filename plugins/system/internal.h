@@ -13,6 +13,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "lib/proc/cgroup.h"
 #include "probing_sdk.h"
 
 #define UNKNOWN UINT64_MAX /* a number that is not known */
@@ -225,12 +226,9 @@ void rdma_done(struct rdma_usage *r);
 /* Does a counter of this name count frames that ask for a pause? */
 bool rdma_is_pause(const char *name, bool *ret_rx);
 
-#define CGROUP_PATH_BYTES 1024
-
 struct cgroup_folder {
     bool known;
-    char path[CGROUP_PATH_BYTES];
-    size_t point; /* bytes of the path: where it is mounted */
+    struct proc_cgroup_folder at;
 };
 
 struct cgroup_usage {
@@ -248,14 +246,6 @@ void cgroup_look(struct cgroup_usage *g, uint64_t now, uint64_t interval_ns);
 /* The folder of the process's group of version 2; "": there is none, or it is the root, where the
  * whole machine is. */
 const char *cgroup_folder_of(const struct cgroup_usage *g);
-/* The folder of the process's group of a controller of version 1, or "" for version 2; ret_point:
- * the bytes of it that are the mount. */
-bool cgroup_path(const char *controller, char ret[CGROUP_PATH_BYTES], size_t *ret_point);
-/* The same by a file as /proc/PID/mountinfo is, and a group as /proc/PID/cgroup has it. */
-bool cgroup_in_mounts(const char *mounts, const char *group, const char *controller,
-                      char ret[CGROUP_PATH_BYTES], size_t *ret_point);
-/* Its parent's, in place; false: there is none below the mount. */
-bool cgroup_parent(char *path, size_t point);
 
 #define PRESSURE_RESOURCES 4
 

@@ -102,7 +102,7 @@ static int look_at_file(struct pressure *p, bool cgroup, uint32_t resource, cons
 
 void pressure_look(struct pressure *p, const char *cgroup, uint64_t now, uint64_t interval_ns)
 {
-    char path[CGROUP_PATH_BYTES + 32];
+    char path[PROC_CGROUP_BYTES + 32];
     uint64_t begun = own_cpu_ns();
     if (!p->host->wanted(p->table) || !pace_is_due(&p->pace, now))
         return;

@@ -246,40 +246,6 @@ TEST(counters_of_ports)
 
 /* ---- cgroups ---- */
 
-#define FIND(group, controller) \
-    (cgroup_in_mounts(mounts, group, controller, path, &point) ? path : "none")
-
-TEST(folders_of_groups)
-{
-    char root[] = "/tmp/groups-XXXXXX", mounts[64], path[CGROUP_PATH_BYTES];
-    char far[CGROUP_PATH_BYTES + 8] = "/";
-    size_t point = 0;
-    CHECK(mkdtemp(root) != NULL);
-    (void)snprintf(mounts, sizeof(mounts), "%s/mountinfo", root);
-    put(root, "mountinfo",
-        "nonsense\n"
-        "1 2 0:3 / /tmp/fake rw - tmpfs cgroup2 rw\n"
-        "30 25 0:26 / /sys/fs/cgroup/a\\040b rw shared:4 - cgroup cgroup rw,cpu,cpuacct\n"
-        "31 25 0:27 /docker/1 /sys/fs/cgroup/memory rw - cgroup cgroup rw,memory\n"
-        "32 25 0:28 / /sys/fs/cgroup/unified rw - cgroup2 cgroup2 rw,nsdelegate\n");
-    CHECK_STR(FIND("/x", "cpuacct"), "/sys/fs/cgroup/a b/x");
-    CHECK_INT(point, strlen("/sys/fs/cgroup/a b"));
-    CHECK_STR(FIND("/x", "cpua"), "none");
-    CHECK_STR(FIND("/docker/1", "memory"), "/sys/fs/cgroup/memory");
-    CHECK_STR(FIND("/docker/1/x", "memory"), "/sys/fs/cgroup/memory/x");
-    CHECK_STR(FIND("/docker/12", "memory"), "none"); /* not below what is mounted */
-    CHECK_STR(FIND("/", ""), "/sys/fs/cgroup/unified");
-    CHECK_STR(FIND("/../x", ""), "none");
-    CHECK_STR(FIND("/a..b/x", ""), "/sys/fs/cgroup/unified/a..b/x");
-    memset(far + 1, 'x', sizeof(far) - 2);
-    CHECK_STR(FIND(far, ""), "none");
-    CHECK_STR(FIND("/a/b", ""), "/sys/fs/cgroup/unified/a/b");
-    CHECK(cgroup_parent(path, point) && cgroup_parent(path, point));
-    CHECK_STR(path, "/sys/fs/cgroup/unified");
-    CHECK(!cgroup_parent(path, point));
-    CHECK_INT(nftw(root, remove_one, 16, FTW_DEPTH | FTW_PHYS), 0);
-}
-
 TEST(limits_of_version_2_and_of_parents)
 {
     char root[] = "/tmp/groups-XXXXXX";
@@ -304,8 +270,8 @@ TEST(limits_of_version_2_and_of_parents)
     put(root, "up/in/pids.max", "\n");
     g.moved_pace.next_ns = UINT64_MAX; /* it is where we say */
     g.unified.known = true;
-    g.unified.point = strlen(root);
-    (void)snprintf(g.unified.path, sizeof(g.unified.path), "%s/up/in", root);
+    g.unified.at.point = strlen(root);
+    (void)snprintf(g.unified.at.path, sizeof(g.unified.at.path), "%s/up/in", root);
     cgroup_look(&g, PROBING_NS_PER_S, PROBING_NS_PER_S);
     CHECK_INT(cell("version").i, 2);
     CHECK(cell("cpu_limit_cores").f > 1.49 && cell("cpu_limit_cores").f < 1.51);
@@ -338,7 +304,6 @@ int main(void)
     RUN(what_costs_much_is_rare);
     RUN(cells_of_counters);
     RUN(counters_of_ports);
-    RUN(folders_of_groups);
     RUN(limits_of_version_2_and_of_parents);
     return test_end();
 }

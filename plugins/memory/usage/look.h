@@ -11,8 +11,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "cgroup.h"
 #include "lib/proc/task.h"
+#include "memory_limit.h"
 
 #define LOOK_UNKNOWN UINT64_MAX
 

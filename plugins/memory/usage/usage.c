@@ -128,7 +128,7 @@ static void append_usage(struct usage *u, const struct memory_look *l)
 {
     const struct proc_status *p = &l->process;
     if (u->looker.cgroup.version)
-        u->row_cgroup_id = probing_intern_text(u->host, u->looker.cgroup.own);
+        u->row_cgroup_id = probing_intern_text(u->host, u->looker.cgroup.own.path);
     const union probing_cell cells[] = {
         bytes(p->rss_bytes),
         bytes(p->anon_bytes),

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * plugins/memory/usage/cgroup.c - the files of memory cgroups.
+ * plugins/memory/usage/memory_limit.c - the files of memory cgroups.
  *
  * Any thread, no state.  What cannot be read is not known, and never a limit.
  */
-#include "cgroup.h"
+#include "memory_limit.h"
 
 #include <math.h>
 #include <stdbool.h>
@@ -16,7 +16,7 @@
 #include "lib/proc/proc_file.h"
 
 #define NEVER_REACHED (UINT64_C(1) << 60) /* how version 1 writes "no limit" */
-#define FILE_BYTES (CGROUP_PATH_BYTES + 64)
+#define FILE_BYTES (PROC_CGROUP_BYTES + 64)
 
 struct files {
     const char *limit, *used, *inactive, *active, *kills;
@@ -46,31 +46,18 @@ static bool is_there(const char *folder, const char *name)
     return access(path, R_OK) == 0;
 }
 
-/* In a container the path may be one of outside: what is mounted at the root is its own then. */
-static bool find_in(const char *root, const char *path, uint32_t version, struct cgroup *ret)
+static bool find_in(pid_t pid, const char *controller, uint32_t version, struct cgroup *ret)
 {
-    int n = snprintf(ret->own, sizeof(ret->own), "%s%s", root, strcmp(path, "/") == 0 ? "" : path);
-    if (n < 0 || (size_t)n >= sizeof(ret->own))
-        return false;
     /* The topmost of version 2 has no memory.current. */
     const char *name = version == 1 ? "memory.usage_in_bytes" : "memory.stat";
-    if (!is_there(ret->own, name))
-        (void)snprintf(ret->own, sizeof(ret->own), "%s", root);
-    (void)snprintf(ret->root, sizeof(ret->root), "%s", root);
     ret->version = version;
-    return is_there(ret->own, name);
+    return proc_cgroup_folder(pid, controller, &ret->own) && is_there(ret->own.path, name);
 }
 
 void cgroup_find(pid_t pid, struct cgroup *ret)
 {
-    char path[CGROUP_PATH_BYTES];
-    ret->version = 0;
-    if (proc_cgroup(pid, "memory", path, sizeof(path)) &&
-        find_in("/sys/fs/cgroup/memory", path, 1, ret))
-        return;
-    if (proc_cgroup(pid, "", path, sizeof(path)) && find_in("/sys/fs/cgroup", path, 2, ret))
-        return;
-    *ret = (struct cgroup){.version = 0};
+    if (!find_in(pid, "memory", 1, ret) && !find_in(pid, "", 2, ret))
+        *ret = (struct cgroup){.version = 0};
 }
 
 /* Pages of files are taken back before anybody is killed. */
@@ -88,24 +75,19 @@ static uint64_t used_of(const char *folder, const struct files *f)
 static void read_limit(const struct cgroup *g, struct cgroup_now *ret)
 {
     const struct files *f = files_of(g->version);
-    char folder[CGROUP_PATH_BYTES];
+    struct proc_cgroup_folder at = g->own;
     uint64_t least = CGROUP_UNKNOWN;
-    memcpy(folder, g->own, sizeof(folder));
-    for (;;) {
-        uint64_t limit = number_in(folder, f->limit, "");
-        uint64_t used = limit < NEVER_REACHED ? used_of(folder, f) : CGROUP_UNKNOWN;
+    do {
+        uint64_t limit = number_in(at.path, f->limit, "");
+        uint64_t used = limit < NEVER_REACHED ? used_of(at.path, f) : CGROUP_UNKNOWN;
         uint64_t left = limit > used ? limit - used : 0;
         if (used != CGROUP_UNKNOWN && left < least) {
             least = left;
             ret->limit = limit;
             ret->used = used;
-            memcpy(ret->limit_at, folder, sizeof(folder));
+            memcpy(ret->limit_at, at.path, sizeof(at.path));
         }
-        char *slash = strrchr(folder, '/');
-        if (strlen(folder) <= strlen(g->root) || !slash)
-            return;
-        *slash = '\0';
-    }
+    } while (proc_cgroup_parent(&at));
 }
 
 /* "some avg10=0.00 avg60=..." */
@@ -121,7 +103,7 @@ static double pressure_of(const char *text, const char *kind)
 static void read_pressure(const struct cgroup *g, struct cgroup_now *ret)
 {
     char path[FILE_BYTES], text[512];
-    (void)snprintf(path, sizeof(path), "%s/memory.pressure", g->own);
+    (void)snprintf(path, sizeof(path), "%s/memory.pressure", g->own.path);
     if ((g->version != 2 || proc_read_path(path, text, sizeof(text)) <= 0) &&
         proc_read_path("/proc/pressure/memory", text, sizeof(text)) <= 0)
         return;
@@ -138,7 +120,7 @@ void cgroup_read(const struct cgroup *g, struct cgroup_now *ret)
                                .full_avg10 = (double)NAN};
     if (g->version) {
         read_limit(g, ret);
-        ret->oom_kills = number_in(g->own, files_of(g->version)->kills, "oom_kill ");
+        ret->oom_kills = number_in(g->own.path, files_of(g->version)->kills, "oom_kill ");
     }
     read_pressure(g, ret);
 }

@@ -1,14 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * plugins/system/cgroup_path.c - where the folder of the process's cgroup is: versions 1 and 2,
- * mounted anywhere, seen from inside of a container or not.
- *
- * Any thread; no state.  What the files say may be made by whoever may make cgroups and mounts: a
- * path with ".." in it, or one that does not fit, is not followed.
+ * sdk/lib/proc/cgroup.c - /proc/PID/cgroup says which group, mountinfo where it can be seen.
  */
-#include "internal.h"
-#include "lib/proc/lines.h"
-#include "lib/proc/proc_file.h"
+#include "sdk/lib/proc/cgroup.h"
+
+#include <string.h>
+
+#include "sdk/lib/proc/lines.h"
+#include "sdk/lib/proc/proc_file.h"
 
 /* \040 and the like, in place, as the kernel writes blanks and newlines in mountinfo. */
 static void unescape(char *text)
@@ -81,44 +80,53 @@ static const char *below(const char *group, const char *root)
     return strncmp(group, root, n) == 0 && (group[n] == '/' || group[n] == '\0') ? group + n : NULL;
 }
 
-bool cgroup_in_mounts(const char *mounts, const char *group, const char *controller,
-                      char ret[CGROUP_PATH_BYTES], size_t *ret_point)
+static bool put_path(const char *point, const char *rest, struct proc_cgroup_folder *ret)
+{
+    size_t at = strlen(point), more = strlen(rest);
+    if (at + more >= sizeof(ret->path))
+        return false;
+    memcpy(ret->path, point, at);
+    memcpy(ret->path + at, rest, more + 1);
+    ret->point = at;
+    return true;
+}
+
+bool proc_cgroup_in_mounts(const char *mounts, const char *group, const char *controller,
+                           struct proc_cgroup_folder *ret)
 {
     char room[8192], *root, *point;
+    const char *rest = NULL;
     struct proc_lines l;
     size_t n;
     bool found = false;
-    ret[0] = '\0';
+    ret->path[0] = '\0';
     if (climbs(group) || proc_lines_open(&l, mounts, room, sizeof(room)) < 0)
         return false;
-    for (char *line; !found && (line = proc_lines_next(&l, &n)) != NULL;) {
-        const char *rest =
-            !l.cut && parse_mount(line, controller, &root, &point) ? below(group, root) : NULL;
-        if (!rest)
+    for (char *line; !rest && (line = proc_lines_next(&l, &n)) != NULL;) {
+        if (l.cut || !parse_mount(line, controller, &root, &point))
             continue;
-        int size =
-            snprintf(ret, CGROUP_PATH_BYTES, "%s%s", point, strcmp(rest, "/") == 0 ? "" : rest);
-        found = size > 0 && size < CGROUP_PATH_BYTES;
-        *ret_point = strlen(point);
+        rest = below(group, root);
+        if (rest || !found) /* the first one will do where none shows it */
+            found = put_path(point, rest && strcmp(rest, "/") != 0 ? rest : "", ret);
     }
     proc_lines_close(&l);
     if (!found)
-        ret[0] = '\0';
+        ret->path[0] = '\0';
     return found;
 }
 
-bool cgroup_path(const char *controller, char ret[CGROUP_PATH_BYTES], size_t *ret_point)
+bool proc_cgroup_folder(pid_t pid, const char *controller, struct proc_cgroup_folder *ret)
 {
-    char group[CGROUP_PATH_BYTES];
-    ret[0] = '\0';
-    return proc_cgroup(0, controller, group, sizeof(group)) &&
-           cgroup_in_mounts("/proc/self/mountinfo", group, controller, ret, ret_point);
+    char group[PROC_CGROUP_BYTES];
+    ret->path[0] = '\0';
+    return proc_cgroup(pid, controller, group, sizeof(group)) &&
+           proc_cgroup_in_mounts("/proc/self/mountinfo", group, controller, ret);
 }
 
-bool cgroup_parent(char *path, size_t point)
+bool proc_cgroup_parent(struct proc_cgroup_folder *f)
 {
-    char *slash = strrchr(path, '/');
-    if (strlen(path) <= point || !slash || (size_t)(slash - path) < point)
+    char *slash = strrchr(f->path, '/');
+    if (strlen(f->path) <= f->point || !slash || (size_t)(slash - f->path) < f->point)
         return false;
     *slash = '\0';
     return true;
