@@ -218,19 +218,23 @@ static bool take_line(struct repl *r, const char *line)
     return status != -ECONNRESET;
 }
 
-/* ~/.local/state/probing/history, or what XDG_STATE_HOME says.  NULL: there is no place. */
+/* ~/.local/state/probing/history, or what XDG_STATE_HOME says.  NULL: there is no place; a home
+ * that is not there is none, and is not made. */
 static const char *history_file(char *room, size_t size)
 {
     const char *state = getenv("XDG_STATE_HOME"), *home = getenv("HOME");
     char directory[4000];
+    size_t from = 1; /* what is made begins behind this */
 
-    if (state != NULL && state[0] == '/')
+    if (state != NULL && state[0] == '/') {
         (void)snprintf(directory, sizeof(directory), "%s/probing", state);
-    else if (home != NULL && home[0] == '/')
+    } else if (home != NULL && home[0] == '/' && access(home, W_OK | X_OK) == 0) {
         (void)snprintf(directory, sizeof(directory), "%s/.local/state/probing", home);
-    else
+        from = strlen(home) + 1;
+    } else {
         return NULL;
-    for (char *slash = strchr(directory + 1, '/'); slash != NULL; slash = strchr(slash + 1, '/')) {
+    }
+    for (char *slash = strchr(directory + from, '/'); slash; slash = strchr(slash + 1, '/')) {
         *slash = '\0';
         (void)mkdir(directory, 0700);
         *slash = '/';

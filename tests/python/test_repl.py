@@ -53,6 +53,17 @@ def test_commands_behind_percent(target):
     assert "nothing" in done.stderr
 
 
+def test_a_home_that_is_not_there_is_not_made(target):
+    home = target.world.tmp / "no home"
+    target.world.env["HOME"] = str(home)
+    target.world.env.pop("XDG_STATE_HOME", None)
+    assert piped(target, "1 + 1\n").stdout == "2\n"
+    assert not home.exists()
+    home.mkdir()
+    assert piped(target, "1 + 1\n").stdout == "2\n"
+    assert (home / ".local/state/probing").stat().st_mode & 0o77 == 0
+
+
 @pytest.mark.parametrize("word", ["exit()", "quit()"])
 def test_words_that_leave(target, word):
     done = piped(target, "1 + 1\n%s\n'never'\n" % word)
