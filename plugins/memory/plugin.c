@@ -48,6 +48,13 @@ static const struct probing_config settings[] = {
      .flags = PROBING_LIVE,
      .min = 1024,
      .max = INT64_C(1) << 40},
+    {.name = "max_overhead_pct",
+     .value = "0.5",
+     .doc = "CPU time that samples may take, percent of the process's: above it, or above 2,000 a "
+            "second, the distance between samples grows; 0: no limit",
+     .type = PROBING_F64,
+     .unit = PROBING_PERCENT,
+     .flags = PROBING_LIVE},
     {.name = "snapshot_every",
      .value = "60s",
      .doc = "time between two periodic snapshots of what is alive; 0: none",
@@ -164,7 +171,7 @@ static const struct probing_column sampling_columns[] = {
     PROBING_STR_COLUMN("unseen", "what cannot be seen here; NULL: nothing is known to be"),
     PROBING_I64_COLUMN("sample_bytes", PROBING_BYTES,
                        "mean number of bytes between two samples now: memory.sample_bytes, or more "
-                       "where samples would take more than 0.5 % of the process's CPU time"),
+                       "where samples would take more than memory.max_overhead_pct"),
     PROBING_I64_COLUMN("samples", PROBING_COUNT, "samples taken"),
     PROBING_I64_COLUMN("lost", PROBING_COUNT, "samples dropped for want of room"),
     PROBING_I64_COLUMN("bare", PROBING_COUNT,

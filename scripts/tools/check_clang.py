@@ -52,12 +52,9 @@ def shell(command):
     return done.returncode, done.stdout.decode(errors="replace")
 
 
-def read(path, command):
+def read(_, command):
     """Clang's complaints about one source."""
     clang = re.sub(r"^\S+", need("clang"), command, count=1)
-    # SCons sometimes writes a plugin's own folder as if plugins/ were the top.
-    own = re.match(r"plugins/\w+", path)
-    clang += " -I" + own[0] if own else ""
     rc, text = shell(re.sub(r" -o \S+", " -fsyntax-only", clang, count=1))
     return text if rc else ""
 

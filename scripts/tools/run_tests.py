@@ -119,7 +119,7 @@ def run_python_tests(build, only, folder):
     report = os.path.join(ROOT, build, "pytest.xml")
     if os.path.exists(report):
         os.remove(report)
-    command = [sys.executable, "-m", "pytest", "-q", "-rs", "-p", "no:cacheprovider", "-n",
+    command = [sys.executable, "-m", "pytest", "-q", "-rfEs", "-p", "no:cacheprovider", "-n",
                str(workers()), "--durations", "20", "--durations-min", "5",
                "--junitxml", report, folder] + (["-k", only] if only else [])
     env = dict(os.environ, PYTHONDONTWRITEBYTECODE="1", PROBING_TEST_BUILD=build)

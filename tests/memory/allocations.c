@@ -17,7 +17,11 @@
 #include <time.h>
 #include <unistd.h>
 
+#if defined(__clang__)
+#define KEEP __attribute__((noinline))
+#else
 #define KEEP __attribute__((noinline, noclone))
+#endif
 
 static void *volatile kept; /* what is only written here is never freed */
 static unsigned long long alive, count;

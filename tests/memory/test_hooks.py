@@ -11,6 +11,7 @@ import pytest
 from world import CORE, ROOT, wait_for
 
 SOURCE = ROOT / "tests" / "memory" / "slots.c"
+PATCHELF = "patchelf"  # not for the compiler: another RPATH is written into the file afterwards
 PROGRAMS = {
     "pie-now": ["-fPIE", "-pie", "-Wl,-z,relro,-z,now"],
     "pie-lazy": ["-fPIE", "-pie", "-Wl,-z,relro,-z,lazy"],
@@ -19,6 +20,8 @@ PROGRAMS = {
     "fixed-lazy": ["-fno-pie", "-no-pie", "-Wl,-z,lazy"],
     "fixed-now": ["-fno-pie", "-no-pie", "-Wl,-z,relro,-z,now"],
     "old-hash": ["-fPIE", "-pie", "-Wl,--hash-style=sysv"],
+    "patched": ["-fno-pie", "-no-pie", "-rdynamic", "-Wl,-z,lazy", PATCHELF],  # tables that
+    # reach from one segment into the next
 }
 LIBRARIES = {
     "now": ["-Wl,-z,relro,-z,now"],
@@ -32,8 +35,19 @@ LIBRARIES = {
 def build(path, *flags, source=SOURCE, compiler="gcc"):
     if not shutil.which(compiler):
         pytest.skip("no " + compiler)
-    subprocess.run([compiler, "-O1", "-D_GNU_SOURCE", "-o", str(path), str(source), *flags,
+    words = [flag for flag in flags if flag != PATCHELF]
+    if PATCHELF in flags:
+        if not shutil.which(PATCHELF):
+            pytest.skip("no patchelf")
+        names = path.with_suffix(".c")
+        names.write_text("".join("int a_function_with_a_long_name_%d(void) { return %d; }\n"
+                                 % (i, i) for i in range(600)))
+        words.append(str(names))
+    subprocess.run([compiler, "-O1", "-D_GNU_SOURCE", "-o", str(path), str(source), *words,
                     "-ldl", "-pthread"], check=True)
+    if PATCHELF in flags:
+        subprocess.run([PATCHELF, "--force-rpath", "--set-rpath", "/nowhere", str(path)],
+                       check=True)
     return path
 
 

@@ -31,16 +31,29 @@ bool object_has(const struct object *o, uintptr_t address, uint32_t flags)
     return false;
 }
 
-/* `size` bytes from `address` on, all in one segment that may be read. */
-static bool readable(const struct object *o, uintptr_t address, size_t size)
+/* How many bytes from `address` on are of a segment that may be read. */
+static size_t readable_bytes(const struct object *o, uintptr_t address)
 {
     for (uint32_t i = 0; i < o->n_segments; i++) {
         const ElfW(Phdr) *p = &o->segments[i];
         uintptr_t at = address - (o->base + p->p_vaddr);
-        if (p->p_type == PT_LOAD && p->p_flags & PF_R && at < p->p_memsz && size <= p->p_memsz - at)
-            return true;
+        if (p->p_type == PT_LOAD && p->p_flags & PF_R && at < p->p_memsz)
+            return p->p_memsz - at;
     }
-    return false;
+    return 0;
+}
+
+/* `size` bytes from `address` on, in one segment or in some that join: patchelf puts tables into a
+ * segment of their own before the first, and they may reach into that one. */
+static bool readable(const struct object *o, uintptr_t address, size_t size)
+{
+    for (size_t n; size > 0; address += n, size -= n) {
+        n = readable_bytes(o, address);
+        if (n == 0)
+            return false;
+        n = n < size ? n : size;
+    }
+    return true;
 }
 
 /* ld.so has added the base to the addresses of a dynamic section, or it has not yet. */

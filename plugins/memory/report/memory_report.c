@@ -17,11 +17,15 @@ void report_mb(double bytes, char ret[32])
     (void)snprintf(ret, 32, !is_number(mb) ? "?" : mb < 100 ? "%.1f MB" : "%.0f MB", mb);
 }
 
+/* When a dead process was last heard of: its first second has no row of memory.usage yet. */
+#define LAST_HEARD                                                                               \
+    "(select max(ts) from (select ts from memory.usage union all select ts from memory.samples " \
+    "union all select ts from memory.snapshots) e)"
+
 void report_since(const struct memory_args *w, uint64_t before_ns, char *ret, size_t size)
 {
     (void)snprintf(ret, size, "%s - interval '%.3f seconds'",
-                   w->api->target == PROBING_TARGET_LIVE ? "now()"
-                                                         : "(select max(ts) from memory.usage)",
+                   w->api->target == PROBING_TARGET_LIVE ? "now()" : LAST_HEARD,
                    (double)before_ns / 1e9);
 }
 

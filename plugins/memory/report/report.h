@@ -88,6 +88,7 @@ int diff_show(const struct memory_args *w);
 /* ---- memory_report.c ---- */
 
 /* A moment in SQL, so much before the target's last sign of life. */
+#define SINCE_BYTES 260
 void report_since(const struct memory_args *w, uint64_t before_ns, char *ret, size_t size);
 /* "12.3 MB", "123 MB", "1234 MB"; "?" for NAN */
 void report_mb(double bytes, char ret[32]);

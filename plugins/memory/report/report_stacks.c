@@ -195,7 +195,7 @@ static void show_unknown(const struct memory_args *w, const struct usage_report 
 
 static void grown_sql(const struct memory_args *w, uint32_t limit, char *sql, size_t size)
 {
-    char since[200];
+    char since[SINCE_BYTES];
     report_since(w, w->window_ns, since, sizeof(since));
     (void)snprintf(sql, size,
                    "select " PLACE_COLUMNS "bytes - was as grown, bytes_1m, " PLACE_TAIL
@@ -362,7 +362,7 @@ static int take_span(void *arg, const struct probing_report_cell *cells, uint32_
 
 int leaks_show(const struct memory_args *w)
 {
-    char sql[2400], since[200];
+    char sql[2400], since[SINCE_BYTES];
     double span[4] = {0, (double)NAN, (double)NAN, (double)NAN};
     struct leaks found = {.n = 0};
     report_since(w, w->window_ns, since, sizeof(since));

@@ -83,7 +83,7 @@ static int take_growth(void *arg, const struct probing_report_cell *cells, uint3
 
 static int read_growth(const struct memory_args *w, struct usage_report *r)
 {
-    char sql[900], since[200];
+    char sql[900], since[SINCE_BYTES];
     report_since(w, w->window_ns, since, sizeof(since));
     (void)snprintf(
         sql, sizeof(sql),

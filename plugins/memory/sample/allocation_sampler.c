@@ -24,6 +24,7 @@
 
 #include "estimate.h"
 #include "lib/hash.h"
+#include "lib/number.h"
 #include "live_snapshot.h"
 #include "origin.h"
 #include "peak.h"
@@ -36,9 +37,8 @@
 #define IDLE_NS (500 * PROBING_NS_PER_MS)    /* while there are none */
 #define MODULES_NS (500 * PROBING_NS_PER_MS) /* between looks for new modules */
 #define NAMES_NS (10 * PROBING_NS_PER_S)     /* a thread's name is read again after this */
-/* Where samples would take more than this of the process's CPU time, or be more than these, the
- * distance between them grows: they weigh more, and what they cost has an end. */
-#define MOST_SHARE 0.005
+/* Where samples would take more than max_overhead of the process's CPU time, or be more than these,
+ * the distance between them grows: they weigh more, and what they cost has an end. */
 #define MOST_PER_S 2000.0
 #define FASTER_NS (20 * PROBING_NS_PER_MS)  /* it grows after this, ... */
 #define SLOWER_NS (100 * PROBING_NS_PER_MS) /* ... and falls after this */
@@ -69,6 +69,7 @@ struct sampler {
     uint64_t next_snapshot, marks; /* lock */
     uint64_t turned_ns;            /* lock: what happened until then is known */
     uint64_t snapshot_ns, changed; /* lock: of the last periodic one; changes since */
+    _Atomic double max_overhead;   /* share of the process's CPU time; 0: no limit */
     _Atomic uint64_t mean, mean_now, snapshot_every, turns, live_bytes;
     _Atomic bool stop, ended, forked;
     _Atomic int32_t tid;
@@ -252,7 +253,10 @@ static void adapt(struct sampler *s, uint64_t now)
     double rate = (double)(counts.taken - s->counted.taken) / probing_seconds(passed);
     double share = (double)(counts.spent_ns - s->counted.spent_ns) /
                    (double)(cpu > s->counted_cpu_ns ? cpu - s->counted_cpu_ns : 1);
-    double over = share / MOST_SHARE > rate / MOST_PER_S ? share / MOST_SHARE : rate / MOST_PER_S;
+    double most = atomic_load_explicit(&s->max_overhead, memory_order_relaxed);
+    double over = most <= 0                          ? 0
+                  : share / most > rate / MOST_PER_S ? share / most
+                                                     : rate / MOST_PER_S;
     if (over < 1 && passed < SLOWER_NS)
         return;
     s->counted_ns = now;
@@ -517,8 +521,19 @@ int sampler_stop(struct sampler *s)
     return 0;
 }
 
+static int set_max_overhead(struct sampler *s, const char *value)
+{
+    double percent;
+    if (number_f64(value, strlen(value), &percent) < 0 || !(percent >= 0 && percent <= 100))
+        return s->host->fail(s->host, -ERANGE, "memory.max_overhead_pct is 0 to 100");
+    atomic_store_explicit(&s->max_overhead, percent / 100, memory_order_relaxed);
+    return 0;
+}
+
 int sampler_configure(struct sampler *s, const char *name, const char *value)
 {
+    if (strcmp(name, "max_overhead_pct") == 0)
+        return set_max_overhead(s, value);
     uint64_t number = 0;
     bool mean = strcmp(name, "sample_bytes") == 0;
     if (!mean && strcmp(name, "snapshot_every") != 0)
