@@ -29,6 +29,7 @@
 #include "origin.h"
 #include "peak.h"
 #include "probing_sdk.h"
+#include "sample_density.h"
 #include "sampling.h"
 #include "sampling/mixed_stack.h"
 #include "tables.h"
@@ -37,15 +38,9 @@
 #define IDLE_NS (500 * PROBING_NS_PER_MS)    /* while there are none */
 #define MODULES_NS (500 * PROBING_NS_PER_MS) /* between looks for new modules */
 #define NAMES_NS (10 * PROBING_NS_PER_S)     /* a thread's name is read again after this */
-/* Where samples would take more than max_overhead of the process's CPU time, or be more than these,
- * the distance between them grows: they weigh more, and what they cost has an end. */
-#define MOST_PER_S 2000.0
-#define FASTER_NS (20 * PROBING_NS_PER_MS)  /* it grows after this, ... */
-#define SLOWER_NS (100 * PROBING_NS_PER_MS) /* ... and falls after this */
 #define STOP_NS (2 * PROBING_NS_PER_S)
 #define ASK_NS (2 * PROBING_NS_PER_S) /* who asks what is alive waits so long for a turn */
 #define STACK_BYTES (256u << 10)
-#define MEAN_MAX 0x1p40
 #define NAMES 256u /* threads whose names are kept */
 
 struct thread_name {
@@ -69,13 +64,12 @@ struct sampler {
     uint64_t next_snapshot, marks; /* lock */
     uint64_t turned_ns;            /* lock: what happened until then is known */
     uint64_t snapshot_ns, changed; /* lock: of the last periodic one; changes since */
-    _Atomic double max_overhead;   /* share of the process's CPU time; 0: no limit */
-    _Atomic uint64_t mean, mean_now, snapshot_every, turns, live_bytes;
+    struct density density;
+    _Atomic uint64_t snapshot_every, turns, live_bytes;
     _Atomic bool stop, ended, forked;
     _Atomic int32_t tid;
-    uint64_t modules_ns, counted_ns, counted_cpu_ns;
-    struct sampling_counts counted; /* as of then */
-    struct sampling_counts before;  /* [control]: of earlier starts */
+    uint64_t modules_ns;
+    struct sampling_counts before; /* [control]: of earlier starts */
     struct thread_name names[NAMES];
     struct merge_native native;
     uint32_t frames[MERGE_FRAMES];
@@ -229,42 +223,6 @@ static void store_peak(struct sampler *s, uint64_t now, bool at_once)
         store_snapshot(s, x, SNAPSHOT_PEAK, NULL);
 }
 
-static void set_mean(struct sampler *s, double wanted)
-{
-    double asked = (double)atomic_load_explicit(&s->mean, memory_order_relaxed);
-    double set = (double)atomic_load_explicit(&s->mean_now, memory_order_relaxed);
-    double next = wanted > asked ? wanted : asked;
-    if (next < 1.2 * set && next > set / 1.2 && next != asked)
-        return;
-    next = next < MEAN_MAX ? next : MEAN_MAX;
-    atomic_store_explicit(&s->mean_now, (uint64_t)next, memory_order_relaxed);
-    sampling_set_mean((uint64_t)next);
-}
-
-/* As many samples as may be, or one in the bytes that were asked for. */
-static void adapt(struct sampler *s, uint64_t now)
-{
-    struct sampling_counts counts;
-    uint64_t passed = now - s->counted_ns;
-    if (passed < FASTER_NS)
-        return;
-    uint64_t cpu = probing_clock_ns(CLOCK_PROCESS_CPUTIME_ID);
-    sampling_counts(&counts);
-    double rate = (double)(counts.taken - s->counted.taken) / probing_seconds(passed);
-    double share = (double)(counts.spent_ns - s->counted.spent_ns) /
-                   (double)(cpu > s->counted_cpu_ns ? cpu - s->counted_cpu_ns : 1);
-    double most = atomic_load_explicit(&s->max_overhead, memory_order_relaxed);
-    double over = most <= 0                          ? 0
-                  : share / most > rate / MOST_PER_S ? share / most
-                                                     : rate / MOST_PER_S;
-    if (over < 1 && passed < SLOWER_NS)
-        return;
-    s->counted_ns = now;
-    s->counted_cpu_ns = cpu;
-    s->counted = counts;
-    set_mean(s, (double)atomic_load_explicit(&s->mean_now, memory_order_relaxed) * over);
-}
-
 static void turn(struct sampler *s)
 {
     uint64_t now = s->host->now();
@@ -274,7 +232,7 @@ static void turn(struct sampler *s)
         if (code_changed(s->code))
             stacks_read_modules(s->stacks);
     }
-    adapt(s, now);
+    density_adapt(&s->density, now);
     (void)pthread_mutex_lock(&s->lock);
     s->turned_ns = s->host->now();
     uint32_t ended = live_ended(s->live);
@@ -446,17 +404,13 @@ int sampler_start(struct sampler *s)
     stacks_name_with(s->stacks, h->extension(h, PROBING_STACK_1), s->python, s->code);
     if (rc == 0) {
         sampling_counts(&s->before);
-        s->counted = s->before;
-        s->counted_cpu_ns = probing_clock_ns(CLOCK_PROCESS_CPUTIME_ID);
-        s->counted_ns = h->now();
-        atomic_store_explicit(&s->mean_now, atomic_load_explicit(&s->mean, memory_order_relaxed),
-                              memory_order_relaxed);
-        sampling_begin(
-            &(struct sampling){.host = h,
-                               .live = s->live,
-                               .slots = s->slots,
-                               .python = s->python,
-                               .mean = atomic_load_explicit(&s->mean, memory_order_relaxed)});
+        density_begin(&s->density, &s->before, h->now());
+        sampling_begin(&(struct sampling){
+            .host = h,
+            .live = s->live,
+            .slots = s->slots,
+            .python = s->python,
+            .mean = atomic_load_explicit(&s->density.asked, memory_order_relaxed)});
         s->running = true;
         s->joined = false;
         rc = start_thread(s);
@@ -526,7 +480,7 @@ static int set_max_overhead(struct sampler *s, const char *value)
     double percent;
     if (number_f64(value, strlen(value), &percent) < 0 || !(percent >= 0 && percent <= 100))
         return s->host->fail(s->host, -ERANGE, "memory.max_overhead_pct is 0 to 100");
-    atomic_store_explicit(&s->max_overhead, percent / 100, memory_order_relaxed);
+    atomic_store_explicit(&s->density.max_overhead, percent / 100, memory_order_relaxed);
     return 0;
 }
 
@@ -539,11 +493,10 @@ int sampler_configure(struct sampler *s, const char *name, const char *value)
     if (!mean && strcmp(name, "snapshot_every") != 0)
         return -ENOENT;
     (void)probing_parse_u64(value, UINT64_MAX, &number); /* checked by the core */
-    atomic_store_explicit(mean ? &s->mean : &s->snapshot_every, number, memory_order_relaxed);
-    if (mean && s->running) {
-        atomic_store_explicit(&s->mean_now, number, memory_order_relaxed);
-        sampling_set_mean(number);
-    }
+    if (!mean)
+        atomic_store_explicit(&s->snapshot_every, number, memory_order_relaxed);
+    else
+        density_ask(&s->density, number);
     return 0;
 }
 
@@ -570,7 +523,7 @@ void sampler_about(struct sampler *s, struct sampler_about *ret)
         .lost = counts.dropped - s->before.dropped,
         .bare = counts.bare - s->before.bare,
         .live = s->live ? live_count(s->live) : 0,
-        .sample_bytes = atomic_load_explicit(&s->mean_now, memory_order_relaxed),
+        .sample_bytes = atomic_load_explicit(&s->density.mean, memory_order_relaxed),
         .skipped = counts.inside - s->before.inside,
         .live_bytes = atomic_load_explicit(&s->live_bytes, memory_order_relaxed),
         .spent_ns = counts.spent_ns - s->before.spent_ns,

@@ -1,0 +1,31 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * plugins/memory/sample/sample_density.h - how far samples are from each other: as asked for, or
+ * farther where they would cost too much.
+ *
+ * Settings on [control]; density_adapt() by the sampler's thread.
+ */
+#ifndef MEMORY_SAMPLE_SAMPLE_DENSITY_H
+#define MEMORY_SAMPLE_SAMPLE_DENSITY_H
+
+#include <stdatomic.h>
+#include <stdint.h>
+
+#include "sampling.h"
+
+struct density {
+    _Atomic double max_overhead;  /* share of the process's CPU time; 0: no limit */
+    _Atomic uint64_t asked, mean; /* bytes between samples; now */
+    uint64_t counted_ns, counted_cpu_ns;
+    struct sampling_counts counted; /* as of then */
+};
+
+/* It begins with what is asked for. */
+void density_begin(struct density *d, const struct sampling_counts *counts, uint64_t now);
+/* Another distance is asked for: it holds at once. */
+void density_ask(struct density *d, uint64_t bytes);
+/* Where samples took more than max_overhead since the last call, or were more than 2,000 a second,
+ * the distance grows: they weigh more, and what they cost has an end.  It falls again. */
+void density_adapt(struct density *d, uint64_t now);
+
+#endif
