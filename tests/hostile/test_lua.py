@@ -127,7 +127,7 @@ def test_stop_ends_what_could_not_be_stopped(world):
         world.probing("-t", str(target.pid), "script", "run", str(path))
         done = target.probing("script", "stop", name)
         assert done.returncode == 0, (name, done.stderr)
-    assert lua_threads(target) == 0
+    wait_for(lambda: lua_threads(target) == 0, "the end of the scripts' threads")
 
 
 def test_ended_scripts_do_not_block_new_ones(world):
@@ -159,5 +159,5 @@ def test_a_probing_lua_that_never_ends_holds_nothing_up(world, name):
     target.inject()
     said = [row[0] for row in target.rows("select text from probing.log")]
     assert any("more than 2 s without pause, so it was stopped" in line for line in said), said
-    assert lua_threads(target) == 0
+    wait_for(lambda: lua_threads(target) == 0, "the end of the scripts' threads")
     assert target.probing("eject").returncode == 0
