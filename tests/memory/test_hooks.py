@@ -391,3 +391,21 @@ def test_an_object_with_an_allocator_of_its_own_keeps_it(world, bound, used):
     goes_on()
     enter_and_leave(target, 5)
     goes_on()
+
+
+def test_entered_again_after_eject_while_python_allocates(world):
+    """What was kept of a thread's last look at Python was of the python plugin before: it crashed."""
+    target = world.python("keep = []\n"
+                          "def a(n): return b(n)\n"
+                          "def b(n): return [bytearray(20000 + i) for i in range(n)]\n"
+                          "print('ready', flush=True)\n"
+                          "while True: keep = a(50)\n")
+    target.wait_line("ready")
+    for life in range(4):
+        target.inject("--plugin", "memory", "-D", "memory.sample_bytes=64KB")
+        wait_for(lambda: target.rows("select count(*) > 5 from memory.samples") == [[True]],
+                 "samples of life %d" % life)
+        assert target.probing("plugin", "stop", "memory").returncode == 0
+        assert target.probing("plugin", "load", "memory").returncode == 0
+        assert target.probing("eject").returncode == 0
+        assert target.alive()

@@ -337,6 +337,8 @@ void sampling_begin(const struct sampling *with)
     atomic_store_explicit(&g.now, with->host->now, memory_order_relaxed);
     atomic_store_explicit(&g.pid, (int32_t)getpid(), memory_order_relaxed);
     forget(with->live);
+    for (size_t i = 0; i < LAST_LOOKS; i++)
+        g.looks[i].tid = 0; /* what they hold is of the python plugin that was there then */
     next_round();
 }
 

@@ -108,6 +108,14 @@ static struct code *find(uint64_t address, const struct codes_mark *mark)
     return NULL;
 }
 
+bool codes_is_number(uint32_t number, uint64_t address)
+{
+    const struct code *c = number <= KNOWN_MAX
+                               ? atomic_load_explicit(&all.by_number[number], memory_order_acquire)
+                               : NULL;
+    return c && c->address == address;
+}
+
 uint32_t codes_find(uint64_t address, const struct codes_mark *mark)
 {
     const struct code *found = find(address, mark);

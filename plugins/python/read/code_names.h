@@ -33,6 +33,8 @@ uint32_t codes_hash(const struct codes_mark *m);              /* [signal] */
 bool codes_is_setup(const struct codes_mark *m);
 /* Number of a code object that is known; 0: it is not.                              [signal] */
 uint32_t codes_find(uint64_t address, const struct codes_mark *mark);
+/* Is that its number?  One that was kept may be of an earlier life of the plugin.  [signal] */
+bool codes_is_number(uint32_t number, uint64_t address);
 /* Before 3.12 these addresses may have become another code object's.  Where the names of a look's
  * frames are not those of their numbers any more: the right number, or 0 and a copy of the names.
  * pieces, room: CODES_AT_ONCE * CODES_PARTS of them, CODES_ROOM bytes.              [signal] */

@@ -208,7 +208,8 @@ static uint32_t number_of(const struct last *last, uint64_t code, const struct c
                           uint32_t hash)
 {
     for (uint32_t i = 0; last && i < last->n_codes; i++)
-        if (last->codes[i].code == code && last->codes[i].mark == hash && last->codes[i].known)
+        if (last->codes[i].code == code && last->codes[i].mark == hash &&
+            codes_is_number(last->codes[i].known, code))
             return last->codes[i].known;
     return codes_find(code, mark);
 }
