@@ -394,7 +394,7 @@ def test_an_object_with_an_allocator_of_its_own_keeps_it(world, bound, used):
 
 
 def test_entered_again_after_eject_while_python_allocates(world):
-    """What was kept of a thread's last look at Python was of the python plugin before: it crashed."""
+    """What was kept of a thread's last look at Python was of the plugin before: it crashed."""
     target = world.python("keep = []\n"
                           "def a(n): return b(n)\n"
                           "def b(n): return [bytearray(20000 + i) for i in range(n)]\n"
