@@ -12,6 +12,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "lib/number.h"
 #include "lib/proc/lines.h"
 #include "lib/proc/proc_file.h"
 
@@ -97,7 +98,9 @@ static double pressure_of(const char *text, const char *kind)
     double value;
     (void)snprintf(key, sizeof(key), "%s avg10=", kind);
     const char *found = strstr(text, key);
-    return found && sscanf(found + strlen(key), "%lf", &value) == 1 ? value : (double)NAN;
+    const char *at = found ? found + strlen(key) : "";
+    /* Not sscanf(): it takes the decimal point of the program's locale. */
+    return number_f64(at, strspn(at, "0123456789."), &value) == 0 ? value : (double)NAN;
 }
 
 static void read_pressure(const struct cgroup *g, struct cgroup_now *ret)
