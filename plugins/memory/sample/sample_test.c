@@ -285,6 +285,7 @@ TEST(handlers_that_do_not_return)
 static void *allocate_for_ever(void *arg)
 {
     int old;
+    /* NOLINTNEXTLINE(cert-pos47-c): what programs should not do, and do. */
     (void)pthread_setcanceltype(PTHREAD_CANCEL_ASYNCHRONOUS, &old);
     for (uint64_t i = 0;; i++) {
         allocated(*(uint64_t *)arg + i % 1024 * 16, 4096);
