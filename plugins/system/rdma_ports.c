@@ -206,7 +206,7 @@ static void look_at_port(struct rdma_usage *r, const char *device, uint32_t port
     char folder[384];
     struct rdma_port is = {.port = port, .row_ns = now, .pause_rx = UNKNOWN, .pause_tx = UNKNOWN},
                      *was = NULL;
-    (void)snprintf(is.device, sizeof(is.device), "%s", device);
+    (void)snprintf(is.device, sizeof(is.device), "%.*s", (int)sizeof(is.device) - 1, device);
     (void)snprintf(folder, sizeof(folder), "%s/%s/ports/%u", r->root, is.device, port);
     for (uint32_t i = 0; i < RDMA_COUNTERS; i++)
         is.counters[i] = counter_of(folder, &counters[i]);
