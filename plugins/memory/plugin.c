@@ -171,7 +171,12 @@ static const struct probing_column sampling_columns[] = {
     PROBING_STR_COLUMN("unseen", "what cannot be seen here; NULL: nothing is known to be"),
     PROBING_I64_COLUMN("sample_bytes", PROBING_BYTES,
                        "mean number of bytes between two samples now: memory.sample_bytes, or more "
-                       "where samples would take more than memory.max_overhead_pct"),
+                       "where samples would take more than memory.max_overhead_pct, or be more "
+                       "than the plugin's thread can read"),
+    PROBING_I64_COLUMN("sample_bytes_asked", PROBING_BYTES, "memory.sample_bytes"),
+    PROBING_I64_COLUMN("sample_bytes_max", PROBING_BYTES,
+                       "largest sample_bytes since sampling began: what was allocated meanwhile in "
+                       "less than some times of it may be in no sample"),
     PROBING_I64_COLUMN("samples", PROBING_COUNT, "samples taken"),
     PROBING_I64_COLUMN("lost", PROBING_COUNT, "samples dropped for want of room"),
     PROBING_I64_COLUMN("bare", PROBING_COUNT,
@@ -204,6 +209,8 @@ static int scan_sampling(void *self, struct probing_rows *out) /* [worker] */
                                         probing_i64(h.slots),
                                         probing_str(*unseen ? unseen : NULL),
                                         probing_i64((int64_t)a.sample_bytes),
+                                        probing_i64((int64_t)a.asked_bytes),
+                                        probing_i64((int64_t)a.most_bytes),
                                         probing_i64((int64_t)a.samples),
                                         probing_i64((int64_t)a.lost),
                                         probing_i64((int64_t)a.bare),

@@ -97,6 +97,11 @@ struct sample_slot *sample_slot_take(struct sample_pool *b)
     return NULL;
 }
 
+uint32_t sample_slots_used(const struct sample_pool *b, const struct sample_slot *x)
+{
+    return x ? number_of(b, x) + 1 : b->words * 64;
+}
+
 void sample_slot_notify(struct sample_pool *b)
 {
     (void)atomic_fetch_add_explicit(&b->bell, 1, memory_order_release);

@@ -47,6 +47,9 @@ void sample_pool_free(struct sample_pool *b);
 
 /* NULL: all are in use.                                                            [signal] */
 struct sample_slot *sample_slot_take(struct sample_pool *b);
+/* How many are in use, as far as the one tells that was taken last: the lowest free one goes first.
+ * x: NULL where there was none, so it is all of them.                              [signal] */
+uint32_t sample_slots_used(const struct sample_pool *b, const struct sample_slot *x);
 /* To the reader.                                                                   [signal] */
 void sample_slot_submit(struct sample_pool *b, struct sample_slot *x);
 /* Free again.                                                                      [signal] */

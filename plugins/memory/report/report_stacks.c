@@ -15,6 +15,8 @@
 #define CALLERS 6u
 #define OLD_SEC 60.0    /* what bytes_1m counts */
 #define LEAK_LEAST 1e6  /* bytes that a leak has grown by, at the least */
+#define MUCH_THINNER 4  /* samples that are so many times as far apart as asked are told of */
+#define HIDDEN 3        /* distances: 1 of 20 times none of so many bytes is a sample */
 #define PLACE_WIDTH 46u /* columns of a place, where the terminal has 80 */
 #define BESIDE_PLACE 34u
 
@@ -123,19 +125,33 @@ static int take_sampled(void *arg, const struct probing_report_cell *cells, uint
 
 struct sampling {
     double seconds, percent, lost; /* since it began; of one core; samples */
+    double asked, now, most;       /* mean bytes between samples: asked for, now, at most so far */
     char unseen[REPORT_NOTE_BYTES];
 };
 
 static int take_sampling(void *arg, const struct probing_report_cell *cells, uint32_t n)
 {
     struct sampling *s = arg;
-    if (n < 4)
+    if (n < 7)
         return 0;
     s->seconds = cell_number(&cells[0]);
     s->percent = 100 * cell_number(&cells[1]) / 1e9 / s->seconds;
     s->lost = cell_number(&cells[2]);
     (void)snprintf(s->unseen, sizeof(s->unseen), "%s", cell_text(&cells[3]));
+    s->asked = cell_number(&cells[4]);
+    s->now = cell_number(&cells[5]);
+    s->most = cell_number(&cells[6]);
     return 0;
+}
+
+static void read_sampling(const struct memory_args *w, struct sampling *ret)
+{
+    *ret = (struct sampling){.seconds = (double)NAN};
+    (void)w->api->ask(w->api,
+                      "select extract(epoch from now() - since), spent_ns + own_cpu_ns, lost, "
+                      "unseen, sample_bytes_asked, sample_bytes, sample_bytes_max "
+                      "from memory.sampling",
+                      take_sampling, ret);
 }
 
 static void say(const struct memory_args *w, const char *text)
@@ -143,22 +159,37 @@ static void say(const struct memory_args *w, const char *text)
     w->api->print_wrapped(w->api, "", text, strlen(text));
 }
 
+/* What can hide where samples have thinned out: of so many bytes 19 of 20 times one is a sample. */
+static void show_thinned(const struct memory_args *w, const struct sampling *s)
+{
+    char text[400], most[32], asked[32], hidden[32];
+    if (!(s->most >= MUCH_THINNER * s->asked))
+        return;
+    report_mb(s->most, most);
+    report_mb(s->asked, asked);
+    report_mb(HIDDEN * s->most, hidden);
+    (void)snprintf(text, sizeof(text),
+                   "so much was allocated at times that samples were %s from each other, not %s "
+                   "(memory.sample_bytes)%s: of what was allocated then, up to some %s of a stack "
+                   "may be in no sample",
+                   most, asked, s->now >= MUCH_THINNER * s->asked ? ", and they still are" : "",
+                   hidden);
+    say(w, text);
+}
+
 /* What sampling costs, and what it does not see; of the living. */
 static void show_sampling(const struct memory_args *w)
 {
     char text[600];
-    struct sampling s = {.seconds = (double)NAN};
-    (void)w->api->ask(
-        w->api,
-        "select extract(epoch from now() - since), spent_ns + own_cpu_ns, lost, unseen "
-        "from memory.sampling",
-        take_sampling, &s);
+    struct sampling s;
+    read_sampling(w, &s);
     if (!is_number(s.seconds))
         return;
     (void)snprintf(text, sizeof(text),
                    "sampling costs %.3f %% of a core, on average of the %.0f s since it began%s",
                    s.percent, s.seconds, s.lost > 0 ? "; samples were lost: memory.sampling" : "");
     say(w, text);
+    show_thinned(w, &s);
     if (*s.unseen) {
         (void)snprintf(text, sizeof(text), "not seen: %s", s.unseen);
         say(w, text);
@@ -265,6 +296,16 @@ void stacks_show_json(const struct memory_args *w, struct report_json *j)
     json_open(j, '[');
     (void)ask(w, sql, json_place, NULL);
     json_close(j, ']');
+    struct sampling s;
+    read_sampling(w, &s);
+    if (w->api->target != PROBING_TARGET_LIVE || !is_number(s.seconds))
+        return;
+    json_key(j, "sampling");
+    json_open(j, '{');
+    json_number(j, "sample_bytes", s.now);
+    json_number(j, "sample_bytes_asked", s.asked);
+    json_number(j, "sample_bytes_max", s.most);
+    json_close(j, '}');
 }
 
 /* ---- leaks ---- */

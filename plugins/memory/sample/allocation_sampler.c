@@ -197,7 +197,11 @@ static void take_ended(struct sampler *s, uint32_t ended)
 static void store_snapshot(struct sampler *s, const struct snapshot *x, enum snapshot_kind kind,
                            const char *name)
 {
-    snapshot_store(x, &s->tables, s->next_snapshot++, kind, probing_intern_text(s->host, name));
+    const struct snapshot_about about = {.id = s->next_snapshot++,
+                                         .kind = kind,
+                                         .name = probing_intern_text(s->host, name),
+                                         .widest = sampling_widest_since()};
+    snapshot_store(x, &s->tables, &about);
     for (uint32_t i = 0; i < x->n && i < SNAPSHOT_STACKS; i++)
         stacks_renew(s->stacks, x->rows[i].from.stack, s->host->now());
 }
@@ -523,7 +527,9 @@ void sampler_about(struct sampler *s, struct sampler_about *ret)
         .lost = counts.dropped - s->before.dropped,
         .bare = counts.bare - s->before.bare,
         .live = s->live ? live_count(s->live) : 0,
-        .sample_bytes = atomic_load_explicit(&s->density.mean, memory_order_relaxed),
+        .sample_bytes = sampling_mean(),
+        .asked_bytes = atomic_load_explicit(&s->density.asked, memory_order_relaxed),
+        .most_bytes = sampling_widest(),
         .skipped = counts.inside - s->before.inside,
         .live_bytes = atomic_load_explicit(&s->live_bytes, memory_order_relaxed),
         .spent_ns = counts.spent_ns - s->before.spent_ns,

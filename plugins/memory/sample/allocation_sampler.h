@@ -40,6 +40,8 @@ struct sampler_about {
     uint64_t skipped;              /* due while the thread took one already */
     uint64_t sample_bytes;         /* mean distance now: more than was asked for where too many
                                     * samples would come */
+    uint64_t asked_bytes;          /* as it was asked for */
+    uint64_t most_bytes;           /* the largest one since sampling began */
     uint64_t live_bytes;           /* estimated */
     uint64_t spent_ns, own_cpu_ns; /* in the program's threads; of our own thread */
 };

@@ -177,18 +177,21 @@ static void add_row(struct live_row *all, const struct live_row *row)
     all->newest = row->newest > all->newest ? row->newest : all->newest;
 }
 
-void snapshot_store(const struct snapshot *s, const struct sample_tables *tables, uint64_t id,
-                    enum snapshot_kind kind, uint64_t name)
+void snapshot_store(const struct snapshot *s, const struct sample_tables *tables,
+                    const struct snapshot_about *about)
 {
+    struct snapshot_about whole = *about;
+    whole.ts = s->at;
+    whole.total = s->bytes;
     struct live_row rest = {.from = {.domain = MEMORY_DOMAINS}, .oldest = s->at};
     int rc = 0;
     for (uint32_t i = 0; i < s->n && rc == 0; i++)
         if (i < SNAPSHOT_STACKS)
-            rc = sample_tables_snapshot(tables, s->at, id, kind, name, s->bytes, &s->rows[i]);
+            rc = sample_tables_snapshot(tables, &whole, &s->rows[i]);
         else
             add_row(&rest, &s->rows[i]);
     if (rc == 0 && (rest.stacks || s->n == 0)) { /* that nothing is alive is said, too */
         rest.newest = rest.stacks ? rest.newest : s->at;
-        (void)sample_tables_snapshot(tables, s->at, id, kind, name, s->bytes, &rest);
+        (void)sample_tables_snapshot(tables, &whole, &rest);
     }
 }

@@ -26,9 +26,9 @@ struct snapshot {
 int snapshot_take(struct live_table *live, const struct origins *origins, uint64_t at,
                   struct snapshot *ret);
 void snapshot_done(struct snapshot *s);
-/* Into memory.snapshots; name: of intern(). */
-void snapshot_store(const struct snapshot *s, const struct sample_tables *tables, uint64_t id,
-                    enum snapshot_kind kind, uint64_t name);
+/* Into memory.snapshots; `at` and `total` of what is said about it are the snapshot's. */
+void snapshot_store(const struct snapshot *s, const struct sample_tables *tables,
+                    const struct snapshot_about *about);
 
 /* What lies in order of `key`, upwards.  (qsort() may allocate from the program's heap.) */
 struct keyed {

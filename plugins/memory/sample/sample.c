@@ -27,6 +27,10 @@
 #define LEAVE_TRIES 1000 /* looks, 1 ms apart, for threads to leave */
 #define TIMED 8u         /* one sample in so many asks for its own CPU time, which is a call more */
 #define LAST_LOOKS 32    /* threads whose last look at Python is kept: 25 KiB */
+/* From so many slots in use on the mean doubles with each CROWD more: the reader does not come, and
+ * the rest of them lasts for 65,536 times as many bytes as the same number did before. */
+#define CROWDED (SAMPLE_SLOTS_MAX / 2)
+#define CROWD 16
 
 _Thread_local struct memory_thread memory_thread;
 _Atomic uint8_t memory_filter[1u << MEMORY_FILTER_BITS];
@@ -35,14 +39,16 @@ static struct {
     _Atomic uint32_t round;  /* of the settings; 0: nothing is sampled */
     _Atomic uint32_t rounds; /* so far */
     _Atomic uint32_t inside;
-    _Atomic uint64_t mean, seeds, next_id;
+    _Atomic uint64_t mean, set_mean; /* now; as it was set, before threads raised it */
+    _Atomic uint64_t widest, widest_since;
+    _Atomic uint64_t seeds, next_id;
     _Atomic(struct live_table *) live;
     _Atomic(struct sample_pool *) slots;
     _Atomic(const struct probing_python_frames_1 *) python;
     _Atomic(const struct probing_torch_step_1 *) torch;
     uint64_t (*_Atomic now)(void);
     _Atomic int32_t pid;
-    _Atomic uint64_t takes, taken, bare, dropped, skipped, spent_ns;
+    _Atomic uint64_t takes, taken, means, bare, dropped, skipped, spent_ns;
     /* What the python plugin keeps of a thread's last look: the thread's while `busy`. */
     struct last_look {
         _Atomic bool busy;
@@ -112,6 +118,55 @@ static bool is_due(struct memory_thread *t, size_t n, uint32_t round) /* [signal
     return due;
 }
 
+/* ---- how far samples are from each other ---- */
+
+static void raise_to(_Atomic uint64_t *to, uint64_t value) /* [signal] */
+{
+    uint64_t now = atomic_load_explicit(to, memory_order_relaxed);
+    while (now < value && !atomic_compare_exchange_weak_explicit(
+                              to, &now, value, memory_order_relaxed, memory_order_relaxed))
+        ;
+}
+
+static void note_mean(uint64_t mean) /* [signal] */
+{
+    raise_to(&g.widest, mean);
+    raise_to(&g.widest_since, mean);
+}
+
+static uint32_t next_round(void) /* [signal] */
+{
+    uint32_t next = 0;
+    while (next == 0) /* 4 billion later it comes by */
+        next = atomic_fetch_add_explicit(&g.rounds, 1, memory_order_relaxed) + 1;
+    return next;
+}
+
+/* Threads draw anew; not where sampling has ended. */
+static void tell_threads(void) /* [signal] */
+{
+    uint32_t round = atomic_load_explicit(&g.round, memory_order_relaxed);
+    while (round && !atomic_compare_exchange_weak_explicit(
+                        &g.round, &round, next_round(), memory_order_seq_cst, memory_order_relaxed))
+        ;
+}
+
+/* Where the reader does not come for long, samples thin out at once rather than go without a stack:
+ * each weighs what its own distance says, so estimates stay right, and their errors tell. */
+static void thin_out(uint32_t used) /* [signal] */
+{
+    if (used <= CROWDED)
+        return;
+    uint32_t doublings = (used - CROWDED - 1) / CROWD + 1;
+    uint64_t set = atomic_load_explicit(&g.set_mean, memory_order_relaxed);
+    uint64_t wanted = set < SAMPLING_MEAN_MAX >> doublings ? set << doublings : SAMPLING_MEAN_MAX;
+    if (atomic_load_explicit(&g.mean, memory_order_relaxed) >= wanted)
+        return;
+    raise_to(&g.mean, wanted);
+    note_mean(wanted);
+    tell_threads();
+}
+
 /* ---- a sample ---- */
 
 struct taking {
@@ -140,6 +195,7 @@ __attribute__((noinline)) static void send_stack(const struct taking *s) /* [sig
 {
     struct sample_pool *slots = atomic_load_explicit(&g.slots, memory_order_acquire);
     struct sample_slot *x = sample_slot_take(slots);
+    thin_out(sample_slots_used(slots, x));
     if (!x) {
         count(&g.bare);
         live_tell(s->live, s->entry);
@@ -185,6 +241,7 @@ static void take(struct taking *s) /* [signal] */
     filter_up((const void *)(uintptr_t)s->address);
     send_stack(s);
     count(&g.taken);
+    (void)atomic_fetch_add_explicit(&g.means, s->mean, memory_order_relaxed);
 }
 
 /* Synchronous ones are not held back: blocked, they would end the process without its handler. */
@@ -316,20 +373,15 @@ struct live_table *sampling_table(void)
     return atomic_load_explicit(&g.live, memory_order_relaxed);
 }
 
-static void next_round(void)
-{
-    uint32_t next = 0;
-    while (next == 0) /* 4 billion later it comes by */
-        next = atomic_fetch_add_explicit(&g.rounds, 1, memory_order_relaxed) + 1;
-    atomic_store_explicit(&g.round, next, memory_order_seq_cst);
-}
-
 void sampling_begin(const struct sampling *with)
 {
     uint64_t utc = probing_clock_ns(CLOCK_REALTIME); /* other numbers than of any sample before */
     atomic_store_explicit(&g.seeds, hash_spread(utc ^ with->host->now()), memory_order_relaxed);
     atomic_store_explicit(&g.next_id, utc / 1000, memory_order_relaxed);
+    atomic_store_explicit(&g.set_mean, with->mean, memory_order_relaxed);
     atomic_store_explicit(&g.mean, with->mean, memory_order_relaxed);
+    atomic_store_explicit(&g.widest, with->mean, memory_order_relaxed);
+    atomic_store_explicit(&g.widest_since, with->mean, memory_order_relaxed);
     atomic_store_explicit(&g.live, with->live, memory_order_relaxed);
     atomic_store_explicit(&g.slots, with->slots, memory_order_relaxed);
     atomic_store_explicit(&g.python, with->python, memory_order_relaxed);
@@ -339,15 +391,34 @@ void sampling_begin(const struct sampling *with)
     forget(with->live);
     for (size_t i = 0; i < LAST_LOOKS; i++)
         g.looks[i].tid = 0; /* what they hold is of the python plugin that was there then */
-    next_round();
+    atomic_store_explicit(&g.round, next_round(), memory_order_seq_cst);
 }
 
 void sampling_set_mean(uint64_t mean)
 {
-    if (atomic_exchange_explicit(&g.mean, mean, memory_order_relaxed) == mean ||
-        atomic_load_explicit(&g.round, memory_order_relaxed) == 0)
+    atomic_store_explicit(&g.set_mean, mean, memory_order_relaxed);
+    if (atomic_exchange_explicit(&g.mean, mean, memory_order_relaxed) == mean)
         return;
-    next_round();
+    note_mean(mean);
+    tell_threads();
+}
+
+uint64_t sampling_mean(void)
+{
+    return atomic_load_explicit(&g.mean, memory_order_relaxed);
+}
+
+uint64_t sampling_widest(void)
+{
+    return atomic_load_explicit(&g.widest, memory_order_relaxed);
+}
+
+uint64_t sampling_widest_since(void)
+{
+    uint64_t widest = atomic_exchange_explicit(&g.widest_since, 0, memory_order_relaxed);
+    uint64_t now = sampling_mean();
+    note_mean(now); /* and so it is of the next time, too */
+    return widest > now ? widest : now;
 }
 
 void sampling_count_steps(const struct probing_torch_step_1 *torch)
@@ -377,6 +448,7 @@ void sampling_counts(struct sampling_counts *ret)
 {
     *ret = (struct sampling_counts){
         .taken = atomic_load_explicit(&g.taken, memory_order_relaxed),
+        .means = atomic_load_explicit(&g.means, memory_order_relaxed),
         .bare = atomic_load_explicit(&g.bare, memory_order_relaxed),
         .dropped = atomic_load_explicit(&g.dropped, memory_order_relaxed),
         .inside = atomic_load_explicit(&g.skipped, memory_order_relaxed),

@@ -14,8 +14,8 @@
 #include "sampling.h"
 
 struct density {
-    _Atomic double max_overhead;  /* share of the process's CPU time; 0: no limit */
-    _Atomic uint64_t asked, mean; /* bytes between samples; now */
+    _Atomic double max_overhead; /* share of the process's CPU time; 0: no limit */
+    _Atomic uint64_t asked;      /* bytes between samples */
     uint64_t counted_ns, counted_cpu_ns;
     struct sampling_counts counted; /* as of then */
 };
@@ -25,7 +25,8 @@ void density_begin(struct density *d, const struct sampling_counts *counts, uint
 /* Another distance is asked for: it holds at once. */
 void density_ask(struct density *d, uint64_t bytes);
 /* Where samples took more than max_overhead since the last call, or were more than 2,000 a second,
- * the distance grows: they weigh more, and what they cost has an end.  It falls again. */
+ * the distance grows: they weigh more, and what they cost has an end.  It falls again, also where
+ * threads have raised it as the samples before were not read yet. */
 void density_adapt(struct density *d, uint64_t now);
 
 #endif

@@ -178,7 +178,7 @@ TEST(without_a_free_slot_a_sample_has_no_stack)
         return;
     sampling_counts(&a);
     for (uint64_t i = 1; i <= SAMPLE_SLOTS_MAX + 36; i++)
-        allocated(i << 20, 1 << 20);
+        allocated(i << 20, (size_t)1 << 46); /* due, however far samples are from each other */
     sampling_counts(&b);
     CHECK_INT(b.taken - a.taken, SAMPLE_SLOTS_MAX + 36);
     CHECK_INT(b.bare - a.bare, 36);
@@ -186,6 +186,54 @@ TEST(without_a_free_slot_a_sample_has_no_stack)
         i = atomic_load_explicit(&live_at(table, i)->next_bare, memory_order_relaxed);
     CHECK_INT(bare, 36);
     end();
+}
+
+/* In pieces of 64 bytes, up to 256 MiB: 262,144 samples, if nothing were done. */
+TEST(samples_thin_out_where_the_reader_does_not_come)
+{
+    struct sampling_counts a, b;
+    struct sums s = {.samples = 0};
+    const uint32_t pieces = 1u << 22;
+    if (!begin(1024))
+        return;
+    sampling_counts(&a);
+    for (uint64_t i = 0; i < pieces; i++)
+        allocated((UINT64_C(1) << 32) + 64 * i, 64);
+    sampling_counts(&b);
+    CHECK_INT(b.bare, a.bare);
+    CHECK(sampling_mean() > 1024 && sampling_mean() == sampling_widest());
+    CHECK(b.means - a.means > UINT64_C(1) << 26);
+    CHECK_INT(sampling_widest_since(), sampling_mean());
+    uint64_t most = sampling_mean();
+    drain(&s);
+    CHECK_INT(s.samples, b.taken - a.taken);
+    CHECK(s.samples > SAMPLE_SLOTS_MAX / 2);
+    CHECK(within(s.bytes, 64.0 * pieces, s.variance));
+    sampling_set_mean(2048); /* as density_adapt() does it */
+    CHECK(sampling_mean() == 2048 && sampling_widest() == most);
+    CHECK_INT(sampling_widest_since(), most);
+    CHECK_INT(sampling_widest_since(), 2048);
+    end();
+}
+
+/* Right on average, too, where it is always on the way up: of many such times. */
+TEST(what_thins_out_is_not_biased)
+{
+    double bytes = 0, variance = 0, truth = 0;
+    uint64_t address = UINT64_C(1) << 32;
+    for (uint32_t round = 0; round < 200; round++) {
+        struct sums s = {.samples = 0};
+        if (!begin(256))
+            return;
+        memory_thread.chance = 1000 + round;
+        for (uint64_t i = 0; i < 100000; i++, truth += 64)
+            allocated(address += 64, 64);
+        drain(&s);
+        bytes += s.bytes;
+        variance += s.variance;
+        end();
+    }
+    CHECK(within(bytes, truth, variance));
 }
 
 TEST(resized_blocks)
@@ -388,6 +436,8 @@ int main(void)
     RUN(another_mean_is_heard_of_at_once);
     RUN(a_mean_that_changes_all_the_time_is_as_right);
     RUN(without_a_free_slot_a_sample_has_no_stack);
+    RUN(samples_thin_out_where_the_reader_does_not_come);
+    RUN(what_thins_out_is_not_biased);
     RUN(resized_blocks);
     RUN(handlers_that_allocate);
 #if !defined(__SANITIZE_THREAD__) /* it runs handlers in calls of its own, whatever is masked */

@@ -23,6 +23,8 @@ enum {
     OF_COMM_REST
 };
 
+#define SAMPLING_MEAN_MAX (UINT64_C(1) << 40) /* bytes */
+
 struct sampling {
     const struct probing_host *host;
     struct live_table *live; /* stays for the life of the process */
@@ -37,6 +39,13 @@ struct live_table *sampling_table(void);
 void sampling_begin(const struct sampling *with);
 /* What threads see of a new mean or step begins at their next look.                  [any] */
 void sampling_set_mean(uint64_t mean);
+/* The mean now: what was set, or more, as a thread that found most slots in use has raised it.  It
+ * stays raised until the next sampling_set_mean().                                   [any] */
+uint64_t sampling_mean(void);
+/* The largest one since sampling began; since the last call.  What was allocated meanwhile in less
+ * than some times of it may be in no sample.                              [any]; one thread */
+uint64_t sampling_widest(void);
+uint64_t sampling_widest_since(void);
 void sampling_count_steps(const struct probing_torch_step_1 *torch); /* NULL: none    [any] */
 /* Nothing is taken any more, and the table is empty: 0, or -EBUSY: a thread is inside. */
 int sampling_end(void);
@@ -44,6 +53,7 @@ void sampling_forked(void); /* [child] */
 
 struct sampling_counts {
     uint64_t taken, bare; /* of those taken: without a stack, as no slot was free */
+    uint64_t means;       /* of those taken: the sum of the distances that they were taken by */
     uint64_t dropped;     /* no room in the table of live samples */
     uint64_t inside;      /* due in our own code or a handler that came into it: not taken */
     uint64_t spent_ns;    /* by the program's threads on samples */

@@ -77,6 +77,9 @@ static const struct probing_column snapshot_columns[] = {
                                "mark: a client asked (mark NAME)"),
     PROBING_STR_COLUMN("name", "of a mark"),
     PROBING_I64_COLUMN("total_bytes", PROBING_BYTES, "estimate: all that was alive at that moment"),
+    PROBING_I64_COLUMN("sample_bytes_max", PROBING_BYTES,
+                       "largest mean number of bytes between two samples since the snapshot "
+                       "before: what was allocated in less than some times of it may be missing"),
     PROBING_STR_COLUMN("domain", "malloc, mmap, python, cuda; NULL: several"),
     LIVE_COLUMNS,
     PROBING_I64_COLUMN("stacks", PROBING_COUNT,
@@ -154,17 +157,17 @@ void sample_tables_free(const struct sample_tables *t, const struct free_row *ro
     (void)t->host->append(t->frees, row->ts, cells, PROBING_LENGTH(cells), NULL, 0);
 }
 
-int sample_tables_snapshot(const struct sample_tables *t, uint64_t ts, uint64_t id,
-                           enum snapshot_kind kind, uint64_t name, double total,
+int sample_tables_snapshot(const struct sample_tables *t, const struct snapshot_about *about,
                            const struct live_row *row)
 {
     static const char *const kinds[SNAPSHOT_KINDS] = {
         [SNAPSHOT_PERIODIC] = "periodic", [SNAPSHOT_PEAK] = "peak", [SNAPSHOT_MARK] = "mark"};
     const union probing_cell cells[] = {
-        {.u = id},
-        {.u = probing_intern_text(t->host, kinds[kind])},
-        {.u = name},
-        whole(total),
+        {.u = about->id},
+        {.u = probing_intern_text(t->host, kinds[about->kind])},
+        {.u = about->name},
+        whole(about->total),
+        {.u = about->widest},
         domain_of(t, &row->from),
         whole(row->bytes),
         whole(estimate_root(row->bytes_variance)),
@@ -172,8 +175,8 @@ int sample_tables_snapshot(const struct sample_tables *t, uint64_t ts, uint64_t 
         whole(row->bytes_10m),
         {.f = row->count},
         {.u = row->samples},
-        {.u = ts - row->oldest},
-        {.u = ts - row->newest},
+        {.u = about->ts - row->oldest},
+        {.u = about->ts - row->newest},
         {.u = row->stacks},
         or_null(row->from.stack),
         {.u = row->from.function},
@@ -181,7 +184,7 @@ int sample_tables_snapshot(const struct sample_tables *t, uint64_t ts, uint64_t 
         {.u = row->from.file},
         or_null(row->from.line),
     };
-    return t->host->append(t->snapshots, ts, cells, PROBING_LENGTH(cells), NULL, 0);
+    return t->host->append(t->snapshots, about->ts, cells, PROBING_LENGTH(cells), NULL, 0);
 }
 
 int sample_tables_live(const struct probing_host *host, struct probing_rows *out, uint64_t now,

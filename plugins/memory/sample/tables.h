@@ -43,6 +43,14 @@ struct free_row {
 
 enum snapshot_kind { SNAPSHOT_PERIODIC, SNAPSHOT_PEAK, SNAPSHOT_MARK, SNAPSHOT_KINDS };
 
+/* What all rows of a snapshot say. */
+struct snapshot_about {
+    uint64_t ts, id, name; /* name: of intern() */
+    enum snapshot_kind kind;
+    double total;    /* bytes of all its rows */
+    uint64_t widest; /* largest mean between samples since the snapshot before */
+};
+
 /* One group of live allocations: of a stack and a domain, or all those that are in no row. */
 struct live_row {
     struct origin from;
@@ -58,9 +66,8 @@ int sample_tables_new(const struct probing_host *host,
                       struct sample_tables *ret);
 void sample_tables_sample(const struct sample_tables *t, const struct sample_row *row);
 void sample_tables_free(const struct sample_tables *t, const struct free_row *row);
-/* total: bytes of all rows of this snapshot.  0 or -errno of append(). */
-int sample_tables_snapshot(const struct sample_tables *t, uint64_t ts, uint64_t id,
-                           enum snapshot_kind kind, uint64_t name, double total,
+/* 0 or -errno of append(). */
+int sample_tables_snapshot(const struct sample_tables *t, const struct snapshot_about *about,
                            const struct live_row *row);
 
 /* The words of a row's origin; NULL: none. */
