@@ -17,8 +17,7 @@
 
 static struct tables *tables;
 static struct host *host;
-static char folder[64];  /* of plugins */
-static uint64_t call_ns; /* 0: as usual */
+static char folder[64]; /* of plugins */
 
 /* ---- a store that is none: stored tables go into the directory only ---- */
 
@@ -43,8 +42,7 @@ static inline void setup(bool start)
     struct host_options o = {.version = "0.1.0",
                              .plugin_path = folder,
                              .tables = tables,
-                             .store = {.arg = tables, .table_add = add_table, .intern = no_intern},
-                             .call_ns = call_ns};
+                             .store = {.arg = tables, .table_add = add_table, .intern = no_intern}};
     CHECK_INT(host_new(&o, &host), 0);
     if (start)
         CHECK_INT(host_start(host), 0);
