@@ -119,7 +119,7 @@ static void until_it_came_back(void)
     event_done(&never);
 }
 
-/* How long what hangs is waited for; all else may take as long as ever on a machine that is busy. */
+/* How long what hangs is waited for; all else may take as long as a busy machine needs. */
 #define HUNG_NS (500 * NS_PER_MS)
 #define CALL_NS (60 * NS_PER_S)
 
