@@ -81,7 +81,7 @@ static void *wrap_calloc(size_t count, size_t n)
 
 COLD void *realloc_due(void *p, size_t n)
 {
-    uint64_t moving = before_resize(p);
+    uint32_t moving = before_resize(p);
     void *q = REAL(wrap_realloc)(p, n);
     resized(p, moving, q, n);
     if (q)
@@ -96,7 +96,7 @@ static void *wrap_realloc(void *p, size_t n)
 
 static void *wrap_reallocarray(void *p, size_t count, size_t n)
 {
-    uint64_t moving = before_resize(p);
+    uint32_t moving = before_resize(p);
     void *q = REAL(wrap_reallocarray)(p, count, n);
     resized(p, moving, q, count * n);
     if (q)
@@ -278,7 +278,7 @@ static void *wrap_mremap(void *p, size_t old, size_t n, int flags, ...)
     va_start(rest, flags);
     void *to = flags & MREMAP_FIXED ? va_arg(rest, void *) : NULL;
     va_end(rest);
-    uint64_t moving = before_resize(p);
+    uint32_t moving = before_resize(p);
     if (to)
         going(to);
     void *q = REAL(wrap_mremap)(p, old, n, flags, to);

@@ -65,7 +65,7 @@ static struct py_arenas arenas;
     }                                                                                     \
     static void *name##_realloc(void *ctx, void *p, size_t n)                             \
     {                                                                                     \
-        uint64_t moving = before_resize(p);                                               \
+        uint32_t moving = before_resize(p);                                               \
         void *q = name.realloc(ctx, p, n);                                                \
         if (moving)                                                                       \
             resized(p, moving, q, q ? n : 1); /* Python never frees so */                 \

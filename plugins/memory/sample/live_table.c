@@ -34,9 +34,9 @@ struct live_table {
     uint32_t max;
     _Atomic uint32_t used;  /* entries that were ever handed out, from 1 */
     _Atomic uint64_t spare; /* list of released ones: count of changes << 32 | first */
-    _Atomic uint64_t ended; /* list: number of the clearing << 32 | first */
     _Atomic uint64_t count;
-    _Atomic uint32_t told; /* list */
+    _Atomic uint32_t ended, told; /* lists */
+    _Atomic uint32_t round;
 };
 
 /* ---- lists ---- */
@@ -86,36 +86,33 @@ uint32_t live_new(struct live_table *t)
             entry = used + 1;
     }
     (void)atomic_fetch_add_explicit(&t->count, 1, memory_order_relaxed);
+    atomic_store_explicit(&live_at(t, entry)->round,
+                          atomic_load_explicit(&t->round, memory_order_relaxed),
+                          memory_order_relaxed);
     atomic_thread_fence(memory_order_release); /* who reads what comes now sees that it changes */
     return entry;
 }
 
-void live_end(struct live_table *t, uint64_t taken, uint64_t now, int32_t tid)
+void live_end(struct live_table *t, uint32_t entry, uint64_t now, int32_t tid)
 {
-    struct live_entry *e = live_at(t, first_of(taken));
-    uint64_t head = atomic_load_explicit(&t->ended, memory_order_relaxed);
-    do {
-        if (head >> 32 != taken >> 32)
-            return; /* the table was cleared meanwhile */
-        atomic_store_explicit(&e->ended, now, memory_order_relaxed);
-        atomic_store_explicit(&e->ended_by, tid, memory_order_relaxed);
-        atomic_store_explicit(&e->next, first_of(head), memory_order_relaxed);
-        atomic_store_explicit(&e->state, LIVE_ENDED, memory_order_release);
-    } while (!atomic_compare_exchange_weak_explicit(&t->ended, &head, taken, memory_order_release,
-                                                    memory_order_relaxed));
+    struct live_entry *e = live_at(t, entry);
+    uint32_t first = atomic_load_explicit(&t->ended, memory_order_relaxed);
+    atomic_store_explicit(&e->ended, now, memory_order_relaxed);
+    atomic_store_explicit(&e->ended_by, tid, memory_order_relaxed);
+    atomic_store_explicit(&e->state, LIVE_ENDED, memory_order_release);
+    do
+        atomic_store_explicit(&e->next, first, memory_order_relaxed);
+    while (!atomic_compare_exchange_weak_explicit(&t->ended, &first, entry, memory_order_release,
+                                                  memory_order_relaxed));
 }
 
 uint32_t live_ended(struct live_table *t)
 {
-    uint64_t head = atomic_load_explicit(&t->ended, memory_order_relaxed);
-    while (!atomic_compare_exchange_weak_explicit(&t->ended, &head, head >> 32 << 32,
-                                                  memory_order_acquire, memory_order_relaxed))
-        ;
-    return first_of(head);
+    return atomic_exchange_explicit(&t->ended, 0, memory_order_acquire);
 }
 
-/* Nobody takes one of this list out but the reader, who takes all: what stands in front may be
- * another one by then, or the same again, and both are right. */
+/* As of those that ended: nobody takes one of these lists out but the reader, who takes all.  What
+ * stands in front may be another one by then, or the same again, and both are right. */
 void live_tell(struct live_table *t, uint32_t entry)
 {
     uint32_t first = atomic_load_explicit(&t->told, memory_order_relaxed);
@@ -142,19 +139,11 @@ static uint32_t word_of(uint64_t hash, uint32_t entry)
     return ((uint32_t)(hash >> 16) << ENTRY_BITS) | entry;
 }
 
-/* Down to 0 and no further: after live_clear() the one that was counted may be gone. */
-static void count_down(_Atomic uint32_t *n)
-{
-    uint32_t now = atomic_load_explicit(n, memory_order_relaxed);
-    while (now && !atomic_compare_exchange_weak_explicit(n, &now, now - 1, memory_order_relaxed,
-                                                         memory_order_relaxed))
-        ;
-}
-
 static void leave_levels(const struct live_table *t, uint32_t before, uint64_t hash)
 {
     for (uint32_t level = 0; level < before; level++)
-        count_down(&bucket_at(t, level, hash)->beyond);
+        (void)atomic_fetch_sub_explicit(&bucket_at(t, level, hash)->beyond, 1,
+                                        memory_order_relaxed);
 }
 
 static bool index_add(struct live_table *t, uint32_t entry, uint64_t hash)
@@ -175,9 +164,8 @@ static bool index_add(struct live_table *t, uint32_t entry, uint64_t hash)
     return false;
 }
 
-uint64_t live_take(struct live_table *t, uint64_t address)
+uint32_t live_take(struct live_table *t, uint64_t address)
 {
-    uint64_t cleared = atomic_load_explicit(&t->ended, memory_order_acquire) >> 32 << 32;
     uint64_t hash = hash_spread(address);
     uint32_t sought = word_of(hash, 0);
     for (uint32_t level = 0; level < LEVELS; level++) {
@@ -192,7 +180,7 @@ uint64_t live_take(struct live_table *t, uint64_t address)
                     &b->words[i], &word, 0, memory_order_acquire, memory_order_relaxed))
                 return 0; /* freed twice, and the other was faster */
             leave_levels(t, level, hash);
-            return cleared | entry;
+            return entry;
         }
         if (atomic_load_explicit(&b->beyond, memory_order_relaxed) == 0)
             return 0;
@@ -200,32 +188,33 @@ uint64_t live_take(struct live_table *t, uint64_t address)
     return 0;
 }
 
-static bool insert(struct live_table *t, uint32_t entry, uint64_t address, uint64_t now)
+static bool insert(struct live_table *t, uint32_t entry, uint64_t address)
 {
     struct live_entry *e = live_at(t, entry);
-    uint64_t before = live_take(t, address);
-    if (before) /* it was freed in a way that is not seen */
-        live_end(t, before, now, 0);
     atomic_store_explicit(&e->address, address, memory_order_relaxed);
     atomic_store_explicit(&e->state, LIVE_ALIVE, memory_order_release);
     return index_add(t, entry, hash_spread(address));
 }
 
-bool live_insert(struct live_table *t, uint32_t entry, uint64_t address, uint64_t now)
+bool live_insert(struct live_table *t, uint32_t entry, uint64_t address)
 {
-    if (insert(t, entry, address, now))
+    if (insert(t, entry, address))
         return true;
     live_release(t, entry);
     return false;
 }
 
-bool live_put_back(struct live_table *t, uint64_t taken, uint64_t address, uint64_t now)
+static bool is_of_now(const struct live_table *t, const struct live_entry *e)
 {
-    if (atomic_load_explicit(&t->ended, memory_order_acquire) >> 32 != taken >> 32)
-        return false;
-    if (insert(t, first_of(taken), address, now))
+    return atomic_load_explicit(&e->round, memory_order_relaxed) ==
+           atomic_load_explicit(&t->round, memory_order_relaxed);
+}
+
+bool live_put_back(struct live_table *t, uint32_t entry, uint64_t address, uint64_t now)
+{
+    if (is_of_now(t, live_at(t, entry)) && insert(t, entry, address))
         return true;
-    live_end(t, taken, now, 0);
+    live_end(t, entry, now, 0);
     return false;
 }
 
@@ -249,26 +238,29 @@ uint64_t live_count(const struct live_table *t)
 bool live_read(struct live_table *t, uint32_t entry, struct live_seen *ret)
 {
     struct live_entry *e = live_at(t, entry);
-    uint32_t state = atomic_load_explicit(&e->state, memory_order_acquire);
-    if (state == LIVE_NONE)
-        return false;
-    *ret = (struct live_seen){
-        .id = atomic_load_explicit(&e->id, memory_order_relaxed),
-        .size = atomic_load_explicit(&e->size, memory_order_relaxed),
-        .mean = atomic_load_explicit(&e->mean, memory_order_relaxed),
-        .ts = atomic_load_explicit(&e->ts, memory_order_relaxed),
-        .ended = atomic_load_explicit(&e->ended, memory_order_relaxed),
-        .step = atomic_load_explicit(&e->step, memory_order_relaxed),
-        .tid = atomic_load_explicit(&e->tid, memory_order_relaxed),
-        .ended_by = atomic_load_explicit(&e->ended_by, memory_order_relaxed),
-        .domain = atomic_load_explicit(&e->domain, memory_order_relaxed),
-        .origin = atomic_load_explicit(&e->origin, memory_order_relaxed),
-        .state = state,
-    };
-    atomic_thread_fence(memory_order_acquire);
+    uint32_t state = atomic_load_explicit(&e->state, memory_order_acquire), before;
+    do {
+        if (state == LIVE_NONE || !is_of_now(t, e))
+            return false;
+        *ret = (struct live_seen){
+            .id = atomic_load_explicit(&e->id, memory_order_relaxed),
+            .size = atomic_load_explicit(&e->size, memory_order_relaxed),
+            .mean = atomic_load_explicit(&e->mean, memory_order_relaxed),
+            .ts = atomic_load_explicit(&e->ts, memory_order_relaxed),
+            .ended = atomic_load_explicit(&e->ended, memory_order_relaxed),
+            .step = atomic_load_explicit(&e->step, memory_order_relaxed),
+            .tid = atomic_load_explicit(&e->tid, memory_order_relaxed),
+            .ended_by = atomic_load_explicit(&e->ended_by, memory_order_relaxed),
+            .domain = atomic_load_explicit(&e->domain, memory_order_relaxed),
+            .origin = atomic_load_explicit(&e->origin, memory_order_relaxed),
+            .state = state,
+        };
+        atomic_thread_fence(memory_order_acquire);
+        before = state;
+        state = atomic_load_explicit(&e->state, memory_order_acquire);
+    } while (state != before); /* it ended meanwhile, and is read again */
     /* freed and given to another sample while it was read: another number */
-    return state == atomic_load_explicit(&e->state, memory_order_acquire) &&
-           ret->id == atomic_load_explicit(&e->id, memory_order_relaxed);
+    return ret->id == atomic_load_explicit(&e->id, memory_order_relaxed);
 }
 
 /* ---- begin and end ---- */
@@ -298,16 +290,36 @@ int live_table_new(uint32_t max, struct live_table **ret)
     return 0;
 }
 
-void live_clear(struct live_table *t)
+void live_next_round(struct live_table *t)
 {
-    uint64_t epoch = atomic_load_explicit(&t->ended, memory_order_relaxed) >> 32;
-    atomic_store_explicit(&t->ended, (epoch + 1) << 32, memory_order_seq_cst);
-    (void)madvise(t->memory, t->bytes, MADV_DONTNEED);
-    atomic_store_explicit(&t->used, 0, memory_order_relaxed);
-    atomic_store_explicit(&t->count, 0, memory_order_relaxed);
+    (void)atomic_fetch_add_explicit(&t->round, 1, memory_order_seq_cst);
     atomic_store_explicit(&t->told, 0, memory_order_relaxed);
+}
+
+bool live_drop(struct live_table *t, uint32_t entry, uint64_t *ret_address)
+{
+    struct live_entry *e = live_at(t, entry);
+    *ret_address = atomic_load_explicit(&e->address, memory_order_relaxed);
+    if (atomic_load_explicit(&e->state, memory_order_acquire) != LIVE_ALIVE ||
+        live_take(t, *ret_address) != entry)
+        return false;
+    live_release(t, entry);
+    return true;
+}
+
+bool live_give_back(struct live_table *t)
+{
+    for (uint32_t next, i = live_ended(t); i; i = next) {
+        next = atomic_load_explicit(&live_at(t, i)->next, memory_order_relaxed);
+        live_release(t, i);
+    }
+    if (atomic_load_explicit(&t->count, memory_order_acquire))
+        return false;
     uint64_t changes = atomic_load_explicit(&t->spare, memory_order_relaxed) >> 32;
-    atomic_store_explicit(&t->spare, (changes + 1) << 32, memory_order_release);
+    atomic_store_explicit(&t->spare, (changes + 1) << 32, memory_order_relaxed);
+    atomic_store_explicit(&t->used, 0, memory_order_relaxed);
+    (void)madvise(t->memory, t->bytes, MADV_DONTNEED);
+    return true;
 }
 
 void live_table_free(struct live_table *t)

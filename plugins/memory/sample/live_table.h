@@ -11,6 +11,11 @@
  * each eight or four times as large as the one before: what finds its bucket full goes to the next
  * level and is counted in the full one, so that a search knows where to end and nothing that is
  * taken out leaves a mark behind.  Only what is used is ever touched.
+ *
+ * Sampling ends and begins again while threads stand in here.  So nothing is wiped under their
+ * feet: what is alive is taken out as any thread would, an entry that a thread has taken out comes
+ * back through the list of those that have ended, however late, and each knows its round, so that
+ * the reader tells those of before.  Memory is given back when nobody holds an entry any more.
  */
 #ifndef MEMORY_SAMPLE_LIVE_TABLE_H
 #define MEMORY_SAMPLE_LIVE_TABLE_H
@@ -38,6 +43,7 @@ struct live_entry {
     _Atomic uint32_t origin;        /* the sampler's number for its stack; 0: not named yet */
     _Atomic uint32_t next;          /* in a list */
     _Atomic uint32_t next_bare;     /* in the list of live_tell() */
+    _Atomic uint32_t round;         /* of the table, when it was handed out */
 };
 
 /* What a reader copied of an entry, all of one sample. */
@@ -52,26 +58,31 @@ struct live_table;
 
 /* Of `max` entries at most, LIVE_MAX of them or fewer.                           [control] */
 int live_table_new(uint32_t max, struct live_table **ret);
-/* All is forgotten, and its memory given back; the table can be used at once.  Threads may still be
- * inside of live_take() and live_end(): what they do then has no effect worth a word. [control] */
-void live_clear(struct live_table *t);
+/* What is in the table is of the past from now on: live_read() knows nothing of it.  Nobody is
+ * inside of live_new() and live_insert(), and the reader has ended.               [control] */
+void live_next_round(struct live_table *t);
+/* Take out what is alive in this entry: true, and where it was.                   [control] */
+bool live_drop(struct live_table *t, uint32_t entry, uint64_t *ret_address);
+/* After a new round, and all were dropped: true, and its memory is given back; false where threads
+ * are in the middle of ending something still, and it stays.  The table can be used at once. */
+bool live_give_back(struct live_table *t);
 void live_table_free(struct live_table *t); /* nobody uses it any more */
 
 /* A free entry, to be filled in but for `address` and `state`; 0: there is none.   [signal] */
 uint32_t live_new(struct live_table *t);
 struct live_entry *live_at(struct live_table *t, uint32_t entry);
-/* It is alive at this address from now on.  What was there before has ended unseen and is ended
- * now.  false: no room in the index; the entry is free again.                     [signal] */
-bool live_insert(struct live_table *t, uint32_t entry, uint64_t address, uint64_t now);
+/* It is alive at this address, where nothing else is, from now on.  false: no room in the index;
+ * the entry is free again.                                                        [signal] */
+bool live_insert(struct live_table *t, uint32_t entry, uint64_t address);
 /* Take out what is alive at the address: the caller has it then, and gives it to one of the next
  * two.  0: nothing.                                                               [signal] */
-uint64_t live_take(struct live_table *t, uint64_t address);
+uint32_t live_take(struct live_table *t, uint64_t address);
 /* The sample of this entry, which is the caller's still, has no stack on its way to the reader. */
 void live_tell(struct live_table *t, uint32_t entry);
-/* It goes on there; false: it is gone. */
-bool live_put_back(struct live_table *t, uint64_t taken, uint64_t address, uint64_t now);
+/* It goes on there; false: it is of the past, and is given to live_end(). */
+bool live_put_back(struct live_table *t, uint32_t entry, uint64_t address, uint64_t now);
 /* It has ended: to the reader with it. */
-void live_end(struct live_table *t, uint64_t taken, uint64_t now, int32_t tid);
+void live_end(struct live_table *t, uint32_t entry, uint64_t now, int32_t tid);
 
 /* ---- the reader ---- */
 
@@ -82,7 +93,8 @@ uint32_t live_told(struct live_table *t);
 void live_release(struct live_table *t, uint32_t entry);
 /* How many entries there are to look at: 1 to this number - 1.                       [any] */
 uint32_t live_room(const struct live_table *t);
-/* What it says; false: it is neither alive nor ended, or changed meanwhile.          [any] */
+/* What it says; false: it is neither alive nor ended, of a round before, or changed meanwhile.
+ *                                                                                    [any] */
 bool live_read(struct live_table *t, uint32_t entry, struct live_seen *ret);
 uint64_t live_count(const struct live_table *t); /* alive or not released              [any] */
 

@@ -16,7 +16,7 @@ static uint32_t put(struct live_table *t, uint64_t address, uint64_t id)
         return 0;
     atomic_store_explicit(&live_at(t, entry)->id, id, memory_order_relaxed);
     atomic_store_explicit(&live_at(t, entry)->ts, id, memory_order_relaxed);
-    return live_insert(t, entry, address, id) ? entry : 0;
+    return live_insert(t, entry, address) ? entry : 0;
 }
 
 /* Give back all that have ended; how many. */
@@ -43,7 +43,7 @@ TEST(each_is_found_by_its_address)
     CHECK_INT(live_count(t), n);
     CHECK_INT(live_take(t, UINT64_C(0x7e0000000000)), 0);
     for (uint32_t i = 0; i < n; i += 2) {
-        uint64_t taken = live_take(t, UINT64_C(0x7f0000000000) + 16 * (uint64_t)i);
+        uint32_t taken = live_take(t, UINT64_C(0x7f0000000000) + 16 * (uint64_t)i);
         if (!CHECK(taken) || !CHECK(live_read(t, (uint32_t)taken, &seen)) ||
             !CHECK_INT(seen.id, i + 1))
             return;
@@ -54,7 +54,7 @@ TEST(each_is_found_by_its_address)
     CHECK_INT(live_take(t, UINT64_C(0x7f0000000000)), 0);
     CHECK_INT(release(t), n / 2);
     for (uint32_t i = 1; i < n; i += 2) {
-        uint64_t taken = live_take(t, UINT64_C(0x7f0000000000) + 16 * (uint64_t)i);
+        uint32_t taken = live_take(t, UINT64_C(0x7f0000000000) + 16 * (uint64_t)i);
         if (!CHECK(taken))
             return;
         live_end(t, taken, 1, 1);
@@ -80,21 +80,6 @@ TEST(a_full_one_refuses_and_goes_on)
     live_table_free(t);
 }
 
-TEST(what_was_freed_unseen_ends_when_its_address_comes_again)
-{
-    struct live_table *t;
-    struct live_seen seen;
-    if (!CHECK_INT(live_table_new(1000, &t), 0))
-        return;
-    uint32_t first = put(t, 64, 1), second = put(t, 64, 2);
-    CHECK(first && second && first != second);
-    CHECK_INT(release(t), 1);
-    CHECK(!live_read(t, first, &seen));
-    CHECK_INT((uint32_t)live_take(t, 64), second);
-    CHECK_INT(live_take(t, 64), 0);
-    live_table_free(t);
-}
-
 TEST(a_block_that_could_not_be_resized_goes_on)
 {
     struct live_table *t;
@@ -102,26 +87,48 @@ TEST(a_block_that_could_not_be_resized_goes_on)
     if (!CHECK_INT(live_table_new(1000, &t), 0))
         return;
     uint32_t entry = put(t, 64, 1);
-    uint64_t taken = live_take(t, 64);
+    uint32_t taken = live_take(t, 64);
     CHECK(live_read(t, entry, &seen) && seen.state == LIVE_ALIVE); /* meanwhile, too */
     CHECK(live_put_back(t, taken, 64, 2));
     CHECK_INT((uint32_t)live_take(t, 64), entry);
     live_table_free(t);
 }
 
-TEST(nothing_from_before_it_was_emptied_comes_in)
+/* All that is alive; what is left in the index is nobody's. */
+static uint32_t drop_all(struct live_table *t)
+{
+    uint64_t address;
+    uint32_t n = 0;
+    live_next_round(t);
+    for (uint32_t i = 1; i < live_room(t); i++)
+        n += live_drop(t, i, &address);
+    return n;
+}
+
+TEST(a_new_round_knows_nothing_of_the_one_before)
 {
     struct live_table *t;
+    struct live_seen seen;
     if (!CHECK_INT(live_table_new(1000, &t), 0))
         return;
-    CHECK(put(t, 64, 1));
-    uint64_t taken = live_take(t, 64);
-    live_clear(t);
-    CHECK_INT(put(t, 64, 2), 1);
-    live_end(t, taken, 5, 5);
-    CHECK(!live_put_back(t, taken, 128, 5));
-    CHECK_INT(release(t), 0);
-    CHECK_INT((uint32_t)live_take(t, 64), 1);
+    CHECK(put(t, 64, 1) && put(t, 128, 2) && put(t, 192, 3) && put(t, 256, 4));
+    uint32_t ended = live_take(t, 64), moving = live_take(t, 128), late = live_take(t, 192);
+    live_end(t, ended, 5, 5);
+    CHECK_INT(drop_all(t), 1);
+    CHECK(!live_give_back(t)); /* two are held */
+    CHECK_INT(live_count(t), 2);
+    CHECK(!live_read(t, moving, &seen));
+    uint32_t entry = put(t, 64, 6), other = put(t, 320, 7);
+    CHECK(entry && entry != moving && entry != late && other != moving && other != late);
+    live_end(t, late, 8, 8);
+    CHECK(!live_put_back(t, moving, 128, 8) && !live_take(t, 128));
+    CHECK(live_read(t, entry, &seen) && seen.id == 6 && seen.state == LIVE_ALIVE);
+    CHECK(!live_read(t, late, &seen) && !live_read(t, moving, &seen));
+    CHECK_INT(release(t), 2);
+    CHECK_INT(live_count(t), 2);
+    CHECK_INT(drop_all(t), 2);
+    CHECK(live_give_back(t));
+    CHECK(live_count(t) == 0 && live_room(t) == 1 && !live_take(t, 64));
     live_table_free(t);
 }
 
@@ -150,7 +157,7 @@ static void *work(void *arg)
         chance = chance * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
         uint64_t *mine = &held[(chance >> 33) % HELD];
         if (*mine) {
-            uint64_t taken = live_take(w->table, *mine);
+            uint32_t taken = live_take(w->table, *mine);
             w->missed += taken == 0;
             if (taken)
                 live_end(w->table, taken, i, (int32_t)w->number);
@@ -169,7 +176,7 @@ static void *work(void *arg)
     }
     for (uint32_t i = 0; i < HELD; i++)
         if (held[i]) {
-            uint64_t taken = live_take(w->table, held[i]);
+            uint32_t taken = live_take(w->table, held[i]);
             w->missed += taken == 0;
             w->ended += taken != 0;
             if (taken)
@@ -224,9 +231,8 @@ int main(void)
 {
     RUN(each_is_found_by_its_address);
     RUN(a_full_one_refuses_and_goes_on);
-    RUN(what_was_freed_unseen_ends_when_its_address_comes_again);
     RUN(a_block_that_could_not_be_resized_goes_on);
-    RUN(nothing_from_before_it_was_emptied_comes_in);
+    RUN(a_new_round_knows_nothing_of_the_one_before);
     RUN(threads_take_what_others_have_put_in);
     return test_end();
 }

@@ -217,6 +217,24 @@ __attribute__((noinline)) static void send_stack(const struct taking *s) /* [sig
     sample_slot_submit(slots, x);
 }
 
+/* What is taken out of the table, counted out of the filter. */
+static uint32_t take_out(struct live_table *live, const void *p) /* [signal] */
+{
+    uint32_t taken = live_take(live, (uint64_t)(uintptr_t)p);
+    if (taken)
+        filter_down(p);
+    return taken;
+}
+
+/* What was there before was freed in a way that is not seen. */
+static void end_unseen(const struct taking *s) /* [signal] */
+{
+    const void *p = (const void *)(uintptr_t)s->address;
+    uint32_t before = memory_is_sampled(p) ? take_out(s->live, p) : 0;
+    if (before)
+        live_end(s->live, before, s->ts, 0);
+}
+
 static void take(struct taking *s) /* [signal] */
 {
     s->entry = live_new(s->live);
@@ -234,7 +252,8 @@ static void take(struct taking *s) /* [signal] */
     atomic_store_explicit(&e->tid, s->tid, memory_order_relaxed);
     atomic_store_explicit(&e->domain, s->domain, memory_order_relaxed);
     atomic_store_explicit(&e->origin, 0, memory_order_relaxed);
-    if (!live_insert(s->live, s->entry, s->address, s->ts)) {
+    end_unseen(s);
+    if (!live_insert(s->live, s->entry, s->address)) {
         count(&g.dropped);
         return;
     }
@@ -330,27 +349,27 @@ static uint64_t now_ns(void) /* [signal] */
     return atomic_load_explicit(&g.now, memory_order_relaxed)();
 }
 
-uint64_t memory_moving(void *p)
+uint32_t memory_moving(void *p)
 {
     struct live_table *live = table_if_on();
-    uint64_t taken = live ? live_take(live, (uint64_t)(uintptr_t)p) : 0;
-    if (taken)
+    return live ? take_out(live, p) : 0;
+}
+
+/* What was taken out is given on even if sampling has ended since: the table is there still, and
+ * waits for it. */
+void memory_moved(uint32_t moving)
+{
+    if (moving)
+        live_end(sampling_table(), moving, now_ns(), (int32_t)syscall(SYS_gettid));
+}
+
+void memory_unmoved(void *p, uint32_t moving)
+{
+    if (!moving)
+        return;
+    filter_up(p); /* before somebody may look for it */
+    if (!live_put_back(sampling_table(), moving, (uint64_t)(uintptr_t)p, now_ns()))
         filter_down(p);
-    return taken;
-}
-
-void memory_moved(uint64_t moving)
-{
-    struct live_table *live = moving ? table_if_on() : NULL;
-    if (live)
-        live_end(live, moving, now_ns(), (int32_t)syscall(SYS_gettid));
-}
-
-void memory_unmoved(void *p, uint64_t moving)
-{
-    struct live_table *live = moving ? table_if_on() : NULL;
-    if (live && live_put_back(live, moving, (uint64_t)(uintptr_t)p, now_ns()))
-        filter_up(p);
 }
 
 void memory_sample_freed(void *p)
@@ -360,12 +379,19 @@ void memory_sample_freed(void *p)
 
 /* ---- begin and end ---- */
 
-/* Threads that are in the middle of live_take() find nothing. */
+/* Threads may be in the middle of an end: what they hold they count down and give back by
+ * themselves, and what is full in the filter is emptied only where nobody holds anything. */
 static void forget(struct live_table *live)
 {
+    uint64_t address;
+    live_next_round(live);
+    for (uint32_t i = 1; i < live_room(live); i++)
+        if (live_drop(live, i, &address))
+            filter_down((const void *)(uintptr_t)address);
+    if (!live_give_back(live))
+        return;
     for (size_t i = 0; i < PROBING_LENGTH(memory_filter); i++)
         atomic_store_explicit(&memory_filter[i], 0, memory_order_relaxed);
-    live_clear(live);
 }
 
 struct live_table *sampling_table(void)

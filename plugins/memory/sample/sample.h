@@ -87,9 +87,9 @@ static inline void memory_freed(void *p)
 
 /* p is about to be resized, which may fail and leave it: the sample is taken out, and put back.
  * A number for memory_unmoved(), 0: it is none.                                     [signal] */
-uint64_t memory_moving(void *p);
-void memory_unmoved(void *p, uint64_t moving);
+uint32_t memory_moving(void *p);
+void memory_unmoved(void *p, uint32_t moving);
 /* It was moved, or is another size: what memory_moving() gave is of the past.       [signal] */
-void memory_moved(uint64_t moving);
+void memory_moved(uint32_t moving);
 
 #endif
