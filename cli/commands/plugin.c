@@ -18,6 +18,7 @@
 
 #include "core/base/clock.h"
 #include "core/base/err.h"
+#include "core/base/headroom.h"
 #include "core/base/text.h"
 #include "core/crash/crash.h"
 #include "core/datadir/datadir.h"
@@ -170,6 +171,11 @@ static int say_at_door(const struct target *t, const char *words, const char *na
 {
     const struct endpoint_owner owner = {.pid = t->pid, .start_time = t->start_time};
     struct client_process who;
+    if (t->pid > 0 && room_files(t->pid) == 0)
+        return err_set(-EMFILE,
+                       "plugin %s: process %d may have no more open files (ulimit -n); raise the "
+                       "limit: prlimit --pid %d --nofile=1024",
+                       name, (int)t->pid, (int)t->pid);
     int door =
         endpoint_dial(t->directory, t->start_time != 0 ? &owner : NULL, "door", SOCK_SEQPACKET);
     int r = door;

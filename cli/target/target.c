@@ -22,6 +22,7 @@
 #include "core/base/clock.h"
 #include "core/base/err.h"
 #include "core/base/file.h"
+#include "core/base/headroom.h"
 #include "core/base/info_file.h"
 #include "core/base/text.h"
 #include "core/base/version.h"
@@ -379,6 +380,17 @@ int target_reach(const struct target *t, struct probing_client **ret)
                : endpoint_connect(t->directory, t->start_time != 0 ? &who : NULL, ret);
 }
 
+/* Why it may be that nobody answers: a process may have lowered its limits since it was entered. */
+static int explain_silence(const struct target *t, int r)
+{
+    if (t->host[0] != '\0' || t->pid <= 0 || r != -ETIMEDOUT || room_files(t->pid) > 0)
+        return r;
+    return err_set(r,
+                   "process %d may have no more open files (ulimit -n), so its core can accept "
+                   "nobody; raise the limit: prlimit --pid %d --nofile=1024",
+                   (int)t->pid, (int)t->pid);
+}
+
 int target_connect(const struct target *t, struct probing_client **ret)
 {
     int r;
@@ -388,7 +400,7 @@ int target_connect(const struct target *t, struct probing_client **ret)
         r = target_reach(t, ret);
         if (r == 0)
             target_compare_builds(t, *ret);
-        return r;
+        return explain_silence(t, r);
     case TARGET_BARE:
         return launch_no_core(t->pid, /* with= */ "");
     case TARGET_FILES:

@@ -23,6 +23,7 @@
 
 #define CONTROL_STACK ((size_t)1 << 20) /* bytes: plugins' init and start run here, dlopen too */
 #define STRAY_NS (NS_PER_S / 5) /* for a thread that came back to find that it was replaced */
+#define REFUSED_MS 100          /* until we look again where the kernel refuses to wait for us */
 
 int control_init(struct host *h)
 {
@@ -301,9 +302,14 @@ static void wait_for_work(struct host *h)
     int timeout = wait_ms(now, next_tick, next_limit);
     if (n > 1 && timeout > 1000)
         timeout = 1000; /* somebody stands in the door: see whether he ever speaks */
-    if (poll(fds, 1 + n, timeout) < 0)
+    int ready = poll(fds, 1 + n, timeout);
+    if (ready < 0 && errno == EINTR)
         return;
-    if (fds[0].revents)
+    if (ready < 0) { /* RLIMIT_NOFILE is below so few descriptors now: who comes is found late */
+        (void)poll(NULL, 0, timeout < REFUSED_MS ? timeout : REFUSED_MS);
+        n = 0;
+    }
+    if (fds[0].revents || ready < 0)
         (void)!read(h->control.wake_fd, &count, sizeof(count));
     upload_socket_serve(h, fds + 1, n);
 }

@@ -16,10 +16,13 @@
 #include <unistd.h>
 
 #include "core/base/clock.h"
+#include "core/base/headroom.h"
 #include "core/base/text.h"
 #include "core/host/internal.h"
 #include "core/plugin_file/elf_check.h"
 
+#define LOAD_BYTES \
+    (UINT64_C(8) << 20)        /* address space that must be left: a file, a thread's heap */
 #define STOP_NS (5 * NS_PER_S) /* how long a plugin's commands may take to end */
 
 static const char *const state_names[] = {
@@ -284,10 +287,24 @@ static int load_on_control(void *arg)
                : err_set(-ENOENT, "plugin '%s' was removed before it was started", l->name);
 }
 
+/* A limit that a plugin meets is met by the program, too, which may end for it. */
+static int check_room(const char *name)
+{
+    uint64_t room = room_address_space(getpid());
+    if (room >= LOAD_BYTES)
+        return 0;
+    return err_set(-ENOMEM,
+                   "plugin '%.64s' is not loaded: the program may map only %llu MiB more (ulimit "
+                   "-v) and would miss them; raise its limit: prlimit --pid %d --as=unlimited",
+                   name, (unsigned long long)(room >> 20), (int)getpid());
+}
+
 static int load_step(struct host *h, const char *name, const char *path, int fd, bool start)
 {
     if (workers_leaving(h))
         return err_set(-ESHUTDOWN, "the core is leaving this process");
+    if (!start && check_room(name) < 0)
+        return -ENOMEM;
     struct load *l = calloc(1, sizeof(*l));
     if (!l)
         return err_set(-ENOMEM, "no memory to load plugin '%.64s'", name);

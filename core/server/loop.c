@@ -7,9 +7,11 @@
  */
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -24,6 +26,7 @@
 #define UNSENT_LOOKS 100          /* ... and turns of ours: a busy machine gives us few */
 #define PING_S 60                 /* websocket: is the client still there? */
 #define HANGUP_S 150
+#define REFUSED_MS 100 /* until we look again where the kernel refuses to wait for us */
 
 static const lws_retry_bo_t pings = {
     .secs_since_valid_ping = PING_S,
@@ -341,11 +344,30 @@ static bool is_stopped(const struct server *s, uint32_t looks)
     return now > s->stop_ns;
 }
 
+/* poll() takes no more descriptors than RLIMIT_NOFILE, which a process may lower while we wait for
+ * more: libwebsockets would ask again at once, for ever. */
+static void rest_if_refused(const struct server *s)
+{
+    struct rlimit limit;
+    uint64_t n = LWS_FDS; /* of its own; and listeners and peers */
+    if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur > LWS_FDS + 2 + SERVER_FDS)
+        return;
+    for (int i = 0; i < 2; i++)
+        n += s->listeners[i] != NULL;
+    for (const struct connection *p = s->peers; p; p = p->next)
+        n++;
+    if (limit.rlim_cur < n)
+        (void)poll(NULL, 0, REFUSED_MS);
+}
+
 void *server_loop(void *arg)
 {
     struct server *s = arg;
     uint32_t looks = 0;
-    while (lws_service(s->context, 0) >= 0) {
+    for (;;) {
+        rest_if_refused(s);
+        if (lws_service(s->context, 0) < 0)
+            break;
         if (!atomic_load_explicit(&s->stop, memory_order_acquire))
             continue;
         if (s->stop_ns == 0) {
