@@ -38,13 +38,23 @@ struct sample_pool {
     uint64_t main_end; /* of the main thread's stack; 0: not known */
 };
 
+static size_t stride_with(uint32_t scratch_bytes)
+{
+    return (sizeof(struct sample_slot) + scratch_bytes + PAGE - 1) & ~(size_t)(PAGE - 1);
+}
+
+uint64_t sample_pool_bytes(uint32_t slots, uint32_t scratch_bytes)
+{
+    return (uint64_t)slots * stride_with(scratch_bytes);
+}
+
 int sample_pool_new(uint32_t slots, uint32_t scratch_bytes, struct sample_pool **ret)
 {
     struct sample_pool *b = calloc(1, sizeof(*b));
     if (!b)
         return -ENOMEM;
     b->words = slots / 64;
-    b->stride = (sizeof(struct sample_slot) + scratch_bytes + PAGE - 1) & ~(size_t)(PAGE - 1);
+    b->stride = stride_with(scratch_bytes);
     const uint64_t *main_end = dlsym(RTLD_DEFAULT, "__libc_stack_end");
     b->main_end = main_end ? *main_end : 0;
     b->memory = mmap(NULL, slots * b->stride, PROT_READ | PROT_WRITE,

@@ -42,6 +42,8 @@ struct sample_pool;
 /* slots: a multiple of 64, at most SAMPLE_SLOTS_MAX.  The memory of those beyond the first
  * SAMPLE_SLOTS goes back to the system each time. */
 int sample_pool_new(uint32_t slots, uint32_t scratch_bytes, struct sample_pool **ret);
+/* Address space that it takes. */
+uint64_t sample_pool_bytes(uint32_t slots, uint32_t scratch_bytes);
 /* No handler and no reader is inside any more. */
 void sample_pool_free(struct sample_pool *b);
 

@@ -22,6 +22,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "address_room.h"
 #include "estimate.h"
 #include "lib/hash.h"
 #include "lib/number.h"
@@ -378,16 +379,32 @@ static int start_thread(struct sampler *s)
     return -failed;
 }
 
-/* Less where the address space is small. */
-static int make_table(struct live_table **ret)
+static int make_tables(struct sampler *s)
 {
-    int rc = -ENOMEM;
-    *ret = sampling_table();
-    if (*ret)
-        return 0;
-    for (uint32_t max = LIVE_MAX; max > 4096 && rc == -ENOMEM; max /= 4)
-        rc = live_table_new(max, ret);
-    return rc;
+    uint32_t scratch = s->python ? s->python->scratch_bytes : 0;
+    uint64_t room = address_room();
+    struct table_sizes sizes;
+    s->live = sampling_table();
+    if (!fit_tables(room, scratch, s->live != NULL, &sizes))
+        return probing_failf(s->host, -ENOMEM,
+                             "the process may map only %llu MB more (ulimit -v, -d): the tables of "
+                             "samples have at least %llu MB, and the program keeps three times as "
+                             "much; raise the limit (prlimit --pid %d --as)",
+                             (unsigned long long)(room >> 20),
+                             (unsigned long long)((table_bytes(&sizes, scratch) >> 20) + 1),
+                             (int)getpid());
+    int rc = sample_pool_new(sizes.slots, scratch, &s->slots);
+    if (rc == 0 && !s->live)
+        rc = live_table_new(sizes.entries, &s->live);
+    return rc < 0 ? probing_failf(s->host, rc, "no memory for the tables of samples") : 0;
+}
+
+static int fail_thread(struct sampler *s, int rc)
+{
+    return probing_failf(s->host, rc,
+                         "no thread can be made to name samples (%s): the limits are ulimit -u, "
+                         "and pids.max of the cgroup",
+                         strerror(-rc));
 }
 
 int sampler_start(struct sampler *s)
@@ -398,13 +415,9 @@ int sampler_start(struct sampler *s)
     atomic_store_explicit(&s->ended, false, memory_order_relaxed);
     s->snapshot_ns = h->now();
     s->changed = 0;
-    int rc = sample_pool_new(SAMPLE_SLOTS_MAX, s->python ? s->python->scratch_bytes : 0, &s->slots);
-    if (rc == 0)
-        rc = code_open(&s->code);
-    if (rc == 0)
-        rc = make_table(&s->live);
-    if (rc == 0)
-        rc = peak_new(&s->peak);
+    int rc = make_tables(s);
+    if (rc == 0 && (code_open(&s->code) < 0 || peak_new(&s->peak) < 0))
+        rc = h->fail(h, -ENOMEM, "no memory to sample allocations with");
     stacks_name_with(s->stacks, h->extension(h, PROBING_STACK_1), s->python, s->code);
     if (rc == 0) {
         sampling_counts(&s->before);
@@ -418,6 +431,7 @@ int sampler_start(struct sampler *s)
         s->running = true;
         s->joined = false;
         rc = start_thread(s);
+        rc = rc < 0 ? fail_thread(s, rc) : 0;
     }
     if (rc < 0) {
         s->running = false;
@@ -426,9 +440,8 @@ int sampler_start(struct sampler *s)
         peak_free(s->peak);
         s->peak = NULL;
         drop(s);
-        return h->fail(h, rc, "no memory or thread to sample allocations with");
     }
-    return 0;
+    return rc;
 }
 
 static bool wait_ended(struct sampler *s)

@@ -265,15 +265,27 @@ bool live_read(struct live_table *t, uint32_t entry, struct live_seen *ret)
 
 /* ---- begin and end ---- */
 
+static size_t index_bytes(void)
+{
+    size_t bytes = 0;
+    for (uint32_t level = 0; level < LEVELS; level++)
+        bytes += sizeof(struct bucket) << level_bits[level];
+    return bytes;
+}
+
+uint64_t live_table_bytes(uint32_t max)
+{
+    return index_bytes() + ((uint64_t)max + 1) * sizeof(struct live_entry);
+}
+
 int live_table_new(uint32_t max, struct live_table **ret)
 {
     struct live_table *t = calloc(1, sizeof(*t));
     if (!t)
         return -ENOMEM;
     t->max = max < LIVE_MAX ? max : LIVE_MAX;
-    for (uint32_t level = 0; level < LEVELS; level++)
-        t->entries_at += sizeof(struct bucket) << level_bits[level];
-    t->bytes = t->entries_at + ((size_t)t->max + 1) * sizeof(struct live_entry);
+    t->entries_at = index_bytes();
+    t->bytes = (size_t)live_table_bytes(t->max);
     t->memory = mmap(NULL, t->bytes, PROT_READ | PROT_WRITE,
                      MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (t->memory == MAP_FAILED) {

@@ -58,6 +58,7 @@ struct live_table;
 
 /* Of `max` entries at most, LIVE_MAX of them or fewer.                           [control] */
 int live_table_new(uint32_t max, struct live_table **ret);
+uint64_t live_table_bytes(uint32_t max); /* address space that it takes */
 /* What is in the table is of the past from now on: live_read() knows nothing of it.  Nobody is
  * inside of live_new() and live_insert(), and the reader has ended.               [control] */
 void live_next_round(struct live_table *t);
