@@ -293,7 +293,8 @@ int main()
 def other_allocator(name):
     for folder in ("/usr/lib/x86_64-linux-gnu", "/usr/lib/aarch64-linux-gnu", "/usr/lib64",
                    "/usr/local/lib"):
-        for path in sorted(glob.glob("%s/lib%s.so*" % (folder, name))):
+        for path in sorted(glob.glob("%s/lib%s.so*" % (folder, name)) +
+                           glob.glob("%s/lib%s_minimal.so*" % (folder, name))):
             return path
     pytest.skip("no lib%s here" % name)
 
