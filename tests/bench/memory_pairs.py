@@ -5,11 +5,14 @@ usage: memory_pairs.py [--rounds N] [--python PYTHON]
 
 A C program makes pairs of malloc(64) and free() and prints what one takes; it is entered, and the
 plugin loaded and stopped in turn, so that both are measured in one process.  A Python program
-churns lists and bytearrays in the same way.  Then both run under those of heaptrack, memray (of
-PYTHON) and tracemalloc that are here.  Printed is the best of each, as this machine is shared: for
-pairs in ns and what is added, for Python in ms of CPU a round and as a factor.
+churns lists and bytearrays in the same way.  Then both run under heaptrack, memray (by pip, into
+build/bench/python) and tracemalloc, and with jemalloc in the place of libc's allocator: as it is,
+with its own profiler, and entered.  What is not here is left out aloud.  Printed is the best of
+each, as this machine is shared: for pairs in ns and what is added, for Python in ms of CPU a round
+and as a factor.
 """
 import argparse
+import glob
 import os
 import shutil
 import subprocess
@@ -112,23 +115,84 @@ def ours(program, probing, repeats, rounds):
     return without, entered
 
 
-def peers(args, python, folder):
+def library(pattern):
+    return next((p for folder in ("/usr/lib", "/usr/lib64", "/usr/lib/*-linux-gnu", "/usr/local/lib")
+                 for p in sorted(glob.glob(os.path.join(folder, pattern)))), None)
+
+
+def python_with_memray(python):
+    """An interpreter of the same version that has it, None: it cannot be had here."""
+    found = os.path.join(ROOT, "build", "bench", "python", "bin", "python")
+    if not os.path.exists(found):
+        subprocess.run([python, "-m", "venv", os.path.dirname(os.path.dirname(found))],
+                       capture_output=True)
+        subprocess.run([found, "-m", "pip", "install", "-q", "--retries", "1", "memray"],
+                       capture_output=True)
+    for one in (found, python):
+        if shutil.which(one) and not subprocess.run([one, "-c", "import memray"],
+                                                    capture_output=True).returncode:
+            return one
+    return None
+
+
+def peers(what, args, python, folder):
     """(name, command line, what it adds to the environment)"""
-    found = shutil.which("heaptrack")
-    library = next((p for p in ("/usr/lib/heaptrack/libheaptrack_preload.so",
-                                "/usr/lib/x86_64-linux-gnu/heaptrack/libheaptrack_preload.so")
-                    if os.path.exists(p)), None)
-    if found and library:
-        yield "heaptrack", args, {"LD_PRELOAD": library,
+    heaptrack = library("heaptrack/libheaptrack_preload.so")
+    if heaptrack:
+        yield "heaptrack", args, {"LD_PRELOAD": heaptrack,
                                   "DUMP_HEAPTRACK_OUTPUT": folder + "/heaptrack"}
+    else:
+        remark("%s: no heaptrack here" % what)
     if args[0] != python:
         return
     yield "tracemalloc", args + ["trace"], {}
-    if not subprocess.run([python, "-c", "import memray"], capture_output=True).returncode:
-        for words in ((), ("--native",), ("--trace-python-allocators",)):
-            yield " ".join(("memray",) + words), \
-                [python, "-m", "memray", "run", "-q", "-f", *words, "-o", folder + "/memray",
-                 *args[1:]], {}
+    memray = python_with_memray(python)
+    for words in ((), ("--native",), ("--trace-python-allocators",)) if memray else ():
+        yield " ".join(("memray",) + words), \
+            [memray, "-m", "memray", "run", "-q", "-f", *words, "-o", folder + "/memray",
+             *args[1:]], {}
+    if not memray:
+        remark("%s: no memray here, and pip gave none" % what)
+
+
+def best_of(args, env, repeats):
+    """None: it did not run."""
+    program = Program(args, env=dict(os.environ, **env))
+    try:
+        program.best(2)
+        return program.best(repeats)
+    except (EOFError, BrokenPipeError):
+        return None
+    finally:
+        program.end()
+
+
+def show(what, name, unit, took, without, goal=None):
+    if took is None:
+        remark("%s: %s did not run" % (what, name))
+        return
+    figure("%s, %s" % (what, name), unit, least=took, added=took - without, against=what,
+           ratio=took / without, goal=goal)
+
+
+def under_jemalloc(what, args, unit, options, repeats, folder):
+    """jemalloc's own profiler with one sample in 512 KB, as ours, and ours in its place."""
+    jemalloc = library("libjemalloc.so*")
+    if not jemalloc:
+        return remark("%s: no jemalloc here" % what)
+    program = Program(args, env=dict(os.environ, LD_PRELOAD=jemalloc))
+    without, entered = ours(program, options.probing, repeats, options.rounds)
+    program.end()
+    what += " in jemalloc"
+    figure(what, unit, least=without)
+    show(what, OURS, unit, entered, without)
+    profiler = "prof:true,prof_active:true,lg_prof_sample:19,prof_prefix:%s/jeprof" % folder
+    if b"Invalid conf" in subprocess.run(
+            ["true"], env={"LD_PRELOAD": jemalloc, "MALLOC_CONF": profiler},
+            capture_output=True).stderr:
+        return remark("%s: it is built without a profiler" % what)
+    show(what, "its own profiler", unit,
+         best_of(args, {"LD_PRELOAD": jemalloc, "MALLOC_CONF": profiler}, repeats), without)
 
 
 def main():
@@ -140,6 +204,8 @@ def main():
     options = parser.parse_args()
     folder = tempfile.mkdtemp()
     os.environ["PROBING_DATA_DIR"] = tempfile.mkdtemp()
+    # glibc gives no pages back, as whoever keeps a block at the heap's end has fewer page faults
+    os.environ.update(MALLOC_TRIM_THRESHOLD_="1000000000", MALLOC_MMAP_THRESHOLD_="100000000")
     with open(folder + "/pairs.c", "w") as text:
         text.write(PAIRS)
     with open(folder + "/churn.py", "w") as text:
@@ -151,19 +217,11 @@ def main():
         without, entered = ours(program, options.probing, repeats, options.rounds)
         program.end()
         figure(what, unit, least=without)
-        rows = [(OURS, entered)]
-        for name, line, more in peers(args, options.python, folder):
-            program = Program(line, env=dict(os.environ, **more))
-            try:
-                program.best(2)
-                rows.append((name, program.best(max(2, repeats // 4))))
-            except (EOFError, BrokenPipeError):
-                remark("%s: %s did not run" % (what, name))
-            program.end()
-        for name, took in rows:
-            figure("%s, %s" % (what, name), unit, least=took, added=took - without, against=what,
-                   ratio=took / without,
-                   goal="at most 11 ns added" if (what, name) == ("pair", OURS) else None)
+        show(what, OURS, unit, entered, without,
+             goal="at most 11 ns added" if what == "pair" else None)
+        for name, line, more in peers(what, args, options.python, folder):
+            show(what, name, unit, best_of(line, more, max(2, repeats // 4)), without)
+        under_jemalloc(what, args, unit, options, repeats, folder)
     shutil.rmtree(folder, ignore_errors=True)
 
 
