@@ -7,7 +7,7 @@ import subprocess
 import pytest
 
 WRITERS = {"export": ["export", "select 1 as a", "--format", "csv"],
-           "flamegraph": ["flamegraph", "-s", "0.2", "-f", "folded"]}
+           "flamegraph": ["flamegraph", "-m", "wall", "-s", "0.2", "-f", "folded"]}
 BUSY = "print('ready', flush=True)\nwhile True: sum(range(1000))\n"
 
 
