@@ -1,0 +1,97 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * plugins/nccl/declarations.c - what the plugin declares: views under the names that the field's
+ * queries use, and metrics.
+ *
+ * Constants only: the core reads them out of the file, too, where the plugin is not loaded.
+ */
+#include "declarations.h"
+
+/* ---- what is in flight: of the living, and of those who died with it ---- */
+
+#define INFLIGHT                                                                                 \
+    "id, rank, comm_hash, comm_name, coll_func, seq, kind, channel_id, peer, is_send, started, " \
+    "age_ns, state, state_ns, culprit_rank"
+#define INFLIGHT_LIVE "select now() as ts, " INFLIGHT " from nccl.inflight_now"
+/* What was told last of those that have no row of their end. */
+#define INFLIGHT_DEAD                                                                             \
+    "select ts, " INFLIGHT " from (select ts, " INFLIGHT ", row_number() over (partition by id "  \
+    "order by ts desc) as n from nccl.inflight_log) l where n = 1 and id not in (select id from " \
+    "nccl.coll_perf) and id not in (select id from nccl.proxy_ops)"
+#define WHY_NO_EVENTS "select reason from nccl.profiler_state where state <> 'active'"
+
+/* ---- collectives: NCCL's own words, else torch's ---- */
+
+#define COLLECTIVES_NCCL                                                                          \
+    "select ts as timestamp, 'nccl' as source, rank, lower(coll_func) as op, seq, "               \
+    "coalesce(comm_name, comm_hash) as group_name, n_ranks as group_size, msg_size_bytes as "     \
+    "bytes, exec_time_ns / 1e6 as duration_ms, queued_ns / 1e6 as queued_ms, algobw_gbps, algo, " \
+    "proto from nccl.coll_perf"
+#define COLLECTIVES_TORCH                                                                      \
+    "select ts as timestamp, 'torch' as source, group_rank as rank, op, seq, group_name, "     \
+    "group_size, bytes, duration_ms, null::double as queued_ms, null::double as algobw_gbps, " \
+    "null::text as algo, null::text as proto from python.comm_collective"
+
+#define METRICS_NCCL                                                                           \
+    "select ts as timestamp, case when is_send = 1 then rank else peer end as src_rank, case " \
+    "when is_send = 1 then peer else rank end as dst_rank, lower(coll_func) as op, "           \
+    "duration_ns / 1e6 as latency_ms, trans_bytes as bytes from nccl.proxy_ops"
+#define METRICS_TORCH                                                                           \
+    "select ts as timestamp, case when op = 'recv_anysource' then src_rank else "               \
+    "coalesce(src_rank, group_rank) end as src_rank, dst_rank, op, duration_ms as latency_ms, " \
+    "bytes from python.comm_collective"
+
+static const struct probing_view views[] = {
+    {"nccl.inflight_ops", INFLIGHT_LIVE,
+     "operations of NCCL that have begun and not ended, and their parts on the network, with ages",
+     WHY_NO_EVENTS},
+    {"nccl.inflight_ops", INFLIGHT_DEAD,
+     "operations of NCCL that had not ended when the process was last heard of, as they were then",
+     NULL},
+    {"collectives",
+     COLLECTIVES_NCCL " union all " COLLECTIVES_TORCH
+                      " where not exists (select 1 from nccl.coll_perf)",
+     "collective operations: as NCCL saw them, else as torch.distributed was called",
+     WHY_NO_EVENTS},
+    {"collectives", COLLECTIVES_NCCL, "collective operations, as NCCL saw them", WHY_NO_EVENTS},
+    {"collectives", COLLECTIVES_TORCH, "collective operations, as torch.distributed was called",
+     NULL},
+    /* Plugin torch has the first of these, too: whichever of the two was loaded last. */
+    {"comm_metrics",
+     METRICS_NCCL " union all " METRICS_TORCH " where not exists (select 1 from nccl.proxy_ops)",
+     "transfers on the network between two ranks, as NCCL saw them; else torch's operations", NULL},
+    {"comm_metrics", METRICS_NCCL, "transfers on the network between two ranks", WHY_NO_EVENTS}};
+
+static const struct probing_metric metrics[] = {
+    {"inflight_ops", "Operations of NCCL that have begun and not ended.",
+     "select count(*) as value from nccl.inflight_now where kind <> 'proxy_op'", PROBING_GAUGE,
+     PROBING_PLAIN},
+    {"oldest_inflight_seconds", "Age of the oldest of them.",
+     "select max(age_ns) / 1e9 as value from nccl.inflight_now where kind <> 'proxy_op'",
+     PROBING_GAUGE, PROBING_SECONDS},
+    {"ops_total", "Operations of NCCL that were seen, by communicator.",
+     "select comm_hash, sum(ops) as value from nccl.communicators group by comm_hash",
+     PROBING_COUNTER, PROBING_PLAIN},
+    {"events_dropped_total", "Events of NCCL for which there was no room, by communicator.",
+     "select comm_hash, sum(pool_exhausted) as value from nccl.communicators group by comm_hash",
+     PROBING_COUNTER, PROBING_PLAIN}};
+
+static const struct probing_table_name tables[] = {
+    {"nccl.coll_perf"},         {"nccl.proxy_ops"},     {"nccl.net_qp"},
+    {"nccl.profiler_counters"}, {"nccl.inflight_log"},  {"nccl.inflight_now"},
+    {"nccl.communicators"},     {"nccl.profiler_state"}};
+
+#define N(list) (sizeof(list) / sizeof((list)[0]))
+
+const struct probing_declarations nccl_declares = {
+    .size = sizeof(nccl_declares),
+    .n_views = N(views),
+    .view_size = sizeof(views[0]),
+    .n_metrics = N(metrics),
+    .metric_size = sizeof(metrics[0]),
+    .views = views,
+    .metrics = metrics,
+    .n_tables = N(tables),
+    .table_size = sizeof(tables[0]),
+    .tables = tables,
+};

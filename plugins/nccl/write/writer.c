@@ -1,0 +1,400 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * plugins/nccl/write/writer.c - the thread that makes rows of what has ended, and sees what has
+ * not.
+ *
+ * All but start, stop and fork run on that thread.  It is the only one that takes what has ended,
+ * and takes no lock that a callback of NCCL's may hold.
+ *
+ * NCCL does not say when an operation has ended, but when its parts have.  From interface 4 on it
+ * says how many channels it has: the callback that ends the last one closes it (events.c).
+ * is_settled() finds the others: by what is known of operations of one communicator, that they run
+ * one after another.
+ */
+#include "write/writer.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <time.h>
+
+#include "probing_sdk.h"
+#include "write/computed.h"
+
+#define TURN_NS (50 * PROBING_NS_PER_MS)  /* between two looks at what has ended */
+#define IDLE_NS (500 * PROBING_NS_PER_MS) /* while there is no communicator */
+#define SCAN_TURNS 4                      /* looks at what has not */
+#define TOLD_FIRST_NS (250 * PROBING_NS_PER_MS)
+#define TOLD_LAST_NS (60 * PROBING_NS_PER_S)
+#define TOLD_MAX 512 /* rows of a communicator and scan: what is left comes in the next */
+#define QUIET_NS PROBING_NS_PER_S
+#define COUNTERS_NS (5 * PROBING_NS_PER_S)
+#define STOP_NS (2 * PROBING_NS_PER_S)
+#define STACK_BYTES (256u << 10)
+
+struct writer {
+    struct tables *tables;
+    struct recorder *recorder;
+    pthread_t thread;
+    pthread_mutex_t mutex;
+    pthread_cond_t wakes;
+    bool stop, ended; /* lock: mutex */
+    bool running;     /* [control] only */
+    _Atomic bool forked;
+    uint64_t counted_ns;
+    struct comm_ids ids[COMMS_MAX];
+};
+
+/* ---- rows ---- */
+
+static void wrote(struct comm *c, int rc)
+{
+    comm_count(c, rc == 0 ? COUNT_ROWS : COUNT_NOT_WRITTEN);
+}
+
+static const struct comm_ids *ids_of(struct writer *w, const struct comm *c)
+{
+    struct comm_ids *ids = &w->ids[c->index];
+    uint64_t serial = atomic_load_explicit(&c->serial, memory_order_relaxed);
+    uint64_t hash = atomic_load_explicit(&c->hash, memory_order_relaxed);
+    char text[24];
+    if (ids->serial == serial && ids->hash == hash)
+        return ids;
+    hash_text(hash, text);
+    *ids = (struct comm_ids){.serial = serial,
+                             .hash = hash,
+                             .hash_id = probing_intern_text(w->tables->host, text[0] ? text : NULL),
+                             .name_id =
+                                 probing_intern_text(w->tables->host, c->name[0] ? c->name : NULL)};
+    return ids;
+}
+
+static void write_slot(struct writer *w, struct comm *c, enum event_kind kind, const struct slot *s,
+                       bool aborted)
+{
+    const struct comm_ids *ids = ids_of(w, c);
+    if (kind == EVENT_OP) {
+        const struct op_slot *op = (const struct op_slot *)(const void *)s;
+        uint64_t start = field(&op->start_ns);
+        if (!aborted && start > atomic_load_explicit(&c->finished_start_ns, memory_order_relaxed))
+            atomic_store_explicit(&c->finished_start_ns, start, memory_order_relaxed);
+        wrote(c, row_of_op(w->tables, c, ids, op, aborted));
+    } else if (kind == EVENT_PROXY) {
+        wrote(c, row_of_proxy(w->tables, c, ids, (const struct proxy_slot *)(const void *)s));
+    } else if (kind == EVENT_NET) {
+        wrote(c, row_of_net(w->tables, (const struct net_slot *)(const void *)s));
+    }
+}
+
+/* The one that was given up last comes first: they are turned round. */
+static void drain(struct writer *w, struct comm *c, struct pool *p, enum event_kind kind)
+{
+    uint32_t at = pool_take_done(p), first = 0;
+    while (at) {
+        struct slot *s = pool_slot(p, at - 1);
+        uint32_t next = atomic_load_explicit(&s->next, memory_order_relaxed);
+        atomic_store_explicit(&s->next, first, memory_order_relaxed);
+        first = at;
+        at = next;
+    }
+    while (first) {
+        struct slot *s = pool_slot(p, first - 1);
+        uint32_t number = first - 1;
+        first = atomic_load_explicit(&s->next, memory_order_relaxed);
+        write_slot(w, c, kind, s, /* aborted= */ false);
+        pool_free(p, number);
+    }
+}
+
+static void drain_all(struct writer *w, struct comm *c, struct pools *p)
+{
+    drain(w, c, &p->proxy, EVENT_PROXY);
+    drain(w, c, &p->op, EVENT_OP);
+    drain(w, c, &p->net, EVENT_NET);
+}
+
+/* ---- what has not ended ---- */
+
+/* Nothing of it is under way, and it is known to have ended: a later one has, or nothing more is
+ * ever said of it. */
+static bool is_settled(const struct comm *c, const struct inflight *f, uint64_t now)
+{
+    if (f->state != INFLIGHT_ENQUEUED && f->state != INFLIGHT_ENDING)
+        return false;
+    if (now < f->moved_ns || now - f->moved_ns < QUIET_NS)
+        return false;
+    if (f->enqueued_ns < atomic_load_explicit(&c->finished_start_ns, memory_order_relaxed))
+        return true;
+    if (f->channels) /* its channels' kernels tell */
+        return false;
+    return f->state == INFLIGHT_ENDING || c->version < 3;
+}
+
+static bool is_due(_Atomic uint64_t *told, const struct inflight *f, uint64_t now)
+{
+    uint64_t age = now > f->start_ns ? now - f->start_ns : 0;
+    uint64_t due = f->told_ns ? f->told_ns : TOLD_FIRST_NS;
+    if (age < due)
+        return false;
+    while (due <= age)
+        due = due < TOLD_FIRST_NS * 4 ? TOLD_FIRST_NS * 4
+                                      : due + (due < TOLD_LAST_NS ? due : TOLD_LAST_NS);
+    field_set(told, due);
+    return true;
+}
+
+static void tell(struct writer *w, struct comm *c, const struct inflight *f, uint64_t now)
+{
+    wrote(c, row_of_inflight(w->tables, c, ids_of(w, c), f, now));
+}
+
+/* How many are under way. */
+static uint64_t scan_ops(struct writer *w, struct comm *c, struct pool *p, uint64_t now,
+                         uint32_t *told)
+{
+    uint32_t fresh = atomic_load_explicit(&p->fresh, memory_order_acquire);
+    uint64_t live = 0;
+    for (uint32_t i = 0; i < fresh; i++) {
+        struct op_slot *op = (struct op_slot *)(void *)pool_slot(p, i);
+        struct inflight f;
+        if (!inflight_op(p, i, &f) || (is_settled(c, &f, now) && op_close(c, i, f.generation)))
+            continue;
+        live++;
+        if (*told < TOLD_MAX && is_due(&op->told_ns, &f, now)) {
+            tell(w, c, &f, now);
+            ++*told;
+        }
+    }
+    return live;
+}
+
+static uint64_t scan_proxies(struct writer *w, struct comm *c, struct pool *p, uint64_t now,
+                             uint32_t *told)
+{
+    uint32_t fresh = atomic_load_explicit(&p->fresh, memory_order_acquire);
+    uint64_t live = 0;
+    for (uint32_t i = 0; i < fresh; i++) {
+        struct inflight f;
+        if (!inflight_proxy(p, i, &f))
+            continue;
+        live++;
+        if (*told < TOLD_MAX &&
+            is_due(&((struct proxy_slot *)(void *)pool_slot(p, i))->told_ns, &f, now)) {
+            tell(w, c, &f, now);
+            ++*told;
+        }
+    }
+    return live;
+}
+
+/* ---- communicators ---- */
+
+static void abort_pool(struct writer *w, struct comm *c, struct pool *p, enum event_kind kind,
+                       uint64_t now)
+{
+    uint32_t fresh = atomic_load_explicit(&p->fresh, memory_order_acquire);
+    for (uint32_t i = 0; i < fresh; i++) {
+        struct slot *s = pool_slot(p, i);
+        uint32_t head = atomic_load_explicit(&s->head, memory_order_acquire);
+        if (slot_state(head) != SLOT_LIVE || !slot_end(s, slot_generation(head)))
+            continue;
+        comm_count(c, COUNT_STOPS_MISSING);
+        if (kind == EVENT_PROXY)
+            field_set(&((struct proxy_slot *)(void *)s)->end_ns, now);
+        write_slot(w, c, kind == EVENT_NET ? EVENT_KERNEL : kind, s, /* aborted= */ true);
+        pool_free(p, i);
+    }
+}
+
+static void count_comm(struct writer *w, struct comm *c, uint64_t now)
+{
+    uint64_t sum = 0;
+    for (uint32_t i = 0; i < COUNT_ROWS; i++)
+        sum += atomic_load_explicit(&c->counters[i], memory_order_relaxed);
+    if (sum == c->told_counters || sum == 0)
+        return;
+    c->told_counters = sum;
+    wrote(c, row_of_counters(w->tables, c, ids_of(w, c), now, c->told_live));
+}
+
+/* Its communicator has ended: nothing of it will. */
+static void bury(struct writer *w, struct comm *c, struct pools *p, uint64_t now)
+{
+    if (p) {
+        abort_pool(w, c, &p->op, EVENT_OP, now);
+        abort_pool(w, c, &p->proxy, EVENT_PROXY, now);
+        abort_pool(w, c, &p->kernel, EVENT_KERNEL, now);
+        abort_pool(w, c, &p->net, EVENT_NET, now);
+        drain_all(w, c, p);
+    }
+    c->told_live = 0;
+    count_comm(w, c, now);
+    comm_release(c);
+}
+
+/* How many there are. */
+static uint32_t turn(struct writer *w, uint64_t now, bool scan)
+{
+    uint32_t comms = 0;
+    bool count = now - w->counted_ns >= COUNTERS_NS;
+    for (uint32_t i = 0; i < COMMS_MAX; i++) {
+        struct comm *c = atomic_load_explicit(&w->recorder->comms[i], memory_order_acquire);
+        uint32_t told = 0;
+        if (!c)
+            break; /* places are taken in order */
+        uint32_t state = atomic_load_explicit(&c->state, memory_order_acquire);
+        struct pools *p = atomic_load_explicit(&c->pools, memory_order_acquire);
+        if (state == COMM_FREE)
+            continue;
+        comms++;
+        if (p)
+            drain_all(w, c, p);
+        if (p && scan && state == COMM_OPEN)
+            c->told_live =
+                scan_ops(w, c, &p->op, now, &told) + scan_proxies(w, c, &p->proxy, now, &told);
+        if (count && state == COMM_OPEN)
+            count_comm(w, c, now);
+        if (state == COMM_CLOSED)
+            bury(w, c, p, now);
+    }
+    if (count)
+        w->counted_ns = now;
+    return comms;
+}
+
+void writer_turn(struct writer *w, uint64_t now, bool scan)
+{
+    (void)turn(w, now, scan);
+}
+
+/* ---- the thread ---- */
+
+static struct timespec moment(uint64_t ns)
+{
+    return (struct timespec){.tv_sec = (time_t)(ns / PROBING_NS_PER_S),
+                             .tv_nsec = (long)(ns % PROBING_NS_PER_S)};
+}
+
+/* true: it is to end. */
+static bool rest(struct writer *w, uint64_t ns)
+{
+    const struct timespec until = moment(probing_clock_ns(CLOCK_MONOTONIC) + ns);
+    (void)pthread_mutex_lock(&w->mutex);
+    int rc = 0;
+    while (!w->stop && rc == 0)
+        rc = pthread_cond_timedwait(&w->wakes, &w->mutex, &until);
+    bool stop = w->stop;
+    (void)pthread_mutex_unlock(&w->mutex);
+    return stop;
+}
+
+static void *run(void *arg)
+{
+    struct writer *w = arg;
+    uint32_t comms = 0;
+    (void)prctl(PR_SET_NAME, "probing/nccl");
+    for (uint32_t n = 0; !rest(w, comms ? TURN_NS : IDLE_NS); n++)
+        comms = turn(w, probing_clock_ns(CLOCK_MONOTONIC), n % SCAN_TURNS == 0);
+    (void)turn(w, probing_clock_ns(CLOCK_MONOTONIC), /* scan= */ true);
+    (void)pthread_mutex_lock(&w->mutex);
+    w->ended = true;
+    (void)pthread_cond_broadcast(&w->wakes);
+    (void)pthread_mutex_unlock(&w->mutex);
+    return NULL;
+}
+
+static int start_thread(struct writer *w)
+{
+    pthread_attr_t attributes;
+    sigset_t all, before;
+    (void)sigfillset(&all);
+    (void)sigdelset(&all, SIGBUS); /* a lost page of the store is mended: core/base/mmap_guard.h */
+    (void)pthread_attr_init(&attributes);
+    (void)pthread_attr_setstacksize(&attributes, STACK_BYTES);
+    (void)pthread_sigmask(SIG_SETMASK, &all, &before);
+    int failed = pthread_create(&w->thread, &attributes, run, w);
+    (void)pthread_sigmask(SIG_SETMASK, &before, NULL);
+    (void)pthread_attr_destroy(&attributes);
+    return -failed;
+}
+
+/* Whether there is a writer decides who clears a communicator that ends: under the recorder's
+ * mutex. */
+static void tell_recorder(struct writer *w, bool here)
+{
+    (void)pthread_mutex_lock(&w->recorder->mutex);
+    atomic_store_explicit(&w->recorder->writer, here, memory_order_relaxed);
+    (void)pthread_mutex_unlock(&w->recorder->mutex);
+}
+
+int writer_start(struct writer *w)
+{
+    const struct probing_host *h = w->tables->host;
+    w->stop = w->ended = false;
+    if (atomic_load_explicit(&w->recorder->writer, memory_order_relaxed))
+        return h->fail(h, -EBUSY, "another copy of this plugin takes the events already");
+    tell_recorder(w, true);
+    int rc = start_thread(w);
+    if (rc < 0) {
+        tell_recorder(w, false);
+        return h->fail(h, rc, "no thread for the nccl plugin");
+    }
+    w->running = true;
+    return 0;
+}
+
+int writer_stop(struct writer *w)
+{
+    const struct probing_host *h = w->tables->host;
+    const struct timespec until = moment(probing_clock_ns(CLOCK_MONOTONIC) + STOP_NS);
+    if (!w->running || atomic_load_explicit(&w->forked, memory_order_relaxed))
+        return 0; /* after fork() the thread is the parent's */
+    (void)pthread_mutex_lock(&w->mutex);
+    w->stop = true;
+    (void)pthread_cond_broadcast(&w->wakes);
+    int rc = 0;
+    while (!w->ended && rc == 0)
+        rc = pthread_cond_timedwait(&w->wakes, &w->mutex, &until);
+    bool ended = w->ended;
+    (void)pthread_mutex_unlock(&w->mutex);
+    if (!ended)
+        return h->fail(h, -EBUSY, "the nccl plugin's thread waits for something");
+    (void)pthread_join(w->thread, NULL);
+    tell_recorder(w, false);
+    w->running = false;
+    return 0;
+}
+
+void writer_forked(struct writer *w)
+{
+    atomic_store_explicit(&w->forked, true, memory_order_relaxed);
+}
+
+int writer_new(struct tables *t, struct recorder *r, struct writer **ret)
+{
+    pthread_condattr_t attributes;
+    struct writer *w = calloc(1, sizeof(*w));
+    if (!w)
+        return -ENOMEM;
+    w->tables = t;
+    w->recorder = r;
+    (void)pthread_mutex_init(&w->mutex, NULL);
+    (void)pthread_condattr_init(&attributes);
+    (void)pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
+    (void)pthread_cond_init(&w->wakes, &attributes);
+    (void)pthread_condattr_destroy(&attributes);
+    *ret = w;
+    return 0;
+}
+
+void writer_free(struct writer *w)
+{
+    if (!w)
+        return;
+    (void)pthread_cond_destroy(&w->wakes);
+    (void)pthread_mutex_destroy(&w->mutex);
+    free(w);
+}
