@@ -28,7 +28,7 @@
     do {                                                  \
         if (!(x)) {                                       \
             printf("wrong: %s, line %d\n", #x, __LINE__); \
-            fflush(stdout);                               \
+            (void)fflush(stdout);                         \
             _exit(1);                                     \
         }                                                 \
     } while (0)
@@ -119,7 +119,7 @@ static void handlers(void)
         free(taken(100 + i % 4000));
         if (i % 200000 == 0) {
             printf("round %d handled\n", (int)handled);
-            fflush(stdout);
+            (void)fflush(stdout);
         }
     }
 }
@@ -151,7 +151,7 @@ static void threads(void)
             WANT(pthread_join(t[k], NULL) == 0);
         if (i % 50 == 0) {
             printf("round %d\n", (int)i);
-            fflush(stdout);
+            (void)fflush(stdout);
         }
     }
 }
@@ -205,7 +205,7 @@ static void children(void)
         WANT(status == 0);
         if (i % 50 == 0) {
             printf("round %d\n", i);
-            fflush(stdout);
+            (void)fflush(stdout);
         }
     }
 }
@@ -215,7 +215,7 @@ static void at_exit(void)
     for (size_t i = 0; i < 2000; i++)
         free(taken(100 + i));
     printf("at exit\n");
-    fflush(stdout);
+    (void)fflush(stdout);
 }
 
 __attribute__((destructor)) static void last(void)
@@ -228,7 +228,7 @@ int main(int argc, char **argv)
     const char *mode = argc > 1 ? argv[1] : "";
     WANT(chdir("/") == 0); /* so that each size has room for its path */
     printf("ready\n");
-    fflush(stdout);
+    (void)fflush(stdout);
     atexit(at_exit);
     if (strcmp(mode, "handlers") == 0)
         handlers();

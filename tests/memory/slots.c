@@ -55,7 +55,7 @@ static void owner(uintptr_t at, const struct link_map *map, char ret[64])
         if (there.dli_fbase == own.dli_fbase)
             name = "itself";
     }
-    snprintf(ret, 64, "%s", name);
+    (void)snprintf(ret, 64, "%s", name);
 }
 
 static void say_slot(const struct link_map *map, const char *who, const ElfW(Rela) * r,
@@ -100,7 +100,7 @@ void say_slots(const void *inside, const char *who)
     for (int t = 0; t < 2; t++)
         for (size_t k = 0; tables[t] && k < sizes[t] / sizeof(ElfW(Rela)); k++)
             say_slot(map, who, &tables[t][k], symbols, strings);
-    fflush(stdout);
+    (void)fflush(stdout);
 }
 
 /* A round of everything, each block checked: 0, or the line where it went wrong. */
@@ -153,7 +153,7 @@ int main(int argc, char **argv)
     if (!pipe)
         return 1;
     printf("ready\n");
-    fflush(stdout);
+    (void)fflush(stdout);
     while (fgets(line, sizeof(line), pipe)) {
         line[strcspn(line, "\n")] = '\0';
         int bad = 0;
@@ -181,7 +181,7 @@ int main(int argc, char **argv)
             return 0;
         }
         printf("done %d\n", bad);
-        fflush(stdout);
+        (void)fflush(stdout);
     }
     return 0;
 }
