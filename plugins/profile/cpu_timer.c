@@ -27,6 +27,7 @@
 #include <unistd.h>
 
 #include "lib/hash.h"
+#include "lib/proc/thread_clock.h"
 #include "probing_sdk.h"
 #include "proc_tasks.h"
 #include "sample_period.h"
@@ -87,14 +88,6 @@ static void copy_registers(const ucontext_t *context, struct registers *r) /* [s
 #endif
 }
 
-static uint64_t clock_ns(clockid_t clock) /* [signal] */
-{
-    struct timespec t;
-    return clock_gettime(clock, &t) == 0
-               ? (uint64_t)t.tv_sec * PROBING_NS_PER_S + (uint64_t)t.tv_nsec
-               : 0;
-}
-
 /* The next signal after half to one and a half periods of CPU time, but for the tick. [signal] */
 static void timer_arm(const struct cpu_timers *c, struct watched *w)
 {
@@ -141,7 +134,7 @@ static void sample(struct cpu_timers *c, struct watched *w, uint64_t cpu,
 static void handle(struct cpu_timers *c, struct watched *w,
                    const ucontext_t *context) /* [signal] */
 {
-    uint64_t cpu = clock_ns(CLOCK_THREAD_CPUTIME_ID);
+    uint64_t cpu = probing_clock_ns(CLOCK_THREAD_CPUTIME_ID);
     if (w->fine.fd != -1)
         perf_timer_again(&w->fine);
     else
@@ -150,7 +143,7 @@ static void handle(struct cpu_timers *c, struct watched *w,
     if (atomic_fetch_add_explicit(&c->handled, 1, memory_order_relaxed) % TIMED)
         return;
     (void)atomic_fetch_add_explicit(&c->timed, 1, memory_order_relaxed);
-    (void)atomic_fetch_add_explicit(&c->timed_ns, clock_ns(CLOCK_THREAD_CPUTIME_ID) - cpu,
+    (void)atomic_fetch_add_explicit(&c->timed_ns, probing_clock_ns(CLOCK_THREAD_CPUTIME_ID) - cpu,
                                     memory_order_relaxed);
 }
 
@@ -261,11 +254,6 @@ int cpu_timers_free(struct cpu_timers *c)
 
 /* ---- timers ---- */
 
-uint64_t cpu_timers_cpu_ns(int32_t tid)
-{
-    return clock_ns((clockid_t)((~(uint32_t)tid << 3) | 6u)); /* MAKE_THREAD_CPUCLOCK, SCHED */
-}
-
 /* false: a timer is wanted, or all that can be had. */
 static bool perf_timer_new(struct cpu_timers *c, struct watched *w)
 {
@@ -290,9 +278,9 @@ static void timer_new(struct cpu_timers *c, struct watched *w)
     struct sigevent event = {.sigev_notify = SIGEV_THREAD_ID, .sigev_signo = c->signal};
     event.sigev_value.sival_ptr = w;
     event._sigev_un._tid = w->tid;
-    clockid_t clock = (clockid_t)((~(uint32_t)w->tid << 3) | 6u);
+    clockid_t clock = thread_cpu_clock(w->tid);
     int timer = -1;
-    atomic_store_explicit(&w->cpu_ns, cpu_timers_cpu_ns(w->tid), memory_order_relaxed);
+    atomic_store_explicit(&w->cpu_ns, thread_cpu_ns(w->tid), memory_order_relaxed);
     if (perf_timer_new(c, w))
         return;
     if (syscall(SYS_timer_create, clock, &event, &timer) == -1) {
@@ -433,7 +421,7 @@ static void check_perf_timer(struct cpu_timers *c)
 static bool all_live(struct cpu_timers *c)
 {
     for (uint32_t i = 0; i < cpu_timers_room(c); i++)
-        if (c->watched[i].tid && cpu_timers_cpu_ns(c->watched[i].tid) == 0)
+        if (c->watched[i].tid && thread_cpu_ns(c->watched[i].tid) == 0)
             return false;
     return c->over == 0;
 }
@@ -468,7 +456,7 @@ int cpu_timers_scan(struct cpu_timers *c)
     bool whole = tasks_each(see, &seeing);
     for (uint32_t i = 0; i < cpu_timers_room(c); i++) {
         struct watched *w = &c->watched[i];
-        if (w->tid && w->seen != c->scan && whole && cpu_timers_cpu_ns(w->tid) == 0)
+        if (w->tid && w->seen != c->scan && whole && thread_cpu_ns(w->tid) == 0)
             forget(c, w); /* it has ended, so nobody is in the handler with it */
         threads += (w->timer != -1 || w->fine.fd != -1) && w->tid;
         refused += w->refused;

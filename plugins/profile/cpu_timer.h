@@ -84,8 +84,6 @@ void cpu_timers_about(struct cpu_timers *c, struct cpu_timers_about *ret); /* [a
 /* A forked child: the timers are the parent's; the handler does nothing any more.     [child] */
 void cpu_timers_forked(struct cpu_timers *c);
 
-/* CPU time that a thread of this process has used; 0: it is gone.                     [any] */
-uint64_t cpu_timers_cpu_ns(int32_t tid);
 /* The step of now; PROBING_NULL_I64: not counted.                                  [signal] */
 int64_t cpu_timers_step(const struct cpu_timers *c);
 

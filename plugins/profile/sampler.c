@@ -20,10 +20,12 @@
 
 #include "cpu_timer.h"
 #include "lib/proc/task.h"
+#include "lib/proc/thread_clock.h"
 #include "offcpu.h"
 #include "probing_sdk.h"
 #include "sample_table.h"
 #include "sampling/mixed_stack.h"
+#include "sampling/reader_thread.h"
 #include "sampling/sample_pool.h"
 #include "sampling/stack_table.h"
 #include "sampling/unwind.h"
@@ -37,7 +39,6 @@
 #define YOUNG_NAMES 3
 #define STOP_NS (2 * PROBING_NS_PER_S)
 #define TELL_NS PROBING_NS_PER_S /* a wait is told after this, and when it ends */
-#define STACK_BYTES (256u << 10)
 
 struct reader {
     const struct probing_host *host;
@@ -159,7 +160,7 @@ static int64_t inspect_offcpu(struct reader *r, struct watched *w, uint64_t cpu,
         return 0;
     if (r->python)
         (void)r->python->of(w->tid, &x->look);
-    if (cpu_timers_cpu_ns(w->tid) != cpu)
+    if (thread_cpu_ns(w->tid) != cpu)
         return 0;
     const struct stack_copy copy = {x->stack, x->registers.value[CFI_SP], x->stack_bytes};
     w->still_gil = x->look.gil >= 0 ? x->look.gil : PROBING_NULL_I64;
@@ -174,7 +175,7 @@ static int64_t inspect_offcpu(struct reader *r, struct watched *w, uint64_t cpu,
  * last. */
 static void tick_thread(struct reader *r, struct watched *w, uint64_t now)
 {
-    uint64_t cpu = cpu_timers_cpu_ns(w->tid), passed = now - w->seen_ns;
+    uint64_t cpu = thread_cpu_ns(w->tid), passed = now - w->seen_ns;
     uint64_t ran = cpu - w->seen_cpu_ns;
     bool first = w->seen_ns == 0;
     if (cpu == 0)
@@ -339,21 +340,6 @@ static void drop(struct reader *r)
     r->desk = NULL;
 }
 
-static int start_thread(struct reader *r)
-{
-    pthread_attr_t attributes;
-    sigset_t all, before;
-    (void)sigfillset(&all);
-    (void)sigdelset(&all, SIGBUS); /* a lost page of the store is mended: core/base/mmap_guard.h */
-    (void)pthread_attr_init(&attributes);
-    (void)pthread_attr_setstacksize(&attributes, STACK_BYTES);
-    (void)pthread_sigmask(SIG_SETMASK, &all, &before);
-    int failed = pthread_create(&r->thread, &attributes, run, r);
-    (void)pthread_sigmask(SIG_SETMASK, &before, NULL);
-    (void)pthread_attr_destroy(&attributes);
-    return -failed;
-}
-
 int reader_start(struct reader *r)
 {
     const struct probing_host *h = r->host;
@@ -380,7 +366,7 @@ int reader_start(struct reader *r)
                        "the program uses every real-time signal, so none is left for sampling");
     }
     if (rc == 0)
-        rc = start_thread(r);
+        rc = reader_thread_start(&r->thread, run, r);
     if (rc < 0) {
         (void)cpu_timers_free(r->timers);
         r->timers = NULL;
@@ -454,7 +440,7 @@ void reader_about(struct reader *r, struct reader_about *ret)
                                  .fine = about.fine,
                                  .handled = about.handled,
                                  .handler_ns = about.handler_ns,
-                                 .own_cpu_ns = tid ? cpu_timers_cpu_ns(tid) : 0,
+                                 .own_cpu_ns = thread_cpu_ns(tid),
                                  .since_ns = r->started_ns,
                                  .python = r->python != NULL};
 }

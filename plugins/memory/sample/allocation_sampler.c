@@ -14,7 +14,6 @@
 #include <errno.h>
 #include <probing/ext/draft/stack.h>
 #include <pthread.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
@@ -26,6 +25,7 @@
 #include "estimate.h"
 #include "lib/hash.h"
 #include "lib/number.h"
+#include "lib/proc/thread_clock.h"
 #include "live_snapshot.h"
 #include "origin.h"
 #include "peak.h"
@@ -33,6 +33,7 @@
 #include "sample_density.h"
 #include "sampling.h"
 #include "sampling/mixed_stack.h"
+#include "sampling/reader_thread.h"
 #include "tables.h"
 
 #define TURN_NS (100 * PROBING_NS_PER_MS)    /* between turns while there are samples */
@@ -41,8 +42,7 @@
 #define NAMES_NS (10 * PROBING_NS_PER_S)     /* a thread's name is read again after this */
 #define STOP_NS (2 * PROBING_NS_PER_S)
 #define ASK_NS (2 * PROBING_NS_PER_S) /* who asks what is alive waits so long for a turn */
-#define STACK_BYTES (256u << 10)
-#define NAMES 256u /* threads whose names are kept */
+#define NAMES 256u                    /* threads whose names are kept */
 
 struct thread_name {
     int32_t tid;
@@ -121,23 +121,26 @@ static uint64_t name_of(struct sampler *s, const struct sample_slot *x, uint64_t
 }
 _Static_assert(NAMES == 1u << (64 - 56), "name_of() spreads threads over all");
 
+static struct sample_row row_of(const struct sampler *s, const struct live_seen *e, uint32_t origin)
+{
+    struct sample_row row = {.ts = e->ts,
+                             .id = e->id,
+                             .size = e->size,
+                             .tid = e->tid,
+                             .count = estimate_weight(e->size, e->mean),
+                             .from = *origin_at(s->origins, origin)};
+    row.from.domain = e->domain;
+    return row;
+}
+
 static void write_sample(struct sampler *s, uint32_t entry, uint32_t origin, uint64_t thread_name)
 {
     struct live_seen e;
     if (!live_read(s->live, entry, &e))
         return;
-    double weight = estimate_weight(e.size, e.mean);
-    struct sample_row row = {.ts = e.ts,
-                             .id = e.id,
-                             .thread_name = thread_name,
-                             .tid = e.tid,
-                             .step = e.step,
-                             .size = e.size,
-                             .count = weight,
-                             .from = *origin_at(s->origins, origin)};
-    row.from.domain = e.domain;
-    sample_tables_sample(&s->tables, &row);
-    peak_add(s->peak, e.ts, (double)e.size * weight);
+    struct sample_row row = row_of(s, &e, origin);
+    sample_tables_sample(&s->tables, &row, thread_name, e.step);
+    peak_add(s->peak, e.ts, (double)e.size * row.count);
     s->changed++;
 }
 
@@ -146,15 +149,10 @@ static void write_free(struct sampler *s, uint32_t entry)
     struct live_seen e;
     if (!live_read(s->live, entry, &e))
         return;
-    struct free_row row = {.ts = e.ended,
-                           .id = e.id,
-                           .lifetime_ns = e.ended > e.ts ? e.ended - e.ts : 0,
-                           .size = e.size,
-                           .tid = e.ended_by,
-                           .count = estimate_weight(e.size, e.mean),
-                           .from = *origin_at(s->origins, e.origin)};
-    row.from.domain = e.domain;
-    sample_tables_free(&s->tables, &row);
+    struct sample_row row = row_of(s, &e, e.origin);
+    row.ts = e.ended;
+    row.tid = e.ended_by;
+    sample_tables_free(&s->tables, &row, e.ended > e.ts ? e.ended - e.ts : 0);
     s->changed++;
 }
 
@@ -364,21 +362,6 @@ static void drop(struct sampler *s)
     stacks_name_with(s->stacks, NULL, NULL, NULL);
 }
 
-static int start_thread(struct sampler *s)
-{
-    pthread_attr_t attributes;
-    sigset_t all, before;
-    (void)sigfillset(&all);
-    (void)sigdelset(&all, SIGBUS); /* a lost page of the store is mended: core/base/mmap_guard.h */
-    (void)pthread_attr_init(&attributes);
-    (void)pthread_attr_setstacksize(&attributes, STACK_BYTES);
-    (void)pthread_sigmask(SIG_SETMASK, &all, &before);
-    int failed = pthread_create(&s->thread, &attributes, run, s);
-    (void)pthread_sigmask(SIG_SETMASK, &before, NULL);
-    (void)pthread_attr_destroy(&attributes);
-    return -failed;
-}
-
 static int make_tables(struct sampler *s)
 {
     uint32_t scratch = s->python ? s->python->scratch_bytes : 0;
@@ -430,7 +413,7 @@ int sampler_start(struct sampler *s)
             .mean = atomic_load_explicit(&s->density.asked, memory_order_relaxed)});
         s->running = true;
         s->joined = false;
-        rc = start_thread(s);
+        rc = reader_thread_start(&s->thread, run, s);
         rc = rc < 0 ? fail_thread(s, rc) : 0;
     }
     if (rc < 0) {
@@ -523,14 +506,6 @@ void sampler_forked(struct sampler *s)
     sampling_forked();
 }
 
-static uint64_t cpu_ns(int32_t tid)
-{
-    struct timespec t = {0}; /* the clock of a thread by its number: linux/posix-timers.h */
-    return tid && clock_gettime((clockid_t)(~(uint32_t)tid << 3 | 6), &t) == 0
-               ? (uint64_t)t.tv_sec * PROBING_NS_PER_S + (uint64_t)t.tv_nsec
-               : 0;
-}
-
 void sampler_about(struct sampler *s, struct sampler_about *ret)
 {
     struct sampling_counts counts;
@@ -546,7 +521,7 @@ void sampler_about(struct sampler *s, struct sampler_about *ret)
         .skipped = counts.inside - s->before.inside,
         .live_bytes = atomic_load_explicit(&s->live_bytes, memory_order_relaxed),
         .spent_ns = counts.spent_ns - s->before.spent_ns,
-        .own_cpu_ns = cpu_ns(atomic_load_explicit(&s->tid, memory_order_relaxed))};
+        .own_cpu_ns = thread_cpu_ns(atomic_load_explicit(&s->tid, memory_order_relaxed))};
 }
 
 int sampler_new(const struct probing_host *host,

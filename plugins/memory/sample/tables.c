@@ -38,12 +38,15 @@
         PROBING_I64_COLUMN("samples", PROBING_COUNT, "number of samples that say so"),             \
         PROBING_I64_COLUMN("age_ns", PROBING_NS, "time since the oldest of them was allocated"),   \
         PROBING_I64_COLUMN("newest_ns", PROBING_NS, "time since the newest of them was allocated")
-#define SIZE_COLUMN \
-    PROBING_I64_COLUMN("size", PROBING_BYTES, "bytes that this one allocation asked for")
-#define WEIGHT_COLUMNS                                                                             \
-    PROBING_F64_COLUMN("count", PROBING_COUNT,                                                     \
-                       "estimate: number of allocations of this size that the sample stands for"), \
-        PROBING_I64_COLUMN("bytes", PROBING_BYTES, "estimate: their bytes, size * count")
+/* See SAMPLED_CELLS(). */
+#define SAMPLED_COLUMNS                                                                        \
+    DOMAIN_COLUMN,                                                                             \
+        PROBING_I64_COLUMN("size", PROBING_BYTES, "bytes that this one allocation asked for"), \
+        PROBING_F64_COLUMN(                                                                    \
+            "count", PROBING_COUNT,                                                            \
+            "estimate: number of allocations of this size that the sample stands for"),        \
+        PROBING_I64_COLUMN("bytes", PROBING_BYTES, "estimate: their bytes, size * count"),     \
+        STACK_COLUMN, PLACE_COLUMNS
 
 static const struct probing_column sample_columns[] = {
     PROBING_I64_COLUMN("sample_id", PROBING_PLAIN, "number of the sample"),
@@ -51,11 +54,7 @@ static const struct probing_column sample_columns[] = {
         "thread_id", PROBING_PLAIN,
         "the kernel's id of the thread that allocated (tid is probing's own thread)"),
     PROBING_STR_COLUMN("thread_name", "name of the thread in threading, else in the kernel"),
-    DOMAIN_COLUMN,
-    SIZE_COLUMN,
-    WEIGHT_COLUMNS,
-    STACK_COLUMN,
-    PLACE_COLUMNS,
+    SAMPLED_COLUMNS,
     PROBING_I64_COLUMN("step", PROBING_COUNT, "local_step of plugin torch; NULL: it is not loaded"),
 };
 
@@ -63,11 +62,7 @@ static const struct probing_column free_columns[] = {
     PROBING_I64_COLUMN("sample_id", PROBING_PLAIN, "number of the sample in memory.samples"),
     PROBING_I64_COLUMN("lifetime_ns", PROBING_NS, "time from the allocation to its end"),
     PROBING_I64_COLUMN("thread_id", PROBING_PLAIN, "the kernel's id of the thread that freed it"),
-    DOMAIN_COLUMN,
-    SIZE_COLUMN,
-    WEIGHT_COLUMNS,
-    STACK_COLUMN,
-    PLACE_COLUMNS,
+    SAMPLED_COLUMNS,
 };
 
 static const struct probing_column snapshot_columns[] = {
@@ -118,42 +113,26 @@ static union probing_cell domain_of(const struct sample_tables *t, const struct 
     return probing_id(from->domain < MEMORY_DOMAINS ? t->domains[from->domain] : PROBING_NULL_ID);
 }
 
-void sample_tables_sample(const struct sample_tables *t, const struct sample_row *row)
+/* As SAMPLED_COLUMNS. */
+#define SAMPLED_CELLS(t, row)                                                                     \
+    domain_of(t, &(row)->from), {.u = (row)->size}, {.f = (row)->count},                          \
+        whole((double)(row)->size *(row)->count), or_null((row)->from.stack),                     \
+        {.u = (row)->from.function}, {.u = (row)->from.native_function}, {.u = (row)->from.file}, \
+        or_null((row)->from.line)
+
+void sample_tables_sample(const struct sample_tables *t, const struct sample_row *row,
+                          uint64_t thread_name, int64_t step)
 {
     const union probing_cell cells[] = {
-        {.u = row->id},
-        {.i = row->tid},
-        {.u = row->thread_name},
-        domain_of(t, &row->from),
-        {.u = row->size},
-        {.f = row->count},
-        whole((double)row->size * row->count),
-        or_null(row->from.stack),
-        {.u = row->from.function},
-        {.u = row->from.native_function},
-        {.u = row->from.file},
-        or_null(row->from.line),
-        {.i = row->step},
-    };
+        {.u = row->id}, {.i = row->tid}, {.u = thread_name}, SAMPLED_CELLS(t, row), {.i = step}};
     (void)t->host->append(t->samples, row->ts, cells, PROBING_LENGTH(cells), NULL, 0);
 }
 
-void sample_tables_free(const struct sample_tables *t, const struct free_row *row)
+void sample_tables_free(const struct sample_tables *t, const struct sample_row *row,
+                        uint64_t lifetime_ns)
 {
     const union probing_cell cells[] = {
-        {.u = row->id},
-        {.u = row->lifetime_ns},
-        {.i = row->tid},
-        domain_of(t, &row->from),
-        {.u = row->size},
-        {.f = row->count},
-        whole((double)row->size * row->count),
-        or_null(row->from.stack),
-        {.u = row->from.function},
-        {.u = row->from.native_function},
-        {.u = row->from.file},
-        or_null(row->from.line),
-    };
+        {.u = row->id}, {.u = lifetime_ns}, {.i = row->tid}, SAMPLED_CELLS(t, row)};
     (void)t->host->append(t->frees, row->ts, cells, PROBING_LENGTH(cells), NULL, 0);
 }
 

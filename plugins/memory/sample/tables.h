@@ -25,19 +25,11 @@ struct origin {
     uint32_t domain; /* enum memory_domain; MEMORY_DOMAINS: several */
 };
 
+/* A sample, or its end. */
 struct sample_row {
-    uint64_t ts, id, thread_name;
-    int32_t tid;
-    int64_t step; /* PROBING_NULL_I64: not counted */
-    uint64_t size;
+    uint64_t ts, id, size;
+    int32_t tid;  /* of the thread that allocated it, or freed it */
     double count; /* how many allocations it stands for */
-    struct origin from;
-};
-
-struct free_row {
-    uint64_t ts, id, lifetime_ns, size;
-    int32_t tid; /* of the thread that freed it */
-    double count;
     struct origin from;
 };
 
@@ -64,8 +56,11 @@ struct live_row {
 int sample_tables_new(const struct probing_host *host,
                       int (*scan_live)(void *self, struct probing_rows *out),
                       struct sample_tables *ret);
-void sample_tables_sample(const struct sample_tables *t, const struct sample_row *row);
-void sample_tables_free(const struct sample_tables *t, const struct free_row *row);
+/* step: PROBING_NULL_I64: not counted */
+void sample_tables_sample(const struct sample_tables *t, const struct sample_row *row,
+                          uint64_t thread_name, int64_t step);
+void sample_tables_free(const struct sample_tables *t, const struct sample_row *row,
+                        uint64_t lifetime_ns);
 /* 0 or -errno of append(). */
 int sample_tables_snapshot(const struct sample_tables *t, const struct snapshot_about *about,
                            const struct live_row *row);

@@ -13,6 +13,7 @@
 #include <string.h>
 
 #include "lib/hash.h"
+#include "lib/proc/thread_clock.h"
 #include "probing_sdk.h"
 #include "read/code_cache.h"
 #include "read/interpreter.h"
@@ -226,15 +227,6 @@ static size_t still_there(const struct walk *w, const struct walk_thread *t, uin
     return same == n && n && !*ret_begins ? n - 1 : same;
 }
 
-/* CPU time that a thread has used, in ns; 0: unknown.  While it stays the same the thread has not
- * run, so what was read between two equal ones is one moment. */
-static uint64_t cpu_time(int32_t tid)
-{
-    /* the kernel's MAKE_THREAD_CPUCLOCK(tid, CPUCLOCK_SCHED) */
-    clockid_t clock = (clockid_t)((~(unsigned)tid << 3) | 6u);
-    return tid <= 0 ? 0 : probing_clock_ns(clock);
-}
-
 /* Is the whole walk as it was, several times in a row? */
 static bool stands(const struct walk *w, const struct walk_thread *t, uint64_t top_at,
                    struct walk_frame *frames, size_t n)
@@ -409,7 +401,7 @@ static int walk_until_it_stands(struct walk *w, const struct walk_thread *t, uin
     int n = -EFAULT;
     for (int i = 0; i < PASSES; i++) {
         n = walk_once(w, t, ret, max, &top_at, ret_end);
-        uint64_t after = cpu_time(t->tid);
+        uint64_t after = thread_cpu_ns(t->tid);
         bool stood = before && after == before;
         if (n >= 0 && (stood || stands(w, t, top_at, ret, (size_t)n))) {
             remember(w, t, stood && *ret_end == WALK_WHOLE ? before : 0, top_at, ret, n);
@@ -432,7 +424,7 @@ static int walk_until_it_stands(struct walk *w, const struct walk_thread *t, uin
 int walk_stack(struct walk *w, const struct walk_thread *t, struct walk_frame *ret, size_t max,
                enum walk_end *ret_end)
 {
-    uint64_t top_at = 0, before = cpu_time(t->tid);
+    uint64_t top_at = 0, before = thread_cpu_ns(t->tid);
     struct walk_last *last = last_of(w, t->state);
     bool known = before && last->state == t->state && last->tid == t->tid;
     bool ran = known && last->seen != before; /* since the last look: it may run now */

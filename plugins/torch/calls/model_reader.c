@@ -14,6 +14,7 @@
  */
 #include "calls/model_reader.h"
 #include "lib/proc/task.h"
+#include "lib/proc/thread_clock.h"
 #include "modules/module_names.h"
 #include "python/pyobject.h"
 #include "python/tensor.h"
@@ -34,13 +35,6 @@
 
 _Atomic(struct safe_point_read *) safe_point_pending;
 static pthread_mutex_t one = PTHREAD_MUTEX_INITIALIZER; /* query at a time */
-
-/* 0: there is no such thread any more. */
-static uint64_t cpu_time(int64_t tid)
-{
-    clockid_t clock = (clockid_t)(~(uint32_t)tid << 3 | 6); /* CPUCLOCK_PERTHREAD, _SCHED */
-    return probing_clock_ns(clock);
-}
 
 static bool is_asleep(int64_t tid)
 {
@@ -135,7 +129,7 @@ static int read_quiet(void *arg)
     for (uint32_t i = 0; i < w->n && torch_state.backwards == 0; i++) {
         const struct safe_point_model *a = &w->all[i];
         const struct module *m = a->quiet && !a->done ? names_find(w->roots[i]) : NULL;
-        if (m && m->tid == a->tid && cpu_time(a->tid) == a->cpu_ns)
+        if (m && m->tid == a->tid && thread_cpu_ns((int32_t)a->tid) == a->cpu_ns)
             (void)read_one(w, i, /* own= */ true);
     }
     atomic_store_explicit(&safe_point_pending, w, memory_order_release);
@@ -162,7 +156,7 @@ static bool look(struct safe_point_read *w)
         struct safe_point_model *a = &w->all[i];
         if (a->done || a->tid == 0)
             continue;
-        uint64_t cpu_ns = cpu_time(a->tid);
+        uint64_t cpu_ns = thread_cpu_ns((int32_t)a->tid);
         if (cpu_ns != a->cpu_ns || (cpu_ns != 0 && !is_asleep(a->tid)) || a->since_ns == 0)
             a->since_ns = now_ns;
         a->cpu_ns = cpu_ns;
