@@ -128,9 +128,10 @@ static const struct cli_command own_commands[] = {
     {.name = "trace",
      .arguments = "MODULE.FUNCTION... | --list | --stop [NAME]",
      .doc = "watch calls of Python functions, or a variable in one",
-     .text = "Each call is printed when it ends and becomes a row of python.trace_event; values of "
-             "a variable become rows of python.watched. Ctrl-C, --duration or --limit ends it and "
-             "removes all hooks. It works on the function itself, whoever calls it.",
+     .text =
+         "Each call is printed when it ends and becomes a row of a table, which it names, as "
+         "values of a variable do. Ctrl-C, --duration or --limit ends it and removes all hooks. "
+         "It works on the function itself, whoever calls it.",
      .needs_target = true,
      .forwarded = true,
      .run = command_forward,
@@ -151,10 +152,9 @@ static const struct cli_command own_commands[] = {
      .pages = true,
      .run = command_query,
      .options = {ANY_FORMAT, {"--limit", NULL, "N", "print at most this many rows"}, TIMEOUT},
-     .examples = {"-t 4242 query \"select module, avg(duration) from python.torch_trace group by "
-                  "module\"",
-                  "-t /tmp/probing-0/4242-935673 query \"select count(*) from "
-                  "python.torch_trace\""}},
+     .examples = {"-t 4242 query \"select comm, cpu_ns / 1e9 as cpu_s from cpu.tasks\"",
+                  "-t /tmp/probing-0/4242-935673 query \"select name, rows from "
+                  "probing.tables\""}},
     {.name = "watch",
      .arguments = "SQL",
      .doc = "print rows as they arrive, until Ctrl-C",
@@ -163,16 +163,17 @@ static const struct cli_command own_commands[] = {
      .options = {FORMAT,
                  {"--interval", NULL, "TIME", "how often to run the query; 1s by default"},
                  {"--last", NULL, "N", "begin with the N newest existing rows"}},
-     .examples = {"-t 4242 watch \"select step, module, duration from python.torch_trace\""}},
+     .examples = {"-t 4242 watch \"select ts, text from probing.log\""}},
     {.name = "top",
      .arguments = "",
      .doc = "a live screen: threads and what they run, memory, modules, GPUs",
-     .text = "q or Ctrl-C quits, p shows probing's own threads, too. The own time of a function or "
-             "module excludes what it calls, the total time includes it. Python functions are "
-             "sampled 20 times a second in running threads; %OWN and %TOTAL are since the last "
-             "refresh, OWNTIME and TOTALTIME since the start. The last training step and the "
-             "slowest modules are shown once plugin torch is loaded. Without a terminal, or with "
-             "--once, the screen is printed once.",
+     .text =
+         "q or Ctrl-C quits, p shows probing's own threads, too. The own time of a function or "
+         "module excludes what it calls, the total time includes it. Python functions are "
+         "sampled 20 times a second in running threads; %OWN and %TOTAL are since the last "
+         "refresh, OWNTIME and TOTALTIME since the start. Plugins that are loaded add what they "
+         "have: the last training step, the slowest modules, GPUs. Without a terminal, or with "
+         "--once, the screen is printed once.",
      .needs_target = true,
      .run = command_top,
      .options = {{"--interval", NULL, "TIME", "how often to refresh; 1s by default"},
@@ -196,7 +197,7 @@ static const struct cli_command own_commands[] = {
      .pages = true,
      .run = command_query,
      .options = {ANY_FORMAT},
-     .examples = {"-t 4242 describe python.torch_trace"}},
+     .examples = {"-t 4242 describe cpu.tasks"}},
     {.name = "performance",
      .aliases = {"perf", "p"},
      .arguments = "",
@@ -209,27 +210,31 @@ static const struct cli_command own_commands[] = {
     {.name = "export",
      .arguments = "[SQL | TABLE]",
      .doc = "write a table or an answer to a file",
-     .text = "The formats perfetto and chrome are traces, of torch's modules by default. The "
-             "format parquet needs a Python with pyarrow or duckdb.",
+     .text = "The formats perfetto and chrome are traces: without SQL or TABLE, of the tracks that "
+             "plugins declare (steps, modules, spans ...), on one clock. The format parquet needs "
+             "a Python with pyarrow or duckdb.",
      .needs_target = true,
      .run = command_export,
      .options = {{"--format", "-f", "FORMAT", "csv, jsonl, arrow, perfetto, chrome or parquet"},
                  {"--output", "-o", "FILE", "write to this file; standard output by default"},
                  {"--table", NULL, "TABLE", "export this whole table"},
+                 {"--tracks", NULL, "NAMES", "of a trace: only these tracks, with ',' between"},
+                 {"--last", NULL, "TIME", "of a trace: only the newest events: 10s, 5m"},
                  TIMEOUT},
      .examples = {"-t 4242 export --format perfetto -o trace.pftrace",
-                  "-t 4242 export --format csv python.torch_trace -o trace.csv"}},
+                  "-t 4242 export --format csv cpu.tasks -o tasks.csv"}},
     {.name = "flamegraph",
      .aliases = {"fg", "flame"},
      .arguments = "[MODE | diff A B]",
      .doc = "draw where the time goes, in Python and native code",
-     .text =
-         "Samples the process for --seconds and puts the profiler back as it was; or takes what "
-         "was sampled before (--last, --since), also of the dead. MODE draws what a plugin has "
-         "measured. diff compares two processes, data directories or files of folded stacks: A is "
-         "before, B is after. html and svg are "
-         "one file each that needs nothing else; folded, speedscope, pprof and perfetto are "
-         "for other programs.",
+     .text = "Draws MODE: what a plugin samples or has measured. Those that sample do so for "
+             "--seconds, "
+             "and the plugin is put back as it was; or what was sampled before is taken (--last, "
+             "--since), also of the dead. diff compares two processes, data directories or files "
+             "of folded stacks: A is "
+             "before, B is after. html and svg are "
+             "one file each that needs nothing else; folded, speedscope, pprof and perfetto are "
+             "for other programs.",
      .may_target = true,
      .run = command_flamegraph,
      .words = flame_mode_words,
@@ -237,8 +242,7 @@ static const struct cli_command own_commands[] = {
          {{"--seconds", "-s", "TIME", "sample for this long from now on"},
           {"--last", NULL, "TIME", "use the newest existing samples: 30s, 5m"},
           {"--since", NULL, "TIME", "use samples from this time on, UTC: 2026-01-31T10:00:00"},
-          {"--mode", "-m", "MODE",
-           "cpu: while threads run; wall: also while they wait; gil: who holds Python's GIL"},
+          {"--mode", "-m", "MODE", "another way to name the MODE"},
           {"--rate", NULL, "HZ", "with --seconds: samples per second, 1 to 10000"},
           {"--format", "-f", "FORMAT",
            "html, svg, folded, speedscope, pprof or perfetto; by default from the name of the "

@@ -13,6 +13,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "cli/commands/export_tracks.h"
 #include "cli/export/export.h"
 #include "cli/target/query_client.h"
 #include "cli/ui/atomic_output.h"
@@ -21,7 +22,6 @@
 #include "core/base/err.h"
 #include "core/base/text.h"
 
-#define TRACE_TABLE "python.torch_trace"
 #define PROGRESS_EACH (NS_PER_S / 4)
 
 enum format {
@@ -40,7 +40,9 @@ struct export
     enum format format;
     const char *table, *sql, *path;
     bool has_format;
-    uint64_t timeout_ns;
+    const char *tracks; /* names with ',' between; NULL: all */
+    uint64_t timeout_ns, last_ns;
+    const struct target *target;
     struct output output; /* no file: standard output */
     FILE *file;
     struct export_writer writer;
@@ -50,10 +52,12 @@ struct export
     struct export_arrow arrow;
     struct buf out;
     uint64_t bytes, rows, told_at;
-    uint64_t all;  /* rows that the table has, 0: not known */
-    bool in_text;  /* of CSV: a line's end there is no row's */
-    bool has_head; /* of CSV: its first line was counted */
-    bool shows;    /* progress, to a terminal */
+    uint64_t all;    /* rows that the table has, 0: not known */
+    uint64_t before; /* rows of tracks that are through */
+    bool asked;      /* then what is incomplete has been said */
+    bool in_text;    /* of CSV: a line's end there is no row's */
+    bool has_head;   /* of CSV: its first line was counted */
+    bool shows;      /* progress, to a terminal */
 };
 
 /* ---- the words ---- */
@@ -83,6 +87,10 @@ static int take(void *arg, const char *option, const char *value)
         e->table = value;
     } else if (strcmp(option, "--timeout") == 0) {
         return parse_ns(value, &e->timeout_ns);
+    } else if (strcmp(option, "--last") == 0) {
+        return parse_ns(value, &e->last_ns);
+    } else if (strcmp(option, "--tracks") == 0) {
+        e->tracks = value;
     } else if (strcmp(option, "--output") == 0) {
         e->path = value;
     } else { /* --format */
@@ -100,23 +108,33 @@ static bool is_table_name(const char *text)
     return true;
 }
 
+/* Of what plugins declare, not of a table. */
+static bool is_of_tracks(const struct export *e)
+{
+    return (e->format == FORMAT_PERFETTO || e->format == FORMAT_CHROME) && e->table == NULL &&
+           e->sql == NULL;
+}
+
 static int statement_of(const struct export *e, struct buf *ret)
 {
-    bool trace = e->format == FORMAT_PERFETTO || e->format == FORMAT_CHROME;
+    if ((e->tracks != NULL || e->last_ns > 0) && !is_of_tracks(e))
+        return err_set(-EINVAL, "--tracks and --last belong to traces of what plugins have "
+                                "recorded: --format perfetto or chrome, and no table");
+    if (is_of_tracks(e))
+        return 0;
     if (e->sql != NULL && e->table != NULL)
         return err_set(-EINVAL, "export takes --table or a statement, not both");
     if (e->sql != NULL)
         return buf_adds(ret, e->sql);
-    if (e->table == NULL && !trace)
+    if (e->table == NULL)
         return err_set(
             -EINVAL,
             "export needs the name of a table or an SQL statement; `tables` lists the tables");
-    const char *table = e->table != NULL ? e->table : TRACE_TABLE;
-    if (!is_table_name(table))
+    if (!is_table_name(e->table))
         return err_set(-EINVAL,
                        "'%s' is not the name of a table; to export a statement, leave out --table",
-                       table);
-    return buf_addf(ret, "select * from %s", table);
+                       e->table);
+    return buf_addf(ret, "select * from %s", e->table);
 }
 
 /* ---- bytes to the file ---- */
@@ -127,9 +145,9 @@ static void show(struct export *e, bool last)
     char share[16] = "";
     if (!e->shows || (!last && now - e->told_at < PROGRESS_EACH))
         return;
-    uint64_t rows = e->reader != NULL ? export_reader_rows(e->reader)
-                    : e->is_arrow     ? e->arrow.rows
-                                      : e->rows;
+    uint64_t rows = e->before + (e->reader != NULL ? export_reader_rows(e->reader)
+                                 : e->is_arrow     ? e->arrow.rows
+                                                   : e->rows);
     e->told_at = now;
     if (!last && e->all > 0 && rows <= e->all)
         (void)snprintf(share, sizeof(share), ", %d %%",
@@ -203,7 +221,7 @@ static int finish(struct export *e)
     if (r == 0 && cut != NULL && cut->boolean)
         terminal_say("incomplete: the answer was truncated after %llu rows",
                      (unsigned long long)export_reader_rows(e->reader));
-    if (r == 0)
+    if (r == 0 && !is_of_tracks(e))
         answer_say_empty(closing);
     return r;
 }
@@ -218,11 +236,47 @@ static const char *wire_format(const struct export *e)
                                        : "json";
 }
 
-static int ask(const struct target *t, struct export *e, const char *statement)
+static int ask(struct export *e, const char *statement)
 {
-    const struct answer_ask ask = {
-        .statement = statement, .format = wire_format(e), .timeout_ns = e->timeout_ns};
-    return answer_bytes(t, &ask, on_bytes, e);
+    const struct answer_ask ask = {.statement = statement,
+                                   .format = wire_format(e),
+                                   .timeout_ns = e->timeout_ns,
+                                   .quiet = e->asked};
+    e->asked = true;
+    return answer_bytes(e->target, &ask, on_bytes, e);
+}
+
+static int ask_track(void *arg, const char *name, const char *statement)
+{
+    struct export *e = arg;
+    int r = export_reader_new(&e->writer, &e->out, &e->reader);
+    if (r < 0)
+        return r;
+    export_trace_kind(&e->writer, name);
+    r = ask(e, statement);
+    if (r == 0)
+        r = finish(e);
+    e->before += export_reader_rows(e->reader);
+    export_reader_free(e->reader);
+    e->reader = NULL;
+    return r;
+}
+
+/* One answer after the other into the same trace, which ends once. */
+static int ask_tracks(struct export *e)
+{
+    const struct export_tracks wanted = {
+        .names = e->tracks, .last_ns = e->last_ns, .each = ask_track, .arg = e};
+    int (*end)(void *self, struct buf *out) = e->writer.end;
+    e->writer.end = NULL;
+    int r = export_tracks_each(e->target, &wanted);
+    if (r == 0)
+        r = end(e->writer.self, &e->out);
+    if (r == 0)
+        r = put_out(e);
+    if (r == 0 && e->before == 0)
+        terminal_say("nothing is on the tracks of %s yet", e->target->text);
+    return r;
 }
 
 /* How many rows a whole table has, when it is stored: for the progress. */
@@ -234,13 +288,12 @@ static int take_count(void *arg, const char *data, size_t size)
 static void count_table(const struct target *t, struct export *e)
 {
     struct buf statement, answer;
-    const char *table = e->table != NULL ? e->table : TRACE_TABLE;
     buf_init(&statement, 4096);
     buf_init(&answer, 4096);
     (void)buf_addf(&statement,
                    "select rows + waiting from probing.tables where kind = 'stored' and "
                    "'%s' in (name, schema || '.' || name)",
-                   table);
+                   e->table);
     const struct answer_ask ask = {
         .statement = buf_text(&statement), .format = "jsonl", .quiet = true};
     if (answer_bytes(t, &ask, take_count, &answer) == 0) {
@@ -317,7 +370,7 @@ static int make_writer(const struct target *t, struct export *e)
     else if (e->format == FORMAT_PERFETTO || e->format == FORMAT_CHROME)
         r = export_trace_new(t, e->format == FORMAT_PERFETTO, &e->writer);
     e->is_arrow = e->format == FORMAT_ARROW || (e->format == FORMAT_PARQUET && !e->writer.self);
-    if (r == 0 && e->writer.self != NULL)
+    if (r == 0 && e->writer.self != NULL && !is_of_tracks(e))
         r = export_reader_new(&e->writer, &e->out, &e->reader);
     return r;
 }
@@ -334,7 +387,7 @@ static void free_writer(struct export *e)
 
 int command_export(struct target *t, int argc, char **argv)
 {
-    struct export e = {.format = FORMAT_CSV};
+    struct export e = {.format = FORMAT_CSV, .target = t};
     struct buf statement;
     int r = cli_parse(argc, argv, take, &e);
     if (r == 0 && !e.has_format)
@@ -355,10 +408,10 @@ int command_export(struct target *t, int argc, char **argv)
     if (r == 0)
         r = open_file(&e);
     if (r == 0) {
-        if (e.shows && e.sql == NULL)
+        if (e.shows && e.table != NULL)
             count_table(t, &e);
-        r = ask(t, &e, buf_text(&statement));
-        if (r == 0)
+        r = is_of_tracks(&e) ? ask_tracks(&e) : ask(&e, buf_text(&statement));
+        if (r == 0 && !is_of_tracks(&e))
             r = finish(&e);
         r = close_file(&e, r);
     }

@@ -14,26 +14,30 @@
 
 #define FLAME_MAX_BYTES ((size_t)4 << 30)
 
-/* From the tables python.samples and python.stacks; where, in_time: as flame_ask_samples(). */
-int flame_read(struct flame *f, const struct target *t, const char *where, bool in_time);
 /* Folded stacks of a file, "a;b;c 12"; an optional second number goes nowhere. */
 int flame_read_folded(struct flame *f, const char *path);
 /* ---- flame_modes.c: what plugins declare ---- */
 
 struct flame_mode {
-    bool is_known;
+    bool is_known, is_loaded;
     const char *plugin;
     struct probing_flame mode;
     struct arena texts;
 };
-/* -EINVAL: there is none with that name; -ENOENT: its plugin is not loaded.  Then, too, the caller
- * flame_mode_done()s. */
+/* name NULL: what is drawn where none is named; of its plugin, as that is set to take samples now.
+ * -EINVAL: there is none with that name; -ENOENT: its plugin is not loaded, and could take no
+ * samples when it were.  Then, too, the caller flame_mode_done()s. */
 int flame_mode_find(const struct target *t, const char *name, struct flame_mode *ret);
 void flame_mode_done(struct flame_mode *m);
 /* Those of plugins that are installed. */
 void flame_mode_words(void (*fn)(void *arg, const char *word, const char *doc), void *arg);
-/* when: a condition on ts, "true" for all. */
+/* when: a condition on ts, "true" for all.  in_time: samples one by one, where it has stacks. */
 int flame_read_mode(struct flame *f, const struct target *t, const struct flame_mode *m,
-                    const char *when);
+                    const char *when, bool in_time);
+/* ---- flame_read.c: stacks by number, and samples of them ---- */
+
+/* Statements without {when}. */
+int flame_read_stacks(struct flame *f, const struct target *t, const char *stacks);
+int flame_read_samples(struct flame *f, const struct target *t, const char *samples, bool in_time);
 
 #endif

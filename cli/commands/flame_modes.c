@@ -22,18 +22,21 @@ static const char *keep(struct flame_mode *m, const char *text)
     return text == NULL ? NULL : arena_text(&m->texts, text, strlen(text));
 }
 
-/* name, plugin, doc, unit, sql, rest, newest, empty */
+/* name, plugin, doc, unit, sql, rest, newest, empty, stacks, setting */
+#define MODE_COLUMNS                                                                       \
+    "select m.name, m.plugin, m.doc, m.unit, m.sql, m.rest, m.newest, m.empty, m.stacks, " \
+    "m.setting from probing.flame_modes m "
 static int mode_row(void *self, const struct json *const *c, struct buf *out)
 {
     struct flame_mode *m = self;
-    const char *text[8];
+    const char *text[10];
     (void)out;
-    for (int i = 0; i < 8; i++)
+    for (int i = 0; i < 10; i++)
         text[i] = c[i]->type == JSON_STRING ? keep(m, c[i]->text) : NULL;
     if (text[0] == NULL || text[1] == NULL || text[2] == NULL || text[4] == NULL)
         return err_set(-EPROTO, "the process lists a mode that has no name, doc or sql");
     m->plugin = text[1];
-    m->is_known = true;
+    m->is_known = m->is_loaded = true;
     m->mode = (struct probing_flame){
         .name = text[0],
         .doc = text[2],
@@ -41,23 +44,34 @@ static int mode_row(void *self, const struct json *const *c, struct buf *out)
         .rest = text[5],
         .newest = text[6],
         .empty = text[7],
+        .stacks = text[8],
+        .setting = text[9],
         .unit = text[3] != NULL && strcmp(text[3], "bytes") == 0 ? PROBING_BYTES : PROBING_NS};
     return 0;
 }
 
 struct search {
     struct flame_mode *mode;
-    const char *name;
+    const char *name; /* NULL: the default */
+    char there[400];  /* names of all, with ", " between */
 };
+
+static bool is_wanted(const struct search *s, const struct probing_flame *f)
+{
+    return s->name != NULL ? strcmp(f->name, s->name) == 0
+                           : (f->flags & PROBING_FLAME_DEFAULT) != 0;
+}
 
 /* The last that has it counts: it was loaded last. */
 static int take_mode(void *arg, const struct declared *d)
 {
-    const struct search *s = arg;
+    struct search *s = arg;
     struct flame_mode *m = s->mode;
     for (uint32_t i = 0; i < d->all.n_flames; i++) {
         const struct probing_flame *f = &d->all.flames[i];
-        if (strcmp(f->name, s->name) != 0)
+        size_t n = strlen(s->there);
+        (void)snprintf(s->there + n, sizeof(s->there) - n, "%s%s", n > 0 ? ", " : "", f->name);
+        if (!is_wanted(s, f))
             continue;
         m->is_known = true;
         m->plugin = keep(m, d->plugin);
@@ -67,48 +81,58 @@ static int take_mode(void *arg, const struct declared *d)
                                          .rest = keep(m, f->rest),
                                          .newest = keep(m, f->newest),
                                          .empty = keep(m, f->empty),
+                                         .stacks = keep(m, f->stacks),
+                                         .setting = keep(m, f->setting),
                                          .unit = f->unit};
     }
     return 0;
 }
 
-static int no_mode(const struct target *t, const struct search *s)
+/* What the process does not know: a mode that takes samples can be loaded for it. */
+static int no_mode(const struct target *t, struct search *s)
 {
     struct flame_mode *m = s->mode;
-    int r = installed_declarations(take_mode, (void *)(uintptr_t)s);
-    if (r == 0 && m->is_known && t->kind == TARGET_LIVE && t->pid != 0)
+    s->there[0] = '\0';
+    int r = installed_declarations(take_mode, s);
+    if (r == 0 && m->is_known && m->mode.setting == NULL && t->kind == TARGET_LIVE && t->pid != 0)
         return err_set(-ENOENT, "plugin %s is not loaded: probing -t %d inject --plugin %s",
                        m->plugin, (int)t->pid, m->plugin);
-    if (r == 0 && m->is_known && t->kind == TARGET_LIVE)
+    if (r == 0 && m->is_known && m->mode.setting == NULL && t->kind == TARGET_LIVE)
         return err_set(-ENOENT, "plugin %s is not loaded there: plugin load %s", m->plugin,
                        m->plugin);
+    if (r == 0 && !m->is_known && s->name == NULL)
+        return err_set(-ENOENT, "no plugin is installed that draws flame graphs by default; name a "
+                                "mode: flamegraph MODE");
     if (r == 0 && !m->is_known)
-        r = err_set(-EINVAL,
-                    "flamegraph has no mode '%s'; `probing help flamegraph` lists them, or did you "
-                    "mean diff A B?",
-                    s->name);
+        r = err_set(-EINVAL, "flamegraph has no mode '%s'; there are %s; or did you mean diff A B?",
+                    s->name, s->there[0] != '\0' ? s->there : "none");
     return r;
 }
+
+/* The one that is set comes last. */
+#define MODE_DEFAULT                                                                             \
+    MODE_COLUMNS "left join probing.settings s on s.name = m.plugin || '.' || "                  \
+                 "split_part(m.setting, '=', 1) where m.plugin in (select plugin from "          \
+                 "probing.flame_modes where is_default = 1) and (m.is_default = 1 or s.value = " \
+                 "split_part(m.setting, '=', 2)) order by case when s.value = "                  \
+                 "split_part(m.setting, '=', 2) then 1 else 0 end"
 
 int flame_mode_find(const struct target *t, const char *name, struct flame_mode *ret)
 {
     struct search s = {.mode = ret, .name = name};
     struct export_writer w = {.row = mode_row, .self = ret};
-    char sql[200];
+    char sql[400];
     int r = 0;
 
     *ret = (struct flame_mode){.is_known = false};
     arena_init(&ret->texts, (size_t)1 << 20);
-    if (!text_is_name(name))
+    if (name != NULL && !text_is_name(name))
         return err_set(-EINVAL, "flamegraph has no mode '%s'", name);
-    (void)snprintf(sql, sizeof(sql),
-                   "select name, plugin, doc, unit, sql, rest, newest, empty from "
-                   "probing.flame_modes where name = '%s'",
-                   name);
+    (void)snprintf(sql, sizeof(sql), MODE_COLUMNS "where m.name = '%s'", name != NULL ? name : "");
     if (target_is_files(t))
         r = directory_declarations(t->directory, take_mode, &s);
     else
-        r = answer_rows(t, sql, &w);
+        r = answer_rows(t, name != NULL ? sql : MODE_DEFAULT, &w);
     return r < 0 || ret->is_known ? r : no_mode(t, &s);
 }
 
@@ -201,8 +225,8 @@ static int ask(const struct target *t, const char *template, const char *when,
     return r;
 }
 
-int flame_read_mode(struct flame *f, const struct target *t, const struct flame_mode *m,
-                    const char *when)
+static int read_calls(struct flame *f, const struct target *t, const struct flame_mode *m,
+                      const char *when)
 {
     struct reading reading = {.calls = NULL};
     struct export_writer w = {.begin = calls_begin, .row = call_row, .self = &reading};
@@ -216,5 +240,24 @@ int flame_read_mode(struct flame *f, const struct target *t, const struct flame_
     if (r == 0)
         r = flame_calls_end(reading.calls);
     flame_calls_free(reading.calls);
+    return r;
+}
+
+int flame_read_mode(struct flame *f, const struct target *t, const struct flame_mode *m,
+                    const char *when, bool in_time)
+{
+    struct buf sql;
+    if (m->mode.stacks == NULL)
+        return read_calls(f, t, m, when);
+    buf_init(&sql, 8 * (size_t)DECLARED_SQL_BYTES);
+    int r = declared_sql(m->mode.stacks, when, &sql);
+    if (r == 0)
+        r = flame_read_stacks(f, t, buf_text(&sql));
+    buf_reset(&sql);
+    if (r == 0)
+        r = declared_sql(m->mode.sql, when, &sql);
+    if (r == 0)
+        r = flame_read_samples(f, t, buf_text(&sql), in_time);
+    buf_done(&sql);
     return r;
 }

@@ -71,19 +71,21 @@ static int sample_row(void *self, const struct json *const *c, struct buf *out)
     return flame_add_sample(reading->f, answer_int(c[3]), &s);
 }
 
-int flame_read(struct flame *f, const struct target *t, const char *where, bool in_time)
+int flame_read_stacks(struct flame *f, const struct target *t, const char *stacks)
 {
     struct reading reading = {.f = f};
     struct export_writer w = {.row = stack_row, .self = &reading};
+    return answer_rows(t, stacks, &w);
+}
+
+int flame_read_samples(struct flame *f, const struct target *t, const char *samples, bool in_time)
+{
+    struct reading reading = {.f = f};
+    struct export_writer w = {.row = sample_row, .self = &reading};
     struct buf sql;
     buf_init(&sql, 1u << 20);
-    flame_ask_stacks(where, &sql);
+    flame_ask_samples(samples, in_time, &sql);
     int r = answer_rows(t, buf_text(&sql), &w);
-    buf_reset(&sql);
-    flame_ask_samples(f, where, in_time, &sql);
-    w.row = sample_row;
-    if (r == 0)
-        r = answer_rows(t, buf_text(&sql), &w);
     if (r == 0)
         r = flame_mend(f);
     f->counted = true;

@@ -3,8 +3,9 @@
  * cli/commands/flamegraph.c - `flamegraph`: where the time goes, as a file to look at; and `diff`
  * of two.
  *
- * One thread.  Samples come from the tables of the process, living or dead.  Where the profiler
- * does not run it is started for the time asked, and put back as it was.
+ * One thread.  What there is to draw plugins declare (flame_modes.c); it comes from the tables of
+ * the process, living or dead.  Where the plugin that takes samples does not run it is started for
+ * the time asked, and put back as it was.
  */
 #include "cli/cli.h"
 
@@ -65,14 +66,6 @@ static int take_format(struct options *o, const char *value)
                    value);
 }
 
-static int take_mode(struct options *o, const char *value)
-{
-    if (strcmp(value, "cpu") != 0 && strcmp(value, "wall") != 0 && strcmp(value, "gil") != 0)
-        return err_set(-EINVAL, "unknown mode '%s'; use one of cpu, wall, gil", value);
-    o->mode = value;
-    return 0;
-}
-
 static int take_width(struct options *o, const char *value)
 {
     uint64_t width;
@@ -108,13 +101,13 @@ static int take(void *arg, const char *option, const char *value)
         return parse_ns(value, &o->last_ns);
     if (strcmp(option, "--since") == 0)
         return take_since(o, value);
-    if (strcmp(option, "--mode") == 0)
-        return take_mode(o, value);
     if (strcmp(option, "--format") == 0)
         return take_format(o, value);
     if (strcmp(option, "--width") == 0)
         return take_width(o, value);
-    if (strcmp(option, "--rate") == 0)
+    if (strcmp(option, "--mode") == 0)
+        o->mode = value;
+    else if (strcmp(option, "--rate") == 0)
         o->rate = value;
     else if (strcmp(option, "--output") == 0)
         o->path = value;
@@ -140,10 +133,10 @@ static void guess_format(struct options *o)
     }
 }
 
-/* The mode of a plugin that is asked for; NULL: none is. */
+/* The mode that is asked for, by a word or by --mode; NULL: none is. */
 static const char *mode_word(const struct options *o)
 {
-    return o->n_arguments == 1 && strcmp(o->words[0], "diff") != 0 ? o->words[0] : NULL;
+    return o->n_arguments == 1 && strcmp(o->words[0], "diff") != 0 ? o->words[0] : o->mode;
 }
 
 static int check_words(const struct options *o, bool has_target)
@@ -151,11 +144,14 @@ static int check_words(const struct options *o, bool has_target)
     if (o->n_arguments > 1 && strcmp(o->words[0], "diff") != 0)
         return err_set(-EINVAL, "flamegraph takes one mode, not '%s'; did you mean diff A B?",
                        o->words[1]);
-    if (o->n_arguments > 0 && mode_word(o) == NULL && o->n_arguments != 3)
+    if (o->n_arguments == 1 && o->mode != NULL && strcmp(o->words[0], "diff") != 0)
+        return err_set(-EINVAL, "flamegraph takes one mode, '%s' or --mode %s", o->words[0],
+                       o->mode);
+    if (o->n_arguments > 0 && strcmp(o->words[0], "diff") == 0 && o->n_arguments != 3)
         return err_set(-EINVAL, "flamegraph diff needs two sources, each a pid, a data directory "
                                 "or a file of folded stacks");
     if (o->memory && mode_word(o) == NULL)
-        return err_set(-EINVAL, "--memory belongs to a plugin's mode: flamegraph MODE --memory");
+        return err_set(-EINVAL, "--memory belongs to a mode: flamegraph MODE --memory");
     if (o->n_arguments < 3 && !has_target)
         return err_set(-EINVAL, "flamegraph needs a target: probing -t <pid> flamegraph");
     if (o->width != 0 && o->format != SVG)
@@ -182,11 +178,14 @@ static void choose_path(struct options *o, pid_t pid)
     }
 }
 
-/* ---- the profiler in the process ---- */
+/* ---- the plugin that takes samples in the process ---- */
 
 struct kept {
     bool ran;
-    char mode[16], rate[16]; /* "" when not known */
+    char plugin[64];
+    char name[2][160];  /* settings: what it takes, and how often */
+    char value[2][160]; /* "" when not known */
+    bool changed[2];
 };
 
 static int to_text(void *arg, const char *data, size_t size)
@@ -216,41 +215,58 @@ static int set(const struct target *t, const char *name, const char *value)
     return tell(t, 4, words);
 }
 
-static int load_profiler(const struct target *t)
+static int load_sampler(const struct target *t, const char *plugin)
 {
     char file[4096], note[ERR_TEXT_BYTES];
-    const char *words[] = {"plugin", "load", "profile"};
-    if (t->host[0] != '\0' || plugin_find("profile", file, sizeof(file)) < 0)
+    const char *words[] = {"plugin", "load", plugin};
+    if (t->host[0] != '\0' || plugin_find(plugin, file, sizeof(file)) < 0)
         return tell(t, 3, words); /* what is in the target's own plugin path */
-    return upload_plugin(t, "profile", file, note, sizeof(note));
+    return upload_plugin(t, plugin, file, note, sizeof(note));
 }
 
-static int start_profiler(const struct target *t, const struct options *o, struct kept *kept)
+static int change(const struct target *t, struct kept *k, int i, const char *value)
 {
-    *kept = (struct kept){.ran = answer_plugin_runs(t, "profile")};
-    int r = kept->ran ? 0 : load_profiler(t);
+    char sql[300];
+    (void)snprintf(sql, sizeof(sql), "select value from probing.settings where name = '%s'",
+                   k->name[i]);
+    int r = answer_word(t, sql, k->value[i], sizeof(k->value[i]));
+    if (r < 0 || value == NULL || strcmp(value, k->value[i]) == 0)
+        return r;
+    k->changed[i] = true;
+    return set(t, k->name[i], value);
+}
+
+/* A plugin that is loaded now takes what it is set to, unless a mode was named. */
+static int start_sampler(const struct target *t, const struct options *o, struct flame_mode *m,
+                         struct kept *k)
+{
+    *k = (struct kept){.ran = answer_plugin_runs(t, m->plugin)};
+    (void)snprintf(k->plugin, sizeof(k->plugin), "%s", m->plugin);
+    int r = k->ran ? 0 : load_sampler(t, m->plugin);
+    if (r == 0 && !k->ran && mode_word(o) == NULL) {
+        flame_mode_done(m);
+        r = flame_mode_find(t, NULL, m);
+    }
+    if (r == 0 && m->mode.setting == NULL)
+        r = err_set(-EINVAL, "flamegraph %s takes no samples", m->mode.name);
     if (r < 0)
         return r;
-    (void)answer_word(t, "select value from probing.settings where name = 'profile.mode'",
-                      kept->mode, sizeof(kept->mode));
-    (void)answer_word(t, "select value from probing.settings where name = 'profile.rate'",
-                      kept->rate, sizeof(kept->rate));
-    if (o->mode != NULL && strcmp(o->mode, kept->mode) != 0)
-        r = set(t, "profile.mode", o->mode);
-    if (r == 0 && o->rate != NULL)
-        r = set(t, "profile.rate", o->rate);
-    return r;
+    const char *equals = strchr(m->mode.setting, '=');
+    (void)snprintf(k->name[0], sizeof(k->name[0]), "%s.%.*s", k->plugin,
+                   (int)(equals - m->mode.setting), m->mode.setting);
+    (void)snprintf(k->name[1], sizeof(k->name[1]), "%s.rate", k->plugin);
+    r = change(t, k, 0, equals + 1);
+    return r < 0 || o->rate == NULL ? r : change(t, k, 1, o->rate);
 }
 
-static int put_back(const struct target *t, const struct options *o, const struct kept *kept)
+static int put_back(const struct target *t, const struct kept *k)
 {
-    const char *words[] = {"plugin", "stop", "profile"};
+    const char *words[] = {"plugin", "stop", k->plugin};
     int r = 0;
-    if (o->mode != NULL && kept->mode[0] != '\0')
-        r = set(t, "profile.mode", kept->mode);
-    if (r == 0 && o->rate != NULL && kept->rate[0] != '\0')
-        r = set(t, "profile.rate", kept->rate);
-    int stopped = kept->ran ? 0 : tell(t, 3, words);
+    for (int i = 0; i < 2 && r == 0; i++)
+        if (k->changed[i] && k->value[i][0] != '\0')
+            r = set(t, k->name[i], k->value[i]);
+    int stopped = k->ran ? 0 : tell(t, 3, words);
     return r < 0 ? r : stopped;
 }
 
@@ -264,24 +280,24 @@ static void wait_ns(uint64_t ns)
     }
 }
 
-/* Sample for the time asked.  ret_where: the condition that takes just these samples. */
-static int profile_now(const struct target *t, const struct options *o, char *ret_where,
-                       size_t size)
+/* Sample for the time asked.  ret_when: the condition that takes just these samples. */
+static int profile_now(const struct target *t, const struct options *o, struct flame_mode *m,
+                       char *ret_when, size_t size)
 {
     struct kept kept;
     char now[64];
-    int r = start_profiler(t, o, &kept);
+    int r = start_sampler(t, o, m, &kept);
     if (r == 0)
         r = answer_word(t, "select now()::text", now, sizeof(now));
     if (r == 0) {
         wait_ns(o->seconds_ns);
-        (void)snprintf(ret_where, size, " and ts > timestamp '%s'", now);
+        (void)snprintf(ret_when, size, "ts > timestamp '%s'", now);
         if (kept.ran)
             (void)poll(NULL, 0, SETTLE_MS);
     }
     char why[ERR_TEXT_BYTES];
     (void)snprintf(why, sizeof(why), "%s", r < 0 ? err_why(r) : "");
-    int back = put_back(t, o, &kept);
+    int back = put_back(t, &kept);
     if (cli_interrupted)
         return -ECANCELED;
     return r < 0 ? err_set(r, "%s", why) : back;
@@ -289,21 +305,49 @@ static int profile_now(const struct target *t, const struct options *o, char *re
 
 /* ---- what is asked, of whom ---- */
 
-static int window_of(const struct target *t, struct options *o, char *ret_where, size_t size)
+/* Of samples that are there already. */
+static void tell_when(const struct options *o, const struct flame_mode *m, char *ret, size_t size)
 {
+    (void)snprintf(ret, size, "true");
+    if (o->last_ns > 0)
+        (void)snprintf(ret, size, "ts > (%s) - interval '%.3f seconds'", m->mode.newest,
+                       (double)o->last_ns / 1e9);
+    if (o->since != NULL) {
+        size_t n = strlen(ret);
+        (void)snprintf(ret + n, size - n, " and ts >= timestamp '%s'", o->since);
+    }
+}
+
+static int check_mode(const struct options *o, const struct flame_mode *m)
+{
+    const char *name = m->mode.name;
     bool past = o->last_ns > 0 || o->since != NULL;
-    ret_where[0] = '\0';
+    if (m->mode.stacks == NULL && o->format != HTML && o->format != SVG && o->format != FOLDED)
+        return err_set(-EINVAL, "flamegraph %s is written as html, svg or folded", name);
+    if (m->mode.stacks == NULL && (o->threads || o->lines))
+        return err_set(-EINVAL, "flamegraph %s has neither threads nor lines", name);
+    if (m->mode.setting == NULL && (o->seconds_ns > 0 || o->rate != NULL))
+        return err_set(
+            -EINVAL,
+            "flamegraph %s takes --last or --since, not --seconds: it shows what was recorded",
+            name);
+    if (o->last_ns > 0 && m->mode.newest == NULL)
+        return err_set(-EINVAL, "flamegraph %s takes no --last", name);
     if (past && o->seconds_ns > 0)
         return err_set(-EINVAL, "flamegraph takes either --seconds (sample from now on) or --last "
                                 "or --since (use existing samples), not both");
-    if (o->last_ns > 0)
-        (void)snprintf(ret_where, size,
-                       " and ts > (select max(ts) from python.samples) - interval '%.3f seconds'",
-                       (double)o->last_ns / 1e9);
-    if (o->since != NULL) {
-        size_t n = strlen(ret_where);
-        (void)snprintf(ret_where + n, size - n, " and ts >= timestamp '%s'", o->since);
-    }
+    return 0;
+}
+
+/* Which samples: those that are there, or that are taken now. */
+static int window_of(const struct target *t, struct options *o, struct flame_mode *m,
+                     char *ret_when, size_t size)
+{
+    bool past = o->last_ns > 0 || o->since != NULL;
+    int r = check_mode(o, m);
+    if (r < 0)
+        return r;
+    tell_when(o, m, ret_when, size);
     if (target_is_files(t)) {
         if (o->seconds_ns > 0)
             return err_set(-ESRCH,
@@ -314,22 +358,25 @@ static int window_of(const struct target *t, struct options *o, char *ret_where,
     }
     if (t->kind == TARGET_BARE)
         return launch_no_core(t->pid, /* with= */ "");
-    if (!past && o->seconds_ns == 0 && !answer_plugin_runs(t, "profile")) {
+    if (m->mode.setting != NULL && !past && o->seconds_ns == 0 &&
+        !answer_plugin_runs(t, m->plugin)) {
         o->seconds_ns = DEFAULT_NS;
-        terminal_say("the profiler is not running: sampling for %d s",
+        terminal_say("plugin %s is not running: sampling for %d s", m->plugin,
                      (int)(DEFAULT_NS / NS_PER_S));
     }
-    return o->seconds_ns > 0 ? profile_now(t, o, ret_where, size) : 0;
+    return o->seconds_ns > 0 ? profile_now(t, o, m, ret_when, size) : 0;
 }
 
-static int check_any(const struct flame *f, const char *who)
+static int check_any(const struct flame *f, const struct flame_mode *m, const char *who)
 {
     if (f->n_samples > 0)
         return 0;
-    return err_set(-ENODATA,
-                   "%s has no samples of mode %s there: the process used no such time, or the "
-                   "profiler was not running; --seconds 10 runs it",
-                   who, f->mode);
+    if (m->mode.stacks != NULL)
+        return err_set(-ENODATA, "%s has no samples of mode %s there%s%s", who, m->mode.name,
+                       m->mode.empty != NULL ? ": " : "",
+                       m->mode.empty != NULL ? m->mode.empty : "");
+    return err_set(-ENODATA, "%s: %s", who,
+                   m->mode.empty != NULL ? m->mode.empty : "there is nothing to draw");
 }
 
 /* ---- files ---- */
@@ -369,6 +416,16 @@ static int write_file(const struct options *o, const struct buf *out)
     return output_close(&file, r);
 }
 
+static void tell_total(const struct options *o, const struct flame *f)
+{
+    if (strcmp(f->mode, "memory") == 0)
+        fprintf(stderr, "%s: %.1f MB in %u stacks\n", o->path, (double)f->total / 1048576.0,
+                f->n_stacks);
+    else
+        fprintf(stderr, "%s: %.2f s of %s time in %u stacks\n", o->path, (double)f->total / 1e9,
+                f->mode, f->n_stacks);
+}
+
 static int write_profile(const struct options *o, struct flame *f, struct flame_tree *tree)
 {
     struct buf out;
@@ -378,8 +435,7 @@ static int write_profile(const struct options *o, struct flame *f, struct flame_
     if (r == 0)
         r = write_file(o, &out);
     if (r == 0 && o->path != NULL && strcmp(o->path, "-") != 0)
-        fprintf(stderr, "%s: %.2f s of %s time in %u stacks\n", o->path, (double)f->total / 1e9,
-                f->mode, f->n_stacks);
+        tell_total(o, f);
     buf_done(&out);
     return r;
 }
@@ -398,29 +454,30 @@ static void title_of(const struct target *t, const char *what, char *ret, size_t
     flame_title(ret, size, command, t->text, what);
 }
 
-static int one(const struct target *t, struct options *o)
+static void init_flame(struct flame *f, const struct options *o, const struct flame_mode *m)
+{
+    flame_init(f, FLAME_MAX_BYTES);
+    f->threads = o->threads;
+    f->lines = o->lines;
+    f->tails = m->mode.stacks == NULL;
+    f->mode = m->mode.unit == PROBING_BYTES ? "memory" : m->mode.name;
+}
+
+/* A mode that takes samples may be another one when they have been taken. */
+static int draw(const struct target *t, struct options *o, struct flame_mode *m)
 {
     struct flame f;
     struct flame_tree tree = {.n = 0};
-    char where[300], title[400], what[32], mode[16] = "cpu";
-    int r = window_of(t, o, where, sizeof(where));
+    char when[DECLARED_LINE_BYTES + 100], title[400];
+    int r = window_of(t, o, m, when, sizeof(when));
     if (r < 0)
         return r;
-    flame_init(&f, FLAME_MAX_BYTES);
-    f.threads = o->threads;
-    f.lines = o->lines;
-    f.mode = o->mode != NULL ? o->mode : mode;
-    if (o->mode == NULL && !target_is_files(t))
-        (void)answer_word(t, "select value from probing.settings where name = 'profile.mode'", mode,
-                          sizeof(mode));
-    if (mode[0] == '\0')
-        (void)snprintf(mode, sizeof(mode), "cpu");
-    r = flame_read(&f, t, where, formats[o->format].in_time);
-    if (r == 0)
-        r = check_any(&f, t->text);
-    (void)snprintf(what, sizeof(what), "%s time", f.mode);
-    title_of(t, what, title, sizeof(title));
+    init_flame(&f, o, m);
+    title_of(t, m->mode.doc, title, sizeof(title));
     f.title = title;
+    r = flame_read_mode(&f, t, m, when, formats[o->format].in_time);
+    if (r == 0)
+        r = check_any(&f, m, t->text);
     if (r == 0)
         r = flame_tree_new(&f, &tree);
     if (r == 0)
@@ -430,25 +487,56 @@ static int one(const struct target *t, struct options *o)
     return r;
 }
 
+/* --memory: the mode of that name with "_memory" behind it. */
+static int one(const struct target *t, struct options *o)
+{
+    struct flame_mode m;
+    char name[80];
+    const char *word = mode_word(o);
+    (void)snprintf(name, sizeof(name), "%.60s%s", word != NULL ? word : "",
+                   o->memory ? "_memory" : "");
+    if (t->kind == TARGET_BARE)
+        return launch_no_core(t->pid, /* with= */ "");
+    int r = flame_mode_find(t, word != NULL ? name : NULL, &m);
+    if (r == -EINVAL)
+        r = cli_misuse(r);
+    if (r == 0)
+        r = draw(t, o, &m);
+    flame_mode_done(&m);
+    return r;
+}
+
 /* A target (pid, directory, address) or a file of folded stacks. */
 static int read_side(const char *word, const struct options *o, struct flame *f)
 {
     struct stat st;
     struct target t = {.kind = TARGET_NONE};
-    struct options all = {.last_ns = o->last_ns, .since = o->since};
-    char where[300];
+    static char name[64]; /* of the mode, which goes before the profile does */
+    struct flame_mode m;
+    char when[DECLARED_LINE_BYTES + 100];
+    flame_init(f, FLAME_MAX_BYTES);
     f->lines = o->lines;
     f->threads = o->threads;
-    f->mode = o->mode != NULL ? o->mode : "cpu";
     if (stat(word, &st) == 0 && S_ISREG(st.st_mode))
         return flame_read_folded(f, word);
     int r = target_resolve(word, &t);
-    bool past = o->last_ns > 0 || o->since != NULL || target_is_files(&t);
-    if (r == 0 && past)
-        r = window_of(&t, &all, where, sizeof(where));
+    if (r < 0)
+        return r;
+    r = flame_mode_find(&t, o->mode, &m);
+    if (r == 0 && o->last_ns > 0 && m.mode.newest == NULL)
+        r = err_set(-EINVAL, "flamegraph %s takes no --last", m.mode.name);
+    if (r == 0) {
+        struct options all = {.format = o->format, .last_ns = o->last_ns, .since = o->since};
+        tell_when(&all, &m, when, sizeof(when));
+        (void)snprintf(name, sizeof(name), "%s",
+                       m.mode.unit == PROBING_BYTES ? "memory" : m.mode.name);
+        f->mode = name;
+        r = flame_read_mode(f, &t, &m, when, /* in_time= */ false);
+    }
     if (r == 0)
-        r = flame_read(f, &t, past ? where : "", /* in_time= */ false);
-    return r < 0 ? r : check_any(f, word);
+        r = check_any(f, &m, word);
+    flame_mode_done(&m);
+    return r;
 }
 
 static int difference(const struct options *o)
@@ -458,7 +546,6 @@ static int difference(const struct options *o)
     char title[300];
     if (o->format != HTML && o->format != SVG && o->format != FOLDED)
         return err_set(-EINVAL, "a difference is written as html, svg or folded");
-    flame_init(&before, FLAME_MAX_BYTES);
     flame_init(&after, FLAME_MAX_BYTES);
     int r = read_side(o->words[1], o, &before);
     if (r == 0)
@@ -477,74 +564,6 @@ static int difference(const struct options *o)
     return r;
 }
 
-/* ---- a mode that a plugin declares ---- */
-
-static int check_mode(const struct options *o, const struct flame_mode *m)
-{
-    const char *name = m->mode.name;
-    if (o->format != HTML && o->format != SVG && o->format != FOLDED)
-        return err_set(-EINVAL, "flamegraph %s is written as html, svg or folded", name);
-    if (o->seconds_ns > 0 || o->mode != NULL || o->threads || o->lines)
-        return err_set(
-            -EINVAL,
-            "flamegraph %s takes --last or --since, not --seconds: it shows what was recorded",
-            name);
-    if (o->last_ns > 0 && m->mode.newest == NULL)
-        return err_set(-EINVAL, "flamegraph %s takes no --last", name);
-    return 0;
-}
-
-static void tell_when(const struct options *o, const struct flame_mode *m, char *ret, size_t size)
-{
-    (void)snprintf(ret, size, "true");
-    if (o->last_ns > 0)
-        (void)snprintf(ret, size, "ts > (%s) - interval '%.3f seconds'", m->mode.newest,
-                       (double)o->last_ns / 1e9);
-    else if (o->since != NULL)
-        (void)snprintf(ret, size, "ts >= timestamp '%s'", o->since);
-}
-
-static int draw_mode(const struct target *t, const struct options *o, const struct flame_mode *m)
-{
-    struct flame f;
-    struct flame_tree tree = {.n = 0};
-    char when[DECLARED_LINE_BYTES + 100], title[400];
-    tell_when(o, m, when, sizeof(when));
-    flame_init(&f, FLAME_MAX_BYTES);
-    f.mode = m->mode.unit == PROBING_BYTES ? "memory" : "wall";
-    f.tails = true;
-    title_of(t, m->mode.doc, title, sizeof(title));
-    f.title = title;
-    int r = flame_read_mode(&f, t, m, when);
-    if (r == 0 && f.n_samples == 0)
-        r = err_set(-ENODATA, "%s: %s", t->text,
-                    m->mode.empty != NULL ? m->mode.empty : "there is nothing to draw");
-    if (r == 0)
-        r = flame_tree_new(&f, &tree);
-    if (r == 0)
-        r = write_profile(o, &f, &tree);
-    flame_tree_done(&tree);
-    flame_done(&f);
-    return r;
-}
-
-/* --memory: the mode of that name with "_memory" behind it. */
-static int plugins_mode(const struct target *t, const struct options *o)
-{
-    struct flame_mode m;
-    char name[80];
-    (void)snprintf(name, sizeof(name), "%.60s%s", mode_word(o), o->memory ? "_memory" : "");
-    int r = flame_mode_find(t, name, &m);
-    if (r == -EINVAL)
-        r = cli_misuse(r);
-    if (r == 0)
-        r = check_mode(o, &m);
-    if (r == 0)
-        r = draw_mode(t, o, &m);
-    flame_mode_done(&m);
-    return r;
-}
-
 int command_flamegraph(struct target *t, int argc, char **argv)
 {
     struct options o = {.format = HTML};
@@ -555,6 +574,6 @@ int command_flamegraph(struct target *t, int argc, char **argv)
     r = cli_misuse(check_words(&o, t->kind != TARGET_NONE));
     choose_path(&o, t->pid);
     if (r == 0)
-        r = o.n_arguments == 3 ? difference(&o) : mode_word(&o) ? plugins_mode(t, &o) : one(t, &o);
+        r = o.n_arguments == 3 ? difference(&o) : one(t, &o);
     return r < 0 ? r : EXIT_DONE;
 }

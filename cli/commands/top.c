@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * cli/commands/top.c - `top`: threads and what they run, memory, the last training step, slow
- * modules, GPUs.
+ * cli/commands/top.c - `top`: threads and what they run, memory, and what plugins declare (steps,
+ * slow modules, GPUs).
  *
  * One thread.  What there is to see comes from top_model.c, the terminal from screen.c.
  */
@@ -11,6 +11,7 @@
 
 #include "cli/cli.h"
 #include "cli/commands/top_model.h"
+#include "cli/ui/fit_text.h"
 #include "cli/ui/screen.h"
 #include "cli/ui/terminal.h"
 #include "core/base/clock.h"
@@ -21,12 +22,13 @@
 #define PICTURE_MAX_BYTES ((size_t)64 << 20)
 #define FIRST_NS (NS_PER_S / 4) /* between the first two looks: then there is a picture */
 #define SAMPLE_NS \
-    (NS_PER_S / 20) /* between looks at the stacks: half a millisecond of the host's */
-#define MODULES_SHOWN 8
+    (NS_PER_S / 20)       /* between looks at the stacks: half a millisecond of the host's */
 #define FUNCTIONS_ONCE 20 /* where no terminal says how many */
 #define THREADS_LEAST 3   /* shown however small the terminal is */
 #define WIDE 120          /* columns: from there on paths are whole and names longer */
 #define BUSY_PCT 50.0
+#define COLUMNS_MAX 16 /* of a plugin's table */
+#define CELL_BYTES 256
 
 struct top {
     uint64_t interval_ns;
@@ -49,15 +51,7 @@ static void add_bytes(struct buf *b, double bytes)
     (void)buf_addf(b, i == 0 || bytes >= 100 ? "%.0f %s" : "%.1f %s", bytes, units[i]);
 }
 
-/* A number of a row, or a dash where it is not known: 0 would be an answer. */
-static void add_known(struct buf *b, const struct json *row, uint32_t column, const char *format)
-{
-    if (snapshot_knows(row, column))
-        (void)buf_addf(b, format, snapshot_number(row, column));
-    else
-        (void)buf_addc(b, '-');
-}
-
+/* A number of bytes of a row, or a dash where it is not known: 0 would be an answer. */
 static void add_known_bytes(struct buf *b, const struct json *row, uint32_t column)
 {
     if (snapshot_knows(row, column))
@@ -128,35 +122,17 @@ static void add_head(const struct top *top, const struct snapshot *look, struct 
                        (long long)snapshot_int(look->lost, 0), SCREEN_PLAIN);
 }
 
-static void add_training(const struct snapshot *look, struct buf *b)
+/* Lines of plugins, at the head. */
+static void add_lines(const struct snapshot *look, struct buf *b)
 {
-    static const char *const phases[] = {"forward", "backward", "optimizer", "data"};
-    const struct json *s = look->step;
-
-    for (const struct json *g = look->gpus; g != NULL; g = g->next) {
-        (void)buf_addf(b, "gpu %lld: ", (long long)snapshot_int(g, 0));
-        add_known(b, g, 1, "%.0f%%");
-        (void)buf_adds(b, ", ");
-        add_known_bytes(b, g, 2);
-        (void)buf_adds(b, " of ");
-        add_known_bytes(b, g, 3);
-        (void)buf_adds(b, ", ");
-        add_known(b, g, 4, "%.0f");
-        (void)buf_adds(b, " C, ");
-        add_known(b, g, 5, "%.0f");
-        (void)buf_adds(b, " W\n");
+    for (uint32_t i = 0; i < look->n_panels; i++) {
+        const struct snapshot_panel *p = &look->panels[i];
+        uint32_t left = p->is_table ? 0 : p->most;
+        for (const struct json *row = p->rows; row != NULL && left > 0; row = row->next, left--) {
+            screen_add(b, snapshot_text(row, 0), 0, false);
+            (void)buf_addc(b, '\n');
+        }
     }
-    if (s == NULL)
-        return;
-    (void)buf_addf(b, "step %lld: ", (long long)snapshot_int(s, 0));
-    if (snapshot_knows(s, 1))
-        (void)buf_addf(b, "%.1f ms", 1e3 * snapshot_number(s, 1));
-    else
-        (void)buf_adds(b, "- ms");
-    for (uint32_t i = 0; i < 4; i++)
-        if (snapshot_number(s, 2 + i) > 0)
-            (void)buf_addf(b, ", %s %.1f", phases[i], 1e3 * snapshot_number(s, 2 + i));
-    (void)buf_addc(b, '\n');
 }
 
 static enum screen_style style_of(const struct snapshot_thread *t)
@@ -248,32 +224,95 @@ static void add_functions(struct top *top, uint32_t most, struct buf *b)
     }
 }
 
-static void add_modules(const struct snapshot *look, struct buf *b)
-{
-    char title[120];
+/* ---- tables of plugins ---- */
 
-    if (look->n_modules == 0)
-        return;
-    (void)snprintf(title, sizeof(title),
-                   "  CALLS/S    OWN MS  TOTAL MS  MEMORY MB  STAGE          MODULE, of a call in "
-                   "the last %d s",
-                   LOOK_MODULES_S);
-    add_title(b, title);
-    for (uint32_t i = 0; i < look->n_modules && i < MODULES_SHOWN; i++) {
-        const struct snapshot_module *m = &look->modules[i];
-        add_column(b, true, m->calls / LOOK_MODULES_S, 1, 9);
-        (void)buf_addc(b, ' ');
-        add_column(b, m->own_sec >= 0, 1e3 * m->own_sec / m->calls, 3, 9);
-        (void)buf_addc(b, ' ');
-        add_column(b, true, 1e3 * m->total_sec / m->calls, 3, 9);
-        (void)buf_addc(b, ' ');
-        add_column(b, m->memory_mb >= 0, m->memory_mb, 1, 10);
-        (void)buf_adds(b, "  ");
-        screen_add(b, m->stage, 14, false);
-        (void)buf_addc(b, ' ');
-        screen_add(b, m->name, 0, false);
+struct column {
+    char name[40];
+    uint32_t width;
+    int digits; /* behind the point */
+    bool is_number;
+};
+
+/* As many digits as leave the largest number readable: 0.123, 12.34, 123.4. */
+static int digits_of(double most)
+{
+    return most >= 100 || most <= -100 ? 1 : most >= 10 || most <= -10 ? 2 : 3;
+}
+
+static void name_column(struct column *c, const struct json *given)
+{
+    const char *type = json_text(given, "type", "");
+    (void)snprintf(c->name, sizeof(c->name), "%s", json_text(given, "name", ""));
+    for (char *at = c->name; *at != '\0'; at++)
+        *at = *at == '_' ? ' ' : *at >= 'a' && *at <= 'z' ? (char)(*at - 'a' + 'A') : *at;
+    c->is_number = strcmp(type, "double") == 0 || strcmp(type, "bigint") == 0;
+    c->width = (uint32_t)strlen(c->name);
+    c->digits = strcmp(type, "double") == 0 ? 3 : 0;
+}
+
+static void text_of(const struct column *c, const struct json *row, uint32_t column, char *ret,
+                    size_t size)
+{
+    if (!c->is_number)
+        (void)snprintf(ret, size, "%s", snapshot_text(row, column));
+    else if (snapshot_knows(row, column))
+        (void)snprintf(ret, size, "%.*f", c->digits, snapshot_number(row, column));
+    else
+        (void)snprintf(ret, size, "-");
+}
+
+static uint32_t measure(const struct snapshot_panel *p, struct column ret[COLUMNS_MAX])
+{
+    char text[CELL_BYTES];
+    uint32_t n = 0, left = p->most;
+    for (const struct json *c = p->columns; c != NULL && n < COLUMNS_MAX; c = c->next)
+        name_column(&ret[n++], c);
+    for (const struct json *row = p->rows; row != NULL && left > 0; row = row->next, left--)
+        for (uint32_t i = 0; i < n; i++)
+            if (ret[i].digits > digits_of(snapshot_number(row, i)))
+                ret[i].digits = digits_of(snapshot_number(row, i));
+    left = p->most;
+    for (const struct json *row = p->rows; row != NULL && left > 0; row = row->next, left--)
+        for (uint32_t i = 0; i < n; i++) {
+            text_of(&ret[i], row, i, text, sizeof(text));
+            uint32_t width = fit_columns(text, strlen(text));
+            ret[i].width = width > ret[i].width ? width : ret[i].width;
+        }
+    return n;
+}
+
+/* The last column may be as long as it is. */
+static void add_table(const struct snapshot_panel *p, struct buf *b)
+{
+    struct column columns[COLUMNS_MAX];
+    struct buf title;
+    char text[CELL_BYTES];
+    uint32_t n = measure(p, columns), left = p->most;
+
+    buf_init(&title, PICTURE_MAX_BYTES);
+    for (uint32_t i = 0; i < n; i++) {
+        (void)buf_adds(&title, "  ");
+        screen_add(&title, columns[i].name, i + 1 < n ? columns[i].width : 0, columns[i].is_number);
+    }
+    (void)buf_addf(&title, "%s%s", p->doc[0] != '\0' ? ", " : "", p->doc);
+    add_title(b, buf_text(&title));
+    buf_done(&title);
+    for (const struct json *row = p->rows; row != NULL && left > 0; row = row->next, left--) {
+        for (uint32_t i = 0; i < n; i++) {
+            text_of(&columns[i], row, i, text, sizeof(text));
+            (void)buf_adds(b, "  ");
+            screen_add(b, text, i + 1 < n || columns[i].is_number ? columns[i].width : 0,
+                       columns[i].is_number);
+        }
         (void)buf_addc(b, '\n');
     }
+}
+
+static void add_tables(const struct snapshot *look, struct buf *b)
+{
+    for (uint32_t i = 0; i < look->n_panels; i++)
+        if (look->panels[i].is_table)
+            add_table(&look->panels[i], b);
 }
 
 static uint32_t lines_of(const struct buf *b)
@@ -300,9 +339,9 @@ static int draw(struct top *top, const struct snapshot *look, uint32_t rows, str
     uint32_t threads = shown_threads(top, look);
 
     buf_init(&below, PICTURE_MAX_BYTES);
-    add_modules(look, &below);
+    add_tables(look, &below);
     add_head(top, look, ret);
-    add_training(look, ret);
+    add_lines(look, ret);
     uint32_t titles = top->tally.n > 0 ? 4 : 2;
     uint32_t taken = lines_of(ret) + lines_of(&below) + titles;
     uint32_t left = rows > taken ? rows - taken : 1;

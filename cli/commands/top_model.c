@@ -2,8 +2,8 @@
  *
  * cli/commands/top_model.c - see top_model.h.
  *
- * One thread.  All of it is SQL over the process' own tables, and the stacks that `backtrace`
- * gives; what is not there (torch, a GPU, Python) is left out.
+ * One thread.  All of it is SQL over the process' own tables, as the core knows them or as plugins
+ * declare it, and the stacks that `backtrace` gives; what is not there (Python) is left out.
  */
 #include "cli/commands/top_model.h"
 
@@ -19,8 +19,7 @@
 
 #define ANSWER_MAX_BYTES ((size_t)64 << 20)
 #define ANSWER_NS (10 * NS_PER_S) /* a process that takes longer is stopped, or far too busy */
-#define TEXT_OF(number) #number
-#define TEXT(number) TEXT_OF(number)
+#define PANELS_MAX 64             /* of all plugins */
 
 struct seen {
     int64_t tid, cpu_ns;
@@ -74,14 +73,19 @@ static int ask(struct top_sampler *l, struct snapshot *look, int argc, const cha
     return r;
 }
 
-static int query(struct top_sampler *l, struct snapshot *look, const char *sql, struct json **ret)
+/* ret_columns: may be NULL. */
+static int query(struct top_sampler *l, struct snapshot *look, const char *sql, struct json **ret,
+                 const struct json **ret_columns)
 {
     const char *const words[] = {"query", "--format", "json", sql};
     struct json *answer;
     int r = ask(l, look, 4, words, &answer);
     const struct json *rows = r == 0 && answer != NULL ? json_get(answer, "rows") : NULL;
+    const struct json *columns = r == 0 && answer != NULL ? json_get(answer, "columns") : NULL;
 
     *ret = rows != NULL ? rows->first : NULL;
+    if (ret_columns != NULL)
+        *ret_columns = columns != NULL ? columns->first : NULL;
     return r;
 }
 
@@ -140,7 +144,8 @@ static int read_threads(struct top_sampler *l, struct snapshot *look)
 {
     struct json *rows;
     uint32_t n = 0;
-    int r = query(l, look, "select thread_id, comm, state, cpu_ns, probing from cpu.tasks", &rows);
+    int r = query(l, look, "select thread_id, comm, state, cpu_ns, probing from cpu.tasks", &rows,
+                  /* ret_columns= */ NULL);
 
     look->at_ns = clock_monotonic();
     if (r == 0 && rows == NULL)
@@ -197,112 +202,54 @@ static int read_stacks(struct top_sampler *l, struct tally *tally, struct snapsh
     return r;
 }
 
-/* The nearest of the others that it is in by its name; NULL: none. */
-static struct snapshot_module *around(const struct snapshot *look, const struct snapshot_module *m)
+static bool is_text(const struct json *row, uint32_t column)
 {
-    struct snapshot_module *nearest = NULL;
-    for (uint32_t i = 0; i < look->n_modules; i++) {
-        struct snapshot_module *o = &look->modules[i];
-        size_t n = strlen(o->name);
-        if (strcmp(o->stage, m->stage) == 0 && strncmp(m->name, o->name, n) == 0 &&
-            m->name[n] == '.' && (nearest == NULL || n > strlen(nearest->name)))
-            nearest = o;
-    }
-    return nearest;
+    return snapshot_text(row, column)[0] != '\0';
 }
 
-/* A model's own name is not in those of its modules: it is the one that takes as long as all other
- * outermost ones together, or longer.  NULL: none does. */
-static struct snapshot_module *whole_model(const struct snapshot *look, const char *stage)
+/* doc, sql, kind, rows.  A table that is not there leaves its panel without rows. */
+static int read_panel(struct top_sampler *l, struct snapshot *look, const struct json *row)
 {
-    struct snapshot_module *longest = NULL;
-    double sum = 0;
-    for (uint32_t i = 0; i < look->n_modules; i++) {
-        struct snapshot_module *m = &look->modules[i];
-        if (strcmp(m->stage, stage) != 0 || around(look, m) != NULL)
-            continue;
-        sum += m->total_sec;
-        if (longest == NULL || m->total_sec > longest->total_sec)
-            longest = m;
-    }
-    return longest != NULL && 2 * longest->total_sec >= sum ? longest : NULL;
-}
-
-static void find_own(struct snapshot *look)
-{
-    for (uint32_t i = 0; i < look->n_modules; i++) {
-        const struct snapshot_module *m = &look->modules[i];
-        struct snapshot_module *outer = around(look, m);
-        outer = outer != NULL ? outer : whole_model(look, m->stage);
-        if (outer != NULL && outer != m)
-            outer->own_sec -= m->total_sec;
-    }
-}
-
-static int by_own_time(const void *a, const void *b)
-{
-    const struct snapshot_module *x = a, *y = b;
-    return x->own_sec > y->own_sec ? -1 : x->own_sec < y->own_sec;
-}
-
-/* Calls that are sampled, or have not ended yet, may leave less for a module than those within. */
-static int read_modules(struct top_sampler *l, struct snapshot *look)
-{
+    struct snapshot_panel *p = &look->panels[look->n_panels];
     struct json *rows;
-    uint32_t n = 0;
-    int r = query(l, look,
-                  "select module, stage, count(*), sum(duration), max(allocated) from "
-                  "python.torch_trace where ts > now() - interval '" TEXT(
-                      LOOK_MODULES_S) " seconds' and stage like 'post%' and duration is not null "
-                                      "group by 1, 2 order by 4 desc limit 1000",
-                  &rows);
+    int64_t most = snapshot_int(row, 3);
 
-    for (const struct json *row = rows; r == 0 && row != NULL; row = row->next)
-        n++;
-    if (r < 0 || n == 0)
-        return r;
-    look->modules = arena_zalloc(&look->arena, n, sizeof(*look->modules));
-    if (look->modules == NULL)
-        return err_set(-ENOMEM, "no memory for %u modules", n);
-    for (const struct json *row = rows; row != NULL; row = row->next)
-        look->modules[look->n_modules++] = (struct snapshot_module){
-            .name = snapshot_text(row, 0),
-            .stage = snapshot_text(row, 1),
-            .calls = snapshot_number(row, 2),
-            .total_sec = snapshot_number(row, 3),
-            .own_sec = snapshot_number(row, 3),
-            .memory_mb = snapshot_knows(row, 4) ? snapshot_number(row, 4) : -1};
-    find_own(look);
-    qsort(look->modules, n, sizeof(*look->modules), by_own_time);
-    return 0;
+    if (!is_text(row, 1))
+        return 0;
+    *p = (struct snapshot_panel){.doc = snapshot_text(row, 0),
+                                 .is_table = strcmp(snapshot_text(row, 2), "columns") == 0,
+                                 .most = most > 0 && most < 64 ? (uint32_t)most : 64};
+    int r = query(l, look, snapshot_text(row, 1), &rows, &p->columns);
+    p->rows = rows;
+    look->n_panels += r == 0 && rows != NULL && p->columns != NULL;
+    return r;
+}
+
+static int read_panels(struct top_sampler *l, struct snapshot *look)
+{
+    struct json *list;
+    int r = query(l, look, "select doc, sql, kind, rows from probing.panels", &list, NULL);
+
+    look->panels = arena_zalloc(&look->arena, PANELS_MAX, sizeof(*look->panels));
+    if (r == 0 && look->panels == NULL)
+        r = err_set(-ENOMEM, "no memory for what plugins show");
+    for (const struct json *p = list; p != NULL && r == 0 && look->n_panels < PANELS_MAX;
+         p = p->next)
+        r = read_panel(l, look, p);
+    return r;
 }
 
 static int read_tables(struct top_sampler *l, struct snapshot *look)
 {
-    static const struct {
-        const char *sql;
-        size_t at; /* in struct snapshot */
-    } wanted[] = {
-        {"select rss_bytes, peak_rss_bytes, swap_bytes, system_total_bytes, "
-         "system_available_bytes from process.memory",
-         offsetof(struct snapshot, memory)},
-        {"select coalesce(sum(rows), 0) from probing.lost where reason <> 'value'",
-         offsetof(struct snapshot, lost)},
-        {"select local_step, step_duration_sec, forward_sec, backward_sec, optimizer_sec, "
-         "dataloader_sec from python.torch_step_timing order by ts desc limit 1",
-         offsetof(struct snapshot, step)},
-        {"select device_id, arg_max(gpu_util_pct, ts), arg_max(used_bytes, ts), "
-         "arg_max(total_bytes, ts), arg_max(temperature_c, ts), arg_max(power_w, ts) from "
-         "gpu.utilization where ts > now() - interval '1 minute' group by 1 order by 1",
-         offsetof(struct snapshot, gpus)}};
-    int r = 0;
+    static const char memory[] = "select rss_bytes, peak_rss_bytes, swap_bytes, "
+                                 "system_total_bytes, system_available_bytes from process.memory";
+    static const char lost[] =
+        "select coalesce(sum(rows), 0) from probing.lost where reason <> 'value'";
+    int r = query(l, look, memory, &look->memory, NULL);
 
-    for (size_t i = 0; i < sizeof(wanted) / sizeof(wanted[0]) && r == 0; i++) {
-        struct json *rows = NULL;
-        r = query(l, look, wanted[i].sql, &rows);
-        memcpy((char *)look + wanted[i].at, &rows, sizeof(rows));
-    }
-    return r == 0 ? read_modules(l, look) : r;
+    if (r == 0)
+        r = query(l, look, lost, &look->lost, NULL);
+    return r == 0 ? read_panels(l, look) : r;
 }
 
 static int by_cpu(const void *a, const void *b)

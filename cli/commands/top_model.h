@@ -16,8 +16,6 @@
 #include "sdk/lib/arena.h"
 #include "sdk/lib/json.h"
 
-#define LOOK_MODULES_S 10 /* modules are added up over the last so many seconds */
-
 struct snapshot_thread {
     int64_t tid, cpu_ns;
     double cpu_pct;                       /* of a core, since the look before; below 0: not known */
@@ -27,11 +25,12 @@ struct snapshot_thread {
     bool ours;
 };
 
-struct snapshot_module { /* calls of a stage of it in the last LOOK_MODULES_S */
-    const char *name, *stage;
-    double calls, total_sec;
-    double own_sec;   /* without modules that are called in it; below 0: not known */
-    double memory_mb; /* below 0: not known */
+/* What a plugin declares for this screen (struct probing_panel), and its rows now. */
+struct snapshot_panel {
+    const char *doc;
+    bool is_table;                     /* else each row is a line */
+    uint32_t most;                     /* rows that are shown */
+    const struct json *columns, *rows; /* the first of each; NULL: none */
 };
 
 /* All texts live in its arena. */
@@ -40,9 +39,9 @@ struct snapshot {
     uint64_t at_ns;
     struct snapshot_thread *threads;
     uint32_t n;
-    struct snapshot_module *modules; /* in order of their own time */
-    uint32_t n_modules;
-    struct json *memory, *step, *gpus, *lost; /* answers, NULL: not there */
+    struct snapshot_panel *panels;
+    uint32_t n_panels;
+    struct json *memory, *lost; /* answers, NULL: not there */
 };
 
 /* Who looks, and what he saw before: CPU time is what has come since then. */

@@ -53,6 +53,9 @@ size_t export_arrow_cut(const struct export_arrow *a, char ret[EXPORT_CUT_BYTES]
  * process that `t` names, whose names of threads are asked for where it lives. */
 struct target;
 int export_trace_new(const struct target *t, bool perfetto, struct export_writer *ret);
+/* What an event is of whose row says no kind: the name of a track, which lives as long as the
+ * writer. */
+void export_trace_kind(struct export_writer *w, const char *kind);
 void export_trace_free(struct export_writer *w);
 
 /* Parquet, which others make of a file: of an Arrow stream, or (w->self != NULL) of what the writer
@@ -72,7 +75,19 @@ struct export_event {
     size_t name_n, kind_n;
     int64_t pid, tid;
     const char *process, *thread; /* their names, "": not known */
+    bool on_line;                 /* on a line of its own: `thread` is its name, tid its number */
 };
+
+/* Lines that are not threads' (trace_lines.c): a number for each line of a name, LINES_FIRST the
+ * first.  Events that overlap without one being inside of the other have lines of their own; they
+ * are looked at in the order in which they come. */
+#define LINES_FIRST (INT64_C(1) << 31) /* larger than any thread's number */
+struct export_lines;
+struct export_lines *export_lines_new(void); /* NULL: no memory */
+void export_lines_free(struct export_lines *l);
+/* Where an event of that time goes.  -ENOMEM, also for more lines than can be looked at. */
+int export_lines_place(struct export_lines *l, const char *name, int64_t begin_ns, int64_t end_ns,
+                       int64_t *ret);
 
 /* Perfetto's format (perfetto.c): begin, then for each event its arguments and itself. */
 struct perfetto;

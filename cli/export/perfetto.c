@@ -6,8 +6,9 @@
  *
  *     8 timestamp   10 sequence   6 clock snapshot   11 track event   60 track descriptor
  *
- * Each thread has a track, described before its first event; a slice is a begin and an end, which
- * the reader puts in order of time.  Times are UTC, said by a snapshot of two clocks that are one.
+ * Each thread has a track, described before its first event, and so has each line that is no
+ * thread's; a slice is a begin and an end, which the reader puts in order of time.  Times are UTC,
+ * said by a snapshot of two clocks that are one.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -67,7 +68,23 @@ static int name_process(struct perfetto *p, int64_t pid, const char *name, struc
     return send(p, out);
 }
 
-/* Number of a thread's track, which is described when it is new.  0: no memory. */
+/* What is said of a track whose number stands in p->part already: a thread's has its numbers, a
+ * line's its name and whose it is. */
+static void describe(struct perfetto *p, const struct export_event *e)
+{
+    if (e->on_line) {
+        protobuf_text(&p->part, 2, e->thread);
+        protobuf_number(&p->part, 5, PROCESS_TRACKS + (uint64_t)e->pid);
+        return;
+    }
+    protobuf_number(&p->field, 1, (uint64_t)e->pid);
+    protobuf_number(&p->field, 2, (uint64_t)e->tid);
+    if (e->thread[0] != '\0')
+        protobuf_text(&p->field, 5, e->thread);
+    protobuf_message(&p->part, 4, &p->field);
+}
+
+/* Number of a thread's or a line's track, which is described when it is new.  0: no memory. */
 static uint64_t track_of(struct perfetto *p, const struct export_event *e, struct buf *out)
 {
     int64_t pid = e->pid, tid = e->tid;
@@ -89,12 +106,8 @@ static uint64_t track_of(struct perfetto *p, const struct export_event *e, struc
         p->room = room;
     }
     p->tracks[p->n_tracks++] = (struct track){pid, tid};
-    protobuf_number(&p->field, 1, (uint64_t)pid);
-    protobuf_number(&p->field, 2, (uint64_t)tid);
-    if (e->thread[0] != '\0')
-        protobuf_text(&p->field, 5, e->thread);
     protobuf_number(&p->part, 1, p->n_tracks);
-    protobuf_message(&p->part, 4, &p->field);
+    describe(p, e);
     protobuf_number(&p->packet, 10, SEQUENCE);
     protobuf_message(&p->packet, 60, &p->part);
     return send(p, out) == 0 ? p->n_tracks : 0;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * cli/export/trace_events.c - rows with a time and a duration as a trace, which ui.perfetto.dev and
- * (as JSON) chrome://tracing show nested by time, a line for each thread.
+ * (as JSON) chrome://tracing show nested by time, a line for each thread, and for what a row says.
  *
  * Process and threads have the numbers and names that the target has: of the dead its info tells
  * the process.  A rank is an argument: in a trace made of those of several ranks each is a process.
@@ -21,8 +21,19 @@
 #include "core/datadir/datadir.h"
 
 #define THREADS_MAX 65536 /* whose names are kept */
+#define LINE_NAME_BYTES 64
 
-enum role { ROLE_END, ROLE_BEGIN, ROLE_DURATION, ROLE_NAME, ROLE_KIND, ROLE_TID, ROLE_PID, ROLES };
+enum role {
+    ROLE_END,
+    ROLE_BEGIN,
+    ROLE_DURATION,
+    ROLE_NAME,
+    ROLE_KIND,
+    ROLE_TID,
+    ROLE_TRACK,
+    ROLE_PID,
+    ROLES
+};
 
 /* The first name that a column has wins. */
 static const char *const roles[ROLES][8] = {
@@ -32,12 +43,13 @@ static const char *const roles[ROLES][8] = {
     [ROLE_NAME] = {"module", "name", "kernel", "op", "operation", "function", "span"},
     [ROLE_KIND] = {"stage", "kind", "category", "cat"},
     [ROLE_TID] = {"tid", "thread", "stream"},
+    [ROLE_TRACK] = {"track"},
     [ROLE_PID] = {"pid"},
 };
 
 struct named_thread {
     int64_t tid;
-    char name[32];
+    char name[LINE_NAME_BYTES];
     bool told;
 };
 
@@ -47,6 +59,9 @@ struct trace {
     struct named_thread *threads; /* of the target; in JSON also those that events have brought */
     uint32_t n_threads, room;
     bool process_told;
+    bool begun;       /* the trace: an answer may follow another */
+    const char *kind; /* of events whose rows say none */
+    struct export_lines *lines;
     const struct export_column *columns;
     uint32_t n;
     int of[ROLES]; /* column, -1: none */
@@ -128,6 +143,16 @@ static void look_at_process(struct trace *t, const struct target *target)
 
 /* ---- events ---- */
 
+static int begin_trace(struct trace *t, struct buf *out)
+{
+    if (t->begun)
+        return 0;
+    t->begun = true;
+    if (t->perfetto != NULL)
+        return perfetto_begin(t->perfetto, out);
+    return buf_adds(out, "{\"displayTimeUnit\":\"ns\",\"traceEvents\":[\n");
+}
+
 static int begin(void *self, const struct export_column *columns, uint32_t n, struct buf *out)
 {
     struct trace *t = self;
@@ -145,9 +170,7 @@ static int begin(void *self, const struct export_column *columns, uint32_t n, st
                        "a trace needs rows that have a time: a column 'ts' of type timestamp");
     if (t->of[ROLE_DURATION] >= 0)
         t->ns = unit_ns(&columns[t->of[ROLE_DURATION]]);
-    if (t->perfetto != NULL)
-        return perfetto_begin(t->perfetto, out);
-    return buf_adds(out, "{\"displayTimeUnit\":\"ns\",\"traceEvents\":[\n");
+    return begin_trace(t, out);
 }
 
 static const struct json *cell(const struct trace *t, const struct json *const *cells, enum role r)
@@ -270,10 +293,24 @@ static void choose_text(const struct json *c, const char *otherwise, const char 
 
 static void name_event(struct trace *t, struct export_event *e)
 {
-    const struct named_thread *thread = thread_of(t, e->tid);
+    struct named_thread *thread = thread_of(t, e->tid);
     e->process = t->command;
-    if (thread != NULL)
-        e->thread = thread->name;
+    if (thread == NULL)
+        return;
+    if (e->on_line && thread->name[0] == '\0')
+        (void)snprintf(thread->name, sizeof(thread->name), "%s", e->thread);
+    e->thread = thread->name;
+}
+
+/* On a line of its own, if its row says so. */
+static int place(struct trace *t, const struct json *track, struct export_event *e)
+{
+    if (track == NULL || track->type != JSON_STRING)
+        return 0;
+    int64_t end_ns = e->at_ns + (e->duration_ns > 0 ? e->duration_ns : 0);
+    e->on_line = true;
+    e->thread = track->text;
+    return export_lines_place(t->lines, track->text, e->at_ns, end_ns, &e->tid);
 }
 
 static int row(void *self, const struct json *const *cells, struct buf *out)
@@ -292,7 +329,10 @@ static int row(void *self, const struct json *const *cells, struct buf *out)
     if (!begun(t, cells, e.duration_ns, &e.at_ns))
         return 0; /* without a time it is no event */
     choose_text(name != NULL ? name : kind, "event", &e.name, &e.name_n);
-    choose_text(kind, "probing", &e.kind, &e.kind_n);
+    choose_text(kind, t->kind, &e.kind, &e.kind_n);
+    int rc = place(t, cell(t, cells, ROLE_TRACK), &e);
+    if (rc < 0)
+        return rc;
     if (e.pid == t->pid)
         name_event(t, &e);
     return t->perfetto != NULL ? add_perfetto(t, cells, &e, out) : add_json(t, cells, &e, out);
@@ -300,8 +340,19 @@ static int row(void *self, const struct json *const *cells, struct buf *out)
 
 static int finish(void *self, struct buf *out)
 {
-    const struct trace *t = self;
-    return t->perfetto != NULL ? 0 : buf_adds(out, "\n]}\n");
+    struct trace *t = self;
+    int rc = begin_trace(t, out);
+    return rc < 0 || t->perfetto != NULL ? rc : buf_adds(out, "\n]}\n");
+}
+
+static void free_trace(struct trace *t)
+{
+    if (t != NULL) {
+        perfetto_free(t->perfetto);
+        export_lines_free(t->lines);
+        free(t->threads);
+    }
+    free(t);
 }
 
 int export_trace_new(const struct target *target, bool perfetto, struct export_writer *ret)
@@ -309,22 +360,25 @@ int export_trace_new(const struct target *target, bool perfetto, struct export_w
     struct trace *t = calloc(1, sizeof(*t));
     if (t != NULL && perfetto)
         t->perfetto = perfetto_new();
-    if (t == NULL || (perfetto && t->perfetto == NULL)) {
-        free(t);
+    if (t != NULL)
+        t->lines = export_lines_new();
+    if (t == NULL || t->lines == NULL || (perfetto && t->perfetto == NULL)) {
+        free_trace(t);
         return err_set(-ENOMEM, "no memory for a trace");
     }
+    t->kind = "probing";
     look_at_process(t, target);
     *ret = (struct export_writer){.begin = begin, .row = row, .end = finish, .self = t};
     return 0;
 }
 
+void export_trace_kind(struct export_writer *w, const char *kind)
+{
+    ((struct trace *)w->self)->kind = kind;
+}
+
 void export_trace_free(struct export_writer *w)
 {
-    struct trace *t = w->self;
-    if (t != NULL) {
-        perfetto_free(t->perfetto);
-        free(t->threads);
-    }
-    free(t);
+    free_trace(w->self);
     w->self = NULL;
 }

@@ -68,7 +68,16 @@ static int check(void *arg, const struct declared *d)
             r = check_sql("flame", f->name, "rest", f->rest);
         if (r == 0)
             r = check_sql("flame", f->name, "newest", f->newest);
+        if (r == 0)
+            r = check_sql("flame", f->name, "stacks", f->stacks);
     }
+    for (uint32_t i = 0; i < d->all.n_tracks && r == 0; i++) {
+        r = check_sql("track", d->all.tracks[i].name, "sql", d->all.tracks[i].sql);
+        if (r == 0)
+            r = check_sql("track", d->all.tracks[i].name, "newest", d->all.tracks[i].newest);
+    }
+    for (uint32_t i = 0; i < d->all.n_panels && r == 0; i++)
+        r = check_sql("panel", d->all.panels[i].name, "sql", d->all.panels[i].sql);
     return r;
 }
 
@@ -124,9 +133,9 @@ static int take(void *arg, const struct declared *d, bool loaded)
     for (uint32_t i = 0; i < d->all.n_tables && !loaded; i++)
         views[n++] = (struct sql_view){.name = d->all.tables[i].name, .plugin = d->plugin};
     int r = sql_declare_views(c->sql, views, n);
-    if (r == 0 || (r > 0 && d->all.n_views == 0 && d->all.n_flames > 0))
-        if (loaded)
-            remember(c, d);
+    bool no_views = d->all.n_views == 0 && d->all.n_flames + d->all.n_tracks > 0;
+    if (loaded && (r == 0 || (r > 0 && no_views)))
+        remember(c, d);
     return r < 0 ? r : 0;
 }
 
@@ -135,7 +144,7 @@ struct host_declares declarations_of(struct core *c)
     return (struct host_declares){.arg = c, .check = check, .take = take};
 }
 
-/* ---- modes of flame graphs ---- */
+/* ---- tables of them ---- */
 
 static int flame_rows(void *arg, const struct declared *d)
 {
@@ -143,12 +152,48 @@ static int flame_rows(void *arg, const struct declared *d)
     int r = 0;
     for (uint32_t i = 0; i < d->all.n_flames && r == 0; i++) {
         const struct probing_flame *f = &d->all.flames[i];
+        const union probing_cell row[] = {{.s = f->name},
+                                          {.s = d->plugin},
+                                          {.s = f->doc},
+                                          {.s = f->unit == PROBING_BYTES ? "bytes" : "ns"},
+                                          {.s = f->sql},
+                                          {.s = f->rest},
+                                          {.s = f->newest},
+                                          {.s = f->empty},
+                                          {.s = f->stacks},
+                                          {.s = f->setting},
+                                          {.i = (f->flags & PROBING_FLAME_DEFAULT) != 0}};
+        r = out->row(out, row, 11);
+    }
+    return r;
+}
+
+static int track_rows(void *arg, const struct declared *d)
+{
+    struct probing_rows *out = arg;
+    int r = 0;
+    for (uint32_t i = 0; i < d->all.n_tracks && r == 0; i++) {
+        const struct probing_track *t = &d->all.tracks[i];
         const union probing_cell row[] = {
-            {.s = f->name},   {.s = d->plugin},
-            {.s = f->doc},    {.s = f->unit == PROBING_BYTES ? "bytes" : "ns"},
-            {.s = f->sql},    {.s = f->rest},
-            {.s = f->newest}, {.s = f->empty}};
-        r = out->row(out, row, 8);
+            {.s = t->name}, {.s = d->plugin}, {.s = t->doc}, {.s = t->sql}, {.s = t->newest}};
+        r = out->row(out, row, 5);
+    }
+    return r;
+}
+
+static int panel_rows(void *arg, const struct declared *d)
+{
+    struct probing_rows *out = arg;
+    int r = 0;
+    for (uint32_t i = 0; i < d->all.n_panels && r == 0; i++) {
+        const struct probing_panel *p = &d->all.panels[i];
+        const union probing_cell row[] = {{.s = p->name},
+                                          {.s = d->plugin},
+                                          {.s = p->doc},
+                                          {.s = p->sql},
+                                          {.s = p->kind == PROBING_LINES ? "lines" : "columns"},
+                                          {.i = p->rows}};
+        r = out->row(out, row, 6);
     }
     return r;
 }
@@ -156,7 +201,19 @@ static int flame_rows(void *arg, const struct declared *d)
 static int scan_flames(void *self, struct probing_rows *out)
 {
     struct core *c = self;
-    return host_declared_each(c->host, flame_rows, out);
+    return host_declared_each(c->host, /* stopped= */ true, flame_rows, out);
+}
+
+static int scan_tracks(void *self, struct probing_rows *out)
+{
+    struct core *c = self;
+    return host_declared_each(c->host, /* stopped= */ true, track_rows, out);
+}
+
+static int scan_panels(void *self, struct probing_rows *out)
+{
+    struct core *c = self;
+    return host_declared_each(c->host, /* stopped= */ false, panel_rows, out);
 }
 
 int declarations_add(struct core *c)
@@ -165,23 +222,52 @@ int declarations_add(struct core *c)
     {                                            \
         .name = n, .type = PROBING_STR, .doc = d \
     }
-    static const struct probing_column columns[] = {
-        STR("name", "its name, as in flamegraph NAME"),
-        STR("plugin", "plugin that brings it"),
-        STR("doc", "what the picture shows"),
-        STR("unit", "unit of the values: ns or bytes"),
-        STR("sql", "query for stacks and values; {when} stands for a condition on ts"),
-        STR("rest", "query for the part of the total that no stack has; NULL: there is none"),
-        STR("newest", "query for the time that --last counts back from"),
-        STR("empty", "what to do when there is no data")};
+#define INT(n, d)                                \
+    {                                            \
+        .name = n, .type = PROBING_I64, .doc = d \
+    }
+#define TABLE(called, about, list, fill)                                             \
+    {                                                                                \
+        .size = sizeof(struct probing_table_desc), .column_size = sizeof((list)[0]), \
+        .name = called, .doc = about, .columns = list,                               \
+        .n_columns = sizeof(list) / sizeof((list)[0]), .scan = fill                  \
+    }
+    static const struct probing_column
+        flames[] = {STR("name", "its name, as in flamegraph NAME"),
+                    STR("plugin", "plugin that brings it"),
+                    STR("doc", "what the picture shows"),
+                    STR("unit", "unit of the values: ns or bytes"),
+                    STR("sql", "query for stacks and values; {when} stands for a condition on ts"),
+                    STR("rest", "query for the part of the total that no stack has; NULL: there "
+                                "is none"),
+                    STR("newest", "query for the time that --last counts back from"),
+                    STR("empty", "what to do when there is no data"),
+                    STR("stacks", "query for stacks by number, then sql has samples of them; NULL: "
+                                  "sql has the stacks"),
+                    STR("setting", "setting with which the plugin takes the samples"),
+                    INT("is_default", "1: what flamegraph draws where no mode is named")},
+        tracks[] = {STR("name", "its name, as in export --tracks NAME"),
+                    STR("plugin", "plugin that brings it"), STR("doc", "what is on it"),
+                    STR("sql", "query for events; {when} stands for a condition on ts"),
+                    STR("newest", "query for the time that --last counts back from")},
+        panels[] = {STR("name", "its name"),
+                    STR("plugin", "plugin that brings it"),
+                    STR("doc", "what it shows"),
+                    STR("sql", "query for what is shown"),
+                    STR("kind", "lines: each row is a line; columns: a table"),
+                    INT("rows", "at most so many of them are shown")};
+    static const struct probing_table_desc tables[] = {
+        TABLE("probing.flame_modes", "what flamegraph can draw, of plugins that were loaded",
+              flames, scan_flames),
+        TABLE("probing.tracks", "events on the time line of export, of plugins that were loaded",
+              tracks, scan_tracks),
+        TABLE("probing.panels", "what top shows beside threads, of plugins that run", panels,
+              scan_panels)};
 #undef STR
-    static const struct probing_table_desc table = {
-        .size = sizeof(table),
-        .column_size = sizeof(columns[0]),
-        .name = "probing.flame_modes",
-        .doc = "what flamegraph can draw beside samples, of plugins that run",
-        .columns = columns,
-        .n_columns = sizeof(columns) / sizeof(columns[0]),
-        .scan = scan_flames};
-    return host_table_add(c->host, &table, c);
+#undef INT
+#undef TABLE
+    int r = 0;
+    for (size_t i = 0; i < sizeof(tables) / sizeof(tables[0]) && r == 0; i++)
+        r = host_table_add(c->host, &tables[i], c);
+    return r;
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * core/builtin/flamegraph.c - the command "flamegraph": what was sampled, or what a plugin's mode
- * draws, as a picture or as folded stacks.  HTTP shows it as /flamegraph.
+ * core/builtin/flamegraph.c - the command "flamegraph": what a plugin's mode draws, as a picture or
+ * as folded stacks.  HTTP shows it as /flamegraph.
  *
  * Threads: workers, one profile each, of bounded memory.  It samples nothing itself: that changes
  * the process, and this may be asked by who may only read.
@@ -30,7 +30,7 @@
 
 struct options {
     int (*make)(const struct flame_tree *tree, struct buf *out);
-    const char *mode; /* NULL: the profiler's own */
+    const char *mode; /* NULL: what is drawn where none is named */
     uint64_t last_ns;
     bool threads, lines;
     int width; /* pixels of an SVG */
@@ -168,26 +168,27 @@ static int ask(struct core *c, const char *sql, struct reading *reading, struct 
     return ask_sink(c, sql, &sink, out);
 }
 
-static int read_profile(struct core *c, struct flame *f, uint64_t last_ns,
-                        struct probing_reply *out)
+/* A mode of samples. */
+static int read_samples(struct core *c, struct flame *f, const struct probing_flame *mode,
+                        const char *when, struct probing_reply *out)
 {
-    char where[160] = "";
     struct reading reading = {.flame = f, .row = stack_row};
-    struct buf sql;
+    struct buf sql, samples;
 
-    if (last_ns > 0)
-        (void)snprintf(where, sizeof(where),
-                       " and ts > (select max(ts) from python.samples) - interval '%.3f seconds'",
-                       (double)last_ns / NS_PER_S);
-    buf_init(&sql, 4096);
-    flame_ask_stacks(where, &sql);
-    int r = ask(c, buf_text(&sql), &reading, out);
+    buf_init(&sql, 8 * (size_t)DECLARED_SQL_BYTES);
+    buf_init(&samples, 8 * (size_t)DECLARED_SQL_BYTES);
+    int r = declared_sql(mode->stacks, when, &sql);
+    if (r == 0)
+        r = ask(c, buf_text(&sql), &reading, out);
     buf_reset(&sql);
-    flame_ask_samples(f, where, /* in_time= */ false, &sql);
+    if (r == 0)
+        r = declared_sql(mode->sql, when, &samples);
+    flame_ask_samples(buf_text(&samples), /* in_time= */ false, &sql);
     reading.row = sample_row;
     if (r == 0)
         r = ask(c, buf_text(&sql), &reading, out);
     buf_done(&sql);
+    buf_done(&samples);
     return r == 0 ? flame_mend(f) : r;
 }
 
@@ -228,14 +229,50 @@ static int write_picture(const struct options *o, struct flame *f, struct probin
 /* ---- modes that plugins declare ---- */
 
 struct search {
-    const char *name;
+    struct core *core;
+    const char *name; /* NULL: the default */
     const struct probing_flame *found;
+    bool is_set; /* the plugin takes samples of this one */
 };
+
+/* "mode=cpu" of plugin profile: is profile.mode that? */
+static bool is_set(struct core *c, const char *plugin, const char *setting)
+{
+    char name[2 * DECLARED_NAME_BYTES];
+    const char *equals = setting ? strchr(setting, '=') : NULL;
+    struct buf value;
+
+    if (!equals)
+        return false;
+    (void)snprintf(name, sizeof(name), "%s.%.*s", plugin, (int)(equals - setting), setting);
+    buf_init(&value, DECLARED_NAME_BYTES);
+    bool is =
+        host_config_get(c->host, name, &value) >= 0 && strcmp(buf_text(&value), equals + 1) == 0;
+    buf_done(&value);
+    err_clear();
+    return is;
+}
+
+/* The default of a plugin that has one is what it is set to. */
+static void find_default(struct search *s, const struct declared *d)
+{
+    bool any = false;
+    for (uint32_t i = 0; i < d->all.n_flames; i++)
+        any = any || (d->all.flames[i].flags & PROBING_FLAME_DEFAULT);
+    for (uint32_t i = 0; i < d->all.n_flames && any && !s->is_set; i++) {
+        const struct probing_flame *f = &d->all.flames[i];
+        s->is_set = is_set(s->core, d->plugin, f->setting);
+        if (s->is_set || (f->flags & PROBING_FLAME_DEFAULT))
+            s->found = f;
+    }
+}
 
 static int find_in(void *arg, const struct declared *d)
 {
     struct search *s = arg;
-    for (uint32_t i = 0; i < d->all.n_flames; i++)
+    if (!s->name)
+        find_default(s, d);
+    for (uint32_t i = 0; i < d->all.n_flames && s->name; i++)
         if (strcmp(d->all.flames[i].name, s->name) == 0)
             s->found = &d->all.flames[i];
     return 0;
@@ -304,17 +341,10 @@ static int ask_calls(struct core *c, const char *template, const char *when, str
     return r;
 }
 
-static int read_mode(struct core *c, struct flame *f, const struct probing_flame *mode,
-                     uint64_t last_ns, struct probing_reply *out)
+static int read_calls(struct core *c, struct flame *f, const struct probing_flame *mode,
+                      const char *when, struct probing_reply *out)
 {
-    char when[DECLARED_LINE_BYTES + 80] = "true";
     struct calls_answer a = {.wanted = 0};
-
-    if (last_ns > 0 && !mode->newest)
-        return err_set(-EINVAL, "mode %s takes no --last", mode->name);
-    if (last_ns > 0)
-        (void)snprintf(when, sizeof(when), "ts > (%s) - interval '%.3f seconds'", mode->newest,
-                       (double)last_ns / NS_PER_S);
     int r = flame_calls_new(f, &a.calls);
     if (r == 0 && !(a.stack = malloc(STACK_TEXT_BYTES)))
         r = err_set(-ENOMEM, "no memory for stacks");
@@ -327,25 +357,39 @@ static int read_mode(struct core *c, struct flame *f, const struct probing_flame
         r = flame_calls_end(a.calls);
     flame_calls_free(a.calls);
     free(a.stack);
-    if (r == 0 && f->n_samples == 0)
-        r = err_set(-ENOENT, "%s", mode->empty ? mode->empty : "there is nothing to draw");
     return r;
 }
 
-/* *ret NULL: it is the sampler's. */
+static int read_mode(struct core *c, struct flame *f, const struct probing_flame *mode,
+                     uint64_t last_ns, struct probing_reply *out)
+{
+    char when[DECLARED_LINE_BYTES + 80] = "true";
+
+    if (last_ns > 0 && !mode->newest)
+        return err_set(-EINVAL, "mode %s takes no --last", mode->name);
+    if (last_ns > 0)
+        (void)snprintf(when, sizeof(when), "ts > (%s) - interval '%.3f seconds'", mode->newest,
+                       (double)last_ns / NS_PER_S);
+    int r = mode->stacks ? read_samples(c, f, mode, when, out) : read_calls(c, f, mode, when, out);
+    if (r == 0 && f->n_samples == 0)
+        r = err_set(-ENOENT, "mode %s: %s", mode->name,
+                    mode->empty ? mode->empty : "there is nothing to draw");
+    return r;
+}
+
 static int mode_of(struct core *c, const struct options *o, const struct probing_flame **ret)
 {
-    struct search s = {.name = o->mode ? o->mode : "cpu"};
-    (void)host_declared_each(c->host, find_in, &s);
+    struct search s = {.core = c, .name = o->mode};
+    (void)host_declared_each(c->host, /* stopped= */ true, find_in, &s);
     *ret = s.found;
-    bool own =
-        strcmp(s.name, "cpu") == 0 || strcmp(s.name, "wall") == 0 || strcmp(s.name, "gil") == 0;
-    if (own)
-        *ret = NULL;
-    if (own || s.found)
+    if (s.found)
         return 0;
+    if (!o->mode)
+        return err_set(-ENOENT, "nothing has been sampled here: no plugin is loaded that draws "
+                                "flame graphs by default; plugin load profile, then try again");
     return err_set(-EINVAL,
-                   "no mode '%.40s'; there are cpu, wall, gil, and those of probing.flame_modes",
+                   "no mode '%.40s' of plugins that are loaded; probing.flame_modes has "
+                   "those",
                    s.name);
 }
 
@@ -356,8 +400,10 @@ static int draw_mode(struct core *c, const struct options *o, const struct probi
     char title[400], command[256], who[16];
 
     flame_init(&f, PROFILE_MAX_BYTES);
-    f.mode = mode->unit == PROBING_BYTES ? "memory" : "wall";
-    f.tails = true;
+    f.mode = mode->unit == PROBING_BYTES ? "memory" : mode->name;
+    f.tails = !mode->stacks;
+    f.threads = o->threads;
+    f.lines = o->lines;
     f.width = o->width;
     read_command(command, sizeof(command));
     (void)snprintf(who, sizeof(who), "%d", (int)getpid());
@@ -375,45 +421,12 @@ static int run_flamegraph(void *self, int argc, const char *const *argv, struct 
 {
     struct core *c = self;
     struct options o;
-    struct flame f;
-    struct buf mode;
-    char title[400], command[256], who[16], what[32];
-    const struct probing_flame *declared = NULL;
+    const struct probing_flame *mode = NULL;
     int r = read_args(argc, argv, &o);
 
     if (r == 0)
-        r = mode_of(c, &o, &declared);
-    if (r == 0 && declared)
-        return draw_mode(c, &o, declared, out);
-    if (r == 0 && !tables_find(c->tables, "python", "samples"))
-        r = err_set(-ENOENT, "nothing has been sampled here; plugin load profile, then try again");
-    if (r < 0)
-        return r;
-    buf_init(&mode, 64);
-    if (!o.mode && host_config_get(c->host, "profile.mode", &mode) >= 0)
-        o.mode = buf_text(&mode);
-    flame_init(&f, PROFILE_MAX_BYTES);
-    f.mode = o.mode ? o.mode : "cpu";
-    f.threads = o.threads;
-    f.lines = o.lines;
-    f.width = o.width;
-    read_command(command, sizeof(command));
-    (void)snprintf(who, sizeof(who), "%d", (int)getpid());
-    (void)snprintf(what, sizeof(what), "%.8s time", f.mode);
-    flame_title(title, sizeof(title), command, who, what);
-    f.title = title;
-    r = read_profile(c, &f, o.last_ns, out);
-    if (r == 0 && f.n_samples == 0)
-        r = err_set(-ENOENT,
-                    "there are no samples of mode %.8s; the process used no such time, or the "
-                    "profiler is not running (see plugin list)",
-                    f.mode);
-    out->clean = true; /* names of code; hidden where they come from */
-    if (r == 0)
-        r = write_picture(&o, &f, out);
-    flame_done(&f);
-    buf_done(&mode);
-    return r;
+        r = mode_of(c, &o, &mode);
+    return r < 0 ? r : draw_mode(c, &o, mode, out);
 }
 
 int flamegraph_command_add(struct core *c)
@@ -421,11 +434,9 @@ int flamegraph_command_add(struct core *c)
     static const struct probing_command command = {
         .size = sizeof(command),
         .name = "flamegraph",
-        .usage =
-            "[--format html|svg|folded] [--mode cpu|wall|gil|NAME] [--last S] [--width PIXELS] "
-            "[--threads] [--lines]",
-        .doc =
-            "where the time went, of what was sampled; or what a mode of probing.flame_modes draws",
+        .usage = "[--format html|svg|folded] [--mode NAME] [--last S] [--width PIXELS] "
+                 "[--threads] [--lines]",
+        .doc = "where the time went: what a mode of probing.flame_modes draws",
         .run = run_flamegraph};
     return host_command_add(c->host, "probing", &command, c);
 }

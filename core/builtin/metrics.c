@@ -477,7 +477,7 @@ static void add_asked(struct core *c, struct metrics *m)
     struct declared_metrics declared = {c, m};
     family(m, "probing_plugin_running", "gauge", NULL, "1 while the plugin runs, 0 otherwise.");
     ask(c, "select name, state = 'running' from probing.plugins order by 1", &plugins);
-    (void)host_declared_each(c->host, add_declared, &declared);
+    (void)host_declared_each(c->host, /* stopped= */ false, add_declared, &declared);
 }
 
 static int write_all(struct core *c, struct metrics *m)

@@ -45,7 +45,7 @@ struct flame_sample {
 
 struct flame {
     struct arena arena;
-    const char *title, *mode; /* mode: cpu, wall, gil, memory */
+    const char *title, *mode; /* mode: a name; "memory": values are bytes, else ns */
     bool lines;               /* frames of one function in different lines are different */
     bool counted;             /* samples have counts, of samples: not so in a file */
     bool threads;             /* a level for threads below the root */
@@ -82,12 +82,10 @@ int flame_replace(struct flame *f, struct flame_stack *s, const uint32_t *frames
  * words only those that are names, as others may be secret. */
 void flame_title(char *ret, size_t size, const char *command, const char *who, const char *what);
 
-/* What to ask for them.  where: conditions on `ts`, " and ...", or "".  The answers' columns:
- * stack_id, depth, frame_type, func, file, lineno, module; and ts, thread_id, thread_name,
- * stack_id, value, count.  in_time: samples one by one in order of thread and time, else added up
- * (then ts is NULL). */
-void flame_ask_stacks(const char *where, struct buf *sql);
-void flame_ask_samples(const struct flame *f, const char *where, bool in_time, struct buf *sql);
+/* The statement of samples as flame_add_sample() has them, of a mode's own (struct probing_flame):
+ * in_time: one by one in order of thread and time, else added up (then ts is NULL).  Columns: ts,
+ * thread_id, thread_name, stack_id, value, count. */
+void flame_ask_samples(const char *sql, bool in_time, struct buf *ret);
 
 /* The label's number; UINT32_MAX: no memory. */
 uint32_t flame_label(struct flame *f, const char *text);

@@ -219,33 +219,19 @@ int flame_add_sample(struct flame *f, int64_t stack, const struct flame_sample *
     return 0;
 }
 
-static const char *value_of(const char *mode)
+void flame_ask_samples(const char *sql, bool in_time, struct buf *ret)
 {
-    return strcmp(mode, "cpu") == 0 ? "cpu_ns" : "wall_ns";
-}
-
-void flame_ask_stacks(const char *where, struct buf *sql)
-{
-    (void)buf_addf(sql,
-                   "select stack_id, depth, frame_type, func, file, lineno, module from "
-                   "python.stacks where stack_id in (select stack_id from python.samples where "
-                   "true%s) order by stack_id, depth",
-                   where);
-}
-
-void flame_ask_samples(const struct flame *f, const char *where, bool in_time, struct buf *sql)
-{
-    const char *only = strcmp(f->mode, "gil") == 0 ? " and gil = 1" : "";
     if (in_time)
-        (void)buf_addf(sql,
-                       "select ts, thread_id, thread_name, stack_id, %s, 1 from python.samples "
-                       "where true%s%s order by thread_id, ts",
-                       value_of(f->mode), where, only);
+        (void)buf_addf(
+            ret,
+            "select ts, thread_id, thread_name, stack_id, value, count from (%s) s order "
+            "by thread_id, ts",
+            sql);
     else
-        (void)buf_addf(sql,
-                       "select null, thread_id, max(thread_name), stack_id, sum(%s), count(*) from "
-                       "python.samples where true%s%s group by thread_id, stack_id",
-                       value_of(f->mode), where, only);
+        (void)buf_addf(ret,
+                       "select null, thread_id, max(thread_name), stack_id, sum(value), sum(count) "
+                       "from (%s) s group by thread_id, stack_id",
+                       sql);
 }
 
 /* The next word's begin and size, of a path its last part; what follows it. */

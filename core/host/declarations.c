@@ -81,14 +81,15 @@ int declared_publish(struct plugin *p)
     return d && h->declares.take ? h->declares.take(h->declares.arg, d, /* loaded= */ true) : 0;
 }
 
-int host_declared_each(struct host *h, int (*fn)(void *arg, const struct declared *d), void *arg)
+int host_declared_each(struct host *h, bool stopped, int (*fn)(void *arg, const struct declared *d),
+                       void *arg)
 {
     uint32_t n = atomic_load_explicit(&h->n_plugins, memory_order_acquire);
     int r = 0;
     for (uint32_t i = 0; i < n && r >= 0; i++) {
         struct plugin *p = atomic_load_explicit(&h->plugins[i], memory_order_acquire);
         const struct declared *d = atomic_load_explicit(&p->declared, memory_order_acquire);
-        if (d && plugin_state_of(p) == PLUGIN_RUNNING)
+        if (d && (stopped || plugin_state_of(p) == PLUGIN_RUNNING))
             r = fn(arg, d);
     }
     return r < 0 ? r : 0;

@@ -215,8 +215,10 @@ const void *host_extension(struct host *h, const char *id);
 
 /* ---- what plugins declare (declarations.c) ---- */
 
-/* What each plugin that runs declares; below 0 ends it.                               [any] */
-int host_declared_each(struct host *h, int (*fn)(void *arg, const struct declared *d), void *arg);
+/* What each plugin that runs declares, or with `stopped` also those that were loaded and do not run
+ * any more; below 0 ends it.                                                         [any] */
+int host_declared_each(struct host *h, bool stopped,
+                       int (*fn)(void *arg, const struct declared *d), void *arg);
 /* Look at what the plugins in the plugin path declare that are not in this process. [worker] */
 void host_declared_find(void *host);
 /* Why a view of that plugin has no table to read; host: a struct host.              [worker] */

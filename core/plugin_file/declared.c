@@ -19,7 +19,10 @@
 #define TEXTS_MAX ((size_t)1 << 20) /* bytes, of one plugin */
 #define CHUNK 64u                   /* bytes: no page ends inside of one */
 #define WHEN "{when}"
-#define FIRST_BYTES offsetof(struct probing_declarations, n_tables) /* of version 1.1 */
+#define FIRST_BYTES offsetof(struct probing_declarations, n_tables)  /* of version 1.1 */
+#define SECOND_BYTES offsetof(struct probing_declarations, n_tracks) /* of 1.2 */
+#define FIRST_FLAME_BYTES offsetof(struct probing_flame, stacks)     /* of 1.1 */
+#define PANEL_ROWS_MAX 64
 
 struct copying {
     const struct declared_source *from;
@@ -151,6 +154,17 @@ static int copy_table(struct copying *c, void *of)
     return r == 0 && !strchr(t->name, '.') ? refuse(c, "has no schema: SCHEMA.NAME") : r;
 }
 
+/* "name=value" */
+static bool is_assignment(const char *text)
+{
+    char name[DECLARED_NAME_BYTES];
+    const char *equals = strchr(text, '=');
+    if (!equals || equals[1] == '\0')
+        return false;
+    (void)snprintf(name, sizeof(name), "%.*s", (int)(equals - text), text);
+    return text_is_name(name);
+}
+
 static int copy_flame(struct copying *c, void *of)
 {
     struct probing_flame *f = of;
@@ -165,14 +179,46 @@ static int copy_flame(struct copying *c, void *of)
         r = copy_text(c, &f->rest, "rest", DECLARED_SQL_BYTES, MAY_LACK);
     if (r == 0)
         r = copy_text(c, &f->newest, "newest", DECLARED_LINE_BYTES, MAY_LACK);
-    return r < 0 ? r : copy_text(c, &f->empty, "empty", DECLARED_LINE_BYTES, LINE | MAY_LACK);
+    if (r == 0)
+        r = copy_text(c, &f->empty, "empty", DECLARED_LINE_BYTES, LINE | MAY_LACK);
+    if (r == 0)
+        r = copy_text(c, &f->stacks, "stacks", DECLARED_SQL_BYTES, MAY_LACK);
+    if (r == 0)
+        r = copy_text(c, &f->setting, "setting", DECLARED_NAME_BYTES, LINE | MAY_LACK);
+    return r == 0 && f->setting && !is_assignment(f->setting)
+               ? refuse(c, "has a bad setting: NAME=VALUE")
+               : r;
+}
+
+static int copy_track(struct copying *c, void *of)
+{
+    struct probing_track *t = of;
+    int r = copy_name(c, &t->name, /* dotted= */ false);
+    if (r == 0)
+        r = copy_text(c, &t->doc, "doc", DECLARED_LINE_BYTES, LINE);
+    if (r == 0)
+        r = copy_text(c, &t->sql, "sql", DECLARED_SQL_BYTES, 0);
+    return r < 0 ? r : copy_text(c, &t->newest, "newest", DECLARED_LINE_BYTES, MAY_LACK);
+}
+
+static int copy_panel(struct copying *c, void *of)
+{
+    struct probing_panel *p = of;
+    int r = copy_name(c, &p->name, /* dotted= */ false);
+    if (r == 0 && p->kind != PROBING_LINES && p->kind != PROBING_COLUMNS)
+        return refuse(c, "is neither PROBING_LINES nor PROBING_COLUMNS");
+    if (r == 0 && (p->rows == 0 || p->rows > PANEL_ROWS_MAX))
+        return refuse(c, "has no rows, or more than 64");
+    if (r == 0)
+        r = copy_text(c, &p->doc, "doc", DECLARED_LINE_BYTES, LINE);
+    return r < 0 ? r : copy_text(c, &p->sql, "sql", DECLARED_SQL_BYTES, 0);
 }
 
 /* ---- all of them ---- */
 
 struct list {
     const char *kind, *type, *stride_name; /* type: without probing_ */
-    uint32_t n, stride, size;              /* size: of ours */
+    uint32_t n, stride, size, least;       /* size: of ours; least: of the first version */
     uint64_t at;
     int (*copy)(struct copying *c, void *of);
 };
@@ -202,17 +248,18 @@ static int copy_list(const struct declared_source *from, struct declared *to, co
     if (l->n > DECLARED_MAX)
         return err_set(-EINVAL, "it declares %u %ss; at most %d are possible", l->n, l->kind,
                        DECLARED_MAX);
-    if (l->stride < l->size || l->stride > STRIDE_MAX)
+    if (l->stride < l->least || l->stride > STRIDE_MAX)
         return err_set(-EINVAL, "%s is %u, struct probing_%s has %u bytes; set .%s", l->stride_name,
                        l->stride, l->type, l->size, l->stride_name);
+    const uint32_t size = l->stride < l->size ? l->least : l->size;
     char *all = arena_zalloc(&to->texts, l->n, l->size);
     if (!all)
         return err_set(-ENOMEM, "no memory for what plugin %s declares", to->plugin);
     for (; c.i < l->n && r == 0; c.i++) {
         char *one = all + (size_t)c.i * l->size;
         c.name = NULL;
-        if (l->at == 0 || from->read(from->arg, l->at + (uint64_t)c.i * l->stride, one, l->size,
-                                     /* pointers= */ true) != l->size)
+        if (l->at == 0 || from->read(from->arg, l->at + (uint64_t)c.i * l->stride, one, size,
+                                     /* pointers= */ true) != size)
             return refuse(&c, "is at an address that cannot be read");
         r = l->copy(&c, one);
         if (r == 0)
@@ -222,11 +269,12 @@ static int copy_list(const struct declared_source *from, struct declared *to, co
     return r;
 }
 
-#define LIST(what, strides, names, copier)                                           \
-    {                                                                                \
-        .kind = #what, .type = #what, .stride_name = #strides, .n = given.n_##names, \
-        .stride = given.strides, .size = sizeof(struct probing_##what),              \
-        .at = (uint64_t)(uintptr_t)given.names, .copy = copier                       \
+#define LIST(what, strides, names, copier)                                              \
+    {                                                                                   \
+        .kind = #what, .type = #what, .stride_name = #strides, .n = given.n_##names,    \
+        .stride = given.strides, .size = sizeof(struct probing_##what),                 \
+        .least = sizeof(struct probing_##what), .at = (uint64_t)(uintptr_t)given.names, \
+        .copy = copier                                                                  \
     }
 
 static int copy_all(const struct declared_source *from, uint64_t address, struct declared *d)
@@ -241,15 +289,18 @@ static int copy_all(const struct declared_source *from, uint64_t address, struct
                        "its declarations say %u bytes, version 1.1 has %zu; set .size = "
                        "sizeof(struct probing_declarations)",
                        size, FIRST_BYTES);
-    size = size < sizeof(given) ? FIRST_BYTES : sizeof(given);
+    size = size < SECOND_BYTES ? FIRST_BYTES : size < sizeof(given) ? SECOND_BYTES : sizeof(given);
     if (from->read(from->arg, address, &given, size, true) != size)
         return err_set(-EINVAL, "its declarations are at an address that cannot be read");
     const struct list views = LIST(view, view_size, views, copy_view),
                       metrics = LIST(metric, metric_size, metrics, copy_metric),
                       aliases = LIST(alias, alias_size, aliases, copy_alias),
-                      flames = LIST(flame, flame_size, flames, copy_flame);
-    struct list tables = LIST(table_name, table_size, tables, copy_table);
+                      tracks = LIST(track, track_size, tracks, copy_track),
+                      panels = LIST(panel, panel_size, panels, copy_panel);
+    struct list tables = LIST(table_name, table_size, tables, copy_table),
+                flames = LIST(flame, flame_size, flames, copy_flame);
     tables.kind = "table";
+    flames.least = FIRST_FLAME_BYTES;
     *all = (struct probing_declarations){.size = sizeof(*all),
                                          .n_views = given.n_views,
                                          .view_size = sizeof(struct probing_view),
@@ -260,7 +311,11 @@ static int copy_all(const struct declared_source *from, uint64_t address, struct
                                          .n_flames = given.n_flames,
                                          .flame_size = sizeof(struct probing_flame),
                                          .n_tables = given.n_tables,
-                                         .table_size = sizeof(struct probing_table_name)};
+                                         .table_size = sizeof(struct probing_table_name),
+                                         .n_tracks = given.n_tracks,
+                                         .track_size = sizeof(struct probing_track),
+                                         .n_panels = given.n_panels,
+                                         .panel_size = sizeof(struct probing_panel)};
     int r = copy_list(from, d, &views, (const void **)&all->views);
     if (r == 0)
         r = copy_list(from, d, &metrics, (const void **)&all->metrics);
@@ -268,7 +323,11 @@ static int copy_all(const struct declared_source *from, uint64_t address, struct
         r = copy_list(from, d, &aliases, (const void **)&all->aliases);
     if (r == 0)
         r = copy_list(from, d, &flames, (const void **)&all->flames);
-    return r < 0 ? r : copy_list(from, d, &tables, (const void **)&all->tables);
+    if (r == 0)
+        r = copy_list(from, d, &tables, (const void **)&all->tables);
+    if (r == 0)
+        r = copy_list(from, d, &tracks, (const void **)&all->tracks);
+    return r < 0 ? r : copy_list(from, d, &panels, (const void **)&all->panels);
 }
 
 int declared_read(const struct declared_source *from, uint64_t address, const char *plugin,
@@ -307,7 +366,20 @@ static bool same_flame(const struct probing_flame *a, const struct probing_flame
 {
     return same(a->name, b->name) && same(a->doc, b->doc) && same(a->sql, b->sql) &&
            same(a->rest, b->rest) && same(a->newest, b->newest) && same(a->empty, b->empty) &&
+           same(a->stacks, b->stacks) && same(a->setting, b->setting) && a->flags == b->flags &&
            a->unit == b->unit;
+}
+
+static bool same_track(const struct probing_track *a, const struct probing_track *b)
+{
+    return same(a->name, b->name) && same(a->doc, b->doc) && same(a->sql, b->sql) &&
+           same(a->newest, b->newest);
+}
+
+static bool same_panel(const struct probing_panel *a, const struct probing_panel *b)
+{
+    return same(a->name, b->name) && same(a->doc, b->doc) && same(a->sql, b->sql) &&
+           a->kind == b->kind && a->rows == b->rows;
 }
 
 bool declared_same(const struct declared *one, const struct declared *other)
@@ -315,7 +387,8 @@ bool declared_same(const struct declared *one, const struct declared *other)
     const struct probing_declarations *a = &one->all, *b = &other->all;
     bool r = same(one->plugin, other->plugin) && a->n_views == b->n_views &&
              a->n_metrics == b->n_metrics && a->n_aliases == b->n_aliases &&
-             a->n_flames == b->n_flames && a->n_tables == b->n_tables;
+             a->n_flames == b->n_flames && a->n_tables == b->n_tables &&
+             a->n_tracks == b->n_tracks && a->n_panels == b->n_panels;
     for (uint32_t i = 0; r && i < a->n_views; i++)
         r = same(a->views[i].name, b->views[i].name) && same(a->views[i].sql, b->views[i].sql) &&
             same(a->views[i].doc, b->views[i].doc) && same(a->views[i].why, b->views[i].why);
@@ -331,6 +404,10 @@ bool declared_same(const struct declared *one, const struct declared *other)
         r = same_flame(&a->flames[i], &b->flames[i]);
     for (uint32_t i = 0; r && i < a->n_tables; i++)
         r = same(a->tables[i].name, b->tables[i].name);
+    for (uint32_t i = 0; r && i < a->n_tracks; i++)
+        r = same_track(&a->tracks[i], &b->tracks[i]);
+    for (uint32_t i = 0; r && i < a->n_panels; i++)
+        r = same_panel(&a->panels[i], &b->panels[i]);
     return r;
 }
 

@@ -26,8 +26,18 @@ static const struct probing_view views[] = {
     {"first", "select 1 as one", "a \"view\"", NULL},
     {"mine.second", "select 2\nas two", "", "select 'never'"}};
 static const struct probing_alias aliases[] = {{"old.pace", "pace"}};
-static const struct probing_flame flames[] = {
-    {.name = "mode", .doc = "d", .sql = "select {when}", .rest = "r", .unit = PROBING_BYTES}};
+static const struct probing_flame flames[] = {{.name = "mode",
+                                               .doc = "d",
+                                               .sql = "select {when}",
+                                               .rest = "r",
+                                               .unit = PROBING_BYTES,
+                                               .stacks = "s",
+                                               .setting = "mode=a",
+                                               .flags = PROBING_FLAME_DEFAULT}};
+static const struct probing_track tracks[] = {
+    {.name = "line", .doc = "d", .sql = "select 1", .newest = "select 2"}};
+static const struct probing_panel panels[] = {
+    {.name = "panel", .doc = "d", .sql = "select 1", .kind = PROBING_LINES, .rows = 3}};
 static const struct probing_declarations all = {.size = sizeof(all),
                                                 .n_views = 2,
                                                 .view_size = sizeof(views[0]),
@@ -35,6 +45,12 @@ static const struct probing_declarations all = {.size = sizeof(all),
                                                 .alias_size = sizeof(aliases[0]),
                                                 .n_flames = 1,
                                                 .flame_size = sizeof(flames[0]),
+                                                .n_tracks = 1,
+                                                .track_size = sizeof(tracks[0]),
+                                                .tracks = tracks,
+                                                .n_panels = 1,
+                                                .panel_size = sizeof(panels[0]),
+                                                .panels = panels,
                                                 .views = views,
                                                 .aliases = aliases,
                                                 .flames = flames};
@@ -54,6 +70,31 @@ static struct declared *take(void)
     struct declared *d = NULL;
     CHECK_INT(declared_read(&from, (uint64_t)(uintptr_t)&all, "mine", &d), 0);
     return d;
+}
+
+/* What a plugin of 1.1 or 1.2 was built with: smaller structs, and anything behind them. */
+TEST(older_and_smaller_ones_are_taken)
+{
+    static const size_t sizes[] = {offsetof(struct probing_declarations, n_tables),
+                                   offsetof(struct probing_declarations, n_tracks)};
+    const struct declared_source from = {.read = read_own};
+    for (size_t i = 0; i < 2; i++) {
+        struct probing_declarations old = all;
+        char flame[2 * sizeof(struct probing_flame)];
+        struct declared *d = NULL;
+        memset(flame, 0x5a, sizeof(flame));
+        memcpy(flame, flames, offsetof(struct probing_flame, stacks));
+        memset((char *)&old + sizes[i], 0x5a, sizeof(old) - sizes[i]);
+        old.size = (uint32_t)sizes[i];
+        old.flame_size = offsetof(struct probing_flame, stacks);
+        old.flames = (const struct probing_flame *)(const void *)flame;
+        CHECK_INT(declared_read(&from, (uint64_t)(uintptr_t)&old, "mine", &d), 0);
+        if (!CHECK(d))
+            continue;
+        CHECK(d->all.n_flames == 1 && d->all.n_views == 2);
+        CHECK(d->all.n_tracks == 0 && d->all.n_panels == 0 && !d->all.flames[0].stacks);
+        declared_free(d);
+    }
 }
 
 static int keep_one(void *arg, struct declared *d)
@@ -185,6 +226,7 @@ TEST(lives_without_memory)
 int main(void)
 {
     RUN(text_and_back_is_the_same);
+    RUN(older_and_smaller_ones_are_taken);
     RUN(lives_without_memory);
     RUN(changed_lines_are_refused_or_taken);
     RUN(changed_files_are_refused_or_taken);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * core/plugin_file/declared_text.c - views, flame modes and aliases of a plugin as a line of JSON:
+ * core/plugin_file/declared_text.c - what a plugin declares, all but metrics, as a line of JSON:
  * what a data directory says of the plugins that were loaded, to whoever reads it later; and what
  * the command tells a core of the plugins that are installed beside the command.
  *
@@ -8,9 +8,11 @@
  *
  *     {"plugin":"mine","views":[{"name":"..","sql":"..","doc":"..","why":".."}],
  *      "flames":[{"name":"..","doc":"..","sql":"..","rest":"..","newest":"..","empty":"..",
- *                 "unit":1}],
+ *                 "unit":1,"stacks":"..","setting":"..","flags":0}],
  *      "aliases":[{"name":"..","setting":".."}],
- *      "tables":[{"name":".."}]}
+ *      "tables":[{"name":".."}],
+ *      "tracks":[{"name":"..","doc":"..","sql":"..","newest":".."}],
+ *      "panels":[{"name":"..","doc":"..","sql":"..","kind":1,"rows":8}]}
  */
 #include <errno.h>
 #include <string.h>
@@ -46,7 +48,26 @@ static void add_flame(struct buf *b, const struct probing_flame *f)
     add_text(b, ",\"rest\":", f->rest);
     add_text(b, ",\"newest\":", f->newest);
     add_text(b, ",\"empty\":", f->empty);
-    (void)buf_addf(b, ",\"unit\":%u}", f->unit);
+    add_text(b, ",\"stacks\":", f->stacks);
+    add_text(b, ",\"setting\":", f->setting);
+    (void)buf_addf(b, ",\"unit\":%u,\"flags\":%llu}", f->unit, (unsigned long long)f->flags);
+}
+
+static void add_track(struct buf *b, const struct probing_track *t)
+{
+    add_text(b, "{\"name\":", t->name);
+    add_text(b, ",\"doc\":", t->doc);
+    add_text(b, ",\"sql\":", t->sql);
+    add_text(b, ",\"newest\":", t->newest);
+    (void)buf_adds(b, "}");
+}
+
+static void add_panel(struct buf *b, const struct probing_panel *p)
+{
+    add_text(b, "{\"name\":", p->name);
+    add_text(b, ",\"doc\":", p->doc);
+    add_text(b, ",\"sql\":", p->sql);
+    (void)buf_addf(b, ",\"kind\":%u,\"rows\":%u}", p->kind, p->rows);
 }
 
 int declared_write(const struct declared *d, struct buf *ret)
@@ -73,6 +94,16 @@ int declared_write(const struct declared *d, struct buf *ret)
         add_text(ret, i ? ",{\"name\":" : "{\"name\":", d->all.tables[i].name);
         (void)buf_adds(ret, "}");
     }
+    (void)buf_adds(ret, "],\"tracks\":[");
+    for (uint32_t i = 0; i < d->all.n_tracks; i++) {
+        (void)buf_adds(ret, i ? "," : "");
+        add_track(ret, &d->all.tracks[i]);
+    }
+    (void)buf_adds(ret, "],\"panels\":[");
+    for (uint32_t i = 0; i < d->all.n_panels; i++) {
+        (void)buf_adds(ret, i ? "," : "");
+        add_panel(ret, &d->all.panels[i]);
+    }
     return buf_adds(ret, "]}\n");
 }
 
@@ -83,6 +114,8 @@ struct parsed {
     struct probing_flame flames[DECLARED_MAX];
     struct probing_alias aliases[DECLARED_MAX];
     struct probing_table_name tables[DECLARED_MAX];
+    struct probing_track tracks[DECLARED_MAX];
+    struct probing_panel panels[DECLARED_MAX];
 };
 
 static uint32_t take_views(const struct json *list, struct probing_view *ret)
@@ -106,7 +139,10 @@ static uint32_t take_flames(const struct json *list, struct probing_flame *ret)
                                           .rest = json_text(f, "rest", NULL),
                                           .newest = json_text(f, "newest", NULL),
                                           .empty = json_text(f, "empty", NULL),
-                                          .unit = (uint32_t)json_int(f, "unit", 0)};
+                                          .unit = (uint32_t)json_int(f, "unit", 0),
+                                          .stacks = json_text(f, "stacks", NULL),
+                                          .setting = json_text(f, "setting", NULL),
+                                          .flags = (uint64_t)json_int(f, "flags", 0)};
     return n;
 }
 
@@ -124,6 +160,29 @@ static uint32_t take_tables(const struct json *list, struct probing_table_name *
     uint32_t n = 0;
     for (const struct json *t = list ? list->first : NULL; t && n < DECLARED_MAX; t = t->next)
         ret[n++] = (struct probing_table_name){.name = json_text(t, "name", NULL)};
+    return n;
+}
+
+static uint32_t take_tracks(const struct json *list, struct probing_track *ret)
+{
+    uint32_t n = 0;
+    for (const struct json *t = list ? list->first : NULL; t && n < DECLARED_MAX; t = t->next)
+        ret[n++] = (struct probing_track){.name = json_text(t, "name", NULL),
+                                          .doc = json_text(t, "doc", NULL),
+                                          .sql = json_text(t, "sql", NULL),
+                                          .newest = json_text(t, "newest", NULL)};
+    return n;
+}
+
+static uint32_t take_panels(const struct json *list, struct probing_panel *ret)
+{
+    uint32_t n = 0;
+    for (const struct json *p = list ? list->first : NULL; p && n < DECLARED_MAX; p = p->next)
+        ret[n++] = (struct probing_panel){.name = json_text(p, "name", NULL),
+                                          .doc = json_text(p, "doc", NULL),
+                                          .sql = json_text(p, "sql", NULL),
+                                          .kind = (uint32_t)json_int(p, "kind", 0),
+                                          .rows = (uint32_t)json_int(p, "rows", 0)};
     return n;
 }
 
@@ -161,6 +220,12 @@ static int declared_parse(const char *line, size_t size, struct declared **ret)
             .n_tables = take_tables(json_get(j, "tables"), p->tables),
             .table_size = sizeof(p->tables[0]),
             .tables = p->tables,
+            .n_tracks = take_tracks(json_get(j, "tracks"), p->tracks),
+            .track_size = sizeof(p->tracks[0]),
+            .tracks = p->tracks,
+            .n_panels = take_panels(json_get(j, "panels"), p->panels),
+            .panel_size = sizeof(p->panels[0]),
+            .panels = p->panels,
             .views = p->views,
             .flames = p->flames};
         r = declared_read(&from, (uint64_t)(uintptr_t)&all, plugin, ret);

@@ -27,7 +27,7 @@ extern "C" {
 #endif
 
 #define PROBING_ABI_MAJOR 1u /* a new major is a new symbol, probing_plugin_v2 */
-#define PROBING_ABI_MINOR 2u /* one more whenever a struct grows at its end */
+#define PROBING_ABI_MINOR 3u /* one more whenever a struct grows at its end */
 #define PROBING_ABI ((PROBING_ABI_MAJOR << 16) | PROBING_ABI_MINOR)
 #define PROBING_EXPORT __attribute__((visibility("default")))
 
@@ -162,9 +162,10 @@ struct probing_host {
  * in the file as they are: nothing that a constructor fills in. */
 
 /* A select under a name.  A bare name may have several definitions, of one plugin or of many: of
- * those whose tables are all there the first counts; the core's stand before those of plugins, the
- * plugin's that was loaded last before the others', one plugin's in the order of its list.  It goes
- * on answering when the plugin has stopped, and of a process that is dead. */
+ * those whose tables are all there the one that reads the most tables counts, in whatever order the
+ * plugins were loaded; of as many, the first by the plugins' names, one plugin's in the order of
+ * its list.  The core's stand before all.  It goes on answering when the plugin has stopped, and of
+ * a process that is dead. */
 struct probing_view {
     const char *name; /* "training_logs", or with a schema: "python.profile_capture" */
     const char *sql;  /* a select whose columns have names: no `*` at its top */
@@ -213,13 +214,61 @@ struct probing_flame {
     const char *empty;  /* what to do where there is nothing, one line; or NULL */
     uint32_t unit;      /* PROBING_NS or PROBING_BYTES */
     uint32_t reserved;  /* 0 */
+    /* 1.1 ends here. */
+    /* A select of stacks that are told apart by number, in the order of stack_id and depth; then
+     * `sql` is one of samples, and the picture may also be one of threads, of lines, of moments:
+     *     stacks: stack_id, depth (0: the innermost), frame_type ('python', else native), func,
+     *             file, lineno, module
+     *     sql:    ts, thread_id, thread_name, stack_id, value, count (how many samples it is)
+     * In both {when} stands for a condition on `ts`.  NULL: `sql` is as above. */
+    const char *stacks;
+    /* "mode=cpu": the plugin's setting with which it takes such samples.  Then `--seconds` takes
+     * them: it loads the plugin for so long, and `--rate` is its setting `rate`.  Or NULL. */
+    const char *setting;
+    uint64_t flags; /* PROBING_FLAME_DEFAULT: what is drawn where no mode is named; or 0 */
+    /* 1.3 ends here. */
 };
+enum { PROBING_FLAME_DEFAULT = 1u << 0 };
 
 /* A table that the plugin makes, stored or computed: whoever asks for it where the plugin is not
  * loaded hears which plugin has it.  Since 1.2. */
 struct probing_table_name {
     const char *name; /* "cpu.utilization": with its schema */
 };
+
+/* Events on the time line that `export --format perfetto` and `chrome` write: those of all plugins
+ * in one file, on one clock.  In the select {when} stands for a condition on `ts`.  Its columns, by
+ * name, in any order:
+ *     begun        time: when the event began; or
+ *     ts           time: when it ended
+ *     duration_ns  number: how long it took; NULL: it took no time, and is a mark
+ *     name         text
+ *     kind         text, or none: what sort of event it is
+ *     tid          number: it is on the line of this thread, where calls lie within each other
+ *     track        text: it is on a line of this name, as "GPU 0, stream 7", whatever its tid.
+ *                  NULL: on its thread's.  Events that overlap without one being inside of another
+ *                  get more lines of that name; they should come in the order of their begins.
+ * All others are shown beside the event.  A track whose table is not there is left out.  Since
+ * 1.3. */
+struct probing_track {
+    const char *name;   /* "kernels": ^[a-z][a-z0-9_]*$; `--tracks kernels` takes it alone */
+    const char *doc;    /* what is on it, one line */
+    const char *sql;    /* a select, as above */
+    const char *newest; /* a select of one time, what --last counts from; NULL: all is shown */
+};
+
+/* What `probing top` shows, beside threads and functions, asked each time it is drawn: a second at
+ * least lies between.  Where its table is not there, or has no rows, nothing is shown.  Since
+ * 1.3. */
+struct probing_panel {
+    const char *name; /* "modules": ^[a-z][a-z0-9_]*$ */
+    const char *doc;  /* what it shows, one line; of a table it stands behind the columns' names */
+    const char *sql;  /* a select */
+    uint32_t kind;    /* PROBING_LINES: each row is one text, a line at the head of the screen;
+                       * PROBING_COLUMNS: a table below, the columns' names in capitals over it */
+    uint32_t rows;    /* at most so many, 1 to 64 */
+};
+enum { PROBING_LINES = 1, PROBING_COLUMNS = 2 };
 
 struct probing_declarations {
     uint32_t size;                        /* sizeof(struct probing_declarations) */
@@ -236,6 +285,11 @@ struct probing_declarations {
     uint32_t n_tables, table_size; /* sizeof(struct probing_table_name) */
     const struct probing_table_name *tables;
     /* 1.2 ends here. */
+    uint32_t n_tracks, track_size; /* sizeof(struct probing_track) */
+    uint32_t n_panels, panel_size; /* sizeof(struct probing_panel) */
+    const struct probing_track *tracks;
+    const struct probing_panel *panels;
+    /* 1.3 ends here. */
 };
 
 /* What a plugin gives.  Only name, init and destroy may not be NULL.  init() and start() give 0 or

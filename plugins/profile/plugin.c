@@ -3,7 +3,7 @@
  * plugins/profile/plugin.c - the profile plugin: samples stacks of all threads while it is loaded.
  *
  * init, configure, start, stop, destroy on [control].  It adds the tables python.samples and
- * python.stacks and the command `profile`; flame graphs are made of the tables by the CLI.  It
+ * python.stacks and the command `profile`; what is drawn of them is declared at the end.  It
  * works in any process; Python frames are there when the python plugin was loaded before it.
  */
 #include <errno.h>
@@ -155,8 +155,49 @@ static void profile_destroy(void *self)
 }
 
 static const struct probing_table_name tables[] = {{"python.samples"}, {"python.stacks"}};
+
+#define STACKS                                                                                 \
+    "select stack_id, depth, frame_type, func, file, lineno, module from python.stacks "       \
+    "where stack_id in (select stack_id from python.samples where {when}) order by stack_id, " \
+    "depth"
+#define SAMPLES(value)                                                                  \
+    "select ts, thread_id, thread_name, stack_id, " value " as value, 1 as count from " \
+    "python.samples where {when}"
+#define NEWEST "select max(ts) from python.samples"
+#define EMPTY "the process used no such time, or the profiler was not running; --seconds 10 runs it"
+
+/* What each setting of `mode` takes.  A sample that has waited has no cpu_ns. */
+static const struct probing_flame flames[] = {{.name = "cpu",
+                                               .doc = "cpu time",
+                                               .stacks = STACKS,
+                                               .sql = SAMPLES("cpu_ns"),
+                                               .newest = NEWEST,
+                                               .empty = EMPTY,
+                                               .unit = PROBING_NS,
+                                               .setting = "mode=cpu",
+                                               .flags = PROBING_FLAME_DEFAULT},
+                                              {.name = "wall",
+                                               .doc = "wall time: also while threads wait",
+                                               .stacks = STACKS,
+                                               .sql = SAMPLES("wall_ns"),
+                                               .newest = NEWEST,
+                                               .empty = EMPTY,
+                                               .unit = PROBING_NS,
+                                               .setting = "mode=wall"},
+                                              {.name = "gil",
+                                               .doc = "time that threads held Python's GIL",
+                                               .stacks = STACKS,
+                                               .sql = SAMPLES("wall_ns") " and gil = 1",
+                                               .newest = NEWEST,
+                                               .empty = EMPTY,
+                                               .unit = PROBING_NS,
+                                               .setting = "mode=gil"}};
+
 static const struct probing_declarations declares = {
     .size = sizeof(declares),
+    .n_flames = PROBING_LENGTH(flames),
+    .flame_size = sizeof(flames[0]),
+    .flames = flames,
     .n_tables = PROBING_LENGTH(tables),
     .table_size = sizeof(tables[0]),
     .tables = tables,

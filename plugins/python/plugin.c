@@ -239,8 +239,20 @@ static const struct probing_view views[] = {
      "python.trace_event where duration_ns is not null",
      "durations of operations: spans", NULL}};
 
-static const struct probing_declarations declarations = {
-    .size = sizeof(declarations), .n_views = 1, .view_size = sizeof(views[0]), .views = views};
+/* A span's end tells of its begin, too. */
+static const struct probing_track tracks[] = {
+    {.name = "spans",
+     .doc = "calls that trace watches, spans and events of `import probing`, on their threads",
+     .sql = "select * from python.trace_event where record_type <> 'span_start' and {when}",
+     .newest = "select max(ts) from python.trace_event"}};
+
+static const struct probing_declarations declarations = {.size = sizeof(declarations),
+                                                         .n_views = 1,
+                                                         .view_size = sizeof(views[0]),
+                                                         .views = views,
+                                                         .n_tracks = 1,
+                                                         .track_size = sizeof(tracks[0]),
+                                                         .tracks = tracks};
 
 PROBING_EXPORT const struct probing_plugin probing_plugin_v1 = {
     .size = sizeof(struct probing_plugin),

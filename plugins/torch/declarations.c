@@ -184,6 +184,84 @@ static const struct probing_flame flames[] = {
               "measured, where torch uses CUDA",
      .unit = PROBING_BYTES}};
 
+/* ---- the time line ---- */
+
+/* Collectives may overlap, as those that nobody waits for at once: they are on no thread's line. */
+static const struct probing_track tracks[] = {
+    {.name = "steps",
+     .doc = "steps of the training loop",
+     .sql = "select t.*, 'step ' || local_step as name, 'steps' as track from "
+            "python.torch_step_timing t where {when} order by ts",
+     .newest = "select max(ts) from python.torch_step_timing"},
+    {.name = "modules",
+     .doc = "calls of modules, on their threads",
+     .sql = "select * from python.torch_trace where {when}",
+     .newest = "select max(ts) from python.torch_trace"},
+    {.name = "collectives",
+     .doc = "collective operations, a line for each process group",
+     .sql = "select ts, op as name, (duration_ms * 1000000)::bigint as duration_ns, 'group ' || "
+            "coalesce(group_name, '?') as track, seq, bytes, tensor_shape, tensor_dtype, async_op, "
+            "wait_ms, src_rank, dst_rank, local_step, error from python.comm_collective where "
+            "{when} order by ts - coalesce(duration_ms, 0) * interval '1 millisecond'",
+     .newest = "select max(ts) from python.comm_collective"}};
+
+/* ---- top ---- */
+
+#define PART(name, column)                                                                  \
+    " || case when " column " > 0 then ', " name " ' || round(" column " * 1000, 1)::text " \
+    "else '' end"
+/* The own time of a module is that of its calls without those of modules that it calls, which are
+ * known by their names, of which the last part, or two, or three are left out, as a list of layers
+ * is called by nobody.  A model's own name is not in those of its modules: it is the one that takes
+ * as long as all other outermost ones together, or longer.  The calls are read once: rows are
+ * repeated instead, by name and names of callers, and as time of one's own and of the caller's
+ * less. */
+#define OWN_TIMES                                                                            \
+    "with calls as (select module, stage, count(*) as n, sum(duration) as total, "           \
+    "max(allocated) as mb, nullif(regexp_replace(module, '[.][^.]*$', ''), module) as up1 "  \
+    "from python.torch_trace where ts > now() - interval '10 seconds' and stage like "       \
+    "'post%' and duration is not null group by 1, 2 order by 4 desc limit 1000), "           \
+    "two as (select *, nullif(regexp_replace(up1, '[.][^.]*$', ''), up1) as up2 from "       \
+    "calls), "                                                                               \
+    "three as (select *, nullif(regexp_replace(up2, '[.][^.]*$', ''), up2) as up3 from "     \
+    "two), "                                                                                 \
+    "names as (select *, case l when 0 then module when 1 then up1 when 2 then up2 else "    \
+    "up3 end as name from three cross join (values (0), (1), (2), (3)) v(l)), "              \
+    "known as (select *, max(case when l = 0 then 1 end) over (partition by stage, name) "   \
+    "as there from names where name is not null), "                                          \
+    "callers as (select stage, module, max(n) as n, max(total) as total, max(mb) as mb, "    \
+    "arg_min(case when l > 0 and there = 1 then name end, case when l > 0 and there = 1 "    \
+    "then l end) as caller from known group by 1, 2), "                                      \
+    "longest as (select *, max(case when caller is null then total end) over (partition by " \
+    "stage) as most, sum(case when caller is null then total end) over (partition by "       \
+    "stage) as outermost from callers), "                                                    \
+    "models as (select *, max(case when caller is null and total = most and 2 * most >= "    \
+    "outermost then module end) over (partition by stage) as model from longest), "          \
+    "signed as (select *, case s when 1 then module else coalesce(caller, nullif(model, "    \
+    "module)) end as whose from models cross join (values (1), (-1)) v(s)) "                 \
+    "select max(case when s = 1 then n end) / 10.0 as \"calls/s\", case when sum(s * "       \
+    "total) >= 0 then sum(s * total) * 1000 / max(case when s = 1 then n end) end as "       \
+    "own_ms, max(case when s = 1 then total end) * 1000 / max(case when s = 1 then n end) "  \
+    "as total_ms, max(case when s = 1 then mb end) as memory_mb, stage, whose as module "    \
+    "from signed where whose is not null group by stage, whose order by sum(s * total) "     \
+    "desc limit 8"
+
+static const struct probing_panel panels[] = {
+    {.name = "step",
+     .doc = "the last training step",
+     .sql = "select 'step ' || local_step || ': ' || coalesce(round(step_duration_sec * 1000, "
+            "1)::text, '-') || ' ms'" PART("forward", "forward_sec")
+                PART("backward", "backward_sec") PART("optimizer", "optimizer_sec")
+                    PART("data", "dataloader_sec") " as line from python.torch_step_timing order "
+                                                   "by ts desc limit 1",
+     .kind = PROBING_LINES,
+     .rows = 1},
+    {.name = "modules",
+     .doc = "of a call in the last 10 s",
+     .sql = OWN_TIMES,
+     .kind = PROBING_COLUMNS,
+     .rows = 8}};
+
 #define N(list) (sizeof(list) / sizeof((list)[0]))
 
 /* ---- tables ---- */
@@ -223,4 +301,10 @@ const struct probing_declarations torch_declares = {
     .n_tables = N(tables),
     .table_size = sizeof(tables[0]),
     .tables = tables,
+    .n_tracks = N(tracks),
+    .track_size = sizeof(tracks[0]),
+    .tracks = tracks,
+    .n_panels = N(panels),
+    .panel_size = sizeof(panels[0]),
+    .panels = panels,
 };

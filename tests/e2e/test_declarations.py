@@ -85,7 +85,8 @@ def test_help_and_completion_show_its_modes(world, jobs):
     shown = world.probing("help", "flamegraph").stdout
     assert re.search("^  jobs +jobs within jobs, by time$", shown, re.M), shown
     for shell in "bash", "zsh", "fish":
-        assert re.search(r"\bjobs jobs_memory\b", world.probing("completion", shell).stdout), shell
+        assert re.search(r"\bjobs jobs_memory jobs_stacks\b",
+                         world.probing("completion", shell).stdout), shell
     assert ".B jobs\njobs within jobs, by time" in world.probing("man").stdout
     del world.env["PROBING_PLUGIN_PATH"]
     assert "jobs" not in world.probing("help", "flamegraph").stdout
@@ -116,7 +117,43 @@ def test_answers_by_value(world, jobs):
         "all;outer": "18432", "all;inner": "12288"}
     assert target.rows("select name, plugin, doc, unit from probing.flame_modes order by 1") == [
         ["jobs", "jobs", "jobs within jobs, by time", "ns"],
-        ["jobs_memory", "jobs", "memory of jobs", "bytes"]]
+        ["jobs_memory", "jobs", "memory of jobs", "bytes"],
+        ["jobs_stacks", "jobs", "jobs as samples of stacks", "ns"]]
+
+
+def test_samples_of_stacks_are_drawn_in_every_form(world, jobs):
+    target = fresh(world)
+    done = target.probing("flamegraph", "jobs_stacks", "--seconds", "1s")
+    assert done.returncode == 1 and "plugin jobs is not loaded" in done.stderr, done.stderr
+    assert target.probing("plugin", "load", "jobs").returncode == 0
+    assert folded(target, "jobs_stacks") == {"outer": "130000", "outer;inner": "40000"}
+    assert folded(target, "jobs_stacks", "--threads") == {
+        "worker 1 (thread 1);outer": "100000", "worker 1 (thread 1);outer;inner": "40000",
+        "worker 2 (thread 2);outer": "30000"}
+    drawn = target.probing("flamegraph", "--mode", "jobs_stacks", "--format", "speedscope").stdout
+    assert sorted(p["name"].split(" (")[0] for p in json.loads(drawn)["profiles"]) == [
+        "worker 1", "worker 2"]
+    for words, why in ((("--last", "1h"), "takes no --last"), (("-s", "1s"), "not --seconds"),
+                       (("jobs", "--threads"), "neither threads nor lines")):
+        words = words if words[0] == "jobs" else ("jobs_stacks", *words)
+        done = target.probing("flamegraph", *words)
+        assert done.returncode == 1 and why in done.stderr, done.stderr
+
+
+def test_top_shows_its_panels(world, jobs):
+    target = fresh(world)
+    shown = target.probing("top", "--once", "--interval=100ms").stdout
+    assert "jobs" not in shown and "JOB" not in shown
+    assert target.probing("plugin", "load", "jobs").returncode == 0
+    shown = target.probing("top", "--once", "--interval=100ms").stdout
+    assert "\njobs: 4 done\n" in shown
+    rows = [line.split() for line in shown.split("JOB, of all workers")[1].splitlines()]
+    assert rows[1:3] == [["100.0", "1024", "1", "outer"], ["30.0", "2048", "1", "inner"]] or \
+        rows[1:3] == [["100.0", "1024", "1", "outer"], ["30.0", "8192", "-", "outer"]], shown
+    assert re.search(r"^ +TOOK US +BYTES +WORKER 1 +JOB, of all workers *$", shown, re.M), shown
+    assert len(rows) == 3, shown
+    target.probing("plugin", "stop", "jobs")
+    assert "jobs: 4" not in target.probing("top", "--once", "--interval=100ms").stdout
 
 
 def test_why_it_has_no_rows_is_said_where_it_is_so(world, jobs):
@@ -161,7 +198,7 @@ def test_stopped_its_rows_answer_and_its_figures_go(world, jobs):
     assert target.probing("plugin", "stop", "jobs").returncode == 0
     assert target.rows(TOTALS) == [["inner", 2, 0.04], ["outer", 2, 0.13]]
     assert metrics(target) == []
-    assert target.rows("select * from probing.flame_modes") == []
+    assert folded(target, "jobs")  # what there is to draw goes on being drawn
     assert target.probing("plugin", "load", "jobs").returncode == 0
     assert target.rows(TOTALS) == [["inner", 4, 0.08], ["outer", 4, 0.26]]
     assert len(target.rows("select * from information_schema.views "
@@ -229,6 +266,14 @@ WRONG = [
     ("-DMORE=.n_flames=1", "flame 'wrong': its sql is no select"),
     ("-DMORE=.n_tables=1,.tables=UNREADABLE", "table 0 is at an address that cannot be read"),
     ("-DMORE=.n_tables=1", "table 0 ('bare') has no schema"),
+    ("-DMORE=.n_flames=1,.flames=flames+1", "flame 'half': its stacks is no select"),
+    ("-DMORE=.n_flames=1,.flames=flames+2", "flame 0 ('set') has a bad setting: NAME=VALUE"),
+    ("-DMORE=.n_flames=1,.flame_size=48", "flame_size is 48, struct probing_flame has 80 bytes"),
+    ("-DMORE=.n_tracks=1", "track 'wrong': its sql is no select"),
+    ("-DMORE=.n_tracks=1,.tracks=tracks+1", "track 0 ('a b') has a bad name"),
+    ("-DMORE=.n_tracks=1,.tracks=UNREADABLE", "track 0 is at an address that cannot be read"),
+    ("-DMORE=.n_panels=1", "panel 0 ('wrong') is neither PROBING_LINES nor PROBING_COLUMNS"),
+    ("-DMORE=.n_panels=1,.panels=panels+1", "panel 0 ('wrong') has no rows, or more than 64"),
     ("-DDECLARES=UNREADABLE", "its declarations are at an address that cannot be read")]
 
 
@@ -261,7 +306,8 @@ def test_plugin_of_1_0_loads_as_it_did(world):
 def test_check_says_what_is_declared(world, jobs):
     checked = world.probing("plugin", "check", str(jobs))
     assert checked.returncode == 0, checked.stdout
-    assert "declares   2 views, 2 metrics, 1 aliases, 2 flame modes, 1 tables" in checked.stdout
+    assert ("declares   2 views, 2 metrics, 1 aliases, 3 flame modes, 1 tables, 4 tracks, 3 panels"
+            in checked.stdout)
     wrong = built(world.tmp / "wrong", "wrong", "-DMORE=.n_views=1000000")
     checked = world.probing("plugin", "check", str(wrong))
     assert checked.returncode == 1, checked.stdout

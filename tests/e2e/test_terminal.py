@@ -185,6 +185,17 @@ static int init(const struct probing_host *h, void **ret_self)
     return h->table(h, &desc, &use);
 }
 
+static const struct probing_panel panels[] = {
+    {.name = "gpus", .doc = "each GPU", .kind = PROBING_LINES, .rows = 16,
+     .sql = "select 'gpu ' || device_id || ': ' || coalesce(round(arg_max(gpu_util_pct, ts))::text"
+            " || '%', '-') || ', ' || coalesce(format_bytes(arg_max(used_bytes, ts)), '-') || ' of "
+            "' || coalesce(format_bytes(arg_max(total_bytes, ts)), '-') || ', ' || "
+            "coalesce(round(arg_max(temperature_c, ts))::text, '-') || ' C, ' || "
+            "coalesce(round(arg_max(power_w, ts))::text, '-') || ' W' as line from gpu.utilization "
+            "where ts > now() - interval '1 minute' group by device_id order by device_id"}};
+static const struct probing_declarations declares = {
+    .size = sizeof declares, .n_panels = 1, .panel_size = sizeof panels[0], .panels = panels};
+
 static int start(void *self)
 {
     (void)self;
@@ -195,7 +206,8 @@ static void destroy(void *self) { (void)self; }
 
 const struct probing_plugin probing_plugin_v1 = {
     .size = sizeof(struct probing_plugin), .abi = PROBING_ABI, .name = "gpu", .version = "1",
-    .doc = "a GPU, for a test", .init = init, .start = start, .destroy = destroy};
+    .doc = "a GPU, for a test", .init = init, .start = start, .destroy = destroy,
+    .declares = &declares};
 """
 
 
@@ -284,8 +296,8 @@ UNKNOWN = GPU.replace("{.f = 61}, {.f = 250}", "{.u = PROBING_NULL_F64}, {.u = P
 
 
 @pytest.mark.parametrize("code, said", [
-    (GPU, "gpu 0: 88%, 3.0 GB of 16.0 GB, 61 C, 250 W\n"),
-    (UNKNOWN, "gpu 0: 88%, 3.0 GB of 16.0 GB, - C, - W\n")], ids=["all", "unknown"])
+    (GPU, "gpu 0: 88%, 3.0 GiB of 16.0 GiB, 61 C, 250 W\n"),
+    (UNKNOWN, "gpu 0: 88%, 3.0 GiB of 16.0 GiB, - C, - W\n")], ids=["all", "unknown"])
 def test_top_shows_gpus(busy, world, code, said):
     source = world.tmp / "gpu.c"
     source.write_text(code)

@@ -55,7 +55,54 @@ static const struct probing_flame flames[] = {
      .doc = "memory of jobs",
      .sql = "select 'all;' || name as stack, sum(bytes) as value from jobs.done where {when} group "
             "by name",
-     .unit = PROBING_BYTES}};
+     .unit = PROBING_BYTES},
+    {.name = "jobs_stacks",
+     .doc = "jobs as samples of stacks",
+     .stacks = "select stack_id, depth, 'python' as frame_type, func, null::text as file, "
+               "null::bigint as lineno, null::text as module from (values (1, 0, 'outer'), (2, 0, "
+               "'inner'), (2, 1, 'outer')) v(stack_id, depth, func) order by stack_id, depth",
+     .sql = "select ts, worker as thread_id, 'worker ' || worker as thread_name, case name when "
+            "'outer' then 1 else 2 end as stack_id, took_ns as value, 1 as count from jobs.done "
+            "where {when}",
+     .unit = PROBING_NS}};
+
+static const struct probing_track tracks[] = {
+    {.name = "workers",
+     .doc = "jobs, a line for each worker",
+     .sql = "select to_timestamp(1000) + (end_ns - took_ns) * interval '1 microsecond' / 1000 as "
+            "begun, took_ns as duration_ns, name, 'worker ' || worker as track, bytes from "
+            "jobs.done where {when} order by end_ns - took_ns, took_ns desc",
+     .newest = "select max(ts) from jobs.done"},
+    {.name = "hall",
+     .doc = "all jobs on one line, though they overlap",
+     .sql = "select to_timestamp(1000) + (end_ns - took_ns) * interval '1 microsecond' / 1000 as "
+            "begun, took_ns as duration_ns, name, 'hall' as track from jobs.done order by end_ns - "
+            "took_ns, took_ns desc"},
+    {.name = "ends",
+     .doc = "marks on threads",
+     .sql = "select to_timestamp(1000) + end_ns * interval '1 microsecond' / 1000 as ts, name, "
+            "worker as tid, 'end' as kind from jobs.done"},
+    {.name = "later",
+     .doc = "of a table that is not there yet",
+     .sql = "select * from jobs.later"}};
+
+static const struct probing_panel panels[] = {
+    {.name = "count",
+     .doc = "how many jobs",
+     .sql = "select 'jobs: ' || count(*) || ' done' as line from jobs.done",
+     .kind = PROBING_LINES,
+     .rows = 1},
+    {.name = "longest",
+     .doc = "of all workers",
+     .sql = "select took_ns / 1000.0 as took_us, bytes, case when worker = 1 then worker end as "
+            "worker_1, name as job from jobs.done order by took_ns desc",
+     .kind = PROBING_COLUMNS,
+     .rows = 2},
+    {.name = "later",
+     .doc = "of a table that is not there yet",
+     .sql = "select * from jobs.later",
+     .kind = PROBING_COLUMNS,
+     .rows = 2}};
 
 #define N(list) (sizeof(list) / sizeof((list)[0]))
 
@@ -76,6 +123,12 @@ static const struct probing_declarations declarations = {.size = sizeof(declarat
                                                          .n_tables = N(tables),
                                                          .table_size = sizeof(tables[0]),
                                                          .tables = tables,
+                                                         .n_tracks = N(tracks),
+                                                         .track_size = sizeof(tracks[0]),
+                                                         .tracks = tracks,
+                                                         .n_panels = N(panels),
+                                                         .panel_size = sizeof(panels[0]),
+                                                         .panels = panels,
                                                          .flames = flames};
 
 /* ---- the table, and its rows ---- */

@@ -26,9 +26,18 @@ static const struct probing_metric metrics[] = {
 static const struct probing_alias aliases[] = {{"old.pace", "speed"},
                                                {"probing.retention", "pace"}};
 static const struct probing_flame flames[] = {
-    {.name = "wrong", .doc = "d", .sql = "drop table x", .unit = PROBING_NS}};
+    {.name = "wrong", .doc = "d", .sql = "drop table x", .unit = PROBING_NS},
+    {.name = "half", .doc = "d", .sql = "select 1", .unit = PROBING_NS, .stacks = "drop table x"},
+    {.name = "set", .doc = "d", .sql = "select 1", .unit = PROBING_NS, .setting = "mode cpu"}};
 
 static const struct probing_table_name tables[] = {{"bare"}};
+
+static const struct probing_track tracks[] = {{.name = "wrong", .doc = "d", .sql = "delete from x"},
+                                              {.name = "a b", .doc = "d", .sql = "select 1"}};
+
+static const struct probing_panel panels[] = {
+    {.name = "wrong", .doc = "d", .sql = "select 1 as a", .kind = 3, .rows = 1},
+    {.name = "wrong", .doc = "d", .sql = "select 1 as a", .kind = PROBING_LINES, .rows = 65}};
 
 static const struct probing_declarations declarations = {.size = sizeof(declarations),
                                                          .n_views = 1,
@@ -42,6 +51,10 @@ static const struct probing_declarations declarations = {.size = sizeof(declarat
                                                          .flames = flames,
                                                          .table_size = sizeof(tables[0]),
                                                          .tables = tables,
+                                                         .track_size = sizeof(tracks[0]),
+                                                         .tracks = tracks,
+                                                         .panel_size = sizeof(panels[0]),
+                                                         .panels = panels,
                                                          MORE};
 
 static int init(const struct probing_host *h, void **ret_self)
