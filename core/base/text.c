@@ -9,6 +9,7 @@
 
 #include <ctype.h>
 #include <errno.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "core/base/err.h"
@@ -134,6 +135,38 @@ int parse_bytes(const char *text, uint64_t *ret)
                                         {"tib", UINT64_C(1) << 40},
                                         {NULL, 0}};
     return with_unit(text, units, "a size", "\"64K\", \"10MB\" or \"1GB\"", ret);
+}
+
+/* Units from the smallest, each a multiple of the one before. */
+static void in_units(int64_t number, const struct unit *units, char ret[TEXT_AMOUNT_BYTES])
+{
+    size_t best = 0;
+    for (size_t i = 0; units[i].name && number != 0; i++)
+        if (number % (int64_t)units[i].factor == 0)
+            best = i;
+    (void)snprintf(ret, TEXT_AMOUNT_BYTES, "%lld%s",
+                   (long long)(number / (int64_t)units[best].factor),
+                   number != 0 ? units[best].name : "");
+}
+
+void text_ns(int64_t ns, char ret[TEXT_AMOUNT_BYTES])
+{
+    static const struct unit units[] = {{"ns", 1},
+                                        {"us", 1000},
+                                        {"ms", 1000000},
+                                        {"s", UINT64_C(1000000000)},
+                                        {"m", UINT64_C(60000000000)},
+                                        {"h", UINT64_C(3600000000000)},
+                                        {"d", UINT64_C(86400000000000)},
+                                        {NULL, 0}};
+    in_units(ns, units, ret);
+}
+
+void text_bytes(int64_t bytes, char ret[TEXT_AMOUNT_BYTES])
+{
+    static const struct unit units[] = {{"", 1},         {"KB", 1 << 10},           {"MB", 1 << 20},
+                                        {"GB", 1 << 30}, {"TB", UINT64_C(1) << 40}, {NULL, 0}};
+    in_units(bytes, units, ret);
 }
 
 /* How many letters must be changed, added, removed or swapped with their neighbour. */

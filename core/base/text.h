@@ -22,6 +22,11 @@ bool text_is_off(const char *text);                     /* empty, or what parse_
 int parse_ns(const char *text, uint64_t *ret);    /* "10s" "5m" "2h" "1d" "250ms"; bare: seconds */
 int parse_bytes(const char *text, uint64_t *ret); /* "4096" "64K" "10MB" "1GB", powers of 1024 */
 
+/* As these read it, in the largest unit in which it is whole: "250ms", "90s", "64KB"; 0 is "0". */
+#define TEXT_AMOUNT_BYTES 32
+void text_ns(int64_t ns, char ret[TEXT_AMOUNT_BYTES]);
+void text_bytes(int64_t bytes, char ret[TEXT_AMOUNT_BYTES]);
+
 /* The one of `names` that is nearest to `word` (at most a third of its letters differ), else
  * NULL. */
 const char *text_nearest(const char *word, const char *const *names, size_t n);

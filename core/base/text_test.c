@@ -91,6 +91,38 @@ TEST(durations_sizes_and_switches)
     CHECK_INT(parse_bool("2", &b), -EINVAL);
 }
 
+TEST(amounts_are_told_as_they_are_read)
+{
+    static const struct {
+        int64_t ns;
+        const char *text;
+    } times[] = {{0, "0"},
+                 {1, "1ns"},
+                 {1500, "1500ns"},
+                 {10000000, "10ms"},
+                 {90000000000, "90s"},
+                 {3600000000000, "1h"},
+                 {-1000, "-1us"},
+                 {INT64_MAX, "9223372036854775807ns"}},
+      sizes[] = {
+          {0, "0"}, {1000, "1000"}, {4096, "4KB"}, {1 << 30, "1GB"}, {INT64_MIN, "-8388608TB"}};
+    char text[TEXT_AMOUNT_BYTES];
+    for (size_t i = 0; i < sizeof(times) / sizeof(times[0]); i++) {
+        uint64_t again = 0;
+        text_ns(times[i].ns, text);
+        CHECK_STR(text, times[i].text);
+        if (times[i].ns > 0)
+            CHECK(parse_ns(text, &again) == 0 && again == (uint64_t)times[i].ns);
+    }
+    for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {
+        uint64_t again = 0;
+        text_bytes(sizes[i].ns, text);
+        CHECK_STR(text, sizes[i].text);
+        if (sizes[i].ns > 0)
+            CHECK(parse_bytes(text, &again) == 0 && again == (uint64_t)sizes[i].ns);
+    }
+}
+
 TEST(nearest_names)
 {
     static const char *const names[] = {"module", "stage", "duration", "step", NULL};
@@ -195,6 +227,7 @@ int main(void)
     RUN(whole_numbers);
     RUN(doubles_whatever_the_locale);
     RUN(durations_sizes_and_switches);
+    RUN(amounts_are_told_as_they_are_read);
     RUN(nearest_names);
     RUN(json_in);
     RUN(json_in_without_memory);

@@ -52,6 +52,21 @@ static int number_of(const char *owner, const char *name, uint32_t unit, int64_t
                    value);
 }
 
+/* In words that the setting takes: 10ms, not 10000000. */
+static int out_of_range(const char *owner, const char *name, uint32_t unit,
+                        const int64_t numbers[3])
+{
+    char text[3][TEXT_AMOUNT_BYTES];
+    for (int i = 0; i < 3; i++) {
+        (void)snprintf(text[i], sizeof(text[i]), "%lld", (long long)numbers[i]);
+        if (unit == PROBING_NS)
+            text_ns(numbers[i], text[i]);
+        else if (unit == PROBING_BYTES)
+            text_bytes(numbers[i], text[i]);
+    }
+    return err_set(-ERANGE, "%s.%s is %s to %s, not %s", owner, name, text[0], text[1], text[2]);
+}
+
 /* Check, and write what the owner gets: numbers without their unit. */
 static int check(const char *owner, const char *name, uint32_t type, uint32_t unit, int64_t min,
                  int64_t max, const char *value, char *ret_plain)
@@ -68,8 +83,7 @@ static int check(const char *owner, const char *name, uint32_t type, uint32_t un
         if (r < 0)
             return r;
         if ((min || max) && (number < min || number > max))
-            return err_set(-ERANGE, "%s.%s is %lld to %lld, not %lld", owner, name, (long long)min,
-                           (long long)max, (long long)number);
+            return out_of_range(owner, name, unit, (const int64_t[]){min, max, number});
         (void)snprintf(ret_plain, VALUE_MAX_BYTES, "%lld", (long long)number);
         return 0;
     }

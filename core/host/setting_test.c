@@ -37,13 +37,16 @@ static const struct probing_config table[] = {
      .doc = "d",
      .type = PROBING_I64,
      .unit = PROBING_NS,
-     .flags = PROBING_LIVE},
+     .flags = PROBING_LIVE,
+     .max = 3600000000000},
     {.name = "room",
      .value = "1MB",
      .doc = "d",
      .type = PROBING_I64,
      .unit = PROBING_BYTES,
-     .flags = PROBING_LIVE},
+     .flags = PROBING_LIVE,
+     .min = 4096,
+     .max = INT64_C(1) << 40},
     {.name = "on",
      .value = "off",
      .doc = "d",
@@ -83,6 +86,21 @@ TEST(takes_the_names_that_the_field_writes)
     CHECK_INT(host_config_set(host, "probing.test.rate", "11"), 0);
     check_value("test.rate", "11");
     check_value("probing.test.rate", "11");
+    teardown();
+}
+
+TEST(ranges_are_told_as_they_are_written)
+{
+    static const char *const wrong[][3] = {
+        {"test.pause", "2h", "test.pause is 0 to 1h, not 2h"},
+        {"test.pause", "-5000000", "test.pause is 0 to 1h, not -5ms"},
+        {"test.room", "1k", "test.room is 4KB to 1TB, not 1KB"},
+        {"test.rate", "2000", "test.rate is 1 to 1000, not 2000"}};
+    setup();
+    for (size_t i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++) {
+        CHECK_INT(host_config_set(host, wrong[i][0], wrong[i][1]), -ERANGE);
+        CHECK_STR(err_text(), wrong[i][2]);
+    }
     teardown();
 }
 
@@ -239,6 +257,7 @@ TEST(refuses_tables_that_make_no_sense)
 int main(void)
 {
     RUN(takes_the_names_that_the_field_writes);
+    RUN(ranges_are_told_as_they_are_written);
     RUN(an_older_name_of_a_setting_is_the_new_one);
     RUN(tells_the_owner_plain_numbers_and_shows_what_was_written);
     RUN(refuses_and_says_what_is_allowed);
