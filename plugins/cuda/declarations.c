@@ -12,9 +12,9 @@
 /* ---- tables ---- */
 
 static const struct probing_table_name tables[] = {
-    {"cuda.kernels"}, {"cuda.kernel_stats"}, {"cuda.device_time"},
-    {"cuda.memcpy"},  {"cuda.memory"},       {"cuda.runtime"},
-    {"cuda.sync"},    {"cuda.graphs"},       {"cuda.overhead"}};
+    {"cuda.kernels"},  {"cuda.kernel_stats"}, {"cuda.device_time"}, {"cuda.memcpy"},
+    {"cuda.memory"},   {"cuda.runtime"},      {"cuda.sync"},        {"cuda.graphs"},
+    {"cuda.overhead"}, {"cuda.tracing"}};
 
 const struct probing_declarations cuda_declares = {
     .size = sizeof(cuda_declares),

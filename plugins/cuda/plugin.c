@@ -11,16 +11,96 @@
 
 #include "internal.h"
 #include "plugin_malloc.h"
-#include "trace/tables.h"
+#include "trace/tracer.h"
 
 struct plugin {
     const struct probing_host *host;
-    struct trace_tables tables;
+    struct tracer *tracer;
 };
+
+static const struct probing_config settings[] = {TRACER_SETTINGS, {.name = NULL}};
+
+/* ---- what is traced, and what is not ---- */
+
+static const struct probing_column tracing_columns[] = {
+    PROBING_STR_COLUMN("state", "off, waiting, tracing, aside or refused"),
+    PROBING_STR_COLUMN("reason", "why it does not trace; NULL: it does, or is off"),
+    PROBING_COLUMN("since", PROBING_TIME, PROBING_NS, "since when it is in that state"),
+    PROBING_STR_COLUMN("library", "the file that is CUPTI here; NULL: none was found yet"),
+    PROBING_I64_COLUMN("version", PROBING_PLAIN,
+                       "its CUPTI_API_VERSION: 18 for CUDA 11.8, 130001 for 13.0.1"),
+    PROBING_I64_COLUMN("begun", PROBING_COUNT, "how often tracing has begun"),
+    PROBING_I64_COLUMN("records", PROBING_COUNT, "records of CUPTI that were read"),
+    PROBING_I64_COLUMN("unknown", PROBING_COUNT, "records of kinds that are not read here"),
+    PROBING_I64_COLUMN("torn", PROBING_COUNT, "records that were cut short or wrong"),
+    PROBING_I64_COLUMN("lost", PROBING_COUNT, "records that CUPTI has dropped"),
+    PROBING_I64_COLUMN("refused", PROBING_COUNT, "times that CUPTI asked for a buffer in vain"),
+    PROBING_I64_COLUMN("late", PROBING_COUNT, "buffers that came when tracing had ended"),
+    PROBING_I64_COLUMN("taken", PROBING_COUNT, "buffers that CUPTI has now, of 256 KiB"),
+    PROBING_I64_COLUMN("full", PROBING_COUNT, "buffers that wait to be read"),
+    PROBING_I64_COLUMN("kernels", PROBING_COUNT, "kernels that were seen"),
+    PROBING_I64_COLUMN("kernel_rows", PROBING_COUNT, "those that have a row in cuda.kernels"),
+    PROBING_I64_COLUMN(
+        "unlaunched", PROBING_COUNT,
+        "kernels and copies whose call was not seen, so that step, module and thread "
+        "are NULL"),
+    PROBING_I64_COLUMN("unplaced", PROBING_COUNT,
+                       "records that were too many to wait for their call"),
+    PROBING_I64_COLUMN(
+        "clock_error_ns", PROBING_NS,
+        "at most so far are CUPTI's times from the host's; NULL: it does not trace")};
+
+static int scan_tracing(void *self, struct probing_rows *out) /* [worker] */
+{
+    static const char *const states[N_SESSION_STATES] = {[SESSION_OFF] = "off",
+                                                         [SESSION_WAITING] = "waiting",
+                                                         [SESSION_TRACING] = "tracing",
+                                                         [SESSION_ASIDE] = "aside",
+                                                         [SESSION_REFUSED] = "refused"};
+    const struct plugin *p = self;
+    struct tracer_about a;
+    tracer_about(p->tracer, &a);
+    const struct session_about *s = &a.session;
+    const union probing_cell cells[] = {
+        probing_str(states[s->state]),
+        probing_str(s->reason[0] ? s->reason : NULL),
+        probing_i64((int64_t)s->since_ns),
+        probing_str(s->library[0] ? s->library : NULL),
+        probing_i64(s->version ? (int64_t)s->version : PROBING_NULL_I64),
+        probing_i64((int64_t)s->begun),
+        probing_i64((int64_t)s->records),
+        probing_i64((int64_t)s->unknown),
+        probing_i64((int64_t)s->torn),
+        probing_i64((int64_t)s->lost),
+        probing_i64((int64_t)s->refused),
+        probing_i64((int64_t)s->late),
+        probing_i64(s->taken),
+        probing_i64(s->full),
+        probing_i64((int64_t)a.kernels),
+        probing_i64((int64_t)a.kernel_rows),
+        probing_i64((int64_t)a.unlaunched),
+        probing_i64((int64_t)a.unplaced),
+        probing_i64(s->clock_error_ns < 0 ? PROBING_NULL_I64 : s->clock_error_ns)};
+    return probing_scanned(p->host->emit(out, cells, PROBING_LENGTH(cells)));
+}
+
+static const struct probing_table_desc tracing_table =
+    PROBING_COMPUTED_TABLE("tracing", tracing_columns, scan_tracing,
+                           "whether CUDA is traced, by which CUPTI, why not, and what was lost");
+
+/* ---- the plugin ---- */
+
+static void cuda_tick(void *self, uint64_t now) /* [worker] */
+{
+    const struct plugin *p = self;
+    tracer_tick(p->tracer, now);
+}
 
 static void cuda_destroy(void *self)
 {
-    free(self);
+    struct plugin *p = self;
+    tracer_free(p->tracer);
+    free(p);
 }
 
 static int cuda_init(const struct probing_host *host, void **ret_self)
@@ -30,7 +110,12 @@ static int cuda_init(const struct probing_host *host, void **ret_self)
     if (!p)
         return host->fail(host, -ENOMEM, "no memory");
     p->host = host;
-    int rc = tables_new(host, &p->tables);
+    struct probing_table *tracing;
+    int rc = tracer_new(host, &p->tracer);
+    if (rc == 0)
+        rc = host->table(host, &tracing_table, &tracing);
+    if (rc == 0)
+        rc = host->every(host, TRACER_LOOK_NS, cuda_tick);
     if (rc < 0) {
         cuda_destroy(p);
         return rc;
@@ -39,13 +124,46 @@ static int cuda_init(const struct probing_host *host, void **ret_self)
     return 0;
 }
 
+static int cuda_configure(void *self, const char *name, const char *value)
+{
+    const struct plugin *p = self;
+    return tracer_configure(p->tracer, name, value);
+}
+
+static int cuda_start(void *self)
+{
+    const struct plugin *p = self;
+    tracer_start(p->tracer);
+    return 0;
+}
+
+static int cuda_stop(void *self)
+{
+    const struct plugin *p = self;
+    tracer_stop(p->tracer);
+    return 0;
+}
+
+static void cuda_fork(void *self, int phase) /* [child] */
+{
+    const struct plugin *p = self;
+    if (phase == PROBING_FORK_CHILD)
+        tracer_forked(p->tracer);
+}
+
 PROBING_EXPORT const struct probing_plugin probing_plugin_v1 = {
     .size = sizeof(struct probing_plugin),
     .abi = PROBING_ABI,
     .name = "cuda",
     .version = PROBING_VERSION,
     .doc = "kernels, copies and calls of CUDA, switched on and off while the program runs",
+    .config = settings,
+    .config_size = sizeof(struct probing_config),
     .init = cuda_init,
+    .configure = cuda_configure,
+    .start = cuda_start,
+    .stop = cuda_stop,
+    .fork = cuda_fork,
     .destroy = cuda_destroy,
     .declares = &cuda_declares,
 };

@@ -65,9 +65,10 @@ static const struct probing_column busy[N_BUSY] = {
     NS("copy_ns", "in which copies or sets ran and no kernel did"),
     NS("idle_ns", "in which nothing ran"),
     NS("idle_host_ns", "of idle: what ended it was not launched yet, as the host was late"),
-    NS("idle_sync_ns", "of idle: the host was in a call that waits for the device, or for memory"),
-    NS("idle_copy_ns", "of idle: the host was in a copy that returns when it is done"),
-    NS("idle_other_ns", "of idle: it was launched already, or its launch was not seen"),
+    NS("idle_sync_ns", "of idle: likewise, and when it began the host was in a call that waits for "
+                       "the device or for memory, so that it could not be early"),
+    NS("idle_copy_ns", "of idle: likewise, in a copy that returns when it is done"),
+    NS("idle_other_ns", "of idle: what ended it was launched before, or its launch was not seen"),
     COUNT("kernels", "kernels that began in that time"),
     NS("launch_ns", "time that the calls took that launched them"),
     COUNT("lost", "records that CUPTI or we have dropped in that time: then it is a lower bound")};
@@ -129,8 +130,10 @@ int tables_new(const struct probing_host *h, struct trace_tables *ret)
 {
     static const struct probing_table_desc descs[] = {
         PROBING_TABLE("kernels", kernels, "kernels that ran on the device, one by one"),
-        PROBING_TABLE("kernel_stats", stats,
-                      "all kernels, summed up by step, name and module: also those without a row"),
+        PROBING_TABLE(
+            "kernel_stats", stats,
+            "all kernels by step, name and module, also those without a row of their own; a "
+            "step that takes more than a second has several rows, to be added"),
         PROBING_TABLE("device_time", busy,
                       "what each device did with its time, and why it did nothing"),
         PROBING_TABLE("memcpy", copies, "copies and sets of memory by the device"),

@@ -1,0 +1,462 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * plugins/cuda/cupti/cupti_session.c - the life of a trace: waiting, on, aside, off; and
+ * the records that come meanwhile.
+ *
+ * Threads: as cupti_session.h says.  The mutex is held by whoever calls CUPTI for us; its callbacks
+ * take no lock.
+ *
+ * Only CUPTI's activities are used, which need no subscriber: up to CUPTI 13.1 there is one for the
+ * whole process, and older versions of torch keep it from the start.  But there is one pair of
+ * callbacks for buffers, too, and whoever registers last has them: so another profiler is let alone
+ * (others.c).  cuptiFinalize() is never called: it ends CUPTI for everybody, and has crashed in
+ * programs with graphs.
+ *
+ * At exit() CUDA takes itself down while our threads still run.  So a handler of atexit() that was
+ * registered after CUDA's own, and runs before them, ends the trace and keeps everybody out.
+ */
+#include "cupti/cupti_session.h"
+
+#include <dlfcn.h>
+#include <errno.h>
+#include <link.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cupti/buffer_pool.h"
+#include "cupti/cupti_clock.h"
+#include "cupti/library.h"
+#include "probing_sdk.h"
+
+#define AGAIN_NS PROBING_NS_PER_S              /* between looks for CUDA */
+#define REFUSED_MOST_NS (60 * AGAIN_NS)        /* between tries of what was refused */
+#define OTHERS_EVERY_NS (PROBING_NS_PER_S / 2) /* between looks for other profilers */
+#define EXIT_WAIT_S 2                          /* for who is in CUPTI while the program ends */
+
+struct session {
+    const struct probing_host *host;
+    struct session_sink sink;
+    pthread_mutex_t mutex;
+    struct session_wish wish;   /* lock: mutex, as all below */
+    struct session_about about; /* but what is counted in `counts` */
+    struct session_wish has;    /* what is being traced */
+    struct cupti cupti;
+    struct cupti_clock clock;
+    uint64_t next_ns;   /* not tried before */
+    uint64_t pause_ns;  /* after the next refusal */
+    uint64_t others_ns; /* when others were looked for */
+    uint64_t loads;     /* of libraries, when the driver was looked for */
+    bool unloaded;      /* it was not there */
+    int thread_type;    /* of CUPTI's thread numbers before ours; -1: not changed */
+};
+
+/* CUPTI's callbacks have no argument, and may come at any time. */
+static struct {
+    _Atomic bool wanted; /* buffers are given */
+    _Atomic bool closed; /* the program ends, or this is a child: CUPTI is not called any more */
+    _Atomic uint64_t refused, late;
+    _Atomic(struct session *) at_exit; /* whose trace ends with the program */
+    _Atomic bool registered;
+} shared;
+
+/* What is switched on; without those that are needed there is no trace. */
+static const struct {
+    int kind;
+    bool needed;
+} kinds[] = {{CUPTI_CONCURRENT_KERNEL, true}, {CUPTI_MEMCPY, false},  {CUPTI_MEMCPY2, false},
+             {CUPTI_MEMSET, false},           {CUPTI_RUNTIME, false}, {CUPTI_DRIVER, false},
+             {CUPTI_SYNCHRONIZATION, false},  {CUPTI_MEMORY2, false}, {CUPTI_OVERHEAD, false}};
+
+/* ---- CUPTI's callbacks ---- */
+
+static void requested(uint8_t **buffer, size_t *size, size_t *max_records)
+{
+    bool wanted = atomic_load_explicit(&shared.wanted, memory_order_acquire);
+    uint8_t *free_one = wanted ? buffer_take() : NULL;
+    if (wanted && !free_one)
+        atomic_fetch_add_explicit(&shared.refused, 1, memory_order_relaxed);
+    *buffer = free_one;
+    *size = free_one ? BUFFER_BYTES : 0;
+    *max_records = 0; /* as many as fit */
+}
+
+static void completed(void *context, uint32_t stream, uint8_t *buffer, size_t size, size_t valid)
+{
+    (void)context;
+    (void)stream;
+    (void)size;
+    (void)buffer_complete(buffer, valid);
+}
+
+/* ---- states ---- */
+
+__attribute__((format(printf, 3, 4))) static void be(struct session *s, enum session_state state,
+                                                     const char *format, ...)
+{
+    va_list args;
+    if (s->about.state != state)
+        s->about.since_ns = s->host->now();
+    s->about.state = state;
+    va_start(args, format);
+    (void)vsnprintf(s->about.reason, sizeof(s->about.reason), format, args);
+    va_end(args);
+}
+
+static int count_loads(struct dl_phdr_info *info, size_t size, void *ret_loads)
+{
+    (void)size;
+    *(uint64_t *)ret_loads = info->dlpi_adds;
+    return 1;
+}
+
+/* ---- records ---- */
+
+static void tell(struct session *s, struct record *r)
+{
+    r->start = clock_ours(&s->clock, r->start);
+    r->end = clock_ours(&s->clock, r->end);
+    s->about.records++;
+    s->sink.record(s->sink.arg, r);
+}
+
+/* CUPTI walks from record to record; what it points to is checked before it is read. */
+static void read_buffer(struct session *s, const struct buffer *b)
+{
+    uint8_t *at = NULL, *before = b->bytes;
+    struct record r;
+    int rc;
+    while ((rc = s->cupti.ActivityGetNextRecord(b->bytes, b->valid, &at)) == CUPTI_SUCCESS) {
+        bool forth = at >= before && at < b->bytes + b->valid;
+        if (!forth || (at == before && at != b->bytes)) {
+            s->about.torn++;
+            return;
+        }
+        int read = record_read(at, (size_t)(b->bytes + b->valid - at), &r);
+        if (read == 0)
+            tell(s, &r);
+        else if (read == -ENOENT)
+            s->about.unknown++;
+        else
+            s->about.torn++;
+        before = at + 1;
+    }
+    if (rc != CUPTI_MAX_LIMIT_REACHED)
+        s->about.torn++; /* the rest is incomplete or of no kind that it knows */
+}
+
+static void read_all(struct session *s)
+{
+    struct buffer b;
+    for (uint32_t i = 0; i < 2 * BUFFERS && buffer_next(&b); i++) {
+        read_buffer(s, &b);
+        buffer_free(&b);
+    }
+}
+
+/* Buffers that came after the end: nobody knows any more which clock they had. */
+static void drop_late(struct session *s)
+{
+    struct buffer b;
+    for (uint32_t i = 0; i < 2 * BUFFERS && buffer_next(&b); i++) {
+        s->about.late++;
+        buffer_free(&b);
+    }
+}
+
+static void look(struct session *s, uint32_t flush)
+{
+    clock_compare(&s->clock, s->cupti.GetTimestamp);
+    (void)s->cupti.ActivityFlushAll(flush); /* its result says nothing that could be acted on */
+    read_all(s);
+    size_t dropped = 0;
+    uint64_t refused = atomic_load_explicit(&shared.refused, memory_order_relaxed), lost = 0;
+    if (s->cupti.ActivityGetNumDroppedRecords(NULL, 0, &dropped) == CUPTI_SUCCESS)
+        lost = dropped;
+    s->about.lost += lost;
+    s->about.refused = refused;
+    s->sink.looked(s->sink.arg, lost);
+}
+
+/* ---- on and off ---- */
+
+static int enable_kinds(struct session *s)
+{
+    const struct cupti *c = &s->cupti;
+    for (size_t i = 0; i < PROBING_LENGTH(kinds); i++) {
+        int rc = c->ActivityEnable(kinds[i].kind);
+        if (rc && kinds[i].needed)
+            return rc;
+    }
+    if (s->wish.whole_graphs)
+        (void)c->ActivityEnable(CUPTI_GRAPH_TRACE);
+    if (c->ActivityEnableAndDump) /* those that are there already, too */
+        (void)c->ActivityEnableAndDump(CUPTI_CONTEXT);
+    return 0;
+}
+
+static void disable_kinds(struct session *s)
+{
+    const struct cupti *c = &s->cupti;
+    for (size_t i = PROBING_LENGTH(kinds); i-- > 0;)
+        (void)c->ActivityDisable(kinds[i].kind);
+    if (s->has.whole_graphs)
+        (void)c->ActivityDisable(CUPTI_GRAPH_TRACE);
+    if (c->ActivityEnableAndDump)
+        (void)c->ActivityDisable(CUPTI_CONTEXT);
+}
+
+static void number_threads(struct session *s)
+{
+    s->thread_type = -1;
+    int type = CUPTI_THREADS_BY_PTHREAD;
+    const struct cupti *c = &s->cupti;
+    if (!c->SetThreadIdType || (c->GetThreadIdType && c->GetThreadIdType(&type) != CUPTI_SUCCESS))
+        return;
+    if (type != CUPTI_THREADS_BY_SYSTEM &&
+        c->SetThreadIdType(CUPTI_THREADS_BY_SYSTEM) == CUPTI_SUCCESS)
+        s->thread_type = type;
+}
+
+/* `mine`: our callbacks are still CUPTI's: what it holds comes back to us. */
+static void end(struct session *s, bool mine)
+{
+    if (s->about.state != SESSION_TRACING)
+        return;
+    disable_kinds(s);
+    if (s->thread_type >= 0)
+        (void)s->cupti.SetThreadIdType(s->thread_type);
+    atomic_store_explicit(&shared.wanted, false, memory_order_release);
+    if (mine)
+        look(s, CUPTI_FLUSH_FORCED);
+    else
+        read_all(s);
+    s->sink.ended(s->sink.arg);
+    be(s, SESSION_OFF, "%s", "");
+}
+
+static void at_exit(void)
+{
+    struct session *s = atomic_load_explicit(&shared.at_exit, memory_order_acquire);
+    struct timespec until;
+    if (atomic_load_explicit(&shared.closed, memory_order_acquire))
+        return; /* a child */
+    atomic_store_explicit(&shared.closed, true, memory_order_release);
+    if (!s)
+        return;
+    (void)clock_gettime(CLOCK_REALTIME, &until);
+    until.tv_sec += EXIT_WAIT_S;
+    if (pthread_mutex_timedlock(&s->mutex, &until) != 0)
+        return;
+    end(s, /* mine= */ true);
+    (void)pthread_mutex_unlock(&s->mutex);
+}
+
+static void begin(struct session *s)
+{
+    char text[96];
+    const struct cupti *c = &s->cupti;
+    if (buffer_pool_map() < 0) {
+        be(s, SESSION_REFUSED, "no memory for %u MB of buffers",
+           BUFFERS * (BUFFER_BYTES >> 10) >> 10);
+        return;
+    }
+    drop_late(s);
+    atomic_store_explicit(&shared.wanted, true, memory_order_release);
+    int rc = c->ActivityRegisterCallbacks(requested, completed);
+    if (rc == CUPTI_SUCCESS) {
+        number_threads(s);
+        rc = enable_kinds(s);
+    }
+    if (rc != CUPTI_SUCCESS) {
+        disable_kinds(s);
+        if (s->thread_type >= 0)
+            (void)c->SetThreadIdType(s->thread_type);
+        atomic_store_explicit(&shared.wanted, false, memory_order_release);
+        bool held = rc == CUPTI_MULTIPLE_SUBSCRIBERS;
+        be(s, held ? SESSION_ASIDE : SESSION_REFUSED, "%s: %s %s", c->path,
+           held ? "another profiler has CUPTI:" : "it does not trace here:",
+           cupti_text(c, rc, text, sizeof(text)));
+        return;
+    }
+    s->has = s->wish;
+    clock_begin(&s->clock, c->GetTimestamp);
+    s->about.begun++;
+    be(s, SESSION_TRACING, "%s", "");
+    s->sink.begun(s->sink.arg);
+    bool registered = false;
+    atomic_store_explicit(&shared.at_exit, s, memory_order_release);
+    if (atomic_compare_exchange_strong_explicit(&shared.registered, &registered, true,
+                                                memory_order_acq_rel, memory_order_acquire))
+        (void)atexit(at_exit);
+}
+
+/* Does the process use CUDA?  The loader is asked again only when something was loaded since. */
+static bool has_driver(struct session *s)
+{
+    uint64_t loads = 0;
+    (void)dl_iterate_phdr(count_loads, &loads);
+    if (s->unloaded && loads && loads == s->loads)
+        return false;
+    s->loads = loads;
+    const char *missing = driver_missing(&s->unloaded);
+    if (missing)
+        be(s, SESSION_WAITING, "%s; kernels are traced from then on", missing);
+    return !missing;
+}
+
+static bool knows_version(struct session *s)
+{
+    char text[96];
+    struct cupti *c = &s->cupti;
+    int rc = c->version ? CUPTI_SUCCESS : c->GetVersion(&c->version);
+    if (rc != CUPTI_SUCCESS) {
+        c->version = 0;
+        be(s, SESSION_REFUSED, "%s does not tell its version: %s", c->path,
+           cupti_text(c, rc, text, sizeof(text)));
+    } else if (c->version < CUPTI_API_LEAST) {
+        be(s, SESSION_REFUSED, "%s is of API version %u, and %u (CUDA 11.6) is the oldest known",
+           c->path, c->version, CUPTI_API_LEAST);
+    }
+    return rc == CUPTI_SUCCESS && c->version >= CUPTI_API_LEAST;
+}
+
+/* Is there a CUPTI that may be asked?  If not, the state says why. */
+static bool find(struct session *s)
+{
+    char why[256];
+    if (!has_driver(s))
+        return false;
+    if (!s->cupti.path[0] && cupti_find(&s->cupti, why, sizeof(why)) < 0) {
+        s->cupti.path[0] = '\0';
+        be(s, SESSION_REFUSED, "%s", why);
+        return false;
+    }
+    return knows_version(s);
+}
+
+static void try_to_begin(struct session *s, uint64_t now_ns)
+{
+    const char *other;
+    if (now_ns < s->next_ns)
+        return;
+    s->next_ns = now_ns + AGAIN_NS;
+    if (find(s)) {
+        if ((other = s->sink.other(s->sink.arg)))
+            be(s, SESSION_ASIDE, "%s; its end is waited for", other);
+        else
+            begin(s);
+    }
+    (void)snprintf(s->about.library, sizeof(s->about.library), "%s", s->cupti.path);
+    s->about.version = s->cupti.version;
+    if (s->about.state == SESSION_REFUSED) {
+        s->pause_ns = s->pause_ns ? s->pause_ns * 2 : AGAIN_NS;
+        s->pause_ns = s->pause_ns < REFUSED_MOST_NS ? s->pause_ns : REFUSED_MOST_NS;
+        s->next_ns = now_ns + s->pause_ns;
+    } else {
+        s->pause_ns = 0;
+    }
+}
+
+static void keep_on(struct session *s, uint64_t now_ns)
+{
+    const char *other = NULL;
+    if (now_ns - s->others_ns >= OTHERS_EVERY_NS) {
+        s->others_ns = now_ns;
+        other = s->sink.other(s->sink.arg);
+    }
+    if (other) {
+        end(s, /* mine= */ false);
+        be(s, SESSION_ASIDE, "%s; its end is waited for", other);
+        s->next_ns = now_ns + AGAIN_NS;
+    } else {
+        look(s, /* flush= */ 0);
+    }
+}
+
+void session_tick(struct session *s, uint64_t now_ns)
+{
+    (void)pthread_mutex_lock(&s->mutex);
+    bool closed = atomic_load_explicit(&shared.closed, memory_order_acquire);
+    if (!closed && s->about.state == SESSION_TRACING)
+        keep_on(s, now_ns);
+    else if (!closed && s->wish.on)
+        try_to_begin(s, now_ns);
+    (void)pthread_mutex_unlock(&s->mutex);
+}
+
+void session_wish(struct session *s, const struct session_wish *w)
+{
+    (void)pthread_mutex_lock(&s->mutex);
+    bool same = memcmp(w, &s->wish, sizeof(*w)) == 0;
+    s->wish = *w;
+    s->next_ns = s->pause_ns = 0;
+    if (!atomic_load_explicit(&shared.closed, memory_order_acquire) && !(same && w->on))
+        end(s, /* mine= */ true); /* and begins anew with the next tick */
+    if (!w->on)
+        be(s, SESSION_OFF, "%s", "");
+    else if (s->about.state == SESSION_OFF)
+        be(s, SESSION_WAITING, "it has not been tried yet");
+    (void)pthread_mutex_unlock(&s->mutex);
+}
+
+/* ---- the rest ---- */
+
+int session_new(const struct probing_host *host, const struct session_sink *sink,
+                struct session **ret)
+{
+    struct session *s = calloc(1, sizeof(*s));
+    if (!s)
+        return -ENOMEM;
+    s->host = host;
+    s->sink = *sink;
+    s->thread_type = -1;
+    s->about.since_ns = host->now();
+    (void)pthread_mutex_init(&s->mutex, NULL);
+    *ret = s;
+    return 0;
+}
+
+void session_free(struct session *s)
+{
+    struct session *same = s;
+    if (!s)
+        return;
+    (void)atomic_compare_exchange_strong_explicit(&shared.at_exit, &same, NULL,
+                                                  memory_order_acq_rel, memory_order_acquire);
+    (void)pthread_mutex_destroy(&s->mutex);
+    free(s);
+}
+
+void session_about(struct session *s, struct session_about *ret)
+{
+    (void)pthread_mutex_lock(&s->mutex);
+    *ret = s->about;
+    ret->clock_error_ns = s->about.state == SESSION_TRACING ? clock_error(&s->clock) : -1;
+    (void)pthread_mutex_unlock(&s->mutex);
+    buffer_counts(&ret->taken, &ret->full);
+}
+
+bool session_call_name(struct session *s, bool driver, uint32_t id, char *ret, size_t size)
+{
+    const char *name = NULL;
+    int domain = driver ? CUPTI_DOMAIN_DRIVER : CUPTI_DOMAIN_RUNTIME;
+    if (!s->cupti.GetCallbackName || s->cupti.GetCallbackName(domain, id, &name) != CUPTI_SUCCESS ||
+        !name)
+        return false;
+    const char *end_of = strstr(name, "_v"); /* cudaLaunchKernel_v7000: since which CUDA */
+    size_t n = end_of && strlen(end_of) > 5 && end_of[2] >= '1' && end_of[2] <= '9' && !driver
+                   ? (size_t)(end_of - name)
+                   : strlen(name);
+    (void)snprintf(ret, size, "%.*s", (int)n, name);
+    return true;
+}
+
+void session_forked(struct session *s)
+{
+    (void)s; /* its mutex may be held for ever: nothing of it is touched any more */
+    atomic_store_explicit(&shared.wanted, false, memory_order_relaxed);
+    atomic_store_explicit(&shared.closed, true, memory_order_relaxed);
+}

@@ -1,0 +1,74 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * plugins/cuda/cupti/cupti_session.h - CUPTI switched on and off: when it can be, what it
+ * says while it is on, and why it is not.
+ *
+ * session_tick() on one worker at a time, the rest as each comment says.  CUPTI's callbacks, on any
+ * thread of the program or of CUPTI, only take and give back buffers.  One session a process.
+ */
+#ifndef CUDA_CUPTI_CUPTI_SESSION_H
+#define CUDA_CUPTI_CUPTI_SESSION_H
+
+#include <probing/plugin.h>
+#include <stdbool.h>
+
+#include "cupti/record.h"
+
+enum session_state {
+    SESSION_OFF,
+    SESSION_WAITING, /* the process does not use CUDA yet, or not with a CUPTI that is found */
+    SESSION_TRACING,
+    SESSION_ASIDE,   /* another profiler has CUPTI; it is taken over when that one leaves */
+    SESSION_REFUSED, /* CUPTI says no; it is asked again, more and more rarely */
+    N_SESSION_STATES
+};
+
+/* What is wanted to be recorded. */
+struct session_wish {
+    bool on;
+    bool whole_graphs; /* a graph's launch as one thing, not its kernels */
+};
+
+/* What a session tells.  Times are CLOCK_MONOTONIC ns, 0: not known.  All on one thread at a time:
+ * session_tick()'s, or who stops it. */
+struct session_sink {
+    void *arg;
+    void (*begun)(void *arg); /* what is kept of before is of no use */
+    void (*record)(void *arg, const struct record *r);
+    void (*looked)(void *arg, uint64_t lost); /* no more for now; so many were lost since before */
+    void (*ended)(void *arg);                 /* no more at all */
+    /* Who has CUPTI, as a clause ("torch.profiler runs"), or NULL: nobody is known to. */
+    const char *(*other)(void *arg);
+};
+
+struct session_about {
+    enum session_state state;
+    char reason[512];                /* "": none */
+    char library[512];               /* "": none was found yet */
+    uint32_t version;                /* CUPTI_API_VERSION; 0: not known */
+    uint64_t since_ns;               /* it is in that state */
+    uint64_t begun;                  /* how often tracing has begun */
+    uint64_t records, unknown, torn; /* read; of kinds that are not; cut short or wrong */
+    uint64_t lost;                   /* CUPTI had no buffer, or dropped them itself */
+    uint64_t late;                   /* buffers that came after it was over, not read */
+    uint64_t refused;                /* times that no buffer was free */
+    uint32_t taken, full;            /* buffers that CUPTI has; that wait to be read */
+    int64_t clock_error_ns;          /* at most, between CUPTI's clock and ours; -1: not known */
+};
+
+struct session;
+
+/* 0 or -ENOMEM.                                                                     [control] */
+int session_new(const struct probing_host *host, const struct session_sink *sink,
+                struct session **ret);
+void session_free(struct session *s); /* after session_stop()                        [control] */
+/* Wish for something else; what can be done at once is.  off: nothing is recorded any more when it
+ * returns, and what was is told.                                                    [control] */
+void session_wish(struct session *s, const struct session_wish *w);
+void session_tick(struct session *s, uint64_t now_ns); /*                            [worker] */
+void session_about(struct session *s, struct session_about *ret); /*                    [any] */
+/* What CUPTI calls a function; false: it does not tell.  While it traces, in the sink.   */
+bool session_call_name(struct session *s, bool driver, uint32_t id, char *ret, size_t size);
+void session_forked(struct session *s); /* in the child: nothing of it works there     [child] */
+
+#endif

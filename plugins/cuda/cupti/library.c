@@ -1,0 +1,197 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * plugins/cuda/cupti/library.c - which libcupti a process uses, and how its functions are found.
+ *
+ * Threads: one at a time.
+ * It is a file of CUDA's, and must be the version of the CUDA runtime that the program has: another
+ * one may not know its driver.  So what is mapped already comes first, then what lies beside what
+ * is mapped.
+ */
+#include "cupti/library.h"
+
+#include <dlfcn.h>
+#include <errno.h>
+#include <link.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- the driver ---- */
+
+const char *driver_missing(bool *ret_unloaded)
+{
+    void *driver = dlopen("libcuda.so.1", RTLD_LAZY | RTLD_NOLOAD);
+    *ret_unloaded = driver == NULL;
+    if (!driver)
+        return "the process has not loaded CUDA's driver (libcuda.so.1)";
+    int (*count)(int *) = NULL;
+    *(void **)&count = dlsym(driver, "cuDeviceGetCount");
+    int devices = 0;
+    int result = count ? count(&devices) : 0; /* it changes nothing, and says when nobody has */
+    (void)dlclose(driver);                    /* who loaded it holds it */
+    if (result)
+        return "the process has not initialised CUDA's driver";
+    return NULL;
+}
+
+/* ---- the file ---- */
+
+struct mapped { /* paths of files that are in the process; "": none */
+    char cupti[512], runtime[512];
+};
+
+static int look_at_object(struct dl_phdr_info *info, size_t size, void *arg)
+{
+    struct mapped *m = arg;
+    const char *slash = strrchr(info->dlpi_name, '/');
+    const char *name = slash ? slash + 1 : info->dlpi_name;
+    (void)size;
+    if (!m->cupti[0] && strncmp(name, "libcupti.so", 11) == 0)
+        (void)snprintf(m->cupti, sizeof(m->cupti), "%s", info->dlpi_name);
+    if (!m->runtime[0] && strncmp(name, "libcudart.so", 12) == 0)
+        (void)snprintf(m->runtime, sizeof(m->runtime), "%s", info->dlpi_name);
+    return 0;
+}
+
+static void *open_file(struct cupti *c, const char *path, int flags)
+{
+    void *found = dlopen(path, RTLD_LAZY | RTLD_LOCAL | flags);
+    if (found)
+        (void)snprintf(c->path, sizeof(c->path), "%s", path);
+    return found;
+}
+
+/* DIR/BETWEEN/NAME for each of the names that a libcupti of that major version has. */
+static void *open_in(struct cupti *c, const char *dir, int dir_n, const char *between, int major)
+{
+    char path[sizeof(c->path)];
+    const char *const ends[] = {major == 11 ? "11.8" : "", major == 11 ? "11.7" : "",
+                                major == 12   ? "12"
+                                : major == 13 ? "13"
+                                              : "",
+                                ""};
+    for (size_t i = 0; i < sizeof(ends) / sizeof(ends[0]); i++) {
+        if (!*ends[i] && i < sizeof(ends) / sizeof(ends[0]) - 1)
+            continue;
+        int n = snprintf(path, sizeof(path), "%.*s%s/libcupti.so%s%s", dir_n, dir, between,
+                         *ends[i] ? "." : "", ends[i]);
+        void *found = n < (int)sizeof(path) ? open_file(c, path, 0) : NULL;
+        if (found)
+            return found;
+    }
+    return NULL;
+}
+
+/* Of libcudart.so.12: 12; 0: its name does not say. */
+static int major_of(const char *runtime)
+{
+    const char *end = strstr(runtime, "libcudart.so.");
+    int major = 0;
+    for (end = end ? end + 13 : ""; *end >= '0' && *end <= '9' && major < 1000; end++)
+        major = major * 10 + (*end - '0');
+    return major;
+}
+
+static void *open_beside(struct cupti *c, const char *runtime, int major)
+{
+    static const char *const between[] = {
+        "",                              /* nvidia/cu13/lib, a toolkit's lib64 */
+        "/../../cuda_cupti/lib",         /* nvidia/cuda_runtime/lib of torch's wheels */
+        "/../extras/CUPTI/lib64",        /* a toolkit's lib64 */
+        "/../../../extras/CUPTI/lib64"}; /* its targets/x86_64-linux/lib */
+    const char *slash = strrchr(runtime, '/');
+    void *found = NULL;
+    for (size_t i = 0; slash && !found && i < sizeof(between) / sizeof(between[0]); i++)
+        found = open_in(c, runtime, (int)(slash - runtime), between[i], major);
+    return found;
+}
+
+static void *open_under_home(struct cupti *c, int major)
+{
+    static const char *const names[] = {"CUDA_HOME", "CUDA_PATH"};
+    static const char *const between[] = {"/extras/CUPTI/lib64", "/lib64", "/lib"};
+    void *found = NULL;
+    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+        const char *home = getenv(names[i]);
+        for (size_t j = 0;
+             home && *home == '/' && !found && j < sizeof(between) / sizeof(between[0]); j++)
+            found = open_in(c, home, (int)strnlen(home, sizeof(c->path)), between[j], major);
+    }
+    return found;
+}
+
+static void *open_library(struct cupti *c)
+{
+    struct mapped m = {.cupti = ""};
+    (void)dl_iterate_phdr(look_at_object, &m);
+    if (m.cupti[0])
+        return open_file(c, m.cupti, RTLD_NOLOAD);
+    int major = major_of(m.runtime);
+    void *found = open_beside(c, m.runtime, major);
+    if (!found)
+        found = open_under_home(c, major);
+    static const char *const system_names[] = {"libcupti.so.13", "libcupti.so.12",
+                                               "libcupti.so.11.8", "libcupti.so"};
+    for (size_t i = 0; !found && i < sizeof(system_names) / sizeof(system_names[0]); i++) {
+        int its = i < 2 ? 13 - (int)i : 11;
+        if (major == 0 || its == major || i == 3)
+            found = open_file(c, system_names[i], 0);
+    }
+    return found;
+}
+
+/* ---- its functions ---- */
+
+int cupti_find(struct cupti *ret, char *why, size_t size)
+{
+    *ret = (struct cupti){.version = 0};
+    const struct {
+        const char *name;
+        void *to; /* a pointer to a function */
+        bool needed;
+    } functions[] = {
+        {"cuptiGetVersion", &ret->GetVersion, true},
+        {"cuptiGetTimestamp", &ret->GetTimestamp, true},
+        {"cuptiGetResultString", &ret->GetResultString, false},
+        {"cuptiGetCallbackName", &ret->GetCallbackName, false},
+        {"cuptiActivityEnable", &ret->ActivityEnable, true},
+        {"cuptiActivityDisable", &ret->ActivityDisable, true},
+        {"cuptiActivityRegisterCallbacks", &ret->ActivityRegisterCallbacks, true},
+        {"cuptiActivityGetNextRecord", &ret->ActivityGetNextRecord, true},
+        {"cuptiActivityGetNumDroppedRecords", &ret->ActivityGetNumDroppedRecords, true},
+        {"cuptiActivityFlushAll", &ret->ActivityFlushAll, true},
+        {"cuptiActivityEnableAndDump", &ret->ActivityEnableAndDump, false},
+        {"cuptiSetThreadIdType", &ret->SetThreadIdType, false},
+        {"cuptiGetThreadIdType", &ret->GetThreadIdType, false},
+        {"cuptiSubscribe", &ret->Subscribe, false},
+        {"cuptiUnsubscribe", &ret->Unsubscribe, false}};
+    void *library = open_library(ret); /* never closed: CUPTI cannot be unloaded safely */
+    if (!library) {
+        (void)snprintf(why, size,
+                       "no libcupti was found: not in the process, beside its CUDA runtime, under "
+                       "CUDA_HOME, or by the loader; install the one of its CUDA "
+                       "(nvidia-cuda-cupti), or set CUDA_HOME");
+        return -ENOENT;
+    }
+    for (size_t i = 0; i < sizeof(functions) / sizeof(functions[0]); i++) {
+        void *found = dlsym(library, functions[i].name);
+        memcpy(functions[i].to, &found, sizeof(found));
+        if (!found && functions[i].needed) {
+            (void)snprintf(why, size, "%s has no %s", ret->path, functions[i].name);
+            (void)dlclose(library);
+            return -ENOENT;
+        }
+    }
+    return 0;
+}
+
+const char *cupti_text(const struct cupti *c, int result, char *text, size_t size)
+{
+    const char *name = NULL;
+    bool told = c->GetResultString && c->GetResultString(result, &name) == CUPTI_SUCCESS && name;
+    if (told)
+        (void)snprintf(text, size, "%s (%d)", name, result);
+    else
+        (void)snprintf(text, size, "error %d", result);
+    return text;
+}

@@ -1,0 +1,24 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * plugins/cuda/cupti/others.h - who else uses CUPTI in this process.
+ *
+ * Threads: one at a time.
+ * Of CUPTI's buffers there is one owner, and who asks last is it.  So nobody is asked: what can be
+ * seen is looked for.
+ */
+#ifndef CUDA_CUPTI_OTHERS_H
+#define CUDA_CUPTI_OTHERS_H
+
+#include <probing/ext/draft/python.h>
+#include <probing/plugin.h>
+
+struct others {
+    const struct probing_python_gil_1 *gil; /* NULL: no Python here, or its plugin is not loaded */
+};
+
+/* Others' parts are there from start() on. */
+void others_find(struct others *o, const struct probing_host *host);
+/* A clause, as "torch.profiler runs"; NULL: nobody was seen.                          [worker] */
+const char *others_look(const struct others *o);
+
+#endif

@@ -1,0 +1,187 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * plugins/cuda/trace/rows.c - what records say, as cells.
+ *
+ * Threads: one at a time.
+ */
+#include "trace/rows.h"
+
+#define ASYNC 1u /* CUPTI_ACTIVITY_FLAG_MEMCPY_ASYNC, _MEMSET_ASYNC */
+
+static union probing_cell number(uint32_t value)
+{
+    return probing_i64(value == CUPTI_NONE ? PROBING_NULL_I64 : (int64_t)value);
+}
+
+static union probing_cell size_of(uint64_t value)
+{
+    return probing_i64(value <= INT64_MAX ? (int64_t)value : PROBING_NULL_I64);
+}
+
+/* 0 stands for none. */
+static union probing_cell number_or_none(uint64_t value)
+{
+    return value ? size_of(value) : probing_i64(PROBING_NULL_I64);
+}
+
+static union probing_cell between(uint64_t begin_ns, uint64_t end_ns)
+{
+    bool known = begin_ns && end_ns >= begin_ns;
+    return probing_i64(known ? (int64_t)(end_ns - begin_ns) : PROBING_NULL_I64);
+}
+
+static void put_place(union probing_cell *row, const struct record *r, const struct place *p)
+{
+    row[PLACE_THREAD] = probing_i64(p->launch ? p->launch->thread : PROBING_NULL_I64);
+    row[PLACE_STEP] = probing_i64(p->step);
+    row[PLACE_MODULE] = probing_id(p->module);
+    row[PLACE_CORRELATION] = number_or_none(r->correlation);
+}
+
+static void put_span(union probing_cell *row, const struct record *r)
+{
+    row[0] = number_or_none(r->start);
+    row[1] = number_or_none(r->end);
+    row[2] = between(r->start, r->end);
+}
+
+static void add(const struct rows *w, struct probing_table *table, uint64_t ts,
+                const union probing_cell *row, uint32_t n)
+{
+    (void)w->host->append(table, ts, row, n, NULL, 0); /* what it refuses it counts */
+}
+
+void rows_kernel(const struct rows *w, const struct record *r, const struct place *p, uint64_t name)
+{
+    union probing_cell row[N_KERNELS];
+    row[KERNELS_NAME] = probing_id(name);
+    put_span(&row[KERNELS_START], r);
+    row[KERNELS_DEVICE] = number(r->device);
+    row[KERNELS_CONTEXT] = number(r->context);
+    row[KERNELS_STREAM] = number(r->stream);
+    row[KERNELS_GRID] = probing_id(names_size(w->names, r->kernel.grid));
+    row[KERNELS_BLOCK] = probing_id(names_size(w->names, r->kernel.block));
+    row[KERNELS_REGISTERS] = number(r->kernel.registers);
+    row[KERNELS_SHARED] = size_of(r->kernel.shared_bytes);
+    row[KERNELS_QUEUED] = between(p->launch ? p->launch->begin_ns : 0, r->start);
+    row[KERNELS_LAUNCH] =
+        p->launch ? between(p->launch->begin_ns, p->launch->end_ns) : probing_i64(PROBING_NULL_I64);
+    row[KERNELS_GRAPH] = number_or_none(r->kernel.graph);
+    row[KERNELS_GRAPH_NODE] = number_or_none(r->kernel.graph_node);
+    put_place(&row[KERNELS_PLACE], r, p);
+    add(w, w->tables.kernels, r->start, row, N_KERNELS);
+}
+
+static void add_copy(const struct rows *w, const struct record *r, const struct place *p)
+{
+    union probing_cell row[N_MEMCPY];
+    bool set = r->kind == CUPTI_MEMSET;
+    row[MEMCPY_KIND] = probing_id(set ? probing_intern_text(w->host, "memset")
+                                      : names_word(w->names, WORDS_COPY, r->copy.kind));
+    row[MEMCPY_BYTES] = size_of(r->copy.bytes);
+    put_span(&row[MEMCPY_START], r);
+    row[MEMCPY_SRC_KIND] =
+        probing_id(set ? PROBING_NULL_ID : names_word(w->names, WORDS_MEMORY, r->copy.src_kind));
+    row[MEMCPY_DST_KIND] = probing_id(names_word(w->names, WORDS_MEMORY, r->copy.dst_kind));
+    row[MEMCPY_DEVICE] = number(r->device);
+    row[MEMCPY_SRC_DEVICE] = number(r->copy.src_device);
+    row[MEMCPY_DST_DEVICE] = number(r->copy.dst_device);
+    row[MEMCPY_CONTEXT] = number(r->context);
+    row[MEMCPY_STREAM] = number(r->stream);
+    row[MEMCPY_ASYNC] = probing_i64((r->copy.flags & ASYNC) != 0);
+    row[MEMCPY_GRAPH] = number_or_none(r->copy.graph);
+    put_place(&row[MEMCPY_PLACE], r, p);
+    add(w, w->tables.memcpy, r->start, row, N_MEMCPY);
+}
+
+static void add_memory(const struct rows *w, const struct record *r, const struct place *p)
+{
+    union probing_cell row[N_MEMORY];
+    row[MEMORY_KIND] = probing_id(names_word(w->names, WORDS_OPERATION, r->memory.operation));
+    row[MEMORY_MEMORY_KIND] = probing_id(names_word(w->names, WORDS_MEMORY, r->memory.kind));
+    row[MEMORY_BYTES] = size_of(r->memory.bytes);
+    row[MEMORY_ADDRESS] = size_of(r->memory.address);
+    row[MEMORY_DURATION] =
+        p->launch ? between(p->launch->begin_ns, p->launch->end_ns) : probing_i64(PROBING_NULL_I64);
+    row[MEMORY_DEVICE] = number(r->device);
+    row[MEMORY_CONTEXT] = number(r->context);
+    row[MEMORY_STREAM] = number(r->stream);
+    row[MEMORY_ASYNC] = probing_i64(r->memory.asynchronous != 0);
+    put_place(&row[MEMORY_PLACE], r, p);
+    add(w, w->tables.memory, r->start, row, N_MEMORY);
+}
+
+static void add_call(const struct rows *w, const struct record *r, const struct place *p)
+{
+    union probing_cell row[N_RUNTIME];
+    bool driver = r->kind == CUPTI_DRIVER;
+    row[RUNTIME_NAME] = probing_id(names_call(w->names, w->session, driver, r->call.id)->id);
+    row[RUNTIME_API] = probing_id(probing_intern_text(w->host, driver ? "driver" : "runtime"));
+    row[RUNTIME_DURATION] = between(r->start, r->end);
+    row[RUNTIME_RESULT] = number(r->call.result);
+    put_place(&row[RUNTIME_PLACE], r, p);
+    row[RUNTIME_PLACE + PLACE_THREAD] = number(r->call.thread);
+    add(w, w->tables.runtime, r->start, row, N_RUNTIME);
+}
+
+static void add_sync(const struct rows *w, const struct record *r, const struct place *p)
+{
+    union probing_cell row[N_SYNC];
+    row[SYNC_KIND] = probing_id(names_word(w->names, WORDS_SYNC, r->sync.type));
+    row[SYNC_DURATION] = between(r->start, r->end);
+    row[SYNC_CONTEXT] = number(r->context);
+    row[SYNC_STREAM] = number(r->stream);
+    row[SYNC_EVENT] = number_or_none(r->sync.event == CUPTI_NONE ? 0 : r->sync.event);
+    put_place(&row[SYNC_PLACE], r, p);
+    add(w, w->tables.sync, r->start, row, N_SYNC);
+}
+
+static void add_graph(const struct rows *w, const struct record *r, const struct place *p)
+{
+    union probing_cell row[N_GRAPHS];
+    row[GRAPHS_GRAPH] = number(r->graph.graph);
+    put_span(&row[GRAPHS_START], r);
+    row[GRAPHS_DEVICE] = number(r->device);
+    row[GRAPHS_CONTEXT] = number(r->context);
+    row[GRAPHS_STREAM] = number(r->stream);
+    put_place(&row[GRAPHS_PLACE], r, p);
+    add(w, w->tables.graphs, r->start, row, N_GRAPHS);
+}
+
+static void add_overhead(const struct rows *w, const struct record *r)
+{
+    union probing_cell row[N_OVERHEAD];
+    row[OVERHEAD_KIND] = probing_id(names_word(w->names, WORDS_OVERHEAD, r->overhead.kind));
+    row[OVERHEAD_DURATION] = between(r->start, r->end);
+    row[OVERHEAD_THREAD] = number(r->overhead.thread);
+    add(w, w->tables.overhead, r->start, row, N_OVERHEAD);
+}
+
+void rows_add(const struct rows *w, const struct record *r, const struct place *p)
+{
+    switch (r->kind) {
+    case CUPTI_MEMCPY:
+    case CUPTI_MEMCPY2:
+    case CUPTI_MEMSET:
+        add_copy(w, r, p);
+        break;
+    case CUPTI_MEMORY2:
+        add_memory(w, r, p);
+        break;
+    case CUPTI_RUNTIME:
+    case CUPTI_DRIVER:
+        add_call(w, r, p);
+        break;
+    case CUPTI_SYNCHRONIZATION:
+        add_sync(w, r, p);
+        break;
+    case CUPTI_GRAPH_TRACE:
+        add_graph(w, r, p);
+        break;
+    case CUPTI_OVERHEAD:
+        add_overhead(w, r);
+        break;
+    default: /* CUPTI's number, and no row is made of the others */
+        break;
+    }
+}

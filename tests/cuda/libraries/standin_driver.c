@@ -1,0 +1,22 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * tests/cuda/libraries/standin_driver.c - a stand-in for libcuda.so.1: NOT CUDA's driver.  A
+ * process that has it mapped looks as if it used CUDA; nothing else of a driver is here.
+ */
+static int initialised;
+
+__attribute__((visibility("default"))) int cuInit(unsigned flags);
+__attribute__((visibility("default"))) int cuDeviceGetCount(int *ret);
+
+int cuInit(unsigned flags)
+{
+    (void)flags;
+    initialised = 1;
+    return 0;
+}
+
+int cuDeviceGetCount(int *ret)
+{
+    *ret = initialised ? 2 : 0;
+    return initialised ? 0 : 3; /* CUDA_ERROR_NOT_INITIALIZED */
+}
