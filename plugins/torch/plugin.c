@@ -9,6 +9,7 @@
 #include "install.h"
 #include "profiler/profile_run.h"
 #include "python/pyobject.h"
+#include "python/recent_calls.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -353,9 +354,10 @@ static const void *extension(void *self, const char *id)
     static const struct probing_torch_step_1 part = {.size = sizeof(part), .now = step_now};
     static const struct probing_empty_1 empty = {.size = sizeof(empty), .why = empty_why};
     (void)self;
-    return strcmp(id, PROBING_TORCH_STEP_1) == 0 ? (const void *)&part
-           : strcmp(id, PROBING_EMPTY_1) == 0    ? &empty
-                                                 : NULL;
+    return strcmp(id, PROBING_TORCH_STEP_1) == 0    ? (const void *)&part
+           : strcmp(id, PROBING_TORCH_PLACE_1) == 0 ? (const void *)&recent_part
+           : strcmp(id, PROBING_EMPTY_1) == 0       ? &empty
+                                                    : NULL;
 }
 
 PROBING_EXPORT const struct probing_plugin probing_plugin_v1 = {

@@ -26,6 +26,7 @@
  */
 #include "modules/autograd_graph.h"
 #include "python/call_thread.h"
+#include "python/recent_calls.h"
 #include "python/tensor.h"
 
 #include <stdlib.h>
@@ -143,6 +144,12 @@ static void add_row(const struct span *span, uint64_t end_ns)
     if (torch_state.step_begin_ns && span->begin_ns >= torch_state.step_begin_ns)
         row[COL_TIME_OFFSET].f = probing_seconds(end_ns - torch_state.step_begin_ns);
     row[COL_DEVICE].u = span->device;
+    if (recent_is_wanted())
+        recent_add_call(&(struct recent_call){.tid = call_thread()->tid,
+                                              .begin_ns = span->begin_ns,
+                                              .end_ns = end_ns,
+                                              .step = torch_state.step,
+                                              .name = span->name});
     (void)torch_state.host->append(torch_state.trace, end_ns, row, N_TRACE_SHORT, NULL, 0);
 }
 

@@ -16,6 +16,7 @@
 #include "python/call_thread.h"
 #include "python/hook.h"
 #include "python/pyobject.h"
+#include "python/recent_calls.h"
 
 #define ALWAYS_INLINE inline __attribute__((always_inline))
 #define NOINLINE __attribute__((noinline)) /* so that the short way stays short */
@@ -229,6 +230,12 @@ static ALWAYS_INLINE union probing_cell *fill_row(const struct thread *t,
     if (LIKELY(torch_state.step_begin_ns && k->step == torch_state.step))
         row[COL_TIME_OFFSET].f = seconds(end_ns - torch_state.step_begin_ns);
     row[COL_DEVICE].u = k->device;
+    if (recent_is_wanted())
+        recent_add_call(&(struct recent_call){.tid = t->tid,
+                                              .begin_ns = k->begin_ns,
+                                              .end_ns = end_ns,
+                                              .step = k->step,
+                                              .name = k->name});
     return row;
 }
 

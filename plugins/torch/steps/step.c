@@ -20,6 +20,7 @@
 #include "device/device.h"
 #include "python/call_thread.h"
 #include "python/pyobject.h"
+#include "python/recent_calls.h"
 
 #define LATE_EVERY 32u /* steps: parts of torch that were not imported are asked for again, */
 #define LATE_NS PROBING_NS_PER_S /* at most once in so long: the loader looks through its list */
@@ -144,6 +145,12 @@ void step_row(enum stage stage, uint64_t name, uint64_t begin_ns, uint64_t end_n
         row[COL_DURATION].f = probing_seconds(end_ns - begin_ns);
     if (torch_state.step_begin_ns)
         row[COL_TIME_OFFSET].f = probing_seconds(end_ns - torch_state.step_begin_ns);
+    if (recent_is_wanted() && begin_ns)
+        recent_add_call(&(struct recent_call){.tid = call_thread()->tid,
+                                              .begin_ns = begin_ns,
+                                              .end_ns = end_ns,
+                                              .step = torch_state.step,
+                                              .name = name});
     struct memory memory; /* once a step costs nothing */
     if (stage != STAGE_DATA && memory_ask(/* device= */ -1, &memory))
         memory_put(row, /* before= */ NULL, &memory);
@@ -191,6 +198,8 @@ void step_end(struct thread *t, enum stepper stepper, uint64_t end_ns)
     if (torch_state.step_begin_ns && h->wanted(torch_state.timing))
         add_timing_row(t, stepper, end_ns);
     variables_step();
+    if (recent_is_wanted())
+        recent_add_step(end_ns, torch_state.step);
     __atomic_store_n(&torch_state.step, torch_state.step + 1, __ATOMIC_RELAXED); /* profile asks */
     coordinates_step(/* counted= */ true);
     if (torch_state.step % LATE_EVERY == 0 && end_ns - torch_state.late_ns >= LATE_NS) {
