@@ -4,8 +4,7 @@
  *
  * Any thread, several at once: views are added at the front of the list and never removed; one that
  * another has taken the place of is marked, since a query may be reading it.
- * The bare names that the field's queries use come from the plugins that measure such things; here
- * are those whose tables no plugin of ours fills yet, but programs do.
+ * The bare names that the field's queries use come from the plugins that measure such things.
  */
 #include "core/sql/plan/plan.h"
 
@@ -22,10 +21,6 @@
 static const struct {
     const char *name, *definition, *doc;
 } own[] = {
-    {"gpu_metrics",
-     "select ts as timestamp, device_id as gpu, gpu_util_pct as gpu_util, used_bytes / 1048576.0 "
-     "as memory_mb from gpu.utilization",
-     "how busy GPUs are"},
     {"probing.table_docs",
      "select table_schema, table_name, nullif(doc, '') as description, null::text as synonyms, "
      "null::text as notes, null::text as global_name from information_schema.tables",

@@ -1,0 +1,52 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * plugins/gpu/declarations.c - what the plugin declares: the view under the name that the field's
+ * queries use, and metrics.
+ *
+ * Constants only: the core reads them out of the file, too, where the plugin is not loaded.
+ */
+#include "declarations.h"
+
+static const struct probing_view views[] = {
+    {"gpu_metrics",
+     "select ts as timestamp, device_id as gpu, gpu_util_pct as gpu_util, used_bytes / 1048576.0 "
+     "as memory_mb from gpu.utilization",
+     "how busy GPUs are, and memory in use on them", NULL}};
+
+/* The newest row of each device; of none that has had none for five minutes. */
+#define LAST(column)                                                                           \
+    "select device_id::text as device, arg_max(" column ", ts) as value from gpu.utilization " \
+    "where ts > now() - interval '5 minutes' and " column " is not null group by 1"
+
+static const struct probing_metric metrics[] = {
+    {"utilization_percent", "Time in which a kernel ran on the GPU, of its last sample period.",
+     LAST("gpu_util_pct"), PROBING_GAUGE, PROBING_PLAIN},
+    {"memory_used_bytes", "Device memory in use, by all processes.", LAST("used_bytes"),
+     PROBING_GAUGE, PROBING_BYTES},
+    {"memory_bytes", "Device memory.", LAST("total_bytes"), PROBING_GAUGE, PROBING_BYTES},
+    {"power_watts", "Power that the GPU takes.", LAST("power_w"), PROBING_GAUGE, PROBING_PLAIN},
+    {"temperature_celsius", "Temperature of the GPU.", LAST("temperature_c"), PROBING_GAUGE,
+     PROBING_PLAIN},
+    {"ecc_uncorrected_errors", "Memory errors not corrected, since the driver was loaded.",
+     LAST("ecc_uncorrected"), PROBING_COUNTER, PROBING_PLAIN}};
+
+#define N(list) (sizeof(list) / sizeof((list)[0]))
+
+/* ---- tables ---- */
+
+static const struct probing_table_name tables[] = {
+    {"gpu.devices"}, {"gpu.processes"}, {"gpu.utilization"}, {"gpu.partition_utilization"}};
+
+const struct probing_declarations gpu_declares = {
+    .size = sizeof(gpu_declares),
+    .n_views = N(views),
+    .view_size = sizeof(views[0]),
+    .n_metrics = N(metrics),
+    .metric_size = sizeof(metrics[0]),
+    .alias_size = sizeof(struct probing_alias),
+    .views = views,
+    .metrics = metrics,
+    .n_tables = N(tables),
+    .table_size = sizeof(tables[0]),
+    .tables = tables,
+};

@@ -1,0 +1,51 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`probing gpu`: what it says of devices that a stand-in for NVML has."""
+import json
+
+from gpus import GIB, Machine, devices, looked, watched
+from world import wait_for
+
+
+def test_devices_and_who_uses_them(world):
+    machine = Machine(world, devices(3, reasons=0x24))
+    target = watched(world, machine, CUDA_VISIBLE_DEVICES="1,0")
+    machine.devices["1"]["compute"] = "%d:%d 4000000000:%d" % (target.pid, 2 * GIB, GIB)
+    machine.devices["0"]["all"] = 15
+    machine.devices["1"]["uncorrected"] = 2
+    machine.write()
+    looked(target, 4)
+    wait_for(lambda: target.rows("select count(*) from gpu.processes") == [[2]], "processes")
+    said = target.probing("gpu")
+    assert said.returncode == 0, said.stderr
+    lost, busy = said.stdout.split("GPU 1")
+    assert "GPU 0  NVIDIA A100-SXM4-80GB  cuda:1 of this process  LOST: off the bus\n" in lost
+    assert busy.startswith("  NVIDIA A100-SXM4-80GB  cuda:0 of this process\n")
+    for line in ("busy         37 % on average, 37 % last",
+                 "memory       3.0 of 80.0 GB, at most 3.0; 2.0 of this process",
+                 "power        250 W of 400, 61 C, at most 61; 1410 MHz",
+                 "held down    by power cap, thermal in 100 % of the looks",
+                 "ECC          2 memory errors NOT corrected, 3 corrected",
+                 "used by      %d sleep 2.0 GB (this process); 4000000000 (not seen from here) "
+                 "1.0 GB" % target.pid):
+        assert "  %s\n" % line in busy, said.stdout
+    assert "1 GPU is not visible to this process; --all shows it\n" in busy
+    assert "driver 550.54.15, CUDA up to 12.4\n" in busy
+    assert "GPU 2" in target.probing("gpu", "--all").stdout
+    told = json.loads(target.probing("gpu", "--json").stdout)
+    assert [g["state"] for g in told["gpus"]] == ["lost", "ok", "ok"]
+    assert told["gpus"][1]["own_bytes"] == 2 * GIB and told["gpus"][2]["visible"] == 0
+    target.kill()
+    dead = target.probing("gpu")
+    assert dead.returncode == 0, dead.stderr
+    assert "GPU 0" in dead.stdout and "37 % on average" in dead.stdout
+
+
+def test_where_there_is_none(world):
+    target = watched(world, Machine(world, {}))
+    wait_for(lambda: "shows no GPU" in target.probing("plugin", "list").stdout, "a note")
+    said = target.probing("gpu")
+    assert said.returncode != 0 and "no GPU was seen: the driver" in said.stderr
+    bare = world.start("sleep", "600")
+    bare.inject("-D", "probing.plugins=")
+    said = bare.probing("gpu")
+    assert said.returncode != 0 and "plugin load gpu" in said.stderr, said.stderr
