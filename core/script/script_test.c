@@ -310,8 +310,8 @@ TEST(none_takes_all_else)
          "scripts may store 16 MiB of distinct texts each"},
         {"for i = 1, 300 do probing.config('table.t' .. i .. '.keep', '1h') end", "config: "},
         {"for i = 1, 65 do probing.every('1h', print) end", "a script may have 64 timers"},
-        {"local all = {} for i = 1, 100 do all[i] = "
-         "probing.query(\"select repeat('x', 1000) from generate_series(1, 20000)\") end",
+        {"local all = {} for i = 1, 1000 do all[i] = " /* each far from its ten seconds */
+         "probing.query(\"select repeat('x', 1000) from generate_series(1, 2000)\") end",
          "not enough memory"},
         {"local all = {} for i = 1, 1e9 do all[i] = coroutine.create(print) end",
          "not enough memory"},
