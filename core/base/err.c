@@ -11,6 +11,7 @@
 #include <errno.h>
 #include <pthread.h>
 #include <stdarg.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -22,29 +23,29 @@ struct reason {
     char plain[128]; /* err_why() of a bare code */
 };
 
-static pthread_key_t key; /* of struct reason *; made once */
-static bool has_key;      /* written once, under `once` */
+static pthread_key_t key;    /* of struct reason *; made once */
+static _Atomic bool has_key; /* until drop_key(), which a thread of ours may see come at exit() */
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 
 static void make_key(void)
 {
-    has_key = pthread_key_create(&key, free) == 0;
+    atomic_store(&has_key, pthread_key_create(&key, free) == 0);
 }
 
 /* Threads outlive a library that is unloaded: they must not find a destructor of ours then. */
 __attribute__((destructor)) static void drop_key(void)
 {
-    if (has_key)
+    if (atomic_exchange(&has_key, false))
         (void)pthread_key_delete(key);
-    has_key = false;
 }
 
 /* This thread's, NULL: none yet (or no memory for one, when `make`). */
 static struct reason *mine(bool make)
 {
     (void)pthread_once(&once, make_key);
-    struct reason *r = has_key ? pthread_getspecific(key) : NULL;
-    if (r || !make || !has_key)
+    bool has = atomic_load(&has_key);
+    struct reason *r = has ? pthread_getspecific(key) : NULL;
+    if (r || !make || !has)
         return r;
     r = calloc(1, sizeof(*r));
     if (r && pthread_setspecific(key, r) != 0) {
