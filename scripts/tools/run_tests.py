@@ -17,9 +17,14 @@ import re
 import subprocess
 import sys
 import xml.etree.ElementTree
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, as_completed
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+LONGEST = ["%s_test" % name for name in (  # of the unit tests: more than two seconds of a processor
+    "cli-inject-inject", "cli-inject-kill", "core-sql-exec-parallel", "core-sql-sqlite",
+    "core-store-crash", "plugins-memory-hook-hooks_stress", "plugins-python-exec-offsets_proof",
+    "plugins-python-read-frame_locals", "plugins-python-read-interpreter", "tests-server-stream",
+    "tests-store-copied", "tests-store-damage")]
 SKIP = 77               # exit code of a program that cannot run here
 PROGRAM_LIMIT_S = 300   # a unit test that takes longer hangs
 SLOWER = {"asan": 4, "tsan": 10}  # in these builds
@@ -86,10 +91,13 @@ def run_program(path, build):
 
 
 def run_unit_tests(build, only):
+    """The longest first: else one of them runs alone in the end."""
     total = Count()
-    paths = programs(os.path.join(ROOT, build, "tests"), only)
-    with ThreadPoolExecutor(os.cpu_count()) as pool:
-        for name, count, output in pool.map(lambda p: run_program(p, build), paths):
+    paths = sorted(programs(os.path.join(ROOT, build, "tests"), only),
+                   key=lambda p: os.path.basename(p) not in LONGEST)
+    with ThreadPoolExecutor(workers()) as pool:
+        for done in as_completed([pool.submit(run_program, p, build) for p in paths]):
+            name, count, output = done.result()
             total.add(count)
             print("%-40s %s" % (name, count.line()), flush=True)
             if count.failed:

@@ -10,7 +10,7 @@ INCLUDE = os.path.join(ROOT, "include")
 SDK = os.path.join(ROOT, "sdk")
 TABLES = os.path.join(ROOT, "tests", "abi")
 COMPILERS = [("gcc", "c"), ("clang", "c"), ("g++", "c++"), ("clang++", "c++")]
-STANDARDS = {"c": ("c99", "c11", "c17"), "c++": ("c++11", "c++17")}
+STANDARDS = {"c": ("c99", "c17"), "c++": ("c++11", "c++17")}
 
 
 def headers():

@@ -48,6 +48,11 @@ def test_runner_counts(tmp_path, lines, rc, expected):
     assert (count.passed, count.failed, count.skipped) == expected
 
 
+def test_the_runners_longest_programs_are_there():
+    sources = [os.path.join(ROOT, name.replace("-", "/") + ".c") for name in run_tests.LONGEST]
+    assert [path for path in sources if not os.path.exists(path)] == []
+
+
 def test_runner_says_it_in_one_line():
     assert run_tests.Count(3, 1).line() == "3 passed, 1 failed"
     assert run_tests.Count(3, 0, 2).line() == "3 passed, 0 failed, 2 skipped"
