@@ -11,6 +11,7 @@
 #include <dlfcn.h>
 #include <glob.h>
 #include <pthread.h>
+#include <stdint.h>
 #include <stdlib.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -67,6 +68,7 @@ static int libraries_run(char **named, const struct libraries_job *job)
     char pattern[300];
     glob_t found = {0};
     int tried = 0;
+    uint32_t minors = 0; /* one of each, unless all are asked for */
     for (char **name = named; name && *name; name++)
         tried += libraries_try(*name, job);
     if (named)
@@ -77,8 +79,12 @@ static int libraries_run(char **named, const struct libraries_job *job)
     (void)glob(pattern, GLOB_APPEND, NULL, &found);
     for (size_t i = 0; i < found.gl_pathc; i++) {
         long minor = strtol(strstr(found.gl_pathv[i], "libpython3.") + 11, NULL, 10);
-        if (minor >= 8 && minor <= 15)
-            tried += libraries_try(found.gl_pathv[i], job);
+        if (minor < 8 || minor > 15 || (minors >> minor & 1 && !getenv("PROBING_TEST_FULL")))
+            continue;
+        if (libraries_try(found.gl_pathv[i], job)) {
+            minors |= 1u << minor;
+            tried++;
+        }
     }
     globfree(&found);
     return tried;
