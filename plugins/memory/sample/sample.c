@@ -23,6 +23,7 @@
 #include "probing_sdk.h"
 #include "registers.h"
 #include "sampling.h"
+#include "usdt.h"
 
 #define LEAVE_TRIES 1000 /* looks, 1 ms apart, for threads to leave */
 #define TIMED 8u         /* one sample in so many asks for its own CPU time, which is a call more */
@@ -217,6 +218,37 @@ __attribute__((noinline)) static void send_stack(const struct taking *s) /* [sig
     sample_slot_submit(slots, x);
 }
 
+/* ---- for tools outside ---- */
+
+/* As OpenTelemetry's eBPF profiler expects them (its design document 3, memory profiling): blocks
+ * of allocators that are samples, with the bytes that each stands for, and their frees.  Mappings
+ * are to have probes of their own, and device memory is another tool's. */
+static bool is_heap(uint32_t domain) /* [signal] */
+{
+    return domain == MEMORY_MALLOC || domain == MEMORY_PYTHON;
+}
+
+__attribute__((noinline)) static void tell_allocated(const struct taking *s) /* [signal] */
+{
+    double bytes = (double)s->size * estimate_weight(s->size, s->mean);
+    if (is_heap(s->domain))
+        USDT_PROBE_3("otel_memory", "alloc", s->address, s->size,
+                     bytes < 9e18 ? (uint64_t)(bytes + 0.5) : INT64_MAX);
+}
+
+/* The entry has come to its end, by this thread. */
+__attribute__((noinline)) static void end_of(struct live_table *live, uint32_t entry, uint64_t now,
+                                             int32_t tid) /* [signal] */
+{
+    const struct live_entry *e = live_at(live, entry);
+    if (is_heap(atomic_load_explicit(&e->domain, memory_order_relaxed)))
+        USDT_PROBE_1("otel_memory", "free",
+                     atomic_load_explicit(&e->address, memory_order_relaxed));
+    live_end(live, entry, now, tid);
+}
+
+/* ---- a sample is taken ---- */
+
 /* What is taken out of the table, counted out of the filter. */
 static uint32_t take_out(struct live_table *live, const void *p) /* [signal] */
 {
@@ -232,7 +264,7 @@ static void end_unseen(const struct taking *s) /* [signal] */
     const void *p = (const void *)(uintptr_t)s->address;
     uint32_t before = memory_is_sampled(p) ? take_out(s->live, p) : 0;
     if (before)
-        live_end(s->live, before, s->ts, 0);
+        end_of(s->live, before, s->ts, 0);
 }
 
 static void take(struct taking *s) /* [signal] */
@@ -258,6 +290,7 @@ static void take(struct taking *s) /* [signal] */
         return;
     }
     filter_up((const void *)(uintptr_t)s->address);
+    tell_allocated(s);
     send_stack(s);
     count(&g.taken);
     (void)atomic_fetch_add_explicit(&g.means, s->mean, memory_order_relaxed);
@@ -360,7 +393,7 @@ uint32_t memory_moving(void *p)
 void memory_moved(uint32_t moving)
 {
     if (moving)
-        live_end(sampling_table(), moving, now_ns(), (int32_t)syscall(SYS_gettid));
+        end_of(sampling_table(), moving, now_ns(), (int32_t)syscall(SYS_gettid));
 }
 
 void memory_unmoved(void *p, uint32_t moving)
