@@ -18,6 +18,7 @@
 #include "cli/commands/inject_setup.h"
 #include "cli/inject/inject.h"
 #include "cli/inject/retry.h"
+#include "cli/target/starved.h"
 #include "cli/ui/terminal.h"
 #include "core/base/clock.h"
 #include "core/base/err.h"
@@ -167,6 +168,17 @@ static int check_program(struct why *w, pid_t pid)
         (int)pid, program, (int)pid);
 }
 
+static int say_silent(const struct target *t, uint64_t waited_ns)
+{
+    char why[ERR_TEXT_BYTES], starved[300];
+
+    (void)snprintf(why, sizeof(why), "%s", err_text());
+    starved_words(t->pid, /* before= */ 0, waited_ns, starved, sizeof(starved));
+    return err_set(
+        -ETIMEDOUT, "the core is in process %d but does not answer yet (%s)%s", (int)t->pid, why,
+        starved[0] != '\0' ? starved : "; try again, and see probing.log in its data directory");
+}
+
 /* Wait until the core of `pid` answers at its socket.  mapped: it has been seen in the process. */
 static int wait_ready(struct target *t, uint64_t timeout_ns, bool mapped)
 {
@@ -202,10 +214,7 @@ static int wait_ready(struct target *t, uint64_t timeout_ns, bool mapped)
             break;
         }
         if (waited > timeout_ns) {
-            r = err_set(-ETIMEDOUT,
-                        "the core is in process %d but does not answer yet (%s); try again, and "
-                        "see probing.log in its data directory",
-                        (int)t->pid, err_text());
+            r = say_silent(t, waited);
             break;
         }
         /* A core that starts takes 5 to 20 ms: look often at first. */

@@ -16,6 +16,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "cli/target/starved.h"
 #include "core/base/clock.h"
 #include "core/base/err.h"
 #include "core/base/headroom.h"
@@ -117,8 +118,9 @@ static int lost(const struct client_process *p, const char *name)
 static int upload_answer(int door, const struct client_process *who, const char *name,
                          char *ret_note, size_t size)
 {
-    char text[ERR_TEXT_BYTES + 16];
+    char text[ERR_TEXT_BYTES + 16], starved[300];
     uint64_t until = clock_monotonic() + (uint64_t)UPLOAD_TIMEOUT_MS * NS_PER_MS;
+    uint64_t before = starved_ns(who->pid);
     struct pollfd p = {.fd = door, .events = POLLIN};
     int ready;
 
@@ -128,9 +130,12 @@ static int upload_answer(int door, const struct client_process *who, const char 
            clock_monotonic() < until);
     if (cli_interrupted)
         return err_set(-ECANCELED, "interrupted; plugin %s may still be loaded", name);
-    if (ready == 0)
-        return err_set(-ETIMEDOUT, "plugin %s: no answer from the process in %d s", name,
-                       UPLOAD_TIMEOUT_MS / 1000);
+    if (ready == 0) {
+        starved_words(who->pid, before, (uint64_t)UPLOAD_TIMEOUT_MS * NS_PER_MS, starved,
+                      sizeof(starved));
+        return err_set(-ETIMEDOUT, "plugin %s: no answer from the process in %d s%s", name,
+                       UPLOAD_TIMEOUT_MS / 1000, starved);
+    }
     if (ready == -1)
         return err_set(-errno, "plugin %s: %s", name, strerror(errno));
     ssize_t n = recv(door, text, sizeof(text) - 1, 0);

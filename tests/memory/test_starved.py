@@ -267,3 +267,42 @@ def test_one_processor_with_others_before_it(world):
         for hog in hogs:
             hog.kill()
             hog.wait()
+
+
+def little_of_a_processor(pid, name):
+    """Put it into a cgroup with a thousandth of a processor; a function that undoes it."""
+    for root, files in (("/sys/fs/cgroup/cpu", {"cpu.cfs_period_us": "1000000",
+                                                "cpu.cfs_quota_us": "1000"}),
+                        ("/sys/fs/cgroup", {"cpu.max": "1000 1000000"})):
+        folder = Path(root) / name
+        try:
+            folder.mkdir()
+            for file, text in files.items():
+                (folder / file).write_text(text)
+            (folder / "cgroup.procs").write_text(str(pid))
+        except OSError:
+            if folder.exists():
+                folder.rmdir()
+            continue
+
+        def undo():
+            (folder.parent / "cgroup.procs").write_text(str(pid))
+            wait_for(lambda: not (folder / "cgroup.procs").read_text(), "its move")
+            folder.rmdir()
+        return undo
+    pytest.skip("no cgroup of processors can be made here")
+
+
+def test_who_gets_no_processor_is_said(world):
+    """A core takes some 20 ms of it to start, which are 20 s here beside a loop that wants all."""
+    target = world.start(sys.executable, "-u", "-c", "print('ready')\nwhile True: pass")
+    target.wait_line("ready")
+    undo = little_of_a_processor(target.pid, "probing-test-%d" % target.pid)
+    try:
+        done = target.probing("inject", "--timeout", "8s")
+        assert done.returncode == 1 and "got no processor" in done.stderr, \
+            done.stdout + done.stderr
+    finally:
+        undo()
+    wait_for(lambda: target.probing("query", "select 1").returncode == 0, "an answer")
+    assert target.alive()
