@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * plugins/system/cpu_usage.c - cpu.utilization: a row of the process at each tick, and rows of the
- * threads that did something.
+ * plugins/system/cpu_usage.c - cpu.utilization: rows of the process and of those of its threads
+ * that did something.
  *
  * The sampler's worker only.  A row covers the time since its thread's row before, so that sums are
  * right however seldom a thread has one.  What a tick may cost is limited: threads are looked at
@@ -17,6 +17,7 @@
 #define BUSY_PERCENT 1  /* of a core, for a row at each tick */
 #define LITTLE_TICKS 10 /* between rows of a thread that uses less */
 #define IDLE_TICKS 60   /* between rows of one that uses nothing */
+#define CALM_TICKS 2    /* between rows of a process that uses little */
 #define COMM_TICKS 60   /* between looks at the name of the process */
 #define QUIET_LOOKS 3   /* a thread whose clock stood so often is idle */
 #define IDLE_CLOCKS 16  /* of idle threads, read at each tick in turn: 0.2 to 0.7 us each */
@@ -188,6 +189,7 @@ static void process_row(struct cpu_usage *c, uint64_t threads, uint64_t now, uin
     cells[MAJFLT] = count_cell((uint64_t)u.ru_majflt);
     (void)c->host->append(c->table, now, cells, N_COLUMNS, NULL, 0);
     c->spent_ns = user + sys - c->user_ns - c->sys_ns;
+    c->spent_in_ns = wall;
     remember_process(c, &u, now);
 }
 
@@ -373,7 +375,8 @@ static void visit(struct cpu_usage *c, struct thread *t, struct walk *w)
     }
 }
 
-static void look_at_threads(struct cpu_usage *c, struct walk *w)
+/* whole: c->spent_ns, of the process, is of the time up to now. */
+static void look_at_threads(struct cpu_usage *c, struct walk *w, bool whole)
 {
     struct thread_list *l = &c->threads;
     uint64_t begun = own_cpu_ns();
@@ -384,14 +387,26 @@ static void look_at_threads(struct cpu_usage *c, struct walk *w)
     for (uint32_t i = 0; i < IDLE_CLOCKS && i < l->n; i++)
         visit(c, &l->all[c->cursor++ % l->n], w);
     /* Somebody whom we took to be idle, or did not know, has run. */
-    bool unexplained = c->spent_ns > w->explained + w->interval_ns / 100 * BUSY_PERCENT;
+    c->explained_ns += w->explained;
+    bool unexplained = whole && c->spent_ns > c->explained_ns + w->interval_ns / 100 * BUSY_PERCENT;
     if (!c->first && unexplained && pace_is_due(&c->scan_pace, w->now)) {
         for (uint32_t i = 0; i < l->n; i++)
             visit(c, &l->all[i], w);
         pace_took(&c->scan_pace, w->now, own_cpu_ns() - begun, 1, w->interval_ns, PACE_LIST);
     }
     c->turn += w->refused ? 0 : 1;
+    if (whole)
+        c->explained_ns = 0;
     c->first = false;
+}
+
+/* Is a row of the process due?  The kernel walks all its threads for that, and most have slept. */
+static bool is_whole_due(const struct cpu_usage *c, uint64_t now, uint64_t interval_ns)
+{
+    uint64_t age = now - c->before_ns;
+    return c->first || age >= CALM_TICKS * interval_ns - interval_ns / 8 ||
+           c->spent_ns >= c->spent_in_ns / 100 * BUSY_PERCENT ||
+           c->explained_ns >= age / 100 * BUSY_PERCENT;
 }
 
 void cpu_start(struct cpu_usage *c, uint64_t now)
@@ -418,7 +433,9 @@ void cpu_look(struct cpu_usage *c, uint64_t now, uint64_t interval_ns)
     w.until_ns = begun + (first ? FIRST_NS : interval_ns / ALLOWANCE);
     uint64_t links = threads_count();
     threads_refresh(&c->threads, links, now, interval_ns, thread_ended, c);
-    process_row(c, links, now, interval_ns);
-    look_at_threads(c, &w);
+    bool whole = is_whole_due(c, now, interval_ns);
+    if (whole)
+        process_row(c, links, now, interval_ns);
+    look_at_threads(c, &w, whole);
     pace_took(&c->pace, now, first ? 0 : own_cpu_ns() - begun, 1, interval_ns, PACE_THREADS);
 }

@@ -116,10 +116,11 @@ struct cpu_usage {
     const struct probing_host *host;
     struct probing_table *table;
     struct thread_list threads;
-    uint32_t cursor;   /* the idle thread whose clock is read next */
-    uint32_t turn;     /* threads have close looks in turn: those whose turn is later wait */
-    bool first;        /* the next tick is the first */
-    uint64_t spent_ns; /* CPU time of the process in the last row */
+    uint32_t cursor; /* the idle thread whose clock is read next */
+    uint32_t turn;   /* threads have close looks in turn: those whose turn is later wait */
+    bool first;      /* the next tick is the first */
+    uint64_t spent_ns, spent_in_ns; /* CPU time of the process in the last row, of that time */
+    uint64_t explained_ns; /* CPU time of the threads that were seen to run since that row */
     struct pace pace, scan_pace;
     uint64_t platform, process_scope, thread_scope, comm; /* ids of texts */
     struct pace pss_pace, comm_pace;

@@ -182,7 +182,7 @@ def test_a_group_that_is_throttled(world, groups):
     cpu = groups("/sys/fs/cgroup/cpu", "/sys/fs/cgroup/cpu,cpuacct")
     memory = groups("/sys/fs/cgroup/memory")
     inner = groups(memory)
-    (cpu / "cpu.cfs_quota_us").write_text("20000")
+    (cpu / "cpu.cfs_quota_us").write_text("5000")  # less than it gets on a busy machine, too
     (cpu / "cpu.cfs_period_us").write_text("100000")
     (memory / "memory.limit_in_bytes").write_text(str(512 << 20))
     target = loads(world, "spin=4")
@@ -194,7 +194,7 @@ def test_a_group_that_is_throttled(world, groups):
             "select version, cpu_limit_cores, delta_throttled, delta_throttled_ns, "
             "memory_limit_bytes, memory_bytes, path from cgroup.utilization where "
             "delta_throttled_ns > 0"), "a look at a throttled group")[-1]
-        assert row[0] == 1 and row[1] == pytest.approx(0.2)
+        assert row[0] == 1 and row[1] == pytest.approx(0.05)
         assert row[2] > 0 and row[3] > 0
         assert row[4] == 512 << 20  # the parent's
         assert 0 < row[5] < 512 << 20 and row[6] == str(inner)
