@@ -116,7 +116,8 @@ def ours(program, probing, repeats, rounds):
 
 
 def library(pattern):
-    return next((p for folder in ("/usr/lib", "/usr/lib64", "/usr/lib/*-linux-gnu", "/usr/local/lib")
+    folders = "/usr/lib", "/usr/lib64", "/usr/lib/*-linux-gnu", "/usr/local/lib"
+    return next((p for folder in folders
                  for p in sorted(glob.glob(os.path.join(folder, pattern)))), None)
 
 
