@@ -9,6 +9,7 @@
 #include "cli/cli.h"
 
 #include <dirent.h>
+#include <dlfcn.h>
 #include <elf.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -19,9 +20,11 @@
 #include <unistd.h>
 
 #include "cli/command_table.h"
+#include "cli/ui/terminal.h"
 #include "core/base/err.h"
 #include "core/base/file.h"
 #include "core/base/text.h"
+#include "core/datadir/own_dir.h"
 #include "sdk/lib/buf.h"
 #include "sdk/lib/proc/task.h"
 
@@ -161,6 +164,25 @@ int launch_check(const char *path)
 
 /* ---- what goes along ---- */
 
+#define UP "/usr/$LIB/../../../../../../../.." /* more steps than any $LIB has: / is above itself */
+
+/* A name for it that glibc's loader alone understands: musl's knows no $LIB, finds no such file and
+ * goes on, where it would begin no program with a library that needs glibc.  The library as
+ * it is, if that does not hold on this machine (there is no such directory). */
+static void name_for_glibc(const char *library, char *ret, size_t size)
+{
+    char own[4200];
+    Dl_info libc;
+    void *found = NULL;
+
+    if (dladdr((void *)(uintptr_t)&getenv, &libc) != 0 && libc.dli_fname[0] == '/' &&
+        snprintf(own, sizeof(own), UP "%s", libc.dli_fname) < (int)sizeof(own))
+        found = dlopen(own, RTLD_LAZY | RTLD_NOLOAD);
+    (void)snprintf(ret, size, "%s%s", found != NULL ? UP : "", library);
+    if (found != NULL)
+        (void)dlclose(found);
+}
+
 static int set_preload(const char *library)
 {
     struct buf list;
@@ -198,14 +220,16 @@ static int check_library(const char *path)
 
 int launch_environment(const char *settings, bool children)
 {
-    char library[4096];
+    char library[4096], name[4200];
     struct buf one; /* settings, and who is to become the program that they are for */
     int r = installed_file("libprobing.so", library, sizeof(library));
 
     if (r == 0)
         r = check_library(library);
     if (r == 0)
-        r = set_preload(library);
+        name_for_glibc(library, name, sizeof(name));
+    if (r == 0)
+        r = set_preload(children ? name : library);
     if (r < 0)
         return r;
     buf_init(&one, SETTINGS_MAX_BYTES + 32);
@@ -215,6 +239,31 @@ int launch_environment(const char *settings, bool children)
         r = err_set(-ENOMEM, "no memory for the environment");
     buf_done(&one);
     return r;
+}
+
+/* What keeps the core from starting there would be told to nobody: the program's stderr is its own.
+ * The directory has the very name that the core will give it, and goes again. */
+static void check_place(const char *settings)
+{
+    static const char setting[] = "probing.data_dir=";
+    struct own_dir made;
+    char named[DATADIR_PATH_BYTES];
+    const char *given = getenv("PROBING_DATA_DIR");
+
+    (void)snprintf(named, sizeof(named), "%s", given != NULL ? given : "");
+    for (const char *at = settings; (at = strstr(at, setting)) != NULL;) {
+        at += sizeof(setting) - 1;
+        (void)snprintf(named, sizeof(named), "%.*s", (int)strcspn(at, "\n"), at);
+    }
+    int r = own_dir_make(named, /* resume= */ NULL, &made);
+    if (r < 0) {
+        terminal_say("the program runs without the core: %s", err_why(r));
+        err_clear();
+        return;
+    }
+    (void)rmdir(made.directory);
+    if (made.fast[0] != '\0')
+        (void)rmdir(made.fast);
 }
 
 /* ---- who was led past ---- */
@@ -312,6 +361,7 @@ int command_launch(struct target *t, int argc, char **argv)
     if (r == 0)
         r = launch_environment(buf_text(&l.settings), l.children);
     if (r == 0) {
+        check_place(buf_text(&l.settings));
         cli_signals_back();
         (void)execvp(argv[options + 1], argv + options + 1);
         r = err_set(-errno, "cannot run %s: %s", argv[options + 1], strerror(errno));

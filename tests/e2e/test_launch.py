@@ -100,6 +100,37 @@ def test_programs_of_other_worlds_are_refused(world, compiler, why):
     assert "%s %s" % (program, why) in done.stderr
 
 
+@pytest.mark.parametrize("flags", [["musl-gcc"], ["cc", "-static"]], ids=["musl", "static"])
+def test_children_of_other_worlds_run(world, flags):
+    """musl's loader began no child with a library of glibc's: exit code 127."""
+    if not shutil.which(flags[0]):
+        pytest.skip("no %s here" % flags[0])
+    source, program = world.tmp / "s.c", world.tmp / "other"
+    source.write_text("#include <stdio.h>\nint main(void) { return puts(\"it runs\") < 0; }\n")
+    subprocess.run([*flags, str(source), "-o", str(program)], check=True)
+    target = launch(world, "--children", "--", DEBIAN_PYTHON, "-c",
+                    "import subprocess, time; r = subprocess.run([%r], stderr=2); "
+                    "print('ended', r.returncode, flush=True); time.sleep(600)" % str(program))
+    target.wait_line("ended")
+    assert "it runs\nended 0\n" in target.output(), target.output()
+    wait_for(lambda: answers(world, target.pid), "the core of a program of glibc's")
+
+
+@pytest.mark.parametrize("how", ["environment", "setting"])
+def test_a_place_that_is_of_no_use_is_said(world, how):
+    """The core started nowhere, and nobody heard of it; the program runs on."""
+    env = {"PROBING_DATA_DIR": "/proc/nowhere"} if how == "environment" else {}
+    words = [] if env else ["-D", "probing.data_dir=/proc/nowhere"]
+    target = launch(world, *words, "--", "/bin/sh", "-c", "echo out; exit 7", env=env)
+    assert target.process.wait(30) == 7
+    said = target.output().splitlines()
+    assert said[-1] == "out" and len(said) == 2, said
+    assert said[0].startswith("probing: the program runs without the core: PROBING_DATA_DIR: ")
+    assert not list(world.data.iterdir())
+    done = world.probing("launch", "--", "/bin/true")
+    assert (done.returncode, done.stderr) == (0, "")
+
+
 def test_torch_waits_for_its_import(world):
     if not has_torch(DEBIAN_PYTHON):
         pytest.skip("no torch for %s" % DEBIAN_PYTHON)
