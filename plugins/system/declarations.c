@@ -16,9 +16,16 @@
     "select ts as timestamp, null::double as memory_mb, used_bytes / 1048576.0 as gpu_memory_mb " \
     "from gpu.utilization"
 
+/* What torch uses of GPUs, as plugin memory has it beside its own, too. */
+#define TORCH_MEMORY                                                                      \
+    "select ts as timestamp, null::double as memory_mb, allocated as gpu_memory_mb from " \
+    "python.torch_trace where allocated is not null and device like 'cuda%'"
+
 static const struct probing_view views[] = {
     {"memory_usage", CPU_MEMORY " union all " GPU_MEMORY,
      "memory in use by the process and on GPUs", NULL},
+    {"memory_usage", CPU_MEMORY " union all " TORCH_MEMORY,
+     "memory in use by the process, and what torch uses of GPUs", NULL},
     {"memory_usage", CPU_MEMORY, "memory in use by the process", NULL},
     {"memory_usage", GPU_MEMORY, "memory in use on GPUs", NULL},
     {"rdma.mlx_hca",

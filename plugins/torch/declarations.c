@@ -48,13 +48,7 @@
     "in ('cuda_runtime', 'cuda_driver') then 'cuda_runtime' else 'other' end"
 
 static const struct probing_view views[] = {
-    /* Where plugin memory is loaded, too: its first of this name, whichever was loaded last. */
-    {"memory_usage",
-     "select ts as timestamp, (rss_bytes - coalesce(own_bytes, 0)) / 1048576.0 as memory_mb, "
-     "null::double as gpu_memory_mb from memory.usage union all select ts as timestamp, "
-     "null::double as memory_mb, allocated as gpu_memory_mb from python.torch_trace where "
-     "allocated is not null and device like 'cuda%'",
-     "resident memory of the process without probing's own, and what torch uses of GPUs", NULL},
+    /* Plugins memory and system have it with what the process has of memory, which is more. */
     {"memory_usage",
      "select ts as timestamp, case when device like 'cuda%' then null else allocated end as "
      "memory_mb, case when device like 'cuda%' then allocated end as gpu_memory_mb from "

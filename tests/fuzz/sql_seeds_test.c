@@ -69,39 +69,38 @@ static const struct {
     const char *schema, *name;
     struct probing_column columns[10];
     uint32_t n;
-} shapes[] = {{"python",
-               "python.torch_trace",
-               {TIME("ts"), I64("local_step"), STR("module"), STR("stage"), F64("duration"),
-                F64("allocated"), STR("device")},
-               7},
-              {"python",
-               "python.backtrace",
-               {I64("depth"), STR("func"), STR("file"), I64("lineno"), STR("locals")},
-               5},
-              {"cpu", "cpu.utilization", {TIME("ts"), STR("scope"), I64("rss_kb")}, 3},
-              {"gpu",
-               "gpu.utilization",
-               {TIME("ts"), I64("device_id"), I64("used_bytes"), F64("gpu_util_pct")},
-               4},
-              {"python", "python.trace_event", {TIME("ts"), STR("name"), I64("duration_ns")}, 3},
-              {"python",
-               "python.variables",
-               {TIME("ts"), I64("local_step"), STR("name"), F64("value_f64"), STR("value_type")},
-               5},
-              {"python",
-               "python.comm_collective",
-               {TIME("ts"), I64("group_rank"), STR("op"), F64("duration_ms"), I64("bytes"),
-                I64("src_rank"), I64("dst_rank")},
-               7},
-              {"memory",
-               "memory.samples",
-               {TIME("ts"), I64("bytes"), F64("count"), STR("function_name")},
-               4}};
+} shapes[] = {
+    {"python",
+     "python.torch_trace",
+     {TIME("ts"), I64("local_step"), STR("module"), STR("stage"), F64("duration"), F64("allocated"),
+      STR("device")},
+     7},
+    {"python",
+     "python.backtrace",
+     {I64("depth"), STR("func"), STR("file"), I64("lineno"), STR("locals")},
+     5},
+    {"cpu", "cpu.utilization", {TIME("ts"), STR("scope"), I64("rss_kb")}, 3},
+    {"gpu",
+     "gpu.utilization",
+     {TIME("ts"), I64("device_id"), I64("used_bytes"), F64("gpu_util_pct")},
+     4},
+    {"python", "python.trace_event", {TIME("ts"), STR("name"), I64("duration_ns")}, 3},
+    {"python",
+     "python.variables",
+     {TIME("ts"), I64("local_step"), STR("name"), F64("value_f64"), STR("value_type")},
+     5},
+    {"python",
+     "python.comm_collective",
+     {TIME("ts"), I64("group_rank"), STR("op"), F64("duration_ms"), I64("bytes"), I64("src_rank"),
+      I64("dst_rank")},
+     7},
+    {"memory", "memory.samples", {TIME("ts"), I64("bytes"), F64("count"), STR("function_name")}, 4},
+    {"memory", "memory.usage", {TIME("ts"), I64("rss_bytes"), I64("own_bytes")}, 3}};
 #define N_SHAPES (sizeof(shapes) / sizeof(*shapes))
 
 static int scan(void *self, struct probing_rows *out)
 {
-    static const char *const words[] = {"process", "encoder", "loss", "pre forward", NULL};
+    static const char *const words[] = {"process", "cuda:0", "loss", "pre forward", NULL};
     uint32_t which = *(const uint32_t *)self;
     for (int i = 0; i < 40; i++) {
         union probing_cell c[10];
@@ -123,34 +122,53 @@ static int scan(void *self, struct probing_rows *out)
     return 0;
 }
 
-static int found(void *arg, const char *file, struct declared *d)
+static int take(struct sql *s, const struct declared *d)
 {
     struct sql_view views[DECLARED_MAX];
-    (void)file;
     for (uint32_t i = 0; i < d->all.n_views; i++)
         views[i] = (struct sql_view){.name = d->all.views[i].name,
                                      .definition = d->all.views[i].sql,
                                      .doc = d->all.views[i].doc,
                                      .plugin = d->plugin,
                                      .loaded = true};
-    int rc = sql_declare_views(arg, views, d->all.n_views);
-    declared_free(d);
+    int rc = sql_declare_views(s, views, d->all.n_views);
     return rc < 0 ? rc : 0;
 }
 
-/* The views of the plugins that lie beside this test, out of their files. */
-static int declare(struct sql *s)
+#define PLUGINS_MAX 32
+static struct declared *plugins[PLUGINS_MAX];
+static uint32_t n_plugins;
+
+static int found(void *arg, const char *file, struct declared *d)
+{
+    (void)arg, (void)file;
+    if (n_plugins < PLUGINS_MAX)
+        plugins[n_plugins++] = d;
+    return 0;
+}
+
+/* The plugins that lie beside this test, out of their files. */
+static void look_into_plugins(void)
 {
     char path[4096];
     ssize_t n = readlink("/proc/self/exe", path, sizeof(path) - 32);
     path[n > 0 ? n : 0] = '\0';
     char *slash = strrchr(path, '/');
     memcpy(slash ? slash : path, "/../plugins", sizeof("/../plugins"));
-    return declared_search(&(struct declared_search){.path = path, .found = found, .arg = s});
+    CHECK_INT(declared_search(&(struct declared_search){.path = path, .found = found}), 0);
+    CHECK(n_plugins > 3);
 }
 
-/* An engine over the tables whose bits are set. */
-static struct sql *engine_over(uint32_t which, struct tables **ret_tables)
+static int declare(struct sql *s)
+{
+    int rc = 0;
+    for (uint32_t i = 0; i < n_plugins && rc == 0; i++)
+        rc = take(s, plugins[i]);
+    return rc;
+}
+
+/* An engine without views over the tables whose bits are set. */
+static struct sql *bare_engine(uint32_t which, struct tables **ret_tables)
 {
     static uint32_t numbers[N_SHAPES];
     struct sql *s;
@@ -169,9 +187,13 @@ static struct sql *engine_over(uint32_t which, struct tables **ret_tables)
         if ((which >> i & 1) && tables_add(*ret_tables, shapes[i].schema, &desc, &numbers[i], &t))
             return NULL;
     }
-    if (sql_new(*ret_tables, NULL, &s) < 0)
-        return NULL;
-    return declare(s) < 0 ? NULL : s;
+    return sql_new(*ret_tables, NULL, &s) < 0 ? NULL : s;
+}
+
+static struct sql *engine_over(uint32_t which, struct tables **ret_tables)
+{
+    struct sql *s = bare_engine(which, ret_tables);
+    return s && declare(s) < 0 ? NULL : s;
 }
 
 static int ask(struct sql *s, const char *text, uint64_t *ret_rows)
@@ -225,6 +247,70 @@ TEST(views_take_what_there_is)
     }
 }
 
+/* ---- memory_usage, which three plugins have, and more tables than one ---- */
+
+enum { TORCH = 1u << 0, CPU = 1u << 2, GPU = 1u << 3, USAGE = 1u << 8 };
+
+static int keep_counts(void *arg, const struct sql_rows *rows)
+{
+    int64_t *counts = arg;
+    struct sql_value v;
+    for (uint32_t i = 0; i < 2; i++) {
+        sql_rows_value(rows, 0, i, &v);
+        counts[i] = v.integer;
+    }
+    return 0;
+}
+
+static int no_columns(void *arg, const struct sql_column *columns, uint32_t n)
+{
+    (void)arg, (void)columns, (void)n;
+    return 0;
+}
+
+/* How many rows tell of the process, and of GPUs. */
+static void count_usage(uint32_t which, const char *const order[3], int64_t ret[2])
+{
+    static const char text[] = "select count(memory_mb), count(gpu_memory_mb) from memory_usage";
+    struct sql_sink sink = {.arg = ret, .columns = no_columns, .rows = keep_counts};
+    struct sql_report report = {.rows = 0};
+    struct tables *tables;
+    struct sql *s = bare_engine(which, &tables);
+    for (uint32_t k = 0; CHECK(s) && k < 3; k++)
+        for (uint32_t i = 0; i < n_plugins; i++)
+            if (strcmp(plugins[i]->plugin, order[k]) == 0)
+                CHECK_INT(take(s, plugins[i]), 0);
+    if (!CHECK_INT(sql_run(s, text, strlen(text), NULL, &sink, &report), 0))
+        printf("# %s\n", err_text());
+    sql_free(s);
+    tables_free(tables);
+}
+
+TEST(memory_usage_is_the_same_in_every_order_of_its_plugins)
+{
+    static const char *const orders[6][3] = {
+        {"memory", "system", "torch"}, {"memory", "torch", "system"},
+        {"system", "memory", "torch"}, {"system", "torch", "memory"},
+        {"torch", "memory", "system"}, {"torch", "system", "memory"}};
+    static const uint32_t bits[] = {TORCH, CPU, GPU, USAGE};
+    for (uint32_t set = 1; set < 16; set++) {
+        int64_t first[2] = {-1, -1}, other[2];
+        uint32_t which = 0;
+        for (uint32_t i = 0; i < 4; i++)
+            which |= set >> i & 1 ? bits[i] : 0;
+        count_usage(which, orders[0], first);
+        bool process = which & (CPU | USAGE), devices = which & (TORCH | GPU);
+        CHECK(!process || first[0] > 0);
+        CHECK(first[0] + first[1] > 0);
+        CHECK(!devices || first[1] > 0 || which == (USAGE | GPU));
+        for (uint32_t o = 1; o < 6; o++) {
+            count_usage(which, orders[o], other);
+            if (!CHECK(other[0] == first[0] && other[1] == first[1]))
+                printf("# tables %x, order %u\n", which, o);
+        }
+    }
+}
+
 TEST(plugins_views_without_tables_are_empty)
 {
     static const char *const empty[] = {"select * from memory_usage",
@@ -246,8 +332,12 @@ TEST(plugins_views_without_tables_are_empty)
 
 int main(void)
 {
+    look_into_plugins();
     RUN(all_run_as_written);
     RUN(views_take_what_there_is);
+    RUN(memory_usage_is_the_same_in_every_order_of_its_plugins);
     RUN(plugins_views_without_tables_are_empty);
+    while (n_plugins > 0)
+        declared_free(plugins[--n_plugins]);
     return test_end();
 }

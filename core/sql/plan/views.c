@@ -30,6 +30,66 @@ static const struct {
      "description from information_schema.columns",
      "descriptions of the columns"}};
 
+/* ---- how much a definition reads ---- */
+
+#define TABLES_COUNTED 16 /* of one definition; more count as so many */
+
+struct reads {
+    const struct from *all[TABLES_COUNTED];
+    uint32_t n;
+};
+
+static bool is_one_table(const struct from *a, const struct from *b)
+{
+    for (int i = 0; i < 2; i++) {
+        const char *x = a->names[i] ? a->names[i] : "", *y = b->names[i] ? b->names[i] : "";
+        if (strcasecmp(x, y) != 0)
+            return false;
+    }
+    return true;
+}
+
+static void count_select(struct reads *r, const struct select *s);
+
+static void count_from(struct reads *r, const struct from *f)
+{
+    uint32_t i = 0;
+    if (!f)
+        return;
+    count_from(r, f->left);
+    count_from(r, f->right);
+    count_select(r, f->select);
+    while (f->kind == FROM_TABLE && i < r->n && !is_one_table(r->all[i], f))
+        i++;
+    if (f->kind == FROM_TABLE && i == r->n && i < TABLES_COUNTED)
+        r->all[r->n++] = f;
+}
+
+static void count_select(struct reads *r, const struct select *s)
+{
+    if (!s)
+        return;
+    count_select(r, s->left);
+    count_select(r, s->right);
+    count_from(r, s->from);
+}
+
+/* Those behind its from, as one in an expression says nothing of what the rows are of.  0: none, or
+ * it cannot be read. */
+static uint32_t tables_of(const char *definition)
+{
+    struct reads r = {.n = 0};
+    struct statement st;
+    struct arena mem;
+    arena_init(&mem, (size_t)4 << 20);
+    if (definition && sql_parse(&mem, definition, strlen(definition), &st) == 0 &&
+        st.kind == STATEMENT_SELECT)
+        count_select(&r, st.select);
+    arena_done(&mem);
+    err_clear();
+    return r.n;
+}
+
 /* ---- the list ---- */
 
 static void free_view(struct view *v)
@@ -65,6 +125,7 @@ static struct view *new_view(const struct sql_view *given)
         v->why = given->why ? strdup(given->why) : NULL;
         v->plugin = given->plugin ? strdup(given->plugin) : NULL;
         v->loaded = given->loaded;
+        v->n_tables = given->plugin ? tables_of(given->definition) : 0;
         made = v->schema && v->name && (v->definition || !given->definition) && v->doc &&
                (v->why || !given->why) && (v->plugin || !given->plugin);
     }
@@ -187,17 +248,35 @@ static int rank_of(const struct view *v)
     return !v->plugin ? 0 : v->loaded ? 1 : 2;
 }
 
+/* Which of two is tried earlier, as plugin.h says: below 0: `a`; 0: as they stand in the list.  In
+ * what order plugins were loaded does not count, else the answer would be another one. */
+static int compare(const struct view *a, const struct view *b)
+{
+    if (rank_of(a) != rank_of(b))
+        return rank_of(a) - rank_of(b);
+    if (a->n_tables != b->n_tables)
+        return (int)b->n_tables - (int)a->n_tables;
+    return a->plugin ? strcmp(a->plugin, b->plugin) : 0;
+}
+
+static bool has_name(const struct view *v, const char *schema, const char *name)
+{
+    return !is_old(v) && v->definition && strcasecmp(v->name, name) == 0 &&
+           strcasecmp(v->schema, schema ? schema : "") == 0;
+}
+
 const struct view *sql_next_view(const struct sql *s, const char *schema, const char *name,
                                  const struct view *after)
 {
-    const struct view *first = atomic_load_explicit(&s->views, memory_order_acquire);
-    const struct view *v = after ? after->next : first;
-    for (int rank = after ? rank_of(after) : 0; rank < 3; rank++, v = first)
-        for (; v; v = v->next)
-            if (rank_of(v) == rank && !is_old(v) && v->definition &&
-                strcasecmp(v->name, name) == 0 && strcasecmp(v->schema, schema ? schema : "") == 0)
-                return v;
-    return NULL;
+    const struct view *v = atomic_load_explicit(&s->views, memory_order_acquire), *best = NULL;
+    for (bool passed = false; v; v = v->next) {
+        int order = after ? compare(v, after) : 1;
+        if (has_name(v, schema, name) && v != after && (order > 0 || (order == 0 && passed)) &&
+            (!best || compare(v, best) < 0))
+            best = v;
+        passed = passed || v == after;
+    }
+    return best;
 }
 
 int sql_add_own_views(struct sql *s)

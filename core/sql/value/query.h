@@ -75,6 +75,7 @@ struct view {
     const char *why;     /* a select of one text or none: why it has no rows; may be NULL */
     const char *plugin;  /* NULL: the engine's owner */
     bool loaded;         /* else only known */
+    uint32_t n_tables;   /* that it reads; of plugins' */
     _Atomic bool is_old; /* another has taken its place */
     struct view *next;
 };
