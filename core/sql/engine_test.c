@@ -187,8 +187,8 @@ TEST(errors_say_what_and_where)
          "text"},
         {"select 'x'::int", "line 1, column 8: 'x' is not a bigint"},
         {"",
-         "line 1, column 1: the statement ends here, expected select, from, with, values, show, "
-         "describe, summarize or explain"},
+         "line 1, column 1: the statement ends here, expected select, from, with, values, table, "
+         "show, describe, summarize or explain"},
         {"select 1 from torch_trace where step = (select step from torch_trace)",
          "line 1, column 40: a subquery used as a value gave more than one row; use an aggregate "
          "or "

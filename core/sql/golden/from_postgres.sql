@@ -114,3 +114,35 @@ error: line 1, column 8: the result of exp() is too large for a double
 select n from (values (1)) a(n), (values (2)) b(n)
 ----
 error: line 1, column 8: column 'n' is ambiguous: more than one of the tables has it; write a.n or b.n
+
+with t(a, b) as (values (1, 'x'), (3, 'y'), (2, 'z')) table t order by a desc limit 2 offset 1
+----
+2,z
+1,x
+
+with t(a) as (values (1), (2)), u as (table t) table u union all table t union select 5 order by 1 fetch first 4 rows only
+----
+1
+2
+5
+
+with t(a) as (values (1), (2)), u as (table t) (table u) union all table only t order by 1
+----
+1
+1
+2
+2
+
+with t(a) as (values (1), (2)) select a, a in (table t), exists (table t), (select max(v.a) from (table t) v) from t order by a
+----
+1,true,true,2
+2,true,true,2
+
+with t(a) as (values (1), (2)) table t * order by 1
+----
+1
+2
+
+with t(a) as (values (1), (2)) table t where a = 1
+----
+error: line 1, column 40: found 'where', expected the end of the statement

@@ -159,10 +159,18 @@ static inline const char *take_name(struct parser *p, const char *what)
     return p->tokens[p->at++].text;
 }
 
+/* table t: all of it, as PostgreSQL has it; `table` alone is a name like any other. */
+static inline bool starts_table(const struct parser *p)
+{
+    const struct token *next = &p->tokens[p->at + 1];
+    return is_word(p, 0, "table") && (next->type == TOKEN_QUOTED ||
+                                      (next->type == TOKEN_WORD && !sql_parse_is_reserved(next)));
+}
+
 static inline bool starts_select(const struct parser *p)
 {
     return is_word(p, 0, "select") || is_word(p, 0, "with") || is_word(p, 0, "values") ||
-           is_word(p, 0, "from");
+           is_word(p, 0, "from") || starts_table(p);
 }
 
 #endif

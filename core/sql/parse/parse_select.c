@@ -121,6 +121,25 @@ static void parse_all_columns(struct parser *p, struct select *s)
     s->n_items = 1;
 }
 
+/* table [only] t [*], behind which no where may stand */
+static struct select *parse_whole_table(struct parser *p, struct select *s)
+{
+    p->at++;
+    const struct token *next = &p->tokens[p->at + 1];
+    if (is_word(p, 0, "only") && (next->type == TOKEN_QUOTED || next->type == TOKEN_WORD) &&
+        !sql_parse_is_reserved(next))
+        p->at++;
+    s->from = sql_parse_get(p, 1, sizeof(*s->from));
+    if (!s->from)
+        return NULL;
+    s->from->kind = FROM_TABLE;
+    s->from->pos = now(p)->pos;
+    sql_parse_table_name(p, s->from->names);
+    (void)take_sign(p, "*");
+    parse_all_columns(p, s);
+    return p->error ? NULL : s;
+}
+
 /* One select or values without what stands behind set operations. */
 static struct select *parse_core(struct parser *p)
 {
@@ -137,6 +156,8 @@ static struct select *parse_core(struct parser *p)
         parse_values(p, s);
         return s;
     }
+    if (starts_table(p))
+        return parse_whole_table(p, s);
     bool from_first = take_word(p, "from"); /* from t [select x]: DuckDB's */
     if (from_first)
         s->from = sql_parse_from(p);
@@ -146,7 +167,7 @@ static struct select *parse_core(struct parser *p)
         parse_all_columns(p, s);
     else if (!sql_parse_other_statement(p))
         return sql_parse_expected(
-            p, "select, from, with, values, show, describe, summarize or explain");
+            p, "select, from, with, values, table, show, describe, summarize or explain");
     if (!from_first && take_word(p, "from"))
         s->from = sql_parse_from(p);
     if (take_word(p, "where"))
