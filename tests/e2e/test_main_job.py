@@ -153,10 +153,12 @@ def test_interrupted_query(world, killed):
     target = world.python("import time\nprint('ready', flush=True)\ntime.sleep(600)")
     target.wait_line("ready")
     target.inject()
-    if killed:
-        target.kill()
+    name = str(target.pid)
+    if killed:  # by its directory: /tmp may have one of another process that had this pid, which
+        target.kill()  # a command that is given the pid says
+        name, = [str(place) for place in world.data.glob("%d-*" % target.pid)]
     busy = subprocess.Popen(
-        [str(CLI), "-t", str(target.pid), "query",
+        [str(CLI), "-t", name, "query",
          "select count(*) from generate_series(1, 100000) a"
          " join generate_series(1, 1000000) b on a.a < b.b"],
         stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=world.env)
