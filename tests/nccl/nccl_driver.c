@@ -2,8 +2,9 @@
  *
  * tests/nccl/nccl_driver.c - a program that uses a profiler plugin as NCCL does: found by
  * NCCL_PROFILER_PLUGIN, opened with NCCL's flags, the highest version first, init() and events with
- * NCCL's arguments.  What it plays comes from standard input, a command a line; each is answered by
- * a line.  It is no NCCL: there are no GPUs and no data, only the calls.
+ * NCCL's arguments.  What it plays comes from standard input or a file, a command a line; each is
+ * answered by lines, the last of which is "done".  It is no NCCL: there are no GPUs and no data,
+ * only the calls.
  *
  *     load [MAX]                     as NCCL of interface MAX (6) opens it: the version, or "none"
  *     unload                         as when the last communicator has gone
@@ -508,12 +509,13 @@ static void obey(char **w)
     }
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
     char line[512];
     printf("ready\n");
     (void)fflush(stdout);
-    while (fgets(line, sizeof(line), stdin)) {
+    FILE *in = argc > 1 ? fopen(argv[1], "r") : stdin;
+    while (in && fgets(line, sizeof(line), in)) {
         char *words[WORDS] = {NULL}, *rest = NULL;
         int n = 0;
         for (char *w = strtok_r(line, " \n", &rest); w && n < WORDS - 1;

@@ -75,7 +75,7 @@ static void *write_on(void *arg)
 {
     (void)arg;
     for (uint32_t i = 0; atomic_load(&playing); i++)
-        writer_turn(writer, clock_now() + (i % 7) * PROBING_NS_PER_S, i % 2 == 0);
+        (void)writer_turn(writer, clock_now() + (i % 7) * PROBING_NS_PER_S, i % 2 == 0);
     return NULL;
 }
 

@@ -211,6 +211,7 @@ uint64_t record_op(struct comm *c, const struct op_about *about)
     field_set(&op->gpu_last_ns, 0);
     field_set(&op->lost, 0);
     field_set(&op->told_ns, 0);
+    field_set(&op->aborted, 0);
     field_set(&op->progress, PROGRESS_LIFE(generation));
     slot_publish(s, generation);
     return handle_make(c, EVENT_OP, number, 0, generation);

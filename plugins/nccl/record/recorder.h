@@ -60,6 +60,7 @@ struct op_slot {
     _Atomic uint64_t progress;                        /* PROGRESS_... */
     _Atomic uint64_t lost;                            /* events of it for which there was no room */
     _Atomic uint64_t told_ns;                         /* the writer's: the next time it is told */
+    _Atomic uint64_t aborted;                         /* its communicator ended first */
 };
 
 /* progress: of its events those under way, channels whose kernel has ended, proxies that have; and
@@ -134,6 +135,7 @@ struct comm {
     _Atomic uint64_t ids;                   /* events so far */
     _Atomic uint64_t finished_start_ns;     /* the writer's: begin of the newest that has ended */
     uint64_t told_counters, told_live;      /* the writer's */
+    uint32_t pending[3];                    /* the writer's: lists that are not written yet */
     _Atomic uint64_t counters[COUNTERS];
 };
 

@@ -227,7 +227,7 @@ TEST(what_is_under_way_is_told_again_at_growing_times)
     uint64_t begun = clock_now();
     void *op = coll_v6(c, 1, 2);
     for (uint64_t ms = 0; ms <= 3200; ms += 100) {
-        writer_turn(writer, begun + ms * PROBING_NS_PER_MS, /* scan= */ true);
+        (void)writer_turn(writer, begun + ms * PROBING_NS_PER_MS, /* scan= */ true);
         CHECK(ms > 200 || table("inflight_log")->rows == 0);
     }
     CHECK_INT(table("inflight_log")->rows, 3); /* 0.3, 1, 2 s */

@@ -145,7 +145,8 @@ static inline uint64_t clock_now(void)
 
 static inline void turn_after(uint64_t ns)
 {
-    writer_turn(writer, clock_now() + ns, /* scan= */ true);
+    while (writer_turn(writer, clock_now() + ns, /* scan= */ true))
+        ;
 }
 
 static inline void *comm_v6(uint64_t hash)

@@ -199,13 +199,13 @@ struct op_time {
     bool known;
 };
 
-static struct op_time time_of(const struct op_slot *op, bool aborted)
+static struct op_time time_of(const struct op_slot *op)
 {
     uint64_t gpu_first = field(&op->gpu_first_ns), gpu_last = field(&op->gpu_last_ns);
     uint64_t kernel_first = field(&op->first_ns[1]), kernel_last = field(&op->last_ns[1]);
     uint64_t proxy_first = field(&op->first_ns[0]), proxy_last = field(&op->last_ns[0]);
     struct op_time t = {.source = "enqueue", .begin_ns = kernel_first ? kernel_first : proxy_first};
-    if (aborted) {
+    if (field(&op->aborted)) {
         t.source = "aborted";
     } else if (gpu_first && gpu_last >= gpu_first) {
         t = (struct op_time){"kernel_gpu", t.begin_ns, gpu_last - gpu_first, true};
@@ -224,12 +224,12 @@ static bool has_root(const char *func)
 }
 
 int row_of_op(struct tables *t, const struct comm *c, const struct comm_ids *ids,
-              const struct op_slot *op, bool aborted)
+              const struct op_slot *op)
 {
     char func[TEXT_BYTES + 1], datatype[TEXT_BYTES + 1];
     text_read(&op->func, func);
     text_read(&op->datatype, datatype);
-    const struct op_time time = time_of(op, aborted);
+    const struct op_time time = time_of(op);
     bool p2p = field(&op->kind) == OP_P2P;
     uint64_t count = field(&op->count), bytes = 0, size = datatype_bytes(datatype);
     bool sized = size && !__builtin_mul_overflow(count, size, &bytes) && bytes <= INT64_MAX;

@@ -29,7 +29,7 @@ int tables_make(struct tables *t, const struct probing_host *h);
 
 /* Each: 0, or what append() gives. */
 int row_of_op(struct tables *t, const struct comm *c, const struct comm_ids *ids,
-              const struct op_slot *op, bool aborted);
+              const struct op_slot *op);
 int row_of_proxy(struct tables *t, const struct comm *c, const struct comm_ids *ids,
                  const struct proxy_slot *p);
 int row_of_net(struct tables *t, const struct net_slot *n);

@@ -26,7 +26,13 @@
 
 #define TURN_NS (50 * PROBING_NS_PER_MS)  /* between two looks at what has ended */
 #define IDLE_NS (500 * PROBING_NS_PER_MS) /* while there is no communicator */
-#define SCAN_TURNS 4                      /* looks at what has not */
+/* A ring of the store holds some 5,000 rows, and is emptied when it is half full: so many a turn,
+ * and then a rest, are 80,000 rows a second. */
+#define TURN_ROWS 2000
+#define MORE_NS (25 * PROBING_NS_PER_MS)
+#define FULL_NS (100 * PROBING_NS_PER_MS)
+#define LAST_TURNS 40 /* at the end, MORE_NS each */
+#define SCAN_TURNS 4  /* looks at what has not */
 #define TOLD_FIRST_NS (250 * PROBING_NS_PER_MS)
 #define TOLD_LAST_NS (60 * PROBING_NS_PER_S)
 #define TOLD_MAX 512 /* rows of a communicator and scan: what is left comes in the next */
@@ -45,14 +51,26 @@ struct writer {
     bool running;     /* [control] only */
     _Atomic bool forked;
     uint64_t counted_ns;
+    uint32_t first; /* the communicator that comes first in this turn */
+    int64_t budget; /* rows of this turn that are left */
+    bool full;      /* the store had no room in it */
+    bool more;      /* some of what has ended is not written */
     struct comm_ids ids[COMMS_MAX];
 };
 
 /* ---- rows ---- */
 
-static void wrote(struct comm *c, int rc)
+/* Where the ring is full the core has counted the row as lost.  The others wait in their slots. */
+static void wrote(struct writer *w, struct comm *c, int rc)
 {
     comm_count(c, rc == 0 ? COUNT_ROWS : COUNT_NOT_WRITTEN);
+    w->full |= rc == -ENOSPC;
+    w->budget--;
+}
+
+static bool may_write(const struct writer *w)
+{
+    return w->budget > 0 && !w->full;
 }
 
 static const struct comm_ids *ids_of(struct writer *w, const struct comm *c)
@@ -72,25 +90,25 @@ static const struct comm_ids *ids_of(struct writer *w, const struct comm *c)
     return ids;
 }
 
-static void write_slot(struct writer *w, struct comm *c, enum event_kind kind, const struct slot *s,
-                       bool aborted)
+static void write_slot(struct writer *w, struct comm *c, enum event_kind kind, const struct slot *s)
 {
     const struct comm_ids *ids = ids_of(w, c);
-    if (kind == EVENT_OP) {
+    if (kind == EVENT_PROXY) {
+        wrote(w, c, row_of_proxy(w->tables, c, ids, (const struct proxy_slot *)(const void *)s));
+    } else if (kind == EVENT_NET) {
+        wrote(w, c, row_of_net(w->tables, (const struct net_slot *)(const void *)s));
+    } else {
         const struct op_slot *op = (const struct op_slot *)(const void *)s;
         uint64_t start = field(&op->start_ns);
-        if (!aborted && start > atomic_load_explicit(&c->finished_start_ns, memory_order_relaxed))
+        if (!field(&op->aborted) &&
+            start > atomic_load_explicit(&c->finished_start_ns, memory_order_relaxed))
             atomic_store_explicit(&c->finished_start_ns, start, memory_order_relaxed);
-        wrote(c, row_of_op(w->tables, c, ids, op, aborted));
-    } else if (kind == EVENT_PROXY) {
-        wrote(c, row_of_proxy(w->tables, c, ids, (const struct proxy_slot *)(const void *)s));
-    } else if (kind == EVENT_NET) {
-        wrote(c, row_of_net(w->tables, (const struct net_slot *)(const void *)s));
+        wrote(w, c, row_of_op(w->tables, c, ids, op));
     }
 }
 
 /* The one that was given up last comes first: they are turned round. */
-static void drain(struct writer *w, struct comm *c, struct pool *p, enum event_kind kind)
+static uint32_t take_list(struct pool *p)
 {
     uint32_t at = pool_take_done(p), first = 0;
     while (at) {
@@ -100,20 +118,32 @@ static void drain(struct writer *w, struct comm *c, struct pool *p, enum event_k
         first = at;
         at = next;
     }
-    while (first) {
-        struct slot *s = pool_slot(p, first - 1);
-        uint32_t number = first - 1;
-        first = atomic_load_explicit(&s->next, memory_order_relaxed);
-        write_slot(w, c, kind, s, /* aborted= */ false);
+    return first;
+}
+
+static void drain(struct writer *w, struct comm *c, struct pool *p, enum event_kind kind,
+                  uint32_t *pending)
+{
+    if (!*pending)
+        *pending = take_list(p);
+    while (*pending && may_write(w)) {
+        uint32_t number = *pending - 1;
+        struct slot *s = pool_slot(p, number);
+        *pending = atomic_load_explicit(&s->next, memory_order_relaxed);
+        write_slot(w, c, kind, s);
         pool_free(p, number);
     }
 }
 
-static void drain_all(struct writer *w, struct comm *c, struct pools *p)
+/* false: some must wait. */
+static bool drain_all(struct writer *w, struct comm *c, struct pools *p)
 {
-    drain(w, c, &p->proxy, EVENT_PROXY);
-    drain(w, c, &p->op, EVENT_OP);
-    drain(w, c, &p->net, EVENT_NET);
+    drain(w, c, &p->proxy, EVENT_PROXY, &c->pending[0]);
+    drain(w, c, &p->op, EVENT_OP, &c->pending[1]);
+    drain(w, c, &p->net, EVENT_NET, &c->pending[2]);
+    bool all = !c->pending[0] && !c->pending[1] && !c->pending[2];
+    w->more |= !all;
+    return all;
 }
 
 /* ---- what has not ended ---- */
@@ -148,7 +178,7 @@ static bool is_due(_Atomic uint64_t *told, const struct inflight *f, uint64_t no
 
 static void tell(struct writer *w, struct comm *c, const struct inflight *f, uint64_t now)
 {
-    wrote(c, row_of_inflight(w->tables, c, ids_of(w, c), f, now));
+    wrote(w, c, row_of_inflight(w->tables, c, ids_of(w, c), f, now));
 }
 
 /* How many are under way. */
@@ -163,7 +193,7 @@ static uint64_t scan_ops(struct writer *w, struct comm *c, struct pool *p, uint6
         if (!inflight_op(p, i, &f) || (is_settled(c, &f, now) && op_close(c, i, f.generation)))
             continue;
         live++;
-        if (*told < TOLD_MAX && is_due(&op->told_ns, &f, now)) {
+        if (*told < TOLD_MAX && may_write(w) && is_due(&op->told_ns, &f, now)) {
             tell(w, c, &f, now);
             ++*told;
         }
@@ -181,7 +211,7 @@ static uint64_t scan_proxies(struct writer *w, struct comm *c, struct pool *p, u
         if (!inflight_proxy(p, i, &f))
             continue;
         live++;
-        if (*told < TOLD_MAX &&
+        if (*told < TOLD_MAX && may_write(w) &&
             is_due(&((struct proxy_slot *)(void *)pool_slot(p, i))->told_ns, &f, now)) {
             tell(w, c, &f, now);
             ++*told;
@@ -192,8 +222,7 @@ static uint64_t scan_proxies(struct writer *w, struct comm *c, struct pool *p, u
 
 /* ---- communicators ---- */
 
-static void abort_pool(struct writer *w, struct comm *c, struct pool *p, enum event_kind kind,
-                       uint64_t now)
+static void abort_pool(struct comm *c, struct pool *p, enum event_kind kind, uint64_t now)
 {
     uint32_t fresh = atomic_load_explicit(&p->fresh, memory_order_acquire);
     for (uint32_t i = 0; i < fresh; i++) {
@@ -204,8 +233,12 @@ static void abort_pool(struct writer *w, struct comm *c, struct pool *p, enum ev
         comm_count(c, COUNT_STOPS_MISSING);
         if (kind == EVENT_PROXY)
             field_set(&((struct proxy_slot *)(void *)s)->end_ns, now);
-        write_slot(w, c, kind == EVENT_NET ? EVENT_KERNEL : kind, s, /* aborted= */ true);
-        pool_free(p, i);
+        if (kind == EVENT_OP)
+            field_set(&((struct op_slot *)(void *)s)->aborted, 1);
+        if (kind == EVENT_OP || kind == EVENT_PROXY)
+            pool_give_up(p, i);
+        else
+            pool_free(p, i);
     }
 }
 
@@ -217,57 +250,69 @@ static void count_comm(struct writer *w, struct comm *c, uint64_t now)
     if (sum == c->told_counters || sum == 0)
         return;
     c->told_counters = sum;
-    wrote(c, row_of_counters(w->tables, c, ids_of(w, c), now, c->told_live));
+    wrote(w, c, row_of_counters(w->tables, c, ids_of(w, c), now, c->told_live));
 }
 
 /* Its communicator has ended: nothing of it will. */
 static void bury(struct writer *w, struct comm *c, struct pools *p, uint64_t now)
 {
     if (p) {
-        abort_pool(w, c, &p->op, EVENT_OP, now);
-        abort_pool(w, c, &p->proxy, EVENT_PROXY, now);
-        abort_pool(w, c, &p->kernel, EVENT_KERNEL, now);
-        abort_pool(w, c, &p->net, EVENT_NET, now);
-        drain_all(w, c, p);
+        abort_pool(c, &p->op, EVENT_OP, now);
+        abort_pool(c, &p->proxy, EVENT_PROXY, now);
+        abort_pool(c, &p->kernel, EVENT_KERNEL, now);
+        abort_pool(c, &p->net, EVENT_NET, now);
+        if (!drain_all(w, c, p) || !drain_all(w, c, p)) /* what waited, then what was added */
+            return;
     }
     c->told_live = 0;
     count_comm(w, c, now);
     comm_release(c);
 }
 
-/* How many there are. */
+static void visit(struct writer *w, struct comm *c, uint64_t now, bool scan, bool count)
+{
+    uint32_t state = atomic_load_explicit(&c->state, memory_order_acquire), told = 0;
+    struct pools *p = atomic_load_explicit(&c->pools, memory_order_acquire);
+    if (p)
+        (void)drain_all(w, c, p);
+    if (p && scan && state == COMM_OPEN)
+        c->told_live =
+            scan_ops(w, c, &p->op, now, &told) + scan_proxies(w, c, &p->proxy, now, &told);
+    if (count && state == COMM_OPEN)
+        count_comm(w, c, now);
+    if (state == COMM_CLOSED)
+        bury(w, c, p, now);
+}
+
+/* How many communicators there are.  Each is the first one in its turn: rows are few. */
 static uint32_t turn(struct writer *w, uint64_t now, bool scan)
 {
-    uint32_t comms = 0;
+    struct recorder *r = w->recorder;
+    uint32_t places = 0, comms = 0;
     bool count = now - w->counted_ns >= COUNTERS_NS;
-    for (uint32_t i = 0; i < COMMS_MAX; i++) {
-        struct comm *c = atomic_load_explicit(&w->recorder->comms[i], memory_order_acquire);
-        uint32_t told = 0;
-        if (!c)
-            break; /* places are taken in order */
-        uint32_t state = atomic_load_explicit(&c->state, memory_order_acquire);
-        struct pools *p = atomic_load_explicit(&c->pools, memory_order_acquire);
-        if (state == COMM_FREE)
+    while (places < COMMS_MAX &&
+           atomic_load_explicit(&r->comms[places], memory_order_acquire) != NULL)
+        places++; /* they are taken in order */
+    w->budget = TURN_ROWS;
+    w->full = w->more = false;
+    w->first++;
+    for (uint32_t i = 0; i < places; i++) {
+        struct comm *c =
+            atomic_load_explicit(&r->comms[(w->first + i) % places], memory_order_acquire);
+        if (atomic_load_explicit(&c->state, memory_order_acquire) == COMM_FREE)
             continue;
         comms++;
-        if (p)
-            drain_all(w, c, p);
-        if (p && scan && state == COMM_OPEN)
-            c->told_live =
-                scan_ops(w, c, &p->op, now, &told) + scan_proxies(w, c, &p->proxy, now, &told);
-        if (count && state == COMM_OPEN)
-            count_comm(w, c, now);
-        if (state == COMM_CLOSED)
-            bury(w, c, p, now);
+        visit(w, c, now, scan, count);
     }
     if (count)
         w->counted_ns = now;
     return comms;
 }
 
-void writer_turn(struct writer *w, uint64_t now, bool scan)
+bool writer_turn(struct writer *w, uint64_t now, bool scan)
 {
     (void)turn(w, now, scan);
+    return w->more;
 }
 
 /* ---- the thread ---- */
@@ -291,14 +336,24 @@ static bool rest(struct writer *w, uint64_t ns)
     return stop;
 }
 
+static uint64_t until_next(const struct writer *w, uint32_t comms)
+{
+    return w->full ? FULL_NS : w->more ? MORE_NS : comms ? TURN_NS : IDLE_NS;
+}
+
 static void *run(void *arg)
 {
     struct writer *w = arg;
     uint32_t comms = 0;
     (void)prctl(PR_SET_NAME, "probing/nccl");
-    for (uint32_t n = 0; !rest(w, comms ? TURN_NS : IDLE_NS); n++)
+    for (uint32_t n = 0; !rest(w, until_next(w, comms)); n++)
         comms = turn(w, probing_clock_ns(CLOCK_MONOTONIC), n % SCAN_TURNS == 0);
-    (void)turn(w, probing_clock_ns(CLOCK_MONOTONIC), /* scan= */ true);
+    for (uint32_t n = 0; n < LAST_TURNS; n++) {
+        (void)turn(w, probing_clock_ns(CLOCK_MONOTONIC), /* scan= */ true);
+        if (!w->more)
+            break;
+        (void)nanosleep(&(struct timespec){.tv_nsec = (long)MORE_NS}, NULL);
+    }
     (void)pthread_mutex_lock(&w->mutex);
     w->ended = true;
     (void)pthread_cond_broadcast(&w->wakes);

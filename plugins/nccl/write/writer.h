@@ -21,7 +21,8 @@ int writer_start(struct writer *w);
 int writer_stop(struct writer *w);
 void writer_forked(struct writer *w);
 
-/* One turn, for tests: now: of CLOCK_MONOTONIC; scan: what is under way is looked at, too. */
-void writer_turn(struct writer *w, uint64_t now, bool scan);
+/* One turn, for tests: now: of CLOCK_MONOTONIC; scan: what is under way is looked at, too.  true:
+ * some of what has ended is left for the next. */
+bool writer_turn(struct writer *w, uint64_t now, bool scan);
 
 #endif

@@ -1,0 +1,192 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The nccl plugin in a program that calls it as NCCL does: each version of the interface, with and
+without a core, early and late, and what is left when the program is killed."""
+import os
+import shutil
+
+import pytest
+from nccl_program import COMM, ONE, PLUGIN, Program
+from world import wait_for
+
+ENDED = "select coll_func, seq, msg_size_bytes, timing_source, exec_time_ns, n_channels, comm_hash " \
+        "from nccl.coll_perf order by id"
+
+
+@pytest.mark.parametrize("version", [6, 5, 4, 3, 2, 1])
+def test_each_version_of_the_interface(world, version):
+    program = Program(world, launch=True)
+    assert program.tell("load %d" % version) == ["v%d" % version]
+    assert program.tell(COMM)[0] == "init 0 context"
+    program.tell(*ONE)
+    rows = program.wait_rows(ENDED, 1)
+    # 1 and 2 have no kernels; the GPU's clock and the number of channels came with 4.
+    source = {1: "proxy", 2: "proxy", 3: "kernel_ch"}.get(version, "kernel_gpu")
+    assert rows[0][:4] == ["AllReduce", 7, 4194304, source]
+    assert rows[0][6] == "0xabc123"
+    if version >= 4:
+        assert rows[0][4:6] == [2100500, 2]
+    else:
+        assert rows[0][4] > 30e6 and rows[0][5] is None
+    proxies = program.rows("select is_send, peer, trans_bytes, culprit_rank, send_gpu_wait_ns, "
+                           "recv_wait_ns, coll_func, seq from nccl.proxy_ops order by is_send")
+    assert [p[:2] + p[6:] for p in proxies] == [[0, 0, "AllReduce", 7], [1, 2, "AllReduce", 7]]
+    # 30 ms the receiver waited for rank 0; the sender for its own GPU, rank 1.
+    assert proxies[0][3] == 0 and proxies[0][5] >= 30e6 and proxies[0][4] == 0
+    assert proxies[1][3] == 1 and proxies[1][4] >= 30e6 and proxies[1][5] == 0
+    if version >= 4:
+        assert [p[2] for p in proxies] == [65536, 65536]
+
+
+def test_without_a_core_it_does_nothing_until_one_comes(world):
+    """NCCL has one copy of the library, the core another: both have the same events."""
+    program = Program(world, env={"NCCL_PROFILER_PLUGIN": str(PLUGIN)})
+    assert program.tell(COMM, "mask", ONE[0], "stop 1") == ["init 0 context", "0", "null"]
+    program.target.inject()
+    assert program.tell("mask") == ["0"]
+    assert program.target.probing("plugin", "load", "nccl").returncode == 0
+    assert program.tell("mask") != ["0"]
+    program.tell(*ONE)
+    assert program.wait_rows(ENDED, 1)[0][4] == 2100500
+    assert program.rows("select state, communicators from nccl.profiler_state") == [["active", 1]]
+    assert program.target.probing("plugin", "stop", "nccl").returncode == 0
+    assert program.tell("mask", ONE[0]) == ["0", "null"]
+    assert program.target.probing("plugin", "load", "nccl").returncode == 0
+    program.tell(*ONE)
+    program.wait_rows(ENDED, 2)
+
+
+def test_the_core_first_and_nccl_with_a_copy_of_the_file(world):
+    copied = world.tmp / "libnccl-profiler-ours.so"
+    shutil.copy(PLUGIN, copied)
+    program = Program(world, launch=True, env={"NCCL_PROFILER_PLUGIN": str(copied)})
+    program.tell(COMM, *ONE)
+    assert program.wait_rows(ENDED, 1)[0][4] == 2100500
+
+
+def test_nccl_finds_no_profiler_when_it_is_told_so(world):
+    program = Program(world, launch=True, env={"NCCL_PROFILER_PLUGIN": "none"})
+    assert program.tell("load", COMM) == ["none"]
+    state, reason = program.rows("select state, reason from nccl.profiler_state")[0]
+    assert state == "refused" and "NCCL_PROFILER_PLUGIN=none" in reason
+    done = program.target.probing("query", "select * from nccl.coll_perf")
+    assert "NCCL_PROFILER_PLUGIN=none" in done.stdout + done.stderr
+
+
+def test_a_communicator_of_before_has_no_events_and_that_is_said(world):
+    program = Program(world)
+    assert program.tell("load", COMM) == ["none"]
+    program.target.inject()
+    assert program.target.probing("plugin", "load", "nccl").returncode == 0
+    assert program.tell("load", "comm 1 2 x 1 2 0") == ["none"]  # NCCL remembers
+    assert program.rows("select state from nccl.profiler_state") == [["waiting"]]
+    done = program.target.probing("query", "select * from collectives")
+    assert done.returncode == 0 and "NCCL is not loaded" in done.stdout + done.stderr
+
+
+def test_what_had_begun_when_it_was_killed(world):
+    program = Program(world, launch=True)
+    program.tell(COMM, "typical 5", "coll 1 0 5 ReduceScatter 1024 ncclBfloat16 2", "stop 1",
+                 "proxy 4 0 1 3 2 8 0", "step 6 0 4 0", "state 6 10")
+    query = "select coll_func, seq, kind, channel_id, state, culprit_rank from " \
+            "nccl.inflight_ops order by kind"
+    expected = [["ReduceScatter", 5, "coll", None, "running", None],
+                ["ReduceScatter", 5, "proxy_op", 3, "recv_wait", 2]]
+    assert program.rows(query) == expected
+    program.wait_rows("select id from nccl.inflight_log", 2)
+    program.target.kill()
+    assert program.rows(query) == expected
+    assert program.value("select count(*) from nccl.coll_perf") == 5
+    assert all(row[0] >= 250e6 for row in program.rows("select age_ns from nccl.inflight_ops"))
+
+
+def test_ages_grow_and_ended_ones_are_gone(world):
+    program = Program(world, launch=True)
+    program.tell(COMM, "coll 1 0 5 AllGather 1 ncclInt8 1")
+    query = "select age_ns, state from nccl.inflight_ops"
+    before = program.rows(query)[0]
+    assert before[1] == "enqueuing"
+    program.tell("stop 1", "rest 50")
+    after = program.rows(query)[0]
+    assert after[1] == "enqueued" and after[0] >= before[0] + 50e6
+    program.tell("kernel 2 0 1 0 5", "timer 2 7", "stop 2")
+    assert program.rows(query) == []
+    assert program.wait_rows(ENDED, 1)[0][4] == 2
+
+
+def test_any_calls_of_many_communicators(world):
+    program = Program(world, launch=True)
+    program.tell(*["comm %d %d c%d 1 8 %d" % (i, i + 1, i, i) for i in range(6)])
+    program.tell("random 4711 1000", "typical 50", *["end %d" % i for i in range(6)])
+    # The last row of a communicator's counters is written when it has ended.
+    rows = program.wait_rows("select comm_name, max(ops), max(proxy_ops), max(live) from "
+                             "nccl.profiler_counters group by comm_name order by 1", 6)
+    wait_for(lambda: program.value("select count(*) from nccl.communicators") == 0, "no more")
+    rows = program.rows("select comm_name, max(ops), max(proxy_ops), max(pool_exhausted) from "
+                        "nccl.profiler_counters group by comm_name order by 1")
+    written = dict(program.rows("select comm_name, count(*) from nccl.coll_perf group by 1"))
+    proxies = dict(program.rows("select comm_name, count(*) from nccl.proxy_ops group by 1"))
+    for name, ops, proxy_ops, exhausted in rows:
+        assert (written[name], proxies[name], exhausted) == (ops, proxy_ops, 0), name
+        assert ops >= 50
+    assert program.value("select count(*) from nccl.coll_perf where timing_source = 'kernel_gpu' "
+                         "and exec_time_ns = 501000") == 300
+    assert program.rows("select * from probing.lost where table_name like 'nccl.%'") == []
+    assert program.target.probing("plugin", "stop", "nccl").returncode == 0
+    assert program.target.alive()
+
+
+def test_nccl_closes_the_library_and_opens_it_again(world):
+    program = Program(world, env={"NCCL_PROFILER_PLUGIN": str(PLUGIN)})
+    program.target.inject()
+    assert program.target.probing("plugin", "load", "nccl").returncode == 0
+    program.tell(COMM, *ONE)
+    program.tell("end 0", "unload", "load", "comm 0 9 again 1 2 0", *ONE)
+    program.wait_rows(ENDED, 2)
+    assert [r[0] for r in program.rows("select comm_hash from nccl.communicators")] == ["0x9"]
+
+
+def test_a_child_takes_nothing(world):
+    program = Program(world, launch=True)
+    assert program.tell(COMM, "typical 2", "fork")[-1] == "status 0"  # its mask
+    program.tell("typical 3")
+    assert program.wait_rows("select id from nccl.coll_perf", 5) and program.tell("mask") != ["0"]
+    assert program.value("select count(*) from nccl.coll_perf") == 5
+
+
+def test_both_ranks_of_a_transfer(world):
+    program = Program(world, launch=True)
+    program.tell(COMM, *ONE)
+    program.wait_rows("select 1 from comm_metrics", 2)
+    assert program.rows("select src_rank, dst_rank, op, bytes from comm_metrics order by 1") == \
+        [[0, 1, "allreduce", 65536], [1, 2, "allreduce", 65536]]
+    program.wait_rows("select 1 from collectives", 1)
+    assert program.rows("select source, rank, op, seq, group_name, group_size, bytes from "
+                        "collectives") == [["nccl", 1, "allreduce", 7, "world", 4, 4194304]]
+
+
+def test_queue_pairs(world):
+    program = Program(world, launch=True)
+    program.tell(COMM, *ONE[:1], "proxy 4 0 1 0 2 8 1", "step 6 0 4 0", "qp 8 0 6 77 12345 4096",
+                 "rest 20", "stop 8")
+    row = program.wait_rows("select qp_num, wr_id, opcode, length, duration_ns from nccl.net_qp",
+                            1)[0]
+    assert row[:4] == [77, 12345, 1, 4096] and row[4] >= 20e6
+
+
+def test_it_is_off_where_the_core_is_not_wanted(world):
+    """A core without the plugin: NCCL finds no profiler, and the program is as it was."""
+    program = Program(world)
+    program.target.inject()
+    assert program.tell("load", COMM, "typical 3") == ["none"]
+    done = program.target.probing("query", "select * from nccl.inflight_ops")
+    assert "plugin nccl is not loaded" in done.stdout + done.stderr
+
+
+@pytest.mark.skipif(not os.environ.get("PROBING_TEST_NCCL_HEADERS"),
+                    reason="PROBING_TEST_NCCL_HEADERS does not name NCCL's folder "
+                           "plugins/profiler/example/nccl: layouts are not compared")
+def test_layouts_are_those_of_nccl(tmp_path):
+    import layouts
+    layouts.compare(os.environ["PROBING_TEST_NCCL_HEADERS"], tmp_path)
+
+
