@@ -47,6 +47,11 @@
     "'cpu_op') then kind when kind in ('gpu_memcpy', 'gpu_memset') then 'memcpy' when kind " \
     "in ('cuda_runtime', 'cuda_driver') then 'cuda_runtime' else 'other' end"
 
+#define COMM_TORCH                                                                              \
+    "select ts as timestamp, case when op = 'recv_anysource' then src_rank else "               \
+    "coalesce(src_rank, group_rank) end as src_rank, dst_rank, op, duration_ms as latency_ms, " \
+    "bytes from python.comm_collective"
+
 static const struct probing_view views[] = {
     /* Plugins memory and system have it with what the process has of memory, which is more. */
     {"memory_usage",
@@ -78,10 +83,14 @@ static const struct probing_view views[] = {
      "select 'no step has one of torch.exprs: ' || name || ' was ' || value from python.variables "
      "where value_type is null and not exists (select 1 from python.variables where value_type is "
      "not null and name <> 'nonfinite') order by ts desc limit 1"},
+    /* Where plugin nccl is loaded, too: its first of this name, whichever was loaded last. */
     {"comm_metrics",
-     "select ts as timestamp, case when op = 'recv_anysource' then src_rank else "
-     "coalesce(src_rank, group_rank) end as src_rank, dst_rank, op, duration_ms as latency_ms, "
-     "bytes from python.comm_collective",
+     "select ts as timestamp, case when is_send = 1 then rank else peer end as src_rank, case when "
+     "is_send = 1 then peer else rank end as dst_rank, lower(coll_func) as op, duration_ns / 1e6 "
+     "as latency_ms, trans_bytes as bytes from nccl.proxy_ops union all " COMM_TORCH
+     " where not exists (select 1 from nccl.proxy_ops)",
+     "transfers on the network between two ranks, as NCCL saw them; else torch's operations", NULL},
+    {"comm_metrics", COMM_TORCH,
      "collective operations; dst_rank is NULL where more than one rank receives", NULL},
     {"python.profile_capture", CAPTURE,
      "the newest capture of torch's profiler (probing torch profile); truncated: it has fewer "

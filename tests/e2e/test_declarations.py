@@ -314,7 +314,7 @@ def test_check_says_what_is_declared(world, jobs):
     assert "declares   NOT RIGHT: it declares 1000000 views" in checked.stdout
 
 
-@pytest.mark.parametrize("name", ["cuda", "gpu", "memory", "profile", "system", "torch"])
+@pytest.mark.parametrize("name", ["cuda", "gpu", "memory", "nccl", "profile", "system", "torch"])
 def test_plugins_of_ours_declare_all_their_tables(world, name):
     """Else whoever asks for one of them where it is not loaded does not hear who has it."""
     target = world.start("sleep", "600")

@@ -7,8 +7,8 @@ from world import ROOT
 
 DESCR = {  # version -> {our field: theirs}, of startEvent()'s descriptor
     1: "type parent:parentObj rank coll.name coll.comm_hash:coll.commHash coll.seq:coll.seqNumber "
-       "coll.func coll.count coll.root coll.datatype coll.algo coll.proto p2p.comm_hash:p2p.commHash "
-       "p2p.func p2p.datatype p2p.count p2p.peer",
+       "coll.func coll.count coll.root coll.datatype coll.algo coll.proto p2p.func p2p.datatype "
+       "p2p.comm_hash:p2p.commHash p2p.count p2p.peer",
     2: "type parent:parentObj rank coll.comm_hash:coll.commHash coll.seq:coll.seqNumber coll.func "
        "coll.count coll.root coll.datatype coll.algo coll.proto p2p.func p2p.datatype p2p.count "
        "p2p.peer",

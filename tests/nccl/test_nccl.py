@@ -1,15 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
 """The nccl plugin in a program that calls it as NCCL does: each version of the interface, with and
 without a core, early and late, and what is left when the program is killed."""
+import json
 import os
+import re
 import shutil
 
 import pytest
 from nccl_program import COMM, ONE, PLUGIN, Program
 from world import wait_for
 
-ENDED = "select coll_func, seq, msg_size_bytes, timing_source, exec_time_ns, n_channels, comm_hash " \
-        "from nccl.coll_perf order by id"
+ENDED = "select coll_func, seq, msg_size_bytes, timing_source, exec_time_ns, n_channels, " \
+        "comm_hash from nccl.coll_perf order by id"
 
 
 @pytest.mark.parametrize("version", [6, 5, 4, 3, 2, 1])
@@ -190,3 +192,32 @@ def test_layouts_are_those_of_nccl(tmp_path):
     layouts.compare(os.environ["PROBING_TEST_NCCL_HEADERS"], tmp_path)
 
 
+def test_the_report_of_the_living_and_the_dead(world):
+    program = Program(world, launch=True)
+    program.tell(COMM, *ONE, "coll 1 0 8 AllGather 1024 ncclBfloat16 2", "stop 1",
+                 "proxy 4 0 1 3 2 8 0", "step 6 0 4 0", "state 6 10")
+    program.wait_rows(ENDED, 1)
+    program.wait_rows("select id from nccl.inflight_log", 2)
+    for target in "living", "dead":
+        done = program.target.probing("nccl")
+        assert done.returncode == 0, done.stderr
+        assert re.search(r"world +4 +1 +2.1 ms +2.1 ms +2.0 +AllReduce", done.stdout), target
+        assert re.search(r"rank 1 .* in 1 proxy operation: this rank's own GPU", done.stdout)
+        assert re.search(r"AllGather 8 of world: running for", done.stdout)
+        assert re.search(r"recv_wait for .*, waits for rank 2$", done.stdout, flags=re.M)
+        told = json.loads(program.target.probing("nccl", "--json").stdout)
+        assert told["communicators"][0]["exec_ns"] == 2100500
+        assert {c["culprit_rank"] for c in told["culprits"]} == {0, 1}
+        assert len(told["inflight"]) == 2
+        program.target.kill()
+
+
+def test_the_report_says_why_there_is_nothing(world):
+    program = Program(world)
+    program.target.inject()
+    done = program.target.probing("nccl")
+    assert done.returncode == 1 and "plugin load nccl" in done.stderr
+    assert program.target.probing("plugin", "load", "nccl").returncode == 0
+    done = program.target.probing("nccl")
+    assert done.returncode == 0 and "NCCL: waiting: NCCL is not loaded yet" in done.stdout
+    assert "no operation of NCCL was seen" in done.stdout

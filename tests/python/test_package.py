@@ -47,6 +47,16 @@ def test_where_it_starts(world, python, value, here, left):
     assert done.stderr == "" and done.returncode == 0
 
 
+def test_nccl_is_told_where_a_profiler_is(world, python):
+    """Only where nobody has said so, and not where probing is not wanted."""
+    plugin = str(CORE.parent / "plugins" / "nccl.so")
+    for env, told in (({"PROBING": "1"}, plugin), ({"PROBING": "0"}, "None"),
+                      ({"PROBING": "1", "NCCL_PROFILER_PLUGIN": "none"}, "none")):
+        done = run(world, python, HOOK + "import os; print(os.environ.get('NCCL_PROFILER_PLUGIN'))",
+                   env)
+        assert done.stdout == told + "\n", done.stderr
+
+
 def test_never_stops_the_program(world, python):
     for env in ({"PROBING": "1", "PROBING_LIBRARY": "/nowhere/libprobing.so"},
                 {"PROBING": "regex:("}, {"PROBE": "1", "PROBING_LIBRARY": "/etc/passwd"}):

@@ -11,6 +11,9 @@ PROBING_PORT=PORT or HOST:PORT is enough by itself: this process, with its page 
 Children do not get the variable, as the port is taken.  PROBE_ADDR=HOST:PORT is an old name of it
 that asks for nothing alone.  A line on stderr says where the page is, with its token.
 
+NCCL_PROFILER_PLUGIN is set where nobody has: NCCL looks for a profiler once, at the first
+communicator, and ours costs nothing until the plugin nccl is loaded.
+
 Never raises, never writes to stdout; a start that was asked for and failed says so on stderr.
 """
 import os
@@ -67,6 +70,14 @@ def refuse_foreign():
                            % os.path.dirname(found.origin))
 
 
+def offer_profiler():
+    """NCCL takes a path of at most 254 bytes."""
+    from probing import _where
+    path = os.path.join(os.path.dirname(_where.library()), "plugins", "nccl.so")
+    if len(os.fsencode(path)) < 255 and os.path.isfile(path):
+        os.environ.setdefault("NCCL_PROFILER_PLUGIN", path)
+
+
 def main():
     name = "PROBING" if os.environ.get("PROBING") else "PROBE"
     value, port = os.environ.get(name), os.environ.get("PROBING_PORT")
@@ -79,6 +90,7 @@ def main():
     if here:
         refuse_foreign()
         import probing
+        offer_profiler()
         listen = os.environ.get("PROBE_ADDR")
         probing._start({"server.listen": listen} if listen else {})
         if port or listen:
