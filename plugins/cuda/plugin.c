@@ -36,8 +36,8 @@ static const struct probing_column tracing_columns[] = {
     PROBING_I64_COLUMN("lost", PROBING_COUNT, "records that CUPTI has dropped"),
     PROBING_I64_COLUMN("refused", PROBING_COUNT, "times that CUPTI asked for a buffer in vain"),
     PROBING_I64_COLUMN("late", PROBING_COUNT, "buffers that came when tracing had ended"),
-    PROBING_I64_COLUMN("taken", PROBING_COUNT, "buffers that CUPTI has now, of 256 KiB"),
-    PROBING_I64_COLUMN("full", PROBING_COUNT, "buffers that wait to be read"),
+    PROBING_I64_COLUMN("buffers_taken", PROBING_COUNT, "buffers that CUPTI has now, of 256 KiB"),
+    PROBING_I64_COLUMN("buffers_full", PROBING_COUNT, "buffers that wait to be read"),
     PROBING_I64_COLUMN("kernels", PROBING_COUNT, "kernels that were seen"),
     PROBING_I64_COLUMN("kernel_rows", PROBING_COUNT, "those that have a row in cuda.kernels"),
     PROBING_I64_COLUMN(

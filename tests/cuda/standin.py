@@ -48,6 +48,7 @@ class Device:
     """The target and what is asked of it."""
 
     def __init__(self, world, *names, python=DEBIAN_PYTHON, settings=(), plugins="cuda", **env):
+        self.libraries = LIBRARIES
         self.target = world.start(python, "-c", PROGRAM % {"libraries": str(LIBRARIES),
                                                            "names": names}, env=env)
         self.target.wait_line("ready")

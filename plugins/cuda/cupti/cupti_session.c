@@ -50,6 +50,7 @@ struct session {
     uint64_t others_ns; /* when others were looked for */
     uint64_t loads;     /* of libraries, when the driver was looked for */
     bool unloaded;      /* it was not there */
+    bool left_on;       /* kinds that were ours are on for another profiler */
     int thread_type;    /* of CUPTI's thread numbers before ours; -1: not changed */
 };
 
@@ -62,13 +63,16 @@ static struct {
     _Atomic bool registered;
 } shared;
 
-/* What is switched on; without those that are needed there is no trace. */
+/* What is switched on; without those that are needed there is no trace.  shared: torch's profiler
+ * wants them, too: a kind is on or off for the whole process, so while it runs they are its. */
 static const struct {
     int kind;
-    bool needed;
-} kinds[] = {{CUPTI_CONCURRENT_KERNEL, true}, {CUPTI_MEMCPY, false},  {CUPTI_MEMCPY2, false},
-             {CUPTI_MEMSET, false},           {CUPTI_RUNTIME, false}, {CUPTI_DRIVER, false},
-             {CUPTI_SYNCHRONIZATION, false},  {CUPTI_MEMORY2, false}, {CUPTI_OVERHEAD, false}};
+    bool needed, shared;
+} kinds[] = {{CUPTI_CONCURRENT_KERNEL, true, true}, {CUPTI_MEMCPY, false, true},
+             {CUPTI_MEMCPY2, false, false},         {CUPTI_MEMSET, false, true},
+             {CUPTI_RUNTIME, false, true},          {CUPTI_DRIVER, false, true},
+             {CUPTI_SYNCHRONIZATION, false, true},  {CUPTI_MEMORY2, false, false},
+             {CUPTI_OVERHEAD, false, true}};
 
 /* ---- CUPTI's callbacks ---- */
 
@@ -197,15 +201,18 @@ static int enable_kinds(struct session *s)
     return 0;
 }
 
-static void disable_kinds(struct session *s)
+/* all: also those that another profiler may want. */
+static void disable_kinds(struct session *s, bool all)
 {
     const struct cupti *c = &s->cupti;
     for (size_t i = PROBING_LENGTH(kinds); i-- > 0;)
-        (void)c->ActivityDisable(kinds[i].kind);
+        if (all || !kinds[i].shared)
+            (void)c->ActivityDisable(kinds[i].kind);
     if (s->has.whole_graphs)
         (void)c->ActivityDisable(CUPTI_GRAPH_TRACE);
     if (c->ActivityEnableAndDump)
         (void)c->ActivityDisable(CUPTI_CONTEXT);
+    s->left_on = !all;
 }
 
 static void number_threads(struct session *s)
@@ -220,12 +227,13 @@ static void number_threads(struct session *s)
         s->thread_type = type;
 }
 
-/* `mine`: our callbacks are still CUPTI's: what it holds comes back to us. */
+/* mine: our callbacks are still CUPTI's: what it holds comes back to us.  Else it is another's, who
+ * must not lose what it has switched on. */
 static void end(struct session *s, bool mine)
 {
     if (s->about.state != SESSION_TRACING)
         return;
-    disable_kinds(s);
+    disable_kinds(s, /* all= */ mine);
     if (s->thread_type >= 0)
         (void)s->cupti.SetThreadIdType(s->thread_type);
     atomic_store_explicit(&shared.wanted, false, memory_order_release);
@@ -271,7 +279,7 @@ static void begin(struct session *s)
         rc = enable_kinds(s);
     }
     if (rc != CUPTI_SUCCESS) {
-        disable_kinds(s);
+        disable_kinds(s, /* all= */ true);
         if (s->thread_type >= 0)
             (void)c->SetThreadIdType(s->thread_type);
         atomic_store_explicit(&shared.wanted, false, memory_order_release);
@@ -282,6 +290,7 @@ static void begin(struct session *s)
         return;
     }
     s->has = s->wish;
+    s->left_on = false;
     clock_begin(&s->clock, c->GetTimestamp);
     s->about.begun++;
     be(s, SESSION_TRACING, "%s", "");
@@ -395,6 +404,8 @@ void session_wish(struct session *s, const struct session_wish *w)
     s->next_ns = s->pause_ns = 0;
     if (!atomic_load_explicit(&shared.closed, memory_order_acquire) && !(same && w->on))
         end(s, /* mine= */ true); /* and begins anew with the next tick */
+    if (s->left_on && !w->on && !s->sink.other(s->sink.arg))
+        disable_kinds(s, /* all= */ true); /* that one has gone */
     if (!w->on)
         be(s, SESSION_OFF, "%s", "");
     else if (s->about.state == SESSION_OFF)
