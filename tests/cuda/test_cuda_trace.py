@@ -1,8 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """What becomes of CUPTI's records, version by version; they are a stand-in's, laid out as the
 headers of each version say."""
+import json
+
 import pytest
 from standin import VERSIONS, Device
+from world import wait_for
 
 
 @pytest.mark.parametrize("version", VERSIONS)
@@ -34,3 +37,94 @@ def test_every_kind_of_record_has_its_row(world, version):
                      ["cudaStreamSynchronize", "runtime", 2000000, 0]]
     assert d.tracing("records > 10", "unknown", "torn", "lost", "late", "kernels",
                      "kernel_rows") == [True, 0, 0, 0, 0, 1, 1]
+
+
+def test_above_the_rate_kernels_are_summed_up_and_none_is_missing(world):
+    d = Device(world, "driver", "cupti", settings=["cuda.rate=100"])
+    d.wait_state("tracing")
+    d.do("for i in range(30000): kernel('short', call=1000, after=2000, ns=500 + i % 2)")
+    assert wait_for(lambda: d.tracing("kernels") == [30000],
+                    lambda: repr(d.rows("select * from cuda.tracing")), 120)
+    d.wait_rows("select 1 from cuda.kernel_stats having sum(count) = 30000")
+    total = d.rows("select sum(count), sum(total_ns), min(min_ns), max(max_ns), sum(launch_ns), "
+                   "sum(queued_ns), sum(kernel_rows) from cuda.kernel_stats where name = 'short'")
+    rows = d.rows("select count(*) from cuda.kernels")[0][0]
+    assert total == [[30000, 30000 * 500 + 15000, 500, 501, 30000 * 1000, 30000 * 2000, rows]]
+    seconds = d.rows("select max(start_ns) / 1000000000 - min(start_ns) / 1000000000 + 1 "
+                     "from cuda.kernels")[0][0]
+    assert 100 <= rows <= 100 * seconds
+    assert d.tracing("lost", "torn", "unplaced", "kernel_rows") == [0, 0, 0, rows]
+
+
+def test_what_is_lost_torn_unknown_or_early_is_said(world):
+    d = Device(world, "driver", "cupti")
+    d.wait_state("tracing")
+    d.do("cupti.standin_kernels_first(True); kernel('first'); cupti.standin_unknown(); "
+         "kernel('second'); cupti.standin_torn(); kernel('third'); cupti.standin_drop(41)")
+    rows = d.wait_rows("select name, launch_ns, thread_id from cuda.kernels order by ts", 3)
+    tid = rows[0][2]
+    assert rows == [["first", 5000, tid], ["second", 5000, tid], ["third", 5000, tid]] and tid
+    assert d.tracing("unknown", "torn", "lost") == [1, 1, 41]
+    assert d.wait_rows("select sum(lost) from cuda.device_time having sum(lost) = 41")
+
+
+def test_threads_have_their_own_kernels(world):
+    d = Device(world, "driver", "cupti", settings=["cuda.rate=100000"])
+    d.wait_state("tracing")
+    said = d.do("""
+def work(name):
+    tids[name] = threading.get_native_id()
+    for i in range(500):
+        kernel(name)
+tids = {}
+threads = [threading.Thread(target=work, args=("thread%d" % i,)) for i in range(4)]
+for t in threads: t.start()
+for t in threads: t.join()
+import json
+print(json.dumps(tids))
+""")
+    wait_for(lambda: d.tracing("kernels") == [2000], "2,000 kernels")
+    found = d.rows("select name, thread_id, count(*) from cuda.kernels group by name, thread_id")
+    tids = json.loads(said)
+    assert sorted(found) == sorted([name, tid, 500] for name, tid in tids.items())
+
+
+def test_what_the_device_did_with_its_time(world):
+    d = Device(world, "driver", "cupti")
+    d.wait_state("tracing")
+    # In ms of one clock: a kernel 0 to 10; a copy 5 to 20, of which 10 to 20 alone; idle 20 to 30,
+    # launched late; a collective 30 to 50, beside a kernel 40 to 60; idle 60 to 70, as the host
+    # waited from 55 to 65; the next was queued long before it began.
+    d.do("""
+ms = 1000000
+base = time.time_ns()
+def at(moment, call):
+    cupti.standin_set_clock(base + moment * ms - time.time_ns())
+    call()
+at(0, lambda: kernel('compute', call=1000, after=0, ns=10 * ms))
+at(5, lambda: cupti.standin_copy(1, 4096, True, 1000, 0, 15 * ms))
+at(30, lambda: kernel('ncclDevKernel_AllReduce', call=1000, after=0, ns=20 * ms))
+at(31, lambda: kernel('compute', call=1000, after=9 * ms, ns=20 * ms))
+at(55, lambda: cupti.standin_sync(0, 10 * ms))
+at(70, lambda: kernel('compute', call=1000, after=0, ns=10 * ms))
+at(71, lambda: kernel('compute', call=1000, after=19 * ms, ns=10 * ms))
+cupti.standin_set_clock(0)
+""")
+    columns = ["wall", "busy", "kernel", "collective", "copy", "idle", "idle_host", "idle_sync",
+               "idle_copy", "idle_other", "launch"]
+    d.wait_rows("select 1 from cuda.device_time having sum(kernels) = 5")
+    found = d.rows("select %s from cuda.device_time" % ", ".join("sum(%s_ns)" % c for c in columns))
+    in_ms = {c: round(v / 1e6) for c, v in zip(columns, found[0])}
+    assert in_ms == {"wall": 100, "busy": 70, "kernel": 60, "collective": 10, "copy": 10,
+                     "idle": 30, "idle_host": 10, "idle_sync": 10, "idle_copy": 0,
+                     "idle_other": 10, "launch": 0}
+
+
+def test_times_are_those_of_the_host(world):
+    d = Device(world, "driver", "cupti")
+    d.wait_state("tracing")
+    before = int(d.do("print(time.monotonic_ns()); _ = kernel('now', after=0)"))
+    after = int(d.do("print(time.monotonic_ns())"))
+    start = d.wait_rows("select start_ns from cuda.kernels")[0][0]
+    error = d.tracing("clock_error_ns")[0]
+    assert before - error <= start <= after + error and error < 1000000000
