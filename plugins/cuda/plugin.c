@@ -6,6 +6,8 @@
  * loads no part of CUDA's driver and makes no context.
  */
 #include <errno.h>
+#include <probing/ext/draft/empty.h>
+#include <probing/ext/draft/note.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -16,6 +18,8 @@
 struct plugin {
     const struct probing_host *host;
     struct tracer *tracer;
+    const struct probing_note_1 *note; /* NULL: this core has none */
+    char told[512];                    /* by it; cuda_tick()'s */
 };
 
 static const struct probing_config settings[] = {TRACER_SETTINGS, {.name = NULL}};
@@ -90,10 +94,37 @@ static const struct probing_table_desc tracing_table =
 
 /* ---- the plugin ---- */
 
+/* What probing.plugins shows beside the plugin. */
+static void tell_state(struct plugin *p) /* [worker] */
+{
+    struct tracer_about a;
+    tracer_about(p->tracer, &a);
+    if (!p->note || strcmp(p->told, a.session.reason) == 0)
+        return;
+    (void)snprintf(p->told, sizeof(p->told), "%s", a.session.reason);
+    p->note->set(p->host, p->told);
+}
+
 static void cuda_tick(void *self, uint64_t now) /* [worker] */
 {
-    const struct plugin *p = self;
+    struct plugin *p = self;
     tracer_tick(p->tracer, now);
+    tell_state(p);
+}
+
+static int why_empty(void *self, const char *table, char *text, uint32_t size) /* [worker] */
+{
+    const struct plugin *p = self;
+    struct tracer_about a;
+    tracer_about(p->tracer, &a);
+    return cuda_why_empty(&a.session, table, text, size);
+}
+
+static const void *cuda_extension(void *self, const char *id)
+{
+    static const struct probing_empty_1 empty = {.size = sizeof(empty), .why = why_empty};
+    (void)self;
+    return strcmp(id, PROBING_EMPTY_1) == 0 ? &empty : NULL;
 }
 
 static void cuda_destroy(void *self)
@@ -110,6 +141,7 @@ static int cuda_init(const struct probing_host *host, void **ret_self)
     if (!p)
         return host->fail(host, -ENOMEM, "no memory");
     p->host = host;
+    p->note = host->extension(host, PROBING_NOTE_1);
     struct probing_table *tracing;
     int rc = tracer_new(host, &p->tracer);
     if (rc == 0)
@@ -165,5 +197,6 @@ PROBING_EXPORT const struct probing_plugin probing_plugin_v1 = {
     .stop = cuda_stop,
     .fork = cuda_fork,
     .destroy = cuda_destroy,
+    .extension = cuda_extension,
     .declares = &cuda_declares,
 };

@@ -12,9 +12,13 @@ ENABLED = "print([k for k in range(64) if cupti.standin_enabled(k)], cupti.stand
 
 def test_it_waits_until_cuda_is_used_and_loads_nothing(world):
     d = Device(world)
-    d.wait_state("waiting")
+    wait_for(lambda: "has not loaded CUDA's driver" in d.tracing("reason")[0], "a reason")
     state, reason = d.tracing("state", "reason")
-    assert "has not loaded CUDA's driver" in reason
+    assert state == "waiting"
+    wait_for(lambda: d.rows("select state, reason from probing.plugins where name = 'cuda'") ==
+             [["running", reason]], "the reason among the plugins")
+    asked = d.target.probing("query", "select * from cuda.kernels")
+    assert "cuda.kernels has no rows: CUDA is not traced: " + reason in asked.stdout + asked.stderr
     assert "libcu" not in open("/proc/%d/maps" % d.target.pid).read()
     d.do("driver = load('libcuda.so.1')")
     wait_for(lambda: "has not initialised" in d.tracing("reason")[0], "another reason")
