@@ -7,6 +7,22 @@
  */
 #include "internal.h"
 
+/* ---- flame graphs ---- */
+
+/* From the sums, which have all kernels: above a rate not each has a row of its own.  A module's
+ * name is its path, whose parts are frames; names of functions are as they are. */
+#define NAME "replace(name, ';', ':')"
+static const struct probing_flame flames[] = {
+    {.name = "cuda",
+     .doc = "kernels below the torch modules that launched them, time on the device",
+     .sql = "select coalesce(replace(replace(module, ';', ':'), '.', ';'), '(no module)') || ';' "
+            "|| " NAME " as stack, sum(total_ns) as value from cuda.kernel_stats where {when} "
+            "group by 1",
+     .newest = "select max(ts) from cuda.kernel_stats",
+     .empty = "no kernel was seen: plugin load cuda traces them from then on, and cuda.tracing "
+              "says whether it does",
+     .unit = PROBING_NS}};
+
 #define N(list) (sizeof(list) / sizeof((list)[0]))
 
 /* ---- tables ---- */
@@ -18,6 +34,9 @@ static const struct probing_table_name tables[] = {
 
 const struct probing_declarations cuda_declares = {
     .size = sizeof(cuda_declares),
+    .n_flames = N(flames),
+    .flame_size = sizeof(flames[0]),
+    .flames = flames,
     .n_tables = N(tables),
     .table_size = sizeof(tables[0]),
     .tables = tables,

@@ -1,0 +1,316 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * plugins/cuda/report/cuda_report.c - `probing cuda`: what the devices of a process do, why they do
+ * nothing, and which kernels take the time, on one screen.
+ *
+ * One thread, of the command.  All of it comes from the plugin's tables, of the living and the
+ * dead; what is not measured is not shown.
+ */
+#include <errno.h>
+#include <stdlib.h>
+
+#include "report.h"
+
+#define WINDOW_NS UINT64_C(60000000000)
+#define SQL_BYTES 1600
+
+/* ---- what is asked ---- */
+
+static void keep(char *ret, size_t size, const struct probing_report_cell *c)
+{
+    (void)snprintf(ret, size, "%s", cell_text(c));
+}
+
+static int take_state(void *arg, const struct probing_report_cell *c, uint32_t n)
+{
+    struct cuda_report *r = arg;
+    if (n >= 2) {
+        keep(r->state, sizeof(r->state), &c[0]);
+        keep(r->reason, sizeof(r->reason), &c[1]);
+    }
+    return 0;
+}
+
+static int take_device(void *arg, const struct probing_report_cell *c, uint32_t n)
+{
+    struct cuda_report *r = arg;
+    if (n < 1 + DEVICE_FIGURES || r->n_devices == CUDA_DEVICES)
+        return 0;
+    struct device_report *d = &r->devices[r->n_devices++];
+    d->device = cell_int(&c[0]);
+    for (uint32_t i = 0; i < DEVICE_FIGURES; i++) {
+        d->figure[i] = cell_number(&c[1 + i]);
+        r->all.figure[i] += is_number(d->figure[i]) ? d->figure[i] : 0;
+    }
+    return 0;
+}
+
+static double number(const struct probing_report_cell *c)
+{
+    double value = cell_number(c);
+    return is_number(value) ? value : 0;
+}
+
+static int take_kernels(void *arg, const struct probing_report_cell *c, uint32_t n)
+{
+    struct cuda_report *r = arg;
+    if (n < 8)
+        return 0;
+    r->kernels = number(&c[0]);
+    r->kernel_ns = number(&c[1]);
+    r->launched = number(&c[2]);
+    r->launch_ns = number(&c[3]);
+    r->queued_ns = number(&c[4]);
+    r->steps = number(&c[5]);
+    r->step_kernels = number(&c[6]);
+    r->step_kernel_ns = number(&c[7]);
+    return 0;
+}
+
+static int take_sum(struct kernel_sum *sums, uint32_t most, uint32_t *n_sums,
+                    const struct probing_report_cell *c, uint32_t n)
+{
+    if (n < 5 || *n_sums == most)
+        return 0;
+    struct kernel_sum *s = &sums[(*n_sums)++];
+    keep(s->name, sizeof(s->name), &c[0]);
+    s->count = number(&c[1]);
+    s->total_ns = number(&c[2]);
+    keep(s->module, sizeof(s->module), &c[3]);
+    s->modules = number(&c[4]);
+    return 0;
+}
+
+static int take_top(void *arg, const struct probing_report_cell *c, uint32_t n)
+{
+    struct cuda_report *r = arg;
+    return take_sum(r->top, CUDA_KERNELS, &r->n_kernels, c, n);
+}
+
+static int take_module(void *arg, const struct probing_report_cell *c, uint32_t n)
+{
+    struct cuda_report *r = arg;
+    return take_sum(r->modules, CUDA_MODULES, &r->n_modules, c, n);
+}
+
+static int take_copy(void *arg, const struct probing_report_cell *c, uint32_t n)
+{
+    struct cuda_report *r = arg;
+    if (n < 6 || r->n_copies == CUDA_COPIES)
+        return 0;
+    struct copy_sum *s = &r->copies[r->n_copies++];
+    keep(s->kind, sizeof(s->kind), &c[0]);
+    keep(s->from, sizeof(s->from), &c[1]);
+    s->count = number(&c[2]);
+    s->bytes = number(&c[3]);
+    s->total_ns = number(&c[4]);
+    s->waited = number(&c[5]);
+    return 0;
+}
+
+static int take_wait(void *arg, const struct probing_report_cell *c, uint32_t n)
+{
+    struct cuda_report *r = arg;
+    if (n < 4 || r->n_waits == CUDA_WAITS)
+        return 0;
+    struct wait_sum *s = &r->waits[r->n_waits++];
+    keep(s->kind, sizeof(s->kind), &c[0]);
+    keep(s->module, sizeof(s->module), &c[1]);
+    s->count = number(&c[2]);
+    s->total_ns = number(&c[3]);
+    return 0;
+}
+
+static int take_memory(void *arg, const struct probing_report_cell *c, uint32_t n)
+{
+    struct cuda_report *r = arg;
+    if (n >= 3) {
+        r->allocations = number(&c[0]);
+        r->allocation_ns = number(&c[1]);
+        r->frees = number(&c[2]);
+    }
+    return 0;
+}
+
+static int take_used(void *arg, const struct probing_report_cell *c, uint32_t n)
+{
+    struct cuda_report *r = arg;
+    if (n >= 2) {
+        r->used_bytes = cell_number(&c[0]);
+        r->total_bytes = cell_number(&c[1]);
+    }
+    return 0;
+}
+
+/* Each {when} of a select is the condition on the time. */
+static int ask(struct cuda_report *r, const char *since, const char *select,
+               int (*row)(void *, const struct probing_report_cell *, uint32_t))
+{
+    char sql[SQL_BYTES];
+    size_t n = 0;
+    for (const char *at = select; *at && n + 1 < sizeof(sql);) {
+        const char *mark = strstr(at, "{when}");
+        size_t plain = mark ? (size_t)(mark - at) : strlen(at);
+        n +=
+            (size_t)snprintf(sql + n, sizeof(sql) - n, "%.*s%s", (int)plain, at, mark ? since : "");
+        at += plain + (mark ? 6 : 0);
+    }
+    return n < sizeof(sql) ? r->api->ask(r->api, sql, row, r)
+                           : report_fail(r->api, -E2BIG, "a select of the report is too long");
+}
+
+/* Steps between the first and the last that are seen: those two may be cut. */
+#define WHOLE                                                                           \
+    "step > (select min(step) from cuda.kernel_stats where {when}) and step < (select " \
+    "max(step) from cuda.kernel_stats where {when})"
+#define BY(what, other)                                                                        \
+    "select k." what ", sum(n), sum(t), arg_max(k." other ", t), count(k." other ") from "     \
+    "(select " what ", " other ", sum(count) as n, sum(total_ns) as t from cuda.kernel_stats " \
+    "where {when} and " what " is not null group by 1, 2) k group by 1 order by 3 desc limit "
+
+static int read_kernels(struct cuda_report *r, const char *since)
+{
+    int rc = ask(r, since,
+                 "select sum(count), sum(total_ns), sum(case when launch_ns is not null then count "
+                 "end), sum(launch_ns), sum(queued_ns), count(distinct case when " WHOLE
+                 " then step end), sum(case when " WHOLE " then count end), sum(case when " WHOLE
+                 " then total_ns end) from cuda.kernel_stats where {when}",
+                 take_kernels);
+    if (rc == 0)
+        rc = ask(r, since, BY("name", "module") "10", take_top);
+    return rc == 0 ? ask(r, since, BY("module", "name") "5", take_module) : rc;
+}
+
+static int read_rest(struct cuda_report *r, const char *since)
+{
+    int rc = ask(r, since,
+                 "select kind, src_kind, count(*), sum(bytes), sum(duration_ns), count(*) filter "
+                 "(where async = 0) from cuda.memcpy where {when} group by 1, 2 order by 5 desc",
+                 take_copy);
+    if (rc == 0)
+        rc = ask(r, since,
+                 "select kind, module, count(*), sum(duration_ns) from cuda.sync where {when} and "
+                 "kind <> 'stream wait event' group by 1, 2 order by 4 desc",
+                 take_wait);
+    if (rc == 0)
+        rc = ask(r, since,
+                 "select count(*) filter (where kind = 'alloc'), sum(duration_ns) filter (where "
+                 "kind = 'alloc'), count(*) filter (where kind = 'free') from cuda.memory where "
+                 "{when} and memory_kind = 'device'",
+                 take_memory);
+    return rc;
+}
+
+static int read_report(struct cuda_report *r, uint64_t window_ns)
+{
+    char since[160];
+    bool live = r->api->target == PROBING_TARGET_LIVE;
+    (void)snprintf(since, sizeof(since), "ts > %s - interval '%.3f seconds'",
+                   live ? "now()" : "(select max(ts) from cuda.device_time)",
+                   (double)window_ns / 1e9);
+    r->used_bytes = r->total_bytes = (double)NAN;
+    if (live)
+        (void)r->api->ask(r->api, "select state, reason from cuda.tracing", take_state, r);
+    int rc = ask(r, since,
+                 "select device, sum(wall_ns), sum(busy_ns), sum(kernel_ns), sum(collective_ns), "
+                 "sum(copy_ns), sum(idle_ns), sum(idle_host_ns), sum(idle_sync_ns), "
+                 "sum(idle_copy_ns), sum(idle_other_ns), sum(launch_ns), sum(kernels), sum(lost) "
+                 "from cuda.device_time where {when} group by 1 order by 1",
+                 take_device);
+    if (rc == 0)
+        rc = read_kernels(r, since);
+    if (rc == 0)
+        rc = read_rest(r, since);
+    if (rc == -ENOENT)
+        return r->api->no_plugin(r->api);
+    if (rc == 0) /* plugin gpu's, if it is there */
+        (void)ask(r, since,
+                  "select sum(used), sum(total) from (select arg_max(used_bytes, ts) as used, "
+                  "arg_max(total_bytes, ts) as total from gpu.utilization where {when} group by "
+                  "device_id) d",
+                  take_used);
+    return rc;
+}
+
+/* ---- the command ---- */
+
+struct args {
+    const struct probing_report_api *api;
+    uint64_t window_ns;
+    bool json;
+};
+
+static int take(void *arg, const char *option, const char *value)
+{
+    struct args *w = arg;
+    if (option == NULL)
+        return report_fail(w->api, -EINVAL, "cuda takes no argument '%s'", value);
+    if (strcmp(option, "--last") == 0)
+        return w->api->parse_time(w->api, value, &w->window_ns);
+    return w->json = true, 0;
+}
+
+static int nothing(const struct cuda_report *r)
+{
+    return report_fail(r->api, -ENODATA, "no kernel and no copy was seen%s%s%s%s",
+                       r->state[0] ? "; tracing: " : "", r->state, r->reason[0] ? ", " : "",
+                       r->reason);
+}
+
+static int look(const struct args *w)
+{
+    struct cuda_report *r = calloc(1, sizeof(*r));
+    if (r == NULL)
+        return report_fail(w->api, -ENOMEM, "no memory for the report");
+    r->api = w->api;
+    int rc = read_report(r, w->window_ns);
+    if (rc == 0)
+        cuda_suspect(r);
+    if (rc == 0 && r->n_devices == 0 && !w->json)
+        rc = nothing(r);
+    if (rc == 0)
+        (w->json ? cuda_show_json : cuda_show)(r);
+    free(r);
+    return rc;
+}
+
+static int run(const struct probing_report_api *a, int argc, const char *const *argv)
+{
+    struct args words = {.api = a, .window_ns = WINDOW_NS};
+    int rc = a->parse(a, argc, argv, take, &words);
+    if (rc < 0)
+        return rc;
+    return a->target == PROBING_TARGET_BARE ? a->no_plugin(a) : look(&words);
+}
+
+static const struct probing_report_option options[] = {
+    {"--last", NULL, "TIME", "use the newest data of this length; 60s by default"},
+    {"--json", NULL, NULL, "print one line of JSON"}};
+
+static const char *const examples[] = {"-t 4242 cuda", "-t 4242 cuda --last 10m"};
+
+static const struct probing_report_command commands[] = {
+    {.name = "cuda",
+     .arguments = "",
+     .doc = "what CUDA devices do and why they are idle, kernels that take the time, copies, waits",
+     .text = "Of the living and the dead, from the tables of plugin cuda. Idle: the host is late, "
+             "when it launched only after the device had nothing left; it has waited for us, when "
+             "the host was waiting for the device just then (.item(), synchronize) and could not "
+             "launch earlier; or for a copy, likewise. `flamegraph cuda` draws modules and their "
+             "kernels.",
+     .options = options,
+     .n_options = sizeof(options) / sizeof(options[0]),
+     .option_size = sizeof(options[0]),
+     .examples = examples,
+     .n_examples = sizeof(examples) / sizeof(examples[0]),
+     .flags = PROBING_REPORT_TARGET,
+     .run = run}};
+
+PROBING_EXPORT const struct probing_report probing_report_v1 = {
+    .size = sizeof(probing_report_v1),
+    .abi = PROBING_REPORT_ABI,
+    .name = "cuda",
+    .commands = commands,
+    .n_commands = sizeof(commands) / sizeof(commands[0]),
+    .command_size = sizeof(commands[0]),
+};
