@@ -18,6 +18,7 @@
 
 #include "read/libraries_test.h"
 
+#define LEAST 300   /* stacks of each version, however long that takes */
 #define DEEP 20     /* stacks of more than ten functions, at least */
 #define GARBAGE 300 /* reads of what is no thread, no frame, no code object */
 
@@ -26,7 +27,7 @@
 
 static int fds[2];        /* what the function waits for */
 static long reads = 2000; /* a version: 14,000 with seven of them */
-static long seconds = 10; /* at most, a version; then what was read must do */
+static long seconds = 10; /* a version; then what was read does, if it is enough */
 
 static const char program[] =
     "import os, sys, threading, time\n"
@@ -194,13 +195,11 @@ static void *reader(void *arg)
               -ENOTSUP);
     walk_close(&other);
     time_t end = time(NULL) + seconds;
-    while ((c.stacks < reads || c.deep < DEEP) && time(NULL) < end)
+    while (c.stacks < LEAST || c.deep < DEEP || (c.stacks < reads && time(NULL) < end))
         read_all(&w, &c);
     printf("# 3.%u: %ld stacks, %ld whole, %ld deep, %ld impossible\n", py.version >> 16 & 0xff,
            c.stacks, c.whole, c.deep, c.bad);
     CHECK_INT(c.bad, 0);
-    CHECK(c.stacks >= 300);
-    CHECK(c.deep >= DEEP);
     CHECK(c.whole * 2 > c.stacks);
     read_reused(&w);
     read_garbage(&w);
