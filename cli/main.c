@@ -120,18 +120,18 @@ static int forward(struct target *t, int argc, char **argv)
 {
     char places[4096], why[ERR_TEXT_BYTES];
     const char *near = cli_command_near(argv[0]); /* of ours, which the process does not know */
-    int r = command_forward(t, argc, argv);
+    int rc = command_forward(t, argc, argv);
 
-    if (r != -ENOENT || !text_is_name(argv[0]))
-        return r;
+    if (rc != -ENOENT || !text_is_name(argv[0]))
+        return rc;
     if (near != NULL)
-        return err_set(r, "unknown command '%s'; did you mean '%s'? `probing help` lists them",
+        return err_set(rc, "unknown command '%s'; did you mean '%s'? `probing help` lists them",
                        argv[0], near);
-    (void)snprintf(why, sizeof(why), "%s", err_why(r));
+    (void)snprintf(why, sizeof(why), "%s", err_why(rc));
     if (!answer_plugin_runs(t, argv[0]))
-        return err_set(r, "%s", why);
+        return err_set(rc, "%s", why);
     report_places(places, sizeof(places));
-    return err_set(r,
+    return err_set(rc,
                    "plugin %s runs in %s, but this probing has no %s.so with a report of it: "
                    "install it into %s, or set PROBING_PLUGIN_PATH",
                    argv[0], t->text, argv[0], places);
@@ -167,10 +167,10 @@ static int run_command(int argc, char **argv, const char *target_text)
     if (c == NULL)
         c = cli_report_named(argv[0]);
     if (c == NULL) { /* a plugin's own command in the process, perhaps: that knows */
-        int r = target_text != NULL ? target_resolve(target_text, &target) : -ENOENT;
-        if (r == 0 && target.kind == TARGET_LIVE)
+        int rc = target_text != NULL ? target_resolve(target_text, &target) : -ENOENT;
+        if (rc == 0 && target.kind == TARGET_LIVE)
             return forward(&target, argc, argv);
-        if (r == 0 && target.kind == TARGET_BARE && cli_command_near(argv[0]) == NULL)
+        if (rc == 0 && target.kind == TARGET_BARE && cli_command_near(argv[0]) == NULL)
             return launch_no_core(target.pid, /* with= */ "");
         return unknown_command(argv[0]);
     }
@@ -186,9 +186,9 @@ static int run_command(int argc, char **argv, const char *target_text)
         }
     }
     if (c->needs_target || (c->may_target && target_text != NULL && target_text[0] != '\0')) {
-        int r = target_resolve(target_text, &target);
-        if (r < 0)
-            return r;
+        int rc = target_resolve(target_text, &target);
+        if (rc < 0)
+            return rc;
         target_say_whose(&target);
     }
     argv[0] = (char *)(uintptr_t)c->name; /* an alias stands for its name */
@@ -219,27 +219,28 @@ static int hide_secrets(int argc, char **argv)
 }
 
 /* The exit code; what went wrong is said. */
-static int finish(int r)
+static int finish(int rc)
 {
-    if (fflush(stdout) == EOF && r >= 0)
-        r = errno == EPIPE ? -EPIPE : err_set(-EIO, "cannot write the answer: %s", strerror(errno));
-    if (r == -EPIPE && pager_runs())
+    if (fflush(stdout) == EOF && rc >= 0)
+        rc =
+            errno == EPIPE ? -EPIPE : err_set(-EIO, "cannot write the answer: %s", strerror(errno));
+    if (rc == -EPIPE && pager_runs())
         return EXIT_DONE; /* somebody has seen enough */
-    if (r >= 0)
-        return r;
-    if (r != -EPIPE && !(r == -ECANCELED && cli_interrupted))
-        terminal_say("%s", err_why(r));
+    if (rc >= 0)
+        return rc;
+    if (rc != -EPIPE && !(rc == -ECANCELED && cli_interrupted))
+        terminal_say("%s", err_why(rc));
     return cli_interrupted ? 130 : cli_is_misused() ? EXIT_USAGE : EXIT_FAILED;
 }
 
 int main(int argc, char **argv)
 {
-    int r;
+    int rc;
 
     cli_signals_keep();
     cli_signals_catch();
-    if ((r = terminal_begin()) < 0 || (r = hide_secrets(argc, argv)) < 0) {
-        terminal_say("%s", err_why(r));
+    if ((rc = terminal_begin()) < 0 || (rc = hide_secrets(argc, argv)) < 0) {
+        terminal_say("%s", err_why(rc));
         return EXIT_FAILED;
     }
     argc--;
@@ -251,10 +252,10 @@ int main(int argc, char **argv)
     }
     if (argc >= 2 && strcmp(argv[0], "--dump") == 0) { /* oldest seed: probing --dump <pid> */
         char *words[] = {(char *)(uintptr_t) "backtrace", NULL};
-        r = run_command(1, words, argv[1]);
+        rc = run_command(1, words, argv[1]);
     } else if (argc >= 2 && strcmp(argv[0], "--pause") == 0) { /* and probing --pause <pid> */
         char *words[] = {(char *)(uintptr_t) "debug", (char *)(uintptr_t) "--pause", NULL};
-        r = run_command(2, words, argv[1]);
+        rc = run_command(2, words, argv[1]);
     } else {
         const char *target = take_target(&argc, &argv);
         if (target != NULL && cli_command_named(target) != NULL && access(target, F_OK) == -1) {
@@ -272,10 +273,10 @@ int main(int argc, char **argv)
             printf("probing %s\n", probing_build);
             bool where =
                 argc == 2 && (strcmp(argv[1], "-v") == 0 || strcmp(argv[1], "--verbose") == 0);
-            r = where ? installed_print() : 0;
-            if (where && r == 0)
+            rc = where ? installed_print() : 0;
+            if (where && rc == 0)
                 (void)other_installations_print("");
-            return where ? finish(r) : EXIT_DONE;
+            return where ? finish(rc) : EXIT_DONE;
         }
         if (strcmp(argv[0], "--licenses") == 0)
             return finish(installed_licenses());
@@ -284,15 +285,15 @@ int main(int argc, char **argv)
                 help_all(stdout);
                 return EXIT_DONE;
             }
-            r = cli_misuse(help_one(argv[1]));
+            rc = cli_misuse(help_one(argv[1]));
         } else if (argv[0][0] == '-') {
             terminal_say("unknown option '%s' here; `probing help` shows the usage", argv[0]);
             return EXIT_USAGE;
         } else {
-            r = run_command(argc, argv, target);
+            rc = run_command(argc, argv, target);
         }
     }
-    r = finish(r);
+    rc = finish(rc);
     pager_end();
-    return r;
+    return rc;
 }

@@ -37,9 +37,9 @@ static int take_args(int argc, char **argv, struct args *w)
     const char *const *words = (const char *const *)argv;
 
     *w = (struct args){.interval_ns = WATCH_NS};
-    int r = backtrace_words(argc, words, BACKTRACE_COMMAND, &w->asked, why, sizeof(why));
-    if (r < 0)
-        return err_set(r, "%s", why);
+    int rc = backtrace_words(argc, words, BACKTRACE_COMMAND, &w->asked, why, sizeof(why));
+    if (rc < 0)
+        return err_set(rc, "%s", why);
     for (int i = 0, own; i<argc; i += own> 0 ? own : 1) {
         own = i > 0 ? backtrace_own_words(words + i) : 0;
         if (own == 0 && w->n == WORDS_MAX)
@@ -108,10 +108,10 @@ static int watch(struct target *t, struct args *w)
 int command_backtrace(struct target *t, int argc, char **argv)
 {
     struct args w;
-    int r = take_args(argc, argv, &w);
+    int rc = take_args(argc, argv, &w);
 
-    if (r < 0)
-        return r;
+    if (rc < 0)
+        return rc;
     if (w.asked.json)
         terminal_exact();
     else

@@ -67,26 +67,26 @@ int crash_print(const char *directory)
     struct crash_reports all;
     struct datadir d;
     cli_signals_back(); /* nothing is to be put in order yet */
-    int r = datadir_open(directory, DATADIR_ANY, &d);
-    if (r == 0)
-        r = crash_read(&d, &all);
+    int rc = datadir_open(directory, DATADIR_ANY, &d);
+    if (rc == 0)
+        rc = crash_read(&d, &all);
     datadir_close(&d);
     cli_signals_catch();
 
-    if (r < 0)
-        return r;
+    if (rc < 0)
+        return rc;
     for (uint32_t i = 0; i < all.n; i++) {
         if (i > 0)
             putchar('\n');
         print_report(&all.list[i]);
     }
     if (all.n == 0)
-        r = err_set(-ESRCH,
-                    "the process of %s has ended and left no stacks: it did not crash, or "
-                    "crash.handler was off; query, tables and describe still read its data",
-                    directory);
+        rc = err_set(-ESRCH,
+                     "the process of %s has ended and left no stacks: it did not crash, or "
+                     "crash.handler was off; query, tables and describe still read its data",
+                     directory);
     crash_reports_done(&all);
-    return r < 0 ? r : EXIT_DONE;
+    return rc < 0 ? rc : EXIT_DONE;
 }
 
 bool crash_of(const struct datadir *d, char *ret, size_t size)

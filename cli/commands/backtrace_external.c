@@ -74,19 +74,19 @@ static int thread_held(int32_t tid, uint64_t timeout_ns, void (*fn)(void *arg), 
 
 static int thread(int32_t tid, uint64_t timeout_ns, struct probing_stack_thread *ret)
 {
-    int r = thread_held(tid, timeout_ns, NULL, NULL, ret);
-    return r < 0 ? r : 0;
+    int rc = thread_held(tid, timeout_ns, NULL, NULL, ret);
+    return rc < 0 ? rc : 0;
 }
 
 static int symbol(uint64_t address, struct probing_stack_symbol *ret)
 {
     struct stack_symbol s;
-    int r = stack_symbol(other.view, address, &s);
+    int rc = stack_symbol(other.view, address, &s);
     (void)snprintf(ret->name, sizeof(ret->name), "%s", s.name);
     (void)snprintf(ret->module, sizeof(ret->module), "%s", s.module != NULL ? s.module : "");
     ret->offset = s.offset;
     ret->module_offset = s.module_offset;
-    return r;
+    return rc;
 }
 
 static const struct probing_stack_1 stack_part = {
@@ -128,9 +128,9 @@ static const struct probing_host host = {.size = sizeof(host),
 static int load_plugin(const struct probing_python_external_1 **ret)
 {
     char path[4096];
-    int r = plugin_find("python", path, sizeof(path));
-    if (r < 0)
-        return r;
+    int rc = plugin_find("python", path, sizeof(path));
+    if (rc < 0)
+        return rc;
     void *file = dlopen(path, RTLD_NOW | RTLD_LOCAL); /* for as long as we run */
     const struct probing_plugin *plugin = file != NULL ? dlsym(file, "probing_plugin_v1") : NULL;
     const struct probing_python_external_1 *part =
@@ -224,11 +224,11 @@ int external_backtrace(struct target *t, int argc, char **argv)
 
     if (t->pid == 0)
         return err_set(-EINVAL, "--external reads a process of this machine: -t <pid>");
-    int r = load_plugin(&part);
-    if (r == 0)
-        r = stack_process_open(t->pid, &other.view);
-    if (r < 0)
-        return r;
+    int rc = load_plugin(&part);
+    if (rc == 0)
+        rc = stack_process_open(t->pid, &other.view);
+    if (rc < 0)
+        return rc;
     if (stack_modules(other.view, any_module, NULL) == 0) {
         stack_process_free(other.view);
         return err_set(-ESRCH,
@@ -239,7 +239,7 @@ int external_backtrace(struct target *t, int argc, char **argv)
     other.pid = t->pid;
     stack_demangle_with(other.view, cli_demangler());
     describe(&p, why, sizeof(why));
-    r = part->backtrace(&host, &p, argc, (const char *const *)argv, /* out= */ NULL);
+    rc = part->backtrace(&host, &p, argc, (const char *const *)argv, /* out= */ NULL);
     stack_process_free(other.view);
-    return r < 0 ? r : EXIT_DONE;
+    return rc < 0 ? rc : EXIT_DONE;
 }

@@ -63,10 +63,10 @@ static int on_pause(void *arg, const struct probing_client_event *e)
     struct debug *d = arg;
 
     if (e->kind == PROBING_CLIENT_DATA) {
-        int r = buf_add(&d->text, e->text, e->size);
-        if (r == 0)
-            r = put_text(d);
-        return r < 0 ? r : d->asks ? 1 : 0;
+        int rc = buf_add(&d->text, e->text, e->size);
+        if (rc == 0)
+            rc = put_text(d);
+        return rc < 0 ? rc : d->asks ? 1 : 0;
     }
     if (e->kind == PROBING_CLIENT_DONE && e->status < 0)
         return err_set(e->status, "%s", e->text);
@@ -93,20 +93,20 @@ static int give(struct debug *d, const char *line)
     const char *words[] = {"debug", "--input", line};
     int64_t id =
         probing_client_start_run(d->lines, line != NULL ? 3 : 2, words, /* timeout_ns= */ 0);
-    int r =
+    int rc =
         id < 0 ? (int)id : probing_client_stream(d->lines, on_input, d, /* timeout_ns= */ 0, stop);
 
-    if (r == -ECANCELED && cli_interrupted) {
+    if (rc == -ECANCELED && cli_interrupted) {
         cli_interrupted = 0;
         (void)probing_client_cancel(d->lines, id);
         (void)probing_client_stream(d->lines, on_input, d, /* timeout_ns= */ 0, stop);
         return give(d, NULL);
     }
     bool asks = d->asks;
-    if (r >= 0)
-        r = put_text(d);
+    if (rc >= 0)
+        rc = put_text(d);
     d->asks = asks;
-    return r;
+    return rc;
 }
 
 /* ---- at this terminal ---- */
@@ -115,9 +115,9 @@ static int talk_here(struct debug *d)
 {
     const struct prompt_options o = {.word_breaks = " \t"};
     struct prompt *prompt = NULL;
-    int r = prompt_new(&o, &prompt);
+    int rc = prompt_new(&o, &prompt);
 
-    while (r == 0 && d->asks) {
+    while (rc == 0 && d->asks) {
         const char *line = prompt_read(prompt, PROMPT);
         if (line == NULL && cli_interrupted) {
             cli_interrupted = 0;
@@ -128,10 +128,10 @@ static int talk_here(struct debug *d)
             line = "detach";
         else if (line[0] != '\0')
             prompt_remember(prompt, line);
-        r = give(d, line);
+        rc = give(d, line);
     }
     prompt_free(prompt);
-    return r;
+    return rc;
 }
 
 /* ---- for a visitor ---- */
@@ -209,23 +209,23 @@ static bool same(const char *a, const char *b)
 static int serve(struct debug *d, int fd, const char *secret)
 {
     char line[LINE_MAX_BYTES];
-    int r = visitor_line(fd, line);
+    int rc = visitor_line(fd, line);
 
-    if (r == 0 && !same(line, secret)) {
+    if (rc == 0 && !same(line, secret)) {
         fputs("the token is wrong\n", d->out);
         return -EACCES;
     }
-    if (r == 0)
-        r = give(d, "where");
-    while (r == 0 && d->asks) {
+    if (rc == 0)
+        rc = give(d, "where");
+    while (rc == 0 && d->asks) {
         fputs(PROMPT, d->out);
         if (fflush(d->out) != 0)
             return -ECONNRESET;
-        r = visitor_line(fd, line);
-        if (r == 0)
-            r = give(d, line);
+        rc = visitor_line(fd, line);
+        if (rc == 0)
+            rc = give(d, line);
     }
-    return r == 0 ? 1 : r;
+    return rc == 0 ? 1 : rc;
 }
 
 static int make_secret(char *ret)
@@ -242,8 +242,8 @@ static int make_secret(char *ret)
 static int talk_there(struct debug *d)
 {
     char host[256], port[8], secret[2 * SECRET_BYTES + 1];
-    int r = make_secret(secret),
-        door = r < 0 ? r : open_endpoint(d->address, host, sizeof(host), port);
+    int rc = make_secret(secret),
+        door = rc < 0 ? rc : open_endpoint(d->address, host, sizeof(host), port);
 
     if (door < 0)
         return door;
@@ -251,7 +251,7 @@ static int talk_there(struct debug *d)
            "Ctrl-C here lets the program go on.\n",
            host, port, secret);
     (void)fflush(stdout);
-    for (r = 0; r != 1 && r != -ECANCELED && !cli_interrupted;) {
+    for (rc = 0; rc != 1 && rc != -ECANCELED && !cli_interrupted;) {
         struct pollfd p = {.fd = door, .events = POLLIN};
         if (poll(&p, 1, LOOK_MS) <= 0)
             continue;
@@ -262,12 +262,12 @@ static int talk_there(struct debug *d)
                 (void)close(fd);
             continue;
         }
-        r = serve(d, fd, secret);
+        rc = serve(d, fd, secret);
         (void)fclose(d->out);
         d->out = stdout;
     }
     (void)close(door);
-    return r == 1 ? 0 : r;
+    return rc == 1 ? 0 : rc;
 }
 
 /* ---- the command ---- */
@@ -276,22 +276,22 @@ static int pause_process(struct target *t, struct debug *d)
 {
     static const volatile sig_atomic_t *const stop = &cli_interrupted;
     const char *words[] = {"debug", "--pause"};
-    int r = target_connect(t, &d->holds);
+    int rc = target_connect(t, &d->holds);
 
-    if (r == 0)
-        r = target_connect(t, &d->lines);
-    if (r == 0) {
+    if (rc == 0)
+        rc = target_connect(t, &d->lines);
+    if (rc == 0) {
         int64_t id = probing_client_start_run(d->holds, 2, words, /* timeout_ns= */ 0);
-        r = id < 0 ? (int)id
-                   : probing_client_stream(d->holds, on_pause, d, /* timeout_ns= */ 0, stop);
+        rc = id < 0 ? (int)id
+                    : probing_client_stream(d->holds, on_pause, d, /* timeout_ns= */ 0, stop);
     }
-    if (r >= 0 && !d->asks)
-        r = EXIT_FAILED; /* what came instead of a prompt says why */
-    else if (r >= 0)
-        r = d->address != NULL ? talk_there(d) : talk_here(d);
+    if (rc >= 0 && !d->asks)
+        rc = EXIT_FAILED; /* what came instead of a prompt says why */
+    else if (rc >= 0)
+        rc = d->address != NULL ? talk_there(d) : talk_here(d);
     probing_client_free(d->lines);
     probing_client_free(d->holds); /* from here on the program runs, whatever happened */
-    return r;
+    return rc;
 }
 
 static int ask_for_dap(struct target *t, const struct debug *d)
@@ -336,12 +336,12 @@ static int take(void *arg, const char *option, const char *value)
 int command_debug(struct target *t, int argc, char **argv)
 {
     struct debug d = {.out = stdout};
-    int r = cli_parse(argc, argv, take, &d);
+    int rc = cli_parse(argc, argv, take, &d);
 
-    if (r == 0 && d.dump + d.pause + d.dap != 1)
-        r = err_set(-EINVAL, "debug needs one of --dump, --pause, --dap");
-    if (r < 0)
-        return r;
+    if (rc == 0 && d.dump + d.pause + d.dap != 1)
+        rc = err_set(-EINVAL, "debug needs one of --dump, --pause, --dap");
+    if (rc < 0)
+        return rc;
     if (d.dump) {
         char *words[] = {(char *)(uintptr_t) "backtrace", NULL};
         return command_backtrace(t, 1, words);
@@ -349,7 +349,7 @@ int command_debug(struct target *t, int argc, char **argv)
     if (d.dap)
         return ask_for_dap(t, &d);
     buf_init(&d.text, 4u << 20);
-    r = pause_process(t, &d);
+    rc = pause_process(t, &d);
     buf_done(&d.text);
-    return r;
+    return rc;
 }

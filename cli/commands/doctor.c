@@ -59,7 +59,7 @@ static void mend(const char *line)
 static int try_child(bool read_memory)
 {
     static volatile int number = 42;
-    int seen = 0, r = 0;
+    int seen = 0, rc = 0;
     pid_t child = fork();
 
     if (child == 0) {
@@ -72,14 +72,14 @@ static int try_child(bool read_memory)
         struct iovec here = {&seen, sizeof(seen)},
                      there = {(void *)(uintptr_t)&number, sizeof(seen)};
         if (process_vm_readv(child, &here, 1, &there, 1, 0) != (ssize_t)sizeof(seen))
-            r = errno;
+            rc = errno;
     } else if (ptrace(PTRACE_SEIZE, child, NULL, NULL) == -1) {
-        r = errno;
+        rc = errno;
     }
     (void)kill(child, SIGKILL);
     while (waitpid(child, NULL, 0) == -1 && errno == EINTR)
         ;
-    return r;
+    return rc;
 }
 
 static void check_entering(void)
@@ -278,13 +278,13 @@ static int refuse(void *arg, const char *option, const char *value)
 int command_doctor(struct target *t, int argc, char **argv)
 {
     (void)t;
-    int r = cli_parse(argc, argv, refuse, NULL);
-    if (r < 0)
-        return r;
+    int rc = cli_parse(argc, argv, refuse, NULL);
+    if (rc < 0)
+        return rc;
     say("probing", "%s", probing_build);
-    r = installed_print();
-    if (r < 0) {
-        say("library", "NO: %s", err_why(r));
+    rc = installed_print();
+    if (rc < 0) {
+        say("library", "NO: %s", err_why(rc));
         mend("install all of it: docs/installation.md");
     }
     int others = other_installations_print("NO: ");

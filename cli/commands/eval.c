@@ -48,9 +48,9 @@ static int run_file(struct target *t, int argc, char **argv, int at, char *text)
     words[n++] = text;
     for (int i = at + 2; i < argc; i++)
         words[n++] = argv[i];
-    int r = command_forward(t, n, words);
+    int rc = command_forward(t, n, words);
     free(words);
-    return r;
+    return rc;
 }
 
 /* --raw is for us, not for the process: out of the options before the code.  Gives how many words
@@ -85,11 +85,11 @@ int command_eval(struct target *t, int argc, char **argv)
         return cli_misuse(err_set(-EINVAL, "eval: --file needs a file: --file look.py"));
     const char *path = argv[at + 1];
     buf_init(&b, FILE_MAX_BYTES);
-    int r = file_read_named(path, &b);
-    if (r == 0 && strlen(buf_text(&b)) != b.size)
-        r = err_set(-EINVAL, "%s contains a zero byte, so it is not Python source", path);
-    if (r == 0)
-        r = run_file(t, argc, argv, at, b.data);
+    int rc = file_read_named(path, &b);
+    if (rc == 0 && strlen(buf_text(&b)) != b.size)
+        rc = err_set(-EINVAL, "%s contains a zero byte, so it is not Python source", path);
+    if (rc == 0)
+        rc = run_file(t, argc, argv, at, b.data);
     buf_done(&b);
-    return r;
+    return rc;
 }

@@ -185,10 +185,10 @@ static int put(struct export *e, const char *data, size_t size)
 
 static int put_out(struct export *e)
 {
-    int r = e->out.failed ? err_set(e->out.failed, "no memory for a part of the file")
-                          : put(e, e->out.data, e->out.size);
+    int rc = e->out.failed ? err_set(e->out.failed, "no memory for a part of the file")
+                           : put(e, e->out.data, e->out.size);
     buf_reset(&e->out);
-    return r;
+    return rc;
 }
 
 static int on_bytes(void *arg, const char *data, size_t size)
@@ -200,8 +200,8 @@ static int on_bytes(void *arg, const char *data, size_t size)
     }
     if (e->reader == NULL)
         return put(e, data, size);
-    int r = export_reader_feed(e->reader, data, size);
-    return r < 0 ? r : put_out(e);
+    int rc = export_reader_feed(e->reader, data, size);
+    return rc < 0 ? rc : put_out(e);
 }
 
 static int finish(struct export *e)
@@ -210,20 +210,20 @@ static int finish(struct export *e)
         return export_arrow_end(&e->arrow);
     if (e->reader == NULL)
         return 0;
-    int r = export_reader_end(e->reader);
-    if (r == 0)
-        r = put_out(e);
+    int rc = export_reader_end(e->reader);
+    if (rc == 0)
+        rc = put_out(e);
     const struct json *closing = export_reader_closing(e->reader);
-    if (r == 0 && json_int(closing, "lost", 0) > 0)
+    if (rc == 0 && json_int(closing, "lost", 0) > 0)
         terminal_say("incomplete: %lld rows were lost before they could be kept",
                      (long long)json_int(closing, "lost", 0));
     const struct json *cut = export_truncated(closing);
-    if (r == 0 && cut != NULL && cut->boolean)
+    if (rc == 0 && cut != NULL && cut->boolean)
         terminal_say("incomplete: the answer was truncated after %llu rows",
                      (unsigned long long)export_reader_rows(e->reader));
-    if (r == 0 && !is_of_tracks(e))
+    if (rc == 0 && !is_of_tracks(e))
         answer_say_empty(closing);
-    return r;
+    return rc;
 }
 
 /* ---- where they come from ---- */
@@ -249,17 +249,17 @@ static int ask(struct export *e, const char *statement)
 static int ask_track(void *arg, const char *name, const char *statement)
 {
     struct export *e = arg;
-    int r = export_reader_new(&e->writer, &e->out, &e->reader);
-    if (r < 0)
-        return r;
+    int rc = export_reader_new(&e->writer, &e->out, &e->reader);
+    if (rc < 0)
+        return rc;
     export_trace_kind(&e->writer, name);
-    r = ask(e, statement);
-    if (r == 0)
-        r = finish(e);
+    rc = ask(e, statement);
+    if (rc == 0)
+        rc = finish(e);
     e->before += export_reader_rows(e->reader);
     export_reader_free(e->reader);
     e->reader = NULL;
-    return r;
+    return rc;
 }
 
 /* One answer after the other into the same trace, which ends once. */
@@ -269,14 +269,14 @@ static int ask_tracks(struct export *e)
         .names = e->tracks, .last_ns = e->last_ns, .each = ask_track, .arg = e};
     int (*end)(void *self, struct buf *out) = e->writer.end;
     e->writer.end = NULL;
-    int r = export_tracks_each(e->target, &wanted);
-    if (r == 0)
-        r = end(e->writer.self, &e->out);
-    if (r == 0)
-        r = put_out(e);
-    if (r == 0 && e->before == 0)
+    int rc = export_tracks_each(e->target, &wanted);
+    if (rc == 0)
+        rc = end(e->writer.self, &e->out);
+    if (rc == 0)
+        rc = put_out(e);
+    if (rc == 0 && e->before == 0)
         terminal_say("nothing is on the tracks of %s yet", e->target->text);
-    return r;
+    return rc;
 }
 
 /* How many rows a whole table has, when it is stored: for the progress. */
@@ -323,9 +323,9 @@ static int open_file(struct export *e)
     }
     if (out)
         return err_set(-EINVAL, "export --format %s needs a file: -o FILE", formats[e->format]);
-    int r = output_open(&e->output, e->path);
-    if (r < 0)
-        return r;
+    int rc = output_open(&e->output, e->path);
+    if (rc < 0)
+        return rc;
     e->file = e->output.file;
     if (e->format == FORMAT_PARQUET && e->output.part[0] == '\0')
         return output_close(
@@ -341,38 +341,38 @@ static int make_parquet(struct export *e)
     (void)snprintf(made, sizeof(made), "%s.parquet", e->output.part);
     if (fflush(e->file) == EOF)
         return err_set(-errno, "%s cannot be written: %s", e->path, strerror(errno));
-    int r = export_parquet_make(&e->parquet, &e->writer, e->output.part, made);
-    if (r == 0 && rename(made, e->output.part) == -1)
-        r = err_set(-errno, "%s cannot be written: %s", e->path, strerror(errno));
-    if (r < 0)
+    int rc = export_parquet_make(&e->parquet, &e->writer, e->output.part, made);
+    if (rc == 0 && rename(made, e->output.part) == -1)
+        rc = err_set(-errno, "%s cannot be written: %s", e->path, strerror(errno));
+    if (rc < 0)
         (void)unlink(made);
-    return r;
+    return rc;
 }
 
 /* Under its name at last, or away with it. */
-static int close_file(struct export *e, int r)
+static int close_file(struct export *e, int rc)
 {
     if (e->output.file == NULL)
-        return r;
-    if (r == 0 && e->format == FORMAT_PARQUET)
-        r = make_parquet(e);
-    r = output_close(&e->output, r);
-    if (r == 0)
+        return rc;
+    if (rc == 0 && e->format == FORMAT_PARQUET)
+        rc = make_parquet(e);
+    rc = output_close(&e->output, rc);
+    if (rc == 0)
         show(e, /* last= */ true);
-    return r;
+    return rc;
 }
 
 static int make_writer(const struct target *t, struct export *e)
 {
-    int r = 0;
+    int rc = 0;
     if (e->format == FORMAT_PARQUET)
-        r = export_parquet_new(&e->parquet, &e->writer);
+        rc = export_parquet_new(&e->parquet, &e->writer);
     else if (e->format == FORMAT_PERFETTO || e->format == FORMAT_CHROME)
-        r = export_trace_new(t, e->format == FORMAT_PERFETTO, &e->writer);
+        rc = export_trace_new(t, e->format == FORMAT_PERFETTO, &e->writer);
     e->is_arrow = e->format == FORMAT_ARROW || (e->format == FORMAT_PARQUET && !e->writer.self);
-    if (r == 0 && e->writer.self != NULL && !is_of_tracks(e))
-        r = export_reader_new(&e->writer, &e->out, &e->reader);
-    return r;
+    if (rc == 0 && e->writer.self != NULL && !is_of_tracks(e))
+        rc = export_reader_new(&e->writer, &e->out, &e->reader);
+    return rc;
 }
 
 static void free_writer(struct export *e)
@@ -389,12 +389,12 @@ int command_export(struct target *t, int argc, char **argv)
 {
     struct export e = {.format = FORMAT_CSV, .target = t};
     struct buf statement;
-    int r = cli_parse(argc, argv, take, &e);
-    if (r == 0 && !e.has_format)
-        r = err_set(-EINVAL,
-                    "export needs --format csv, jsonl, arrow, perfetto, chrome or parquet");
-    if (r < 0)
-        return cli_misuse(r);
+    int rc = cli_parse(argc, argv, take, &e);
+    if (rc == 0 && !e.has_format)
+        rc = err_set(-EINVAL,
+                     "export needs --format csv, jsonl, arrow, perfetto, chrome or parquet");
+    if (rc < 0)
+        return cli_misuse(rc);
     if (e.sql != NULL && e.table == NULL && e.sql[0] != '\0' && is_table_name(e.sql)) {
         e.table = e.sql; /* one word is no statement */
         e.sql = NULL;
@@ -402,21 +402,21 @@ int command_export(struct target *t, int argc, char **argv)
     buf_init(&statement, 1u << 20);
     buf_init(&e.out, (size_t)3 << 30);
     export_arrow_init(&e.arrow);
-    r = cli_misuse(statement_of(&e, &statement));
-    if (r == 0)
-        r = make_writer(t, &e);
-    if (r == 0)
-        r = open_file(&e);
-    if (r == 0) {
+    rc = cli_misuse(statement_of(&e, &statement));
+    if (rc == 0)
+        rc = make_writer(t, &e);
+    if (rc == 0)
+        rc = open_file(&e);
+    if (rc == 0) {
         if (e.shows && e.table != NULL)
             count_table(t, &e);
-        r = is_of_tracks(&e) ? ask_tracks(&e) : ask(&e, buf_text(&statement));
-        if (r == 0 && !is_of_tracks(&e))
-            r = finish(&e);
-        r = close_file(&e, r);
+        rc = is_of_tracks(&e) ? ask_tracks(&e) : ask(&e, buf_text(&statement));
+        if (rc == 0 && !is_of_tracks(&e))
+            rc = finish(&e);
+        rc = close_file(&e, rc);
     }
     free_writer(&e);
     buf_done(&statement);
     buf_done(&e.out);
-    return r < 0 ? r : EXIT_DONE;
+    return rc < 0 ? rc : EXIT_DONE;
 }

@@ -72,10 +72,10 @@ static int track_row(void *self, const struct json *const *c, struct buf *out)
 
 static int take_declared(void *arg, const struct declared *d)
 {
-    int r = 0;
-    for (uint32_t i = 0; i < d->all.n_tracks && r == 0; i++)
-        r = add(arg, d->plugin, &d->all.tracks[i]);
-    return r;
+    int rc = 0;
+    for (uint32_t i = 0; i < d->all.n_tracks && rc == 0; i++)
+        rc = add(arg, d->plugin, &d->all.tracks[i]);
+    return rc;
 }
 
 /* -ENOENT: a core that is older than this command has no such table; its plugins' are ours. */
@@ -83,13 +83,13 @@ static int find(const struct target *target, struct tracks *ret)
 {
     struct export_writer w = {.row = track_row, .self = ret};
     bool files = target_is_files(target);
-    int r = files ? directory_declarations(target->directory, take_declared, ret)
-                  : answer_rows(target, "select name, plugin, doc, sql, newest from probing.tracks",
-                                &w);
-    if (r < 0 && r != -ENOENT)
-        return r;
+    int rc = files ? directory_declarations(target->directory, take_declared, ret)
+                   : answer_rows(target,
+                                 "select name, plugin, doc, sql, newest from probing.tracks", &w);
+    if (rc < 0 && rc != -ENOENT)
+        return rc;
     ret->only_new = true;
-    return files || r == -ENOENT ? installed_declarations(take_declared, ret) : 0;
+    return files || rc == -ENOENT ? installed_declarations(take_declared, ret) : 0;
 }
 
 /* ---- which are wanted ---- */
@@ -164,15 +164,15 @@ static int one(const struct found *f, const char *when, const struct export_trac
 {
     struct buf sql;
     buf_init(&sql, 8 * (size_t)DECLARED_SQL_BYTES);
-    int r = declared_sql(f->track.sql, f->track.newest != NULL ? when : "true", &sql);
-    if (r == 0)
-        r = wanted->each(wanted->arg, f->track.name, buf_text(&sql));
+    int rc = declared_sql(f->track.sql, f->track.newest != NULL ? when : "true", &sql);
+    if (rc == 0)
+        rc = wanted->each(wanted->arg, f->track.name, buf_text(&sql));
     buf_done(&sql);
-    if (r == -ENOENT) { /* what it is of has not happened yet */
+    if (rc == -ENOENT) { /* what it is of has not happened yet */
         err_clear();
         return 0;
     }
-    return r;
+    return rc;
 }
 
 static int none(const struct target *target)
@@ -183,16 +183,16 @@ static int none(const struct target *target)
 
     known = (struct tracks){.n = 0};
     arena_init(&known.texts, (size_t)4 << 20);
-    int r = installed_declarations(take_declared, &known);
-    for (uint32_t i = 0; r == 0 && i < known.n && used + 1 < sizeof(which); i++)
+    int rc = installed_declarations(take_declared, &known);
+    for (uint32_t i = 0; rc == 0 && i < known.n && used + 1 < sizeof(which); i++)
         used += (size_t)snprintf(which + used, sizeof(which) - used, "%s%s (plugin %s)",
                                  i > 0 ? ", " : "", known.all[i].track.name, known.all[i].plugin);
     arena_done(&known.texts);
-    return r < 0 ? r
-                 : err_set(-ENOENT,
-                           "%s has no plugin with tracks for a trace; there are %s; or export a "
-                           "table that has times: --table",
-                           target->text, which[0] != '\0' ? which : "none");
+    return rc < 0 ? rc
+                  : err_set(-ENOENT,
+                            "%s has no plugin with tracks for a trace; there are %s; or export a "
+                            "table that has times: --table",
+                            target->text, which[0] != '\0' ? which : "none");
 }
 
 int export_tracks_each(const struct target *target, const struct export_tracks *wanted)
@@ -202,16 +202,16 @@ int export_tracks_each(const struct target *target, const struct export_tracks *
 
     t = (struct tracks){.n = 0};
     arena_init(&t.texts, (size_t)16 << 20);
-    int r = find(target, &t);
-    if (r == 0 && t.n == 0)
-        r = none(target);
-    if (r == 0 && wanted->names != NULL)
-        r = check_names(&t, wanted->names);
-    if (r == 0)
+    int rc = find(target, &t);
+    if (rc == 0 && t.n == 0)
+        rc = none(target);
+    if (rc == 0 && wanted->names != NULL)
+        rc = check_names(&t, wanted->names);
+    if (rc == 0)
         tell_when(target, &t, wanted, when, sizeof(when));
-    for (uint32_t i = 0; i < t.n && r == 0; i++)
+    for (uint32_t i = 0; i < t.n && rc == 0; i++)
         if (wanted->names == NULL || is_among(wanted->names, t.all[i].track.name))
-            r = one(&t.all[i], when, wanted);
+            rc = one(&t.all[i], when, wanted);
     arena_done(&t.texts);
-    return r;
+    return rc;
 }

@@ -93,20 +93,21 @@ static int no_mode(const struct target *t, struct search *s)
 {
     struct flame_mode *m = s->mode;
     s->there[0] = '\0';
-    int r = installed_declarations(take_mode, s);
-    if (r == 0 && m->is_known && m->mode.setting == NULL && t->kind == TARGET_LIVE && t->pid != 0)
+    int rc = installed_declarations(take_mode, s);
+    if (rc == 0 && m->is_known && m->mode.setting == NULL && t->kind == TARGET_LIVE && t->pid != 0)
         return err_set(-ENOENT, "plugin %s is not loaded: probing -t %d inject --plugin %s",
                        m->plugin, (int)t->pid, m->plugin);
-    if (r == 0 && m->is_known && m->mode.setting == NULL && t->kind == TARGET_LIVE)
+    if (rc == 0 && m->is_known && m->mode.setting == NULL && t->kind == TARGET_LIVE)
         return err_set(-ENOENT, "plugin %s is not loaded there: plugin load %s", m->plugin,
                        m->plugin);
-    if (r == 0 && !m->is_known && s->name == NULL)
+    if (rc == 0 && !m->is_known && s->name == NULL)
         return err_set(-ENOENT, "no plugin is installed that draws flame graphs by default; name a "
                                 "mode: flamegraph MODE");
-    if (r == 0 && !m->is_known)
-        r = err_set(-EINVAL, "flamegraph has no mode '%s'; there are %s; or did you mean diff A B?",
+    if (rc == 0 && !m->is_known)
+        rc =
+            err_set(-EINVAL, "flamegraph has no mode '%s'; there are %s; or did you mean diff A B?",
                     s->name, s->there[0] != '\0' ? s->there : "none");
-    return r;
+    return rc;
 }
 
 /* The one that is set comes last. */
@@ -122,7 +123,7 @@ int flame_mode_find(const struct target *t, const char *name, struct flame_mode 
     struct search s = {.mode = ret, .name = name};
     struct export_writer w = {.row = mode_row, .self = ret};
     char sql[400];
-    int r = 0;
+    int rc = 0;
 
     *ret = (struct flame_mode){.is_known = false};
     arena_init(&ret->texts, (size_t)1 << 20);
@@ -130,10 +131,10 @@ int flame_mode_find(const struct target *t, const char *name, struct flame_mode 
         return err_set(-EINVAL, "flamegraph has no mode '%s'", name);
     (void)snprintf(sql, sizeof(sql), MODE_COLUMNS "where m.name = '%s'", name != NULL ? name : "");
     if (target_is_files(t))
-        r = directory_declarations(t->directory, take_mode, &s);
+        rc = directory_declarations(t->directory, take_mode, &s);
     else
-        r = answer_rows(t, name != NULL ? sql : MODE_DEFAULT, &w);
-    return r < 0 || ret->is_known ? r : no_mode(t, &s);
+        rc = answer_rows(t, name != NULL ? sql : MODE_DEFAULT, &w);
+    return rc < 0 || ret->is_known ? rc : no_mode(t, &s);
 }
 
 void flame_mode_done(struct flame_mode *m)
@@ -218,11 +219,11 @@ static int ask(const struct target *t, const char *template, const char *when,
 {
     struct buf sql;
     buf_init(&sql, 8 * (size_t)DECLARED_SQL_BYTES);
-    int r = declared_sql(template, when, &sql);
-    if (r == 0)
-        r = answer_rows(t, buf_text(&sql), w);
+    int rc = declared_sql(template, when, &sql);
+    if (rc == 0)
+        rc = answer_rows(t, buf_text(&sql), w);
     buf_done(&sql);
-    return r;
+    return rc;
 }
 
 static int read_calls(struct flame *f, const struct target *t, const struct flame_mode *m,
@@ -230,17 +231,17 @@ static int read_calls(struct flame *f, const struct target *t, const struct flam
 {
     struct reading reading = {.calls = NULL};
     struct export_writer w = {.begin = calls_begin, .row = call_row, .self = &reading};
-    int r = flame_calls_new(f, &reading.calls);
-    if (r == 0)
-        r = ask(t, m->mode.sql, when, &w);
+    int rc = flame_calls_new(f, &reading.calls);
+    if (rc == 0)
+        rc = ask(t, m->mode.sql, when, &w);
     w.row = rest_row;
     w.begin = rest_begin;
-    if (r == 0 && m->mode.rest != NULL && flame_calls_any(reading.calls))
-        r = ask(t, m->mode.rest, when, &w);
-    if (r == 0)
-        r = flame_calls_end(reading.calls);
+    if (rc == 0 && m->mode.rest != NULL && flame_calls_any(reading.calls))
+        rc = ask(t, m->mode.rest, when, &w);
+    if (rc == 0)
+        rc = flame_calls_end(reading.calls);
     flame_calls_free(reading.calls);
-    return r;
+    return rc;
 }
 
 int flame_read_mode(struct flame *f, const struct target *t, const struct flame_mode *m,
@@ -250,14 +251,14 @@ int flame_read_mode(struct flame *f, const struct target *t, const struct flame_
     if (m->mode.stacks == NULL)
         return read_calls(f, t, m, when);
     buf_init(&sql, 8 * (size_t)DECLARED_SQL_BYTES);
-    int r = declared_sql(m->mode.stacks, when, &sql);
-    if (r == 0)
-        r = flame_read_stacks(f, t, buf_text(&sql));
+    int rc = declared_sql(m->mode.stacks, when, &sql);
+    if (rc == 0)
+        rc = flame_read_stacks(f, t, buf_text(&sql));
     buf_reset(&sql);
-    if (r == 0)
-        r = declared_sql(m->mode.sql, when, &sql);
-    if (r == 0)
-        r = flame_read_samples(f, t, buf_text(&sql), in_time);
+    if (rc == 0)
+        rc = declared_sql(m->mode.sql, when, &sql);
+    if (rc == 0)
+        rc = flame_read_samples(f, t, buf_text(&sql), in_time);
     buf_done(&sql);
-    return r;
+    return rc;
 }

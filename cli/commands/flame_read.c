@@ -50,11 +50,11 @@ static int stack_row(void *self, const struct json *const *c, struct buf *out)
                                       .line = (int32_t)answer_int(c[5]),
                                       .module = answer_text(c[6])};
     (void)out;
-    int r = flame_add_stack(reading->f, answer_int(c[0]));
-    if (r == 0)
-        r = flame_add_frame(reading->f, &frame);
+    int rc = flame_add_stack(reading->f, answer_int(c[0]));
+    if (rc == 0)
+        rc = flame_add_frame(reading->f, &frame);
     free(made);
-    return r;
+    return rc;
 }
 
 /* ts, thread_id, thread_name, stack_id, value, count */
@@ -85,12 +85,12 @@ int flame_read_samples(struct flame *f, const struct target *t, const char *samp
     struct buf sql;
     buf_init(&sql, 1u << 20);
     flame_ask_samples(samples, in_time, &sql);
-    int r = answer_rows(t, buf_text(&sql), &w);
-    if (r == 0)
-        r = flame_mend(f);
+    int rc = answer_rows(t, buf_text(&sql), &w);
+    if (rc == 0)
+        rc = flame_mend(f);
     f->counted = true;
     buf_done(&sql);
-    return r;
+    return rc;
 }
 
 /* ---- folded files ---- */
@@ -107,34 +107,34 @@ static int folded_line(struct flame *f, char *line)
                              line);
     *last = '\0';
     int64_t id = f->n_stacks;
-    int r = flame_add_stack(f, id);
+    int rc = flame_add_stack(f, id);
     /* innermost first, so from the end */
-    for (char *at = line; at != NULL && r == 0;) {
+    for (char *at = line; at != NULL && rc == 0;) {
         char *cut = strrchr(line, ';');
         const struct flame_frame frame = {
             .func = cut != NULL ? cut + 1 : line, .file = "", .module = ""};
-        r = flame_add_frame(f, &frame);
+        rc = flame_add_frame(f, &frame);
         if (cut != NULL)
             *cut = '\0';
         at = cut;
     }
     const struct flame_sample s = {.thread_name = "", .value = (int64_t)value, .count = 1};
-    return r < 0 ? r : flame_add_sample(f, id, &s);
+    return rc < 0 ? rc : flame_add_sample(f, id, &s);
 }
 
 int flame_read_folded(struct flame *f, const char *path)
 {
     char *line = NULL;
     size_t room = 0;
-    int r = 0;
+    int rc = 0;
     FILE *file = fopen(path, "re");
     if (file == NULL)
         return err_set(-errno, "%s cannot be read: %s", path, strerror(errno));
-    while (r == 0 && getline(&line, &room, file) > 0) {
+    while (rc == 0 && getline(&line, &room, file) > 0) {
         line[strcspn(line, "\r\n")] = '\0';
-        r = folded_line(f, line);
+        rc = folded_line(f, line);
     }
     free(line);
     (void)fclose(file);
-    return r;
+    return rc;
 }

@@ -198,15 +198,15 @@ static int tell(const struct target *t, int n, const char *const *words)
 {
     struct probing_client *c = NULL;
     struct buf answer;
-    int status = 0, r = target_connect(t, &c);
+    int status = 0, rc = target_connect(t, &c);
     buf_init(&answer, 1u << 20);
-    if (r == 0)
-        r = probing_client_run(c, n, words, /* timeout_ns= */ 0, to_text, &answer, &status);
-    if (r == 0 && status > 0)
-        r = err_set(-EIO, "%s %s failed: %s", words[0], words[1], buf_text(&answer));
+    if (rc == 0)
+        rc = probing_client_run(c, n, words, /* timeout_ns= */ 0, to_text, &answer, &status);
+    if (rc == 0 && status > 0)
+        rc = err_set(-EIO, "%s %s failed: %s", words[0], words[1], buf_text(&answer));
     buf_done(&answer);
     probing_client_free(c);
-    return r == 0 && status < 0 ? status : r;
+    return rc == 0 && status < 0 ? status : rc;
 }
 
 static int set(const struct target *t, const char *name, const char *value)
@@ -229,9 +229,9 @@ static int change(const struct target *t, struct kept *k, int i, const char *val
     char sql[300];
     (void)snprintf(sql, sizeof(sql), "select value from probing.settings where name = '%s'",
                    k->name[i]);
-    int r = answer_word(t, sql, k->value[i], sizeof(k->value[i]));
-    if (r < 0 || value == NULL || strcmp(value, k->value[i]) == 0)
-        return r;
+    int rc = answer_word(t, sql, k->value[i], sizeof(k->value[i]));
+    if (rc < 0 || value == NULL || strcmp(value, k->value[i]) == 0)
+        return rc;
     k->changed[i] = true;
     return set(t, k->name[i], value);
 }
@@ -242,32 +242,32 @@ static int start_sampler(const struct target *t, const struct options *o, struct
 {
     *k = (struct kept){.ran = answer_plugin_runs(t, m->plugin)};
     (void)snprintf(k->plugin, sizeof(k->plugin), "%s", m->plugin);
-    int r = k->ran ? 0 : load_sampler(t, m->plugin);
-    if (r == 0 && !k->ran && mode_word(o) == NULL) {
+    int rc = k->ran ? 0 : load_sampler(t, m->plugin);
+    if (rc == 0 && !k->ran && mode_word(o) == NULL) {
         flame_mode_done(m);
-        r = flame_mode_find(t, NULL, m);
+        rc = flame_mode_find(t, NULL, m);
     }
-    if (r == 0 && m->mode.setting == NULL)
-        r = err_set(-EINVAL, "flamegraph %s takes no samples", m->mode.name);
-    if (r < 0)
-        return r;
+    if (rc == 0 && m->mode.setting == NULL)
+        rc = err_set(-EINVAL, "flamegraph %s takes no samples", m->mode.name);
+    if (rc < 0)
+        return rc;
     const char *equals = strchr(m->mode.setting, '=');
     (void)snprintf(k->name[0], sizeof(k->name[0]), "%s.%.*s", k->plugin,
                    (int)(equals - m->mode.setting), m->mode.setting);
     (void)snprintf(k->name[1], sizeof(k->name[1]), "%s.rate", k->plugin);
-    r = change(t, k, 0, equals + 1);
-    return r < 0 || o->rate == NULL ? r : change(t, k, 1, o->rate);
+    rc = change(t, k, 0, equals + 1);
+    return rc < 0 || o->rate == NULL ? rc : change(t, k, 1, o->rate);
 }
 
 static int put_back(const struct target *t, const struct kept *k)
 {
     const char *words[] = {"plugin", "stop", k->plugin};
-    int r = 0;
-    for (int i = 0; i < 2 && r == 0; i++)
+    int rc = 0;
+    for (int i = 0; i < 2 && rc == 0; i++)
         if (k->changed[i] && k->value[i][0] != '\0')
-            r = set(t, k->name[i], k->value[i]);
+            rc = set(t, k->name[i], k->value[i]);
     int stopped = k->ran ? 0 : tell(t, 3, words);
-    return r < 0 ? r : stopped;
+    return rc < 0 ? rc : stopped;
 }
 
 static void wait_ns(uint64_t ns)
@@ -286,21 +286,21 @@ static int profile_now(const struct target *t, const struct options *o, struct f
 {
     struct kept kept;
     char now[64];
-    int r = start_sampler(t, o, m, &kept);
-    if (r == 0)
-        r = answer_word(t, "select now()::text", now, sizeof(now));
-    if (r == 0) {
+    int rc = start_sampler(t, o, m, &kept);
+    if (rc == 0)
+        rc = answer_word(t, "select now()::text", now, sizeof(now));
+    if (rc == 0) {
         wait_ns(o->seconds_ns);
         (void)snprintf(ret_when, size, "ts > timestamp '%s'", now);
         if (kept.ran)
             (void)poll(NULL, 0, SETTLE_MS);
     }
     char why[ERR_TEXT_BYTES];
-    (void)snprintf(why, sizeof(why), "%s", r < 0 ? err_why(r) : "");
+    (void)snprintf(why, sizeof(why), "%s", rc < 0 ? err_why(rc) : "");
     int back = put_back(t, &kept);
     if (cli_interrupted)
         return -ECANCELED;
-    return r < 0 ? err_set(r, "%s", why) : back;
+    return rc < 0 ? err_set(rc, "%s", why) : back;
 }
 
 /* ---- what is asked, of whom ---- */
@@ -344,9 +344,9 @@ static int window_of(const struct target *t, struct options *o, struct flame_mod
                      char *ret_when, size_t size)
 {
     bool past = o->last_ns > 0 || o->since != NULL;
-    int r = check_mode(o, m);
-    if (r < 0)
-        return r;
+    int rc = check_mode(o, m);
+    if (rc < 0)
+        return rc;
     tell_when(o, m, ret_when, size);
     if (target_is_files(t)) {
         if (o->seconds_ns > 0)
@@ -408,12 +408,12 @@ static int write_file(const struct options *o, const struct buf *out)
         terminal_exact();
         return fwrite(out->data, 1, out->size, stdout) == out->size ? 0 : -EPIPE;
     }
-    int r = output_open(&file, o->path);
-    if (r < 0)
-        return r;
+    int rc = output_open(&file, o->path);
+    if (rc < 0)
+        return rc;
     if (fwrite(out->data, 1, out->size, file.file) != out->size)
-        r = err_set(-errno, "%s cannot be written: %s", o->path, strerror(errno));
-    return output_close(&file, r);
+        rc = err_set(-errno, "%s cannot be written: %s", o->path, strerror(errno));
+    return output_close(&file, rc);
 }
 
 static void tell_total(const struct options *o, const struct flame *f)
@@ -431,13 +431,13 @@ static int write_profile(const struct options *o, struct flame *f, struct flame_
     struct buf out;
     buf_init(&out, FILE_MAX);
     f->width = o->width != 0 ? o->width : FLAME_WIDTH;
-    int r = make(o, f, tree, &out);
-    if (r == 0)
-        r = write_file(o, &out);
-    if (r == 0 && o->path != NULL && strcmp(o->path, "-") != 0)
+    int rc = make(o, f, tree, &out);
+    if (rc == 0)
+        rc = write_file(o, &out);
+    if (rc == 0 && o->path != NULL && strcmp(o->path, "-") != 0)
         tell_total(o, f);
     buf_done(&out);
-    return r;
+    return rc;
 }
 
 /* ---- one, and the difference of two ---- */
@@ -469,22 +469,22 @@ static int draw(const struct target *t, struct options *o, struct flame_mode *m)
     struct flame f;
     struct flame_tree tree = {.n = 0};
     char when[DECLARED_LINE_BYTES + 100], title[400];
-    int r = window_of(t, o, m, when, sizeof(when));
-    if (r < 0)
-        return r;
+    int rc = window_of(t, o, m, when, sizeof(when));
+    if (rc < 0)
+        return rc;
     init_flame(&f, o, m);
     title_of(t, m->mode.doc, title, sizeof(title));
     f.title = title;
-    r = flame_read_mode(&f, t, m, when, formats[o->format].in_time);
-    if (r == 0)
-        r = check_any(&f, m, t->text);
-    if (r == 0)
-        r = flame_tree_new(&f, &tree);
-    if (r == 0)
-        r = write_profile(o, &f, &tree);
+    rc = flame_read_mode(&f, t, m, when, formats[o->format].in_time);
+    if (rc == 0)
+        rc = check_any(&f, m, t->text);
+    if (rc == 0)
+        rc = flame_tree_new(&f, &tree);
+    if (rc == 0)
+        rc = write_profile(o, &f, &tree);
     flame_tree_done(&tree);
     flame_done(&f);
-    return r;
+    return rc;
 }
 
 /* --memory: the mode of that name with "_memory" behind it. */
@@ -497,13 +497,13 @@ static int one(const struct target *t, struct options *o)
                    o->memory ? "_memory" : "");
     if (t->kind == TARGET_BARE)
         return launch_no_core(t->pid, /* with= */ "");
-    int r = flame_mode_find(t, word != NULL ? name : NULL, &m);
-    if (r == -EINVAL)
-        r = cli_misuse(r);
-    if (r == 0)
-        r = draw(t, o, &m);
+    int rc = flame_mode_find(t, word != NULL ? name : NULL, &m);
+    if (rc == -EINVAL)
+        rc = cli_misuse(rc);
+    if (rc == 0)
+        rc = draw(t, o, &m);
     flame_mode_done(&m);
-    return r;
+    return rc;
 }
 
 /* A target (pid, directory, address) or a file of folded stacks. */
@@ -519,24 +519,24 @@ static int read_side(const char *word, const struct options *o, struct flame *f)
     f->threads = o->threads;
     if (stat(word, &st) == 0 && S_ISREG(st.st_mode))
         return flame_read_folded(f, word);
-    int r = target_resolve(word, &t);
-    if (r < 0)
-        return r;
-    r = flame_mode_find(&t, o->mode, &m);
-    if (r == 0 && o->last_ns > 0 && m.mode.newest == NULL)
-        r = err_set(-EINVAL, "flamegraph %s takes no --last", m.mode.name);
-    if (r == 0) {
+    int rc = target_resolve(word, &t);
+    if (rc < 0)
+        return rc;
+    rc = flame_mode_find(&t, o->mode, &m);
+    if (rc == 0 && o->last_ns > 0 && m.mode.newest == NULL)
+        rc = err_set(-EINVAL, "flamegraph %s takes no --last", m.mode.name);
+    if (rc == 0) {
         struct options all = {.format = o->format, .last_ns = o->last_ns, .since = o->since};
         tell_when(&all, &m, when, sizeof(when));
         (void)snprintf(name, sizeof(name), "%s",
                        m.mode.unit == PROBING_BYTES ? "memory" : m.mode.name);
         f->mode = name;
-        r = flame_read_mode(f, &t, &m, when, /* in_time= */ false);
+        rc = flame_read_mode(f, &t, &m, when, /* in_time= */ false);
     }
-    if (r == 0)
-        r = check_any(f, &m, word);
+    if (rc == 0)
+        rc = check_any(f, &m, word);
     flame_mode_done(&m);
-    return r;
+    return rc;
 }
 
 static int difference(const struct options *o)
@@ -547,33 +547,33 @@ static int difference(const struct options *o)
     if (o->format != HTML && o->format != SVG && o->format != FOLDED)
         return err_set(-EINVAL, "a difference is written as html, svg or folded");
     flame_init(&after, FLAME_MAX_BYTES);
-    int r = read_side(o->words[1], o, &before);
-    if (r == 0)
-        r = read_side(o->words[2], o, &after);
+    int rc = read_side(o->words[1], o, &before);
+    if (rc == 0)
+        rc = read_side(o->words[2], o, &after);
     (void)snprintf(title, sizeof(title), "%.120s, before: %.120s", o->words[2], o->words[1]);
     after.title = title;
-    if (r == 0)
-        r = flame_tree_new(&after, &tree);
-    if (r == 0)
-        r = flame_tree_before(&tree, &after, &before);
-    if (r == 0)
-        r = write_profile(o, &after, &tree);
+    if (rc == 0)
+        rc = flame_tree_new(&after, &tree);
+    if (rc == 0)
+        rc = flame_tree_before(&tree, &after, &before);
+    if (rc == 0)
+        rc = write_profile(o, &after, &tree);
     flame_tree_done(&tree);
     flame_done(&before);
     flame_done(&after);
-    return r;
+    return rc;
 }
 
 int command_flamegraph(struct target *t, int argc, char **argv)
 {
     struct options o = {.format = HTML};
-    int r = cli_parse(argc, argv, take, &o);
-    if (r < 0)
-        return r;
+    int rc = cli_parse(argc, argv, take, &o);
+    if (rc < 0)
+        return rc;
     guess_format(&o);
-    r = cli_misuse(check_words(&o, t->kind != TARGET_NONE));
+    rc = cli_misuse(check_words(&o, t->kind != TARGET_NONE));
     choose_path(&o, t->pid);
-    if (r == 0)
-        r = o.n_arguments == 3 ? difference(&o) : one(t, &o);
-    return r < 0 ? r : EXIT_DONE;
+    if (rc == 0)
+        rc = o.n_arguments == 3 ? difference(&o) : one(t, &o);
+    return rc < 0 ? rc : EXIT_DONE;
 }

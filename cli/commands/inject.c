@@ -101,9 +101,9 @@ static int take(void *arg, const char *option, const char *value)
         o->wait = true;
         return 0;
     }
-    int r = parse_ns(value, &o->inject.timeout_ns); /* --timeout */
-    return r < 0 || o->inject.timeout_ns > 0 ? r
-                                             : err_set(-EINVAL, "--timeout must be more than 0");
+    int rc = parse_ns(value, &o->inject.timeout_ns); /* --timeout */
+    return rc < 0 || o->inject.timeout_ns > 0 ? rc
+                                              : err_set(-EINVAL, "--timeout must be more than 0");
 }
 
 struct why {
@@ -134,15 +134,15 @@ static int check_why(const struct why *w, pid_t pid)
 static int try_connect(struct target *t)
 {
     struct probing_client *c = NULL;
-    int r = directory_of(t->pid, t->directory, sizeof(t->directory));
+    int rc = directory_of(t->pid, t->directory, sizeof(t->directory));
 
-    if (r < 0)
-        return r;
+    if (rc < 0)
+        return rc;
     t->kind = TARGET_LIVE;
-    r = target_connect(t, &c);
-    if (r == 0)
+    rc = target_connect(t, &c);
+    if (rc == 0)
         probing_client_free(c);
-    return r;
+    return rc;
 }
 
 /* The core was in it: is it still?  An exec takes everything along but the pid and the start time.
@@ -184,44 +184,44 @@ static int wait_ready(struct target *t, uint64_t timeout_ns, bool mapped)
 {
     uint64_t begin = clock_monotonic(), look = 0;
     struct why w = {.p = NULL};
-    int r;
+    int rc;
 
     if (stack_process_open(t->pid, &w.p) == 0)
         (void)stack_modules(w.p, find_why, &w);
     mapped = mapped || w.at != 0;
-    while ((r = try_connect(t)) < 0) {
+    while ((rc = try_connect(t)) < 0) {
         uint64_t waited = clock_monotonic() - begin;
         if (check_why(&w, t->pid) < 0) {
-            r = -ECANCELED;
+            rc = -ECANCELED;
             break;
         }
         if (mapped && waited >= look) {
-            r = check_program(&w, t->pid);
-            if (r < 0)
+            rc = check_program(&w, t->pid);
+            if (rc < 0)
                 break;
             look = waited + LOOK_NS;
-            r = try_connect(t); /* its sentence, for below */
-            if (r == 0)
+            rc = try_connect(t); /* its sentence, for below */
+            if (rc == 0)
                 break;
         }
         if (cli_interrupted) {
-            r = err_set(-ECANCELED, "interrupted; the core is in process %d and may still start",
-                        (int)t->pid);
+            rc = err_set(-ECANCELED, "interrupted; the core is in process %d and may still start",
+                         (int)t->pid);
             break;
         }
-        if (r == -ESRCH) {
-            r = err_set(r, "process %d ended while its core started", (int)t->pid);
+        if (rc == -ESRCH) {
+            rc = err_set(rc, "process %d ended while its core started", (int)t->pid);
             break;
         }
         if (waited > timeout_ns) {
-            r = say_silent(t, waited);
+            rc = say_silent(t, waited);
             break;
         }
         /* A core that starts takes 5 to 20 ms: look often at first. */
         (void)poll(NULL, 0, waited < 160 * NS_PER_MS ? 1 + (int)(waited / (8 * NS_PER_MS)) : 20);
     }
     stack_process_free(w.p);
-    return r;
+    return rc;
 }
 
 /* "127.0.0.1:40123", what a core listens on by its own word; "": nothing.  A port 0 in what was
@@ -365,15 +365,15 @@ static int enter_finish(struct target *t, const struct enter_options *o,
 static int enter_now(struct target *t, struct enter_options *o, bool *ret_entered)
 {
     struct inject_result result = {0};
-    int r = installed_file("libprobing.so", o->library, sizeof(o->library));
+    int rc = installed_file("libprobing.so", o->library, sizeof(o->library));
 
-    if (r < 0)
-        return r;
+    if (rc < 0)
+        return rc;
     o->inject.library = o->library;
     o->inject.settings = o->settings;
-    r = inject_into(&o->inject, &result);
-    if (r < 0)
-        return r;
+    rc = inject_into(&o->inject, &result);
+    if (rc < 0)
+        return rc;
     *ret_entered = true;
     if (o->inject.dry_run) {
         plan_print(t, &result, o->library, o->plugins);
@@ -397,13 +397,13 @@ static bool is_interrupted(void)
 static int enter_patiently(struct target *t, struct enter_options *o)
 {
     struct retry again = retry_begin(RETRY_COMMAND, clock_monotonic() + o->inject.timeout_ns);
-    int r;
+    int rc;
 
     do {
         again.entered = false;
-        r = enter_now(t, o, &again.entered);
-    } while (o->wait && retry_again(&again, r, is_interrupted));
-    return r;
+        rc = enter_now(t, o, &again.entered);
+    } while (o->wait && retry_again(&again, rc, is_interrupted));
+    return rc;
 }
 
 #define EJECT_WAIT_NS (60 * NS_PER_S) /* a busy machine, rows that go to a slow disk */
@@ -453,18 +453,18 @@ static bool is_leaving(struct probing_client *c)
 {
     static const char *const words[] = {"version"};
     int status = 0;
-    int r = probing_client_run(c, 1, words, TIMEOUT_NS, ignore_text, NULL, &status);
-    return r < 0 || status == -ESHUTDOWN; /* or closes the connection before it answers */
+    int rc = probing_client_run(c, 1, words, TIMEOUT_NS, ignore_text, NULL, &status);
+    return rc < 0 || status == -ESHUTDOWN; /* or closes the connection before it answers */
 }
 
 int command_inject(struct target *t, int argc, char **argv)
 {
     struct enter_options o = {.inject = {.pid = t->pid}};
     struct probing_client *c = NULL;
-    int r = cli_parse(argc, argv, take, &o);
+    int rc = cli_parse(argc, argv, take, &o);
 
-    if (r < 0)
-        return r;
+    if (rc < 0)
+        return rc;
     if (o.inject.timeout_ns == 0)
         o.inject.timeout_ns = o.wait ? PATIENT_NS : TIMEOUT_NS;
     if (t->host[0] != '\0' || t->pid == 0)
@@ -476,10 +476,10 @@ int command_inject(struct target *t, int argc, char **argv)
                        (int)t->pid);
     if (t->kind == TARGET_LIVE && target_reach(t, &c) == 0) {
         bool leaving = is_leaving(c);
-        r = leaving ? wait_left(t->pid) : enter_again(t, &o, c);
+        rc = leaving ? wait_left(t->pid) : enter_again(t, &o, c);
         probing_client_free(c);
-        if (!leaving || r < 0)
-            return r;
+        if (!leaving || rc < 0)
+            return rc;
     }
     return enter_patiently(t, &o);
 }
@@ -512,18 +512,18 @@ int command_eject(struct target *t, int argc, char **argv)
 
     if (t->pid != 0)
         (void)proc_start_time(t->pid, &start_time);
-    int r = command_forward(t, argc, argv);
-    if (r == -ECONNRESET && t->host[0] == '\0') {
+    int rc = command_forward(t, argc, argv);
+    if (rc == -ECONNRESET && t->host[0] == '\0') {
         (void)snprintf(why, sizeof(why), "%s", err_text());
         if (has_left(t, start_time)) {
             const char *inside = strstr(t->directory, "/root/"); /* as the process sees it */
             printf("ejected; what was measured stays in %s\n",
                    inside != NULL ? inside + 5 : t->directory);
-            r = EXIT_DONE;
+            rc = EXIT_DONE;
         } else {
-            (void)err_set(r, "%s", why);
+            (void)err_set(rc, "%s", why);
         }
     }
     /* The answer comes before the end does: be done only when the process is as it was. */
-    return r == EXIT_DONE ? wait_left(t->pid) : r;
+    return rc == EXIT_DONE ? wait_left(t->pid) : rc;
 }

@@ -35,8 +35,8 @@ static int keep_text(void *arg, const char *data, size_t size)
 int setup_request(struct probing_client *c, int argc, const char *const *argv, struct buf *answer)
 {
     int status = 0;
-    int r = probing_client_run(c, argc, argv, ANSWER_NS, keep_text, answer, &status);
-    return r < 0 ? r : status < 0 ? status : status > 0 ? -EPROTO : 0;
+    int rc = probing_client_run(c, argc, argv, ANSWER_NS, keep_text, answer, &status);
+    return rc < 0 ? rc : status < 0 ? status : status > 0 ? -EPROTO : 0;
 }
 
 static int config(struct probing_client *c, const char *verb, const char *key, const char *value,
@@ -51,12 +51,12 @@ static int config(struct probing_client *c, const char *verb, const char *key, c
 static int load(const struct target *t, const char *name)
 {
     char file[4096], note[ERR_TEXT_BYTES] = "";
-    int r = plugin_find(name, file, sizeof(file));
-    if (r == 0)
-        r = upload_plugin(t, name, file, note, sizeof(note));
-    if (r == 0 && note[0] != '\0')
+    int rc = plugin_find(name, file, sizeof(file));
+    if (rc == 0)
+        rc = upload_plugin(t, name, file, note, sizeof(note));
+    if (rc == 0 && note[0] != '\0')
         fprintf(stderr, "probing: plugin %s: %s\n", name, note);
-    return r == -EALREADY ? 1 : r;
+    return rc == -EALREADY ? 1 : rc;
 }
 
 /* How many failed, 1 or 0, and that is said; -ESTALE: the process runs another program now.
@@ -64,15 +64,15 @@ static int load(const struct target *t, const char *name)
  * nothing is said. */
 static int load_one(const struct target *t, const char *name, const char *already)
 {
-    int r = load(t, name);
-    if (r == -ESTALE)
-        return r;
-    if (r < 0) {
+    int rc = load(t, name);
+    if (rc == -ESTALE)
+        return rc;
+    if (rc < 0) {
         terminal_say("%s", err_text());
         return 1;
     }
     if (already != NULL)
-        printf("plugin %s %s\n", name, r > 0 ? already : "loaded");
+        printf("plugin %s %s\n", name, rc > 0 ? already : "loaded");
     return 0;
 }
 
@@ -90,27 +90,27 @@ static int setup_one(const struct target *t, struct probing_client *c, const cha
                        text);
     if (strcmp(key, "probing.token") == 0 || strcmp(key, "probing.read_token") == 0)
         return 0; /* taken as they are at the start, and shown to nobody */
-    int r = config(c, "set", key, value, answer);
-    if (r == 0 && strstr(buf_text(answer), KEPT) == NULL)
+    int rc = config(c, "set", key, value, answer);
+    if (rc == 0 && strstr(buf_text(answer), KEPT) == NULL)
         return 0;
-    if (r == 0) {
+    if (rc == 0) {
         (void)snprintf(why, sizeof(why), "%.*s", (int)strcspn(key, "."), key);
         if (plugin_find(why, file, sizeof(file)) < 0)
             return err_set(-ENOENT, "%s: there is no such setting, and no plugin '%s'", key, why);
         if (fresh || text_is_off(value)) /* what its start has not loaded waits, or was said */
             return 0;
-        if ((r = load_one(t, why, "is loaded already")) != 0)
-            return r;
+        if ((rc = load_one(t, why, "is loaded already")) != 0)
+            return rc;
         return config(c, "set", key, value, answer); /* it knows its settings now */
     }
     (void)snprintf(why, sizeof(why), "%s", err_text());
     if (config(c, "get", key, NULL, answer) < 0)
-        return err_set(r, "%s", why);
+        return err_set(rc, "%s", why);
     const char *now = buf_text(answer);
     size_t n = strcspn(now, "\n");
     if (n == strlen(value) && strncmp(now, value, n) == 0)
         return 0;
-    return err_set(r, "%s; it stays %.*s", why, n > 0 ? (int)n : 5, n > 0 ? now : "empty");
+    return err_set(rc, "%s; it stays %.*s", why, n > 0 ? (int)n : 5, n > 0 ? now : "empty");
 }
 
 /* The address is in the page's line, and a secret in none. */
@@ -124,18 +124,18 @@ int setup_settings(const struct target *t, const char *const *settings, const ch
 {
     struct probing_client *c = NULL;
     struct buf answer, held;
-    int failed = 0, r = settings[0] != NULL ? target_connect(t, &c) : 0;
+    int failed = 0, rc = settings[0] != NULL ? target_connect(t, &c) : 0;
 
-    if (r < 0)
-        return r;
+    if (rc < 0)
+        return rc;
     buf_init(&answer, ANSWER_MAX_BYTES);
     buf_init(&held, ANSWER_MAX_BYTES);
     for (; *settings != NULL; settings++) {
-        r = *settings != but ? setup_one(t, c, *settings, fresh, &answer) : 0;
-        if (r < 0) {
-            terminal_say("%s", err_why(r));
+        rc = *settings != but ? setup_one(t, c, *settings, fresh, &answer) : 0;
+        if (rc < 0) {
+            terminal_say("%s", err_why(rc));
             failed++;
-        } else if (r > 0) {
+        } else if (rc > 0) {
             failed++;
         } else if (may_show(*settings)) {
             (void)buf_addf(&held, "%s%s", held.size > 0 ? ", " : "", *settings);
@@ -183,9 +183,9 @@ int settle_listen(const struct target *t, const char *now, const char *wanted)
                    (int)t->pid, now, (int)t->pid, LISTEN, wanted);
 }
 
-static int counted(int failed, int r)
+static int counted(int failed, int rc)
 {
-    return r < 0 ? r : failed + r;
+    return rc < 0 ? rc : failed + rc;
 }
 
 /* Those of probing.plugins that the core has not found itself: the command carries them there. */
@@ -197,11 +197,11 @@ static int load_first(const struct target *t)
     int failed = 0;
 
     buf_init(&all, ANSWER_MAX_BYTES);
-    int r = target_connect(t, &c);
-    if (r == 0)
-        r = config(c, "get", "probing.plugins", NULL, &all);
+    int rc = target_connect(t, &c);
+    if (rc == 0)
+        rc = config(c, "get", "probing.plugins", NULL, &all);
     probing_client_free(c);
-    const char *at = r == 0 ? buf_text(&all) : "";
+    const char *at = rc == 0 ? buf_text(&all) : "";
     at += strspn(at, ", \n");
     for (int i = 0; *at != '\0' && failed >= 0 && i < FIRST_MAX; i++, at += strspn(at, ", \n")) {
         int n = (int)strcspn(at, ", \n");
@@ -212,7 +212,7 @@ static int load_first(const struct target *t)
             failed = counted(failed, load_one(t, name, /* already= */ NULL));
     }
     buf_done(&all);
-    return r < 0 ? r : failed;
+    return rc < 0 ? rc : failed;
 }
 
 static int add_line(void *arg, const struct declared *d)

@@ -196,11 +196,11 @@ static int set_preload(const char *library)
     buf_init(&list, (size_t)1 << 17);
     (void)buf_addf(&list, "%s%s%s", library, before != NULL && before[0] != '\0' ? ":" : "",
                    before != NULL ? before : "");
-    int r = list.failed || setenv("LD_PRELOAD", buf_text(&list), 1) == -1
-                ? err_set(-ENOMEM, "no memory for the environment")
-                : 0;
+    int rc = list.failed || setenv("LD_PRELOAD", buf_text(&list), 1) == -1
+                 ? err_set(-ENOMEM, "no memory for the environment")
+                 : 0;
     buf_done(&list);
-    return r;
+    return rc;
 }
 
 /* ld.so would say that it cannot, and begin the program without us. */
@@ -222,23 +222,23 @@ int launch_environment(const char *settings, bool children)
 {
     char library[4096], name[4200];
     struct buf one; /* settings, and who is to become the program that they are for */
-    int r = installed_file("libprobing.so", library, sizeof(library));
+    int rc = installed_file("libprobing.so", library, sizeof(library));
 
-    if (r == 0)
-        r = check_library(library);
-    if (r == 0)
+    if (rc == 0)
+        rc = check_library(library);
+    if (rc == 0)
         name_for_glibc(library, name, sizeof(name));
-    if (r == 0)
-        r = set_preload(children ? name : library);
-    if (r < 0)
-        return r;
+    if (rc == 0)
+        rc = set_preload(children ? name : library);
+    if (rc < 0)
+        return rc;
     buf_init(&one, SETTINGS_MAX_BYTES + 32);
     (void)buf_addf(&one, "%d\n%s", (int)getpid(), settings);
     if (one.failed || setenv(children ? "PROBING_LAUNCH_ALL" : "PROBING_LAUNCH",
                              children ? settings : buf_text(&one), 1) == -1)
-        r = err_set(-ENOMEM, "no memory for the environment");
+        rc = err_set(-ENOMEM, "no memory for the environment");
     buf_done(&one);
-    return r;
+    return rc;
 }
 
 /* What keeps the core from starting there would be told to nobody: the program's stderr is its own.
@@ -255,9 +255,9 @@ static void check_place(const char *settings)
         at += sizeof(setting) - 1;
         (void)snprintf(named, sizeof(named), "%.*s", (int)strcspn(at, "\n"), at);
     }
-    int r = own_dir_make(named, /* resume= */ NULL, &made);
-    if (r < 0) {
-        terminal_say("the program runs without the core: %s", err_why(r));
+    int rc = own_dir_make(named, /* resume= */ NULL, &made);
+    if (rc < 0) {
+        terminal_say("the program runs without the core: %s", err_why(rc));
         err_clear();
         return;
     }
@@ -315,7 +315,7 @@ static void find_below(pid_t above, struct buf *ret)
 int launch_no_core(pid_t pid, const char *with)
 {
     struct buf below;
-    int r;
+    int rc;
 
     if (!led_on(pid))
         return err_set(-ENOENT,
@@ -325,16 +325,17 @@ int launch_no_core(pid_t pid, const char *with)
     buf_init(&below, 400);
     find_below(pid, &below);
     if (below.size > 0)
-        r = err_set(-ENOENT,
-                    "process %d started the program that `launch` was given; the core is in:%s",
-                    (int)pid, buf_text(&below));
+        rc = err_set(-ENOENT,
+                     "process %d started the program that `launch` was given; the core is in:%s",
+                     (int)pid, buf_text(&below));
     else
-        r = err_set(-ENOENT,
+        rc =
+            err_set(-ENOENT,
                     "process %d is a shell or launcher, through which `launch` passes the core on; "
                     "it has not started a Python yet; to enter it anyway: probing -t %d inject%s",
                     (int)pid, (int)pid, with);
     buf_done(&below);
-    return r;
+    return rc;
 }
 
 int command_launch(struct target *t, int argc, char **argv)
@@ -348,25 +349,25 @@ int command_launch(struct target *t, int argc, char **argv)
     buf_init(&l.plugins, 1024);
     while (options < argc && strcmp(argv[options], "--") != 0)
         options++;
-    int r = cli_parse(options, argv, take, &l);
-    if (r == 0 && options + 1 >= argc)
-        r = cli_misuse(
+    int rc = cli_parse(options, argv, take, &l);
+    if (rc == 0 && options + 1 >= argc)
+        rc = cli_misuse(
             err_set(-EINVAL, "launch needs a program: probing launch -- python train.py"));
-    if (r == 0) {
+    if (rc == 0) {
         launch_find(argv[options + 1], program, sizeof(program));
-        r = launch_check(program);
+        rc = launch_check(program);
     }
-    if (r == 0 && l.plugins.size > 0)
-        r = buf_addf(&l.settings, "probing.plugins=%s\n", buf_text(&l.plugins));
-    if (r == 0)
-        r = launch_environment(buf_text(&l.settings), l.children);
-    if (r == 0) {
+    if (rc == 0 && l.plugins.size > 0)
+        rc = buf_addf(&l.settings, "probing.plugins=%s\n", buf_text(&l.plugins));
+    if (rc == 0)
+        rc = launch_environment(buf_text(&l.settings), l.children);
+    if (rc == 0) {
         check_place(buf_text(&l.settings));
         cli_signals_back();
         (void)execvp(argv[options + 1], argv + options + 1);
-        r = err_set(-errno, "cannot run %s: %s", argv[options + 1], strerror(errno));
+        rc = err_set(-errno, "cannot run %s: %s", argv[options + 1], strerror(errno));
     }
     buf_done(&l.settings);
     buf_done(&l.plugins);
-    return r;
+    return rc;
 }

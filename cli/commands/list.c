@@ -62,16 +62,16 @@ static void describe(struct listing *l, pid_t pid, const struct datadir *d,
 
     (void)snprintf(number, sizeof(number), "%d", (int)pid);
     (void)directory_info(d, "version", version, sizeof(version));
-    int r = directory_info(d, "command", command, COMMAND_SHOWN);
-    if (r < 0)
-        (void)snprintf(why, sizeof(why), "%s", err_why(r));
+    int rc = directory_info(d, "command", command, COMMAND_SHOWN);
+    if (rc < 0)
+        (void)snprintf(why, sizeof(why), "%s", err_why(rc));
     if (d->owner != geteuid())
         note(command, sizeof(command), "  (uid %u)", (unsigned)d->owner);
     if (crash_of(d, crash, sizeof(crash)))
         note(command, sizeof(command), "  (crashed: %s)", crash);
-    if (r == -EBADMSG)
+    if (rc == -EBADMSG)
         note(command, sizeof(command), "  (info is damaged)");
-    else if (r < 0 && r != -ENOENT)
+    else if (rc < 0 && rc != -ENOENT)
         note(command, sizeof(command), "  (%s)", why);
     line(l, number, version, shown_directory, command);
 }
@@ -129,15 +129,15 @@ int command_list(struct target *t, int argc, char **argv)
 {
     struct listing l = {0};
     bool dead = false;
-    int r = cli_parse(argc, argv, take_list, &dead);
+    int rc = cli_parse(argc, argv, take_list, &dead);
 
     (void)t;
-    if (r < 0)
-        return r;
+    if (rc < 0)
+        return rc;
     if (!dead)
         return list_living();
-    if ((r = directory_each(list_dead_one, &l)) < 0)
-        return r;
+    if ((rc = directory_each(list_dead_one, &l)) < 0)
+        return rc;
     if (l.shown == 0)
         puts("there is no data of ended processes");
     return EXIT_DONE;
@@ -184,10 +184,10 @@ static int sweep_one(void *arg, const struct datadir *d)
         s->kept++;
         return 0;
     }
-    int r = datadir_remove(d);
-    if (r < 0) {
-        terminal_say("%s", err_why(r));
-        s->failed = r;
+    int rc = datadir_remove(d);
+    if (rc < 0) {
+        terminal_say("%s", err_why(rc));
+        s->failed = rc;
     } else {
         s->removed++;
     }
@@ -210,12 +210,12 @@ static int take_gc(void *arg, const char *option, const char *value)
 int command_gc(struct target *t, int argc, char **argv)
 {
     struct sweep s = {0};
-    int r = cli_parse(argc, argv, take_gc, &s);
+    int rc = cli_parse(argc, argv, take_gc, &s);
 
     (void)t;
-    if (r < 0)
-        return r;
-    r = directory_each(sweep_one, &s);
+    if (rc < 0)
+        return rc;
+    rc = directory_each(sweep_one, &s);
     printf("%u data directories removed, %u kept\n", s.removed, s.kept);
-    return r < 0 ? r : s.failed < 0 ? EXIT_FAILED : EXIT_DONE;
+    return rc < 0 ? rc : s.failed < 0 ? EXIT_FAILED : EXIT_DONE;
 }

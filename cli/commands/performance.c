@@ -31,24 +31,24 @@ static int load(struct target *t, const char *plugin, const char *then)
     char *words[] = {(char *)(uintptr_t) "plugin", (char *)(uintptr_t) "load",
                      (char *)(uintptr_t)plugin, NULL};
     bool runs = t->kind == TARGET_LIVE && answer_plugin_runs(t, plugin);
-    int r = runs ? EXIT_DONE : command_plugin(t, 3, words);
+    int rc = runs ? EXIT_DONE : command_plugin(t, 3, words);
     if (runs)
         printf("plugin %s is loaded already\n", plugin);
-    if (r == EXIT_DONE)
+    if (rc == EXIT_DONE)
         printf("look at it with: probing -t %s %s\n", t->text, then);
-    return r;
+    return rc;
 }
 
 int command_performance(struct target *t, int argc, char **argv)
 {
     struct wanted w = {.cc = false};
-    int r = cli_parse(argc, argv, take, &w);
+    int rc = cli_parse(argc, argv, take, &w);
 
-    if (r == 0 && !w.cc && !w.torch)
-        r = err_set(-EINVAL, "performance needs --cc (C, C++ and Python code) or --torch");
-    if (r == 0 && w.cc)
-        r = load(t, "profile", "flamegraph --last 1m -o out.html");
-    if (r == 0 && w.torch)
-        r = load(t, "torch", "torch");
-    return r;
+    if (rc == 0 && !w.cc && !w.torch)
+        rc = err_set(-EINVAL, "performance needs --cc (C, C++ and Python code) or --torch");
+    if (rc == 0 && w.cc)
+        rc = load(t, "profile", "flamegraph --last 1m -o out.html");
+    if (rc == 0 && w.torch)
+        rc = load(t, "torch", "torch");
+    return rc;
 }

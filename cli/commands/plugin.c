@@ -159,15 +159,15 @@ static int open_copy(const char *name, const char *file)
 
     if (fd == -1)
         return err_set(-errno, "cannot open %s: %s", file, strerror(errno));
-    int r = seal_copy(fd, name, &copied, &facts);
-    if (r == 0 || r == -ENOEXEC)
+    int rc = seal_copy(fd, name, &copied, &facts);
+    if (rc == 0 || rc == -ENOEXEC)
         (void)close(fd);
-    if (r == -ENOEXEC) {
+    if (rc == -ENOEXEC) {
         char why[ERR_TEXT_BYTES];
         (void)snprintf(why, sizeof(why), "%s", err_text());
-        return err_set(r, "plugin %s: %s: %s", name, file, why);
+        return err_set(rc, "plugin %s: %s: %s", name, file, why);
     }
-    return r == 0 ? copied : fd; /* where no copy can be made the core looks for another way */
+    return rc == 0 ? copied : fd; /* where no copy can be made the core looks for another way */
 }
 
 /* name: of what goes, for words. */
@@ -183,16 +183,16 @@ static int say_at_door(const struct target *t, const char *words, const char *na
                        name, (int)t->pid, (int)t->pid);
     int door =
         endpoint_dial(t->directory, t->start_time != 0 ? &owner : NULL, "door", SOCK_SEQPACKET);
-    int r = door;
+    int rc = door;
     if (door >= 0) {
         client_process_of(door, t->directory, "sock", &who);
-        r = upload_send(door, words, fd);
+        rc = upload_send(door, words, fd);
     }
-    if (r == 0)
-        r = upload_answer(door, &who, name, ret_note, size);
+    if (rc == 0)
+        rc = upload_answer(door, &who, name, ret_note, size);
     if (door >= 0)
         (void)close(door);
-    return r;
+    return rc;
 }
 
 int upload_plugin(const struct target *t, const char *name, const char *file, char *ret_note,
@@ -204,9 +204,9 @@ int upload_plugin(const struct target *t, const char *name, const char *file, ch
     if (fd < 0)
         return fd;
     (void)snprintf(words, sizeof(words), "plugin %s", name);
-    int r = say_at_door(t, words, name, fd, ret_note, size);
+    int rc = say_at_door(t, words, name, fd, ret_note, size);
     (void)close(fd);
-    return r;
+    return rc;
 }
 
 int door_tell_known(const struct target *t, int fd)
@@ -246,32 +246,32 @@ static int load_there(struct target *t, const char *name)
 {
     const char *words[] = {"plugin", "load", name};
     char why[ERR_TEXT_BYTES - 80];
-    int r = live_run(t, 3, words);
+    int rc = live_run(t, 3, words);
 
-    if (r != -ECONNRESET)
-        return r;
+    if (rc != -ECONNRESET)
+        return rc;
     (void)snprintf(why, sizeof(why), "%s", err_text());
-    return err_set(r, "plugin %s could not be loaded: %s", name, why);
+    return err_set(rc, "plugin %s could not be loaded: %s", name, why);
 }
 
 static int load(struct target *t, const char *word)
 {
     char name[64], file[4096], note[ERR_TEXT_BYTES];
-    int r = plugin_file(word, name, sizeof(name), file, sizeof(file));
+    int rc = plugin_file(word, name, sizeof(name), file, sizeof(file));
 
-    if (r == -ENOENT && strchr(word, '/') == NULL)
+    if (rc == -ENOENT && strchr(word, '/') == NULL)
         return load_there(t, word); /* we have none: the target's own path may */
-    if (r < 0)
-        return r;
+    if (rc < 0)
+        return rc;
     if (t->host[0] != '\0') /* a remote process may load only what is in its own plugin path */
         return load_there(t, name);
-    r = upload_plugin(t, name, file, note, sizeof(note));
-    if (r == -EALREADY && strchr(word, '/') == NULL) { /* a file may be another one */
+    rc = upload_plugin(t, name, file, note, sizeof(note));
+    if (rc == -EALREADY && strchr(word, '/') == NULL) { /* a file may be another one */
         printf("plugin %s is loaded already\n", name);
         return EXIT_DONE;
     }
-    if (r < 0)
-        return r;
+    if (rc < 0)
+        return rc;
     printf("plugin %s loaded%s%s\n", name, note[0] != '\0' ? ": " : "", note);
     return EXIT_DONE;
 }
@@ -286,8 +286,8 @@ static int check(int argc, char **argv)
     if (argc != 3 && !program)
         return cli_misuse(
             err_set(-EINVAL, "plugin check needs a file: plugin check FILE [-- PROGRAM ...]"));
-    int r = plugin_file(argv[2], name, sizeof(name), file, sizeof(file));
-    return r < 0 ? r : plugin_check(name, file, program ? argv + 4 : NULL);
+    int rc = plugin_file(argv[2], name, sizeof(name), file, sizeof(file));
+    return rc < 0 ? rc : plugin_check(name, file, program ? argv + 4 : NULL);
 }
 
 int command_plugin(struct target *t, int argc, char **argv)

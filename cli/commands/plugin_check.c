@@ -94,14 +94,14 @@ static int look_at_file(struct check *c)
     int fd = open(c->file, O_RDONLY | O_CLOEXEC);
     if (fd == -1)
         return err_set(-errno, "cannot open %s: %s", c->file, strerror(errno));
-    int r = sealed_inspect(fd, &facts);
+    int rc = sealed_inspect(fd, &facts);
     (void)fstat(fd, &st);
-    if (r == 0 && facts.plugin != 0)
+    if (rc == 0 && facts.plugin != 0)
         (void)!pread(fd, &api, sizeof(api), (off_t)facts.plugin);
     (void)close(fd);
-    if (r < 0) {
+    if (rc < 0) {
         say("file", "%s: %s", c->file, err_text());
-        return r;
+        return rc;
     }
     say("file", "%s: %lld bytes, a library that can be loaded; it needs %u others", c->file,
         (long long)st.st_size, facts.n_needed);
@@ -190,22 +190,22 @@ static int start(struct check *c, char **program)
 {
     static const char *const roots[] = {"/dev/shm", "/tmp"};
     char path[4096];
-    int fds[2], r = -1;
+    int fds[2], rc = -1;
 
-    for (int i = 0; i < 2 && r == -1; i++) {
+    for (int i = 0; i < 2 && rc == -1; i++) {
         (void)snprintf(c->place, sizeof(c->place), "%s/probing-check-XXXXXX", roots[i]);
-        r = mkdtemp(c->place) != NULL ? 0 : -1;
+        rc = mkdtemp(c->place) != NULL ? 0 : -1;
     }
-    if (r == -1) {
+    if (rc == -1) {
         c->place[0] = '\0';
         return err_set(-errno, "cannot make a directory for the check in /dev/shm or /tmp: %s",
                        strerror(errno));
     }
     if (program != NULL) {
         launch_find(program[0], path, sizeof(path));
-        r = launch_check(path);
-        if (r < 0)
-            return r;
+        rc = launch_check(path);
+        if (rc < 0)
+            return rc;
     }
     if (pipe2(fds, O_CLOEXEC) == -1)
         return err_set(-errno, "no pipe: %s", strerror(errno));
@@ -413,20 +413,20 @@ static int load(struct check *c, const char *label)
     char note[ERR_TEXT_BYTES] = "", why[ERR_TEXT_BYTES];
     uint64_t begin = clock_monotonic();
 
-    int r = upload_plugin(&c->target, c->name, c->file, note, sizeof(note));
+    int rc = upload_plugin(&c->target, c->name, c->file, note, sizeof(note));
     double ms = (double)(clock_monotonic() - begin) / (double)NS_PER_MS;
-    if (r == 0) {
+    if (rc == 0) {
         say(label, "init and start worked, in %.1f ms", ms);
         if (note[0] != '\0')
             problem(c, label, note);
         return 0;
     }
     (void)snprintf(why, sizeof(why), "%s", err_text());
-    if (r == -ECANCELED || (r == -ECONNRESET && died(c, label)))
-        return r;
+    if (rc == -ECANCELED || (rc == -ECONNRESET && died(c, label)))
+        return rc;
     problem(c, label, why);
     c->failed = true;
-    return r;
+    return rc;
 }
 
 /* "plugin stop NAME", whose answer says what was left behind. */
@@ -439,13 +439,13 @@ static int stop(struct check *c, const char *label)
     uint64_t begin = clock_monotonic();
 
     buf_init(&answer, ANSWER_BYTES);
-    int r = target_connect(&c->target, &client);
-    if (r == 0)
-        r = setup_request(client, 3, words, &answer);
+    int rc = target_connect(&c->target, &client);
+    if (rc == 0)
+        rc = setup_request(client, 3, words, &answer);
     probing_client_free(client);
-    (void)snprintf(why, sizeof(why), "%s", r < 0 ? err_why(r) : "");
-    char *text = r == 0 ? strstr(answer.data, LEFT) : NULL;
-    if (r == 0)
+    (void)snprintf(why, sizeof(why), "%s", rc < 0 ? err_why(rc) : "");
+    char *text = rc == 0 ? strstr(answer.data, LEFT) : NULL;
+    if (rc == 0)
         say(label, "stop and destroy worked, in %.1f ms",
             (double)(clock_monotonic() - begin) / (double)NS_PER_MS);
     else if (!died(c, label))
@@ -456,7 +456,7 @@ static int stop(struct check *c, const char *label)
         problem(c, "left", text + sizeof(LEFT) - 1);
     }
     buf_done(&answer);
-    return r;
+    return rc;
 }
 
 /* Every table that has come is read once: a computed one runs the plugin's code. */
@@ -532,11 +532,11 @@ static void say_left(struct check *c, struct view *before, struct view *now)
 static void look_at_report(struct check *c)
 {
     char names[600], why[ERR_TEXT_BYTES];
-    int r = report_names(c->file, names, sizeof(names));
+    int rc = report_names(c->file, names, sizeof(names));
 
-    if (r > 0)
+    if (rc > 0)
         say("report", "probing %s", names);
-    if (r >= 0)
+    if (rc >= 0)
         return;
     (void)snprintf(why, sizeof(why), "%s", err_text());
     problem(c, "report", why);
@@ -547,8 +547,8 @@ static void steps(struct check *c)
     struct view before, after, now;
 
     look(c, &before);
-    int r = load(c, "load");
-    if (r < 0) {
+    int rc = load(c, "load");
+    if (rc < 0) {
         view_done(&before);
         return;
     }
@@ -557,16 +557,16 @@ static void steps(struct check *c)
     say_came("commands", &before.commands, &after.commands);
     say_came("settings", &before.settings, &after.settings);
     say_came("threads", &before.threads, &after.threads);
-    r = run_a_while(c, &before, &after) ? 0 : -ECONNRESET;
+    rc = run_a_while(c, &before, &after) ? 0 : -ECONNRESET;
     view_done(&after);
-    if (r == 0)
-        r = cli_interrupted ? -ECANCELED : stop(c, "stop");
-    if (r == 0 && c->own) {
+    if (rc == 0)
+        rc = cli_interrupted ? -ECANCELED : stop(c, "stop");
+    if (rc == 0 && c->own) {
         look(c, &now);
         say_left(c, &before, &now);
         view_done(&now);
     }
-    if (r == 0 && load(c, "again") == 0)
+    if (rc == 0 && load(c, "again") == 0)
         (void)stop(c, "again");
     view_done(&before);
 }
@@ -579,14 +579,14 @@ int plugin_check(const char *name, const char *file, char **program)
         say("result", "it cannot be loaded");
         return EXIT_FAILED;
     }
-    int r = start(&c, program);
-    if (r == 0)
+    int rc = start(&c, program);
+    if (rc == 0)
         steps(&c);
     finish(&c);
-    if (r == 0 && !cli_interrupted)
+    if (rc == 0 && !cli_interrupted)
         look_at_report(&c);
-    if (r < 0)
-        return r;
+    if (rc < 0)
+        return rc;
     if (cli_interrupted)
         return err_set(-ECANCELED, "interrupted");
     if (c.problems == 0)

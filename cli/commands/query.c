@@ -73,8 +73,8 @@ static int write_stdout(void *arg, const char *data, size_t size)
 
 static int take_arrow(void *arg, const char *data, size_t size)
 {
-    int r = export_arrow_feed(arg, data, size);
-    return r < 0 ? r : write_stdout(NULL, data, size);
+    int rc = export_arrow_feed(arg, data, size);
+    return rc < 0 ? rc : write_stdout(NULL, data, size);
 }
 
 static int ask_arrow(const struct target *t, const struct answer_ask *ask)
@@ -85,13 +85,13 @@ static int ask_arrow(const struct target *t, const struct answer_ask *ask)
         return err_set(-EINVAL,
                        "arrow is binary and not written to a terminal: --format arrow ... > FILE");
     export_arrow_init(&a);
-    int r = answer_bytes(t, ask, take_arrow, &a);
-    if (r == 0)
-        r = export_arrow_end(&a);
-    if (r < 0)
+    int rc = answer_bytes(t, ask, take_arrow, &a);
+    if (rc == 0)
+        rc = export_arrow_end(&a);
+    if (rc < 0)
         (void)fwrite(cut, 1, export_arrow_cut(&a, cut), stdout);
     export_arrow_done(&a);
-    return r;
+    return rc;
 }
 
 int command_query(struct target *t, int argc, char **argv)
@@ -99,17 +99,17 @@ int command_query(struct target *t, int argc, char **argv)
     struct answer_ask ask = {.format = "table", .width = cli_width()};
     struct query_args w = {.ask = &ask};
     struct buf statement;
-    int r = cli_parse(argc, argv, take, &w);
+    int rc = cli_parse(argc, argv, take, &w);
 
-    if (r < 0)
-        return r;
+    if (rc < 0)
+        return rc;
     buf_init(&statement, 1u << 20);
-    r = cli_misuse(statement_of(argv[0], &w, &statement));
+    rc = cli_misuse(statement_of(argv[0], &w, &statement));
     ask.statement = buf_text(&statement);
     terminal_format(ask.format);
-    if (r == 0)
-        r = strcmp(ask.format, ARROW) == 0 ? ask_arrow(t, &ask)
-                                           : answer_bytes(t, &ask, write_stdout, NULL);
+    if (rc == 0)
+        rc = strcmp(ask.format, ARROW) == 0 ? ask_arrow(t, &ask)
+                                            : answer_bytes(t, &ask, write_stdout, NULL);
     buf_done(&statement);
-    return r < 0 ? r : EXIT_DONE;
+    return rc < 0 ? rc : EXIT_DONE;
 }

@@ -364,9 +364,9 @@ static int take(void *arg, const char *option, const char *value)
     if (option == NULL)
         return err_set(-EINVAL, "top takes no argument '%s'", value);
     if (strcmp(option, "--interval") == 0) {
-        int r = parse_ns(value, &o->interval_ns);
-        return r < 0 || o->interval_ns >= NS_PER_S / 10
-                   ? r
+        int rc = parse_ns(value, &o->interval_ns);
+        return rc < 0 || o->interval_ns >= NS_PER_S / 10
+                   ? rc
                    : err_set(-ERANGE, "--interval must be at least 100ms, as each look costs time");
     }
     if (strcmp(option, "--color") == 0) {
@@ -380,16 +380,16 @@ static int take(void *arg, const char *option, const char *value)
 /* Wait for a key until then, and look at the stacks meanwhile.  As screen_key(). */
 static int wait_until(struct top *top, uint64_t until)
 {
-    int r = 0;
+    int rc = 0;
 
-    while (r == 0) {
+    while (rc == 0) {
         uint64_t now = clock_monotonic(), left = now < until ? until - now : 0;
-        r = screen_key(left < SAMPLE_NS ? left : SAMPLE_NS);
-        if (r != 0 || left <= SAMPLE_NS)
-            return r;
-        r = snapshot_sample(top->looker, &top->tally);
+        rc = screen_key(left < SAMPLE_NS ? left : SAMPLE_NS);
+        if (rc != 0 || left <= SAMPLE_NS)
+            return rc;
+        rc = snapshot_sample(top->looker, &top->tally);
     }
-    return r;
+    return rc;
 }
 
 static int once(struct top *top)
@@ -397,90 +397,90 @@ static int once(struct top *top)
     struct snapshot look;
     struct buf text, painted;
 
-    int r = snapshot_take(top->looker, &top->tally, &look);
+    int rc = snapshot_take(top->looker, &top->tally, &look);
     snapshot_done(&look);
-    if (r == 0)
-        r = wait_until(top, clock_monotonic() + top->interval_ns);
-    if (r < 0)
-        return r == -EAGAIN ? 0 : r == -EINTR ? -ECANCELED : r;
-    r = snapshot_take(top->looker, &top->tally, &look);
+    if (rc == 0)
+        rc = wait_until(top, clock_monotonic() + top->interval_ns);
+    if (rc < 0)
+        return rc == -EAGAIN ? 0 : rc == -EINTR ? -ECANCELED : rc;
+    rc = snapshot_take(top->looker, &top->tally, &look);
     buf_init(&text, PICTURE_MAX_BYTES);
     buf_init(&painted, PICTURE_MAX_BYTES);
-    if (r == 0)
-        r = draw(top, &look, /* rows= */ 0, &text);
-    if (r == 0)
+    if (rc == 0)
+        rc = draw(top, &look, /* rows= */ 0, &text);
+    if (rc == 0)
         screen_paint(&text, top->colours, &painted);
-    if (r == 0 && top->colours)
+    if (rc == 0 && top->colours)
         terminal_put(painted.data, painted.size);
-    else if (r == 0 && (fwrite(painted.data, 1, painted.size, stdout) != painted.size))
-        r = -EPIPE;
+    else if (rc == 0 && (fwrite(painted.data, 1, painted.size, stdout) != painted.size))
+        rc = -EPIPE;
     buf_done(&text);
     buf_done(&painted);
     snapshot_done(&look);
-    return r;
+    return rc;
 }
 
 /* One look, and waiting for the next.  1: it was enough. */
 static int turn(struct top *top, struct snapshot *look, bool first)
 {
     struct buf text;
-    int r = snapshot_take(top->looker, &top->tally, look);
+    int rc = snapshot_take(top->looker, &top->tally, look);
     uint64_t until = clock_monotonic() + (first ? FIRST_NS : top->interval_ns);
 
-    while (r == 0 || r == -EAGAIN) {
+    while (rc == 0 || rc == -EAGAIN) {
         buf_init(&text, PICTURE_MAX_BYTES);
-        r = draw(top, look, cli_rows(), &text);
-        if (r == 0)
+        rc = draw(top, look, cli_rows(), &text);
+        if (rc == 0)
             screen_draw(&text, top->colours);
         buf_done(&text);
-        if (r == 0)
-            r = wait_until(top, until);
-        if (r == 'q' || r == 'Q')
+        if (rc == 0)
+            rc = wait_until(top, until);
+        if (rc == 'q' || rc == 'Q')
             return 1;
-        if (r == 'p')
+        if (rc == 'p')
             top->ours = !top->ours;
-        if (r == 0) {
+        if (rc == 0) {
             tally_next(&top->tally);
             return 0;
         }
-        r = r > 0 ? 0 : r;
+        rc = rc > 0 ? 0 : rc;
     }
-    return r;
+    return rc;
 }
 
 static int live(struct top *top)
 {
     struct snapshot look;
-    int r = screen_open();
+    int rc = screen_open();
 
-    for (bool first = true; r == 0; first = false) {
-        r = turn(top, &look, first);
+    for (bool first = true; rc == 0; first = false) {
+        rc = turn(top, &look, first);
         snapshot_done(&look);
     }
     screen_close();
-    return r == 1 || r == -EINTR || cli_interrupted ? 0 : r;
+    return rc == 1 || rc == -EINTR || cli_interrupted ? 0 : rc;
 }
 
 int command_top(struct target *t, int argc, char **argv)
 {
     struct top top = {.interval_ns = NS_PER_S, .target = t, .color = "auto"};
-    int r = cli_parse(argc, argv, take, &top);
+    int rc = cli_parse(argc, argv, take, &top);
 
-    if (r == 0)
-        r = cli_misuse(terminal_colours(top.color));
-    top.colours = r > 0;
-    r = r > 0 ? 0 : r;
-    if (r == 0 && t->kind == TARGET_FILES)
-        r = err_set(-ESRCH, "%s %s: top shows live processes only; query reads its data", t->text,
-                    t->stopped ? "is stopped" : "is dead");
-    if (r == 0)
-        r = looker_new(t, &top.looker);
-    if (r < 0)
-        return r;
-    r = top.once || cli_width() == 0 ? once(&top) : live(&top);
+    if (rc == 0)
+        rc = cli_misuse(terminal_colours(top.color));
+    top.colours = rc > 0;
+    rc = rc > 0 ? 0 : rc;
+    if (rc == 0 && t->kind == TARGET_FILES)
+        rc = err_set(-ESRCH, "%s %s: top shows live processes only; query reads its data", t->text,
+                     t->stopped ? "is stopped" : "is dead");
+    if (rc == 0)
+        rc = looker_new(t, &top.looker);
+    if (rc < 0)
+        return rc;
+    rc = top.once || cli_width() == 0 ? once(&top) : live(&top);
     looker_free(top.looker);
     tally_done(&top.tally);
-    if (r == 0 && cli_interrupted)
+    if (rc == 0 && cli_interrupted)
         return 130;
-    return r < 0 ? r : EXIT_DONE;
+    return rc < 0 ? rc : EXIT_DONE;
 }

@@ -63,14 +63,14 @@ static int ask(struct top_sampler *l, struct snapshot *look, int argc, const cha
     if (id < 0)
         return (int)id;
     buf_init(&a.text, ANSWER_MAX_BYTES);
-    int r = probing_client_stream(l->client, on_event, &a, ANSWER_NS, &cli_interrupted);
-    if (r == -ETIMEDOUT)
-        r = err_set(r, "%s has not answered for %d s; it may be stopped", l->target->text,
-                    (int)(ANSWER_NS / NS_PER_S));
-    if (r == 0 && a.status == 0 && json_parse(&look->arena, a.text.data, a.text.size, ret) < 0)
+    int rc = probing_client_stream(l->client, on_event, &a, ANSWER_NS, &cli_interrupted);
+    if (rc == -ETIMEDOUT)
+        rc = err_set(rc, "%s has not answered for %d s; it may be stopped", l->target->text,
+                     (int)(ANSWER_NS / NS_PER_S));
+    if (rc == 0 && a.status == 0 && json_parse(&look->arena, a.text.data, a.text.size, ret) < 0)
         *ret = NULL;
     buf_done(&a.text);
-    return r;
+    return rc;
 }
 
 /* ret_columns: may be NULL. */
@@ -79,14 +79,14 @@ static int query(struct top_sampler *l, struct snapshot *look, const char *sql, 
 {
     const char *const words[] = {"query", "--format", "json", sql};
     struct json *answer;
-    int r = ask(l, look, 4, words, &answer);
-    const struct json *rows = r == 0 && answer != NULL ? json_get(answer, "rows") : NULL;
-    const struct json *columns = r == 0 && answer != NULL ? json_get(answer, "columns") : NULL;
+    int rc = ask(l, look, 4, words, &answer);
+    const struct json *rows = rc == 0 && answer != NULL ? json_get(answer, "rows") : NULL;
+    const struct json *columns = rc == 0 && answer != NULL ? json_get(answer, "columns") : NULL;
 
     *ret = rows != NULL ? rows->first : NULL;
     if (ret_columns != NULL)
         *ret_columns = columns != NULL ? columns->first : NULL;
-    return r;
+    return rc;
 }
 
 static const struct json *cell(const struct json *row, uint32_t n)
@@ -144,15 +144,15 @@ static int read_threads(struct top_sampler *l, struct snapshot *look)
 {
     struct json *rows;
     uint32_t n = 0;
-    int r = query(l, look, "select thread_id, comm, state, cpu_ns, probing from cpu.tasks", &rows,
-                  /* ret_columns= */ NULL);
+    int rc = query(l, look, "select thread_id, comm, state, cpu_ns, probing from cpu.tasks", &rows,
+                   /* ret_columns= */ NULL);
 
     look->at_ns = clock_monotonic();
-    if (r == 0 && rows == NULL)
+    if (rc == 0 && rows == NULL)
         return err_set(-ENOTSUP, "%s has no table cpu.tasks: its core is older than this command",
                        l->target->text);
-    if (r < 0)
-        return r;
+    if (rc < 0)
+        return rc;
     for (const struct json *row = rows; row != NULL; row = row->next)
         n++;
     look->threads = arena_zalloc(&look->arena, n, sizeof(*look->threads));
@@ -179,8 +179,8 @@ static int read_stacks(struct top_sampler *l, struct tally *tally, struct snapsh
 {
     static const char *const words[] = {"backtrace", "--python", "--json"};
     struct json *answer;
-    int r = ask(l, look, 3, words, &answer);
-    const struct json *list = r == 0 && answer != NULL ? json_get(answer, "threads") : NULL;
+    int rc = ask(l, look, 3, words, &answer);
+    const struct json *list = rc == 0 && answer != NULL ? json_get(answer, "threads") : NULL;
 
     if (list != NULL)
         tally_add(tally, list, clock_monotonic());
@@ -199,7 +199,7 @@ static int read_stacks(struct top_sampler *l, struct tally *tally, struct snapsh
             t->line = frame != NULL ? json_int(frame, "line", 0) : 0;
         }
     }
-    return r;
+    return rc;
 }
 
 static bool is_text(const struct json *row, uint32_t column)
@@ -219,24 +219,24 @@ static int read_panel(struct top_sampler *l, struct snapshot *look, const struct
     *p = (struct snapshot_panel){.doc = snapshot_text(row, 0),
                                  .is_table = strcmp(snapshot_text(row, 2), "columns") == 0,
                                  .most = most > 0 && most < 64 ? (uint32_t)most : 64};
-    int r = query(l, look, snapshot_text(row, 1), &rows, &p->columns);
+    int rc = query(l, look, snapshot_text(row, 1), &rows, &p->columns);
     p->rows = rows;
-    look->n_panels += r == 0 && rows != NULL && p->columns != NULL;
-    return r;
+    look->n_panels += rc == 0 && rows != NULL && p->columns != NULL;
+    return rc;
 }
 
 static int read_panels(struct top_sampler *l, struct snapshot *look)
 {
     struct json *list;
-    int r = query(l, look, "select doc, sql, kind, rows from probing.panels", &list, NULL);
+    int rc = query(l, look, "select doc, sql, kind, rows from probing.panels", &list, NULL);
 
     look->panels = arena_zalloc(&look->arena, PANELS_MAX, sizeof(*look->panels));
-    if (r == 0 && look->panels == NULL)
-        r = err_set(-ENOMEM, "no memory for what plugins show");
-    for (const struct json *p = list; p != NULL && r == 0 && look->n_panels < PANELS_MAX;
+    if (rc == 0 && look->panels == NULL)
+        rc = err_set(-ENOMEM, "no memory for what plugins show");
+    for (const struct json *p = list; p != NULL && rc == 0 && look->n_panels < PANELS_MAX;
          p = p->next)
-        r = read_panel(l, look, p);
-    return r;
+        rc = read_panel(l, look, p);
+    return rc;
 }
 
 static int read_tables(struct top_sampler *l, struct snapshot *look)
@@ -245,11 +245,11 @@ static int read_tables(struct top_sampler *l, struct snapshot *look)
                                  "system_total_bytes, system_available_bytes from process.memory";
     static const char lost[] =
         "select coalesce(sum(rows), 0) from probing.lost where reason <> 'value'";
-    int r = query(l, look, memory, &look->memory, NULL);
+    int rc = query(l, look, memory, &look->memory, NULL);
 
-    if (r == 0)
-        r = query(l, look, lost, &look->lost, NULL);
-    return r == 0 ? read_panels(l, look) : r;
+    if (rc == 0)
+        rc = query(l, look, lost, &look->lost, NULL);
+    return rc == 0 ? read_panels(l, look) : rc;
 }
 
 static int by_cpu(const void *a, const void *b)
@@ -283,12 +283,12 @@ int looker_new(const struct target *t, struct top_sampler **ret)
     if (l == NULL)
         return err_set(-ENOMEM, "no memory for looking");
     l->target = t;
-    int r = target_connect(t, &l->client);
-    if (r == 0)
+    int rc = target_connect(t, &l->client);
+    if (rc == 0)
         *ret = l;
     else
         looker_free(l);
-    return r;
+    return rc;
 }
 
 void looker_free(struct top_sampler *l)
@@ -309,15 +309,15 @@ int snapshot_take(struct top_sampler *l, struct tally *tally, struct snapshot *l
 {
     *look = (struct snapshot){.n = 0};
     arena_init(&look->arena, 4 * ANSWER_MAX_BYTES);
-    int r = read_threads(l, look);
-    if (r == 0)
-        r = read_stacks(l, tally, look);
-    if (r == 0)
-        r = read_tables(l, look);
-    if (r == 0)
-        r = remember(l, look);
+    int rc = read_threads(l, look);
+    if (rc == 0)
+        rc = read_stacks(l, tally, look);
+    if (rc == 0)
+        rc = read_tables(l, look);
+    if (rc == 0)
+        rc = remember(l, look);
     qsort(look->threads, look->n, sizeof(*look->threads), by_cpu);
-    return r;
+    return rc;
 }
 
 int snapshot_sample(struct top_sampler *l, struct tally *tally)
@@ -326,7 +326,7 @@ int snapshot_sample(struct top_sampler *l, struct tally *tally)
 
     look = (struct snapshot){.n = 0};
     arena_init(&look.arena, ANSWER_MAX_BYTES);
-    int r = read_stacks(l, tally, &look);
+    int rc = read_stacks(l, tally, &look);
     snapshot_done(&look);
-    return r;
+    return rc;
 }

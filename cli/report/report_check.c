@@ -173,8 +173,8 @@ static int check_command(const struct image *image, const struct probing_report_
                        c->name, c->flags);
     if (room_at(image, (const void *)(uintptr_t)c->run, /* code= */ true) == 0)
         return err_set(-EINVAL, "command '%s' has no run() in the file", c->name);
-    int r = check_options(image, c);
-    return r == 0 ? check_examples(image, c) : r;
+    int rc = check_options(image, c);
+    return rc == 0 ? check_examples(image, c) : rc;
 }
 
 static int check_head(const struct image *image, const struct probing_report *r)

@@ -100,11 +100,11 @@ static int map(int fd, const char *path, void **ret_handle)
 {
     struct elf_facts facts = {0};
     char name[64] = "";
-    int copy = -1, r = seal_copy(fd, "report", &copy, &facts);
+    int copy = -1, rc = seal_copy(fd, "report", &copy, &facts);
 
-    if (r < 0 && r != -ENOTSUP)
-        return r;
-    if (r == 0 && !facts.origin)
+    if (rc < 0 && rc != -ENOTSUP)
+        return rc;
+    if (rc == 0 && !facts.origin)
         (void)snprintf(name, sizeof(name), "/proc/self/fd/%d", copy);
     report_guard(path, "it was loaded for the commands that it brings");
     *ret_handle = dlopen(access(name, R_OK) == 0 ? name : path, RTLD_LAZY | RTLD_LOCAL);
@@ -178,14 +178,14 @@ static void add(const struct probing_report *report, const struct probing_report
 
 static void take_file(const char *path, const char *leaf, bool (*is_taken)(const char *word))
 {
-    int r;
-    const struct probing_report *report = report_in(path, &r);
+    int rc;
+    const struct probing_report *report = report_in(path, &rc);
 
     if (report != NULL)
-        r = report_check(report, leaf);
-    if (r < 0)
-        terminal_say("%s brings no commands: %s", path, err_why(r));
-    for (uint32_t i = 0; r == 0 && report != NULL && i < report->n_commands; i++)
+        rc = report_check(report, leaf);
+    if (rc < 0)
+        terminal_say("%s brings no commands: %s", path, err_why(rc));
+    for (uint32_t i = 0; rc == 0 && report != NULL && i < report->n_commands; i++)
         add(report, report_command_at(report, i), path, is_taken);
 }
 

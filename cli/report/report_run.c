@@ -149,9 +149,9 @@ static int ask(const struct target *t, const char *sql,
         return err_set(-ENOMEM, "no memory for an answer");
     rows->row = row;
     rows->arg = arg;
-    int r = answer_rows(t, sql, &w);
+    int rc = answer_rows(t, sql, &w);
     free(rows);
-    return r;
+    return rc;
 }
 
 static int api_ask(const struct probing_report_api *a, const char *sql,
@@ -196,15 +196,15 @@ static int api_call(const struct probing_report_api *a, int argc, const char *co
                        t->text);
     if (piece == NULL)
         return live_run(t, argc, argv);
-    int r = target_connect(t, &client);
-    if (r < 0)
-        return r;
+    int rc = target_connect(t, &client);
+    if (rc < 0)
+        return rc;
     int64_t id = probing_client_start_run(client, argc, argv, /* timeout_ns= */ 0);
-    r = id < 0 ? (int)id : probing_client_stream(client, on_piece, &p, /* timeout_ns= */ 0, stop);
-    if (r != 0 && id > 0)
+    rc = id < 0 ? (int)id : probing_client_stream(client, on_piece, &p, /* timeout_ns= */ 0, stop);
+    if (rc != 0 && id > 0)
         (void)probing_client_cancel(client, id);
     probing_client_free(client);
-    return r;
+    return rc;
 }
 
 /* ---- other processes ---- */
@@ -240,9 +240,9 @@ static int api_processes(const struct probing_report_api *a, int (*fn)(void *arg
 
     (void)a;
     buf_init(&s.seen, TEXT_MAX);
-    int r = directory_each(on_directory, &s);
+    int rc = directory_each(on_directory, &s);
     buf_done(&s.seen);
-    return s.r < 0 ? s.r : r < 0 ? r : 0;
+    return s.r < 0 ? s.r : rc < 0 ? rc : 0;
 }
 
 static int api_ask_process(const struct probing_report_api *a, int64_t pid, const char *sql,
@@ -382,10 +382,10 @@ static int api_file_open(const struct probing_report_api *a, const char *path,
     (void)a;
     if (f == NULL)
         return err_set(-ENOMEM, "no memory for a file");
-    int r = output_open(&f->out, path);
-    if (r < 0) {
+    int rc = output_open(&f->out, path);
+    if (rc < 0) {
         free(f);
-        return r;
+        return rc;
     }
     *ret = f;
     return 0;
@@ -474,7 +474,7 @@ int report_run(struct target *t, int argc, char **argv)
     (void)mallopt(M_MMAP_THRESHOLD, KEEP_BYTES / 8);
     (void)snprintf(what, sizeof(what), "its command '%.40s' ran", argv[0]);
     report_guard(visit.of->file, what);
-    int r = visit.of->command->run(&api, argc, (const char *const *)argv);
+    int rc = visit.of->command->run(&api, argc, (const char *const *)argv);
     report_guard_end();
-    return r <= 255 ? r : EXIT_FAILED;
+    return rc <= 255 ? rc : EXIT_FAILED;
 }

@@ -171,18 +171,18 @@ int token_read(const char *directory, char *ret)
 {
     struct datadir d;
     struct buf text;
-    int r = datadir_open(directory, DATADIR_ANY, &d);
+    int rc = datadir_open(directory, DATADIR_ANY, &d);
 
-    if (r < 0)
-        return r;
+    if (rc < 0)
+        return rc;
     buf_init(&text, TOKEN_BYTES - 1);
-    r = datadir_read(&d, "token", &text);
-    if (r == 0)
+    rc = datadir_read(&d, "token", &text);
+    if (rc == 0)
         (void)snprintf(ret, TOKEN_BYTES, "%.*s", (int)strcspn(buf_text(&text), "\n"),
                        buf_text(&text));
     buf_done(&text);
     datadir_close(&d);
-    return r;
+    return rc;
 }
 
 const char *token_of_peer(void *room, int fd)

@@ -56,14 +56,14 @@ struct owner {
 static int owner_of(pid_t pid, struct owner *ret)
 {
     struct proc_status s;
-    int r = proc_status_of(pid, 0, &s);
+    int rc = proc_status_of(pid, 0, &s);
 
     *ret = (struct owner){.own_pid = (uint64_t)pid};
-    if (r == -EPROTO || (r == 0 && s.uid[0] == PROC_UNKNOWN))
+    if (rc == -EPROTO || (rc == 0 && s.uid[0] == PROC_UNKNOWN))
         return err_set(-EPROTO, "/proc/%d/status does not have the form that proc(5) describes",
                        (int)pid);
-    if (r < 0)
-        return err_set(r, "/proc/%d/status: %s", (int)pid, strerror(-r));
+    if (rc < 0)
+        return err_set(rc, "/proc/%d/status: %s", (int)pid, strerror(-rc));
     for (int i = 0; i < 4; i++)
         ret->uid[i] = (unsigned)s.uid[i];
     if (s.inner_id != PROC_UNKNOWN)
@@ -97,20 +97,20 @@ static int prove(const char *directory, const struct owner *o)
 {
     struct datadir d;
     struct stat st;
-    int r = datadir_open(directory, DATADIR_ANY, &d);
+    int rc = datadir_open(directory, DATADIR_ANY, &d);
 
-    if (r < 0)
-        return r;
+    if (rc < 0)
+        return rc;
     bool theirs = d.owner == 0; /* one that was root's when the core came */
     for (size_t i = 0; i < sizeof(o->uid) / sizeof(o->uid[0]); i++)
         theirs = theirs || d.owner == o->uid[i];
     if (!theirs)
-        r = err_set(-EPERM, "%s belongs to uid %u, and its process to uid %u", directory,
-                    (unsigned)d.owner, o->uid[1]);
+        rc = err_set(-EPERM, "%s belongs to uid %u, and its process to uid %u", directory,
+                     (unsigned)d.owner, o->uid[1]);
     else if (!datadir_has(&d, "sock", &st) || !S_ISSOCK(st.st_mode))
-        r = -ENOENT;
+        rc = -ENOENT;
     datadir_close(&d);
-    return r;
+    return rc;
 }
 
 struct snapshot {
@@ -132,9 +132,9 @@ static int find_mapped(struct snapshot *look, const struct owner *o, int *ret_er
     char room[PROC_MAPS_ROOM], path[4096];
     struct proc_lines l;
     struct proc_mapping m;
-    int e = proc_maps_open(&l, look->pid, room, sizeof(room)), r = -ENOENT;
+    int e = proc_maps_open(&l, look->pid, room, sizeof(room)), rc = -ENOENT;
 
-    while (r != 0 && proc_maps_next(&l, &m)) {
+    while (rc != 0 && proc_maps_next(&l, &m)) {
         size_t n = strlen(m.path);
         if (m.cut || n < sizeof(LEAF) || strcmp(m.path + n - (sizeof(LEAF) - 1), LEAF) != 0)
             continue;
@@ -143,28 +143,28 @@ static int find_mapped(struct snapshot *look, const struct owner *o, int *ret_er
             (size_t)snprintf(path, sizeof(path), "/proc/%d/root%s", (int)look->pid,
                              inside_root(look->pid, m.path)) >= sizeof(path))
             continue;
-        r = prove(path, o);
-        if (r == 0 || (r == -ENOENT && look->directory[0] == '\0'))
+        rc = prove(path, o);
+        if (rc == 0 || (rc == -ENOENT && look->directory[0] == '\0'))
             (void)snprintf(look->directory, sizeof(look->directory), "%s", path);
     }
     *ret_error = e < 0 ? e : l.error;
     proc_lines_close(&l);
-    return r;
+    return rc;
 }
 
 static int look_at(struct snapshot *l)
 {
     struct owner o;
-    int e = owner_of(l->pid, &o), r = 0;
+    int e = owner_of(l->pid, &o), rc = 0;
 
     if (e == 0)
-        r = find_mapped(l, &o, &e);
+        rc = find_mapped(l, &o, &e);
     if (e == -ENOENT || e == -ESRCH)
         return err_set(-ESRCH, "no process %d", (int)l->pid);
     if (e < 0)
         return inject_no_permission(l->pid, e);
-    if (r == 0 || (r != -ENOENT && r != -EPERM && r != -ELOOP && r != -ENOTDIR))
-        return r;
+    if (rc == 0 || (rc != -ENOENT && rc != -EPERM && rc != -ELOOP && rc != -ENOTDIR))
+        return rc;
     return err_set(-ENOENT,
                    "process %d has no probing core in it; enter it with: probing -t %d inject",
                    (int)l->pid, (int)l->pid);
@@ -236,11 +236,11 @@ int directory_of(pid_t pid, char *ret, size_t size)
 {
     struct snapshot *l = NULL;
     pthread_t thread;
-    int r = look_new(pid, &l);
+    int rc = look_new(pid, &l);
 
     ret[0] = '\0';
-    if (r < 0)
-        return r;
+    if (rc < 0)
+        return rc;
     int e = pthread_create(&thread, NULL, look_apart, l);
     if (e != 0) {
         look_unref(l);
@@ -251,17 +251,17 @@ int directory_of(pid_t pid, char *ret, size_t size)
     (void)pthread_detach(thread);
     if (look_wait(l)) {
         (void)snprintf(ret, size, "%s", l->directory);
-        r = l->result < 0 ? err_set(l->result, "%s", l->why) : 0;
+        rc = l->result < 0 ? err_set(l->result, "%s", l->why) : 0;
     } else if (cli_interrupted) {
-        r = err_set(-ECANCELED, "interrupted while inspecting process %d", (int)pid);
+        rc = err_set(-ECANCELED, "interrupted while inspecting process %d", (int)pid);
     } else {
-        r = err_set(-ETIMEDOUT,
-                    "process %d could not be inspected: its memory map, or a file system that it "
-                    "uses, did not answer in time",
-                    (int)pid);
+        rc = err_set(-ETIMEDOUT,
+                     "process %d could not be inspected: its memory map, or a file system that it "
+                     "uses, did not answer in time",
+                     (int)pid);
     }
     look_unref(l);
-    return r;
+    return rc;
 }
 
 /* ---- the sockets in a directory ---- */
@@ -292,14 +292,14 @@ struct probing_client *client_new(const char *token, const char *(*find_token)(v
 static int open_endpoint(const char *directory, const struct endpoint_owner *who,
                          struct datadir *ret, struct client_endpoint *ret_endpoint)
 {
-    int r = datadir_open(directory, DATADIR_ANY, ret);
+    int rc = datadir_open(directory, DATADIR_ANY, ret);
 
-    if (r == 0) {
+    if (rc == 0) {
         *ret_endpoint = (struct client_endpoint){.directory = ret->fd, .path = directory};
         ret_endpoint->pid = who != NULL ? who->pid : 0;
         ret_endpoint->start_time = who != NULL ? who->start_time : 0;
     }
-    return r;
+    return rc;
 }
 
 int endpoint_dial(const char *directory, const struct endpoint_owner *who, const char *name,
@@ -307,15 +307,15 @@ int endpoint_dial(const char *directory, const struct endpoint_owner *who, const
 {
     struct datadir d;
     struct client_endpoint door;
-    int r = open_endpoint(directory, who, &d, &door);
+    int rc = open_endpoint(directory, who, &d, &door);
 
-    if (r < 0)
-        return r;
+    if (rc < 0)
+        return rc;
     struct probing_client *c = client_new(NULL, NULL, NULL);
-    r = c != NULL ? client_dial(c, &door, name, type) : -ENOMEM;
+    rc = c != NULL ? client_dial(c, &door, name, type) : -ENOMEM;
     probing_client_free(c);
     datadir_close(&d);
-    return r;
+    return rc;
 }
 
 int endpoint_connect(const char *directory, const struct endpoint_owner *who,
@@ -323,16 +323,16 @@ int endpoint_connect(const char *directory, const struct endpoint_owner *who,
 {
     struct datadir d;
     struct client_endpoint door;
-    int r = open_endpoint(directory, who, &d, &door);
+    int rc = open_endpoint(directory, who, &d, &door);
 
-    if (r < 0)
-        return r;
+    if (rc < 0)
+        return rc;
     struct probing_client *c = client_new(NULL, NULL, NULL);
-    r = c != NULL ? client_connect_endpoint(c, &door) : -ENOMEM;
+    rc = c != NULL ? client_connect_endpoint(c, &door) : -ENOMEM;
     datadir_close(&d);
-    if (r == 0)
+    if (rc == 0)
         *ret = c;
     else
         probing_client_free(c);
-    return r;
+    return rc;
 }

@@ -27,13 +27,13 @@
 int directory_info(const struct datadir *d, const char *key, char *ret, size_t size)
 {
     struct buf text;
-    int r = datadir_info(d, &text);
+    int rc = datadir_info(d, &text);
     bool found = info_get(&text, key, ret, size);
 
     buf_done(&text);
-    if (r == -EBADMSG)
+    if (rc == -EBADMSG)
         return err_set(-EBADMSG, "%s/info is damaged", d->path);
-    return found ? 0 : r < 0 ? r : err_set(-ENOENT, "%s/info has no line '%s'", d->path, key);
+    return found ? 0 : rc < 0 ? rc : err_set(-ENOENT, "%s/info has no line '%s'", d->path, key);
 }
 
 bool directory_named(const struct datadir *d, uint64_t *ret_pid, uint64_t *ret_started)
@@ -105,10 +105,10 @@ int directory_each(int (*fn)(void *arg, const struct datadir *d), void *arg)
                                        .found = each_one,
                                        .refused = say_refused,
                                        .arg = &e};
-    int r = datadir_search(&all);
+    int rc = datadir_search(&all);
     if (e.refused > REFUSED_SHOWN)
         fprintf(stderr, "probing: %u more are not trusted\n", e.refused - REFUSED_SHOWN);
-    return r;
+    return rc;
 }
 
 /* The newest of them so far? */
@@ -162,11 +162,11 @@ bool directory_is_over(const char *directory)
     datadir_close(&d);
     if (says)
         return true;
-    int r = endpoint_connect(directory, /* who= */ NULL, &c);
+    int rc = endpoint_connect(directory, /* who= */ NULL, &c);
     probing_client_free(c);
     /* Reset: the process is just dying; its memory has gone before its sockets.  No socket, or
      * another's: no core of that process is there. */
-    return r == -ECONNREFUSED || r == -ECONNRESET || r == -ENOTSOCK;
+    return rc == -ECONNREFUSED || rc == -ECONNRESET || rc == -ENOTSOCK;
 }
 
 bool directory_lives_elsewhere(const char *directory)

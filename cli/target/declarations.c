@@ -24,9 +24,9 @@ struct each {
 static int each_one(void *arg, struct declared *d)
 {
     const struct each *e = arg;
-    int r = e->fn(e->arg, d);
+    int rc = e->fn(e->arg, d);
     declared_free(d);
-    return r;
+    return rc;
 }
 
 static int each_file(void *arg, const char *file, struct declared *d)
@@ -56,14 +56,14 @@ int directory_declarations(const char *directory, int (*fn)(void *arg, const str
     struct buf text;
 
     buf_init(&text, DECLARED_LINES_BYTES);
-    int r = datadir_open(directory, DATADIR_ANY, &d);
-    if (r == 0 && datadir_has(&d, DECLARED_FILE, NULL))
-        r = datadir_read(&d, DECLARED_FILE, &text);
-    if (r == 0)
-        r = declared_parse_all(text.data, text.size, each_one, &e);
+    int rc = datadir_open(directory, DATADIR_ANY, &d);
+    if (rc == 0 && datadir_has(&d, DECLARED_FILE, NULL))
+        rc = datadir_read(&d, DECLARED_FILE, &text);
+    if (rc == 0)
+        rc = declared_parse_all(text.data, text.size, each_one, &e);
     buf_done(&text);
     datadir_close(&d);
-    return r;
+    return rc;
 }
 
 /* ---- views of the dead ---- */
@@ -102,8 +102,8 @@ static int take_views(void *arg, const struct declared *d)
         views[n++] = (struct sql_view){.name = d->all.tables[i].name, .plugin = d->plugin};
     if (o->loaded && o->n_own < 64)
         (void)snprintf(o->own[o->n_own++], sizeof(o->own[0]), "%s", d->plugin);
-    int r = sql_declare_views(o->engine, views, n);
-    return r < 0 ? r : 0;
+    int rc = sql_declare_views(o->engine, views, n);
+    return rc < 0 ? rc : 0;
 }
 
 static void look_installed(void *arg)

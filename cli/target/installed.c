@@ -145,12 +145,12 @@ static int add_named(const char *library)
 static int look(void)
 {
     const char *named = getenv("PROBING_LIBRARY");
-    int r = installed.looked ? 0 : own_directory(installed.own, sizeof(installed.own));
+    int rc = installed.looked ? 0 : own_directory(installed.own, sizeof(installed.own));
 
-    if (r < 0 || installed.looked)
-        return r;
-    if (named != NULL && named[0] != '\0' && (r = add_named(named)) < 0)
-        return r;
+    if (rc < 0 || installed.looked)
+        return rc;
+    if (named != NULL && named[0] != '\0' && (rc = add_named(named)) < 0)
+        return rc;
     installed.looked = true;
     bool chosen = installed.n > 0;
     for (size_t i = 0; i < sizeof(places) / sizeof(*places); i++)
@@ -171,10 +171,10 @@ static int look(void)
 
 int installed_file(const char *name, char *ret, size_t size)
 {
-    int r = look();
+    int rc = look();
 
-    if (r < 0)
-        return r;
+    if (rc < 0)
+        return rc;
     if (installed.used < installed.n) {
         int n = snprintf(ret, size, "%s/%s", installed.homes[installed.used].path, name);
         if (n > 0 && (size_t)n < size && access(ret, R_OK) == 0)
@@ -201,10 +201,10 @@ static void say_package(const char *home)
 int installed_print(void)
 {
     char path[PATH_MAX];
-    int r = look();
+    int rc = look();
 
-    if (r < 0)
-        return r;
+    if (rc < 0)
+        return rc;
     ssize_t n = readlink("/proc/self/exe", path, sizeof(path));
     printf("command   %.*s\n", n > 0 ? (int)n : 0, path);
     if (installed.n == 0)
@@ -227,15 +227,15 @@ int installed_licenses(void)
 {
     char path[PATH_BYTES + 32];
     struct buf text;
-    int r = installed_file("licenses.txt", path, sizeof(path));
+    int rc = installed_file("licenses.txt", path, sizeof(path));
 
     buf_init(&text, 1 << 20);
-    if (r == 0)
-        r = file_read(AT_FDCWD, path, &text);
-    if (r == 0)
+    if (rc == 0)
+        rc = file_read(AT_FDCWD, path, &text);
+    if (rc == 0)
         fputs(buf_text(&text), stdout);
     buf_done(&text);
-    return r;
+    return rc;
 }
 
 int plugin_find(const char *name, char *ret, size_t size)
@@ -251,10 +251,10 @@ int plugin_find(const char *name, char *ret, size_t size)
         p += n + (p[n] == ':');
     }
     (void)snprintf(leaf, sizeof(leaf), "plugins/%s.so", name);
-    int r = installed_file(leaf, ret, size);
-    if (r != -ENOENT)
-        return r;
-    return err_set(r,
+    int rc = installed_file(leaf, ret, size);
+    if (rc != -ENOENT)
+        return rc;
+    return err_set(rc,
                    "plugin '%s' is neither in PROBING_PLUGIN_PATH nor installed; load your own "
                    "plugin by its file: ./%s.so",
                    name, name);

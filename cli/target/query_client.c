@@ -82,16 +82,16 @@ static int from_live(const struct target *t, const struct answer_ask *ask, struc
         words[n++] = numbers[i];
     }
     words[n++] = ask->statement;
-    int r = target_connect(t, &c);
-    if (r < 0)
-        return r;
+    int rc = target_connect(t, &c);
+    if (rc < 0)
+        return rc;
     int64_t id = probing_client_start_run(c, n, words, /* timeout_ns= */ 0);
-    r = id < 0 ? (int)id
-               : probing_client_stream(c, on_event, p, /* timeout_ns= */ 0, &cli_interrupted);
-    if (r == -ECANCELED && cli_interrupted && id > 0)
+    rc = id < 0 ? (int)id
+                : probing_client_stream(c, on_event, p, /* timeout_ns= */ 0, &cli_interrupted);
+    if (rc == -ECANCELED && cli_interrupted && id > 0)
         (void)probing_client_cancel(c, id);
     probing_client_free(c);
-    return r;
+    return rc;
 }
 
 /* ---- the dead ---- */
@@ -109,41 +109,41 @@ static int from_engine(struct tables *tables, struct store *store, const char *d
         .max_rows = ask->limit,
         .cancel = &cli_cancel,
         .memory_bytes = UINT64_C(4) << 30}; /* our own process: no host to spare */
-    int r = sql_format_parse(ask->format, &format);
-    if (r == 0)
-        r = sql_new(tables, store, &engine);
-    if (r == 0)
+    int rc = sql_format_parse(ask->format, &format);
+    if (rc == 0)
+        rc = sql_new(tables, store, &engine);
+    if (rc == 0)
         offer_views(engine, directory);
-    if (r == 0)
-        r = sql_writer_new(format, ask->width, on_bytes, p, &writer);
-    if (r == 0) {
+    if (rc == 0)
+        rc = sql_writer_new(format, ask->width, on_bytes, p, &writer);
+    if (rc == 0) {
         struct sql_sink sink = sql_writer_sink(writer);
-        r = sql_run(engine, ask->statement, strlen(ask->statement), &limits, &sink, &report);
+        rc = sql_run(engine, ask->statement, strlen(ask->statement), &limits, &sink, &report);
     }
-    if (r == 0)
-        r = sql_writer_finish(writer, &report);
-    if (r == 0)
+    if (rc == 0)
+        rc = sql_writer_finish(writer, &report);
+    if (rc == 0)
         sql_report_note(&report, format, note, sizeof(note));
-    if (r == 0 && note[0] != '\0')
+    if (rc == 0 && note[0] != '\0')
         terminal_say("%s", note);
     sql_writer_free(writer);
     sql_free(engine);
-    return r;
+    return rc;
 }
 
 static int from_files(const struct target *t, const struct answer_ask *ask, struct pipe *p)
 {
     struct tables *tables = NULL;
     struct store *store = NULL;
-    int r = tables_new(&tables);
-    if (r == 0) {
+    int rc = tables_new(&tables);
+    if (rc == 0) {
         cli_signals_back(); /* nothing is to be put in order yet */
-        r = store_open(t->directory, tables, &store);
+        rc = store_open(t->directory, tables, &store);
         cli_signals_catch();
     }
-    if (r == 0)
-        r = crash_tables_add(tables, t->directory);
-    if (r == 0) {
+    if (rc == 0)
+        rc = crash_tables_add(tables, t->directory);
+    if (rc == 0) {
         if (!ask->quiet)
             say_incomplete(store_damage(store));
         if (t->directories > 1 && !ask->quiet)
@@ -152,11 +152,11 @@ static int from_files(const struct target *t, const struct answer_ask *ask, stru
                          t->directories, (int)t->pid, t->directory);
         if (t->stopped && !ask->quiet)
             terminal_say("process %d is stopped; this is read from its files", (int)t->pid);
-        r = from_engine(tables, store, t->directory, ask, p);
+        rc = from_engine(tables, store, t->directory, ask, p);
     }
     store_free(store);
     tables_free(tables);
-    return r;
+    return rc;
 }
 
 /* It was killed while we asked: how long until that can be seen? */
@@ -180,9 +180,9 @@ int answer_bytes(const struct target *t, const struct answer_ask *ask,
     struct target dead;
     if (target_is_files(t))
         return from_files(t, ask, &p);
-    int r = from_live(t, ask, &p);
-    if ((r != -ECONNRESET && r != -ECONNREFUSED) || p.begun || !has_died(t, &dead))
-        return r;
+    int rc = from_live(t, ask, &p);
+    if ((rc != -ECONNRESET && rc != -ECONNREFUSED) || p.begun || !has_died(t, &dead))
+        return rc;
     terminal_say("process %d has just ended; this is read from its files", (int)t->pid);
     return from_files(&dead, ask, &p);
 }
@@ -198,18 +198,18 @@ int answer_rows(const struct target *t, const char *statement, struct export_wri
     const struct answer_ask ask = {.statement = statement, .format = "json"};
     struct buf none;
     buf_init(&none, 1u << 20);
-    int r = export_reader_new(w, &none, &reader);
-    if (r == 0)
-        r = answer_bytes(t, &ask, feed, reader);
-    if (r == 0)
-        r = export_reader_end(reader);
-    const struct json *closing = r == 0 ? export_reader_closing(reader) : NULL;
+    int rc = export_reader_new(w, &none, &reader);
+    if (rc == 0)
+        rc = answer_bytes(t, &ask, feed, reader);
+    if (rc == 0)
+        rc = export_reader_end(reader);
+    const struct json *closing = rc == 0 ? export_reader_closing(reader) : NULL;
     if (closing != NULL && json_int(closing, "lost", 0) > 0)
         terminal_say("incomplete: %lld rows were lost before they could be kept",
                      (long long)json_int(closing, "lost", 0));
     export_reader_free(reader);
     buf_done(&none);
-    return r;
+    return rc;
 }
 
 void answer_say_empty(const struct json *closing)

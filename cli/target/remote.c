@@ -49,13 +49,13 @@ static int put(struct stream *s, const struct probing_client_event *e)
 static int on_event(void *arg, const struct probing_client_event *e)
 {
     struct stream *s = arg;
-    int r;
+    int rc;
 
     switch (e->kind) {
     case PROBING_CLIENT_DATA:
     case PROBING_CLIENT_EVENT:
-        if ((r = put(s, e)) < 0)
-            return r;
+        if ((rc = put(s, e)) < 0)
+            return rc;
         if (e->kind == PROBING_CLIENT_EVENT && fputc('\n', stdout) == EOF)
             return -EPIPE;
         if (s->lines && fflush(stdout) == EOF)
@@ -99,14 +99,14 @@ int live_run(const struct target *t, int argc, const char *const *argv)
 {
     struct probing_client *c = NULL;
     struct stream s = {.lines = true};
-    int r = target_connect(t, &c);
+    int rc = target_connect(t, &c);
 
-    if (r < 0)
-        return r;
+    if (rc < 0)
+        return rc;
     s.ids[0] = probing_client_start_run(c, argc, argv, /* timeout_ns= */ 0);
-    r = s.ids[0] < 0 ? (int)s.ids[0] : follow_to_end(c, &s);
+    rc = s.ids[0] < 0 ? (int)s.ids[0] : follow_to_end(c, &s);
     probing_client_free(c);
-    return r;
+    return rc;
 }
 
 /* "config", "plugin list": an answer that is a table, and may be made to fit. */
@@ -154,20 +154,20 @@ int command_watch(struct target *t, int argc, char **argv)
     struct probing_client_watch w = {.size = sizeof(w), .format = "table", .width = cli_width()};
     struct probing_client *c = NULL;
     struct stream s = {.lines = true};
-    int r = cli_parse(argc, argv, take_watch, &w);
+    int rc = cli_parse(argc, argv, take_watch, &w);
 
-    if (r == 0 && w.sql == NULL)
-        r = cli_misuse(err_set(-EINVAL, "watch needs an SQL statement"));
-    if (r == 0)
-        r = target_connect(t, &c);
-    if (r < 0)
-        return r;
+    if (rc == 0 && w.sql == NULL)
+        rc = cli_misuse(err_set(-EINVAL, "watch needs an SQL statement"));
+    if (rc == 0)
+        rc = target_connect(t, &c);
+    if (rc < 0)
+        return rc;
     terminal_format(w.format);
     s.table = strcmp(w.format, "table") == 0;
     s.ids[0] = probing_client_start_watch(c, &w);
-    r = s.ids[0] < 0 ? (int)s.ids[0] : follow_to_end(c, &s);
+    rc = s.ids[0] < 0 ? (int)s.ids[0] : follow_to_end(c, &s);
     probing_client_free(c);
-    return r;
+    return rc;
 }
 
 /* ---- script ---- */
@@ -193,13 +193,13 @@ static int script_name(const char *file, char *ret, size_t size)
 static int script_source(const char *file, struct buf *ret)
 {
     char shipped[4096], leaf[128];
-    int r = file_read_named(file, ret);
+    int rc = file_read_named(file, ret);
 
-    if (r == -ENOENT && strchr(file, '/') == NULL &&
+    if (rc == -ENOENT && strchr(file, '/') == NULL &&
         snprintf(leaf, sizeof(leaf), "scripts/%s", file) < (int)sizeof(leaf) &&
         installed_file(leaf, shipped, sizeof(shipped)) == 0)
         return file_read(AT_FDCWD, shipped, ret);
-    return r;
+    return rc;
 }
 
 static int run_script(struct target *t, const char *file, bool follow)
@@ -208,26 +208,26 @@ static int run_script(struct target *t, const char *file, bool follow)
     struct buf source;
     struct probing_client *c = NULL;
     struct stream s = {.lines = true};
-    int r = script_name(file, name, sizeof(name));
+    int rc = script_name(file, name, sizeof(name));
 
     buf_init(&source, SCRIPT_MAX_BYTES);
-    if (r == 0)
-        r = script_source(file, &source);
-    if (r == 0)
-        r = target_connect(t, &c);
-    if (r == 0 && follow) { /* before it starts, so that its first word is heard */
+    if (rc == 0)
+        rc = script_source(file, &source);
+    if (rc == 0)
+        rc = target_connect(t, &c);
+    if (rc == 0 && follow) { /* before it starts, so that its first word is heard */
         (void)snprintf(topic, sizeof(topic), "script.%s", name);
         s.ids[1] = probing_client_start_follow(c, topic);
-        r = s.ids[1] < 0 ? (int)s.ids[1] : 0;
+        rc = s.ids[1] < 0 ? (int)s.ids[1] : 0;
     }
-    if (r == 0) {
+    if (rc == 0) {
         const char *words[] = {"script", "run", name, buf_text(&source)};
         s.ids[0] = probing_client_start_run(c, 4, words, /* timeout_ns= */ 0);
-        r = s.ids[0] < 0 ? (int)s.ids[0] : follow_to_end(c, &s);
+        rc = s.ids[0] < 0 ? (int)s.ids[0] : follow_to_end(c, &s);
     }
     probing_client_free(c);
     buf_done(&source);
-    return r;
+    return rc;
 }
 
 struct script_args {
@@ -255,8 +255,8 @@ int command_script(struct target *t, int argc, char **argv)
 
     if (argc < 2 || strcmp(argv[1], "run") != 0)
         return command_forward(t, argc, argv);
-    int r = cli_parse(argc, argv, take_script, &w);
-    if (r == 0 && w.n < 2)
-        r = cli_misuse(err_set(-EINVAL, "script run needs a file: script run slow_step.lua"));
-    return r < 0 ? r : run_script(t, w.word[1], w.follow);
+    int rc = cli_parse(argc, argv, take_script, &w);
+    if (rc == 0 && w.n < 2)
+        rc = cli_misuse(err_set(-EINVAL, "script run needs a file: script run slow_step.lua"));
+    return rc < 0 ? rc : run_script(t, w.word[1], w.follow);
 }

@@ -153,19 +153,19 @@ static int resolve_pid(pid_t pid, struct target *ret)
         ret->start_time = 0;
     (void)snprintf(path, sizeof(path), "/proc/%d", (int)pid);
     if (access(path, F_OK) == 0 && !is_zombie(pid)) {
-        int r = directory_of(pid, ret->directory, sizeof(ret->directory));
-        if ((r < 0 || is_killed(pid)) && is_ending(pid)) {
+        int rc = directory_of(pid, ret->directory, sizeof(ret->directory));
+        if ((rc < 0 || is_killed(pid)) && is_ending(pid)) {
             ret->directory[0] = '\0';
             return find_dead(pid, ret);
         }
-        if (r == 0) {
+        if (rc == 0) {
             char state = target_state(pid);
             ret->stopped = state == 'T' || state == 't';
             ret->kind = ret->stopped ? TARGET_FILES : TARGET_LIVE;
             return 0;
         }
-        if (r != -ENOENT)
-            return r;
+        if (rc != -ENOENT)
+            return rc;
         ret->kind = TARGET_BARE;
         bool starts = ret->directory[0] != '\0'; /* mapped, and no socket yet */
         ret->directory[0] = '\0';
@@ -209,10 +209,10 @@ static int resolve_socket(const char *text, struct target *ret)
                    slash != NULL ? (int)(slash - text) + (slash == text) : 1,
                    slash != NULL ? text : ".");
     ret->kind = TARGET_LIVE;
-    int r = datadir_open(ret->directory, DATADIR_ANY, &d);
+    int rc = datadir_open(ret->directory, DATADIR_ANY, &d);
     ret->owner = d.owner;
     datadir_close(&d);
-    return r;
+    return rc;
 }
 
 static int resolve_path(const char *text, struct target *ret)
@@ -226,11 +226,11 @@ static int resolve_path(const char *text, struct target *ret)
         return resolve_socket(text, ret);
     if (!S_ISDIR(st.st_mode))
         return err_set(-EINVAL, "%s is neither a data directory nor a socket", text);
-    int r = datadir_open(text, DATADIR_ANY, &d);
-    if (r == 0)
-        r = take_directory(text, &d, ret);
+    int rc = datadir_open(text, DATADIR_ANY, &d);
+    if (rc == 0)
+        rc = take_directory(text, &d, ret);
     datadir_close(&d);
-    return r;
+    return rc;
 }
 
 static int resolve_network(const char *text, struct target *ret)
@@ -291,10 +291,10 @@ static int refuse_several(const char *text)
         at += n;
         at += strspn(at, " \t\n");
     }
-    int r = err_set(-EINVAL, "there are %d targets, and a command takes one: %s", count,
-                    buf_text(&all));
+    int rc = err_set(-EINVAL, "there are %d targets, and a command takes one: %s", count,
+                     buf_text(&all));
     buf_done(&all);
-    return r;
+    return rc;
 }
 
 int target_resolve(const char *text, struct target *ret)
@@ -347,13 +347,13 @@ static int connect_network(const struct target *t, struct probing_client **ret)
     const char *token = getenv("PROBING_TOKEN");
     bool said = token != NULL && token[0] != '\0';
     struct probing_client *c = client_new(said ? token : NULL, said ? NULL : token_of_peer, room);
-    int r = c != NULL ? probing_client_connect_tcp(c, t->host, t->port) : -ENOMEM;
+    int rc = c != NULL ? probing_client_connect_tcp(c, t->host, t->port) : -ENOMEM;
 
-    if (r == 0)
+    if (rc == 0)
         *ret = c;
     else
         probing_client_free(c);
-    return r;
+    return rc;
 }
 
 /* What they say to each other may have changed without a new version.  Said once. */
@@ -381,11 +381,11 @@ int target_reach(const struct target *t, struct probing_client **ret)
 }
 
 /* Why it may be that nobody answers: a process may have lowered its limits since it was entered. */
-static int explain_silence(const struct target *t, int r)
+static int explain_silence(const struct target *t, int rc)
 {
-    if (t->host[0] != '\0' || t->pid <= 0 || r != -ETIMEDOUT || room_files(t->pid) > 0)
-        return r;
-    return err_set(r,
+    if (t->host[0] != '\0' || t->pid <= 0 || rc != -ETIMEDOUT || room_files(t->pid) > 0)
+        return rc;
+    return err_set(rc,
                    "process %d may have no more open files (ulimit -n), so its core can accept "
                    "nobody; raise the limit: prlimit --pid %d --nofile=1024",
                    (int)t->pid, (int)t->pid);
@@ -393,14 +393,14 @@ static int explain_silence(const struct target *t, int r)
 
 int target_connect(const struct target *t, struct probing_client **ret)
 {
-    int r;
+    int rc;
 
     switch (t->kind) {
     case TARGET_LIVE:
-        r = target_reach(t, ret);
-        if (r == 0)
+        rc = target_reach(t, ret);
+        if (rc == 0)
             target_compare_builds(t, *ret);
-        return explain_silence(t, r);
+        return explain_silence(t, rc);
     case TARGET_BARE:
         return launch_no_core(t->pid, /* with= */ "");
     case TARGET_FILES:

@@ -59,10 +59,10 @@ void cli_args_of(const struct cli_command *command)
     current = command;
 }
 
-int cli_misuse(int r)
+int cli_misuse(int rc)
 {
-    misused = misused || r < 0;
-    return r;
+    misused = misused || rc < 0;
+    return rc;
 }
 
 bool cli_is_misused(void)
@@ -77,10 +77,10 @@ static int take_args(const struct cli_command *c, int argc, char **argv,
 
     for (int i = 1; i < argc; i++) {
         const char *word = argv[i], *value = NULL;
-        int r;
+        int rc;
         if (args_only || !is_option(word)) {
-            if ((r = take(arg, /* option= */ NULL, word)) < 0)
-                return r;
+            if ((rc = take(arg, /* option= */ NULL, word)) < 0)
+                return rc;
             continue;
         }
         if (strcmp(word, "--") == 0) {
@@ -100,8 +100,8 @@ static int take_args(const struct cli_command *c, int argc, char **argv,
             return err_set(-EINVAL, "option %s takes no value", o->name);
         if (o->value != NULL && value == NULL)
             return err_set(-EINVAL, "option %s needs a value: %s %s", o->name, o->name, o->value);
-        if ((r = take(arg, o->name, value)) < 0)
-            return r;
+        if ((rc = take(arg, o->name, value)) < 0)
+            return rc;
     }
     return 0;
 }

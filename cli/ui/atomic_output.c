@@ -41,16 +41,16 @@ int output_open(struct output *o, const char *path)
     return o->file != NULL ? 0 : refused(o, errno);
 }
 
-int output_close(struct output *o, int r)
+int output_close(struct output *o, int rc)
 {
-    if (fclose(o->file) == EOF && r >= 0)
-        r = refused(o, errno);
+    if (fclose(o->file) == EOF && rc >= 0)
+        rc = refused(o, errno);
     o->file = NULL;
     if (o->part[0] == '\0')
-        return r;
-    if (r >= 0 && rename(o->part, o->path) == -1)
-        r = refused(o, errno);
-    if (r < 0)
+        return rc;
+    if (rc >= 0 && rename(o->part, o->path) == -1)
+        rc = refused(o, errno);
+    if (rc < 0)
         (void)unlink(o->part);
-    return r;
+    return rc;
 }

@@ -171,9 +171,9 @@ int fit_screen(const char *text, size_t size)
         (void)buf_addc(&picture, '\n');
     }
     terminal_clear();
-    int r = picture.failed;
-    if (r == 0 && fwrite(picture.data, 1, picture.size, stdout) != picture.size)
-        r = -EPIPE;
+    int rc = picture.failed;
+    if (rc == 0 && fwrite(picture.data, 1, picture.size, stdout) != picture.size)
+        rc = -EPIPE;
     buf_done(&picture);
-    return r;
+    return rc;
 }

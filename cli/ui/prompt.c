@@ -140,9 +140,9 @@ static char **candidates(const char *text, int start, int end)
         buf_adds(&p->candidates, "\t") == 0)
         return p->editor.completion_matches(text, next_candidate);
     char *before = line_before(*p->editor.line, end);
-    int r = before != NULL ? p->o.complete(p->o.arg, before, text, &p->candidates) : -ENOMEM;
+    int rc = before != NULL ? p->o.complete(p->o.arg, before, text, &p->candidates) : -ENOMEM;
     free(before);
-    if (r < 0)
+    if (rc < 0)
         return NULL;
     drop_unfit(&p->candidates, text);
     if (p->candidates.size == 0)

@@ -190,8 +190,8 @@ static int step_aside(void)
     suspend = 0;
     screen_close();
     (void)kill(getpid(), SIGSTOP);
-    int r = screen_open();
-    return r < 0 ? r : -EAGAIN;
+    int rc = screen_open();
+    return rc < 0 ? rc : -EAGAIN;
 }
 
 int screen_key(uint64_t ns)

@@ -63,13 +63,13 @@ static int put_fitting(struct stream *s, const struct buf *text, bool last)
     struct buf fitting;
 
     buf_init(&fitting, SIZE_MAX / 2);
-    int r = fit_lines(&s->line, text->data, text->size, last, &fitting);
-    if (r == 0)
-        r = write_all(s->fd, fitting.data, fitting.size, true);
+    int rc = fit_lines(&s->line, text->data, text->size, last, &fitting);
+    if (rc == 0)
+        rc = write_all(s->fd, fitting.data, fitting.size, true);
     buf_done(&fitting);
     if (last)
         buf_done(&s->line);
-    return r;
+    return rc;
 }
 
 static int put_escaped(struct stream *s, const char *text, size_t n, bool last)
@@ -83,17 +83,17 @@ static int put_escaped(struct stream *s, const char *text, size_t n, bool last)
     size_t open = in.failed || last || in.size == 0 ? 0 : printable_open_end(in.data, in.size);
     if (!in.failed && in.size > 0)
         (void)printable_add(&out, in.data, in.size - open, PRINTABLE_TEXT);
-    int r = in.failed < 0 ? in.failed : out.failed;
-    if (r == 0 && s->fits)
-        r = put_fitting(s, &out, last);
-    else if (r == 0)
-        r = write_all(s->fd, out.data, out.size, true);
-    if (r == 0 && open > 0)
+    int rc = in.failed < 0 ? in.failed : out.failed;
+    if (rc == 0 && s->fits)
+        rc = put_fitting(s, &out, last);
+    else if (rc == 0)
+        rc = write_all(s->fd, out.data, out.size, true);
+    if (rc == 0 && open > 0)
         memcpy(s->tail, in.data + in.size - open, open);
-    s->n_tail = r == 0 ? open : 0;
+    s->n_tail = rc == 0 ? open : 0;
     buf_done(&in);
     buf_done(&out);
-    return r;
+    return rc;
 }
 
 static ssize_t put(void *cookie, const char *text, size_t size)
@@ -115,13 +115,13 @@ static ssize_t put(void *cookie, const char *text, size_t size)
 static int end(void *cookie)
 {
     struct stream *s = cookie;
-    int r = put_escaped(s, NULL, 0, true);
+    int rc = put_escaped(s, NULL, 0, true);
 
     if (!s->owned)
-        return r;
+        return rc;
     (void)close(s->fd);
     free(s);
-    return r;
+    return rc;
 }
 
 static FILE *make(struct stream *s)

@@ -432,14 +432,14 @@ int secret_text(const char *text, size_t n, struct buf *ret)
         done = found.end;
         hidden = 1;
     }
-    int r = buf_add(ret, text + done, n - done);
-    return r < 0 ? r : hidden;
+    int rc = buf_add(ret, text + done, n - done);
+    return rc < 0 ? rc : hidden;
 }
 
 int secret_show(const char *name, size_t name_n, const char *value, struct buf *ret)
 {
     if (secret_name(name, name_n))
         return buf_adds(ret, value[0] ? SECRET_SHOWN : "");
-    int r = secret_text(value, strlen(value), ret);
-    return r < 0 ? r : 0;
+    int rc = secret_text(value, strlen(value), ret);
+    return rc < 0 ? rc : 0;
 }

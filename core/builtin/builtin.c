@@ -41,15 +41,15 @@ struct args {
 static int option_value(struct args *w, const char *option, const char *value)
 {
     uint64_t n;
-    int r;
+    int rc;
 
     if (strcmp(option, "--format") == 0)
         return sql_format_parse(value, &w->format);
     if (strcmp(option, "--timeout") == 0)
         return parse_ns(value, &w->timeout_ns);
-    r = parse_u64(value, &n);
-    if (r < 0)
-        return err_set(r, "%s must be a number, not '%.40s'", option, value);
+    rc = parse_u64(value, &n);
+    if (rc < 0)
+        return err_set(rc, "%s must be a number, not '%.40s'", option, value);
     if (strcmp(option, "--limit") == 0) {
         w->limit = n;
         return 0;
@@ -88,9 +88,9 @@ static int read_args(int argc, const char *const *argv, int takes, struct args *
             value = argv[++i];
         if (!value)
             return err_set(-EINVAL, "%s needs a value", name);
-        int r = option_value(ret, name, value);
-        if (r < 0)
-            return r;
+        int rc = option_value(ret, name, value);
+        if (rc < 0)
+            return rc;
     }
     ret->n = argc - i;
     ret->rest = argv + i;
@@ -117,13 +117,13 @@ static int set_by_query(void *arg, const char *name, const char *value)
 {
     struct core *c = arg;
     struct buf shown;
-    int r = host_config_set(c->host, name, value);
+    int rc = host_config_set(c->host, name, value);
     buf_init(&shown, 2 * SQL_MAX_BYTES);
     (void)secret_show(name, strlen(name), value, &shown);
-    if (r >= 0)
+    if (rc >= 0)
         host_log(c->host, PROBING_INFO, "a query has set %s = %s", name, buf_text(&shown));
     buf_done(&shown);
-    return r < 0 ? r : 0;
+    return rc < 0 ? rc : 0;
 }
 
 static void log_stopped(struct core *c, int code, const char *text, size_t size)
@@ -152,22 +152,22 @@ static int answer_sql(struct core *c, const char *text, size_t size, const struc
     if (w->format == SQL_FORMAT_ARROW && !out->takes_bytes)
         return err_set(-EINVAL, "arrow is bytes, and this way carries text only; ask by HTTP "
                                 "(/query?format=arrow) or with the command probing");
-    int r = sql_writer_new(w->format, w->width, to_reply, out, &writer);
-    if (r < 0)
-        return r;
+    int rc = sql_writer_new(w->format, w->width, to_reply, out, &writer);
+    if (rc < 0)
+        return rc;
     out->clean = true;
     if (w->format == SQL_FORMAT_ARROW)
         out->media_type = SQL_ARROW_TYPE;
     struct sql_sink sink = sql_writer_sink(writer);
-    r = sql_run(c->sql, text, size, &o, &sink, &report);
-    if (r == 0)
-        r = sql_writer_finish(writer, &report);
+    rc = sql_run(c->sql, text, size, &o, &sink, &report);
+    if (rc == 0)
+        rc = sql_writer_finish(writer, &report);
     sql_writer_free(writer);
-    if (r == -ETIMEDOUT || r == -ENOMEM)
-        log_stopped(c, r, text, size);
-    if (r == 0)
+    if (rc == -ETIMEDOUT || rc == -ENOMEM)
+        log_stopped(c, rc, text, size);
+    if (rc == 0)
         sql_report_note(&report, w->format, out->note, sizeof(out->note));
-    return r;
+    return rc;
 }
 
 static int run_query(void *self, int argc, const char *const *argv, struct probing_reply *out)
@@ -175,9 +175,9 @@ static int run_query(void *self, int argc, const char *const *argv, struct probi
     struct buf text;
     struct args w;
 
-    int r = read_args(argc, argv, TAKES_LIMITS, &w);
-    if (r < 0)
-        return r;
+    int rc = read_args(argc, argv, TAKES_LIMITS, &w);
+    if (rc < 0)
+        return rc;
     if (w.n == 0)
         return err_set(-EINVAL, "query needs a statement: query \"select * from probing.tables\"");
     buf_init(&text, SQL_MAX_BYTES);
@@ -186,10 +186,10 @@ static int run_query(void *self, int argc, const char *const *argv, struct probi
             (void)buf_addc(&text, ' ');
         (void)buf_adds(&text, w.rest[i]);
     }
-    r = text.failed ? err_set(-E2BIG, "the statement is longer than %zu bytes", SQL_MAX_BYTES)
-                    : answer_sql(self, text.data, text.size, &w, out);
+    rc = text.failed ? err_set(-E2BIG, "the statement is longer than %zu bytes", SQL_MAX_BYTES)
+                     : answer_sql(self, text.data, text.size, &w, out);
     buf_done(&text);
-    return r;
+    return rc;
 }
 
 /* A command that is a statement. */
@@ -197,10 +197,10 @@ static int listing(struct core *c, int argc, const char *const *argv, struct pro
                    const char *statement)
 {
     struct args w;
-    int r = read_args(argc, argv, TAKES_FORMAT, &w);
-    if (r == 0)
-        r = no_more(&w, 0, "only --format and --width may follow");
-    return r < 0 ? r : answer_sql(c, statement, strlen(statement), &w, out);
+    int rc = read_args(argc, argv, TAKES_FORMAT, &w);
+    if (rc == 0)
+        rc = no_more(&w, 0, "only --format and --width may follow");
+    return rc < 0 ? rc : answer_sql(c, statement, strlen(statement), &w, out);
 }
 
 static int run_tables(void *self, int argc, const char *const *argv, struct probing_reply *out)
@@ -226,11 +226,11 @@ static int run_describe(void *self, int argc, const char *const *argv, struct pr
     char statement[512];
     struct args w;
 
-    int r = read_args(argc, argv, TAKES_FORMAT, &w);
-    if (r == 0)
-        r = no_more(&w, 1, "describe TABLE");
-    if (r < 0)
-        return r;
+    int rc = read_args(argc, argv, TAKES_FORMAT, &w);
+    if (rc == 0)
+        rc = no_more(&w, 1, "describe TABLE");
+    if (rc < 0)
+        return rc;
     if (w.n == 0 || strlen(w.rest[0]) > 400 || strpbrk(w.rest[0], ";'\n"))
         return err_set(-EINVAL, "describe needs a table's name; 'tables' lists them");
     int n = snprintf(statement, sizeof(statement), "describe %s", w.rest[0]);
@@ -255,10 +255,10 @@ static int say_done(struct core *c, const char *name, const char *what, struct p
 
     buf_init(&note, 4096);
     host_plugin_note(c->host, name, &note);
-    int r =
+    int rc =
         host_replyf(out, "plugin %s %s%s%s\n", name, what, note.size ? ": " : "", buf_text(&note));
     buf_done(&note);
-    return r;
+    return rc;
 }
 
 static int run_plugin_load(void *self, int argc, const char *const *argv, struct probing_reply *out)
@@ -268,11 +268,11 @@ static int run_plugin_load(void *self, int argc, const char *const *argv, struct
     char name[64];
     const char *path = NULL;
 
-    int r = read_args(argc, argv, 0, &w);
-    if (r == 0)
-        r = no_more(&w, 2, "plugin load NAME [PATH]");
-    if (r < 0)
-        return r;
+    int rc = read_args(argc, argv, 0, &w);
+    if (rc == 0)
+        rc = no_more(&w, 2, "plugin load NAME [PATH]");
+    if (rc < 0)
+        return rc;
     if (w.n == 0)
         return err_set(-EINVAL, "plugin load needs a name: plugin load NAME [PATH]");
     if (w.n == 1 && strchr(w.rest[0], '/')) {
@@ -288,8 +288,8 @@ static int run_plugin_load(void *self, int argc, const char *const *argv, struct
             "a TCP client may load plugins from the process's own plugin path only, not the file "
             "'%.80s'; use plugin load NAME, or load the file from its own machine",
             path);
-    r = host_plugin_load(c->host, name, path, /* fd= */ -1);
-    return r < 0 ? r : say_done(c, name, "runs", out);
+    rc = host_plugin_load(c->host, name, path, /* fd= */ -1);
+    return rc < 0 ? rc : say_done(c, name, "runs", out);
 }
 
 static int run_plugin_stop(void *self, int argc, const char *const *argv, struct probing_reply *out)
@@ -297,15 +297,15 @@ static int run_plugin_stop(void *self, int argc, const char *const *argv, struct
     struct core *c = self;
     struct args w;
 
-    int r = read_args(argc, argv, 0, &w);
-    if (r == 0)
-        r = no_more(&w, 1, "plugin stop NAME");
-    if (r < 0)
-        return r;
+    int rc = read_args(argc, argv, 0, &w);
+    if (rc == 0)
+        rc = no_more(&w, 1, "plugin stop NAME");
+    if (rc < 0)
+        return rc;
     if (w.n == 0)
         return err_set(-EINVAL, "plugin stop needs a name; plugin list shows them");
-    r = host_plugin_stop(c->host, w.rest[0]);
-    return r < 0 ? r : say_done(c, w.rest[0], "has stopped", out);
+    rc = host_plugin_stop(c->host, w.rest[0]);
+    return rc < 0 ? rc : say_done(c, w.rest[0], "has stopped", out);
 }
 
 /* ---- settings ---- */
@@ -314,22 +314,22 @@ static int config_print(struct core *c, const char *name, struct probing_reply *
 {
     struct buf value;
     buf_init(&value, 8192);
-    int r = host_config_get(c->host, name, &value);
-    bool hidden = r >= 0 && value.size > 0 && secret_name(name, strlen(name));
-    if (r >= 0) /* also to who may only read */
-        r = host_replyf(out, "%s\n", hidden ? SECRET_SHOWN : buf_text(&value));
+    int rc = host_config_get(c->host, name, &value);
+    bool hidden = rc >= 0 && value.size > 0 && secret_name(name, strlen(name));
+    if (rc >= 0) /* also to who may only read */
+        rc = host_replyf(out, "%s\n", hidden ? SECRET_SHOWN : buf_text(&value));
     buf_done(&value);
-    return r;
+    return rc;
 }
 
 static int run_config_get(void *self, int argc, const char *const *argv, struct probing_reply *out)
 {
     struct args w;
-    int r = read_args(argc, argv, 0, &w);
-    if (r == 0)
-        r = no_more(&w, 1, "config get NAME");
-    if (r < 0)
-        return r;
+    int rc = read_args(argc, argv, 0, &w);
+    if (rc == 0)
+        rc = no_more(&w, 1, "config get NAME");
+    if (rc < 0)
+        return rc;
     if (w.n == 0)
         return err_set(-EINVAL, "config get needs a name; 'config' lists them");
     return config_print(self, w.rest[0], out);
@@ -339,15 +339,15 @@ static int config_change(struct core *c, const char *name, const char *value,
                          struct probing_reply *out)
 {
     char own[HOST_SETTING_BYTES];
-    int r = host_config_set(c->host, name, value);
-    if (r < 0)
-        return r;
+    int rc = host_config_set(c->host, name, value);
+    if (rc < 0)
+        return rc;
     if (secret_name(name, strlen(name)))
         value = SECRET_SHOWN;
-    if (r == 1 && strncmp(name, "table.", 6) == 0)
+    if (rc == 1 && strncmp(name, "table.", 6) == 0)
         return host_replyf(out, "%s=%s (there is no such table yet)\n", name, value);
     name = host_config_name(c->host, name, own);
-    if (r == 1)
+    if (rc == 1)
         return host_replyf(out, "%s=%s (kept until plugin %.*s is loaded)\n", name, value,
                            (int)strcspn(name, "."), name);
     if (strcmp(name, "server.listen") == 0 && value[0] && c->server)
@@ -360,11 +360,11 @@ static int run_config_set(void *self, int argc, const char *const *argv, struct 
     struct args w;
     char name[160];
 
-    int r = read_args(argc, argv, 0, &w);
-    if (r == 0)
-        r = no_more(&w, 2, "config set NAME VALUE");
-    if (r < 0)
-        return r;
+    int rc = read_args(argc, argv, 0, &w);
+    if (rc == 0)
+        rc = no_more(&w, 2, "config set NAME VALUE");
+    if (rc < 0)
+        return rc;
     const char *equals = w.n == 1 ? strchr(w.rest[0], '=') : NULL;
     if (w.n == 2)
         return config_change(self, w.rest[0], w.rest[1], out);
@@ -377,11 +377,11 @@ static int run_config_set(void *self, int argc, const char *const *argv, struct 
 static int run_config(void *self, int argc, const char *const *argv, struct probing_reply *out)
 {
     struct args w;
-    int r = read_args(argc, argv, TAKES_FORMAT, &w);
-    if (r == 0)
-        r = no_more(&w, 1, "config [NAME | NAME=VALUE | get NAME | set NAME VALUE]");
-    if (r < 0)
-        return r;
+    int rc = read_args(argc, argv, TAKES_FORMAT, &w);
+    if (rc == 0)
+        rc = no_more(&w, 1, "config [NAME | NAME=VALUE | get NAME | set NAME VALUE]");
+    if (rc < 0)
+        return rc;
     if (w.n == 1)
         return config_print(self, w.rest[0], out);
     return listing(self, argc, argv, out,
@@ -395,11 +395,11 @@ static int run_info(void *self, int argc, const char *const *argv, struct probin
     struct core *c = self;
     struct args w;
 
-    int r = read_args(argc, argv, 0, &w);
-    if (r == 0)
-        r = no_more(&w, 0, "info takes no arguments");
-    if (r < 0)
-        return r;
+    int rc = read_args(argc, argv, 0, &w);
+    if (rc == 0)
+        rc = no_more(&w, 0, "info takes no arguments");
+    if (rc < 0)
+        return rc;
     const char *address = c->server ? server_address(c->server) : "";
     return host_replyf(out, "pid: %d\nversion: %s\ndata: %s\nmemory: %s\nlistening: %s\n",
                        (int)getpid(), c->version, c->place.directory,
@@ -412,22 +412,22 @@ static int run_eject(void *self, int argc, const char *const *argv, struct probi
     struct core *c = self;
     struct args w;
 
-    int r = read_args(argc, argv, 0, &w);
-    if (r == 0)
-        r = no_more(&w, 0, "eject takes no arguments");
-    if (r == 0)
-        r = host_leave(c->host, out);
-    if (r < 0)
-        return r;
+    int rc = read_args(argc, argv, 0, &w);
+    if (rc == 0)
+        rc = no_more(&w, 0, "eject takes no arguments");
+    if (rc == 0)
+        rc = host_leave(c->host, out);
+    if (rc < 0)
+        return rc;
     /* Now, while a reason against it can still be answered.  A thread that waits for the GIL of a
      * busy program gets it soon. */
     uint64_t until = clock_now() + EJECT_NS;
     do
-        r = host_plugins_stop(c->host);
-    while (r == -EBUSY && clock_now() < until);
-    if (r < 0) {
+        rc = host_plugins_stop(c->host);
+    while (rc == -EBUSY && clock_now() < until);
+    if (rc < 0) {
         host_stay(c->host);
-        return r;
+        return rc;
     }
     struct buf names, kept;
     buf_init(&names, 4096);
@@ -439,19 +439,19 @@ static int run_eject(void *self, int argc, const char *const *argv, struct probi
     (void)signals_kept(&kept);
     c->stop(c->stop_arg); /* which waits for this command's end */
     uint32_t n = host_plugins_inside(c->host, &names);
-    r = host_replyf(out,
-                    "ejected; what was measured stays in %s\n"
-                    "the code of probing stays mapped and idle: a thread may still be about to "
-                    "return into it\n",
-                    c->place.directory);
-    if (r == 0 && kept.size > 0)
-        r = host_replyf(out, "%s", buf_text(&kept));
-    if (n > 0 && r == 0)
-        r = host_replyf(out, "a thread is still inside plugin %s, which has not returned\n",
-                        buf_text(&names));
+    rc = host_replyf(out,
+                     "ejected; what was measured stays in %s\n"
+                     "the code of probing stays mapped and idle: a thread may still be about to "
+                     "return into it\n",
+                     c->place.directory);
+    if (rc == 0 && kept.size > 0)
+        rc = host_replyf(out, "%s", buf_text(&kept));
+    if (n > 0 && rc == 0)
+        rc = host_replyf(out, "a thread is still inside plugin %s, which has not returned\n",
+                         buf_text(&names));
     buf_done(&names);
     buf_done(&kept);
-    return r;
+    return rc;
 }
 
 #define COMMAND(n, u, d, f, r)                                                               \
@@ -484,8 +484,8 @@ int commands_add(struct core *c)
         COMMAND("eject", "", "leave the process: threads, sockets and hooks of probing are removed",
                 PROBING_WRITES | HOST_URGENT, run_eject),
     };
-    int r = 0;
-    for (size_t i = 0; i < sizeof(commands) / sizeof(commands[0]) && r == 0; i++)
-        r = host_command_add(c->host, "probing", &commands[i], c);
-    return r;
+    int rc = 0;
+    for (size_t i = 0; i < sizeof(commands) / sizeof(commands[0]) && rc == 0; i++)
+        rc = host_command_add(c->host, "probing", &commands[i], c);
+    return rc;
 }

@@ -120,10 +120,10 @@ TEST(answers)
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
         struct client c = {.reply = {.write = take}};
         buf_init(&c.text, 1 << 20);
-        int r = host_run(core.host, rows[i].n, rows[i].words, &c.reply);
-        if (!CHECK_INT(r, 0) || !CHECK(strstr(buf_text(&c.text), rows[i].says) != NULL))
+        int rc = host_run(core.host, rows[i].n, rows[i].words, &c.reply);
+        if (!CHECK_INT(rc, 0) || !CHECK(strstr(buf_text(&c.text), rows[i].says) != NULL))
             printf("# %s %s says: %s%.300s\n", rows[i].words[0],
-                   rows[i].n > 1 ? rows[i].words[1] : "", r < 0 ? err_text() : "",
+                   rows[i].n > 1 ? rows[i].words[1] : "", rc < 0 ? err_text() : "",
                    buf_text(&c.text));
         buf_done(&c.text);
     }

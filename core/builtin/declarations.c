@@ -49,36 +49,36 @@ static int check_view(struct core *c, const char *plugin, const struct probing_v
     const struct table *t = tables_find(c->tables, schema, dot ? dot + 1 : v->name);
     if (t && (!t->scan || strcmp(schema, plugin) != 0))
         return err_set(-EINVAL, "view '%s' has the name of a table that there is", v->name);
-    int r = check_sql("view", v->name, "sql", v->sql);
-    return r < 0 ? r : check_sql("view", v->name, "why", v->why);
+    int rc = check_sql("view", v->name, "sql", v->sql);
+    return rc < 0 ? rc : check_sql("view", v->name, "why", v->why);
 }
 
 static int check(void *arg, const struct declared *d)
 {
     struct core *c = arg;
-    int r = 0;
-    for (uint32_t i = 0; i < d->all.n_views && r == 0; i++)
-        r = check_view(c, d->plugin, &d->all.views[i]);
-    for (uint32_t i = 0; i < d->all.n_metrics && r == 0; i++)
-        r = check_sql("metric", d->all.metrics[i].name, "sql", d->all.metrics[i].sql);
-    for (uint32_t i = 0; i < d->all.n_flames && r == 0; i++) {
+    int rc = 0;
+    for (uint32_t i = 0; i < d->all.n_views && rc == 0; i++)
+        rc = check_view(c, d->plugin, &d->all.views[i]);
+    for (uint32_t i = 0; i < d->all.n_metrics && rc == 0; i++)
+        rc = check_sql("metric", d->all.metrics[i].name, "sql", d->all.metrics[i].sql);
+    for (uint32_t i = 0; i < d->all.n_flames && rc == 0; i++) {
         const struct probing_flame *f = &d->all.flames[i];
-        r = check_sql("flame", f->name, "sql", f->sql);
-        if (r == 0)
-            r = check_sql("flame", f->name, "rest", f->rest);
-        if (r == 0)
-            r = check_sql("flame", f->name, "newest", f->newest);
-        if (r == 0)
-            r = check_sql("flame", f->name, "stacks", f->stacks);
+        rc = check_sql("flame", f->name, "sql", f->sql);
+        if (rc == 0)
+            rc = check_sql("flame", f->name, "rest", f->rest);
+        if (rc == 0)
+            rc = check_sql("flame", f->name, "newest", f->newest);
+        if (rc == 0)
+            rc = check_sql("flame", f->name, "stacks", f->stacks);
     }
-    for (uint32_t i = 0; i < d->all.n_tracks && r == 0; i++) {
-        r = check_sql("track", d->all.tracks[i].name, "sql", d->all.tracks[i].sql);
-        if (r == 0)
-            r = check_sql("track", d->all.tracks[i].name, "newest", d->all.tracks[i].newest);
+    for (uint32_t i = 0; i < d->all.n_tracks && rc == 0; i++) {
+        rc = check_sql("track", d->all.tracks[i].name, "sql", d->all.tracks[i].sql);
+        if (rc == 0)
+            rc = check_sql("track", d->all.tracks[i].name, "newest", d->all.tracks[i].newest);
     }
-    for (uint32_t i = 0; i < d->all.n_panels && r == 0; i++)
-        r = check_sql("panel", d->all.panels[i].name, "sql", d->all.panels[i].sql);
-    return r;
+    for (uint32_t i = 0; i < d->all.n_panels && rc == 0; i++)
+        rc = check_sql("panel", d->all.panels[i].name, "sql", d->all.panels[i].sql);
+    return rc;
 }
 
 /* ---- for those who read the directory later ---- */
@@ -89,13 +89,13 @@ static int add_line(const char *path, const struct buf *line)
     int fd = open(path, O_WRONLY | O_APPEND | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600);
     if (fd == -1)
         return -errno;
-    int r = fstat(fd, &st) == -1 ? -errno : 0;
-    if (r == 0 && (uint64_t)st.st_size + line->size > DECLARED_LINES_BYTES)
-        r = -ENOSPC;
-    if (r == 0 && write(fd, line->data, line->size) != (ssize_t)line->size)
-        r = -EIO;
+    int rc = fstat(fd, &st) == -1 ? -errno : 0;
+    if (rc == 0 && (uint64_t)st.st_size + line->size > DECLARED_LINES_BYTES)
+        rc = -ENOSPC;
+    if (rc == 0 && write(fd, line->data, line->size) != (ssize_t)line->size)
+        rc = -EIO;
     (void)close(fd);
-    return r;
+    return rc;
 }
 
 static void remember(struct core *c, const struct declared *d)
@@ -103,16 +103,16 @@ static void remember(struct core *c, const struct declared *d)
     char path[DATADIR_PATH_BYTES];
     struct buf line;
     buf_init(&line, DECLARED_LINES_BYTES);
-    int r = own_dir_path(&c->place, DECLARED_FILE, path);
-    if (r == 0)
-        r = declared_write(d, &line);
-    if (r == 0)
-        r = add_line(path, &line);
+    int rc = own_dir_path(&c->place, DECLARED_FILE, path);
+    if (rc == 0)
+        rc = declared_write(d, &line);
+    if (rc == 0)
+        rc = add_line(path, &line);
     buf_done(&line);
-    if (r < 0)
+    if (rc < 0)
         host_log(c->host, PROBING_WARN,
                  "views of plugin %s will not be known when this process is dead: %s", d->plugin,
-                 strerror(-r));
+                 strerror(-rc));
     err_clear();
 }
 
@@ -132,11 +132,11 @@ static int take(void *arg, const struct declared *d, bool loaded)
     uint32_t n = d->all.n_views;
     for (uint32_t i = 0; i < d->all.n_tables && !loaded; i++)
         views[n++] = (struct sql_view){.name = d->all.tables[i].name, .plugin = d->plugin};
-    int r = sql_declare_views(c->sql, views, n);
+    int rc = sql_declare_views(c->sql, views, n);
     bool no_views = d->all.n_views == 0 && d->all.n_flames + d->all.n_tracks > 0;
-    if (loaded && (r == 0 || (r > 0 && no_views)))
+    if (loaded && (rc == 0 || (rc > 0 && no_views)))
         remember(c, d);
-    return r < 0 ? r : 0;
+    return rc < 0 ? rc : 0;
 }
 
 struct host_declares declarations_of(struct core *c)
@@ -149,8 +149,8 @@ struct host_declares declarations_of(struct core *c)
 static int flame_rows(void *arg, const struct declared *d)
 {
     struct probing_rows *out = arg;
-    int r = 0;
-    for (uint32_t i = 0; i < d->all.n_flames && r == 0; i++) {
+    int rc = 0;
+    for (uint32_t i = 0; i < d->all.n_flames && rc == 0; i++) {
         const struct probing_flame *f = &d->all.flames[i];
         const union probing_cell row[] = {{.s = f->name},
                                           {.s = d->plugin},
@@ -163,29 +163,29 @@ static int flame_rows(void *arg, const struct declared *d)
                                           {.s = f->stacks},
                                           {.s = f->setting},
                                           {.i = (f->flags & PROBING_FLAME_DEFAULT) != 0}};
-        r = out->row(out, row, 11);
+        rc = out->row(out, row, 11);
     }
-    return r;
+    return rc;
 }
 
 static int track_rows(void *arg, const struct declared *d)
 {
     struct probing_rows *out = arg;
-    int r = 0;
-    for (uint32_t i = 0; i < d->all.n_tracks && r == 0; i++) {
+    int rc = 0;
+    for (uint32_t i = 0; i < d->all.n_tracks && rc == 0; i++) {
         const struct probing_track *t = &d->all.tracks[i];
         const union probing_cell row[] = {
             {.s = t->name}, {.s = d->plugin}, {.s = t->doc}, {.s = t->sql}, {.s = t->newest}};
-        r = out->row(out, row, 5);
+        rc = out->row(out, row, 5);
     }
-    return r;
+    return rc;
 }
 
 static int panel_rows(void *arg, const struct declared *d)
 {
     struct probing_rows *out = arg;
-    int r = 0;
-    for (uint32_t i = 0; i < d->all.n_panels && r == 0; i++) {
+    int rc = 0;
+    for (uint32_t i = 0; i < d->all.n_panels && rc == 0; i++) {
         const struct probing_panel *p = &d->all.panels[i];
         const union probing_cell row[] = {{.s = p->name},
                                           {.s = d->plugin},
@@ -193,9 +193,9 @@ static int panel_rows(void *arg, const struct declared *d)
                                           {.s = p->sql},
                                           {.s = p->kind == PROBING_LINES ? "lines" : "columns"},
                                           {.i = p->rows}};
-        r = out->row(out, row, 6);
+        rc = out->row(out, row, 6);
     }
-    return r;
+    return rc;
 }
 
 static int scan_flames(void *self, struct probing_rows *out)
@@ -266,8 +266,8 @@ int declarations_add(struct core *c)
 #undef STR
 #undef INT
 #undef TABLE
-    int r = 0;
-    for (size_t i = 0; i < sizeof(tables) / sizeof(tables[0]) && r == 0; i++)
-        r = host_table_add(c->host, &tables[i], c);
-    return r;
+    int rc = 0;
+    for (size_t i = 0; i < sizeof(tables) / sizeof(tables[0]) && rc == 0; i++)
+        rc = host_table_add(c->host, &tables[i], c);
+    return rc;
 }

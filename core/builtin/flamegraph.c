@@ -69,26 +69,26 @@ static int read_args(int argc, const char *const *argv, struct options *ret)
 {
     static const char *const options[] = {"--format", "--mode",    "--last",
                                           "--width",  "--threads", "--lines"};
-    int r = 0;
+    int rc = 0;
 
     *ret = (struct options){.make = flame_html, .width = FLAME_WIDTH};
-    for (int i = 1; i < argc && r == 0; i++) {
+    for (int i = 1; i < argc && rc == 0; i++) {
         if (strcmp(argv[i], "--threads") == 0) {
             ret->threads = true;
         } else if (strcmp(argv[i], "--lines") == 0) {
             ret->lines = true;
         } else if (strcmp(argv[i], "--format") == 0 || strcmp(argv[i], "--mode") == 0 ||
                    strcmp(argv[i], "--last") == 0 || strcmp(argv[i], "--width") == 0) {
-            r = i + 1 < argc ? take_value(ret, argv[i], argv[i + 1])
-                             : err_set(-EINVAL, "%s needs a value", argv[i]);
+            rc = i + 1 < argc ? take_value(ret, argv[i], argv[i + 1])
+                              : err_set(-EINVAL, "%s needs a value", argv[i]);
             i++;
         } else {
             const char *near = text_nearest(argv[i], options, 6);
-            r = err_set(-EINVAL, "flamegraph has no option '%.40s'%s%s%s", argv[i],
-                        near ? "; did you mean '" : "", near ? near : "", near ? "'?" : "");
+            rc = err_set(-EINVAL, "flamegraph has no option '%.40s'%s%s%s", argv[i],
+                         near ? "; did you mean '" : "", near ? near : "", near ? "'?" : "");
         }
     }
-    return r;
+    return rc;
 }
 
 /* ---- rows ---- */
@@ -107,10 +107,10 @@ static int take_columns(void *arg, const struct sql_column *columns, uint32_t n)
 static int take_rows(void *arg, const struct sql_rows *rows)
 {
     struct reading *reading = arg;
-    int r = 0;
-    for (uint32_t i = 0; i < sql_rows_count(rows) && r == 0; i++)
-        r = reading->row(reading->flame, rows, i);
-    return r;
+    int rc = 0;
+    for (uint32_t i = 0; i < sql_rows_count(rows) && rc == 0; i++)
+        rc = reading->row(reading->flame, rows, i);
+    return rc;
 }
 
 static int64_t number(const struct sql_rows *rows, uint32_t row, uint32_t column)
@@ -139,8 +139,8 @@ static int stack_row(struct flame *f, const struct sql_rows *rows, uint32_t row)
         .file = text(rows, row, 4, file, sizeof(file)),
         .line = (int32_t)number(rows, row, 5),
         .module = text(rows, row, 6, module, sizeof(module))};
-    int r = flame_add_stack(f, number(rows, row, 0));
-    return r < 0 ? r : flame_add_frame(f, &frame);
+    int rc = flame_add_stack(f, number(rows, row, 0));
+    return rc < 0 ? rc : flame_add_frame(f, &frame);
 }
 
 static int sample_row(struct flame *f, const struct sql_rows *rows, uint32_t row)
@@ -177,19 +177,19 @@ static int read_samples(struct core *c, struct flame *f, const struct probing_fl
 
     buf_init(&sql, 8 * (size_t)DECLARED_SQL_BYTES);
     buf_init(&samples, 8 * (size_t)DECLARED_SQL_BYTES);
-    int r = declared_sql(mode->stacks, when, &sql);
-    if (r == 0)
-        r = ask(c, buf_text(&sql), &reading, out);
+    int rc = declared_sql(mode->stacks, when, &sql);
+    if (rc == 0)
+        rc = ask(c, buf_text(&sql), &reading, out);
     buf_reset(&sql);
-    if (r == 0)
-        r = declared_sql(mode->sql, when, &samples);
+    if (rc == 0)
+        rc = declared_sql(mode->sql, when, &samples);
     flame_ask_samples(buf_text(&samples), /* in_time= */ false, &sql);
     reading.row = sample_row;
-    if (r == 0)
-        r = ask(c, buf_text(&sql), &reading, out);
+    if (rc == 0)
+        rc = ask(c, buf_text(&sql), &reading, out);
     buf_done(&sql);
     buf_done(&samples);
-    return r == 0 ? flame_mend(f) : r;
+    return rc == 0 ? flame_mend(f) : rc;
 }
 
 /* The program's words with blanks between. */
@@ -212,18 +212,18 @@ static int write_picture(const struct options *o, struct flame *f, struct probin
 {
     struct flame_tree tree;
     struct buf file;
-    int r = flame_tree_new(f, &tree);
+    int rc = flame_tree_new(f, &tree);
 
-    if (r < 0)
-        return r;
+    if (rc < 0)
+        return rc;
     flame_tree_sort(&tree);
     buf_init(&file, FILE_MAX_BYTES);
-    r = o->make(&tree, &file);
-    if (r == 0)
-        r = out->write(out, file.data, file.size);
+    rc = o->make(&tree, &file);
+    if (rc == 0)
+        rc = out->write(out, file.data, file.size);
     buf_done(&file);
     flame_tree_done(&tree);
-    return r;
+    return rc;
 }
 
 /* ---- modes that plugins declare ---- */
@@ -322,10 +322,10 @@ static int call_row(const struct calls_answer *a, const struct sql_rows *rows, u
 
 static int calls_rows(void *arg, const struct sql_rows *rows)
 {
-    int r = 0;
-    for (uint32_t i = 0; i < sql_rows_count(rows) && r == 0; i++)
-        r = call_row(arg, rows, i);
-    return r;
+    int rc = 0;
+    for (uint32_t i = 0; i < sql_rows_count(rows) && rc == 0; i++)
+        rc = call_row(arg, rows, i);
+    return rc;
 }
 
 static int ask_calls(struct core *c, const char *template, const char *when, struct calls_answer *a,
@@ -334,30 +334,30 @@ static int ask_calls(struct core *c, const char *template, const char *when, str
     struct sql_sink sink = {.arg = a, .columns = calls_columns, .rows = calls_rows};
     struct buf sql;
     buf_init(&sql, 8 * (size_t)DECLARED_SQL_BYTES);
-    int r = declared_sql(template, when, &sql);
-    if (r == 0)
-        r = ask_sink(c, buf_text(&sql), &sink, out);
+    int rc = declared_sql(template, when, &sql);
+    if (rc == 0)
+        rc = ask_sink(c, buf_text(&sql), &sink, out);
     buf_done(&sql);
-    return r;
+    return rc;
 }
 
 static int read_calls(struct core *c, struct flame *f, const struct probing_flame *mode,
                       const char *when, struct probing_reply *out)
 {
     struct calls_answer a = {.wanted = 0};
-    int r = flame_calls_new(f, &a.calls);
-    if (r == 0 && !(a.stack = malloc(STACK_TEXT_BYTES)))
-        r = err_set(-ENOMEM, "no memory for stacks");
-    if (r == 0)
-        r = ask_calls(c, mode->sql, when, &a, out);
+    int rc = flame_calls_new(f, &a.calls);
+    if (rc == 0 && !(a.stack = malloc(STACK_TEXT_BYTES)))
+        rc = err_set(-ENOMEM, "no memory for stacks");
+    if (rc == 0)
+        rc = ask_calls(c, mode->sql, when, &a, out);
     a.wanted = 3;
-    if (r == 0 && mode->rest && flame_calls_any(a.calls))
-        r = ask_calls(c, mode->rest, when, &a, out);
-    if (r == 0)
-        r = flame_calls_end(a.calls);
+    if (rc == 0 && mode->rest && flame_calls_any(a.calls))
+        rc = ask_calls(c, mode->rest, when, &a, out);
+    if (rc == 0)
+        rc = flame_calls_end(a.calls);
     flame_calls_free(a.calls);
     free(a.stack);
-    return r;
+    return rc;
 }
 
 static int read_mode(struct core *c, struct flame *f, const struct probing_flame *mode,
@@ -370,11 +370,11 @@ static int read_mode(struct core *c, struct flame *f, const struct probing_flame
     if (last_ns > 0)
         (void)snprintf(when, sizeof(when), "ts > (%s) - interval '%.3f seconds'", mode->newest,
                        (double)last_ns / NS_PER_S);
-    int r = mode->stacks ? read_samples(c, f, mode, when, out) : read_calls(c, f, mode, when, out);
-    if (r == 0 && f->n_samples == 0)
-        r = err_set(-ENOENT, "mode %s: %s", mode->name,
-                    mode->empty ? mode->empty : "there is nothing to draw");
-    return r;
+    int rc = mode->stacks ? read_samples(c, f, mode, when, out) : read_calls(c, f, mode, when, out);
+    if (rc == 0 && f->n_samples == 0)
+        rc = err_set(-ENOENT, "mode %s: %s", mode->name,
+                     mode->empty ? mode->empty : "there is nothing to draw");
+    return rc;
 }
 
 static int mode_of(struct core *c, const struct options *o, const struct probing_flame **ret)
@@ -409,12 +409,12 @@ static int draw_mode(struct core *c, const struct options *o, const struct probi
     (void)snprintf(who, sizeof(who), "%d", (int)getpid());
     flame_title(title, sizeof(title), command, who, mode->doc);
     f.title = title;
-    int r = read_mode(c, &f, mode, o->last_ns, out);
+    int rc = read_mode(c, &f, mode, o->last_ns, out);
     out->clean = true; /* hidden where it comes from */
-    if (r == 0)
-        r = write_picture(o, &f, out);
+    if (rc == 0)
+        rc = write_picture(o, &f, out);
     flame_done(&f);
-    return r;
+    return rc;
 }
 
 static int run_flamegraph(void *self, int argc, const char *const *argv, struct probing_reply *out)
@@ -422,11 +422,11 @@ static int run_flamegraph(void *self, int argc, const char *const *argv, struct 
     struct core *c = self;
     struct options o;
     const struct probing_flame *mode = NULL;
-    int r = read_args(argc, argv, &o);
+    int rc = read_args(argc, argv, &o);
 
-    if (r == 0)
-        r = mode_of(c, &o, &mode);
-    return r < 0 ? r : draw_mode(c, &o, mode, out);
+    if (rc == 0)
+        rc = mode_of(c, &o, &mode);
+    return rc < 0 ? rc : draw_mode(c, &o, mode, out);
 }
 
 int flamegraph_command_add(struct core *c)

@@ -154,21 +154,21 @@ static int add_tables(struct core *c, struct metrics *m)
 {
     struct tables_now now = {.all = calloc(TABLES_MAX + 1, sizeof(struct table *)),
                              .stats = calloc(TABLES_MAX + 1, sizeof(struct store_table_stats))};
-    int r = now.all && now.stats ? 0 : err_set(-ENOMEM, "no memory to list tables");
-    uint32_t n = r == 0 ? tables_list(c->tables, now.all, TABLES_MAX) : 0;
-    for (uint32_t i = 0; i < n && r == 0; i++) {
+    int rc = now.all && now.stats ? 0 : err_set(-ENOMEM, "no memory to list tables");
+    uint32_t n = rc == 0 ? tables_list(c->tables, now.all, TABLES_MAX) : 0;
+    for (uint32_t i = 0; i < n && rc == 0; i++) {
         if (now.all[i]->scan)
             continue; /* computed: it has no rows of its own */
-        r = store_stats(c->store, now.all[i], &now.stats[now.n]);
+        rc = store_stats(c->store, now.all[i], &now.stats[now.n]);
         now.all[now.n++] = now.all[i];
     }
-    if (r == 0)
+    if (rc == 0)
         now.all[now.n++] = tables_refused(c->tables); /* last: it has no rows, only losses */
-    if (r == 0)
+    if (rc == 0)
         write_tables(m, &now);
     free(now.all);
     free(now.stats);
-    return r;
+    return rc;
 }
 
 /* ---- the process, and our threads in it ---- */
@@ -195,11 +195,11 @@ static int add_process(struct metrics *m)
     struct proc_stat stat;
     struct rlimit limit;
     struct rusage used;
-    int r = proc_stat_of(0, 0, &stat);
-    if (r == 0 && (getrusage(RUSAGE_SELF, &used) != 0 || getrlimit(RLIMIT_NOFILE, &limit) != 0))
-        r = -errno;
-    if (r < 0)
-        return err_set(r, "the process' own numbers: %s", strerror(-r));
+    int rc = proc_stat_of(0, 0, &stat);
+    if (rc == 0 && (getrusage(RUSAGE_SELF, &used) != 0 || getrlimit(RLIMIT_NOFILE, &limit) != 0))
+        rc = -errno;
+    if (rc < 0)
+        return err_set(rc, "the process' own numbers: %s", strerror(-rc));
     uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE);
     double cpu = (double)(used.ru_utime.tv_sec + used.ru_stime.tv_sec) +
                  (double)(used.ru_utime.tv_usec + used.ru_stime.tv_usec) / 1e6;
@@ -318,10 +318,10 @@ static int take_columns(void *arg, const struct sql_column *columns, uint32_t n)
 static int take_rows(void *arg, const struct sql_rows *rows)
 {
     struct asked *a = arg;
-    int r = 0;
-    for (uint32_t i = 0; i < sql_rows_count(rows) && r == 0; i++)
-        r = a->row(a, rows, i);
-    return r;
+    int rc = 0;
+    for (uint32_t i = 0; i < sql_rows_count(rows) && rc == 0; i++)
+        rc = a->row(a, rows, i);
+    return rc;
 }
 
 static void ask(struct core *c, const char *statement, struct asked *a)
@@ -444,10 +444,10 @@ static int declared_row(struct declared_answer *a, const struct sql_rows *rows, 
 
 static int declared_rows(void *arg, const struct sql_rows *rows)
 {
-    int r = 0;
-    for (uint32_t i = 0; i < sql_rows_count(rows) && r == 0; i++)
-        r = declared_row(arg, rows, i);
-    return r;
+    int rc = 0;
+    for (uint32_t i = 0; i < sql_rows_count(rows) && rc == 0; i++)
+        rc = declared_row(arg, rows, i);
+    return rc;
 }
 
 struct declared_metrics {
@@ -486,11 +486,11 @@ static int write_all(struct core *c, struct metrics *m)
     (void)buf_adds(&m->text, "probing_build_info");
     label(m, "{version", c->version);
     (void)buf_adds(&m->text, "} 1\n");
-    int r = add_process(m);
-    if (r == 0)
-        r = add_tables(c, m);
-    if (r < 0)
-        return r;
+    int rc = add_process(m);
+    if (rc == 0)
+        rc = add_tables(c, m);
+    if (rc < 0)
+        return rc;
     add_threads(m);
     add_server(c, m);
     add_asked(c, m);
@@ -507,12 +507,12 @@ static int run_metrics(void *self, int argc, const char *const *argv, struct pro
     if (argc > 2 || (argc == 2 && strcmp(argv[1], "--text") != 0))
         return err_set(-EINVAL, "metrics takes no arguments but --text");
     buf_init(&m.text, ANSWER_MAX_BYTES);
-    int r = write_all(self, &m);
+    int rc = write_all(self, &m);
     out->clean = true; /* figures, and names of ours */
-    if (r == 0)
-        r = out->write(out, m.text.data, m.text.size);
+    if (rc == 0)
+        rc = out->write(out, m.text.data, m.text.size);
     buf_done(&m.text);
-    return r;
+    return rc;
 }
 
 int metrics_command_add(struct core *c)

@@ -99,15 +99,15 @@ static int each_thread(int (*fn)(void *arg, const struct thread_now *t), void *a
     struct proc_numbers all;
     struct proc_number one;
     struct thread_now now;
-    int r = proc_threads_open(&all, 0);
+    int rc = proc_threads_open(&all, 0);
 
-    if (r < 0)
-        return err_set(r, "/proc/self/task cannot be read: %s", strerror(-r));
-    while (r == 0 && proc_numbers_next(&all, &one))
+    if (rc < 0)
+        return err_set(rc, "/proc/self/task cannot be read: %s", strerror(-rc));
+    while (rc == 0 && proc_numbers_next(&all, &one))
         if (read_thread((pid_t)one.value, &now))
-            r = fn(arg, &now);
+            rc = fn(arg, &now);
     proc_numbers_close(&all);
-    return r;
+    return rc;
 }
 
 static int task_row(void *arg, const struct thread_now *t)
@@ -143,9 +143,9 @@ static int scan_memory(void *self, struct probing_rows *out)
     struct proc_status s;
 
     (void)self;
-    int r = proc_status_of(0, 0, &s);
-    if (r < 0)
-        return err_set(r, "/proc/self/status cannot be read: %s", strerror(-r));
+    int rc = proc_status_of(0, 0, &s);
+    if (rc < 0)
+        return err_set(rc, "/proc/self/status cannot be read: %s", strerror(-rc));
     const union probing_cell row[] = {
         {.i = or_null(s.rss_bytes)},       {.i = or_null(s.peak_rss_bytes)},
         {.i = or_null(s.size_bytes)},      {.i = or_null(s.anon_bytes)},
@@ -165,13 +165,13 @@ static int env_row(const char *text, struct buf *name, struct buf *shown, struct
         return 0; /* the program has written over it, as setproctitle() does */
     buf_reset(name);
     buf_reset(shown);
-    int r = buf_add(name, text, n);
-    if (r == 0)
-        r = secret_show(text, n, text + n + 1, shown);
+    int rc = buf_add(name, text, n);
+    if (rc == 0)
+        rc = secret_show(text, n, text + n + 1, shown);
     bool redacted = strcmp(buf_text(shown), text + n + 1) != 0;
     const union probing_cell row[] = {
         {.s = buf_text(name)}, {.s = buf_text(shown)}, {.i = redacted}};
-    return r < 0 ? err_set(r, "the environment is too large") : out->row(out, row, 3);
+    return rc < 0 ? err_set(rc, "the environment is too large") : out->row(out, row, 3);
 }
 
 static int scan_envs(void *self, struct probing_rows *out)
@@ -181,14 +181,14 @@ static int scan_envs(void *self, struct probing_rows *out)
     buf_init(&all, FILE_MAX_BYTES);
     buf_init(&name, FILE_MAX_BYTES);
     buf_init(&shown, FILE_MAX_BYTES);
-    int r = read_file("/proc/self/environ", &all);
+    int rc = read_file("/proc/self/environ", &all);
     const char *text = buf_text(&all); /* with a NUL behind it, whatever the program wrote there */
-    for (size_t at = 0; at < all.size && r == 0; at += strlen(text + at) + 1)
-        r = env_row(text + at, &name, &shown, out);
+    for (size_t at = 0; at < all.size && rc == 0; at += strlen(text + at) + 1)
+        rc = env_row(text + at, &name, &shown, out);
     buf_done(&shown);
     buf_done(&name);
     buf_done(&all);
-    return r;
+    return rc;
 }
 
 /* ---- what we cost ---- */
@@ -242,14 +242,14 @@ static int scan_overhead(void *self, struct probing_rows *out)
 {
     struct core *c = self;
     struct server_stats stats = {0};
-    int r = each_thread(thread_cost, out);
+    int rc = each_thread(thread_cost, out);
     if (c->server)
         server_stats(c->server, &stats);
-    if (r == 0)
-        r = host_costs_each(c->host, plugin_cost, out);
-    if (r == 0)
-        r = bytes_cost(out, "memory", "answers that wait for clients", stats.queued);
-    return r < 0 ? r : bytes_cost(out, "disk", "stored rows", stored_bytes(c));
+    if (rc == 0)
+        rc = host_costs_each(c->host, plugin_cost, out);
+    if (rc == 0)
+        rc = bytes_cost(out, "memory", "answers that wait for clients", stats.queued);
+    return rc < 0 ? rc : bytes_cost(out, "disk", "stored rows", stored_bytes(c));
 }
 
 /* ---- who asks ---- */
@@ -338,8 +338,8 @@ int process_tables_add(struct core *c)
               overhead_columns, scan_overhead),
         TABLE("probing.clients", "clients that are connected to this process now", client_columns,
               scan_clients)};
-    int r = 0;
-    for (size_t i = 0; i < sizeof(tables) / sizeof(tables[0]) && r == 0; i++)
-        r = host_table_add(c->host, &tables[i], c);
-    return r;
+    int rc = 0;
+    for (size_t i = 0; i < sizeof(tables) / sizeof(tables[0]) && rc == 0; i++)
+        rc = host_table_add(c->host, &tables[i], c);
+    return rc;
 }

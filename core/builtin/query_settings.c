@@ -77,11 +77,11 @@ static int set(void *self, const char *name, const char *value)
 {
     struct core *c = self;
     uint64_t number;
-    int r = parse_u64(value, &number);
-    for (int i = 0; r == 0 && settings[i].name; i++)
+    int rc = parse_u64(value, &number);
+    for (int i = 0; rc == 0 && settings[i].name; i++)
         if (strcmp(settings[i].name, name) == 0)
             sql_configure(c->sql, known[i], number);
-    return r;
+    return rc;
 }
 
 int queries_settings_add(struct core *c)
@@ -89,11 +89,11 @@ int queries_settings_add(struct core *c)
     for (int i = 0; settings[i].name; i++) {
         const struct probing_config *s = &settings[i];
         uint64_t number;
-        int r = s->unit == PROBING_BYTES ? parse_bytes(s->value, &number)
-                : s->unit == PROBING_NS  ? parse_ns(s->value, &number)
-                                         : parse_u64(s->value, &number);
-        if (r < 0)
-            return r;
+        int rc = s->unit == PROBING_BYTES ? parse_bytes(s->value, &number)
+                 : s->unit == PROBING_NS  ? parse_ns(s->value, &number)
+                                          : parse_u64(s->value, &number);
+        if (rc < 0)
+            return rc;
         sql_configure(c->sql, known[i], number);
     }
     return host_settings_add(c->host, "query", settings, sizeof(settings[0]), set, c);

@@ -49,24 +49,24 @@ static int find(const struct datadir *d, const char *name, struct stat *st)
     if (fd < 0)
         return err_set(fd, "%s: %s", name,
                        fd == -EXDEV ? "another file system is mounted over it" : strerror(-fd));
-    int r = fstat(fd, st) == 0 && S_ISLNK(st->st_mode) ? 1 : prove(d, name, fd, st);
-    if (r == 0)
+    int rc = fstat(fd, st) == 0 && S_ISLNK(st->st_mode) ? 1 : prove(d, name, fd, st);
+    if (rc == 0)
         return fd;
     (void)close(fd);
-    if (r < 0)
-        return r;
+    if (rc < 0)
+        return rc;
     struct datadir fast;
-    if ((r = datadir_fast(d, name, &fast)) < 0)
-        return r;
-    fd = r = entry_open(fast.fd, name, O_PATH, fast.own);
-    if (r < 0)
-        (void)err_set(r, "%s in %s: %s", name, fast.path, strerror(-r));
+    if ((rc = datadir_fast(d, name, &fast)) < 0)
+        return rc;
+    fd = rc = entry_open(fast.fd, name, O_PATH, fast.own);
+    if (rc < 0)
+        (void)err_set(rc, "%s in %s: %s", name, fast.path, strerror(-rc));
     else
-        r = prove(&fast, name, fd, st); /* a link there is none of a core's */
+        rc = prove(&fast, name, fd, st); /* a link there is none of a core's */
     datadir_close(&fast);
-    if (r < 0 && fd >= 0)
+    if (rc < 0 && fd >= 0)
         (void)close(fd);
-    return r < 0 ? r : fd;
+    return rc < 0 ? rc : fd;
 }
 
 int datadir_file(const struct datadir *d, const char *name, struct stat *st)
@@ -87,16 +87,16 @@ int datadir_read(const struct datadir *d, const char *name, struct buf *b)
     int fd = datadir_file(d, name, /* st= */ NULL);
     if (fd < 0)
         return fd;
-    int r = file_read_fd(fd, name, b);
+    int rc = file_read_fd(fd, name, b);
     (void)close(fd);
-    return r;
+    return rc;
 }
 
 int datadir_info(const struct datadir *d, struct buf *ret)
 {
     buf_init(ret, INFO_MAX_BYTES);
-    int r = datadir_read(d, "info", ret);
-    return r < 0 ? r : info_check(ret, "info");
+    int rc = datadir_read(d, "info", ret);
+    return rc < 0 ? rc : info_check(ret, "info");
 }
 
 bool datadir_locked(const struct datadir *d, const char *name)
@@ -150,8 +150,8 @@ static int copy_data(int from, int to, off_t size, uint64_t room)
 {
     uint64_t copied = 0;
     off_t at = 0;
-    int r = ftruncate(to, size) == -1 ? -errno : 0;
-    while (r == 0 && at < size) {
+    int rc = ftruncate(to, size) == -1 ? -errno : 0;
+    while (rc == 0 && at < size) {
         off_t begin = lseek(from, at, SEEK_DATA);
         if (begin == -1)
             return errno == ENXIO ? 0 : -errno; /* ENXIO: nothing but a hole behind */
@@ -160,10 +160,10 @@ static int copy_data(int from, int to, off_t size, uint64_t room)
         if (end <= begin) /* it was cut short meanwhile */
             return 0;
         copied += (uint64_t)(end - begin);
-        r = copied > room ? -EFBIG : copy_piece(from, to, begin, end);
+        rc = copied > room ? -EFBIG : copy_piece(from, to, begin, end);
         at = end;
     }
-    return r;
+    return rc;
 }
 
 int datadir_file_stable(const struct datadir *d, const char *name)

@@ -40,9 +40,9 @@ static int openat2(int dirfd, const char *path, int flags, uint64_t resolve)
 }
 
 /* An older kernel, or a filter (seccomp) that knows no such call. */
-static bool is_unknown(int r)
+static bool is_unknown(int rc)
 {
-    return r == -ENOSYS || r == -EPERM || r == -EINVAL || r == -E2BIG;
+    return rc == -ENOSYS || rc == -EPERM || rc == -EINVAL || rc == -E2BIG;
 }
 
 static int open_plainly(int dirfd, const char *name, int flags)
@@ -79,8 +79,8 @@ static int walk(int view, const char *path, int flags)
 {
     char name[DATADIR_LEAF];
     int at = fcntl(view, F_DUPFD_CLOEXEC, 0);
-    int r = at == -1 ? -errno : 0;
-    while (r == 0 && path[strspn(path, "/")]) {
+    int rc = at == -1 ? -errno : 0;
+    while (rc == 0 && path[strspn(path, "/")]) {
         path += strspn(path, "/");
         size_t n = strcspn(path, "/");
         (void)snprintf(name, sizeof(name), "%.*s", (int)n, path);
@@ -88,11 +88,11 @@ static int walk(int view, const char *path, int flags)
         bool last = path[strspn(path, "/")] == '\0';
         bool up = strcmp(name, "..") == 0 || n >= sizeof(name);
         int next = up ? -1 : openat(at, name, (last ? flags : O_PATH) | O_NOFOLLOW | O_CLOEXEC);
-        r = up ? -EXDEV : next == -1 ? -errno : 0;
+        rc = up ? -EXDEV : next == -1 ? -errno : 0;
         (void)close(at);
         at = next;
     }
-    return r < 0 ? r : at;
+    return rc < 0 ? rc : at;
 }
 
 int view_open(int view, const char *path, int flags)
@@ -212,10 +212,10 @@ int datadir_open_in(const struct datadir_in *in, const char *name, enum datadir_
         d.fd = open_plainly(in->fd, name, how);
     if (d.fd < 0)
         return refuse(in, name, d.path, d.fd);
-    int r = look(&d, whose, in->owner);
-    if (r < 0) {
+    int rc = look(&d, whose, in->owner);
+    if (rc < 0) {
         (void)close(d.fd);
-        return r;
+        return rc;
     }
     d.parent = in->fd;
     *ret = d;
@@ -265,8 +265,8 @@ static int open_parent(int view, const char *parent, bool own, uid_t *owner,
         *ret_owner = owner;
         return root_open(view, places[i], parent + n + 1, own, owner);
     }
-    int r = view_open(view, parent, O_PATH | O_DIRECTORY);
-    return r < 0 ? err_set(r, "%s: %s", parent, strerror(-r)) : r;
+    int rc = view_open(view, parent, O_PATH | O_DIRECTORY);
+    return rc < 0 ? err_set(rc, "%s: %s", parent, strerror(-rc)) : rc;
 }
 
 /* The view that a path begins with: -1, none, and *ret_n bytes long. */
@@ -287,10 +287,10 @@ int datadir_view(const char *path)
     int view = open_view(path, &n);
     if (n > 0 && view < 0)
         return view;
-    int r = view_open(view, path + n, O_PATH | O_DIRECTORY);
+    int rc = view_open(view, path + n, O_PATH | O_DIRECTORY);
     if (view >= 0)
         (void)close(view);
-    return r < 0 ? err_set(r, "%s: %s", path, strerror(-r)) : r;
+    return rc < 0 ? err_set(rc, "%s: %s", path, strerror(-rc)) : rc;
 }
 
 int datadir_open(const char *path, enum datadir_whose whose, struct datadir *ret)
@@ -311,16 +311,16 @@ int datadir_open(const char *path, enum datadir_whose whose, struct datadir *ret
         return view;
     split(path + n, parent, leaf);
     struct datadir_in in = {.path = parent};
-    int r = in.fd = open_parent(view, parent, whose == DATADIR_OWN, &uid, &in.owner);
+    int rc = in.fd = open_parent(view, parent, whose == DATADIR_OWN, &uid, &in.owner);
     in.mounts = !in.owner && view == -1;
-    if (r >= 0)
-        r = datadir_open_in(&in, leaf, whose, ret);
-    if (r < 0) {
+    if (rc >= 0)
+        rc = datadir_open_in(&in, leaf, whose, ret);
+    if (rc < 0) {
         if (in.fd >= 0)
             (void)close(in.fd);
         if (view != -1)
             (void)close(view);
-        return r;
+        return rc;
     }
     ret->view = view;
     (void)snprintf(ret->path, sizeof(ret->path), "%s", path);

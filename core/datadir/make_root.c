@@ -78,16 +78,16 @@ static uint32_t other_number(void)
 static int make_other(int place, const char *where, char *ret, size_t size)
 {
     char names[TRIES][DATADIR_LEAF], name[40];
-    int r = -EEXIST;
+    int rc = -EEXIST;
     uint32_t n = datadir_own_roots(where, names, TRIES);
     for (uint32_t i = 0; i < n; i++)
         if (strchr(names[i], '.') && try_name(place, where, names[i], ret, size) == 0)
             return 0;
-    for (int i = 0; i < TRIES && r < 0; i++) {
+    for (int i = 0; i < TRIES && rc < 0; i++) {
         (void)snprintf(name, sizeof(name), "probing-%u.%08x", (unsigned)geteuid(), other_number());
-        r = try_name(place, where, name, ret, size);
+        rc = try_name(place, where, name, ret, size);
     }
-    return r;
+    return rc;
 }
 
 /* In a place where anybody may take any name away, nothing stays ours. */
@@ -114,11 +114,11 @@ int datadir_root_make(const char *place, char *ret, size_t size, char *note, siz
     if (fd < 0)
         return fd;
     (void)snprintf(name, sizeof(name), "probing-%u", (unsigned)geteuid());
-    int r = try_name(fd, place, name, ret, size);
-    if (r == -EPERM) {
+    int rc = try_name(fd, place, name, ret, size);
+    if (rc == -EPERM) {
         (void)snprintf(note, note_size, "%s", err_text());
-        r = make_other(fd, place, ret, size);
+        rc = make_other(fd, place, ret, size);
     }
     (void)close(fd);
-    return r;
+    return rc;
 }

@@ -48,18 +48,18 @@ int datadir_fast(const struct datadir *d, const char *name, struct datadir *ret)
         strcmp(name, "rings") == 0 || strcmp(name, "strings") == 0 || strcmp(name, "lock.mdb") == 0;
     if (!one || !read_link(d, name, text, root))
         return err_set(-EPERM, "%s is a link to %.200s, where no core puts it", name, text);
-    int r = root_open(d->view, DATADIR_SHM, root, d->own, &owner);
-    if (r < 0)
-        return r;
+    int rc = root_open(d->view, DATADIR_SHM, root, d->own, &owner);
+    if (rc < 0)
+        return rc;
     (void)snprintf(path, sizeof(path), "%s/%s", DATADIR_SHM, root);
-    struct datadir_in in = {.fd = r, .path = path, .owner = &d->owner};
-    r = owner == d->owner
-            ? datadir_open_in(&in, d->leaf, d->own ? DATADIR_OWN : DATADIR_ANY, ret)
-            : err_set(-EPERM, "%s leads to memory of uid %u, and its directory is uid %u's", name,
-                      (unsigned)owner, (unsigned)d->owner);
-    if (r < 0)
+    struct datadir_in in = {.fd = rc, .path = path, .owner = &d->owner};
+    rc = owner == d->owner
+             ? datadir_open_in(&in, d->leaf, d->own ? DATADIR_OWN : DATADIR_ANY, ret)
+             : err_set(-EPERM, "%s leads to memory of uid %u, and its directory is uid %u's", name,
+                       (unsigned)owner, (unsigned)d->owner);
+    if (rc < 0)
         (void)close(in.fd);
-    return r;
+    return rc;
 }
 
 static bool same_view(const char *space)
@@ -75,28 +75,28 @@ int datadir_home(const struct datadir *fast, enum datadir_whose whose, struct da
     struct buf b;
     *ret = (struct datadir)DATADIR_NONE;
     buf_init(&b, HOME_MAX_BYTES);
-    int r = datadir_read(fast, "home", &b);
-    if (r == 0 && buf_addc(&b, '\0') != 0)
-        r = err_set(-ENOMEM, "no memory for home");
-    if (r == 0) { /* a line with the path, a line with who sees it there */
+    int rc = datadir_read(fast, "home", &b);
+    if (rc == 0 && buf_addc(&b, '\0') != 0)
+        rc = err_set(-ENOMEM, "no memory for home");
+    if (rc == 0) { /* a line with the path, a line with who sees it there */
         char *end = strchr(b.data, '\n');
         char *space = end ? end + 1 : b.data + strlen(b.data);
         space[strcspn(space, "\n")] = '\0';
         if (end)
             *end = '\0';
         if (!same_view(space))
-            r = err_set(-EXDEV, "home is told by somebody who sees other files than we");
+            rc = err_set(-EXDEV, "home is told by somebody who sees other files than we");
         else if (b.data[0] != '/')
-            r = err_set(-EBADMSG, "home has no path in it");
-        else if ((r = datadir_open(b.data, whose, ret)) == -ENOENT)
-            r = 1;
-        else if (r == 0 && ret->owner != fast->owner)
-            r = err_set(-EPERM, "home leads to a directory of uid %u", (unsigned)ret->owner);
-    } else if (r == -ENOENT) {
-        r = err_set(-EBADMSG, "there is no home in it");
+            rc = err_set(-EBADMSG, "home has no path in it");
+        else if ((rc = datadir_open(b.data, whose, ret)) == -ENOENT)
+            rc = 1;
+        else if (rc == 0 && ret->owner != fast->owner)
+            rc = err_set(-EPERM, "home leads to a directory of uid %u", (unsigned)ret->owner);
+    } else if (rc == -ENOENT) {
+        rc = err_set(-EBADMSG, "there is no home in it");
     }
     buf_done(&b);
-    if (r != 0)
+    if (rc != 0)
         datadir_close(ret);
-    return r;
+    return rc;
 }

@@ -142,13 +142,13 @@ static int directory_make(struct own_dir *p, const char *root, char leaf[64])
 {
     for (int again = 1, foreign = 0;; again++) {
         int number = foreign < FOREIGN_MAX ? again : AGAIN_MAX + (int)(clock_now() % INT32_MAX / 2);
-        int r = again < AGAIN_MAX ? name_directory(p, root, number, leaf)
-                                  : err_set(-EEXIST,
-                                            "%s holds %d directories of this process; "
-                                            "probing gc removes old ones",
-                                            root, AGAIN_MAX);
-        if (r < 0 || mkdir(p->directory, 0700) == 0)
-            return r;
+        int rc = again < AGAIN_MAX ? name_directory(p, root, number, leaf)
+                                   : err_set(-EEXIST,
+                                             "%s holds %d directories of this process; "
+                                             "probing gc removes old ones",
+                                             root, AGAIN_MAX);
+        if (rc < 0 || mkdir(p->directory, 0700) == 0)
+            return rc;
         if (errno != EEXIST)
             return err_set(-errno, "cannot make %s: %s", p->directory, strerror(errno));
         foreign += is_foreign(p->directory) ? 1 : 0;
@@ -160,31 +160,31 @@ static int has_room(const struct own_dir *p)
 {
     static const char piece[4096];
     char path[DATADIR_PATH_BYTES];
-    int r = own_dir_path(p, "room", path);
-    int fd = r < 0 ? -1 : open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
-    if (r == 0 && fd == -1)
-        r = err_set(-errno, "%s takes no data: %s", p->directory, strerror(errno));
-    for (off_t at = 0; r == 0 && at < ROOM_BYTES; at += (off_t)sizeof(piece)) {
+    int rc = own_dir_path(p, "room", path);
+    int fd = rc < 0 ? -1 : open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+    if (rc == 0 && fd == -1)
+        rc = err_set(-errno, "%s takes no data: %s", p->directory, strerror(errno));
+    for (off_t at = 0; rc == 0 && at < ROOM_BYTES; at += (off_t)sizeof(piece)) {
         ssize_t n = pwrite(fd, piece, sizeof(piece), at);
         if (n != (ssize_t)sizeof(piece))
-            r = err_set(n < 0 ? -errno : -ENOSPC, "%s takes no data: %s", p->directory,
-                        strerror(n < 0 ? errno : ENOSPC));
+            rc = err_set(n < 0 ? -errno : -ENOSPC, "%s takes no data: %s", p->directory,
+                         strerror(n < 0 ? errno : ENOSPC));
     }
     if (fd != -1) {
         (void)close(fd);
         (void)unlink(path);
     }
-    return r;
+    return rc;
 }
 
 /* In this root: an earlier life's directory, or one of its own. */
 static int own_dir_in(struct own_dir *p, const char *root, const char *resume, char leaf[64])
 {
     p->resumed = resume && find_earlier(p, root, resume, leaf);
-    int r = p->resumed ? 0 : directory_make(p, root, leaf);
-    if (r < 0)
+    int rc = p->resumed ? 0 : directory_make(p, root, leaf);
+    if (rc < 0)
         p->directory[0] = '\0';
-    return r;
+    return rc;
 }
 
 /* The first place of all users' that takes our data; what is wrong with better ones is noted. */
@@ -193,23 +193,23 @@ static int own_dir_default(struct own_dir *p, const char *resume, char root[DATA
 {
     static const char *const places[] = DATADIR_PLACES;
     char why[ERR_TEXT_BYTES] = "", note[sizeof(p->note)];
-    int r = -ENOENT;
+    int rc = -ENOENT;
 
-    for (size_t i = 0; i < sizeof(places) / sizeof(places[0]) && r < 0; i++) {
-        r = datadir_root_make(places[i], root, DATADIR_PATH_BYTES, note, sizeof(note));
-        if (r == 0)
-            r = own_dir_in(p, root, resume, leaf);
-        if (r == 0 && !p->resumed && (r = has_room(p)) < 0)
+    for (size_t i = 0; i < sizeof(places) / sizeof(places[0]) && rc < 0; i++) {
+        rc = datadir_root_make(places[i], root, DATADIR_PATH_BYTES, note, sizeof(note));
+        if (rc == 0)
+            rc = own_dir_in(p, root, resume, leaf);
+        if (rc == 0 && !p->resumed && (rc = has_room(p)) < 0)
             (void)rmdir(p->directory);
-        if (r < 0)
-            (void)snprintf(note, sizeof(note), "%s", err_why(r));
+        if (rc < 0)
+            (void)snprintf(note, sizeof(note), "%s", err_why(rc));
         size_t n = strlen(why);
         (void)snprintf(why + n, sizeof(why) - n, "%s%s", n && note[0] ? "; " : "", note);
     }
     (void)snprintf(p->note, sizeof(p->note), "%.511s", why);
-    return r < 0
+    return rc < 0
                ? err_set(
-                     r,
+                     rc,
                      "there is no place for data: %s; set PROBING_DATA_DIR to a directory of yours",
                      why)
                : 0;
@@ -220,16 +220,16 @@ int own_dir_make(const char *data_dir, const char *resume, struct own_dir *ret)
     char root[DATADIR_PATH_BYTES], leaf[64];
     struct own_dir p = {.start_time = 0};
 
-    int r = proc_start_time(getpid(), &p.start_time);
-    if (r == 0 && data_dir && data_dir[0]) {
-        r = root_named(data_dir, root);
-        r = r < 0 ? err_set(r, "PROBING_DATA_DIR: %s", err_why(r))
-                  : own_dir_in(&p, root, resume, leaf);
-    } else if (r == 0) {
-        r = own_dir_default(&p, resume, root, leaf);
+    int rc = proc_start_time(getpid(), &p.start_time);
+    if (rc == 0 && data_dir && data_dir[0]) {
+        rc = root_named(data_dir, root);
+        rc = rc < 0 ? err_set(rc, "PROBING_DATA_DIR: %s", err_why(rc))
+                    : own_dir_in(&p, root, resume, leaf);
+    } else if (rc == 0) {
+        rc = own_dir_default(&p, resume, root, leaf);
     }
-    if (r < 0)
-        return r;
+    if (rc < 0)
+        return rc;
     fast_make(root, leaf, p.fast);
     if (!fast_is_empty(p.fast))
         p.fast[0] = '\0';
@@ -245,9 +245,9 @@ int own_dir_link(const struct own_dir *p)
     char from[DATADIR_PATH_BYTES], to[DATADIR_PATH_BYTES + 16];
 
     for (size_t i = 0; i < 2 && p->fast[0]; i++) {
-        int r = own_dir_path(p, names[i], from);
-        if (r < 0)
-            return r;
+        int rc = own_dir_path(p, names[i], from);
+        if (rc < 0)
+            return rc;
         (void)snprintf(to, sizeof(to), "%s/%s", p->fast, names[i]);
         if (symlink(to, from) == -1 && errno != EEXIST)
             return err_set(-errno, "cannot link %s to %s: %s", from, to, strerror(errno));
@@ -281,7 +281,7 @@ static int copy_sparse(int from, int to)
 int own_dir_copy(const struct datadir *from_dir, const struct datadir *to_dir, const char *name)
 {
     char part[DATADIR_NAME_BYTES];
-    int r = -EIO;
+    int rc = -EIO;
 
     (void)snprintf(part, sizeof(part), "%s.part", name);
     int from = datadir_file(from_dir, name, /* st= */ NULL);
@@ -290,15 +290,15 @@ int own_dir_copy(const struct datadir *from_dir, const struct datadir *to_dir, c
     (void)unlinkat(to_dir->fd, part, 0); /* of a copy that broke off */
     int to = openat(to_dir->fd, part, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
     if (to != -1)
-        r = copy_sparse(from, to);
+        rc = copy_sparse(from, to);
     if (to != -1 && close(to) == -1)
-        r = -errno;
+        rc = -errno;
     (void)close(from);
-    if (r == 0 && renameat(to_dir->fd, part, to_dir->fd, name) == -1)
-        r = -errno;
-    if (r < 0 && to != -1)
+    if (rc == 0 && renameat(to_dir->fd, part, to_dir->fd, name) == -1)
+        rc = -errno;
+    if (rc < 0 && to != -1)
         (void)unlinkat(to_dir->fd, part, 0);
-    return r;
+    return rc;
 }
 
 void own_dir_bring(const struct datadir *fast, const struct datadir *home)
@@ -354,11 +354,11 @@ static void add_file(struct buf *b, const char *key, const char *path)
 int own_dir_info_text(const struct own_dir *p, struct buf *text)
 {
     char path[DATADIR_PATH_BYTES];
-    int r = own_dir_path(p, "info", path);
+    int rc = own_dir_path(p, "info", path);
     (void)info_commit_sum(text);
-    if (r == 0 && text->failed)
-        r = err_set(text->failed, "no memory for %s", path);
-    return r < 0 ? r : file_write(AT_FDCWD, path, text->data, text->size, 0600);
+    if (rc == 0 && text->failed)
+        rc = err_set(text->failed, "no memory for %s", path);
+    return rc < 0 ? rc : file_write(AT_FDCWD, path, text->data, text->size, 0600);
 }
 
 int own_dir_info(const struct own_dir *p, const char *version, int64_t utc_offset)
@@ -376,9 +376,9 @@ int own_dir_info(const struct own_dir *p, const char *version, int64_t utc_offse
     if (p->note[0])
         add_line(&b, "note", p->note, strlen(p->note));
     (void)buf_addf(&b, "version: %s\nutc_offset: %lld\n", version, (long long)utc_offset);
-    int r = own_dir_info_text(p, &b);
+    int rc = own_dir_info_text(p, &b);
     buf_done(&b);
-    return r;
+    return rc;
 }
 
 void own_dir_failed(const struct own_dir *p, const char *why)

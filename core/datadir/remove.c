@@ -33,41 +33,41 @@ static int remove_inner(const struct datadir *d, int parent, const char *name, i
         return 0;
     if (fd < 0)
         return fd;
-    int r = fstat(fd, &st) == -1 ? -errno : st.st_uid != d->owner ? -EPERM : 0;
-    if (r == 0)
-        r = remove_entries(d, fd, depth - 1);
+    int rc = fstat(fd, &st) == -1 ? -errno : st.st_uid != d->owner ? -EPERM : 0;
+    if (rc == 0)
+        rc = remove_entries(d, fd, depth - 1);
     (void)close(fd);
-    if (r == 0 && unlinkat(parent, name, AT_REMOVEDIR) == -1 && errno != ENOENT)
-        r = -errno;
-    return r;
+    if (rc == 0 && unlinkat(parent, name, AT_REMOVEDIR) == -1 && errno != ENOENT)
+        rc = -errno;
+    return rc;
 }
 
 /* Everything in the directory `fd`, which stays open.  The first failure is given. */
 static int remove_entries(const struct datadir *d, int fd, int depth)
 {
-    int again = openat(fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC), r = 0;
+    int again = openat(fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC), rc = 0;
     DIR *all = again == -1 ? NULL : fdopendir(again);
     if (!all) {
-        r = -errno;
+        rc = -errno;
         if (again != -1)
             (void)close(again);
-        return r;
+        return rc;
     }
     struct dirent *e;
     for (int n = 0; (e = readdir(all));) {
         if (is_dots(e->d_name))
             continue;
         if (++n > DATADIR_ENTRIES_MAX) {
-            r = -E2BIG; /* somebody fills it while we empty it */
+            rc = -E2BIG; /* somebody fills it while we empty it */
             break;
         }
         int failed = unlinkat(fd, e->d_name, 0) == -1 && errno != ENOENT ? -errno : 0;
         if (failed == -EISDIR || failed == -EPERM)
             failed = remove_inner(d, fd, e->d_name, depth);
-        r = r ? r : failed;
+        rc = rc ? rc : failed;
     }
     (void)closedir(all);
-    return r;
+    return rc;
 }
 
 /* The name, when it still is the directory that was proved. */
@@ -110,12 +110,12 @@ int datadir_remove(const struct datadir *d)
         return err_set(-EPERM, "directory %s belongs to uid %u, not to us", d->path,
                        (unsigned)d->owner);
     remove_fast(d);
-    int r = remove_entries(d, d->fd, /* depth= */ 1);
-    if (r == 0)
-        r = remove_name(d);
-    return r < 0 ? err_set(r, "directory %s cannot be removed: %s", d->path,
-                           r == -ENOTEMPTY ? "there are directories in its directories"
-                           : r == -ESTALE  ? "another one has its name now"
-                                           : strerror(-r))
-                 : 0;
+    int rc = remove_entries(d, d->fd, /* depth= */ 1);
+    if (rc == 0)
+        rc = remove_name(d);
+    return rc < 0 ? err_set(rc, "directory %s cannot be removed: %s", d->path,
+                            rc == -ENOTEMPTY ? "there are directories in its directories"
+                            : rc == -ESTALE  ? "another one has its name now"
+                                             : strerror(-rc))
+                  : 0;
 }

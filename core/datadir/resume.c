@@ -32,11 +32,11 @@ static int read_info(const char *directory, struct buf *ret)
 {
     struct datadir d;
     *ret = (struct buf){0};
-    int r = datadir_open(directory, DATADIR_OWN, &d);
-    if (r == 0)
-        r = datadir_info(&d, ret);
+    int rc = datadir_open(directory, DATADIR_OWN, &d);
+    if (rc == 0)
+        rc = datadir_info(&d, ret);
     datadir_close(&d);
-    return r;
+    return rc;
 }
 
 static bool says(const struct buf *text, const char *key, const char *value)

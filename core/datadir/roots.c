@@ -63,41 +63,41 @@ static int take(const struct datadir_search *s, const struct datadir_in *root, c
     struct datadir d;
     struct datadir_in in = *root;
     in.fd = fcntl(root->fd, F_DUPFD_CLOEXEC, 0);
-    int r = in.fd == -1 ? err_set(-errno, "%s: %s", root->path, strerror(errno))
-                        : datadir_open_in(&in, name, DATADIR_ANY, &d);
-    if (r < 0) {
+    int rc = in.fd == -1 ? err_set(-errno, "%s: %s", root->path, strerror(errno))
+                         : datadir_open_in(&in, name, DATADIR_ANY, &d);
+    if (rc < 0) {
         if (in.fd != -1)
             (void)close(in.fd);
-        if (r != -ENOENT && r != -ENOTDIR && r != -EACCES) /* a file there is nothing of ours */
-            say(s, r);
+        if (rc != -ENOENT && rc != -ENOTDIR && rc != -EACCES) /* a file there is nothing of ours */
+            say(s, rc);
         return 0;
     }
-    r = memory && !has_data(&d) ? 0 : s->found(s->arg, &d);
+    rc = memory && !has_data(&d) ? 0 : s->found(s->arg, &d);
     datadir_close(&d);
-    return r;
+    return rc;
 }
 
 /* Each directory whose name begins as a core's. */
 static int each_in(const struct datadir_search *s, const struct datadir_in *root, bool memory)
 {
-    int fd = openat(root->fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC), r = 0, n = 0;
+    int fd = openat(root->fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC), rc = 0, n = 0;
     DIR *all = fd == -1 ? NULL : fdopendir(fd);
     if (!all) {
         if (fd != -1)
             (void)close(fd);
         return 0;
     }
-    for (struct dirent *e; r == 0 && (e = readdir(all)); n++) {
+    for (struct dirent *e; rc == 0 && (e = readdir(all)); n++) {
         if (n == DATADIR_ENTRIES_MAX) {
             say(s, err_set(-E2BIG, "%s has more than %d entries: not all were looked at",
                            root->path, DATADIR_ENTRIES_MAX));
             break;
         }
         if (e->d_name[0] >= '0' && e->d_name[0] <= '9')
-            r = take(s, root, e->d_name, memory);
+            rc = take(s, root, e->d_name, memory);
     }
     (void)closedir(all);
-    return r;
+    return rc;
 }
 
 static int in_default(const struct datadir_search *s, const char *place, const char *name,
@@ -105,18 +105,18 @@ static int in_default(const struct datadir_search *s, const char *place, const c
 {
     char path[DATADIR_LEAF + 16];
     uid_t owner;
-    int r = root_open(/* view= */ -1, place, name, /* own= */ false, &owner);
-    if (r == -ENOENT)
+    int rc = root_open(/* view= */ -1, place, name, /* own= */ false, &owner);
+    if (rc == -ENOENT)
         return 0;
-    if (r < 0) {
-        say(s, r);
+    if (rc < 0) {
+        say(s, rc);
         return 0;
     }
     (void)snprintf(path, sizeof(path), "%s/%s", place, name);
-    const struct datadir_in root = {.fd = r, .path = path, .owner = &owner};
-    r = each_in(s, &root, memory);
+    const struct datadir_in root = {.fd = rc, .path = path, .owner = &owner};
+    rc = each_in(s, &root, memory);
     (void)close(root.fd);
-    return r;
+    return rc;
 }
 
 /* Ours, or those of everybody. */
@@ -124,35 +124,35 @@ static int each_default(const struct datadir_search *s, const char *place, bool 
 {
     char own[OWN_ROOTS_MAX][DATADIR_LEAF];
     uid_t uid;
-    int r = 0, n = 0;
+    int rc = 0, n = 0;
     if (!s->all_users) {
         n = (int)datadir_own_roots(place, own, OWN_ROOTS_MAX);
-        for (int i = 0; i < n && r == 0; i++)
-            r = in_default(s, place, own[i], memory);
-        return r;
+        for (int i = 0; i < n && rc == 0; i++)
+            rc = in_default(s, place, own[i], memory);
+        return rc;
     }
     DIR *all = opendir(place);
-    for (struct dirent *e; all && r == 0 && n < DATADIR_ENTRIES_MAX && (e = readdir(all)); n++)
+    for (struct dirent *e; all && rc == 0 && n < DATADIR_ENTRIES_MAX && (e = readdir(all)); n++)
         if (root_name_read(e->d_name, &uid))
-            r = in_default(s, place, e->d_name, memory);
+            rc = in_default(s, place, e->d_name, memory);
     if (all)
         (void)closedir(all);
-    return r;
+    return rc;
 }
 
 int datadir_search(const struct datadir_search *s)
 {
-    int r = 0;
+    int rc = 0;
     if (s->named && s->named[0] == '/') {
         struct datadir_in root = {.path = s->named};
         root.fd = open(s->named, O_PATH | O_DIRECTORY | O_CLOEXEC);
         if (root.fd != -1) {
-            r = each_in(s, &root, /* memory= */ false);
+            rc = each_in(s, &root, /* memory= */ false);
             (void)close(root.fd);
         }
     }
     static const char *const places[] = DATADIR_PLACES;
-    for (size_t i = 0; i < sizeof(places) / sizeof(places[0]) && r == 0; i++)
-        r = each_default(s, places[i], strcmp(places[i], DATADIR_SHM) == 0);
-    return r;
+    for (size_t i = 0; i < sizeof(places) / sizeof(places[0]) && rc == 0; i++)
+        rc = each_default(s, places[i], strcmp(places[i], DATADIR_SHM) == 0);
+    return rc;
 }

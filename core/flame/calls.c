@@ -204,22 +204,22 @@ static int add_way(const struct flame_calls *c, uint32_t last)
 {
     struct flame *f = c->f;
     int64_t id = f->n_stacks;
-    int r = flame_add_stack(f, id);
-    for (uint32_t at = last; at != 0 && r == 0; at = c->nodes[at].parent) {
+    int rc = flame_add_stack(f, id);
+    for (uint32_t at = last; at != 0 && rc == 0; at = c->nodes[at].parent) {
         const struct flame_frame frame = {.func = c->nodes[at].name, .file = "", .module = ""};
-        r = flame_add_frame(f, &frame);
+        rc = flame_add_frame(f, &frame);
     }
     const struct flame_sample s = {.thread_name = "",
                                    .value = (int64_t)(c->nodes[last].own + 0.5),
                                    .count = c->nodes[last].count};
-    return r < 0 ? r : flame_add_sample(f, id, &s);
+    return rc < 0 ? rc : flame_add_sample(f, id, &s);
 }
 
 int flame_calls_end(struct flame_calls *c)
 {
-    int r = 0;
-    for (uint32_t i = 1; i < c->n && r == 0; i++)
+    int rc = 0;
+    for (uint32_t i = 1; i < c->n && rc == 0; i++)
         if (c->nodes[i].own >= 0.5) /* else its parts took all of it, but for the clock's grain */
-            r = add_way(c, i);
-    return r;
+            rc = add_way(c, i);
+    return rc;
 }

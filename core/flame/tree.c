@@ -98,10 +98,10 @@ int flame_tree_new(struct flame *f, struct flame_tree *ret)
     (void)node_new(ret, UINT32_MAX, 0);
     if (ret->n == 0)
         return err_set(-ENOMEM, "no memory for the tree");
-    int r = add_profile(ret, f, f, /* before= */ false);
-    if (r < 0)
+    int rc = add_profile(ret, f, f, /* before= */ false);
+    if (rc < 0)
         flame_tree_done(ret);
-    return r;
+    return rc;
 }
 
 int flame_tree_before(struct flame_tree *t, struct flame *into, const struct flame *before)
@@ -235,7 +235,7 @@ static int mend_stack(struct mending *m, struct flame_stack *s)
 static int mend_all(struct mending *m)
 {
     struct flame *f = m->f;
-    int r = 0;
+    int rc = 0;
     for (uint32_t i = 0; i < f->n_frames; i++)
         m->frame_of[f->frames[i].label] = i;
     (void)node_new(&m->tree, UINT32_MAX, 0);
@@ -249,10 +249,10 @@ static int mend_all(struct mending *m)
             put(&m->tree.nodes[at], &f->samples[i], /* before= */ false);
         }
     }
-    for (uint32_t i = 0; i < f->n_stacks && m->tree.n > 0 && r == 0; i++)
+    for (uint32_t i = 0; i < f->n_stacks && m->tree.n > 0 && rc == 0; i++)
         if (f->stacks[i].broken)
-            r = mend_stack(m, &f->stacks[i]);
-    return r;
+            rc = mend_stack(m, &f->stacks[i]);
+    return rc;
 }
 
 int flame_mend(struct flame *f)
@@ -268,12 +268,12 @@ int flame_mend(struct flame *f)
         m->tree.f = f;
         m->frame_of = calloc(f->n_labels, sizeof(*m->frame_of));
     }
-    int r =
+    int rc =
         m != NULL && m->frame_of != NULL ? mend_all(m) : err_set(-ENOMEM, "no memory for the tree");
     if (m != NULL) {
         flame_tree_done(&m->tree);
         free(m->frame_of);
     }
     free(m);
-    return r;
+    return rc;
 }

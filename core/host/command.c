@@ -101,9 +101,9 @@ int command_add(struct host *h, struct plugin *p, const char *owner,
         return err_set(-EINVAL, "a command of '%s' has a bad name or no run(): '%s'", owner,
                        c->name ? c->name : "(null)");
     (void)pthread_mutex_lock(&h->commands_lock);
-    int r = add_locked(h, p, owner, c, self);
+    int rc = add_locked(h, p, owner, c, self);
     (void)pthread_mutex_unlock(&h->commands_lock);
-    return r;
+    return rc;
 }
 
 int host_command_add(struct host *h, const char *owner, const struct probing_command *c, void *self)
@@ -137,7 +137,7 @@ static int by_name(const void *a, const void *b)
 
 int host_commands(struct host *h, int (*fn)(void *arg, const struct probing_command *c), void *arg)
 {
-    int r = 0;
+    int rc = 0;
     (void)pthread_mutex_lock(&h->commands_lock);
     uint32_t n = h->n_commands;
     struct command **sorted = calloc(n + 1, sizeof(struct command *));
@@ -147,17 +147,17 @@ int host_commands(struct host *h, int (*fn)(void *arg, const struct probing_comm
     if (!sorted)
         return err_set(-ENOMEM, "no memory to list commands");
     qsort(sorted, n, sizeof(struct command *), by_name);
-    for (uint32_t i = 0; i < n && r == 0; i++) {
+    for (uint32_t i = 0; i < n && rc == 0; i++) {
         struct probing_command c = {.size = sizeof(c),
                                     .flags = sorted[i]->flags,
                                     .name = sorted[i]->name,
                                     .usage = sorted[i]->usage,
                                     .doc = sorted[i]->doc};
         if (can_run(sorted[i]))
-            r = fn(arg, &c);
+            rc = fn(arg, &c);
     }
     free(sorted);
-    return r;
+    return rc;
 }
 
 /* ---- which command do these words mean ---- */
@@ -214,14 +214,14 @@ static int resolve(struct host *h, int argc, const char *const *argv, struct com
     }
     if (!found)
         found = find_named(h, argv[0]);
-    int r = found ? 0 : unknown(h, argv[0], argc > 1 ? argv[1] : NULL);
+    int rc = found ? 0 : unknown(h, argv[0], argc > 1 ? argv[1] : NULL);
     (void)pthread_mutex_unlock(&h->commands_lock);
-    if (r == 0 && !can_run(found))
-        r = err_set(-ENOENT, "command '%s' is plugin %s's, which does not run: plugin load %s",
-                    found->name, found->owner, found->owner);
+    if (rc == 0 && !can_run(found))
+        rc = err_set(-ENOENT, "command '%s' is plugin %s's, which does not run: plugin load %s",
+                     found->name, found->owner, found->owner);
     *ret = found;
     *ret_skip = skip;
-    return r;
+    return rc;
 }
 
 /* ---- running ---- */
@@ -238,35 +238,35 @@ static int run_command(struct host *h, struct command *c, int argc, const char *
     err_clear();
     if (p && !plugin_enter(p))
         return err_set(-ENOENT, "plugin %s has just stopped", p->name);
-    int r = run(p ? p->self : self, argc, argv, reply);
+    int rc = run(p ? p->self : self, argc, argv, reply);
     if (p)
         plugin_leave(p);
-    return r;
+    return rc;
 }
 
 static void run_job(struct host *h, struct job *j)
 {
     struct command_job *c = (struct command_job *)j;
     struct probing_reply *reply = j->reply;
-    int r = -ECANCELED;
+    int rc = -ECANCELED;
     char why[ERR_TEXT_BYTES];
 
     if (atomic_load_explicit(&reply->cancelled, memory_order_acquire) == 0)
-        r = run_command(h, c->command, c->argc, c->argv, reply);
+        rc = run_command(h, c->command, c->argc, c->argv, reply);
     workers_ending(h, j);
     int cancelled = atomic_load_explicit(&reply->cancelled, memory_order_acquire);
-    if (r < 0 && cancelled == HOST_TIMED_OUT)
-        r = err_set(-ETIMEDOUT, "'%s' did not end in time and was stopped", c->command->name);
-    else if (r < 0 && cancelled == HOST_LEAVING)
-        r = err_set(-ESHUTDOWN, "'%s' was stopped: the core is leaving this process",
-                    c->command->name);
-    else if (r < 0 && cancelled == HOST_CROWDED)
-        r = err_set(-EAGAIN,
-                    "'%s' was stopped: its client did not read the answer while other clients "
-                    "waited; read the answer as it comes",
-                    c->command->name);
-    (void)snprintf(why, sizeof(why), "%s", r < 0 ? err_why(r) : "");
-    c->done(reply, r, why);
+    if (rc < 0 && cancelled == HOST_TIMED_OUT)
+        rc = err_set(-ETIMEDOUT, "'%s' did not end in time and was stopped", c->command->name);
+    else if (rc < 0 && cancelled == HOST_LEAVING)
+        rc = err_set(-ESHUTDOWN, "'%s' was stopped: the core is leaving this process",
+                     c->command->name);
+    else if (rc < 0 && cancelled == HOST_CROWDED)
+        rc = err_set(-EAGAIN,
+                     "'%s' was stopped: its client did not read the answer while other clients "
+                     "waited; read the answer as it comes",
+                     c->command->name);
+    (void)snprintf(why, sizeof(why), "%s", rc < 0 ? err_why(rc) : "");
+    c->done(reply, rc, why);
     free(c);
     workers_ended(h);
 }
@@ -368,9 +368,9 @@ int host_run(struct host *h, int argc, const char *const *argv, struct probing_r
 
     if (host_is_off(h))
         return -ESHUTDOWN;
-    int r = resolve(h, argc, argv, &command, &skip);
-    if (r < 0)
-        return r;
+    int rc = resolve(h, argc, argv, &command, &skip);
+    if (rc < 0)
+        return rc;
     if (argc > ARGUMENTS_MAX)
         return err_set(-E2BIG, "a command takes at most %d arguments", ARGUMENTS_MAX);
     for (int i = 0; i < argc; i++)
@@ -379,9 +379,9 @@ int host_run(struct host *h, int argc, const char *const *argv, struct probing_r
     kept[n] = NULL;
     struct job j = {.plugin = command->plugin, .reply = reply};
     workers_enter(h, &j);
-    r = run_command(h, command, n, kept, reply);
+    rc = run_command(h, command, n, kept, reply);
     workers_leave(h, &j);
-    return r;
+    return rc;
 }
 
 int host_replyf(struct probing_reply *r, const char *format, ...)
@@ -441,13 +441,13 @@ static int run_help(void *self, int argc, const char *const *argv, struct probin
     if (argc == 1)
         return host_commands(h, help_line, out);
     struct help_one one = {.out = out, .word = argv[1]};
-    int r = host_commands(h, help_matching, &one);
-    if (r < 0 || one.found)
-        return r;
+    int rc = host_commands(h, help_matching, &one);
+    if (rc < 0 || one.found)
+        return rc;
     (void)pthread_mutex_lock(&h->commands_lock);
-    r = unknown(h, argv[1], NULL);
+    rc = unknown(h, argv[1], NULL);
     (void)pthread_mutex_unlock(&h->commands_lock);
-    return r;
+    return rc;
 }
 
 static int run_version(void *self, int argc, const char *const *argv, struct probing_reply *out)
@@ -482,8 +482,8 @@ int commands_builtin(struct host *h)
          .run = run_version},
     };
     static const struct probing_access_1 access = {.size = sizeof(access), .read_only = read_only};
-    int r = host_extension_add(h, PROBING_ACCESS_1, &access);
-    for (size_t i = 0; i < sizeof(builtin) / sizeof(builtin[0]) && r == 0; i++)
-        r = command_add(h, NULL, "probing", &builtin[i], h);
-    return r;
+    int rc = host_extension_add(h, PROBING_ACCESS_1, &access);
+    for (size_t i = 0; i < sizeof(builtin) / sizeof(builtin[0]) && rc == 0; i++)
+        rc = command_add(h, NULL, "probing", &builtin[i], h);
+    return rc;
 }

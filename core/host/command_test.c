@@ -34,10 +34,10 @@ static int ask(struct client *c, bool read_only, uint64_t timeout_ns, int argc,
 
 static int run_echo(void *self, int argc, const char *const *argv, struct probing_reply *out)
 {
-    int r = host_replyf(out, "%s", (const char *)self);
-    for (int i = 0; i < argc && r == 0; i++)
-        r = host_replyf(out, "|%s", argv[i]);
-    return r;
+    int rc = host_replyf(out, "%s", (const char *)self);
+    for (int i = 0; i < argc && rc == 0; i++)
+        rc = host_replyf(out, "|%s", argv[i]);
+    return rc;
 }
 
 /* Waits until it is told to end, as an eval does that waits for the GIL. */

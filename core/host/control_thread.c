@@ -35,9 +35,9 @@ int control_init(struct host *h)
     if (pthread_condattr_init(&attr))
         return err_set(-ENOMEM, "no memory for the control thread");
     (void)pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
-    int r = pthread_cond_init(&c->changed, &attr);
+    int rc = pthread_cond_init(&c->changed, &attr);
     (void)pthread_condattr_destroy(&attr);
-    return r ? err_set(-r, "no condition for the control thread") : 0;
+    return rc ? err_set(-rc, "no condition for the control thread") : 0;
 }
 
 bool control_is_here(struct host *h)
@@ -57,14 +57,14 @@ void control_wake(struct host *h)
 int control_push(struct host *h, struct message *m)
 {
     struct control *c = &h->control;
-    int r = 0;
+    int rc = 0;
 
     m->next = NULL;
     (void)pthread_mutex_lock(&c->mutex);
     if (c->stop || !c->started) {
-        r = -ESHUTDOWN;
+        rc = -ESHUTDOWN;
     } else if (!m->fn && c->n_events >= HOST_EVENTS_MAX) {
-        r = -ENOBUFS;
+        rc = -ENOBUFS;
     } else {
         c->n_events += m->fn ? 0 : 1;
         if (c->last)
@@ -74,9 +74,9 @@ int control_push(struct host *h, struct message *m)
         c->last = m;
     }
     (void)pthread_mutex_unlock(&c->mutex);
-    if (r == 0)
+    if (rc == 0)
         control_wake(h);
-    return r;
+    return rc;
 }
 
 int host_on_control(struct host *h, int (*fn)(void *arg), void *arg)
@@ -92,9 +92,9 @@ int host_on_control(struct host *h, int (*fn)(void *arg), void *arg)
     (void)pthread_mutex_unlock(&c->mutex);
     if (!started || control_is_here(h))
         return fn(arg); /* before the start the caller is alone */
-    int r = control_push(h, &m);
-    if (r < 0)
-        return err_set(r, "the core is being stopped");
+    int rc = control_push(h, &m);
+    if (rc < 0)
+        return err_set(rc, "the core is being stopped");
     (void)pthread_mutex_lock(&c->mutex);
     while (!m.done)
         (void)pthread_cond_wait(&c->changed, &c->mutex);
@@ -148,10 +148,10 @@ static int replace_thread(struct host *h)
 
     pid_t old = atomic_load_explicit(&c->tid, memory_order_acquire);
     c->turn++;
-    int r = thread_start(&next, "probing/control", CONTROL_STACK, control_loop, h);
-    if (r < 0) {
+    int rc = thread_start(&next, "probing/control", CONTROL_STACK, control_loop, h);
+    if (rc < 0) {
         c->turn--;
-        return r;
+        return rc;
     }
     (void)pthread_detach(c->thread);
     c->strays++;
@@ -165,13 +165,13 @@ int control_leave_handler(struct host *h)
 {
     struct control *c = &h->control;
     (void)pthread_mutex_lock(&c->mutex);
-    int r = c->stop ? -ESHUTDOWN : replace_thread(h);
-    if (r == 0) {
+    int rc = c->stop ? -ESHUTDOWN : replace_thread(h);
+    if (rc == 0) {
         c->handling = 0; /* nobody waits for it any more */
         (void)pthread_cond_broadcast(&c->changed);
     }
     (void)pthread_mutex_unlock(&c->mutex);
-    return r;
+    return rc;
 }
 
 /* lock held.  Gives 0 when it was answered in time. */
@@ -217,30 +217,30 @@ int control_call(struct host *h, int (*fn)(void *arg), void *arg, void (*drop)(v
     bool started = c->started;
     (void)pthread_mutex_unlock(&c->mutex);
     if (!started || control_is_here(h)) {
-        int r = fn(arg);
+        int rc = fn(arg);
         limited_free(&l->m);
-        return r;
+        return rc;
     }
-    int r = control_push(h, &l->m);
-    if (r < 0) {
+    int rc = control_push(h, &l->m);
+    if (rc < 0) {
         limited_free(&l->m);
-        return err_set(r, "the core is being stopped");
+        return err_set(rc, "the core is being stopped");
     }
     (void)pthread_mutex_lock(&c->mutex);
-    r = wait_limited(h, &l->m, limit_ns);
+    rc = wait_limited(h, &l->m, limit_ns);
     int result = l->m.result;
     (void)pthread_mutex_unlock(&c->mutex);
-    *ret_inside = r == -ETIMEDOUT;
-    if (r == -ETIMEDOUT)
-        return r; /* the message is its runner's now */
-    if (r == -EBUSY)
+    *ret_inside = rc == -ETIMEDOUT;
+    if (rc == -ETIMEDOUT)
+        return rc; /* the message is its runner's now */
+    if (rc == -EBUSY)
         (void)err_set(
-            r, "another plugin is being loaded or stopped, which takes a long time; plugin list "
-               "shows which one; try again later");
+            rc, "another plugin is being loaded or stopped, which takes a long time; plugin list "
+                "shows which one; try again later");
     else
-        r = result < 0 ? err_set(result, "%s", l->why) : result;
+        rc = result < 0 ? err_set(result, "%s", l->why) : result;
     limited_free(&l->m);
-    return r;
+    return rc;
 }
 
 static void answer(struct control *c, struct message *m, int result)
@@ -371,10 +371,10 @@ int control_start(struct host *h)
     if (c->wake_fd == -1)
         return err_set(-errno, "no eventfd for the control thread: %s", strerror(errno));
     c->started = true; /* still alone: the thread comes next */
-    int r = thread_start(&c->thread, "probing/control", CONTROL_STACK, control_loop, h);
-    if (r < 0)
+    int rc = thread_start(&c->thread, "probing/control", CONTROL_STACK, control_loop, h);
+    if (rc < 0)
         c->started = false;
-    return r;
+    return rc;
 }
 
 void control_stop(struct host *h)

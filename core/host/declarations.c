@@ -61,14 +61,14 @@ int declared_take(struct plugin *p, const struct probing_plugin *api)
     atomic_store_explicit(&p->declared, NULL, memory_order_release);
     if (api->size < sizeof(*api) || !api->declares)
         return 0;
-    int r = declared_read(&from, (uint64_t)(uintptr_t)api->declares, p->name, &d);
-    if (r == 0)
-        r = aliases_check(p, d, api);
-    if (r == 0 && h->declares.check)
-        r = h->declares.check(h->declares.arg, d);
-    if (r < 0) {
+    int rc = declared_read(&from, (uint64_t)(uintptr_t)api->declares, p->name, &d);
+    if (rc == 0)
+        rc = aliases_check(p, d, api);
+    if (rc == 0 && h->declares.check)
+        rc = h->declares.check(h->declares.arg, d);
+    if (rc < 0) {
         declared_free(d);
-        return r;
+        return rc;
     }
     atomic_store_explicit(&p->declared, keep(h, d), memory_order_release);
     return 0;
@@ -85,14 +85,14 @@ int host_declared_each(struct host *h, bool stopped, int (*fn)(void *arg, const 
                        void *arg)
 {
     uint32_t n = atomic_load_explicit(&h->n_plugins, memory_order_acquire);
-    int r = 0;
-    for (uint32_t i = 0; i < n && r >= 0; i++) {
+    int rc = 0;
+    for (uint32_t i = 0; i < n && rc >= 0; i++) {
         struct plugin *p = atomic_load_explicit(&h->plugins[i], memory_order_acquire);
         const struct declared *d = atomic_load_explicit(&p->declared, memory_order_acquire);
         if (d && (stopped || plugin_state_of(p) == PLUGIN_RUNNING))
-            r = fn(arg, d);
+            rc = fn(arg, d);
     }
-    return r < 0 ? r : 0;
+    return rc < 0 ? rc : 0;
 }
 
 /* ---- installed ---- */
@@ -138,14 +138,14 @@ static int found(void *arg, const char *file, struct declared *d)
     const struct plugin *p = plugin_find(h, d->plugin);
     const struct declared *own =
         p ? atomic_load_explicit(&p->declared, memory_order_acquire) : NULL;
-    int r = own || is_known(h, d) ? 1
-            : h->declares.check   ? h->declares.check(h->declares.arg, d)
-                                  : 0;
+    int rc = own || is_known(h, d) ? 1
+             : h->declares.check   ? h->declares.check(h->declares.arg, d)
+                                   : 0;
 
-    if (r == 0 && h->declares.take)
-        r = h->declares.take(h->declares.arg, d, /* loaded= */ false);
-    if (r != 0) {
-        if (r < 0)
+    if (rc == 0 && h->declares.take)
+        rc = h->declares.take(h->declares.arg, d, /* loaded= */ false);
+    if (rc != 0) {
+        if (rc < 0)
             host_log(h, PROBING_WARN, "what %s declares is not taken: %s", file, err_text());
         declared_free(d);
         return 0;
@@ -173,13 +173,13 @@ int declared_told(struct host *h, int fd)
     if (fstat(fd, &st) == -1 || !S_ISREG(st.st_mode) || lseek(fd, 0, SEEK_SET) == -1)
         return err_set(-EINVAL, "what is known of plugins comes as a file");
     buf_init(&text, DECLARED_LINES_BYTES);
-    int r = file_read_fd(fd, "what is known of plugins", &text);
+    int rc = file_read_fd(fd, "what is known of plugins", &text);
     (void)pthread_mutex_lock(&h->installed.mutex);
-    if (r == 0)
-        r = declared_parse_all(text.data, text.size, told, h);
+    if (rc == 0)
+        rc = declared_parse_all(text.data, text.size, told, h);
     (void)pthread_mutex_unlock(&h->installed.mutex);
     buf_done(&text);
-    return r;
+    return rc;
 }
 
 void host_declared_find(void *host)

@@ -52,10 +52,10 @@ int host_publish(struct host *h, const char *topic, const void *payload, uint32_
     if (size)
         memcpy(m + 1, payload, size);
     memcpy((char *)(m + 1) + size, topic, n + 1);
-    int r = control_push(h, m);
-    if (r < 0)
+    int rc = control_push(h, m);
+    if (rc < 0)
         free(m);
-    return r;
+    return rc;
 }
 
 int host_subscribe(struct host *h, const char *topic,

@@ -34,14 +34,14 @@ static int open_self(void)
 static int look(int32_t tid, uint64_t timeout_ns, void (*fn)(void *arg), void *arg,
                 struct probing_stack_thread *ret)
 {
-    int r = open_self();
-    if (r < 0)
-        return r;
+    int rc = open_self();
+    if (rc < 0)
+        return rc;
     stack_process_refresh(self_process, /* maps_too= */ true);
-    r = fn ? stack_capture_held(self_process, tid, timeout_ns, fn, arg, scratch)
-           : stack_capture(self_process, tid, timeout_ns, scratch);
-    if (r < 0 && r != -ETIMEDOUT)
-        return r;
+    rc = fn ? stack_capture_held(self_process, tid, timeout_ns, fn, arg, scratch)
+            : stack_capture(self_process, tid, timeout_ns, scratch);
+    if (rc < 0 && rc != -ETIMEDOUT)
+        return rc;
     const struct stack_thread *t = scratch;
     ret->tid = t->tid;
     memcpy(ret->name, t->name, sizeof(ret->name));
@@ -51,7 +51,7 @@ static int look(int32_t tid, uint64_t timeout_ns, void (*fn)(void *arg), void *a
     ret->end = t->n > ret->max_frames ? STACK_END_LIMIT : (int32_t)t->end;
     for (uint32_t i = 0; i < ret->n_frames; i++)
         ret->frames[i] = (struct probing_stack_frame){.ip = t->frames[i].ip, .sp = t->frames[i].sp};
-    return r;
+    return rc;
 }
 
 static int ext_thread_held(int32_t tid, uint64_t timeout_ns, void (*fn)(void *arg), void *arg,
@@ -60,9 +60,9 @@ static int ext_thread_held(int32_t tid, uint64_t timeout_ns, void (*fn)(void *ar
     if (!ret || ret->size < sizeof(*ret) || (ret->max_frames && !ret->frames))
         return err_set(-EINVAL, "probing.stack/1: set .size and .frames of the thread");
     (void)pthread_mutex_lock(&stack_lock);
-    int r = look(tid, timeout_ns, fn, arg, ret);
+    int rc = look(tid, timeout_ns, fn, arg, ret);
     (void)pthread_mutex_unlock(&stack_lock);
-    return r;
+    return rc;
 }
 
 static int ext_thread(int32_t tid, uint64_t timeout_ns, struct probing_stack_thread *ret)
@@ -77,16 +77,16 @@ static int ext_symbol(uint64_t address, struct probing_stack_symbol *ret)
     if (!ret || ret->size < sizeof(*ret))
         return err_set(-EINVAL, "probing.stack/1: set .size of the symbol");
     (void)pthread_mutex_lock(&stack_lock);
-    int r = open_self();
-    if (r == 0) {
-        r = stack_symbol(self_process, address, &found);
+    int rc = open_self();
+    if (rc == 0) {
+        rc = stack_symbol(self_process, address, &found);
         (void)snprintf(ret->name, sizeof(ret->name), "%s", found.name);
         (void)snprintf(ret->module, sizeof(ret->module), "%s", found.module ? found.module : "");
         ret->offset = found.offset;
         ret->module_offset = found.module_offset;
     }
     (void)pthread_mutex_unlock(&stack_lock);
-    return r;
+    return rc;
 }
 
 int host_stack_add(struct host *h)
@@ -95,14 +95,14 @@ int host_stack_add(struct host *h)
                                                 .thread = ext_thread,
                                                 .thread_held = ext_thread_held,
                                                 .symbol = ext_symbol};
-    int r = host_extension_add(h, PROBING_STACK_1, &part);
-    if (r == 0) {
+    int rc = host_extension_add(h, PROBING_STACK_1, &part);
+    if (rc == 0) {
         (void)pthread_mutex_lock(&stack_lock);
         stack_on = true;
         (void)pthread_mutex_unlock(&stack_lock);
         h->has_stack = true;
     }
-    return r;
+    return rc;
 }
 
 void host_stack_off(struct host *h)

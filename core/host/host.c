@@ -31,12 +31,12 @@ static int parts_init(struct host *h)
     if (pthread_condattr_init(&attr))
         return err_set(-ENOMEM, "no memory for the host");
     (void)pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
-    int r = pthread_cond_init(&h->plugins_changed, &attr);
+    int rc = pthread_cond_init(&h->plugins_changed, &attr);
     (void)pthread_condattr_destroy(&attr);
-    if (r)
-        return err_set(-r, "no condition for the host");
-    r = control_init(h);
-    return r < 0 ? r : workers_init(h);
+    if (rc)
+        return err_set(-rc, "no condition for the host");
+    rc = control_init(h);
+    return rc < 0 ? rc : workers_init(h);
 }
 
 static void destroy(struct host *h)
@@ -74,29 +74,29 @@ int host_new(const struct host_options *o, struct host **ret)
     for (int i = 0; i < HOST_UPLOAD_CLIENTS; i++)
         h->door.peers[i] = -1;
     atomic_init(&h->log.level, PROBING_INFO);
-    int r = parts_init(h);
-    if (r < 0) {
+    int rc = parts_init(h);
+    if (rc < 0) {
         free(h);
-        return r;
+        return rc;
     }
     h->version = strdup(o->version);
     h->plugin_path = strdup(o->plugin_path ? o->plugin_path : "");
-    r = h->version && h->plugin_path ? 0 : err_set(-ENOMEM, "no memory for the host");
-    if (r == 0)
-        r = commands_builtin(h);
-    if (r == 0)
-        r = about_add(h);
-    if (r == 0)
-        r = settings_offer(h);
-    if (r == 0)
-        r = memory_offer(h);
-    if (r == 0)
-        r = note_offer(h);
-    if (r == 0)
-        r = rows_offer(h);
-    if (r < 0) {
+    rc = h->version && h->plugin_path ? 0 : err_set(-ENOMEM, "no memory for the host");
+    if (rc == 0)
+        rc = commands_builtin(h);
+    if (rc == 0)
+        rc = about_add(h);
+    if (rc == 0)
+        rc = settings_offer(h);
+    if (rc == 0)
+        rc = memory_offer(h);
+    if (rc == 0)
+        rc = note_offer(h);
+    if (rc == 0)
+        rc = rows_offer(h);
+    if (rc < 0) {
         destroy(h);
-        return r;
+        return rc;
     }
     *ret = h;
     return 0;
@@ -109,8 +109,8 @@ void host_call_limit(struct host *h, uint64_t call_ns)
 
 int host_start(struct host *h)
 {
-    int r = workers_start(h);
-    return r < 0 ? r : control_start(h);
+    int rc = workers_start(h);
+    return rc < 0 ? rc : control_start(h);
 }
 
 /* A plugin that will not stop may still call us, so what it can reach stays, and does nothing. */
@@ -146,16 +146,16 @@ void host_free(struct host *h)
 
 int host_extension_add(struct host *h, const char *id, const void *part)
 {
-    int r = 0;
+    int rc = 0;
     (void)pthread_mutex_lock(&h->extensions_lock);
     if (h->n_extensions == HOST_EXTENSIONS_MAX) {
-        r = err_set(-ENOSPC, "no room for extension '%s'", id);
+        rc = err_set(-ENOSPC, "no room for extension '%s'", id);
     } else {
         h->extensions[h->n_extensions].id = id;
         h->extensions[h->n_extensions++].part = part;
     }
     (void)pthread_mutex_unlock(&h->extensions_lock);
-    return r;
+    return rc;
 }
 
 int host_table_add(struct host *h, const struct probing_table_desc *d, void *self)

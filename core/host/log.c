@@ -58,22 +58,22 @@ void host_log_level(struct host *h, int level)
 int log_each(struct host *h, int (*fn)(void *arg, const struct log_line *line), void *arg)
 {
     struct log *l = &h->log;
-    int r = 0;
+    int rc = 0;
 
     (void)pthread_mutex_lock(&l->mutex);
     uint64_t end = l->count, at = end > HOST_LOG_LINES ? end - HOST_LOG_LINES : 0;
     (void)pthread_mutex_unlock(&l->mutex);
-    for (; at < end && r == 0; at++) {
+    for (; at < end && rc == 0; at++) {
         (void)pthread_mutex_lock(&l->mutex);
         bool there = l->count - at <= HOST_LOG_LINES;
         struct log_line line = l->lines[at % HOST_LOG_LINES];
         line.text = there && line.text ? strdup(line.text) : NULL;
         (void)pthread_mutex_unlock(&l->mutex);
         if (line.text)
-            r = fn(arg, &line);
+            rc = fn(arg, &line);
         free(line.text);
     }
-    return r;
+    return rc;
 }
 
 void log_free(struct host *h)

@@ -119,13 +119,13 @@ static const char *why_of(int code)
 }
 
 /* 0 or a negative errno; whoever gives another number may mean either, and is not gone on with. */
-static int result_of(int r, const char *step)
+static int result_of(int rc, const char *step)
 {
-    return r <= 0 ? r
-                  : err_set(-EPROTO,
-                            "%s() returned %d: it must return 0 for success or a negative errno "
-                            "for failure (-EIO, not EIO)",
-                            step, r);
+    return rc <= 0 ? rc
+                   : err_set(-EPROTO,
+                             "%s() returned %d: it must return 0 for success or a negative errno "
+                             "for failure (-EIO, not EIO)",
+                             step, rc);
 }
 
 static int begin(struct plugin *p)
@@ -137,24 +137,24 @@ static int begin(struct plugin *p)
     leak_forget(p);
     leak_begin(p);
     err_clear();
-    int r = result_of(p->api.init(&p->face, &p->self), "init");
+    int rc = result_of(p->api.init(&p->face, &p->self), "init");
     bool in_time = atomic_load_explicit(&p->call, memory_order_acquire) == CALL_INSIDE;
     leak_end(p, in_time);
-    if (r < 0) {
-        (void)snprintf(why, sizeof(why), "%s", why_of(r));
-        return leak_refuse(p, "init", r, why);
+    if (rc < 0) {
+        (void)snprintf(why, sizeof(why), "%s", why_of(rc));
+        return leak_refuse(p, "init", rc, why);
     }
     if (leak_threads(p) > 0) /* plugin.h: no threads yet */
         plugin_text_set(p, &p->reason, "its init has started threads, which belong in start");
-    r = settings_add_plugin(p->host, p);
-    if (r == 0)
-        r = settings_configure(p->host, p);
-    if (r == 0)
-        r = declared_publish(p);
-    if (r < 0) {
-        (void)snprintf(why, sizeof(why), "%s", why_of(r));
+    rc = settings_add_plugin(p->host, p);
+    if (rc == 0)
+        rc = settings_configure(p->host, p);
+    if (rc == 0)
+        rc = declared_publish(p);
+    if (rc < 0) {
+        (void)snprintf(why, sizeof(why), "%s", why_of(rc));
         p->api.destroy(p->self);
-        return leak_refuse(p, "configure", r, why);
+        return leak_refuse(p, "configure", rc, why);
     }
     plugin_state_set(p, PLUGIN_READY);
     return 0;
@@ -171,9 +171,9 @@ static int open_api(struct plugin *p, void *handle, const char *file_path)
         return plugin_refuse(p, "symbol", -ENOEXEC,
                              "%s does not export " PLUGIN_SYMBOL "; is it a probing plugin?",
                              file_path);
-    int r = given_whole(p, api);
-    if (r < 0)
-        return r;
+    int rc = given_whole(p, api);
+    if (rc < 0)
+        return rc;
     p->api = (struct probing_plugin){0};
     memcpy(&p->api, api, api->size < sizeof(p->api) ? api->size : sizeof(p->api));
     image_set_name(handle, p->name);
@@ -221,17 +221,17 @@ static int prepare(struct host *h, const char *name, const char *path, int fd)
     plugin_text_set(p, &p->path, file_path);
     plugin_text_set(p, &p->reason, "");
     plugin_call_begin(p);
-    int r = 0;
+    int rc = 0;
     if (!handle) {
-        r = image_map(file, name, fd == -1 ? file_path : NULL, &handle);
-        (void)snprintf(why, sizeof(why), "%s", r < 0 ? err_why(r) : "");
+        rc = image_map(file, name, fd == -1 ? file_path : NULL, &handle);
+        (void)snprintf(why, sizeof(why), "%s", rc < 0 ? err_why(rc) : "");
         (void)close(file);
     }
     p->handle = handle;
-    r = r == 0 ? open_api(p, handle, file_path) : plugin_refuse(p, "dlopen", -ENOEXEC, "%s", why);
+    rc = rc == 0 ? open_api(p, handle, file_path) : plugin_refuse(p, "dlopen", -ENOEXEC, "%s", why);
     if (!plugin_call_end(p))
-        return plugin_undo(p, /* started= */ false, /* made= */ r == 0);
-    return r;
+        return plugin_undo(p, /* started= */ false, /* made= */ rc == 0);
+    return rc;
 }
 
 static int launch(struct plugin *p)
@@ -239,16 +239,16 @@ static int launch(struct plugin *p)
     leak_begin(p);
     err_clear();
     plugin_call_begin(p);
-    int r = p->api.start ? result_of(p->api.start(p->self), "start") : 0;
+    int rc = p->api.start ? result_of(p->api.start(p->self), "start") : 0;
     bool in_time = plugin_call_end(p);
     leak_end(p, in_time);
     if (!in_time)
-        return plugin_undo(p, /* started= */ r >= 0, /* made= */ true);
-    if (r < 0) {
+        return plugin_undo(p, /* started= */ rc >= 0, /* made= */ true);
+    if (rc < 0) {
         char why[ERR_TEXT_BYTES - 128];
-        (void)snprintf(why, sizeof(why), "%s", why_of(r));
+        (void)snprintf(why, sizeof(why), "%s", why_of(rc));
         p->api.destroy(p->self);
-        return leak_refuse(p, "start", r, why);
+        return leak_refuse(p, "start", rc, why);
     }
     plugin_state_set(p, PLUGIN_RUNNING);
     host_log(p->host, PROBING_INFO, "plugin %s %s runs", p->name,
@@ -326,8 +326,8 @@ int host_plugin_load(struct host *h, const char *name, const char *path, int fd)
 {
     if (host_is_off(h))
         return -ESHUTDOWN;
-    int r = load_step(h, name, path, fd, /* start= */ false);
-    return r < 0 ? r : load_step(h, name, NULL, -1, /* start= */ true);
+    int rc = load_step(h, name, path, fd, /* start= */ false);
+    return rc < 0 ? rc : load_step(h, name, NULL, -1, /* start= */ true);
 }
 
 int host_plugin_load_all(struct host *h, const char *names)
@@ -341,10 +341,10 @@ int host_plugin_load_all(struct host *h, const char *names)
         at += length;
         if (!ready[n][0])
             continue;
-        int r = load_step(h, ready[n], NULL, -1, /* start= */ false);
-        n += r == 0 ? 1 : 0;
-        if (r < 0) /* the core may have come by memfd, and its plugins come through the door */
-            host_log(h, r == -ENOENT ? PROBING_INFO : PROBING_WARN, "%s", err_why(r));
+        int rc = load_step(h, ready[n], NULL, -1, /* start= */ false);
+        n += rc == 0 ? 1 : 0;
+        if (rc < 0) /* the core may have come by memfd, and its plugins come through the door */
+            host_log(h, rc == -ENOENT ? PROBING_INFO : PROBING_WARN, "%s", err_why(rc));
     }
     for (uint32_t i = 0; i < n; i++)
         if (load_step(h, ready[i], NULL, -1, /* start= */ true) == -EALREADY)
@@ -422,21 +422,21 @@ static int stop_on_control(void *arg)
 
     err_clear();
     plugin_call_begin(p);
-    int r = p->api.stop ? p->api.stop(p->self) : 0;
+    int rc = p->api.stop ? p->api.stop(p->self) : 0;
     if (!plugin_call_end(p))
-        return plugin_undo(p, /* started= */ false, /* made= */ r >= 0);
-    if (r < 0) {
+        return plugin_undo(p, /* started= */ false, /* made= */ rc >= 0);
+    if (rc < 0) {
         char why[ERR_TEXT_BYTES - 128];
-        (void)snprintf(why, sizeof(why), "%s", why_of(r));
+        (void)snprintf(why, sizeof(why), "%s", why_of(rc));
         plugin_text_set(p, &p->reason, why);
         plugin_state_set(p, PLUGIN_RUNNING);
-        return err_set(r, "plugin '%s' could not be stopped and keeps running: %s", p->name, why);
+        return err_set(rc, "plugin '%s' could not be stopped and keeps running: %s", p->name, why);
     }
     plugin_api_stop(p);
     p->api.destroy(p->self);
     p->self = NULL;
     plugin_release_others(p);
-    leak_stopped(p, r);
+    leak_stopped(p, rc);
     plugin_state_set(p, PLUGIN_STOPPED);
     host_log(h, PROBING_INFO, "plugin %s has stopped", p->name);
     return 0;
@@ -464,19 +464,19 @@ int host_plugin_stop(struct host *h, const char *name)
                        near ? "; did you mean '" : "", near ? near : "",
                        near ? "'?" : "; plugin list shows those that are");
     }
-    int r = host_on_control(h, close_on_control, p);
-    if (r < 0)
-        return r;
-    r = wait_empty(p);
-    if (r < 0 && timers_late(h, p) && plugin_give_up_tick(p) == -ETIMEDOUT)
+    int rc = host_on_control(h, close_on_control, p);
+    if (rc < 0)
+        return rc;
+    rc = wait_empty(p);
+    if (rc < 0 && timers_late(h, p) && plugin_give_up_tick(p) == -ETIMEDOUT)
         return -ETIMEDOUT;
-    if (r < 0) {
+    if (rc < 0) {
         plugin_state_set(p, PLUGIN_RUNNING);
-        return r;
+        return rc;
     }
     bool inside;
-    r = control_call(h, stop_on_control, p, keep, plugin_limit_ns(h), &inside);
-    return inside ? plugin_give_up(h, name, "stop") : r;
+    rc = control_call(h, stop_on_control, p, keep, plugin_limit_ns(h), &inside);
+    return inside ? plugin_give_up(h, name, "stop") : rc;
 }
 
 /* Last come, first gone.  Gives how many stopped; *ret_r and why: of the first that did not. */
@@ -489,12 +489,12 @@ static uint32_t stop_round(struct host *h, int *ret_r, char why[ERR_TEXT_BYTES])
         struct plugin *p = atomic_load_explicit(&h->plugins[i - 1], memory_order_acquire);
         if (plugin_state_of(p) != PLUGIN_RUNNING)
             continue;
-        int r = host_plugin_stop(h, p->name);
-        if (r >= 0 || plugin_state_of(p) == PLUGIN_FAILED) {
+        int rc = host_plugin_stop(h, p->name);
+        if (rc >= 0 || plugin_state_of(p) == PLUGIN_FAILED) {
             stopped++; /* failed: nothing more can be done about it, and nothing waits for it */
         } else if (*ret_r == 0) {
-            *ret_r = r;
-            (void)snprintf(why, ERR_TEXT_BYTES, "%s", err_why(r));
+            *ret_r = rc;
+            (void)snprintf(why, ERR_TEXT_BYTES, "%s", err_why(rc));
         }
     }
     return stopped;

@@ -81,9 +81,9 @@ static int guarded_scan(void *self, struct probing_rows *out)
                        "%s is computed by plugin %s, which does not run: plugin load %s",
                        part->name, part->plugin->name, part->plugin->name);
     err_clear();
-    int r = part->scan(part->plugin->self, out);
+    int rc = part->scan(part->plugin->self, out);
     plugin_leave(part->plugin);
-    return r;
+    return rc;
 }
 
 static void guarded_handle(void *arg, const char *topic, const void *payload, uint32_t size)
@@ -178,9 +178,9 @@ static int plugin_api_table(const struct probing_host *f, const struct probing_t
         return -ESHUTDOWN;
     if (!ret)
         return err_set(-EINVAL, "table() needs a place for its answer");
-    int r = given_table(given);
-    if (r < 0)
-        return r;
+    int rc = given_table(given);
+    if (rc < 0)
+        return rc;
     memcpy(&d, given, sizeof(d));
     d.size = sizeof(d);
     struct plugin_part *part = part_find(p, d.name, true);
@@ -191,12 +191,12 @@ static int plugin_api_table(const struct probing_host *f, const struct probing_t
     part->scan = d.scan;
     if (d.scan) {
         d.scan = guarded_scan;
-        r = tables_add(p->host->tables, p->name, &d, part, &t);
+        rc = tables_add(p->host->tables, p->name, &d, part, &t);
     } else {
-        r = p->host->store.table_add(p->host->store.arg, p->name, &d, NULL, &t);
+        rc = p->host->store.table_add(p->host->store.arg, p->name, &d, NULL, &t);
     }
-    if (r < 0)
-        return r;
+    if (rc < 0)
+        return rc;
     part->table = t;
     atomic_store_explicit(&t->owner, p, memory_order_release);
     *ret = (struct probing_table *)t;
@@ -233,8 +233,8 @@ static int plugin_api_command(const struct probing_host *f, const struct probing
     struct plugin *p = f->core;
     if (host_is_off(p->host))
         return -ESHUTDOWN;
-    int r = given_command(c);
-    return r < 0 ? r : command_add(p->host, p, p->name, c, NULL);
+    int rc = given_command(c);
+    return rc < 0 ? rc : command_add(p->host, p, p->name, c, NULL);
 }
 
 static int plugin_api_reply(struct probing_reply *out, const void *text, size_t n)
@@ -293,15 +293,15 @@ static int plugin_api_every(const struct probing_host *f, uint64_t period_ns,
 static int ask_why(struct plugin *p, const char *name, char *text, size_t size)
 {
     const struct probing_empty_1 *part = NULL;
-    int r = -ENOENT;
+    int rc = -ENOENT;
     if (!p->api.extension || !plugin_enter(p))
-        return r;
+        return rc;
     part = p->api.extension(p->self, PROBING_EMPTY_1);
     if (part && part->size >= sizeof(*part) && part->why)
-        r = part->why(p->self, name, text, (uint32_t)size);
+        rc = part->why(p->self, name, text, (uint32_t)size);
     plugin_leave(p);
     text[size - 1] = '\0';
-    return r;
+    return rc;
 }
 
 int host_why_empty(void *host, const struct table *t, char *text, size_t size)
@@ -332,28 +332,28 @@ int host_why_empty(void *host, const struct table *t, char *text, size_t size)
 static int costs_of(struct plugin *p, int (*fn)(void *, const struct probing_cost *), void *arg)
 {
     const struct probing_cost_1 *part = NULL;
-    int r = 0;
+    int rc = 0;
     if (!p->api.extension || !plugin_enter_ready(p))
         return 0;
     part = p->api.extension(p->self, PROBING_COST_1);
     bool fits = part && part->size >= sizeof(*part) && part->cost;
-    for (uint32_t i = 0; fits && i < COSTS_MAX && r == 0; i++) {
+    for (uint32_t i = 0; fits && i < COSTS_MAX && rc == 0; i++) {
         struct probing_cost c = {.size = sizeof(c)};
         if (part->cost(p->self, i, &c) < 0)
             break;
-        r = fn(arg, &c);
+        rc = fn(arg, &c);
     }
     plugin_leave(p);
-    return r;
+    return rc;
 }
 
 int host_costs_each(struct host *h, int (*fn)(void *arg, const struct probing_cost *c), void *arg)
 {
     uint32_t n = host_is_off(h) ? 0 : atomic_load_explicit(&h->n_plugins, memory_order_acquire);
-    int r = 0;
-    for (uint32_t i = 0; i < n && r == 0; i++)
-        r = costs_of(atomic_load_explicit(&h->plugins[i], memory_order_acquire), fn, arg);
-    return r;
+    int rc = 0;
+    for (uint32_t i = 0; i < n && rc == 0; i++)
+        rc = costs_of(atomic_load_explicit(&h->plugins[i], memory_order_acquire), fn, arg);
+    return rc;
 }
 
 /* ---- extensions ---- */

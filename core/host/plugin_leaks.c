@@ -248,18 +248,18 @@ int leak_refuse(struct plugin *p, const char *step, int code, const char *why)
 
     buf_init(&left, 1024);
     tell(p, &left);
-    int r = plugin_refuse(p, step, code, "%s%s%s", why, left.size ? "; " : "", buf_text(&left));
+    int rc = plugin_refuse(p, step, code, "%s%s%s", why, left.size ? "; " : "", buf_text(&left));
     buf_done(&left);
-    return r;
+    return rc;
 }
 
-void leak_stopped(struct plugin *p, int r)
+void leak_stopped(struct plugin *p, int rc)
 {
     struct buf text;
 
     buf_init(&text, 1024);
-    if (r > 0)
-        (void)buf_addf(&text, "its stop() gave %d, which is neither 0 nor a negative errno; ", r);
+    if (rc > 0)
+        (void)buf_addf(&text, "its stop() gave %d, which is neither 0 nor a negative errno; ", rc);
     tell(p, &text);
     plugin_text_set(p, &p->reason, buf_text(&text));
     if (text.size > 0)

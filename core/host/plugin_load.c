@@ -116,23 +116,23 @@ int image_map(int fd, const char *name, const char *path, void **ret_handle)
     struct elf_facts facts = {0};
     int copied = -1;
 
-    int r = seal_copy(fd, name, &copied, &facts);
-    if (r == 0 && (!has_name(copied) || (facts.origin && path))) {
+    int rc = seal_copy(fd, name, &copied, &facts);
+    if (rc == 0 && (!has_name(copied) || (facts.origin && path))) {
         (void)close(copied);
         copied = -1;
     }
     /* As a last resort the file itself: it can change under the process. */
-    if (r == -ENOTSUP)
-        r = sealed_inspect(fd, &facts);
-    if (r < 0)
-        return r;
+    if (rc == -ENOTSUP)
+        rc = sealed_inspect(fd, &facts);
+    if (rc < 0)
+        return rc;
     if (facts.plugin == 0)
-        r = err_set(-ENOEXEC, "it does not export " PLUGIN_SYMBOL "; is it a probing plugin?");
+        rc = err_set(-ENOEXEC, "it does not export " PLUGIN_SYMBOL "; is it a probing plugin?");
     else
-        r = copied != -1 ? map(copied, NULL, ret_handle) : map(fd, path, ret_handle);
+        rc = copied != -1 ? map(copied, NULL, ret_handle) : map(fd, path, ret_handle);
     if (copied != -1)
         (void)close(copied);
-    return r;
+    return rc;
 }
 
 /* Open <name>.so or probing_<name>.so in one of the directories of the plugin path. */

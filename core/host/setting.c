@@ -79,9 +79,9 @@ static int check(const char *owner, const char *name, uint32_t type, uint32_t un
     if (strchr(value, '\n'))
         return err_set(-EINVAL, "%s.%s takes one line only", owner, name);
     if (type == PROBING_I64) {
-        int r = number_of(owner, name, unit, min, max, value, &number);
-        if (r < 0)
-            return r;
+        int rc = number_of(owner, name, unit, min, max, value, &number);
+        if (rc < 0)
+            return rc;
         if ((min || max) && (number < min || number > max))
             return out_of_range(owner, name, unit, (const int64_t[]){min, max, number});
         (void)snprintf(ret_plain, VALUE_MAX_BYTES, "%lld", (long long)number);
@@ -96,32 +96,32 @@ static int check(const char *owner, const char *name, uint32_t type, uint32_t un
 int settings_check(const char *owner, const struct probing_config *table, uint32_t stride)
 {
     char *plain = malloc(VALUE_MAX_BYTES);
-    int r = plain ? 0 : -ENOMEM;
+    int rc = plain ? 0 : -ENOMEM;
 
     if (stride < sizeof(struct probing_config))
-        r = err_set(-EINVAL,
-                    "settings of '%s': stride %u is smaller than struct probing_config (%zu); "
-                    "set .config_size",
-                    owner, stride, sizeof(struct probing_config));
-    for (uint32_t i = 0; r == 0; i++) {
+        rc = err_set(-EINVAL,
+                     "settings of '%s': stride %u is smaller than struct probing_config (%zu); "
+                     "set .config_size",
+                     owner, stride, sizeof(struct probing_config));
+    for (uint32_t i = 0; rc == 0; i++) {
         const struct probing_config *c =
             (const struct probing_config *)((const char *)table + (size_t)i * stride);
         if (!c->name)
             break;
         if (i >= SETTINGS_MAX)
-            r = err_set(-EINVAL, "settings of '%s' do not end with a NULL name", owner);
+            rc = err_set(-EINVAL, "settings of '%s' do not end with a NULL name", owner);
         else if (!text_is_name(c->name) || !c->value || !c->doc)
-            r = err_set(-EINVAL,
-                        "setting %u of '%s' ('%.60s') has a bad name, no default or no doc", i,
-                        owner, c->name);
+            rc = err_set(-EINVAL,
+                         "setting %u of '%s' ('%.60s') has a bad name, no default or no doc", i,
+                         owner, c->name);
         else if (c->type != PROBING_I64 && c->type != PROBING_F64 && c->type != PROBING_STR)
-            r = err_set(-EINVAL, "setting %s.%s has type %u: a setting is I64, F64 or STR", owner,
-                        c->name, c->type);
+            rc = err_set(-EINVAL, "setting %s.%s has type %u: a setting is I64, F64 or STR", owner,
+                         c->name, c->type);
         else
-            r = check(owner, c->name, c->type, c->unit, c->min, c->max, c->value, plain);
+            rc = check(owner, c->name, c->type, c->unit, c->min, c->max, c->value, plain);
     }
     free(plain);
-    return r;
+    return rc;
 }
 
 /* ---- the list ---- */
@@ -172,14 +172,14 @@ static int adopt(struct host *h, const char *owner, const struct probing_config 
                  struct plugin *p, int (*set)(void *, const char *, const char *), void *self)
 {
     char *fallback = strdup(c->value), *doc = strdup(c->doc);
-    int r = 0;
+    int rc = 0;
 
     (void)pthread_mutex_lock(&h->settings.mutex);
     struct setting *s = find(h, owner, strlen(owner), c->name);
     if (!s)
         s = add(h, owner, strlen(owner), c->name);
     if (!s || !fallback || !doc) {
-        r = err_set(-ENOMEM, "no room for setting %s.%s", owner, c->name);
+        rc = err_set(-ENOMEM, "no room for setting %s.%s", owner, c->name);
         free(fallback);
         free(doc);
     } else {
@@ -198,59 +198,59 @@ static int adopt(struct host *h, const char *owner, const struct probing_config 
         s->plugin = p;
     }
     (void)pthread_mutex_unlock(&h->settings.mutex);
-    return r;
+    return rc;
 }
 
 static int adopt_all(struct host *h, const char *owner, const struct probing_config *table,
                      uint32_t stride, struct plugin *p,
                      int (*set)(void *, const char *, const char *), void *self)
 {
-    int r = 0;
+    int rc = 0;
     const struct probing_config *c = table;
-    while (r == 0 && c && c->name) {
-        r = adopt(h, owner, c, p, set, self);
+    while (rc == 0 && c && c->name) {
+        rc = adopt(h, owner, c, p, set, self);
         c = (const struct probing_config *)((const char *)c + stride);
     }
-    return r;
+    return rc;
 }
 
 int host_settings_add(struct host *h, const char *owner, const struct probing_config *table,
                       uint32_t stride, int (*set)(void *self, const char *name, const char *value),
                       void *self)
 {
-    int r = settings_check(owner, table, stride);
-    return r < 0 ? r : adopt_all(h, owner, table, stride, NULL, set, self);
+    int rc = settings_check(owner, table, stride);
+    return rc < 0 ? rc : adopt_all(h, owner, table, stride, NULL, set, self);
 }
 
 int settings_add_plugin(struct host *h, struct plugin *p)
 {
     const struct declared *d = atomic_load_explicit(&p->declared, memory_order_relaxed);
-    int r = adopt_all(h, p->name, p->api.config, p->api.config_size, p, NULL, NULL);
-    if (r == 0 && d)
+    int rc = adopt_all(h, p->name, p->api.config, p->api.config_size, p, NULL, NULL);
+    if (rc == 0 && d)
         aliases_adopt(h, d);
-    return r;
+    return rc;
 }
 
 /* Give one setting's value to the plugin, before its start. */
 static int configure_one(struct plugin *p, const struct setting *s, const char *value, char *plain)
 {
-    int r = check(s->owner, s->name, s->type, s->unit, s->min, s->max, value, plain);
-    if (r < 0 || !p->api.configure)
-        return r;
+    int rc = check(s->owner, s->name, s->type, s->unit, s->min, s->max, value, plain);
+    if (rc < 0 || !p->api.configure)
+        return rc;
     err_clear();
-    r = p->api.configure(p->self, s->name, plain);
-    if (r < 0)
-        return err_set(r, "%s=%.200s: %s", s->name, value,
-                       err_text()[0] ? err_text() : strerror(-r));
+    rc = p->api.configure(p->self, s->name, plain);
+    if (rc < 0)
+        return err_set(rc, "%s=%.200s: %s", s->name, value,
+                       err_text()[0] ? err_text() : strerror(-rc));
     return 0;
 }
 
 int settings_configure(struct host *h, struct plugin *p)
 {
     char *value = malloc(VALUE_MAX_BYTES), *plain = malloc(VALUE_MAX_BYTES);
-    int r = value && plain ? 0 : -ENOMEM;
+    int rc = value && plain ? 0 : -ENOMEM;
 
-    for (struct setting *s = h->settings.first; s && r == 0; s = s->next) {
+    for (struct setting *s = h->settings.first; s && rc == 0; s = s->next) {
         if (strcmp(s->owner, p->name) != 0)
             continue;
         if (s->pending) {
@@ -262,34 +262,34 @@ int settings_configure(struct host *h, struct plugin *p)
         (void)pthread_mutex_lock(&h->settings.mutex);
         (void)snprintf(value, VALUE_MAX_BYTES, "%s", s->value ? s->value : s->fallback);
         (void)pthread_mutex_unlock(&h->settings.mutex);
-        r = configure_one(p, s, value, plain);
+        rc = configure_one(p, s, value, plain);
     }
     free(value);
     free(plain);
-    return r;
+    return rc;
 }
 
 int settings_each(struct host *h, int (*fn)(void *arg, const struct setting *s, const char *value),
                   void *arg)
 {
     char *value = malloc(VALUE_MAX_BYTES);
-    int r = value ? 0 : err_set(-ENOMEM, "no memory to list settings");
+    int rc = value ? 0 : err_set(-ENOMEM, "no memory to list settings");
 
     (void)pthread_mutex_lock(&h->settings.mutex);
     struct setting *s = h->settings.first;
     (void)pthread_mutex_unlock(&h->settings.mutex);
-    while (s && r == 0) {
+    while (s && rc == 0) {
         (void)pthread_mutex_lock(&h->settings.mutex);
         const char *text = s->value ? s->value : s->fallback;
         (void)snprintf(value, VALUE_MAX_BYTES, "%s", text ? text : "");
         struct setting *next = s->next;
         bool gone = s->gone;
         (void)pthread_mutex_unlock(&h->settings.mutex);
-        r = gone ? 0 : fn(arg, s, value);
+        rc = gone ? 0 : fn(arg, s, value);
         s = next;
     }
     free(value);
-    return r;
+    return rc;
 }
 
 void settings_free(struct host *h)
@@ -398,11 +398,11 @@ static int unknown(struct host *h, const char *name)
         n++;
     }
     const char *near = text_nearest(name, names, n);
-    int r = near ? err_set(-ENOENT, "unknown setting '%.80s'; did you mean '%s'?", name, near)
-                 : err_set(-ENOENT, "unknown setting '%.80s'; 'config' lists them", name);
+    int rc = near ? err_set(-ENOENT, "unknown setting '%.80s'; did you mean '%s'?", name, near)
+                  : err_set(-ENOENT, "unknown setting '%.80s'; 'config' lists them", name);
     while (n > 0)
         free(texts[--n]);
-    return r;
+    return rc;
 }
 
 struct setting *setting_find(struct host *h, const char *name)
@@ -418,18 +418,18 @@ int host_config_get(struct host *h, const char *name, struct buf *ret)
     if (host_is_off(h))
         return -ESHUTDOWN;
     name = alias_resolve(h, name, own);
-    int r = split(name, &n);
-    if (r < 0)
-        return r;
+    int rc = split(name, &n);
+    if (rc < 0)
+        return rc;
     (void)pthread_mutex_lock(&h->settings.mutex);
     struct setting *s =
         retention_name(name) ? find_retention(h, name) : find(h, name, n, name + n + 1);
     if (!s)
-        r = unknown(h, name);
+        rc = unknown(h, name);
     else
-        r = buf_adds(ret, s->value ? s->value : s->fallback ? s->fallback : "");
+        rc = buf_adds(ret, s->value ? s->value : s->fallback ? s->fallback : "");
     (void)pthread_mutex_unlock(&h->settings.mutex);
-    return r;
+    return rc;
 }
 
 bool settings_start_with(struct host *h, const char *plugin)
@@ -476,12 +476,12 @@ static int holds(const struct probing_host *f, const char *name, const char *val
     (void)pthread_mutex_lock(&p->host->settings.mutex);
     struct setting *s = find(p->host, p->name, strlen(p->name), name);
     (void)pthread_mutex_unlock(&p->host->settings.mutex);
-    int r = !plain ? err_set(-ENOMEM, "no memory for a setting")
-            : s && !s->pending
-                ? check(s->owner, s->name, s->type, s->unit, s->min, s->max, value, plain)
-                : err_set(-ENOENT, "%s has no setting '%.120s'", p->name, name);
+    int rc = !plain ? err_set(-ENOMEM, "no memory for a setting")
+             : s && !s->pending
+                 ? check(s->owner, s->name, s->type, s->unit, s->min, s->max, value, plain)
+                 : err_set(-ENOENT, "%s has no setting '%.120s'", p->name, name);
     free(plain);
-    return r < 0 ? r : keep(p->host, s, value);
+    return rc < 0 ? rc : keep(p->host, s, value);
 }
 
 int settings_offer(struct host *h)
@@ -493,9 +493,9 @@ int settings_offer(struct host *h)
 /* Ask the owner.  Its code runs without a lock held; on control nobody else changes settings. */
 static int tell(struct host *h, struct setting *s, const char *value, char *plain)
 {
-    int r = check(s->owner, s->name, s->type, s->unit, s->min, s->max, value, plain);
-    if (r < 0)
-        return r;
+    int rc = check(s->owner, s->name, s->type, s->unit, s->min, s->max, value, plain);
+    if (rc < 0)
+        return rc;
     struct plugin *p = s->plugin;
     bool runs = p ? atomic_load_explicit(&p->state, memory_order_acquire) == PLUGIN_RUNNING
                   : h->control.started;
@@ -508,14 +508,14 @@ static int tell(struct host *h, struct setting *s, const char *value, char *plai
                        s->owner, s->name, s->owner, s->owner);
     err_clear();
     if (p && runs && p->api.configure && plugin_enter(p)) {
-        r = p->api.configure(p->self, s->name, plain);
+        rc = p->api.configure(p->self, s->name, plain);
         plugin_leave(p);
     } else if (!p && s->set) {
-        r = s->set(s->self, s->name, plain);
+        rc = s->set(s->self, s->name, plain);
     }
-    if (r < 0 && !err_text()[0])
-        return err_set(r, "%s.%s=%.200s was refused: %s", s->owner, s->name, value, strerror(-r));
-    return r < 0 ? r : 0;
+    if (rc < 0 && !err_text()[0])
+        return err_set(rc, "%s.%s=%.200s was refused: %s", s->owner, s->name, value, strerror(-rc));
+    return rc < 0 ? rc : 0;
 }
 
 /* A setting that comes into being when it is first set: any table may be named, also one that is
@@ -551,8 +551,8 @@ static int set_retention(struct host *h, const char *name, const char *value)
     free(doc);
     if (!s || s->pending)
         return err_set(-ENOMEM, "no room for setting '%.120s'", name);
-    int r = keep(h, s, value);
-    return r < 0 ? r : waits;
+    int rc = keep(h, s, value);
+    return rc < 0 ? rc : waits;
 }
 
 static int set_on_control(void *arg)
@@ -560,32 +560,32 @@ static int set_on_control(void *arg)
     struct change *c = arg;
     struct host *h = c->host;
     size_t n;
-    int r = split(c->name, &n);
-    if (r < 0)
-        return r;
+    int rc = split(c->name, &n);
+    if (rc < 0)
+        return rc;
     if (retention_name(c->name))
         return set_retention(h, c->name, c->value);
     (void)pthread_mutex_lock(&h->settings.mutex);
     struct setting *s = find(h, c->name, n, c->name + n + 1);
     if (!s && owner_known(h, c->name, n))
-        r = unknown(h, c->name);
+        rc = unknown(h, c->name);
     else if (!s)
         s = add(h, c->name, n, c->name + n + 1);
     (void)pthread_mutex_unlock(&h->settings.mutex);
-    if (r < 0)
-        return r;
+    if (rc < 0)
+        return rc;
     if (!s || strlen(c->value) >= VALUE_MAX_BYTES)
         return err_set(-ENOSPC, "no room for setting '%.80s'", c->name);
     if (s->pending) {
-        r = keep(h, s, c->value);
-        return r < 0 ? r : 1;
+        rc = keep(h, s, c->value);
+        return rc < 0 ? rc : 1;
     }
     char *plain = malloc(VALUE_MAX_BYTES);
     if (!plain)
         return err_set(-ENOMEM, "no memory for a setting");
-    r = tell(h, s, c->value, plain);
+    rc = tell(h, s, c->value, plain);
     free(plain);
-    return r < 0 ? r : keep(h, s, c->value);
+    return rc < 0 ? rc : keep(h, s, c->value);
 }
 
 int host_config_set(struct host *h, const char *name, const char *value)

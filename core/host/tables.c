@@ -36,10 +36,10 @@ static char *copy_text(const char *text)
 static int scan_plugins(void *self, struct probing_rows *out)
 {
     struct host *h = self;
-    int r = 0;
+    int rc = 0;
     uint32_t n = atomic_load_explicit(&h->n_plugins, memory_order_acquire);
 
-    for (uint32_t i = 0; i < n && r == 0; i++) {
+    for (uint32_t i = 0; i < n && rc == 0; i++) {
         struct plugin *p = atomic_load_explicit(&h->plugins[i], memory_order_acquire);
         int state = atomic_load_explicit(&p->state, memory_order_acquire);
         bool waits =
@@ -51,13 +51,13 @@ static int scan_plugins(void *self, struct probing_rows *out)
         const union probing_cell row[] = {
             {.s = p->name}, {.s = version}, {.s = waits ? "waiting" : plugin_state_name(state)},
             {.s = reason},  {.s = doc},     {.s = path}};
-        r = out->row(out, row, 6);
+        rc = out->row(out, row, 6);
         free(version);
         free(reason);
         free(doc);
         free(path);
     }
-    return r;
+    return rc;
 }
 
 /* These tables are open to clients that may only read. */
@@ -182,10 +182,10 @@ int about_add(struct host *h)
         COMPUTED("probing.log", "the last 1,000 lines of the core, its plugins and scripts",
                  log_columns, scan_log),
     };
-    int r = 0;
-    for (size_t i = 0; i < sizeof(tables) / sizeof(tables[0]) && r == 0; i++) {
+    int rc = 0;
+    for (size_t i = 0; i < sizeof(tables) / sizeof(tables[0]) && rc == 0; i++) {
         struct table *t;
-        r = tables_add(h->tables, "probing", &tables[i], h, &t);
+        rc = tables_add(h->tables, "probing", &tables[i], h, &t);
     }
-    return r;
+    return rc;
 }

@@ -173,19 +173,20 @@ static int load_later(struct host *h, const char *name, int fd, int peer)
     (void)snprintf(l->name, sizeof(l->name), "%s", name);
     l->fd = fcntl(fd, F_DUPFD_CLOEXEC, 0);
     l->peer = fcntl(peer, F_DUPFD_CLOEXEC, 0);
-    int r = l->fd == -1 || l->peer == -1
-                ? err_set(-errno, "no descriptor to load plugin '%.64s': %s", name, strerror(errno))
-                : workers_add(h, &l->job, /* ret_out= */ NULL);
-    if (r == 0 && name[0])
+    int rc =
+        l->fd == -1 || l->peer == -1
+            ? err_set(-errno, "no descriptor to load plugin '%.64s': %s", name, strerror(errno))
+            : workers_add(h, &l->job, /* ret_out= */ NULL);
+    if (rc == 0 && name[0])
         tell_who(h, name, peer);
-    if (r == 0)
+    if (rc == 0)
         return 1;
     if (l->fd != -1)
         (void)close(l->fd);
     if (l->peer != -1)
         (void)close(l->peer);
     free(l);
-    return r;
+    return rc;
 }
 
 /* 1: the answer comes later. */
@@ -235,13 +236,13 @@ static bool listen_to(struct host *h, int fd)
     text[n] = '\0';
     text[strcspn(text, "\n")] = '\0';
     err_clear();
-    int r = m.msg_flags & (MSG_TRUNC | MSG_CTRUNC)
-                ? err_set(-E2BIG, "the message to the upload socket is too long")
-                : obey(h, text, fds, n_fds, fd);
+    int rc = m.msg_flags & (MSG_TRUNC | MSG_CTRUNC)
+                 ? err_set(-E2BIG, "the message to the upload socket is too long")
+                 : obey(h, text, fds, n_fds, fd);
     for (uint32_t i = 0; i < n_fds; i++)
         (void)close(fds[i]);
-    if (r <= 0)
-        say(fd, r, "");
+    if (rc <= 0)
+        say(fd, rc, "");
     return true;
 }
 

@@ -50,14 +50,14 @@ int workers_init(struct host *h)
     if (pthread_condattr_init(&attr))
         return err_set(-ENOMEM, "no memory for the workers");
     (void)pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
-    int r = pthread_cond_init(&w->wake, &attr);
-    r = r ? r : pthread_cond_init(&w->urgent, &attr);
-    r = r ? r : pthread_cond_init(&w->quiet, &attr);
+    int rc = pthread_cond_init(&w->wake, &attr);
+    rc = rc ? rc : pthread_cond_init(&w->urgent, &attr);
+    rc = rc ? rc : pthread_cond_init(&w->quiet, &attr);
     (void)pthread_condattr_destroy(&attr);
     for (int i = 0; i < HOST_WORKERS_ALL; i++)
         w->slots[i] = (struct worker){
             .host = h, .extra = i >= HOST_WORKERS, .urgent = i == HOST_WORKERS_ALL - 1};
-    return r ? err_set(-r, "no condition for the workers") : 0;
+    return rc ? err_set(-rc, "no condition for the workers") : 0;
 }
 
 static void unlink_job(struct job **list, struct job *j)
@@ -271,13 +271,13 @@ static int start_slot(struct workers *w, struct worker *s)
     if (s->state == WORKER_ENDED)
         (void)pthread_join(s->thread, NULL); /* it has left the lock for the last time */
     s->state = WORKER_NONE;
-    int r = thread_start(&s->thread, "probing/work", WORKER_STACK, work, s);
-    if (r == 0) {
+    int rc = thread_start(&s->thread, "probing/work", WORKER_STACK, work, s);
+    if (rc == 0) {
         s->state = WORKER_RUNS;
         /* Counted from here, or two jobs at once would both count on it. */
         w->n_idle += s->urgent ? 0 : 1;
     }
-    return r;
+    return rc;
 }
 
 /* Start one more worker, if one may be.  Called with the lock held: the new thread waits for it, we
@@ -323,13 +323,13 @@ bool workers_leave_to(struct host *h, const struct job *j)
 int workers_start(struct host *h)
 {
     struct workers *w = &h->workers;
-    int r = 0;
+    int rc = 0;
 
     (void)pthread_mutex_lock(&w->mutex);
-    for (int i = 0; i < HOST_WORKERS && r == 0; i++)
-        r = start_slot(w, &w->slots[i]);
+    for (int i = 0; i < HOST_WORKERS && rc == 0; i++)
+        rc = start_slot(w, &w->slots[i]);
     (void)pthread_mutex_unlock(&w->mutex);
-    return r;
+    return rc;
 }
 
 /* Take the newest command of the client that has the most waiting (by number, or by words), for one
@@ -374,16 +374,16 @@ static int make_room(struct workers *w, const struct job *j, struct job **ret_ou
 int workers_add(struct host *h, struct job *j, struct job **ret_out)
 {
     struct workers *w = &h->workers;
-    int r = 0;
+    int rc = 0;
 
     if (!j->client)
         j->client = &w->core;
     (void)pthread_mutex_lock(&w->mutex);
     if (w->stop || (w->leaving && j->reply))
-        r = err_set(-ESHUTDOWN, "the core is leaving this process");
+        rc = err_set(-ESHUTDOWN, "the core is leaving this process");
     else if (j->counted)
-        r = make_room(w, j, ret_out);
-    if (r == 0) {
+        rc = make_room(w, j, ret_out);
+    if (rc == 0) {
         j->next = NULL;
         j->previous = w->last;
         if (w->last)
@@ -403,7 +403,7 @@ int workers_add(struct host *h, struct job *j, struct job **ret_out)
         call_worker(w);
     }
     (void)pthread_mutex_unlock(&w->mutex);
-    return r;
+    return rc;
 }
 
 bool workers_remove(struct host *h, struct job *j)

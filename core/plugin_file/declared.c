@@ -96,9 +96,9 @@ static bool is_full_name(const char *text, bool dotted)
 
 static int copy_name(struct copying *c, const char **name, bool dotted)
 {
-    int r = copy_text(c, name, "name", DECLARED_NAME_BYTES, LINE);
-    if (r < 0)
-        return r;
+    int rc = copy_text(c, name, "name", DECLARED_NAME_BYTES, LINE);
+    if (rc < 0)
+        return rc;
     c->name = *name;
     return is_full_name(*name, dotted)
                ? 0
@@ -112,46 +112,46 @@ static int copy_name(struct copying *c, const char **name, bool dotted)
 static int copy_view(struct copying *c, void *of)
 {
     struct probing_view *v = of;
-    int r = copy_name(c, &v->name, /* dotted= */ true);
-    if (r == 0 &&
+    int rc = copy_name(c, &v->name, /* dotted= */ true);
+    if (rc == 0 &&
         (strncmp(v->name, "probing.", 8) == 0 || strncmp(v->name, "information_schema.", 19) == 0))
         return refuse(c, "is in a schema that is the core's own");
-    if (r == 0)
-        r = copy_text(c, &v->sql, "sql", DECLARED_SQL_BYTES, 0);
-    if (r == 0)
-        r = copy_text(c, &v->doc, "doc", DECLARED_LINE_BYTES, LINE);
-    return r < 0 ? r : copy_text(c, &v->why, "why", DECLARED_SQL_BYTES, MAY_LACK);
+    if (rc == 0)
+        rc = copy_text(c, &v->sql, "sql", DECLARED_SQL_BYTES, 0);
+    if (rc == 0)
+        rc = copy_text(c, &v->doc, "doc", DECLARED_LINE_BYTES, LINE);
+    return rc < 0 ? rc : copy_text(c, &v->why, "why", DECLARED_SQL_BYTES, MAY_LACK);
 }
 
 static int copy_metric(struct copying *c, void *of)
 {
     struct probing_metric *m = of;
-    int r = copy_name(c, &m->name, /* dotted= */ false);
-    if (r == 0 && m->kind != PROBING_GAUGE && m->kind != PROBING_COUNTER)
+    int rc = copy_name(c, &m->name, /* dotted= */ false);
+    if (rc == 0 && m->kind != PROBING_GAUGE && m->kind != PROBING_COUNTER)
         return refuse(c, "is neither PROBING_GAUGE nor PROBING_COUNTER");
-    if (r == 0 && m->unit > PROBING_MB)
+    if (rc == 0 && m->unit > PROBING_MB)
         return refuse(c, "has a unit that there is not");
-    if (r == 0)
-        r = copy_text(c, &m->help, "help", DECLARED_LINE_BYTES, LINE);
-    return r < 0 ? r : copy_text(c, &m->sql, "sql", DECLARED_SQL_BYTES, 0);
+    if (rc == 0)
+        rc = copy_text(c, &m->help, "help", DECLARED_LINE_BYTES, LINE);
+    return rc < 0 ? rc : copy_text(c, &m->sql, "sql", DECLARED_SQL_BYTES, 0);
 }
 
 static int copy_alias(struct copying *c, void *of)
 {
     struct probing_alias *a = of;
-    int r = copy_name(c, &a->name, /* dotted= */ true);
-    if (r == 0 && !strchr(a->name, '.'))
+    int rc = copy_name(c, &a->name, /* dotted= */ true);
+    if (rc == 0 && !strchr(a->name, '.'))
         return refuse(c, "has no owner: OWNER.NAME");
-    if (r == 0)
-        r = copy_text(c, &a->setting, "setting", DECLARED_NAME_BYTES, LINE);
-    return r < 0 ? r : text_is_name(a->setting) ? 0 : refuse(c, "has a bad name of a setting");
+    if (rc == 0)
+        rc = copy_text(c, &a->setting, "setting", DECLARED_NAME_BYTES, LINE);
+    return rc < 0 ? rc : text_is_name(a->setting) ? 0 : refuse(c, "has a bad name of a setting");
 }
 
 static int copy_table(struct copying *c, void *of)
 {
     struct probing_table_name *t = of;
-    int r = copy_name(c, &t->name, /* dotted= */ true);
-    return r == 0 && !strchr(t->name, '.') ? refuse(c, "has no schema: SCHEMA.NAME") : r;
+    int rc = copy_name(c, &t->name, /* dotted= */ true);
+    return rc == 0 && !strchr(t->name, '.') ? refuse(c, "has no schema: SCHEMA.NAME") : rc;
 }
 
 /* "name=value" */
@@ -168,50 +168,50 @@ static bool is_assignment(const char *text)
 static int copy_flame(struct copying *c, void *of)
 {
     struct probing_flame *f = of;
-    int r = copy_name(c, &f->name, /* dotted= */ false);
-    if (r == 0 && f->unit != PROBING_NS && f->unit != PROBING_BYTES)
+    int rc = copy_name(c, &f->name, /* dotted= */ false);
+    if (rc == 0 && f->unit != PROBING_NS && f->unit != PROBING_BYTES)
         return refuse(c, "has a unit that is neither PROBING_NS nor PROBING_BYTES");
-    if (r == 0)
-        r = copy_text(c, &f->doc, "doc", DECLARED_LINE_BYTES, LINE);
-    if (r == 0)
-        r = copy_text(c, &f->sql, "sql", DECLARED_SQL_BYTES, 0);
-    if (r == 0)
-        r = copy_text(c, &f->rest, "rest", DECLARED_SQL_BYTES, MAY_LACK);
-    if (r == 0)
-        r = copy_text(c, &f->newest, "newest", DECLARED_LINE_BYTES, MAY_LACK);
-    if (r == 0)
-        r = copy_text(c, &f->empty, "empty", DECLARED_LINE_BYTES, LINE | MAY_LACK);
-    if (r == 0)
-        r = copy_text(c, &f->stacks, "stacks", DECLARED_SQL_BYTES, MAY_LACK);
-    if (r == 0)
-        r = copy_text(c, &f->setting, "setting", DECLARED_NAME_BYTES, LINE | MAY_LACK);
-    return r == 0 && f->setting && !is_assignment(f->setting)
+    if (rc == 0)
+        rc = copy_text(c, &f->doc, "doc", DECLARED_LINE_BYTES, LINE);
+    if (rc == 0)
+        rc = copy_text(c, &f->sql, "sql", DECLARED_SQL_BYTES, 0);
+    if (rc == 0)
+        rc = copy_text(c, &f->rest, "rest", DECLARED_SQL_BYTES, MAY_LACK);
+    if (rc == 0)
+        rc = copy_text(c, &f->newest, "newest", DECLARED_LINE_BYTES, MAY_LACK);
+    if (rc == 0)
+        rc = copy_text(c, &f->empty, "empty", DECLARED_LINE_BYTES, LINE | MAY_LACK);
+    if (rc == 0)
+        rc = copy_text(c, &f->stacks, "stacks", DECLARED_SQL_BYTES, MAY_LACK);
+    if (rc == 0)
+        rc = copy_text(c, &f->setting, "setting", DECLARED_NAME_BYTES, LINE | MAY_LACK);
+    return rc == 0 && f->setting && !is_assignment(f->setting)
                ? refuse(c, "has a bad setting: NAME=VALUE")
-               : r;
+               : rc;
 }
 
 static int copy_track(struct copying *c, void *of)
 {
     struct probing_track *t = of;
-    int r = copy_name(c, &t->name, /* dotted= */ false);
-    if (r == 0)
-        r = copy_text(c, &t->doc, "doc", DECLARED_LINE_BYTES, LINE);
-    if (r == 0)
-        r = copy_text(c, &t->sql, "sql", DECLARED_SQL_BYTES, 0);
-    return r < 0 ? r : copy_text(c, &t->newest, "newest", DECLARED_LINE_BYTES, MAY_LACK);
+    int rc = copy_name(c, &t->name, /* dotted= */ false);
+    if (rc == 0)
+        rc = copy_text(c, &t->doc, "doc", DECLARED_LINE_BYTES, LINE);
+    if (rc == 0)
+        rc = copy_text(c, &t->sql, "sql", DECLARED_SQL_BYTES, 0);
+    return rc < 0 ? rc : copy_text(c, &t->newest, "newest", DECLARED_LINE_BYTES, MAY_LACK);
 }
 
 static int copy_panel(struct copying *c, void *of)
 {
     struct probing_panel *p = of;
-    int r = copy_name(c, &p->name, /* dotted= */ false);
-    if (r == 0 && p->kind != PROBING_LINES && p->kind != PROBING_COLUMNS)
+    int rc = copy_name(c, &p->name, /* dotted= */ false);
+    if (rc == 0 && p->kind != PROBING_LINES && p->kind != PROBING_COLUMNS)
         return refuse(c, "is neither PROBING_LINES nor PROBING_COLUMNS");
-    if (r == 0 && (p->rows == 0 || p->rows > PANEL_ROWS_MAX))
+    if (rc == 0 && (p->rows == 0 || p->rows > PANEL_ROWS_MAX))
         return refuse(c, "has no rows, or more than 64");
-    if (r == 0)
-        r = copy_text(c, &p->doc, "doc", DECLARED_LINE_BYTES, LINE);
-    return r < 0 ? r : copy_text(c, &p->sql, "sql", DECLARED_SQL_BYTES, 0);
+    if (rc == 0)
+        rc = copy_text(c, &p->doc, "doc", DECLARED_LINE_BYTES, LINE);
+    return rc < 0 ? rc : copy_text(c, &p->sql, "sql", DECLARED_SQL_BYTES, 0);
 }
 
 /* ---- all of them ---- */
@@ -240,7 +240,7 @@ static int copy_list(const struct declared_source *from, struct declared *to, co
                      const void **ret)
 {
     struct copying c = {.from = from, .to = to, .kind = l->kind};
-    int r = 0;
+    int rc = 0;
 
     *ret = NULL;
     if (l->n == 0)
@@ -255,18 +255,18 @@ static int copy_list(const struct declared_source *from, struct declared *to, co
     char *all = arena_zalloc(&to->texts, l->n, l->size);
     if (!all)
         return err_set(-ENOMEM, "no memory for what plugin %s declares", to->plugin);
-    for (; c.i < l->n && r == 0; c.i++) {
+    for (; c.i < l->n && rc == 0; c.i++) {
         char *one = all + (size_t)c.i * l->size;
         c.name = NULL;
         if (l->at == 0 || from->read(from->arg, l->at + (uint64_t)c.i * l->stride, one, size,
                                      /* pointers= */ true) != size)
             return refuse(&c, "is at an address that cannot be read");
-        r = l->copy(&c, one);
-        if (r == 0)
-            r = check_twice(&c, l, all);
+        rc = l->copy(&c, one);
+        if (rc == 0)
+            rc = check_twice(&c, l, all);
     }
     *ret = all;
-    return r;
+    return rc;
 }
 
 #define LIST(what, strides, names, copier)                                              \
@@ -316,18 +316,18 @@ static int copy_all(const struct declared_source *from, uint64_t address, struct
                                          .track_size = sizeof(struct probing_track),
                                          .n_panels = given.n_panels,
                                          .panel_size = sizeof(struct probing_panel)};
-    int r = copy_list(from, d, &views, (const void **)&all->views);
-    if (r == 0)
-        r = copy_list(from, d, &metrics, (const void **)&all->metrics);
-    if (r == 0)
-        r = copy_list(from, d, &aliases, (const void **)&all->aliases);
-    if (r == 0)
-        r = copy_list(from, d, &flames, (const void **)&all->flames);
-    if (r == 0)
-        r = copy_list(from, d, &tables, (const void **)&all->tables);
-    if (r == 0)
-        r = copy_list(from, d, &tracks, (const void **)&all->tracks);
-    return r < 0 ? r : copy_list(from, d, &panels, (const void **)&all->panels);
+    int rc = copy_list(from, d, &views, (const void **)&all->views);
+    if (rc == 0)
+        rc = copy_list(from, d, &metrics, (const void **)&all->metrics);
+    if (rc == 0)
+        rc = copy_list(from, d, &aliases, (const void **)&all->aliases);
+    if (rc == 0)
+        rc = copy_list(from, d, &flames, (const void **)&all->flames);
+    if (rc == 0)
+        rc = copy_list(from, d, &tables, (const void **)&all->tables);
+    if (rc == 0)
+        rc = copy_list(from, d, &tracks, (const void **)&all->tracks);
+    return rc < 0 ? rc : copy_list(from, d, &panels, (const void **)&all->panels);
 }
 
 int declared_read(const struct declared_source *from, uint64_t address, const char *plugin,
@@ -338,10 +338,10 @@ int declared_read(const struct declared_source *from, uint64_t address, const ch
         return err_set(-ENOMEM, "no memory for what plugin %s declares", plugin);
     arena_init(&d->texts, TEXTS_MAX);
     (void)snprintf(d->plugin, sizeof(d->plugin), "%s", plugin);
-    int r = copy_all(from, address, d);
-    if (r < 0) {
+    int rc = copy_all(from, address, d);
+    if (rc < 0) {
         declared_free(d);
-        return r;
+        return rc;
     }
     *ret = d;
     return 0;

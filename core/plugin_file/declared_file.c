@@ -93,8 +93,8 @@ static int take(struct elf *e, struct declared **ret)
         return err_set(-ENOEXEC, "it is a plugin of another version");
     if (p.size < sizeof(p) || n < sizeof(p) || !p.declares)
         return 0;
-    int r = read_name(&from, p.name, name);
-    return r < 0 ? r : declared_read(&from, (uint64_t)(uintptr_t)p.declares, name, ret);
+    int rc = read_name(&from, p.name, name);
+    return rc < 0 ? rc : declared_read(&from, (uint64_t)(uintptr_t)p.declares, name, ret);
 }
 
 int declared_of_file(int fd, struct declared **ret)
@@ -104,14 +104,14 @@ int declared_of_file(int fd, struct declared **ret)
     struct elf e;
 
     *ret = NULL;
-    int r = seal_bytes(fd, DECLARED_FILE_BYTES, &bytes, &size, &room);
-    if (r < 0)
-        return r;
-    r = elf_take(bytes, size, &e);
-    if (r == 0)
-        r = take(&e, ret);
+    int rc = seal_bytes(fd, DECLARED_FILE_BYTES, &bytes, &size, &room);
+    if (rc < 0)
+        return rc;
+    rc = elf_take(bytes, size, &e);
+    if (rc == 0)
+        rc = take(&e, ret);
     (void)munmap(bytes, room);
-    return r;
+    return rc;
 }
 
 /* ---- all that are installed ---- */
@@ -119,19 +119,19 @@ int declared_of_file(int fd, struct declared **ret)
 static int look_into(const struct declared_search *s, const char *file)
 {
     struct declared *d = NULL;
-    int fd = file_open(AT_FDCWD, file), r = 0;
+    int fd = file_open(AT_FDCWD, file), rc = 0;
 
     if (fd < 0)
         return 0;
     if (!s->wanted || s->wanted(s->arg, file, fd)) {
-        r = declared_of_file(fd, &d);
-        if (r < 0 && s->refused)
+        rc = declared_of_file(fd, &d);
+        if (rc < 0 && s->refused)
             s->refused(s->arg, file, err_text());
         err_clear();
-        r = d ? s->found(s->arg, file, d) : 0;
+        rc = d ? s->found(s->arg, file, d) : 0;
     }
     (void)close(fd);
-    return r;
+    return rc;
 }
 
 /* "torch.so", "probing_mine.so", as the core looks for them; not "libc.so". */
@@ -150,31 +150,31 @@ static int search_in(const struct declared_search *s, const char *directory)
     char file[4096];
     struct dirent *e;
     DIR *all = opendir(directory);
-    int r = 0;
+    int rc = 0;
 
-    for (int n = 0; all && r >= 0 && n < FILES_MAX && (e = readdir(all)) != NULL;) {
+    for (int n = 0; all && rc >= 0 && n < FILES_MAX && (e = readdir(all)) != NULL;) {
         if (!is_plugins_name(e->d_name))
             continue;
         n++;
         if (snprintf(file, sizeof(file), "%s/%s", directory, e->d_name) < (int)sizeof(file))
-            r = look_into(s, file);
+            rc = look_into(s, file);
     }
     if (all)
         (void)closedir(all);
-    return r;
+    return rc;
 }
 
 int declared_search(const struct declared_search *s)
 {
     char directory[3000];
-    int r = 0;
+    int rc = 0;
 
-    for (const char *at = s->path ? s->path : ""; *at && r >= 0;) {
+    for (const char *at = s->path ? s->path : ""; *at && rc >= 0;) {
         size_t n = strcspn(at, ":");
         (void)snprintf(directory, sizeof(directory), "%.*s", (int)n, at);
         if (n > 0 && n < sizeof(directory))
-            r = search_in(s, directory);
+            rc = search_in(s, directory);
         at += n + (at[n] == ':');
     }
-    return r < 0 ? r : 0;
+    return rc < 0 ? rc : 0;
 }

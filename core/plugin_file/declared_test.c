@@ -198,11 +198,11 @@ TEST(changed_files_are_refused_or_taken)
             (void)!pwrite(fd, &c, 1, at[k]);
         }
         struct declared *d = NULL;
-        int r = declared_of_file(fd, &d);
-        CHECK(r < 0 ? d == NULL : r == 0);
+        int rc = declared_of_file(fd, &d);
+        CHECK(rc < 0 ? d == NULL : rc == 0);
         CHECK(i > 0 || (d && strcmp(d->plugin, "torch") == 0 && d->all.n_views > 3));
         taken += d != NULL;
-        refused += r < 0;
+        refused += rc < 0;
         declared_free(d);
         for (uint32_t k = 0; k < n; k++)
             (void)!pwrite(fd, whole + at[k], 1, at[k]);

@@ -202,12 +202,12 @@ static int declared_parse(const char *line, size_t size, struct declared **ret)
     struct arena mem;
     struct json *j;
     arena_init(&mem, (size_t)8 << 20);
-    int r = json_parse(&mem, line, size, &j);
-    const char *plugin = r == 0 ? json_text(j, "plugin", "") : "";
-    struct parsed *p = r == 0 ? arena_zalloc(&mem, 1, sizeof(*p)) : NULL;
-    if (r == 0 && (!p || !text_is_name(plugin)))
-        r = err_set(-EINVAL, "a line about a plugin that is none");
-    if (r == 0) {
+    int rc = json_parse(&mem, line, size, &j);
+    const char *plugin = rc == 0 ? json_text(j, "plugin", "") : "";
+    struct parsed *p = rc == 0 ? arena_zalloc(&mem, 1, sizeof(*p)) : NULL;
+    if (rc == 0 && (!p || !text_is_name(plugin)))
+        rc = err_set(-EINVAL, "a line about a plugin that is none");
+    if (rc == 0) {
         const struct probing_declarations all = {
             .size = sizeof(all),
             .n_views = take_views(json_get(j, "views"), p->views),
@@ -228,24 +228,24 @@ static int declared_parse(const char *line, size_t size, struct declared **ret)
             .panels = p->panels,
             .views = p->views,
             .flames = p->flames};
-        r = declared_read(&from, (uint64_t)(uintptr_t)&all, plugin, ret);
+        rc = declared_read(&from, (uint64_t)(uintptr_t)&all, plugin, ret);
     }
     arena_done(&mem);
-    return r;
+    return rc;
 }
 
 int declared_parse_all(const char *text, size_t size, int (*fn)(void *arg, struct declared *d),
                        void *arg)
 {
-    int r = 0;
-    for (size_t at = 0; at < size && r >= 0;) {
+    int rc = 0;
+    for (size_t at = 0; at < size && rc >= 0;) {
         const char *end = memchr(text + at, '\n', size - at);
         size_t n = end ? (size_t)(end - text) - at : size - at;
         struct declared *d = NULL;
-        r = n > 0 ? declared_parse(text + at, n, &d) : 0;
-        if (r == 0 && d)
-            r = fn(arg, d);
+        rc = n > 0 ? declared_parse(text + at, n, &d) : 0;
+        if (rc == 0 && d)
+            rc = fn(arg, d);
         at += n + 1;
     }
-    return r < 0 ? r : 0;
+    return rc < 0 ? rc : 0;
 }

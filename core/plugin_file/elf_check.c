@@ -151,24 +151,24 @@ static int check_loads(struct elf *e)
 {
     uint64_t first = 0, end = 0;
     bool any = false;
-    int r = 0;
+    int rc = 0;
 
-    for (uint32_t i = 0; i < e->head.e_phnum && r == 0; i++) {
+    for (uint32_t i = 0; i < e->head.e_phnum && rc == 0; i++) {
         if (e->parts[i].p_type != PT_LOAD)
             continue;
         first = any ? first : e->parts[i].p_vaddr;
         any = true;
-        r = check_load(e, &e->parts[i], &end);
+        rc = check_load(e, &e->parts[i], &end);
     }
-    if (r == 0 && !any)
+    if (rc == 0 && !any)
         return elf_refuse("it has no segment to load; is it a file of debug information?");
-    if (r == 0 && end - first > SPAN_MAX)
+    if (rc == 0 && end - first > SPAN_MAX)
         return elf_refuse("it wants %llu bytes of address space; is it damaged?",
                           (unsigned long long)(end - first));
     uint64_t heads = e->head.e_phoff + e->head.e_phnum * sizeof(Elf64_Phdr);
     if (heads > e->facts.used)
         e->facts.used = heads;
-    return r;
+    return rc;
 }
 
 static int check_notes(const struct elf *e, const Elf64_Phdr *p)
@@ -259,20 +259,20 @@ static int check_part(struct elf *e, const Elf64_Phdr *p, bool *stack)
 static int check_parts(struct elf *e)
 {
     bool stack = false;
-    int r = check_loads(e);
+    int rc = check_loads(e);
 
-    for (uint32_t i = 0; i < e->head.e_phnum && r == 0; i++)
-        r = check_part(e, &e->parts[i], &stack);
-    if (r == 0 && !e->dynamic)
+    for (uint32_t i = 0; i < e->head.e_phnum && rc == 0; i++)
+        rc = check_part(e, &e->parts[i], &stack);
+    if (rc == 0 && !e->dynamic)
         return elf_refuse("it has no dynamic section: link it with -shared");
-    if (r == 0 && !stack)
+    if (rc == 0 && !stack)
         return elf_refuse("it needs stacks that may be executed: link it with -z noexecstack");
     elf_keep(e, e->dynamic, e->n_dynamic * sizeof(Elf64_Dyn));
     for (uint32_t i = 0; i < e->head.e_phnum; i++) /* the loader goes on reading the headers */
-        if (r == 0 && e->parts[i].p_type == PT_LOAD && e->parts[i].p_offset <= e->head.e_phoff)
+        if (rc == 0 && e->parts[i].p_type == PT_LOAD && e->parts[i].p_offset <= e->head.e_phoff)
             elf_keep(e, e->parts[i].p_vaddr + (e->head.e_phoff - e->parts[i].p_offset),
                      e->head.e_phnum * sizeof(Elf64_Phdr));
-    return r;
+    return rc;
 }
 
 /* ---- the dynamic section ---- */
@@ -402,29 +402,29 @@ static int check_dynamic(struct elf *e)
     }
     if (!ends)
         return elf_refuse("its dynamic section has no end; is it damaged?");
-    int r = check_pairs(e);
-    return r < 0 ? r : check_names(e);
+    int rc = check_pairs(e);
+    return rc < 0 ? rc : check_names(e);
 }
 
 int elf_take(const void *bytes, size_t size, struct elf *ret)
 {
     *ret = (struct elf){.bytes = bytes, .size = size, .page = (uint64_t)sysconf(_SC_PAGESIZE)};
 
-    int r = check_header(ret);
-    if (r == 0)
-        r = check_parts(ret);
-    if (r == 0)
-        r = check_dynamic(ret);
-    if (r == 0)
-        r = elf_symbols_check(ret);
-    return r < 0 ? r : elf_relocs_check(ret);
+    int rc = check_header(ret);
+    if (rc == 0)
+        rc = check_parts(ret);
+    if (rc == 0)
+        rc = check_dynamic(ret);
+    if (rc == 0)
+        rc = elf_symbols_check(ret);
+    return rc < 0 ? rc : elf_relocs_check(ret);
 }
 
 int elf_check(const void *bytes, size_t size, struct elf_facts *ret)
 {
     struct elf e;
-    int r = elf_take(bytes, size, &e);
-    if (r == 0)
+    int rc = elf_take(bytes, size, &e);
+    if (rc == 0)
         *ret = e.facts;
-    return r;
+    return rc;
 }

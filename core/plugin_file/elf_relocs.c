@@ -118,7 +118,7 @@ static int check_table(struct elf *e, enum elf_tag at_tag, enum elf_tag size_tag
 {
     uint64_t size = e->value[size_tag], n = size / sizeof(Elf64_Rela);
     const unsigned char *at;
-    int r = 0;
+    int rc = 0;
 
     if (!e->has[at_tag])
         return 0;
@@ -128,14 +128,14 @@ static int check_table(struct elf *e, enum elf_tag at_tag, enum elf_tag size_tag
     uint64_t relative = at_tag == TAG_RELA && e->has[TAG_RELACOUNT] ? e->value[TAG_RELACOUNT] : 0;
     if (relative > n)
         return elf_refuse("it counts more relocations than it has; is it damaged?");
-    for (uint64_t i = 0; i < n && r == 0; i++) {
+    for (uint64_t i = 0; i < n && rc == 0; i++) {
         Elf64_Rela rela;
         memcpy(&rela, at + i * sizeof(rela), sizeof(rela));
-        r = check_rela(e, &rela);
-        if (r == 0 && i < relative && ELF64_R_TYPE(rela.r_info) != REL_RELATIVE)
+        rc = check_rela(e, &rela);
+        if (rc == 0 && i < relative && ELF64_R_TYPE(rela.r_info) != REL_RELATIVE)
             return elf_refuse("its first relocations are not the kind it says; is it damaged?");
     }
-    return r;
+    return rc;
 }
 
 /* Addresses, each followed by maps of which of the next 63 words are meant. */
@@ -197,10 +197,10 @@ int elf_relocs_check(struct elf *e)
     note_relocs(e, TAG_RELA, TAG_RELASZ);
     note_relocs(e, TAG_JMPREL, TAG_PLTRELSZ);
     note_relocs(e, TAG_RELR, TAG_RELRSZ);
-    int r = check_calls(e);
-    if (r == 0)
-        r = check_table(e, TAG_RELA, TAG_RELASZ);
-    if (r == 0)
-        r = check_table(e, TAG_JMPREL, TAG_PLTRELSZ);
-    return r < 0 ? r : check_relr(e);
+    int rc = check_calls(e);
+    if (rc == 0)
+        rc = check_table(e, TAG_RELA, TAG_RELASZ);
+    if (rc == 0)
+        rc = check_table(e, TAG_JMPREL, TAG_PLTRELSZ);
+    return rc < 0 ? rc : check_relr(e);
 }

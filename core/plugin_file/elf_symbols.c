@@ -163,25 +163,25 @@ static int check_chain(struct elf *e, enum elf_tag tag, uint32_t *most,
                        int (*one)(const struct elf *, uint64_t, uint64_t *, uint32_t *))
 {
     uint64_t at = e->value[tag];
-    int r = 0;
+    int rc = 0;
 
-    while (r == 0)
-        r = one(e, at, &at, most); /* forward only: the file has an end */
-    elf_keep(e, e->value[tag], r == 1 ? at + sizeof(Elf64_Verneed) - e->value[tag] : 0);
-    return r < 0 ? r : 0;
+    while (rc == 0)
+        rc = one(e, at, &at, most); /* forward only: the file has an end */
+    elf_keep(e, e->value[tag], rc == 1 ? at + sizeof(Elf64_Verneed) - e->value[tag] : 0);
+    return rc < 0 ? rc : 0;
 }
 
 static int check_versions(struct elf *e)
 {
     uint32_t most = 1;
-    int r = 0;
+    int rc = 0;
 
     if (e->has[TAG_VERNEED])
-        r = check_chain(e, TAG_VERNEED, &most, check_need);
-    if (r == 0 && e->has[TAG_VERDEF])
-        r = check_chain(e, TAG_VERDEF, &most, check_def);
-    if (r < 0 || !e->has[TAG_VERSYM])
-        return r;
+        rc = check_chain(e, TAG_VERNEED, &most, check_need);
+    if (rc == 0 && e->has[TAG_VERDEF])
+        rc = check_chain(e, TAG_VERDEF, &most, check_def);
+    if (rc < 0 || !e->has[TAG_VERSYM])
+        return rc;
     const unsigned char *at = elf_at(e, e->value[TAG_VERSYM], e->n_symbols * 2);
     if (!at || e->value[TAG_VERSYM] % 2 || (!e->has[TAG_VERNEED] && !e->has[TAG_VERDEF]))
         return bad_versions();
@@ -238,21 +238,21 @@ static int check_symbol(struct elf *e, const Elf64_Sym *s)
 
 int elf_symbols_check(struct elf *e)
 {
-    int r = 0;
+    int rc = 0;
 
     if (e->has[TAG_GNU_HASH])
-        r = check_gnu_hash(e);
-    if (r == 0 && e->has[TAG_HASH])
-        r = check_hash(e);
-    if (r < 0)
-        return r;
+        rc = check_gnu_hash(e);
+    if (rc == 0 && e->has[TAG_HASH])
+        rc = check_hash(e);
+    if (rc < 0)
+        return rc;
     e->symbols = elf_at(e, e->value[TAG_SYMTAB], e->n_symbols * sizeof(Elf64_Sym));
     if (!e->symbols || e->value[TAG_SYMTAB] % 8)
         return elf_refuse("its symbols lie outside of the file; is it damaged?");
     elf_keep(e, e->value[TAG_SYMTAB], e->n_symbols * sizeof(Elf64_Sym));
-    for (uint64_t i = 0; i < e->n_symbols && r == 0; i++) {
+    for (uint64_t i = 0; i < e->n_symbols && rc == 0; i++) {
         Elf64_Sym s = elf_symbol(e, i);
-        r = check_symbol(e, &s);
+        rc = check_symbol(e, &s);
     }
-    return r < 0 ? r : check_versions(e);
+    return rc < 0 ? rc : check_versions(e);
 }

@@ -119,9 +119,9 @@ static int look(int fd, struct elf_facts *ret)
     void *at = mmap(NULL, (size_t)st.st_size, PROT_READ, MAP_PRIVATE, fd, 0);
     if (at == MAP_FAILED)
         return err_set(-errno, "cannot map the plugin's file: %s", strerror(errno));
-    int r = elf_check(at, (size_t)st.st_size, ret);
+    int rc = elf_check(at, (size_t)st.st_size, ret);
     (void)munmap(at, (size_t)st.st_size);
-    return r;
+    return rc;
 }
 
 /* What follows the last segment (debug information) is not kept in memory.  The content is frozen
@@ -132,9 +132,9 @@ static int freeze(int fd, bool memory, struct elf_facts *ret)
 
     if (memory && fcntl(fd, F_ADD_SEALS, F_SEAL_WRITE | F_SEAL_GROW) == -1)
         return err_set(-ENOTSUP, "memory cannot be sealed here: %s", strerror(errno));
-    int r = look(fd, ret);
-    if (r < 0)
-        return r;
+    int rc = look(fd, ret);
+    if (rc < 0)
+        return rc;
     (void)ftruncate(fd, (off_t)ret->used);
     if (memory && fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK) == -1)
         return err_set(-ENOTSUP, "memory cannot be sealed here: %s", strerror(errno));
@@ -147,36 +147,36 @@ static int copy_into(int made, bool memory, int from, int *ret_fd, struct elf_fa
 {
     off_t size;
 
-    int r = copy(from, made, &size);
-    if (r == 0)
-        r = freeze(made, memory, ret);
-    if (r == 0) {
+    int rc = copy(from, made, &size);
+    if (rc == 0)
+        rc = freeze(made, memory, ret);
+    if (rc == 0) {
         *ret_fd = made;
         return 0;
     }
     (void)close(made);
-    return r;
+    return rc;
 }
 
 int seal_copy(int fd, const char *name, int *ret_fd, struct elf_facts *ret)
 {
     if (is_sealed(fd) && can_execute(fd)) {
-        int r = look(fd, ret);
-        int copied = r == 0 ? fcntl(fd, F_DUPFD_CLOEXEC, 0) : -1;
-        if (r == 0 && copied == -1)
+        int rc = look(fd, ret);
+        int copied = rc == 0 ? fcntl(fd, F_DUPFD_CLOEXEC, 0) : -1;
+        if (rc == 0 && copied == -1)
             return err_set(-errno, "no descriptor for the plugin: %s", strerror(errno));
         *ret_fd = copied;
-        return r;
+        return rc;
     }
     for (int memory = is_filtered() ? 0 : 1; memory >= 0; memory--) {
         int made = memory ? make_memory(fd, name) : make_file();
         if (made == -1)
             continue;
-        int r = ftruncate(made, 1) == 0 && can_execute(made)
-                    ? copy_into(made, memory, fd, ret_fd, ret)
-                    : (close(made), -ENOTSUP);
-        if (r != -ENOTSUP)
-            return r;
+        int rc = ftruncate(made, 1) == 0 && can_execute(made)
+                     ? copy_into(made, memory, fd, ret_fd, ret)
+                     : (close(made), -ENOTSUP);
+        if (rc != -ENOTSUP)
+            return rc;
     }
     return err_set(-ENOTSUP,
                    "neither sealed memory nor a file without a name can be executed here");
@@ -214,10 +214,10 @@ int sealed_inspect(int fd, struct elf_facts *ret)
     char *bytes;
     size_t size, room;
 
-    int r = seal_bytes(fd, FILE_MAX_BYTES, &bytes, &size, &room);
-    if (r < 0)
-        return r;
-    r = elf_check(bytes, size, ret);
+    int rc = seal_bytes(fd, FILE_MAX_BYTES, &bytes, &size, &room);
+    if (rc < 0)
+        return rc;
+    rc = elf_check(bytes, size, ret);
     (void)munmap(bytes, room);
-    return r;
+    return rc;
 }

@@ -70,18 +70,18 @@ static int start_store(struct core *c)
                               .keep_ns = DEFAULT_RETENTION_NS};
     c->home_fd = home_write(&c->place); /* first: a life that ends early is found by it */
     resume_clock(&c->place);
-    int r = tables_new(&c->tables);
-    if (r == 0)
-        r = store_create(&o, c->tables, &c->store);
-    if (r == 0)
-        r = own_dir_link(&c->place);
-    if (r == 0)
+    int rc = tables_new(&c->tables);
+    if (rc == 0)
+        rc = store_create(&o, c->tables, &c->store);
+    if (rc == 0)
+        rc = own_dir_link(&c->place);
+    if (rc == 0)
         resume_losses(&c->place, c->tables);
-    if (r == 0)
-        r = own_dir_info(&c->place, PROBING_VERSION, store_utc_offset(c->store));
-    if (r == 0)
+    if (rc == 0)
+        rc = own_dir_info(&c->place, PROBING_VERSION, store_utc_offset(c->store));
+    if (rc == 0)
         inherited_note(&c->inherited, &c->place);
-    return r < 0 ? r : sql_new(c->tables, c->store, &c->sql);
+    return rc < 0 ? rc : sql_new(c->tables, c->store, &c->sql);
 }
 
 /* The earlier life's directory cannot be gone on with after all: its rows stay there. */
@@ -89,8 +89,8 @@ static int start_store_afresh(struct core *c)
 {
     stop_store(c);
     own_dir_settle(&c->place);
-    int r = own_dir_make(c->config->data_dir, /* resume= */ NULL, &c->place);
-    return r < 0 ? r : start_store(c);
+    int rc = own_dir_make(c->config->data_dir, /* resume= */ NULL, &c->place);
+    return rc < 0 ? rc : start_store(c);
 }
 
 static void crash_says(void *arg, int level, const char *text)
@@ -109,12 +109,12 @@ static int start_crash(struct core *c)
                               .log = crash_says,
                               .extension = crash_asks,
                               .arg = c->host};
-    int r = crash_new(&o, &c->crash);
-    if (r == 0)
-        r = crash_tables_add(c->tables, c->place.directory);
-    if (r == 0)
-        r = crash_status_add(c->tables, c->crash);
-    return r;
+    int rc = crash_new(&o, &c->crash);
+    if (rc == 0)
+        rc = crash_tables_add(c->tables, c->place.directory);
+    if (rc == 0)
+        rc = crash_status_add(c->tables, c->crash);
+    return rc;
 }
 
 /* The plugin path: `own` (may be empty), then directories beside the file that holds `code`. */
@@ -148,43 +148,43 @@ static int start_host(struct core *c, struct host_store *store)
 {
     struct buf path;
     buf_init(&path, 16384);
-    int r = plugin_path(probing_version, c->config->plugin_path, &path);
+    int rc = plugin_path(probing_version, c->config->plugin_path, &path);
     struct host_options o = {.version = probing_build,
                              .plugin_path = buf_text(&path),
                              .tables = c->tables,
                              .store = *store,
                              .declares = declarations_of(c),
                              .mapped_files = c->follower};
-    if (r == 0)
-        r = host_new(&o, &c->host);
+    if (rc == 0)
+        rc = host_new(&o, &c->host);
     buf_done(&path);
-    if (r == 0)
+    if (rc == 0)
         ask_host(c);
-    if (r == 0)
-        r = start_crash(c);
-    if (r == 0)
-        r = config_add(c);
-    if (r == 0)
-        r = queries_settings_add(c);
-    if (r == 0)
-        r = host_stack_add(c->host);
-    if (r == 0)
-        r = host_signal_add(c->host);
-    if (r == 0)
-        r = host_loss_add(c->host);
-    if (r == 0)
-        r = commands_add(c);
-    if (r == 0)
-        r = metrics_command_add(c);
-    if (r == 0)
-        r = process_tables_add(c);
-    if (r == 0)
-        r = flamegraph_command_add(c);
-    if (r == 0)
-        r = declarations_add(c);
-    if (r == 0)
-        r = store_about_add(c->store);
-    return r;
+    if (rc == 0)
+        rc = start_crash(c);
+    if (rc == 0)
+        rc = config_add(c);
+    if (rc == 0)
+        rc = queries_settings_add(c);
+    if (rc == 0)
+        rc = host_stack_add(c->host);
+    if (rc == 0)
+        rc = host_signal_add(c->host);
+    if (rc == 0)
+        rc = host_loss_add(c->host);
+    if (rc == 0)
+        rc = commands_add(c);
+    if (rc == 0)
+        rc = metrics_command_add(c);
+    if (rc == 0)
+        rc = process_tables_add(c);
+    if (rc == 0)
+        rc = flamegraph_command_add(c);
+    if (rc == 0)
+        rc = declarations_add(c);
+    if (rc == 0)
+        rc = store_about_add(c->store);
+    return rc;
 }
 
 /* The user's file first, then what this start was given: that wins.  Before the host starts, so
@@ -193,16 +193,16 @@ static int set_and_start(struct core *c)
 {
     configure(c);
     lifecycle_lock();
-    int r = config_read(c);
-    if (r == 0)
-        r = c->follower ? host_config_set(c->host, "probing.plugins", c->plugins)
-                        : config_want_plugins(c);
-    if (r == 0 && c->follower) /* it may have been set live in the parent: its children too */
-        r = host_config_set(c->host, "probing.follow_fork", "on");
-    if (r == 0)
-        r = host_start(c->host);
+    int rc = config_read(c);
+    if (rc == 0)
+        rc = c->follower ? host_config_set(c->host, "probing.plugins", c->plugins)
+                         : config_want_plugins(c);
+    if (rc == 0 && c->follower) /* it may have been set live in the parent: its children too */
+        rc = host_config_set(c->host, "probing.follow_fork", "on");
+    if (rc == 0)
+        rc = host_start(c->host);
     lifecycle_unlock();
-    return r;
+    return rc;
 }
 
 /* TCP is an extra: when it cannot be had the local socket still answers, and the log says why. */
@@ -211,15 +211,15 @@ static int start_server(struct core *c)
     char sock[DATADIR_PATH_BYTES], token[DATADIR_PATH_BYTES], door[DATADIR_PATH_BYTES];
     struct buf listen;
 
-    int r = own_dir_path(&c->place, "sock", sock);
-    if (r == 0)
-        r = own_dir_path(&c->place, "token", token);
-    if (r == 0)
-        r = own_dir_path(&c->place, "door", door);
-    if (r == 0)
-        r = host_upload_socket_open(c->host, door);
-    if (r < 0)
-        return r;
+    int rc = own_dir_path(&c->place, "sock", sock);
+    if (rc == 0)
+        rc = own_dir_path(&c->place, "token", token);
+    if (rc == 0)
+        rc = own_dir_path(&c->place, "door", door);
+    if (rc == 0)
+        rc = host_upload_socket_open(c->host, door);
+    if (rc < 0)
+        return rc;
     struct server_options o = {.host = c->host,
                                .sql = c->sql,
                                .socket_path = sock,
@@ -230,9 +230,9 @@ static int start_server(struct core *c)
                                .version = probing_build};
     if (c->place.note[0])
         host_log(c->host, PROBING_WARN, "data are in %s: %s", c->place.directory, c->place.note);
-    r = server_new(&o, &c->server);
-    if (r < 0)
-        return r;
+    rc = server_new(&o, &c->server);
+    if (rc < 0)
+        return rc;
     buf_init(&listen, 1024);
     /* A child's parent has the port. */
     if (!c->follower && host_config_get(c->host, "server.listen", &listen) >= 0 &&
@@ -270,9 +270,9 @@ static int start_plugins(struct core *c)
     if (!c->plugins[0])
         return 0;
     atomic_store_explicit(&c->plugins_come, true, memory_order_release);
-    int r = thread_start(&c->plugin_thread, "probing/load", 0, load_plugins, c);
-    if (r < 0)
-        return r;
+    int rc = thread_start(&c->plugin_thread, "probing/load", 0, load_plugins, c);
+    if (rc < 0)
+        return rc;
     c->plugin_thread_made = true;
     if (!event_wait(c->plugins_loaded, PLUGINS_NS))
         host_log(c->host, PROBING_WARN,
@@ -287,32 +287,32 @@ int parts_start(struct core *c)
         .table_add = store_add, .intern = store_intern, .keep = store_retention_of};
 
     /* A first look for what must be known before there is a host; nothing else is kept of it. */
-    int r = config_read(c);
-    if (r == 0)
-        r = own_dir_make(c->config->data_dir, c->config->afresh ? NULL : PROBING_VERSION,
-                         &c->place);
-    if (r < 0)
-        return r;
+    int rc = config_read(c);
+    if (rc == 0)
+        rc = own_dir_make(c->config->data_dir, c->config->afresh ? NULL : PROBING_VERSION,
+                          &c->place);
+    if (rc < 0)
+        return rc;
     lifecycle_lock();
-    r = start_store(c);
-    if (r < 0 && c->place.resumed)
-        r = start_store_afresh(c);
+    rc = start_store(c);
+    if (rc < 0 && c->place.resumed)
+        rc = start_store_afresh(c);
     store.arg = c->store;
-    if (r == 0)
-        r = start_host(c, &store);
+    if (rc == 0)
+        rc = start_host(c, &store);
     struct scripts_options scripts = {
         .host = c->host, .sql = c->sql, .store = &store, .version = PROBING_VERSION};
-    if (r == 0)
-        r = scripts_new(&scripts, &c->scripts);
+    if (rc == 0)
+        rc = scripts_new(&scripts, &c->scripts);
     lifecycle_unlock();
-    r = r < 0 ? r : set_and_start(c);
-    if (r == 0)
-        r = start_plugins(c);
+    rc = rc < 0 ? rc : set_and_start(c);
+    if (rc == 0)
+        rc = start_plugins(c);
     lifecycle_lock();
-    if (r == 0)
-        r = start_server(c);
+    if (rc == 0)
+        rc = start_server(c);
     lifecycle_unlock();
-    return r;
+    return rc;
 }
 
 /* ---- stop ---- */

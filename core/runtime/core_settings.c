@@ -172,9 +172,9 @@ static int set_probing(void *self, const char *name, const char *value)
     for (size_t i = 0; i < sizeof(at_start) / sizeof(at_start[0]); i++)
         if (strcmp(name, at_start[i]) == 0)
             return 0; /* known before there is a host */
-    int r = parse_u64(value, &number);
-    if (r < 0)
-        return r;
+    int rc = parse_u64(value, &number);
+    if (rc < 0)
+        return rc;
     if (strcmp(name, "plugin_timeout") == 0) {
         host_call_limit(c->host, number);
         return 0;
@@ -226,7 +226,7 @@ static void want_plugin(struct config *own, const char *name, size_t n, const ch
 int config_want_plugins(struct core *c)
 {
     struct buf all;
-    int r = 0;
+    int rc = 0;
     buf_init(&all, 1024);
     (void)host_config_get(c->host, "probing.plugins", &all);
     if (all.size > 0) {
@@ -236,17 +236,17 @@ int config_want_plugins(struct core *c)
                 (void)buf_addf(&all, ",%.*s", (int)n, at);
             at += n;
         }
-        r = all.failed ? all.failed : host_config_set(c->host, "probing.plugins", buf_text(&all));
+        rc = all.failed ? all.failed : host_config_set(c->host, "probing.plugins", buf_text(&all));
     }
     buf_done(&all);
-    return r;
+    return rc;
 }
 
 /* One setting by its full name; what is wrong with it is logged, never a reason not to start. */
 static int apply(struct core *c, const char *name, const char *value)
 {
     struct config *own = c->config;
-    int r = 0;
+    int rc = 0;
     name = host_setting_name(name);
     if (strcmp(name, "probing.new_data_dir") == 0)
         own->afresh = strcmp(value, "1") == 0 || strcmp(value, "on") == 0;
@@ -260,9 +260,9 @@ static int apply(struct core *c, const char *name, const char *value)
         (void)snprintf(own->token, sizeof(own->token), "%s", value);
     else if (strcmp(name, "probing.read_token") == 0)
         (void)snprintf(own->read_token, sizeof(own->read_token), "%s", value);
-    else if (c->host && (r = host_config_set(c->host, name, value)) < 0)
+    else if (c->host && (rc = host_config_set(c->host, name, value)) < 0)
         host_log(c->host, PROBING_WARN, "a setting given at the start was ignored: %s", err_text());
-    if (r > 0 && strncmp(name, "table.", 6) != 0) /* kept for a plugin that is not here */
+    if (rc > 0 && strncmp(name, "table.", 6) != 0) /* kept for a plugin that is not here */
         want_plugin(own, name, strcspn(name, "."), value);
     return 0;
 }
@@ -273,23 +273,23 @@ static int read_lines(const char *settings,
                       int (*line)(void *arg, const char *key, const char *value), void *arg)
 {
     char *copy = strdup(settings ? settings : "");
-    int r = copy ? 0 : err_set(-ENOMEM, "no memory for settings");
+    int rc = copy ? 0 : err_set(-ENOMEM, "no memory for settings");
 
-    for (char *at = copy; at && r == 0;) {
+    for (char *at = copy; at && rc == 0;) {
         char *end = strchr(at, '\n');
         if (end)
             *end = '\0';
         char *equals = strchr(at, '=');
         if (equals) {
             *equals = '\0';
-            r = line(arg, at, equals + 1);
+            rc = line(arg, at, equals + 1);
         } else if (at[0]) {
-            r = err_set(-EINVAL, "'%.80s' is not a setting: NAME=VALUE", at);
+            rc = err_set(-EINVAL, "'%.80s' is not a setting: NAME=VALUE", at);
         }
         at = end ? end + 1 : NULL;
     }
     free(copy);
-    return r;
+    return rc;
 }
 
 /* Variables PREFIX... of an environment as the kernel shows it. */
@@ -299,17 +299,17 @@ static int read_environment(const struct buf *all, const char *prefix,
 {
     const char *end = all->data + all->size;
     size_t n = strlen(prefix);
-    int r = 0;
-    for (const char *at = all->data; at && at < end && r == 0; at += strlen(at) + 1) {
+    int rc = 0;
+    for (const char *at = all->data; at && at < end && rc == 0; at += strlen(at) + 1) {
         const char *equals = strchr(at, '=');
         char key[128];
         if (strncmp(at, prefix, n) != 0 || !equals ||
             (size_t)(equals - at - (ptrdiff_t)n) >= sizeof(key))
             continue;
         (void)snprintf(key, sizeof(key), "%.*s", (int)(equals - at - (ptrdiff_t)n), at + n);
-        r = environment(arg, key, equals + 1);
+        rc = environment(arg, key, equals + 1);
     }
-    return r;
+    return rc;
 }
 
 int environment_read(const char *prefix,
@@ -319,19 +319,19 @@ int environment_read(const char *prefix,
     buf_init(&b, ENVIRON_MAX_BYTES);
     if (file_read(AT_FDCWD, "/proc/self/environ", &b) < 0)
         buf_reset(&b); /* not readable (a dumpable flag): as if nothing was set */
-    int r = read_environment(&b, prefix, environment, arg);
+    int rc = read_environment(&b, prefix, environment, arg);
     buf_done(&b);
-    return r;
+    return rc;
 }
 
 int settings_read(const char *settings,
                   int (*environment)(void *arg, const char *key, const char *value),
                   int (*line)(void *arg, const char *key, const char *value), void *arg)
 {
-    int r = environment_read("PROBE_", environment, arg); /* the oldest names come first */
-    if (r == 0)
-        r = environment_read("PROBING_", environment, arg);
-    return r < 0 ? r : read_lines(settings, line, arg);
+    int rc = environment_read("PROBE_", environment, arg); /* the oldest names come first */
+    if (rc == 0)
+        rc = environment_read("PROBING_", environment, arg);
+    return rc < 0 ? rc : read_lines(settings, line, arg);
 }
 
 /* PROBING_TORCH_DETECT_NAN is torch.detect_nan, PROBING_MAX_MEMORY is probing.max_memory; a few
@@ -405,9 +405,9 @@ int config_add(struct core *c)
     } all[] = {{"probing", probing_settings, set_probing},
                {"server", server_settings, set_server},
                {"crash", crash_settings, set_crash}};
-    int r = 0;
-    for (size_t i = 0; i < sizeof(all) / sizeof(all[0]) && r == 0; i++)
-        r = host_settings_add(c->host, all[i].owner, all[i].table, sizeof(all[i].table[0]),
-                              all[i].set, c);
-    return r;
+    int rc = 0;
+    for (size_t i = 0; i < sizeof(all) / sizeof(all[0]) && rc == 0; i++)
+        rc = host_settings_add(c->host, all[i].owner, all[i].table, sizeof(all[i].table[0]),
+                               all[i].set, c);
+    return rc;
 }

@@ -269,13 +269,13 @@ static void *live(void *arg);
 static int make_once(void)
 {
     if (!g.events_made) {
-        int r = event_init(&g.stop);
-        if (r == 0)
-            r = event_init(&g.stopped);
-        if (r == 0)
-            r = event_init(&g.plugins_loaded);
-        if (r < 0)
-            return r;
+        int rc = event_init(&g.stop);
+        if (rc == 0)
+            rc = event_init(&g.stopped);
+        if (rc == 0)
+            rc = event_init(&g.plugins_loaded);
+        if (rc < 0)
+            return rc;
         g.events_made = true;
     }
     if (!g.atfork_made && pthread_atfork(fork_before, fork_parent, fork_in_child))
@@ -354,9 +354,9 @@ static void *live(void *arg)
     g.config.token[0] = g.config.read_token[0] = '\0';
     g.config.afresh = false;
 
-    int r = make_once();
-    if (r < 0) {
-        tell_why(err_why(r));
+    int rc = make_once();
+    if (rc < 0) {
+        tell_why(err_why(rc));
         forget_guard();
         atomic_store_explicit(&g.state, IDLE, memory_order_release);
         return NULL;
@@ -365,10 +365,10 @@ static void *live(void *arg)
     (void)event_wait(&g.stop, 0);
     (void)event_wait(&g.stopped, 0);
     (void)event_wait(&g.plugins_loaded, 0);
-    r = parts_start(c);
-    if (r < 0) {
+    rc = parts_start(c);
+    if (rc < 0) {
         char why[ERR_TEXT_BYTES];
-        (void)snprintf(why, sizeof(why), "%s", err_why(r));
+        (void)snprintf(why, sizeof(why), "%s", err_why(rc));
         parts_stop(c);
         own_dir_failed(&c->place, why);
         tell_why(why);
@@ -389,15 +389,15 @@ static void *live(void *arg)
         } while (!event_wait(&g.stop, waiting ? AGAIN_NS : WATCH_NS));
         /* An eject has done both already; probing_stop() has not. */
         bool here = host_leave(c->host, NULL) == 0;
-        r = host_plugins_stop(c->host);
-        atomic_store_explicit(&g.stop_result, r, memory_order_release);
-        if (r < 0 && here)
+        rc = host_plugins_stop(c->host);
+        atomic_store_explicit(&g.stop_result, rc, memory_order_release);
+        if (rc < 0 && here)
             host_stay(c->host);
-        if (r < 0) { /* a plugin's code may still run: stay, and say so */
+        if (rc < 0) { /* a plugin's code may still run: stay, and say so */
             atomic_store_explicit(&g.state, RUNNING, memory_order_release);
             event_raise(&g.stopped);
         }
-    } while (r < 0);
+    } while (rc < 0);
     atomic_store_explicit(&g.state, STOPPING, memory_order_release);
     parts_stop(c);
     finish();
@@ -411,7 +411,7 @@ static void *live(void *arg)
  * -EAGAIN: it is just leaving; -EUSERS: no thread can be made; -E2BIG; -errno. */
 int probing_start(const char *settings)
 {
-    int state = IDLE, r = 0;
+    int state = IDLE, rc = 0;
     bool sibling = false;
     size_t n = settings ? strnlen(settings, SETTINGS_BYTES) : 0;
 
@@ -427,20 +427,20 @@ int probing_start(const char *settings)
     atomic_store_explicit(&g.following, NO_PLUGINS, memory_order_relaxed);
     g.guard_fd = guard_take(&sibling);
     if (sibling) {
-        r = 1;
+        rc = 1;
     } else {
         if (n)
             memcpy(g.config.text, settings, n);
         g.config.text[n] = '\0';
         probing_why[0] = '\0';
-        r = make_thread(live);
-        r = r == -EAGAIN ? -EUSERS : r; /* the other meaning is not this one */
+        rc = make_thread(live);
+        rc = rc == -EAGAIN ? -EUSERS : rc; /* the other meaning is not this one */
     }
-    if (r != 0) {
+    if (rc != 0) {
         forget_guard();
         atomic_store_explicit(&g.state, IDLE, memory_order_release);
     }
-    return r;
+    return rc;
 }
 
 /* Leave the process, as `eject` does, and wait for it.  0, -ESRCH: not here, -EBUSY: code of a

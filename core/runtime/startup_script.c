@@ -45,12 +45,12 @@ static int read_source(const char *path, struct buf *ret)
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     if (fd == -1)
         return err_set(-errno, "%s: %s", path, strerror(errno));
-    int r = check_file(fd, path);
+    int rc = check_file(fd, path);
     (void)snprintf(self, sizeof(self), "/proc/self/fd/%d", fd);
-    if (r == 0)
-        r = file_read(AT_FDCWD, self, ret);
+    if (rc == 0)
+        rc = file_read(AT_FDCWD, self, ret);
     (void)close(fd);
-    return r;
+    return rc;
 }
 
 static int is_home(void *arg, const char *key, const char *value)
@@ -79,13 +79,13 @@ static int find_source(struct core *c, char path[DATADIR_PATH_BYTES + 64], struc
             (void)snprintf(path, n, "%s/.config/probing/" NAME, home);
         else
             (void)snprintf(path, n, "/etc/probing/" NAME);
-        int r = read_source(path, ret);
-        if (r == -EPERM && i == 0) { /* in a root of many users anybody may put one */
+        int rc = read_source(path, ret);
+        if (rc == -EPERM && i == 0) { /* in a root of many users anybody may put one */
             host_log(c->host, PROBING_WARN, "not run: %s", err_text());
             continue;
         }
-        if (r != -ENOENT && r != -ENOTDIR && r != -EACCES) /* a home that is closed to us */
-            return r;
+        if (rc != -ENOENT && rc != -ENOTDIR && rc != -EACCES) /* a home that is closed to us */
+            return rc;
     }
     path[0] = '\0';
     return 0;
@@ -100,15 +100,15 @@ void configure(struct core *c)
         return;
     buf_init(&source, SOURCE_BYTES);
     (void)snprintf(path, sizeof(path), "%s", asked);
-    int r = asked[0] && asked[0] != '/'
-                ? err_set(-EINVAL, "probing.startup_script=%s is not an absolute path", asked)
-            : asked[0] ? read_source(asked, &source)
-                       : find_source(c, path, &source);
-    bool found = r == 0 && path[0];
+    int rc = asked[0] && asked[0] != '/'
+                 ? err_set(-EINVAL, "probing.startup_script=%s is not an absolute path", asked)
+             : asked[0] ? read_source(asked, &source)
+                        : find_source(c, path, &source);
+    bool found = rc == 0 && path[0];
     if (found)
-        r = scripts_run_within(c->scripts, "probing", buf_text(&source), source.size, LINES_NS);
+        rc = scripts_run_within(c->scripts, "probing", buf_text(&source), source.size, LINES_NS);
     buf_done(&source);
-    if (r < 0)
+    if (rc < 0)
         host_log(c->host, PROBING_ERROR, "%s%s%s", found ? path : "", found ? ": " : "",
                  err_text());
     else if (found)

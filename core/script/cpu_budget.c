@@ -140,9 +140,9 @@ int share_keep(struct scripts *all)
 {
     if (all->keeps)
         return 0;
-    int r = thread_start(&all->keeper, "probing/scripts", 0, keep, all);
-    all->keeps = r == 0;
-    return r;
+    int rc = thread_start(&all->keeper, "probing/scripts", 0, keep, all);
+    all->keeps = rc == 0;
+    return rc;
 }
 
 void share_keep_end(struct scripts *all)

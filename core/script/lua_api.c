@@ -122,10 +122,10 @@ static int add_table(lua_State *L, struct buf *b, int at, int depth)
         if (i > 1)
             (void)buf_addc(b, ',');
         lua_rawgeti(L, at, (lua_Integer)i);
-        int r = add_value(L, b, lua_gettop(L), depth + 1);
+        int rc = add_value(L, b, lua_gettop(L), depth + 1);
         lua_pop(L, 1);
-        if (r < 0)
-            return r;
+        if (rc < 0)
+            return rc;
     }
     if (!array)
         lua_pushnil(L);
@@ -141,10 +141,10 @@ static int add_table(lua_State *L, struct buf *b, int at, int depth)
         first = false;
         (void)json_add_text(b, key, size);
         (void)buf_addc(b, ':');
-        int r = add_value(L, b, lua_gettop(L), depth + 1);
-        if (r < 0) {
+        int rc = add_value(L, b, lua_gettop(L), depth + 1);
+        if (rc < 0) {
             lua_pop(L, 2);
-            return r;
+            return rc;
         }
         lua_pop(L, 1);
     }
@@ -271,15 +271,15 @@ static int config(lua_State *L)
                           "config: %d settings of plugins and tables still to come were set "
                           "already",
                           SETTINGS_KEPT_MAX);
-    int r = new_value ? host_config_set(s->owner->host, name, new_value) : 0;
-    s->n_kept_settings += r == 1;
+    int rc = new_value ? host_config_set(s->owner->host, name, new_value) : 0;
+    s->n_kept_settings += rc == 1;
     buf_init(&b, sizeof(value) - 1);
-    if (r >= 0)
-        r = host_config_get(s->owner->host, name, &b);
-    (void)snprintf(value, sizeof(value), "%s", r < 0 ? "" : buf_text(&b));
+    if (rc >= 0)
+        rc = host_config_get(s->owner->host, name, &b);
+    (void)snprintf(value, sizeof(value), "%s", rc < 0 ? "" : buf_text(&b));
     buf_done(&b);
-    if (r < 0)
-        return luaL_error(L, "config: %s", err_why(r));
+    if (rc < 0)
+        return luaL_error(L, "config: %s", err_why(rc));
     lua_pushstring(L, value);
     return 1;
 }

@@ -126,14 +126,14 @@ int script_query(lua_State *L)
     buf_init(t.values, ANSWER_MAX_BYTES);
     struct sql_sink sink = {.arg = &t, .columns = take_columns, .rows = take_rows};
     uint64_t begin = clock_now();
-    int r = sql_run(s->owner->sql, text, size, &o, &sink, &report);
+    int rc = sql_run(s->owner->sql, text, size, &o, &sink, &report);
     share_charge(s, clock_now() - begin); /* it may have run on threads of its own */
-    if (r >= 0)
+    if (rc >= 0)
         keep_answer(L, &t, report.cut);
     buf_done(t.names);
     buf_done(t.values);
-    if (r < 0)
-        return luaL_error(L, "query: %s", err_why(r));
+    if (rc < 0)
+        return luaL_error(L, "query: %s", err_why(rc));
     share_pay(s);
     return 1;
 }

@@ -85,22 +85,22 @@ static void read_options(lua_State *L, int at, struct probing_table_desc *d)
     while (lua_next(L, at)) {
         const char *key = lua_type(L, -2) == LUA_TSTRING ? lua_tostring(L, -2) : "?";
         const char *value = lua_type(L, -1) == LUA_TSTRING ? lua_tostring(L, -1) : NULL;
-        int r = -EINVAL;
+        int rc = -EINVAL;
         if (value && strcmp(key, "keep") == 0)
-            r = parse_ns(value, &d->keep_ns);
+            rc = parse_ns(value, &d->keep_ns);
         else if (value && strcmp(key, "keep_bytes") == 0)
-            r = parse_bytes(value, &d->keep_bytes);
+            rc = parse_bytes(value, &d->keep_bytes);
         else if (value && strcmp(key, "doc") == 0)
-            r = (d->doc = value)
-                    ? 0
-                    : -EINVAL; /* borrowed from the options while they are on the stack */
+            rc = (d->doc = value)
+                     ? 0
+                     : -EINVAL; /* borrowed from the options while they are on the stack */
         else
             (void)luaL_error(
                 L,
                 "option '%s' of table '%s': there are keep = \"1h\", keep_bytes = \"10MB\" "
                 "and doc = \"...\"",
                 key, d->name);
-        if (r < 0)
+        if (rc < 0)
             (void)luaL_error(L, "option '%s' of table '%s': %s", key, d->name, err_text());
         lua_pop(L, 1);
     }
@@ -139,22 +139,22 @@ static uint32_t remember(struct table **tables, uint32_t n, uint32_t max, struct
 static int add_table(struct script *s, const struct probing_table_desc *d, struct table **ret)
 {
     struct scripts *all = s->owner;
-    int r = 0;
+    int rc = 0;
 
     (void)pthread_mutex_lock(&all->limits);
     if (s->n_tables == SCRIPT_TABLES_MAX && !is_known(s->tables, s->n_tables, d))
-        r = err_set(-ENOSPC, "a script may have %d tables", SCRIPT_TABLES_MAX);
+        rc = err_set(-ENOSPC, "a script may have %d tables", SCRIPT_TABLES_MAX);
     else if (all->n_tables == SCRIPTS_TABLES_MAX && !is_known(all->tables, all->n_tables, d))
-        r = err_set(-ENOSPC, "the scripts of this process have made %d tables, the maximum",
-                    SCRIPTS_TABLES_MAX);
+        rc = err_set(-ENOSPC, "the scripts of this process have made %d tables, the maximum",
+                     SCRIPTS_TABLES_MAX);
     else
-        r = all->store.table_add(all->store.arg, "script", d, NULL, ret);
-    if (r >= 0) {
+        rc = all->store.table_add(all->store.arg, "script", d, NULL, ret);
+    if (rc >= 0) {
         s->n_tables = remember(s->tables, s->n_tables, SCRIPT_TABLES_MAX, *ret);
         all->n_tables = remember(all->tables, all->n_tables, SCRIPTS_TABLES_MAX, *ret);
     }
     (void)pthread_mutex_unlock(&all->limits);
-    return r;
+    return rc;
 }
 
 int script_table(lua_State *L)
@@ -177,9 +177,9 @@ int script_table(lua_State *L)
     struct script_table *t = lua_newuserdatauv(L, sizeof(*t), 0);
     t->table = NULL;
     luaL_setmetatable(L, CLASS);
-    int r = add_table(s, &d, &t->table);
-    if (r < 0)
-        return luaL_error(L, "table '%s': %s", d.name, err_why(r));
+    int rc = add_table(s, &d, &t->table);
+    if (rc < 0)
+        return luaL_error(L, "table '%s': %s", d.name, err_why(rc));
     return 1;
 }
 
@@ -197,24 +197,24 @@ static union probing_cell null_of(uint32_t type)
 static int intern_of(struct script *s, const char *text, size_t size, uint64_t *ret_id)
 {
     struct scripts *all = s->owner;
-    int r = 0;
+    int rc = 0;
 
     (void)pthread_mutex_lock(&all->limits);
     if (s->text_bytes > TEXTS_MAX_BYTES || all->text_bytes > ALL_TEXTS_MAX_BYTES)
-        r = err_set(-ENOSPC,
-                    "scripts may store %llu MiB of distinct texts each and %llu MiB together, "
-                    "because these are never removed; store a number, or fewer distinct texts",
-                    (unsigned long long)(TEXTS_MAX_BYTES >> 20),
-                    (unsigned long long)(ALL_TEXTS_MAX_BYTES >> 20));
+        rc = err_set(-ENOSPC,
+                     "scripts may store %llu MiB of distinct texts each and %llu MiB together, "
+                     "because these are never removed; store a number, or fewer distinct texts",
+                     (unsigned long long)(TEXTS_MAX_BYTES >> 20),
+                     (unsigned long long)(ALL_TEXTS_MAX_BYTES >> 20));
     else
-        r = all->store.intern(all->store.arg, text, size, ret_id);
-    if (r == 0 && *ret_id > s->last_text) {
+        rc = all->store.intern(all->store.arg, text, size, ret_id);
+    if (rc == 0 && *ret_id > s->last_text) {
         s->last_text = *ret_id;
         s->text_bytes += size + TEXT_HEAD_BYTES;
         all->text_bytes += size + TEXT_HEAD_BYTES;
     }
     (void)pthread_mutex_unlock(&all->limits);
-    return r;
+    return rc;
 }
 
 /* The value on top of the stack as a cell of this column. */

@@ -126,15 +126,15 @@ static int run_for(struct scripts *all, const char *name, const char *source, si
     if (!s)
         return err_set(-ENOMEM, "no memory for script '%s'", name);
     (void)pthread_mutex_lock(&all->mutex);
-    int r = make_room(all, name);
-    if (r == 0)
-        r = share_keep(all);
-    if (r == 0)
-        r = thread_start(&s->thread, "probing/lua", LUA_STACK, script_thread, s);
-    if (r < 0) {
+    int rc = make_room(all, name);
+    if (rc == 0)
+        rc = share_keep(all);
+    if (rc == 0)
+        rc = thread_start(&s->thread, "probing/lua", LUA_STACK, script_thread, s);
+    if (rc < 0) {
         (void)pthread_mutex_unlock(&all->mutex);
         script_free(s);
-        return r;
+        return rc;
     }
     s->next = all->first;
     all->first = s;
@@ -143,28 +143,28 @@ static int run_for(struct scripts *all, const char *name, const char *source, si
     (void)event_wait(&s->loaded, limit_ns);
     (void)pthread_mutex_lock(&s->mutex);
     if (state_of(s) == SCRIPT_FAILED)
-        r = err_set(-EINVAL, "%s", s->error);
+        rc = err_set(-EINVAL, "%s", s->error);
     else if (state_of(s) == SCRIPT_LOADING)
-        r = 1;
+        rc = 1;
     (void)pthread_mutex_unlock(&s->mutex);
     (void)pthread_mutex_lock(&all->mutex);
     s->users--;
     (void)pthread_mutex_unlock(&all->mutex);
-    return r;
+    return rc;
 }
 
 int scripts_run(struct scripts *all, const char *name, const char *source, size_t size)
 {
-    int r = run_for(all, name, source, size, LOAD_NS);
-    return r < 0 ? r : 0;
+    int rc = run_for(all, name, source, size, LOAD_NS);
+    return rc < 0 ? rc : 0;
 }
 
 int scripts_run_within(struct scripts *all, const char *name, const char *source, size_t size,
                        uint64_t limit_ns)
 {
-    int r = run_for(all, name, source, size, limit_ns);
-    if (r <= 0)
-        return r;
+    int rc = run_for(all, name, source, size, limit_ns);
+    if (rc <= 0)
+        return rc;
     (void)scripts_stop(all, name);
     return err_set(-ETIMEDOUT, "it ran for more than %g s without pause, so it was stopped",
                    (double)limit_ns / 1e9);
@@ -181,7 +181,7 @@ int scripts_stop(struct scripts *all, const char *name)
 {
     const char *names[SCRIPTS_MAX];
     size_t n = 0;
-    int r = 0;
+    int rc = 0;
 
     (void)pthread_mutex_lock(&all->mutex);
     struct script *s = find(all, name);
@@ -189,26 +189,26 @@ int scripts_stop(struct scripts *all, const char *name)
         names[n++] = at->name;
     if (!s) {
         const char *near = text_nearest(name, names, n);
-        r = err_set(-ENOENT, "no script '%.80s'%s%s%s", name, near ? "; did you mean '" : "",
-                    near ? near : "", near ? "'?" : " runs; script list shows them");
+        rc = err_set(-ENOENT, "no script '%.80s'%s%s%s", name, near ? "; did you mean '" : "",
+                     near ? near : "", near ? "'?" : " runs; script list shows them");
     } else if (!is_running(s)) {
-        r = err_set(-ENOENT, "script '%s' does not run (%s)", name, state_names[state_of(s)]);
+        rc = err_set(-ENOENT, "script '%s' does not run (%s)", name, state_names[state_of(s)]);
     } else {
         s->users++;
     }
     (void)pthread_mutex_unlock(&all->mutex);
-    if (r < 0)
-        return r;
+    if (rc < 0)
+        return rc;
     script_interrupt(s);
     if (!wait_end(s, clock_now() + END_NS))
-        r = err_set(-EBUSY,
-                    "script '%s' has not ended in %g s: its thread gets no time to run, or waits "
-                    "for a setting's plugin; it ends when it does",
-                    name, (double)END_NS / 1e9);
+        rc = err_set(-EBUSY,
+                     "script '%s' has not ended in %g s: its thread gets no time to run, or waits "
+                     "for a setting's plugin; it ends when it does",
+                     name, (double)END_NS / 1e9);
     (void)pthread_mutex_lock(&all->mutex);
     s->users--;
     (void)pthread_mutex_unlock(&all->mutex);
-    return r;
+    return rc;
 }
 
 /* ---- the command and the table ---- */
@@ -220,16 +220,16 @@ static int run_run(void *self, int argc, const char *const *argv, struct probing
         return err_set(
             -EINVAL,
             "usage: script run NAME SOURCE; the source is one argument, the text of the program");
-    int r = scripts_run(all, argv[1], argv[2], strlen(argv[2]));
-    return r < 0 ? r : host_replyf(out, "script %s runs\n", argv[1]);
+    int rc = scripts_run(all, argv[1], argv[2], strlen(argv[2]));
+    return rc < 0 ? rc : host_replyf(out, "script %s runs\n", argv[1]);
 }
 
 static int run_stop(void *self, int argc, const char *const *argv, struct probing_reply *out)
 {
     if (argc != 2)
         return err_set(-EINVAL, "script stop NAME; script list shows them");
-    int r = scripts_stop(self, argv[1]);
-    return r < 0 ? r : host_replyf(out, "script %s has stopped\n", argv[1]);
+    int rc = scripts_stop(self, argv[1]);
+    return rc < 0 ? rc : host_replyf(out, "script %s has stopped\n", argv[1]);
 }
 
 struct script_view {
@@ -242,7 +242,7 @@ static int each(struct scripts *all, int (*fn)(void *arg, const struct script_vi
 {
     struct script_view *views = calloc(SCRIPTS_MAX, sizeof(*views));
     uint32_t n = 0;
-    int r = 0;
+    int rc = 0;
 
     if (!views)
         return err_set(-ENOMEM, "no memory to list scripts");
@@ -257,10 +257,10 @@ static int each(struct scripts *all, int (*fn)(void *arg, const struct script_vi
         views[n].rows = atomic_load_explicit(&s->rows, memory_order_relaxed);
     }
     (void)pthread_mutex_unlock(&all->mutex);
-    for (uint32_t i = 0; i < n && r == 0; i++)
-        r = fn(arg, &views[i]);
+    for (uint32_t i = 0; i < n && rc == 0; i++)
+        rc = fn(arg, &views[i]);
     free(views);
-    return r;
+    return rc;
 }
 
 static int list_line(void *arg, const struct script_view *v)
@@ -312,10 +312,10 @@ static int add_commands(struct scripts *all)
                                                        .usage = "",
                                                        .doc = "scripts and their states",
                                                        .run = run_list}};
-    int r = 0;
-    for (size_t i = 0; i < sizeof(commands) / sizeof(commands[0]) && r == 0; i++)
-        r = host_command_add(all->host, "script", &commands[i], all);
-    return r;
+    int rc = 0;
+    for (size_t i = 0; i < sizeof(commands) / sizeof(commands[0]) && rc == 0; i++)
+        rc = host_command_add(all->host, "script", &commands[i], all);
+    return rc;
 }
 
 int scripts_new(const struct scripts_options *o, struct scripts **ret)
@@ -353,12 +353,12 @@ int scripts_new(const struct scripts_options *o, struct scripts **ret)
         free(all);
         return err_set(-ENOMEM, "no memory for scripts");
     }
-    int r = host_table_add(all->host, &desc, all);
-    if (r == 0)
-        r = add_commands(all);
-    if (r < 0) {
+    int rc = host_table_add(all->host, &desc, all);
+    if (rc == 0)
+        rc = add_commands(all);
+    if (rc < 0) {
         free(all);
-        return r;
+        return rc;
     }
     *ret = all;
     return 0;

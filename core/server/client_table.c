@@ -248,7 +248,7 @@ int server_clients(struct server *s, struct probing_rows *out)
 {
     struct connection *all[SERVER_CONNECTIONS];
     uint32_t n = 0;
-    int r = 0;
+    int rc = 0;
 
     (void)pthread_mutex_lock(&s->mutex);
     for (struct connection *p = s->peers; p && n < SERVER_CONNECTIONS; p = p->next) {
@@ -257,8 +257,8 @@ int server_clients(struct server *s, struct probing_rows *out)
     }
     (void)pthread_mutex_unlock(&s->mutex);
     for (uint32_t i = 0; i < n; i++) {
-        r = r == 0 ? show(all[i], out) : r;
+        rc = rc == 0 ? show(all[i], out) : rc;
         server_connection_unref(all[i]);
     }
-    return r;
+    return rc;
 }

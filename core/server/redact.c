@@ -26,11 +26,11 @@ static int pass(struct job *j, size_t size)
     struct buf shown;
 
     buf_init(&shown, 8 * (size_t)MOST);
-    int r = secret_text(j->held.data, size, &shown);
-    if (r < 0)
-        r = err_set(r, "no memory to look through an answer for secrets");
+    int rc = secret_text(j->held.data, size, &shown);
+    if (rc < 0)
+        rc = err_set(rc, "no memory to look through an answer for secrets");
     else if (shown.size > 0)
-        r = server_connection_write(j, shown.data, shown.size);
+        rc = server_connection_write(j, shown.data, shown.size);
     buf_done(&shown);
     if (size == j->held.size) {
         buf_reset(&j->held);
@@ -38,7 +38,7 @@ static int pass(struct job *j, size_t size)
         memmove(j->held.data, j->held.data + size, j->held.size - size);
         j->held.size -= size;
     }
-    return r < 0 ? r : 0;
+    return rc < 0 ? rc : 0;
 }
 
 int server_shade_write(struct job *j, const void *data, size_t size)

@@ -47,9 +47,9 @@ static int table_row(struct store *s, struct table *t, struct probing_rows *out)
         row[i].i = PROBING_NULL_I64;
     if (!t->scan) {
         struct store_table_stats stats = {0};
-        int r = store_stats(s, t, &stats);
-        if (r < 0)
-            return r;
+        int rc = store_stats(s, t, &stats);
+        if (rc < 0)
+            return rc;
         row[3].i = (int64_t)stats.rows;
         row[4].i = (int64_t)stats.bytes;
         row[5].i = (int64_t)stats.segments;
@@ -73,12 +73,12 @@ static int each_table(struct store *s,
                       struct probing_rows *out)
 {
     struct table **all = calloc(TABLES_MAX, sizeof(struct table *));
-    int r = all ? 0 : err_set(-ENOMEM, "no memory to list tables");
+    int rc = all ? 0 : err_set(-ENOMEM, "no memory to list tables");
     uint32_t n = all ? tables_list(s->tables, all, TABLES_MAX) : 0;
-    for (uint32_t i = 0; i < n && r == 0; i++)
-        r = fn(s, all[i], out);
+    for (uint32_t i = 0; i < n && rc == 0; i++)
+        rc = fn(s, all[i], out);
     free(all);
-    return r;
+    return rc;
 }
 
 static int scan_tables(void *self, struct probing_rows *out)
@@ -89,25 +89,25 @@ static int scan_tables(void *self, struct probing_rows *out)
 static int lost_row(struct store *s, struct table *t, struct probing_rows *out)
 {
     char name[160];
-    int r = 0;
+    int rc = 0;
 
     (void)s;
     (void)snprintf(name, sizeof(name), "%s.%s", t->schema, t->name);
-    for (int i = 0; i < TABLE_LOSS_REASONS && r == 0; i++) {
+    for (int i = 0; i < TABLE_LOSS_REASONS && rc == 0; i++) {
         uint64_t rows = atomic_load_explicit(&t->lost[i], memory_order_relaxed);
         const union probing_cell row[] = {
             {.s = t->id ? name : NULL}, {.s = table_loss_names[i]}, {.i = (int64_t)rows}};
         if (rows)
-            r = out->row(out, row, 3);
+            rc = out->row(out, row, 3);
     }
-    return r;
+    return rc;
 }
 
 static int scan_lost(void *self, struct probing_rows *out)
 {
     struct store *s = self;
-    int r = each_table(s, lost_row, out);
-    return r < 0 ? r : lost_row(s, tables_refused(s->tables), out);
+    int rc = each_table(s, lost_row, out);
+    return rc < 0 ? rc : lost_row(s, tables_refused(s->tables), out);
 }
 
 int store_about_add(struct store *s)
@@ -153,8 +153,8 @@ int store_about_add(struct store *s)
          .n_columns = 3,
          .scan = scan_lost}};
     struct table *t;
-    int r = 0;
-    for (size_t i = 0; i < 2 && r == 0; i++)
-        r = tables_add(s->tables, "probing", &descs[i], s, &t);
-    return r;
+    int rc = 0;
+    for (size_t i = 0; i < 2 && rc == 0; i++)
+        rc = tables_add(s->tables, "probing", &descs[i], s, &t);
+    return rc;
 }

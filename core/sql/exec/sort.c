@@ -258,10 +258,10 @@ static int compare_rows(uint32_t a, uint32_t b, void *arg)
     const struct sort *s = arg;
     for (uint32_t k = 0; k < s->n_keys; k++) {
         uint32_t c = s->keys[k].column;
-        int r = sql_compare_cells(&s->rows.chunks[a / SQL_ROWS][c], a % SQL_ROWS,
-                                  &s->rows.chunks[b / SQL_ROWS][c], b % SQL_ROWS, &s->keys[k]);
-        if (r)
-            return r;
+        int rc = sql_compare_cells(&s->rows.chunks[a / SQL_ROWS][c], a % SQL_ROWS,
+                                   &s->rows.chunks[b / SQL_ROWS][c], b % SQL_ROWS, &s->keys[k]);
+        if (rc)
+            return rc;
     }
     return 0;
 }

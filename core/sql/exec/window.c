@@ -20,10 +20,10 @@ static int compare_by(const struct window *w, const struct win *f, uint32_t a, u
     uint32_t first = f->first_col + f->spec->n_args + f->spec->filter + f->spec->n_partition;
     uint32_t n = f->spec->n_order;
     for (uint32_t c = 0; c < n; c++) {
-        int r = sql_compare_cells(cell(w, a, first + c), a % SQL_ROWS, cell(w, b, first + c),
-                                  b % SQL_ROWS, &f->spec->order[c]);
-        if (r)
-            return r;
+        int rc = sql_compare_cells(cell(w, a, first + c), a % SQL_ROWS, cell(w, b, first + c),
+                                   b % SQL_ROWS, &f->spec->order[c]);
+        if (rc)
+            return rc;
     }
     return 0;
 }

@@ -167,15 +167,15 @@ static int find_pairs(struct query *q, const struct from *f, struct op *left, st
         return -ENOMEM;
     for (uint32_t i = 0; i < u->n; i++) {
         struct node name = {.kind = NODE_NAME, .pos = f->pos, .text = u->names[i]};
-        int l = sql_find_column(q, left, &name), r = sql_find_column(q, right, &name);
-        if (l < 0 || r < 0)
-            return l == -2 || r == -2 ? -EINVAL : sql_no_column(q, l < 0 ? left : right, &name);
-        u->pairs[i] = (struct join_merge){(uint32_t)l, (uint32_t)r};
-        if (f->join == JOIN_FULL && left->cols[l].type != right->cols[r].type)
+        int l = sql_find_column(q, left, &name), rc = sql_find_column(q, right, &name);
+        if (l < 0 || rc < 0)
+            return l == -2 || rc == -2 ? -EINVAL : sql_no_column(q, l < 0 ? left : right, &name);
+        u->pairs[i] = (struct join_merge){(uint32_t)l, (uint32_t)rc};
+        if (f->join == JOIN_FULL && left->cols[l].type != right->cols[rc].type)
             return sql_error(q->text, q->size, f->pos, -EINVAL,
                              "using in a full join: '%s' is %s on the left and %s on the right",
                              u->names[i], sql_a_type(left->cols[l].type),
-                             sql_a_type(right->cols[r].type));
+                             sql_a_type(right->cols[rc].type));
     }
     return 0;
 }

@@ -27,11 +27,11 @@ struct text sql_hide_text(struct query *q, struct text t)
     struct buf shown;
 
     buf_init(&shown, SIZE_MAX / 2);
-    int r = secret_text(t.data, t.size, &shown);
-    if (r > 0)
+    int rc = secret_text(t.data, t.size, &shown);
+    if (rc > 0)
         t = sql_copy_text(q, (struct text){shown.data, (uint32_t)shown.size});
     buf_done(&shown);
-    return r < 0 || !t.data ? none : t; /* without memory nothing is shown */
+    return rc < 0 || !t.data ? none : t; /* without memory nothing is shown */
 }
 
 static struct text hide_id(struct query *q, uint64_t id, struct text t)
