@@ -30,6 +30,29 @@ def told(case, said):
     return rows
 
 
+PART = """
+import time
+import torch
+optimizer = torch.optim.SGD([torch.nn.Parameter(torch.ones(1))], lr=0.1)
+losses = torch.tensor([1.0, 2.0, 3.0])
+def step():
+    loss = losses[2]
+    optimizer.step()
+print("ready", flush=True)
+while True:
+    step()
+    time.sleep(0.01)
+"""
+
+
+def test_a_loss_that_lies_in_the_middle_of_a_tensor(world, python):
+    target = world.python(PART, python)
+    target.wait_line("ready")
+    target.inject("--plugin", "python", "--plugin", "torch")
+    seen = "select distinct value_f64 from python.variables where name = 'loss'"
+    assert shared.wait_for(lambda: target.rows(seen), "a loss") == [[3.0]]
+
+
 @pytest.mark.parametrize("kind", PROGRAMS)
 def test_loops_as_people_write_them(world, python, kind):
     case = Case(world, "programs.py", python, kind)

@@ -38,10 +38,11 @@ static const char *const names[N_KINDS] = {"float32", "float64", "float16", "bfl
                                            "int32",   "int16",   "int8",    "uint8",    "bool"};
 static const uint8_t widths[N_KINDS] = {4, 8, 2, 2, 8, 4, 2, 1, 1, 1};
 static struct {
-    PyObject *numel, *is_contiguous, *data_ptr, *strides; /* methods of Tensor, owned */
-    PyObject *is_cpu, *dtype, *shape;                     /* attribute names, owned */
-    PyObject *modes, *disable, *tracing;                  /* torch's functions, owned */
-} known;                                                  /* lock: the GIL */
+    PyObject *numel, *is_contiguous, *data_ptr, *strides, *offset; /* functions, owned */
+    bool is_of_storage;                  /* data_ptr gives where the storage begins */
+    PyObject *is_cpu, *dtype, *shape;    /* attribute names, owned */
+    PyObject *modes, *disable, *tracing; /* torch's functions, owned */
+} known;                                 /* lock: the GIL */
 
 /* New reference, or NULL. */
 static PyObject *get(PyObject *object, const char *name)
@@ -63,8 +64,10 @@ void tensor_find(void)
     known.is_contiguous = get(torch_state.tensor_class, "is_contiguous");
     known.data_ptr =
         get(c, "_data_address"); /* of torch 2: leaves copies undone that are put off */
+    known.is_of_storage = known.data_ptr != NULL;
     if (!known.data_ptr)
         known.data_ptr = get(torch_state.tensor_class, "data_ptr");
+    known.offset = get(torch_state.tensor_class, "storage_offset");
     known.strides = get(torch_state.tensor_class, "stride");
     known.is_cpu = py->PyUnicode_InternFromString("is_cpu");
     known.dtype = py->PyUnicode_InternFromString("dtype");
@@ -79,7 +82,7 @@ void tensor_forget(void)
 {
     PyObject **held[] = {&known.numel,   &known.is_contiguous, &known.data_ptr, &known.strides,
                          &known.is_cpu,  &known.dtype,         &known.shape,    &known.modes,
-                         &known.disable, &known.tracing};
+                         &known.disable, &known.tracing,       &known.offset};
     for (size_t i = 0; i < sizeof(held) / sizeof(held[0]); i++) {
         torch_state.py.Py_DecRef(*held[i]);
         *held[i] = NULL;
@@ -318,6 +321,15 @@ static int64_t ask(PyObject *tensor, PyObject *method)
     return n;
 }
 
+/* Where its first number lies, of so many bytes; 0 or below: its memory was given back, or it never
+ * had any. */
+static int64_t address_of(PyObject *tensor, uint8_t width)
+{
+    int64_t address = ask(tensor, known.data_ptr);
+    int64_t offset = address > 0 && known.is_of_storage ? ask(tensor, known.offset) : 0;
+    return offset < 0 ? -1 : address + offset * width;
+}
+
 static bool is_on_cpu(PyObject *tensor)
 {
     struct cpython *py = &torch_state.py;
@@ -386,8 +398,8 @@ static int open_view(PyObject *tensor, int64_t most, struct view *v)
     if (v->n == 0)
         return 0;
     int64_t whole = v->n == 1 ? 1 : ask(tensor, known.is_contiguous);
-    int64_t address = whole >= 0 ? ask(tensor, known.data_ptr) : -1;
-    if (address <= 0) /* its memory was given back, or it never had any */
+    int64_t address = whole >= 0 ? address_of(tensor, widths[kind]) : -1;
+    if (address <= 0)
         return -ENOTSUP;
     v->p = (const char *)(uintptr_t)address;
     if (whole != 1)
@@ -435,7 +447,7 @@ int tensor_place(PyObject *tensor, struct tensor_place *ret)
     int64_t device = number ? py->PyLong_AsLongLong(number) : -1;
     py->PyErr_Clear();
     py->Py_DecRef(number);
-    int64_t address = ask(tensor, known.data_ptr);
+    int64_t address = address_of(tensor, widths[kind]);
     if (device < 0 || address <= 0)
         return -EINVAL;
     *ret = (struct tensor_place){
