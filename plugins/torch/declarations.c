@@ -52,7 +52,63 @@
     "coalesce(src_rank, group_rank) end as src_rank, dst_rank, op, duration_ms as latency_ms, " \
     "bytes from python.comm_collective"
 
+/* Samples of plugin memory, by the step that they were taken in.  The variance of the bytes of one
+ * that stands for `count` allocations of a size is (count - 1) * count * size * size. */
+#define SAMPLED_BYTES                                                                     \
+    "count(*) as samples, sum(count) as count, sum(bytes) as bytes, "                     \
+    "sqrt(sum((count - 1) * count * size * size))::bigint as bytes_error, sum(case when " \
+    "freed is null then bytes else 0 end) as kept_bytes"
+#define STEPS_OF(of)                                                                            \
+    "(select s.*, f.freed from memory.samples s left join (select sample_id, ts as freed from " \
+    "memory.frees) f on s.sample_id = f.sample_id where s.step is not null" of ")"
+#define BY_STEP                                                                                  \
+    "select step, min(a.ts) as ts, " SAMPLED_BYTES                                               \
+    ", case when max(e.ended) is not null then sum(case when freed is null or freed > e.ended "  \
+    "then bytes else 0 end) end as left_bytes from " STEPS_OF(                                   \
+        "") " a left join (select "                                                              \
+            "local_step, max(ts) as ended from python.torch_step_timing group by local_step) e " \
+            "on "                                                                                \
+            "e.local_step = a.step group by step"
+/* Of the last steps whose calls have rows: each sample is the innermost call's that was under way
+ * on its thread.  Without one it is the Python function's that allocated. */
+#define LAST_STEPS                                                                            \
+    "(select local_step from python.torch_step_timing where sampled = 1 order by local_step " \
+    "desc limit 100)"
+#define BY_MODULE                                                                                 \
+    "select module, stage, case when module is null then function_name end as function_name, "    \
+    "count(distinct step) as steps, " SAMPLED_BYTES                                               \
+    ", round(sum(bytes) / (select count(*) from " LAST_STEPS                                      \
+    " l))::bigint as bytes_per_step from (select a.*, t.module, t.stage, row_number() over "      \
+    "(partition by a.sample_id order by t.duration) as place from " STEPS_OF(                     \
+        " and s.step in " LAST_STEPS) " a left join (select local_step, tid, ts, duration, "      \
+                                      "module, stage from python.torch_trace where duration is "  \
+                                      "not null and local_step in " LAST_STEPS                    \
+                                      ") t on t.local_step = a.step and t.tid = a.thread_id and " \
+                                      "a.ts <= t.ts and "                                         \
+                                      "a.ts >= t.ts - t.duration * interval '1 second') c where " \
+                                      "place = 1 group by module, "                               \
+                                      "stage, case when module is null then function_name end"
+#define NO_STEP_SAMPLED                                                                        \
+    "select 'nothing was sampled in a step: plugins memory and torch have to be loaded, and '" \
+    " || 'a training loop to run' where not exists (select 1 from memory.samples where step "  \
+    "is not null)"
+
 static const struct probing_view views[] = {
+    {"memory.by_step", BY_STEP,
+     "what each training step allocates (estimates of plugin memory): left_bytes was there when "
+     "the step ended, kept_bytes is now",
+     NO_STEP_SAMPLED},
+    {"memory.by_module", BY_MODULE,
+     "what modules and optimizers allocate in a step (estimates of plugin memory, of the last 100 "
+     "steps with rows in python.torch_trace); without a module: by the Python function",
+     NO_STEP_SAMPLED},
+    /* Where plugin memory is loaded, too: its first of this name, whichever was loaded last. */
+    {"memory_usage",
+     "select ts as timestamp, (rss_bytes - coalesce(own_bytes, 0)) / 1048576.0 as memory_mb, "
+     "null::double as gpu_memory_mb from memory.usage union all select ts as timestamp, "
+     "null::double as memory_mb, allocated as gpu_memory_mb from python.torch_trace where "
+     "allocated is not null and device like 'cuda%'",
+     "resident memory of the process without probing's own, and what torch uses of GPUs", NULL},
     /* Plugins memory and system have it with what the process has of memory, which is more. */
     {"memory_usage",
      "select ts as timestamp, case when device like 'cuda%' then null else allocated end as "
@@ -269,7 +325,9 @@ static const struct probing_panel panels[] = {
 
 /* ---- tables ---- */
 
-static const struct probing_table_name tables[] = {{"python.comm_collective"},
+static const struct probing_table_name tables[] = {{"memory.torch"},
+                                                   {"memory.torch_allocator"},
+                                                   {"python.comm_collective"},
                                                    {"python.comm_stuck"},
                                                    {"python.ddp_timing"},
                                                    {"python.torch_device_time"},

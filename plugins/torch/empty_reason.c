@@ -106,6 +106,12 @@ static int why_capture(const struct settings *set, char *text, uint32_t size)
     return say(text, size, "nothing was captured; run probing torch profile");
 }
 
+static int why_tensors(const struct settings *set, char *text, uint32_t size)
+{
+    (void)set;
+    return say(text, size, "no tensor is alive that Python knows");
+}
+
 static int why_loaders(const struct settings *set, char *text, uint32_t size)
 {
     (void)set;
@@ -118,11 +124,17 @@ int empty_why(void *self, const char *table, char *text, uint32_t size)
         const char *table;
         int (*why)(const struct settings *set, char *text, uint32_t size);
     } all[] = {
-        {"python.variables", why_variables},      {"python.torch_trace", why_trace},
-        {"python.torch_step_timing", why_timing}, {"python.torch_device_time", why_device},
-        {"python.comm_collective", why_comm},     {"python.ddp_timing", why_ddp},
-        {"python.comm_stuck", why_stuck},         {"torch.ops", why_capture},
-        {"torch.capture", why_capture},           {"torch.loaders", why_loaders},
+        {"python.variables", why_variables},
+        {"python.torch_trace", why_trace},
+        {"python.torch_step_timing", why_timing},
+        {"python.torch_device_time", why_device},
+        {"python.comm_collective", why_comm},
+        {"python.ddp_timing", why_ddp},
+        {"python.comm_stuck", why_stuck},
+        {"torch.ops", why_capture},
+        {"torch.capture", why_capture},
+        {"torch.loaders", why_loaders},
+        {"memory.torch", why_tensors},
     };
     struct settings set;
     (void)self;

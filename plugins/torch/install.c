@@ -13,6 +13,7 @@
 #include "python/dict_version.h"
 #include "python/pyobject.h"
 #include "python/tensor.h"
+#include "python/tensor_storage.h"
 
 #include <errno.h>
 
@@ -45,6 +46,7 @@ static bool load_more(void)
     MORE(PyDict_ClearWatcher)
     MORE(PyDict_Watch)
     MORE(PyDict_Unwatch)
+    MORE(PyUnstable_GC_VisitObjects)
 #undef MORE
     return all;
 }
@@ -246,6 +248,7 @@ static int put_hooks(void)
         {is_optimizer, step_wrap}, {data_is_iterator, data_remember}, {NULL, NULL}};
     struct torch *s = &torch_state;
     tensor_find();
+    storage_find();
     int rc = names_scan(sought);
     if (rc < 0)
         return plugin_refuse(rc, "no memory");
@@ -286,6 +289,7 @@ int install_undo(void *unused)
     loss_forget();
     variables_forget();
     tensor_forget();
+    storage_forget();
     device_forget();
     memory_forget();
     drop_torch();

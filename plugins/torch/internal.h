@@ -113,6 +113,7 @@ struct python_more {
     int (*PyDict_ClearWatcher)(int);
     int (*PyDict_Watch)(int, PyObject *);
     int (*PyDict_Unwatch)(int, PyObject *);
+    void (*PyUnstable_GC_VisitObjects)(int (*)(PyObject *, void *), void *); /* likewise */
 };
 
 /* What a module is called in one tree. */
@@ -148,7 +149,7 @@ struct module {
     uint32_t n_branches;
     uint32_t calls;                    /* in training mode, in `step` */
     uint64_t step;                     /* a top-level module's: the step that `calls` belongs to */
-    uint64_t listed;                   /* number of the listing for torch.modules */
+    uint64_t listed;                   /* number of the listing that came by last */
     int64_t tid;                       /* a root's: of the thread that called it last; 0: none */
     uint64_t walked_ns, walk_cost_ns;  /* a root's: when and how long it was walked */
     uint64_t checked_ns, checked_step; /* likewise when it was looked at for changes */

@@ -7,6 +7,7 @@
 #include "device/device.h"
 #include "dist/collective.h"
 #include "install.h"
+#include "memory/tensor_look.h"
 #include "profiler/profile_run.h"
 #include "python/pyobject.h"
 #include "python/recent_calls.h"
@@ -321,6 +322,8 @@ static int init(const struct probing_host *h, void **ret_self)
         (rc = h->table(h, &capture_table, &computed)) < 0 ||
         (rc = h->table(h, &modules_table, &computed)) < 0 ||
         (rc = h->table(h, &gradients_table, &computed)) < 0 ||
+        (rc = h->table(h, &tensor_table, &computed)) < 0 ||
+        (rc = h->table(h, &allocator_table, &computed)) < 0 ||
         (rc = h->command(h, &trace_command)) < 0)
         return h->fail(h, rc, "a table of torch's could not be made");
     *ret_self = &torch_state;

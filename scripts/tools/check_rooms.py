@@ -31,7 +31,7 @@ STRATA = {
     "core/sql": ["value", "parse", "expr", "exec format", "plan", "."],
     "plugins/python": ["read", "exec", "stack", "commands", "."],
     "plugins/torch": ["report", "python device", "modules", "steps", "calls", "dist", "profiler",
-                      "."],
+                      "memory", "."],
     "cli": ["ui", "inject", "target", "export", "commands report", "."],
 }
 # Headers of a house that all of its strata may include: what they declare is judged by symbol.

@@ -50,8 +50,6 @@ struct listing {
     struct safe_point_read turns;
 };
 
-static uint64_t listings; /* lock: the GIL */
-
 /* ---- with the GIL ---- */
 
 static PyObject *get(PyObject *object, const char *name)
@@ -214,7 +212,7 @@ static void read_module(struct listing *l, PyObject *object, uint32_t depth)
 static void read_root(void *arg, PyObject *root, bool own)
 {
     struct listing *l = arg;
-    l->number = l->number ? l->number : ++listings;
+    l->number = l->number ? l->number : names_new_listing();
     l->own = own;
     l->root = object_class_text(root); /* lives while its caller holds it */
     l->path[0] = '\0';

@@ -7,6 +7,7 @@
  * CUDA is never initialised by us: until the program has done so there is nothing to say.
  */
 #include "device/device.h"
+#include "python/pyobject.h"
 
 #include <math.h>
 
@@ -69,6 +70,64 @@ int memory_device(void)
     py->PyErr_Clear();
     py->Py_DecRef(value);
     return n >= 0 && n < INT16_MAX ? (int)n : -1;
+}
+
+const char *memory_why(void)
+{
+    struct cpython *py = &torch_state.py;
+    PyObject *c = object_module("torch._C");
+    memory_find();
+    if (c && is_forked(c))
+        return "CUDA was in use before this process was forked: it cannot be asked here";
+    if (!known.stats)
+        return "this torch is built without CUDA";
+    PyObject *ready = py->PyObject_GetAttr(known.cuda, known.initialized);
+    py->PyErr_Clear();
+    py->Py_DecRef(ready); /* a constant of the interpreter */
+    return ready == py->_Py_TrueStruct ? NULL : "CUDA has not been used in this process yet";
+}
+
+uint32_t memory_devices(void)
+{
+    PyObject *c = object_module("torch._C");
+    int64_t n = c ? object_ask(c, "_cuda_getDeviceCount") : 0;
+    return n > 0 && n < INT16_MAX ? (uint32_t)n : 0;
+}
+
+int64_t memory_history(void)
+{
+    struct cpython *py = &torch_state.py;
+    PyObject *asks = object_get(object_module("torch._C"), "_cuda_isHistoryEnabled");
+    PyObject *answer = asks ? cpython_vectorcall(py, asks, NULL, 0, NULL) : NULL;
+    py->PyErr_Clear();
+    py->Py_DecRef(asks);
+    py->Py_DecRef(answer); /* a constant of the interpreter */
+    return !answer ? PROBING_NULL_I64 : answer == py->_Py_TrueStruct;
+}
+
+static PyObject *item(PyObject *dict, const char *key) /* borrowed, or NULL */
+{
+    return dict && object_is(dict, torch_state.py.PyDict_Type)
+               ? torch_state.py.PyDict_GetItemString(dict, key)
+               : NULL;
+}
+
+bool memory_numbers(int device, const struct memory_name *names, uint32_t n, int64_t *ret)
+{
+    struct cpython *py = &torch_state.py;
+    PyObject *number = py->PyLong_FromLongLong(device);
+    PyObject *stats =
+        number && known.stats ? cpython_vectorcall(py, known.stats, &number, 1, NULL) : NULL;
+    for (uint32_t i = 0; i < n; i++) {
+        PyObject *value = item(stats, names[i].what);
+        value = names[i].which ? item(item(value, "all"), names[i].which) : value;
+        py->Py_IncRef(value);
+        ret[i] = object_number(value);
+    }
+    py->PyErr_Clear();
+    py->Py_DecRef(number);
+    py->Py_DecRef(stats);
+    return stats != NULL;
 }
 
 /* stats[what]["all"][which], NULL_F64 when it is not there. */

@@ -26,6 +26,17 @@ void memory_forget(void);
 bool memory_ask(int device, struct memory *ret);
 /* Into a row of python.torch_trace; before: NULL when it is not known. */
 void memory_put(union probing_cell *row, const struct memory *before, const struct memory *now);
+/* Why there is nothing to ask, one clause; NULL: CUDA is in use. */
+const char *memory_why(void);
+uint32_t memory_devices(void); /* of CUDA's that this process sees */
+/* Numbers of a device's allocator, of all its pools together; which: NULL of what has none.  Those
+ * that this torch does not have are PROBING_NULL_I64.  false: it does not tell. */
+struct memory_name {
+    const char *what, *which; /* "allocated_bytes", "peak" */
+};
+bool memory_numbers(int device, const struct memory_name *names, uint32_t n, int64_t *ret);
+/* Does it keep the stacks of allocations (_record_memory_history())?  PROBING_NULL_I64: not told */
+int64_t memory_history(void);
 /* The thread's current device, below 0: there is none. */
 int memory_device(void);
 

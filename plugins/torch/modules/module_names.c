@@ -75,6 +75,12 @@ PyObject *names_attribute_dict(PyObject *object, PyObject *name)
     return NULL;
 }
 
+uint64_t names_new_listing(void)
+{
+    static uint64_t last; /* lock: the GIL */
+    return ++last;
+}
+
 bool names_training(PyObject *object)
 {
     PyObject *value = object_attribute(object, torch_state.text_training);

@@ -22,6 +22,8 @@ struct module *names_walk(PyObject *object);
 PyObject *names_attribute_dict(PyObject *object, PyObject *name);
 PyObject *names_children(PyObject *object);
 bool names_is_module(PyObject *object);
+/* For `listed` of what a listing of trees has come by. */
+uint64_t names_new_listing(void);
 /* start(): what an earlier walk still holds is as true as ever. */
 void names_begin(void);
 

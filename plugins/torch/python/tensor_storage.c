@@ -1,0 +1,158 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * plugins/torch/python/tensor_storage.c - where a tensor's bytes are, and how many: of its storage,
+ * which views share.
+ *
+ * Threads: any that holds the GIL.
+ * No operation of torch runs.  Devices other than the CPU and CUDA's are not asked for addresses:
+ * some would have to wait for their work.
+ */
+#include "python/tensor_storage.h"
+#include "python/pyobject.h"
+#include "python/tensor.h"
+
+#include <stdio.h>
+
+static struct {
+    PyObject *address, *storage, *offset, *width, *numel, *is_view; /* functions, owned */
+    bool is_of_storage; /* `address` is the storage's, not the tensor's in it */
+    PyObject *is_cpu, *is_cuda, *is_leaf, *device, *dtype, *shape, *grad_fn; /* names, owned */
+} known;                                                                     /* lock: the GIL */
+
+static PyObject *method(const char *name)
+{
+    return object_get(torch_state.tensor_class, name);
+}
+
+void storage_find(void)
+{
+    struct cpython *py = &torch_state.py;
+    known.address = object_get(object_module("torch._C"), "_data_address"); /* torch 2 */
+    known.is_of_storage = known.address != NULL;
+    if (!known.address)
+        known.address = method("data_ptr");
+    known.storage = method("untyped_storage");
+    if (!known.storage) /* torch 1 */
+        known.storage = method("_storage");
+    known.offset = method("storage_offset");
+    known.width = method("element_size");
+    known.numel = method("numel");
+    known.is_view = method("_is_view");
+    known.is_cpu = py->PyUnicode_InternFromString("is_cpu");
+    known.is_cuda = py->PyUnicode_InternFromString("is_cuda");
+    known.is_leaf = py->PyUnicode_InternFromString("is_leaf");
+    known.device = py->PyUnicode_InternFromString("device");
+    known.dtype = py->PyUnicode_InternFromString("dtype");
+    known.shape = py->PyUnicode_InternFromString("shape");
+    known.grad_fn = py->PyUnicode_InternFromString("grad_fn");
+    py->PyErr_Clear();
+}
+
+void storage_forget(void)
+{
+    PyObject **held[] = {&known.address, &known.storage, &known.offset, &known.width,
+                         &known.numel,   &known.is_view, &known.is_cpu, &known.is_cuda,
+                         &known.is_leaf, &known.device,  &known.dtype,  &known.shape,
+                         &known.grad_fn};
+    for (size_t i = 0; i < sizeof(held) / sizeof(held[0]); i++) {
+        torch_state.py.Py_DecRef(*held[i]);
+        *held[i] = NULL;
+    }
+}
+
+/* The whole number that a function of torch's gives of a tensor; below 0: none. */
+static int64_t ask(PyObject *function, PyObject *tensor)
+{
+    struct cpython *py = &torch_state.py;
+    PyObject *value = function ? cpython_vectorcall(py, function, &tensor, 1, NULL) : NULL;
+    int64_t n = value ? py->PyLong_AsLongLong(value) : -1;
+    py->PyErr_Clear();
+    py->Py_DecRef(value);
+    return n;
+}
+
+/* New reference, NULL: it has none. */
+static PyObject *attribute(PyObject *tensor, PyObject *name)
+{
+    PyObject *value = name ? torch_state.py.PyObject_GetAttr(tensor, name) : NULL;
+    torch_state.py.PyErr_Clear();
+    return value;
+}
+
+/* A bool; false where it is not told. */
+static bool is(PyObject *tensor, PyObject *name)
+{
+    PyObject *value = attribute(tensor, name);
+    torch_state.py.Py_DecRef(value); /* a constant of the interpreter */
+    return value == torch_state.py._Py_TrueStruct;
+}
+
+void storage_place(PyObject *tensor, struct storage_view *ret)
+{
+    *ret =
+        (struct storage_view){.numel = ask(known.numel, tensor),
+                              .in_graph = !is(tensor, known.is_leaf),
+                              .is_parameter = object_type(tensor) == torch_state.parameter_class};
+    if (!is(tensor, known.is_cpu) && !is(tensor, known.is_cuda))
+        return;
+    int64_t address = ask(known.address, tensor);
+    int64_t offset = known.is_of_storage ? 0 : ask(known.offset, tensor);
+    int64_t width = known.is_of_storage ? 1 : ask(known.width, tensor);
+    if (address < 0 || offset < 0 || width <= 0 || offset > INT64_MAX / 64 / width)
+        return;
+    ret->is_readable = true;
+    if (address > offset * width)
+        ret->base = (uint64_t)(address - offset * width);
+}
+
+int64_t storage_bytes(PyObject *tensor)
+{
+    struct cpython *py = &torch_state.py;
+    PyObject *storage =
+        known.storage ? cpython_vectorcall(py, known.storage, &tensor, 1, NULL) : NULL;
+    py->PyErr_Clear();
+    int64_t n = storage ? object_ask(storage, "nbytes") : PROBING_NULL_I64;
+    py->Py_DecRef(storage);
+    return n;
+}
+
+/* "[2, 3]" */
+static void put_shape(PyObject *tensor, char *room, size_t size)
+{
+    struct cpython *py = &torch_state.py;
+    PyObject *shape = attribute(tensor, known.shape);
+    Py_ssize_t n = shape && object_is(shape, py->PyTuple_Type) ? py->PyTuple_Size(shape) : -1;
+    size_t at = (size_t)snprintf(room, size, n < 0 ? "" : "[");
+    for (Py_ssize_t i = 0; i < n && at + 24 < size; i++)
+        at += (size_t)snprintf(room + at, size - at, "%s%lld", i ? ", " : "",
+                               py->PyLong_AsLongLong(py->PyTuple_GetItem(shape, i)));
+    if (n >= 0)
+        (void)snprintf(room + at, size - at, "%s]", at + 24 < size ? "" : ", ...");
+    py->PyErr_Clear();
+    py->Py_DecRef(shape);
+}
+
+/* "MulBackward0".  Of a view the node may have to be made anew, so those are not asked. */
+static void put_op(PyObject *tensor, char *room, size_t size)
+{
+    struct cpython *py = &torch_state.py;
+    PyObject *view = known.is_view ? cpython_vectorcall(py, known.is_view, &tensor, 1, NULL) : NULL;
+    py->PyErr_Clear();
+    py->Py_DecRef(view); /* a constant of the interpreter */
+    PyObject *node = view == py->_Py_FalseStruct ? attribute(tensor, known.grad_fn) : NULL;
+    if (node && node != py->_Py_NoneStruct)
+        (void)snprintf(room, size, "%s", object_class_text(node));
+    py->Py_DecRef(node);
+}
+
+void storage_words(PyObject *tensor, const struct storage_view *place, struct tensor_words *ret)
+{
+    ret->op[0] = '\0';
+    object_text(attribute(tensor, known.device), ret->device, sizeof(ret->device));
+    object_text(attribute(tensor, known.dtype), ret->dtype, sizeof(ret->dtype));
+    if (strncmp(ret->dtype, "torch.", 6) == 0)
+        memmove(ret->dtype, ret->dtype + 6, strlen(ret->dtype + 6) + 1);
+    put_shape(tensor, ret->shape, sizeof(ret->shape));
+    if (place->in_graph)
+        put_op(tensor, ret->op, sizeof(ret->op));
+}

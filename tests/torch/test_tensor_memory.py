@@ -1,0 +1,176 @@
+# SPDX-License-Identifier: Apache-2.0
+"""memory.torch: whose the tensors' bytes are, once for each storage; memory.by_step and by_module:
+what steps and modules allocate.  The torch side of `probing memory`, too."""
+import json
+
+import world as shared
+from cases import Case
+
+BY_KIND = ("select kind, sum(bytes), sum(storages), sum(tensors) from memory.torch where device = "
+           "'cpu' group by kind")
+
+
+def whole(target):
+    """Rows by kind of a look that came at the end of a step, with all that is there."""
+    def look():
+        rows = target.rows("select kind, note from memory.torch where kind = 'incomplete' or "
+                           "kind = 'gradient' and bytes is null")
+        return not rows and {row[0]: row[1:] for row in target.rows(BY_KIND)}
+    return shared.wait_for(look, "a look at the end of a step, within its time")
+
+
+def test_bytes_are_those_of_the_storages_by_whose_they_are(world, python):
+    case = Case(world, "tensors.py", python)
+    plan = json.loads((world.tmp / "answer.json.plan").read_text())
+    for _ in range(3):  # a look leaves nothing that the next one would count
+        kinds = whole(case.target)
+        for kind, key in (("parameter", "parameter"), ("gradient", "gradient"),
+                          ("buffer", "buffer"), ("optimizer state", "state")):
+            assert kinds[kind][0] == plan[key], (kind, kinds, plan)
+    rows = case.target.rows("select shape, storages, tensors, bytes from memory.torch where kind = "
+                            "'other' and bytes >= 4194304")
+    assert [row[:2] + row[3:] for row in rows] == [["[1048576]", 1, 4 << 20]], rows
+    assert rows[0][2] >= 3, rows
+    names = {(row[0], row[1], row[2]): row[3:] for row in case.target.rows(
+        "select kind, module, name, root, dtype, shape, bytes from memory.torch")}
+    assert names["parameter", "0", "weight"] == ["Net", "float32", "[512, 64]", 131072], names
+    assert names["gradient", "4", "weight"] == ["Net", "float32", "[8, 512]", 16384], names
+    assert names["optimizer state", "0", "weight.exp_avg"][-1] == 131072, names
+    assert names["buffer", "2", "running_mean"][-1] == 2048, names
+    assert names["buffer", "3", "wrapped"] == ["Net", "float32", "[1000, 3]", 12000], names
+    kept = case.target.rows("select op, storages, bytes from memory.torch where kind = "
+                            "'activation' and shape = '[4, 8]'")
+    assert kept == [["AddmmBackward0", 5, plan["outputs"]]], kept
+
+
+def test_what_has_code_of_its_own_is_not_asked_and_nothing_is_kept(world, python):
+    case = Case(world, "tensors.py", python)
+    whole(case.target)
+    rows = {row[0]: row[1:] for row in case.target.rows(
+        "select name, tensors, bytes, note from memory.torch where kind = 'not asked'")}
+    assert rows["Loud"][:2] == [3, None] and rows["Half"][:2] == [1, None], rows
+    assert "not run" in rows["Loud"][2]
+    assert case.target.rows("select device, bytes from memory.torch where device = 'meta'") == \
+        [["meta", 0]]
+    sparse = case.target.rows("select bytes, note from memory.torch where shape = '[30, 30]'")
+    assert sparse[0][0] is None and "layout" in sparse[0][1], sparse
+    assert case.target.rows("select tensors, bytes from memory.torch where shape = '[123, 457]'") \
+        == [[1, 123 * 457 * 4]]
+    assert case.run() == {"asked": 0, "gone": True}
+    assert case.target.rows("select 1 from memory.torch where shape = '[123, 457]'") == []
+
+
+def test_a_look_ends_where_there_are_too_many_objects(world, python):
+    case = Case(world, "tensors.py", python, "many")
+    plan = json.loads((world.tmp / "answer.json.plan").read_text())
+    rows = case.target.rows("select kind, note from memory.torch where kind = 'incomplete'")
+    assert rows == [] or "the look ended after" in rows[0][1], rows
+    assert case.target.rows("select sum(bytes) from memory.torch where kind = 'parameter'") == \
+        [[plan["parameter"]]]  # models are read as they are
+
+
+NO_MODEL = ("import time, torch\n"
+            "kept = [torch.zeros(1000, 10), torch.ones(5, requires_grad=True).exp()]\n"
+            "print('ready', flush=True)\n"
+            "while True: time.sleep(0.01)\n")
+
+
+def test_without_a_model_and_what_the_allocators_say(world, python):
+    target = world.python(NO_MODEL, python)
+    target.wait_line("ready")
+    target.inject("--plugin", "python")
+    done = target.probing("query", "select * from memory.torch")
+    assert done.returncode != 0 and "plugin torch is not loaded" in done.stderr, done.stderr
+    assert target.probing("plugin", "load", "torch").returncode == 0
+    rows = shared.wait_for(lambda: target.rows(
+        "select kind, shape, op, bytes from memory.torch where bytes in (40000, 20)"), "tensors")
+    assert ["other", "[1000, 10]", None, 40000] in rows, rows
+    assert ["activation", "[5]", "ExpBackward0", 20] in rows, rows
+    said = {row[0]: row[1:] for row in target.rows("select device, allocated_bytes, note from "
+                                                   "memory.torch_allocator")}
+    assert said["cpu"][0] is None and "malloc()" in said["cpu"][1], said
+    assert said["cuda"][0] is None and "CUDA" in said["cuda"][1], said
+
+
+ALLOCATING = """
+import sys
+import time
+import torch
+from torch import nn
+
+class Uses(nn.Module):
+    def forward(self, x):
+        torch.empty(2 << 20)  # 8 MB, freed at once
+        return x
+
+class Keeps(nn.Module):
+    kept = []
+    def forward(self, x):
+        if hasattr(sys, "_probing_step") and len(self.kept) < 20:  # plugin torch is there
+            self.kept.append(torch.empty(2 << 20))
+        return x
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.uses, self.keeps, self.head = Uses(), Keeps(), nn.Linear(4, 1)
+
+    def forward(self, x):
+        return self.head(self.keeps(self.uses(x)))
+
+def between():
+    return torch.empty(4 << 20)  # 16 MB, outside of any module
+
+model = Net()
+optimizer = torch.optim.SGD(model.parameters(), lr=1e-6)
+model(torch.ones(2, 4)).sum().backward()
+optimizer.step()
+print("ready", flush=True)
+steps = 0
+while steps < 60:
+    between()
+    model(torch.ones(2, 4)).sum().backward()
+    optimizer.step()
+    steps += hasattr(sys, "_probing_step")
+    time.sleep(0.005)
+print("done", flush=True)
+while True:
+    time.sleep(0.1)
+"""
+
+
+def near(row, truth):
+    """Within four of its own standard errors, and the bytes that malloc() adds."""
+    estimate, error = row
+    return abs(estimate - truth) <= 4 * error + 4096
+
+
+def test_bytes_by_step_and_by_module(world, python):
+    target = world.python(ALLOCATING, python)
+    target.wait_line("ready")
+    target.inject("--plugin", "python", "--plugin", "memory", "-D", "memory.max_overhead_pct=0")
+    shared.wait_for(lambda: target.rows("select 1 from memory.samples limit 1"), "a sample")
+    for view in ("memory.by_step", "memory.by_module"):
+        done = target.probing("query", "select * from " + view)
+        assert "0 rows" in done.stdout and "plugin torch is not loaded" in done.stdout + \
+            done.stderr, (done.stdout, done.stderr)
+    assert target.probing("plugin", "load", "torch").returncode == 0
+    target.wait_line("done")
+    shared.wait_for(lambda: target.rows("select max(step) >= 57 from memory.samples") == [[True]],
+                    "the samples of the last steps")
+    steps = target.rows("select bytes, bytes_error, left_bytes, kept_bytes from memory.by_step "
+                        "where step between 5 and 30")
+    assert len(steps) == 26
+    for bytes_, error, left, kept in steps:
+        assert near((bytes_, error), 24 << 20) or near((bytes_, error), 32 << 20), steps
+        assert left < 9 << 20 and kept <= left, steps
+    rows = {(row[0], row[1]): row[2:] for row in target.rows(
+        "select module, coalesce(stage, function_name), steps, bytes, bytes_error, kept_bytes, "
+        "bytes_per_step from memory.by_module")}
+    n, allocated, error, kept, per_step = rows["uses", "post forward"]
+    assert n > 50 and near((allocated, error), n * (8 << 20)) and kept == 0, rows
+    assert (8 << 20) * 0.9 < per_step <= (8 << 20) + error, rows
+    n, allocated, error, kept, _ = rows["keeps", "post forward"]
+    assert 18 <= n <= 20 and near((allocated, error), n * (8 << 20)) and kept == allocated, rows
+    n, allocated, error, _, _ = rows[None, "between"]
+    assert n > 50 and near((allocated, error), n * (16 << 20)), rows
