@@ -174,3 +174,20 @@ def test_bytes_by_step_and_by_module(world, python):
     assert 18 <= n <= 20 and near((allocated, error), n * (8 << 20)) and kept == allocated, rows
     n, allocated, error, _, _ = rows[None, "between"]
     assert n > 50 and near((allocated, error), n * (16 << 20)), rows
+
+
+def test_the_report_has_torchs_part(world, python):
+    case = Case(world, "tensors.py", python)
+    plan = json.loads((world.tmp / "answer.json.plan").read_text())
+    whole(case.target)
+    assert case.target.probing("plugin", "load", "memory").returncode == 0
+    shared.wait_for(lambda: case.target.rows("select 1 from memory.usage limit 1"), "a look")
+    done = case.target.probing("memory")
+    assert done.returncode == 0, done.stderr
+    for words in ("torch's tensors, by storage", "  parameters ", "  gradients ",
+                  "  optimizer state ", "  buffers ", "  other tensors ", "not asked: "):
+        assert words in done.stdout, done.stdout
+    parts = {one["kind"]: one for one in json.loads(
+        case.target.probing("memory", "--json").stdout)["torch"] if one["device"] == "cpu"}
+    assert parts["parameter"]["bytes"] == plan["parameter"], parts
+    assert parts["optimizer state"]["bytes"] == plan["state"], parts

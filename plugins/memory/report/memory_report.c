@@ -93,6 +93,7 @@ static void show_json(const struct memory_args *w, const struct usage_report *r)
     json_open(&j, '{');
     usage_show_json(r, &j);
     stacks_show_json(w, &j);
+    torch_show_json(w, &j);
     if (w->api->target == PROBING_TARGET_DEAD)
         death_show_json(w, r, &j);
     report_printf(w->api, "}\n");

@@ -70,6 +70,14 @@ int usage_read(const struct memory_args *w, struct usage_report *ret);
 void usage_show(const struct memory_args *w, const struct usage_report *r);
 void usage_show_json(const struct usage_report *r, struct report_json *j);
 
+/* A line with a bar, as long as its share of `whole`. */
+void report_bar(const struct memory_args *w, const char *words, double bytes, double whole);
+
+/* ---- report_torch.c: whose torch's tensors are ---- */
+
+void torch_show(const struct memory_args *w);
+void torch_show_json(const struct memory_args *w, struct report_json *j);
+
 /* ---- report_death.c: why it has ended ---- */
 
 /* One sentence or more, of a target that is dead. */

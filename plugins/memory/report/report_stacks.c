@@ -361,7 +361,8 @@ static int take_caller(void *arg, const struct probing_report_cell *cells, uint3
 #define IS_LIBRARY                                                                             \
     "case when frame_type = 'python' then coalesce(file, '<') ~ "                              \
     "'(site|dist)-packages/|/lib/python[0-9.]+/|^<' else func like '[%%' or coalesce(module, " \
-    "'') ~ '^$|^(/usr)?/lib|/bin/python[0-9.]*$|libpython|(site|dist)-packages/|/lib/python' end"
+    "'') ~ '^$|^(/usr)?/lib|/bin/python[0-9.]*$|libpython|(site|dist)-packages/|/lib/python|"  \
+    "/plugins/(python|torch)\\.so$' end"
 
 static void show_callers(const struct memory_args *w, double stack_id)
 {

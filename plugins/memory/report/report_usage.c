@@ -215,7 +215,7 @@ static uint32_t bar_width(const struct memory_args *w)
     return columns < BAR_MOST ? columns : BAR_MOST;
 }
 
-static void show_part(const struct memory_args *w, const char *words, double bytes, double whole)
+void report_bar(const struct memory_args *w, const char *words, double bytes, double whole)
 {
     char size[32], bar[BAR_MOST + 1] = "";
     uint32_t n = 0, most = bar_width(w);
@@ -302,11 +302,12 @@ void usage_show(const struct memory_args *w, const struct usage_report *r)
         bool shown = r->without_plugin ? bytes > 0 : parts[i].always || bytes > 0;
         if (!parts[i].words || !shown || (!is_number(bytes) && !*note))
             continue;
-        show_part(w, parts[i].words, bytes, whole);
+        report_bar(w, parts[i].words, bytes, whole);
         if (!is_number(bytes) && *note)
             w->api->print_wrapped(w->api, "      ", note, strlen(note));
     }
     show_devices(w);
+    torch_show(w);
     show_growth(w, r);
     if (r->without_plugin) {
         char text[160];
