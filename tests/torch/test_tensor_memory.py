@@ -2,6 +2,7 @@
 """memory.torch: whose the tensors' bytes are, once for each storage; memory.by_step and by_module:
 what steps and modules allocate.  The torch side of `probing memory`, too."""
 import json
+import time
 
 import world as shared
 from cases import Case
@@ -191,3 +192,61 @@ def test_the_report_has_torchs_part(world, python):
         case.target.probing("memory", "--json").stdout)["torch"] if one["device"] == "cpu"}
     assert parts["parameter"]["bytes"] == plan["parameter"], parts
     assert parts["optimizer state"]["bytes"] == plan["state"], parts
+
+
+LEAKING = """
+import time
+import torch
+from torch import nn
+
+model = nn.Sequential(nn.Linear(256, 256), nn.GELU(), nn.Linear(256, 1))
+optimizer = torch.optim.SGD(model.parameters(), lr=1e-6)
+losses, full = [], {}
+
+def validate(x):
+    losses.append(model(x).mean())  # without no_grad(): its graph stays, with 600 KB
+
+def cached(n):
+    full[n % 20] = torch.zeros(200, 256)
+
+def train_step(n):
+    x = torch.ones(200, 256)
+    cached(n)
+    model(x).mean().backward()
+    optimizer.step()
+    optimizer.zero_grad()
+    validate(x)
+
+for n in range(30):
+    train_step(n)
+print("ready", flush=True)
+while len(losses) < 3000:
+    train_step(len(losses))
+    time.sleep(0.03)
+while True:
+    time.sleep(0.1)
+"""
+
+
+def test_losses_in_a_list_are_found_with_who_keeps_their_graphs(world, python):
+    target = world.python(LEAKING, python)
+    target.wait_line("ready")
+    target.inject("--plugin", "python", "--plugin", "torch", "--plugin", "memory",
+                  "-D", "memory.snapshot_every=1s", "-D", "memory.sample_bytes=64KB",
+                  "-D", "memory.max_overhead_pct=0")
+
+    shared.wait_for(lambda: target.rows("select max(local_step) > 40 from "
+                                        "python.torch_step_timing") == [[True]],
+                    "all of the cache to be of our time")
+    since = time.monotonic()
+
+    def found():
+        last = "%dms" % (1 + 1000 * (time.monotonic() - since))
+        said = target.probing("memory", "--leaks", "--since", last).stdout
+        return "grows and is not freed" in said and "< validate target-" in said and said
+    said = shared.wait_for(found, "the leak")
+    assert "cached" not in said and "call_module" not in said, said
+    rows = target.rows("select op, storages from memory.torch where kind = 'activation' and op in "
+                       "('MeanBackward0', 'GeluBackward0')")
+    assert sorted(row[0] for row in rows) == ["GeluBackward0", "MeanBackward0"], rows
+    assert min(row[1] for row in rows) > 30, rows
