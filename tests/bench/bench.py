@@ -71,6 +71,8 @@ BENCHMARKS = {
     "sampling": ("sampling.py", [], ["--seconds", "1", "--rounds", "1"]),
     "truth": ("truth_pyspy.py", [], []),
     "memory": ("memory_pairs.py", [], ["--rounds", "1"]),
+    "memory-step": ("memory_step.py", ["--python", TORCH_PYTHON],
+                    ["--python", TORCH_PYTHON, "--rounds", "1", "--seconds", "0.1"]),
     "torch-overhead": ("torch_overhead.py", ["--python", TORCH_PYTHON],
                        ["--python", TORCH_PYTHON, "--rounds", "1", "--only", "empty"]),
     "torch-pairs": ("torch_pairs.py", ["--python", TORCH_PYTHON],
