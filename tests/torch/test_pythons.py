@@ -16,6 +16,20 @@ WATCHED = """import sys, ctypes; m = sys.modules['__main__']
 print(any(ctypes.c_uint64.from_address(id(d) + 24).value & 255
           for d in (m.tree._modules, m.tree.deep._modules)))"""
 
+# What memory.torch asks of a tensor; 40 of 20 storages, and some of another class.
+TENSORS = """import sys; m = sys.modules['__main__']; T = sys.modules['torch'].Tensor
+class Storage:
+    def nbytes(self): return 40
+def made(kind, at):
+    t = kind(); t.at = at; return t
+T.numel = lambda t: 10; T.element_size = lambda t: 4; T.storage_offset = lambda t: 0
+T.data_ptr = lambda t: t.at; T.untyped_storage = lambda t: Storage()
+T.is_cpu = T.is_leaf = True; T.is_cuda = False
+T.device = 'cpu'; T.dtype = 'torch.float32'; T.shape = (5, 2)
+m.tensors = [made(T, 4096 * (1 + i % 20)) for i in range(40)]
+m.others = [made(type('Other', (T,), {}), 1) for i in range(5)]"""
+LOOKED = [["not asked", "Other", None, 1, None]] * 5 + [["other", None, "[5, 2]", 40, 800]]
+
 
 @pytest.fixture(params=list(PYTHONS.values()), ids=list(PYTHONS))
 def python(request):
@@ -75,6 +89,23 @@ def test_variables_where_their_functions_keep_them(world, python):
     assert steps == [[20 * 4 + 300, 19]]
     assert case.target.rows("select distinct value from python.variables where name = 'nowhere'") \
         == [["not there at the end of 10 steps"]]
+
+
+def test_tensors_are_found_among_all_objects(world, python):
+    if is_threaded(python):
+        pytest.skip("it is refused there")
+    case = Case(world, "standin.py", python)
+    case.stop()
+    said(case, TENSORS)
+    case.load()
+    case.run()
+    storm = world.tmp / "go.storm"
+    storm.touch()
+    for _ in range(LOADS):  # while threads begin, end and raise
+        assert sorted(case.target.rows("select kind, name, shape, tensors, bytes from memory.torch "
+                                       "where kind <> 'gradient'")) == LOOKED
+    storm.unlink()
+    case.target.wait_line("quiet")
 
 
 def test_a_python_without_a_gil_is_refused(world, python):
