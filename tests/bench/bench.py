@@ -73,6 +73,7 @@ BENCHMARKS = {
     "memory": ("memory_pairs.py", [], ["--rounds", "1"]),
     "memory-step": ("memory_step.py", ["--python", TORCH_PYTHON],
                     ["--python", TORCH_PYTHON, "--rounds", "1", "--seconds", "0.1"]),
+    "nccl": ("nccl_pairs.py", [], ["--rounds", "2"]),
     "torch-overhead": ("torch_overhead.py", ["--python", TORCH_PYTHON],
                        ["--python", TORCH_PYTHON, "--rounds", "1", "--only", "empty"]),
     "torch-pairs": ("torch_pairs.py", ["--python", TORCH_PYTHON],

@@ -7,6 +7,9 @@
  * only the calls.
  *
  *     load [MAX]                     as NCCL of interface MAX (6) opens it: the version, or "none"
+ *     real LIBNCCL OPEN GET V        by the loader of a real NCCL, whose functions stand at those
+ *                                    offsets of its file, and through its own translation from
+ *                                    its version V to an older one
  *     unload                         as when the last communicator has gone
  *     comm C HASH NAME NODES RANKS RANK
  *     end C
@@ -23,12 +26,13 @@
  *                                    that belongs to them, one after another
  *     random SEED N                  N calls of any kind in any order, on three threads a
  *                                    communicator
- *     pairs N                        ns for a begin and end of a proxy step, a proxy operation and
- *                                    a collective
+ *     pairs N                        N times, what a begin and end of a step, a proxy operation and
+ *                                    a collective cost
  *     fork                           a child of it plays, too: what it exited with
  */
 #include <dlfcn.h>
 #include <inttypes.h>
+#include <link.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -52,6 +56,7 @@ struct comm {
     bool open;
 };
 
+static pid_t own_pid;  /* NCCL asks once, too */
 static int event_mask; /* as ncclProfilerEventMask: one word of the library */
 static void *library, *symbol;
 static int version;
@@ -94,6 +99,20 @@ static void load(int newest)
         symbol = dlsym(library, text);
     }
     failed = symbol == NULL;
+}
+
+static void load_real(char **w)
+{
+    struct link_map *map = NULL;
+    void *nccl = dlopen(w[1], RTLD_NOW | RTLD_LOCAL);
+    if (!nccl || dlinfo(nccl, RTLD_DI_LINKMAP, &map) != 0)
+        return;
+    void *(*open_library)(const char *) = NULL, *(*get_profiler)(void *) = NULL;
+    *(uintptr_t *)&open_library = map->l_addr + strtoull(w[2], NULL, 16);
+    *(uintptr_t *)&get_profiler = map->l_addr + strtoull(w[3], NULL, 16);
+    library = open_library(getenv("NCCL_PROFILER_PLUGIN"));
+    symbol = library ? get_profiler(library) : NULL;
+    version = atoi(w[4]);
 }
 
 static void unload(void)
@@ -258,7 +277,7 @@ static void play_one(struct comm *c, uint64_t seq)
     for (int i = 0; i < 2; i++)
         kernel(c, &kernels[i], op, i, gpu + 1000 * (uint64_t)i);
     for (int i = 0; i < 4; i++)
-        proxy(c, &proxies[i], op, i / 2, (c->rank + 1) % c->n_ranks, 8, i % 2, getpid());
+        proxy(c, &proxies[i], op, i / 2, (c->rank + 1) % c->n_ranks, 8, i % 2, own_pid);
     for (int n = 0; n < 8; n++)
         for (int i = 0; i < 4; i++) {
             bool send = i % 2;
@@ -318,7 +337,7 @@ static void *play_random(void *arg)
         case 2:
         case 3:
             proxy(c, h, parent, (int)(r % 8), (int)(r % 8), 8, (int)(r & 1),
-                  (r >> 40) % 5 ? getpid() : 1);
+                  (r >> 40) % 5 ? own_pid : 1);
             break;
         case 4:
         case 5:
@@ -359,38 +378,58 @@ static void play(void *(*how)(void *), int threads, uint64_t n, uint64_t seed)
         (void)pthread_join(players[i].thread, NULL);
 }
 
-/* ns for each pair; what is not taken costs a mask and a branch, as in NCCL. */
-static void measure(uint64_t n)
+/* ---- what a pair costs ---- */
+
+#define STEPS_TIMED 10000
+#define PROXIES_TIMED 4000 /* fewer than there is room for */
+#define COLLS_TIMED 400
+
+static double per_pair(uint64_t begin, uint64_t n)
 {
-    struct comm *c = &comms[0];
-    void *op, *px, *st;
-    double ns[3];
+    return (double)(now_ns() - begin) / (double)n;
+}
+
+/* ns of a step, a proxy operation, a collective with one kernel; without a profiler that is NCCL's
+ * own look at its mask. */
+static void measure_once(struct comm *c, double ret[3])
+{
+    void *op, *px, *st, *k;
     coll(c, &op, 0, "AllReduce", 1, "ncclFloat32", 1);
-    proxy(c, &px, op, 0, 1, 8, 1, getpid());
+    proxy(c, &px, op, 0, 1, 8, 1, own_pid);
     uint64_t begin = now_ns();
-    for (uint64_t i = 0; i < n; i++) {
-        step(c, &st, px, (int)i);
+    for (int i = 0; i < STEPS_TIMED; i++) {
+        step(c, &st, px, i);
         stop(&st);
     }
-    ns[0] = (double)(now_ns() - begin) / (double)n;
+    ret[0] = per_pair(begin, STEPS_TIMED);
     stop(&px);
     begin = now_ns();
-    for (uint64_t i = 0; i < n; i++) {
-        proxy(c, &px, op, 0, 1, 8, 1, getpid());
+    for (int i = 0; i < PROXIES_TIMED; i++) {
+        proxy(c, &px, op, 0, 1, 8, 1, own_pid);
         stop(&px);
     }
-    ns[1] = (double)(now_ns() - begin) / (double)n;
+    ret[1] = per_pair(begin, PROXIES_TIMED);
     stop(&op);
+    kernel(c, &k, op, 0, 1);
+    stop(&k);
     begin = now_ns();
-    for (uint64_t i = 0; i < n; i++) {
-        void *k;
-        coll(c, &op, i, "AllReduce", 1, "ncclFloat32", 1);
+    for (int i = 0; i < COLLS_TIMED; i++) {
+        coll(c, &op, (uint64_t)i, "AllReduce", 1, "ncclFloat32", 1);
         stop(&op);
         kernel(c, &k, op, 0, 1);
         stop(&k);
     }
-    ns[2] = (double)(now_ns() - begin) / (double)n;
-    printf("step %.1f proxy %.1f coll %.1f\n", ns[0], ns[1], ns[2]);
+    ret[2] = per_pair(begin, COLLS_TIMED);
+}
+
+static void measure(uint64_t rounds)
+{
+    for (uint64_t i = 0; i < rounds; i++) {
+        double ns[3];
+        measure_once(&comms[0], ns);
+        printf("pair step %.1f proxy %.1f coll %.1f\n", ns[0], ns[1], ns[2]);
+        (void)usleep(400000); /* so that the rows of this round are written */
+    }
 }
 
 static int in_child(void)
@@ -398,6 +437,7 @@ static int in_child(void)
     pid_t pid = fork();
     int status = -1;
     if (pid == 0) {
+        own_pid = getpid();
         play(play_typical, 1, 10, 0);
         _exit(event_mask);
     }
@@ -457,7 +497,7 @@ static void begin_event(char **w)
         p2p(c, h, w[3], number(w[4]), w[5], (int)number(w[6]), (int)number(w[7]));
     else if (strcmp(w[0], "proxy") == 0)
         proxy(c, h, parent, (int)number(w[4]), (int)number(w[5]), (int)number(w[6]),
-              (int)number(w[7]), w[8] ? (pid_t)number(w[8]) : getpid());
+              (int)number(w[7]), w[8] ? (pid_t)number(w[8]) : own_pid);
     else if (strcmp(w[0], "step") == 0)
         step(c, h, parent, (int)number(w[4]));
     else if (strcmp(w[0], "kernel") == 0)
@@ -480,6 +520,9 @@ static void obey(char **w)
     if (strcmp(w[0], "load") == 0) {
         load(w[1] ? atoi(w[1]) : 6);
         printf(symbol ? "v%d\n" : "none\n", version);
+    } else if (strcmp(w[0], "real") == 0) {
+        load_real(w);
+        printf(symbol ? "real v%d\n" : "none\n", version);
     } else if (strcmp(w[0], "unload") == 0) {
         unload();
     } else if (strcmp(w[0], "comm") == 0) {
@@ -512,6 +555,7 @@ static void obey(char **w)
 int main(int argc, char **argv)
 {
     char line[512];
+    own_pid = getpid();
     printf("ready\n");
     (void)fflush(stdout);
     FILE *in = argc > 1 ? fopen(argv[1], "r") : stdin;

@@ -5,10 +5,11 @@ import json
 import os
 import re
 import shutil
+import subprocess
 
 import pytest
 from nccl_program import COMM, ONE, PLUGIN, Program
-from world import wait_for
+from world import DEBIAN_PYTHON, has_torch, wait_for
 
 ENDED = "select coll_func, seq, msg_size_bytes, timing_source, exec_time_ns, n_channels, " \
         "comm_hash from nccl.coll_perf order by id"
@@ -85,6 +86,31 @@ def test_a_communicator_of_before_has_no_events_and_that_is_said(world):
     assert done.returncode == 0 and "NCCL is not loaded" in done.stdout + done.stderr
 
 
+GLOO = """
+import os, time, torch, torch.distributed as dist
+dist.init_process_group("gloo", init_method="file://%s", rank=0, world_size=1)
+print("ready", flush=True)
+while True:
+    dist.all_reduce(torch.ones(1000))
+    time.sleep(0.01)
+"""
+
+
+def test_where_nccl_tells_nothing_torch_does(world):
+    if not has_torch(DEBIAN_PYTHON):
+        pytest.skip("no torch for %s" % DEBIAN_PYTHON)
+    target = world.python(GLOO % (world.tmp / "store"), python=DEBIAN_PYTHON)
+    target.wait_line("^ready")
+    target.inject("--plugin", "torch", "--plugin", "nccl")
+    wait_for(lambda: target.rows("select 1 from collectives limit 1"), "rows")
+    assert target.rows("select distinct source, op, group_size, bytes from collectives") == \
+        [["torch", "allreduce", 1, 4000]]
+    done = target.probing("nccl")
+    assert "NCCL: waiting: " in done.stdout, done.stderr
+    assert re.search(r"NCCL told nothing.*\n +allreduce ", done.stdout)
+    assert target.rows("select 1 from comm_metrics where op = 'allreduce' limit 1") == [[1]]
+
+
 def test_what_had_begun_when_it_was_killed(world):
     program = Program(world, launch=True)
     program.tell(COMM, "typical 5", "coll 1 0 5 ReduceScatter 1024 ncclBfloat16 2", "stop 1",
@@ -147,6 +173,19 @@ def test_nccl_closes_the_library_and_opens_it_again(world):
     assert [r[0] for r in program.rows("select comm_hash from nccl.communicators")] == ["0x9"]
 
 
+def test_the_core_leaves_and_comes_back(world):
+    program = Program(world, launch=True)
+    program.tell(COMM, *ONE, "coll 1 0 8 AllGather 1 ncclInt8 1")
+    program.wait_rows(ENDED, 1)
+    assert program.target.probing("eject").returncode == 0
+    assert program.tell("mask", ONE[0], "typical 2") == ["0", "null"]
+    program.target.inject("--plugin", "nccl")
+    assert program.tell("mask") != ["0"]
+    program.tell(*[line.replace(" 7 AllReduce", " 9 AllReduce") for line in ONE])
+    wait_for(lambda: [9, 2100500] in program.rows("select seq, exec_time_ns from nccl.coll_perf"),
+             "the operation of afterwards")
+
+
 def test_a_child_takes_nothing(world):
     program = Program(world, launch=True)
     assert program.tell(COMM, "typical 2", "fork")[-1] == "status 0"  # its mask
@@ -182,6 +221,32 @@ def test_it_is_off_where_the_core_is_not_wanted(world):
     assert program.tell("load", COMM, "typical 3") == ["none"]
     done = program.target.probing("query", "select * from nccl.inflight_ops")
     assert "plugin nccl is not loaded" in done.stdout + done.stderr
+
+
+@pytest.mark.skipif(not os.environ.get("PROBING_TEST_NCCL_LIBRARY"),
+                    reason="PROBING_TEST_NCCL_LIBRARY does not name a libnccl.so.2 (of PyPI's "
+                           "nvidia-nccl-cu12): NCCL's own loader is not tried")
+@pytest.mark.parametrize("version", [1, 2, 3, 4, 5, 6])
+def test_by_the_loader_and_translations_of_a_real_nccl(world, version):
+    """It needs no GPU: what NCCL does between its operations and a profiler of each version."""
+    library = os.environ["PROBING_TEST_NCCL_LIBRARY"]
+    at = {words[2]: words[0] for words in map(str.split, subprocess.run(
+        ["nm", library], stdout=subprocess.PIPE, text=True).stdout.splitlines())
+        if len(words) == 3 and words[2].startswith(("_Z18getNcclProfiler_v", "_Z25ncclOpenProf"))}
+    newest = max(int(name[len("_Z18getNcclProfiler_v")]) for name in at if "get" in name)
+    if version > newest:
+        pytest.skip("this NCCL knows interfaces to %d" % newest)
+    program = Program(world, launch=True, env={"NCCL_PROFILER_PLUGIN": str(PLUGIN)})
+    assert program.tell("real %s %s %s %d" % (
+        library, at["_Z25ncclOpenProfilerPluginLibPKc"],
+        at["_Z18getNcclProfiler_v%dPv" % version], newest)) == ["real v%d" % newest]
+    assert program.tell(COMM)[0] == "init 0 context"
+    program.tell(*ONE)
+    row = program.wait_rows(ENDED, 1)[0]
+    assert row[:4] == ["AllReduce", 7, 4194304, {1: "proxy", 2: "proxy", 3: "kernel_ch"}.get(
+        version, "kernel_gpu")]
+    assert len(program.rows("select * from nccl.proxy_ops where coll_func = 'AllReduce'")) == 2
+    assert program.value("select interface from nccl.communicators") == version
 
 
 @pytest.mark.skipif(not os.environ.get("PROBING_TEST_NCCL_HEADERS"),

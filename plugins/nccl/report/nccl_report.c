@@ -103,13 +103,13 @@ static int show_state(void *arg, const struct probing_report_cell *c, uint32_t n
     return 0;
 }
 
-/* communicator, ranks, operations, time, its share, the longest, GB/s, its function */
+/* communicator, ranks, operations, time, the longest, GB/s, function */
 static int show_communicator(void *arg, const struct probing_report_cell *c, uint32_t n)
 {
     struct section *s = arg;
     static const struct json_column columns[] = {
         {"communicator", true}, {"ranks", false},       {"operations", false}, {"exec_ns", false},
-        {"longest_ns", false},  {"algobw_gbps", false}, {"longest_func", true}};
+        {"longest_ns", false},  {"algobw_gbps", false}, {"coll_func", true}};
     char name[128], time[32], longest[32];
     if (n < N(columns))
         return 0;
@@ -117,8 +117,9 @@ static int show_communicator(void *arg, const struct probing_report_cell *c, uin
         row_json(s, columns, N(columns), c);
         return 0;
     }
-    heading(s, "\ncommunicators by the time of their operations\n"
-               "  communicator              ranks       ops       time    longest     GB/s");
+    heading(
+        s, "\ncommunicators and operations by their time\n"
+           "  communicator              ranks       ops       time    longest     GB/s  operation");
     time_text(cell_number(&c[3]), time);
     time_text(cell_number(&c[4]), longest);
     report_printf(s->args->api, "  %-24s %6.0f %9.0f %10s %10s %8.1f  %s\n",
@@ -264,11 +265,9 @@ static int show_all(struct args *w)
                    "select coalesce(comm_name, comm_hash), max(n_ranks), count(*), "
                    "sum(exec_time_ns), max(exec_time_ns), sum(case when exec_time_ns > 0 then "
                    "msg_size_bytes end) * 1.0 / nullif(sum(case when msg_size_bytes is not null "
-                   "then exec_time_ns end), 0), "
-                   "max(case when n = 1 then coll_func end) from (select comm_name, comm_hash, "
-                   "n_ranks, exec_time_ns, msg_size_bytes, coll_func, row_number() over (partition "
-                   "by comm_hash order by exec_time_ns desc nulls last) as n from nccl.coll_perf "
-                   "where ts >= %s) o group by 1 order by 4 desc nulls last limit %d",
+                   "then exec_time_ns end), 0), coll_func from nccl.coll_perf where ts >= %s group "
+                   "by coalesce(comm_name, comm_hash), coll_func order by 4 desc nulls last limit "
+                   "%d",
                    w->since, ROWS);
     if (rc == 0)
         rc = ask(w, "communicators", sql, show_communicator, &communicators);
