@@ -23,6 +23,34 @@ static const struct probing_flame flames[] = {
               "says whether it does",
      .unit = PROBING_NS}};
 
+/* ---- traces ---- */
+
+/* What a stream does is on a line of its own, calls on those of their threads.  A column `module`
+ * would be taken for the event's name. */
+#define STREAM "'GPU ' || device || ', stream ' || coalesce(stream::text, '?') as track"
+#define PLACE "module as in_module, step, thread_id, correlation_id"
+static const struct probing_track tracks[] = {
+    {.name = "kernels",
+     .doc = "kernels on the device, a line for each stream; those of NCCL are of kind collective",
+     .sql = "select ts as begun, duration_ns, name, case when name ilike '%nccl%' then "
+            "'collective' else 'kernel' end as kind, " STREAM ", grid, block, registers, "
+            "shared_bytes, queued_ns, graph_id, " PLACE " from cuda.kernels where {when} order by "
+            "begun",
+     .newest = "select max(ts) from cuda.kernels"},
+    {.name = "copies",
+     .doc = "copies and sets of memory, on the lines of their streams",
+     .sql = "select ts as begun, duration_ns, kind as name, 'copy' as kind, " STREAM ", bytes, "
+            "src_kind, dst_kind, async, " PLACE " from cuda.memcpy where {when} order by begun",
+     .newest = "select max(ts) from cuda.memcpy"},
+    {.name = "cuda_calls",
+     .doc = "calls of CUDA's runtime and driver that took long, on their threads",
+     .sql =
+         "select ts as begun, duration_ns, name, api as kind, thread_id as tid, result, module as "
+         "in_module, step, correlation_id from cuda.runtime where {when} and thread_id is not null "
+         "order "
+         "by begun",
+     .newest = "select max(ts) from cuda.runtime"}};
+
 #define N(list) (sizeof(list) / sizeof((list)[0]))
 
 /* ---- tables ---- */
@@ -37,6 +65,9 @@ const struct probing_declarations cuda_declares = {
     .n_flames = N(flames),
     .flame_size = sizeof(flames[0]),
     .flames = flames,
+    .n_tracks = N(tracks),
+    .track_size = sizeof(tracks[0]),
+    .tracks = tracks,
     .n_tables = N(tables),
     .table_size = sizeof(tables[0]),
     .tables = tables,

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * plugins/gpu/declarations.c - what the plugin declares: the view under the name that the field's
- * queries use, and metrics.
+ * queries use, metrics, and lines of top.
  *
  * Constants only: the core reads them out of the file, too, where the plugin is not loaded.
  */
@@ -30,6 +30,25 @@ static const struct probing_metric metrics[] = {
     {"ecc_uncorrected_errors", "Memory errors not corrected, since the driver was loaded.",
      LAST("ecc_uncorrected"), PROBING_COUNTER, PROBING_PLAIN}};
 
+/* ---- top ---- */
+
+static const struct probing_panel panels[] = {
+    {.name = "gpus",
+     .doc = "each GPU",
+     .sql = "select 'gpu ' || device_id || ': ' || case when state <> 'ok' then state else "
+            "coalesce(round(busy)::text || '%', '-') || ', ' || coalesce(format_bytes(used), '-') "
+            "|| ' of ' || coalesce(format_bytes(total), '-') || ', ' || "
+            "coalesce(round(celsius)::text, '-') || ' C, ' || coalesce(round(watts)::text, '-') || "
+            "' W' || case when reasons in ('none', 'idle') then '' else coalesce(', held down: ' "
+            "|| reasons, '') end end as line from (select device_id, arg_max(state, ts) as state, "
+            "arg_max(gpu_util_pct, ts) as busy, arg_max(used_bytes, ts) as used, "
+            "arg_max(total_bytes, ts) as total, arg_max(temperature_c, ts) as celsius, "
+            "arg_max(power_w, ts) as watts, arg_max(throttle_reasons, ts) as reasons from "
+            "gpu.utilization where ts > now() - interval '1 minute' group by device_id) g order by "
+            "device_id",
+     .kind = PROBING_LINES,
+     .rows = 16}};
+
 #define N(list) (sizeof(list) / sizeof((list)[0]))
 
 /* ---- tables ---- */
@@ -49,4 +68,7 @@ const struct probing_declarations gpu_declares = {
     .n_tables = N(tables),
     .table_size = sizeof(tables[0]),
     .tables = tables,
+    .n_panels = N(panels),
+    .panel_size = sizeof(panels[0]),
+    .panels = panels,
 };

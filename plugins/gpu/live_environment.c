@@ -10,6 +10,8 @@
 #define _GNU_SOURCE
 #include "live_environment.h"
 
+#include <errno.h>
+#include <stdbool.h>
 #include <stdint.h>
 #include <string.h>
 #include <sys/uio.h>
@@ -35,7 +37,7 @@ static size_t copy(const void *from, void *to, size_t n)
 
 static bool value_of(const char *variable, const char *name, char *ret, size_t size)
 {
-    char text[1024];
+    char text[4096];
     size_t n = strlen(name), got = copy(variable, text, sizeof(text) - 1);
     text[got] = '\0';
     if (got <= n || strncmp(text, name, n) != 0 || text[n] != '=')
@@ -47,19 +49,19 @@ static bool value_of(const char *variable, const char *name, char *ret, size_t s
     return true;
 }
 
-bool live_environment(const char *name, char *ret, size_t size)
+int live_environment(const char *name, char *ret, size_t size)
 {
     const char *some[AT_ONCE];
     char **list = __atomic_load_n(&environ, __ATOMIC_ACQUIRE);
     for (size_t i = 0; list && i < VARIABLES_MAX;) {
         size_t n = copy(&list[i], some, sizeof(some)) / sizeof(some[0]);
         if (n == 0)
-            return false;
+            return -EFAULT;
         for (size_t k = 0; k < n; k++, i++)
             if (!some[k])
-                return false;
+                return 0;
             else if (value_of(some[k], name, ret, size))
-                return true;
+                return 1;
     }
-    return false;
+    return list ? -E2BIG : 0;
 }

@@ -5,12 +5,12 @@
 #ifndef GPU_LIVE_ENVIRONMENT_H
 #define GPU_LIVE_ENVIRONMENT_H
 
-#include <stdbool.h>
 #include <stddef.h>
 
-/* The value of `name` into ret, cut where it is longer; false: it is not set, or could not be read.
+/* The value of `name` into ret, cut where it is longer.  1; 0: it is not set; -errno: that cannot
+ * be told, as where a filter of system calls forbids process_vm_readv().
  * Programs set variables for libraries while they run (os.environ in Python), which /proc does not
  * show; and getenv() must not meet a setenv() of another thread.                       [any] */
-bool live_environment(const char *name, char *ret, size_t size);
+int live_environment(const char *name, char *ret, size_t size);
 
 #endif

@@ -71,17 +71,14 @@ static void tell_none(struct watcher *w, const char *why)
     (void)pthread_mutex_unlock(&w->lock);
 }
 
-static void tell(struct watcher *w, uint64_t pause_ns)
+static void tell(struct watcher *w)
 {
     struct known *k = &w->known;
     (void)pthread_mutex_lock(&w->lock);
     k->begun = k->ready = true;
     k->why[0] = '\0';
     k->n = w->n;
-    k->looks = w->looks;
     k->cuda_version = w->nvml.cuda_version;
-    k->pause_ns = pause_ns;
-    k->cpu_ns = probing_clock_ns(CLOCK_THREAD_CPUTIME_ID);
     (void)snprintf(k->driver, sizeof(k->driver), "%s", w->nvml.driver);
     (void)snprintf(k->maker, sizeof(k->maker), "NVIDIA");
     memcpy(k->devices, w->devices, w->n * sizeof(k->devices[0]));
@@ -96,10 +93,12 @@ static void tell(struct watcher *w, uint64_t pause_ns)
 
 static void see(struct watcher *w)
 {
-    char list[1024], order[32];
-    bool listed = live_environment("CUDA_VISIBLE_DEVICES", list, sizeof(list));
-    bool ordered = live_environment("CUDA_DEVICE_ORDER", order, sizeof(order));
-    cuda_visible(listed ? list : NULL, ordered ? order : NULL, w->devices, w->n);
+    char list[4096], order[32];
+    int listed = live_environment("CUDA_VISIBLE_DEVICES", list, sizeof(list));
+    int ordered = live_environment("CUDA_DEVICE_ORDER", order, sizeof(order));
+    cuda_visible(listed > 0 ? list : NULL, ordered > 0 ? order : NULL, w->devices, w->n);
+    for (uint32_t i = 0; i < w->n && (listed < 0 || ordered < 0); i++)
+        w->devices[i].visible = w->devices[i].ordinal = -1;
 }
 
 /* One that is lost does not say any more who it is. */
@@ -207,19 +206,18 @@ static void wait_for(struct watcher *w, uint64_t ns)
 static void *run(void *arg)
 {
     struct watcher *w = arg;
-    uint64_t pause = 0;
     (void)prctl(PR_SET_NAME, "probing/gpu");
     (void)setpriority(PRIO_PROCESS, (id_t)syscall(SYS_gettid), NICE);
     while (!stopping(w)) {
         uint64_t begun = w->host->now(), cpu = probing_clock_ns(CLOCK_THREAD_CPUTIME_ID);
         if (prepare(w, begun)) {
             look(w);
-            tell(w, pause);
+            tell(w);
         }
         uint64_t least = (probing_clock_ns(CLOCK_THREAD_CPUTIME_ID) - cpu) * SHARE;
         uint64_t interval = atomic_load_explicit(&w->interval_ns, memory_order_relaxed);
         uint64_t took = w->host->now() - begun;
-        pause = least > interval ? least : interval;
+        uint64_t pause = least > interval ? least : interval;
         wait_for(w, pause > took ? pause - took : interval / 10 + 1);
     }
     nvml_end(&w->nvml);
@@ -244,10 +242,12 @@ struct known *watcher_known(struct watcher *w)
 
 void watcher_note(struct watcher *w, char *text, size_t size)
 {
+    text[0] = '\0';
+    if (atomic_load_explicit(&w->forked, memory_order_relaxed))
+        return;
     (void)pthread_mutex_lock(&w->lock);
     const struct known *k = &w->known;
     uint64_t since = k->asking_ns ? w->host->now() - k->asking_ns : 0;
-    text[0] = '\0';
     if (since >= WATCHER_SLOW_NS && k->asking < k->n)
         (void)snprintf(text, size, "the driver has not answered about GPU %u for a while",
                        k->devices[k->asking].index);

@@ -22,10 +22,8 @@ struct known {
     char why[WATCHER_WHY_BYTES]; /* else: why not */
     char driver[80], maker[16];  /* of the driver; "" : not known */
     int32_t cuda_version;        /* 13000: 13.0; 0: not known */
-    uint64_t looks;              /* since it began */
     uint64_t asking_ns;          /* when the question that is under way was asked; 0: none is */
     uint32_t asking;             /* of which device; >= n: of the driver */
-    uint64_t cpu_ns, pause_ns;   /* of the thread; between its last two looks */
     struct gpu_device devices[GPU_DEVICES_MAX];
     struct gpu_look looks_of[GPU_DEVICES_MAX];
     struct gpu_processes processes;

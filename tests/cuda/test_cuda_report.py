@@ -202,3 +202,41 @@ def test_the_time_of_the_device_adds_up(world):
     assert told["wall_ns"] == wall and told["idle_ns"] == wall - union(both)
     assert (told["idle_host_ns"] + told["idle_sync_ns"] + told["idle_copy_ns"]
             + told["idle_other_ns"]) == told["idle_ns"]
+
+
+# ---- on the time line of traces ----
+
+
+def test_kernels_copies_and_calls_in_a_trace(world):
+    played = Played(world)
+    begun = 5 * SECOND
+    for i, (name, stream) in enumerate((("gemm", 7), ("ncclDevKernel_AllReduce", 9), ("relu", 7))):
+        played.add("kernels", begun - i * MS, name=name, duration_ns=2 * MS if stream == 9 else MS,
+                   device=0, stream=stream, module="net.a", step=3, thread_id=4242, grid="1x1x1")
+    played.add("memcpy", begun - 3 * MS, kind="HtoD", bytes=4096, duration_ns=MS // 2, device=0,
+               stream=7)
+    played.add("runtime", begun, name="cudaLaunchKernel", api="runtime", duration_ns=MS // 4,
+               thread_id=4242)
+    played.play()
+    path = world.tmp / "trace.json"
+    done = played.target.probing("export", "--format", "chrome", "-o", str(path))
+    assert done.returncode == 0, done.stderr
+    events = json.loads(path.read_text())["traceEvents"]
+    lines = {e["tid"]: e["args"]["name"] for e in events if e["name"] == "thread_name"}
+    shown = [e for e in events if e["ph"] == "X"]
+    first = min(e["ts"] for e in shown)
+    told = sorted((lines.get(e["tid"], e["tid"]), e["cat"], e["name"], round(e["ts"] - first),
+                   e["dur"]) for e in shown if lines.get(e["tid"]))
+    assert told == [("GPU 0, stream 7", "copy", "HtoD", 3000, 500),
+                    ("GPU 0, stream 7", "kernel", "gemm", 0, 1000),
+                    ("GPU 0, stream 7", "kernel", "relu", 2000, 1000),
+                    ("GPU 0, stream 9", "collective", "ncclDevKernel_AllReduce", 1000, 2000)]
+    assert [(e["tid"], e["cat"], e["dur"]) for e in shown if e["name"] == "cudaLaunchKernel"] == [
+        (4242, "runtime", 250)]
+    gemm = next(e for e in shown if e["name"] == "gemm")
+    assert gemm["args"]["in_module"] == "net.a" and gemm["args"]["step"] == 3
+    done = played.target.probing("export", "--format", "perfetto", "--tracks", "kernels", "-o",
+                                 str(world.tmp / "trace.pftrace"))
+    assert done.returncode == 0, done.stderr
+    data = (world.tmp / "trace.pftrace").read_bytes()
+    assert b"gemm" in data and b"GPU 0, stream 9" in data and b"HtoD" not in data

@@ -49,3 +49,27 @@ def test_where_there_is_none(world):
     bare.inject("-D", "probing.plugins=")
     said = bare.probing("gpu")
     assert said.returncode != 0 and "plugin load gpu" in said.stderr, said.stderr
+
+
+def test_lines_of_top(world):
+    machine = Machine(world, devices(2))
+    target = watched(world, machine)
+    machine.devices["1"]["all"] = 15
+    machine.write()
+    wait_for(lambda: target.rows("select arg_max(state, ts) from gpu.utilization where device_id "
+                                 "= 1") == [["lost"]], "the loss")
+    said = target.probing("top", "--once")
+    assert said.returncode == 0, said.stderr
+    assert "gpu 0: 37%, 3.0 GiB of 80.0 GiB, 61 C, 250 W, held down: power cap\n" in said.stdout
+    assert "gpu 1: lost\n" in said.stdout
+
+
+def test_metrics(world):
+    target = watched(world, Machine(world, devices(1)))
+    looked(target)
+    said = target.probing("metrics").stdout
+    for line in ('probing_gpu_utilization_percent{device="0"} 37',
+                 'probing_gpu_memory_used_bytes{device="0"} %d' % (3 * GIB),
+                 'probing_gpu_power_watts{device="0"} 250.5',
+                 'probing_gpu_ecc_uncorrected_errors_total{device="0"} 0'):
+        assert line + "\n" in said, said

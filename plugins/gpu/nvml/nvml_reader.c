@@ -123,13 +123,14 @@ int nvml_begin(struct nvml *n, char *why)
     if (n->ready)
         return 0;
     int rc = n->found ? 0 : find_library(n, why);
-    if (rc < 0)
-        return rc;
-    rc = n->f.init();
-    if (rc != NVML_OK) {
+    if (rc == 0 && (rc = n->f.init()) != NVML_OK) {
         (void)snprintf(why, NVML_WHY_BYTES, "NVML does not begin: %.120s (%d)", words_of(n, rc),
                        rc);
-        return -ENODEV;
+        rc = -ENODEV;
+    }
+    if (rc < 0) {
+        clean(why, NVML_WHY_BYTES);
+        return rc;
     }
     n->ready = true;
     if (!n->f.driver_version || n->f.driver_version(n->driver, sizeof(n->driver)) != NVML_OK)
@@ -463,6 +464,7 @@ static void judge(const struct nvml *n, const struct asked *a, struct gpu_look *
         ret->state = GPU_FAILED;
     if (ret->state == GPU_FAILED)
         (void)snprintf(ret->error, sizeof(ret->error), "%.50s (%d)", words_of(n, a->last), a->last);
+    clean(ret->error, sizeof(ret->error));
 }
 
 static void ask_rest(struct nvml *n, uint32_t i, bool measure, struct gpu_look *ret,
