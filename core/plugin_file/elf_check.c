@@ -176,7 +176,8 @@ static int check_notes(const struct elf *e, const Elf64_Phdr *p)
     const unsigned char *at = elf_at(e, p->p_vaddr, p->p_filesz);
     uint64_t left = p->p_filesz;
 
-    if (!at || at != e->bytes + p->p_offset || p->p_memsz != p->p_filesz || left > NOTES_MAX)
+    if (!at || (uint64_t)(at - e->bytes) != p->p_offset || p->p_memsz != p->p_filesz ||
+        left > NOTES_MAX)
         return elf_refuse("its notes lie outside of the file; is it damaged?");
     while (left >= sizeof(Elf64_Nhdr)) {
         Elf64_Nhdr n;

@@ -13,6 +13,15 @@ static struct server_stats stats(void)
     return s;
 }
 
+/* The stream has more to say; what else it said is printed. */
+static bool goes_on(void)
+{
+    bool over = strstr(heard, "\"done\"") != NULL;
+    if (over)
+        printf("# heard: %.300s\n", heard);
+    return CHECK(!over);
+}
+
 TEST(a_hundred_clients_share_a_feed_and_see_each_row)
 {
     enum { CLIENTS = 100 };
@@ -82,7 +91,7 @@ TEST(a_tick_may_be_long)
     append_rows(0, ROWS);
     ws_say(fd, "{\"id\":1,\"watch\":\"select n, repeat('z', 3001) as z from test.rows\","
                "\"interval_ms\":10,\"last\":3000}"); /* 9 MB */
-    while (next < ROWS && CHECK(ws_hear(fd)) && CHECK(strstr(heard, "\"done\"") == NULL)) {
+    while (next < ROWS && CHECK(ws_hear(fd)) && goes_on()) {
         told |= strstr(heard, "\"dropped\":") != NULL;
         for (const char *at = heard; (at = strstr(at, "\\\"n\\\":")) != NULL; next++, at++) {
             int64_t n = strtoll(at + 6, NULL, 10);
@@ -106,7 +115,7 @@ TEST(a_piece_of_csv_begins_with_a_row)
     ws_say(fd,
            "{\"id\":1,\"watch\":\"select n, repeat('a \\\"b\\\"\\n', 300) as z from test.rows\","
            "\"interval_ms\":10,\"last\":3000,\"format\":\"csv\"}");
-    while (!all && CHECK(ws_hear(fd)) && CHECK(strstr(heard, "\"done\"") == NULL)) {
+    while (!all && CHECK(ws_hear(fd)) && goes_on()) {
         const char *text = strstr(heard, "\"data\":\"");
         if (!text)
             continue;
