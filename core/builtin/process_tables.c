@@ -8,6 +8,7 @@
  */
 #include <fcntl.h>
 #include <probing/ext/draft/cost.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -110,9 +111,71 @@ static int each_thread(int (*fn)(void *arg, const struct thread_now *t), void *a
     return rc;
 }
 
+/* ---- what they have used since they were looked at before ---- */
+
+#define LOOK_THREADS 1024      /* of more it is told since they began */
+#define LOOK_LEAST_NS NS_PER_S /* younger looks are no span to speak of */
+
+struct look {
+    uint64_t at_ns; /* 0: none */
+    uint32_t n;
+    struct thread_time {
+        int64_t tid, cpu_ns, user_ns, sys_ns;
+    } threads[LOOK_THREADS];
+};
+
+/* The look that readers compare with, and a newer one that takes its place.  lock: busy, which is
+ * only tried: a forked child may find it taken for good, and then tells since the threads began. */
+static struct {
+    atomic_flag busy;
+    struct look before, newest;
+} looks = {.busy = ATOMIC_FLAG_INIT};
+
+static void take_before(uint64_t now, struct look *ret)
+{
+    if (atomic_flag_test_and_set_explicit(&looks.busy, memory_order_acquire))
+        return;
+    if (looks.newest.at_ns && now - looks.newest.at_ns >= LOOK_LEAST_NS)
+        looks.before = looks.newest;
+    *ret = looks.before;
+    atomic_flag_clear_explicit(&looks.busy, memory_order_release);
+}
+
+static void leave_look(const struct look *new)
+{
+    if (atomic_flag_test_and_set_explicit(&looks.busy, memory_order_acquire))
+        return;
+    if (new->at_ns > looks.newest.at_ns &&new->at_ns - looks.newest.at_ns >= LOOK_LEAST_NS)
+        looks.newest = *new;
+    atomic_flag_clear_explicit(&looks.busy, memory_order_release);
+}
+
+struct task_scan {
+    struct probing_rows *out;
+    uint64_t now;
+    struct look *before, *new; /* NULL: no memory for them */
+    uint32_t at; /* where the last thread was found in `before`: they keep their order */
+};
+
+/* NULL: it has begun since then; a number may have been another thread's. */
+static const struct thread_time *find_before(struct task_scan *s, const struct thread_now *t)
+{
+    uint32_t n = s->before ? s->before->n : 0;
+    for (uint32_t i = 0; i < n; i++) {
+        const struct thread_time *b = &s->before->threads[(s->at + i) % n];
+        if (b->tid != t->tid)
+            continue;
+        s->at = (s->at + i + 1) % n;
+        bool same = t->age_ns >= (int64_t)(s->now - s->before->at_ns) && t->cpu_ns >= b->cpu_ns;
+        return same ? b : NULL;
+    }
+    return NULL;
+}
+
 static int task_row(void *arg, const struct thread_now *t)
 {
-    struct probing_rows *out = arg;
+    struct task_scan *s = arg;
+    const struct thread_time *b = find_before(s, t);
     bool waits = t->wchan[0] && strcmp(t->wchan, "0") != 0;
     const union probing_cell row[] = {{.i = t->tid},
                                       {.s = t->comm},
@@ -126,14 +189,35 @@ static int task_row(void *arg, const struct thread_now *t)
                                       {.i = t->involuntary},
                                       {.i = t->majflt},
                                       {.i = t->age_ns},
-                                      {.i = strncmp(t->comm, OURS, strlen(OURS)) == 0}};
-    return out->row(out, row, 13);
+                                      {.i = strncmp(t->comm, OURS, strlen(OURS)) == 0},
+                                      {.i = (int64_t)s->now},
+                                      {.i = b ? (int64_t)(s->now - s->before->at_ns) : t->age_ns},
+                                      {.i = t->user_ns - (b ? b->user_ns : 0)},
+                                      {.i = t->sys_ns - (b ? b->sys_ns : 0)},
+                                      {.i = t->cpu_ns - (b ? b->cpu_ns : 0)}};
+    if (s->new && s->new->n < LOOK_THREADS)
+        s->new->threads[s->new->n++] =
+            (struct thread_time){t->tid, t->cpu_ns, t->user_ns, t->sys_ns};
+    return s->out->row(s->out, row, sizeof(row) / sizeof(row[0]));
 }
 
 static int scan_tasks(void *self, struct probing_rows *out)
 {
+    struct task_scan s = {.out = out, .now = clock_monotonic()};
+    struct look *mine = calloc(2, sizeof(*mine));
+
     (void)self;
-    return each_thread(task_row, out);
+    if (mine) {
+        s.before = &mine[0];
+        s.new = &mine[1];
+        s.new->at_ns = s.now;
+        take_before(s.now, s.before);
+    }
+    int rc = each_thread(task_row, &s);
+    if (mine && rc >= 0)
+        leave_look(s.new);
+    free(mine);
+    return rc;
 }
 
 /* ---- memory ---- */
@@ -282,7 +366,14 @@ static const struct probing_column task_columns[] = {
     COLUMN("invol_ctxt", I64, COUNT, "number of times that the processor was taken from it"),
     COLUMN("majflt", I64, COUNT, "number of page faults that needed a disk"),
     COLUMN("age_ns", I64, NS, "time since the thread was created"),
-    COLUMN("probing", I64, PLAIN, "1: a thread of probing itself")};
+    COLUMN("probing", I64, PLAIN, "1: a thread of probing itself"),
+    COLUMN("ts", TIME, NS, "when it was looked at: now"),
+    COLUMN("wall_ns", I64, NS,
+           "time that delta_... cover: since this table was read before, a second ago at least, or "
+           "since the thread began"),
+    COLUMN("delta_user_ns", I64, NS, "CPU time in user mode in wall_ns, in the kernel's ticks"),
+    COLUMN("delta_sys_ns", I64, NS, "CPU time in the kernel in wall_ns, in its ticks"),
+    COLUMN("delta_total_ns", I64, NS, "CPU time in wall_ns")};
 static const struct probing_column memory_columns[] = {
     COLUMN("rss_bytes", I64, BYTES, "resident memory (VmRSS of /proc/self/status)"),
     COLUMN("peak_rss_bytes", I64, BYTES, "peak of the resident memory (VmHWM)"),

@@ -60,3 +60,6 @@ SELECT key, value FROM process.envs WHERE key LIKE 'INLINE%' OR key LIKE 'MACA%'
 'CUDA%' LIMIT 50;
 
 SELECT tid, comm, state, wchan FROM cpu.tasks LIMIT 32;
+
+SELECT ts, tid, comm, state, wchan, delta_user_ns, delta_sys_ns, delta_total_ns FROM cpu.tasks
+ORDER BY ts DESC, delta_total_ns DESC LIMIT 60;

@@ -5,6 +5,7 @@ import os
 import pathlib
 import re
 import resource
+import time
 
 import pytest
 from samples_of import loads
@@ -38,6 +39,22 @@ def test_a_setting_loads_the_plugin_and_queries_of_the_field_run(world):
 def test_memory_usage_is_that_of_the_process(target):
     rows = target.rows("SELECT * FROM memory_usage WHERE timestamp > now() - interval '5 min'")
     assert rows and all(0.1 < row[1] < 1000 and row[2] is None for row in rows)
+
+
+def test_tasks_have_what_they_used_since_they_were_read_before(target):
+    """The field's column; it is of the last look that was a second ago, whoever took it."""
+    sql = "select thread_id, cpu_ns, wall_ns, delta_total_ns, age_ns from cpu.tasks"
+    first = {row[0]: row[1:] for row in target.rows(sql)}
+    begun = time.monotonic()
+    assert all(wall == age and delta == cpu for cpu, wall, delta, age in first.values())
+    wait_for(lambda: time.monotonic() > begun + 1, "a second")
+    second = {row[0]: row[1:] for row in target.rows(sql)}
+    both = set(first) & set(second)
+    assert len(both) >= 3 and len({second[tid][1] for tid in both}) == 1
+    for tid in both:
+        cpu, wall, delta, _ = second[tid]
+        assert delta == cpu - first[tid][0] and wall >= 1e9
+    assert any(second[tid][2] > 0 for tid in both), "nothing has run"
 
 
 def test_maps_are_those_of_proc(target):
