@@ -327,6 +327,7 @@ static const struct probing_panel panels[] = {
 
 static const struct probing_table_name tables[] = {{"memory.torch"},
                                                    {"memory.torch_allocator"},
+                                                   {"memory.torch_blocks"},
                                                    {"python.comm_collective"},
                                                    {"python.comm_stuck"},
                                                    {"python.ddp_timing"},

@@ -112,6 +112,13 @@ static int why_tensors(const struct settings *set, char *text, uint32_t size)
     return say(text, size, "no tensor is alive that Python knows");
 }
 
+static int why_blocks(const struct settings *set, char *text, uint32_t size)
+{
+    (void)set;
+    return say(text, size,
+               "torch's caching allocator has no block here (memory.torch_allocator says why)");
+}
+
 static int why_loaders(const struct settings *set, char *text, uint32_t size)
 {
     (void)set;
@@ -135,6 +142,7 @@ int empty_why(void *self, const char *table, char *text, uint32_t size)
         {"torch.capture", why_capture},
         {"torch.loaders", why_loaders},
         {"memory.torch", why_tensors},
+        {"memory.torch_blocks", why_blocks},
     };
     struct settings set;
     (void)self;

@@ -324,7 +324,7 @@ static int init(const struct probing_host *h, void **ret_self)
         (rc = h->table(h, &gradients_table, &computed)) < 0 ||
         (rc = h->table(h, &tensor_table, &computed)) < 0 ||
         (rc = h->table(h, &allocator_table, &computed)) < 0 ||
-        (rc = h->command(h, &trace_command)) < 0)
+        (rc = h->table(h, &block_table, &computed)) < 0 || (rc = h->command(h, &trace_command)) < 0)
         return h->fail(h, rc, "a table of torch's could not be made");
     *ret_self = &torch_state;
     return 0;

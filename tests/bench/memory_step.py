@@ -6,12 +6,12 @@ usage: memory_step.py [--python EXE] [--probing EXE] [--rounds N] [--seconds S]
 One process trains a small transformer (tests/train/tiny_transformer.py: attention, dropout,
 cross-entropy, AdamW), block after block.  Plugin python is in it all the time; between blocks
 plugin memory is loaded and stopped by the command.  A round has a block without it, one with it,
-and one without it again, in turn, and each is compared with the first of its own round: so what
-others do on the machine meets all three.  As many steps as a block has go before the one with the
-plugin: one that has just come has to meet the program's stacks, and to find how often it may
-sample.  Printed are medians over the rounds, in CPU time of the training thread and of the whole
-process (the plugin's own thread counts there).  `without, again` is the same against itself: below
-its distance from 1 no ratio means anything.
+and one without it again, in turn; the one with it is compared with the mean of the two around it,
+so that a machine that gets slower or faster does so for both.  As many steps as a block has go
+before the one with the plugin: one that has just come has to meet the program's stacks, and to find
+how often it may sample.  Printed are medians over the rounds, in CPU time of the training thread
+and of the whole process (the plugin's own thread counts there).  `without, again` is the second of
+the two against the first: below its distance from 1 no ratio means anything.
 """
 import argparse
 import os
@@ -95,7 +95,8 @@ def report(rounds):
         base = "%s, %s" % (which, BLOCKS[0])
         figure(base, "us a step", median=statistics.median(r[0][i] for r in rounds) / 1e3)
         for j, name in enumerate(BLOCKS[1:], 1):
-            ratios = sorted(r[j][i] / r[0][i] for r in rounds)
+            ratios = sorted(r[j][i] / (r[0][i] if j > 1 else (r[0][i] + r[2][i]) / 2)
+                            for r in rounds)
             figure("%s, %s" % (which, name), "us a step", against=base,
                    median=statistics.median(r[j][i] for r in rounds) / 1e3,
                    ratio_q1=ratios[len(ratios) // 4], ratio_q3=ratios[-1 - len(ratios) // 4],

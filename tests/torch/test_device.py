@@ -36,6 +36,14 @@ def test_times_and_memory_of_a_device(world, python, library):
     step = case.target.rows("select allocated, allocated_delta, max_cached from "
                             "python.torch_trace where stage = 'post step' and local_step = 1")
     assert step == [[16, None, 64]]
+    assert case.target.rows("select device, allocated_bytes, peak_allocated_bytes, reserved_bytes, "
+                            "ooms, retries, note from memory.torch_allocator where device <> "
+                            "'cpu'") == [["cuda:0", 16 << 20, 21 << 20, 64 << 20, 2, None, None]]
+    assert case.target.rows("select device, pool, state, function_name, file, lineno, blocks, "
+                            "bytes, requested_bytes from memory.torch_blocks order by state") == [
+        ["cuda:0", "large", "active_allocated", "forward", "/home/me/model.py", 30, 3, 12 << 20,
+         (12 << 20) - 300],
+        ["cuda:0", "large", "inactive", None, None, None, 1, 8 << 20, 0]]
     screen = case.target.probing("torch")
     assert "device memory" in screen.stdout, screen.stdout
     folded = case.target.probing("flamegraph", "torch", "--memory", "--format", "folded")

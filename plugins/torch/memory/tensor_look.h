@@ -116,8 +116,8 @@ void owners_of_optimizer(struct tensor_look *l, PyObject *optimizer);
 #define SCAN_NS UINT64_C(4000000000)
 void tensor_scan(struct tensor_look *l);
 
-/* ---- tensor_table.c, allocator_table.c ---- */
+/* ---- tensor_table.c, allocator_table.c, block_table.c ---- */
 
-extern const struct probing_table_desc tensor_table, allocator_table;
+extern const struct probing_table_desc tensor_table, allocator_table, block_table;
 
 #endif

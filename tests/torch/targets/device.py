@@ -23,7 +23,19 @@ def stats(device):
     assert device == 0
     both = {"current": memory["now"], "peak": memory["peak"]}
     return {"allocated_bytes": {"all": both, "small_pool": {}},
-            "reserved_bytes": {"all": {"current": memory["held"], "peak": memory["held"]}}}
+            "reserved_bytes": {"all": {"current": memory["held"], "peak": memory["held"]}},
+            "num_ooms": 2}
+
+
+def snapshot():
+    """As torch.cuda.memory_snapshot(), with a history of one of its blocks."""
+    frames = [{"filename": "??", "name": "c10::alloc", "line": 0},
+              {"filename": "/lib/torch/nn/functional.py", "name": "linear", "line": 9},
+              {"filename": "/home/me/model.py", "name": "forward", "line": 30}]
+    blocks = [{"size": 4 * MB, "requested_size": 4 * MB - 100, "state": "active_allocated",
+               "frames": frames} for _ in range(3)]
+    return [{"device": 0, "segment_type": "large", "total_size": 20 * MB,
+             "blocks": blocks + [{"size": 8 * MB, "requested_size": 0, "state": "inactive"}]}]
 
 
 class Part(nn.Module):
@@ -47,6 +59,8 @@ wide = nn.Sequential(*[nn.Sequential() for _ in range(PARTS)])
 optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
 torch._C._cuda_memoryStats = stats
 torch._C._cuda_getDevice = lambda: 0
+torch._C._cuda_getDeviceCount = lambda: 1
+torch.cuda.memory_snapshot = snapshot
 torch._C._cuda_getCurrentRawStream = lambda device: 7
 torch.cuda._initialized = True
 
