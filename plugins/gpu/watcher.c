@@ -39,7 +39,7 @@ struct watcher {
 
     pthread_mutex_t lock; /* of what follows */
     pthread_cond_t changed;
-    bool stop;
+    bool stop, leaving; /* leaving: the thread has seen it, and ends */
     struct known known;
 
     /* The thread's own: */
@@ -163,6 +163,7 @@ static bool stopping(struct watcher *w)
 {
     (void)pthread_mutex_lock(&w->lock);
     bool stop = w->stop;
+    w->leaving = stop;
     (void)pthread_mutex_unlock(&w->lock);
     return stop;
 }
@@ -310,7 +311,7 @@ int watcher_start(struct watcher *w)
 {
     pthread_attr_t attributes;
     sigset_t all, before;
-    w->stop = false;
+    w->stop = w->leaving = false;
     w->nvml.host = w->host;
     w->nvml.own_pid = getpid();
     w->sought_ns = w->listed_ns = 0;
@@ -327,6 +328,15 @@ int watcher_start(struct watcher *w)
     return failed ? w->host->fail(w->host, -failed, "no thread to look at GPUs") : 0;
 }
 
+/* Nobody can end a thread that waits for the driver: it goes on when that answers. */
+static int give_up(struct watcher *w)
+{
+    (void)pthread_mutex_lock(&w->lock);
+    w->stop = w->leaving;
+    (void)pthread_mutex_unlock(&w->lock);
+    return w->host->fail(w->host, -EBUSY, "the GPU driver does not answer; try again when it does");
+}
+
 int watcher_stop(struct watcher *w)
 {
     if (!w->running || atomic_load_explicit(&w->forked, memory_order_relaxed))
@@ -337,9 +347,7 @@ int watcher_stop(struct watcher *w)
     (void)pthread_mutex_unlock(&w->lock);
     for (uint64_t begun = w->host->now(); !atomic_load_explicit(&w->ended, memory_order_acquire);) {
         if (w->host->now() - begun > STOP_NS)
-            return w->host->fail(w->host, -EBUSY,
-                                 "the GPU driver does not answer; the thread that asked it ends "
-                                 "when it does, then stop again");
+            return give_up(w);
         (void)nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
     }
     (void)pthread_join(w->thread, NULL);

@@ -39,7 +39,7 @@ int watcher_new(const struct probing_host *h,
 void watcher_free(struct watcher *w); /* after a stop, or never started             [control] */
 
 int watcher_start(struct watcher *w); /*                                             [control] */
-/* -EBUSY: the driver does not answer; the thread ends by itself when it does.       [control] */
+/* -EBUSY: the driver does not answer; the thread goes on looking when it does.      [control] */
 int watcher_stop(struct watcher *w);
 void watcher_set(struct watcher *w, uint64_t interval_ns); /*                        [control] */
 void watcher_forked(struct watcher *w);                    /*                        [child] */

@@ -7,21 +7,8 @@ import sys
 
 import pytest
 
-from world import CLI, IDLE
+from world import CLI, FILTERED, IDLE
 
-# prctl(PR_SET_NO_NEW_PRIVS), a filter under which one system call gives EPERM, then the command.
-FILTERED = """
-import ctypes, os, struct, sys
-libc = ctypes.CDLL(None, use_errno=True)
-code = [(0x20, 0, 0, 0), (0x15, 0, 1, %d), (0x06, 0, 0, 0x00050001), (0x06, 0, 0, 0x7fff0000)]
-text = ctypes.create_string_buffer(b"".join(struct.pack("<HBBI", *c) for c in code))
-class Program(ctypes.Structure):
-    _fields_ = [("n", ctypes.c_ushort), ("code", ctypes.c_void_p)]
-program = Program(len(code), ctypes.cast(text, ctypes.c_void_p))
-assert libc.prctl(38, 1, 0, 0, 0) == 0
-assert libc.prctl(22, 2, ctypes.byref(program), 0, 0) == 0
-os.execv(sys.argv[1], sys.argv[1:])
-"""
 PTRACE, READV, PERF = {"x86_64": (101, 310, 298), "aarch64": (117, 270, 241)}[os.uname().machine]
 
 

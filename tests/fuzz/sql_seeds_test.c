@@ -6,7 +6,6 @@
  * them), the bare names over the engine's own views; and again where only some of the tables are
  * there, as in a process without a GPU.
  */
-#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -224,24 +223,21 @@ TEST(views_take_what_there_is)
     static const struct {
         uint32_t tables; /* bits of `shapes` */
         const char *query;
-        int rc;
-    } cases[] = {{1u << 0, "select * from memory_usage", 0},
-                 {1u << 2, "select * from memory_usage", 0},
-                 {1u << 3, "select gpu_memory_mb from memory_usage", 0},
-                 {1u << 2 | 1u << 3, "select * from memory_usage", 0},
-                 {1u << 4, "select * from profiling_data", 0},
-                 {1u << 0 | 1u << 4, "select * from profiling_data", 0},
-                 {1u << 1, "select * from gpu_metrics", -ENOENT}};
+    } cases[] = {{1u << 0, "select * from memory_usage"},
+                 {1u << 2, "select * from memory_usage"},
+                 {1u << 3, "select gpu_memory_mb from memory_usage"},
+                 {1u << 2 | 1u << 3, "select * from memory_usage"},
+                 {1u << 3, "select * from gpu_metrics"},
+                 {1u << 4, "select * from profiling_data"},
+                 {1u << 0 | 1u << 4, "select * from profiling_data"}};
     for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
         struct tables *tables;
         uint64_t rows;
         struct sql *s = engine_over(cases[i].tables, &tables);
         if (!CHECK(s))
             return;
-        if (!CHECK_INT(ask(s, cases[i].query, &rows), cases[i].rc))
+        if (!CHECK_INT(ask(s, cases[i].query, &rows), 0) || !CHECK(rows > 0))
             printf("# %s: %s\n", cases[i].query, err_text());
-        CHECK(cases[i].rc < 0 || rows > 0);
-        CHECK(cases[i].rc == 0 || strstr(err_text(), "unknown table '"));
         sql_free(s);
         tables_free(tables);
     }

@@ -9,7 +9,7 @@ import subprocess
 
 import pytest
 from gpus import A100, GIB, Machine, devices, looked, named, watched
-from world import DEBIAN_PYTHON, has_torch, threads_of, wait_for
+from world import DEBIAN_PYTHON, FILTERED, has_torch, threads_of, wait_for
 
 
 def test_a_device_is_told_as_nvml_tells_it(world):
@@ -48,9 +48,9 @@ def test_rates_are_what_the_counters_grew_by(world):
                       ("field_198", 7000000)):
         machine.devices["0"][key] += more
     machine.write()
-    sums = ("select sum(%s * wall_ns / 1e9) from gpu.utilization" % c for c in (
+    sums = ["select sum(%s * wall_ns / 1e9) from gpu.utilization" % c for c in (
         "nvlink_tx_bytes_per_sec", "nvlink_rx_bytes_per_sec", "pcie_tx_bytes_per_sec",
-        "pcie_rx_bytes_per_sec"))
+        "pcie_rx_bytes_per_sec")]
     sent = wait_for(lambda: [r for r in [[target.rows(s)[0][0] for s in sums]] if all(r)],
                     "the growth of all four")[0]
     assert sent == pytest.approx([1 << 30, 2 << 30, 3000000, 7000000])
@@ -319,7 +319,7 @@ def test_a_driver_that_hangs_holds_nobody_but_its_thread(world):
 
 
 def test_leaving_while_the_driver_hangs(world):
-    """The process lives, and the thread ends when the driver comes back."""
+    """It is refused, nothing is half gone, and it works when the driver has come back."""
     machine = Machine(world, devices(1))
     hang = world.tmp / "hang"
     machine.devices["0"]["slow"] = hang
@@ -329,10 +329,24 @@ def test_leaving_while_the_driver_hangs(world):
     hang.write_text("")
     wait_for(lambda: target.rows("select state from gpu.devices") == [["not answering"]], "it")
     left = target.probing("eject")
-    assert target.alive()
+    assert left.returncode != 0 and "the GPU driver does not answer" in left.stderr
+    before = target.rows("select count(*) from gpu.utilization")[0][0]
     hang.unlink()
-    wait_for(lambda: "probing/gpu" not in threads_of(target.pid), lambda: left.stderr)
-    assert target.alive()
+    looked(target, before + 3)
+    assert target.probing("eject").returncode == 0
+    assert target.alive() and not [n for n in threads_of(target.pid) if "probing" in n]
+
+
+def test_an_environment_that_cannot_be_read_is_not_guessed(world):
+    """Where process_vm_readv() is forbidden no device is visible for sure, and none is hidden."""
+    machine = Machine(world, devices(2))
+    number = {"x86_64": 310, "aarch64": 270}[os.uname().machine]
+    target = world.start(DEBIAN_PYTHON, "-c", FILTERED % number, "/usr/bin/sleep", "600",
+                         env=machine.env(CUDA_VISIBLE_DEVICES="1"))
+    wait_for(lambda: open("/proc/%d/comm" % target.pid).read() == "sleep\n", "the program")
+    target.inject("--plugin", "gpu", "-D", "gpu.interval=50ms")
+    looked(target)
+    assert target.rows("select visible, ordinal from gpu.devices") == 2 * [[None, None]]
 
 
 def test_stopped_and_loaded_again_and_in_a_child(world):
