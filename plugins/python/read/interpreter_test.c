@@ -211,8 +211,8 @@ static int libraries;
 static char **named; /* on the command line */
 
 #ifdef __SANITIZE_THREAD__
-/* CPython joins its threads since 3.13, and our interpreters are left in the middle of that: one that
- * has ended and is not joined yet is a "thread leak" of libpython's. */
+/* CPython joins its threads since 3.13, and our interpreters are left in the middle of that: one
+ * that has ended and is not joined yet is a "thread leak" of libpython's. */
 __attribute__((visibility("default"))) const char *__tsan_default_suppressions(void);
 const char *__tsan_default_suppressions(void)
 {
