@@ -475,6 +475,15 @@ static int take_request(struct connection *p, const struct http_request *r, size
     return 0;
 }
 
+/* Empty lines between requests: RFC 9112, 2.2.  The bytes end with `size`, not with a NUL. */
+static size_t blanks(const struct buf *in)
+{
+    size_t n = 0;
+    while (n < in->size && (in->data[n] == '\r' || in->data[n] == '\n'))
+        n++;
+    return n;
+}
+
 int server_http_receive(struct connection *p)
 {
     if (p->eof && p->jobs)
@@ -483,7 +492,7 @@ int server_http_receive(struct connection *p)
         (void)refuse(p, 503, -EAGAIN, SERVER_FULL);
     while (!p->jobs && !p->closing && p->in.size > 0 && p->out.size <= SERVER_CHUNK_BYTES) {
         struct http_request r;
-        size_t blank = strspn(p->in.data, "\r\n"); /* between requests: RFC 9112, 2.2 */
+        size_t blank = blanks(&p->in);
         if (blank > 0 && blank < p->in.size) {
             server_raw_used(p, blank);
             continue;
