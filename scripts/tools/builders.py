@@ -200,9 +200,12 @@ def test_aliases(env, known):
     units = "PROBING_TEST_FULL=1 " * ("full" in COMMAND_LINE_TARGETS) + \
         "/usr/bin/python3 scripts/tools/run_tests.py --build %s" % env["BUILD"]
     units += " --only '%s'" % env["only"] if env["only"] else ""
-    if env["MODE"] in ("asan", "tsan"):  # Python itself is not sanitized
-        units += " --no-python"
-        tier(env, env["MODE"], programs, units)
+    if env["MODE"] == "asan":  # and bytes that are no good; Python itself is not sanitized
+        fuzz = [n for n in env["HELPERS"] if "fuzz" in n.path or n.name == "bare.so"]
+        tier(env, "asan", programs + fuzz,
+             "PROBING_BUILD=%s %s --python tests/store/test_fuzz.py" % (env["BUILD"], units))
+    elif env["MODE"] == "tsan":
+        tier(env, "tsan", programs, units + " --no-python")
     elif "clang" in env["CC"]:
         tier(env, "clang", env["TESTS"] + env["HELPERS"] + products, units + " --no-python")
     if not env["MAIN"]:
