@@ -13,6 +13,7 @@
 #include <errno.h>
 #include <signal.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <time.h>
@@ -25,9 +26,15 @@
 #include "sampling.h"
 #include "usdt.h"
 
+#ifndef MADV_WIPEONFORK
+#define MADV_WIPEONFORK 18
+#endif
+
 #define LEAVE_TRIES 1000 /* looks, 1 ms apart, for threads to leave */
 #define TIMED 8u         /* one sample in so many asks for its own CPU time, which is a call more */
-#define LAST_LOOKS 32    /* threads whose last look at Python is kept: 25 KiB */
+#define TIMED_ENDS 32u   /* and one end, which is shorter than that */
+#define NAMED_NS PROBING_NS_PER_S /* a thread's name is asked for again after this */
+#define LAST_LOOKS 32             /* threads whose last look at Python is kept: 25 KiB */
 /* From so many slots in use on the mean doubles with each CROWD more: the reader does not come, and
  * the rest of them lasts for 65,536 times as many bytes as the same number did before. */
 #define CROWDED (SAMPLE_SLOTS_MAX / 2)
@@ -49,11 +56,14 @@ static struct {
     _Atomic(const struct probing_torch_step_1 *) torch;
     uint64_t (*_Atomic now)(void);
     _Atomic int32_t pid;
-    _Atomic uint64_t takes, taken, means, bare, dropped, skipped, spent_ns;
+    _Atomic(_Atomic uint32_t *) home; /* 1 in this process; NULL: not known */
+    _Atomic uint32_t begun;           /* how often */
+    _Atomic uint64_t takes, ends, taken, means, bare, dropped, skipped, spent_ns;
     /* What the python plugin keeps of a thread's last look: the thread's while `busy`. */
     struct last_look {
         _Atomic bool busy;
         int32_t tid;
+        uint64_t comm[2], comm_ns; /* what the kernel calls it, as of then; 0: not asked */
         uint64_t last[PROBING_PYTHON_LAST / 8];
     } looks[LAST_LOOKS];
 } g;
@@ -184,12 +194,27 @@ static struct last_look *claim_look(int32_t tid) /* [signal] */
     struct last_look *l = &g.looks[hash_spread((uint32_t)tid) >> 59];
     if (atomic_exchange_explicit(&l->busy, true, memory_order_acquire))
         return NULL;
-    if (l->tid != tid)
+    if (l->tid != tid) {
         memset(l->last, 0, sizeof(l->last));
+        l->comm_ns = 0;
+    }
     l->tid = tid;
     return l;
 }
 _Static_assert(LAST_LOOKS == 1u << (64 - 59), "claim_look() spreads threads over all");
+
+/* 16 bytes.  look: NULL where it is another thread's now. */
+static void name_thread(struct last_look *look, uint64_t ts, uint64_t *ret) /* [signal] */
+{
+    uint64_t own[2] = {0, 0}, *comm = look ? look->comm : own;
+    if (!look || look->comm_ns == 0 || ts - look->comm_ns > NAMED_NS) {
+        comm[0] = comm[1] = 0;
+        (void)prctl(PR_GET_NAME, comm);
+        if (look)
+            look->comm_ns = ts;
+    }
+    memcpy(ret, comm, sizeof(own));
+}
 
 /* Stack and thread go to the reader; not inlined: its frame is the innermost of the stack. */
 __attribute__((noinline)) static void send_stack(const struct taking *s) /* [signal] */
@@ -208,8 +233,7 @@ __attribute__((noinline)) static void send_stack(const struct taking *s) /* [sig
     x->step = s->step;
     x->user[OF_ENTRY] = s->entry;
     x->user[OF_FRAME] = (uint64_t)(uintptr_t)s->frame;
-    x->user[OF_COMM] = x->user[OF_COMM_REST] = 0;
-    (void)prctl(PR_GET_NAME, &x->user[OF_COMM]);
+    name_thread(look, s->ts, &x->user[OF_COMM]);
     registers_here(&x->registers);
     sample_slot_fill(slots, x, atomic_load_explicit(&g.python, memory_order_relaxed),
                      look ? look->last : NULL);
@@ -312,28 +336,57 @@ static void mask_signals(const uint64_t *set, uint64_t *ret_before) /* [signal] 
     (void)syscall(SYS_rt_sigprocmask, SIG_SETMASK, set, ret_before, sizeof(*set));
 }
 
-static void take_if_on(struct taking *s) /* [signal] */
+/* false: in another process, one that forked without telling us.  The page is of zeros there. */
+static bool is_home(void) /* [signal] */
+{
+    const _Atomic uint32_t *home = atomic_load_explicit(&g.home, memory_order_relaxed);
+    return home
+               ? atomic_load_explicit(home, memory_order_relaxed) != 0
+               : (int32_t)syscall(SYS_getpid) == atomic_load_explicit(&g.pid, memory_order_relaxed);
+}
+
+static int32_t own_tid(struct memory_thread *t) /* [signal] */
+{
+    uint32_t begun = atomic_load_explicit(&g.begun, memory_order_relaxed);
+    if (t->begun != begun) {
+        t->tid = (int32_t)syscall(SYS_gettid);
+        t->begun = begun;
+    }
+    return t->tid;
+}
+
+static void take_if_on(struct memory_thread *t, struct taking *s) /* [signal] */
 {
     const struct probing_torch_step_1 *torch = atomic_load_explicit(&g.torch, memory_order_relaxed);
     (void)atomic_fetch_add_explicit(&g.inside, 1, memory_order_seq_cst);
-    /* off: since the thread looked; another process: one that forked without telling us */
-    if (atomic_load_explicit(&g.round, memory_order_seq_cst) != 0 &&
-        (int32_t)syscall(SYS_getpid) == atomic_load_explicit(&g.pid, memory_order_relaxed)) {
+    /* off: since the thread looked */
+    if (atomic_load_explicit(&g.round, memory_order_seq_cst) != 0 && is_home()) {
         uint64_t (*now)(void) = atomic_load_explicit(&g.now, memory_order_relaxed);
         s->live = atomic_load_explicit(&g.live, memory_order_relaxed);
         s->ts = now();
-        s->tid = (int32_t)syscall(SYS_gettid);
+        s->tid = own_tid(t);
         s->step = torch ? torch->now() : -1;
         s->step = s->step >= 0 ? s->step : PROBING_NULL_I64;
-        bool timed = atomic_fetch_add_explicit(&g.takes, 1, memory_order_relaxed) % TIMED == 0;
-        uint64_t begun = timed ? probing_clock_ns(CLOCK_THREAD_CPUTIME_ID) : 0;
         take(s);
-        if (timed)
-            (void)atomic_fetch_add_explicit(
-                &g.spent_ns, TIMED * (probing_clock_ns(CLOCK_THREAD_CPUTIME_ID) - begun),
-                memory_order_relaxed);
     }
     (void)atomic_fetch_sub_explicit(&g.inside, 1, memory_order_seq_cst);
+}
+
+/* One in so many of them is timed, and stands for as many: a number for end_timed(), 0: not this.
+ * It counts the call that asks for the time, too, for what is not seen: caches that are cold. */
+static uint64_t begin_timed(_Atomic uint64_t *n, uint32_t each) /* [signal] */
+{
+    return atomic_fetch_add_explicit(n, 1, memory_order_relaxed) % each == 0
+               ? probing_clock_ns(CLOCK_THREAD_CPUTIME_ID)
+               : 0;
+}
+
+static void end_timed(uint64_t begun, uint32_t each) /* [signal] */
+{
+    if (begun)
+        (void)atomic_fetch_add_explicit(&g.spent_ns,
+                                        each * (probing_clock_ns(CLOCK_THREAD_CPUTIME_ID) - begun),
+                                        memory_order_relaxed);
 }
 
 void memory_sample(void *p, size_t n, enum memory_domain domain, const void *frame)
@@ -358,13 +411,14 @@ void memory_sample(void *p, size_t n, enum memory_domain domain, const void *fra
                        .domain = domain,
                        .frame = frame};
     int before = errno;
-    uint64_t all = all_signals(), signals;
+    uint64_t all = all_signals(), signals, timed = begin_timed(&g.takes, TIMED);
     mask_signals(&all, &signals);
     t->inside++;
     go_on(t, draw(t));
-    take_if_on(&s);
+    take_if_on(t, &s);
     t->inside--;
     mask_signals(&signals, NULL);
+    end_timed(timed, TIMED);
     errno = before;
 }
 
@@ -392,8 +446,11 @@ uint32_t memory_moving(void *p)
  * waits for it. */
 void memory_moved(uint32_t moving)
 {
-    if (moving)
-        end_of(sampling_table(), moving, now_ns(), (int32_t)syscall(SYS_gettid));
+    if (!moving)
+        return;
+    uint64_t timed = begin_timed(&g.ends, TIMED_ENDS);
+    end_of(sampling_table(), moving, now_ns(), own_tid(&memory_thread));
+    end_timed(timed, TIMED_ENDS);
 }
 
 void memory_unmoved(void *p, uint32_t moving)
@@ -432,6 +489,24 @@ struct live_table *sampling_table(void)
     return atomic_load_explicit(&g.live, memory_order_relaxed);
 }
 
+/* A page that is emptied in forked children by the kernel, Linux 4.14, so that nobody has to ask
+ * which process it is. */
+static void mark_home(void)
+{
+    _Atomic uint32_t *home = atomic_load_explicit(&g.home, memory_order_relaxed);
+    size_t size = (size_t)sysconf(_SC_PAGESIZE);
+    void *page =
+        home ? home : mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (page == MAP_FAILED)
+        return;
+    if (!home && madvise(page, size, MADV_WIPEONFORK) != 0) {
+        (void)munmap(page, size);
+        return;
+    }
+    atomic_store_explicit((_Atomic uint32_t *)page, 1, memory_order_relaxed);
+    atomic_store_explicit(&g.home, page, memory_order_relaxed);
+}
+
 void sampling_begin(const struct sampling *with)
 {
     uint64_t utc = probing_clock_ns(CLOCK_REALTIME); /* other numbers than of any sample before */
@@ -447,6 +522,8 @@ void sampling_begin(const struct sampling *with)
     atomic_store_explicit(&g.torch, NULL, memory_order_relaxed);
     atomic_store_explicit(&g.now, with->host->now, memory_order_relaxed);
     atomic_store_explicit(&g.pid, (int32_t)getpid(), memory_order_relaxed);
+    (void)atomic_fetch_add_explicit(&g.begun, 1, memory_order_relaxed);
+    mark_home();
     forget(with->live);
     for (size_t i = 0; i < LAST_LOOKS; i++)
         g.looks[i].tid = 0; /* what they hold is of the python plugin that was there then */

@@ -39,6 +39,8 @@ struct memory_thread {
     uint32_t inside; /* > 0: in our own code, which is not sampled */
     uint32_t round;  /* of the settings, as of then; 0: never */
     uint64_t chance; /* state of the thread's random numbers; 0: none yet */
+    uint32_t begun;  /* which beginning of sampling `tid` was asked for in; 0: not yet */
+    int32_t tid;     /* the kernel's number of the thread */
 };
 extern _Thread_local struct memory_thread memory_thread
     __attribute__((tls_model("initial-exec"), visibility("hidden")));

@@ -4,13 +4,18 @@
  */
 #include "sample_density.h"
 
+#include <stdbool.h>
 #include <time.h>
 
 #include "probing_sdk.h"
 
+#define SAMPLES 64.0 /* so many say what one costs: a few may be slow ones by chance */
+#define FEW 16u
 #define MOST_PER_S 2000.0
+#define SAMPLE_NS 5000.0                    /* before any was timed */
 #define FASTER_NS (20 * PROBING_NS_PER_MS)  /* it grows after this, ... */
 #define SLOWER_NS (100 * PROBING_NS_PER_MS) /* ... and falls after this */
+#define FEW_NS PROBING_NS_PER_S             /* after this where there were few samples */
 
 static void set_mean(struct density *d, double wanted)
 {
@@ -26,6 +31,7 @@ static void set_mean(struct density *d, double wanted)
 void density_begin(struct density *d, const struct sampling_counts *counts, uint64_t now)
 {
     d->counted = *counts;
+    d->sample_ns = SAMPLE_NS;
     d->counted_cpu_ns = probing_clock_ns(CLOCK_PROCESS_CPUTIME_ID);
     d->counted_ns = now;
 }
@@ -36,22 +42,39 @@ void density_ask(struct density *d, uint64_t bytes)
     sampling_set_mean(bytes);
 }
 
+/* What one costs, after those since the last time: a few of them do not say much. */
+static double sample_ns(const struct density *d, const struct sampling_counts *counts)
+{
+    double taken = (double)(counts->taken - d->counted.taken);
+    if (taken == 0)
+        return d->sample_ns;
+    double each = (double)(counts->spent_ns - d->counted.spent_ns) / taken;
+    return d->sample_ns + (each - d->sample_ns) * (taken < SAMPLES ? taken / SAMPLES : 1);
+}
+
 /* The distance by which the samples since the last time would have been as many as they may: from
  * the one that they were taken by on average, which threads may have raised in between. */
 static double wanted_mean(const struct density *d, const struct sampling_counts *counts,
                           uint64_t passed, uint64_t cpu)
 {
     uint64_t taken = counts->taken - d->counted.taken;
-    if (taken == 0)
+    double most = atomic_load_explicit(&d->max_overhead, memory_order_relaxed);
+    if (most <= 0 || taken == 0)
         return 0;
     double rate = (double)taken / probing_seconds(passed);
-    double share = (double)(counts->spent_ns - d->counted.spent_ns) /
+    double share = (double)taken * sample_ns(d, counts) /
                    (double)(cpu > d->counted_cpu_ns ? cpu - d->counted_cpu_ns : 1);
-    double most = atomic_load_explicit(&d->max_overhead, memory_order_relaxed);
-    double over = most <= 0                          ? 0
-                  : share / most > rate / MOST_PER_S ? share / most
-                                                     : rate / MOST_PER_S;
+    double over = share / most > rate / MOST_PER_S ? share / most : rate / MOST_PER_S;
     return over * (double)(counts->means - d->counted.means) / (double)taken;
+}
+
+/* Few samples may be few by chance: it falls later then, lest it goes up and down and costs more
+ * than it may on average. */
+static uint64_t patience_ns(const struct density *d, const struct sampling_counts *counts)
+{
+    bool few = counts->taken - d->counted.taken < FEW;
+    bool limit = atomic_load_explicit(&d->max_overhead, memory_order_relaxed) > 0;
+    return few && limit ? FEW_NS : SLOWER_NS;
 }
 
 void density_adapt(struct density *d, uint64_t now)
@@ -63,8 +86,9 @@ void density_adapt(struct density *d, uint64_t now)
     uint64_t cpu = probing_clock_ns(CLOCK_PROCESS_CPUTIME_ID);
     sampling_counts(&counts);
     double wanted = wanted_mean(d, &counts, passed, cpu);
-    if (wanted < (double)sampling_mean() && passed < SLOWER_NS)
+    if (wanted < (double)sampling_mean() && passed < patience_ns(d, &counts))
         return;
+    d->sample_ns = sample_ns(d, &counts);
     d->counted_ns = now;
     d->counted_cpu_ns = cpu;
     d->counted = counts;

@@ -16,6 +16,7 @@
 struct density {
     _Atomic double max_overhead; /* share of the process's CPU time; 0: no limit */
     _Atomic uint64_t asked;      /* bytes between samples */
+    double sample_ns;            /* what one sample costs, of the last ones */
     uint64_t counted_ns, counted_cpu_ns;
     struct sampling_counts counted; /* as of then */
 };
