@@ -31,12 +31,13 @@ struct plugin {
     struct hooks *hooks; /* NULL: not in */
     pthread_mutex_t mutex;
     pthread_cond_t stops;
-    bool is_in;               /* lock: mutex */
-    uint64_t since_ns;        /* lock: mutex; hooks are in since then */
-    struct hooks_about about; /* lock: mutex; as memory_tick() last saw it */
-    char unseen[256];         /* lock: mutex; of it */
-    _Atomic bool domains;     /* memory.python */
-    _Atomic bool no_python;   /* the domains are not in, as there is no Python yet */
+    bool is_in;                /* lock: mutex */
+    uint64_t since_ns;         /* lock: mutex; hooks are in since then */
+    struct hooks_about about;  /* lock: mutex; as memory_tick() last saw it */
+    char unseen[320];          /* lock: mutex; of it, and of Python */
+    const char *unseen_python; /* of domains_unseen(), for the objects of `about` */
+    _Atomic bool domains;      /* memory.python */
+    _Atomic bool no_python;    /* the domains are not in, as there is no Python yet */
 };
 
 static const struct probing_config settings[] = {
@@ -78,8 +79,14 @@ static void keep_about(struct plugin *p) /* [control] [worker] */
     struct hooks_about about;
     hooks_about(p->hooks, &about);
     (void)pthread_mutex_lock(&p->mutex);
+    bool same = about.objects == p->about.objects;
+    (void)pthread_mutex_unlock(&p->mutex);
+    const char *python = same ? p->unseen_python : domains_unseen();
+    const char *between = about.unseen[0] && python[0] ? "; " : "";
+    (void)pthread_mutex_lock(&p->mutex);
     p->about = about;
-    (void)snprintf(p->unseen, sizeof(p->unseen), "%s", about.unseen);
+    p->unseen_python = python;
+    (void)snprintf(p->unseen, sizeof(p->unseen), "%s%s%s", about.unseen, between, python);
     (void)pthread_mutex_unlock(&p->mutex);
 }
 
@@ -280,6 +287,7 @@ static int memory_init(const struct probing_host *host, void **ret_self)
     if (!p)
         return host->fail(host, -ENOMEM, "no memory");
     p->host = host;
+    p->unseen_python = "";
     (void)pthread_mutex_init(&p->mutex, NULL);
     (void)pthread_cond_init(&p->stops, NULL);
     struct probing_table *sampling;
@@ -346,6 +354,9 @@ static int memory_start(void *self)
         (void)sampler_stop(p->sampler);
         return rc;
     }
+    (void)pthread_mutex_lock(&p->mutex);
+    p->about.objects = 0; /* what there is may be other than when it stopped */
+    (void)pthread_mutex_unlock(&p->mutex);
     keep_about(p);
     set_in(p, true);
     return 0;

@@ -7,7 +7,7 @@ import sys
 import pytest
 
 from pythons import PYTHONS
-from world import CLI, wait_for
+from world import CLI, IDLE, wait_for
 
 PROGRAM = """
 import os, sys, threading, tracemalloc
@@ -114,6 +114,23 @@ def test_where_all_is_malloc_it_is_refused(world):
     assert "allocates all by malloc()" in refused.stderr
     bad = program.set("python", "perhaps")
     assert "memory.python is on or off, not 'perhaps'" in bad.stderr
+
+
+def test_where_mimalloc_is_inside_it_is_said(world):
+    """Free-threaded builds have it, and 3.13 if it is asked for."""
+    newer = [path for version, path in PYTHONS.items()
+             if tuple(map(int, version.rstrip("t").split(".")[:2])) >= (3, 13)]
+    if not newer:
+        pytest.skip("no Python of 3.13 or newer here")
+    for path in newer:
+        target = world.python(IDLE, python=path, env={"PYTHONMALLOC": "mimalloc"})
+        target.wait_line("ready")
+        target.inject("--plugin", "memory")
+        words = "what Python allocates for itself, as this one has mimalloc inside"
+        assert target.rows("select unseen from memory.sampling") == [[words]], path
+        assert words in " ".join(target.probing("memory").stdout.split())
+        done = target.probing("config", "memory.python=on")
+        assert done.returncode != 0 and "mimalloc" in done.stderr, done.stderr
 
 
 def test_a_python_that_begins_later(world):

@@ -16,7 +16,9 @@
 
 #include "cpython.h"
 #include "hook/count.h"
+#include "lib/proc/proc_file.h"
 
+#define ENVIRONMENT_BYTES 65536
 #define SMALL ((size_t)512) /* bytes: SMALL_REQUEST_THRESHOLD of obmalloc.c, 3.8 to 3.15 */
 
 enum { DOMAIN_RAW = 0, DOMAIN_MEM = 1, DOMAIN_OBJ = 2 }; /* PyMemAllocatorDomain */
@@ -119,17 +121,46 @@ static bool find_api(void)
            find(from, "PyObject_SetArenaAllocator", &api.set_arenas);
 }
 
+static bool is_free_threaded(const struct cpython *py)
+{
+    return strstr(py->Py_GetVersion(), "free-threading") != NULL;
+}
+
+/* Was PYTHONMALLOC this, or this and more, when the program began?  Its environment of today may be
+ * another thread's work at this moment. */
+static bool chose(const char *allocator)
+{
+    static const char key[] = "PYTHONMALLOC=";
+    char *text = malloc(ENVIRONMENT_BYTES);
+    bool found = false;
+    int64_t n = text ? proc_read_path("/proc/self/environ", text, ENVIRONMENT_BYTES) : 0;
+    for (int64_t at = 0; at < n && !found; at += (int64_t)strlen(text + at) + 1)
+        found = strncmp(text + at, key, sizeof(key) - 1) == 0 &&
+                strncmp(text + at + sizeof(key) - 1, allocator, strlen(allocator)) == 0;
+    free(text);
+    return found;
+}
+
+const char *domains_unseen(void)
+{
+    struct cpython py;
+    if (cpython_load(&py) < 0 || cpython_gone(&py))
+        return "";
+    return is_free_threaded(&py) || chose("mimalloc")
+               ? "what Python allocates for itself, as this one has mimalloc inside"
+               : "";
+}
+
 static const char *why_not(const struct cpython *py)
 {
-    const char *chosen = getenv("PYTHONMALLOC");
     struct py_allocator raw, now;
-    if (strstr(py->Py_GetVersion(), "free-threading"))
+    if (is_free_threaded(py))
         return "a free-threaded Python has mimalloc inside, which has no such door";
-    if (chosen && strncmp(chosen, "mimalloc", 8) == 0)
+    if (chose("mimalloc"))
         return "this Python was started with PYTHONMALLOC=mimalloc";
     api.get(DOMAIN_RAW, &raw);
     api.get(DOMAIN_OBJ, &now);
-    if (raw.malloc == now.malloc || (chosen && strncmp(chosen, "malloc", 6) == 0))
+    if (raw.malloc == now.malloc || chose("malloc"))
         return "this Python allocates all by malloc(), where it is counted already";
     return NULL;
 }

@@ -15,6 +15,8 @@
 /* 0; -ENODEV: there is no Python, or not yet; -ENOTSUP: it has other allocators, and *ret_why says
  * so in words that stay.  Nothing waits for the GIL.                              [worker] */
 int domains_in(const char **ret_why);
+/* What of Python's allocations nobody can see, one line; "": nothing is known.    [worker] */
+const char *domains_unseen(void);
 void domains_out(void);    /* [control] */
 void domains_forked(void); /* [child] */
 
