@@ -120,6 +120,7 @@ TABLES = {
     "torch.modules": False, "torch.ops": False, "torch.waiting": False,
     "comm_metrics": False, "training_logs": False, "profiling_data": False, "memory_usage": False,
     "gpu_metrics": False, "memory_allocations": False, "probing.flame_modes": False,
+    "probing.tracks": False, "probing.panels": False,
     "memory.allocations": False, "memory.live": False, "memory.peak": False,
 }
 

@@ -197,7 +197,7 @@ def fields(data):
 
 
 def perfetto_slices(data):
-    """[(begin, end, name, tid, arguments)] of a Perfetto trace; by its own schema, too, if had."""
+    """[(begin, end, name, tid or line, arguments)] of a Perfetto trace; by its own schema, too."""
     if has("perfetto"):
         from perfetto.protos.perfetto.trace import perfetto_trace_pb2
         trace = perfetto_trace_pb2.Trace()
@@ -210,6 +210,8 @@ def perfetto_slices(data):
             track = fields(packet[60][0])
             if 4 in track:
                 tracks[track[1][0]] = fields(track[4][0])[2][0]
+            elif 2 in track:  # a line that is no thread's
+                tracks[track[1][0]] = track[2][0].decode()
         if 11 in packet:
             event = fields(packet[11][0])
             if event[9] == [1]:
