@@ -43,9 +43,11 @@ static const char *const kinds[TENSOR_KINDS] = {
 static void read_root(void *arg, PyObject *root, bool own)
 {
     struct tensor_look *l = arg;
+    work_begin(); /* stop() waits: garbage may be collected here, and the GIL given up */
     owners_of_module(l, root, own);
     if (own && !l->scanned)
         tensor_scan(l);
+    work_end();
 }
 
 static int scan_now(void *arg)
@@ -55,7 +57,9 @@ static int scan_now(void *arg)
         return 0;
     if (!tensor_quiet(&guard))
         return -EAGAIN;
+    work_begin();
     tensor_scan(arg);
+    work_end();
     tensor_loud(guard);
     return 0;
 }
