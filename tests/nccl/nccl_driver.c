@@ -129,13 +129,14 @@ static void nccl_log(int level, unsigned long flags, const char *file, int line,
 }
 
 #define CALL(member, ...)                                                      \
-    (version == 6   ? ((struct nccl_profiler_v6 *)symbol)->member(__VA_ARGS__) \
+    (version >= 6   ? ((struct nccl_profiler_v6 *)symbol)->member(__VA_ARGS__) \
      : version == 5 ? ((struct nccl_profiler_v5 *)symbol)->member(__VA_ARGS__) \
                     : ((struct nccl_profiler_v4 *)symbol)->member(__VA_ARGS__))
 
 static int init(struct comm *c, const char *name, int nodes)
 {
     switch (version) {
+    case 7: /* of 2.32, which calls 6 through its own translation */
     case 6:
     case 5:
         return ((struct nccl_profiler_v6 *)symbol) /* 5 is of the same layout */
@@ -155,8 +156,14 @@ static void start(struct comm *c, void **h, struct nccl_descr_v6 *d)
     *h = NULL;
     if (!symbol || !(event_mask & (int)d->type))
         return;
-    if (version == 6)
-        (void)((struct nccl_profiler_v6 *)symbol)->start_event(c->context, h, d);
+    /* A newer NCCL's descriptor, which is longer, begins as this one does. */
+    union {
+        struct nccl_descr_v6 known;
+        char room[512];
+    } newer = {.room = {0}};
+    newer.known = *d;
+    if (version >= 6)
+        (void)((struct nccl_profiler_v6 *)symbol)->start_event(c->context, h, &newer.known);
     else if (version == 5)
         (void)((struct nccl_profiler_v5 *)symbol)->start_event(c->context, h, d);
     else

@@ -6,7 +6,7 @@
  * profiler_v1.h to profiler_v6.h, profiler_net.h and net_ib_v1.h, which say that a plugin should
  * have them of its own.  tests/nccl compares the layouts with those files where they can be had.
  * A published version never changes: NCCL 2.23 knows 1; 2.24, 2; 2.26, 3; 2.27, 4; 2.28, 5; and
- * 2.29, 6; each takes the highest that a plugin exports.
+ * 2.29, 6; each takes the highest that a plugin exports.  2.32 knows a seventh, and speaks 6 to us.
  */
 #ifndef NCCL_PROFILER_ABI_H
 #define NCCL_PROFILER_ABI_H

@@ -21,8 +21,8 @@
 
 #define RECORDER_LAYOUT 1u /* one more with each change of a struct below */
 
-#define COMMS_MAX 1024u    /* communicators at a time; further ones are counted */
-#define OPS_MAX 1024u      /* of one: as many kernels as CUDA queues */
+#define COMMS_MAX 1024u /* communicators at a time; further ones are counted */
+#define OPS_MAX 4096u   /* of one: what CUDA queues, and what has ended since the writer looked */
 #define PROXIES_MAX 16384u /* 1024 operations, 8 channels, two directions */
 #define KERNELS_MAX 2048u  /* those that run: channels of a few operations */
 #define NETS_MAX 2048u     /* work requests */

@@ -96,6 +96,46 @@ TEST(handles_that_are_none_are_counted)
     turn_after(0);
 }
 
+TEST(a_handle_of_an_earlier_life_is_not_the_later_one)
+{
+    struct inflight f;
+    begin();
+    void *c = comm_v6(1), *old = coll_v6(c, 1, 1);
+    ncclProfiler_v6.stop_event(old);
+    kernel_ends_v6(kernel_v6(c, old, 1), 2);
+    turn_after(0);
+    void *op = coll_v6(c, 2, 1);
+    struct pool *p = &atomic_load(&((struct comm *)c)->pools)->op;
+    CHECK((uint32_t)((uintptr_t)op >> 32) == (uint32_t)((uintptr_t)old >> 32)); /* one slot */
+    ncclProfiler_v6.stop_event(old);
+    kernel_ends_v6(kernel_v6(c, old, 1), 2);
+    CHECK(inflight_op(p, (uint32_t)((uintptr_t)op >> 32) & 0x3fff, &f));
+    CHECK_INT(f.state, INFLIGHT_ENQUEUING);
+    CHECK_INT(f.seq, 2);
+    void *ended = proxy_v6(c, op, getpid(), 1);
+    ncclProfiler_v6.stop_event(ended);
+    turn_after(0);
+    CHECK(proxy_v6(c, op, getpid(), 1) != NULL); /* in its slot */
+    CHECK(step_v6(c, ended, 0) == NULL);
+    ncclProfiler_v6.finalize(c);
+    turn_after(0);
+}
+
+TEST(a_stop_may_come_after_all_that_it_stops)
+{
+    begin();
+    void *c = comm_v6(1), *op = coll_v6(c, 1, 1);
+    kernel_ends_v6(kernel_v6(c, op, 1), 2);
+    turn_after(0);
+    CHECK_INT(table("coll_perf")->rows, 0);
+    ncclProfiler_v6.stop_event(op);
+    turn_after(0);
+    CHECK_INT(table("coll_perf")->rows, 1);
+    CHECK_STR(text_of("coll_perf", "timing_source"), "kernel_gpu");
+    ncclProfiler_v6.finalize(c);
+    turn_after(0);
+}
+
 TEST(full_pools_drop_and_count)
 {
     static void *all[ALL_PROXIES];
@@ -280,6 +320,8 @@ int main(void)
     RUN(waits_are_of_who_is_waited_for);
     RUN(a_parent_of_another_process_is_not_looked_at);
     RUN(handles_that_are_none_are_counted);
+    RUN(a_handle_of_an_earlier_life_is_not_the_later_one);
+    RUN(a_stop_may_come_after_all_that_it_stops);
     RUN(full_pools_drop_and_count);
     RUN(what_a_communicator_leaves_is_aborted_and_its_place_is_taken_again);
     RUN(version_1_has_no_kernels_and_ends_in_time);
