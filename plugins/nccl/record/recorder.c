@@ -165,6 +165,7 @@ static void describe(struct comm *c, const struct comm_about *about)
 
 struct comm *comm_begin(struct recorder *r, const struct comm_about *about, int *mask)
 {
+    bool fixed_mask = !is_of_library(mask); /* the loader's lock is not taken under ours */
     (void)pthread_mutex_lock(&r->mutex);
     struct comm *c = find_place(r);
     if (c) {
@@ -174,7 +175,7 @@ struct comm *comm_begin(struct recorder *r, const struct comm_about *about, int 
         atomic_store_explicit(&c->state, COMM_OPEN, memory_order_release);
         r->n_comms++;
         atomic_store_explicit(&r->pid, (int32_t)getpid(), memory_order_relaxed);
-        r->fixed_mask = !is_of_library(mask);
+        r->fixed_mask = fixed_mask;
         r->mask = r->fixed_mask ? NULL : mask;
     } else {
         (void)atomic_fetch_add_explicit(&r->refused, 1, memory_order_relaxed);
