@@ -89,6 +89,15 @@ print(json.dumps(tids))
     assert sorted(found) == sorted([name, tid, 500] for name, tid in tids.items())
 
 
+def test_threads_that_have_no_number_are_null(world):
+    d = Device(world, "driver", "cupti", settings=["cuda.calls=0"], STANDIN_HALF_THREADS="1")
+    d.wait_state("tracing")
+    d.do("kernel('one'); cupti.standin_overhead(1 << 16, 10)")
+    assert d.wait_rows("select thread_id, launch_ns from cuda.kernels") == [[None, 5000]]
+    assert d.wait_rows("select thread_id, name from cuda.runtime") == [[None, "cudaLaunchKernel"]]
+    assert d.wait_rows("select thread_id, kind from cuda.overhead") == [[None, "buffer flush"]]
+
+
 def test_what_the_device_did_with_its_time(world):
     d = Device(world, "driver", "cupti")
     d.wait_state("tracing")

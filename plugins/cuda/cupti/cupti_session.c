@@ -52,6 +52,7 @@ struct session {
     bool unloaded;      /* it was not there */
     bool left_on;       /* kinds that were ours are on for another profiler */
     int thread_type;    /* of CUPTI's thread numbers before ours; -1: not changed */
+    bool threads;       /* they are the kernel's; else halves of pthread_t, of no use here */
 };
 
 /* CUPTI's callbacks have no argument, and may come at any time. */
@@ -122,6 +123,10 @@ static void tell(struct session *s, struct record *r)
 {
     r->start = clock_ours(&s->clock, r->start);
     r->end = clock_ours(&s->clock, r->end);
+    if (!s->threads && (r->kind == CUPTI_RUNTIME || r->kind == CUPTI_DRIVER))
+        r->call.thread = 0;
+    if (!s->threads && r->kind == CUPTI_OVERHEAD)
+        r->overhead.thread = CUPTI_NONE;
     s->about.records++;
     s->sink.record(s->sink.arg, r);
 }
@@ -217,14 +222,16 @@ static void disable_kinds(struct session *s, bool all)
 
 static void number_threads(struct session *s)
 {
-    s->thread_type = -1;
     int type = CUPTI_THREADS_BY_PTHREAD;
     const struct cupti *c = &s->cupti;
+    s->thread_type = -1;
+    s->threads = false;
     if (!c->SetThreadIdType || (c->GetThreadIdType && c->GetThreadIdType(&type) != CUPTI_SUCCESS))
         return;
     if (type != CUPTI_THREADS_BY_SYSTEM &&
         c->SetThreadIdType(CUPTI_THREADS_BY_SYSTEM) == CUPTI_SUCCESS)
         s->thread_type = type;
+    s->threads = type == CUPTI_THREADS_BY_SYSTEM || s->thread_type >= 0;
 }
 
 /* mine: our callbacks are still CUPTI's: what it holds comes back to us.  Else it is another's, who
@@ -352,6 +359,8 @@ static void try_to_begin(struct session *s, uint64_t now_ns)
     if (now_ns < s->next_ns)
         return;
     s->next_ns = now_ns + AGAIN_NS;
+    if (s->about.state == SESSION_REFUSED) /* the program may have loaded its own by now */
+        s->cupti = (struct cupti){.version = 0};
     if (find(s)) {
         if ((other = s->sink.other(s->sink.arg)))
             be(s, SESSION_ASIDE, "%s; its end is waited for", other);
@@ -425,6 +434,9 @@ int session_new(const struct probing_host *host, const struct session_sink *sink
     s->sink = *sink;
     s->thread_type = -1;
     s->about.since_ns = host->now();
+    /* After a fork the child may have a life of its own: CUDA of before the fork is of no use
+     * there, and says so. */
+    atomic_store_explicit(&shared.closed, false, memory_order_relaxed);
     (void)pthread_mutex_init(&s->mutex, NULL);
     *ret = s;
     return 0;
@@ -468,6 +480,7 @@ bool session_call_name(struct session *s, bool driver, uint32_t id, char *ret, s
 void session_forked(struct session *s)
 {
     (void)s; /* its mutex may be held for ever: nothing of it is touched any more */
+    atomic_store_explicit(&shared.at_exit, NULL, memory_order_relaxed);
     atomic_store_explicit(&shared.wanted, false, memory_order_relaxed);
     atomic_store_explicit(&shared.closed, true, memory_order_relaxed);
 }

@@ -46,7 +46,7 @@ static int look_at_object(struct dl_phdr_info *info, size_t size, void *arg)
     const char *slash = strrchr(info->dlpi_name, '/');
     const char *name = slash ? slash + 1 : info->dlpi_name;
     (void)size;
-    if (!m->cupti[0] && strncmp(name, "libcupti.so", 11) == 0)
+    if (strncmp(name, "libcupti.so", 11) == 0) /* the last: the program's, where we had another */
         (void)snprintf(m->cupti, sizeof(m->cupti), "%s", info->dlpi_name);
     if (!m->runtime[0] && strncmp(name, "libcudart.so", 12) == 0)
         (void)snprintf(m->runtime, sizeof(m->runtime), "%s", info->dlpi_name);

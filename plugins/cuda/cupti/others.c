@@ -11,8 +11,6 @@
 #include <link.h>
 #include <string.h>
 
-#include "cpython.h"
-
 #define GIL_NS UINT64_C(100000000) /* 100 ms: else what was seen last goes on */
 
 static const struct {
@@ -36,17 +34,16 @@ static int look_at_object(struct dl_phdr_info *info, size_t size, void *ret_who)
 
 /* torch.autograd.profiler._is_profiler_enabled is True between the begin and the end of a profile
  * (torch 2). */
-static int look_at_torch(void *ret_runs)
+static int look_at_torch(void *arg)
 {
-    struct cpython py;
-    if (cpython_load(&py) < 0)
-        return 0;
+    struct others *o = arg;
+    const struct cpython *py = &o->py;
     PyObject *module =
-        py.PyDict_GetItemString(py.PyImport_GetModuleDict(), "torch.autograd.profiler");
-    PyObject *flag = module ? py.PyObject_GetAttrString(module, "_is_profiler_enabled") : NULL;
-    py.PyErr_Clear();
-    *(int *)ret_runs = flag && flag == py._Py_TrueStruct;
-    py.Py_DecRef(flag);
+        py->PyDict_GetItemString(py->PyImport_GetModuleDict(), "torch.autograd.profiler");
+    PyObject *flag = module ? py->PyObject_GetAttrString(module, "_is_profiler_enabled") : NULL;
+    py->PyErr_Clear();
+    o->profiles = flag && flag == py->_Py_TrueStruct;
+    py->Py_DecRef(flag);
     return 0;
 }
 
@@ -55,14 +52,14 @@ void others_find(struct others *o, const struct probing_host *host)
     o->gil = host->extension(host, PROBING_PYTHON_GIL_1);
 }
 
-const char *others_look(const struct others *o)
+const char *others_look(struct others *o)
 {
-    static int runs; /* as long as fn may still run when call() has given up; one at a time */
     const char *who = NULL;
     (void)dl_iterate_phdr(look_at_object, &who);
     if (who)
         return who;
-    if (o->gil && o->gil->call(look_at_torch, &runs, GIL_NS) == -ENODEV)
-        runs = 0;
-    return runs ? "torch.profiler (Kineto) runs" : NULL;
+    bool python = o->gil && (o->py.version || cpython_load(&o->py) == 0);
+    if (!python || o->gil->call(look_at_torch, o, GIL_NS) == -ENODEV)
+        o->profiles = false;
+    return o->profiles ? "torch.profiler (Kineto) runs" : NULL;
 }

@@ -11,14 +11,19 @@
 
 #include <probing/ext/draft/python.h>
 #include <probing/plugin.h>
+#include <stdbool.h>
+
+#include "cpython.h"
 
 struct others {
     const struct probing_python_gil_1 *gil; /* NULL: no Python here, or its plugin is not loaded */
+    struct cpython py;                      /* looked up once, without the GIL */
+    bool profiles;                          /* torch's profiler ran when it was last looked at */
 };
 
 /* Others' parts are there from start() on. */
 void others_find(struct others *o, const struct probing_host *host);
 /* A clause, as "torch.profiler runs"; NULL: nobody was seen.                          [worker] */
-const char *others_look(const struct others *o);
+const char *others_look(struct others *o);
 
 #endif

@@ -50,7 +50,7 @@ struct record {
             uint32_t src_device, dst_device;
         } copy;
         struct {
-            uint32_t id, thread, result;
+            uint32_t id, thread, result; /* thread: 0: not known */
         } call;
         struct { /* start is when it was done */
             uint32_t operation, kind, asynchronous;

@@ -85,7 +85,7 @@ void device_time_worked(struct device_time *d, const struct device_work *w)
         r->other += beyond(&r->other_until_ns, w->start_ns, w->end_ns);
     if (w->kind != WORK_COPY) {
         r->kernel += beyond(&r->kernel_until_ns, w->start_ns, w->end_ns);
-        r->kernels++;
+        r->kernels += w->kind != WORK_GRAPH; /* how many are in one is not told */
         r->launch += w->launch_ns ? w->launch_end_ns - w->launch_ns : 0;
     }
     if (w->step != PROBING_NULL_I64)

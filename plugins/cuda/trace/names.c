@@ -60,7 +60,7 @@ void names_forget(struct names *n)
     n->n_kernels = 0;
 }
 
-/* Through the kernel, which says when there is nothing; up to the end of a page at a time, as the
+/* By the kernel, which says when there is nothing; up to the end of a page at a time, as the
  * next one may not be there.  false: not all of it can be read. */
 static bool read_text(const char *at, char *ret, size_t size)
 {
@@ -69,7 +69,10 @@ static bool read_text(const char *at, char *ret, size_t size)
         size_t rest = page - ((uintptr_t)at + have) % page;
         size_t want = rest < size - have ? rest : size - have;
         struct iovec to = {ret + have, want}, from = {(void *)((uintptr_t)at + have), want};
-        if (process_vm_readv(getpid(), &to, 1, &from, 1, 0) != (ssize_t)want)
+        ssize_t n = process_vm_readv(getpid(), &to, 1, &from, 1, 0);
+        if (n == -1 && (errno == EPERM || errno == ENOSYS)) /* a sandbox: CUPTI is believed */
+            (void)memccpy(ret + have, at + have, '\0', want);
+        else if (n != (ssize_t)want)
             return false;
         if (memchr(ret + have, '\0', want))
             return true;

@@ -32,7 +32,7 @@ static union probing_cell between(uint64_t begin_ns, uint64_t end_ns)
 
 static void put_place(union probing_cell *row, const struct record *r, const struct place *p)
 {
-    row[PLACE_THREAD] = probing_i64(p->launch ? p->launch->thread : PROBING_NULL_I64);
+    row[PLACE_THREAD] = number_or_none(p->launch ? p->launch->thread : 0);
     row[PLACE_STEP] = probing_i64(p->step);
     row[PLACE_MODULE] = probing_id(p->module);
     row[PLACE_CORRELATION] = number_or_none(r->correlation);
@@ -120,7 +120,7 @@ static void add_call(const struct rows *w, const struct record *r, const struct 
     row[RUNTIME_DURATION] = between(r->start, r->end);
     row[RUNTIME_RESULT] = number(r->call.result);
     put_place(&row[RUNTIME_PLACE], r, p);
-    row[RUNTIME_PLACE + PLACE_THREAD] = number(r->call.thread);
+    row[RUNTIME_PLACE + PLACE_THREAD] = number_or_none(r->call.thread);
     add(w, w->tables.runtime, r->start, row, N_RUNTIME);
 }
 

@@ -71,7 +71,8 @@ static const struct probing_column busy[N_BUSY] = {
     NS("idle_other_ns", "of idle: what ended it was launched before, or its launch was not seen"),
     COUNT("kernels", "kernels that began in that time"),
     NS("launch_ns", "time that the calls took that launched them"),
-    COUNT("lost", "records that CUPTI or we have dropped in that time: then it is a lower bound")};
+    COUNT("lost",
+          "records of all devices that CUPTI has dropped in that time: then it is a lower bound")};
 
 static const struct probing_column copies[N_MEMCPY] = {
     TEXT("kind", "HtoD, DtoH, DtoD, HtoH, PtoP ..., as CUPTI has it; memset"),

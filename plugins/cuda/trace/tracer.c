@@ -81,7 +81,7 @@ static void find_place(const struct tracer *t, const struct record *r, struct pl
     ret->module = PROBING_NULL_ID;
     uint32_t thread = call ? r->call.thread : ret->launch ? ret->launch->thread : 0;
     uint64_t begin_ns = call ? r->start : ret->launch ? ret->launch->begin_ns : 0;
-    if (t->torch && thread && t->torch->at((int32_t)thread, begin_ns, &at) == 0) {
+    if (t->torch && begin_ns && t->torch->at((int32_t)thread, begin_ns, &at) == 0) {
         ret->step = at.step;
         ret->module = at.module;
     }
@@ -160,7 +160,7 @@ static void settle(struct tracer *t, struct record *r)
     if (work && r->kind != CUPTI_CONCURRENT_KERNEL)
         add_work(t, r, &p, WORK_COPY);
     if (r->kind == CUPTI_GRAPH_TRACE)
-        add_work(t, r, &p, WORK_KERNEL);
+        add_work(t, r, &p, WORK_GRAPH);
 }
 
 /* ---- those that wait ---- */

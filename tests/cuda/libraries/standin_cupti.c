@@ -232,6 +232,17 @@ EXPORT uint64_t standin_kernel(const char *name, uint32_t device, uint32_t strea
     return begin + after_ns + ns;
 }
 
+/* So many a second, for so long, without anybody's Python. */
+EXPORT void standin_burst(const char *name, uint32_t a_second, double seconds)
+{
+    uint64_t begin = now(), n = 0;
+    for (uint64_t t = begin; t < begin + (uint64_t)(seconds * 1e9); t = now()) {
+        for (; n < (uint64_t)((double)(t - begin) / 1e9 * a_second); n++)
+            (void)standin_kernel(name, 0, 7, 1, 1000, 2000, 3000);
+        (void)usleep(1000);
+    }
+}
+
 EXPORT uint64_t standin_copy(uint32_t kind, uint64_t bytes, bool async, uint64_t call_ns,
                              uint64_t after_ns, uint64_t ns)
 {
@@ -547,6 +558,8 @@ EXPORT int cuptiActivityGetNumDroppedRecords(void *context, uint32_t stream, siz
 
 EXPORT int cuptiSetThreadIdType(int type)
 {
+    if (getenv("STANDIN_HALF_THREADS"))
+        return 1; /* threads stay halves of pthread_t */
     s.thread_type = type;
     return 0;
 }
