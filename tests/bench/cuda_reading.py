@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the cuda plugin's reading of records costs: CPU time of probing's threads while so many short
-kernels a second are recorded, each with its call.
+"""What the cuda plugin's reading of records costs: CPU time of probing's threads while so many
+short kernels a second are recorded, each with its call.
 
 usage: cuda_reading.py [--seconds N] [--rates N...]
 
