@@ -170,6 +170,18 @@ def test_a_device_that_is_lost_and_one_that_comes_back(world):
     wait_for(lambda: set(states().values()) == {"ok"}, states)
 
 
+def test_that_it_is_lost_outweighs_what_else_it_says(world):
+    """One question is told so, the others are not supported; one was never there to be asked."""
+    gone = {"uuid": "GPU-1", "name": "a", "used": "!15", "total": GIB}
+    target = watched(world, Machine(world, {"0": dict(A100), "1": gone, "2": {"handle": "!15"},
+                                            "3": {"handle": "!2"}}))
+    looked(target)
+    assert target.rows("select device_id, min(state), max(state) from gpu.utilization group by 1 "
+                       "order by 1") == [
+        [0, "ok", "ok"], [1, "lost", "lost"], [2, "lost", "lost"],
+        [3, "Unknown Error code (2)", "Unknown Error code (2)"]]
+
+
 CHANGING = r"""
 import os, time
 print("ready", flush=True)

@@ -305,8 +305,9 @@ int nvml_list(struct nvml *n, struct gpu_device *devices, char *why)
         struct gpu_device *d = add(n, handle, devices, i);
         if (!d)
             break;
+        n->refused[d - devices] = rc;
         if (!handle)
-            continue; /* it is lost: a row says so */
+            continue; /* it is lost, or so: a row says it */
         place_device(n, handle, d);
         count_links(n, handle, d);
         add_partitions(n, handle, devices, d);
@@ -318,14 +319,20 @@ int nvml_list(struct nvml *n, struct gpu_device *devices, char *why)
 
 /* Questions that every device should answer. */
 struct asked {
-    int questions, answers, last;
+    int questions, answers;
+    int last; /* what was said in place of an answer; that it is gone outweighs all else */
 };
+
+static bool is_gone(int rc)
+{
+    return rc == NVML_GPU_IS_LOST || rc == NVML_GPU_NOT_FOUND || rc == NVML_RESET_REQUIRED;
+}
 
 static bool said(struct asked *a, int rc)
 {
     a->questions++;
     a->answers += rc == NVML_OK;
-    a->last = rc != NVML_OK ? rc : a->last;
+    a->last = rc == NVML_OK || is_gone(a->last) ? a->last : rc;
     return rc == NVML_OK;
 }
 
@@ -455,10 +462,8 @@ static void forget(struct gpu_look *l)
 /* No answer at all, or a word that says that there will be none. */
 static void judge(const struct nvml *n, const struct asked *a, struct gpu_look *ret)
 {
-    if (a->last == NVML_GPU_IS_LOST || a->last == NVML_GPU_NOT_FOUND)
-        ret->state = GPU_LOST;
-    else if (a->last == NVML_RESET_REQUIRED)
-        ret->state = GPU_RESET_REQUIRED;
+    if (is_gone(a->last))
+        ret->state = a->last == NVML_RESET_REQUIRED ? GPU_RESET_REQUIRED : GPU_LOST;
     else if (a->questions > 0 && a->answers == 0 && a->last != NVML_NOT_SUPPORTED &&
              a->last != NVML_NO_PERMISSION)
         ret->state = GPU_FAILED;
@@ -498,7 +503,8 @@ int nvml_look(struct nvml *n, uint32_t i, bool measure_bus_too, struct gpu_look 
     forget(ret);
     ret->ns = n->host->now();
     if (!handle) {
-        ret->state = GPU_LOST;
+        (void)said(&a, n->refused[i]);
+        judge(n, &a, ret);
         return 0;
     }
     ask_memory(n, handle, &ret->used_bytes, &ret->total_bytes, &rc);

@@ -21,6 +21,7 @@ struct nvml {
     char driver[NVML_VERSION_BYTES]; /* "" : not known */
     int32_t cuda_version;            /* the newest that the driver can; 0: not known */
     struct nvml_device *handles[GPU_DEVICES_MAX];
+    int refused[GPU_DEVICES_MAX];      /* where there is no handle: what NVML said */
     bool partitioned[GPU_DEVICES_MAX]; /* its partitions are in the list, and have its processes */
     uint32_t n;
 };

@@ -205,7 +205,9 @@ NAME(nvmlDeviceGetHandleByIndex_v2)(uint32_t index, struct nvml_device **ret);
 NAME(nvmlDeviceGetHandleByIndex_v2)(uint32_t index, struct nvml_device **ret)
 {
     char text[64];
-    int code = index < DEVICES ? value_of(&handles[index][0], "handle", text, sizeof(text)) : 2;
+    if (index >= DEVICES)
+        return 2;
+    int code = value_of(&handles[index][0], "handle", text, sizeof(text));
     if (code == NVML_NOT_SUPPORTED)
         code = NVML_OK; /* nothing is said of it */
     *ret = &handles[index][0];
