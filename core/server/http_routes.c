@@ -111,7 +111,7 @@ static void answer_page(struct connection *p, const struct http_request *r)
                    "POST /run                            {\"run\":[\"backtrace\"]}: any command\n"
                    "GET  /backtrace /tables /plugins /config /scripts /healthz\n"
                    "GET  /metrics                        for Prometheus\n"
-                   "GET  /flamegraph?format=html&last=1m what plugin profile has sampled\n"
+                   "GET  /flamegraph?format=html&last=1m what plugins have sampled\n"
                    "GET  /openapi.json /client.js        this API for programs\n"
                    "     /ws                             websocket, subprotocol probing.1\n\n"
                    "The same port speaks plain text: nc HOST PORT, then 'help'.\n",
