@@ -144,7 +144,7 @@ TEST(a_slow_client_loses_the_oldest_and_is_told)
                "\"interval_ms\":10,\"format\":\"jsonl\"}");
     WAIT_FOR(stats().streams == 1);
     uint64_t before = stats().lost;
-    /* Not faster than its ticks: one that had to bring all at once would run into its time limit. */
+    /* Not faster than its ticks: one that had to bring all would run into its time limit. */
     for (int64_t n = 0; stats().lost == before && CHECK(stats().local > 0); n += 250) {
         uint64_t queued = stats().queued;
         append_rows(n, 250);
