@@ -265,7 +265,7 @@ static void churn(int id)
         delete[] q;
         char *a = new (std::align_val_t(128)) char[200];
         ::operator delete[](a, std::align_val_t(128));
-        if (i % 1000 == 0) {
+        if (MAY_FAIL && i % 1000 == 0) {
             try {
                 volatile size_t n = ~size_t(0) / 2;
                 char *volatile much = new char[n];
@@ -306,7 +306,9 @@ def test_cplusplus(world, flags, allocator):
     env = {"LD_PRELOAD": other_allocator(allocator)} if allocator else {}
     source = world.tmp / "churn.cc"
     source.write_text(CPLUSPLUS)
-    path = build(world.tmp / "churn", "-std=c++17", *flags, source=source, compiler="g++")
+    # mimalloc as distributions build it, of C, ends a program whose operator new finds no memory
+    path = build(world.tmp / "churn", "-std=c++17", "-DMAY_FAIL=%d" % (allocator != "mimalloc"),
+                 *flags, source=source, compiler="g++")
     target = world.start(str(path), env=env)
     target.wait_line("ready")
     enter_and_leave(target, 20)
