@@ -4,7 +4,9 @@
  */
 const server = require("net").createServer((socket) => {
     socket.on("error", () => {});
-    require("readline").createInterface({ input: socket }).on("line", (line) => {
+    const lines = require("readline").createInterface({ input: socket });
+    lines.on("error", () => {}); // newer ones pass the socket's on: a client was killed
+    lines.on("line", (line) => {
         const n = Number(line);
         socket.write(n * n + "\n");
     });
