@@ -30,6 +30,7 @@ static struct clock_pair read_pair(int (*timestamp)(uint64_t *))
 void clock_begin(struct cupti_clock *c, int (*timestamp)(uint64_t *))
 {
     c->old = c->now = read_pair(timestamp);
+    c->error_ns = c->now.error_ns;
 }
 
 void clock_compare(struct cupti_clock *c, int (*timestamp)(uint64_t *))
@@ -37,8 +38,16 @@ void clock_compare(struct cupti_clock *c, int (*timestamp)(uint64_t *))
     struct clock_pair p = read_pair(timestamp);
     if (!p.ours)
         return;
+    /* What both readings allow is no drift: times that are compared with each other have been read
+     * by the same pair, and the noise of readings is not in their differences. */
+    int64_t apart = (int64_t)(p.cupti - c->now.cupti) - (int64_t)(p.ours - c->now.ours);
+    uint64_t far = (uint64_t)(apart < 0 ? -apart : apart);
+    c->error_ns = far + p.error_ns;
+    if (c->now.ours && far <= c->now.error_ns + p.error_ns)
+        return;
     c->old = c->now;
     c->now = p;
+    c->error_ns = p.error_ns;
 }
 
 uint64_t clock_ours(const struct cupti_clock *c, uint64_t cupti)
@@ -58,5 +67,5 @@ uint64_t clock_ours(const struct cupti_clock *c, uint64_t cupti)
 
 int64_t clock_error(const struct cupti_clock *c)
 {
-    return c->now.ours ? (int64_t)c->now.error_ns : -1;
+    return c->now.ours ? (int64_t)c->error_ns : -1;
 }

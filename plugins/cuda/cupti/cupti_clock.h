@@ -18,7 +18,8 @@ struct clock_pair {
 };
 
 struct cupti_clock {
-    struct clock_pair old, now; /* the last two readings */
+    struct clock_pair old, now; /* now: by which times are told; old: before the clocks drifted */
+    uint64_t error_ns;          /* at the last reading */
 };
 
 void clock_begin(struct cupti_clock *c, int (*timestamp)(uint64_t *));
