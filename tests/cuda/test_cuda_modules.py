@@ -5,7 +5,7 @@ import os
 
 import pytest
 from standin import Device
-from world import DEBIAN_PYTHON, has_torch
+from world import DEBIAN_PYTHON, has_torch, wait_for
 
 TRAIN = """
 import torch
@@ -49,6 +49,12 @@ def train(n):
 OTHERS = [p for p in os.environ.get("PROBING_TEST_TORCH", "").split(":") if p]
 
 
+def a_step_of_a_module(d):
+    """Plugin torch begins when torch is there, and finds the modules at their first calls."""
+    d.do("train(1)")
+    return d.rows("select max(step) from cuda.kernels where module = 'Outer'")[0][0]
+
+
 @pytest.mark.parametrize("python", [DEBIAN_PYTHON] + OTHERS)
 def test_module_step_and_thread(world, python):
     if not has_torch(python):
@@ -57,21 +63,21 @@ def test_module_step_and_thread(world, python):
                settings=["torch.sample_rate=1", "torch.backward=on"])
     d.do(TRAIN)
     d.wait_state("tracing")
-    d.do("train(1)")  # it tells the torch plugin what a step is
-    d.wait_rows("select 1 from cuda.kernels where name = 'between'")
-    d.do("train(4)")
-    d.wait_rows("select 1 from cuda.kernels where name = 'between'", 5)
-    rows = d.rows("select name, module, step, count(*), count(thread_id) from cuda.kernels "
-                  "where step between 2 and 4 group by name, module, step")
+    first = 1 + wait_for(lambda: a_step_of_a_module(d), "steps and modules that plugin torch knows")
+    d.do("train(5)")
+    d.wait_rows("select 1 from cuda.kernels where name = 'between' and step = %d" % (first + 4))
+    rows = d.rows("select name, module, step, count(*), count(thread_id) from cuda.kernels where "
+                  "step between %d and %d group by name, module, step" % (first, first + 2))
     tells = d.rows("select count(*) from python.torch_trace where stage = 'post backward'")[0][0]
     backward = {("scale_backward", "first"): 1, ("scale_backward", "second"): 1} if tells \
         else {("scale_backward", None): 2}  # torch before 2 does not tell where they are
     expected = {("between", None): 1, ("of_outer", "Outer"): 1, ("update", "Steps"): 1,
                 ("scale_forward", "first"): 1, ("scale_forward", "second"): 1}
     expected.update(backward)
-    for step in 2, 3, 4:
+    for step in range(first, first + 3):
         assert {(r[0], r[1]): r[3] for r in rows if r[2] == step} == expected
     assert all(r[3] == r[4] for r in rows)
     assert d.wait_rows("select sum(count) from cuda.kernel_stats where name = 'update' and step "
-                       "between 2 and 4 and module = 'Steps' having sum(count) = 3")
+                       "between %d and %d and module = 'Steps' having sum(count) = 3" %
+                       (first, first + 2))
     assert d.tracing("unlaunched", "unplaced") == [0, 0]

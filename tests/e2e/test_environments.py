@@ -303,6 +303,9 @@ def test_programs_that_are_not_python(world, name):
         pytest.skip("no %s here" % PROGRAMS[name][0])
     target = world.start(*PROGRAMS[name])
     target.wait_line("ready")
+    # it said so before it became sleep, whose loader has files open
+    wait_for(lambda: name != "sleep" or "nanosleep" in Path("/proc/%d/wchan" % target.pid).
+             read_text(), "the program itself")
     Life(world, target.pid).whole(python=False, steady=name != "bash")
 
 

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """eval: output, values, names, exceptions, limits, and that the process stays as it was."""
+import os
 import re
 import subprocess
 import threading
@@ -44,6 +45,15 @@ def test_values_and_output(world, python):
     assert "to stderr" not in target.output()
     wait_for(lambda: target.output().count("tick") > 3, "the loop's own prints")
     assert target.eval("count > 0").stdout == "True\n", "__main__ of now, not of the first eval"
+
+
+def test_a_thread_does_not_outlive_its_python_state(world, python):
+    """What is imported may keep the state under which it was, by thread (pybind11: an eval imported
+    torch, and the backward() of a later one crashed the program)."""
+    target = world.start(python, LOOP).inject()
+    tid = int(target.eval("import threading; threading.get_native_id()").stdout)
+    wait_for(lambda: not os.path.exists("/proc/%d/task/%d" % (target.pid, tid)), "its end")
+    assert target.eval("6 * 7").stdout == "42\n" and target.alive()
 
 
 def test_exceptions(world, python):

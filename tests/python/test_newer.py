@@ -104,6 +104,7 @@ def test_one_that_begins_with_us_in_it(world):
     target = shared.Target(world, [str(CLI), "launch", "--", made, "-u", str(script)], env)
     world.targets.append(target)
     target.wait_line("^ready")
+    wait_for(lambda: target.probing("query", "select 1").returncode == 0, "the core")
     wait_for(lambda: is_read(target), "its stack, once the interpreter has begun")
 
 

@@ -23,6 +23,7 @@ struct worker {
     unsigned long python_id; /* lock: r->mutex; threading.get_ident() while it may be interrupted */
     bool loose;              /* lock: r->mutex; what it runs needs nothing of the plugin any more */
     int tid;                 /* lock: r->mutex */
+    bool leaves;             /* lock: r->mutex; it takes no job any more */
     /* this thread's own: */
     bool guest;           /* it blocks the signals that the main thread does, */
     sigset_t own_signals; /* instead of these */

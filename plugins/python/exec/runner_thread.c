@@ -96,9 +96,18 @@ static void run_one(struct worker *w, struct runner_job *job)
 static bool is_idle_too(const struct worker *own)
 {
     for (const struct worker *w = own->r->workers; w; w = w->next)
-        if (w != own && !w->current)
+        if (w != own && !w->current && !w->leaves)
             return true;
     return false;
+}
+
+/* Locked.  The thread that has run a client's code ends, if there is another for what comes: what
+ * the code imported may keep this thread's Python state for as long as the thread lives, while
+ * PyGILState_Release() frees it (pybind11 2.x, detail/internals.h: the first import's).  The next
+ * job would find a pointer to what is gone. */
+static bool retires(const struct worker *own)
+{
+    return is_idle_too(own) || (!own->r->stop && runner_hire(own->r) == 0);
 }
 
 static void *run(void *arg)
@@ -112,7 +121,8 @@ static void *run(void *arg)
     (void)prctl(PR_SET_NAME, RUNNER_NAME);
     while (!r->stop) {
         struct runner_job **p = runner_next_job(r);
-        if (!p && is_idle_too(w))
+        w->leaves = !p && is_idle_too(w);
+        if (w->leaves)
             break;
         if (!p) {
             (void)pthread_cond_wait(&r->cond, &r->mutex);
@@ -120,9 +130,13 @@ static void *run(void *arg)
         }
         w->current = *p;
         *p = (*p)->next;
+        bool client = w->current->client;
         runner_unlock(r);
         run_one(w, w->current);
         runner_lock(r);
+        w->leaves = client && retires(w);
+        if (w->leaves)
+            break;
     }
     runner_unlock(r);
     pthread_cleanup_pop(1);
@@ -154,7 +168,7 @@ void runner_hire_if_needed(struct runner *r)
 {
     int n = 0;
     for (const struct worker *w = r->workers; w; w = w->next, n++)
-        if (!w->current || w->current->state == RUNNER_WAITS)
+        if ((!w->current && !w->leaves) || (w->current && w->current->state == RUNNER_WAITS))
             return;
     if (n < RUNNER_WORKERS && runner_next_job(r))
         (void)runner_hire(r);
