@@ -35,7 +35,7 @@ struct session_sink {
     void *arg;
     void (*begun)(void *arg); /* what is kept of before is of no use */
     void (*record)(void *arg, const struct record *r);
-    void (*looked)(void *arg, uint64_t lost); /* no more for now; so many were lost since before */
+    void (*looked)(void *arg, uint64_t lost); /* all that came is told; so many were lost */
     void (*ended)(void *arg);                 /* no more at all */
     /* Who has CUPTI, as a clause ("torch.profiler runs"), or NULL: nobody is known to. */
     const char *(*other)(void *arg);

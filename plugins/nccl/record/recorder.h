@@ -186,7 +186,7 @@ void recorder_init(struct recorder *r);
 /* Events from now on, or no more.  Pools are made for communicators that have none.  0, or -ENOMEM:
  * some have none.                                                               [control] */
 int recorder_switch(struct recorder *r, bool on);
-/* What NCCL is to be asked for now. */
+/* The kinds of events that NCCL is to be asked for at present. */
 int recorder_mask(const struct recorder *r);
 /* In a child of fork(): nobody takes events there. */
 void recorder_forked(struct recorder *r);
