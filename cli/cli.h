@@ -127,12 +127,12 @@ extern volatile sig_atomic_t cli_interrupted;
 extern volatile sig_atomic_t cli_prompts; /* a line is being read: prompt.c waits for SIGALRM too */
 extern _Atomic int cli_cancel;            /* the same, as the engine wants it */
 /* Ours; and as they were when main() kept them: before an exec, and while files of the dead are
- * read, which takes as long as whoever wrote them likes (ui/interrupt.c). */
+ * read, which takes as long as whoever wrote them likes (terminal/interrupt.c). */
 void cli_signals_keep(void);
 void cli_signals_catch(void);
 void cli_signals_back(void);
 
-/* ---- ui/args.c ---- */
+/* ---- terminal/args.c ---- */
 
 struct cli_option {
     const char *name;   /* "--listen"; NULL ends the list */

@@ -16,7 +16,7 @@
 #include "cli/command_table.h"
 #include "cli/report/report.h"
 #include "cli/target/query_client.h"
-#include "cli/ui/terminal.h"
+#include "cli/terminal/terminal.h"
 #include "core/base/err.h"
 #include "core/base/redact.h"
 #include "core/base/text.h"

@@ -10,7 +10,7 @@
 #include <string.h>
 
 #include "core/base/file.h"
-#include "core/host/host.h"
+#include "core/plugin_host/plugin_host.h"
 #include "core/script/script.h"
 #include "core/sql/sql.h"
 #include "core/store/store.h"

@@ -19,8 +19,8 @@
 #include <unistd.h>
 
 #include "cli/cli.h"
-#include "cli/ui/prompt.h"
-#include "cli/ui/terminal.h"
+#include "cli/terminal/prompt.h"
+#include "cli/terminal/terminal.h"
 #include "core/base/err.h"
 #include "core/base/text.h"
 #include "sdk/lib/buf.h"

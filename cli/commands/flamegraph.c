@@ -18,8 +18,8 @@
 
 #include "cli/commands/flame.h"
 #include "cli/target/query_client.h"
-#include "cli/ui/atomic_output.h"
-#include "cli/ui/terminal.h"
+#include "cli/terminal/atomic_output.h"
+#include "cli/terminal/terminal.h"
 #include "core/base/clock.h"
 #include "core/base/err.h"
 #include "core/base/text.h"

@@ -19,7 +19,7 @@
 #include "cli/inject/inject.h"
 #include "cli/inject/retry.h"
 #include "cli/target/starved.h"
-#include "cli/ui/terminal.h"
+#include "cli/terminal/terminal.h"
 #include "core/base/clock.h"
 #include "core/base/err.h"
 #include "core/base/file.h"

@@ -13,7 +13,7 @@
 #include <sys/stat.h>
 
 #include "cli/commands/inject_setup.h"
-#include "cli/ui/terminal.h"
+#include "cli/terminal/terminal.h"
 #include "core/base/file.h"
 #include "sdk/lib/buf.h"
 #include "sdk/lib/proc/task.h"

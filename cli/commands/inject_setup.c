@@ -14,7 +14,7 @@
 #include <unistd.h>
 
 #include "cli/target/declarations.h"
-#include "cli/ui/terminal.h"
+#include "cli/terminal/terminal.h"
 #include "core/base/err.h"
 #include "core/base/redact.h"
 #include "core/base/text.h"
@@ -25,7 +25,7 @@
 #define KEY_BYTES 256
 #define FIRST_MAX 32 /* plugins that a core may want brought: it says how many, and may lie */
 #define LISTEN "server.listen="
-static const char KEPT[] = "(kept until plugin "; /* the core's words, core/host/command.c */
+static const char KEPT[] = "(kept until plugin "; /* the core's words, core/plugin_host/command.c */
 
 static int keep_text(void *arg, const char *data, size_t size)
 {

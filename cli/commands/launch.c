@@ -20,7 +20,7 @@
 #include <unistd.h>
 
 #include "cli/command_table.h"
-#include "cli/ui/terminal.h"
+#include "cli/terminal/terminal.h"
 #include "core/base/err.h"
 #include "core/base/file.h"
 #include "core/base/text.h"

@@ -11,7 +11,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "cli/ui/terminal.h"
+#include "cli/terminal/terminal.h"
 #include "core/base/err.h"
 #include "core/base/text.h"
 #include "core/sql/sql.h"

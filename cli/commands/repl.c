@@ -16,8 +16,8 @@
 #include <sys/stat.h>
 
 #include "cli/cli.h"
-#include "cli/ui/prompt.h"
-#include "cli/ui/terminal.h"
+#include "cli/terminal/prompt.h"
+#include "cli/terminal/terminal.h"
 #include "core/base/err.h"
 #include "sdk/lib/buf.h"
 

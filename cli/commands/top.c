@@ -11,9 +11,9 @@
 
 #include "cli/cli.h"
 #include "cli/commands/top_model.h"
-#include "cli/ui/fit_text.h"
-#include "cli/ui/screen.h"
-#include "cli/ui/terminal.h"
+#include "cli/terminal/fit_text.h"
+#include "cli/terminal/screen.h"
+#include "cli/terminal/terminal.h"
 #include "core/base/clock.h"
 #include "core/base/err.h"
 #include "core/base/text.h"

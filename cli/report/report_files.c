@@ -17,7 +17,7 @@
 #include <unistd.h>
 
 #include "cli/report/report.h"
-#include "cli/ui/terminal.h"
+#include "cli/terminal/terminal.h"
 #include "core/base/err.h"
 #include "core/plugin_file/sealed_copy.h"
 

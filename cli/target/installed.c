@@ -17,7 +17,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "cli/ui/terminal.h"
+#include "cli/terminal/terminal.h"
 #include "core/base/err.h"
 #include "core/base/file.h"
 #include "core/base/version.h"

@@ -14,7 +14,7 @@
 #include <time.h>
 
 #include "cli/target/declarations.h"
-#include "cli/ui/terminal.h"
+#include "cli/terminal/terminal.h"
 #include "core/base/err.h"
 #include "core/crash/crash.h"
 #include "core/sql/sql.h"

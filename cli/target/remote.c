@@ -14,8 +14,8 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "cli/ui/fit_text.h"
-#include "cli/ui/terminal.h"
+#include "cli/terminal/fit_text.h"
+#include "cli/terminal/terminal.h"
 #include "core/base/err.h"
 #include "core/base/file.h"
 #include "core/base/text.h"

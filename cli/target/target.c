@@ -18,7 +18,7 @@
 #include <unistd.h>
 
 #include "cli/inject/inject.h"
-#include "cli/ui/terminal.h"
+#include "cli/terminal/terminal.h"
 #include "core/base/clock.h"
 #include "core/base/err.h"
 #include "core/base/file.h"

@@ -20,7 +20,7 @@
 #include "core/base/redact.h"
 #include "core/base/text.h"
 #include "core/crash/crash.h"
-#include "core/host/host.h"
+#include "core/plugin_host/plugin_host.h"
 #include "core/server/server.h"
 #include "core/sql/sql.h"
 

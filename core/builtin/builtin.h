@@ -9,7 +9,7 @@
 #define CORE_BUILTIN_BUILTIN_H
 
 #include "core/core.h"
-#include "core/host/host.h"
+#include "core/plugin_host/plugin_host.h"
 
 int commands_add(
     struct core *c); /* builtin.c: query, tables, plugin ..., config ..., info, eject */

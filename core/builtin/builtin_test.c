@@ -12,7 +12,7 @@
 #include "core/base/err.h"
 #include "core/base/file.h"
 #include "core/builtin/builtin.h"
-#include "core/host/host.h"
+#include "core/plugin_host/plugin_host.h"
 #include "core/sql/sql.h"
 #include "core/store/store.h"
 #include "tests/test.h"

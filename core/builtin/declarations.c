@@ -15,8 +15,8 @@
 
 #include "core/base/err.h"
 #include "core/builtin/builtin.h"
-#include "core/host/host.h"
 #include "core/plugin_file/declared.h"
+#include "core/plugin_host/plugin_host.h"
 #include "core/sql/sql.h"
 
 /* ---- is it right? ---- */

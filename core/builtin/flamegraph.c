@@ -19,8 +19,8 @@
 #include "core/base/text.h"
 #include "core/builtin/builtin.h"
 #include "core/flame/flame.h"
-#include "core/host/host.h"
 #include "core/plugin_file/declared.h"
+#include "core/plugin_host/plugin_host.h"
 #include "core/sql/sql.h"
 
 #define PROFILE_MAX_BYTES ((size_t)64 << 20) /* the host's memory */

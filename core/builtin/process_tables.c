@@ -20,7 +20,7 @@
 #include "core/base/file.h"
 #include "core/base/redact.h"
 #include "core/builtin/builtin.h"
-#include "core/host/host.h"
+#include "core/plugin_host/plugin_host.h"
 #include "core/server/server.h"
 #include "core/store/store.h"
 #include "sdk/lib/proc/task.h"

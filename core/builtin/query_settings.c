@@ -12,7 +12,7 @@
 #include "core/base/err.h"
 #include "core/base/text.h"
 #include "core/builtin/builtin.h"
-#include "core/host/host.h"
+#include "core/plugin_host/plugin_host.h"
 #include "core/sql/sql.h"
 
 #define NICE_MAX 19

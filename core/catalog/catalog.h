@@ -61,7 +61,7 @@ struct table {
     /* computed: makes the rows; NULL when stored.  `self` goes with it. */
     int (*scan)(void *self, struct probing_rows *out);
     void *self;
-    void *_Atomic owner;         /* the plugin that made it last, for host.h; NULL: none did */
+    void *_Atomic owner;         /* the plugin that made it last, for plugin_host; NULL: none did */
     _Atomic uint64_t keep_ns;    /* 0: the global setting */
     _Atomic uint64_t keep_bytes; /* 0: the global setting */
     _Atomic bool wanted;         /* false: append() does nothing */

@@ -19,7 +19,7 @@
 #include "core/base/version.h"
 #include "core/builtin/builtin.h"
 #include "core/crash/crash.h"
-#include "core/host/host.h"
+#include "core/plugin_host/plugin_host.h"
 #include "core/runtime/internal.h"
 #include "core/script/script.h"
 #include "core/server/server.h"

@@ -19,7 +19,7 @@
 #include "core/base/file.h"
 #include "core/base/text.h"
 #include "core/crash/crash.h"
-#include "core/host/host.h"
+#include "core/plugin_host/plugin_host.h"
 #include "core/runtime/internal.h"
 #include "core/server/server.h"
 #include "core/store/store.h"

@@ -34,7 +34,7 @@
 #include "core/base/thread_sched.h"
 #include "core/base/version.h"
 #include "core/crash/crash.h"
-#include "core/host/host.h"
+#include "core/plugin_host/plugin_host.h"
 #include "core/ring/ring.h"
 #include "core/runtime/internal.h"
 #include "core/server/server.h"

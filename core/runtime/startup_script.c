@@ -15,7 +15,7 @@
 
 #include "core/base/err.h"
 #include "core/base/file.h"
-#include "core/host/host.h"
+#include "core/plugin_host/plugin_host.h"
 #include "core/runtime/internal.h"
 #include "core/script/script.h"
 

@@ -21,7 +21,7 @@
 
 #include "core/base/err.h"
 #include "core/base/thread.h"
-#include "core/host/host.h"
+#include "core/plugin_host/plugin_host.h"
 #include "core/script/lua_memory.h"
 #include "core/script/script.h"
 #include "sdk/lib/buf.h"

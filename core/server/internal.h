@@ -23,7 +23,7 @@
 #include <stdint.h>
 
 #include "core/base/thread.h"
-#include "core/host/host.h"
+#include "core/plugin_host/plugin_host.h"
 #include "core/server/server.h"
 #include "core/sql/sql.h"
 #include "sdk/lib/buf.h"

@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "abi/attach.h"
+#include "callbacks/attach.h"
 #include "declarations.h"
 #include "plugin_malloc.h"
 #include "probing_sdk.h"

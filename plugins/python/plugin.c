@@ -21,10 +21,10 @@
 #include "commands/user_tables.h"
 #include "exec/bindings.h"
 #include "exec/offsets_proof.h"
+#include "inspect/offsets.h"
+#include "inspect/signal_frames.h"
 #include "internal.h"
 #include "plugin_malloc.h"
-#include "read/offsets.h"
-#include "read/signal_frames.h"
 
 #define BEGUN_NS UINT64_C(100000000) /* how often we look whether the interpreter has begun */
 #define PROOF_NS PROBING_NS_PER_S    /* for the GIL to come, where a start waits for it */

@@ -6,9 +6,9 @@
  * It never imports torch, and adds no hook of torch's own kind: those cost more than our work.
  */
 #include "install.h"
-#include "calls/model_reader.h"
 #include "device/device.h"
 #include "dist/collective.h"
+#include "module_calls/model_reader.h"
 #include "profiler/profile_run.h"
 #include "python/dict_version.h"
 #include "python/pyobject.h"

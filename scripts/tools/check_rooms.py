@@ -29,10 +29,10 @@ EXCEPTIONS = os.path.join(ROOT, "scripts", "tools", "room_exceptions.txt")
 # one place of the list may use each other.
 STRATA = {
     "core/sql": ["value", "parse", "expr", "exec format", "plan", "."],
-    "plugins/python": ["read", "exec", "stack", "commands", "."],
-    "plugins/torch": ["report", "python device", "modules", "steps", "calls", "dist", "profiler",
-                      "memory", "."],
-    "cli": ["ui", "inject", "target", "export", "commands report", "."],
+    "plugins/python": ["inspect", "exec", "stack", "commands", "."],
+    "plugins/torch": ["report", "python device", "module_registry", "steps", "module_calls", "dist",
+                      "profiler", "memory", "."],
+    "cli": ["terminal", "inject", "target", "export", "commands report", "."],
 }
 # Headers of a house that all of its strata may include: what they declare is judged by symbol.
 SHARED = ("core/sql/sql.h", "core/sql/parse/ast.h", "cli/cli.h", "plugins/python/internal.h",

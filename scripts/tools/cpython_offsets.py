@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Make offsets_table.h: where CPython keeps what a stack walk reads, asked of its own headers.
 
-usage: cpython_offsets.py INCLUDE_DIR... > plugins/python/read/offsets_table.h
+usage: cpython_offsets.py INCLUDE_DIR... > plugins/python/inspect/offsets_table.h
 
 INCLUDE_DIR holds Python.h and internal/ of one CPython (3.8 to 3.15), as `python3-config
 --includes` names it.  For each one a program is compiled against its headers with Py_BUILD_CORE

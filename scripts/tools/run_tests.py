@@ -23,8 +23,8 @@ ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)
 LONGEST = ["%s_test" % name for name in (  # of the unit tests: more than two seconds of a processor
     "cli-inject-inject", "cli-inject-kill", "core-sql-exec-parallel", "core-sql-sqlite",
     "core-store-crash", "plugins-memory-hook-hooks_stress", "plugins-python-exec-offsets_proof",
-    "plugins-python-read-frame_locals", "plugins-python-read-interpreter", "tests-server-stream",
-    "tests-store-copied", "tests-store-damage")]
+    "plugins-python-inspect-frame_locals", "plugins-python-inspect-interpreter",
+    "tests-server-stream", "tests-store-copied", "tests-store-damage")]
 SKIP = 77               # exit code of a program that cannot run here
 PROGRAM_LIMIT_S = 300   # a unit test that takes longer hangs
 SLOWER = {"asan": 4, "tsan": 10}  # in these builds

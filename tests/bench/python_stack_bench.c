@@ -17,7 +17,7 @@
 #include <string.h>
 #include <time.h>
 
-#include "plugins/python/read/interpreter.h"
+#include "plugins/python/inspect/interpreter.h"
 #include "tests/bench/bench.h"
 
 #define READS 500 /* a round */

@@ -97,7 +97,7 @@ def compare(headers, tmp):
 #include "profiler.h"
 #define NCCL_COLL EVENT_COLL /* NCCL's log has these names for something else */
 #define NCCL_P2P EVENT_P2P
-#include "plugins/nccl/abi/profiler_abi.h"
+#include "plugins/nccl/callbacks/profiler_abi.h"
 """ + text() + "\n")
     done = subprocess.run(["cc", "-std=gnu17", "-fsyntax-only", "-I", headers, "-I", str(ROOT),
                            str(source)], capture_output=True, text=True)

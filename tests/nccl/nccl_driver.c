@@ -42,7 +42,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "plugins/nccl/abi/profiler_abi.h"
+#include "plugins/nccl/callbacks/profiler_abi.h"
 #include "tests/nccl/old_versions.h"
 
 #define COMMS 64

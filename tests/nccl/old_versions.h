@@ -6,7 +6,7 @@
 #ifndef TESTS_NCCL_OLD_VERSIONS_H
 #define TESTS_NCCL_OLD_VERSIONS_H
 
-#include "plugins/nccl/abi/profiler_abi.h"
+#include "plugins/nccl/callbacks/profiler_abi.h"
 
 #include <string.h>
 

@@ -26,7 +26,7 @@
 #include "core/base/file.h"
 #include "core/base/text.h"
 #include "core/base/thread.h"
-#include "core/host/host.h"
+#include "core/plugin_host/plugin_host.h"
 #include "core/ring/ring.h"
 #include "core/server/server.h"
 #include "core/sql/sql.h"

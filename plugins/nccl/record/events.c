@@ -9,7 +9,7 @@
 #include <string.h>
 #include <time.h>
 
-#include "abi/profiler_abi.h"
+#include "callbacks/profiler_abi.h"
 #include "probing_sdk.h"
 #include "record/recorder.h"
 

@@ -15,7 +15,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "abi/profiler_abi.h"
+#include "callbacks/profiler_abi.h"
 #include "probing_sdk.h"
 
 #define SHRINKS 5 /* times that pools are halved where address space is short */

@@ -8,8 +8,8 @@
 
 #include <unistd.h>
 
-#include "abi/attach.h"
-#include "abi/profiler_abi.h"
+#include "callbacks/attach.h"
+#include "callbacks/profiler_abi.h"
 #include "probing_sdk.h"
 #include "record/recorder.h"
 #include "tests/test.h"

@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "abi/attach.h"
+#include "callbacks/attach.h"
 #include "probing_sdk.h"
 #include "write/tables.h"
 

@@ -18,8 +18,8 @@
 
 #include "exec/bindings.h"
 #include "exec/pack.h"
+#include "inspect/frame_locals.h"
 #include "internal.h"
-#include "read/frame_locals.h"
 
 #define THREADS 1024 /* thread states read at most */
 #define FRAMES 64

@@ -10,8 +10,8 @@
 
 #include "exec/bindings.h"
 
-#include "read/interpreter.h"
-#include "read/libraries_test.h"
+#include "inspect/interpreter.h"
+#include "inspect/libraries_test.h"
 
 static struct cpython py;
 

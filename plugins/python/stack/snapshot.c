@@ -17,12 +17,12 @@
 #include <unistd.h>
 
 #include "exec/runner.h"
+#include "inspect/frame_locals.h"
+#include "inspect/native_roles.h"
+#include "inspect/thread_names.h"
+#include "inspect/thread_state.h"
 #include "lib/stack/frame_merge.h"
 #include "probing_sdk.h"
-#include "read/frame_locals.h"
-#include "read/native_roles.h"
-#include "read/thread_names.h"
-#include "read/thread_state.h"
 
 #define NATIVE_MAX SINK_NATIVES
 #define NATIVE_NS UINT64_C(100000000) /* for one thread to answer */

@@ -11,8 +11,8 @@
 #include <probing/ext/draft/stack.h>
 #include <stdbool.h>
 
+#include "inspect/interpreter.h"
 #include "lib/stack/backtrace_words.h"
-#include "read/interpreter.h"
 #include "stack/stack_format.h"
 
 #define LOOK_LOCALS 16 /* frames: further out they come and go seldom */

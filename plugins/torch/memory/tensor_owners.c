@@ -8,7 +8,7 @@
  * Dicts of modules and optimizers are read as they are: nothing of the program's runs.
  */
 #include "memory/tensor_look.h"
-#include "modules/module_names.h"
+#include "module_registry/module_names.h"
 #include "python/pyobject.h"
 #include "python/tensor.h"
 

@@ -11,9 +11,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "calls/model_reader.h"
 #include "lib/hash.h"
 #include "memory/tensor_look.h"
+#include "module_calls/model_reader.h"
 #include "python/tensor.h"
 
 #define GIL_WAIT_NS UINT64_C(2000000000)

@@ -1,0 +1,114 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * cli/terminal/args.c - a command's words: its options by name or letter, and what is wrong with
+ * them.
+ *
+ * One thread.
+ */
+#include <errno.h>
+#include <stdbool.h>
+#include <string.h>
+
+#include "cli/cli.h"
+#include "core/base/err.h"
+#include "core/base/text.h"
+
+static const struct cli_option *option_named(const struct cli_command *c, const char *word,
+                                             size_t n)
+{
+    for (const struct cli_option *o = c->options; o->name != NULL; o++)
+        if ((strlen(o->name) == n && strncmp(o->name, word, n) == 0) ||
+            (o->letter != NULL && strlen(o->letter) == n && strncmp(o->letter, word, n) == 0))
+            return o;
+    return NULL;
+}
+
+bool cli_option_of(const struct cli_command *c, const char *word, bool *ret_value)
+{
+    const char *equals = strncmp(word, "--", 2) == 0 ? strchr(word, '=') : NULL;
+    size_t n = equals != NULL ? (size_t)(equals - word) : strlen(word);
+    const struct cli_option *o = option_named(c, word, n);
+    *ret_value = o != NULL && o->value != NULL && equals == NULL;
+    return o != NULL;
+}
+
+static int unknown_option(const struct cli_command *c, const char *word)
+{
+    const char *names[COMMAND_OPTIONS];
+    size_t n = 0;
+
+    for (const struct cli_option *o = c->options; o->name != NULL; o++)
+        names[n++] = o->name;
+    const char *near = text_nearest(word, names, n);
+    return err_set(-EINVAL, "%s has no option '%s'%s%s%s; `probing help %s` shows those it has",
+                   c->name, word, near != NULL ? "; did you mean '" : "", near != NULL ? near : "",
+                   near != NULL ? "'" : "", c->name);
+}
+
+/* "-- a comment" begins SQL; "-" alone is a name for standard output. */
+static bool is_option(const char *word)
+{
+    return word[0] == '-' && word[1] != '\0' && strpbrk(word, " \n\t") == NULL;
+}
+
+/* One thread. */
+static const struct cli_command *current;
+static bool misused; /* the words were wrong, not what they asked for */
+
+void cli_args_of(const struct cli_command *command)
+{
+    current = command;
+}
+
+int cli_misuse(int rc)
+{
+    misused = misused || rc < 0;
+    return rc;
+}
+
+bool cli_is_misused(void)
+{
+    return misused;
+}
+
+static int take_args(const struct cli_command *c, int argc, char **argv,
+                     int (*take)(void *arg, const char *option, const char *value), void *arg)
+{
+    bool args_only = false;
+
+    for (int i = 1; i < argc; i++) {
+        const char *word = argv[i], *value = NULL;
+        int rc;
+        if (args_only || !is_option(word)) {
+            if ((rc = take(arg, /* option= */ NULL, word)) < 0)
+                return rc;
+            continue;
+        }
+        if (strcmp(word, "--") == 0) {
+            args_only = true;
+            continue;
+        }
+        const char *equals = word[1] == '-' ? strchr(word, '=') : NULL;
+        size_t n = equals != NULL ? (size_t)(equals - word) : strlen(word);
+        const struct cli_option *o = option_named(c, word, n);
+        if (o == NULL)
+            return unknown_option(c, word);
+        if (equals != NULL)
+            value = equals + 1;
+        else if (o->value != NULL && i + 1 < argc)
+            value = argv[++i];
+        if (o->value == NULL && value != NULL)
+            return err_set(-EINVAL, "option %s takes no value", o->name);
+        if (o->value != NULL && value == NULL)
+            return err_set(-EINVAL, "option %s needs a value: %s %s", o->name, o->name, o->value);
+        if ((rc = take(arg, o->name, value)) < 0)
+            return rc;
+    }
+    return 0;
+}
+
+int cli_parse(int argc, char **argv, int (*take)(void *arg, const char *option, const char *value),
+              void *arg)
+{
+    return cli_misuse(take_args(current, argc, argv, take, arg));
+}

@@ -1,0 +1,25 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * cli/terminal/atomic_output.h - the file that a user names with -o: it appears under its name when
+ * it is whole.
+ *
+ * One thread.  What is there and is no plain file (a pipe, a link as /dev/stdout, a device) is
+ * written to as it is: root would otherwise put a plain file in its place.
+ */
+#ifndef CLI_TERMINAL_ATOMIC_OUTPUT_H
+#define CLI_TERMINAL_ATOMIC_OUTPUT_H
+
+#include <stdio.h>
+
+struct output {
+    const char *path; /* borrowed */
+    FILE *file;
+    char part[4224]; /* where it is written meanwhile; "": in place */
+};
+
+/* 0, or -errno with err_set(). */
+int output_open(struct output *o, const char *path);
+/* r < 0: what was written is worth nothing, away with it; given back. */
+int output_close(struct output *o, int r);
+
+#endif

@@ -1,0 +1,156 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * cli/terminal/pager.c - the terminal's width, and long answers through a pager when they go to a
+ * person.
+ *
+ * One thread.  PROBING_PAGER, else PAGER, else less, is run by the shell between us and the
+ * terminal; "" and "cat" stand for none.  What fits on the screen is just printed (less -F).
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <spawn.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "cli/cli.h"
+#include "cli/terminal/terminal.h"
+
+#define NOT_FOUND 127 /* what a shell answers for a command that is not there */
+
+/* One thread: what there was before a pager took the place of the terminal. */
+static struct {
+    pid_t pid; /* 0: none */
+    uint32_t width;
+    const char *command;
+    int stderr_fd; /* what it was; -1: it is still */
+} pager = {.stderr_fd = -1};
+
+uint32_t cli_width(void)
+{
+    struct winsize size;
+
+    if (pager.pid != 0)
+        return pager.width;
+    if (isatty(STDOUT_FILENO) != 1 || ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == -1)
+        return 0;
+    return size.ws_col;
+}
+
+uint32_t cli_rows(void)
+{
+    struct winsize size;
+
+    return ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_row > 0 ? size.ws_row : 24;
+}
+
+static bool is_installed(const char *name)
+{
+    char path[4096];
+    const char *at = getenv("PATH");
+
+    for (size_t n = 0; at != NULL && *at != '\0'; at += n + (at[n] == ':')) {
+        n = strcspn(at, ":");
+        (void)snprintf(path, sizeof(path), "%.*s/%s", (int)n, at, name);
+        if (n > 0 && access(path, X_OK) == 0)
+            return true;
+    }
+    return false;
+}
+
+/* NULL: none. */
+static const char *choose(void)
+{
+    const char *command = getenv("PROBING_PAGER"), *term = getenv("TERM");
+
+    if (isatty(STDOUT_FILENO) != 1 || isatty(STDIN_FILENO) != 1)
+        return NULL;
+    if (command == NULL)
+        command = getenv("PAGER");
+    if (command == NULL && term != NULL && strcmp(term, "dumb") != 0 && is_installed("less"))
+        command = "less";
+    return command != NULL && command[0] != '\0' && strcmp(command, "cat") != 0 ? command : NULL;
+}
+
+/* A plain command takes the shell's place, so that Ctrl-C reaches nobody who would die of it. */
+static pid_t start(const char *command, int from)
+{
+    extern char **environ;
+    static const char special[] = "|&;<>()$`\\\"'*?[#~=\n";
+    char text[1024];
+    char *words[] = {(char *)(uintptr_t) "sh", (char *)(uintptr_t) "-c", text, NULL};
+    posix_spawn_file_actions_t actions;
+    posix_spawnattr_t attributes;
+    sigset_t pipe_only;
+    pid_t pid = 0;
+
+    (void)snprintf(text, sizeof(text), "%s%s", strpbrk(command, special) == NULL ? "exec " : "",
+                   command);
+    if (posix_spawn_file_actions_init(&actions) != 0)
+        return 0;
+    if (posix_spawnattr_init(&attributes) == 0) {
+        (void)sigemptyset(&pipe_only);
+        (void)sigaddset(&pipe_only, SIGPIPE); /* we ignore it, it should not */
+        (void)posix_spawnattr_setsigdefault(&attributes, &pipe_only);
+        (void)posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGDEF);
+        if (posix_spawn_file_actions_adddup2(&actions, from, STDIN_FILENO) != 0 ||
+            posix_spawnp(&pid, words[0], &actions, &attributes, words, environ) != 0)
+            pid = 0;
+        (void)posix_spawnattr_destroy(&attributes);
+    }
+    (void)posix_spawn_file_actions_destroy(&actions);
+    return pid;
+}
+
+void pager_begin(void)
+{
+    const char *command = choose();
+    uint32_t width = cli_width();
+    int ends[2];
+
+    if (command == NULL || pager.pid != 0 || pipe2(ends, O_CLOEXEC) == -1)
+        return;
+    (void)fflush(stdout);
+    /* As git has them: quit when all fits, colours, chopped lines, the screen left as it is. */
+    if (getenv("LESS") == NULL)
+        (void)putenv((char *)(uintptr_t) "LESS=FRSX");
+    pager.pid = start(command, ends[0]);
+    (void)close(ends[0]);
+    if (pager.pid != 0) {
+        pager.width = width;
+        pager.command = command;
+        (void)dup2(ends[1], STDOUT_FILENO);
+        if (isatty(STDERR_FILENO) == 1) /* what is incomplete is said below the answer */
+            pager.stderr_fd = fcntl(STDERR_FILENO, F_DUPFD_CLOEXEC, 3);
+        if (pager.stderr_fd != -1)
+            (void)dup2(ends[1], STDERR_FILENO);
+    }
+    (void)close(ends[1]);
+}
+
+bool pager_runs(void)
+{
+    return pager.pid != 0;
+}
+
+void pager_end(void)
+{
+    int status = 0;
+
+    if (pager.pid == 0)
+        return;
+    (void)fflush(stdout);
+    (void)fflush(stderr);
+    if (pager.stderr_fd != -1)
+        (void)dup2(pager.stderr_fd, STDERR_FILENO);
+    (void)close(STDOUT_FILENO); /* the end of the answer */
+    while (waitpid(pager.pid, &status, 0) == -1 && errno == EINTR)
+        continue;
+    pager.pid = 0;
+    if (WIFEXITED(status) && WEXITSTATUS(status) == NOT_FOUND)
+        terminal_say("cannot run the pager '%s'; set PAGER=cat to use none", pager.command);
+}

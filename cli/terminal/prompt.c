@@ -1,0 +1,247 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * cli/terminal/prompt.c - see prompt.h.
+ *
+ * libedit is found at run time, by the names of readline's interface that it has (editline's
+ * readline.h): the command stays one file that needs libc only.
+ */
+#include "cli/terminal/prompt.h"
+
+#include <dlfcn.h>
+#include <errno.h>
+#include <locale.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "cli/cli.h"
+#include "cli/terminal/terminal.h"
+#include "core/base/err.h"
+#include "core/base/printable.h"
+
+#define CANDIDATES_MAX_BYTES ((size_t)256 << 10)
+#define HISTORY_LINES 1000
+
+/* What we use of libedit. */
+struct editor {
+    char *(*readline)(const char *prompt);
+    int (*add_history)(const char *line);
+    int (*read_history)(const char *file);
+    int (*write_history)(const char *file);
+    void (*stifle_history)(int max);
+    char **(*completion_matches)(const char *text, char *(*generator)(const char *, int));
+    char **(**attempted_completion)(const char *text, int start, int end);
+    const char **word_break_characters;
+    int *append_character, *attempted_over;
+    char **line; /* so far */
+    FILE **out;
+};
+
+struct prompt {
+    struct prompt_options o;
+    struct editor editor;
+    bool edits, terminal;
+    char *line; /* malloc'd by libedit or getline() */
+    size_t room;
+    struct buf candidates;
+    const char *next; /* candidate */
+};
+
+static struct prompt *the_prompt; /* libedit's callbacks have no argument; one thread */
+
+static bool find(void *library, const char *name, void *ret_function)
+{
+    void *at = dlsym(library, name);
+    memcpy(ret_function, &at, sizeof(at));
+    return at != NULL;
+}
+
+static bool load_editor(struct editor *e)
+{
+    void *library = dlopen("libedit.so.2", RTLD_NOW | RTLD_LOCAL);
+
+    if (library == NULL)
+        library = dlopen("libedit.so.0", RTLD_NOW | RTLD_LOCAL); /* Fedora's name */
+    return library != NULL && find(library, "readline", &e->readline) &&
+           find(library, "add_history", &e->add_history) &&
+           find(library, "read_history", &e->read_history) &&
+           find(library, "write_history", &e->write_history) &&
+           find(library, "stifle_history", &e->stifle_history) &&
+           find(library, "rl_completion_matches", &e->completion_matches) &&
+           find(library, "rl_attempted_completion_function", &e->attempted_completion) &&
+           find(library, "rl_completer_word_break_characters", &e->word_break_characters) &&
+           find(library, "rl_completion_append_character", &e->append_character) &&
+           find(library, "rl_attempted_completion_over", &e->attempted_over) &&
+           find(library, "rl_line_buffer", &e->line) && find(library, "rl_outstream", &e->out);
+}
+
+/* libedit asks again and again until NULL; it frees what it is given. */
+static char *next_candidate(const char *text, int state)
+{
+    struct prompt *p = the_prompt;
+
+    (void)text;
+    if (state == 0)
+        p->next = buf_text(&p->candidates);
+    size_t n = strcspn(p->next, "\n");
+    if (n == 0)
+        return NULL;
+    char *found = strndup(p->next, n);
+    p->next += n + (p->next[n] == '\n');
+    return found;
+}
+
+/* libedit draws candidates by itself and puts them into the line in the word's place: those that
+ * would steer the terminal are none, and none are those that would take something away. */
+static void drop_unfit(struct buf *b, const char *word)
+{
+    size_t kept = 0;
+
+    for (size_t at = 0, n; at < b->size; at += n) {
+        const char *end = memchr(b->data + at, '\n', b->size - at);
+        n = end != NULL ? (size_t)(end - b->data) - at : b->size - at;
+        bool plain = n >= strlen(word) && memcmp(b->data + at, word, strlen(word)) == 0;
+        for (size_t i = 0, size; plain && i < n; i += size)
+            if ((size = printable_letter(b->data + at + i, n - i, &plain)) == 0)
+                break;
+        n += end != NULL;
+        if (plain)
+            memmove(b->data + kept, b->data + at, n);
+        kept += plain ? n : 0;
+    }
+    b->size = kept;
+    if (b->data != NULL)
+        b->data[kept] = '\0';
+}
+
+/* What stands before the cursor, which libedit counts in characters; malloc'd. */
+static char *line_before(const char *line, int cursor)
+{
+    size_t n = 0;
+
+    for (int seen = 0; line[n] != '\0'; n++)
+        if (((unsigned char)line[n] & 0xc0) != 0x80 && seen++ == cursor)
+            break;
+    return strndup(line, n);
+}
+
+static char **candidates(const char *text, int start, int end)
+{
+    struct prompt *p = the_prompt;
+
+    *p->editor.attempted_over = 1; /* else it looks for files of that name */
+    buf_done(&p->candidates);
+    buf_init(&p->candidates, CANDIDATES_MAX_BYTES);
+    /* Before a line's first word it is an indent: code with tabs may be pasted. */
+    if (text[0] == '\0' && strspn(*p->editor.line, " \t") >= (size_t)start &&
+        buf_adds(&p->candidates, "\t") == 0)
+        return p->editor.completion_matches(text, next_candidate);
+    char *before = line_before(*p->editor.line, end);
+    int rc = before != NULL ? p->o.complete(p->o.arg, before, text, &p->candidates) : -ENOMEM;
+    free(before);
+    if (rc < 0)
+        return NULL;
+    drop_unfit(&p->candidates, text);
+    if (p->candidates.size == 0)
+        return NULL;
+    return p->editor.completion_matches(text, next_candidate);
+}
+
+int prompt_new(const struct prompt_options *o, struct prompt **ret)
+{
+    struct prompt *p = calloc(1, sizeof(*p));
+
+    if (p == NULL)
+        return err_set(-ENOMEM, "no memory for a prompt");
+    p->o = *o;
+    buf_init(&p->candidates, CANDIDATES_MAX_BYTES);
+    p->terminal = isatty(STDIN_FILENO) == 1 && isatty(STDOUT_FILENO) == 1;
+    p->edits = p->terminal && load_editor(&p->editor);
+    if (p->edits) {
+        /* libedit drops the bytes of characters that the locale does not have. */
+        const char *locale = setlocale(LC_CTYPE, "");
+        if (locale == NULL || strcmp(locale, "C") == 0 || strcmp(locale, "POSIX") == 0)
+            (void)setlocale(LC_CTYPE, "C.UTF-8");
+        *p->editor.attempted_completion = candidates;
+        *p->editor.word_break_characters = o->word_breaks;
+        *p->editor.append_character = '\0';
+        *p->editor.out = terminal_drawn();
+        p->editor.stifle_history(HISTORY_LINES);
+        if (o->history_file != NULL)
+            (void)p->editor.read_history(o->history_file); /* the first time there is none */
+        the_prompt = p;
+    }
+    *ret = p;
+    return 0;
+}
+
+void prompt_free(struct prompt *p)
+{
+    if (p == NULL)
+        return;
+    if (p->edits && p->o.history_file != NULL) {
+        mode_t old = umask(077); /* what was typed may hold secrets */
+        (void)p->editor.write_history(p->o.history_file);
+        (void)umask(old);
+    }
+    the_prompt = NULL;
+    buf_done(&p->candidates);
+    free(p->line);
+    free(p);
+}
+
+bool prompt_edits(const struct prompt *p)
+{
+    return p->edits;
+}
+
+/* Interrupts the read again, until it has ended. */
+static void again(int signo)
+{
+    (void)signo;
+    if (cli_interrupted && cli_prompts)
+        (void)alarm(1);
+}
+
+static char *edit(struct prompt *p, const char *text)
+{
+    const struct sigaction action = {.sa_handler = again}; /* no SA_RESTART */
+    struct sigaction before;
+
+    (void)sigaction(SIGALRM, &action, &before);
+    (void)fflush(stdout);
+    cli_prompts = 1;
+    char *line = p->editor.readline(text);
+    cli_prompts = 0;
+    (void)alarm(0);
+    (void)sigaction(SIGALRM, &before, NULL);
+    return line;
+}
+
+const char *prompt_read(struct prompt *p, const char *text)
+{
+    if (p->edits) {
+        free(p->line);
+        p->line = edit(p, text);
+        return cli_interrupted ? NULL : p->line;
+    }
+    if (p->terminal) {
+        fputs(text, stdout);
+        (void)fflush(stdout);
+    }
+    ssize_t n = getline(&p->line, &p->room, stdin);
+    if (n < 0)
+        return NULL;
+    if (n > 0 && p->line[n - 1] == '\n')
+        p->line[n - 1] = '\0';
+    return p->line;
+}
+
+void prompt_remember(struct prompt *p, const char *line)
+{
+    if (p->edits)
+        (void)p->editor.add_history(line);
+}

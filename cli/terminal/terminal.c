@@ -1,0 +1,263 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * cli/terminal/terminal.c - see terminal.h.
+ *
+ * glibc lets stdout and stderr be set (its manual: "these are variables that you can set"), and
+ * makes streams of functions (fopencookie): what is printed by whatever function ends in put().
+ */
+#include "cli/terminal/terminal.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "cli/cli.h"
+#include "cli/terminal/fit_text.h"
+#include "core/base/err.h"
+#include "core/base/printable.h"
+#include "sdk/lib/buf.h"
+
+#define CLEAR_SCREEN "\033[H\033[J" /* ECMA-48: cursor home, erase to the end */
+#define LETTER_BYTES 4
+#define PIECE_BYTES ((size_t)64 << 10) /* of one write: escapes make at most six bytes of one */
+#define SAY_BYTES ((size_t)1 << 20)
+
+struct stream {
+    int fd;
+    bool exact, seen; /* seen: a terminal reads it */
+    bool owned, fits;
+    char tail[LETTER_BYTES]; /* the beginning of a letter */
+    size_t n_tail;
+    struct buf line; /* of one that fits: a line whose end has not come */
+};
+
+/* One thread: the command's own streams. */
+static struct {
+    struct stream out, err;
+    FILE *drawn;
+    bool raw;
+} terminal;
+
+/* until_told: Ctrl-C ends it, where a pipe is full and nobody reads. */
+static int write_all(int fd, const char *bytes, size_t size, bool until_told)
+{
+    struct pollfd room = {.fd = fd, .events = POLLOUT};
+
+    while (size > 0) {
+        ssize_t n = write(fd, bytes, size);
+        if (n == -1 && errno == EAGAIN && poll(&room, 1, -1) >= 0)
+            continue;
+        if (n == -1 && (errno != EINTR || (until_told && cli_interrupted)))
+            return -errno;
+        bytes += n > 0 ? n : 0;
+        size -= n > 0 ? (size_t)n : 0;
+    }
+    return 0;
+}
+
+static int put_fitting(struct stream *s, const struct buf *text, bool last)
+{
+    struct buf fitting;
+
+    buf_init(&fitting, SIZE_MAX / 2);
+    int rc = fit_lines(&s->line, text->data, text->size, last, &fitting);
+    if (rc == 0)
+        rc = write_all(s->fd, fitting.data, fitting.size, true);
+    buf_done(&fitting);
+    if (last)
+        buf_done(&s->line);
+    return rc;
+}
+
+static int put_escaped(struct stream *s, const char *text, size_t n, bool last)
+{
+    struct buf in, out;
+
+    buf_init(&in, SIZE_MAX / 2);
+    buf_init(&out, SIZE_MAX / 2);
+    (void)buf_add(&in, s->tail, s->n_tail);
+    (void)buf_add(&in, text, n);
+    size_t open = in.failed || last || in.size == 0 ? 0 : printable_open_end(in.data, in.size);
+    if (!in.failed && in.size > 0)
+        (void)printable_add(&out, in.data, in.size - open, PRINTABLE_TEXT);
+    int rc = in.failed < 0 ? in.failed : out.failed;
+    if (rc == 0 && s->fits)
+        rc = put_fitting(s, &out, last);
+    else if (rc == 0)
+        rc = write_all(s->fd, out.data, out.size, true);
+    if (rc == 0 && open > 0)
+        memcpy(s->tail, in.data + in.size - open, open);
+    s->n_tail = rc == 0 ? open : 0;
+    buf_done(&in);
+    buf_done(&out);
+    return rc;
+}
+
+static ssize_t put(void *cookie, const char *text, size_t size)
+{
+    struct stream *s = cookie;
+    bool as_it_is = terminal.raw || (s->exact && !s->seen);
+    int r = 0;
+
+    if (as_it_is)
+        r = write_all(s->fd, text, size, true);
+    for (size_t at = 0; !as_it_is && r == 0 && at < size; at += PIECE_BYTES)
+        r = put_escaped(s, text + at, size - at < PIECE_BYTES ? size - at : PIECE_BYTES, false);
+    if (r == 0)
+        return (ssize_t)size;
+    errno = -r;
+    return 0; /* what a cookie's function gives for an error */
+}
+
+static int end(void *cookie)
+{
+    struct stream *s = cookie;
+    int rc = put_escaped(s, NULL, 0, true);
+
+    if (!s->owned)
+        return rc;
+    (void)close(s->fd);
+    free(s);
+    return rc;
+}
+
+static FILE *make(struct stream *s)
+{
+    const cookie_io_functions_t functions = {.write = put, .close = end};
+
+    return fopencookie(s, "w", functions);
+}
+
+static void at_exit(void)
+{
+    (void)fflush(stdout);
+    (void)put_escaped(&terminal.out, NULL, 0, true);
+    (void)put_escaped(&terminal.err, NULL, 0, true);
+}
+
+int terminal_begin(void)
+{
+    terminal.out = (struct stream){.fd = STDOUT_FILENO, .seen = isatty(STDOUT_FILENO) == 1};
+    terminal.err = (struct stream){.fd = STDERR_FILENO, .seen = isatty(STDERR_FILENO) == 1};
+    FILE *out = make(&terminal.out), *err = make(&terminal.err);
+    if (out == NULL || err == NULL) {
+        if (out != NULL)
+            (void)fclose(out);
+        return err_set(-ENOMEM, "no memory for the output");
+    }
+    (void)setvbuf(out, NULL, terminal.out.seen ? _IOLBF : _IOFBF, BUFSIZ);
+    (void)setvbuf(err, NULL, _IONBF, 0);
+    terminal.drawn = stdout;
+    stdout = out;
+    stderr = err;
+    (void)atexit(at_exit);
+    return 0;
+}
+
+void terminal_raw(void)
+{
+    terminal.raw = true;
+}
+
+void terminal_exact(void)
+{
+    (void)fflush(stdout);
+    terminal.out.exact = true;
+}
+
+void terminal_fit(void)
+{
+    (void)fflush(stdout);
+    if (cli_width() == 0 || terminal.out.fits)
+        return;
+    buf_init(&terminal.out.line, SIZE_MAX / 2);
+    terminal.out.fits = true;
+}
+
+void terminal_format(const char *format)
+{
+    if (strcmp(format, "table") != 0)
+        terminal_exact();
+}
+
+void terminal_put(const char *bytes, size_t size)
+{
+    (void)fflush(stdout);
+    (void)write_all(STDOUT_FILENO, bytes, size, false); /* has it gone, the next key says so */
+}
+
+void terminal_clear(void)
+{
+    if (isatty(STDOUT_FILENO) == 1)
+        terminal_put(CLEAR_SCREEN, sizeof(CLEAR_SCREEN) - 1);
+}
+
+int terminal_colours(const char *when)
+{
+    const char *no = getenv("NO_COLOR"), *term = getenv("TERM");
+
+    if (strcmp(when, "always") == 0)
+        return 1;
+    if (strcmp(when, "never") == 0)
+        return 0;
+    if (strcmp(when, "auto") != 0)
+        return err_set(-EINVAL, "--color is auto, always or never, not '%s'", when);
+    return cli_width() != 0 && (no == NULL || no[0] == '\0') && term != NULL &&
+           strcmp(term, "dumb") != 0;
+}
+
+void terminal_over(void)
+{
+    (void)fflush(stderr);
+    (void)write_all(STDERR_FILENO, "\r", 1, false);
+}
+
+void terminal_say(const char *format, ...)
+{
+    struct buf text;
+    va_list args;
+
+    buf_init(&text, SAY_BYTES);
+    va_start(args, format);
+    (void)buf_vaddf(&text, format, args);
+    va_end(args);
+    const char *at = buf_text(&text);
+    (void)fflush(stdout);
+    fputs("probing: ", stderr);
+    for (size_t n = strcspn(at, "\n"); at[n] != '\0'; at += n + 1, n = strcspn(at, "\n"))
+        fprintf(stderr, "%.*s\n  ", (int)n, at);
+    fprintf(stderr, "%s\n", at);
+    buf_done(&text);
+}
+
+const char *terminal_field(char *room, size_t size, const char *text)
+{
+    struct buf shown;
+
+    buf_init(&shown, SAY_BYTES);
+    (void)printable_add(&shown, text, strlen(text), PRINTABLE_LINE);
+    (void)snprintf(room, size, "%s", buf_text(&shown));
+    buf_done(&shown);
+    return room;
+}
+
+FILE *terminal_open(int fd)
+{
+    struct stream *s = malloc(sizeof(*s));
+
+    if (s == NULL)
+        return NULL;
+    *s = (struct stream){.fd = fd, .seen = true, .owned = true};
+    FILE *f = make(s);
+    if (f == NULL)
+        free(s);
+    return f;
+}
+
+FILE *terminal_drawn(void)
+{
+    return terminal.drawn;
+}

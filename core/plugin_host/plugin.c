@@ -1,0 +1,583 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * core/plugin_host/plugin.c - plugins from file to running and back, and what each failure is
+ * called.
+ *
+ * Threads: loading and stopping on the control thread, asked for by workers; fork phases on the
+ * thread that forks.  Code that was mapped stays mapped (RTLD_NODELETE): other threads may still
+ * return into it.  What a plugin does wrong here never reaches the process: it is FAILED, and why.
+ */
+#include <dlfcn.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "core/base/clock.h"
+#include "core/base/headroom.h"
+#include "core/base/text.h"
+#include "core/plugin_file/elf_check.h"
+#include "core/plugin_host/internal.h"
+
+#define LOAD_BYTES \
+    (UINT64_C(8) << 20)        /* address space that must be left: a file, a thread's heap */
+#define STOP_NS (5 * NS_PER_S) /* how long a plugin's commands may take to end */
+
+static const char *const state_names[] = {
+    [PLUGIN_LOADING] = "loading",   [PLUGIN_READY] = "loading",   [PLUGIN_RUNNING] = "running",
+    [PLUGIN_STOPPING] = "stopping", [PLUGIN_STOPPED] = "stopped", [PLUGIN_FAILED] = "failed",
+};
+
+const char *plugin_state_name(int state)
+{
+    return state_names[state];
+}
+
+void plugin_text_set(struct plugin *p, char **at, const char *text)
+{
+    char *copy = strdup(text ? text : ""); /* NULL: shown as nothing */
+    (void)pthread_mutex_lock(&p->host->plugins_lock);
+    char *old = *at;
+    *at = copy;
+    (void)pthread_mutex_unlock(&p->host->plugins_lock);
+    free(old);
+}
+
+void plugin_release_others(struct plugin *p)
+{
+    struct host *h = p->host;
+    uint32_t n = atomic_load_explicit(&h->n_plugins, memory_order_acquire);
+    for (uint32_t i = 0; i < n; i++)
+        atomic_fetch_and_explicit(&h->plugins[i]->users, ~(UINT64_C(1) << p->index),
+                                  memory_order_release);
+}
+
+int plugin_refuse(struct plugin *p, const char *step, int code, const char *format, ...)
+{
+    char why[ERR_TEXT_BYTES - 128];
+    va_list args;
+
+    va_start(args, format);
+    (void)vsnprintf(why, sizeof(why), format, args);
+    va_end(args);
+    char line[ERR_TEXT_BYTES];
+    (void)snprintf(line, sizeof(line), "%s: %s", step, why);
+    plugin_text_set(p, &p->reason, line);
+    bool again = atomic_load_explicit(&p->later, memory_order_relaxed);
+    bool later = code == -EAGAIN && settings_start_with(p->host, p->name);
+    atomic_store_explicit(&p->later, later, memory_order_relaxed); /* before it is seen as failed */
+    plugin_state_set(p, PLUGIN_FAILED);
+    plugin_api_stop(p);
+    plugin_release_others(p);
+    host_log(p->host,
+             code != -EAGAIN ? PROBING_ERROR
+             : again         ? PROBING_DEBUG
+                             : PROBING_INFO,
+             "plugin %s failed at %s", p->name, line);
+    return err_set(code < 0 ? code : -EIO, "plugin '%s' failed at %s", p->name, line);
+}
+
+struct plugin *plugin_find(struct host *h, const char *name)
+{
+    uint32_t n = atomic_load_explicit(&h->n_plugins, memory_order_acquire);
+    for (uint32_t i = 0; i < n; i++) {
+        struct plugin *p = atomic_load_explicit(&h->plugins[i], memory_order_acquire);
+        if (strcmp(p->name, name) == 0)
+            return p;
+    }
+    return NULL;
+}
+
+/* Control thread only, so that nobody else adds meanwhile. */
+static struct plugin *plugin_get(struct host *h, const char *name)
+{
+    struct plugin *p = plugin_find(h, name);
+    uint32_t n = atomic_load_explicit(&h->n_plugins, memory_order_relaxed);
+    if (p)
+        return p;
+    p = n < HOST_PLUGINS_MAX ? calloc(1, sizeof(*p)) : NULL;
+    if (!p) {
+        (void)err_set(-ENOSPC, "no room for plugin '%s': %u are there", name, n);
+        return NULL;
+    }
+    p->host = h;
+    p->index = n;
+    (void)snprintf(p->name, sizeof(p->name), "%s", name);
+    atomic_init(&p->state, PLUGIN_LOADING);
+    atomic_store_explicit(&h->plugins[n], p, memory_order_release);
+    atomic_store_explicit(&h->n_plugins, n + 1, memory_order_release);
+    return p;
+}
+
+/* ---- what is in it ---- */
+
+static const char *why_of(int code)
+{
+    return err_text()[0] ? err_text() : strerror(code < 0 ? -code : EIO);
+}
+
+/* 0 or a negative errno; whoever gives another number may mean either, and is not gone on with. */
+static int result_of(int rc, const char *step)
+{
+    return rc <= 0 ? rc
+                   : err_set(-EPROTO,
+                             "%s() returned %d: it must return 0 for success or a negative errno "
+                             "for failure (-EIO, not EIO)",
+                             step, rc);
+}
+
+static int begin(struct plugin *p)
+{
+    char why[ERR_TEXT_BYTES - 128];
+
+    p->self = NULL;
+    plugin_api_init(p);
+    leak_forget(p);
+    leak_begin(p);
+    err_clear();
+    int rc = result_of(p->api.init(&p->face, &p->self), "init");
+    bool in_time = atomic_load_explicit(&p->call, memory_order_acquire) == CALL_INSIDE;
+    leak_end(p, in_time);
+    if (rc < 0) {
+        (void)snprintf(why, sizeof(why), "%s", why_of(rc));
+        return leak_refuse(p, "init", rc, why);
+    }
+    if (leak_threads(p) > 0) /* plugin.h: no threads yet */
+        plugin_text_set(p, &p->reason, "its init has started threads, which belong in start");
+    rc = settings_add_plugin(p->host, p);
+    if (rc == 0)
+        rc = settings_configure(p->host, p);
+    if (rc == 0)
+        rc = declared_publish(p);
+    if (rc < 0) {
+        (void)snprintf(why, sizeof(why), "%s", why_of(rc));
+        p->api.destroy(p->self);
+        return leak_refuse(p, "configure", rc, why);
+    }
+    plugin_state_set(p, PLUGIN_READY);
+    return 0;
+}
+
+static int open_api(struct plugin *p, void *handle, const char *file_path)
+{
+    if (image_inside(handle))
+        return plugin_refuse(p, "dlopen", -EBUSY,
+                             "a call into this file was abandoned by an earlier core in this "
+                             "process and has not returned");
+    const struct probing_plugin *api = dlsym(handle, PLUGIN_SYMBOL);
+    if (!api)
+        return plugin_refuse(p, "symbol", -ENOEXEC,
+                             "%s does not export " PLUGIN_SYMBOL "; is it a probing plugin?",
+                             file_path);
+    int rc = given_whole(p, api);
+    if (rc < 0)
+        return rc;
+    p->api = (struct probing_plugin){0};
+    memcpy(&p->api, api, api->size < sizeof(p->api) ? api->size : sizeof(p->api));
+    image_set_name(handle, p->name);
+    plugin_text_set(p, &p->version, p->api.version);
+    plugin_text_set(p, &p->doc, p->api.doc);
+    return begin(p);
+}
+
+static int is_there_already(const char *name)
+{
+    return err_set(-EALREADY, "plugin '%s' is loaded already; plugin stop %s first", name, name);
+}
+
+/* File to PLUGIN_READY.  Where it is there because somebody else is between this and launch(), that
+ * one's is gone on with: a second begin() would meet what the first has registered. */
+static int prepare(struct host *h, const char *name, const char *path, int fd)
+{
+    char file_path[PLUGIN_PATH_BYTES], why[512];
+
+    if (!text_is_name(name))
+        return err_set(-EINVAL, "'%.80s' cannot name a plugin: [a-z][a-z0-9_]*, at most 63", name);
+    struct plugin *p = plugin_find(h, name);
+    if (p && atomic_load_explicit(&p->call, memory_order_acquire) == CALL_GIVEN_UP)
+        return err_set(-EBUSY,
+                       "plugin '%s' is still inside a call that was abandoned; it can be loaded "
+                       "when the call has returned",
+                       name);
+    if (p && (plugin_state_of(p) == PLUGIN_RUNNING || plugin_state_of(p) == PLUGIN_STOPPING))
+        return is_there_already(name);
+    if (p && plugin_state_of(p) == PLUGIN_READY)
+        return 0;
+    int file = image_open(h, name, path, fd, file_path);
+    bool again = p && atomic_load_explicit(&p->later, memory_order_relaxed);
+    void *handle =
+        file == -ENOENT && !path && (h->mapped_files || again) ? image_named(name) : NULL;
+    if (file < 0 && !handle)
+        return file;
+    p = plugin_get(h, name);
+    if (!p) {
+        if (!handle)
+            (void)close(file);
+        return -ENOSPC;
+    }
+    plugin_state_set(p, PLUGIN_LOADING);
+    plugin_text_set(p, &p->path, file_path);
+    plugin_text_set(p, &p->reason, "");
+    plugin_call_begin(p);
+    int rc = 0;
+    if (!handle) {
+        rc = image_map(file, name, fd == -1 ? file_path : NULL, &handle);
+        (void)snprintf(why, sizeof(why), "%s", rc < 0 ? err_why(rc) : "");
+        (void)close(file);
+    }
+    p->handle = handle;
+    rc = rc == 0 ? open_api(p, handle, file_path) : plugin_refuse(p, "dlopen", -ENOEXEC, "%s", why);
+    if (!plugin_call_end(p))
+        return plugin_undo(p, /* started= */ false, /* made= */ rc == 0);
+    return rc;
+}
+
+static int launch(struct plugin *p)
+{
+    leak_begin(p);
+    err_clear();
+    plugin_call_begin(p);
+    int rc = p->api.start ? result_of(p->api.start(p->self), "start") : 0;
+    bool in_time = plugin_call_end(p);
+    leak_end(p, in_time);
+    if (!in_time)
+        return plugin_undo(p, /* started= */ rc >= 0, /* made= */ true);
+    if (rc < 0) {
+        char why[ERR_TEXT_BYTES - 128];
+        (void)snprintf(why, sizeof(why), "%s", why_of(rc));
+        p->api.destroy(p->self);
+        return leak_refuse(p, "start", rc, why);
+    }
+    plugin_state_set(p, PLUGIN_RUNNING);
+    host_log(p->host, PROBING_INFO, "plugin %s %s runs", p->name,
+             p->api.version ? p->api.version : "");
+    return 0;
+}
+
+/* A call on the control thread owns what it needs: its caller may give up before it ends. */
+struct load {
+    struct host *host;
+    char name[HOST_NAME_BYTES * 2];
+    char *path;
+    int fd;
+    bool start; /* prepare() has been done: launch() */
+};
+
+static void load_drop(void *arg)
+{
+    struct load *l = arg;
+    if (l->fd != -1)
+        (void)close(l->fd);
+    free(l->path);
+    free(l);
+}
+
+static int load_on_control(void *arg)
+{
+    struct load *l = arg;
+    if (!l->start)
+        return prepare(l->host, l->name, l->path, l->fd);
+    struct plugin *p = plugin_find(l->host, l->name);
+    if (p && plugin_state_of(p) == PLUGIN_READY)
+        return launch(p);
+    return p && plugin_state_of(p) == PLUGIN_RUNNING /* who came between has launched it */
+               ? is_there_already(l->name)
+               : err_set(-ENOENT, "plugin '%s' was removed before it was started", l->name);
+}
+
+/* A limit that a plugin meets is met by the program, too, which may end for it. */
+static int check_room(const char *name)
+{
+    uint64_t room = room_address_space(getpid());
+    if (room >= LOAD_BYTES)
+        return 0;
+    return err_set(-ENOMEM,
+                   "plugin '%.64s' is not loaded: the program may map only %llu MiB more (ulimit "
+                   "-v) and would miss them; raise its limit: prlimit --pid %d --as=unlimited",
+                   name, (unsigned long long)(room >> 20), (int)getpid());
+}
+
+static int load_step(struct host *h, const char *name, const char *path, int fd, bool start)
+{
+    if (workers_leaving(h))
+        return err_set(-ESHUTDOWN, "the core is leaving this process");
+    if (!start && check_room(name) < 0)
+        return -ENOMEM;
+    struct load *l = calloc(1, sizeof(*l));
+    if (!l)
+        return err_set(-ENOMEM, "no memory to load plugin '%.64s'", name);
+    *l = (struct load){.host = h, .fd = -1, .start = start};
+    (void)snprintf(l->name, sizeof(l->name), "%s", name);
+    l->path = path ? strdup(path) : NULL;
+    if (fd != -1)
+        l->fd = fcntl(fd, F_DUPFD_CLOEXEC, 0);
+    if ((path && !l->path) || (fd != -1 && l->fd == -1)) {
+        load_drop(l);
+        return err_set(-ENOMEM, "no memory or descriptor to load plugin '%.64s'", name);
+    }
+    bool inside;
+    int r = control_call(h, load_on_control, l, load_drop, plugin_limit_ns(h), &inside);
+    return inside ? plugin_give_up(h, name, start ? "start" : "init") : r;
+}
+
+int host_plugin_load(struct host *h, const char *name, const char *path, int fd)
+{
+    if (host_is_off(h))
+        return -ESHUTDOWN;
+    int rc = load_step(h, name, path, fd, /* start= */ false);
+    return rc < 0 ? rc : load_step(h, name, NULL, -1, /* start= */ true);
+}
+
+int host_plugin_load_all(struct host *h, const char *names)
+{
+    char ready[HOST_PLUGINS_MAX][HOST_NAME_BYTES];
+    uint32_t n = 0;
+
+    for (const char *at = names; *at && n < HOST_PLUGINS_MAX; at += strspn(at, ", ")) {
+        size_t length = strcspn(at, ", ");
+        (void)snprintf(ready[n], sizeof(ready[n]), "%.*s", (int)length, at);
+        at += length;
+        if (!ready[n][0])
+            continue;
+        int rc = load_step(h, ready[n], NULL, -1, /* start= */ false);
+        n += rc == 0 ? 1 : 0;
+        if (rc < 0) /* the core may have come by memfd, and its plugins come through the door */
+            host_log(h, rc == -ENOENT ? PROBING_INFO : PROBING_WARN, "%s", err_why(rc));
+    }
+    for (uint32_t i = 0; i < n; i++)
+        if (load_step(h, ready[i], NULL, -1, /* start= */ true) == -EALREADY)
+            host_log(h, PROBING_INFO, "plugin %s was requested twice and loaded once", ready[i]);
+    return 0;
+}
+
+uint32_t host_plugins_again(struct host *h)
+{
+    uint32_t n = atomic_load_explicit(&h->n_plugins, memory_order_acquire), waiting = 0;
+    for (uint32_t i = 0; i < n; i++) {
+        struct plugin *p = atomic_load_explicit(&h->plugins[i], memory_order_acquire);
+        if (!atomic_load_explicit(&p->later, memory_order_relaxed))
+            continue;
+        int r = load_step(h, p->name, NULL, -1, /* start= */ false);
+        if (r == 0)
+            r = load_step(h, p->name, NULL, -1, /* start= */ true);
+        atomic_store_explicit(&p->later, r == -EAGAIN, memory_order_relaxed);
+        waiting += r == -EAGAIN ? 1 : 0;
+    }
+    return waiting;
+}
+
+/* ---- stopping ---- */
+
+static int close_on_control(void *arg)
+{
+    struct plugin *p = arg;
+    struct host *h = p->host;
+    uint64_t users = atomic_load_explicit(&p->users, memory_order_acquire);
+
+    if (plugin_state_of(p) != PLUGIN_RUNNING)
+        return err_set(-ENOENT, "plugin '%s' does not run (%s)", p->name,
+                       state_names[plugin_state_of(p)]);
+    for (uint32_t i = 0; i < HOST_PLUGINS_MAX; i++) {
+        if (!(users >> i & 1))
+            continue;
+        struct plugin *user = atomic_load_explicit(&h->plugins[i], memory_order_acquire);
+        return err_set(-EBUSY, "plugin '%s' is used by plugin '%s': plugin stop %s first", p->name,
+                       user->name, user->name);
+    }
+    plugin_state_set(p, PLUGIN_STOPPING);
+    return 0;
+}
+
+/* Everybody out of its code.  On the caller's thread: the control thread must go on answering, or
+ * a command of the plugin that waits for it could not end. */
+static int wait_empty(struct plugin *p)
+{
+    struct host *h = p->host;
+    struct timespec limit;
+    int r = 0;
+
+    workers_cancel(h, p);
+    (void)clock_gettime(CLOCK_MONOTONIC, &limit);
+    limit.tv_sec += timers_late(h, p) ? 1 : (time_t)(STOP_NS / NS_PER_S);
+    (void)pthread_mutex_lock(&h->plugins_lock);
+    while (r == 0 && (atomic_load_explicit(&p->running, memory_order_seq_cst) ||
+                      atomic_load_explicit(&p->forks, memory_order_seq_cst)))
+        r = pthread_cond_timedwait(&h->plugins_changed, &h->plugins_lock, &limit);
+    bool empty = !atomic_load_explicit(&p->running, memory_order_seq_cst) &&
+                 !atomic_load_explicit(&p->forks, memory_order_seq_cst);
+    (void)pthread_mutex_unlock(&h->plugins_lock);
+    return !empty ? err_set(-EBUSY,
+                            "plugin '%s' is still running a command or a query; try again when "
+                            "that has ended",
+                            p->name)
+                  : 0;
+}
+
+static int stop_on_control(void *arg)
+{
+    struct plugin *p = arg;
+    struct host *h = p->host;
+
+    err_clear();
+    plugin_call_begin(p);
+    int rc = p->api.stop ? p->api.stop(p->self) : 0;
+    if (!plugin_call_end(p))
+        return plugin_undo(p, /* started= */ false, /* made= */ rc >= 0);
+    if (rc < 0) {
+        char why[ERR_TEXT_BYTES - 128];
+        (void)snprintf(why, sizeof(why), "%s", why_of(rc));
+        plugin_text_set(p, &p->reason, why);
+        plugin_state_set(p, PLUGIN_RUNNING);
+        return err_set(rc, "plugin '%s' could not be stopped and keeps running: %s", p->name, why);
+    }
+    plugin_api_stop(p);
+    p->api.destroy(p->self);
+    p->self = NULL;
+    plugin_release_others(p);
+    leak_stopped(p, rc);
+    plugin_state_set(p, PLUGIN_STOPPED);
+    host_log(h, PROBING_INFO, "plugin %s has stopped", p->name);
+    return 0;
+}
+
+/* Plugins live as long as the host. */
+static void keep(void *arg)
+{
+    (void)arg;
+}
+
+int host_plugin_stop(struct host *h, const char *name)
+{
+    const char *names[HOST_PLUGINS_MAX];
+    uint32_t n = atomic_load_explicit(&h->n_plugins, memory_order_acquire);
+
+    if (host_is_off(h))
+        return -ESHUTDOWN;
+    struct plugin *p = plugin_find(h, name);
+    if (!p) {
+        for (uint32_t i = 0; i < n; i++)
+            names[i] = h->plugins[i]->name;
+        const char *near = text_nearest(name, names, n);
+        return err_set(-ENOENT, "no plugin '%.80s' is loaded%s%s%s", name,
+                       near ? "; did you mean '" : "", near ? near : "",
+                       near ? "'?" : "; plugin list shows those that are");
+    }
+    int rc = host_on_control(h, close_on_control, p);
+    if (rc < 0)
+        return rc;
+    rc = wait_empty(p);
+    if (rc < 0 && timers_late(h, p) && plugin_give_up_tick(p) == -ETIMEDOUT)
+        return -ETIMEDOUT;
+    if (rc < 0) {
+        plugin_state_set(p, PLUGIN_RUNNING);
+        return rc;
+    }
+    bool inside;
+    rc = control_call(h, stop_on_control, p, keep, plugin_limit_ns(h), &inside);
+    return inside ? plugin_give_up(h, name, "stop") : rc;
+}
+
+/* Last come, first gone.  Gives how many stopped; *ret_r and why: of the first that did not. */
+static uint32_t stop_round(struct host *h, int *ret_r, char why[ERR_TEXT_BYTES])
+{
+    uint32_t stopped = 0;
+
+    *ret_r = 0;
+    for (uint32_t i = atomic_load_explicit(&h->n_plugins, memory_order_acquire); i > 0; i--) {
+        struct plugin *p = atomic_load_explicit(&h->plugins[i - 1], memory_order_acquire);
+        if (plugin_state_of(p) != PLUGIN_RUNNING)
+            continue;
+        int rc = host_plugin_stop(h, p->name);
+        if (rc >= 0 || plugin_state_of(p) == PLUGIN_FAILED) {
+            stopped++; /* failed: nothing more can be done about it, and nothing waits for it */
+        } else if (*ret_r == 0) {
+            *ret_r = rc;
+            (void)snprintf(why, ERR_TEXT_BYTES, "%s", err_why(rc));
+        }
+    }
+    return stopped;
+}
+
+int host_plugins_stop(struct host *h)
+{
+    int r;
+    char why[ERR_TEXT_BYTES] = "";
+
+    /* Again while it helps: one that came late may be used by one that came before. */
+    while (stop_round(h, &r, why) > 0 && r < 0)
+        ;
+    return r < 0 ? err_set(r, "%s", why) : 0;
+}
+
+uint32_t host_plugins_inside(struct host *h, struct buf *ret)
+{
+    uint32_t n = atomic_load_explicit(&h->n_plugins, memory_order_acquire), found = 0;
+    for (uint32_t i = 0; i < n; i++) {
+        struct plugin *p = atomic_load_explicit(&h->plugins[i], memory_order_acquire);
+        if (atomic_load_explicit(&p->call, memory_order_acquire) == CALL_GIVEN_UP)
+            (void)buf_addf(ret, "%s%s", found++ ? ", " : "", p->name);
+    }
+    return found;
+}
+
+void plugins_free(struct host *h)
+{
+    for (uint32_t i = 0; i < h->n_plugins; i++) {
+        struct plugin *p = h->plugins[i];
+        plugin_api_free(p);
+        free(p->version);
+        free(p->doc);
+        free(p->path);
+        free(p->reason);
+        free(p);
+    }
+}
+
+/* ---- fork ---- */
+
+uint32_t host_plugins_of_parent(struct host *h, struct buf *ret)
+{
+    uint32_t n = h ? atomic_load_explicit(&h->n_plugins, memory_order_acquire) : 0, found = 0;
+    for (uint32_t i = 0; i < n; i++) {
+        struct plugin *p = atomic_load_explicit(&h->plugins[i], memory_order_acquire);
+        if (plugin_state_of(p) == PLUGIN_RUNNING)
+            (void)buf_addf(ret, "%s%s", found++ ? "," : "", p->name);
+    }
+    return found;
+}
+
+static void forked(struct plugin *p, int phase)
+{
+    if (phase == PROBING_FORK_BEFORE) {
+        atomic_fetch_add_explicit(&p->forks, 1, memory_order_seq_cst);
+        if (plugin_state_of(p) == PLUGIN_RUNNING && p->api.fork)
+            p->api.fork(p->self, phase);
+        else
+            atomic_fetch_sub_explicit(&p->forks, 1, memory_order_seq_cst);
+    } else if (atomic_load_explicit(&p->forks, memory_order_seq_cst) != 0) {
+        /* Only who was told BEFORE is told the rest; its stop waits until then. */
+        p->api.fork(p->self, phase);
+        atomic_fetch_sub_explicit(&p->forks, 1, memory_order_seq_cst);
+        plugin_left(p);
+    }
+}
+
+void plugins_fork(struct host *h, int phase)
+{
+    uint32_t n = atomic_load_explicit(&h->n_plugins, memory_order_acquire);
+    for (uint32_t i = 0; i < n; i++)
+        forked(atomic_load_explicit(&h->plugins[i], memory_order_acquire), phase);
+}
+
+void plugins_disable_in_child(struct host *h)
+{
+    uint32_t n = atomic_load_explicit(&h->n_plugins, memory_order_relaxed);
+    for (uint32_t i = 0; i < n; i++) {
+        struct plugin *p = atomic_load_explicit(&h->plugins[i], memory_order_relaxed);
+        if (atomic_load_explicit(&p->forks, memory_order_relaxed) != 0)
+            p->api.fork(p->self, PROBING_FORK_CHILD);
+    }
+}

@@ -1,0 +1,165 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * core/plugin_host/plugin_timeout.c - calls into a plugin that do not come back: given up, said,
+ * and undone when they come back after all.
+ *
+ * Threads: give_up functions on whoever waited or watches; what came back runs on the thread that
+ * was left to the plugin, which nobody waits for any more.
+ */
+#include <errno.h>
+#include <stdio.h>
+
+#include "core/base/clock.h"
+#include "core/plugin_host/internal.h"
+
+void plugin_call_begin(struct plugin *p)
+{
+    atomic_store_explicit(&p->call, CALL_INSIDE, memory_order_release);
+}
+
+bool plugin_call_end(struct plugin *p)
+{
+    int inside = CALL_INSIDE;
+    return atomic_compare_exchange_strong_explicit(&p->call, &inside, CALL_NONE,
+                                                   memory_order_acq_rel, memory_order_acquire);
+}
+
+/* It came back after all: what it has made is undone.  The host may have gone, but not its memory
+ * (host_free() leaves it to us); tables went with it. */
+int plugin_undo(struct plugin *p, bool started, bool made)
+{
+    if (started && p->api.stop)
+        (void)p->api.stop(p->self);
+    if (!host_is_off(p->host))
+        plugin_api_stop(p);
+    if (made)
+        p->api.destroy(p->self);
+    p->self = NULL;
+    image_inside_set(p->handle, false);
+    atomic_store_explicit(&p->call, CALL_NONE, memory_order_release);
+    return -ETIMEDOUT;
+}
+
+/* The caller has waited long enough: say so, and leave the thread to the plugin. */
+int plugin_give_up(struct host *h, const char *name, const char *step)
+{
+    struct plugin *p = plugin_find(h, name);
+    int inside = CALL_INSIDE;
+
+    if (!p || !atomic_compare_exchange_strong_explicit(&p->call, &inside, CALL_GIVEN_UP,
+                                                       memory_order_acq_rel, memory_order_acquire))
+        return err_set(-EAGAIN, "plugin '%s' takes a long time to %s; see plugin list", name, step);
+    image_inside_set(p->handle, true);
+    return plugin_refuse(
+        p, step, -ETIMEDOUT,
+        "it has not returned after %.3g s; its thread stays with it, and nothing else waits",
+        (double)plugin_limit_ns(h) / (double)NS_PER_S);
+}
+
+/* ---- handlers that do not come back ---- */
+
+void plugin_handler_begin(struct plugin *p)
+{
+    plugin_call_begin(p);
+    atomic_store_explicit(&p->handling_since, clock_now(), memory_order_release);
+}
+
+void plugin_handler_end(struct plugin *p)
+{
+    atomic_store_explicit(&p->handling_since, 0, memory_order_relaxed);
+    (void)plugin_call_end(p); /* given up: its thread finds that out by itself */
+}
+
+void plugins_thread_back(struct host *h, pid_t tid)
+{
+    uint32_t n = atomic_load_explicit(&h->n_plugins, memory_order_acquire);
+    for (uint32_t i = 0; i < n; i++) {
+        struct plugin *p = atomic_load_explicit(&h->plugins[i], memory_order_acquire);
+        if (atomic_load_explicit(&p->left_tid, memory_order_relaxed) != tid)
+            continue;
+        atomic_store_explicit(&p->left_tid, 0, memory_order_relaxed);
+        /* Somebody else in it as well: then it stays as it is. */
+        if (atomic_load_explicit(&p->running, memory_order_seq_cst) == 0)
+            (void)plugin_undo(p, /* started= */ true, /* made= */ true);
+        return;
+    }
+}
+
+void plugin_came_back(struct plugin *p)
+{
+    if (atomic_load_explicit(&p->running, memory_order_seq_cst) == 0)
+        (void)plugin_undo(p, /* started= */ true, /* made= */ true);
+}
+
+/* It is to stop, and its every() does not come back. */
+int plugin_give_up_tick(struct plugin *p)
+{
+    struct host *h = p->host;
+    int none = CALL_NONE;
+
+    if (!atomic_compare_exchange_strong_explicit(&p->call, &none, CALL_GIVEN_UP,
+                                                 memory_order_acq_rel, memory_order_acquire))
+        return -EBUSY;
+    if (timers_leave(h, p) == 0) { /* it has come back in this moment */
+        atomic_store_explicit(&p->call, CALL_NONE, memory_order_release);
+        return -EBUSY;
+    }
+    image_inside_set(p->handle, true);
+    plugin_text_set(p, &p->reason, "every: it has not returned; its thread stays with it");
+    plugin_release_others(p);
+    plugin_state_set(p, PLUGIN_FAILED);
+    host_log(h, PROBING_ERROR, "plugin %s failed at every: it has not returned", p->name);
+    return err_set(-ETIMEDOUT, "plugin '%s' failed at every: it has not returned", p->name);
+}
+
+/* On the watching thread. */
+static void give_up_handler(struct plugin *p)
+{
+    struct host *h = p->host;
+    int inside = CALL_INSIDE;
+    char why[128];
+
+    if (!atomic_compare_exchange_strong_explicit(&p->call, &inside, CALL_GIVEN_UP,
+                                                 memory_order_acq_rel, memory_order_acquire))
+        return;
+    (void)snprintf(why, sizeof(why),
+                   "event: its handler has not returned after %.3g s; its thread stays with it",
+                   (double)plugin_limit_ns(h) / (double)NS_PER_S);
+    image_inside_set(p->handle, true);
+    plugin_text_set(p, &p->reason, why);
+    plugin_state_set(p, PLUGIN_FAILED); /* from here on nobody enters it */
+    plugin_release_others(p);
+    pid_t tid = atomic_load_explicit(&h->control.tid, memory_order_acquire);
+    atomic_store_explicit(&p->left_tid, tid, memory_order_relaxed);
+    if (control_leave_handler(h) < 0)
+        host_log(h, PROBING_ERROR, "cannot create a thread to continue while plugin %s hangs",
+                 p->name);
+    host_log(h, PROBING_ERROR, "plugin %s failed at %s", p->name, why);
+}
+
+void plugin_late(struct plugin *p, const char *what, uint64_t ns)
+{
+    char why[128] = "";
+    if (what)
+        (void)snprintf(why, sizeof(why), "late: its %s has not returned after %.3g s", what,
+                       (double)ns / (double)NS_PER_S);
+    plugin_text_set(p, &p->reason, why);
+    if (what)
+        host_log(p->host, PROBING_WARN, "plugin %s is %s", p->name, why);
+    else
+        host_log(p->host, PROBING_INFO, "plugin %s has returned", p->name);
+}
+
+void host_watch(struct host *h)
+{
+    uint32_t n = atomic_load_explicit(&h->n_plugins, memory_order_acquire);
+    uint64_t now = clock_now();
+    for (uint32_t i = 0; i < n; i++) {
+        struct plugin *p = atomic_load_explicit(&h->plugins[i], memory_order_acquire);
+        uint64_t since = atomic_load_explicit(&p->handling_since, memory_order_acquire);
+        /* STOPPING: somebody waits for it to be empty, and would for ever. */
+        if (since != 0 && now > since && now - since > plugin_limit_ns(h))
+            give_up_handler(p);
+    }
+    timers_watch(h, now);
+}

@@ -1,0 +1,176 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * core/plugin_host/setting_alias.c - other names of settings: what plugins declare, and "probing."
+ * before any of them; and names that the core's settings had before.
+ *
+ * Threads: any; what is adopted and checked, on the control thread.
+ */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/plugin_file/declared.h"
+#include "core/plugin_host/internal.h"
+
+#define PREFIX "probing."
+
+/* Names that the core's settings had before: they are still taken, and answered with the new one.
+ */
+static const char *const older_names[][2] = {
+    {"probing.afresh", "probing.new_data_dir"}, {"probing.max_dead", "probing.max_offline_data"},
+    {"probing.lua", "probing.startup_script"},  {"query.late", "query.watermark_delay"},
+    {"query.memory", "query.max_memory"},       {"query.rows", "query.max_rows"},
+    {"crash.stacks", "crash.alt_stack"},
+};
+
+/* The field writes probing.torch.profiling for torch.profiling. */
+const char *host_setting_name(const char *name)
+{
+    size_t n = strlen(PREFIX);
+    if (strncmp(name, PREFIX, n) == 0 && strchr(name + n, '.'))
+        name += n;
+    for (size_t i = 0; i < sizeof(older_names) / sizeof(older_names[0]); i++)
+        if (strcmp(name, older_names[i][0]) == 0)
+            return older_names[i][1];
+    return name;
+}
+
+/* Among what one plugin declares. */
+static bool resolve_in(const struct declared *d, const char *name, char ret[2 * HOST_NAME_BYTES])
+{
+    for (uint32_t i = 0; i < d->all.n_aliases; i++)
+        if (strcmp(d->all.aliases[i].name, name) == 0) {
+            (void)snprintf(ret, 2 * HOST_NAME_BYTES, "%s.%s", d->plugin, d->all.aliases[i].setting);
+            return true;
+        }
+    return false;
+}
+
+const char *alias_resolve(struct host *h, const char *name, char ret[2 * HOST_NAME_BYTES])
+{
+    bool known = false;
+    name = host_setting_name(name);
+    (void)pthread_mutex_lock(&h->installed.mutex);
+    for (struct declared *d = h->installed.taken; d && !known; d = d->next)
+        known = resolve_in(d, name, ret);
+    for (struct declared *d = h->installed.found; d && !known; d = d->next)
+        known = resolve_in(d, name, ret);
+    (void)pthread_mutex_unlock(&h->installed.mutex);
+    return known ? ret : name;
+}
+
+/* An owner is here, and has no such setting. */
+static bool is_nobodys(struct host *h, const char *name)
+{
+    size_t n = strcspn(name, ".");
+    bool owner = false;
+    (void)pthread_mutex_lock(&h->settings.mutex);
+    for (struct setting *s = h->settings.first; s && !owner; s = s->next)
+        owner = !s->pending && strncmp(s->owner, name, n) == 0 && s->owner[n] == '\0';
+    bool is = owner && strncmp(name, "table.", 6) != 0 && !setting_find(h, name);
+    (void)pthread_mutex_unlock(&h->settings.mutex);
+    return is;
+}
+
+const char *alias_resolve_installed(struct host *h, const char *name, char ret[2 * HOST_NAME_BYTES])
+{
+    const char *own = alias_resolve(h, name, ret);
+    if (own == ret || !is_nobodys(h, own))
+        return own;
+    host_declared_find(h);
+    return alias_resolve(h, name, ret);
+}
+
+const char *host_config_name(struct host *h, const char *name, char *ret)
+{
+    return alias_resolve(h, name, ret);
+}
+
+bool host_config_alias(struct host *h, const char *name)
+{
+    char own[2 * HOST_NAME_BYTES], owner[HOST_NAME_BYTES];
+    const char *after = strrchr(name, '.');
+
+    if (host_is_off(h))
+        return false;
+    if (alias_resolve(h, name, own) == own)
+        return true;
+    /* PROBING_TORCH_NAN is a setting of the plugin that there is; SAMPLE_RATE of none. */
+    after = after ? after + 1 : name;
+    (void)snprintf(owner, sizeof(owner), "%.*s", (int)strcspn(after, "_"), after);
+    if (plugin_find(h, owner) || image_is_there(h, owner))
+        return false;
+    host_declared_find(h);
+    return alias_resolve(h, name, own) == own;
+}
+
+/* ---- when the plugin comes ---- */
+
+static bool has_setting(const struct probing_plugin *api, const char *name)
+{
+    const struct probing_config *c = api->config;
+    while (c && c->name && strcmp(c->name, name) != 0)
+        c = (const struct probing_config *)((const char *)c + api->config_size);
+    return c && c->name;
+}
+
+int aliases_check(struct plugin *p, const struct declared *d, const struct probing_plugin *api)
+{
+    struct host *h = p->host;
+    char own[2 * HOST_NAME_BYTES];
+
+    for (uint32_t i = 0; i < d->all.n_aliases; i++) {
+        const struct probing_alias *a = &d->all.aliases[i];
+        if (!has_setting(api, a->setting))
+            return err_set(-EINVAL, "alias %u ('%s') is of '%s', which is no setting of it", i,
+                           a->name, a->setting);
+        (void)pthread_mutex_lock(&h->settings.mutex);
+        const struct setting *s = setting_find(h, a->name);
+        bool taken = s && !s->pending;
+        (void)pthread_mutex_unlock(&h->settings.mutex);
+        if (taken)
+            return err_set(-EINVAL, "alias %u ('%s') is the name of a setting that there is", i,
+                           a->name);
+        const char *other = alias_resolve(h, a->name, own);
+        if (other == own &&
+            (strncmp(own, d->plugin, strlen(d->plugin)) != 0 || own[strlen(d->plugin)] != '.'))
+            return err_set(-EINVAL, "alias %u ('%s') is %s already", i, a->name, own);
+    }
+    return 0;
+}
+
+/* What was set by that name before somebody knew what it means. */
+static void adopt(struct host *h, const char *kept, const char *plugin, const char *setting)
+{
+    char name[2 * HOST_NAME_BYTES];
+    (void)snprintf(name, sizeof(name), "%s.%s", plugin, setting);
+    (void)pthread_mutex_lock(&h->settings.mutex);
+    struct setting *from = setting_find(h, kept), *to = setting_find(h, name);
+    if (from && from->pending && to && from != to) {
+        if (!to->value) {
+            to->value = from->value;
+            from->value = NULL;
+        }
+        from->gone = true;
+    }
+    (void)pthread_mutex_unlock(&h->settings.mutex);
+}
+
+void aliases_adopt(struct host *h, const struct declared *d)
+{
+    char kept[DECLARED_NAME_BYTES];
+    for (uint32_t i = 0; i < d->all.n_aliases; i++) {
+        const struct probing_alias *a = &d->all.aliases[i];
+        adopt(h, a->name, d->plugin, a->setting);
+        if (strncmp(a->name, PREFIX, strlen(PREFIX)) != 0)
+            continue;
+        /* PROBING_SAMPLE_RATE was taken for sample.rate */
+        (void)snprintf(kept, sizeof(kept), "%s", a->name + strlen(PREFIX));
+        char *line = strchr(kept, '_');
+        if (line) {
+            *line = '.';
+            adopt(h, kept, d->plugin, a->setting);
+        }
+    }
+}
