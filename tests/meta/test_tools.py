@@ -48,6 +48,51 @@ def test_runner_counts(tmp_path, lines, rc, expected):
     assert (count.passed, count.failed, count.skipped) == expected
 
 
+PROGRAM = """#!/bin/sh
+if [ -e %(seen)s ]; then echo 'ok b'; exit 0; fi
+touch %(seen)s
+echo 'ok a'; echo 'not ok b%(why)s'; exit 1
+"""
+
+
+@pytest.mark.parametrize("why, programs, expected", [
+    ("", 1, (2, 0)), ("", run_tests.UNSTEADY_MAX + 1, (5, 5)), (" got SIGSEGV", 1, (1, 1)),
+], ids=["few", "many", "a crash"])
+def test_runner_tries_what_failed_again(tmp_path, monkeypatch, capfd, why, programs, expected):
+    """Alone, and says so; not where it is more than chance, and never after a crash."""
+    (tmp_path / "build" / "tests").mkdir(parents=True)
+    for n in range(programs):
+        (tmp_path / ("x%d_test.c" % n)).touch()
+        path = tmp_path / "build" / "tests" / ("x%d_test" % n)
+        path.write_text(PROGRAM % {"seen": tmp_path / ("seen%d" % n), "why": why})
+        path.chmod(0o755)
+    monkeypatch.setattr(run_tests, "ROOT", str(tmp_path))
+    count = run_tests.run_unit_tests("build", "")
+    assert (count.passed, count.failed) == expected
+    unsteady = "# unsteady: x0_test failed beside others (see above), and passed alone"
+    assert (unsteady in capfd.readouterr().out) == (expected[1] == 0)
+
+
+@pytest.mark.parametrize("body, expected", [
+    ("import os\nseen = os.path.exists('seen')\nopen('seen', 'w').close()\nassert seen", (2, 0)),
+    ("assert False", (1, 1)),
+    ("import os\nseen = os.path.exists('seen')\nopen('seen', 'w').close()\n"
+     "assert seen, 'the process died of SIGSEGV'", (1, 1)),
+], ids=["unsteady", "broken", "crashed"])
+def test_runner_tries_pytests_again(tmp_path, monkeypatch, body, expected):
+    (tmp_path / "build").mkdir()
+    (tmp_path / "tests").mkdir()
+    (tmp_path / "tests" / "conftest.py").write_text(
+        open(os.path.join(ROOT, "tests", "conftest.py")).read()
+        .replace("from world import world  # noqa: F401\n", ""))
+    (tmp_path / "tests" / "test_x.py").write_text(
+        "import pytest\n@pytest.mark.parametrize('a', ['[x/::y]'])\ndef test_one(a):\n    " +
+        body.replace("\n", "\n    ") + "\ndef test_two():\n    pass\n")
+    monkeypatch.setattr(run_tests, "ROOT", str(tmp_path))
+    count = run_tests.run_python_tests("build", "", "tests")
+    assert (count.passed, count.failed) == expected
+
+
 def test_the_runners_longest_programs_are_there():
     sources = [os.path.join(ROOT, name.replace("-", "/") + ".c") for name in run_tests.LONGEST]
     assert [path for path in sources if not os.path.exists(path)] == []
