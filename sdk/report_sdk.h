@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * sdk/report_sdk.h - what every report (probing/report.h) would otherwise write for itself:
- * printing and reasons by printf, cells as numbers and texts, objects of JSON.
+ * printing and reasons by printf, cells as numbers and texts, objects of JSON, and the entry.
  *
  * Functions are inline and keep nothing; one thread, as in probing/report.h.
  */
@@ -108,5 +108,24 @@ static inline void json_text(struct report_json *j, const char *key, const char 
     json_key(j, key);
     (void)j->api->print_json_text(j->api, text, strlen(text));
 }
+
+/* ---- the entry ---- */
+
+/* In a struct probing_report_command: its options and examples, two arrays. */
+#define PROBING_REPORT_LISTS(option_array, example_array)             \
+    .options = (option_array), .examples = (example_array),           \
+    .n_options = sizeof(option_array) / sizeof((option_array)[0]),    \
+    .n_examples = sizeof(example_array) / sizeof((example_array)[0]), \
+    .option_size = sizeof((option_array)[0])
+
+/* At the end of the file: what the command looks for in the plugin called `plugin`, a string. */
+#define PROBING_REPORT_ENTRY(plugin, command_array)                       \
+    PROBING_EXPORT const struct probing_report probing_report_v1 = {      \
+        .size = sizeof(probing_report_v1),                                \
+        .abi = PROBING_REPORT_ABI,                                        \
+        .name = (plugin),                                                 \
+        .commands = (command_array),                                      \
+        .n_commands = sizeof(command_array) / sizeof((command_array)[0]), \
+        .command_size = sizeof((command_array)[0])}
 
 #endif

@@ -298,19 +298,8 @@ static const struct probing_report_command commands[] = {
              "the host was waiting for the device just then (.item(), synchronize) and could not "
              "launch earlier; or for a copy, likewise. `flamegraph cuda` draws modules and their "
              "kernels.",
-     .options = options,
-     .n_options = sizeof(options) / sizeof(options[0]),
-     .option_size = sizeof(options[0]),
-     .examples = examples,
-     .n_examples = sizeof(examples) / sizeof(examples[0]),
+     PROBING_REPORT_LISTS(options, examples),
      .flags = PROBING_REPORT_TARGET,
      .run = run}};
 
-PROBING_EXPORT const struct probing_report probing_report_v1 = {
-    .size = sizeof(probing_report_v1),
-    .abi = PROBING_REPORT_ABI,
-    .name = "cuda",
-    .commands = commands,
-    .n_commands = sizeof(commands) / sizeof(commands[0]),
-    .command_size = sizeof(commands[0]),
-};
+PROBING_REPORT_ENTRY("cuda", commands);

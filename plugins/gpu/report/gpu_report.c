@@ -401,19 +401,8 @@ static const struct probing_report_command commands[] = {
      .text = "By the driver's own counters (NVML), which plugin gpu reads once a second: no tool "
              "of the driver's is started, and no context is made on a device. Busy means that a "
              "kernel ran, not that it filled the device.",
-     .options = options,
-     .n_options = sizeof(options) / sizeof(options[0]),
-     .option_size = sizeof(options[0]),
-     .examples = examples,
-     .n_examples = sizeof(examples) / sizeof(examples[0]),
+     PROBING_REPORT_LISTS(options, examples),
      .flags = PROBING_REPORT_TARGET,
      .run = run}};
 
-PROBING_EXPORT const struct probing_report probing_report_v1 = {
-    .size = sizeof(probing_report_v1),
-    .abi = PROBING_REPORT_ABI,
-    .name = "gpu",
-    .commands = commands,
-    .n_commands = sizeof(commands) / sizeof(commands[0]),
-    .command_size = sizeof(commands[0]),
-};
+PROBING_REPORT_ENTRY("gpu", commands);

@@ -175,19 +175,8 @@ static const struct probing_report_command commands[] = {
          "Allocations are sampled from the moment that plugin memory is loaded: what was "
          "allocated before is in no stack, and the report says how much that is. probing's own "
          "memory is told beside the program's.",
-     .options = options,
-     .n_options = sizeof(options) / sizeof(options[0]),
-     .option_size = sizeof(options[0]),
-     .examples = examples,
-     .n_examples = sizeof(examples) / sizeof(examples[0]),
+     PROBING_REPORT_LISTS(options, examples),
      .flags = PROBING_REPORT_TARGET,
      .run = run}};
 
-PROBING_EXPORT const struct probing_report probing_report_v1 = {
-    .size = sizeof(probing_report_v1),
-    .abi = PROBING_REPORT_ABI,
-    .name = "memory",
-    .commands = commands,
-    .n_commands = sizeof(commands) / sizeof(commands[0]),
-    .command_size = sizeof(commands[0]),
-};
+PROBING_REPORT_ENTRY("memory", commands);

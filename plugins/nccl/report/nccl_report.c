@@ -352,19 +352,8 @@ static const struct probing_report_command commands[] = {
              "communicator: probing launch --plugin nccl, PROBING=1, or NCCL_PROFILER_PLUGIN with "
              "the path of nccl.so. Where it was not, the report says so, and has what "
              "torch.distributed was called for.",
-     .options = options,
-     .n_options = sizeof(options) / sizeof(options[0]),
-     .option_size = sizeof(options[0]),
-     .examples = examples,
-     .n_examples = sizeof(examples) / sizeof(examples[0]),
+     PROBING_REPORT_LISTS(options, examples),
      .flags = PROBING_REPORT_TARGET,
      .run = run}};
 
-PROBING_EXPORT const struct probing_report probing_report_v1 = {
-    .size = sizeof(probing_report_v1),
-    .abi = PROBING_REPORT_ABI,
-    .name = "nccl",
-    .commands = commands,
-    .n_commands = sizeof(commands) / sizeof(commands[0]),
-    .command_size = sizeof(commands[0]),
-};
+PROBING_REPORT_ENTRY("nccl", commands);

@@ -478,19 +478,8 @@ static const struct probing_report_command commands[] = {
              "difference between steps with rows and steps without (torch.shadow_every). `torch "
              "profile` runs torch's own profiler for some steps and writes a trace that Perfetto "
              "and Chrome open; table torch.ops has the totals.",
-     .options = options,
-     .n_options = sizeof(options) / sizeof(options[0]),
-     .option_size = sizeof(options[0]),
-     .examples = examples,
-     .n_examples = sizeof(examples) / sizeof(examples[0]),
+     PROBING_REPORT_LISTS(options, examples),
      .flags = PROBING_REPORT_TARGET,
      .run = run}};
 
-PROBING_EXPORT const struct probing_report probing_report_v1 = {
-    .size = sizeof(probing_report_v1),
-    .abi = PROBING_REPORT_ABI,
-    .name = "torch",
-    .commands = commands,
-    .n_commands = sizeof(commands) / sizeof(commands[0]),
-    .command_size = sizeof(commands[0]),
-};
+PROBING_REPORT_ENTRY("torch", commands);
