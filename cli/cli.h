@@ -115,6 +115,10 @@ struct endpoint_owner {
  * is asked for one: <probing/client.h>. */
 struct probing_client *client_new(const char *token, const char *(*find_token)(void *arg, int fd),
                                   void *arg);
+/* What a call of the client's gave, but -ESTALE where it failed because the process runs another
+ * program now (exec), and its core ended with the one before.  The reason stays.  Every way to ask
+ * a living process goes through this, so a step of a command never calls that a death. */
+int client_failed(struct probing_client *c, int rc);
 /* To the core that lives in a directory: nobody else is ever spoken to, whoever made it. */
 int endpoint_connect(const char *directory, const struct endpoint_owner *who,
                      struct probing_client **ret);

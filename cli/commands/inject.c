@@ -118,19 +118,6 @@ static int find_why(void *arg, const struct stack_module *m)
     return w->at != 0;
 }
 
-/* A core that cannot start may have no directory to say why: it leaves a line in its memory. */
-static int check_why(const struct why *w, pid_t pid)
-{
-    char why[ERR_TEXT_BYTES] = "";
-
-    if (w->at == 0)
-        return 0;
-    stack_process_refresh(w->p, /* maps_too= */ false);
-    if (stack_read(w->p, w->at, why, sizeof(why) - 1) < 0 || why[0] == '\0')
-        return 0;
-    return err_set(-ECANCELED, "the core in process %d could not start: %s", (int)pid, why);
-}
-
 static int try_connect(struct target *t)
 {
     struct probing_client *c = NULL;
@@ -145,17 +132,27 @@ static int try_connect(struct target *t)
     return rc;
 }
 
+/* Where the core is in it now; w->at is 0: it is not, or that cannot be seen. */
+static bool find_core(struct why *w, pid_t pid)
+{
+    w->at = 0;
+    if (w->p != NULL)
+        stack_process_refresh(w->p, /* maps_too= */ true);
+    else if (stack_process_open(pid, &w->p) < 0) /* not in the middle of an exec */
+        return false;
+    (void)stack_modules(w->p, find_why, w);
+    return w->at != 0;
+}
+
 /* The core was in it: is it still?  An exec takes everything along but the pid and the start time.
  * 0, or -ESTALE. */
 static int check_program(struct why *w, pid_t pid)
 {
     char path[64], program[4096];
 
-    if (w->p == NULL && stack_process_open(pid, &w->p) < 0) /* not in the middle of an exec */
+    (void)find_core(w, pid);
+    if (w->p == NULL)
         return 0;
-    w->at = 0;
-    stack_process_refresh(w->p, /* maps_too= */ true);
-    (void)stack_modules(w->p, find_why, w);
     (void)snprintf(path, sizeof(path), "/proc/%d/exe", (int)pid);
     ssize_t n = readlink(path, program, sizeof(program) - 1);
     if (w->at != 0 || n <= 0) /* no link: it is ending, which is another thing */
@@ -168,10 +165,31 @@ static int check_program(struct why *w, pid_t pid)
         (int)pid, program, (int)pid);
 }
 
-static int say_silent(const struct target *t, uint64_t waited_ns)
+/* A core that cannot start may have no directory to say why: it leaves a line in its memory, which
+ * is that of another program after an exec. */
+static int check_why(struct why *w, pid_t pid)
+{
+    char why[ERR_TEXT_BYTES] = "";
+
+    if (w->at == 0)
+        return 0;
+    stack_process_refresh(w->p, /* maps_too= */ false);
+    if (stack_read(w->p, w->at, why, sizeof(why) - 1) < 0 || why[0] == '\0')
+        return 0;
+    if (check_program(w, pid) < 0)
+        return -ESTALE;
+    return err_set(-ECANCELED, "the core in process %d could not start: %s", (int)pid, why);
+}
+
+static int say_silent(const struct target *t, uint64_t waited_ns, bool mapped)
 {
     char why[ERR_TEXT_BYTES], starved[300];
 
+    if (!mapped)
+        return err_set(-ETIMEDOUT,
+                       "process %d was entered, and no core can be seen in it now: it may run "
+                       "another program (exec); enter it again: probing -t %d inject",
+                       (int)t->pid, (int)t->pid);
     (void)snprintf(why, sizeof(why), "%s", err_text());
     starved_words(t->pid, /* before= */ 0, waited_ns, starved, sizeof(starved));
     return err_set(
@@ -186,19 +204,21 @@ static int wait_ready(struct target *t, uint64_t timeout_ns, bool mapped)
     struct why w = {.p = NULL};
     int rc;
 
-    if (stack_process_open(t->pid, &w.p) == 0)
-        (void)stack_modules(w.p, find_why, &w);
-    mapped = mapped || w.at != 0;
+    mapped = find_core(&w, t->pid) || mapped;
     while ((rc = try_connect(t)) < 0) {
         uint64_t waited = clock_monotonic() - begin;
-        if (check_why(&w, t->pid) < 0) {
-            rc = -ECANCELED;
+        if (rc == -ESTALE)
+            break;
+        int why = check_why(&w, t->pid);
+        if (why < 0) {
+            rc = why;
             break;
         }
-        if (mapped && waited >= look) {
-            rc = check_program(&w, t->pid);
+        if (waited >= look) {
+            rc = mapped ? check_program(&w, t->pid) : 0;
             if (rc < 0)
                 break;
+            mapped = mapped || find_core(&w, t->pid);
             look = waited + LOOK_NS;
             rc = try_connect(t); /* its sentence, for below */
             if (rc == 0)
@@ -214,7 +234,7 @@ static int wait_ready(struct target *t, uint64_t timeout_ns, bool mapped)
             break;
         }
         if (waited > timeout_ns) {
-            rc = say_silent(t, waited);
+            rc = say_silent(t, waited, mapped);
             break;
         }
         /* A core that starts takes 5 to 20 ms: look often at first. */
@@ -225,8 +245,8 @@ static int wait_ready(struct target *t, uint64_t timeout_ns, bool mapped)
 }
 
 /* "127.0.0.1:40123", what a core listens on by its own word; "": nothing.  A port 0 in what was
- * asked for is another one there. */
-static void real_address(const struct target *t, char *ret, size_t size)
+ * asked for is another one there.  0, or -ESTALE. */
+static int real_address(const struct target *t, char *ret, size_t size)
 {
     static const char *const words[] = {"info"};
     static const char key[] = "\nlistening: ";
@@ -235,7 +255,10 @@ static void real_address(const struct target *t, char *ret, size_t size)
 
     ret[0] = '\0';
     buf_init(&info, 65536);
-    if (target_connect(t, &c) == 0 && setup_request(c, 1, words, &info) == 0) {
+    int rc = target_connect(t, &c);
+    if (rc == 0)
+        rc = setup_request(c, 1, words, &info);
+    if (rc == 0) {
         const char *at = strstr(buf_text(&info), key);
         at = at != NULL ? at + sizeof(key) - 1 : "(";
         if (at[0] != '(')
@@ -243,6 +266,7 @@ static void real_address(const struct target *t, char *ret, size_t size)
     }
     probing_client_free(c);
     buf_done(&info);
+    return rc == -ESTALE ? rc : 0;
 }
 
 /* The local socket opens before TCP does: wait for the token a little, then say the page's URL. */
@@ -252,7 +276,8 @@ static int say_page(const struct target *t, const char *address)
     char token[TOKEN_BYTES], real[300] = "";
 
     for (;;) {
-        real_address(t, real, sizeof(real));
+        if (real_address(t, real, sizeof(real)) < 0)
+            return -ESTALE;
         if (real[0] != '\0' && token_read(t->directory, token) == 0)
             break;
         if (clock_monotonic() > deadline)
@@ -266,6 +291,17 @@ static int say_page(const struct target *t, const char *address)
     printf("page: http://%s%s/?token=%s\n", every ? "localhost" : "", every ? real + 7 : real,
            token);
     return 0;
+}
+
+/* The page that was asked for.  1: there is none, which was said; -ESTALE. */
+static int offer_page(const struct target *t, const struct enter_options *o)
+{
+    int rc = o->listen[0] != '\0' ? say_page(t, o->listen + LISTEN_KEY) : 0;
+
+    if (rc == -ESTALE || rc == 0)
+        return rc;
+    terminal_say("%s", err_text());
+    return 1;
 }
 
 /* Why the core did not take the place that it should have; its own words. */
@@ -315,18 +351,18 @@ static int enter_again(struct target *t, const struct enter_options *o, struct p
         return r < 0 ? r : EXIT_DONE;
     char now[300] = "";
     settle_known(t);
-    if (o->listen[0] != '\0')
-        real_address(t, now, sizeof(now));
+    if (o->listen[0] != '\0' && (r = real_address(t, now, sizeof(now))) < 0)
+        return r;
     int there = settle_listen(t, now, o->listen + LISTEN_KEY);
     r = there < 0 ? there : setup_plugins(t, o->plugins, /* fresh= */ false);
     if (r < 0)
         return r;
     int failed = setup_settings(t, o->settings, there > 0 ? o->listen : NULL, /* fresh= */ false);
-    bool deaf = o->listen[0] != '\0' && say_page(t, o->listen + LISTEN_KEY) < 0;
-    if (deaf)
-        terminal_say("%s", err_text());
+    int deaf = failed < 0 ? failed : offer_page(t, o);
+    if (deaf < 0)
+        return deaf;
     say_place(t);
-    return failed < 0 ? failed : r + failed > 0 || deaf ? EXIT_FAILED : EXIT_DONE;
+    return r + failed + deaf > 0 ? EXIT_FAILED : EXIT_DONE;
 }
 
 /* The core has been started: is it there, and as it was asked for? */
@@ -349,16 +385,18 @@ static int enter_finish(struct target *t, const struct enter_options *o,
         printf("probing %s entered process %d: stopped for %.2f ms, %.1f ms in all\n",
                result->version, (int)t->pid, (double)result->stopped_ns / 1e6,
                (double)result->total_ns / 1e6);
-    bool deaf = o->listen[0] != '\0' && say_page(t, o->listen + LISTEN_KEY) < 0;
-    if (deaf)
-        terminal_say("%s", err_text());
+    int deaf = offer_page(t, o);
+    if (deaf < 0)
+        return deaf;
     settle_known(t);
     r = setup_plugins(t, o->plugins, /* fresh= */ true);
     if (r < 0)
         return r;
     int failed = setup_settings(t, o->settings, o->listen, /* fresh= */ true);
+    if (failed < 0)
+        return failed;
     say_place(t);
-    return failed < 0 ? failed : r + failed > 0 || deaf ? EXIT_FAILED : EXIT_DONE;
+    return r + failed + deaf > 0 ? EXIT_FAILED : EXIT_DONE;
 }
 
 /* *ret_entered: a core came in, whatever happened then. */
@@ -478,7 +516,8 @@ int command_inject(struct target *t, int argc, char **argv)
         bool leaving = is_leaving(c);
         rc = leaving ? wait_left(t->pid) : enter_again(t, &o, c);
         probing_client_free(c);
-        if (!leaving || rc < 0)
+        bool replaced = !leaving && rc == -ESTALE && o.wait; /* there is another to enter */
+        if ((!leaving || rc < 0) && !replaced)
             return rc;
     }
     return enter_patiently(t, &o);

@@ -35,7 +35,8 @@ static int keep_text(void *arg, const char *data, size_t size)
 int setup_request(struct probing_client *c, int argc, const char *const *argv, struct buf *answer)
 {
     int status = 0;
-    int rc = probing_client_run(c, argc, argv, ANSWER_NS, keep_text, answer, &status);
+    int rc =
+        client_failed(c, probing_client_run(c, argc, argv, ANSWER_NS, keep_text, answer, &status));
     return rc < 0 ? rc : status < 0 ? status : status > 0 ? -EPROTO : 0;
 }
 
@@ -103,9 +104,12 @@ static int setup_one(const struct target *t, struct probing_client *c, const cha
             return rc;
         return config(c, "set", key, value, answer); /* it knows its settings now */
     }
+    if (rc == -ESTALE)
+        return rc;
     (void)snprintf(why, sizeof(why), "%s", err_text());
-    if (config(c, "get", key, NULL, answer) < 0)
-        return err_set(rc, "%s", why);
+    int got = config(c, "get", key, NULL, answer);
+    if (got < 0)
+        return got == -ESTALE ? got : err_set(rc, "%s", why);
     const char *now = buf_text(answer);
     size_t n = strcspn(now, "\n");
     if (n == strlen(value) && strncmp(now, value, n) == 0)
@@ -132,6 +136,10 @@ int setup_settings(const struct target *t, const char *const *settings, const ch
     buf_init(&held, ANSWER_MAX_BYTES);
     for (; *settings != NULL; settings++) {
         rc = *settings != but ? setup_one(t, c, *settings, fresh, &answer) : 0;
+        if (rc == -ESTALE) { /* of another program nothing was asked */
+            failed = rc;
+            break;
+        }
         if (rc < 0) {
             terminal_say("%s", err_why(rc));
             failed++;

@@ -10,7 +10,8 @@
 
 /* Each "key=value" of a NULL-ended list: is it so?  What is goes to stdout, what is not to stderr,
  * with the reason and what holds instead.  but: the one of them that is not asked about; fresh: the
- * core has just started with them.  Gives how many, or -errno. */
+ * core has just started with them.  Gives how many, or -errno; -ESTALE: the process runs another
+ * program now. */
 int setup_settings(const struct target *t, const char *const *settings, const char *but,
                    bool fresh);
 /* A core listens on `now` ("": on nothing) and is wanted on `wanted`, which would move it: may it?

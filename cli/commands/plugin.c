@@ -248,7 +248,7 @@ static int load_there(struct target *t, const char *name)
     char why[ERR_TEXT_BYTES - 80];
     int rc = live_run(t, 3, words);
 
-    if (rc != -ECONNRESET)
+    if (rc != -ECONNRESET && rc != -ESTALE)
         return rc;
     (void)snprintf(why, sizeof(why), "%s", err_text());
     return err_set(rc, "plugin %s could not be loaded: %s", name, why);

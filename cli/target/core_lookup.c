@@ -288,6 +288,14 @@ struct probing_client *client_new(const char *token, const char *(*find_token)(v
     return c;
 }
 
+int client_failed(struct probing_client *c, int rc)
+{
+    bool broken = rc == -ECONNRESET || rc == -ECONNREFUSED || rc == -ENOENT;
+    if (!broken || probing_client_end(c) != PROBING_CLIENT_REPLACED)
+        return rc;
+    return err_set(-ESTALE, "%s", probing_client_error(c));
+}
+
 /* The caller closes the directory. */
 static int open_endpoint(const char *directory, const struct endpoint_owner *who,
                          struct datadir *ret, struct client_endpoint *ret_endpoint)
@@ -312,7 +320,7 @@ int endpoint_dial(const char *directory, const struct endpoint_owner *who, const
     if (rc < 0)
         return rc;
     struct probing_client *c = client_new(NULL, NULL, NULL);
-    rc = c != NULL ? client_dial(c, &door, name, type) : -ENOMEM;
+    rc = c != NULL ? client_failed(c, client_dial(c, &door, name, type)) : -ENOMEM;
     probing_client_free(c);
     datadir_close(&d);
     return rc;
@@ -328,7 +336,7 @@ int endpoint_connect(const char *directory, const struct endpoint_owner *who,
     if (rc < 0)
         return rc;
     struct probing_client *c = client_new(NULL, NULL, NULL);
-    rc = c != NULL ? client_connect_endpoint(c, &door) : -ENOMEM;
+    rc = c != NULL ? client_failed(c, client_connect_endpoint(c, &door)) : -ENOMEM;
     datadir_close(&d);
     if (rc == 0)
         *ret = c;

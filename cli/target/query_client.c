@@ -84,10 +84,11 @@ static int from_live(const struct target *t, const struct answer_ask *ask, struc
     words[n++] = ask->statement;
     int rc = target_connect(t, &c);
     if (rc < 0)
-        return rc;
+        return rc == -ENOENT ? -ECONNREFUSED : rc; /* its socket has gone: the core has left */
     int64_t id = probing_client_start_run(c, n, words, /* timeout_ns= */ 0);
     rc = id < 0 ? (int)id
                 : probing_client_stream(c, on_event, p, /* timeout_ns= */ 0, &cli_interrupted);
+    rc = client_failed(c, rc);
     if (rc == -ECANCELED && cli_interrupted && id > 0)
         (void)probing_client_cancel(c, id);
     probing_client_free(c);
@@ -159,8 +160,8 @@ static int from_files(const struct target *t, const struct answer_ask *ask, stru
     return rc;
 }
 
-/* It was killed while we asked: how long until that can be seen? */
-static bool has_died(const struct target *t, struct target *ret)
+/* It was killed while we asked, or its core has gone: how long until that can be seen? */
+static bool has_gone(const struct target *t, struct target *ret)
 {
     const struct timespec pause = {.tv_nsec = 10 * 1000 * 1000};
     for (int i = 0; i < DYING_LOOKS && t->pid != 0 && !cli_interrupted; i++) {
@@ -181,9 +182,15 @@ int answer_bytes(const struct target *t, const struct answer_ask *ask,
     if (target_is_files(t))
         return from_files(t, ask, &p);
     int rc = from_live(t, ask, &p);
-    if ((rc != -ECONNRESET && rc != -ECONNREFUSED) || p.begun || !has_died(t, &dead))
+    bool gone = rc == -ECONNRESET || rc == -ECONNREFUSED || rc == -ESTALE;
+    if (!gone || p.begun || !has_gone(t, &dead))
         return rc;
-    terminal_say("process %d has just ended; this is read from its files", (int)t->pid);
+    if (dead.kind == TARGET_FILES)
+        terminal_say("process %d has just ended; this is read from its files", (int)t->pid);
+    else
+        terminal_say("the core has just gone from process %d, which lives on%s; this is read from "
+                     "its files",
+                     (int)t->pid, rc == -ESTALE ? " with another program (exec)" : "");
     return from_files(&dead, ask, &p);
 }
 

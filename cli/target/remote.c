@@ -86,7 +86,7 @@ static int on_event(void *arg, const struct probing_client_event *e)
 static int follow_to_end(struct probing_client *c, struct stream *s)
 {
     static volatile sig_atomic_t *const stop = &cli_interrupted;
-    int r = probing_client_stream(c, on_event, s, /* timeout_ns= */ 0, stop);
+    int r = client_failed(c, probing_client_stream(c, on_event, s, /* timeout_ns= */ 0, stop));
 
     if (r == -ECANCELED && cli_interrupted)
         for (int i = 0; i < 2; i++)

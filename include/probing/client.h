@@ -104,7 +104,8 @@ enum probing_client_end {
     PROBING_CLIENT_UNKNOWN   /* it cannot be seen from here */
 };
 
-/* After -ECONNRESET: what has become of the process.  May look for two seconds, once. */
+/* After -ECONNRESET, or where nobody listens at a local socket: what has become of the process.
+ * May look for two seconds, once, and longer at one that is ending. */
 PROBING_CLIENT_API enum probing_client_end probing_client_end(struct probing_client *c);
 
 /* ---- one command ---- */

@@ -146,7 +146,6 @@ static int give_up(struct probing_client *c, int rc)
         (void)close(c->fd);
     c->fd = -1;
     c->over = false;
-    c->end = PROBING_CLIENT_OPEN;
     c->in_used = 0;
     buf_reset(&c->in);
     return rc;
@@ -154,6 +153,7 @@ static int give_up(struct probing_client *c, int rc)
 
 static bool is_connected(struct probing_client *c)
 {
+    c->end = c->fd == -1 ? PROBING_CLIENT_OPEN : c->end; /* of a failure before: it is forgotten */
     return c->fd != -1 &&
            client_fail(c, -EISCONN, "this client is connected to %s already", c->where) < 0;
 }

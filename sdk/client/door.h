@@ -32,7 +32,7 @@ struct client_endpoint {
 };
 
 /* A connected socket to `name` ("sock", "door") in it, proved; type: SOCK_STREAM ...  Not blocking;
- * caller closes.  c: for its options and its error; it stays as it is. */
+ * caller closes.  c: for its options, its error, and probing_client_end() where nobody listens. */
 int client_dial(struct probing_client *c, const struct client_endpoint *d, const char *name,
                 int type);
 /* Connect and shake hands. */

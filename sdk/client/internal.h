@@ -5,7 +5,7 @@
  *     client.c: requests and answers     wire.c: websocket messages     connect.c: shaking hands
  *     local_connect.c: the socket in a data directory, and who listens there
  *     find_core.c: the data directory of a process
- *     stream_end.c: why a stream has ended
+ *     stream_end.c: why a stream has ended, or nobody listens
  */
 #ifndef SDK_CLIENT_INTERNAL_H
 #define SDK_CLIENT_INTERNAL_H
@@ -44,7 +44,7 @@ struct probing_client {
     int64_t last_id;
     int64_t started[CLIENT_STARTED_MAX]; /* ids whose end has not come; 0: free */
     bool over;                           /* the connection is of no more use */
-    enum probing_client_end end;         /* why, once it was looked for */
+    enum probing_client_end end;         /* why, or why nobody listens, once it was looked for */
     struct client_process process;
     const volatile sig_atomic_t *stop; /* of the stream that is read, else of whoever connected */
     uint32_t mask;                     /* changes with every frame */
@@ -75,6 +75,8 @@ uint64_t client_inspect(uint64_t deadline_ns);
 /* ---- stream_end.c ---- */
 
 int client_gone(struct probing_client *c); /* -ECONNRESET, with what has become of the process */
+/* The same of a socket at which nobody listens: gives `code`, and keeps the end in c->end. */
+int client_nobody(struct probing_client *c, int code, const struct client_process *p);
 
 /* ---- wire.c ---- */
 

@@ -162,14 +162,31 @@ static int connect_in_time(struct probing_client *c, int fd, int socket_fd, cons
     }
 }
 
+/* Who should listen; pid 0: that cannot be told from here. */
+static void expected_process(const struct client_endpoint *d, const char *leaf,
+                             struct client_process *ret)
+{
+    uint64_t pid = 0, started = 0;
+
+    *ret = (struct client_process){.pid = d->pid, .start_time = d->start_time};
+    (void)snprintf(ret->directory, sizeof(ret->directory), "%s", d->path);
+    (void)snprintf(ret->leaf, sizeof(ret->leaf), "%s", leaf);
+    if (d->start_time || !read_name(d->directory, &pid, &started))
+        return;
+    if (!d->pid && pid <= INT32_MAX && has_started((pid_t)pid, started))
+        ret->pid = (pid_t)pid; /* else it is dead, or in another pid namespace */
+    ret->start_time = started;
+}
+
 static int connect_words(struct probing_client *c, const struct client_endpoint *d,
                          const char *name, int rc)
 {
-    if (rc == -ECONNREFUSED || rc == -ENOENT)
-        return client_fail(c, rc,
-                           "nobody listens on '%s/%s'; the process has gone, its data can still be "
-                           "asked: probing -t %s query \"...\"",
-                           d->path, name, d->path);
+    struct client_process who;
+
+    if (rc == -ECONNREFUSED || rc == -ENOENT) {
+        expected_process(d, name, &who);
+        return client_nobody(c, rc, &who);
+    }
     if (rc == -ETIMEDOUT)
         return client_fail(c, rc,
                            "'%s/%s': the process takes no connection; it may be stopped, or others "

@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * sdk/client/stream_end.c - a stream has ended: has the process died, has its core left, or has it
- * only closed this connection?
+ * sdk/client/stream_end.c - a stream has ended, or nobody listens where somebody did: has the
+ * process died, has its core left, has it another program, or has it only closed this connection?
  *
- * The end of a stream says none of these, so the process is looked at: it is known by its pid and
- * its start time from when we connected.  One thread a client.
+ * The failed call says none of these, so the process is looked at: it is known by its pid and its
+ * start time from when we connected, or from the name of the directory.  One thread a client.
  */
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -22,6 +23,7 @@
 
 #define LOOK_NS (2 * NS_PER_S) /* a process that dies closes its sockets first, then is seen dead */
 #define LOOK_MS 5
+#define ENDING_NS (30 * NS_PER_S) /* and where it is ending already: on a starved machine */
 #define LISTENS 2    /* looks at which it still listened: then it closed the connection alone */
 #define EXITING 0x4u /* PF_EXITING, of the flags in /proc/PID/stat */
 
@@ -64,6 +66,18 @@ static bool is_dead(const struct client_process *c)
         return true;
     bool over = strchr("ZXx", s.state) || (s.flags != PROC_UNKNOWN && s.flags & EXITING);
     return over && threads_of(c->pid) <= 1;
+}
+
+/* It has to end, or its first thread has, or an exec ends the others: which is seen later. */
+static bool is_ending(const struct client_process *c)
+{
+    struct proc_status p;
+    struct proc_stat s;
+
+    if (proc_stat_of(c->pid, 0, &s) == 0 && s.flags != PROC_UNKNOWN && s.flags & EXITING)
+        return true;
+    return proc_status_of(c->pid, 0, &p) == 0 && p.pending != PROC_UNKNOWN &&
+           p.shared != PROC_UNKNOWN && ((p.pending | p.shared) >> (SIGKILL - 1) & 1);
 }
 
 /* Of a living process: has it another program now?  The core's store is mapped as long as it is
@@ -114,7 +128,7 @@ static int is_listening(const struct client_process *c)
 
 enum probing_client_end client_process_end(const struct client_process *c)
 {
-    uint64_t until = client_now_ns() + LOOK_NS;
+    uint64_t begin = client_now_ns(), spent = 0;
     int listened = 0;
 
     if (c->pid == 0)
@@ -130,25 +144,46 @@ enum probing_client_end client_process_end(const struct client_process *c)
             return PROBING_CLIENT_CLOSED;
         if (r == 0 && has_another_program(c) && !is_dead(c))
             return PROBING_CLIENT_REPLACED;
-    } while (poll(NULL, 0, LOOK_MS) == 0 && client_now_ns() < until);
+        (void)poll(NULL, 0, LOOK_MS);
+        spent = client_now_ns() - begin;
+    } while (spent < LOOK_NS || (spent < ENDING_NS && is_ending(c)));
     return PROBING_CLIENT_CLOSED;
 }
 
 enum probing_client_end probing_client_end(struct probing_client *c)
 {
-    if (!c->over)
-        return PROBING_CLIENT_OPEN;
-    if (c->end == PROBING_CLIENT_OPEN)
+    if (c->over && c->end == PROBING_CLIENT_OPEN)
         c->end = client_process_end(&c->process);
     return c->end;
 }
 
 /* As it can be asked afterwards: /proc shows no root of the dead. */
-static const char *place_of(const struct probing_client *c)
+static const char *place_of(const struct client_process *p)
 {
-    bool seen = strncmp(c->directory, "/proc/", 6) == 0;
-    const char *root = seen ? strstr(c->directory, "/root/") : NULL;
-    return root ? root + sizeof("/root") - 1 : c->directory;
+    bool seen = strncmp(p->directory, "/proc/", 6) == 0;
+    const char *root = seen ? strstr(p->directory, "/root/") : NULL;
+    return root ? root + sizeof("/root") - 1 : p->directory;
+}
+
+/* before: what our call has found, where it is not the end of a stream that says it. */
+static int fail_with_end(struct probing_client *c, int code, const char *before,
+                         const struct client_process *p)
+{
+    if (c->end == PROBING_CLIENT_DIED)
+        return client_fail(c, code,
+                           "%sthe process has died; its data can still be queried: probing -t %s "
+                           "query \"...\"",
+                           before, place_of(p));
+    if (c->end == PROBING_CLIENT_LEFT)
+        return client_fail(
+            c, code,
+            "%sthe core has left process %d, which lives on; its data can still be queried: "
+            "probing -t %s query \"...\"",
+            before, (int)p->pid, place_of(p));
+    return client_fail(c, code,
+                       "%sprocess %d runs another program now (exec), and the core went with the "
+                       "one before; enter it again: probing -t %d inject",
+                       before, (int)p->pid, (int)p->pid);
 }
 
 int client_gone(struct probing_client *c)
@@ -156,21 +191,9 @@ int client_gone(struct probing_client *c)
     c->over = true;
     switch (probing_client_end(c)) {
     case PROBING_CLIENT_DIED:
-        return client_fail(c, -ECONNRESET,
-                           "the process has died; its data can still be queried: probing -t %s "
-                           "query \"...\"",
-                           place_of(c));
     case PROBING_CLIENT_LEFT:
-        return client_fail(
-            c, -ECONNRESET,
-            "the core has left process %d, which lives on; its data can still be queried: "
-            "probing -t %s query \"...\"",
-            (int)c->process.pid, place_of(c));
     case PROBING_CLIENT_REPLACED:
-        return client_fail(c, -ECONNRESET,
-                           "process %d runs another program now (exec), and the core went with the "
-                           "one before; enter it again: probing -t %d inject",
-                           (int)c->process.pid, (int)c->process.pid);
+        return fail_with_end(c, -ECONNRESET, "", &c->process);
     case PROBING_CLIENT_CLOSED:
         return client_fail(c, -ECONNRESET,
                            "the connection was closed by the core; process %d lives, ask again",
@@ -183,4 +206,28 @@ int client_gone(struct probing_client *c)
                        "the connection to %s was closed; whether that process lives cannot be seen "
                        "from here",
                        c->where);
+}
+
+int client_nobody(struct probing_client *c, int code, const struct client_process *p)
+{
+    char before[512];
+
+    (void)snprintf(before, sizeof(before), "nobody listens on '%.400s/%s'; ", p->directory,
+                   p->leaf);
+    c->end = client_process_end(p);
+    switch (c->end) {
+    case PROBING_CLIENT_DIED:
+    case PROBING_CLIENT_LEFT:
+    case PROBING_CLIENT_REPLACED:
+        return fail_with_end(c, code, before, p);
+    case PROBING_CLIENT_CLOSED:
+        return client_fail(c, code, "%sprocess %d lives, ask again", before, (int)p->pid);
+    case PROBING_CLIENT_UNKNOWN:
+    case PROBING_CLIENT_OPEN:
+        break;
+    }
+    return client_fail(c, code,
+                       "%sa core that was there has gone, and what it measured can still be asked: "
+                       "probing -t %s query \"...\"",
+                       before, place_of(p));
 }
