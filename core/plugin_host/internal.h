@@ -51,8 +51,7 @@ enum plugin_call { CALL_NONE, CALL_INSIDE, CALL_GIVEN_UP };
 struct leak_before;
 struct born_fd {
     int fd;
-    dev_t device;
-    ino_t inode;
+    uint64_t what; /* it is of: a number is given again */
 };
 
 struct plugin_part; /* a table or subscription that a plugin asked for: see plugin_api.c */

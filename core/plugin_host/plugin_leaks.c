@@ -5,10 +5,12 @@
  *
  * Threads: control only, around init, start, stop and destroy.  A thread that is born inside of
  * these has the name that the control thread bears meanwhile, so it is known for the plugin's.  A
- * descriptor may have been opened by the program at the same moment: that is said.
+ * descriptor is known by what it is of, for its number is given again when another thread closes
+ * one meanwhile.  It may have been opened by another thread at the same moment: that is said.
  */
 #include <dlfcn.h>
 #include <errno.h>
+#include <netinet/in.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdio.h>
@@ -23,15 +25,21 @@
 #include "core/base/clock.h"
 #include "core/base/text.h"
 #include "core/plugin_host/internal.h"
+#include "sdk/lib/hash.h"
 #include "sdk/lib/proc/task.h"
 
-#define LISTED 4096              /* of threads and descriptors; with more nothing is said */
-#define ENDING_NS (NS_PER_S / 2) /* a thread that was joined is shown by /proc a little longer */
+#define LISTED 4096 /* of threads and descriptors; with more nothing is said */
+/* A thread that was joined is shown by /proc a little longer, and what another thread has just
+ * opened to read is closed by then. */
+#define ENDING_NS (NS_PER_S / 2)
 
 struct leak_list {
     uint32_t n;
     bool whole;
-    int ids[LISTED];
+    struct {
+        int id;
+        uint64_t what; /* of a descriptor: what it is of */
+    } list[LISTED];
 };
 
 /* What is there before a call into the plugin. */
@@ -39,7 +47,32 @@ struct leak_before {
     struct leak_list threads, fds;
 };
 
-static void list(const char *folder, struct leak_list *ret)
+/* What a descriptor is of, as one number; 0: it is not open.  Those without a file of their own
+ * (eventfd, epoll) share an inode, and have a name for each kind. */
+static uint64_t what_is(int fd)
+{
+    char path[40], text[64];
+    struct stat st;
+
+    if (fstat(fd, &st) == -1)
+        return 0;
+    uint64_t what = hash_bytes(HASH_FNV, &st.st_dev, sizeof(st.st_dev));
+    what = hash_bytes(what, &st.st_ino, sizeof(st.st_ino));
+    (void)snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
+    ssize_t n = readlink(path, text, sizeof(text));
+    if (n > 11 && memcmp(text, "anon_inode:", 11) == 0)
+        what = hash_bytes(what, text, (size_t)n);
+    return what | 1;
+}
+
+static uint64_t is_a_thread(int tid)
+{
+    (void)tid;
+    return 1;
+}
+
+/* what_of: 0 of one that has gone since the folder was read. */
+static void list(const char *folder, uint64_t (*what_of)(int id), struct leak_list *ret)
 {
     struct proc_numbers all;
     struct proc_number one;
@@ -47,23 +80,25 @@ static void list(const char *folder, struct leak_list *ret)
     ret->n = 0;
     ret->whole = proc_numbers_open(&all, folder) == 0;
     while (proc_numbers_next(&all, &one)) {
-        if ((int)one.value == all.fd)
+        uint64_t what = (int)one.value == all.fd ? 0 : what_of((int)one.value);
+        if (what == 0)
             continue;
         if (ret->n == LISTED) {
             ret->whole = false;
             break;
         }
-        ret->ids[ret->n++] = (int)one.value;
+        ret->list[ret->n].id = (int)one.value;
+        ret->list[ret->n++].what = what;
     }
     ret->whole = ret->whole && all.error == 0;
     proc_numbers_close(&all);
 }
 
-static bool has(const struct leak_list *l, int id)
+static bool has(const struct leak_list *l, int id, uint64_t what)
 {
     for (uint32_t i = 0; i < l->n; i++)
-        if (l->ids[i] == id)
-            return true;
+        if (l->list[i].id == id)
+            return l->list[i].what == what;
     return false;
 }
 
@@ -79,34 +114,65 @@ void leak_begin(struct plugin *p)
     name_of(p, name);
     p->before = malloc(sizeof(*p->before));
     if (p->before) {
-        list("/proc/self/task", &p->before->threads);
-        list("/proc/self/fd", &p->before->fds);
+        list("/proc/self/task", is_a_thread, &p->before->threads);
+        list("/proc/self/fd", what_is, &p->before->fds);
     }
     (void)prctl(PR_SET_NAME, name);
 }
 
-/* Our own connections: what is accepted bears the listener's address. */
-static bool is_ours(int fd)
+/* Where a socket is bound; false: it is none, or nowhere. */
+static bool bound_at(int fd, struct sockaddr_storage *ret)
 {
-    struct sockaddr_un a = {.sun_family = AF_UNSPEC};
-    socklen_t size = sizeof(a) - 1;
+    socklen_t size = sizeof(*ret) - 1;
 
-    if (getsockname(fd, (struct sockaddr *)&a, &size) == -1 || a.sun_family != AF_UNIX)
+    *ret = (struct sockaddr_storage){.ss_family = AF_UNSPEC};
+    return getsockname(fd, (struct sockaddr *)ret, &size) == 0;
+}
+
+/* Of two that are bound: a connection bears its listener's port, or its path. */
+static bool same_place(const struct sockaddr_storage *a, const struct sockaddr_storage *b)
+{
+    const struct sockaddr_un *one = (const void *)a, *other = (const void *)b;
+
+    if (a->ss_family != b->ss_family)
         return false;
-    const char *slash = strrchr(a.sun_path, '/');
-    return slash && (strcmp(slash, "/sock") == 0 || strcmp(slash, "/door") == 0);
+    if (a->ss_family == AF_INET)
+        return ((const struct sockaddr_in *)a)->sin_port ==
+               ((const struct sockaddr_in *)b)->sin_port;
+    if (a->ss_family == AF_INET6)
+        return ((const struct sockaddr_in6 *)a)->sin6_port ==
+               ((const struct sockaddr_in6 *)b)->sin6_port;
+    return a->ss_family == AF_UNIX && (one->sun_path[0] != '\0' || one->sun_path[1] != '\0') &&
+           memcmp(one->sun_path, other->sun_path, sizeof(one->sun_path)) == 0;
+}
+
+/* A client of the core or of the program, taken in at a place that was listened at before. */
+static bool is_a_client(const struct leak_list *before, int fd)
+{
+    struct sockaddr_storage at, place;
+
+    if (!bound_at(fd, &at))
+        return false;
+    for (uint32_t i = 0; i < before->n; i++) {
+        int listens = 0, other = before->list[i].id;
+        socklen_t size = sizeof(listens);
+        if (getsockopt(other, SOL_SOCKET, SO_ACCEPTCONN, &listens, &size) == 0 && listens &&
+            bound_at(other, &place) && same_place(&at, &place) &&
+            what_is(other) == before->list[i].what)
+            return true;
+    }
+    return false;
 }
 
 static void note_fds(struct plugin *p, const struct leak_list *now)
 {
-    struct stat st;
+    const struct leak_list *before = &p->before->fds;
 
     for (uint32_t i = 0; i < now->n && p->n_born_fds < LEAK_MOST; i++) {
-        int fd = now->ids[i];
-        if (has(&p->before->fds, fd) || fstat(fd, &st) == -1 || is_ours(fd))
-            continue;
-        p->born_fds[p->n_born_fds++] =
-            (struct born_fd){.fd = fd, .device = st.st_dev, .inode = st.st_ino};
+        int fd = now->list[i].id;
+        uint64_t what = now->list[i].what;
+        if (!has(before, fd, what) && !is_a_client(before, fd))
+            p->born_fds[p->n_born_fds++] = (struct born_fd){.fd = fd, .what = what};
     }
 }
 
@@ -117,13 +183,13 @@ void leak_end(struct plugin *p, bool is_control)
     if (is_control) /* else the thread was left to it, and has been told its name */
         (void)prctl(PR_SET_NAME, "probing/control");
     if (now && p->before->threads.whole) {
-        list("/proc/self/task", now);
+        list("/proc/self/task", is_a_thread, now);
         for (uint32_t i = 0; now->whole && i < now->n && p->n_born_threads < LEAK_MOST; i++)
-            if (!has(&p->before->threads, now->ids[i]))
-                p->born_threads[p->n_born_threads++] = now->ids[i];
+            if (!has(&p->before->threads, now->list[i].id, now->list[i].what))
+                p->born_threads[p->n_born_threads++] = now->list[i].id;
     }
     if (now && p->before->fds.whole) {
-        list("/proc/self/fd", now);
+        list("/proc/self/fd", what_is, now);
         if (now->whole)
             note_fds(p, now);
     }
@@ -164,15 +230,12 @@ static uint32_t threads_left(const struct plugin *p, char ret_name[32])
 static uint32_t fds_left(const struct plugin *p, char *ret_first, size_t size)
 {
     char path[64];
-    struct stat st;
     uint32_t n = 0;
 
     ret_first[0] = '\0';
     for (uint32_t i = 0; i < p->n_born_fds; i++) {
         const struct born_fd *b = &p->born_fds[i];
-        if (fstat(b->fd, &st) == -1 || st.st_dev != b->device || st.st_ino != b->inode)
-            continue;
-        if (n++ > 0)
+        if (what_is(b->fd) != b->what || n++ > 0)
             continue;
         (void)snprintf(path, sizeof(path), "/proc/self/fd/%d", b->fd);
         ssize_t length = readlink(path, ret_first, size - 1);
@@ -212,17 +275,17 @@ static void tell(struct plugin *p, struct buf *ret)
     struct buf handlers;
     const char *between = "it has left ";
 
-    uint32_t threads = threads_left(p, name);
-    while (threads > 0 && clock_monotonic() < until) {
+    uint32_t threads = threads_left(p, name), fds = fds_left(p, file, sizeof(file));
+    while (threads + fds > 0 && clock_monotonic() < until) {
         (void)poll(NULL, 0, 5);
         threads = threads_left(p, name);
+        fds = fds_left(p, file, sizeof(file));
     }
     if (threads > 0) {
         (void)buf_addf(ret, "%s%u thread%s running (\"%s\")", between, threads,
                        threads > 1 ? "s" : "", name);
         between = ", ";
     }
-    uint32_t fds = fds_left(p, file, sizeof(file));
     if (fds > 0) {
         (void)buf_addf(ret, "%s%u descriptor%s open that came while it was called (%.200s)",
                        between, fds, fds > 1 ? "s" : "", file);

@@ -6,10 +6,12 @@ The set lies in tests/hostile/plugins; a file of a plugin that is damaged is mad
 import os
 import re
 import shutil
+import socket
+import subprocess
 
 import pytest
 
-from world import BUILD, wait_for, world  # noqa: F401
+from world import BUILD, CLI, said, wait_for, world  # noqa: F401
 
 SET = BUILD / "tests" / "hostile" / "plugins"
 LIMIT = "probing.plugin_timeout=1s"  # after which one that hangs is given up
@@ -170,6 +172,7 @@ def test_nothing_of_one_that_failed_goes_on(world, target):
 @pytest.mark.parametrize("name, left", [
     ("leaks_threads", "it has left 1 thread running"),
     ("leaks_fds", r"it has left 1 descriptor open that came while it was called \(/dev/zero\)"),
+    ("takes_number", r"it has left 1 descriptor open that came while it was called \(/dev/zero\)"),
     ("takes_signal", "it has left its handler of signal 12"),
 ])
 def test_what_is_left_behind_is_said(world, target, name, left):
@@ -179,6 +182,42 @@ def test_what_is_left_behind_is_said(world, target, name, left):
     stopped = state(target, name)
     assert stopped[0] == "stopped" and re.search(left, stopped[1]), stopped
     lives(target, world)
+
+
+SERVER = """
+import socket
+door, taken = socket.create_server(("127.0.0.1", 0)), []
+print("port", door.getsockname()[1], flush=True)
+while True: taken.append(door.accept())
+"""
+
+
+def test_clients_that_come_meanwhile_are_not_left_by_it(world):
+    """They are the core's, by TCP and at its socket, or the program's."""
+    begun, go = world.tmp / "begun", world.tmp / "go"
+    target = world.python(SERVER, env={"BEGUN": str(begun), "GO": str(go)})
+    port = int(target.wait_line(r"^port (\d+)$").group(1))
+    target.inject("-D", "probing.plugins=", "-D", "probing.plugin_timeout=5m",
+                  "-D", "server.listen=127.0.0.1:0")
+    info = target.probing("info").stdout
+    load = subprocess.Popen([str(CLI), "-t", str(target.pid), "plugin", "load",
+                             str(SET / "start_waits.so")], env=world.env, text=True,
+                            stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    wait_for(begun.exists, "its start")
+    ours = socket.create_connection(
+        ("127.0.0.1", int(re.search(r"^listening: 127\.0\.0\.1:(\d+)", info, re.M).group(1))))
+    ours.sendall(b"version\n")
+    assert said(ours, rb"\n")  # it has been let in
+    programs = socket.create_connection(("127.0.0.1", port))
+    local = socket.socket(socket.AF_UNIX)
+    local.connect(re.search(r"^data: (.*)$", info, re.M).group(1) + "/sock")
+    local.sendall(b"version\n")
+    assert said(local, rb"\n")
+    go.touch()
+    out, err = load.communicate(timeout=300)
+    assert load.returncode == 1 and "no such device" in err and "left" not in err, err
+    for one in (ours, programs, local):
+        one.close()
 
 
 def test_nothing_is_said_of_one_that_is_right(world, target):
