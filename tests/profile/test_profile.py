@@ -201,17 +201,23 @@ def test_a_broken_stack_stands_in_its_tower(world, python):
     target.inject("--plugin", "profile")
     samples(target, 2, "sum(cpu_ns) / 1000000000")
     stacks = profile(target)
-    broken = [stack for stack, _ in stacks if stack[-1] == "[unknown]"]
-    assert broken and all("[native frames not read]" in stack for stack in broken), stacks
+    broken = [(stack, ns) for stack, ns in stacks if stack[-1] == "[unknown]"]
+    assert broken and all("[native frames not read]" in stack for stack, _ in broken), stacks
+    def outside(stack):  # as C begins to call a Python function
+        return "inner" not in map(name, stack)
+    # That code has no table either: three instructions in anonymous memory, a call of which misses
+    # every cache, so 1 us of 20 ms.  Of 200 samples 10 are that by chance once in 10^20 times.
+    assert sum(ns for stack, ns in broken if outside(stack)) < 0.05 * sum(ns for _, ns in stacks)
     whole = [stack for stack, _ in stacks if "[native frames not read]" not in stack]
     def way(stack):
         words = list(map(name, stack))
         return words[words.index("outer") + 1:words.index("inner")]
     ways = {tuple(way(s)) for s in whole if {"outer", "inner"} <= set(map(name, s))}
-    assert ways and () not in ways and {tuple(way(s)) for s in broken} <= ways, stacks
-    for stack in broken:
-        words = list(map(name, stack))
-        assert words[-3:] == ["inner", "[native frames not read]", "[unknown]"], words
+    within = [stack for stack, _ in broken if not outside(stack)]
+    assert ways and () not in ways and {tuple(way(s)) for s in within} <= ways, stacks
+    for stack, _ in broken:
+        last = "outer" if outside(stack) else "inner"
+        assert list(map(name, stack))[-3:] == [last, "[native frames not read]", "[unknown]"], stack
 
 
 def test_who_holds_the_gil(world):
