@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """`torch` and `flamegraph torch`: what they add up is whole, and a loop that stands is told."""
+import itertools
 import json
 import re
 
@@ -176,6 +177,20 @@ def test_steps_of_several_loads_are_not_one(world, python):
     assert twice == rows == []
 
 
+def parts_begun_before_us(target):
+    """{thread: ([module], ns)}: parts of its first call, where that began before what is shown."""
+    rows = target.rows("select tid, module, (duration * 1000000000)::bigint "
+                       "from python.torch_trace where stage = 'post forward' and local_step in "
+                       "(select steps from python.torch_step_timing where sampled = 1) "
+                       "order by local_step, seq")
+    found = {}
+    for tid in {row[0] for row in rows}:
+        first = list(itertools.takewhile(lambda row: row[1] != "Sequential",
+                                         (row for row in rows if row[0] == tid)))
+        found[tid] = [row[1] for row in first], sum(row[2] for row in first)
+    return found
+
+
 def test_steps_that_another_thread_ends(world, python):
     """A forward in the middle of which a step ends is one call with its parts, not several."""
     enough = world.tmp / "enough"  # a call that has not ended has no row, what it called has
@@ -203,7 +218,10 @@ def test_steps_that_another_thread_ends(world, python):
     folded = target.probing("flamegraph", "torch", "--format", "folded").stdout
     own = dict(line.rsplit(" ", 1) for line in folded.splitlines())
     alone = sum(int(ns) for way, ns in own.items() if way in ("forward;0", "forward;1"))
-    assert alone < 0.01 * total_of(folded), folded  # at most those that had begun before us
+    early = parts_begun_before_us(target)
+    assert all(modules in ([], ["1"], ["0", "1"]) for modules, _ in early.values()), early
+    assert alone == sum(ns for _, ns in early.values()), (early, folded)
+    assert int(own["forward;Sequential;0"]) > 0 < int(own["forward;Sequential;1"]), folded
     shown = target.probing("torch")
     assert shown.returncode == 0 and "in none of torch's parts" not in shown.stdout, shown
 
