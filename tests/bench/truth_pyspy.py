@@ -49,15 +49,16 @@ def by_py_spy(place, mode, program, python, py_spy):
         own = [frame.split(" (")[0].rpartition(".")[2] for frame in frames.split(";")]
         own = [name for name in own if name != "wrapper"]
         if "work" in own:
-            stacks.append((own[own.index("work") + 1:], own[-1], int(n), int(n)))
+            stacks.append(truth.Stack(own[own.index("work") + 1:], own[-1], samples=int(n),
+                                      ns=int(n), longest=1, squares=int(n)))
     return answer, stacks
 
 
 def judged(answer, stacks):
     """(largest distance in percent, samples, impossible ones)"""
     known = {tuple(chain[:n]) for chain in answer["chains"] for n in range(len(chain) + 1)}
-    samples = sum(n for _, _, _, n in stacks)
-    wrong = sum(n for own, _, _, n in stacks if tuple(own) not in known)
+    samples = sum(stack.samples for stack in stacks)
+    wrong = sum(stack.samples for stack in stacks if tuple(stack.own) not in known)
     far = max(abs(seen - share) for _, share, seen, _
               in truth.shares(stacks, answer[mode], answer["all_" + mode]))
     return 100 * far, samples, wrong

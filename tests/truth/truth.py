@@ -13,7 +13,7 @@ import sys
 from pathlib import Path
 
 from pythons import PYTHONS
-from world import DEBIAN_PYTHON, wait_for
+from world import DEBIAN_PYTHON
 
 HERE = Path(__file__).resolve().parent
 LONG = bool(os.environ.get("PROBING_TEST_TRUTH"))
@@ -72,36 +72,47 @@ def sample(mode, rate=RATE):
     return enter
 
 
-def stacks_of(target, value):
-    """[(the program's own functions from `work` on, what the rest stands for, ns, samples)]"""
-    before = None
+class Stack:
+    """Of python.stacks: the program's own functions from `work` on, what the rest stands for, and
+    its samples: how many, the sum of their times, the longest one's, the sum of their squares."""
 
-    def settled():  # the profiler's turn is 0.1 s: two looks that agree, and nothing works any more
-        nonlocal before
-        now = target.rows("select count(*) from python.samples where cpu_ns > 0")
-        same, before = now == before, now
-        return same
-    wait_for(settled, "the last samples")
+    def __init__(self, own, leaf, samples, ns, longest, squares):
+        self.own, self.leaf, self.samples, self.ns = own, leaf, samples, ns
+        self.longest, self.squares = longest, squares
+
+    def __repr__(self):
+        return "%s %s: %d ns in %d samples, one of %d" % (self.own, self.leaf, self.ns,
+                                                          self.samples, self.longest)
+
+
+def stacks_of(target, value):
+    """All [Stack] below `work`.  The profiler is stopped: a sample that it took is in the tables
+    then, and none comes between the two queries."""
+    done = target.probing("plugin", "stop", "profile")
+    assert done.returncode == 0, done.stdout + done.stderr
     frames = {}
     for stack, kind, func, file in target.rows("select stack_id, frame_type, func, file from "
                                                "python.stacks order by stack_id, depth desc"):
         frames.setdefault(stack, []).append((kind, func, file or ""))
     found = []
-    for stack, ns, n in target.rows("select stack_id, sum(%s), count(*) from python.samples "
-                                    "where %s > 0 group by 1" % (value, value)):
+    samples = ("select stack_id, count(*), sum({0}), max({0}), sum({0}::double * {0}) "
+               "from python.samples where {0} > 0 group by 1").format(value)
+    for stack, *numbers in target.rows(samples):
         own = [func.rpartition(".")[2] for kind, func, file in frames[stack]
                if kind == "python" and "/truth/targets/" in file]
         own = [func for func in own if func != "wrapper"]  # what keeps the account
         if "work" in own:
-            found.append((own[own.index("work") + 1:], frames[stack][-1][1], ns, n))
+            found.append(Stack(own[own.index("work") + 1:], frames[stack][-1][1], *numbers))
     return found
 
 
 def shares(stacks, truth, whole):
     """Of each function: its name, its share as the program says it (seconds of `truth` in `whole`),
-    as we say it, and how far they may be apart by chance."""
-    all_ns, n = sum(ns for _, _, ns, _ in stacks), sum(n for _, _, _, n in stacks)
+    as we say it, and how far they may be apart by chance: samples are fewer, and of different
+    weights, where the machine has little time for them."""
+    all_ns = sum(stack.ns for stack in stacks)
+    n = all_ns ** 2 / sum(stack.squares for stack in stacks)  # so many samples of one weight
     for name, seconds in truth.items():
         share = seconds / whole
-        seen = sum(ns for own, _, ns, _ in stacks if own[:1] == [name]) / all_ns
+        seen = sum(stack.ns for stack in stacks if stack.own[:1] == [name]) / all_ns
         yield name, share, seen, SIGMAS * math.sqrt(share * (1 - share) / n) + BIAS
