@@ -166,7 +166,7 @@ bool directory_is_over(const char *directory)
     probing_client_free(c);
     /* Reset: the process is just dying; its memory has gone before its sockets.  No socket, or
      * another's: no core of that process is there. */
-    return rc == -ECONNREFUSED || rc == -ECONNRESET || rc == -ENOTSOCK;
+    return rc == -ECONNREFUSED || rc == -ECONNRESET || rc == -ENOTSOCK || rc == -ESTALE;
 }
 
 bool directory_lives_elsewhere(const char *directory)

@@ -83,8 +83,13 @@ static int from_live(const struct target *t, const struct answer_ask *ask, struc
     }
     words[n++] = ask->statement;
     int rc = target_connect(t, &c);
+    if (rc == -ENOENT && t->kind == TARGET_LIVE) { /* its socket has gone: the core has left */
+        char why[ERR_TEXT_BYTES];
+        (void)snprintf(why, sizeof(why), "%s", err_text());
+        return err_set(-ECONNREFUSED, "%s", why);
+    }
     if (rc < 0)
-        return rc == -ENOENT ? -ECONNREFUSED : rc; /* its socket has gone: the core has left */
+        return rc;
     int64_t id = probing_client_start_run(c, n, words, /* timeout_ns= */ 0);
     rc = id < 0 ? (int)id
                 : probing_client_stream(c, on_event, p, /* timeout_ns= */ 0, &cli_interrupted);
