@@ -25,6 +25,13 @@ CLI = BUILD / "probing"
 CORE = BUILD / "libprobing.so"
 TRAIN = ROOT / "tests" / "train" / "tiny_transformer.py"
 DEBIAN_PYTHON = "/usr/bin/python3"
+LIMIT = 300.0  # seconds after which something hangs: a starved machine is slow, and may be so
+
+# A shell has what it starts in the background ignore these, and what we start would do so, too.
+for _number, _usual in ((signal.SIGINT, signal.default_int_handler),
+                        (signal.SIGQUIT, signal.SIG_DFL)):
+    if signal.getsignal(_number) == signal.SIG_IGN:
+        signal.signal(_number, _usual)
 
 
 def sanitized():
@@ -37,7 +44,7 @@ def sanitized():
             "UBSAN_OPTIONS": "print_stacktrace=1"}
 
 
-def wait_for(condition, what, timeout=60.0):
+def wait_for(condition, what, timeout=LIMIT):
     """Give what `condition()` gives once it is true; fail the test after `timeout` seconds.
 
     what: a text, or a function that gives it then, of what is there instead."""
@@ -51,7 +58,7 @@ def wait_for(condition, what, timeout=60.0):
         time.sleep(0.02)
 
 
-def said(stream, pattern, timeout=60.0):
+def said(stream, pattern, timeout=LIMIT):
     """What a pipe gives until `pattern` (of bytes) is in it; it must not have been read before."""
     deadline, text = time.monotonic() + timeout, b""
     while not re.search(pattern, text):
@@ -88,7 +95,7 @@ class Target:
     def output(self):
         return self.log.read_text(errors="replace")
 
-    def wait_line(self, pattern, timeout=120.0):
+    def wait_line(self, pattern, timeout=LIMIT):
         def seen():
             ended = self.process.poll() is not None  # before looking: its last words count
             found = re.search(pattern, self.output(), flags=re.M)
@@ -169,7 +176,7 @@ class World:
                         PYTHONUNBUFFERED="1", PYTHONIOENCODING="utf-8")
         self.targets = []
 
-    def probing(self, *args, timeout=60, env=None):
+    def probing(self, *args, timeout=LIMIT, env=None):
         return subprocess.run([str(CLI), *args], capture_output=True, timeout=timeout,
                               stdin=subprocess.DEVNULL, env=dict(self.env, **(env or {})),
                               encoding="utf-8", errors="replace")

@@ -5,7 +5,7 @@ import os
 import signal
 
 from standin import Device
-from world import wait_for
+from world import LIMIT, wait_for
 
 ENABLED = "print([k for k in range(64) if cupti.standin_enabled(k)], cupti.standin_thread_type())"
 
@@ -139,7 +139,7 @@ def test_an_exit_while_it_traces_keeps_the_last_kernels(world):
     d.wait_state("tracing")
     code = "import ctypes\nkernel('last')\nctypes.CDLL(None).exit(3)"
     d.target.probing("eval", code)
-    assert d.target.process.wait(60) == 3
+    assert d.target.process.wait(LIMIT) == 3
     done = d.target.probing("query", "--format", "json", "select name from cuda.kernels")
     assert '"last"' in done.stdout, done.stdout + done.stderr
 
@@ -150,6 +150,6 @@ def test_killed_while_it_traces(world):
     d.do("kernel('seen')")
     d.wait_rows("select 1 from cuda.kernels")
     os.kill(d.target.pid, signal.SIGTERM)
-    assert d.target.process.wait(60) == -signal.SIGTERM
+    assert d.target.process.wait(LIMIT) == -signal.SIGTERM
 
 

@@ -73,15 +73,33 @@ def enter(world, source, way, python=DEBIAN_PYTHON, env=None):
     target.wait_line("ready")
     if way == "inject":
         target.inject()
-    wait_for(lambda: target.probing("query", "select 1").returncode == 0, "the core", 20)
+    wait_for(lambda: target.probing("query", "select 1").returncode == 0, "the core")
     target.go = lambda: go.write_text("go")
     return target
 
 
-def ends(target, code=0, timeout=60):
-    wait_for(lambda: not target.alive(), "the target to end; it said:\n" + target.output(), timeout)
+def ends(target, code=0):
+    wait_for(lambda: not target.alive(), "the target to end; it said:\n" + target.output())
     assert target.process.returncode == code, target.output()
     return target.output()
+
+
+# In the program under test, on its first thread: it begins to end.
+LEAVING = ("print('leaving', time.monotonic(), *open('/proc/self/schedstat').read().split()[:2],"
+           " flush=True)\n")
+
+
+def slept(target):
+    """Seconds that its first thread has been waiting for something since it said that it leaves,
+    until it has ended: a processor does not count, for which it waits on a starved machine."""
+    wait_for(lambda: os.waitid(os.P_PID, target.pid, os.WEXITED | os.WNOWAIT | os.WNOHANG),
+             lambda: "the target to end; it said:\n" + target.output())
+    end = time.monotonic()
+    with open("/proc/%d/schedstat" % target.pid) as stat:  # a zombie has it still
+        ran = sum(map(int, stat.read().split()[:2]))
+    target.process.wait()
+    begin, *before = re.search(r"^leaving (\S+) (\d+) (\d+)$", target.output(), re.M).groups()
+    return end - float(begin) - (ran - sum(map(int, before))) / 1e9
 
 
 def fds(pid):
@@ -129,10 +147,10 @@ def state_of(pid):
             "threads": status(pid, "Threads")}
 
 
-def gone(target, before, timeout=20):
+def gone(target, before):
     """Everything is as `before`; what is not is told."""
     wait_for(lambda: state_of(target.pid) == before,
-             lambda: "%s; there is %s" % (before, state_of(target.pid)), timeout)
+             lambda: "%s; there is %s" % (before, state_of(target.pid)))
 
 
 def prepared(world, source=LOOP, **kwargs):

@@ -121,7 +121,7 @@ def test_garbage_on_the_socket(world, idle):
             except OSError:
                 pass
     assert idle.rows("select 1") == [[1]] and idle.alive()
-    wait_for(lambda: len(os.listdir(fds)) <= before, "the connections to be closed", 30)
+    wait_for(lambda: len(os.listdir(fds)) <= before, "the connections to be closed")
 
 
 def test_clients_that_leave_while_they_are_greeted(world, idle):
@@ -139,7 +139,7 @@ def test_clients_that_leave_while_they_are_greeted(world, idle):
             except OSError:
                 pass  # its queue is full
     assert idle.alive()
-    wait_for(lambda: idle.probing("query", "select 1").returncode == 0, "an answer", 30)
+    wait_for(lambda: idle.probing("query", "select 1").returncode == 0, "an answer")
 
 
 def test_usage(world):

@@ -9,7 +9,7 @@ import signal
 import subprocess
 
 import pytest
-from world import BUILD, ROOT
+from world import BUILD, LIMIT, ROOT
 
 EXAMPLE = ROOT / "sdk" / "examples" / "ask.c"
 COMPILERS = (("gcc", "-std=c99"), ("gcc", "-std=gnu17"), ("clang", "-std=c11"),
@@ -53,7 +53,7 @@ def ask(installed, tmp_path_factory):
 
 def run(ask, *words, env=None):
     return subprocess.run([str(ask), *map(str, words)], stdout=subprocess.PIPE,
-                          stderr=subprocess.PIPE, text=True, timeout=60, env=env)
+                          stderr=subprocess.PIPE, text=True, timeout=LIMIT, env=env)
 
 
 @pytest.mark.parametrize("compiler", COMPILERS, ids=" ".join)
@@ -163,14 +163,14 @@ def test_a_stream_goes_on_until_it_is_interrupted(watched):
     target, follows = watched
     assert re.match(r'\{"number":\d+\}', follows.stdout.readline())
     follows.send_signal(signal.SIGINT)
-    _, why = follows.communicate(timeout=60)
+    _, why = follows.communicate(timeout=LIMIT)
     assert (follows.returncode, why) == (0, "")
 
 
 def test_a_process_that_dies_ends_its_streams(watched):
     target, follows = watched
     os.kill(target.pid, signal.SIGKILL)
-    _, why = follows.communicate(timeout=60)
+    _, why = follows.communicate(timeout=LIMIT)
     assert follows.returncode == 1
     assert "the process has died; its data can still be queried" in why
 
@@ -183,13 +183,13 @@ def test_an_answer_that_is_cut_is_an_error(world, ask):
     assert reads.stdout.readline() == "n\n"
     os.kill(target.pid, signal.SIGKILL)
     rows, why = reads.stdout.read(), reads.stderr.read()
-    assert reads.wait(timeout=60) == 1 and rows.startswith("1\n2\n")
+    assert reads.wait(timeout=LIMIT) == 1 and rows.startswith("1\n2\n")
     assert "the process has died" in why
 
 
 def test_a_core_that_leaves_ends_its_streams(watched):
     target, follows = watched
     assert target.probing("eject").returncode == 0
-    _, why = follows.communicate(timeout=60)
+    _, why = follows.communicate(timeout=LIMIT)
     assert follows.returncode == 1 and "the core is leaving this process (eject)" in why
     assert target.alive()

@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 
 from pythons import PYENV
-from world import BUILD, CORE, DEBIAN_PYTHON, has_torch, wait_for
+from world import BUILD, CORE, DEBIAN_PYTHON, LIMIT, has_torch, wait_for
 
 CRASHING = BUILD / "tests" / "e2e" / "crashing"
 ON = {"LD_PRELOAD": str(CORE), "PROBING_CRASH": "1"}
@@ -48,7 +48,7 @@ class Crasher:
 
     def crash(self):
         self.go.touch()
-        return self.target.process.wait(timeout=60)
+        return self.target.process.wait(timeout=LIMIT)
 
     def rows(self, sql):
         return self.target.rows(sql)
@@ -220,7 +220,7 @@ def test_what_eval_calls_crashes(world):
     target.inject("-c")
     done = target.probing("eval", "__import__('ctypes').string_at(8)")
     assert done.returncode != 0
-    assert target.process.wait(timeout=60) == -signal.SIGSEGV
+    assert target.process.wait(timeout=LIMIT) == -signal.SIGSEGV
     assert "Fatal Python error: Segmentation fault" in target.output()
     rows = target.rows("select signal, thread_name from crash.reports")
     assert rows == [["SIGSEGV", "probing/python"]], rows
@@ -245,7 +245,7 @@ def test_our_thread_is_stuck(world):
         done, _ = os.waitpid(tid, os.WNOHANG | 0x40000000)
         return done
     wait_for(reap, "the thread that is stuck to be ended")
-    assert crashed.target.process.wait(timeout=60) == -signal.SIGSEGV
+    assert crashed.target.process.wait(timeout=LIMIT) == -signal.SIGSEGV
     report = crashed.report()
     assert report["signal"] == "SIGSEGV" and "did not answer" in report["note"]
     assert crashed.functions()[:2] == ["crash", "main"]
@@ -307,7 +307,7 @@ def test_many_crashes_without_one_hang(world):
         for crashed in batch:
             crashed.go.touch()
         for crashed in batch:
-            assert crashed.target.process.wait(timeout=60) < 0
+            assert crashed.target.process.wait(timeout=LIMIT) < 0
             assert crashed.report()["note"] is None
 
 
@@ -415,7 +415,7 @@ def test_torch_training_crashes(world):
     assert target.probing("config", "set", "crash.handler", "on").returncode == 0
     done = target.probing("eval", "import os, threading; threading.Timer(0.1, os.abort).start()")
     assert done.returncode == 0, done.stderr
-    assert target.process.wait(timeout=60) == -signal.SIGABRT
+    assert target.process.wait(timeout=LIMIT) == -signal.SIGABRT
     rows = target.rows("select signal, note from crash.reports")
     assert rows == [["SIGABRT", None]]
 
@@ -439,7 +439,7 @@ def test_a_fault_of_our_own_thread_is_reported(world):
     target = world.start("/bin/sleep", "600")
     target.inject("-c")
     target.probing("plugin", "load", str(world.plugin("faulty", FAULTY)))
-    assert target.process.wait(60) == -signal.SIGSEGV
+    assert target.process.wait(LIMIT) == -signal.SIGSEGV
     done = target.probing("backtrace")
     assert done.returncode == 0 and "tick (faulty.so" in done.stdout, done
     rows = target.rows("select signal, fault_address, thread_name from crash.reports")

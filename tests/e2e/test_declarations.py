@@ -12,7 +12,7 @@ import urllib.request
 
 import pytest
 
-from world import BUILD, ROOT, wait_for, world  # noqa: F401
+from world import BUILD, LIMIT, ROOT, wait_for, world  # noqa: F401
 
 SOURCES = ROOT / "tests" / "e2e" / "plugins"
 WELL = BUILD / "tests" / "hostile" / "plugins" / "well.so"
@@ -179,7 +179,7 @@ def test_http_lists_and_draws_its_modes(world, jobs):
         request = urllib.request.Request("http://%s%s" % (said.split("=")[1].strip(), path),
                                          headers={"Authorization": "Bearer " + token})
         try:
-            with urllib.request.urlopen(request, timeout=60) as answer:
+            with urllib.request.urlopen(request, timeout=LIMIT) as answer:
                 return answer.status, answer.read().decode()
         except urllib.error.HTTPError as error:
             return error.code, error.read().decode()

@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from world import CLI, FILTERED, IDLE
+from world import CLI, FILTERED, IDLE, LIMIT
 
 PTRACE, READV, PERF = {"x86_64": (101, 310, 298), "aarch64": (117, 270, 241)}[os.uname().machine]
 
@@ -37,7 +37,7 @@ def test_what_it_says_is_so(world):
     (PERF, "perf", "no perf events")])
 def test_what_is_refused(world, call, what, says):
     done = subprocess.run([sys.executable, "-c", FILTERED % call, str(CLI), "doctor"],
-                          capture_output=True, text=True, env=world.env, timeout=60)
+                          capture_output=True, text=True, env=world.env, timeout=LIMIT)
     assert lines(done.stdout)[what].startswith(says), done.stdout + done.stderr
     assert done.returncode == (0 if what == "perf" else 1)
     assert ("to mend it: " in done.stdout) == (what != "perf")
@@ -46,7 +46,7 @@ def test_what_is_refused(world, call, what, says):
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root to be somebody else")
 def test_a_directory_that_cannot_be_written(world):
     done = subprocess.run(["setpriv", "--reuid", "65534", "--regid", "65534", "--clear-groups",
-                           str(CLI), "doctor"], capture_output=True, text=True, timeout=60,
+                           str(CLI), "doctor"], capture_output=True, text=True, timeout=LIMIT,
                           env=dict(world.env, PROBING_DATA_DIR="/etc/probing"))
     assert done.returncode == 1 and "NO: /etc cannot be written" in done.stdout, done.stdout
     assert "PROBING_DATA_DIR=/path" in done.stdout

@@ -12,7 +12,7 @@ import subprocess
 
 import pytest
 
-from world import CLI, DEBIAN_PYTHON, IDLE, threads_of, wait_for
+from world import CLI, DEBIAN_PYTHON, IDLE, LIMIT, threads_of, wait_for
 
 COUNTING = r"""
 #include <probing/plugin.h>
@@ -102,7 +102,7 @@ def test_every_row_stays_over_ejects_and_a_kill(world, target):
         done = target.probing("eject")
         assert done.returncode == 0, done.stderr
         assert target.rows(COUNT)[0] == [total, total, 0, total - 1, 2]
-        assert watch.wait(20) == 1 and code.wait(20) == 1
+        assert watch.wait(LIMIT) == 1 and code.wait(LIMIT) == 1
     target.kill()
     assert target.rows(COUNT)[0] == [total, total, 0, total - 1, 2]
     assert len(directories(world, target.pid)) == 1
@@ -157,7 +157,7 @@ def test_new_data_dir(world, target):
 
 def connect(world, target):
     s = socket.socket(socket.AF_UNIX)
-    s.settimeout(20)
+    s.settimeout(LIMIT)
     (directory,) = directories(world, target.pid)
     s.connect(str(directory / "sock"))
     return s
@@ -192,7 +192,7 @@ def test_every_client_is_told(world, target):
     done = target.probing("eject")
     assert done.returncode == 0, done.stderr
     why = "the core is leaving this process (eject)"
-    _, said = watch.communicate(timeout=20)
+    _, said = watch.communicate(timeout=LIMIT)
     # Before it stands that of a computed table all follows each time.
     assert (watch.returncode, said.splitlines()[1:]) == (1, ["probing: %s" % why])
     assert everything(text) == b"error: " + why.encode() + b"\n"
@@ -217,9 +217,9 @@ def test_a_refused_eject_leaves_streams_alone(world, target):
     for _ in range(20):
         assert watch.stdout.readline()
     assert watch.poll() is None
-    code.wait(20)
-    wait_for(lambda: target.probing("eject").returncode == 0, "eject after the eval", 20)
-    assert watch.wait(20) == 1
+    code.wait(LIMIT)
+    wait_for(lambda: target.probing("eject").returncode == 0, "eject after the eval")
+    assert watch.wait(LIMIT) == 1
 
 
 def test_data_is_asked_by_pid_after_exec(world):
@@ -247,7 +247,7 @@ def leave_now(world, target):
     """Eject by the text protocol: unlike the command it does not wait for the end."""
     directory = target.probing("info").stdout.split("data: ")[1].split("\n")[0]
     s = socket.socket(socket.AF_UNIX)
-    s.settimeout(20)
+    s.settimeout(LIMIT)
     s.connect(directory + "/sock")
     s.sendall(b"eject\n")
     return s
@@ -266,7 +266,7 @@ def test_entered_while_it_is_leaving(world, target):
         s.close()
         assert target.probing("eject").returncode == 0
     for hanger in hangers:
-        assert hanger.wait(20) == 1
+        assert hanger.wait(LIMIT) == 1
     assert len(directories(world, target.pid)) == 1
 
 

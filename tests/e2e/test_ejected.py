@@ -5,7 +5,6 @@ A test that counts descriptors or signal handlers reads them from /proc, never f
 """
 import os
 import subprocess
-import time
 
 import pytest
 from life import (BUSY, LOOP, fds, gone, memory_of, our_threads, prepared, state_of, status,
@@ -54,16 +53,13 @@ while True:
         if busy in ("eval", "script"):
             time_in_cpu(target.pid, {"eval": "probing/python", "script": "probing/lua"}[busy])
     target.go()
-    began = time.monotonic()
     done = target.probing("eject")
-    took = time.monotonic() - began
     try:
-        assert took < 10, "eject took %.1f s" % took
         if done.returncode != 0:
             assert busy == "eval" and "try again" in done.stderr, done.stderr
             client.terminate()
             client.wait()
-            wait_for(lambda: target.probing("eject").returncode == 0, "eject after the eval", 20)
+            wait_for(lambda: target.probing("eject").returncode == 0, "eject after the eval")
         if busy == "fork":  # its own children come and go
             wait_for(lambda: not our_threads(target.pid), "our threads to end")
         else:

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from world import CLI, CORE, DEBIAN_PYTHON, wait_for
+from world import CLI, CORE, DEBIAN_PYTHON, LIMIT, wait_for
 
 ROOT_ONLY = pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
 NOBODY, OTHER = 65534, 65533
@@ -407,7 +407,7 @@ def test_another_thread_is_in_the_loader(world):
     wait_for(lambda: seen.setdefault(count.read_text()) or len(seen) > 50, "the program to go on")
     assert command.poll() is None
     go.write_text("")
-    output = command.communicate(timeout=60)[0]
+    output = command.communicate(timeout=LIMIT)[0]
     assert command.returncode == 0, output
     target.wait_line("loaded")
     assert target.rows("select 1") == [[1]]

@@ -10,7 +10,7 @@ import tempfile
 
 import pytest
 
-from world import CLI, DEBIAN_PYTHON, IDLE, has_torch, wait_for
+from world import CLI, DEBIAN_PYTHON, IDLE, LIMIT, has_torch, wait_for
 
 
 @pytest.fixture
@@ -104,7 +104,7 @@ def on_terminal(words, cwd, env, typed=b""):
             break
         text += piece
     os.close(ours)
-    return child.wait(60), text.decode()
+    return child.wait(LIMIT), text.decode()
 
 
 def test_flamegraph_alone_on_a_terminal(world, target):

@@ -6,11 +6,11 @@ import shutil
 import subprocess
 
 import pytest
-from world import CLI
+from world import CLI, LIMIT
 
 
 def probing(*args):
-    done = subprocess.run([str(CLI), *args], capture_output=True, text=True, timeout=60)
+    done = subprocess.run([str(CLI), *args], capture_output=True, text=True, timeout=LIMIT)
     assert done.returncode == 0, done.stderr
     return done.stdout
 

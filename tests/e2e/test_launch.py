@@ -8,7 +8,7 @@ import subprocess
 
 import pytest
 
-from world import CLI, DEBIAN_PYTHON, TRAIN, has_torch, wait_for
+from world import CLI, DEBIAN_PYTHON, LIMIT, TRAIN, has_torch, wait_for
 
 SHOW = """
 import os, signal, subprocess, sys, time
@@ -66,7 +66,7 @@ def test_environment_is_as_it_was(world, before, children):
 def test_it_is_the_program(world, words, code, said):
     """Same output, exit code and signals, SIGPIPE too."""
     target = launch(world, "--", *words)
-    assert target.process.wait(30) == code
+    assert target.process.wait(LIMIT) == code
     assert target.output() == said
 
 
@@ -122,7 +122,7 @@ def test_a_place_that_is_of_no_use_is_said(world, how):
     env = {"PROBING_DATA_DIR": "/proc/nowhere"} if how == "environment" else {}
     words = [] if env else ["-D", "probing.data_dir=/proc/nowhere"]
     target = launch(world, *words, "--", "/bin/sh", "-c", "echo out; exit 7", env=env)
-    assert target.process.wait(30) == 7
+    assert target.process.wait(LIMIT) == 7
     said = target.output().splitlines()
     assert said[-1] == "out" and len(said) == 2, said
     assert said[0].startswith("probing: the program runs without the core: PROBING_DATA_DIR: ")
@@ -146,7 +146,7 @@ def test_torch_waits_for_its_import(world):
     seen = wait_for(lambda: [row for row in target.rows(state) if row[0] != "loading"], "its state")
     assert seen[0][0] == "waiting" and "import torch" in seen[0][1]
     go.write_text("go")
-    wait_for(lambda: target.rows(state)[0][0] == "running", "torch to be imported", 60)
+    wait_for(lambda: target.rows(state)[0][0] == "running", "torch to be imported")
     wait_for(lambda: target.rows("select count(*) from python.torch_trace")[0][0] > 0, "rows")
     assert target.probing("eject").returncode == 0
     assert target.alive()
@@ -271,4 +271,4 @@ def test_torch_in_a_python_that_begins_late(world):
         return json.loads(done.stdout)["rows"][0] if done.returncode == 0 else [None, ""]
     wait_for(lambda: "no Python interpreter runs" in (state()[1] or ""), "the plugin's first try")
     config.write_text("home = /usr/bin\n")
-    wait_for(lambda: state()[0] == "running", "the plugin", 60)
+    wait_for(lambda: state()[0] == "running", "the plugin")

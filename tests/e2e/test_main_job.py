@@ -9,7 +9,7 @@ import time
 
 import pytest
 
-from world import CLI, CORE, DEBIAN_PYTHON, ROOT, TRAIN, has_torch, wait_for
+from world import CLI, CORE, DEBIAN_PYTHON, LIMIT, ROOT, TRAIN, has_torch, wait_for
 
 BY_MODULE = ("select module, stage, avg(duration), count(*) from python.torch_trace "
              "where step > 3 group by module, stage order by 3 desc limit 10")
@@ -35,7 +35,7 @@ def test_loss_curve_is_unchanged(world):
                    check=True, env=world.env, stdout=subprocess.DEVNULL)
     target = world.train("--steps", "60", "--step-delay", "0.05", "--losses", str(entered))
     loaded_torch(target)
-    wait_for(lambda: not target.alive(), "the loop to end", 120)
+    wait_for(lambda: not target.alive(), "the loop to end")
     assert target.process.returncode == 0
     assert entered.read_bytes() == plain.read_bytes() and plain.read_bytes()
 
@@ -170,7 +170,7 @@ def test_interrupted_query(world, killed):
 
     wait_for(works, "the query to be under way")
     busy.send_signal(signal.SIGINT)
-    assert busy.wait(30) == 130
+    assert busy.wait(LIMIT) == 130
     assert busy.communicate() == ("", "")
     assert target.rows("select 1") == [[1]]
 
@@ -187,7 +187,7 @@ def test_watch_shows_rows_as_they_arrive(world):
         watch.terminate()
     steps = [row.get("step", row.get("local_step")) for row in seen]
     assert steps == sorted(set(steps)) and all(row["duration"] > 0 for row in seen)
-    assert watch.wait(10) in (0, 130)
+    assert watch.wait(LIMIT) in (0, 130)
 
 
 @pytest.mark.parametrize("by", ["pid", "directory"])
@@ -233,7 +233,7 @@ def test_started_by_preload(world):
     wait_for(lambda: target.rows("select count(*) from python.torch_trace")[0][0] > 0, "rows")
     assert "tiny_transformer.py:" in target.probing("backtrace").stdout
     plain = world.start("/bin/sleep", "600", env={"LD_PRELOAD": str(CORE)})
-    wait_for(lambda: plain.probing("query", "select 1").returncode == 0, "a core in sleep", 20)
+    wait_for(lambda: plain.probing("query", "select 1").returncode == 0, "a core in sleep")
 
 
 def test_script_follow(world):
@@ -255,7 +255,7 @@ def test_script_follow(world):
         assert all(ms > 0 for _, ms in rows)
     finally:
         script.terminate()
-    assert script.wait(10) in (0, 130)
+    assert script.wait(LIMIT) in (0, 130)
     listed = target.probing("script", "list")
     assert listed.returncode == 0 and "slow_step" in listed.stdout
     assert target.probing("script", "stop", "slow_step").returncode == 0

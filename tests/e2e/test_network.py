@@ -8,6 +8,8 @@ import urllib.request
 
 import pytest
 
+from world import LIMIT
+
 IDLE = "import time\nprint('ready')\nwhile True: time.sleep(0.05)\n"
 
 
@@ -30,7 +32,7 @@ def listening(world):
 def get(port, path, headers=None):
     request = urllib.request.Request("http://127.0.0.1:%d%s" % (port, path), headers=headers or {})
     try:
-        with urllib.request.urlopen(request, timeout=20) as answer:
+        with urllib.request.urlopen(request, timeout=LIMIT) as answer:
             return answer.status, answer.read().decode()
     except urllib.error.HTTPError as error:
         return error.code, error.read().decode()
@@ -76,13 +78,13 @@ def test_command_over_tcp(listening):
 
 def test_plain_text(listening):
     _, port, token = listening
-    with socket.create_connection(("127.0.0.1", port), timeout=20) as s:
+    with socket.create_connection(("127.0.0.1", port), timeout=LIMIT) as s:
         s.sendall(("token %s\nquery 'select 6*7 as answer'\nnonsense\n" % token).encode())
         text = b""
         while b"nonsense" not in text:
             text += s.recv(4096)
     assert b"answer" in text and b"42" in text and b"error: " in text
-    with socket.create_connection(("127.0.0.1", port), timeout=20) as s:
+    with socket.create_connection(("127.0.0.1", port), timeout=LIMIT) as s:
         s.sendall(b"query 'select 1'\n")
         answer = s.recv(4096)
     assert b"error" in answer and b"token" in answer

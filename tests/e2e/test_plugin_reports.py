@@ -11,7 +11,7 @@ from random import Random
 
 import pytest
 from test_help import bash
-from world import BUILD, CLI, CORE, ROOT, wait_for
+from world import BUILD, CLI, CORE, LIMIT, ROOT, wait_for
 
 SOURCE = (Path(__file__).parent / "reports" / "shifts.c").read_text()
 HELP = """probing -t TARGET shifts [-l HOURS] [--pause TIME] [--json] [--say WORD] [-o FILE] \
@@ -319,7 +319,7 @@ def alone(world):
     for source in (CLI, CORE):
         shutil.copy(source, place / source.name)
     return lambda *words: subprocess.run([str(place / "probing"), *words], env=world.env,
-                                         capture_output=True, text=True, timeout=60)
+                                         capture_output=True, text=True, timeout=LIMIT)
 
 
 def test_a_command_without_the_plugin(world):

@@ -13,7 +13,7 @@ import time
 
 import pytest
 
-from world import CLI, CORE, wait_for
+from world import CLI, CORE, LIMIT, wait_for
 
 IDLE = "import time\nprint('ready')\nwhile True: time.sleep(0.05)\n"
 ROOT_ONLY = pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
@@ -169,7 +169,7 @@ def test_stopped(world):
     done = target.probing("inject")
     assert done.returncode == 0 and "kill -CONT" in done.stdout
     # The kernel lets go of a stopped thread through a moment of running.
-    wait_for(lambda: re.search(r"State:\s+T", open(status).read()), "the stop to hold again", 5)
+    wait_for(lambda: re.search(r"State:\s+T", open(status).read()), "the stop to hold again")
     target.process.send_signal(18)
     wait_for(lambda: target.probing("query", "select 1").returncode == 0, "an answer")
 
@@ -357,9 +357,7 @@ def test_little_address_space(world):
 def test_data_directory_that_cannot_be_made(world):
     target = world.python(IDLE, env={"PROBING_DATA_DIR": "/proc/nowhere"})
     target.wait_line("ready")
-    begin = time.monotonic()
-    refused(target.probing("inject"), "could not start", "/proc/nowhere")
-    assert time.monotonic() - begin < 20
+    refused(target.probing("inject", "--timeout", "1h"), "could not start", "/proc/nowhere")
     assert target.alive()
 
 
@@ -370,9 +368,7 @@ def test_data_directory_without_room(world):
                          "mount -t tmpfs -o size=64k none /mnt; mount -t tmpfs -o size=4k none "
                          "/dev/shm; PROBING_DATA_DIR=/mnt exec /usr/bin/python3 -u -c \"$0\"", IDLE)
     target.wait_line("ready")
-    begin = time.monotonic()
-    refused(target.probing("inject"), "could not start", "room")
-    assert time.monotonic() - begin < 20
+    refused(target.probing("inject", "--timeout", "1h"), "could not start", "room")
     assert target.alive()
 
 
@@ -487,7 +483,7 @@ def test_wait_until_the_debugger_has_gone(world):
     time.sleep(0.2)  # it is waiting by now, or will
     assert waiting.poll() is None
     tracer.kill()
-    assert "entered" in waiting.communicate(timeout=60)[0]
+    assert "entered" in waiting.communicate(timeout=LIMIT)[0]
 
 
 def test_wait_for_a_program_that_is_just_starting(world):

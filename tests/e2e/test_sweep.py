@@ -20,7 +20,7 @@ def test_memory_of_the_killed_is_given_back(world):
     first, second, third = (world.start("/bin/sleep", "600", env={"LD_PRELOAD": str(CORE)})
                             for _ in range(3))
     for target in (first, second, third):
-        wait_for(lambda: target.probing("query", "select 1").returncode == 0, "a core", 20)
+        wait_for(lambda: target.probing("query", "select 1").returncode == 0, "a core")
     assert len(memory_of(world)) == 3
     first.kill()
     second.kill()
@@ -31,7 +31,7 @@ def test_memory_of_the_killed_is_given_back(world):
     age(directories[third.pid], 3600)
     last = world.start("/bin/sleep", "600", env={"LD_PRELOAD": str(CORE)})
     wait_for(lambda: {int(m.split("/")[-1].split("-")[0]) for m in memory_of(world)}
-             == {third.pid, last.pid}, "the memory to be swept", 20)
+             == {third.pid, last.pid}, "the memory to be swept")
     assert (directories[second.pid] / "rings").is_file()
     assert not (directories[second.pid] / "rings").is_symlink()
     done = world.probing("-t", str(second.pid), "query", "select 1")
@@ -41,9 +41,9 @@ def test_memory_of_the_killed_is_given_back(world):
 
 def test_data_of_the_dead_is_kept_within_limits(world):
     old = world.start("/bin/sleep", "600", env={"LD_PRELOAD": str(CORE)})
-    wait_for(lambda: old.probing("query", "select 1").returncode == 0, "a core", 20)
+    wait_for(lambda: old.probing("query", "select 1").returncode == 0, "a core")
     directory = next(world.data.iterdir())
     old.kill()
     age(directory, 8 * 86400)
     world.start("/bin/sleep", "600", env={"LD_PRELOAD": str(CORE)})
-    wait_for(lambda: not directory.exists(), "data that is too old to be swept", 20)
+    wait_for(lambda: not directory.exists(), "data that is too old to be swept")

@@ -29,11 +29,14 @@ class Terminal:
         go, asked = os.pipe()
         pid, self.master = pty.fork()
         if pid == 0:  # its size is there before the command looks
-            fcntl.ioctl(0, termios.TIOCSWINSZ, struct.pack("HHHH", *size, 0, 0))
-            os.chdir(world.tmp)
-            os.read(go, 1)
-            os.execve(str(CLI), [str(CLI), *words],
-                      dict(dict(world.env, TERM="xterm"), **(env or {})))
+            try:
+                fcntl.ioctl(0, termios.TIOCSWINSZ, struct.pack("HHHH", *size, 0, 0))
+                os.chdir(world.tmp)
+                os.read(go, 1)
+                os.execve(str(CLI), [str(CLI), *words],
+                          dict(dict(world.env, TERM="xterm"), **(env or {})))
+            finally:
+                os._exit(127)  # never back into the tests
         self.pid = pid
         self.before = termios.tcgetattr(self.master)  # before the command may change it
         os.write(asked, b"x")

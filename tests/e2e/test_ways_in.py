@@ -10,7 +10,7 @@ import urllib.request
 
 import pytest
 from life import PACKAGE, free_port, our_threads
-from world import CORE, DEBIAN_PYTHON, wait_for
+from world import CORE, DEBIAN_PYTHON, LIMIT, wait_for
 
 
 def test_preload_leaves_programs_alone(world):
@@ -19,7 +19,7 @@ def test_preload_leaves_programs_alone(world):
     for _ in range(20):
         done = subprocess.run(["/bin/sh", "-c",
                                "echo a b | tr ' ' '\\n' | sort -r | head -1; exit 7"],
-                              capture_output=True, text=True, env=env, timeout=20)
+                              capture_output=True, text=True, env=env, timeout=LIMIT)
         assert (done.returncode, done.stdout, done.stderr) == (7, "b\n", "")
 
 
@@ -63,7 +63,7 @@ def test_hook_chooses(world, value, parent, child):
         for asked, expected in ((target.pid, parent), (pid, child)):
             if expected:
                 wait_for(lambda: world.probing("-t", str(asked), "query", "select 1")
-                         .returncode == 0, "a core in %d" % asked, 20)
+                         .returncode == 0, "a core in %d" % asked)
             else:
                 assert our_threads(asked) == []
     finally:
@@ -76,7 +76,7 @@ def http(port, path, token=None, host="127.0.0.1"):
         request.add_header("Authorization", "Bearer " + token)
     try:
         with urllib.request.build_opener(urllib.request.ProxyHandler({})).open(
-                request, timeout=10) as answer:
+                request, timeout=LIMIT) as answer:
             return answer.status
     except urllib.error.HTTPError as error:
         return error.code
@@ -88,7 +88,7 @@ def test_old_names(world):
     target = world.start("/bin/sleep", "600",
                          env={"LD_PRELOAD": str(CORE), "PROBE_ADDR": "127.0.0.1:%d" % port,
                               "PROBE_RETENTION_DAYS": "3", "PROBING_RETENTION_DAYS": "2"})
-    wait_for(lambda: target.probing("query", "select 1").returncode == 0, "a core", 20)
+    wait_for(lambda: target.probing("query", "select 1").returncode == 0, "a core")
     assert "listening: 127.0.0.1:%d" % port in target.probing("info").stdout
     assert target.probing("config", "get", "probing.retention").stdout == "2d\n"
 
@@ -100,7 +100,7 @@ def test_port_wants_a_token(world, value, address):
     port = free_port()
     target = world.start("/bin/sleep", "600",
                          env={"LD_PRELOAD": str(CORE), "PROBING_PORT": value % port})
-    wait_for(lambda: target.probing("query", "select 1").returncode == 0, "a core", 20)
+    wait_for(lambda: target.probing("query", "select 1").returncode == 0, "a core")
     token_file = next(world.data.iterdir()) / "token"
     wait_for(token_file.exists, "the token")
     assert token_file.stat().st_mode & 0o077 == 0

@@ -54,7 +54,7 @@ def between(world):
 
     def ask(target, before, what, *args):
         ours = world.env.get("LD_PRELOAD", "")
-        return target.probing(*args, timeout=300, env={
+        return target.probing(*args, env={
             "LD_PRELOAD": (ours + " " + library).strip(), "BEFORE": str(before),
             "DO": "exec >/dev/null 2>&1; " + what % (target.pid, target.pid)})
     return ask

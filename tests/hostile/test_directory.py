@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 from roots import ALICE, MALLORY, roots  # noqa: F401
-from world import CLI, wait_for
+from world import CLI, LIMIT, wait_for
 
 TRAP = "/tmp/probing-%d/999999-1" % MALLORY
 NAMES = ["info", "tables", "crash", "held", "rings", "strings", "data.mdb", "home", "failed",
@@ -418,4 +418,4 @@ def test_an_interrupt_ends_a_look_at_much(roots):
     wait_for(looks, "a look at them")
     if shown.poll() is None:
         shown.send_signal(signal.SIGINT)
-    assert shown.wait(timeout=60) == 130
+    assert shown.wait(timeout=LIMIT) == 130

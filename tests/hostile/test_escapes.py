@@ -16,7 +16,7 @@ import time
 import pytest
 
 from fake import EVIL, RAW, Fake
-from world import CLI, ROOT
+from world import CLI, LIMIT, ROOT
 
 sys.path.insert(0, str(ROOT / "tests" / "server"))
 from wire import open_door  # noqa: E402
@@ -48,11 +48,14 @@ def in_terminal(world, *words, typed=b"", env=None, idle=30.0, size=None):
     """All that the command writes to its terminal; size: its rows and columns."""
     pid, master = pty.fork()
     if pid == 0:
-        if size:
-            fcntl.ioctl(0, termios.TIOCSWINSZ, struct.pack("4H", *size, 0, 0))
-        os.chdir(world.tmp)
-        os.execve(str(CLI), [str(CLI), *words],
-                  dict(world.env, TERM="xterm", PAGER="cat", HOME=str(world.tmp), **(env or {})))
+        try:
+            if size:
+                fcntl.ioctl(0, termios.TIOCSWINSZ, struct.pack("4H", *size, 0, 0))
+            os.chdir(world.tmp)
+            os.execve(str(CLI), [str(CLI), *words],
+                      dict(world.env, TERM="xterm", PAGER="cat", HOME=str(world.tmp), **(env or {})))
+        finally:
+            os._exit(127)  # never back into the tests
     seen, until, interrupts = b"", time.monotonic() + 300, 0
     os.write(master, typed) if typed else None
     while True:
@@ -162,14 +165,14 @@ def test_formats_for_programs_are_exact_where_no_terminal_reads_them(world):
     target.inject()
     code = "print(%r, end='')" % EVIL
     raw = subprocess.run([str(CLI), "-t", str(target.pid), "eval", code], env=world.env,
-                         capture_output=True, timeout=60).stdout
+                         capture_output=True, timeout=LIMIT).stdout
     assert raw == EVIL.encode()
     words = ["-t", str(target.pid), "query", "select chr(27) || '[2J' as c"]
     exact = subprocess.run([str(CLI), *words, "--format", "csv"], env=world.env,
-                           capture_output=True, timeout=60).stdout
+                           capture_output=True, timeout=LIMIT).stdout
     assert exact == b"c\r\n\x1b[2J\r\n"
     table = subprocess.run([str(CLI), *words], env=world.env, capture_output=True,
-                           timeout=60).stdout
+                           timeout=LIMIT).stdout
     assert b"\\x1b[2J" in table and b"\x1b" not in table  # a pipe may end in a terminal: less -R
     assert steers(in_terminal(world, *words, "--format", "csv")) == ""
     assert steers(in_terminal(world, "-t", str(target.pid), "eval", code)) == ""
@@ -331,7 +334,7 @@ def test_plain_text_protocol(world):
     door = open_door(world)
     done = door.target.probing("plugin", "load", str(evil_plugin(world, "evil", False)))
     assert done.returncode == 0, done.stderr
-    with socket.create_connection(("127.0.0.1", door.port), timeout=60) as s:
+    with socket.create_connection(("127.0.0.1", door.port), timeout=LIMIT) as s:
         s.sendall(("token %s\nevil\nevil fail\nquery 'select * from evil.rows'\n"
                    "query 'select * from evil.fails'\nhelp evil\nquit\n" % door.token).encode())
         seen = b""

@@ -11,7 +11,7 @@ import threading
 
 import pytest
 
-from world import CLI, ROOT, wait_for, world  # noqa: F401
+from world import CLI, LIMIT, ROOT, wait_for, world  # noqa: F401
 
 sys.path.insert(0, str(ROOT / "plugins" / "python" / "package" / "probing"))
 import client  # noqa: E402
@@ -75,7 +75,7 @@ def watch(world, target):
 def test_a_death_is_called_so(world, target):
     one = watch(world, target)
     os.kill(target.pid, signal.SIGKILL)
-    out, err = one.communicate(timeout=60)
+    out, err = one.communicate(timeout=LIMIT)
     assert one.returncode == 1 and "the process has died" in err, err
 
 
@@ -83,7 +83,7 @@ def test_a_death_that_nobody_has_reaped(world, target):
     """Its parent, this test, does not look: it is a zombie."""
     one = watch(world, target)
     os.kill(target.pid, signal.SIGSEGV)
-    out, err = one.communicate(timeout=60)
+    out, err = one.communicate(timeout=LIMIT)
     assert "the process has died" in err, err
 
 
@@ -148,7 +148,7 @@ def test_eject_on_a_busy_machine(world):
     try:
         for _ in range(15):
             target.inject("-D", "probing.plugins=")
-            done = target.probing("eject", timeout=300)
+            done = target.probing("eject")
             assert done.returncode == 0, done.stdout + done.stderr
             assert "ejected" in done.stdout
             names = [open("/proc/%d/task/%s/comm" % (target.pid, tid)).read()
@@ -167,7 +167,7 @@ def test_eject_beside_a_client_that_takes_nothing(world, target):
     deaf.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 2304)
     for _ in range(50):
         deaf.sendall(b"query select * from probing.settings\n")
-    done = target.probing("eject", timeout=300)
+    done = target.probing("eject")
     assert done.returncode == 0 and "ejected" in done.stdout, done.stdout + done.stderr
     assert target.alive()
     deaf.close()

@@ -17,7 +17,7 @@ from pathlib import Path
 
 import pytest
 
-from world import CLI, DEBIAN_PYTHON, ROOT, World, lend, wait_for
+from world import CLI, DEBIAN_PYTHON, LIMIT, ROOT, World, lend, wait_for
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="needs root, and another user against it")
 NOBODY = 65534
@@ -156,7 +156,7 @@ def test_listener_that_cannot_be_seen_from_here(world, whose):
                               json.dumps({"root": str(world.data), "sock": "listen"}))
         place = starter.wait_line("^ready .*").group().split()[1]
     done = subprocess.run([*space, str(CLI), "-t", place + "/sock", "query", "select 40 + 2"],
-                          env=world.env, capture_output=True, text=True, timeout=100)
+                          env=world.env, capture_output=True, text=True, timeout=LIMIT)
     if whose == "ours":
         assert done.returncode == 0 and "42" in done.stdout, done.stderr
     else:
@@ -290,7 +290,7 @@ def inside(world, holder, *words, uid=0):
     del env["PROBING_DATA_DIR"]
     return subprocess.run(["nsenter", "-t", str(holder.pid), "--mount", "setpriv",
                            "--reuid=%d" % uid, "--regid=%d" % uid, "--clear-groups", str(CLI),
-                           *words], env=env, capture_output=True, text=True, timeout=100)
+                           *words], env=env, capture_output=True, text=True, timeout=LIMIT)
 
 
 def live_and_die(world, holder, target):
@@ -394,7 +394,7 @@ def test_names_that_others_took_in_a_shared_place(world):
 def test_queue_that_nobody_empties(world):
     """A connection that is never taken in ends by itself, naming whom, and by Ctrl-C at once."""
     liar = fake(world, sock="full")
-    done = liar.probing("eval", "1", timeout=100)
+    done = liar.probing("eval", "1")
     assert done.returncode == 1 and str(liar.pid) in done.stderr, done.stderr
     assert "takes no connection" in done.stderr
     process = subprocess.Popen([str(CLI), "-t", str(liar.pid), "eval", "1"], env=world.env,
@@ -402,7 +402,7 @@ def test_queue_that_nobody_empties(world):
     # it has come as far as the queue: it holds a socket
     wait_for(lambda: has_socket(process.pid), "its socket")
     process.send_signal(signal.SIGINT)
-    process.communicate(timeout=100)
+    process.communicate(timeout=LIMIT)
     assert process.returncode == 130  # a wait that ran its whole length would give 1
 
 
@@ -423,7 +423,7 @@ def test_listener_that_never_answers(world):
                                env=world.env, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     wait_for(lambda: has_socket(process.pid), "its socket")
     process.send_signal(signal.SIGINT)
-    process.communicate(timeout=100)
+    process.communicate(timeout=LIMIT)
     assert process.returncode == 130
     os.kill(liar.pid, signal.SIGCONT)
 
@@ -437,7 +437,7 @@ def is_listed(done, target):
     {"sock": "link:/dev/zero"}, {"sock": "link:sock"}], ids=str)
 def test_list_shows_the_others(world, victim, want):
     fake(world, **want)
-    done = world.probing("list", timeout=100)
+    done = world.probing("list")
     assert is_listed(done, victim), done.stderr
 
 
@@ -465,10 +465,10 @@ def test_file_system_that_never_answers(world, victim):
                        NEVER % "/mnt/x")
     if "refused" in liar.wait_line("ready|refused").group():
         pytest.skip("FUSE may not be mounted here")
-    done = world.probing("list", timeout=100)
+    done = world.probing("list")
     assert is_listed(done, victim), done.stderr
     assert str(liar.pid) in done.stderr, done.stderr
-    done = liar.probing("eval", "1", timeout=100)
+    done = liar.probing("eval", "1")
     assert done.returncode == 1 and str(liar.pid) in done.stderr, done.stderr
 
 

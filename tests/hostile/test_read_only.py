@@ -13,7 +13,7 @@ from urllib.parse import quote
 
 import pytest
 
-from world import CORE, ROOT, wait_for
+from world import CORE, LIMIT, ROOT, wait_for
 
 sys.path.insert(0, str(ROOT / "tests" / "server"))
 from wire import Door  # noqa: E402
@@ -394,7 +394,7 @@ def test_a_shared_stream_is_not_shared_over_access(door):
 
 
 def test_plain_text_hides_too(door):
-    with socket.create_connection(("127.0.0.1", door.port), timeout=60) as s:
+    with socket.create_connection(("127.0.0.1", door.port), timeout=LIMIT) as s:
         s.sendall(("token %s\nbacktrace --python --locals\nquery 'select * from python.secrets'\n"
                    "eval 1\nquit\n" % door.read_token).encode())
         text = s.makefile("rb").read().decode()

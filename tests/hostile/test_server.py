@@ -18,7 +18,7 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "server"))
 from wire import Wire, dial, http, open_door  # noqa: E402
-from world import ROOT, wait_for  # noqa: E402
+from world import LIMIT, ROOT, wait_for  # noqa: E402
 
 LONG = ("select a.doc, b.doc from probing.commands a, probing.commands b, probing.commands c, "
         "probing.settings d")
@@ -190,7 +190,7 @@ def test_a_thousand_at_once_are_all_answered(door):
     try:
         for i in range(1000):
             s = socket.socket(socket.AF_UNIX)
-            s.settimeout(60)
+            s.settimeout(LIMIT)
             many.append(s)
             s.connect(door.sock)
             s.sendall(words[i % 3].encode())
@@ -354,7 +354,7 @@ def test_half_closed(door):
 
 def test_a_body_that_does_not_come_is_not_waited_for(door):
     with dial(door.sock) as s:
-        s.settimeout(60)
+        s.settimeout(LIMIT)
         s.sendall(b"POST /eval HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1048576\r\n\r\nx")
         for _ in range(60):
             if select.select([s], [], [], 1)[0]:
@@ -389,11 +389,11 @@ def test_the_python_client_is_not_held(monkeypatch):
     from probing import client
     for frame in (b"\x89\x00", b"\x8a\x00", b"\x01\x00", b"\x00\x00", b"\x89\x04ping"):
         fake = Fake(frame)
-        with client.connect("127.0.0.1:%d" % fake.port, token="t", timeout=60) as job:
+        with client.connect("127.0.0.1:%d" % fake.port, token="t", timeout=LIMIT) as job:
             with pytest.raises(client.Error, match="flood"):
                 job.query("select 1")
     other = json.dumps({"id": 77, "data": ""}).encode()
     fake = Fake(bytes([0x81, len(other)]) + other)  # messages for nobody, as many as one likes
-    with client.connect("127.0.0.1:%d" % fake.port, token="t", timeout=60) as job:
+    with client.connect("127.0.0.1:%d" % fake.port, token="t", timeout=LIMIT) as job:
         with pytest.raises(client.Error, match="in time"):
             job.query("select 1", timeout=0.1)

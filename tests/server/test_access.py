@@ -11,6 +11,7 @@ import threading
 import pytest
 
 from wire import Wire, open_door
+from world import LIMIT
 
 
 @pytest.fixture
@@ -43,7 +44,7 @@ def test_read_token_reads_and_never_writes(door):
             assert (status, "may only read" in error) == (-13, True), (words, status, error)
     status, _, body = door.http("POST", "/eval", body="1", token=door.read_token)
     assert status == 403 and json.loads(body)["error"]["code"] == "EACCES"
-    with socket.create_connection(("127.0.0.1", door.port), timeout=20) as text:
+    with socket.create_connection(("127.0.0.1", door.port), timeout=LIMIT) as text:
         text.sendall(b"token %s\neval 1\nquit\n" % door.read_token.encode())
         assert b"error: 'eval' changes the process" in text.makefile("rb").read()
     assert door.target.rows("select 1") == [[1]]  # nothing of it was done
@@ -152,7 +153,7 @@ def test_requests_a_second_are_limited_by_tcp(door):
     assert refused and len(ends) - len(refused) >= 400  # the burst that is allowed
     request = ("GET /healthz HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer %s\r\n\r\n"
                % door.token).encode()
-    with socket.create_connection(("127.0.0.1", door.port), timeout=20) as s:
+    with socket.create_connection(("127.0.0.1", door.port), timeout=LIMIT) as s:
         threading.Thread(target=send_quietly, args=(s, request * 4000)).start()
         answer = read_quietly(s)
     assert answer.count(b"HTTP/1.1 200") >= 400
@@ -162,7 +163,8 @@ def test_requests_a_second_are_limited_by_tcp(door):
 
 
 def test_connections_by_tcp_leave_room_for_the_owner(door):
-    strangers = [socket.create_connection(("127.0.0.1", door.port), timeout=20) for _ in range(300)]
+    strangers = [socket.create_connection(("127.0.0.1", door.port), timeout=LIMIT)
+                 for _ in range(300)]
     try:
         assert door.target.rows("select 1") == [[1]]
     finally:
@@ -172,7 +174,7 @@ def test_connections_by_tcp_leave_room_for_the_owner(door):
 
 def test_slow_loris(door):
     """A request that comes a byte a second is not waited for, however alive its sender looks."""
-    with socket.create_connection(("127.0.0.1", door.port), timeout=60) as s:
+    with socket.create_connection(("127.0.0.1", door.port), timeout=LIMIT) as s:
         s.settimeout(1)
         for byte in b"GET /" + b"x" * 60:
             try:

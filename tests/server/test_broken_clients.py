@@ -37,7 +37,7 @@ def door(world):
     # It lives, goes on working, answers, and holds nothing that it did not hold before.
     turns = len(re.findall("turns", target.output()))
     wait_for(lambda: len(re.findall("turns", target.output())) > turns + 1, "the loop to turn")
-    wait_for(lambda: target.probing("query", "select 1").returncode == 0, "an answer", 60)
+    wait_for(lambda: target.probing("query", "select 1").returncode == 0, "an answer")
     assert target.alive()
 
 

@@ -10,7 +10,7 @@ import subprocess
 
 import pytest
 
-from world import ROOT, wait_for
+from world import LIMIT, ROOT, wait_for
 from wire import http as ask
 from wire import open_door
 
@@ -212,7 +212,7 @@ def test_promtool_finds_no_fault(door):
     status, head, text = ask(door.sock, "GET", "/metrics", headers=["Accept: text/plain"])
     assert status == 200 and "Content-Type: text/plain; version=0.0.4; charset=utf-8" in head
     done = subprocess.run(["promtool", "check", "metrics"], input=text, capture_output=True,
-                          text=True, timeout=60)
+                          text=True, timeout=LIMIT)
     assert (done.returncode, done.stdout + done.stderr) == (0, "")
 
 
@@ -227,9 +227,9 @@ def test_prometheus_client_reads_them(door):
 # ---- transport ----
 
 def connection(door):
-    made = http.client.HTTPConnection("localhost", timeout=60)
+    made = http.client.HTTPConnection("localhost", timeout=LIMIT)
     made.sock = socket.socket(socket.AF_UNIX)
-    made.sock.settimeout(60)
+    made.sock.settimeout(LIMIT)
     made.sock.connect(door.sock)
     return made
 
@@ -248,7 +248,7 @@ def test_pipelined_requests_are_answered_in_order(door):
                         b"Content-Length: %d\r\n\r\nselect %d" % (len("select %d" % i), i)
                         for i in range(100))
     with socket.socket(socket.AF_UNIX) as s:
-        s.settimeout(60)
+        s.settimeout(LIMIT)
         s.connect(door.sock)
         s.sendall(requests + b"GET /healthz HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
         answer = s.makefile("rb").read().decode()

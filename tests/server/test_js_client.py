@@ -6,7 +6,7 @@ import subprocess
 import pytest
 
 from wire import open_door
-from world import ROOT
+from world import LIMIT, ROOT
 
 CLIENT = ROOT / "core" / "server" / "page" / "client.js"
 
@@ -29,6 +29,6 @@ def test_javascript_client(world):
     shutil.copy(CLIENT, client)
     done = subprocess.run(["node", *(flags or []), str(ROOT / "tests" / "server" / "client.mjs"),
                            str(client), "http://127.0.0.1:%d" % door.port, door.token],
-                          capture_output=True, text=True, timeout=120)
+                          capture_output=True, text=True, timeout=LIMIT)
     assert done.returncode == 0 and "all as it should be" in done.stdout, done.stderr
     assert flags is None or "streams tried" in done.stdout

@@ -10,7 +10,7 @@ import pytest
 
 from pythons import PYENV
 from wire import open_door
-from world import ROOT, wait_for
+from world import LIMIT, ROOT, wait_for
 
 PACKAGE = str(ROOT / "plugins" / "python" / "package")
 sys.path.insert(0, PACKAGE)
@@ -170,7 +170,7 @@ def test_other_versions(door, python):
               "    with job.subscribe('select 1 as n', interval=0.01) as rows:\n"
               "        assert next(rows) == {'n': 1}\n" % door.sock)
     done = subprocess.run([python, "-W", "error", "-c", source], capture_output=True, text=True,
-                          env=dict(door.world.env, PYTHONPATH=PACKAGE), timeout=60)
+                          env=dict(door.world.env, PYTHONPATH=PACKAGE), timeout=LIMIT)
     assert (done.returncode, done.stderr) == (0, "")
 
 

@@ -6,7 +6,7 @@ import re
 import socket
 import struct
 
-from world import wait_for
+from world import LIMIT, wait_for
 
 IDLE = "import time\nprint('ready')\nwhile True: time.sleep(0.05)\n"
 
@@ -42,9 +42,9 @@ class Door:
 def dial(where):
     """where: a port of this machine, or the path of a socket."""
     if isinstance(where, int):
-        return socket.create_connection(("127.0.0.1", where), timeout=30)
+        return socket.create_connection(("127.0.0.1", where), timeout=LIMIT)
     s = socket.socket(socket.AF_UNIX)
-    s.settimeout(30)
+    s.settimeout(LIMIT)
     s.connect(where)
     return s
 

@@ -12,7 +12,7 @@ import time
 import pytest
 
 from readers import python_with
-from world import CLI, CORE, ROOT, wait_for
+from world import CLI, CORE, LIMIT, ROOT, wait_for
 
 sys.path.insert(0, str(ROOT / "tests" / "server"))
 from wire import IDLE, dial, open_door  # noqa: E402
@@ -101,7 +101,7 @@ def arrow(target, sql, path, *words):
     with open(path, "wb") as file:
         done = subprocess.run([str(CLI), "-t", str(target.pid), "query", "--format", "arrow",
                                *words, sql], stdout=file, stderr=subprocess.PIPE, text=True,
-                              env=target.world.env, timeout=120)
+                              env=target.world.env, timeout=LIMIT)
     return done.returncode, done.stderr
 
 
@@ -181,7 +181,7 @@ def test_a_process_that_dies_meanwhile(job, tmp_path):
                                  stdout=file, stderr=subprocess.PIPE, env=job.world.env, text=True)
         wait_for(lambda: (tmp_path / "dying").stat().st_size > 4 << 20, "a few batches")
         job.kill()
-        said = asked.communicate(timeout=60)[1]
+        said = asked.communicate(timeout=LIMIT)[1]
     assert asked.returncode == 1 and "died" in said
     assert "refused" in read(tmp_path / "dying")[0]
 
@@ -197,7 +197,7 @@ def test_what_is_left_out_is_in_the_stream_too(job, tmp_path):
     job.kill()  # the dead said nothing of it in csv and jsonl, either
     for fmt in ("csv", "arrow"):
         done = subprocess.run([str(CLI), "-t", str(job.pid), "query", "--format", fmt, "--limit",
-                               "5", some], capture_output=True, env=job.world.env, timeout=60)
+                               "5", some], capture_output=True, env=job.world.env, timeout=LIMIT)
         assert b"incomplete: stopped after 5 rows" in done.stderr, fmt
 
 

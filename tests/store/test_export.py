@@ -12,7 +12,7 @@ import sys
 import pytest
 
 from readers import python_with
-from world import CLI, wait_for
+from world import CLI, LIMIT, wait_for
 
 
 def has(module):
@@ -67,7 +67,7 @@ def test_numbers_that_json_lacks_are_in_arrow(job, tmp_path):
 def test_arrow_is_read_by_arrow(job, tmp_path):
     data = export(job, "arrow", tmp_path / "a.arrow", VALUES)
     done = subprocess.run([str(CLI), "-t", str(job.pid), "query", "--format", "arrow", VALUES],
-                          capture_output=True, env=job.world.env, timeout=60)
+                          capture_output=True, env=job.world.env, timeout=LIMIT)
     assert (done.returncode, done.stdout) == (0, data), done.stderr
     assert data[:4] == b"\xff\xff\xff\xff" and data[-8:] == b"\xff\xff\xff\xff\0\0\0\0"
     if not has("pyarrow"):
@@ -129,7 +129,7 @@ def on_a_terminal(job, *words):
             shown += more
     os.close(master)
     shown = shown.decode()
-    assert done.wait(60) == 0, shown
+    assert done.wait(LIMIT) == 0, shown
     return shown.replace("\r", "\n")
 
 
