@@ -53,7 +53,8 @@ def in_terminal(world, *words, typed=b"", env=None, idle=30.0, size=None):
                 fcntl.ioctl(0, termios.TIOCSWINSZ, struct.pack("4H", *size, 0, 0))
             os.chdir(world.tmp)
             os.execve(str(CLI), [str(CLI), *words],
-                      dict(world.env, TERM="xterm", PAGER="cat", HOME=str(world.tmp), **(env or {})))
+                      dict(world.env, TERM="xterm", PAGER="cat", HOME=str(world.tmp),
+                           **(env or {})))
         finally:
             os._exit(127)  # never back into the tests
     seen, until, interrupts = b"", time.monotonic() + 300, 0
