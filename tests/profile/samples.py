@@ -1,10 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """What samples say, for the profiler's tests."""
+import math
 import re
 import signal
 
 import pytest
 from world import BUILD
+
+SIGMAS = 6    # of chance: a share is further off once in 500 million times
+BIAS = 0.015  # what it may be wrong by beside that
 
 HELPERS = BUILD / "tests" / "profile"
 
@@ -34,6 +38,14 @@ def share(stacks, function):
     """Which part of all time has this function in its stack."""
     total = sum(value for _, value in stacks)
     return sum(v for s, v in stacks if function in map(name, s)) / total
+
+
+def by_chance(target, part):
+    """How far a share of CPU time that is `part` may be told from it: the samples decide, which are
+    fewer, and of different weights, where the machine has little time for them."""
+    total, squares = target.rows("select sum(cpu_ns)::double, sum(cpu_ns::double * cpu_ns) "
+                                 "from python.samples")[0]
+    return SIGMAS * math.sqrt(part * (1 - part) * squares) / total + BIAS
 
 
 def handled_signals(pid):

@@ -17,7 +17,10 @@ def sampled(world):
     target = world.start(helper("natives"), "2")
     target.wait_line("ready")
     target.inject("--plugin", "profile")
-    wait_for(lambda: target.rows("select count(*) from python.samples")[0][0] > 100, "samples")
+    fewest = ("select count(*), min(n) from (select count(*) as n from python.samples group by "
+              "thread_id) t")
+    wait_for(lambda: [row for row in target.rows(fewest) if row[0] == 2 and row[1] > 100],
+             "samples of both threads")
     return target
 
 

@@ -6,7 +6,7 @@ import signal
 
 import pytest
 from pythons import FULL
-from samples import folded, handled_signals, helper, name, share
+from samples import by_chance, folded, handled_signals, helper, name, share
 from world import DEBIAN_PYTHON, wait_for
 
 SPLIT = '''
@@ -59,7 +59,7 @@ def test_python_shares(world, python):
     whole = [(s, v) for s, v in stacks if name(s[0]) in ("<module>", "_bootstrap")]
     assert sum(v for _, v in whole) > 0.98 * sum(v for _, v in stacks), stacks
     part = share(whole, "seventy") / (share(whole, "seventy") + share(whole, "thirty"))
-    assert 0.6 < part < 0.8
+    assert abs(part - 0.7) < by_chance(target, 0.7), part
     names = {row[0] for row in target.rows("select distinct thread_name from python.samples")}
     assert {"worker 0", "worker 1"} <= names
     for stack, _ in whole:  # only what calls each other stands on each other
@@ -79,7 +79,8 @@ def test_native_shares(world):
     total = sum(v for _, v in stacks)
     whole = sum(v for s, v in stacks if {"main", "on_thread"} & {name(f) for f in s})
     assert whole > 0.97 * total
-    assert 0.6 < share(stacks, "seventy") / share(stacks, "work") < 0.8
+    part = share(stacks, "seventy") / share(stacks, "work")
+    assert abs(part - 0.7) < by_chance(target, 0.7), part
     times = target.rows("select sum(cpu_ns), count(distinct thread_id) from python.samples")[0]
     assert times[1] == 3 and times[0] >= total
 
@@ -268,8 +269,9 @@ def test_rates_above_the_tick(world):
     if "no finer clocks" in target.probing("profile").stdout:
         pytest.skip("the kernel permits no perf events here")
     count, cpu = target.rows("select count(*), sum(cpu_ns) / 1e9 from python.samples")[0]
-    assert count / cpu > 1000
-    assert 0.6 < share(profile(target), "seventy") < 0.8
+    lost = int(re.search(r"(\d+) lost", target.probing("profile").stdout)[1])
+    assert (count + lost) / cpu > 1000
+    assert abs(share(profile(target), "seventy") - 0.7) < by_chance(target, 0.7)
     before = target.rows("select count(*) from python.samples")[0][0]
     assert target.probing("config", "profile.rate=20").returncode == 0
     samples(target, before + 10)
