@@ -8,10 +8,10 @@ import re
 
 from world import wait_for
 
-SIGMAS = 4  # of the standard error that is stated with each estimate: one in 10,000 is further off
+SIGMAS = 6  # of the standard error stated with each estimate: one in 500 million is further off
 # Where there are few samples that error is itself a guess: what was allocated in so many distances
-# is in no sample once in 20,000 times, and less than so many are missing beside four errors.
-UNSEEN = 10
+# is in no sample once in 500 million times, and less than so many are missing beside six errors.
+UNSEEN = 20
 
 LIVE = ("select function_name, sum(bytes), sqrt(sum(bytes_error::double * bytes_error)), "
         "sum(count), sum(samples), max(file) from %s group by 1")

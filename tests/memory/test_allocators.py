@@ -10,7 +10,7 @@ import pytest
 import test_hooks
 from test_hooks import build, other_allocator
 
-SIGMAS = 4  # of the stated error: one in some ten thousand is further off
+SIGMAS = 6  # of the stated error: one in 500 million is further off
 EACH = 1500
 SIZE = 20480  # of any alignment a multiple
 
