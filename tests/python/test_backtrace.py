@@ -139,8 +139,10 @@ while True: outer()
 
 def test_callbacks_stand_where_they_were_called(world, python):
     target = world.start(python, CALLED_BACK).inject()
-    merged = called = 0
-    for _ in range(40):
+    looks = merged = called = 0
+    while looks < 40 or called < 12:  # in one of three it is called back just then
+        assert looks < 1000, (merged, called)
+        looks += 1
         thread = target.threads("--thread", str(target.pid))[target.pid]
         names = [f["func"] for f in thread["frames"]]
         sorts = [i for i, n in enumerate(names) if n in ("qsort", "qsort_r", "msort_with_tmp")
@@ -156,7 +158,7 @@ def test_callbacks_stand_where_they_were_called(world, python):
         if sorts:
             assert sorts[-1] < names.index("outer"), names
         assert "inner" not in names or "compare" in names, names
-    assert merged >= 36 and called > 5, (merged, called)
+    assert merged >= 0.9 * looks, (merged, looks)  # of 500 one is not
 
 
 STUCK = {
@@ -174,8 +176,13 @@ def test_stuck_before_we_came(world, python, case):
                          "threading.Thread(target=threading.Event().wait, daemon=True).start()\n"
                          "def stuck():\n    print('ready', flush=True)\n    %s\nstuck()\n" % code)
     target.inject()
-    main = target.threads()[target.pid]
-    assert python_frames(main) == [("stuck", target.line("here")), ("<module>", 6)]
+
+    def stuck():
+        nonlocal main
+        main = target.threads()[target.pid]
+        return python_frames(main) == [("stuck", target.line("here")), ("<module>", 6)]
+    main = None
+    wait_for(stuck, lambda: main)
     if case != "c":  # there the GIL may be asked for and given back between two numbers
         assert main["gil"] == (holds and not is_threaded(python))
     assert target.alive()
@@ -232,6 +239,7 @@ f()
 
 def test_columns(world, python):
     target = world.start(python, COLUMNS).inject()
+    wait_for(lambda: target.threads()[target.pid]["state"] == "idle", "it to sleep")
     frame, _ = [f for f in target.threads()[target.pid]["frames"] if f["type"] == "python"]
     if minor_of(python) < 11:
         assert "column" not in frame

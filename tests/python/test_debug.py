@@ -127,15 +127,15 @@ def test_a_visitor_needs_the_token(world, python):
                               stdout=subprocess.PIPE)
     pattern = rb"(?m)^([0-9a-f]{24})\n"
     token = re.search(pattern, said(client.stdout, pattern)).group(1)
-    with socket.create_connection(("127.0.0.1", port), 20) as wrong:
+    with socket.create_connection(("127.0.0.1", port), 60) as wrong:
         wrong.sendall(b"0" * 24 + b"\n")
         assert b"the token is wrong" in wrong.makefile("rb").read()
-    with socket.create_connection(("127.0.0.1", port), 20) as visitor:
+    with socket.create_connection(("127.0.0.1", port), 60) as visitor:
         file = visitor.makefile("rb")
         visitor.sendall(token + b"\np 40 + 2\nc\n")
         text = file.read()
         assert b"42" in text and text.count(b"(Pdb) ") == 2, text
-    assert client.wait(20) == 0
+    assert client.wait(60) == 0
     goes_on(target)
 
 
@@ -156,7 +156,7 @@ while not os.path.exists("go"):
                               stdin=subprocess.PIPE, stdout=subprocess.PIPE)
     said(client.stdout, b"sleep")
     client.send_signal(signal.SIGINT)
-    assert client.wait(20) != 0
+    assert client.wait(60) != 0
     assert target.eval("1").stdout == "1\n"
     assert target.probing("eject").returncode == 0
 
@@ -178,7 +178,7 @@ class Dap:
     """A small DAP client: requests, their responses, and events by name."""
 
     def __init__(self, address):
-        self.socket = socket.create_connection(address, 30)
+        self.socket = socket.create_connection(address, 60)
         self.file = self.socket.makefile("rb")
         self.seq, self.events, self.answers = 0, [], {}
 

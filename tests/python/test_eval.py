@@ -95,7 +95,7 @@ def test_output_streams_and_is_not_bounded(world):
 def test_times_have_units(world, python):
     """The help's own example, --timeout 30s, was refused: seconds without a unit only."""
     target = world.start(python, LOOP).inject()
-    for good in ("30s", "2.5", "0.5m", "1h", "20000ms"):
+    for good in ("30s", "62.5", "0.5m", "1h", "60000ms"):
         assert target.eval("40 + 2", "--timeout", good).stdout == "42\n", good
     for bad in ("s", "5x", "25h", "-1", "1.s.", "99999999999999999999"):
         assert "needs a time" in target.eval("1", "--timeout", bad).stderr, bad
@@ -130,7 +130,8 @@ if "fail" in argv: inner()
     client.kill()
     client.wait()
     done = target.eval(str(path), "--timeout", "0.5", "-f")
-    assert done.returncode == 1 and done.stdout == "first\n" and "--timeout" in done.stderr
+    assert done.returncode == 1 and "--timeout" in done.stderr
+    assert done.stdout in ("first\n", ""), done  # where the machine has no time for even that
     for words, part in [(["-f"], "needs a file"), (["-f", "/no/such"], "No such file"),
                         (["-f", "/dev/zero"], "larger than")]:
         done = target.probing("eval", *words)
@@ -149,11 +150,11 @@ def test_gil_is_stuck(world, python, how):
                          "    %s  # here\nhog()\n" % code).inject()
     began = time.monotonic()
     done = target.eval("open('%s', 'w')" % (target.world.tmp / "never"),
-                       "--timeout", "0.5" if how == "gil" else "20")
+                       "--timeout", "0.5" if how == "gil" else "60")
     if how == "spin":  # Python code gives the GIL away when asked
         assert done.returncode == 0, done.stderr
         return
-    assert done.returncode != 0 and time.monotonic() - began < 20
+    assert done.returncode != 0 and time.monotonic() - began < 60
     assert "GIL is held by thread %d" % target.pid in done.stderr, done.stderr
     assert "hog" in done.stderr and "hog" in done.stdout, done.stdout
     # many of them block nobody
@@ -173,15 +174,15 @@ HARD = {  # what hears of no interrupt, for long
 @pytest.mark.parametrize("how", sorted(HARD))
 def test_nobody_waits_for_code_that_does_not_end(world, python, how):
     target = world.start(python, LOOP).inject()
-    done = target.eval(HARD[how], "--timeout", "0.3")
+    done = target.eval(HARD[how], "--timeout", "2")  # in which it begins on a busy machine, too
     assert done.returncode != 0 and "did not react" in done.stderr, done.stderr
     (tid,) = re.findall(r"in thread (\d+)", done.stderr)
     assert "<eval>" in target.probing("backtrace", "--all", "--thread", tid).stdout
-    assert target.eval("1 + 1", "--timeout", "20").stdout == "2\n"
+    assert target.eval("1 + 1", "--timeout", "60").stdout == "2\n"
     assert target.probing("eject").returncode == 0
     wait_for(lambda: target.output().count("tick") > 3, "the main thread's own prints")
     target.inject()
-    assert target.eval("40 + 2", "--timeout", "20").stdout == "42\n"
+    assert target.eval("40 + 2", "--timeout", "60").stdout == "42\n"
     assert target.probing("eject").returncode == 0 and target.alive()
 
 
@@ -191,10 +192,18 @@ def test_code_left_behind_ends_by_itself(world, python):
     if count == 0: real = sys.stdout
     count += 1
     if sys.stdout is not real and count % 20 == 0: print("stands in", flush=True)""")).inject()
-    done = target.eval("import time\ntry: time.sleep(1.5)\nfinally: print('lost')",
-                       "--timeout", "0.2")
-    assert done.returncode != 0
+    pipe = world.tmp / "pipe"
+    os.mkfifo(pipe)
+    client = subprocess.Popen([str(CLI), "-t", str(target.pid), "eval",
+                               "import os\ntry: print('begun', flush=True); os.open(%r, 0)\n"
+                               "finally: print('lost')" % str(pipe)],
+                              stdout=subprocess.PIPE, env=world.env)
+    assert client.stdout.readline() == b"begun\n"
+    client.kill()
+    client.wait()
     assert target.probing("eject").returncode == 0
+    wait_for(lambda: "stands in" in target.output(), "that it is left behind")
+    pipe.write_bytes(b"")
     wait_for(lambda: re.search(r"stands in\ntick \d+\ntick", target.output()), "its end")
     assert "lost" not in target.output() and target.alive()
 
@@ -207,13 +216,13 @@ def test_evals_beside_each_other(world, python):
                               stdout=subprocess.PIPE, env=world.env)
     assert client.stdout.readline() == b"a\n"
     for _ in range(5):
-        assert target.eval("mine + secret", "--timeout", "20").stdout == "42\n"
+        assert target.eval("mine + secret", "--timeout", "60").stdout == "42\n"
     done = target.probing("query", "select count(*) > 5 as c from python.objects")
     assert "true" in done.stdout, done.stderr
     assert all(client.stdout.readline() == b"a\n" for _ in range(5))
     client.kill()
     client.wait()
-    assert target.eval("mine", "--timeout", "20").stdout == "1\n"
+    assert target.eval("mine", "--timeout", "60").stdout == "1\n"
 
 
 def test_await(world, python):
@@ -300,17 +309,20 @@ print("threading" in sys.modules and sys.modules["threading"].main_thread().nati
     assert done.stdout == "False\n"
     assert target.eval("len(threading.enumerate())").stdout in ("1\n", "2\n")
     (world.tmp / "go").write_text("")
-    assert target.process.wait(20) == 0
+    assert target.process.wait(60) == 0
     assert target.output() == "ready\nTrue\n", target.output()
 
 
 def test_late_gil_does_not_run_a_cancelled_eval(world):
     python = list(PYTHONS.values())[0]
+    pipe = world.tmp / "pipe"
+    os.mkfifo(pipe)  # to open it is to wait for who opens its other end
     target = world.start(python, "import ctypes, time\nprint('ready', flush=True)\n"
-                         "ctypes.PyDLL(None).sleep(4)\nprint('free', flush=True)\n"
-                         "time.sleep(600)").inject()
+                         "ctypes.PyDLL(None).open(%r, 0)\nprint('free', flush=True)\n"
+                         "time.sleep(600)" % bytes(pipe)).inject()
     done = target.eval("print(1, file=open('%s', 'w'))" % (world.tmp / "never"), "--timeout", "0.2")
     assert done.returncode != 0
+    pipe.write_bytes(b"")
     target.wait_line("^free")
     assert target.eval("1").stdout == "1\n"
     assert not (world.tmp / "never").exists()
@@ -347,7 +359,7 @@ def test_client_that_leaves(world, python):
     assert client.stdout.readline() == b"begun\n", "output streams while the code runs"
     client.kill()
     client.wait()
-    done = target.eval("40 + 2", "--timeout", "20")
+    done = target.eval("40 + 2", "--timeout", "60")
     assert (done.returncode, done.stdout) == (0, "42\n"), done.stderr
     assert target.eval("import sys; sys.stdout is sys.__stdout__").returncode == 0
     wait_for(lambda: target.output().count("tick") > 3, "the main thread's own prints")
@@ -368,7 +380,7 @@ for _ in range(3): threading.Thread(target=prints, daemon=True).start()
 while True: time.sleep(1)
 """).inject()
     for i in range(60):
-        done = target.eval("print(%d)" % i, "--timeout", "20")
+        done = target.eval("print(%d)" % i, "--timeout", "60")
         assert (done.returncode, done.stdout) == (0, "%d\n" % i), (i, done.stderr)
     assert target.alive()
 
@@ -419,10 +431,10 @@ atexit.register(lambda: print("bye", flush=True))
     assert target.eval("1 + 1").stdout == "2\n"
     began = time.monotonic()
     (world.tmp / "go").write_text("")
-    assert target.process.wait(20) == status
+    assert target.process.wait(60) == status
     took = time.monotonic() - began
     assert text in target.output() and "Fatal" not in target.output(), target.output()
-    assert took < 10, "an exit of %.2f s" % took
+    assert took < 30, "an exit of %.2f s" % took
 
 
 def test_exit_while_an_eval_runs(world, python):
@@ -437,8 +449,8 @@ while not os.path.exists(sys.argv[1]): time.sleep(0.005)
         done=target.eval("print('begun')\nwhile True: pass")))
     thread.start()
     (world.tmp / "go").write_text("")
-    assert target.process.wait(20) == 0
-    thread.join(20)
+    assert target.process.wait(60) == 0
+    thread.join(60)
     assert not thread.is_alive(), "the client hangs"
     assert "Fatal" not in target.output() and "rror" not in target.output(), target.output()
 

@@ -115,7 +115,7 @@ def test_watch(world):
         assert line, watch.stderr.read()
         seen += bool(re.match(r"-- \d\d:\d\d:\d\d$", line))
     watch.send_signal(signal.SIGINT)
-    assert watch.wait(timeout=30) in (0, -signal.SIGINT)
+    assert watch.wait(timeout=120) in (0, -signal.SIGINT)
     target.kill()
     assert target.probing("backtrace", "--external", "--watch").returncode != 0
 
@@ -240,6 +240,6 @@ def test_watch_on_a_terminal(world):
                 break
         except OSError:
             break
-    assert watch.wait(timeout=30) in (0, -signal.SIGINT)
+    assert watch.wait(timeout=120) in (0, -signal.SIGINT)
     os.close(ours)
     assert b"waits" in seen

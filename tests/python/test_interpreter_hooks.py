@@ -81,7 +81,7 @@ def test_unhandled(world, python):
     assert target.rows("select count(*) from python.exceptions where type = 'ValueError'") == [[0]]
     assert "Exception in thread worker" in target.output(), "it is printed as it was"
     (world.tmp / "stop").write_text("")
-    assert target.process.wait(30) == 1 and "KeyError: 'the end'" in target.output()
+    assert target.process.wait(60) == 1 and "KeyError: 'the end'" in target.output()
     dead = str(next(world.data.glob("%d-*" % target.pid)))
     done = world.probing("-t", dead, "query", "--format", "csv",
                          "select type, message from python.exceptions order by ts desc limit 1")

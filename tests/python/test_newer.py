@@ -21,7 +21,7 @@ WAITS = """import ctypes, sys, time
 class Runs:
     def waits(self, number, text="\u00e9"):
         print('ready', flush=True)
-        if len(sys.argv) > 1: ctypes.PyDLL(None).sleep(int(sys.argv[1])) # with the GIL
+        if len(sys.argv) > 1: ctypes.PyDLL(None).open(sys.argv[1].encode(), 0) # with the GIL
         while True: time.sleep(0.01)
 def outer(number): Runs().waits(number)
 outer(7)
@@ -110,9 +110,12 @@ def test_one_that_begins_with_us_in_it(world):
 
 def test_one_whose_gil_is_not_to_be_had_waits(world):
     made, env = with_number(world, of_minor(NEWEST[1]), NEWEST[1] + 1)
-    target = world.start(made, WAITS, env=env, arguments=["6"]).inject()
+    pipe = world.tmp / "pipe"
+    os.mkfifo(pipe)  # to open it is to wait for who opens its other end
+    target = world.start(made, WAITS, env=env, arguments=[str(pipe)]).inject()
     done = target.probing("backtrace", "--python")
     assert done.returncode != 0 and "waits for the GIL" in done.stderr, done.stderr
+    pipe.write_bytes(b"")
     wait_for(lambda: is_read(target), "the GIL and its stack")
 
 

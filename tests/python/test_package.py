@@ -82,7 +82,7 @@ import re, sys, subprocess, os, urllib.request
 sys.stderr.flush()
 line = open(%r).read()
 page = re.search(r"page: (\\S+)", line).group(1)
-print(urllib.request.urlopen(page, timeout=10).status)
+print(urllib.request.urlopen(page, timeout=60).status)
 print(os.environ.get("PROBING_PORT"), os.environ.get("PROBING"))
 """
 

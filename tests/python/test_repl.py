@@ -96,7 +96,7 @@ class Terminal:
                       dict(target.world.env, TERM="xterm", XDG_STATE_HOME=str(target.world.tmp)))
         self.seen = ""
 
-    def wait(self, pattern, timeout=30):
+    def wait(self, pattern, timeout=120):
         """Read until `pattern` has come; gives what came up to its end."""
         deadline = time.monotonic() + timeout
         while not re.search(pattern, self.seen):
