@@ -46,6 +46,8 @@ void probing_client_free(struct probing_client *c)
         (void)close(c->fd);
     buf_done(&c->in);
     buf_done(&c->message);
+    buf_done(&c->hello);
+    buf_done(&c->out);
     free(c);
 }
 
@@ -175,7 +177,7 @@ static int not_ours(struct probing_client *c)
     return client_fail(c, -EPROTO, "%s sent what is not a message of ours", c->where);
 }
 
-/* The same as read_event(), of a message of bytes. */
+/* The same as client_read_event(), of a message of bytes. */
 static int read_bytes(struct probing_client *c, struct probing_client_event *ret)
 {
     int64_t id;
@@ -191,7 +193,7 @@ static int read_bytes(struct probing_client *c, struct probing_client_event *ret
 
 /* A message as an event.  1: fill *ret, 0: nothing for the caller, -errno.  `text` keeps an event's
  * JSON, written again. */
-static int read_event(struct probing_client *c, struct arena *a, struct probing_client_event *ret)
+int client_read_event(struct probing_client *c, struct arena *a, struct probing_client_event *ret)
 {
     struct json *o;
     struct json_error bad;
@@ -264,7 +266,7 @@ static int next_event(struct probing_client *c,
     if (rc < 0)
         return rc == -EINTR ? 0 : rc;
     arena_init(&a, 8 * (size_t)CLIENT_MESSAGE_BYTES);
-    rc = read_event(c, &a, &e);
+    rc = client_read_event(c, &a, &e);
     if (rc > 0)
         rc = on_event(arg, &e);
     arena_done(&a);

@@ -72,48 +72,63 @@ static void take_build(struct probing_client *c, const char *end)
                        (int)strcspn(at + sizeof(name) - 1, "\r\n"), at + sizeof(name) - 1);
 }
 
-static int shake_hands(struct probing_client *c, const char *host, const char *token,
-                       uint64_t deadline_ns)
+int client_greeting(struct probing_client *c, const char *host, const char *token, struct buf *ret)
 {
-    struct buf b;
-    buf_init(&b, 4096);
-    (void)buf_addf(&b,
+    (void)buf_addf(ret,
                    "GET /ws HTTP/1.1\r\nHost: %s\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
                    "Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: cHJvYmluZ2NsaWVudDAwMQ==\r\n"
                    "Sec-WebSocket-Protocol: probing.1\r\n",
                    host);
     if (token)
-        (void)buf_addf(&b, "Authorization: Bearer %s\r\n", token);
-    (void)buf_adds(&b, "\r\n");
-    int rc =
-        b.failed || (token && strpbrk(token, "\r\n"))
-            ? client_fail(c, -EINVAL, "the token is not usable: too long, or more than one line")
-            : client_send(c, b.data, b.size);
+        (void)buf_addf(ret, "Authorization: Bearer %s\r\n", token);
+    (void)buf_adds(ret, "\r\n");
+    return ret->failed || (token && strpbrk(token, "\r\n"))
+               ? client_fail(c, -EINVAL, "the token is not usable: too long, or more than one line")
+               : 0;
+}
+
+int client_greeted(struct probing_client *c, bool over)
+{
+    const char *end = c->in.size ? strstr(buf_text(&c->in), "\r\n\r\n") : NULL;
+    if (end && memcmp(c->in.data, "HTTP/1.1 101 ", 13) == 0) {
+        take_build(c, end);
+        c->in_used = (size_t)(end + 4 - c->in.data);
+        return 1;
+    }
+    if (end && (memcmp(c->in.data, "HTTP/1.", 7) != 0 || over || c->in.size > 8192))
+        return refused(c, end + 4);
+    if (c->in.size > CLIENT_HEAD_BYTES)
+        return client_fail(c, -EPROTO, "%s does not speak our protocol: its answer has no end",
+                           c->where);
+    return 0;
+}
+
+static int shake_hands(struct probing_client *c, const char *host, const char *token,
+                       uint64_t deadline_ns)
+{
+    struct buf b;
+    buf_init(&b, 4096);
+    int rc = client_greeting(c, host, token, &b);
+    if (rc == 0)
+        rc = client_send(c, b.data, b.size);
     buf_done(&b);
     while (rc == 0) {
         if (client_is_stopped(c))
             return -ECANCELED;
-        const char *end = c->in.size ? strstr(buf_text(&c->in), "\r\n\r\n") : NULL;
-        if (end && memcmp(c->in.data, "HTTP/1.1 101 ", 13) == 0) {
-            take_build(c, end);
-            c->in_used = (size_t)(end + 4 - c->in.data);
-            return 0;
-        }
-        if (end && memcmp(c->in.data, "HTTP/1.", 7) != 0)
-            return refused(c, end + 4);
+        int seen = client_greeted(c, /* over= */ false);
+        if (seen != 0)
+            return seen < 0 ? seen : 0;
+        bool head = c->in.size && strstr(buf_text(&c->in), "\r\n\r\n");
         uint64_t soon = client_now_ns() + CLIENT_GRACE_NS; /* for the body of a refusal */
-        uint64_t until = end && soon < deadline_ns ? soon : deadline_ns;
+        uint64_t until = head && soon < deadline_ns ? soon : deadline_ns;
         rc = client_receive(c, client_inspect(until));
         if (rc == 0 && client_now_ns() < until)
             continue;
-        if (end && (rc == 0 || rc == -ECONNRESET || c->in.size > 8192))
-            return refused(c, strstr(buf_text(&c->in), "\r\n\r\n") + 4);
+        if (head && (rc == 0 || rc == -ECONNRESET))
+            return client_greeted(c, /* over= */ true);
         if (rc == 0)
             return client_fail(c, -ETIMEDOUT,
                                "%s does not answer; the process may be stopped or busy", c->where);
-        if (rc > 0 && c->in.size > CLIENT_HEAD_BYTES)
-            return client_fail(c, -EPROTO, "%s does not speak our protocol: its answer has no end",
-                               c->where);
         rc = rc > 0 || rc == -EINTR ? 0 : rc;
     }
     return rc;
@@ -139,8 +154,7 @@ static int connect_within(struct probing_client *c, const struct sockaddr *a, so
     return -error;
 }
 
-/* As if nothing had been tried: another address may be. */
-static int give_up(struct probing_client *c, int rc)
+int client_give_up(struct probing_client *c, int rc)
 {
     if (c->fd != -1)
         (void)close(c->fd);
@@ -172,7 +186,7 @@ static int connect_endpoint(struct probing_client *c, const struct client_endpoi
     c->fd = rc;
     client_process_of(c->fd, d->path, name, &c->process);
     rc = shake_hands(c, "localhost", NULL, deadline_ns);
-    return rc < 0 ? give_up(c, rc) : 0;
+    return rc < 0 ? client_give_up(c, rc) : 0;
 }
 
 int client_connect_endpoint(struct probing_client *c, const struct client_endpoint *d)
@@ -205,13 +219,13 @@ static int connect_any(struct probing_client *c, const struct addrinfo *list, ui
         c->fd = socket(a->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
         rc = c->fd == -1 ? -errno : connect_within(c, a->ai_addr, a->ai_addrlen, deadline_ns);
         if (rc != 0)
-            (void)give_up(c, rc);
+            (void)client_give_up(c, rc);
     }
     return rc;
 }
 
 /* Names are refused by the server (DNS rebinding), so the number we came to is what we say. */
-static void name_peer(int fd, uint16_t port, char *ret, size_t size)
+void client_name_peer(int fd, uint16_t port, char ret[CLIENT_PEER_BYTES])
 {
     struct sockaddr_storage peer = {.ss_family = AF_INET};
     socklen_t peer_size = sizeof(peer);
@@ -219,7 +233,8 @@ static void name_peer(int fd, uint16_t port, char *ret, size_t size)
     if (getpeername(fd, (struct sockaddr *)&peer, &peer_size) == 0)
         (void)getnameinfo((struct sockaddr *)&peer, peer_size, number, sizeof(number), NULL, 0,
                           NI_NUMERICHOST);
-    (void)snprintf(ret, size, peer.ss_family == AF_INET6 ? "[%s]:%u" : "%s:%u", number, port);
+    (void)snprintf(ret, CLIENT_PEER_BYTES, peer.ss_family == AF_INET6 ? "[%s]:%u" : "%s:%u", number,
+                   port);
 }
 
 int probing_client_connect_tcp(struct probing_client *c, const char *host, uint16_t port)
@@ -227,7 +242,7 @@ int probing_client_connect_tcp(struct probing_client *c, const char *host, uint1
     uint64_t deadline_ns = client_now_ns() + client_timeout(c);
     struct addrinfo hints = {.ai_socktype = SOCK_STREAM}, *list;
     const char *token = c->options.token;
-    char service[8], name[80];
+    char service[8], name[CLIENT_PEER_BYTES];
     int one = 1;
     if (is_connected(c))
         return -EISCONN;
@@ -246,9 +261,9 @@ int probing_client_connect_tcp(struct probing_client *c, const char *host, uint1
                                                  "server.listen=:PORT opens it)"
                                                : "");
     (void)setsockopt(c->fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one));
-    name_peer(c->fd, port, name, sizeof(name));
+    client_name_peer(c->fd, port, name);
     if (!token && c->options.find_token)
         token = c->options.find_token(c->options.arg, c->fd);
     rc = shake_hands(c, name, token, deadline_ns);
-    return rc < 0 ? give_up(c, rc) : 0;
+    return rc < 0 ? client_give_up(c, rc) : 0;
 }

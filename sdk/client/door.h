@@ -35,7 +35,29 @@ struct client_endpoint {
  * caller closes.  c: for its options, its error, and probing_client_end() where nobody listens. */
 int client_dial(struct probing_client *c, const struct client_endpoint *d, const char *name,
                 int type);
+/* The same, tried once: -EAGAIN, without words, when others keep its queue full. */
+int client_dial_once(struct probing_client *c, const struct client_endpoint *d, const char *name,
+                     int type);
 /* Connect and shake hands. */
 int client_connect_endpoint(struct probing_client *c, const struct client_endpoint *d);
+
+/* ---- one connection among many: nothing waits (turn.c) ---- */
+
+/* Begin to connect, instead of the above; what is started by probing_client_start_run() from then
+ * on is sent when the way is open.  -EAGAIN, without words: its queue is full, try again. */
+int client_begin_endpoint(struct probing_client *c, const struct client_endpoint *d);
+struct sockaddr;
+int client_begin_tcp(struct probing_client *c, const char *host, const struct sockaddr *address,
+                     unsigned address_size);
+/* What to poll() for, and its descriptor. */
+int client_turn_fd(const struct probing_client *c);
+int client_turn_events(const struct probing_client *c);
+/* Do what can be done at once: as probing_client_stream(), but 0 says that there is more to come,
+ * and 1 that nothing started is left.  A bounded piece of work, however much comes. */
+int client_turn(struct probing_client *c,
+                int (*on_event)(void *arg, const struct probing_client_event *e), void *arg);
+/* After -ECONNRESET: the sentence that says what has become of the process; may look for two
+ * seconds.  It cannot be used any more. */
+void client_turns_end(struct probing_client *c);
 
 #endif

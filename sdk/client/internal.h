@@ -5,6 +5,7 @@
  *     client.c: requests and answers     wire.c: websocket messages     connect.c: shaking hands
  *     local_connect.c: the socket in a data directory, and who listens there
  *     find_core.c: the data directory of a process
+ *     turn.c: one connection among many, for which nothing waits
  *     stream_end.c: why a stream has ended, or nobody listens
  */
 #ifndef SDK_CLIENT_INTERNAL_H
@@ -15,6 +16,7 @@
 #include <time.h>
 
 #include "sdk/client/door.h"
+#include "sdk/lib/arena.h"
 #include "sdk/lib/buf.h"
 
 #define NS_PER_MS UINT64_C(1000000)
@@ -50,6 +52,11 @@ struct probing_client {
     uint32_t mask;                     /* changes with every frame */
     uint64_t small_since_ns;           /* frames that bring nothing: since then, and how many */
     uint32_t n_small;
+    /* Of client_turn(), which alone sends and receives then: what has not been sent. */
+    enum { TURN_NONE, TURN_CONNECTS, TURN_GREETS, TURN_OPEN } turn;
+    bool whole;            /* the message was handed on: the next one begins */
+    struct buf hello, out; /* the handshake, and what follows its answer */
+    size_t out_sent;
 };
 
 static inline uint64_t client_now_ns(void)
@@ -69,8 +76,23 @@ int client_fail(struct probing_client *c, int code, const char *format, ...)
 
 uint64_t client_timeout(const struct probing_client *c); /* ns */
 bool client_is_stopped(struct probing_client *c);        /* then the error is set */
+/* The handshake's words; token: NULL, none.  -EINVAL: the token is not usable. */
+int client_greeting(struct probing_client *c, const char *host, const char *token, struct buf *ret);
+/* Is its answer there?  1: yes, and it is ours; 0: not whole yet (over: no more will come); -errno:
+ * it is a refusal, or nothing of ours. */
+int client_greeted(struct probing_client *c, bool over);
+/* As if nothing had been tried: another address may be.  Gives rc. */
+int client_give_up(struct probing_client *c, int rc);
+/* The number that a TCP socket came to, as servers take it for a Host. */
+#define CLIENT_PEER_BYTES 80
+void client_name_peer(int fd, uint16_t port, char ret[CLIENT_PEER_BYTES]);
 /* When to look at the flag again, at the latest: it may be raised just before a wait begins. */
 uint64_t client_inspect(uint64_t deadline_ns);
+
+/* ---- client.c, for turn.c ---- */
+
+/* The message as an event; it lives in the arena.  1, 0: it is nothing for the caller, -errno. */
+int client_read_event(struct probing_client *c, struct arena *a, struct probing_client_event *ret);
 
 /* ---- stream_end.c ---- */
 
@@ -90,6 +112,8 @@ static inline bool client_stopped(const struct probing_client *c)
 /* 1: something came, 0: too late, -EINTR, or -errno */
 int client_receive(struct probing_client *c, uint64_t deadline_ns);
 int client_send_frame(struct probing_client *c, int op, const char *data, size_t size);
+/* What was received as a message, without waiting.  1: it is whole, 0: not yet, -errno. */
+int client_take_message(struct probing_client *c);
 /* The next whole message into c->message.  1, 0: too late, -EINTR, -errno. */
 int client_next_message(struct probing_client *c, uint64_t deadline_ns);
 

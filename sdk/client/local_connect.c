@@ -199,6 +199,27 @@ static int connect_words(struct probing_client *c, const struct client_endpoint 
                                      : "");
 }
 
+int client_dial_once(struct probing_client *c, const struct client_endpoint *d, const char *name,
+                     int type)
+{
+    struct stat st = {.st_mode = 0};
+    int socket_fd = open_socket(c, d, name, &st);
+    if (socket_fd < 0)
+        return socket_fd == -ENOTSOCK ? socket_fd : connect_words(c, d, name, socket_fd);
+    int fd = socket(AF_UNIX, type | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    int rc = fd == -1 ? client_fail(c, -errno, "no socket: %s", strerror(errno)) : 0;
+    if (rc == 0 && (rc = connect_once(fd, socket_fd, &st)) < 0 && rc != -EAGAIN && rc != -EINTR)
+        rc = connect_words(c, d, name, rc);
+    (void)close(socket_fd);
+    if (rc == 0)
+        rc = prove(c, fd, d);
+    if (rc == 0)
+        return fd;
+    if (fd != -1)
+        (void)close(fd);
+    return rc == -EINTR ? -EAGAIN : rc;
+}
+
 int client_dial(struct probing_client *c, const struct client_endpoint *d, const char *name,
                 int type)
 {

@@ -189,6 +189,8 @@ static int fail_with_end(struct probing_client *c, int code, const char *before,
 int client_gone(struct probing_client *c)
 {
     c->over = true;
+    if (c->turn != TURN_NONE) /* looking takes time, and others wait: client_turns_end() */
+        return client_fail(c, -ECONNRESET, "the connection was closed before the answer was whole");
     switch (probing_client_end(c)) {
     case PROBING_CLIENT_DIED:
     case PROBING_CLIENT_LEFT:

@@ -32,6 +32,12 @@ int client_wait(struct probing_client *c, int events, uint64_t deadline_ns)
 int client_send(struct probing_client *c, const char *data, size_t size)
 {
     uint64_t deadline_ns = client_now_ns() + SEND_NS;
+    if (c->turn != TURN_NONE) {
+        if (buf_add(&c->out, data, size) == 0)
+            return 0;
+        return client_fail(c, c->out.failed, "%s takes nothing; the process may be stopped",
+                           c->where);
+    }
     while (size > 0) {
         ssize_t n = send(c->fd, data, size, MSG_NOSIGNAL | MSG_DONTWAIT);
         if (n > 0) {
@@ -177,6 +183,20 @@ static int use_frame(struct probing_client *c, const struct frame *f)
         return client_fail(c, c->message.failed, "an answer is longer than %u bytes",
                            CLIENT_MESSAGE_BYTES);
     return part && f->last ? 1 : 0;
+}
+
+int client_take_message(struct probing_client *c)
+{
+    struct frame f;
+    int rc;
+    if (c->whole)
+        buf_reset(&c->message);
+    c->whole = false;
+    do
+        rc = take_frame(c, &f);
+    while (rc > 0 && (rc = use_frame(c, &f)) == 0);
+    c->whole = rc > 0;
+    return rc;
 }
 
 /* Wait for more bytes.  1: go on; else what client_next_message() gives. */
