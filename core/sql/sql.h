@@ -104,6 +104,9 @@ struct sql_value {
     };
 };
 
+/* The unit that answers call so ("ns", "bytes"), PROBING_PLAIN: there is none of that name. */
+uint32_t sql_unit_named(const char *name);
+
 /* Everything but TEXT and BLOB, as text.  exact: for programs, all digits.  Gives its size. */
 #define SQL_CELL_BYTES 64
 size_t sql_cell_text(const struct sql_value *v, bool exact, char out[SQL_CELL_BYTES]);
@@ -118,6 +121,16 @@ struct sql_sink {
     int (*columns)(void *arg, const struct sql_column *columns, uint32_t n);
     int (*rows)(void *arg, const struct sql_rows *rows);
 };
+
+/* Rows that no query made, to a sink, which has been told the columns: each cell is asked for, of
+ * its column's type or NULL; texts live until this returns.  0, or what the sink gave. */
+struct sql_given {
+    const struct sql_column *columns;
+    uint32_t n_columns;
+    void (*value)(void *arg, uint32_t row, uint32_t column, struct sql_value *ret);
+    void *arg;
+};
+int sql_give_rows(const struct sql_sink *to, const struct sql_given *from, uint32_t n_rows);
 
 struct sql_options {
     uint64_t timeout_ns;       /* 0: the engine's, as the next two */

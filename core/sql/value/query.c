@@ -391,10 +391,20 @@ void sql_put_value(struct vec *v, uint32_t row, const struct sql_value *x)
         v->i[row] = x->type == SQL_BOOL ? x->boolean : x->integer;
 }
 
+static const char *const unit_names[] = {"", "ns", "bytes", "%", "count", "s", "MB"};
+#define UNITS ((uint32_t)(sizeof(unit_names) / sizeof(*unit_names)))
+
 const char *sql_unit_name(uint32_t unit)
 {
-    static const char *const names[] = {"", "ns", "bytes", "%", "count", "s", "MB"};
-    return unit < sizeof(names) / sizeof(*names) ? names[unit] : "";
+    return unit < UNITS ? unit_names[unit] : "";
+}
+
+uint32_t sql_unit_named(const char *name)
+{
+    for (uint32_t unit = 1; unit < UNITS; unit++)
+        if (strcmp(unit_names[unit], name) == 0)
+            return unit;
+    return PROBING_PLAIN;
 }
 
 uint64_t sql_setting(const struct sql *s, enum sql_setting which)
