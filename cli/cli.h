@@ -24,9 +24,11 @@ enum target_kind {
     TARGET_NONE,  /* not given */
     TARGET_LIVE,  /* a process that answers: at a unix socket, or over TCP */
     TARGET_FILES, /* a directory whose process is dead or stopped */
+    TARGET_MANY,  /* several at once: `answer` asks them */
     TARGET_BARE   /* a process without a core: it can be entered; with a directory, it was left */
 };
 
+struct answer_ask;
 struct target {
     enum target_kind kind;
     const char *text;     /* as the user wrote it */
@@ -40,6 +42,10 @@ struct target {
     uint32_t others; /* of files: how many there are of other users with that pid */
     uid_t owner;     /* of files: whose they are, and who may have put anything into them */
     bool stopped;    /* the process is SIGSTOPped (or traced): it cannot answer */
+    /* Of TARGET_MANY: as answer_bytes() of target/query_client.h, and who they are. */
+    int (*answer)(const struct target *t, const struct answer_ask *ask,
+                  int (*fn)(void *arg, const char *data, size_t size), void *arg);
+    void *many;
 };
 
 /* Find out what `text` names: pid, host:port, host, [v6]:port, unix socket, data directory. */
@@ -51,6 +57,11 @@ struct probing_client;
 int target_connect(const struct target *t, struct probing_client **ret);
 int target_reach(const struct target *t, struct probing_client **ret);
 void target_compare_builds(const struct target *t, const struct probing_client *c);
+/* Begin to, without waiting, where it is TARGET_LIVE: client_turn() of sdk/client/door.h goes on.
+ * -EAGAIN, without words: its queue is full, try again.  room: TOKEN_BYTES, as long as *ret. */
+int target_begin(const struct target *t, char *room, struct probing_client **ret);
+/* rc, with more words where it is known why a process that should answer is silent. */
+int target_explain_silence(const struct target *t, int rc);
 char target_state(pid_t pid); /* as in /proc/PID/stat: 'Z', 'T' ...; '?': none */
 /* Are the files to be read: of a dead, a stopped, or a process that was left? */
 bool target_is_files(const struct target *t);
@@ -122,6 +133,9 @@ int client_failed(struct probing_client *c, int rc);
 /* To the core that lives in a directory: nobody else is ever spoken to, whoever made it. */
 int endpoint_connect(const char *directory, const struct endpoint_owner *who,
                      struct probing_client **ret);
+/* Begin to connect `c` to the core there; as target_begin(). */
+int endpoint_begin(const char *directory, const struct endpoint_owner *who,
+                   struct probing_client *c);
 /* A connected descriptor of the socket `name`; type: SOCK_SEQPACKET ...  Caller closes. */
 int endpoint_dial(const char *directory, const struct endpoint_owner *who, const char *name,
                   int type);

@@ -14,6 +14,8 @@
 #include <unistd.h>
 
 #include "cli/command_table.h"
+#include "cli/many/many.h"
+#include "cli/many/members.h"
 #include "cli/report/report.h"
 #include "cli/target/query_client.h"
 #include "cli/terminal/terminal.h"
@@ -155,6 +157,23 @@ static const char *take_target(int *argc, char ***argv)
     return text != NULL && text[0] != '\0' ? text : getenv("ENDPOINT");
 }
 
+static bool asks_for_help(int argc, char **argv)
+{
+    for (int i = 1; i < argc && strcmp(argv[i], "--") != 0; i++)
+        if (strcmp(argv[i], "-h") == 0 || strcmp(argv[i], "--help") == 0)
+            return true;
+    return false;
+}
+
+/* Of several targets, before the command: `probing -t all --at-once 8 query ...`. */
+static struct many_options many_options;
+
+static bool is_many(const struct cli_command *c, const char *target_text)
+{
+    return target_text != NULL && (c == NULL || c->needs_target || c->may_target) &&
+           members_are_named(target_text);
+}
+
 static int run_command(int argc, char **argv, const char *target_text)
 {
     struct target target = {.kind = TARGET_NONE};
@@ -166,6 +185,8 @@ static int run_command(int argc, char **argv, const char *target_text)
     }
     if (c == NULL)
         c = cli_report_named(argv[0]);
+    if (is_many(c, target_text) && !asks_for_help(argc, argv))
+        return many_run(target_text, &many_options, c, argc, argv);
     if (c == NULL) { /* a plugin's own command in the process, perhaps: that knows */
         int rc = target_text != NULL ? target_resolve(target_text, &target) : -ENOENT;
         if (rc == 0 && target.kind == TARGET_LIVE)
@@ -174,9 +195,8 @@ static int run_command(int argc, char **argv, const char *target_text)
             return launch_no_core(target.pid, /* with= */ "");
         return unknown_command(argv[0]);
     }
-    for (int i = 1; i < argc && strcmp(argv[i], "--") != 0; i++)
-        if (strcmp(argv[i], "-h") == 0 || strcmp(argv[i], "--help") == 0)
-            return help_one(c->name);
+    if (asks_for_help(argc, argv))
+        return help_one(c->name);
     if (c->needs_target) {
         if (target_text == NULL || target_text[0] == '\0') {
             terminal_say("%s needs a target: probing -t <pid> %s (`probing list` shows "
@@ -258,6 +278,8 @@ int main(int argc, char **argv)
         rc = run_command(2, words, argv[1]);
     } else {
         const char *target = take_target(&argc, &argv);
+        if (target != NULL && (rc = many_options_take(&argc, &argv, &many_options)) < 0)
+            return finish(rc);
         if (target != NULL && cli_command_named(target) != NULL && access(target, F_OK) == -1) {
             terminal_say("-t needs a target, and '%s' is a command: is a variable empty? "
                          "(`probing list` shows processes with a core)",

@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "cli/export/export.h"
+#include "cli/export/flatbuffer_read.h"
 #include "core/base/err.h"
 
 #define HEAD_BYTES 8
@@ -27,46 +28,20 @@ void export_arrow_done(struct export_arrow *a)
     buf_done(&a->meta);
 }
 
-/* `size` bytes at `at` of the description, as a number; false: they are not in it. */
-static bool number_at(const struct buf *b, size_t at, size_t size, uint64_t *ret)
-{
-    *ret = 0;
-    if (at > b->size || size > b->size - at)
-        return false;
-    memcpy(ret, b->data + at, size);
-    return true;
-}
-
-/* Where field i of the table at `table` is; 0: it is not there. */
-static size_t field_of(const struct buf *b, size_t table, size_t i)
-{
-    uint64_t back, size, place;
-    if (!number_at(b, table, 4, &back) || back > table || !number_at(b, table - back, 2, &size) ||
-        6 + 2 * i > size || !number_at(b, table - back + 4 + 2 * i, 2, &place) || place == 0)
-        return 0;
-    return table + place;
-}
-
-/* The table that the u32 at `at` refers to. */
-static size_t table_of(const struct buf *b, size_t at)
-{
-    uint64_t to;
-    return number_at(b, at, 4, &to) ? at + to : b->size;
-}
-
 /* A description has come: its rows, and how much follows it. */
 static int take_message(struct export_arrow *a)
 {
     const struct buf *b = &a->meta;
     uint64_t kind = 0, rows = 0;
-    size_t message = table_of(b, HEAD_BYTES), at = field_of(b, message, 1);
-    if (at == 0 || !number_at(b, at, 1, &kind))
+    size_t message = flat_table_at(b, HEAD_BYTES), at = flat_field_at(b, message, 1);
+    if (at == 0 || !flat_number(b, at, 1, &kind))
         return err_set(-EBADMSG, "the answer is no Arrow stream");
-    at = field_of(b, message, 3);
-    if (at != 0 && !number_at(b, at, 8, &a->body))
+    at = flat_field_at(b, message, 3);
+    if (at != 0 && !flat_number(b, at, 8, &a->body))
         return err_set(-EBADMSG, "the answer is no Arrow stream");
-    at = kind == HEADER_BATCH ? field_of(b, table_of(b, field_of(b, message, 2)), 0) : 0;
-    if (at != 0 && number_at(b, at, 8, &rows))
+    at = kind == HEADER_BATCH ? flat_field_at(b, flat_table_at(b, flat_field_at(b, message, 2)), 0)
+                              : 0;
+    if (at != 0 && flat_number(b, at, 8, &rows))
         a->rows += rows;
     buf_reset(&a->meta);
     return 0;
@@ -79,8 +54,8 @@ static int wanted(struct export_arrow *a, size_t *ret)
     *ret = HEAD_BYTES - a->meta.size;
     if (a->meta.size < HEAD_BYTES)
         return 0;
-    (void)number_at(&a->meta, 0, 4, &mark);
-    (void)number_at(&a->meta, 4, 4, &size);
+    (void)flat_number(&a->meta, 0, 4, &mark);
+    (void)flat_number(&a->meta, 4, 4, &size);
     if (mark != UINT32_MAX || size > META_MAX)
         return err_set(-EBADMSG, "the answer is no Arrow stream");
     a->over = size == 0;

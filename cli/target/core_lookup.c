@@ -344,3 +344,16 @@ int endpoint_connect(const char *directory, const struct endpoint_owner *who,
         probing_client_free(c);
     return rc;
 }
+
+int endpoint_begin(const char *directory, const struct endpoint_owner *who,
+                   struct probing_client *c)
+{
+    struct datadir d;
+    struct client_endpoint door;
+    int rc = open_endpoint(directory, who, &d, &door);
+
+    if (rc == 0)
+        rc = client_begin_endpoint(c, &door);
+    datadir_close(&d);
+    return rc;
+}

@@ -184,6 +184,8 @@ int answer_bytes(const struct target *t, const struct answer_ask *ask,
 {
     struct pipe p = {.fn = fn, .arg = arg};
     struct target dead;
+    if (t->kind == TARGET_MANY)
+        return t->answer(t, ask, fn, arg);
     if (target_is_files(t))
         return from_files(t, ask, &p);
     int rc = from_live(t, ask, &p);

@@ -8,12 +8,14 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <netdb.h>
 #include <poll.h>
 #include <probing/client.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -27,6 +29,7 @@
 #include "core/base/text.h"
 #include "core/base/version.h"
 #include "core/datadir/datadir.h"
+#include "sdk/client/door.h"
 #include "sdk/lib/proc/task.h"
 
 #define COMMAND_SHOWN 64   /* bytes of a command line, where several are listed */
@@ -380,8 +383,43 @@ int target_reach(const struct target *t, struct probing_client **ret)
                : endpoint_connect(t->directory, t->start_time != 0 ? &who : NULL, ret);
 }
 
-/* Why it may be that nobody answers: a process may have lowered its limits since it was entered. */
-static int explain_silence(const struct target *t, int rc)
+static int begin_network(const struct target *t, struct probing_client *c)
+{
+    const struct addrinfo hints = {.ai_socktype = SOCK_STREAM};
+    struct addrinfo *list;
+    char service[8];
+
+    (void)snprintf(service, sizeof(service), "%u", t->port);
+    int rc = getaddrinfo(t->host, service, &hints, &list);
+    if (rc != 0)
+        return err_set(-ENOENT, "no machine '%s': %s", t->host, gai_strerror(rc));
+    rc = client_begin_tcp(c, t->host, list->ai_addr, list->ai_addrlen);
+    freeaddrinfo(list);
+    return rc;
+}
+
+int target_begin(const struct target *t, char *room, struct probing_client **ret)
+{
+    const struct endpoint_owner who = {.pid = t->pid, .start_time = t->start_time};
+    const bool network = t->host[0] != '\0';
+    const char *token = network ? getenv("PROBING_TOKEN") : NULL;
+    bool said = token != NULL && token[0] != '\0';
+    struct probing_client *c =
+        client_new(said ? token : NULL, network && !said ? token_of_peer : NULL, room);
+
+    if (c == NULL)
+        return -ENOMEM;
+    int rc = network ? begin_network(t, c)
+                     : endpoint_begin(t->directory, t->start_time != 0 ? &who : NULL, c);
+    if (rc == 0)
+        *ret = c;
+    else
+        probing_client_free(c);
+    return rc;
+}
+
+/* A process may have lowered its limits since it was entered. */
+int target_explain_silence(const struct target *t, int rc)
 {
     if (t->host[0] != '\0' || t->pid <= 0 || rc != -ETIMEDOUT || room_files(t->pid) > 0)
         return rc;
@@ -400,7 +438,9 @@ int target_connect(const struct target *t, struct probing_client **ret)
         rc = target_reach(t, ret);
         if (rc == 0)
             target_compare_builds(t, *ret);
-        return explain_silence(t, rc);
+        return target_explain_silence(t, rc);
+    case TARGET_MANY:
+        return err_set(-EINVAL, "'%s' names several processes, and this takes one", t->text);
     case TARGET_BARE:
         return launch_no_core(t->pid, /* with= */ "");
     case TARGET_FILES:

@@ -1,0 +1,46 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * cli/many/arrow_reader.h - a member's answer, an Arrow stream, as columns and rows of values.
+ *
+ * One thread a reader.  The stream comes from a process that need not be trusted: only what
+ * core/sql/format/arrow.c writes is taken, every size is bounded before memory is had for it, and
+ * every offset is proved before rows are handed on.
+ */
+#ifndef CLI_MANY_ARROW_READER_H
+#define CLI_MANY_ARROW_READER_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "cli/many/answer_rows.h"
+
+#define ANSWER_COLUMNS_MAX 1024
+#define ANSWER_BATCH_ROWS (1u << 17) /* a core sends 16,384 at most */
+#define ANSWER_BATCH_BYTES \
+    ((size_t)64 << 20) /* a core sends about 1 MiB, but one row may be long */
+
+struct answer_sink {
+    void *arg;
+    /* Once, before the first rows; the columns live as long as the reader.  A name is valid UTF-8,
+     * not empty, and has no NUL in it.  Less than 0 ends it. */
+    int (*columns)(void *arg, const struct sql_column *columns, uint32_t n);
+    int (*rows)(void *arg, const struct answer_rows *rows);
+};
+
+struct arrow_reader;
+int arrow_reader_new(const struct answer_sink *sink, struct arrow_reader **ret);
+void arrow_reader_free(struct arrow_reader *r); /* NULL is fine */
+
+/* The next bytes.  -EBADMSG: they are none of such a stream, or say what cannot be. */
+int arrow_reader_feed(struct arrow_reader *r, const char *data, size_t size);
+int arrow_reader_end(const struct arrow_reader *r); /* -EBADMSG: it is not whole */
+
+/* What the end says beside the rows. */
+uint64_t arrow_reader_rows(const struct arrow_reader *r);
+uint64_t arrow_reader_lost(const struct arrow_reader *r);
+bool arrow_reader_truncated(const struct arrow_reader *r);
+const char *arrow_reader_empty(const struct arrow_reader *r); /* "": it does not say why */
+size_t arrow_reader_held(const struct arrow_reader *r);       /* bytes of memory */
+
+#endif

@@ -1,0 +1,60 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * cli/many/ask.h - one statement to many members: each runs it in its own engine, and their answers
+ * come back as columns and rows.
+ *
+ * One thread, all connections at once, no process a member (but one for each of the dead, whose
+ * files are read here).  A member is not believed: what it sends is bounded and checked
+ * (arrow_reader.h), so it can lie about itself only, and one that hangs, floods or dies costs the
+ * others nothing but its time limit.
+ */
+#ifndef CLI_MANY_ASK_H
+#define CLI_MANY_ASK_H
+
+#include "cli/many/arrow_reader.h"
+#include "cli/many/members.h"
+
+#define ASK_TIMEOUT_NS (30 * UINT64_C(1000000000))
+#define ASK_AT_ONCE 256
+
+struct members_ask {
+    const char *statement;
+    uint64_t timeout_ns; /* for each, from when it is asked until its answer is whole; 0:
+                          * ASK_TIMEOUT_NS.  Its engine is told to give up by then, too. */
+    uint64_t limit;      /* rows of each, 0: all */
+    uint64_t max_bytes;  /* of each answer, 0: no limit.  Past it the member has failed. */
+    uint32_t at_once;    /* connections, 0: ASK_AT_ONCE or what open files allow */
+    const bool *only;    /* [members->n] who is asked; NULL: all */
+};
+
+/* Any may be NULL.  m: its index is m - members->list.  Of one member: columns, then rows any
+ * number of times, then done; of several mixed.  Rows may have come when it fails in the middle:
+ * whoever must not count half an answer keeps them until done() says MEMBER_ANSWERED.  Less than 0
+ * from columns() or rows() ends this member with that error, from done() and tick() all. */
+struct members_sink {
+    void *arg;
+    int (*columns)(void *arg, const struct member *m, const struct sql_column *columns, uint32_t n);
+    int (*rows)(void *arg, const struct member *m, const struct answer_rows *rows);
+    int (*done)(void *arg, const struct member *m); /* m->result says how */
+    /* Shall more of this member be read now?  One that is not read waits, and loses nothing; its
+     * time limit stands still meanwhile. */
+    bool (*wanted)(void *arg, const struct member *m);
+    int (*tick)(void *arg, uint32_t done, uint32_t asked); /* some times a second */
+};
+
+/* Ask them.  Whether they answered stands in each one's `result`; what this gives is 0, or why
+ * asking as such could not go on (-ECANCELED: Ctrl-C). */
+int members_query(struct members *m, const struct members_ask *ask,
+                  const struct members_sink *sink);
+
+/* Ask those for their place in a job of whom it is not known from here (by TCP, the dead), and put
+ * the list in order again. */
+int members_identify(struct members *m, uint64_t timeout_ns, uint32_t at_once);
+
+/* How many have answered, and how many were to be asked. */
+uint32_t members_answered(const struct members *m);
+/* "asked 8, answered 6; rank 3 (process 4242): the process has died ..., rank 5: ..." to stderr,
+ * when one did not answer, or more than it could did.  true: all have answered. */
+bool members_say_missing(const struct members *m);
+
+#endif

@@ -1,0 +1,37 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * cli/many/child.h - a function in a process of its own, what it prints caught: of a member whose
+ * command may wait, hang or be killed without the others noticing.
+ *
+ * One thread.
+ */
+#ifndef CLI_MANY_CHILD_H
+#define CLI_MANY_CHILD_H
+
+#include <stdbool.h>
+#include <sys/types.h>
+
+#include "sdk/lib/buf.h"
+
+struct child {
+    pid_t pid;  /* 0: none; it leads a group of processes */
+    int fds[2]; /* its standard output and error, not blocking; -1: closed */
+    bool reaped;
+    int status; /* as waitpid() gave it */
+};
+
+/* fn(arg) is run in the child with standard input empty and both outputs caught; what it gives
+ * becomes the exit code: its own of 0 to 125, or EXIT_FAILED and its reason on standard error.  The
+ * child ends with us, and has none of our descriptors. */
+int child_start(struct child *c, int (*fn)(void *arg), void *arg);
+/* What has come of output i (0 or 1): adds at most `most` bytes to `to`.  1: perhaps more, 0: none
+ * now, -EPIPE: it has ended, or -errno. */
+int child_read(struct child *c, int i, struct buf *to, size_t most);
+/* Has it ended?  Then `status` is set. */
+bool child_ended(struct child *c);
+/* Tell it to end, as Ctrl-C does; */
+void child_interrupt(const struct child *c);
+/* or end it and all that it has started, now, and let go of its outputs.  Of zeros, too. */
+void child_end(struct child *c);
+
+#endif

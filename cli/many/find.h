@@ -1,0 +1,31 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * cli/many/find.h - a list of members while it is made: what members.c, ranges.c and job.c share.
+ *
+ * Private to them; one thread.
+ */
+#ifndef CLI_MANY_FIND_H
+#define CLI_MANY_FIND_H
+
+#include "cli/many/members.h"
+
+#define FIND_ENVIRONMENT_BYTES ((size_t)8 << 20) /* Linux gives a program 6 MiB at most */
+
+struct find {
+    const char *text; /* all of what stands behind -t */
+    struct members *found;
+    uint32_t room;
+};
+
+/* One more, by what a user would write for it alone; one that is there already is not added twice.
+ * What cannot be used is added with the reason. */
+int find_add(struct find *f, const char *text);
+/* "node[01-16,20]:9922", one for each number. */
+int find_add_range(struct find *f, const char *text);
+/* Every process of the job of that name. */
+int find_add_job(struct find *f, const char *name);
+
+/* Put them in order of rank, and find out how to call them. */
+int members_sort(struct members *m);
+
+#endif

@@ -1,0 +1,89 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * cli/many/identify.c - the place in a job of members whose environment cannot be read from here:
+ * they are asked for it.
+ *
+ * One thread.
+ */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli/many/ask.h"
+#include "cli/many/find.h"
+#include "core/base/err.h"
+#include "sdk/lib/buf.h"
+
+#define PLACE_BYTES ((size_t)16 << 10) /* of all variables of a member */
+
+struct identify {
+    struct members *all;
+    struct buf *texts; /* of each: "NAME=value", NUL, as the kernel would show it */
+};
+
+static int take_rows(void *arg, const struct member *m, const struct answer_rows *rows)
+{
+    struct identify *id = arg;
+    struct buf *text = &id->texts[m - id->all->list];
+    struct sql_value v[2];
+
+    if (answer_rows_columns(rows) != 2)
+        return 0;
+    for (uint32_t row = 0; row < answer_rows_count(rows); row++) {
+        for (uint32_t i = 0; i < 2; i++)
+            answer_rows_value(rows, row, i, &v[i]);
+        if (v[0].type != SQL_TEXT || v[1].type != SQL_TEXT)
+            continue;
+        (void)buf_add(text, v[0].text.data, v[0].text.size);
+        (void)buf_addc(text, '=');
+        (void)buf_add(text, v[1].text.data, v[1].text.size);
+        (void)buf_addc(text, '\0');
+    }
+    return 0;
+}
+
+/* Those on other machines: of the dead nobody knows any more. */
+static uint32_t choose(const struct members *m, bool *only)
+{
+    uint32_t n = 0;
+
+    for (uint32_t i = 0; i < m->n; i++) {
+        const struct member *one = &m->list[i];
+        only[i] = one->error == 0 && one->target.kind == TARGET_LIVE &&
+                  one->tags.rank == MEMBER_UNKNOWN && one->target.host[0] != '\0';
+        n += only[i];
+    }
+    return n;
+}
+
+int members_identify(struct members *m, uint64_t timeout_ns, uint32_t at_once)
+{
+    struct identify id = {.all = m, .texts = calloc(m->n, sizeof(*id.texts))};
+    bool *only = calloc(m->n, sizeof(*only));
+    struct buf statement;
+    int rc =
+        id.texts == NULL || only == NULL ? err_set(-ENOMEM, "no memory for %u places", m->n) : 0;
+
+    buf_init(&statement, 4096);
+    for (uint32_t i = 0; rc == 0 && i < m->n; i++)
+        buf_init(&id.texts[i], PLACE_BYTES);
+    if (rc == 0 && choose(m, only) > 0) {
+        const struct members_sink sink = {.arg = &id, .rows = take_rows};
+        member_place_statement(&statement);
+        const struct members_ask ask = {.statement = buf_text(&statement),
+                                        .timeout_ns = timeout_ns,
+                                        .at_once = at_once,
+                                        .max_bytes = 4 * PLACE_BYTES,
+                                        .only = only};
+        rc = members_query(m, &ask, &sink);
+        for (uint32_t i = 0; i < m->n && rc == 0; i++)
+            if (id.texts[i].size > 0)
+                member_place(buf_text(&id.texts[i]), id.texts[i].size, &m->list[i].tags);
+    }
+    for (uint32_t i = 0; id.texts != NULL && i < m->n; i++)
+        buf_done(&id.texts[i]);
+    free(id.texts);
+    free(only);
+    buf_done(&statement);
+    return rc < 0 ? rc : members_sort(m);
+}

@@ -1,0 +1,201 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * cli/many/job.c - `job:NAME`: the ranks on this machine that say that they are of that job, with a
+ * core or without.
+ *
+ * One thread.  A job is known by torchrun's --rdzv-id, the id or name that SLURM, PBS or LSF gave
+ * it, a Kubernetes job's name, or MASTER_ADDR:MASTER_PORT.  Children of a rank have its environment
+ * too, and so have wrappers around it: of a family one is the rank.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "cli/many/find.h"
+#include "core/base/err.h"
+#include "core/base/file.h"
+#include "sdk/lib/proc/proc_file.h"
+#include "sdk/lib/proc/task.h"
+
+#define ANCESTORS 32 /* looked at: a launcher's chain is short */
+#define JOBS_SHOWN 8
+
+struct candidate {
+    pid_t pid;
+    int64_t rank;
+    int worth;        /* what speaks for its being the rank: a core, a Python */
+    char master[128]; /* "127.0.0.1:29500", "": it has none */
+    bool out;
+};
+
+struct candidates {
+    struct candidate *list;
+    uint32_t n, room;
+};
+
+static const char *variable(const struct buf *b, const char *name)
+{
+    const char *value = proc_environ_find(b->data, b->size, name);
+
+    return value != NULL ? value : "";
+}
+
+static void read_master(const struct buf *b, char *ret, size_t size)
+{
+    const char *address = variable(b, "MASTER_ADDR"), *port = variable(b, "MASTER_PORT");
+
+    (void)snprintf(ret, size, address[0] != '\0' && port[0] != '\0' ? "%.100s:%.8s" : "", address,
+                   port);
+}
+
+static bool is_of_job(const struct buf *b, const char *name, const char *master)
+{
+    static const char *const names[] = {"TORCHELASTIC_RUN_ID", "SLURM_JOB_ID", "SLURM_JOB_NAME",
+                                        "PBS_JOBID",           "LSB_JOBID",    "JOB_NAME"};
+
+    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
+        if (strcmp(variable(b, names[i]), name) == 0)
+            return true;
+    return strcmp(master, name) == 0;
+}
+
+/* A core counts most, then that it is a Python: wrappers are shells. */
+static int worth_of(pid_t pid)
+{
+    char path[PROC_PATH_BYTES], exe[4096], directory[4096];
+
+    proc_path(pid, 0, "exe", path);
+    ssize_t n = readlink(path, exe, sizeof(exe) - 1);
+    exe[n > 0 ? n : 0] = '\0';
+    const char *slash = strrchr(exe, '/');
+    bool python = slash != NULL && strncmp(slash + 1, "python", 6) == 0;
+    return (directory_of(pid, directory, sizeof(directory)) == 0 ? 2 : 0) + python;
+}
+
+static int take_process(struct candidates *all, pid_t pid, const char *name)
+{
+    struct candidate c = {.pid = pid};
+    struct member_tags place;
+    char path[PROC_PATH_BYTES];
+    struct buf b;
+    int rc = 0;
+
+    proc_path(pid, 0, "environ", path);
+    buf_init(&b, FIND_ENVIRONMENT_BYTES);
+    bool read = file_read(AT_FDCWD, path, &b) == 0 && buf_addc(&b, '\0') == 0;
+    if (read) {
+        read_master(&b, c.master, sizeof(c.master));
+        member_place(b.data, b.size - 1, &place);
+        c.rank = place.rank;
+        read = c.rank != MEMBER_UNKNOWN && is_of_job(&b, name, c.master);
+    }
+    buf_done(&b);
+    if (!read)
+        return 0;
+    c.worth = worth_of(pid);
+    if (all->n == all->room) {
+        uint32_t room = all->room > 0 ? 2 * all->room : 64;
+        struct candidate *list = realloc(all->list, room * sizeof(*list));
+        if (list == NULL)
+            return err_set(-ENOMEM, "no memory for the processes of a job");
+        all->list = list;
+        all->room = room;
+    }
+    all->list[all->n++] = c;
+    return rc;
+}
+
+static int gather(struct candidates *all, const char *name)
+{
+    struct proc_numbers processes;
+    struct proc_number one;
+    int rc = proc_numbers_open(&processes, "/proc");
+
+    if (rc < 0)
+        return err_set(rc, "cannot read /proc: %s", strerror(-rc));
+    while (rc == 0 && !cli_interrupted && proc_numbers_next(&processes, &one))
+        if ((pid_t)one.value != getpid())
+            rc = take_process(all, (pid_t)one.value, name);
+    proc_numbers_close(&processes);
+    return rc;
+}
+
+static bool is_ancestor(pid_t old, pid_t young)
+{
+    struct proc_stat s;
+
+    for (int i = 0; i < ANCESTORS && young > 1 && proc_stat_of(young, 0, &s) == 0; i++) {
+        young = (pid_t)s.ppid;
+        if (young == old)
+            return true;
+    }
+    return false;
+}
+
+/* Of two of a family with the same rank one is out: who is worth less, else the child. */
+static void judge(struct candidate *a, struct candidate *b)
+{
+    if (a->out || b->out || a->rank != b->rank)
+        return;
+    bool a_first = is_ancestor(a->pid, b->pid);
+    if (!a_first && !is_ancestor(b->pid, a->pid))
+        return;
+    bool a_stays = a->worth != b->worth ? a->worth > b->worth : a_first;
+    a->out = !a_stays;
+    b->out = a_stays;
+}
+
+/* torchrun calls a job "none" that nobody has named: two of them are two jobs. */
+static int refuse_unnamed(const struct candidates *all, const char *name)
+{
+    struct buf text;
+    uint32_t n = 0;
+
+    buf_init(&text, ERR_TEXT_BYTES / 2);
+    for (uint32_t i = 0; i < all->n; i++) {
+        bool new = !all->list[i].out && all->list[i].master[0] != '\0';
+        for (uint32_t k = 0; k < i && new; k++)
+            new = all->list[k].out || strcmp(all->list[k].master, all->list[i].master) != 0;
+        if (new &&n++ < JOBS_SHOWN)
+            (void)buf_addf(&text, "%sjob:%s", n > 1 ? ", " : "", all->list[i].master);
+    }
+    int rc = n < 2 || strcmp(name, "none") != 0
+                 ? 0
+                 : err_set(-EINVAL, "job:none is %u jobs that have no name of their own: %s", n,
+                           buf_text(&text));
+    buf_done(&text);
+    return rc;
+}
+
+int find_add_job(struct find *f, const char *name)
+{
+    struct candidates all = {.n = 0};
+    char text[24];
+    uint32_t before = f->found->n;
+    int rc = name[0] != '\0' ? gather(&all, name) : err_set(-EINVAL, "'job:' needs the job's name");
+
+    for (uint32_t i = 0; i < all.n; i++)
+        for (uint32_t k = i + 1; k < all.n; k++)
+            judge(&all.list[i], &all.list[k]);
+    if (rc == 0)
+        rc = refuse_unnamed(&all, name);
+    for (uint32_t i = 0; i < all.n && rc == 0; i++) {
+        if (all.list[i].out)
+            continue;
+        (void)snprintf(text, sizeof(text), "%d", (int)all.list[i].pid);
+        rc = find_add(f, text);
+    }
+    for (uint32_t i = before; i < f->found->n; i++)
+        (void)snprintf(f->found->list[i].tags.job, sizeof(f->found->list[i].tags.job), "%s", name);
+    if (rc == 0 && all.n == 0)
+        rc = err_set(-ESRCH,
+                     "no rank of a job '%s' runs here: no process has it as TORCHELASTIC_RUN_ID, "
+                     "SLURM_JOB_ID, SLURM_JOB_NAME, PBS_JOBID, LSB_JOBID, JOB_NAME or "
+                     "MASTER_ADDR:MASTER_PORT in its environment, and a rank",
+                     name);
+    free(all.list);
+    return rc;
+}

@@ -1,0 +1,290 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * cli/many/members.c - see members.h: from the text behind -t to a list.
+ *
+ * One thread.  It only looks, as cli/target does.
+ */
+#include "cli/many/members.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "cli/many/find.h"
+#include "core/base/err.h"
+#include "core/base/file.h"
+#include "sdk/lib/buf.h"
+#include "sdk/lib/proc/proc_file.h"
+
+static const char JOB[] = "job:";
+
+/* Where an item of a list ends: at a comma that is in no brackets. */
+static size_t item_size(const char *text)
+{
+    size_t n = 0;
+
+    for (bool inside = false; text[n] != '\0' && (inside || text[n] != ','); n++)
+        inside = text[n] == '[' || (inside && text[n] != ']');
+    return n;
+}
+
+/* "node[1-8]", but not "[::1]:9922". */
+static bool has_range(const char *text)
+{
+    const char *bracket = strchr(text, '[');
+
+    return bracket != NULL && bracket != text && strchr(text, '/') == NULL;
+}
+
+bool members_are_named(const char *text)
+{
+    if (access(text, F_OK) == 0)
+        return false;
+    return strcmp(text, "all") == 0 || strncmp(text, JOB, sizeof(JOB) - 1) == 0 ||
+           text[item_size(text)] == ',' || has_range(text);
+}
+
+/* ---- the list while it grows ---- */
+
+static bool is_same(const struct target *a, const struct target *b)
+{
+    if (a->pid != 0 || b->pid != 0)
+        return a->pid == b->pid && a->start_time == b->start_time;
+    if (a->host[0] != '\0' || b->host[0] != '\0')
+        return a->port == b->port && strcmp(a->host, b->host) == 0;
+    return strcmp(a->directory, b->directory) == 0;
+}
+
+static bool is_there(const struct find *f, const struct target *t)
+{
+    for (uint32_t i = 0; i < f->found->n; i++)
+        if (f->found->list[i].error == 0 && is_same(&f->found->list[i].target, t))
+            return true;
+    return false;
+}
+
+static struct member *grow(struct find *f)
+{
+    struct members *m = f->found;
+
+    if (m->n == MEMBERS_MAX) {
+        (void)err_set(-E2BIG, "'%s' names more than %u processes", f->text, MEMBERS_MAX);
+        return NULL;
+    }
+    if (m->n == f->room) {
+        uint32_t room = f->room > 0 ? 2 * f->room : 16;
+        struct member *list = realloc(m->list, room * sizeof(*list));
+        if (list == NULL) {
+            (void)err_set(-ENOMEM, "no memory for %u processes", room);
+            return NULL;
+        }
+        m->list = list;
+        f->room = room;
+    }
+    return &m->list[m->n];
+}
+
+/* What the process's environment says of its place; a process of this machine only. */
+static void read_place(struct member *m)
+{
+    char path[PROC_PATH_BYTES];
+    struct buf b;
+
+    if (m->target.pid == 0 || m->target.kind == TARGET_FILES)
+        return;
+    proc_path(m->target.pid, 0, "environ", path);
+    buf_init(&b, FIND_ENVIRONMENT_BYTES);
+    if (file_read(AT_FDCWD, path, &b) == 0)
+        member_place(buf_text(&b), b.size, &m->tags);
+    buf_done(&b);
+}
+
+int find_add(struct find *f, const char *text)
+{
+    struct member *m = grow(f);
+
+    if (m == NULL)
+        return f->found->n == MEMBERS_MAX ? -E2BIG : -ENOMEM;
+    *m = (struct member){.name = arena_text(&f->found->mem, text, strlen(text)),
+                         .tags = {.rank = MEMBER_UNKNOWN,
+                                  .node_rank = MEMBER_UNKNOWN,
+                                  .local_rank = MEMBER_UNKNOWN}};
+    if (m->name == NULL)
+        return err_set(-ENOMEM, "no memory for '%s'", text);
+    m->error = target_resolve(m->name, &m->target);
+    if (m->error < 0) {
+        m->result.error = m->error;
+        (void)snprintf(m->result.why, sizeof(m->result.why), "%s", err_why(m->error));
+    } else if (is_there(f, &m->target)) {
+        return 0;
+    }
+    (void)snprintf(m->tags.addr, sizeof(m->tags.addr), "%s", m->name);
+    if (m->target.host[0] == '\0')
+        (void)gethostname(m->tags.host, sizeof(m->tags.host) - 1);
+    else
+        (void)snprintf(m->tags.host, sizeof(m->tags.host), "%.63s", m->target.host);
+    read_place(m);
+    f->found->n++;
+    return 0;
+}
+
+/* ---- words and lists ---- */
+
+static int add_all(struct find *f)
+{
+    struct proc_numbers all;
+    struct proc_number one;
+    char directory[4096], text[24];
+    int rc = proc_numbers_open(&all, "/proc");
+
+    if (rc < 0)
+        return err_set(rc, "cannot read /proc: %s", strerror(-rc));
+    while (rc == 0 && !cli_interrupted && proc_numbers_next(&all, &one)) {
+        pid_t pid = (pid_t)one.value;
+        if (pid == getpid() || directory_of(pid, directory, sizeof(directory)) < 0)
+            continue;
+        (void)snprintf(text, sizeof(text), "%d", (int)pid);
+        rc = find_add(f, text);
+    }
+    proc_numbers_close(&all);
+    return rc;
+}
+
+static int add_item(struct find *f, const char *text, size_t n)
+{
+    char item[4096];
+
+    if (n == 0 || n >= sizeof(item))
+        return err_set(-EINVAL, "'%s': %s", f->text,
+                       n == 0 ? "a name is missing between two commas" : "a name is too long");
+    (void)snprintf(item, sizeof(item), "%.*s", (int)n, text);
+    if (strcmp(item, "all") == 0)
+        return add_all(f);
+    if (strncmp(item, JOB, sizeof(JOB) - 1) == 0)
+        return find_add_job(f, item + sizeof(JOB) - 1);
+    return has_range(item) ? find_add_range(f, item) : find_add(f, item);
+}
+
+static int add_list(struct find *f)
+{
+    int rc = 0;
+
+    for (const char *at = f->text; rc == 0;) {
+        size_t n = item_size(at);
+        rc = add_item(f, at, n);
+        if (at[n] == '\0')
+            return rc;
+        at += n + 1;
+    }
+    return rc;
+}
+
+/* ---- order ---- */
+
+/* Ranks first, in their order; else as they were named.  `list` was numbered by sort(). */
+struct placed {
+    struct member m;
+    uint32_t place;
+};
+
+static int compare(const void *one, const void *two)
+{
+    const struct placed *a = one, *b = two;
+    int64_t x = a->m.tags.rank, y = b->m.tags.rank;
+
+    if (x != y && x != MEMBER_UNKNOWN && y != MEMBER_UNKNOWN)
+        return x < y ? -1 : 1;
+    if ((x == MEMBER_UNKNOWN) != (y == MEMBER_UNKNOWN))
+        return x == MEMBER_UNKNOWN ? 1 : -1;
+    return a->place < b->place ? -1 : 1;
+}
+
+int members_sort(struct members *m)
+{
+    struct placed *p = calloc(m->n, sizeof(*p));
+
+    if (p == NULL)
+        return err_set(-ENOMEM, "no memory for %u processes", m->n);
+    for (uint32_t i = 0; i < m->n; i++)
+        p[i] = (struct placed){m->list[i], i};
+    qsort(p, m->n, sizeof(*p), compare);
+    m->ranked = true;
+    m->any_rank = false;
+    for (uint32_t i = 0; i < m->n; i++) {
+        m->list[i] = p[i].m;
+        int64_t rank = m->list[i].tags.rank;
+        m->any_rank = m->any_rank || rank != MEMBER_UNKNOWN;
+        if (rank == MEMBER_UNKNOWN || (i > 0 && rank == m->list[i - 1].tags.rank))
+            m->ranked = false;
+    }
+    free(p);
+    return 0;
+}
+
+int members_find(const char *text, struct members *ret)
+{
+    struct find f = {.text = text, .found = ret};
+
+    *ret = (struct members){.n = 0};
+    arena_init(&ret->mem, (size_t)64 << 20);
+    int rc = add_list(&f);
+    if (rc == 0 && cli_interrupted)
+        rc = err_set(-ECANCELED, "interrupted");
+    if (rc == 0 && ret->n == 0)
+        rc = err_set(-ESRCH,
+                     "'%s': no process of yours has a probing core in it; enter one with: "
+                     "probing -t <pid> inject",
+                     text);
+    if (rc == 0)
+        rc = members_sort(ret);
+    if (rc < 0)
+        members_done(ret);
+    return rc;
+}
+
+void members_done(struct members *m)
+{
+    free(m->list);
+    arena_done(&m->mem);
+    *m = (struct members){.n = 0};
+}
+
+/* ---- what they are called ---- */
+
+const char *member_label(const struct members *all, const struct member *m, char *room, size_t n)
+{
+    if (all->ranked)
+        (void)snprintf(room, n, "rank %lld", (long long)m->tags.rank);
+    else if (m->target.pid != 0)
+        (void)snprintf(room, n, "process %d", (int)m->target.pid);
+    else
+        (void)snprintf(room, n, "%s", m->name);
+    return room;
+}
+
+void members_list(const struct members *all, const bool *which, struct buf *ret)
+{
+    const char *between = "";
+
+    for (uint32_t i = 0; i < all->n; i++) {
+        uint32_t last = i;
+        if (!which[i])
+            continue;
+        while (all->ranked && last + 1 < all->n && which[last + 1] &&
+               all->list[last + 1].tags.rank == all->list[last].tags.rank + 1)
+            last++;
+        (void)buf_adds(ret, between);
+        between = ",";
+        if (!all->ranked)
+            (void)buf_adds(ret, all->list[i].name);
+        else if (last > i)
+            (void)buf_addf(ret, "%lld-%lld", (long long)all->list[i].tags.rank,
+                           (long long)all->list[last].tags.rank);
+        else
+            (void)buf_addf(ret, "%lld", (long long)all->list[i].tags.rank);
+        i = last;
+    }
+}

@@ -1,0 +1,88 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * cli/many/members.h - several processes at once: who stands behind `-t 12,13`, `-t all`,
+ * `-t job:NAME`, `-t 'host[1-8]'`.
+ *
+ * A member is one process that is asked, or what is left of a dead one; a rank is a member that has
+ * a place in a job.  One thread.  0 or -errno with err_set().
+ */
+#ifndef CLI_MANY_MEMBERS_H
+#define CLI_MANY_MEMBERS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "cli/cli.h"
+#include "sdk/lib/arena.h"
+
+#define MEMBERS_MAX 16384 /* more are a mistake: 'host[1-99999999]' */
+#define MEMBER_WHY_BYTES 400
+#define MEMBER_UNKNOWN (-1) /* a rank that is not known */
+
+/* Its place: the columns _host, _addr, _rank, _node_rank, _local_rank and _role of `global.*`.  Of
+ * a process of this machine by its environment; else see members_identify(). */
+struct member_tags {
+    char host[64];                       /* "": not known */
+    char addr[300];                      /* what to give -t for this one alone */
+    int64_t rank, node_rank, local_rank; /* MEMBER_UNKNOWN */
+    char role[32];                       /* torchrun's ROLE_NAME; "": not known */
+    char job[128];                       /* by which it was found, or that it is of; "": none */
+};
+
+/* What became of asking it. */
+enum member_state {
+    MEMBER_NOT_ASKED, /* also: it could not be, and `why` says so */
+    MEMBER_ASKED,     /* it has not come to an end */
+    MEMBER_ANSWERED,  /* whole */
+    MEMBER_FAILED     /* `error` and `why` */
+};
+
+struct member_result {
+    enum member_state state;
+    int error;
+    char why[MEMBER_WHY_BYTES]; /* one sentence, without the member's name */
+    uint64_t rows, bytes, elapsed_ns;
+    uint64_t lost;   /* rows that it has lost itself, as it says */
+    bool truncated;  /* it has more rows than the limit */
+    char empty[200]; /* why there are none, where it knows */
+};
+
+struct member {
+    struct target target; /* `text` is the members' */
+    const char *name;     /* as it is called to users: "4242", "node3:9922", a directory */
+    int error;            /* it cannot be asked: found while looking for it; 0 */
+    struct member_tags tags;
+    struct member_result result; /* of the last time */
+};
+
+struct members {
+    struct member *list; /* in order of rank, then as they were named; each process once */
+    uint32_t n;
+    bool ranked;   /* all have ranks, and no two the same one: that is what to call them */
+    bool any_rank; /* has one */
+    struct arena mem;
+};
+
+/* Does the text name several, as lists and the words do, even if there is but one of them now?
+ * A file of that name wins. */
+bool members_are_named(const char *text);
+/* Who they are.  One that cannot be used is in the list with the reason; that there is none at all
+ * is an error, and so is what can mean nothing. */
+int members_find(const char *text, struct members *ret);
+void members_done(struct members *m); /* of zeros, too */
+/* "rank 3", or "process 4242" where they are not ranked, for sentences. */
+const char *member_label(const struct members *all, const struct member *m, char *room, size_t n);
+/* "0-3,7": the ranks, or names, of those that are `which`. */
+struct buf;
+void members_list(const struct members *all, const bool *which, struct buf *ret);
+
+/* ---- place.c ---- */
+
+/* The tags of a process by its environment, as /proc shows it: torchrun, SLURM, Open MPI, PMI, and
+ * Kubernetes' indexed jobs. */
+struct buf;
+/* The statement that asks a core for the variables that these are. */
+void member_place_statement(struct buf *ret);
+void member_place(const char *environment, size_t size, struct member_tags *ret);
+
+#endif

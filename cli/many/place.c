@@ -1,0 +1,74 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * cli/many/place.c - a process's place in a job, by its environment as it was when the process
+ * began.
+ *
+ * One thread.  Whoever started it has written it: numbers are checked, texts are cut.
+ */
+#include <stdio.h>
+#include <string.h>
+
+#include "cli/many/members.h"
+#include "sdk/lib/buf.h"
+#include "sdk/lib/number.h"
+#include "sdk/lib/proc/proc_file.h"
+
+/* Who says it first is believed: what is nearer to the program comes first. */
+static const char *const rank_names[] = {"RANK",     "OMPI_COMM_WORLD_RANK", "PMIX_RANK",
+                                         "PMI_RANK", "SLURM_PROCID",         "JOB_COMPLETION_INDEX",
+                                         NULL};
+static const char *const local_names[] = {"LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_RANK",
+                                          "MPI_LOCALRANKID", "SLURM_LOCALID", NULL};
+static const char *const node_names[] = {"GROUP_RANK", "NODE_RANK", "SLURM_NODEID", NULL};
+static const char *const job_names[] = {"TORCHELASTIC_RUN_ID", "SLURM_JOB_ID", "PBS_JOBID",
+                                        "LSB_JOBID",           "JOB_NAME",     NULL};
+
+static int64_t first_number(const char *text, size_t size, const char *const *names)
+{
+    for (; *names != NULL; names++) {
+        const char *value = proc_environ_find(text, size, *names);
+        uint64_t n;
+        if (value != NULL && number_u64(value, strlen(value), &n) == 0 && n <= INT32_MAX)
+            return (int64_t)n;
+    }
+    return MEMBER_UNKNOWN;
+}
+
+/* "none" is what torchrun calls a job that nobody has named. */
+static void first_text(const char *text, size_t size, const char *const *names, char *ret,
+                       size_t room)
+{
+    ret[0] = '\0';
+    for (; *names != NULL && ret[0] == '\0'; names++) {
+        const char *value = proc_environ_find(text, size, *names);
+        if (value != NULL && strcmp(value, "none") != 0)
+            (void)snprintf(ret, room, "%s", value);
+    }
+}
+
+static void add_names(struct buf *b, const char *const *names)
+{
+    for (; *names != NULL; names++)
+        (void)buf_addf(b, "%s'%s'", b->data[b->size - 1] == '(' ? "" : ", ", *names);
+}
+
+void member_place_statement(struct buf *ret)
+{
+    (void)buf_adds(ret, "select name, value from process.envs where name in (");
+    add_names(ret, rank_names);
+    add_names(ret, local_names);
+    add_names(ret, node_names);
+    add_names(ret, job_names);
+    (void)buf_adds(ret, ", 'ROLE_NAME')");
+}
+
+void member_place(const char *environment, size_t size, struct member_tags *ret)
+{
+    static const char *const roles[] = {"ROLE_NAME", NULL};
+
+    ret->rank = first_number(environment, size, rank_names);
+    ret->local_rank = first_number(environment, size, local_names);
+    ret->node_rank = first_number(environment, size, node_names);
+    first_text(environment, size, roles, ret->role, sizeof(ret->role));
+    first_text(environment, size, job_names, ret->job, sizeof(ret->job));
+}

@@ -1,0 +1,470 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * cli/many/poll_members.c - asks as ask.h says: all connections are polled, and each gets its turn.
+ *
+ * One thread.  It knows nothing of what is asked; answers go to a sink as they come.
+ */
+#include "cli/many/ask.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+
+#include "cli/many/child.h"
+#include "cli/target/query_client.h"
+#include "cli/terminal/terminal.h"
+#include "core/base/clock.h"
+#include "core/base/err.h"
+#include "core/base/text.h"
+#include "sdk/client/door.h"
+
+#define TICK_NS (100 * NS_PER_MS) /* between looks at Ctrl-C, time limits and full queues */
+#define LOOKED_NS NS_PER_S        /* of all time, to find out why connections ended */
+#define CHILD_READS 8             /* of CHILD_BYTES in a turn */
+#define CHILD_BYTES ((size_t)64 << 10)
+#define CHILD_SAYS ((size_t)64 << 10) /* of what it says on its standard error */
+#define FILES_LEFT 64                 /* descriptors that are not for connections */
+#define FILES_EACH 2                  /* of a member: a child has two */
+
+struct asking;
+
+/* A member that is asked now. */
+struct one {
+    struct asking *a;
+    struct member *m;
+    struct probing_client *client; /* of a living one; NULL: its queue was full, or it is dead */
+    struct child child;            /* of files */
+    struct buf said;               /* by the child */
+    struct arrow_reader *reader;
+    uint64_t began_ns, deadline_ns, paused_ns; /* paused: since then, 0: it is read */
+    bool columns;                              /* have been handed on */
+    char token[TOKEN_BYTES];
+    char text[32]; /* of the limit, for the statement's words */
+};
+
+struct asking {
+    struct members *all;
+    const struct members_ask *ask;
+    const struct members_sink *sink;
+    struct one **open;
+    struct pollfd *polls; /* two for each of `open` */
+    uint32_t n_open, at_once, next, asked, done;
+    uint64_t timeout_ns, looked_ns, ticked_ns;
+};
+
+/* ---- one member ---- */
+
+static int on_columns(void *arg, const struct sql_column *columns, uint32_t n)
+{
+    struct one *o = arg;
+    const struct members_sink *s = o->a->sink;
+
+    o->columns = true;
+    return s->columns != NULL ? s->columns(s->arg, o->m, columns, n) : 0;
+}
+
+static int on_rows(void *arg, const struct answer_rows *rows)
+{
+    struct one *o = arg;
+    const struct members_sink *s = o->a->sink;
+
+    o->m->result.rows += answer_rows_count(rows);
+    return s->rows != NULL ? s->rows(s->arg, o->m, rows) : 0;
+}
+
+static int take_bytes(struct one *o, const char *data, size_t size)
+{
+    o->m->result.bytes += size;
+    if (o->a->ask->max_bytes > 0 && o->m->result.bytes > o->a->ask->max_bytes)
+        return err_set(-EFBIG, "its answer is longer than %llu bytes, and was given up",
+                       (unsigned long long)o->a->ask->max_bytes);
+    return arrow_reader_feed(o->reader, data, size);
+}
+
+static int on_event(void *arg, const struct probing_client_event *e)
+{
+    struct one *o = arg;
+
+    if (e->kind == PROBING_CLIENT_DATA)
+        return take_bytes(o, e->text, e->size);
+    if (e->kind != PROBING_CLIENT_DONE)
+        return 0;
+    if (e->status < 0)
+        return err_set(e->status, "%s", e->text[0] != '\0' ? e->text : strerror(-e->status));
+    return e->status > 0 ? err_set(-EIO, "the query failed") : 0;
+}
+
+/* The engine gives up in time, too, so that nothing goes on there that nobody waits for. */
+static int send_statement(struct one *o)
+{
+    const struct members_ask *ask = o->a->ask;
+    const char *words[6] = {"query", "--format", "arrow"};
+    int n = 3;
+
+    if (ask->limit > 0) {
+        (void)snprintf(o->text, sizeof(o->text), "%llu", (unsigned long long)ask->limit);
+        words[n++] = "--limit";
+        words[n++] = o->text;
+    }
+    words[n++] = ask->statement;
+    int64_t id = probing_client_start_run(o->client, n, words, o->a->timeout_ns);
+    return id < 0 ? (int)id : 0;
+}
+
+/* In the child: the files' answer goes to the pipe. */
+static int write_bytes(void *arg, const char *data, size_t size)
+{
+    (void)arg;
+    return fwrite(data, 1, size, stdout) == size ? 0 : -EPIPE;
+}
+
+static int answer_from_files(void *arg)
+{
+    const struct one *o = arg;
+    const struct answer_ask ask = {.statement = o->a->ask->statement,
+                                   .format = "arrow",
+                                   .limit = o->a->ask->limit,
+                                   .timeout_ns = o->a->timeout_ns};
+
+    terminal_exact();
+    return answer_bytes(&o->m->target, &ask, write_bytes, NULL);
+}
+
+static int begin_connection(struct one *o)
+{
+    int rc = target_begin(&o->m->target, o->token, &o->client);
+
+    return rc == -EAGAIN ? 0 : rc < 0 ? rc : send_statement(o);
+}
+
+static int begin_member(struct one *o)
+{
+    const struct answer_sink to = {.arg = o, .columns = on_columns, .rows = on_rows};
+    int rc = arrow_reader_new(&to, &o->reader);
+
+    if (rc < 0)
+        return rc;
+    if (target_is_files(&o->m->target))
+        return child_start(&o->child, answer_from_files, o);
+    if (o->m->target.kind == TARGET_BARE)
+        return launch_no_core(o->m->target.pid, /* with= */ "");
+    return begin_connection(o);
+}
+
+/* The last line that a child has said, without who says it. */
+static int child_reason(struct one *o)
+{
+    const char *text = buf_text(&o->said), *line = text;
+
+    for (const char *at = text; (at = strstr(at, "probing: ")) != NULL; at += 9)
+        line = at + 9;
+    return err_set(
+        -EIO, "%.*s",
+        (int)(line[0] != '\0' ? strcspn(line, "\n") : sizeof("its files gave no answer")),
+        line[0] != '\0' ? line : "its files gave no answer");
+}
+
+static int finish_child(struct one *o)
+{
+    if (!child_ended(&o->child))
+        return 0; /* its outputs are closed: it ends now */
+    return o->child.status == 0 ? 1 : child_reason(o);
+}
+
+/* As client_turn(). */
+static int child_turn(struct one *o)
+{
+    struct buf bytes;
+    int rc = 1, said = 0;
+
+    buf_init(&bytes, CHILD_BYTES);
+    for (int i = 0; rc == 1 && i < CHILD_READS; i++) {
+        rc = child_read(&o->child, 0, &bytes, CHILD_BYTES);
+        int bad = rc == 1 ? take_bytes(o, bytes.data, bytes.size) : 0;
+        buf_reset(&bytes);
+        rc = bad < 0 ? bad : rc;
+    }
+    buf_done(&bytes);
+    if (o->said.size < CHILD_SAYS / 2)
+        said = child_read(&o->child, 1, &o->said, CHILD_SAYS / 4);
+    if (rc < 0 && rc != -EPIPE)
+        return rc;
+    return rc == -EPIPE && (said == -EPIPE || said == 0) ? finish_child(o) : 0;
+}
+
+static int take_turn(struct one *o)
+{
+    int rc = o->child.pid != 0   ? child_turn(o)
+             : o->client != NULL ? client_turn(o->client, on_event, o)
+                                 : begin_connection(o);
+
+    if (rc != 1)
+        return rc;
+    rc = arrow_reader_end(o->reader);
+    return rc < 0 ? rc : 1;
+}
+
+/* ---- the end of one ---- */
+
+/* A connection has ended in the middle: is the process dead?  Then its files may answer. */
+static int look_why(struct one *o)
+{
+    struct asking *a = o->a;
+    uint64_t began = clock_monotonic();
+    struct target now;
+    int rc = -ECONNRESET;
+
+    if (o->client == NULL || a->looked_ns > LOOKED_NS)
+        return err_set(rc, "the connection was closed before the answer was whole");
+    client_turns_end(o->client);
+    if (!o->columns && o->m->target.pid != 0 &&
+        probing_client_end(o->client) == PROBING_CLIENT_DIED &&
+        target_resolve(o->m->target.text, &now) == 0 && target_is_files(&now)) {
+        o->m->target = now;
+        probing_client_free(o->client);
+        o->client = NULL;
+        arrow_reader_free(o->reader);
+        o->reader = NULL;
+        rc = begin_member(o);
+    }
+    a->looked_ns += clock_monotonic() - began;
+    return rc;
+}
+
+static void keep_result(struct one *o, int rc)
+{
+    struct member_result *r = &o->m->result;
+
+    r->elapsed_ns = clock_monotonic() - o->began_ns;
+    r->state = rc < 0 ? MEMBER_FAILED : MEMBER_ANSWERED;
+    if (rc < 0) {
+        r->error = rc;
+        (void)snprintf(r->why, sizeof(r->why), "%s", err_why(rc));
+        return;
+    }
+    r->lost = arrow_reader_lost(o->reader);
+    r->truncated = arrow_reader_truncated(o->reader);
+    (void)snprintf(r->empty, sizeof(r->empty), "%s", arrow_reader_empty(o->reader));
+}
+
+/* Place i of the open ones is free from now on. */
+static int close_one(struct asking *a, uint32_t i, int rc)
+{
+    struct one *o = a->open[i];
+
+    keep_result(o, rc);
+    probing_client_free(o->client);
+    child_end(&o->child);
+    buf_done(&o->said);
+    arrow_reader_free(o->reader);
+    struct member *m = o->m;
+    free(o);
+    a->open[i] = a->open[--a->n_open];
+    a->done++;
+    return a->sink->done != NULL ? a->sink->done(a->sink->arg, m) : 0;
+}
+
+/* What a turn gave: 0 when it goes on, or was ended in order. */
+static int judge(struct asking *a, uint32_t i, int rc)
+{
+    if (rc == -ECONNRESET)
+        rc = look_why(a->open[i]);
+    return rc == 0 ? 0 : close_one(a, i, rc);
+}
+
+static int too_late(struct one *o)
+{
+    char limit[TEXT_AMOUNT_BYTES];
+    const struct target *t = &o->m->target;
+    const char *stands =
+        t->pid != 0 && strchr("Tt", target_state(t->pid)) != NULL ? "; the process is stopped" : "";
+
+    text_ns((int64_t)o->a->timeout_ns, limit);
+    return target_explain_silence(t, err_set(-ETIMEDOUT, "%s within %s%s",
+                                             o->columns ? "its answer was not whole" : "no answer",
+                                             limit, stands));
+}
+
+/* ---- all of them ---- */
+
+static int open_one(struct asking *a, struct member *m)
+{
+    struct one *o = calloc(1, sizeof(*o));
+
+    m->result = (struct member_result){.state = MEMBER_ASKED};
+    if (o == NULL)
+        return err_set(-ENOMEM, "no memory for a connection");
+    *o = (struct one){.a = a, .m = m, .child = {.fds = {-1, -1}}, .began_ns = clock_monotonic()};
+    o->deadline_ns = o->began_ns + a->timeout_ns;
+    buf_init(&o->said, CHILD_SAYS);
+    a->open[a->n_open++] = o;
+    int rc = begin_member(o);
+    return rc < 0 ? judge(a, a->n_open - 1, rc) : 0;
+}
+
+/* It was known before that it cannot be asked. */
+static int skip_one(struct asking *a, struct member *m)
+{
+    m->result.state = MEMBER_NOT_ASKED;
+    m->result.error = m->error;
+    a->done++;
+    return a->sink->done != NULL ? a->sink->done(a->sink->arg, m) : 0;
+}
+
+static int open_more(struct asking *a)
+{
+    int rc = 0;
+
+    while (rc == 0 && a->next < a->all->n && a->n_open < a->at_once) {
+        uint32_t i = a->next++;
+        struct member *m = &a->all->list[i];
+        if (a->ask->only != NULL && !a->ask->only[i])
+            continue;
+        rc = m->error < 0 ? skip_one(a, m) : open_one(a, m);
+    }
+    return rc;
+}
+
+/* One who is not read stands still. */
+static bool is_wanted(struct one *o, uint64_t now)
+{
+    const struct members_sink *s = o->a->sink;
+    bool wanted = s->wanted == NULL || s->wanted(s->arg, o->m);
+
+    if (wanted && o->paused_ns != 0)
+        o->deadline_ns += now - o->paused_ns;
+    o->paused_ns = wanted ? 0 : o->paused_ns != 0 ? o->paused_ns : now;
+    return wanted;
+}
+
+/* The descriptors to wait for.  Gives for how long, in ms. */
+static int prepare(struct asking *a)
+{
+    uint64_t now = clock_monotonic(), until = now + TICK_NS;
+
+    for (uint32_t i = 0; i < a->n_open; i++) {
+        struct one *o = a->open[i];
+        struct pollfd *p = &a->polls[2 * i];
+        bool wanted = is_wanted(o, now);
+        p[0] = (struct pollfd){.fd = -1};
+        p[1] = (struct pollfd){.fd = -1};
+        if (o->child.pid != 0) {
+            p[0] = (struct pollfd){.fd = wanted ? o->child.fds[0] : -1, .events = POLLIN};
+            p[1] = (struct pollfd){.fd = o->said.size < CHILD_SAYS / 2 ? o->child.fds[1] : -1,
+                                   .events = POLLIN};
+        } else if (o->client != NULL && wanted) {
+            p[0].fd = client_turn_fd(o->client);
+            p[0].events = (short)client_turn_events(o->client);
+        }
+        if (p[0].fd == -1 && p[1].fd == -1 && wanted) /* a full queue, or a child that ends */
+            until = now + 5 * NS_PER_MS < until ? now + 5 * NS_PER_MS : until;
+        if (wanted && o->deadline_ns < until)
+            until = o->deadline_ns;
+    }
+    return until > now ? (int)((until - now + NS_PER_MS - 1) / NS_PER_MS) : 0;
+}
+
+/* Its turn, where it has something; and its end, where it is too late. */
+static int serve(struct asking *a, uint32_t i, const struct pollfd *p)
+{
+    struct one *o = a->open[i];
+    bool ready = p[0].revents != 0 || p[1].revents != 0 || (p[0].fd == -1 && p[1].fd == -1);
+
+    if (o->paused_ns != 0)
+        return 0;
+    int rc = ready ? take_turn(o) : 0;
+    if (rc == 0 && clock_monotonic() > o->deadline_ns)
+        rc = too_late(o);
+    return rc == 0 ? 0 : judge(a, i, rc);
+}
+
+static int tick(struct asking *a)
+{
+    uint64_t now = clock_monotonic();
+
+    if (a->sink->tick == NULL || now - a->ticked_ns < TICK_NS)
+        return 0;
+    a->ticked_ns = now;
+    return a->sink->tick(a->sink->arg, a->done, a->asked);
+}
+
+static int go_round(struct asking *a)
+{
+    int ms = prepare(a), rc = 0;
+
+    if (poll(a->polls, 2 * a->n_open, ms) == -1 && errno != EINTR)
+        return err_set(-errno, "poll: %s", strerror(errno));
+    for (uint32_t i = a->n_open; i-- > 0 && rc == 0 && !cli_interrupted;)
+        rc = serve(a, i, &a->polls[2 * i]); /* from the end: who leaves is replaced by the last */
+    return rc;
+}
+
+static uint32_t most_at_once(uint32_t wanted)
+{
+    struct rlimit files = {.rlim_cur = 1024};
+    uint64_t n = wanted > 0 ? wanted : ASK_AT_ONCE;
+
+    (void)getrlimit(RLIMIT_NOFILE, &files);
+    if (files.rlim_cur < files.rlim_max && files.rlim_cur < FILES_EACH * n + FILES_LEFT) {
+        files.rlim_cur = files.rlim_max < FILES_EACH * n + FILES_LEFT ? files.rlim_max
+                                                                      : FILES_EACH * n + FILES_LEFT;
+        (void)setrlimit(RLIMIT_NOFILE, &files);
+        (void)getrlimit(RLIMIT_NOFILE, &files);
+    }
+    uint64_t room = files.rlim_cur > FILES_LEFT ? (files.rlim_cur - FILES_LEFT) / FILES_EACH : 1;
+    return (uint32_t)(room < n ? room > 0 ? room : 1 : n);
+}
+
+static void end_all(struct asking *a)
+{
+    while (a->n_open > 0) {
+        struct one *o = a->open[--a->n_open];
+        keep_result(o, err_set(-ECANCELED, "it had not answered when it was interrupted"));
+        probing_client_free(o->client); /* which cancels what it runs */
+        child_end(&o->child);
+        buf_done(&o->said);
+        arrow_reader_free(o->reader);
+        free(o);
+    }
+}
+
+static uint32_t count_asked(const struct members *m, const struct members_ask *ask)
+{
+    uint32_t n = 0;
+
+    for (uint32_t i = 0; i < m->n; i++)
+        n += ask->only == NULL || ask->only[i];
+    return n;
+}
+
+int members_query(struct members *m, const struct members_ask *ask, const struct members_sink *sink)
+{
+    struct asking a = {.all = m, .ask = ask, .sink = sink, .asked = count_asked(m, ask)};
+    int rc = 0;
+
+    a.timeout_ns = ask->timeout_ns > 0 ? ask->timeout_ns : ASK_TIMEOUT_NS;
+    a.at_once = most_at_once(ask->at_once);
+    for (uint32_t i = 0; i < m->n; i++)
+        if (ask->only == NULL || ask->only[i])
+            m->list[i].result.state = MEMBER_NOT_ASKED;
+    a.open = calloc(a.at_once, sizeof(struct one *));
+    a.polls = calloc(a.at_once, 2 * sizeof(*a.polls));
+    if (a.open == NULL || a.polls == NULL)
+        rc = err_set(-ENOMEM, "no memory for %u connections", a.at_once);
+    while (rc == 0 && !cli_interrupted) {
+        rc = open_more(&a);
+        if (rc == 0 && a.n_open == 0 && a.next >= m->n)
+            break;
+        if (rc == 0)
+            rc = go_round(&a);
+        if (rc == 0)
+            rc = tick(&a);
+    }
+    end_all(&a);
+    free(a.open);
+    free(a.polls);
+    return rc == 0 && cli_interrupted ? err_set(-ECANCELED, "interrupted") : rc;
+}
