@@ -136,13 +136,20 @@ void child_interrupt(const struct child *c)
         (void)kill(c->pid, SIGTERM);
 }
 
+void child_kill(const struct child *c)
+{
+    if (c->pid == 0 || c->reaped)
+        return;
+    (void)kill(-c->pid, SIGKILL);
+    (void)kill(c->pid, SIGKILL); /* it may not lead its group yet */
+}
+
 void child_end(struct child *c)
 {
     if (c->pid == 0)
         return;
     if (!c->reaped) {
-        (void)kill(-c->pid, SIGKILL);
-        (void)kill(c->pid, SIGKILL); /* it may not lead its group yet */
+        child_kill(c);
         while (waitpid(c->pid, &c->status, 0) == -1 && errno == EINTR)
             ;
     }

@@ -31,6 +31,8 @@ int child_read(struct child *c, int i, struct buf *to, size_t most);
 bool child_ended(struct child *c);
 /* Tell it to end, as Ctrl-C does; */
 void child_interrupt(const struct child *c);
+/* or kill it and all that it has started; child_ended() will say so; */
+void child_kill(const struct child *c);
 /* or end it and all that it has started, now, and let go of its outputs.  Of zeros, too. */
 void child_end(struct child *c);
 

@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "cli/many/each.h"
 #include "cli/many/one_table.h"
 #include "cli/target/query_client.h"
 #include "cli/terminal/terminal.h"
@@ -82,36 +83,60 @@ static bool asks_for_rows(const struct cli_command *c)
     return c != NULL && (c->run == command_query || c->run == command_export);
 }
 
-static int run_rows(struct many *many, const char *text, const struct cli_command *c, int argc,
-                    char **argv)
+/* The last line, and the exit code. */
+static int finish(const struct many *many, int rc)
+{
+    uint32_t answered = members_answered(&many->members);
+
+    if (cli_is_misused() || rc == -EPIPE ||
+        (rc < 0 && rc != -ECANCELED && answered == many->members.n))
+        return rc;
+    (void)fflush(stdout);
+    bool all = members_say_missing(&many->members);
+    return rc == -ECANCELED ? rc : all ? rc : EXIT_FAILED;
+}
+
+static int run_rows(struct many *many, const char *text, const struct each_run *run)
 {
     struct target t = {.kind = TARGET_MANY, .text = text, .answer = answer_all, .many = many};
 
-    cli_args_of(c);
-    if (c->pages)
+    cli_args_of(run->command);
+    if (run->command->pages)
         pager_begin();
-    int rc = c->run(&t, argc, argv);
-    uint32_t answered = members_answered(&many->members);
-    if (cli_is_misused() || (rc < 0 && answered == many->members.n))
-        return rc;
-    (void)fflush(stdout);
-    return members_say_missing(&many->members) ? rc : EXIT_FAILED;
+    return finish(many, run->command->run(&t, run->argc, run->argv));
+}
+
+static int run_each(struct many *many, const struct each_run *run)
+{
+    bool flows = each_flows(run);
+
+    if (run->command != NULL && run->command->pages)
+        pager_begin();
+    int rc = each_member(&many->members, run);
+    /* Whoever ends a stream by Ctrl-C knows who was there. */
+    return flows && rc < 0 ? rc : finish(many, rc);
 }
 
 int many_run(const char *text, const struct many_options *o, const struct cli_command *c, int argc,
              char **argv)
 {
     struct many many = {.how = {.at_once = o->at_once, .timeout_ns = o->timeout_ns}};
+    const struct each_run run = {.command = c,
+                                 .argc = argc,
+                                 .argv = argv,
+                                 .at_once = o->at_once,
+                                 .timeout_ns = o->timeout_ns};
 
-    if (!asks_for_rows(c))
-        return cli_misuse(
-            err_set(-EINVAL, "%s takes one process, and '%s' names several", argv[0], text));
-    argv[0] = (char *)(uintptr_t)c->name; /* an alias stands for its name */
-    int rc = members_find(text, &many.members);
+    if (c != NULL)
+        argv[0] = (char *)(uintptr_t)c->name; /* an alias stands for its name */
+    int rc = asks_for_rows(c) ? 0 : cli_misuse(each_check(&run));
     if (rc == 0)
-        rc = members_identify(&many.members, o->timeout_ns, o->at_once);
+        rc = members_find(text, &many.members);
+    if (rc < 0)
+        return rc;
+    rc = members_identify(&many.members, o->timeout_ns, o->at_once);
     if (rc == 0)
-        rc = run_rows(&many, text, c, argc, argv);
+        rc = asks_for_rows(c) ? run_rows(&many, text, &run) : run_each(&many, &run);
     members_done(&many.members);
     return rc;
 }

@@ -93,7 +93,7 @@ static void read_place(struct member *m)
     char path[PROC_PATH_BYTES];
     struct buf b;
 
-    if (m->target.pid == 0 || m->target.kind == TARGET_FILES)
+    if (m->target.pid == 0 || (m->target.kind == TARGET_FILES && !m->target.stopped))
         return;
     proc_path(m->target.pid, 0, "environ", path);
     buf_init(&b, FIND_ENVIRONMENT_BYTES);

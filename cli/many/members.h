@@ -45,6 +45,7 @@ struct member_result {
     uint64_t lost;   /* rows that it has lost itself, as it says */
     bool truncated;  /* it has more rows than the limit */
     char empty[200]; /* why there are none, where it knows */
+    char note[200];  /* what else there is to say of a whole answer; "": nothing */
 };
 
 struct member {

@@ -339,6 +339,16 @@ static int query_all(struct one_table *t, const struct members_ask *how)
     return members_query(t->all, &ask, &sink);
 }
 
+static void say_notes(const struct members *m)
+{
+    char label[300];
+
+    for (uint32_t i = 0; i < m->n; i++)
+        if (m->list[i].result.note[0] != '\0')
+            terminal_say("%s: %s", member_label(m, &m->list[i], label, sizeof(label)),
+                         m->list[i].result.note);
+}
+
 /* Why it has no rows, where the first who knows says so for all. */
 static void tell_empty(struct one_table *t)
 {
@@ -392,6 +402,8 @@ int members_table(struct members *m, const struct members_ask *how, const struct
         if (note[0] != '\0')
             terminal_say("%s", note);
     }
+    if (rc == 0 && !ask->quiet)
+        say_notes(m);
     free_all(&t);
     return rc;
 }

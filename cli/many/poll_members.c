@@ -155,16 +155,24 @@ static int begin_member(struct one *o)
 }
 
 /* The last line that a child has said, without who says it. */
+static void last_said(struct one *o, char *ret, size_t size)
+{
+    const char *line = "";
+
+    for (const char *at = buf_text(&o->said); (at = strstr(at, "probing: ")) != NULL; at += 9)
+        line = at + 9;
+    (void)snprintf(ret, size, "%.*s", (int)strcspn(line, "\n"), line);
+}
+
 static int child_reason(struct one *o)
 {
-    const char *text = buf_text(&o->said), *line = text;
+    char line[MEMBER_WHY_BYTES];
 
-    for (const char *at = text; (at = strstr(at, "probing: ")) != NULL; at += 9)
-        line = at + 9;
-    return err_set(
-        -EIO, "%.*s",
-        (int)(line[0] != '\0' ? strcspn(line, "\n") : sizeof("its files gave no answer")),
-        line[0] != '\0' ? line : "its files gave no answer");
+    last_said(o, line, sizeof(line));
+    return err_set(-EIO, "%s%s", line[0] != '\0' ? line : "its files gave no answer",
+                   o->m->target.stopped
+                       ? " (the process is stopped: only what it has stored can be read)"
+                       : "");
 }
 
 static int finish_child(struct one *o)
@@ -214,12 +222,14 @@ static int look_why(struct one *o)
 {
     struct asking *a = o->a;
     uint64_t began = clock_monotonic();
+    char why[ERR_TEXT_BYTES];
     struct target now;
     int rc = -ECONNRESET;
 
     if (o->client == NULL || a->looked_ns > LOOKED_NS)
         return err_set(rc, "the connection was closed before the answer was whole");
     client_turns_end(o->client);
+    (void)snprintf(why, sizeof(why), "%s", err_why(rc));
     if (!o->columns && o->m->target.pid != 0 &&
         probing_client_end(o->client) == PROBING_CLIENT_DIED &&
         target_resolve(o->m->target.text, &now) == 0 && target_is_files(&now)) {
@@ -231,7 +241,7 @@ static int look_why(struct one *o)
         rc = begin_member(o);
     }
     a->looked_ns += clock_monotonic() - began;
-    return rc;
+    return rc == -ECONNRESET ? err_set(rc, "%s", why) : rc;
 }
 
 static void keep_result(struct one *o, int rc)
@@ -245,6 +255,8 @@ static void keep_result(struct one *o, int rc)
         (void)snprintf(r->why, sizeof(r->why), "%s", err_why(rc));
         return;
     }
+    if (o->child.pid != 0)
+        last_said(o, r->note, sizeof(r->note));
     r->lost = arrow_reader_lost(o->reader);
     r->truncated = arrow_reader_truncated(o->reader);
     (void)snprintf(r->empty, sizeof(r->empty), "%s", arrow_reader_empty(o->reader));

@@ -1,0 +1,403 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * cli/many/each.c - see each.h.
+ *
+ * One thread.
+ */
+#include "cli/many/each.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+
+#include "cli/many/child.h"
+#include "cli/many/printed.h"
+#include "cli/many/progress.h"
+#include "cli/terminal/terminal.h"
+#include "core/base/clock.h"
+#include "core/base/err.h"
+#include "core/base/text.h"
+
+#define AT_ONCE 32                  /* children: each is a copy of us that mostly waits */
+#define FLOWS_AT_ONCE 512           /* those that go on must all be there at once */
+#define TIMEOUT_NS (60 * NS_PER_S)  /* of a command that says no time limit itself */
+#define WAITING_NS (120 * NS_PER_S) /* of one that may wait a minute until it begins */
+#define GRACE_NS (5 * NS_PER_S)     /* for a child that was told to end: it puts things right */
+#define TICK_NS (100 * NS_PER_MS)
+#define OUT_BYTES ((size_t)16 << 20) /* of what one prints */
+#define ERR_BYTES ((size_t)256 << 10)
+#define READ_BYTES ((size_t)64 << 10)
+
+/* A member whose child runs. */
+struct running {
+    struct member *m;
+    struct printed *printed;
+    struct child child;
+    uint64_t began_ns, deadline_ns, told_ns; /* told: to end, since then; 0 */
+    bool late, header_seen;
+    int full; /* it printed too much */
+};
+
+struct each {
+    struct members *all;
+    const struct each_run *run;
+    struct printed *printed;
+    struct running *open;
+    struct pollfd *polls;
+    uint32_t n_open, at_once, next, done;
+    uint64_t timeout_ns;
+    bool flows;
+    struct lines lines;
+    struct progress progress;
+};
+
+/* ---- which commands ---- */
+
+static const char *word_behind(const struct each_run *r, const char *name, const char *letter)
+{
+    size_t n = strlen(name);
+
+    for (int i = 1; i < r->argc; i++) {
+        if (strncmp(r->argv[i], name, n) == 0 && r->argv[i][n] == '=')
+            return r->argv[i] + n + 1;
+        if (i + 1 < r->argc &&
+            (strcmp(r->argv[i], name) == 0 || (letter != NULL && strcmp(r->argv[i], letter) == 0)))
+            return r->argv[i + 1];
+    }
+    return NULL;
+}
+
+static bool has_word(const struct each_run *r, const char *name, const char *letter)
+{
+    for (int i = 1; i < r->argc; i++)
+        if (strcmp(r->argv[i], name) == 0 || (letter != NULL && strcmp(r->argv[i], letter) == 0))
+            return true;
+    return false;
+}
+
+static bool is_run(const struct each_run *r, int (*fn)(struct target *t, int argc, char **argv))
+{
+    return r->command != NULL && r->command->run == fn;
+}
+
+int each_check(const struct each_run *r)
+{
+    const char *why = NULL, *file = word_behind(r, "--file", "-f");
+
+    if (is_run(r, command_repl))
+        why = "one person types there; `eval` runs code in several";
+    else if (is_run(r, command_top) && !has_word(r, "--once", NULL))
+        why = "a screen is of one process; top --once prints one for each";
+    else if (is_run(r, command_debug) && !has_word(r, "--dump", "-d") && r->argc > 1)
+        why = "a debugger is of one process; `backtrace` shows the stacks of several";
+    else if (is_run(r, command_flamegraph))
+        why = "a picture is of one process; `query` and `export` take the samples of several";
+    else if (is_run(r, command_eval) && file != NULL && strcmp(file, "-") == 0)
+        why = "standard input can be read once; put the code into a file";
+    return why == NULL ? 0
+                       : err_set(-EINVAL, "%s takes one process at a time: %s", r->argv[0], why);
+}
+
+bool each_flows(const struct each_run *r)
+{
+    if (is_run(r, command_watch))
+        return true;
+    if (is_run(r, command_script))
+        return has_word(r, "--follow", "-f");
+    if (is_run(r, command_backtrace))
+        return has_word(r, "--watch", NULL);
+    return r->argc > 0 && strcmp(r->argv[0], "trace") == 0 && !has_word(r, "--list", NULL) &&
+           !has_word(r, "--stop", NULL);
+}
+
+static uint64_t limit_of(const struct each_run *r)
+{
+    const char *own = word_behind(r, "--timeout", NULL);
+    uint64_t ns;
+
+    if (r->timeout_ns > 0)
+        return r->timeout_ns;
+    if (own != NULL && parse_ns(own, &ns) == 0)
+        return ns + GRACE_NS; /* the command gives up by itself, in better words */
+    return is_run(r, command_inject) ? WAITING_NS : TIMEOUT_NS;
+}
+
+static enum line_form form_of(const struct each_run *r)
+{
+    const char *format = is_run(r, command_watch) ? word_behind(r, "--format", "-f") : NULL;
+
+    return format == NULL                 ? LINES_PLAIN
+           : strcmp(format, "jsonl") == 0 ? LINES_JSON
+           : strcmp(format, "csv") == 0   ? LINES_CSV
+                                          : LINES_PLAIN;
+}
+
+/* ---- a child ---- */
+
+struct in_child {
+    const struct each_run *run;
+    struct target *target;
+};
+
+static int run_command(void *arg)
+{
+    const struct in_child *in = arg;
+    const struct each_run *r = in->run;
+
+    target_say_whose(in->target);
+    if (r->command == NULL)
+        return command_forward(in->target, r->argc, r->argv);
+    cli_args_of(r->command);
+    int rc = r->command->run(in->target, r->argc, r->argv);
+    if (rc >= 0 || !cli_is_misused())
+        return rc;
+    terminal_say("%s", err_why(rc));
+    return EXIT_USAGE;
+}
+
+static int open_one(struct each *e, uint32_t i)
+{
+    struct running *r = &e->open[e->n_open];
+    struct member *m = &e->all->list[i];
+    struct in_child in = {.run = e->run, .target = &m->target};
+
+    m->result = (struct member_result){.state = MEMBER_ASKED};
+    *r = (struct running){.m = m, .printed = &e->printed[i], .began_ns = clock_monotonic()};
+    r->deadline_ns = e->flows ? UINT64_MAX : r->began_ns + e->timeout_ns;
+    int rc = child_start(&r->child, run_command, &in);
+    if (rc == 0) {
+        e->n_open++;
+        return 0;
+    }
+    m->result.state = MEMBER_FAILED;
+    m->result.error = rc;
+    (void)snprintf(m->result.why, sizeof(m->result.why), "%s", err_why(rc));
+    e->done++;
+    return 0;
+}
+
+static int open_more(struct each *e)
+{
+    int rc = 0;
+
+    while (rc == 0 && e->next < e->all->n && e->n_open < e->at_once) {
+        uint32_t i = e->next++;
+        if (e->all->list[i].error == 0)
+            rc = open_one(e, i);
+        else
+            e->done++;
+    }
+    return rc;
+}
+
+/* ---- what it prints ---- */
+
+static void take_output(struct each *e, struct running *r)
+{
+    struct buf *to[2] = {&r->printed->out, &r->printed->err};
+
+    for (int i = 0; i < 2; i++)
+        for (int k = 0, rc = 1; k < 8 && rc == 1; k++) {
+            rc = child_read(&r->child, i, to[i], READ_BYTES);
+            if (rc == -ENOBUFS || rc == -ENOMEM)
+                r->full = rc;
+        }
+    if (e->flows)
+        (void)printed_lines(e->all, r->m, &e->lines, to[0], &r->header_seen, /* last= */ false);
+}
+
+/* The last line that the child has said itself, without who says it. */
+static void take_reason(const struct running *r, struct member_result *ret)
+{
+    static const char who[] = "probing: ";
+    const char *text = buf_text(&r->printed->err), *line = NULL;
+
+    for (const char *at = text; (at = strstr(at, who)) != NULL; at += sizeof(who) - 1)
+        if (at == text || at[-1] == '\n')
+            line = at + sizeof(who) - 1;
+    if (line != NULL)
+        (void)snprintf(ret->why, sizeof(ret->why), "%.*s", (int)strcspn(line, "\n"), line);
+    else
+        (void)snprintf(ret->why, sizeof(ret->why), "exit code %d%s", r->printed->status,
+                       r->printed->out.size > 0 ? ", and the output above" : "");
+}
+
+static void take_end(struct each *e, struct running *r)
+{
+    struct member_result *ret = &r->m->result;
+    int status = r->child.status;
+    char limit[TEXT_AMOUNT_BYTES];
+
+    ret->elapsed_ns = clock_monotonic() - r->began_ns;
+    ret->bytes = r->printed->out.size;
+    r->printed->status = WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+    ret->state =
+        r->printed->status == 0 && !r->late && r->full == 0 ? MEMBER_ANSWERED : MEMBER_FAILED;
+    if (ret->state == MEMBER_ANSWERED)
+        return;
+    ret->error = -EIO;
+    text_ns((int64_t)e->timeout_ns, limit);
+    if (r->full != 0)
+        (void)snprintf(ret->why, sizeof(ret->why), "it printed more than %zu MB, and was ended",
+                       OUT_BYTES >> 20);
+    else if (r->late)
+        (void)snprintf(ret->why, sizeof(ret->why), "no end within %s", limit);
+    else if (cli_interrupted && !e->flows)
+        (void)snprintf(ret->why, sizeof(ret->why), "it had not answered when it was interrupted");
+    else if (r->printed->status == -1)
+        (void)snprintf(ret->why, sizeof(ret->why), "what asked it was ended by signal %d",
+                       WIFSIGNALED(status) ? WTERMSIG(status) : 0);
+    else
+        take_reason(r, ret);
+}
+
+static void close_one(struct each *e, uint32_t i)
+{
+    struct running *r = &e->open[i];
+
+    take_output(e, r);
+    if (e->flows)
+        (void)printed_lines(e->all, r->m, &e->lines, &r->printed->out, &r->header_seen,
+                            /* last= */ true);
+    struct child ended = r->child;
+    child_end(&r->child);
+    r->child.status = ended.status;
+    take_end(e, r);
+    e->open[i] = e->open[--e->n_open];
+    e->done++;
+}
+
+/* Told to end, and ended when it does not. */
+static void press(struct running *r, uint64_t now)
+{
+    bool wrong = cli_interrupted || r->full != 0 || now > r->deadline_ns;
+
+    if (!wrong)
+        return;
+    if (r->told_ns == 0) {
+        r->late = !cli_interrupted && r->full == 0;
+        r->told_ns = now;
+        child_interrupt(&r->child);
+    } else if (now - r->told_ns > GRACE_NS) {
+        child_kill(&r->child);
+    }
+}
+
+static bool is_over(struct running *r)
+{
+    return r->child.fds[0] == -1 && r->child.fds[1] == -1 && child_ended(&r->child);
+}
+
+static int go_round(struct each *e)
+{
+    bool closing = false;
+
+    for (uint32_t i = 0; i < e->n_open; i++)
+        for (int k = 0; k < 2; k++) {
+            e->polls[2 * i + k] = (struct pollfd){.fd = e->open[i].child.fds[k], .events = POLLIN};
+            closing = closing || (e->open[i].child.fds[0] == -1 && e->open[i].child.fds[1] == -1);
+        }
+    if (poll(e->polls, 2 * e->n_open, closing ? 1 : (int)(TICK_NS / NS_PER_MS)) == -1 &&
+        errno != EINTR)
+        return err_set(-errno, "poll: %s", strerror(errno));
+    uint64_t now = clock_monotonic();
+    for (uint32_t i = e->n_open; i-- > 0;) {
+        struct running *r = &e->open[i];
+        if (r->full == 0)
+            take_output(e, r);
+        press(r, now);
+        if (is_over(r) || r->full != 0)
+            close_one(e, i);
+    }
+    return ferror(stdout) ? -EPIPE : 0;
+}
+
+/* ---- all of them ---- */
+
+static int run_all(struct each *e)
+{
+    int rc = 0;
+
+    while (rc == 0 && (e->n_open > 0 || (e->next < e->all->n && !cli_interrupted))) {
+        if (!cli_interrupted)
+            rc = open_more(e);
+        if (rc == 0 && e->n_open > 0)
+            rc = go_round(e);
+        if (!e->flows)
+            progress_show(&e->progress, e->done, e->all->n);
+    }
+    while (e->n_open > 0) {
+        child_end(&e->open[e->n_open - 1].child);
+        e->n_open--;
+    }
+    progress_end(&e->progress);
+    return rc;
+}
+
+/* The words were wrong for all: said once, as for one. */
+static bool is_misuse(const struct members *m, const struct printed *all)
+{
+    bool misuse = m->n > 0;
+
+    for (uint32_t i = 0; i < m->n && misuse; i++)
+        misuse = m->list[i].result.state == MEMBER_FAILED && all[i].status == EXIT_USAGE;
+    return misuse;
+}
+
+static int make_room(struct each *e)
+{
+    uint32_t n = e->all->n;
+
+    e->printed = calloc(n, sizeof(*e->printed));
+    e->open = calloc(e->at_once, sizeof(*e->open));
+    e->polls = calloc(e->at_once, 2 * sizeof(*e->polls));
+    if (e->printed == NULL || e->open == NULL || e->polls == NULL)
+        return err_set(-ENOMEM, "no memory for %u children", e->at_once);
+    for (uint32_t i = 0; i < n; i++) {
+        buf_init(&e->printed[i].out, OUT_BYTES + READ_BYTES);
+        buf_init(&e->printed[i].err, ERR_BYTES + READ_BYTES);
+    }
+    return 0;
+}
+
+static void free_all(struct each *e)
+{
+    for (uint32_t i = 0; e->printed != NULL && i < e->all->n; i++) {
+        buf_done(&e->printed[i].out);
+        buf_done(&e->printed[i].err);
+    }
+    free(e->printed);
+    free(e->open);
+    free(e->polls);
+}
+
+int each_member(struct members *m, const struct each_run *run)
+{
+    struct each e = {.all = m, .run = run, .flows = each_flows(run)};
+    uint32_t most = e.flows ? FLOWS_AT_ONCE : AT_ONCE;
+
+    e.lines.form = form_of(run);
+    e.timeout_ns = limit_of(run);
+    e.at_once = run->at_once > 0 ? run->at_once : m->n < most ? m->n : most;
+    if (e.flows && e.at_once < m->n)
+        return err_set(-EINVAL,
+                       "%s goes on until it is stopped, so all %u processes must be asked at once: "
+                       "--at-once %u",
+                       run->argv[0], m->n, m->n);
+    int rc = make_room(&e);
+    progress_begin(&e.progress, e.flows);
+    if (e.lines.form != LINES_PLAIN)
+        terminal_exact();
+    if (rc == 0)
+        rc = run_all(&e);
+    if (rc == 0 && is_misuse(m, e.printed)) {
+        rc = cli_misuse(err_set(-EINVAL, "%s", m->list[0].result.why));
+    } else if (rc == 0 && !e.flows) {
+        printed_show(m, e.printed);
+    }
+    free_all(&e);
+    return rc == 0 && cli_interrupted ? err_set(-ECANCELED, "interrupted") : rc;
+}
