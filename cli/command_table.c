@@ -74,7 +74,7 @@ static const struct cli_command own_commands[] = {
                  {"--interval", NULL, "TIME", "how often to repeat: 500ms, 5s"},
                  {"--json", NULL, NULL, "as JSON"}},
      .examples = {"-t 4242 backtrace", "-t 4242 backtrace --thread 4245 --locals",
-                  "-t 4242 backtrace --external --watch"}},
+                  "-t 4242 backtrace --external --watch", "-t all backtrace"}},
     {.name = "eval",
      .aliases = {"e"},
      .arguments = "CODE | --file FILE [ARGUMENT...]",
@@ -154,7 +154,8 @@ static const struct cli_command own_commands[] = {
      .options = {ANY_FORMAT, {"--limit", NULL, "N", "print at most this many rows"}, TIMEOUT},
      .examples = {"-t 4242 query \"select comm, cpu_ns / 1e9 as cpu_s from cpu.tasks\"",
                   "-t /tmp/probing-0/4242-935673 query \"select name, rows from "
-                  "probing.tables\""}},
+                  "probing.tables\"",
+                  "-t 4242,4243 query \"select count(*) from cpu.tasks\""}},
     {.name = "watch",
      .arguments = "SQL",
      .doc = "print rows as they arrive, until Ctrl-C",

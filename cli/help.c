@@ -45,17 +45,21 @@ void help_all(FILE *out)
 {
     const struct cli_command *c;
 
-    fputs("probing " PROBING_VERSION ": inspect a running process\n"
-          "\n"
-          "usage: probing [--raw] [-t TARGET] COMMAND [ARGUMENTS]\n"
-          "       probing TARGET COMMAND [ARGUMENTS]\n"
-          "\n"
-          "TARGET  a pid; host:port; a unix socket; a data directory (of a dead process, too);\n"
-          "        or the environment's PROBING_TARGET or ENDPOINT\n"
-          "--raw   do not escape control characters for the terminal: only for a target that you "
-          "trust\n"
-          "\n",
-          out);
+    fputs(
+        "probing " PROBING_VERSION ": inspect a running process\n"
+        "\n"
+        "usage: probing [--raw] [-t TARGET] COMMAND [ARGUMENTS]\n"
+        "       probing TARGET COMMAND [ARGUMENTS]\n"
+        "       probing -t TARGETS [--at-once N] [--timeout TIME] COMMAND [ARGUMENTS]\n"
+        "\n"
+        "TARGET  a pid; host:port; a unix socket; a data directory (of a dead process, too);\n"
+        "        or the environment's PROBING_TARGET or ENDPOINT\n"
+        "TARGETS several of them: 12,13; all (processes with a core); job:NAME; 'node[1-8]:9922';\n"
+        "        --at-once: how many are asked at a time, --timeout: the time that each has\n"
+        "--raw   do not escape control characters for the terminal: only for a target that you "
+        "trust\n"
+        "\n",
+        out);
     for (uint32_t i = 0; (c = cli_command_at(i)) != NULL; i++)
         fprintf(out, "  %-10s %s\n", c->name, c->doc);
     fputs("\n"
@@ -199,20 +203,33 @@ int command_man(struct target *t, int argc, char **argv)
     puts(".TH PROBING 1 \"\" \"probing " PROBING_VERSION "\" \"User Commands\"\n"
          ".SH NAME\nprobing \\- inspect a running Python or PyTorch process\n"
          ".SH SYNOPSIS\n.B probing\n[\\-t TARGET] COMMAND [ARGUMENTS]\n.br\n"
-         ".B probing\nTARGET COMMAND [ARGUMENTS]\n"
+         ".B probing\nTARGET COMMAND [ARGUMENTS]\n.br\n"
+         ".B probing\n\\-t TARGETS [\\-\\-at\\-once N] [\\-\\-timeout TIME] COMMAND [ARGUMENTS]\n"
          ".SH DESCRIPTION\n"
          "Enters a running Python or PyTorch process without restarting it, and answers "
          "questions about it: stacks of all threads, SQL over what was measured, Python code, live "
          "streams. After the process has ended, its data can still be queried.\n.PP\n"
          "TARGET is a pid, host:port, a unix socket or a data directory; when it is left out, "
-         "PROBING_TARGET or ENDPOINT of the environment.\n"
+         "PROBING_TARGET or ENDPOINT of the environment.\n.PP\n"
+         "TARGETS are several: 12,13 (a list of any of these), all (every process that the list of "
+         "`probing list` has), job:NAME (the ranks on this machine of a job of torchrun, SLURM, "
+         "PBS, "
+         "LSF or Kubernetes, or of that MASTER_ADDR:MASTER_PORT), 'node[01\\-16,20]:9922'. Rows of "
+         "query, tables, describe and export become one table with a column rank (or process); "
+         "what other commands print comes with a line that says whose it is, equal answers once. "
+         "The last line names who did not answer and why, and the exit code is 1 then.\n"
          ".SH COMMANDS");
     for (uint32_t i = 0; (c = cli_command_at(i)) != NULL; i++)
         put_man_command(c);
-    puts(".SH OPTIONS\n.TP\n.B \\-\\-version [\\-v]\nThe version and the build; with \\-v where "
-         "the library, the plugins and the scripts were found.\n.TP\n.B \\-\\-licenses\nThe "
-         "licences of what is linked in.\n.SH EXIT STATUS\n0: success. 1: failure, or the "
-         "evaluated code raised an exception. 2: wrong usage. 130: interrupted.");
+    puts(
+        ".SH OPTIONS\n.TP\n.B \\-\\-version [\\-v]\nThe version and the build; with \\-v where "
+        "the library, the plugins and the scripts were found.\n.TP\n.B \\-\\-licenses\nThe "
+        "licences of what is linked in.\n.TP\n.B \\-\\-at\\-once N\nOf several targets, before the "
+        "command: how many are asked at a time; 256, or 32 where each takes a process of its own.\n"
+        ".TP\n.B \\-\\-timeout TIME\nOf several targets, before the command: the time that each "
+        "has to answer; 30s for rows, 60s for other commands.\n.SH EXIT STATUS\n0: success. 1: "
+        "failure, or the "
+        "evaluated code raised an exception. 2: wrong usage. 130: interrupted.");
     return EXIT_DONE;
 }
 
@@ -254,24 +271,24 @@ static void bash_completion(void)
 {
     const struct cli_command *c;
 
-    puts(
-        "# probing's completion for bash; made by `probing completion bash`\n"
-        "_probing() {\n"
-        "    local word=\"${COMP_WORDS[COMP_CWORD]}\" before=\"${COMP_WORDS[COMP_CWORD-1]}\" i "
-        "command=\n"
-        "    for ((i = 1; i < COMP_CWORD; i++)); do\n"
-        "        case \"${COMP_WORDS[i]}\" in\n"
-        "        -t|-p|--target|--pid) ((i++)) ;;\n"
-        "        [a-z]*) command=\"${COMP_WORDS[i]}\"; break ;;\n"
-        "        esac\n"
-        "    done\n"
-        "    case \"$before\" in\n"
-        "    -t|-p|--target|--pid)\n"
-        "        COMPREPLY=($(compgen -W \"$(probing list 2>/dev/null | grep -oE '^ *[0-9]+')\" -- "
-        "\"$word\"))\n"
-        "        return ;;\n"
-        "    esac\n"
-        "    case \"$command\" in");
+    puts("# probing's completion for bash; made by `probing completion bash`\n"
+         "_probing() {\n"
+         "    local word=\"${COMP_WORDS[COMP_CWORD]}\" before=\"${COMP_WORDS[COMP_CWORD-1]}\" i "
+         "command=\n"
+         "    for ((i = 1; i < COMP_CWORD; i++)); do\n"
+         "        case \"${COMP_WORDS[i]}\" in\n"
+         "        -t|-p|--target|--pid|--at-once|--timeout) ((i++)) ;;\n"
+         "        [a-z]*) command=\"${COMP_WORDS[i]}\"; break ;;\n"
+         "        esac\n"
+         "    done\n"
+         "    case \"$before\" in\n"
+         "    -t|-p|--target|--pid)\n"
+         "        COMPREPLY=($(compgen -W \"all $(probing list 2>/dev/null | grep -oE '^ "
+         "*[0-9]+')\" -- "
+         "\"$word\"))\n"
+         "        return ;;\n"
+         "    esac\n"
+         "    case \"$command\" in");
     fputs("    '') COMPREPLY=($(compgen -W '-t help", stdout);
     for (uint32_t i = 0; (c = cli_command_at(i)) != NULL; i++)
         printf(" %s", c->name);
@@ -298,12 +315,12 @@ static void zsh_completion(void)
     puts(")\nlocal -i i\nlocal command=\n"
          "for ((i = 2; i < CURRENT; i++)); do\n"
          "    case $words[i] in\n"
-         "    (-t|-p|--target|--pid) ((i++)) ;;\n"
+         "    (-t|-p|--target|--pid|--at-once|--timeout) ((i++)) ;;\n"
          "    ([a-z]*) command=$words[i]; break ;;\n"
          "    esac\n"
          "done\n"
          "case $words[CURRENT-1] in\n"
-         "(-t|-p|--target|--pid) compadd -- ${(f)\"$(probing list 2>/dev/null | grep -oE "
+         "(-t|-p|--target|--pid) compadd -- all ${(f)\"$(probing list 2>/dev/null | grep -oE "
          "'^ *[0-9]+' | tr -d ' ')\"}; return ;;\n"
          "esac\n"
          "case $command in\n"
@@ -326,7 +343,7 @@ static void fish_completion(void)
 
     puts("# probing's completion for fish; made by `probing completion fish`\n"
          "complete -c probing -s t -s p -l target -l pid -x -d 'pid, host:port, socket or data "
-         "directory' -a '(probing list 2>/dev/null | string match -rg \"^ *([0-9]+)\")'");
+         "directory' -a 'all (probing list 2>/dev/null | string match -rg \"^ *([0-9]+)\")'");
     /* A target is a word before the command, which fish would take for one itself. */
     fputs("set -l commands", stdout);
     for (uint32_t i = 0; (c = cli_command_at(i)) != NULL; i++)

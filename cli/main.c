@@ -36,7 +36,9 @@ static bool looks_like_target(const char *word)
 static const char *missing_command(const char *word)
 {
     if (strcmp(word, "cluster") == 0)
-        return "the ranks of a job are not joined yet: ask each by its own pid or address";
+        return "the machines of a job are not joined yet; several targets are: -t job:NAME, -t "
+               "all, "
+               "-t 'host[1-8]'";
     if (strcmp(word, "rdma") == 0 || strcmp(word, "rd") == 0)
         return "RDMA counters are not measured yet";
     return NULL;

@@ -365,6 +365,11 @@ static int close_file(struct export *e, int rc)
 static int make_writer(const struct target *t, struct export *e)
 {
     int rc = 0;
+    if (t->kind == TARGET_MANY && (e->format == FORMAT_PERFETTO || e->format == FORMAT_CHROME))
+        return err_set(-EINVAL,
+                       "a trace is of one process, and '%s' names several: name one, or "
+                       "export a table as csv, jsonl, arrow or parquet",
+                       t->text);
     if (e->format == FORMAT_PARQUET)
         rc = export_parquet_new(&e->parquet, &e->writer);
     else if (e->format == FORMAT_PERFETTO || e->format == FORMAT_CHROME)

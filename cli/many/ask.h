@@ -4,9 +4,9 @@
  * come back as columns and rows.
  *
  * One thread, all connections at once, no process a member (but one for each of the dead, whose
- * files are read here).  A member is not believed: what it sends is bounded and checked
- * (arrow_reader.h), so it can lie about itself only, and one that hangs, floods or dies costs the
- * others nothing but its time limit.
+ * files are read here, and for each port of this machine while PROBING_TOKEN is not set).  A member
+ * is not believed: what it sends is bounded and checked (arrow_reader.h), so it can lie about
+ * itself only, and one that hangs, floods or dies costs the others nothing but its time limit.
  */
 #ifndef CLI_MANY_ASK_H
 #define CLI_MANY_ASK_H

@@ -27,6 +27,8 @@ int child_start(struct child *c, int (*fn)(void *arg), void *arg);
 /* What has come of output i (0 or 1): adds at most `most` bytes to `to`.  1: perhaps more, 0: none
  * now, -EPIPE: it has ended, or -errno. */
 int child_read(struct child *c, int i, struct buf *to, size_t most);
+/* The last thing that a child has said itself on its standard error, without who says it; "". */
+void child_last_words(struct buf *err, char *ret, size_t size);
 /* Has it ended?  Then `status` is set. */
 bool child_ended(struct child *c);
 /* Tell it to end, as Ctrl-C does; */

@@ -172,9 +172,7 @@ static int open_one(struct each *e, uint32_t i)
         e->n_open++;
         return 0;
     }
-    m->result.state = MEMBER_FAILED;
-    m->result.error = rc;
-    (void)snprintf(m->result.why, sizeof(m->result.why), "%s", err_why(rc));
+    member_failed(m, MEMBER_FAILED, rc);
     e->done++;
     return 0;
 }
@@ -209,18 +207,10 @@ static void take_output(struct each *e, struct running *r)
         (void)printed_lines(e->all, r->m, &e->lines, to[0], &r->header_seen, /* last= */ false);
 }
 
-/* The last line that the child has said itself, without who says it. */
 static void take_reason(const struct running *r, struct member_result *ret)
 {
-    static const char who[] = "probing: ";
-    const char *text = buf_text(&r->printed->err), *line = NULL;
-
-    for (const char *at = text; (at = strstr(at, who)) != NULL; at += sizeof(who) - 1)
-        if (at == text || at[-1] == '\n')
-            line = at + sizeof(who) - 1;
-    if (line != NULL)
-        (void)snprintf(ret->why, sizeof(ret->why), "%.*s", (int)strcspn(line, "\n"), line);
-    else
+    child_last_words(&r->printed->err, ret->why, sizeof(ret->why));
+    if (ret->why[0] == '\0')
         (void)snprintf(ret->why, sizeof(ret->why), "exit code %d%s", r->printed->status,
                        r->printed->out.size > 0 ? ", and the output above" : "");
 }

@@ -56,6 +56,15 @@ static uint32_t choose(const struct members *m, bool *only)
     return n;
 }
 
+/* Who did not answer this is not asked the next: its time limit would go by twice. */
+static void take_place(struct member *m, struct buf *text, bool asked)
+{
+    if (asked && m->result.state == MEMBER_FAILED)
+        m->error = m->result.error;
+    if (text->size > 0)
+        member_place(buf_text(text), text->size, &m->tags);
+}
+
 int members_identify(struct members *m, uint64_t timeout_ns, uint32_t at_once)
 {
     struct identify id = {.all = m, .texts = calloc(m->n, sizeof(*id.texts))};
@@ -77,8 +86,7 @@ int members_identify(struct members *m, uint64_t timeout_ns, uint32_t at_once)
                                         .only = only};
         rc = members_query(m, &ask, &sink);
         for (uint32_t i = 0; i < m->n && rc == 0; i++)
-            if (id.texts[i].size > 0)
-                member_place(buf_text(&id.texts[i]), id.texts[i].size, &m->list[i].tags);
+            take_place(&m->list[i], &id.texts[i], only[i]);
     }
     for (uint32_t i = 0; id.texts != NULL && i < m->n; i++)
         buf_done(&id.texts[i]);

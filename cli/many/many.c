@@ -83,17 +83,26 @@ static bool asks_for_rows(const struct cli_command *c)
     return c != NULL && (c->run == command_query || c->run == command_export);
 }
 
-/* The last line, and the exit code. */
+/* Has one of them failed, or could not be asked? */
+static bool may_be_theirs(const struct members *m)
+{
+    for (uint32_t i = 0; i < m->n; i++)
+        if (m->list[i].result.state == MEMBER_FAILED || m->list[i].error < 0)
+            return true;
+    return false;
+}
+
+/* The last line, and the exit code.  What went wrong here, not there, is main()'s to say. */
 static int finish(const struct many *many, int rc)
 {
-    uint32_t answered = members_answered(&many->members);
+    const struct members *m = &many->members;
+    bool ours = rc < 0 && rc != -ECANCELED && (members_answered(m) > 0 || !may_be_theirs(m));
 
-    if (cli_is_misused() || rc == -EPIPE ||
-        (rc < 0 && rc != -ECANCELED && answered == many->members.n))
+    if (cli_is_misused() || rc == -EPIPE || ours)
         return rc;
     (void)fflush(stdout);
-    bool all = members_say_missing(&many->members);
-    return rc == -ECANCELED ? rc : all ? rc : EXIT_FAILED;
+    bool all = members_say_missing(m);
+    return rc == -ECANCELED || all ? rc : EXIT_FAILED;
 }
 
 static int run_rows(struct many *many, const char *text, const struct each_run *run)

@@ -115,12 +115,10 @@ int find_add(struct find *f, const char *text)
     if (m->name == NULL)
         return err_set(-ENOMEM, "no memory for '%s'", text);
     m->error = target_resolve(m->name, &m->target);
-    if (m->error < 0) {
-        m->result.error = m->error;
-        (void)snprintf(m->result.why, sizeof(m->result.why), "%s", err_why(m->error));
-    } else if (is_there(f, &m->target)) {
+    if (m->error < 0)
+        member_failed(m, MEMBER_NOT_ASKED, m->error);
+    else if (is_there(f, &m->target))
         return 0;
-    }
     (void)snprintf(m->tags.addr, sizeof(m->tags.addr), "%s", m->name);
     if (m->target.host[0] == '\0')
         (void)gethostname(m->tags.host, sizeof(m->tags.host) - 1);
@@ -250,6 +248,17 @@ void members_done(struct members *m)
     free(m->list);
     arena_done(&m->mem);
     *m = (struct members){.n = 0};
+}
+
+void member_failed(struct member *m, enum member_state state, int rc)
+{
+    struct member_result *r = &m->result;
+
+    r->state = state;
+    r->error = rc;
+    (void)snprintf(r->why, sizeof(r->why), "%s", err_why(rc));
+    for (char *at = r->why; *at != '\0'; at++)
+        *at = *at == '\n' ? ' ' : *at; /* a member's words must not look like a line of ours */
 }
 
 /* ---- what they are called ---- */

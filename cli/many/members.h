@@ -71,6 +71,8 @@ bool members_are_named(const char *text);
  * is an error, and so is what can mean nothing. */
 int members_find(const char *text, struct members *ret);
 void members_done(struct members *m); /* of zeros, too */
+/* Its result is that it failed: `rc` and its reason, in one line whatever was in it. */
+void member_failed(struct member *m, enum member_state state, int rc);
 /* "rank 3", or "process 4242" where they are not ranked, for sentences. */
 const char *member_label(const struct members *all, const struct member *m, char *room, size_t n);
 /* "0-3,7": the ranks, or names, of those that are `which`. */

@@ -339,6 +339,13 @@ static int query_all(struct one_table *t, const struct members_ask *how)
     return members_query(t->all, &ask, &sink);
 }
 
+static const struct own_columns *columns_of(const void *arg, uint32_t i)
+{
+    const struct one_table *t = arg;
+
+    return t->parts[i].told ? &t->parts[i].columns : NULL;
+}
+
 static void say_notes(const struct members *m)
 {
     char label[300];
@@ -402,8 +409,10 @@ int members_table(struct members *m, const struct members_ask *how, const struct
         if (note[0] != '\0')
             terminal_say("%s", note);
     }
-    if (rc == 0 && !ask->quiet)
+    if (rc == 0 && !ask->quiet) {
+        members_say_differences(m, &t.columns, columns_of, &t);
         say_notes(m);
+    }
     free_all(&t);
     return rc;
 }

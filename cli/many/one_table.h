@@ -20,4 +20,10 @@ struct answer_ask;
 int members_table(struct members *m, const struct members_ask *how, const struct answer_ask *ask,
                   int (*fn)(void *arg, const char *data, size_t size), void *arg);
 
+/* Say on stderr where the columns of those that answered differ.  of: a member's columns, placed;
+ * NULL: it has told none. */
+void members_say_differences(const struct members *m, const struct joined_columns *columns,
+                             const struct own_columns *(*of)(const void *arg, uint32_t i),
+                             const void *arg);
+
 #endif

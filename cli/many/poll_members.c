@@ -36,11 +36,12 @@ struct one {
     struct asking *a;
     struct member *m;
     struct probing_client *client; /* of a living one; NULL: its queue was full, or it is dead */
-    struct child child;            /* of files */
+    struct child child;            /* of files, and of whom a token is looked for */
     struct buf said;               /* by the child */
     struct arrow_reader *reader;
     uint64_t began_ns, deadline_ns, paused_ns; /* paused: since then, 0: it is read */
     bool columns;                              /* have been handed on */
+    bool died;                                 /* while it was asked: its files are read now */
     char token[TOKEN_BYTES];
     char text[32]; /* of the limit, for the statement's words */
 };
@@ -114,14 +115,14 @@ static int send_statement(struct one *o)
     return id < 0 ? (int)id : 0;
 }
 
-/* In the child: the files' answer goes to the pipe. */
+/* In the child: the answer goes to the pipe. */
 static int write_bytes(void *arg, const char *data, size_t size)
 {
     (void)arg;
-    return fwrite(data, 1, size, stdout) == size ? 0 : -EPIPE;
+    return fwrite(data, 1, size, stdout) == size && fflush(stdout) == 0 ? 0 : -EPIPE;
 }
 
-static int answer_from_files(void *arg)
+static int answer_in_child(void *arg)
 {
     const struct one *o = arg;
     const struct answer_ask ask = {.statement = o->a->ask->statement,
@@ -140,6 +141,17 @@ static int begin_connection(struct one *o)
     return rc == -EAGAIN ? 0 : rc < 0 ? rc : send_statement(o);
 }
 
+/* Whose token is it that a port of this machine wants?  To find that out takes a look at all
+ * processes, and a wait until one of them has accepted us: not while others wait. */
+static bool seeks_token(const struct target *t)
+{
+    const char *token = getenv("PROBING_TOKEN");
+
+    return t->host[0] != '\0' && (token == NULL || token[0] == '\0') &&
+           (strncmp(t->host, "127.", 4) == 0 || strcmp(t->host, "::1") == 0 ||
+            strcmp(t->host, "localhost") == 0);
+}
+
 static int begin_member(struct one *o)
 {
     const struct answer_sink to = {.arg = o, .columns = on_columns, .rows = on_rows};
@@ -147,29 +159,20 @@ static int begin_member(struct one *o)
 
     if (rc < 0)
         return rc;
-    if (target_is_files(&o->m->target))
-        return child_start(&o->child, answer_from_files, o);
+    if (target_is_files(&o->m->target) || seeks_token(&o->m->target))
+        return child_start(&o->child, answer_in_child, o);
     if (o->m->target.kind == TARGET_BARE)
         return launch_no_core(o->m->target.pid, /* with= */ "");
     return begin_connection(o);
-}
-
-/* The last line that a child has said, without who says it. */
-static void last_said(struct one *o, char *ret, size_t size)
-{
-    const char *line = "";
-
-    for (const char *at = buf_text(&o->said); (at = strstr(at, "probing: ")) != NULL; at += 9)
-        line = at + 9;
-    (void)snprintf(ret, size, "%.*s", (int)strcspn(line, "\n"), line);
 }
 
 static int child_reason(struct one *o)
 {
     char line[MEMBER_WHY_BYTES];
 
-    last_said(o, line, sizeof(line));
-    return err_set(-EIO, "%s%s", line[0] != '\0' ? line : "its files gave no answer",
+    child_last_words(&o->said, line, sizeof(line));
+    return err_set(-EIO, "%s%s%s", o->died ? "the process has died, and its files were read: " : "",
+                   line[0] != '\0' ? line : "it gave no answer",
                    o->m->target.stopped
                        ? " (the process is stopped: only what it has stored can be read)"
                        : "");
@@ -238,6 +241,7 @@ static int look_why(struct one *o)
         o->client = NULL;
         arrow_reader_free(o->reader);
         o->reader = NULL;
+        o->died = true;
         rc = begin_member(o);
     }
     a->looked_ns += clock_monotonic() - began;
@@ -249,14 +253,13 @@ static void keep_result(struct one *o, int rc)
     struct member_result *r = &o->m->result;
 
     r->elapsed_ns = clock_monotonic() - o->began_ns;
-    r->state = rc < 0 ? MEMBER_FAILED : MEMBER_ANSWERED;
+    r->state = MEMBER_ANSWERED;
     if (rc < 0) {
-        r->error = rc;
-        (void)snprintf(r->why, sizeof(r->why), "%s", err_why(rc));
+        member_failed(o->m, MEMBER_FAILED, rc);
         return;
     }
     if (o->child.pid != 0)
-        last_said(o, r->note, sizeof(r->note));
+        child_last_words(&o->said, r->note, sizeof(r->note));
     r->lost = arrow_reader_lost(o->reader);
     r->truncated = arrow_reader_truncated(o->reader);
     (void)snprintf(r->empty, sizeof(r->empty), "%s", arrow_reader_empty(o->reader));
@@ -430,11 +433,13 @@ static uint32_t most_at_once(uint32_t wanted)
     return (uint32_t)(room < n ? room > 0 ? room : 1 : n);
 }
 
-static void end_all(struct asking *a)
+/* why: what ends asking, when it is not Ctrl-C. */
+static void end_all(struct asking *a, const char *why)
 {
     while (a->n_open > 0) {
         struct one *o = a->open[--a->n_open];
-        keep_result(o, err_set(-ECANCELED, "it had not answered when it was interrupted"));
+        keep_result(o, err_set(-ECANCELED, "it had not answered when %s",
+                               cli_interrupted ? "it was interrupted" : why));
         probing_client_free(o->client); /* which cancels what it runs */
         child_end(&o->child);
         buf_done(&o->said);
@@ -455,6 +460,7 @@ static uint32_t count_asked(const struct members *m, const struct members_ask *a
 int members_query(struct members *m, const struct members_ask *ask, const struct members_sink *sink)
 {
     struct asking a = {.all = m, .ask = ask, .sink = sink, .asked = count_asked(m, ask)};
+    char why[ERR_TEXT_BYTES];
     int rc = 0;
 
     a.timeout_ns = ask->timeout_ns > 0 ? ask->timeout_ns : ASK_TIMEOUT_NS;
@@ -475,8 +481,11 @@ int members_query(struct members *m, const struct members_ask *ask, const struct
         if (rc == 0)
             rc = tick(&a);
     }
-    end_all(&a);
+    (void)snprintf(why, sizeof(why), "%s", rc < 0 ? err_why(rc) : "");
+    end_all(&a, why);
     free(a.open);
     free(a.polls);
-    return rc == 0 && cli_interrupted ? err_set(-ECANCELED, "interrupted") : rc;
+    return rc < 0            ? err_set(rc, "%s", why)
+           : cli_interrupted ? err_set(-ECANCELED, "interrupted")
+                             : 0;
 }

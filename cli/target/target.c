@@ -294,8 +294,10 @@ static int refuse_several(const char *text)
         at += n;
         at += strspn(at, " \t\n");
     }
-    int rc = err_set(-EINVAL, "there are %d targets, and a command takes one: %s", count,
-                     buf_text(&all));
+    int rc = err_set(-EINVAL,
+                     "there are %d targets; name one, or those you mean with ',' between "
+                     "(-t 12,13): %s",
+                     count, buf_text(&all));
     buf_done(&all);
     return rc;
 }

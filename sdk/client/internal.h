@@ -24,6 +24,7 @@
 
 #define CLIENT_GRACE_NS (2 * NS_PER_S)   /* for the process to say its last word */
 #define CLIENT_MESSAGE_BYTES (64u << 20) /* longest message taken from the process */
+#define CLIENT_TURN_BYTES (1u << 20)     /* the same, where there are many: it sends 64 KiB */
 #define CLIENT_READ_BYTES (64u << 10)
 #define CLIENT_HEAD_BYTES (64u << 10) /* of the answer to the handshake, with what came behind it */
 #define CLIENT_SMALL_MAX 1000 /* pings and empty parts in a second; a process sends one a minute */

@@ -24,6 +24,7 @@ static void begin(struct probing_client *c)
 {
     c->turn = TURN_CONNECTS;
     c->out_sent = 0;
+    c->message.max = CLIENT_TURN_BYTES;
     buf_init(&c->hello, 4096);
     buf_init(&c->out, OUT_BYTES);
 }
@@ -155,6 +156,7 @@ static int take_in(struct probing_client *c,
         if (rc <= 0)
             return rc;
         c->turn = TURN_OPEN;
+        c->out_sent = 0; /* of the handshake, where the answer came before its end */
     }
     return hand_on(c, on_event, arg);
 }

@@ -136,7 +136,8 @@ static int take_frame(struct probing_client *c, struct frame *ret)
         for (int i = 0; i < bytes; i++)
             size = size << 8 | p[2 + i];
     }
-    if (size > CLIENT_MESSAGE_BYTES || p[1] & 0x80 || p[0] & 0x70) {
+    uint64_t most = c->turn != TURN_NONE ? CLIENT_TURN_BYTES : CLIENT_MESSAGE_BYTES;
+    if (size > most || p[1] & 0x80 || p[0] & 0x70) {
         c->over = true;
         return client_fail(c, -EPROTO, "%s does not speak our protocol (a frame of %llu bytes)",
                            c->where, (unsigned long long)size);
@@ -180,8 +181,8 @@ static int use_frame(struct probing_client *c, const struct frame *f)
     if (first)
         c->binary = f->op == OP_BINARY;
     if (part && buf_add(&c->message, f->data, f->size) != 0)
-        return client_fail(c, c->message.failed, "an answer is longer than %u bytes",
-                           CLIENT_MESSAGE_BYTES);
+        return client_fail(c, c->message.failed, "an answer is longer than %zu bytes",
+                           c->message.max);
     return part && f->last ? 1 : 0;
 }
 

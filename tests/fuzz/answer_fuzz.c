@@ -1,0 +1,116 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * tests/fuzz/answer_fuzz.c - a member's answer of any bytes, as the command takes it from many: in
+ * one piece and byte by byte it gives the same values, all of them lie in what was sent, and rows
+ * that are kept are those that came.
+ */
+#include <string.h>
+
+/* The command is no library: what reads the stream is built in. */
+#include "cli/many/answer_rows.c"
+#include "cli/many/arrow_reader.c"
+#include "sdk/lib/hash.h"
+#include "tests/fuzz/fuzz.h"
+
+struct seen {
+    uint64_t sum; /* of all values */
+    uint32_t n_columns;
+};
+
+static int take_columns(void *arg, const struct sql_column *columns, uint32_t n)
+{
+    struct seen *s = arg;
+    for (uint32_t i = 0; i < n; i++)
+        s->sum = hash_bytes(s->sum, columns[i].name, strlen(columns[i].name));
+    s->n_columns = n;
+    return 0;
+}
+
+static uint64_t sum_of(uint64_t sum, const struct answer_rows *rows)
+{
+    for (uint32_t row = 0; row < answer_rows_count(rows); row++)
+        for (uint32_t i = 0; i < answer_rows_columns(rows); i++) {
+            struct sql_value v;
+            answer_rows_value(rows, row, i, &v);
+            bool text = v.type == SQL_TEXT || v.type == SQL_BLOB;
+            sum = hash_bytes(sum, &v.type, sizeof(v.type));
+            if (text)
+                sum = hash_bytes(sum, v.text.data, v.text.size);
+            else if (v.type == SQL_BOOL)
+                sum += v.boolean;
+            else if (v.type != SQL_NULL)
+                sum = hash_bytes(sum, &v.integer, sizeof(v.integer));
+        }
+    return sum;
+}
+
+static int take_some(void *arg, const struct answer_rows *rows)
+{
+    struct seen *s = arg;
+    struct answer_rows *kept;
+    fuzz_must(answer_rows_columns(rows) == s->n_columns);
+    fuzz_must(answer_rows_keep(rows, &kept) == 0);
+    uint64_t sum = sum_of(s->sum, rows);
+    fuzz_must(sum == sum_of(s->sum, kept) && answer_rows_bytes(kept) == answer_rows_bytes(rows));
+    answer_rows_free(kept);
+    s->sum = sum;
+    return 0;
+}
+
+/* step: bytes at a time, 0: all. */
+static int read_all(const uint8_t *data, size_t size, size_t step, struct seen *ret)
+{
+    const struct answer_sink sink = {.arg = ret, .columns = take_columns, .rows = take_some};
+    struct arrow_reader *r;
+    int rc = arrow_reader_new(&sink, &r);
+    fuzz_must(rc == 0);
+    for (size_t at = 0; at < size && rc == 0; at += step > 0 ? step : size) {
+        size_t n = step > 0 && step < size - at ? step : size - at;
+        rc = arrow_reader_feed(r, (const char *)data + at, n);
+    }
+    if (rc == 0 && arrow_reader_end(r) == 0)
+        ret->sum += 1 + arrow_reader_rows(r) + arrow_reader_lost(r);
+    arrow_reader_free(r);
+    return rc;
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    struct seen whole = {.sum = 1}, parts = {.sum = 1};
+    int all = read_all(data, size, 0, &whole), one = read_all(data, size, 1, &parts);
+    fuzz_must(all == one && (all < 0 || whole.sum == parts.sum));
+    return 0;
+}
+
+static int add_bytes(void *arg, const char *data, size_t size)
+{
+    return buf_add(arg, data, size);
+}
+
+size_t fuzz_seed(uint8_t *data, size_t max)
+{
+    static const char text[] = "select n, 'text ' || n as s, n % 2 = 0 as b, null as x, n / 2.0 as "
+                               "d, date '2024-01-01' + n "
+                               "as day, timestamp '2024-01-01' as t, interval '1 day' as i from "
+                               "generate_series(1, 9) g(n)";
+    struct tables *tables;
+    struct sql *engine = NULL;
+    struct sql_writer *w;
+    struct sql_report report;
+    struct seen seen = {.sum = 1};
+    struct buf out;
+    buf_init(&out, max);
+    fuzz_must(tables_new(&tables) == 0 && sql_new(tables, /* store= */ NULL, &engine) == 0);
+    fuzz_must(sql_writer_new(SQL_FORMAT_ARROW, 0, add_bytes, &out, &w) == 0);
+    struct sql_sink sink = sql_writer_sink(w);
+    fuzz_must(sql_run(engine, text, sizeof(text) - 1, NULL, &sink, &report) == 0);
+    fuzz_must(sql_writer_finish(w, &report) == 0);
+    size_t size = out.size;
+    memcpy(data, out.data, size);
+    sql_writer_free(w);
+    sql_free(engine);
+    tables_free(tables);
+    fuzz_must(read_all(data, size, 0, &seen) == 0 && seen.n_columns == 8);
+    buf_done(&out);
+    return size;
+}

@@ -1,0 +1,100 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Members that hang, lie, flood or go: each is named, and the others' answers are there."""
+import os
+import signal
+import struct
+import subprocess
+
+import pytest
+from ranks import Player, four, frame, named, piece, rows, start_ranks  # noqa: F401
+from world import CLI, wait_for
+
+MARK = b"\xff\xff\xff\xff"
+
+
+def forever(*data):
+    def play(connection):
+        while True:
+            for one in data:
+                connection.sendall(one)
+    return play
+
+
+def once(*data):
+    def play(connection):
+        for one in data:
+            connection.sendall(one)
+        connection.recv(1)  # until the command hangs up
+    return play
+
+
+def ends(*data):
+    def play(connection):
+        for one in data:
+            connection.sendall(one)
+        connection.close()
+    return play
+
+
+# name -> what it plays, raw: without the handshake; and words of the reason
+PLAYERS = {
+    "garbage": (once(b"\x00\xffgarbage\r\n\r\n" * 9000), True, "does not speak our protocol"),
+    "http": (ends(b"HTTP/1.1 404 Not Found\r\n\r\nno"), True, "404"),
+    "head": (forever(b"a: b\r\n" * 1000), True, "no end"),
+    "closes": (ends(), True, "closed"),
+    "half": (ends(piece(MARK + b"\x10\0\0\0ab")), False, "closed"),
+    "no arrow": (once(piece(b"hello, world")), False, "not what a core sends"),
+    "huge": (once(piece(MARK + struct.pack("<I", 1 << 30))), False, "not what a core sends"),
+    "flood": (forever(piece(MARK + os.urandom(60000))), False, "not what a core sends"),
+    "pings": (forever(frame(9, b"x")), False, "flood of pings"),
+    "frame": (forever(b"\x82\x7f" + struct.pack(">Q", 1 << 40)), False, "our protocol"),
+    "nothing": (once(frame(1, b'{"id":1,"done":0}')), False, "ended prematurely"),
+    "no": (once(frame(1, b'{"id":1,"done":-22,"error":"\\u001b[31mred\\nprobing: lies"}')), False,
+           "\\x1b[31mred"),
+    "silent": (once(), False, "no answer within"),
+    "deaf": (once(), True, "no answer within"),
+}
+
+
+@pytest.fixture(scope="module")
+def players():
+    made = {name: Player(play, raw) for name, (play, raw, _) in PLAYERS.items()}
+    yield made
+    for player in made.values():
+        player.close()
+
+
+@pytest.mark.parametrize("token", ["", "none of theirs"])  # without: a child asks each
+def test_all_of_them_at_once(four, players, token):
+    done = four.probing("-t", named(*players.values(), *four.ranks), "--timeout", "10s", "query",
+                        "select 7 as n", "--format", "json", env={"PROBING_TOKEN": token})
+    assert done.returncode == 1
+    assert [r["n"] for r in rows(done)] == [7] * 4
+    assert "4 of %d answered" % (4 + len(players)) in done.stderr
+    lines = done.stderr.splitlines()
+    for name, player in players.items():
+        line = next((t for t in lines if player.name in t), "")
+        assert PLAYERS[name][2] in line, (name, done.stderr)
+    assert "\x1b" not in done.stderr and not [t for t in lines[1:] if not t.startswith("  ")]
+
+
+def test_it_is_named_when_it_dies_in_the_middle(four):
+    doomed = start_ranks(four, 1, RANK="7", TORCHELASTIC_RUN_ID="doomed")[0]
+    sql = ("select (select count(*) from generate_series(1, case when e.value = '7' then 3000000000"
+           " else 1 end) g) as n from process.envs e where name = 'RANK'")
+    running = subprocess.Popen([str(CLI), "-t", named(four.ranks[0], doomed), "query",
+                                sql, "--format", "csv"], stdout=subprocess.PIPE,
+                               stderr=subprocess.PIPE, env=four.env, text=True)
+    busy = "select count(*) from probing.clients where protocol = 'websocket'"
+    wait_for(lambda: int(doomed.rows(busy)[0][0]) >= 2, "the query to run")
+    doomed.process.send_signal(signal.SIGKILL)
+    out, err = running.communicate(timeout=60)
+    assert running.returncode == 1
+    assert "0,1" in out and "rank 7 (process %d): the process has died" % doomed.pid in err, err
+
+
+def test_a_time_limit_is_of_each(four, players):
+    done = four.probing("-t", named(players["silent"], players["deaf"], four.ranks[0]), "--timeout",
+                        "1s", "query", "select 1 as n")
+    assert done.returncode == 1 and "1 of 3 answered" in done.stderr
+    assert "no answer within 1s" in done.stderr

@@ -1,0 +1,204 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`-t 12,13`, `-t all`, `-t job:NAME`, `-t 'host[1-3]'`: one table of several processes."""
+import csv
+import io
+import json
+import os
+import signal
+import sys
+
+import pytest
+from ranks import four, named, rows, start_ranks  # noqa: F401
+from world import CLI, wait_for
+
+NUMBER = "select value::bigint as n from process.envs where name = 'RANK'"
+
+
+def ask(world, targets, sql, *more, front=()):
+    return world.probing("-t", targets, *front, "query", sql, "--format", "json", *more)
+
+
+def test_a_list_is_one_table_in_order_of_rank(four):
+    done = ask(four, named(*reversed(four.ranks)), NUMBER)
+    assert done.returncode == 0, done.stderr
+    assert rows(done) == [{"rank": i, "n": i} for i in range(4)]
+    assert done.stderr == ""
+
+
+def test_each_process_once(four):
+    done = ask(four, named(four.ranks[1], four.ranks[1], four.ranks[0]), NUMBER)
+    assert [r["rank"] for r in rows(done)] == [0, 1]
+
+
+def test_formats(four):
+    targets = named(*four.ranks[:2])
+    sql = "select 1.5 as x, null as y, 'a,\"b' as s, timestamp '2024-01-31 10:00:00' as t"
+    text = four.probing("-t", targets, "query", sql, "--format", "csv")
+    table = list(csv.DictReader(io.StringIO(text.stdout)))
+    assert [r["rank"] for r in table] == ["0", "1"] and table[1]["s"] == 'a,"b'
+    text = four.probing("-t", targets, "query", sql, "--format", "jsonl")
+    lines = [json.loads(line) for line in text.stdout.splitlines()]
+    assert [r["rank"] for r in lines] == [0, 1] and lines[0]["t"].startswith("2024-01-31T10:00:00")
+    text = four.probing("-t", targets, "query", sql)
+    assert "rank" in text.stdout.splitlines()[0] and "(2 rows" in text.stdout
+    types = {c["name"]: c["type"] for c in json.loads(ask(four, targets, sql).stdout)["columns"]}
+    assert types == {"rank": "bigint", "x": "double", "y": "null", "s": "text", "t": "timestamp"}
+
+
+def test_arrow_and_a_file(four, tmp_path):
+    arrow = pytest.importorskip("pyarrow")
+    out = tmp_path / "tables.arrow"
+    done = four.probing("-t", named(*four.ranks), "export", "--format", "arrow", "--table",
+                        "probing.tables", "-o", str(out))
+    assert done.returncode == 0, done.stderr
+    with arrow.ipc.open_stream(out.open("rb")) as stream:
+        table = stream.read_all()
+    assert set(table.column("rank").to_pylist()) == {0, 1, 2, 3}
+
+
+def test_files_of_many(four, tmp_path):
+    out = tmp_path / "n.csv"
+    done = four.probing("-t", named(*four.ranks), "export", "-f", "csv", NUMBER, "-o", str(out))
+    assert done.returncode == 0, done.stderr
+    assert out.read_text().split() == ["rank,n", "0,0", "1,1", "2,2", "3,3"]
+    done = four.probing("-t", named(*four.ranks), "export", "--format", "perfetto", "-o",
+                        str(tmp_path / "x"))
+    assert done.returncode == 1 and "of one process" in done.stderr, done.stderr
+
+
+def test_a_job_by_each_of_its_names(four):
+    for name in (four.job, "127.0.0.1:%d" % four.port):
+        done = ask(four, "job:" + name, NUMBER)
+        assert [r["n"] for r in rows(done)] == [0, 1, 2, 3], done.stderr
+    done = ask(four, "job:no-such-job-%d" % os.getpid(), "select 1")
+    assert done.returncode == 1 and "no rank of a job" in done.stderr
+
+
+def test_children_and_wrappers_are_no_ranks(world):
+    job = "family-%d" % os.getpid()
+    source = ("import subprocess, sys\n"
+              "child = subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(600)'])\n"
+              "print('child', child.pid, flush=True)\nchild.wait()\n")
+    script = world.tmp / "parent.py"
+    script.write_text(source)
+    env = {"RANK": "0", "WORLD_SIZE": "1", "SLURM_JOB_ID": job}
+    wrapper = world.start("/bin/sh", "-c", "%s launch -- %s -u %s; true" % (
+        CLI, sys.executable, script), env=env)
+    wrapper.wait_line("child")
+    done = wait_for(lambda: (lambda d: d if d.returncode == 0 else None)(
+        ask(world, "job:" + job, "select 1 as one")), "the rank's core")
+    assert rows(done) == [{"rank": 0, "one": 1}], done.stdout
+
+
+def test_without_ranks_it_is_the_process(world):
+    made = start_ranks(world, 2, RANK=None, LOCAL_RANK=None, WORLD_SIZE=None)
+    done = ask(world, named(*made), "select 1 as one")
+    assert rows(done) == [{"process": str(t.pid), "one": 1} for t in made]
+
+
+def test_both_where_only_some_have_one(world):
+    ranked, plain = start_ranks(world, 1) + start_ranks(world, 1, RANK=None, LOCAL_RANK=None)
+    done = ask(world, named(plain, ranked), "select 1 as one")
+    assert rows(done) == [{"rank": 0, "process": str(ranked.pid), "one": 1},
+                          {"rank": None, "process": str(plain.pid), "one": 1}]
+
+
+def test_all_has_ours_in_it(four):
+    done = ask(four, "all", "select value from process.envs where name = 'TORCHELASTIC_RUN_ID'")
+    answer = [r for r in rows(done) if r["value"] == four.job]
+    assert sorted(r["rank"] for r in answer) == [0, 1, 2, 3]
+
+
+def test_a_column_of_that_name_is_left_alone(four):
+    done = ask(four, named(*four.ranks[:2]), "select 7 as rank")
+    assert rows(done) == [{"_rank": 0, "rank": 7}, {"_rank": 1, "rank": 7}]
+
+
+LUA = "probing.table('many', {%s}):add{%s}\n"
+
+
+def test_other_columns_types_and_tables(world):
+    made = start_ranks(world, 3)
+    scripts = ("n = 'i64', only_zero = 'i64'", "n = 1, only_zero = 5"), ("n = 'f64'", "n = 2.5")
+    for target, (columns, values) in zip(made, scripts):
+        text = world.tmp / "many.lua"
+        text.write_text(LUA % (columns, values))
+        done = target.probing("script", "run", str(text))
+        assert done.returncode == 0, done.stderr
+    for target in made[:2]:
+        wait_for(lambda t=target: "1" in t.probing("query", "select count(*) from script.many",
+                                                  "-f", "csv").stdout.splitlines()[1:], "a row")
+    done = ask(world, named(*made), "select * from script.many")
+    assert done.returncode == 1
+    got = [{k: r[k] for k in ("rank", "n", "only_zero")} for r in rows(done)]
+    assert got == [{"rank": 0, "n": 1.0, "only_zero": 5},
+                   {"rank": 1, "n": 2.5, "only_zero": None}]
+    assert "2 of 3 answered" in done.stderr and "rank 2" in done.stderr
+    assert "script.many" in done.stderr
+    assert "only_zero" in done.stderr and "n is" in done.stderr  # what differs is said
+
+
+def test_a_limit_is_of_all(four):
+    done = ask(four, named(*four.ranks), "select 1 as one", "--limit", "2")
+    answer = json.loads(done.stdout)
+    assert answer["row_count"] == 2 and answer["truncated"] is True
+
+
+def test_many_rows_through_a_small_door(four):
+    sql = "select n, repeat('x', 100) as s from generate_series(1, 60000) g(n)"
+    done = four.probing("-t", named(*four.ranks), "--at-once", "2", "query",
+                        "select rank, count(*) from (%s)" % sql)
+    assert done.returncode == 1  # a rank knows no rank of its own
+    done = four.probing("-t", named(*four.ranks), "--at-once", "2", "query", sql, "-f", "csv")
+    assert done.returncode == 0, done.stderr
+    lines = done.stdout.splitlines()
+    assert len(lines) == 1 + 4 * 60000
+    assert lines[1].startswith("0,1,x") and lines[-1].startswith("3,60000,x")
+
+
+def test_one_wrong_statement_is_said_once(four):
+    done = four.probing("-t", named(*four.ranks), "query", "selec 1")
+    assert done.returncode == 1 and done.stdout == ""
+    assert done.stderr.count("found 'selec'") == 1 and "ranks 0-3" in done.stderr
+
+
+def test_the_stopped_the_dead_and_the_bare(world):
+    made = start_ranks(world, 3)
+    bare = world.python("import time\nprint('ready', flush=True)\ntime.sleep(600)\n",
+                        env={"RANK": "9"})
+    bare.wait_line("ready")
+    made[1].process.send_signal(signal.SIGSTOP)
+    made[2].kill()
+    targets = named(*made, bare, 2 ** 22 + 1)
+    done = ask(world, targets, "select count(*) > 0 as there from probing.tables")
+    assert done.returncode == 1
+    answered = {r["process"] for r in rows(done)}
+    assert answered == {str(t.pid) for t in made}, done.stderr
+    assert "is stopped; this is read from its files" in done.stderr
+    assert "no probing core" in done.stderr and "no process %d" % (2 ** 22 + 1) in done.stderr
+    done = ask(world, targets, "select count(*) as n from cpu.tasks")
+    assert [r["process"] for r in rows(done)] == [str(made[0].pid)]
+    assert "the process is stopped" in done.stderr
+
+
+@pytest.mark.parametrize("text, words", [
+    ("1,,2", "a name is missing"), ("node[3-1]", "not a range"), ("node[1-", "without its ']'"),
+    ("node[1-99999999]", "more than"), ("node[a]", "not a range"), ("job:", "needs the job's name"),
+    ("node[1-9][1-9999][1-9]", "more than")])
+def test_what_can_mean_nothing_is_refused(world, text, words):
+    done = world.probing("-t", text, "query", "select 1")
+    assert done.returncode == 1 and words in done.stderr, done.stderr
+
+
+def test_ranges_of_hosts(world):
+    done = world.probing("-t", "127.0.0.[01-02,4]:1", "query", "select 1")
+    assert done.returncode == 1
+    for host in ("127.0.0.01:1", "127.0.0.02:1", "127.0.0.4:1"):
+        assert host in done.stderr, done.stderr
+
+
+@pytest.mark.parametrize("words", [("--at-once", "0"), ("--at-once=x",), ("--timeout",)])
+def test_wrong_options(world, words):
+    done = world.probing("-t", "1,2", *words, *(("query", "select 1") if len(words) > 1 or
+                                               "=" in words[0] else ()))
+    assert done.returncode == 2 and done.stdout == "", done.stderr
