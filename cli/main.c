@@ -189,6 +189,9 @@ static int run_command(int argc, char **argv, const char *target_text)
         c = cli_report_named(argv[0]);
     if (is_many(c, target_text) && !asks_for_help(argc, argv))
         return many_run(target_text, &many_options, c, argc, argv);
+    if (many_options.at_once > 0 || many_options.timeout_ns > 0)
+        return cli_misuse(err_set(-EINVAL, "--at-once and --timeout before the command are for "
+                                           "several targets: -t 12,13, -t all, -t job:NAME"));
     if (c == NULL) { /* a plugin's own command in the process, perhaps: that knows */
         int rc = target_text != NULL ? target_resolve(target_text, &target) : -ENOENT;
         if (rc == 0 && target.kind == TARGET_LIVE)

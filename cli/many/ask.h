@@ -4,9 +4,10 @@
  * come back as columns and rows.
  *
  * One thread, all connections at once, no process a member (but one for each of the dead, whose
- * files are read here, and for each port of this machine while PROBING_TOKEN is not set).  A member
- * is not believed: what it sends is bounded and checked (arrow_reader.h), so it can lie about
- * itself only, and one that hangs, floods or dies costs the others nothing but its time limit.
+ * files are read here, for each host that is given by a name, and for each port of this machine
+ * while PROBING_TOKEN is not set: these have to wait for others first).  A member is not believed:
+ * what it sends is bounded and checked (arrow_reader.h), so it can lie about itself only, and one
+ * that hangs, floods or dies costs the others nothing but its time limit.
  */
 #ifndef CLI_MANY_ASK_H
 #define CLI_MANY_ASK_H
@@ -53,8 +54,10 @@ int members_identify(struct members *m, uint64_t timeout_ns, uint32_t at_once);
 
 /* How many have answered, and how many were to be asked. */
 uint32_t members_answered(const struct members *m);
-/* "asked 8, answered 6; rank 3 (process 4242): the process has died ..., rank 5: ..." to stderr,
- * when one did not answer, or more than it could did.  true: all have answered. */
+/* "6 of 8 answered", and a line for each reason, "rank 3 (process 4242): the process has died ...",
+ * on stderr, unless all have: then true. */
 bool members_say_missing(const struct members *m);
+/* The notes of those that have: "rank 3: process 4245 is stopped; this is read from its files". */
+void members_say_notes(const struct members *m);
 
 #endif

@@ -27,7 +27,8 @@
 #define WAITING_NS (120 * NS_PER_S) /* of one that may wait a minute until it begins */
 #define GRACE_NS (5 * NS_PER_S)     /* for a child that was told to end: it puts things right */
 #define TICK_NS (100 * NS_PER_MS)
-#define OUT_BYTES ((size_t)16 << 20) /* of what one prints */
+#define OUT_BYTES ((size_t)16 << 20)  /* of what one prints */
+#define ALL_BYTES ((size_t)256 << 20) /* and of what all print: it is shown when all have ended */
 #define ERR_BYTES ((size_t)256 << 10)
 #define READ_BYTES ((size_t)64 << 10)
 
@@ -49,6 +50,7 @@ struct each {
     struct pollfd *polls;
     uint32_t n_open, at_once, next, done;
     uint64_t timeout_ns;
+    size_t kept; /* of what they print */
     bool flows;
     struct lines lines;
     struct progress progress;
@@ -196,6 +198,7 @@ static int open_more(struct each *e)
 static void take_output(struct each *e, struct running *r)
 {
     struct buf *to[2] = {&r->printed->out, &r->printed->err};
+    size_t before = to[0]->size + to[1]->size;
 
     for (int i = 0; i < 2; i++)
         for (int k = 0, rc = 1; k < 8 && rc == 1; k++) {
@@ -205,6 +208,9 @@ static void take_output(struct each *e, struct running *r)
         }
     if (e->flows)
         (void)printed_lines(e->all, r->m, &e->lines, to[0], &r->header_seen, /* last= */ false);
+    e->kept += to[0]->size + to[1]->size - before;
+    if (e->kept > ALL_BYTES)
+        r->full = -ENOBUFS;
 }
 
 static void take_reason(const struct running *r, struct member_result *ret)
@@ -231,8 +237,9 @@ static void take_end(struct each *e, struct running *r)
     ret->error = -EIO;
     text_ns((int64_t)e->timeout_ns, limit);
     if (r->full != 0)
-        (void)snprintf(ret->why, sizeof(ret->why), "it printed more than %zu MB, and was ended",
-                       OUT_BYTES >> 20);
+        (void)snprintf(ret->why, sizeof(ret->why), "it printed more than %zu MB%s, and was ended",
+                       (e->kept > ALL_BYTES ? ALL_BYTES : OUT_BYTES) >> 20,
+                       e->kept > ALL_BYTES ? " with the others" : "");
     else if (r->late)
         (void)snprintf(ret->why, sizeof(ret->why), "no end within %s", limit);
     else if (cli_interrupted && !e->flows)

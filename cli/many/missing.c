@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * cli/many/missing.c - the last line: how many have answered, and of the others each with its
- * reason.
+ * reason; and what there is to say of those that have.
  *
  * One thread.
  */
@@ -28,43 +28,87 @@ static const char *reason_of(const struct member *m)
     return m->result.why[0] != '\0' ? m->result.why : "it was not asked any more";
 }
 
-/* Those that failed for the reason of the i-th, as one line; they are said then. */
-static void add_line(const struct members *m, uint32_t i, bool *left, bool *which, struct buf *text)
+static const char *note_of(const struct member *m)
 {
+    return m->result.note;
+}
+
+struct groups {
+    const struct members *all;
+    const char *(*text_of)(const struct member *m);
+    bool *left, *which;
+};
+
+/* `left`: of whom something is to be said, none yet. */
+static int groups_begin(struct groups *g, const struct members *m,
+                        const char *(*text_of)(const struct member *m))
+{
+    *g = (struct groups){.all = m, .text_of = text_of, .left = calloc(2, m->n + 1)};
+    g->which = g->left != NULL ? g->left + m->n + 1 : NULL;
+    return g->left != NULL ? 0 : -1;
+}
+
+/* The i-th and all that have its text, as one line: "ranks 3-5: text". */
+static void add_line(struct groups *g, uint32_t i, struct buf *text)
+{
+    const struct members *m = g->all;
     uint32_t n = 0;
 
     for (uint32_t k = 0; k < m->n; k++) {
-        which[k] = left[k] && strcmp(reason_of(&m->list[k]), reason_of(&m->list[i])) == 0;
-        left[k] = left[k] && !which[k];
-        n += which[k];
+        g->which[k] = g->left[k] && strcmp(g->text_of(&m->list[k]), g->text_of(&m->list[i])) == 0;
+        g->left[k] = g->left[k] && !g->which[k];
+        n += g->which[k];
     }
-    (void)buf_addf(text, "\n%s%s ", m->ranked ? "rank" : "process",
-                   n > 1 ? m->ranked ? "s" : "es" : "");
-    members_list(m, which, text);
+    (void)buf_addf(text, "%s%s ", m->ranked ? "rank" : "process",
+                   n == 1      ? ""
+                   : m->ranked ? "s"
+                               : "es");
+    members_list(m, g->which, text);
     if (m->ranked && n == 1 && m->list[i].target.pid != 0)
         (void)buf_addf(text, " (process %d)", (int)m->list[i].target.pid);
-    (void)buf_addf(text, ": %s", reason_of(&m->list[i]));
+    (void)buf_addf(text, ": %s", g->text_of(&m->list[i]));
 }
 
 bool members_say_missing(const struct members *m)
 {
     uint32_t answered = members_answered(m);
-    bool *left = calloc(2, m->n + 1);
+    struct groups g;
     struct buf text;
 
-    if (answered == m->n || left == NULL) {
-        free(left);
+    if (answered == m->n || groups_begin(&g, m, reason_of) < 0)
         return answered == m->n;
-    }
     for (uint32_t i = 0; i < m->n; i++)
-        left[i] = m->list[i].result.state != MEMBER_ANSWERED;
+        g.left[i] = m->list[i].result.state != MEMBER_ANSWERED;
     buf_init(&text, SAY_BYTES);
     (void)buf_addf(&text, "%u of %u answered", answered, m->n);
     for (uint32_t i = 0; i < m->n; i++)
-        if (left[i])
-            add_line(m, i, left, left + m->n + 1, &text);
+        if (g.left[i]) {
+            (void)buf_addc(&text, '\n');
+            add_line(&g, i, &text);
+        }
     terminal_say("%s", buf_text(&text));
     buf_done(&text);
-    free(left);
+    free(g.left);
     return false;
+}
+
+void members_say_notes(const struct members *m)
+{
+    struct groups g;
+    struct buf text;
+
+    if (groups_begin(&g, m, note_of) < 0)
+        return;
+    for (uint32_t i = 0; i < m->n; i++)
+        g.left[i] = m->list[i].result.note[0] != '\0';
+    buf_init(&text, SAY_BYTES);
+    for (uint32_t i = 0; i < m->n; i++) {
+        if (!g.left[i])
+            continue;
+        buf_reset(&text);
+        add_line(&g, i, &text);
+        terminal_say("%s", buf_text(&text));
+    }
+    buf_done(&text);
+    free(g.left);
 }

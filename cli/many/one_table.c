@@ -346,14 +346,18 @@ static const struct own_columns *columns_of(const void *arg, uint32_t i)
     return t->parts[i].told ? &t->parts[i].columns : NULL;
 }
 
-static void say_notes(const struct members *m)
+/* Ctrl-C: whole answers that have come are shown, and that they are not all. */
+static int give_what_came(struct one_table *t)
 {
-    char label[300];
+    int rc = 0;
 
-    for (uint32_t i = 0; i < m->n; i++)
-        if (m->list[i].result.note[0] != '\0')
-            terminal_say("%s: %s", member_label(m, &m->list[i], label, sizeof(label)),
-                         m->list[i].result.note);
+    for (uint32_t i = 0; i < t->all->n; i++)
+        t->parts[i].ended = true;
+    t->n_told = t->all->n;
+    t->report.cut = true;
+    if (members_answered(t->all) > 0)
+        rc = go_on(t);
+    return rc == 0 && t->shown != NULL ? sql_writer_finish(t->writer, &t->report) : rc;
 }
 
 /* Why it has no rows, where the first who knows says so for all. */
@@ -397,6 +401,8 @@ int members_table(struct members *m, const struct members_ask *how, const struct
         rc = query_all(&t, how);
     }
     progress_end(&t.progress);
+    if (rc == -ECANCELED && cli_interrupted && give_what_came(&t) < 0)
+        rc = -EPIPE;
     if (rc == 0 && members_answered(m) == 0)
         rc = err_set(m->list[0].result.error, "%s", m->list[0].result.why);
     if (rc == 0) {
@@ -411,7 +417,7 @@ int members_table(struct members *m, const struct members_ask *how, const struct
     }
     if (rc == 0 && !ask->quiet) {
         members_say_differences(m, &t.columns, columns_of, &t);
-        say_notes(m);
+        members_say_notes(m);
     }
     free_all(&t);
     return rc;

@@ -6,6 +6,7 @@
  */
 #include "cli/many/ask.h"
 
+#include <arpa/inet.h>
 #include <errno.h>
 #include <poll.h>
 #include <stdio.h>
@@ -36,7 +37,7 @@ struct one {
     struct asking *a;
     struct member *m;
     struct probing_client *client; /* of a living one; NULL: its queue was full, or it is dead */
-    struct child child;            /* of files, and of whom a token is looked for */
+    struct child child;            /* of files, and where waits_first() */
     struct buf said;               /* by the child */
     struct arrow_reader *reader;
     uint64_t began_ns, deadline_ns, paused_ns; /* paused: since then, 0: it is read */
@@ -141,15 +142,23 @@ static int begin_connection(struct one *o)
     return rc == -EAGAIN ? 0 : rc < 0 ? rc : send_statement(o);
 }
 
-/* Whose token is it that a port of this machine wants?  To find that out takes a look at all
- * processes, and a wait until one of them has accepted us: not while others wait. */
-static bool seeks_token(const struct target *t)
+static bool is_number(const char *host)
+{
+    unsigned char room[sizeof(struct in6_addr)];
+
+    return inet_pton(AF_INET, host, room) == 1 || inet_pton(AF_INET6, host, room) == 1;
+}
+
+/* Must somebody be waited for before it can be asked?  Whose token a port of this machine wants
+ * takes a look at all processes, and until one of them has accepted us; a name takes a look at
+ * name servers.  Not while others wait. */
+static bool waits_first(const struct target *t)
 {
     const char *token = getenv("PROBING_TOKEN");
+    bool local = strncmp(t->host, "127.", 4) == 0 || strcmp(t->host, "::1") == 0;
 
-    return t->host[0] != '\0' && (token == NULL || token[0] == '\0') &&
-           (strncmp(t->host, "127.", 4) == 0 || strcmp(t->host, "::1") == 0 ||
-            strcmp(t->host, "localhost") == 0);
+    return t->host[0] != '\0' &&
+           (!is_number(t->host) || (local && (token == NULL || token[0] == '\0')));
 }
 
 static int begin_member(struct one *o)
@@ -159,7 +168,7 @@ static int begin_member(struct one *o)
 
     if (rc < 0)
         return rc;
-    if (target_is_files(&o->m->target) || seeks_token(&o->m->target))
+    if (target_is_files(&o->m->target) || waits_first(&o->m->target))
         return child_start(&o->child, answer_in_child, o);
     if (o->m->target.kind == TARGET_BARE)
         return launch_no_core(o->m->target.pid, /* with= */ "");
@@ -248,6 +257,16 @@ static int look_why(struct one *o)
     return rc == -ECONNRESET ? err_set(rc, "%s", why) : rc;
 }
 
+/* What they say to each other may have changed without a new version. */
+static void compare_builds(const struct probing_client *c, struct member_result *r)
+{
+    const char *theirs = probing_client_build(c);
+
+    if (strcmp(theirs, probing_build) != 0)
+        (void)snprintf(r->note, sizeof(r->note), "its core is %s%s, this command %s",
+                       theirs[0] != '\0' ? "probing " : "of another build", theirs, probing_build);
+}
+
 static void keep_result(struct one *o, int rc)
 {
     struct member_result *r = &o->m->result;
@@ -260,6 +279,8 @@ static void keep_result(struct one *o, int rc)
     }
     if (o->child.pid != 0)
         child_last_words(&o->said, r->note, sizeof(r->note));
+    else
+        compare_builds(o->client, r);
     r->lost = arrow_reader_lost(o->reader);
     r->truncated = arrow_reader_truncated(o->reader);
     (void)snprintf(r->empty, sizeof(r->empty), "%s", arrow_reader_empty(o->reader));

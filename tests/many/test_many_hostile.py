@@ -9,6 +9,9 @@ import pytest
 from ranks import Player, four, frame, named, piece, rows, start_ranks  # noqa: F401
 from world import CLI, wait_for
 
+# For minutes in the rank of that number, at once in all others.
+SLOW = ("select (select count(*) from generate_series(1, case when e.value = '%d' then 3000000000 "
+        "else 1 end) g) as n from process.envs e where name = 'RANK'")
 MARK = b"\xff\xff\xff\xff"
 
 
@@ -80,10 +83,8 @@ def test_all_of_them_at_once(four, players, token):
 
 def test_it_is_named_when_it_dies_in_the_middle(four):
     doomed = start_ranks(four, 1, RANK="7", TORCHELASTIC_RUN_ID="doomed")[0]
-    sql = ("select (select count(*) from generate_series(1, case when e.value = '7' then 3000000000"
-           " else 1 end) g) as n from process.envs e where name = 'RANK'")
     running = subprocess.Popen([str(CLI), "-t", named(four.ranks[0], doomed), "query",
-                                sql, "--format", "csv"], stdout=subprocess.PIPE,
+                                SLOW % 7, "--format", "csv"], stdout=subprocess.PIPE,
                                stderr=subprocess.PIPE, env=four.env, text=True)
     busy = "select count(*) from probing.clients where protocol = 'websocket'"
     wait_for(lambda: int(doomed.rows(busy)[0][0]) >= 2, "the query to run")
@@ -91,6 +92,22 @@ def test_it_is_named_when_it_dies_in_the_middle(four):
     out, err = running.communicate(timeout=60)
     assert running.returncode == 1
     assert "0,1" in out and "rank 7 (process %d): the process has died" % doomed.pid in err, err
+
+
+def test_ctrl_c_shows_what_has_come(four):
+    asking = subprocess.Popen([str(CLI), "-t", named(*four.ranks), "query", SLOW % 3, "-f", "csv"],
+                              stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=four.env,
+                              text=True)
+
+    def clients(target):
+        return int(target.rows("select count(*) from probing.clients")[0][0])
+    wait_for(lambda: clients(four.ranks[3]) >= 2, "the last one to be asked")
+    wait_for(lambda: all(clients(t) <= 1 for t in four.ranks[:3]), "the others' answers")
+    asking.send_signal(signal.SIGINT)
+    out, err = asking.communicate(timeout=60)
+    assert asking.returncode == 130, err
+    assert out.split() == ["rank,n", "0,1", "1,1", "2,1"] and "3 of 4 answered" in err, (out, err)
+    assert "interrupted" in err and "truncated" not in out
 
 
 def test_a_time_limit_is_of_each(four, players):
