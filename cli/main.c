@@ -29,16 +29,15 @@
 /* Could this first word be a target rather than a mistyped command? */
 static bool looks_like_target(const char *word)
 {
-    return isdigit((unsigned char)word[0]) || strpbrk(word, ":/.[") != NULL;
+    return isdigit((unsigned char)word[0]) || strpbrk(word, ":/.[") != NULL ||
+           strcmp(word, "all") == 0;
 }
 
 /* Words of the field for what is not here, with a target or without one. */
 static const char *missing_command(const char *word)
 {
     if (strcmp(word, "cluster") == 0)
-        return "the machines of a job are not joined yet; several targets are: -t job:NAME, -t "
-               "all, "
-               "-t 'host[1-8]'";
+        return "the ranks of a job are not joined yet: ask each by its own pid or address";
     if (strcmp(word, "rdma") == 0 || strcmp(word, "rd") == 0)
         return "RDMA counters are not measured yet";
     return NULL;

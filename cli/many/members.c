@@ -19,6 +19,7 @@
 #include "sdk/lib/buf.h"
 #include "sdk/lib/proc/proc_file.h"
 
+#define LIST_MAX 32 /* names or ranges of ranks in a line: more are counted */
 static const char JOB[] = "job:";
 
 /* Where an item of a list ends: at a comma that is in no brackets. */
@@ -274,26 +275,36 @@ const char *member_label(const struct members *all, const struct member *m, char
     return room;
 }
 
+/* How far the ranks from the i-th on follow each other. */
+static uint32_t last_of_run(const struct members *all, const bool *which, uint32_t i)
+{
+    while (all->ranked && i + 1 < all->n && which[i + 1] &&
+           all->list[i + 1].tags.rank == all->list[i].tags.rank + 1)
+        i++;
+    return i;
+}
+
 void members_list(const struct members *all, const bool *which, struct buf *ret)
 {
-    const char *between = "";
+    uint32_t shown = 0, left = 0;
 
     for (uint32_t i = 0; i < all->n; i++) {
-        uint32_t last = i;
         if (!which[i])
             continue;
-        while (all->ranked && last + 1 < all->n && which[last + 1] &&
-               all->list[last + 1].tags.rank == all->list[last].tags.rank + 1)
-            last++;
-        (void)buf_adds(ret, between);
-        between = ",";
+        if (shown == LIST_MAX) {
+            left++;
+            continue;
+        }
+        uint32_t last = last_of_run(all, which, i);
+        (void)buf_adds(ret, shown++ > 0 ? "," : "");
         if (!all->ranked)
             (void)buf_adds(ret, all->list[i].name);
-        else if (last > i)
-            (void)buf_addf(ret, "%lld-%lld", (long long)all->list[i].tags.rank,
-                           (long long)all->list[last].tags.rank);
         else
             (void)buf_addf(ret, "%lld", (long long)all->list[i].tags.rank);
+        if (last > i)
+            (void)buf_addf(ret, "-%lld", (long long)all->list[last].tags.rank);
         i = last;
     }
+    if (left > 0)
+        (void)buf_addf(ret, " and %u more", left);
 }

@@ -75,7 +75,7 @@ void members_done(struct members *m); /* of zeros, too */
 void member_failed(struct member *m, enum member_state state, int rc);
 /* "rank 3", or "process 4242" where they are not ranked, for sentences. */
 const char *member_label(const struct members *all, const struct member *m, char *room, size_t n);
-/* "0-3,7": the ranks, or names, of those that are `which`. */
+/* "0-3,7": the ranks, or names, of those that are `which`; of very many the first ones. */
 struct buf;
 void members_list(const struct members *all, const bool *which, struct buf *ret);
 

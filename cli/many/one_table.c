@@ -12,6 +12,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "cli/many/progress.h"
 #include "cli/target/query_client.h"
@@ -52,6 +53,9 @@ struct one_table {
     struct sql_sink out;
     struct sql_report report;
     struct progress progress;
+    bool written; /* something has gone out, and a line of progress would stand in it */
+    int (*fn)(void *arg, const char *data, size_t size);
+    void *arg;
     char *rooms; /* SQL_CELL_BYTES for each value of a batch that is shown as text */
     size_t n_rooms;
 };
@@ -96,7 +100,6 @@ static int begin_answer(struct one_table *t)
             .name = free_name(t, "process"), .type = SQL_TEXT, .unit = PROBING_PLAIN, .doc = ""};
     if (t->columns.n > 0)
         memcpy(t->shown + t->n_own, t->columns.list, t->columns.n * sizeof(*t->shown));
-    progress_end(&t->progress);
     return t->out.columns(t->out.arg, t->shown, t->n_own + t->columns.n);
 }
 
@@ -312,15 +315,26 @@ static int on_tick(void *arg, uint32_t done, uint32_t asked)
 {
     struct one_table *t = arg;
 
+    if (!t->written || isatty(STDOUT_FILENO) != 1)
+        progress_show(&t->progress, done, asked);
     if (t->shown != NULL)
         return go_on(t);
-    progress_show(&t->progress, done, asked);
     /* All who are asked wait for room, and the next cannot be asked before one has ended: it is not
      * known whether they have other columns, and they are refused if they do. */
     return t->held < HELD_BYTES || columns_may_come(t) ? 0 : begin_answer(t);
 }
 
 /* ---- all of it ---- */
+
+static int on_bytes(void *arg, const char *data, size_t size)
+{
+    struct one_table *t = arg;
+
+    if (!t->written)
+        progress_end(&t->progress);
+    t->written = true;
+    return t->fn(t->arg, data, size);
+}
 
 static int query_all(struct one_table *t, const struct members_ask *how)
 {
@@ -381,7 +395,7 @@ static void free_all(struct one_table *t)
 int members_table(struct members *m, const struct members_ask *how, const struct answer_ask *ask,
                   int (*fn)(void *arg, const char *data, size_t size), void *arg)
 {
-    struct one_table t = {.all = m, .ask = ask};
+    struct one_table t = {.all = m, .ask = ask, .fn = fn, .arg = arg};
     enum sql_format format;
     char note[SQL_EMPTY_BYTES];
     uint64_t began = clock_monotonic();
@@ -395,7 +409,7 @@ int members_table(struct members *m, const struct members_ask *how, const struct
     for (uint32_t i = 0; i < m->n && rc == 0; i++)
         t.parts[i].last = &t.parts[i].first;
     if (rc == 0)
-        rc = sql_writer_new(format, ask->width, fn, arg, &t.writer);
+        rc = sql_writer_new(format, ask->width, on_bytes, &t, &t.writer);
     if (rc == 0) {
         t.out = sql_writer_sink(t.writer);
         rc = query_all(&t, how);
