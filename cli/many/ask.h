@@ -48,6 +48,10 @@ struct members_sink {
 int members_query(struct members *m, const struct members_ask *ask,
                   const struct members_sink *sink);
 
+/* Of so many members that are to be asked at once: as many as open files allow, whose limit is
+ * raised where that can be done.  At least 1. */
+uint32_t members_at_once(uint32_t wanted);
+
 /* Ask those for their place in a job of whom it is not known from here (by TCP, the dead), and put
  * the list in order again. */
 int members_identify(struct members *m, uint64_t timeout_ns, uint32_t at_once);

@@ -13,6 +13,7 @@
 #include <string.h>
 #include <sys/wait.h>
 
+#include "cli/many/ask.h"
 #include "cli/many/child.h"
 #include "cli/many/printed.h"
 #include "cli/many/progress.h"
@@ -378,12 +379,13 @@ int each_member(struct members *m, const struct each_run *run)
 
     e.lines.form = form_of(run);
     e.timeout_ns = limit_of(run);
-    e.at_once = run->at_once > 0 ? run->at_once : m->n < most ? m->n : most;
+    e.at_once = members_at_once(run->at_once > 0 ? run->at_once : m->n < most ? m->n : most);
     if (e.flows && e.at_once < m->n)
-        return err_set(-EINVAL,
-                       "%s goes on until it is stopped, so all %u processes must be asked at once: "
-                       "--at-once %u",
-                       run->argv[0], m->n, m->n);
+        return err_set(
+            -EINVAL,
+            "%s goes on until it is stopped, so all %u processes must be asked at once, "
+            "and these are %u: --at-once %u, and ulimit -n must allow twice as many files",
+            run->argv[0], m->n, e.at_once, m->n);
     int rc = make_room(&e);
     progress_begin(&e.progress, e.flows);
     if (e.lines.form != LINES_PLAIN)

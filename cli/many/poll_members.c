@@ -438,10 +438,10 @@ static int go_round(struct asking *a)
     return rc;
 }
 
-static uint32_t most_at_once(uint32_t wanted)
+uint32_t members_at_once(uint32_t wanted)
 {
     struct rlimit files = {.rlim_cur = 1024};
-    uint64_t n = wanted > 0 ? wanted : ASK_AT_ONCE;
+    uint64_t n = wanted;
 
     (void)getrlimit(RLIMIT_NOFILE, &files);
     if (files.rlim_cur < files.rlim_max && files.rlim_cur < FILES_EACH * n + FILES_LEFT) {
@@ -485,7 +485,7 @@ int members_query(struct members *m, const struct members_ask *ask, const struct
     int rc = 0;
 
     a.timeout_ns = ask->timeout_ns > 0 ? ask->timeout_ns : ASK_TIMEOUT_NS;
-    a.at_once = most_at_once(ask->at_once);
+    a.at_once = members_at_once(ask->at_once > 0 ? ask->at_once : ASK_AT_ONCE);
     for (uint32_t i = 0; i < m->n; i++)
         if (ask->only == NULL || ask->only[i])
             m->list[i].result.state = MEMBER_NOT_ASKED;
