@@ -127,6 +127,16 @@ static void put_json(const struct members *m, const struct member *one, const ch
     buf_done(&name);
 }
 
+/* A directory's name may have anything in it. */
+static void put_csv_name(const char *name)
+{
+    bool plain = strpbrk(name, ",\"\r\n") == NULL;
+
+    for (const char *at = plain ? "" : name; *at != '\0'; at++)
+        printf("%s%s%c", at == name ? "\"" : "", *at == '"' ? "\"" : "", *at);
+    fputs(plain ? name : "\"", stdout);
+}
+
 static void put_csv(const struct members *m, const struct member *one, struct lines *l,
                     bool *header_seen, const char *line, size_t n)
 {
@@ -137,11 +147,12 @@ static void put_csv(const struct members *m, const struct member *one, struct li
         return;
     l->has_header = true;
     if (header)
-        printf("%s,%.*s\n", m->ranked ? "rank" : "process", (int)n, line);
+        fputs(m->ranked ? "rank" : "process", stdout);
     else if (m->ranked)
-        printf("%lld,%.*s\n", (long long)one->tags.rank, (int)n, line);
+        printf("%lld", (long long)one->tags.rank);
     else
-        printf("%s,%.*s\n", one->name, (int)n, line);
+        put_csv_name(one->name);
+    printf(",%.*s\n", (int)n, line);
 }
 
 int printed_lines(const struct members *m, const struct member *one, struct lines *l,
