@@ -47,8 +47,9 @@ static void read_master(const struct buf *b, char *ret, size_t size)
 {
     const char *address = variable(b, "MASTER_ADDR"), *port = variable(b, "MASTER_PORT");
 
-    (void)snprintf(ret, size, address[0] != '\0' && port[0] != '\0' ? "%.100s:%.8s" : "", address,
-                   port);
+    ret[0] = '\0';
+    if (address[0] != '\0' && port[0] != '\0')
+        (void)snprintf(ret, size, "%.100s:%.8s", address, port);
 }
 
 static bool is_of_job(const struct buf *b, const char *name, const char *master)
