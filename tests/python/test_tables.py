@@ -87,6 +87,7 @@ def test_objects_are_not_all_copied(world, python):
 def test_objects_of_too_many_classes_are_counted_together(world):
     python = list(PYTHONS.values())[0]
     target = world.start(python, """
+import time
 many = [type("Kind%d" % n, (), {})() for n in range(6000)]
 print("ready", flush=True)
 while True: time.sleep(0.01)
