@@ -199,17 +199,23 @@ static int connect_words(struct probing_client *c, const struct client_endpoint 
                                      : "");
 }
 
-int client_dial_once(struct probing_client *c, const struct client_endpoint *d, const char *name,
-                     int type)
+/* deadline_ns 0: one try, and -EAGAIN where another may do better. */
+static int dial(struct probing_client *c, const struct client_endpoint *d, const char *name,
+                int type, uint64_t deadline_ns)
 {
     struct stat st = {.st_mode = 0};
+    bool once = deadline_ns == 0;
     int socket_fd = open_socket(c, d, name, &st);
     if (socket_fd < 0)
         return socket_fd == -ENOTSOCK ? socket_fd : connect_words(c, d, name, socket_fd);
     int fd = socket(AF_UNIX, type | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     int rc = fd == -1 ? client_fail(c, -errno, "no socket: %s", strerror(errno)) : 0;
-    if (rc == 0 && (rc = connect_once(fd, socket_fd, &st)) < 0 && rc != -EAGAIN && rc != -EINTR)
-        rc = connect_words(c, d, name, rc);
+    if (rc == 0) {
+        rc = once ? connect_once(fd, socket_fd, &st)
+                  : connect_in_time(c, fd, socket_fd, &st, deadline_ns);
+        if (rc < 0 && !(once && (rc == -EAGAIN || rc == -EINTR)))
+            rc = connect_words(c, d, name, rc);
+    }
     (void)close(socket_fd);
     if (rc == 0)
         rc = prove(c, fd, d);
@@ -217,28 +223,17 @@ int client_dial_once(struct probing_client *c, const struct client_endpoint *d, 
         return fd;
     if (fd != -1)
         (void)close(fd);
-    return rc == -EINTR ? -EAGAIN : rc;
+    return once && rc == -EINTR ? -EAGAIN : rc;
+}
+
+int client_dial_once(struct probing_client *c, const struct client_endpoint *d, const char *name,
+                     int type)
+{
+    return dial(c, d, name, type, /* deadline_ns= */ 0);
 }
 
 int client_dial(struct probing_client *c, const struct client_endpoint *d, const char *name,
                 int type)
 {
-    struct stat st = {.st_mode = 0};
-    uint64_t deadline_ns = client_now_ns() + client_timeout(c);
-
-    int socket_fd = open_socket(c, d, name, &st);
-    if (socket_fd < 0)
-        return socket_fd == -ENOTSOCK ? socket_fd : connect_words(c, d, name, socket_fd);
-    int fd = socket(AF_UNIX, type | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-    int rc = fd == -1 ? client_fail(c, -errno, "no socket: %s", strerror(errno)) : 0;
-    if (rc == 0 && (rc = connect_in_time(c, fd, socket_fd, &st, deadline_ns)) < 0)
-        rc = connect_words(c, d, name, rc);
-    (void)close(socket_fd);
-    if (rc == 0)
-        rc = prove(c, fd, d);
-    if (rc == 0)
-        return fd;
-    if (fd != -1)
-        (void)close(fd);
-    return rc;
+    return dial(c, d, name, type, client_now_ns() + client_timeout(c));
 }
