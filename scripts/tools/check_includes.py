@@ -53,7 +53,7 @@ SHARED = ["sdk/lib"]
 # A room of core shows the others one header, ROOM/ROOM.h; core/base is a library; and these.
 MORE_DOORS = ("core/catalog/dictionary.h", "core/core.h", "core/datadir/own_dir.h",
               "core/plugin_file/declared.h", "core/plugin_file/elf_check.h",
-              "core/plugin_file/sealed_copy.h")
+              "core/plugin_file/sealed_copy.h", "core/sql/distribute/distribute.h")
 
 MADE = ("pack.h", "version_number.h")  # while building
 

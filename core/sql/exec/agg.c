@@ -230,10 +230,27 @@ static int add_lists(struct query *q, struct agg *a, const uint16_t *sel, const 
     return 0;
 }
 
+static int add_sketches(struct query *q, struct agg *a, const uint16_t *sel, const uint32_t *groups,
+                        uint32_t n)
+{
+    for (uint32_t k = 0; k < n; k++) {
+        struct state *s = &a->states[groups[k]];
+        if (!s->sketch && !(s->sketch = sql_sketch_new(q)))
+            return -ENOMEM;
+        int rc = sql_sketch_add(q, s->sketch, a->arg->d[sel ? sel[k] : k]);
+        if (rc < 0)
+            return rc;
+        s->n++;
+    }
+    return 0;
+}
+
 int sql_agg_add(struct query *q, struct agg *a, const uint16_t *sel, const uint32_t *groups,
                 uint32_t n)
 {
     struct state *states = a->states;
+    if (a->spec->form >= AGG_MERGE)
+        return sql_agg_add_states(q, a, sel, groups, n);
     switch (a->spec->kind->op) {
     case AGG_COUNT:
         for (uint32_t k = 0; k < n && !a->counted; k++)
@@ -268,6 +285,8 @@ int sql_agg_add(struct query *q, struct agg *a, const uint16_t *sel, const uint3
         return add_pairs(q, a, sel, groups, n);
     case AGG_MODE:
         return add_values(q, a, sel, groups, n);
+    case AGG_SKETCH:
+        return add_sketches(q, a, sel, groups, n);
     case AGG_CORR:
     case AGG_COVAR:
     case AGG_COVAR_POP:

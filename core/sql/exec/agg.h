@@ -3,7 +3,8 @@
  * core/sql/exec/agg.h - an aggregate function as it is bound and as it works.
  *
  * bind_agg.c (names and arguments), agg.c and agg_number.c (values added to states), agg_merge.c
- * (states of two threads), agg_result.c (results), aggregate.c (group by).
+ * (states of two threads), agg_state.c (states as bytes, of several processes), agg_sketch.c,
+ * agg_result.c (results), aggregate.c (group by).
  * NULL arguments never reach a state.  Private to them; the query's thread only.
  */
 #ifndef CORE_SQL_EXEC_AGG_H
@@ -36,7 +37,8 @@ enum agg_op {
     AGG_SLOPE,
     AGG_INTERCEPT,
     AGG_AND,
-    AGG_OR
+    AGG_OR,
+    AGG_SKETCH /* a quantile within 1 % */
 };
 
 struct agg_kind {
@@ -69,6 +71,8 @@ static inline bool agg_is_by_pairs(enum agg_op op)
     return op == AGG_ARG_MIN || op == AGG_ARG_MAX || (op >= AGG_CORR && op <= AGG_INTERCEPT);
 }
 
+struct sketch;
+
 struct state {
     int64_t n; /* values that came */
     union {
@@ -94,6 +98,7 @@ struct state {
         struct list *list;
         struct pair *pair;
         struct moments *moments;
+        struct sketch *sketch;
     };
 };
 
@@ -143,6 +148,30 @@ int sql_agg_compare(const struct sql_value *a, const struct sql_value *b, bool n
 bool sql_agg_merges(const struct agg_spec *spec, const char **ret_why);
 /* Add what another thread's state has seen to that of a group. */
 int sql_agg_merge(struct query *q, struct agg *a, uint32_t group, const struct state *from);
+/* agg_state.c: states that are values of the n selected rows are added to those of their groups;
+ * -EINVAL: bytes that are no state of this aggregate.  And a state as bytes. */
+int sql_agg_add_states(struct query *q, struct agg *a, const uint16_t *sel, const uint32_t *groups,
+                       uint32_t n);
+int sql_agg_encode(struct query *q, const struct agg_spec *spec, const struct state *s,
+                   struct text *ret);
+/* Could such bytes be a state of the aggregate over values of a type? */
+bool sql_agg_is_state(enum agg_op op, enum sql_type of, const char *data, uint32_t size);
+#define AGG_ROWS_MAX \
+    (INT64_C(1) << 48) /* that a state may say to have seen: as many as no process */
+
+/* ---- agg_sketch.c ---- */
+
+struct sketch *sql_sketch_new(struct query *q);
+int sql_sketch_add(struct query *q, struct sketch *k, double x);
+int sql_sketch_merge(struct query *q, struct sketch *to, const struct sketch *from);
+/* Of n values, as percentile_disc() would choose one; within 1 % of that. */
+double sql_sketch_quantile(const struct sketch *k, double fraction);
+int sql_sketch_encode(struct query *q, const struct sketch *k, struct text *ret);
+/* NULL: no memory, or they are no such bytes: then *ret_bad. */
+struct sketch *sql_sketch_decode(struct query *q, struct text t, bool *ret_bad);
+int64_t sql_sketch_count(const struct sketch *k);
+int64_t sql_sketch_counts(struct text t); /* of its bytes; -1: they are none */
+
 int sql_agg_finish(struct query *q, const struct agg *a, struct state *s, struct vec *v,
                    uint32_t row);
 

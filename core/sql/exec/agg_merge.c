@@ -41,6 +41,7 @@ bool sql_agg_merges(const struct agg_spec *spec, const char **ret_why)
     case AGG_OR:
         break;
     case AGG_MODE:
+    case AGG_SKETCH:
         *ret_why = "%s() keeps one list of values";
         return false;
     }
@@ -112,7 +113,7 @@ int sql_agg_merge(struct query *q, struct agg *a, uint32_t group, const struct s
     bool sum = op == AGG_SUM || op == AGG_AVG;
     int64_t n = to->n + from->n;
     int rc = 0;
-    if (sum && a->spec->arg->type == SQL_DOUBLE) {
+    if (sum && a->spec->of == SQL_DOUBLE) {
         sql_agg_add_exactly(to, from->sum);
         to->rest += from->rest;
     } else if (sum) {

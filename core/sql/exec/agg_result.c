@@ -215,7 +215,7 @@ static int finish_sum(struct query *q, const struct agg *a, const struct state *
                       uint32_t row)
 {
     bool avg = a->spec->kind->op == AGG_AVG;
-    if (a->spec->arg->type == SQL_DOUBLE) {
+    if (a->spec->of == SQL_DOUBLE) {
         double sum = isfinite(s->sum) ? s->sum + s->rest : s->sum;
         v->d[row] = avg ? sum / (double)s->n : sum;
     } else if (v->type == SQL_DOUBLE) {
@@ -241,6 +241,8 @@ int sql_agg_finish(struct query *q, const struct agg *a, struct state *s, struct
         v->i[row] = s->n;
         return 0;
     }
+    if (s->n && (a->spec->form == AGG_STATE || a->spec->form == AGG_MERGE_STATE))
+        return sql_agg_encode(q, a->spec, s, &v->t[row]);
     if (s->n == 0 || (sample && s->n < 2)) {
         sql_set_null(v, row);
         return 0;
@@ -258,6 +260,9 @@ int sql_agg_finish(struct query *q, const struct agg *a, struct state *s, struct
         rc = percentile(q, s->list, a->spec, &v->d[row]);
         v->d[row] += 0.0; /* -0 is 0, whichever came first */
         return rc;
+    case AGG_SKETCH:
+        v->d[row] = sql_sketch_quantile(s->sketch, a->spec->fraction) + 0.0;
+        return 0;
     case AGG_HISTOGRAM:
         return histogram(q, s->list, a->spec->bins, &v->t[row]);
     case AGG_MODE:

@@ -379,7 +379,7 @@ static int prepare_agg(struct query *q, struct agg *a, const struct agg_spec *sp
     enum agg_op kind = spec->kind->op;
     a->spec = spec;
     a->alone = alone;
-    a->counted = !spec->distinct && !spec->filter &&
+    a->counted = !spec->distinct && !spec->filter && spec->form < AGG_MERGE &&
                  (kind == AGG_COUNT || kind == AGG_SUM || kind == AGG_AVG);
     if (!spec->distinct || !spec->arg)
         return 0;

@@ -40,6 +40,10 @@ int sql_append(struct op *left, struct op *right, struct op **ret);
 int sql_set(struct op *left, struct op *right, bool except, bool all, struct op **ret);
 const struct expr *sql_project_expr(const struct op *op, uint32_t column);
 
+/* avg(x); avg_state(x): what it has seen so far, as bytes; avg_merge(state, null::double): the
+ * value of many such; avg_merge_state(state, null::double): of many such one.  agg_state.c */
+enum agg_form { AGG_VALUE, AGG_STATE, AGG_MERGE, AGG_MERGE_STATE };
+
 struct agg_spec { /* one aggregate call */
     const struct agg_kind *kind;
     bool distinct, star;
@@ -52,6 +56,8 @@ struct agg_spec { /* one aggregate call */
     uint32_t bins;
     struct text separator;
     enum sql_type type;
+    enum agg_form form;
+    enum sql_type of; /* the type of the values: of arg, or of those that the states have seen */
     uint32_t pos;
 };
 
@@ -75,7 +81,8 @@ uint64_t sql_cell_prefix(const struct vec *v, uint32_t i, const struct sort_key 
 int sql_sort(struct op *child, const struct sort_key *keys, uint32_t n, uint64_t keep,
              uint32_t n_out, struct op **ret);
 
-const struct agg_kind *sql_agg_find(const char *name);
+const struct agg_kind *sql_agg_find(const char *name); /* of any form */
+enum agg_form sql_agg_form(const char *name);
 uint32_t sql_agg_names(const char **ret, uint32_t max);
 /* One group of one aggregate, a row at a time: frames of windows. */
 struct agg;

@@ -54,41 +54,51 @@ static int find_named(struct query *q, const struct op *op, const struct node *n
 
 /* Other names that the field's queries have for the same, and those that columns had before: where
  * no column has them itself. */
+static const char *const other_names[][2] = {
+    {"timestamp", "ts"},
+    {"time", "ts"},
+    {"thread_id", "tid"},
+    {"tid", "thread_id"},
+    {"key", "name"},
+    {"step", "local_step"},
+    {"steps", "local_step"},
+    {"steps", "step"},
+    {"local_step", "step"},
+    /* names that columns had before */
+    {"settled", "consistent"},
+    {"infinite", "inf_count"},
+    {"nan", "nan_count"},
+    {"largest", "max_abs"},
+    {"awaited", "next_batch_pending"},
+    {"rss", "rss_bytes"},
+    {"rss_before", "rss_before_bytes"},
+    {"rss_since", "rss_after_bytes"},
+    {"rss_sec", "rss_span_sec"},
+    {"hold_sec", "max_gil_hold_sec"},
+    {"longest_sec", "max_sec"},
+    {"ended", "ended_at"},
+    {"since", "connected_at"},
+    {"who", "client"},
+    {"started", "started_at"},
+    {"waiting", "buffered"},
+    {"referrers", "refcount"},
+};
+
+const char *sql_other_name(const char *name, uint32_t *at)
+{
+    for (; *at < sizeof(other_names) / sizeof(other_names[0]); (*at)++)
+        if (strcasecmp(name, other_names[*at][0]) == 0)
+            return other_names[(*at)++][1];
+    return NULL;
+}
+
 static int find_other_name(struct query *q, const struct op *op, const struct node *n)
 {
-    static const char *const names[][2] = {
-        {"timestamp", "ts"},
-        {"time", "ts"},
-        {"thread_id", "tid"},
-        {"tid", "thread_id"},
-        {"key", "name"},
-        {"step", "local_step"},
-        {"steps", "local_step"},
-        {"steps", "step"},
-        {"local_step", "step"},
-        /* names that columns had before */
-        {"settled", "consistent"},
-        {"infinite", "inf_count"},
-        {"nan", "nan_count"},
-        {"largest", "max_abs"},
-        {"awaited", "next_batch_pending"},
-        {"rss", "rss_bytes"},
-        {"rss_before", "rss_before_bytes"},
-        {"rss_since", "rss_after_bytes"},
-        {"rss_sec", "rss_span_sec"},
-        {"hold_sec", "max_gil_hold_sec"},
-        {"longest_sec", "max_sec"},
-        {"ended", "ended_at"},
-        {"since", "connected_at"},
-        {"who", "client"},
-        {"started", "started_at"},
-        {"waiting", "buffered"},
-        {"referrers", "refcount"},
-    };
+    const char *name;
+    uint32_t at = 0;
     int found = -1;
-    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]) && found == -1; i++)
-        if (strcasecmp(n->text, names[i][0]) == 0)
-            found = find_named(q, op, n, names[i][1]);
+    while (found == -1 && (name = sql_other_name(n->text, &at)) != NULL)
+        found = find_named(q, op, n, name);
     return found;
 }
 

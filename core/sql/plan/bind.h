@@ -62,6 +62,9 @@ int sql_unify(struct query *q, struct expr **e, uint32_t n, const char *what, en
 /* Column of the scope by name; -1: none, -2: after err_set(). */
 #define COLUMN_AMBIGUOUS (-2) /* of sql_find_column(), which has said why under -EINVAL */
 int sql_find_column(struct query *q, const struct op *op, const struct node *n);
+/* What else a column may be called that is asked for by this name, one after the other, *at from
+ * 0; NULL: no more. */
+const char *sql_other_name(const char *name, uint32_t *at);
 int sql_no_column(struct query *q, const struct op *op, const struct node *n);
 const char *sql_mirrored(const char *compare); /* < for > */
 /* bind_agg.c, bind_window.c */

@@ -61,15 +61,51 @@ static const struct agg_kind kinds[] = {{"count", AGG_COUNT, 0, 1, 0},
                                         {"regr_intercept", AGG_INTERCEPT, 2, 2, 0},
                                         {"bool_and", AGG_AND, 1, 1, 0},
                                         {"every", AGG_AND, 1, 1, 0},
-                                        {"bool_or", AGG_OR, 1, 1, 0}};
+                                        {"bool_or", AGG_OR, 1, 1, 0},
+                                        {"quantile_sketch", AGG_SKETCH, 2, 2, 1}};
 #define N_KINDS (sizeof(kinds) / sizeof(*kinds))
+
+static bool has_state(enum agg_op op)
+{
+    return op == AGG_SUM || op == AGG_AVG || (op >= AGG_STDDEV && op <= AGG_VAR_POP) ||
+           (op >= AGG_CORR && op <= AGG_INTERCEPT) || op == AGG_SKETCH;
+}
+
+static const struct {
+    const char *suffix;
+    enum agg_form form;
+} forms[] = {{"_merge_state", AGG_MERGE_STATE}, {"_state", AGG_STATE}, {"_merge", AGG_MERGE}};
+
+/* Bytes of the name before what says its form. */
+static size_t stem(const char *name, enum agg_form *ret)
+{
+    size_t n = strlen(name);
+    *ret = AGG_VALUE;
+    for (size_t i = 0; i < sizeof(forms) / sizeof(*forms); i++) {
+        size_t size = strlen(forms[i].suffix);
+        if (n <= size || strcmp(name + n - size, forms[i].suffix) != 0)
+            continue;
+        *ret = forms[i].form;
+        return n - size;
+    }
+    return n;
+}
 
 const struct agg_kind *sql_agg_find(const char *name)
 {
+    enum agg_form form;
+    size_t n = stem(name, &form);
     for (size_t i = 0; i < N_KINDS; i++)
-        if (strcmp(kinds[i].name, name) == 0)
-            return &kinds[i];
+        if (strlen(kinds[i].name) == n && memcmp(kinds[i].name, name, n) == 0)
+            return form == AGG_VALUE || has_state(kinds[i].op) ? &kinds[i] : NULL;
     return NULL;
+}
+
+enum agg_form sql_agg_form(const char *name)
+{
+    enum agg_form form;
+    (void)stem(name, &form);
+    return form;
 }
 
 uint32_t sql_agg_names(const char **ret, uint32_t max)
@@ -113,6 +149,7 @@ static int agg_types(struct query *q, struct agg_spec *a, const struct node *n)
     case AGG_VAR_POP:
     case AGG_PERCENTILE:
     case AGG_PERCENTILE_DISC:
+    case AGG_SKETCH:
         fits = is_number(t);
         if (t == SQL_INT)
             rc = sql_cast_to(q, &a->arg, SQL_DOUBLE, false);
@@ -158,6 +195,31 @@ static int agg_types(struct query *q, struct agg_spec *a, const struct node *n)
         rc = sql_cast_to(q, &a->arg2, SQL_DOUBLE, false);
     if (!fits)
         return sql_error(q->text, q->size, n->pos, -EINVAL, "no %s of %s", n->text, sql_a_type(t));
+    a->of = a->arg ? a->arg->type : SQL_INT;
+    if (a->form == AGG_STATE)
+        a->type = SQL_BLOB;
+    return rc;
+}
+
+/* avg_merge(state, null::double): the second argument has the type of what was averaged. */
+static int merge_types(struct query *q, struct agg_spec *a, const struct node *n)
+{
+    struct expr *state = a->arg, *of = a->arg2;
+    if (state->type == SQL_NULL) { /* no rank has one */
+        int rc = sql_cast_to(q, &state, SQL_BLOB, false);
+        if (rc < 0)
+            return rc;
+    }
+    if (state->type != SQL_BLOB)
+        return sql_error(q->text, q->size, n->pos, -EINVAL, "%s() takes states, which are blobs",
+                         n->text);
+    bool sketch = a->kind->op == AGG_SKETCH;
+    struct agg_spec as = {.kind = a->kind, .arg = of, .arg2 = of};
+    int rc = sketch ? 0 : agg_types(q, &as, n);
+    a->arg = state;
+    a->arg2 = NULL;
+    a->of = sketch ? SQL_DOUBLE : as.of;
+    a->type = a->form == AGG_MERGE_STATE ? SQL_BLOB : sketch ? SQL_DOUBLE : as.type;
     return rc;
 }
 
@@ -235,11 +297,12 @@ static int bind_args(struct query *q, struct scope *s, const struct node *n, str
         return rc;
     a->arg = args[0];
     enum agg_op op = a->kind->op;
-    if (op == AGG_PERCENTILE || op == AGG_PERCENTILE_DISC)
+    if (op == AGG_PERCENTILE || op == AGG_PERCENTILE_DISC ||
+        (op == AGG_SKETCH && (a->form == AGG_VALUE || a->form == AGG_MERGE)))
         rc = bind_fraction(q, n, args, a);
     if (rc == 0 && op == AGG_HISTOGRAM)
         rc = bind_bins(q, args[1], a);
-    if (agg_is_by_pairs(op))
+    if (agg_is_by_pairs(op) || (a->form >= AGG_MERGE && op != AGG_SKETCH))
         a->arg2 = args[1];
     if (op == AGG_MODE && n->within)
         a->descending = n->order[0].descending;
@@ -271,7 +334,8 @@ static bool same_spec(const struct agg_spec *a, const struct agg_spec *b)
             memcmp(a->separator.data, b->separator.data, a->separator.size) == 0) &&
            same_arg(a->arg, b->arg) && same_arg(a->arg2, b->arg2) && a->bins == b->bins &&
            a->descending == b->descending && a->nulls_low == b->nulls_low &&
-           a->keeps_null == b->keeps_null && same_arg(a->filter, b->filter);
+           a->keeps_null == b->keeps_null && same_arg(a->filter, b->filter) && a->form == b->form &&
+           a->of == b->of;
 }
 
 int sql_agg_spec(struct query *q, struct scope *s, const struct node *n,
@@ -292,14 +356,22 @@ int sql_agg_spec(struct query *q, struct scope *s, const struct node *n,
     if (over_window && a->distinct)
         return sql_error(q->text, q->size, n->pos, -EINVAL,
                          "distinct is not allowed in an aggregate over a window");
+    a->form = sql_agg_form(n->text);
+    if (a->form != AGG_VALUE && (over_window || n->distinct || n->order || n->nulls))
+        return sql_error(q->text, q->size, n->pos, -EINVAL,
+                         "%s() takes no distinct, order or window: it is a part of an answer",
+                         n->text);
     bool star_ok = kind->op == AGG_COUNT && !n->distinct;
-    if (n->star ? !star_ok
-                : n->n_args < (kind->op == AGG_COUNT ? 1 : kind->min_args) ||
-                      n->n_args > kind->max_args)
+    uint32_t least = kind->op == AGG_COUNT ? 1 : kind->min_args, most = kind->max_args;
+    if (a->form != AGG_VALUE && kind->op == AGG_SKETCH)
+        least = most = a->form == AGG_MERGE ? 2 : 1;
+    else if (a->form >= AGG_MERGE)
+        least = most = 2;
+    if (n->star ? !star_ok : n->n_args < least || n->n_args > most)
         return sql_error(q->text, q->size, n->pos, -EINVAL, "%s() takes %s", n->text,
                          kind->op == AGG_COUNT ? "* or one argument"
-                         : kind->max_args == 1 ? "one argument"
-                         : kind->min_args == 1 ? "one or two arguments"
+                         : most == 1           ? "one argument"
+                         : least == 1          ? "one or two arguments"
                                                : "two arguments");
     s->inside_agg = !over_window;
     int rc = bind_args(q, s, n, a);
@@ -308,7 +380,9 @@ int sql_agg_spec(struct query *q, struct scope *s, const struct node *n,
         return sql_error(q->text, q->size, n->pos, -EINVAL,
                          "%s() by another value is not for windows", n->text);
     *ret = a;
-    return rc < 0 ? rc : agg_types(q, a, n);
+    if (rc < 0)
+        return rc;
+    return a->form >= AGG_MERGE ? merge_types(q, a, n) : agg_types(q, a, n);
 }
 
 static bool is_of_outer(const struct expr *e)

@@ -316,6 +316,11 @@ static int plan_named(struct query *q, const struct from *f, struct cte *ctes, s
         if (rc < 0 || *ret)
             return rc;
     }
+    if (q->s->held) {
+        rc = q->s->held(q, q->s->held_arg, schema, name, f->alias, ret);
+        if (rc != 0)
+            return rc < 0 ? rc : 0;
+    }
     struct table **list = sql_get(q, TABLES_MAX, sizeof(struct table *));
     if (!list)
         return -ENOMEM;

@@ -88,6 +88,10 @@ struct sql {
     int (*why)(void *arg, const struct table *t, char *text, size_t n); /* may be NULL */
     void *why_arg;
     struct sql_unknown unknown; /* its functions may be NULL */
+    /* Tables that somebody holds in memory (distribute/held.c).  1: *ret, 0: none of that name. */
+    int (*held)(struct query *q, void *arg, const char *schema, const char *name, const char *alias,
+                struct op **ret);
+    void *held_arg;
     _Atomic uint64_t settings[SQL_SETTINGS];
 };
 

@@ -1,0 +1,189 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * core/sql/distribute/distribute.c - a statement over many members: its life, who they are, notes.
+ *
+ * One thread.
+ */
+#include "core/sql/distribute/parts.h"
+
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/base/clock.h"
+#include "core/base/err.h"
+
+#define MEMBERS_MAX 100000 /* more are a mistake */
+#define NOTES_BYTES 65536
+
+const char *const sql_tag_names[SQL_TAGS] = {"_host",      "_addr",       "_rank",
+                                             "_node_rank", "_local_rank", "_role"};
+const enum sql_type sql_tag_types[SQL_TAGS] = {SQL_TEXT, SQL_TEXT, SQL_INT,
+                                               SQL_INT,  SQL_INT,  SQL_TEXT};
+
+int global_no_memory(void)
+{
+    return err_set(-ENOMEM, "no memory for a statement over all ranks");
+}
+
+char *global_text(struct sql_global *g, const char *format, ...)
+{
+    struct buf b;
+    va_list args;
+    buf_init(&b, (size_t)2 * SQL_TEXT_BYTES);
+    va_start(args, format);
+    (void)buf_vaddf(&b, format, args);
+    va_end(args);
+    char *copy = b.failed ? NULL : arena_text(&g->mem, buf_text(&b), b.size);
+    buf_done(&b);
+    return copy;
+}
+
+void global_note(struct sql_global *g, const char *format, ...)
+{
+    char line[1024];
+    va_list args;
+    va_start(args, format);
+    int n = vsnprintf(line, sizeof(line) - 1, format, args);
+    va_end(args);
+    memcpy(line + (n < 0 ? 0 : n < 1022 ? n : 1022), "\n", 2);
+    if (g->notes.size < NOTES_BYTES / 2 && !strstr(buf_text(&g->notes), line))
+        (void)buf_adds(&g->notes, line);
+}
+
+const char *sql_global_notes(struct sql_global *g)
+{
+    return buf_text(&g->notes);
+}
+
+/* ---- the statement ---- */
+
+struct search {
+    const struct sql_global *g;
+    bool found;
+};
+
+static void look_for_table(void *arg, struct from *f)
+{
+    struct search *s = arg;
+    const char *last = f->names[2] ? f->names[2] : f->names[1];
+    s->found = s->found || (f->kind == FROM_TABLE && last && strcmp(last, GLOBAL_SCHEMA) == 0);
+}
+
+bool sql_is_global(const char *text, size_t size)
+{
+    struct arena mem;
+    struct statement st;
+    struct search s = {.found = false};
+    arena_init(&mem, 0);
+    if (sql_parse(&mem, text, size, &st) == 0 && st.kind == STATEMENT_SELECT)
+        tree_walk_select(&(struct tree_visit){.arg = &s, .from = look_for_table}, st.select);
+    arena_done(&mem);
+    return s.found;
+}
+
+void sql_global_free(struct sql_global *g)
+{
+    if (!g)
+        return;
+    held_done(&g->schemas);
+    held_done(&g->answers);
+    buf_done(&g->notes);
+    arena_done(&g->mem);
+    free(g);
+}
+
+int sql_global_new(const char *text, size_t size, const struct sql_global_options *o,
+                   struct sql_global **ret)
+{
+    struct sql_global *g = calloc(1, sizeof(*g));
+    if (!g)
+        return global_no_memory();
+    arena_init(&g->mem, 0);
+    buf_init(&g->notes, NOTES_BYTES);
+    g->o = *o;
+    if (g->o.max_bytes == 0)
+        g->o.max_bytes = SQL_GLOBAL_MAX_BYTES;
+    g->now_utc = (int64_t)clock_now() + clock_utc_offset();
+    g->text = arena_text(&g->mem, text, size);
+    g->size = size;
+    int rc = g->text ? sql_parse(&g->mem, g->text, size, &g->st) : global_no_memory();
+    if (rc == 0 && g->st.kind != STATEMENT_SELECT)
+        rc = err_set(-EINVAL, "only a select can be asked of all ranks as one");
+    if (rc == 0)
+        rc = global_find_tables(g);
+    if (rc == 0)
+        rc = held_init(&g->schemas);
+    if (rc == 0)
+        rc = held_init(&g->answers);
+    if (rc < 0)
+        sql_global_free(g);
+    else
+        *ret = g;
+    return rc;
+}
+
+/* ---- members ---- */
+
+static int copy_value(struct sql_global *g, const struct sql_value *v, struct sql_value *ret)
+{
+    *ret = *v;
+    if (v->type != SQL_TEXT)
+        return 0;
+    ret->text.data = arena_text(&g->mem, v->text.data, v->text.size);
+    return ret->text.data ? 0 : global_no_memory();
+}
+
+int sql_global_member(struct sql_global *g, const char *name, const struct sql_value tags[SQL_TAGS])
+{
+    if (g->n_members == MEMBERS_MAX)
+        return err_set(-E2BIG, "more than %d processes", MEMBERS_MAX);
+    if (g->n_members == g->members_room) {
+        uint32_t room = g->members_room ? 2 * g->members_room : 16;
+        struct global_member *more = arena_zalloc(&g->mem, room, sizeof(*more));
+        if (!more)
+            return global_no_memory();
+        if (g->n_members)
+            memcpy(more, g->members, g->n_members * sizeof(*more));
+        g->members = more;
+        g->members_room = room;
+    }
+    struct global_member *m = &g->members[g->n_members];
+    m->name = arena_text(&g->mem, name, strlen(name));
+    int rc = m->name ? 0 : global_no_memory();
+    for (int t = 0; t < SQL_TAGS && rc == 0; t++)
+        rc = copy_value(g, &tags[t], &m->tags[t]);
+    if (rc == 0)
+        g->n_members++;
+    return rc;
+}
+
+static uint32_t count_members(const struct sql_global *g, bool whole)
+{
+    uint32_t n = 0;
+    for (uint32_t m = 0; m < g->n_members; m++)
+        n += g->members[m].asked && !(whole && g->members[m].failed);
+    return n;
+}
+
+uint32_t sql_global_asked(const struct sql_global *g)
+{
+    return count_members(g, false);
+}
+
+uint32_t sql_global_answers(const struct sql_global *g)
+{
+    return count_members(g, true);
+}
+
+bool sql_global_only_explains(const struct sql_global *g)
+{
+    return g->st.explain && !g->st.analyze;
+}
+
+bool sql_global_can_sketch(const struct sql_global *g)
+{
+    return g->too_large && g->has_quantiles && !g->o.sketch;
+}

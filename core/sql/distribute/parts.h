@@ -1,0 +1,173 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * core/sql/distribute/parts.h - a statement over all members while it is planned and answered.
+ *
+ * distribute.c (the calls), schema.c (what columns the tables of all have), scope.c (what names
+ * mean), plan_parts.c (which parts there are), split.c with split_aggregate.c (a select whose
+ * groups are aggregated by members), pull.c (all else), answers.c (what comes back), last.c (the
+ * last statement, explain).  Private to them; one thread.
+ */
+#ifndef CORE_SQL_DISTRIBUTE_PARTS_H
+#define CORE_SQL_DISTRIBUTE_PARTS_H
+
+#include "core/sql/distribute/distribute.h"
+#include "core/sql/distribute/held.h"
+#include "core/sql/distribute/syntax_tree.h"
+#include "core/sql/distribute/unparse.h"
+#include "core/sql/exec/agg.h"
+#include "core/sql/plan/bind.h"
+
+#define GLOBAL_SCHEMA "global"
+
+struct global_member {
+    const char *name;
+    struct sql_value tags[SQL_TAGS];
+    bool asked, failed; /* in any part, or for columns */
+};
+
+struct member_schema { /* of one table at one member */
+    enum { SCHEMA_UNKNOWN, SCHEMA_HERE, SCHEMA_NONE, SCHEMA_GONE } state;
+    const struct sql_column *columns;
+    uint32_t n;
+    const char *why; /* NONE, GONE */
+};
+
+struct global_table {
+    const char *schema, *name; /* schema NULL: global.NAME */
+    const char *source;        /* "schema"."name" */
+    const char *probe;
+    struct member_schema *members; /* [n_members], once they are known */
+    struct sql_column *columns;    /* of all: tags, then what any has */
+    uint32_t n;                    /* tags included */
+    struct global_table *next;
+};
+
+struct part_answer {
+    enum { ANSWER_NOT_ASKED, ANSWER_AWAITED, ANSWER_COMING, ANSWER_WHOLE, ANSWER_FAILED } state;
+    const char *statement; /* NULL: not asked */
+    const char *why;       /* NOT_ASKED, FAILED; NULL: pruned by its tags */
+    uint64_t elapsed_ns, rows, bytes;
+    bool *is_null; /* [columns] of type NULL there: all its values are */
+};
+
+struct answer_check { /* what a column of an answer must be beside its type */
+    enum { CHECK_NOTHING, CHECK_COUNT, CHECK_STATE } what;
+    enum agg_op op; /* STATE */
+    enum sql_type of;
+};
+
+struct part {
+    struct global_table *table;
+    const char *name;           /* of its answers */
+    const char *before, *after; /* what a member runs, around the table */
+    const char *condition;      /* over the tags; NULL: all */
+    const char *merge;
+    bool merge_tags;
+    bool *uses;                 /* [table->n] columns that the statement hangs on */
+    struct sql_column *columns; /* of an answer, without tags */
+    uint32_t n_columns;
+    struct answer_check *checks; /* [n_columns] */
+    struct held_table *held;
+    struct part_answer *answers; /* [n_members] */
+    struct part *next;
+};
+
+struct sql_global {
+    struct arena mem;
+    struct sql_global_options o;
+    const char *text;
+    size_t size;
+    struct statement st;
+    int64_t now_utc;
+    struct global_table *tables;
+    uint32_t n_tables;
+    struct global_member *members;
+    uint32_t n_members, members_room;
+    struct part *parts;
+    uint32_t n_parts;
+    struct held schemas; /* the tables of all without rows: to check, and for types */
+    struct held answers;
+    const char *last;   /* statement */
+    const char **names; /* of columns, that it has anywhere */
+    uint32_t n_names;
+    bool names_failed;
+    uint64_t bytes; /* of all answers */
+    bool has_quantiles, too_large, planned;
+    struct buf notes;
+};
+
+int global_no_memory(void);
+char *global_text(struct sql_global *g, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
+void global_note(struct sql_global *g, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
+
+/* ---- schema.c ---- */
+
+/* The table that a from stands for; NULL: it is none of all. */
+struct global_table *global_table_of(const struct sql_global *g, const struct from *f);
+int global_find_tables(struct sql_global *g); /* in the statement */
+int global_unite(struct sql_global *g);       /* columns of all, and tables without rows */
+/* What the member's rows are to be read from, for a part: its table, or a select that makes up for
+ * columns it has not or has as another type.  NULL: it cannot be, *ret_why says why. */
+const char *global_source(struct sql_global *g, const struct part *p, uint32_t member,
+                          const char **ret_why);
+
+/* ---- scope.c ---- */
+
+enum { /* what an expression hangs on */
+       USES_COLUMN = 1,
+       USES_TAG = 2,
+       USES_OTHER = 4, /* a name of something else: of the query around */
+       USES_SELECT = 8,
+       USES_AGG = 16,
+       USES_WINDOW = 32,
+       USES_STAR = 64
+};
+
+/* One table of all in a select, and the names that may stand for its columns. */
+struct scope_of {
+    struct sql_global *g;
+    const struct select *select;
+    const struct from *from;
+    struct global_table *table;
+    bool alone;      /* there is no other table in from */
+    bool no_aliases; /* where: those of the list do not count */
+};
+/* Which column of the table a name is, -1: none of it. */
+int scope_column(const struct scope_of *s, const struct node *n);
+/* The expression that a name is the alias of; NULL: of none. */
+const struct node *scope_alias(const struct scope_of *s, const struct node *n);
+uint32_t scope_uses(const struct scope_of *s, const struct node *n);
+/* The columns below n are needed of the members. */
+void scope_mark(const struct scope_of *s, const struct node *n, bool *uses);
+/* A copy for members: aliases replaced by what they stand for. */
+struct node *scope_spelled_out(const struct scope_of *s, const struct node *n);
+/* The conditions of a where, one by one: how many; those behind the last one of the room are not
+ * among them. */
+uint32_t scope_conjuncts(struct node *where, struct node **ret, uint32_t max);
+#define CONJUNCTS_MAX 64
+
+/* ---- plan_parts.c ---- */
+
+/* The select's table is now the answers of this part, or of an old one that asks the same.  table,
+ * before, after, condition, merge, uses and checks are set; p is not kept. */
+int global_add_part(struct sql_global *g, const struct part *p, struct from *f);
+/* The columns of a select over tables without rows. */
+int global_columns_of(struct sql_global *g, const char *text, struct sql_column **ret,
+                      uint32_t *ret_n);
+/* A tree as text in the statement's memory, columns without their tables; NULL: no memory. */
+const char *global_unparsed(struct sql_global *g, const struct node *n);
+/* Conditions on tags, put behind those in b. */
+void global_add_condition(struct sql_global *g, struct buf *b, const struct node *n);
+
+/* ---- split.c, pull.c ---- */
+
+/* 1: the select now reads the answers of a new part; 0: it cannot be split. */
+int global_split(struct sql_global *g, struct select *s);
+/* The names that the statement has once its selects are split. */
+int global_collect_names(struct sql_global *g);
+/* f, a table of all in s, now is the answers of a part. */
+int global_pull(struct sql_global *g, struct select *s, struct from *f);
+
+#endif

@@ -1,0 +1,269 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * core/sql/distribute/pull.c - a table of all that is read row by row: which columns and rows of it
+ * members send.
+ *
+ * The columns that the statement names anywhere; the rows that the conditions leave which hang on
+ * this table alone.  Where the select has no more to it, its distinct, or its order and limit, are
+ * done by each member first, and once more here.  One thread.
+ */
+#include <errno.h>
+#include <string.h>
+#include <strings.h>
+
+#include "core/base/err.h"
+#include "core/sql/distribute/parts.h"
+
+/* ---- names in the statement ---- */
+
+static bool note_name(void *arg, const struct node *n)
+{
+    struct sql_global *g = arg;
+    if (n->kind != NODE_NAME || g->names_failed)
+        return true;
+    for (uint32_t i = 0; i < g->n_names; i++)
+        if (strcasecmp(g->names[i], n->text) == 0)
+            return true;
+    if ((g->n_names & (g->n_names - 1)) == 0) {
+        const char **more =
+            arena_zalloc(&g->mem, g->n_names ? 2 * (size_t)g->n_names : 1, sizeof(*more));
+        g->names_failed = !more;
+        if (!more)
+            return true;
+        if (g->n_names)
+            memcpy(more, g->names, g->n_names * sizeof(*more));
+        g->names = more;
+    }
+    g->names[g->n_names++] = n->text;
+    return true;
+}
+
+/* using (a, b) names columns, and no node does. */
+static void note_using(void *arg, struct from *f)
+{
+    for (uint32_t i = 0; f->kind == FROM_JOIN && i < f->n_columns; i++)
+        (void)note_name(arg, &(struct node){.kind = NODE_NAME, .text = f->columns[i]});
+}
+
+int global_collect_names(struct sql_global *g)
+{
+    struct tree_visit v = {.arg = g, .node = note_name, .from = note_using};
+    tree_walk_select(&v, g->st.select);
+    return g->names_failed ? global_no_memory() : 0;
+}
+
+static bool is_named(const struct sql_global *g, const char *column)
+{
+    for (uint32_t i = 0; i < g->n_names; i++) {
+        const char *other;
+        uint32_t at = 0;
+        if (strcasecmp(g->names[i], column) == 0)
+            return true;
+        while ((other = sql_other_name(g->names[i], &at)) != NULL)
+            if (strcasecmp(other, column) == 0)
+                return true;
+    }
+    return false;
+}
+
+static bool is_natural(const struct from *f)
+{
+    return f && f->kind == FROM_JOIN && (f->natural || is_natural(f->left) || is_natural(f->right));
+}
+
+/* Does a star of the list stand for this column of the table? */
+static bool is_starred(const struct scope_of *s, const char *column)
+{
+    const char *name = s->from->alias ? s->from->alias : s->from->names[0];
+    for (uint32_t i = 0; i < s->select->n_items; i++) {
+        const struct node *n = s->select->items[i].node;
+        bool excluded = false;
+        if (n->kind != NODE_STAR || (n->parts[0] && strcasecmp(n->parts[0], name) != 0))
+            continue;
+        for (uint32_t e = 0; e < n->n_exclude && s->alone; e++)
+            excluded = excluded || strcasecmp(n->exclude[e]->text, column) == 0;
+        if (!excluded)
+            return true;
+    }
+    return false;
+}
+
+/* ---- conditions ---- */
+
+/* Is f where rows of it may be made up of NULLs, or matched by their order? */
+static bool is_optional(const struct from *tree, const struct from *f, bool optional)
+{
+    if (tree == f)
+        return optional;
+    if (!tree || tree->kind != FROM_JOIN)
+        return false;
+    bool asof = tree->join == JOIN_ASOF || tree->join == JOIN_ASOF_LEFT,
+         full = tree->join == JOIN_FULL;
+    return is_optional(tree->left, f, optional || full || tree->join == JOIN_RIGHT) ||
+           is_optional(tree->right, f, optional || full || asof || tree->join == JOIN_LEFT);
+}
+
+struct pushed {
+    struct buf where, tags;
+    bool all; /* every condition is one or the other */
+};
+
+static void push_conditions(const struct scope_of *list_scope, struct pushed *p, bool *uses)
+{
+    struct scope_of where = *list_scope, *s = &where;
+    where.no_aliases = true;
+    struct node *list[CONJUNCTS_MAX];
+    uint32_t n = is_optional(s->select->from, s->from, false)
+                     ? 0
+                     : scope_conjuncts(s->select->where, list, CONJUNCTS_MAX);
+    p->all = n < CONJUNCTS_MAX && (n > 0 || !s->select->where);
+    for (uint32_t i = 0; i < n; i++) {
+        uint32_t use = scope_uses(s, list[i]);
+        struct node *spelled =
+            use == USES_COLUMN || use == USES_TAG ? scope_spelled_out(s, list[i]) : NULL;
+        if (spelled)
+            global_add_condition(s->g, use == USES_TAG ? &p->tags : &p->where, spelled);
+        else
+            p->all = false;
+        if (spelled && use == USES_COLUMN)
+            scope_mark(s, spelled, uses);
+    }
+}
+
+/* ---- distinct, order and limit ---- */
+
+static bool is_grouped(const struct scope_of *s)
+{
+    const struct select *l = s->select;
+    uint32_t uses = scope_uses(s, l->having) | scope_uses(s, l->qualify);
+    for (uint32_t i = 0; i < l->n_items; i++)
+        uses |= scope_uses(s, l->items[i].node);
+    for (uint32_t i = 0; i < l->n_order; i++)
+        uses |= scope_uses(s, l->order[i].node);
+    return l->n_group || l->group_all || l->group_none || l->having || l->qualify ||
+           l->n_distinct_on || (uses & (USES_AGG | USES_WINDOW | USES_SELECT | USES_OTHER));
+}
+
+/* What an order by means: by number, by a column of the list; NULL: it cannot be said here. */
+static const struct node *order_node(const struct scope_of *s, const struct node *n)
+{
+    const struct select *l = s->select;
+    for (uint32_t i = 0; i < l->n_items && n->kind == NODE_INT; i++)
+        if (l->items[i].node->kind == NODE_STAR)
+            return NULL;
+    if (n->kind == NODE_INT)
+        return n->integer >= 1 && n->integer <= l->n_items ? l->items[n->integer - 1].node : NULL;
+    for (uint32_t i = 0; i < l->n_items && n->kind == NODE_NAME && !n->parts[0]; i++)
+        if (l->items[i].alias && strcasecmp(l->items[i].alias, n->text) == 0)
+            return l->items[i].node;
+    return n;
+}
+
+/* order by ... limit n, behind the where of members. */
+static void push_limit(const struct scope_of *s, struct buf *after, bool *uses)
+{
+    const struct select *l = s->select;
+    struct buf b;
+    struct unparser u = {.out = &b, .text = s->g->text, .size = s->g->size, .bare = true};
+    bool fits = l->limit && l->limit->kind == NODE_INT && l->limit->integer >= 0 && !l->order_all &&
+                !l->distinct && (!l->offset || l->offset->kind == NODE_INT);
+    int64_t rows = 0;
+    if (fits &&
+        __builtin_add_overflow(l->limit->integer, l->offset ? l->offset->integer : 0, &rows))
+        fits = false;
+    buf_init(&b, SQL_TEXT_BYTES);
+    for (uint32_t i = 0; i < l->n_order && fits; i++) {
+        const struct node *n = order_node(s, l->order[i].node);
+        uint32_t use = n ? scope_uses(s, n) : USES_OTHER;
+        struct order o = l->order[i];
+        if (use == USES_TAG || use == 0)
+            continue; /* the same for all rows of a member */
+        o.node = use == USES_COLUMN ? scope_spelled_out(s, n) : NULL;
+        fits = o.node != NULL;
+        if (!fits)
+            break;
+        scope_mark(s, o.node, uses);
+        if (b.size) {
+            (void)buf_adds(&b, ", ");
+            unparse_node(&u, o.node);
+            (void)buf_addf(&b, "%s nulls %s", o.descending ? " desc" : "",
+                           o.nulls_first ? "first" : "last");
+        } else {
+            unparse_order(&u, &o, 1);
+        }
+    }
+    if (fits)
+        (void)buf_addf(after, "%s limit %lld", buf_text(&b), (long long)rows);
+    buf_done(&b);
+}
+
+/* ---- the part ---- */
+
+static uint32_t list_columns(const struct scope_of *s, bool *uses, struct buf *ret)
+{
+    struct unparser u = {.out = ret};
+    bool natural = is_natural(s->select->from);
+    uint32_t n = 0;
+    for (uint32_t c = SQL_TAGS; c < s->table->n; c++) {
+        const char *name = s->table->columns[c].name;
+        if (!natural && !is_named(s->g, name) && !is_starred(s, name))
+            continue;
+        (void)buf_adds(ret, n++ ? ", " : "");
+        unparse_name(&u, name);
+        uses[c] = true;
+    }
+    if (n == 0)
+        (void)buf_adds(ret, "1 as \"__one\""); /* there are as many rows */
+    return n;
+}
+
+/* What is not pulled needs no leaving out. */
+static void drop_excludes(const struct scope_of *s, const bool *uses)
+{
+    for (uint32_t i = 0; i < s->select->n_items && s->alone; i++) {
+        struct node *n = s->select->items[i].node;
+        uint32_t left = 0;
+        for (uint32_t e = 0; n->kind == NODE_STAR && e < n->n_exclude; e++) {
+            int c = scope_column(s, n->exclude[e]);
+            if (c >= 0 && (c < SQL_TAGS || uses[c]))
+                n->exclude[left++] = n->exclude[e];
+        }
+        n->n_exclude = left;
+    }
+}
+
+int global_pull(struct sql_global *g, struct select *l, struct from *f)
+{
+    const struct scope_of s = {g, l, f, global_table_of(g, f), l->from == f, false};
+    struct pushed p = {.all = false};
+    struct buf before, after;
+    bool *uses = arena_zalloc(&g->mem, s.table->n, 1);
+    if (!uses)
+        return global_no_memory();
+    buf_init(&p.where, SQL_TEXT_BYTES);
+    buf_init(&p.tags, SQL_TEXT_BYTES);
+    buf_init(&before, SQL_TEXT_BYTES);
+    buf_init(&after, SQL_TEXT_BYTES);
+    push_conditions(&s, &p, uses);
+    bool plain = s.alone && !is_grouped(&s);
+    (void)buf_adds(&before, plain && l->distinct ? "select distinct " : "select ");
+    (void)list_columns(&s, uses, &before);
+    drop_excludes(&s, uses);
+    (void)buf_adds(&before, " from ");
+    if (p.where.size)
+        (void)buf_addf(&after, " where %s", buf_text(&p.where));
+    if (plain && p.all)
+        push_limit(&s, &after, uses);
+    struct part part = {.table = s.table, .uses = uses};
+    part.before = global_text(g, "%s", buf_text(&before));
+    part.after = global_text(g, "%s", buf_text(&after));
+    part.condition = p.tags.size ? global_text(g, "%s", buf_text(&p.tags)) : NULL;
+    bool failed = p.where.failed || p.tags.failed || before.failed || after.failed ||
+                  !part.before || !part.after;
+    int rc = failed ? global_no_memory() : global_add_part(g, &part, f);
+    buf_done(&p.where);
+    buf_done(&p.tags);
+    buf_done(&before);
+    buf_done(&after);
+    return rc;
+}

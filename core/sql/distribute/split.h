@@ -1,0 +1,44 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * core/sql/distribute/split.h - a select whose groups are aggregated by members, while it is taken
+ * apart.
+ *
+ * split.c (the select), split_aggregate.c (one call of an aggregate).  Private to them; one thread.
+ */
+#ifndef CORE_SQL_DISTRIBUTE_SPLIT_H
+#define CORE_SQL_DISTRIBUTE_SPLIT_H
+
+#include "core/sql/distribute/parts.h"
+
+#define SPLIT_KEYS_MAX 60
+#define SPLIT_STATES_MAX 400
+
+struct split_state {
+    const char *text;  /* what a member computes */
+    const char *name;  /* of its column */
+    const char *merge; /* the same of several, over their columns */
+    struct answer_check check;
+};
+
+struct split {
+    struct scope_of scope;
+    struct tree_copy copy; /* of the last select's expressions; failed: it cannot be split */
+    struct node *keys[SPLIT_KEYS_MAX]; /* that members group by, as they see them */
+    const char *key_names[SPLIT_KEYS_MAX];
+    uint32_t n_keys;
+    struct split_state states[SPLIT_STATES_MAX];
+    uint32_t n_states;
+    bool finer; /* groups of members are parts of those asked for: of distinct values, or mixed with
+                  * tags */
+    bool ordered; /* something goes by which row came first */
+    bool tags;    /* the last select needs them */
+    bool *uses;   /* columns of members */
+    int rc;
+};
+
+/* The name of a key that members group by, added if it is new; NULL: it cannot be. */
+const char *split_key(struct split *p, const struct node *n);
+/* The call, over the answers; NULL: it cannot be split. */
+struct node *split_aggregate(struct split *p, const struct node *n);
+
+#endif
