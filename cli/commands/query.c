@@ -40,6 +40,12 @@ static int take(void *arg, const char *option, const char *value)
         return parse_u64(value, &o->ask->limit);
     if (strcmp(option, "--timeout") == 0)
         return parse_ns(value, &o->ask->timeout_ns);
+    if (strcmp(option, "--max-bytes") == 0)
+        return parse_bytes(value, &o->ask->max_bytes);
+    if (strcmp(option, "--strict") == 0) {
+        o->ask->strict = true;
+        return 0;
+    }
     enum sql_format known;
     o->ask->format = value; /* --format */
     return sql_format_parse(value, &known);

@@ -11,11 +11,13 @@
 #include <string.h>
 
 #include "cli/many/each.h"
+#include "cli/many/global_query.h"
 #include "cli/many/one_table.h"
 #include "cli/target/query_client.h"
 #include "cli/terminal/terminal.h"
 #include "core/base/err.h"
 #include "core/base/text.h"
+#include "core/sql/distribute/distribute.h"
 
 #define AT_ONCE_MAX 16384
 
@@ -75,6 +77,8 @@ static int answer_all(const struct target *t, const struct answer_ask *ask,
 {
     struct many *many = t->many;
 
+    if (sql_is_global(ask->statement, strlen(ask->statement)))
+        return members_global(&many->members, &many->how, ask, fn, arg);
     return members_table(&many->members, &many->how, ask, fn, arg);
 }
 

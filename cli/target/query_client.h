@@ -17,6 +17,9 @@ struct answer_ask {
     uint64_t limit;      /* rows, 0: all */
     uint64_t timeout_ns; /* 0: none */
     bool quiet;          /* say nothing about what is incomplete: it is asked again */
+    /* Of a statement over all ranks (global.SCHEMA.TABLE): */
+    bool strict;        /* no answer, where one of them gives none */
+    uint64_t max_bytes; /* of rows that it needs of them, 0: SQL_GLOBAL_MAX_BYTES */
 };
 
 /* The answer, piece by piece; fn gives below 0 to stop.  What it lacks and does not say itself in

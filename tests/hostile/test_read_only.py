@@ -150,8 +150,9 @@ PURE = set("""
     left len length like listagg ln log log10 log2 lower lpad ltrim max max_by md5 mean median
     min min_by minute mod mode month neg not now nth_value ntile nullif nvl octet_length
     percent_rank percentile_cont percentile_disc pg_size_pretty pg_typeof pi position pow power
-    quantile quantile_cont quantile_disc quarter radians rank regexp_count regexp_extract
-    regexp_like regexp_match regexp_matches regexp_replace regr_intercept regr_slope repeat
+    quantile quantile_cont quantile_disc quantile_sketch quarter radians rank regexp_count
+    regexp_extract regexp_like regexp_match regexp_matches regexp_replace
+    regr_intercept regr_slope repeat
     replace reverse right round row_number rpad rtrim second sign sin split_part sqrt
     starts_with stddev stddev_pop stddev_samp strftime string_agg strpos substr substring sum
     tan time_bucket to_char to_hex to_numeric to_timestamp translate trim trunc typeof upper var

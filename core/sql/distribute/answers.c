@@ -71,9 +71,9 @@ static int too_large(struct sql_global *g)
 {
     g->too_large = true;
     return err_set(-EFBIG,
-                   "the rows that this needs of all ranks are more than cluster.max_bytes (%llu "
-                   "bytes): ask for fewer columns, filter them by where, aggregate (count, sum, "
-                   "avg, min, max, stddev and the like are computed by the ranks), or allow more",
+                   "the rows that this needs of all ranks are more than %llu bytes: ask for fewer "
+                   "columns, filter by where, aggregate (count, sum, avg, min, max, stddev and the "
+                   "like are computed by the ranks), or allow more with --max-bytes",
                    (unsigned long long)g->o.max_bytes);
 }
 
@@ -124,5 +124,6 @@ void sql_global_failed(struct sql_global *g, uint32_t part, uint32_t member, con
     a->why = arena_text(&g->mem, why, strlen(why));
     a->rows = a->bytes = 0;
     g->members[member].failed = true;
-    global_note(g, "%s is not in the answer: %s", g->members[member].name, why);
+    if (!g->members[member].why)
+        g->members[member].why = a->why;
 }

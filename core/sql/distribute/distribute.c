@@ -178,6 +178,13 @@ uint32_t sql_global_answers(const struct sql_global *g)
     return count_members(g, true);
 }
 
+const char *sql_global_why(const struct sql_global *g, uint32_t member)
+{
+    if (member >= g->n_members || !g->members[member].failed)
+        return NULL;
+    return g->members[member].why ? g->members[member].why : "it did not answer";
+}
+
 bool sql_global_only_explains(const struct sql_global *g)
 {
     return g->st.explain && !g->st.analyze;

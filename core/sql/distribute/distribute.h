@@ -24,7 +24,7 @@
 
 #include "core/sql/sql.h"
 
-#define SQL_GLOBAL_MAX_BYTES (UINT64_C(256) << 20) /* cluster.max_bytes where nobody sets it */
+#define SQL_GLOBAL_MAX_BYTES (UINT64_C(256) << 20) /* where nobody says --max-bytes */
 
 enum sql_tag {
     SQL_TAG_HOST,
@@ -104,7 +104,11 @@ int sql_global_run(struct sql_global *g, const struct sql_sink *sink, struct sql
 /* How many members it was about, how many of them are in the answer whole. */
 uint32_t sql_global_asked(const struct sql_global *g);
 uint32_t sql_global_answers(const struct sql_global *g);
-/* Sentences on what the answer lacks, by name: one a line; "": nothing. */
+/* Why a member is not in the answer, or not with all that was asked of it; NULL: it is, or has
+ * nothing to say to it. */
+const char *sql_global_why(const struct sql_global *g, uint32_t member);
+/* Sentences on what is not as it seems: columns that members lack, by their names, values that are
+ * close ones.  One a line; "": nothing. */
 const char *sql_global_notes(struct sql_global *g);
 
 #endif

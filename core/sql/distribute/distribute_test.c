@@ -119,6 +119,320 @@ TEST(the_same_as_one_table)
         try(texts[i]);
 }
 
+/* ---- merged on the way ---- */
+
+struct fold {
+    const struct sql_column *columns;
+    uint32_t n;
+    struct held held;
+    struct arena mem;
+    struct held_table *both, *made; /* "answers", with two parts, and what their merge gives */
+};
+
+static int keep_fold_columns(void *arg, const struct sql_column *columns, uint32_t n)
+{
+    struct fold *f = arg;
+    struct sql_column *copy = arena_zalloc(&f->mem, n, sizeof(*copy));
+    for (uint32_t c = 0; c < n; c++) {
+        copy[c] = columns[c];
+        copy[c].name = arena_text(&f->mem, columns[c].name, strlen(columns[c].name));
+        copy[c].doc = "";
+    }
+    f->columns = copy;
+    f->n = n;
+    return 0;
+}
+
+static int add_fold_rows(void *arg, const struct sql_rows *rows)
+{
+    struct fold *f = arg;
+    struct sql_value cells[64];
+    for (uint32_t i = 0; i < sql_rows_count(rows); i++) {
+        for (uint32_t c = 0; c < f->n; c++)
+            sql_rows_value(rows, i, c, &cells[c]);
+        CHECK_INT(held_row(f->made, 0, cells), 0);
+    }
+    return 0;
+}
+
+static void move(struct held_part *to, struct held_part *from)
+{
+    struct held_part empty = *from;
+    buf_done(&to->rows);
+    *to = *from;
+    *from = empty;
+    buf_init(&from->rows, (size_t)1 << 30);
+    from->n = 0;
+}
+
+/* What members first to end - 1 send, merged in halves, is in f->made. */
+static void fold_members(struct fold *f, struct sql_global *g, uint32_t first, uint32_t end)
+{
+    const struct sql_sink sink = {.arg = f, .rows = add_fold_rows};
+    const char *text = sql_global_statement(g, 0, first);
+    bool tags;
+    held_drop(&f->made->parts[0]);
+    if (end == first + 1) {
+        if (text)
+            CHECK_INT(sql_run(ranks.own[first].engine, text, strlen(text), NULL, &sink, NULL), 0);
+        return;
+    }
+    struct held_part left = {.n = 0};
+    fold_members(f, g, first, first + (end - first) / 2);
+    move(&left, &f->made->parts[0]);
+    fold_members(f, g, first + (end - first) / 2, end);
+    move(&f->both->parts[0], &left);
+    move(&f->both->parts[1], &f->made->parts[0]);
+    buf_done(&left.rows);
+    text = sql_global_merge(g, 0, &tags);
+    if (!CHECK_INT(sql_run(f->held.engine, text, strlen(text), NULL, &sink, NULL), 0))
+        printf("# %s: %s\n", text, err_text());
+}
+
+static void fold_begin(struct fold *f, struct sql_global *g)
+{
+    const struct sql_sink sink = {.arg = f, .columns = keep_fold_columns};
+    const char *text = sql_global_statement(g, 0, 0);
+    arena_init(&f->mem, 0);
+    CHECK_INT(sql_run(ranks.own[0].engine, text, strlen(text), NULL, &sink, NULL), 0);
+    struct held_table t = {
+        .name = "answers", .columns = f->columns, .n_columns = f->n, .n_parts = 2};
+    CHECK_INT(held_init(&f->held), 0);
+    CHECK_INT(held_add(&f->held, &f->mem, &t, &f->both), 0);
+    t.name = "made";
+    t.n_parts = 1;
+    CHECK_INT(held_add(&f->held, &f->mem, &t, &f->made), 0);
+}
+
+static int add_made_rows(void *arg, const struct sql_rows *rows)
+{
+    struct forward *f = arg;
+    return take_rows(f, rows);
+}
+
+/* As if one member had sent all that they have merged on the way. */
+static void ask_merged(const char *text, struct buf *ret)
+{
+    struct fold f = {.n = 0};
+    struct sql_global *g;
+    struct sql_writer *w;
+    struct sql_report report;
+    if (!CHECK_INT(ranks_prepare(&ranks, text, &g), 0))
+        return;
+    fold_begin(&f, g);
+    fold_members(&f, g, 0, ranks.n);
+    struct forward to = {.g = g, .n = f.n};
+    const struct sql_sink sink = {.arg = &to, .columns = take_columns, .rows = add_made_rows};
+    const char *made = "select * from made";
+    CHECK_INT(sql_run(f.held.engine, made, strlen(made), NULL, &sink, NULL), 0);
+    sql_global_answered(g, 0, 0, 0);
+    CHECK_INT(sql_writer_new(SQL_FORMAT_JSON, 0, add_bytes, ret, &w), 0);
+    struct sql_sink out = sql_writer_sink(w);
+    CHECK_INT(sql_global_run(g, &out, &report), 0);
+    report.elapsed_ns = 0;
+    report.empty[0] = '\0';
+    CHECK_INT(sql_writer_finish(w, &report), 0);
+    sql_writer_free(w);
+    held_done(&f.held);
+    arena_done(&f.mem);
+    sql_global_free(g);
+}
+
+TEST(merged_on_the_way_it_is_the_same)
+{
+    static const char *const texts[] = {
+        "select count(*), sum(x), sum(i), avg(i), avg(ts), sum(d), min(g), max(y) from global.s.t",
+        "select k, count(*), sum(x), avg(x), max(i), bool_or(b) from global.s.t group by k order "
+        "by "
+        "k",
+        "select k, g, count(*) filter (where x > 0) from global.s.t group by 1, 2 order by 1, 2",
+        "select k, count(distinct g), sum(distinct i), sum(x) from global.s.t group by k order by "
+        "k",
+        "select k, arg_min(i, x), arg_max(g, x), first(i), any_value(g) filter (where b) from "
+        "global.s.t group by k order by k",
+        "select count(*), sum(x) from global.s.t where k = 99",
+        "select approx_quantile(x, 0.3), approx_quantile(y, 0.9) from global.s.t",
+        "select distinct k from global.s.t group by k order by k",
+    };
+    for (size_t i = 0; i < sizeof(texts) / sizeof(*texts); i++) {
+        struct buf all, merged;
+        buf_init(&all, 1 << 24);
+        buf_init(&merged, 1 << 24);
+        CHECK_INT(ranks_ask(&ranks, texts[i], &all), 0);
+        ask_merged(texts[i], &merged);
+        if (strcmp(buf_text(&all), buf_text(&merged)) != 0) {
+            printf("# %s\n", texts[i]);
+            CHECK_STR(buf_text(&merged), buf_text(&all));
+        }
+        buf_done(&all);
+        buf_done(&merged);
+    }
+}
+
+/* ---- what cannot be, and who is missing ---- */
+
+static void check_error(const char *text, const char *words)
+{
+    struct buf b;
+    buf_init(&b, 1 << 24);
+    int rc = ranks_ask(&ranks, text, &b);
+    if (!CHECK(rc < 0 && strstr(err_text(), words)))
+        printf("# %s\n# %d %s\n# not %s\n", text, rc, rc < 0 ? err_text() : "", words);
+    buf_done(&b);
+}
+
+/* Is that in the answer, or in the notes? */
+static void check_answer(const char *text, const char *words, const char *notes)
+{
+    struct buf b;
+    buf_init(&b, 1 << 24);
+    int rc = ranks_ask(&ranks, text, &b);
+    if (!CHECK(rc == 0 && strstr(buf_text(&b), words)))
+        printf("# %s\n# %s\n# lacks %s\n", text, rc < 0 ? err_text() : buf_text(&b), words);
+    if (!CHECK(strstr(ranks.notes, notes)))
+        printf("# %s\n# notes %s\n# lack %s\n", text, ranks.notes, notes);
+    buf_done(&b);
+}
+
+TEST(what_is_wrong_is_said_with_its_place)
+{
+    check_error("select zz from global.s.t", "line 1, column 8: unknown column 'zz'");
+    check_error("select k from global.s.t join s.u using (k)",
+                "column 31: 's.u' is a table of one process");
+    check_error("select k from global.s.tt", "no process of these has the table");
+    check_error("select a from global.s.t as x(a)", "cannot be renamed in from");
+    check_error("select k\nfrom global.s.t\nwhere g > 1", "line 3, column 9");
+    check_error("describe global.s.t", "only a select");
+    check_error("select k, count(*) from global.s.t group by 9", "column 45");
+    CHECK(!sql_is_global("select 1", 8));
+    CHECK(!sql_is_global("select * from python.steps", 26));
+    CHECK(!sql_is_global("select (", 8));
+    CHECK(sql_is_global("select 1 where exists (select 1 from global.a.b)", 48));
+    CHECK(sql_is_global("with a as (select * from global.b) select 1", 43));
+}
+
+TEST(a_silent_rank_is_missing_by_name)
+{
+    ranks.silent[3] = true;
+    check_answer("select max(_rank), count(distinct _rank) from global.s.u", "[[5,5]]", "");
+    CHECK_INT(ranks.asked, 6);
+    CHECK_INT(ranks.answers, 5);
+    check_answer("select count(*) from global.s.u where _rank < 3", "[[12]]", "");
+    CHECK_INT(ranks.asked, 3); /* it was not needed */
+    CHECK_INT(ranks.answers, 3);
+    ranks.options.strict = true;
+    check_error("select count(*) from global.s.u", "5 of 6 answered");
+    check_error("select count(*) from global.s.u", "rank 3: it was silent");
+    check_answer("select count(*) from global.s.u where _rank <> 3", "[[20]]", "");
+    ranks.options.strict = false;
+    for (uint32_t m = 0; m < ranks.n; m++)
+        ranks.silent[m] = true;
+    check_error("select count(*) from global.s.u", "none of 6 answered");
+    memset(ranks.silent, 0, sizeof(ranks.silent));
+}
+
+TEST(too_many_bytes_are_refused_in_words)
+{
+    ranks.options.max_bytes = 2000;
+    check_error("select * from global.s.t", "more than 2000 bytes");
+    check_error("select median(x) from global.s.t", "--max-bytes");
+    check_answer("select k, count(*), avg(x) from global.s.t group by k order by k", "[0,", "");
+    check_answer("select i from global.s.t order by i limit 10", "[", "");
+    ranks.options.sketch = true;
+    ranks.options.max_bytes = 0;
+    check_answer("select median(x), count(*) from global.s.t", ",300]]", "within 1 %");
+    ranks.options = (struct sql_global_options){.max_bytes = 0};
+}
+
+/* Rank 2 of another build: no column g, x whole, b a text; rank 4 without the table. */
+TEST(ranks_that_differ)
+{
+    static const struct sql_column other[] = {{"k", SQL_INT, 0, ""},
+                                              {"x", SQL_INT, 0, ""},
+                                              {"b", SQL_TEXT, 0, ""},
+                                              {"z", SQL_INT, 0, ""}};
+    const struct held_table t = {
+        .schema = "s", .name = "t", .columns = other, .n_columns = 4, .n_parts = 1};
+    const struct sql_value row[] = {int_value(SQL_INT, 1), int_value(SQL_INT, 7),
+                                    text_value(SQL_TEXT, "no", 2), int_value(SQL_INT, 5)};
+    struct held_table *before[2] = {ranks.own[2].first, ranks.own[4].first}, *made;
+    ranks.own[2].first = NULL;
+    ranks.own[4].first = NULL;
+    CHECK_INT(held_add(&ranks.own[2], &ranks.mem, &t, &made), 0);
+    CHECK_INT(held_row(made, 0, row), 0);
+    check_answer("select sum(x), count(*), count(g) from global.s.t where _rank = 2", "[[7,1,0]]",
+                 "rank 2 has no column g");
+    check_answer("select typeof(x), x from global.s.t where _rank = 2", "[[\"double\",7]]",
+                 "rank 2 has x of");
+    check_answer("select max(z), min(_rank), count(z) from global.s.t", "[[5,0,1]]",
+                 "rank 0 has no column z");
+    CHECK_INT(ranks.asked, 6);
+    CHECK_INT(ranks.answers, 5); /* but for rank 4 */
+    check_answer("select count(*) from global.s.t where b or true", "[[", "");
+    CHECK_INT(ranks.answers, 4); /* b is a text at rank 2 */
+    check_answer("select count(distinct _rank), max(k) from global.s.t", "[[5,", "");
+    CHECK_INT(ranks.answers, 5);
+    held_done(&(struct held){.first = made});
+    ranks.own[2].first = before[0];
+    ranks.own[4].first = before[1];
+}
+
+/* ---- answers of liars ---- */
+
+static int lie(struct sql_global *g, const struct sql_column *columns, uint32_t n,
+               const struct sql_value *cells)
+{
+    int rc = sql_global_columns(g, 0, 1, columns, n);
+    if (rc == 0 && cells)
+        rc = sql_global_row(g, 0, 1, cells);
+    if (rc < 0)
+        sql_global_failed(g, 0, 1, err_text());
+    return rc;
+}
+
+static void check_lie(const struct sql_column *columns, uint32_t n, const struct sql_value *cells,
+                      const char *words)
+{
+    struct sql_global *g;
+    if (!CHECK_INT(ranks_prepare(&ranks, "select avg(x), count(*) from global.s.t", &g), 0))
+        return;
+    int rc = lie(g, columns, n, cells);
+    if (!CHECK_INT(rc, words ? -EBADMSG : 0) || (words && !CHECK(strstr(err_text(), words))))
+        printf("# %s, not %s\n", err_text(), words ? words : "fine");
+    const char *why = sql_global_why(g, 1);
+    CHECK((why != NULL) == (words != NULL));
+    CHECK(sql_global_row(g, 0, 1, cells) < 0 || !words);
+    CHECK(sql_global_columns(g, 0, 99, columns, n) < 0 &&
+          sql_global_columns(g, 9, 0, columns, n) < 0);
+    sql_global_free(g);
+}
+
+TEST(answers_that_were_not_asked_for_are_refused)
+{
+    const struct sql_column good[] = {{"__s0", SQL_BLOB, 0, ""}, {"__s1", SQL_INT, 0, ""}};
+    const struct sql_column types[] = {{"__s0", SQL_BLOB, 0, ""}, {"__s1", SQL_DOUBLE, 0, ""}};
+    const struct sql_column names[] = {{"__s0", SQL_BLOB, 0, ""}, {"x", SQL_INT, 0, ""}};
+    const struct sql_column nulls[] = {{"__s0", SQL_NULL, 0, ""}, {"__s1", SQL_INT, 0, ""}};
+    const char state[25] = {2, 3};
+    struct sql_value row[] = {text_value(SQL_BLOB, state, 25), int_value(SQL_INT, 3)};
+    check_lie(good, 2, row, NULL);
+    check_lie(good, 1, NULL, "sent 1 columns and was asked for 2");
+    check_lie(types, 2, NULL, "as double, which is bigint");
+    check_lie(names, 2, NULL, "column 'x'");
+    row[1].integer = -1;
+    check_lie(good, 2, row, "counted -1 rows");
+    row[1].integer = INT64_MAX;
+    check_lie(good, 2, row, "to have counted");
+    row[1] = text_value(SQL_TEXT, "3", 1);
+    check_lie(good, 2, row, "a text in the column __s1");
+    row[1] = int_value(SQL_INT, 3);
+    check_lie(nulls, 2, row, "a blob in the column __s0");
+    row[0].text.size = 24;
+    check_lie(good, 2, row, "no state of an aggregate");
+    row[0].type = SQL_NULL;
+    check_lie(nulls, 2, row, NULL);
+}
+
 static int one_of_all(const char *text)
 {
     struct buf b;
@@ -141,6 +455,12 @@ int main(int argc, char **argv)
     if (argc == 3 && strcmp(argv[1], "ask") == 0)
         return one_of_all(argv[2]);
     RUN(the_same_as_one_table);
+    RUN(merged_on_the_way_it_is_the_same);
+    RUN(what_is_wrong_is_said_with_its_place);
+    RUN(a_silent_rank_is_missing_by_name);
+    RUN(too_many_bytes_are_refused_in_words);
+    RUN(ranks_that_differ);
+    RUN(answers_that_were_not_asked_for_are_refused);
     ranks_done(&ranks);
     return test_end();
 }

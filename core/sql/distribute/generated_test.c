@@ -379,7 +379,8 @@ static void print_answer(const char *kind, const char *text, bool all)
     (void)json_add_text(&line, text, strlen(text));
     (void)buf_adds(&line, ",\"error\":");
     (void)json_add_text(&line, rc < 0 ? err_text() : "", rc < 0 ? strlen(err_text()) : 0);
-    (void)buf_addf(&line, ",\"answer\":%s}\n", rc < 0 ? "null" : buf_text(&b));
+    int size = (int)strcspn(buf_text(&b), "\n");
+    (void)buf_addf(&line, ",\"answer\":%.*s}\n", rc < 0 ? 4 : size, rc < 0 ? "null" : b.data);
     (void)fwrite(line.data, 1, line.size, stdout);
     buf_done(&b);
     buf_done(&line);

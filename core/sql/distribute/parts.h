@@ -23,6 +23,7 @@ struct global_member {
     const char *name;
     struct sql_value tags[SQL_TAGS];
     bool asked, failed; /* in any part, or for columns */
+    const char *why;    /* it failed; may be NULL */
 };
 
 struct member_schema { /* of one table at one member */

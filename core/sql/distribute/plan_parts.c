@@ -306,10 +306,11 @@ static int assign(struct sql_global *g, struct part *p)
             a->statement = statement_from(g, p, m, source);
         if (a->statement)
             a->state = ANSWER_AWAITED;
-        g->members[m].failed = g->members[m].failed || !a->statement;
-        if (!a->statement)
-            global_note(g, "%s is not in the answer: %s", g->members[m].name,
-                        a->why ? a->why : "no memory");
+        if (a->statement)
+            continue;
+        g->members[m].failed = true;
+        if (!g->members[m].why)
+            g->members[m].why = a->why;
     }
     return rc;
 }

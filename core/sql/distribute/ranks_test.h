@@ -35,7 +35,6 @@ struct ranks {
     struct rank_table t, u;
     struct sql_global_options options;
     bool silent[RANKS_MAX];  /* does not answer */
-    bool relayed;            /* answers are merged in pairs on the way */
     char notes[4096];        /* of the last statement */
     uint32_t asked, answers; /* of it */
 };

@@ -250,7 +250,7 @@ static struct node *split_quantile(struct call *c)
     c->args[0] = value;
     c->args[1] = NULL;
     global_note(p->scope.g, "%s() is within 1 %% of a value at that place: merged from sketches%s",
-                n->text, approximate ? "" : ", as its values are more than cluster.max_bytes");
+                n->text, approximate ? "" : ", as its values are more than --max-bytes");
     return split_state_of(c, "quantile_sketch", AGG_SKETCH, fraction);
 }
 
