@@ -16,7 +16,7 @@
 #include "core/base/err.h"
 
 #define MEMBERS_MAX 100000 /* more are a mistake */
-#define NOTES_BYTES 65536
+#define NOTES_BYTES (1 << 20)
 
 const char *const sql_tag_names[SQL_TAGS] = {"_host",      "_addr",       "_rank",
                                              "_node_rank", "_local_rank", "_role"};
@@ -41,20 +41,42 @@ char *global_text(struct sql_global *g, const char *format, ...)
     return copy;
 }
 
-void global_note(struct sql_global *g, const char *format, ...)
+void global_note(struct sql_global *g, const char *who, const char *format, ...)
 {
-    char line[1024];
+    char text[1024];
     va_list args;
     va_start(args, format);
-    int n = vsnprintf(line, sizeof(line) - 1, format, args);
+    (void)vsnprintf(text, sizeof(text), format, args);
     va_end(args);
-    memcpy(line + (n < 0 ? 0 : n < 1022 ? n : 1022), "\n", 2);
-    if (g->notes.size < NOTES_BYTES / 2 && !strstr(buf_text(&g->notes), line))
-        (void)buf_adds(&g->notes, line);
+    struct global_note **at = &g->first_note, *n;
+    while (*at && strcmp((*at)->text, text) != 0)
+        at = &(*at)->next;
+    n = *at ? *at : arena_zalloc(&g->mem, 1, sizeof(*n));
+    const char *copy = n && !*at ? arena_text(&g->mem, text, strlen(text)) : NULL;
+    if (!n || (!*at && !copy))
+        return; /* of all that may be lost, this may */
+    if (!*at)
+        n->text = copy;
+    *at = n;
+    if (!who || n->last == who)
+        return;
+    if (n->n < NAMED_MAX)
+        n->who[n->n] = who;
+    n->last = who;
+    n->n++;
 }
 
 const char *sql_global_notes(struct sql_global *g)
 {
+    buf_reset(&g->notes);
+    for (const struct global_note *n = g->first_note; n; n = n->next) {
+        (void)buf_adds(&g->notes, n->text);
+        for (uint32_t i = 0; i < n->n && i < NAMED_MAX; i++)
+            (void)buf_addf(&g->notes, "%s%s", i ? ", " : ": ", n->who[i]);
+        if (n->n > NAMED_MAX)
+            (void)buf_addf(&g->notes, " and %u more", n->n - NAMED_MAX);
+        (void)buf_addc(&g->notes, '\n');
+    }
     return buf_text(&g->notes);
 }
 

@@ -361,11 +361,11 @@ TEST(ranks_that_differ)
     CHECK_INT(held_add(&ranks.own[2], &ranks.mem, &t, &made), 0);
     CHECK_INT(held_row(made, 0, row), 0);
     check_answer("select sum(x), count(*), count(g) from global.s.t where _rank = 2", "[[7,1,0]]",
-                 "rank 2 has no column g");
+                 "no column g in \"s\".\"t\", NULL there: rank 2\n");
     check_answer("select typeof(x), x from global.s.t where _rank = 2", "[[\"double\",7]]",
-                 "rank 2 has x of");
+                 "x of \"s\".\"t\" is bigint, made double, there: rank 2");
     check_answer("select max(z), min(_rank), count(z) from global.s.t", "[[5,0,1]]",
-                 "rank 0 has no column z");
+                 "no column z in \"s\".\"t\", NULL there: rank 0, rank 1, rank 3, rank 5\n");
     CHECK_INT(ranks.asked, 6);
     CHECK_INT(ranks.answers, 5); /* but for rank 4 */
     check_answer("select count(*) from global.s.t where b or true", "[[", "");

@@ -11,7 +11,6 @@
 #include "core/sql/distribute/parts.h"
 
 #define MEMORY_BYTES (UINT64_C(4) << 30) /* of a process of the asker's own */
-#define NAMED_MAX 20                     /* members in a line of explain */
 
 static struct sql_options options_of(const struct sql_global *g)
 {

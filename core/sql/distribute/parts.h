@@ -73,6 +73,13 @@ struct part {
     struct part *next;
 };
 
+#define NAMED_MAX 20 /* members in a sentence */
+struct global_note {
+    const char *text, *who[NAMED_MAX], *last;
+    uint32_t n;
+    struct global_note *next;
+};
+
 struct sql_global {
     struct arena mem;
     struct sql_global_options o;
@@ -94,14 +101,17 @@ struct sql_global {
     bool names_failed;
     uint64_t bytes; /* of all answers */
     bool has_quantiles, too_large, planned;
+    struct global_note *first_note;
     struct buf notes;
 };
 
 int global_no_memory(void);
 char *global_text(struct sql_global *g, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
-void global_note(struct sql_global *g, const char *format, ...)
-    __attribute__((format(printf, 2, 3)));
+/* Something to say; who: the member's name that it is about (equal sentences come once, with the
+ * names behind them), NULL: of none. */
+void global_note(struct sql_global *g, const char *who, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
 
 /* ---- schema.c ---- */
 

@@ -314,8 +314,8 @@ static int make_up(struct sql_global *g, const struct sql_column *want, const st
     (void)snprintf(cast, sizeof(cast), "cast(null as %s) as ", cast_name(want->type));
     if (type == SQL_NULL) {
         if (c < 0)
-            global_note(g, "%s has no column %s in %s: NULL there", g->members[member].name,
-                        want->name, p->table->source);
+            global_note(g, g->members[member].name, "no column %s in %s, NULL there", want->name,
+                        p->table->source);
         add_item(c < 0 ? added : replaced, cast, want->name);
         return 0;
     }
@@ -328,7 +328,7 @@ static int make_up(struct sql_global *g, const struct sql_column *want, const st
         (void)buf_adds(&text, " as double) as ");
         add_item(replaced, buf_text(&text), want->name);
         buf_done(&text);
-        global_note(g, "%s has %s of %s as bigint: made double", g->members[member].name,
+        global_note(g, g->members[member].name, "%s of %s is bigint, made double, there",
                     want->name, p->table->source);
         return 0;
     }

@@ -249,8 +249,9 @@ static struct node *split_quantile(struct call *c)
         fraction = tree_call(mem_of(p), "-", tree_int(mem_of(p), 1), fraction);
     c->args[0] = value;
     c->args[1] = NULL;
-    global_note(p->scope.g, "%s() is within 1 %% of a value at that place: merged from sketches%s",
-                n->text, approximate ? "" : ", as its values are more than --max-bytes");
+    global_note(p->scope.g, NULL,
+                "%s() is within 1 %% of a value at that place: merged from sketches%s", n->text,
+                approximate ? "" : ", as its values are more than --max-bytes");
     return split_state_of(c, "quantile_sketch", AGG_SKETCH, fraction);
 }
 
