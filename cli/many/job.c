@@ -28,6 +28,7 @@ struct candidate {
     int64_t rank;
     int worth;        /* what speaks for its being the rank: a core, a Python */
     char master[128]; /* "127.0.0.1:29500", "": it has none */
+    bool torch;       /* its rank is what torch reads, not a scheduler's */
     bool out;
 };
 
@@ -52,15 +53,17 @@ static void read_master(const struct buf *b, char *ret, size_t size)
         (void)snprintf(ret, size, "%.100s:%.8s", address, port);
 }
 
+/* name: NULL, of any. */
 static bool is_of_job(const struct buf *b, const char *name, const char *master)
 {
     static const char *const names[] = {"TORCHELASTIC_RUN_ID", "SLURM_JOB_ID", "SLURM_JOB_NAME",
                                         "PBS_JOBID",           "LSB_JOBID",    "JOB_NAME"};
 
     for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
-        if (strcmp(variable(b, names[i]), name) == 0)
+        if (name != NULL ? strcmp(variable(b, names[i]), name) == 0
+                         : variable(b, names[i])[0] != '\0')
             return true;
-    return strcmp(master, name) == 0;
+    return name != NULL ? strcmp(master, name) == 0 : master[0] != '\0';
 }
 
 /* A core counts most, then that it is a Python: wrappers are shells. */
@@ -91,6 +94,7 @@ static int take_process(struct candidates *all, pid_t pid, const char *name)
         read_master(&b, c.master, sizeof(c.master));
         member_place(b.data, b.size - 1, &place);
         c.rank = place.rank;
+        c.torch = variable(&b, "RANK")[0] != '\0';
         read = c.rank != MEMBER_UNKNOWN && is_of_job(&b, name, c.master);
     }
     buf_done(&b);
@@ -136,9 +140,18 @@ static bool is_ancestor(pid_t old, pid_t young)
     return false;
 }
 
+/* srun starts torchrun, which starts ranks: it has a place in the scheduler's job, and is none. */
+static void judge_launcher(struct candidate *launcher, const struct candidate *c)
+{
+    if (!launcher->torch && c->torch && !launcher->out && is_ancestor(launcher->pid, c->pid))
+        launcher->out = true;
+}
+
 /* Of two of a family with the same rank one is out: who is worth less, else the child. */
 static void judge(struct candidate *a, struct candidate *b)
 {
+    judge_launcher(a, b);
+    judge_launcher(b, a);
     if (a->out || b->out || a->rank != b->rank)
         return;
     bool a_first = is_ancestor(a->pid, b->pid);
@@ -163,7 +176,7 @@ static int refuse_unnamed(const struct candidates *all, const char *name)
         if (new &&n++ < JOBS_SHOWN)
             (void)buf_addf(&text, "%sjob:%s", n > 1 ? ", " : "", all->list[i].master);
     }
-    int rc = n < 2 || strcmp(name, "none") != 0
+    int rc = n < 2 || name == NULL || strcmp(name, "none") != 0
                  ? 0
                  : err_set(-EINVAL, "job:none is %u jobs that have no name of their own: %s", n,
                            buf_text(&text));
@@ -171,32 +184,51 @@ static int refuse_unnamed(const struct candidates *all, const char *name)
     return rc;
 }
 
-int find_add_job(struct find *f, const char *name)
+int job_each(const char *name, int (*fn)(void *arg, pid_t pid), void *arg)
 {
     struct candidates all = {.n = 0};
-    char text[24];
-    uint32_t before = f->found->n;
-    int rc = name[0] != '\0' ? gather(&all, name) : err_set(-EINVAL, "'job:' needs the job's name");
+    int rc = gather(&all, name);
 
     for (uint32_t i = 0; i < all.n; i++)
         for (uint32_t k = i + 1; k < all.n; k++)
             judge(&all.list[i], &all.list[k]);
     if (rc == 0)
         rc = refuse_unnamed(&all, name);
-    for (uint32_t i = 0; i < all.n && rc == 0; i++) {
-        if (all.list[i].out)
-            continue;
-        (void)snprintf(text, sizeof(text), "%d", (int)all.list[i].pid);
-        rc = find_add(f, text);
-    }
+    for (uint32_t i = 0; i < all.n && rc == 0; i++)
+        rc = all.list[i].out ? 0 : fn(arg, all.list[i].pid);
+    free(all.list);
+    return rc;
+}
+
+struct of_job {
+    struct find *find;
+    uint32_t n; /* those that are named already count, too */
+};
+
+static int add_pid(void *arg, pid_t pid)
+{
+    struct of_job *o = arg;
+    char text[24];
+
+    o->n++;
+    (void)snprintf(text, sizeof(text), "%d", (int)pid);
+    return find_add(o->find, text);
+}
+
+int find_add_job(struct find *f, const char *name)
+{
+    struct of_job o = {.find = f};
+    uint32_t before = f->found->n;
+    int rc = name[0] != '\0' ? job_each(name, add_pid, &o)
+                             : err_set(-EINVAL, "'job:' needs the job's name");
+
     for (uint32_t i = before; i < f->found->n; i++)
         (void)snprintf(f->found->list[i].tags.job, sizeof(f->found->list[i].tags.job), "%s", name);
-    if (rc == 0 && all.n == 0)
+    if (rc == 0 && o.n == 0)
         rc = err_set(-ESRCH,
                      "no rank of a job '%s' runs here: no process has it as TORCHELASTIC_RUN_ID, "
                      "SLURM_JOB_ID, SLURM_JOB_NAME, PBS_JOBID, LSB_JOBID, JOB_NAME or "
                      "MASTER_ADDR:MASTER_PORT in its environment, and a rank",
                      name);
-    free(all.list);
     return rc;
 }

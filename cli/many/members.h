@@ -79,6 +79,12 @@ const char *member_label(const struct members *all, const struct member *m, char
 struct buf;
 void members_list(const struct members *all, const bool *which, struct buf *ret);
 
+/* ---- job.c ---- */
+
+/* fn gets each rank of that job on this machine, NULL: of any job; with a core or without, and not
+ * its launcher, shell or data loaders.  What fn gives below 0 ends it. */
+int job_each(const char *name, int (*fn)(void *arg, pid_t pid), void *arg);
+
 /* ---- place.c ---- */
 
 /* The tags of a process by its environment, as /proc shows it: torchrun, SLURM, Open MPI, PMI, and
