@@ -203,6 +203,7 @@ cli_demangler_fn *cli_demangler(void);
 int command_inject(struct target *t, int argc, char **argv);  /* inject.c */
 int command_eject(struct target *t, int argc, char **argv);   /* inject.c */
 int command_launch(struct target *t, int argc, char **argv);  /* launch.c */
+int command_cluster(struct target *t, int argc, char **argv); /* cli/cluster/cluster.c */
 int command_list(struct target *t, int argc, char **argv);    /* list.c */
 int command_gc(struct target *t, int argc, char **argv);      /* list.c */
 int command_forward(struct target *t, int argc, char **argv); /* remote.c: as it is */

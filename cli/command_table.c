@@ -323,6 +323,32 @@ static const struct cli_command own_commands[] = {
      .run = command_list,
      .options = {{"--dead", NULL, NULL, "list the data of processes that have ended"}},
      .examples = {"list", "list --dead"}},
+    {.name = "cluster",
+     .arguments = "nodes | status | attach | detach",
+     .doc = "a job as a whole: its nodes, its ranks, entering and leaving all of them",
+     .text = "Ranks are found by the environment that torchrun, SLURM, Open MPI, PMI or Kubernetes "
+             "gave them. `attach` enters each that has not been entered, `detach` leaves each. "
+             "Other machines are asked only when --hosts names them, by ssh: `probing` must be "
+             "installed there, and nothing of it runs on. Exit code 1: not all of them are as they "
+             "should be.",
+     .run = command_cluster,
+     .options = {{"--job", "-j", "NAME",
+                  "this job only: torchrun's run id, SLURM's job id, or "
+                  "MASTER_ADDR:MASTER_PORT"},
+                 {"--hosts", "-H", "HOSTS",
+                  "node[1-8],other; a file of hosts; or auto: as the job "
+                  "itself names them"},
+                 {"--store", NULL, "HOST:PORT", "torchrun's rendezvous, which knows the nodes"},
+                 {"--rsh", "-e", "COMMAND", "remote shell in place of ssh; also PROBING_RSH"},
+                 {"--remote-probing", NULL, "COMMAND",
+                  "what probing is called there; also PROBING_REMOTE"},
+                 {"--plugin", NULL, "NAME", "attach: also load this plugin; can be repeated"},
+                 {"--at-once", NULL, "N", "so many ranks or hosts at a time; 16 by default"},
+                 {"--json", NULL, NULL, "a line of JSON for each rank or node"},
+                 {"--timeout", NULL, "TIME", "for each rank; 20s by default"}},
+     .examples = {"cluster status", "cluster attach --plugin torch",
+                  "cluster attach --job 4711 --hosts 'node[01-16]'",
+                  "cluster nodes --store node1:29400 --job myrun"}},
     {.name = "gc",
      .arguments = "",
      .doc = "remove the data of processes that have ended",

@@ -36,8 +36,6 @@ static bool looks_like_target(const char *word)
 /* Words of the field for what is not here, with a target or without one. */
 static const char *missing_command(const char *word)
 {
-    if (strcmp(word, "cluster") == 0)
-        return "the ranks of a job are not joined yet: ask each by its own pid or address";
     if (strcmp(word, "rdma") == 0 || strcmp(word, "rd") == 0)
         return "RDMA counters are not measured yet";
     return NULL;

@@ -137,7 +137,7 @@ def test_older_words_still_work(world):
     done = world.probing("-p", str(target.pid), "memory")
     assert done.returncode == 0 and re.search(r"^  resident +\d+\.\d MB", done.stdout, flags=re.M)
     assert world.probing("memory", env={"ENDPOINT": str(target.pid)}).returncode == 0
-    done = world.probing("cluster", "attach")
-    assert done.returncode == 2 and "each by its own pid or address" in done.stderr
+    done = world.probing("cluster", "attach", "--job", "no-such")
+    assert done.returncode == 1 and "no rank of job 'no-such'" in done.stderr
     said = target.probing("config", "probing.sample_rate=0.05").stdout
     assert said == "torch.sample_rate=0.05 (kept until plugin torch is loaded)\n"

@@ -1,0 +1,358 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * cli/cluster/cluster.c - `probing cluster nodes | status | attach | detach`: options, who is
+ * asked, and the table.
+ *
+ * One thread.
+ */
+#include "cli/cluster/cluster.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli/cli.h"
+#include "cli/terminal/terminal.h"
+#include "core/base/clock.h"
+#include "core/base/err.h"
+#include "core/base/text.h"
+#include "sdk/lib/buf.h"
+#include "sdk/lib/json.h"
+
+#define TIMEOUT_NS (20 * NS_PER_S)
+#define AT_ONCE 16
+#define AT_ONCE_MAX 1024
+#define AT_ONCE_TEXT "16"
+#define RSH "ssh -T -o BatchMode=yes -o ConnectTimeout=10"
+#define ACTIONS "nodes, status, attach or detach"
+
+static const char *const action_names[] = {[CLUSTER_NODES] = "nodes",
+                                           [CLUSTER_STATUS] = "status",
+                                           [CLUSTER_ATTACH] = "attach",
+                                           [CLUSTER_DETACH] = "detach"};
+
+/* ---- options ---- */
+
+struct taken {
+    struct cluster_options o;
+    bool acts; /* an action was named */
+};
+
+static int take_action(struct taken *t, const char *word)
+{
+    const uint32_t n = sizeof(action_names) / sizeof(action_names[0]);
+    uint32_t i = 0;
+
+    while (i < n && strcmp(word, action_names[i]) != 0)
+        i++;
+    if (i == n || t->acts)
+        return err_set(-EINVAL, "cluster needs one of " ACTIONS ", not '%s'", word);
+    t->o.action = (enum cluster_action)i;
+    t->acts = true;
+    return 0;
+}
+
+static int take_number(const char *value, uint32_t *ret)
+{
+    uint64_t n;
+
+    if (parse_u64(value, &n) < 0 || n == 0 || n > AT_ONCE_MAX)
+        return err_set(-EINVAL, "--at-once must be a number from 1 to %d, not '%s'", AT_ONCE_MAX,
+                       value);
+    *ret = (uint32_t)n;
+    return 0;
+}
+
+static int take(void *arg, const char *option, const char *value)
+{
+    struct taken *t = arg;
+    struct cluster_options *o = &t->o;
+
+    if (option == NULL)
+        return take_action(t, value);
+    if (strcmp(option, "--job") == 0)
+        o->job = value;
+    else if (strcmp(option, "--hosts") == 0)
+        o->hosts = value;
+    else if (strcmp(option, "--store") == 0)
+        o->store = value;
+    else if (strcmp(option, "--rsh") == 0)
+        o->rsh = value;
+    else if (strcmp(option, "--remote-probing") == 0)
+        o->program = value;
+    else if (strcmp(option, "--json") == 0)
+        o->json = true;
+    else if (strcmp(option, "--at-once") == 0)
+        return take_number(value, &o->at_once);
+    else if (strcmp(option, "--plugin") == 0) {
+        if (o->n_plugins == CLUSTER_PLUGINS_MAX)
+            return err_set(-E2BIG, "more than %d plugins", CLUSTER_PLUGINS_MAX);
+        o->plugins[o->n_plugins++] = value;
+    } else { /* --timeout */
+        int rc = parse_ns(value, &o->timeout_ns);
+        return rc < 0 || o->timeout_ns > 0 ? rc : err_set(-EINVAL, "--timeout must be more than 0");
+    }
+    return 0;
+}
+
+static const char *from_environment(const char *name, const char *otherwise)
+{
+    const char *value = getenv(name);
+
+    return value != NULL && value[0] != '\0' ? value : otherwise;
+}
+
+static int check(const struct taken *t)
+{
+    if (!t->acts)
+        return err_set(-EINVAL, "cluster needs one of " ACTIONS);
+    if (t->o.n_plugins > 0 && t->o.action != CLUSTER_ATTACH)
+        return err_set(-EINVAL, "--plugin is for `cluster attach`");
+    if (t->o.store != NULL && t->o.action != CLUSTER_NODES &&
+        (t->o.hosts == NULL || strcmp(t->o.hosts, "auto") != 0))
+        return err_set(-EINVAL, "--store is for `cluster nodes`, and for --hosts auto");
+    return 0;
+}
+
+/* ---- what is shown ---- */
+
+static const char *number(int64_t n, char room[24])
+{
+    (void)snprintf(room, 24, "%" PRId64, n);
+    return n == MEMBER_UNKNOWN ? "-" : room;
+}
+
+static void print_rank(const struct cluster_rank *r, int host)
+{
+    char rank[24], local[24], pid[24], version[64], why[2900];
+
+    printf("%5s  %5s  %-*s  %8s  %-11s  %s%s\n", number(r->rank, rank),
+           number(r->local_rank, local), host, r->host, number(r->pid, pid),
+           rank_state_name(r->state), terminal_field(version, sizeof(version), r->version),
+           terminal_field(why, sizeof(why), r->why));
+}
+
+static int host_width(const struct cluster_ranks *r)
+{
+    int width = 4;
+
+    for (uint32_t i = 0; i < r->n; i++)
+        width = (int)strlen(r->list[i].host) > width ? (int)strlen(r->list[i].host) : width;
+    return width;
+}
+
+static int compare(const void *one, const void *two)
+{
+    const struct cluster_rank *a = one, *b = two;
+    int order = strcmp(a->job, b->job);
+
+    if ((a->state == RANK_UNREACHED) != (b->state == RANK_UNREACHED))
+        return a->state == RANK_UNREACHED ? 1 : -1;
+    if (order != 0)
+        return order;
+    if (a->rank != b->rank)
+        return a->rank < b->rank ? -1 : 1;
+    return strcmp(a->host, b->host);
+}
+
+static void print_ranks(const struct cluster_options *o, struct cluster_ranks *r)
+{
+    const char *job = NULL;
+    char name[1300];
+    struct buf b;
+
+    if (r->n > 0)
+        qsort(r->list, r->n, sizeof(*r->list), compare);
+    buf_init(&b, (size_t)1 << 20);
+    for (uint32_t i = 0; i < r->n; i++) {
+        const struct cluster_rank *one = &r->list[i];
+        buf_reset(&b);
+        if (o->json) {
+            cluster_rank_write(one, &b);
+            (void)fwrite(buf_text(&b), 1, b.size, stdout);
+            continue;
+        }
+        bool fresh = job == NULL || strcmp(job, one->job) != 0;
+        if (fresh && one->state != RANK_UNREACHED) {
+            char size[24];
+            printf("%sjob %s (%s), world size %s\n", job != NULL ? "\n" : "",
+                   terminal_field(name, sizeof(name), one->job), one->launcher,
+                   number(one->world_size, size));
+            job = one->job;
+        }
+        if (i == 0 || (fresh && one->state != RANK_UNREACHED))
+            printf("%5s  %5s  %-*s  %8s  %-11s  %s\n", "rank", "local", host_width(r), "host",
+                   "pid", "state", "core, or why not");
+        print_rank(one, host_width(r));
+    }
+    buf_done(&b);
+}
+
+static void print_nodes(const struct cluster_options *o, const struct cluster_nodes *n)
+{
+    char rank[24], ranks[24], entered[24], why[2900];
+    int width = 4;
+    struct buf b;
+
+    for (uint32_t i = 0; i < n->n; i++)
+        width = (int)strlen(n->list[i].host) > width ? (int)strlen(n->list[i].host) : width;
+    if (n->n > 0 && !o->json)
+        printf("%4s  %-*s  %5s  %7s  %s\n", "node", width, "host", "ranks", "entered", "known by");
+    buf_init(&b, (size_t)1 << 20);
+    for (uint32_t i = 0; i < n->n; i++) {
+        const struct cluster_node *one = &n->list[i];
+        if (!o->json) {
+            printf("%4s  %-*s  %5s  %7s  %s%s%s\n", number(one->node_rank, rank), width, one->host,
+                   number(one->ranks, ranks), number(one->entered, entered), one->known_by,
+                   one->why[0] != '\0' ? "; " : "", terminal_field(why, sizeof(why), one->why));
+            continue;
+        }
+        buf_reset(&b);
+        (void)buf_adds(&b, "{\"host\": ");
+        (void)json_add_text(&b, one->host, strlen(one->host));
+        (void)buf_adds(&b, ", \"known_by\": ");
+        (void)json_add_text(&b, one->known_by, strlen(one->known_by));
+        (void)buf_adds(&b, ", \"why\": ");
+        (void)json_add_text(&b, one->why, strlen(one->why));
+        const int64_t numbers[] = {one->node_rank, one->ranks, one->entered};
+        static const char *const names[] = {"node_rank", "ranks", "entered"};
+        for (int k = 0; k < 3; k++)
+            (void)buf_addf(&b, ", \"%s\": %s", names[k],
+                           numbers[k] == MEMBER_UNKNOWN ? "null" : number(numbers[k], rank));
+        (void)buf_adds(&b, "}\n");
+        (void)fwrite(buf_text(&b), 1, b.size, stdout);
+    }
+    buf_done(&b);
+}
+
+/* The last line: how many of how many, and what is missing. */
+static bool say_sum(const struct cluster_options *o, const struct cluster_ranks *r)
+{
+    enum rank_state wanted = o->action == CLUSTER_DETACH ? RANK_NOT_ENTERED : RANK_ENTERED;
+    uint32_t here = 0, well = 0, unreached = 0;
+    int64_t world = MEMBER_UNKNOWN;
+    bool one_job = true;
+
+    for (uint32_t i = 0; i < r->n; i++) {
+        const struct cluster_rank *one = &r->list[i];
+        unreached += one->state == RANK_UNREACHED;
+        if (one->state == RANK_UNREACHED)
+            continue;
+        one_job = one_job && strcmp(one->job, r->list[0].job) == 0;
+        world = one->world_size;
+        here++;
+        well += one->state == wanted;
+    }
+    if (here + unreached == 0)
+        terminal_say("no rank of %s%s%s runs %s", o->job != NULL ? "job '" : "a job",
+                     o->job != NULL ? o->job : "", o->job != NULL ? "'" : "",
+                     o->hosts != NULL ? "on these hosts" : "on this machine that you may look at");
+    else if (!o->json)
+        terminal_say("%u of %u ranks %s%s", well, here,
+                     o->action == CLUSTER_DETACH ? "are left alone" : "are entered",
+                     unreached > 0 ? "; of some hosts nothing is known" : "");
+    if (!o->json && one_job && here > 0 && world > here && unreached == 0)
+        terminal_say("the job has %" PRId64 " ranks: the other %" PRId64 " are on other machines%s",
+                     world, world - here,
+                     o->hosts == NULL ? " (`probing cluster nodes` names them, --hosts asks them)"
+                                      : " that were not asked");
+    return well == here && unreached == 0 && here > 0;
+}
+
+/* ---- who is asked ---- */
+
+/* The hosts that are meant; *ret_here: this machine is one of them. */
+static int find_hosts(const struct cluster_options *o, struct hosts *ret, bool *ret_here)
+{
+    struct hosts all = {.n = 0};
+    struct cluster_nodes nodes = {.n = 0};
+    int rc = 0;
+
+    *ret_here = o->hosts == NULL;
+    if (o->hosts == NULL)
+        return 0;
+    if (strcmp(o->hosts, "auto") == 0) {
+        rc = cluster_nodes_find(o, NULL, &nodes);
+        for (uint32_t i = 0; rc == 0 && i < nodes.n; i++)
+            rc = hosts_add(&all, nodes.list[i].host);
+        if (rc == 0 && nodes.n == 0)
+            rc =
+                err_set(-ENOENT, "--hosts auto finds no node: no rank of the job runs here, and no "
+                                 "store was named (--store)");
+    } else {
+        rc = hosts_read(o->hosts, &all);
+    }
+    for (uint32_t i = 0; rc == 0 && i < all.n; i++) {
+        bool here = host_is_here(all.list[i]);
+        *ret_here = *ret_here || here;
+        rc = here ? 0 : hosts_add(ret, all.list[i]);
+    }
+    cluster_nodes_done(&nodes);
+    hosts_done(&all);
+    return rc;
+}
+
+static int run_nodes(const struct cluster_options *o, const struct hosts *hosts, bool here)
+{
+    struct cluster_nodes nodes = {.n = 0};
+    struct cluster_ranks ranks = {.n = 0};
+    int rc = cluster_nodes_find(o, hosts, &nodes);
+    bool reached = true;
+
+    if (rc == 0 && here)
+        rc = cluster_local(o, &ranks);
+    if (rc == 0 && hosts->n > 0)
+        rc = cluster_remote(o, hosts, &ranks);
+    if (rc == 0)
+        rc = cluster_nodes_count(&nodes, &ranks);
+    if (rc == 0) {
+        print_nodes(o, &nodes);
+        if (nodes.n == 0)
+            terminal_say("no rank of a job runs on this machine that you may look at; --store "
+                         "HOST:PORT --job NAME asks torchrun's store, --hosts asks machines");
+    }
+    for (uint32_t i = 0; rc == 0 && i < nodes.n; i++)
+        reached = reached && nodes.list[i].why[0] == '\0';
+    rc = rc < 0 ? rc : reached && nodes.n > 0 ? EXIT_DONE : EXIT_FAILED;
+    cluster_nodes_done(&nodes);
+    cluster_ranks_done(&ranks);
+    return rc;
+}
+
+static int run_ranks(const struct cluster_options *o, const struct hosts *hosts, bool here)
+{
+    struct cluster_ranks ranks = {.n = 0};
+    int rc = here ? cluster_local(o, &ranks) : 0;
+
+    if (rc == 0 && hosts->n > 0)
+        rc = cluster_remote(o, hosts, &ranks);
+    if (rc == 0) {
+        print_ranks(o, &ranks);
+        rc = say_sum(o, &ranks) ? EXIT_DONE : EXIT_FAILED;
+    }
+    cluster_ranks_done(&ranks);
+    return rc;
+}
+
+int command_cluster(struct target *t, int argc, char **argv)
+{
+    struct taken taken = {.o = {.at_once = AT_ONCE, .timeout_ns = TIMEOUT_NS}};
+    struct hosts hosts = {.n = 0};
+    bool here = true;
+
+    (void)t;
+    taken.o.rsh = from_environment("PROBING_RSH", RSH);
+    taken.o.program = from_environment("PROBING_REMOTE", "probing");
+    int rc = cli_parse(argc, argv, take, &taken);
+    if (rc == 0)
+        rc = cli_misuse(check(&taken));
+    if (rc == 0)
+        rc = find_hosts(&taken.o, &hosts, &here);
+    if (rc == 0)
+        rc = taken.o.action == CLUSTER_NODES ? run_nodes(&taken.o, &hosts, here)
+                                             : run_ranks(&taken.o, &hosts, here);
+    hosts_done(&hosts);
+    return rc;
+}

@@ -1,0 +1,123 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * cli/cluster/cluster.h - a job as a whole: its nodes, its ranks, and entering and leaving all of
+ * them.
+ *
+ * One thread.  Nothing runs on between two commands: each looks anew.
+ *
+ *     cluster.c: the command     ranks.c: the ranks of this machine, and of others through a remote
+ *     shell     nodes.c: which nodes there are, and who says so     hosts.c: lists and files of
+ *     hosts     side_commands.c: programs beside this one
+ */
+#ifndef CLI_CLUSTER_CLUSTER_H
+#define CLI_CLUSTER_CLUSTER_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "cli/many/members.h"
+
+#define HOSTS_MAX 10000
+#define CLUSTER_PLUGINS_MAX 16
+
+enum cluster_action { CLUSTER_NODES, CLUSTER_STATUS, CLUSTER_ATTACH, CLUSTER_DETACH };
+
+struct cluster_options {
+    enum cluster_action action;
+    const char *job;     /* NULL: the only one there is */
+    const char *hosts;   /* a file, a list, or "auto"; NULL: this machine */
+    const char *store;   /* HOST:PORT of torchrun's rendezvous; NULL: as the job's own words say */
+    const char *rsh;     /* the remote shell, its words between blanks */
+    const char *program; /* what probing is called on the other machines */
+    const char *plugins[CLUSTER_PLUGINS_MAX + 1];
+    uint32_t n_plugins;
+    uint32_t at_once;
+    uint64_t timeout_ns; /* of each rank, and of each host */
+    bool json;           /* a line of JSON each */
+};
+
+/* ---- ranks ---- */
+
+enum rank_state {
+    RANK_ENTERED,     /* its core answers */
+    RANK_NOT_ENTERED, /* it has none */
+    RANK_STOPPED,     /* SIGSTOPped, or a debugger holds it */
+    RANK_SILENT,      /* it has a core that does not answer, or says no */
+    RANK_UNREACHED    /* its host could not be asked: a line for the host */
+};
+
+struct cluster_rank {
+    char host[256];
+    char job[300], launcher[16];
+    int64_t rank, world_size, node_rank, local_rank, pid; /* MEMBER_UNKNOWN */
+    enum rank_state state;
+    char version[48], why[700]; /* "": nothing to say */
+};
+
+struct cluster_ranks {
+    struct cluster_rank *list;
+    uint32_t n, room;
+};
+
+/* A row more, of zeros but its numbers; NULL: no memory, err_set() done. */
+struct cluster_rank *cluster_rank_add(struct cluster_ranks *r);
+void cluster_ranks_done(struct cluster_ranks *r);
+const char *rank_state_name(enum rank_state state);
+
+/* Of this machine: enter or leave those that are to be, then say how it stands with each. */
+int cluster_local(const struct cluster_options *o, struct cluster_ranks *ret);
+/* The same on each of those hosts, by `RSH HOST probing cluster ...`.  One that cannot be asked, or
+ * says what cannot be, is one row that says why. */
+struct hosts;
+int cluster_remote(const struct cluster_options *o, const struct hosts *hosts,
+                   struct cluster_ranks *ret);
+
+/* One per line as JSON, and one such line back: what --json prints and reads.  -EBADMSG. */
+struct buf;
+void cluster_rank_write(const struct cluster_rank *r, struct buf *b);
+int cluster_rank_read(const char *line, size_t size, struct cluster_rank *ret);
+
+/* ---- hosts (hosts.c) ---- */
+
+struct hosts {
+    char (*list)[256];
+    uint32_t n, room;
+};
+
+/* Add a file's hosts (one a line, what follows the first word is for others, '#' begins a comment;
+ * "node[1-8]" is eight) or those of such a list.  Each is kept once. */
+int hosts_read(const char *text, struct hosts *ret);
+int hosts_add(struct hosts *h, const char *name);
+void hosts_done(struct hosts *h);
+/* Are both names of one machine, as far as the names say?  "n1" is "n1.lan", not "n1.wan" "n1.lan".
+ */
+bool host_is(const char *one, const char *other);
+bool host_is_here(const char *name);
+/* Nothing that a shell, an option or a terminal could take otherwise: what ssh is given. */
+bool host_is_name(const char *name);
+
+/* ---- nodes (nodes.c) ---- */
+
+struct cluster_node {
+    char host[256];
+    int64_t node_rank;      /* MEMBER_UNKNOWN */
+    int64_t ranks, entered; /* MEMBER_UNKNOWN: it was not asked */
+    char known_by[64];      /* "this machine, slurm, torchrun's store, the list" */
+    char why[700];          /* it was asked in vain */
+};
+
+struct cluster_nodes {
+    struct cluster_node *list;
+    uint32_t n, room;
+};
+
+/* What the job's own words, torchrun's store and `given` (may be NULL) say.  What cannot be asked
+ * is said on stderr. */
+int cluster_nodes_find(const struct cluster_options *o, const struct hosts *given,
+                       struct cluster_nodes *ret);
+/* Count the ranks of each into it. */
+int cluster_nodes_count(struct cluster_nodes *n, const struct cluster_ranks *r);
+void cluster_nodes_done(struct cluster_nodes *n);
+
+#endif

@@ -1,0 +1,26 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * cli/cluster/job_place.h - what a process's environment says of its job as a whole.
+ *
+ * Any thread; no state.  Whoever started the process has written it: numbers are checked, texts are
+ * cut, and nothing of it is run.
+ */
+#ifndef CLI_CLUSTER_JOB_PLACE_H
+#define CLI_CLUSTER_JOB_PLACE_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+/* Beside what struct member_tags has. */
+struct job_place {
+    const char *launcher; /* "torchrun", "slurm", "openmpi", "pmi", "kubernetes", or "torch": RANK
+                           * and WORLD_SIZE only, as torch.distributed reads them */
+    char run_id[128];     /* torchrun's, "": another has started it, or nobody has named it */
+    char master[300];     /* "MASTER_ADDR:MASTER_PORT", "" */
+    char nodes[4096];     /* SLURM's list of hosts: sdk/lib/host_list.h; "" */
+    int64_t world_size;   /* MEMBER_UNKNOWN */
+};
+
+void job_place_of(const char *environment, size_t size, struct job_place *ret);
+
+#endif

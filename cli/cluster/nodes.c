@@ -1,0 +1,259 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * cli/cluster/nodes.c - which nodes a job has, and who says so: the scheduler's list in the
+ * environment of its ranks, torchrun's rendezvous store, the user's list, and this machine.
+ *
+ * One thread.  torchrun's agent, the parent of its ranks, names the store in its own words.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "cli/cli.h"
+#include "cli/cluster/cluster.h"
+#include "cli/cluster/local_ranks.h"
+#include "cli/cluster/torch_store.h"
+#include "cli/terminal/terminal.h"
+#include "core/base/err.h"
+#include "core/base/file.h"
+#include "core/base/text.h"
+#include "sdk/lib/buf.h"
+#include "sdk/lib/host_list.h"
+#include "sdk/lib/proc/proc_file.h"
+
+#define C10D_PORT 29400 /* torchrun's, where an endpoint names none */
+#define WORDS_BYTES ((size_t)1 << 20)
+
+static struct cluster_node *node_add(struct cluster_nodes *n)
+{
+    if (n->n == n->room) {
+        uint32_t room = n->room > 0 ? 2 * n->room : 16;
+        struct cluster_node *list =
+            room <= 2 * HOSTS_MAX ? realloc(n->list, room * sizeof(*list)) : NULL;
+        if (list == NULL) {
+            (void)err_set(-ENOMEM, "no memory for %u nodes", room);
+            return NULL;
+        }
+        n->list = list;
+        n->room = room;
+    }
+    struct cluster_node *one = &n->list[n->n++];
+    *one = (struct cluster_node){
+        .node_rank = MEMBER_UNKNOWN, .ranks = MEMBER_UNKNOWN, .entered = MEMBER_UNKNOWN};
+    return one;
+}
+
+/* Two nodes of one machine are two: torchrun may start several agents there.  To those that meet on
+ * their own machine it is "localhost". */
+static bool is_node(const struct cluster_node *n, const char *host, int64_t node_rank)
+{
+    bool same = host_is(n->host, host) ||
+                (node_rank != MEMBER_UNKNOWN && host_is_here(n->host) && host_is_here(host));
+
+    return same && (n->node_rank == node_rank || n->node_rank == MEMBER_UNKNOWN ||
+                    node_rank == MEMBER_UNKNOWN);
+}
+
+/* One that is known already is known by one more. */
+static int node_see(struct cluster_nodes *n, const char *host, int64_t node_rank, const char *by)
+{
+    struct cluster_node *one = NULL;
+
+    for (uint32_t i = 0; i < n->n && one == NULL; i++)
+        one = is_node(&n->list[i], host, node_rank) ? &n->list[i] : NULL;
+    if (one == NULL) {
+        one = node_add(n);
+        if (one == NULL)
+            return -ENOMEM;
+        (void)snprintf(one->host, sizeof(one->host), "%s", host);
+    }
+    if (one->node_rank == MEMBER_UNKNOWN)
+        one->node_rank = node_rank;
+    size_t used = strlen(one->known_by);
+    if (strstr(one->known_by, by) == NULL)
+        (void)snprintf(one->known_by + used, sizeof(one->known_by) - used, "%s%s",
+                       used > 0 ? ", " : "", by);
+    return 0;
+}
+
+/* ---- the scheduler's list ---- */
+
+struct seen {
+    struct cluster_nodes *nodes;
+    const char *by;
+    int64_t next; /* place in the list; MEMBER_UNKNOWN: it has no order */
+};
+
+static int see_listed(void *arg, const char *name)
+{
+    struct seen *s = arg;
+
+    return host_is_name(name)
+               ? node_see(s->nodes, name, s->next == MEMBER_UNKNOWN ? s->next : s->next++, s->by)
+               : 0;
+}
+
+static int see_scheduler(const struct job_place *p, struct cluster_nodes *n)
+{
+    struct seen s = {.nodes = n, .by = "SLURM"};
+    int rc = host_list_each(p->nodes, HOSTS_MAX, see_listed, &s, NULL);
+
+    if (rc == -EINVAL || rc == -E2BIG || rc == -ENAMETOOLONG)
+        terminal_say("SLURM's list of nodes '%.200s' cannot be read", p->nodes);
+    return rc == -ENOMEM ? rc : 0;
+}
+
+/* ---- torchrun's store ---- */
+
+/* The value of "--rdzv-endpoint=X" or "--rdzv_endpoint X" among a process's words; NULL: none. */
+static const char *word_of(const struct buf *words, const char *name)
+{
+    for (size_t at = 0; at < words->size;) {
+        const char *w = words->data + at;
+        size_t n = strnlen(w, words->size - at), k = 0;
+        at += n + 1;
+        while (k < n && w[k] != '=' && (w[k] == name[k] || (w[k] == '_' && name[k] == '-')))
+            k++;
+        if (name[k] != '\0' || k < 3)
+            continue;
+        if (w[k] == '=')
+            return w + k + 1;
+        if (w[k] == '\0' && at < words->size)
+            return words->data + at;
+    }
+    return NULL;
+}
+
+/* Where the job's agents meet; false: its agent does not say, or not by a TCPStore. */
+static bool find_store(pid_t agent, char *ret, size_t size)
+{
+    char path[PROC_PATH_BYTES];
+    struct buf words;
+
+    proc_path(agent, 0, "cmdline", path);
+    buf_init(&words, WORDS_BYTES);
+    bool found = file_read(AT_FDCWD, path, &words) == 0 && words.size > 0;
+    if (found) {
+        (void)buf_addc(&words, '\0');
+        const char *backend = word_of(&words, "--rdzv-backend");
+        const char *endpoint = word_of(&words, "--rdzv-endpoint");
+        found = backend != NULL && strcmp(backend, "c10d") == 0 && endpoint != NULL &&
+                endpoint[0] != '\0' && strlen(endpoint) < size;
+        if (found)
+            (void)snprintf(ret, size, "%s", endpoint);
+    }
+    buf_done(&words);
+    return found;
+}
+
+static int split_endpoint(const char *text, char *host, size_t size, uint16_t *ret_port)
+{
+    const char *colon = strrchr(text, ':');
+    uint64_t port = C10D_PORT;
+    size_t n = colon != NULL ? (size_t)(colon - text) : strlen(text);
+
+    if (colon != NULL && (parse_u64(colon + 1, &port) < 0 || port == 0 || port > 65535))
+        return err_set(-EINVAL, "the store '%s' needs a port from 1 to 65535: HOST:PORT", text);
+    if (n > 2 && text[0] == '[' && text[n - 1] == ']') {
+        text++;
+        n -= 2;
+    }
+    if (n == 0 || n >= size)
+        return err_set(-EINVAL, "the store '%s' is not HOST:PORT", text);
+    (void)snprintf(host, size, "%.*s", (int)n, text);
+    *ret_port = (uint16_t)port;
+    return 0;
+}
+
+static int see_agent(void *arg, const struct torch_node *node)
+{
+    return node_see(arg, node->host, node->rank, "torchrun's store");
+}
+
+/* What it does not tell is no reason to tell nothing. */
+static int see_store(const struct cluster_options *o, const char *store, const char *run_id,
+                     struct cluster_nodes *n)
+{
+    uint64_t limit =
+        o->timeout_ns < TORCH_STORE_TIMEOUT_NS ? o->timeout_ns : TORCH_STORE_TIMEOUT_NS;
+    char host[256];
+    uint16_t port = 0;
+    int rc = split_endpoint(store, host, sizeof(host), &port);
+
+    if (rc == 0)
+        rc = torch_rendezvous_nodes(host, port, run_id, limit, see_agent, n);
+    if (rc == 0 || rc == -ENOMEM || rc == -ECANCELED)
+        return rc;
+    if (o->store != NULL)
+        return rc; /* it was asked for */
+    terminal_say("%s", err_why(rc));
+    return 0;
+}
+
+static const char *run_id_of(const struct cluster_options *o, const struct local_ranks *l)
+{
+    return o->job != NULL ? o->job : l->n > 0 ? l->list[0].place.run_id : "";
+}
+
+int cluster_nodes_find(const struct cluster_options *o, const struct hosts *given,
+                       struct cluster_nodes *ret)
+{
+    char own[256] = "", store[300];
+    struct local_ranks l;
+    int rc = local_ranks_find(o->job, &l);
+
+    if (rc < 0)
+        return rc;
+    (void)gethostname(own, sizeof(own) - 1);
+    rc = local_ranks_of_one_job(&l);
+    for (uint32_t i = 0; rc == 0 && i < l.n; i++)
+        rc = node_see(ret, own, l.list[i].tags.node_rank, "this machine");
+    if (rc == 0 && l.n > 0 && l.list[0].place.nodes[0] != '\0')
+        rc = see_scheduler(&l.list[0].place, ret);
+    if (rc == 0 && o->store != NULL)
+        rc = run_id_of(o, &l)[0] != '\0'
+                 ? see_store(o, o->store, run_id_of(o, &l), ret)
+                 : err_set(-EINVAL, "--store needs the run id of torchrun: --job NAME");
+    else if (rc == 0 && l.n > 0 && strcmp(l.list[0].place.launcher, "torchrun") == 0 &&
+             find_store(l.list[0].parent, store, sizeof(store)))
+        rc = see_store(o, store,
+                       l.list[0].place.run_id[0] != '\0' ? l.list[0].place.run_id : "none", ret);
+    for (uint32_t i = 0; rc == 0 && given != NULL && i < given->n; i++)
+        rc = node_see(ret, given->list[i], MEMBER_UNKNOWN, "--hosts");
+    local_ranks_done(&l);
+    return rc;
+}
+
+int cluster_nodes_count(struct cluster_nodes *n, const struct cluster_ranks *r)
+{
+    for (uint32_t i = 0; i < r->n; i++) {
+        const struct cluster_rank *rank = &r->list[i];
+        struct cluster_node *node = NULL;
+        for (uint32_t k = 0; k < n->n && node == NULL; k++)
+            node = is_node(&n->list[k], rank->host, rank->node_rank) ? &n->list[k] : NULL;
+        if (node == NULL && (node = node_add(n)) == NULL)
+            return -ENOMEM;
+        if (node->host[0] == '\0')
+            (void)snprintf(node->host, sizeof(node->host), "%s", rank->host);
+        if (rank->state == RANK_UNREACHED) {
+            (void)snprintf(node->why, sizeof(node->why), "%s", rank->why);
+            continue;
+        }
+        if (node->node_rank == MEMBER_UNKNOWN)
+            node->node_rank = rank->node_rank;
+        if (node->ranks == MEMBER_UNKNOWN)
+            node->ranks = node->entered = 0;
+        node->ranks++;
+        node->entered += rank->state == RANK_ENTERED;
+    }
+    return 0;
+}
+
+void cluster_nodes_done(struct cluster_nodes *n)
+{
+    free(n->list);
+    *n = (struct cluster_nodes){.n = 0};
+}
