@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`memory --leaks`, --mark, --diff, --peak: what grows is named, what is full or goes is not."""
+"""`memory --leaks`, --mark, --diff, --peak: what grows is named, alone or spread over many stacks;
+what is full or goes is not."""
 import json
 import re
 
@@ -54,6 +55,84 @@ def test_a_leak_is_named_with_its_callers(world):
     assert "leaking" in [one["function_name"] for one in report["alive"]], report
     target.kill()
     assert "leaking" in target.probing("memory", "--leaks", "--since", "30s").stdout
+
+
+# 300 ways to one function, 300 functions below one caller, and a recursion of any depth: what each
+# keeps is on so many stacks that none of them has more than a few samples.  What comes and goes,
+# and a cache that replaces its entries, is allocated in as many.
+SPREAD = """
+import random, time
+random.seed(1)
+kept, cache = [], {}
+def make(n): return bytearray(n)
+made = {"make": make}
+exec("\\n".join("def way%d(n): return make(n)" % i for i in range(300)), made)
+exec("\\n".join("def line%d(n): return bytearray(n)" % i for i in range(300)), made)
+exec("\\n".join("def work%d(n): return bytearray(n)" % i for i in range(300)), made)
+def pick(kind): return made[kind + str(random.randrange(300))]
+def leak_ways(): kept.append(pick("way")(20000))
+def leak_lines(): kept.append(pick("line")(20000))
+def descend(depth):
+    if depth: return descend(depth - 1)
+    kept.append(bytearray(20000))
+def caching(): cache[random.randrange(100)] = pick("work")(50000)
+def working(): return [pick("work")(30000) for i in range(5)]
+def step(leak):
+    if leak:
+        leak_ways()
+        leak_lines()
+        descend(random.randrange(300))
+    caching()
+    working()
+for n in range(500): step(False)
+print("ready", flush=True)
+while True:
+    step(LEAK)
+    n += 1
+    if n % 200 == 0: print("steps", n, flush=True)
+    time.sleep(0.005)
+"""
+
+
+def spread(world, leak):
+    target = world.python(SPREAD.replace("LEAK", leak))
+    target.wait_line("ready")
+    target.inject("--plugin", "python", "--plugin", "memory", *FAST)
+    return target
+
+
+def test_a_leak_that_is_spread_over_stacks_is_named(world):
+    target = spread(world, "True")
+    whole = "select sum(bytes) > 60e6 from memory.live"
+    shared.wait_for(lambda: target.rows(whole) == [[True]] and snapshots(target) >= 4,
+                    "three leaks well above the error of their estimate")
+    (most,), = target.rows("select max(b) from (select sum(bytes) as b from memory.live where "
+                           "function_name = 'make' group by stack_id) s")
+
+    names = ("make", "below leak_lines", "(below )?descend")
+
+    def found():
+        said = target.probing("memory", "--leaks").stdout
+        return said if all(re.search("^  %s " % n, said, flags=re.M) for n in names) else None
+    said = shared.wait_for(found, "the three leaks, each under its name")
+    assert most < 5e6, "no stack is to have much of it"
+    # the function that allocates is told, whoever calls it, with the ways to it
+    make, = re.findall(r"^  make +.*\n((?:      .*\n)+)", said, flags=re.M)
+    assert "leak_ways" in make and re.search(r"by stack: +\d+ % way\d+", make), said
+    assert re.search(r"on\s+\d{2,} stacks", make), said
+    assert "caching" not in said and "working" not in said, said
+    target.kill()
+    assert "below leak_lines" in target.probing("memory", "--leaks").stdout
+
+
+def test_what_comes_and_goes_on_many_stacks_is_no_leak(world):
+    target = spread(world, "False")
+    shared.wait_for(lambda: snapshots(target) >= 2, "snapshots")
+    steps = int(re.findall(r"^steps (\d+)", target.output(), flags=re.M)[-1])
+    # until then all of the cache has been replaced a dozen times
+    target.wait_line("^steps %d$" % (steps + 1200), timeout=300)
+    done = target.probing("memory", "--leaks")
+    assert "nothing grows and stays" in done.stdout.replace("\n", " "), (done.stdout, done.stderr)
 
 
 def test_what_is_full_or_goes_is_no_leak(world):

@@ -89,9 +89,14 @@ void death_show_json(const struct memory_args *w, const struct usage_report *r,
 
 void stacks_show(const struct memory_args *w, const struct usage_report *r);
 void stacks_show_json(const struct memory_args *w, struct report_json *j);
-int leaks_show(const struct memory_args *w);
+/* A line of a place with its bytes and their error. */
+void report_place(const struct memory_args *w, const char *text, double bytes, double error_bytes);
 int peak_show(const struct memory_args *w);
 int diff_show(const struct memory_args *w);
+
+/* ---- report_leaks.c: what grows and is not freed ---- */
+
+int leaks_show(const struct memory_args *w);
 
 /* ---- memory_report.c ---- */
 

@@ -12,9 +12,7 @@
 #define SHOWN 5u
 #define SHOWN_ALONE 12u /* where nothing else is shown */
 #define SIGMAS 2.0      /* a difference that is more than so many errors is one */
-#define CALLERS 6u
-#define OLD_SEC 60.0    /* what bytes_1m counts */
-#define LEAK_LEAST 1e6  /* bytes that a leak has grown by, at the least */
+#define GROWN_LEAST 1e6 /* bytes */
 #define MUCH_THINNER 4  /* samples that are so many times as far apart as asked are told of */
 #define HIDDEN 3        /* distances: 1 of 20 times none of so many bytes is a sample */
 #define PLACE_WIDTH 46u /* columns of a place, where the terminal has 80 */
@@ -23,13 +21,6 @@
 struct place { /* a row */
     char name[REPORT_NAME_BYTES], where[REPORT_NAME_BYTES];
     double bytes, error, grown, older, count, age_ns, stack_id;
-    double middle, first; /* of leaks: bytes in the middle of the time, and at its beginning */
-};
-
-struct leaks {
-    double seconds; /* of the time that was looked at */
-    uint32_t n;
-    struct place places[SHOWN_ALONE];
 };
 
 struct places {
@@ -62,8 +53,6 @@ static int take_place(void *arg, const struct probing_report_cell *cells, uint32
     one.count = cell_number(&cells[7]);
     one.age_ns = cell_number(&cells[8]);
     one.stack_id = cell_number(&cells[9]);
-    one.middle = n > 10 ? cell_number(&cells[10]) : (double)NAN;
-    one.first = n > 11 ? cell_number(&cells[11]) : (double)NAN;
     p->each(p, &one);
     p->n++;
     return 0;
@@ -88,15 +77,21 @@ static uint32_t place_width(const struct memory_args *w)
     return columns > BESIDE_PLACE + 12 ? columns - BESIDE_PLACE : 12;
 }
 
-static void show_place(const struct memory_args *w, const struct place *one, double bytes)
+void report_place(const struct memory_args *w, const char *text, double bytes, double error_bytes)
 {
-    char text[REPORT_NAME_BYTES * 2 + 4], shown[4 * sizeof(text)], size[32], error[32];
-    (void)snprintf(text, sizeof(text), "%s%s%s", one->name, one->where[0] ? "  " : "", one->where);
+    char shown[8 * REPORT_NAME_BYTES], size[32], error[32];
     (void)w->api->fit(w->api, text, strlen(text), place_width(w),
                       PROBING_FIT_MIDDLE | PROBING_FIT_FILL, shown, sizeof(shown));
     report_mb(bytes, size);
-    report_mb(one->error, error);
+    report_mb(error_bytes, error);
     report_printf(w->api, "  %s %10s +- %s\n", shown, size, error);
+}
+
+static void show_place(const struct memory_args *w, const struct place *one, double bytes)
+{
+    char text[REPORT_NAME_BYTES * 2 + 4];
+    (void)snprintf(text, sizeof(text), "%s%s%s", one->name, one->where[0] ? "  " : "", one->where);
+    report_place(w, text, bytes, one->error);
 }
 
 static void show_alive(struct places *p, const struct place *one)
@@ -213,7 +208,7 @@ static void show_unknown(const struct memory_args *w, const struct usage_report 
     report_mb(unseen > 0 ? unseen : 0, rest);
     int n =
         snprintf(text, sizeof(text), "stacks are known of %s +- %s that are alive", alive, error);
-    if (n > 0 && (size_t)n < sizeof(text) && unseen > LEAK_LEAST)
+    if (n > 0 && (size_t)n < sizeof(text) && unseen > GROWN_LEAST)
         (void)snprintf(text + n, sizeof(text) - (size_t)n,
                        "; of the heap's %s some %s were allocated before sampling began, or where "
                        "it does not see",
@@ -237,7 +232,7 @@ static void grown_sql(const struct memory_args *w, uint32_t limit, char *sql, si
                    " group by stack_id) s on l.stack_id = s.id) g where bytes - was "
                    "> %.0f and bytes - was > %.0f * sqrt(bytes_error::double * bytes_error + "
                    "was_error::double * was_error) order by grown desc limit %u",
-                   since, LEAK_LEAST, SIGMAS, limit);
+                   since, GROWN_LEAST, SIGMAS, limit);
 }
 
 void stacks_show(const struct memory_args *w, const struct usage_report *r)
@@ -308,155 +303,6 @@ void stacks_show_json(const struct memory_args *w, struct report_json *j)
     json_close(j, '}');
 }
 
-/* ---- leaks ---- */
-
-/* It grew in both halves of the time, in the newer one not much less than in the older: a cache
- * that was filled and stays is none.  Of a longer time much of what came must have stayed. */
-static bool is_leak(const struct leaks *l, const struct place *one)
-{
-    double older = one->middle - one->first, newer = one->bytes - one->middle;
-    return newer > SIGMAS / 2 * one->error && newer > older / 4 && older > 0 &&
-           (l->seconds < 2 * OLD_SEC || one->older > one->grown / 4);
-}
-
-static void take_leak(struct places *p, const struct place *one)
-{
-    struct leaks *l = p->arg;
-    if (l->n < SHOWN_ALONE && is_leak(l, one))
-        l->places[l->n++] = *one;
-}
-
-struct callers {
-    char text[700];
-    uint32_t n, passed; /* frames of libraries since the last that was told */
-};
-
-static void add_caller(struct callers *c, const char *func, const char *file, double line)
-{
-    const char *slash = strrchr(file, '/');
-    char where[100] = "";
-    size_t at = strlen(c->text);
-    if (*file)
-        (void)snprintf(where, sizeof(where), is_number(line) ? " %.60s:%.0f" : " %.60s",
-                       slash ? slash + 1 : file, line);
-    (void)snprintf(c->text + at, sizeof(c->text) - at, "%s%s%.80s%s", c->n++ ? " < " : "",
-                   c->passed ? "... < " : "", func, where);
-    c->passed = 0;
-}
-
-/* The program's own: what is in a library's folder is passed over. */
-static int take_caller(void *arg, const struct probing_report_cell *cells, uint32_t n)
-{
-    struct callers *c = arg;
-    if (n < 4 || c->n >= CALLERS)
-        return 0;
-    if (cell_number(&cells[3]) > 0)
-        c->passed++;
-    else
-        add_caller(c, cell_text(&cells[0]), cell_text(&cells[1]), cell_number(&cells[2]));
-    return 0;
-}
-
-/* Of Python's frames by their files, of native ones by the library. */
-#define IS_LIBRARY                                                                             \
-    "case when frame_type = 'python' then coalesce(file, '<') ~ "                              \
-    "'(site|dist)-packages/|/lib/python[0-9.]+/|^<' else func like '[%%' or coalesce(module, " \
-    "'') ~ '^$|^(/usr)?/lib|/bin/python[0-9.]*$|libpython|(site|dist)-packages/|/lib/python|"  \
-    "/plugins/(python|torch)\\.so$' end"
-
-static void show_callers(const struct memory_args *w, double stack_id)
-{
-    char sql[900];
-    struct callers c = {.n = 0};
-    (void)snprintf(
-        sql, sizeof(sql),
-        "select func, case when frame_type = 'python' then file else module end, lineno, "
-        "case when " IS_LIBRARY " then 1 else 0 end from (select distinct depth, "
-        "frame_type, func, module, file, lineno from memory.stacks where stack_id = "
-        "%.0f) f order by depth limit 200",
-        stack_id);
-    if (w->api->ask(w->api, sql, take_caller, &c) == 0 && c.n > 0)
-        w->api->print_wrapped(w->api, "      ", c.text, strlen(c.text));
-}
-
-static void show_leak(const struct memory_args *w, const struct place *one)
-{
-    char size[32];
-    show_place(w, one, one->grown);
-    report_mb(one->bytes, size);
-    report_printf(w->api, "      %s alive in %.0f pieces, the oldest for %.0f s; stack_id %.0f\n",
-                  size, one->count, one->age_ns / 1e9, one->stack_id);
-    show_callers(w, one->stack_id);
-}
-
-static int take_span(void *arg, const struct probing_report_cell *cells, uint32_t n)
-{
-    double *span = arg;
-    for (uint32_t i = 0; i < 4 && i < n; i++)
-        span[i] = cell_number(&cells[i]);
-    return 0;
-}
-
-/* Bytes of a stack in one snapshot. */
-#define AT_SNAPSHOT                                                                  \
-    "(select stack_id as id, sum(bytes) as was, max(bytes_error) as was_error from " \
-    "memory.snapshots where snapshot_id = %.0f group by stack_id)"
-
-int leaks_show(const struct memory_args *w)
-{
-    char sql[2400], since[SINCE_BYTES];
-    double span[4] = {0, (double)NAN, (double)NAN, (double)NAN};
-    struct leaks found = {.n = 0};
-    report_since(w, w->window_ns, since, sizeof(since));
-    (void)snprintf(sql, sizeof(sql),
-                   "select count(distinct snapshot_id), min(snapshot_id), (select min(snapshot_id) "
-                   "from memory.snapshots where ts >= (select min(ts) + (max(ts) - min(ts)) / 2 "
-                   "from memory.snapshots where ts >= %s)), extract(epoch from %s + interval "
-                   "'%.3f seconds' - min(ts)) from memory.snapshots where ts >= %s",
-                   since, since, (double)w->window_ns / 1e9, since);
-    int rc = w->api->ask(w->api, sql, take_span, span);
-    if (rc == -ENOENT || rc == -EINVAL)
-        return w->api->no_plugin(w->api);
-    if (rc < 0)
-        return rc;
-    if (!(span[0] >= 2))
-        return report_fail(
-            w->api, -ENODATA,
-            "growth is told between two snapshots of what is alive, and in this time "
-            "there %s; one comes each memory.snapshot_every (60s), and with "
-            "probing memory --mark NAME",
-            span[0] == 1 ? "is only one" : "is none");
-    (void)snprintf(sql, sizeof(sql),
-                   "select " PLACE_COLUMNS "bytes - f_was, bytes_1m, " PLACE_TAIL
-                   ", m_was, f_was from (select l.*, coalesce(f.was, 0) as f_was, "
-                   "coalesce(f.was_error, 0) as f_error, coalesce(m.was, 0) as m_was from "
-                   "memory.live l left join " AT_SNAPSHOT
-                   " f on l.stack_id = f.id left join " AT_SNAPSHOT
-                   " m on l.stack_id = m.id) g where bytes - f_was > %.0f and bytes - "
-                   "f_was > %.0f * sqrt(bytes_error::double * bytes_error + f_error::double * "
-                   "f_error) order by 6 desc limit 50",
-                   span[1], span[2], LEAK_LEAST, SIGMAS);
-    found.seconds = span[3];
-    struct places p = {.w = w, .each = take_leak, .arg = &found};
-    rc = w->api->ask(w->api, sql, take_place, &p);
-    if (rc < 0)
-        return rc;
-    if (found.n)
-        report_printf(w->api, "grows and is not freed (estimate +- its error)\n\n");
-    for (uint32_t i = 0; i < found.n; i++)
-        show_leak(w, &found.places[i]);
-    report_printf(w->api, found.n ? "\n" : "");
-    (void)snprintf(sql, sizeof(sql),
-                   found.n
-                       ? "of %.0f snapshots in %.0f s; a stack: select * from memory.stacks where "
-                         "stack_id = ...; all in a picture: flamegraph memory_leaked"
-                       : "nothing grows and stays: no stack has more alive than %.0f snapshots in "
-                         "%.0f s say, within the error of the estimates",
-                   span[0], span[3]);
-    w->api->print_wrapped(w->api, "", sql, strlen(sql));
-    return 0;
-}
-
 /* ---- peak and marks ---- */
 
 static void show_peak(struct places *p, const struct place *one)
@@ -485,6 +331,11 @@ int peak_show(const struct memory_args *w)
     return rc;
 }
 
+/* Bytes of a stack in one snapshot. */
+#define AT_SNAPSHOT                                                                  \
+    "(select stack_id as id, sum(bytes) as was, max(bytes_error) as was_error from " \
+    "memory.snapshots where snapshot_id = %.0f group by stack_id)"
+
 static void show_difference(struct places *p, const struct place *one)
 {
     show_place(p->w, one, one->grown);
@@ -501,6 +352,14 @@ static int quote(const struct memory_args *w, const char *name, char *ret, size_
     }
     ret[n] = '\0';
     return *name ? report_fail(w->api, -EINVAL, "a mark's name has at most 100 bytes") : 0;
+}
+
+static int take_span(void *arg, const struct probing_report_cell *cells, uint32_t n)
+{
+    double *span = arg;
+    for (uint32_t i = 0; i < 4 && i < n; i++)
+        span[i] = cell_number(&cells[i]);
+    return 0;
 }
 
 static int find_mark(const struct memory_args *w, const char *name, double *ret_id)
