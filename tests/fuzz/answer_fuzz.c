@@ -10,7 +10,7 @@
 #include "cli/many/answer_rows.c"
 #include "cli/many/arrow_reader.c"
 #include "sdk/lib/hash.h"
-#include "tests/fuzz/fuzz.h"
+#include "tests/fuzz/arrow_seed.h"
 
 struct seen {
     uint64_t sum; /* of all values */
@@ -82,35 +82,14 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     return 0;
 }
 
-static int add_bytes(void *arg, const char *data, size_t size)
-{
-    return buf_add(arg, data, size);
-}
-
 size_t fuzz_seed(uint8_t *data, size_t max)
 {
-    static const char text[] = "select n, 'text ' || n as s, n % 2 = 0 as b, null as x, n / 2.0 as "
-                               "d, date '2024-01-01' + n "
-                               "as day, timestamp '2024-01-01' as t, interval '1 day' as i from "
-                               "generate_series(1, 9) g(n)";
-    struct tables *tables;
-    struct sql *engine = NULL;
-    struct sql_writer *w;
-    struct sql_report report;
+    size_t size =
+        arrow_seed("select n, 'text ' || n as s, n % 2 = 0 as b, null as x, n / 2.0 as d, "
+                   "date '2024-01-01' + n as day, timestamp '2024-01-01' as t, "
+                   "interval '1 day' as i from generate_series(1, 9) g(n)",
+                   data, max);
     struct seen seen = {.sum = 1};
-    struct buf out;
-    buf_init(&out, max);
-    fuzz_must(tables_new(&tables) == 0 && sql_new(tables, /* store= */ NULL, &engine) == 0);
-    fuzz_must(sql_writer_new(SQL_FORMAT_ARROW, 0, add_bytes, &out, &w) == 0);
-    struct sql_sink sink = sql_writer_sink(w);
-    fuzz_must(sql_run(engine, text, sizeof(text) - 1, NULL, &sink, &report) == 0);
-    fuzz_must(sql_writer_finish(w, &report) == 0);
-    size_t size = out.size;
-    memcpy(data, out.data, size);
-    sql_writer_free(w);
-    sql_free(engine);
-    tables_free(tables);
     fuzz_must(read_all(data, size, 0, &seen) == 0 && seen.n_columns == 8);
-    buf_done(&out);
     return size;
 }
