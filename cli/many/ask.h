@@ -18,8 +18,14 @@
 #define ASK_TIMEOUT_NS (30 * UINT64_C(1000000000))
 #define ASK_AT_ONCE 256
 
+/* Rows of a table by their numbers: from <= number < to. */
+struct members_range {
+    uint64_t from, to;
+};
+
 struct members_ask {
     const char *statement;
+    const struct members_range *ranges; /* [members->n] of the table that it reads; NULL: all */
     uint64_t timeout_ns; /* for each, from when it is asked until its answer is whole; 0:
                           * ASK_TIMEOUT_NS.  Its engine is told to give up by then, too. */
     uint64_t limit;      /* rows of each, 0: all */

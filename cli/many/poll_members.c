@@ -44,7 +44,7 @@ struct one {
     bool columns;                              /* have been handed on */
     bool died;                                 /* while it was asked: its files are read now */
     char token[TOKEN_BYTES];
-    char text[32]; /* of the limit, for the statement's words */
+    char text[3][32]; /* of the limit and the range, for the statement's words */
 };
 
 struct asking {
@@ -99,17 +99,31 @@ static int on_event(void *arg, const struct probing_client_event *e)
     return e->status > 0 ? err_set(-EIO, "the query failed") : 0;
 }
 
+static struct members_range range_of(const struct one *o)
+{
+    const struct members_range *all = o->a->ask->ranges;
+
+    return all != NULL ? all[o->m - o->a->all->list] : (struct members_range){.from = 0};
+}
+
 /* The engine gives up in time, too, so that nothing goes on there that nobody waits for. */
 static int send_statement(struct one *o)
 {
     const struct members_ask *ask = o->a->ask;
-    const char *words[6] = {"query", "--format", "arrow"};
+    const struct members_range range = range_of(o);
+    const struct {
+        const char *option;
+        uint64_t value; /* 0: not said */
+    } more[] = {{"--limit", ask->limit}, {"--from-row", range.from}, {"--to-row", range.to}};
+    const char *words[10] = {"query", "--format", "arrow"};
     int n = 3;
 
-    if (ask->limit > 0) {
-        (void)snprintf(o->text, sizeof(o->text), "%llu", (unsigned long long)ask->limit);
-        words[n++] = "--limit";
-        words[n++] = o->text;
+    for (size_t i = 0; i < sizeof(more) / sizeof(more[0]); i++) {
+        if (more[i].value == 0)
+            continue;
+        (void)snprintf(o->text[i], sizeof(o->text[i]), "%llu", (unsigned long long)more[i].value);
+        words[n++] = more[i].option;
+        words[n++] = o->text[i];
     }
     words[n++] = ask->statement;
     int64_t id = probing_client_start_run(o->client, n, words, o->a->timeout_ns);
@@ -129,6 +143,8 @@ static int answer_in_child(void *arg)
     const struct answer_ask ask = {.statement = o->a->ask->statement,
                                    .format = "arrow",
                                    .limit = o->a->ask->limit,
+                                   .from_row = range_of(o).from,
+                                   .to_row = range_of(o).to,
                                    .timeout_ns = o->a->timeout_ns};
 
     terminal_exact();

@@ -63,14 +63,16 @@ static int on_event(void *arg, const struct probing_client_event *e)
 
 static int from_live(const struct target *t, const struct answer_ask *ask, struct pipe *p)
 {
-    char numbers[3][32];
-    const char *words[12] = {"query", "--format", ask->format};
+    char numbers[5][32];
+    const char *words[16] = {"query", "--format", ask->format};
     const struct {
         const char *option, *unit;
         uint64_t value;
     } more[] = {{"--width", "", ask->width},
                 {"--limit", "", ask->limit},
-                {"--timeout", "ns", ask->timeout_ns}};
+                {"--timeout", "ns", ask->timeout_ns},
+                {"--from-row", "", ask->from_row},
+                {"--to-row", "", ask->to_row}};
     struct probing_client *c = NULL;
     int n = 3;
     for (size_t i = 0; i < sizeof(more) / sizeof(more[0]); i++) {
@@ -113,6 +115,8 @@ static int from_engine(struct tables *tables, struct store *store, const char *d
     const struct sql_options limits = {
         .timeout_ns = ask->timeout_ns,
         .max_rows = ask->limit,
+        .from_row = ask->from_row,
+        .to_row = ask->to_row,
         .cancel = &cli_cancel,
         .memory_bytes = UINT64_C(4) << 30}; /* our own process: no host to spare */
     int rc = sql_format_parse(ask->format, &format);

@@ -16,6 +16,8 @@ struct answer_ask {
     uint32_t width;      /* of a table in columns; 0: as wide as it is */
     uint64_t limit;      /* rows, 0: all */
     uint64_t timeout_ns; /* 0: none */
+    uint64_t from_row;   /* of the table that it reads, by number; */
+    uint64_t to_row;     /* exclusive, 0: all */
     bool quiet;          /* say nothing about what is incomplete: it is asked again */
     /* Of a statement over all ranks (global.SCHEMA.TABLE): */
     bool strict;        /* no answer, where one of them gives none */

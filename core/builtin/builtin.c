@@ -34,6 +34,7 @@ struct args {
     enum sql_format format;
     uint32_t width;
     uint64_t limit, timeout_ns;
+    uint64_t from_row, to_row; /* of the tables' rows by number, 0: all */
     int n;
     const char *const *rest; /* what is not an option; options come first */
 };
@@ -50,8 +51,12 @@ static int option_value(struct args *w, const char *option, const char *value)
     rc = parse_u64(value, &n);
     if (rc < 0)
         return err_set(rc, "%s must be a number, not '%.40s'", option, value);
-    if (strcmp(option, "--limit") == 0) {
-        w->limit = n;
+    uint64_t *number = strcmp(option, "--limit") == 0      ? &w->limit
+                       : strcmp(option, "--from-row") == 0 ? &w->from_row
+                       : strcmp(option, "--to-row") == 0   ? &w->to_row
+                                                           : NULL;
+    if (number) {
+        *number = n;
         return 0;
     }
     if (n > WIDTH_MAX)
@@ -62,8 +67,9 @@ static int option_value(struct args *w, const char *option, const char *value)
 
 static int read_args(int argc, const char *const *argv, int takes, struct args *ret)
 {
-    static const char *const options[] = {"--format", "--width", "--limit", "--timeout"};
-    size_t n_options = takes & TAKES_LIMITS ? 4 : takes & TAKES_FORMAT ? 2 : 0;
+    static const char *const options[] = {"--format",  "--width",    "--limit",
+                                          "--timeout", "--from-row", "--to-row"};
+    size_t n_options = takes & TAKES_LIMITS ? 6 : takes & TAKES_FORMAT ? 2 : 0;
     int i = 1;
 
     *ret = (struct args){.format = SQL_FORMAT_TABLE};
@@ -142,6 +148,8 @@ static int answer_sql(struct core *c, const char *text, size_t size, const struc
 {
     struct sql_options o = {.timeout_ns = w->timeout_ns,
                             .max_rows = w->limit,
+                            .from_row = w->from_row,
+                            .to_row = w->to_row,
                             .cancel = &out->cancelled,
                             .hide_secrets = out->read_only,
                             .set = out->read_only ? NULL : set_by_query,
@@ -464,8 +472,9 @@ static int run_eject(void *self, int argc, const char *const *argv, struct probi
 int commands_add(struct core *c)
 {
     static const struct probing_command commands[] = {
-        COMMAND("query", LISTS " [--limit N] [--timeout TIME] SQL", "query the tables in SQL", 0,
-                run_query),
+        COMMAND("query", LISTS " [--limit N] [--timeout TIME] [--from-row N] [--to-row N] SQL",
+                "query the tables in SQL; --from-row and --to-row (exclusive): their rows by number",
+                0, run_query),
         COMMAND("tables", LISTS, "tables, their rows and bytes", 0, run_tables),
         COMMAND("describe", LISTS " TABLE", "columns of a table with their units", 0, run_describe),
         COMMAND("plugin list", LISTS, "plugins and their states", 0, run_plugin_list),

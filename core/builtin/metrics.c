@@ -3,7 +3,8 @@
  * core/builtin/metrics.c - the command "metrics": counters of the core and its process, as
  * OpenMetrics.
  *
- * Threads: workers, one answer each; counters are read as they are.  HTTP shows it as /metrics.
+ * Threads: workers, one answer each; counters are read as they are.  HTTP shows it as /metrics, and
+ * SQL as probing.metrics (metrics_table.c).
  * A family is written whole before the next one, as the format wants it.
  */
 #include <errno.h>
@@ -501,6 +502,15 @@ static int write_all(struct core *c, struct metrics *m)
                : 0;
 }
 
+int metrics_text(struct core *c, struct buf *ret)
+{
+    struct metrics m = {.open = true};
+    buf_init(&m.text, ANSWER_MAX_BYTES);
+    int rc = write_all(c, &m);
+    *ret = m.text;
+    return rc;
+}
+
 static int run_metrics(void *self, int argc, const char *const *argv, struct probing_reply *out)
 {
     struct metrics m = {.open = argc == 1};
@@ -524,5 +534,6 @@ int metrics_command_add(struct core *c)
         .doc = "counters of the core and its process, as OpenMetrics; --text: for Prometheus "
                "before 2.5",
         .run = run_metrics};
-    return host_command_add(c->host, "probing", &command, c);
+    int rc = host_command_add(c->host, "probing", &command, c);
+    return rc < 0 ? rc : metrics_table_add(c);
 }

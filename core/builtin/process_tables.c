@@ -344,6 +344,29 @@ static int scan_clients(void *self, struct probing_rows *out)
     return c->server ? server_clients(c->server, out) : 0;
 }
 
+/* ---- which process it is ---- */
+
+static int scan_info(void *self, struct probing_rows *out)
+{
+    const struct core *c = self;
+    char host[64] = "", boot[64] = "";
+    struct buf text;
+
+    buf_init(&text, 4096);
+    (void)gethostname(host, sizeof(host) - 1);
+    if (read_file("/proc/sys/kernel/random/boot_id", &text) >= 0)
+        (void)snprintf(boot, sizeof(boot), "%.*s", (int)strcspn(buf_text(&text), "\n"),
+                       buf_text(&text));
+    buf_done(&text);
+    const union probing_cell row[] = {{.i = getpid()},
+                                      {.i = or_null(c->place.start_time)},
+                                      {.s = host},
+                                      {.s = boot[0] ? boot : NULL},
+                                      {.s = c->place.directory},
+                                      {.s = c->version}};
+    return out->row(out, row, 6);
+}
+
 /* ---- the tables ---- */
 
 #define COLUMN(n, t, u, d)                                            \
@@ -385,6 +408,13 @@ static const struct probing_column memory_columns[] = {
     COLUMN("threads", I64, COUNT, "number of threads, including those of probing"),
     COLUMN("system_total_bytes", I64, BYTES, "memory of the machine (MemTotal)"),
     COLUMN("system_available_bytes", I64, BYTES, "memory available on the machine (MemAvailable)")};
+static const struct probing_column info_columns[] = {
+    COLUMN("pid", I64, PLAIN, "process id, as the process itself sees it"),
+    COLUMN("start_time", I64, PLAIN, "when it was started, in the kernel's ticks since boot"),
+    COLUMN("host", STR, PLAIN, "name of the machine"),
+    COLUMN("boot_id", STR, PLAIN, "the kernel's id of this boot of the machine"),
+    COLUMN("directory", STR, PLAIN, "data directory; its name is another one for each process"),
+    COLUMN("version", STR, PLAIN, "version and build of the core")};
 static const struct probing_column env_columns[] = {
     COLUMN("name", STR, PLAIN, "the variable"),
     COLUMN("value", STR, PLAIN,
@@ -423,6 +453,7 @@ int process_tables_add(struct core *c)
         TABLE("cpu.tasks", "threads of the process and the CPU time that they have used",
               task_columns, scan_tasks),
         TABLE("process.memory", "memory of the process, in one row", memory_columns, scan_memory),
+        TABLE("process.info", "which process this is, in one row", info_columns, scan_info),
         TABLE("process.envs", "environment variables of the process, without secrets", env_columns,
               scan_envs),
         TABLE("probing.overhead", "what probing itself costs the process: CPU time, memory, disk",

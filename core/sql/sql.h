@@ -137,8 +137,9 @@ struct sql_options {
     uint64_t memory_bytes;     /* of all that the query keeps; what would need more is refused */
     uint64_t max_rows;         /* of the answer; past it the query ends and says so */
     const _Atomic int *cancel; /* not NULL and non-zero: stop with -ECANCELED */
-    /* A continuous query over one stored table: only rows numbered >= from_row are read. */
-    uint64_t from_row;
+    /* A continuous query over one stored table: only rows numbered >= from_row are read; and only
+     * those < to_row, 0: all. */
+    uint64_t from_row, to_row;
     /* Of a statement that sql_bucketed() takes: only buckets from from_ts on (UTC ns) that are
      * closed by now, so that each is given once. */
     bool closed;
@@ -147,7 +148,6 @@ struct sql_options {
      * (exclusive) whose ts lies from late_ts to from_ts (exclusive): they came when their buckets
      * had been told. */
     bool late;
-    uint64_t to_row;
     int64_t late_ts;
     bool hide_secrets; /* whoever asks may only read: no text is seen with its secrets */
     /* What `set NAME = VALUE` does; 0 or -errno with err_set().  NULL: it is refused. */

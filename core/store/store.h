@@ -64,6 +64,7 @@ struct store_table_stats {
     uint64_t waiting;               /* appended, still in rings */
     uint64_t first_ts, last_ts;     /* UTC ns, 0: no row */
     uint64_t expired;               /* rows removed by retention */
+    uint64_t next_row;              /* number of the row behind the last one in the store */
 };
 int store_stats(struct store *s, const struct table *t, struct store_table_stats *ret);
 

@@ -72,6 +72,7 @@ int store_stats(struct store *s, const struct table *t, struct store_table_stats
     ret->bytes = state->bytes;
     ret->segments = state->segments;
     ret->expired = state->expired;
+    ret->next_row = state->next_row;
     ret->waiting = count_waiting(s, t->id);
     read_times(s, t->id, ret);
     (void)pthread_mutex_unlock(&s->drain_lock);

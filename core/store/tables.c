@@ -40,10 +40,12 @@ static int64_t monotonic(uint64_t utc)
 static int table_row(struct store *s, struct table *t, struct probing_rows *out)
 {
     bool retired = atomic_load_explicit(&t->retired, memory_order_acquire);
-    union probing_cell row[15] = {{.s = t->schema}, {.s = t->name}};
+    union probing_cell row[18] = {{.s = t->schema}, {.s = t->name}};
 
     row[2].s = t->scan ? "computed" : "stored";
     for (int i = 3; i < 12; i++)
+        row[i].i = PROBING_NULL_I64;
+    for (int i = 15; i < 18; i++)
         row[i].i = PROBING_NULL_I64;
     if (!t->scan) {
         struct store_table_stats stats = {0};
@@ -59,13 +61,16 @@ static int table_row(struct store *s, struct table *t, struct probing_rows *out)
         row[9].i = monotonic(stats.first_ts);
         row[10].i = monotonic(stats.last_ts);
         row[11].i = or_null(atomic_load_explicit(&t->keep_ns, memory_order_relaxed));
+        row[15].i = t->id;
+        row[16].i = (int64_t)(stats.expired < stats.next_row ? stats.expired : stats.next_row);
+        row[17].i = (int64_t)stats.next_row;
     }
     row[12].i = or_null(atomic_load_explicit(&t->keep_bytes, memory_order_relaxed));
     row[13].s = retired                                                  ? "retired"
                 : atomic_load_explicit(&t->wanted, memory_order_relaxed) ? "on"
                                                                          : "off";
     row[14].s = t->doc;
-    return out->row(out, row, 15);
+    return out->row(out, row, 18);
 }
 
 static int each_table(struct store *s,
@@ -131,7 +136,12 @@ int store_about_add(struct store *s)
             "size above which the oldest rows are removed; NULL: the table has no limit of its "
             "own"),
         STR("state", "on, off (its rows are not recorded) or retired (its plugin has stopped)"),
-        STR("doc", "what a row is")};
+        STR("doc", "what a row is"),
+        I64("id", PROBING_PLAIN, "number of the table in this data directory, whatever its name"),
+        I64("first_row", PROBING_PLAIN,
+            "number of the oldest row in the store; rows are numbered from 0 in the order in which "
+            "they were stored"),
+        I64("next_row", PROBING_PLAIN, "number that the next row to be stored will get")};
     static const struct probing_column lost_columns[] = {
         STR("table_name", "schema.name; NULL: all tables that could not be made, see probing.log"),
         STR("reason",
@@ -143,7 +153,7 @@ int store_about_add(struct store *s)
          .name = "probing.tables",
          .doc = "all tables, with what is stored of each and what was lost",
          .columns = tables_columns,
-         .n_columns = 15,
+         .n_columns = 18,
          .scan = scan_tables},
         {.size = sizeof(descs[0]),
          .column_size = sizeof(struct probing_column),

@@ -8,7 +8,7 @@
 
 #include <string.h>
 
-enum { WIRE_NUMBER = 0, WIRE_DOUBLE = 1, WIRE_BYTES = 2 };
+enum { WIRE_NUMBER = 0, WIRE_FIXED64 = 1, WIRE_BYTES = 2 };
 
 static void add_varint(struct buf *b, uint64_t value)
 {
@@ -26,15 +26,20 @@ void protobuf_number(struct buf *b, uint32_t field, uint64_t value)
     add_varint(b, value);
 }
 
+void protobuf_fixed64(struct buf *b, uint32_t field, uint64_t value)
+{
+    char bytes[8]; /* little-endian, whatever we run on */
+    for (int i = 0; i < 8; i++)
+        bytes[i] = (char)(value >> 8 * i);
+    add_varint(b, (uint64_t)field << 3 | WIRE_FIXED64);
+    (void)buf_add(b, bytes, sizeof(bytes));
+}
+
 void protobuf_double(struct buf *b, uint32_t field, double value)
 {
     uint64_t bits;
-    char bytes[8]; /* little-endian, whatever we run on */
     memcpy(&bits, &value, sizeof(bits));
-    for (int i = 0; i < 8; i++)
-        bytes[i] = (char)(bits >> 8 * i);
-    add_varint(b, (uint64_t)field << 3 | WIRE_DOUBLE);
-    (void)buf_add(b, bytes, sizeof(bytes));
+    protobuf_fixed64(b, field, bits);
 }
 
 void protobuf_bytes(struct buf *b, uint32_t field, const void *data, size_t size)

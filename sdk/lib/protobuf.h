@@ -16,6 +16,7 @@
 
 /* Fields of type int32, int64, uint32, uint64, bool and enum; negative ones by their 64 bits. */
 void protobuf_number(struct buf *b, uint32_t field, uint64_t value);
+void protobuf_fixed64(struct buf *b, uint32_t field, uint64_t value); /* fixed64, sfixed64 */
 void protobuf_double(struct buf *b, uint32_t field, double value);
 void protobuf_bytes(struct buf *b, uint32_t field, const void *data, size_t size);
 void protobuf_text(struct buf *b, uint32_t field, const char *text);
