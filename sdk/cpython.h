@@ -175,6 +175,7 @@ enum { Py_single_input = 256, Py_file_input = 257, Py_eval_input = 258 }; /* com
     X(PyObject *, PyType_GenericAlloc, (PyObject *, Py_ssize_t)) \
     X(PyObject *, PyType_GenericNew, (PyObject *, PyObject *, PyObject *)) \
     X(void *, PyInterpreterState_Main, (void)) \
+    X(PyObject *, PyInterpreterState_GetDict, (void *)) \
     X(void *, PyThreadState_New, (void *)) \
     X(void *, PyThreadState_Get, (void)) \
     X(void, PyMem_Free, (void *))

@@ -20,6 +20,7 @@
 #include "commands/trace_event.h"
 #include "commands/user_tables.h"
 #include "exec/bindings.h"
+#include "exec/entry.h"
 #include "exec/offsets_proof.h"
 #include "inspect/offsets.h"
 #include "inspect/signal_frames.h"
@@ -140,6 +141,8 @@ static void look_again(void *self, uint64_t now)
     (void)now;
     if (cpython_gone(&p->py))
         return;
+    if (!atomic_load_explicit(&p->begun, memory_order_relaxed))
+        entry_open(&p->py);
     if (offsets_proof(&p->py) == OFFSETS_UNPROVED && proof_try(p, BEGUN_NS) == 0)
         frames_open(p);
     if (atomic_exchange_explicit(&p->begun, true, memory_order_relaxed))
@@ -156,12 +159,14 @@ static int python_start(void *self)
     int r = runner_start(p->runner);
     if (r < 0)
         return p->host->fail(p->host, r, "no thread for Python code");
+    bool begun = !cpython_gone(&p->py);
+    if (begun)
+        entry_open(&p->py);
     offsets_prove_again();
     bool proved = proof_try(p, PROOF_NS) == 0;
     frames_open(p);
     gil_part = (struct probing_python_gil_1){sizeof(gil_part), p->py.version, gil_call};
     __atomic_store_n(&the_plugin, p, __ATOMIC_RELEASE);
-    bool begun = !cpython_gone(&p->py);
     atomic_store_explicit(&p->begun, begun, memory_order_relaxed);
     if (begun) {
         offer_start(p);
@@ -202,6 +207,7 @@ static void python_fork(void *self, int phase)
 {
     struct plugin *p = self;
     if (phase == PROBING_FORK_CHILD && p->runner) {
+        entry_forked();
         runner_forked(p->runner);
         frames_forked();
         trace_forked();

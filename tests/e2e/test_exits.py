@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """A host that ends in every way, on every CPython, while a core is busy in it."""
+import shutil
 import subprocess
 
 import pytest
 from life import BUSY, LEAVING, enter, our_threads, slept, time_in_cpu
-from pythons import PYTHONS
+from pythons import PYTHONS, minor_of
 from world import CLI, wait_for
 
 EXITS = {
@@ -75,3 +76,91 @@ def test_finalization_of_every_python(world, python, how, busy):
         for client in clients:
             client.terminate()
             client.wait()
+
+
+# A thread of ours is at the door of the interpreter, and has no processor until that has ended; or
+# until it has begun to end a while ago, as it may wait for us.
+STARVED = r"""
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <unistd.h>
+
+static volatile int ended, came, passed;
+
+static void end(void) /* all that is Python's is gone */
+{
+    ended = 1;
+    for (int i = 0; came && !passed && i < 5000; i++)
+        usleep(1000);
+    usleep(20000); /* for it to do in there what it does */
+}
+
+static void starve(void)
+{
+    char name[16] = "";
+    int (*initialized)(void) = (int (*)(void))dlsym(RTLD_NEXT, "Py_IsInitialized");
+    prctl(PR_GET_NAME, name);
+    if (strncmp(name, "probing/", 8) != 0 || access("starve", F_OK) != 0 || came)
+        return;
+    came = 1;
+    ((int (*)(void (*)(void)))dlsym(RTLD_NEXT, "Py_AtExit"))(end);
+    (void)write(1, "at the door\n", 12);
+    while (initialized())
+        usleep(1000);
+    for (int i = 0; !ended && i < 500; i++)
+        usleep(1000);
+    passed = 1;
+}
+
+int PyGILState_Ensure(void)
+{
+    starve();
+    return ((int (*)(void))dlsym(RTLD_NEXT, "PyGILState_Ensure"))();
+}
+
+void *PyThreadState_New(void *interpreter)
+{
+    starve();
+    return ((void *(*)(void *))dlsym(RTLD_NEXT, "PyThreadState_New"))(interpreter);
+}
+
+int Py_AddPendingCall(int (*call)(void *), void *arg)
+{
+    starve();
+    return ((int (*)(int (*)(void *), void *))dlsym(RTLD_NEXT, "Py_AddPendingCall"))(call, arg);
+}
+"""
+# Only where these functions are in a library can another one stand before it.
+SHARED = {version: path for version, path in PYTHONS.items()
+          if "libpython3" in subprocess.run(["ldd", path], capture_output=True, text=True).stdout}
+
+
+@pytest.mark.parametrize("command", [["eval", "1"], ["plugin", "stop", "python"]],
+                         ids=["eval", "stop"])
+@pytest.mark.parametrize("python", list(SHARED.values()), ids=list(SHARED))
+def test_the_interpreter_ends_while_a_thread_of_ours_enters_it(world, python, command):
+    """It must not be in the middle of making itself known to an interpreter that is gone."""
+    if not shutil.which("cc"):
+        pytest.skip("no C compiler")
+    if minor_of(python) == 8 and command[0] == "plugin":
+        pytest.skip("3.8: an ending interpreter's queue of calls cannot be asked without its GIL")
+    (world.tmp / "starved.c").write_text(STARVED)
+    subprocess.run(["cc", "-shared", "-fPIC", "-o", str(world.tmp / "starved.so"),
+                    str(world.tmp / "starved.c"), "-ldl"], check=True)
+    target = enter(world, "wait_go()\n%ssys.exit(3)\n" % LEAVING, "inject", python=python,
+                   env={"LD_PRELOAD": str(world.tmp / "starved.so")})
+    assert target.probing("eval", "1 + 1").returncode == 0
+    (world.tmp / "starve").touch()
+    client = subprocess.Popen([str(CLI), "-t", str(target.pid), *command], env=world.env,
+                              stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    try:
+        target.wait_line("at the door")
+        target.go()
+        target.process.wait(60)
+        assert target.process.returncode == 3, target.output()
+    finally:
+        client.terminate()
+        client.wait()

@@ -16,7 +16,7 @@
 #define GIL_NS (10 * PROBING_NS_PER_S)        /* to wait for the GIL, when --timeout does not say */
 #define COMPLETE_NS UINT64_C(2000000000)      /* somebody has just pressed Tab */
 #define LOOK_NS UINT64_C(100000000)           /* how often a waiting worker asks for cancelled() */
-#define HEARS_NS UINT64_C(400000000)          /* for code to end that has been interrupted */
+#define HEARS_NS UINT64_C(2000000000)         /* for code to end: longer than it is interrupted */
 #define TOOL_NS UINT64_C(30000000000)         /* for one of our own tools to do its work */
 #define DAY_NS (24 * 3600 * PROBING_NS_PER_S) /* no --timeout is longer */
 #define WORD_END '\x1f'                       /* between the words of a tool, and behind the last */

@@ -17,6 +17,7 @@
 #include "commands/spans.h"
 #include "commands/user_tables.h"
 #include "exec/bindings.h"
+#include "exec/entry.h"
 #include "internal.h"
 
 #define LEAVE_NS UINT64_C(200000000) /* a row takes a microsecond */
@@ -111,9 +112,7 @@ void offer_start(struct plugin *p)
 {
     atomic_store_explicit(&owner, p, memory_order_relaxed);
     atomic_store_explicit(&live, true, memory_order_seq_cst);
-    if (cpython_gone(&p->py))
-        return;
-    (void)p->py.Py_AddPendingCall(hand_over, NULL); /* full: the runner's first job does it */
+    (void)entry_ask_main(&p->py, hand_over, NULL); /* full: the runner's first job does it */
 }
 
 int offer_stop(struct plugin *p)
@@ -129,8 +128,8 @@ int offer_stop(struct plugin *p)
         atomic_store_explicit(&live, true, memory_order_seq_cst);
         return -EBUSY;
     }
-    if (atomic_exchange_explicit(&handed, false, memory_order_relaxed) && !cpython_gone(&p->py))
-        (void)p->py.Py_AddPendingCall(take_back, NULL);
+    if (atomic_exchange_explicit(&handed, false, memory_order_relaxed))
+        (void)entry_ask_main(&p->py, take_back, NULL);
     return 0;
 }
 

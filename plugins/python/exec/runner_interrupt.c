@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <sys/prctl.h>
 
+#include "exec/entry.h"
 #include "exec/runner_internal.h"
 
 #define AGAIN_NS UINT64_C(300000000) /* between two interrupts: code may clean up after the first */
@@ -56,10 +57,10 @@ static void *interrupt(void *arg)
     struct runner *r = arg;
     (void)prctl(PR_SET_NAME, "probing/pystop");
     bool more = true;
-    for (int i = 0; more && !cpython_gone(&r->own); i++) {
-        int gil = r->own.PyGILState_Ensure();
+    enum entry taken = ENTRY_NONE;
+    for (int i = 0; more && (taken = entry_take(&r->own)); i++) {
         interrupt_all(r);
-        r->own.PyGILState_Release(gil);
+        entry_leave(&r->own, taken);
         runner_lock(r);
         for (uint64_t until = runner_now_ns() + AGAIN_NS, now; any_abandoned(r) && r->running;) {
             if ((now = runner_now_ns()) >= until)
@@ -69,11 +70,10 @@ static void *interrupt(void *arg)
         more = any_abandoned(r) && r->running && i + 1 < INTERRUPTS;
         runner_unlock(r);
     }
-    if (!cpython_gone(&r->own)) {
-        int gil = r->own.PyGILState_Ensure();
+    taken = entry_take(&r->own);
+    if (taken)
         take_flag_down(r);
-        r->own.PyGILState_Release(gil);
-    }
+    entry_leave(&r->own, taken);
     runner_lock(r);
     r->interrupts = false;
     runner_wake(r);

@@ -2,7 +2,7 @@
  *
  * plugins/python/exec/runner_thread.c - the threads that take the GIL and run jobs.
  *
- * An ending interpreter may end our thread inside PyGILState_Ensure() by pthread_exit(): the
+ * An ending interpreter may end our thread inside entry_take() by pthread_exit(): the
  * cleanup handler then answers for it.  No thread of ours is joined: one may be in a call of C that
  * ends in an hour.  Each holds the runner as long as it lives, and its code stays mapped.
  */
@@ -13,6 +13,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "exec/entry.h"
 #include "exec/runner_internal.h"
 
 #define STACK_BYTES (8u << 20)      /* as a main thread's: imports of user's packages run here */
@@ -66,14 +67,14 @@ static void thread_gone(void *arg)
 static void run_one(struct worker *w, struct runner_job *job)
 {
     struct runner *r = w->r;
-    if (cpython_gone(&r->own)) {
+    enum entry taken = entry_take(&r->own); /* may wait for ever, or not come back at exit */
+    if (!taken) {
         runner_lock(r);
         w->current = NULL;
         runner_unlock(r);
         runner_finish(r, job, -ENODEV);
         return;
     }
-    int gil = r->own.PyGILState_Ensure(); /* may wait for ever, or not come back at exit */
     runner_lock(r);
     bool wanted = job->state == RUNNER_WAITS;
     if (wanted)
@@ -87,7 +88,7 @@ static void run_one(struct worker *w, struct runner_job *job)
     w->loose = false;
     w->current = NULL;
     runner_unlock(r);
-    r->own.PyGILState_Release(gil);
+    entry_leave(&r->own, taken);
     runner_guest_ended(w);
     runner_finish(r, job, result);
 }

@@ -15,6 +15,7 @@
 #include "commands/pack.h"
 #include "commands/package_bridge.h"
 #include "exec/bindings.h"
+#include "exec/entry.h"
 #include "exec/pack.h"
 
 #define LOOK_NS UINT64_C(100000000)   /* of those who wait: things change without a wake-up */
@@ -290,7 +291,7 @@ void session_forget(struct plugin *p)
     memset(parts, 0, sizeof(parts));
     runner_unlock(p->runner);
     /* Waiting for the GIL here could last for ever: the interpreter does it when it comes by. */
-    if (!held || !there || natives_py.Py_AddPendingCall(forget_later, held))
+    if (!held || !there || entry_ask_main(&p->py, forget_later, held))
         free(held);
 }
 
