@@ -92,11 +92,22 @@ static bool is_lack(const struct member_result *r)
     return r->error == -ENOENT || r->error == -EINVAL;
 }
 
+/* Places in errors are those of a statement that the user has not written. */
+static void drop_place(char *why)
+{
+    unsigned line, column;
+    int n = 0;
+
+    if (sscanf(why, "line %u, column %u: %n", &line, &column, &n) == 2 && n > 0)
+        memmove(why, why + n, strlen(why + n) + 1);
+}
+
 static void take_end(struct global *q, uint32_t i)
 {
-    const struct member_result *r = &q->all->list[i].result;
-    const char *why = r->why[0] != '\0' ? r->why : "it was not asked any more";
+    struct member_result *r = &q->all->list[i].result;
 
+    drop_place(r->why);
+    const char *why = r->why[0] != '\0' ? r->why : "it was not asked any more";
     q->lost += q->for_columns ? 0 : r->lost;
     if (q->for_columns && r->state != MEMBER_ANSWERED)
         (void)sql_global_lacks(q->g, q->at, i, why, !is_lack(r));
@@ -255,11 +266,22 @@ static int write_answer(struct global *q, enum sql_format format, uint64_t began
     return rc;
 }
 
+static bool is_asked(const struct global *q, uint32_t member)
+{
+    bool asked = false;
+
+    for (uint32_t p = 0; p < sql_global_parts(q->g) && !asked; p++)
+        asked = sql_global_statement(q->g, p, member) != NULL;
+    return asked;
+}
+
 /* Each member's result: of several that it was asked, the one that failed. */
 static void keep_results(const struct global *q)
 {
     for (uint32_t i = 0; i < q->all->n; i++) {
         struct member *m = &q->all->list[i];
+        if (!is_asked(q, i))
+            m->result.note[0] = '\0'; /* of its columns only: none of it is in the answer */
         const char *why = sql_global_why(q->g, i);
         bool failed = m->result.state == MEMBER_FAILED;
         if (why != NULL)
@@ -314,8 +336,10 @@ static int try_once(struct global *q, bool sketch, enum sql_format format, struc
         keep_results(q);
         rc = rc < 0 ? err_set(rc, "%s", why) : 0;
     }
-    if (rc == 0 && !q->ask->quiet)
+    if (rc == 0 && !q->ask->quiet) {
         say_notes(q);
+        members_say_notes(q->all);
+    }
     return rc;
 }
 

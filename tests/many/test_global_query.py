@@ -2,6 +2,7 @@
 """One statement over the tables of all ranks: global.SCHEMA.TABLE, of the living and the dead."""
 import json
 import os
+import signal
 
 import pytest
 from ranks import four, named, rows, start_ranks  # noqa: F401
@@ -67,6 +68,33 @@ def test_the_dead_and_those_without_the_table(world):
     ranks[1].kill()
     done = ask(world, named(*ranks[:2]), sql, "--strict")
     assert rows(done) == [want] and done.returncode == 0, done.stderr
+
+
+def test_a_stopped_rank_is_said_and_a_table_that_nobody_has(world):
+    job = "global-stopped-%d" % os.getpid()
+    ranks = start_ranks(world, 2, TORCHELASTIC_RUN_ID=job)
+    for rank in ranks:
+        assert rank.probing("eval", FILL).returncode == 0
+        wait_for(lambda r=rank: r.rows("select count(*) from python.part") == [[20]],
+                 "rows that are stored")
+    os.kill(ranks[1].pid, signal.SIGSTOP)
+    try:
+        wait_for(lambda: stopped(ranks[1].pid), "the stopped process")
+        done = ask(world, "job:" + job, "select count(*) n from global.python.part")
+        assert rows(done) == [{"n": 40}] and done.returncode == 0
+        assert "is stopped; this is read from its files" in done.stderr, done.stderr
+        done = ask(world, "job:" + job, "select count(*) n from global.python.part where _rank < 1")
+        assert (rows(done), done.stderr) == ([{"n": 20}], "")
+    finally:
+        os.kill(ranks[1].pid, signal.SIGCONT)
+    done = ask(world, "job:" + job, "select 1, 2, 3 from global.python.nothing")
+    assert "unknown table 'python.nothing'" in done.stderr, done.stderr
+    assert "column" not in done.stderr, done.stderr  # it would be of a statement of ours
+
+
+def stopped(pid):
+    with open("/proc/%d/stat" % pid) as stat:
+        return stat.read().rsplit(")", 1)[1].split()[0] == "T"
 
 
 def test_what_is_too_much_is_refused_in_words(four):

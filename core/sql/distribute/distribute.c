@@ -182,6 +182,47 @@ int sql_global_member(struct sql_global *g, const char *name, const struct sql_v
     return rc;
 }
 
+struct identity {
+    const struct sql_value *tags;
+    uint32_t which;
+};
+
+static int compare_tag(const struct sql_value *a, const struct sql_value *b)
+{
+    if (a->type == SQL_INT)
+        return a->integer < b->integer ? -1 : a->integer > b->integer;
+    uint32_t least = a->text.size < b->text.size ? a->text.size : b->text.size;
+    int order = memcmp(a->text.data, b->text.data, least);
+    return order ? order : (a->text.size > b->text.size) - (a->text.size < b->text.size);
+}
+
+static int compare_identities(const void *a, const void *b)
+{
+    const struct identity *x = a, *y = b;
+    int order = 0;
+    for (uint32_t t = 0; t < SQL_TAGS && order == 0; t++)
+        if (x->which & (1u << t))
+            order = compare_tag(&x->tags[t], &y->tags[t]);
+    return order;
+}
+
+bool global_tags_identify(const struct sql_global *g, uint32_t tags)
+{
+    struct identity *list = calloc(g->n_members, sizeof(*list));
+    bool unique = list != NULL && tags != 0;
+    for (uint32_t m = 0; m < g->n_members && unique; m++) {
+        list[m] = (struct identity){g->members[m].tags, tags};
+        for (uint32_t t = 0; t < SQL_TAGS; t++)
+            unique = unique && (!(tags & (1u << t)) || list[m].tags[t].type != SQL_NULL);
+    }
+    if (unique)
+        qsort(list, g->n_members, sizeof(*list), compare_identities);
+    for (uint32_t m = 1; m < g->n_members && unique; m++)
+        unique = compare_identities(&list[m - 1], &list[m]) != 0;
+    free(list);
+    return unique;
+}
+
 static uint32_t count_members(const struct sql_global *g, bool whole)
 {
     uint32_t n = 0;

@@ -294,6 +294,43 @@ static void check_answer(const char *text, const char *words, const char *notes)
     buf_done(&b);
 }
 
+static bool asks(const char *text, const char *words)
+{
+    struct sql_global *g;
+    if (!CHECK_INT(ranks_prepare(&ranks, text, &g), 0))
+        return false;
+    bool found = sql_global_parts(g) > 0;
+    for (uint32_t p = 0; p < sql_global_parts(g); p++)
+        found = found && strstr(sql_global_statement(g, p, 0), words) != NULL;
+    sql_global_free(g);
+    return found;
+}
+
+/* Only where each group that is in the answer is sent by all who have a part of it. */
+TEST(groups_behind_a_limit_are_not_sent_where_that_is_exact)
+{
+    static const char *const pushed[] = {
+        "select k, count(*) from global.s.t group by k order by k limit 2",
+        "select k, g, sum(i) from global.s.t group by 1, 2 order by g desc limit 3 offset 2",
+        "select _rank, k, sum(i) s from global.s.t group by 1, 2 order by s desc limit 3",
+        "select _host, _local_rank, g, max(i) from global.s.t group by 1, 2, 3 order by 4 limit 1",
+        "select _rank, k, count(*) from global.s.t group by all order by _rank desc, k limit 3",
+        "select k, count(*) from global.s.t group by k limit 2"};
+    static const char *const whole[] = {
+        "select k, sum(i) s from global.s.t group by 1 order by s limit 2",
+        "select _host, k, sum(i) s from global.s.t group by 1, 2 order by s limit 2",
+        "select _role, _rank, k, count(distinct g) from global.s.t group by 1, 2, 3 order by 3 "
+        "limit 2",
+        "select k, count(*) from global.s.t group by k having count(*) > 3 order by k limit 2",
+        "select k + _rank, count(*) from global.s.t group by 1 order by 1 limit 2",
+        "select k, sum(count(*)) over () from global.s.t group by k order by k limit 2",
+        "select _rank, k, count(*) from global.s.t group by 1, 2 order by max(i + _rank) limit 2"};
+    for (size_t i = 0; i < sizeof(pushed) / sizeof(pushed[0]); i++)
+        CHECK(asks(pushed[i], " limit "));
+    for (size_t i = 0; i < sizeof(whole) / sizeof(whole[0]); i++)
+        CHECK(!asks(whole[i], " limit "));
+}
+
 TEST(what_is_wrong_is_said_with_its_place)
 {
     check_error("select zz from global.s.t", "line 1, column 8: unknown column 'zz'");
@@ -456,6 +493,7 @@ int main(int argc, char **argv)
         return one_of_all(argv[2]);
     RUN(the_same_as_one_table);
     RUN(merged_on_the_way_it_is_the_same);
+    RUN(groups_behind_a_limit_are_not_sent_where_that_is_exact);
     RUN(what_is_wrong_is_said_with_its_place);
     RUN(a_silent_rank_is_missing_by_name);
     RUN(too_many_bytes_are_refused_in_words);

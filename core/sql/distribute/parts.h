@@ -106,6 +106,8 @@ struct sql_global {
 };
 
 int global_no_memory(void);
+/* Do these tags (bits by enum sql_tag) say which member it is: known of all, and no two alike? */
+bool global_tags_identify(const struct sql_global *g, uint32_t tags);
 char *global_text(struct sql_global *g, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 /* Something to say; who: the member's name that it is about (equal sentences come once, with the
@@ -149,6 +151,8 @@ struct scope_of {
 int scope_column(const struct scope_of *s, const struct node *n);
 /* The expression that a name is the alias of; NULL: of none. */
 const struct node *scope_alias(const struct scope_of *s, const struct node *n);
+/* What an order by means: by number, by a column of the list; NULL: it cannot be said here. */
+const struct node *scope_order_node(const struct scope_of *s, const struct node *n);
 uint32_t scope_uses(const struct scope_of *s, const struct node *n);
 /* The columns below n are needed of the members. */
 void scope_mark(const struct scope_of *s, const struct node *n, bool *uses);

@@ -144,21 +144,6 @@ static bool is_grouped(const struct scope_of *s)
            l->n_distinct_on || (uses & (USES_AGG | USES_WINDOW | USES_SELECT | USES_OTHER));
 }
 
-/* What an order by means: by number, by a column of the list; NULL: it cannot be said here. */
-static const struct node *order_node(const struct scope_of *s, const struct node *n)
-{
-    const struct select *l = s->select;
-    for (uint32_t i = 0; i < l->n_items && n->kind == NODE_INT; i++)
-        if (l->items[i].node->kind == NODE_STAR)
-            return NULL;
-    if (n->kind == NODE_INT)
-        return n->integer >= 1 && n->integer <= l->n_items ? l->items[n->integer - 1].node : NULL;
-    for (uint32_t i = 0; i < l->n_items && n->kind == NODE_NAME && !n->parts[0]; i++)
-        if (l->items[i].alias && strcasecmp(l->items[i].alias, n->text) == 0)
-            return l->items[i].node;
-    return n;
-}
-
 /* order by ... limit n, behind the where of members. */
 static void push_limit(const struct scope_of *s, struct buf *after, bool *uses)
 {
@@ -173,7 +158,7 @@ static void push_limit(const struct scope_of *s, struct buf *after, bool *uses)
         fits = false;
     buf_init(&b, SQL_TEXT_BYTES);
     for (uint32_t i = 0; i < l->n_order && fits; i++) {
-        const struct node *n = order_node(s, l->order[i].node);
+        const struct node *n = scope_order_node(s, l->order[i].node);
         uint32_t use = n ? scope_uses(s, n) : USES_OTHER;
         struct order o = l->order[i];
         if (use == USES_TAG || use == 0)

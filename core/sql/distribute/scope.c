@@ -73,6 +73,20 @@ const struct node *scope_alias(const struct scope_of *s, const struct node *n)
     return scope_column(s, n) >= 0 ? NULL : alias_of(s, n);
 }
 
+const struct node *scope_order_node(const struct scope_of *s, const struct node *n)
+{
+    const struct select *l = s->select;
+    for (uint32_t i = 0; i < l->n_items && n->kind == NODE_INT; i++)
+        if (l->items[i].node->kind == NODE_STAR)
+            return NULL;
+    if (n->kind == NODE_INT)
+        return n->integer >= 1 && n->integer <= l->n_items ? l->items[n->integer - 1].node : NULL;
+    for (uint32_t i = 0; i < l->n_items && n->kind == NODE_NAME && !n->parts[0]; i++)
+        if (l->items[i].alias && strcasecmp(l->items[i].alias, n->text) == 0)
+            return l->items[i].node;
+    return n;
+}
+
 /* ---- what hangs on what ---- */
 
 struct use {

@@ -224,7 +224,8 @@ static void add_member_list(struct split *p, struct buf *b)
     (void)buf_adds(b, " from ");
 }
 
-static void add_member_tail(struct split *p, const struct asked *a, struct buf *b)
+static void add_member_tail(struct split *p, const struct asked *a, const char *limit,
+                            struct buf *b)
 {
     if (a->where.size)
         (void)buf_addf(b, " where %s", a->where.data);
@@ -232,6 +233,7 @@ static void add_member_tail(struct split *p, const struct asked *a, struct buf *
         (void)buf_addf(b, "%s%u", k ? ", " : " group by ", k + 1);
     if (!p->n_keys) /* who has no rows says nothing */
         (void)buf_adds(b, " group by () having count(*) > 0");
+    (void)buf_adds(b, limit ? limit : "");
 }
 
 /* select [tags,] keys, merged states from answers group by [tags,] keys */
@@ -260,7 +262,8 @@ static const char *merge_statement(struct split *p)
     return copy;
 }
 
-static int make_part(struct split *p, const struct asked *a, bool *uses, struct part *ret)
+static int make_part(struct split *p, const struct asked *a, const char *limit, bool *uses,
+                     struct part *ret)
 {
     struct sql_global *g = p->scope.g;
     struct buf before, after;
@@ -268,7 +271,7 @@ static int make_part(struct split *p, const struct asked *a, bool *uses, struct 
     buf_init(&before, SQL_TEXT_BYTES);
     buf_init(&after, SQL_TEXT_BYTES);
     add_member_list(p, &before);
-    add_member_tail(p, a, &after);
+    add_member_tail(p, a, limit, &after);
     for (uint32_t k = 0; k < p->n_keys; k++)
         scope_mark(&p->scope, p->keys[k], uses);
     *ret = (struct part){.table = p->scope.table, .uses = uses, .merge_tags = p->tags};
@@ -293,7 +296,9 @@ struct rewritten {
     struct node **group;
     struct node *having, *qualify;
     struct order *order;
+    uint32_t n_order;
     struct named_window *windows;
+    const char *limit; /* of members; NULL: none */
 };
 
 /* order by a column of the list by its name stays as it is. */
@@ -382,7 +387,9 @@ static int finish(struct split *p, struct select *s, struct asked *a, bool *uses
     for (uint32_t i = 0; i < p->n_keys; i++)
         if (!p->keys[i])
             return 0;
-    int rc = make_part(p, a, uses, &part);
+    r.n_order = s->n_order;
+    r.limit = split_limit(p, &r.order, &r.n_order);
+    int rc = make_part(p, a, r.limit, uses, &part);
     if (rc == 0)
         rc = global_add_part(p->scope.g, &part, s->from);
     if (rc < 0)
@@ -391,7 +398,8 @@ static int finish(struct split *p, struct select *s, struct asked *a, bool *uses
     s->group = s->n_group ? r.group : s->group;
     s->having = r.having;
     s->qualify = r.qualify;
-    s->order = s->n_order ? r.order : s->order;
+    s->order = r.n_order ? r.order : s->order;
+    s->n_order = r.n_order;
     s->windows = r.windows;
     s->where = a->tag_where;
     return 1;

@@ -3,7 +3,8 @@
  * core/sql/distribute/split.h - a select whose groups are aggregated by members, while it is taken
  * apart.
  *
- * split.c (the select), split_aggregate.c (one call of an aggregate).  Private to them; one thread.
+ * split.c (the select), split_aggregate.c (one call of an aggregate), split_limit.c (its limit).
+ * Private to them; one thread.
  */
 #ifndef CORE_SQL_DISTRIBUTE_SPLIT_H
 #define CORE_SQL_DISTRIBUTE_SPLIT_H
@@ -40,5 +41,8 @@ struct split {
 const char *split_key(struct split *p, const struct node *n);
 /* The call, over the answers; NULL: it cannot be split. */
 struct node *split_aggregate(struct split *p, const struct node *n);
+/* " order by ... limit n" for members, behind their groups; NULL: they must send all.  The order of
+ * the last select may grow. */
+const char *split_limit(struct split *p, struct order **order, uint32_t *n_order);
 
 #endif
