@@ -159,7 +159,7 @@ struct cli_option {
     const char *doc;
 };
 
-#define COMMAND_OPTIONS 12
+#define COMMAND_OPTIONS 16
 #define COMMAND_EXAMPLES 4
 #define COMMAND_ALIASES 2
 

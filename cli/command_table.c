@@ -324,10 +324,12 @@ static const struct cli_command own_commands[] = {
      .options = {{"--dead", NULL, NULL, "list the data of processes that have ended"}},
      .examples = {"list", "list --dead"}},
     {.name = "cluster",
-     .arguments = "nodes | status | attach | detach",
-     .doc = "a job as a whole: its nodes, its ranks, entering and leaving all of them",
+     .arguments = "nodes | status | attach | detach | hang",
+     .doc = "a job as a whole: its nodes, its ranks, who hangs, entering and leaving all of them",
      .text = "Ranks are found by the environment that torchrun, SLURM, Open MPI, PMI or Kubernetes "
              "gave them. `attach` enters each that has not been entered, `detach` leaves each. "
+             "`hang` looks at the stacks of all several times, entered or not, and says who waits "
+             "in which collective and for whom. "
              "Other machines are asked only when --hosts names them, by ssh: `probing` must be "
              "installed there, and nothing of it runs on. Exit code 1: not all of them are as they "
              "should be.",
@@ -344,9 +346,13 @@ static const struct cli_command own_commands[] = {
                   "what probing is called there; also PROBING_REMOTE"},
                  {"--plugin", NULL, "NAME", "attach: also load this plugin; can be repeated"},
                  {"--at-once", NULL, "N", "so many ranks or hosts at a time; 16 by default"},
-                 {"--json", NULL, NULL, "a line of JSON for each rank or node"},
+                 {"--json", NULL, NULL, "a line of JSON for each rank or node; hang: one value"},
+                 {"--looks", NULL, "N", "hang: so many looks; 3 by default"},
+                 {"--interval", NULL, "TIME", "hang: from one look to the next; 1s by default"},
+                 {"--native", NULL, NULL, "hang: native frames, too"},
+                 {"--threads", NULL, NULL, "hang: all threads, not only the main one"},
                  {"--timeout", NULL, "TIME", "for each rank; 20s by default"}},
-     .examples = {"cluster status", "cluster attach --plugin torch",
+     .examples = {"cluster status", "cluster hang", "cluster attach --plugin torch",
                   "cluster attach --job 4711 --hosts 'node[01-16]'",
                   "cluster nodes --store node1:29400 --job myrun"}},
     {.name = "gc",

@@ -26,12 +26,21 @@
 #define AT_ONCE_MAX 1024
 #define AT_ONCE_TEXT "16"
 #define RSH "ssh -T -o BatchMode=yes -o ConnectTimeout=10"
-#define ACTIONS "nodes, status, attach or detach"
+#define ACTIONS "nodes, status, attach, detach or hang"
+#define LOOKS 3
+#define LOOKS_MAX 1000
+#define INTERVAL_NS NS_PER_S
 
 static const char *const action_names[] = {[CLUSTER_NODES] = "nodes",
                                            [CLUSTER_STATUS] = "status",
                                            [CLUSTER_ATTACH] = "attach",
-                                           [CLUSTER_DETACH] = "detach"};
+                                           [CLUSTER_DETACH] = "detach",
+                                           [CLUSTER_HANG] = "hang"};
+
+const char *cluster_action_name(enum cluster_action action)
+{
+    return action_names[action];
+}
 
 /* ---- options ---- */
 
@@ -54,15 +63,23 @@ static int take_action(struct taken *t, const char *word)
     return 0;
 }
 
-static int take_number(const char *value, uint32_t *ret)
+static int take_number(const char *option, const char *value, uint32_t least, uint32_t most,
+                       uint32_t *ret)
 {
     uint64_t n;
 
-    if (parse_u64(value, &n) < 0 || n == 0 || n > AT_ONCE_MAX)
-        return err_set(-EINVAL, "--at-once must be a number from 1 to %d, not '%s'", AT_ONCE_MAX,
+    if (parse_u64(value, &n) < 0 || n < least || n > most)
+        return err_set(-EINVAL, "%s must be a number from %u to %u, not '%s'", option, least, most,
                        value);
     *ret = (uint32_t)n;
     return 0;
+}
+
+static int take_time(const char *option, const char *value, uint64_t *ret)
+{
+    int rc = parse_ns(value, ret);
+
+    return rc < 0 || *ret > 0 ? rc : err_set(-EINVAL, "%s must be more than 0", option);
 }
 
 static int take(void *arg, const char *option, const char *value)
@@ -84,15 +101,22 @@ static int take(void *arg, const char *option, const char *value)
         o->program = value;
     else if (strcmp(option, "--json") == 0)
         o->json = true;
+    else if (strcmp(option, "--native") == 0)
+        o->native = true;
+    else if (strcmp(option, "--threads") == 0)
+        o->threads = true;
     else if (strcmp(option, "--at-once") == 0)
-        return take_number(value, &o->at_once);
+        return take_number(option, value, 1, AT_ONCE_MAX, &o->at_once);
+    else if (strcmp(option, "--looks") == 0)
+        return take_number(option, value, 1, LOOKS_MAX, &o->looks);
+    else if (strcmp(option, "--interval") == 0)
+        return take_time(option, value, &o->interval_ns);
     else if (strcmp(option, "--plugin") == 0) {
         if (o->n_plugins == CLUSTER_PLUGINS_MAX)
             return err_set(-E2BIG, "more than %d plugins", CLUSTER_PLUGINS_MAX);
         o->plugins[o->n_plugins++] = value;
     } else { /* --timeout */
-        int rc = parse_ns(value, &o->timeout_ns);
-        return rc < 0 || o->timeout_ns > 0 ? rc : err_set(-EINVAL, "--timeout must be more than 0");
+        return take_time(option, value, &o->timeout_ns);
     }
     return 0;
 }
@@ -110,6 +134,10 @@ static int check(const struct taken *t)
         return err_set(-EINVAL, "cluster needs one of " ACTIONS);
     if (t->o.n_plugins > 0 && t->o.action != CLUSTER_ATTACH)
         return err_set(-EINVAL, "--plugin is for `cluster attach`");
+    if (t->o.action != CLUSTER_HANG &&
+        (t->o.looks > 0 || t->o.interval_ns > 0 || t->o.native || t->o.threads))
+        return err_set(-EINVAL, "--looks, --interval, --native and --threads are for `cluster "
+                                "hang`");
     if (t->o.store != NULL && t->o.action != CLUSTER_NODES &&
         (t->o.hosts == NULL || strcmp(t->o.hosts, "auto") != 0))
         return err_set(-EINVAL, "--store is for `cluster nodes`, and for --hosts auto");
@@ -350,9 +378,14 @@ int command_cluster(struct target *t, int argc, char **argv)
         rc = cli_misuse(check(&taken));
     if (rc == 0)
         rc = find_hosts(&taken.o, &hosts, &here);
+    if (taken.o.action == CLUSTER_HANG && taken.o.looks == 0)
+        taken.o.looks = LOOKS;
+    if (taken.o.action == CLUSTER_HANG && taken.o.interval_ns == 0)
+        taken.o.interval_ns = INTERVAL_NS;
     if (rc == 0)
-        rc = taken.o.action == CLUSTER_NODES ? run_nodes(&taken.o, &hosts, here)
-                                             : run_ranks(&taken.o, &hosts, here);
+        rc = taken.o.action == CLUSTER_NODES  ? run_nodes(&taken.o, &hosts, here)
+             : taken.o.action == CLUSTER_HANG ? cluster_hang(&taken.o, &hosts, here)
+                                              : run_ranks(&taken.o, &hosts, here);
     hosts_done(&hosts);
     return rc;
 }

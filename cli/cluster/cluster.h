@@ -21,7 +21,14 @@
 #define HOSTS_MAX 10000
 #define CLUSTER_PLUGINS_MAX 16
 
-enum cluster_action { CLUSTER_NODES, CLUSTER_STATUS, CLUSTER_ATTACH, CLUSTER_DETACH };
+enum cluster_action {
+    CLUSTER_NODES,
+    CLUSTER_STATUS,
+    CLUSTER_ATTACH,
+    CLUSTER_DETACH,
+    CLUSTER_HANG,
+    CLUSTER_DIFF
+};
 
 struct cluster_options {
     enum cluster_action action;
@@ -34,8 +41,16 @@ struct cluster_options {
     uint32_t n_plugins;
     uint32_t at_once;
     uint64_t timeout_ns; /* of each rank, and of each host */
-    bool json;           /* a line of JSON each */
+    bool json;           /* a line of JSON each; hang, diff: one value */
+    /* hang */
+    uint32_t looks;
+    uint64_t interval_ns; /* from one look to the next */
+    bool native, threads; /* frames of native code, and all threads, in the tree */
+    bool all;             /* diff: what is the same, too */
 };
+
+/* "nodes", "status" ... */
+const char *cluster_action_name(enum cluster_action action);
 
 /* ---- ranks ---- */
 
@@ -72,6 +87,13 @@ int cluster_local(const struct cluster_options *o, struct cluster_ranks *ret);
 struct hosts;
 int cluster_remote(const struct cluster_options *o, const struct hosts *hosts,
                    struct cluster_ranks *ret);
+
+/* Run this very action there; fn gets what each host has said, and "" or why it is not whole. */
+struct side_command;
+int cluster_ask_hosts(const struct cluster_options *o, const struct hosts *hosts,
+                      int (*fn)(void *arg, const char *host, const struct side_command *c,
+                                const char *why),
+                      void *arg);
 
 /* One per line as JSON, and one such line back: what --json prints and reads.  -EBADMSG. */
 struct buf;
@@ -119,5 +141,10 @@ int cluster_nodes_find(const struct cluster_options *o, const struct hosts *give
 /* Count the ranks of each into it. */
 int cluster_nodes_count(struct cluster_nodes *n, const struct cluster_ranks *r);
 void cluster_nodes_done(struct cluster_nodes *n);
+
+/* ---- hang.c, diff.c: an exit code, or -errno ---- */
+
+int cluster_hang(const struct cluster_options *o, const struct hosts *hosts, bool here);
+int cluster_diff(const struct cluster_options *o, const struct hosts *hosts, bool here);
 
 #endif

@@ -1,296 +1,264 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * cli/cluster/hang_judge.c - what a stack says of a rank, and what all of them say together.
+ * cli/cluster/hang_judge.c - what all ranks say together.
  */
 #include "cli/cluster/hang_judge.h"
 
-#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "sdk/lib/rank_ranges.h"
+
 #define RANGES_SHOWN 12
 
-/* ---- one stack ---- */
-
-static const char *base_name(const char *path)
-{
-    const char *slash = strrchr(path, '/');
-
-    return slash != NULL ? slash + 1 : path;
-}
-
-static bool is_python(const struct json *frame)
-{
-    return strcmp(json_text(frame, "type", ""), "python") == 0;
-}
-
-/* "job.py:9"; "libc.so.6+0x85f14" where the function is not known; else nothing: a native frame's
- * place in its function differs between ranks that do the same. */
-static void where_of(const struct json *frame, char *ret, size_t size)
-{
-    if (is_python(frame))
-        (void)snprintf(ret, size, "%s:%lld", base_name(json_text(frame, "file", "?")),
-                       (long long)json_int(frame, "line", 0));
-    else if (strcmp(json_text(frame, "func", "?"), "?") == 0)
-        (void)snprintf(ret, size, "%s+%s", base_name(json_text(frame, "module", "?")),
-                       json_text(frame, "offset", "?"));
-    else
-        ret[0] = '\0';
-}
-
-/* The functions of torch.distributed by which a program waits for other ranks, and what stands
- * below them when C++ waits by itself (backward() of DistributedDataParallel). */
-static bool is_operation(const struct json *frame)
-{
-    static const char *const libraries[] = {"c10d::",     "gloo::",   "ncclAll",  "ncclBroadcast",
-                                            "ncclReduce", "ncclSend", "ncclRecv", "ncclGroupEnd",
-                                            "MPI_",       "PMPI_"};
-    const char *func = json_text(frame, "func", "");
-
-    if (is_python(frame)) {
-        const char *file = base_name(json_text(frame, "file", ""));
-        return strcmp(file, "distributed_c10d.py") == 0 ||
-               strcmp(file, "_functional_collectives.py") == 0;
-    }
-    for (size_t i = 0; i < sizeof(libraries) / sizeof(libraries[0]); i++)
-        if (strncmp(func, libraries[i], strlen(libraries[i])) == 0)
-            return true;
-    return false;
-}
-
-/* Of an installed package, or of Python itself: not what the user wrote. */
-static bool is_library(const struct json *frame)
-{
-    const char *file = json_text(frame, "file", "");
-
-    return strstr(file, "/site-packages/") != NULL || strstr(file, "/dist-packages/") != NULL ||
-           strstr(file, "/lib/python") != NULL || file[0] == '<';
-}
-
-/* Frames come from the innermost out: the first Python one of the group's functions tells more
- * than the C++ that it has called. */
-static const struct json *operation_of(const struct json *frames)
-{
-    const struct json *native = NULL;
-
-    for (const struct json *f = frames->first; f != NULL; f = f->next) {
-        if (!is_operation(f))
-            continue;
-        if (is_python(f))
-            return f;
-        native = f;
-    }
-    return native;
-}
-
-static const struct json *place_of(const struct json *frames)
-{
-    const struct json *any = NULL;
-
-    for (const struct json *f = frames->first; f != NULL; f = f->next) {
-        if (is_python(f) && !is_library(f))
-            return f;
-        if (any == NULL || (is_python(f) && !is_python(any)))
-            any = f;
-    }
-    return any;
-}
-
-static void doing_of(const struct json *thread, char *ret, size_t size)
-{
-    const char *call = json_text(thread, "syscall", "");
-
-    (void)snprintf(ret, size, "%s%s%s", json_text(thread, "state", "?"), call[0] ? " in " : "",
-                   call);
-}
-
-static void take_main(struct hang_rank *r, const struct json *thread, const struct json *frames)
-{
-    const struct json *operation = operation_of(frames), *place = place_of(frames);
-    char name[HANG_OPERATION] = "", where[HANG_PLACE / 2] = "";
-
-    if (operation != NULL)
-        (void)snprintf(name, sizeof(name), "%s", json_text(operation, "func", "?"));
-    if (place != NULL)
-        where_of(place, where, sizeof(where));
-    bool same = r->looks == 0 || strcmp(name, r->operation) == 0;
-    if (!same || r->state == HANG_MOVES)
-        r->state = HANG_MOVES;
-    else
-        r->state = name[0] != '\0' ? HANG_WAITS : HANG_ELSEWHERE;
-    memcpy(r->operation, name, sizeof(name));
-    (void)snprintf(r->place, sizeof(r->place), "%.90s%s%s",
-                   place != NULL ? json_text(place, "func", "?") : "?", where[0] ? "  " : "",
-                   where);
-    doing_of(thread, r->doing, sizeof(r->doing));
-    r->looks++;
-}
-
-struct planted {
-    char where[HANG_PLACE];
-};
-
-static int plant(const struct hang_rank *r, const struct json *thread, const struct json *frames,
-                 const struct hang_frames *wanted, struct stack_tree *tree)
-{
-    struct planted *room = calloc(frames->size + 1, sizeof(*room));
-    struct tree_frame *places = calloc(frames->size + 1, sizeof(*places));
-    size_t at = frames->size, n = 0; /* from the outermost in: filled from the end */
-    char doing[HANG_OPERATION];
-    int rc = -ENOMEM;
-
-    if (room != NULL && places != NULL) {
-        for (const struct json *f = frames->first; f != NULL && at > 0; f = f->next) {
-            if (!wanted->native && !is_python(f))
-                continue;
-            at--;
-            n++;
-            where_of(f, room[at].where, sizeof(room[at].where));
-            places[at] = (struct tree_frame){json_text(f, "func", "?"), room[at].where};
-        }
-        doing_of(thread, doing, sizeof(doing));
-        rc = stack_tree_add(tree, r->rank, places + at, n, doing);
-    }
-    free(places);
-    free(room);
-    return rc;
-}
-
-int hang_look(struct hang_rank *r, const struct json *answer, const struct hang_frames *wanted,
-              struct stack_tree *tree)
-{
-    const struct json *threads = answer->type == JSON_OBJECT ? json_get(answer, "threads") : NULL;
-    bool seen = false;
-    int rc = 0;
-
-    if (threads == NULL || threads->type != JSON_ARRAY)
-        return -EBADMSG;
-    for (const struct json *t = threads->first; t != NULL && rc == 0; t = t->next) {
-        const struct json *frames = t->type == JSON_OBJECT ? json_get(t, "frames") : NULL;
-        if (frames == NULL || frames->type != JSON_ARRAY || frames->size > STACK_TREE_FRAMES)
-            return -EBADMSG;
-        if (!seen)
-            take_main(r, t, frames); /* the main thread comes first */
-        if (tree != NULL && (!seen || wanted->all_threads))
-            rc = plant(r, t, frames, wanted, tree);
-        seen = true;
-    }
-    return rc == 0 && !seen ? -ENODATA : rc;
-}
-
-/* ---- all of them ---- */
-
-size_t hang_awaited(const struct hang_rank *ranks, size_t n, bool *which)
-{
-    size_t waiting = 0, moving = 0, elsewhere = 0;
-
-    for (size_t i = 0; i < n; i++) {
-        waiting += ranks[i].state == HANG_WAITS;
-        moving += ranks[i].state == HANG_MOVES;
-        elsewhere += ranks[i].state == HANG_ELSEWHERE;
-    }
-    bool any = waiting > 0 && moving == 0;
-    for (size_t i = 0; i < n; i++)
-        which[i] = any && ranks[i].state == HANG_ELSEWHERE;
-    return any ? elsewhere : 0;
-}
-
-struct saying {
+struct judging {
     const struct hang_rank *ranks;
     size_t n;
     const char *one, *many;
     struct buf *ret;
+    int64_t *some; /* room for n ranks */
 };
+
+/* Once a look the main thread may be woken for other reasons: a signal, a look of somebody else. */
+static bool has_run(const struct hang_rank *r)
+{
+    return r->woken != HANG_UNKNOWN && r->looks > 0 && r->woken >= (int64_t)r->looks;
+}
 
 static bool is_alike(const struct hang_rank *a, const struct hang_rank *b)
 {
-    if (a->state != b->state)
+    if (a->state != b->state || strcmp(a->why, b->why) != 0)
         return false;
-    return a->state == HANG_WAITS ? strcmp(a->operation, b->operation) == 0
-           : a->state == HANG_ELSEWHERE
-               ? strcmp(a->place, b->place) == 0 && strcmp(a->doing, b->doing) == 0
-               : true;
-}
-
-/* "3 ranks: 0-1,3" of all that are like rank `at`, and not before it; 0: one before it was. */
-static size_t add_alike(const struct saying *s, size_t at)
-{
-    int64_t *alike = calloc(s->n, sizeof(*alike));
-    size_t n = 0;
-
-    for (size_t i = 0; i < at; i++)
-        if (alike == NULL || is_alike(&s->ranks[i], &s->ranks[at])) {
-            free(alike);
-            return 0;
-        }
-    for (size_t i = at; i < s->n && alike != NULL; i++)
-        if (is_alike(&s->ranks[i], &s->ranks[at]))
-            alike[n++] = s->ranks[i].rank;
-    (void)buf_addf(s->ret, "%s ", n == 1 ? s->one : s->many);
-    rank_ranges(alike, n, RANGES_SHOWN, s->ret);
-    if (n > 1)
-        (void)buf_addf(s->ret, " (%zu)", n);
-    free(alike);
-    return n;
-}
-
-static size_t say_each(const struct saying *s, enum hang_state state)
-{
-    size_t kinds = 0;
-
-    for (size_t i = 0; i < s->n; i++) {
-        const struct hang_rank *r = &s->ranks[i];
-        size_t n = r->state == state ? add_alike(s, i) : 0;
-        if (n == 0)
-            continue;
-        kinds++;
-        if (state == HANG_WAITS)
-            (void)buf_addf(s->ret, " %s in %s\n", n == 1 ? "waits" : "wait", r->operation);
-        else if (state == HANG_ELSEWHERE)
-            (void)buf_addf(s->ret, " %s in no collective: %s (%s)\n", n == 1 ? "is" : "are",
-                           r->place, r->doing);
-        else
-            (void)buf_addf(s->ret, " %s: not the same at each look\n", n == 1 ? "moves" : "move");
+    switch (a->state) {
+    case HANG_WAITS:
+        return strcmp(a->operation, b->operation) == 0 && strcmp(a->place, b->place) == 0 &&
+               has_run(a) == has_run(b);
+    case HANG_ELSEWHERE:
+    case HANG_STOPPED:
+        return strcmp(a->place, b->place) == 0 && strcmp(a->doing, b->doing) == 0;
+    case HANG_UNSEEN:
+    case HANG_GONE:
+    case HANG_MOVES:
+        return true;
     }
-    return kinds;
+    return false;
 }
 
-static size_t count(const struct saying *s, enum hang_state state)
+/* "ranks 0-1,3 (3)" of all that are like the i-th; 0: it has been named with one before it. */
+static size_t name_alike(const struct judging *j, size_t i, const char *process)
 {
     size_t n = 0;
 
-    for (size_t i = 0; i < s->n; i++)
-        n += s->ranks[i].state == state;
+    for (size_t k = 0; k < i; k++)
+        if (is_alike(&j->ranks[k], &j->ranks[i]))
+            return 0;
+    for (size_t k = i; k < j->n; k++)
+        if (is_alike(&j->ranks[k], &j->ranks[i]))
+            j->some[n++] = j->ranks[k].rank;
+    (void)buf_addf(j->ret, "%s ", n == 1 ? j->one : j->many);
+    rank_ranges(j->some, n, RANGES_SHOWN, j->ret);
+    if (n > 1)
+        (void)buf_addf(j->ret, " (%zu)", n);
+    else if (process != NULL && j->ranks[i].pid != HANG_UNKNOWN && j->ranks[i].pid != j->some[0])
+        (void)buf_addf(j->ret, " (%s %lld%s%s)", process, (long long)j->ranks[i].pid,
+                       j->ranks[i].host[0] != '\0' ? " on " : "", j->ranks[i].host);
     return n;
 }
 
-static const char *conclusion(size_t waiting, size_t elsewhere, size_t moving, size_t operations)
+static void say_one(const struct judging *j, size_t i)
 {
-    if (moving > 0)
-        return "Nothing hangs: some move. Who is slow, a longer look tells (--looks).\n";
-    if (waiting == 0)
-        return "Nobody waits in a collective.\n";
-    if (elsewhere > 0)
-        return "Those that wait are waiting for the others.\n";
-    if (operations > 1)
-        return "They wait in different operations: the ranks do not run the same program, or not "
-               "in the same order.\n";
-    return "All that answered wait in the same operation: what is missing is a rank that was not "
-           "asked, the network, or a device.\n";
+    const struct hang_rank *r = &j->ranks[i];
+    size_t n = name_alike(j, i, r->state == HANG_WAITS ? NULL : "process");
+    bool one = n == 1;
+
+    if (n == 0)
+        return;
+    switch (r->state) {
+    case HANG_WAITS:
+        (void)buf_addf(j->ret, " %s in %s: %s%s", one ? "waits" : "wait", r->operation, r->place,
+                       has_run(r) ? "; but ran between the looks" : "");
+        break;
+    case HANG_ELSEWHERE:
+        (void)buf_addf(j->ret, " %s in no collective: %s (%s)", one ? "is" : "are", r->place,
+                       r->doing);
+        break;
+    case HANG_MOVES:
+        (void)buf_addf(j->ret, " %s: not in the same operation at each look",
+                       one ? "moves" : "move");
+        break;
+    case HANG_STOPPED:
+        (void)buf_addf(j->ret, " %s stopped (SIGSTOP, or a debugger)%s%s", one ? "is" : "are",
+                       r->place[0] != '\0' ? ": " : "", r->place);
+        break;
+    case HANG_GONE:
+        (void)buf_addf(j->ret, " %s gone", one ? "is" : "are");
+        break;
+    case HANG_UNSEEN:
+        (void)buf_addf(j->ret, " %s not seen", one ? "was" : "were");
+        break;
+    }
+    (void)buf_addf(j->ret, "%s%s\n",
+                   r->why[0] == '\0'       ? ""
+                   : r->state == HANG_GONE ? ": "
+                                           : "; ",
+                   r->why);
 }
 
-void hang_verdict(const struct hang_rank *ranks, size_t n, const char *one, const char *many,
-                  struct buf *ret)
+static size_t count(const struct judging *j, enum hang_state state)
 {
-    const struct saying s = {.ranks = ranks, .n = n, .one = one, .many = many, .ret = ret};
-    size_t waiting = count(&s, HANG_WAITS), elsewhere = count(&s, HANG_ELSEWHERE);
-    size_t moving = count(&s, HANG_MOVES);
+    size_t n = 0;
 
-    if (waiting + elsewhere + moving == 0)
-        return;
-    size_t operations = say_each(&s, HANG_WAITS);
-    (void)say_each(&s, HANG_ELSEWHERE);
-    (void)say_each(&s, HANG_MOVES);
-    (void)buf_adds(ret, conclusion(waiting, elsewhere, moving, operations));
+    for (size_t i = 0; i < j->n; i++)
+        n += j->ranks[i].state == state;
+    return n;
+}
+
+/* ---- what follows ---- */
+
+/* What most of them wait in; of two that are as frequent the first. */
+static const struct hang_rank *most_wait_in(const struct judging *j)
+{
+    const struct hang_rank *best = NULL;
+    size_t most = 0;
+
+    for (size_t i = 0; i < j->n; i++) {
+        size_t n = 0;
+        for (size_t k = i; k < j->n && j->ranks[i].state == HANG_WAITS; k++)
+            n += j->ranks[k].state == HANG_WAITS &&
+                 strcmp(j->ranks[k].operation, j->ranks[i].operation) == 0;
+        if (n > most) {
+            most = n;
+            best = &j->ranks[i];
+        }
+    }
+    return best;
+}
+
+static void name_awaited(const struct judging *j, const struct hang_verdict *v)
+{
+    size_t n = 0;
+
+    for (size_t i = 0; i < j->n; i++)
+        if (v->awaited[i])
+            j->some[n++] = j->ranks[i].rank;
+    (void)buf_addf(j->ret, "%s ", n == 1 ? j->one : j->many);
+    rank_ranges(j->some, n, RANGES_SHOWN, j->ret);
+}
+
+static void accuse_absent(const struct judging *j, struct hang_verdict *v)
+{
+    for (size_t i = 0; i < j->n; i++) {
+        enum hang_state s = j->ranks[i].state;
+        v->awaited[i] = s == HANG_ELSEWHERE || s == HANG_STOPPED || s == HANG_GONE;
+        v->n_awaited += v->awaited[i];
+    }
+}
+
+static bool places_differ(const struct judging *j, const struct hang_rank *most)
+{
+    for (size_t i = 0; i < j->n; i++)
+        if (j->ranks[i].state == HANG_WAITS && strcmp(j->ranks[i].place, most->place) != 0)
+            return true;
+    return false;
+}
+
+/* All that were seen wait: for each other, in different calls, or for what is not seen. */
+static void judge_waiters(const struct judging *j, struct hang_verdict *v)
+{
+    const struct hang_rank *most = most_wait_in(j);
+
+    for (size_t i = 0; i < j->n; i++) {
+        v->awaited[i] =
+            j->ranks[i].state == HANG_WAITS && strcmp(j->ranks[i].operation, most->operation) != 0;
+        v->n_awaited += v->awaited[i];
+    }
+    if (v->n_awaited > 0) {
+        (void)buf_adds(j->ret, "They wait in different operations: the ranks do not run the same "
+                               "program, or not in the same order. Different from most: ");
+        name_awaited(j, v);
+        (void)buf_adds(j->ret, ".\n");
+    } else if (places_differ(j, most)) {
+        (void)buf_adds(j->ret, "They wait in the same operation, called from different places: two "
+                               "halves of one call, or calls that do not belong together.\n");
+    } else {
+        (void)buf_adds(j->ret,
+                       "All that were seen wait in the same call: what is missing is a rank "
+                       "that was not seen, the network, or a device.\n");
+    }
+}
+
+static bool judge_hang(const struct judging *j, struct hang_verdict *v)
+{
+    accuse_absent(j, v);
+    v->hangs = HANG_YES;
+    if (v->n_awaited == 0) {
+        judge_waiters(j, v);
+        return true;
+    }
+    (void)buf_adds(j->ret, "The others wait for ");
+    name_awaited(j, v);
+    (void)buf_adds(j->ret, ".\n");
+    return true;
+}
+
+static void judge_moving(const struct judging *j, size_t still, struct hang_verdict *v)
+{
+    v->hangs = still == 0 ? HANG_NO : HANG_NOT_KNOWN;
+    (void)buf_adds(j->ret, still == 0
+                               ? "Nothing hangs: the ranks get on between the looks.\n"
+                               : "Some get on and others did not between the looks: a longer "
+                                 "look tells more (--interval 10s).\n");
+}
+
+static void judge_idle(const struct judging *j, struct hang_verdict *v)
+{
+    size_t stopped = count(j, HANG_STOPPED), gone = count(j, HANG_GONE), running = 0;
+
+    for (size_t i = 0; i < j->n; i++)
+        running += has_run(&j->ranks[i]) || strncmp(j->ranks[i].doing, "running", 7) == 0;
+    v->hangs = stopped + gone > 0 || running == 0 ? HANG_NOT_KNOWN : HANG_NO;
+    (void)buf_addf(j->ret, "Nobody waits in a collective%s.\n",
+                   gone > 0       ? ", and not all ranks are there"
+                   : stopped > 0  ? ", and not all ranks may run"
+                   : running == 0 ? ", and nobody ran between the looks"
+                                  : "");
+}
+
+void hang_judge(const struct hang_rank *ranks, size_t n, const char *one, const char *many,
+                struct hang_verdict *v, struct buf *ret)
+{
+    static const enum hang_state order[] = {HANG_WAITS,     HANG_GONE,  HANG_STOPPED,
+                                            HANG_ELSEWHERE, HANG_MOVES, HANG_UNSEEN};
+    const struct judging j = {.ranks = ranks,
+                              .n = n,
+                              .one = one,
+                              .many = many,
+                              .ret = ret,
+                              .some = calloc(n + 1, sizeof(int64_t))};
+    size_t waiting = 0, running = 0;
+
+    v->hangs = HANG_NOT_KNOWN;
+    v->n_awaited = 0;
+    memset(v->awaited, 0, n * sizeof(*v->awaited));
+    for (size_t s = 0; j.some != NULL && s < sizeof(order) / sizeof(order[0]); s++)
+        for (size_t i = 0; i < n; i++)
+            if (ranks[i].state == order[s])
+                say_one(&j, i);
+    for (size_t i = 0; i < n; i++) {
+        running += ranks[i].state == HANG_WAITS && has_run(&ranks[i]);
+        waiting += ranks[i].state == HANG_WAITS && !has_run(&ranks[i]);
+    }
+    running += count(&j, HANG_MOVES);
+    if (j.some == NULL || count(&j, HANG_UNSEEN) == n)
+        (void)buf_adds(ret, n > 0 ? "Nothing is known of any of them.\n" : "");
+    else if (running > 0)
+        judge_moving(&j, waiting, v);
+    else if (waiting > 0)
+        (void)judge_hang(&j, v);
+    else
+        judge_idle(&j, v);
+    if (v->hangs != HANG_NO && waiting > 0 && count(&j, HANG_UNSEEN) > 0)
+        (void)buf_adds(ret, "Those that were not seen may be what the others wait for, too.\n");
+    free(j.some);
 }

@@ -3,8 +3,8 @@
  * cli/cluster/hang_judge.h - from several looks at the stacks of all ranks to who waits for whom.
  *
  * One look says little: a healthy rank stands in a collective, too, most of the time.  A rank that
- * stands in the same one at every look waits; one that is in none at any look is what the others
- * wait for.  Whoever changes between the two moves, and then nothing hangs.
+ * stands in the same one at every look, and whose main thread was not woken in between, waits; one
+ * that is in none at any look is what the others wait for, and so is one that is stopped or gone.
  *
  * One thread.  What ranks send is checked: a rank can be wrong about itself only.
  */
@@ -19,37 +19,50 @@
 #include "sdk/lib/json.h"
 
 #define HANG_OPERATION 64 /* bytes of a name */
-#define HANG_PLACE 200
+#define HANG_PLACE 400
+#define HANG_WHY 400
+#define HANG_STACK_BYTES ((size_t)1 << 20) /* of one rank's stacks: more are left out, and said */
+#define HANG_UNKNOWN (-1)
 
 enum hang_state {
-    HANG_UNSEEN,    /* no look at it has come */
+    HANG_UNSEEN,    /* nothing is known of it: `why` */
     HANG_WAITS,     /* in `operation`, at every look */
     HANG_ELSEWHERE, /* in no operation of a group, at every look: in `place` the last time */
-    HANG_MOVES      /* it was in one and then not, or in another */
+    HANG_MOVES,     /* it was in one and then not, or in another */
+    HANG_STOPPED,   /* SIGSTOPped, or a debugger holds it; `place` where it could be read */
+    HANG_GONE       /* its process has ended: `why` says how that is known */
 };
 
 struct hang_rank {
     int64_t rank; /* or its process, where ranks are not known */
+    int64_t pid;  /* HANG_UNKNOWN */
+    char host[64];
     enum hang_state state;
     uint32_t looks; /* that have come */
+    int64_t woken;  /* how often its main thread began to run between the looks; HANG_UNKNOWN */
     char operation[HANG_OPERATION];
-    char place[HANG_PLACE];     /* "load  job.py:9" */
+    char place[HANG_PLACE];     /* "load, job.py:9" */
     char doing[HANG_OPERATION]; /* "idle in clock_nanosleep" */
+    char why[HANG_WHY];         /* "": nothing more is to be said */
 };
 
-struct hang_frames { /* which of the stacks' frames go into the tree */
-    bool native, all_threads;
+/* One answer of `backtrace --json`.  stacks: NULL, or where its stacks go as one value of JSON
+ * (hang_plant() reads it), innermost frame first; all_threads: not of the main thread only.
+ * -EBADMSG: it is no such answer; -ENODATA: it has no thread of the program; -E2BIG, -ENOMEM. */
+int hang_look(struct hang_rank *r, const struct json *answer, bool all_threads, struct buf *stacks);
+/* Put such stacks into the tree.  python: without native frames, where there are others. */
+int hang_plant(struct stack_tree *tree, int64_t rank, const struct json *stacks, bool python);
+/* No control characters: a rank's words must not look like a line of ours. */
+void hang_clean(char *text);
+
+enum hang_answer { HANG_NO, HANG_YES, HANG_NOT_KNOWN };
+struct hang_verdict {
+    enum hang_answer hangs;
+    bool *awaited; /* [n] those that the others wait for, as far as the looks tell; the caller's */
+    size_t n_awaited;
 };
-
-/* One answer of `backtrace --json`.  tree: NULL, or where the stack goes.  -EBADMSG: it is no such
- * answer; -ENODATA: it has no thread of the program; -E2BIG, -ENOMEM of the tree. */
-int hang_look(struct hang_rank *r, const struct json *answer, const struct hang_frames *frames,
-              struct stack_tree *tree);
-
-/* The verdict in sentences, a line each.  one, many: "rank", "ranks". */
-void hang_verdict(const struct hang_rank *ranks, size_t n, const char *one, const char *many,
-                  struct buf *ret);
-/* Those that others wait for: which[i], [n].  Gives how many. */
-size_t hang_awaited(const struct hang_rank *ranks, size_t n, bool *which);
+/* Sentences, a line each, which is the groups of ranks first, then what follows from it. */
+void hang_judge(const struct hang_rank *ranks, size_t n, const char *one, const char *many,
+                struct hang_verdict *v, struct buf *ret);
 
 #endif

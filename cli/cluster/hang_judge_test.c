@@ -7,6 +7,7 @@
 
 /* One unit, because a unit test is linked with libcore.a alone. */
 #include "cli/cluster/hang_judge.c"
+#include "cli/cluster/hang_stacks.c"
 #include "cli/cluster/stack_tree.c"
 #include "tests/test.h"
 
@@ -21,112 +22,216 @@
 #define C10D "/opt/site-packages/torch/distributed/distributed_c10d.py"
 #define ALL_REDUCE \
     THREAD("waiting", NATIVE("c10d::Work::wait()") "," PYTHON("all_reduce", C10D, 3) "," TRAIN)
+#define GET_RANK \
+    THREAD("running", PYTHON("get_rank", C10D, 3) "," PYTHON("spin", "/home/u/job.py", 5))
 #define BARRIER THREAD("waiting", PYTHON("barrier", C10D, 9) "," TRAIN)
 #define BACKWARD THREAD("waiting", NATIVE("wait") "," NATIVE("c10d::Work::wait()") "," TRAIN)
 #define LOADING                                                \
     THREAD("idle", PYTHON("sleep", "/usr/lib/python3.11/x.py", \
                           7) "," PYTHON("load", "/home/u/job.py", 9) "," TRAIN)
 
-static int look(struct hang_rank *r, const char *text, struct stack_tree *tree)
+static int look(struct hang_rank *r, const char *text, struct buf *stacks)
 {
-    static const struct hang_frames wanted = {.native = true};
     struct json_error e;
     struct arena a;
     struct json *j;
 
     arena_init(&a, 0);
     int rc = json_read(&a, text, strlen(text), &j, &e);
-    rc = rc < 0 ? rc : hang_look(r, j, &wanted, tree);
+    rc = rc < 0 ? rc : hang_look(r, j, /* all_threads= */ false, stacks);
     arena_done(&a);
     return rc;
 }
 
-static void check_verdict(const struct hang_rank *ranks, size_t n, const char *expected)
+#define RANKS_MAX 8
+
+/* awaited: "2", "", the places in `ranks` of those that the others wait for. */
+static void check_verdict(const struct hang_rank *ranks, size_t n, enum hang_answer hangs,
+                          const char *awaited, const char *expected)
 {
+    bool which[RANKS_MAX];
+    struct hang_verdict v = {.awaited = which};
+    char found[RANKS_MAX + 1] = "";
     struct buf b;
+
     buf_init(&b, 1u << 20);
-    hang_verdict(ranks, n, "rank", "ranks", &b);
+    hang_judge(ranks, n, "rank", "ranks", &v, &b);
     CHECK_STR(buf_text(&b), expected);
+    CHECK_INT(v.hangs, hangs);
+    for (size_t i = 0; i < n; i++)
+        if (which[i])
+            (void)snprintf(found + strlen(found), 2, "%zu", i);
+    CHECK_STR(found, awaited);
+    CHECK_INT(v.n_awaited, strlen(awaited));
     buf_done(&b);
 }
 
 TEST(one_does_not_come)
 {
-    struct hang_rank ranks[4] = {{.rank = 0}, {.rank = 1}, {.rank = 2}, {.rank = 3}};
-    bool which[4];
+    struct hang_rank ranks[4] = {{.rank = 0, .pid = 10},
+                                 {.rank = 1, .pid = 11},
+                                 {.rank = 2, .pid = 12, .host = "n1"},
+                                 {.rank = 3, .pid = 13}};
     for (int i = 0; i < 12; i++)
         CHECK_INT(look(&ranks[i % 4], i % 4 == 2 ? LOADING : ALL_REDUCE, NULL), 0);
-    CHECK_INT(hang_awaited(ranks, 4, which), 1);
-    CHECK(which[2] && !which[0] && !which[1] && !which[3]);
-    check_verdict(ranks, 4,
-                  "ranks 0-1,3 (3) wait in all_reduce\n"
-                  "rank 2 is in no collective: load  job.py:9 (idle in futex)\n"
-                  "Those that wait are waiting for the others.\n");
+    check_verdict(ranks, 4, HANG_YES, "2",
+                  "ranks 0-1,3 (3) wait in all_reduce: train, job.py:14\n"
+                  "rank 2 (process 12 on n1) is in no collective: load, job.py:9, in sleep, x.py:7 "
+                  "(idle in futex)\n"
+                  "The others wait for rank 2.\n");
 }
 
 TEST(a_healthy_job_is_accused_of_nothing)
 {
-    struct hang_rank ranks[2] = {{.rank = 0}, {.rank = 1}};
-    bool which[2];
+    struct hang_rank ranks[2] = {{.rank = 0, .pid = 10}, {.rank = 1, .pid = HANG_UNKNOWN}};
     CHECK_INT(look(&ranks[0], ALL_REDUCE, NULL), 0);
     CHECK_INT(look(&ranks[1], LOADING, NULL), 0);
     CHECK_INT(look(&ranks[0], LOADING, NULL), 0);
     CHECK_INT(look(&ranks[1], LOADING, NULL), 0);
     CHECK_INT(look(&ranks[0], ALL_REDUCE, NULL), 0);
     CHECK_INT(ranks[0].state, HANG_MOVES);
-    CHECK_INT(hang_awaited(ranks, 2, which), 0);
-    CHECK(!which[0] && !which[1]);
+    check_verdict(ranks, 2, HANG_NO, "",
+                  "rank 1 is in no collective: load, job.py:9, in sleep, x.py:7 (idle in futex)\n"
+                  "rank 0 (process 10) moves: not in the same operation at each look\n"
+                  "Nothing hangs: the ranks get on between the looks.\n");
+}
+
+/* Most of the time it is in its collective, as those that hang are: but it is woken in between. */
+TEST(a_job_that_only_communicates_is_accused_of_nothing)
+{
+    struct hang_rank ranks[2] = {{.rank = 0, .woken = 700}, {.rank = 1, .woken = 2}};
+    for (int i = 0; i < 6; i++)
+        CHECK_INT(look(&ranks[i % 2], ALL_REDUCE, NULL), 0);
+    ranks[1].woken = 800;
+    check_verdict(ranks, 2, HANG_NO, "",
+                  "ranks 0-1 (2) wait in all_reduce: train, job.py:14; but ran between the looks\n"
+                  "Nothing hangs: the ranks get on between the looks.\n");
+    ranks[1].woken = 2; /* a signal, a look of somebody else */
+    check_verdict(ranks, 2, HANG_NOT_KNOWN, "",
+                  "rank 0 waits in all_reduce: train, job.py:14; but ran between the looks\n"
+                  "rank 1 waits in all_reduce: train, job.py:14\n"
+                  "Some get on and others did not between the looks: a longer look tells more "
+                  "(--interval 10s).\n");
 }
 
 TEST(another_operation_than_the_others)
 {
-    struct hang_rank ranks[2] = {{.rank = 0}, {.rank = 1}};
+    struct hang_rank ranks[3] = {{.rank = 0}, {.rank = 1}, {.rank = 2}};
     CHECK_INT(look(&ranks[0], ALL_REDUCE, NULL), 0);
     CHECK_INT(look(&ranks[1], BARRIER, NULL), 0);
-    check_verdict(ranks, 2,
-                  "rank 0 waits in all_reduce\nrank 1 waits in barrier\n"
+    CHECK_INT(look(&ranks[2], ALL_REDUCE, NULL), 0);
+    check_verdict(ranks, 3, HANG_YES, "1",
+                  "ranks 0,2 (2) wait in all_reduce: train, job.py:14\n"
+                  "rank 1 waits in barrier: train, job.py:14\n"
                   "They wait in different operations: the ranks do not run the same program, or "
-                  "not in the same order.\n");
+                  "not in the same order. Different from most: rank 1.\n");
 }
 
 TEST(all_wait_in_the_same)
 {
-    struct hang_rank ranks[2] = {{.rank = 0}, {.rank = 1}};
+    struct hang_rank ranks[3] = {{.rank = 0}, {.rank = 1}, {.rank = 2, .pid = HANG_UNKNOWN}};
     CHECK_INT(look(&ranks[0], BACKWARD, NULL), 0);
     CHECK_INT(look(&ranks[1], BACKWARD, NULL), 0);
-    CHECK_STR(ranks[0].operation, "c10d::Work::wait()");
-    check_verdict(ranks, 2,
-                  "ranks 0-1 (2) wait in c10d::Work::wait()\n"
-                  "All that answered wait in the same operation: what is missing is a rank that "
-                  "was not asked, the network, or a device.\n");
+    CHECK_STR(ranks[0].operation, "c10d::Work::wait");
+    check_verdict(ranks, 2, HANG_YES, "",
+                  "ranks 0-1 (2) wait in c10d::Work::wait: train, job.py:14\n"
+                  "All that were seen wait in the same call: what is missing is a rank that "
+                  "was not seen, the network, or a device.\n");
+    check_verdict(ranks, 3, HANG_YES, "",
+                  "ranks 0-1 (2) wait in c10d::Work::wait: train, job.py:14\n"
+                  "rank 2 was not seen\n"
+                  "All that were seen wait in the same call: what is missing is a rank that "
+                  "was not seen, the network, or a device.\n"
+                  "Those that were not seen may be what the others wait for, too.\n");
+    ranks[2].state = HANG_GONE;
+    (void)snprintf(ranks[2].why, sizeof(ranks[2].why), "it has ended");
+    check_verdict(ranks, 3, HANG_YES, "2",
+                  "ranks 0-1 (2) wait in c10d::Work::wait: train, job.py:14\n"
+                  "rank 2 is gone: it has ended\n"
+                  "The others wait for rank 2.\n");
+}
+
+TEST(asking_for_ones_rank_is_no_collective)
+{
+    struct hang_rank ranks[2] = {{.rank = 0, .pid = 1}, {.rank = 1, .pid = HANG_UNKNOWN}};
+    CHECK_INT(look(&ranks[0], BARRIER, NULL), 0);
+    CHECK_INT(look(&ranks[1], GET_RANK, NULL), 0);
+    check_verdict(ranks, 2, HANG_YES, "1",
+                  "rank 0 waits in barrier: train, job.py:14\n"
+                  "rank 1 is in no collective: spin, job.py:5, in get_rank, distributed_c10d.py:3 "
+                  "(running in futex)\n"
+                  "The others wait for rank 1.\n");
 }
 
 TEST(nobody_waits_and_nobody_was_seen)
 {
-    struct hang_rank one = {.rank = 0};
-    check_verdict(&one, 1, "");
+    struct hang_rank one = {.rank = 0, .pid = HANG_UNKNOWN};
+    check_verdict(&one, 1, HANG_NOT_KNOWN, "",
+                  "rank 0 was not seen\nNothing is known of any of them.\n");
     CHECK_INT(look(&one, LOADING, NULL), 0);
-    check_verdict(&one, 1,
-                  "rank 0 is in no collective: load  job.py:9 (idle in futex)\n"
+    check_verdict(&one, 1, HANG_NOT_KNOWN, "",
+                  "rank 0 is in no collective: load, job.py:9, in sleep, x.py:7 (idle in futex)\n"
+                  "Nobody waits in a collective, and nobody ran between the looks.\n");
+    one.woken = 50;
+    check_verdict(&one, 1, HANG_NO, "",
+                  "rank 0 is in no collective: load, job.py:9, in sleep, x.py:7 (idle in futex)\n"
                   "Nobody waits in a collective.\n");
+    one.state = HANG_STOPPED;
+    check_verdict(&one, 1, HANG_NOT_KNOWN, "",
+                  "rank 0 is stopped (SIGSTOP, or a debugger): load, job.py:9, in sleep, x.py:7\n"
+                  "Nobody waits in a collective, and not all ranks may run.\n");
+}
+
+static void plant(struct stack_tree *tree, int64_t rank, struct buf *stacks, bool python)
+{
+    struct json_error e;
+    struct arena a;
+    struct json *j;
+
+    arena_init(&a, 0);
+    CHECK_INT(json_read(&a, stacks->data, stacks->size, &j, &e), 0);
+    CHECK_INT(hang_plant(tree, rank, j, python), 0);
+    arena_done(&a);
 }
 
 TEST(stacks_become_a_tree)
 {
-    struct hang_rank ranks[2] = {{.rank = 0}, {.rank = 1}};
-    struct stack_tree *tree = stack_tree_new();
-    struct buf b;
-    CHECK_INT(look(&ranks[0], ALL_REDUCE, tree), 0);
-    CHECK_INT(look(&ranks[1], LOADING, tree), 0);
+    struct hang_rank one = {.rank = 0};
+    struct buf b, stacks;
+
     buf_init(&b, 1u << 20);
-    stack_tree_print(tree, "", "rank", "ranks", &b);
-    CHECK_STR(buf_text(&b), "2 ranks: 0-1\n  train  job.py:14\n"
-                            "    1 rank: 0\n      all_reduce  distributed_c10d.py:3\n"
-                            "      c10d::Work::wait()\n      (waiting in futex)\n"
-                            "    1 rank: 1\n      load  job.py:9\n      sleep  x.py:7\n"
-                            "      (idle in futex)\n");
+    buf_init(&stacks, HANG_STACK_BYTES);
+    for (int python = 0; python < 2; python++) {
+        struct stack_tree *tree = stack_tree_new();
+        buf_reset(&b);
+        CHECK_INT(look(&one, ALL_REDUCE, &stacks), 0);
+        plant(tree, 0, &stacks, python != 0);
+        CHECK_INT(look(&one, LOADING, &stacks), 0);
+        plant(tree, 1, &stacks, python != 0);
+        stack_tree_print(tree, "", "rank", "ranks", &b);
+        CHECK(strstr(buf_text(&b),
+                     "2 ranks: 0-1\n  train  job.py:14\n"
+                     "    1 rank: 0\n      all_reduce  distributed_c10d.py:3\n") != NULL);
+        CHECK_INT(strstr(buf_text(&b), "      c10d::Work::wait()\n") == NULL, python);
+        CHECK(strstr(buf_text(&b), "    1 rank: 1\n      load  job.py:9\n      sleep  x.py:7\n"
+                                   "      (idle in futex)\n") != NULL);
+        stack_tree_free(tree);
+    }
     buf_done(&b);
-    stack_tree_free(tree);
+    buf_done(&stacks);
+}
+
+TEST(words_of_a_rank_stay_in_their_line)
+{
+    struct hang_rank one = {.rank = 0, .pid = HANG_UNKNOWN};
+    CHECK_INT(look(&one,
+                   "{\"threads\":[{\"state\":\"a\\nrank 7 is gone\",\"frames\":[{\"type\":"
+                   "\"python\",\"func\":\"f\\n\\u001b[2J\",\"file\":\"x\\n\"}]}]}",
+                   NULL),
+              0);
+    check_verdict(&one, 1, HANG_NOT_KNOWN, "",
+                  "rank 0 is in no collective: f  [2J, x :0 (a rank 7 is gone)\n"
+                  "Nobody waits in a collective, and nobody ran between the looks.\n");
 }
 
 TEST(what_is_no_answer_is_refused)
@@ -150,10 +255,13 @@ int main(void)
 {
     RUN(one_does_not_come);
     RUN(a_healthy_job_is_accused_of_nothing);
+    RUN(a_job_that_only_communicates_is_accused_of_nothing);
     RUN(another_operation_than_the_others);
     RUN(all_wait_in_the_same);
+    RUN(asking_for_ones_rank_is_no_collective);
     RUN(nobody_waits_and_nobody_was_seen);
     RUN(stacks_become_a_tree);
+    RUN(words_of_a_rank_stay_in_their_line);
     RUN(what_is_no_answer_is_refused);
     return test_end();
 }

@@ -81,6 +81,7 @@ void job_place_of(const char *environment, size_t size, struct job_place *ret)
     while (l->sign != NULL && value_of(&e, l->sign) == NULL)
         l++;
     *ret = (struct job_place){.launcher = l->name, .world_size = number_of(&e, l->world_size)};
+    ret->local_size = number_of(&e, "LOCAL_WORLD_SIZE");
     text_of(&e, "TORCHELASTIC_RUN_ID", ret->run_id, sizeof(ret->run_id));
     if (strcmp(ret->run_id, "none") == 0) /* what torchrun calls one that nobody has named */
         ret->run_id[0] = '\0';

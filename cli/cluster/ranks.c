@@ -366,20 +366,31 @@ static void add_quoted(struct buf *b, const char *word)
     (void)buf_addc(b, '\'');
 }
 
+static void add_looks(const struct cluster_options *o, struct buf *b)
+{
+    char amount[TEXT_AMOUNT_BYTES], looks[16];
+
+    text_ns((int64_t)o->interval_ns, amount);
+    (void)snprintf(looks, sizeof(looks), "%u", o->looks);
+    add_quoted(b, "--looks");
+    add_quoted(b, looks);
+    add_quoted(b, "--interval");
+    add_quoted(b, amount);
+    if (o->threads)
+        add_quoted(b, "--threads");
+}
+
 static int trip_script(const struct cluster_options *o, struct trip *t)
 {
-    static const char *const names[] = {[CLUSTER_NODES] = "nodes",
-                                        [CLUSTER_STATUS] = "status",
-                                        [CLUSTER_ATTACH] = "attach",
-                                        [CLUSTER_DETACH] = "detach"};
     char amount[TEXT_AMOUNT_BYTES], at_once[16];
     enum cluster_action action = o->action == CLUSTER_NODES ? CLUSTER_STATUS : o->action;
     struct buf b;
 
     text_ns((int64_t)o->timeout_ns, amount);
     (void)snprintf(at_once, sizeof(at_once), "%u", o->at_once);
-    const char *words[] = {"cluster", names[action], "--json", "--timeout",
-                           amount,    "--at-once",   at_once};
+    const char *words[] = {
+        "cluster", cluster_action_name(action), "--json", "--timeout", amount, "--at-once",
+        at_once};
     buf_init(&b, sizeof(t->script) - 1);
     (void)buf_adds(&b, o->program); /* the user's own words: "PATH=... probing" */
     for (size_t i = 0; i < sizeof(words) / sizeof(words[0]); i++)
@@ -392,6 +403,8 @@ static int trip_script(const struct cluster_options *o, struct trip *t)
         add_quoted(&b, "--plugin");
         add_quoted(&b, o->plugins[i]);
     }
+    if (o->action == CLUSTER_HANG)
+        add_looks(o, &b);
     int rc = b.failed ? err_set(-E2BIG, "the command for the other machines is too long") : 0;
     (void)snprintf(t->script, sizeof(t->script), "%s", buf_text(&b));
     buf_done(&b);
@@ -432,9 +445,9 @@ static int add_unreached(const char *host, const char *why, struct cluster_ranks
 }
 
 /* The lines of one host.  A line that is none makes the host one that could not be asked. */
-static int take_answer(const char *host, const struct side_command *c, const char *why,
-                       struct cluster_ranks *ret)
+static int take_answer(void *arg, const char *host, const struct side_command *c, const char *why)
 {
+    struct cluster_ranks *ret = arg;
     uint32_t before = ret->n;
     int rc = 0;
 
@@ -457,12 +470,15 @@ static int take_answer(const char *host, const struct side_command *c, const cha
     return add_unreached(host, rc < 0 && c->error == 0 ? err_text() : why, ret);
 }
 
-int cluster_remote(const struct cluster_options *o, const struct hosts *hosts,
-                   struct cluster_ranks *ret)
+int cluster_ask_hosts(const struct cluster_options *o, const struct hosts *hosts,
+                      int (*fn)(void *arg, const char *host, const struct side_command *c,
+                                const char *why),
+                      void *arg)
 {
     struct trip *trips = calloc(hosts->n + 1, sizeof(*trips));
     struct side_command *commands = calloc(hosts->n + 1, sizeof(*commands));
-    uint64_t timeout_ns = 3 * o->timeout_ns; /* ssh's own, the look there, and all of its ranks */
+    /* ssh's own, the look there, and all of its ranks */
+    uint64_t timeout_ns = 3 * o->timeout_ns + o->looks * o->interval_ns;
     char why[700];
     int rc = trips == NULL || commands == NULL
                  ? err_set(-ENOMEM, "no memory for %u hosts", hosts->n)
@@ -476,11 +492,17 @@ int cluster_remote(const struct cluster_options *o, const struct hosts *hosts,
         rc = side_commands_run(commands, hosts->n, o->at_once, timeout_ns);
     for (uint32_t i = 0; rc == 0 && i < hosts->n; i++) {
         side_command_why(&commands[i], timeout_ns, why, sizeof(why));
-        rc = take_answer(hosts->list[i], &commands[i], why, ret);
+        rc = fn(arg, hosts->list[i], &commands[i], why);
     }
     for (uint32_t i = 0; commands != NULL && i < hosts->n; i++)
         side_command_done(&commands[i]);
     free(trips);
     free(commands);
     return rc;
+}
+
+int cluster_remote(const struct cluster_options *o, const struct hosts *hosts,
+                   struct cluster_ranks *ret)
+{
+    return cluster_ask_hosts(o, hosts, take_answer, ret);
 }

@@ -13,6 +13,7 @@
 #include <string.h>
 
 #include "sdk/lib/arena.h"
+#include "sdk/lib/rank_ranges.h"
 
 #define RANGES_SHOWN 12 /* of a branch's ranks: a line is to be read */
 
@@ -103,25 +104,6 @@ int stack_tree_add(struct stack_tree *t, int64_t rank, const struct tree_frame *
 }
 
 /* ---- printing ---- */
-
-void rank_ranges(const int64_t *ranks, size_t n, size_t most, struct buf *ret)
-{
-    size_t shown = 0;
-
-    for (size_t i = 0; i < n;) {
-        size_t end = i;
-        while (end + 1 < n && ranks[end + 1] == ranks[end] + 1)
-            end++;
-        if (shown++ == most) {
-            (void)buf_adds(ret, ",...");
-            return;
-        }
-        (void)buf_addf(ret, "%s%lld", i > 0 ? "," : "", (long long)ranks[i]);
-        if (end > i) /* "3,4" is shorter than "3-4" to nobody */
-            (void)buf_addf(ret, "-%lld", (long long)ranks[end]);
-        i = end + 1;
-    }
-}
 
 struct printing {
     const char *indent, *one, *many;

@@ -35,7 +35,4 @@ int stack_tree_add(struct stack_tree *t, int64_t rank, const struct tree_frame *
 void stack_tree_print(const struct stack_tree *t, const char *indent, const char *one,
                       const char *many, struct buf *ret);
 
-/* "0-2,5": numbers in rising order; more than `most` ranges end in ",...". */
-void rank_ranges(const int64_t *ranks, size_t n, size_t most, struct buf *ret);
-
 #endif

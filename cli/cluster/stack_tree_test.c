@@ -81,22 +81,6 @@ TEST(a_stack_without_frames)
     stack_tree_free(t);
 }
 
-TEST(ranges)
-{
-    static const int64_t ranks[] = {0, 1, 2, 5, 7, 8, 1000};
-    struct buf b;
-    buf_init(&b, 1000);
-    rank_ranges(ranks, N(ranks), 10, &b);
-    CHECK_STR(buf_text(&b), "0-2,5,7-8,1000");
-    buf_reset(&b);
-    rank_ranges(ranks, N(ranks), 2, &b);
-    CHECK_STR(buf_text(&b), "0-2,5,...");
-    buf_reset(&b);
-    rank_ranges(ranks, 0, 2, &b);
-    CHECK_STR(buf_text(&b), "");
-    buf_done(&b);
-}
-
 TEST(a_thousand_ranks_each_elsewhere)
 {
     struct stack_tree *t = stack_tree_new();
@@ -131,7 +115,6 @@ int main(void)
     RUN(one_place_and_two_states);
     RUN(threads_of_one_rank_count_once);
     RUN(a_stack_without_frames);
-    RUN(ranges);
     RUN(a_thousand_ranks_each_elsewhere);
     RUN(too_much_is_refused);
     return test_end();

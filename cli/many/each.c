@@ -186,7 +186,8 @@ static int open_more(struct each *e)
 
     while (rc == 0 && e->next < e->all->n && e->n_open < e->at_once) {
         uint32_t i = e->next++;
-        if (e->all->list[i].error == 0)
+        bool meant = e->run->only == NULL || e->run->only[i];
+        if (e->all->list[i].error == 0 && meant)
             rc = open_one(e, i);
         else
             e->done++;
@@ -252,7 +253,21 @@ static void take_end(struct each *e, struct running *r)
         take_reason(r, ret);
 }
 
-static void close_one(struct each *e, uint32_t i)
+/* To whoever wants it: then it is not kept. */
+static int give_away(struct each *e, struct running *r)
+{
+    struct buf *out = &r->printed->out, *err = &r->printed->err;
+
+    if (e->run->done == NULL)
+        return 0;
+    int rc = e->run->done(e->run->arg, r->m, out);
+    e->kept -= out->size + err->size;
+    buf_done(out);
+    buf_done(err);
+    return rc;
+}
+
+static int close_one(struct each *e, uint32_t i)
 {
     struct running *r = &e->open[i];
 
@@ -264,8 +279,10 @@ static void close_one(struct each *e, uint32_t i)
     child_end(&r->child);
     r->child.status = ended.status;
     take_end(e, r);
+    int rc = give_away(e, r);
     e->open[i] = e->open[--e->n_open];
     e->done++;
+    return rc;
 }
 
 /* Told to end, and ended when it does not. */
@@ -292,6 +309,7 @@ static bool is_over(struct running *r)
 static int go_round(struct each *e)
 {
     bool closing = false;
+    int rc = 0;
 
     for (uint32_t i = 0; i < e->n_open; i++)
         for (int k = 0; k < 2; k++) {
@@ -307,10 +325,10 @@ static int go_round(struct each *e)
         if (r->full == 0)
             take_output(e, r);
         press(r, now);
-        if (is_over(r) || r->full != 0)
-            close_one(e, i);
+        int closed = is_over(r) || r->full != 0 ? close_one(e, i) : 0;
+        rc = rc < 0 ? rc : closed;
     }
-    return ferror(stdout) ? -EPIPE : 0;
+    return rc == 0 && ferror(stdout) ? -EPIPE : rc;
 }
 
 /* ---- all of them ---- */
@@ -388,14 +406,17 @@ int each_member(struct members *m, const struct each_run *run)
             run->argv[0], m->n, e.at_once, m->n);
     int rc = make_room(&e);
     progress_begin(&e.progress, e.flows);
-    if (e.lines.form != LINES_PLAIN)
+    if (e.lines.form != LINES_PLAIN || has_word(run, "--json", NULL))
         terminal_exact();
     if (rc == 0)
         rc = run_all(&e);
     if (rc == 0 && is_misuse(m, e.printed)) {
         rc = cli_misuse(err_set(-EINVAL, "%s", m->list[0].result.why));
-    } else if (rc == 0 && !e.flows) {
-        printed_show(m, e.printed);
+    } else if (rc == 0 && !e.flows && run->done == NULL) {
+        if (has_word(run, "--json", NULL))
+            printed_json(m, e.printed);
+        else
+            printed_show(m, e.printed);
     }
     free_all(&e);
     return rc == 0 && cli_interrupted ? err_set(-ECANCELED, "interrupted") : rc;

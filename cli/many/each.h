@@ -9,6 +9,7 @@
 #define CLI_MANY_EACH_H
 
 #include "cli/many/members.h"
+#include "sdk/lib/buf.h"
 
 struct each_run {
     const struct cli_command *command; /* NULL: one that the processes know */
@@ -16,6 +17,11 @@ struct each_run {
     char **argv;
     uint32_t at_once;    /* children, 0: as many as make sense */
     uint64_t timeout_ns; /* for each, 0: what is usual for the command */
+    const bool *only;    /* [members->n] who; NULL: all */
+    /* NULL: what they print is shown.  Else it goes here, of each as it ends; its result says how.
+     * Less than 0 ends all. */
+    int (*done)(void *arg, const struct member *m, struct buf *out);
+    void *arg;
 };
 
 /* May it be run on several?  0, or -EINVAL with what to do instead. */

@@ -18,6 +18,7 @@
 #include "core/base/file.h"
 #include "sdk/lib/buf.h"
 #include "sdk/lib/proc/proc_file.h"
+#include "sdk/lib/rank_ranges.h"
 
 #define LIST_MAX 32 /* names or ranges of ranks in a line: more are counted */
 static const char JOB[] = "job:";
@@ -275,36 +276,34 @@ const char *member_label(const struct members *all, const struct member *m, char
     return room;
 }
 
-/* How far the ranks from the i-th on follow each other. */
-static uint32_t last_of_run(const struct members *all, const bool *which, uint32_t i)
-{
-    while (all->ranked && i + 1 < all->n && which[i + 1] &&
-           all->list[i + 1].tags.rank == all->list[i].tags.rank + 1)
-        i++;
-    return i;
-}
-
-void members_list(const struct members *all, const bool *which, struct buf *ret)
+static void list_names(const struct members *all, const bool *which, struct buf *ret)
 {
     uint32_t shown = 0, left = 0;
 
     for (uint32_t i = 0; i < all->n; i++) {
         if (!which[i])
             continue;
-        if (shown == LIST_MAX) {
+        if (shown == LIST_MAX)
             left++;
-            continue;
-        }
-        uint32_t last = last_of_run(all, which, i);
-        (void)buf_adds(ret, shown++ > 0 ? "," : "");
-        if (!all->ranked)
-            (void)buf_adds(ret, all->list[i].name);
         else
-            (void)buf_addf(ret, "%lld", (long long)all->list[i].tags.rank);
-        if (last > i)
-            (void)buf_addf(ret, "-%lld", (long long)all->list[last].tags.rank);
-        i = last;
+            (void)buf_addf(ret, "%s%s", shown++ > 0 ? "," : "", all->list[i].name);
     }
     if (left > 0)
         (void)buf_addf(ret, " and %u more", left);
+}
+
+void members_list(const struct members *all, const bool *which, struct buf *ret)
+{
+    int64_t *ranks = all->ranked ? calloc(all->n + 1, sizeof(*ranks)) : NULL;
+    size_t n = 0;
+
+    if (ranks == NULL) {
+        list_names(all, which, ret);
+        return;
+    }
+    for (uint32_t i = 0; i < all->n; i++)
+        if (which[i])
+            ranks[n++] = all->list[i].tags.rank;
+    rank_ranges(ranks, n, LIST_MAX, ret);
+    free(ranks);
 }

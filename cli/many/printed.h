@@ -21,6 +21,11 @@ struct printed {
  * them. */
 void printed_show(const struct members *m, struct printed *all);
 
+/* The same where each has printed JSON: a line for each member, {"rank": 3, "process": "4242",
+ * "host": "n1", and then what it has said: the members of its object, or "answer": its value.  Of
+ * one that has failed, or said what is no JSON, "error": why. */
+void printed_json(const struct members *m, struct printed *all);
+
 enum line_form { LINES_PLAIN, LINES_JSON, LINES_CSV };
 /* Lines of one member that are whole (last: all that is left), each with whose it is: "3: ...", or
  * as a first member of a JSON object, or the first column of CSV, whose header comes once. */

@@ -1,0 +1,259 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * cli/cluster/hang.c - `probing cluster hang`: the stacks of all ranks as one tree, what each waits
+ * in, and for whom.
+ *
+ * One thread.
+ */
+#include "cli/cluster/hang.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli/cli.h"
+#include "cli/cluster/side_commands.h"
+#include "cli/terminal/terminal.h"
+#include "core/base/clock.h"
+#include "core/base/err.h"
+#include "sdk/lib/arena.h"
+
+#define SAID_BYTES ((size_t)64 << 20)
+#define ANSWER_BYTES ((size_t)2 << 30)
+#define STACKS_BYTES ((size_t)64 << 20) /* of one rank's, taken apart */
+#define WORLD_MAX (1 << 20)             /* more ranks are a mistake, or a lie */
+
+/* ---- other machines ---- */
+
+static int add_host(struct hang_found *f, const char *host, const char *why)
+{
+    struct hang_host *list = realloc(f->hosts, (f->n_hosts + 1) * sizeof(*list));
+
+    if (list == NULL)
+        return err_set(-ENOMEM, "no memory for %u hosts", f->n_hosts + 1);
+    f->hosts = list;
+    struct hang_host *h = &list[f->n_hosts++];
+    (void)snprintf(h->host, sizeof(h->host), "%s", host);
+    (void)snprintf(h->why, sizeof(h->why), "%s", why);
+    hang_clean(h->why);
+    return 0;
+}
+
+/* Exit code 1 there means that something hangs: the answer is whole if it can be read. */
+static int take_host(void *arg, const char *host, const struct side_command *c, const char *why)
+{
+    struct hang_found *f = arg;
+    uint32_t before = f->n;
+    int rc =
+        c->error == 0 && c->out.size > 0 ? hang_read(c->out.data, c->out.size, host, f) : -EBADMSG;
+
+    if (rc == -ENOMEM)
+        return rc;
+    if (rc < 0)
+        return add_host(f, host, c->out.size == 0 || c->error != 0 ? why : err_text());
+    return f->n > before ? 0 : add_host(f, host, "no rank of the job runs there");
+}
+
+/* ---- in order, and who is missing ---- */
+
+static int compare(const void *one, const void *two)
+{
+    const struct hang_seen *a = one, *b = two;
+
+    if (a->rank.rank != b->rank.rank)
+        return a->rank.rank < b->rank.rank ? -1 : 1;
+    int order = strcmp(a->rank.host, b->rank.host);
+    return order != 0 ? order : a->rank.pid < b->rank.pid ? -1 : a->rank.pid > b->rank.pid;
+}
+
+/* Where one has no rank, all go by their processes. */
+static void sort(struct hang_found *f)
+{
+    f->ranked = true;
+    for (uint32_t i = 0; i < f->n; i++)
+        f->ranked = f->ranked && f->list[i].rank.rank != MEMBER_UNKNOWN;
+    for (uint32_t i = 0; i < f->n && !f->ranked; i++)
+        f->list[i].rank.rank = f->list[i].rank.pid;
+    if (f->n > 0)
+        qsort(f->list, f->n, sizeof(*f->list), compare);
+}
+
+/* The list is in order of rank. */
+static int add_missing(const struct cluster_options *o, struct hang_found *f)
+{
+    uint32_t n = f->n, at = 0;
+    int rc = 0;
+
+    if (!f->ranked || f->world_size == MEMBER_UNKNOWN || f->world_size > WORLD_MAX)
+        return 0;
+    for (int64_t rank = 0; rank < f->world_size && rc == 0; rank++) {
+        while (at < n && f->list[at].rank.rank < rank)
+            at++;
+        if (at < n && f->list[at].rank.rank == rank)
+            continue;
+        struct hang_seen *s = hang_add(f);
+        if (s == NULL)
+            return -ENOMEM;
+        s->rank.rank = rank;
+        (void)snprintf(s->rank.why, sizeof(s->rank.why), "%s",
+                       o->hosts == NULL ? "it runs on another machine (--hosts asks those), or has "
+                                          "ended"
+                                        : "no host that was asked has it");
+    }
+    if (f->n > n)
+        qsort(f->list, f->n, sizeof(*f->list), compare);
+    return rc;
+}
+
+/* Two hosts that have the same rank: one of them errs, or lies, and who does is not known. */
+static void say_claimed_twice(const struct hang_found *f, struct buf *b)
+{
+    for (uint32_t i = 1; i < f->n; i++)
+        if (f->ranked && f->list[i].rank.rank == f->list[i - 1].rank.rank)
+            (void)buf_addf(b, "rank %" PRId64 " is claimed by %s and by %s.\n",
+                           f->list[i].rank.rank, f->list[i - 1].rank.host, f->list[i].rank.host);
+}
+
+/* ---- what is shown ---- */
+
+static int plant(const struct cluster_options *o, const struct hang_seen *s,
+                 struct stack_tree *tree)
+{
+    struct json_error bad;
+    struct json *stacks;
+    struct arena a;
+
+    if (s->stacks.size == 0 || s->stacks.failed != 0)
+        return 0;
+    arena_init(&a, STACKS_BYTES);
+    int rc = json_read(&a, s->stacks.data, s->stacks.size, &stacks, &bad);
+    if (rc == 0)
+        rc = hang_plant(tree, s->rank.rank, stacks, !o->native);
+    arena_done(&a);
+    return rc == -ENOMEM || rc == -E2BIG ? err_set(rc, "the tree of stacks is too large") : 0;
+}
+
+static int print_tree(const struct cluster_options *o, const struct hang_found *f)
+{
+    struct stack_tree *tree = stack_tree_new();
+    struct buf b;
+    int rc = tree == NULL ? err_set(-ENOMEM, "no memory for a tree") : 0;
+
+    buf_init(&b, SAID_BYTES);
+    for (uint32_t i = 0; rc == 0 && i < f->n; i++)
+        rc = plant(o, &f->list[i], tree);
+    if (rc == 0)
+        stack_tree_print(tree, "", f->ranked ? "rank" : "process",
+                         f->ranked ? "ranks" : "processes", &b);
+    if (rc == 0 && b.size > 0) {
+        putchar('\n');
+        (void)fwrite(b.data, 1, b.size, stdout);
+    }
+    buf_done(&b);
+    stack_tree_free(tree);
+    return rc;
+}
+
+static void print_head(const struct cluster_options *o, const struct hang_found *f)
+{
+    char name[1300], size[24];
+
+    (void)snprintf(size, sizeof(size), "%" PRId64, f->world_size);
+    printf("job %s (%s), world size %s; %u look%s in %.1f s\n\n",
+           terminal_field(name, sizeof(name), f->job[0] != '\0' ? f->job : "without a name"),
+           f->launcher[0] != '\0' ? f->launcher : "unknown",
+           f->world_size == MEMBER_UNKNOWN ? "unknown" : size, o->looks, o->looks == 1 ? "" : "s",
+           (double)f->span_ns / (double)NS_PER_S);
+}
+
+static void say_rest(const struct hang_found *f, const struct hang_verdict *v)
+{
+    char why[2900];
+
+    for (uint32_t i = 0; i < f->n_hosts; i++)
+        terminal_say("host %s could not be asked: %s", f->hosts[i].host,
+                     terminal_field(why, sizeof(why), f->hosts[i].why));
+    if (v->hangs == HANG_YES)
+        terminal_say("a step that takes longer than these looks (%.1f s) looks the same: "
+                     "--interval 10s looks longer",
+                     (double)f->span_ns / (double)NS_PER_S);
+}
+
+static int show(const struct cluster_options *o, const struct hang_found *f,
+                const struct hang_verdict *v, const char *says)
+{
+    struct buf b;
+    int rc = 0;
+
+    if (!o->json) {
+        print_head(o, f);
+        fputs(says, stdout);
+        rc = print_tree(o, f);
+        if (rc == 0)
+            say_rest(f, v);
+        return rc;
+    }
+    terminal_exact();
+    buf_init(&b, ANSWER_BYTES);
+    hang_write(o, f, v, says, &b);
+    if (b.failed == 0)
+        (void)fwrite(buf_text(&b), 1, b.size, stdout);
+    else
+        rc = err_set(b.failed, "no memory for the answer");
+    buf_done(&b);
+    return rc;
+}
+
+/* ---- all of it ---- */
+
+static int judge(const struct cluster_options *o, const struct hang_found *f)
+{
+    struct hang_rank *ranks = calloc(f->n + 1, sizeof(*ranks));
+    struct hang_verdict v = {.awaited = calloc(f->n + 1, sizeof(bool))};
+    bool whole = f->n_hosts == 0;
+    struct buf says;
+    int rc =
+        ranks == NULL || v.awaited == NULL ? err_set(-ENOMEM, "no memory for %u ranks", f->n) : 0;
+
+    buf_init(&says, SAID_BYTES);
+    for (uint32_t i = 0; rc == 0 && i < f->n; i++) {
+        ranks[i] = f->list[i].rank;
+        whole = whole && ranks[i].state != HANG_UNSEEN;
+    }
+    if (rc == 0) {
+        hang_judge(ranks, f->n, f->ranked ? "rank" : "process", f->ranked ? "ranks" : "processes",
+                   &v, &says);
+        say_claimed_twice(f, &says);
+        rc = show(o, f, &v, buf_text(&says));
+    }
+    if (rc == 0)
+        rc = v.hangs == HANG_NO && whole ? EXIT_DONE : EXIT_FAILED;
+    buf_done(&says);
+    free(ranks);
+    free(v.awaited);
+    return rc;
+}
+
+int cluster_hang(const struct cluster_options *o, const struct hosts *hosts, bool here)
+{
+    struct hang_found f = {.world_size = MEMBER_UNKNOWN};
+    int rc = here ? hang_local(o, &f) : 0;
+
+    if (rc == 0 && hosts->n > 0)
+        rc = cluster_ask_hosts(o, hosts, take_host, &f);
+    sort(&f);
+    if (rc == 0)
+        rc = add_missing(o, &f);
+    if (rc == 0 && f.n == 0 && f.n_hosts == 0) {
+        terminal_say("no rank of %s%s%s runs on this machine that you may look at",
+                     o->job != NULL ? "job '" : "a job", o->job != NULL ? o->job : "",
+                     o->job != NULL ? "'" : "");
+        rc = EXIT_FAILED;
+    } else if (rc == 0) {
+        rc = judge(o, &f);
+    }
+    hang_found_done(&f);
+    return rc;
+}

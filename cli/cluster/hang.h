@@ -1,0 +1,52 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * cli/cluster/hang.h - `cluster hang`: what its parts share.
+ *
+ * Private to them; one thread.
+ *
+ *     hang.c: the command     hang_local.c: looks at the ranks of this machine
+ *     hang_json.c: what --json prints, and what another machine has printed
+ *     hang_stacks.c, hang_judge.c: see hang_judge.h
+ */
+#ifndef CLI_CLUSTER_HANG_H
+#define CLI_CLUSTER_HANG_H
+
+#include "cli/cluster/cluster.h"
+#include "cli/cluster/hang_judge.h"
+#include "sdk/lib/buf.h"
+
+struct hang_seen {
+    struct hang_rank rank;
+    struct buf stacks;     /* of the last look; empty: none has come */
+    int64_t woken_until;   /* the kernel's count of its main thread, behind the last look */
+    bool outside, stopped; /* it is read from outside; it may not run */
+};
+
+struct hang_host { /* one that could not be asked */
+    char host[256], why[700];
+};
+
+struct hang_found {
+    struct hang_seen *list; /* several hosts may claim the same rank */
+    uint32_t n, room;
+    struct hang_host *hosts;
+    uint32_t n_hosts;
+    char job[300], launcher[16];
+    int64_t world_size; /* MEMBER_UNKNOWN */
+    bool ranked;        /* each has a rank; else `rank` is its process */
+    uint64_t span_ns;   /* from the first look to the last */
+};
+
+/* One more, of zeros but its numbers; NULL: no memory, err_set() done. */
+struct hang_seen *hang_add(struct hang_found *f);
+void hang_found_done(struct hang_found *f); /* of zeros, too */
+
+int hang_local(const struct cluster_options *o, struct hang_found *f);
+
+/* One value, with a verdict if there is one. */
+void hang_write(const struct cluster_options *o, const struct hang_found *f,
+                const struct hang_verdict *v, const char *says, struct buf *b);
+/* The ranks of such a value are added, all of `host`.  -EBADMSG with err_set(): then none is. */
+int hang_read(const char *text, size_t size, const char *host, struct hang_found *f);
+
+#endif

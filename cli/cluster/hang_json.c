@@ -1,0 +1,270 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * cli/cluster/hang_json.c - what `cluster hang --json` prints, and what it has printed on another
+ * machine.
+ *
+ * One thread.  What comes from another machine may be anything: texts are cut and cannot break a
+ * line, numbers are checked, and all of it counts for the host that was asked.
+ */
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "cli/cluster/hang.h"
+#include "core/base/clock.h"
+#include "core/base/err.h"
+#include "sdk/lib/arena.h"
+
+#define RANKS_MAX (1u << 20)
+#define TREE_BYTES ((size_t)512 << 20)
+
+static const char *const state_names[] = {
+    [HANG_UNSEEN] = "unseen", [HANG_WAITS] = "waits",     [HANG_ELSEWHERE] = "elsewhere",
+    [HANG_MOVES] = "moves",   [HANG_STOPPED] = "stopped", [HANG_GONE] = "gone"};
+#define N_STATES (sizeof(state_names) / sizeof(state_names[0]))
+
+/* ---- ranks ---- */
+
+struct hang_seen *hang_add(struct hang_found *f)
+{
+    if (f->n == f->room) {
+        uint32_t room = f->room > 0 ? 2 * f->room : 32;
+        struct hang_seen *list = room <= RANKS_MAX ? realloc(f->list, room * sizeof(*list)) : NULL;
+        if (list == NULL) {
+            (void)err_set(-ENOMEM, "no memory for %u ranks", room);
+            return NULL;
+        }
+        f->list = list;
+        f->room = room;
+    }
+    struct hang_seen *one = &f->list[f->n++];
+    *one = (struct hang_seen){.rank = {.rank = MEMBER_UNKNOWN, .pid = HANG_UNKNOWN}};
+    buf_init(&one->stacks, HANG_STACK_BYTES);
+    return one;
+}
+
+static void drop_from(struct hang_found *f, uint32_t n)
+{
+    while (f->n > n)
+        buf_done(&f->list[--f->n].stacks);
+}
+
+void hang_found_done(struct hang_found *f)
+{
+    drop_from(f, 0);
+    free(f->list);
+    free(f->hosts);
+    *f = (struct hang_found){.n = 0};
+}
+
+/* ---- out ---- */
+
+static void write_text(struct buf *b, const char *key, const char *text)
+{
+    (void)buf_addf(b, "\"%s\": ", key);
+    if (text[0] != '\0')
+        (void)json_add_text(b, text, strlen(text));
+    else
+        (void)buf_adds(b, "null");
+    (void)buf_adds(b, ", ");
+}
+
+static void write_number(struct buf *b, const char *key, int64_t n)
+{
+    if (n == MEMBER_UNKNOWN)
+        (void)buf_addf(b, "\"%s\": null, ", key);
+    else
+        (void)buf_addf(b, "\"%s\": %" PRId64 ", ", key, n);
+}
+
+static void write_rank(struct hang_seen *s, struct buf *b)
+{
+    const struct hang_rank *r = &s->rank;
+
+    (void)buf_adds(b, "{");
+    write_number(b, "rank", r->rank);
+    write_text(b, "host", r->host);
+    write_number(b, "pid", r->pid);
+    (void)buf_addf(b, "\"state\": \"%s\", ", state_names[r->state]);
+    write_text(b, "operation", r->operation);
+    write_text(b, "place", r->place);
+    write_text(b, "doing", r->doing);
+    write_number(b, "looks", r->looks);
+    write_number(b, "woken", r->looks > 0 ? r->woken : HANG_UNKNOWN);
+    write_text(b, "why", r->why);
+    (void)buf_addf(b, "\"stacks\": %s}",
+                   s->stacks.size > 0 && s->stacks.failed == 0 ? buf_text(&s->stacks) : "[]");
+}
+
+static void write_lines(struct buf *b, const char *text)
+{
+    (void)buf_adds(b, "\"says\": [");
+    for (const char *at = text; *at != '\0';) {
+        size_t n = strcspn(at, "\n");
+        (void)buf_adds(b, at == text ? "" : ", ");
+        (void)json_add_text(b, at, n);
+        at += n + (at[n] == '\n');
+    }
+    (void)buf_adds(b, "], ");
+}
+
+static void write_awaited(struct buf *b, const struct hang_found *f, const struct hang_verdict *v)
+{
+    const char *sep = "";
+
+    (void)buf_adds(b, "\"awaited\": [");
+    for (uint32_t i = 0; i < f->n; i++)
+        if (v->awaited[i]) {
+            (void)buf_addf(b, "%s%" PRId64, sep, f->list[i].rank.rank);
+            sep = ", ";
+        }
+    (void)buf_adds(b, "], ");
+}
+
+void hang_write(const struct cluster_options *o, const struct hang_found *f,
+                const struct hang_verdict *v, const char *says, struct buf *b)
+{
+    (void)buf_adds(b, "{");
+    write_text(b, "job", f->job);
+    write_text(b, "launcher", f->launcher);
+    write_number(b, "world_size", f->world_size);
+    write_number(b, "looks", o->looks);
+    (void)buf_adds(b, "\"span_s\": ");
+    (void)json_add_f64(b, (double)f->span_ns / (double)NS_PER_S);
+    (void)buf_addf(b, ", \"hangs\": %s, ",
+                   v->hangs == HANG_YES  ? "true"
+                   : v->hangs == HANG_NO ? "false"
+                                         : "null");
+    write_awaited(b, f, v);
+    write_lines(b, says);
+    (void)buf_adds(b, "\"not_reached\": [");
+    for (uint32_t i = 0; i < f->n_hosts; i++) {
+        (void)buf_adds(b, i > 0 ? ", {" : "{");
+        write_text(b, "host", f->hosts[i].host);
+        (void)buf_adds(b, "\"why\": ");
+        (void)json_add_text(b, f->hosts[i].why, strlen(f->hosts[i].why));
+        (void)buf_adds(b, "}");
+    }
+    (void)buf_adds(b, "], \"ranks\": [");
+    for (uint32_t i = 0; i < f->n; i++) {
+        (void)buf_adds(b, i > 0 ? ",\n " : "\n ");
+        write_rank(&f->list[i], b);
+    }
+    (void)buf_adds(b, "]}\n");
+}
+
+/* ---- in ---- */
+
+static void read_text(const struct json *o, const char *key, char *ret, size_t size)
+{
+    (void)snprintf(ret, size, "%s", json_text(o, key, ""));
+    hang_clean(ret);
+}
+
+static int64_t read_number(const struct json *o, const char *key, int64_t most)
+{
+    int64_t n = json_int(o, key, MEMBER_UNKNOWN);
+
+    return n >= 0 && n <= most ? n : MEMBER_UNKNOWN;
+}
+
+/* A stack once more as text: what is planted is read from there. */
+static void copy_stacks(const struct json *stacks, struct buf *b)
+{
+    const char *sep = "";
+
+    (void)buf_addc(b, '[');
+    for (const struct json *s = stacks->first; s != NULL; s = s->next, sep = ",") {
+        const struct json *frames = s->type == JSON_OBJECT ? json_get(s, "frames") : NULL;
+        const char *doing = json_text(s, "doing", "?"), *comma = "";
+        if (frames == NULL || frames->type != JSON_ARRAY)
+            continue;
+        (void)buf_addf(b, "%s{\"doing\":", sep);
+        (void)json_add_text(b, doing, strlen(doing));
+        (void)buf_adds(b, ",\"frames\":[");
+        for (const struct json *f = frames->first; f != NULL; f = f->next, comma = ",") {
+            (void)buf_addf(b, "%s[", comma);
+            const struct json *item = f->type == JSON_ARRAY ? f->first : NULL;
+            for (int i = 0; i < 3; i++, item = item != NULL ? item->next : NULL) {
+                bool text = item != NULL && item->type == JSON_STRING;
+                (void)buf_adds(b, i > 0 ? "," : "");
+                (void)json_add_text(b, text ? item->text : "?", text ? item->size : 1);
+            }
+            (void)buf_addc(b, ']');
+        }
+        (void)buf_adds(b, "]}");
+    }
+    (void)buf_addc(b, ']');
+}
+
+static int read_rank(const struct json *o, const char *host, struct hang_found *f)
+{
+    const char *state = o->type == JSON_OBJECT ? json_text(o, "state", "") : "";
+    uint32_t i = 0;
+
+    while (i < N_STATES && strcmp(state, state_names[i]) != 0)
+        i++;
+    if (i == N_STATES)
+        return -EBADMSG;
+    struct hang_seen *s = hang_add(f);
+    if (s == NULL)
+        return -ENOMEM;
+    struct hang_rank *r = &s->rank;
+    r->state = (enum hang_state)i;
+    r->rank = read_number(o, "rank", INT32_MAX);
+    r->pid = read_number(o, "pid", INT32_MAX);
+    int64_t looks = read_number(o, "looks", INT32_MAX);
+    r->looks = looks > 0 ? (uint32_t)looks : 0;
+    r->woken = read_number(o, "woken", INT64_MAX);
+    (void)snprintf(r->host, sizeof(r->host), "%.63s", host);
+    read_text(o, "operation", r->operation, sizeof(r->operation));
+    read_text(o, "place", r->place, sizeof(r->place));
+    read_text(o, "doing", r->doing, sizeof(r->doing));
+    read_text(o, "why", r->why, sizeof(r->why));
+    const struct json *stacks = json_get(o, "stacks");
+    if (stacks != NULL && stacks->type == JSON_ARRAY)
+        copy_stacks(stacks, &s->stacks);
+    return 0;
+}
+
+static void read_job(const struct json *o, struct hang_found *f)
+{
+    if (f->job[0] == '\0') {
+        read_text(o, "job", f->job, sizeof(f->job));
+        read_text(o, "launcher", f->launcher, sizeof(f->launcher));
+    }
+    if (f->world_size == MEMBER_UNKNOWN)
+        f->world_size = read_number(o, "world_size", INT32_MAX);
+    double span = 0;
+    const struct json *s = json_get(o, "span_s");
+    if (s != NULL && s->type == JSON_NUMBER && s->number > 0 && s->number < 1e6)
+        span = s->number * (double)NS_PER_S;
+    /* Of several hosts the shortest counts: so long all were looked at. */
+    if (f->span_ns == 0 || (uint64_t)span < f->span_ns)
+        f->span_ns = (uint64_t)span;
+}
+
+int hang_read(const char *text, size_t size, const char *host, struct hang_found *f)
+{
+    struct json_error bad;
+    struct json *o = NULL;
+    struct arena a;
+    uint32_t before = f->n;
+
+    arena_init(&a, TREE_BYTES);
+    int rc = json_read(&a, text, size, &o, &bad) == 0 && o->type == JSON_OBJECT ? 0 : -EBADMSG;
+    const struct json *ranks = rc == 0 ? json_get(o, "ranks") : NULL;
+    if (rc == 0 && (ranks == NULL || ranks->type != JSON_ARRAY))
+        rc = -EBADMSG;
+    for (const struct json *r = rc == 0 ? ranks->first : NULL; rc == 0 && r != NULL; r = r->next)
+        rc = read_rank(r, host, f);
+    if (rc == 0 && f->n > before)
+        read_job(o, f);
+    if (rc < 0)
+        drop_from(f, before);
+    arena_done(&a);
+    return rc == -EBADMSG ? err_set(rc, "its answer is not one of probing") : rc;
+}

@@ -1,0 +1,341 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * cli/cluster/hang_local.c - several looks at the ranks of this machine: by their cores, and from
+ * outside at those that have none, are stopped, or do not answer.
+ *
+ * One thread, and a child for each rank under way.  Nobody is entered and nothing is changed.
+ */
+#include <errno.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "cli/cluster/hang.h"
+#include "cli/cluster/local_ranks.h"
+#include "cli/many/ask.h"
+#include "cli/many/each.h"
+#include "core/base/clock.h"
+#include "core/base/err.h"
+#include "core/base/text.h"
+#include "sdk/lib/arena.h"
+#include "sdk/lib/number.h"
+#include "sdk/lib/proc/task.h"
+
+#define TREE_BYTES ((size_t)512 << 20) /* of one answer of 16 MB, taken apart */
+#define AT_ONCE 32                     /* children that mostly wait */
+#define TURN_NS (200 * NS_PER_MS)      /* between looks at Ctrl-C */
+
+struct looking {
+    const struct cluster_options *o;
+    struct members members;
+    struct hang_found *found;
+    uint32_t first; /* of found->list: members.list[0] */
+    bool *only;
+};
+
+/* ---- in the child ---- */
+
+/* How often the main thread has given up the processor by itself, and was woken again. */
+static void print_woken(const struct target *t)
+{
+    struct proc_status s;
+
+    if (t->pid != 0 && t->host[0] == '\0' && proc_status_of(t->pid, t->pid, &s) == 0 &&
+        s.voluntary <= INT64_MAX)
+        printf("%llu\n", (unsigned long long)s.voluntary);
+    else
+        puts("-");
+}
+
+/* `backtrace` between two lines with that number, so that the look itself is not counted. */
+static int look(struct target *t, int argc, char **argv)
+{
+    print_woken(t);
+    int rc = command_backtrace(t, argc, argv);
+    putchar('\n');
+    print_woken(t);
+    return rc;
+}
+
+/* ---- its answer ---- */
+
+static int64_t read_woken(const char *text, size_t n)
+{
+    uint64_t count;
+
+    return number_u64(text, n, &count) == 0 && count <= INT64_MAX ? (int64_t)count : HANG_UNKNOWN;
+}
+
+static void take_woken(struct hang_seen *s, int64_t before, int64_t after)
+{
+    if (before == HANG_UNKNOWN || after == HANG_UNKNOWN)
+        s->rank.woken = HANG_UNKNOWN;
+    else if (s->rank.looks > 1 && s->rank.woken != HANG_UNKNOWN)
+        s->rank.woken += before - s->woken_until;
+    s->woken_until = after;
+}
+
+static int take_stacks(const struct looking *l, struct hang_seen *s, const char *text, size_t n)
+{
+    struct json_error bad;
+    struct json *answer;
+    struct arena a;
+
+    arena_init(&a, TREE_BYTES);
+    int rc = json_read(&a, text, n, &answer, &bad);
+    if (rc == 0)
+        rc = hang_look(&s->rank, answer, l->o->threads, &s->stacks);
+    arena_done(&a);
+    return rc;
+}
+
+static void take_answer(const struct looking *l, struct hang_seen *s, struct buf *out)
+{
+    const char *text = buf_text(out), *end = text + out->size;
+    const char *begin = memchr(text, '\n', out->size);
+
+    while (end > text && end[-1] == '\n')
+        end--;
+    const char *last = end;
+    while (last > text && last[-1] != '\n')
+        last--;
+    int rc = begin == NULL || last <= begin ? -EBADMSG
+                                            : take_stacks(l, s, begin, (size_t)(last - begin));
+    s->rank.why[0] = '\0';
+    if (rc == 0)
+        take_woken(s, read_woken(text, (size_t)(begin - text)),
+                   read_woken(last, (size_t)(end - last)));
+    else
+        (void)snprintf(s->rank.why, sizeof(s->rank.why), "%s",
+                       rc == -E2BIG     ? "its stacks are too long"
+                       : rc == -ENODATA ? "it has no thread that could be read"
+                                        : "its answer is no backtrace");
+}
+
+static int take_one(void *arg, const struct member *m, struct buf *out)
+{
+    struct looking *l = arg;
+    struct hang_seen *s = &l->found->list[l->first + (uint32_t)(m - l->members.list)];
+
+    if (m->result.state == MEMBER_ANSWERED) {
+        take_answer(l, s, out);
+    } else {
+        (void)snprintf(s->rank.why, sizeof(s->rank.why), "%s", m->result.why);
+        hang_clean(s->rank.why);
+    }
+    return 0;
+}
+
+/* ---- looks ---- */
+
+static struct hang_seen *seen_of(const struct looking *l, uint32_t i)
+{
+    return &l->found->list[l->first + i];
+}
+
+/* Those that answered so far, by their core or from outside.  looks: that they have had. */
+static int ask(struct looking *l, uint32_t looks, bool outside)
+{
+    static const struct cli_command command = {.name = "backtrace", .run = look};
+    char *words[] = {"backtrace", "--json", outside ? "--external" : NULL, NULL};
+    uint32_t n = 0;
+
+    for (uint32_t i = 0; i < l->members.n; i++) {
+        const struct hang_seen *s = seen_of(l, i);
+        l->only[i] =
+            l->members.list[i].error == 0 && s->outside == outside && s->rank.looks == looks;
+        n += l->only[i];
+    }
+    const struct each_run run = {.command = &command,
+                                 .argc = outside ? 3 : 2,
+                                 .argv = words,
+                                 .at_once = l->o->at_once > AT_ONCE ? l->o->at_once : AT_ONCE,
+                                 .timeout_ns = l->o->timeout_ns,
+                                 .only = l->only,
+                                 .done = take_one,
+                                 .arg = l};
+    return n > 0 ? each_member(&l->members, &run) : 0;
+}
+
+/* A core that does not answer is no reason not to look: from outside that is seen, too. */
+static void fall_back(struct looking *l)
+{
+    for (uint32_t i = 0; i < l->members.n; i++) {
+        struct hang_seen *s = seen_of(l, i);
+        if (s->rank.looks == 0 && l->members.list[i].target.pid != 0)
+            s->outside = true;
+    }
+}
+
+static int wait_until(uint64_t until_ns)
+{
+    for (uint64_t now = clock_monotonic(); now < until_ns; now = clock_monotonic()) {
+        uint64_t left = until_ns - now < TURN_NS ? until_ns - now : TURN_NS;
+        (void)poll(NULL, 0, (int)(left / NS_PER_MS) + 1);
+        if (cli_interrupted)
+            return err_set(-ECANCELED, "interrupted");
+    }
+    return 0;
+}
+
+static int look_again_and_again(struct looking *l)
+{
+    uint64_t began = clock_monotonic(), last = began;
+    int rc = 0;
+
+    for (uint32_t looks = 0; looks < l->o->looks && rc == 0; looks++) {
+        if (looks > 0) /* from the end of one: a slow look leaves as much time as a quick one */
+            rc = wait_until(clock_monotonic() + l->o->interval_ns);
+        last = clock_monotonic();
+        if (rc == 0)
+            rc = ask(l, looks, /* outside= */ false);
+        if (rc == 0 && looks == 0)
+            fall_back(l);
+        if (rc == 0)
+            rc = ask(l, looks, /* outside= */ true);
+    }
+    l->found->span_ns = last - began;
+    return rc;
+}
+
+/* ---- who ---- */
+
+static int find_members(const struct local_ranks *r, struct members *ret)
+{
+    struct buf text;
+
+    buf_init(&text, (size_t)1 << 20);
+    for (uint32_t i = 0; i < r->n; i++)
+        (void)buf_addf(&text, "%s%d", i > 0 ? "," : "", (int)r->list[i].pid);
+    int rc = text.failed != 0 ? err_set(-ENOMEM, "no memory for %u ranks", r->n)
+                              : members_find(buf_text(&text), ret);
+    buf_done(&text);
+    return rc;
+}
+
+static int add_members(struct looking *l)
+{
+    char own[256] = "";
+
+    (void)gethostname(own, sizeof(own) - 1);
+    l->first = l->found->n;
+    l->only = calloc(l->members.n + 1, sizeof(*l->only));
+    if (l->only == NULL)
+        return err_set(-ENOMEM, "no memory for %u ranks", l->members.n);
+    for (uint32_t i = 0; i < l->members.n; i++) {
+        const struct member *m = &l->members.list[i];
+        struct hang_seen *s = hang_add(l->found);
+        if (s == NULL)
+            return -ENOMEM;
+        s->rank.rank = m->tags.rank;
+        s->rank.pid = m->target.pid;
+        (void)snprintf(s->rank.host, sizeof(s->rank.host), "%.63s", own);
+        s->stopped = m->target.stopped;
+        s->outside = m->target.kind == TARGET_BARE || m->target.stopped;
+        if (m->error < 0)
+            (void)snprintf(s->rank.why, sizeof(s->rank.why), "%s", m->result.why);
+    }
+    return 0;
+}
+
+/* It is stopped or has ended: that is more than what its stack said. */
+static void judge_process(struct hang_seen *s)
+{
+    char state = s->rank.pid > 0 ? target_state((pid_t)s->rank.pid) : 'S';
+
+    if (state == 'T' || state == 't') {
+        s->rank.state = HANG_STOPPED;
+        (void)snprintf(s->rank.why, sizeof(s->rank.why), "kill -CONT %lld goes on with it",
+                       (long long)s->rank.pid);
+    } else if (state == '?' || state == 'Z' || state == 'X') {
+        s->rank.state = HANG_GONE;
+        (void)snprintf(s->rank.why, sizeof(s->rank.why), "it ended while it was looked at");
+    }
+}
+
+/* ---- who is not there any more ---- */
+
+static bool is_found(const struct hang_found *f, int64_t rank)
+{
+    for (uint32_t i = 0; i < f->n; i++)
+        if (f->list[i].rank.rank == rank)
+            return true;
+    return false;
+}
+
+static int add_gone(const struct looking *l, int64_t rank, const char *why)
+{
+    if (is_found(l->found, rank))
+        return 0;
+    struct hang_seen *s = hang_add(l->found);
+    if (s == NULL)
+        return -ENOMEM;
+    s->rank.rank = rank;
+    s->rank.state = HANG_GONE;
+    (void)gethostname(s->rank.host, sizeof(s->rank.host) - 1);
+    (void)snprintf(s->rank.why, sizeof(s->rank.why), "%s", why);
+    return 0;
+}
+
+static bool is_on_one_machine(const struct job_place *p)
+{
+    return strncmp(p->master, "127.", 4) == 0 || strncmp(p->master, "localhost:", 10) == 0;
+}
+
+/* The ranks of a node follow each other, as LOCAL_RANK says and LOCAL_WORLD_SIZE; and ranks that
+ * meet at 127.0.0.1 are all here. */
+static int add_those_gone(const struct looking *l, const struct local_ranks *r)
+{
+    int rc = 0;
+
+    for (uint32_t i = 0; i < r->n; i++) {
+        const struct local_rank *one = &r->list[i];
+        int64_t first = one->tags.rank - one->tags.local_rank, n = one->place.local_size;
+        bool of_node = one->tags.local_rank != MEMBER_UNKNOWN && n != MEMBER_UNKNOWN;
+        if (!of_node && is_on_one_machine(&one->place)) {
+            first = 0;
+            n = one->place.world_size;
+        } else if (!of_node) {
+            continue;
+        }
+        for (int64_t k = first < 0 ? 0 : first; rc == 0 && n <= LOCAL_RANKS_MAX && k < first + n;
+             k++)
+            rc = add_gone(l, k,
+                          of_node ? "its node has no process of it any more, and had one "
+                                    "(LOCAL_WORLD_SIZE)"
+                                  : "this machine has no process of it, and the job meets at "
+                                    "127.0.0.1");
+    }
+    return rc;
+}
+
+int hang_local(const struct cluster_options *o, struct hang_found *f)
+{
+    struct looking l = {.o = o, .found = f};
+    struct local_ranks r;
+    int rc = local_ranks_find(o->job, &r);
+
+    if (rc < 0)
+        return rc;
+    rc = local_ranks_of_one_job(&r);
+    if (rc == 0 && r.n > 0) {
+        (void)snprintf(f->job, sizeof(f->job), "%s", r.list[0].tags.job);
+        (void)snprintf(f->launcher, sizeof(f->launcher), "%s", r.list[0].place.launcher);
+        f->world_size = r.list[0].place.world_size;
+        rc = find_members(&r, &l.members);
+        if (rc == 0)
+            rc = add_members(&l);
+        if (rc == 0)
+            rc = look_again_and_again(&l);
+        for (uint32_t i = 0; rc == 0 && i < l.members.n; i++)
+            judge_process(seen_of(&l, i));
+        if (rc == 0)
+            rc = add_those_gone(&l, &r);
+        members_done(&l.members);
+    }
+    free(l.only);
+    local_ranks_done(&r);
+    return rc;
+}

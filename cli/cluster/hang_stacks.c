@@ -1,0 +1,323 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * cli/cluster/hang_stacks.c - what a stack says of a rank, and what is kept of it.
+ */
+#include "cli/cluster/hang_judge.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- one stack ---- */
+
+static const char *base_name(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+
+    return slash != NULL ? slash + 1 : path;
+}
+
+static bool is_python(const struct json *frame)
+{
+    return strcmp(json_text(frame, "type", ""), "python") == 0;
+}
+
+/* "job.py:9"; the library where the function is not known; else nothing: a native frame's place in
+ * its function differs between ranks that do the same. */
+static void where_of(const struct json *frame, char *ret, size_t size)
+{
+    if (is_python(frame))
+        (void)snprintf(ret, size, "%s:%lld", base_name(json_text(frame, "file", "?")),
+                       (long long)json_int(frame, "line", 0));
+    else if (strcmp(json_text(frame, "func", "?"), "?") == 0)
+        (void)snprintf(ret, size, "%s", base_name(json_text(frame, "module", "?")));
+    else
+        ret[0] = '\0';
+}
+
+/* How names of native functions begin by which a program waits for other ranks, or for a device
+ * that may wait for them. */
+static const char *const waits[] = {
+    "c10d::",       "gloo::",    "ncclAll",        "ncclBroadcast",  "ncclReduce",
+    "ncclSend",     "ncclRecv",  "ncclGroupEnd",   "ncclCommInit",   "MPI_",
+    "PMPI_",        "ccl::",     "cudaStreamSync", "cudaDeviceSync", "cudaEventSync",
+    "cuStreamSync", "cuCtxSync", "cuEventSync",    "hipStreamSync",  "hipDeviceSync",
+    "hipEventSync"};
+
+/* Of torch.distributed's own files: get_rank() and its like wait for nobody, and what begins with
+ * '_' helps a function that stands further out. */
+static bool is_group_call(const struct json *frame)
+{
+    const char *file = base_name(json_text(frame, "file", ""));
+    const char *func = json_text(frame, "func", "");
+
+    if (strcmp(file, "distributed_c10d.py") != 0 && strcmp(file, "_functional_collectives.py") != 0)
+        return false;
+    return func[0] != '_' && strncmp(func, "get_", 4) != 0 && strncmp(func, "is_", 3) != 0;
+}
+
+static bool is_operation(const struct json *frame)
+{
+    const char *func = json_text(frame, "func", "");
+
+    if (is_python(frame))
+        return is_group_call(frame);
+    for (size_t i = 0; i < sizeof(waits) / sizeof(waits[0]); i++)
+        if (strncmp(func, waits[i], strlen(waits[i])) == 0)
+            return true;
+    return false;
+}
+
+/* Of an installed package, or of Python itself: not what the user wrote. */
+static bool is_library(const struct json *frame)
+{
+    const char *file = json_text(frame, "file", "");
+
+    return strstr(file, "/site-packages/") != NULL || strstr(file, "/dist-packages/") != NULL ||
+           strstr(file, "/lib/python") != NULL || file[0] == '<' || file[0] == '?' ||
+           file[0] == '\0';
+}
+
+/* Frames come from the innermost out: the first Python one of the group's functions tells more
+ * than the C++ that it has called. */
+static const struct json *operation_of(const struct json *frames)
+{
+    const struct json *native = NULL;
+
+    for (const struct json *f = frames->first; f != NULL; f = f->next) {
+        if (!is_operation(f))
+            continue;
+        if (is_python(f))
+            return f;
+        native = f;
+    }
+    return native;
+}
+
+static const struct json *place_of(const struct json *frames)
+{
+    const struct json *any = NULL;
+
+    for (const struct json *f = frames->first; f != NULL; f = f->next) {
+        if (is_python(f) && !is_library(f))
+            return f;
+        if (any == NULL || (is_python(f) && !is_python(any)))
+            any = f;
+    }
+    return any;
+}
+
+static const struct json *innermost_python(const struct json *frames)
+{
+    const struct json *f = frames->first;
+
+    while (f != NULL && !is_python(f))
+        f = f->next;
+    return f;
+}
+
+void hang_clean(char *text)
+{
+    for (; *text != '\0'; text++)
+        if ((unsigned char)*text < ' ' || *text == 0x7f)
+            *text = ' ';
+}
+
+static void doing_of(const struct json *thread, char *ret, size_t size)
+{
+    const char *call = json_text(thread, "syscall", "");
+
+    (void)snprintf(ret, size, "%s%s%s", json_text(thread, "state", "?"), call[0] ? " in " : "",
+                   call);
+    hang_clean(ret);
+}
+
+static void name_of(const struct json *frame, char *ret, size_t size)
+{
+    char where[80];
+
+    where_of(frame, where, sizeof(where));
+    (void)snprintf(ret, size, "%.90s%s%s", json_text(frame, "func", "?"),
+                   where[0] != '\0' ? ", " : "", where);
+}
+
+/* "train, job.py:14", and behind it, where it is wanted, the function of a library that it has
+ * called. */
+static void describe_place(const struct json *frames, bool library, char ret[HANG_PLACE])
+{
+    const struct json *place = place_of(frames), *inner = innermost_python(frames);
+    char name[HANG_PLACE / 2], called[HANG_PLACE / 2];
+
+    (void)snprintf(ret, HANG_PLACE, "?");
+    if (place == NULL)
+        return;
+    name_of(place, name, sizeof(name));
+    if (library && inner != NULL && inner != place && is_python(place)) {
+        name_of(inner, called, sizeof(called));
+        (void)snprintf(ret, HANG_PLACE, "%.190s, in %.190s", name, called);
+    } else {
+        (void)snprintf(ret, HANG_PLACE, "%s", name);
+    }
+    hang_clean(ret);
+}
+
+/* Of a C++ name without its arguments. */
+static void take_operation(const struct json *frame, char ret[HANG_OPERATION])
+{
+    const char *name = json_text(frame, "func", "?");
+    size_t n = is_python(frame) ? strlen(name) : strcspn(name, "(");
+
+    (void)snprintf(ret, HANG_OPERATION, "%.*s", (int)(n < HANG_OPERATION ? n : HANG_OPERATION - 1),
+                   name);
+    hang_clean(ret);
+}
+
+/* ---- one answer ---- */
+
+/* Threads on which backward() runs where there are devices: the main one only waits for them. */
+static bool is_of_autograd(const struct json *thread)
+{
+    return strncmp(json_text(thread, "name", ""), "pt_autograd", 11) == 0;
+}
+
+static const struct json *operation_in(const struct json *threads)
+{
+    const struct json *found = NULL;
+
+    for (const struct json *t = threads->first; t != NULL && found == NULL; t = t->next)
+        if (t == threads->first || is_of_autograd(t))
+            found = operation_of(json_get(t, "frames"));
+    return found;
+}
+
+static void take_main(struct hang_rank *r, const struct json *threads)
+{
+    const struct json *operation = operation_in(threads);
+    char name[HANG_OPERATION] = "";
+
+    if (operation != NULL)
+        take_operation(operation, name);
+    bool same = r->looks == 0 || strcmp(name, r->operation) == 0;
+    if (!same || r->state == HANG_MOVES)
+        r->state = HANG_MOVES;
+    else
+        r->state = name[0] != '\0' ? HANG_WAITS : HANG_ELSEWHERE;
+    memcpy(r->operation, name, sizeof(name));
+    describe_place(json_get(threads->first, "frames"), /* library= */ operation == NULL, r->place);
+    doing_of(threads->first, r->doing, sizeof(r->doing));
+    r->looks++;
+}
+
+static void write_stack(const struct json *thread, struct buf *b)
+{
+    char doing[HANG_OPERATION], where[80];
+    const char *sep = "";
+
+    doing_of(thread, doing, sizeof(doing));
+    (void)buf_adds(b, "{\"doing\":");
+    (void)json_add_text(b, doing, strlen(doing));
+    (void)buf_adds(b, ",\"frames\":[");
+    const struct json *frames = json_get(thread, "frames");
+    for (const struct json *f = frames->first; f != NULL; f = f->next, sep = ",") {
+        const char *func = json_text(f, "func", "?");
+        where_of(f, where, sizeof(where));
+        (void)buf_addf(b, "%s[\"%s\",", sep, is_python(f) ? "python" : "native");
+        (void)json_add_text(b, func, strlen(func));
+        (void)buf_addc(b, ',');
+        (void)json_add_text(b, where, strlen(where));
+        (void)buf_addc(b, ']');
+    }
+    (void)buf_adds(b, "]}");
+}
+
+int hang_look(struct hang_rank *r, const struct json *answer, bool all_threads, struct buf *stacks)
+{
+    const struct json *threads = answer->type == JSON_OBJECT ? json_get(answer, "threads") : NULL;
+
+    if (threads == NULL || threads->type != JSON_ARRAY)
+        return -EBADMSG;
+    for (const struct json *t = threads->first; t != NULL; t = t->next) {
+        const struct json *frames = t->type == JSON_OBJECT ? json_get(t, "frames") : NULL;
+        if (frames == NULL || frames->type != JSON_ARRAY || frames->size > STACK_TREE_FRAMES)
+            return -EBADMSG;
+    }
+    if (threads->first == NULL)
+        return -ENODATA;
+    take_main(r, threads); /* the main thread comes first */
+    if (stacks == NULL)
+        return 0;
+    buf_reset(stacks);
+    (void)buf_addc(stacks, '[');
+    for (const struct json *t = threads->first; t != NULL; t = all_threads ? t->next : NULL) {
+        (void)buf_adds(stacks, t == threads->first ? "" : ",");
+        write_stack(t, stacks);
+    }
+    (void)buf_addc(stacks, ']');
+    return stacks->failed == 0 ? 0 : stacks->failed == -ENOBUFS ? -E2BIG : stacks->failed;
+}
+
+/* ---- stacks that were written above, here or on another machine ---- */
+
+static const char *item(const struct json *frame, int which)
+{
+    const struct json *one = frame->type == JSON_ARRAY ? frame->first : NULL;
+
+    for (; which > 0 && one != NULL; which--)
+        one = one->next;
+    return one != NULL && one->type == JSON_STRING ? one->text : "?";
+}
+
+/* Without native frames, and without those of Python's own that only import a module. */
+static bool is_told(const struct json *frame)
+{
+    return strcmp(item(frame, 0), "python") == 0 && strncmp(item(frame, 2), "<frozen ", 8) != 0;
+}
+
+/* A copy that cannot break a line. */
+struct planted {
+    char func[300], where[80];
+};
+
+static int plant_one(struct stack_tree *tree, int64_t rank, const struct json *stack, bool python)
+{
+    const struct json *frames = stack->type == JSON_OBJECT ? json_get(stack, "frames") : NULL;
+    char doing[HANG_OPERATION];
+
+    if (frames == NULL || frames->type != JSON_ARRAY || frames->size > STACK_TREE_FRAMES)
+        return -EBADMSG;
+    struct planted *room = calloc(frames->size + 1, sizeof(*room));
+    struct tree_frame *places = calloc(frames->size + 1, sizeof(*places));
+    size_t at = frames->size, n = 0; /* from the outermost in: filled from the end */
+    bool any = false;
+    int rc = room == NULL || places == NULL ? -ENOMEM : 0;
+    for (const struct json *f = frames->first; rc == 0 && f != NULL; f = f->next)
+        any = any || strcmp(item(f, 0), "python") == 0;
+    for (const struct json *f = frames->first; rc == 0 && f != NULL && at > 0; f = f->next) {
+        if (python && any && !is_told(f))
+            continue;
+        at--;
+        n++;
+        (void)snprintf(room[at].func, sizeof(room[at].func), "%s", item(f, 1));
+        (void)snprintf(room[at].where, sizeof(room[at].where), "%s", item(f, 2));
+        hang_clean(room[at].func);
+        hang_clean(room[at].where);
+        places[at] = (struct tree_frame){room[at].func, room[at].where};
+    }
+    (void)snprintf(doing, sizeof(doing), "%s", json_text(stack, "doing", "?"));
+    hang_clean(doing);
+    if (rc == 0)
+        rc = stack_tree_add(tree, rank, places + at, n, doing);
+    free(places);
+    free(room);
+    return rc;
+}
+
+int hang_plant(struct stack_tree *tree, int64_t rank, const struct json *stacks, bool python)
+{
+    int rc = stacks->type == JSON_ARRAY ? 0 : -EBADMSG;
+
+    for (const struct json *s = stacks->first; rc == 0 && s != NULL; s = s->next)
+        rc = plant_one(tree, rank, s, python);
+    return rc;
+}
