@@ -472,9 +472,10 @@ static int run_eject(void *self, int argc, const char *const *argv, struct probi
 int commands_add(struct core *c)
 {
     static const struct probing_command commands[] = {
-        COMMAND("query", LISTS " [--limit N] [--timeout TIME] [--from-row N] [--to-row N] SQL",
-                "query the tables in SQL; --from-row and --to-row (exclusive): their rows by number",
-                0, run_query),
+        COMMAND(
+            "query", LISTS " [--limit N] [--timeout TIME] [--from-row N] [--to-row N] SQL",
+            "query the tables in SQL; --from-row and --to-row (exclusive): their rows by number", 0,
+            run_query),
         COMMAND("tables", LISTS, "tables, their rows and bytes", 0, run_tables),
         COMMAND("describe", LISTS " TABLE", "columns of a table with their units", 0, run_describe),
         COMMAND("plugin list", LISTS, "plugins and their states", 0, run_plugin_list),
