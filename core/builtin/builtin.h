@@ -13,10 +13,10 @@
 
 int commands_add(
     struct core *c); /* builtin.c: query, tables, plugin ..., config ..., info, eject */
-int metrics_command_add(struct core *c);    /* metrics.c: metrics, and probing.metrics */
+int metrics_command_add(struct core *c);           /* metrics.c: metrics, and probing.metrics */
 int metrics_text(struct core *c, struct buf *ret); /* as OpenMetrics; caller buf_done()s it */
 int metrics_table_add(struct core *c);             /* metrics_table.c: probing.metrics */
-int flamegraph_command_add(struct core *c); /* flamegraph.c: flamegraph */
+int flamegraph_command_add(struct core *c);        /* flamegraph.c: flamegraph */
 /* process_tables.c: cpu.tasks, process.memory, process.info, process.envs, probing.overhead,
  * probing.clients */
 int process_tables_add(struct core *c);
