@@ -78,6 +78,7 @@ BENCHMARKS = {
     "nccl": ("nccl_pairs.py", [], ["--rounds", "2"]),
     "torch-overhead": ("torch_overhead.py", ["--python", TORCH_PYTHON],
                        ["--python", TORCH_PYTHON, "--rounds", "1", "--only", "empty"]),
+    "many-ranks": ("many_ranks.py", [], ["--ranks", "300", "--rounds", "1", "--seconds", "2"]),
     "torch-pairs": ("torch_pairs.py", ["--python", TORCH_PYTHON],
                     ["--python", TORCH_PYTHON, "--seconds", "1", "--only", "4 modules"]),
 }
