@@ -29,6 +29,7 @@ struct global {
     struct sql_global *g;
     struct progress progress;
     bool *only;  /* [all->n] who is asked now */
+    bool *ended; /* of them, whose answer is whole or never will be */
     uint32_t at; /* which table, or which part */
     bool for_columns;
     struct sql_value *cells; /* of one row */
@@ -118,11 +119,15 @@ static void take_end(struct global *q, uint32_t i)
                           r->truncated ? "its own limit of rows has cut its answer" : why);
 }
 
+/* Answers that are whole can be made one while others come. */
 static int on_done(void *arg, const struct member *m)
 {
-    const struct global *q = arg;
+    struct global *q = arg;
+    uint32_t i = index_of(q, m);
 
-    (void)m;
+    if (q->fatal == 0 && !q->ended[i])
+        take_end(q, i);
+    q->ended[i] = true;
     return q->fatal;
 }
 
@@ -150,9 +155,10 @@ static int ask_some(struct global *q, const char *statement)
     ask.max_bytes = SENT_PER_HELD * max + SENT_MORE;
     if (q->ask->timeout_ns > 0)
         ask.timeout_ns = q->ask->timeout_ns;
+    memset(q->ended, 0, q->all->n);
     int rc = members_query(q->all, &ask, &sink);
     for (uint32_t i = 0; i < q->all->n && rc == 0; i++)
-        if (q->only[i])
+        if (q->only[i] && !q->ended[i])
             take_end(q, i);
     return q->fatal < 0 ? err_set(q->fatal, "%s", q->why) : rc;
 }
@@ -352,7 +358,8 @@ int members_global(struct members *m, const struct members_ask *how, const struc
     bool sketch = false;
     int rc = sql_format_parse(ask->format, &format);
 
-    q.only = calloc(m->n, sizeof(*q.only));
+    q.only = calloc(2, m->n + 1);
+    q.ended = q.only != NULL ? q.only + m->n + 1 : NULL;
     if (rc == 0 && q.only == NULL)
         rc = err_set(-ENOMEM, "no memory for %u answers", m->n);
     progress_begin(&q.progress, ask->quiet);

@@ -110,13 +110,15 @@ void sql_global_answered(struct sql_global *g, uint32_t part, uint32_t member, u
     }
     a->state = ANSWER_WHOLE;
     a->elapsed_ns = elapsed_ns;
+    p->loose += a->bytes;
+    global_merge_some(g, p);
 }
 
 void sql_global_failed(struct sql_global *g, uint32_t part, uint32_t member, const char *why)
 {
     struct part *p = part_at(g, part, member);
     struct part_answer *a = p ? &p->answers[member] : NULL;
-    if (!a || a->state == ANSWER_NOT_ASKED || a->state == ANSWER_FAILED)
+    if (!a || a->state == ANSWER_NOT_ASKED || a->state == ANSWER_FAILED || a->state == ANSWER_WHOLE)
         return;
     g->bytes -= a->bytes;
     held_drop(&p->held->parts[member]);

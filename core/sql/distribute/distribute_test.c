@@ -294,6 +294,26 @@ static void check_answer(const char *text, const char *words, const char *notes)
     buf_done(&b);
 }
 
+/* All ranks together send far more than is allowed to be held. */
+TEST(groups_that_ranks_share_are_held_once)
+{
+    static const char text[] =
+        "select count(*), sum(n), sum(s), max(length(r)) from (select repeat(coalesce(g, '-') || "
+        "k, 32000) as r, count(*) as n, sum(i) as s from global.s.t group by 1) q";
+    struct sql_global_options before = ranks.options;
+    ranks.options.max_bytes = 13 << 20;
+    try(text);
+    struct buf b;
+    buf_init(&b, 1 << 24);
+    CHECK_INT(ranks_ask(&ranks,
+                        "select count(*) from (select repeat(coalesce(g, '-') || k, 32000) as r, "
+                        "first(i) as f from global.s.t group by 1) q",
+                        &b),
+              -EFBIG); /* in the order of ranks nothing can be made one before all are there */
+    ranks.options = before;
+    buf_done(&b);
+}
+
 static bool asks(const char *text, const char *words)
 {
     struct sql_global *g;
@@ -493,6 +513,7 @@ int main(int argc, char **argv)
         return one_of_all(argv[2]);
     RUN(the_same_as_one_table);
     RUN(merged_on_the_way_it_is_the_same);
+    RUN(groups_that_ranks_share_are_held_once);
     RUN(groups_behind_a_limit_are_not_sent_where_that_is_exact);
     RUN(what_is_wrong_is_said_with_its_place);
     RUN(a_silent_rank_is_missing_by_name);

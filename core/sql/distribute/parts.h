@@ -4,7 +4,7 @@
  *
  * distribute.c (the calls), schema.c (what columns the tables of all have), scope.c (what names
  * mean), plan_parts.c (which parts there are), split.c with split_aggregate.c (a select whose
- * groups are aggregated by members), pull.c (all else), answers.c (what comes back), last.c (the
+ * groups are aggregated by members), pull.c (all else), answers.c (what comes back), merge.c (of many one), last.c (the
  * last statement, explain).  Private to them; one thread.
  */
 #ifndef CORE_SQL_DISTRIBUTE_PARTS_H
@@ -64,6 +64,9 @@ struct part {
     const char *condition;      /* over the tags; NULL: all */
     const char *merge;
     bool merge_tags;
+    bool in_order;              /* which member said it first counts */
+    uint64_t loose;             /* bytes of the answers that are whole, merged or not */
+    uint64_t merged;            /* of them, when they were merged last */
     bool *uses;                 /* [table->n] columns that the statement hangs on */
     struct sql_column *columns; /* of an answer, without tags */
     uint32_t n_columns;
@@ -175,6 +178,11 @@ int global_columns_of(struct sql_global *g, const char *text, struct sql_column 
 const char *global_unparsed(struct sql_global *g, const struct node *n);
 /* Conditions on tags, put behind those in b. */
 void global_add_condition(struct sql_global *g, struct buf *b, const struct node *n);
+
+/* ---- merge.c ---- */
+
+/* An answer more is whole: if they have become many they are made one. */
+void global_merge_some(struct sql_global *g, struct part *p);
 
 /* ---- split.c, pull.c ---- */
 

@@ -274,7 +274,8 @@ static int make_part(struct split *p, const struct asked *a, const char *limit, 
     add_member_tail(p, a, limit, &after);
     for (uint32_t k = 0; k < p->n_keys; k++)
         scope_mark(&p->scope, p->keys[k], uses);
-    *ret = (struct part){.table = p->scope.table, .uses = uses, .merge_tags = p->tags};
+    *ret = (struct part){
+        .table = p->scope.table, .uses = uses, .merge_tags = p->tags, .in_order = p->ordered};
     ret->before = global_text(g, "%s", buf_text(&before));
     ret->after = global_text(g, "%s", buf_text(&after));
     ret->condition = a->tags.size ? global_text(g, "%s", a->tags.data) : NULL;
