@@ -25,10 +25,13 @@ enum target_kind {
     TARGET_LIVE,  /* a process that answers: at a unix socket, or over TCP */
     TARGET_FILES, /* a directory whose process is dead or stopped */
     TARGET_MANY,  /* several at once: `answer` asks them */
+    TARGET_THERE, /* of another machine, and no core answers in it: commands run there, `answer`
+                   * asks its files there */
     TARGET_BARE   /* a process without a core: it can be entered; with a directory, it was left */
 };
 
 struct answer_ask;
+struct link_member;
 struct target {
     enum target_kind kind;
     const char *text;     /* as the user wrote it */
@@ -42,14 +45,42 @@ struct target {
     uint32_t others; /* of files: how many there are of other users with that pid */
     uid_t owner;     /* of files: whose they are, and who may have put anything into them */
     bool stopped;    /* the process is SIGSTOPped (or traced): it cannot answer */
-    /* Of TARGET_MANY: as answer_bytes() of target/query_client.h, and who they are. */
+    const struct link_member *there; /* of another machine, by its relay: cli/link/link.h; NULL */
+    /* Of TARGET_MANY and TARGET_THERE: as answer_bytes() of target/query_client.h, and of the first
+     * who they are. */
     int (*answer)(const struct target *t, const struct answer_ask *ask,
                   int (*fn)(void *arg, const char *data, size_t size), void *arg);
     void *many;
 };
 
-/* Find out what `text` names: pid, host:port, host, [v6]:port, unix socket, data directory. */
+/* Find out what `text` names: pid, host:port, host, [v6]:port, unix socket, data directory, or one
+ * of these behind "ssh:HOST/" or "relay:HOST:PORT/". */
 int target_resolve(const char *text, struct target *ret);
+
+/* ---- another machine (remote_target.c) ---- */
+
+/* "ssh:HOST", "ssh:HOST/WHAT", "relay:HOST:PORT/WHAT". */
+struct remote_name {
+    bool listens; /* relay: */
+    char host[300];
+    const char *what; /* behind the slash, "": nothing, which is all that is there */
+};
+bool remote_name_read(const char *text, struct remote_name *ret); /* false: it is none */
+/* Is it one process: a pid, a path? */
+bool remote_name_is_one(const struct remote_name *r);
+/* Its host's number; starts the way to it where that is new. */
+int remote_host(const struct remote_name *r, uint32_t *ret);
+/* The words that ask a host who is there: for link_run_begin(). */
+#define REMOTE_LIST_WORDS 3
+void remote_list_words(const char *what, const char *ret[REMOTE_LIST_WORDS]);
+/* One process there, as target_resolve() finds it. */
+int remote_resolve(const char *text, const struct remote_name *r, struct target *ret);
+/* What a member of there is as a target.  text: as the user wrote it; lives as long as the target.
+ */
+void remote_target(const char *text, const struct remote_name *r, const struct link_member *m,
+                   struct target *ret);
+/* What is left of it when its process has ended: its files are asked there.  false: it is none. */
+bool remote_died(const struct target *t, struct target *ret);
 
 struct probing_client;
 /* target_connect() says on stderr, once, when the core is of another build than we; of a living
@@ -204,6 +235,7 @@ int command_inject(struct target *t, int argc, char **argv);  /* inject.c */
 int command_eject(struct target *t, int argc, char **argv);   /* inject.c */
 int command_launch(struct target *t, int argc, char **argv);  /* launch.c */
 int command_cluster(struct target *t, int argc, char **argv); /* cli/cluster/cluster.c */
+int command_relay(struct target *t, int argc, char **argv);   /* cli/relay/relay.c */
 int command_list(struct target *t, int argc, char **argv);    /* list.c */
 int command_gc(struct target *t, int argc, char **argv);      /* list.c */
 int command_forward(struct target *t, int argc, char **argv); /* remote.c: as it is */

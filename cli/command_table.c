@@ -355,6 +355,21 @@ static const struct cli_command own_commands[] = {
      .examples = {"cluster status", "cluster hang", "cluster attach --plugin torch",
                   "cluster attach --job 4711 --hosts 'node[01-16]'",
                   "cluster nodes --store node1:29400 --job myrun"}},
+    {.name = "relay",
+     .arguments = "[--list [WHAT]]",
+     .doc = "stand before the processes of this machine, for who asks them from another",
+     .text = "`-t ssh:HOST` starts it there by itself (--stdio) and it ends with who asked. "
+             "--listen waits at a port, of this machine only unless an address is given, for who "
+             "shows its token (`-t relay:HOST:PORT`); nothing is encrypted, which ssh or a proxy "
+             "does. It gives who asks what its own user may do here, and no more.",
+     .run = command_relay,
+     .options = {{"--stdio", NULL, NULL, "talk to who asks over standard input and output"},
+                 {"--listen", "-l", "ADDR", "wait at PORT or ADDR:PORT; needs a token"},
+                 {"--token-file", NULL, "FILE",
+                  "the token's file, mode 600; else PROBING_TOKEN or PROBING_TOKEN_FILE"},
+                 {"--list", NULL, NULL, "only say who is here, as a relay does"}},
+     .examples = {"-t 'ssh:node[1-8]' query \"select ...\"",
+                  "relay --listen 10.0.0.7:9923 --token-file relay.token"}},
     {.name = "gc",
      .arguments = "",
      .doc = "remove the data of processes that have ended",

@@ -16,6 +16,7 @@
 #include "cli/command_table.h"
 #include "cli/many/many.h"
 #include "cli/many/members.h"
+#include "cli/many/run_there.h"
 #include "cli/report/report.h"
 #include "cli/target/query_client.h"
 #include "cli/terminal/terminal.h"
@@ -173,6 +174,13 @@ static bool is_many(const struct cli_command *c, const char *target_text)
            members_are_named(target_text);
 }
 
+static bool is_remote(const char *text)
+{
+    struct remote_name r;
+
+    return remote_name_read(text, &r);
+}
+
 static int run_command(int argc, char **argv, const char *target_text)
 {
     struct target target = {.kind = TARGET_NONE};
@@ -191,6 +199,10 @@ static int run_command(int argc, char **argv, const char *target_text)
                                            "several targets: -t 12,13, -t all, -t job:NAME"));
     if (c == NULL) { /* a plugin's own command in the process, perhaps: that knows */
         int rc = target_text != NULL ? target_resolve(target_text, &target) : -ENOENT;
+        if (rc == 0 && runs_there(&target, c, argc, argv))
+            return run_there(&target, argc, argv);
+        if (rc < 0 && target_text != NULL && is_remote(target_text))
+            return rc;
         if (rc == 0 && target.kind == TARGET_LIVE)
             return forward(&target, argc, argv);
         if (rc == 0 && target.kind == TARGET_BARE && cli_command_near(argv[0]) == NULL)
@@ -214,6 +226,8 @@ static int run_command(int argc, char **argv, const char *target_text)
         target_say_whose(&target);
     }
     argv[0] = (char *)(uintptr_t)c->name; /* an alias stands for its name */
+    if (runs_there(&target, c, argc, argv))
+        return run_there(&target, argc, argv);
     cli_args_of(c);
     if (c->pages)
         pager_begin();

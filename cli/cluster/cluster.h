@@ -116,8 +116,6 @@ void hosts_done(struct hosts *h);
  */
 bool host_is(const char *one, const char *other);
 bool host_is_here(const char *name);
-/* Nothing that a shell, an option or a terminal could take otherwise: what ssh is given. */
-bool host_is_name(const char *name);
 
 /* ---- nodes (nodes.c) ---- */
 

@@ -4,7 +4,6 @@
  *
  * One thread.
  */
-#include <ctype.h>
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,23 +11,13 @@
 #include <unistd.h>
 
 #include "cli/cluster/cluster.h"
+#include "cli/link/spawn.h"
 #include "core/base/err.h"
 #include "core/base/file.h"
 #include "sdk/lib/buf.h"
 #include "sdk/lib/host_list.h"
 
 #define FILE_BYTES ((size_t)4 << 20)
-
-bool host_is_name(const char *name)
-{
-    static const char marks[] = ".-_:%[]@";
-    size_t n = strlen(name);
-
-    for (size_t i = 0; i < n; i++)
-        if (!isalnum((unsigned char)name[i]) && strchr(marks, name[i]) == NULL)
-            return false;
-    return n > 0 && n < 256 && name[0] != '-' && strstr(name, "@-") == NULL;
-}
 
 static size_t first_label(const char *name)
 {

@@ -16,6 +16,7 @@
 #include "cli/cluster/cluster.h"
 #include "cli/cluster/local_ranks.h"
 #include "cli/cluster/torch_store.h"
+#include "cli/link/spawn.h"
 #include "cli/terminal/terminal.h"
 #include "core/base/err.h"
 #include "core/base/file.h"

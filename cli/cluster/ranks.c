@@ -115,16 +115,6 @@ static void look_at(struct cluster_rank *r)
         set_why(r, RANK_ENTERED, "");
 }
 
-/* By its own name, which others see; it may have been replaced since we began. */
-static const char *own_program(void)
-{
-    static char path[4096];
-    ssize_t n = readlink("/proc/self/exe", path, sizeof(path) - 1);
-
-    path[n > 0 ? n : 0] = '\0';
-    return access(path, X_OK) == 0 ? path : "/proc/self/exe";
-}
-
 /* `probing -t PID info`, inject or eject. */
 static void errand_words(const struct cluster_options *o, const char *verb, struct errand *e)
 {
@@ -132,7 +122,7 @@ static void errand_words(const struct cluster_options *o, const char *verb, stru
 
     (void)snprintf(e->pid, sizeof(e->pid), "%" PRId64, e->rank->pid);
     text_ns((int64_t)o->timeout_ns, e->timeout);
-    e->words[n++] = own_program();
+    e->words[n++] = child_own_program();
     e->words[n++] = "-t";
     e->words[n++] = e->pid;
     e->words[n++] = verb;

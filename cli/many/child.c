@@ -16,6 +16,7 @@
 #include <unistd.h>
 
 #include "cli/cli.h"
+#include "cli/link/link.h"
 #include "cli/terminal/terminal.h"
 #include "core/base/err.h"
 #include "sdk/lib/proc/proc_file.h"
@@ -40,7 +41,8 @@ static void close_others(void)
     if (proc_numbers_open(&all, "/proc/self/fd") < 0)
         return;
     while (proc_numbers_next(&all, &one))
-        if (one.value > STDERR_FILENO && one.value != (uint64_t)all.fd)
+        if (one.value > STDERR_FILENO && one.value != (uint64_t)all.fd &&
+            (int)one.value != link_descriptor())
             (void)close((int)one.value);
     proc_numbers_close(&all);
 }
@@ -99,6 +101,15 @@ int child_start(struct child *c, int (*fn)(void *arg), void *arg)
         (void)setpgid(pid, pid); /* whoever comes first */
     }
     return rc;
+}
+
+const char *child_own_program(void)
+{
+    static char path[4096];
+    ssize_t n = readlink("/proc/self/exe", path, sizeof(path) - 1);
+
+    path[n > 0 ? n : 0] = '\0';
+    return access(path, X_OK) == 0 ? path : "/proc/self/exe";
 }
 
 int child_read(struct child *c, int i, struct buf *to, size_t most)

@@ -24,6 +24,8 @@ struct child {
  * becomes the exit code: its own of 0 to 125, or EXIT_FAILED and its reason on standard error.  The
  * child ends with us, and has none of our descriptors. */
 int child_start(struct child *c, int (*fn)(void *arg), void *arg);
+/* This program, to be run again: by its own name, which others see, where it is still there. */
+const char *child_own_program(void);
 /* What has come of output i (0 or 1): adds at most `most` bytes to `to`.  1: perhaps more, 0: none
  * now, -EPIPE: it has ended, or -errno. */
 int child_read(struct child *c, int i, struct buf *to, size_t most);

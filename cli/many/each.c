@@ -17,6 +17,7 @@
 #include "cli/many/child.h"
 #include "cli/many/printed.h"
 #include "cli/many/progress.h"
+#include "cli/many/run_there.h"
 #include "cli/terminal/terminal.h"
 #include "core/base/clock.h"
 #include "core/base/err.h"
@@ -151,6 +152,8 @@ static int run_command(void *arg)
     const struct each_run *r = in->run;
 
     target_say_whose(in->target);
+    if (runs_there(in->target, r->command, r->argc, r->argv))
+        return run_there(in->target, r->argc, r->argv);
     if (r->command == NULL)
         return command_forward(in->target, r->argc, r->argv);
     cli_args_of(r->command);

@@ -15,6 +15,8 @@ struct find {
     const char *text; /* all of what stands behind -t */
     struct members *found;
     uint32_t room;
+    struct find_remote *remote; /* hosts that are to be asked who is there */
+    uint32_t n_remote;
 };
 
 /* One more, by what a user would write for it alone; one that is there already is not added twice.
@@ -22,6 +24,14 @@ struct find {
 int find_add(struct find *f, const char *text);
 /* "node[01-16,20]:9922", one for each number. */
 int find_add_range(struct find *f, const char *text);
+int find_each_of_range(struct find *f, const char *text, int (*fn)(void *arg, const char *name),
+                       void *arg);
+/* "ssh:node[1-8]/job:x": those who are there come with find_ask_remote(). */
+int find_add_remote(struct find *f, const char *text);
+int find_ask_remote(struct find *f);
+/* Room for one more, of zeros but its name; it counts when found->n is raised.  NULL: no memory. */
+struct member *find_grow(struct find *f, const char *name);
+bool find_has(const struct find *f, const struct target *t);
 /* Every process of the job of that name. */
 int find_add_job(struct find *f, const char *name);
 

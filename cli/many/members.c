@@ -13,6 +13,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "cli/link/link.h"
 #include "cli/many/find.h"
 #include "core/base/err.h"
 #include "core/base/file.h"
@@ -43,8 +44,12 @@ static bool has_range(const char *text)
 
 bool members_are_named(const char *text)
 {
+    struct remote_name remote;
+
     if (access(text, F_OK) == 0)
         return false;
+    if (remote_name_read(text, &remote) && text[item_size(text)] != ',')
+        return !remote_name_is_one(&remote) || strchr(remote.host, '[') != NULL;
     return strcmp(text, "all") == 0 || strncmp(text, JOB, sizeof(JOB) - 1) == 0 ||
            text[item_size(text)] == ',' || has_range(text);
 }
@@ -53,6 +58,9 @@ bool members_are_named(const char *text)
 
 static bool is_same(const struct target *a, const struct target *b)
 {
+    if (a->there != NULL || b->there != NULL)
+        return a->there != NULL && b->there != NULL && a->there->host == b->there->host &&
+               strcmp(a->there->what, b->there->what) == 0;
     if (a->pid != 0 || b->pid != 0)
         return a->pid == b->pid && a->start_time == b->start_time;
     if (a->host[0] != '\0' || b->host[0] != '\0')
@@ -60,7 +68,7 @@ static bool is_same(const struct target *a, const struct target *b)
     return strcmp(a->directory, b->directory) == 0;
 }
 
-static bool is_there(const struct find *f, const struct target *t)
+bool find_has(const struct find *f, const struct target *t)
 {
     for (uint32_t i = 0; i < f->found->n; i++)
         if (f->found->list[i].error == 0 && is_same(&f->found->list[i].target, t))
@@ -89,6 +97,24 @@ static struct member *grow(struct find *f)
     return &m->list[m->n];
 }
 
+struct member *find_grow(struct find *f, const char *name)
+{
+    struct member *m = grow(f);
+
+    if (m == NULL)
+        return NULL;
+    *m = (struct member){.name = arena_text(&f->found->mem, name, strlen(name)),
+                         .tags = {.rank = MEMBER_UNKNOWN,
+                                  .node_rank = MEMBER_UNKNOWN,
+                                  .local_rank = MEMBER_UNKNOWN}};
+    if (m->name == NULL) {
+        (void)err_set(-ENOMEM, "no memory for '%s'", name);
+        return NULL;
+    }
+    (void)snprintf(m->tags.addr, sizeof(m->tags.addr), "%s", m->name);
+    return m;
+}
+
 /* What the process's environment says of its place; a process of this machine only. */
 static void read_place(struct member *m)
 {
@@ -106,22 +132,15 @@ static void read_place(struct member *m)
 
 int find_add(struct find *f, const char *text)
 {
-    struct member *m = grow(f);
+    struct member *m = find_grow(f, text);
 
     if (m == NULL)
         return f->found->n == MEMBERS_MAX ? -E2BIG : -ENOMEM;
-    *m = (struct member){.name = arena_text(&f->found->mem, text, strlen(text)),
-                         .tags = {.rank = MEMBER_UNKNOWN,
-                                  .node_rank = MEMBER_UNKNOWN,
-                                  .local_rank = MEMBER_UNKNOWN}};
-    if (m->name == NULL)
-        return err_set(-ENOMEM, "no memory for '%s'", text);
     m->error = target_resolve(m->name, &m->target);
     if (m->error < 0)
         member_failed(m, MEMBER_NOT_ASKED, m->error);
-    else if (is_there(f, &m->target))
+    else if (find_has(f, &m->target))
         return 0;
-    (void)snprintf(m->tags.addr, sizeof(m->tags.addr), "%s", m->name);
     if (m->target.host[0] == '\0')
         (void)gethostname(m->tags.host, sizeof(m->tags.host) - 1);
     else
@@ -155,12 +174,15 @@ static int add_all(struct find *f)
 
 static int add_item(struct find *f, const char *text, size_t n)
 {
+    struct remote_name remote;
     char item[4096];
 
     if (n == 0 || n >= sizeof(item))
         return err_set(-EINVAL, "'%s': %s", f->text,
                        n == 0 ? "a name is missing between two commas" : "a name is too long");
     (void)snprintf(item, sizeof(item), "%.*s", (int)n, text);
+    if (remote_name_read(item, &remote))
+        return find_add_remote(f, item);
     if (strcmp(item, "all") == 0)
         return add_all(f);
     if (strncmp(item, JOB, sizeof(JOB) - 1) == 0)
@@ -231,6 +253,9 @@ int members_find(const char *text, struct members *ret)
     *ret = (struct members){.n = 0};
     arena_init(&ret->mem, (size_t)64 << 20);
     int rc = add_list(&f);
+    if (rc == 0)
+        rc = find_ask_remote(&f);
+    free(f.remote);
     if (rc == 0 && cli_interrupted)
         rc = err_set(-ECANCELED, "interrupted");
     if (rc == 0 && ret->n == 0)

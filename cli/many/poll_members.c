@@ -173,7 +173,7 @@ static bool waits_first(const struct target *t)
     const char *token = getenv("PROBING_TOKEN");
     bool local = strncmp(t->host, "127.", 4) == 0 || strcmp(t->host, "::1") == 0;
 
-    return t->host[0] != '\0' &&
+    return t->there == NULL && t->host[0] != '\0' &&
            (!is_number(t->host) || (local && (token == NULL || token[0] == '\0')));
 }
 
@@ -184,7 +184,8 @@ static int begin_member(struct one *o)
 
     if (rc < 0)
         return rc;
-    if (target_is_files(&o->m->target) || waits_first(&o->m->target))
+    if (target_is_files(&o->m->target) || o->m->target.kind == TARGET_THERE ||
+        waits_first(&o->m->target))
         return child_start(&o->child, answer_in_child, o);
     if (o->m->target.kind == TARGET_BARE)
         return launch_no_core(o->m->target.pid, /* with= */ "");
@@ -258,9 +259,10 @@ static int look_why(struct one *o)
         return err_set(rc, "the connection was closed before the answer was whole");
     client_turns_end(o->client);
     (void)snprintf(why, sizeof(why), "%s", err_why(rc));
-    if (!o->columns && o->m->target.pid != 0 &&
+    if (!o->columns && (o->m->target.pid != 0 || o->m->target.there != NULL) &&
         probing_client_end(o->client) == PROBING_CLIENT_DIED &&
-        target_resolve(o->m->target.text, &now) == 0 && target_is_files(&now)) {
+        (remote_died(&o->m->target, &now) ||
+         (target_resolve(o->m->target.text, &now) == 0 && target_is_files(&now)))) {
         o->m->target = now;
         probing_client_free(o->client);
         o->client = NULL;

@@ -18,8 +18,14 @@ static int add_name(void *arg, const char *name)
 
 int find_add_range(struct find *f, const char *text)
 {
+    return find_each_of_range(f, text, add_name, f);
+}
+
+int find_each_of_range(struct find *f, const char *text, int (*fn)(void *arg, const char *name),
+                       void *arg)
+{
     const char *wrong = NULL;
-    int rc = host_list_each(text, MEMBERS_MAX, add_name, f, &wrong);
+    int rc = host_list_each(text, MEMBERS_MAX, fn, arg, &wrong);
 
     if (wrong != NULL && wrong[0] == '[')
         return err_set(rc, "'%s': a '[' without its ']'", f->text);

@@ -409,10 +409,10 @@ static int api_file_close(struct probing_report_file *f, int rc)
 
 static uint32_t kind_of(const struct target *t)
 {
-    return target_is_files(t)       ? PROBING_TARGET_DEAD
-           : t->kind == TARGET_LIVE ? PROBING_TARGET_LIVE
-           : t->kind == TARGET_BARE ? PROBING_TARGET_BARE
-                                    : 0;
+    return target_is_files(t) || t->kind == TARGET_THERE ? PROBING_TARGET_DEAD
+           : t->kind == TARGET_LIVE                      ? PROBING_TARGET_LIVE
+           : t->kind == TARGET_BARE                      ? PROBING_TARGET_BARE
+                                                         : 0;
 }
 
 static bool is_taken_by_none(const char *word)

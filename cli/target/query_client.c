@@ -188,12 +188,14 @@ int answer_bytes(const struct target *t, const struct answer_ask *ask,
 {
     struct pipe p = {.fn = fn, .arg = arg};
     struct target dead;
-    if (t->kind == TARGET_MANY)
+    if (t->answer != NULL)
         return t->answer(t, ask, fn, arg);
     if (target_is_files(t))
         return from_files(t, ask, &p);
     int rc = from_live(t, ask, &p);
     bool gone = rc == -ECONNRESET || rc == -ECONNREFUSED || rc == -ESTALE;
+    if (gone && !p.begun && remote_died(t, &dead))
+        return dead.answer(&dead, ask, fn, arg);
     if (!gone || p.begun || !has_gone(t, &dead))
         return rc;
     if (dead.kind == TARGET_FILES)

@@ -20,6 +20,7 @@
 #include <unistd.h>
 
 #include "cli/inject/inject.h"
+#include "cli/link/link.h"
 #include "cli/terminal/terminal.h"
 #include "core/base/clock.h"
 #include "core/base/err.h"
@@ -304,9 +305,12 @@ static int refuse_several(const char *text)
 
 int target_resolve(const char *text, struct target *ret)
 {
+    struct remote_name remote;
     uint64_t pid;
 
     *ret = (struct target){.text = text};
+    if (remote_name_read(text, &remote))
+        return remote_resolve(text, &remote, ret);
     if (strpbrk(text, " \t\n") != NULL && text[strspn(text, "0123456789 \t\n")] == '\0')
         return cli_misuse(refuse_several(text));
     if (text[0] >= '0' && text[0] <= '9' && text[strspn(text, "0123456789")] == '\0') {
@@ -376,10 +380,53 @@ void target_compare_builds(const struct target *t, const struct probing_client *
                  probing_build);
 }
 
+static int open_there(const struct target *t, int *ret_fd, int *ret_note,
+                      struct probing_client **ret)
+{
+    struct probing_client *c = client_new(NULL, NULL, NULL);
+    int rc = c == NULL ? -ENOMEM : link_open(t->there, ret_fd, ret_note);
+
+    if (rc == 0)
+        *ret = c;
+    else
+        probing_client_free(c);
+    return rc;
+}
+
+static int reach_there(const struct target *t, struct probing_client **ret)
+{
+    struct probing_client *c = NULL;
+    int fd, note, rc = open_there(t, &fd, &note, &c);
+
+    if (rc == 0)
+        rc = client_connect_stream(c, fd, note, t->text);
+    if (rc == 0)
+        *ret = c;
+    else
+        probing_client_free(c);
+    return rc;
+}
+
+static int begin_there(const struct target *t, struct probing_client **ret)
+{
+    struct probing_client *c = NULL;
+    int fd, note, rc = open_there(t, &fd, &note, &c);
+
+    if (rc == 0)
+        rc = client_begin_stream(c, fd, note, t->text);
+    if (rc == 0)
+        *ret = c;
+    else
+        probing_client_free(c);
+    return rc;
+}
+
 int target_reach(const struct target *t, struct probing_client **ret)
 {
     const struct endpoint_owner who = {.pid = t->pid, .start_time = t->start_time};
 
+    if (t->there != NULL)
+        return reach_there(t, ret);
     return t->host[0] != '\0'
                ? connect_network(t, ret)
                : endpoint_connect(t->directory, t->start_time != 0 ? &who : NULL, ret);
@@ -403,6 +450,8 @@ static int begin_network(const struct target *t, struct probing_client *c)
 int target_begin(const struct target *t, char *room, struct probing_client **ret)
 {
     const struct endpoint_owner who = {.pid = t->pid, .start_time = t->start_time};
+    if (t->there != NULL)
+        return begin_there(t, ret);
     const bool network = t->host[0] != '\0';
     const char *token = network ? getenv("PROBING_TOKEN") : NULL;
     bool said = token != NULL && token[0] != '\0';
@@ -445,6 +494,9 @@ int target_connect(const struct target *t, struct probing_client **ret)
         return err_set(-EINVAL, "'%s' names several processes, and this takes one", t->text);
     case TARGET_BARE:
         return launch_no_core(t->pid, /* with= */ "");
+    case TARGET_THERE:
+        return err_set(-ENXIO, "no core answers in %s: it is dead, stopped, or was never entered",
+                       t->text);
     case TARGET_FILES:
         if (t->stopped)
             return err_set(-EAGAIN,

@@ -31,6 +31,7 @@ struct probing_client *probing_client_new(const struct probing_client_options *o
     if (options)
         memcpy(&c->options, options, options->size);
     c->fd = -1;
+    c->note_fd = -1;
     c->stop = c->options.stop;
     c->mask = (uint32_t)client_now_ns();
     buf_init(&c->in, CLIENT_MESSAGE_BYTES + 2 * CLIENT_READ_BYTES);
@@ -44,6 +45,8 @@ void probing_client_free(struct probing_client *c)
         return;
     if (c->fd != -1)
         (void)close(c->fd);
+    if (c->note_fd != -1)
+        (void)close(c->note_fd);
     buf_done(&c->in);
     buf_done(&c->message);
     buf_done(&c->hello);

@@ -194,6 +194,15 @@ int client_connect_endpoint(struct probing_client *c, const struct client_endpoi
     return connect_endpoint(c, d, "sock");
 }
 
+int client_connect_stream(struct probing_client *c, int fd, int note, const char *where)
+{
+    (void)snprintf(c->where, sizeof(c->where), "%s", where);
+    c->fd = fd;
+    c->note_fd = note;
+    int rc = shake_hands(c, "localhost", NULL, client_now_ns() + client_timeout(c));
+    return rc < 0 ? client_give_up(c, rc) : 0;
+}
+
 int probing_client_connect_unix(struct probing_client *c, const char *path)
 {
     char directory[4096];

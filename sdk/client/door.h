@@ -41,12 +41,19 @@ int client_dial_once(struct probing_client *c, const struct client_endpoint *d, 
 /* Connect and shake hands. */
 int client_connect_endpoint(struct probing_client *c, const struct client_endpoint *d);
 
+/* Shake hands over a descriptor that somebody has connected for us, to a process of another
+ * machine.  where: for sentences.  note: what became of the process is to be read there when the
+ * stream has ended, a number of enum probing_client_end, a blank, and a sentence; not blocking.
+ * Both are the client's from now on, whatever this gives. */
+int client_connect_stream(struct probing_client *c, int fd, int note, const char *where);
+
 /* ---- one connection among many: nothing waits (turn.c) ---- */
 
 /* Begin to connect, instead of the above; what is started by probing_client_start_run() from then
  * on is sent when the way is open.  -EAGAIN, without words: its queue is full, try again. */
 int client_begin_endpoint(struct probing_client *c, const struct client_endpoint *d);
 struct sockaddr;
+int client_begin_stream(struct probing_client *c, int fd, int note, const char *where);
 int client_begin_tcp(struct probing_client *c, const char *host, const struct sockaddr *address,
                      unsigned address_size);
 /* What to poll() for, and its descriptor. */

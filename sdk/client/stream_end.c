@@ -150,6 +150,21 @@ enum probing_client_end client_process_end(const struct client_process *c)
     return PROBING_CLIENT_CLOSED;
 }
 
+/* What whoever holds the other end has said about it: it was there before the stream ended.  "":
+ * nothing. */
+static void read_note(struct probing_client *c, char *ret, size_t size)
+{
+    ssize_t n = c->note_fd != -1 ? read(c->note_fd, ret, size - 1) : 0;
+
+    ret[n > 0 ? n : 0] = '\0';
+    if (n <= 1 || ret[0] < '0' || ret[0] > '0' + PROBING_CLIENT_UNKNOWN || ret[1] != ' ') {
+        ret[0] = '\0';
+        return;
+    }
+    c->end = (enum probing_client_end)(ret[0] - '0');
+    memmove(ret, ret + 2, (size_t)n - 1);
+}
+
 enum probing_client_end probing_client_end(struct probing_client *c)
 {
     if (c->over && c->end == PROBING_CLIENT_OPEN)
@@ -188,7 +203,17 @@ static int fail_with_end(struct probing_client *c, int code, const char *before,
 
 int client_gone(struct probing_client *c)
 {
+    char note[900];
+
     c->over = true;
+    if (c->told) /* and nobody else looks at it from here */
+        return client_fail(c, -ECONNRESET, "%s", c->error);
+    read_note(c, note, sizeof(note));
+    if (note[0] != '\0') {
+        c->told = true;
+        c->end = c->end == PROBING_CLIENT_OPEN ? PROBING_CLIENT_UNKNOWN : c->end;
+        return client_fail(c, -ECONNRESET, "%s", note);
+    }
     if (c->turn != TURN_NONE) /* looking takes time, and others wait: client_turns_end() */
         return client_fail(c, -ECONNRESET, "the connection was closed before the answer was whole");
     switch (probing_client_end(c)) {

@@ -1,0 +1,103 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * cli/link/member.c - a member of another machine as its relay's line says, checked and bounded.
+ *
+ * One thread.
+ */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli/link/link.h"
+#include "core/base/err.h"
+#include "sdk/lib/arena.h"
+#include "sdk/lib/json.h"
+
+#define LINE_BYTES ((size_t)64 << 10)
+#define PATH_BYTES 4096
+
+/* They live as long as this process, which names them again and again. */
+static struct {
+    struct link_member **list;
+    uint32_t n;
+} members;
+
+static struct link_member *keep(void)
+{
+    struct link_member **list =
+        realloc(members.list, (members.n + 1) * sizeof(struct link_member *));
+    struct link_member *m = calloc(1, sizeof(*m));
+
+    if (list != NULL)
+        members.list = list;
+    if (list == NULL || m == NULL) {
+        free(m);
+        return NULL;
+    }
+    return members.list[members.n++] = m;
+}
+
+/* A place in a job, a pid: nothing makes it anything else than a number. */
+static int64_t read_number(const struct json *o, const char *key, int64_t most)
+{
+    int64_t n = json_int(o, key, LINK_UNKNOWN);
+
+    return n >= 0 && n <= most ? n : LINK_UNKNOWN;
+}
+
+/* One line on a terminal, whatever was in it. */
+static void read_text(const struct json *o, const char *key, char *ret, size_t size)
+{
+    (void)snprintf(ret, size, "%s", json_text(o, key, ""));
+    for (char *at = ret; *at != '\0'; at++)
+        *at = (unsigned char)*at < ' ' || *at == 127 ? ' ' : *at;
+}
+
+static int fill(const struct json *o, struct link_member *m)
+{
+    const char *what = json_text(o, "what", ""), *directory = json_text(o, "directory", "");
+
+    if (what[0] == '\0' || what[0] == '-' || strlen(what) >= PATH_BYTES ||
+        strlen(directory) >= PATH_BYTES)
+        return -EBADMSG;
+    m->what = strdup(what);
+    m->directory = strdup(directory);
+    if (m->what == NULL || m->directory == NULL)
+        return -ENOMEM;
+    m->pid = read_number(o, "pid", INT32_MAX);
+    m->start_time = read_number(o, "start_time", INT64_MAX);
+    m->alive = strcmp(json_text(o, "state", ""), "alive") == 0;
+    m->rank = read_number(o, "rank", INT32_MAX);
+    m->node_rank = read_number(o, "node_rank", INT32_MAX);
+    m->local_rank = read_number(o, "local_rank", INT32_MAX);
+    read_text(o, "role", m->role, sizeof(m->role));
+    read_text(o, "job", m->job, sizeof(m->job));
+    read_text(o, "host", m->host_name, sizeof(m->host_name));
+    read_text(o, "why", m->why, sizeof(m->why));
+    return 0;
+}
+
+int link_member_read(uint32_t host, const char *line, size_t size, const struct link_member **ret)
+{
+    struct arena a;
+    struct json *o = NULL;
+    struct json_error bad;
+    struct link_member *m = NULL;
+
+    arena_init(&a, 1u << 20);
+    int rc =
+        size <= LINE_BYTES && json_read(&a, line, size, &o, &bad) == 0 && o->type == JSON_OBJECT
+            ? 0
+            : -EBADMSG;
+    if (rc == 0)
+        rc = (m = keep()) != NULL ? fill(o, m) : -ENOMEM;
+    arena_done(&a);
+    if (rc < 0)
+        return err_set(rc, rc == -ENOMEM ? "no memory for a process of another machine"
+                                         : "what its relay says of a process there is no answer "
+                                           "of probing");
+    m->host = host;
+    *ret = m;
+    return 0;
+}

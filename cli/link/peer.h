@@ -1,0 +1,30 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * cli/link/peer.h - a host as exchange.c knows it: is it reached, does it live, what does its clock
+ * say.
+ *
+ * One thread.  Nothing waits.
+ */
+#ifndef CLI_LINK_PEER_H
+#define CLI_LINK_PEER_H
+
+#include "cli/link/frame.h"
+#include "cli/link/link.h"
+
+struct peer {
+    enum { PEER_AWAITED, PEER_REACHED, PEER_LOST } state;
+    struct link_host told;
+    uint64_t reached_ns, heard_ns, asked_ns; /* asked: the last PING, whose answer is awaited */
+    uint32_t looks;                          /* at its clock, that came back */
+    int64_t best_ns;                         /* shortest round trip */
+};
+
+/* A host's words in one line that steers no terminal. */
+void peer_words(char *ret, size_t size, const char *text, size_t n);
+void peer_reached(struct peer *p, const struct frame_hello *h, uint64_t now);
+/* An answer to the PING at asked_ns.  true: another look at its clock is wanted. */
+bool peer_take_pong(struct peer *p, const struct frame *f, uint64_t now);
+/* Is all known that is told: that it is lost, or reached and what its clock says? */
+bool peer_is_known(const struct peer *p, uint64_t now);
+
+#endif

@@ -1,0 +1,139 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * cli/link/spawn.c - see spawn.h.
+ *
+ * One thread.
+ */
+#include "cli/link/spawn.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "cli/cli.h"
+#include "core/base/err.h"
+
+#define RSH_WORDS 24
+#define GRACE_MS 200 /* a shell that was told to end, before it is killed */
+
+bool host_is_name(const char *name)
+{
+    static const char marks[] = ".-_:%[]@";
+    size_t n = strlen(name);
+
+    for (size_t i = 0; i < n; i++)
+        if (!isalnum((unsigned char)name[i]) && strchr(marks, name[i]) == NULL)
+            return false;
+    return n > 0 && n < 256 && name[0] != '-' && strstr(name, "@-") == NULL;
+}
+
+struct words {
+    char rsh[1024], script[2048];
+    char *argv[RSH_WORDS + 3];
+};
+
+static int split(const struct spawn *s, struct words *w)
+{
+    int n = 0;
+
+    if ((size_t)snprintf(w->rsh, sizeof(w->rsh), "%s", s->rsh) >= sizeof(w->rsh) ||
+        (size_t)snprintf(w->script, sizeof(w->script), "%s relay --stdio", s->program) >=
+            sizeof(w->script))
+        return err_set(-E2BIG,
+                       "the remote shell '%.60s...' or the name of probing there is too "
+                       "long",
+                       s->rsh);
+    for (char *at = w->rsh + strspn(w->rsh, " "); *at != '\0'; at += strspn(at, " ")) {
+        if (n == RSH_WORDS)
+            return err_set(-E2BIG, "the remote shell has more than %d words", RSH_WORDS);
+        w->argv[n++] = at;
+        at += strcspn(at, " ");
+        if (*at != '\0')
+            *at++ = '\0';
+    }
+    if (n == 0)
+        return err_set(-EINVAL, "the remote shell is empty: --rsh or PROBING_RSH names a command");
+    w->argv[n++] = (char *)(uintptr_t)s->host;
+    w->argv[n++] = w->script;
+    w->argv[n] = NULL;
+    return 0;
+}
+
+/* Never returns. */
+static void become(const struct words *w, pid_t parent, int ends[3][2])
+{
+    (void)prctl(PR_SET_PDEATHSIG, SIGTERM);
+    if (getppid() != parent)
+        _exit(EXIT_FAILED);
+    (void)setpgid(0, 0); /* Ctrl-C is for who asks, who ends it */
+    cli_signals_back();
+    (void)signal(SIGPIPE, SIG_DFL);
+    if (dup2(ends[0][0], STDIN_FILENO) != -1 && dup2(ends[1][1], STDOUT_FILENO) != -1 &&
+        dup2(ends[2][1], STDERR_FILENO) != -1)
+        (void)execvp(w->argv[0], w->argv);
+    (void)dprintf(STDERR_FILENO, "cannot run %s: %s\n", w->argv[0], strerror(errno));
+    _exit(127);
+}
+
+int spawn_relay(struct spawn *s)
+{
+    int ends[3][2] = {{-1, -1}, {-1, -1}, {-1, -1}};
+    struct words w;
+    int rc = split(s, &w);
+
+    for (int i = 0; i < 3 && rc == 0; i++)
+        if (pipe2(ends[i], O_CLOEXEC) == -1)
+            rc = err_set(-errno, "no pipe: %s", strerror(errno));
+    const pid_t parent = getpid();
+    pid_t pid = rc == 0 ? fork() : -1;
+    if (pid == 0)
+        become(&w, parent, ends);
+    if (rc == 0 && pid == -1)
+        rc = err_set(-errno, "no process for a remote shell: %s", strerror(errno));
+    if (rc == 0) {
+        (void)setpgid(pid, pid);
+        (void)fcntl(ends[2][0], F_SETFL, O_NONBLOCK);
+        s->pid = pid;
+        s->in = ends[0][1];
+        s->out = ends[1][0];
+        s->err = ends[2][0];
+        ends[0][1] = ends[1][0] = ends[2][0] = -1;
+    }
+    for (int i = 0; i < 6; i++)
+        if (ends[i / 2][i % 2] != -1)
+            (void)close(ends[i / 2][i % 2]);
+    return rc;
+}
+
+int spawn_status(int *pid)
+{
+    int status;
+
+    if (*pid <= 0 || waitpid(*pid, &status, WNOHANG) != *pid)
+        return -1;
+    *pid = 0;
+    return status;
+}
+
+void spawn_end(int pid)
+{
+    int status;
+
+    if (pid <= 0)
+        return;
+    (void)kill(-pid, SIGTERM);
+    for (int i = 0; i < GRACE_MS; i++) {
+        if (waitpid(pid, &status, WNOHANG) != 0)
+            return;
+        (void)poll(NULL, 0, 1);
+    }
+    (void)kill(-pid, SIGKILL);
+    (void)waitpid(pid, &status, 0);
+}

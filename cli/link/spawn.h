@@ -1,0 +1,30 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * cli/link/spawn.h - a remote shell with a relay at its other end.
+ *
+ * One thread.
+ */
+#ifndef CLI_LINK_SPAWN_H
+#define CLI_LINK_SPAWN_H
+
+#include <stdbool.h>
+
+struct spawn {
+    const char *rsh;     /* its words between blanks */
+    const char *program; /* as the shell there reads it: "PATH=... probing" */
+    const char *host;
+    int pid, in, out, err; /* set: our ends of its standard input and outputs; err not blocking */
+};
+
+/* `RSH HOST "PROGRAM relay --stdio"`.  It ends when we do. */
+int spawn_relay(struct spawn *s);
+/* As waitpid() gave it; -1: it runs on, or there is none.  *pid becomes 0 when it has ended. */
+int spawn_status(int *pid);
+/* End it, now; 0: none. */
+void spawn_end(int pid);
+
+/* Nothing that a shell, an option or a terminal could take otherwise: what a remote shell is given.
+ */
+bool host_is_name(const char *name);
+
+#endif

@@ -1,0 +1,15 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * cli/link/token.h - the token that a relay which listens wants, and that who comes there shows.
+ *
+ * One thread.
+ */
+#ifndef CLI_LINK_TOKEN_H
+#define CLI_LINK_TOKEN_H
+
+#include <stddef.h>
+
+/* Of a file, else of PROBING_TOKEN, else of the file that PROBING_TOKEN_FILE names; "": none. */
+int link_token(const char *file, char *ret, size_t size);
+
+#endif

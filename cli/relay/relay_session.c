@@ -1,0 +1,470 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * cli/relay/relay_session.c - see relay_session.h.
+ *
+ * One thread.  It holds nothing of what passes but what streams may have under way: where who asks
+ * reads slowly, processes and relays below wait.
+ */
+#include "cli/relay/relay_session.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "cli/cli.h"
+#include "cli/link/branches.h"
+#include "cli/relay/served.h"
+#include "core/base/clock.h"
+#include "core/base/err.h"
+#include "core/base/version.h"
+
+#define SERVED_MAX 4096
+#define RUNS_MAX 256
+#define WORDS_MAX 128
+#define GREET_NS (20 * NS_PER_S)   /* for who asks to say who it is */
+#define SILENT_NS (120 * NS_PER_S) /* it gives a sign of life each 15 s */
+#define LEAVE_NS (3 * NS_PER_S)    /* for commands to end, when nobody asks any more */
+#define TICK_MS 1000
+#define CHILD_TICK_MS 20 /* a child that ends is not seen otherwise */
+#define TURN_FRAMES 256
+
+struct session {
+    const struct session_options *o;
+    struct wire up;
+    struct tree tree;
+    struct served **list;
+    uint32_t n, runs;
+    uint32_t me;
+    bool greeted, over;
+    int done[2]; /* of threads that have looked */
+    uint64_t began_ns, heard_ns;
+    struct pollfd *polls;
+    uint32_t room_polls;
+};
+
+/* ---- what goes up ---- */
+
+static int put(struct session *s, const struct frame *f)
+{
+    return wire_put(&s->up, f);
+}
+
+static int put_close(struct session *s, uint32_t stream, int32_t status,
+                     enum probing_client_end end, const char *why)
+{
+    char text[1024];
+
+    store_le32(text, (uint32_t)status);
+    store_le32(text + 4, (uint32_t)end);
+    (void)snprintf(text + 8, sizeof(text) - 8, "%s", why);
+    return put(s, &(struct frame){.kind = FRAME_CLOSE,
+                                  .host = s->me,
+                                  .stream = stream,
+                                  .data = text,
+                                  .size = (uint32_t)strlen(text + 8) + 9});
+}
+
+static int from_below(void *arg, const struct frame *f)
+{
+    return put(arg, f);
+}
+
+static bool has_room(void *arg)
+{
+    return wire_has_room(&((struct session *)arg)->up);
+}
+
+/* ---- streams ---- */
+
+static struct served *find(struct session *s, uint32_t id)
+{
+    for (uint32_t i = 0; i < s->n; i++)
+        if (s->list[i]->stream.id == id && s->list[i]->state != SERVED_OVER)
+            return s->list[i];
+    return NULL;
+}
+
+/* The i-th is no more. */
+static void forget(struct session *s, uint32_t i)
+{
+    struct served *one = s->list[i];
+
+    s->runs -= one->child.pid != 0;
+    served_done(one);
+    free(one);
+    s->list[i] = s->list[--s->n];
+}
+
+static struct served *add(struct session *s, uint32_t id)
+{
+    struct served *one = s->n < SERVED_MAX && find(s, id) == NULL ? calloc(1, sizeof(*one)) : NULL;
+
+    if (one == NULL)
+        return NULL;
+    stream_begin(&one->stream, s->me, id);
+    one->child = (struct child){.fds = {-1, -1}};
+    s->list[s->n++] = one;
+    return one;
+}
+
+static int start_run(struct session *s, struct served *one, const struct frame *f)
+{
+    const char *words[WORDS_MAX + 2] = {child_own_program()};
+    uint32_t n = 1, at = 0;
+
+    if (s->runs >= RUNS_MAX)
+        return err_set(-EAGAIN, "%d commands run there already", RUNS_MAX);
+    for (const char *word; (word = frame_text(f, &at)) != NULL; words[n++] = word)
+        if (n > WORDS_MAX)
+            return err_set(-E2BIG, "a command has at most %d words", WORDS_MAX);
+    if (at != f->size)
+        return err_set(-EBADMSG, "a word has no end");
+    int rc = served_run(one, words);
+    s->runs += rc == 0;
+    return rc;
+}
+
+static int start_stream(struct session *s, const struct frame *f)
+{
+    struct served *one = add(s, f->stream);
+    uint32_t at = 0;
+
+    if (one == NULL)
+        return put_close(s, f->stream, -EAGAIN, PROBING_CLIENT_OPEN,
+                         "its relay has too many connections");
+    const char *place = frame_text(f, &at);
+    int rc = f->kind == FRAME_RUN ? start_run(s, one, f)
+             : place != NULL      ? served_open(one, place, s->done[1])
+                                  : err_set(-EBADMSG, "that is no place of a process");
+    if (rc == 0)
+        return 0;
+    forget(s, s->n - 1);
+    return put_close(s, f->stream, rc, PROBING_CLIENT_OPEN, err_why(rc));
+}
+
+static void stop_stream(struct session *s, uint32_t id)
+{
+    struct served *one = find(s, id);
+
+    if (one != NULL && served_stop(one, clock_monotonic()))
+        one->state = SERVED_OVER;
+}
+
+static int take_looked(struct session *s)
+{
+    struct look *l;
+    struct looked found;
+
+    if (read(s->done[0], &l, sizeof(l)) != sizeof(l))
+        return 0;
+    served_looked(l, &found);
+    struct served *one = find(s, found.id);
+    if (one != NULL && one->state == SERVED_CONNECTS && found.fd != -1) {
+        one->process = found.process;
+        one->state = SERVED_OPEN;
+        stream_take(&one->stream, 0, found.fd, found.fd);
+        return put(s, &(struct frame){.kind = FRAME_OPENED, .host = s->me, .stream = found.id});
+    }
+    if (found.fd != -1)
+        (void)close(found.fd);
+    if (one == NULL || (one->state != SERVED_CONNECTS && one->state != SERVED_LOOKS))
+        return 0;
+    one->state = SERVED_OVER;
+    return put_close(s, found.id, found.error, found.end, found.why);
+}
+
+/* ---- frames of who asks ---- */
+
+/* All of it is compared, however soon it differs. */
+static bool is_token(const char *one, const char *other)
+{
+    size_t n = strlen(one), k = strlen(other);
+    unsigned differs = n != k;
+
+    for (size_t i = 0; i < n; i++)
+        differs |= (unsigned char)(one[i] ^ other[k > 0 ? i % k : 0]);
+    return differs == 0;
+}
+
+static int take_hello(struct session *s, const struct frame *f)
+{
+    char name[256] = "";
+    struct frame_hello h;
+    struct buf hello;
+
+    if (f->kind != FRAME_HELLO || frame_hello_read(f, &h) < 0)
+        return err_set(-EBADMSG, "who asks is no probing");
+    if (s->o->token != NULL && !is_token(s->o->token, h.text))
+        return err_set(-EACCES, "the token is wrong: PROBING_TOKEN or PROBING_TOKEN_FILE must have "
+                                "the relay's");
+    s->me = f->host;
+    s->greeted = true;
+    (void)gethostname(name, sizeof(name) - 1);
+    buf_init(&hello, 8192);
+    frame_hello_write(probing_build, name, &hello);
+    int rc = put(s, &(struct frame){.kind = FRAME_HELLO,
+                                    .host = s->me,
+                                    .data = hello.data,
+                                    .size = (uint32_t)hello.size});
+    buf_done(&hello);
+    return rc;
+}
+
+/* A relay that listens starts no others: whoever has its token is let in here, not further. */
+static int take_tree(struct session *s, const struct frame *f)
+{
+    struct tree_how how = {.degree = load_le32(f->data + 4)};
+    uint32_t at = 8, first = load_le32(f->data);
+
+    how.rsh = frame_text(f, &at);
+    how.program = how.rsh != NULL ? frame_text(f, &at) : NULL;
+    if (how.program == NULL || how.degree == 0 || s->o->token != NULL || at >= f->size ||
+        f->data[f->size - 1] != '\0' || first != s->me + 1)
+        return err_set(-EBADMSG, "that is no list of hosts");
+    return tree_start(&s->tree, &how, first, f->data + at, f->size - at);
+}
+
+static int take_ping(struct session *s, const struct frame *f)
+{
+    struct timespec t;
+    char data[16];
+
+    memcpy(data, f->data, 8);
+    (void)clock_gettime(CLOCK_REALTIME, &t);
+    store_le64(data + 8, (uint64_t)t.tv_sec * NS_PER_S + (uint64_t)t.tv_nsec);
+    return put(
+        s, &(struct frame){.kind = FRAME_PONG, .host = s->me, .data = data, .size = sizeof(data)});
+}
+
+static int take_piece(struct session *s, const struct frame *f)
+{
+    struct served *one = find(s, f->stream);
+
+    if (one == NULL)
+        return 0; /* it has ended, and who asks does not know yet */
+    if (stream_receive(&one->stream, f) < 0)
+        return err_set(-EBADMSG, "who asks sends more than it may");
+    return 0;
+}
+
+static int take_frame(struct session *s, const struct frame *f)
+{
+    if (!s->greeted)
+        return take_hello(s, f);
+    if (f->host != s->me) {
+        (void)tree_send(&s->tree, f); /* one that is lost has been named */
+        return 0;
+    }
+    switch (f->kind) {
+    case FRAME_TREE:
+        return take_tree(s, f);
+    case FRAME_OPEN:
+    case FRAME_RUN:
+        return start_stream(s, f);
+    case FRAME_DATA:
+    case FRAME_CREDIT:
+        return take_piece(s, f);
+    case FRAME_CLOSE:
+        stop_stream(s, f->stream);
+        return 0;
+    case FRAME_PING:
+        return take_ping(s, f);
+    case FRAME_HELLO:
+    case FRAME_REACHED:
+    case FRAME_LOST:
+    case FRAME_OPENED:
+    case FRAME_PONG:
+    case FRAME_KINDS:
+        break;
+    }
+    return err_set(-EBADMSG, "who asks says what only relays do");
+}
+
+static int take_frames(struct session *s)
+{
+    struct frame f;
+    int rc = wire_read(&s->up), next = 1;
+
+    if (rc == -EPIPE)
+        s->over = true;
+    else if (rc < 0)
+        return err_set(rc, "the way to who asks has ended: %s", strerror(-rc));
+    s->heard_ns = clock_monotonic();
+    for (rc = 0; rc == 0 && next == 1;) {
+        next = wire_next(&s->up, &f);
+        if (next < 0)
+            rc = err_set(next, "who asks is no probing");
+        else if (next == 1)
+            rc = take_frame(s, &f);
+    }
+    return rc;
+}
+
+/* ---- its loop ---- */
+
+/* A command has ended when its outputs have, or itself, whoever may keep them. */
+static int serve_run(struct session *s, struct served *one, bool ended)
+{
+    struct child *c = &one->child;
+
+    if (one->told_ns != 0) { /* nobody asks any more */
+        if (served_stop(one, clock_monotonic()))
+            one->state = SERVED_OVER;
+        return 0;
+    }
+    if (!child_ended(c))
+        return 0;
+    struct pollfd p[2];
+    if (!ended && one->stream.credit == 0)
+        return 0; /* there may be more */
+    int n = ended ? 0 : stream_polls(&one->stream, /* room= */ true, p);
+    if (n > 0 && poll(p, (nfds_t)n, 0) > 0)
+        return 0;
+    one->state = SERVED_OVER;
+    bool by_signal = (c->status & 0x7f) != 0;
+    return by_signal ? put_close(s, one->stream.id, -EIO, PROBING_CLIENT_OPEN,
+                                 "what ran there was ended by a signal")
+                     : put_close(s, one->stream.id, c->status >> 8, PROBING_CLIENT_OPEN, "");
+}
+
+static int serve_one(struct session *s, struct served *one)
+{
+    bool ended = false;
+    int rc = stream_write(&one->stream, &s->up);
+
+    if (rc == 0 && one->told_ns == 0 && (one->state == SERVED_OPEN || one->state == SERVED_RUNS))
+        rc = stream_send(&one->stream, &s->up, &ended);
+    if (rc == 0 && one->state == SERVED_RUNS)
+        return serve_run(s, one, ended);
+    if (rc == 0 && one->state == SERVED_OPEN && (ended || one->stream.dead))
+        rc = served_look(one, s->done[1]);
+    return rc;
+}
+
+static bool make_room(struct session *s, uint32_t n)
+{
+    if (n <= s->room_polls)
+        return true;
+    struct pollfd *list = realloc(s->polls, 2 * n * sizeof(*list));
+    if (list == NULL)
+        return false;
+    s->polls = list;
+    s->room_polls = 2 * n;
+    return true;
+}
+
+static int wait_some(struct session *s, uint32_t *ret_branches)
+{
+    uint32_t n = 3 + TREE_POLLS * s->tree.n;
+    uint64_t deadline = tree_deadline(&s->tree), now = clock_monotonic();
+    int ms = s->runs > 0 ? CHILD_TICK_MS : TICK_MS;
+
+    if (!make_room(s, n + 2 * s->n))
+        return err_set(-ENOMEM, "no memory for connections");
+    s->polls[0] = (struct pollfd){.fd = s->up.in, .events = POLLIN};
+    s->polls[1] = (struct pollfd){.fd = wire_wants_out(&s->up) ? s->up.out : -1, .events = POLLOUT};
+    s->polls[2] = (struct pollfd){.fd = s->done[0], .events = POLLIN};
+    tree_polls(&s->tree, s->polls + 3);
+    *ret_branches = s->tree.n;
+    bool room = wire_has_room(&s->up);
+    for (uint32_t i = 0; i < s->n; i++)
+        n += (uint32_t)stream_polls(&s->list[i]->stream, room, s->polls + n);
+    if (deadline != 0)
+        ms = deadline <= now ? 0 : (deadline - now) / NS_PER_MS < (uint64_t)ms ? 1 : ms;
+    if (poll(s->polls, n, ms) == -1 && errno != EINTR)
+        return err_set(-errno, "poll: %s", strerror(errno));
+    return 0;
+}
+
+static int check_life(const struct session *s)
+{
+    uint64_t now = clock_monotonic();
+
+    if (!s->greeted && now - s->began_ns > GREET_NS)
+        return err_set(-ETIMEDOUT, "nobody said who asks");
+    if (now - s->heard_ns > SILENT_NS)
+        return err_set(-ETIMEDOUT, "no sign of life from who asks for 120 s");
+    return 0;
+}
+
+static int turn(struct session *s)
+{
+    uint32_t branches = 0;
+    int rc = wait_some(s, &branches);
+
+    if (rc == 0 && s->polls[0].revents != 0)
+        rc = take_frames(s);
+    if (rc == 0 && s->polls[2].revents != 0)
+        rc = take_looked(s);
+    if (rc == 0)
+        rc = tree_turn(&s->tree, s->polls + 3, branches);
+    for (uint32_t i = s->n; i-- > 0 && rc == 0;) {
+        rc = serve_one(s, s->list[i]);
+        if (s->list[i]->state == SERVED_OVER)
+            forget(s, i);
+    }
+    if (rc == 0)
+        rc = wire_flush(&s->up);
+    return rc == 0 ? check_life(s) : rc;
+}
+
+/* Nobody asks any more: commands are told to end, and ended. */
+static void leave(struct session *s)
+{
+    uint64_t until = clock_monotonic() + LEAVE_NS;
+    bool any = true;
+
+    wire_end(&s->up);
+    while (any && clock_monotonic() < until) {
+        any = false;
+        for (uint32_t i = 0; i < s->n; i++)
+            any = !served_stop(s->list[i], clock_monotonic()) || any;
+        if (any)
+            (void)poll(NULL, 0, CHILD_TICK_MS);
+    }
+    while (s->n > 0)
+        forget(s, s->n - 1);
+    tree_end(&s->tree);
+    free(s->list);
+    free(s->polls);
+}
+
+/* Its last words, as far as they go now. */
+static void say_why(struct session *s, const char *why)
+{
+    char text[1024], kept[ERR_TEXT_BYTES];
+
+    (void)snprintf(kept, sizeof(kept), "%s", why);
+    store_le32(text, 0);
+    (void)snprintf(text + 4, sizeof(text) - 4, "%.1000s", kept);
+    (void)put(s, &(struct frame){.kind = FRAME_LOST,
+                                 .host = s->me,
+                                 .data = text,
+                                 .size = (uint32_t)strlen(text + 4) + 5});
+    (void)wire_flush(&s->up);
+    (void)err_set(-EIO, "%s", kept);
+}
+
+int session_run(const struct session_options *o)
+{
+    struct session s = {.o = o, .tree = {.up = from_below, .room = has_room}, .done = {-1, -1}};
+    int rc = pipe2(s.done, O_CLOEXEC) == -1 ? err_set(-errno, "no pipe: %s", strerror(errno)) : 0;
+
+    s.tree.arg = &s;
+    s.began_ns = s.heard_ns = clock_monotonic();
+    wire_begin(&s.up, o->in, o->out);
+    s.list = calloc(SERVED_MAX, sizeof(struct served *));
+    if (rc == 0 && s.list == NULL)
+        rc = err_set(-ENOMEM, "no memory for connections");
+    while (rc == 0 && !s.over && !cli_interrupted)
+        rc = turn(&s);
+    if (rc < 0 && !s.over)
+        say_why(&s, err_why(rc));
+    leave(&s);
+    return rc;
+}
