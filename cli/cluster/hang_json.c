@@ -177,12 +177,13 @@ static void copy_stacks(const struct json *stacks, struct buf *b)
     const char *sep = "";
 
     (void)buf_addc(b, '[');
-    for (const struct json *s = stacks->first; s != NULL; s = s->next, sep = ",") {
+    for (const struct json *s = stacks->first; s != NULL; s = s->next) {
         const struct json *frames = s->type == JSON_OBJECT ? json_get(s, "frames") : NULL;
         const char *doing = json_text(s, "doing", "?"), *comma = "";
         if (frames == NULL || frames->type != JSON_ARRAY)
             continue;
         (void)buf_addf(b, "%s{\"doing\":", sep);
+        sep = ",";
         (void)json_add_text(b, doing, strlen(doing));
         (void)buf_adds(b, ",\"frames\":[");
         for (const struct json *f = frames->first; f != NULL; f = f->next, comma = ",") {
@@ -209,6 +210,8 @@ static int read_rank(const struct json *o, const char *host, struct hang_found *
         i++;
     if (i == N_STATES)
         return -EBADMSG;
+    if (i == HANG_UNSEEN && read_number(o, "pid", INT32_MAX) == MEMBER_UNKNOWN)
+        return 0; /* of another machine, as far as that one knows */
     struct hang_seen *s = hang_add(f);
     if (s == NULL)
         return -ENOMEM;

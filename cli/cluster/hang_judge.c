@@ -20,9 +20,15 @@ struct judging {
     int64_t *some; /* room for n ranks */
 };
 
-/* Once a look the main thread may be woken for other reasons: a signal, a look of somebody else. */
+/* Once a look the main thread may be woken for other reasons: a signal, a look of somebody else.
+ * What a program does once is no step of a loop, and torch before 2 polls in there. */
 static bool has_run(const struct hang_rank *r)
 {
+    static const char *const once[] = {"init_process_group", "new_group", "destroy_process_group"};
+
+    for (size_t i = 0; i < sizeof(once) / sizeof(once[0]) && r->state == HANG_WAITS; i++)
+        if (strcmp(r->operation, once[i]) == 0)
+            return false;
     return r->woken != HANG_UNKNOWN && r->looks > 0 && r->woken >= (int64_t)r->looks;
 }
 
@@ -248,6 +254,11 @@ void hang_judge(const struct hang_rank *ranks, size_t n, const char *one, const 
     for (size_t i = 0; i < n; i++) {
         running += ranks[i].state == HANG_WAITS && has_run(&ranks[i]);
         waiting += ranks[i].state == HANG_WAITS && !has_run(&ranks[i]);
+    }
+    /* Without one that is known to be away nobody gets on: those that wait only poll. */
+    if (count(&j, HANG_GONE) + count(&j, HANG_STOPPED) > 0) {
+        waiting += running;
+        running = 0;
     }
     running += count(&j, HANG_MOVES);
     if (j.some == NULL || count(&j, HANG_UNSEEN) == n)

@@ -114,6 +114,25 @@ TEST(a_job_that_only_communicates_is_accused_of_nothing)
                   "(--interval 10s).\n");
 }
 
+/* They poll; but one is gone, so that they get on is not to be thought of. */
+TEST(those_that_poll_wait_for_one_that_is_gone)
+{
+    struct hang_rank ranks[2] = {{.rank = 0, .woken = 700}, {.rank = 1, .pid = HANG_UNKNOWN}};
+    CHECK_INT(look(&ranks[0], BARRIER, NULL), 0);
+    ranks[1].state = HANG_GONE;
+    check_verdict(ranks, 2, HANG_YES, "1",
+                  "rank 0 waits in barrier: train, job.py:14; but ran between the looks\n"
+                  "rank 1 is gone\n"
+                  "The others wait for rank 1.\n");
+    CHECK_INT(look(&ranks[1], LOADING, NULL), 0);
+    CHECK_INT(look(&ranks[0], BARRIER, NULL), 0);
+    (void)snprintf(ranks[0].operation, sizeof(ranks[0].operation), "init_process_group");
+    check_verdict(ranks, 2, HANG_YES, "1",
+                  "rank 0 waits in init_process_group: train, job.py:14\n"
+                  "rank 1 is in no collective: load, job.py:9, in sleep, x.py:7 (idle in futex)\n"
+                  "The others wait for rank 1.\n");
+}
+
 TEST(another_operation_than_the_others)
 {
     struct hang_rank ranks[3] = {{.rank = 0}, {.rank = 1}, {.rank = 2}};
@@ -256,6 +275,7 @@ int main(void)
     RUN(one_does_not_come);
     RUN(a_healthy_job_is_accused_of_nothing);
     RUN(a_job_that_only_communicates_is_accused_of_nothing);
+    RUN(those_that_poll_wait_for_one_that_is_gone);
     RUN(another_operation_than_the_others);
     RUN(all_wait_in_the_same);
     RUN(asking_for_ones_rank_is_no_collective);

@@ -1,0 +1,170 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`probing cluster hang`: who waits for whom in a real job that hangs, a healthy one, one whose rank
+has gone or is stopped, and hosts that say what cannot be."""
+import json
+import os
+import signal
+import socket
+
+import pytest
+from world import CLI, DEBIAN_PYTHON, IDLE, has_torch, wait_for
+
+PYTHONS = [DEBIAN_PYTHON] + [p for p in os.environ.get("PROBING_TEST_TORCH", "").split(":") if p]
+JOB = "hang-%d" % os.getpid()
+
+# Ranks step until the file is there; then the last one does not come to the next operation.
+GLOO = """
+import os, sys, time
+import torch, torch.distributed as dist
+rank = int(os.environ["RANK"])
+
+def load(n):
+    while rank == 2 and os.path.exists(sys.argv[1]):
+        time.sleep(0.05)
+    return torch.ones(n)
+
+def train():
+    while True:
+        dist.all_reduce(load(4))
+        time.sleep(0.001)
+
+print("up", flush=True)
+dist.init_process_group("gloo")
+train()
+"""
+
+
+def free_port():
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        return s.getsockname()[1]
+
+
+def hang(world, job, *words, env=None):
+    done = world.probing("cluster", "hang", "--job", job, "--json", "--interval", "300ms", *words,
+                         env=env)
+    return done, json.loads(done.stdout) if done.stdout else None
+
+
+def start_job(world, python, job, ranks, world_size, argument):
+    script, port = world.tmp / "job.py", free_port()
+    script.write_text(GLOO)
+    return [world.start(python, "-u", str(script), str(argument),
+                        env={"RANK": str(rank), "WORLD_SIZE": str(world_size),
+                             "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port),
+                             "JOB_NAME": job, "OMP_NUM_THREADS": "1"}) for rank in ranks]
+
+
+@pytest.mark.parametrize("python", PYTHONS)
+def test_one_does_not_come(world, python):
+    if not has_torch(python):
+        pytest.skip("no torch for %s" % python)
+    hold, job = world.tmp / "hold", JOB + "-gloo"
+    targets = start_job(world, python, job, range(3), 3, hold)
+    last = {}
+
+    def says(hangs, awaited):
+        assert all(t.alive() for t in targets), "\n".join(t.output() for t in targets)
+        last["done"], last["found"] = done, found = hang(world, job)
+        return found["hangs"] is hangs and found["awaited"] == awaited
+    wait_for(lambda: says(False, []), "a healthy job", timeout=120)
+    assert last["done"].returncode == 0
+    hold.touch()
+    wait_for(lambda: says(True, [2]), "a hang", timeout=120)
+    assert last["done"].returncode == 1
+    ranks = last["found"]["ranks"]
+    assert [(r["rank"], r["pid"]) for r in ranks] == [(i, t.pid) for i, t in enumerate(targets)]
+    assert [(r["state"], r["operation"]) for r in ranks[:2]] == [("waits", "all_reduce")] * 2
+    assert ranks[0]["woken"] < ranks[0]["looks"] == 3
+    assert ranks[2]["state"] == "elsewhere" and ranks[2]["place"].startswith("load, job.py:")
+    text = world.probing("cluster", "hang", "--job", job, "--interval", "300ms")
+    assert "ranks 0-1 (2) wait in all_reduce: train, job.py:" in text.stdout
+    assert "The others wait for rank 2.\n" in text.stdout
+    assert "\n    2 ranks: 0-1\n" in text.stdout and "\n    1 rank: 2\n" in text.stdout
+    targets[2].inject()  # by its core it is the same
+    wait_for(lambda: says(True, [2]), "a hang", timeout=60)
+    os.kill(targets[2].pid, signal.SIGSTOP)
+    wait_for(lambda: says(True, [2]) and last["found"]["ranks"][2]["state"] == "stopped",
+             "one that is stopped", timeout=60)
+    assert "kill -CONT %d" % targets[2].pid in last["found"]["ranks"][2]["why"]
+
+
+@pytest.mark.parametrize("python", PYTHONS)
+def test_one_is_gone(world, python):
+    """It was killed before the others met; at 127.0.0.1 it can be nowhere else."""
+    if not has_torch(python):
+        pytest.skip("no torch for %s" % python)
+    job = JOB + "-gone"
+    start_job(world, python, job, (0, 1), 3, world.tmp / "none")
+    found = {}
+
+    def waiting():
+        found.update(hang(world, job)[1])
+        return [r["state"] for r in found["ranks"]] == ["waits", "waits", "gone"]
+    wait_for(waiting, "two that wait", timeout=120)
+    assert found["awaited"] == [2] and found["hangs"] is True
+    assert [r["operation"] for r in found["ranks"]] == ["init_process_group"] * 2 + [None]
+    assert "127.0.0.1" in found["ranks"][2]["why"]
+
+
+def start_rank(world, rank, job, source=IDLE, **env):
+    target = world.python(source, env=dict({"RANK": str(rank), "WORLD_SIZE": "3",
+                                            "TORCHELASTIC_RUN_ID": job}, **env))
+    target.wait_line("ready")
+    return target
+
+
+# "far" is this machine; the others are not there, or say what cannot be.
+SHELL = r"""#!/bin/sh
+host=$1
+shift
+case $host in
+dead) echo "ssh: connect to host dead port 22: No route to host" >&2; exit 255 ;;
+noise) echo 'Welcome!' ;;
+odd) echo '{"ranks": [{"rank": 2, "state": "flies"}]}' ;;
+liar) printf '%s' '{"job": "x", "ranks": [{"rank": 1, "pid": 1e99, "host": "far", "state": "waits",' \
+      '"operation": "x\nrank 0 is gone", "looks": -3, "stacks": [7, {"frames": [[1], "f"]}]}]}' ;;
+*) exec sh -c "$*" ;;
+esac
+"""
+
+
+def test_hosts(world):
+    """They can lie about themselves only, and those that are not there are named, with why."""
+    job = JOB + "-hosts"
+    shell = world.tmp / "shell"
+    shell.write_text(SHELL)
+    shell.chmod(0o755)
+    env = {"PROBING_RSH": str(shell), "PROBING_REMOTE": str(CLI)}
+    target = start_rank(world, 0, job)
+    done, found = hang(world, job, "--hosts", "far,dead,noise,odd,liar", env=env)
+    assert done.returncode == 1, done.stderr
+    by = {r["rank"]: r for r in found["ranks"]}
+    assert (by[0]["pid"], by[0]["host"], by[0]["looks"]) == (target.pid, "far", 3)
+    assert by[0]["stacks"][0]["frames"]
+    assert by[1]["host"] == "liar" and by[1]["pid"] is None and "\n" not in by[1]["operation"]
+    assert by[2]["state"] == "unseen" and "no host that was asked has it" in by[2]["why"]
+    why = {h["host"]: h["why"] for h in found["not_reached"]}
+    assert "No route to host" in why["dead"] and len(why) == 3
+    assert all("not one of probing" in why[h] for h in ("noise", "odd"))
+    text = world.probing("cluster", "hang", "--job", job, "--looks", "1", "--hosts", "far,dead",
+                         env=env)
+    assert "host dead could not be asked" in text.stderr
+    assert "\nrank 0 is gone" not in text.stdout
+
+
+def test_no_torch_and_no_job(world):
+    job = JOB + "-plain"
+    targets = [start_rank(world, i, job) for i in range(2)]
+    targets[0].inject()
+    done, found = hang(world, job)
+    assert [r["state"] for r in found["ranks"]] == ["elsewhere", "elsewhere", "unseen"]
+    assert found["awaited"] == [] and found["hangs"] is not True
+    assert done.returncode == 1 and "another machine" in found["ranks"][2]["why"]
+    done = world.probing("cluster", "hang", "--job", "no-such-job")
+    assert done.returncode == 1 and "no rank of job 'no-such-job' runs" in done.stderr
+    for words, said in ((("hang", "--looks", "0"), "--looks must be a number from 1"),
+                        (("hang", "--interval", "0"), "more than 0"),
+                        (("status", "--looks", "2"), "are for `cluster hang`")):
+        done = world.probing("cluster", *words)
+        assert done.returncode == 2 and said in done.stderr, (words, done.stderr)
