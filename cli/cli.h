@@ -201,10 +201,11 @@ struct cli_command {
     const char *doc;       /* one line */
     const char *text;      /* what else a user must know, or NULL; lines are filled when shown */
     bool needs_target;
-    bool may_target; /* does something without one, too */
-    bool forwarded;  /* options are read by the process, not here */
-    bool verbatim;   /* from the first argument on, no word is an option of ours */
-    bool pages;      /* the answer may be long: to a person it comes through a pager */
+    bool may_target;    /* does something without one, too */
+    bool finds_targets; /* looks for who its target names itself, again and again */
+    bool forwarded;     /* options are read by the process, not here */
+    bool verbatim;      /* from the first argument on, no word is an option of ours */
+    bool pages;         /* the answer may be long: to a person it comes through a pager */
     int (*run)(struct target *t, int argc, char **argv);
     /* Words that it takes because plugins are installed that declare them; or NULL. */
     void (*words)(void (*fn)(void *arg, const char *word, const char *doc), void *arg);
@@ -236,6 +237,7 @@ int command_eject(struct target *t, int argc, char **argv);   /* inject.c */
 int command_launch(struct target *t, int argc, char **argv);  /* launch.c */
 int command_cluster(struct target *t, int argc, char **argv); /* cli/cluster/cluster.c */
 int command_relay(struct target *t, int argc, char **argv);   /* cli/relay/relay.c */
+int command_ship(struct target *t, int argc, char **argv);    /* cli/ship/ship.c */
 int command_list(struct target *t, int argc, char **argv);    /* list.c */
 int command_gc(struct target *t, int argc, char **argv);      /* list.c */
 int command_forward(struct target *t, int argc, char **argv); /* remote.c: as it is */

@@ -171,7 +171,7 @@ static struct many_options many_options;
 static bool is_many(const struct cli_command *c, const char *target_text)
 {
     return target_text != NULL && (c == NULL || c->needs_target || c->may_target) &&
-           members_are_named(target_text);
+           (c == NULL || !c->finds_targets) && members_are_named(target_text);
 }
 
 static bool is_remote(const char *text)
@@ -219,7 +219,9 @@ static int run_command(int argc, char **argv, const char *target_text)
             return EXIT_USAGE;
         }
     }
-    if (c->needs_target || (c->may_target && target_text != NULL && target_text[0] != '\0')) {
+    target.text = target_text;
+    if (!c->finds_targets &&
+        (c->needs_target || (c->may_target && target_text != NULL && target_text[0] != '\0'))) {
         int rc = target_resolve(target_text, &target);
         if (rc < 0)
             return rc;

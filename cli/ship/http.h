@@ -1,0 +1,59 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * cli/ship/http.h - bytes to a server by HTTP/1.1, one request at a time, over a connection that is
+ * kept while the server keeps it.
+ *
+ * One thread.  The server is not believed: what it answers is bounded, and it is waited for so long
+ * and no longer (names are looked up by the system, in the system's time).  Redirects are not
+ * followed: they would take the token elsewhere.  No TLS.
+ */
+#ifndef CLI_SHIP_HTTP_H
+#define CLI_SHIP_HTTP_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "sdk/lib/buf.h"
+
+#define HTTP_ANSWER_BYTES ((size_t)64 << 10) /* of a body: what is behind is read by nobody */
+
+struct http {
+    char host[256], path[1024], query[1024]; /* path: "/..." */
+    char port[8], user[128];
+    char authorization[1024]; /* the whole line, or "" */
+    int fd;                   /* -1: not connected */
+};
+
+/* "user@host:8123/path?query".  port: where none is given.  A password there is refused: everybody
+ * could read it in the list of processes. */
+int http_place(const char *rest, const char *port, struct http *ret);
+/* As the place's user (Basic), or without one as the bearer of the token.  NULL: of nothing. */
+int http_authorize(struct http *h, const char *secret);
+void http_close(struct http *h);
+
+struct http_post {
+    const char *path, *query; /* query: without '?', "" */
+    const char *type;         /* of the body */
+    const char *headers;      /* more lines, each with its CR LF; "" */
+    const void *body;
+    size_t size;
+};
+
+struct http_answer {
+    int status;
+    uint64_t retry_after_ns; /* 0: it does not say */
+    bool is_page;            /* text/html: no server for programs */
+    char location[256];
+    struct buf body;
+};
+
+/* 0: an answer has come, whatever it says; caller buf_done()s its body, in any case.  -ETIMEDOUT,
+ * -ECONNREFUSED ..., -EPROTO: it is none of HTTP, -ECANCELED. */
+int http_post(struct http *h, const struct http_post *p, struct http_answer *ret);
+/* What such an answer means for a destination (ship.h); wait_ns: see there. */
+int http_judge(const struct http *h, int rc, const struct http_answer *a, uint64_t *ret_wait_ns);
+/* Add text so that it may stand in a query. */
+void http_add_escaped(struct buf *b, const char *text);
+
+#endif

@@ -1,0 +1,278 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * cli/ship/parquet_folder.c - a folder of Parquet files, partitioned as Hive, DuckDB, Polars and
+ * Spark read it:
+ *
+ *     DIR/schema=python/table=loss/date=2026-01-31/rank=3/<process>-<table>-<from>-<to>.parquet
+ *
+ * One thread.  A file is written beside under a name that no reader takes (".part"), brought to the
+ * disk, and renamed; a range that is there already under its name is whole, and not written again.
+ * So each row is in one file, once.  Rows of one range that are of several days are in several.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "cli/export/parquet_file.h"
+#include "cli/ship/ship.h"
+#include "core/base/err.h"
+
+#define FILE_BYTES ((size_t)160 << 20)
+#define NO_DAY INT64_MIN
+#define DAYS_MAX 64 /* of a batch: with more its times mean nothing, and it is put where none are */
+static const char NOTHING[] = "__HIVE_DEFAULT_PARTITION__"; /* Hive's word for NULL */
+
+struct folder {
+    int fd;
+};
+
+/* Rows of one day, by part and row. */
+struct day {
+    const struct ship_batch *batch;
+    uint32_t *parts, *rows;
+    uint32_t n;
+    int64_t day; /* since 1970, NO_DAY: they have no time */
+};
+
+static void value_of(void *arg, uint32_t row, uint32_t column, struct sql_value *ret)
+{
+    const struct day *d = arg;
+
+    ship_batch_value(d->batch, d->parts[row], d->rows[row], column, ret);
+}
+
+static int64_t day_of(const struct ship_batch *b, int time, uint32_t part, uint32_t row)
+{
+    struct sql_value v = {.type = SQL_NULL};
+
+    if (time >= 0)
+        ship_batch_value(b, part, row, (uint32_t)time, &v);
+    return v.type == SQL_TIMESTAMP ? v.integer / ANSWER_DAY_NS - (v.integer % ANSWER_DAY_NS < 0)
+                                   : NO_DAY;
+}
+
+/* ---- folders and files ---- */
+
+static int failed(const char *name, int code)
+{
+    return err_set(-EAGAIN, "%s cannot be written: %s", name, strerror(code));
+}
+
+/* The folder `name` in `parent`, made where it is not there; *fd is closed.  No link is followed:
+ * whoever may write to the folder could lead us elsewhere. */
+static int step_into(int *fd, const char *name)
+{
+    int parent = *fd;
+
+    *fd = -1;
+    if (mkdirat(parent, name, 0777) == -1 && errno != EEXIST) {
+        int code = errno;
+        (void)close(parent);
+        return failed(name, code);
+    }
+    *fd = openat(parent, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    int code = errno;
+    (void)fsync(parent);
+    (void)close(parent);
+    return *fd == -1 ? failed(name, code) : 0;
+}
+
+static void date_text(int64_t day, char *ret, size_t size)
+{
+    time_t seconds = (time_t)(day * (ANSWER_DAY_NS / 1000000000));
+    struct tm t;
+
+    if (day == NO_DAY || gmtime_r(&seconds, &t) == NULL)
+        (void)snprintf(ret, size, "date=%s", NOTHING);
+    else
+        (void)snprintf(ret, size, "date=%04d-%02d-%02d", t.tm_year + 1900, t.tm_mon + 1, t.tm_mday);
+}
+
+static int open_partition(const struct folder *f, const struct ship_batch *b, int64_t day, int *ret)
+{
+    char name[4][SHIP_NAME_BYTES + 16];
+    int fd = openat(f->fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC), rc = 0;
+
+    if (fd == -1)
+        return failed("the folder", errno);
+    (void)snprintf(name[0], sizeof(name[0]), "schema=%s", b->table->schema);
+    (void)snprintf(name[1], sizeof(name[1]), "table=%s", b->table->name);
+    date_text(day, name[2], sizeof(name[2]));
+    if (b->source->tags.rank == MEMBER_UNKNOWN)
+        (void)snprintf(name[3], sizeof(name[3]), "rank=%s", NOTHING);
+    else
+        (void)snprintf(name[3], sizeof(name[3]), "rank=%lld", (long long)b->source->tags.rank);
+    for (int i = 0; i < 4 && rc == 0; i++)
+        rc = step_into(&fd, name[i]);
+    *ret = fd;
+    return rc;
+}
+
+static int write_all(int fd, const char *data, size_t size)
+{
+    while (size > 0) {
+        ssize_t n = write(fd, data, size);
+        if (n == -1 && errno == EINTR)
+            continue;
+        if (n <= 0)
+            return n == 0 ? ENOSPC : errno;
+        data += n;
+        size -= (size_t)n;
+    }
+    return fsync(fd) == -1 ? errno : 0;
+}
+
+static int write_file(int dir, const char *name, const struct buf *text)
+{
+    char part[300];
+
+    (void)snprintf(part, sizeof(part), ".%s.part", name);
+    (void)unlinkat(dir, part, 0); /* of one who was killed */
+    int fd = openat(dir, part, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666);
+    int code = fd == -1 ? errno : write_all(fd, text->data, text->size);
+    if (fd != -1 && close(fd) == -1 && code == 0)
+        code = errno;
+    if (code == 0 && renameat(dir, part, dir, name) == -1)
+        code = errno;
+    if (code == 0)
+        (void)fsync(dir);
+    else
+        (void)unlinkat(dir, part, 0);
+    return code == 0 ? 0 : failed(name, code);
+}
+
+static int write_day(const struct folder *f, struct day *d)
+{
+    const struct ship_batch *b = d->batch;
+    const struct parquet_rows rows = {.columns = b->columns,
+                                      .n_columns = b->n_columns,
+                                      .n_rows = d->n,
+                                      .value = value_of,
+                                      .arg = d};
+    char process[24], name[160];
+    struct stat st;
+    struct buf text;
+    int dir = -1, rc = open_partition(f, b, d->day, &dir);
+
+    ship_process_text(b->source, process);
+    (void)snprintf(name, sizeof(name), "%s-%u-%llu-%llu.parquet", process, b->table->id,
+                   (unsigned long long)b->from, (unsigned long long)b->to);
+    buf_init(&text, FILE_BYTES);
+    bool there = rc == 0 && fstatat(dir, name, &st, AT_SYMLINK_NOFOLLOW) == 0;
+    if (rc == 0 && !there)
+        rc = parquet_file(&rows, &text);
+    if (rc == 0 && !there)
+        rc = write_file(dir, name, &text);
+    buf_done(&text);
+    if (dir != -1)
+        (void)close(dir);
+    return rc;
+}
+
+/* ---- a batch, day by day ---- */
+
+static void take_day(struct day *d, int time, int64_t day)
+{
+    d->n = 0;
+    d->day = day;
+    for (uint32_t part = 0; part < d->batch->n_parts; part++)
+        for (uint32_t row = 0; row < answer_rows_count(d->batch->parts[part]); row++)
+            if (day_of(d->batch, time, part, row) == day) {
+                d->parts[d->n] = part;
+                d->rows[d->n++] = row;
+            }
+}
+
+/* The first day behind `after` (NULL: of all); false: there is none. */
+static bool next_day(const struct ship_batch *b, int time, const int64_t *after, int64_t *ret)
+{
+    bool any = false;
+
+    for (uint32_t part = 0; part < b->n_parts; part++)
+        for (uint32_t row = 0; row < answer_rows_count(b->parts[part]); row++) {
+            int64_t day = day_of(b, time, part, row);
+            if ((after == NULL || day > *after) && (!any || day < *ret)) {
+                *ret = day;
+                any = true;
+            }
+        }
+    return any;
+}
+
+/* The column by whose days a batch is taken apart; -1: none. */
+static int time_of(const struct ship_batch *b)
+{
+    int time = ship_batch_time(b), n = 0;
+    int64_t day = 0, last;
+
+    for (bool more = next_day(b, time, NULL, &day); more && n <= DAYS_MAX; n++) {
+        last = day;
+        more = next_day(b, time, &last, &day);
+    }
+    return n > DAYS_MAX ? -1 : time;
+}
+
+static int send_batch(struct ship_destination *to, const struct ship_batch *b)
+{
+    struct day d = {.batch = b,
+                    .parts = calloc(b->rows + 1, sizeof(uint32_t)),
+                    .rows = calloc(b->rows + 1, sizeof(uint32_t))};
+    int time = time_of(b), rc = 0;
+    int64_t day = 0, last;
+
+    if (d.parts == NULL || d.rows == NULL)
+        rc = err_set(-ENOMEM, "no memory for %llu rows", (unsigned long long)b->rows);
+    for (bool more = rc == 0 && next_day(b, time, NULL, &day); more && rc == 0;) {
+        take_day(&d, time, day);
+        rc = write_day(to->self, &d);
+        last = day;
+        more = next_day(b, time, &last, &day);
+    }
+    free(d.parts);
+    free(d.rows);
+    return rc;
+}
+
+/* ---- the folder ---- */
+
+static int open_folder(struct ship_destination *d, const char *path)
+{
+    struct folder *f = calloc(1, sizeof(*f));
+
+    if (f == NULL)
+        return err_set(-ENOMEM, "no memory for a destination");
+    d->self = f;
+    f->fd = -1;
+    if (path[0] == '\0')
+        return err_set(-EINVAL, "parquet: needs a folder: parquet:/data/runs");
+    if (mkdir(path, 0777) == -1 && errno != EEXIST)
+        return err_set(-errno, "the folder %s cannot be made: %s", path, strerror(errno));
+    f->fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    return f->fd == -1 ? err_set(-errno, "the folder %s: %s", path, strerror(errno)) : 0;
+}
+
+static void close_folder(struct ship_destination *d)
+{
+    struct folder *f = d->self;
+
+    if (f != NULL && f->fd != -1)
+        (void)close(f->fd);
+    free(f);
+}
+
+static const char *const partitions[] = {"schema", "table", "date", "rank", NULL};
+
+const struct ship_kind ship_parquet = {.schemes = {"parquet:"},
+                                       .example = "parquet:FOLDER",
+                                       .doc = "Parquet files, partitioned",
+                                       .promise = "each row once",
+                                       .reserved = partitions,
+                                       .all_tables = true,
+                                       .open = open_folder,
+                                       .send = send_batch,
+                                       .close = close_folder};

@@ -1,0 +1,46 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * cli/ship/run.h - one run of `probing ship`: what sources.c, read_rows.c and ship.c share.
+ *
+ * One thread.
+ */
+#ifndef CLI_SHIP_RUN_H
+#define CLI_SHIP_RUN_H
+
+#include "cli/many/ask.h"
+#include "cli/ship/ship.h"
+
+struct ship_run {
+    const char *targets; /* as the user wrote them */
+    const char *tables;  /* patterns with ',' between; NULL: as the destination says */
+    bool once;
+    struct ship_destination to;
+    struct ship_state state;
+    struct members members; /* who is there now */
+    struct ship_source *
+        *source; /* [members.n] whose life each is; NULL: not known, or not wanted */
+    uint32_t room;
+    struct ship_totals told; /* totals when they were said last */
+};
+
+/* ---- sources.c: who is there, and what each has ---- */
+
+/* Look for all again: new ones, and what is left of those that have died. */
+int sources_find(struct ship_run *r);
+/* Ask all for their tables.  *ret_news: how many wanted tables have rows that were not sent. */
+int sources_list(struct ship_run *r, uint32_t *ret_news);
+/* Have the living give numbers to rows that wait in their rings; after a list. */
+int sources_drain(struct ship_run *r);
+void sources_done(struct ship_run *r);
+/* The name for people: "rank 3 (process 4711)". */
+const char *source_label(const struct ship_source *s, char *room, size_t n);
+
+/* ---- read_rows.c: what is new, batch by batch ---- */
+
+/* A range of each table that has news, to the destination.  -EAGAIN: the destination takes nothing
+ * now.  *ret_sent: rows that went out or are known to be gone. */
+int rows_send(struct ship_run *r, uint64_t *ret_sent);
+/* What the living measure now. */
+int metrics_send(struct ship_run *r);
+
+#endif

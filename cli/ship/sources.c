@@ -1,0 +1,436 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * cli/ship/sources.c - who is there, by the life that each is, and which rows each has.
+ *
+ * One thread.  A process of this machine is known by its data directory, its owner and the boot; one
+ * behind TCP by its address, too: it can say anything, and must not be taken for another.
+ */
+#include <errno.h>
+#include <fnmatch.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "cli/ship/run.h"
+#include "cli/terminal/terminal.h"
+#include "core/base/err.h"
+#include "core/base/text.h"
+#include "core/datadir/datadir.h"
+#include "sdk/lib/buf.h"
+
+#define TARGETS_BYTES ((size_t)16 << 20)
+#define LIST_BYTES ((size_t)2 << 20) /* of an answer that lists tables */
+
+const char *source_label(const struct ship_source *s, char *room, size_t n)
+{
+    if (s->tags.rank != MEMBER_UNKNOWN)
+        (void)snprintf(room, n, "rank %" PRId64 " (process %" PRId64 ")", s->tags.rank, s->pid);
+    else
+        (void)snprintf(room, n, "process %" PRId64, s->pid);
+    return room;
+}
+
+/* ---- which life it is ---- */
+
+static void take_tags(struct ship_source *s, const struct member *m)
+{
+    if (m->tags.rank != MEMBER_UNKNOWN || s->tags.host[0] == '\0') {
+        char job[sizeof(s->tags.job)];
+        (void)snprintf(job, sizeof(job), "%s", m->tags.job[0] != '\0' ? m->tags.job : s->tags.job);
+        struct member_tags kept = s->tags;
+        s->tags = m->tags;
+        if (s->tags.host[0] == '\0')
+            (void)snprintf(s->tags.host, sizeof(s->tags.host), "%s", kept.host);
+        if (s->tags.rank == MEMBER_UNKNOWN)
+            s->tags.rank = kept.rank;
+        (void)snprintf(s->tags.job, sizeof(s->tags.job), "%s", job);
+    }
+}
+
+static struct ship_source *source_named(struct ship_run *r, const char *id, const struct member *m)
+{
+    struct ship_source *s = ship_source_of(&r->state, id, /* make= */ true);
+
+    if (s == NULL)
+        return NULL;
+    take_tags(s, m);
+    if (s->tags.host[0] == '\0')
+        (void)gethostname(s->tags.host, sizeof(s->tags.host) - 1);
+    s->seen = true;
+    s->dead = target_is_files(&m->target) && !m->target.stopped;
+    s->ended = s->ended && target_is_files(&m->target);
+    return s;
+}
+
+/* Its path as it can be opened when the process is dead, too: without "/proc/PID/root" where it is
+ * the same directory by either name. */
+static void keep_directory(struct ship_source *s, const char *path, const struct datadir *d)
+{
+    const char *root = strncmp(path, "/proc/", 6) == 0 ? strstr(path, "/root/") : NULL;
+    struct stat st;
+
+    if (root != NULL && stat(root + 5, &st) == 0 && st.st_dev == d->device &&
+        st.st_ino == d->inode)
+        path = root + 5;
+    (void)snprintf(s->directory, sizeof(s->directory), "%.*s", SHIP_DIRECTORY_BYTES - 1, path);
+}
+
+/* By what its directory says, which the process itself has written when it began. */
+static struct ship_source *local_source(struct ship_run *r, const struct member *m)
+{
+    struct ship_source *s = NULL;
+    char boot[64] = "", pid[24] = "", id[300];
+    uint64_t number = 0;
+    struct datadir d;
+
+    if (datadir_open(m->target.directory, DATADIR_ANY, &d) < 0)
+        return NULL;
+    (void)directory_info(&d, "boot_id", boot, sizeof(boot));
+    (void)directory_info(&d, "pid", pid, sizeof(pid));
+    (void)parse_u64(pid, &number);
+    if (boot[0] == '\0' || strlen(d.leaf) > 150 ||
+        strlen(m->target.directory) >= SHIP_DIRECTORY_BYTES) {
+        (void)err_set(-EBADMSG, "the data directory %s does not say of which process it is",
+                      m->target.directory);
+    } else {
+        (void)snprintf(id, sizeof(id), "%u:%s:%s", (unsigned)d.owner, boot, d.leaf);
+        s = source_named(r, id, m);
+        if (s == NULL)
+            (void)err_set(-ENOMEM, "more than %d processes are kept in one state file: use several",
+                          SHIP_SOURCES_MAX);
+    }
+    if (s != NULL) {
+        keep_directory(s, m->target.directory, &d);
+        s->pid = m->target.pid != 0 ? m->target.pid : (int64_t)(number & INT32_MAX);
+    }
+    datadir_close(&d);
+    return s;
+}
+
+/* ---- of those behind TCP: they are asked ---- */
+
+static bool is_text(const struct sql_value *v, size_t max)
+{
+    return v->type == SQL_TEXT && v->text.size > 0 && v->text.size < max &&
+           memchr(v->text.data, '\0', v->text.size) == NULL;
+}
+
+static int take_info(void *arg, const struct member *m, const struct answer_rows *rows)
+{
+    struct ship_run *r = arg;
+    struct sql_value v[4];
+    char id[300], address[80], leaf[120];
+
+    if (answer_rows_columns(rows) != 4 || answer_rows_count(rows) != 1)
+        return err_set(-EBADMSG, "it does not say which process it is");
+    for (uint32_t i = 0; i < 4; i++)
+        answer_rows_value(rows, 0, i, &v[i]);
+    if (v[0].type != SQL_INT || !is_text(&v[1], 64) || !is_text(&v[2], 64) || !is_text(&v[3], 120))
+        return err_set(-EBADMSG, "it does not say which process it is");
+    (void)snprintf(leaf, sizeof(leaf), "%.*s", (int)v[3].text.size, v[3].text.data);
+    (void)snprintf(address, sizeof(address), "%.60s:%u", m->target.host, m->target.port);
+    (void)snprintf(id, sizeof(id), "%s:%.*s:%s", address, (int)v[2].text.size, v[2].text.data,
+                   leaf);
+    struct ship_source *s = source_named(r, id, m);
+    if (s == NULL)
+        return err_set(-ENOMEM, "too many processes");
+    s->pid = v[0].integer;
+    if (m->tags.host[0] == '\0')
+        (void)snprintf(s->tags.host, sizeof(s->tags.host), "%.*s", (int)v[1].text.size,
+                       v[1].text.data);
+    r->source[m - r->members.list] = s;
+    return 0;
+}
+
+static int ask_info(struct ship_run *r)
+{
+    struct members *m = &r->members;
+    bool *only = calloc(m->n + 1, sizeof(*only)), any = false;
+    const struct members_sink sink = {.arg = r, .rows = take_info};
+    const struct members_ask ask = {
+        .statement = "select pid, host, boot_id, regexp_replace(directory, '.*/', '') from "
+                     "process.info",
+        .max_bytes = 64 << 10,
+        .only = only};
+
+    if (only == NULL)
+        return err_set(-ENOMEM, "no memory for %u processes", m->n);
+    for (uint32_t i = 0; i < m->n; i++) {
+        only[i] =
+            m->list[i].error == 0 && r->source[i] == NULL && m->list[i].target.host[0] != '\0';
+        any = any || only[i];
+    }
+    int rc = any ? members_query(m, &ask, &sink) : 0;
+    for (uint32_t i = 0; i < m->n; i++)
+        if (only[i] && r->source[i] == NULL && m->list[i].result.state == MEMBER_FAILED)
+            terminal_say("%s: %s", m->list[i].name, m->list[i].result.why);
+    free(only);
+    return rc;
+}
+
+/* ---- who is there ---- */
+
+static int match(struct ship_run *r)
+{
+    struct members *m = &r->members;
+
+    free(r->source);
+    r->source = calloc(m->n + 1, sizeof(struct ship_source *));
+    if (r->source == NULL)
+        return err_set(-ENOMEM, "no memory for %u processes", m->n);
+    for (uint32_t i = 0; i < r->state.n; i++)
+        r->state.sources[i]->seen = r->state.sources[i]->dead = false;
+    for (uint32_t i = 0; i < m->n; i++) {
+        const struct target *t = &m->list[i].target;
+        if (m->list[i].error < 0 || t->host[0] != '\0' || t->directory[0] == '\0')
+            continue;
+        r->source[i] = local_source(r, &m->list[i]);
+        if (r->source[i] == NULL)
+            terminal_say("%s is left out: %s", m->list[i].name, err_why(-EBADMSG));
+    }
+    return ask_info(r);
+}
+
+/* Those of before that are not there any more, and of whom not all has been sent: their directories,
+ * behind who was named. */
+static bool add_missing(struct ship_run *r, struct buf *text)
+{
+    char label[80];
+    bool any = false;
+
+    for (uint32_t i = 0; i < r->state.n; i++) {
+        struct ship_source *s = r->state.sources[i];
+        if (s->seen || s->ended || s->directory[0] == '\0')
+            continue;
+        if (access(s->directory, F_OK) == -1) {
+            terminal_say(
+                "%s has ended and its data directory is gone: what it had not sent is lost",
+                source_label(s, label, sizeof(label)));
+            s->ended = true;
+            r->state.changed = true;
+            continue;
+        }
+        if (strpbrk(s->directory, ",[") != NULL)
+            continue;
+        (void)buf_addf(text, "%s%s", text->size > 0 ? "," : "", s->directory);
+        any = true;
+    }
+    return any;
+}
+
+int sources_find(struct ship_run *r)
+{
+    struct buf text;
+
+    members_done(&r->members);
+    int rc = members_find(r->targets, &r->members);
+    if (rc < 0 && rc != -ECANCELED && (r->state.n > 0 || (!r->once && rc == -ESRCH)))
+        rc = 1; /* nobody yet, or nobody any more: others may come */
+    bool nobody = rc == 1;
+    if (rc >= 0)
+        rc = match(r);
+    buf_init(&text, TARGETS_BYTES);
+    if (!nobody)
+        (void)buf_adds(&text, r->targets);
+    if (rc == 0 && add_missing(r, &text) && !text.failed) {
+        members_done(&r->members);
+        rc = members_find(buf_text(&text), &r->members);
+        if (rc == 0)
+            rc = match(r);
+    }
+    buf_done(&text);
+    return rc;
+}
+
+void sources_done(struct ship_run *r)
+{
+    members_done(&r->members);
+    free(r->source);
+    r->source = NULL;
+}
+
+/* ---- what they have ---- */
+
+static bool is_wanted(const struct ship_run *r, const struct ship_table *t)
+{
+    char name[2 * SHIP_NAME_BYTES + 2], pattern[256];
+
+    (void)snprintf(name, sizeof(name), "%s.%s", t->schema, t->name);
+    if (r->tables == NULL)
+        return r->to.kind->all_tables;
+    for (const char *at = r->tables; *at != '\0';) {
+        size_t n = strcspn(at, ",");
+        (void)snprintf(pattern, sizeof(pattern), "%.*s", (int)n, at);
+        if (fnmatch(pattern, name, 0) == 0)
+            return true;
+        at += n + (at[n] == ',');
+    }
+    return false;
+}
+
+/* The table has been made again in place of another of that number, or its store was. */
+static void begin_again(struct ship_run *r, const struct ship_source *s, struct ship_table *t)
+{
+    char label[80];
+
+    terminal_say("%s: the rows of %s.%s begin again", source_label(s, label, sizeof(label)),
+                 t->schema, t->name);
+    t->next = 0;
+    t->pending_to = 0;
+    r->state.changed = true;
+}
+
+static int take_table(struct ship_run *r, struct ship_source *s, const struct sql_value *v)
+{
+    char schema[SHIP_NAME_BYTES], name[SHIP_NAME_BYTES];
+
+    if (!is_text(&v[0], sizeof(schema)) || !is_text(&v[1], sizeof(name)) || v[2].type != SQL_INT ||
+        v[3].type != SQL_INT || v[4].type != SQL_INT || v[2].integer <= 0 ||
+        v[2].integer > UINT32_MAX || v[3].integer < 0 || v[4].integer < v[3].integer ||
+        v[4].integer > INT64_MAX / 2)
+        return err_set(-EBADMSG, "it lists a table that cannot be");
+    (void)snprintf(schema, sizeof(schema), "%.*s", (int)v[0].text.size, v[0].text.data);
+    (void)snprintf(name, sizeof(name), "%.*s", (int)v[1].text.size, v[1].text.data);
+    if (!text_is_name(schema) || !text_is_name(name))
+        return 0; /* no core has such: it is left out */
+    struct ship_table *t = ship_table_of(s, (uint32_t)v[2].integer, /* make= */ true);
+    if (t == NULL)
+        return err_set(-EBADMSG, "it lists more than %d tables", SHIP_TABLES_MAX);
+    if (strcmp(t->name, name) != 0 || strcmp(t->schema, schema) != 0) {
+        (void)snprintf(t->schema, sizeof(t->schema), "%s", schema);
+        (void)snprintf(t->name, sizeof(t->name), "%s", name);
+        r->state.changed = true;
+    }
+    t->first_row = (uint64_t)v[3].integer;
+    t->end_row = (uint64_t)v[4].integer;
+    t->listed = true;
+    t->wanted = is_wanted(r, t);
+    if (t->end_row < t->next)
+        begin_again(r, s, t);
+    return 0;
+}
+
+static int take_tables(void *arg, const struct member *m, const struct answer_rows *rows)
+{
+    struct ship_run *r = arg;
+    struct ship_source *s = r->source[m - r->members.list];
+    struct sql_value v[5];
+    int rc = 0;
+
+    if (answer_rows_columns(rows) != 5)
+        return err_set(-EBADMSG, "it lists tables in another way");
+    for (uint32_t row = 0; row < answer_rows_count(rows) && rc == 0; row++) {
+        for (uint32_t i = 0; i < 5; i++)
+            answer_rows_value(rows, row, i, &v[i]);
+        rc = take_table(r, s, v);
+    }
+    return rc;
+}
+
+/* One that does not answer is said once, and again when it has answered in between. */
+static int listed(void *arg, const struct member *m)
+{
+    struct ship_run *r = arg;
+    struct ship_source *s = r->source[m - r->members.list];
+    char label[80];
+
+    if (m->result.state == MEMBER_FAILED && !s->said)
+        terminal_say("%s does not answer: %s", source_label(s, label, sizeof(label)),
+                     m->result.why);
+    s->said = m->result.state == MEMBER_FAILED;
+    return 0;
+}
+
+static uint32_t count_news(struct ship_run *r, const bool *only)
+{
+    uint32_t news = 0;
+
+    for (uint32_t i = 0; i < r->members.n; i++) {
+        struct ship_source *s = r->source[i];
+        uint32_t own = 0;
+        if (!only[i] || r->members.list[i].result.state != MEMBER_ANSWERED)
+            continue;
+        for (uint32_t k = 0; k < s->n_tables; k++)
+            own += s->tables[k].wanted && s->tables[k].listed &&
+                   s->tables[k].next < s->tables[k].end_row;
+        news += own;
+        if (own == 0 && s->dead && !s->ended) {
+            s->ended = true; /* and so it will not be asked again */
+            r->state.changed = true;
+        }
+    }
+    return news;
+}
+
+static const struct ship_table *wanted_table(const struct ship_source *s, const char *schema,
+                                             const char *name)
+{
+    for (uint32_t i = 0; s != NULL && i < s->n_tables; i++) {
+        const struct ship_table *t = &s->tables[i];
+        if (t->wanted && t->listed &&
+            (name == NULL || (strcmp(t->schema, schema) == 0 && strcmp(t->name, name) == 0)))
+            return t;
+    }
+    return NULL;
+}
+
+int sources_drain(struct ship_run *r)
+{
+    struct members *m = &r->members;
+    bool *done = calloc(m->n + 1, sizeof(*done)), *only = calloc(m->n + 1, sizeof(*only));
+    struct members_range *ranges = calloc(m->n + 1, sizeof(*ranges));
+    int rc = done == NULL || only == NULL || ranges == NULL ? err_set(-ENOMEM, "no memory") : 0;
+
+    for (uint32_t i = 0; i < m->n && rc == 0; i++) {
+        const struct ship_table *t = done[i] ? NULL : wanted_table(r->source[i], NULL, NULL);
+        char statement[256];
+        const struct members_sink nothing = {.arg = NULL};
+        const struct members_ask ask = {.statement = statement, .ranges = ranges, .only = only};
+        if (t == NULL || target_is_files(&m->list[i].target))
+            continue;
+        (void)snprintf(statement, sizeof(statement), "select 1 from \"%s\".\"%s\"", t->schema,
+                       t->name);
+        for (uint32_t k = 0; k < m->n; k++) {
+            only[k] = !done[k] && m->list[k].error == 0 &&
+                      wanted_table(r->source[k], t->schema, t->name) != NULL;
+            done[k] = done[k] || only[k];
+            ranges[k].from = UINT64_MAX / 4; /* none is asked for */
+        }
+        rc = members_query(m, &ask, &nothing);
+    }
+    free(done);
+    free(only);
+    free(ranges);
+    return rc;
+}
+
+int sources_list(struct ship_run *r, uint32_t *ret_news)
+{
+    struct members *m = &r->members;
+    bool *only = calloc(m->n + 1, sizeof(*only)), any = false;
+    const struct members_sink sink = {.arg = r, .rows = take_tables, .done = listed};
+    const struct members_ask ask = {
+        .statement = "select schema, name, id, first_row, next_row from probing.tables where kind "
+                     "= 'stored'",
+        .max_bytes = LIST_BYTES,
+        .only = only};
+
+    *ret_news = 0;
+    if (only == NULL)
+        return err_set(-ENOMEM, "no memory for %u processes", m->n);
+    for (uint32_t i = 0; i < m->n; i++) {
+        struct ship_source *s = r->source[i];
+        only[i] = m->list[i].error == 0 && s != NULL && !s->ended;
+        any = any || only[i];
+        for (uint32_t k = 0; s != NULL && k < s->n_tables; k++)
+            s->tables[k].listed = false;
+    }
+    int rc = any ? members_query(m, &ask, &sink) : 0;
+    if (rc == 0)
+        *ret_news = count_news(r, only);
+    free(only);
+    return rc;
+}
