@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cli/ship/http.h"
+#include "cli/ship/http_post.h"
 #include "cli/ship/ship.h"
 #include "core/base/err.h"
 #include "sdk/lib/hash.h"

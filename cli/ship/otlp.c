@@ -13,7 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cli/ship/http.h"
+#include "cli/ship/http_post.h"
 #include "cli/ship/series.h"
 #include "core/base/err.h"
 #include "core/base/version.h"
@@ -201,8 +201,8 @@ static void drop_request(struct otlp *o)
 
 /* ---- metrics ---- */
 
-/* Metric {1: name, 2: description, 3: unit, 5: Gauge {1: points}, 7: Sum {1: points, 2: temporality,
- * 3: monotonic}} */
+/* Metric {1: name, 2: description, 3: unit, 5: Gauge {1: points}, 7: Sum {1: points, 2: kind of
+ * time, 3: monotonic}} */
 static void add_metric(struct buf *to, const char *name, const char *help, const char *unit,
                        bool counter, struct buf *points)
 {

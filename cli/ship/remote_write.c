@@ -14,7 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cli/ship/http.h"
+#include "cli/ship/http_post.h"
 #include "cli/ship/series.h"
 #include "core/base/err.h"
 #include "sdk/lib/protobuf.h"

@@ -2,8 +2,8 @@
  *
  * cli/ship/sources.c - who is there, by the life that each is, and which rows each has.
  *
- * One thread.  A process of this machine is known by its data directory, its owner and the boot; one
- * behind TCP by its address, too: it can say anything, and must not be taken for another.
+ * One thread.  A process of this machine is known by its data directory, its owner and the boot;
+ * one behind TCP by its address, too: it can say anything, and must not be taken for another.
  */
 #include <errno.h>
 #include <fnmatch.h>
@@ -72,8 +72,7 @@ static void keep_directory(struct ship_source *s, const char *path, const struct
     const char *root = strncmp(path, "/proc/", 6) == 0 ? strstr(path, "/root/") : NULL;
     struct stat st;
 
-    if (root != NULL && stat(root + 5, &st) == 0 && st.st_dev == d->device &&
-        st.st_ino == d->inode)
+    if (root != NULL && stat(root + 5, &st) == 0 && st.st_dev == d->device && st.st_ino == d->inode)
         path = root + 5;
     (void)snprintf(s->directory, sizeof(s->directory), "%.*s", SHIP_DIRECTORY_BYTES - 1, path);
 }
@@ -194,8 +193,8 @@ static int match(struct ship_run *r)
     return ask_info(r);
 }
 
-/* Those of before that are not there any more, and of whom not all has been sent: their directories,
- * behind who was named. */
+/* Those of before that are not there any more, and of whom not all has been sent: their
+ * directories, behind who was named. */
 static bool add_missing(struct ship_run *r, struct buf *text)
 {
     char label[80];

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * cli/ship/http.c - see http.h.
+ * cli/ship/http_post.c - see http_post.h.
  *
  * One thread.  RFC 9112.
  */
-#include "cli/ship/http.h"
+#include "cli/ship/http_post.h"
 
 #include <errno.h>
 #include <fcntl.h>

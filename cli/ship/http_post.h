@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * cli/ship/http.h - bytes to a server by HTTP/1.1, one request at a time, over a connection that is
- * kept while the server keeps it.
+ * cli/ship/http_post.h - bytes to a server by HTTP/1.1, one request at a time, over a connection
+ * that is kept while the server keeps it.
  *
  * One thread.  The server is not believed: what it answers is bounded, and it is waited for so long
  * and no longer (names are looked up by the system, in the system's time).  Redirects are not
  * followed: they would take the token elsewhere.  No TLS.
  */
-#ifndef CLI_SHIP_HTTP_H
-#define CLI_SHIP_HTTP_H
+#ifndef CLI_SHIP_HTTP_POST_H
+#define CLI_SHIP_HTTP_POST_H
 
 #include <stdbool.h>
 #include <stddef.h>

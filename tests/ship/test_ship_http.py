@@ -1,0 +1,300 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`probing ship` to servers that are down, slow, wrong or gone: the place is kept, nothing is held."""
+import base64
+import socket
+import threading
+
+import pytest
+from shipping import (add, get, message, parts, receive, remote_write, server, ship,  # noqa: F401
+                      start_job, start_ship, state_of, stored)
+from world import wait_for
+
+WRITE = "prometheus+http://127.0.0.1:%d/api/v1/write"
+
+
+def samples(receiver, name):
+    found = {}
+    for request in receiver.taken():
+        for labels, values in remote_write(request["body"]):
+            if labels["__name__"] == name:
+                found.setdefault(labels["phase"], {}).update(values)
+    return found
+
+
+def sent_steps(receiver):
+    return sorted(v for by in samples(receiver, "probing_python_loss_step").values()
+                  for v in by.values())
+
+
+def test_remote_write_is_what_its_specification_says(world, receive):  # noqa: F811
+    rank, = start_job(world)
+    add(rank, 20, apart=0.002)  # a series has one value in a millisecond
+    to = receive()
+    done = ship(world, str(rank.pid), WRITE % to.port, "--tables", "python.loss")
+    assert done.returncode == 0, done.stderr
+    for request in to.requests:
+        assert request["path"] == "/api/v1/write"
+        assert request["headers"]["Content-Encoding"] == "snappy"
+        assert request["headers"]["X-Prometheus-Remote-Write-Version"] == "0.1.0"
+    assert sent_steps(to) == list(range(20))
+    names = {}
+    for request in to.requests:
+        for labels, values in remote_write(request["body"]):
+            names.setdefault(labels["__name__"], []).append((labels, values))
+            assert labels["rank"] == "0" and labels["pid"] == str(rank.pid)
+            assert labels["instance"] == "%s:%d" % (socket.gethostname(), rank.pid)
+    assert names["process_threads"][0][1][0][1] > 0
+    assert any(labels["table"] == "python.loss" for labels, _ in names["probing_table_rows"])
+    ms = dict(rank.rows("select step, floor(epoch(ts) * 1000)::bigint from python.loss"))
+    by_step = {int(v): t for by in samples(to, "probing_python_loss_step").values()
+               for t, v in by.items()}
+    assert all(abs(by_step[step] - ms[step]) <= 1 for step in ms)
+
+
+@pytest.mark.parametrize("fault", ["429", "500", "closed", "cut", "garbage"])
+def test_a_server_that_fails_gets_it_all_in_the_end(world, receive, fault):  # noqa: F811
+    rank, = start_job(world)
+    failures = [2]
+
+    def answer(receiver, request):
+        if failures[0] == 0:
+            return 204, {}, b""
+        failures[0] -= 1
+        return {"429": (429, {"Retry-After": "1"}, b"slowly"), "500": (500, {}, b"\x1b[31moh"),
+                "closed": None, "cut": (200, {"Transfer-Encoding": "chunked"}, b""),
+                "garbage": (503, {"Retry-After": "-1"}, b"\0\xff" * 50000)}[fault]
+    to = receive(answer)
+    add(rank, 10, apart=0.002)
+    done = ship(world, str(rank.pid), WRITE % to.port, "--tables", "python.loss")
+    assert done.returncode == 0, done.stderr
+    assert "nothing is lost meanwhile" in done.stderr and "it takes rows again" in done.stderr
+    assert "\x1b" not in done.stderr
+    assert sent_steps(to) == list(range(10))
+
+
+@pytest.mark.parametrize("status,said", [(301, "leads elsewhere"), (401, "answers 401"),
+                                         (404, "answers 404"), (200, "web page")])
+def test_a_wrong_address_ends_it(world, receive, status, said):  # noqa: F811
+    rank, = start_job(world)
+    add(rank, 3)
+    to = receive(lambda receiver, request: (
+        status, {"Location": "http://127.0.0.1:1/", "Content-Type": "text/html"}, b"<html>"))
+    done = ship(world, str(rank.pid), WRITE % to.port, "--tables", "python.loss")
+    assert done.returncode == 1 and said in done.stderr, done.stderr
+    assert len(to.requests) == 1
+    source, = state_of(world)[1]
+    assert next(t for t in source["tables"] if t[2] == "loss")[3] == 0  # the place is kept
+
+
+def test_nobody_listens_and_then_somebody_does(world, receive):  # noqa: F811
+    rank, = start_job(world)
+    add(rank, 5, apart=0.002)
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    process = start_ship(world, str(rank.pid), "otlp+http://127.0.0.1:%d" % port)
+    process.wait_line("refused")
+    before = int(open("/proc/%d/statm" % process.pid).read().split()[1])
+    for _ in range(5):
+        add(rank, 20000)
+    assert int(open("/proc/%d/statm" % process.pid).read().split()[1]) - before < 4096  # 16 MB
+    process.process.terminate()
+    assert process.process.wait() == 0  # at once, and in order
+
+
+def test_a_server_that_hangs_can_be_left(world):
+    rank, = start_job(world)
+    add(rank, 5)
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        listener.listen()
+        process = start_ship(world, str(rank.pid), WRITE % listener.getsockname()[1])
+        connection, _ = listener.accept()
+        connection.recv(10)
+        process.process.terminate()
+        assert process.process.wait() == 0
+        connection.close()
+
+
+def test_what_is_no_http_is_said(world):
+    rank, = start_job(world)
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        listener.listen()
+
+        def play():
+            connection, _ = listener.accept()
+            connection.recv(1 << 20)
+            connection.sendall(b"220 mail.example.org ESMTP\r\n" * 3)
+            connection.close()
+        thread = threading.Thread(target=play, daemon=True)
+        thread.start()
+        done = ship(world, str(rank.pid), WRITE % listener.getsockname()[1])
+        thread.join()
+    assert done.returncode == 1 and "no HTTP" in done.stderr, done.stderr
+
+
+def test_one_bad_series_takes_no_other_with_it(world, receive):  # noqa: F811
+    rank, = start_job(world)
+    add(rank, 40, apart=0.002)
+
+    def answer(receiver, request):
+        for labels, _ in remote_write(request["body"]):
+            if labels["__name__"] == "probing_python_loss_loss" and labels["phase"] == "eval":
+                return 400, {}, b"out of order sample"
+        return 204, {}, b""
+    to = receive(answer)
+    done = ship(world, str(rank.pid), WRITE % to.port, "--tables", "python.loss")
+    assert done.returncode == 0, done.stderr
+    assert sent_steps(to) == list(range(40))
+    assert len(samples(to, "probing_python_loss_loss")["train"]) <= 20
+    assert "eval" not in samples(to, "probing_python_loss_loss")
+    assert state_of(world)[0]["samples_refused"] > 0
+
+
+def test_secrets_are_sent_and_never_shown(world, receive):  # noqa: F811
+    rank, = start_job(world)
+    to = receive()
+    secret = world.tmp / "secret"
+    secret.write_text("s3cret\n")
+    done = ship(world, str(rank.pid), WRITE % to.port, "--secret", str(secret))
+    assert to.requests[-1]["headers"]["Authorization"] == "Bearer s3cret", done.stderr
+    (world.tmp / "state" / "ship.json").unlink()
+    done = ship(world, str(rank.pid), (WRITE % to.port).replace("//", "//me@"),
+                env={"PROBING_SHIP_SECRET": "s3cret"})
+    assert base64.b64decode(to.requests[-1]["headers"]["Authorization"].split()[1]) == b"me:s3cret"
+    assert "s3cret" not in done.stderr + (world.tmp / "state" / "ship.json").read_text()
+    secret.write_text("\n")
+    done = ship(world, str(rank.pid), WRITE % to.port, "--secret", str(secret))
+    assert done.returncode == 1 and "is empty" in done.stderr
+
+
+def test_a_hostile_rank_is_left_out(world, receive):  # noqa: F811
+    """Behind TCP: it lists tables and sends rows that cannot be; the others' rows come."""
+    rank, = start_job(world)
+    add(rank, 5, apart=0.002)
+    to = receive()
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        listener.listen()
+        port = listener.getsockname()[1]
+
+        def play():
+            while True:
+                try:
+                    connection, _ = listener.accept()
+                except OSError:
+                    return
+                connection.recv(1 << 16)
+                connection.sendall(b"HTTP/1.1 200 OK\r\n\r\n" + b"\xff" * 100000)
+                connection.close()
+        threading.Thread(target=play, daemon=True).start()
+        done = ship(world, "%d,127.0.0.1:%d" % (rank.pid, port), WRITE % to.port, "--tables",
+                    "python.loss", env={"PROBING_TOKEN": "x"})
+        listener.close()
+    assert done.returncode == 1 and "127.0.0.1:%d" % port in done.stderr, done.stderr
+    assert sent_steps(to) == list(range(5))
+
+
+# ---- OpenTelemetry ----
+
+def test_opentelemetry(world, receive):  # noqa: F811
+    rank, = start_job(world)
+    add(rank, 20, apart=0.002)
+    done = rank.probing("eval", "import probing, time\n"
+                                "with probing.span('outer', size=3):\n    time.sleep(0.02)")
+    assert done.returncode == 0, done.stderr
+    to = receive()
+    done = ship(world, str(rank.pid), "otlp+http://127.0.0.1:%d/otel/" % to.port, "--tables",
+                "python.*")
+    assert done.returncode == 0, done.stderr
+    paths = {r["path"] for r in to.requests}
+    assert paths == {"/otel/v1/metrics", "/otel/v1/traces"}
+    spans, metrics = [], {}
+    for request in to.taken():
+        for resource in parts(request["body"], 1):
+            keys = {parts(pair, 1)[0].decode() for pair in parts(parts(resource, 1)[0], 1)}
+            assert {"service.name", "host.name", "process.pid", "probing.rank"} <= keys
+            for scope in parts(resource, 2):
+                if request["path"].endswith("traces"):
+                    spans += [dict(message(s)) for s in parts(scope, 2)]
+                for metric in parts(scope, 2):
+                    metrics.setdefault(parts(metric, 1)[0], []).append(dict(message(metric)))
+    span = next(s for s in spans if s[5] == b"outer")
+    took = int.from_bytes(span[8], "little") - int.from_bytes(span[7], "little")
+    assert took >= 20e6 and len(span[1]) == 16 and len(span[2]) == 8
+    assert len({s[2] for s in spans}) == len(spans)
+    assert len(metrics[b"probing_python_loss_step"]) == 20
+    counter = metrics[b"process_cpu_seconds_total"][0]
+    assert 7 in counter and counter[3] == b"s" and dict(message(counter[7]))[2] == 2
+
+
+def test_opentelemetry_as_its_own_library_reads_it(world, receive):  # noqa: F811
+    pytest.importorskip("opentelemetry.proto")
+    from opentelemetry.proto.collector.metrics.v1 import metrics_service_pb2
+    from opentelemetry.proto.collector.trace.v1 import trace_service_pb2
+    rank, = start_job(world)
+    add(rank, 6, apart=0.002)
+    rank.probing("eval", "import probing\nwith probing.span('outer', size=3): pass")
+    to = receive()
+    assert ship(world, str(rank.pid), "otlp+http://127.0.0.1:%d" % to.port, "--tables",
+                "*").returncode == 0
+    steps, names = [], []
+    for request in to.requests:
+        if request["path"] == "/v1/traces":
+            read = trace_service_pb2.ExportTraceServiceRequest.FromString(request["body"])
+            for span in read.resource_spans[0].scope_spans[0].spans:
+                names.append(span.name)
+                assert span.end_time_unix_nano >= span.start_time_unix_nano > 1e18
+                assert "probing.table" in {a.key for a in span.attributes}
+            continue
+        read = metrics_service_pb2.ExportMetricsServiceRequest.FromString(request["body"])
+        assert not read.UnknownFields() if hasattr(read, "UnknownFields") else True
+        attributes = {a.key: a.value for a in read.resource_metrics[0].resource.attributes}
+        assert attributes["process.pid"].int_value == rank.pid
+        for metric in read.resource_metrics[0].scope_metrics[0].metrics:
+            if metric.name == "probing_python_loss_step":
+                point = metric.gauge.data_points[0]
+                steps.append(point.as_int)
+                assert {a.key: a.value.string_value for a in point.attributes}["phase"] in \
+                    ("train", "eval")
+    assert sorted(steps) == list(range(6)) and "outer" in names
+
+
+def test_what_opentelemetry_refuses_is_counted(world, receive):  # noqa: F811
+    rank, = start_job(world)
+    to = receive(lambda receiver, request: (200, {}, bytes([0x0a, 2, 8, 3])))
+    done = ship(world, str(rank.pid), "otlp+http://127.0.0.1:%d" % to.port)
+    assert done.returncode == 0 and "3 samples or spans were left out" in done.stderr, done.stderr
+
+
+# ---- real servers ----
+
+@pytest.mark.parametrize("names,words,ready", [
+    (("victoria-metrics", "victoria-metrics-prod"),
+     lambda port: ("-httpListenAddr=127.0.0.1:%d" % port, "-storageDataPath=vm",
+                   "-search.latencyOffset=0s"), "/health"),
+    (("prometheus",),
+     lambda port: ("--config.file=/dev/null", "--web.listen-address=127.0.0.1:%d" % port,
+                   "--storage.tsdb.path=prom", "--web.enable-remote-write-receiver"), "/-/ready")],
+    ids=["victoria-metrics", "prometheus"])
+def test_real_servers_take_and_give_it_back(world, names, words, ready):
+    rank, = start_job(world)
+    port = server(world, names, words, ready)
+    add(rank, 30, apart=0.003)
+    done = ship(world, str(rank.pid), WRITE % port, "--tables", "python.loss")
+    assert done.returncode == 0 and "left out 0" in done.stderr, done.stderr
+    base = "http://127.0.0.1:%d/api/v1/query?query=" % port
+
+    def value(query):
+        found = get(base + query)["data"]["result"]
+        return float(found[0]["value"][1]) if found else None
+    assert wait_for(lambda: value("sum(count_over_time(probing_python_loss_step[1h]))"),
+                    "the samples") == 30
+    assert value("max(max_over_time(probing_python_loss_step[1h]))") == 29
+    assert value("probing_table_rows{table=\"python.loss\",rank=\"0\"}") == 30
+    # The same once more is taken as the same.
+    (world.tmp / "state" / "ship.json").unlink()
+    assert ship(world, str(rank.pid), WRITE % port, "--tables", "python.loss").returncode == 0
+    if names[0] == "prometheus":
+        assert value("sum(count_over_time(probing_python_loss_step[1h]))") == 30

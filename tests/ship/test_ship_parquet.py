@@ -1,0 +1,219 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`probing ship --to parquet:DIR`: each row once, whatever is killed, and what is lost is told."""
+import os
+import random
+import signal
+import time
+
+import pytest
+from shipping import COLUMNS, add, folder, ship, start_job, start_ship, state_of, stored
+from world import wait_for
+
+
+def steps(path):
+    return sorted(row["step"] for row in folder(path))
+
+
+def test_rows_come_with_whose_they_are_and_once(world):
+    ranks = start_job(world, 2)
+    out = world.tmp / "out"
+    for rank in ranks:
+        add(rank, 300)
+    job = "job:ship-%d" % os.getpid()
+    done = ship(world, job, "parquet:%s" % out)
+    assert done.returncode == 0 and "sent 600 rows" in done.stderr, done.stderr
+    rows = folder(out)
+    assert len(rows) == 600 and list(rows[0])[:len(COLUMNS)] == COLUMNS
+    for rank, target in enumerate(ranks):
+        own = [r for r in rows if r["_rank"] == rank]
+        assert sorted(r["step"] for r in own) == stored(target) == list(range(300))
+        assert {r["_pid"] for r in own} == {target.pid}
+        assert {r["place"]["rank"] for r in own} == {str(rank)}
+        assert {r["_job"] for r in own} == {job[4:]} and len({r["_process"] for r in own}) == 1
+    row = next(r for r in rows if r["step"] == 15)
+    assert (row["loss"], row["phase"], row["ok"], row["note"]) == (3.75, "train", True, "n15 ü")
+    assert next(r for r in rows if r["step"] == 16)["note"] is None
+    day = time.strftime("%Y-%m-%d", time.gmtime(row["ts"] / 1e9))
+    assert row["place"] == {"schema": "python", "table": "loss", "date": day,
+                            "rank": row["place"]["rank"]}
+    done = ship(world, job, "parquet:%s" % out)
+    assert done.returncode == 0 and "sent 0 rows" in done.stderr
+    add(ranks[0], 5)
+    assert "sent 5 rows" in ship(world, job, "parquet:%s" % out).stderr
+    assert len(folder(out)) == 605
+
+
+def test_duckdb_reads_the_folder(world):
+    duckdb = pytest.importorskip("duckdb")
+    rank, = start_job(world)
+    add(rank, 50)
+    out = world.tmp / "out"
+    assert ship(world, str(rank.pid), "parquet:%s" % out).returncode == 0
+    found = duckdb.sql("select schema, \"table\", rank, _rank, count(*), sum(loss), min(ok), "
+                       "count(note), max(note), max(epoch_ns(ts)) "
+                       "from read_parquet('%s/**/*.parquet', hive_partitioning = true) "
+                       "group by all" % out).fetchall()
+    newest = max(row["ts"] for row in folder(out))
+    assert found == [("python", "loss", 0, 0, 50, sum(range(50)) / 4, False, 10, "n5 ü", newest)]
+
+
+def test_killed_at_any_moment_nothing_is_lost_or_twice(world):
+    rank, = start_job(world)
+    out = world.tmp / "out"
+    chance = random.Random(22)
+    for turn in range(12):
+        add(rank, 400)
+        process = start_ship(world, str(rank.pid), "parquet:%s" % out)
+        if turn % 3 == 0:
+            wait_for(lambda: list(out.glob("**/*.parquet")), "a file")
+        else:
+            process.process.poll()
+            time.sleep(chance.random() / 20)  # any moment will do: none is expected
+        process.kill()
+    assert ship(world, str(rank.pid), "parquet:%s" % out).returncode == 0
+    assert steps(out) == stored(rank) == list(range(4800))
+
+
+def test_the_rest_of_a_rank_that_was_killed(world):
+    ranks = start_job(world, 2)
+    out = world.tmp / "out"
+    job = "job:ship-%d" % os.getpid()
+    process = start_ship(world, job, "parquet:%s" % out, "--tables", "python.loss")
+    for rank in ranks:
+        add(rank, 10)
+    wait_for(lambda: len(folder(out)) == 20, "20 rows")
+    signals_stop(process)
+    add(ranks[1], 90)
+    ranks[1].kill()
+    process.process.send_signal(signal.SIGCONT)
+    wait_for(lambda: len(folder(out)) == 110, "the rest")
+    assert sorted(r["step"] for r in folder(out) if r["_rank"] == 1) == list(range(100))
+    wait_for(lambda: [s["ended"] for s in state_of(world)[1]].count(True) == 1, "it has ended")
+    process.process.send_signal(signal.SIGTERM)
+    assert process.process.wait() == 0
+
+
+def signals_stop(target):
+    target.process.send_signal(signal.SIGSTOP)
+
+
+def test_new_members_are_followed(world):
+    job = "late-%d" % os.getpid()
+    first, = start_job(world, 1, job)
+    out = world.tmp / "out"
+    start_ship(world, "job:" + job, "parquet:%s" % out)
+    add(first, 3)
+    wait_for(lambda: len(folder(out)) == 3, "the first")
+    second, = start_job(world, 1, job)
+    add(second, 4)
+    wait_for(lambda: len(folder(out)) == 7, "one that came later")
+
+
+def test_what_retention_took_is_told(world):
+    rank, = start_job(world)
+    out = world.tmp / "out"
+    add(rank, 10)
+    assert ship(world, str(rank.pid), "parquet:%s" % out).returncode == 0
+    assert rank.probing("config", "set", "table.python.loss.keep", "64KB").returncode == 0
+
+    def some_are_gone():
+        add(rank, 20000)
+        return rank.rows("select first_row from probing.tables where name = 'loss'")[0][0] > 16384
+    wait_for(some_are_gone, "retention")
+    done = ship(world, str(rank.pid), "parquet:%s" % out)
+    head, (source,) = state_of(world)
+    table = next(t for t in source["tables"] if t[2] == "loss")
+    _, _, _, following, pending, sent, lost = table
+    assert pending == 0 and sent + lost == following and lost > 10000, table
+    assert "%d rows were gone" % lost in done.stderr, done.stderr
+    assert head["lost"] == lost and len(folder(out)) == sent
+    assert len(set(steps(out))) == sent  # and none twice
+
+
+def test_two_with_one_state_file(world):
+    rank, = start_job(world)
+    out = world.tmp / "out"
+    process = start_ship(world, str(rank.pid), "parquet:%s" % out)
+    wait_for((world.tmp / "state" / "ship.json").exists, "the state file")
+    done = ship(world, str(rank.pid), "parquet:%s" % out)
+    assert done.returncode == 1 and "another `probing ship` runs" in done.stderr
+    process.kill()
+    assert ship(world, str(rank.pid), "parquet:%s" % out).returncode == 0
+
+
+def test_a_state_file_that_cannot_be_trusted(world):
+    rank, = start_job(world)
+    out = "parquet:%s" % (world.tmp / "out")
+    state = world.tmp / "state" / "ship.json"
+    assert ship(world, str(rank.pid), out).returncode == 0
+    good = state.read_text()
+    done = ship(world, str(rank.pid), "parquet:%s" % (world.tmp / "other"))
+    assert done.returncode == 1 and "each destination needs one of its own" in done.stderr
+    for bad in (good[:-5], "x\n", good.replace('"tables":[[', '"tables":[[-1,'), "{}\n",
+                good.replace("\n", "\n[]\n", 1)):
+        state.write_text(bad)
+        done = ship(world, str(rank.pid), out)
+        assert done.returncode == 1 and "is damaged" in done.stderr, (bad, done.stderr)
+    state.unlink()
+    state.symlink_to(world.tmp / "elsewhere")
+    done = ship(world, str(rank.pid), out)
+    assert done.returncode == 1 and "cannot be read" in done.stderr, done.stderr
+    state.unlink()
+    os.mkfifo(state)
+    done = ship(world, str(rank.pid), out)
+    assert done.returncode == 1 and "not a file of ours" in done.stderr, done.stderr
+    state.unlink()
+    (world.tmp / "state").chmod(0o777)
+    done = ship(world, str(rank.pid), out)
+    assert done.returncode == 1 and "others may write to the folder" in done.stderr, done.stderr
+
+
+def test_a_full_disk_is_waited_for(world):
+    if os.geteuid() != 0:
+        pytest.skip("not root: no disk can be made full")
+    small = world.tmp / "small"
+    small.mkdir()
+    if os.system("mount -t tmpfs -o size=64k none %s 2>/dev/null" % small) != 0:
+        pytest.skip("no file system can be mounted here")
+    try:
+        rank, = start_job(world)
+        add(rank, 3000)
+        process = start_ship(world, str(rank.pid), "parquet:%s" % (small / "out"))
+        process.wait_line("No space left")
+        assert not list(small.glob("**/*.parquet"))
+        assert os.system("mount -o remount,size=16m %s" % small) == 0
+        wait_for(lambda: len(folder(small / "out")) == 3000, "all of it")
+        process.wait_line("it takes rows again")
+        assert steps(small / "out") == list(range(3000))
+        process.kill()
+        assert not list(small.glob("**/*.part"))
+    finally:
+        os.system("umount -l %s" % small)
+
+
+def test_links_lead_nowhere(world):
+    rank, = start_job(world)
+    add(rank, 3)
+    out, other = world.tmp / "out", world.tmp / "other"
+    out.mkdir(), other.mkdir()
+    (out / "schema=python").symlink_to(other)
+    done = ship(world, str(rank.pid), "parquet:%s" % out, "--tables", "python.loss")
+    assert done.returncode == 1 and "cannot be written" in done.stderr
+    assert not list(other.iterdir())
+
+
+def test_words(world):
+    rank, = start_job(world)
+    pid = str(rank.pid)
+    for words, said in ((("--to", "ftp://x"), "there are prometheus+http://"),
+                        (("--to", "clickhouse+https://x"), "no TLS"),
+                        (("--to", "clickhouse+http://me:secret@x"), "can be read by everybody"),
+                        (("--to", "prometheus+http://x"), "/api/v1/write"),
+                        (("--to", "otlp+http://"), "names no host"),
+                        (("--to", "otlp+http://h:70000"), "port that is none"),
+                        (("--to", "otlp+http://h/a b"), "blank"),
+                        (("--to", "parquet:"), "needs a folder"),
+                        (("--to", "parquet:x", "--every", "1ms"), "100ms or more"),
+                        ((), "needs a destination")):
+        done = world.probing("-t", pid, "ship", *words)
+        assert done.returncode == 2 and said in done.stderr, (words, done.stderr)
