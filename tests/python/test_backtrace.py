@@ -143,7 +143,9 @@ def test_callbacks_stand_where_they_were_called(world, python):
     while looks < 40 or called < 12:  # in one of three it is called back just then
         assert looks < 1000, (merged, called)
         looks += 1
-        thread = target.threads("--thread", str(target.pid))[target.pid]
+        done = target.probing("backtrace", "--json", "--thread", str(target.pid))
+        thread, = json.loads(done.stdout)["threads"]
+        assert "warning" not in json.loads(done.stdout) and not done.stderr, done.stderr
         names = [f["func"] for f in thread["frames"]]
         sorts = [i for i, n in enumerate(names) if n in ("qsort", "qsort_r", "msort_with_tmp")
                  or n.startswith("msort")]

@@ -57,8 +57,8 @@ def test_locals_and_words(world, python):
     target = world.start(python, SLEEPER)
     frame = external(target, "--locals", "--python", "--thread", str(target.pid))[target.pid]
     assert frame["frames"][0]["func"] == "waits" and frame["frames"][0]["locals"] == {"n": 7}
-    native = external(target, "--native")[target.pid]["frames"]
-    assert native and all(f["type"] == "native" for f in native)
+    native = wait_for(lambda: external(target, "--native")[target.pid]["frames"], "standstill")
+    assert all(f["type"] == "native" for f in native)
     for words, part in (["--thread", "99999999"], "no thread"), (["--thrad"], "unexpected"):
         done = target.probing("backtrace", "--external", *words)
         assert done.returncode != 0 and part in done.stderr, done.stderr

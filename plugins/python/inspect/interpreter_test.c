@@ -11,8 +11,10 @@
 #include "inspect/interpreter.h"
 
 #include <errno.h>
+#include <pthread.h>
 #include <sched.h>
 #include <stdlib.h>
+#include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -116,7 +118,7 @@ static void read_all(struct walk *w, struct counts *c)
 
 /* The line of the function e2 to e8 that waits in a read, 0: none of them does.  Its name must say
  * the same. */
-static int waiting_line(struct walk *w, const struct walk_thread *threads, int n)
+static int waiting_line(struct walk *w, const struct walk_thread *threads, int n, int *ret_which)
 {
     static struct walk_frame frames[WALK_FRAMES];
     for (int i = 0; i < n; i++) {
@@ -126,8 +128,10 @@ static int waiting_line(struct walk *w, const struct walk_thread *threads, int n
         if (depth < 1 || end != WALK_WHOLE)
             continue;
         walk_text(w, &frames[0], &text);
-        if (text.func[0] == 'e' && text.func[1] == '0' + text.line && !text.func[2])
+        if (text.func[0] == 'e' && text.func[1] == '0' + text.line && !text.func[2]) {
+            *ret_which = i;
             return text.line;
+        }
     }
     return 0;
 }
@@ -137,10 +141,10 @@ static int waiting_line(struct walk *w, const struct walk_thread *threads, int n
 static void read_reused(struct walk *w)
 {
     static struct walk_thread threads[64];
-    int line = 0, seen = 0;
+    int line = 0, seen = 0, which;
     time_t end = time(NULL) + REUSED_SECONDS;
     while (seen < REUSED && time(NULL) < end) {
-        int now = waiting_line(w, threads, walk_threads(w, threads, 64));
+        int now = waiting_line(w, threads, walk_threads(w, threads, 64), &which);
         if (now && (!line || now == 2 + (line - 1) % 7)) {
             seen++;
             line = now;
@@ -177,6 +181,46 @@ static void read_garbage(struct walk *w)
     }
 }
 
+/* A copy of a thread's state, whose innermost frame is not there yet: from 3.11 to 3.12 it is said
+ * where that will stand before it stands there. */
+struct half_made {
+    uint8_t state[OFFSETS_STATE];
+    uint64_t nothing[64], innermost;
+    int at;
+};
+
+static void *make_whole(void *arg)
+{
+    struct half_made *h = arg;
+    (void)nanosleep(&(struct timespec){0, 20000000}, NULL);
+    memcpy(h->state + h->at, &h->innermost, sizeof(h->innermost));
+    return NULL;
+}
+
+static void check_half_made(struct walk *w)
+{
+    static struct walk_thread threads[64];
+    static struct half_made h;
+    char why[300] = "";
+    int waits;
+    while (!waiting_line(w, threads, walk_threads(w, threads, 64), &waits))
+        (void)sched_yield();
+    struct walk_thread t = threads[waits];
+    uint64_t nothing = (uint64_t)(uintptr_t)h.nothing;
+    CHECK_INT(peek_bytes(&w->peek, t.state, h.state, sizeof(h.state)), 0);
+    t.state = (uint64_t)(uintptr_t)h.state;
+    t.tid = (int32_t)syscall(SYS_gettid); /* one that runs: what has not run has not changed */
+    h.at = w->o.ts_cframe >= 0 ? w->o.ts_cframe : w->o.ts_frame;
+    memcpy(&h.innermost, h.state + h.at, sizeof(h.innermost));
+    memcpy(h.state + h.at, &nothing, sizeof(nothing));
+    h.nothing[w->o.ts_cframe >= 0 ? w->o.cf_frame / 8 : 0] = (uint64_t)(uintptr_t)(h.nothing + 8);
+    pthread_t thread;
+    CHECK_INT(pthread_create(&thread, NULL, make_whole, &h), 0);
+    CHECK_INT(walk_check(w, &t, 1, why, sizeof(why)), 0);
+    CHECK_STR(why, "");
+    CHECK_INT(pthread_join(thread, NULL), 0);
+}
+
 static void *reader(void *arg)
 {
     struct cpython py;
@@ -201,6 +245,7 @@ static void *reader(void *arg)
            c.stacks, c.whole, c.deep, c.bad);
     CHECK_INT(c.bad, 0);
     CHECK(c.whole * 2 > c.stacks);
+    check_half_made(&w);
     read_reused(&w);
     read_garbage(&w);
     walk_close(&w);
