@@ -251,14 +251,14 @@ int flame_read_mode(struct flame *f, const struct target *t, const struct flame_
     if (m->mode.stacks == NULL)
         return read_calls(f, t, m, when);
     buf_init(&sql, 8 * (size_t)DECLARED_SQL_BYTES);
-    int rc = declared_sql(m->mode.stacks, when, &sql);
-    if (rc == 0)
-        rc = flame_read_stacks(f, t, buf_text(&sql));
-    buf_reset(&sql);
-    if (rc == 0)
-        rc = declared_sql(m->mode.sql, when, &sql);
+    int rc = declared_sql(m->mode.sql, when, &sql);
     if (rc == 0)
         rc = flame_read_samples(f, t, buf_text(&sql), in_time);
+    buf_reset(&sql);
+    if (rc == 0)
+        rc = declared_sql(m->mode.stacks, when, &sql);
+    if (rc == 0)
+        rc = flame_read_stacks(f, t, buf_text(&sql));
     buf_done(&sql);
-    return rc;
+    return rc < 0 ? rc : flame_join(f);
 }

@@ -86,8 +86,6 @@ int flame_read_samples(struct flame *f, const struct target *t, const char *samp
     buf_init(&sql, 1u << 20);
     flame_ask_samples(samples, in_time, &sql);
     int rc = answer_rows(t, buf_text(&sql), &w);
-    if (rc == 0)
-        rc = flame_mend(f);
     f->counted = true;
     buf_done(&sql);
     return rc;
@@ -136,5 +134,5 @@ int flame_read_folded(struct flame *f, const char *path)
     }
     free(line);
     (void)fclose(file);
-    return rc;
+    return rc < 0 ? rc : flame_join(f);
 }

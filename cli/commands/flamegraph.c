@@ -369,8 +369,14 @@ static int window_of(const struct target *t, struct options *o, struct flame_mod
 
 static int check_any(const struct flame *f, const struct flame_mode *m, const char *who)
 {
+    char lost[200];
+    flame_tell_lost(f, lost, sizeof(lost));
+    if (f->n_samples > 0 && lost[0] != '\0')
+        terminal_say("%s: %s", who, lost);
     if (f->n_samples > 0)
         return 0;
+    if (lost[0] != '\0')
+        return err_set(-ENODATA, "%s: %s", who, lost);
     if (m->mode.stacks != NULL)
         return err_set(-ENODATA, "%s has no samples of mode %s there%s%s", who, m->mode.name,
                        m->mode.empty != NULL ? ": " : "",
@@ -420,10 +426,10 @@ static void tell_total(const struct options *o, const struct flame *f)
 {
     if (strcmp(f->mode, "memory") == 0)
         fprintf(stderr, "%s: %.1f MB in %u stacks\n", o->path, (double)f->total / 1048576.0,
-                f->n_stacks);
+                f->n_sampled);
     else
         fprintf(stderr, "%s: %.2f s of %s time in %u stacks\n", o->path, (double)f->total / 1e9,
-                f->mode, f->n_stacks);
+                f->mode, f->n_sampled);
 }
 
 static int write_profile(const struct options *o, struct flame *f, struct flame_tree *tree)

@@ -172,24 +172,24 @@ static int ask(struct core *c, const char *sql, struct reading *reading, struct 
 static int read_samples(struct core *c, struct flame *f, const struct probing_flame *mode,
                         const char *when, struct probing_reply *out)
 {
-    struct reading reading = {.flame = f, .row = stack_row};
+    struct reading reading = {.flame = f, .row = sample_row};
     struct buf sql, samples;
 
     buf_init(&sql, 8 * (size_t)DECLARED_SQL_BYTES);
     buf_init(&samples, 8 * (size_t)DECLARED_SQL_BYTES);
-    int rc = declared_sql(mode->stacks, when, &sql);
+    int rc = declared_sql(mode->sql, when, &samples);
+    flame_ask_samples(buf_text(&samples), /* in_time= */ false, &sql);
     if (rc == 0)
         rc = ask(c, buf_text(&sql), &reading, out);
     buf_reset(&sql);
     if (rc == 0)
-        rc = declared_sql(mode->sql, when, &samples);
-    flame_ask_samples(buf_text(&samples), /* in_time= */ false, &sql);
-    reading.row = sample_row;
+        rc = declared_sql(mode->stacks, when, &sql);
+    reading.row = stack_row;
     if (rc == 0)
         rc = ask(c, buf_text(&sql), &reading, out);
     buf_done(&sql);
     buf_done(&samples);
-    return rc == 0 ? flame_mend(f) : rc;
+    return rc == 0 ? flame_join(f) : rc;
 }
 
 /* The program's words with blanks between. */
@@ -371,6 +371,11 @@ static int read_mode(struct core *c, struct flame *f, const struct probing_flame
         (void)snprintf(when, sizeof(when), "ts > (%s) - interval '%.3f seconds'", mode->newest,
                        (double)last_ns / NS_PER_S);
     int rc = mode->stacks ? read_samples(c, f, mode, when, out) : read_calls(c, f, mode, when, out);
+    if (rc == 0 && f->n_samples == 0 && f->n_lost > 0)
+        return err_set(-ENOENT,
+                       "mode %s: the stacks of all %lld samples were taken away by "
+                       "retention",
+                       mode->name, (long long)f->n_lost);
     if (rc == 0 && f->n_samples == 0)
         rc = err_set(-ENOENT, "mode %s: %s", mode->name,
                      mode->empty ? mode->empty : "there is nothing to draw");
@@ -397,7 +402,7 @@ static int draw_mode(struct core *c, const struct options *o, const struct probi
                      struct probing_reply *out)
 {
     struct flame f;
-    char title[400], command[256], who[16];
+    char title[600], lost[200], command[256], who[16];
 
     flame_init(&f, PROFILE_MAX_BYTES);
     f.mode = mode->unit == PROBING_BYTES ? "memory" : mode->name;
@@ -410,6 +415,9 @@ static int draw_mode(struct core *c, const struct options *o, const struct probi
     flame_title(title, sizeof(title), command, who, mode->doc);
     f.title = title;
     int rc = read_mode(c, &f, mode, o->last_ns, out);
+    flame_tell_lost(&f, lost, sizeof(lost));
+    if (lost[0] != '\0')
+        (void)snprintf(title + strlen(title), sizeof(title) - strlen(title), " (%s)", lost);
     out->clean = true; /* hidden where it comes from */
     if (rc == 0)
         rc = write_picture(o, &f, out);

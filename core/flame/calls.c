@@ -221,5 +221,5 @@ int flame_calls_end(struct flame_calls *c)
     for (uint32_t i = 1; i < c->n && rc == 0; i++)
         if (c->nodes[i].own >= 0.5) /* else its parts took all of it, but for the clock's grain */
             rc = add_way(c, i);
-    return rc;
+    return rc < 0 ? rc : flame_join(c->f);
 }

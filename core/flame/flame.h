@@ -32,12 +32,14 @@ struct flame_stack {
     int64_t id;
     uint32_t first, n; /* in places: numbers of frames, innermost first */
     bool broken;       /* has the frame FLAME_BROKEN */
+    bool sampled;
 };
 
 struct flame_sample {
     int64_t ts; /* ns since the epoch; 0 when samples were added up */
     int64_t thread;
     const char *thread_name;
+    int64_t id;     /* of its stack */
     uint32_t stack; /* number in stacks */
     int64_t value;  /* ns; of mode memory, bytes */
     int64_t count;
@@ -56,25 +58,32 @@ struct flame {
     struct flame_sample *samples;
     uint32_t *places;
     const char **labels;
+    uint32_t n_sampled; /* stacks that have samples */
     uint32_t n_frames, n_stacks, n_samples, n_places, n_labels;
     uint32_t *label_slots, label_room; /* hash of labels */
     int64_t total;
-    size_t left_bytes; /* that its arrays may still grow by */
+    int64_t n_given, n_lost; /* samples that came; and those of them whose stack did not */
+    size_t left_bytes;       /* that its arrays may still grow by */
 };
 
 void flame_init(struct flame *f, size_t max_bytes);
 void flame_done(struct flame *f);
 
-/* Stacks come in order of their ids, each with its frames, innermost first; then the samples of
- * them.  Texts are copied; a frame's label is made here.  Frames of probing's own are left out;
+/* Stacks come in order of their ids, each with its frames, innermost first.  Of a process that
+ * lives the samples are read before them: a stack may come at any time, and is there before its
+ * first sample.  Texts are copied; a frame's label is made here.  Frames of probing's own are left out;
  * where one is the innermost it becomes "[probing]".  -ENOMEM. */
 int flame_add_stack(struct flame *f, int64_t id);
 int flame_add_frame(struct flame *f, const struct flame_frame *given); /* of the last stack */
 int flame_add_sample(struct flame *f, int64_t stack, const struct flame_sample *given);
 
-/* Put frames that are missing in broken stacks back where whole stacks have them on the way to the
- * same Python frame, the most frequent way; so both are one tower.  After all samples.  -ENOMEM. */
-int flame_mend(struct flame *f);
+/* After all samples and all stacks.  Samples get their stacks: those that have none are counted and
+ * left out.  Frames that are missing in broken stacks are put back where whole stacks have them on
+ * the way to the same Python frame, the most frequent way; so both are one tower.  -ENOMEM. */
+int flame_join(struct flame *f);
+/* "12 of 300 samples are left out: ..."; "": none. */
+void flame_tell_lost(const struct flame *f, char *ret, size_t size);
+int flame_mend(struct flame *f); /* the second half of flame_join() */
 /* For flame_mend(): other frames of a stack, innermost first.  -ENOMEM. */
 int flame_replace(struct flame *f, struct flame_stack *s, const uint32_t *frames, uint32_t n);
 

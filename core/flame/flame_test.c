@@ -44,7 +44,7 @@ static const char *write(int (*make)(const struct flame_tree *tree, struct buf *
 {
     struct flame_tree tree;
     buf_reset(&out);
-    CHECK_INT(flame_mend(&flame), 0);
+    CHECK_INT(flame_join(&flame), 0);
     CHECK_INT(flame_tree_new(&flame, &tree), 0);
     flame_tree_sort(&tree);
     CHECK_INT(make(&tree, &out), 0);
@@ -76,6 +76,27 @@ TEST(broken_stacks_stand_in_the_tower_of_the_whole)
               "main (train.py);step (train.py);other (t.so);forward (train.py);relu (t.so) 20\n"
               "main (train.py);step (train.py);new (train.py) 3\n");
     CHECK_INT(flame.total, 102);
+    end();
+}
+
+/* Of a process that lives samples come first, and then stacks, of which some are gone. */
+TEST(samples_find_stacks_that_come_after_them)
+{
+    const struct flame_sample s = {.thread_name = "", .value = 10, .count = 2};
+    char lost[200];
+    begin();
+    for (int64_t id = 1; id < 4; id++)
+        CHECK_INT(flame_add_sample(&flame, id, &s), 0);
+    add(2, "forward|main", 5);
+    add(3, "backward|main", 5);
+    add(4, "unseen|main", 0);
+    CHECK_STR(write(flame_folded), "main (train.py);backward (train.py) 15\n"
+                                   "main (train.py);forward (train.py) 15\n");
+    CHECK_INT(flame.total, 30);
+    CHECK_INT(flame.n_sampled, 2);
+    flame_tell_lost(&flame, lost, sizeof(lost));
+    CHECK_STR(lost, "2 of 8 samples are left out: their stacks are not there any more, as "
+                    "retention takes the oldest away");
     end();
 }
 
@@ -182,6 +203,7 @@ TEST(the_title_names_the_program_and_no_secret)
 int main(void)
 {
     RUN(broken_stacks_stand_in_the_tower_of_the_whole);
+    RUN(samples_find_stacks_that_come_after_them);
     RUN(whole_stacks_stay_as_they_are);
     RUN(our_own_frames_are_left_out);
     RUN(a_picture_is_as_wide_as_asked);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * core/flame/profile.c - a profile as it comes together: stacks first, then the samples of them.
+ * core/flame/profile.c - a profile as it comes together: samples, and the stacks that they are of.
  *
  * One thread.
  */
@@ -208,15 +208,45 @@ static uint32_t stack_numbered(const struct flame *f, int64_t id)
 int flame_add_sample(struct flame *f, int64_t stack, const struct flame_sample *given)
 {
     struct flame_sample s = *given;
-    s.stack = stack_numbered(f, stack);
-    if (s.stack == UINT32_MAX || s.value <= 0)
-        return 0; /* its stack was dropped by age, or it waited and waiting is not asked for */
+    if (s.value <= 0)
+        return 0; /* it waited, and waiting is not asked for */
+    s.id = stack;
     if (!room_for(f, (void **)&f->samples, f->n_samples, sizeof(*f->samples)))
         return no_room();
     s.thread_name = keep(f, given->thread_name, strlen(given->thread_name));
     f->samples[f->n_samples++] = s;
-    f->total += s.value;
+    f->n_given += s.count;
     return 0;
+}
+
+int flame_join(struct flame *f)
+{
+    uint32_t n = 0;
+    f->total = 0;
+    for (uint32_t i = 0; i < f->n_samples; i++) {
+        struct flame_sample *s = &f->samples[i];
+        s->stack = stack_numbered(f, s->id);
+        if (s->stack == UINT32_MAX) {
+            f->n_lost += s->count;
+            continue;
+        }
+        f->total += s->value;
+        f->n_sampled += !f->stacks[s->stack].sampled;
+        f->stacks[s->stack].sampled = true;
+        f->samples[n++] = *s;
+    }
+    f->n_samples = n;
+    return flame_mend(f);
+}
+
+void flame_tell_lost(const struct flame *f, char *ret, size_t size)
+{
+    ret[0] = '\0';
+    if (f->n_lost > 0)
+        (void)snprintf(ret, size,
+                       "%lld of %lld samples are left out: their stacks are not there any more, as "
+                       "retention takes the oldest away",
+                       (long long)f->n_lost, (long long)f->n_given);
 }
 
 void flame_ask_samples(const char *sql, bool in_time, struct buf *ret)
