@@ -259,9 +259,12 @@ static int hide_secrets(int argc, char **argv)
 /* The exit code; what went wrong is said. */
 static int finish(int rc)
 {
-    if (fflush(stdout) == EOF && rc >= 0)
-        rc =
-            errno == EPIPE ? -EPIPE : err_set(-EIO, "cannot write the answer: %s", strerror(errno));
+    int failed = terminal_failed();
+
+    if (failed == EPIPE && rc >= 0)
+        rc = -EPIPE;
+    else if (failed != 0 && failed != EPIPE && failed != EINTR && (rc >= 0 || rc == -EPIPE))
+        rc = err_set(-EIO, "cannot write the output: %s", strerror(failed));
     if (rc == -EPIPE && pager_runs())
         return EXIT_DONE; /* somebody has seen enough */
     if (rc >= 0)
@@ -306,7 +309,7 @@ int main(int argc, char **argv)
         }
         if (argc == 0 || strcmp(argv[0], "-h") == 0 || strcmp(argv[0], "--help") == 0) {
             help_all(argc == 0 ? stderr : stdout);
-            return argc == 0 ? EXIT_USAGE : EXIT_DONE;
+            return argc == 0 ? EXIT_USAGE : finish(EXIT_DONE);
         }
         if (strcmp(argv[0], "-V") == 0 || strcmp(argv[0], "--version") == 0 ||
             strcmp(argv[0], "version") == 0) {
@@ -316,14 +319,14 @@ int main(int argc, char **argv)
             rc = where ? installed_print() : 0;
             if (where && rc == 0)
                 (void)other_installations_print("");
-            return where ? finish(rc) : EXIT_DONE;
+            return finish(rc);
         }
         if (strcmp(argv[0], "--licenses") == 0)
             return finish(installed_licenses());
         if (strcmp(argv[0], "help") == 0) {
             if (argc == 1) {
                 help_all(stdout);
-                return EXIT_DONE;
+                return finish(EXIT_DONE);
             }
             rc = cli_misuse(help_one(argv[1]));
         } else if (argv[0][0] == '-') {

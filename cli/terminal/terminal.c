@@ -29,6 +29,7 @@ struct stream {
     int fd;
     bool exact, seen; /* seen: a terminal reads it */
     bool owned, fits;
+    int failed;              /* errno of the first write that failed */
     char tail[LETTER_BYTES]; /* the beginning of a letter */
     size_t n_tail;
     struct buf line; /* of one that fits: a line whose end has not come */
@@ -108,6 +109,7 @@ static ssize_t put(void *cookie, const char *text, size_t size)
         r = put_escaped(s, text + at, size - at < PIECE_BYTES ? size - at : PIECE_BYTES, false);
     if (r == 0)
         return (ssize_t)size;
+    s->failed = s->failed != 0 ? s->failed : -r;
     errno = -r;
     return 0; /* what a cookie's function gives for an error */
 }
@@ -175,6 +177,12 @@ void terminal_fit(void)
         return;
     buf_init(&terminal.out.line, SIZE_MAX / 2);
     terminal.out.fits = true;
+}
+
+int terminal_failed(void)
+{
+    (void)fflush(stdout);
+    return terminal.out.failed;
 }
 
 void terminal_format(const char *format)

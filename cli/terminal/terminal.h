@@ -28,6 +28,9 @@ void terminal_format(const char *format);
  * middle.  A line is written when its end has come. */
 void terminal_fit(void);
 
+/* Why stdout could not be written, the first time: an errno; 0: it could.  Flushes it. */
+int terminal_failed(void);
+
 /* Cursor home and all erased, when stdout is a terminal. */
 void terminal_clear(void);
 /* Are colours wanted?  when: "always", "never", or "auto": on a terminal that knows them, unless

@@ -5,6 +5,7 @@ import stat
 import subprocess
 
 import pytest
+from world import CLI
 
 WRITERS = {"export": ["export", "select 1 as a", "--format", "csv"],
            "flamegraph": ["flamegraph", "-m", "wall", "-s", "0.2", "-f", "folded"]}
@@ -49,3 +50,32 @@ def test_a_full_device(world, target):
         assert done.returncode == 1 and "No space left" in done.stderr, done.stderr
         assert link.is_symlink()
     assert not [f for f in os.listdir(str(world.tmp)) if f.endswith(".part")]
+
+
+# What each command says on stdout, and how it is asked for it.
+SAYS = [["query", "select 1 as a"], ["query", "--format", "csv", "select 1 as a"],
+        ["query", "--format", "json", "select * from generate_series(1, 100000)"],
+        ["query", "--format", "arrow", "select 1 as a"], ["tables"], ["export", "select 1 as a", "-f", "csv"],
+        ["flamegraph", "-m", "wall", "-s", "0.2", "-f", "folded"], ["backtrace"], ["eval", "1"],
+        ["backtrace", "--json"], ["config"], ["plugin", "list"], ["doctor"], ["metrics"],
+        ["eval", "print('x' * 100000)"], ["list"], ["help"], ["help", "query"],
+        ["--version"], ["version", "-v"], ["--licenses"], ["completion", "bash"],
+        ["-t", "all", "query", "select 1 as a"], ["-t", "all", "eval", "1"]]
+
+
+def test_output_that_cannot_be_written_is_said(world, target):
+    """A full device: each command says so; one that nobody reads any more needs no words."""
+    for words in SAYS:
+        alone = words[0] in ("list", "help", "version", "completion") or words[0][0] == "-"
+        command = [str(CLI), *([] if alone else ["-t", str(target.pid)]), *words]
+        with open("/dev/full", "w") as full:
+            done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, env=world.env,
+                                  encoding="utf-8", stdin=subprocess.DEVNULL)
+        assert done.returncode == 1, (words, done.returncode, done.stderr)
+        assert done.stderr.count("No space left on device") == 1, (words, done.stderr)
+        read, write = os.pipe()
+        os.close(read)
+        done = subprocess.run(command, stdout=write, stderr=subprocess.PIPE, env=world.env,
+                              encoding="utf-8", stdin=subprocess.DEVNULL)
+        os.close(write)
+        assert "pipe" not in done.stderr, (words, done.stderr)
