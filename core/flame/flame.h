@@ -71,8 +71,8 @@ void flame_done(struct flame *f);
 
 /* Stacks come in order of their ids, each with its frames, innermost first.  Of a process that
  * lives the samples are read before them: a stack may come at any time, and is there before its
- * first sample.  Texts are copied; a frame's label is made here.  Frames of probing's own are left out;
- * where one is the innermost it becomes "[probing]".  -ENOMEM. */
+ * first sample.  Texts are copied; a frame's label is made here.  Frames of probing's own are
+ * left out; where one is the innermost it becomes "[probing]".  -ENOMEM. */
 int flame_add_stack(struct flame *f, int64_t id);
 int flame_add_frame(struct flame *f, const struct flame_frame *given); /* of the last stack */
 int flame_add_sample(struct flame *f, int64_t stack, const struct flame_sample *given);

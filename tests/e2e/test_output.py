@@ -55,7 +55,8 @@ def test_a_full_device(world, target):
 # What each command says on stdout, and how it is asked for it.
 SAYS = [["query", "select 1 as a"], ["query", "--format", "csv", "select 1 as a"],
         ["query", "--format", "json", "select * from generate_series(1, 100000)"],
-        ["query", "--format", "arrow", "select 1 as a"], ["tables"], ["export", "select 1 as a", "-f", "csv"],
+        ["query", "--format", "arrow", "select 1 as a"], ["tables"],
+        ["export", "select 1 as a", "-f", "csv"],
         ["flamegraph", "-m", "wall", "-s", "0.2", "-f", "folded"], ["backtrace"], ["eval", "1"],
         ["backtrace", "--json"], ["config"], ["plugin", "list"], ["doctor"], ["metrics"],
         ["eval", "print('x' * 100000)"], ["list"], ["help"], ["help", "query"],
