@@ -33,6 +33,9 @@ static const struct probing_column tracing_columns[] = {
     PROBING_STR_COLUMN("library", "the file that is CUPTI here; NULL: none was found yet"),
     PROBING_I64_COLUMN("version", PROBING_PLAIN,
                        "its CUPTI_API_VERSION: 18 for CUDA 11.8, 130001 for 13.0.1"),
+    PROBING_I64_COLUMN("shared", PROBING_PLAIN,
+                       "1: other profilers can trace at the same time (CUPTI 13.2 and newer); 0: "
+                       "only one can; NULL: it does not trace"),
     PROBING_I64_COLUMN("begun", PROBING_COUNT, "how often tracing has begun"),
     PROBING_I64_COLUMN("records", PROBING_COUNT, "records of CUPTI that were read"),
     PROBING_I64_COLUMN("unknown", PROBING_COUNT, "records of kinds that are not read here"),
@@ -71,6 +74,7 @@ static int scan_tracing(void *self, struct probing_rows *out) /* [worker] */
         probing_i64((int64_t)s->since_ns),
         probing_str(s->library[0] ? s->library : NULL),
         probing_i64(s->version ? (int64_t)s->version : PROBING_NULL_I64),
+        probing_i64(s->state == SESSION_TRACING ? s->shared : PROBING_NULL_I64),
         probing_i64((int64_t)s->begun),
         probing_i64((int64_t)s->records),
         probing_i64((int64_t)s->unknown),

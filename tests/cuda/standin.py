@@ -23,7 +23,7 @@ def stand(*names):
         driver = load("libcuda.so.1")
         driver.cuInit(0)
     if "cupti" in names:
-        cupti = load("libcupti.so")
+        cupti = load(os.environ.get("STANDIN_FILE", "libcupti.so"))
         cupti.standin_kernel.restype = cupti.standin_copy.restype = ctypes.c_uint64
         cupti.standin_kernel.argtypes = [ctypes.c_char_p, ctypes.c_uint32, ctypes.c_uint32,
                                          ctypes.c_int32] + 3 * [ctypes.c_uint64]

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """torch's own profiler runs: CUPTI is left to it, and taken again when it has ended.  torch is
-real (2 or newer, PROBING_TEST_TORCH); CUPTI is a stand-in, which that torch does not call."""
+real (2 or newer, PROBING_TEST_TORCH); CUPTI is a stand-in, which that torch does not call: of a
+version that has one owner of buffers."""
 import os
 
 import pytest
@@ -13,7 +14,7 @@ ON = "print([k for k in range(64) if cupti.standin_enabled(k)])"
 
 @pytest.mark.skipif(not NEWER, reason="no torch 2: set PROBING_TEST_TORCH=/path/to/python")
 def test_aside_while_the_profiler_runs(world):
-    d = Device(world, "driver", "cupti", python=NEWER[0])
+    d = Device(world, "driver", "cupti", python=NEWER[0], STANDIN_CUPTI="13.0.85")
     d.do("import torch, torch.profiler\nprofile = torch.profiler.profile()")
     d.wait_state("tracing")
     d.do("kernel('before')")
@@ -39,7 +40,7 @@ def test_aside_while_the_profiler_runs(world):
 
 @pytest.mark.skipif(not NEWER, reason="no torch 2: set PROBING_TEST_TORCH=/path/to/python")
 def test_a_profile_that_ends_after_us_leaves_nothing_on(world):
-    d = Device(world, "driver", "cupti", python=NEWER[0])
+    d = Device(world, "driver", "cupti", python=NEWER[0], STANDIN_CUPTI="13.0.85")
     d.do("import torch, torch.profiler\nprofile = torch.profiler.profile()")
     d.wait_state("tracing")
     d.do("profile.__enter__()")

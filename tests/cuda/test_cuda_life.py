@@ -2,9 +2,11 @@
 """When CUDA is traced and when not: waiting, on and off, aside, refused, forks and exits.  The
 driver and CUPTI are stand-ins."""
 import os
+import shutil
 import signal
 
-from standin import Device
+import pytest
+from standin import LIBRARIES, Device
 from world import LIMIT, wait_for
 
 ENABLED = "print([k for k in range(64) if cupti.standin_enabled(k)], cupti.standin_thread_type())"
@@ -40,10 +42,38 @@ def test_cupti_is_found_beside_cuda_home(world):
     assert d.tracing("library") == [str(world.tmp / "lib64" / "libcupti.so")]
 
 
-def test_on_and_off_a_hundred_times(world):
-    d = Device(world, "driver", "cupti")
+def test_cupti_is_not_taken_from_where_the_program_happens_to_be(world):
+    """A runtime that was loaded by a relative path says nothing after a chdir()."""
+    d = Device(world, "driver", plugins="")
+    for folder, name, source in (("own", "libcudart.so.12", "libcuda.so.1"),
+                                 ("others", "libcupti.so.12", "libcupti.so")):
+        os.makedirs(world.tmp / folder)
+        shutil.copy(d.libraries / source, world.tmp / folder / name)
+    d.do("os.chdir(%r); ctypes.CDLL('./libcudart.so.12'); os.chdir(%r)"
+         % (str(world.tmp / "own"), str(world.tmp / "others")))
+    assert d.target.probing("plugin", "load", "cuda").returncode == 0
+    d.wait_state("refused")  # there is none, or the machine's own, which has no driver
+    assert "others/libcupti" not in open("/proc/%d/maps" % d.target.pid).read()
+
+
+def test_cupti_is_not_taken_from_where_everybody_may_put_one(world):
+    os.makedirs(world.tmp / "home" / "lib64")
+    shutil.copy(LIBRARIES / "libcupti.so", world.tmp / "home" / "lib64")
+    os.chmod(world.tmp / "home/lib64", 0o777)
+    d = Device(world, "driver", CUDA_HOME=str(world.tmp / "home"))
+    d.wait_state("refused")
+    library, reason = d.tracing("library", "reason")
+    assert library or "everybody may write" in reason  # else the machine has one of its own
+    assert "home/lib64" not in open("/proc/%d/maps" % d.target.pid).read()
+
+
+@pytest.mark.parametrize("version,shared", [("13.1.115", 0), ("13.5.25", 1)])
+def test_on_and_off_a_hundred_times(world, version, shared):
+    d = Device(world, "driver", "cupti", STANDIN_CUPTI=version)
     d.wait_state("tracing")
-    assert "10" in d.do(ENABLED) and d.do(ENABLED).endswith("1")
+    assert d.tracing("shared") == [shared]
+    enabled = d.do(ENABLED)
+    assert " 10," in enabled and enabled.endswith("01"[not shared])  # a subscriber has its own
     for i in range(100):
         assert d.target.probing("config", "cuda.kernels=off").returncode == 0
         assert d.target.probing("config", "cuda.kernels=on").returncode == 0

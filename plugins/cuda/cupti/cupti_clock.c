@@ -13,12 +13,12 @@
 #define READINGS 5               /* the one in which least time passed counts */
 #define LEAP_NS INT64_C(1000000) /* more is no drift: the clock was set, or is another one */
 
-static struct clock_pair read_pair(int (*timestamp)(uint64_t *))
+static struct clock_pair read_pair(const struct subscriber *s)
 {
     struct clock_pair best = {.error_ns = UINT64_MAX};
     for (int i = 0; i < READINGS; i++) {
         uint64_t theirs = 0, before = probing_clock_ns(CLOCK_MONOTONIC);
-        int rc = timestamp(&theirs);
+        int rc = subscriber_timestamp(s, &theirs);
         uint64_t after = probing_clock_ns(CLOCK_MONOTONIC), took = (after - before + 1) / 2;
         if (rc == 0 && theirs && took < best.error_ns)
             best = (struct clock_pair){
@@ -27,15 +27,15 @@ static struct clock_pair read_pair(int (*timestamp)(uint64_t *))
     return best;
 }
 
-void clock_begin(struct cupti_clock *c, int (*timestamp)(uint64_t *))
+void clock_begin(struct cupti_clock *c, const struct subscriber *s)
 {
-    c->old = c->now = read_pair(timestamp);
+    c->old = c->now = read_pair(s);
     c->error_ns = c->now.error_ns;
 }
 
-void clock_compare(struct cupti_clock *c, int (*timestamp)(uint64_t *))
+void clock_compare(struct cupti_clock *c, const struct subscriber *s)
 {
-    struct clock_pair p = read_pair(timestamp);
+    struct clock_pair p = read_pair(s);
     if (!p.ours)
         return;
     /* What both readings allow is no drift: times that are compared with each other have been read

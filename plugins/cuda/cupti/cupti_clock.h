@@ -12,6 +12,8 @@
 
 #include <stdint.h>
 
+#include "cupti/subscriber.h"
+
 struct clock_pair {
     uint64_t cupti, ours; /* the same moment; ours 0: not known */
     uint64_t error_ns;    /* at most so far apart */
@@ -22,8 +24,8 @@ struct cupti_clock {
     uint64_t error_ns;          /* at the last reading */
 };
 
-void clock_begin(struct cupti_clock *c, int (*timestamp)(uint64_t *));
-void clock_compare(struct cupti_clock *c, int (*timestamp)(uint64_t *));
+void clock_begin(struct cupti_clock *c, const struct subscriber *s);
+void clock_compare(struct cupti_clock *c, const struct subscriber *s);
 /* A moment of CUPTI's; 0: 0, or it is not known. */
 uint64_t clock_ours(const struct cupti_clock *c, uint64_t cupti);
 int64_t clock_error(const struct cupti_clock *c); /* ns; -1: not known */

@@ -6,11 +6,12 @@
  * Threads: as cupti_session.h says.  The mutex is held by whoever calls CUPTI for us; its callbacks
  * take no lock.
  *
- * Only CUPTI's activities are used, which need no subscriber: up to CUPTI 13.1 there is one for the
- * whole process, and older versions of torch keep it from the start.  But there is one pair of
- * callbacks for buffers, too, and whoever registers last has them: so another profiler is let alone
- * (others.c).  cuptiFinalize() is never called: it ends CUPTI for everybody, and has crashed in
- * programs with graphs.
+ * From CUPTI 13.2 on several may trace at once, if all of them say so (subscriber.h): that is done
+ * where nobody in the process is shut out by it.  Else only activities are used, which need no
+ * subscriber: there is one for the whole process, and older versions of torch keep it from the
+ * start.  But there is one pair of callbacks for buffers, too, and whoever registers last has them:
+ * so another profiler is let alone (others.c).  cuptiFinalize() is never called: it ends CUPTI for
+ * everybody, and has crashed in programs with graphs.
  *
  * At exit() CUDA takes itself down while our threads still run.  So a handler of atexit() that was
  * registered after CUDA's own, and runs before them, ends the trace and keeps everybody out.
@@ -29,6 +30,8 @@
 #include "cupti/buffer_pool.h"
 #include "cupti/cupti_clock.h"
 #include "cupti/library.h"
+#include "cupti/others.h"
+#include "cupti/subscriber.h"
 #include "probing_sdk.h"
 
 #define AGAIN_NS PROBING_NS_PER_S              /* between looks for CUDA */
@@ -44,11 +47,13 @@ struct session {
     struct session_about about; /* but what is counted in `counts` */
     struct session_wish has;    /* what is being traced */
     struct cupti cupti;
+    struct subscriber by; /* how `cupti` is called */
     struct cupti_clock clock;
     uint64_t next_ns;   /* not tried before */
     uint64_t pause_ns;  /* after the next refusal */
     uint64_t others_ns; /* when others were looked for */
     uint64_t loads;     /* of libraries, when the driver was looked for */
+    uint64_t clients;   /* likewise, when it was looked who calls CUPTI */
     bool unloaded;      /* it was not there */
     bool left_on;       /* kinds that were ours are on for another profiler */
     int thread_type;    /* of CUPTI's thread numbers before ours; -1: not changed */
@@ -96,6 +101,21 @@ static void completed(void *context, uint32_t stream, uint8_t *buffer, size_t si
     (void)buffer_complete(buffer, valid);
 }
 
+static void requested_v2(uint8_t **buffer, size_t *size, size_t *max_records, void *info)
+{
+    (void)info;
+    requested(buffer, size, max_records);
+}
+
+static void completed_v2(uint8_t *buffer, size_t size, size_t valid, void *info)
+{
+    (void)info;
+    completed(NULL, 0, buffer, size, valid);
+}
+
+static const struct subscriber_callbacks callbacks = {requested, completed, requested_v2,
+                                                      completed_v2};
+
 /* ---- states ---- */
 
 __attribute__((format(printf, 3, 4))) static void be(struct session *s, enum session_state state,
@@ -115,6 +135,13 @@ static int count_loads(struct dl_phdr_info *info, size_t size, void *ret_loads)
     (void)size;
     *(uint64_t *)ret_loads = info->dlpi_adds;
     return 1;
+}
+
+static uint64_t loads_of_libraries(void) /* 0: not known */
+{
+    uint64_t loads = 0;
+    (void)dl_iterate_phdr(count_loads, &loads);
+    return loads;
 }
 
 /* ---- records ---- */
@@ -137,7 +164,7 @@ static void read_buffer(struct session *s, const struct buffer *b)
     uint8_t *at = NULL, *before = b->bytes;
     struct record r;
     int rc;
-    while ((rc = s->cupti.ActivityGetNextRecord(b->bytes, b->valid, &at)) == CUPTI_SUCCESS) {
+    while ((rc = subscriber_next_record(&s->by, b->bytes, b->valid, &at)) == CUPTI_SUCCESS) {
         bool forth = at >= before && at < b->bytes + b->valid;
         if (!forth || (at == before && at != b->bytes)) {
             s->about.torn++;
@@ -177,15 +204,12 @@ static void drop_late(struct session *s)
 
 static void look(struct session *s, uint32_t flush)
 {
-    clock_compare(&s->clock, s->cupti.GetTimestamp);
+    clock_compare(&s->clock, &s->by);
     (void)s->cupti.ActivityFlushAll(flush); /* its result says nothing that could be acted on */
     read_all(s);
-    size_t dropped = 0;
-    uint64_t refused = atomic_load_explicit(&shared.refused, memory_order_relaxed), lost = 0;
-    if (s->cupti.ActivityGetNumDroppedRecords(NULL, 0, &dropped) == CUPTI_SUCCESS)
-        lost = dropped;
+    uint64_t lost = subscriber_dropped(&s->by);
     s->about.lost += lost;
-    s->about.refused = refused;
+    s->about.refused = atomic_load_explicit(&shared.refused, memory_order_relaxed);
     s->sink.looked(s->sink.arg, lost);
 }
 
@@ -193,45 +217,47 @@ static void look(struct session *s, uint32_t flush)
 
 static int enable_kinds(struct session *s)
 {
-    const struct cupti *c = &s->cupti;
     for (size_t i = 0; i < PROBING_LENGTH(kinds); i++) {
-        int rc = c->ActivityEnable(kinds[i].kind);
+        int rc = subscriber_enable(&s->by, kinds[i].kind);
         if (rc && kinds[i].needed)
             return rc;
     }
     if (s->wish.whole_graphs)
-        (void)c->ActivityEnable(CUPTI_GRAPH_TRACE);
-    if (c->ActivityEnableAndDump) /* those that are there already, too */
-        (void)c->ActivityEnableAndDump(CUPTI_CONTEXT);
+        (void)subscriber_enable(&s->by, CUPTI_GRAPH_TRACE);
+    (void)subscriber_enable_and_dump(&s->by, CUPTI_CONTEXT); /* those that are there already, too */
     return 0;
 }
 
 /* all: also those that another profiler may want. */
 static void disable_kinds(struct session *s, bool all)
 {
-    const struct cupti *c = &s->cupti;
     for (size_t i = PROBING_LENGTH(kinds); i-- > 0;)
         if (all || !kinds[i].shared)
-            (void)c->ActivityDisable(kinds[i].kind);
+            (void)subscriber_disable(&s->by, kinds[i].kind);
     if (s->has.whole_graphs)
-        (void)c->ActivityDisable(CUPTI_GRAPH_TRACE);
-    if (c->ActivityEnableAndDump)
-        (void)c->ActivityDisable(CUPTI_CONTEXT);
+        (void)subscriber_disable(&s->by, CUPTI_GRAPH_TRACE);
+    (void)subscriber_disable(&s->by, CUPTI_CONTEXT);
     s->left_on = !all;
 }
 
 static void number_threads(struct session *s)
 {
     int type = CUPTI_THREADS_BY_PTHREAD;
-    const struct cupti *c = &s->cupti;
     s->thread_type = -1;
     s->threads = false;
-    if (!c->SetThreadIdType || (c->GetThreadIdType && c->GetThreadIdType(&type) != CUPTI_SUCCESS))
+    if (subscriber_thread_type(&s->by, &type) != CUPTI_SUCCESS)
         return;
     if (type != CUPTI_THREADS_BY_SYSTEM &&
-        c->SetThreadIdType(CUPTI_THREADS_BY_SYSTEM) == CUPTI_SUCCESS)
+        subscriber_set_thread_type(&s->by, CUPTI_THREADS_BY_SYSTEM) == CUPTI_SUCCESS)
         s->thread_type = type;
     s->threads = type == CUPTI_THREADS_BY_SYSTEM || s->thread_type >= 0;
+}
+
+static void number_threads_as_before(struct session *s)
+{
+    if (s->thread_type >= 0)
+        (void)subscriber_set_thread_type(&s->by, s->thread_type);
+    s->thread_type = -1;
 }
 
 /* mine: our callbacks are still CUPTI's: what it holds comes back to us.  Else it is another's, who
@@ -241,13 +267,14 @@ static void end(struct session *s, bool mine)
     if (s->about.state != SESSION_TRACING)
         return;
     disable_kinds(s, /* all= */ mine);
-    if (s->thread_type >= 0)
-        (void)s->cupti.SetThreadIdType(s->thread_type);
+    number_threads_as_before(s);
     atomic_store_explicit(&shared.wanted, false, memory_order_release);
-    if (mine)
-        look(s, CUPTI_FLUSH_FORCED);
+    if (mine) /* forced, it would end records of others that are not complete yet */
+        look(s, subscriber_has_company(&s->by) ? 0 : CUPTI_FLUSH_FORCED);
     else
         read_all(s);
+    subscriber_leave(&s->by);
+    s->about.shared = false;
     s->sink.ended(s->sink.arg);
     be(s, SESSION_OFF, "%s", "");
 }
@@ -269,36 +296,66 @@ static void at_exit(void)
     (void)pthread_mutex_unlock(&s->mutex);
 }
 
-static void begin(struct session *s)
+/* Switch on what is wished, by `by`.  CUPTI_SUCCESS or its result: then nothing is on. */
+static int switch_on(struct session *s)
 {
-    char text[96];
-    const struct cupti *c = &s->cupti;
-    if (buffer_pool_map() < 0) {
-        be(s, SESSION_REFUSED, "no memory for %u MB of buffers",
-           BUFFERS * (BUFFER_BYTES >> 10) >> 10);
-        return;
-    }
     drop_late(s);
     atomic_store_explicit(&shared.wanted, true, memory_order_release);
-    int rc = c->ActivityRegisterCallbacks(requested, completed);
+    int rc = subscriber_register(&s->by, &callbacks);
     if (rc == CUPTI_SUCCESS) {
         number_threads(s);
         rc = enable_kinds(s);
+        if (rc != CUPTI_SUCCESS) {
+            disable_kinds(s, /* all= */ true);
+            number_threads_as_before(s);
+        }
     }
     if (rc != CUPTI_SUCCESS) {
-        disable_kinds(s, /* all= */ true);
-        if (s->thread_type >= 0)
-            (void)c->SetThreadIdType(s->thread_type);
         atomic_store_explicit(&shared.wanted, false, memory_order_release);
-        bool held = rc == CUPTI_MULTIPLE_SUBSCRIBERS;
-        be(s, held ? SESSION_ASIDE : SESSION_REFUSED, "%s: %s %s", c->path,
-           held ? "another profiler has CUPTI:" : "it does not trace here:",
-           cupti_text(c, rc, text, sizeof(text)));
-        return;
+        subscriber_leave(&s->by);
     }
+    return rc;
+}
+
+static int switch_on_shared(struct session *s, char *other)
+{
+    int rc = subscriber_join(&s->by, other);
+    return rc == CUPTI_SUCCESS ? switch_on(s) : rc;
+}
+
+/* By the interface that shuts nobody out, else by the one that CUPTI allows.  CUPTI_SUCCESS;
+ * CUPTI_MULTIPLE_SUBSCRIBERS and other[]; or its result.  -EBUSY: another profiler was seen. */
+static int switch_on_somehow(struct session *s, char *other)
+{
+    const struct cupti *c = &s->cupti;
+    const char *seen;
+    other[0] = '\0';
+    s->by = (struct subscriber){.cupti = c};
+    bool old = others_need_old_interface() || s->wish.whole_graphs;
+    if (!old && subscriber_sharing(c) != SHARING_NOT) {
+        int rc = switch_on_shared(s, other);
+        if (rc == CUPTI_SUCCESS || rc == CUPTI_MULTIPLE_SUBSCRIBERS)
+            return rc;
+    } /* else its driver may be too old for it */
+    if ((seen = s->sink.other(s->sink.arg))) {
+        (void)snprintf(other, SUBSCRIBER_NAME, "%s", seen);
+        return -EBUSY;
+    }
+    int rc = switch_on(s);
+    if (rc == CUPTI_MULTIPLE_SUBSCRIBERS && subscriber_sharing(c) == SHARING_ON)
+        rc = switch_on_shared(s, other);
+    else if (rc == CUPTI_MULTIPLE_SUBSCRIBERS)
+        subscriber_who(c, other);
+    return rc;
+}
+
+static void begun(struct session *s)
+{
     s->has = s->wish;
     s->left_on = false;
-    clock_begin(&s->clock, c->GetTimestamp);
+    s->about.shared = s->by.handle != NULL;
+    s->clients = loads_of_libraries();
+    clock_begin(&s->clock, &s->by);
     s->about.begun++;
     be(s, SESSION_TRACING, "%s", "");
     s->sink.begun(s->sink.arg);
@@ -309,11 +366,37 @@ static void begin(struct session *s)
         (void)atexit(at_exit);
 }
 
+static void begin(struct session *s)
+{
+    char text[96], other[SUBSCRIBER_NAME];
+    if (buffer_pool_map() < 0) {
+        be(s, SESSION_REFUSED, "no memory for %u MB of buffers",
+           BUFFERS * (BUFFER_BYTES >> 10) >> 10);
+        return;
+    }
+    int rc = switch_on_somehow(s, other);
+    if (rc == CUPTI_SUCCESS) {
+        begun(s);
+        return;
+    }
+    if (rc == -EBUSY) {
+        be(s, SESSION_ASIDE, "%s; its end is waited for", other);
+        return;
+    }
+    const char *said = cupti_text(&s->cupti, rc, text, sizeof(text));
+    if (rc != CUPTI_MULTIPLE_SUBSCRIBERS)
+        be(s, SESSION_REFUSED, "%s: it does not trace here: %s", s->cupti.path, said);
+    else if (other[0])
+        be(s, SESSION_ASIDE, "%s: another profiler has CUPTI, \"%s\": %s", s->cupti.path, other,
+           said);
+    else
+        be(s, SESSION_ASIDE, "%s: another profiler has CUPTI: %s", s->cupti.path, said);
+}
+
 /* Does the process use CUDA?  The loader is asked again only when something was loaded since. */
 static bool has_driver(struct session *s)
 {
-    uint64_t loads = 0;
-    (void)dl_iterate_phdr(count_loads, &loads);
+    uint64_t loads = loads_of_libraries();
     if (s->unloaded && loads && loads == s->loads)
         return false;
     s->loads = loads;
@@ -342,7 +425,7 @@ static bool knows_version(struct session *s)
 /* Is there a CUPTI that may be asked?  If not, the state says why. */
 static bool find(struct session *s)
 {
-    char why[256];
+    char why[600];
     if (!has_driver(s))
         return false;
     if (!s->cupti.path[0] && cupti_find(&s->cupti, why, sizeof(why)) < 0) {
@@ -355,18 +438,13 @@ static bool find(struct session *s)
 
 static void try_to_begin(struct session *s, uint64_t now_ns)
 {
-    const char *other;
     if (now_ns < s->next_ns)
         return;
     s->next_ns = now_ns + AGAIN_NS;
     if (s->about.state == SESSION_REFUSED) /* the program may have loaded its own by now */
         s->cupti = (struct cupti){.version = 0};
-    if (find(s)) {
-        if ((other = s->sink.other(s->sink.arg)))
-            be(s, SESSION_ASIDE, "%s; its end is waited for", other);
-        else
-            begin(s);
-    }
+    if (find(s))
+        begin(s);
     (void)snprintf(s->about.library, sizeof(s->about.library), "%s", s->cupti.path);
     s->about.version = s->cupti.version;
     if (s->about.state == SESSION_REFUSED) {
@@ -378,13 +456,30 @@ static void try_to_begin(struct session *s, uint64_t now_ns)
     }
 }
 
+/* Has one come that our way of sharing would shut out?  It is looked for when something was
+ * loaded. */
+static bool shuts_out(struct session *s)
+{
+    uint64_t loads = loads_of_libraries();
+    bool same = loads && loads == s->clients;
+    s->clients = loads;
+    return !same && others_need_old_interface();
+}
+
 static void keep_on(struct session *s, uint64_t now_ns)
 {
     const char *other = NULL;
-    if (now_ns - s->others_ns >= OTHERS_EVERY_NS) {
+    bool looks = now_ns - s->others_ns >= OTHERS_EVERY_NS;
+    if (looks)
         s->others_ns = now_ns;
-        other = s->sink.other(s->sink.arg);
+    if (looks && s->about.shared && shuts_out(s)) {
+        end(s, /* mine= */ true);
+        be(s, SESSION_WAITING, "it begins anew, as a library was loaded that cannot share CUPTI");
+        s->next_ns = now_ns;
+        return;
     }
+    if (looks && !s->about.shared)
+        other = s->sink.other(s->sink.arg);
     if (other) {
         end(s, /* mine= */ false);
         be(s, SESSION_ASIDE, "%s; its end is waited for", other);
@@ -413,7 +508,7 @@ void session_wish(struct session *s, const struct session_wish *w)
     s->next_ns = s->pause_ns = 0;
     if (!atomic_load_explicit(&shared.closed, memory_order_acquire) && !(same && w->on))
         end(s, /* mine= */ true); /* and begins anew with the next tick */
-    if (s->left_on && !w->on && !s->sink.other(s->sink.arg))
+    if (s->left_on && s->cupti.path[0] && !w->on && !s->sink.other(s->sink.arg))
         disable_kinds(s, /* all= */ true); /* that one has gone */
     if (!w->on)
         be(s, SESSION_OFF, "%s", "");

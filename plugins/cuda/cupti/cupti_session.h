@@ -46,6 +46,7 @@ struct session_about {
     char reason[512];                /* "": none */
     char library[512];               /* "": none was found yet */
     uint32_t version;                /* CUPTI_API_VERSION; 0: not known */
+    bool shared;                     /* it traces, and other profilers may do so, too */
     uint64_t since_ns;               /* it is in that state */
     uint64_t begun;                  /* how often tracing has begun */
     uint64_t records, unknown, torn; /* read; of kinds that are not; cut short or wrong */

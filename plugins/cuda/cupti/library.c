@@ -15,6 +15,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 /* ---- the driver ---- */
 
@@ -53,6 +54,19 @@ static int look_at_object(struct dl_phdr_info *info, size_t size, void *arg)
     return 0;
 }
 
+/* A directory that a variable names may be anybody's: then what lies there is no library. */
+static bool may_everybody_write(const char *path)
+{
+    char folder[512];
+    struct stat file, place;
+    (void)snprintf(folder, sizeof(folder), "%s", path);
+    char *slash = strrchr(folder, '/');
+    if (!slash || stat(path, &file) < 0)
+        return false; /* it cannot be opened, either */
+    *slash = '\0';
+    return stat(folder, &place) < 0 || ((file.st_mode | place.st_mode) & S_IWOTH);
+}
+
 static void *open_file(struct cupti *c, const char *path, int flags)
 {
     void *found = dlopen(path, RTLD_LAZY | RTLD_LOCAL | flags);
@@ -61,8 +75,10 @@ static void *open_file(struct cupti *c, const char *path, int flags)
     return found;
 }
 
-/* DIR/BETWEEN/NAME for each of the names that a libcupti of that major version has. */
-static void *open_in(struct cupti *c, const char *dir, int dir_n, const char *between, int major)
+/* DIR/BETWEEN/NAME for each of the names that a libcupti of that major version has.
+ * ret_open_to_all: what everybody may write is not taken but told there; NULL: it is no matter. */
+static void *open_in(struct cupti *c, const char *dir, int dir_n, const char *between, int major,
+                     char *ret_open_to_all)
 {
     char path[sizeof(c->path)];
     const char *const ends[] = {major == 11 ? "11.8" : "", major == 11 ? "11.7" : "",
@@ -75,7 +91,13 @@ static void *open_in(struct cupti *c, const char *dir, int dir_n, const char *be
             continue;
         int n = snprintf(path, sizeof(path), "%.*s%s/libcupti.so%s%s", dir_n, dir, between,
                          *ends[i] ? "." : "", ends[i]);
-        void *found = n < (int)sizeof(path) ? open_file(c, path, 0) : NULL;
+        if (n >= (int)sizeof(path))
+            continue;
+        if (ret_open_to_all && may_everybody_write(path)) {
+            memcpy(ret_open_to_all, path, (size_t)n + 1);
+            continue;
+        }
+        void *found = open_file(c, path, 0);
         if (found)
             return found;
     }
@@ -101,26 +123,29 @@ static void *open_beside(struct cupti *c, const char *runtime, int major)
         "/../../../extras/CUPTI/lib64"}; /* its targets/x86_64-linux/lib */
     const char *slash = strrchr(runtime, '/');
     void *found = NULL;
-    for (size_t i = 0; slash && !found && i < sizeof(between) / sizeof(between[0]); i++)
-        found = open_in(c, runtime, (int)(slash - runtime), between[i], major);
+    if (*runtime != '/')
+        return NULL; /* it was loaded from where the program was then, and may not be now */
+    for (size_t i = 0; !found && i < sizeof(between) / sizeof(between[0]); i++)
+        found = open_in(c, runtime, (int)(slash - runtime), between[i], major, NULL);
     return found;
 }
 
-static void *open_under_home(struct cupti *c, int major)
+static void *open_under_home(struct cupti *c, int major, char *ret_open_to_all)
 {
     static const char *const names[] = {"CUDA_HOME", "CUDA_PATH"};
     static const char *const between[] = {"/extras/CUPTI/lib64", "/lib64", "/lib"};
     void *found = NULL;
     for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
-        const char *home = getenv(names[i]);
+        const char *home = secure_getenv(names[i]);
         for (size_t j = 0;
              home && *home == '/' && !found && j < sizeof(between) / sizeof(between[0]); j++)
-            found = open_in(c, home, (int)strnlen(home, sizeof(c->path)), between[j], major);
+            found = open_in(c, home, (int)strnlen(home, sizeof(c->path)), between[j], major,
+                            ret_open_to_all);
     }
     return found;
 }
 
-static void *open_library(struct cupti *c)
+static void *open_library(struct cupti *c, char *ret_open_to_all)
 {
     struct mapped m = {.cupti = ""};
     (void)dl_iterate_phdr(look_at_object, &m);
@@ -129,7 +154,7 @@ static void *open_library(struct cupti *c)
     int major = major_of(m.runtime);
     void *found = open_beside(c, m.runtime, major);
     if (!found)
-        found = open_under_home(c, major);
+        found = open_under_home(c, major, ret_open_to_all);
     static const char *const system_names[] = {"libcupti.so.13", "libcupti.so.12",
                                                "libcupti.so.11.8", "libcupti.so"};
     for (size_t i = 0; !found && i < sizeof(system_names) / sizeof(system_names[0]); i++) {
@@ -163,9 +188,25 @@ int cupti_find(struct cupti *ret, char *why, size_t size)
         {"cuptiActivityEnableAndDump", &ret->ActivityEnableAndDump, false},
         {"cuptiSetThreadIdType", &ret->SetThreadIdType, false},
         {"cuptiGetThreadIdType", &ret->GetThreadIdType, false},
-        {"cuptiSubscribe", &ret->Subscribe, false},
-        {"cuptiUnsubscribe", &ret->Unsubscribe, false}};
-    void *library = open_library(ret); /* never closed: CUPTI cannot be unloaded safely */
+        {"cuptiUnsubscribe", &ret->Unsubscribe, false},
+        {"cuptiSubscribe_v2", &ret->Subscribe_v2, false},
+        {"cuptiActivityEnable_v2", &ret->ActivityEnable_v2, false},
+        {"cuptiActivityDisable_v2", &ret->ActivityDisable_v2, false},
+        {"cuptiActivityEnableAndDump_v2", &ret->ActivityEnableAndDump_v2, false},
+        {"cuptiActivityRegisterCallbacks_v2", &ret->ActivityRegisterCallbacks_v2, false},
+        {"cuptiActivityGetAttribute_v2", &ret->ActivityGetAttribute_v2, false},
+        {"cuptiActivitySetAttribute_v2", &ret->ActivitySetAttribute_v2, false},
+        {"cuptiActivityGetEnabledKinds", &ret->ActivityGetEnabledKinds, false},
+        {"cuptiGetTimestamp_v2", &ret->GetTimestamp_v2, false},
+        {"cuptiActivityGetNextRecord_v2", &ret->ActivityGetNextRecord_v2, false},
+        {"cuptiActivityGetNumDroppedRecords_v2", &ret->ActivityGetNumDroppedRecords_v2, false}};
+    char open_to_all[sizeof(ret->path)] = "";
+    void *library = open_library(ret, open_to_all); /* never closed: CUPTI cannot be unloaded */
+    if (!library && open_to_all[0]) {
+        (void)snprintf(why, size, "%s is not loaded: everybody may write it or its folder",
+                       open_to_all);
+        return -ENOENT;
+    }
     if (!library) {
         (void)snprintf(why, size,
                        "no libcupti was found: not in the process, beside its CUDA runtime, under "

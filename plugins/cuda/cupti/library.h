@@ -31,6 +31,18 @@ enum { CUPTI_DOMAIN_DRIVER = 1, CUPTI_DOMAIN_RUNTIME = 2 };
 typedef void cupti_requested(uint8_t **buffer, size_t *size, size_t *max_records);
 typedef void cupti_completed(void *context, uint32_t stream, uint8_t *buffer, size_t size,
                              size_t valid);
+/* Of subscribers (13.2 and newer); info: nothing of it is needed. */
+typedef void cupti_requested_v2(uint8_t **buffer, size_t *size, size_t *max_records, void *info);
+typedef void cupti_completed_v2(uint8_t *buffer, size_t size, size_t valid, void *info);
+typedef void cupti_called(void *arg, int domain, uint32_t id, const void *data);
+
+struct cupti_params { /* CUpti_SubscriberParams */
+    size_t size;      /* of what is filled in: 13.0 and 13.1 end before `share` */
+    const char *name;
+    char *other; /* who was there before */
+    size_t other_size;
+    uint8_t share, padding[7];
+};
 
 struct cupti {
     char path[512];   /* of the file */
@@ -49,8 +61,22 @@ struct cupti {
     int (*ActivityEnableAndDump)(int kind);
     int (*SetThreadIdType)(int type);
     int (*GetThreadIdType)(int *type);
-    int (*Subscribe)(void **subscriber, void *callback, void *arg);
     int (*Unsubscribe)(void *subscriber);
+    int (*Subscribe_v2)(void **subscriber, cupti_called *called, void *arg, /* 13.0 */
+                        struct cupti_params *params);
+    int (*ActivityEnable_v2)(void *subscriber, int kind, void *config); /* this and below: 13.2 */
+    int (*ActivityDisable_v2)(void *subscriber, int kind, void *config);
+    int (*ActivityEnableAndDump_v2)(void *subscriber, int kind, void *config);
+    int (*ActivityRegisterCallbacks_v2)(void *subscriber, cupti_requested_v2 *requested,
+                                        cupti_completed_v2 *completed);
+    int (*ActivityGetAttribute_v2)(void *subscriber, int attribute, size_t *size, void *value);
+    int (*ActivitySetAttribute_v2)(void *subscriber, int attribute, size_t *size, void *value);
+    int (*ActivityGetEnabledKinds)(void *subscriber, int *kinds, uint32_t *size, uint32_t *n);
+    int (*GetTimestamp_v2)(void *subscriber, uint64_t *now); /* this and below: 13.3 */
+    int (*ActivityGetNextRecord_v2)(void *subscriber, uint8_t *buffer, size_t valid,
+                                    uint8_t **record);
+    int (*ActivityGetNumDroppedRecords_v2)(void *subscriber, void *context, uint32_t stream,
+                                           size_t *dropped);
 };
 
 /* Has the process loaded CUDA's driver, and begun to use it?  It is never loaded or initialised

@@ -32,6 +32,79 @@ static int look_at_object(struct dl_phdr_info *info, size_t size, void *ret_who)
     return *(const char **)ret_who != NULL;
 }
 
+/* ---- who is linked with CUPTI, and how ---- */
+
+struct imports {
+    const ElfW(Sym) * symbols;
+    const char *names;
+    size_t n, names_size;
+    bool cupti; /* it is linked with one */
+};
+
+/* glibc has made addresses of these, but not in what the kernel maps. */
+static const void *place_of(const struct dl_phdr_info *info, const ElfW(Dyn) * d)
+{
+    return (const void *)(d->d_un.d_ptr + (d->d_un.d_ptr < info->dlpi_addr ? info->dlpi_addr : 0));
+}
+
+static const ElfW(Dyn) * dynamic_of(const struct dl_phdr_info *info)
+{
+    for (size_t i = 0; i < info->dlpi_phnum; i++)
+        if (info->dlpi_phdr[i].p_type == PT_DYNAMIC)
+            return (const ElfW(Dyn) *)(info->dlpi_addr + info->dlpi_phdr[i].p_vaddr);
+    return NULL;
+}
+
+static struct imports imports_of(const struct dl_phdr_info *info)
+{
+    struct imports m = {.n = 0};
+    const ElfW(Dyn) *first = dynamic_of(info);
+    for (const ElfW(Dyn) *d = first; d && d->d_tag != DT_NULL; d++) {
+        const uint32_t *hash = place_of(info, d);
+        if (d->d_tag == DT_SYMTAB)
+            m.symbols = place_of(info, d);
+        else if (d->d_tag == DT_STRTAB)
+            m.names = place_of(info, d);
+        else if (d->d_tag == DT_STRSZ)
+            m.names_size = d->d_un.d_val;
+        else if (d->d_tag == DT_GNU_HASH)
+            m.n = hash[1]; /* what is not in it comes first: imports */
+        else if (d->d_tag == DT_HASH && m.n == 0)
+            m.n = hash[1]; /* all symbols */
+    }
+    for (const ElfW(Dyn) *d = first; d && m.names && d->d_tag != DT_NULL; d++)
+        if (d->d_tag == DT_NEEDED && d->d_un.d_val < m.names_size)
+            m.cupti |= strncmp(m.names + d->d_un.d_val, "libcupti.so", 11) == 0;
+    return m;
+}
+
+static bool has_import(const struct imports *m, const char *name)
+{
+    for (size_t i = 0; m->symbols && i < m->n; i++)
+        if (m->symbols[i].st_shndx == SHN_UNDEF && m->symbols[i].st_name < m->names_size &&
+            strcmp(m->names + m->symbols[i].st_name, name) == 0)
+            return true;
+    return false;
+}
+
+static int look_at_imports(struct dl_phdr_info *info, size_t size, void *ret_old)
+{
+    struct imports m = imports_of(info);
+    (void)size;
+    *(bool *)ret_old = m.cupti && has_import(&m, "cuptiActivityRegisterCallbacks") &&
+                       !has_import(&m, "cuptiActivityRegisterCallbacks_v2");
+    return *(bool *)ret_old;
+}
+
+bool others_need_old_interface(void)
+{
+    bool old = false;
+    (void)dl_iterate_phdr(look_at_imports, &old);
+    return old;
+}
+
+/* ---- torch ---- */
+
 /* torch.autograd.profiler._is_profiler_enabled is True between the begin and the end of a profile
  * (torch 2). */
 static int look_at_torch(void *arg)

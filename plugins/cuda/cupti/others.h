@@ -25,5 +25,8 @@ struct others {
 void others_find(struct others *o, const struct probing_host *host);
 /* A clause, as "torch.profiler runs"; NULL: nobody was seen.                          [worker] */
 const char *others_look(struct others *o);
+/* Is a library in the process that calls CUPTI by its old interface only, as torch's profiler does?
+ * CUPTI would refuse it while somebody uses the new one (subscriber.h).                  [any] */
+bool others_need_old_interface(void);
 
 #endif

@@ -1,0 +1,170 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * plugins/cuda/cupti/subscriber.c - calls of CUPTI that there are with and without a subscriber.
+ *
+ * Threads: one at a time.
+ * What the new interface needs, and in which order, is NVIDIA's "Multiple Subscribers" (CUPTI
+ * documentation, 2.4).  13.2 has it as a beta: there, times, records and losses are asked for as
+ * before.
+ */
+#include "cupti/subscriber.h"
+
+#include <stddef.h>
+#include <string.h>
+
+#define NAMES_API 130000u   /* CUPTI 13.0: it tells who was there before */
+#define SHARING_API 130200u /* CUPTI 13.2 */
+
+enum { /* attributes */
+       MULTIPLE_SUBSCRIBER_STATE = 12,
+       THREAD_ID_TYPE = 21
+};
+
+static bool can_share(const struct cupti *c)
+{
+    return c->version >= SHARING_API && c->Subscribe_v2 && c->Unsubscribe && c->ActivityEnable_v2 &&
+           c->ActivityDisable_v2 && c->ActivityRegisterCallbacks_v2 && c->ActivityGetAttribute_v2 &&
+           c->ActivitySetAttribute_v2;
+}
+
+enum sharing subscriber_sharing(const struct cupti *c)
+{
+    static const enum sharing states[] = {SHARING_OFF, SHARING_ON, SHARING_OPEN};
+    uint8_t state = 2;
+    size_t size = sizeof(state);
+    if (!can_share(c))
+        return SHARING_NOT;
+    int rc = c->ActivityGetAttribute_v2(NULL, MULTIPLE_SUBSCRIBER_STATE, &size, &state);
+    return rc == CUPTI_SUCCESS && state < sizeof(states) / sizeof(states[0]) ? states[state]
+                                                                             : SHARING_OPEN;
+}
+
+/* Callbacks of calls are never switched on: only a subscriber needs one. */
+static void called(void *arg, int domain, uint32_t id, const void *data)
+{
+    (void)arg;
+    (void)domain;
+    (void)id;
+    (void)data;
+}
+
+/* Another program part's text, which goes to tables and terminals. */
+static void make_printable(char *name)
+{
+    name[SUBSCRIBER_NAME - 1] = '\0';
+    for (char *p = name; *p; p++)
+        if (*p < ' ' || *p > '~')
+            *p = '?';
+}
+
+static int subscribe(const struct cupti *c, bool share, void **ret_handle, char *ret_other)
+{
+    memset(ret_other, 0, SUBSCRIBER_NAME);
+    struct cupti_params params = {
+        .size = c->version >= SHARING_API ? sizeof(params) : offsetof(struct cupti_params, share),
+        .name = "probing",
+        .other = ret_other,
+        .other_size = SUBSCRIBER_NAME,
+        .share = share};
+    *ret_handle = NULL;
+    int rc = c->Subscribe_v2(ret_handle, called, NULL, &params);
+    make_printable(ret_other);
+    return rc == CUPTI_SUCCESS && !*ret_handle ? CUPTI_UNKNOWN : rc;
+}
+
+int subscriber_join(struct subscriber *s, char *other)
+{
+    return subscribe(s->cupti, /* share= */ true, &s->handle, other);
+}
+
+void subscriber_leave(struct subscriber *s)
+{
+    if (s->handle)
+        (void)s->cupti->Unsubscribe(s->handle);
+    s->handle = NULL;
+}
+
+void subscriber_who(const struct cupti *c, char *ret_other)
+{
+    struct subscriber s = {.cupti = c};
+    ret_other[0] = '\0';
+    if (c->version < NAMES_API || !c->Subscribe_v2 || !c->Unsubscribe)
+        return;
+    (void)subscribe(c, /* share= */ false, &s.handle, ret_other);
+    subscriber_leave(&s); /* it has gone meanwhile */
+}
+
+bool subscriber_has_company(const struct subscriber *s)
+{
+    uint32_t n = 0;
+    return s->handle && s->cupti->ActivityGetEnabledKinds &&
+           s->cupti->ActivityGetEnabledKinds(NULL, NULL, NULL, &n) == CUPTI_SUCCESS && n > 0;
+}
+
+int subscriber_register(const struct subscriber *s, const struct subscriber_callbacks *b)
+{
+    return s->handle
+               ? s->cupti->ActivityRegisterCallbacks_v2(s->handle, b->requested_v2, b->completed_v2)
+               : s->cupti->ActivityRegisterCallbacks(b->requested, b->completed);
+}
+
+int subscriber_enable(const struct subscriber *s, int kind)
+{
+    return s->handle ? s->cupti->ActivityEnable_v2(s->handle, kind, NULL)
+                     : s->cupti->ActivityEnable(kind);
+}
+
+int subscriber_disable(const struct subscriber *s, int kind)
+{
+    return s->handle ? s->cupti->ActivityDisable_v2(s->handle, kind, NULL)
+                     : s->cupti->ActivityDisable(kind);
+}
+
+int subscriber_enable_and_dump(const struct subscriber *s, int kind)
+{
+    const struct cupti *c = s->cupti;
+    if (s->handle)
+        return c->ActivityEnableAndDump_v2 ? c->ActivityEnableAndDump_v2(s->handle, kind, NULL)
+                                           : CUPTI_SUCCESS;
+    return c->ActivityEnableAndDump ? c->ActivityEnableAndDump(kind) : CUPTI_SUCCESS;
+}
+
+int subscriber_next_record(const struct subscriber *s, uint8_t *buffer, size_t valid,
+                           uint8_t **record)
+{
+    return s->handle && s->cupti->ActivityGetNextRecord_v2
+               ? s->cupti->ActivityGetNextRecord_v2(s->handle, buffer, valid, record)
+               : s->cupti->ActivityGetNextRecord(buffer, valid, record);
+}
+
+uint64_t subscriber_dropped(const struct subscriber *s)
+{
+    size_t n = 0;
+    int rc = s->handle && s->cupti->ActivityGetNumDroppedRecords_v2
+                 ? s->cupti->ActivityGetNumDroppedRecords_v2(s->handle, NULL, 0, &n)
+                 : s->cupti->ActivityGetNumDroppedRecords(NULL, 0, &n);
+    return rc == CUPTI_SUCCESS ? n : 0;
+}
+
+int subscriber_timestamp(const struct subscriber *s, uint64_t *now)
+{
+    int rc = s->handle && s->cupti->GetTimestamp_v2 ? s->cupti->GetTimestamp_v2(s->handle, now)
+                                                    : CUPTI_UNKNOWN;
+    return rc == CUPTI_SUCCESS ? rc : s->cupti->GetTimestamp(now);
+}
+
+int subscriber_thread_type(const struct subscriber *s, int *ret)
+{
+    size_t size = sizeof(*ret);
+    if (s->handle)
+        return s->cupti->ActivityGetAttribute_v2(s->handle, THREAD_ID_TYPE, &size, ret);
+    return s->cupti->GetThreadIdType ? s->cupti->GetThreadIdType(ret) : CUPTI_SUCCESS;
+}
+
+int subscriber_set_thread_type(const struct subscriber *s, int type)
+{
+    size_t size = sizeof(type);
+    if (s->handle)
+        return s->cupti->ActivitySetAttribute_v2(s->handle, THREAD_ID_TYPE, &size, &type);
+    return s->cupti->SetThreadIdType ? s->cupti->SetThreadIdType(type) : CUPTI_UNKNOWN;
+}

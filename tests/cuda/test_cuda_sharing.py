@@ -1,0 +1,132 @@
+# SPDX-License-Identifier: Apache-2.0
+"""CUPTI 13.2 and newer lets several trace at a time, if all of them ask for it; before, or where
+somebody does not, one can.  CUPTI is a stand-in that keeps to NVIDIA's rules, the other profiler
+plays Kineto by the old and by the new interface (libraries/kineto_player.c)."""
+import pytest
+from standin import Device
+from world import wait_for
+
+SHARING = ["13.2.86", "13.3.75", "13.5.25"]
+MULTIPLE = "CUPTI_ERROR_MULTIPLE_SUBSCRIBERS_NOT_SUPPORTED (39)"
+ON = "print([k for k in range(64) if cupti.standin_enabled(k)], cupti.standin_subscribers())"
+
+
+def device(world, version, *settings, **env):
+    if version.startswith("13.2"):  # what came after the beta is missing in it
+        env["STANDIN_FILE"] = "beta/libcupti.so"
+    return Device(world, "driver", "cupti", settings=settings, STANDIN_CUPTI=version, **env)
+
+
+def kineto(d, name, start=True):
+    """A library that traces beside us, and says how many kernels it was told of."""
+    d.do("player = load('libkineto_%s.so')\n%s" % (
+        name, "assert player.kineto_start(0) == 0" if start else ""))
+
+
+@pytest.mark.parametrize("version", SHARING)
+def test_both_get_all_records(world, version):
+    d = device(world, version)
+    d.wait_state("tracing")
+    assert d.tracing("shared") == [1] and d.do(ON).endswith(" 1")
+    d.do("kernel('alone')")
+    kineto(d, "shares")
+    d.do("for i in range(3): kernel('both')")
+    # Who leaves takes nothing from the other, in either order.
+    assert d.target.probing("config", "cuda.kernels=off").returncode == 0
+    assert d.do(ON) == "[10] 1"
+    d.do("kernel('theirs')")
+    assert d.target.probing("config", "cuda.kernels=on").returncode == 0
+    d.wait_state("tracing")
+    d.do("kernel('both again'); player.kineto_stop(); kernel('ours')")
+    d.wait_rows("select 1 from cuda.kernels where name = 'ours'")
+    assert d.do("print(player.kineto_kernels())") == "5"
+    assert d.rows("select name, count(*), count(thread_id) from cuda.kernels group by name order by"
+                  " min(ts)") == [["alone", 1, 1], ["both", 3, 3], ["both again", 1, 1],
+                                  ["ours", 1, 1]]
+    assert d.tracing("state", "shared", "torn", "unknown", "lost") == ["tracing", 1, 0, 0, 0]
+
+
+def test_one_that_was_there_before_is_joined(world):
+    d = device(world, "13.5.25", "cuda.kernels=off")
+    kineto(d, "shares")
+    assert d.target.probing("config", "cuda.kernels=on").returncode == 0
+    d.wait_state("tracing")
+    d.do("cupti.standin_drop(7); kernel('both')")
+    d.wait_rows("select 1 from cuda.kernels where name = 'both'")
+    d.do("player.kineto_stop()")
+    assert d.do("print(player.kineto_kernels())") == "1"
+    assert d.tracing("shared", "lost") == [1, 7]
+
+
+@pytest.mark.parametrize("version,name", [("13.0.85", True), ("13.5.25", True), ("12.9.79", False)])
+def test_one_that_has_it_alone_is_named(world, version, name):
+    d = device(world, version, "cuda.kernels=off")
+    if name:
+        d.do("player = load('libkineto_shares.so')\nassert player.kineto_start(1) == 0")
+    else:
+        d.do("cupti.standin_refuse(39)")
+    assert d.target.probing("config", "cuda.kernels=on").returncode == 0
+    d.wait_state("aside")
+    reason = d.tracing("reason")[0]
+    assert "another profiler has CUPTI" + ', "CUPTI for Kineto"' * name + ": " + MULTIPLE in reason
+    assert d.tracing("shared") == [None]
+    asked = d.target.probing("query", "select * from cuda.kernels")
+    assert "CUDA is not traced: " + reason in asked.stdout + asked.stderr
+    d.do("player.kineto_stop()" if name else "cupti.standin_refuse(0)")
+    d.wait_state("tracing")
+    d.do("kernel('after')")
+    d.wait_rows("select 1 from cuda.kernels where name = 'after'")
+
+
+def test_one_that_cannot_share_is_not_shut_out(world):
+    """The old interface is refused to everybody while somebody shares: so where a library calls
+    CUPTI by that one, it is not used."""
+    d = device(world, "13.5.25", "cuda.kernels=off")
+    kineto(d, "old", start=False)
+    assert d.target.probing("config", "cuda.kernels=on").returncode == 0
+    d.wait_state("tracing")
+    assert d.tracing("shared") == [0] and d.do(ON).endswith(" 0")
+    assert d.do("print(player.kineto_start())") == "0"
+
+
+def test_one_that_cannot_share_and_comes_later_is_made_way_for(world):
+    d = device(world, "13.5.25")
+    d.wait_state("tracing")
+    d.do("kernel('before')")
+    assert d.tracing("shared") == [1]
+    kineto(d, "old", start=False)
+    wait_for(lambda: d.tracing("state", "shared") == ["tracing", 0], "the old interface")
+    assert d.do(ON).endswith(" 0")
+    d.do("kernel('after')")
+    d.wait_rows("select 1 from cuda.kernels where name = 'after'")
+    assert d.rows("select name from cuda.kernels order by ts") == [["before"], ["after"]]
+    assert d.do("print(player.kineto_start())") == "0"
+
+
+def test_one_that_cannot_share_is_there_and_others_do(world):
+    """torch's profiler is linked, and another one shares: so do we."""
+    d = device(world, "13.5.25", "cuda.kernels=off")
+    kineto(d, "old", start=False)
+    kineto(d, "shares")
+    assert d.target.probing("config", "cuda.kernels=on").returncode == 0
+    d.wait_state("tracing")
+    d.do("kernel('both'); player.kineto_stop()")
+    d.wait_rows("select 1 from cuda.kernels")
+    assert d.do("print(player.kineto_kernels())") == "1" and d.tracing("shared") == [1]
+
+
+def test_a_driver_that_is_too_old_to_share_is_traced_alone(world):
+    d = device(world, "13.5.25", STANDIN_OLD_DRIVER="1")
+    d.wait_state("tracing")
+    d.do("kernel('alone')")
+    d.wait_rows("select 1 from cuda.kernels")
+    assert d.tracing("shared") == [0]
+
+
+def test_whole_graphs_are_not_forced_on_others(world):
+    """A subscriber that wants graphs as a whole decides it for all, until the process ends."""
+    d = device(world, "13.5.25", "cuda.graphs=whole")
+    d.wait_state("tracing")
+    assert d.tracing("shared") == [0]
+    d.do("cupti.standin_graph(3, 5000)")
+    d.wait_rows("select 1 from cuda.graphs where graph_id = 3")
