@@ -32,6 +32,7 @@ enum target_kind {
 
 struct answer_ask;
 struct link_member;
+struct probing_report_member; /* <probing/report.h> */
 struct target {
     enum target_kind kind;
     const char *text;     /* as the user wrote it */
@@ -50,6 +51,8 @@ struct target {
      * who they are. */
     int (*answer)(const struct target *t, const struct answer_ask *ask,
                   int (*fn)(void *arg, const char *data, size_t size), void *arg);
+    int (*each)(const struct target *t,
+                int (*fn)(void *arg, const struct probing_report_member *m), void *arg);
     void *many;
 };
 
@@ -202,6 +205,7 @@ struct cli_command {
     const char *text;      /* what else a user must know, or NULL; lines are filled when shown */
     bool needs_target;
     bool may_target;    /* does something without one, too */
+    bool whole_job;     /* runs once for all that the target names */
     bool finds_targets; /* looks for who its target names itself, again and again */
     bool forwarded;     /* options are read by the process, not here */
     bool verbatim;      /* from the first argument on, no word is an option of ours */

@@ -9,6 +9,7 @@
 #include <errno.h>
 #include <string.h>
 
+#include "cli/cluster/job_report.h"
 #include "cli/commands/flame.h"
 #include "cli/report/report.h"
 #include "core/base/err.h"
@@ -348,7 +349,7 @@ static const struct cli_command own_commands[] = {
      .options = {{"--dead", NULL, NULL, "list the data of processes that have ended"}},
      .examples = {"list", "list --dead"}},
     {.name = "cluster",
-     .arguments = "nodes | status | attach | detach | hang",
+     .arguments = "nodes | status | attach | detach | hang | REPORT",
      .doc = "a job as a whole: its nodes, its ranks, who hangs, entering and leaving all of them",
      .text = "Ranks are found by the environment that torchrun, SLURM, Open MPI, PMI or Kubernetes "
              "gave them. `attach` enters each that has not been entered, `detach` leaves each. "
@@ -356,8 +357,10 @@ static const struct cli_command own_commands[] = {
              "in which collective and for whom. "
              "Other machines are asked only when --hosts names them, by ssh: `probing` must be "
              "installed there, and nothing of it runs on. Exit code 1: not all of them are as they "
-             "should be.",
+             "should be. A REPORT about the whole job is a command that a plugin brings, with "
+             "options of its own, as `probing -t job:NAME REPORT`.",
      .run = command_cluster,
+     .words = job_report_words,
      .options = {{"--job", "-j", "NAME",
                   "this job only: torchrun's run id, SLURM's job id, or "
                   "MASTER_ADDR:MASTER_PORT"},

@@ -171,7 +171,8 @@ static struct many_options many_options;
 static bool is_many(const struct cli_command *c, const char *target_text)
 {
     return target_text != NULL && (c == NULL || c->needs_target || c->may_target) &&
-           (c == NULL || !c->finds_targets) && members_are_named(target_text);
+           (c == NULL || !c->finds_targets) &&
+           ((c != NULL && c->whole_job) || members_are_named(target_text));
 }
 
 static bool is_remote(const char *text)

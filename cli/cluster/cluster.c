@@ -14,6 +14,7 @@
 #include <string.h>
 
 #include "cli/cli.h"
+#include "cli/cluster/job_report.h"
 #include "cli/terminal/terminal.h"
 #include "core/base/clock.h"
 #include "core/base/err.h"
@@ -49,15 +50,30 @@ struct taken {
     bool acts; /* an action was named */
 };
 
-static int take_action(struct taken *t, const char *word)
+#define ACTIONS_N (sizeof(action_names) / sizeof(action_names[0]))
+
+static uint32_t action_of(const char *word)
 {
-    const uint32_t n = sizeof(action_names) / sizeof(action_names[0]);
     uint32_t i = 0;
 
-    while (i < n && strcmp(word, action_names[i]) != 0)
+    while (i < ACTIONS_N && strcmp(word, action_names[i]) != 0)
         i++;
-    if (i == n || t->acts)
-        return err_set(-EINVAL, "cluster needs one of " ACTIONS ", not '%s'", word);
+    return i;
+}
+
+static bool is_action(const char *word)
+{
+    return action_of(word) < ACTIONS_N;
+}
+
+static int take_action(struct taken *t, const char *word)
+{
+    uint32_t i = action_of(word);
+    char names[400];
+
+    if (i == ACTIONS_N || t->acts)
+        return err_set(-EINVAL, "cluster needs one of " ACTIONS "%s, not '%s'",
+                       job_reports(names, sizeof(names)), word);
     t->o.action = (enum cluster_action)i;
     t->acts = true;
     return 0;
@@ -371,6 +387,9 @@ int command_cluster(struct target *t, int argc, char **argv)
     bool here = true;
 
     (void)t;
+    const struct cli_command *report = job_report_of(argc, argv, is_action);
+    if (report != NULL)
+        return job_report_run(report, argc, argv);
     taken.o.rsh = from_environment("PROBING_RSH", RSH);
     taken.o.program = from_environment("PROBING_REMOTE", "probing");
     int rc = cli_parse(argc, argv, take, &taken);

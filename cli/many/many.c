@@ -7,7 +7,9 @@
 #include "cli/many/many.h"
 
 #include <errno.h>
+#include <probing/report.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "cli/many/each.h"
@@ -24,6 +26,7 @@
 struct many {
     struct members members;
     struct members_ask how;
+    struct member_result *results; /* [members.n] of all that a report has asked */
 };
 
 /* ---- options ---- */
@@ -119,6 +122,94 @@ static int run_rows(struct many *many, const char *text, const struct each_run *
     return finish(many, run->command->run(&t, run->argc, run->argv));
 }
 
+/* ---- reports about a whole job ---- */
+
+/* One question of several, of which some are about tables that not all of them have: a report knows
+ * that.  Who did not answer for another reason is told at the end. */
+static void keep_results(struct many *many)
+{
+    for (uint32_t i = 0; i < many->members.n; i++) {
+        const struct member_result *now = &many->members.list[i].result;
+        struct member_result *kept = &many->results[i];
+        bool lacks = now->error == -ENOENT || now->error == -EINVAL;
+        if (now->state == MEMBER_ANSWERED && kept->state != MEMBER_FAILED)
+            kept->state = MEMBER_ANSWERED;
+        else if (now->state == MEMBER_FAILED && kept->state != MEMBER_FAILED && !lacks)
+            *kept = *now;
+        else if (now->state == MEMBER_FAILED && kept->state == MEMBER_NOT_ASKED)
+            kept->state = MEMBER_ANSWERED; /* that it lacks something is an answer */
+    }
+}
+
+static int answer_report(const struct target *t, const struct answer_ask *ask,
+                         int (*fn)(void *arg, const char *data, size_t size), void *arg)
+{
+    struct many *many = t->many;
+    int rc = answer_all(t, ask, fn, arg);
+
+    keep_results(many);
+    return rc;
+}
+
+static int64_t null_or(int64_t number)
+{
+    return number != MEMBER_UNKNOWN ? number : PROBING_NULL_I64;
+}
+
+static int each_for_report(const struct target *t,
+                           int (*fn)(void *arg, const struct probing_report_member *m), void *arg)
+{
+    const struct members *all = &((struct many *)t->many)->members;
+    int rc = 0;
+
+    for (uint32_t i = 0; i < all->n && rc >= 0; i++) {
+        const struct member *m = &all->list[i];
+        const struct probing_report_member told = {
+            .name = m->tags.addr[0] != '\0' ? m->tags.addr : m->name,
+            .host = m->tags.host,
+            .role = m->tags.role,
+            .why = m->result.state == MEMBER_ANSWERED ? NULL : m->result.why,
+            .pid = m->target.pid != 0 ? m->target.pid : PROBING_NULL_I64,
+            .rank = null_or(m->tags.rank),
+            .node_rank = null_or(m->tags.node_rank),
+            .local_rank = null_or(m->tags.local_rank)};
+        rc = fn(arg, &told);
+    }
+    return rc < 0 ? rc : 0;
+}
+
+/* Has it asked anybody anything? */
+static bool has_asked(const struct many *many)
+{
+    for (uint32_t i = 0; i < many->members.n; i++)
+        if (many->results[i].state != MEMBER_NOT_ASKED)
+            return true;
+    return false;
+}
+
+static int run_report(struct many *many, const char *text, const struct each_run *run)
+{
+    struct target t = {.kind = TARGET_MANY,
+                       .text = text,
+                       .answer = answer_report,
+                       .each = each_for_report,
+                       .many = many};
+
+    many->results = calloc(many->members.n, sizeof(*many->results));
+    if (many->results == NULL)
+        return err_set(-ENOMEM, "no memory for %u members", many->members.n);
+    cli_args_of(run->command);
+    int rc = run->command->run(&t, run->argc, run->argv);
+    bool asked = has_asked(many) && !cli_is_misused() && rc != -EPIPE;
+    for (uint32_t i = 0; asked && i < many->members.n; i++)
+        if (many->results[i].state != MEMBER_NOT_ASKED)
+            many->members.list[i].result = many->results[i];
+    (void)fflush(stdout);
+    bool all = !asked || members_say_missing(&many->members);
+    free(many->results);
+    return rc < 0 || all ? rc : rc > EXIT_FAILED ? rc : EXIT_FAILED;
+}
+
 static int run_each(struct many *many, const struct each_run *run)
 {
     bool flows = each_flows(run);
@@ -142,14 +233,17 @@ int many_run(const char *text, const struct many_options *o, const struct cli_co
 
     if (c != NULL)
         argv[0] = (char *)(uintptr_t)c->name; /* an alias stands for its name */
-    int rc = asks_for_rows(c) ? 0 : cli_misuse(each_check(&run));
+    bool report = c != NULL && c->whole_job;
+    int rc = report || asks_for_rows(c) ? 0 : cli_misuse(each_check(&run));
     if (rc == 0)
         rc = members_find(text, &many.members);
     if (rc < 0)
         return rc;
     rc = members_identify(&many.members, o->timeout_ns, o->at_once);
     if (rc == 0)
-        rc = asks_for_rows(c) ? run_rows(&many, text, &run) : run_each(&many, &run);
+        rc = report             ? run_report(&many, text, &run)
+             : asks_for_rows(c) ? run_rows(&many, text, &run)
+                                : run_each(&many, &run);
     members_done(&many.members);
     return rc;
 }

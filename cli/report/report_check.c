@@ -168,9 +168,14 @@ static int check_command(const struct image *image, const struct probing_report_
         return wrong("doc", i);
     if (!is_line_or_null(image, c->text))
         return wrong("the text", i);
-    if (c->flags & ~(uint32_t)PROBING_REPORT_TARGET)
+    if (c->flags & ~(uint32_t)(PROBING_REPORT_TARGET | PROBING_REPORT_JOB))
         return err_set(-EINVAL, "command '%s' has flags 0x%x that this probing does not know",
                        c->name, c->flags);
+    if (c->flags & PROBING_REPORT_JOB && !(c->flags & PROBING_REPORT_TARGET))
+        return err_set(-EINVAL,
+                       "command '%s' is about a whole job and says that it needs no target; set "
+                       "PROBING_REPORT_TARGET, too",
+                       c->name);
     if (room_at(image, (const void *)(uintptr_t)c->run, /* code= */ true) == 0)
         return err_set(-EINVAL, "command '%s' has no run() in the file", c->name);
     int rc = check_options(image, c);
@@ -243,6 +248,7 @@ struct cli_command report_as_ours(const struct probing_report_command *c)
                                .doc = c->doc,
                                .text = c->text,
                                .needs_target = c->flags & PROBING_REPORT_TARGET,
+                               .whole_job = c->flags & PROBING_REPORT_JOB,
                                .run = report_run};
     for (uint32_t i = 0; i < c->n_options; i++) {
         const struct probing_report_option *o = option_at(c, i);

@@ -76,6 +76,9 @@ static int api_no_plugin(const struct probing_report_api *a)
     (void)snprintf(with, sizeof(with), " --plugin %s", name);
     if (t->kind == TARGET_BARE)
         return launch_no_core(t->pid, with);
+    if (t->kind == TARGET_MANY)
+        return err_set(-ENODATA, "none of %s has plugin %s: probing -t %s plugin load %s", t->text,
+                       name, t->text, name);
     if (t->kind == TARGET_FILES)
         return err_set(-ENODATA, "%s had no %s plugin in it: there is nothing to show", t->text,
                        name);
@@ -192,7 +195,10 @@ static int api_call(const struct probing_report_api *a, int argc, const char *co
     struct probing_client *client = NULL;
 
     if (a->target != PROBING_TARGET_LIVE)
-        return err_set(-ESRCH, "%s is dead or does not answer: no command can be called there",
+        return err_set(-ESRCH,
+                       t->kind == TARGET_MANY
+                           ? "%s: a command can be called in one process only"
+                           : "%s is dead or does not answer: no command can be called there",
                        t->text);
     if (piece == NULL)
         return live_run(t, argc, argv);
@@ -259,6 +265,16 @@ static int api_ask_process(const struct probing_report_api *a, int64_t pid, cons
     if (r == 0 && t.kind == TARGET_LIVE)
         return ask(&t, sql, row, arg);
     return err_set(-ESRCH, "no probing core answers in process %s", text);
+}
+
+static int api_members(const struct probing_report_api *a,
+                       int (*fn)(void *arg, const struct probing_report_member *m), void *arg)
+{
+    const struct target *t = visit_of(a)->t;
+
+    if (t->kind == TARGET_MANY)
+        return t->each(t, fn, arg);
+    return err_set(-EINVAL, "%s is not about a whole job", visit_of(a)->of->command->name);
 }
 
 static int api_interrupted(const struct probing_report_api *a)
@@ -409,10 +425,11 @@ static int api_file_close(struct probing_report_file *f, int rc)
 
 static uint32_t kind_of(const struct target *t)
 {
-    return target_is_files(t) || t->kind == TARGET_THERE ? PROBING_TARGET_DEAD
-           : t->kind == TARGET_LIVE                      ? PROBING_TARGET_LIVE
-           : t->kind == TARGET_BARE                      ? PROBING_TARGET_BARE
-                                                         : 0;
+    return t->kind == TARGET_MANY                          ? PROBING_TARGET_JOB
+           : target_is_files(t) || t->kind == TARGET_THERE ? PROBING_TARGET_DEAD
+           : t->kind == TARGET_LIVE                        ? PROBING_TARGET_LIVE
+           : t->kind == TARGET_BARE                        ? PROBING_TARGET_BARE
+                                                           : 0;
 }
 
 static bool is_taken_by_none(const char *word)
@@ -465,6 +482,7 @@ int report_run(struct target *t, int argc, char **argv)
         .file_open = api_file_open,
         .file_write = api_file_write,
         .file_close = api_file_close,
+        .members = api_members,
     };
     char what[64];
 

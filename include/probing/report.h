@@ -25,7 +25,7 @@ extern "C" {
 #endif
 
 #define PROBING_REPORT_MAJOR 1u /* a new major is a new symbol, probing_report_v2 */
-#define PROBING_REPORT_MINOR 0u /* one more whenever a struct grows at its end */
+#define PROBING_REPORT_MINOR 1u /* one more whenever a struct grows at its end */
 #define PROBING_REPORT_ABI ((PROBING_REPORT_MAJOR << 16) | PROBING_REPORT_MINOR)
 
 /* Has this command's api field `f`?  Ask before using anything newer than 1.0. */
@@ -38,7 +38,17 @@ struct probing_report_file; /* from file_open(); until file_close() */
 enum {
     PROBING_TARGET_LIVE = 1, /* a process that answers, here or elsewhere */
     PROBING_TARGET_DEAD = 2, /* a data directory whose process is dead or stopped: tables only */
-    PROBING_TARGET_BARE = 3  /* a process without a core in it: nothing can be asked */
+    PROBING_TARGET_BARE = 3, /* a process without a core in it: nothing can be asked */
+    PROBING_TARGET_JOB = 4   /* since 1.1: of a PROBING_REPORT_JOB, one process or many */
+};
+
+/* Since 1.1: one process that a PROBING_REPORT_JOB is about.  Later minors may add fields at the
+ * end.  Texts are "" and numbers PROBING_NULL_I64 where they are not known. */
+struct probing_report_member {
+    const char *name;                         /* what -t takes for this one alone */
+    const char *host, *role;                  /* role: torchrun's */
+    const char *why;                          /* NULL: it answered the last question */
+    int64_t pid, rank, node_rank, local_rank; /* pid: of a process of this machine */
 };
 
 /* One cell of an answer.  Times come as text, UTC. */
@@ -141,6 +151,13 @@ struct probing_report_api {
     int (*file_write)(struct probing_report_file *f, const void *bytes, size_t n);
     int (*file_close)(struct probing_report_file *f, int rc);
     /* 1.0 ends here.  New fields go below, never between. */
+
+    /* ---- 1.1 ---- */
+
+    /* Of a PROBING_REPORT_JOB: each process that stands behind the target, by rank; what fn gives
+     * below 0 ends it. */
+    int (*members)(const struct probing_report_api *a,
+                   int (*fn)(void *arg, const struct probing_report_member *m), void *arg);
 };
 
 struct probing_report_option {
@@ -150,7 +167,16 @@ struct probing_report_option {
     const char *doc;    /* a few words */
 };
 
-enum { PROBING_REPORT_TARGET = 1u << 0 }; /* command: it needs a target */
+enum {
+    PROBING_REPORT_TARGET = 1u << 0, /* command: it needs a target */
+    /* Since 1.1, with PROBING_REPORT_TARGET: it runs once, whatever the target names (a process,
+     * `-t 12,13`, `-t job:NAME`), and as `probing cluster NAME` too.  ask() takes
+     * global.SCHEMA.TABLE there, the table of all of them; a statement without one is run by each,
+     * and a column says whose rows are whose.  Members that cannot be asked are left out: members()
+     * says who and why, and the command does when run() has ended.  call() needs one process and
+     * fails. */
+    PROBING_REPORT_JOB = 1u << 1
+};
 
 struct probing_report_command {
     const char *name, *alias;    /* "torch": ^[a-z][a-z0-9_]*$; alias: or NULL */
@@ -159,7 +185,7 @@ struct probing_report_command {
     const struct probing_report_option *options; /* at most 12 */
     const char *const *examples;                 /* at most 4, behind "probing ": "-t 4242 torch" */
     uint32_t n_options, option_size; /* option_size: sizeof(struct probing_report_option) */
-    uint32_t n_examples, flags;      /* PROBING_REPORT_TARGET, or 0 */
+    uint32_t n_examples, flags;      /* PROBING_REPORT_TARGET ..., or 0 */
     /* argv[0] is the name.  Gives the exit code, or -errno after fail() or from the api. */
     int (*run)(const struct probing_report_api *a, int argc, const char *const *argv);
 };

@@ -14,6 +14,7 @@
 #include <string.h>
 
 #include "report.h"
+#include "stragglers.h"
 
 #define WINDOW_NS UINT64_C(60000000000)
 #define WATCH_NS UINT64_C(2000000000)
@@ -465,6 +466,14 @@ static const struct probing_report_option options[] = {
      "profile: end after this long with the steps so far; 10m by default"},
     {"--output", "-o", "FILE", "profile: write the trace to this file; none by default"}};
 
+static const struct probing_report_option straggler_options[] = {
+    {"--last", NULL, "N|TIME", "compare so many steps, or those of so long: 500, 10m"},
+    {"--json", NULL, NULL, "print one line of JSON"}};
+
+static const char *const straggler_examples[] = {"cluster stragglers",
+                                                 "cluster stragglers --job 4711 --last 10m",
+                                                 "-t job:4711 stragglers --json"};
+
 static const char *const examples[] = {"-t 4242 torch", "-t 4242 torch --last 10m",
                                        "-t 4242 torch --watch",
                                        "-t 4242 torch profile --steps 3 -o trace.json"};
@@ -480,6 +489,19 @@ static const struct probing_report_command commands[] = {
              "and Chrome open; table torch.ops has the totals.",
      PROBING_REPORT_LISTS(options, examples),
      .flags = PROBING_REPORT_TARGET,
-     .run = run}};
+     .run = run},
+    {.name = "stragglers",
+     .arguments = "",
+     .doc = "which rank of a torch job the others wait for, since when, and what goes with it",
+     .text =
+         "The steps of all ranks are compared part by part: who is behind the others before "
+         "they wait for each other is late, in the part in which it fell behind. A rank is "
+         "named when it is late by 5 % of a step in most steps of a while, or now and then by "
+         "25 % and more than all others; jobs whose ranks differ by chance get no name. Without "
+         "--last these are the newest 1000 steps, and of an hour before them those that took "
+         "long. Load plugin system, too, for the signs of hosts and processes.",
+     PROBING_REPORT_LISTS(straggler_options, straggler_examples),
+     .flags = PROBING_REPORT_TARGET | PROBING_REPORT_JOB,
+     .run = straggler_run}};
 
 PROBING_REPORT_ENTRY("torch", commands);

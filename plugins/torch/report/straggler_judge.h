@@ -1,0 +1,138 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * plugins/torch/report/straggler_judge.h - which rank of a job comes late, by the parts of each
+ * rank's steps.
+ *
+ * Pure: numbers in, findings out; one thread.  No clock is compared with another one.  All times
+ * are seconds of one rank's own clock, counted from what all ranks share: the end of the collective
+ * operation in which they wait for each other.
+ *
+ * A stall of one rank is a wait on all others, so long parts tell nothing by themselves.  For each
+ * step the parts are added up in the order in which a rank goes through them, and at each boundary
+ * the rank that is furthest behind pushes the frontier: what it is later than the middle one of the
+ * ranks is charged to it, and to the part in which it fell behind.  Ranks that wait for it are
+ * level with each other again behind the wait, and are charged nothing.
+ *
+ * A rank is named only by the rules below (JUDGE_...); of what is too little, or does not belong
+ * together, it is said.
+ */
+#ifndef TORCH_REPORT_STRAGGLER_JUDGE_H
+#define TORCH_REPORT_STRAGGLER_JUDGE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+/* In the order in which they come between two waits.  The optimizer's is of the step before: it
+ * steps behind the wait. */
+enum judge_part {
+    PART_OPTIMIZER,
+    PART_OTHER,
+    PART_DATA,
+    PART_FORWARD,
+    PART_BACKWARD,
+    PART_COMM, /* waiting, and communication itself */
+    N_PARTS
+};
+
+enum judge_sign {
+    SIGN_CPU_THROTTLED, /* share of the time that the cgroup was kept from running */
+    SIGN_CPU_TAKEN,     /* times a second that another task was given its processor */
+    SIGN_CPU_WAIT,      /* share of the time that a task of its host waited for a processor */
+    SIGN_CPU_USED,      /* cores in use; a rank that uses few does not compute, it waits */
+    SIGN_PAGE_FAULTS,   /* a second, of those that needed a disk */
+    SIGN_MEMORY_WAIT,   /* share of the time that a task waited for memory */
+    SIGN_DISK_WAIT,     /* ... for a disk */
+    SIGN_DISK_READ,     /* bytes a second from devices */
+    SIGN_GC,            /* share of the time in Python's garbage collector */
+    SIGN_NETWORK_BAD,   /* bad and lost packets a second */
+    N_SIGNS
+};
+
+#define JUDGE_STEPS_MIN 30     /* fewer say nothing */
+#define JUDGE_EPISODE_STEPS 20 /* a rank that is late all the time is so for at least so many, */
+#define JUDGE_EPISODE_SHARE 10 /* and for one in so many of those looked at */
+#define JUDGE_LATE_SHARE 0.05 /* of a step, that it is later than the others in most of its steps */
+#define JUDGE_LATE_SIGMA 4.0  /* of how ranks differ from each other, and of its own noise */
+#define JUDGE_EVENT_SHARE 0.25 /* of a step, that it is late now and then */
+#define JUDGE_EVENT_GAP 3.0    /* its events together, against those of any rank not named */
+#define JUDGE_FEW_GAP 8.0      /* likewise of four at most, */
+#define JUDGE_SINGLE_SHARE 1.0 /* and of a step, where there are only one or two */
+#define JUDGE_COMM_SHARE 0.1   /* of a step in communication of the rank that comes last */
+#define JUDGE_NAMED_MAX 64
+
+struct judge_step {       /* of one rank; parts that did not occur are 0 */
+    float whole;          /* seconds; NAN: this rank has no such step */
+    float parts[N_PARTS]; /* seconds; optimizer: of this step, behind its wait */
+};
+
+struct judge_job {
+    uint32_t n_ranks, n_steps;
+    const struct judge_step *steps; /* [n_ranks][n_steps], step i of all ranks is the same one */
+    const int64_t *numbers;         /* [n_steps] of the steps, rising; where one is missing between
+                                     * two, all ranks' steps there were of usual length */
+    const double *signs;            /* [n_ranks][N_SIGNS], NAN: not known; or NULL */
+    /* Of backwards whose own time is known, [n_ranks][n_backwards], seconds, NAN: not this one.
+     * Where a wait is hidden in the backward of a step, these show what is not waiting; and their
+     * communication that nothing hid.  Both or none. */
+    const float *backwards, *waits;
+    uint32_t n_backwards;
+};
+
+enum judge_kind {
+    LATE_ALWAYS,    /* in most steps of an episode */
+    LATE_SOMETIMES, /* in few */
+    LATE_LINK       /* communication itself is slow, and this rank's network has bad signs */
+};
+
+struct judge_finding {
+    enum judge_kind kind;
+    uint32_t rank; /* its index */
+    enum judge_part part;
+    double late_sec; /* than the middle one of the ranks, in the middle one of its late steps */
+    double lost_sec; /* that all ranks would have waited less without it, in all */
+    uint32_t n_late, n_of;   /* late steps, of how many */
+    uint32_t first, last;    /* indices of the first and last late step */
+    bool from_start, to_end; /* LATE_ALWAYS: the episode begins or ends where the steps do */
+    int64_t every;           /* LATE_SOMETIMES: at even distances of so many steps; 0: not so */
+    uint32_t signs;          /* bits of enum judge_sign that set it apart from the others */
+};
+
+enum judge_outcome {
+    JUDGE_NAMED,
+    JUDGE_SILENT,    /* nobody stands out */
+    JUDGE_FEW_STEPS, /* fewer than JUDGE_STEPS_MIN that the ranks have in common */
+    JUDGE_ONE_RANK,  /* nobody to compare with */
+    JUDGE_NO_MEMORY
+};
+
+struct judge_report {
+    enum judge_outcome outcome;
+    struct judge_finding found[JUDGE_NAMED_MAX]; /* whoever cost most first */
+    uint32_t n_found, n_more;                    /* n_more: not kept */
+    uint32_t n_steps;                            /* that could be compared */
+    int64_t n_passed;                            /* steps from the first to the last of them */
+    double step_sec;                             /* the middle one */
+    double last_comm_sec; /* communication of the rank that waits least, in the middle step */
+    bool other_waits;     /* ranks wait for each other in PART_OTHER (a GPU is read there) */
+};
+
+void judge(const struct judge_job *j, struct judge_report *ret);
+
+/* Which of a rank's signs set it apart: more than the middle one of the ranks by half of that, by
+ * four sigma of how ranks differ, and by what is worth telling. */
+uint32_t judge_signs(const double *signs, uint32_t n_ranks, uint32_t rank);
+
+/* ---- lining up: whose step is whose ---- */
+
+struct judge_row {          /* of one rank, as its table has it; in the order of their numbers */
+    int64_t number, end_ns; /* of its own clock; UTC, which may be wrong by much */
+    int64_t global;         /* the program's own number; INT64_MIN: it gives none */
+    struct judge_step step;
+};
+
+/* What to add to b's numbers to get a's, of steps that they made together: by the program's own
+ * numbers, else by when they ended and how long they took.  false: they do not step together. */
+bool judge_line_up(const struct judge_row *a, uint32_t n_a, const struct judge_row *b, uint32_t n_b,
+                   int64_t *ret_shift);
+
+#endif

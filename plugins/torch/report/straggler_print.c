@@ -1,0 +1,478 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * plugins/torch/report/straggler_print.c - who is late, since when and by what sign, as text and as
+ * JSON.
+ *
+ * One thread.
+ */
+#include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
+#include <time.h>
+
+#include "stragglers.h"
+
+#define RANKS_SHOWN 16u
+#define TEXT_BYTES 500 /* of a name, or of a list */
+
+static const char *const part_names[N_PARTS] = {
+    [PART_OPTIMIZER] = "optimizer", [PART_OTHER] = "other",       [PART_DATA] = "data",
+    [PART_FORWARD] = "forward",     [PART_BACKWARD] = "backward", [PART_COMM] = "communication"};
+
+static const char *const part_words[N_PARTS] = {
+    [PART_OPTIMIZER] = "in the optimizer",
+    [PART_OTHER] = "outside of torch's parts (its own Python, a checkpoint, garbage collection)",
+    [PART_DATA] = "waiting for data",
+    [PART_FORWARD] = "in forward",
+    [PART_BACKWARD] = "in backward",
+    [PART_COMM] = "in communication"};
+
+static const struct {
+    const char *name, *format; /* format: two numbers, its own and the middle rank's */
+    double per;
+} sign_words[N_SIGNS] = {
+    [SIGN_CPU_THROTTLED] = {"cpu_throttled",
+                            "its cgroup is throttled %.1f %% of the time (others %.1f)", 100},
+    [SIGN_CPU_TAKEN] = {"cpu_taken",
+                        "its processor is given to other tasks %.0f times a second (others %.0f)",
+                        1},
+    [SIGN_CPU_WAIT] = {"cpu_wait",
+                       "tasks of its machine wait for a processor %.0f %% of the time (others "
+                       "%.0f)",
+                       100},
+    [SIGN_CPU_USED] = {"cpu_used", "it uses %.2f cores (others %.2f)", 1},
+    [SIGN_PAGE_FAULTS] = {"page_faults", "%.0f page faults a second need a disk (others %.0f)", 1},
+    [SIGN_MEMORY_WAIT] = {"memory_wait",
+                          "tasks of its machine wait for memory %.0f %% of the time (others %.0f)",
+                          100},
+    [SIGN_DISK_WAIT] = {"disk_wait",
+                        "tasks of its machine wait for disks %.0f %% of the time (others %.0f)",
+                        100},
+    [SIGN_DISK_READ] = {"disk_read", "it reads %.1f MB a second from disks (others %.1f)", 1e-6},
+    [SIGN_GC] = {"gc", "Python's garbage collector runs %.1f %% of the time (others %.1f)", 100},
+    [SIGN_NETWORK_BAD] = {
+        "network_bad", "%.1f packets a second are bad or lost at its interfaces (others %.1f)", 1}};
+
+static const struct straggler_rank *rank_at(const struct straggler_job *j, uint32_t judged)
+{
+    return &j->ranks[j->index[judged]];
+}
+
+static const char *name_of(const struct straggler_rank *r, char room[TEXT_BYTES])
+{
+    if (r->rank != INT64_MIN)
+        (void)snprintf(room, TEXT_BYTES, "rank %" PRId64, r->rank);
+    else
+        (void)snprintf(room, TEXT_BYTES, "process %s", r->name);
+    return room;
+}
+
+static const char *time_text(int64_t ns, char room[40])
+{
+    time_t seconds = (time_t)(ns / 1000000000);
+    struct tm tm;
+    if (gmtime_r(&seconds, &tm) == NULL || strftime(room, 40, "%Y-%m-%d %H:%M:%S", &tm) == 0)
+        room[0] = '\0';
+    return room;
+}
+
+static const char *step_text(const struct straggler_job *j, uint32_t step, char room[80])
+{
+    char when[40];
+    (void)snprintf(room, 80, "step %" PRId64 " (%s UTC)", j->numbers[step],
+                   time_text(j->ends_ns[step], when));
+    return room;
+}
+
+struct straggler_means straggler_means_of(const struct straggler_job *j, uint32_t judged)
+{
+    struct straggler_means m = {.n = 0};
+    for (uint32_t s = 0; s < j->n_numbers; s++) {
+        const struct judge_step *step = &j->steps[(size_t)judged * j->n_numbers + s];
+        if (isnan(step->whole))
+            continue;
+        m.whole += step->whole;
+        for (int p = 0; p < N_PARTS; p++)
+            m.parts[p] += step->parts[p];
+        m.n++;
+    }
+    m.whole /= m.n > 0 ? m.n : 1;
+    for (int p = 0; p < N_PARTS; p++)
+        m.parts[p] /= m.n > 0 ? m.n : 1;
+    return m;
+}
+
+/* ---- in words ---- */
+
+__attribute__((format(printf, 3, 4))) static void say(const struct straggler_job *j,
+                                                      const char *indent, const char *format, ...)
+{
+    char text[REPORT_LINE_BYTES];
+    va_list args;
+    va_start(args, format);
+    (void)vsnprintf(text, sizeof(text), format, args);
+    va_end(args);
+    j->o->api->print_wrapped(j->o->api, indent, text, strlen(text));
+}
+
+/* The middle one of the others. */
+static double others_sign(const struct straggler_job *j, uint32_t judged, int sign)
+{
+    double *of = calloc(j->n_judged, sizeof(*of)), middle = NAN;
+    uint32_t n = 0;
+    for (uint32_t r = 0; r < j->n_judged && of != NULL; r++) {
+        double value = j->signs[(size_t)r * N_SIGNS + (size_t)sign];
+        uint32_t at = n;
+        if (r == judged || isnan(value))
+            continue;
+        for (; at > 0 && of[at - 1] > value; at--)
+            of[at] = of[at - 1];
+        of[at] = value;
+        n++;
+    }
+    if (n > 0)
+        middle = of[(n - 1) / 2];
+    free(of);
+    return middle;
+}
+
+static void say_signs(const struct straggler_job *j, const struct judge_finding *f)
+{
+    char words[TEXT_BYTES];
+    for (int i = 0; i < N_SIGNS; i++) {
+        double own = j->signs[(size_t)f->rank * N_SIGNS + (size_t)i];
+        if (!(f->signs & 1u << i))
+            continue;
+        (void)snprintf(words, sizeof(words), sign_words[i].format, sign_words[i].per * own,
+                       sign_words[i].per * others_sign(j, f->rank, i));
+        say(j, "  ", "sign: %s", words);
+    }
+    if (f->signs == 0)
+        say(j, "  ", "%s",
+            j->any_sign ? "sign: none of its process and its host stands out"
+                        : "sign: not known, as plugin system was not loaded in this time");
+}
+
+static void say_when(const struct straggler_job *j, const struct judge_finding *f)
+{
+    char first[80], last[80];
+    (void)step_text(j, f->first, first);
+    (void)step_text(j, f->last, last);
+    if (f->kind == LATE_SOMETIMES && f->n_late == 1)
+        say(j, "  ", "at %s", first);
+    else if (f->kind == LATE_SOMETIMES)
+        say(j, "  ", "first at %s, last at %s", first, last);
+    else if (f->from_start && f->to_end)
+        say(j, "  ", "since before %s, the first that was looked at", first);
+    else if (f->to_end)
+        say(j, "  ", "since %s", first);
+    else
+        say(j, "  ", "from %s%s to %s, and no more", f->from_start ? "before " : "", first, last);
+    if (f->every > 0) {
+        say(j, "  ", "at even distances of %" PRId64 " steps, as what a program does on purpose",
+            f->every);
+    }
+}
+
+static void say_where(const struct straggler_job *j, const struct judge_finding *f)
+{
+    const char *name = rank_at(j, f->rank)->name;
+    if (f->part == PART_DATA)
+        say(j, "  ", "look: probing -t %s query \"select * from torch.loaders\"", name);
+    else if (f->kind == LATE_LINK)
+        say(j, "  ",
+            "look: probing -t %s query \"select * from net.utilization order by ts desc "
+            "limit 20\"",
+            name);
+    else
+        say(j, "  ", "look: probing -t %s flamegraph --mode wall -s 10 -o slow.html", name);
+}
+
+static void say_finding(const struct straggler_job *j, const struct judge_report *r,
+                        const struct judge_finding *f)
+{
+    char name[TEXT_BYTES];
+    const struct straggler_rank *rank = rank_at(j, f->rank);
+    double share = r->step_sec > 0 ? 100 * f->late_sec / r->step_sec : 0;
+    (void)name_of(rank, name);
+    if (f->kind == LATE_LINK)
+        say(j, "",
+            "%s (%s, -t %s): nobody comes late, but communication takes %.1f ms of a "
+            "step (%.0f %%) even for who comes last, and the network of this rank loses "
+            "packets",
+            name, rank->host, rank->name, 1e3 * f->late_sec, share);
+    else
+        say(j, "",
+            "%s (%s, -t %s) is late in %u of %u steps, by %.1f ms (%.0f %% of a step), "
+            "%s",
+            name, rank->host, rank->name, f->n_late, f->n_of, 1e3 * f->late_sec, share,
+            part_words[f->part]);
+    say_when(j, f);
+    if (f->lost_sec > 0 && r->step_sec > 0) {
+        say(j, "  ", "all ranks lost %.2f s to it, %.1f %% of their time", f->lost_sec,
+            100 * f->lost_sec / (r->step_sec * (double)r->n_steps));
+    }
+    say_signs(j, f);
+    say_where(j, f);
+}
+
+const char *straggler_outcome(const struct straggler_job *j, const struct judge_report *r,
+                              char *room)
+{
+    room[0] = '\0';
+    if (r->outcome == JUDGE_FEW_STEPS)
+        (void)snprintf(room, 400,
+                       "too few steps: the ranks have %u in common, and fewer than %d say nothing; "
+                       "try again later",
+                       r->n_steps, JUDGE_STEPS_MIN);
+    else if (r->outcome == JUDGE_ONE_RANK)
+        (void)snprintf(room, 400,
+                       "of %u ranks with steps there are no two that step together: there is "
+                       "nobody to compare with",
+                       j->n_ranks);
+    else if (r->outcome == JUDGE_SILENT)
+        (void)snprintf(room, 400,
+                       "no rank stands out: none is late by %.0f %% of a step (%.1f ms) in most "
+                       "steps, nor by %.0f %% now and then more than all others",
+                       100 * JUDGE_LATE_SHARE, 1e3 * JUDGE_LATE_SHARE * r->step_sec,
+                       100 * JUDGE_EVENT_SHARE);
+    return room;
+}
+
+/* ---- the table ---- */
+
+static bool is_found(const struct judge_report *r, uint32_t judged)
+{
+    for (uint32_t i = 0; i < r->n_found; i++)
+        if (r->found[i].rank == judged)
+            return true;
+    return false;
+}
+
+static void show_row(const struct straggler_job *j, uint32_t judged, bool found)
+{
+    struct straggler_means m = straggler_means_of(j, judged);
+    const struct straggler_rank *r = rank_at(j, judged);
+    char rank[24];
+    (void)snprintf(rank, sizeof(rank), "%" PRId64, r->rank);
+    report_printf(j->o->api, " %c%5s  %9.3f  %9.3f  %9.3f  %9.3f  %9.3f  %9.3f  %9.3f  %s\n",
+                  found ? '>' : ' ', r->rank != INT64_MIN ? rank : "-", 1e3 * m.whole,
+                  1e3 * m.parts[PART_DATA], 1e3 * m.parts[PART_FORWARD],
+                  1e3 * m.parts[PART_BACKWARD], 1e3 * m.parts[PART_OPTIMIZER],
+                  1e3 * m.parts[PART_OTHER], 1e3 * m.parts[PART_COMM], r->host);
+}
+
+static void show_table(const struct straggler_job *j, const struct judge_report *r)
+{
+    uint32_t shown = 0;
+    report_printf(j->o->api, "\n%7s  %9s  %9s  %9s  %9s  %9s  %9s  %9s  %s\n", "rank", "step ms",
+                  "data", "forward", "backward", "optimizer", "other", "comm", "host");
+    for (uint32_t i = 0; i < j->n_judged; i++)
+        if (j->n_judged <= RANKS_SHOWN || is_found(r, i)) {
+            show_row(j, i, is_found(r, i));
+            shown++;
+        }
+    for (uint32_t i = 0; i < j->n_judged && shown < RANKS_SHOWN && j->n_judged > RANKS_SHOWN; i++)
+        if (!is_found(r, i)) {
+            show_row(j, i, false);
+            shown++;
+        }
+    if (shown < j->n_judged)
+        report_printf(j->o->api, "  and %u ranks more (--json has all)\n", j->n_judged - shown);
+}
+
+/* "2,5": ranks of the job that nothing is known of; gives how many. */
+static int64_t missing_of(const struct straggler_job *j, char room[TEXT_BYTES])
+{
+    int64_t size = 0, n = 0;
+    size_t used = 0;
+    room[0] = '\0';
+    for (uint32_t i = 0; i < j->n_ranks; i++)
+        size = j->ranks[i].world_size > size ? j->ranks[i].world_size : size;
+    for (int64_t rank = 0; rank < size && size <= 1 << 20; rank++) {
+        bool there = false;
+        uint32_t from = 0, to = j->n_ranks; /* they are in order */
+        while (from < to) {
+            uint32_t middle = from + (to - from) / 2;
+            if (j->ranks[middle].rank < rank)
+                from = middle + 1;
+            else
+                to = middle;
+        }
+        there = from < j->n_ranks && j->ranks[from].rank == rank;
+        if (there)
+            continue;
+        if (used + 24 < TEXT_BYTES / 2)
+            used += (size_t)snprintf(room + used, TEXT_BYTES - used, "%s%" PRId64, n > 0 ? "," : "",
+                                     rank);
+        else if (n > 0 && room[used - 1] != '.')
+            used += (size_t)snprintf(room + used, TEXT_BYTES - used, " ...");
+        n++;
+    }
+    return n;
+}
+
+static void say_left_out(const struct straggler_job *j)
+{
+    char name[TEXT_BYTES];
+    uint32_t n = 0;
+    int64_t missing = missing_of(j, name);
+    if (missing > 0) {
+        say(j, "",
+            "of %" PRId64 " ranks nothing is known, and the late one may be among "
+            "them: %s",
+            missing, name);
+    }
+    for (uint32_t i = 0; i < j->n_ranks; i++) {
+        if (j->ranks[i].judged || n++ >= 4)
+            continue;
+        say(j, "", "%s is left out: %s", name_of(&j->ranks[i], name), j->ranks[i].why);
+    }
+    if (n > 4) {
+        say(j, "", "and %u more", n - 4);
+    }
+}
+
+void straggler_show(const struct straggler_job *j, const struct judge_report *r)
+{
+    const struct probing_report_api *a = j->o->api;
+    char text[TEXT_BYTES], first[80], last[80];
+    if (j->n_numbers > 0)
+        report_printf(a, "%u ranks, %s to %s\n", j->n_judged, step_text(j, 0, first),
+                      step_text(j, j->n_numbers - 1, last));
+    if (r->n_passed > r->n_steps)
+        report_printf(a,
+                      "%u steps were compared, of %.3f ms each; of %" PRId64
+                      " older ones only those that took long\n",
+                      r->n_steps, 1e3 * r->step_sec, r->n_passed - r->n_steps);
+    else if (r->n_steps > 0)
+        report_printf(a, "%u steps were compared, of %.3f ms each\n", r->n_steps,
+                      1e3 * r->step_sec);
+    if (j->cut)
+        report_printf(a, "(fewer than were asked for: more would not fit)\n");
+    say_left_out(j);
+    (void)a->print(a, "\n", 1);
+    for (uint32_t i = 0; i < r->n_found; i++)
+        say_finding(j, r, &r->found[i]);
+    if (r->n_more > 0)
+        report_printf(a, "and %u more\n", r->n_more);
+    if (r->outcome != JUDGE_NAMED)
+        say(j, "", "%s", straggler_outcome(j, r, text));
+    if (j->n_judged > 1)
+        show_table(j, r);
+}
+
+/* ---- JSON ---- */
+
+static void json_int(struct report_json *o, const char *key, int64_t value)
+{
+    json_key(o, key);
+    if (value == INT64_MIN)
+        report_printf(o->api, "null");
+    else
+        report_printf(o->api, "%" PRId64, value);
+}
+
+static void json_rank(struct report_json *o, const struct straggler_job *j,
+                      const struct straggler_rank *r)
+{
+    json_int(o, "rank", r->rank);
+    json_text(o, "name", r->name);
+    json_text(o, "host", r->host);
+    (void)j;
+}
+
+static void json_finding(struct report_json *o, const struct straggler_job *j,
+                         const struct judge_finding *f)
+{
+    static const char *const kinds[] = {
+        [LATE_ALWAYS] = "always", [LATE_SOMETIMES] = "sometimes", [LATE_LINK] = "link"};
+    char when[40];
+    json_comma(o);
+    json_open(o, '{');
+    json_rank(o, j, rank_at(j, f->rank));
+    json_text(o, "kind", kinds[f->kind]);
+    json_text(o, "part", part_names[f->part]);
+    json_number(o, "late_sec", f->late_sec);
+    json_number(o, "lost_sec", f->lost_sec);
+    json_int(o, "late_steps", f->n_late);
+    json_int(o, "of_steps", f->n_of);
+    json_int(o, "first_step", j->numbers[f->first]);
+    json_text(o, "first_at", time_text(j->ends_ns[f->first], when));
+    json_int(o, "last_step", j->numbers[f->last]);
+    json_text(o, "last_at", time_text(j->ends_ns[f->last], when));
+    json_int(o, "from_start", f->kind != LATE_SOMETIMES && f->from_start);
+    json_int(o, "to_end", f->kind != LATE_SOMETIMES && f->to_end);
+    json_int(o, "every_steps", f->every > 0 ? f->every : INT64_MIN);
+    json_key(o, "signs");
+    json_open(o, '{');
+    for (int i = 0; i < N_SIGNS; i++)
+        if (f->signs & 1u << i) {
+            json_key(o, sign_words[i].name);
+            json_open(o, '{');
+            json_number(o, "own", j->signs[(size_t)f->rank * N_SIGNS + (size_t)i]);
+            json_number(o, "others", others_sign(j, f->rank, i));
+            json_close(o, '}');
+        }
+    json_close(o, '}');
+    json_close(o, '}');
+}
+
+static uint32_t judged_place(const struct straggler_job *j, uint32_t rank)
+{
+    uint32_t i = 0;
+    while (i < j->n_judged && j->index[i] != rank)
+        i++;
+    return i;
+}
+
+static void json_means(struct report_json *o, const struct straggler_job *j, uint32_t rank)
+{
+    uint32_t at = judged_place(j, rank);
+    struct straggler_means m = {.n = 0};
+    if (at < j->n_judged)
+        m = straggler_means_of(j, at);
+    json_int(o, "steps", m.n);
+    json_number(o, "step_sec", m.n > 0 ? m.whole : (double)NAN);
+    for (int p = 0; p < N_PARTS; p++) {
+        char key[40];
+        (void)snprintf(key, sizeof(key), "%s_sec", part_names[p]);
+        json_number(o, key, m.n > 0 ? m.parts[p] : (double)NAN);
+    }
+}
+
+void straggler_show_json(const struct straggler_job *j, const struct judge_report *r)
+{
+    static const char *const outcomes[] = {[JUDGE_NAMED] = "named",
+                                           [JUDGE_SILENT] = "silent",
+                                           [JUDGE_FEW_STEPS] = "too few steps",
+                                           [JUDGE_ONE_RANK] = "nobody to compare with",
+                                           [JUDGE_NO_MEMORY] = "no memory"};
+    struct report_json o = {.api = j->o->api};
+    char missing[TEXT_BYTES];
+    json_open(&o, '{');
+    json_text(&o, "outcome", outcomes[r->outcome]);
+    json_int(&o, "ranks_judged", j->n_judged);
+    json_int(&o, "ranks_missing", missing_of(j, missing));
+    json_int(&o, "steps", r->n_steps);
+    json_int(&o, "steps_passed", r->n_passed);
+    json_number(&o, "step_sec", r->n_steps > 0 ? r->step_sec : (double)NAN);
+    json_key(&o, "stragglers");
+    json_open(&o, '[');
+    for (uint32_t i = 0; i < r->n_found; i++)
+        json_finding(&o, j, &r->found[i]);
+    json_close(&o, ']');
+    json_key(&o, "ranks");
+    json_open(&o, '[');
+    for (uint32_t i = 0; i < j->n_ranks; i++) {
+        json_comma(&o);
+        json_open(&o, '{');
+        json_rank(&o, j, &j->ranks[i]);
+        json_means(&o, j, i);
+        json_text(&o, "left_out", j->ranks[i].why);
+        json_close(&o, '}');
+    }
+    json_close(&o, ']');
+    json_close(&o, '}');
+    report_printf(o.api, "\n");
+}

@@ -1,0 +1,192 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * plugins/torch/report/straggler_signs.c - what else was different on a rank: signs of its host and
+ * its process, and backwards whose own time torch has measured.
+ *
+ * One thread.  Tables that are not there leave signs unknown, which is no sign.
+ */
+#include <errno.h>
+#include <math.h>
+#include <stdlib.h>
+
+#include "stragglers.h"
+
+#define BACKWARDS_MAX 4096
+
+struct question { /* one row for each rank: its name, then `n` signs from `first` on */
+    enum judge_sign first;
+    uint32_t n;
+    bool none_is_zero; /* who has no row where others have some had none of it */
+    const char *sql;   /* %.3f: from when on */
+};
+
+static const struct question questions[] = {
+    {SIGN_CPU_THROTTLED, 1, false,
+     "select _addr, sum(delta_throttled_ns) * 1.0 / nullif(sum(wall_ns), 0) from "
+     "global.cgroup.utilization where ts >= to_timestamp(%.3f) group by _addr"},
+    {SIGN_CPU_TAKEN, 1, false,
+     "select _addr, sum(delta_invol_ctxt) * 1e9 / nullif(sum(wall_ns), 0) from "
+     "global.cpu.utilization where scope = 'process' and ts >= to_timestamp(%.3f) group by _addr"},
+    {SIGN_CPU_USED, 1, false,
+     "select _addr, sum(delta_total_ns) * 1.0 / nullif(sum(wall_ns), 0) from "
+     "global.cpu.utilization where scope = 'process' and ts >= to_timestamp(%.3f) group by _addr"},
+    {SIGN_PAGE_FAULTS, 1, false,
+     "select _addr, sum(delta_majflt) * 1e9 / nullif(sum(wall_ns), 0) from "
+     "global.cpu.utilization where scope = 'process' and ts >= to_timestamp(%.3f) group by _addr"},
+    {SIGN_CPU_WAIT, 1, false,
+     "select _addr, sum(delta_ns) * 1.0 / nullif(sum(wall_ns), 0) from global.system.pressure "
+     "where scope = 'machine' and kind = 'some' and resource = 'cpu' and ts >= "
+     "to_timestamp(%.3f) group by _addr"},
+    {SIGN_MEMORY_WAIT, 1, false,
+     "select _addr, sum(delta_ns) * 1.0 / nullif(sum(wall_ns), 0) from global.system.pressure "
+     "where scope = 'machine' and kind = 'some' and resource = 'memory' and ts >= "
+     "to_timestamp(%.3f) group by _addr"},
+    {SIGN_DISK_WAIT, 1, false,
+     "select _addr, sum(delta_ns) * 1.0 / nullif(sum(wall_ns), 0) from global.system.pressure "
+     "where scope = 'machine' and kind = 'some' and resource = 'io' and ts >= "
+     "to_timestamp(%.3f) group by _addr"},
+    {SIGN_DISK_READ, 1, false,
+     "select _addr, sum(delta_read_bytes) * 1e9 / nullif(sum(wall_ns), 0) from "
+     "global.io.utilization where ts >= to_timestamp(%.3f) group by _addr"},
+    {SIGN_GC, 1, true,
+     "select _addr, sum(duration_ns) * 1.0 from global.python.gc where ts >= to_timestamp(%.3f) "
+     "group by _addr"},
+    {SIGN_NETWORK_BAD, 1, false,
+     "select _addr, sum(coalesce(delta_rx_errors, 0) + coalesce(delta_tx_errors, 0) + "
+     "coalesce(delta_rx_dropped, 0) + coalesce(delta_tx_dropped, 0)) * 1e9 / "
+     "nullif(max(wall_ns) * count(*) / count(distinct interface), 0) from "
+     "global.net.utilization where interface <> 'lo' and ts >= to_timestamp(%.3f) group by "
+     "_addr"}};
+
+struct answers {
+    struct straggler_job *j;
+    const struct question *of;
+    double per; /* what is divided by */
+    uint32_t rows;
+};
+
+/* Its place among those that are judged; UINT32_MAX: it is not. */
+static uint32_t judged_of(struct straggler_job *j, const char *name)
+{
+    const struct straggler_rank *r = straggler_rank_named(j, name);
+    for (uint32_t i = 0; r != NULL && r->judged && i < j->n_judged; i++)
+        if (&j->ranks[j->index[i]] == r)
+            return i;
+    return UINT32_MAX;
+}
+
+static int take_signs(void *arg, const struct probing_report_cell *c, uint32_t n)
+{
+    struct answers *a = arg;
+    uint32_t at = n == 1 + a->of->n ? judged_of(a->j, cell_text(&c[0])) : UINT32_MAX;
+    for (uint32_t i = 0; at != UINT32_MAX && i < a->of->n; i++)
+        a->j->signs[(size_t)at * N_SIGNS + a->of->first + i] = cell_number(&c[1 + i]) / a->per;
+    a->rows += at != UINT32_MAX;
+    return 0;
+}
+
+static int ask_sign(struct straggler_job *j, const struct question *q)
+{
+    char sql[800];
+    double from = (double)j->begin_ns / 1e9, span = 1;
+    struct answers a = {.j = j, .of = q};
+    if (q->first == SIGN_GC && j->n_numbers > 0)
+        span = (double)(j->ends_ns[j->n_numbers - 1] - j->begin_ns);
+    a.per = span;
+    (void)snprintf(sql, sizeof(sql), q->sql, from);
+    int rc = j->o->api->ask(j->o->api, sql, take_signs, &a);
+    for (uint32_t i = 0; rc >= 0 && q->none_is_zero && a.rows > 0 && i < j->n_judged; i++) {
+        double *sign = &j->signs[(size_t)i * N_SIGNS + q->first];
+        *sign = isnan(*sign) ? 0 : *sign;
+    }
+    j->any_sign = j->any_sign || a.rows > 0;
+    return rc == -ECANCELED ? rc : 0; /* else that table is not there */
+}
+
+/* ---- backwards ---- */
+
+struct backward {
+    uint32_t judged;
+    int64_t iteration;
+    float own, wait;
+};
+
+struct backwards {
+    struct straggler_job *j;
+    struct backward *list;
+    uint32_t n;
+};
+
+static int take_backward(void *arg, const struct probing_report_cell *c, uint32_t n)
+{
+    struct backwards *b = arg;
+    uint32_t at = n == 4 ? judged_of(b->j, cell_text(&c[0])) : UINT32_MAX;
+    double own = n == 4 ? cell_number(&c[2]) : (double)NAN;
+    if (at == UINT32_MAX || isnan(own) || cell_int(&c[1]) == INT64_MIN)
+        return 0;
+    struct backward *more = realloc(b->list, (b->n + 1u) * sizeof(*more));
+    if (more == NULL)
+        return 0; /* these only show more */
+    b->list = more;
+    b->list[b->n++] = (struct backward){.judged = at,
+                                        .iteration = cell_int(&c[1]),
+                                        .own = (float)own,
+                                        .wait = (float)fmax(0, cell_number(&c[3]))};
+    return 0;
+}
+
+static int compare_backwards(const void *one, const void *two)
+{
+    const struct backward *a = one, *b = two;
+    return a->iteration < b->iteration ? -1 : a->iteration > b->iteration;
+}
+
+/* All models of a rank count their own iterations, and the ranks' models the same ones. */
+static void fill_backwards(struct straggler_job *j, struct backwards *b)
+{
+    uint32_t n = 0;
+    if (b->n > 0)
+        qsort(b->list, b->n, sizeof(*b->list), compare_backwards);
+    for (uint32_t i = 0; i < b->n; i++)
+        n += i == 0 || b->list[i].iteration != b->list[i - 1].iteration;
+    if (n == 0 || n > BACKWARDS_MAX)
+        return;
+    size_t cells = (size_t)n * j->n_judged;
+    j->backwards = calloc(cells, sizeof(*j->backwards));
+    j->waits = calloc(cells, sizeof(*j->waits));
+    if (j->backwards == NULL || j->waits == NULL)
+        return;
+    for (size_t i = 0; i < cells; i++)
+        j->backwards[i] = j->waits[i] = NAN;
+    j->n_backwards = n;
+    n = 0;
+    for (uint32_t i = 0; i < b->n; i++) {
+        n += i > 0 && b->list[i].iteration != b->list[i - 1].iteration;
+        size_t at = (size_t)b->list[i].judged * j->n_backwards + n;
+        j->backwards[at] = b->list[i].own;
+        j->waits[at] = b->list[i].wait;
+    }
+}
+
+static int read_backwards(struct straggler_job *j)
+{
+    char sql[400];
+    struct backwards b = {.j = j};
+    (void)snprintf(sql, sizeof(sql),
+                   "select _addr, iteration, backward_sec, comm_sec - coalesce(overlap_sec, 0) "
+                   "from global.python.ddp_timing where ts >= to_timestamp(%.3f)",
+                   (double)j->begin_ns / 1e9);
+    int rc = j->o->api->ask(j->o->api, sql, take_backward, &b);
+    if (rc >= 0)
+        fill_backwards(j, &b);
+    free(b.list);
+    return rc == -ECANCELED ? rc : 0;
+}
+
+int straggler_read_signs(struct straggler_job *j)
+{
+    int rc = read_backwards(j);
+    for (size_t i = 0; rc == 0 && i < sizeof(questions) / sizeof(questions[0]); i++)
+        rc = ask_sign(j, &questions[i]);
+    return rc;
+}

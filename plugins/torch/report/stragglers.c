@@ -1,0 +1,62 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * plugins/torch/report/stragglers.c - `probing cluster stragglers`: which rank of a job is late,
+ * since when, and by what sign.
+ *
+ * One thread.  All of it comes from tables, of the living and the dead.
+ */
+#include "stragglers.h"
+
+#include <errno.h>
+
+static int take(void *arg, const char *option, const char *value)
+{
+    struct straggler_options *o = arg;
+    uint64_t n;
+    if (option == NULL)
+        return report_fail(o->api, -EINVAL, "stragglers takes no argument '%s'", value);
+    if (strcmp(option, "--json") == 0)
+        return o->json = true, 0;
+    if (o->api->parse_count(o->api, value, &n) == 0) {
+        o->last_steps = n;
+        o->last_ns = 0;
+        return n > 0 ? 0 : report_fail(o->api, -EINVAL, "--last must be more than 0 steps");
+    }
+    o->last_steps = 0;
+    if (o->api->parse_time(o->api, value, &o->last_ns) < 0 || o->last_ns == 0 ||
+        o->last_ns > INT64_MAX / 2)
+        return report_fail(o->api, -EINVAL,
+                           "--last wants a number of steps or a time, 500 or 10m, not '%s'", value);
+    return 0;
+}
+
+int straggler_run(const struct probing_report_api *a, int argc, const char *const *argv)
+{
+    struct straggler_options o = {.api = a};
+    struct straggler_job j = {.o = &o};
+    struct judge_report r;
+    int rc = a->parse(a, argc, argv, take, &o);
+    if (rc == 0)
+        rc = straggler_read(&j);
+    if (rc == 0)
+        rc = straggler_read_signs(&j);
+    if (rc == 0) {
+        const struct judge_job judged = {.n_ranks = j.n_judged,
+                                         .n_steps = j.n_numbers,
+                                         .steps = j.steps,
+                                         .numbers = j.numbers,
+                                         .signs = j.signs,
+                                         .backwards = j.backwards,
+                                         .waits = j.waits,
+                                         .n_backwards = j.n_backwards};
+        judge(&judged, &r);
+        if (r.outcome == JUDGE_NO_MEMORY)
+            rc = report_fail(a, -ENOMEM, "no memory to compare %u ranks", j.n_judged);
+    }
+    if (rc == 0 && o.json)
+        a->exact(a);
+    if (rc == 0)
+        (o.json ? straggler_show_json : straggler_show)(&j, &r);
+    straggler_done(&j);
+    return rc;
+}
