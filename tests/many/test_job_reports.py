@@ -1,0 +1,88 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Reports about a whole job: a stranger's plugin brings one, and it is as one of ours."""
+from pathlib import Path
+
+import pytest
+from ranks import Player, four, named  # noqa: F401
+
+SOURCE = (Path(__file__).parent / "reports" / "tally.c").read_text()
+
+
+@pytest.fixture(scope="module")
+def tally(four):
+    """Four ranks of a job with the plugin, which the command finds."""
+    made = four.plugin("tally", SOURCE)
+    four.env["PROBING_PLUGIN_PATH"] = str(four.tmp)
+    done = four.probing("-t", "job:" + four.job, "plugin", "load", str(made))
+    assert done.returncode == 0, done.stderr
+    return four
+
+
+def answered(world):
+    return "60 votes of 4\n" + "".join("2 columns, %d: %d\n" % (i, 10 * i) for i in range(4)) \
+        + "".join("rank %d answered\n" % t.pid for t in world.ranks)
+
+
+def test_it_runs_once_for_all(tally):
+    for words in (["-t", "job:" + tally.job, "tally"], ["cluster", "tally", "--job", tally.job],
+                  ["cluster", "--job", tally.job, "tally", "--json"],
+                  ["cluster", "--job=" + tally.job, "tally"],
+                  ["-t", named(*tally.ranks), "tally"]):
+        done = tally.probing(*words)
+        assert done.returncode == 0 and done.stdout == answered(tally), (words, done)
+        assert done.stderr == "", words
+
+
+def test_one_process_is_a_job_too(tally):
+    done = tally.probing("-t", str(tally.ranks[2].pid), "tally")
+    assert done.returncode == 0 and done.stdout == (
+        "20 votes of 1\n2 columns, 2: 20\nrank %d answered\n" % tally.ranks[2].pid), done
+
+
+def test_who_does_not_answer_is_told(tally):
+    silent = Player(lambda connection: connection.close())
+    try:
+        done = tally.probing("-t", named(tally.ranks[0], tally.ranks[3], silent), "tally")
+        assert done.returncode == 1 and "30 votes of 2\n" in done.stdout, done
+        assert "2 of 3 answered" in done.stderr and silent.name in done.stderr, done.stderr
+    finally:
+        silent.close()
+
+
+def test_what_it_may_not(tally):
+    done = tally.probing("-t", "job:" + tally.job, "tally", "--call")
+    assert done.returncode == 1 and "one process only" in done.stderr, done.stderr
+    done = tally.probing("cluster", "tally", "--job", tally.job, "--jsn")
+    assert done.returncode == 2 and "did you mean '--json'" in done.stderr, done.stderr
+    done = tally.probing("cluster", "tally", "--job", "no-such-job")
+    assert done.returncode == 1 and "no-such-job" in done.stderr, done.stderr
+    done = tally.probing("cluster", "tally", "--job")
+    assert done.returncode == 2 and "--job NAME" in done.stderr, done.stderr
+    done = tally.probing("tally")
+    assert done.returncode == 2 and "tally needs a target" in done.stderr, done.stderr
+
+
+def test_ranks_without_the_plugin(world):
+    world.plugin("tally", SOURCE)
+    world.env["PROBING_PLUGIN_PATH"] = str(world.tmp)
+    target = world.start("sleep", "600")
+    target.inject()
+    done = target.probing("tally")
+    assert done.returncode == 1 and "plugin load tally" in done.stderr, done.stderr
+
+
+def test_cluster_names_them(tally):
+    done = tally.probing("cluster", "tallies")
+    assert done.returncode == 2 and "of plugins," in done.stderr and "tally" in done.stderr
+    told = tally.probing("help", "cluster").stdout
+    assert "tally" in told and "the votes of a job" in told, told
+    # a report that is not about a job is none of cluster's
+    assert tally.probing("cluster", "torch").returncode == 2
+
+
+def test_the_flag_needs_a_target(world):
+    world.plugin("tally", SOURCE.replace("PROBING_REPORT_TARGET | PROBING_REPORT_JOB",
+                                         "PROBING_REPORT_JOB"))
+    world.env["PROBING_PLUGIN_PATH"] = str(world.tmp)
+    done = world.probing("help")
+    assert "tally" not in done.stdout and "says that it needs no target" in done.stderr
