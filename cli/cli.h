@@ -51,8 +51,8 @@ struct target {
      * who they are. */
     int (*answer)(const struct target *t, const struct answer_ask *ask,
                   int (*fn)(void *arg, const char *data, size_t size), void *arg);
-    int (*each)(const struct target *t,
-                int (*fn)(void *arg, const struct probing_report_member *m), void *arg);
+    int (*each)(const struct target *t, int (*fn)(void *arg, const struct probing_report_member *m),
+                void *arg);
     void *many;
 };
 
