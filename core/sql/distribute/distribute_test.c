@@ -351,6 +351,36 @@ TEST(groups_behind_a_limit_are_not_sent_where_that_is_exact)
         CHECK(!asks(whole[i], " limit "));
 }
 
+/* Rows that can only meet within one rank. */
+TEST(joins_within_ranks_are_done_by_ranks)
+{
+    static const char *const own[] = {
+        "select a._rank, sum(b.w) from global.s.t a join global.s.u b on a._rank = b._rank and a.k "
+        "= b.k group by 1",
+        "select a.i, w from global.s.t a left join global.s.u b using (_addr, k) where a.x > 0",
+        "select count(*) from global.s.t a, global.s.u b where b._rank = a._rank and b.k = a.k",
+        "select count(*) from global.s.t a join global.s.u b on a._host = b._host and "
+        "a._local_rank = b._local_rank and a.k = b.k",
+        "select a.i, b.w from global.s.t a asof join global.s.u b on a._rank = b._rank and a.i >= "
+        "b.w"};
+    static const char *const all[] = {
+        "select count(*) from global.s.t a join global.s.u b on a._host = b._host and a.k = b.k",
+        "select count(*) from global.s.t a join global.s.u b on a._rank = b._rank", /* all pairs */
+        "select count(*) from global.s.t a join global.s.u b on a._role = b._role and a.k = b.k",
+        "select count(*) from global.s.t a join global.s.u b on a._rank = b._local_rank and a.k = "
+        "b.k",
+        "select count(b._rank) from global.s.t a left join global.s.u b on a._rank = b._rank and "
+        "a.k = b.k",
+        "select count(*) from global.s.t a full join global.s.u b on a._rank = b._rank and a.k = "
+        "b.k",
+        "select * from global.s.t a join global.s.u b on a._rank = b._rank and a.k = b.k"};
+    for (size_t i = 0; i < sizeof(own) / sizeof(own[0]); i++)
+        CHECK(asks(own[i], " join "));
+    for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++)
+        CHECK(!asks(all[i], " join "));
+    CHECK(!asks(own[0], "_rank"));
+}
+
 TEST(what_is_wrong_is_said_with_its_place)
 {
     check_error("select zz from global.s.t", "line 1, column 8: unknown column 'zz'");
@@ -515,6 +545,7 @@ int main(int argc, char **argv)
     RUN(merged_on_the_way_it_is_the_same);
     RUN(groups_that_ranks_share_are_held_once);
     RUN(groups_behind_a_limit_are_not_sent_where_that_is_exact);
+    RUN(joins_within_ranks_are_done_by_ranks);
     RUN(what_is_wrong_is_said_with_its_place);
     RUN(a_silent_rank_is_missing_by_name);
     RUN(too_many_bytes_are_refused_in_words);

@@ -216,25 +216,46 @@ static void add_rows(struct buf *b)
 static void add_join(struct buf *b)
 {
     static const char *const joins[] = {"join", "left join", "right join", "full join"};
-    static const char *const on[] = {"a.k = b.k", "a.k = b.k and a._rank = b._rank",
-                                     "a._rank = b._rank", "a.k = b.k and b.w > 20"};
+    static const char *const on[] = {
+        "on a.k = b.k",
+        "on a.k = b.k and a._rank = b._rank",
+        "on a._rank = b._rank",
+        "on a.k = b.k and b.w > 20",
+        "on b._addr = a._addr and a.k = b.k and a.i > b.w",
+        "on a._host = b._host and a.k = b.k",
+        "on a._host = b._host and a._local_rank = b._local_rank and b.k = a.k and a.x > 0",
+        "using (_rank, k)",
+        "on a._role = b._role and a.k = b.k",
+        "on a._rank = b._rank and a.k = b.k join global.s.t c on c._rank = b._rank and c.k = b.k "
+        "and c.i = a.i"};
     static const char *const wheres[] = {"",
                                          " where a.x > 0",
                                          " where b.w > 30 and a._rank < 4",
                                          " where a._host = b._host",
                                          " where b.label is null",
-                                         " where label = 'one' and a.i > 0"};
+                                         " where label = 'one' and a.i > 0",
+                                         " where a.i > b.w + 10 and b.label <> 'two'"};
     static const char *const lists[] = {
         "count(*) as c, sum(a.i) as s, max(b.w) as m",
         "count(a.x) as c, count(b.label) as l, min(w) as w, max(a._rank) as r"};
-    if (chance(2))
-        (void)buf_addf(b, "select %s from global.s.t a %s global.s.u b on %s%s", PICK(lists),
+    if (chance(6))
+        (void)buf_addf(b,
+                       "select %s from global.s.t a %s global.s.u b on a._rank = b._rank and a.i "
+                       ">= b.w%s",
+                       PICK(lists), chance(2) ? "asof join" : "asof left join", PICK(wheres));
+    else if (chance(6))
+        (void)buf_addf(b,
+                       "select a._rank as r, %s from global.s.t a, global.s.u b where a._rank = "
+                       "b._rank and a.k = b.k and a.i > %u group by 1 order by 1",
+                       PICK(lists), next_random(&seed, 3000));
+    else if (chance(2))
+        (void)buf_addf(b, "select %s from global.s.t a %s global.s.u b %s%s", PICK(lists),
                        PICK(joins), PICK(on), PICK(wheres));
     else
         (void)buf_addf(
             b,
             "select a.k as k, b.label as l, count(*) as c, sum(a.i) as s from global.s.t "
-            "a %s global.s.u b on %s%s group by 1, 2 order by 1 nulls last, 2 nulls last",
+            "a %s global.s.u b %s%s group by 1, 2 order by 1 nulls last, 2 nulls last",
             PICK(joins), PICK(on), PICK(wheres));
 }
 

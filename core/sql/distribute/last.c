@@ -93,7 +93,8 @@ static void explain_part(struct plan *p, const struct part *part)
         asked += a->statement != NULL;
         pruned += !a->statement && !a->why;
     }
-    LINE(p, "%s: of %s, %s; %u of %u are asked%s%s", part->name, part->table->source,
+    LINE(p, "%s: of %s, %s; %u of %u are asked%s%s", part->name,
+         part->table->title ? part->table->title : part->table->source,
          part->merge ? "aggregated by those who are asked and merged" : "rows as they are", asked,
          g->n_members, pruned ? ", by their tags: " : "", pruned ? part->condition : "");
     for (uint32_t m = 0; m < g->n_members; m++) {

@@ -3,9 +3,10 @@
  * core/sql/distribute/parts.h - a statement over all members while it is planned and answered.
  *
  * distribute.c (the calls), schema.c (what columns the tables of all have), scope.c (what names
- * mean), plan_parts.c (which parts there are), split.c with split_aggregate.c (a select whose
- * groups are aggregated by members), pull.c (all else), answers.c (what comes back), merge.c (of many one), last.c (the
- * last statement, explain).  Private to them; one thread.
+ * mean), plan_parts.c (which parts there are), colocate.c (joins that each member can do alone),
+ * split.c with split_aggregate.c and split_limit.c (a select whose groups are aggregated by
+ * members), pull.c (all else), answers.c (what comes back), merge.c (of many one), last.c (the last
+ * statement, explain).  Private to them; one thread.
  */
 #ifndef CORE_SQL_DISTRIBUTE_PARTS_H
 #define CORE_SQL_DISTRIBUTE_PARTS_H
@@ -36,10 +37,12 @@ struct member_schema { /* of one table at one member */
 struct global_table {
     const char *schema, *name; /* schema NULL: global.NAME */
     const char *source;        /* "schema"."name" */
+    const char *title;         /* for sentences; NULL: the source */
     const char *probe;
-    struct member_schema *members; /* [n_members], once they are known */
-    struct sql_column *columns;    /* of all: tags, then what any has */
-    uint32_t n;                    /* tags included */
+    struct member_schema *members;  /* [n_members], once they are known */
+    struct sql_column *columns;     /* of all: tags, then what any has */
+    uint32_t n;                     /* tags included */
+    const struct global_join *join; /* it is made of others by each member: colocate.c; or NULL */
     struct global_table *next;
 };
 
@@ -91,7 +94,7 @@ struct sql_global {
     struct statement st;
     int64_t now_utc;
     struct global_table *tables;
-    uint32_t n_tables;
+    uint32_t n_tables, n_joins; /* n_tables: of the statement, without those that joins make */
     struct global_member *members;
     uint32_t n_members, members_room;
     struct part *parts;
@@ -178,6 +181,14 @@ int global_columns_of(struct sql_global *g, const char *text, struct sql_column 
 const char *global_unparsed(struct sql_global *g, const struct node *n);
 /* Conditions on tags, put behind those in b. */
 void global_add_condition(struct sql_global *g, struct buf *b, const struct node *n);
+
+/* ---- colocate.c ---- */
+
+/* A from that joins tables of all within each member becomes one such table. */
+int global_colocate(struct sql_global *g, struct select *s);
+/* As global_source(), of a table that a join makes. */
+const char *global_join_source(struct sql_global *g, const struct part *p, uint32_t member,
+                               const char **ret_why);
 
 /* ---- merge.c ---- */
 

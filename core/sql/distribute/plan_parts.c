@@ -356,6 +356,8 @@ int sql_global_plan(struct sql_global *g)
     if (l.too_many)
         return err_set(-E2BIG, "more than %d selects over tables of all ranks", SELECTS_MAX);
     for (uint32_t i = 0; i < l.n && rc >= 0; i++)
+        rc = global_colocate(g, l.list[i]);
+    for (uint32_t i = 0; i < l.n && rc >= 0; i++)
         rc = global_split(g, l.list[i]);
     if (rc >= 0)
         rc = global_collect_names(g);

@@ -344,6 +344,8 @@ const char *global_source(struct sql_global *g, const struct part *p, uint32_t m
     struct buf replaced, added;
     const char *source = t->source;
     int rc = 0;
+    if (t->join)
+        return global_join_source(g, p, member, ret_why);
     buf_init(&replaced, SQL_TEXT_BYTES);
     buf_init(&added, SQL_TEXT_BYTES);
     for (uint32_t c = SQL_TAGS; c < t->n && rc == 0; c++)
