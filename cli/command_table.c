@@ -246,7 +246,7 @@ static const struct cli_command own_commands[] = {
      .finds_targets = true,
      .run = command_ship,
      .options = {{"--to", NULL, "URL", "where it goes"},
-                 {"--tables", NULL, "NAMES", "with ',' between, and *: python.*,cpu.utilization"},
+                 {"--tables", NULL, "NAMES", "with ',' between, and *: python.*,memory.*"},
                  {"--every", NULL, "TIME", "how often to look for what is new; 10s by default"},
                  {"--state", NULL, "FILE",
                   "what has been sent; by default in ~/.local/state/probing"},
@@ -349,12 +349,13 @@ static const struct cli_command own_commands[] = {
      .options = {{"--dead", NULL, NULL, "list the data of processes that have ended"}},
      .examples = {"list", "list --dead"}},
     {.name = "cluster",
-     .arguments = "nodes | status | attach | detach | hang | REPORT",
+     .arguments = "nodes | status | attach | detach | hang | diff | REPORT",
      .doc = "a job as a whole: its nodes, its ranks, who hangs, entering and leaving all of them",
      .text = "Ranks are found by the environment that torchrun, SLURM, Open MPI, PMI or Kubernetes "
              "gave them. `attach` enters each that has not been entered, `detach` leaves each. "
              "`hang` looks at the stacks of all several times, entered or not, and says who waits "
-             "in which collective and for whom. "
+             "in which collective and for whom. `diff` says what is not the same in all: versions, "
+             "environment, settings, limits. "
              "Other machines are asked only when --hosts names them, by ssh: `probing` must be "
              "installed there, and nothing of it runs on. Exit code 1: not all of them are as they "
              "should be. A REPORT about the whole job is a command that a plugin brings, with "
@@ -373,10 +374,12 @@ static const struct cli_command own_commands[] = {
                   "what probing is called there; also PROBING_REMOTE"},
                  {"--plugin", NULL, "NAME", "attach: also load this plugin; can be repeated"},
                  {"--at-once", NULL, "N", "so many ranks or hosts at a time; 16 by default"},
-                 {"--json", NULL, NULL, "a line of JSON for each rank or node; hang: one value"},
+                 {"--json", NULL, NULL,
+                  "a line of JSON for each rank or node; hang, diff: one value"},
                  {"--looks", NULL, "N", "hang: so many looks; 3 by default"},
                  {"--interval", NULL, "TIME", "hang: from one look to the next; 1s by default"},
                  {"--native", NULL, NULL, "hang: native frames, too"},
+                 {"--all", NULL, NULL, "diff: also what is the same"},
                  {"--threads", NULL, NULL, "hang: all threads, not only the main one"},
                  {"--timeout", NULL, "TIME", "for each rank; 20s by default"}},
      .examples = {"cluster status", "cluster hang", "cluster attach --plugin torch",

@@ -27,16 +27,14 @@
 #define AT_ONCE_MAX 1024
 #define AT_ONCE_TEXT "16"
 #define RSH "ssh -T -o BatchMode=yes -o ConnectTimeout=10"
-#define ACTIONS "nodes, status, attach, detach or hang"
+#define ACTIONS "nodes, status, attach, detach, hang or diff"
 #define LOOKS 3
 #define LOOKS_MAX 1000
 #define INTERVAL_NS NS_PER_S
 
-static const char *const action_names[] = {[CLUSTER_NODES] = "nodes",
-                                           [CLUSTER_STATUS] = "status",
-                                           [CLUSTER_ATTACH] = "attach",
-                                           [CLUSTER_DETACH] = "detach",
-                                           [CLUSTER_HANG] = "hang"};
+static const char *const action_names[] = {
+    [CLUSTER_NODES] = "nodes",   [CLUSTER_STATUS] = "status", [CLUSTER_ATTACH] = "attach",
+    [CLUSTER_DETACH] = "detach", [CLUSTER_HANG] = "hang",     [CLUSTER_DIFF] = "diff"};
 
 const char *cluster_action_name(enum cluster_action action)
 {
@@ -117,6 +115,8 @@ static int take(void *arg, const char *option, const char *value)
         o->program = value;
     else if (strcmp(option, "--json") == 0)
         o->json = true;
+    else if (strcmp(option, "--all") == 0)
+        o->all = true;
     else if (strcmp(option, "--native") == 0)
         o->native = true;
     else if (strcmp(option, "--threads") == 0)
@@ -154,6 +154,8 @@ static int check(const struct taken *t)
         (t->o.looks > 0 || t->o.interval_ns > 0 || t->o.native || t->o.threads))
         return err_set(-EINVAL, "--looks, --interval, --native and --threads are for `cluster "
                                 "hang`");
+    if (t->o.all && t->o.action != CLUSTER_DIFF)
+        return err_set(-EINVAL, "--all is for `cluster diff`");
     if (t->o.store != NULL && t->o.action != CLUSTER_NODES &&
         (t->o.hosts == NULL || strcmp(t->o.hosts, "auto") != 0))
         return err_set(-EINVAL, "--store is for `cluster nodes`, and for --hosts auto");
@@ -403,6 +405,7 @@ int command_cluster(struct target *t, int argc, char **argv)
         taken.o.interval_ns = INTERVAL_NS;
     if (rc == 0)
         rc = taken.o.action == CLUSTER_NODES  ? run_nodes(&taken.o, &hosts, here)
+             : taken.o.action == CLUSTER_DIFF ? cluster_diff(&taken.o, &hosts, here)
              : taken.o.action == CLUSTER_HANG ? cluster_hang(&taken.o, &hosts, here)
                                               : run_ranks(&taken.o, &hosts, here);
     hosts_done(&hosts);

@@ -395,6 +395,8 @@ static int trip_script(const struct cluster_options *o, struct trip *t)
     }
     if (o->action == CLUSTER_HANG)
         add_looks(o, &b);
+    if (o->action == CLUSTER_DIFF)
+        add_quoted(&b, "--all");
     int rc = b.failed ? err_set(-E2BIG, "the command for the other machines is too long") : 0;
     (void)snprintf(t->script, sizeof(t->script), "%s", buf_text(&b));
     buf_done(&b);

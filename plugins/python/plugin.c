@@ -243,7 +243,12 @@ static const struct probing_view views[] = {
     {"profiling_data",
      "select ts as timestamp, name as operation_name, duration_ns / 1e6 as duration_ms from "
      "python.trace_event where duration_ns is not null",
-     "durations of operations: spans", NULL}};
+     "durations of operations: spans", NULL},
+    {"python.facts",
+     "select name, version as value from python.modules where version <> '' and strpos(name, '.') "
+     "= "
+     "0",
+     "versions of imported packages, as `cluster diff` compares them", NULL}};
 
 /* A span's end tells of its begin, too. */
 static const struct probing_track tracks[] = {
@@ -253,7 +258,8 @@ static const struct probing_track tracks[] = {
      .newest = "select max(ts) from python.trace_event"}};
 
 static const struct probing_declarations declarations = {.size = sizeof(declarations),
-                                                         .n_views = 1,
+                                                         .n_views =
+                                                             sizeof(views) / sizeof(views[0]),
                                                          .view_size = sizeof(views[0]),
                                                          .views = views,
                                                          .n_tracks = 1,

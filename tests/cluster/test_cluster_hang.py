@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`probing cluster hang`: who waits for whom in a real job that hangs, a healthy one, one whose rank
-has gone or is stopped, and hosts that say what cannot be."""
+"""`probing cluster hang`: who waits for whom in a real job that hangs, a healthy one, one whose
+rank has gone or is stopped, and hosts that say what cannot be."""
 import json
 import os
 import signal
@@ -122,8 +122,9 @@ case $host in
 dead) echo "ssh: connect to host dead port 22: No route to host" >&2; exit 255 ;;
 noise) echo 'Welcome!' ;;
 odd) echo '{"ranks": [{"rank": 2, "state": "flies"}]}' ;;
-liar) printf '%s' '{"job": "x", "ranks": [{"rank": 1, "pid": 1e99, "host": "far", "state": "waits",' \
-      '"operation": "x\nrank 0 is gone", "looks": -3, "stacks": [7, {"frames": [[1], "f"]}]}]}' ;;
+liar) printf '%s' '{"job": "x", "ranks": [{"rank": 1, "pid": 1e99, "host": "far",' \
+      '"state": "waits", "operation": "x\nrank 0 is gone", "looks": -3,' \
+      '"stacks": [7, {"frames": [[1], "f"]}]}]}' ;;
 *) exec sh -c "$*" ;;
 esac
 """

@@ -1,0 +1,248 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * cli/cluster/diff.c - `probing cluster diff`: what is not the same in all ranks.
+ *
+ * One thread.
+ */
+#include "cli/cluster/diff.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli/cli.h"
+#include "cli/cluster/side_commands.h"
+#include "cli/terminal/terminal.h"
+#include "core/base/err.h"
+#include "sdk/lib/rank_ranges.h"
+
+#define ANSWER_BYTES ((size_t)2 << 30)
+#define LINE_BYTES ((size_t)1 << 20)
+#define VALUE_SHOWN 200
+#define VALUES_SHOWN 20 /* of one fact */
+#define RANGES_SHOWN 12
+#define NAMES_SHOWN 12 /* of what each rank has its own */
+
+struct printing {
+    const struct cluster_options *o;
+    struct diff_found *found;
+    const char *kind; /* of the last one that was printed */
+    int64_t *room;
+    uint32_t counts[4];
+    struct buf own; /* names */
+};
+
+/* "ranks 0-2,5 (4)": the first n of p->room. */
+static void name_all(const struct printing *p, size_t n, struct buf *b)
+{
+    (void)buf_addf(b, "%s ",
+                   p->found->ranked ? n == 1 ? "rank" : "ranks"
+                   : n == 1         ? "process"
+                                    : "processes");
+    rank_ranges(p->room, n, RANGES_SHOWN, b);
+    if (n > 1)
+        (void)buf_addf(b, " (%zu)", n);
+}
+
+static void print_value(const struct printing *p, const struct fact_group *g, size_t at,
+                        size_t *ret_next)
+{
+    const struct diff_found *f = p->found;
+    size_t n = diff_ranks_of(f, g, at, p->room, ret_next);
+    const char *value = at != SIZE_MAX ? f->facts[at].value : "(not there)";
+    struct buf b;
+
+    buf_init(&b, LINE_BYTES);
+    name_all(p, n, &b);
+    printf("    %s: %.*s%s\n", buf_text(&b), VALUE_SHOWN, value[0] != '\0' ? value : "(empty)",
+           strlen(value) > VALUE_SHOWN ? "..." : "");
+    buf_done(&b);
+}
+
+/* Each value once: that of the most ranks first. */
+static void print_values(const struct printing *p, const struct fact_group *g)
+{
+    size_t most = 0, best = g->first, next = g->first;
+    uint32_t shown = 1;
+
+    for (size_t at = g->first; at < g->first + g->n; at = next) {
+        size_t n = diff_ranks_of(p->found, g, at, p->room, &next);
+        if (n > most) {
+            most = n;
+            best = at;
+        }
+    }
+    print_value(p, g, best, &next);
+    for (size_t at = g->first; at < g->first + g->n && shown < VALUES_SHOWN; at = next) {
+        if (at == best) {
+            (void)diff_ranks_of(p->found, g, at, p->room, &next);
+            continue;
+        }
+        print_value(p, g, at, &next);
+        shown++;
+    }
+    if (g->n_values > shown)
+        printf("    and %u values more (--json has them)\n", g->n_values - shown);
+    if (g->some_lack_it)
+        print_value(p, g, SIZE_MAX, &next);
+}
+
+static int print_group(void *arg, const struct fact_group *g)
+{
+    struct printing *p = arg;
+    const struct fact *first = &p->found->facts[g->first];
+
+    p->counts[g->is]++;
+    if (g->is == FACT_OWN && p->counts[FACT_OWN] <= NAMES_SHOWN)
+        (void)buf_addf(&p->own, "%s%s", p->own.size > 0 ? ", " : "", first->name);
+    if (g->is != FACT_DIFFERS && !p->o->all)
+        return 0;
+    if (p->kind == NULL || strcmp(p->kind, first->kind) != 0)
+        printf("%s%s\n", p->kind != NULL ? "\n" : "", first->kind);
+    p->kind = first->kind;
+    if (g->is == FACT_SAME || g->is == FACT_HIDDEN) {
+        printf("  %s: %.*s%s\n", first->name, VALUE_SHOWN, first->value,
+               strlen(first->value) > VALUE_SHOWN ? "..." : "");
+        return 0;
+    }
+    printf("  %s\n", first->name);
+    print_values(p, g);
+    return 0;
+}
+
+/* Those of whom something is not known, for one reason each time. */
+static void say_unknown(const struct printing *p)
+{
+    const struct diff_found *f = p->found;
+    char why[4 * MEMBER_WHY_BYTES];
+    struct buf b;
+
+    buf_init(&b, LINE_BYTES);
+    for (uint32_t i = 0; i < f->n_ranks; i++) {
+        size_t n = 0;
+        bool said = f->ranks[i].why[0] == '\0';
+        for (uint32_t k = 0; k < i && !said; k++)
+            said = strcmp(f->ranks[k].why, f->ranks[i].why) == 0;
+        for (uint32_t k = i; k < f->n_ranks && !said; k++)
+            if (strcmp(f->ranks[k].why, f->ranks[i].why) == 0)
+                p->room[n++] = f->ranks[k].rank;
+        if (said)
+            continue;
+        buf_reset(&b);
+        name_all(p, n, &b);
+        terminal_say("%s: %s", buf_text(&b), terminal_field(why, sizeof(why), f->ranks[i].why));
+    }
+    buf_done(&b);
+    for (uint32_t i = 0; i < f->n_hosts; i++)
+        terminal_say("host %s could not be asked: %s", f->hosts[i].host,
+                     terminal_field(why, sizeof(why), f->hosts[i].why));
+    if (f->world_size != MEMBER_UNKNOWN && f->ranked && (int64_t)f->n_ranks < f->world_size)
+        terminal_say("the job has %lld ranks: of the other %lld nothing is known%s",
+                     (long long)f->world_size, (long long)(f->world_size - f->n_ranks),
+                     p->o->hosts == NULL ? " (--hosts asks other machines)" : "");
+}
+
+static void say_sum(struct printing *p)
+{
+    if (p->kind != NULL)
+        putchar('\n');
+    printf("%u things differ; %u are the same in all %u ranks, as far as they are known",
+           p->counts[FACT_DIFFERS], p->counts[FACT_SAME], p->found->n_ranks);
+    if (p->counts[FACT_OWN] > 0)
+        printf("; %u are each rank's own (%s%s)", p->counts[FACT_OWN], buf_text(&p->own),
+               p->counts[FACT_OWN] > NAMES_SHOWN ? ", ..." : "");
+    if (p->counts[FACT_HIDDEN] > 0)
+        printf("; %u are secrets, and were not compared", p->counts[FACT_HIDDEN]);
+    printf("\n");
+    (void)fflush(stdout);
+    say_unknown(p);
+}
+
+static int print_all(const struct cluster_options *o, struct diff_found *f)
+{
+    struct printing p = {.o = o, .found = f, .room = calloc(f->n_ranks + 1, sizeof(int64_t))};
+    int rc = p.room == NULL ? err_set(-ENOMEM, "no memory for %u ranks", f->n_ranks) : 0;
+
+    buf_init(&p.own, LINE_BYTES);
+    if (rc == 0)
+        rc = diff_groups(f, print_group, &p);
+    if (rc == 0)
+        say_sum(&p);
+    buf_done(&p.own);
+    free(p.room);
+    return rc;
+}
+
+static int write_all(const struct cluster_options *o, struct diff_found *f)
+{
+    struct buf b;
+
+    terminal_exact();
+    buf_init(&b, ANSWER_BYTES);
+    int rc = diff_write(o, f, &b);
+    if (rc == 0)
+        (void)fwrite(buf_text(&b), 1, b.size, stdout);
+    buf_done(&b);
+    return rc;
+}
+
+/* ---- who ---- */
+
+static int take_host(void *arg, const char *host, const struct side_command *c, const char *why)
+{
+    struct diff_found *f = arg;
+    uint32_t before = f->n_ranks;
+    int rc =
+        c->error == 0 && c->out.size > 0 ? diff_read(c->out.data, c->out.size, host, f) : -EBADMSG;
+
+    if (rc == -ENOMEM)
+        return rc;
+    if (rc < 0)
+        why = c->out.size == 0 || c->error != 0 ? why : err_text();
+    else if (f->n_ranks > before)
+        return 0;
+    else
+        why = "no rank of the job runs there";
+    return diff_add_host(f, host, why) != NULL ? 0 : -ENOMEM;
+}
+
+static void name_ranks(struct diff_found *f)
+{
+    f->ranked = true;
+    for (uint32_t i = 0; i < f->n_ranks; i++)
+        f->ranked = f->ranked && f->ranks[i].rank != MEMBER_UNKNOWN;
+    for (uint32_t i = 0; i < f->n_ranks && !f->ranked; i++)
+        f->ranks[i].rank = f->ranks[i].pid;
+}
+
+static bool is_whole(const struct diff_found *f)
+{
+    bool whole = f->n_hosts == 0 && f->n_ranks > 0;
+
+    for (uint32_t i = 0; i < f->n_ranks; i++)
+        whole = whole && f->ranks[i].why[0] == '\0';
+    return whole;
+}
+
+int cluster_diff(const struct cluster_options *o, const struct hosts *hosts, bool here)
+{
+    struct diff_found f;
+
+    diff_init(&f);
+    int rc = here ? diff_local(o, &f) : 0;
+    if (rc == 0 && hosts->n > 0)
+        rc = cluster_ask_hosts(o, hosts, take_host, &f);
+    name_ranks(&f);
+    if (rc == 0 && f.n_ranks == 0 && f.n_hosts == 0) {
+        terminal_say("no rank of %s%s%s runs on this machine that you may look at",
+                     o->job != NULL ? "job '" : "a job", o->job != NULL ? o->job : "",
+                     o->job != NULL ? "'" : "");
+        rc = EXIT_FAILED;
+    } else if (rc == 0) {
+        rc = o->json ? write_all(o, &f) : print_all(o, &f);
+        rc = rc < 0 ? rc : is_whole(&f) ? EXIT_DONE : EXIT_FAILED;
+    }
+    diff_done(&f);
+    return rc;
+}

@@ -1,0 +1,87 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * cli/cluster/diff.h - `cluster diff`: what is known of each rank, as facts that can be compared.
+ *
+ * Private to its parts; one thread.
+ *
+ *     diff.c: the command     diff_local.c: facts of the ranks of this machine
+ *     diff_facts.c: facts, and which of them differ     diff_json.c: what --json prints, and what
+ *     another machine has printed
+ */
+#ifndef CLI_CLUSTER_DIFF_H
+#define CLI_CLUSTER_DIFF_H
+
+#include "cli/cluster/cluster.h"
+#include "sdk/lib/arena.h"
+#include "sdk/lib/buf.h"
+
+#define DIFF_VALUE_BYTES \
+    2000 /* of a value: of a longer one its size and a hash of it stand there */
+
+struct diff_rank {
+    int64_t rank, pid; /* MEMBER_UNKNOWN */
+    char host[256];
+    char why[MEMBER_WHY_BYTES]; /* what of it is not known, and why; "" */
+};
+
+/* Of one rank: "environment", "OMP_NUM_THREADS", "4". */
+struct fact {
+    const char *kind, *name, *value;
+    uint32_t rank; /* place in `ranks` */
+};
+
+struct diff_found {
+    struct arena mem;
+    struct fact *facts;
+    size_t n_facts, room;
+    struct diff_rank *ranks;
+    uint32_t n_ranks, ranks_room;
+    struct diff_rank *hosts; /* that could not be asked: `host` and `why` */
+    uint32_t n_hosts, hosts_room;
+    char job[300];
+    int64_t world_size;
+    bool ranked;
+};
+
+void diff_init(struct diff_found *f);
+void diff_done(struct diff_found *f);
+/* One more, or NULL with err_set(); lives until the next one. */
+struct diff_rank *diff_add_rank(struct diff_found *f);
+struct diff_rank *diff_add_host(struct diff_found *f, const char *host, const char *why);
+/* Copied; control characters become blanks. */
+int diff_add(struct diff_found *f, uint32_t rank, const char *kind, const char *name,
+             const char *value, size_t n);
+
+int diff_local(const struct cluster_options *o, struct diff_found *f);
+
+/* ---- what differs ---- */
+
+enum fact_is {
+    FACT_DIFFERS,
+    FACT_SAME,  /* in all of whom such facts are known */
+    FACT_OWN,   /* each rank has its own, or its name says which rank it is */
+    FACT_HIDDEN /* secrets: not compared */
+};
+
+struct fact_group { /* the facts of one kind and name: facts[first..first + n), sorted */
+    enum fact_is is;
+    size_t first, n;
+    uint32_t n_values;
+    bool some_lack_it; /* of those of whom facts of this kind are known: */
+    const bool *known; /* [n_ranks] */
+};
+
+/* Sorts the facts; fn gets each group, in order of kind and name, until it gives below 0. */
+int diff_groups(struct diff_found *f, int (*fn)(void *arg, const struct fact_group *g), void *arg);
+/* The numbers of those with the value of facts[at], or without any where at is SIZE_MAX; *ret_next:
+ * where the next value begins.  ret: room for n_ranks. */
+size_t diff_ranks_of(const struct diff_found *f, const struct fact_group *g, size_t at,
+                     int64_t *ret, size_t *ret_next);
+
+/* ---- JSON ---- */
+
+int diff_write(const struct cluster_options *o, struct diff_found *f, struct buf *b);
+/* What `cluster diff --all --json` has printed on `host`.  -EBADMSG with err_set(). */
+int diff_read(const char *text, size_t size, const char *host, struct diff_found *f);
+
+#endif

@@ -1,0 +1,290 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * cli/cluster/diff_facts.c - facts of ranks, and which of them differ.
+ *
+ * One thread.
+ */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli/cluster/diff.h"
+#include "core/base/err.h"
+#include "core/base/redact.h"
+#include "sdk/lib/hash.h"
+
+#define FACTS_BYTES ((size_t)2 << 30)
+#define FACTS_MAX ((size_t)1 << 26)
+#define RANKS_MAX (1u << 20)
+#define OWN_LEAST 3 /* of two ranks it says nothing that both have their own */
+
+void diff_init(struct diff_found *f)
+{
+    *f = (struct diff_found){.world_size = MEMBER_UNKNOWN};
+    arena_init(&f->mem, FACTS_BYTES);
+}
+
+void diff_done(struct diff_found *f)
+{
+    arena_done(&f->mem);
+    free(f->facts);
+    free(f->ranks);
+    free(f->hosts);
+    *f = (struct diff_found){.n_facts = 0};
+}
+
+static struct diff_rank *add(struct diff_rank **list, uint32_t *n, uint32_t *room)
+{
+    if (*n == *room) {
+        uint32_t more = *room > 0 ? 2 * *room : 32;
+        struct diff_rank *longer = more <= RANKS_MAX ? realloc(*list, more * sizeof(**list)) : NULL;
+        if (longer == NULL) {
+            (void)err_set(-ENOMEM, "no memory for %u ranks", more);
+            return NULL;
+        }
+        *list = longer;
+        *room = more;
+    }
+    (*list)[*n] = (struct diff_rank){.rank = MEMBER_UNKNOWN, .pid = MEMBER_UNKNOWN};
+    return &(*list)[(*n)++];
+}
+
+struct diff_rank *diff_add_rank(struct diff_found *f)
+{
+    return add(&f->ranks, &f->n_ranks, &f->ranks_room);
+}
+
+struct diff_rank *diff_add_host(struct diff_found *f, const char *host, const char *why)
+{
+    struct diff_rank *h = add(&f->hosts, &f->n_hosts, &f->hosts_room);
+
+    if (h != NULL) {
+        (void)snprintf(h->host, sizeof(h->host), "%s", host);
+        (void)snprintf(h->why, sizeof(h->why), "%.399s", why);
+    }
+    return h;
+}
+
+static const char *copy(struct diff_found *f, const char *text, size_t n)
+{
+    char long_one[64];
+    char *ret;
+
+    (void)snprintf(long_one, sizeof(long_one), "... (%zu bytes, hash %016llx)", n,
+                   (unsigned long long)hash_bytes(HASH_FNV, text, n));
+    if (n > DIFF_VALUE_BYTES) {
+        ret = arena_zalloc(&f->mem, DIFF_VALUE_BYTES + sizeof(long_one), 1);
+        if (ret != NULL) {
+            memcpy(ret, text, DIFF_VALUE_BYTES);
+            memcpy(ret + DIFF_VALUE_BYTES, long_one, sizeof(long_one));
+        }
+    } else {
+        ret = arena_text(&f->mem, text, n);
+    }
+    for (char *at = ret; at != NULL && *at != '\0'; at++)
+        if ((unsigned char)*at < ' ' || *at == 0x7f)
+            *at = ' ';
+    return ret;
+}
+
+int diff_add(struct diff_found *f, uint32_t rank, const char *kind, const char *name,
+             const char *value, size_t n)
+{
+    if (f->n_facts == f->room) {
+        size_t room = f->room > 0 ? 2 * f->room : 4096;
+        struct fact *list = room <= FACTS_MAX ? realloc(f->facts, room * sizeof(*list)) : NULL;
+        if (list == NULL)
+            return err_set(-ENOMEM, "no memory for %zu facts", room);
+        f->facts = list;
+        f->room = room;
+    }
+    struct fact *one = &f->facts[f->n_facts];
+    *one = (struct fact){copy(f, kind, strlen(kind)), copy(f, name, strlen(name)),
+                         copy(f, value, n), rank};
+    if (one->kind == NULL || one->name == NULL || one->value == NULL)
+        return err_set(-ENOMEM, "no memory for what is known of the ranks");
+    f->n_facts++;
+    return 0;
+}
+
+/* ---- groups ---- */
+
+/* Where a process stands in its job: of these no two should be the same, or nobody expects it. */
+static bool says_place(const char *kind, const char *name)
+{
+    static const char *const names[] = {"RANK",
+                                        "LOCAL_RANK",
+                                        "GROUP_RANK",
+                                        "ROLE_RANK",
+                                        "NODE_RANK",
+                                        "OMPI_COMM_WORLD_RANK",
+                                        "OMPI_COMM_WORLD_LOCAL_RANK",
+                                        "OMPI_COMM_WORLD_NODE_RANK",
+                                        "OMPI_FIRST_RANKS",
+                                        "PMIX_RANK",
+                                        "PMI_RANK",
+                                        "PMI_FD",
+                                        "MPI_LOCALRANKID",
+                                        "SLURM_PROCID",
+                                        "SLURM_LOCALID",
+                                        "SLURM_NODEID",
+                                        "SLURM_TASK_PID",
+                                        "SLURM_GTIDS",
+                                        "SLURM_TOPOLOGY_ADDR",
+                                        "SLURMD_NODENAME",
+                                        "HOSTNAME",
+                                        "JOB_COMPLETION_INDEX",
+                                        "POD_NAME",
+                                        "POD_IP",
+                                        "TORCHELASTIC_ERROR_FILE",
+                                        "SSH_CLIENT",
+                                        "SSH_CONNECTION",
+                                        "_"};
+
+    if (strcmp(kind, "environment") != 0)
+        return false;
+    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
+        if (strcmp(name, names[i]) == 0)
+            return true;
+    return false;
+}
+
+static int compare(const void *one, const void *two)
+{
+    const struct fact *a = one, *b = two;
+    int order = strcmp(a->kind, b->kind);
+
+    order = order != 0 ? order : strcmp(a->name, b->name);
+    order = order != 0 ? order : strcmp(a->value, b->value);
+    return order != 0 ? order : a->rank < b->rank ? -1 : a->rank > b->rank;
+}
+
+static bool same_name(const struct fact *a, const struct fact *b)
+{
+    return strcmp(a->kind, b->kind) == 0 && strcmp(a->name, b->name) == 0;
+}
+
+static bool same_value(const struct fact *a, const struct fact *b)
+{
+    return strcmp(a->value, b->value) == 0;
+}
+
+/* Facts are in order: the first of a kind is found by halving. */
+static size_t first_of_kind(const struct diff_found *f, const char *kind)
+{
+    size_t low = 0, high = f->n_facts;
+
+    while (low < high) {
+        size_t middle = (low + high) / 2;
+        if (strcmp(f->facts[middle].kind, kind) < 0)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low;
+}
+
+static uint32_t known_of_kind(const struct diff_found *f, const char *kind, bool *room)
+{
+    uint32_t n = 0;
+
+    memset(room, 0, f->n_ranks);
+    for (size_t i = first_of_kind(f, kind); i < f->n_facts && strcmp(f->facts[i].kind, kind) == 0;
+         i++) {
+        n += !room[f->facts[i].rank];
+        room[f->facts[i].rank] = true;
+    }
+    return n;
+}
+
+static void judge(const struct diff_found *f, uint32_t known, struct fact_group *g)
+{
+    const struct fact *first = &f->facts[g->first];
+    uint32_t ranks = 1;
+
+    g->n_values = 1;
+    for (size_t i = g->first + 1; i < g->first + g->n; i++) {
+        g->n_values += !same_value(&f->facts[i], &f->facts[i - 1]);
+        ranks +=
+            !same_value(&f->facts[i], &f->facts[i - 1]) || f->facts[i].rank != f->facts[i - 1].rank;
+    }
+    g->some_lack_it = ranks < known;
+    if (says_place(first->kind, first->name))
+        g->is = FACT_OWN;
+    else if (g->n_values == 1 && !g->some_lack_it)
+        g->is = strcmp(first->value, SECRET_SHOWN) == 0 ? FACT_HIDDEN : FACT_SAME;
+    else if (g->n_values == known && !g->some_lack_it && known >= OWN_LEAST)
+        g->is = FACT_OWN;
+    else
+        g->is = FACT_DIFFERS;
+}
+
+int diff_groups(struct diff_found *f, int (*fn)(void *arg, const struct fact_group *g), void *arg)
+{
+    bool *room = calloc(f->n_ranks + 1, sizeof(*room));
+    const char *kind = NULL;
+    uint32_t known = 0;
+    int rc = room == NULL ? err_set(-ENOMEM, "no memory for %u ranks", f->n_ranks) : 0;
+
+    if (rc == 0 && f->n_facts > 0)
+        qsort(f->facts, f->n_facts, sizeof(*f->facts), compare);
+    for (size_t at = 0; rc == 0 && at < f->n_facts;) {
+        struct fact_group g = {.first = at};
+        while (at < f->n_facts && same_name(&f->facts[at], &f->facts[g.first]))
+            at++;
+        g.n = at - g.first;
+        if (kind == NULL || strcmp(kind, f->facts[g.first].kind) != 0) {
+            kind = f->facts[g.first].kind;
+            known = known_of_kind(f, kind, room);
+        }
+        judge(f, known, &g);
+        g.known = room;
+        rc = fn(arg, &g);
+    }
+    free(room);
+    return rc;
+}
+
+static int by_number(const void *one, const void *two)
+{
+    int64_t a = *(const int64_t *)one, b = *(const int64_t *)two;
+
+    return a < b ? -1 : a > b;
+}
+
+static size_t in_order(int64_t *list, size_t n)
+{
+    size_t kept = 0;
+
+    if (n > 1)
+        qsort(list, n, sizeof(*list), by_number);
+    for (size_t i = 0; i < n; i++)
+        if (kept == 0 || list[i] != list[kept - 1])
+            list[kept++] = list[i];
+    return kept;
+}
+
+size_t diff_ranks_of(const struct diff_found *f, const struct fact_group *g, size_t at,
+                     int64_t *ret, size_t *ret_next)
+{
+    size_t end = g->first + g->n, n = 0;
+
+    if (at != SIZE_MAX) {
+        size_t i = at;
+        for (; i < end && same_value(&f->facts[i], &f->facts[at]); i++)
+            if (i == at || f->facts[i].rank != f->facts[i - 1].rank)
+                ret[n++] = f->ranks[f->facts[i].rank].rank;
+        *ret_next = i;
+        return in_order(ret, n);
+    }
+    *ret_next = end;
+    for (uint32_t r = 0; r < f->n_ranks; r++) {
+        bool has = !g->known[r];
+        for (size_t i = g->first; i < end && !has; i++)
+            has = f->facts[i].rank == r;
+        if (!has)
+            ret[n++] = f->ranks[r].rank;
+    }
+    return in_order(ret, n);
+}

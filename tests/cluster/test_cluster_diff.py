@@ -1,0 +1,101 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`probing cluster diff`: what is not the same in all ranks, by value; secrets, and what each has
+for its own; here and on hosts that say what cannot be."""
+import json
+import os
+
+from world import CLI, IDLE
+
+JOB = "diff-%d" % os.getpid()
+
+
+def start_ranks(world, job, n, odd=2, **more):
+    targets = []
+    for rank in range(n):
+        env = {"RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": str(n),
+               "TORCHELASTIC_RUN_ID": job, "SEED": "seed-%d" % rank, "NCCL_ALGO": "Ring",
+               "API_TOKEN": "secret-%d" % rank}
+        if rank == odd:
+            env.update({"NCCL_ALGO": "Tree", "NAN\nrank 0": "\x1b[2J"}, **more)
+        targets.append(world.python("import json\n" + IDLE, env=env))
+    for target in targets:
+        target.wait_line("ready")
+    return targets
+
+
+def diff(world, job, *words, env=None):
+    return world.probing("cluster", "diff", "--job", job, *words, env=env)
+
+
+def facts(done):
+    found = json.loads(done.stdout)
+    return found, {(f["kind"], f["name"]): f for f in found["facts"]}
+
+
+def test_one_is_different(world):
+    job = JOB + "-one"
+    targets = start_ranks(world, job, 4, ONLY_HERE="1")
+    done = diff(world, job)
+    assert done.returncode == 1 and "ranks 0-3 (4): settings, plugins and" in done.stderr
+    assert "  NCCL_ALGO\n    ranks 0-1,3 (3): Ring\n    rank 2: Tree\n" in done.stdout
+    assert "  ONLY_HERE\n    rank 2: 1\n    ranks 0-1,3 (3): (not there)\n" in done.stdout
+    assert "secret-" not in done.stdout and "seed-" not in done.stdout
+    assert "LOCAL_RANK, RANK, SEED" in done.stdout and "1 are secrets" in done.stdout
+    assert "  NAN rank 0\n    rank 2:  [2J\n" in done.stdout
+    for target in targets:
+        target.inject()
+    assert targets[1].probing("config", "set", "probing.retention", "3d").returncode == 0
+    done = diff(world, job, "--json")
+    assert done.returncode == 0, done.stderr
+    found, by = facts(done)
+    assert [r["pid"] for r in found["ranks"]] == [t.pid for t in targets]
+    assert by["environment", "NCCL_ALGO"]["values"] == [
+        {"value": "Ring", "ranks": [0, 1, 3]}, {"value": "Tree", "ranks": [2]}]
+    assert by["environment", "ONLY_HERE"]["values"][1] == {"value": None, "ranks": [0, 1, 3]}
+    assert by["settings", "probing.retention"]["values"] == [
+        {"value": "3d", "ranks": [1]}, {"value": "7d", "ranks": [0, 2, 3]}]
+    assert found["same"] > 30 and {f["is"] for f in found["facts"]} == {"differs"}
+    found, by = facts(diff(world, job, "--json", "--all"))
+    assert by["environment", "API_TOKEN"]["is"] == "hidden"
+    assert by["environment", "RANK"]["is"] == by["environment", "SEED"]["is"] == "own"
+    assert by["limits", "open files"]["is"] == "same"
+    assert by["plugins", "python"]["values"][0]["ranks"] == [0, 1, 2, 3]
+    assert by["python", "json"]["is"] == "same"  # a package's version: the plugin's own facts
+
+
+SHELL = r"""#!/bin/sh
+host=$1
+shift
+case $host in
+dead) echo "ssh: connect to host dead port 22: No route to host" >&2; exit 255 ;;
+odd) echo '{"ranks": [1], "facts": []}' ;;
+liar) printf '%s' '{"ranks": [{"rank": 5, "host": "far", "why": "\n"}], "facts": [' \
+      '{"kind": "environment", "name": "NCCL_ALGO", "values": [{"value": "a\nb",' \
+      '"ranks": [0, 5, 5, -1, 1e99, "x"]}]}]}' ;;
+*) exec sh -c "$*" ;;
+esac
+"""
+
+
+def test_hosts(world):
+    """A host can lie about its own ranks only."""
+    job = JOB + "-hosts"
+    shell = world.tmp / "shell"
+    shell.write_text(SHELL)
+    shell.chmod(0o755)
+    env = {"PROBING_RSH": str(shell), "PROBING_REMOTE": str(CLI)}
+    start_ranks(world, job, 2)
+    found, by = facts(diff(world, job, "--hosts", "far,dead,odd,liar", "--json", env=env))
+    assert [(r["host"], r["rank"]) for r in found["ranks"]] == [
+        ("far", 0), ("far", 1), ("liar", 5)]
+    assert by["environment", "NCCL_ALGO"]["values"] == [
+        {"value": "Ring", "ranks": [0, 1]}, {"value": "a b", "ranks": [5]}]
+    why = {h["host"]: h["why"] for h in found["not_reached"]}
+    assert "No route" in why["dead"] and "not one of probing" in why["odd"]
+
+
+def test_wrong_words(world):
+    done = world.probing("cluster", "status", "--all")
+    assert done.returncode == 2 and "is for `cluster diff`" in done.stderr
+    done = diff(world, "no-such-job")
+    assert done.returncode == 1 and "no rank of job 'no-such-job' runs" in done.stderr
