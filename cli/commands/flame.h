@@ -34,6 +34,24 @@ void flame_mode_words(void (*fn)(void *arg, const char *word, const char *doc), 
 /* when: a condition on ts, "true" for all.  in_time: samples one by one, where it has stacks. */
 int flame_read_mode(struct flame *f, const struct target *t, const struct flame_mode *m,
                     const char *when, bool in_time);
+/* ---- flame_sampler.c: the plugin that takes samples in the process ---- */
+
+struct flame_sampler { /* as it was before */
+    bool ran;
+    char plugin[64];
+    char name[2][160];  /* settings: what it takes, and how often */
+    char value[2][160]; /* "" when not known */
+    bool changed[2];
+};
+/* A plugin that is loaded now takes what it is set to, unless a mode was named: then m becomes
+ * that.  Stop it also when this fails. */
+int flame_sampler_start(const struct target *t, bool named, const char *rate, struct flame_mode *m,
+                        struct flame_sampler *ret);
+int flame_sampler_stop(const struct target *t, const struct flame_sampler *kept);
+/* ---- flamegraph.c ---- */
+
+/* What fn puts in, written as the words of the command say. */
+int flamegraph_filled(int argc, char **argv, int (*fill)(void *arg, struct flame *f), void *arg);
 /* ---- flame_read.c: stacks by number, and samples of them ---- */
 
 /* Statements without {when}. */

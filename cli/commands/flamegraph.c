@@ -11,7 +11,6 @@
 
 #include <errno.h>
 #include <poll.h>
-#include <probing/client.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -178,97 +177,7 @@ static void choose_path(struct options *o, pid_t pid)
     }
 }
 
-/* ---- the plugin that takes samples in the process ---- */
-
-struct kept {
-    bool ran;
-    char plugin[64];
-    char name[2][160];  /* settings: what it takes, and how often */
-    char value[2][160]; /* "" when not known */
-    bool changed[2];
-};
-
-static int to_text(void *arg, const char *data, size_t size)
-{
-    return buf_add(arg, data, size);
-}
-
-/* Say a command to the process; its answer goes nowhere. */
-static int tell(const struct target *t, int n, const char *const *words)
-{
-    struct probing_client *c = NULL;
-    struct buf answer;
-    int status = 0, rc = target_connect(t, &c);
-    buf_init(&answer, 1u << 20);
-    if (rc == 0)
-        rc = probing_client_run(c, n, words, /* timeout_ns= */ 0, to_text, &answer, &status);
-    if (rc == 0 && status > 0)
-        rc = err_set(-EIO, "%s %s failed: %s", words[0], words[1], buf_text(&answer));
-    buf_done(&answer);
-    probing_client_free(c);
-    return rc == 0 && status < 0 ? status : rc;
-}
-
-static int set(const struct target *t, const char *name, const char *value)
-{
-    const char *words[] = {"config", "set", name, value};
-    return tell(t, 4, words);
-}
-
-static int load_sampler(const struct target *t, const char *plugin)
-{
-    char file[4096], note[ERR_TEXT_BYTES];
-    const char *words[] = {"plugin", "load", plugin};
-    if (t->host[0] != '\0' || plugin_find(plugin, file, sizeof(file)) < 0)
-        return tell(t, 3, words); /* what is in the target's own plugin path */
-    return upload_plugin(t, plugin, file, note, sizeof(note));
-}
-
-static int change(const struct target *t, struct kept *k, int i, const char *value)
-{
-    char sql[300];
-    (void)snprintf(sql, sizeof(sql), "select value from probing.settings where name = '%s'",
-                   k->name[i]);
-    int rc = answer_word(t, sql, k->value[i], sizeof(k->value[i]));
-    if (rc < 0 || value == NULL || strcmp(value, k->value[i]) == 0)
-        return rc;
-    k->changed[i] = true;
-    return set(t, k->name[i], value);
-}
-
-/* A plugin that is loaded now takes what it is set to, unless a mode was named. */
-static int start_sampler(const struct target *t, const struct options *o, struct flame_mode *m,
-                         struct kept *k)
-{
-    *k = (struct kept){.ran = answer_plugin_runs(t, m->plugin)};
-    (void)snprintf(k->plugin, sizeof(k->plugin), "%s", m->plugin);
-    int rc = k->ran ? 0 : load_sampler(t, m->plugin);
-    if (rc == 0 && !k->ran && mode_word(o) == NULL) {
-        flame_mode_done(m);
-        rc = flame_mode_find(t, NULL, m);
-    }
-    if (rc == 0 && m->mode.setting == NULL)
-        rc = err_set(-EINVAL, "flamegraph %s takes no samples", m->mode.name);
-    if (rc < 0)
-        return rc;
-    const char *equals = strchr(m->mode.setting, '=');
-    (void)snprintf(k->name[0], sizeof(k->name[0]), "%s.%.*s", k->plugin,
-                   (int)(equals - m->mode.setting), m->mode.setting);
-    (void)snprintf(k->name[1], sizeof(k->name[1]), "%s.rate", k->plugin);
-    rc = change(t, k, 0, equals + 1);
-    return rc < 0 || o->rate == NULL ? rc : change(t, k, 1, o->rate);
-}
-
-static int put_back(const struct target *t, const struct kept *k)
-{
-    const char *words[] = {"plugin", "stop", k->plugin};
-    int rc = 0;
-    for (int i = 0; i < 2 && rc == 0; i++)
-        if (k->changed[i] && k->value[i][0] != '\0')
-            rc = set(t, k->name[i], k->value[i]);
-    int stopped = k->ran ? 0 : tell(t, 3, words);
-    return rc < 0 ? rc : stopped;
-}
+/* ---- samples from now on ---- */
 
 static void wait_ns(uint64_t ns)
 {
@@ -284,9 +193,9 @@ static void wait_ns(uint64_t ns)
 static int profile_now(const struct target *t, const struct options *o, struct flame_mode *m,
                        char *ret_when, size_t size)
 {
-    struct kept kept;
+    struct flame_sampler kept;
     char now[64];
-    int rc = start_sampler(t, o, m, &kept);
+    int rc = flame_sampler_start(t, mode_word(o) != NULL, o->rate, m, &kept);
     if (rc == 0)
         rc = answer_word(t, "select now()::text", now, sizeof(now));
     if (rc == 0) {
@@ -297,7 +206,7 @@ static int profile_now(const struct target *t, const struct options *o, struct f
     }
     char why[ERR_TEXT_BYTES];
     (void)snprintf(why, sizeof(why), "%s", rc < 0 ? err_why(rc) : "");
-    int back = put_back(t, &kept);
+    int back = flame_sampler_stop(t, &kept);
     if (cli_interrupted)
         return -ECANCELED;
     return rc < 0 ? err_set(rc, "%s", why) : back;
@@ -567,6 +476,29 @@ static int difference(const struct options *o)
     flame_tree_done(&tree);
     flame_done(&before);
     flame_done(&after);
+    return rc;
+}
+
+int flamegraph_filled(int argc, char **argv, int (*fill)(void *arg, struct flame *f), void *arg)
+{
+    struct options o = {.format = HTML};
+    struct flame_tree tree = {.n = 0};
+    struct flame f;
+    int rc = cli_parse(argc, argv, take, &o);
+    if (rc < 0)
+        return rc;
+    guess_format(&o);
+    rc = cli_misuse(check_words(&o, /* has_target= */ true));
+    choose_path(&o, /* pid= */ 0);
+    flame_init(&f, FLAME_MAX_BYTES);
+    if (rc == 0)
+        rc = fill(arg, &f);
+    if (rc == 0)
+        rc = flame_tree_new(&f, &tree);
+    if (rc == 0)
+        rc = write_profile(&o, &f, &tree);
+    flame_tree_done(&tree);
+    flame_done(&f);
     return rc;
 }
 

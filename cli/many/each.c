@@ -97,8 +97,8 @@ int each_check(const struct each_run *r)
         why = "a screen is of one process; top --once prints one for each";
     else if (is_run(r, command_debug) && !has_word(r, "--dump", "-d") && r->argc > 1)
         why = "a debugger is of one process; `backtrace` shows the stacks of several";
-    else if (is_run(r, command_flamegraph))
-        why = "a picture is of one process; `query` and `export` take the samples of several";
+    else if (is_run(r, command_flamegraph) && has_word(r, "diff", NULL))
+        why = "a difference is of two that it names itself: flamegraph diff A B";
     else if (is_run(r, command_eval) && file != NULL && strcmp(file, "-") == 0)
         why = "standard input can be read once; put the code into a file";
     return why == NULL ? 0

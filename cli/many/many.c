@@ -13,6 +13,7 @@
 #include <string.h>
 
 #include "cli/many/each.h"
+#include "cli/many/flame_ranks.h"
 #include "cli/many/global_query.h"
 #include "cli/many/one_table.h"
 #include "cli/target/query_client.h"
@@ -216,7 +217,8 @@ static int run_each(struct many *many, const struct each_run *run)
 
     if (run->command != NULL && run->command->pages)
         pager_begin();
-    int rc = each_member(&many->members, run);
+    bool picture = run->command != NULL && run->command->run == command_flamegraph;
+    int rc = picture ? flame_ranks(&many->members, run) : each_member(&many->members, run);
     /* Whoever ends a stream by Ctrl-C knows who was there. */
     return flows && rc < 0 ? rc : finish(many, rc);
 }

@@ -39,6 +39,52 @@ def test_stacks_of_all(four):
     assert done.stdout.count("rank.py") >= 4
 
 
+def test_json_of_all_is_lines_of_json(four):
+    """One that fails is a line, too; what a process prints that is no JSON is not handed on."""
+    gone = start_ranks(four, 1, RANK="7")[0]
+    gone.kill()
+    done = four.probing("-t", named(*four.ranks, gone), "backtrace", "--json")
+    assert done.returncode == 1 and "4 of 5 answered" in done.stderr
+    lines = [json.loads(line) for line in done.stdout.splitlines()]
+    # Of a dead one the rank is not known, nor what to call the others by it.
+    assert [(m["rank"], m["process"]) for m in lines[:4]] == [
+        (i, str(t.pid)) for i, t in enumerate(four.ranks)]
+    for line in lines[:4]:
+        assert line["host"] and line["threads"][0]["frames"][-1]["func"] == "<module>"
+    assert lines[4]["process"] == str(gone.pid) and lines[4]["error"]
+
+
+ODD = """
+import threading, time
+def odd():
+    while True:
+        time.sleep(0.001)
+if me == 1:
+    threading.Thread(target=odd, daemon=True).start()
+"""
+
+
+def test_one_picture_of_all(world):
+    """Frames say which ranks are there, where they are fewer than below."""
+    world.ranks = start_ranks(world, 2)
+    assert run(world, "eval", ODD).returncode == 0
+
+    def drawn():
+        done = run(world, "flamegraph", "wall", "-s", "500ms", "-f", "folded")
+        assert done.returncode == 0, done.stderr
+        lines = done.stdout.splitlines()
+        return [line for line in lines if "odd (" in line] and \
+            [line for line in lines if line.startswith("<module> (rank.py);")] and lines
+    lines = wait_for(drawn, "samples of both")
+    assert all("[rank 1]" in line for line in lines if "odd (" in line)
+    picture = world.tmp / "both.html"
+    done = run(world, "flamegraph", "wall", "--last", "1m", "-o", str(picture))
+    assert done.returncode == 0, done.stderr
+    assert "[rank 1]" in picture.read_text() and "2 of 2 ranks: wall" in picture.read_text()
+    done = run(world, "flamegraph", "no_such_mode")
+    assert done.returncode == 2 and "has no mode 'no_such_mode'" in done.stderr
+
+
 def test_plugins_settings_and_scripts(world):
     world.ranks = start_ranks(world, 2)
     assert run(world, "plugin", "load", "profile").stdout == "ranks 0-1: plugin profile loaded\n"
@@ -56,8 +102,8 @@ def test_plugins_settings_and_scripts(world):
     assert done.stdout.count("entered process") == 2
 
 
-@pytest.mark.parametrize("words", [("repl",), ("top",), ("flamegraph",), ("debug", "--pause"),
-                                   ("eval", "-f", "-")])
+@pytest.mark.parametrize("words", [("repl",), ("top",), ("debug", "--pause"),
+                                   ("flamegraph", "diff", "a", "b"), ("eval", "-f", "-")])
 def test_what_is_of_one_process(four, words):
     done = run(four, *words)
     assert done.returncode == 2 and "one process at a time" in done.stderr and done.stdout == ""
