@@ -147,6 +147,8 @@ static void say_signs(const struct straggler_job *j, const struct judge_finding 
                        sign_words[i].per * others_sign(j, f->rank, i));
         say(j, "  ", "sign: %s", words);
     }
+    if (f->part == PART_OTHER && isnan(j->signs[(size_t)f->rank * N_SIGNS + SIGN_GC]))
+        say(j, "  ", "sign: not known is whether it collects garbage (config python.gc=on)");
     if (f->signs == 0)
         say(j, "  ", "%s",
             j->any_sign ? "sign: none of its process and its host stands out"

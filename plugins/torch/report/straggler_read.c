@@ -322,10 +322,17 @@ static uint32_t line_up(struct straggler_job *j)
         struct straggler_rank *r = &j->ranks[i];
         if (r->judged || r->why[0] != '\0')
             continue;
-        (void)snprintf(r->why, sizeof(r->why), "%s",
-                       r->n_rows == 0 ? "no step of it has ended in this time"
-                                      : "its steps are not the others' steps: they differ in "
-                                        "number or length");
+        double before_sec = (double)(j->ranks[best].newest_ns - r->newest_ns) / 1e9;
+        if (r->n_rows == 0 && before_sec > 0)
+            (void)snprintf(r->why, sizeof(r->why),
+                           "no step of it has ended in this time, and its last one ended %.1f s "
+                           "before the others'",
+                           before_sec);
+        else
+            (void)snprintf(r->why, sizeof(r->why), "%s",
+                           r->n_rows == 0 ? "no step of it has ended in this time"
+                                          : "its steps are not the others' steps: they differ in "
+                                            "number or length");
     }
     return best;
 }
