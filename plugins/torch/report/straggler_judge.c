@@ -13,7 +13,8 @@
 #include "straggler_frontier.h"
 
 #define CLIP 3.0f         /* thresholds: one long stall is no episode */
-#define MOST 0.6          /* of an episode's steps: "most" */
+#define MOST 0.75         /* of an episode's steps: "most", */
+#define MOST_ENDED 0.9    /* and of one that is over: chance has more to choose from */
 #define MEDIAN_ERROR 1.25 /* of a middle value: so many times that of a mean */
 #define EVENT_SIGMA 6.0   /* of the noise that the middle one of the ranks has */
 #define EVENT_RANKS 8u    /* one in so many at most is late now and then */
@@ -125,6 +126,12 @@ static void find_stretch(const struct work *w, uint32_t rank, uint32_t *ret_from
     }
 }
 
+/* The stretch has edges of noise: what is so few steps off an end is at it. */
+static uint32_t edge_of(const struct work *w)
+{
+    return w->f.n_compared / 50 + 2;
+}
+
 /* Is the stretch an episode: long enough, and not by chance? */
 static bool is_episode(struct work *w, uint32_t rank, uint32_t from, uint32_t to)
 {
@@ -146,7 +153,7 @@ static bool is_episode(struct work *w, uint32_t rank, uint32_t from, uint32_t to
         over += is_compared(w, rank, s) &&
                 frontier_late(&w->f, rank, s) - w->f.middle[s] > w->late_sec / 2;
     return own - middle >= w->late_sec && own - middle >= sigmas(j->n_ranks) * fmax(sigma, error) &&
-           over >= MOST * n;
+           over >= (to + edge_of(w) >= w->f.j->n_steps ? MOST : MOST_ENDED) * n;
 }
 
 static uint32_t first_compared(const struct work *w)
@@ -173,8 +180,7 @@ static void find_always(struct work *w)
         find_stretch(w, r, &from, &to);
         if (to == from || !is_episode(w, r, from, to))
             continue;
-        /* What is a few steps off an end is at it: the stretch has edges of noise. */
-        uint32_t edge = w->f.n_compared / 50 + 2;
+        uint32_t edge = edge_of(w);
         struct judge_finding f = {.kind = LATE_ALWAYS,
                                   .rank = r,
                                   .n_of = series_of(w, r, from, to, w->series),

@@ -50,7 +50,7 @@ enum judge_sign {
 
 #define JUDGE_STEPS_MIN 30     /* fewer say nothing */
 #define JUDGE_EPISODE_STEPS 20 /* a rank that is late all the time is so for at least so many, */
-#define JUDGE_EPISODE_SHARE 10 /* and for one in so many of those looked at */
+#define JUDGE_EPISODE_SHARE 5  /* and for one in so many of those looked at */
 #define JUDGE_LATE_SHARE 0.05 /* of a step, that it is later than the others in most of its steps */
 #define JUDGE_LATE_SIGMA 4.0  /* of how ranks differ from each other, and of its own noise */
 #define JUDGE_EVENT_SHARE 0.25 /* of a step, that it is late now and then */
