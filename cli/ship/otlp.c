@@ -261,6 +261,7 @@ struct writing {
     struct ship_destination *d;
     const struct ship_batch *b;
     int time, duration, name; /* columns, -1: none */
+    int trace, span, parent;  /* numbers by which rows say what belongs together */
     double duration_ns;       /* of one unit of the duration */
     struct buf item, points, point;
 };
@@ -286,6 +287,9 @@ static void find_roles(struct writing *w)
     w->time = ship_batch_time(w->b);
     w->duration = column_named(w->b, durations, /* number= */ true);
     w->name = column_named(w->b, names, /* number= */ false);
+    w->trace = column_named(w->b, (const char *const[]){"trace_id", NULL}, /* number= */ true);
+    w->span = column_named(w->b, (const char *const[]){"span_id", NULL}, /* number= */ true);
+    w->parent = column_named(w->b, (const char *const[]){"parent_id", NULL}, /* number= */ true);
     if (w->duration >= 0) {
         const struct sql_column *c = &w->b->columns[w->duration];
         bool ns = c->unit == sql_unit_named("ns") ||
@@ -309,32 +313,58 @@ static void add_id(struct buf *to, uint32_t field, uint64_t high, uint64_t low, 
     protobuf_bytes(to, field, bytes, size);
 }
 
-/* Span {1: trace, 2: id, 5: name, 6: kind, 7: begin, 8: end, 9: attributes}.  `number` is the
- * row's, the same whenever it is sent. */
+/* The number in such a column as an id that no other source has; 0: it has none. */
+static uint64_t id_in(const struct writing *w, uint32_t part, uint32_t row, int column)
+{
+    struct sql_value v = {.type = SQL_NULL};
+
+    if (column >= 0)
+        ship_batch_value(w->b, part, row, (uint32_t)column, &v);
+    if (v.type != SQL_INT)
+        return 0;
+    uint64_t id = hash_spread(hash_text(HASH_FNV, w->b->source->id) ^
+                              hash_spread((uint64_t)v.integer ^ (uint64_t)w->b->table->id << 48));
+    return id != 0 ? id : 1;
+}
+
+static void add_span_ids(struct writing *w, uint32_t part, uint32_t row, uint64_t number)
+{
+    uint64_t source = hash_spread(hash_text(HASH_FNV, w->b->source->id));
+    uint64_t trace = id_in(w, part, row, w->trace), id = id_in(w, part, row, w->span);
+    uint64_t parent = id_in(w, part, row, w->parent);
+    uint64_t own = hash_spread(source ^ hash_spread(w->b->table->id) ^ hash_spread(number + 1));
+
+    add_id(&w->item, 1, trace != 0 ? trace : source, hash_spread(source), 16);
+    add_id(&w->item, 2, id != 0 ? id : own != 0 ? own : 1, 0, 8);
+    if (parent != 0)
+        add_id(&w->item, 4, parent, 0, 8);
+}
+
+/* Span {1: trace, 2: id, 4: parent, 5: name, 6: kind, 7: begin, 8: end, 9: attributes}.  `number`
+ * is the row's, the same whenever it is sent.  What has not ended is none. */
 static int write_span(struct writing *w, uint32_t part, uint32_t row, uint64_t number)
 {
     const struct ship_batch *b = w->b;
     struct sql_value time, duration, name = {.type = SQL_NULL}, v;
-    uint64_t trace = hash_spread(hash_text(HASH_FNV, b->source->id));
-    uint64_t id = hash_spread(trace ^ hash_spread(b->table->id) ^ hash_spread(number + 1));
+    struct labels clean = {.n = 0};
 
     ship_batch_value(b, part, row, (uint32_t)w->time, &time);
     ship_batch_value(b, part, row, (uint32_t)w->duration, &duration);
-    double ns = duration.type == SQL_NULL ? 0 : series_number(&duration) * w->duration_ns;
+    if (duration.type == SQL_NULL)
+        return 0;
+    double ns = series_number(&duration) * w->duration_ns;
     if (time.type != SQL_TIMESTAMP || !(ns >= 0 && ns < 9e18)) {
         w->d->refused++;
         return 0;
     }
     if (w->name >= 0)
         ship_batch_value(b, part, row, (uint32_t)w->name, &name);
-    add_id(&w->item, 1, trace, hash_spread(trace), 16);
-    add_id(&w->item, 2, id != 0 ? id : 1, 0, 8);
-    struct labels clean = {.n = 0};
     if (name.type == SQL_TEXT)
         labels_add(&clean, "x", name.text.data, name.text.size);
+    add_span_ids(w, part, row, number);
     protobuf_text(&w->item, 5, clean.n > 0 ? clean.list[0].value : b->table->name);
     protobuf_number(&w->item, 6, KIND_INTERNAL);
-    protobuf_fixed64(&w->item, 7, (uint64_t)(time.integer - (int64_t)ns));
+    protobuf_fixed64(&w->item, 7, (uint64_t)time.integer - (uint64_t)ns);
     protobuf_fixed64(&w->item, 8, (uint64_t)time.integer);
     add_text_attribute(&w->item, 9, "probing.table", b->table->name);
     for (uint32_t i = 0; i < b->n_columns; i++) {

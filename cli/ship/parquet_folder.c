@@ -58,9 +58,13 @@ static int64_t day_of(const struct ship_batch *b, int time, uint32_t part, uint3
 
 /* ---- folders and files ---- */
 
+/* A full disk may get room; what is in the way, or not allowed, stays so. */
 static int failed(const char *name, int code)
 {
-    return err_set(-EAGAIN, "%s cannot be written: %s", name, strerror(code));
+    bool stays = code == ELOOP || code == ENOTDIR || code == EACCES || code == EPERM ||
+                 code == EROFS || code == ENAMETOOLONG;
+
+    return err_set(stays ? -EPROTO : -EAGAIN, "%s cannot be written: %s", name, strerror(code));
 }
 
 /* The folder `name` in `parent`, made where it is not there; *fd is closed.  No link is followed:

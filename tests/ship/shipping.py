@@ -24,7 +24,8 @@ def add(n, apart=0.0):
         table.append(made, made / 4, "train" if made % 2 else "eval", made % 3 == 0,
                      None if made % 5 else "n%d \\u00fc" % made)
         made += 1
-        time.sleep(apart)
+        if apart:
+            time.sleep(apart)
 print("ready", flush=True)
 while True: time.sleep(0.005)
 """
@@ -100,7 +101,7 @@ class Receiver:
                 request = {"path": self.path, "headers": dict(self.headers), "body": body}
                 with outer.lock:
                     given = outer.answer(outer, request)
-                    request["status"] = given[0] if given else None
+                    request["status"] = given[0] if given and "Cut" not in given[1] else None
                     outer.requests.append(request)
                 if given is None:
                     self.close_connection = True
@@ -110,9 +111,10 @@ class Receiver:
                 self.send_response(status)
                 for name, value in headers.items():
                     self.send_header(name, value)
-                self.send_header("Content-Length", str(len(text)))
+                self.send_header("Content-Length", str(len(text) * (9 if "Cut" in headers else 1)))
                 self.end_headers()
                 self.wfile.write(text)
+                self.close_connection = self.close_connection or "Cut" in headers
 
             def log_message(self, *args):
                 pass
