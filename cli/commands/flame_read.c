@@ -125,6 +125,7 @@ int flame_read_folded(struct flame *f, const char *path)
     char *line = NULL;
     size_t room = 0;
     int rc = 0;
+    f->mode = FLAME_NUMBERS;
     FILE *file = fopen(path, "re");
     if (file == NULL)
         return err_set(-errno, "%s cannot be read: %s", path, strerror(errno));

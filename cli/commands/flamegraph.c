@@ -336,6 +336,8 @@ static void tell_total(const struct options *o, const struct flame *f)
     if (strcmp(f->mode, "memory") == 0)
         fprintf(stderr, "%s: %.1f MB in %u stacks\n", o->path, (double)f->total / 1048576.0,
                 f->n_sampled);
+    else if (strcmp(f->mode, FLAME_NUMBERS) == 0)
+        fprintf(stderr, "%s: %lld in %u stacks\n", o->path, (long long)f->total, f->n_sampled);
     else
         fprintf(stderr, "%s: %.2f s of %s time in %u stacks\n", o->path, (double)f->total / 1e9,
                 f->mode, f->n_sampled);
@@ -467,6 +469,8 @@ static int difference(const struct options *o)
         rc = read_side(o->words[2], o, &after);
     (void)snprintf(title, sizeof(title), "%.120s, before: %.120s", o->words[2], o->words[1]);
     after.title = title;
+    if (rc == 0 && strcmp(after.mode, FLAME_NUMBERS) == 0) /* the other one may say it */
+        after.mode = before.mode;
     if (rc == 0)
         rc = flame_tree_new(&after, &tree);
     if (rc == 0)

@@ -28,6 +28,7 @@ struct candidate {
     int64_t rank;
     int worth;        /* what speaks for its being the rank: a core, a Python */
     char master[128]; /* "127.0.0.1:29500", "": it has none */
+    char job[128];    /* what to call its job */
     bool torch;       /* its rank is what torch reads, not a scheduler's */
     bool out;
 };
@@ -94,6 +95,7 @@ static int take_process(struct candidates *all, pid_t pid, const char *name)
         read_master(&b, c.master, sizeof(c.master));
         member_place(b.data, b.size - 1, &place);
         c.rank = place.rank;
+        (void)snprintf(c.job, sizeof(c.job), "%s", place.job);
         c.torch = variable(&b, "RANK")[0] != '\0';
         read = c.rank != MEMBER_UNKNOWN && is_of_job(&b, name, c.master);
     }
@@ -184,14 +186,46 @@ static int refuse_unnamed(const struct candidates *all, const char *name)
     return rc;
 }
 
+static void judge_all(struct candidates *all)
+{
+    for (uint32_t i = 0; i < all->n; i++)
+        for (uint32_t k = i + 1; k < all->n; k++)
+            judge(&all->list[i], &all->list[k]);
+}
+
+/* "job:4711 (4 ranks), job:sweep (1)", or what that there is none. */
+static void tell_jobs(struct buf *ret)
+{
+    struct candidates all = {.n = 0};
+    uint32_t shown = 0;
+
+    if (gather(&all, /* name= */ NULL) == 0)
+        judge_all(&all);
+    for (uint32_t i = 0; i < all.n; i++) {
+        struct candidate *c = &all.list[i];
+        uint32_t ranks = 0;
+        for (uint32_t k = i; k < all.n && !c->out; k++)
+            if (!all.list[k].out && strcmp(all.list[k].job, c->job) == 0) {
+                all.list[k].out = k > i;
+                ranks++;
+            }
+        if (ranks > 0 && shown++ < JOBS_SHOWN)
+            (void)buf_addf(ret, "%sjob:%s (%u rank%s)", shown > 1 ? ", " : "", c->job, ranks,
+                           ranks > 1 ? "s" : "");
+    }
+    if (shown > JOBS_SHOWN)
+        (void)buf_addf(ret, " and %u more", shown - JOBS_SHOWN);
+    if (shown == 0)
+        (void)buf_adds(ret, "none that can be read");
+    free(all.list);
+}
+
 int job_each(const char *name, int (*fn)(void *arg, pid_t pid), void *arg)
 {
     struct candidates all = {.n = 0};
     int rc = gather(&all, name);
 
-    for (uint32_t i = 0; i < all.n; i++)
-        for (uint32_t k = i + 1; k < all.n; k++)
-            judge(&all.list[i], &all.list[k]);
+    judge_all(&all);
     if (rc == 0)
         rc = refuse_unnamed(&all, name);
     for (uint32_t i = 0; i < all.n && rc == 0; i++)
@@ -215,20 +249,32 @@ static int add_pid(void *arg, pid_t pid)
     return find_add(o->find, text);
 }
 
+/* There is none of that name: what to say instead. */
+static int no_job(const char *name)
+{
+    struct buf jobs;
+
+    buf_init(&jobs, ERR_TEXT_BYTES / 2);
+    tell_jobs(&jobs);
+    int rc = name[0] == '\0'
+                 ? err_set(-EINVAL, "'job:' needs the job's name; on this machine there is %s",
+                           buf_text(&jobs))
+                 : err_set(-ESRCH,
+                           "no rank of a job '%s' runs here, there is %s; a job's name is what its "
+                           "ranks have as TORCHELASTIC_RUN_ID, SLURM_JOB_ID, SLURM_JOB_NAME, "
+                           "PBS_JOBID, LSB_JOBID, JOB_NAME or MASTER_ADDR:MASTER_PORT",
+                           name, buf_text(&jobs));
+    buf_done(&jobs);
+    return rc;
+}
+
 int find_add_job(struct find *f, const char *name)
 {
     struct of_job o = {.find = f};
     uint32_t before = f->found->n;
-    int rc = name[0] != '\0' ? job_each(name, add_pid, &o)
-                             : err_set(-EINVAL, "'job:' needs the job's name");
+    int rc = name[0] != '\0' ? job_each(name, add_pid, &o) : no_job(name);
 
-    for (uint32_t i = before; i < f->found->n; i++)
+    for (uint32_t i = before; i < f->found->n && strcmp(name, "none") != 0; i++)
         (void)snprintf(f->found->list[i].tags.job, sizeof(f->found->list[i].tags.job), "%s", name);
-    if (rc == 0 && o.n == 0)
-        rc = err_set(-ESRCH,
-                     "no rank of a job '%s' runs here: no process has it as TORCHELASTIC_RUN_ID, "
-                     "SLURM_JOB_ID, SLURM_JOB_NAME, PBS_JOBID, LSB_JOBID, JOB_NAME or "
-                     "MASTER_ADDR:MASTER_PORT in its environment, and a rank",
-                     name);
-    return rc;
+    return rc == 0 && o.n == 0 ? no_job(name) : rc;
 }

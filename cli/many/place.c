@@ -34,6 +34,15 @@ static int64_t first_number(const char *text, size_t size, const char *const *na
     return MEMBER_UNKNOWN;
 }
 
+/* Of a job that nobody has named: where its ranks meet tells it from others. */
+static void meeting_place(const char *text, size_t size, char *ret, size_t room)
+{
+    const char *address = proc_environ_find(text, size, "MASTER_ADDR");
+    const char *port = proc_environ_find(text, size, "MASTER_PORT");
+    if (address != NULL && address[0] != '\0' && port != NULL && port[0] != '\0')
+        (void)snprintf(ret, room, "%.100s:%.8s", address, port);
+}
+
 /* "none" is what torchrun calls a job that nobody has named. */
 static void first_text(const char *text, size_t size, const char *const *names, char *ret,
                        size_t room)
@@ -59,7 +68,7 @@ void member_place_statement(struct buf *ret)
     add_names(ret, local_names);
     add_names(ret, node_names);
     add_names(ret, job_names);
-    (void)buf_adds(ret, ", 'ROLE_NAME')");
+    (void)buf_adds(ret, ", 'ROLE_NAME', 'MASTER_ADDR', 'MASTER_PORT')");
 }
 
 void member_place(const char *environment, size_t size, struct member_tags *ret)
@@ -71,4 +80,6 @@ void member_place(const char *environment, size_t size, struct member_tags *ret)
     ret->node_rank = first_number(environment, size, node_names);
     first_text(environment, size, roles, ret->role, sizeof(ret->role));
     first_text(environment, size, job_names, ret->job, sizeof(ret->job));
+    if (ret->job[0] == '\0')
+        meeting_place(environment, size, ret->job, sizeof(ret->job));
 }

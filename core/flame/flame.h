@@ -17,7 +17,8 @@
 /* The profiler's frame where a native stack broke off, as in code without unwind tables: between
  * the frames further out, all Python, native ones may be missing. */
 #define FLAME_BROKEN "[native frames not read]"
-#define FLAME_WIDTH 1200 /* pixels of a picture, when nobody asks for another width */
+#define FLAME_NUMBERS "value" /* the mode of a file of folded stacks: it does not say of what */
+#define FLAME_WIDTH 1200      /* pixels of a picture, when nobody asks for another width */
 #define FLAME_WIDTH_MIN 200
 #define FLAME_WIDTH_MAX 20000
 
@@ -47,7 +48,7 @@ struct flame_sample {
 
 struct flame {
     struct arena arena;
-    const char *title, *mode; /* mode: a name; "memory": values are bytes, else ns */
+    const char *title, *mode; /* mode: a name; ns; "memory": bytes; or FLAME_NUMBERS */
     bool lines;               /* frames of one function in different lines are different */
     bool counted;             /* samples have counts, of samples: not so in a file */
     bool threads;             /* a level for threads below the root */

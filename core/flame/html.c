@@ -190,8 +190,12 @@ static void add_box(const struct flame_tree *t, const struct flame_node *n, stru
     (void)buf_addf(out, "<g><title>");
     add_xml_text(out, label);
     bool memory = strcmp(t->f->mode, "memory") == 0; /* bytes; else ns */
-    (void)buf_addf(out, " - %.2f %s, %.2f %%", (double)n->value / (memory ? 1048576.0 : 1e6),
-                   memory ? "MB" : "ms", 100 * (double)n->value / all);
+    if (strcmp(t->f->mode, FLAME_NUMBERS) == 0)
+        (void)buf_addf(out, " - %lld", (long long)n->value);
+    else
+        (void)buf_addf(out, " - %.2f %s", (double)n->value / (memory ? 1048576.0 : 1e6),
+                       memory ? "MB" : "ms");
+    (void)buf_addf(out, ", %.2f %%", 100 * (double)n->value / all);
     if (t->f->counted)
         (void)buf_addf(out, ", %lld sample%s", (long long)n->count, n->count == 1 ? "" : "s");
     if (t->difference)

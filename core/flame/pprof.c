@@ -130,12 +130,14 @@ int flame_pprof(const struct flame *f, struct buf *out)
     buf_init(&part, 1u << 20);
     (void)flame_label(&s.names, ""); /* number 0, as the format wants it */
     add_type(out, PROFILE_SAMPLE_TYPE, &s, "samples", "count");
-    add_type(out, PROFILE_SAMPLE_TYPE, &s, f->mode, "nanoseconds");
+    const char *unit = strcmp(f->mode, "memory") == 0 ? "bytes" : "nanoseconds";
+    add_type(out, PROFILE_SAMPLE_TYPE, &s, f->mode, unit);
     uint32_t *number = locations(f, out, &s);
     for (uint32_t i = 0; number != NULL && i < f->n_samples; i++)
         add_sample(f, number, &f->samples[i], &s, &part, out);
-    add_type(out, PROFILE_PERIOD_TYPE, &s, f->mode, "nanoseconds");
-    protobuf_number(out, PROFILE_DURATION_NANOS, (uint64_t)f->total);
+    add_type(out, PROFILE_PERIOD_TYPE, &s, f->mode, unit);
+    if (strcmp(unit, "nanoseconds") == 0)
+        protobuf_number(out, PROFILE_DURATION_NANOS, (uint64_t)f->total);
     for (uint32_t i = 0; i < s.names.n_labels; i++)
         protobuf_text(out, PROFILE_STRINGS, s.names.labels[i]);
     bool failed = number == NULL || out->failed || part.failed;

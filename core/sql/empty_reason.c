@@ -17,7 +17,7 @@
 struct errand {
     const struct sql *s;
     const struct table *table;
-    const struct query *q; /* of a view that lacks a table */
+    const char *plugin, *lacks; /* of a view that lacks a table: who makes that */
     char *text;
     size_t size;
 };
@@ -83,7 +83,23 @@ static int ask_plugin(void *arg)
 {
     const struct errand *e = arg;
     const struct sql_unknown *u = &e->s->unknown;
-    return u->why(u->arg, e->q->view->plugin, e->q->lacks, e->text, e->size);
+    return u->why(u->arg, e->plugin, e->lacks, e->text, e->size);
+}
+
+/* Who makes what a view reads and is not there: the view's own plugin, or another one. */
+static const char *maker_of(struct query *q)
+{
+    char schema[256];
+    const char *dot = strchr(q->lacks, '.');
+    if (!dot)
+        return q->view->plugin;
+    (void)snprintf(schema, sizeof(schema), "%.*s", (int)(dot - q->lacks), q->lacks);
+    const char *plugin = sql_plugin_of(q->s, schema, dot + 1);
+    if (!plugin && q->s->unknown.find) { /* of plugins that nobody has asked for yet */
+        q->s->unknown.find(q->s->unknown.arg);
+        plugin = sql_plugin_of(q->s, schema, dot + 1);
+    }
+    return plugin ? plugin : q->view->plugin;
 }
 
 /* Its plugin has not made what it reads. */
@@ -91,10 +107,11 @@ static void tell_lack(struct query *q, char *ret)
 {
     char why[SQL_EMPTY_BYTES / 2] = "";
     const struct view *v = q->view;
-    struct errand e = {.s = q->s, .q = q, .text = why, .size = sizeof(why)};
+    struct errand e = {
+        .s = q->s, .plugin = maker_of(q), .lacks = q->lacks, .text = why, .size = sizeof(why)};
     if (!q->s->unknown.why || sql_by_caller(q, ask_plugin, &e) < 0)
         (void)snprintf(why, sizeof(why), "there is no table '%.120s', which plugin %s makes",
-                       q->lacks, v->plugin);
+                       q->lacks, e.plugin);
     (void)snprintf(ret, SQL_EMPTY_BYTES, "%s%s%s has no rows: %s", v->schema,
                    v->schema[0] ? "." : "", v->name, why);
     err_clear();

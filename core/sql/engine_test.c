@@ -186,6 +186,9 @@ TEST(errors_say_what_and_where)
          "line 1, column 52: range with a distance needs order by of a number or a time, not of a "
          "text"},
         {"select 'x'::int", "line 1, column 8: 'x' is not a bigint"},
+        {"python.torch_trace where 1 = 1;",
+         "line 1, column 1: 'python.torch_trace' is no statement; write: select * from "
+         "python.torch_trace limit 10"},
         {"",
          "line 1, column 1: the statement ends here, expected select, from, with, values, table, "
          "show, describe, summarize or explain"},

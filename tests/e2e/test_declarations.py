@@ -81,6 +81,40 @@ def test_known_before_it_is_loaded(world, jobs):
     assert not target.rows("select * from probing.plugins")  # nothing of it was loaded for this
 
 
+OVER = """
+#include <probing/plugin.h>
+static int init(const struct probing_host *host, void **self)
+{
+    *self = (void *)host;
+    return 0;
+}
+static void destroy(void *self)
+{
+    (void)self;
+}
+static const struct probing_view views[] = {
+    {"over_all", "select count(*) as n from jobs.done having count(*) > 0", "all jobs", 0}};
+static const struct probing_declarations all = {
+    .size = sizeof(all), .n_views = 1, .view_size = sizeof(views[0]), .views = views};
+PROBING_EXPORT const struct probing_plugin probing_plugin_v1 = {
+    .size = sizeof(struct probing_plugin), .abi = PROBING_ABI, .name = "over", .version = "1",
+    .doc = "reads what another plugin has", .init = init,
+    .destroy = destroy, .declares = &all};
+"""
+
+
+def test_a_view_of_another_plugins_table_says_which_one_it_lacks(world, jobs):
+    (world.tmp / "over.c").write_text(OVER)
+    subprocess.run(["cc", "-shared", "-fPIC", "-fvisibility=hidden", "-I%s" % (ROOT / "include"),
+                    str(world.tmp / "over.c"), "-o", str(jobs.parent / "over.so")], check=True)
+    target = fresh(world)
+    assert target.probing("plugin", "load", "over").returncode == 0
+    said = asked(target, "select * from over_all")
+    assert "over_all has no rows: plugin jobs is not loaded" in said, said
+    assert target.probing("plugin", "load", "jobs").returncode == 0
+    assert target.rows("select n > 0 from over_all") == [[True]]
+
+
 def test_help_and_completion_show_its_modes(world, jobs):
     shown = world.probing("help", "flamegraph").stdout
     assert re.search("^  jobs +jobs within jobs, by time$", shown, re.M), shown

@@ -72,6 +72,23 @@ def test_a_job_by_each_of_its_names(four):
         assert [r["n"] for r in rows(done)] == [0, 1, 2, 3], done.stderr
     done = ask(four, "job:no-such-job-%d" % os.getpid(), "select 1")
     assert done.returncode == 1 and "no rank of a job" in done.stderr
+    assert "job:%s (4 ranks)" % four.job in done.stderr, done.stderr
+
+
+def test_jobs_that_nobody_has_named_are_told_apart_by_where_their_ranks_meet(world):
+    """torchrun's static rendezvous calls each of them "none"."""
+    places = ["127.0.0.1:%d" % (40000 + os.getpid() % 10000 + i * 10000) for i in range(2)]
+    for place in places:
+        for rank in range(2):
+            address, port = place.split(":")
+            world.start("sleep", "600", env={
+                "RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": "2", "MASTER_PORT": port,
+                "MASTER_ADDR": address, "TORCHELASTIC_RUN_ID": "none"})
+    done = ask(world, "job:none", "select 1")
+    assert done.returncode == 1 and all("job:" + p in done.stderr for p in places), done.stderr
+    done = ask(world, "job:", "select 1")
+    assert all("job:%s (2 ranks)" % p in done.stderr for p in places), done.stderr
+    assert "job:none" not in done.stderr
 
 
 def test_children_and_wrappers_are_no_ranks(world):

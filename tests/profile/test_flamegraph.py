@@ -222,6 +222,9 @@ def test_difference(sampled):
         xml.dom.minidom.parse(str(path))
         done = world.probing("flamegraph", "diff", *arguments, "-o", str(world.tmp / "d.html"))
         assert done.returncode == 0, done.stderr
+    done = world.probing("flamegraph", "diff", b, c, "-o", str(world.tmp / "d.svg"))
+    assert done.stderr.endswith("d.svg: 400 in 2 stacks\n"), done.stderr  # of what, no file says
+    assert "<title>main - 400, 100.00 %" in (world.tmp / "d.svg").read_text()
     (world.tmp / "bad.folded").write_text("no number\n")
     done = world.probing("flamegraph", "diff", b, str(world.tmp / "bad.folded"), "-o", "x.html")
     assert done.returncode == 1 and "not a folded stack" in done.stderr

@@ -10,6 +10,20 @@
 
 #include <stdio.h>
 
+/* `python.samples`, alone or with a where behind it: a table's name begins no statement. */
+static void fail_table_name(struct parser *p)
+{
+    const struct token *first = now(p), *last = first + 2;
+    char what[300];
+    int size;
+    if (first->type != TOKEN_WORD || !is_sign_at(p, 1, ".") || last->type != TOKEN_WORD ||
+        (size = (int)(last->end - first->pos)) > 100)
+        return;
+    (void)snprintf(what, sizeof(what), "'%.*s' is no statement; write: select * from %.*s limit 10",
+                   size, p->text + first->pos, size, p->text + first->pos);
+    sql_parse_fail(p, first->pos, what);
+}
+
 bool sql_parse_other_statement(struct parser *p)
 {
     static const char *const words[] = {"insert", "update", "delete",   "create", "drop",
@@ -32,6 +46,7 @@ bool sql_parse_other_statement(struct parser *p)
                    : "pivot is not supported; sum(x) filter (where k = 'a') makes a column");
     if (is_word(p, 0, "begin") || is_word(p, 0, "commit") || is_word(p, 0, "rollback"))
         sql_parse_fail(p, now(p)->pos, "transactions are not supported: tables are read-only here");
+    fail_table_name(p);
     return p->error != 0;
 }
 

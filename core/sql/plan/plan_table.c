@@ -38,8 +38,7 @@ static const struct table *find_table(struct tables *tables, const char *schema,
 
 struct errand {
     struct query *q;
-    const struct view *known;
-    const char *table;
+    const char *plugin, *table;
     char why[SQL_EMPTY_BYTES / 2];
 };
 
@@ -47,23 +46,18 @@ static int ask_plugin(void *arg)
 {
     struct errand *e = arg;
     const struct sql_unknown *u = &e->q->s->unknown;
-    return u->why(u->arg, e->known->plugin, e->table, e->why, sizeof(e->why));
+    return u->why(u->arg, e->plugin, e->table, e->why, sizeof(e->why));
 }
 
 /* A plugin that is not here makes a table of that name: 0, or -ENOENT as the query's error. */
 static int no_plugin(struct query *q, const struct from *f, const char *full)
 {
-    struct errand e = {.q = q, .table = full};
-    const struct view *v = atomic_load_explicit(&q->s->views, memory_order_acquire);
-    for (; v && !e.known; v = v->next)
-        if (!v->definition && !atomic_load_explicit(&v->is_old, memory_order_acquire) &&
-            f->names[1] && strcasecmp(v->schema, f->names[1]) == 0 &&
-            strcasecmp(v->name, f->names[0]) == 0)
-            e.known = v;
-    if (!e.known)
+    struct errand e = {
+        .q = q, .table = full, .plugin = sql_plugin_of(q->s, f->names[1], f->names[0])};
+    if (!e.plugin)
         return 0;
     if (!q->s->unknown.why || sql_by_caller(q, ask_plugin, &e) < 0)
-        (void)snprintf(e.why, sizeof(e.why), "plugin %s makes it", e.known->plugin);
+        (void)snprintf(e.why, sizeof(e.why), "plugin %s makes it", e.plugin);
     return sql_error(q->text, q->size, f->pos, -ENOENT, "there is no table '%s' yet: %s", full,
                      e.why);
 }

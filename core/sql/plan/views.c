@@ -279,6 +279,16 @@ const struct view *sql_next_view(const struct sql *s, const char *schema, const 
     return best;
 }
 
+const char *sql_plugin_of(const struct sql *s, const char *schema, const char *name)
+{
+    const struct view *v = atomic_load_explicit(&s->views, memory_order_acquire);
+    for (; v; v = v->next)
+        if (!v->definition && !atomic_load_explicit(&v->is_old, memory_order_acquire) && schema &&
+            strcasecmp(v->schema, schema) == 0 && strcasecmp(v->name, name) == 0)
+            return v->plugin;
+    return NULL;
+}
+
 int sql_add_own_views(struct sql *s)
 {
     int rc = 0;
