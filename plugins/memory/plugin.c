@@ -51,8 +51,9 @@ static const struct probing_config settings[] = {
      .max = INT64_C(1) << 40},
     {.name = "max_overhead_pct",
      .value = "0.5",
-     .doc = "CPU time that samples may take, percent of the process's: above it, or above 2,000 a "
-            "second, the distance between samples grows; 0: no limit",
+     .doc = "CPU time that samples may take, percent of the process's, or of a tenth of a "
+            "processor where it takes less: above it, or above 2,000 a second, the distance "
+            "between samples grows; 0: no limit",
      .type = PROBING_F64,
      .unit = PROBING_PERCENT,
      .flags = PROBING_LIVE},

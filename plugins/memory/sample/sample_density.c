@@ -12,6 +12,7 @@
 #define SAMPLES 64.0 /* so many say what one costs: a few may be slow ones by chance */
 #define FEW 16u
 #define MOST_PER_S 2000.0
+#define LEAST_CPU 0.1                       /* of a processor, as if the process took so much */
 #define SAMPLE_NS 5000.0                    /* before any was timed */
 #define FASTER_NS (20 * PROBING_NS_PER_MS)  /* it grows after this, ... */
 #define SLOWER_NS (100 * PROBING_NS_PER_MS) /* ... and falls after this */
@@ -62,8 +63,8 @@ static double wanted_mean(const struct density *d, const struct sampling_counts 
     if (most <= 0 || taken == 0)
         return 0;
     double rate = (double)taken / probing_seconds(passed);
-    double share = (double)taken * sample_ns(d, counts) /
-                   (double)(cpu > d->counted_cpu_ns ? cpu - d->counted_cpu_ns : 1);
+    double used = (double)(cpu - d->counted_cpu_ns), least = LEAST_CPU * (double)passed;
+    double share = (double)taken * sample_ns(d, counts) / (used > least ? used : least);
     double over = share / most > rate / MOST_PER_S ? share / most : rate / MOST_PER_S;
     return over * (double)(counts->means - d->counted.means) / (double)taken;
 }

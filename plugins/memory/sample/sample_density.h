@@ -25,7 +25,8 @@ struct density {
 void density_begin(struct density *d, const struct sampling_counts *counts, uint64_t now);
 /* Another distance is asked for: it holds at once. */
 void density_ask(struct density *d, uint64_t bytes);
-/* Where samples took more than max_overhead since the last call, or were more than 2,000 a second,
+/* Where samples took more than max_overhead since the last call, of the CPU time that the process
+ * took or of a tenth of a processor's where that is more, or were more than 2,000 a second,
  * the distance grows: they weigh more, and what they cost has an end.  It falls again, also where
  * threads have raised it as the samples before were not read yet. */
 void density_adapt(struct density *d, uint64_t now);
