@@ -34,8 +34,7 @@ void flame_mode_words(void (*fn)(void *arg, const char *word, const char *doc), 
 /* when: a condition on ts, "true" for all.  in_time: samples one by one, where it has stacks. */
 int flame_read_mode(struct flame *f, const struct target *t, const struct flame_mode *m,
                     const char *when, bool in_time);
-/* ---- flame_sampler.c: the plugin that takes samples in the process ---- */
-
+/* The plugin that takes samples in the process, for a time. */
 struct flame_sampler { /* as it was before */
     bool ran;
     char plugin[64];
