@@ -15,6 +15,7 @@
 
 #include "cli/cli.h"
 #include "cli/cluster/job_report.h"
+#include "cli/link/link.h"
 #include "cli/terminal/terminal.h"
 #include "core/base/clock.h"
 #include "core/base/err.h"
@@ -26,7 +27,6 @@
 #define AT_ONCE 16
 #define AT_ONCE_MAX 1024
 #define AT_ONCE_TEXT "16"
-#define RSH "ssh -T -o BatchMode=yes -o ConnectTimeout=10"
 #define ACTIONS "nodes, status, attach, detach, hang or diff"
 #define LOOKS 3
 #define LOOKS_MAX 1000
@@ -203,6 +203,26 @@ static int compare(const void *one, const void *two)
     return strcmp(a->host, b->host);
 }
 
+/* Of each host once: its ranks follow each other, or not. */
+static void print_clocks(const struct cluster_ranks *r)
+{
+    char offset[TEXT_AMOUNT_BYTES], error[TEXT_AMOUNT_BYTES];
+
+    for (uint32_t i = 0; i < r->n; i++) {
+        const struct cluster_rank *one = &r->list[i];
+        bool said = one->clock_error_ns == MEMBER_UNKNOWN;
+        for (uint32_t k = 0; k < i && !said; k++)
+            said = strcmp(r->list[k].host, one->host) == 0;
+        if (said)
+            continue;
+        bool behind = one->clock_offset_ns < 0;
+        text_ns(behind ? -one->clock_offset_ns : one->clock_offset_ns, offset);
+        text_ns(one->clock_error_ns, error);
+        printf("clock of %s: %s %s ours, give or take %s\n", one->host, offset,
+               behind ? "behind" : "ahead of", error);
+    }
+}
+
 static void print_ranks(const struct cluster_options *o, struct cluster_ranks *r)
 {
     const char *job = NULL;
@@ -376,6 +396,8 @@ static int run_ranks(const struct cluster_options *o, const struct hosts *hosts,
         rc = cluster_remote(o, hosts, &ranks);
     if (rc == 0) {
         print_ranks(o, &ranks);
+        if (!o->json)
+            print_clocks(&ranks);
         rc = say_sum(o, &ranks) ? EXIT_DONE : EXIT_FAILED;
     }
     cluster_ranks_done(&ranks);
@@ -392,7 +414,7 @@ int command_cluster(struct target *t, int argc, char **argv)
     const struct cli_command *report = job_report_of(argc, argv, is_action);
     if (report != NULL)
         return job_report_run(report, argc, argv);
-    taken.o.rsh = from_environment("PROBING_RSH", RSH);
+    taken.o.rsh = from_environment("PROBING_RSH", LINK_RSH);
     taken.o.program = from_environment("PROBING_REMOTE", "probing");
     int rc = cli_parse(argc, argv, take, &taken);
     if (rc == 0)

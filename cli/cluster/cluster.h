@@ -37,6 +37,7 @@ struct cluster_options {
     const char *store;   /* HOST:PORT of torchrun's rendezvous; NULL: as the job's own words say */
     const char *rsh;     /* the remote shell, its words between blanks */
     const char *program; /* what probing is called on the other machines */
+    uint32_t degree;     /* of the tree of relays; 0: as usual */
     const char *plugins[CLUSTER_PLUGINS_MAX + 1];
     uint32_t n_plugins;
     uint32_t at_once;
@@ -66,6 +67,8 @@ struct cluster_rank {
     char host[256];
     char job[300], launcher[16];
     int64_t rank, world_size, node_rank, local_rank, pid; /* MEMBER_UNKNOWN */
+    int64_t clock_offset_ns;                              /* its host's clock (UTC) minus ours, */
+    int64_t clock_error_ns; /* and how wrong that may be; MEMBER_UNKNOWN: not measured */
     enum rank_state state;
     char version[48], why[700]; /* "": nothing to say */
 };
@@ -82,16 +85,16 @@ const char *rank_state_name(enum rank_state state);
 
 /* Of this machine: enter or leave those that are to be, then say how it stands with each. */
 int cluster_local(const struct cluster_options *o, struct cluster_ranks *ret);
-/* The same on each of those hosts, by `RSH HOST probing cluster ...`.  One that cannot be asked, or
- * says what cannot be, is one row that says why. */
+/* The same on each of those hosts, where a relay runs `probing cluster ...`.  One that cannot be
+ * asked, or says what cannot be, is one row that says why. */
 struct hosts;
 int cluster_remote(const struct cluster_options *o, const struct hosts *hosts,
                    struct cluster_ranks *ret);
 
 /* Run this very action there; fn gets what each host has said, and "" or why it is not whole. */
-struct side_command;
+struct remote_run; /* cli/link/run_many.h */
 int cluster_ask_hosts(const struct cluster_options *o, const struct hosts *hosts,
-                      int (*fn)(void *arg, const char *host, const struct side_command *c,
+                      int (*fn)(void *arg, const char *host, const struct remote_run *run,
                                 const char *why),
                       void *arg);
 

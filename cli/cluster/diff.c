@@ -12,7 +12,7 @@
 #include <string.h>
 
 #include "cli/cli.h"
-#include "cli/cluster/side_commands.h"
+#include "cli/link/run_many.h"
 #include "cli/terminal/terminal.h"
 #include "core/base/err.h"
 #include "sdk/lib/rank_ranges.h"
@@ -189,17 +189,17 @@ static int write_all(const struct cluster_options *o, struct diff_found *f)
 
 /* ---- who ---- */
 
-static int take_host(void *arg, const char *host, const struct side_command *c, const char *why)
+static int take_host(void *arg, const char *host, const struct remote_run *run, const char *why)
 {
     struct diff_found *f = arg;
     uint32_t before = f->n_ranks;
-    int rc =
-        c->error == 0 && c->out.size > 0 ? diff_read(c->out.data, c->out.size, host, f) : -EBADMSG;
+    int rc = run->error == 0 && run->out.size > 0 ? diff_read(run->out.data, run->out.size, host, f)
+                                                  : -EBADMSG;
 
     if (rc == -ENOMEM)
         return rc;
     if (rc < 0)
-        why = c->out.size == 0 || c->error != 0 ? why : err_text();
+        why = run->out.size == 0 || run->error != 0 ? why : err_text();
     else if (f->n_ranks > before)
         return 0;
     else

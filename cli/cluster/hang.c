@@ -14,7 +14,7 @@
 #include <string.h>
 
 #include "cli/cli.h"
-#include "cli/cluster/side_commands.h"
+#include "cli/link/run_many.h"
 #include "cli/terminal/terminal.h"
 #include "core/base/clock.h"
 #include "core/base/err.h"
@@ -42,17 +42,17 @@ static int add_host(struct hang_found *f, const char *host, const char *why)
 }
 
 /* Exit code 1 there means that something hangs: the answer is whole if it can be read. */
-static int take_host(void *arg, const char *host, const struct side_command *c, const char *why)
+static int take_host(void *arg, const char *host, const struct remote_run *run, const char *why)
 {
     struct hang_found *f = arg;
     uint32_t before = f->n;
-    int rc =
-        c->error == 0 && c->out.size > 0 ? hang_read(c->out.data, c->out.size, host, f) : -EBADMSG;
+    int rc = run->error == 0 && run->out.size > 0 ? hang_read(run->out.data, run->out.size, host, f)
+                                                  : -EBADMSG;
 
     if (rc == -ENOMEM)
         return rc;
     if (rc < 0)
-        return add_host(f, host, c->out.size == 0 || c->error != 0 ? why : err_text());
+        return add_host(f, host, run->out.size == 0 || run->error != 0 ? why : err_text());
     return f->n > before ? 0 : add_host(f, host, "no rank of the job runs there");
 }
 

@@ -17,6 +17,7 @@
 #include "cli/cluster/cluster.h"
 #include "cli/cluster/local_ranks.h"
 #include "cli/cluster/side_commands.h"
+#include "cli/link/run_many.h"
 #include "core/base/err.h"
 #include "core/base/text.h"
 #include "sdk/lib/arena.h"
@@ -24,7 +25,7 @@
 #include "sdk/lib/json_text.h"
 
 #define WORDS_MAX 64
-#define RSH_WORDS 24
+#define ALL_BYTES ((size_t)512 << 20) /* of what all hosts say */
 #define RANKS_MAX (1u << 20)
 
 static const char *const state_names[] = {[RANK_ENTERED] = "entered",
@@ -56,7 +57,8 @@ struct cluster_rank *cluster_rank_add(struct cluster_ranks *r)
                                  .world_size = MEMBER_UNKNOWN,
                                  .node_rank = MEMBER_UNKNOWN,
                                  .local_rank = MEMBER_UNKNOWN,
-                                 .pid = MEMBER_UNKNOWN};
+                                 .pid = MEMBER_UNKNOWN,
+                                 .clock_error_ns = MEMBER_UNKNOWN};
     return one;
 }
 
@@ -290,6 +292,11 @@ void cluster_rank_write(const struct cluster_rank *r, struct buf *b)
     write_number(b, "node_rank", r->node_rank);
     write_number(b, "local_rank", r->local_rank);
     write_number(b, "pid", r->pid);
+    write_number(b, "clock_error_ns", r->clock_error_ns);
+    if (r->clock_error_ns == MEMBER_UNKNOWN)
+        (void)buf_adds(b, "\"clock_offset_ns\": null, ");
+    else
+        (void)buf_addf(b, "\"clock_offset_ns\": %" PRId64 ", ", r->clock_offset_ns);
     write_text(b, "version", r->version);
     write_text(b, "why", r->why);
     (void)buf_addf(b, "\"state\": \"%s\"}\n", state_names[r->state]);
@@ -342,87 +349,44 @@ int cluster_rank_read(const char *line, size_t size, struct cluster_rank *ret)
 
 /* ---- of other machines ---- */
 
-/* RSH's words, the host, and one text for the shell there: every word of ours between quotes. */
-struct trip {
-    char rsh[1024], script[4096];
-    char *words[RSH_WORDS + 3];
+/* `probing cluster ACTION --json ...`, as it runs on each. */
+struct remote_words {
+    char timeout[TEXT_AMOUNT_BYTES], interval[TEXT_AMOUNT_BYTES], at_once[16], looks[16];
+    const char *words[WORDS_MAX];
+    int n;
 };
 
-static void add_quoted(struct buf *b, const char *word)
+static void make_words(const struct cluster_options *o, struct remote_words *w)
 {
-    (void)buf_adds(b, b->size > 0 ? " '" : "'");
-    for (; *word != '\0'; word++)
-        (void)(*word == '\'' ? buf_adds(b, "'\\''") : buf_addc(b, *word));
-    (void)buf_addc(b, '\'');
-}
-
-static void add_looks(const struct cluster_options *o, struct buf *b)
-{
-    char amount[TEXT_AMOUNT_BYTES], looks[16];
-
-    text_ns((int64_t)o->interval_ns, amount);
-    (void)snprintf(looks, sizeof(looks), "%u", o->looks);
-    add_quoted(b, "--looks");
-    add_quoted(b, looks);
-    add_quoted(b, "--interval");
-    add_quoted(b, amount);
-    if (o->threads)
-        add_quoted(b, "--threads");
-}
-
-static int trip_script(const struct cluster_options *o, struct trip *t)
-{
-    char amount[TEXT_AMOUNT_BYTES], at_once[16];
     enum cluster_action action = o->action == CLUSTER_NODES ? CLUSTER_STATUS : o->action;
-    struct buf b;
 
-    text_ns((int64_t)o->timeout_ns, amount);
-    (void)snprintf(at_once, sizeof(at_once), "%u", o->at_once);
-    const char *words[] = {
-        "cluster", cluster_action_name(action), "--json", "--timeout", amount, "--at-once",
-        at_once};
-    buf_init(&b, sizeof(t->script) - 1);
-    (void)buf_adds(&b, o->program); /* the user's own words: "PATH=... probing" */
-    for (size_t i = 0; i < sizeof(words) / sizeof(words[0]); i++)
-        add_quoted(&b, words[i]);
+    text_ns((int64_t)o->timeout_ns, w->timeout);
+    text_ns((int64_t)o->interval_ns, w->interval);
+    (void)snprintf(w->at_once, sizeof(w->at_once), "%u", o->at_once);
+    (void)snprintf(w->looks, sizeof(w->looks), "%u", o->looks);
+    const char *const fixed[] = {
+        "cluster", cluster_action_name(action), "--json", "--timeout", w->timeout, "--at-once",
+        w->at_once};
+    for (w->n = 0; w->n < (int)(sizeof(fixed) / sizeof(fixed[0])); w->n++)
+        w->words[w->n] = fixed[w->n];
     if (o->job != NULL) {
-        add_quoted(&b, "--job");
-        add_quoted(&b, o->job);
+        w->words[w->n++] = "--job";
+        w->words[w->n++] = o->job;
     }
     for (uint32_t i = 0; i < o->n_plugins; i++) {
-        add_quoted(&b, "--plugin");
-        add_quoted(&b, o->plugins[i]);
+        w->words[w->n++] = "--plugin";
+        w->words[w->n++] = o->plugins[i];
     }
-    if (o->action == CLUSTER_HANG)
-        add_looks(o, &b);
+    if (o->action == CLUSTER_HANG) {
+        w->words[w->n++] = "--looks";
+        w->words[w->n++] = w->looks;
+        w->words[w->n++] = "--interval";
+        w->words[w->n++] = w->interval;
+        if (o->threads)
+            w->words[w->n++] = "--threads";
+    }
     if (o->action == CLUSTER_DIFF)
-        add_quoted(&b, "--all");
-    int rc = b.failed ? err_set(-E2BIG, "the command for the other machines is too long") : 0;
-    (void)snprintf(t->script, sizeof(t->script), "%s", buf_text(&b));
-    buf_done(&b);
-    return rc;
-}
-
-static int trip_words(const struct cluster_options *o, const char *host, struct trip *t)
-{
-    uint32_t n = 0;
-
-    if ((size_t)snprintf(t->rsh, sizeof(t->rsh), "%s", o->rsh) >= sizeof(t->rsh))
-        return err_set(-E2BIG, "the remote shell '%.60s...' is too long", o->rsh);
-    for (char *at = t->rsh + strspn(t->rsh, " "); *at != '\0'; at += strspn(at, " ")) {
-        size_t size = strcspn(at, " ");
-        if (n == RSH_WORDS)
-            return err_set(-E2BIG, "the remote shell has more than %d words", RSH_WORDS);
-        t->words[n++] = at;
-        at += size;
-        if (*at != '\0')
-            *at++ = '\0';
-    }
-    if (n == 0)
-        return err_set(-EINVAL, "the remote shell is empty: --rsh or PROBING_RSH names a command");
-    t->words[n++] = (char *)(uintptr_t)host;
-    t->words[n++] = t->script;
-    return trip_script(o, t);
+        w->words[w->n++] = "--all";
 }
 
 static int add_unreached(const char *host, const char *why, struct cluster_ranks *ret)
@@ -436,16 +400,28 @@ static int add_unreached(const char *host, const char *why, struct cluster_ranks
     return 0;
 }
 
+/* What was measured here, whatever the host says of it. */
+static void set_clock(uint32_t host, struct cluster_rank *r, uint32_t n)
+{
+    struct link_host h;
+    bool known = n > 0 && link_host_of(host, &h) == 0 && h.error_ns != LINK_UNKNOWN;
+
+    for (uint32_t i = 0; i < n; i++) {
+        r[i].clock_error_ns = known ? h.error_ns : MEMBER_UNKNOWN;
+        r[i].clock_offset_ns = known ? h.offset_ns : 0;
+    }
+}
+
 /* The lines of one host.  A line that is none makes the host one that could not be asked. */
-static int take_answer(void *arg, const char *host, const struct side_command *c, const char *why)
+static int take_answer(void *arg, const char *host, const struct remote_run *run, const char *why)
 {
     struct cluster_ranks *ret = arg;
     uint32_t before = ret->n;
     int rc = 0;
 
-    for (size_t at = 0; rc == 0 && at < c->out.size;) {
-        const char *line = c->out.data + at, *end = memchr(line, '\n', c->out.size - at);
-        size_t n = end != NULL ? (size_t)(end - line) : c->out.size - at;
+    for (size_t at = 0; rc == 0 && at < run->out.size;) {
+        const char *line = run->out.data + at, *end = memchr(line, '\n', run->out.size - at);
+        size_t n = end != NULL ? (size_t)(end - line) : run->out.size - at;
         struct cluster_rank *r = cluster_rank_add(ret);
         rc = r == NULL     ? -ENOMEM
              : end == NULL ? err_set(-EBADMSG, "its answer ends in the middle of a line")
@@ -456,40 +432,61 @@ static int take_answer(void *arg, const char *host, const struct side_command *c
     }
     if (rc < 0 && rc != -EBADMSG)
         return rc;
-    if (rc == 0 && c->error == 0 && (why[0] == '\0' || ret->n > before)) /* 1: a rank is not well */
+    if (rc == 0 && run->error == 0 &&
+        (why[0] == '\0' || ret->n > before)) { /* 1: one is not well */
+        set_clock(run->host, ret->list + before, ret->n - before);
         return 0;
+    }
     ret->n = before;
-    return add_unreached(host, rc < 0 && c->error == 0 ? err_text() : why, ret);
+    return add_unreached(host, rc < 0 && run->error == 0 ? err_text() : why, ret);
+}
+
+/* "": it did what it was to do. */
+static void say_why(struct remote_run *run, char *ret, size_t size)
+{
+    ret[0] = '\0';
+    if (run->error == 0 && run->status != 0)
+        child_last_words(&run->err, ret, size);
+    if (ret[0] == '\0' && (run->error < 0 || run->status != 0))
+        (void)snprintf(ret, size, "%s", run->error < 0 ? run->why : "it did not say why");
 }
 
 int cluster_ask_hosts(const struct cluster_options *o, const struct hosts *hosts,
-                      int (*fn)(void *arg, const char *host, const struct side_command *c,
+                      int (*fn)(void *arg, const char *host, const struct remote_run *run,
                                 const char *why),
                       void *arg)
 {
-    struct trip *trips = calloc(hosts->n + 1, sizeof(*trips));
-    struct side_command *commands = calloc(hosts->n + 1, sizeof(*commands));
-    /* ssh's own, the look there, and all of its ranks */
-    uint64_t timeout_ns = 3 * o->timeout_ns + o->looks * o->interval_ns;
-    char why[700];
-    int rc = trips == NULL || commands == NULL
-                 ? err_set(-ENOMEM, "no memory for %u hosts", hosts->n)
-                 : 0;
+    const struct remote_limits limits = {.at_once = o->at_once,
+                                         /* ssh's own, the look there, and all of its ranks */
+                                         .timeout_ns =
+                                             3 * o->timeout_ns + o->looks * o->interval_ns,
+                                         .bytes = SIDE_OUTPUT_BYTES,
+                                         .all_bytes = ALL_BYTES};
+    struct remote_run *runs = calloc(hosts->n + 1, sizeof(*runs));
+    const char **names = calloc(hosts->n + 1, sizeof(char *));
+    struct remote_words w;
+    uint32_t first = 0;
+    int rc =
+        runs == NULL || names == NULL ? err_set(-ENOMEM, "no memory for %u hosts", hosts->n) : 0;
 
-    for (uint32_t i = 0; rc == 0 && i < hosts->n; i++) {
-        rc = trip_words(o, hosts->list[i], &trips[i]);
-        commands[i].argv = trips[i].words;
-    }
+    make_words(o, &w);
+    for (uint32_t i = 0; rc == 0 && i < hosts->n; i++)
+        names[i] = hosts->list[i];
+    link_configure(o->rsh, o->program, o->degree);
     if (rc == 0)
-        rc = side_commands_run(commands, hosts->n, o->at_once, timeout_ns);
-    for (uint32_t i = 0; rc == 0 && i < hosts->n; i++) {
-        side_command_why(&commands[i], timeout_ns, why, sizeof(why));
-        rc = fn(arg, hosts->list[i], &commands[i], why);
+        rc = link_hosts(names, hosts->n, &first);
+    for (uint32_t i = 0; rc == 0 && i < hosts->n; i++)
+        runs[i] = (struct remote_run){.host = first + i, .argc = w.n, .argv = w.words};
+    if (rc == 0)
+        rc = remote_runs(runs, hosts->n, &limits);
+    for (uint32_t i = 0; runs != NULL && i < hosts->n; i++) {
+        char why[LINK_WHY];
+        say_why(&runs[i], why, sizeof(why));
+        rc = rc == 0 ? fn(arg, hosts->list[i], &runs[i], why) : rc;
+        remote_run_done(&runs[i]);
     }
-    for (uint32_t i = 0; commands != NULL && i < hosts->n; i++)
-        side_command_done(&commands[i]);
-    free(trips);
-    free(commands);
+    free(runs);
+    free(names);
     return rc;
 }
 

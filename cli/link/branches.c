@@ -272,7 +272,11 @@ static void branch_reason(struct branch *b, int rc, char *ret, size_t size)
     else if (rc == -ENOBUFS)
         (void)snprintf(ret, size, "its relay takes nothing any more");
     else if (line[0] != '\0')
-        (void)snprintf(ret, size, "%s", line);
+        (void)snprintf(ret, size, "%s%s", b->greeted ? "its relay has ended: " : "", line);
+    else if (!b->wire.synced && b->wire.input.size > b->wire.used)
+        (void)snprintf(ret, size, "what answers there is no relay");
+    else if (b->tcp && rc == -ECONNREFUSED)
+        (void)snprintf(ret, size, "no relay listens there (probing relay --listen ADDR:PORT)");
     else if (b->tcp)
         (void)snprintf(ret, size, "%s",
                        rc == -EPIPE ? "the relay has closed the connection" : strerror(-rc));
@@ -317,6 +321,13 @@ static struct branch *branch_of(const struct tree *t, uint32_t host)
         if (host - t->list[i]->first < t->list[i]->n)
             return t->list[i];
     return NULL;
+}
+
+void tree_cut(struct tree *t, uint32_t host)
+{
+    for (uint32_t i = 0; i < t->n; i++)
+        if (t->list[i]->first == host)
+            t->list[i]->deadline_ns = 1;
 }
 
 bool tree_has(const struct tree *t, uint32_t host)
@@ -450,7 +461,7 @@ static int branch_turn(struct tree *t, struct branch *b, const struct pollfd *p)
     int taken = take_frames(t, b);
     if (taken < 0)
         return taken;
-    rc = rc < 0 ? rc : ended;
+    rc = rc < 0 && (ended == 0 || ended == -EPIPE) ? rc : ended;
     return taken == 1 && rc < 0 ? 0 : rc; /* there are frames left: then its end */
 }
 

@@ -57,6 +57,8 @@ int tree_start(struct tree *t, const struct tree_how *how, uint32_t first, const
 int tree_connect(struct tree *t, uint32_t number, const char *name, const char *token);
 /* Send a frame down.  0, or -ENOENT: nobody has this host. */
 int tree_send(struct tree *t, const struct frame *f);
+/* Its relay has gone too far: where it is one of ours, it is ended. */
+void tree_cut(struct tree *t, uint32_t host);
 bool tree_has(const struct tree *t, uint32_t host);
 
 /* What to poll for: TREE_POLLS of each branch. */

@@ -26,8 +26,9 @@
 #include "core/base/err.h"
 #include "sdk/lib/proc/proc_file.h"
 
-#define SLOTS 65536              /* streams at a time: the low half of their ids */
-#define ALIVE_NS (15 * NS_PER_S) /* between two signs of life */
+#define SLOTS 65536                       /* streams at a time: the low half of their ids */
+#define UNASKED_BYTES (UINT64_C(1) << 30) /* 4,000 streams that were given up as they flowed */
+#define ALIVE_NS (15 * NS_PER_S)          /* between two signs of life */
 #define SILENT_NS (60 * NS_PER_S)
 
 /* What one of us has asked for. */
@@ -232,8 +233,15 @@ static void take_stream(struct exchange *x, const struct frame *f)
 {
     struct request *r = find_request(x, f->host, f->stream);
 
-    if (r == NULL || r->closed || !r->sent)
-        return; /* it was given up, and the relay does not know yet */
+    if (r == NULL || r->closed || !r->sent) { /* it was given up, and the relay may not know yet */
+        struct peer *p = &x->peers[f->host];
+        p->unasked += f->size;
+        if (p->unasked > UNASKED_BYTES) {
+            lose(x, f->host, "its relay goes on sending what nobody asks for");
+            tree_cut(&x->tree, f->host);
+        }
+        return;
+    }
     if (f->kind == FRAME_CLOSE)
         take_close(r, f);
     else if (stream_receive(&r->stream, f) < 0)

@@ -60,6 +60,18 @@ void link_configure(const char *rsh, const char *program, uint32_t degree)
     the.degree = degree;
 }
 
+static uint64_t timeout_ns; /* 0: as usual */
+
+void link_set_timeout(uint64_t ns)
+{
+    timeout_ns = ns;
+}
+
+uint64_t link_timeout(uint64_t usual_ns)
+{
+    return timeout_ns > 0 ? timeout_ns : usual_ns;
+}
+
 /* ---- the process beside us ---- */
 
 static int begin(void)

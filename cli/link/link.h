@@ -49,6 +49,11 @@ struct link_host {
 /* Waits until it is reached or lost, and its clock is known. */
 int link_host_of(uint32_t host, struct link_host *ret);
 
+/* How long a host has to say who is there, or to do what is asked besides; 0: as usual, which is
+ * what the second gives unless the first was called. */
+void link_set_timeout(uint64_t ns);
+uint64_t link_timeout(uint64_t usual_ns);
+
 /* ---- members ---- */
 
 /* A process of another machine, as its relay has named it. */

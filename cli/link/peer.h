@@ -17,6 +17,7 @@ struct peer {
     uint64_t reached_ns, heard_ns, asked_ns; /* asked: the last PING, whose answer is awaited */
     uint32_t looks;                          /* at its clock, that came back */
     int64_t best_ns;                         /* shortest round trip */
+    uint64_t unasked;                        /* bytes that came for streams that are no more */
 };
 
 /* A host's words in one line that steers no terminal. */

@@ -12,6 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "cli/link/link.h"
 #include "cli/many/each.h"
 #include "cli/many/flame_ranks.h"
 #include "cli/many/global_query.h"
@@ -237,6 +238,7 @@ int many_run(const char *text, const struct many_options *o, const struct cli_co
         argv[0] = (char *)(uintptr_t)c->name; /* an alias stands for its name */
     bool report = c != NULL && c->whole_job;
     int rc = report || asks_for_rows(c) ? 0 : cli_misuse(each_check(&run));
+    link_set_timeout(o->timeout_ns);
     if (rc == 0)
         rc = members_find(text, &many.members);
     if (rc < 0)

@@ -7,12 +7,11 @@
  * that cannot be reached, or says what cannot be, is a member with the reason.
  */
 #include <errno.h>
-#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "cli/link/link.h"
+#include "cli/link/run_many.h"
 #include "cli/many/ask.h"
 #include "cli/many/child.h"
 #include "cli/many/find.h"
@@ -21,20 +20,17 @@
 #include "sdk/lib/buf.h"
 #include "sdk/lib/host_list.h"
 
-#define LIST_BYTES ((size_t)8 << 20) /* of what one host says: some thousand processes */
-#define ERR_BYTES ((size_t)64 << 10)
-#define LOOK_MS 100
+#define LIST_BYTES ((size_t)8 << 20)    /* of what one host says: some thousand processes */
+#define LISTS_BYTES ((size_t)128 << 20) /* and all of them */
 #define LIST_NS (60 * NS_PER_S) /* for all hosts: a relay that does not answer is given up */
-#define ASK_POLLS 3
 
 /* A host, and who is meant there. */
 struct find_remote {
     struct remote_name name; /* `what` is the list's */
     uint32_t host;
-    int error;
-    struct link_run run;
-    struct buf out, err;
-    bool running;
+    const char *words[REMOTE_LIST_WORDS];
+    int error; /* it cannot even be tried */
+    char why[200];
 };
 
 /* ---- who is meant ---- */
@@ -111,6 +107,7 @@ static int reach_all(struct find *f)
     for (uint32_t i = 0; rc == 0 && i < f->n_remote; i++) {
         struct find_remote *r = &f->remote[i];
         r->error = remote_host(&r->name, &r->host);
+        (void)snprintf(r->why, sizeof(r->why), "%s", r->error < 0 ? err_why(r->error) : "");
         rc = r->error == -ECANCELED || r->error == -EPIPE ? r->error : 0;
     }
     return rc;
@@ -118,33 +115,10 @@ static int reach_all(struct find *f)
 
 /* ---- what they say ---- */
 
-static int keep(void *arg, bool error, const char *data, size_t size)
+static int add_lost(struct find *f, const struct find_remote *r, int rc, const char *why)
 {
-    struct find_remote *r = arg;
-    int rc = buf_add(error ? &r->err : &r->out, data, size);
+    char name[700];
 
-    return rc < 0 ? err_set(-EMSGSIZE, "what its relay says of its processes is more than %zu MB",
-                            LIST_BYTES >> 20)
-                  : 0;
-}
-
-static int begin_list(struct find_remote *r)
-{
-    const char *words[REMOTE_LIST_WORDS];
-
-    buf_init(&r->out, LIST_BYTES);
-    buf_init(&r->err, ERR_BYTES);
-    remote_list_words(r->name.what, words);
-    int rc = link_run_begin(r->host, REMOTE_LIST_WORDS, words, &r->run);
-    r->running = rc == 0;
-    return rc;
-}
-
-static int add_lost(struct find *f, const struct find_remote *r, int rc)
-{
-    char name[700], why[ERR_TEXT_BYTES];
-
-    (void)snprintf(why, sizeof(why), "%s", err_why(rc));
     (void)snprintf(name, sizeof(name), "%s:%s%s%.300s", r->name.listens ? "relay" : "ssh",
                    r->name.host, r->name.what[0] != '\0' ? "/" : "", r->name.what);
     struct member *m = find_grow(f, name);
@@ -184,18 +158,18 @@ static int add_member(struct find *f, const struct find_remote *r, const struct 
 }
 
 /* A line each.  One that is none makes the host one that could not be asked. */
-static int take_lines(struct find *f, const struct find_remote *r)
+static int take_lines(struct find *f, const struct find_remote *r, const struct buf *out)
 {
     uint32_t before = f->found->n;
 
-    for (size_t at = 0; at < r->out.size;) {
-        const char *line = r->out.data + at, *end = memchr(line, '\n', r->out.size - at);
+    for (size_t at = 0; at < out->size;) {
+        const char *line = out->data + at, *end = memchr(line, '\n', out->size - at);
         const struct link_member *one = NULL;
         int rc = end == NULL ? err_set(-EBADMSG, "what its relay says ends in the middle")
                              : link_member_read(r->host, line, (size_t)(end - line), &one);
         if (rc < 0) {
             f->found->n = before;
-            return add_lost(f, r, rc);
+            return add_lost(f, r, rc, err_text());
         }
         rc = add_member(f, r, one);
         if (rc < 0)
@@ -205,72 +179,37 @@ static int take_lines(struct find *f, const struct find_remote *r)
     return 0;
 }
 
-static int end_list(struct find *f, struct find_remote *r, int rc)
+static int take_answer(struct find *f, const struct find_remote *r, struct remote_run *run)
 {
     char line[MEMBER_WHY_BYTES];
 
-    r->running = false;
-    if (rc == 1 && r->run.status == 0) {
-        rc = take_lines(f, r);
-    } else if (rc == 1 && r->run.status < 0) {
-        rc = add_lost(f, r, err_set(r->run.status, "%s", r->run.why));
-    } else if (rc == 1) {
-        child_last_words(&r->err, line, sizeof(line));
-        rc = add_lost(f, r, err_set(-ESRCH, "%s", line[0] != '\0' ? line : "nobody is there"));
-    } else {
-        rc = add_lost(f, r, rc);
-    }
-    link_run_end(&r->run);
-    buf_done(&r->out);
-    buf_done(&r->err);
-    return rc;
+    if (run->error < 0)
+        return add_lost(f, r, run->error, run->why);
+    if (run->status == 0)
+        return take_lines(f, r, &run->out);
+    child_last_words(&run->err, line, sizeof(line));
+    return add_lost(f, r, -ESRCH, line[0] != '\0' ? line : "its relay did not say who is there");
 }
 
-static int turn(struct find *f, uint32_t begun, struct pollfd *polls)
+static int ask_all(struct find *f, struct remote_run *runs)
 {
-    int rc = 0;
+    const struct remote_limits limits = {.at_once = members_at_once(ASK_AT_ONCE) / 2 + 1,
+                                         .timeout_ns = link_timeout(LIST_NS),
+                                         .bytes = LIST_BYTES,
+                                         .all_bytes = LISTS_BYTES};
+    int rc;
 
-    for (uint32_t i = 0; i < begun && rc == 0; i++) {
-        struct find_remote *r = &f->remote[i];
-        int got = r->running ? link_run_turn(&r->run, polls + ASK_POLLS * i, keep, r) : 0;
-        if (got != 0)
-            rc = end_list(f, r, got);
+    for (uint32_t i = 0; i < f->n_remote; i++) {
+        const struct find_remote *r = &f->remote[i];
+        remote_list_words(r->name.what, f->remote[i].words);
+        runs[i] = (struct remote_run){
+            .host = r->host, .argc = REMOTE_LIST_WORDS, .argv = r->words, .error = r->error};
+        (void)snprintf(runs[i].why, sizeof(runs[i].why), "%s", r->why);
     }
-    return rc;
-}
-
-static int ask_all(struct find *f, struct pollfd *polls)
-{
-    const uint32_t at_once = members_at_once(ASK_AT_ONCE) / 2 + 1;
-    const uint64_t deadline = clock_monotonic() + LIST_NS;
-    uint32_t begun = 0, running = 1;
-    int rc = 0;
-
-    for (running = 0; rc == 0 && (begun < f->n_remote || running > 0) && !cli_interrupted;) {
-        for (; rc == 0 && begun < f->n_remote && running < at_once; begun++) {
-            struct find_remote *r = &f->remote[begun];
-            int bad = r->error < 0 ? err_set(r->error, "%s", err_why(r->error)) : begin_list(r);
-            running += bad == 0;
-            rc = bad < 0 ? add_lost(f, r, bad) : 0;
-        }
-        for (uint32_t i = 0; i < begun; i++)
-            for (uint32_t k = 0; k < ASK_POLLS; k++)
-                polls[ASK_POLLS * i + k].fd = -1;
-        for (uint32_t i = 0; i < begun; i++)
-            if (f->remote[i].running)
-                link_run_polls(&f->remote[i].run, polls + ASK_POLLS * i);
-        (void)poll(polls, ASK_POLLS * begun, LOOK_MS);
-        if (rc == 0)
-            rc = turn(f, begun, polls);
-        running = 0;
-        for (uint32_t i = 0; i < begun; i++) {
-            struct find_remote *r = &f->remote[i];
-            if (r->running && clock_monotonic() > deadline && rc == 0)
-                rc = end_list(f, r,
-                              err_set(-ETIMEDOUT, "its relay did not say within %d s who is there",
-                                      (int)(LIST_NS / NS_PER_S)));
-            running += r->running;
-        }
+    rc = remote_runs(runs, f->n_remote, &limits);
+    for (uint32_t i = 0; i < f->n_remote; i++) {
+        rc = rc == 0 ? take_answer(f, &f->remote[i], &runs[i]) : rc;
+        remote_run_done(&runs[i]);
     }
     return rc;
 }
@@ -279,19 +218,11 @@ int find_ask_remote(struct find *f)
 {
     if (f->n_remote == 0)
         return 0;
-    struct pollfd *polls = calloc(f->n_remote, ASK_POLLS * sizeof(*polls));
-    int rc = polls == NULL ? err_set(-ENOMEM, "no memory for %u hosts", f->n_remote) : reach_all(f);
+    struct remote_run *runs = calloc(f->n_remote, sizeof(*runs));
+    int rc = runs == NULL ? err_set(-ENOMEM, "no memory for %u hosts", f->n_remote) : reach_all(f);
     if (rc == 0)
-        rc = ask_all(f, polls);
-    for (uint32_t i = 0; i < f->n_remote; i++) {
-        struct find_remote *r = &f->remote[i];
-        if (!r->running)
-            continue;
-        link_run_end(&r->run);
-        buf_done(&r->out);
-        buf_done(&r->err);
-    }
-    free(polls);
+        rc = ask_all(f, runs);
+    free(runs);
     free(f->remote);
     f->remote = NULL;
     f->n_remote = 0;

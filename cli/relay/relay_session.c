@@ -435,7 +435,7 @@ static void leave(struct session *s)
 }
 
 /* Its last words, as far as they go now. */
-static void say_why(struct session *s, const char *why)
+static void say_why(struct session *s, int rc, const char *why)
 {
     char text[1024], kept[ERR_TEXT_BYTES];
 
@@ -447,7 +447,7 @@ static void say_why(struct session *s, const char *why)
                                  .data = text,
                                  .size = (uint32_t)strlen(text + 4) + 5});
     (void)wire_flush(&s->up);
-    (void)err_set(-EIO, "%s", kept);
+    (void)err_set(rc, "%s", kept);
 }
 
 int session_run(const struct session_options *o)
@@ -464,7 +464,7 @@ int session_run(const struct session_options *o)
     while (rc == 0 && !s.over && !cli_interrupted)
         rc = turn(&s);
     if (rc < 0 && !s.over)
-        say_why(&s, err_why(rc));
+        say_why(&s, rc, err_why(rc));
     leave(&s);
     return rc;
 }

@@ -9,13 +9,15 @@
 #include <string.h>
 
 #include "cli/cli.h"
-#include "cli/link/link.h"
+#include "cli/link/run_many.h"
 #include "cli/target/query_client.h"
+#include "core/base/clock.h"
 #include "core/base/err.h"
 #include "core/base/text.h"
 #include "sdk/lib/buf.h"
 
 #define LIST_BYTES ((size_t)1 << 20) /* of what a host says of one process */
+#define LIST_NS (60 * NS_PER_S)
 
 bool remote_name_read(const char *text, struct remote_name *ret)
 {
@@ -117,39 +119,41 @@ bool remote_died(const struct target *t, struct target *ret)
 
 /* ---- one process ---- */
 
-struct said {
-    struct buf out, err;
-};
-
-static int keep(void *arg, bool error, const char *data, size_t size)
-{
-    struct said *s = arg;
-
-    return buf_add(error ? &s->err : &s->out, data, size) == 0
-               ? 0
-               : err_set(-EMSGSIZE, "its host says more than can be of one process");
-}
-
 /* What probing there has said last, without its name. */
-static int said_why(const struct remote_name *r, struct said *s, int rc)
+static int said_why(const struct remote_name *r, struct remote_run *run)
 {
-    const char *text = buf_text(&s->err), *last = text;
+    const char *text = buf_text(&run->err), *last = text;
 
     for (const char *at = text; (at = strstr(at, "probing: ")) != NULL; at++)
         last = at + sizeof("probing: ") - 1;
     if (last[0] == '\0')
-        return err_set(-EIO, "%s: `probing relay --list` ended with code %d there", r->host, rc);
+        return err_set(-EIO, "%s: `probing relay --list` ended with code %d there", r->host,
+                       run->status);
     return err_set(-ESRCH, "%s: %.*s", r->host, (int)strcspn(last, "\n"), last);
+}
+
+static int take_line(const struct remote_name *r, struct remote_run *run,
+                     const struct link_member **ret)
+{
+    if (run->error < 0)
+        return err_set(run->error, "%s: %s", r->host, run->why);
+    if (run->status != 0)
+        return said_why(r, run);
+    int rc =
+        link_member_read(run->host, buf_text(&run->out), strcspn(buf_text(&run->out), "\n"), ret);
+    return rc == 0 && (*ret)->why[0] != '\0' ? err_set(-ESRCH, "%s: %s", r->host, (*ret)->why) : rc;
 }
 
 int remote_resolve(const char *text, const struct remote_name *r, struct target *ret)
 {
+    const struct remote_limits limits = {.at_once = 1,
+                                         .timeout_ns = link_timeout(LIST_NS),
+                                         .bytes = LIST_BYTES,
+                                         .all_bytes = 2 * LIST_BYTES};
     const char *words[REMOTE_LIST_WORDS];
     const struct link_member *m = NULL;
-    char why[ERR_TEXT_BYTES];
-    struct said s;
-    uint32_t host;
-    int rc = remote_name_is_one(r) ? remote_host(r, &host)
+    struct remote_run run = {.argc = REMOTE_LIST_WORDS, .argv = words};
+    int rc = remote_name_is_one(r) ? remote_host(r, &run.host)
                                    : err_set(-EINVAL,
                                              "'%s' names several processes, and this takes "
                                              "one: %s:%s/PID",
@@ -157,23 +161,12 @@ int remote_resolve(const char *text, const struct remote_name *r, struct target 
 
     if (rc < 0)
         return rc;
-    buf_init(&s.out, LIST_BYTES);
-    buf_init(&s.err, LIST_BYTES);
     remote_list_words(r->what, words);
-    rc = link_run_all(host, REMOTE_LIST_WORDS, words, keep, &s);
-    if (rc < 0 && rc != -ECANCELED) {
-        (void)snprintf(why, sizeof(why), "%s", err_why(rc));
-        rc = err_set(rc, "%s: %s", r->host, why);
-    } else if (rc > 0) {
-        rc = said_why(r, &s, rc);
-    } else if (rc == 0) {
-        rc = link_member_read(host, buf_text(&s.out), strcspn(buf_text(&s.out), "\n"), &m);
-        if (rc == 0 && m->why[0] != '\0')
-            rc = err_set(-ESRCH, "%s: %s", r->host, m->why);
-    }
+    rc = remote_runs(&run, 1, &limits);
+    if (rc == 0)
+        rc = take_line(r, &run, &m);
     if (rc == 0)
         remote_target(text, r, m, ret);
-    buf_done(&s.out);
-    buf_done(&s.err);
+    remote_run_done(&run);
     return rc;
 }

@@ -7,7 +7,7 @@ import socket
 import sys
 
 import pytest
-from world import CLI, DEBIAN_PYTHON, IDLE, has_torch, threads_of, wait_for
+from world import CLI, DEBIAN_PYTHON, IDLE, ROOT, has_torch, threads_of, wait_for
 
 PYTHONS = [DEBIAN_PYTHON] + [p for p in os.environ.get("PROBING_TEST_TORCH", "").split(":") if p]
 JOB = "job-%d" % os.getpid()
@@ -42,10 +42,12 @@ shift
 case $host in
 dead) echo "ssh: connect to host dead port 22: No route to host" >&2; exit 255 ;;
 slow) exec sleep 600 ;;
-liar) echo '{"host": "a", "job": "x", "rank": -7, "pid": 1e99, "state": "entered", "why": null}' ;;
+liar) exec %(relay)s lines '{"host": "a", "job": "x", "rank": -7, "pid": 1e99, "state": "entered"}' ;;
+none) exec %(relay)s lines '{"host": "none", "job": "x", "rank": 1}' ;;
+half) exec %(relay)s half ;;
+flood) exec %(relay)s flood ;;
 noise) echo 'Welcome to noise!'; exec sh -c "$*" ;;
-half) printf '{"host": "half", "job": "x", "rank"'; exit 0 ;;
-flood) exec cat /dev/zero ;;
+zeros) exec cat /dev/zero ;;
 bare) exec sh -c 'PATH=; '"$*" ;;
 *) exec sh -c "$*" ;;
 esac
@@ -218,7 +220,7 @@ def test_wrong_words(world):
 
 def remote(world):
     shell = world.tmp / "shell"
-    shell.write_text(SHELL)
+    shell.write_text(SHELL % {"relay": "%s %s" % (sys.executable, ROOT / "tests" / "fake_relay.py")})
     shell.chmod(0o755)
     return {"PROBING_RSH": "%s" % shell, "PROBING_REMOTE": str(CLI)}
 
@@ -234,15 +236,17 @@ def test_hosts_by_a_remote_shell(world):
     assert [(r["host"], r["pid"], r["state"]) for r in ranks(done)] == [
         ("far1", target.pid, "entered"), ("far2", target.pid, "entered")]
     done = cluster(world, "status", "--job", JOB, "--json", "--timeout", "2s", "--hosts",
-                   "far1,dead,slow,liar,noise,half,flood,bare", env=env)
+                   "far1,dead,slow,liar,none,noise,half,flood,zeros,bare", env=env)
     assert done.returncode == 1
     by = {r["host"]: r for r in ranks(done)}
-    assert by["far1"]["state"] == "entered"
+    assert by["far1"]["state"] == by["noise"]["state"] == "entered"
+    assert 0 <= by["far1"]["clock_error_ns"] < 10**10
+    assert abs(by["far1"]["clock_offset_ns"]) <= by["far1"]["clock_error_ns"]  # one clock
     # It lies about itself only: the host is the one that was asked, numbers that are none are null.
     assert by["liar"]["rank"] is None and by["liar"]["pid"] is None and "a" not in by
     for host, said in (("dead", "No route to host"), ("slow", "no answer within 6s"),
-                       ("noise", "not one of probing"), ("half", "middle of a line"),
-                       ("flood", "more than 16 MB")):
+                       ("none", "not one of probing"), ("half", "relay has ended"),
+                       ("flood", "more than 16 MB"), ("zeros", "no relay")):
         assert by[host]["state"] == "not reached" and said in by[host]["why"], by[host]
     done = cluster(world, "nodes", "--job", JOB, "--json", "--hosts", "far1,dead", env=env)
     by = {n["host"]: n for n in ranks(done)}

@@ -1,0 +1,370 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Processes of other machines by relays: `-t ssh:HOST`, `-t relay:HOST:PORT`, trees of them, who is
+missing, and that nothing stays behind.  The remote shell of most tests stays on this machine."""
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+
+import pytest
+from ranks import four, named, rows, start_ranks  # noqa: F401
+from world import CLI, ROOT, sanitized, wait_for
+
+# HOST and the text for its shell, as ssh has them.  "fake-HOW" is tests/fake_relay.py.
+SHELL = """#!/bin/sh
+host=$1
+shift
+echo $$ $host >> %(log)s
+case $host in
+dead*) echo "ssh: connect to host $host port 22: No route to host" >&2; exit 255 ;;
+fake-*) exec %(python)s %(fake)s ${host#fake-} ;;
+piped) exec %(python)s %(pump)s "$*" ;;
+esac
+exec sh -c "$*"
+"""
+# What stands between, as ssh does: nothing of it is left to the relay when it is killed.
+PUMP = """import os, subprocess, sys, threading
+there = subprocess.Popen(["sh", "-c", sys.argv[1]], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+def copy(a, b):
+    while piece := os.read(a, 65536):
+        os.write(b, piece)
+    os.close(b)
+threading.Thread(target=copy, args=(0, there.stdin.fileno()), daemon=True).start()
+copy(there.stdout.fileno(), 1)
+"""
+
+
+def parent_of(pid):
+    try:
+        with open("/proc/%d/stat" % pid) as stat:
+            return int(stat.read().rsplit(")", 1)[1].split()[1])
+    except OSError:
+        return 0
+
+
+@pytest.fixture
+def far(four, tmp_path):  # noqa: F811
+    """The four ranks, and an environment in which every host is this machine."""
+    shell, log = tmp_path / "shell", tmp_path / "log"
+    shell.write_text(SHELL % {"log": log, "python": sys.executable,
+                              "pump": tmp_path / "pump.py",
+                              "fake": ROOT / "tests" / "fake_relay.py"})
+    shell.chmod(0o755)
+    log.touch()
+    (tmp_path / "pump.py").write_text(PUMP)
+    env = {"PROBING_RSH": str(shell), "PROBING_REMOTE": str(CLI)}
+
+    class Far:
+        world, job, ranks = four, four.job, four.ranks
+
+        def probing(self, *words, **more):
+            return four.probing(*words, env=dict(env, **more))
+
+        def begin(self, *words, **more):
+            return subprocess.Popen([str(CLI), *words], env=dict(four.env, **env, **more),
+                                    stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                                    stderr=subprocess.PIPE, text=True, start_new_session=True)
+
+        def shells(self):
+            """Remote shells that were started, and what they have become: pid of each by host."""
+            return {line.split()[1]: int(line.split()[0]) for line in log.read_text().splitlines()}
+
+        def left(self):
+            """Relays of this test that still run."""
+            found = []
+            for pid in filter(str.isdigit, os.listdir("/proc")):
+                try:
+                    with open("/proc/%s/environ" % pid, "rb") as f:
+                        ours = b"PROBING_RSH=" + str(shell).encode() in f.read()
+                    with open("/proc/%s/cmdline" % pid, "rb") as f:
+                        words = f.read().split(b"\0")
+                except OSError:
+                    continue
+                if ours and (b"relay" in words or str(shell).encode() in words):
+                    found.append((int(pid), words))
+            return found
+
+        def relay_of(self, host):
+            """The relay behind a remote shell: itself, or its child."""
+            wait_for(lambda: host in self.shells(), "the shell of " + host)
+            root = self.shells()[host]
+
+            def seen():
+                below = {root}
+                for _ in range(3):
+                    below |= {pid for pid, _ in self.left() if parent_of(pid) in below}
+                return next((pid for pid, words in sorted(self.left())
+                             if pid in below and words[0].endswith(b"probing")), None)
+            return wait_for(seen, "the relay on " + host)
+
+        def all_ends(self):
+            wait_for(lambda: not self.left(), lambda: "the end of %r" % self.left(), timeout=60)
+
+    made = Far()
+    yield made
+    made.all_ends()
+
+
+def test_as_on_this_machine(far):
+    """What a command gives over a relay is what it gives here."""
+    there, here = "ssh:node/job:" + far.job, "job:" + far.job
+    for words in (("query", "select count(*) > 0 as some from process.envs", "--format", "csv"),
+                  ("eval", "me * 2"), ("config", "get", "server.listen"), ("tables",),
+                  ("query", "select _rank, count(*) > 0 as n from global.process.envs group by 1 "
+                            "order by 1", "--format", "csv")):
+        a, b = far.probing("-t", there, *words), far.probing("-t", here, *words)
+        strip = lambda text: re.sub(r"\([^()]*(?:ms|us|ns|s)\)", "", text)  # noqa: E731
+        assert (strip(a.stdout), a.returncode) == (strip(b.stdout), b.returncode), a.stderr
+        assert a.stdout and a.stderr == b.stderr
+    one = "ssh:node/%d" % far.ranks[2].pid
+    assert far.probing("-t", one, "eval", "me").stdout == "2\n"
+    assert "rank.py" in far.probing("-t", one, "backtrace").stdout
+    assert "rank.py" in far.probing("-t", one, "backtrace", "--external").stdout
+    done = far.probing("-t", "ssh:node/job:" + far.job, "query", "--format", "json",
+                       "select distinct _host, _addr, _rank from global.process.envs order by 3")
+    assert [list(r.values()) for r in rows(done)] == [
+        ["node", "ssh:node/%d" % r.pid, i] for i, r in enumerate(far.ranks)], done.stderr
+
+
+def test_streams_go_on(far):
+    """watch gives lines of each rank until Ctrl-C, and then nothing of it is left."""
+    asker = far.begin("-t", "ssh:node/job:" + far.job, "watch", "select 1 as one", "--interval",
+                      "50ms", "--format", "jsonl")
+    seen = set()
+    while len(seen) < 4:
+        seen.add(json.loads(asker.stdout.readline())["rank"])
+    asker.send_signal(signal.SIGINT)
+    asker.communicate(timeout=60)
+    assert asker.returncode == 130
+
+
+def test_entering_and_leaving(far):
+    """inject, plugin load and eject are done there; a process without a core says so."""
+    target = far.world.python("print('ready', flush=True)\nimport time\ntime.sleep(600)")
+    target.wait_line("ready")
+    name = "ssh:node/%d" % target.pid
+    done = far.probing("-t", name, "query", "select 1")
+    assert done.returncode == 1 and "no probing core in it" in done.stderr
+    done = far.probing("-t", name, "inject")
+    assert done.returncode == 0, done.stderr
+    assert far.probing("-t", name, "query", "select 7 as n", "--format", "csv").stdout == "n\n7\n"
+    done = far.probing("-t", name, "plugin", "load", "python")
+    assert done.returncode == 0, done.stderr
+    assert far.probing("-t", name, "eval", "1 + 1").stdout == "2\n"
+    done = far.probing("-t", name, "eject")
+    assert done.returncode == 0 and "ejected" in done.stdout, done.stderr
+    target.end()
+
+
+def test_the_dead(far):
+    """Killed while it is asked, or before: its files answer, by pid and by directory."""
+    target, = start_ranks(far.world, 1, RANK="7", TORCHELASTIC_RUN_ID="gone-%d" % os.getpid())
+    name = "ssh:node/%d" % target.pid
+    words = ("query", "select 3 as n", "--format", "csv")
+    assert far.probing("-t", name, *words).stdout == "n\n3\n"
+    sql = "select count(*) as n from range(100000000000)"
+    asker = far.begin("-t", name, "query", "--format", "csv", sql)
+    wait_for(lambda: "node" in far.shells(), "the relay")
+    target.kill()
+    asker.kill()
+    asker.communicate()
+    assert far.probing("-t", name, *words).stdout == "n\n3\n"
+    directory, = (d for d in far.world.data.iterdir() if d.name.startswith("%d-" % target.pid))
+    for who in ("ssh:node/%s" % directory, "ssh:node/%s,ssh:node/%d" % (directory, target.pid)):
+        done = far.probing("-t", who, *words)
+        assert done.returncode == 0 and done.stdout.endswith("3\n"), done.stderr
+    done = far.probing("-t", name, "eval", "1")
+    assert done.returncode == 1 and "has ended" in done.stderr
+
+
+def test_who_is_missing_is_named(far):
+    """Hosts that are not there, and relays that do not as they should, cost themselves only."""
+    hosts = ["dead", "fake-lines", "fake-flood", "fake-others", "fake-kind", "fake-long",
+             "fake-half", "fake-steer", "fake-old"]
+    done = far.probing("-t", ",".join(["ssh:" + h for h in hosts] + ["ssh:node/job:" + far.job]),
+                       "query", "select 1 as one", "--format", "csv")
+    assert done.returncode == 1
+    assert len(done.stdout.splitlines()) == 5, done.stdout
+    for host, why in (("dead", "No route to host"), ("fake-lines", "no answer of probing"),
+                      ("fake-flood", "more than 8 MB"), ("fake-half", "relay"),
+                      ("fake-others", "wrong one"), ("fake-kind", "wrong one"),
+                      ("fake-long", "wrong one"), ("fake-steer", "no [2J probing: rank 0"),
+                      ("fake-old", "another version")):
+        line = [part for part in done.stderr.splitlines() if "ssh:" + host in part]
+        assert len(line) == 1 and why in line[0], (host, done.stderr)
+    assert "\x1b" not in done.stderr
+    for bad, why in (("ssh:", "a host is missing"), ("ssh:-oProxyCommand=x/1", "no name of a host"),
+                     ("ssh:a;b/1", "no name of a host"), ("ssh:node/ssh:other/1", "its own machine"),
+                     ("ssh:node/999999999", "no process 999999999"),
+                     ("relay:node/1", "no port")):
+        done = far.probing("-t", bad, "query", "select 1")
+        assert done.returncode != 0 and why in done.stderr, (bad, done.stderr)
+
+
+def test_a_silent_relay_costs_its_time_limit(far):
+    done = far.probing("-t", "ssh:fake-silent,ssh:node/job:" + far.job, "--timeout", "2s", "query",
+                       "select 1 as one", "--format", "csv")
+    assert done.returncode == 1 and len(done.stdout.splitlines()) == 5
+    assert "fake-silent" in done.stderr and "2s" in done.stderr, done.stderr
+
+
+@pytest.mark.parametrize("victim", ["asker", "shell", "relay", "stopped"])
+def test_nothing_stays_behind(far, victim):
+    """Whoever is killed in the middle: all others end, and the asker says what has happened."""
+    asker = far.begin("-t", "ssh:piped/job:" + far.job, "watch", "select 1 as one", "--interval",
+                      "50ms", "--format", "jsonl")
+    asker.stdout.readline()
+    relay = far.relay_of("piped")
+    if victim == "asker":
+        asker.kill()
+    elif victim == "stopped":  # what it runs is ended with it
+        os.kill(relay, signal.SIGSTOP)
+        asker.terminate()
+        asker.communicate(timeout=60)
+        os.kill(relay, signal.SIGCONT)
+    else:
+        os.kill(relay if victim == "relay" else far.shells()["piped"], signal.SIGKILL)
+        out, err = asker.communicate(timeout=60)
+        assert asker.returncode == 1 and "ranks 0-3: " in err and err.count("\n") == 2, err
+        assert "ended by signal 9" in err or "its relay has ended" in err, err
+    asker.wait(timeout=60)
+    far.all_ends()
+
+
+def test_a_command_there_ends_with_who_asked(far):
+    """What a relay runs (files of the dead are read there) ends when nobody wants it any more."""
+    target, = start_ranks(far.world, 1, RANK="8", TORCHELASTIC_RUN_ID="slow-%d" % os.getpid())
+    target.kill()
+    sql = "select count(*) as n from range(100000000000)"
+    asker = far.begin("-t", "ssh:node/%d" % target.pid, "query", sql)
+    wait_for(lambda: any(b"query" in words for _, words in running(far)), "the query there")
+    asker.kill()
+    asker.wait()
+    wait_for(lambda: not any(b"query" in words for _, words in running(far)), "its end", timeout=60)
+
+
+def running(far):
+    """Commands that relays of this test run."""
+    found = []
+    for pid in filter(str.isdigit, os.listdir("/proc")):
+        try:
+            parent = open("/proc/%s/stat" % pid).read().rsplit(")", 1)[1].split()[1]
+            of = open("/proc/%s/cmdline" % parent, "rb").read()
+            words = open("/proc/%s/cmdline" % pid, "rb").read().split(b"\0")
+        except OSError:
+            continue
+        if b"relay\0--stdio" in of and words[0].endswith(b"probing"):
+            found.append((int(pid), words))
+    return found
+
+
+def test_a_tree(far):
+    """Relays start relays: all are there, a dead one costs itself, and one killed those behind."""
+    env = {"PROBING_RELAY_DEGREE": "2"}
+    who = "ssh:n[1-3]/job:%s,ssh:dead1/job:x,ssh:n[4-7]/job:%s" % (far.job, far.job)
+    sql = "select _host, count(*) > 0 as n from global.process.envs group by 1 order by 1"
+    done = far.probing("-t", who, "query", "--format", "csv", sql, **env)
+    assert done.stdout.splitlines()[1:] == ["n%d,true" % i for i in range(1, 8)], done.stderr
+    assert "27 of 28 answered" not in done.stderr and "28 of 29 answered" in done.stderr
+    assert "dead1" in done.stderr and "No route" in done.stderr
+    far.all_ends()
+    asker = far.begin("-t", "ssh:m[1-7]/%d" % far.ranks[1].pid, "watch", "select 1 as one",
+                      "--interval", "50ms", "--format", "jsonl", **env)
+    asker.stdout.readline()
+    os.kill(far.relay_of("m1"), signal.SIGKILL)  # which stands before m2, m3 and m4
+    wait_for(lambda: "m2" not in {h for h in far.shells() if parent_of(far.shells()[h])}, "its end")
+    lines = [asker.stdout.readline() for _ in range(20)]  # of the others
+    assert all("one" in line for line in lines)
+    asker.send_signal(signal.SIGINT)
+    asker.communicate(timeout=60)
+
+
+def test_a_port_with_a_token(far, tmp_path):
+    """Without a token nothing is opened, and a wrong one opens nothing; ps shows none."""
+    done = far.probing("relay", "--listen", "0")
+    assert done.returncode == 1 and "needs a token" in done.stderr
+    token = tmp_path / "token"
+    token.write_text("0123456789abcdef0123\n")
+    token.chmod(0o644)
+    done = far.probing("relay", "--listen", "0", "--token-file", str(token))
+    assert done.returncode == 1 and "chmod 600" in done.stderr
+    token.chmod(0o600)
+    relay = far.begin("relay", "--listen", "0", "--token-file", str(token))
+    port = re.search(r"127\.0\.0\.1:(\d+)", relay.stderr.readline())[1]
+    name = "relay:127.0.0.1:%s/job:%s" % (port, far.job)
+    words = ("eval", "me")
+    good = far.probing("-t", name, *words, PROBING_TOKEN_FILE=str(token))
+    assert good.stdout == "".join("rank %d: %d\n" % (i, i) for i in range(4)), good.stderr
+    for wrong in ("0123456789abcdef0124", "0123456789abcdef01230123456789abcdef0123", ""):
+        bad = far.probing("-t", name, *words, PROBING_TOKEN=wrong)
+        assert bad.returncode == 1 and "the token is wrong" in bad.stderr, bad.stderr
+    one = "relay:127.0.0.1:%s/%d" % (port, far.ranks[3].pid)
+    assert far.probing("-t", one, *words, PROBING_TOKEN="0123456789abcdef0123").stdout == "3\n"
+    relay.terminate()
+    relay.communicate(timeout=60)
+    done = far.probing("-t", one, *words, PROBING_TOKEN="0123456789abcdef0123")
+    assert done.returncode == 1 and "no relay listens there" in done.stderr
+
+
+def peak_kb(pid):
+    for line in open("/proc/%d/status" % pid):
+        if line.startswith("VmHWM"):
+            return int(line.split()[1])
+    return 0
+
+
+@pytest.mark.skipif(bool(sanitized()), reason="sanitizers take memory of their own")
+def test_a_slow_reader_blocks_nobody(far):
+    """Who does not read gets nothing more, holds no memory, and others go on over the same relay."""
+    sql = "select repeat('x', 1000) as x from range(200000)"
+    asker = far.begin("-t", "ssh:node/job:" + far.job, "query", "--format", "csv", sql)
+    asker.stdout.readline()
+    relay = far.relay_of("node")
+    before = []
+
+    def still():
+        before.append(open("/proc/%d/io" % relay).read())
+        return len(before) > 25 and len(set(before[-10:])) == 1
+    wait_for(still, "the relay to wait")
+    assert peak_kb(relay) < 64 << 10
+    asker.kill()
+    asker.wait()
+
+
+def test_by_ssh(far, tmp_path):
+    """A real ssh, to an sshd of this test's own."""
+    sshd = shutil.which("sshd") or "/usr/sbin/sshd"
+    if not shutil.which("ssh") or not os.path.exists(sshd):
+        pytest.skip("no ssh and sshd here (Debian: openssh-client, openssh-server)")
+    for name in ("host", "user"):
+        subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(tmp_path / name)],
+                       check=True)
+    shutil.copy(tmp_path / "user.pub", tmp_path / "keys")
+    (tmp_path / "keys").chmod(0o600)
+    port = 20000 + os.getpid() % 10000
+    (tmp_path / "sshd_config").write_text(
+        "ListenAddress 127.0.0.1\nPort %d\nHostKey %s\nAuthorizedKeysFile %s\nPidFile none\n"
+        "StrictModes no\nUsePAM no\nPermitRootLogin yes\n" % (port, tmp_path / "host",
+                                                            tmp_path / "keys"))
+    os.makedirs("/run/sshd", exist_ok=True)
+    server = subprocess.Popen([sshd, "-D", "-e", "-f", str(tmp_path / "sshd_config")],
+                              stderr=subprocess.PIPE, text=True)
+    try:
+        wait_for(lambda: "listening" in server.stderr.readline() or server.poll() is not None, "sshd")
+        if server.poll() is not None:
+            pytest.skip("sshd does not run here")
+        rsh = ("ssh -T -F none -o BatchMode=yes -o StrictHostKeyChecking=no -o UserKnownHostsFile="
+               "/dev/null -o LogLevel=ERROR -i %s -p %d" % (tmp_path / "user", port))
+        remote = "PROBING_DATA_DIR=%s %s" % (far.world.data, CLI)
+        env = {"PROBING_RSH": rsh, "PROBING_REMOTE": remote}
+        done = far.probing("-t", "ssh:127.0.0.1/job:" + far.job, "eval", "me", **env)
+        assert done.stdout == "".join("rank %d: %d\n" % (i, i) for i in range(4)), done.stderr
+        done = far.probing("cluster", "status", "--job", far.job, "--hosts", "127.0.0.2", "--json",
+                           **env)
+        assert done.returncode == 1 and "onnection refused" in done.stdout, done.stdout
+    finally:
+        server.kill()
+        server.wait()
