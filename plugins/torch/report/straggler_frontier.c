@@ -130,38 +130,42 @@ static float before_other(const struct judge_job *j, const struct scratch *s, ui
            step_at(j, rank, step)->parts[PART_FORWARD];
 }
 
-/* Who is furthest behind the middle one without `other`, and how far with it: sums over the steps
- * in which that is much. */
-static void add_lead(const struct frontier *f, struct scratch *s, uint32_t step, double *without,
-                     double *with)
+struct leads {            /* seconds, over the steps in which they are much */
+    double without, same; /* who is furthest behind without `other`, and that rank with it */
+    double with;          /* who is furthest behind with it */
+};
+
+static void add_leads(const struct frontier *f, struct scratch *s, uint32_t step, struct leads *ret)
 {
     const struct judge_job *j = f->j;
     uint32_t n = 0, leader = 0;
+    float most = -INFINITY;
     for (uint32_t r = 0; r < j->n_ranks; r++) {
         if (!made(j, r, step))
             continue;
         s->before[n] = before_other(j, s, r, step);
         s->most[n] = s->before[n] + step_at(j, r, step)->parts[PART_OTHER];
         leader = s->before[n] > s->before[leader] ? n : leader;
+        most = fmaxf(most, s->most[n]);
         n++;
     }
-    float furthest = s->before[leader], also = s->most[leader];
-    double lead = furthest - middle_of(s->before, n);
-    if (lead < DIFFER_SHARE * f->step_sec)
-        return;
-    *without += lead;
-    *with += fmax(0, (double)also - (double)middle_of(s->most, n));
+    double own = s->before[leader], same = s->most[leader];
+    double middle = middle_of(s->most, n), much = DIFFER_SHARE * f->step_sec;
+    own -= (double)middle_of(s->before, n);
+    ret->without += own >= much ? own : 0;
+    ret->same += own >= much ? fmax(0, same - middle) : 0;
+    ret->with += most - middle >= much ? most - middle : 0;
 }
 
 /* Where a loop reads a number from a GPU, its rank waits for the device, and so for all others: who
- * was behind before is level with them again behind that. */
+ * was behind before is level with them again behind that, and nobody falls behind there. */
 static bool waits_in_other(const struct frontier *f, struct scratch *s)
 {
-    double without = 0, with = 0;
+    struct leads leads = {0};
     for (uint32_t i = 0; i < f->j->n_steps; i++)
         if (!isnan(f->middle[i]))
-            add_lead(f, s, i, &without, &with);
-    return with < without / 2;
+            add_leads(f, s, i, &leads);
+    return leads.same < leads.without / 2 && leads.with < leads.without;
 }
 
 /* ---- the frontier ---- */

@@ -19,7 +19,8 @@
 #define EVENT_SIGMA 6.0   /* of the noise that the middle one of the ranks has */
 #define EVENT_RANKS 8u    /* one in so many at most is late now and then */
 #define SINGLE_EVENTS 2u  /* must each be long, */
-#define FEW_EVENTS 4u     /* and so few stand out by much */
+#define FEW_EVENTS 6u     /* and so few stand out by much */
+#define FEW_OF_FEW 10u    /* of fewer than 8 ranks, any of which has the longest by chance */
 #define EVEN_EVENTS 4u    /* show whether their distances are even */
 #define BACKWARDS_MIN 3u
 
@@ -282,7 +283,8 @@ static uint32_t events_of(const struct work *w, uint32_t rank, double least_sec)
 static bool is_sometimes(const struct work *w, uint32_t rank, double rest, double least_sec)
 {
     uint32_t n = events_of(w, rank, least_sec);
-    return w->cost[rank] >= (n <= FEW_EVENTS ? JUDGE_FEW_GAP : JUDGE_EVENT_GAP) * rest &&
+    uint32_t few = w->f.j->n_ranks < EVENT_RANKS ? FEW_OF_FEW : FEW_EVENTS;
+    return w->cost[rank] >= (n <= few ? JUDGE_FEW_GAP : JUDGE_EVENT_GAP) * rest &&
            (n > SINGLE_EVENTS || w->worst[rank] >= JUDGE_SINGLE_SHARE * w->f.step_sec);
 }
 
@@ -303,19 +305,15 @@ static void tell_sometimes(struct work *w, uint32_t rank, double least_sec)
 }
 
 /* The most costly ranks, as many as stand out together: chosen one after the other, and the last
- * number of them at which the gap to the rest is wide. */
-static bool find_sometimes(struct work *w)
+ * number of them at which the gap to the rest is wide.  order: room for `most`. */
+static uint32_t choose(struct work *w, bool *chosen, uint32_t *order, uint32_t most,
+                       double least_sec)
 {
     const struct judge_job *j = w->f.j;
-    uint32_t most = j->n_ranks / EVENT_RANKS > 0 ? j->n_ranks / EVENT_RANKS : 1, n_told = 0;
-    bool *chosen = calloc(j->n_ranks, sizeof(*chosen));
-    uint32_t *order = calloc(most, sizeof(*order));
-    double least_sec = event_sec(w);
-    if (most > JUDGE_NAMED_MAX)
-        most = JUDGE_NAMED_MAX;
-    if (chosen != NULL && order != NULL)
-        find_costs(w, least_sec);
-    for (uint32_t i = 0; i < most && chosen != NULL && order != NULL; i++) {
+    uint32_t n_told = 0;
+    memset(chosen, 0, j->n_ranks * sizeof(*chosen));
+    find_costs(w, least_sec);
+    for (uint32_t i = 0; i < most; i++) {
         uint32_t best = UINT32_MAX;
         for (uint32_t r = 0; r < j->n_ranks; r++)
             if (!chosen[r] && w->cost[r] > 0 && (best == UINT32_MAX || w->cost[r] > w->cost[best]))
@@ -330,9 +328,34 @@ static bool find_sometimes(struct work *w)
             all = all && is_sometimes(w, order[k], rest, least_sec);
         n_told = all ? i + 1 : n_told;
     }
+    memset(chosen, 0, j->n_ranks * sizeof(*chosen));
     for (uint32_t i = 0; i < n_told; i++)
-        tell_sometimes(w, order[i], least_sec);
+        chosen[order[i]] = true;
+    return n_told;
+}
+
+/* Few long stalls may cost less than many short ones that all ranks have: so events are looked for
+ * by their size, twice as long ones each time, until somebody stands out or there are none. */
+static bool find_sometimes(struct work *w)
+{
+    const struct judge_job *j = w->f.j;
+    uint32_t most = j->n_ranks / EVENT_RANKS > 0 ? j->n_ranks / EVENT_RANKS : 1, n_told = 0;
+    most = most < JUDGE_NAMED_MAX ? most : JUDGE_NAMED_MAX;
+    bool *chosen = calloc(j->n_ranks, sizeof(*chosen));
+    uint32_t *order = calloc(most, sizeof(*order));
+    double least_sec = event_sec(w), told_sec, longest = INFINITY;
     bool there = chosen != NULL && order != NULL;
+    for (; there && n_told == 0 && least_sec > 0 && least_sec <= longest; least_sec *= 2) {
+        n_told = choose(w, chosen, order, most, least_sec);
+        longest = 0;
+        for (uint32_t r = 0; r < j->n_ranks; r++)
+            longest = fmax(longest, w->worst[r]);
+        told_sec = least_sec; /* of a rank that is named those are told that no other has had */
+        for (uint32_t r = 0; r < j->n_ranks; r++)
+            told_sec = chosen[r] ? told_sec : fmax(told_sec, w->worst[r]);
+        for (uint32_t i = 0; i < n_told; i++)
+            tell_sometimes(w, order[i], fmin(told_sec, w->worst[order[i]]));
+    }
     free(chosen);
     free(order);
     return there;
@@ -383,6 +406,7 @@ static void find_backwards(struct work *w)
                                   .rank = r,
                                   .part = PART_BACKWARD,
                                   .late_sec = late,
+                                  .sampled = true,
                                   .from_start = true,
                                   .to_end = true};
         f.n_of = backwards_of(w, r, own);

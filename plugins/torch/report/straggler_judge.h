@@ -37,9 +37,9 @@ enum judge_part {
 enum judge_sign {
     SIGN_CPU_THROTTLED, /* share of the time that the cgroup was kept from running */
     SIGN_CPU_TAKEN,     /* times a second that another task was given its processor */
-    SIGN_CPU_WAIT,      /* share of the time that a task of its host waited for a processor */
     SIGN_CPU_USED,      /* cores in use; a rank that uses few does not compute, it waits */
     SIGN_PAGE_FAULTS,   /* a second, of those that needed a disk */
+    SIGN_CPU_WAIT,      /* share of the time that a task of its host waited for a processor */
     SIGN_MEMORY_WAIT,   /* share of the time that a task waited for memory */
     SIGN_DISK_WAIT,     /* ... for a disk */
     SIGN_DISK_READ,     /* bytes a second from devices */
@@ -55,7 +55,7 @@ enum judge_sign {
 #define JUDGE_LATE_SIGMA 4.0  /* of how ranks differ from each other, and of its own noise */
 #define JUDGE_EVENT_SHARE 0.25 /* of a step, that it is late now and then */
 #define JUDGE_EVENT_GAP 3.0    /* its events together, against those of any rank not named */
-#define JUDGE_FEW_GAP 8.0      /* likewise of four at most, */
+#define JUDGE_FEW_GAP 8.0      /* likewise of six at most, */
 #define JUDGE_SINGLE_SHARE 1.0 /* and of a step, where there are only one or two */
 #define JUDGE_COMM_SHARE 0.1   /* of a step in communication of the rank that comes last */
 #define JUDGE_NAMED_MAX 64
@@ -92,6 +92,7 @@ struct judge_finding {
     double lost_sec; /* that all ranks would have waited less without it, in all */
     uint32_t n_late, n_of;   /* late steps, of how many */
     uint32_t first, last;    /* indices of the first and last late step */
+    bool sampled;            /* late steps are backwards whose own time is known */
     bool from_start, to_end; /* LATE_ALWAYS: the episode begins or ends where the steps do */
     int64_t every;           /* LATE_SOMETIMES: at even distances of so many steps; 0: not so */
     uint32_t signs;          /* bits of enum judge_sign that set it apart from the others */

@@ -204,10 +204,9 @@ static void say_finding(const struct straggler_job *j, const struct judge_report
             "packets",
             name, rank->host, rank->name, 1e3 * f->late_sec, share);
     else
-        say(j, "",
-            "%s (%s, -t %s) is late in %u of %u steps, by %.1f ms (%.0f %% of a step), "
-            "%s",
-            name, rank->host, rank->name, f->n_late, f->n_of, 1e3 * f->late_sec, share,
+        say(j, "", "%s (%s, -t %s) is late in %u of %u %s, by %.1f ms (%.0f %% of a step), %s",
+            name, rank->host, rank->name, f->n_late, f->n_of,
+            f->sampled ? "backwards that torch has measured" : "steps", 1e3 * f->late_sec, share,
             part_words[f->part]);
     say_when(j, f);
     if (f->lost_sec > 0 && r->step_sec > 0) {
@@ -335,6 +334,24 @@ static void say_left_out(const struct straggler_job *j)
     }
 }
 
+/* A machine all of whose ranks are late, of several machines. */
+static void say_machines(const struct straggler_job *j, const struct judge_report *r)
+{
+    for (uint32_t i = 0; i < r->n_found; i++) {
+        const char *host = rank_at(j, r->found[i].rank)->host;
+        uint32_t here = 0, late = 0, before = 0;
+        for (uint32_t k = 0; k < j->n_judged; k++)
+            here += strcmp(rank_at(j, k)->host, host) == 0;
+        for (uint32_t k = 0; k < r->n_found; k++) {
+            bool same = strcmp(rank_at(j, r->found[k].rank)->host, host) == 0;
+            late += same;
+            before += same && k < i;
+        }
+        if (before == 0 && here > 1 && late == here && here < j->n_judged)
+            say(j, "", "all %u ranks of %s are late: it may be the machine", here, host);
+    }
+}
+
 void straggler_show(const struct straggler_job *j, const struct judge_report *r)
 {
     const struct probing_report_api *a = j->o->api;
@@ -358,6 +375,7 @@ void straggler_show(const struct straggler_job *j, const struct judge_report *r)
         say_finding(j, r, &r->found[i]);
     if (r->n_more > 0)
         report_printf(a, "and %u more\n", r->n_more);
+    say_machines(j, r);
     if (r->outcome != JUDGE_NAMED)
         say(j, "", "%s", straggler_outcome(j, r, text));
     if (j->n_judged > 1)
@@ -403,6 +421,7 @@ static void json_finding(struct report_json *o, const struct straggler_job *j,
     json_text(o, "first_at", time_text(j->ends_ns[f->first], when));
     json_int(o, "last_step", j->numbers[f->last]);
     json_text(o, "last_at", time_text(j->ends_ns[f->last], when));
+    json_int(o, "sampled", f->sampled);
     json_int(o, "from_start", f->kind != LATE_SOMETIMES && f->from_start);
     json_int(o, "to_end", f->kind != LATE_SOMETIMES && f->to_end);
     json_int(o, "every_steps", f->every > 0 ? f->every : INT64_MIN);

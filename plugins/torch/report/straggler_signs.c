@@ -20,31 +20,23 @@ struct question { /* one row for each rank: its name, then `n` signs from `first
     const char *sql;   /* %.3f: from when on */
 };
 
+#define WAITED(resource_name)                                                         \
+    "sum(case when resource = '" resource_name "' then delta_ns end) * 1.0 / nullif(" \
+    "sum(case when resource = '" resource_name "' then wall_ns end), 0)"
+
 static const struct question questions[] = {
     {SIGN_CPU_THROTTLED, 1, false,
      "select _addr, sum(delta_throttled_ns) * 1.0 / nullif(sum(wall_ns), 0) from "
      "global.cgroup.utilization where ts >= to_timestamp(%.3f) group by _addr"},
-    {SIGN_CPU_TAKEN, 1, false,
-     "select _addr, sum(delta_invol_ctxt) * 1e9 / nullif(sum(wall_ns), 0) from "
+    {SIGN_CPU_TAKEN, 3, false,
+     "select _addr, sum(delta_invol_ctxt) * 1e9 / nullif(sum(wall_ns), 0), sum(delta_total_ns) * "
+     "1.0 / nullif(sum(wall_ns), 0), sum(delta_majflt) * 1e9 / nullif(sum(wall_ns), 0) from "
      "global.cpu.utilization where scope = 'process' and ts >= to_timestamp(%.3f) group by _addr"},
-    {SIGN_CPU_USED, 1, false,
-     "select _addr, sum(delta_total_ns) * 1.0 / nullif(sum(wall_ns), 0) from "
-     "global.cpu.utilization where scope = 'process' and ts >= to_timestamp(%.3f) group by _addr"},
-    {SIGN_PAGE_FAULTS, 1, false,
-     "select _addr, sum(delta_majflt) * 1e9 / nullif(sum(wall_ns), 0) from "
-     "global.cpu.utilization where scope = 'process' and ts >= to_timestamp(%.3f) group by _addr"},
-    {SIGN_CPU_WAIT, 1, false,
-     "select _addr, sum(delta_ns) * 1.0 / nullif(sum(wall_ns), 0) from global.system.pressure "
-     "where scope = 'machine' and kind = 'some' and resource = 'cpu' and ts >= "
-     "to_timestamp(%.3f) group by _addr"},
-    {SIGN_MEMORY_WAIT, 1, false,
-     "select _addr, sum(delta_ns) * 1.0 / nullif(sum(wall_ns), 0) from global.system.pressure "
-     "where scope = 'machine' and kind = 'some' and resource = 'memory' and ts >= "
-     "to_timestamp(%.3f) group by _addr"},
-    {SIGN_DISK_WAIT, 1, false,
-     "select _addr, sum(delta_ns) * 1.0 / nullif(sum(wall_ns), 0) from global.system.pressure "
-     "where scope = 'machine' and kind = 'some' and resource = 'io' and ts >= "
-     "to_timestamp(%.3f) group by _addr"},
+    {SIGN_CPU_WAIT, 3, false,
+     "select _addr, " WAITED("cpu") ", " WAITED("memory") ", " WAITED(
+         "io") " from "
+               "global.system.pressure where scope = 'machine' and kind = 'some' and ts >= "
+               "to_timestamp(%.3f) group by _addr"},
     {SIGN_DISK_READ, 1, false,
      "select _addr, sum(delta_read_bytes) * 1e9 / nullif(sum(wall_ns), 0) from "
      "global.io.utilization where ts >= to_timestamp(%.3f) group by _addr"},
