@@ -246,7 +246,7 @@ static const struct cli_command own_commands[] = {
      .finds_targets = true,
      .run = command_ship,
      .options = {{"--to", NULL, "URL", "where it goes"},
-                 {"--tables", NULL, "NAMES", "with ',' between, and *: python.*,memory.*"},
+                 {"--tables", NULL, "NAMES", "with ',' between, and *: python.*,system.*"},
                  {"--every", NULL, "TIME", "how often to look for what is new; 10s by default"},
                  {"--state", NULL, "FILE",
                   "what has been sent; by default in ~/.local/state/probing"},

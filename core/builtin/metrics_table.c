@@ -78,7 +78,7 @@ int metrics_table_add(struct core *c)
         {.name = "unit", .type = PROBING_STR, .doc = "seconds, bytes; NULL: it has none"},
         {.name = "labels",
          .type = PROBING_STR,
-         .doc = "as in OpenMetrics: table=\"host.cpu\",reason=\"store\"; empty: none"},
+         .doc = "as in OpenMetrics: table=\"x.rows\",reason=\"store\"; empty: none"},
         {.name = "value", .type = PROBING_F64, .doc = "what it is now"},
         {.name = "help", .type = PROBING_STR, .doc = "what it means"}};
     static const struct probing_table_desc desc = {

@@ -24,7 +24,7 @@ def test_docs_name_files_that_are_there():
     named = re.compile(r"`((?:core|cli|plugins|sdk|tests|scripts|include)/[\w./-]+\.\w+)`")
     for folder, names in (("", ["README.md", "CONTRIBUTING.md"]),
                           ("docs", os.listdir(os.path.join(ROOT, "docs")))):
-        for name in names:
+        for name in (n for n in names if not os.path.isdir(os.path.join(ROOT, folder, n))):
             with open(os.path.join(ROOT, folder, name)) as page:
                 found = named.findall(page.read())
             for path in found:

@@ -101,7 +101,8 @@ class Receiver:
                 request = {"path": self.path, "headers": dict(self.headers), "body": body}
                 with outer.lock:
                     given = outer.answer(outer, request)
-                    request["status"] = given[0] if given and "Cut" not in given[1] else None
+                    whole = given and "Cut" not in given[1]
+                    request["status"] = given[0] if whole else None
                     outer.requests.append(request)
                 if given is None:
                     self.close_connection = True
@@ -111,7 +112,8 @@ class Receiver:
                 self.send_response(status)
                 for name, value in headers.items():
                     self.send_header(name, value)
-                self.send_header("Content-Length", str(len(text) * (9 if "Cut" in headers else 1)))
+                size = len(text) * (9 if "Cut" in headers else 1)
+                self.send_header("Content-Length", str(size))
                 self.end_headers()
                 self.wfile.write(text)
                 self.close_connection = self.close_connection or "Cut" in headers
@@ -268,12 +270,14 @@ def parquet(path):
             if present and schema[1] == 0:
                 value, bit = bool(data[at + bit // 8] >> bit % 8 & 1), bit + 1
             elif present and schema[1] in (2, 5):
-                value, at = struct.unpack_from("<q" if schema[1] == 2 else "<d", data, at)[0], at + 8
+                form = "<q" if schema[1] == 2 else "<d"
+                value, at = struct.unpack_from(form, data, at)[0], at + 8
             elif present and schema[1] == 1:
                 value, at = struct.unpack_from("<i", data, at)[0], at + 4
             elif present:
                 length = struct.unpack_from("<I", data, at)[0]
-                value, at = data[at + 4:at + 4 + length].decode(), at + 4 + length
+                at += 4 + length
+                value = data[at - length:at].decode()
             values.append(value)
         columns.append(values)
         names.append(schema[4].decode())
@@ -292,7 +296,7 @@ def folder(path, table="loss"):
 # ---- servers that are installed ----
 
 def server(world, names, words, ready):
-    """A server on a free port; words(port) are its options.  Its address, or the test is skipped."""
+    """A server on a free port; words(port) are its options.  Or the test is skipped."""
     path = next((p for p in map(shutil.which, names) if p), None)
     if path is None:
         pytest.skip("none of %s is installed (Debian has them)" % ", ".join(names))

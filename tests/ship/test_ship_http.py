@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`probing ship` to servers that are down, slow, wrong or gone: the place is kept, nothing is held."""
+"""`probing ship` to servers that are down, slow, wrong or gone: the place is kept, and no rows are
+held meanwhile."""
 import base64
 import socket
 import threading

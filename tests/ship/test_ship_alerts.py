@@ -1,0 +1,96 @@
+# SPDX-License-Identifier: Apache-2.0
+"""docs/grafana: what the board asks and what the alerts say of a real job, by VictoriaMetrics; the
+windows of minutes are made seconds."""
+import json
+import os
+import re
+import signal
+import urllib.parse
+
+import pytest
+from shipping import get, server, start_ship
+from world import DEBIAN_PYTHON, ROOT, has_torch, wait_for
+
+GRAFANA = ROOT / "docs" / "grafana"
+JOB = """
+import os, time, torch, torch.distributed as dist
+from torch.utils.data import DataLoader, Dataset
+rank = int(os.environ["RANK"])
+dist.init_process_group("gloo")
+class Data(Dataset):
+    def __len__(self): return 10 ** 6
+    def __getitem__(self, i):
+        time.sleep(0.05 if rank == 2 else 0)
+        return torch.randn(8)
+net = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(8, 1))
+optimizer = torch.optim.SGD(net.parameters(), lr=0.01)
+kept = []
+for step, x in enumerate(DataLoader(Data())):
+    optimizer.zero_grad()
+    net(x).mean().backward()
+    optimizer.step()
+    kept += [bytearray(3000000)] if rank == 1 and step < 1000 else []
+    print("step", step, flush=True)
+    while os.path.exists("hang"): time.sleep(0.1)
+"""
+
+
+def alerts():
+    """Their names and expressions, as the file has them."""
+    text = (GRAFANA / "alerts.yml").read_text()
+    found = {}
+    for part in text.split("- alert: ")[1:]:
+        expression = part.split("expr:", 1)[1].split("\n        labels:")[0]
+        expression = re.split(r"\n        for:", expression)[0].strip().lstrip("|")
+        found[part.split()[0]] = " ".join(expression.split())
+    return found
+
+
+def test_the_files_are_whole():
+    board = json.loads((GRAFANA / "board.json").read_text())
+    assert len(board["panels"]) == len({p["id"] for p in board["panels"]}) >= 8
+    assert set(alerts()) == {"TrainingHangs", "CollectiveHangs", "RankGone", "Straggler",
+                             "MemoryLeaks"}
+    page = (ROOT / "docs" / "ship.md").read_text()
+    assert all("`%s`" % name in page for name in alerts())
+
+
+@pytest.mark.skipif(not os.environ.get("PROBING_TEST_FULL"), reason="a minute: PROBING_TEST_FULL=1")
+def test_the_board_and_the_alerts_of_a_real_job(world):
+    python = os.environ.get("PROBING_TEST_TORCH") or DEBIAN_PYTHON
+    if not has_torch(python):
+        pytest.skip("no torch for %s (Debian: python3-torch)" % python)
+    vm = server(world, ("victoria-metrics", "victoria-metrics-prod"), lambda port: (
+        "-httpListenAddr=127.0.0.1:%d" % port, "-storageDataPath=vm", "-search.latencyOffset=0s",
+        "-search.disableCache"), "/health")
+    name, script = "alerts-%d" % os.getpid(), world.tmp / "job.py"
+    script.write_text(JOB)
+    ranks = [world.start(python, "-u", str(script), env={
+        "RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": "3", "MASTER_ADDR": "127.0.0.1",
+        "MASTER_PORT": str(20000 + os.getpid() % 10000), "TORCHELASTIC_RUN_ID": name})
+        for rank in range(3)]
+    for rank in ranks:
+        rank.wait_line("step 3")
+        rank.inject("--plugin", "torch")
+    start_ship(world, "job:" + name, "prometheus+http://127.0.0.1:%d/api/v1/write" % vm)
+
+    def ask(expression):
+        expression = re.sub(r"\[\d+m\]", "[6s]", expression.replace("[2m]", "[2s]"))
+        url = "http://127.0.0.1:%d/api/v1/query?nocache=1&query=%s" % (
+            vm, urllib.parse.quote(expression))
+        return get(url)["data"]["result"]
+
+    def fires(alert):
+        return {found["metric"].get("rank", "") for found in ask(alerts()[alert])}
+
+    wait_for(lambda: ask("count(probing_torch_step_seconds)"), "steps of the job")
+    wait_for(lambda: fires("Straggler") == {"2"}, lambda: "rank 2, not %s" % fires("Straggler"))
+    wait_for(lambda: fires("MemoryLeaks") == {"1"}, lambda: "rank 1, not %s" % fires("MemoryLeaks"))
+    assert fires("TrainingHangs") == fires("CollectiveHangs") == set()
+    for panel in json.loads((GRAFANA / "board.json").read_text())["panels"]:
+        expression = panel["targets"][0]["expr"].replace("$job", name).replace("$host", ".*")
+        wait_for(lambda e=expression: ask(e), panel["title"])
+    (world.tmp / "hang").touch()
+    wait_for(lambda: fires("TrainingHangs") == {""}, "the alert of a hang")
+    ranks[0].process.send_signal(signal.SIGKILL)
+    wait_for(lambda: fires("RankGone") == {"0"}, lambda: "rank 0, not %s" % fires("RankGone"))
