@@ -100,8 +100,11 @@ bool sql_is_global(const char *text, size_t size)
     struct statement st;
     struct search s = {.found = false};
     arena_init(&mem, 0);
-    if (sql_parse(&mem, text, size, &st) == 0 && st.kind == STATEMENT_SELECT)
-        tree_walk_select(&(struct tree_visit){.arg = &s, .from = look_for_table}, st.select);
+    if (sql_parse(&mem, text, size, &st) == 0) {
+        s.found = global_is_about(&st);
+        if (st.select)
+            tree_walk_select(&(struct tree_visit){.arg = &s, .from = look_for_table}, st.select);
+    }
     arena_done(&mem);
     return s.found;
 }
@@ -132,8 +135,8 @@ int sql_global_new(const char *text, size_t size, const struct sql_global_option
     g->text = arena_text(&g->mem, text, size);
     g->size = size;
     int rc = g->text ? sql_parse(&g->mem, g->text, size, &g->st) : global_no_memory();
-    if (rc == 0 && g->st.kind != STATEMENT_SELECT)
-        rc = err_set(-EINVAL, "only a select can be asked of all ranks as one");
+    if (rc == 0)
+        rc = global_about(g);
     if (rc == 0)
         rc = global_find_tables(g);
     if (rc == 0)

@@ -381,6 +381,33 @@ TEST(joins_within_ranks_are_done_by_ranks)
     CHECK(!asks(own[0], "_rank"));
 }
 
+TEST(tables_of_all_describe_themselves)
+{
+    check_answer("describe global.s.u",
+                 "[\"_role\",\"text\",\"\",\"\"],[\"k\",\"bigint\",\"\",\"\"],[\"label\"", "");
+    check_answer("describe select k, avg(x) as a from global.s.t group by 1",
+                 "\"rows\":[[\"k\",\"bigint\",\"\",\"\"],[\"a\",\"double\",\"s\",\"\"]]", "");
+    check_answer("show columns from global.s.t like 'D%'",
+                 "\"rows\":[[\"d\",\"interval\",\"\",\"\"],[\"day\",\"date\",\"\",\"\"]]", "");
+    check_answer("show tables from global like 'df_s%'",
+                 "[\"information_schema\",\"df_settings\",\"COMPUTED\",6,", "");
+    check_error("describe global.s.nothing", "unknown table 's.nothing'");
+    check_error("show create table global.s.t", "only select, describe, summarize");
+    /* As one table says, which has the tags, too. */
+    struct buf all, one;
+    buf_init(&all, 1 << 20);
+    buf_init(&one, 1 << 20);
+    CHECK_INT(ranks_ask(&ranks, "summarize global.s.u", &all), 0);
+    CHECK_INT(ranks_ask_one(&ranks, "summarize s.u", &one), 0);
+    const char *ours = strstr(buf_text(&all), "[\"k\""), *theirs = strstr(buf_text(&one), "[\"k\"");
+    const char *end = ours ? strstr(ours, "]]") : NULL;
+    CHECK(end && theirs && end - ours > 100 && strncmp(ours, theirs, (size_t)(end - ours)) == 0);
+    buf_done(&all);
+    buf_done(&one);
+    CHECK(sql_is_global("summarize global.s.t", 20) && sql_is_global("describe global.t", 17));
+    CHECK(!sql_is_global("describe s.t", 12) && !sql_is_global("show tables", 11));
+}
+
 TEST(what_is_wrong_is_said_with_its_place)
 {
     check_error("select zz from global.s.t", "line 1, column 8: unknown column 'zz'");
@@ -389,7 +416,7 @@ TEST(what_is_wrong_is_said_with_its_place)
     check_error("select k from global.s.tt", "no process of these has the table");
     check_error("select a from global.s.t as x(a)", "cannot be renamed in from");
     check_error("select k\nfrom global.s.t\nwhere g > 1", "line 3, column 9");
-    check_error("describe global.s.t", "only a select");
+    check_error("show functions", "only select, describe");
     check_error("select k, count(*) from global.s.t group by 9", "column 45");
     CHECK(!sql_is_global("select 1", 8));
     CHECK(!sql_is_global("select * from python.steps", 26));
@@ -546,6 +573,7 @@ int main(int argc, char **argv)
     RUN(groups_that_ranks_share_are_held_once);
     RUN(groups_behind_a_limit_are_not_sent_where_that_is_exact);
     RUN(joins_within_ranks_are_done_by_ranks);
+    RUN(tables_of_all_describe_themselves);
     RUN(what_is_wrong_is_said_with_its_place);
     RUN(a_silent_rank_is_missing_by_name);
     RUN(too_many_bytes_are_refused_in_words);

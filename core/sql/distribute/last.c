@@ -171,6 +171,10 @@ int sql_global_run(struct sql_global *g, const struct sql_sink *sink, struct sql
     const struct sql_options o = options_of(g);
     if (!g->planned)
         return err_set(-EINVAL, "the statement has not been planned");
+    if (g->about == ABOUT_DESCRIBE)
+        return check_answers(g) < 0
+                   ? -ENODATA
+                   : sql_run(g->schemas.engine, g->last, strlen(g->last), &o, sink, ret);
     if (sql_global_only_explains(g))
         return explain(g, sink, ret);
     int rc = check_answers(g);

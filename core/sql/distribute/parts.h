@@ -92,6 +92,9 @@ struct sql_global {
     const char *text;
     size_t size;
     struct statement st;
+    enum { ABOUT_NOTHING, ABOUT_DESCRIBE, ABOUT_SUMMARIZE } about;
+    const char *like;    /* of describe; may be NULL */
+    const char *checked; /* the text over `schemas`: `global.` left out */
     int64_t now_utc;
     struct global_table *tables;
     uint32_t n_tables, n_joins; /* n_tables: of the statement, without those that joins make */
@@ -131,6 +134,16 @@ int global_unite(struct sql_global *g);       /* columns of all, and tables with
  * columns it has not or has as another type.  NULL: it cannot be, *ret_why says why. */
 const char *global_source(struct sql_global *g, const struct part *p, uint32_t member,
                           const char **ret_why);
+
+/* ---- about.c ---- */
+
+/* Is it describe, summarize or show tables of what is `global`? */
+bool global_is_about(const struct statement *st);
+/* Before the tables are looked for: a select stands for what is about tables.  -EINVAL: that cannot
+ * be asked of all. */
+int global_about(struct sql_global *g);
+/* Once the columns are known: of summarize the select.  1: nobody is to be asked anything more. */
+int global_about_columns(struct sql_global *g);
 
 /* ---- scope.c ---- */
 

@@ -56,6 +56,7 @@ static int check_statement(struct sql_global *g)
         blank(b.text, tokens[0].pos, tokens[g->st.analyze].end);
     tree_walk_select(&(struct tree_visit){.arg = &b, .from = blank_global}, g->st.select);
     rc = sql_grows(g->schemas.engine, b.text, g->size);
+    g->checked = b.text;
     return rc < 0 ? rc : 0;
 }
 
@@ -349,8 +350,12 @@ int sql_global_plan(struct sql_global *g)
     int rc = global_unite(g);
     if (rc == 0)
         rc = check_statement(g);
-    if (rc < 0)
-        return rc;
+    if (rc == 0)
+        rc = global_about_columns(g);
+    if (rc != 0) {
+        g->planned = rc > 0;
+        return rc < 0 ? rc : 0;
+    }
     tree_walk_select(&plain, g->st.select);
     tree_walk_select(&collect, g->st.select);
     if (l.too_many)

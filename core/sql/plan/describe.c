@@ -108,25 +108,34 @@ static int plan_describe(struct query *q, const struct statement *st, struct op 
 
 /* The row of one column: DuckDB's summarize.  What is computed has no unit: all columns of the
  * table stand below each other. */
-static void add_summary(struct buf *b, const struct statement *st, const struct col *col)
+void sql_add_summary(struct buf *b, const char *name, enum sql_type type, const char *x)
 {
-    bool number = col->type == SQL_INT || col->type == SQL_DOUBLE;
+    bool number = type == SQL_INT || type == SQL_DOUBLE;
     (void)buf_adds(b, "select ");
-    add_quoted(b, col->name, '\'');
-    (void)buf_addf(
-        b,
-        " as column_name, '%s' as column_type, min(x)::text || '' as min, max(x)::text || '' as "
-        "max, count(distinct x) as \"unique\"",
-        sql_type_name(col->type));
-    (void)buf_adds(
-        b, number
-               ? ", avg(x) + 0.0 as avg, stddev(x) + 0.0 as std, percentile_cont(0.25) within "
-                 "group (order by x) + 0.0 as q25, median(x) + 0.0 as q50, percentile_cont(0.75) "
-                 "within group (order by x) + 0.0 as q75"
-               : ", null::double as avg, null::double as std, null::double as q25, "
-                 "null::double as q50, null::double as q75");
-    (void)buf_adds(b, ", count(*) as count, round(100.0 * (count(*) - count(x)) / "
-                      "nullif(count(*), 0), 2) as null_percentage from (select ");
+    add_quoted(b, name, '\'');
+    (void)buf_addf(b,
+                   " as column_name, '%s' as column_type, min(%s)::text || '' as min, "
+                   "max(%s)::text || '' as max, count(distinct %s) as \"unique\"",
+                   sql_type_name(type), x, x, x);
+    if (number)
+        (void)buf_addf(b,
+                       ", avg(%s) + 0.0 as avg, stddev(%s) + 0.0 as std, percentile_cont(0.25) "
+                       "within group (order by %s) + 0.0 as q25, median(%s) + 0.0 as q50, "
+                       "percentile_cont(0.75) within group (order by %s) + 0.0 as q75",
+                       x, x, x, x, x);
+    else
+        (void)buf_adds(b, ", null::double as avg, null::double as std, null::double as q25, "
+                          "null::double as q50, null::double as q75");
+    (void)buf_addf(b,
+                   ", count(*) as count, round(100.0 * (count(*) - count(%s)) / "
+                   "nullif(count(*), 0), 2) as null_percentage from ",
+                   x);
+}
+
+static void add_summary_of(struct buf *b, const struct statement *st, const struct col *col)
+{
+    sql_add_summary(b, col->name, col->type, "x");
+    (void)buf_adds(b, "(select ");
     add_quoted(b, col->name, '"');
     (void)buf_adds(b, " as x from ");
     for (int i = 2; i >= 0; i--) {
@@ -147,7 +156,7 @@ static int plan_summarize(struct query *q, const struct statement *st, struct op
     for (uint32_t c = 0; rc == 0 && c < op->n_cols; c++) {
         struct buf b;
         buf_init(&b, SQL_TEXT_BYTES);
-        add_summary(&b, st, &op->cols[c]);
+        add_summary_of(&b, st, &op->cols[c]);
         char *text = b.failed ? NULL : arena_text(&q->mem, buf_text(&b), b.size);
         buf_done(&b);
         rc = text ? plan_text(q, text, &one) : -ENOMEM;
