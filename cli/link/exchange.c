@@ -18,13 +18,12 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "cli/cli.h"
 #include "cli/link/branches.h"
 #include "cli/link/peer.h"
+#include "cli/link/spawn.h"
 #include "cli/link/stream.h"
 #include "core/base/clock.h"
 #include "core/base/err.h"
-#include "sdk/lib/proc/proc_file.h"
 
 #define SLOTS 65536                       /* streams at a time: the low half of their ids */
 #define UNASKED_BYTES (UINT64_C(1) << 30) /* 4,000 streams that were given up as they flowed */
@@ -37,7 +36,8 @@ struct request {
     enum frame_kind kind; /* FRAME_OPEN, FRAME_RUN */
     struct buf ask;       /* its payload, until it is sent */
     bool sent, closed;
-    int end; /* gets the last words */
+    int polled; /* how many of the polls are its own */
+    int end;    /* gets the last words */
 };
 
 struct answer_wait {
@@ -512,13 +512,21 @@ static int wait_some(struct exchange *x, uint32_t *ret_branches)
     tree_polls(&x->tree, x->polls + 1);
     *ret_branches = x->tree.n;
     for (uint32_t i = 0; i < x->n_slots; i++)
-        if (x->slots[i] != NULL)
-            n += (uint32_t)poll_request(x->slots[i], x->polls + n);
+        if (x->slots[i] != NULL) {
+            x->slots[i]->polled = poll_request(x->slots[i], x->polls + n);
+            n += (uint32_t)x->slots[i]->polled;
+        }
     uint64_t deadline = tree_deadline(&x->tree);
     until = deadline != 0 && deadline < until ? deadline : until;
     until = x->n_waits > 0 && now + 50 * NS_PER_MS < until ? now + 50 * NS_PER_MS : until;
     int ms = until > now ? (int)((until - now) / NS_PER_MS) + 1 : 0;
     (void)poll(x->polls, n, ms);
+    uint32_t at = 1 + TREE_POLLS * *ret_branches;
+    for (uint32_t i = 0; i < x->n_slots; i++)
+        if (x->slots[i] != NULL) {
+            stream_polled(&x->slots[i]->stream, x->polls + at, x->slots[i]->polled);
+            at += (uint32_t)x->slots[i]->polled;
+        }
     for (uint32_t i = 1 + TREE_POLLS * *ret_branches; i < n; i++) /* a pipe without a reader */
         for (uint32_t k = 0; (x->polls[i].revents & (POLLERR | POLLHUP)) &&
                              x->polls[i].events == 0 && k < x->n_slots;
@@ -551,32 +559,12 @@ static void serve(struct exchange *x)
     free(room);
 }
 
-/* Nothing of who asks: its outputs would not end before we do. */
-static void leave_behind(int control)
-{
-    struct proc_numbers all;
-    struct proc_number one;
-    int nothing = open("/dev/null", O_RDWR | O_CLOEXEC);
-
-    for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; fd++)
-        (void)dup2(nothing, fd);
-    if (proc_numbers_open(&all, "/proc/self/fd") < 0)
-        return;
-    while (proc_numbers_next(&all, &one))
-        if (one.value > STDERR_FILENO && one.value != (uint64_t)all.fd &&
-            one.value != (uint64_t)control)
-            (void)close((int)one.value);
-    proc_numbers_close(&all);
-}
-
 void exchange_run(int control)
 {
     struct exchange x = {.control = control, .tree = {.up = on_frame, .room = always}};
 
     (void)setpgid(0, 0); /* Ctrl-C is for who asks */
-    cli_signals_back();
-    (void)sigaction(SIGPIPE, &(struct sigaction){.sa_handler = SIG_IGN}, NULL);
-    leave_behind(control);
+    spawn_leave_behind(control);
     x.tree.arg = &x;
     x.slots = calloc(SLOTS, sizeof(struct request *));
     buf_init(&x.rsh, 4096);

@@ -14,11 +14,13 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "cli/cli.h"
 #include "core/base/err.h"
+#include "sdk/lib/proc/proc_file.h"
 
 #define RSH_WORDS 24
 #define GRACE_MS 200 /* a shell that was told to end, before it is killed */
@@ -136,4 +138,28 @@ void spawn_end(int pid)
     }
     (void)kill(-pid, SIGKILL);
     (void)waitpid(pid, &status, 0);
+}
+
+void spawn_leave_behind(int descriptor)
+{
+    struct proc_numbers all;
+    struct proc_number one;
+    struct rlimit files;
+    int nothing = open("/dev/null", O_RDWR | O_CLOEXEC);
+
+    cli_signals_back();
+    (void)sigaction(SIGPIPE, &(struct sigaction){.sa_handler = SIG_IGN}, NULL);
+    for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; fd++)
+        (void)dup2(nothing, fd);
+    if (proc_numbers_open(&all, "/proc/self/fd") == 0) {
+        while (proc_numbers_next(&all, &one))
+            if (one.value > STDERR_FILENO && one.value != (uint64_t)all.fd &&
+                one.value != (uint64_t)descriptor)
+                (void)close((int)one.value);
+        proc_numbers_close(&all);
+    }
+    if (getrlimit(RLIMIT_NOFILE, &files) == 0) {
+        files.rlim_cur = files.rlim_max;
+        (void)setrlimit(RLIMIT_NOFILE, &files);
+    }
 }

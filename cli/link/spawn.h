@@ -23,6 +23,10 @@ int spawn_status(int *pid);
 /* End it, now; 0: none. */
 void spawn_end(int pid);
 
+/* In a process of ours that stays beside us: nothing of who started it but one descriptor, whose
+ * outputs would not end before it does; signals as they were; as many open files as may be. */
+void spawn_leave_behind(int descriptor);
+
 /* Nothing that a shell, an option or a terminal could take otherwise: what a remote shell is given.
  */
 bool host_is_name(const char *name);

@@ -92,14 +92,21 @@ static int send_piece(struct stream *s, int i, struct wire *wire, bool *ret_more
                                           .size = (uint32_t)n});
 }
 
+void stream_polled(struct stream *s, const struct pollfd *polls, int n)
+{
+    for (int i = 0; i < n; i++)
+        s->ready = s->ready || polls[i].revents != 0;
+}
+
 int stream_send(struct stream *s, struct wire *wire, bool *ret_ended)
 {
     int rc = 0;
 
-    for (int i = 0; i < 2; i++)
+    for (int i = 0; i < 2 && s->ready; i++)
         for (bool more = true;
              rc == 0 && more && s->from[i] != -1 && s->credit > 0 && wire_has_room(wire);)
             rc = send_piece(s, i, wire, &more);
+    s->ready = false;
     *ret_ended = s->from[0] == -1 && s->from[1] == -1;
     return rc;
 }

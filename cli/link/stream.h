@@ -21,6 +21,7 @@ struct stream {
     uint32_t credit;  /* bytes that may be sent as frames */
     uint32_t granted; /* that the other side may still send */
     bool dead;        /* nobody takes what is written here */
+    bool ready;       /* poll() has said that something can be read */
     bool awaits;      /* its descriptor is still to come: what comes until then is kept */
 };
 
@@ -31,6 +32,8 @@ void stream_end(struct stream *s);
 
 /* Fill two polls; gives how many of them are used.  room: frames may be put. */
 int stream_polls(const struct stream *s, bool room, struct pollfd *ret);
+/* What poll() found at those n polls. */
+void stream_polled(struct stream *s, const struct pollfd *polls, int n);
 /* Read what may be read into frames.  0, or what `wire` gave.  *ret_ended: all of it has ended. */
 int stream_send(struct stream *s, struct wire *wire, bool *ret_ended);
 /* A frame of DATA or CREDIT has come.  -EBADMSG: it sends more than it may. */

@@ -18,6 +18,7 @@
 
 #include "cli/cli.h"
 #include "cli/link/branches.h"
+#include "cli/many/ask.h"
 #include "cli/relay/served.h"
 #include "core/base/clock.h"
 #include "core/base/err.h"
@@ -372,12 +373,19 @@ static int wait_some(struct session *s, uint32_t *ret_branches)
     tree_polls(&s->tree, s->polls + 3);
     *ret_branches = s->tree.n;
     bool room = wire_has_room(&s->up);
-    for (uint32_t i = 0; i < s->n; i++)
-        n += (uint32_t)stream_polls(&s->list[i]->stream, room, s->polls + n);
+    uint32_t first = n;
+    for (uint32_t i = 0; i < s->n; i++) {
+        s->list[i]->polled = stream_polls(&s->list[i]->stream, room, s->polls + n);
+        n += (uint32_t)s->list[i]->polled;
+    }
     if (deadline != 0)
         ms = deadline <= now ? 0 : (deadline - now) / NS_PER_MS < (uint64_t)ms ? 1 : ms;
     if (poll(s->polls, n, ms) == -1 && errno != EINTR)
         return err_set(-errno, "poll: %s", strerror(errno));
+    for (uint32_t i = 0; i < s->n; i++) {
+        stream_polled(&s->list[i]->stream, s->polls + first, s->list[i]->polled);
+        first += (uint32_t)s->list[i]->polled;
+    }
     return 0;
 }
 
@@ -455,6 +463,7 @@ int session_run(const struct session_options *o)
     struct session s = {.o = o, .tree = {.up = from_below, .room = has_room}, .done = {-1, -1}};
     int rc = pipe2(s.done, O_CLOEXEC) == -1 ? err_set(-errno, "no pipe: %s", strerror(errno)) : 0;
 
+    (void)members_at_once(SERVED_MAX); /* as many open files as may be */
     s.tree.arg = &s;
     s.began_ns = s.heard_ns = clock_monotonic();
     wire_begin(&s.up, o->in, o->out);

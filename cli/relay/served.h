@@ -20,6 +20,7 @@ struct served {
     enum { SERVED_CONNECTS, SERVED_OPEN, SERVED_LOOKS, SERVED_RUNS, SERVED_OVER } state;
     struct client_process process; /* of SERVED_OPEN */
     struct child child;            /* of SERVED_RUNS */
+    int polled;                    /* how many of the polls are its own */
     uint64_t told_ns;              /* to end: nobody asks any more */
 };
 

@@ -42,7 +42,7 @@ shift
 case $host in
 dead) echo "ssh: connect to host dead port 22: No route to host" >&2; exit 255 ;;
 slow) exec sleep 600 ;;
-liar) exec %(relay)s lines '{"host": "a", "job": "x", "rank": -7, "pid": 1e99, "state": "entered"}' ;;
+liar) exec %(relay)s lines '{"host": "a", "job": "x", "rank": -7, "pid": -1, "state": "entered"}' ;;
 none) exec %(relay)s lines '{"host": "none", "job": "x", "rank": 1}' ;;
 half) exec %(relay)s half ;;
 flood) exec %(relay)s flood ;;
@@ -220,7 +220,8 @@ def test_wrong_words(world):
 
 def remote(world):
     shell = world.tmp / "shell"
-    shell.write_text(SHELL % {"relay": "%s %s" % (sys.executable, ROOT / "tests" / "fake_relay.py")})
+    fake = "%s %s" % (sys.executable, ROOT / "tests" / "fake_relay.py")
+    shell.write_text(SHELL % {"relay": fake})
     shell.chmod(0o755)
     return {"PROBING_RSH": "%s" % shell, "PROBING_REMOTE": str(CLI)}
 

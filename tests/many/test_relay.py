@@ -196,7 +196,8 @@ def test_who_is_missing_is_named(far):
         assert len(line) == 1 and why in line[0], (host, done.stderr)
     assert "\x1b" not in done.stderr
     for bad, why in (("ssh:", "a host is missing"), ("ssh:-oProxyCommand=x/1", "no name of a host"),
-                     ("ssh:a;b/1", "no name of a host"), ("ssh:node/ssh:other/1", "its own machine"),
+                     ("ssh:a;b/1", "no name of a host"),
+                     ("ssh:node/ssh:other/1", "its own machine"),
                      ("ssh:node/999999999", "no process 999999999"),
                      ("relay:node/1", "no port")):
         done = far.probing("-t", bad, "query", "select 1")
@@ -317,7 +318,7 @@ def peak_kb(pid):
 
 @pytest.mark.skipif(bool(sanitized()), reason="sanitizers take memory of their own")
 def test_a_slow_reader_blocks_nobody(far):
-    """Who does not read gets nothing more, holds no memory, and others go on over the same relay."""
+    """Who does not read gets nothing more, and holds no memory."""
     sql = "select repeat('x', 1000) as x from range(200000)"
     asker = far.begin("-t", "ssh:node/job:" + far.job, "query", "--format", "csv", sql)
     asker.stdout.readline()
@@ -352,7 +353,8 @@ def test_by_ssh(far, tmp_path):
     server = subprocess.Popen([sshd, "-D", "-e", "-f", str(tmp_path / "sshd_config")],
                               stderr=subprocess.PIPE, text=True)
     try:
-        wait_for(lambda: "listening" in server.stderr.readline() or server.poll() is not None, "sshd")
+        wait_for(lambda: "listening" in server.stderr.readline() or server.poll() is not None,
+                 "sshd")
         if server.poll() is not None:
             pytest.skip("sshd does not run here")
         rsh = ("ssh -T -F none -o BatchMode=yes -o StrictHostKeyChecking=no -o UserKnownHostsFile="

@@ -10,7 +10,7 @@ CORPUS = ROOT / "tests" / "fuzz" / "corpus"
 
 
 @pytest.mark.parametrize("name", ["segment", "message", "ring", "names", "info", "elf", "arrow",
-                                  "cuda_record", "proc", "answer"])
+                                  "cuda_record", "proc", "answer", "frames"])
 def test_any_bytes(name):
     target = BUILD / "tests" / "fuzz" / (name + "_fuzz")
     if not target.exists():

@@ -1,0 +1,134 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * tests/fuzz/frames_fuzz.c - feed anything to the readers of what relays and who asks them say:
+ * frames, their payloads, the flow of a stream, and the line of a member.
+ *
+ * One thread, no relay.  The inputs come from driver.c; the seed is what a relay sends.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "cli/link/frame.c"
+#include "cli/link/member.c"
+#include "cli/link/stream.c"
+#include "tests/fuzz/fuzz.h"
+
+/* One stream, whose window must hold whatever comes. */
+static void feed_stream(struct stream *s, struct wire *up, const struct frame *f)
+{
+    if (f->kind != FRAME_DATA && f->kind != FRAME_CREDIT)
+        return;
+    int rc = stream_receive(s, f);
+    fuzz_must(rc == 0 || rc == -EBADMSG);
+    fuzz_must(s->credit <= STREAM_WINDOW && s->granted <= STREAM_WINDOW);
+    fuzz_must(s->out[0].size + s->out[1].size <= STREAM_WINDOW);
+    fuzz_must(stream_write(s, up) == 0);
+    fuzz_must(s->granted <= STREAM_WINDOW);
+}
+
+static void feed_payload(const struct frame *f)
+{
+    struct frame_hello h;
+    uint32_t at = 0, n = 0;
+
+    fuzz_must(f->size <= FRAME_MAX && f->channel <= 1 && f->kind < FRAME_KINDS);
+    if (frame_hello_read(f, &h) == 0)
+        fuzz_must(strlen(h.build) + strlen(h.text) + 6 <= f->size);
+    for (const char *text; (text = frame_text(f, &at)) != NULL; n++)
+        fuzz_must(text >= f->data && text + strlen(text) < f->data + f->size);
+    fuzz_must(at <= f->size && n <= f->size);
+}
+
+static void feed_wire(const char *data, size_t size)
+{
+    struct wire w = {.in = -1, .out = -1}, up = {.in = -1, .out = -1};
+    struct stream s;
+    struct frame f;
+    int nothing = open("/dev/null", O_WRONLY | O_CLOEXEC);
+
+    buf_init(&w.input, size + 1);
+    buf_init(&up.output, WIRE_OUT_MAX);
+    stream_begin(&s, 0, 1);
+    stream_take(&s, 0, -1, nothing); /* channel 1 has no descriptor: what comes is not kept */
+    (void)buf_add(&w.input, data, size);
+    for (int rc = 1; rc == 1;) {
+        rc = wire_next(&w, &f);
+        fuzz_must(rc == 1 || rc == 0 || rc == -EBADMSG);
+        fuzz_must(w.used <= w.input.size);
+        if (rc == 1) {
+            feed_payload(&f);
+            feed_stream(&s, &up, &f);
+        }
+    }
+    stream_end(&s);
+    wire_end(&w);
+    wire_end(&up);
+}
+
+static void feed_member(const char *line, size_t size)
+{
+    const struct link_member *m = NULL;
+
+    if (link_member_read(7, line, size, &m) == 0) {
+        fuzz_must(m->host == 7 && m->what[0] != '\0' && m->what[0] != '-');
+        fuzz_must(m->rank >= LINK_UNKNOWN && m->rank <= INT32_MAX);
+        fuzz_must(strpbrk(m->why, "\n\033") == NULL && strpbrk(m->role, "\n\033") == NULL);
+    }
+    for (uint32_t i = 0; i < members.n; i++) { /* they live as long as a command, which is short */
+        free(members.list[i]->what);
+        free(members.list[i]->directory);
+        free(members.list[i]);
+    }
+    members.n = 0;
+}
+
+static void seed_frame(struct buf *b, enum frame_kind kind, const void *data, size_t size)
+{
+    char head[FRAME_HEAD] = {0};
+
+    store_le32(head, (uint32_t)size);
+    head[4] = (char)kind;
+    store_le32(head + 12, 1);
+    (void)buf_add(b, head, sizeof(head));
+    (void)buf_add(b, data, size);
+}
+
+size_t fuzz_seed(uint8_t *data, size_t max)
+{
+    static const char member[] =
+        "{\"what\": \"4242\", \"directory\": \"/tmp/probing-0/4242-99\", \"pid\": 4242, "
+        "\"start_time\": 99, \"rank\": 3, \"role\": \"default\", \"why\": \"\", \"state\": "
+        "\"alive\"}\n";
+    struct buf b, hello;
+
+    buf_init(&b, max);
+    buf_init(&hello, 256);
+    frame_hello_write("0.1.0", "node1", &hello);
+    (void)buf_adds(&b, "Welcome!\n" FRAME_MAGIC);
+    seed_frame(&b, FRAME_HELLO, hello.data, hello.size);
+    seed_frame(&b, FRAME_DATA, member, sizeof(member) - 1);
+    seed_frame(&b, FRAME_CREDIT, "\0\1\0\0", 4);
+    seed_frame(&b, FRAME_CLOSE, "\0\0\0\0\0\0\0\0gone", 13);
+    seed_frame(&b, FRAME_PONG, "1234567812345678", 16);
+    size_t size = b.size;
+    memcpy(data, b.data, size);
+    buf_done(&b);
+    buf_done(&hello);
+    return size;
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    const char *text = (const char *)data;
+    const char *line = size > 0 ? memchr(text, '{', size) : NULL;
+
+    feed_wire(text, size);
+    if (line != NULL) {
+        const char *end = memchr(line, '\n', size - (size_t)(line - text));
+        feed_member(line, end != NULL ? (size_t)(end - line) : size - (size_t)(line - text));
+    }
+    return 0;
+}
