@@ -22,7 +22,8 @@
 #define FEW_EVENTS 6u     /* and so few stand out by much */
 #define FEW_OF_FEW 10u    /* of fewer than 8 ranks, any of which has the longest by chance */
 #define EVEN_EVENTS 4u    /* show whether their distances are even */
-#define BACKWARDS_MIN 3u
+#define BACKWARDS_MIN 4u
+#define BACKWARDS_LATE 2 /* times what is told otherwise: they are few */
 
 struct work {
     struct frontier f;
@@ -400,7 +401,8 @@ static void find_backwards(struct work *w)
     float sigma = n_ranks > 1 ? sigma_of(w->ranks, n_ranks, middle) : 0;
     for (uint32_t r = 0; r < j->n_ranks && own != NULL && n_ranks > 1; r++) {
         double late = (double)w->usual[r] - (double)middle;
-        if (isnan(late) || w->named[r] || late < w->late_sec || late < sigmas(n_ranks) * sigma)
+        if (isnan(late) || w->named[r] || late < BACKWARDS_LATE * w->late_sec ||
+            late < sigmas(n_ranks) * sigma)
             continue;
         struct judge_finding f = {.kind = LATE_ALWAYS,
                                   .rank = r,

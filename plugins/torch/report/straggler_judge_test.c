@@ -196,22 +196,23 @@ TEST(ranks_may_wait_in_other)
 TEST(backwards_by_their_own_time)
 {
     static struct job job;
-    float own[RANKS * 3], waits[RANKS * 3];
+    float own[RANKS * 4], waits[RANKS * 4];
     usual_job(&job); /* in which all backwards are alike: they wait in there */
-    for (uint32_t i = 0; i < RANKS * 3; i++) {
-        own[i] = i / 3 == 2 ? 0.05f : 0.03f;
+    for (uint32_t i = 0; i < RANKS * 4; i++) {
+        own[i] = i / 4 == 2 ? 0.05f : 0.03f;
         waits[i] = 0.06f - own[i];
     }
     job.j.backwards = own;
     job.j.waits = waits;
-    job.j.n_backwards = 2;
-    CHECK_INT(judged(&job).outcome, JUDGE_SILENT); /* two say too little */
     job.j.n_backwards = 3;
+    CHECK_INT(judged(&job).outcome, JUDGE_SILENT); /* three say too little */
+    job.j.n_backwards = 4;
     struct judge_report r = judged(&job);
     CHECK_INT(r.n_found, 1);
     CHECK_INT(r.found[0].rank, 2);
     CHECK_INT(r.found[0].part, PART_BACKWARD);
-    CHECK_INT(r.found[0].n_of, 3);
+    CHECK_INT(r.found[0].n_of, 4);
+    CHECK(r.found[0].sampled);
     CHECK_INT(lround(1e3 * r.last_comm_sec), 10);
 }
 

@@ -323,11 +323,14 @@ static uint32_t line_up(struct straggler_job *j)
         if (r->judged || r->why[0] != '\0')
             continue;
         double before_sec = (double)(j->ranks[best].newest_ns - r->newest_ns) / 1e9;
-        if (r->n_rows == 0 && before_sec > 0)
+        if (r->n_rows == 0 && before_sec >= 1)
             (void)snprintf(r->why, sizeof(r->why),
-                           "no step of it has ended in this time, and its last one ended %.1f s "
+                           "no step of it has ended in this time, and its last one ended %.0f s "
                            "before the others'",
                            before_sec);
+        else if (r->n_rows > 0 && r->n_rows < JUDGE_STEPS_MIN)
+            (void)snprintf(r->why, sizeof(r->why), "it has made %u steps in this time only",
+                           r->n_rows);
         else
             (void)snprintf(r->why, sizeof(r->why), "%s",
                            r->n_rows == 0 ? "no step of it has ended in this time"
