@@ -19,6 +19,9 @@
 #define BODY_BYTES ((size_t)160 << 20) /* of a batch, whose rows take 64 MiB at most */
 #define KNOWN_MAX 4096
 #define WINDOW 1000 /* inserts that a table remembers */
+/* ClickHouse's codes of what is wrong with the server, not with what it was asked: too many
+ * statements, too little memory, no space, too many parts, no keeper. */
+static const uint64_t passing[] = {202, 241, 243, 252, 999};
 
 struct clickhouse {
     struct http http;
@@ -66,6 +69,14 @@ static bool is_key(const struct ship_batch *b, uint32_t column)
     return column == SHIP_TAGS - 1 || (int)column == ship_batch_time(b);
 }
 
+static bool is_passing(uint64_t code)
+{
+    for (size_t i = 0; i < sizeof(passing) / sizeof(passing[0]); i++)
+        if (passing[i] == code)
+            return true;
+    return false;
+}
+
 /* One request; statement: in the query when there is a body. */
 static int run(struct ship_destination *d, const char *statement, const char *token,
                const struct buf *body, struct http_answer *ret)
@@ -92,7 +103,9 @@ static int run(struct ship_destination *d, const char *statement, const char *to
         query.failed ? err_set(-EFBIG, "the statement is too long") : http_post(&c->http, &p, ret);
     rc = http_judge(&c->http, rc, ret, &d->wait_ns);
     buf_done(&query);
-    return rc;
+    return rc == -EAGAIN && ret->code != 0 && !is_passing(ret->code)
+               ? err_set(-EREMOTEIO, "ClickHouse refuses it: %.300s", buf_text(&ret->body))
+               : rc;
 }
 
 static int run_words(struct ship_destination *d, const char *statement)

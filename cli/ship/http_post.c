@@ -305,6 +305,8 @@ static int take_header(char *line, struct framing *f, struct http_answer *ret)
         f->closes = f->closes || strcasecmp(value, "close") == 0;
     } else if (strcasecmp(line, "retry-after") == 0 && number_u64(value, size, &n) == 0) {
         ret->retry_after_ns = (n < RETRY_AFTER_MAX ? n : RETRY_AFTER_MAX) * NS_PER_S;
+    } else if (strcasecmp(line, "x-clickhouse-exception-code") == 0) {
+        (void)number_u64(value, size, &ret->code);
     } else if (strcasecmp(line, "content-type") == 0) {
         ret->is_page = strncasecmp(value, "text/html", 9) == 0;
     } else if (strcasecmp(line, "location") == 0) {

@@ -43,6 +43,7 @@ struct http_post {
 struct http_answer {
     int status;
     uint64_t retry_after_ns; /* 0: it does not say */
+    uint64_t code;           /* X-ClickHouse-Exception-Code; 0: it has none */
     bool is_page;            /* text/html: no server for programs */
     char location[256];
     struct buf body;

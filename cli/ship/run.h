@@ -20,6 +20,7 @@ struct ship_run {
     struct ship_source *
         *source; /* [members.n] whose life each is; NULL: not known, or not wanted */
     uint32_t room;
+    uint64_t left_out;       /* those who were said not to be asked: a sum over their names */
     struct ship_totals told; /* totals when they were said last */
 };
 

@@ -85,7 +85,9 @@ void labels_of_source(const struct ship_source *s, struct labels *ret)
 {
     const char *job = s->tags.job[0] != '\0' ? s->tags.job : "probing";
     char instance[120];
-    int n = snprintf(instance, sizeof(instance), "%s:%lld", s->tags.host, (long long)s->pid);
+    int n = s->address[0] != '\0'
+                ? snprintf(instance, sizeof(instance), "%s", s->address)
+                : snprintf(instance, sizeof(instance), "%s:%lld", s->tags.host, (long long)s->pid);
 
     ret->n = 0;
     labels_add(ret, "job", job, strlen(job));

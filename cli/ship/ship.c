@@ -198,6 +198,7 @@ static bool all_answered(const struct ship_run *r)
 static int ship(struct ship_run *r, uint64_t every_ns)
 {
     struct backoff b = {.tries = 0};
+    const uint64_t refused = r->state.totals.refused;
     int rc = 0;
 
     while (rc == 0 && !cli_interrupted) {
@@ -219,7 +220,8 @@ static int ship(struct ship_run *r, uint64_t every_ns)
     }
     int saved = ship_state_save(&r->state);
     rc = rc == -ECANCELED && cli_interrupted ? saved : rc < 0 ? rc : saved;
-    return rc < 0 ? rc : r->once && !all_answered(r) ? EXIT_FAILED : EXIT_DONE;
+    bool all = all_answered(r) && r->state.totals.refused == refused;
+    return rc < 0 ? rc : r->once && !all ? EXIT_FAILED : EXIT_DONE;
 }
 
 static void say_totals(const struct ship_run *r, const struct ship_totals *before)

@@ -48,6 +48,7 @@ struct ship_source {
     struct ship_table *tables;
     uint32_t n_tables, room;
     /* Not kept: */
+    char address[80];         /* behind TCP: what it says of itself may be another's */
     bool seen, dead, checked; /* checked: of this run it is known to be the one with this id */
     bool said;                /* that it does not answer */
 };

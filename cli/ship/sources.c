@@ -20,6 +20,7 @@
 #include "core/base/text.h"
 #include "core/datadir/datadir.h"
 #include "sdk/lib/buf.h"
+#include "sdk/lib/hash.h"
 
 #define TARGETS_BYTES ((size_t)16 << 20)
 #define LIST_BYTES ((size_t)2 << 20) /* of an answer that lists tables */
@@ -137,6 +138,7 @@ static int take_info(void *arg, const struct member *m, const struct answer_rows
     if (s == NULL)
         return err_set(-ENOMEM, "too many processes");
     s->pid = v[0].integer;
+    (void)snprintf(s->address, sizeof(s->address), "%s", address);
     if (m->tags.host[0] == '\0')
         (void)snprintf(s->tags.host, sizeof(s->tags.host), "%.*s", (int)v[1].text.size,
                        v[1].text.data);
@@ -163,11 +165,27 @@ static int ask_info(struct ship_run *r)
         any = any || only[i];
     }
     int rc = any ? members_query(m, &ask, &sink) : 0;
-    for (uint32_t i = 0; i < m->n; i++)
-        if (only[i] && r->source[i] == NULL && m->list[i].result.state == MEMBER_FAILED)
-            terminal_say("%s: %s", m->list[i].name, m->list[i].result.why);
     free(only);
     return rc;
+}
+
+/* Who cannot be asked, and why: said again when it is not the same ones any more. */
+static void say_left_out(struct ship_run *r)
+{
+    uint64_t all = 0;
+
+    for (int say = 0; say < 2; say++)
+        for (uint32_t i = 0; i < r->members.n; i++) {
+            const struct member *m = &r->members.list[i];
+            bool out = m->error < 0 || (r->source[i] == NULL && m->result.state == MEMBER_FAILED);
+            if (!out)
+                continue;
+            if (say == 0)
+                all += hash_spread(hash_text(HASH_FNV, m->name));
+            else if (all != r->left_out)
+                terminal_say("%s is left out: %s", m->name, m->result.why);
+        }
+    r->left_out = all;
 }
 
 /* ---- who is there ---- */
@@ -188,9 +206,12 @@ static int match(struct ship_run *r)
             continue;
         r->source[i] = local_source(r, &m->list[i]);
         if (r->source[i] == NULL)
-            terminal_say("%s is left out: %s", m->list[i].name, err_why(-EBADMSG));
+            member_failed(&m->list[i], MEMBER_FAILED, -EBADMSG);
     }
-    return ask_info(r);
+    int rc = ask_info(r);
+    if (rc == 0)
+        say_left_out(r);
+    return rc;
 }
 
 /* Those of before that are not there any more, and of whom not all has been sent: their
@@ -220,12 +241,20 @@ static bool add_missing(struct ship_run *r, struct buf *text)
     return any;
 }
 
+/* And their ranks: those behind TCP are asked. */
+static int find_members(struct ship_run *r, const char *text)
+{
+    int rc = members_find(text, &r->members);
+
+    return rc < 0 ? rc : members_identify(&r->members, /* timeout_ns= */ 0, /* at_once= */ 0);
+}
+
 int sources_find(struct ship_run *r)
 {
     struct buf text;
 
     members_done(&r->members);
-    int rc = members_find(r->targets, &r->members);
+    int rc = find_members(r, r->targets);
     if (rc < 0 && rc != -ECANCELED && (r->state.n > 0 || (!r->once && rc == -ESRCH)))
         rc = 1; /* nobody yet, or nobody any more: others may come */
     bool nobody = rc == 1;
@@ -236,7 +265,7 @@ int sources_find(struct ship_run *r)
         (void)buf_adds(&text, r->targets);
     if (rc == 0 && add_missing(r, &text) && !text.failed) {
         members_done(&r->members);
-        rc = members_find(buf_text(&text), &r->members);
+        rc = find_members(r, buf_text(&text));
         if (rc == 0)
             rc = match(r);
     }
@@ -270,18 +299,6 @@ static bool is_wanted(const struct ship_run *r, const struct ship_table *t)
     return false;
 }
 
-/* The table has been made again in place of another of that number, or its store was. */
-static void begin_again(struct ship_run *r, const struct ship_source *s, struct ship_table *t)
-{
-    char label[80];
-
-    terminal_say("%s: the rows of %s.%s begin again", source_label(s, label, sizeof(label)),
-                 t->schema, t->name);
-    t->next = 0;
-    t->pending_to = 0;
-    r->state.changed = true;
-}
-
 static int take_table(struct ship_run *r, struct ship_source *s, const struct sql_value *v)
 {
     char schema[SHIP_NAME_BYTES], name[SHIP_NAME_BYTES];
@@ -307,8 +324,8 @@ static int take_table(struct ship_run *r, struct ship_source *s, const struct sq
     t->end_row = (uint64_t)v[4].integer;
     t->listed = true;
     t->wanted = is_wanted(r, t);
-    if (t->end_row < t->next)
-        begin_again(r, s, t);
+    if (t->end_row < t->next) /* a machine that crashed has lost rows that were sent before */
+        t->end_row = t->next;
     return 0;
 }
 

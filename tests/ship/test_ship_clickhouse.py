@@ -6,7 +6,8 @@ import sys
 import urllib.parse
 
 import pytest
-from shipping import add, receive, ship, start_job, start_ship, stored  # noqa: F401
+from shipping import (add, receive, ship, start_job, start_ship, state_of,  # noqa: F401
+                      stored)
 from world import wait_for
 
 # ClickHouse's engine, one statement a request, in a process of its own: it takes the GIL for long.
@@ -130,6 +131,27 @@ def test_who_is_no_clickhouse_gets_no_rows(world, receive):  # noqa: F811
                 "python.loss")
     assert done.returncode == 1 and "is no ClickHouse" in done.stderr
     assert len(to.requests) == 1
+
+
+def test_a_table_that_is_refused_keeps_its_place_and_holds_up_no_other(world,
+                                                                       receive):  # noqa: F811
+    rank, = start_job(world)
+    add(rank, 5)
+    done = rank.probing("eval", "other = probing.table('other', {'n': int})\nother.append(1)")
+    assert done.returncode == 0, done.stderr
+
+    def answer(receiver, request):
+        if b"SELECT 'probing'" in request["body"]:
+            return 200, {}, b"probing\n"
+        if "python_loss" in request["path"] + request["body"].decode(errors="replace"):
+            return 500, {"X-ClickHouse-Exception-Code": "53"}, b"Code: 53. DB::Exception: no"
+        return 200, {}, b""
+    to = receive(answer)
+    done = ship(world, str(rank.pid), "clickhouse+http://127.0.0.1:%d" % to.port)
+    assert done.returncode == 1 and "sent 1 rows" in done.stderr, done.stderr
+    assert "python.loss: ClickHouse refuses it: Code: 53" in done.stderr
+    tables = {t[2]: t for t in state_of(world)[1][0]["tables"]}
+    assert tables["loss"][3] == 0 and tables["other"][3] == 1
 
 
 def test_words_that_clickhouse_gets(world, receive):  # noqa: F811
