@@ -206,7 +206,7 @@ struct cli_command {
     bool needs_target;
     bool may_target;    /* does something without one, too */
     bool whole_job;     /* runs once for all that the target names */
-    bool finds_targets; /* looks for who its target names itself, again and again */
+    bool finds_targets; /* looks for who its target names itself: it gets the text, unresolved */
     bool forwarded;     /* options are read by the process, not here */
     bool verbatim;      /* from the first argument on, no word is an option of ours */
     bool pages;         /* the answer may be long: to a person it comes through a pager */

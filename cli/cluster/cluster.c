@@ -154,6 +154,12 @@ static int check(const struct taken *t)
         (t->o.looks > 0 || t->o.interval_ns > 0 || t->o.native || t->o.threads))
         return err_set(-EINVAL, "--looks, --interval, --native and --threads are for `cluster "
                                 "hang`");
+    if (t->o.targets != NULL && t->o.action != CLUSTER_HANG && t->o.action != CLUSTER_DIFF)
+        return err_set(-EINVAL, "cluster %s takes no target: --job NAME names a job",
+                       action_names[t->o.action]);
+    if (t->o.targets != NULL && (t->o.job != NULL || t->o.hosts != NULL))
+        return err_set(-EINVAL, "cluster %s takes targets (-t), or a job (--job, --hosts)",
+                       action_names[t->o.action]);
     if (t->o.all && t->o.action != CLUSTER_DIFF)
         return err_set(-EINVAL, "--all is for `cluster diff`");
     if (t->o.store != NULL && t->o.action != CLUSTER_NODES &&
@@ -410,10 +416,15 @@ int command_cluster(struct target *t, int argc, char **argv)
     struct hosts hosts = {.n = 0};
     bool here = true;
 
-    (void)t;
     const struct cli_command *report = job_report_of(argc, argv, is_action);
+    if (report != NULL && t->text != NULL)
+        return cli_misuse(err_set(-EINVAL,
+                                  "`cluster %s` takes --job NAME; with a target it is "
+                                  "`probing -t %s %s`",
+                                  report->name, t->text, report->name));
     if (report != NULL)
         return job_report_run(report, argc, argv);
+    taken.o.targets = t->text;
     taken.o.rsh = from_environment("PROBING_RSH", LINK_RSH);
     taken.o.program = from_environment("PROBING_REMOTE", "probing");
     int rc = cli_parse(argc, argv, take, &taken);

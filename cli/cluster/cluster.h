@@ -33,6 +33,7 @@ enum cluster_action {
 struct cluster_options {
     enum cluster_action action;
     const char *job;     /* NULL: the only one there is */
+    const char *targets; /* hang, diff: as -t takes them, in place of a job; NULL */
     const char *hosts;   /* a file, a list, or "auto"; NULL: this machine */
     const char *store;   /* HOST:PORT of torchrun's rendezvous; NULL: as the job's own words say */
     const char *rsh;     /* the remote shell, its words between blanks */

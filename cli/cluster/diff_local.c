@@ -195,8 +195,10 @@ static int add_process(struct local *l, uint32_t i)
     const struct member *m = &l->members.list[i];
     pid_t pid = m->target.pid;
     struct buf b;
-    int rc = add_machine(l, i);
 
+    if (pid <= 0 || m->target.host[0] != '\0')
+        return 0; /* of another machine: what its core says is all */
+    int rc = add_machine(l, i);
     buf_init(&b, FILE_BYTES);
     if (rc == 0 && read_of(pid, "environ", &b))
         rc = add_environment(l, i, &b);
@@ -337,9 +339,6 @@ static int ask_cores(struct local *l, const struct cluster_options *o)
 
 static int add_ranks(struct local *l)
 {
-    char own[256] = "";
-
-    (void)gethostname(own, sizeof(own) - 1);
     l->first = l->found->n_ranks;
     l->only = calloc(l->members.n + 1, sizeof(*l->only));
     if (l->only == NULL)
@@ -350,8 +349,8 @@ static int add_ranks(struct local *l)
         if (r == NULL)
             return -ENOMEM;
         r->rank = m->tags.rank;
-        r->pid = m->target.pid;
-        (void)snprintf(r->host, sizeof(r->host), "%s", own);
+        r->pid = m->target.pid > 0 ? m->target.pid : MEMBER_UNKNOWN;
+        (void)snprintf(r->host, sizeof(r->host), "%s", m->tags.host);
         l->only[i] = m->error == 0 && m->target.kind == TARGET_LIVE;
         if (!l->only[i])
             (void)snprintf(r->why, sizeof(r->why),
@@ -367,27 +366,22 @@ static int add_ranks(struct local *l)
 int diff_local(const struct cluster_options *o, struct diff_found *f)
 {
     struct local l = {.found = f};
-    struct local_ranks r;
-    struct buf text;
-    int rc = local_ranks_find(o->job, &r);
+    struct local_ranks r = {.n = 0};
+    int rc = o->targets != NULL ? members_find(o->targets, &l.members)
+                                : local_ranks_members(o->job, &r, &l.members);
 
-    if (rc < 0)
-        return rc;
-    rc = local_ranks_of_one_job(&r);
-    buf_init(&text, (size_t)1 << 20);
-    for (uint32_t i = 0; i < r.n; i++)
-        (void)buf_addf(&text, "%s%d", i > 0 ? "," : "", (int)r.list[i].pid);
     if (rc == 0 && r.n > 0) {
         (void)snprintf(f->job, sizeof(f->job), "%s", r.list[0].tags.job);
         f->world_size = r.list[0].place.world_size;
-        rc = members_find(buf_text(&text), &l.members);
+    }
+    if (rc == 0 && l.members.n > 0) {
+        rc = members_identify(&l.members, o->timeout_ns, o->at_once);
         rc = rc == 0 ? add_ranks(&l) : rc;
         for (uint32_t i = 0; rc == 0 && i < l.members.n; i++)
             rc = add_process(&l, i);
         rc = rc == 0 ? ask_cores(&l, o) : rc;
         members_done(&l.members);
     }
-    buf_done(&text);
     free(l.only);
     local_ranks_done(&r);
     return rc;

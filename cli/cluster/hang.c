@@ -75,7 +75,7 @@ static void sort(struct hang_found *f)
     for (uint32_t i = 0; i < f->n; i++)
         f->ranked = f->ranked && f->list[i].rank.rank != MEMBER_UNKNOWN;
     for (uint32_t i = 0; i < f->n && !f->ranked; i++)
-        f->list[i].rank.rank = f->list[i].rank.pid;
+        f->list[i].rank.rank = f->list[i].rank.pid != HANG_UNKNOWN ? f->list[i].rank.pid : i;
     if (f->n > 0)
         qsort(f->list, f->n, sizeof(*f->list), compare);
 }
@@ -160,9 +160,14 @@ static void print_head(const struct cluster_options *o, const struct hang_found 
 {
     char name[1300], size[24];
 
+    if (f->job[0] == '\0') {
+        printf("%u %s; %u look%s in %.1f s\n\n", f->n, f->ranked ? "ranks" : "processes", o->looks,
+               o->looks == 1 ? "" : "s", (double)f->span_ns / (double)NS_PER_S);
+        return;
+    }
     (void)snprintf(size, sizeof(size), "%" PRId64, f->world_size);
     printf("job %s (%s), world size %s; %u look%s in %.1f s\n\n",
-           terminal_field(name, sizeof(name), f->job[0] != '\0' ? f->job : "without a name"),
+           terminal_field(name, sizeof(name), f->job),
            f->launcher[0] != '\0' ? f->launcher : "unknown",
            f->world_size == MEMBER_UNKNOWN ? "unknown" : size, o->looks, o->looks == 1 ? "" : "s",
            (double)f->span_ns / (double)NS_PER_S);

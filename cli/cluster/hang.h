@@ -17,9 +17,9 @@
 
 struct hang_seen {
     struct hang_rank rank;
-    struct buf stacks;     /* of the last look; empty: none has come */
-    int64_t woken_until;   /* the kernel's count of its main thread, behind the last look */
-    bool outside, stopped; /* it is read from outside; it may not run */
+    struct buf stacks;   /* of the last look; empty: none has come */
+    int64_t woken_until; /* the kernel's count of its main thread, behind the last look */
+    bool here, outside;  /* a process of this machine; it is read from outside */
 };
 
 struct hang_host { /* one that could not be asked */

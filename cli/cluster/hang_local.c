@@ -164,8 +164,7 @@ static void fall_back(struct looking *l)
 {
     for (uint32_t i = 0; i < l->members.n; i++) {
         struct hang_seen *s = seen_of(l, i);
-        if (s->rank.looks == 0 && l->members.list[i].target.pid != 0)
-            s->outside = true;
+        s->outside = s->outside || (s->rank.looks == 0 && s->here);
     }
 }
 
@@ -202,24 +201,8 @@ static int look_again_and_again(struct looking *l)
 
 /* ---- who ---- */
 
-static int find_members(const struct local_ranks *r, struct members *ret)
-{
-    struct buf text;
-
-    buf_init(&text, (size_t)1 << 20);
-    for (uint32_t i = 0; i < r->n; i++)
-        (void)buf_addf(&text, "%s%d", i > 0 ? "," : "", (int)r->list[i].pid);
-    int rc = text.failed != 0 ? err_set(-ENOMEM, "no memory for %u ranks", r->n)
-                              : members_find(buf_text(&text), ret);
-    buf_done(&text);
-    return rc;
-}
-
 static int add_members(struct looking *l)
 {
-    char own[256] = "";
-
-    (void)gethostname(own, sizeof(own) - 1);
     l->first = l->found->n;
     l->only = calloc(l->members.n + 1, sizeof(*l->only));
     if (l->only == NULL)
@@ -230,9 +213,9 @@ static int add_members(struct looking *l)
         if (s == NULL)
             return -ENOMEM;
         s->rank.rank = m->tags.rank;
-        s->rank.pid = m->target.pid;
-        (void)snprintf(s->rank.host, sizeof(s->rank.host), "%.63s", own);
-        s->stopped = m->target.stopped;
+        s->rank.pid = m->target.pid > 0 ? m->target.pid : HANG_UNKNOWN;
+        s->here = m->target.pid > 0 && m->target.host[0] == '\0';
+        (void)snprintf(s->rank.host, sizeof(s->rank.host), "%s", m->tags.host);
         s->outside = m->target.kind == TARGET_BARE || m->target.stopped;
         if (m->error < 0)
             (void)snprintf(s->rank.why, sizeof(s->rank.why), "%s", m->result.why);
@@ -243,7 +226,7 @@ static int add_members(struct looking *l)
 /* It is stopped or has ended: that is more than what its stack said. */
 static void judge_process(struct hang_seen *s)
 {
-    char state = s->rank.pid > 0 ? target_state((pid_t)s->rank.pid) : 'S';
+    char state = s->here ? target_state((pid_t)s->rank.pid) : 'S';
 
     if (state == 'T' || state == 't') {
         s->rank.state = HANG_STOPPED;
@@ -311,30 +294,36 @@ static int add_those_gone(const struct looking *l, const struct local_ranks *r)
     return rc;
 }
 
+static int look_at_all(struct looking *l, const struct cluster_options *o)
+{
+    int rc = members_identify(&l->members, o->timeout_ns, o->at_once);
+
+    if (rc == 0)
+        rc = add_members(l);
+    if (rc == 0)
+        rc = look_again_and_again(l);
+    for (uint32_t i = 0; rc == 0 && i < l->members.n; i++)
+        judge_process(seen_of(l, i));
+    members_done(&l->members);
+    return rc;
+}
+
 int hang_local(const struct cluster_options *o, struct hang_found *f)
 {
     struct looking l = {.o = o, .found = f};
-    struct local_ranks r;
-    int rc = local_ranks_find(o->job, &r);
+    struct local_ranks r = {.n = 0};
+    int rc = o->targets != NULL ? members_find(o->targets, &l.members)
+                                : local_ranks_members(o->job, &r, &l.members);
 
-    if (rc < 0)
-        return rc;
-    rc = local_ranks_of_one_job(&r);
     if (rc == 0 && r.n > 0) {
         (void)snprintf(f->job, sizeof(f->job), "%s", r.list[0].tags.job);
         (void)snprintf(f->launcher, sizeof(f->launcher), "%s", r.list[0].place.launcher);
         f->world_size = r.list[0].place.world_size;
-        rc = find_members(&r, &l.members);
-        if (rc == 0)
-            rc = add_members(&l);
-        if (rc == 0)
-            rc = look_again_and_again(&l);
-        for (uint32_t i = 0; rc == 0 && i < l.members.n; i++)
-            judge_process(seen_of(&l, i));
-        if (rc == 0)
-            rc = add_those_gone(&l, &r);
-        members_done(&l.members);
     }
+    if (rc == 0 && l.members.n > 0)
+        rc = look_at_all(&l, o);
+    if (rc == 0)
+        rc = add_those_gone(&l, &r);
     free(l.only);
     local_ranks_done(&r);
     return rc;

@@ -63,6 +63,16 @@ def test_one_is_different(world):
     assert by["python", "json"]["is"] == "same"  # a package's version: the plugin's own facts
 
 
+def test_targets_in_place_of_a_job(world):
+    targets = start_ranks(world, JOB + "-targets", 2, odd=1)
+    targets[0].inject()
+    named = ",".join(str(t.pid) for t in targets)
+    found, by = facts(world.probing("-t", named, "cluster", "diff", "--json"))
+    assert by["environment", "NCCL_ALGO"]["values"] == [
+        {"value": "Ring", "ranks": [0]}, {"value": "Tree", "ranks": [1]}]
+    assert found["ranks"][0]["why"] is None and "has not been entered" in found["ranks"][1]["why"]
+
+
 SHELL = r"""#!/bin/sh
 host=$1
 shift

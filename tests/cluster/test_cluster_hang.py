@@ -162,6 +162,14 @@ def test_no_torch_and_no_job(world):
     assert [r["state"] for r in found["ranks"]] == ["elsewhere", "elsewhere", "unseen"]
     assert found["awaited"] == [] and found["hangs"] is not True
     assert done.returncode == 1 and "another machine" in found["ranks"][2]["why"]
+    named = ",".join(str(t.pid) for t in targets)
+    done = world.probing("-t", named, "cluster", "hang", "--json", "--looks", "2")
+    assert [(r["rank"], r["looks"]) for r in json.loads(done.stdout)["ranks"]] == [(0, 2), (1, 2)]
+    done = world.probing("-t", str(targets[1].pid), "cluster", "hang", "--looks", "1")
+    assert done.stdout.startswith("1 ranks; 1 look in 0.0 s\n"), done.stdout
+    for words in (("status",), ("hang", "--job", job), ("hang", "--hosts", "a")):
+        done = world.probing("-t", named, "cluster", *words)
+        assert done.returncode == 2 and "takes" in done.stderr, done.stderr
     done = world.probing("cluster", "hang", "--job", "no-such-job")
     assert done.returncode == 1 and "no rank of job 'no-such-job' runs" in done.stderr
     for words, said in ((("hang", "--looks", "0"), "--looks must be a number from 1"),
