@@ -8,6 +8,7 @@ PROBING_BUILD=build/asan pytest ...; a finding ends the process, so the test fai
 import functools
 import json
 import os
+import pty
 import re
 import select
 import shutil
@@ -77,6 +78,21 @@ def has_torch(python):
     """One of those that the torch plugin is made for: Ubuntu 22.04 has 1.8."""
     code = "import torch; assert tuple(map(int, torch.__version__.split('.')[:2])) >= (1, 13)"
     return subprocess.run([python, "-c", code], capture_output=True).returncode == 0
+
+
+def start_in_terminal(argv, env, prepare=lambda: None):
+    """(pid, master) of a program in a terminal of its own; prepare: in the child, before it.
+
+    A child that cannot become that program ends here: back in the tests it would run all that are
+    left a second time, and report them, which xdist dies of (list.remove(x): x not in list)."""
+    pid, master = pty.fork()
+    if pid == 0:
+        try:
+            prepare()
+            os.execve(argv[0], argv, env)
+        finally:
+            os._exit(127)
+    return pid, master
 
 
 class Target:

@@ -5,7 +5,6 @@ A pseudo terminal stands for the person; what comes out of it is what he would s
 """
 import fcntl
 import os
-import pty
 import re
 import select
 import signal
@@ -15,7 +14,7 @@ import termios
 
 import pytest
 
-from world import CLI, ROOT, wait_for
+from world import CLI, ROOT, start_in_terminal, wait_for
 
 IDLE = "import time\nprint('ready')\nwhile True: time.sleep(0.05)\n"
 LONG = "select n, 'row ' || n from generate_series(1, 500) t(n)"
@@ -27,17 +26,13 @@ class Terminal:
     def __init__(self, world, *words, size=(24, 80), env=None):
         self.seen = b""
         go, asked = os.pipe()
-        pid, self.master = pty.fork()
-        if pid == 0:  # its size is there before the command looks
-            try:
-                fcntl.ioctl(0, termios.TIOCSWINSZ, struct.pack("HHHH", *size, 0, 0))
-                os.chdir(world.tmp)
-                os.read(go, 1)
-                os.execve(str(CLI), [str(CLI), *words],
-                          dict(dict(world.env, TERM="xterm"), **(env or {})))
-            finally:
-                os._exit(127)  # never back into the tests
-        self.pid = pid
+
+        def prepare():  # its size is there before the command looks
+            fcntl.ioctl(0, termios.TIOCSWINSZ, struct.pack("HHHH", *size, 0, 0))
+            os.chdir(world.tmp)
+            os.read(go, 1)
+        self.pid, self.master = start_in_terminal(
+            [str(CLI), *words], dict(dict(world.env, TERM="xterm"), **(env or {})), prepare)
         self.before = termios.tcgetattr(self.master)  # before the command may change it
         os.write(asked, b"x")
         os.close(go)
@@ -420,3 +415,10 @@ def test_a_followed_table_fits_the_terminal(world, target):
     assert max(map(len, lines_of(terminal.seen))) <= 40
     terminal.type(b"\x03")
     assert terminal.end() == 130
+
+
+def test_a_child_without_its_program_never_comes_back_into_the_tests(world):
+    """It would run the rest of them a second time."""
+    pid, master = start_in_terminal([str(world.tmp / "no such program")], world.env)
+    assert os.WEXITSTATUS(os.waitpid(pid, 0)[1]) == 127
+    os.close(master)

@@ -9,6 +9,7 @@ from world import wait_for
 def test_devices_and_who_uses_them(world):
     machine = Machine(world, devices(3, reasons=0x24))
     target = watched(world, machine, CUDA_VISIBLE_DEVICES="1,0")
+    looked(target, 1)  # while device 0 is there, and says what it is
     machine.devices["1"]["compute"] = "%d:%d 4000000000:%d" % (target.pid, 2 * GIB, GIB)
     machine.devices["0"]["all"] = 15
     machine.devices["1"]["uncorrected"] = 2

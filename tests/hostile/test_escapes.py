@@ -16,7 +16,7 @@ import time
 import pytest
 
 from fake import EVIL, RAW, Fake
-from world import CLI, LIMIT, ROOT
+from world import CLI, LIMIT, ROOT, start_in_terminal
 
 sys.path.insert(0, str(ROOT / "tests" / "server"))
 from wire import open_door  # noqa: E402
@@ -46,17 +46,13 @@ TYPED = {"repl": b"1\nx\t\n%tables\n\x04", "top": b"q", "debug": b"q\n"}
 
 def in_terminal(world, *words, typed=b"", env=None, idle=30.0, size=None):
     """All that the command writes to its terminal; size: its rows and columns."""
-    pid, master = pty.fork()
-    if pid == 0:
-        try:
-            if size:
-                fcntl.ioctl(0, termios.TIOCSWINSZ, struct.pack("4H", *size, 0, 0))
-            os.chdir(world.tmp)
-            os.execve(str(CLI), [str(CLI), *words],
-                      dict(world.env, TERM="xterm", PAGER="cat", HOME=str(world.tmp),
-                           **(env or {})))
-        finally:
-            os._exit(127)  # never back into the tests
+    def prepare():
+        if size:
+            fcntl.ioctl(0, termios.TIOCSWINSZ, struct.pack("4H", *size, 0, 0))
+        os.chdir(world.tmp)
+    pid, master = start_in_terminal(
+        [str(CLI), *words], dict(world.env, TERM="xterm", PAGER="cat", HOME=str(world.tmp),
+                                 **(env or {})), prepare)
     seen, until, interrupts = b"", time.monotonic() + 300, 0
     os.write(master, typed) if typed else None
     while True:

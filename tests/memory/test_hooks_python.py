@@ -67,13 +67,13 @@ def test_small_blocks_are_seen_once_and_large_ones_by_malloc(world, python):
     wait_for(lambda: program.bytes()["python"] > 10e6, lambda: program.bytes())
     found = program.bytes()
     assert found["python"] < 20e6, found
-    assert found.get("malloc", 0) < 5e6, found  # the list itself, as it grows
-    assert found.get("mmap", 0) < 3e6, found   # no arena twice
+    assert found.get("malloc", 0) < 10e6, found  # the list itself, as it grows: not the blocks
+    assert found.get("mmap", 0) < 10e6, found   # no arena: those are 12 MB
     assert small
     program("keep.append([bytes(5000) for i in range(4000)])")           # 20 MB
     wait_for(lambda: program.bytes().get("malloc", 0) > 15e6, lambda: program.bytes())
     later = program.bytes()
-    assert later["malloc"] < 30e6 and later["python"] - found["python"] < 3e6, later
+    assert later["malloc"] < 30e6 and later["python"] - found["python"] < 10e6, later
 
 
 def test_on_and_off_while_threads_allocate(world, python):

@@ -2,7 +2,6 @@
 """`repl`: from a pipe, and at a real terminal with editing, history and completion."""
 import ctypes.util
 import os
-import pty
 import re
 import select
 import signal
@@ -11,7 +10,7 @@ import time
 
 import pytest
 from pythons import PYTHONS
-from world import CLI
+from world import CLI, start_in_terminal
 
 LOOP = """
 import time
@@ -90,10 +89,9 @@ def test_every_python_reads_lines(world, python):
 
 class Terminal:
     def __init__(self, target):
-        self.pid, self.fd = pty.fork()
-        if self.pid == 0:
-            os.execve(str(CLI), [str(CLI), "-t", str(target.pid), "repl"],
-                      dict(target.world.env, TERM="xterm", XDG_STATE_HOME=str(target.world.tmp)))
+        self.pid, self.fd = start_in_terminal(
+            [str(CLI), "-t", str(target.pid), "repl"],
+            dict(target.world.env, TERM="xterm", XDG_STATE_HOME=str(target.world.tmp)))
         self.seen = ""
 
     def wait(self, pattern, timeout=120):

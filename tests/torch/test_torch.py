@@ -211,9 +211,22 @@ def lateness():
 def test_backward_of_modules(world, python):
     """Times are those that the target gave them; gradients stay as they were, to the last bit."""
     tick = max(0.05, 3 * lateness())
+    for tries in range(3):  # what the machine is late by does not grow with the tick
+        worst = backward_is_over(world, python, tick) / tick
+        if worst < 0.8:
+            break
+        tick *= 3
+    assert worst < 0.8, "a neighbour's time: %.2f ticks of %.3f s" % (worst, tick)
+
+
+def backward_is_over(world, python, tick):
+    """Seconds that are measured beyond what modules slept, at most."""
+    for name in "go", "answer.json":
+        if (world.tmp / name).exists():
+            (world.tmp / name).unlink()
     case = Case(world, "backward.py", python, str(tick))
     backward_on(case.target)
-    wanted = case.run()
+    wanted, worst = case.run(), 0
     rows = case.target.rows("select module, duration from python.torch_trace "
                             "where stage = 'post backward' order by ts")
     seen = {}
@@ -223,7 +236,9 @@ def test_backward_of_modules(world, python):
     for name, durations in seen.items():  # a neighbour's time would be a tick more, or less
         assert len(durations) == len(wanted[name]), name
         over = [duration - slept for duration, slept in zip(durations, wanted[name])]
-        assert -0.001 <= min(over) < 0.8 * tick, (name, over, tick)
+        assert -0.001 <= min(over), (name, over, tick)
+        worst = max(worst, min(over))
+    return worst
 
 
 def test_variables_and_the_first_nan(world, python):
