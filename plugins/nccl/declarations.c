@@ -32,6 +32,18 @@
     "group_size, bytes, duration_ms, null::double as queued_ms, null::double as algobw_gbps, " \
     "null::text as algo, null::text as proto from python.comm_collective"
 
+/* What torch remembers of the time before plugin torch hooked it; sizes are not told as bytes. */
+#define COLLECTIVES_BEFORE                                                                      \
+    "select ts as timestamp, 'flight recorder' as source, null::bigint as rank, op, seq, "      \
+    "group_name, null::bigint as group_size, null::bigint as bytes, duration_ms, null::double " \
+    "as queued_ms, null::double as algobw_gbps, null::text as algo, null::text as proto from "  \
+    "(select to_timestamp(time_created_ns / 1e9) as ts, replace(split_part(split_part("         \
+    "profiling_name, ':', 2), ' ', 1), '_', '') as op, case when is_p2p = 'true' then "         \
+    "p2p_seq_id else collective_seq_id end as seq, process_group ->> 0 as group_name, "   \
+    "(time_completed_ns - time_started_ns) / 1e6 as duration_ms from "                          \
+    "python.torch_nccl_flight_record) f where ts < (select coalesce(min(ts), now()) from "      \
+    "python.comm_collective)"
+
 #define METRICS_NCCL                                                                           \
     "select ts as timestamp, case when is_send = 1 then rank else peer end as src_rank, case " \
     "when is_send = 1 then peer else rank end as dst_rank, lower(coll_func) as op, "           \
@@ -48,6 +60,15 @@ static const struct probing_view views[] = {
     {"nccl.inflight_ops", INFLIGHT_DEAD,
      "operations of NCCL that had not ended when the process was last heard of, as they were then",
      NULL},
+    {"collectives",
+     COLLECTIVES_NCCL
+     " union all " COLLECTIVES_TORCH
+     " where not exists (select 1 from nccl.coll_perf) union all " COLLECTIVES_BEFORE
+     " and not exists (select 1 from nccl.coll_perf)",
+     "collective operations: as NCCL saw them, else as torch.distributed was called and, of "
+     "before, "
+     "as torch's flight recorder has them",
+     WHY_NO_EVENTS},
     {"collectives",
      COLLECTIVES_NCCL " union all " COLLECTIVES_TORCH
                       " where not exists (select 1 from nccl.coll_perf)",

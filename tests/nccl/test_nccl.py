@@ -86,6 +86,7 @@ def test_a_communicator_of_before_has_no_events_and_that_is_said(world):
     assert done.returncode == 0 and "NCCL is not loaded" in done.stdout + done.stderr
 
 
+NEWER = [p for p in os.environ.get("PROBING_TEST_TORCH", "").split(":") if p]
 GLOO = """
 import os, time, torch, torch.distributed as dist
 dist.init_process_group("gloo", init_method="file://%s", rank=0, world_size=1)
@@ -109,6 +110,27 @@ def test_where_nccl_tells_nothing_torch_does(world):
     assert "NCCL: waiting: " in done.stdout, done.stderr
     assert re.search(r"NCCL told nothing.*\n +allreduce ", done.stdout)
     assert target.rows("select 1 from comm_metrics where op = 'allreduce' limit 1") == [[1]]
+
+
+@pytest.mark.skipif(not NEWER, reason="no torch 2: set PROBING_TEST_TORCH=/path/to/python")
+def test_what_was_before_is_what_torch_remembers(world):
+    """Attached late: its flight recorder has what nobody was told of, and nothing comes twice."""
+    target = world.python(GLOO % (world.tmp / "store"), python=NEWER[0])
+    target.wait_line("^ready")
+    target.inject("--plugin", "torch", "--plugin", "nccl")
+    wait_for(lambda: target.rows("select 1 from python.comm_collective"), "rows")
+    if target.rows("select count(*) from python.torch_nccl_flight_record") == [[0]]:
+        pytest.skip("this torch has no flight recorder of gloo")
+    before = target.rows("select op, min(group_name), max(duration_ms) from collectives where "
+                         "source = 'flight recorder' group by op order by op")
+    assert ["allreduce", "0", None] in before  # gloo does not say when they ended
+    assert target.rows("select count(*) from collectives where source = 'flight recorder' and "
+                       "timestamp >= (select min(ts) from python.comm_collective)") == [[0]]
+    assert target.rows("select distinct source from collectives order by 1") == [
+        ["flight recorder"], ["torch"]]
+    target.process.kill()
+    target.process.wait()
+    assert target.rows("select distinct source from collectives") == [["torch"]]
 
 
 def test_what_had_begun_when_it_was_killed(world):
