@@ -1,27 +1,39 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: Apache-2.0
-"""What needs a GPU and a torch that can use it: `scons gpu`.
+"""What needs a GPU: `scons gpu`; or, where nothing but Python is there, this file with the built
+files: PROBING_BUILD=build/release/stripped python3 tests/cuda/real_gpu.py --out FOLDER.
 
-usage: real_gpu.py [NAME ...]       checks whose names hold one of these texts; all without
+usage: real_gpu.py [--out FOLDER] [--seconds N] [NAME ...]
 
-The Python with that torch: PROBING_GPU_PYTHON, else the first of python3 and /usr/bin/python3 that
-has one.  Without a GPU or such a torch it says so, and ends with 0: nothing was found wrong, as
-nothing was looked at.  It prints what was measured; what must hold is checked, times of other
-programs on a shared machine are not.
+NAME: only checks whose names hold one of these texts.  FOLDER gets what was said (report.txt), what
+real CUPTIs answered (codes.json) and the buffers that they wrote (recorded.tar.gz; unpacked in
+tests/cuda/recorded, test_cuda_recorded.py plays them).  A check that takes longer than N seconds
+(150) is given up.
+
+Checks that train need a torch that can use the GPU: PROBING_GPU_PYTHON, else the first of python3
+and /usr/bin/python3 that has one; the others use CUDA's driver alone (raw_cupti.py).  Without a GPU
+it says so, and ends with 0: nothing was found wrong, as nothing was looked at.  It prints what was
+measured; what must hold is checked, times of other programs on a shared machine are not.
 """
+import argparse
+import glob
 import json
 import os
 import re
 import shutil
+import signal
 import statistics
 import subprocess
 import sys
+import tarfile
 import tempfile
 import time
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-BUILD = Path(os.environ.get("PROBING_BUILD", ROOT / "build" / "release"))
+BUILD = Path(os.environ.get("PROBING_BUILD", ROOT / "build" / "release")).absolute()
+RAW = str(ROOT / "tests" / "cuda" / "raw_cupti.py")
+OUT = None  # the folder; None: nothing is kept
 PROGRAM = """
 import json, sys, threading, time, torch
 torch.manual_seed(0)
@@ -79,24 +91,36 @@ def wait_for(condition, what, seconds=60):
         value = condition()
         if value:
             return value
-        assert time.monotonic() < end, "waited %d s for %s" % (seconds, what)
+        assert time.monotonic() < end, "waited %d s for %s" % (
+            seconds, what() if callable(what) else what)
         time.sleep(0.05)
 
 
 class Job:
-    """The program, which does what it is told by `eval`."""
+    """The program, which does what it is told by `eval`.  words: another one; launch: its plugin,
+    there from the beginning."""
 
-    def __init__(self, python, *plugins):
+    def __init__(self, python, *plugins, words=None, launch=None, **env):
         self.folder = tempfile.mkdtemp(prefix="probing-gpu-")
         self.env = dict(os.environ, PROBING_DATA_DIR=self.folder,
-                        PROBING_PLUGIN_PATH=str(BUILD / "plugins"))
-        self.process = subprocess.Popen([python, "-c", PROGRAM], stdout=subprocess.PIPE, text=True,
-                                        env=self.env)
+                        PROBING_PLUGIN_PATH=str(BUILD / "plugins"), **env)
+        words = words or [python, "-c", PROGRAM]
+        if launch:
+            words = [str(BUILD / "probing"), "launch", "--plugin", launch, "--"] + words
+        self.process = subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                                        text=True, env=self.env)
         self.about = self.process.stdout.readline().strip()
         assert self.about.startswith("ready"), self.about
-        self.probing("inject", "-D", "torch.sample_rate=1", "-D", "torch.backward=on")
+        if not launch:
+            self.probing("inject", "-D", "torch.sample_rate=1", "-D", "torch.backward=on")
         for plugin in plugins:
             self.probing("plugin", "load", plugin)
+
+    def tell(self, line):
+        """What a program of raw_cupti.py says to it."""
+        self.process.stdin.write(line + "\n")
+        self.process.stdin.flush()
+        return json.loads(self.process.stdout.readline())
 
     def probing(self, *words):
         done = subprocess.run([str(BUILD / "probing"), "-t", str(self.process.pid), *words],
@@ -115,7 +139,8 @@ class Job:
 
     def wait_state(self, state):
         return wait_for(lambda: self.rows("select state from cuda.tracing") == [[state]],
-                        "state %s: %r" % (state, self.rows("select * from cuda.tracing")))
+                        lambda: "state %s: %r" % (state,
+                                                  self.rows("select * from cuda.tracing")))
 
     def seen(self):
         """Kernels that were seen, when no more come."""
@@ -131,6 +156,179 @@ class Job:
         self.process.kill()
         self.process.wait()
         shutil.rmtree(self.folder, ignore_errors=True)
+
+
+def cuptis(python):
+    """Files of CUPTI: torch's, the toolkit's, and those that were fetched or carried along."""
+    found = glob.glob(str(ROOT / "build" / "cupti" / "**" / "libcupti.so.*"), recursive=True)
+    for place in "/usr/local/cuda*/extras/CUPTI/lib64", "/usr/local/cuda*/lib64":
+        found += glob.glob(place + "/libcupti.so.1[1-9]")
+    if python:
+        code = ("import importlib.util as u, os\nfor n in 'nvidia', :\n"
+                "    print(*(u.find_spec(n).submodule_search_locations if u.find_spec(n) else ()))")
+        said = subprocess.run([python, "-c", code], capture_output=True, text=True, check=False)
+        for place in said.stdout.split():
+            found += glob.glob(place + "/**/libcupti.so.*", recursive=True)
+    return sorted({os.path.realpath(f) for f in found})
+
+
+def driver_job(python, plugin):
+    """A program of CUDA's driver alone, which finds one of these CUPTIs, torch's if it has one."""
+    found = sorted(cuptis(python), key=lambda f: "-packages" not in f)
+    return Job(None, plugin, words=[sys.executable, RAW, "loop"], LD_LIBRARY_PATH=":".join(
+        [os.path.dirname(f) for f in found] + [os.environ.get("LD_LIBRARY_PATH", "")]))
+
+
+def check_codes(python):
+    """What each CUPTI here answers, also to several subscribers."""
+    said = {}
+    for path in cuptis(python):
+        said[path] = []
+        for what in "codes", "shared_codes":
+            done = subprocess.run([sys.executable, RAW, what, path], capture_output=True, text=True,
+                                  check=False, timeout=60)
+            lines = [json.loads(line) for line in done.stdout.splitlines()]
+            said[path] += lines + [{"question": what, "exit": done.returncode,
+                                    "error": done.stderr.strip()[-300:]}]
+            for line in lines:
+                print("  ", json.dumps(line))
+            if done.returncode:
+                print("   %s of %s ended with %d: %s" % (what, path, done.returncode,
+                                                       done.stderr.strip()[-300:]))
+    if OUT:
+        (OUT / "codes.json").write_text(json.dumps(said, indent=1))
+    assert said, "no libcupti was found"
+
+
+def check_buffers(python):
+    """Buffers of each CUPTI here, kept as test data."""
+    with tempfile.TemporaryDirectory() as room:
+        for path in cuptis(python):
+            name = re.sub(r"[^0-9A-Za-z.]+", "-", path)[-60:].lstrip("-")
+            done = subprocess.run([sys.executable, RAW, "record", path, room + "/" + name],
+                                  capture_output=True, text=True, check=False, timeout=60)
+            print("   %s: %s" % (path, done.stdout.strip() or done.stderr.strip()[-300:]))
+        kept = sorted(os.listdir(room))
+        if OUT:
+            with tarfile.open(OUT / "recorded.tar.gz", "w:gz") as out:
+                for file in kept:
+                    out.add(os.path.join(room, file), file)
+    assert kept, "nothing was recorded"
+
+
+def check_driver_program(python):
+    """A program of the driver's alone that is entered late: each kernel is seen, a hundred times on
+    and off, through a reset of the device, and when it ends while it is traced."""
+    job = driver_job(python, "cuda")
+    try:
+        job.tell("kernels(100)")
+        job.wait_state("tracing")
+        before = job.seen()
+        job.tell("kernels(5000)")
+        n = job.seen() - before
+        print("   5000 kernels launched, %d seen" % n, job.rows("select * from cuda.tracing")[0])
+        assert n == 5000, "kernels are missing, or too many"
+        job.tell("all_kinds()")
+        job.seen()
+        for table in "kernel_stats", "memcpy", "memory", "sync", "runtime", "device_time":
+            n = job.rows("select count(*) from cuda." + table)[0][0]
+            print("   cuda.%s: %d rows" % (table, n))
+        for _ in range(100):
+            job.probing("config", "cuda.kernels=off")
+            job.probing("config", "cuda.kernels=on")
+        job.wait_state("tracing")
+        before = job.seen()
+        job.tell("reset()")
+        job.tell("kernels(1000)")
+        print("   after 100 times on and off and a reset: %d of 1000 seen" % (job.seen() - before))
+        assert job.seen() - before == 1000, "kernels are missing after a reset"
+        job.process.stdin.write("(kernels(1000), sys.exit(3))\n")
+        job.process.stdin.close()
+        assert job.process.wait(60) == 3, "it ended with %d" % job.process.returncode
+    finally:
+        job.close()
+
+
+def check_rates(python):
+    """10,000 and 100,000 kernels a second, on and off in turn: printed, not judged."""
+    job = driver_job(python, "cuda")
+    try:
+        for rate in 10000, 100000:
+            seconds = {"on": [], "off": []}
+            for _ in range(5):
+                for state in "on", "off":
+                    job.probing("config", "cuda.kernels=" + state)
+                    job.wait_state("tracing" if state == "on" else "off")
+                    seconds[state].append(job.tell("kernels(%d, %d)" % (rate, rate)))
+            on, off = (statistics.median(seconds[s]) for s in ("on", "off"))
+            print("   %d a second asked: %.0f off, %.0f on: %+.1f %%"
+                  % (rate, rate / off, rate / on, 100 * (on / off - 1)))
+        print("   about:", job.rows("select kernels, kernel_rows, lost, refused from "
+                                    "cuda.tracing")[0])
+    finally:
+        job.close()
+
+
+def check_nvml(python):
+    """gpu.devices and gpu.utilization against nvidia-smi."""
+    names = ["uuid", "name", "memory.total", "memory.used", "temperature.gpu", "power.draw",
+             "clocks.sm", "utilization.gpu"]
+    job = driver_job(python, "gpu")
+    try:
+        wait_for(lambda: job.rows("select 1 from gpu.utilization"), "rows")
+        smi = subprocess.run(["nvidia-smi", "--query-gpu=" + ",".join(names),
+                              "--format=csv,noheader,nounits"], capture_output=True, text=True,
+                             check=True).stdout.strip().splitlines()
+        devices = job.rows("select d.uuid, d.name, d.total_bytes / 1048576.0, u.used_bytes / "
+                           "1048576.0, u.temperature_c, u.power_w, u.sm_clock_mhz, u.gpu_util_pct "
+                           "from gpu.devices d join (select * from gpu.utilization where ts = "
+                           "(select max(ts) from gpu.utilization)) u on u.device_id = d.index "
+                           "order by d.index")
+        for theirs, ours in zip(smi, devices):
+            print("   nvidia-smi:", theirs, "\n   ours:      ", ours)
+            uuid, name, total = [w.strip() for w in theirs.split(",")][:3]
+            assert [uuid, name] == ours[:2] and abs(float(total) - ours[2]) < 2, "another one"
+        assert len(smi) == len(devices), "another number of devices"
+        me = job.rows("select own_bytes from gpu.devices where own_bytes is not null")
+        print("   this process's own bytes:", me)
+        print(job.probing("gpu"))
+    finally:
+        job.close()
+
+
+NCCL = """
+import os, sys, torch, torch.distributed as dist
+os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT="29741")
+print("ready", torch.cuda.nccl.version(), flush=True)
+for line in sys.stdin:
+    if not dist.is_initialized():
+        dist.init_process_group("nccl", rank=0, world_size=1, device_id=torch.device("cuda", 0))
+    x = torch.ones(1 << 20, device="cuda")
+    for _ in range(10):
+        dist.all_reduce(x)
+    torch.cuda.synchronize()
+    print(0, flush=True)
+dist.destroy_process_group()
+"""
+
+
+def check_nccl(python):
+    """One GPU and NCCL with the plugin: it is found and opened, and what it tells."""
+    job = Job(None, words=[python, "-c", NCCL], launch="nccl")
+    try:
+        print("  ", job.about)
+        job.tell("")
+        time.sleep(2)  # rows are written twenty times a second
+        for what in "* from nccl.profiler_state", "* from nccl.communicators", \
+                "coll_func, seq, timing_source, exec_time_ns from nccl.coll_perf limit 5":
+            print("   %s: %r" % (what, job.rows("select " + what)))
+        print(job.probing("nccl"))
+        state = job.rows("select state from nccl.profiler_state")
+        assert state == [["active"]], "NCCL told nothing"
+        job.process.stdin.close()
+        assert job.process.wait(60) == 0, "it ended with %d" % job.process.returncode
+    finally:
+        job.close()
 
 
 def check_late_attach_and_modules(python):
@@ -244,28 +442,77 @@ def check_end_while_it_traces(python):
             job.close()
 
 
-def main(words):
+# In the order of what is lost if there is no time for the rest.  Whether it needs torch.
+CHECKS = [(check_codes, False), (check_buffers, False), (check_driver_program, False),
+          (check_late_attach_and_modules, True), (check_totals_against_torch, True),
+          (check_on_and_off, True), (check_rates, False), (check_overhead, True),
+          (check_torch_profiler_beside, True), (check_nvml, False), (check_nccl, True),
+          (check_end_while_it_traces, True)]
+
+
+def too_long(_signal, _frame):
+    raise AssertionError("it took too long, and was given up")
+
+
+def run(check, python, seconds):
+    """Was it right?"""
+    print("%s: %s" % (check.__name__[6:], check.__doc__), flush=True)
+    signal.signal(signal.SIGALRM, too_long)
+    signal.alarm(seconds)
+    begin = time.monotonic()
+    try:
+        check(python)
+    except Exception as why:  # whatever it is, the others are still asked
+        print("   NOT RIGHT: %s: %s" % (type(why).__name__, why))
+        return False
+    finally:
+        signal.alarm(0)
+        print("   (%.1f s)" % (time.monotonic() - begin), flush=True)
+    return True
+
+
+class Both:
+    """What is printed, also into a file, line by line."""
+
+    def __init__(self, *files):
+        self.files = files
+
+    def write(self, text):
+        for f in self.files:
+            f.write(text)
+
+    def flush(self):
+        for f in self.files:
+            f.flush()
+
+
+def main():
+    global OUT
+    parser = argparse.ArgumentParser(description=__doc__,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--out", type=Path)
+    parser.add_argument("--seconds", type=int, default=150)
+    parser.add_argument("names", nargs="*")
+    options = parser.parse_args()
     if not os.path.exists("/dev/nvidiactl"):
         print("SKIPPED: no GPU of NVIDIA's here (/dev/nvidiactl): nothing was looked at")
         return 0
+    if options.out:
+        OUT = options.out
+        OUT.mkdir(parents=True, exist_ok=True)
+        sys.stdout = Both(sys.stdout, open(OUT / "report.txt", "w", buffering=1))
     pythons = [os.environ.get("PROBING_GPU_PYTHON") or "python3", "/usr/bin/python3"]
     python = next((p for p in pythons if has_gpu_torch(p)), None)
     if not python:
-        print("SKIPPED: no torch that can use the GPU (PROBING_GPU_PYTHON): nothing was looked at")
-        return 0
-    wrong = 0
-    for name, check in sorted(globals().items()):
-        if not re.match("check_", name) or (words and not any(w in name for w in words)):
-            continue
-        print("%s: %s" % (name[6:], check.__doc__), flush=True)
-        try:
-            check(python)
-        except AssertionError as why:
-            print("   NOT RIGHT: %s" % why)
-            wrong += 1
-    print("%d checks were not right" % wrong if wrong else "all right")
+        print("no torch that can use the GPU (PROBING_GPU_PYTHON): what needs one is SKIPPED")
+    wrong = []
+    for check, trains in CHECKS:
+        asked = not options.names or any(n in check.__name__ for n in options.names)
+        if asked and (python or not trains) and not run(check, python, options.seconds):
+            wrong.append(check.__name__[6:])
+    print("not right: " + ", ".join(wrong) if wrong else "all right")
     return 1 if wrong else 0
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(main())

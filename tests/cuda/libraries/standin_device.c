@@ -201,6 +201,23 @@ EXPORT void standin_unknown(void)
     (void)pthread_mutex_unlock(&s.lock);
 }
 
+/* A buffer as some CUPTI wrote it. */
+EXPORT void standin_play(const uint8_t *bytes, size_t n)
+{
+    for (int i = 0; i < USERS; i++) {
+        struct held b = {.bytes = NULL};
+        const struct user *u = &s.users[i];
+        if (u->there)
+            request(u, &b);
+        if (b.bytes && b.size >= n) {
+            memcpy(b.bytes, bytes, n);
+            b.valid = n;
+        }
+        if (b.bytes)
+            complete(u, &b);
+    }
+}
+
 /* The next kernel's record is cut in the middle by the end of its buffer. */
 EXPORT void standin_torn(void)
 {

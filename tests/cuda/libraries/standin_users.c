@@ -53,7 +53,7 @@ size_t size_of(uint32_t kind)
 /* ---- buffers ---- */
 
 /* Called without the lock. */
-static void request(const struct user *u, struct held *ret)
+void request(const struct user *u, struct held *ret)
 {
     size_t most;
     if (u->requested_v2)
