@@ -171,11 +171,34 @@ static int by_start(const void *a, const void *b)
     return x->start < y->start ? -1 : x->start > y->start;
 }
 
+/* They come nearly in order, a stream's completely: then each moves a few places at most.  false:
+ * these do not, and still have to be sorted. */
+static bool sort_nearly_sorted(struct record *all, uint32_t n)
+{
+    uint64_t moves = 4 * (uint64_t)n; /* beyond, sorting is quicker */
+    for (uint32_t i = 1; i < n; i++) {
+        uint32_t to = i;
+        while (to > 0 && moves > 0 && all[to - 1].start > all[i].start) {
+            to--;
+            moves--;
+        }
+        if (to == i)
+            continue;
+        if (moves == 0)
+            return false;
+        struct record r = all[i];
+        memmove(all + to + 1, all + to, (i - to) * sizeof(all[0]));
+        all[to] = r;
+    }
+    return true;
+}
+
 /* The first n of them, in the order in which they began. */
 static void settle_first(struct tracer *t, uint32_t n)
 {
     struct waiting *w = &t->waiting;
-    qsort(w->all, n, sizeof(w->all[0]), by_start);
+    if (!sort_nearly_sorted(w->all, n))
+        qsort(w->all, n, sizeof(w->all[0]), by_start);
     for (uint32_t i = 0; i < n; i++)
         settle(t, &w->all[i]);
     memmove(w->all, w->all + n, (w->n - n) * sizeof(w->all[0]));

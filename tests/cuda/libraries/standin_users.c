@@ -46,8 +46,14 @@ static const struct cupti_layout *layout_of(uint32_t kind)
 
 size_t size_of(uint32_t kind)
 {
+    static _Atomic uint16_t sizes[64]; /* CUPTI does not look for them, either */
+    if (kind < 64 && sizes[kind])
+        return sizes[kind];
     const struct cupti_layout *l = layout_of(kind);
-    return l ? l->size : kind == UNKNOWN_KIND ? UNKNOWN_BYTES : 0;
+    size_t size = l ? l->size : kind == UNKNOWN_KIND ? UNKNOWN_BYTES : 0;
+    if (kind < 64)
+        sizes[kind] = (uint16_t)size;
+    return size;
 }
 
 /* ---- buffers ---- */

@@ -1,0 +1,104 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What programs do to CUDA beside their work: threads that launch while tracing goes on and off or
+the program ends, modules that are gone when their kernels are told, several devices and streams, a
+device that is reset, two processes.  The driver and CUPTI are stand-ins: nothing here says what a
+real CUPTI does then (scons gpu)."""
+import os
+import signal
+
+import pytest
+from standin import Device
+from world import LIMIT, wait_for
+
+BURSTS = """
+cupti.standin_burst.argtypes = [ctypes.c_char_p, ctypes.c_uint32, ctypes.c_double]
+for i in range(4):
+    threading.Thread(target=cupti.standin_burst, args=(b'of thread %d' % i, 20000, 600),
+                     daemon=True).start()
+"""
+
+
+@pytest.mark.parametrize("version", ["12.9.79", "13.5.25"])
+def test_on_and_off_while_four_threads_launch(world, version):
+    d = Device(world, "driver", "cupti", settings=["cuda.rate=10"], STANDIN_CUPTI=version)
+    d.wait_state("tracing")
+    d.do(BURSTS)
+    for _ in range(20):
+        assert d.target.probing("config", "cuda.kernels=off").returncode == 0
+        assert d.target.probing("config", "cuda.kernels=on").returncode == 0
+    d.wait_state("tracing")
+    before = d.tracing("kernels")[0]
+    wait_for(lambda: d.tracing("kernels")[0] > before + 1000, "kernels")
+    assert d.tracing("torn", "unknown") == [0, 0]
+    names = d.rows("select distinct name from cuda.kernel_stats where name like 'of thread%'")
+    assert len(names) == 4
+
+
+@pytest.mark.parametrize("end,status", [("ctypes.CDLL(None).exit(3)", 3), ("os._exit(4)", 4),
+                                        ("os.kill(os.getpid(), 9)", -signal.SIGKILL)])
+def test_an_end_while_four_threads_launch(world, end, status):
+    d = Device(world, "driver", "cupti", settings=["cuda.rate=10"])
+    d.wait_state("tracing")
+    d.do(BURSTS)
+    d.wait_rows("select 1 from cuda.kernel_stats")  # sums are written once a second
+    d.target.probing("eval", end)
+    assert d.target.process.wait(LIMIT) == status
+    assert d.rows("select sum(count) > 0 from cuda.kernel_stats") == [[1]]
+
+
+def test_names_that_are_gone_are_null(world):
+    """A module is unloaded, a context destroyed: its texts may be, too, before they are read."""
+    d = Device(world, "driver", "cupti")
+    d.wait_state("tracing")
+    d.do("""
+import mmap
+libc = ctypes.CDLL(None)
+libc.mmap.restype = ctypes.c_void_p
+place = libc.mmap(None, ctypes.c_size_t(4096), 3, 0x22, -1, ctypes.c_long(0))
+ctypes.memmove(place, b'of a module', 12)
+cupti.standin_hold(True)
+cupti.standin_kernel.argtypes = [ctypes.c_void_p] + cupti.standin_kernel.argtypes[1:]
+cupti.standin_kernel(place, 0, 7, 1, 1000, 2000, 5000)
+cupti.cuptiActivityFlushAll(0)
+assert libc.munmap(ctypes.c_void_p(place), ctypes.c_size_t(4096)) == 0
+cupti.standin_hold(False)
+cupti.standin_release()
+""")
+    assert d.wait_rows("select name, duration_ns from cuda.kernels") == [[None, 5000]]
+    d.do("cupti.standin_kernel(names.append(b'later') or names[-1], 0, 7, 1, 1, 2, 3)")
+    d.wait_rows("select 1 from cuda.kernels where name = 'later'")
+
+
+def test_devices_and_streams_are_told_apart(world):
+    d = Device(world, "driver", "cupti", settings=["cuda.rate=100000"])
+    d.wait_state("tracing")
+    d.do("for i in range(60): kernel('k%d' % (i % 2), device=i % 2, stream=7 + i % 3, ns=1000000)")
+    d.wait_rows("select 1 from cuda.kernels", 60)
+    assert d.rows("select device, stream, count(*) from cuda.kernels group by 1, 2 order by 1, 2"
+                  ) == [[device, stream, 10] for device in (0, 1) for stream in (7, 8, 9)]
+    d.wait_rows("select 1 from cuda.device_time group by device having sum(kernels) = 30", 2)
+    assert d.rows("select device, name, sum(count) from cuda.kernel_stats group by 1, 2 order by 1"
+                  ) == [[0, "k0", 30], [1, "k1", 30]]
+
+
+def test_two_processes_have_their_own_kernels(world):
+    both = [Device(world, "driver", "cupti", STANDIN_CUPTI=v) for v in ("12.9.79", "13.5.25")]
+    for n, d in enumerate(both):
+        d.wait_state("tracing")
+        d.do("kernel('of %d')" % n)
+    for n, d in enumerate(both):
+        assert d.wait_rows("select name from cuda.kernels") == [["of %d" % n]]
+
+
+def test_a_fork_while_four_threads_launch(world):
+    """CUDA does not work in a child, and nothing of ours may hold it up there."""
+    d = Device(world, "driver", "cupti", settings=["cuda.rate=10"])
+    d.wait_state("tracing")
+    d.do(BURSTS)
+    for _ in range(5):
+        assert d.do("pid = os.fork()\nif pid == 0: os._exit(5)\n"
+                    "print(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))") == "5"
+    before = d.tracing("kernels")[0]
+    wait_for(lambda: d.tracing("kernels")[0] > before, "kernels of the parent")
+    os.kill(d.target.pid, signal.SIGTERM)
+    assert d.target.process.wait(LIMIT) == -signal.SIGTERM
