@@ -27,7 +27,12 @@ int cuda_why_empty(const struct session_about *s, const char *table, char *text,
     else if (s->state == SESSION_OFF)
         (void)snprintf(text, size,
                        "cuda.kernels is off; config cuda.kernels=on traces from then on");
-    else
+    else if (s->state == SESSION_WAITING)
         (void)snprintf(text, size, "CUDA is not traced: %s", s->reason);
+    else
+        (void)snprintf(text, size,
+                       "CUDA is not traced: %s; meanwhile config torch.device_times=on times "
+                       "modules by CUDA's events (plugin torch: python.torch_device_time)",
+                       s->reason);
     return 0;
 }

@@ -135,6 +135,10 @@ def test_refusals_say_what_cupti_says_and_are_tried_again(world):
     assert d.tracing("reason")[0].endswith(
         "it does not trace here: CUPTI_ERROR_NOT_INITIALIZED (15)")
     assert d.do(ENABLED) == "[] 0"
+    asked = d.target.probing("query", "select * from cuda.kernels")
+    assert "(15); meanwhile config torch.device_times=on times modules" in asked.stdout
+    asked = d.target.probing("cuda")
+    assert asked.returncode != 0 and "; meanwhile config torch.device_times=on" in asked.stderr
     d.do("cupti.standin_refuse(39)")
     d.wait_state("aside")
     assert "another profiler has CUPTI" in d.tracing("reason")[0]

@@ -252,9 +252,13 @@ static int take(void *arg, const char *option, const char *value)
 
 static int nothing(const struct cuda_report *r)
 {
-    return report_fail(r->api, -ENODATA, "no kernel and no copy was seen%s%s%s%s",
+    bool denied = strcmp(r->state, "aside") == 0 || strcmp(r->state, "refused") == 0;
+    return report_fail(r->api, -ENODATA, "no kernel and no copy was seen%s%s%s%s%s",
                        r->state[0] ? "; tracing: " : "", r->state, r->reason[0] ? ", " : "",
-                       r->reason);
+                       r->reason,
+                       denied ? "; meanwhile config torch.device_times=on times modules by CUDA's "
+                                "events"
+                              : "");
 }
 
 static int look(const struct args *w)
