@@ -36,6 +36,7 @@ struct probing_report_member; /* <probing/report.h> */
 struct target {
     enum target_kind kind;
     const char *text;     /* as the user wrote it */
+    bool by_environment;  /* PROBING_TARGET did */
     pid_t pid;            /* 0: not local */
     uint64_t start_time;  /* of pid, when it was named by it; 0: not known */
     char directory[4096]; /* data directory as we can open it, "" when remote */

@@ -139,6 +139,8 @@ static int forward(struct target *t, int argc, char **argv)
                    argv[0], t->text, argv[0], places);
 }
 
+static bool target_by_environment; /* no word of the command named it */
+
 /* The target's text: an option, else the first word, else the environment. */
 static const char *take_target(int *argc, char ***argv)
 {
@@ -152,6 +154,7 @@ static const char *take_target(int *argc, char ***argv)
     if (*argc >= 1 && cli_command_named(words[0]) == NULL && looks_like_target(words[0]))
         return take_pids(argc, argv);
     const char *text = *argc >= 1 ? take_late_target(argc, words) : NULL;
+    target_by_environment = text == NULL;
     if (text == NULL)
         text = getenv("PROBING_TARGET");
     return text != NULL && text[0] != '\0' ? text : getenv("ENDPOINT");
@@ -221,6 +224,7 @@ static int run_command(int argc, char **argv, const char *target_text)
         }
     }
     target.text = target_text;
+    target.by_environment = target_by_environment;
     if (!c->finds_targets &&
         (c->needs_target || (c->may_target && target_text != NULL && target_text[0] != '\0'))) {
         int rc = target_resolve(target_text, &target);

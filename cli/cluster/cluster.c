@@ -416,15 +416,16 @@ int command_cluster(struct target *t, int argc, char **argv)
     struct hosts hosts = {.n = 0};
     bool here = true;
 
+    const char *targets = t->by_environment ? NULL : t->text; /* that is of one process */
     const struct cli_command *report = job_report_of(argc, argv, is_action);
-    if (report != NULL && t->text != NULL)
+    if (report != NULL && targets != NULL)
         return cli_misuse(err_set(-EINVAL,
                                   "`cluster %s` takes --job NAME; with a target it is "
                                   "`probing -t %s %s`",
-                                  report->name, t->text, report->name));
+                                  report->name, targets, report->name));
     if (report != NULL)
         return job_report_run(report, argc, argv);
-    taken.o.targets = t->text;
+    taken.o.targets = targets;
     taken.o.rsh = from_environment("PROBING_RSH", LINK_RSH);
     taken.o.program = from_environment("PROBING_REMOTE", "probing");
     int rc = cli_parse(argc, argv, take, &taken);
