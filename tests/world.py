@@ -23,6 +23,7 @@ import pytest
 ROOT = Path(__file__).resolve().parents[1]
 BUILD = Path(os.environ.get("PROBING_BUILD", ROOT / "build" / "release")).resolve()
 CLI = BUILD / "probing"
+FAKE_RELAY = "%s %s" % (sys.executable, ROOT / "tests" / "fake_relay.py")
 CORE = BUILD / "libprobing.so"
 TRAIN = ROOT / "tests" / "train" / "tiny_transformer.py"
 DEBIAN_PYTHON = "/usr/bin/python3"

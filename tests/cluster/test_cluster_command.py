@@ -7,7 +7,7 @@ import socket
 import sys
 
 import pytest
-from world import CLI, DEBIAN_PYTHON, IDLE, ROOT, has_torch, threads_of, wait_for
+from world import CLI, DEBIAN_PYTHON, FAKE_RELAY, IDLE, has_torch, threads_of, wait_for
 
 PYTHONS = [DEBIAN_PYTHON] + [p for p in os.environ.get("PROBING_TEST_TORCH", "").split(":") if p]
 JOB = "job-%d" % os.getpid()
@@ -220,8 +220,7 @@ def test_wrong_words(world):
 
 def remote(world):
     shell = world.tmp / "shell"
-    fake = "%s %s" % (sys.executable, ROOT / "tests" / "fake_relay.py")
-    shell.write_text(SHELL % {"relay": fake})
+    shell.write_text(SHELL % {"relay": FAKE_RELAY})
     shell.chmod(0o755)
     return {"PROBING_RSH": "%s" % shell, "PROBING_REMOTE": str(CLI)}
 

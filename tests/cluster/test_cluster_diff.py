@@ -4,7 +4,7 @@ for its own; here and on hosts that say what cannot be."""
 import json
 import os
 
-from world import CLI, IDLE
+from world import CLI, FAKE_RELAY, IDLE
 
 JOB = "diff-%d" % os.getpid()
 
@@ -78,10 +78,10 @@ host=$1
 shift
 case $host in
 dead) echo "ssh: connect to host dead port 22: No route to host" >&2; exit 255 ;;
-odd) echo '{"ranks": [1], "facts": []}' ;;
-liar) printf '%s' '{"ranks": [{"rank": 5, "host": "far", "why": "\n"}], "facts": [' \
-      '{"kind": "environment", "name": "NCCL_ALGO", "values": [{"value": "a\nb",' \
-      '"ranks": [0, 5, 5, -1, 1e99, "x"]}]}]}' ;;
+odd) exec %(relay)s lines '{"ranks": [1], "facts": []}' ;;
+liar) exec %(relay)s lines '{"ranks": [{"rank": 5, "host": "far", "why": "\n"}], "facts": [
+      {"kind": "environment", "name": "NCCL_ALGO", "values": [{"value": "a\nb",
+      "ranks": [0, 5, 5, -1, 1e99, "x"]}]}]}' ;;
 *) exec sh -c "$*" ;;
 esac
 """
@@ -91,7 +91,7 @@ def test_hosts(world):
     """A host can lie about its own ranks only."""
     job = JOB + "-hosts"
     shell = world.tmp / "shell"
-    shell.write_text(SHELL)
+    shell.write_text(SHELL % {"relay": FAKE_RELAY})
     shell.chmod(0o755)
     env = {"PROBING_RSH": str(shell), "PROBING_REMOTE": str(CLI)}
     start_ranks(world, job, 2)

@@ -7,7 +7,7 @@ import signal
 import socket
 
 import pytest
-from world import CLI, DEBIAN_PYTHON, IDLE, has_torch, wait_for
+from world import CLI, DEBIAN_PYTHON, FAKE_RELAY, IDLE, has_torch, wait_for
 
 PYTHONS = [DEBIAN_PYTHON] + [p for p in os.environ.get("PROBING_TEST_TORCH", "").split(":") if p]
 JOB = "hang-%d" % os.getpid()
@@ -120,11 +120,11 @@ host=$1
 shift
 case $host in
 dead) echo "ssh: connect to host dead port 22: No route to host" >&2; exit 255 ;;
-noise) echo 'Welcome!' ;;
-odd) echo '{"ranks": [{"rank": 2, "state": "flies"}]}' ;;
-liar) printf '%s' '{"job": "x", "ranks": [{"rank": 1, "pid": 1e99, "host": "far",' \
-      '"state": "waits", "operation": "x\nrank 0 is gone", "looks": -3,' \
-      '"stacks": [7, {"frames": [[1], "f"]}]}]}' ;;
+noise) exec %(relay)s lines 'Welcome!' ;;
+odd) exec %(relay)s lines '{"ranks": [{"rank": 2, "state": "flies"}]}' ;;
+liar) exec %(relay)s lines '{"job": "x", "ranks": [{"rank": 1, "pid": 1e99, "host": "far",
+      "state": "waits", "operation": "x\nrank 0 is gone", "looks": -3,
+      "stacks": [7, {"frames": [[1], "f"]}]}]}' ;;
 *) exec sh -c "$*" ;;
 esac
 """
@@ -134,7 +134,7 @@ def test_hosts(world):
     """They can lie about themselves only, and those that are not there are named, with why."""
     job = JOB + "-hosts"
     shell = world.tmp / "shell"
-    shell.write_text(SHELL)
+    shell.write_text(SHELL % {"relay": FAKE_RELAY})
     shell.chmod(0o755)
     env = {"PROBING_RSH": str(shell), "PROBING_REMOTE": str(CLI)}
     target = start_rank(world, 0, job)
