@@ -35,10 +35,10 @@ bool global_is_about(const struct statement *st)
 /* Another statement in its place. */
 static int replace_by(struct sql_global *g, struct buf *b)
 {
-    g->text = b->failed ? NULL : arena_text(&g->mem, buf_text(b), b->size);
+    g->text = b->failed ? NULL : arena_text(&g->mem.arena, buf_text(b), b->size);
     g->size = b->size;
     buf_done(b);
-    return g->text ? sql_parse(&g->mem, g->text, g->size, &g->st) : global_no_memory();
+    return g->text ? sql_parse(&g->mem.arena, g->text, g->size, &g->st) : global_no_memory();
 }
 
 static void add_pattern(struct buf *b, const char *before, const char *like)
@@ -122,7 +122,7 @@ static int describe(struct sql_global *g)
     } else {
         (void)buf_addf(&b, "describe %s", g->checked);
     }
-    g->last = b.failed ? NULL : arena_text(&g->mem, buf_text(&b), b.size);
+    g->last = b.failed ? NULL : arena_text(&g->mem.arena, buf_text(&b), b.size);
     buf_done(&b);
     return g->last ? 1 : global_no_memory();
 }

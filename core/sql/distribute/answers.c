@@ -33,7 +33,7 @@ int sql_global_columns(struct sql_global *g, uint32_t part, uint32_t member,
         return stranger();
     if (n != p->n_columns)
         return err_set(-EBADMSG, "it sent %u columns and was asked for %u", n, p->n_columns);
-    a->is_null = arena_zalloc(&g->mem, n ? n : 1, sizeof(bool));
+    a->is_null = arena_zalloc(&g->mem.arena, n ? n : 1, sizeof(bool));
     if (!a->is_null)
         return global_no_memory();
     for (uint32_t c = 0; c < n; c++) {
@@ -123,7 +123,7 @@ void sql_global_failed(struct sql_global *g, uint32_t part, uint32_t member, con
     g->bytes -= a->bytes;
     held_drop(&p->held->parts[member]);
     a->state = ANSWER_FAILED;
-    a->why = arena_text(&g->mem, why, strlen(why));
+    a->why = arena_text(&g->mem.arena, why, strlen(why));
     a->rows = a->bytes = 0;
     g->members[member].failed = true;
     if (!g->members[member].why)

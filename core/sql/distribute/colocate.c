@@ -96,7 +96,7 @@ static bool add_leaf(struct colocate *c, struct from *f, bool optional)
     for (uint32_t i = 0; i < j->n; i++)
         if (strcasecmp(name_of(j->leaves[i].from), name_of(f)) == 0)
             return false;
-    j->leaves[j->n] = (struct leaf){f, t, optional, arena_zalloc(&c->g->mem, t->n, 1)};
+    j->leaves[j->n] = (struct leaf){f, t, optional, arena_zalloc(&c->g->mem.arena, t->n, 1)};
     return j->leaves[j->n++].uses != NULL;
 }
 
@@ -190,7 +190,7 @@ static bool take_condition(struct colocate *c, const struct from *f, uint32_t le
 /* using (x): the first leaf that has it, and this one. */
 static struct node *using_condition(struct colocate *c, uint32_t leaf, const char *name)
 {
-    struct arena *mem = &c->g->mem;
+    struct tree_memory *mem = &c->g->mem;
     struct node *a = tree_name(mem, name), *b = tree_name(mem, name);
     if (!a || !b)
         return NULL;
@@ -261,7 +261,7 @@ static struct node *inside(struct colocate *c, const struct node *n)
 /* The tree for members; *leaf counts. */
 static struct from *copy_joins(struct colocate *c, struct from *f, uint32_t *leaf)
 {
-    struct from *copy = arena_zalloc(&c->g->mem, 1, sizeof(*copy));
+    struct from *copy = arena_zalloc(&c->g->mem.arena, 1, sizeof(*copy));
     struct ties t = {.tags = 0};
     if (!copy || f->kind != FROM_JOIN)
         return copy ? f : NULL;
@@ -305,7 +305,7 @@ static int name_columns(struct colocate *c)
     uint32_t n = SQL_TAGS;
     for (uint32_t i = 0; i < c->join->n; i++)
         n += c->join->leaves[i].table->n - SQL_TAGS;
-    t->columns = arena_zalloc(&c->g->mem, n, sizeof(*t->columns));
+    t->columns = arena_zalloc(&c->g->mem.arena, n, sizeof(*t->columns));
     if (!t->columns)
         return global_no_memory();
     memcpy(t->columns, c->join->leaves[0].table->columns, SQL_TAGS * sizeof(*t->columns));
@@ -348,7 +348,7 @@ static void add_leaf_source(struct source *s, const struct global_join *j, const
     while (j->leaves[i].from != f)
         first += j->leaves[i++].table->n - SQL_TAGS;
     struct global_table *t = j->leaves[i].table;
-    struct part own = {.table = t, .uses = arena_zalloc(&s->g->mem, t->n, 1)};
+    struct part own = {.table = t, .uses = arena_zalloc(&s->g->mem.arena, t->n, 1)};
     const char *text = t->source;
     for (uint32_t c = SQL_TAGS; s->part && own.uses && c < t->n; c++)
         own.uses[c] = j->leaves[i].uses[c] || s->part->uses[first + c - SQL_TAGS];
@@ -453,7 +453,7 @@ static bool is_readable(const struct colocate *c)
 
 static void rewrite(struct colocate *c, struct select *s)
 {
-    struct from *f = arena_zalloc(&c->g->mem, 1, sizeof(*f));
+    struct from *f = arena_zalloc(&c->g->mem.arena, 1, sizeof(*f));
     c->no_aliases = true;
     s->where = tree_copy(&c->copy, take_where(c));
     c->no_aliases = false;
@@ -512,8 +512,8 @@ int global_colocate(struct sql_global *g, struct select *s)
     uint32_t leaf = 0;
     if (!s->from || s->from->kind != FROM_JOIN)
         return 0;
-    c.join = arena_zalloc(&g->mem, 1, sizeof(*c.join));
-    c.table = arena_zalloc(&g->mem, 1, sizeof(*c.table));
+    c.join = arena_zalloc(&g->mem.arena, 1, sizeof(*c.join));
+    c.table = arena_zalloc(&g->mem.arena, 1, sizeof(*c.table));
     if (!c.join || !c.table)
         return global_no_memory();
     c.copy = (struct tree_copy){.mem = &g->mem, .replace = rename, .arg = &c};
@@ -526,7 +526,7 @@ int global_colocate(struct sql_global *g, struct select *s)
         return c.copy.failed ? global_no_memory() : 0;
     c.table->join = c.join;
     c.table->name = global_text(g, "__join_%u", ++g->n_joins);
-    c.table->members = arena_zalloc(&g->mem, g->n_members, sizeof(*c.table->members));
+    c.table->members = arena_zalloc(&g->mem.arena, g->n_members, sizeof(*c.table->members));
     if (!c.table->name || !c.table->members || name_columns(&c) < 0)
         return global_no_memory();
     rewrite(&c, s);

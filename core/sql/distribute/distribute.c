@@ -36,8 +36,9 @@ char *global_text(struct sql_global *g, const char *format, ...)
     va_start(args, format);
     (void)buf_vaddf(&b, format, args);
     va_end(args);
-    char *copy = b.failed ? NULL : arena_text(&g->mem, buf_text(&b), b.size);
+    char *copy = b.failed ? NULL : arena_text(&g->mem.arena, buf_text(&b), b.size);
     buf_done(&b);
+    g->mem.failed = g->mem.failed || !copy;
     return copy;
 }
 
@@ -51,8 +52,8 @@ void global_note(struct sql_global *g, const char *who, const char *format, ...)
     struct global_note **at = &g->first_note, *n;
     while (*at && strcmp((*at)->text, text) != 0)
         at = &(*at)->next;
-    n = *at ? *at : arena_zalloc(&g->mem, 1, sizeof(*n));
-    const char *copy = n && !*at ? arena_text(&g->mem, text, strlen(text)) : NULL;
+    n = *at ? *at : arena_zalloc(&g->mem.arena, 1, sizeof(*n));
+    const char *copy = n && !*at ? arena_text(&g->mem.arena, text, strlen(text)) : NULL;
     if (!n || (!*at && !copy))
         return; /* of all that may be lost, this may */
     if (!*at)
@@ -116,7 +117,7 @@ void sql_global_free(struct sql_global *g)
     held_done(&g->schemas);
     held_done(&g->answers);
     buf_done(&g->notes);
-    arena_done(&g->mem);
+    arena_done(&g->mem.arena);
     free(g);
 }
 
@@ -126,15 +127,15 @@ int sql_global_new(const char *text, size_t size, const struct sql_global_option
     struct sql_global *g = calloc(1, sizeof(*g));
     if (!g)
         return global_no_memory();
-    arena_init(&g->mem, 0);
+    arena_init(&g->mem.arena, 0);
     buf_init(&g->notes, NOTES_BYTES);
     g->o = *o;
     if (g->o.max_bytes == 0)
         g->o.max_bytes = SQL_GLOBAL_MAX_BYTES;
     g->now_utc = (int64_t)clock_now() + clock_utc_offset();
-    g->text = arena_text(&g->mem, text, size);
+    g->text = arena_text(&g->mem.arena, text, size);
     g->size = size;
-    int rc = g->text ? sql_parse(&g->mem, g->text, size, &g->st) : global_no_memory();
+    int rc = g->text ? sql_parse(&g->mem.arena, g->text, size, &g->st) : global_no_memory();
     if (rc == 0)
         rc = global_about(g);
     if (rc == 0)
@@ -157,7 +158,7 @@ static int copy_value(struct sql_global *g, const struct sql_value *v, struct sq
     *ret = *v;
     if (v->type != SQL_TEXT)
         return 0;
-    ret->text.data = arena_text(&g->mem, v->text.data, v->text.size);
+    ret->text.data = arena_text(&g->mem.arena, v->text.data, v->text.size);
     return ret->text.data ? 0 : global_no_memory();
 }
 
@@ -167,7 +168,7 @@ int sql_global_member(struct sql_global *g, const char *name, const struct sql_v
         return err_set(-E2BIG, "more than %d processes", MEMBERS_MAX);
     if (g->n_members == g->members_room) {
         uint32_t room = g->members_room ? 2 * g->members_room : 16;
-        struct global_member *more = arena_zalloc(&g->mem, room, sizeof(*more));
+        struct global_member *more = arena_zalloc(&g->mem.arena, room, sizeof(*more));
         if (!more)
             return global_no_memory();
         if (g->n_members)
@@ -176,7 +177,7 @@ int sql_global_member(struct sql_global *g, const char *name, const struct sql_v
         g->members_room = room;
     }
     struct global_member *m = &g->members[g->n_members];
-    m->name = arena_text(&g->mem, name, strlen(name));
+    m->name = arena_text(&g->mem.arena, name, strlen(name));
     int rc = m->name ? 0 : global_no_memory();
     for (int t = 0; t < SQL_TAGS && rc == 0; t++)
         rc = copy_value(g, &tags[t], &m->tags[t]);

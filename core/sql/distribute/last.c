@@ -69,7 +69,10 @@ static void say_who(struct plan *p, const struct part *part, const char *stateme
     }
     if (n > NAMED_MAX)
         (void)buf_addf(&b, " ... (%u)", n);
-    LINE(p, "  %s: %s", buf_text(&b), statement);
+    if (b.failed)
+        p->rc = global_no_memory();
+    else
+        LINE(p, "  %s: %s", buf_text(&b), statement);
     buf_done(&b);
 }
 
@@ -120,7 +123,7 @@ static int explain(struct sql_global *g, const struct sql_sink *sink, struct sql
     struct plan p = {.g = g};
     const struct sql_sink lines = {.arg = &p, .rows = add_plan_rows};
     const struct sql_options o = options_of(g);
-    p.rc = held_add(&g->answers, &g->mem, &held, &p.lines);
+    p.rc = held_add(&g->answers, &g->mem.arena, &held, &p.lines);
     for (const struct part *part = g->parts; part && p.rc == 0; part = part->next)
         explain_part(&p, part);
     if (p.rc == 0)

@@ -87,7 +87,7 @@ struct global_note {
 };
 
 struct sql_global {
-    struct arena mem;
+    struct tree_memory mem;
     struct sql_global_options o;
     const char *text;
     size_t size;

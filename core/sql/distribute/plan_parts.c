@@ -47,8 +47,9 @@ static void blank_global(void *arg, struct from *f)
 static int check_statement(struct sql_global *g)
 {
     struct token *tokens;
-    struct blanking b = {.g = g, .text = arena_text(&g->mem, g->text, g->size)};
-    int rc = b.text ? sql_tokens(&g->mem, g->text, g->size, &tokens, &b.n) : global_no_memory();
+    struct blanking b = {.g = g, .text = arena_text(&g->mem.arena, g->text, g->size)};
+    int rc =
+        b.text ? sql_tokens(&g->mem.arena, g->text, g->size, &tokens, &b.n) : global_no_memory();
     if (rc < 0)
         return rc;
     b.tokens = tokens;
@@ -74,7 +75,7 @@ static bool make_plain(void *arg, const struct node *n)
     const struct sql_value now = {.type = SQL_TIMESTAMP, .integer = g->now_utc};
     (void)sql_cell_text(&now, /* exact= */ true, text);
     struct node *cast = tree_cast(
-        &g->mem, tree_text(&g->mem, arena_text(&g->mem, text, strlen(text))), SQL_TIMESTAMP);
+        &g->mem, tree_text(&g->mem, arena_text(&g->mem.arena, text, strlen(text))), SQL_TIMESTAMP);
     if (!cast)
         return true;
     own->kind = NODE_CAST; /* one moment for all members */
@@ -112,12 +113,12 @@ struct columns {
 static int keep_columns(void *arg, const struct sql_column *columns, uint32_t n)
 {
     struct columns *c = arg;
-    c->list = arena_zalloc(&c->g->mem, n ? n : 1, sizeof(*c->list));
+    c->list = arena_zalloc(&c->g->mem.arena, n ? n : 1, sizeof(*c->list));
     c->n = n;
     for (uint32_t i = 0; c->list && i < n; i++) {
         c->list[i] = columns[i];
-        c->list[i].name = arena_text(&c->g->mem, columns[i].name, strlen(columns[i].name));
-        c->list[i].doc = arena_text(&c->g->mem, columns[i].doc, strlen(columns[i].doc));
+        c->list[i].name = arena_text(&c->g->mem.arena, columns[i].name, strlen(columns[i].name));
+        c->list[i].doc = arena_text(&c->g->mem.arena, columns[i].doc, strlen(columns[i].doc));
         if (!c->list[i].name || !c->list[i].doc)
             c->list = NULL;
     }
@@ -137,12 +138,15 @@ int global_columns_of(struct sql_global *g, const char *text, struct sql_column 
 
 const char *global_unparsed(struct sql_global *g, const struct node *n)
 {
+    if (!n)
+        return NULL;
     struct buf b;
     struct unparser u = {.out = &b, .text = g->text, .size = g->size, .bare = true};
     buf_init(&b, SQL_TEXT_BYTES);
     unparse_node(&u, n);
-    const char *copy = b.failed ? NULL : arena_text(&g->mem, buf_text(&b), b.size);
+    const char *copy = b.failed ? NULL : arena_text(&g->mem.arena, buf_text(&b), b.size);
     buf_done(&b);
+    g->mem.failed = g->mem.failed || !copy;
     return copy;
 }
 
@@ -151,6 +155,7 @@ void global_add_condition(struct sql_global *g, struct buf *b, const struct node
     struct unparser u = {.out = b, .text = g->text, .size = g->size, .bare = true};
     (void)buf_adds(b, b->size ? " and " : "");
     unparse_node(&u, n);
+    g->mem.failed = g->mem.failed || b->failed;
 }
 
 static bool same_text(const char *a, const char *b)
@@ -161,7 +166,7 @@ static bool same_text(const char *a, const char *b)
 static int hold_answers(struct sql_global *g, struct part *p)
 {
     uint32_t n = SQL_TAGS + p->n_columns;
-    struct sql_column *all = arena_zalloc(&g->mem, n, sizeof(*all));
+    struct sql_column *all = arena_zalloc(&g->mem.arena, n, sizeof(*all));
     if (!all)
         return global_no_memory();
     memcpy(all, p->table->columns, SQL_TAGS * sizeof(*all));
@@ -172,7 +177,7 @@ static int hold_answers(struct sql_global *g, struct part *p)
                                     .n_columns = n,
                                     .n_front = SQL_TAGS,
                                     .n_parts = g->n_members};
-    int rc = held_add(&g->answers, &g->mem, &held, &p->held);
+    int rc = held_add(&g->answers, &g->mem.arena, &held, &p->held);
     for (uint32_t m = 0; m < g->n_members && rc == 0; m++)
         p->held->parts[m].front = g->members[m].tags;
     return rc;
@@ -180,12 +185,12 @@ static int hold_answers(struct sql_global *g, struct part *p)
 
 static int new_part(struct sql_global *g, const struct part *like, struct part **ret)
 {
-    struct part *p = arena_zalloc(&g->mem, 1, sizeof(*p)), **end = &g->parts;
+    struct part *p = arena_zalloc(&g->mem.arena, 1, sizeof(*p)), **end = &g->parts;
     if (!p)
         return global_no_memory();
     *p = *like;
     p->name = global_text(g, "answers_%u", g->n_parts + 1);
-    p->answers = arena_zalloc(&g->mem, g->n_members, sizeof(*p->answers));
+    p->answers = arena_zalloc(&g->mem.arena, g->n_members, sizeof(*p->answers));
     const char *text = global_text(g, "%s%s%s", p->before, p->table->source, p->after);
     if (!p->name || !p->answers || !text)
         return global_no_memory();
@@ -240,7 +245,7 @@ static int choose(void *arg, const struct sql_rows *rows)
 static int hold_members(struct sql_global *g)
 {
     static const struct sql_column number = {.name = "_member", .type = SQL_INT, .doc = ""};
-    struct sql_column *all = arena_zalloc(&g->mem, SQL_TAGS + 1, sizeof(*all));
+    struct sql_column *all = arena_zalloc(&g->mem.arena, SQL_TAGS + 1, sizeof(*all));
     struct held_table *t;
     if (!all)
         return global_no_memory();
@@ -252,7 +257,7 @@ static int hold_members(struct sql_global *g)
                                     .n_columns = SQL_TAGS + 1,
                                     .n_front = SQL_TAGS,
                                     .n_parts = g->n_members};
-    int rc = held_add(&g->answers, &g->mem, &held, &t);
+    int rc = held_add(&g->answers, &g->mem.arena, &held, &t);
     for (uint32_t m = 0; m < g->n_members && rc == 0; m++) {
         const struct sql_value v = {.type = SQL_INT, .integer = m};
         t->parts[m].front = g->members[m].tags;
@@ -287,7 +292,7 @@ static const char *statement_from(struct sql_global *g, const struct part *p, ui
 
 static int assign(struct sql_global *g, struct part *p)
 {
-    bool *wanted = arena_zalloc(&g->mem, g->n_members, 1);
+    bool *wanted = arena_zalloc(&g->mem.arena, g->n_members, 1);
     const char *plain = global_text(g, "%s%s%s", p->before, p->table->source, p->after);
     int rc = wanted && plain ? wanted_members(g, p, wanted) : global_no_memory();
     for (uint32_t m = 0; m < g->n_members && rc == 0; m++) {
@@ -324,7 +329,7 @@ static int write_last(struct sql_global *g)
     struct unparser u = {.out = &b, .text = g->text, .size = g->size};
     buf_init(&b, SQL_TEXT_BYTES);
     unparse_select(&u, g->st.select);
-    g->last = b.failed ? NULL : arena_text(&g->mem, buf_text(&b), b.size);
+    g->last = b.failed ? NULL : arena_text(&g->mem.arena, buf_text(&b), b.size);
     int rc = b.failed == -ENOBUFS ? err_set(-E2BIG, "the statement is too long to be taken apart")
              : g->last            ? 0
                                   : global_no_memory();
@@ -373,6 +378,8 @@ int sql_global_plan(struct sql_global *g)
         rc = assign(g, p);
     if (rc == 0)
         rc = write_last(g);
+    if (rc == 0 && g->mem.failed)
+        rc = global_no_memory();
     g->planned = rc == 0;
     return rc;
 }

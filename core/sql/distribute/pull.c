@@ -26,7 +26,7 @@ static bool note_name(void *arg, const struct node *n)
             return true;
     if ((g->n_names & (g->n_names - 1)) == 0) {
         const char **more =
-            arena_zalloc(&g->mem, g->n_names ? 2 * (size_t)g->n_names : 1, sizeof(*more));
+            arena_zalloc(&g->mem.arena, g->n_names ? 2 * (size_t)g->n_names : 1, sizeof(*more));
         g->names_failed = !more;
         if (!more)
             return true;
@@ -222,7 +222,7 @@ int global_pull(struct sql_global *g, struct select *l, struct from *f)
     const struct scope_of s = {g, l, f, global_table_of(g, f), l->from == f, false};
     struct pushed p = {.all = false};
     struct buf before, after;
-    bool *uses = arena_zalloc(&g->mem, s.table->n, 1);
+    bool *uses = arena_zalloc(&g->mem.arena, s.table->n, 1);
     if (!uses)
         return global_no_memory();
     buf_init(&p.where, SQL_TEXT_BYTES);

@@ -61,7 +61,7 @@ static const char *quoted_source(struct sql_global *g, const char *schema, const
         (void)buf_addc(&b, '.');
     }
     unparse_name(&u, name);
-    char *copy = b.failed ? NULL : arena_text(&g->mem, buf_text(&b), b.size);
+    char *copy = b.failed ? NULL : arena_text(&g->mem.arena, buf_text(&b), b.size);
     buf_done(&b);
     return copy;
 }
@@ -84,7 +84,7 @@ static void find_table(void *arg, struct from *f)
     }
     if (global_table_of(d->g, f))
         return;
-    struct global_table *t = arena_zalloc(&d->g->mem, 1, sizeof(*t));
+    struct global_table *t = arena_zalloc(&d->g->mem.arena, 1, sizeof(*t));
     if (!t) {
         d->rc = global_no_memory();
         return;
@@ -164,7 +164,7 @@ static struct member_schema *schema_of(struct sql_global *g, uint32_t table, uin
     if (!t || member >= g->n_members)
         return NULL;
     if (!t->members)
-        t->members = arena_zalloc(&g->mem, g->n_members, sizeof(*t->members));
+        t->members = arena_zalloc(&g->mem.arena, g->n_members, sizeof(*t->members));
     return t->members ? &t->members[member] : NULL;
 }
 
@@ -176,12 +176,12 @@ int sql_global_schema(struct sql_global *g, uint32_t table, uint32_t member,
         return err_set(-EINVAL, "no such table or member");
     if (n > COLUMNS_MAX)
         return err_set(-EBADMSG, "it says that the table has %u columns", n);
-    struct sql_column *copy = arena_zalloc(&g->mem, n ? n : 1, sizeof(*copy));
+    struct sql_column *copy = arena_zalloc(&g->mem.arena, n ? n : 1, sizeof(*copy));
     for (uint32_t c = 0; copy && c < n; c++) {
         copy[c] = columns[c];
-        copy[c].name = arena_text(&g->mem, columns[c].name, strlen(columns[c].name));
+        copy[c].name = arena_text(&g->mem.arena, columns[c].name, strlen(columns[c].name));
         copy[c].doc =
-            columns[c].doc ? arena_text(&g->mem, columns[c].doc, strlen(columns[c].doc)) : "";
+            columns[c].doc ? arena_text(&g->mem.arena, columns[c].doc, strlen(columns[c].doc)) : "";
         if (!copy[c].name || !copy[c].doc)
             copy = NULL;
     }
@@ -195,7 +195,7 @@ int sql_global_lacks(struct sql_global *g, uint32_t table, uint32_t member, cons
                      bool gone)
 {
     struct member_schema *m = schema_of(g, table, member);
-    const char *copy = m ? arena_text(&g->mem, why, strlen(why)) : NULL;
+    const char *copy = m ? arena_text(&g->mem.arena, why, strlen(why)) : NULL;
     if (!copy)
         return m ? global_no_memory() : err_set(-EINVAL, "no such table or member");
     *m = (struct member_schema){.state = gone ? SCHEMA_GONE : SCHEMA_NONE, .why = copy};
@@ -251,7 +251,7 @@ static int unite(struct sql_global *g, struct global_table *t)
     const struct member_schema *none = NULL;
     uint32_t who = 0;
     int rc = 0;
-    t->columns = arena_zalloc(&g->mem, COLUMNS_MAX, sizeof(*t->columns));
+    t->columns = arena_zalloc(&g->mem.arena, COLUMNS_MAX, sizeof(*t->columns));
     if (!t->columns || !t->members)
         return global_no_memory();
     for (; t->n < SQL_TAGS; t->n++)
@@ -272,7 +272,7 @@ static int unite(struct sql_global *g, struct global_table *t)
                        g->members[who].name, none && none->why ? none->why : "no answer");
     struct held_table held = {
         .schema = t->schema, .name = t->name, .columns = t->columns, .n_columns = t->n};
-    return rc < 0 ? rc : held_add(&g->schemas, &g->mem, &held, NULL);
+    return rc < 0 ? rc : held_add(&g->schemas, &g->mem.arena, &held, NULL);
 }
 
 int global_unite(struct sql_global *g)
@@ -280,7 +280,7 @@ int global_unite(struct sql_global *g)
     int rc = g->n_members ? 0 : err_set(-ENOENT, "there is no process to ask");
     for (struct global_table *t = g->tables; t && rc == 0; t = t->next) {
         if (!t->members)
-            t->members = arena_zalloc(&g->mem, g->n_members, sizeof(*t->members));
+            t->members = arena_zalloc(&g->mem.arena, g->n_members, sizeof(*t->members));
         rc = unite(g, t);
     }
     return rc;

@@ -23,7 +23,7 @@
 
 #include "core/base/err.h"
 
-static struct arena *mem_of(const struct split *p)
+static struct tree_memory *mem_of(const struct split *p)
 {
     return &p->scope.g->mem;
 }
@@ -280,7 +280,7 @@ static int make_part(struct split *p, const struct asked *a, const char *limit, 
     ret->after = global_text(g, "%s", buf_text(&after));
     ret->condition = a->tags.size ? global_text(g, "%s", a->tags.data) : NULL;
     ret->merge = merge_statement(p);
-    ret->checks = arena_zalloc(&g->mem, n ? n : 1, sizeof(*ret->checks));
+    ret->checks = arena_zalloc(&g->mem.arena, n ? n : 1, sizeof(*ret->checks));
     for (uint32_t i = 0; i < p->n_states && ret->checks; i++)
         ret->checks[p->n_keys + i] = p->states[i].check;
     bool failed = before.failed || after.failed || !ret->before || !ret->after || !ret->merge ||
@@ -335,10 +335,10 @@ static struct item rewrite_item(struct split *p, const struct item *item)
 static void rewrite(struct split *p, struct rewritten *r)
 {
     const struct select *s = p->scope.select;
-    struct arena *mem = mem_of(p);
-    r->items = arena_zalloc(mem, s->n_items, sizeof(*r->items));
-    r->group = arena_zalloc(mem, s->n_group + 1, sizeof(struct node *));
-    r->order = arena_zalloc(mem, s->n_order + 1, sizeof(*r->order));
+    struct tree_memory *mem = mem_of(p);
+    r->items = arena_zalloc(&mem->arena, s->n_items, sizeof(*r->items));
+    r->group = arena_zalloc(&mem->arena, s->n_group + 1, sizeof(struct node *));
+    r->order = arena_zalloc(&mem->arena, s->n_order + 1, sizeof(*r->order));
     p->copy.failed = p->copy.failed || !r->items || !r->group || !r->order;
     for (uint32_t i = 0; i < s->n_items && !p->copy.failed; i++)
         r->items[i] = rewrite_item(p, &s->items[i]);
@@ -353,7 +353,7 @@ static void rewrite(struct split *p, struct rewritten *r)
     }
     struct named_window **end = &r->windows;
     for (const struct named_window *w = s->windows; w && !p->copy.failed; w = w->next) {
-        struct named_window *copy = arena_zalloc(mem, 1, sizeof(*copy));
+        struct named_window *copy = arena_zalloc(&mem->arena, 1, sizeof(*copy));
         p->copy.failed = !copy;
         if (!copy)
             break;
@@ -409,9 +409,9 @@ static int finish(struct split *p, struct select *s, struct asked *a, bool *uses
 int global_split(struct sql_global *g, struct select *s)
 {
     struct global_table *t = s->from ? global_table_of(g, s->from) : NULL;
-    struct split *p = t ? arena_zalloc(&g->mem, 1, sizeof(*p)) : NULL;
+    struct split *p = t ? arena_zalloc(&g->mem.arena, 1, sizeof(*p)) : NULL;
     struct asked a = {.tag_where = NULL};
-    bool aggregated = false, *uses = t ? arena_zalloc(&g->mem, t->n, 1) : NULL;
+    bool aggregated = false, *uses = t ? arena_zalloc(&g->mem.arena, t->n, 1) : NULL;
     int rc = 0;
     if (!t)
         return 0;

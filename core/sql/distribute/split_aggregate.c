@@ -21,7 +21,7 @@
 
 #include "core/base/err.h"
 
-static struct arena *mem_of(const struct split *p)
+static struct tree_memory *mem_of(const struct split *p)
 {
     return &p->scope.g->mem;
 }

@@ -118,8 +118,8 @@ const char *split_limit(struct split *p, struct order **order, uint32_t *n_order
     struct order *last;
     int64_t rows;
     bool fits = is_limited(p, &rows);
-    l.order = fits ? arena_zalloc(&g->mem, s->n_order + p->n_keys, sizeof(*l.order)) : NULL;
-    last = l.order ? arena_zalloc(&g->mem, n + p->n_keys, sizeof(*last)) : NULL;
+    l.order = fits ? arena_zalloc(&g->mem.arena, s->n_order + p->n_keys, sizeof(*l.order)) : NULL;
+    last = l.order ? arena_zalloc(&g->mem.arena, n + p->n_keys, sizeof(*last)) : NULL;
     if (!last)
         return NULL;
     if (n)

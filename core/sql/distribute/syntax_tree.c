@@ -101,8 +101,9 @@ void tree_walk_select(struct tree_visit *v, struct select *s)
 
 static struct node **copy_nodes(struct tree_copy *c, struct node *const *nodes, uint32_t n)
 {
-    struct node **copy = arena_zalloc(c->mem, n ? n : 1, sizeof(struct node *));
+    struct node **copy = arena_zalloc(&c->mem->arena, n ? n : 1, sizeof(struct node *));
     c->failed = c->failed || !copy;
+    c->mem->failed = c->mem->failed || !copy;
     for (uint32_t i = 0; i < n && !c->failed; i++)
         copy[i] = tree_copy(c, nodes[i]);
     return copy;
@@ -110,8 +111,9 @@ static struct node **copy_nodes(struct tree_copy *c, struct node *const *nodes, 
 
 struct order *tree_copy_order(struct tree_copy *c, const struct order *o, uint32_t n)
 {
-    struct order *copy = arena_zalloc(c->mem, n ? n : 1, sizeof(*copy));
+    struct order *copy = arena_zalloc(&c->mem->arena, n ? n : 1, sizeof(*copy));
     c->failed = c->failed || !copy;
+    c->mem->failed = c->mem->failed || !copy;
     for (uint32_t i = 0; i < n && !c->failed; i++) {
         copy[i] = o[i];
         copy[i].node = tree_copy(c, o[i].node);
@@ -121,8 +123,9 @@ struct order *tree_copy_order(struct tree_copy *c, const struct order *o, uint32
 
 struct window_node *tree_copy_window(struct tree_copy *c, const struct window_node *w)
 {
-    struct window_node *copy = arena_zalloc(c->mem, 1, sizeof(*copy));
+    struct window_node *copy = arena_zalloc(&c->mem->arena, 1, sizeof(*copy));
     c->failed = c->failed || !copy;
+    c->mem->failed = c->mem->failed || !copy;
     if (c->failed)
         return NULL;
     *copy = *w;
@@ -138,8 +141,9 @@ struct node *tree_copy(struct tree_copy *c, const struct node *n)
     struct node *copy = !n || c->failed ? NULL : c->replace(c->arg, n);
     if (!n || c->failed || copy)
         return c->failed ? NULL : copy;
-    copy = arena_zalloc(c->mem, 1, sizeof(*copy));
+    copy = arena_zalloc(&c->mem->arena, 1, sizeof(*copy));
     c->failed = !copy;
+    c->mem->failed = c->mem->failed || !copy;
     if (!copy)
         return NULL;
     *copy = *n;
@@ -203,19 +207,20 @@ bool tree_equal(const struct node *a, const struct node *b)
 
 /* ---- new nodes ---- */
 
-static struct node *new_node(struct arena *mem, enum node_kind kind, uint32_t n_args)
+static struct node *new_node(struct tree_memory *mem, enum node_kind kind, uint32_t n_args)
 {
-    struct node *n = arena_zalloc(mem, 1, sizeof(*n));
-    struct node **args = arena_zalloc(mem, n_args ? n_args : 1, sizeof(struct node *));
+    struct node *n = arena_zalloc(&mem->arena, 1, sizeof(*n));
+    struct node **args = arena_zalloc(&mem->arena, n_args ? n_args : 1, sizeof(struct node *));
+    mem->failed = mem->failed || !n || !args;
     if (!n || !args)
         return NULL;
     *n = (struct node){.kind = kind, .depth = 1, .args = args, .n_args = n_args};
     return n;
 }
 
-struct node *tree_name(struct arena *mem, const char *name)
+struct node *tree_name(struct tree_memory *mem, const char *name)
 {
-    struct node *n = new_node(mem, NODE_NAME, 0);
+    struct node *n = name ? new_node(mem, NODE_NAME, 0) : NULL;
     if (n) {
         n->text = name;
         n->size = (uint32_t)strlen(name);
@@ -223,7 +228,7 @@ struct node *tree_name(struct arena *mem, const char *name)
     return n;
 }
 
-struct node *tree_int(struct arena *mem, int64_t value)
+struct node *tree_int(struct tree_memory *mem, int64_t value)
 {
     struct node *n = new_node(mem, NODE_INT, 0);
     if (n)
@@ -231,7 +236,7 @@ struct node *tree_int(struct arena *mem, int64_t value)
     return n;
 }
 
-struct node *tree_text(struct arena *mem, const char *text)
+struct node *tree_text(struct tree_memory *mem, const char *text)
 {
     struct node *n = tree_name(mem, text);
     if (n)
@@ -239,7 +244,7 @@ struct node *tree_text(struct arena *mem, const char *text)
     return n;
 }
 
-struct node *tree_cast(struct arena *mem, struct node *x, enum sql_type type)
+struct node *tree_cast(struct tree_memory *mem, struct node *x, enum sql_type type)
 {
     struct node *n = x ? new_node(mem, NODE_CAST, 1) : NULL;
     if (n) {
@@ -249,9 +254,9 @@ struct node *tree_cast(struct arena *mem, struct node *x, enum sql_type type)
     return n;
 }
 
-struct node *tree_call(struct arena *mem, const char *name, struct node *a, struct node *b)
+struct node *tree_call(struct tree_memory *mem, const char *name, struct node *a, struct node *b)
 {
-    struct node *n = new_node(mem, NODE_CALL, b ? 2 : a ? 1 : 0);
+    struct node *n = name ? new_node(mem, NODE_CALL, b ? 2 : a ? 1 : 0) : NULL;
     if (!n)
         return NULL;
     n->text = name;
@@ -263,7 +268,7 @@ struct node *tree_call(struct arena *mem, const char *name, struct node *a, stru
     return n;
 }
 
-struct node *tree_and(struct arena *mem, struct node *a, struct node *b)
+struct node *tree_and(struct tree_memory *mem, struct node *a, struct node *b)
 {
     if (!a || !b)
         return a ? a : b;

@@ -22,10 +22,16 @@ void tree_walk_select(struct tree_visit *v, struct select *s);
 void tree_walk_node(struct tree_visit *v, const struct node *n);
 void tree_walk_from(struct tree_visit *v, struct from *f);
 
+/* Where nodes live.  failed: there was no memory for one, so what was made is not to be used. */
+struct tree_memory {
+    struct arena arena;
+    bool failed;
+};
+
 /* A copy whose nodes are new but for what replace() gives for them; NULL: go on below.  Selects are
  * shared.  NULL: no memory. */
 struct tree_copy {
-    struct arena *mem;
+    struct tree_memory *mem;
     struct node *(*replace)(void *arg, const struct node *n);
     void *arg;
     bool failed; /* no memory, or replace() says that it cannot be done */
@@ -38,12 +44,12 @@ struct window_node *tree_copy_window(struct tree_copy *c, const struct window_no
 bool tree_equal(const struct node *a, const struct node *b);
 
 /* New nodes; NULL: no memory. */
-struct node *tree_name(struct arena *mem, const char *name);
-struct node *tree_int(struct arena *mem, int64_t value);
-struct node *tree_text(struct arena *mem, const char *text);
-struct node *tree_cast(struct arena *mem, struct node *x, enum sql_type type);
-struct node *tree_call(struct arena *mem, const char *name, struct node *a, struct node *b);
+struct node *tree_name(struct tree_memory *mem, const char *name);
+struct node *tree_int(struct tree_memory *mem, int64_t value);
+struct node *tree_text(struct tree_memory *mem, const char *text);
+struct node *tree_cast(struct tree_memory *mem, struct node *x, enum sql_type type);
+struct node *tree_call(struct tree_memory *mem, const char *name, struct node *a, struct node *b);
 /* a and b; either may be NULL. */
-struct node *tree_and(struct arena *mem, struct node *a, struct node *b);
+struct node *tree_and(struct tree_memory *mem, struct node *a, struct node *b);
 
 #endif
