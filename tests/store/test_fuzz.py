@@ -10,7 +10,8 @@ CORPUS = ROOT / "tests" / "fuzz" / "corpus"
 
 
 @pytest.mark.parametrize("name", ["segment", "message", "ring", "names", "info", "elf", "arrow",
-                                  "cuda_record", "proc", "answer", "frames"])
+                                  "cuda_record", "proc", "answer", "frames", "hang_host",
+                                  "diff_host"])
 def test_any_bytes(name):
     target = BUILD / "tests" / "fuzz" / (name + "_fuzz")
     if not target.exists():
