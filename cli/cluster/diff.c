@@ -147,13 +147,15 @@ static void say_sum(struct printing *p)
 {
     if (p->kind != NULL)
         putchar('\n');
-    printf("%u things differ; %u are the same in all %u ranks, as far as they are known",
-           p->counts[FACT_DIFFERS], p->counts[FACT_SAME], p->found->n_ranks);
+    printf("%u %s; %u %s the same in all of %u, as far as they are known", p->counts[FACT_DIFFERS],
+           p->counts[FACT_DIFFERS] == 1 ? "thing differs" : "things differ", p->counts[FACT_SAME],
+           p->counts[FACT_SAME] == 1 ? "is" : "are", p->found->n_ranks);
     if (p->counts[FACT_OWN] > 0)
-        printf("; %u are each rank's own (%s%s)", p->counts[FACT_OWN], buf_text(&p->own),
+        printf("; %u of each one's own (%s%s)", p->counts[FACT_OWN], buf_text(&p->own),
                p->counts[FACT_OWN] > NAMES_SHOWN ? ", ..." : "");
     if (p->counts[FACT_HIDDEN] > 0)
-        printf("; %u are secrets, and were not compared", p->counts[FACT_HIDDEN]);
+        printf("; %u secret%s, not compared", p->counts[FACT_HIDDEN],
+               p->counts[FACT_HIDDEN] == 1 ? "" : "s");
     printf("\n");
     (void)fflush(stdout);
     say_unknown(p);

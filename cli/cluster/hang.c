@@ -161,8 +161,11 @@ static void print_head(const struct cluster_options *o, const struct hang_found 
     char name[1300], size[24];
 
     if (f->job[0] == '\0') {
-        printf("%u %s; %u look%s in %.1f s\n\n", f->n, f->ranked ? "ranks" : "processes", o->looks,
-               o->looks == 1 ? "" : "s", (double)f->span_ns / (double)NS_PER_S);
+        printf("%u %s%s; %u look%s in %.1f s\n\n", f->n, f->ranked ? "rank" : "process",
+               f->n == 1   ? ""
+               : f->ranked ? "s"
+                           : "es",
+               o->looks, o->looks == 1 ? "" : "s", (double)f->span_ns / (double)NS_PER_S);
         return;
     }
     (void)snprintf(size, sizeof(size), "%" PRId64, f->world_size);

@@ -40,7 +40,7 @@ def test_one_is_different(world):
     assert "  NCCL_ALGO\n    ranks 0-1,3 (3): Ring\n    rank 2: Tree\n" in done.stdout
     assert "  ONLY_HERE\n    rank 2: 1\n    ranks 0-1,3 (3): (not there)\n" in done.stdout
     assert "secret-" not in done.stdout and "seed-" not in done.stdout
-    assert "LOCAL_RANK, RANK, SEED" in done.stdout and "1 are secrets" in done.stdout
+    assert "LOCAL_RANK, RANK, SEED" in done.stdout and "1 secret, not compared" in done.stdout
     assert "  NAN rank 0\n    rank 2:  [2J\n" in done.stdout
     for target in targets:
         target.inject()

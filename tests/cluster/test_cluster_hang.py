@@ -166,7 +166,7 @@ def test_no_torch_and_no_job(world):
     done = world.probing("-t", named, "cluster", "hang", "--json", "--looks", "2")
     assert [(r["rank"], r["looks"]) for r in json.loads(done.stdout)["ranks"]] == [(0, 2), (1, 2)]
     done = world.probing("-t", str(targets[1].pid), "cluster", "hang", "--looks", "1")
-    assert done.stdout.startswith("1 ranks; 1 look in 0.0 s\n"), done.stdout
+    assert done.stdout.startswith("1 rank; 1 look in 0.0 s\n"), done.stdout
     for words in (("status",), ("hang", "--job", job), ("hang", "--hosts", "a")):
         done = world.probing("-t", named, "cluster", *words)
         assert done.returncode == 2 and "takes" in done.stderr, done.stderr
