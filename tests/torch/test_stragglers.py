@@ -135,5 +135,5 @@ def test_now_and_then(world, python):
 def test_nobody_is_late(world, python):
     job = Job(world, python, "none", steps=400)
     answer = json.loads(job.run("stragglers", "--json").stdout)
-    assert answer["outcome"] == "silent", answer
+    assert answer["outcome"] == "silent", answer["stragglers"]
     job.stop()

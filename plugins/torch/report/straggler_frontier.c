@@ -115,6 +115,7 @@ static void find_compared(struct frontier *f, struct scratch *s)
         if (!enough)
             continue;
         s->values[n_all] = middle_of(s->sums, n);
+        f->total_sec += s->values[n_all];
         s->others[n_all++] = least;
     }
     f->n_compared = n_all;

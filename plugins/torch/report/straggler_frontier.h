@@ -19,6 +19,7 @@ struct frontier {
     float *middle;        /* [step] of all ranks' `late`; NAN: the step is not compared */
     uint32_t *leader;     /* [step] the latest */
     double step_sec;      /* the middle one of all */
+    double total_sec;     /* all of them, each as its middle rank has it */
     double last_comm_sec; /* of the rank that waits least, in the middle step */
     uint32_t n_compared;
     bool other_waits;

@@ -549,6 +549,7 @@ void judge(const struct judge_job *j, struct judge_report *ret)
     } else {
         ret->n_steps = w.f.n_compared;
         ret->step_sec = w.f.step_sec;
+        ret->total_sec = w.f.total_sec;
         w.f.last_comm_sec += last_wait_of(&w);
         ret->last_comm_sec = w.f.last_comm_sec;
         ret->other_waits = w.f.other_waits;

@@ -113,6 +113,7 @@ struct judge_report {
     uint32_t n_steps;                            /* that could be compared */
     int64_t n_passed;                            /* steps from the first to the last of them */
     double step_sec;                             /* the middle one */
+    double total_sec;                            /* of all that were compared */
     double last_comm_sec; /* communication of the rank that waits least, in the middle step */
     bool other_waits;     /* ranks wait for each other in PART_OTHER (a GPU is read there) */
 };

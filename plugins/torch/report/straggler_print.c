@@ -209,10 +209,9 @@ static void say_finding(const struct straggler_job *j, const struct judge_report
             f->sampled ? "backwards that torch has measured" : "steps", 1e3 * f->late_sec, share,
             part_words[f->part]);
     say_when(j, f);
-    if (f->lost_sec > 0 && r->step_sec > 0) {
+    if (f->lost_sec > 0 && r->total_sec > 0)
         say(j, "  ", "all ranks lost %.2f s to it, %.1f %% of their time", f->lost_sec,
-            100 * f->lost_sec / (r->step_sec * (double)r->n_steps));
-    }
+            100 * f->lost_sec / r->total_sec);
     say_signs(j, f);
     say_where(j, f);
 }

@@ -36,12 +36,23 @@ struct straggler_rank *straggler_rank_named(struct straggler_job *j, const char 
     return NULL;
 }
 
+/* What no honest rank says: a time before 1970 or after 2096, a step of more than 100 days. */
+#define TIME_MAX_NS INT64_C(4000000000000000000)
+#define NUMBER_MAX INT64_C(1000000000000000)
+#define SEC_MAX 1e7
+#define WORLD_MAX (1 << 20)
+
+static int64_t within(int64_t value, int64_t least, int64_t most)
+{
+    return value < least ? least : value > most ? most : value;
+}
+
 /* ---- who there is ---- */
 
 static int take_rank(void *arg, const struct probing_report_cell *c, uint32_t n)
 {
     struct straggler_job *j = arg;
-    if (n != 9 || cell_text(&c[0])[0] == '\0')
+    if (n != 8 || cell_text(&c[0])[0] == '\0')
         return 0;
     if (j->n_ranks == RANKS_MAX)
         return report_fail(j->o->api, -E2BIG, "more than %u ranks", RANKS_MAX);
@@ -55,11 +66,11 @@ static int take_rank(void *arg, const struct probing_report_cell *c, uint32_t n)
     }
     struct straggler_rank *r = &j->ranks[j->n_ranks++];
     *r = (struct straggler_rank){.rank = c[2].type != 0 ? cell_int(&c[2]) : cell_int(&c[3]),
-                                 .world_size = cell_int(&c[4]),
-                                 .n_stored = cell_int(&c[5]),
-                                 .newest_ns = cell_int(&c[6]),
-                                 .oldest_ns = cell_int(&c[7]),
-                                 .step_sec = cell_number(&c[8])};
+                                 .world_size =
+                                     cell_int(&c[4]) <= WORLD_MAX ? cell_int(&c[4]) : INT64_MIN,
+                                 .newest_ns = within(cell_int(&c[5]), 0, TIME_MAX_NS),
+                                 .oldest_ns = within(cell_int(&c[6]), 0, TIME_MAX_NS),
+                                 .step_sec = cell_number(&c[7])};
     (void)snprintf(r->name, sizeof(r->name), "%s", cell_text(&c[0]));
     (void)snprintf(r->host, sizeof(r->host), "%s", cell_text(&c[1]));
     return 0;
@@ -77,7 +88,7 @@ static int read_ranks(struct straggler_job *j)
 {
     const struct probing_report_api *a = j->o->api;
     int rc = a->ask(a,
-                    "select _addr, max(_host), max(_rank), max(rank), max(world_size), count(*), "
+                    "select _addr, max(_host), max(_rank), max(rank), max(world_size), "
                     "epoch_ns(max(ts)), epoch_ns(min(ts)), avg(step_duration_sec) from "
                     "global.python.torch_step_timing group by _addr",
                     take_rank, j);
@@ -104,7 +115,9 @@ static int take_row(void *arg, const struct probing_report_cell *c, uint32_t n)
                                             PART_FORWARD,   PART_BACKWARD, PART_COMM};
     struct straggler_job *j = arg;
     struct straggler_rank *r = n == 11 ? straggler_rank_named(j, cell_text(&c[0])) : NULL;
-    if (r == NULL || c[1].type == 0 || c[2].type == 0 || !(cell_number(&c[4]) >= 0))
+    if (r == NULL || cell_int(&c[1]) != within(cell_int(&c[1]), 0, TIME_MAX_NS) ||
+        cell_int(&c[2]) != within(cell_int(&c[2]), 0, NUMBER_MAX) ||
+        !(cell_number(&c[4]) >= 0 && cell_number(&c[4]) <= SEC_MAX))
         return 0;
     if (r->n_rows == r->room) {
         uint32_t room = r->room > 0 ? 2 * r->room : 256;
@@ -121,7 +134,7 @@ static int take_row(void *arg, const struct probing_report_cell *c, uint32_t n)
                               .step = {.whole = (float)cell_number(&c[4])}};
     for (int p = 0; p < N_PARTS; p++) {
         double sec = cell_number(&c[5 + p]);
-        row->step.parts[parts[p]] = sec > 0 ? (float)sec : 0; /* NULL: it did not occur */
+        row->step.parts[parts[p]] = sec > 0 && sec <= SEC_MAX ? (float)sec : 0; /* NULL: none */
     }
     return 0;
 }
@@ -164,7 +177,7 @@ static int find_middle(const struct straggler_job *j, int64_t *ret_newest_ns, do
     bool there = newest != NULL && steps != NULL;
     for (uint32_t i = 0; there && i < j->n_ranks; i++) {
         newest[i] = j->ranks[i].newest_ns;
-        steps[i] = j->ranks[i].step_sec > 0 ? j->ranks[i].step_sec : 0;
+        steps[i] = j->ranks[i].step_sec > 0 ? fmin(j->ranks[i].step_sec, SEC_MAX) : 0;
     }
     if (there) {
         qsort(newest, j->n_ranks, sizeof(*newest), compare_i64);

@@ -77,15 +77,22 @@ static int take_signs(void *arg, const struct probing_report_cell *c, uint32_t n
     return 0;
 }
 
+/* Signs are of the newest steps: not of the time in which the program began. */
+static int64_t begin_ns(const struct straggler_job *j)
+{
+    double first_sec = j->steps[0].whole > 0 ? (double)j->steps[0].whole : 0;
+    int64_t first_ns = j->ends_ns[0] - (int64_t)(1e9 * first_sec);
+    return first_ns > j->begin_ns ? first_ns : j->begin_ns;
+}
+
 static int ask_sign(struct straggler_job *j, const struct question *q)
 {
     char sql[800];
-    double from = (double)j->begin_ns / 1e9, span = 1;
-    struct answers a = {.j = j, .of = q};
-    if (q->first == SIGN_GC && j->n_numbers > 0)
-        span = (double)(j->ends_ns[j->n_numbers - 1] - j->begin_ns);
-    a.per = span;
-    (void)snprintf(sql, sizeof(sql), q->sql, from);
+    int64_t from_ns = begin_ns(j);
+    struct answers a = {.j = j, .of = q, .per = 1};
+    if (q->first == SIGN_GC)
+        a.per = (double)(j->ends_ns[j->n_numbers - 1] - from_ns);
+    (void)snprintf(sql, sizeof(sql), q->sql, (double)from_ns / 1e9);
     int rc = j->o->api->ask(j->o->api, sql, take_signs, &a);
     for (uint32_t i = 0; rc >= 0 && q->none_is_zero && a.rows > 0 && i < j->n_judged; i++) {
         double *sign = &j->signs[(size_t)i * N_SIGNS + q->first];
@@ -178,7 +185,8 @@ static int read_backwards(struct straggler_job *j)
 int straggler_read_signs(struct straggler_job *j)
 {
     int rc = read_backwards(j);
-    for (size_t i = 0; rc == 0 && i < sizeof(questions) / sizeof(questions[0]); i++)
+    for (size_t i = 0; rc == 0 && j->n_numbers > 0 && i < sizeof(questions) / sizeof(questions[0]);
+         i++)
         rc = ask_sign(j, &questions[i]);
     return rc;
 }

@@ -19,7 +19,7 @@
 struct straggler_rank {
     char name[STRAGGLER_NAME_BYTES], host[STRAGGLER_NAME_BYTES]; /* name: what -t takes */
     int64_t rank, world_size;                                    /* INT64_MIN: not known */
-    int64_t n_stored, newest_ns, oldest_ns;                      /* of its table; its own clock */
+    int64_t newest_ns, oldest_ns;                                /* of its table; its own clock */
     double step_sec;                                             /* mean of all that it has */
     struct judge_row *rows;
     uint32_t n_rows, room;
