@@ -84,6 +84,12 @@ def test_a_rank_that_sleeps_is_named(world, python):
     for words in (["--last", "0"], ["--last", "x"], ["--last", "0s"], ["now"]):
         assert job.run("stragglers", *words).returncode == 2, words
 
+    bare = world.start("sleep", "600", env={"RANK": "4", "TORCHELASTIC_RUN_ID": job.name})
+    done = job.run("stragglers", "--json")  # one more, without a core
+    assert done.returncode == 1 and "4 of 5 answered" in done.stderr, done.stderr
+    assert json.loads(done.stdout)["stragglers"][0]["rank"] == LATE, done.stdout
+    bare.kill()
+
     job.stop()
     for rank in job.ranks:
         rank.process.wait()

@@ -19,6 +19,7 @@
 #define MARGIN 1.15    /* steps may have been faster lately than they were on average */
 #define TRIES 3
 #define RANKS_MAX 16384u
+#define WARM_UP_STEPS 5 /* the first ones: to be entered makes a rank late, as does an import */
 
 #define ROW                                                                                   \
     "select _addr, epoch_ns(ts), local_step, global_step, step_duration_sec, optimizer_sec, " \
@@ -116,7 +117,7 @@ static int take_row(void *arg, const struct probing_report_cell *c, uint32_t n)
     struct straggler_job *j = arg;
     struct straggler_rank *r = n == 11 ? straggler_rank_named(j, cell_text(&c[0])) : NULL;
     if (r == NULL || cell_int(&c[1]) != within(cell_int(&c[1]), 0, TIME_MAX_NS) ||
-        cell_int(&c[2]) != within(cell_int(&c[2]), 0, NUMBER_MAX) ||
+        cell_int(&c[2]) != within(cell_int(&c[2]), WARM_UP_STEPS, NUMBER_MAX) ||
         !(cell_number(&c[4]) >= 0 && cell_number(&c[4]) <= SEC_MAX))
         return 0;
     if (r->n_rows == r->room) {
