@@ -131,9 +131,11 @@ static int run_rows(struct many *many, const char *text, const struct each_run *
 static void keep_results(struct many *many)
 {
     for (uint32_t i = 0; i < many->members.n; i++) {
-        const struct member_result *now = &many->members.list[i].result;
+        const struct member *m = &many->members.list[i];
+        const struct member_result *now = &m->result;
         struct member_result *kept = &many->results[i];
-        bool lacks = now->error == -ENOENT || now->error == -EINVAL;
+        bool there = m->error == 0 && m->target.kind != TARGET_BARE;
+        bool lacks = there && (now->error == -ENOENT || now->error == -EINVAL);
         if (now->state == MEMBER_ANSWERED && kept->state != MEMBER_FAILED)
             kept->state = MEMBER_ANSWERED;
         else if (now->state == MEMBER_FAILED && kept->state != MEMBER_FAILED && !lacks)
