@@ -29,6 +29,7 @@ struct many {
     struct members members;
     struct members_ask how;
     struct member_result *results; /* [members.n] of all that a report has asked */
+    bool answered;                 /* one of its questions has been, by somebody */
 };
 
 /* ---- options ---- */
@@ -127,15 +128,19 @@ static int run_rows(struct many *many, const char *text, const struct each_run *
 /* ---- reports about a whole job ---- */
 
 /* One question of several, of which some are about tables that not all of them have: a report knows
- * that.  Who did not answer for another reason is told at the end. */
+ * that.  Who did not answer for another reason is told at the end, and who lacks the table of the
+ * first question that anybody could answer: that is what the report is about. */
 static void keep_results(struct many *many)
 {
+    bool main_one = !many->answered && members_answered(&many->members) > 0;
+
+    many->answered = many->answered || main_one;
     for (uint32_t i = 0; i < many->members.n; i++) {
         const struct member *m = &many->members.list[i];
         const struct member_result *now = &m->result;
         struct member_result *kept = &many->results[i];
         bool there = m->error == 0 && m->target.kind != TARGET_BARE;
-        bool lacks = there && (now->error == -ENOENT || now->error == -EINVAL);
+        bool lacks = there && !main_one && (now->error == -ENOENT || now->error == -EINVAL);
         if (now->state == MEMBER_ANSWERED && kept->state != MEMBER_FAILED)
             kept->state = MEMBER_ANSWERED;
         else if (now->state == MEMBER_FAILED && kept->state != MEMBER_FAILED && !lacks)

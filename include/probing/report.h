@@ -173,8 +173,9 @@ enum {
      * `-t 12,13`, `-t job:NAME`), and as `probing cluster NAME` too.  ask() takes
      * global.SCHEMA.TABLE there, the table of all of them; a statement without one is run by each,
      * and a column says whose rows are whose.  Members that cannot be asked are left out: members()
-     * says who and why, and the command does when run() has ended.  call() needs one process and
-     * fails. */
+     * says who and why, and the command does when run() has ended; so it does of those that lack
+     * the table of the first question that anybody answered.  call() needs one process and fails.
+     */
     PROBING_REPORT_JOB = 1u << 1
 };
 

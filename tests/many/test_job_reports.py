@@ -86,3 +86,12 @@ def test_the_flag_needs_a_target(world):
     world.env["PROBING_PLUGIN_PATH"] = str(world.tmp)
     done = world.probing("help")
     assert "tally" not in done.stdout and "says that it needs no target" in done.stderr
+
+
+def test_who_lacks_the_plugin_is_told(tally):
+    without = tally.start("sleep", "600")
+    without.inject()
+    done = tally.probing("-t", named(tally.ranks[0], tally.ranks[3], without), "tally")
+    assert "30 votes of 2\n" in done.stdout, done
+    assert str(without.pid) in done.stderr, done.stderr
+    without.kill()
