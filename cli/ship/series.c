@@ -103,7 +103,7 @@ void labels_of_source(const struct ship_source *s, struct labels *ret)
 /* A label of theirs, which may have the name of one of ours. */
 static void add_theirs(struct labels *l, const char *name, const char *value, size_t size)
 {
-    char exported[LABEL_NAME_BYTES];
+    char exported[LABEL_NAME_BYTES + 16]; /* what is too long is cut by labels_add() */
     bool taken = strncmp(name, "__", 2) == 0;
 
     for (size_t i = 0; i < sizeof(ours) / sizeof(ours[0]); i++)
