@@ -167,6 +167,7 @@ static void say_table(const struct item *i, const char *what)
 static void halve(struct ship_run *r, struct ship_table *t)
 {
     t->pending_to = t->next + (t->pending_to - t->next + 1) / 2;
+    r->halved++;
     r->state.changed = true;
 }
 
@@ -340,9 +341,10 @@ static bool same_table(const struct item *a, const struct item *b)
            strcmp(table_of(a)->name, table_of(b)->name) == 0;
 }
 
-int rows_send(struct ship_run *r, uint64_t *ret_sent)
+int rows_send(struct ship_run *r, uint64_t *ret_moved)
 {
     struct ship_totals before = r->state.totals;
+    uint64_t halved = r->halved;
     struct item **items = NULL;
     uint32_t n = 0;
     int rc = find_items(r, &items, &n);
@@ -364,7 +366,8 @@ int rows_send(struct ship_run *r, uint64_t *ret_sent)
         free(items[i]);
     }
     free(items);
-    *ret_sent = r->state.totals.rows - before.rows + r->state.totals.lost - before.lost;
+    *ret_moved = r->state.totals.rows - before.rows + r->state.totals.lost - before.lost +
+                 r->halved - halved;
     int saved = ship_state_save(&r->state);
     return rc < 0 ? rc : saved;
 }

@@ -14,12 +14,15 @@ struct ship_run {
     const char *targets; /* as the user wrote them */
     const char *tables;  /* patterns with ',' between; NULL: as the destination says */
     bool once;
+    bool fixed; /* with it: what comes from now on is not for this run */
     struct ship_destination to;
     struct ship_state state;
     struct members members; /* who is there now */
     struct ship_source *
         *source; /* [members.n] whose life each is; NULL: not known, or not wanted */
     uint32_t room;
+    uint64_t halved;         /* ranges that were too long: less is asked for the next time */
+    uint32_t unsent;         /* wanted tables that have rows which were not sent */
     uint64_t left_out;       /* those who were said not to be asked: a sum over their names */
     struct ship_totals told; /* totals when they were said last */
 };
@@ -32,6 +35,8 @@ int sources_find(struct ship_run *r);
 int sources_list(struct ship_run *r, uint32_t *ret_news);
 /* Have the living give numbers to rows that wait in their rings; after a list. */
 int sources_drain(struct ship_run *r);
+/* What has been listed is all that this run sends. */
+void sources_fix(struct ship_run *r);
 void sources_done(struct ship_run *r);
 /* The name for people: "rank 3 (process 4711)". */
 const char *source_label(const struct ship_source *s, char *room, size_t n);
@@ -39,8 +44,9 @@ const char *source_label(const struct ship_source *s, char *room, size_t n);
 /* ---- read_rows.c: what is new, batch by batch ---- */
 
 /* A range of each table that has news, to the destination.  -EAGAIN: the destination takes nothing
- * now.  *ret_sent: rows that went out or are known to be gone. */
-int rows_send(struct ship_run *r, uint64_t *ret_sent);
+ * now.  *ret_moved: rows that went out or are known to be gone, and ranges that will
+ * be asked for in another way; 0: to try again now changes nothing. */
+int rows_send(struct ship_run *r, uint64_t *ret_moved);
 /* What the living measure now. */
 int metrics_send(struct ship_run *r);
 

@@ -150,24 +150,27 @@ static void say_losses(struct ship_run *r)
 static int send_news(struct ship_run *r, struct backoff *b)
 {
     uint32_t news = 0;
-    uint64_t sent = 1;
+    uint64_t moved = 1;
     int rc = sources_list(r, &news);
 
     if (rc == 0 && r->once)
         rc = sources_drain(r);
     if (rc == 0 && r->once)
         rc = sources_list(r, &news);
-    for (int i = 0; rc == 0 && news > 0 && sent > 0 && i < TURNS_MAX && !cli_interrupted; i++) {
-        rc = rows_send(r, &sent);
+    if (r->once)
+        sources_fix(r);
+    for (int i = 0; rc == 0 && news > 0 && moved > 0 && i < TURNS_MAX && !cli_interrupted; i++) {
+        rc = rows_send(r, &moved);
         if (rc == -EAGAIN || rc == -EPROTO) {
             rc = back_off(r, b, rc);
-            sent = 1;
+            moved = 1;
         } else if (rc == 0) {
             takes_again(b);
         }
         if (rc == 0 && !cli_interrupted)
             rc = sources_list(r, &news);
     }
+    r->unsent = news;
     return rc;
 }
 
@@ -220,7 +223,7 @@ static int ship(struct ship_run *r, uint64_t every_ns)
     }
     int saved = ship_state_save(&r->state);
     rc = rc == -ECANCELED && cli_interrupted ? saved : rc < 0 ? rc : saved;
-    bool all = all_answered(r) && r->state.totals.refused == refused;
+    bool all = all_answered(r) && r->unsent == 0 && r->state.totals.refused == refused;
     return rc < 0 ? rc : r->once && !all ? EXIT_FAILED : EXIT_DONE;
 }
 

@@ -35,6 +35,7 @@ struct ship_table {
     uint64_t sent, lost; /* rows; lost: gone from the store before they could be read */
     /* Not kept: */
     uint64_t first_row, end_row; /* what the source has now */
+    uint64_t until;              /* of --once: what it had when that began */
     uint64_t not_before_ns;      /* it was refused: when to try again */
     bool wanted, listed, said;
 };

@@ -324,6 +324,8 @@ static int take_table(struct ship_run *r, struct ship_source *s, const struct sq
     t->end_row = (uint64_t)v[4].integer;
     t->listed = true;
     t->wanted = is_wanted(r, t);
+    if (r->fixed && t->end_row > t->until)
+        t->end_row = t->until;
     if (t->end_row < t->next) /* a machine that crashed has lost rows that were sent before */
         t->end_row = t->next;
     return 0;
@@ -391,6 +393,16 @@ static const struct ship_table *wanted_table(const struct ship_source *s, const 
             return t;
     }
     return NULL;
+}
+
+void sources_fix(struct ship_run *r)
+{
+    for (uint32_t i = 0; i < r->state.n; i++)
+        for (uint32_t k = 0; k < r->state.sources[i]->n_tables; k++) {
+            struct ship_table *t = &r->state.sources[i]->tables[k];
+            t->until = t->end_row;
+        }
+    r->fixed = true;
 }
 
 int sources_drain(struct ship_run *r)

@@ -26,6 +26,12 @@ def add(n, apart=0.0):
         made += 1
         if apart:
             time.sleep(apart)
+def add_long(n):
+    global made
+    for _ in range(n):
+        table.append(made, 0.0, "long", False, "%d " % made + "x" * 200000)
+        made += 1
+        time.sleep(0.01)
 print("ready", flush=True)
 while True: time.sleep(0.005)
 """

@@ -130,6 +130,32 @@ def test_what_retention_took_is_told(world):
     assert len(set(steps(out))) == sent  # and none twice
 
 
+def test_rows_that_are_too_long_to_be_held_at_once(world):
+    """They were asked for again and again in the same way, and --once ended as if all were sent."""
+    rank, = start_job(world)
+    assert rank.probing("eval", "--timeout", "5m", "add_long(400)").returncode == 0
+    there = stored(rank)
+    assert len(there) * 200000 > 64 << 20, "more than is held"
+    out = world.tmp / "out"
+    done = ship(world, str(rank.pid), "parquet:%s" % out)
+    assert done.returncode == 0, done.stderr
+    assert steps(out) == there
+    assert all(r["note"] == "%d " % r["step"] + "x" * 200000 for r in folder(out))
+
+
+def test_once_ends_while_rows_come(world):
+    rank, = start_job(world)
+    out = world.tmp / "out"
+    done = rank.probing("eval", "import threading\nthreading.Thread(target=lambda: "
+                                "add(10**9, 0.0002), daemon=True).start()")
+    assert done.returncode == 0, done.stderr
+    wait_for(lambda: len(stored(rank)) > 100, "rows")
+    done = ship(world, str(rank.pid), "parquet:%s" % out)
+    assert done.returncode == 0, done.stderr
+    sent = steps(out)
+    assert sent == list(range(len(sent))) and len(sent) > 100
+
+
 def test_two_with_one_state_file(world):
     rank, = start_job(world)
     out = world.tmp / "out"
