@@ -3,7 +3,7 @@
  * plugins/python/exec/runner_test.c - jobs, time limits and the end of the runner, with our own
  * GIL.
  *
- * The interpreter is six functions and a lock here, so that "the GIL is stuck" is exact.
+ * The interpreter is some functions and a lock here, so that "the GIL is stuck" is exact.
  */
 #include "exec/runner.h"
 
@@ -26,10 +26,36 @@ static int finalizing(void)
     return atomic_load(&ending);
 }
 
-static int ensure(void)
+static void *no_state(void)
 {
+    return NULL;
+}
+
+static void *interpreter(void)
+{
+    static int made;
+    return &made;
+}
+
+static void *new_state(void *of)
+{
+    return of;
+}
+
+static void take_gil(void *state)
+{
+    (void)state;
     (void)pthread_mutex_lock(&gil);
-    return 0;
+}
+
+static PyObject *no_dict(void *of)
+{
+    (void)of;
+    return NULL;
+}
+
+static void nothing(void)
+{
 }
 
 static void release(int state)
@@ -49,7 +75,12 @@ static int raise_in(unsigned long thread, PyObject *what)
 static const struct cpython py = {.version = 0x030d02f0,
                                   .Py_IsInitialized = initialized,
                                   .Py_IsFinalizing = finalizing,
-                                  .PyGILState_Ensure = ensure,
+                                  .PyGILState_GetThisThreadState = no_state,
+                                  .PyInterpreterState_Main = interpreter,
+                                  .PyInterpreterState_GetDict = no_dict,
+                                  .PyThreadState_New = new_state,
+                                  .PyEval_RestoreThread = take_gil,
+                                  .PyErr_Clear = nothing,
                                   .PyGILState_Release = release,
                                   .PyThreadState_SetAsyncExc = raise_in,
                                   .PyExc_KeyboardInterrupt = (PyObject *)(uintptr_t)8};
