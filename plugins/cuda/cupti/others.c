@@ -58,9 +58,9 @@ static const ElfW(Dyn) * dynamic_of(const struct dl_phdr_info *info)
 static struct imports imports_of(const struct dl_phdr_info *info)
 {
     struct imports m = {.n = 0};
+    const uint32_t *gnu_hash = NULL, *hash = NULL;
     const ElfW(Dyn) *first = dynamic_of(info);
     for (const ElfW(Dyn) *d = first; d && d->d_tag != DT_NULL; d++) {
-        const uint32_t *hash = place_of(info, d);
         if (d->d_tag == DT_SYMTAB)
             m.symbols = place_of(info, d);
         else if (d->d_tag == DT_STRTAB)
@@ -68,13 +68,17 @@ static struct imports imports_of(const struct dl_phdr_info *info)
         else if (d->d_tag == DT_STRSZ)
             m.names_size = d->d_un.d_val;
         else if (d->d_tag == DT_GNU_HASH)
-            m.n = hash[1]; /* what is not in it comes first: imports */
-        else if (d->d_tag == DT_HASH && m.n == 0)
-            m.n = hash[1]; /* all symbols */
+            gnu_hash = place_of(info, d);
+        else if (d->d_tag == DT_HASH)
+            hash = place_of(info, d);
     }
     for (const ElfW(Dyn) *d = first; d && m.names && d->d_tag != DT_NULL; d++)
         if (d->d_tag == DT_NEEDED && d->d_un.d_val < m.names_size)
             m.cupti |= strncmp(m.names + d->d_un.d_val, "libcupti.so", 11) == 0;
+    if (m.cupti && gnu_hash)
+        m.n = gnu_hash[1]; /* what is not in it comes first: imports */
+    else if (m.cupti && hash)
+        m.n = hash[1]; /* all symbols */
     return m;
 }
 
