@@ -289,8 +289,8 @@ def check_nvml(python):
             uuid, name, total = [w.strip() for w in theirs.split(",")][:3]
             assert [uuid, name] == ours[:2] and abs(float(total) - ours[2]) < 2, "another one"
         assert len(smi) == len(devices), "another number of devices"
-        me = job.rows("select own_bytes from gpu.devices where own_bytes is not null")
-        print("   this process's own bytes:", me)
+        print("   this process's own bytes:", job.rows(
+            "select own_bytes from gpu.utilization order by ts desc limit 1"))
         print(job.probing("gpu"))
     finally:
         job.close()
