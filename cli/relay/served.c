@@ -34,15 +34,16 @@ struct look {
 
 static void connect_there(struct look *l)
 {
+    char directory[sizeof(l->process.directory)]; /* of what is filled anew */
     const struct endpoint_owner who = {.pid = l->process.pid, .start_time = l->process.start_time};
 
-    l->fd =
-        endpoint_dial(l->process.directory, who.start_time != 0 ? &who : NULL, "sock", SOCK_STREAM);
+    (void)snprintf(directory, sizeof(directory), "%s", l->process.directory);
+    l->fd = endpoint_dial(directory, who.start_time != 0 ? &who : NULL, "sock", SOCK_STREAM);
     l->error = l->fd < 0 ? l->fd : 0;
     if (l->error < 0)
         (void)snprintf(l->why, sizeof(l->why), "%s", err_why(l->error));
     else
-        client_process_of(l->fd, l->process.directory, "sock", &l->process);
+        client_process_of(l->fd, directory, "sock", &l->process);
     l->fd = l->fd < 0 ? -1 : l->fd;
 }
 

@@ -164,12 +164,13 @@ def test_the_dead(far):
     name = "ssh:node/%d" % target.pid
     words = ("query", "select 3 as n", "--format", "csv")
     assert far.probing("-t", name, *words).stdout == "n\n3\n"
-    sql = "select count(*) as n from range(100000000000)"
-    asker = far.begin("-t", name, "query", "--format", "csv", sql)
-    wait_for(lambda: "node" in far.shells(), "the relay")
+    asker = far.begin("-t", name, "watch", "select value from process.envs where name = 'RANK'",
+                      "--interval", "50ms", "--format", "jsonl")
+    asker.stdout.readline()
     target.kill()
-    asker.kill()
-    asker.communicate()
+    out, err = asker.communicate(timeout=60)
+    assert asker.returncode == 1 and "has died" in err, err
+    assert "/%d-" % target.pid in err, err  # and where its data are
     assert far.probing("-t", name, *words).stdout == "n\n3\n"
     directory, = (d for d in far.world.data.iterdir() if d.name.startswith("%d-" % target.pid))
     for who in ("ssh:node/%s" % directory, "ssh:node/%s,ssh:node/%d" % (directory, target.pid)):
