@@ -203,7 +203,7 @@ def test_aliases(env, known):
     if env["MODE"] == "asan":  # and bytes that are no good; Python itself is not sanitized
         fuzz = [n for n in env["HELPERS"] if "fuzz" in n.path or n.name == "bare.so"]
         tier(env, "asan", programs + fuzz,
-             "PROBING_BUILD=%s %s --python tests/store/test_fuzz.py" % (env["BUILD"], units))
+             "PROBING_BUILD=%s %s --python tests/fuzz/test_fuzz.py" % (env["BUILD"], units))
     elif env["MODE"] == "tsan":
         tier(env, "tsan", programs, units + " --no-python")
     elif "clang" in env["CC"]:
