@@ -358,8 +358,8 @@ static const struct cli_command own_commands[] = {
              "environment, settings, limits. "
              "Other machines are asked only when --hosts names them, by ssh: `probing` must be "
              "installed there, and nothing of it runs on. Exit code 1: not all of them are as they "
-              "should be. A REPORT about the whole job is a command that a plugin brings, with "
-              "options of its own, as `probing -t job:NAME REPORT`.",
+             "should be. A REPORT about the whole job is a command that a plugin brings, with "
+             "options of its own, as `probing -t job:NAME REPORT`.",
      .may_target = true,
      .finds_targets = true,
      .run = command_cluster,

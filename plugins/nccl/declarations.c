@@ -39,7 +39,7 @@
     "as queued_ms, null::double as algobw_gbps, null::text as algo, null::text as proto from "  \
     "(select to_timestamp(time_created_ns / 1e9) as ts, replace(split_part(split_part("         \
     "profiling_name, ':', 2), ' ', 1), '_', '') as op, case when is_p2p = 'true' then "         \
-    "p2p_seq_id else collective_seq_id end as seq, process_group ->> 0 as group_name, "   \
+    "p2p_seq_id else collective_seq_id end as seq, process_group ->> 0 as group_name, "         \
     "(time_completed_ns - time_started_ns) / 1e6 as duration_ms from "                          \
     "python.torch_nccl_flight_record) f where ts < (select coalesce(min(ts), now()) from "      \
     "python.comm_collective)"

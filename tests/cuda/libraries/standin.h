@@ -74,7 +74,7 @@ void add(struct made *m);                                    /* for all who want
 void add_to(struct user *u, struct made *m);                 /* with the lock; if it wants it */
 void add_bytes(struct user *u, const void *bytes, size_t n); /* with the lock */
 void give_back(struct user *u);                              /* its buffer; with the lock */
-void request(const struct user *u, struct held *ret); /* a buffer; without the lock */
+void request(const struct user *u, struct held *ret);        /* a buffer; without the lock */
 void complete(const struct user *u, const struct held *b);   /* without the lock */
 
 bool standin_enabled(uint32_t kind); /* by anybody */
