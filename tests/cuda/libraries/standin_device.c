@@ -7,6 +7,21 @@
  */
 #include "tests/cuda/libraries/standin.h"
 
+static uint64_t next_begin;
+
+/* The next thing begins then, of CLOCK_REALTIME, whenever the program comes to say it. */
+EXPORT void standin_begin(uint64_t ns)
+{
+    next_begin = ns;
+}
+
+static uint64_t begins_at(void)
+{
+    uint64_t begin = next_begin ? next_begin : now();
+    next_begin = 0;
+    return begin;
+}
+
 static struct made made_call(uint32_t kind, uint32_t id, uint64_t begin, uint64_t end,
                              uint32_t correlation)
 {
@@ -42,7 +57,7 @@ EXPORT uint64_t standin_kernel(const char *name, uint32_t device, uint32_t strea
                                uint64_t call_ns, uint64_t after_ns, uint64_t ns)
 {
     uint32_t correlation = next_correlation();
-    uint64_t begin = now();
+    uint64_t begin = begins_at();
     struct made call = made_call(5, 211, begin, begin + call_ns, correlation);
     struct made m = make(10);
     put_place(&m, device, stream, correlation);
@@ -80,7 +95,7 @@ EXPORT uint64_t standin_copy(uint32_t kind, uint64_t bytes, bool async, uint64_t
                              uint64_t after_ns, uint64_t ns)
 {
     uint32_t correlation = next_correlation();
-    uint64_t begin = now();
+    uint64_t begin = begins_at();
     struct made call = made_call(5, async ? 41 : 31, begin, begin + call_ns, correlation);
     struct made m = make(1);
     put_place(&m, 0, 7, correlation);
@@ -99,7 +114,7 @@ EXPORT uint64_t standin_copy(uint32_t kind, uint64_t bytes, bool async, uint64_t
 
 EXPORT void standin_set(uint64_t bytes, uint64_t ns)
 {
-    uint64_t begin = now();
+    uint64_t begin = begins_at();
     struct made m = make(2);
     put_place(&m, 0, 7, next_correlation());
     PUT(m, "bytes", bytes);
@@ -113,7 +128,7 @@ EXPORT void standin_set(uint64_t bytes, uint64_t ns)
 
 EXPORT void standin_peer(uint64_t bytes, uint32_t from, uint32_t to, uint64_t ns)
 {
-    uint64_t begin = now();
+    uint64_t begin = begins_at();
     struct made m = make(22);
     put_place(&m, from, 7, next_correlation());
     PUT(m, "copyKind", 10);
@@ -132,7 +147,7 @@ EXPORT void standin_peer(uint64_t bytes, uint32_t from, uint32_t to, uint64_t ns
 EXPORT void standin_memory(uint32_t operation, uint64_t address, uint64_t bytes, uint64_t call_ns)
 {
     uint32_t correlation = next_correlation();
-    uint64_t begin = now();
+    uint64_t begin = begins_at();
     struct made call = made_call(5, operation == 1 ? 20 : 22, begin, begin + call_ns, correlation);
     struct made m = make(49);
     put_place(&m, 0, 0, correlation);
@@ -151,7 +166,7 @@ EXPORT void standin_memory(uint32_t operation, uint64_t address, uint64_t bytes,
 EXPORT void standin_sync(uint64_t begin, uint64_t ns)
 {
     uint32_t correlation = next_correlation();
-    begin = begin ? begin : now();
+    begin = begin ? begin : begins_at();
     struct made call = made_call(5, 131, begin, begin + ns, correlation);
     struct made m = make(38);
     PUT(m, "type", 3);
@@ -168,7 +183,7 @@ EXPORT void standin_sync(uint64_t begin, uint64_t ns)
 EXPORT void standin_graph(uint32_t graph, uint64_t ns)
 {
     uint32_t correlation = next_correlation();
-    uint64_t begin = now();
+    uint64_t begin = begins_at();
     struct made call = made_call(5, 311, begin, begin + 1000, correlation);
     struct made m = make(51);
     put_place(&m, 0, 7, correlation);
@@ -181,7 +196,7 @@ EXPORT void standin_graph(uint32_t graph, uint64_t ns)
 
 EXPORT void standin_overhead(uint32_t kind, uint64_t ns)
 {
-    uint64_t begin = now();
+    uint64_t begin = begins_at();
     struct made m = make(17);
     PUT(m, "overheadKind", kind);
     PUT(m, "objectKind", 2);
