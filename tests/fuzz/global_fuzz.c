@@ -15,11 +15,11 @@
 #define COLUMNS_MAX 64
 
 static const char *const statements[] = {
-    "select k, count(*), sum(x), avg(x), stddev(x), corr(x, y), sum(i), min(g), first(i), "
-    "arg_max(g, x), count(distinct g), approx_quantile(x, 0.5), avg(i) from global.s.t group by k "
-    "order by 1",
-    "select sum(x), avg(i), quantile_sketch(y, 0.9), covar_pop(x, y), regr_slope(x, y) from "
-    "global.s.t",
+    ("select k, count(*), sum(x), avg(x), stddev(x), corr(x, y), sum(i), min(g), first(i), "
+     "arg_max(g, x), count(distinct g), approx_quantile(x, 0.5), avg(i) from global.s.t group by k "
+     "order by 1"),
+    ("select sum(x), avg(i), quantile_sketch(y, 0.9), covar_pop(x, y), regr_slope(x, y) from "
+     "global.s.t"),
     "select k, g, x from global.s.t order by x limit 3",
     "select a.k, b.g from global.s.t a join global.s.t b on a._rank = b._rank and a.k = b.k",
     "select median(x), mode(g), histogram(i) from global.s.t"};
