@@ -35,8 +35,8 @@ TEST(groups_behind_a_limit_are_not_sent_where_that_is_exact)
     static const char *const whole[] = {
         "select k, sum(i) s from global.s.t group by 1 order by s limit 2",
         "select _host, k, sum(i) s from global.s.t group by 1, 2 order by s limit 2",
-        "select _role, _rank, k, count(distinct g) from global.s.t group by 1, 2, 3 order by 3 "
-        "limit 2",
+        ("select _role, _rank, k, count(distinct g) from global.s.t group by 1, 2, 3 order by 3 "
+         "limit 2"),
         "select k, count(*) from global.s.t group by k having count(*) > 3 order by k limit 2",
         "select k + _rank, count(*) from global.s.t group by 1 order by 1 limit 2",
         "select k, sum(count(*)) over () from global.s.t group by k order by k limit 2",
@@ -51,24 +51,25 @@ TEST(groups_behind_a_limit_are_not_sent_where_that_is_exact)
 TEST(joins_within_ranks_are_done_by_ranks)
 {
     static const char *const own[] = {
-        "select a._rank, sum(b.w) from global.s.t a join global.s.u b on a._rank = b._rank and a.k "
-        "= b.k group by 1",
+        ("select a._rank, sum(b.w) from global.s.t a join global.s.u b on a._rank = b._rank and "
+         "a.k "
+         "= b.k group by 1"),
         "select a.i, w from global.s.t a left join global.s.u b using (_addr, k) where a.x > 0",
         "select count(*) from global.s.t a, global.s.u b where b._rank = a._rank and b.k = a.k",
-        "select count(*) from global.s.t a join global.s.u b on a._host = b._host and "
-        "a._local_rank = b._local_rank and a.k = b.k",
-        "select a.i, b.w from global.s.t a asof join global.s.u b on a._rank = b._rank and a.i >= "
-        "b.w"};
+        ("select count(*) from global.s.t a join global.s.u b on a._host = b._host and "
+         "a._local_rank = b._local_rank and a.k = b.k"),
+        ("select a.i, b.w from global.s.t a asof join global.s.u b on a._rank = b._rank and a.i >= "
+         "b.w")};
     static const char *const all[] = {
         "select count(*) from global.s.t a join global.s.u b on a._host = b._host and a.k = b.k",
         "select count(*) from global.s.t a join global.s.u b on a._rank = b._rank", /* all pairs */
         "select count(*) from global.s.t a join global.s.u b on a._role = b._role and a.k = b.k",
-        "select count(*) from global.s.t a join global.s.u b on a._rank = b._local_rank and a.k = "
-        "b.k",
-        "select count(b._rank) from global.s.t a left join global.s.u b on a._rank = b._rank and "
-        "a.k = b.k",
-        "select count(*) from global.s.t a full join global.s.u b on a._rank = b._rank and a.k = "
-        "b.k",
+        ("select count(*) from global.s.t a join global.s.u b on a._rank = b._local_rank and a.k = "
+         "b.k"),
+        ("select count(b._rank) from global.s.t a left join global.s.u b on a._rank = b._rank and "
+         "a.k = b.k"),
+        ("select count(*) from global.s.t a full join global.s.u b on a._rank = b._rank and a.k = "
+         "b.k"),
         "select * from global.s.t a join global.s.u b on a._rank = b._rank and a.k = b.k"};
     for (size_t i = 0; i < sizeof(own) / sizeof(own[0]); i++)
         CHECK(asks(own[i], " join "));
