@@ -226,8 +226,8 @@ static void add_join(struct buf *b)
         "on a._host = b._host and a._local_rank = b._local_rank and b.k = a.k and a.x > 0",
         "using (_rank, k)",
         "on a._role = b._role and a.k = b.k",
-        "on a._rank = b._rank and a.k = b.k join global.s.t c on c._rank = b._rank and c.k = b.k "
-        "and c.i = a.i"};
+        ("on a._rank = b._rank and a.k = b.k join global.s.t c on c._rank = b._rank and c.k = b.k "
+         "and c.i = a.i")};
     static const char *const wheres[] = {"",
                                          " where a.x > 0",
                                          " where b.w > 30 and a._rank < 4",
