@@ -38,7 +38,6 @@ struct cluster_options {
     const char *store;   /* HOST:PORT of torchrun's rendezvous; NULL: as the job's own words say */
     const char *rsh;     /* the remote shell, its words between blanks */
     const char *program; /* what probing is called on the other machines */
-    uint32_t degree;     /* of the tree of relays; 0: as usual */
     const char *plugins[CLUSTER_PLUGINS_MAX + 1];
     uint32_t n_plugins;
     uint32_t at_once;

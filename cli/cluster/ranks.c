@@ -472,7 +472,7 @@ int cluster_ask_hosts(const struct cluster_options *o, const struct hosts *hosts
     make_words(o, &w);
     for (uint32_t i = 0; rc == 0 && i < hosts->n; i++)
         names[i] = hosts->list[i];
-    link_configure(o->rsh, o->program, o->degree);
+    link_configure(o->rsh, o->program, /* degree= */ 0);
     if (rc == 0)
         rc = link_hosts(names, hosts->n, &first);
     for (uint32_t i = 0; rc == 0 && i < hosts->n; i++)
