@@ -72,7 +72,8 @@ static int read_secret(const char *file, char room[SECRET_BYTES], const char **r
         rc = err_set(-EINVAL, "the file %s of --secret is empty", file);
     if (rc == 0)
         (void)snprintf(room, SECRET_BYTES, "%.*s", (int)n, b.data);
-    explicit_bzero(b.data != NULL ? b.data : room + SECRET_BYTES, b.data != NULL ? b.capacity : 0);
+    if (b.data != NULL)
+        explicit_bzero(b.data, b.capacity);
     buf_done(&b);
     *ret = room;
     return rc;

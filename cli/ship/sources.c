@@ -214,6 +214,19 @@ static int match(struct ship_run *r)
     return rc;
 }
 
+/* It lives, and was not named this time: it is left alone. */
+static bool is_alive(const struct ship_source *s)
+{
+    struct datadir d;
+    pid_t pid;
+
+    if (datadir_open(s->directory, DATADIR_ANY, &d) < 0)
+        return false;
+    bool alive = directory_alive(&d, &pid);
+    datadir_close(&d);
+    return alive;
+}
+
 /* Those of before that are not there any more, and of whom not all has been sent: their
  * directories, behind who was named. */
 static bool add_missing(struct ship_run *r, struct buf *text)
@@ -233,7 +246,7 @@ static bool add_missing(struct ship_run *r, struct buf *text)
             r->state.changed = true;
             continue;
         }
-        if (strpbrk(s->directory, ",[") != NULL)
+        if (strpbrk(s->directory, ",[") != NULL || is_alive(s))
             continue;
         (void)buf_addf(text, "%s%s", text->size > 0 ? "," : "", s->directory);
         any = true;

@@ -55,7 +55,7 @@ def test_remote_write_is_what_its_specification_says(world, receive):  # noqa: F
 @pytest.mark.parametrize("fault", ["429", "500", "closed", "cut", "garbage"])
 def test_a_server_that_fails_gets_it_all_in_the_end(world, receive, fault):  # noqa: F811
     rank, = start_job(world)
-    failures = [2]
+    failures = [1]
 
     def answer(receiver, request):
         if failures[0] == 0:

@@ -61,7 +61,7 @@ def test_killed_at_any_moment_nothing_is_lost_or_twice(world):
     rank, = start_job(world)
     out = world.tmp / "out"
     chance = random.Random(22)
-    for turn in range(12):
+    for turn in range(6):
         add(rank, 400)
         process = start_ship(world, str(rank.pid), "parquet:%s" % out)
         if turn % 3 == 0:
@@ -71,7 +71,7 @@ def test_killed_at_any_moment_nothing_is_lost_or_twice(world):
             time.sleep(chance.random() / 20)  # any moment will do: none is expected
         process.kill()
     assert ship(world, str(rank.pid), "parquet:%s" % out).returncode == 0
-    assert steps(out) == stored(rank) == list(range(4800))
+    assert steps(out) == stored(rank) == list(range(2400))
 
 
 def test_the_rest_of_a_rank_that_was_killed(world):
@@ -109,6 +109,21 @@ def test_new_members_are_followed(world):
     wait_for(lambda: len(folder(out)) == 7, "one that came later")
 
 
+def test_who_is_not_named_any_more_is_left_alone_until_it_ends(world):
+    ranks = start_job(world, 2)
+    out = world.tmp / "out"
+    for rank in ranks:
+        add(rank, 5)
+    to, one = "parquet:%s" % out, str(ranks[0].pid)
+    assert ship(world, "%d,%d" % (ranks[0].pid, ranks[1].pid), to).returncode == 0
+    for rank in ranks:
+        add(rank, 5)
+    assert "sent 5 rows" in ship(world, one, to).stderr
+    ranks[1].kill()
+    assert "sent 5 rows" in ship(world, one, to).stderr  # the rest of the dead
+    assert len(folder(out)) == 20
+
+
 def test_what_retention_took_is_told(world):
     rank, = start_job(world)
     out = world.tmp / "out"
@@ -130,6 +145,7 @@ def test_what_retention_took_is_told(world):
     assert len(set(steps(out))) == sent  # and none twice
 
 
+@pytest.mark.skipif(not os.environ.get("PROBING_TEST_FULL"), reason="slow: PROBING_TEST_FULL=1")
 def test_rows_that_are_too_long_to_be_held_at_once(world):
     """They were asked for again and again in the same way, and --once ended as if all were sent."""
     rank, = start_job(world)
