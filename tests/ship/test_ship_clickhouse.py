@@ -81,8 +81,8 @@ def test_rows_in_clickhouse(world, clickhouse):
     assert done.returncode == 0 and "sent 50 rows" in done.stderr, done.stderr
     assert clickhouse.ask("select _rank, count(), sum(step), sum(loss), countIf(ok = 1), "
                           "count(note), max(note), uniq(_process) from probing.python_loss "
-                          "group by 1 order by 1") == [[str(r), "25", "300", "75", "9", "5", "n5 ü", "1"]
-                                            for r in range(2)]
+                          "group by 1 order by 1") == [
+        [str(r), "25", "300", "75", "9", "5", "n5 ü", "1"] for r in range(2)]
     kinds = dict(r[:2] for r in clickhouse.ask("describe probing.python_loss"))
     assert kinds["ts"] == "DateTime64(9, \\'UTC\\')" and kinds["step"] == "Nullable(Int64)"
     assert kinds["_process"] == "String" and kinds["ok"] in ("Nullable(Bool)", "Nullable(Int64)")
