@@ -55,6 +55,7 @@ void help_all(FILE *out)
         "TARGET  a pid; host:port; a unix socket; a data directory (of a dead process, too);\n"
         "        or the environment's PROBING_TARGET or ENDPOINT\n"
         "TARGETS several of them: 12,13; all (processes with a core); job:NAME; 'node[1-8]:9922';\n"
+        "        'ssh:node[1-8]/job:NAME': of other machines;\n"
         "        --at-once: how many are asked at a time, --timeout: the time that each has\n"
         "--raw   do not escape control characters for the terminal: only for a target that you "
         "trust\n"

@@ -37,7 +37,8 @@ COMMANDS = {
     "performance": ["performance", "--cc"], "export": ["export", "--format", "csv", "a.b"],
     "flamegraph": ["flamegraph", "--format", "folded"], "torch": ["torch"],
     "plugin": ["plugin", "list"], "config": ["config"], "script": ["script", "list"],
-    "eject": ["eject"], "launch": None, "list": ["list", "--dead"], "gc": None,
+    "stragglers": ["stragglers"], "cluster": ["cluster", "diff"], "relay": None,
+    "ship": ["ship", "--once", "--to", "parquet:out"], "eject": ["eject"], "launch": None, "list": ["list", "--dead"], "gc": None,
     "completion": ["completion", "bash"], "man": ["man"], "doctor": None,
     "stranger's own": ["stranger", "word"],
 }
