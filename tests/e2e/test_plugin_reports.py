@@ -63,7 +63,7 @@ def test_help_and_completion_show_it(world, shifts):
     for words in (["help", "sh"], ["shifts", "-h"], ["sh", "--least", "3", "--help"]):
         assert world.probing(*words).stdout == told.stdout, words
     assert ".SS shifts" in world.probing("man").stdout
-    assert bash(["probing", "shi"]) == ["shifts"]
+    assert bash(["probing", "shif"]) == ["shifts"]
     assert bash(["probing", "-t", "42", "sh", "--lea"]) == ["--least"]
     assert bash(["probing", "-t", "42", "shifts", "la"]) == ["late"]
     near = world.probing("shift")

@@ -38,7 +38,8 @@ COMMANDS = {
     "flamegraph": ["flamegraph", "--format", "folded"], "torch": ["torch"],
     "plugin": ["plugin", "list"], "config": ["config"], "script": ["script", "list"],
     "stragglers": ["stragglers"], "cluster": ["cluster", "diff"], "relay": None,
-    "ship": ["ship", "--once", "--to", "parquet:out"], "eject": ["eject"], "launch": None, "list": ["list", "--dead"], "gc": None,
+    "ship": ["ship", "--once", "--to", "parquet:out"], "eject": ["eject"],
+    "launch": None, "list": ["list", "--dead"], "gc": None,
     "completion": ["completion", "bash"], "man": ["man"], "doctor": None,
     "stranger's own": ["stranger", "word"],
 }
