@@ -62,39 +62,21 @@ void hang_found_done(struct hang_found *f)
 
 /* ---- out ---- */
 
-static void write_text(struct buf *b, const char *key, const char *text)
-{
-    (void)buf_addf(b, "\"%s\": ", key);
-    if (text[0] != '\0')
-        (void)json_add_text(b, text, strlen(text));
-    else
-        (void)buf_adds(b, "null");
-    (void)buf_adds(b, ", ");
-}
-
-static void write_number(struct buf *b, const char *key, int64_t n)
-{
-    if (n == MEMBER_UNKNOWN)
-        (void)buf_addf(b, "\"%s\": null, ", key);
-    else
-        (void)buf_addf(b, "\"%s\": %" PRId64 ", ", key, n);
-}
-
 static void write_rank(struct hang_seen *s, struct buf *b)
 {
     const struct hang_rank *r = &s->rank;
 
     (void)buf_adds(b, "{");
-    write_number(b, "rank", r->rank);
-    write_text(b, "host", r->host);
-    write_number(b, "pid", r->pid);
+    json_add_member_int(b, "rank", r->rank, MEMBER_UNKNOWN);
+    json_add_member_text(b, "host", r->host);
+    json_add_member_int(b, "pid", r->pid, MEMBER_UNKNOWN);
     (void)buf_addf(b, "\"state\": \"%s\", ", state_names[r->state]);
-    write_text(b, "operation", r->operation);
-    write_text(b, "place", r->place);
-    write_text(b, "doing", r->doing);
-    write_number(b, "looks", r->looks);
-    write_number(b, "woken", r->looks > 0 ? r->woken : HANG_UNKNOWN);
-    write_text(b, "why", r->why);
+    json_add_member_text(b, "operation", r->operation);
+    json_add_member_text(b, "place", r->place);
+    json_add_member_text(b, "doing", r->doing);
+    json_add_member_int(b, "looks", r->looks, MEMBER_UNKNOWN);
+    json_add_member_int(b, "woken", r->looks > 0 ? r->woken : HANG_UNKNOWN, MEMBER_UNKNOWN);
+    json_add_member_text(b, "why", r->why);
     (void)buf_addf(b, "\"stacks\": %s}",
                    s->stacks.size > 0 && s->stacks.failed == 0 ? buf_text(&s->stacks) : "[]");
 }
@@ -128,10 +110,10 @@ void hang_write(const struct cluster_options *o, const struct hang_found *f,
                 const struct hang_verdict *v, const char *says, struct buf *b)
 {
     (void)buf_adds(b, "{");
-    write_text(b, "job", f->job);
-    write_text(b, "launcher", f->launcher);
-    write_number(b, "world_size", f->world_size);
-    write_number(b, "looks", o->looks);
+    json_add_member_text(b, "job", f->job);
+    json_add_member_text(b, "launcher", f->launcher);
+    json_add_member_int(b, "world_size", f->world_size, MEMBER_UNKNOWN);
+    json_add_member_int(b, "looks", o->looks, MEMBER_UNKNOWN);
     (void)buf_adds(b, "\"span_s\": ");
     (void)json_add_f64(b, (double)f->span_ns / (double)NS_PER_S);
     (void)buf_addf(b, ", \"hangs\": %s, ",
@@ -143,7 +125,7 @@ void hang_write(const struct cluster_options *o, const struct hang_found *f,
     (void)buf_adds(b, "\"not_reached\": [");
     for (uint32_t i = 0; i < f->n_hosts; i++) {
         (void)buf_adds(b, i > 0 ? ", {" : "{");
-        write_text(b, "host", f->hosts[i].host);
+        json_add_member_text(b, "host", f->hosts[i].host);
         (void)buf_adds(b, "\"why\": ");
         (void)json_add_text(b, f->hosts[i].why, strlen(f->hosts[i].why));
         (void)buf_adds(b, "}");

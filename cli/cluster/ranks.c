@@ -263,42 +263,24 @@ int cluster_local(const struct cluster_options *o, struct cluster_ranks *ret)
 
 /* ---- a rank as a line ---- */
 
-static void write_text(struct buf *b, const char *key, const char *text)
-{
-    (void)buf_addf(b, "\"%s\": ", key);
-    if (text[0] != '\0')
-        (void)json_add_text(b, text, strlen(text));
-    else
-        (void)buf_adds(b, "null");
-    (void)buf_adds(b, ", ");
-}
-
-static void write_number(struct buf *b, const char *key, int64_t n)
-{
-    if (n == MEMBER_UNKNOWN)
-        (void)buf_addf(b, "\"%s\": null, ", key);
-    else
-        (void)buf_addf(b, "\"%s\": %" PRId64 ", ", key, n);
-}
-
 void cluster_rank_write(const struct cluster_rank *r, struct buf *b)
 {
     (void)buf_adds(b, "{");
-    write_text(b, "host", r->host);
-    write_text(b, "job", r->job);
-    write_text(b, "launcher", r->launcher);
-    write_number(b, "rank", r->rank);
-    write_number(b, "world_size", r->world_size);
-    write_number(b, "node_rank", r->node_rank);
-    write_number(b, "local_rank", r->local_rank);
-    write_number(b, "pid", r->pid);
-    write_number(b, "clock_error_ns", r->clock_error_ns);
+    json_add_member_text(b, "host", r->host);
+    json_add_member_text(b, "job", r->job);
+    json_add_member_text(b, "launcher", r->launcher);
+    json_add_member_int(b, "rank", r->rank, MEMBER_UNKNOWN);
+    json_add_member_int(b, "world_size", r->world_size, MEMBER_UNKNOWN);
+    json_add_member_int(b, "node_rank", r->node_rank, MEMBER_UNKNOWN);
+    json_add_member_int(b, "local_rank", r->local_rank, MEMBER_UNKNOWN);
+    json_add_member_int(b, "pid", r->pid, MEMBER_UNKNOWN);
+    json_add_member_int(b, "clock_error_ns", r->clock_error_ns, MEMBER_UNKNOWN);
     if (r->clock_error_ns == MEMBER_UNKNOWN)
         (void)buf_adds(b, "\"clock_offset_ns\": null, ");
     else
         (void)buf_addf(b, "\"clock_offset_ns\": %" PRId64 ", ", r->clock_offset_ns);
-    write_text(b, "version", r->version);
-    write_text(b, "why", r->why);
+    json_add_member_text(b, "version", r->version);
+    json_add_member_text(b, "why", r->why);
     (void)buf_addf(b, "\"state\": \"%s\"}\n", state_names[r->state]);
 }
 

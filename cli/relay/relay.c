@@ -9,7 +9,6 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -50,21 +49,6 @@ static int take(void *arg, const char *option, const char *value)
 
 /* ---- --list: who is here, a line of JSON each (cli/link/member.c reads it) ---- */
 
-static void write_text(struct buf *b, const char *key, const char *text)
-{
-    (void)buf_addf(b, "\"%s\": ", key);
-    (void)json_add_text(b, text, strlen(text));
-    (void)buf_adds(b, ", ");
-}
-
-static void write_number(struct buf *b, const char *key, int64_t n)
-{
-    if (n == MEMBER_UNKNOWN)
-        (void)buf_addf(b, "\"%s\": null, ", key);
-    else
-        (void)buf_addf(b, "\"%s\": %" PRId64 ", ", key, n);
-}
-
 static int print_member(const struct member *m)
 {
     const struct target *t = &m->target;
@@ -75,18 +59,19 @@ static int print_member(const struct member *m)
     (void)snprintf(pid, sizeof(pid), "%d", (int)t->pid);
     buf_init(&b, LINE_BYTES);
     (void)buf_addc(&b, '{');
-    write_text(&b, "what", t->pid > 0 && !files ? pid : files ? t->directory : m->name);
-    write_text(&b, "directory", t->kind == TARGET_LIVE ? t->directory : "");
-    write_number(&b, "pid", t->pid > 0 ? t->pid : MEMBER_UNKNOWN);
-    write_number(&b, "start_time",
-                 t->start_time > 0 ? (int64_t)t->start_time : (int64_t)MEMBER_UNKNOWN);
-    write_number(&b, "rank", m->tags.rank);
-    write_number(&b, "node_rank", m->tags.node_rank);
-    write_number(&b, "local_rank", m->tags.local_rank);
-    write_text(&b, "role", m->tags.role);
-    write_text(&b, "job", m->tags.job);
-    write_text(&b, "host", m->tags.host);
-    write_text(&b, "why", m->error < 0 ? m->result.why : "");
+    json_add_member_text(&b, "what", t->pid > 0 && !files ? pid : files ? t->directory : m->name);
+    json_add_member_text(&b, "directory", t->kind == TARGET_LIVE ? t->directory : "");
+    json_add_member_int(&b, "pid", t->pid > 0 ? t->pid : MEMBER_UNKNOWN, MEMBER_UNKNOWN);
+    json_add_member_int(&b, "start_time",
+                        t->start_time > 0 ? (int64_t)t->start_time : (int64_t)MEMBER_UNKNOWN,
+                        MEMBER_UNKNOWN);
+    json_add_member_int(&b, "rank", m->tags.rank, MEMBER_UNKNOWN);
+    json_add_member_int(&b, "node_rank", m->tags.node_rank, MEMBER_UNKNOWN);
+    json_add_member_int(&b, "local_rank", m->tags.local_rank, MEMBER_UNKNOWN);
+    json_add_member_text(&b, "role", m->tags.role);
+    json_add_member_text(&b, "job", m->tags.job);
+    json_add_member_text(&b, "host", m->tags.host);
+    json_add_member_text(&b, "why", m->error < 0 ? m->result.why : "");
     (void)buf_addf(&b, "\"state\": \"%s\"}\n", t->kind == TARGET_LIVE ? "alive" : "not alive");
     int rc = b.failed ? err_set(b.failed, "a process's line is too long")
              : fwrite(buf_text(&b), 1, b.size, stdout) == b.size ? 0

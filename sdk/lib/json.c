@@ -7,6 +7,7 @@
 #include "sdk/lib/json.h"
 
 #include <errno.h>
+#include <inttypes.h>
 #include <math.h>
 #include <string.h>
 
@@ -341,4 +342,22 @@ int json_add_f64(struct buf *b, double value)
     if (value == 0 && signbit(value)) /* many take -0 for an integer, which has no such */
         return buf_adds(b, "-0.0");
     return buf_add(b, text, format_f64(value, text));
+}
+
+void json_add_member_text(struct buf *b, const char *key, const char *text)
+{
+    (void)buf_addf(b, "\"%s\": ", key);
+    if (text[0] != '\0')
+        (void)json_add_text(b, text, strlen(text));
+    else
+        (void)buf_adds(b, "null");
+    (void)buf_adds(b, ", ");
+}
+
+void json_add_member_int(struct buf *b, const char *key, int64_t value, int64_t none)
+{
+    if (value == none)
+        (void)buf_addf(b, "\"%s\": null, ", key);
+    else
+        (void)buf_addf(b, "\"%s\": %" PRId64 ", ", key, value);
 }

@@ -50,5 +50,9 @@ int64_t json_int(const struct json *object, const char *key, int64_t otherwise);
 int json_add_text(struct buf *b, const char *text, size_t size);
 /* Add a number: shortest form that reads back the same; NaN and infinities become null. */
 int json_add_f64(struct buf *b, double value);
+/* Add `"key": value, `, as json_text() and json_int() read them back: null where the text is empty,
+ * or the number is `none`.  The key needs no escapes. */
+void json_add_member_text(struct buf *b, const char *key, const char *text);
+void json_add_member_int(struct buf *b, const char *key, int64_t value, int64_t none);
 
 #endif
