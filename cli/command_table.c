@@ -156,8 +156,9 @@ static const struct cli_command own_commands[] = {
                  {"--limit", NULL, "N", "print at most this many rows"},
                  TIMEOUT,
                  {"--strict", NULL, NULL, "of global tables: no answer unless all ranks give one"},
-                 {"--max-bytes", NULL, "SIZE",
-                  "of global tables: rows that ranks may send, 256MB"}},
+                 {"--max-bytes", NULL, "SIZE", "of global tables: rows that ranks may send, 256MB"},
+                 {"--from-row", NULL, "N", "of one stored table: from the row with this number on"},
+                 {"--to-row", NULL, "N", "of one stored table: up to this row, without it"}},
      .examples = {"-t 4242 query \"select comm, cpu_ns / 1e9 as cpu_s from cpu.tasks\"",
                   "-t /tmp/probing-0/4242-935673 query \"select name, rows from "
                   "probing.tables\"",

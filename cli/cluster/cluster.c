@@ -330,6 +330,11 @@ static bool say_sum(const struct cluster_options *o, const struct cluster_ranks 
                      world, world - here,
                      o->hosts == NULL ? " (`probing cluster nodes` names them, --hosts asks them)"
                                       : " that were not asked");
+    if (!o->json && one_job && world != MEMBER_UNKNOWN && world < here)
+        terminal_say("the job has %" PRId64
+                     " ranks, and %u were found: does --hosts name a machine "
+                     "by two names?",
+                     world, here);
     return well == here && unreached == 0 && here > 0;
 }
 

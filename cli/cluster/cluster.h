@@ -97,6 +97,12 @@ int cluster_ask_hosts(const struct cluster_options *o, const struct hosts *hosts
                       int (*fn)(void *arg, const char *host, const struct remote_run *run,
                                 const char *why),
                       void *arg);
+/* The same of members that -t has named: those of other machines are asked there, each host once,
+ * and taken out of the list. */
+int cluster_ask_members(const struct cluster_options *o, struct members *m,
+                        int (*fn)(void *arg, const char *host, const struct remote_run *run,
+                                  const char *why),
+                        void *arg);
 
 /* One per line as JSON, and one such line back: what --json prints and reads.  -EBADMSG. */
 struct buf;

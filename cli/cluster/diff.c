@@ -141,6 +141,10 @@ static void say_unknown(const struct printing *p)
         terminal_say("the job has %lld ranks: of the other %lld nothing is known%s",
                      (long long)f->world_size, (long long)(f->world_size - f->n_ranks),
                      p->o->hosts == NULL ? " (--hosts asks other machines)" : "");
+    if (f->world_size != MEMBER_UNKNOWN && f->ranked && (int64_t)f->n_ranks > f->world_size)
+        terminal_say("the job has %lld ranks, and %u were compared: does --hosts name a machine by "
+                     "two names?",
+                     (long long)f->world_size, f->n_ranks);
 }
 
 static void say_sum(struct printing *p)
@@ -232,7 +236,7 @@ int cluster_diff(const struct cluster_options *o, const struct hosts *hosts, boo
     struct diff_found f;
 
     diff_init(&f);
-    int rc = here ? diff_local(o, &f) : 0;
+    int rc = here ? diff_local(o, &f, take_host) : 0;
     if (rc == 0 && hosts->n > 0)
         rc = cluster_ask_hosts(o, hosts, take_host, &f);
     name_ranks(&f);

@@ -52,7 +52,11 @@ struct diff_rank *diff_add_host(struct diff_found *f, const char *host, const ch
 int diff_add(struct diff_found *f, uint32_t rank, const char *kind, const char *name,
              const char *value, size_t n);
 
-int diff_local(const struct cluster_options *o, struct diff_found *f);
+/* Of those of this machine.  Those of others that o->targets names are asked there: fn gets what
+ * they say, as cluster_ask_members(). */
+int diff_local(const struct cluster_options *o, struct diff_found *f,
+               int (*fn)(void *arg, const char *host, const struct remote_run *run,
+                         const char *why));
 
 /* ---- what differs ---- */
 

@@ -363,7 +363,9 @@ static int add_ranks(struct local *l)
     return 0;
 }
 
-int diff_local(const struct cluster_options *o, struct diff_found *f)
+int diff_local(const struct cluster_options *o, struct diff_found *f,
+               int (*fn)(void *arg, const char *host, const struct remote_run *run,
+                         const char *why))
 {
     struct local l = {.found = f};
     struct local_ranks r = {.n = 0};
@@ -374,14 +376,16 @@ int diff_local(const struct cluster_options *o, struct diff_found *f)
         (void)snprintf(f->job, sizeof(f->job), "%s", r.list[0].tags.job);
         f->world_size = r.list[0].place.world_size;
     }
+    if (rc == 0 && o->targets != NULL)
+        rc = cluster_ask_members(o, &l.members, fn, f);
     if (rc == 0 && l.members.n > 0) {
         rc = members_identify(&l.members, o->timeout_ns, o->at_once);
         rc = rc == 0 ? add_ranks(&l) : rc;
         for (uint32_t i = 0; rc == 0 && i < l.members.n; i++)
             rc = add_process(&l, i);
         rc = rc == 0 ? ask_cores(&l, o) : rc;
-        members_done(&l.members);
     }
+    members_done(&l.members);
     free(l.only);
     local_ranks_done(&r);
     return rc;

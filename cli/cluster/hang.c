@@ -247,7 +247,7 @@ static int judge(const struct cluster_options *o, const struct hang_found *f)
 int cluster_hang(const struct cluster_options *o, const struct hosts *hosts, bool here)
 {
     struct hang_found f = {.world_size = MEMBER_UNKNOWN};
-    int rc = here ? hang_local(o, &f) : 0;
+    int rc = here ? hang_local(o, &f, take_host) : 0;
 
     if (rc == 0 && hosts->n > 0)
         rc = cluster_ask_hosts(o, hosts, take_host, &f);

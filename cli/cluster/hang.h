@@ -41,7 +41,11 @@ struct hang_found {
 struct hang_seen *hang_add(struct hang_found *f);
 void hang_found_done(struct hang_found *f); /* of zeros, too */
 
-int hang_local(const struct cluster_options *o, struct hang_found *f);
+/* Looks at those of this machine.  Those of others that o->targets names are asked there: fn gets
+ * what they say, as cluster_ask_members(). */
+int hang_local(const struct cluster_options *o, struct hang_found *f,
+               int (*fn)(void *arg, const char *host, const struct remote_run *run,
+                         const char *why));
 
 /* One value, with a verdict if there is one. */
 void hang_write(const struct cluster_options *o, const struct hang_found *f,

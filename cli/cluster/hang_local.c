@@ -304,11 +304,12 @@ static int look_at_all(struct looking *l, const struct cluster_options *o)
         rc = look_again_and_again(l);
     for (uint32_t i = 0; rc == 0 && i < l->members.n; i++)
         judge_process(seen_of(l, i));
-    members_done(&l->members);
     return rc;
 }
 
-int hang_local(const struct cluster_options *o, struct hang_found *f)
+int hang_local(const struct cluster_options *o, struct hang_found *f,
+               int (*fn)(void *arg, const char *host, const struct remote_run *run,
+                         const char *why))
 {
     struct looking l = {.o = o, .found = f};
     struct local_ranks r = {.n = 0};
@@ -320,10 +321,13 @@ int hang_local(const struct cluster_options *o, struct hang_found *f)
         (void)snprintf(f->launcher, sizeof(f->launcher), "%s", r.list[0].place.launcher);
         f->world_size = r.list[0].place.world_size;
     }
+    if (rc == 0 && o->targets != NULL)
+        rc = cluster_ask_members(o, &l.members, fn, f);
     if (rc == 0 && l.members.n > 0)
         rc = look_at_all(&l, o);
     if (rc == 0)
         rc = add_those_gone(&l, &r);
+    members_done(&l.members);
     free(l.only);
     local_ranks_done(&r);
     return rc;

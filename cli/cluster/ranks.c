@@ -25,6 +25,7 @@
 #include "sdk/lib/json_text.h"
 
 #define WORDS_MAX 64
+#define WHO_BYTES ((size_t)1 << 20)
 #define ALL_BYTES ((size_t)512 << 20) /* of what all hosts say */
 #define RANKS_MAX (1u << 20)
 
@@ -433,10 +434,12 @@ static void say_why(struct remote_run *run, char *ret, size_t size)
         (void)snprintf(ret, size, "%s", run->error < 0 ? run->why : "it did not say why");
 }
 
-int cluster_ask_hosts(const struct cluster_options *o, const struct hosts *hosts,
-                      int (*fn)(void *arg, const char *host, const struct remote_run *run,
-                                const char *why),
-                      void *arg)
+/* argv of each is set; fn gets what became of it. */
+static int run_all(const struct cluster_options *o, struct remote_run *runs, uint32_t n,
+                   const char *const *names,
+                   int (*fn)(void *arg, const char *host, const struct remote_run *run,
+                             const char *why),
+                   void *arg)
 {
     const struct remote_limits limits = {.at_once = o->at_once,
                                          /* ssh's own, the look there, and all of its ranks */
@@ -444,6 +447,22 @@ int cluster_ask_hosts(const struct cluster_options *o, const struct hosts *hosts
                                              3 * o->timeout_ns + o->looks * o->interval_ns,
                                          .bytes = SIDE_OUTPUT_BYTES,
                                          .all_bytes = ALL_BYTES};
+    int rc = n > 0 ? remote_runs(runs, n, &limits) : 0;
+
+    for (uint32_t i = 0; i < n; i++) {
+        char why[LINK_WHY];
+        say_why(&runs[i], why, sizeof(why));
+        rc = rc == 0 ? fn(arg, names[i], &runs[i], why) : rc;
+        remote_run_done(&runs[i]);
+    }
+    return rc;
+}
+
+int cluster_ask_hosts(const struct cluster_options *o, const struct hosts *hosts,
+                      int (*fn)(void *arg, const char *host, const struct remote_run *run,
+                                const char *why),
+                      void *arg)
+{
     struct remote_run *runs = calloc(hosts->n + 1, sizeof(*runs));
     const char **names = calloc(hosts->n + 1, sizeof(char *));
     struct remote_words w;
@@ -460,13 +479,92 @@ int cluster_ask_hosts(const struct cluster_options *o, const struct hosts *hosts
     for (uint32_t i = 0; rc == 0 && i < hosts->n; i++)
         runs[i] = (struct remote_run){.host = first + i, .argc = w.n, .argv = w.words};
     if (rc == 0)
-        rc = remote_runs(runs, hosts->n, &limits);
-    for (uint32_t i = 0; runs != NULL && i < hosts->n; i++) {
-        char why[LINK_WHY];
-        say_why(&runs[i], why, sizeof(why));
-        rc = rc == 0 ? fn(arg, hosts->list[i], &runs[i], why) : rc;
-        remote_run_done(&runs[i]);
+        rc = run_all(o, runs, hosts->n, names, fn, arg);
+    free(runs);
+    free(names);
+    return rc;
+}
+
+/* ---- of members ---- */
+
+struct remote_group { /* the members of one host */
+    struct remote_words words;
+    struct buf who; /* "4242,4243", as -t takes them there */
+};
+
+static int add_who(struct remote_group *g, const char *what)
+{
+    if (g->who.size > 0)
+        (void)buf_addc(&g->who, ',');
+    return buf_adds(&g->who, what);
+}
+
+/* `probing -t 4242,4243 cluster ACTION ...` */
+static void say_who(const struct cluster_options *o, struct remote_group *g)
+{
+    make_words(o, &g->words);
+    memmove(g->words.words + 2, g->words.words, (size_t)g->words.n * sizeof(g->words.words[0]));
+    g->words.words[0] = "-t";
+    g->words.words[1] = buf_text(&g->who);
+    g->words.n += 2;
+}
+
+/* Those that are of other machines: by host, and out of the list. */
+static int take_remote(struct members *m, struct remote_group *groups, struct remote_run *runs,
+                       const char **names, uint32_t *ret_n)
+{
+    uint32_t n = 0, kept = 0;
+    int rc = 0;
+
+    for (uint32_t i = 0; i < m->n; i++) {
+        const struct member *one = &m->list[i];
+        const struct link_member *there = one->target.there;
+        struct remote_name name;
+        uint32_t at = 0;
+        if (there == NULL && !remote_name_read(one->name, &name)) {
+            m->list[kept++] = *one;
+            continue;
+        }
+        while (at < n && (there == NULL || runs[at].error < 0 || runs[at].host != there->host))
+            at++;
+        if (at == n) {
+            buf_init(&groups[at].who, WHO_BYTES);
+            runs[n++] = (struct remote_run){.host = there != NULL ? there->host : 0,
+                                            .error = there == NULL ? one->error : 0};
+            (void)snprintf(runs[at].why, sizeof(runs[at].why), "%s", one->result.why);
+            names[at] = one->tags.host;
+        }
+        if (there != NULL && rc == 0)
+            rc = add_who(&groups[at], there->what);
     }
+    m->n = kept;
+    *ret_n = n;
+    return rc < 0 ? err_set(rc, "too many processes of one host") : 0;
+}
+
+int cluster_ask_members(const struct cluster_options *o, struct members *m,
+                        int (*fn)(void *arg, const char *host, const struct remote_run *run,
+                                  const char *why),
+                        void *arg)
+{
+    struct remote_group *groups = calloc(m->n + 1, sizeof(*groups));
+    struct remote_run *runs = calloc(m->n + 1, sizeof(*runs));
+    const char **names = calloc(m->n + 1, sizeof(char *));
+    uint32_t n = 0;
+    int rc = groups == NULL || runs == NULL || names == NULL
+                 ? err_set(-ENOMEM, "no memory for %u processes", m->n)
+                 : take_remote(m, groups, runs, names, &n);
+
+    for (uint32_t i = 0; rc == 0 && i < n; i++) {
+        say_who(o, &groups[i]);
+        runs[i].argc = groups[i].words.n;
+        runs[i].argv = groups[i].words.words;
+    }
+    if (rc == 0)
+        rc = run_all(o, runs, n, names, fn, arg);
+    for (uint32_t i = 0; i < n; i++)
+        buf_done(&groups[i].who);
+    free(groups);
     free(runs);
     free(names);
     return rc;

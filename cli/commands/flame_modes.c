@@ -297,6 +297,8 @@ static int load_sampler(const struct target *t, const char *plugin)
 {
     char file[4096], note[ERR_TEXT_BYTES];
     const char *words[] = {"plugin", "load", plugin};
+    if (t->there != NULL) /* the probing there knows where it lies */
+        return remote_command(t, 3, words);
     if (t->host[0] != '\0' || plugin_find(plugin, file, sizeof(file)) < 0)
         return tell(t, 3, words); /* what is in the target's own plugin path */
     return upload_plugin(t, plugin, file, note, sizeof(note));

@@ -16,6 +16,7 @@
 #include <sys/stat.h>
 
 #include "cli/commands/flame.h"
+#include "cli/link/link.h"
 #include "cli/target/query_client.h"
 #include "cli/terminal/atomic_output.h"
 #include "cli/terminal/terminal.h"
@@ -414,6 +415,11 @@ static int one(const struct target *t, struct options *o)
                    o->memory ? "_memory" : "");
     if (t->kind == TARGET_BARE)
         return launch_no_core(t->pid, /* with= */ "");
+    if (t->kind == TARGET_THERE)
+        return err_set(-ESRCH,
+                       "no core answers in %s; a flame graph of what it has left is drawn on its "
+                       "machine: probing -t %s flamegraph --last 1m",
+                       t->text, t->there->what);
     int rc = flame_mode_find(t, word != NULL ? name : NULL, &m);
     if (rc == -EINVAL)
         rc = cli_misuse(rc);

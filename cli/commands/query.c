@@ -42,6 +42,10 @@ static int take(void *arg, const char *option, const char *value)
         return parse_ns(value, &o->ask->timeout_ns);
     if (strcmp(option, "--max-bytes") == 0)
         return parse_bytes(value, &o->ask->max_bytes);
+    if (strcmp(option, "--from-row") == 0)
+        return parse_u64(value, &o->ask->from_row);
+    if (strcmp(option, "--to-row") == 0)
+        return parse_u64(value, &o->ask->to_row);
     if (strcmp(option, "--strict") == 0) {
         o->ask->strict = true;
         return 0;

@@ -15,6 +15,7 @@
 
 #include "cli/commands/flame.h"
 #include "cli/many/ask.h"
+#include "cli/many/run_there.h"
 #include "core/base/clock.h"
 #include "core/base/err.h"
 #include "core/base/text.h"
@@ -82,6 +83,8 @@ static int run_folded(struct target *t, int argc, char **argv)
     words[n++] = "--format";
     words[n++] = "folded";
     words[n] = NULL;
+    if (t->kind == TARGET_THERE) /* what is left of it is read where it lies */
+        return run_there(t, n, words);
     return command_flamegraph(t, n, words);
 }
 

@@ -83,6 +83,9 @@ static int answer_all(const struct target *t, const struct answer_ask *ask,
 {
     struct many *many = t->many;
 
+    if (ask->from_row > 0 || ask->to_row > 0)
+        return cli_misuse(err_set(-EINVAL, "--from-row and --to-row take one process: rows have "
+                                           "their numbers in its own table"));
     if (sql_is_global(ask->statement, strlen(ask->statement)))
         return members_global(&many->members, &many->how, ask, fn, arg);
     return members_table(&many->members, &many->how, ask, fn, arg);

@@ -15,6 +15,7 @@
 #include "cli/many/ask.h"
 #include "cli/many/child.h"
 #include "cli/many/find.h"
+#include "cli/terminal/terminal.h"
 #include "core/base/clock.h"
 #include "core/base/err.h"
 #include "sdk/lib/buf.h"
@@ -214,6 +215,41 @@ static int ask_all(struct find *f, struct remote_run *runs)
     return rc;
 }
 
+/* A machine that has two names says the same of its processes under both.  They stay two: who says
+ * so could be lying, and would hide another's. */
+static bool is_twice(const struct member *m, const struct member *of)
+{
+    const struct link_member *a = m->target.there, *b = of->target.there;
+
+    return a != NULL && b != NULL && a->host != b->host && a->pid == b->pid && a->pid > 0 &&
+           a->start_time == b->start_time && a->start_time > 0 &&
+           strcmp(a->host_name, b->host_name) == 0;
+}
+
+static void say_twice(const struct members *m)
+{
+    static bool said; /* of those that look again and again */
+    uint32_t first = 0, second = 0, n = 0;
+    char one[700], other[700];
+
+    for (uint32_t i = 1; i < m->n && !said; i++)
+        for (uint32_t k = 0; k < i; k++)
+            if (is_twice(&m->list[i], &m->list[k])) {
+                first = n == 0 ? k : first;
+                second = n == 0 ? i : second;
+                n++;
+                break;
+            }
+    if (n == 0)
+        return;
+    said = true;
+    terminal_say("%s and %s say that they are the same process, as of one machine with two names; "
+                 "%u %s asked and counted twice",
+                 terminal_field(one, sizeof(one), m->list[first].name),
+                 terminal_field(other, sizeof(other), m->list[second].name), n,
+                 n == 1 ? "process is" : "processes are");
+}
+
 int find_ask_remote(struct find *f)
 {
     if (f->n_remote == 0)
@@ -222,6 +258,8 @@ int find_ask_remote(struct find *f)
     int rc = runs == NULL ? err_set(-ENOMEM, "no memory for %u hosts", f->n_remote) : reach_all(f);
     if (rc == 0)
         rc = ask_all(f, runs);
+    if (rc == 0)
+        say_twice(f->found);
     free(runs);
     free(f->remote);
     f->remote = NULL;

@@ -19,11 +19,12 @@ static bool has_word(int argc, char *const *argv, const char *word)
     return false;
 }
 
-/* Reads rows, which come from there as they are. */
+/* Reads rows, which come from there as they are.  A flame graph of several is a command of that
+ * name which runs in another way, and what it prints is read here. */
 static bool asks_for_rows(const struct cli_command *c)
 {
     return c != NULL && (c->run == command_query || c->run == command_export ||
-                         c->run == command_flamegraph || c->run == report_run);
+                         strcmp(c->name, "flamegraph") == 0 || c->run == report_run);
 }
 
 bool runs_there(const struct target *t, const struct cli_command *c, int argc, char *const *argv)

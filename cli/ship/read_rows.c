@@ -467,7 +467,8 @@ int metrics_send(struct ship_run *r)
     for (uint32_t i = 0; i < n && rc == 0; i++) {
         const struct member *m = &r->members.list[i];
         arena_init(&f.mem[i], (size_t)16 << 20);
-        only[i] = m->error == 0 && r->source[i] != NULL && !target_is_files(&m->target);
+        only[i] = m->error == 0 && r->source[i] != NULL && !target_is_files(&m->target) &&
+                  m->target.kind != TARGET_THERE;
         any = any || only[i];
     }
     if (rc == 0 && any && r->to.kind->metrics)

@@ -14,6 +14,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "cli/link/link.h"
 #include "cli/ship/run.h"
 #include "cli/terminal/terminal.h"
 #include "core/base/err.h"
@@ -51,6 +52,13 @@ static void take_tags(struct ship_source *s, const struct member *m)
     }
 }
 
+/* Only what it has left can be read, here or on its machine; of another machine one that is stopped
+ * looks the same, and lives again when it goes on. */
+static bool is_left(const struct target *t)
+{
+    return target_is_files(t) || t->kind == TARGET_THERE;
+}
+
 static struct ship_source *source_named(struct ship_run *r, const char *id, const struct member *m)
 {
     struct ship_source *s = ship_source_of(&r->state, id, /* make= */ true);
@@ -61,8 +69,8 @@ static struct ship_source *source_named(struct ship_run *r, const char *id, cons
     if (s->tags.host[0] == '\0')
         (void)gethostname(s->tags.host, sizeof(s->tags.host) - 1);
     s->seen = true;
-    s->dead = target_is_files(&m->target) && !m->target.stopped;
-    s->ended = s->ended && target_is_files(&m->target);
+    s->dead = is_left(&m->target) && !m->target.stopped;
+    s->ended = s->ended && is_left(&m->target);
     return s;
 }
 
@@ -138,12 +146,37 @@ static int take_info(void *arg, const struct member *m, const struct answer_rows
     if (s == NULL)
         return err_set(-ENOMEM, "too many processes");
     s->pid = v[0].integer;
-    (void)snprintf(s->address, sizeof(s->address), "%s", address);
+    if (m->target.there == NULL) /* by a relay it is a process of that host, as one here */
+        (void)snprintf(s->address, sizeof(s->address), "%s", address);
     if (m->tags.host[0] == '\0')
         (void)snprintf(s->tags.host, sizeof(s->tags.host), "%.*s", (int)v[1].text.size,
                        v[1].text.data);
     r->source[m - r->members.list] = s;
     return 0;
+}
+
+/* One of another machine that does not answer any more: while it did, it said who it is, and its
+ * directory has the name of its life.  What it has left is read there. */
+static struct ship_source *left_source(struct ship_run *r, const struct member *m)
+{
+    const struct link_member *there = m->target.there;
+    const char *slash = strrchr(there->what, '/');
+    char begin[80], end[160];
+
+    (void)snprintf(begin, sizeof(begin), "%.60s:%u:", m->target.host, m->target.port);
+    if (slash != NULL)
+        (void)snprintf(end, sizeof(end), ":%.150s", slash + 1);
+    else
+        (void)snprintf(end, sizeof(end), ":%" PRId64 "-%" PRId64, there->pid, there->start_time);
+    for (uint32_t i = 0; i < r->state.n && end[1] != '\0'; i++) {
+        const char *id = r->state.sources[i]->id;
+        size_t n = strlen(id), k = strlen(end);
+        if (strncmp(id, begin, strlen(begin)) == 0 && n > k && strcmp(id + n - k, end) == 0)
+            return source_named(r, id, m);
+    }
+    (void)err_set(-ESRCH, "its core does not answer, and who it is was not known before: its files "
+                          "can be sent by `probing ship` on its machine");
+    return NULL;
 }
 
 static int ask_info(struct ship_run *r)
@@ -160,6 +193,12 @@ static int ask_info(struct ship_run *r)
     if (only == NULL)
         return err_set(-ENOMEM, "no memory for %u processes", m->n);
     for (uint32_t i = 0; i < m->n; i++) {
+        if (m->list[i].error == 0 && m->list[i].target.kind == TARGET_THERE) {
+            r->source[i] = left_source(r, &m->list[i]);
+            if (r->source[i] == NULL)
+                member_failed(&m->list[i], MEMBER_FAILED, -ESRCH);
+            continue;
+        }
         only[i] =
             m->list[i].error == 0 && r->source[i] == NULL && m->list[i].target.host[0] != '\0';
         any = any || only[i];

@@ -40,6 +40,10 @@ int64_t answer_int(const struct json *cell);
 /* The one text that a query gives; "" when it gives none. */
 int answer_word(const struct target *t, const char *sql, char *ret, size_t size);
 
+/* `probing -t ... words` on the machine of such a target, for what happens there and not here; what
+ * it prints goes nowhere, and what it says when it fails is the reason. */
+int remote_command(const struct target *t, int n, const char *const *words);
+
 bool answer_plugin_runs(const struct target *t, const char *name);
 
 #endif

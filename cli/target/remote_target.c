@@ -18,6 +18,7 @@
 
 #define LIST_BYTES ((size_t)1 << 20) /* of what a host says of one process */
 #define LIST_NS (60 * NS_PER_S)
+#define COMMAND_WORDS 16
 
 bool remote_name_read(const char *text, struct remote_name *ret)
 {
@@ -74,14 +75,16 @@ static int pass(void *arg, bool error, const char *data, size_t size)
 static int answer_there(const struct target *t, const struct answer_ask *ask,
                         int (*fn)(void *arg, const char *data, size_t size), void *arg)
 {
-    char numbers[3][32];
-    const char *words[14] = {"-t", t->there->what, "query", "--format", ask->format};
+    char numbers[5][32];
+    const char *words[18] = {"-t", t->there->what, "query", "--format", ask->format};
     const struct {
         const char *option, *unit;
         uint64_t value;
     } more[] = {{"--width", "", ask->width},
                 {"--limit", "", ask->limit},
-                {"--timeout", "ns", ask->timeout_ns}};
+                {"--timeout", "ns", ask->timeout_ns},
+                {"--from-row", "", ask->from_row},
+                {"--to-row", "", ask->to_row}};
     struct passed p = {fn, arg};
     int n = 5;
 
@@ -96,6 +99,36 @@ static int answer_there(const struct target *t, const struct answer_ask *ask,
     words[n++] = ask->statement;
     int rc = link_run_all(t->there->host, n, words, pass, &p);
     return rc > 0 ? err_set(-EIO, "the query failed on %s", t->host) : rc;
+}
+
+/* ---- another command there ---- */
+
+static int keep_errors(void *arg, bool error, const char *data, size_t size)
+{
+    struct buf *said = arg;
+
+    if (error && said->size + size < LIST_BYTES)
+        (void)buf_add(said, data, size);
+    return 0;
+}
+
+int remote_command(const struct target *t, int n, const char *const *words)
+{
+    const char *all[COMMAND_WORDS] = {"-t", t->there->what};
+    struct buf said;
+
+    for (int i = 0; i < n && i + 2 < COMMAND_WORDS; i++)
+        all[i + 2] = words[i];
+    buf_init(&said, LIST_BYTES);
+    int rc = link_run_all(t->there->host, n + 2, all, keep_errors, &said);
+    if (rc > 0) {
+        const char *why = strstr(buf_text(&said), "probing: ");
+        why = why != NULL ? why + sizeof("probing: ") - 1 : "it did not say why";
+        rc = err_set(-EIO, "%s: %s %s: %.*s", t->host, words[0], words[1], (int)strcspn(why, "\n"),
+                     why);
+    }
+    buf_done(&said);
+    return rc;
 }
 
 void remote_target(const char *text, const struct remote_name *r, const struct link_member *m,

@@ -25,6 +25,13 @@ TEST(neighbours_are_a_range)
     check(ranks, 0, 12, "");
 }
 
+TEST(one_that_is_there_twice_is_named_once)
+{
+    const int64_t ranks[] = {0, 0, 1, 1, 3, 3, INT64_MAX, INT64_MAX};
+
+    check(ranks, 8, 12, "0-1,3,9223372036854775807");
+}
+
 TEST(the_rest_is_counted)
 {
     const int64_t ranks[] = {0, 2, 4, 6, 7, 8, INT64_MAX};
@@ -38,6 +45,7 @@ TEST(the_rest_is_counted)
 int main(void)
 {
     RUN(neighbours_are_a_range);
+    RUN(one_that_is_there_twice_is_named_once);
     RUN(the_rest_is_counted);
     return test_end();
 }

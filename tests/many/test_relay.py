@@ -140,6 +140,68 @@ def test_streams_go_on(far):
     assert asker.returncode == 130
 
 
+def test_a_flame_graph_of_there(far):
+    """What takes the samples is loaded by the probing there: a core that was entered has no path
+    of plugins."""
+    target = far.world.python("print('ready', flush=True)\nimport time\ntime.sleep(600)")
+    target.wait_line("ready")
+    assert target.probing("inject").returncode == 0
+    one = "ssh:node/%d" % target.pid
+    for name in (one, "%s,ssh:node/%d" % (one, far.ranks[1].pid)):
+        done = far.probing("-t", name, "flamegraph", "wall", "-s", "300ms", "-f", "folded")
+        assert done.returncode == 0 and done.stdout, done.stderr
+    for expected in ("plugin profile loaded", "plugin profile is loaded already"):
+        done = far.probing("-t", one, "performance", "--cc")
+        assert done.returncode == 0 and expected in done.stdout, done.stderr
+    target.end()
+
+
+def test_a_job_is_looked_at_there(far):
+    """hang and diff look at a process where it runs, however its machine was named."""
+    target = far.ranks[2]
+    who = "ssh:node/job:%s,ssh:dead1/job:x" % far.job
+    os.kill(target.pid, signal.SIGSTOP)
+    try:
+        done = far.probing("-t", who, "cluster", "hang", "--looks", "2", "--interval", "100ms",
+                           "--json")
+        seen = json.loads(done.stdout)
+        assert {r["rank"]: r["state"] == "stopped" for r in seen["ranks"]} == {
+            0: False, 1: False, 2: True, 3: False}, done.stdout
+        assert [h["host"] for h in seen["not_reached"]] == ["dead1"]
+        done = far.probing("-t", who, "cluster", "diff", "--all", "--json")
+        facts = json.loads(done.stdout)
+        assert '"limits"' in done.stdout and '"environment"' in done.stdout
+        assert "it is stopped" in done.stdout and "dead1" in json.dumps(facts)
+        done = far.probing("-t", "ssh:node/job:" + far.job, "flamegraph", "wall", "-s", "300ms",
+                           "-f", "folded")
+        assert done.returncode == 1 and "3 of 4 answered" in done.stderr, done.stderr
+        assert "only existing samples" in done.stderr, done.stderr
+        done = far.probing("-t", "ssh:node/%d" % target.pid, "flamegraph")
+        assert done.returncode == 1 and "drawn on its machine" in done.stderr, done.stderr
+    finally:
+        os.kill(target.pid, signal.SIGCONT)
+
+
+def test_a_machine_with_two_names(far):
+    """Its processes are asked twice, and that is said: who says so could be lying."""
+    who = "ssh:a/job:%s,ssh:b/job:%s" % (far.job, far.job)
+    done = far.probing("-t", who, "query", "--format", "csv",
+                       "select count(distinct _addr) from global.process.envs")
+    assert done.stdout.splitlines()[1:] == ["8"]
+    assert "4 processes are asked and counted twice" in done.stderr
+    assert "one machine with two names" in done.stderr and done.stderr.count("\n") == 1
+    words = ("cluster", "status", "--job", far.job, "--hosts", "a,b")
+    assert "4 ranks, and 8 were found" in far.probing(*words).stderr
+    words = ("cluster", "diff", "--job", far.job, "--hosts", "a,b")
+    assert "4 ranks, and 8 were compared" in far.probing(*words).stderr
+
+
+def test_rows_by_number(far):
+    """--from-row and --to-row are of one process; several would be a lie."""
+    done = far.probing("-t", "job:" + far.job, "query", "--from-row", "1", "select 1")
+    assert done.returncode == 2 and "take one process" in done.stderr, done.stderr
+
+
 def test_entering_and_leaving(far):
     """inject, plugin load and eject are done there; a process without a core says so."""
     target = far.world.python("print('ready', flush=True)\nimport time\ntime.sleep(600)")

@@ -7,7 +7,7 @@ import time
 
 import pytest
 from shipping import COLUMNS, add, folder, ship, start_job, start_ship, state_of, stored
-from world import wait_for
+from world import CLI, wait_for
 
 
 def steps(path):
@@ -41,6 +41,30 @@ def test_rows_come_with_whose_they_are_and_once(world):
     add(ranks[0], 5)
     assert "sent 5 rows" in ship(world, job, "parquet:%s" % out).stderr
     assert len(folder(out)) == 605
+
+
+def test_of_another_machine_what_a_dead_one_has_left_comes_once(world):
+    """By a relay: the life is known while it answers, and then its files are read there."""
+    rank, = start_job(world)
+    out, shell = world.tmp / "out", world.tmp / "shell"
+    shell.write_text('#!/bin/sh\nshift\nexec sh -c "$*"\n')
+    shell.chmod(0o755)
+    env = {"PROBING_RSH": str(shell), "PROBING_REMOTE": str(CLI)}
+    who, to = "ssh:node/%d" % rank.pid, "parquet:%s" % out
+    add(rank, 30)
+    done = ship(world, who, to, "--tables", "python.loss", env=env)
+    assert done.returncode == 0 and "sent 30 rows" in done.stderr, done.stderr
+    add(rank, 12)
+    rank.kill()
+    for expected in ("sent 12 rows", "sent 0 rows"):
+        done = ship(world, who, to, "--tables", "python.loss", env=env)
+        assert done.returncode == 0 and expected in done.stderr, done.stderr
+    assert steps(out) == list(range(42))
+    assert len({row["_process"] for row in folder(out)}) == 1
+    other, = start_job(world)
+    other.kill()
+    done = ship(world, "ssh:node/%d" % other.pid, to, env=env)
+    assert done.returncode == 1 and "`probing ship` on its machine" in done.stderr, done.stderr
 
 
 def test_duckdb_reads_the_folder(world):
