@@ -215,6 +215,12 @@ static int run_command(int argc, char **argv, const char *target_text)
     }
     if (asks_for_help(argc, argv))
         return help_one(c->name);
+    bool takes = c->needs_target || c->may_target || c->finds_targets;
+    if (!takes && target_text != NULL && !target_by_environment && is_remote(target_text))
+        return cli_misuse(err_set(-EINVAL,
+                                  "`%s` is about this machine and takes no target; on another one: "
+                                  "ssh HOST probing %s",
+                                  c->name, c->name));
     if (c->needs_target) {
         if (target_text == NULL || target_text[0] == '\0') {
             terminal_say("%s needs a target: probing -t <pid> %s (`probing list` shows "

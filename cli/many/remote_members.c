@@ -215,15 +215,34 @@ static int ask_all(struct find *f, struct remote_run *runs)
     return rc;
 }
 
-/* A machine that has two names says the same of its processes under both.  They stay two: who says
- * so could be lying, and would hide another's. */
+/* Which process it says that it is, and of what machine; false: it does not. */
+struct identity {
+    char machine[64];
+    int64_t pid, start_time;
+    uint32_t host; /* UINT32_MAX: of this machine */
+};
+
+static bool identity_of(const struct member *m, struct identity *ret)
+{
+    const struct link_member *there = m->target.there;
+
+    *ret = (struct identity){.pid = there != NULL ? there->pid : m->target.pid,
+                             .start_time = there != NULL ? there->start_time
+                                                         : (int64_t)m->target.start_time,
+                             .host = there != NULL ? there->host : UINT32_MAX};
+    (void)snprintf(ret->machine, sizeof(ret->machine), "%s",
+                   there != NULL ? there->host_name : m->tags.host);
+    return (there != NULL || m->target.host[0] == '\0') && ret->pid > 0 && ret->start_time > 0;
+}
+
+/* A machine that has two names says the same of its processes under both, and so does this one that
+ * is named as another.  They stay two: who says so could be lying, and would hide another's. */
 static bool is_twice(const struct member *m, const struct member *of)
 {
-    const struct link_member *a = m->target.there, *b = of->target.there;
+    struct identity a, b;
 
-    return a != NULL && b != NULL && a->host != b->host && a->pid == b->pid && a->pid > 0 &&
-           a->start_time == b->start_time && a->start_time > 0 &&
-           strcmp(a->host_name, b->host_name) == 0;
+    return identity_of(m, &a) && identity_of(of, &b) && a.host != b.host && a.pid == b.pid &&
+           a.start_time == b.start_time && strcmp(a.machine, b.machine) == 0;
 }
 
 static void say_twice(const struct members *m)

@@ -190,10 +190,19 @@ def test_a_machine_with_two_names(far):
     assert done.stdout.splitlines()[1:] == ["8"]
     assert "4 processes are asked and counted twice" in done.stderr
     assert "one machine with two names" in done.stderr and done.stderr.count("\n") == 1
+    for who in ("job:%s,ssh:a/job:%s", "ssh:a/job:%s,job:%s"):  # and this one by its own
+        done = far.probing("-t", who % (far.job, far.job), "query", "select 1")
+        assert "4 processes are asked and counted twice" in done.stderr, done.stderr
     words = ("cluster", "status", "--job", far.job, "--hosts", "a,b")
     assert "4 ranks, and 8 were found" in far.probing(*words).stderr
     words = ("cluster", "diff", "--job", far.job, "--hosts", "a,b")
     assert "4 ranks, and 8 were compared" in far.probing(*words).stderr
+
+
+def test_what_takes_no_target(far):
+    """A list of this machine is no answer about another."""
+    done = far.probing("-t", "ssh:node", "list")
+    assert done.returncode == 2 and "about this machine" in done.stderr and not done.stdout
 
 
 def test_rows_by_number(far):
