@@ -169,29 +169,76 @@ static bool places_differ(const struct judging *j, const struct hang_rank *most)
     return false;
 }
 
+static size_t wait_in(const struct judging *j, const char *operation)
+{
+    size_t n = 0;
+
+    for (size_t i = 0; i < j->n; i++)
+        n += j->ranks[i].state == HANG_WAITS && strcmp(j->ranks[i].operation, operation) == 0;
+    return n;
+}
+
+/* Is the program's order of calls wrong?  Stages of a pipeline send and receive while others do
+ * something else: that is as it should be. */
+static bool some_talk_to_one(const struct judging *j)
+{
+    static const char *const calls[] = {"send", "recv", "isend", "irecv", "batch_isend_irecv"};
+
+    for (size_t i = 0; i < sizeof(calls) / sizeof(calls[0]); i++)
+        if (wait_in(j, calls[i]) > 0)
+            return true;
+    return false;
+}
+
+/* Who waits in another operation is named only where the others are more. */
+static bool judge_different(const struct judging *j, const struct hang_rank *most,
+                            struct hang_verdict *v)
+{
+    size_t differ = 0, often = wait_in(j, most->operation);
+    bool clear = true;
+
+    for (size_t i = 0; i < j->n; i++) {
+        const struct hang_rank *r = &j->ranks[i];
+        bool other = r->state == HANG_WAITS && strcmp(r->operation, most->operation) != 0;
+        differ += other;
+        clear = clear && (!other || wait_in(j, r->operation) < often);
+        v->awaited[i] = other;
+    }
+    if (differ == 0)
+        return false;
+    (void)buf_adds(j->ret, "They wait in different operations: ");
+    if (some_talk_to_one(j)) {
+        (void)buf_adds(j->ret, "some send to one rank or receive from it, and which one its stack "
+                               "does not tell. Look at what those ranks do.\n");
+        clear = false;
+    } else {
+        (void)buf_adds(j->ret, "the ranks do not run the same program, or not in the same order.");
+        (void)buf_adds(j->ret, clear ? " Different from most: " : "\n");
+    }
+    if (!clear) {
+        memset(v->awaited, 0, j->n * sizeof(*v->awaited));
+        return true;
+    }
+    v->n_awaited = differ;
+    name_awaited(j, v);
+    (void)buf_adds(j->ret, ".\n");
+    return true;
+}
+
 /* All that were seen wait: for each other, in different calls, or for what is not seen. */
 static void judge_waiters(const struct judging *j, struct hang_verdict *v)
 {
     const struct hang_rank *most = most_wait_in(j);
 
-    for (size_t i = 0; i < j->n; i++) {
-        v->awaited[i] =
-            j->ranks[i].state == HANG_WAITS && strcmp(j->ranks[i].operation, most->operation) != 0;
-        v->n_awaited += v->awaited[i];
-    }
-    if (v->n_awaited > 0) {
-        (void)buf_adds(j->ret, "They wait in different operations: the ranks do not run the same "
-                               "program, or not in the same order. Different from most: ");
-        name_awaited(j, v);
-        (void)buf_adds(j->ret, ".\n");
-    } else if (places_differ(j, most)) {
+    if (judge_different(j, most, v))
+        return;
+    if (places_differ(j, most))
         (void)buf_adds(j->ret, "They wait in the same operation, called from different places: two "
                                "halves of one call, or calls that do not belong together.\n");
-    } else {
+    else
         (void)buf_adds(j->ret,
                        "All that were seen wait in the same call: what is missing is a rank "
                        "that was not seen, the network, or a device.\n");
-    }
 }
 
 static bool judge_hang(const struct judging *j, struct hang_verdict *v)

@@ -146,6 +146,34 @@ TEST(another_operation_than_the_others)
                   "not in the same order. Different from most: rank 1.\n");
 }
 
+/* Of two halves none is the wrong one. */
+TEST(as_many_in_one_operation_as_in_the_other)
+{
+    struct hang_rank ranks[2] = {{.rank = 0}, {.rank = 1}};
+    CHECK_INT(look(&ranks[0], ALL_REDUCE, NULL), 0);
+    CHECK_INT(look(&ranks[1], BARRIER, NULL), 0);
+    check_verdict(ranks, 2, HANG_YES, "",
+                  "rank 0 waits in all_reduce: train, job.py:14\n"
+                  "rank 1 waits in barrier: train, job.py:14\n"
+                  "They wait in different operations: the ranks do not run the same program, or "
+                  "not in the same order.\n");
+}
+
+/* Stages of a pipeline: that one receives while others reduce is how it is written. */
+TEST(one_receives_from_another)
+{
+    struct hang_rank ranks[3] = {{.rank = 0}, {.rank = 1}, {.rank = 2}};
+    CHECK_INT(look(&ranks[0], ALL_REDUCE, NULL), 0);
+    CHECK_INT(look(&ranks[1], ALL_REDUCE, NULL), 0);
+    CHECK_INT(look(&ranks[2], ALL_REDUCE, NULL), 0);
+    (void)snprintf(ranks[2].operation, sizeof(ranks[2].operation), "recv");
+    check_verdict(ranks, 3, HANG_YES, "",
+                  "ranks 0-1 (2) wait in all_reduce: train, job.py:14\n"
+                  "rank 2 waits in recv: train, job.py:14\n"
+                  "They wait in different operations: some send to one rank or receive from it, "
+                  "and which one its stack does not tell. Look at what those ranks do.\n");
+}
+
 TEST(all_wait_in_the_same)
 {
     struct hang_rank ranks[3] = {{.rank = 0}, {.rank = 1}, {.rank = 2, .pid = HANG_UNKNOWN}};
@@ -277,6 +305,8 @@ int main(void)
     RUN(a_job_that_only_communicates_is_accused_of_nothing);
     RUN(those_that_poll_wait_for_one_that_is_gone);
     RUN(another_operation_than_the_others);
+    RUN(as_many_in_one_operation_as_in_the_other);
+    RUN(one_receives_from_another);
     RUN(all_wait_in_the_same);
     RUN(asking_for_ones_rank_is_no_collective);
     RUN(nobody_waits_and_nobody_was_seen);
