@@ -315,11 +315,10 @@ static int take_header(char *line, struct framing *f, struct http_answer *ret)
     return 0;
 }
 
-static int read_head(struct reading *r, struct framing *f, struct http_answer *ret)
+static int read_head(struct reading *r, struct framing *f, struct http_answer *ret, size_t *left)
 {
     char line[4096];
-    size_t left = HEAD_BYTES;
-    int rc = next_line(r, line, sizeof(line), &left);
+    int rc = next_line(r, line, sizeof(line), left);
 
     if (rc < 0)
         return rc;
@@ -330,7 +329,7 @@ static int read_head(struct reading *r, struct framing *f, struct http_answer *r
         return err_set(-EPROTO, "what it answers is no HTTP");
     f->closes = !new;
     ret->status = (int)status;
-    while ((rc = next_line(r, line, sizeof(line), &left)) == 0 && line[0] != '\0')
+    while ((rc = next_line(r, line, sizeof(line), left)) == 0 && line[0] != '\0')
         if ((rc = take_header(line, f, ret)) < 0)
             return rc;
     return rc;
@@ -388,11 +387,12 @@ static int read_to_end(struct reading *r, struct http_answer *ret)
 static int read_answer(struct reading *r, struct http_answer *ret)
 {
     struct framing f = {.closes = false};
+    size_t left = HEAD_BYTES; /* of all heads: "100 Continue" may come again, but not for ever */
     int rc;
 
     do {
         f = (struct framing){.closes = false};
-        rc = read_head(r, &f, ret);
+        rc = read_head(r, &f, ret, &left);
     } while (rc == 0 && ret->status < 200);
     if (rc < 0)
         return rc;

@@ -117,7 +117,10 @@ def test_a_server_that_hangs_can_be_left(world):
         connection.close()
 
 
-def test_what_is_no_http_is_said(world):
+@pytest.mark.parametrize("answer", [b"220 mail.example.org ESMTP\r\n" * 3,
+                                    b"HTTP/1.1 100 Continue\r\n\r\n" * 50000],
+                         ids=["mail", "endless"])
+def test_what_is_no_http_is_said(world, answer):
     rank, = start_job(world)
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))
@@ -126,7 +129,10 @@ def test_what_is_no_http_is_said(world):
         def play():
             connection, _ = listener.accept()
             connection.recv(1 << 20)
-            connection.sendall(b"220 mail.example.org ESMTP\r\n" * 3)
+            try:
+                connection.sendall(answer)
+            except OSError:
+                pass  # it has heard enough
             connection.close()
         thread = threading.Thread(target=play, daemon=True)
         thread.start()
