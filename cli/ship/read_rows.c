@@ -183,7 +183,7 @@ static void commit(struct ship_run *r, const struct item *i)
     r->state.totals.batches++;
     t->next = t->pending_to;
     t->pending_to = 0;
-    t->said = false;
+    t->said = t->tried = false;
     r->state.changed = true;
 }
 
@@ -205,8 +205,10 @@ static int send_item(struct ship_run *r, const struct item *i)
     int rc = i->rows == 0 ? 0
                           : ship_batch_columns(&mem, i->columns.list, i->columns.n,
                                                r->to.kind->reserved, &b.columns);
-    if (rc == 0 && i->rows > 0)
+    if (rc == 0 && i->rows > 0) {
+        t->tried = true;
         rc = r->to.kind->send(&r->to, &b);
+    }
     arena_done(&mem);
     r->state.totals.samples += r->to.samples - samples;
     r->state.totals.samples_refused += r->to.refused - refused;
@@ -225,12 +227,14 @@ static int send_item(struct ship_run *r, const struct item *i)
     return rc;
 }
 
-/* It did not give the range.  true: it may, alone. */
-static bool was_crowded(struct ship_run *r, struct item *i)
+/* It did not give the range.  true: it may, alone; what may have been sent already came alone, and
+ * in other pieces it would be there twice. */
+static bool was_crowded(struct ship_run *r, struct item *i, bool alone)
 {
     const struct member_result *result = &r->members.list[i->member].result;
     struct ship_table *t = table_of(i);
 
+    i->crowded = i->crowded || (result->error == -EFBIG && !alone && t->tried);
     if (result->error == -EFBIG && !i->crowded && t->pending_to - t->next > 1)
         halve(r, t);
     else if (result->error != -EFBIG)
@@ -249,7 +253,7 @@ static int send_group(struct group *g)
     for (uint32_t i = 0; i < g->n; i++) {
         struct item *one = g->items[i];
         bool failed = r->members.list[one->member].result.state == MEMBER_FAILED;
-        one->crowded = rc == 0 && failed && was_crowded(r, one);
+        one->crowded = rc == 0 && failed && was_crowded(r, one, g->n == 1);
         empty_item(one);
     }
     for (uint32_t i = 0; i < g->n && rc == 0 && g->n > 1; i++) {

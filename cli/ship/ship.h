@@ -37,6 +37,7 @@ struct ship_table {
     uint64_t first_row, end_row; /* what the source has now */
     uint64_t until;              /* of --once: what it had when that began */
     uint64_t not_before_ns;      /* it was refused: when to try again */
+    bool tried; /* the range under way has been given to the destination, or may have been */
     bool wanted, listed, said;
 };
 

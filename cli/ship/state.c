@@ -220,6 +220,7 @@ static int take_table(const struct ship_state *s, struct ship_source *source, co
     (void)snprintf(t->name, sizeof(t->name), "%s", v[2]->text);
     t->next = (uint64_t)v[3]->integer;
     t->pending_to = (uint64_t)v[4]->integer;
+    t->tried = t->pending_to > t->next;
     t->sent = (uint64_t)v[5]->integer;
     t->lost = (uint64_t)v[6]->integer;
     return 0;

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """`probing ship --to parquet:DIR`: each row once, whatever is killed, and what is lost is told."""
+import json
 import os
 import random
 import signal
@@ -181,6 +182,24 @@ def test_rows_that_are_too_long_to_be_held_at_once(world):
     assert done.returncode == 0, done.stderr
     assert steps(out) == there
     assert all(r["note"] == "%d " % r["step"] + "x" * 200000 for r in folder(out))
+
+
+def test_a_range_that_may_be_there_is_not_sent_in_other_pieces(world):
+    """Beside others less is held of each; what was sent alone before a kill must fit, too."""
+    ranks = start_job(world, 2)
+    assert ranks[0].probing("eval", "--timeout", "5m", "add_long(120)").returncode == 0
+    out = world.tmp / "out"
+    assert ship(world, str(ranks[0].pid), "parquet:%s" % out).returncode == 0
+    path = world.tmp / "state" / "ship.json"
+    lines = path.read_text().split("\n")
+    source = json.loads(lines[1])
+    table = next(t for t in source["tables"] if t[2] == "loss")
+    table[3:6] = [0, table[3], 0]  # as it stands there while the rows are on their way
+    path.write_text("\n".join([lines[0], json.dumps(source), *lines[2:]]))
+    add(ranks[1], 5)
+    done = ship(world, "%d,%d" % (ranks[0].pid, ranks[1].pid), "parquet:%s" % out)
+    assert done.returncode == 0, done.stderr
+    assert steps(out) == sorted(list(range(5)) + list(range(120)))
 
 
 def test_once_ends_while_rows_come(world):
