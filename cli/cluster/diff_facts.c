@@ -139,6 +139,7 @@ static bool says_place(const char *kind, const char *name)
                                         "POD_IP",
                                         "TORCHELASTIC_ERROR_FILE",
                                         "SSH_CLIENT",
+                                        "PROBING_LAUNCH",
                                         "SSH_CONNECTION",
                                         "_"};
 

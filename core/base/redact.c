@@ -436,9 +436,21 @@ int secret_text(const char *text, size_t n, struct buf *ret)
     return rc < 0 ? rc : hidden;
 }
 
+/* MYSQL_PWD, SMTP_PASS: names of settings only, as in a text "forward_pass" is none. */
+static bool ends_as_password(const char *name, size_t n)
+{
+    static const char *const ends[] = {"_pass", "_pwd", "_pw", ".pass", "-pass", NULL};
+    for (const char *const *end = ends; *end; end++) {
+        size_t k = strlen(*end);
+        if (n > k && strncasecmp(name + n - k, *end, k) == 0)
+            return true;
+    }
+    return false;
+}
+
 int secret_show(const char *name, size_t name_n, const char *value, struct buf *ret)
 {
-    if (secret_name(name, name_n))
+    if (secret_name(name, name_n) || ends_as_password(name, name_n))
         return buf_adds(ret, value[0] ? SECRET_SHOWN : "");
     int rc = secret_text(value, strlen(value), ret);
     return rc < 0 ? rc : 0;

@@ -20,8 +20,8 @@
 bool secret_name(const char *name, size_t n);
 /* The same without those that are as often the names of something else: token, key, auth. */
 bool secret_name_surely(const char *name, size_t n);
-/* Add the value as it may be shown: SECRET_SHOWN for a secret's name, else as secret_text(). 0, or
- * what buf_add() gives. */
+/* Add the value as it may be shown: SECRET_SHOWN for a secret's name and for such as MYSQL_PWD and
+ * SMTP_PASS, else as secret_text(). 0, or what buf_add() gives. */
 int secret_show(const char *name, size_t name_n, const char *value, struct buf *ret);
 /* Add a text in which SECRET_SHOWN stands in the place of
  * - what is assigned to a secret's name: password='x', "api_key": "x", --token x, Cookie: x, in

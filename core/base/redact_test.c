@@ -23,13 +23,17 @@ static const char *shown(const char *name, const char *value)
 
 TEST(a_name_that_sounds_like_a_secret_hides_its_value)
 {
-    static const char *const secret[] = {"HF_TOKEN",   "AWS_SECRET_ACCESS_KEY", "probing.token",
-                                         "PGPASSWORD", "my-Credentials",        "x.auth"};
+    static const char *const secret[] = {"HF_TOKEN",       "AWS_SECRET_ACCESS_KEY",
+                                         "probing.token",  "PGPASSWORD",
+                                         "my-Credentials", "x.auth",
+                                         "MYSQL_PWD",      "SMTP_PASS",
+                                         "ftp.pass"};
     for (size_t i = 0; i < sizeof(secret) / sizeof(secret[0]); i++)
         CHECK_STR(shown(secret[i], "s3cret"), "***");
     CHECK_STR(shown("HF_TOKEN", ""), "");
     CHECK_STR(shown("PATH", "/bin:/usr/bin"), "/bin:/usr/bin");
     CHECK_STR(shown("PWD", "/home/me"), "/home/me");
+    CHECK_STR(shown("BYPASS", "1"), "1");
     CHECK(!secret_name("tokens", 3)); /* "tok" is all of it */
 }
 

@@ -14,7 +14,8 @@ def start_ranks(world, job, n, odd=2, **more):
     for rank in range(n):
         env = {"RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": str(n),
                "TORCHELASTIC_RUN_ID": job, "SEED": "seed-%d" % rank, "NCCL_ALGO": "Ring",
-               "API_TOKEN": "secret-%d" % rank}
+               "API_TOKEN": "secret-%d" % rank, "MYSQL_PWD": "secret-%d" % rank,
+               "PROBING_LAUNCH": "%d\n" % (rank % 2)}
         if rank == odd:
             env.update({"NCCL_ALGO": "Tree", "NAN\nrank 0": "\x1b[2J"}, **more)
         targets.append(world.python("import json\n" + IDLE, env=env))
@@ -40,7 +41,8 @@ def test_one_is_different(world):
     assert "  NCCL_ALGO\n    ranks 0-1,3 (3): Ring\n    rank 2: Tree\n" in done.stdout
     assert "  ONLY_HERE\n    rank 2: 1\n    ranks 0-1,3 (3): (not there)\n" in done.stdout
     assert "secret-" not in done.stdout and "seed-" not in done.stdout
-    assert "LOCAL_RANK, RANK, SEED" in done.stdout and "1 secret, not compared" in done.stdout
+    assert "LOCAL_RANK, PROBING_LAUNCH, RANK, SEED" in done.stdout
+    assert "2 secrets, not compared" in done.stdout
     assert "  NAN rank 0\n    rank 2:  [2J\n" in done.stdout
     for target in targets:
         target.inject()
