@@ -234,6 +234,7 @@ static int fill(void *arg, struct flame *f)
         if (s->value > 0)
             rc = add_stack(g, s, room, f);
     free(room);
+    rc = rc == 0 ? flame_join(f) : rc;
     if (rc == 0 && f->n_samples == 0)
         rc = err_set(-ENODATA, "none of them has stacks to draw");
     return rc;

@@ -15,6 +15,7 @@
 #include "core/base/err.h"
 #include "core/base/text.h"
 
+#define REPORT_OPTIONS 12 /* of a command, as report.h says: a command of ours may have more */
 #define PARTS_MAX 32
 #define TEXT_MAX 4096   /* bytes of a text */
 #define STRIDE_MAX 4096 /* bytes: no struct here will ever be larger */
@@ -115,9 +116,9 @@ static const struct probing_report_option *option_at(const struct probing_report
 
 static int check_options(const struct image *image, const struct probing_report_command *c)
 {
-    if (c->n_options > COMMAND_OPTIONS)
+    if (c->n_options > REPORT_OPTIONS)
         return err_set(-EINVAL, "command '%s' has %u options, at most %d can be shown", c->name,
-                       c->n_options, COMMAND_OPTIONS);
+                       c->n_options, REPORT_OPTIONS);
     if (c->n_options > 0 && !is_there(image, c->options, c->n_options, c->option_size,
                                       sizeof(struct probing_report_option)))
         return err_set(-EINVAL,

@@ -63,6 +63,7 @@ struct flame {
     uint32_t n_frames, n_stacks, n_samples, n_places, n_labels;
     uint32_t *label_slots, label_room; /* hash of labels */
     int64_t total;
+    bool joined;             /* flame_join() has been called */
     int64_t n_given, n_lost; /* samples that came; and those of them whose stack did not */
     size_t left_bytes;       /* that its arrays may still grow by */
 };

@@ -236,6 +236,7 @@ int flame_join(struct flame *f)
         f->samples[n++] = *s;
     }
     f->n_samples = n;
+    f->joined = true;
     return flame_mend(f);
 }
 

@@ -95,6 +95,8 @@ static int add_profile(struct flame_tree *t, struct flame *into, const struct fl
 int flame_tree_new(struct flame *f, struct flame_tree *ret)
 {
     *ret = (struct flame_tree){.f = f};
+    if (!f->joined)
+        return err_set(-EINVAL, "the samples have not got their stacks yet");
     (void)node_new(ret, UINT32_MAX, 0);
     if (ret->n == 0)
         return err_set(-ENOMEM, "no memory for the tree");

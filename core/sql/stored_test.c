@@ -411,6 +411,12 @@ TEST(answers_say_why_they_have_no_rows)
         CHECK_STR(why(all[i].text), all[i].why);
 }
 
+TEST(tables_tell_rows_that_have_just_come)
+{
+    CHECK(append_rows(0, 7));
+    CHECK_STR(ask("select buffered from probing.tables where name = 'rows'"), "0;");
+}
+
 int main(void)
 {
     static const struct probing_column columns[] = {{.name = "n", .type = PROBING_I64},
@@ -441,7 +447,7 @@ int main(void)
         store_table_add(store, "t", &desc, NULL, &table) ||
         store_table_add(store, "t", &none, NULL, &t) ||
         store_table_add(store, "t", &bare, NULL, &t) || tables_add(tables, "t", &empty, NULL, &t) ||
-        sql_new(tables, store, &engine) || !append_rows(0, ROWS)) {
+        store_about_add(store) || sql_new(tables, store, &engine) || !append_rows(0, ROWS)) {
         printf("# %s\n", err_text());
         return 1;
     }
@@ -457,6 +463,7 @@ int main(void)
     RUN(each_closed_bucket_is_given_once);
     RUN(late_rows_are_counted);
     RUN(what_is_new_is_told_once);
+    RUN(tables_tell_rows_that_have_just_come);
     sql_free(engine);
     store_free(store);
     tables_free(tables);

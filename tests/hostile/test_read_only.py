@@ -109,7 +109,8 @@ TABLES = {
     "probing.scripts": False, "probing.settings": False, "probing.tables": False,
     "process.envs": False, "process.info": False, "process.memory": False,
     "python.backtrace": True,
-    "python.exceptions": True, "python.gc": False, "python.gc_generations": False,
+    "python.exceptions": True, "python.facts": False, "python.gc": False,
+    "python.gc_generations": False,
     "python.imports": False, "python.modules": False, "python.objects": False,
     "python.samples": False, "python.secrets": True, "python.stacks": False,
     "python.tensors": False, "python.threads": False, "python.trace_event": True,
@@ -223,7 +224,7 @@ def test_every_command_of_the_sources_is_in_the_table():
             text = "" if path.name.endswith("_test.c") else path.read_text()
             here |= set(re.findall(r'\.name = "([a-z_= ]+)",\s*'
                                    r'(?:\.flags = [A-Z_| ]+,\s*)?\.usage', text))
-            here |= set(re.findall(r'\bCOMMAND\("([a-z_= ]+)"', text))
+            here |= set(re.findall(r'\bCOMMAND\(\s*"([a-z_= ]+)"', text))
     assert here == set(COMMANDS)
 
 

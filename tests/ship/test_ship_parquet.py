@@ -44,6 +44,15 @@ def test_rows_come_with_whose_they_are_and_once(world):
     assert len(folder(out)) == 605
 
 
+def test_rows_that_have_just_come_are_there(world):
+    """Those that are in the rings when it looks are no rows of the next time."""
+    rank, = start_job(world)
+    for _ in range(8):
+        add(rank, 5)
+        done = ship(world, str(rank.pid), "parquet:%s" % (world.tmp / "out"))
+        assert done.returncode == 0 and "sent 5 rows" in done.stderr, done.stderr
+
+
 def test_of_another_machine_what_a_dead_one_has_left_comes_once(world):
     """By a relay: the life is known while it answers, and then its files are read there."""
     rank, = start_job(world)
