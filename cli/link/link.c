@@ -22,12 +22,14 @@
 #include "cli/link/frame.h"
 #include "cli/link/spawn.h"
 #include "cli/link/token.h"
+#include "core/base/clock.h"
 #include "core/base/err.h"
 #include "core/base/text.h"
 
 #define NAMES_BYTES ((size_t)64 << 10) /* in one message */
 #define LOOK_MS 100                    /* between looks at Ctrl-C */
 #define READ_BYTES ((size_t)64 << 10)
+#define PAUSE_MAX_NS (600 * NS_PER_S) /* between tries to reach a host that was lost */
 
 /* The process beside us, and what it was told; of this process and its children. */
 static struct {
@@ -38,6 +40,8 @@ static struct {
         char *name;
         bool listens;
         uint32_t number;
+        uint32_t tries;    /* in vain, one after the other */
+        uint64_t began_ns; /* the last of them */
     } * hosts;
 } the;
 
@@ -174,8 +178,36 @@ int link_known(const char *name, bool listens, uint32_t *ret)
     return -ENOENT;
 }
 
+bool link_is_due(const char *name, bool listens)
+{
+    uint64_t pause = NS_PER_S;
+    struct link_host h;
+    uint32_t i = 0;
+
+    while (i < the.n && (the.hosts[i].listens != listens || strcmp(the.hosts[i].name, name) != 0))
+        i++;
+    if (i == the.n || link_host_of(the.hosts[i].number, &h) < 0)
+        return false;
+    if (h.reached) {
+        the.hosts[i].tries = 0;
+        return false;
+    }
+    for (uint32_t k = 0; k < the.hosts[i].tries && pause < PAUSE_MAX_NS; k++)
+        pause *= 2;
+    return clock_monotonic() - the.hosts[i].began_ns >=
+           (pause < PAUSE_MAX_NS ? pause : PAUSE_MAX_NS);
+}
+
+/* One that was tried before has a new number. */
 static int remember(const char *name, bool listens, uint32_t number)
 {
+    for (uint32_t i = 0; i < the.n; i++)
+        if (the.hosts[i].listens == listens && strcmp(the.hosts[i].name, name) == 0) {
+            the.hosts[i].number = number;
+            the.hosts[i].began_ns = clock_monotonic();
+            the.hosts[i].tries++;
+            return 0;
+        }
     void *list = realloc(the.hosts, (the.n + 1) * sizeof(*the.hosts));
     char *copy = strdup(name);
 
@@ -187,6 +219,8 @@ static int remember(const char *name, bool listens, uint32_t number)
     }
     the.hosts[the.n].name = copy;
     the.hosts[the.n].listens = listens;
+    the.hosts[the.n].tries = 0;
+    the.hosts[the.n].began_ns = clock_monotonic();
     the.hosts[the.n++].number = number;
     return 0;
 }

@@ -35,6 +35,9 @@ void link_configure(const char *rsh, const char *program, uint32_t degree);
 int link_hosts(const char *const *names, uint32_t n, uint32_t *ret_first);
 /* A relay that listens at "HOST:PORT". */
 int link_listener(const char *name, uint32_t *ret);
+/* Is it known, and lost, and is it time to try again?  After each try in vain the time doubles,
+ * from a second to ten minutes.  Waits until it is reached or lost. */
+bool link_is_due(const char *name, bool listens);
 /* The number of a host that was named to one of these; -ENOENT without words. */
 int link_known(const char *name, bool listens, uint32_t *ret);
 
@@ -68,8 +71,11 @@ struct link_member {
     char why[LINK_WHY]; /* it cannot be asked; "" */
 };
 
-/* A line of `probing relay --list`, of that host.  It lives as long as this process.  -EBADMSG. */
+/* A line of `probing relay --list`, of that host.  It lives as long as this process, or until all
+ * are forgotten.  -EBADMSG. */
 int link_member_read(uint32_t host, const char *line, size_t size, const struct link_member **ret);
+/* For who looks again and again: no target that has one is left. */
+void link_members_forget(void);
 
 /* A descriptor that is as connected to its socket.  *ret_note: what became of it is there when the
  * connection has ended: a number of enum probing_client_end as text, a blank, a sentence. */

@@ -17,7 +17,7 @@
 #define LINE_BYTES ((size_t)64 << 10)
 #define PATH_BYTES 4096
 
-/* They live as long as this process, which names them again and again. */
+/* They live as long as this process, or until it names all of them anew. */
 static struct {
     struct link_member **list;
     uint32_t n;
@@ -36,6 +36,18 @@ static struct link_member *keep(void)
         return NULL;
     }
     return members.list[members.n++] = m;
+}
+
+void link_members_forget(void)
+{
+    for (uint32_t i = 0; i < members.n; i++) {
+        free(members.list[i]->what);
+        free(members.list[i]->directory);
+        free(members.list[i]);
+    }
+    free(members.list);
+    members.list = NULL;
+    members.n = 0;
 }
 
 /* A place in a job, a pid: nothing makes it anything else than a number. */

@@ -80,7 +80,7 @@ int find_add_remote(struct find *f, const char *text)
 
 /* ---- reaching all of them ---- */
 
-/* Those that are new, as one tree. */
+/* Those that are new, or were lost since somebody looked, as one tree. */
 static int reach_shells(struct find *f)
 {
     const char **names = calloc(f->n_remote, sizeof(char *));
@@ -90,13 +90,19 @@ static int reach_shells(struct find *f)
         return err_set(-ENOMEM, "no memory for %u hosts", f->n_remote);
     for (uint32_t i = 0; i < f->n_remote; i++) {
         const struct remote_name *r = &f->remote[i].name;
-        bool twice = r->listens || link_known(r->host, false, &number) == 0;
+        bool known = link_known(r->host, r->listens, &number) == 0;
+        bool twice = r->listens || (known && !link_is_due(r->host, false));
         for (uint32_t k = 0; k < n && !twice; k++)
             twice = strcmp(names[k], r->host) == 0;
         if (!twice)
             names[n++] = r->host;
     }
     int rc = n > 0 ? link_hosts(names, n, &first) : 0;
+    for (uint32_t i = 0; rc == 0 && i < f->n_remote; i++) {
+        const struct remote_name *r = &f->remote[i].name;
+        if (r->listens && link_known(r->host, true, &number) == 0 && link_is_due(r->host, true))
+            (void)link_listener(r->host, &number);
+    }
     free(names);
     return rc;
 }
@@ -227,8 +233,8 @@ static bool identity_of(const struct member *m, struct identity *ret)
     const struct link_member *there = m->target.there;
 
     *ret = (struct identity){.pid = there != NULL ? there->pid : m->target.pid,
-                             .start_time = there != NULL ? there->start_time
-                                                         : (int64_t)m->target.start_time,
+                             .start_time =
+                                 there != NULL ? there->start_time : (int64_t)m->target.start_time,
                              .host = there != NULL ? there->host : UINT32_MAX};
     (void)snprintf(ret->machine, sizeof(ret->machine), "%s",
                    there != NULL ? there->host_name : m->tags.host);

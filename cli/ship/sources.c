@@ -296,6 +296,7 @@ static bool add_missing(struct ship_run *r, struct buf *text)
 /* And their ranks: those behind TCP are asked. */
 static int find_members(struct ship_run *r, const char *text)
 {
+    link_members_forget(); /* their members are gone, too */
     int rc = members_find(text, &r->members);
 
     return rc < 0 ? rc : members_identify(&r->members, /* timeout_ns= */ 0, /* at_once= */ 0);

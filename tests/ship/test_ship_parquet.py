@@ -77,6 +77,27 @@ def test_of_another_machine_what_a_dead_one_has_left_comes_once(world):
     assert done.returncode == 1 and "`probing ship` on its machine" in done.stderr, done.stderr
 
 
+def test_a_relay_that_is_lost_is_started_again(world):
+    """`ship` goes on for days: a connection that ends in between is no end."""
+    rank, = start_job(world)
+    out, shell, log = world.tmp / "out", world.tmp / "shell", world.tmp / "log"
+    shell.write_text('#!/bin/sh\nshift\necho $$ >> %s\nexec sh -c "exec $*"\n' % log)
+    shell.chmod(0o755)
+    (world.tmp / "state").mkdir(mode=0o700)
+    add(rank, 30)
+    asker = world.start(str(CLI), "-t", "ssh:node/%d" % rank.pid, "ship", "--to",
+                        "parquet:%s" % out, "--every", "100ms", "--tables", "python.loss",
+                        "--state", str(world.tmp / "state" / "ship.json"),
+                        env={"PROBING_RSH": str(shell), "PROBING_REMOTE": str(CLI)})
+    wait_for(lambda: steps(out) == list(range(30)), "the first rows")
+    os.kill(int(log.read_text().split()[0]), signal.SIGKILL)
+    add(rank, 10)
+    wait_for(lambda: steps(out) == list(range(40)), "rows behind the loss", timeout=60)
+    assert len(log.read_text().split()) >= 2
+    asker.process.send_signal(signal.SIGTERM)
+    assert asker.process.wait() == 0
+
+
 def test_duckdb_reads_the_folder(world):
     duckdb = pytest.importorskip("duckdb")
     rank, = start_job(world)
