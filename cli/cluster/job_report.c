@@ -56,6 +56,11 @@ static int take_words(const struct cli_command *c, int argc, char **argv, char *
     for (int i = 1; i < argc; i++) {
         if (is_job_option(argv[i]) && i + 1 == argc)
             return err_set(-EINVAL, "option %s needs a value: --job NAME", argv[i]);
+        if (strncmp(argv[i], "--hosts", 7) == 0)
+            return err_set(-EINVAL,
+                           "`cluster %s` asks the ranks of this machine; those of others it asks "
+                           "by relays: probing -t 'ssh:node[1-8]/job:NAME' %s",
+                           c->name, c->name);
         if (is_job_option(argv[i]))
             *ret_job = argv[++i];
         else if (strncmp(argv[i], "--job=", 6) == 0)

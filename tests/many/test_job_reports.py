@@ -56,6 +56,9 @@ def test_what_it_may_not(tally):
     assert done.returncode == 2 and "did you mean '--json'" in done.stderr, done.stderr
     done = tally.probing("cluster", "tally", "--job", "no-such-job")
     assert done.returncode == 1 and "no-such-job" in done.stderr, done.stderr
+    for words in (["--hosts", "node[1-2]"], ["--hosts=node1"]):
+        done = tally.probing("cluster", "tally", "--job", "x", *words)
+        assert done.returncode == 2 and "-t 'ssh:node[1-8]/job:NAME' tally" in done.stderr, done
     done = tally.probing("cluster", "tally", "--job")
     assert done.returncode == 2 and "--job NAME" in done.stderr, done.stderr
     done = tally.probing("tally")
