@@ -15,6 +15,7 @@
 
 #include "cli/commands/export_tracks.h"
 #include "cli/export/export.h"
+#include "cli/link/link.h"
 #include "cli/target/query_client.h"
 #include "cli/terminal/atomic_output.h"
 #include "cli/terminal/terminal.h"
@@ -408,6 +409,11 @@ int command_export(struct target *t, int argc, char **argv)
     buf_init(&e.out, (size_t)3 << 30);
     export_arrow_init(&e.arrow);
     rc = cli_misuse(statement_of(&e, &statement));
+    if (rc == 0 && t->kind == TARGET_THERE && is_of_tracks(&e))
+        rc = err_set(-ESRCH,
+                     "no core answers in %s; a trace of what it has left is written on its "
+                     "machine: probing -t %s export --format %s",
+                     t->text, t->there->what, formats[e.format]);
     if (rc == 0)
         rc = make_writer(t, &e);
     if (rc == 0)

@@ -178,6 +178,9 @@ def test_a_job_is_looked_at_there(far):
         assert "only existing samples" in done.stderr, done.stderr
         done = far.probing("-t", "ssh:node/%d" % target.pid, "flamegraph")
         assert done.returncode == 1 and "drawn on its machine" in done.stderr, done.stderr
+        done = far.probing("-t", "ssh:node/%d" % target.pid, "export", "--format", "perfetto", "-o",
+                           str(far.world.tmp / "trace"))
+        assert done.returncode == 1 and "written on its machine" in done.stderr, done.stderr
     finally:
         os.kill(target.pid, signal.SIGCONT)
 
