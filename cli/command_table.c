@@ -389,7 +389,7 @@ static const struct cli_command own_commands[] = {
                   "cluster attach --job 4711 --hosts 'node[01-16]'",
                   "cluster nodes --store node1:29400 --job myrun"}},
     {.name = "relay",
-     .arguments = "[--list [WHAT]]",
+     .arguments = "[WHAT]",
      .doc = "stand before the processes of this machine, for who asks them from another",
      .text = "`-t ssh:HOST` starts it there by itself (--stdio) and it ends with who asked. "
              "--listen waits at a port, of this machine only unless an address is given, for who "
@@ -400,7 +400,8 @@ static const struct cli_command own_commands[] = {
                  {"--listen", "-l", "ADDR", "wait at PORT or ADDR:PORT; needs a token"},
                  {"--token-file", NULL, "FILE",
                   "the token's file, mode 600; else PROBING_TOKEN or PROBING_TOKEN_FILE"},
-                 {"--list", NULL, NULL, "only say who is here, as a relay does"}},
+                 {"--list", NULL, NULL,
+                  "only say who is here, or who WHAT names, as a relay does"}},
      .examples = {"-t 'ssh:node[1-8]' query \"select ...\"",
                   "relay --listen 10.0.0.7:9923 --token-file relay.token"}},
     {.name = "gc",

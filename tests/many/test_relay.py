@@ -107,6 +107,14 @@ def far(four, tmp_path):  # noqa: F811
     made.all_ends()
 
 
+def test_what_is_about_this_machine_is_not_said_of_another(far):
+    """It listed who is here."""
+    done = far.probing("-t", "ssh:h1", "list")
+    assert done.returncode == 2 and "about this machine and takes no target" in done.stderr
+    assert done.stdout == "" and far.shells() == {}
+    assert far.probing("list", PROBING_TARGET="ssh:h1").returncode == 0
+
+
 def test_as_on_this_machine(far):
     """What a command gives over a relay is what it gives here."""
     there, here = "ssh:node/job:" + far.job, "job:" + far.job
