@@ -25,6 +25,7 @@ struct ship_run {
     uint32_t unsent;         /* wanted tables that have rows which were not sent */
     uint64_t left_out;       /* those who were said not to be asked: a sum over their names */
     struct ship_totals told; /* totals when they were said last */
+    bool said_unknown;       /* words of --tables that name nothing */
 };
 
 /* ---- sources.c: who is there, and what each has ---- */

@@ -335,21 +335,51 @@ void sources_done(struct ship_run *r)
 
 /* ---- what they have ---- */
 
-static bool is_wanted(const struct ship_run *r, const struct ship_table *t)
+/* pattern: n bytes. */
+static bool is_named(const struct ship_table *t, const char *pattern, size_t n)
 {
-    char name[2 * SHIP_NAME_BYTES + 2], pattern[256];
+    char name[2 * SHIP_NAME_BYTES + 2], one[256];
 
     (void)snprintf(name, sizeof(name), "%s.%s", t->schema, t->name);
+    (void)snprintf(one, sizeof(one), "%.*s", (int)n, pattern);
+    return fnmatch(one, name, 0) == 0;
+}
+
+static bool is_wanted(const struct ship_run *r, const struct ship_table *t)
+{
     if (r->tables == NULL)
         return r->to.kind->all_tables;
     for (const char *at = r->tables; *at != '\0';) {
         size_t n = strcspn(at, ",");
-        (void)snprintf(pattern, sizeof(pattern), "%.*s", (int)n, at);
-        if (fnmatch(pattern, name, 0) == 0)
+        if (is_named(t, at, n))
             return true;
         at += n + (at[n] == ',');
     }
     return false;
+}
+
+/* Words of --tables that name nothing, once: rather a slip than what was meant. */
+static void say_unknown(struct ship_run *r)
+{
+    bool any = false;
+
+    for (uint32_t i = 0; i < r->state.n; i++)
+        any = any || r->state.sources[i]->n_tables > 0;
+    if (!any || r->said_unknown || r->tables == NULL)
+        return;
+    r->said_unknown = true;
+    for (const char *at = r->tables; *at != '\0';) {
+        size_t n = strcspn(at, ",");
+        bool found = false;
+        for (uint32_t i = 0; i < r->state.n && !found; i++)
+            for (uint32_t k = 0; k < r->state.sources[i]->n_tables && !found; k++)
+                found = is_named(&r->state.sources[i]->tables[k], at, n);
+        if (!found)
+            terminal_say("no stored table is called '%.*s' so far: --tables takes SCHEMA.NAME, "
+                         "as python.loss (`probing -t TARGET tables`)",
+                         (int)(n < 100 ? n : 100), at);
+        at += n + (at[n] == ',');
+    }
 }
 
 static int take_table(struct ship_run *r, struct ship_source *s, const struct sql_value *v)
@@ -512,6 +542,8 @@ int sources_list(struct ship_run *r, uint32_t *ret_news)
     int rc = any ? members_query(m, &ask, &sink) : 0;
     if (rc == 0)
         *ret_news = count_news(r, only);
+    if (rc == 0)
+        say_unknown(r);
     free(only);
     return rc;
 }

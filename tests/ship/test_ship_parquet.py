@@ -245,6 +245,17 @@ def test_once_ends_while_rows_come(world):
     assert sent == list(range(len(sent))) and len(sent) > 100
 
 
+def test_a_word_that_names_no_table_is_said(world):
+    """It sent nothing, and that was all."""
+    rank, = start_job(world)
+    add(rank, 5)
+    to = "parquet:%s" % (world.tmp / "out")
+    done = ship(world, str(rank.pid), to, "--tables", "loss,python.l*")
+    assert done.returncode == 0 and "sent 5 rows" in done.stderr, done.stderr
+    assert "no stored table is called 'loss' so far: --tables takes SCHEMA.NAME" in done.stderr
+    assert "'python.l*'" not in done.stderr
+
+
 def test_two_with_one_state_file(world):
     rank, = start_job(world)
     out = world.tmp / "out"
