@@ -178,14 +178,24 @@ static size_t wait_in(const struct judging *j, const char *operation)
     return n;
 }
 
-/* Is the program's order of calls wrong?  Stages of a pipeline send and receive while others do
- * something else: that is as it should be. */
+/* Stages of a pipeline send and receive while others do something else: their program is right. */
 static bool some_talk_to_one(const struct judging *j)
 {
     static const char *const calls[] = {"send", "recv", "isend", "irecv", "batch_isend_irecv"};
 
     for (size_t i = 0; i < sizeof(calls) / sizeof(calls[0]); i++)
         if (wait_in(j, calls[i]) > 0)
+            return true;
+    return false;
+}
+
+/* Who waits for a call that was made before, or for a device, is in a native function: of which
+ * collective that was, its stack does not tell. */
+static bool some_wait_for_earlier(const struct judging *j)
+{
+    for (size_t i = 0; i < j->n; i++)
+        if (j->ranks[i].state == HANG_WAITS && (strstr(j->ranks[i].operation, "::") != NULL ||
+                                                strstr(j->ranks[i].operation, "Sync") != NULL))
             return true;
     return false;
 }
@@ -210,6 +220,10 @@ static bool judge_different(const struct judging *j, const struct hang_rank *mos
     if (some_talk_to_one(j)) {
         (void)buf_adds(j->ret, "some send to one rank or receive from it, and which one its stack "
                                "does not tell. Look at what those ranks do.\n");
+        clear = false;
+    } else if (some_wait_for_earlier(j)) {
+        (void)buf_adds(j->ret, "some wait for a call that they made before, or for a device, and "
+                               "their stacks do not tell which collective that is.\n");
         clear = false;
     } else {
         (void)buf_adds(j->ret, "the ranks do not run the same program, or not in the same order.");

@@ -159,6 +159,20 @@ TEST(as_many_in_one_operation_as_in_the_other)
                   "not in the same order.\n");
 }
 
+/* all_reduce(x, async_op=True).wait() may be the very call that the others are in. */
+TEST(one_waits_for_a_call_that_it_made_before)
+{
+    struct hang_rank ranks[3] = {{.rank = 0}, {.rank = 1}, {.rank = 2}};
+    CHECK_INT(look(&ranks[0], BACKWARD, NULL), 0);
+    CHECK_INT(look(&ranks[1], ALL_REDUCE, NULL), 0);
+    CHECK_INT(look(&ranks[2], ALL_REDUCE, NULL), 0);
+    check_verdict(ranks, 3, HANG_YES, "",
+                  "rank 0 waits in c10d::Work::wait: train, job.py:14\n"
+                  "ranks 1-2 (2) wait in all_reduce: train, job.py:14\n"
+                  "They wait in different operations: some wait for a call that they made before, "
+                  "or for a device, and their stacks do not tell which collective that is.\n");
+}
+
 /* Stages of a pipeline: that one receives while others reduce is how it is written. */
 TEST(one_receives_from_another)
 {
@@ -306,6 +320,7 @@ int main(void)
     RUN(those_that_poll_wait_for_one_that_is_gone);
     RUN(another_operation_than_the_others);
     RUN(as_many_in_one_operation_as_in_the_other);
+    RUN(one_waits_for_a_call_that_it_made_before);
     RUN(one_receives_from_another);
     RUN(all_wait_in_the_same);
     RUN(asking_for_ones_rank_is_no_collective);
