@@ -369,7 +369,7 @@ static const struct cli_command own_commands[] = {
                   "this job only: torchrun's run id, SLURM's job id, or "
                   "MASTER_ADDR:MASTER_PORT"},
                  {"--hosts", "-H", "HOSTS",
-                  "node[1-8],other; a file of hosts; or auto: as the job "
+                  "node[1-8],other; ./FILE of hosts; or auto: as the job "
                   "itself names them"},
                  {"--store", NULL, "HOST:PORT", "torchrun's rendezvous, which knows the nodes"},
                  {"--rsh", "-e", "COMMAND", "remote shell in place of ssh; also PROBING_RSH"},

@@ -116,8 +116,8 @@ struct hosts {
     uint32_t n, room;
 };
 
-/* Add a file's hosts (one a line, what follows the first word is for others, '#' begins a comment;
- * "node[1-8]" is eight) or those of such a list.  Each is kept once. */
+/* Add a file's hosts (its name has a '/'; one a line, what follows the first word is for others,
+ * '#' begins a comment; "node[1-8]" is eight) or those of such a list.  Each is kept once. */
 int hosts_read(const char *text, struct hosts *ret);
 int hosts_add(struct hosts *h, const char *name);
 void hosts_done(struct hosts *h);

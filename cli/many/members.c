@@ -46,7 +46,7 @@ bool members_are_named(const char *text)
 {
     struct remote_name remote;
 
-    if (access(text, F_OK) == 0)
+    if ((text[0] == '/' || text[0] == '.') && access(text, F_OK) == 0)
         return false;
     if (remote_name_read(text, &remote) && text[item_size(text)] != ',')
         return !remote_name_is_one(&remote) || strchr(remote.host, '[') != NULL;

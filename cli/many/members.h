@@ -65,7 +65,8 @@ struct members {
 };
 
 /* Does the text name several, as lists and the words do, even if there is but one of them now?
- * A file of that name wins. */
+ * A path ("/..." or "./...") that is there is one target; what merely lies here under such a name
+ * is not asked. */
 bool members_are_named(const char *text);
 /* Who they are.  One that cannot be used is in the list with the reason; that there is none at all
  * is an error, and so is what can mean nothing. */

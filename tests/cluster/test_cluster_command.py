@@ -225,6 +225,19 @@ def remote(world):
     return {"PROBING_RSH": "%s" % shell, "PROBING_REMOTE": str(CLI)}
 
 
+def test_a_file_of_a_hosts_name_is_not_believed(world, monkeypatch):
+    """Who may write into the folder in which it is called does not say where it goes."""
+    env = remote(world)
+    (world.tmp / "far").write_text("elsewhere1\nelsewhere2\n")
+    monkeypatch.chdir(world.tmp)
+    target = start_rank(world, 0)
+    target.inject()
+    done = cluster(world, "status", "--job", JOB, "--json", "--hosts", "far", env=env)
+    assert [(r["host"], r["pid"]) for r in ranks(done)] == [("far", target.pid)], done.stderr
+    done = cluster(world, "status", "--job", JOB, "--json", "--hosts", "./far", env=env)
+    assert [r["host"] for r in ranks(done)] == ["elsewhere1", "elsewhere2"], done.stderr
+
+
 def test_hosts_by_a_remote_shell(world):
     """Each answers for itself: those that are not there, late, half or lie are named, with why."""
     env = remote(world)

@@ -127,6 +127,15 @@ def test_all_has_ours_in_it(four):
     assert sorted(r["rank"] for r in answer) == [0, 1, 2, 3]
 
 
+def test_what_lies_here_under_that_name_is_not_asked(four, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for name in ("all", "job:x", "%d,%d" % (four.ranks[0].pid, four.ranks[1].pid)):
+        (tmp_path / name).write_text("")
+    for text, n in (("all", len(four.ranks)), (",".join(str(r.pid) for r in four.ranks[:2]), 2)):
+        done = four.probing("-t", text, "query", "select 1 as one", "--format", "jsonl")
+        assert done.returncode == 0 and len(done.stdout.splitlines()) >= n, done.stderr
+
+
 def test_a_column_of_that_name_is_left_alone(four):
     done = ask(four, named(*four.ranks[:2]), "select 7 as rank")
     assert rows(done) == [{"_rank": 0, "rank": 7}, {"_rank": 1, "rank": 7}]
