@@ -116,7 +116,8 @@ COMMANDS = {"query": ["query", "select 1 as n"], "config": ["config", "get", "pr
 
 
 @pytest.mark.parametrize("event, true", [
-    (EXEC, r"another program (now )?\(exec"), (KILL, "has died|has just ended|ended while plugin|no process %d"),
+    (EXEC, r"another program (now )?\(exec"),
+    (KILL, "has died|has just ended|ended while plugin|no process %d"),
     (EJECT, "core has left process %d|core has just gone from process %d, which lives on")],
     ids=["exec", "kill", "eject"])
 @pytest.mark.parametrize("command", sorted(COMMANDS))
