@@ -240,3 +240,12 @@ def lend(made):
 @pytest.fixture
 def world(tmp_path):
     yield from lend(World(tmp_path))
+
+
+def remote_shell(world, script):
+    """The environment in which other machines are reached by that script: it gets HOST and the text
+    for a shell, as ssh does; %(relay)s in it is a relay that does not do as it should."""
+    shell = world.tmp / "shell"
+    shell.write_text(script % {"relay": FAKE_RELAY})
+    shell.chmod(0o755)
+    return {"PROBING_RSH": str(shell), "PROBING_REMOTE": str(CLI)}

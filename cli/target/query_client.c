@@ -61,29 +61,38 @@ static int on_event(void *arg, const struct probing_client_event *e)
     return e->status > 0 ? err_set(-EIO, "the query failed") : 0;
 }
 
-static int from_live(const struct target *t, const struct answer_ask *ask, struct pipe *p)
+int answer_words(const struct answer_ask *ask, bool width, struct answer_words *w)
 {
-    char numbers[5][32];
-    const char *words[16] = {"query", "--format", ask->format};
     const struct {
         const char *option, *unit;
         uint64_t value;
-    } more[] = {{"--width", "", ask->width},
+    } more[] = {{"--width", "", width ? ask->width : 0},
                 {"--limit", "", ask->limit},
                 {"--timeout", "ns", ask->timeout_ns},
                 {"--from-row", "", ask->from_row},
                 {"--to-row", "", ask->to_row}};
-    struct probing_client *c = NULL;
-    int n = 3;
+    int n = w->n;
+
+    w->list[n++] = "query";
+    w->list[n++] = "--format";
+    w->list[n++] = ask->format;
     for (size_t i = 0; i < sizeof(more) / sizeof(more[0]); i++) {
         if (more[i].value == 0)
             continue;
-        (void)snprintf(numbers[i], sizeof(numbers[i]), "%llu%s", (unsigned long long)more[i].value,
-                       more[i].unit);
-        words[n++] = more[i].option;
-        words[n++] = numbers[i];
+        (void)snprintf(w->numbers[i], sizeof(w->numbers[i]), "%llu%s",
+                       (unsigned long long)more[i].value, more[i].unit);
+        w->list[n++] = more[i].option;
+        w->list[n++] = w->numbers[i];
     }
-    words[n++] = ask->statement;
+    w->list[n++] = ask->statement;
+    return w->n = n;
+}
+
+static int from_live(const struct target *t, const struct answer_ask *ask, struct pipe *p)
+{
+    struct answer_words words = {.n = 0};
+    struct probing_client *c = NULL;
+    int n = answer_words(ask, /* width= */ true, &words);
     int rc = target_connect(t, &c);
     if (rc == -ENOENT && t->kind == TARGET_LIVE) { /* its socket has gone: the core has left */
         char why[ERR_TEXT_BYTES];
@@ -92,7 +101,7 @@ static int from_live(const struct target *t, const struct answer_ask *ask, struc
     }
     if (rc < 0)
         return rc;
-    int64_t id = probing_client_start_run(c, n, words, /* timeout_ns= */ 0);
+    int64_t id = probing_client_start_run(c, n, words.list, /* timeout_ns= */ 0);
     rc = id < 0 ? (int)id
                 : probing_client_stream(c, on_event, p, /* timeout_ns= */ 0, &cli_interrupted);
     rc = client_failed(c, rc);

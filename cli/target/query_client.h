@@ -29,6 +29,15 @@ struct answer_ask {
 int answer_bytes(const struct target *t, const struct answer_ask *ask,
                  int (*fn)(void *arg, const char *data, size_t size), void *arg);
 
+/* The same question as words, for the `query` of a process or of another machine. */
+struct answer_words {
+    char numbers[5][32];
+    const char *list[18]; /* `n` are there already */
+    int n;
+};
+/* width: ask for it, too, which the command `query` cannot be.  Gives how many words. */
+int answer_words(const struct answer_ask *ask, bool width, struct answer_words *w);
+
 /* The answer row by row: begin(), row() and end() of `w` are called, and nothing is written. */
 int answer_rows(const struct target *t, const char *statement, struct export_writer *w);
 /* A cell of such a row; "" or 0 where it is null or of another kind. */

@@ -75,29 +75,10 @@ static int pass(void *arg, bool error, const char *data, size_t size)
 static int answer_there(const struct target *t, const struct answer_ask *ask,
                         int (*fn)(void *arg, const char *data, size_t size), void *arg)
 {
-    char numbers[5][32];
-    const char *words[18] = {"-t", t->there->what, "query", "--format", ask->format};
-    const struct {
-        const char *option, *unit;
-        uint64_t value;
-    } more[] = {{"--width", "", ask->width},
-                {"--limit", "", ask->limit},
-                {"--timeout", "ns", ask->timeout_ns},
-                {"--from-row", "", ask->from_row},
-                {"--to-row", "", ask->to_row}};
+    struct answer_words words = {.list = {"-t", t->there->what}, .n = 2};
     struct passed p = {fn, arg};
-    int n = 5;
-
-    for (size_t i = 0; i < sizeof(more) / sizeof(more[0]); i++) {
-        if (more[i].value == 0 || i == 0)
-            continue;
-        (void)snprintf(numbers[i], sizeof(numbers[i]), "%llu%s", (unsigned long long)more[i].value,
-                       more[i].unit);
-        words[n++] = more[i].option;
-        words[n++] = numbers[i];
-    }
-    words[n++] = ask->statement;
-    int rc = link_run_all(t->there->host, n, words, pass, &p);
+    int n = answer_words(ask, /* width= */ false, &words);
+    int rc = link_run_all(t->there->host, n, words.list, pass, &p);
     return rc > 0 ? err_set(-EIO, "the query failed on %s", t->host) : rc;
 }
 

@@ -117,8 +117,10 @@ def measure_rank(seconds):
         try:
             statement = "select count(*) n, avg(length(value)) from global.process.envs"
             members = "%d,%d" % (target.pid, target.pid)
+            until = time.monotonic() + 60
             while ask(members, statement)[2] != 0:
-                time.sleep(0.1)
+                if time.monotonic() > until:
+                    sys.exit("the core that is to be asked has not answered within 60 s")
             began, before = time.monotonic(), core_seconds(target.pid)
             time.sleep(seconds)
             idle = (core_seconds(target.pid) - before) / (time.monotonic() - began)

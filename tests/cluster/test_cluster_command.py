@@ -7,7 +7,7 @@ import socket
 import sys
 
 import pytest
-from world import CLI, DEBIAN_PYTHON, FAKE_RELAY, IDLE, has_torch, threads_of, wait_for
+from world import DEBIAN_PYTHON, IDLE, has_torch, remote_shell, threads_of, wait_for
 
 PYTHONS = [DEBIAN_PYTHON] + [p for p in os.environ.get("PROBING_TEST_TORCH", "").split(":") if p]
 JOB = "job-%d" % os.getpid()
@@ -218,16 +218,9 @@ def test_wrong_words(world):
 
 # ---- other machines ----
 
-def remote(world):
-    shell = world.tmp / "shell"
-    shell.write_text(SHELL % {"relay": FAKE_RELAY})
-    shell.chmod(0o755)
-    return {"PROBING_RSH": "%s" % shell, "PROBING_REMOTE": str(CLI)}
-
-
 def test_a_file_of_a_hosts_name_is_not_believed(world, monkeypatch):
     """Who may write into the folder in which it is called does not say where it goes."""
-    env = remote(world)
+    env = remote_shell(world, SHELL)
     (world.tmp / "far").write_text("elsewhere1\nelsewhere2\n")
     monkeypatch.chdir(world.tmp)
     target = start_rank(world, 0)
@@ -240,7 +233,7 @@ def test_a_file_of_a_hosts_name_is_not_believed(world, monkeypatch):
 
 def test_hosts_by_a_remote_shell(world):
     """Each answers for itself: those that are not there, late, half or lie are named, with why."""
-    env = remote(world)
+    env = remote_shell(world, SHELL)
     target = start_rank(world, 0)
     hosts = world.tmp / "hosts"
     hosts.write_text("# the job's\nfar[1-2] slots=8\n\nfar2:8  # again\n")
@@ -273,7 +266,7 @@ def test_words_stay_words(world):
     """A job's name is no shell's, here nor there; a remote shell may have words of its own."""
     mark = world.tmp / "mark"
     job = "a'b;$(touch %s) \"" % mark
-    env = remote(world)
+    env = remote_shell(world, SHELL)
     target = start_rank(world, 0, TORCHELASTIC_RUN_ID=job)
     env["PROBING_RSH"] = "env  WORD=1 " + env["PROBING_RSH"]
     done = cluster(world, "status", "--job", job, "--hosts", "far1", "--json", env=env)

@@ -4,7 +4,7 @@ for its own; here and on hosts that say what cannot be."""
 import json
 import os
 
-from world import CLI, FAKE_RELAY, IDLE
+from world import IDLE, remote_shell
 
 JOB = "diff-%d" % os.getpid()
 
@@ -92,10 +92,7 @@ esac
 def test_hosts(world):
     """A host can lie about its own ranks only."""
     job = JOB + "-hosts"
-    shell = world.tmp / "shell"
-    shell.write_text(SHELL % {"relay": FAKE_RELAY})
-    shell.chmod(0o755)
-    env = {"PROBING_RSH": str(shell), "PROBING_REMOTE": str(CLI)}
+    env = remote_shell(world, SHELL)
     start_ranks(world, job, 2)
     found, by = facts(diff(world, job, "--hosts", "far,dead,odd,liar", "--json", env=env))
     assert [(r["host"], r["rank"]) for r in found["ranks"]] == [

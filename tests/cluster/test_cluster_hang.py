@@ -7,7 +7,7 @@ import signal
 import socket
 
 import pytest
-from world import CLI, DEBIAN_PYTHON, FAKE_RELAY, IDLE, has_torch, wait_for
+from world import DEBIAN_PYTHON, IDLE, has_torch, remote_shell, wait_for
 
 PYTHONS = [DEBIAN_PYTHON] + [p for p in os.environ.get("PROBING_TEST_TORCH", "").split(":") if p]
 JOB = "hang-%d" % os.getpid()
@@ -133,10 +133,7 @@ esac
 def test_hosts(world):
     """They can lie about themselves only, and those that are not there are named, with why."""
     job = JOB + "-hosts"
-    shell = world.tmp / "shell"
-    shell.write_text(SHELL % {"relay": FAKE_RELAY})
-    shell.chmod(0o755)
-    env = {"PROBING_RSH": str(shell), "PROBING_REMOTE": str(CLI)}
+    env = remote_shell(world, SHELL)
     target = start_rank(world, 0, job)
     done, found = hang(world, job, "--hosts", "far,dead,noise,odd,liar", env=env)
     assert done.returncode == 1, done.stderr
