@@ -8,7 +8,7 @@ import sys
 import pytest
 from pythons import PYTHONS, is_threaded, minor_of
 from scripts import PACKAGE
-from world import CORE, DEBIAN_PYTHON, has_torch, wait_for
+from world import BUILD, CLI, CORE, DEBIAN_PYTHON, has_torch, wait_for
 
 HEAD = "import sys; sys.path.insert(0, %r)\nimport os, threading, time\nimport probing\n" \
     % str(PACKAGE)
@@ -379,6 +379,50 @@ def test_what_is_recorded_after_init_is_kept(world, python):
     assert done.stdout.split("\n") == [
         "probing does not run in this process; probing.init() starts it",
         "fork 0", "spawn 0", "forkserver 0", "True", "[(1,)]", ""], done.stdout + done.stderr
+
+
+EARLY = HEAD + """
+made = []
+def more():  # probing has come: who declares one waits a second for it
+    made.append(probing.table("late", {"n": int}))
+    for n in range(5): made[0].append(n)
+early = probing.table("early", {"n": int})
+print("ready", flush=True)
+os.read(os.pipe()[0], 1)  # for ever: the first code of a client is what brings probing here
+"""
+
+
+@pytest.mark.skipif(BUILD.name != "release", reason="plugins of tests are made for release")
+def test_code_of_a_client_finds_the_tables_that_were_declared_before(world):
+    """Rows were gone, and nobody counted them, when [control] had not made their table yet."""
+    begun, go = world.tmp / "begun", world.tmp / "go"
+    target = world.start(DEBIAN_PYTHON, EARLY, env={"BEGUN": str(begun), "GO": str(go)})
+    target.wait_line("ready")
+    target.inject()
+    assert target.probing("config", "set", "probing.plugin_timeout", "5m").returncode == 0
+
+    def start(*words):
+        return subprocess.Popen([str(CLI), "-t", str(target.pid), *words], env=world.env,
+                                stderr=subprocess.DEVNULL)
+
+    def keep_control():
+        load = start("plugin", "load", str(BUILD / "tests/hostile/plugins/start_waits.so"))
+        wait_for(begun.exists, "a plugin that keeps [control]")
+        begun.unlink()
+        return load
+    load = keep_control()
+    code = start("eval", "early.append(7)")
+    with pytest.raises(subprocess.TimeoutExpired):
+        code.wait(0.5)
+    go.touch()
+    assert code.wait() == 0 and load.wait() == 1
+    assert target.rows("select n from python.early") == [[7]]
+    go.unlink()
+    load = keep_control()
+    assert target.probing("eval", "more()").returncode == 0
+    go.touch()
+    assert load.wait() == 1
+    assert target.rows("select rows from probing.lost where reason = 'no_table'") == [[5]]
 
 
 def test_init_says_why_not(world, python):

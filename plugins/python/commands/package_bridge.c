@@ -101,10 +101,14 @@ static int take_back(void *unused)
     return tell(py->_Py_NoneStruct);
 }
 
-void offer_now(void)
+void offer_now(bool tables_too)
 {
     if (!atomic_load_explicit(&handed, memory_order_relaxed))
         (void)hand_over(NULL);
+    if (tables_too && offer_enter()) {
+        written_wait_all();
+        offer_leave();
+    }
     natives_py.PyErr_Clear();
 }
 

@@ -21,7 +21,8 @@ bool offer_ends(
 
 /* Have the interpreter hand it over when its main thread comes by; nobody waits for that. */
 void offer_start(struct plugin *p);
-void offer_now(void);             /* the same at once.  With the GIL. */
+/* The same at once, and wait for the tables that the program has declared.  With the GIL. */
+void offer_now(bool tables_too);
 int offer_stop(struct plugin *p); /* -EBUSY: somebody is inside */
 void offer_forked(void);          /* [child] */
 

@@ -24,10 +24,11 @@
 #define TOPIC "python.table/1"
 #define CAPSULE "probing.table"
 #define COLUMNS_MAX 64
-#define MAKE_NS PROBING_NS_PER_S /* for [control] to make a table */
-#define TEXTS_MAX 100000         /* different ones in a table's columns: their store is for words */
-#define TEXT_MAX (64u << 10)     /* bytes of one of them: intern()'s own limit */
-#define LAST_MAX (255u << 10)    /* of one in the last column: a row may have 256 KiB */
+#define MAKE_NS PROBING_NS_PER_S      /* for [control] to make a table: who declares it waits */
+#define ALL_NS (5 * PROBING_NS_PER_S) /* and all that are on their way, before a client's code */
+#define TEXTS_MAX 100000      /* different ones in a table's columns: their store is for words */
+#define TEXT_MAX (64u << 10)  /* bytes of one of them: intern()'s own limit */
+#define LAST_MAX (255u << 10) /* of one in the last column: a row may have 256 KiB */
 
 struct column {
     PyObject *name; /* interned */
@@ -43,6 +44,7 @@ struct written {
     uint32_t n_columns, n_cells; /* n_cells: without the tail */
     _Atomic uint64_t last_text, texts;
     bool done;                        /* lock: making */
+    bool waited;                      /* probing was there when it was declared */
     struct probing_column *described; /* until it is made */
     struct probing_table_desc desc;
 };
@@ -54,7 +56,8 @@ struct message { /* of TOPIC */
 
 static pthread_mutex_t making = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t made = PTHREAD_COND_INITIALIZER; /* on CLOCK_REALTIME: looks again */
-static const struct probing_loss_1 *loss;              /* NULL: an older core; written in init() */
+static _Atomic uint32_t on_their_way;     /* asked for, not made.  Written under `making`; init() */
+static const struct probing_loss_1 *loss; /* NULL: an older core; written in init() */
 
 /* ---- a row ---- */
 
@@ -256,7 +259,7 @@ static void write_row(struct written *w, const struct row *r)
                                       (uint32_t)r->tail_n);
         if (rc == 0 && r->lost && loss)
             loss->values(table, r->lost);
-    } else if (loss && atomic_load_explicit(&w->refused, memory_order_relaxed)) {
+    } else if (loss && (w->waited || atomic_load_explicit(&w->refused, memory_order_relaxed))) {
         loss->no_table(natives_host, 1);
     }
 }
@@ -287,6 +290,19 @@ static PyObject *append(PyObject *self, PyObject *const *args, Py_ssize_t n, PyO
 
 /* ---- making a table ---- */
 
+static bool are_awaited(void)
+{
+    return atomic_load_explicit(&on_their_way, memory_order_relaxed) > 0;
+}
+
+/* One more (1), or one that is made or will not be (-1).  lock: making */
+static void count_awaited(int change)
+{
+    uint32_t n = atomic_load_explicit(&on_their_way, memory_order_relaxed);
+    if (change > 0 || n > 0) /* what came from an earlier life is not counted any more */
+        atomic_store_explicit(&on_their_way, n + (uint32_t)change, memory_order_relaxed);
+}
+
 /* [control] */
 static void make(void *self, const char *topic, const void *payload, uint32_t n)
 {
@@ -316,6 +332,7 @@ static void make(void *self, const char *topic, const void *payload, uint32_t n)
     (void)pthread_mutex_lock(&making);
     atomic_store_explicit(&w->table, table, memory_order_release);
     w->done = true;
+    count_awaited(-1);
     (void)pthread_cond_broadcast(&made);
     (void)pthread_mutex_unlock(&making);
 }
@@ -327,18 +344,39 @@ void written_wake(void)
     (void)pthread_mutex_unlock(&making);
 }
 
-/* With the GIL let go. */
-static void wait_for(struct written *w)
+/* Until it is made, or (NULL) all are that were asked for.  With the GIL let go. */
+static void wait_for(const struct written *w, uint64_t most_ns)
 {
     struct timespec until;
     void *saved = natives_py.PyEval_SaveThread();
     (void)clock_gettime(CLOCK_REALTIME, &until);
-    until.tv_sec += (time_t)(MAKE_NS / PROBING_NS_PER_S);
+    until.tv_sec += (time_t)(most_ns / PROBING_NS_PER_S);
     (void)pthread_mutex_lock(&making);
-    while (!w->done && !offer_ends() && pthread_cond_timedwait(&made, &making, &until) == 0)
+    while ((w ? !w->done : are_awaited()) && !offer_ends() &&
+           pthread_cond_timedwait(&made, &making, &until) == 0)
         continue;
     (void)pthread_mutex_unlock(&making);
     natives_py.PyEval_RestoreThread(saved);
+}
+
+void written_wait_all(void)
+{
+    if (are_awaited())
+        wait_for(NULL, ALL_NS);
+}
+
+static bool ask_for(struct written *w)
+{
+    const struct message m = {.size = sizeof(m), .written = w};
+    (void)pthread_mutex_lock(&making);
+    count_awaited(1);
+    (void)pthread_mutex_unlock(&making);
+    if (natives_host->publish(natives_host, TOPIC, &m, sizeof(m)) == 0)
+        return true;
+    (void)pthread_mutex_lock(&making);
+    count_awaited(-1);
+    (void)pthread_mutex_unlock(&making);
+    return false;
 }
 
 static char *copied(PyObject *text)
@@ -396,10 +434,9 @@ static PyObject *table(PyObject *self, PyObject *args)
     bool good = describe(w, py->PyTuple_GetItem(args, 0), py->PyTuple_GetItem(args, 1),
                          py->PyTuple_GetItem(args, 2));
     w->row_class = natives_keep(args, 3);
-    struct message m = {.size = sizeof(m), .written = w};
-    if (good && natives_host->publish(natives_host, TOPIC, &m, sizeof(m)) == 0 &&
-        py->PyObject_IsTrue(py->PyTuple_GetItem(args, 4)) == 1)
-        wait_for(w);
+    w->waited = py->PyObject_IsTrue(py->PyTuple_GetItem(args, 4)) == 1;
+    if (good && ask_for(w) && w->waited)
+        wait_for(w, MAKE_NS);
     offer_leave();
     PyObject *capsule = good ? py->PyCapsule_New(w, CAPSULE, NULL) : NULL;
     PyObject *function = capsule ? py->PyCFunction_NewEx(&method, capsule, NULL) : NULL;
@@ -412,6 +449,8 @@ static PyObject *table(PyObject *self, PyObject *args)
 int written_init(struct plugin *p)
 {
     loss = p->host->extension(p->host, PROBING_LOSS_1);
+    /* What an earlier life was asked for and did not make.  Without the lock: it may be a child. */
+    atomic_store_explicit(&on_their_way, 0, memory_order_relaxed);
     return p->host->subscribe(p->host, TOPIC, make);
 }
 
@@ -421,7 +460,7 @@ static PyObject *table_wait(PyObject *self, PyObject *capsule)
     (void)self;
     struct written *w = natives_py.PyCapsule_GetPointer(capsule, CAPSULE);
     if (w && offer_enter()) {
-        wait_for(w);
+        wait_for(w, MAKE_NS);
         offer_leave();
     }
     natives_py.PyErr_Clear();

@@ -11,6 +11,10 @@ struct plugin;
 
 int written_init(struct plugin *p);
 void written_wake(void); /* those who wait for a table to be made: we leave */
+/* Tables that the program had declared before probing came are made by [control]: code of a client
+ * that appends to one finds it there, unless that takes seconds.  With the GIL, which is let go
+ * meanwhile. */
+void written_wait_all(void);
 
 extern struct cpython_method written_natives[]; /* for the package */
 

@@ -260,11 +260,12 @@ static int make_session(struct plugin *p)
     return good ? 0 : -ENOMEM;
 }
 
-static int begin(struct plugin *p)
+/* client: its code may append to tables of the program. */
+static int begin(struct plugin *p, bool client)
 {
     int r = natives_load(p);
     if (r == 0)
-        offer_now();
+        offer_now(client);
     return r < 0 ? r : make_session(p);
 }
 
@@ -299,7 +300,7 @@ PyObject *session_function(struct plugin *p, const char *module, const char *nam
 {
     const struct cpython *py = &natives_py;
     PyObject *held[PARTS];
-    if (begin(p) < 0 || !take_parts(p->runner, held))
+    if (begin(p, /* client= */ false) < 0 || !take_parts(p->runner, held))
         return NULL;
     PyObject *key = py->PyUnicode_FromString(module);
     PyObject *names = key ? py->PyObject_CallFunctionObjArgs(held[TOOL], key, NULL) : NULL;
@@ -348,7 +349,7 @@ static int session_job(void *arg)
     struct session *s = arg;
     const struct cpython *py = &natives_py;
     PyObject *held[PARTS];
-    int result = begin(s->plugin);
+    int result = begin(s->plugin, s->job->client);
     if (result < 0 || !take_parts(s->runner, held))
         return result < 0 ? result : -ENODEV;
     PyObject *code = text_of(s->code), *mode = text_of(s->mode), *done = NULL;
