@@ -19,6 +19,7 @@
 #include "cli/many/run_there.h"
 #include "cli/report/report.h"
 #include "cli/target/query_client.h"
+#include "cli/terminal/atomic_output.h"
 #include "cli/terminal/terminal.h"
 #include "core/base/err.h"
 #include "core/base/redact.h"
@@ -275,7 +276,7 @@ static int finish(int rc)
     if (failed == EPIPE && rc >= 0)
         rc = -EPIPE;
     else if (failed != 0 && failed != EPIPE && failed != EINTR && (rc >= 0 || rc == -EPIPE))
-        rc = err_set(-EIO, "cannot write the output: %s", strerror(failed));
+        rc = err_set(-EIO, "cannot write the output: %s", output_why(failed));
     if (rc == -EPIPE && pager_runs())
         return EXIT_DONE; /* somebody has seen enough */
     if (rc >= 0)

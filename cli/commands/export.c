@@ -176,7 +176,7 @@ static int put(struct export *e, const char *data, size_t size)
     if (size > 0 && fwrite(data, 1, size, e->file) != size)
         return errno == EPIPE
                    ? -EPIPE
-                   : err_set(-errno, "%s cannot be written: %s", e->path, strerror(errno));
+                   : err_set(-errno, "%s cannot be written: %s", e->path, output_why(errno));
     e->bytes += size;
     if (e->shows && e->reader == NULL && !e->is_arrow)
         count_rows(e, data, size);
@@ -341,10 +341,10 @@ static int make_parquet(struct export *e)
     char made[sizeof(e->output.part) + 16];
     (void)snprintf(made, sizeof(made), "%s.parquet", e->output.part);
     if (fflush(e->file) == EOF)
-        return err_set(-errno, "%s cannot be written: %s", e->path, strerror(errno));
+        return err_set(-errno, "%s cannot be written: %s", e->path, output_why(errno));
     int rc = export_parquet_make(&e->parquet, &e->writer, e->output.part, made);
     if (rc == 0 && rename(made, e->output.part) == -1)
-        rc = err_set(-errno, "%s cannot be written: %s", e->path, strerror(errno));
+        rc = err_set(-errno, "%s cannot be written: %s", e->path, output_why(errno));
     if (rc < 0)
         (void)unlink(made);
     return rc;

@@ -328,7 +328,7 @@ static int write_file(const struct options *o, const struct buf *out)
     if (rc < 0)
         return rc;
     if (fwrite(out->data, 1, out->size, file.file) != out->size)
-        rc = err_set(-errno, "%s cannot be written: %s", o->path, strerror(errno));
+        rc = err_set(-errno, "%s cannot be written: %s", o->path, output_why(errno));
     return output_close(&file, rc);
 }
 

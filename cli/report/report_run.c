@@ -411,7 +411,7 @@ static int api_file_write(struct probing_report_file *f, const void *bytes, size
 {
     if (fwrite(bytes, 1, n, f->out.file) == n)
         return 0;
-    return err_set(-EIO, "%s cannot be written: %s", f->out.path, strerror(errno));
+    return err_set(-EIO, "%s cannot be written: %s", f->out.path, output_why(errno));
 }
 
 static int api_file_close(struct probing_report_file *f, int rc)

@@ -20,6 +20,7 @@
 
 #include "cli/export/parquet_file.h"
 #include "cli/ship/ship.h"
+#include "cli/terminal/atomic_output.h"
 #include "core/base/err.h"
 
 #define FILE_BYTES ((size_t)160 << 20)
@@ -58,13 +59,17 @@ static int64_t day_of(const struct ship_batch *b, int time, uint32_t part, uint3
 
 /* ---- folders and files ---- */
 
-/* A full disk may get room; what is in the way, or not allowed, stays so. */
+/* A full disk may get room; what is in the way, or not allowed, stays so; of what is too long half
+ * may not be. */
 static int failed(const char *name, int code)
 {
     bool stays = code == ELOOP || code == ENOTDIR || code == EACCES || code == EPERM ||
                  code == EROFS || code == ENAMETOOLONG;
 
-    return err_set(stays ? -EPROTO : -EAGAIN, "%s cannot be written: %s", name, strerror(code));
+    return err_set(stays           ? -EPROTO
+                   : code == EFBIG ? -EFBIG
+                                   : -EAGAIN,
+                   "%s cannot be written: %s", name, output_why(code));
 }
 
 /* The folder `name` in `parent`, made where it is not there; *fd is closed.  No link is followed:
@@ -150,6 +155,15 @@ static int write_file(int dir, const char *name, const struct buf *text)
     return code == 0 ? 0 : failed(name, code);
 }
 
+static void name_of(const struct ship_batch *b, char *ret, size_t size)
+{
+    char process[24];
+
+    ship_process_text(b->source, process);
+    (void)snprintf(ret, size, "%s-%u-%llu-%llu.parquet", process, b->table->id,
+                   (unsigned long long)b->from, (unsigned long long)b->to);
+}
+
 static int write_day(const struct folder *f, struct day *d)
 {
     const struct ship_batch *b = d->batch;
@@ -158,14 +172,12 @@ static int write_day(const struct folder *f, struct day *d)
                                       .n_rows = d->n,
                                       .value = value_of,
                                       .arg = d};
-    char process[24], name[160];
+    char name[160];
     struct stat st;
     struct buf text;
     int dir = -1, rc = open_partition(f, b, d->day, &dir);
 
-    ship_process_text(b->source, process);
-    (void)snprintf(name, sizeof(name), "%s-%u-%llu-%llu.parquet", process, b->table->id,
-                   (unsigned long long)b->from, (unsigned long long)b->to);
+    name_of(b, name, sizeof(name));
     buf_init(&text, FILE_BYTES);
     bool there = rc == 0 && fstatat(dir, name, &st, AT_SYMLINK_NOFOLLOW) == 0;
     if (rc == 0 && !there)
@@ -173,6 +185,22 @@ static int write_day(const struct folder *f, struct day *d)
     if (rc == 0 && !there)
         rc = write_file(dir, name, &text);
     buf_done(&text);
+    if (dir != -1)
+        (void)close(dir);
+    return rc;
+}
+
+/* The range comes in other pieces: what is there of it, under its name, would be there twice. */
+static int take_back(const struct folder *f, const struct ship_batch *b, int64_t day)
+{
+    char name[160];
+    int dir = -1, rc = open_partition(f, b, day, &dir);
+
+    name_of(b, name, sizeof(name));
+    if (rc == 0 && unlinkat(dir, name, 0) == -1 && errno != ENOENT)
+        rc = failed(name, errno);
+    if (rc == 0)
+        (void)fsync(dir);
     if (dir != -1)
         (void)close(dir);
     return rc;
@@ -237,9 +265,15 @@ static int send_batch(struct ship_destination *to, const struct ship_batch *b)
         last = day;
         more = next_day(b, time, &last, &day);
     }
+    int back = 0;
+    for (bool more = rc == -EFBIG && next_day(b, time, NULL, &day); more && back == 0;) {
+        back = take_back(to->self, b, day);
+        last = day;
+        more = next_day(b, time, &last, &day);
+    }
     free(d.parts);
     free(d.rows);
-    return rc;
+    return back < 0 ? back : rc;
 }
 
 /* ---- the folder ---- */

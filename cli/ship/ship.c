@@ -218,6 +218,8 @@ static int ship(struct ship_run *r, uint64_t every_ns)
             rc = ship_state_save(&r->state);
         if (r->once)
             break;
+        if (rc == -EAGAIN) /* a full disk: what is to be sent next waits for it, and says so */
+            rc = 0;
         uint64_t took = clock_monotonic() - began;
         if (rc == 0 && took < every_ns)
             wait_ns(every_ns - took);

@@ -74,7 +74,9 @@ struct ship_state {
 /* path: NULL: a file of its own in $XDG_STATE_HOME/probing.  -EBUSY: another ship has it; -EPERM:
  * others may write to its folder; -EBADMSG: it is damaged, or about another destination. */
 int ship_state_open(const char *path, const char *destination, struct ship_state *ret);
-int ship_state_save(struct ship_state *s); /* also when nothing has changed: then nothing is done */
+/* Also when nothing has changed: then nothing is done.  -EAGAIN: the disk is full; what stands
+ * there is older, and as right: at most the ranges under way are sent again. */
+int ship_state_save(struct ship_state *s);
 void ship_state_close(struct ship_state *s);
 struct ship_source *ship_source_of(struct ship_state *s, const char *id, bool make);
 struct ship_table *ship_table_of(struct ship_source *s, uint32_t id, bool make);

@@ -20,6 +20,7 @@
 #include <unistd.h>
 
 #include "cli/ship/ship.h"
+#include "cli/terminal/atomic_output.h"
 #include "core/base/err.h"
 #include "core/base/file.h"
 #include "sdk/lib/hash.h"
@@ -155,8 +156,10 @@ static int write_file(const struct ship_state *s, const struct buf *text)
         (void)fsync(s->dir); /* some file systems cannot */
     if (rc < 0)
         (void)unlinkat(s->dir, part, 0);
-    return rc < 0 ? err_set(rc, "the state file %s cannot be written: %s", s->leaf, strerror(-rc))
-                  : 0;
+    if (rc == 0)
+        return 0;
+    (void)err_set(rc, "the state file %s cannot be written: %s", s->leaf, output_why(-rc));
+    return rc == -ENOSPC || rc == -EDQUOT ? -EAGAIN : rc; /* there may be room later */
 }
 
 int ship_state_save(struct ship_state *s)

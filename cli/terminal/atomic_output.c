@@ -14,9 +14,15 @@
 #include "cli/terminal/terminal.h"
 #include "core/base/err.h"
 
+const char *output_why(int code)
+{
+    return code == EFBIG ? "it would be longer than the file size limit (`ulimit -f`) allows"
+                         : strerror(code);
+}
+
 static int refused(const struct output *o, int code)
 {
-    return err_set(-code, "%s cannot be written: %s", o->path, strerror(code));
+    return err_set(-code, "%s cannot be written: %s", o->path, output_why(code));
 }
 
 int output_open(struct output *o, const char *path)

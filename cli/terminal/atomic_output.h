@@ -17,6 +17,8 @@ struct output {
     char part[4224]; /* where it is written meanwhile; "": in place */
 };
 
+/* Why a file cannot be written, by errno: of what the C library has no good words for, ours. */
+const char *output_why(int code);
 /* 0, or -errno with err_set(). */
 int output_open(struct output *o, const char *path);
 /* r < 0: what was written is worth nothing, away with it; given back. */

@@ -13,7 +13,10 @@
 
 volatile sig_atomic_t cli_interrupted, cli_prompts;
 _Atomic int cli_cancel;
-static struct sigaction before[3]; /* SIGINT, SIGTERM, SIGPIPE; as main() met them */
+/* SIGPIPE: `probing ... | head`.  SIGXFSZ: `ulimit -f`.  The write fails, and that is handled. */
+static const int ours[] = {SIGINT, SIGTERM, SIGPIPE, SIGXFSZ};
+#define N_OURS (sizeof(ours) / sizeof(ours[0]))
+static struct sigaction before[N_OURS]; /* as main() met them */
 
 static void on_interrupt(int signo)
 {
@@ -30,20 +33,19 @@ void cli_signals_catch(void)
 
     (void)sigaction(SIGINT, &action, NULL);
     (void)sigaction(SIGTERM, &action, NULL);
-    action.sa_handler = SIG_IGN; /* `probing ... | head`: the write fails, and that is handled */
+    action.sa_handler = SIG_IGN;
     (void)sigaction(SIGPIPE, &action, NULL);
+    (void)sigaction(SIGXFSZ, &action, NULL);
 }
 
 void cli_signals_keep(void)
 {
-    (void)sigaction(SIGINT, NULL, &before[0]);
-    (void)sigaction(SIGTERM, NULL, &before[1]);
-    (void)sigaction(SIGPIPE, NULL, &before[2]);
+    for (size_t i = 0; i < N_OURS; i++)
+        (void)sigaction(ours[i], NULL, &before[i]);
 }
 
 void cli_signals_back(void)
 {
-    (void)sigaction(SIGINT, &before[0], NULL);
-    (void)sigaction(SIGTERM, &before[1], NULL);
-    (void)sigaction(SIGPIPE, &before[2], NULL);
+    for (size_t i = 0; i < N_OURS; i++)
+        (void)sigaction(ours[i], &before[i], NULL);
 }

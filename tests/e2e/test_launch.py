@@ -70,6 +70,14 @@ def test_it_is_the_program(world, words, code, said):
     assert target.output() == said
 
 
+def test_it_has_the_signals_of_who_launched_it(world):
+    """The command ignores some for itself: a program that did would not end by `ulimit -f`."""
+    said = launch(world, "--", "grep", "SigIgn", "/proc/self/status")
+    assert said.process.wait(LIMIT) == 0
+    ignored = int(said.output().split()[1], 16)
+    assert not any(ignored >> signo - 1 & 1 for signo in (signal.SIGXFSZ, signal.SIGPIPE))
+
+
 def test_what_cannot_be_launched_is_said(world):
     for words, why in ((["--"], "needs a program"), (["/bin/true"], "must follow '--'"),
                        (["--", "/no/such"], "No such file"), (["--plugin", "/x.so", "--", "true"],

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Files named with -o: whole or not there, and what is no plain file stays what it is."""
 import os
+import resource
 import stat
 import subprocess
 
@@ -49,6 +50,32 @@ def test_a_full_device(world, target):
         done = target.probing(*words, "-o", str(link))
         assert done.returncode == 1 and "No space left" in done.stderr, done.stderr
         assert link.is_symlink()
+    assert not [f for f in os.listdir(str(world.tmp)) if f.endswith(".part")]
+
+
+SIZED = [["query", "--format", "json", "select * from generate_series(1, 1000)"],
+         ["export", "select * from generate_series(1, 1000)", "-f", "csv", "-o"],
+         ["export", "select * from generate_series(1, 1000)", "-f", "jsonl", "-o"],
+         ["flamegraph", "-m", "wall", "-s", "0.2", "-f", "html", "-o"],
+         ["help", "query"]]
+
+
+@pytest.mark.parametrize("words", SIZED, ids=lambda words: "-".join((words[0], *words[2:4])))
+def test_a_limit_on_the_size_of_files(world, target, words):
+    """`ulimit -f` ended the command by SIGXFSZ, without a word."""
+    out = world.tmp / "out"
+
+    def limit():
+        resource.setrlimit(resource.RLIMIT_FSIZE, (512, 512))
+    alone = words[0] == "help"
+    command = [str(CLI), *([] if alone else ["-t", str(target.pid)]), *words]
+    named = words[-1] == "-o"
+    with open("/dev/null" if named else out, "w") as file:
+        done = subprocess.run(command + [str(out)] * named, stdout=file, stderr=subprocess.PIPE,
+                              env=world.env, encoding="utf-8", stdin=subprocess.DEVNULL,
+                              preexec_fn=limit)
+    assert done.returncode == 1 and "file size limit (`ulimit -f`)" in done.stderr, done
+    assert not named or not out.exists()
     assert not [f for f in os.listdir(str(world.tmp)) if f.endswith(".part")]
 
 

@@ -3,7 +3,9 @@
 import json
 import os
 import random
+import resource
 import signal
+import subprocess
 import time
 
 import pytest
@@ -317,6 +319,29 @@ def test_a_full_disk_is_waited_for(world):
         assert not list(small.glob("**/*.part"))
     finally:
         os.system("umount -l %s" % small)
+
+
+def test_a_limit_on_the_size_of_files_makes_shorter_ones(world):
+    """`ulimit -f` ended it by SIGXFSZ; what may be no longer than this comes in more files."""
+    rank, = start_job(world)
+    add(rank, 3000)
+    out, state = world.tmp / "out", world.tmp / "state"
+    state.mkdir(mode=0o700)
+
+    def limited(size):
+        return subprocess.run(
+            [str(CLI), "-t", str(rank.pid), "ship", "--to", "parquet:%s" % out, "--once",
+             "--tables", "python.loss", "--state", str(state / "ship.json")], env=world.env,
+            stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
+            encoding="utf-8",
+            preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (size, size)))
+    done = limited(64)
+    assert done.returncode == 1 and "the state file ship.json" in done.stderr, done.stderr
+    assert "file size limit (`ulimit -f`)" in done.stderr
+    done = limited(16384)
+    assert done.returncode == 0 and "sent 3000 rows" in done.stderr, done.stderr
+    assert steps(out) == list(range(3000))
+    assert max(f.stat().st_size for f in out.glob("**/*.parquet")) <= 16384
 
 
 def test_links_lead_nowhere(world):
