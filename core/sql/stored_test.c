@@ -162,6 +162,35 @@ TEST(scans_prune)
                  "segments pruned") != NULL);
 }
 
+/* A clock that goes 5 s wrong: the scan is told the bounds by its own. */
+TEST(moved_moments_prune)
+{
+    static const char *const moved[] = {"- interval '5 s'", "+ interval '5 s'",
+                                        "- interval '-5 s'"};
+    char text[600], half[64], want[64];
+    (void)snprintf(half, sizeof(half), "%s",
+                   ask("select min(ts) + (max(ts) - min(ts)) / 2 from t.rows"));
+    half[strcspn(half, ";")] = '\0';
+    (void)snprintf(text, sizeof(text),
+                   "select count(*), min(n), max(n) from t.rows where ts > timestamp '%s'", half);
+    (void)snprintf(want, sizeof(want), "%s", ask(text));
+    for (int i = 0; i < 3; i++) {
+        (void)snprintf(text, sizeof(text),
+                       "select count(*), min(n), max(n) from (select * replace (ts %s as ts) from "
+                       "t.rows) where ts > timestamp '%s' %s",
+                       moved[i], half, moved[i]);
+        CHECK_STR(ask(text), want);
+        (void)snprintf(text, sizeof(text),
+                       "explain analyze select count(*) from (select * replace (ts %s as ts) from "
+                       "t.rows) where ts > now() + interval '1 hour'",
+                       moved[i]);
+        CHECK(strstr(ask(text), "scan t.rows  (0 rows") != NULL);
+    }
+    CHECK_STR(ask("select count(*) from (select * replace (ts - interval '73000 days' as ts) from "
+                  "t.rows) where ts < timestamp '2261-01-01'"),
+              "100000;"); /* the bound would lie behind the last moment */
+}
+
 TEST(undrained_rows_are_seen)
 {
     uint64_t next = store_next_row(store, table);
@@ -457,6 +486,7 @@ int main(void)
     RUN(groups_by_ids);
     RUN(tails_are_texts);
     RUN(scans_prune);
+    RUN(moved_moments_prune);
     RUN(undrained_rows_are_seen);
     RUN(some_can_be_followed);
     RUN(some_only_grow);

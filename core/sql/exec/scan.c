@@ -447,15 +447,33 @@ uint64_t sql_scan_end(const struct op *op)
     return op->next == next_stored && s->stored ? store_scan_end(s->stored) : 0;
 }
 
+/* Of what a column is made, a moment moved by a constant: ts - 5 s >= v is ts >= v + 5 s. */
+static bool undo_move(const struct expr *e, uint32_t *column, struct sql_value *v)
+{
+    bool moved = e->kind == EXPR_CALL && e->type == SQL_TIMESTAMP && e->n_args == 2 &&
+                 e->args[0]->kind == EXPR_COLUMN && e->args[0]->type == SQL_TIMESTAMP &&
+                 e->args[1]->kind == EXPR_CONST && e->args[1]->value.type == SQL_INTERVAL &&
+                 v->type == SQL_TIMESTAMP;
+    bool less = moved && strcmp(e->func->name, "-") == 0;
+    if (!moved || (!less && strcmp(e->func->name, "+") != 0))
+        return false;
+    int64_t by = e->args[1]->value.integer;
+    *column = e->args[0]->column;
+    return less ? !__builtin_add_overflow(v->integer, by, &v->integer)
+                : !__builtin_sub_overflow(v->integer, by, &v->integer);
+}
+
 bool sql_push_bound(struct op *op, uint32_t column, const char *compare, const struct expr *value)
 {
+    struct sql_value at = value->value;
     bool direct = true;               /* the filter stands on the scan itself */
     while (op->next != next_stored) { /* through renamings of views and subqueries */
         const struct expr *e = sql_project_expr(op, column);
         if (e) {
-            if (e->kind != EXPR_COLUMN)
+            if (e->kind == EXPR_COLUMN)
+                column = e->column;
+            else if (!undo_move(e, &column, &at))
                 return false;
-            column = e->column;
             direct = false;
         } else if (strcmp(op->name, "filter") != 0) {
             return false;
@@ -464,17 +482,17 @@ bool sql_push_bound(struct op *op, uint32_t column, const char *compare, const s
     }
     struct scan *s = op->state;
     enum sql_type type = op->cols[column].type;
-    if (s->n_bounds == BOUNDS_MAX || value->value.type != type || sql_is_textual(type) ||
-        type == SQL_BOOL || strcmp(compare, "<>") == 0)
+    if (s->n_bounds == BOUNDS_MAX || at.type != type || sql_is_textual(type) || type == SQL_BOOL ||
+        strcmp(compare, "<>") == 0)
         return false;
     struct store_bound b = {.column = column};
     bool real = type == SQL_DOUBLE;
-    if (real && value->value.number != value->value.number)
+    if (real && at.number != at.number)
         return false;
     b.lo.u = b.hi.u = real ? PROBING_NULL_F64 : (uint64_t)PROBING_NULL_I64;
-    union probing_cell v = {.i = value->value.integer};
+    union probing_cell v = {.i = at.integer};
     if (real)
-        v.f = value->value.number;
+        v.f = at.number;
     if (compare[0] == '>' || compare[0] == '=')
         b.lo = v;
     if (compare[0] == '<' || compare[0] == '=')
