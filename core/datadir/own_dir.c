@@ -351,6 +351,13 @@ static void add_file(struct buf *b, const char *key, const char *path)
     buf_done(&text);
 }
 
+static void add_link(struct buf *b, const char *key, const char *path)
+{
+    char to[4096];
+    ssize_t n = readlink(path, to, sizeof(to));
+    add_line(b, key, to, n > 0 ? (size_t)n : 0);
+}
+
 int own_dir_info_text(const struct own_dir *p, struct buf *text)
 {
     char path[DATADIR_PATH_BYTES];
@@ -364,14 +371,13 @@ int own_dir_info_text(const struct own_dir *p, struct buf *text)
 int own_dir_info(const struct own_dir *p, const char *version, int64_t utc_offset)
 {
     struct buf b;
-    char exe[4096];
 
     buf_init(&b, INFO_MAX_BYTES);
     (void)buf_addf(&b, "pid: %d\nstart_time: %llu\nuid: %u\n", (int)getpid(),
                    (unsigned long long)p->start_time, (unsigned)geteuid());
     add_file(&b, "boot_id", "/proc/sys/kernel/random/boot_id");
-    ssize_t n = readlink("/proc/self/exe", exe, sizeof(exe));
-    add_line(&b, "executable", exe, n > 0 ? (size_t)n : 0);
+    add_link(&b, "time_namespace", "/proc/self/ns/time"); /* whose CLOCK_MONOTONIC it counts */
+    add_link(&b, "executable", "/proc/self/exe");
     add_file(&b, "command", "/proc/self/cmdline");
     if (p->note[0])
         add_line(&b, "note", p->note, strlen(p->note));
