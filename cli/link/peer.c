@@ -7,7 +7,6 @@
 #include "cli/link/peer.h"
 
 #include <string.h>
-#include <time.h>
 
 #include "core/base/clock.h"
 
@@ -33,22 +32,23 @@ void peer_reached(struct peer *p, const struct frame_hello *h, uint64_t now)
 }
 
 /* The other clock was read somewhere between our PING and its answer: taken as the middle, it is
- * wrong by half of the round trip at most.  The shortest one counts. */
-bool peer_take_pong(struct peer *p, const struct frame *f, uint64_t now)
+ * wrong by half of the round trip at most.  The shortest one counts.  Of one clock that goes on any
+ * two looks overlap: where they do not, it (or ours) has been set, and the later one counts. */
+bool peer_take_pong(struct peer *p, const struct frame *f, uint64_t now, int64_t utc_ns)
 {
-    struct timespec t;
-
     if (p->asked_ns == 0 || load_le64(f->data) != p->asked_ns)
         return false; /* an answer to nothing */
-    (void)clock_gettime(CLOCK_REALTIME, &t);
-    int64_t trip = (int64_t)(now - p->asked_ns);
-    int64_t here = (int64_t)t.tv_sec * (int64_t)NS_PER_S + t.tv_nsec;
+    int64_t trip = (int64_t)(now - p->asked_ns), error = trip / 2 + 1, offset, moved;
     int64_t there = (int64_t)(load_le64(f->data + 8) & INT64_MAX);
+    bool number = !__builtin_sub_overflow(there, utc_ns - trip / 2, &offset);
+    bool apart = __builtin_sub_overflow(offset, p->told.offset_ns, &moved) ||
+                 moved > error + p->told.error_ns || moved < -error - p->told.error_ns;
+    bool first = p->told.error_ns == LINK_UNKNOWN;
     p->asked_ns = 0;
-    if (p->looks == 0 || trip < p->best_ns) {
+    if (number && (first || trip < p->best_ns || apart)) {
         p->best_ns = trip;
-        p->told.offset_ns = there - (here - trip / 2);
-        p->told.error_ns = trip / 2 + 1;
+        p->told.offset_ns = offset;
+        p->told.error_ns = error;
     }
     return ++p->looks < CLOCK_LOOKS;
 }
