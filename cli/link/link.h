@@ -68,7 +68,9 @@ struct link_member {
     bool alive; /* its socket answers; else what there is of it is read there */
     int64_t rank, node_rank, local_rank; /* LINK_UNKNOWN */
     char role[32], job[128], host_name[64];
-    char why[LINK_WHY]; /* it cannot be asked; "" */
+    bool has_clock;        /* it is known how far */
+    int64_t clock_step_ns; /* its clock is from that of its machine */
+    char why[LINK_WHY];    /* it cannot be asked; "" */
 };
 
 /* A line of `probing relay --list`, of that host.  It lives as long as this process, or until all

@@ -83,6 +83,8 @@ static int fill(const struct json *o, struct link_member *m)
     m->rank = read_number(o, "rank", INT32_MAX);
     m->node_rank = read_number(o, "node_rank", INT32_MAX);
     m->local_rank = read_number(o, "local_rank", INT32_MAX);
+    m->clock_step_ns = json_int(o, "clock_step_ns", 0);
+    m->has_clock = m->clock_step_ns == json_int(o, "clock_step_ns", 1); /* it is a number */
     read_text(o, "role", m->role, sizeof(m->role));
     read_text(o, "job", m->job, sizeof(m->job));
     read_text(o, "host", m->host_name, sizeof(m->host_name));

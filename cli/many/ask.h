@@ -25,6 +25,7 @@ struct members_range {
 
 struct members_ask {
     const char *statement;
+    const char *const *statements; /* [members->n] each one's own; NULL: `statement` is all's */
     const struct members_range *ranges; /* [members->n] of the table that it reads; NULL: all */
     uint64_t timeout_ns; /* for each, from when it is asked until its answer is whole; 0:
                           * ASK_TIMEOUT_NS.  Its engine is told to give up by then, too. */

@@ -28,9 +28,10 @@ struct global {
     const struct answer_ask *ask;
     struct sql_global *g;
     struct progress progress;
-    bool *only;  /* [all->n] who is asked now */
-    bool *ended; /* of them, whose answer is whole or never will be */
-    uint32_t at; /* which table, or which part */
+    bool *only;              /* [all->n] who is asked now */
+    bool *ended;             /* of them, whose answer is whole or never will be */
+    const char **statements; /* [all->n] what they are asked */
+    uint32_t at;             /* which table, or which part */
     bool for_columns;
     struct sql_value *cells; /* of one row */
     uint32_t n_cells;
@@ -141,7 +142,7 @@ static int on_tick(void *arg, uint32_t done, uint32_t asked)
 
 /* ---- asking ---- */
 
-/* Those in q->only one statement. */
+/* Those in q->only: one statement, or NULL: each its own. */
 static int ask_some(struct global *q, const char *statement)
 {
     const struct members_sink sink = {
@@ -150,6 +151,7 @@ static int ask_some(struct global *q, const char *statement)
     uint64_t max = q->ask->max_bytes > 0 ? q->ask->max_bytes : SQL_GLOBAL_MAX_BYTES;
 
     ask.statement = statement;
+    ask.statements = statement == NULL ? q->statements : NULL;
     ask.limit = 0;
     ask.only = q->only;
     ask.max_bytes = SENT_PER_HELD * max + SENT_MORE;
@@ -175,23 +177,13 @@ static int ask_columns(struct global *q)
     return rc;
 }
 
-/* Members that are asked the same are asked at once. */
 static int ask_part(struct global *q)
 {
-    int rc = 0;
-
-    for (uint32_t i = 0; i < q->all->n && rc == 0; i++) {
-        const char *statement = sql_global_statement(q->g, q->at, i);
-        bool first = statement != NULL;
-        for (uint32_t k = 0; k < i && first; k++)
-            first = sql_global_statement(q->g, q->at, k) != statement;
-        if (!first)
-            continue;
-        for (uint32_t k = 0; k < q->all->n; k++)
-            q->only[k] = sql_global_statement(q->g, q->at, k) == statement;
-        rc = ask_some(q, statement);
+    for (uint32_t i = 0; i < q->all->n; i++) {
+        q->statements[i] = sql_global_statement(q->g, q->at, i);
+        q->only[i] = q->statements[i] != NULL;
     }
-    return rc;
+    return ask_some(q, NULL);
 }
 
 /* ---- who they are ---- */
@@ -205,18 +197,26 @@ static struct sql_value text_or_null(const char *text)
     return v;
 }
 
-static struct sql_value number_or_null(int64_t n)
+static struct sql_value number_if(bool known, int64_t n)
 {
-    struct sql_value v = {.type = n != MEMBER_UNKNOWN ? SQL_INT : SQL_NULL};
+    struct sql_value v = {.type = known ? SQL_INT : SQL_NULL};
 
     v.integer = n;
     return v;
 }
 
+static struct sql_value number_or_null(int64_t n)
+{
+    return number_if(n != MEMBER_UNKNOWN, n);
+}
+
 static int add_members(struct global *q)
 {
-    int rc = 0;
+    struct member_clock *clocks = calloc(q->all->n + 1, sizeof(*clocks));
+    int rc = clocks != NULL ? 0 : err_set(-ENOMEM, "no memory for %u clocks", q->all->n);
 
+    if (rc == 0)
+        members_clocks(q->all, clocks);
     for (uint32_t i = 0; i < q->all->n && rc >= 0; i++) {
         const struct member *m = &q->all->list[i];
         const struct sql_value tags[SQL_TAGS] = {
@@ -225,10 +225,13 @@ static int add_members(struct global *q)
             [SQL_TAG_RANK] = number_or_null(m->tags.rank),
             [SQL_TAG_NODE_RANK] = number_or_null(m->tags.node_rank),
             [SQL_TAG_LOCAL_RANK] = number_or_null(m->tags.local_rank),
-            [SQL_TAG_ROLE] = text_or_null(m->tags.role)};
+            [SQL_TAG_ROLE] = text_or_null(m->tags.role),
+            [SQL_TAG_CLOCK_OFFSET] = number_if(clocks[i].error_ns >= 0, clocks[i].offset_ns),
+            [SQL_TAG_CLOCK_ERROR] = number_if(clocks[i].error_ns >= 0, clocks[i].error_ns)};
         char label[320];
         rc = sql_global_member(q->g, member_label(q->all, m, label, sizeof(label)), tags);
     }
+    free(clocks);
     return rc;
 }
 
@@ -360,7 +363,8 @@ int members_global(struct members *m, const struct members_ask *how, const struc
 
     q.only = calloc(2, m->n + 1);
     q.ended = q.only != NULL ? q.only + m->n + 1 : NULL;
-    if (rc == 0 && q.only == NULL)
+    q.statements = calloc(m->n + 1, sizeof(char *));
+    if (rc == 0 && (q.only == NULL || q.statements == NULL))
         rc = err_set(-ENOMEM, "no memory for %u answers", m->n);
     progress_begin(&q.progress, ask->quiet);
     if (rc == 0)
@@ -373,6 +377,7 @@ int members_global(struct members *m, const struct members_ask *how, const struc
     progress_end(&q.progress);
     sql_global_free(q.g);
     free(q.only);
+    free(q.statements);
     free(q.cells);
     return rc;
 }

@@ -86,6 +86,21 @@ void members_list(const struct members *all, const bool *which, struct buf *ret)
  * its launcher, shell or data loaders.  What fn gives below 0 ends it. */
 int job_each(const char *name, int (*fn)(void *arg, pid_t pid), void *arg);
 
+/* ---- clocks.c ---- */
+
+/* A member's times by our clock.  Its core reads the wall clock once and counts on from there: what
+ * becomes of a machine's clock later moves none of its rows. */
+struct member_clock {
+    int64_t offset_ns; /* to be taken off its times.  0: none, or less than can be told */
+    int64_t error_ns;  /* how far they may be from our clock then; MEMBER_UNKNOWN: not known, so
+                        * nothing is taken off */
+};
+/* Of all of them, [m->n].  What cannot be known is not. */
+void members_clocks(const struct members *m, struct member_clock *ret);
+/* A process of this machine, living or dead: its clock minus the machine's as it is now.  -ENODATA:
+ * it is of another machine, boot or time namespace, or does not say. */
+int member_clock_step(const struct target *t, int64_t *ret_ns);
+
 /* ---- place.c ---- */
 
 /* The tags of a process by its environment, as /proc shows it: torchrun, SLURM, Open MPI, PMI, and

@@ -106,6 +106,13 @@ static struct members_range range_of(const struct one *o)
     return all != NULL ? all[o->m - o->a->all->list] : (struct members_range){.from = 0};
 }
 
+static const char *statement_of(const struct one *o)
+{
+    const char *const *all = o->a->ask->statements;
+
+    return all != NULL ? all[o->m - o->a->all->list] : o->a->ask->statement;
+}
+
 /* The engine gives up in time, too, so that nothing goes on there that nobody waits for. */
 static int send_statement(struct one *o)
 {
@@ -125,7 +132,7 @@ static int send_statement(struct one *o)
         words[n++] = more[i].option;
         words[n++] = o->text[i];
     }
-    words[n++] = ask->statement;
+    words[n++] = statement_of(o);
     int64_t id = probing_client_start_run(o->client, n, words, o->a->timeout_ns);
     return id < 0 ? (int)id : 0;
 }
@@ -140,7 +147,7 @@ static int write_bytes(void *arg, const char *data, size_t size)
 static int answer_in_child(void *arg)
 {
     const struct one *o = arg;
-    const struct answer_ask ask = {.statement = o->a->ask->statement,
+    const struct answer_ask ask = {.statement = statement_of(o),
                                    .format = "arrow",
                                    .limit = o->a->ask->limit,
                                    .from_row = range_of(o).from,

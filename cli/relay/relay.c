@@ -54,6 +54,7 @@ static int print_member(const struct member *m)
     const struct target *t = &m->target;
     const bool files = t->kind == TARGET_FILES && !t->stopped;
     char pid[24];
+    int64_t step;
     struct buf b;
 
     (void)snprintf(pid, sizeof(pid), "%d", (int)t->pid);
@@ -71,6 +72,8 @@ static int print_member(const struct member *m)
     json_add_member_text(&b, "role", m->tags.role);
     json_add_member_text(&b, "job", m->tags.job);
     json_add_member_text(&b, "host", m->tags.host);
+    if (member_clock_step(t, &step) == 0)
+        (void)buf_addf(&b, "\"clock_step_ns\": %lld, ", (long long)step);
     json_add_member_text(&b, "why", m->error < 0 ? m->result.why : "");
     (void)buf_addf(&b, "\"state\": \"%s\"}\n", t->kind == TARGET_LIVE ? "alive" : "not alive");
     int rc = b.failed ? err_set(b.failed, "a process's line is too long")

@@ -18,10 +18,11 @@
 #define MEMBERS_MAX 100000 /* more are a mistake */
 #define NOTES_BYTES (1 << 20)
 
-const char *const sql_tag_names[SQL_TAGS] = {"_host",      "_addr",       "_rank",
-                                             "_node_rank", "_local_rank", "_role"};
-const enum sql_type sql_tag_types[SQL_TAGS] = {SQL_TEXT, SQL_TEXT, SQL_INT,
-                                               SQL_INT,  SQL_INT,  SQL_TEXT};
+const char *const sql_tag_names[SQL_TAGS] = {
+    "_host",          "_addr", "_rank", "_node_rank", "_local_rank", "_role", "_clock_offset_ns",
+    "_clock_error_ns"};
+const enum sql_type sql_tag_types[SQL_TAGS] = {SQL_TEXT, SQL_TEXT, SQL_INT, SQL_INT,
+                                               SQL_INT,  SQL_TEXT, SQL_INT, SQL_INT};
 
 int global_no_memory(void)
 {

@@ -4,11 +4,13 @@
  * the table of all of them.
  *
  * The table of all has the tag columns first (_host, _addr, _rank, _node_rank, _local_rank, _role:
- * NULL where not known), then those of the table, and the rows of the members in their order.  From
- * a statement come parts: SQL that each member runs in its own engine, and a last statement over
- * their answers that an engine of ours runs.  A select that groups rows of one such table is split:
- * members aggregate, and what they send is merged.  Of everything else the columns that it names,
- * and the rows that its conditions leave, are pulled, up to max_bytes.
+ * NULL where not known; _clock_offset_ns and _clock_error_ns, not part of `*`), then those of the
+ * table, and the rows of the members in their order.  Columns of type timestamp are in the asker's
+ * clock: a member takes its _clock_offset_ns off before it compares or groups.  From a statement
+ * come parts: SQL that each member runs in its own engine, and a last statement over their answers
+ * that an engine of ours runs.  A select that groups rows of one such table is split: members
+ * aggregate, and what they send is merged.  Of everything else the columns that it names, and the
+ * rows that its conditions leave, are pulled, up to max_bytes.
  *
  * The order of calls: new, member, (tables, schema or lacks), plan, (parts, statement, columns,
  * row, answered or failed), run.  Nothing here speaks to anybody: whoever calls does.  What
@@ -33,8 +35,12 @@ enum sql_tag {
     SQL_TAG_NODE_RANK,
     SQL_TAG_LOCAL_RANK,
     SQL_TAG_ROLE,
+    SQL_TAG_CLOCK_OFFSET, /* ns: what is taken off its times, so that they are the asker's; NULL:
+                           * its clock is not known, and nothing is */
+    SQL_TAG_CLOCK_ERROR,  /* ns: how far they may be from the asker's clock still */
     SQL_TAGS
 };
+#define SQL_TAGS_SHOWN SQL_TAG_CLOCK_OFFSET       /* those before it are part of `*` */
 extern const char *const sql_tag_names[SQL_TAGS]; /* "_host" ... */
 extern const enum sql_type sql_tag_types[SQL_TAGS];
 

@@ -40,6 +40,7 @@ static const char *const keys[] = {"_rank",
                                    "length(g)",
                                    "k + _rank",
                                    "date_trunc('second', ts)",
+                                   "date_trunc('minute', ts)",
                                    "day",
                                    "y"};
 static const char *const aggregates[] = {"count(*)",
@@ -57,6 +58,9 @@ static const char *const aggregates[] = {"count(*)",
                                          "count(y)",
                                          "count(distinct y)",
                                          "max(ts)",
+                                         "min(ts)",
+                                         "arg_min(i, ts)",
+                                         "count(distinct ts)",
                                          "min(day)",
                                          "bool_and(b)",
                                          "bool_or(i > 0)",
@@ -109,6 +113,9 @@ static const char *const own_aggregates[] = {"sum(d)",
                                              "avg(y)",
                                              "first(bytes)",
                                              "max(d)",
+                                             "max(_clock_offset_ns)",
+                                             "count(*) filter (where _clock_error_ns < 3000)",
+                                             "max(ts) filter (where _clock_offset_ns is null)",
                                              "count(bytes)",
                                              "stddev(y)",
                                              "max_by(bytes, x)",
@@ -138,6 +145,9 @@ static const char *const conditions[] = {"x > 0",
                                          "_node_rank + _local_rank = 1",
                                          "i > _rank * 1000",
                                          "ts >= timestamp '2023-11-14 22:13:25'",
+                                         "ts < timestamp '2023-11-14 22:14:00'",
+                                         "ts between timestamp '2023-11-14 22:13:30' and timestamp "
+                                         "'2023-11-14 22:14:30'",
                                          "k = 77"};
 static const char *const havings[] = {"count(*) > 2",
                                       "sum(i) > 100",
@@ -440,7 +450,7 @@ static int print_many(uint32_t n)
 int main(int argc, char **argv)
 {
     int shift = argc > 3 && strcmp(argv[1], "print") == 0;
-    if (ranks_init(&ranks, 6, 50, 7) < 0) {
+    if (ranks_init_clocks(&ranks, 6, 50, 7, /* clocks= */ true) < 0) {
         printf("# %s\n", err_text());
         return 1;
     }

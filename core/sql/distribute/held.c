@@ -93,7 +93,8 @@ static int scan_held(struct query *q, const struct held_table *t, const char *al
                                    .schema = alias ? NULL : t->schema,
                                    .type = t->columns[c].type,
                                    .unit = t->columns[c].unit,
-                                   .doc = t->columns[c].doc};
+                                   .doc = t->columns[c].doc,
+                                   .aside = c + t->n_aside >= t->n_front && c < t->n_front};
     if (sql_op_vectors(op) < 0)
         return -ENOMEM;
     for (uint32_t c = 0; c < t->n_columns; c++) {

@@ -23,6 +23,7 @@ struct held_table {
     const char *schema, *name; /* schema NULL: it has none */
     const struct sql_column *columns;
     uint32_t n_columns, n_front;
+    uint32_t n_aside; /* the last of the front ones: not part of * */
     struct held_part *parts;
     uint32_t n_parts;
     struct held_table *next;

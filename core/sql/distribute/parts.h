@@ -49,6 +49,7 @@ struct global_table {
 struct part_answer {
     enum { ANSWER_NOT_ASKED, ANSWER_AWAITED, ANSWER_COMING, ANSWER_WHOLE, ANSWER_FAILED } state;
     const char *statement; /* NULL: not asked */
+    uint64_t hash;         /* of it, where it is not that of most */
     const char *why;       /* NOT_ASKED, FAILED; NULL: pruned by its tags */
     uint64_t elapsed_ns, rows, bytes;
     bool *is_null; /* [columns] of type NULL there: all its values are */

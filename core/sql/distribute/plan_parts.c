@@ -14,6 +14,7 @@
 
 #include "core/base/err.h"
 #include "core/sql/distribute/parts.h"
+#include "sdk/lib/hash.h"
 
 #define SELECTS_MAX 256
 
@@ -176,6 +177,7 @@ static int hold_answers(struct sql_global *g, struct part *p)
                                     .columns = all,
                                     .n_columns = n,
                                     .n_front = SQL_TAGS,
+                                    .n_aside = SQL_TAGS - SQL_TAGS_SHOWN,
                                     .n_parts = g->n_members};
     int rc = held_add(&g->answers, &g->mem.arena, &held, &p->held);
     for (uint32_t m = 0; m < g->n_members && rc == 0; m++)
@@ -256,6 +258,7 @@ static int hold_members(struct sql_global *g)
                                     .columns = all,
                                     .n_columns = SQL_TAGS + 1,
                                     .n_front = SQL_TAGS,
+                                    .n_aside = SQL_TAGS - SQL_TAGS_SHOWN,
                                     .n_parts = g->n_members};
     int rc = held_add(&g->answers, &g->mem.arena, &held, &t);
     for (uint32_t m = 0; m < g->n_members && rc == 0; m++) {
@@ -284,8 +287,11 @@ static const char *statement_from(struct sql_global *g, const struct part *p, ui
                                   const char *source)
 {
     char *text = global_text(g, "%s%s%s", p->before, source, p->after);
+    uint64_t hash = text ? hash_text(HASH_FNV, text) : 0;
+    p->answers[member].hash = hash;
     for (uint32_t m = 0; text && m < member; m++)
-        if (p->answers[m].statement && strcmp(p->answers[m].statement, text) == 0)
+        if (p->answers[m].hash == hash && p->answers[m].statement &&
+            strcmp(p->answers[m].statement, text) == 0)
             return p->answers[m].statement;
     return text;
 }

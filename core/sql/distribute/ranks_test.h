@@ -29,6 +29,7 @@ struct rank_table {
 struct ranks {
     struct arena mem;
     uint32_t n, seed;
+    bool clocks; /* hosts' clocks go wrong: what a rank has is not what it would by the asker's */
     struct held own[RANKS_MAX], all;
     struct sql_value tags[RANKS_MAX][SQL_TAGS];
     char names[RANKS_MAX][16];
@@ -70,6 +71,19 @@ static inline struct sql_value int_value(enum sql_type type, int64_t i)
     return (struct sql_value){.type = type, .integer = i};
 }
 
+/* How far the clock of each host goes wrong; of the last rank it is not known. */
+static const int64_t host_offsets[] = {0, 5000000123, -2500000000};
+
+static inline bool clock_known(const struct ranks *r, uint32_t m)
+{
+    return r->clocks && m != r->n - 1;
+}
+
+static inline int64_t offset_of(const struct ranks *r, uint32_t m)
+{
+    return clock_known(r, m) ? host_offsets[m / 2 % 3] : 0;
+}
+
 static inline void make_tags(struct ranks *r, uint32_t m)
 {
     static const char *const hosts[] = {"node1", "node2", "it's"};
@@ -83,6 +97,9 @@ static inline void make_tags(struct ranks *r, uint32_t m)
     r->tags[m][SQL_TAG_NODE_RANK] = int_value(SQL_INT, m / 2);
     r->tags[m][SQL_TAG_LOCAL_RANK] = int_value(SQL_INT, m % 2);
     r->tags[m][SQL_TAG_ROLE] = m == 1 ? int_value(SQL_NULL, 0) : text_value(SQL_TEXT, "default", 7);
+    enum sql_type clock = clock_known(r, m) ? SQL_INT : SQL_NULL;
+    r->tags[m][SQL_TAG_CLOCK_OFFSET] = int_value(clock, offset_of(r, m));
+    r->tags[m][SQL_TAG_CLOCK_ERROR] = int_value(clock, m * 1000);
 }
 
 static inline void random_t(uint32_t *seed, uint32_t m, struct sql_value *v)
@@ -124,7 +141,10 @@ static inline int make_table(struct ranks *r, struct rank_table *t, const char *
     struct sql_column *all = arena_zalloc(&r->mem, SQL_TAGS + n, sizeof(*all));
     t->name = name;
     for (int c = 0; c < SQL_TAGS; c++)
-        all[c] = (struct sql_column){.name = sql_tag_names[c], .type = sql_tag_types[c], .doc = ""};
+        all[c] = (struct sql_column){.name = sql_tag_names[c],
+                                     .type = sql_tag_types[c],
+                                     .unit = c < SQL_TAGS_SHOWN ? PROBING_PLAIN : PROBING_NS,
+                                     .doc = ""};
     memcpy(all + SQL_TAGS, columns, n * sizeof(*all));
     struct held_table held = {
         .schema = "s", .name = name, .columns = columns, .n_columns = n, .n_parts = 1};
@@ -136,6 +156,7 @@ static inline int make_table(struct ranks *r, struct rank_table *t, const char *
                                .columns = all,
                                .n_columns = SQL_TAGS + n,
                                .n_front = SQL_TAGS,
+                               .n_aside = SQL_TAGS - SQL_TAGS_SHOWN,
                                .n_parts = r->n};
     if (rc == 0)
         rc = held_add(&r->all, &r->mem, &held, &t->all);
@@ -144,16 +165,23 @@ static inline int make_table(struct ranks *r, struct rank_table *t, const char *
     return rc;
 }
 
-static inline void add_row(struct rank_table *t, uint32_t m, const struct sql_value *v)
+static inline void add_row(struct ranks *r, struct rank_table *t, uint32_t m,
+                           const struct sql_value *v)
 {
-    CHECK_INT(held_row(t->own[m], 0, v), 0);
+    struct sql_value own[T_COLUMNS];
+    for (uint32_t c = 0; c < t->all->n_columns - SQL_TAGS; c++) {
+        own[c] = v[c];
+        own[c].integer += v[c].type == SQL_TIMESTAMP ? offset_of(r, m) : 0;
+    }
+    CHECK_INT(held_row(t->own[m], 0, own), 0);
     CHECK_INT(held_row(t->all, m, v), 0);
 }
 
 /* n ranks; the last but one has no rows of s.t. */
-static inline int ranks_init(struct ranks *r, uint32_t n, uint32_t rows, uint32_t seed)
+static inline int ranks_init_clocks(struct ranks *r, uint32_t n, uint32_t rows, uint32_t seed,
+                                    bool clocks)
 {
-    *r = (struct ranks){.n = n, .seed = seed};
+    *r = (struct ranks){.n = n, .seed = seed, .clocks = clocks};
     arena_init(&r->mem, 0);
     int rc = held_init(&r->all);
     for (uint32_t m = 0; m < n && rc == 0; m++) {
@@ -168,14 +196,19 @@ static inline int ranks_init(struct ranks *r, uint32_t n, uint32_t rows, uint32_
         struct sql_value v[T_COLUMNS];
         for (uint32_t i = 0; i < rows && m != n - 2; i++) {
             random_t(&r->seed, m, v);
-            add_row(&r->t, m, v);
+            add_row(r, &r->t, m, v);
         }
         for (uint32_t i = 0; i < 4; i++) {
             random_u(&r->seed, m, v);
-            add_row(&r->u, m, v);
+            add_row(r, &r->u, m, v);
         }
     }
     return rc;
+}
+
+static inline int ranks_init(struct ranks *r, uint32_t n, uint32_t rows, uint32_t seed)
+{
+    return ranks_init_clocks(r, n, rows, seed, /* clocks= */ false);
 }
 
 static inline void ranks_done(struct ranks *r)

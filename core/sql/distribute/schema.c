@@ -5,7 +5,10 @@
  *
  * A table of all has each column that any member has.  Its type is that of most; whole numbers
  * beside doubles are doubles.  A member that lacks a column gives NULLs for it, one that has it as
- * another type is not asked, and both are told by name.  One thread.
+ * another type is not asked, and both are told by name.  Moments (type timestamp) of a member whose
+ * clock is known to go wrong by our own are put right by the member, before anything is done with
+ * them; what is counted from elsewhere (bigint, double, interval: monotonic clocks, durations) and
+ * days stay as they are.  One thread.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -255,8 +258,11 @@ static int unite(struct sql_global *g, struct global_table *t)
     if (!t->columns || !t->members)
         return global_no_memory();
     for (; t->n < SQL_TAGS; t->n++)
-        t->columns[t->n] = (struct sql_column){
-            .name = sql_tag_names[t->n], .type = sql_tag_types[t->n], .doc = ""};
+        t->columns[t->n] =
+            (struct sql_column){.name = sql_tag_names[t->n],
+                                .type = sql_tag_types[t->n],
+                                .unit = t->n < SQL_TAGS_SHOWN ? PROBING_PLAIN : PROBING_NS,
+                                .doc = ""};
     for (uint32_t m = 0; m < g->n_members && rc == 0; m++) {
         const struct member_schema *s = &t->members[m];
         if (s->state == SCHEMA_HERE)
@@ -270,8 +276,12 @@ static int unite(struct sql_global *g, struct global_table *t)
         return err_set(none && none->state == SCHEMA_NONE ? -ENOENT : -ENODATA,
                        "no process of these has the table %s; %s: %s", t->source,
                        g->members[who].name, none && none->why ? none->why : "no answer");
-    struct held_table held = {
-        .schema = t->schema, .name = t->name, .columns = t->columns, .n_columns = t->n};
+    const struct held_table held = {.schema = t->schema,
+                                    .name = t->name,
+                                    .columns = t->columns,
+                                    .n_columns = t->n,
+                                    .n_front = SQL_TAGS,
+                                    .n_aside = SQL_TAGS - SQL_TAGS_SHOWN};
     return rc < 0 ? rc : held_add(&g->schemas, &g->mem.arena, &held, NULL);
 }
 
@@ -302,6 +312,20 @@ static void add_item(struct buf *b, const char *what, const char *name)
     unparse_name(&u, name);
 }
 
+/* A member's moments in the asker's clock. */
+static void add_moved(const struct sql_global *g, uint32_t member, const char *name,
+                      struct buf *replaced)
+{
+    const struct sql_value *offset = &g->members[member].tags[SQL_TAG_CLOCK_OFFSET];
+    struct unparser u = {.out = replaced};
+    if (offset->type != SQL_INT || offset->integer == 0)
+        return;
+    (void)buf_adds(replaced, replaced->size ? ", " : "");
+    unparse_name(&u, name);
+    (void)buf_addf(replaced, " - interval '%lld ns' as ", (long long)offset->integer);
+    unparse_name(&u, name);
+}
+
 static int make_up(struct sql_global *g, const struct sql_column *want, const struct part *p,
                    uint32_t member, struct buf *replaced, struct buf *added, const char **ret_why)
 {
@@ -309,8 +333,11 @@ static int make_up(struct sql_global *g, const struct sql_column *want, const st
     char cast[64];
     int c = find_column(s->columns, s->n, want->name);
     enum sql_type type = c < 0 ? SQL_NULL : s->columns[c].type;
-    if (c >= 0 && type == want->type)
+    if (c >= 0 && type == want->type) {
+        if (type == SQL_TIMESTAMP)
+            add_moved(g, member, want->name, replaced);
         return 0;
+    }
     (void)snprintf(cast, sizeof(cast), "cast(null as %s) as ", cast_name(want->type));
     if (type == SQL_NULL) {
         if (c < 0)

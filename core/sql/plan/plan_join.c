@@ -180,6 +180,11 @@ static int find_pairs(struct query *q, const struct from *f, struct op *left, st
     return 0;
 }
 
+static bool is_shown(const struct col *c)
+{
+    return !c->hidden && !c->aside;
+}
+
 /* natural join: the columns that both sides show under one name. */
 static int common_names(struct query *q, const struct op *left, const struct op *right,
                         struct using *u)
@@ -188,8 +193,9 @@ static int common_names(struct query *q, const struct op *left, const struct op 
     if (!u->names)
         return -ENOMEM;
     for (uint32_t r = 0; r < right->n_cols; r++)
-        for (uint32_t l = 0; l < left->n_cols && !right->cols[r].hidden; l++)
-            if (!left->cols[l].hidden && strcasecmp(left->cols[l].name, right->cols[r].name) == 0) {
+        for (uint32_t l = 0; l < left->n_cols && is_shown(&right->cols[r]); l++)
+            if (is_shown(&left->cols[l]) &&
+                strcasecmp(left->cols[l].name, right->cols[r].name) == 0) {
                 u->names[u->n++] = right->cols[r].name;
                 break;
             }

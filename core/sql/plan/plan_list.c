@@ -101,7 +101,7 @@ int sql_list_star(struct query *q, struct scope *scope, const struct node *star,
             break;
         if ((star->parts[0] && (!col->table || strcasecmp(col->table, star->parts[0]) != 0)) ||
             (star->parts[1] && (!col->schema || strcasecmp(col->schema, star->parts[1]) != 0)) ||
-            (!star->parts[0] && col->hidden) || is_excluded(star, col->name))
+            (!star->parts[0] && col->hidden) || col->aside || is_excluded(star, col->name))
             continue;
         int rc = add_column(q, scope, star, c, l);
         if (rc < 0)

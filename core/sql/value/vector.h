@@ -65,6 +65,7 @@ struct col {
     bool dict;   /* vectors carry ids of the store's dictionary, always */
     bool hidden; /* not part of *, found by its table's name only: the right side of using () */
     bool first;  /* comes first in *: the columns of using () */
+    bool aside;  /* not part of * nor of a natural join, found by its name */
 };
 
 /* next: fill op->out.  1: rows (n_sel > 0), 0: no more, -errno. */
