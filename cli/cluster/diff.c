@@ -195,6 +195,32 @@ static int write_all(const struct cluster_options *o, struct diff_found *f)
 
 /* ---- who ---- */
 
+/* Of ranks[from..], by what was measured here. */
+static int add_clocks(struct diff_found *f, uint32_t from, uint32_t host)
+{
+    struct link_host h;
+    bool known = link_host_of(host, &h) == 0 && h.error_ns != LINK_UNKNOWN;
+    int rc = 0;
+
+    for (uint32_t i = from; known && rc == 0 && i < f->n_ranks; i++)
+        rc = diff_add_clock(f, i, "machine", h.offset_ns, h.error_ns, "the asker's");
+    return rc;
+}
+
+/* Ranks of this machine have its clock, where there are others to compare it with. */
+static int add_own_clock(struct diff_found *f)
+{
+    bool far = false;
+    int rc = 0;
+
+    for (uint32_t i = 0; i < f->n_ranks; i++)
+        far = far || f->ranks[i].far;
+    for (uint32_t i = 0; far && rc == 0 && i < f->n_ranks; i++)
+        if (!f->ranks[i].far)
+            rc = diff_add_clock(f, i, "machine", 0, 0, "the asker's");
+    return rc;
+}
+
 static int take_host(void *arg, const char *host, const struct remote_run *run, const char *why)
 {
     struct diff_found *f = arg;
@@ -207,7 +233,7 @@ static int take_host(void *arg, const char *host, const struct remote_run *run, 
     if (rc < 0)
         why = run->out.size == 0 || run->error != 0 ? why : err_text();
     else if (f->n_ranks > before)
-        return 0;
+        return add_clocks(f, before, run->host);
     else
         why = "no rank of the job runs there";
     return diff_add_host(f, host, why) != NULL ? 0 : -ENOMEM;
@@ -240,6 +266,7 @@ int cluster_diff(const struct cluster_options *o, const struct hosts *hosts, boo
     if (rc == 0 && hosts->n > 0)
         rc = cluster_ask_hosts(o, hosts, take_host, &f);
     name_ranks(&f);
+    rc = rc == 0 ? add_own_clock(&f) : rc;
     if (rc == 0 && f.n_ranks == 0 && f.n_hosts == 0) {
         terminal_say("no rank of %s%s%s runs on this machine that you may look at",
                      o->job != NULL ? "job '" : "a job", o->job != NULL ? o->job : "",

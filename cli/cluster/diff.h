@@ -20,6 +20,7 @@
 
 struct diff_rank {
     int64_t rank, pid; /* MEMBER_UNKNOWN */
+    bool far;          /* of a machine that was asked by its relay */
     char host[256];
     char why[MEMBER_WHY_BYTES]; /* what of it is not known, and why; "" */
 };
@@ -51,6 +52,13 @@ struct diff_rank *diff_add_host(struct diff_found *f, const char *host, const ch
 /* Copied; control characters become blanks. */
 int diff_add(struct diff_found *f, uint32_t rank, const char *kind, const char *name,
              const char *value, size_t n);
+
+#define DIFF_CLOCK "clock" /* a fact of "machine" that this machine finds out, and of "core" */
+/* A clock that is so far from the one that it is compared with, give or take the error, in words
+ * that are the same of clocks between which nothing is known to differ. */
+#define DIFF_CLOCK_NS INT64_C(1000000) /* less is none that anybody would look for */
+int diff_add_clock(struct diff_found *f, uint32_t rank, const char *kind, int64_t offset_ns,
+                   int64_t error_ns, const char *whose);
 
 /* Of those of this machine.  Those of others that o->targets names are asked there: fn gets what
  * they say, as cluster_ask_members(). */

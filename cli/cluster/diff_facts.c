@@ -12,6 +12,7 @@
 #include "cli/cluster/diff.h"
 #include "core/base/err.h"
 #include "core/base/redact.h"
+#include "core/base/text.h"
 #include "sdk/lib/hash.h"
 
 #define FACTS_BYTES ((size_t)2 << 30)
@@ -106,6 +107,29 @@ int diff_add(struct diff_found *f, uint32_t rank, const char *kind, const char *
         return err_set(-ENOMEM, "no memory for what is known of the ranks");
     f->n_facts++;
     return 0;
+}
+
+/* In units of which the error is no more than one. */
+int diff_add_clock(struct diff_found *f, uint32_t rank, const char *kind, int64_t offset_ns,
+                   int64_t error_ns, const char *whose)
+{
+    char text[200], by[TEXT_AMOUNT_BYTES], unit[TEXT_AMOUNT_BYTES];
+    int64_t most = INT64_MAX / 4; /* more is no clock: more than 70 years */
+    int64_t off = offset_ns < -most || offset_ns > most ? most
+                  : offset_ns < 0                       ? -offset_ns
+                                                        : offset_ns;
+    int64_t step = DIFF_CLOCK_NS;
+
+    while (step < error_ns && step < INT64_MAX / 20)
+        step *= 10;
+    text_ns((off / step + (off % step >= step / 2)) * step, by);
+    text_ns(step, unit);
+    if (off > error_ns && off >= DIFF_CLOCK_NS)
+        (void)snprintf(text, sizeof(text), "%s %s %s (to %s)", by,
+                       offset_ns < 0 ? "behind" : "ahead of", whose, unit);
+    else
+        (void)snprintf(text, sizeof(text), "as %s", whose);
+    return diff_add(f, rank, kind, DIFF_CLOCK, text, strlen(text));
 }
 
 /* ---- groups ---- */
@@ -215,7 +239,8 @@ static void judge(const struct diff_found *f, uint32_t known, struct fact_group 
         g->is = FACT_OWN;
     else if (g->n_values == 1 && !g->some_lack_it)
         g->is = strcmp(first->value, SECRET_SHOWN) == 0 ? FACT_HIDDEN : FACT_SAME;
-    else if (g->n_values == known && !g->some_lack_it && known >= OWN_LEAST)
+    else if (g->n_values == known && !g->some_lack_it && known >= OWN_LEAST &&
+             strcmp(first->name, DIFF_CLOCK) != 0)
         g->is = FACT_OWN;
     else
         g->is = FACT_DIFFERS;

@@ -194,11 +194,14 @@ static int add_process(struct local *l, uint32_t i)
 {
     const struct member *m = &l->members.list[i];
     pid_t pid = m->target.pid;
+    int64_t step;
     struct buf b;
 
     if (pid <= 0 || m->target.host[0] != '\0')
         return 0; /* of another machine: what its core says is all */
     int rc = add_machine(l, i);
+    if (rc == 0 && m->target.kind != TARGET_BARE && member_clock_step(&m->target, &step) == 0)
+        rc = diff_add_clock(l->found, l->first + i, "core", step, 0, "its machine's");
     buf_init(&b, FILE_BYTES);
     if (rc == 0 && read_of(pid, "environ", &b))
         rc = add_environment(l, i, &b);

@@ -1,13 +1,27 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * plugins/gpu/declarations.c - what the plugin declares: the view under the name that the field's
- * queries use, metrics, and lines of top.
+ * queries use, facts of devices, metrics, and lines of top.
  *
  * Constants only: the core reads them out of the file, too, where the plugin is not loaded.
  */
 #include "declarations.h"
 
+/* What two machines of one make have alike, device by device; what is each one's own (uuid, place
+ * on the bus, what is in use) is not compared. */
+#define FACT(what, value)                                                                          \
+    " union all select 'device ' || index || coalesce(' partition ' || partition, '') || ', " what \
+    "', " value " from gpu.devices"
+
 static const struct probing_view views[] = {
+    {"gpu.facts",
+     "select 'driver' as name, max(driver_version) as value from gpu.devices union all select "
+     "'CUDA of the driver', max(cuda_version) from gpu.devices union all select 'devices', "
+     "count(*)::text from gpu.devices" FACT("name", "name") FACT("state", "state")
+         FACT("memory", "format_bytes(total_bytes)") FACT("power limit", "power_limit_w || ' W'")
+             FACT("compute capability", "compute_capability")
+                 FACT("partition mode", "partition_mode") FACT("NVLinks", "nvlinks::text"),
+     "devices and their driver, as `cluster diff` compares them", NULL},
     {"gpu_metrics",
      "select ts as timestamp, device_id as gpu, gpu_util_pct as gpu_util, used_bytes / 1048576.0 "
      "as memory_mb from gpu.utilization",

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """`probing gpu`: what it says of devices that a stand-in for NVML has."""
 import json
+import os
 
 from gpus import GIB, Machine, devices, looked, watched
 from world import wait_for
@@ -74,3 +75,24 @@ def test_metrics(world):
                  'probing_gpu_power_watts{device="0"} 250.5',
                  'probing_gpu_ecc_uncorrected_errors_total{device="0"} 0'):
         assert line + "\n" in said, said
+
+
+def test_what_ranks_have_not_alike(world):
+    """Two ranks of a job, one of which sees a device with another limit."""
+    machine = Machine(world, devices(2))
+    job = "gpus-%d" % os.getpid()
+    for rank in range(2):
+        answers = world.tmp / ("answers-%d" % rank)
+        answers.write_text(machine.path.read_text().replace(
+            "1.limit=400000", "1.limit=%d" % (400000 - 100000 * rank)))
+        looked(watched(world, machine, RANK=str(rank), LOCAL_RANK=str(rank), WORLD_SIZE="2",
+                       TORCHELASTIC_RUN_ID=job, NVML_STAND_IN=str(answers)), 1)
+    done = world.probing("cluster", "diff", "--job", job, "--all", "--json")
+    assert done.returncode == 0, done.stderr
+    said = {f["name"]: {r: v["value"] for v in f["values"] for r in v["ranks"]}
+            for f in json.loads(done.stdout)["facts"] if f["kind"] == "gpu"}
+    assert said["device 1, power limit"] == {0: "400 W", 1: "300 W"}
+    assert said["device 0, power limit"] == {0: "400 W", 1: "400 W"}
+    assert said["driver"] == {0: "550.54.15", 1: "550.54.15"}
+    assert said["devices"] == {0: "2", 1: "2"}
+    assert said["device 0, memory"] == {0: "80.0 GiB", 1: "80.0 GiB"}

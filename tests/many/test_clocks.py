@@ -2,6 +2,7 @@
 """Times of ranks whose machines have other clocks: rows of `global.*` are by the asker's.
 
 A clock that goes wrong is played in real processes, by a library that moves CLOCK_REALTIME."""
+import json
 import sys
 import time
 
@@ -124,10 +125,15 @@ def clock_columns(world, targets, **more):
                "group by 1, 2, 3 order by 1" % ALL, **more)
 
 
-def test_machines_with_other_clocks(world, pair):
+def machines(world):
+    """The environment in which a host is this machine with another clock."""
     liar = world.tmp / "liar.py"
     liar.write_text(LIAR)
-    env = remote_shell(world, SHELL % (preloaded(world, 0)["LD_PRELOAD"], sys.executable, liar))
+    return remote_shell(world, SHELL % (preloaded(world, 0)["LD_PRELOAD"], sys.executable, liar))
+
+
+def test_machines_with_other_clocks(world, pair):
+    env = machines(world)
     both = "ssh:%d/%d,ssh:0/%d" % (5 * S, pair[0].pid, pair[1].pid)
     check_order(world, both, env=env)
     said = clock_columns(world, both, env=env)
@@ -158,3 +164,22 @@ def test_the_dead(world, pair):
     both = ",".join(map(str, pids))
     wait_for(lambda: world.probing("-t", both, "query", "select 1").returncode == 0, "files")
     check_order(world, both)
+
+
+def test_what_cluster_diff_says(world, pair):
+    env = machines(world)
+
+    def clocks(first):
+        done = world.probing("-t", "ssh:%d/%d,ssh:0/%d" % (first, pair[0].pid, pair[1].pid),
+                             "cluster", "diff", "--all", "--json", env=env)
+        assert done.returncode == 0, done.stderr
+        return {f["kind"]: {r: v["value"] for v in f["values"] for r in v["ranks"]}
+                for f in json.loads(done.stdout)["facts"] if f["name"] == "clock"}
+
+    said = clocks(5 * S)
+    assert said["machine"][1] == "as the asker's"
+    assert abs(float(said["machine"][0].split("s ahead of the asker's (to ")[0]) - 5) < 0.5
+    assert said["core"] == {0: "as its machine's", 1: "as its machine's"}
+    said = clocks(2 * S)
+    assert abs(float(said["machine"][0].split("s ahead of the asker's (to ")[0]) - 2) < 0.5
+    assert said["core"] == {0: "3s ahead of its machine's (to 1ms)", 1: "as its machine's"}
