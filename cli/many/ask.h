@@ -33,6 +33,8 @@ struct members_ask {
     uint64_t max_bytes;  /* of each answer, 0: no limit.  Past it the member has failed. */
     uint32_t at_once;    /* connections, 0: ASK_AT_ONCE or what open files allow */
     const bool *only;    /* [members->n] who is asked; NULL: all */
+    bool keep;           /* connections, as far as at_once goes: the same are asked more, until
+                          * members_hang_up() */
 };
 
 /* Any may be NULL.  m: its index is m - members->list.  Of one member: columns, then rows any
@@ -54,6 +56,8 @@ struct members_sink {
  * asking as such could not go on (-ECANCELED: Ctrl-C). */
 int members_query(struct members *m, const struct members_ask *ask,
                   const struct members_sink *sink);
+
+void members_hang_up(struct members *m);
 
 /* Of so many members that are to be asked at once: as many as open files allow, whose limit is
  * raised where that can be done.  At least 1. */

@@ -153,6 +153,7 @@ static int ask_some(struct global *q, const char *statement)
     ask.statement = statement;
     ask.statements = statement == NULL ? q->statements : NULL;
     ask.limit = 0;
+    ask.keep = true;
     ask.only = q->only;
     ask.max_bytes = SENT_PER_HELD * max + SENT_MORE;
     if (q->ask->timeout_ns > 0)
@@ -375,6 +376,7 @@ int members_global(struct members *m, const struct members_ask *how, const struc
         rc = try_once(&q, true, format, &out, &sketch);
     }
     progress_end(&q.progress);
+    members_hang_up(m);
     sql_global_free(q.g);
     free(q.only);
     free(q.statements);

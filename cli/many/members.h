@@ -62,6 +62,8 @@ struct members {
     bool ranked;   /* all have ranks, and no two the same one: that is what to call them */
     bool any_rank; /* has one */
     struct arena mem;
+    struct probing_client **kept; /* [n] of the question before; NULL: none */
+    uint32_t n_kept;
 };
 
 /* Does the text name several, as lists and the words do, even if there is but one of them now?

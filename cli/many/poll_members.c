@@ -28,7 +28,8 @@
 #define CHILD_BYTES ((size_t)64 << 10)
 #define CHILD_SAYS ((size_t)64 << 10) /* of what it says on its standard error */
 #define FILES_LEFT 64                 /* descriptors that are not for connections */
-#define FILES_EACH 2                  /* of a member: a child has two */
+#define FILES_EACH 4                  /* of a member: a child has two, as has one of a relay that
+                                       * is asked, and one that is kept */
 
 struct asking;
 
@@ -43,6 +44,7 @@ struct one {
     uint64_t began_ns, deadline_ns, paused_ns; /* paused: since then, 0: it is read */
     bool columns;                              /* have been handed on */
     bool died;                                 /* while it was asked: its files are read now */
+    bool kept;                                 /* its client is of a question before */
     char token[TOKEN_BYTES];
     char text[3][32]; /* of the limit and the range, for the statement's words */
 };
@@ -158,8 +160,54 @@ static int answer_in_child(void *arg)
     return answer_bytes(&o->m->target, &ask, write_bytes, NULL);
 }
 
+/* ---- connections that are kept for the next question ---- */
+
+/* Its core pays for each connection: a thread that wakes, a handshake, memory. */
+static void keep_connection(struct one *o)
+{
+    struct members *all = o->a->all;
+
+    if (!o->a->ask->keep || o->client == NULL || o->m->result.state != MEMBER_ANSWERED ||
+        all->n_kept >= o->a->at_once)
+        return;
+    if (all->kept == NULL)
+        all->kept = calloc(all->n, sizeof(*all->kept));
+    if (all->kept == NULL)
+        return;
+    all->kept[o->m - all->list] = o->client;
+    all->n_kept++;
+    o->client = NULL;
+}
+
+/* It has shaken hands, so that its token is of no more use. */
+static struct probing_client *take_kept(struct one *o)
+{
+    struct members *all = o->a->all;
+    struct probing_client **at = all->kept != NULL ? &all->kept[o->m - all->list] : NULL;
+    struct probing_client *c = at != NULL ? *at : NULL;
+
+    if (c == NULL)
+        return NULL;
+    *at = NULL;
+    all->n_kept--;
+    return c;
+}
+
+void members_hang_up(struct members *m)
+{
+    for (uint32_t i = 0; m->kept != NULL && i < m->n; i++)
+        probing_client_free(m->kept[i]);
+    free(m->kept);
+    m->kept = NULL;
+    m->n_kept = 0;
+}
+
 static int begin_connection(struct one *o)
 {
+    o->client = take_kept(o);
+    o->kept = o->client != NULL;
+    if (o->kept)
+        return send_statement(o);
     int rc = target_begin(&o->m->target, o->token, &o->client);
 
     return rc == -EAGAIN ? 0 : rc < 0 ? rc : send_statement(o);
@@ -253,6 +301,15 @@ static int take_turn(struct one *o)
 
 /* ---- the end of one ---- */
 
+/* A connection that was kept may have been closed since: another one tells more. */
+static int connect_anew(struct one *o)
+{
+    probing_client_free(o->client);
+    o->client = NULL;
+    o->kept = false;
+    return begin_connection(o);
+}
+
 /* A connection has ended in the middle: is the process dead?  Then its files may answer. */
 static int look_why(struct one *o)
 {
@@ -317,6 +374,7 @@ static int close_one(struct asking *a, uint32_t i, int rc)
     struct one *o = a->open[i];
 
     keep_result(o, rc);
+    keep_connection(o);
     probing_client_free(o->client);
     child_end(&o->child);
     buf_done(&o->said);
@@ -331,8 +389,12 @@ static int close_one(struct asking *a, uint32_t i, int rc)
 /* What a turn gave: 0 when it goes on, or was ended in order. */
 static int judge(struct asking *a, uint32_t i, int rc)
 {
+    struct one *o = a->open[i];
+
+    if (rc == -ECONNRESET && o->kept && !o->columns)
+        rc = connect_anew(o);
     if (rc == -ECONNRESET)
-        rc = look_why(a->open[i]);
+        rc = look_why(o);
     return rc == 0 ? 0 : close_one(a, i, rc);
 }
 

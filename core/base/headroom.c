@@ -111,8 +111,9 @@ static uint64_t file_number(const char *folder, const char *name)
 static uint64_t room_in_group(const char *folder, const struct group_files *f)
 {
     char path[PROC_CGROUP_BYTES + 64];
-    uint64_t limit = file_number(folder, f->limit), used = file_number(folder, f->used);
-    if (limit == ROOM_NO_LIMIT || used == ROOM_NO_LIMIT)
+    uint64_t limit = file_number(folder, f->limit);
+    uint64_t used = limit != ROOM_NO_LIMIT ? file_number(folder, f->used) : ROOM_NO_LIMIT;
+    if (used == ROOM_NO_LIMIT)
         return ROOM_NO_LIMIT;
     (void)snprintf(path, sizeof(path), "%s/memory.stat", folder);
     uint64_t back = f->given_back ? number_in(path, f->given_back, 0) : 0;

@@ -242,11 +242,31 @@ int sql_run_here(const struct query_thread_query *r, struct query_thread *aside)
     return rc;
 }
 
+#define ASKS_NO_ROWS 4096 /* bytes of text: parsing more twice costs more than a thread */
+
+/* `select * from x limit 0`, with which others ask for the columns: there is nothing to read, so
+ * the niceness is not worth a thread. */
+static bool asks_no_rows(const char *text, size_t size)
+{
+    struct arena mem;
+    struct statement st;
+    if (size > ASKS_NO_ROWS)
+        return false;
+    arena_init(&mem, 0);
+    const struct select *s = sql_parse(&mem, text, size, &st) == 0 ? st.select : NULL;
+    bool none = s && st.kind == STATEMENT_SELECT && !st.explain && !s->ctes &&
+                s->set == SET_NONE && s->from && s->from->kind == FROM_TABLE && !s->where &&
+                !s->n_order && !s->n_group && !s->offset && s->limit &&
+                s->limit->kind == NODE_INT && s->limit->integer == 0;
+    arena_done(&mem);
+    return none;
+}
+
 int sql_run(struct sql *s, const char *text, size_t size, const struct sql_options *o,
             const struct sql_sink *sink, struct sql_report *ret)
 {
     const struct query_thread_query query = {sql_run_here, s, text, size, o, sink, ret};
-    int nice = (int)sql_setting(s, SQL_SET_NICE);
+    int nice = asks_no_rows(text, size) ? 0 : (int)sql_setting(s, SQL_SET_NICE);
     int rc;
     if (nice && sql_run_on_thread(&query, nice, &rc))
         return rc;

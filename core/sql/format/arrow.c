@@ -88,9 +88,16 @@ static size_t begin_message(struct buf *b, int kind, bool metadata)
     return m;
 }
 
+#define TOGETHER_BYTES ((size_t)32 << 10)
+
+/* Each write may wake the thread that sends, so short ones are made one; the schema goes with the
+ * first rows, or the end. */
 static int send_bytes(struct sql_writer *w, const void *data, size_t size)
 {
-    return size ? w->write(w->arg, data, size) : 0;
+    if (w->out.size + size <= TOGETHER_BYTES)
+        return buf_add(&w->out, data, size) < 0 ? sql_writer_send(w) : 0;
+    int rc = sql_writer_send(w);
+    return rc < 0 || size == 0 ? rc : w->write(w->arg, data, size);
 }
 
 static int send_message(struct sql_writer *w)
@@ -443,6 +450,8 @@ int sql_arrow_rows(struct sql_writer *w, const struct sql_rows *rows)
         a->rows += s.n;
         if (a->rows >= BATCH_ROWS || bytes >= BATCH_BYTES)
             rc = send_batch(w, NULL, 0);
+        if (rc == 0 && a->rows == 0) /* it went */
+            rc = sql_writer_send(w);
     }
     return rc;
 }
@@ -461,5 +470,7 @@ int sql_arrow_end(struct sql_writer *w, const struct sql_report *report)
     if (report->empty[0])
         notes[n++] = (struct key_value){"empty", report->empty};
     int rc = n || w->arrow->rows ? send_batch(w, notes, n) : 0;
-    return rc < 0 ? rc : send_bytes(w, end, sizeof(end));
+    if (rc == 0)
+        rc = send_bytes(w, end, sizeof(end));
+    return rc < 0 ? rc : sql_writer_send(w);
 }
