@@ -17,6 +17,8 @@ struct find {
     uint32_t room;
     struct find_remote *remote; /* hosts that are to be asked who is there */
     uint32_t n_remote;
+    uint32_t *slots; /* members by who they are; UINT32_MAX: free.  Of find_has(). */
+    uint32_t n_slots, indexed;
 };
 
 /* One more, by what a user would write for it alone; one that is there already is not added twice.
@@ -31,7 +33,7 @@ int find_add_remote(struct find *f, const char *text);
 int find_ask_remote(struct find *f);
 /* Room for one more, of zeros but its name; it counts when found->n is raised.  NULL: no memory. */
 struct member *find_grow(struct find *f, const char *name);
-bool find_has(const struct find *f, const struct target *t);
+int find_has(struct find *f, const struct target *t); /* 1, 0, or -ENOMEM */
 /* Every process of the job of that name. */
 int find_add_job(struct find *f, const char *name);
 

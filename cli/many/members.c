@@ -18,6 +18,7 @@
 #include "core/base/err.h"
 #include "core/base/file.h"
 #include "sdk/lib/buf.h"
+#include "sdk/lib/hash.h"
 #include "sdk/lib/proc/proc_file.h"
 #include "sdk/lib/rank_ranges.h"
 
@@ -68,12 +69,61 @@ static bool is_same(const struct target *a, const struct target *b)
     return strcmp(a->directory, b->directory) == 0;
 }
 
-bool find_has(const struct find *f, const struct target *t)
+/* Of what is_same() compares. */
+static uint64_t identity_hash(const struct target *t)
 {
-    for (uint32_t i = 0; i < f->found->n; i++)
-        if (f->found->list[i].error == 0 && is_same(&f->found->list[i].target, t))
-            return true;
-    return false;
+    if (t->there != NULL)
+        return hash_text(hash_spread(t->there->host), t->there->what);
+    if (t->pid != 0)
+        return hash_spread(hash_spread((uint64_t)t->pid) ^ t->start_time);
+    return t->host[0] != '\0' ? hash_text(hash_spread(t->port), t->host)
+                              : hash_text(HASH_FNV, t->directory);
+}
+
+/* Where it stands in the index, or would; UINT32_MAX there: nobody. */
+static uint32_t *slot_of(const struct find *f, const struct target *t)
+{
+    uint64_t mask = f->n_slots - 1;
+    uint64_t at = hash_spread(identity_hash(t)) >> 32;
+
+    for (;; at++) {
+        uint32_t *slot = &f->slots[at & mask];
+        if (*slot == UINT32_MAX || is_same(&f->found->list[*slot].target, t))
+            return slot;
+    }
+}
+
+/* Those that came since it was asked last; all, where some have gone.  At most half is used. */
+static bool fill_index(struct find *f)
+{
+    uint32_t n = f->n_slots;
+
+    while (n < 2 * (f->found->n + 1))
+        n = n > 0 ? 2 * n : 64;
+    if (n > f->n_slots) {
+        uint32_t *slots = realloc(f->slots, n * sizeof(*slots));
+        if (slots == NULL)
+            return false;
+        f->slots = slots;
+    }
+    if (n > f->n_slots || f->found->n < f->indexed) {
+        f->n_slots = n;
+        f->indexed = 0;
+        memset(f->slots, 0xff, n * sizeof(*f->slots));
+    }
+    for (; f->indexed < f->found->n; f->indexed++)
+        if (f->found->list[f->indexed].error == 0) {
+            uint32_t *slot = slot_of(f, &f->found->list[f->indexed].target);
+            *slot = *slot == UINT32_MAX ? f->indexed : *slot;
+        }
+    return true;
+}
+
+int find_has(struct find *f, const struct target *t)
+{
+    if (!fill_index(f))
+        return err_set(-ENOMEM, "no memory for %u processes", f->found->n);
+    return *slot_of(f, t) != UINT32_MAX;
 }
 
 static struct member *grow(struct find *f)
@@ -139,8 +189,9 @@ int find_add(struct find *f, const char *text)
     m->error = target_resolve(m->name, &m->target);
     if (m->error < 0)
         member_failed(m, MEMBER_NOT_ASKED, m->error);
-    else if (find_has(f, &m->target))
-        return 0;
+    int has = m->error < 0 ? 0 : find_has(f, &m->target);
+    if (has != 0)
+        return has < 0 ? has : 0;
     if (m->target.host[0] == '\0')
         (void)gethostname(m->tags.host, sizeof(m->tags.host) - 1);
     else
@@ -206,22 +257,39 @@ static int add_list(struct find *f)
 
 /* ---- order ---- */
 
-/* Ranks first, in their order; else as they were named.  `list` was numbered by sort(). */
+/* Ranks first, in their order; else as they were named. */
 struct placed {
-    struct member m;
-    uint32_t place;
+    int64_t rank;
+    uint32_t from; /* where it stands */
 };
 
 static int compare(const void *one, const void *two)
 {
     const struct placed *a = one, *b = two;
-    int64_t x = a->m.tags.rank, y = b->m.tags.rank;
 
-    if (x != y && x != MEMBER_UNKNOWN && y != MEMBER_UNKNOWN)
-        return x < y ? -1 : 1;
-    if ((x == MEMBER_UNKNOWN) != (y == MEMBER_UNKNOWN))
-        return x == MEMBER_UNKNOWN ? 1 : -1;
-    return a->place < b->place ? -1 : 1;
+    if (a->rank != b->rank && a->rank != MEMBER_UNKNOWN && b->rank != MEMBER_UNKNOWN)
+        return a->rank < b->rank ? -1 : 1;
+    if ((a->rank == MEMBER_UNKNOWN) != (b->rank == MEMBER_UNKNOWN))
+        return a->rank == MEMBER_UNKNOWN ? 1 : -1;
+    return a->from < b->from ? -1 : 1;
+}
+
+/* Each to its place: they are large, and many, so there is no second list of them. */
+static void put_in_order(struct members *m, struct placed *p)
+{
+    for (uint32_t first = 0; first < m->n; first++) {
+        if (p[first].from == first)
+            continue;
+        const struct member kept = m->list[first];
+        uint32_t at = first;
+        for (uint32_t from = p[at].from; from != first; from = p[at].from) {
+            m->list[at] = m->list[from];
+            p[at].from = at;
+            at = from;
+        }
+        m->list[at] = kept;
+        p[at].from = at;
+    }
 }
 
 int members_sort(struct members *m)
@@ -231,12 +299,12 @@ int members_sort(struct members *m)
     if (p == NULL)
         return err_set(-ENOMEM, "no memory for %u processes", m->n);
     for (uint32_t i = 0; i < m->n; i++)
-        p[i] = (struct placed){m->list[i], i};
+        p[i] = (struct placed){m->list[i].tags.rank, i};
     qsort(p, m->n, sizeof(*p), compare);
+    put_in_order(m, p);
     m->ranked = true;
     m->any_rank = false;
     for (uint32_t i = 0; i < m->n; i++) {
-        m->list[i] = p[i].m;
         int64_t rank = m->list[i].tags.rank;
         m->any_rank = m->any_rank || rank != MEMBER_UNKNOWN;
         if (rank == MEMBER_UNKNOWN || (i > 0 && rank == m->list[i - 1].tags.rank))
@@ -256,6 +324,7 @@ int members_find(const char *text, struct members *ret)
     if (rc == 0)
         rc = find_ask_remote(&f);
     free(f.remote);
+    free(f.slots);
     if (rc == 0 && cli_interrupted)
         rc = err_set(-ECANCELED, "interrupted");
     if (rc == 0 && ret->n == 0)

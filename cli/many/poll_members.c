@@ -28,7 +28,8 @@
 #define CHILD_BYTES ((size_t)64 << 10)
 #define CHILD_SAYS ((size_t)64 << 10) /* of what it says on its standard error */
 #define FILES_LEFT 64                 /* descriptors that are not for connections */
-#define FILES_EACH 4                  /* of a member: a child has two, as has one of a relay that
+#define FILES_EACH \
+    4 /* of a member: a child has two, as has one of a relay that
                                        * is asked, and one that is kept */
 
 struct asking;

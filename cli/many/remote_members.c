@@ -148,8 +148,9 @@ static int add_member(struct find *f, const struct find_remote *r, const struct 
     if (m == NULL)
         return -ENOMEM;
     remote_target(m->name, &r->name, one, &m->target);
-    if (find_has(f, &m->target))
-        return 0;
+    int has = find_has(f, &m->target);
+    if (has != 0)
+        return has < 0 ? has : 0;
     (void)snprintf(m->tags.host, sizeof(m->tags.host), "%.63s", r->name.host);
     (void)snprintf(m->tags.role, sizeof(m->tags.role), "%s", one->role);
     (void)snprintf(m->tags.job, sizeof(m->tags.job), "%s", one->job);
@@ -221,57 +222,83 @@ static int ask_all(struct find *f, struct remote_run *runs)
     return rc;
 }
 
-/* Which process it says that it is, and of what machine; false: it does not. */
+/* Which process it says that it is, and of what machine. */
 struct identity {
-    char machine[64];
+    const char *machine;
     int64_t pid, start_time;
     uint32_t host; /* UINT32_MAX: of this machine */
+    uint32_t at;   /* in the list */
 };
 
-static bool identity_of(const struct member *m, struct identity *ret)
+static bool identity_of(const struct member *m, uint32_t at, struct identity *ret)
 {
     const struct link_member *there = m->target.there;
 
-    *ret = (struct identity){.pid = there != NULL ? there->pid : m->target.pid,
+    *ret = (struct identity){.machine = there != NULL ? there->host_name : m->tags.host,
+                             .pid = there != NULL ? there->pid : m->target.pid,
                              .start_time =
                                  there != NULL ? there->start_time : (int64_t)m->target.start_time,
-                             .host = there != NULL ? there->host : UINT32_MAX};
-    (void)snprintf(ret->machine, sizeof(ret->machine), "%s",
-                   there != NULL ? there->host_name : m->tags.host);
+                             .host = there != NULL ? there->host : UINT32_MAX,
+                             .at = at};
     return (there != NULL || m->target.host[0] == '\0') && ret->pid > 0 && ret->start_time > 0;
+}
+
+static int compare_processes(const struct identity *a, const struct identity *b)
+{
+    if (a->pid != b->pid)
+        return a->pid < b->pid ? -1 : 1;
+    if (a->start_time != b->start_time)
+        return a->start_time < b->start_time ? -1 : 1;
+    return strcmp(a->machine, b->machine);
+}
+
+static int compare_identities(const void *one, const void *two)
+{
+    const struct identity *a = one, *b = two;
+    int order = compare_processes(a, b);
+
+    return order != 0 ? order : a->at < b->at ? -1 : 1;
 }
 
 /* A machine that has two names says the same of its processes under both, and so does this one that
  * is named as another.  They stay two: who says so could be lying, and would hide another's. */
-static bool is_twice(const struct member *m, const struct member *of)
+static uint32_t count_twice(const struct identity *list, uint32_t n, uint32_t ret_pair[2])
 {
-    struct identity a, b;
+    uint32_t found = 0, first = 0;
 
-    return identity_of(m, &a) && identity_of(of, &b) && a.host != b.host && a.pid == b.pid &&
-           a.start_time == b.start_time && strcmp(a.machine, b.machine) == 0;
+    for (uint32_t i = 1; i < n; i++) {
+        if (compare_processes(&list[first], &list[i]) != 0) {
+            first = i;
+        } else if (list[first].host != list[i].host) {
+            if (found++ == 0 || list[i].at < ret_pair[1]) {
+                ret_pair[0] = list[first].at;
+                ret_pair[1] = list[i].at;
+            }
+        }
+    }
+    return found;
 }
 
 static void say_twice(const struct members *m)
 {
     static bool said; /* of those that look again and again */
-    uint32_t first = 0, second = 0, n = 0;
+    struct identity *list = calloc(m->n + 1, sizeof(*list));
+    uint32_t n = 0, pair[2] = {0, 0};
     char one[700], other[700];
 
-    for (uint32_t i = 1; i < m->n && !said; i++)
-        for (uint32_t k = 0; k < i; k++)
-            if (is_twice(&m->list[i], &m->list[k])) {
-                first = n == 0 ? k : first;
-                second = n == 0 ? i : second;
-                n++;
-                break;
-            }
+    for (uint32_t i = 0; list != NULL && i < m->n; i++)
+        n += identity_of(&m->list[i], i, &list[n]);
+    if (n > 0)
+        qsort(list, n, sizeof(*list), compare_identities);
+    n = list != NULL && !said ? count_twice(list, n, pair) : 0;
+    free(list);
     if (n == 0)
         return;
     said = true;
     terminal_say("%s and %s say that they are the same process, as of one machine with two names; "
                  "%u %s asked and counted twice",
-                 terminal_field(one, sizeof(one), m->list[first].name),
-                 terminal_field(other, sizeof(other), m->list[second].name), n,
+                 terminal_field(one, sizeof(one), m->list[pair[0]].name),
+                 terminal_field(other, sizeof(other), m->list[pair[1]].name), n,
                  n == 1 ? "process is" : "processes are");
 }
 

@@ -254,10 +254,9 @@ static bool asks_no_rows(const char *text, size_t size)
         return false;
     arena_init(&mem, 0);
     const struct select *s = sql_parse(&mem, text, size, &st) == 0 ? st.select : NULL;
-    bool none = s && st.kind == STATEMENT_SELECT && !st.explain && !s->ctes &&
-                s->set == SET_NONE && s->from && s->from->kind == FROM_TABLE && !s->where &&
-                !s->n_order && !s->n_group && !s->offset && s->limit &&
-                s->limit->kind == NODE_INT && s->limit->integer == 0;
+    bool none = s && st.kind == STATEMENT_SELECT && !st.explain && !s->ctes && s->set == SET_NONE &&
+                s->from && s->from->kind == FROM_TABLE && !s->where && !s->n_order && !s->n_group &&
+                !s->offset && s->limit && s->limit->kind == NODE_INT && s->limit->integer == 0;
     arena_done(&mem);
     return none;
 }
