@@ -18,7 +18,7 @@
 #include "cli/commands/inject_setup.h"
 #include "cli/inject/inject.h"
 #include "cli/inject/retry.h"
-#include "cli/target/starved.h"
+#include "cli/inject/starved.h"
 #include "cli/terminal/terminal.h"
 #include "core/base/clock.h"
 #include "core/base/err.h"
@@ -181,7 +181,8 @@ static int check_why(struct why *w, pid_t pid)
     return err_set(-ECANCELED, "the core in process %d could not start: %s", (int)pid, why);
 }
 
-static int say_silent(const struct target *t, uint64_t waited_ns, bool mapped)
+static int say_silent(const struct target *t, struct starved *looks, uint64_t waited_ns,
+                      bool mapped)
 {
     char why[ERR_TEXT_BYTES], starved[300];
 
@@ -191,7 +192,7 @@ static int say_silent(const struct target *t, uint64_t waited_ns, bool mapped)
                        "another program (exec); enter it again: probing -t %d inject",
                        (int)t->pid, (int)t->pid);
     (void)snprintf(why, sizeof(why), "%s", err_text());
-    starved_words(t->pid, /* before= */ 0, waited_ns, starved, sizeof(starved));
+    starved_words(looks, waited_ns, starved, sizeof(starved));
     return err_set(
         -ETIMEDOUT, "the core is in process %d but does not answer yet (%s)%s", (int)t->pid, why,
         starved[0] != '\0' ? starved : "; try again, and see probing.log in its data directory");
@@ -202,11 +203,14 @@ static int wait_ready(struct target *t, uint64_t timeout_ns, bool mapped)
 {
     uint64_t begin = clock_monotonic(), look = 0;
     struct why w = {.p = NULL};
+    struct starved looks;
     int rc;
 
+    starved_begin(&looks, t->pid, /* only= */ 0, /* from_birth= */ true);
     mapped = find_core(&w, t->pid) || mapped;
     while ((rc = try_connect(t)) < 0) {
         uint64_t waited = clock_monotonic() - begin;
+        starved_look(&looks, begin + waited);
         if (rc == -ESTALE)
             break;
         int why = check_why(&w, t->pid);
@@ -234,7 +238,7 @@ static int wait_ready(struct target *t, uint64_t timeout_ns, bool mapped)
             break;
         }
         if (waited > timeout_ns) {
-            rc = say_silent(t, waited, mapped);
+            rc = say_silent(t, &looks, waited, mapped);
             break;
         }
         /* A core that starts takes 5 to 20 ms: look often at first. */

@@ -16,8 +16,8 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "cli/inject/starved.h"
 #include "cli/target/query_client.h"
-#include "cli/target/starved.h"
 #include "core/base/clock.h"
 #include "core/base/err.h"
 #include "core/base/headroom.h"
@@ -121,19 +121,21 @@ static int upload_answer(int door, const struct client_process *who, const char 
 {
     char text[ERR_TEXT_BYTES + 16], starved[300];
     uint64_t until = clock_monotonic() + (uint64_t)UPLOAD_TIMEOUT_MS * NS_PER_MS;
-    uint64_t before = starved_ns(who->pid);
     struct pollfd p = {.fd = door, .events = POLLIN};
+    struct starved looks;
     int ready;
 
-    do
+    starved_begin(&looks, who->pid, /* only= */ 0, /* from_birth= */ false);
+    starved_look(&looks, clock_monotonic());
+    do {
         ready = poll(&p, 1, 100);
-    while ((ready == 0 || (ready == -1 && errno == EINTR)) && !cli_interrupted &&
-           clock_monotonic() < until);
+        starved_look(&looks, clock_monotonic());
+    } while ((ready == 0 || (ready == -1 && errno == EINTR)) && !cli_interrupted &&
+             clock_monotonic() < until);
     if (cli_interrupted)
         return err_set(-ECANCELED, "interrupted; plugin %s may still be loaded", name);
     if (ready == 0) {
-        starved_words(who->pid, before, (uint64_t)UPLOAD_TIMEOUT_MS * NS_PER_MS, starved,
-                      sizeof(starved));
+        starved_words(&looks, (uint64_t)UPLOAD_TIMEOUT_MS * NS_PER_MS, starved, sizeof(starved));
         return err_set(-ETIMEDOUT, "plugin %s: no answer from the process in %d s%s", name,
                        UPLOAD_TIMEOUT_MS / 1000, starved);
     }

@@ -144,6 +144,8 @@ void wait_shorten(struct target *t);               /* stopped: it waits for the 
 bool safe_point_is_safe(struct target *t);
 bool in_restartable_sequence(struct target *t);
 bool safe_point_inspect(struct target *t, const arch_registers *r);
+/* The system call that the thread was in when it was stopped, if it ended with EINTR for that. */
+bool call_may_be_made_again(const arch_registers *r);
 
 /* helper_thread.c: the thread that is stopped makes one of ours and goes on; ours is stopped
  * instead, and t->own_thread.  0 also where that cannot be: then all is as it was. */

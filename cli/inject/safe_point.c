@@ -88,3 +88,48 @@ bool safe_point_is_safe(struct target *t)
         return unsafe(t, "the last bytes of its stack", 0);
     return safe_point_inspect(t, &t->registers);
 }
+
+/* ---- the interrupted system call ---- */
+
+/* Calls that the kernel ends with EINTR for a mere stop, and that may be made again: nothing was
+ * done yet when they give EINTR.  Not connect and not close. */
+static bool may_be_made_again(int64_t number)
+{
+    static const int64_t numbers[] = {
+#ifdef SYS_epoll_wait
+        SYS_epoll_wait,
+        SYS_poll,
+        SYS_select,
+#endif
+        SYS_epoll_pwait,
+        441 /* epoll_pwait2 */,
+        SYS_semop,
+        SYS_semtimedop,
+        SYS_rt_sigtimedwait,
+        SYS_io_getevents,
+        SYS_io_pgetevents,
+        426 /* io_uring_enter */,
+        SYS_read,
+        SYS_readv,
+        SYS_recvfrom,
+        SYS_recvmsg,
+        SYS_recvmmsg,
+        SYS_sendto,
+        SYS_sendmsg,
+        SYS_accept,
+        SYS_accept4,
+        SYS_ppoll,
+        SYS_pselect6,
+        SYS_futex};
+    for (size_t i = 0; i < sizeof(numbers) / sizeof(numbers[0]); i++) {
+        if (numbers[i] == number)
+            return true;
+    }
+    return false;
+}
+
+bool call_may_be_made_again(const arch_registers *r)
+{
+    int64_t number = arch_interrupted(r);
+    return number >= 0 && may_be_made_again(number);
+}

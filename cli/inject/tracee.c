@@ -14,6 +14,7 @@
 
 #include "cli/inject/internal.h"
 #include "cli/inject/retry.h"
+#include "cli/inject/starved.h"
 #include "sdk/lib/hash.h"
 #include "sdk/lib/proc/task.h"
 
@@ -53,8 +54,9 @@ static int gone(struct target *t)
 }
 
 /* 0: *ret_status is a stop.  -ETIMEDOUT, -ESRCH.  A stop of another CPU's thread comes within the
- * spins; for one that needs our CPU we sleep until SIGCHLD, which is blocked so waits for us. */
-static int wait_stop(struct target *t, uint64_t timeout_ns, int *ret_status)
+ * spins; for one that needs our CPU we sleep until SIGCHLD, which is blocked so waits for us.
+ * looks: whether it runs; or NULL. */
+static int wait_stop(struct target *t, uint64_t timeout_ns, struct starved *looks, int *ret_status)
 {
     uint64_t end = clock_monotonic() + timeout_ns;
     sigset_t child;
@@ -66,8 +68,11 @@ static int wait_stop(struct target *t, uint64_t timeout_ns, int *ret_status)
             return WIFSTOPPED(*ret_status) ? 0 : gone(t);
         if (got == -1 && errno != EINTR)
             return gone(t);
-        if (clock_monotonic() > end)
+        uint64_t now = clock_monotonic();
+        if (now > end)
             return -ETIMEDOUT;
+        if (spins > SPINS && looks != NULL)
+            starved_look(looks, now);
         if (spins > SPINS)
             (void)sigtimedwait(&child, NULL, &(struct timespec){.tv_nsec = 500 * NS_PER_US});
     }
@@ -83,51 +88,6 @@ static int set_registers(struct target *t, const arch_registers *r)
 {
     struct iovec v = {(void *)(uintptr_t)r, sizeof(*r)};
     return ptrace(PTRACE_SETREGSET, t->tid, NT_PRSTATUS, &v) == -1 ? gone(t) : 0;
-}
-
-/* ---- the interrupted system call ---- */
-
-/* Calls that the kernel ends with EINTR for a mere stop, and that may be made again: nothing was
- * done yet when they give EINTR.  Not connect and not close. */
-static bool may_be_made_again(int64_t number)
-{
-    static const int64_t numbers[] = {
-#ifdef SYS_epoll_wait
-        SYS_epoll_wait,
-        SYS_poll,
-        SYS_select,
-#endif
-        SYS_epoll_pwait,
-        441 /* epoll_pwait2 */,
-        SYS_semop,
-        SYS_semtimedop,
-        SYS_rt_sigtimedwait,
-        SYS_io_getevents,
-        SYS_io_pgetevents,
-        426 /* io_uring_enter */,
-        SYS_read,
-        SYS_readv,
-        SYS_recvfrom,
-        SYS_recvmsg,
-        SYS_recvmmsg,
-        SYS_sendto,
-        SYS_sendmsg,
-        SYS_accept,
-        SYS_accept4,
-        SYS_ppoll,
-        SYS_pselect6,
-        SYS_futex};
-    for (size_t i = 0; i < sizeof(numbers) / sizeof(numbers[0]); i++) {
-        if (numbers[i] == number)
-            return true;
-    }
-    return false;
-}
-
-static bool to_be_made_again(const arch_registers *r)
-{
-    int64_t number = arch_interrupted(r);
-    return number >= 0 && may_be_made_again(number);
 }
 
 /* ---- stopping ---- */
@@ -163,7 +123,7 @@ int tracee_stop(struct target *t, uint64_t timeout_ns)
     if (ptrace(PTRACE_INTERRUPT, t->tid, NULL, NULL) == -1)
         return gone(t);
     for (;;) {
-        rc = wait_stop(t, timeout_ns, &status);
+        rc = wait_stop(t, timeout_ns, NULL, &status);
         if (rc < 0)
             return rc;
         if (status >> 16 == PTRACE_EVENT_STOP)
@@ -177,7 +137,7 @@ int tracee_stop(struct target *t, uint64_t timeout_ns)
     rc = get_registers(t, &t->registers);
     if (rc == 0)
         arch_after_stop(t->pid, t->tid, &t->registers);
-    if (rc == 0 && to_be_made_again(&t->registers)) { /* now: we may be dead before the end */
+    if (rc == 0 && call_may_be_made_again(&t->registers)) { /* now: we may be dead before the end */
         wait_shorten(t);
         arch_registers r = t->registers;
         arch_rewind(&r);
@@ -202,7 +162,7 @@ static bool signal_waits(const struct target *t)
 static arch_registers registers_to_go_on(const struct target *t)
 {
     arch_registers r = t->registers;
-    if (to_be_made_again(&r) && !signal_waits(t))
+    if (call_may_be_made_again(&r) && !signal_waits(t))
         arch_rewind(&r);
     return r;
 }
@@ -331,17 +291,22 @@ static bool is_done(struct target *t, int status, uint64_t done_at, arch_registe
 }
 
 /* The call hangs: leave the thread in it.  When it returns, our code there puts the thread back. */
-static int leave_alone(struct target *t, uint64_t done_at, arch_registers *ret, int *ret_status)
+static int leave_alone(struct target *t, uint64_t done_at, struct starved *looks,
+                       arch_registers *ret, int *ret_status)
 {
+    char starved[300];
     (void)ptrace(PTRACE_INTERRUPT, t->tid, NULL, NULL);
-    if (wait_stop(t, STOP_NS, ret_status) == 0 && is_done(t, *ret_status, done_at, ret))
+    if (wait_stop(t, STOP_NS, NULL, ret_status) == 0 && is_done(t, *ret_status, done_at, ret))
         return 0; /* in the last moment */
     t->left_alone = true;
-    return err_set(
-        -ETIMEDOUT,
-        "a call in process %d did not return in %llu ms, another thread may hold the loader's "
-        "lock; thread %d continues by itself when the call returns; inspect it with gdb or py-spy",
-        t->pid, (unsigned long long)(t->timeout_ns / NS_PER_MS), t->tid);
+    starved_words(looks, t->timeout_ns, starved, sizeof(starved));
+    bool ran = starved[0] == '\0';
+    return err_set(-ETIMEDOUT,
+                   "a call in process %d did not return in %llu ms%s; thread %d continues by "
+                   "itself when the call returns%s",
+                   t->pid, (unsigned long long)(t->timeout_ns / NS_PER_MS),
+                   ran ? ", another thread may hold the loader's lock" : "", t->tid,
+                   ran ? "; inspect it with gdb or py-spy" : starved);
 }
 
 /* Let the thread run our code from *r on until that is done.  First the registers, then the mask:
@@ -350,16 +315,18 @@ static int run(struct target *t, const arch_registers *r, uint64_t done_at, uint
 {
     uint64_t end = clock_monotonic() + t->timeout_ns;
     arch_registers now_at;
+    struct starved looks;
     int status = 0, rc = set_registers(t, r);
+    starved_begin(&looks, t->pid, t->tid, /* from_birth= */ false);
     if (rc == 0)
         rc = block_signals(t);
     while (rc == 0) {
         uint64_t now = clock_monotonic();
         if (ptrace(PTRACE_CONT, t->tid, NULL, NULL) == -1)
             return gone(t);
-        rc = wait_stop(t, end > now ? end - now : 1, &status);
+        rc = wait_stop(t, end > now ? end - now : 1, &looks, &status);
         if (rc == -ETIMEDOUT)
-            rc = leave_alone(t, done_at, &now_at, &status);
+            rc = leave_alone(t, done_at, &looks, &now_at, &status);
         if (rc < 0)
             return rc;
         int number = WSTOPSIG(status);

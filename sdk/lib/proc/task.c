@@ -101,6 +101,26 @@ int proc_comm_set(pid_t tid, const char *name)
     return rc;
 }
 
+/* ---- schedstat ---- */
+
+int proc_schedstat_parse(const char *text, struct proc_schedstat *ret)
+{
+    struct proc_schedstat s;
+    const char *at = proc_digits(text, 10, &s.ran_ns);
+    at = at && *at == ' ' ? proc_digits(at + 1, 10, &s.waited_ns) : NULL;
+    if (!at || *at != ' ')
+        return -EPROTO;
+    *ret = s;
+    return 0;
+}
+
+int proc_schedstat_of(pid_t pid, pid_t tid, struct proc_schedstat *ret)
+{
+    char text[128];
+    int64_t n = proc_read(pid, tid, "schedstat", text, sizeof(text));
+    return n > 0 ? proc_schedstat_parse(text, ret) : n < 0 ? (int)n : -ESRCH;
+}
+
 /* ---- syscall ---- */
 
 /* "-1 0xSP 0xIP" or "202 0x1 0x2 0x3 0x4 0x5 0x6 0xSP 0xIP", or "running". */

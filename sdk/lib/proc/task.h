@@ -37,6 +37,20 @@ int proc_stat_parse(const char *text, size_t size, struct proc_stat *ret);
 /* [signal] */
 int proc_stat_of(pid_t pid, pid_t tid, struct proc_stat *ret);
 
+/* ---- schedstat ---- */
+
+struct proc_schedstat { /* since it began */
+    uint64_t ran_ns;
+    uint64_t
+        waited_ns; /* ready and not on a processor, a cgroup's quota too; a wait is counted when
+                           it ends */
+};
+
+/* "RAN WAITED TIMES".  0 or -EPROTO.  [signal] */
+int proc_schedstat_parse(const char *text, struct proc_schedstat *ret);
+/* -ENOENT, too: the kernel has no such file.  [signal] */
+int proc_schedstat_of(pid_t pid, pid_t tid, struct proc_schedstat *ret);
+
 /* ---- comm ---- */
 
 #define PROC_COMM_BYTES 16
