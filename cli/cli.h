@@ -301,6 +301,8 @@ int live_run(const struct target *t, int argc, const char *const *argv);
 
 /* backtrace_external.c: of a process that is only read, never entered. */
 int external_backtrace(struct target *t, int argc, char **argv);
+/* What it loads is loaded now: then children that ask for several have it. */
+void external_backtrace_prepare(void);
 /* backtrace_crash.c: the stacks that a crash has left in a data directory. */
 int crash_print(const char *directory);
 /* The signal by which the process of a directory crashed; false: it did not, as far as is known. */

@@ -18,6 +18,7 @@
 #include "cli/terminal/terminal.h"
 #include "core/base/clock.h"
 #include "core/base/err.h"
+#include "core/base/text.h"
 #include "sdk/lib/arena.h"
 
 #define SAID_BYTES ((size_t)64 << 20)
@@ -176,36 +177,56 @@ static void print_head(const struct cluster_options *o, const struct hang_found 
            (double)f->span_ns / (double)NS_PER_S);
 }
 
-static void say_rest(const struct hang_found *f, const struct hang_verdict *v)
+static void say_hosts(const struct hang_found *f)
 {
     char why[2900];
 
     for (uint32_t i = 0; i < f->n_hosts; i++)
         terminal_say("host %s could not be asked: %s", f->hosts[i].host,
                      terminal_field(why, sizeof(why), f->hosts[i].why));
-    if (v->hangs == HANG_YES)
-        terminal_say("a step that takes longer than these looks (%.1f s) looks the same: "
-                     "--interval 10s looks longer",
-                     (double)f->span_ns / (double)NS_PER_S);
+}
+
+/* What the verdict cannot tell apart; "": it can. */
+static void caution(const struct hang_found *f, const struct hang_verdict *v, char *ret,
+                    size_t size)
+{
+    bool longer = v->waited_ns > 0 && (uint64_t)v->waited_ns > f->span_ns;
+    char waited[TEXT_AMOUNT_BYTES];
+
+    ret[0] = '\0';
+    text_ns(v->waited_ns / (int64_t)NS_PER_S * (int64_t)NS_PER_S, waited);
+    if (v->may_be_slow && longer)
+        (void)snprintf(ret, size,
+                       "a step that takes longer than %s, so long they have waited, looks the same",
+                       waited);
+    else if (v->may_be_slow)
+        (void)snprintf(ret, size,
+                       "a step that takes longer than these looks (%.1f s) looks the same: "
+                       "--interval 10s looks longer",
+                       (double)f->span_ns / (double)NS_PER_S);
 }
 
 static int show(const struct cluster_options *o, const struct hang_found *f,
                 const struct hang_verdict *v, const char *says)
 {
+    char doubt[160];
     struct buf b;
     int rc = 0;
 
+    caution(f, v, doubt, sizeof(doubt));
     if (!o->json) {
         print_head(o, f);
         fputs(says, stdout);
         rc = print_tree(o, f);
         if (rc == 0)
-            say_rest(f, v);
+            say_hosts(f);
+        if (rc == 0 && doubt[0] != '\0')
+            terminal_say("%s", doubt);
         return rc;
     }
     terminal_exact();
     buf_init(&b, ANSWER_BYTES);
-    hang_write(o, f, v, says, &b);
+    hang_write(o, f, v, says, doubt, &b);
     if (b.failed == 0)
         (void)fwrite(buf_text(&b), 1, b.size, stdout);
     else

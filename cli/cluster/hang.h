@@ -6,20 +6,22 @@
  *
  *     hang.c: the command     hang_local.c: looks at the ranks of this machine
  *     hang_json.c: what --json prints, and what another machine has printed
- *     hang_stacks.c, hang_judge.c: see hang_judge.h
+ *     hang_stacks.c, hang_judge.c: see hang_judge.h     hang_work.c: see hang_work.h
  */
 #ifndef CLI_CLUSTER_HANG_H
 #define CLI_CLUSTER_HANG_H
 
 #include "cli/cluster/cluster.h"
 #include "cli/cluster/hang_judge.h"
+#include "cli/cluster/hang_work.h"
 #include "sdk/lib/buf.h"
 
 struct hang_seen {
     struct hang_rank rank;
-    struct buf stacks;   /* of the last look; empty: none has come */
-    int64_t woken_until; /* the kernel's count of its main thread, behind the last look */
-    bool here, outside;  /* a process of this machine; it is read from outside */
+    struct buf stacks;      /* of the last look; empty: none has come */
+    struct hang_work until; /* what it had done behind the last look, */
+    int64_t still_since;    /* and when its main thread had run last before the first one */
+    bool here, outside;     /* a process of this machine; it is read from outside */
 };
 
 struct hang_host { /* one that could not be asked */
@@ -47,9 +49,9 @@ int hang_local(const struct cluster_options *o, struct hang_found *f,
                int (*fn)(void *arg, const char *host, const struct remote_run *run,
                          const char *why));
 
-/* One value, with a verdict if there is one. */
+/* One value.  says, caution: the verdict in words, and where it may be wrong; "": nowhere. */
 void hang_write(const struct cluster_options *o, const struct hang_found *f,
-                const struct hang_verdict *v, const char *says, struct buf *b);
+                const struct hang_verdict *v, const char *says, const char *caution, struct buf *b);
 /* The ranks of such a value are added, all of `host`.  -EBADMSG with err_set(): then none is. */
 int hang_read(const char *text, size_t size, const char *host, struct hang_found *f);
 

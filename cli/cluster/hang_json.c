@@ -41,7 +41,13 @@ struct hang_seen *hang_add(struct hang_found *f)
         f->room = room;
     }
     struct hang_seen *one = &f->list[f->n++];
-    *one = (struct hang_seen){.rank = {.rank = MEMBER_UNKNOWN, .pid = HANG_UNKNOWN}};
+    *one = (struct hang_seen){.rank = {.rank = MEMBER_UNKNOWN,
+                                       .pid = HANG_UNKNOWN,
+                                       .woken = HANG_UNKNOWN,
+                                       .busy_ns = HANG_UNKNOWN,
+                                       .between_ns = HANG_UNKNOWN,
+                                       .bytes = HANG_UNKNOWN,
+                                       .still_ns = HANG_UNKNOWN}};
     buf_init(&one->stacks, HANG_STACK_BYTES);
     return one;
 }
@@ -62,6 +68,16 @@ void hang_found_done(struct hang_found *f)
 
 /* ---- out ---- */
 
+static void write_s(struct buf *b, const char *key, int64_t ns)
+{
+    (void)buf_addf(b, "\"%s\": ", key);
+    if (ns == HANG_UNKNOWN)
+        (void)buf_adds(b, "null");
+    else
+        (void)json_add_f64(b, (double)ns / (double)NS_PER_S);
+    (void)buf_adds(b, ", ");
+}
+
 static void write_rank(struct hang_seen *s, struct buf *b)
 {
     const struct hang_rank *r = &s->rank;
@@ -76,6 +92,10 @@ static void write_rank(struct hang_seen *s, struct buf *b)
     json_add_member_text(b, "doing", r->doing);
     json_add_member_int(b, "looks", r->looks, MEMBER_UNKNOWN);
     json_add_member_int(b, "woken", r->looks > 0 ? r->woken : HANG_UNKNOWN, MEMBER_UNKNOWN);
+    write_s(b, "busy_s", r->looks > 0 ? r->busy_ns : HANG_UNKNOWN);
+    write_s(b, "between_s", r->looks > 0 ? r->between_ns : HANG_UNKNOWN);
+    json_add_member_int(b, "bytes", r->looks > 0 ? r->bytes : HANG_UNKNOWN, MEMBER_UNKNOWN);
+    write_s(b, "still_s", r->looks > 0 ? r->still_ns : HANG_UNKNOWN);
     json_add_member_text(b, "why", r->why);
     (void)buf_addf(b, "\"stacks\": %s}",
                    s->stacks.size > 0 && s->stacks.failed == 0 ? buf_text(&s->stacks) : "[]");
@@ -107,7 +127,7 @@ static void write_awaited(struct buf *b, const struct hang_found *f, const struc
 }
 
 void hang_write(const struct cluster_options *o, const struct hang_found *f,
-                const struct hang_verdict *v, const char *says, struct buf *b)
+                const struct hang_verdict *v, const char *says, const char *caution, struct buf *b)
 {
     (void)buf_adds(b, "{");
     json_add_member_text(b, "job", f->job);
@@ -120,6 +140,8 @@ void hang_write(const struct cluster_options *o, const struct hang_found *f,
                    v->hangs == HANG_YES  ? "true"
                    : v->hangs == HANG_NO ? "false"
                                          : "null");
+    json_add_member_text(b, "caution", caution);
+    write_s(b, "waited_s", v->waited_ns);
     write_awaited(b, f, v);
     write_lines(b, says);
     (void)buf_adds(b, "\"not_reached\": [");
@@ -151,6 +173,16 @@ static int64_t read_number(const struct json *o, const char *key, int64_t most)
     int64_t n = json_int(o, key, MEMBER_UNKNOWN);
 
     return n >= 0 && n <= most ? n : MEMBER_UNKNOWN;
+}
+
+/* Seconds; HANG_UNKNOWN. */
+static int64_t read_s(const struct json *o, const char *key)
+{
+    const struct json *s = json_get(o, key);
+
+    return s != NULL && s->type == JSON_NUMBER && s->number >= 0 && s->number < 1e9
+               ? (int64_t)(s->number * (double)NS_PER_S)
+               : HANG_UNKNOWN;
 }
 
 /* A stack once more as text: what is planted is read from there. */
@@ -204,6 +236,10 @@ static int read_rank(const struct json *o, const char *host, struct hang_found *
     int64_t looks = read_number(o, "looks", INT32_MAX);
     r->looks = looks > 0 ? (uint32_t)looks : 0;
     r->woken = read_number(o, "woken", INT64_MAX);
+    r->busy_ns = read_s(o, "busy_s");
+    r->between_ns = read_s(o, "between_s");
+    r->bytes = read_number(o, "bytes", INT64_MAX);
+    r->still_ns = read_s(o, "still_s");
     (void)snprintf(r->host, sizeof(r->host), "%.63s", host);
     read_text(o, "operation", r->operation, sizeof(r->operation));
     read_text(o, "place", r->place, sizeof(r->place));
@@ -223,11 +259,9 @@ static void read_job(const struct json *o, struct hang_found *f)
     }
     if (f->world_size == MEMBER_UNKNOWN)
         f->world_size = read_number(o, "world_size", INT32_MAX);
-    double span = 0;
-    const struct json *s = json_get(o, "span_s");
-    if (s != NULL && s->type == JSON_NUMBER && s->number > 0 && s->number < 1e6)
-        span = s->number * (double)NS_PER_S;
+    int64_t span = read_s(o, "span_s");
     /* Of several hosts the shortest counts: so long all were looked at. */
+    span = span == HANG_UNKNOWN ? 0 : span;
     if (f->span_ns == 0 || (uint64_t)span < f->span_ns)
         f->span_ns = (uint64_t)span;
 }

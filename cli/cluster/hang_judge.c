@@ -8,9 +8,12 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/base/clock.h"
+#include "core/base/text.h"
 #include "sdk/lib/rank_ranges.h"
 
 #define RANGES_SHOWN 12
+#define WORK_BYTES (1 << 20) /* less is what a loop that waits may write into a log */
 
 struct judging {
     const struct hang_rank *ranks;
@@ -32,6 +35,13 @@ static bool has_run(const struct hang_rank *r)
     return r->woken != HANG_UNKNOWN && r->looks > 0 && r->woken >= (int64_t)r->looks;
 }
 
+/* It computes, or reads and writes: then it is late, or in a loop, and does not stand still. */
+static bool is_at_work(const struct hang_rank *r)
+{
+    return r->state == HANG_ELSEWHERE &&
+           ((r->between_ns > 0 && r->busy_ns >= r->between_ns / 2) || r->bytes >= WORK_BYTES);
+}
+
 static bool is_alike(const struct hang_rank *a, const struct hang_rank *b)
 {
     if (a->state != b->state || strcmp(a->why, b->why) != 0)
@@ -42,7 +52,8 @@ static bool is_alike(const struct hang_rank *a, const struct hang_rank *b)
                has_run(a) == has_run(b);
     case HANG_ELSEWHERE:
     case HANG_STOPPED:
-        return strcmp(a->place, b->place) == 0 && strcmp(a->doing, b->doing) == 0;
+        return is_at_work(a) == is_at_work(b) && strcmp(a->place, b->place) == 0 &&
+               strcmp(a->doing, b->doing) == 0;
     case HANG_UNSEEN:
     case HANG_GONE:
     case HANG_MOVES:
@@ -72,6 +83,21 @@ static size_t name_alike(const struct judging *j, size_t i, const char *process)
     return n;
 }
 
+/* "; for at least 72 s" of all that are like the i-th, where that is more than nothing. */
+static void say_how_long(const struct judging *j, size_t i)
+{
+    int64_t least = j->ranks[i].still_ns;
+    char text[TEXT_AMOUNT_BYTES];
+
+    for (size_t k = i; k < j->n; k++)
+        if (is_alike(&j->ranks[k], &j->ranks[i]) && j->ranks[k].still_ns < least)
+            least = j->ranks[k].still_ns;
+    if (least < (int64_t)NS_PER_S)
+        return;
+    text_ns(least / (int64_t)NS_PER_S * (int64_t)NS_PER_S, text);
+    (void)buf_addf(j->ret, "; for at least %s", text);
+}
+
 static void say_one(const struct judging *j, size_t i)
 {
     const struct hang_rank *r = &j->ranks[i];
@@ -84,10 +110,12 @@ static void say_one(const struct judging *j, size_t i)
     case HANG_WAITS:
         (void)buf_addf(j->ret, " %s in %s: %s%s", one ? "waits" : "wait", r->operation, r->place,
                        has_run(r) ? "; but ran between the looks" : "");
+        if (!has_run(r))
+            say_how_long(j, i);
         break;
     case HANG_ELSEWHERE:
-        (void)buf_addf(j->ret, " %s in no collective: %s (%s)", one ? "is" : "are", r->place,
-                       r->doing);
+        (void)buf_addf(j->ret, " %s in no collective: %s (%s%s)", one ? "is" : "are", r->place,
+                       r->doing, is_at_work(r) ? ", at work" : "");
         break;
     case HANG_MOVES:
         (void)buf_addf(j->ret, " %s: not in the same operation at each look",
@@ -150,6 +178,17 @@ static void name_awaited(const struct judging *j, const struct hang_verdict *v)
             j->some[n++] = j->ranks[i].rank;
     (void)buf_addf(j->ret, "%s ", n == 1 ? j->one : j->many);
     rank_ranges(j->some, n, RANGES_SHOWN, j->ret);
+}
+
+/* How long all of those that wait have done so at least. */
+static int64_t least_wait(const struct judging *j)
+{
+    int64_t least = INT64_MAX;
+
+    for (size_t i = 0; i < j->n; i++)
+        if (j->ranks[i].state == HANG_WAITS && j->ranks[i].still_ns < least)
+            least = j->ranks[i].still_ns;
+    return least == INT64_MAX ? HANG_UNKNOWN : least;
 }
 
 static void accuse_absent(const struct judging *j, struct hang_verdict *v)
@@ -257,8 +296,14 @@ static void judge_waiters(const struct judging *j, struct hang_verdict *v)
 
 static bool judge_hang(const struct judging *j, struct hang_verdict *v)
 {
+    size_t at_work = 0;
+
     accuse_absent(j, v);
-    v->hangs = HANG_YES;
+    for (size_t i = 0; i < j->n; i++)
+        at_work += is_at_work(&j->ranks[i]);
+    v->hangs = at_work > 0 && at_work == v->n_awaited ? HANG_NOT_KNOWN : HANG_YES;
+    v->waited_ns = least_wait(j);
+    v->may_be_slow = v->hangs == HANG_YES && count(j, HANG_STOPPED) + count(j, HANG_GONE) == 0;
     if (v->n_awaited == 0) {
         judge_waiters(j, v);
         return true;
@@ -266,6 +311,11 @@ static bool judge_hang(const struct judging *j, struct hang_verdict *v)
     (void)buf_adds(j->ret, "The others wait for ");
     name_awaited(j, v);
     (void)buf_adds(j->ret, ".\n");
+    if (v->hangs == HANG_NOT_KNOWN)
+        (void)buf_addf(j->ret,
+                       "%s at work: late, or in a loop that does not end. A longer look "
+                       "tells more (--interval 10s).\n",
+                       v->n_awaited == 1 ? "It is" : "They are");
     return true;
 }
 
@@ -307,6 +357,8 @@ void hang_judge(const struct hang_rank *ranks, size_t n, const char *one, const 
 
     v->hangs = HANG_NOT_KNOWN;
     v->n_awaited = 0;
+    v->waited_ns = HANG_UNKNOWN;
+    v->may_be_slow = false;
     memset(v->awaited, 0, n * sizeof(*v->awaited));
     for (size_t s = 0; j.some != NULL && s < sizeof(order) / sizeof(order[0]); s++)
         for (size_t i = 0; i < n; i++)

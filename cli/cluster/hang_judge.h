@@ -39,17 +39,23 @@ struct hang_rank {
     char host[64];
     enum hang_state state;
     uint32_t looks; /* that have come */
-    int64_t woken;  /* how often its main thread began to run between the looks; HANG_UNKNOWN */
+    /* Between the looks, in all: how often its main thread began to run, for how long it has
+     * computed (hang_work.h), what it has read and written.  HANG_UNKNOWN */
+    int64_t woken, between_ns, busy_ns, bytes;
+    int64_t still_ns; /* so long its main thread has not run but for us, at least; HANG_UNKNOWN */
     char operation[HANG_OPERATION];
+    bool by_python;             /* the operation is a Python function */
     char place[HANG_PLACE];     /* "load, job.py:9" */
     char doing[HANG_OPERATION]; /* "idle in clock_nanosleep" */
     char why[HANG_WHY];         /* "": nothing more is to be said */
 };
 
 /* One answer of `backtrace --json`.  stacks: NULL, or where its stacks go as one value of JSON
- * (hang_plant() reads it), innermost frame first; all_threads: not of the main thread only.
+ * (hang_plant() reads it), innermost frame first, kept as they are where `brief` (an answer without
+ * native frames) says the same as the look before; all_threads: not of the main thread only.
  * -EBADMSG: it is no such answer; -ENODATA: it has no thread of the program; -E2BIG, -ENOMEM. */
-int hang_look(struct hang_rank *r, const struct json *answer, bool all_threads, struct buf *stacks);
+int hang_look(struct hang_rank *r, const struct json *answer, bool all_threads, bool brief,
+              struct buf *stacks);
 /* Put such stacks into the tree.  python: without native frames, where there are others. */
 int hang_plant(struct stack_tree *tree, int64_t rank, const struct json *stacks, bool python);
 /* No control characters: a rank's words must not look like a line of ours. */
@@ -60,6 +66,9 @@ struct hang_verdict {
     enum hang_answer hangs;
     bool *awaited; /* [n] those that the others wait for, as far as the looks tell; the caller's */
     size_t n_awaited;
+    int64_t waited_ns; /* so long all that wait do so, at least; HANG_UNKNOWN */
+    bool may_be_slow;  /* HANG_YES, but of no rank that is stopped or gone: a step that takes longer
+                        * than they were seen to wait would look the same */
 };
 /* Sentences, a line each, which is the groups of ranks first, then what follows from it. */
 void hang_judge(const struct hang_rank *ranks, size_t n, const char *one, const char *many,

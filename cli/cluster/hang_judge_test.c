@@ -38,7 +38,7 @@ static int look(struct hang_rank *r, const char *text, struct buf *stacks)
 
     arena_init(&a, 0);
     int rc = json_read(&a, text, strlen(text), &j, &e);
-    rc = rc < 0 ? rc : hang_look(r, j, /* all_threads= */ false, stacks);
+    rc = rc < 0 ? rc : hang_look(r, j, /* all_threads= */ false, /* brief= */ false, stacks);
     arena_done(&a);
     return rc;
 }

@@ -27,54 +27,75 @@
 #define AT_ONCE 32                     /* children that mostly wait */
 #define TURN_NS (200 * NS_PER_MS)      /* between looks at Ctrl-C */
 
+enum how {
+    BY_CORE,
+    OUTSIDE,
+    BRIEFLY, /* from outside without native frames: a tenth of the time, as no symbols are read */
+    N_HOW
+};
+
 struct looking {
     const struct cluster_options *o;
     struct members members;
     struct hang_found *found;
     uint32_t first; /* of found->list: members.list[0] */
     bool *only;
+    enum how how; /* those are looked at that are under way */
 };
 
 /* ---- in the child ---- */
 
-/* How often the main thread has given up the processor by itself, and was woken again. */
-static void print_woken(const struct target *t)
+static void print_work(const struct target *t)
 {
-    struct proc_status s;
+    struct hang_work w;
+    char line[128];
 
-    if (t->pid != 0 && t->host[0] == '\0' && proc_status_of(t->pid, t->pid, &s) == 0 &&
-        s.voluntary <= INT64_MAX)
-        printf("%llu\n", (unsigned long long)s.voluntary);
-    else
-        puts("-");
+    hang_work_read(t->host[0] == '\0' ? t->pid : 0, &w);
+    hang_work_write(&w, line, sizeof(line));
+    puts(line);
 }
 
-/* `backtrace` between two lines with that number, so that the look itself is not counted. */
+/* `backtrace` between two lines that say what it has done: the look itself is not counted. */
 static int look(struct target *t, int argc, char **argv)
 {
-    print_woken(t);
+    print_work(t);
     int rc = command_backtrace(t, argc, argv);
     putchar('\n');
-    print_woken(t);
+    print_work(t);
     return rc;
 }
 
 /* ---- its answer ---- */
 
-static int64_t read_woken(const char *text, size_t n)
+/* What one look does not know, all together do not. */
+static int64_t sum_of(int64_t sum, int64_t from, int64_t to)
 {
-    uint64_t count;
+    bool known = sum != HANG_UNKNOWN && from != HANG_UNKNOWN && to >= from;
 
-    return number_u64(text, n, &count) == 0 && count <= INT64_MAX ? (int64_t)count : HANG_UNKNOWN;
+    return known ? sum + to - from : HANG_UNKNOWN;
 }
 
-static void take_woken(struct hang_seen *s, int64_t before, int64_t after)
+/* It ran last before the first look, and not between two of them: but for us it stands still. */
+static void take_work(struct hang_seen *s, const struct hang_work *before,
+                      const struct hang_work *after)
 {
-    if (before == HANG_UNKNOWN || after == HANG_UNKNOWN)
-        s->rank.woken = HANG_UNKNOWN;
-    else if (s->rank.looks > 1 && s->rank.woken != HANG_UNKNOWN)
-        s->rank.woken += before - s->woken_until;
-    s->woken_until = after;
+    struct hang_rank *r = &s->rank;
+
+    if (r->looks == 1) {
+        r->woken = r->busy_ns = r->bytes = r->between_ns =
+            before->at_ns != HANG_UNKNOWN ? 0 : HANG_UNKNOWN;
+        s->still_since = before->still_ns == HANG_UNKNOWN   ? HANG_UNKNOWN
+                         : before->still_ns < before->at_ns ? before->at_ns - before->still_ns
+                                                            : 0;
+    } else {
+        r->woken = sum_of(r->woken, s->until.woken, before->woken);
+        r->busy_ns = sum_of(r->busy_ns, s->until.busy_ns, before->busy_ns);
+        r->bytes = sum_of(r->bytes, s->until.bytes, before->bytes);
+        r->between_ns = sum_of(r->between_ns, s->until.at_ns, before->at_ns);
+    }
+    r->still_ns = r->woken == 0 && s->still_since != HANG_UNKNOWN ? after->at_ns - s->still_since
+                                                                  : HANG_UNKNOWN;
+    s->until = *after;
 }
 
 static int take_stacks(const struct looking *l, struct hang_seen *s, const char *text, size_t n)
@@ -86,7 +107,7 @@ static int take_stacks(const struct looking *l, struct hang_seen *s, const char 
     arena_init(&a, TREE_BYTES);
     int rc = json_read(&a, text, n, &answer, &bad);
     if (rc == 0)
-        rc = hang_look(&s->rank, answer, l->o->threads, &s->stacks);
+        rc = hang_look(&s->rank, answer, l->o->threads, l->how == BRIEFLY, &s->stacks);
     arena_done(&a);
     return rc;
 }
@@ -104,14 +125,17 @@ static void take_answer(const struct looking *l, struct hang_seen *s, struct buf
     int rc = begin == NULL || last <= begin ? -EBADMSG
                                             : take_stacks(l, s, begin, (size_t)(last - begin));
     s->rank.why[0] = '\0';
-    if (rc == 0)
-        take_woken(s, read_woken(text, (size_t)(begin - text)),
-                   read_woken(last, (size_t)(end - last)));
-    else
-        (void)snprintf(s->rank.why, sizeof(s->rank.why), "%s",
-                       rc == -E2BIG     ? "its stacks are too long"
-                       : rc == -ENODATA ? "it has no thread that could be read"
-                                        : "its answer is no backtrace");
+    struct hang_work before, after;
+    if (rc == 0) {
+        hang_work_parse(text, (size_t)(begin - text), &before);
+        hang_work_parse(last, (size_t)(end - last), &after);
+        take_work(s, &before, &after);
+        return;
+    }
+    (void)snprintf(s->rank.why, sizeof(s->rank.why), "%s",
+                   rc == -E2BIG     ? "its stacks are too long"
+                   : rc == -ENODATA ? "it has no thread that could be read"
+                                    : "its answer is no backtrace");
 }
 
 static int take_one(void *arg, const struct member *m, struct buf *out)
@@ -135,27 +159,37 @@ static struct hang_seen *seen_of(const struct looking *l, uint32_t i)
     return &l->found->list[l->first + i];
 }
 
-/* Those that answered so far, by their core or from outside.  looks: that they have had. */
-static int ask(struct looking *l, uint32_t looks, bool outside)
+/* One whose Python frames have told what it waits in: they will tell whether it still does. */
+static enum how how_of(const struct looking *l, const struct hang_seen *s)
+{
+    bool brief = s->rank.looks > 0 && s->rank.by_python && !l->o->native && !l->o->threads;
+
+    return !s->outside ? BY_CORE : brief ? BRIEFLY : OUTSIDE;
+}
+
+/* Those that answered so far.  looks: that they have had. */
+static int ask(struct looking *l, uint32_t looks, enum how how)
 {
     static const struct cli_command command = {.name = "backtrace", .run = look};
-    char *words[] = {"backtrace", "--json", outside ? "--external" : NULL, NULL};
+    char *words[] = {"backtrace", "--json", "--external", "--python", NULL};
     uint32_t n = 0;
 
+    l->how = how;
     for (uint32_t i = 0; i < l->members.n; i++) {
         const struct hang_seen *s = seen_of(l, i);
-        l->only[i] =
-            l->members.list[i].error == 0 && s->outside == outside && s->rank.looks == looks;
+        l->only[i] = l->members.list[i].error == 0 && how_of(l, s) == how && s->rank.looks == looks;
         n += l->only[i];
     }
     const struct each_run run = {.command = &command,
-                                 .argc = outside ? 3 : 2,
+                                 .argc = 2 + (int)how,
                                  .argv = words,
                                  .at_once = l->o->at_once > AT_ONCE ? l->o->at_once : AT_ONCE,
                                  .timeout_ns = l->o->timeout_ns,
                                  .only = l->only,
                                  .done = take_one,
                                  .arg = l};
+    if (n > 1 && how != BY_CORE)
+        external_backtrace_prepare();
     return n > 0 ? each_member(&l->members, &run) : 0;
 }
 
@@ -189,11 +223,11 @@ static int look_again_and_again(struct looking *l)
             rc = wait_until(clock_monotonic() + l->o->interval_ns);
         last = clock_monotonic();
         if (rc == 0)
-            rc = ask(l, looks, /* outside= */ false);
+            rc = ask(l, looks, BY_CORE);
         if (rc == 0 && looks == 0)
             fall_back(l);
-        if (rc == 0)
-            rc = ask(l, looks, /* outside= */ true);
+        for (enum how how = OUTSIDE; how < N_HOW && rc == 0; how++)
+            rc = ask(l, looks, how);
     }
     l->found->span_ns = last - began;
     return rc;

@@ -203,6 +203,7 @@ static void take_main(struct hang_rank *r, const struct json *threads)
         r->state = HANG_MOVES;
     else
         r->state = name[0] != '\0' ? HANG_WAITS : HANG_ELSEWHERE;
+    r->by_python = operation != NULL && is_python(operation);
     memcpy(r->operation, name, sizeof(name));
     describe_place(json_get(threads->first, "frames"), /* library= */ operation == NULL, r->place);
     doing_of(threads->first, r->doing, sizeof(r->doing));
@@ -231,7 +232,8 @@ static void write_stack(const struct json *thread, struct buf *b)
     (void)buf_adds(b, "]}");
 }
 
-int hang_look(struct hang_rank *r, const struct json *answer, bool all_threads, struct buf *stacks)
+int hang_look(struct hang_rank *r, const struct json *answer, bool all_threads, bool brief,
+              struct buf *stacks)
 {
     const struct json *threads = answer->type == JSON_OBJECT ? json_get(answer, "threads") : NULL;
 
@@ -245,7 +247,7 @@ int hang_look(struct hang_rank *r, const struct json *answer, bool all_threads, 
     if (threads->first == NULL)
         return -ENODATA;
     take_main(r, threads); /* the main thread comes first */
-    if (stacks == NULL)
+    if (stacks == NULL || (brief && r->state == HANG_WAITS))
         return 0;
     buf_reset(stacks);
     (void)buf_addc(stacks, '[');

@@ -125,9 +125,14 @@ static const struct probing_host host = {.size = sizeof(host),
                                          .cancelled = host_cancelled,
                                          .extension = host_extension};
 
+/* Once in a process: the children of one that has done so have it, too. */
 static int load_plugin(const struct probing_python_external_1 **ret)
 {
+    static const struct probing_python_external_1 *loaded;
     char path[4096];
+    *ret = loaded;
+    if (loaded != NULL)
+        return 0;
     int rc = plugin_find("python", path, sizeof(path));
     if (rc < 0)
         return rc;
@@ -140,7 +145,7 @@ static int load_plugin(const struct probing_python_external_1 **ret)
     if (part == NULL)
         return err_set(-ENOEXEC,
                        "%s cannot look at another process: is probing installed completely?", path);
-    *ret = part;
+    *ret = loaded = part;
     return 0;
 }
 
@@ -188,8 +193,10 @@ static uint32_t python_version(void)
 /* C++ names are read as they were written where this machine has the C++ library. */
 cli_demangler_fn *cli_demangler(void)
 {
-    void *library = dlopen("libstdc++.so.6", RTLD_NOW | RTLD_LOCAL); /* for as long as we run */
+    static void *library; /* for as long as we run */
     cli_demangler_fn *fn = NULL;
+    if (library == NULL)
+        library = dlopen("libstdc++.so.6", RTLD_NOW | RTLD_LOCAL);
     void *found = library != NULL ? dlsym(library, "__cxa_demangle") : NULL;
     memcpy(&fn, &found, sizeof(fn));
     return fn;
@@ -214,6 +221,13 @@ static void describe(struct probing_python_process *p, char *why, size_t size)
             why, size,
             "found no Python that can be read from outside: nothing in the process exports "
             "_PyRuntime (its binary has no symbols, or its Python is older than 3.8)");
+}
+
+void external_backtrace_prepare(void)
+{
+    const struct probing_python_external_1 *part;
+    (void)load_plugin(&part); /* what is wrong will be said when it is used */
+    (void)cli_demangler();
 }
 
 int external_backtrace(struct target *t, int argc, char **argv)

@@ -12,7 +12,6 @@
 #include <errno.h>
 #include <sched.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <sys/socket.h>
 #include <time.h>
 #include <unistd.h>
@@ -22,7 +21,6 @@
 #include "core/base/thread_sched.h"
 #include "sdk/lib/proc/task.h"
 
-#define SCHED_BYTES 2048 /* the beginning of the file, where what we want stands */
 #define CLOCK_NAP_NS (20 * NS_PER_US)
 #define DRIFT 1000 /* one in so many: the scheduler's clock is not NTP's, which is 500 ppm away */
 
@@ -111,37 +109,10 @@ static bool starts_anew(const struct target *t, const struct proc_syscall *c)
 
 /* ---- what the scheduler knows ---- */
 
-struct sched {
-    uint64_t ran_ns, switches; /* last, by the clock of its CPU; voluntarily */
-};
-
-static const char *value_of(const char *text, const char *name)
-{
-    const char *at = strstr(text, name);
-    at = at ? strchr(at, ':') : NULL;
-    return at ? at + 1 + strspn(at + 1, " \t") : NULL;
-}
-
 /* tid 0: our own. */
-static bool sched_of(const struct target *t, pid_t tid, struct sched *ret)
+static bool sched_of(const struct target *t, pid_t tid, struct proc_sched *ret)
 {
-    char path[64], text[SCHED_BYTES], *end;
-    if (tid)
-        (void)snprintf(path, sizeof(path), "/proc/%d/task/%d/sched", t->pid, tid);
-    else
-        (void)snprintf(path, sizeof(path), "/proc/thread-self/sched");
-    if (file_peek(path, text, sizeof(text)) < 0)
-        return false;
-    const char *ran = value_of(text, "\nse.exec_start"),
-               *switches = value_of(text, "\nnr_voluntary_switches");
-    if (!ran || !switches)
-        return false;
-    ret->ran_ns = strtoull(ran, &end, 10) * NS_PER_MS; /* "milliseconds.nanoseconds", six digits */
-    if (*end != '.' || strspn(end + 1, "0123456789") != 6)
-        return false;
-    ret->ran_ns += strtoull(end + 1, NULL, 10);
-    ret->switches = strtoull(switches, NULL, 10);
-    return true;
+    return (tid ? proc_sched_of(t->pid, tid, ret) : proc_sched_of(0, 0, ret)) == 0;
 }
 
 /* Where it ran last. */
@@ -153,7 +124,7 @@ static int cpu_of(const struct target *t, pid_t tid)
 
 /* The clock of a CPU: each counts for itself, so we go there.  A thread that has just been given
  * the CPU ran last now. */
-static bool clock_of(const struct target *t, int cpu, struct sched *ret, uint64_t *ret_at)
+static bool clock_of(const struct target *t, int cpu, struct proc_sched *ret, uint64_t *ret_at)
 {
     cpu_set_t kept, there;
     CPU_ZERO(&there);
@@ -173,7 +144,7 @@ static bool clock_of(const struct target *t, int cpu, struct sched *ret, uint64_
 
 void wait_look(struct target *t)
 {
-    struct sched seen, here, again;
+    struct proc_sched seen, here, again;
     uint64_t at;
     t->wait.call = -1;
     struct proc_syscall c = call_of(t, t->tid);
@@ -197,7 +168,7 @@ void wait_look(struct target *t)
  * its next wait. */
 void wait_shorten(struct target *t)
 {
-    struct sched now;
+    struct proc_sched now;
     uint64_t ip = arch_ip(&t->registers);
     if (t->wait.call == -1 || arch_interrupted(&t->registers) != t->wait.call ||
         (int32_t)arch_fourth(&t->registers) != t->wait.limit_ms || ip < t->libc.start ||
@@ -216,7 +187,7 @@ void wait_shorten(struct target *t)
 int wait_score(const struct target *t, pid_t tid)
 {
     struct proc_stat stat;
-    struct sched sched;
+    struct proc_sched sched;
     struct proc_syscall c = call_of(t, tid);
     bool main_thread = tid == t->pid;
     if (proc_stat_of(t->pid, tid, &stat) == 0 && stat.state == 'D')

@@ -20,7 +20,7 @@ rank = int(os.environ["RANK"])
 
 def load(n):
     while rank == 2 and os.path.exists(sys.argv[1]):
-        time.sleep(0.05)
+        sum(range(1000000)) if os.path.exists(sys.argv[1] + ".work") else time.sleep(0.05)
     return torch.ones(n)
 
 def train():
@@ -77,6 +77,16 @@ def test_one_does_not_come(world, python):
     assert [(r["state"], r["operation"]) for r in ranks[:2]] == [("waits", "all_reduce")] * 2
     assert ranks[0]["woken"] < ranks[0]["looks"] == 3
     assert ranks[2]["state"] == "elsewhere" and ranks[2]["place"].startswith("load, job.py:")
+    assert "a step that takes longer than" in last["found"]["caution"]
+    # It computes: it may be late only, as in a job whose step is long.
+    (world.tmp / "hold.work").touch()
+    wait_for(lambda: says(None, [2]), "one that is at work", timeout=60)
+    found = last["found"]
+    assert found["caution"] is None and found["ranks"][2]["busy_s"] > 0 and found["waited_s"] > 0
+    assert any("is at work" in line for line in found["says"])
+    (world.tmp / "hold.work").unlink()
+    wait_for(lambda: says(True, [2]), "a hang", timeout=60)
+    assert last["found"]["waited_s"] >= found["waited_s"]
     text = world.probing("cluster", "hang", "--job", job, "--interval", "300ms")
     assert "ranks 0-1 (2) wait in all_reduce: train, job.py:" in text.stdout
     assert "The others wait for rank 2.\n" in text.stdout

@@ -56,8 +56,8 @@ static void judge_and_write(const struct hang_found *f, struct buf *ret)
         fuzz_must(*at == '\n' || (unsigned char)*at >= ' ');
         lines += *at == '\n';
     }
-    fuzz_must(lines <= n + 2);
-    hang_write(&o, f, &v, buf_text(&says), ret);
+    fuzz_must(lines <= n + 3);
+    hang_write(&o, f, &v, buf_text(&says), "", ret);
     fuzz_must(ret->failed == 0);
     buf_done(&says);
     free(ranks);

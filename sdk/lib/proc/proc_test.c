@@ -133,6 +133,35 @@ TEST(status_of_many_groups)
     }
 }
 
+static int parse_sched(const char *from, struct proc_sched *ret)
+{
+    char text[400];
+    struct proc_lines l;
+    (void)snprintf(text, sizeof(text), "%s", from);
+    proc_lines_of(&l, text, strlen(text));
+    return proc_sched_parse(&l, ret);
+}
+
+TEST(sched_by_its_lines)
+{
+    struct proc_sched s;
+    CHECK_INT(parse_sched("job (12, #threads: 1)\n-----\nse.exec_start            :      "
+                          "82812243.017181\nnr_voluntary_switches    :     63\n",
+                          &s),
+              0);
+    CHECK_INT(s.ran_ns, 82812243017181);
+    CHECK_INT(s.switches, 63);
+    /* Its name has such a line, too: the kernel's comes later. */
+    CHECK_INT(parse_sched("\nse.exec_start: (12, #threads: 1)\nse.exec_start : 1.000002\n"
+                          "nr_voluntary_switches : 1\n",
+                          &s),
+              0);
+    CHECK_INT(s.ran_ns, 1000002);
+    CHECK_INT(parse_sched("se.exec_start : 1.02\nnr_voluntary_switches : 1\n", &s), -EPROTO);
+    CHECK_INT(parse_sched("se.exec_start : 99999999999999999999.000000\n", &s), -EPROTO);
+    CHECK_INT(parse_sched("", &s), -EPROTO);
+}
+
 TEST(status_that_is_none)
 {
     struct proc_status s;
@@ -485,6 +514,7 @@ int main(void)
     RUN(stat_of_any_name);
     RUN(stat_that_is_none);
     RUN(status_of_many_groups);
+    RUN(sched_by_its_lines);
     RUN(status_that_is_none);
     RUN(syscall_of_all_kinds);
     RUN(maps_lines);

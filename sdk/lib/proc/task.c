@@ -266,3 +266,52 @@ int proc_status_of(pid_t pid, pid_t tid, struct proc_status *ret)
     proc_lines_close(&l);
     return rc;
 }
+
+/* ---- sched ---- */
+
+/* "      :     82812243.017181": milliseconds, and always six digits behind the point. */
+static uint64_t read_ms(const char *at)
+{
+    uint64_t ms, rest, ns;
+    at = proc_digits(at, 10, &ms);
+    const char *end = at && *at == '.' ? proc_digits(at + 1, 10, &rest) : NULL;
+    if (!end || end - at != 7 || __builtin_mul_overflow(ms, 1000000u, &ns) ||
+        __builtin_add_overflow(ns, rest, &ns))
+        return PROC_UNKNOWN;
+    return ns;
+}
+
+static const char *behind_colon(const char *at)
+{
+    at = proc_blanks(at);
+    return proc_blanks(*at == ':' ? at + 1 : at);
+}
+
+int proc_sched_parse(struct proc_lines *l, struct proc_sched *ret)
+{
+    size_t size;
+    *ret = (struct proc_sched){PROC_UNKNOWN, PROC_UNKNOWN};
+    for (const char *line, *at; (line = proc_lines_next(l, &size)) != NULL;) {
+        if (l->cut)
+            continue;
+        if ((at = behind(line, size, NAMED("se.exec_start"))) != NULL)
+            ret->ran_ns = read_ms(behind_colon(at));
+        else if ((at = behind(line, size, NAMED("nr_voluntary_switches"))) != NULL)
+            (void)proc_digits(behind_colon(at), 10, &ret->switches);
+    }
+    return ret->ran_ns != PROC_UNKNOWN && ret->switches != PROC_UNKNOWN ? 0 : -EPROTO;
+}
+
+int proc_sched_of(pid_t pid, pid_t tid, struct proc_sched *ret)
+{
+    char path[PROC_PATH_BYTES], room[LINE_BYTES];
+    struct proc_lines l;
+    proc_path(pid, tid, "sched", path);
+    int rc = proc_lines_open(&l, path, room, sizeof(room));
+    if (rc == 0)
+        rc = proc_sched_parse(&l, ret);
+    if (l.error)
+        rc = gone(l.error);
+    proc_lines_close(&l);
+    return rc;
+}

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * sdk/lib/proc/task.h - what the kernel says of a process or thread: stat, comm, syscall, status.
+ * sdk/lib/proc/task.h - what the kernel says of a process or thread: stat, comm, syscall, status,
+ * sched.
  *
  * Any thread, handlers too: see proc_file.h, for pid and tid as well.  Each *_of() gives 0, -ESRCH
  * when it has ended or may not be seen, another -errno, or -EPROTO for a text that is not as
@@ -113,5 +114,19 @@ struct proc_status {
 int proc_status_parse(struct proc_lines *l, struct proc_status *ret);
 /* [signal] */
 int proc_status_of(pid_t pid, pid_t tid, struct proc_status *ret);
+
+/* ---- sched ---- */
+
+/* A kernel without CONFIG_SCHED_DEBUG has none of it (-ENOENT). */
+struct proc_sched {
+    uint64_t ran_ns;   /* when it ran last, by the clock of its processor, which began with the
+                        * machine */
+    uint64_t switches; /* times that it gave up the processor */
+};
+
+/* [signal] */
+int proc_sched_parse(struct proc_lines *l, struct proc_sched *ret);
+/* [signal] */
+int proc_sched_of(pid_t pid, pid_t tid, struct proc_sched *ret);
 
 #endif
