@@ -98,6 +98,9 @@ int target_begin(const struct target *t, char *room, struct probing_client **ret
 /* rc, with more words where it is known why a process that should answer is silent. */
 int target_explain_silence(const struct target *t, int rc);
 char target_state(pid_t pid); /* as in /proc/PID/stat: 'Z', 'T' ...; '?': none */
+/* A process that is there, but on its way out of the kernel: what to say; NULL: it may answer.
+ * One that writes its core dump is for as long as that takes. */
+const char *target_ends(pid_t pid);
 /* Are the files to be read: of a dead, a stopped, or a process that was left? */
 bool target_is_files(const struct target *t);
 /* Whose files are read, where they are not ours, and what else there is: on stderr. */

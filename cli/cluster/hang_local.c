@@ -261,11 +261,15 @@ static int add_members(struct looking *l)
 static void judge_process(struct hang_seen *s)
 {
     char state = s->here ? target_state((pid_t)s->rank.pid) : 'S';
+    const char *ends = s->here ? target_ends((pid_t)s->rank.pid) : NULL;
 
     if (state == 'T' || state == 't') {
         s->rank.state = HANG_STOPPED;
         (void)snprintf(s->rank.why, sizeof(s->rank.why), "kill -CONT %lld goes on with it",
                        (long long)s->rank.pid);
+    } else if (ends != NULL) {
+        s->rank.state = HANG_GONE;
+        (void)snprintf(s->rank.why, sizeof(s->rank.why), "%s", ends);
     } else if (state == '?' || state == 'Z' || state == 'X') {
         s->rank.state = HANG_GONE;
         (void)snprintf(s->rank.why, sizeof(s->rank.why), "it ended while it was looked at");

@@ -28,6 +28,7 @@
 #define TIMEOUT_NS (60 * NS_PER_S)  /* of a command that says no time limit itself */
 #define WAITING_NS (120 * NS_PER_S) /* of one that may wait a minute until it begins */
 #define GRACE_NS (5 * NS_PER_S)     /* for a child that was told to end: it puts things right */
+#define ENDS_NS (200 * NS_PER_MS)   /* for the last words of a process that is ending */
 #define TICK_NS (100 * NS_PER_MS)
 #define OUT_BYTES ((size_t)16 << 20)  /* of what one prints */
 #define ALL_BYTES ((size_t)256 << 20) /* and of what all print: it is shown when all have ended */
@@ -40,6 +41,8 @@ struct running {
     struct printed *printed;
     struct child child;
     uint64_t began_ns, deadline_ns, told_ns; /* told: to end, since then; 0 */
+    const char *ends;                        /* target_ends(), since ends_ns; NULL */
+    uint64_t ends_ns;
     bool late, header_seen;
     int full; /* it printed too much */
 };
@@ -245,6 +248,8 @@ static void take_end(struct each *e, struct running *r)
         (void)snprintf(ret->why, sizeof(ret->why), "it printed more than %zu MB%s, and was ended",
                        (e->kept > ALL_BYTES ? ALL_BYTES : OUT_BYTES) >> 20,
                        e->kept > ALL_BYTES ? " with the others" : "");
+    else if (r->ends != NULL && r->told_ns != 0)
+        (void)snprintf(ret->why, sizeof(ret->why), "%s", r->ends);
     else if (r->late)
         (void)snprintf(ret->why, sizeof(ret->why), "no end within %s", limit);
     else if (cli_interrupted && !e->flows)
@@ -288,15 +293,32 @@ static int close_one(struct each *e, uint32_t i)
     return rc;
 }
 
+/* A process that is ending has its socket open for as long as its memory takes: who asks it waits
+ * in vain.  Not at once: what it has said last may be on its way. */
+static bool waits_in_vain(struct running *r, uint64_t now)
+{
+    const struct target *t = &r->m->target;
+
+    if (t->kind != TARGET_LIVE || t->host[0] != '\0')
+        return false;
+    r->ends = target_ends(t->pid);
+    if (r->ends == NULL)
+        r->ends_ns = 0;
+    else if (r->ends_ns == 0)
+        r->ends_ns = now;
+    return r->ends != NULL && now - r->ends_ns > ENDS_NS;
+}
+
 /* Told to end, and ended when it does not. */
 static void press(struct running *r, uint64_t now)
 {
-    bool wrong = cli_interrupted || r->full != 0 || now > r->deadline_ns;
+    bool wrong = cli_interrupted || r->full != 0 || now > r->deadline_ns || r->told_ns != 0 ||
+                 waits_in_vain(r, now);
 
     if (!wrong)
         return;
     if (r->told_ns == 0) {
-        r->late = !cli_interrupted && r->full == 0;
+        r->late = now > r->deadline_ns && !cli_interrupted && r->full == 0;
         r->told_ns = now;
         child_interrupt(&r->child);
     } else if (now - r->told_ns > GRACE_NS) {

@@ -23,6 +23,7 @@
 #include "sdk/client/door.h"
 
 #define TICK_NS (100 * NS_PER_MS) /* between looks at Ctrl-C, time limits and full queues */
+#define ENDS_NS (300 * NS_PER_MS) /* between looks at one that says nothing */
 #define LOOKED_NS NS_PER_S        /* of all time, to find out why connections ended */
 #define CHILD_READS 8             /* of CHILD_BYTES in a turn */
 #define CHILD_BYTES ((size_t)64 << 10)
@@ -46,6 +47,8 @@ struct one {
     bool columns;                              /* have been handed on */
     bool died;                                 /* while it was asked: its files are read now */
     bool kept;                                 /* its client is of a question before */
+    bool ends;                                 /* target_ends(), when it was looked at last */
+    uint64_t looked_ns;
     char token[TOKEN_BYTES];
     char text[3][32]; /* of the limit and the range, for the statement's words */
 };
@@ -412,6 +415,21 @@ static int too_late(struct one *o)
                                              limit, stands));
 }
 
+/* One that is ending has its socket open for as long as its memory takes. */
+static int look_whether_it_ends(struct one *o, uint64_t now)
+{
+    const struct target *t = &o->m->target;
+
+    if (t->kind != TARGET_LIVE || t->host[0] != '\0' || o->child.pid != 0 ||
+        now < o->began_ns + ENDS_NS || now < o->looked_ns + ENDS_NS)
+        return 0;
+    const char *ends = target_ends(t->pid);
+    bool twice = ends != NULL && o->ends; /* it may have been about to say more */
+    o->looked_ns = now;
+    o->ends = ends != NULL;
+    return twice ? err_set(-ESRCH, "%s", ends) : 0;
+}
+
 /* ---- all of them ---- */
 
 static int open_one(struct asking *a, struct member *m)
@@ -502,6 +520,8 @@ static int serve(struct asking *a, uint32_t i, const struct pollfd *p)
     int rc = ready ? take_turn(o) : 0;
     if (rc == 0 && clock_monotonic() > o->deadline_ns)
         rc = too_late(o);
+    if (rc == 0 && !ready)
+        rc = look_whether_it_ends(o, clock_monotonic());
     return rc == 0 ? 0 : judge(a, i, rc);
 }
 

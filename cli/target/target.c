@@ -45,6 +45,22 @@ char target_state(pid_t pid)
     return proc_stat_of(pid, 0, &s) == 0 ? s.state : '?';
 }
 
+/* PF_EXITING, PF_POSTCOREDUMP and PF_DUMPCORE of linux/sched.h.  Its sockets stay open until its
+ * memory is free, or written: of a large process that takes minutes. */
+#define ENDING_FLAGS UINT64_C(0x20c)
+
+const char *target_ends(pid_t pid)
+{
+    struct proc_stat s;
+
+    if (pid == 0 || proc_stat_of(pid, 0, &s) < 0 || s.flags == PROC_UNKNOWN || s.state == 'Z' ||
+        (s.flags & ENDING_FLAGS) == 0)
+        return NULL; /* a first thread that has left alone is a zombie */
+    bool dumps = (s.flags & ENDING_FLAGS & ~UINT64_C(4)) != 0;
+    return dumps ? "it is ending: it writes its core dump, and answers nobody any more"
+                 : "it is ending, and answers nobody any more";
+}
+
 /* A zombie whose other threads run on has lost its first one only. */
 static bool is_zombie(pid_t pid)
 {
@@ -472,6 +488,10 @@ int target_begin(const struct target *t, char *room, struct probing_client **ret
 /* A process may have lowered its limits since it was entered. */
 int target_explain_silence(const struct target *t, int rc)
 {
+    const char *ends = t->host[0] == '\0' && rc == -ETIMEDOUT ? target_ends(t->pid) : NULL;
+
+    if (ends != NULL)
+        return err_set(rc, "process %d gives no answer: %s", (int)t->pid, ends);
     if (t->host[0] != '\0' || t->pid <= 0 || rc != -ETIMEDOUT || room_files(t->pid) > 0)
         return rc;
     return err_set(rc,

@@ -124,6 +124,45 @@ def start_rank(world, rank, job, source=IDLE, **env):
     return target
 
 
+DUMPS = """
+import os, resource, time
+os.chdir("%s")
+resource.setrlimit(resource.RLIMIT_CORE, (resource.RLIM_INFINITY,) * 2)
+memory = bytearray(b"x") * (512 << 20)
+print("ready", flush=True)
+time.sleep(1000)
+"""
+
+
+def dumps_core(pid):
+    """None: it has ended."""
+    try:
+        with open("/proc/%d/status" % pid) as f:
+            return "CoreDumping:\t1" in f.read()
+    except OSError:
+        return None
+
+
+def test_one_that_dumps_core_is_gone(world):
+    """Its sockets stay open until all is written, and its stack can be read from outside."""
+    with open("/proc/sys/kernel/core_pattern") as f:
+        if f.read().strip() != "core":
+            pytest.skip("core dumps go elsewhere on this machine")
+    job, ranks = JOB + "-dumps", []
+    for rank in range(2):
+        ranks.append(world.python(DUMPS % str(world.tmp), env={
+            "RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "2",
+            "TORCHELASTIC_RUN_ID": job}))
+        ranks[rank].wait_line("ready")
+    ranks[0].inject()
+    os.kill(ranks[0].pid, signal.SIGSEGV)
+    wait_for(lambda: dumps_core(ranks[0].pid) is not False, "a core dump")
+    for _ in range(2):  # while it is written, and once more then or later
+        done, found = hang(world, job, "--looks", "2")
+        assert [r["state"] for r in found["ranks"]] == ["gone", "elsewhere"], found
+    (world.tmp / "core").unlink(missing_ok=True)
+
+
 # "far" is this machine; the others are not there, or say what cannot be.
 SHELL = r"""#!/bin/sh
 host=$1
