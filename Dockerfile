@@ -29,7 +29,7 @@ FROM docker.io/library/debian:bookworm-slim
 COPY --from=build /src/build/release/packages/probing_*.deb /tmp/
 RUN apt-get update \
  && DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends \
-        /tmp/probing_*.deb procps \
+        /tmp/probing_*.deb procps libcurl4 ca-certificates \
  && rm -rf /var/lib/apt/lists/* /tmp/probing_*.deb
 ENTRYPOINT ["/usr/bin/probing"]
 CMD ["--help"]

@@ -235,14 +235,16 @@ static const struct cli_command own_commands[] = {
     {.name = "ship",
      .arguments = "",
      .doc = "send tables as they grow to where they are kept: Prometheus, ClickHouse, Parquet ...",
-     .text = "Runs beside the processes until Ctrl-C, follows new ones of -t all and -t job:NAME, "
-             "takes "
-             "what the dead have left, and goes on where it stopped. Destinations: "
-             "prometheus+http://HOST:9090/api/v1/write (remote write, also VictoriaMetrics), "
-             "clickhouse+http://HOST:8123, otlp+http://HOST:4318, parquet:FOLDER. Without --tables "
-             "ClickHouse and Parquet get all stored tables, the others what /metrics has. A "
-             "password or "
-             "token comes from --secret or PROBING_SHIP_SECRET.",
+     .text =
+         "Runs beside the processes until Ctrl-C, follows new ones of -t all and -t job:NAME, "
+         "takes "
+         "what the dead have left, and goes on where it stopped. Destinations: "
+         "prometheus+http://HOST:9090/api/v1/write (remote write, also VictoriaMetrics), "
+         "clickhouse+http://HOST:8123, otlp+http://HOST:4318 (https: with TLS), parquet:FOLDER. "
+         "Without --tables "
+         "ClickHouse and Parquet get all stored tables, the others what /metrics has. A "
+         "password or "
+         "token comes from --secret or PROBING_SHIP_SECRET.",
      .needs_target = true,
      .finds_targets = true,
      .run = command_ship,
@@ -252,6 +254,9 @@ static const struct cli_command own_commands[] = {
                  {"--state", NULL, "FILE",
                   "what has been sent; by default in ~/.local/state/probing"},
                  {"--secret", NULL, "FILE", "its first line is the token, or the user's password"},
+                 {"--cacert", NULL, "FILE", "certificates to trust, in place of the machine's"},
+                 {"--cert", NULL, "FILE", "our own certificate, where the server asks for one"},
+                 {"--key", NULL, "FILE", "its key, where that is not in the same file"},
                  {"--once", NULL, NULL, "send what there is now, and end"}},
      .examples = {"-t job:4711 ship --to parquet:/data/runs",
                   "-t all ship --to prometheus+http://127.0.0.1:8428/api/v1/write",

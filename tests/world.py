@@ -188,7 +188,8 @@ class World:
         self.data = tmp / "data"
         self.data.mkdir(mode=0o700)
         self.env = {key: value for key, value in os.environ.items()
-                    if not key.startswith(("PROBING", "PROBE", "LD_PRELOAD", "ENDPOINT"))}
+                    if not key.startswith(("PROBING", "PROBE", "LD_PRELOAD", "ENDPOINT"))
+                    and not key.lower().endswith("_proxy")}
         self.env.update(sanitized(), PROBING_DATA_DIR=str(self.data), OMP_NUM_THREADS="1",
                         PYTHONUNBUFFERED="1", PYTHONIOENCODING="utf-8")
         self.targets = []

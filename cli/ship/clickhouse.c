@@ -96,7 +96,6 @@ static int run(struct ship_destination *d, const char *statement, const char *to
                                 .query = buf_text(&query),
                                 .type = body != NULL ? "application/vnd.apache.arrow.stream"
                                                      : "text/plain",
-                                .headers = "",
                                 .body = body != NULL ? body->data : statement,
                                 .size = body != NULL ? body->size : strlen(statement)};
     int rc =
@@ -321,12 +320,9 @@ static int open_clickhouse(struct ship_destination *d, const char *rest)
 
     if (c == NULL)
         return err_set(-ENOMEM, "no memory for a destination");
-    c->http.fd = -1;
     d->self = c;
-    int rc = http_place(rest, "8123", &c->http);
-    if (rc == 0)
-        rc = take_database(c);
-    return rc < 0 ? rc : http_authorize(&c->http, d->secret);
+    int rc = http_open(rest, d->http.tls ? "8443" : "8123", &d->http, &c->http);
+    return rc < 0 ? rc : take_database(c);
 }
 
 static void close_clickhouse(struct ship_destination *d)

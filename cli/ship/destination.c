@@ -5,6 +5,7 @@
  * One thread.
  */
 #include <errno.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -24,29 +25,39 @@ static int unknown(const char *url)
     buf_init(&all, 2048);
     for (size_t i = 0; i < N_KINDS; i++)
         (void)buf_addf(&all, "%s%s", i > 0 ? ", " : "", kinds[i]->example);
-    if (strncmp(url, "https:", 6) == 0 || strstr(url, "+https:") != NULL)
-        (void)err_set(-EINVAL,
-                      "'%.200s': there is no TLS in this command; a proxy on this machine makes it "
-                      "(docs/ship.md), and --to names that",
-                      url);
-    else
-        (void)err_set(-EINVAL, "'%.*s' is no destination for --to; there are %s", (int)n, url,
-                      buf_text(&all));
+    (void)err_set(-EINVAL, "'%.*s' is no destination for --to; there are %s (and https)", (int)n,
+                  url, buf_text(&all));
     buf_done(&all);
     return -EINVAL;
 }
 
-int ship_destination_open(const char *url, const char *secret, struct ship_destination *ret)
+/* What stands behind the scheme; NULL: it is another one. */
+static const char *behind(const char *url, const char *scheme, bool *ret_tls)
 {
-    *ret = (struct ship_destination){.secret = secret};
+    size_t n = strlen(scheme), http = strlen("http://");
+
+    *ret_tls = false;
+    if (strncmp(url, scheme, n) == 0)
+        return url + n;
+    *ret_tls = n > http && strcmp(scheme + n - http, "http://") == 0 &&
+               strncmp(url, scheme, n - 3) == 0 && strncmp(url + n - 3, "s://", 4) == 0;
+    return *ret_tls ? url + n + 1 : NULL;
+}
+
+int ship_destination_open(const char *url, const struct http_options *http,
+                          struct ship_destination *ret)
+{
+    const char *rest;
+
+    *ret = (struct ship_destination){.http = *http};
     (void)snprintf(ret->shown, sizeof(ret->shown), "%s", url);
     if (strlen(url) >= sizeof(ret->shown))
         return err_set(-EINVAL, "--to is longer than %zu bytes", sizeof(ret->shown));
     for (size_t i = 0; i < N_KINDS; i++)
         for (const char *const *s = kinds[i]->schemes; *s != NULL; s++)
-            if (strncmp(url, *s, strlen(*s)) == 0) {
+            if ((rest = behind(url, *s, &ret->http.tls)) != NULL) {
                 ret->kind = kinds[i];
-                int rc = kinds[i]->open(ret, url + strlen(*s));
+                int rc = kinds[i]->open(ret, rest);
                 if (rc < 0)
                     ship_destination_close(ret);
                 return rc;

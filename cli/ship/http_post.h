@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * cli/ship/http_post.h - bytes to a server by HTTP/1.1, one request at a time, over a connection
- * that is kept while the server keeps it.
+ * cli/ship/http_post.h - bytes to a server by HTTP or HTTPS, one request at a time, over a
+ * connection that is kept while the server keeps it.
  *
- * One thread.  The server is not believed: what it answers is bounded, and it is waited for so long
- * and no longer (names are looked up by the system, in the system's time).  Redirects are not
- * followed: they would take the token elsewhere.  No TLS.
+ * libcurl speaks; what is here says what of it we want.  One thread.  The server is not believed:
+ * what it answers is bounded, and it is waited for so long and no longer.  Redirects are not
+ * followed: they would take the token elsewhere.  A proxy that the environment names (https_proxy,
+ * no_proxy ...) is used, as by other clients.
  */
 #ifndef CLI_SHIP_HTTP_POST_H
 #define CLI_SHIP_HTTP_POST_H
@@ -14,28 +15,37 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "cli/ship/libcurl.h"
 #include "sdk/lib/buf.h"
 
 #define HTTP_ANSWER_BYTES ((size_t)64 << 10) /* of a body: what is behind is read by nobody */
 
+struct http_options {
+    bool tls;
+    const char *secret; /* the user's password (Basic), without a user a token (Bearer); NULL */
+    const char *ca;     /* file of certificates to trust, in place of the machine's; NULL */
+    const char *certificate, *key; /* files of ours, for servers that ask who we are; NULL */
+};
+
 struct http {
     char host[256], path[1024], query[1024]; /* path: "/..." */
     char port[8], user[128];
-    char authorization[1024]; /* the whole line, or "" */
-    int fd;                   /* -1: not connected */
+    struct http_options o;
+    const struct libcurl *library;
+    CURL *easy; /* NULL: not open */
+    char why[CURL_ERROR_BYTES];
 };
 
-/* "user@host:8123/path?query".  port: where none is given.  A password there is refused: everybody
- * could read it in the list of processes. */
-int http_place(const char *rest, const char *port, struct http *ret);
-/* As the place's user (Basic), or without one as the bearer of the token.  NULL: of nothing. */
-int http_authorize(struct http *h, const char *secret);
+/* rest: "user@host:8123/path?query"; port: where none is given, 443 with TLS unless it says so.  A
+ * password there is refused: everybody could read it in the list of processes.  o: its texts are
+ * borrowed until http_close().  -EINVAL, -ENOPKG. */
+int http_open(const char *rest, const char *port, const struct http_options *o, struct http *ret);
 void http_close(struct http *h);
 
 struct http_post {
     const char *path, *query; /* query: without '?', "" */
     const char *type;         /* of the body */
-    const char *headers;      /* more lines, each with its CR LF; "" */
+    const char *headers[4];   /* more lines, "Name: value"; NULL ends them */
     const void *body;
     size_t size;
 };
@@ -50,7 +60,7 @@ struct http_answer {
 };
 
 /* 0: an answer has come, whatever it says; caller buf_done()s its body, in any case.  -ETIMEDOUT,
- * -ECONNREFUSED ..., -EPROTO: it is none of HTTP, -ECANCELED. */
+ * -ECONNREFUSED ..., -EPROTO: it is none of HTTP, or not who it should be, -ECANCELED. */
 int http_post(struct http *h, const struct http_post *p, struct http_answer *ret);
 /* What such an answer means for a destination (ship.h); wait_ns: see there. */
 int http_judge(const struct http *h, int rc, const struct http_answer *a, uint64_t *ret_wait_ns);

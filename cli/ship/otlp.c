@@ -157,7 +157,6 @@ static int flush(struct ship_destination *d, const struct ship_source *source)
     const struct http_post p = {.path = path,
                                 .query = o->http.query,
                                 .type = "application/x-protobuf",
-                                .headers = "",
                                 .body = body.data,
                                 .size = body.size};
     rc = body.failed || o->items.failed ? err_set(-EREMOTEIO, "a request is too long")
@@ -451,14 +450,13 @@ static int open_otlp(struct ship_destination *d, const char *rest)
     if (o == NULL)
         return err_set(-ENOMEM, "no memory for a destination");
     d->self = o;
-    o->http.fd = -1;
     buf_init(&o->items, 2 * ITEM_BYTES);
-    int rc = http_place(rest, "4318", &o->http);
+    int rc = http_open(rest, d->http.tls ? "443" : "4318", &d->http, &o->http);
     size_t n = strlen(o->http.path);
     while (n > 0 && o->http.path[n - 1] == '/')
         n--;
     (void)snprintf(o->base, sizeof(o->base), "%.*s", (int)n, o->http.path);
-    return rc < 0 ? rc : http_authorize(&o->http, d->secret);
+    return rc;
 }
 
 static void close_otlp(struct ship_destination *d)

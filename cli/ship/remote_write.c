@@ -70,13 +70,13 @@ static int post(struct ship_destination *d, uint32_t from, uint32_t to)
 
     buf_init(&body, 4 * REQUEST_BYTES);
     add_snappy(&body, &plain);
-    const struct http_post p = {.path = w->http.path,
-                                .query = w->http.query,
-                                .type = "application/x-protobuf",
-                                .headers = "Content-Encoding: snappy\r\n"
-                                           "X-Prometheus-Remote-Write-Version: 0.1.0\r\n",
-                                .body = body.data,
-                                .size = body.size};
+    const struct http_post p = {
+        .path = w->http.path,
+        .query = w->http.query,
+        .type = "application/x-protobuf",
+        .headers = {"Content-Encoding: snappy", "X-Prometheus-Remote-Write-Version: 0.1.0"},
+        .body = body.data,
+        .size = body.size};
     int rc =
         body.failed ? err_set(-EREMOTEIO, "a request is too long") : http_post(&w->http, &p, &a);
     rc = http_judge(&w->http, rc, &a, &d->wait_ns);
@@ -307,15 +307,14 @@ static int open_remote_write(struct ship_destination *d, const char *rest)
     if (w == NULL)
         return err_set(-ENOMEM, "no memory for a destination");
     d->self = w;
-    w->http.fd = -1;
     buf_init(&w->series, 2 * REQUEST_BYTES);
-    int rc = http_place(rest, "9090", &w->http);
+    int rc = http_open(rest, d->http.tls ? "443" : "9090", &d->http, &w->http);
     if (rc == 0 && (w->http.path[0] == '\0' || strcmp(w->http.path, "/") == 0))
         rc = err_set(-EINVAL,
                      "%s needs the path of remote write: /api/v1/write for Prometheus and "
                      "VictoriaMetrics",
                      d->shown);
-    return rc < 0 ? rc : http_authorize(&w->http, d->secret);
+    return rc;
 }
 
 static void close_remote_write(struct ship_destination *d)

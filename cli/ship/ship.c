@@ -27,6 +27,7 @@
 
 struct ship_words {
     const char *to, *tables, *state, *secret_file;
+    struct http_options http;
     uint64_t every_ns;
     bool once;
 };
@@ -45,6 +46,12 @@ static int take(void *arg, const char *option, const char *value)
         w->state = value;
     else if (strcmp(option, "--secret") == 0)
         w->secret_file = value;
+    else if (strcmp(option, "--cacert") == 0)
+        w->http.ca = value;
+    else if (strcmp(option, "--cert") == 0)
+        w->http.certificate = value;
+    else if (strcmp(option, "--key") == 0)
+        w->http.key = value;
     else if (strcmp(option, "--once") == 0)
         w->once = true;
     else { /* --every */
@@ -246,7 +253,6 @@ int command_ship(struct target *t, int argc, char **argv)
     struct ship_words w = {.every_ns = EVERY_NS};
     struct ship_run r = {.targets = t->text, .state = {.dir = -1, .lock = -1}};
     char room[SECRET_BYTES + 1];
-    const char *secret = NULL;
     int rc = cli_parse(argc, argv, take, &w);
 
     if (rc == 0 && w.to == NULL)
@@ -255,9 +261,9 @@ int command_ship(struct target *t, int argc, char **argv)
                                         "parquet:FOLDER, clickhouse+http://HOST:8123 ... (`probing "
                                         "help ship`)"));
     if (rc == 0)
-        rc = read_secret(w.secret_file, room, &secret);
-    if (rc == 0)
-        rc = cli_misuse(ship_destination_open(w.to, secret, &r.to));
+        rc = read_secret(w.secret_file, room, &w.http.secret);
+    if (rc == 0 && (rc = ship_destination_open(w.to, &w.http, &r.to)) == -EINVAL)
+        rc = cli_misuse(rc);
     if (rc == 0)
         rc = ship_state_open(w.state, r.to.shown, &r.state);
     r.tables = w.tables;

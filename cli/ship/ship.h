@@ -21,6 +21,7 @@
 
 #include "cli/many/answer_rows.h"
 #include "cli/many/members.h"
+#include "cli/ship/http_post.h"
 
 #define SHIP_SOURCES_MAX 65536
 #define SHIP_TABLES_MAX 2048 /* of a source; a core has 1,536 stored ones at most */
@@ -123,7 +124,8 @@ struct ship_metrics {
 
 struct ship_destination;
 struct ship_kind {
-    const char *schemes[4]; /* ends with NULL */
+    const char
+        *schemes[4]; /* ends with NULL; one that ends in "http://" is known with "https://", too */
     const char *example, *doc, *promise;
     const char *const *reserved; /* names that no column may have; NULL: none */
     bool all_tables;             /* when --tables is not given */
@@ -137,14 +139,16 @@ struct ship_kind {
 struct ship_destination {
     const struct ship_kind *kind;
     char shown[512];           /* the address without a secret */
-    const char *secret;        /* NULL: none; borrowed */
+    struct http_options http;  /* for those who speak it */
     uint64_t wait_ns;          /* after -EAGAIN: as long as it asks for, 0: it says nothing */
     uint64_t samples, refused; /* since it was opened */
     void *self;
 };
 
-/* -EINVAL: no such scheme; the words list what there is.  secret: borrowed, NULL: none. */
-int ship_destination_open(const char *url, const char *secret, struct ship_destination *ret);
+/* -EINVAL: no such scheme; the words list what there is.  http: its texts are borrowed, tls is said
+ * by the scheme. */
+int ship_destination_open(const char *url, const struct http_options *http,
+                          struct ship_destination *ret);
 void ship_destination_close(struct ship_destination *d);
 
 extern const struct ship_kind ship_clickhouse, ship_remote_write, ship_otlp, ship_parquet;

@@ -310,7 +310,7 @@ def make_deb(files, env):
                 data=archives.gzipped(f.data))
         packed.append(f._replace(name=name))
     fields = control(env, "probing", SUMMARY[0].lower() + SUMMARY[1:], ABOUT,
-                     Depends="libc6 (>= 2.17)", Suggests="python3")
+                     Depends="libc6 (>= 2.17)", Recommends="libcurl4", Suggests="python3")
     return archives.deb(packed + debian_papers(env, "probing", files), fields, env["SECONDS"])
 
 

@@ -1,18 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * tests/fuzz/http_fuzz.c - what a server may answer to `probing ship`: any bytes end, within their
- * bounds; and any text as labels of a metric is refused, or gives names and values that are whole.
+ * tests/fuzz/http_fuzz.c - what libcurl hands on of a server's answer to `probing ship`: any lines
+ * and bytes stay within their bounds; any text is an address or refused; and any text as labels of
+ * a metric is refused, or gives names and values that are whole.
  */
+#include <stdlib.h>
 #include <string.h>
-#include <sys/socket.h>
-#include <unistd.h>
 
 /* The command is no library: what reads is built in. */
 #include "cli/ship/http_post.c"
+#include "cli/ship/libcurl.c"
 #include "cli/ship/series.c"
 #include "tests/fuzz/fuzz.h"
-
-#define PIPE_BYTES ((size_t)32 << 10) /* that a socket takes before anybody reads */
 
 volatile sig_atomic_t cli_interrupted;
 
@@ -35,26 +34,46 @@ uint32_t answer_rows_count(const struct answer_rows *rows)
     return 0;
 }
 
+/* Lines to the first that is empty, then a body; each in a room of its very size. */
 static void answer(const uint8_t *data, size_t size)
 {
-    struct http h = {.host = "127.0.0.1", .port = "1", .fd = -1};
-    const struct http_post p = {
-        .path = "/", .query = "", .type = "x", .headers = "", .body = "b", .size = 1};
-    struct http_answer a;
-    int ends[2];
-
-    fuzz_must(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, ends) == 0);
-    fuzz_must(send(ends[1], data, size, MSG_NOSIGNAL) == (ssize_t)size);
-    fuzz_must(shutdown(ends[1], SHUT_WR) == 0);
-    h.fd = ends[0];
-    int rc = http_post(&h, &p, &a);
+    const struct http h = {.host = "127.0.0.1", .port = "1", .path = "/"};
+    struct http_answer a = {.status = size > 0 ? 100 + 4 * data[0] : 0};
+    struct reading r = {.to = &a};
     uint64_t wait = 0;
-    fuzz_must(a.body.size <= HTTP_ANSWER_BYTES);
-    fuzz_must(rc < 0 || (a.status >= 200 && a.status <= 999));
-    fuzz_must(http_judge(&h, rc, &a, &wait) <= 0 && wait <= RETRY_AFTER_MAX * NS_PER_S);
+    bool head = true;
+
+    buf_init(&a.body, HTTP_ANSWER_BYTES + 1);
+    for (size_t at = 0, n; at < size; at += n) {
+        const uint8_t *end = memchr(data + at, '\n', size - at);
+        n = end != NULL ? (size_t)(end - data) + 1 - at : size - at;
+        char *line = malloc(n);
+        fuzz_must(line != NULL);
+        memcpy(line, data + at, n);
+        size_t taken = (head ? take_head : take_body)(line, 1, n, &r);
+        free(line);
+        head = head && n > 1;
+        if (taken < n)
+            break;
+    }
+    fuzz_must(a.body.size <= HTTP_ANSWER_BYTES && strlen(a.location) < sizeof(a.location));
+    fuzz_must(http_judge(&h, 0, &a, &wait) <= 0 && wait <= RETRY_AFTER_MAX * NS_PER_S);
     buf_done(&a.body);
-    http_close(&h);
-    (void)close(ends[1]);
+}
+
+static void address(const uint8_t *data, size_t size)
+{
+    struct http h = {.easy = NULL};
+    char text[4096];
+    size_t n = size < sizeof(text) - 1 ? size : sizeof(text) - 1;
+
+    memcpy(text, data, n);
+    text[n] = '\0';
+    if (take_place(text, "1", &h) < 0)
+        return;
+    fuzz_must(h.host[0] != '\0' && h.port[0] != '\0');
+    fuzz_must(h.path[0] == '\0' || h.path[0] == '/');
+    fuzz_must(strpbrk(h.host, " /?#") == NULL && strpbrk(h.path, " ?#") == NULL);
 }
 
 static void labels(const uint8_t *data, size_t size)
@@ -80,15 +99,15 @@ static void labels(const uint8_t *data, size_t size)
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     labels(data, size);
-    answer(data, size < PIPE_BYTES ? size : PIPE_BYTES);
+    answer(data, size);
+    address(data, size);
     return 0;
 }
 
 size_t fuzz_seed(uint8_t *data, size_t max)
 {
-    static const char text[] =
-        "HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 429 Slow\r\nRetry-After: 5\r\n"
-        "Transfer-Encoding: chunked\r\n\r\n4;x=\"y\"\r\nabcd\r\n0\r\n\r\n";
+    static const char text[] = "HTTP/1.1 429 Slow\r\nRetry-After: 5\r\nContent-Type: text/html\r\n"
+                               "X-ClickHouse-Exception-Code: 252\r\n\nbody\n";
     struct labels l = {.n = 0};
 
     fuzz_must(labels_parse(&l, "a=\"x\\\"y\\n\",rank=\"3\"") && l.n == 2);

@@ -93,7 +93,7 @@ class Receiver:
     """Listens and keeps what is posted.  `answer(receiver, request)` gives (status, headers, body),
     or None: the connection is closed without an answer."""
 
-    def __init__(self, answer=None):
+    def __init__(self, answer=None, tls=None):
         self.answer = answer or (lambda receiver, request: (200, {}, b""))
         self.requests = []
         self.lock = threading.Lock()
@@ -128,6 +128,8 @@ class Receiver:
                 pass
 
         self.server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        if tls:
+            self.server.socket = tls.wrap_socket(self.server.socket, server_side=True)
         self.server.daemon_threads = True
         self.port = self.server.server_address[1]
         self.thread = threading.Thread(target=self.server.serve_forever, daemon=True)
@@ -146,8 +148,8 @@ class Receiver:
 def receive():
     made = []
 
-    def make(answer=None):
-        made.append(Receiver(answer))
+    def make(answer=None, tls=None):
+        made.append(Receiver(answer, tls))
         return made[-1]
     yield make
     for receiver in made:

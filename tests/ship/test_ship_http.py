@@ -2,7 +2,10 @@
 """`probing ship` to servers that are down, slow, wrong or gone: the place is kept, and no rows are
 held meanwhile."""
 import base64
+import shutil
 import socket
+import ssl
+import subprocess
 import threading
 
 import pytest
@@ -201,6 +204,66 @@ def test_a_hostile_rank_is_left_out(world, receive):  # noqa: F811
         listener.close()
     assert done.returncode == 1 and "127.0.0.1:%d" % port in done.stderr, done.stderr
     assert sent_steps(to) == list(range(5))
+
+
+# ---- TLS ----
+
+TLS_WRITE = "prometheus+https://127.0.0.1:%d/api/v1/write"
+
+
+def certificate(folder, name, address="127.0.0.1"):
+    """One that has signed itself, and its key, in a file."""
+    if shutil.which("openssl") is None:
+        pytest.skip("no openssl to make certificates with (Debian: openssl)")
+    path = folder / (name + ".pem")
+    subprocess.run(["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt",
+                    "ec_paramgen_curve:P-256", "-nodes", "-days", "2", "-subj", "/CN=" + name,
+                    "-addext", "subjectAltName=IP:" + address, "-keyout", str(path), "-out",
+                    str(folder / (name + ".cert"))], check=True, capture_output=True)
+    path.write_text(path.read_text() + (folder / (name + ".cert")).read_text())
+    return path
+
+
+def test_over_tls_to_whom_the_certificate_names(world, receive):  # noqa: F811
+    rank, = start_job(world)
+    add(rank, 20, apart=0.002)
+    server_file, client = certificate(world.tmp, "server"), certificate(world.tmp, "client")
+    tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    tls.load_cert_chain(server_file)
+    tls.load_verify_locations(client)
+    tls.verify_mode = ssl.CERT_REQUIRED
+    to = receive(tls=tls)
+    words = (world, str(rank.pid), TLS_WRITE % to.port, "--tables", "python.loss", "--cacert",
+             str(server_file), "--cert", str(client), "--key", str(client))
+    done = ship(*words, env={"PROBING_SHIP_SECRET": "s3cret"})
+    assert done.returncode == 0, done.stderr
+    assert sent_steps(to) == list(range(20))
+    assert to.requests[0]["headers"]["Authorization"] == "Bearer s3cret"
+
+
+@pytest.mark.parametrize("fault", ["unknown", "another"])
+def test_who_does_not_prove_who_it_is_gets_nothing(world, receive, fault):  # noqa: F811
+    """Neither the token nor a row."""
+    rank, = start_job(world)
+    add(rank, 3)
+    path = certificate(world.tmp, "server", "127.0.0.1" if fault == "unknown" else "10.0.0.1")
+    tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    tls.load_cert_chain(path)
+    to = receive(tls=tls)
+    trust = [] if fault == "unknown" else ["--cacert", str(path)]
+    done = ship(world, str(rank.pid), TLS_WRITE % to.port, *trust,
+                env={"PROBING_SHIP_SECRET": "s3cret"})
+    assert done.returncode == 1 and "does not prove who it is" in done.stderr, done.stderr
+    assert to.requests == []
+
+
+def test_without_libcurl_it_says_what_to_install(world):
+    """The loader finds a file of that name that is no library."""
+    rank, = start_job(world)
+    for name in ("libcurl.so.4", "libcurl-gnutls.so.4"):
+        (world.tmp / name).write_text("none")
+    done = ship(world, str(rank.pid), WRITE % 9, env={"LD_LIBRARY_PATH": str(world.tmp)})
+    assert done.returncode == 1 and "apt install libcurl4" in done.stderr, done.stderr
 
 
 # ---- OpenTelemetry ----

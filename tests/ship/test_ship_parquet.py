@@ -359,7 +359,8 @@ def test_words(world):
     rank, = start_job(world)
     pid = str(rank.pid)
     for words, said in ((("--to", "ftp://x"), "there are prometheus+http://"),
-                        (("--to", "clickhouse+https://x"), "no TLS"),
+                        (("--to", "clickhouse+https:/x"), "(and https)"),
+                        (("--to", "parquet+https://x"), "(and https)"),
                         (("--to", "clickhouse+http://me:secret@x"), "can be read by everybody"),
                         (("--to", "prometheus+http://x"), "/api/v1/write"),
                         (("--to", "otlp+http://"), "names no host"),
