@@ -133,7 +133,9 @@ def test_what_lies_here_under_that_name_is_not_asked(four, tmp_path, monkeypatch
         (tmp_path / name).write_text("")
     for text, n in (("all", len(four.ranks)), (",".join(str(r.pid) for r in four.ranks[:2]), 2)):
         done = four.probing("-t", text, "query", "select 1 as one", "--format", "jsonl")
-        assert done.returncode == 0 and len(done.stdout.splitlines()) >= n, done.stderr
+        # Of all, some may be other tests' and end meanwhile.
+        assert text == "all" or done.returncode == 0, done.stderr
+        assert len(done.stdout.splitlines()) >= n, done.stderr
 
 
 def test_a_column_of_that_name_is_left_alone(four):
