@@ -187,6 +187,13 @@ static void commit(struct ship_run *r, const struct item *i)
     r->state.changed = true;
 }
 
+static void count_samples(struct ship_run *r, const struct ship_destination *before)
+{
+    r->state.totals.samples += r->to.samples - before->samples;
+    r->state.totals.samples_refused += r->to.refused - before->refused;
+    r->state.totals.samples_over += r->to.over - before->over;
+}
+
 static int send_item(struct ship_run *r, const struct item *i)
 {
     struct ship_table *t = table_of(i);
@@ -199,7 +206,7 @@ static int send_item(struct ship_run *r, const struct item *i)
                            .parts = i->parts,
                            .n_parts = i->n_parts};
     struct arena mem;
-    uint64_t samples = r->to.samples, refused = r->to.refused;
+    const struct ship_destination before = r->to;
 
     arena_init(&mem, (size_t)8 << 20);
     int rc = i->rows == 0 ? 0
@@ -210,8 +217,7 @@ static int send_item(struct ship_run *r, const struct item *i)
         rc = r->to.kind->send(&r->to, &b);
     }
     arena_done(&mem);
-    r->state.totals.samples += r->to.samples - samples;
-    r->state.totals.samples_refused += r->to.refused - refused;
+    count_samples(r, &before);
     if (rc == 0)
         commit(r, i);
     if (rc == -EFBIG && t->pending_to - t->next > 1) {
@@ -438,15 +444,14 @@ static int figures_done(void *arg, const struct member *m)
     struct ship_run *r = f->run;
     size_t at = (size_t)(m - r->members.list);
     struct ship_metrics *all = &f->of[at];
-    uint64_t samples = r->to.samples, refused = r->to.refused;
+    const struct ship_destination before = r->to;
     int rc = 0;
 
     all->source = r->source[at];
     all->at_ns = utc_now();
     if (m->result.state == MEMBER_ANSWERED && all->n > 0)
         rc = r->to.kind->send_metrics(&r->to, all);
-    r->state.totals.samples += r->to.samples - samples;
-    r->state.totals.samples_refused += r->to.refused - refused;
+    count_samples(r, &before);
     r->state.changed = true;
     free(all->list);
     *all = (struct ship_metrics){.n = 0};

@@ -16,7 +16,9 @@
 
 #include "cli/ship/http_post.h"
 #include "cli/ship/series.h"
+#include "core/base/clock.h"
 #include "core/base/err.h"
+#include "sdk/lib/hash.h"
 #include "sdk/lib/protobuf.h"
 
 #define REQUEST_BYTES ((size_t)1 << 20) /* of series: more go in a request of their own */
@@ -37,6 +39,7 @@ struct remote_write {
     struct place *places;
     uint32_t n, room;
     uint32_t refusals;
+    struct series_limit limit;
 };
 
 /* ---- snappy, without compression: its size, then literals ---- */
@@ -129,11 +132,22 @@ static int flush(struct ship_destination *d)
     return rc;
 }
 
-/* `one` is a whole TimeSeries; it is emptied. */
-static int add_series(struct ship_destination *d, struct buf *one, uint32_t samples)
+/* `one` is a whole TimeSeries, of which `labels` bytes say which it is; it is emptied. */
+static int add_series(struct ship_destination *d, struct buf *one, size_t labels, uint32_t samples)
 {
     struct remote_write *w = d->self;
-    int rc = w->n > 0 && w->series.size + one->size > REQUEST_BYTES ? flush(d) : 0;
+    bool taken = false;
+
+    w->limit.most = d->max_series;
+    int rc = one->failed ? 0
+                         : series_limit_take(&w->limit, hash_bytes(HASH_FNV, one->data, labels),
+                                             clock_monotonic(), &taken);
+    if (rc == 0 && !one->failed && !taken) {
+        d->over += samples;
+        buf_reset(one);
+        return 0;
+    }
+    rc = rc < 0 ? rc : w->n > 0 && w->series.size + one->size > REQUEST_BYTES ? flush(d) : 0;
 
     if (rc < 0)
         return rc;
@@ -212,8 +226,9 @@ static int send_metrics(struct ship_destination *d, const struct ship_metrics *m
         }
         series_name(name, sizeof(name), s->name, "", "");
         add_labels(&series, &room, name, &labels);
+        size_t end = series.size;
         add_sample(&series, &room, s->value, m->at_ns);
-        rc = add_series(d, &series, 1);
+        rc = add_series(d, &series, end, 1);
     }
     if (rc == 0)
         rc = flush(d);
@@ -240,6 +255,7 @@ static int write_column(struct writing *w, uint32_t column, const char *name,
     uint32_t samples = 0;
 
     add_labels(&w->series, &w->room, name, labels);
+    size_t end = w->series.size;
     for (uint32_t i = from; i < to; i++) {
         ship_batch_value(w->b, w->rows[i].part, w->rows[i].row, column, &v);
         if (v.type == SQL_NULL)
@@ -248,7 +264,7 @@ static int write_column(struct writing *w, uint32_t column, const char *name,
         samples++;
     }
     if (samples > 0)
-        return add_series(w->d, &w->series, samples);
+        return add_series(w->d, &w->series, end, samples);
     buf_reset(&w->series);
     return 0;
 }
@@ -325,6 +341,7 @@ static void close_remote_write(struct ship_destination *d)
         return;
     http_close(&w->http);
     buf_done(&w->series);
+    series_limit_done(&w->limit);
     free(w->places);
     free(w);
 }
@@ -335,6 +352,7 @@ const struct ship_kind ship_remote_write = {
     .doc = "remote write: Prometheus, VictoriaMetrics",
     .promise = "each sample at least once, always with the same time",
     .metrics = true,
+    .series = true,
     .open = open_remote_write,
     .send = send_batch,
     .send_metrics = send_metrics,

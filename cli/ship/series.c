@@ -164,6 +164,53 @@ void labels_of_row(const struct ship_batch *b, uint32_t part, uint32_t row, stru
     }
 }
 
+/* ---- how many ---- */
+
+#define PROBES 64 /* who chooses texts could make long searches: then there is no room */
+
+static int make_room(struct series_limit *l)
+{
+    size_t room = 1024;
+
+    while (room / 2 < l->most && room < SIZE_MAX / 4)
+        room *= 2;
+    l->seen = calloc(room, sizeof(*l->seen)); /* what is not used is not touched */
+    l->mask = room - 1;
+    return l->seen != NULL ? 0 : err_set(-ENOMEM, "no memory for --max-series");
+}
+
+int series_limit_take(struct series_limit *l, uint64_t hash, uint64_t now_ns, bool *ret)
+{
+    *ret = false;
+    if (l->seen != NULL && now_ns - l->began_ns >= SERIES_HOUR_NS)
+        series_limit_done(l);
+    if (l->seen == NULL) {
+        int rc = make_room(l);
+        if (rc < 0)
+            return rc;
+        l->began_ns = now_ns;
+    }
+    hash = hash != 0 ? hash : 1;
+    uint64_t start = hash_spread(hash ^ hash >> 32);
+    for (size_t i = 0; i < PROBES; i++) {
+        uint64_t *at = &l->seen[((start >> 24) + i) & l->mask];
+        if (*at == 0 && l->n < l->most) {
+            *at = hash;
+            l->n++;
+        }
+        *ret = *at == hash;
+        if (*at == hash || *at == 0)
+            return 0;
+    }
+    return 0;
+}
+
+void series_limit_done(struct series_limit *l)
+{
+    free(l->seen);
+    *l = (struct series_limit){.most = l->most};
+}
+
 /* ---- rows in order ---- */
 
 static int compare(const void *a, const void *b)

@@ -44,6 +44,19 @@ bool series_is_number(const struct sql_column *c);
 double series_number(const struct sql_value *v);
 void labels_of_row(const struct ship_batch *b, uint32_t part, uint32_t row, struct labels *ret);
 
+/* Different series of an hour: what somebody writes into a text of a row is a series of its own, and
+ * a server keeps each in memory. */
+struct series_limit {
+    uint64_t *seen; /* hashes; 0: a free place */
+    uint64_t most, n, began_ns;
+    size_t mask;
+};
+#define SERIES_HOUR_NS (UINT64_C(3600) * 1000000000)
+/* May a sample of it go?  Who is in once is in for the hour.  now_ns: of any clock that only goes
+ * forward.  hash: of name and labels.  -ENOMEM. */
+int series_limit_take(struct series_limit *l, uint64_t hash, uint64_t now_ns, bool *ret);
+void series_limit_done(struct series_limit *l);
+
 /* A row by its place, in order of series and time. */
 struct series_row {
     uint64_t series; /* hash of its labels */

@@ -21,16 +21,24 @@
 #define EVERY_NS (10 * NS_PER_S)
 #define WAIT_FIRST_NS NS_PER_S /* after a failure, and twice as long each time, up to */
 #define WAIT_MOST_NS (60 * NS_PER_S)
-#define ONCE_TRIES 5 /* with --once */
+#define ONCE_TRIES 5       /* with --once */
+#define MAX_SERIES 1000000 /* an hour: for which VictoriaMetrics' manual wants 1 GB of memory */
 #define SECRET_BYTES 600
 #define TURNS_MAX 1000 /* ranges of a table between two looks at who is there */
 
 struct ship_words {
     const char *to, *tables, *state, *secret_file;
     struct http_options http;
-    uint64_t every_ns;
+    uint64_t every_ns, max_series;
     bool once;
 };
+
+static int take_number(const char *option, const char *value, uint64_t *ret)
+{
+    if (parse_u64(value, ret) < 0 || *ret == 0 || *ret > UINT32_MAX)
+        return err_set(-EINVAL, "%s is a number from 1 to %u, not '%s'", option, UINT32_MAX, value);
+    return 0;
+}
 
 static int take(void *arg, const char *option, const char *value)
 {
@@ -54,6 +62,8 @@ static int take(void *arg, const char *option, const char *value)
         w->http.key = value;
     else if (strcmp(option, "--once") == 0)
         w->once = true;
+    else if (strcmp(option, "--max-series") == 0)
+        return take_number(option, value, &w->max_series);
     else { /* --every */
         int rc = parse_ns(value, &w->every_ns);
         return rc < 0                        ? rc
@@ -151,6 +161,11 @@ static void say_losses(struct ship_run *r)
             "%llu samples or spans were left out: refused there, without a time, or several "
             "in one millisecond",
             (unsigned long long)(now->samples_refused - r->told.samples_refused));
+    if (now->samples_over > r->told.samples_over)
+        terminal_say("%llu samples were left out, of more than %llu different series in an hour: "
+                     "name tables whose texts are few (--tables), or raise --max-series",
+                     (unsigned long long)(now->samples_over - r->told.samples_over),
+                     (unsigned long long)r->to.max_series);
     r->told = *now;
 }
 
@@ -245,7 +260,8 @@ static void say_totals(const struct ship_run *r, const struct ship_totals *befor
                  (unsigned long long)(t->rows - before->rows),
                  (unsigned long long)(t->samples - before->samples),
                  (unsigned long long)(t->lost - before->lost),
-                 (unsigned long long)(t->samples_refused - before->samples_refused));
+                 (unsigned long long)(t->samples_refused - before->samples_refused +
+                                      t->samples_over - before->samples_over));
 }
 
 int command_ship(struct target *t, int argc, char **argv)
@@ -264,6 +280,9 @@ int command_ship(struct target *t, int argc, char **argv)
         rc = read_secret(w.secret_file, room, &w.http.secret);
     if (rc == 0 && (rc = ship_destination_open(w.to, &w.http, &r.to)) == -EINVAL)
         rc = cli_misuse(rc);
+    if (rc == 0 && w.max_series != 0 && !r.to.kind->series)
+        rc = cli_misuse(err_set(-EINVAL, "--max-series is for %s", ship_remote_write.example));
+    r.to.max_series = w.max_series != 0 ? w.max_series : MAX_SERIES;
     if (rc == 0)
         rc = ship_state_open(w.state, r.to.shown, &r.state);
     r.tables = w.tables;

@@ -58,6 +58,7 @@ struct ship_source {
 
 struct ship_totals {
     uint64_t rows, lost, batches, refused, samples, samples_refused;
+    uint64_t samples_over; /* of series beyond --max-series */
 };
 
 /* ---- state.c: what has been sent, in a file that is whole at any moment ---- */
@@ -130,6 +131,7 @@ struct ship_kind {
     const char *const *reserved; /* names that no column may have; NULL: none */
     bool all_tables;             /* when --tables is not given */
     bool metrics;                /* takes ship_metrics, too */
+    bool series;                 /* knows max_series */
     int (*open)(struct ship_destination *d, const char *rest);
     int (*send)(struct ship_destination *d, const struct ship_batch *b);
     int (*send_metrics)(struct ship_destination *d, const struct ship_metrics *m); /* may be NULL */
@@ -141,7 +143,9 @@ struct ship_destination {
     char shown[512];           /* the address without a secret */
     struct http_options http;  /* for those who speak it */
     uint64_t wait_ns;          /* after -EAGAIN: as long as it asks for, 0: it says nothing */
+    uint64_t max_series;       /* different ones an hour, of a destination that has such */
     uint64_t samples, refused; /* since it was opened */
+    uint64_t over;             /* samples beyond max_series */
     void *self;
 };
 

@@ -175,10 +175,11 @@ int ship_state_save(struct ship_state *s)
     (void)json_add_text(&text, s->destination, strlen(s->destination));
     (void)buf_addf(&text,
                    ",\"rows\":%llu,\"lost\":%llu,\"batches\":%llu,\"refused\":%llu,"
-                   "\"samples\":%llu,\"samples_refused\":%llu}\n",
+                   "\"samples\":%llu,\"samples_refused\":%llu,\"samples_over\":%llu}\n",
                    (unsigned long long)t->rows, (unsigned long long)t->lost,
                    (unsigned long long)t->batches, (unsigned long long)t->refused,
-                   (unsigned long long)t->samples, (unsigned long long)t->samples_refused);
+                   (unsigned long long)t->samples, (unsigned long long)t->samples_refused,
+                   (unsigned long long)t->samples_over);
     for (uint32_t i = 0; i < s->n; i++)
         add_source(&text, s->sources[i]);
     int rc = text.failed ? err_set(text.failed, "no memory for the state of %u processes", s->n)
@@ -264,13 +265,13 @@ static int take_head(struct ship_state *s, const struct json *j)
                        "the state file %s is about %s, not %s: each destination needs one of its "
                        "own (--state)",
                        s->leaf, to, s->destination);
-    s->totals =
-        (struct ship_totals){.rows = (uint64_t)json_int(j, "rows", 0),
-                             .lost = (uint64_t)json_int(j, "lost", 0),
-                             .batches = (uint64_t)json_int(j, "batches", 0),
-                             .refused = (uint64_t)json_int(j, "refused", 0),
-                             .samples = (uint64_t)json_int(j, "samples", 0),
-                             .samples_refused = (uint64_t)json_int(j, "samples_refused", 0)};
+    s->totals = (struct ship_totals){.rows = (uint64_t)json_int(j, "rows", 0),
+                                     .lost = (uint64_t)json_int(j, "lost", 0),
+                                     .batches = (uint64_t)json_int(j, "batches", 0),
+                                     .refused = (uint64_t)json_int(j, "refused", 0),
+                                     .samples = (uint64_t)json_int(j, "samples", 0),
+                                     .samples_refused = (uint64_t)json_int(j, "samples_refused", 0),
+                                     .samples_over = (uint64_t)json_int(j, "samples_over", 0)};
     return 0;
 }
 

@@ -2,6 +2,7 @@
 """`probing ship` to servers that are down, slow, wrong or gone: the place is kept, and no rows are
 held meanwhile."""
 import base64
+import re
 import shutil
 import socket
 import ssl
@@ -53,6 +54,25 @@ def test_remote_write_is_what_its_specification_says(world, receive):  # noqa: F
     by_step = {int(v): t for by in samples(to, "probing_python_loss_step").values()
                for t, v in by.items()}
     assert all(abs(by_step[step] - ms[step]) <= 1 for step in ms)
+
+
+def test_series_without_end_are_cut_off(world, receive):  # noqa: F811
+    """Each text of a row is a series of its own, which a server keeps in memory."""
+    rank, = start_job(world)
+    to = receive()
+    code = "[table.append(i, 0.5, 'phase %d' % (i % 300), True, None) for i in range(600)]"
+    assert rank.probing("eval", code).returncode == 0
+    words = (str(rank.pid), WRITE % to.port, "--tables", "python.loss")
+    done = ship(world, *words, "--max-series", "200")
+    assert done.returncode == 0 and "--max-series" in done.stderr, done.stderr
+    left = int(re.search(r"(\d+) samples were left out, of more than 200 different series in an "
+                         r"hour", done.stderr).group(1))
+    sent = [str(labels) for r in to.requests for labels, _ in remote_write(r["body"])]
+    assert len(set(sent)) == 200 and 0 < left <= 3 * 600
+    assert state_of(world)[0]["samples_over"] == left
+    assert ship(world, *words, "--max-series", "0").returncode == 2
+    done = ship(world, str(rank.pid), "parquet:out", "--max-series", "9")
+    assert done.returncode == 2 and "is for prometheus+http" in done.stderr
 
 
 @pytest.mark.parametrize("fault", ["429", "500", "closed", "cut", "garbage"])
