@@ -21,6 +21,14 @@ static const struct sql_column tags[SHIP_TAGS] = {
     {.name = "_pid", .type = SQL_INT, .doc = "process id"},
     {.name = "_job", .type = SQL_TEXT, .doc = "job"},
     {.name = "_role", .type = SQL_TEXT, .doc = "role in its job"},
+    {.name = "_clock_offset_ns",
+     .type = SQL_INT,
+     .unit = PROBING_NS,
+     .doc = "how far its times are ahead of the clock of who sent them"},
+    {.name = "_clock_error_ns",
+     .type = SQL_INT,
+     .unit = PROBING_NS,
+     .doc = "how sure that is; NULL: its clock is not known"},
     {.name = "_process", .type = SQL_TEXT, .doc = "the same for all rows of one process"}};
 
 void ship_process_text(const struct ship_source *s, char ret[24])
@@ -83,6 +91,12 @@ static void text_value(struct sql_value *ret, const char *text)
     ret->text.size = (uint32_t)strlen(text);
 }
 
+static void clock_value(struct sql_value *ret, const struct member_clock *c, int64_t ns)
+{
+    *ret = (struct sql_value){.type = c->error_ns == MEMBER_UNKNOWN ? SQL_NULL : SQL_INT,
+                              .integer = ns};
+}
+
 static void tag_value(const struct ship_source *s, uint32_t tag, struct sql_value *ret)
 {
     static char process[24]; /* of one source at a time; one thread */
@@ -103,6 +117,12 @@ static void tag_value(const struct ship_source *s, uint32_t tag, struct sql_valu
         return;
     case 4:
         text_value(ret, s->tags.role);
+        return;
+    case 5:
+        clock_value(ret, &s->clock, s->clock.offset_ns);
+        return;
+    case 6:
+        clock_value(ret, &s->clock, s->clock.error_ns);
         return;
     default: /* the last one */
         ship_process_text(s, process);

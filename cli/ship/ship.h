@@ -51,9 +51,10 @@ struct ship_source {
     struct ship_table *tables;
     uint32_t n_tables, room;
     /* Not kept: */
-    char address[80];         /* behind TCP: what it says of itself may be another's */
-    bool seen, dead, checked; /* checked: of this run it is known to be the one with this id */
-    bool said;                /* that it does not answer */
+    struct member_clock clock; /* as it was measured last */
+    char address[80];          /* behind TCP: what it says of itself may be another's */
+    bool seen, dead, checked;  /* checked: of this run it is known to be the one with this id */
+    bool said;                 /* that it does not answer */
 };
 
 struct ship_totals {
@@ -96,7 +97,8 @@ struct ship_batch {
     uint32_t n_parts;
 };
 
-#define SHIP_TAGS 6 /* _host, _rank, _pid, _job, _role, _process */
+/* _host, _rank, _pid, _job, _role, _clock_offset_ns, _clock_error_ns, _process */
+#define SHIP_TAGS 8
 /* Names for these columns, from theirs.  reserved: as ship_kind has it. */
 int ship_batch_columns(struct arena *a, const struct sql_column *theirs, uint32_t n,
                        const char *const *reserved, struct sql_column **ret);

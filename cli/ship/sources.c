@@ -232,11 +232,14 @@ static void say_left_out(struct ship_run *r)
 static int match(struct ship_run *r)
 {
     struct members *m = &r->members;
+    struct member_clock *clocks = calloc(m->n + 1, sizeof(*clocks));
 
     free(r->source);
     r->source = calloc(m->n + 1, sizeof(struct ship_source *));
-    if (r->source == NULL)
+    if (r->source == NULL || clocks == NULL) {
+        free(clocks);
         return err_set(-ENOMEM, "no memory for %u processes", m->n);
+    }
     for (uint32_t i = 0; i < r->state.n; i++)
         r->state.sources[i]->seen = r->state.sources[i]->dead = false;
     for (uint32_t i = 0; i < m->n; i++) {
@@ -250,6 +253,11 @@ static int match(struct ship_run *r)
     int rc = ask_info(r);
     if (rc == 0)
         say_left_out(r);
+    members_clocks(m, clocks);
+    for (uint32_t i = 0; i < m->n; i++)
+        if (r->source[i] != NULL)
+            r->source[i]->clock = clocks[i];
+    free(clocks);
     return rc;
 }
 

@@ -35,7 +35,8 @@ def add_long(n):
 print("ready", flush=True)
 while True: time.sleep(0.005)
 """
-COLUMNS = ["_host", "_rank", "_pid", "_job", "_role", "_process", "ts", "tid", "step", "loss",
+COLUMNS = ["_host", "_rank", "_pid", "_job", "_role", "_clock_offset_ns",
+           "_clock_error_ns", "_process", "ts", "tid", "step", "loss",
            "phase", "ok", "note"]
 
 

@@ -10,7 +10,7 @@ import time
 
 import pytest
 from shipping import COLUMNS, add, folder, ship, start_job, start_ship, state_of, stored
-from world import CLI, wait_for
+from world import BUILD, CLI, wait_for
 
 
 def steps(path):
@@ -44,6 +44,29 @@ def test_rows_come_with_whose_they_are_and_once(world):
     add(ranks[0], 5)
     assert "sent 5 rows" in ship(world, job, "parquet:%s" % out).stderr
     assert len(folder(out)) == 605
+
+
+def test_a_clock_that_goes_wrong_is_told_beside_the_times(world):
+    """Times are as the process has them, so that they are the same when they are sent again."""
+    second, own = 10**9, world.env
+    other = str(BUILD / "tests" / "many" / "other_clock.so")
+    world.env = dict(own, OTHER_CLOCK_NS=str(5 * second),
+                     LD_PRELOAD=(own.get("LD_PRELOAD", "") + " " + other).strip())
+    wrong, = start_job(world)
+    world.env = own
+    right, = start_job(world)
+    for target in (wrong, right):
+        add(target, 3)
+    done = ship(world, "%d,%d" % (wrong.pid, right.pid), "parquet:%s" % (world.tmp / "out"))
+    assert done.returncode == 0, done.stderr
+    rows = {pid: [r for r in folder(world.tmp / "out") if r["_pid"] == pid]
+            for pid in (wrong.pid, right.pid)}
+    assert len(rows[wrong.pid]) == len(rows[right.pid]) == 3
+    for row in rows[wrong.pid]:
+        assert abs(row["_clock_offset_ns"] - 5 * second) <= row["_clock_error_ns"] < second
+    assert {(r["_clock_offset_ns"], r["_clock_error_ns"]) for r in rows[right.pid]} == {(0, 0)}
+    last = max(r["ts"] - r["_clock_offset_ns"] for r in rows[wrong.pid])
+    assert last < min(r["ts"] for r in rows[right.pid]) < time.time_ns()
 
 
 def test_rows_that_have_just_come_are_there(world):
