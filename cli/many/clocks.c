@@ -151,14 +151,21 @@ static void find_host(struct host_clocks *h, uint32_t host, int64_t *ret_offset,
 static struct member_clock clock_of(const struct member *m, struct host_clocks *hosts)
 {
     const struct link_member *there = m->target.there;
-    int64_t offset = 0, error = 0, step;
+    int64_t offset = 0, error = 0, step = 0;
+    bool known = m->error == 0;
 
-    if (m->error < 0 || (there != NULL && !there->has_clock))
-        return unknown;
-    if (there == NULL)
-        return member_clock_step(&m->target, &step) == 0 ? together(0, 0, step) : unknown;
-    find_host(hosts, there->host, &offset, &error);
-    return error >= 0 ? together(offset, error, there->clock_step_ns) : unknown;
+    if (known && there != NULL) {
+        find_host(hosts, there->host, &offset, &error);
+        step = there->clock_step_ns;
+        known = there->has_clock && error >= 0;
+    } else if (known && m->target.host[0] != '\0') {
+        offset = m->asked.offset_ns;
+        error = m->asked.error_ns;
+        known = error >= 0;
+    } else if (known) {
+        known = member_clock_step(&m->target, &step) == 0;
+    }
+    return known ? together(offset, error, step) : unknown;
 }
 
 void members_clocks(const struct members *m, struct member_clock *ret)

@@ -1,17 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * cli/many/identify.c - the place in a job of members whose environment cannot be read from here:
- * they are asked for it.
+ * cli/many/identify.c - the place in a job of members whose environment cannot be read from here,
+ * and what time it is there: they are asked for both.
  *
  * One thread.
  */
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "cli/many/ask.h"
 #include "cli/many/find.h"
+#include "core/base/clock.h"
 #include "core/base/err.h"
+#include "core/base/text.h"
 #include "sdk/lib/buf.h"
 
 #define PLACE_BYTES ((size_t)16 << 10) /* of all variables of a member */
@@ -19,7 +23,38 @@
 struct identify {
     struct members *all;
     struct buf *texts; /* of each: "NAME=value", NUL, as the kernel would show it */
+    struct heard {
+        bool known;
+        int64_t said_ns, utc_ns; /* its clock, and ours when we heard of it */
+    } * heard;
 };
+
+/* A name that no variable has. */
+static void take_time(struct heard *h, const struct sql_value *said)
+{
+    struct timespec t = {0};
+    char number[32];
+
+    (void)clock_gettime(CLOCK_REALTIME, &t);
+    (void)snprintf(number, sizeof(number), "%.*s",
+                   (int)(said->text.size < 31 ? said->text.size : 31), said->text.data);
+    h->known = parse_i64(number, &h->said_ns) == 0;
+    h->utc_ns = (int64_t)t.tv_sec * (int64_t)NS_PER_S + t.tv_nsec;
+}
+
+/* It looked at its clock somewhere between our asking and when we heard of it. */
+static int take_end(void *arg, const struct member *m)
+{
+    struct identify *id = arg;
+    uint32_t i = (uint32_t)(m - id->all->list);
+    const struct heard *h = &id->heard[i];
+    int64_t half = (int64_t)(m->result.elapsed_ns / 2), offset;
+
+    if (m->result.state == MEMBER_ANSWERED && h->known &&
+        !__builtin_sub_overflow(h->said_ns, h->utc_ns - half, &offset))
+        id->all->list[i].asked = (struct member_clock){offset, half + 1};
+    return 0;
+}
 
 static int take_rows(void *arg, const struct member *m, const struct answer_rows *rows)
 {
@@ -34,6 +69,10 @@ static int take_rows(void *arg, const struct member *m, const struct answer_rows
             answer_rows_value(rows, row, i, &v[i]);
         if (v[0].type != SQL_TEXT || v[1].type != SQL_TEXT)
             continue;
+        if (v[0].text.size == 0) {
+            take_time(&id->heard[m - id->all->list], &v[1]);
+            continue;
+        }
         (void)buf_add(text, v[0].text.data, v[0].text.size);
         (void)buf_addc(text, '=');
         (void)buf_add(text, v[1].text.data, v[1].text.size);
@@ -67,18 +106,22 @@ static void take_place(struct member *m, struct buf *text, bool asked)
 
 int members_identify(struct members *m, uint64_t timeout_ns, uint32_t at_once)
 {
-    struct identify id = {.all = m, .texts = calloc(m->n, sizeof(*id.texts))};
+    struct identify id = {.all = m,
+                          .texts = calloc(m->n, sizeof(*id.texts)),
+                          .heard = calloc(m->n, sizeof(*id.heard))};
     bool *only = calloc(m->n, sizeof(*only));
     struct buf statement;
-    int rc =
-        id.texts == NULL || only == NULL ? err_set(-ENOMEM, "no memory for %u places", m->n) : 0;
+    int rc = id.texts == NULL || id.heard == NULL || only == NULL
+                 ? err_set(-ENOMEM, "no memory for %u places", m->n)
+                 : 0;
 
     buf_init(&statement, 4096);
     for (uint32_t i = 0; rc == 0 && i < m->n; i++)
         buf_init(&id.texts[i], PLACE_BYTES);
     if (rc == 0 && choose(m, only) > 0) {
-        const struct members_sink sink = {.arg = &id, .rows = take_rows};
+        const struct members_sink sink = {.arg = &id, .rows = take_rows, .done = take_end};
         member_place_statement(&statement);
+        (void)buf_adds(&statement, " union all select '', epoch_ns(now())::text");
         const struct members_ask ask = {.statement = buf_text(&statement),
                                         .timeout_ns = timeout_ns,
                                         .at_once = at_once,
@@ -91,6 +134,7 @@ int members_identify(struct members *m, uint64_t timeout_ns, uint32_t at_once)
     for (uint32_t i = 0; id.texts != NULL && i < m->n; i++)
         buf_done(&id.texts[i]);
     free(id.texts);
+    free(id.heard);
     free(only);
     buf_done(&statement);
     return rc < 0 ? rc : members_sort(m);

@@ -154,6 +154,7 @@ struct member *find_grow(struct find *f, const char *name)
     if (m == NULL)
         return NULL;
     *m = (struct member){.name = arena_text(&f->found->mem, name, strlen(name)),
+                         .asked = {.error_ns = MEMBER_UNKNOWN},
                          .tags = {.rank = MEMBER_UNKNOWN,
                                   .node_rank = MEMBER_UNKNOWN,
                                   .local_rank = MEMBER_UNKNOWN}};

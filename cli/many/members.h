@@ -48,11 +48,20 @@ struct member_result {
     char note[200];  /* what else there is to say of a whole answer; "": nothing */
 };
 
+/* A member's times by our clock.  Its core reads the wall clock once and counts on from there: what
+ * becomes of a machine's clock later moves none of its rows. */
+struct member_clock {
+    int64_t offset_ns; /* to be taken off its times.  0: none, or less than can be told */
+    int64_t error_ns;  /* how far they may be from our clock then; MEMBER_UNKNOWN: not known, so
+                        * nothing is taken off */
+};
+
 struct member {
     struct target target; /* `text` is the members' */
     const char *name;     /* as it is called to users: "4242", "node3:9922", a directory */
     int error;            /* it cannot be asked: found while looking for it; 0 */
     struct member_tags tags;
+    struct member_clock asked;   /* of one behind TCP: its clock minus ours, as it has said */
     struct member_result result; /* of the last time */
 };
 
@@ -90,13 +99,6 @@ int job_each(const char *name, int (*fn)(void *arg, pid_t pid), void *arg);
 
 /* ---- clocks.c ---- */
 
-/* A member's times by our clock.  Its core reads the wall clock once and counts on from there: what
- * becomes of a machine's clock later moves none of its rows. */
-struct member_clock {
-    int64_t offset_ns; /* to be taken off its times.  0: none, or less than can be told */
-    int64_t error_ns;  /* how far they may be from our clock then; MEMBER_UNKNOWN: not known, so
-                        * nothing is taken off */
-};
 /* Of all of them, [m->n].  What cannot be known is not. */
 void members_clocks(const struct members *m, struct member_clock *ret);
 /* A process of this machine, living or dead: its clock minus the machine's as it is now.  -ENODATA:

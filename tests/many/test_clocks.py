@@ -156,6 +156,18 @@ def test_machines_with_other_clocks(world, pair):
         assert done.returncode in (0, 1) and "Traceback" not in done.stderr
 
 
+def test_by_tcp_without_a_relay(world, pair):
+    """It is asked what time it is; the answer was made while we waited for it."""
+    doors = [t.probing("config", "server.listen=127.0.0.1:0").stdout for t in pair]
+    both = ",".join(door.strip().split("=")[1] for door in doors)
+    said = clock_columns(world, both)
+    assert abs(said[0]["o"] - 5 * S) <= said[0]["e"] < 10 * S
+    assert said[1]["o"] == 0 and said[1]["e"] < 10 * S
+    marks = ask(world, both, "select n, ts, _clock_error_ns as e from %s order by ts" % ALL)
+    if max(m["e"] for m in marks) < GAP / 2 * S:
+        assert [m["n"] for m in marks] == [0, 1, 2, 3, 4, 5]
+
+
 def test_the_dead(world, pair):
     """Its files say what its clock was; the machine has not been started anew since."""
     pids = [t.pid for t in pair]
