@@ -359,15 +359,16 @@ static const struct cli_command own_commands[] = {
     {.name = "cluster",
      .arguments = "nodes | status | attach | detach | hang | diff | REPORT",
      .doc = "a job as a whole: its nodes, its ranks, who hangs, entering and leaving all of them",
-     .text = "Ranks are found by the environment that torchrun, SLURM, Open MPI, PMI or Kubernetes "
-             "gave them. `attach` enters each that has not been entered, `detach` leaves each. "
-             "`hang` looks at the stacks of all several times, entered or not, and says who waits "
-             "in which collective and for whom. `diff` says what is not the same in all: versions, "
-             "environment, settings, limits. "
-             "Other machines are asked only when --hosts names them, by ssh: `probing` must be "
-             "installed there, and nothing of it runs on. Exit code 1: not all of them are as they "
-             "should be. A REPORT about the whole job is a command that a plugin brings, with "
-             "options of its own, as `probing -t job:NAME REPORT`.",
+     .text =
+         "Ranks are found by the environment that torchrun, SLURM, Open MPI, PMI or Kubernetes "
+         "gave them. `attach` enters each that has not been entered, `detach` leaves each. "
+         "`hang` looks at the stacks of all several times, entered or not, and says who waits "
+         "in which collective and for whom. `diff` says what is not the same in all: versions, "
+         "environment, settings, limits. "
+         "Other machines are asked only when --hosts names them, by ssh: `probing` must be "
+         "installed there, and nothing of it runs on. Exit code 1: not all of them are as they "
+         "should be. A REPORT about the whole job is a command that a plugin brings, with "
+         "options of its own; --job, --hosts and -t name whom it asks as they do for the others.",
      .may_target = true,
      .finds_targets = true,
      .run = command_cluster,

@@ -340,8 +340,7 @@ static bool say_sum(const struct cluster_options *o, const struct cluster_ranks 
 
 /* ---- who is asked ---- */
 
-/* The hosts that are meant; *ret_here: this machine is one of them. */
-static int find_hosts(const struct cluster_options *o, struct hosts *ret, bool *ret_here)
+int cluster_hosts(const struct cluster_options *o, struct hosts *ret, bool *ret_here)
 {
     struct hosts all = {.n = 0};
     struct cluster_nodes nodes = {.n = 0};
@@ -423,13 +422,8 @@ int command_cluster(struct target *t, int argc, char **argv)
 
     const char *targets = t->by_environment ? NULL : t->text; /* that is of one process */
     const struct cli_command *report = job_report_of(argc, argv, is_action);
-    if (report != NULL && targets != NULL)
-        return cli_misuse(err_set(-EINVAL,
-                                  "`cluster %s` takes --job NAME; with a target it is "
-                                  "`probing -t %s %s`",
-                                  report->name, targets, report->name));
     if (report != NULL)
-        return job_report_run(report, argc, argv);
+        return job_report_run(report, targets, argc, argv);
     taken.o.targets = targets;
     taken.o.rsh = from_environment("PROBING_RSH", LINK_RSH);
     taken.o.program = from_environment("PROBING_REMOTE", "probing");
@@ -437,7 +431,7 @@ int command_cluster(struct target *t, int argc, char **argv)
     if (rc == 0)
         rc = cli_misuse(check(&taken));
     if (rc == 0)
-        rc = find_hosts(&taken.o, &hosts, &here);
+        rc = cluster_hosts(&taken.o, &hosts, &here);
     if (taken.o.action == CLUSTER_HANG && taken.o.looks == 0)
         taken.o.looks = LOOKS;
     if (taken.o.action == CLUSTER_HANG && taken.o.interval_ns == 0)

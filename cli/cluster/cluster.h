@@ -126,6 +126,10 @@ void hosts_done(struct hosts *h);
 bool host_is(const char *one, const char *other);
 bool host_is_here(const char *name);
 
+/* Those that o->hosts means but for this machine (cluster.c); *ret_here: it is one of them, or none
+ * is named.  Caller hosts_done()s. */
+int cluster_hosts(const struct cluster_options *o, struct hosts *ret, bool *ret_here);
+
 /* ---- nodes (nodes.c) ---- */
 
 struct cluster_node {

@@ -13,8 +13,9 @@
 /* The report that the words of `cluster` ask for, NULL: none.  is_ours: is a word one of its own?
  * Then no plugin's file is opened. */
 const struct cli_command *job_report_of(int argc, char **argv, bool (*is_ours)(const char *word));
-/* --job is ours, the other words are the report's. */
-int job_report_run(const struct cli_command *c, int argc, char **argv);
+/* --job, --hosts and how those are asked are ours, the other words are the report's.  targets: as
+ * -t takes them, in place of a job; NULL. */
+int job_report_run(const struct cli_command *c, const char *targets, int argc, char **argv);
 
 /* For errors: " or, of plugins, a, b"; gives ret. */
 const char *job_reports(char *ret, size_t size);

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 from ranks import Player, four, named  # noqa: F401
+from world import remote_shell
 
 SOURCE = (Path(__file__).parent / "reports" / "tally.c").read_text()
 
@@ -33,6 +34,27 @@ def test_it_runs_once_for_all(tally):
         assert done.stderr == "", words
 
 
+SHELL = """#!/bin/sh
+[ "$1" = lost ] && { echo "ssh: no route to $1" >&2; exit 255; }
+shift
+exec sh -c "$*"
+"""
+
+
+def test_whom_it_asks_is_said_as_for_the_others(tally):
+    """--hosts, and how they are reached, were options of `hang` and its like only; so was -t."""
+    done = tally.probing("-t", "job:" + tally.job, "cluster", "tally", "--json")
+    assert done.returncode == 0 and done.stdout == answered(tally), done
+    env = remote_shell(tally, SHELL)
+    shell = ["--rsh", env.pop("PROBING_RSH"), "--remote-probing", env.pop("PROBING_REMOTE")]
+    words = ["cluster", "tally", "--job", tally.job, "--hosts", "far"]
+    done = tally.probing(*words, *shell, "--timeout", "60s")
+    assert done.returncode == 0 and "60 votes of 4\n" in done.stdout, done
+    done = tally.probing(*words[:-1], "far,lost", *shell, "--at-once=4")
+    assert done.returncode == 1 and "60 votes of 4\n" in done.stdout, done
+    assert "4 of 5 answered" in done.stderr and "no route to lost" in done.stderr, done.stderr
+
+
 def test_one_process_is_a_job_too(tally):
     done = tally.probing("-t", str(tally.ranks[2].pid), "tally")
     assert done.returncode == 0 and done.stdout == (
@@ -56,11 +78,11 @@ def test_what_it_may_not(tally):
     assert done.returncode == 2 and "did you mean '--json'" in done.stderr, done.stderr
     done = tally.probing("cluster", "tally", "--job", "no-such-job")
     assert done.returncode == 1 and "no-such-job" in done.stderr, done.stderr
-    for words in (["--hosts", "node[1-2]"], ["--hosts=node1"]):
-        done = tally.probing("cluster", "tally", "--job", "x", *words)
-        assert done.returncode == 2 and "-t 'ssh:node[1-8]/job:NAME' tally" in done.stderr, done
-    done = tally.probing("cluster", "tally", "--job")
-    assert done.returncode == 2 and "--job NAME" in done.stderr, done.stderr
+    for words, said in ((["--job"], "--job NAME"), (["--at-once", "0"], "--at-once must be")):
+        done = tally.probing("cluster", "tally", *words)
+        assert done.returncode == 2 and said in done.stderr, (words, done.stderr)
+    done = tally.probing("-t", "job:x", "cluster", "tally", "--job", "x")
+    assert done.returncode == 2 and "takes targets (-t), or a job" in done.stderr, done.stderr
     done = tally.probing("tally")
     assert done.returncode == 2 and "tally needs a target" in done.stderr, done.stderr
 
