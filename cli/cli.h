@@ -230,6 +230,10 @@ int cli_parse(int argc, char **argv, int (*take)(void *arg, const char *option, 
               void *arg);
 /* Is this word an option of that command?  ret_value: whether the next word is its value. */
 bool cli_option_of(const struct cli_command *c, const char *word, bool *ret_value);
+/* Why no process or thread could be made: strerror(), or which limit that is. */
+const char *cli_fork_why(int e);
+/* May so many files be open as asking several takes?  0, or -EMFILE with what to do. */
+int cli_check_files(void);
 /* Gives r; when it is below 0 the exit code will be EXIT_USAGE: the words were wrong. */
 int cli_misuse(int r);
 bool cli_is_misused(void);

@@ -421,13 +421,16 @@ int command_cluster(struct target *t, int argc, char **argv)
     bool here = true;
 
     const char *targets = t->by_environment ? NULL : t->text; /* that is of one process */
+    int rc = cli_check_files();
+    if (rc < 0)
+        return rc;
     const struct cli_command *report = job_report_of(argc, argv, is_action);
     if (report != NULL)
         return job_report_run(report, targets, argc, argv);
     taken.o.targets = targets;
     taken.o.rsh = from_environment("PROBING_RSH", LINK_RSH);
     taken.o.program = from_environment("PROBING_REMOTE", "probing");
-    int rc = cli_parse(argc, argv, take, &taken);
+    rc = cli_parse(argc, argv, take, &taken);
     if (rc == 0)
         rc = cli_misuse(check(&taken));
     if (rc == 0)

@@ -161,7 +161,7 @@ void side_command_why(struct side_command *c, uint64_t timeout_ns, char *ret, si
     else if (c->error == -EMSGSIZE)
         (void)snprintf(ret, size, "its answer has more than 16 MB");
     else if (c->error < 0)
-        (void)snprintf(ret, size, "%s could not be run: %s", c->argv[0], strerror(-c->error));
+        (void)snprintf(ret, size, "%s could not be run: %s", c->argv[0], cli_fork_why(-c->error));
     else if (WIFSIGNALED(c->status))
         (void)snprintf(ret, size, "%s was ended by signal %d%s%s", c->argv[0], WTERMSIG(c->status),
                        colon, words);

@@ -94,7 +94,8 @@ static int begin(void)
         (void)close(ends[0]);
         exchange_run(ends[1]);
     }
-    int rc = pid == -1 ? err_set(-errno, "no process for other machines: %s", strerror(errno)) : 0;
+    int rc =
+        pid == -1 ? err_set(-errno, "no process for other machines: %s", cli_fork_why(errno)) : 0;
     (void)close(ends[1]);
     if (rc < 0)
         (void)close(ends[0]);

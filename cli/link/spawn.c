@@ -98,7 +98,7 @@ int spawn_relay(struct spawn *s)
     if (pid == 0)
         become(&w, parent, ends);
     if (rc == 0 && pid == -1)
-        rc = err_set(-errno, "no process for a remote shell: %s", strerror(errno));
+        rc = err_set(-errno, "no process for a remote shell: %s", cli_fork_why(errno));
     if (rc == 0) {
         (void)setpgid(pid, pid);
         (void)fcntl(ends[2][0], F_SETFL, O_NONBLOCK);

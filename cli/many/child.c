@@ -89,7 +89,7 @@ int child_start(struct child *c, int (*fn)(void *arg), void *arg)
     if (pid == 0)
         be_child(parent, (const int(*)[2])ends, fn, arg);
     if (rc == 0 && pid == -1)
-        rc = err_set(-errno, "no process to ask from: %s", strerror(errno));
+        rc = err_set(-errno, "no process to ask from: %s", cli_fork_why(errno));
     for (int i = 0; i < 2 && rc == 0; i++) {
         c->fds[i] = ends[i][0];
         ends[i][0] = -1;

@@ -181,9 +181,15 @@ static int open_one(struct each *e, uint32_t i)
         e->n_open++;
         return 0;
     }
+    if (rc == -EAGAIN && e->n_open > 0 && !e->flows) { /* so many are possible, and no more */
+        e->at_once = e->n_open;
+        e->next = i;
+        m->result = (struct member_result){.state = MEMBER_NOT_ASKED};
+        return 0;
+    }
     member_failed(m, MEMBER_FAILED, rc);
     e->done++;
-    return 0;
+    return e->run->done != NULL ? e->run->done(e->run->arg, m, &e->printed[i].out) : 0;
 }
 
 static int open_more(struct each *e)

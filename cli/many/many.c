@@ -250,6 +250,8 @@ int many_run(const char *text, const struct many_options *o, const struct cli_co
     int rc = report || asks_for_rows(c) ? 0 : cli_misuse(each_check(&run));
     link_set_timeout(o->timeout_ns);
     if (rc == 0)
+        rc = cli_check_files();
+    if (rc == 0)
         rc = members_find(text, &many.members);
     if (rc < 0)
         return rc;

@@ -246,7 +246,7 @@ int directory_of(pid_t pid, char *ret, size_t size)
         look_unref(l);
         look_unref(l);
         return err_set(-e, "cannot create a thread to inspect process %d: %s", (int)pid,
-                       strerror(e));
+                       cli_fork_why(e));
     }
     (void)pthread_detach(thread);
     if (look_wait(l)) {

@@ -163,3 +163,26 @@ def test_a_time_limit_and_a_limit_at_once(four):
     done = four.probing("-t", named(*four.ranks), "--timeout", "3s", "--at-once", "2", "eval", code)
     assert done.returncode == 1 and "ranks 1-3: 'done'" in done.stdout
     assert "rank 0 (process %d): no end within 3s" % four.ranks[0].pid in done.stderr, done.stderr
+
+
+def limited(world, limit, value, *words):
+    """The command under such a limit, soft and hard."""
+    shell = "ulimit %s %d && exec \"$@\"" % (limit, value)
+    return subprocess.run(["bash", "-c", shell, "x", str(CLI), *words], env=world.env,
+                          capture_output=True, text=True, timeout=120)
+
+
+def test_too_few_files_are_said_before_anything_fails(four):
+    """With 8 files `cluster status` said that there is no command 'info', and others each another
+    thing that could not be opened."""
+    job = "job:" + four.job
+    for words in (["-t", job, "query", "select 1"], ["-t", job, "eval", "1"],
+                  ["cluster", "status", "--job", four.job], ["cluster", "hang", "--job", four.job],
+                  ["cluster", "stragglers", "--job", four.job], ["-t", "ssh:x", "backtrace"]):
+        done = limited(four, "-n", 8, *words)
+        assert done.returncode == 1 and done.stdout == "", (words, done)
+        assert "allows 8 open files (ulimit -n)" in done.stderr, (words, done.stderr)
+    done = limited(four, "-n", 24, "-t", job, "query", "select 1 as n")
+    assert done.returncode == 0, done.stderr
+    done = limited(four, "-n", 24, "cluster", "status", "--job", four.job)
+    assert done.returncode == 0, done
