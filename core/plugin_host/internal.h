@@ -78,6 +78,7 @@ struct plugin {
     int born_threads[LEAK_MOST];
     struct born_fd born_fds[LEAK_MOST];
     uint32_t n_born_threads, n_born_fds;
+    uint32_t n_late;                         /* loads that came back after they were given up */
     const struct declared *_Atomic declared; /* NULL: nothing; lives as long as the host */
     char *version, *doc, *path, *reason;     /* lock: host->plugins_lock */
 };
@@ -150,6 +151,25 @@ void plugin_call_begin(struct plugin *p);
 bool plugin_call_end(struct plugin *p);
 int plugin_undo(struct plugin *p, bool started, bool made);
 int plugin_give_up(struct host *h, const char *name, const char *step);
+int plugin_is_inside(const struct plugin *p); /* -EBUSY: a call that was given up; 0 of NULL */
+
+/* A load on the control thread owns what it needs: its caller may give up before it ends. */
+struct load {
+    struct host *host;
+    char name[HOST_NAME_BYTES * 2];
+    char *path;
+    int fd;
+    bool start;        /* it is prepared: launch */
+    _Atomic bool left; /* its caller has given up */
+    struct load *next; /* lock: plugins_lock */
+};
+
+bool load_enter(struct load *l); /* false: another one of this plugin goes on */
+void load_end(struct load *l);
+void load_leave(struct host *h, const char *name);   /* its caller gives up                 [any] */
+bool load_goes_in(struct load *l, struct plugin *p); /* false: load_unwanted() */
+int load_unwanted(struct plugin *p, bool made);
+int load_undo(struct plugin *p, bool started, bool made); /* of one that came back late */
 int plugin_give_up_tick(struct plugin *p);
 
 /* Count ourselves into the plugin's code; false: it does not run, stay out.              [any] */
@@ -417,6 +437,7 @@ struct host {
     pthread_cond_t plugins_changed; /* somebody has left a plugin that is being stopped */
     struct plugin *_Atomic plugins[HOST_PLUGINS_MAX]; /* filled from the front, never removed */
     _Atomic uint32_t n_plugins;
+    struct load *loads; /* lock: plugins_lock; that go on, threads that were left included */
     pthread_mutex_t extensions_lock;
     struct {
         const char *id;

@@ -91,24 +91,26 @@ struct plugin *plugin_find(struct host *h, const char *name)
     return NULL;
 }
 
-/* Control thread only, so that nobody else adds meanwhile. */
+/* A thread that was left may add one, too: plugins_lock. */
 static struct plugin *plugin_get(struct host *h, const char *name)
 {
     struct plugin *p = plugin_find(h, name);
-    uint32_t n = atomic_load_explicit(&h->n_plugins, memory_order_relaxed);
     if (p)
         return p;
+    (void)pthread_mutex_lock(&h->plugins_lock);
+    uint32_t n = atomic_load_explicit(&h->n_plugins, memory_order_relaxed);
     p = n < HOST_PLUGINS_MAX ? calloc(1, sizeof(*p)) : NULL;
-    if (!p) {
-        (void)err_set(-ENOSPC, "no room for plugin '%s': %u are there", name, n);
-        return NULL;
+    if (p) {
+        p->host = h;
+        p->index = n;
+        (void)snprintf(p->name, sizeof(p->name), "%.*s", HOST_NAME_BYTES - 1, name);
+        atomic_init(&p->state, PLUGIN_LOADING);
+        atomic_store_explicit(&h->plugins[n], p, memory_order_release);
+        atomic_store_explicit(&h->n_plugins, n + 1, memory_order_release);
     }
-    p->host = h;
-    p->index = n;
-    (void)snprintf(p->name, sizeof(p->name), "%s", name);
-    atomic_init(&p->state, PLUGIN_LOADING);
-    atomic_store_explicit(&h->plugins[n], p, memory_order_release);
-    atomic_store_explicit(&h->n_plugins, n + 1, memory_order_release);
+    (void)pthread_mutex_unlock(&h->plugins_lock);
+    if (!p)
+        (void)err_set(-ENOSPC, "no room for plugin '%s': %u are there", name, n);
     return p;
 }
 
@@ -141,6 +143,8 @@ static int begin(struct plugin *p)
     int rc = result_of(p->api.init(&p->face, &p->self), "init");
     bool in_time = atomic_load_explicit(&p->call, memory_order_acquire) == CALL_INSIDE;
     leak_end(p, in_time);
+    if (!in_time) /* whoever gave it up has said so: there is nothing to go on with */
+        return rc;
     if (rc < 0) {
         (void)snprintf(why, sizeof(why), "%s", why_of(rc));
         return leak_refuse(p, "init", rc, why);
@@ -190,18 +194,18 @@ static int is_there_already(const char *name)
 
 /* File to PLUGIN_READY.  Where it is there because somebody else is between this and launch(), that
  * one's is gone on with: a second begin() would meet what the first has registered. */
-static int prepare(struct host *h, const char *name, const char *path, int fd)
+static int prepare(struct load *l)
 {
+    struct host *h = l->host;
+    const char *name = l->name, *path = l->path;
+    int fd = l->fd;
     char file_path[PLUGIN_PATH_BYTES], why[512];
 
     if (!text_is_name(name))
         return err_set(-EINVAL, "'%.80s' cannot name a plugin: [a-z][a-z0-9_]*, at most 63", name);
     struct plugin *p = plugin_find(h, name);
-    if (p && atomic_load_explicit(&p->call, memory_order_acquire) == CALL_GIVEN_UP)
-        return err_set(-EBUSY,
-                       "plugin '%s' is still inside a call that was abandoned; it can be loaded "
-                       "when the call has returned",
-                       name);
+    if (plugin_is_inside(p) < 0)
+        return -EBUSY;
     if (p && (plugin_state_of(p) == PLUGIN_RUNNING || plugin_state_of(p) == PLUGIN_STOPPING))
         return is_there_already(name);
     if (p && plugin_state_of(p) == PLUGIN_READY)
@@ -221,8 +225,12 @@ static int prepare(struct host *h, const char *name, const char *path, int fd)
     plugin_state_set(p, PLUGIN_LOADING);
     plugin_text_set(p, &p->path, file_path);
     plugin_text_set(p, &p->reason, "");
-    plugin_call_begin(p);
     int rc = 0;
+    if (!load_goes_in(l, p)) {
+        if (!handle)
+            (void)close(file);
+        return load_unwanted(p, /* made= */ false);
+    }
     if (!handle) {
         rc = image_map(file, name, fd == -1 ? file_path : NULL, &handle);
         (void)snprintf(why, sizeof(why), "%s", rc < 0 ? err_why(rc) : "");
@@ -231,20 +239,23 @@ static int prepare(struct host *h, const char *name, const char *path, int fd)
     p->handle = handle;
     rc = rc == 0 ? open_api(p, handle, file_path) : plugin_refuse(p, "dlopen", -ENOEXEC, "%s", why);
     if (!plugin_call_end(p))
-        return plugin_undo(p, /* started= */ false, /* made= */ rc == 0);
+        return load_undo(p, /* started= */ false, /* made= */ rc == 0);
     return rc;
 }
 
-static int launch(struct plugin *p)
+static int launch(struct load *l, struct plugin *p)
 {
     leak_begin(p);
     err_clear();
-    plugin_call_begin(p);
+    if (!load_goes_in(l, p)) {
+        leak_end(p, /* is_control= */ false);
+        return load_unwanted(p, /* made= */ true);
+    }
     int rc = p->api.start ? result_of(p->api.start(p->self), "start") : 0;
     bool in_time = plugin_call_end(p);
     leak_end(p, in_time);
     if (!in_time)
-        return plugin_undo(p, /* started= */ rc >= 0, /* made= */ true);
+        return load_undo(p, /* started= */ rc >= 0, /* made= */ true);
     if (rc < 0) {
         char why[ERR_TEXT_BYTES - 128];
         (void)snprintf(why, sizeof(why), "%s", why_of(rc));
@@ -257,15 +268,6 @@ static int launch(struct plugin *p)
     return 0;
 }
 
-/* A call on the control thread owns what it needs: its caller may give up before it ends. */
-struct load {
-    struct host *host;
-    char name[HOST_NAME_BYTES * 2];
-    char *path;
-    int fd;
-    bool start; /* prepare() has been done: launch() */
-};
-
 static void load_drop(void *arg)
 {
     struct load *l = arg;
@@ -275,17 +277,31 @@ static void load_drop(void *arg)
     free(l);
 }
 
-static int load_on_control(void *arg)
+static int load_now(struct load *l)
 {
-    struct load *l = arg;
     if (!l->start)
-        return prepare(l->host, l->name, l->path, l->fd);
+        return prepare(l);
     struct plugin *p = plugin_find(l->host, l->name);
     if (p && plugin_state_of(p) == PLUGIN_READY)
-        return launch(p);
+        return launch(l, p);
     return p && plugin_state_of(p) == PLUGIN_RUNNING /* who came between has launched it */
                ? is_there_already(l->name)
                : err_set(-ENOENT, "plugin '%s' was removed before it was started", l->name);
+}
+
+static int load_on_control(void *arg)
+{
+    struct load *l = arg;
+    if (!load_enter(l))
+        return plugin_is_inside(plugin_find(l->host, l->name)) < 0
+                   ? -EBUSY
+                   : err_set(-EAGAIN,
+                             "plugin '%s' is still being loaded by a thread that took too long; "
+                             "try again",
+                             l->name);
+    int rc = load_now(l);
+    load_end(l);
+    return rc;
 }
 
 /* A limit that a plugin meets is met by the program, too, which may end for it. */
@@ -320,7 +336,10 @@ static int load_step(struct host *h, const char *name, const char *path, int fd,
     }
     bool inside;
     int r = control_call(h, load_on_control, l, load_drop, plugin_limit_ns(h), &inside);
-    return inside ? plugin_give_up(h, name, start ? "start" : "init") : r;
+    if (!inside)
+        return r;
+    load_leave(h, name);
+    return plugin_give_up(h, name, start ? "start" : "init");
 }
 
 int host_plugin_load(struct host *h, const char *name, const char *path, int fd)
@@ -363,7 +382,8 @@ uint32_t host_plugins_again(struct host *h)
         int r = load_step(h, p->name, NULL, -1, /* start= */ false);
         if (r == 0)
             r = load_step(h, p->name, NULL, -1, /* start= */ true);
-        atomic_store_explicit(&p->later, r == -EAGAIN, memory_order_relaxed);
+        if (r != -ETIMEDOUT) /* else the thread that was left says so, when it comes back */
+            atomic_store_explicit(&p->later, r == -EAGAIN, memory_order_relaxed);
         waiting += r == -EAGAIN ? 1 : 0;
     }
     return waiting;
@@ -510,17 +530,6 @@ int host_plugins_stop(struct host *h)
     while (stop_round(h, &r, why) > 0 && r < 0)
         ;
     return r < 0 ? err_set(r, "%s", why) : 0;
-}
-
-uint32_t host_plugins_inside(struct host *h, struct buf *ret)
-{
-    uint32_t n = atomic_load_explicit(&h->n_plugins, memory_order_acquire), found = 0;
-    for (uint32_t i = 0; i < n; i++) {
-        struct plugin *p = atomic_load_explicit(&h->plugins[i], memory_order_acquire);
-        if (atomic_load_explicit(&p->call, memory_order_acquire) == CALL_GIVEN_UP)
-            (void)buf_addf(ret, "%s%s", found++ ? ", " : "", p->name);
-    }
-    return found;
 }
 
 void plugins_free(struct host *h)

@@ -11,8 +11,10 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <spawn.h>
+#include <stdarg.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/un.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -145,6 +147,90 @@ TEST(gives_up_a_start_that_hangs_and_goes_on)
     CHECK_INT(host_plugin_stop(host, "slow"), -ENOENT); /* undone, not running */
     CHECK_INT(host_plugins_stop(host), 0);
     teardown();
+}
+
+/* What came back late is undone, and is not taken for one that waits for its start. */
+TEST(gives_up_an_init_that_hangs_and_begins_afresh)
+{
+    char body[1024], pipe_path[160];
+    (void)snprintf(pipe_path, sizeof(pipe_path), "%s/begins.pipe", folder);
+    CHECK_INT(mkfifo(pipe_path, 0600), 0);
+    (void)snprintf(body, sizeof(body),
+                   "#include <fcntl.h>\n#include <unistd.h>\n"
+                   "static int there, begun;\n"
+                   "static int come(const struct probing_host *h, void **s) { char c; int fd;\n"
+                   "  if (!begun++) { fd = open(\"%s\", O_RDONLY); (void)!read(fd, &c, 1); "
+                   "close(fd); }\n"
+                   "  there = 1; return init(h, s); }\n"
+                   "static int run(void *s) { return there ? 0 : -EPROTO; }\n"
+                   "static void go(void *s) { there = 0; }\n"
+                   "PROBING_EXPORT const struct probing_plugin probing_plugin_v1 = {\n"
+                   " .size = sizeof(struct probing_plugin), .abi = PROBING_ABI,\n"
+                   " .name = \"begins\", .init = come, .start = run, .destroy = go };\n",
+                   pipe_path);
+    CHECK(compile("begins", body));
+    setup(true);
+    host_call_limit(host, HUNG_NS);
+    CHECK_INT(host_plugin_load(host, "begins", NULL, -1), -ETIMEDOUT);
+    host_call_limit(host, CALL_NS);
+    let_go("begins");
+    until_it_came_back();
+    CHECK_INT(host_plugin_load(host, "begins", NULL, -1), 0);
+    CHECK_INT(host_plugins_stop(host), 0);
+    teardown();
+}
+
+/* ---- a machine that has no time for us ---- */
+
+/* The open of a list of descriptors that counts this down to 0 gets no processor until `fed`. */
+static _Atomic int starves;
+static struct event fed;
+
+int open(const char *path, int flags, ...)
+{
+    va_list args;
+    va_start(args, flags);
+    int mode = (flags & (O_CREAT | __O_TMPFILE)) != 0 ? va_arg(args, int) : 0;
+    va_end(args);
+    if (strcmp(path, "/proc/self/fd") == 0 && atomic_fetch_sub(&starves, 1) == 1)
+        (void)event_wait(&fed, 60 * NS_PER_S);
+    return (int)syscall(SYS_openat, AT_FDCWD, path, flags, mode);
+}
+
+/* In torch's place a program died of it: the second start had no host any more. */
+TEST(a_load_that_was_left_before_start_is_not_gone_on_with_beside_another)
+{
+    int rc = -EAGAIN;
+    CHECK(compile("once",
+                  "static int there, runs;\n"
+                  "static int come(const struct probing_host *h, void **s)\n"
+                  "{ if (there) __builtin_trap(); there = 1; return init(h, s); }\n"
+                  "static int run(void *s) { if (!there || runs) __builtin_trap(); runs = 1; "
+                  "return 0; }\n"
+                  "static int end(void *s) { runs = 0; return 0; }\n"
+                  "static void go(void *s) { if (runs) __builtin_trap(); there = 0; }\n"
+                  "PROBING_EXPORT const struct probing_plugin probing_plugin_v1 = {\n"
+                  " .size = sizeof(struct probing_plugin), .abi = PROBING_ABI, .name = \"once\",\n"
+                  " .init = come, .start = run, .stop = end, .destroy = go };\n"));
+    CHECK_INT(event_init(&fed), 0);
+    setup(true);
+    host_call_limit(host, HUNG_NS);
+    atomic_store(&starves, 3); /* around init, and before start */
+    CHECK_INT(host_plugin_load(host, "once", NULL, -1), -EAGAIN);
+    CHECK(strstr(err_text(), "takes a long time to start") != NULL);
+    host_call_limit(host, CALL_NS);
+    CHECK_INT(host_plugin_load(host, "once", NULL, -1), -EAGAIN);
+    CHECK(strstr(err_text(), "is still being loaded by a thread that took too long") != NULL);
+    event_raise(&fed);
+    for (int i = 0; rc == -EAGAIN && i < 60000; i++) {
+        rc = host_plugin_load(host, "once", NULL, -1);
+        if (rc == -EAGAIN)
+            (void)nanosleep(&(struct timespec){.tv_nsec = NS_PER_MS}, NULL);
+    }
+    CHECK_INT(rc, 0);
+    CHECK_INT(host_plugins_stop(host), 0);
+    teardown();
+    event_done(&fed);
 }
 
 /* Freed around a plugin that was still inside: its memory is left, and reachable. */
@@ -425,6 +511,8 @@ int main(void)
         RUN(names_plugin_step_and_reason_of_every_failure);
         RUN(takes_plugins_at_the_door);
         RUN(gives_up_a_start_that_hangs_and_goes_on);
+        RUN(gives_up_an_init_that_hangs_and_begins_afresh);
+        RUN(a_load_that_was_left_before_start_is_not_gone_on_with_beside_another);
         RUN(leaves_a_stop_that_hangs_behind);
     }
     (void)file_remove_dir(folder);

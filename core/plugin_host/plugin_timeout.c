@@ -8,9 +8,12 @@
  */
 #include <errno.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "core/base/clock.h"
 #include "core/plugin_host/internal.h"
+
+#define LATE_MOST 3 /* loads that come back late, of a plugin that the settings name */
 
 void plugin_call_begin(struct plugin *p)
 {
@@ -34,26 +37,123 @@ int plugin_undo(struct plugin *p, bool started, bool made)
         plugin_api_stop(p);
     if (made)
         p->api.destroy(p->self);
+    plugin_state_set(p, PLUGIN_FAILED); /* it may have come as far as PLUGIN_READY */
     p->self = NULL;
     image_inside_set(p->handle, false);
     atomic_store_explicit(&p->call, CALL_NONE, memory_order_release);
     return -ETIMEDOUT;
 }
 
-/* The caller has waited long enough: say so, and leave the thread to the plugin. */
+/* The caller has waited long enough: say so, and leave the thread to the plugin.  The image's mark
+ * comes before the change of `call`, after which the thread may take it away again. */
 int plugin_give_up(struct host *h, const char *name, const char *step)
 {
     struct plugin *p = plugin_find(h, name);
     int inside = CALL_INSIDE;
+    bool is_inside = p && atomic_load_explicit(&p->call, memory_order_acquire) == CALL_INSIDE;
 
-    if (!p || !atomic_compare_exchange_strong_explicit(&p->call, &inside, CALL_GIVEN_UP,
-                                                       memory_order_acq_rel, memory_order_acquire))
+    if (is_inside)
+        image_inside_set(p->handle, true);
+    if (!is_inside ||
+        !atomic_compare_exchange_strong_explicit(&p->call, &inside, CALL_GIVEN_UP,
+                                                 memory_order_acq_rel, memory_order_acquire)) {
+        if (is_inside)
+            image_inside_set(p->handle, false);
+        if (p && plugin_state_of(p) != PLUGIN_RUNNING) /* it is on its way: see load_goes_in() */
+            atomic_store_explicit(&p->later, settings_start_with(h, name), memory_order_relaxed);
         return err_set(-EAGAIN, "plugin '%s' takes a long time to %s; see plugin list", name, step);
-    image_inside_set(p->handle, true);
+    }
     return plugin_refuse(
         p, step, -ETIMEDOUT,
         "it has not returned after %.3g s; its thread stays with it, and nothing else waits",
         (double)plugin_limit_ns(h) / (double)NS_PER_S);
+}
+
+int plugin_is_inside(const struct plugin *p)
+{
+    return p && atomic_load_explicit(&p->call, memory_order_acquire) == CALL_GIVEN_UP
+               ? err_set(-EBUSY,
+                         "plugin '%s' is still inside a call that was abandoned; it can be loaded "
+                         "when the call has returned",
+                         p->name)
+               : 0;
+}
+
+uint32_t host_plugins_inside(struct host *h, struct buf *ret)
+{
+    uint32_t n = atomic_load_explicit(&h->n_plugins, memory_order_acquire), found = 0;
+    for (uint32_t i = 0; i < n; i++) {
+        struct plugin *p = atomic_load_explicit(&h->plugins[i], memory_order_acquire);
+        if (atomic_load_explicit(&p->call, memory_order_acquire) == CALL_GIVEN_UP)
+            (void)buf_addf(ret, "%s%s", found++ ? ", " : "", p->name);
+    }
+    return found;
+}
+
+/* ---- loads that somebody has given up ---- */
+
+/* Of one plugin, one at a time: a starved thread may have been left at any place of a load, and its
+ * plugin knows nothing of two that are inside at once.  false: there is one. */
+bool load_enter(struct load *l)
+{
+    struct host *h = l->host;
+    bool alone = true;
+
+    (void)pthread_mutex_lock(&h->plugins_lock);
+    for (const struct load *at = h->loads; at; at = at->next)
+        alone = alone && strcmp(at->name, l->name) != 0;
+    if (alone) {
+        l->next = h->loads;
+        h->loads = l;
+    }
+    (void)pthread_mutex_unlock(&h->plugins_lock);
+    return alone;
+}
+
+void load_end(struct load *l)
+{
+    struct host *h = l->host;
+
+    (void)pthread_mutex_lock(&h->plugins_lock);
+    struct load **at = &h->loads;
+    while (*at != l)
+        at = &(*at)->next;
+    *at = l->next;
+    (void)pthread_mutex_unlock(&h->plugins_lock);
+}
+
+/* By the caller: the load may have ended, and be freed. */
+void load_leave(struct host *h, const char *name)
+{
+    (void)pthread_mutex_lock(&h->plugins_lock);
+    for (struct load *at = h->loads; at; at = at->next)
+        if (strcmp(at->name, name) == 0)
+            atomic_store_explicit(&at->left, true, memory_order_seq_cst);
+    (void)pthread_mutex_unlock(&h->plugins_lock);
+}
+
+/* Into the plugin, unless the caller has left: either we see that here, or he sees where we are. */
+bool load_goes_in(struct load *l, struct plugin *p)
+{
+    plugin_call_begin(p);
+    return !atomic_load_explicit(&l->left, memory_order_seq_cst);
+}
+
+/* Late, and undone: the machine may only have been starved. */
+int load_undo(struct plugin *p, bool started, bool made)
+{
+    bool again =
+        !host_is_off(p->host) && p->n_late++ < LATE_MOST && settings_start_with(p->host, p->name);
+    int rc = plugin_undo(p, started, made);
+    atomic_store_explicit(&p->later, again, memory_order_relaxed);
+    return rc;
+}
+
+int load_unwanted(struct plugin *p, bool made)
+{
+    (void)plugin_call_end(p);
+    plugin_text_set(p, &p->reason, "nobody waited for it any more when its turn came");
+    return load_undo(p, /* started= */ false, made);
 }
 
 /* ---- handlers that do not come back ---- */
