@@ -256,7 +256,8 @@ static int hide_secrets(int argc, char **argv)
     for (int i = 1; i < argc; i++) {
         size_t n = strlen(argv[i]), name = strcspn(argv[i], "=");
         bool secret = next || (name < n && secret_name(argv[i], name));
-        next = name == n && n < SECRET_NAME_MAX && secret_name(argv[i], n);
+        next = name == n && n < SECRET_NAME_MAX && strchr(argv[i], '/') == NULL &&
+               secret_name(argv[i], n); /* a path is no name: what follows it is a command */
         if (!secret)
             continue;
         char *copy = strdup(argv[i]);

@@ -56,7 +56,7 @@ def test_settings_without_secrets(door):
 @pytest.mark.parametrize("words", [["set", "demo.api_key", "hunter2"], ["demo.api_key=hunter2"]])
 def test_secrets_leave_the_commands_own_words(world, words):
     """While it runs, `ps` shows stars in their place."""
-    path = str(world.tmp / "sock")
+    path = str(world.tmp / "secret")  # a path is no name of a secret
     with socket.socket(socket.AF_UNIX) as silent:
         silent.bind(path)
         silent.listen()
