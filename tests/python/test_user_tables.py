@@ -425,6 +425,34 @@ def test_code_of_a_client_finds_the_tables_that_were_declared_before(world):
     assert target.rows("select rows from probing.lost where reason = 'no_table'") == [[5]]
 
 
+HANDED = HEAD + """
+attach, go = probing._attach, os.environ["GO"]
+def slow(given):  # the interpreter may leave the main thread for another at any point
+    open(os.environ["BEGUN"], "w").close()
+    while not os.path.exists(go): time.sleep(0.005)
+    attach(given)
+probing._attach = slow
+early = probing.table("early", {"n": int})
+print("ready", flush=True)
+while True: time.sleep(0.005)
+"""
+
+
+def test_code_of_a_client_waits_while_the_main_thread_takes_it_over(world):
+    """It saw that somebody was at it, and appended to what did nothing yet."""
+    begun, go = world.tmp / "begun", world.tmp / "go"
+    target = world.start(DEBIAN_PYTHON, HANDED, env={"BEGUN": str(begun), "GO": str(go)})
+    target.wait_line("ready")
+    target.inject()
+    wait_for(begun.exists, "the main thread")
+    code = subprocess.Popen([str(CLI), "-t", str(target.pid), "eval", "early.append(7)"],
+                            env=world.env)
+    with pytest.raises(subprocess.TimeoutExpired):
+        code.wait(0.5)
+    go.touch()
+    assert code.wait() == 0 and target.rows("select n from python.early") == [[7]]
+
+
 def test_init_says_why_not(world, python):
     done = subprocess.run(
         [python, "-c", "import sys; sys.path.insert(0, %r); import probing\n"

@@ -73,6 +73,7 @@ static int hand_over(void *unused)
         return 0;
     int result = 0;
     PyObject *given = NULL;
+    written_expect(1); /* before `handed`: whoever sees that must not go on before it is done */
     coordinates_read();
     if (!atomic_exchange_explicit(&handed, true, memory_order_relaxed) &&
         natives_load(atomic_load_explicit(&owner, memory_order_relaxed)) == 0)
@@ -84,6 +85,7 @@ static int hand_over(void *unused)
         py->PyErr_Clear();
     if (given)
         py->Py_DecRef(given);
+    written_expect(-1);
     offer_leave();
     return result;
 }

@@ -365,17 +365,21 @@ void written_wait_all(void)
         wait_for(NULL, ALL_NS);
 }
 
+void written_expect(int change)
+{
+    (void)pthread_mutex_lock(&making);
+    count_awaited(change);
+    (void)pthread_cond_broadcast(&made);
+    (void)pthread_mutex_unlock(&making);
+}
+
 static bool ask_for(struct written *w)
 {
     const struct message m = {.size = sizeof(m), .written = w};
-    (void)pthread_mutex_lock(&making);
-    count_awaited(1);
-    (void)pthread_mutex_unlock(&making);
+    written_expect(1);
     if (natives_host->publish(natives_host, TOPIC, &m, sizeof(m)) == 0)
         return true;
-    (void)pthread_mutex_lock(&making);
-    count_awaited(-1);
-    (void)pthread_mutex_unlock(&making);
+    written_expect(-1);
     return false;
 }
 

@@ -15,6 +15,9 @@ void written_wake(void); /* those who wait for a table to be made: we leave */
  * that appends to one finds it there, unless that takes seconds.  With the GIL, which is let go
  * meanwhile. */
 void written_wait_all(void);
+/* 1: there may be some, somebody is about to ask for them; -1: he has.  With the GIL, which he may
+ * lose in between. */
+void written_expect(int change);
 
 extern struct cpython_method written_natives[]; /* for the package */
 
