@@ -6,7 +6,8 @@
  * compact protocol.
  *
  *     "PAR1"
- *     for each column: a page's head (Thrift), u32 size, bits which values are there (runs), values
+ *     for each column: a page's head (Thrift), and compressed by snappy, which all readers know:
+ *                      u32 size, bits which values are there (runs), values
  *     what is where (Thrift: FileMetaData), its size as u32, "PAR1"
  */
 #include "cli/export/parquet_file.h"
@@ -17,12 +18,14 @@
 
 #include "core/base/err.h"
 #include "core/base/version.h"
+#include "sdk/lib/snappy.h"
 
 #define DAY_NS INT64_C(86400000000000)
 static const char MAGIC[] = "PAR1";
 
 /* parquet.thrift's numbers. */
 enum { TYPE_BOOL = 0, TYPE_INT32 = 1, TYPE_INT64 = 2, TYPE_DOUBLE = 5, TYPE_BYTES = 6 };
+enum { CODEC_SNAPPY = 1 };
 enum { ENCODING_PLAIN = 0, ENCODING_RLE = 3 };
 enum { CONVERTED_UTF8 = 0, CONVERTED_DATE = 6 };
 enum { LOGICAL_STRING = 1, LOGICAL_DATE = 6, LOGICAL_TIMESTAMP = 8, UNIT_NANOS = 3 };
@@ -209,21 +212,24 @@ static void add_page(struct buf *page, const struct parquet_rows *rows, uint32_t
 /* ---- the file ---- */
 
 struct chunk {
-    size_t at, size;
+    size_t at, size, plain; /* plain: its size before it was compressed */
 };
 
 static int add_column(const struct parquet_rows *rows, uint32_t column, struct buf *ret,
                       struct chunk *chunk)
 {
     struct thrift t = {.out = ret};
-    struct buf page;
+    struct buf page, packed;
 
     buf_init(&page, ret->max < INT32_MAX ? ret->max : INT32_MAX);
+    buf_init(&packed, page.max);
     add_page(&page, rows, column);
+    if (page.failed == 0)
+        (void)snappy_add(&packed, page.data, page.size);
     chunk->at = ret->size;
     number(&t, 1, T_I32, 0); /* DATA_PAGE */
     number(&t, 2, T_I32, (int64_t)page.size);
-    number(&t, 3, T_I32, (int64_t)page.size);
+    number(&t, 3, T_I32, (int64_t)packed.size);
     begin(&t, 5);
     number(&t, 1, T_I32, rows->n_rows);
     number(&t, 2, T_I32, ENCODING_PLAIN);
@@ -231,10 +237,12 @@ static int add_column(const struct parquet_rows *rows, uint32_t column, struct b
     number(&t, 4, T_I32, ENCODING_RLE);
     end(&t);
     (void)buf_addc(ret, 0);
-    (void)buf_add(ret, page.data, page.size);
+    chunk->plain = ret->size - chunk->at + page.size;
+    (void)buf_add(ret, packed.data, packed.size);
     chunk->size = ret->size - chunk->at;
-    int failed = page.failed;
+    int failed = page.failed ? page.failed : packed.failed;
     buf_done(&page);
+    buf_done(&packed);
     return failed ? failed : ret->failed;
 }
 
@@ -295,9 +303,9 @@ static void add_chunk(struct thrift *t, const struct parquet_rows *rows, uint32_
     list(t, 3, T_BYTES, 1);
     add_varint(t->out, strlen(rows->columns[i].name));
     (void)buf_adds(t->out, rows->columns[i].name);
-    number(t, 4, T_I32, 0); /* UNCOMPRESSED */
+    number(t, 4, T_I32, CODEC_SNAPPY);
     number(t, 5, T_I64, rows->n_rows);
-    number(t, 6, T_I64, (int64_t)chunk->size);
+    number(t, 6, T_I64, (int64_t)chunk->plain);
     number(t, 7, T_I64, (int64_t)chunk->size);
     number(t, 9, T_I64, (int64_t)chunk->at);
     end(t);
@@ -310,8 +318,8 @@ static void add_footer(const struct parquet_rows *rows, const struct chunk *chun
     size_t at = ret->size, bytes = 0;
 
     for (uint32_t i = 0; i < rows->n_columns; i++)
-        bytes += chunks[i].size;
-    number(&t, 1, T_I32, 2); /* version */
+        bytes += chunks[i].plain; /* as the format has it: of the uncompressed */
+    number(&t, 1, T_I32, 2);      /* version */
     add_schema(&t, rows);
     number(&t, 3, T_I64, rows->n_rows);
     list(&t, 4, T_STRUCT, 1);

@@ -38,7 +38,10 @@ void answer_rows_value(const struct answer_rows *rows, uint32_t row, uint32_t co
     static char text[LONG];
 
     (void)rows;
-    memset(text, 'x', sizeof(text));
+    for (uint32_t i = 0, noise = row + 1; i < sizeof(text); i++) { /* which nothing makes shorter */
+        noise = noise * 1664525 + 1013904223;
+        text[i] = (char)('!' + (noise >> 24) % 90);
+    }
     *ret = (struct sql_value){.type = column == 0 ? SQL_TIMESTAMP : SQL_TEXT};
     if (column == 0) {
         ret->integer = (row < ROWS / 2 ? 1 : 2) * ANSWER_DAY_NS + row;

@@ -3,10 +3,10 @@
  * cli/ship/remote_write.c - Prometheus remote write 0.1.0, which VictoriaMetrics, Mimir, Thanos and
  * others take, too.
  *
- * One thread.  Source: prometheus.io/docs/specs/prw/remote_write_spec, github.com/google/snappy
- * (format_description.txt).  What is sent again is the same samples, which these servers take as
- * one.  A server refuses a request for one sample that it cannot take (too old, out of order): then
- * the halves are sent, until it is known which series it is.
+ * One thread.  Source: prometheus.io/docs/specs/prw/remote_write_spec.  What is sent again is the
+ * same samples, which these servers take as one.  A server refuses a request for one sample that it
+ * cannot take (too old, out of order): then the halves are sent, until it is known which series it
+ * is.
  *
  *     WriteRequest {1: TimeSeries {1: Label {1: name, 2: value}, 2: Sample {1: double, 2: ms}}}
  */
@@ -20,12 +20,12 @@
 #include "core/base/err.h"
 #include "sdk/lib/hash.h"
 #include "sdk/lib/protobuf.h"
+#include "sdk/lib/snappy.h"
 
 #define REQUEST_BYTES ((size_t)1 << 20) /* of series: more go in a request of their own */
 #define SERIES_BYTES ((size_t)256 << 10)
-#define SAMPLES_EACH 64   /* of a series in a request: that much is refused together */
-#define REFUSALS_MAX 64   /* requests to find out what is refused of one; the rest is, then */
-#define LITERAL_MAX 65536 /* bytes of a literal of snappy's */
+#define SAMPLES_EACH 64 /* of a series in a request: that much is refused together */
+#define REFUSALS_MAX 64 /* requests to find out what is refused of one; the rest is, then */
 #define MS_NS 1000000
 
 struct place {
@@ -42,24 +42,6 @@ struct remote_write {
     struct series_limit limit;
 };
 
-/* ---- snappy, without compression: its size, then literals ---- */
-
-static void add_snappy(struct buf *out, const struct buf *data)
-{
-    size_t size = data->size;
-
-    for (; size >= 0x80; size >>= 7)
-        (void)buf_addc(out, (char)(0x80 | (size & 0x7f)));
-    (void)buf_addc(out, (char)size);
-    for (size_t at = 0; at < data->size; at += LITERAL_MAX) {
-        size_t n = data->size - at < LITERAL_MAX ? data->size - at : LITERAL_MAX;
-        (void)buf_addc(out, (char)(61 << 2)); /* two bytes of length - 1 follow */
-        (void)buf_addc(out, (char)((n - 1) & 0xff));
-        (void)buf_addc(out, (char)((n - 1) >> 8));
-        (void)buf_add(out, data->data + at, n);
-    }
-}
-
 /* ---- requests ---- */
 
 static int post(struct ship_destination *d, uint32_t from, uint32_t to)
@@ -72,7 +54,7 @@ static int post(struct ship_destination *d, uint32_t from, uint32_t to)
     struct buf body;
 
     buf_init(&body, 4 * REQUEST_BYTES);
-    add_snappy(&body, &plain);
+    (void)snappy_add(&body, plain.data, plain.size);
     const struct http_post p = {
         .path = w->http.path,
         .query = w->http.query,

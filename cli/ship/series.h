@@ -44,8 +44,8 @@ bool series_is_number(const struct sql_column *c);
 double series_number(const struct sql_value *v);
 void labels_of_row(const struct ship_batch *b, uint32_t part, uint32_t row, struct labels *ret);
 
-/* Different series of an hour: each text that somebody writes into a row is a series of its own,
- * and a server keeps each in memory. */
+/* Different series of an hour: each text in a row makes one of its own, and a server keeps each in
+ * memory. */
 struct series_limit {
     uint64_t *seen; /* hashes; 0: a free place */
     uint64_t most, n, began_ns;

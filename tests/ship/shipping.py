@@ -195,16 +195,27 @@ def parts(data, field):
 
 def unsnappy(data):
     size, at = varint(data, 0)
-    out = b""
+    out = bytearray()
     while at < len(data):
-        assert data[at] & 3 == 0, "a copy"
+        kind = data[at] & 3
+        if kind:  # a copy of what came before, of itself, too
+            assert kind < 3
+            length = (data[at] >> 2) + 1 if kind == 2 else (data[at] >> 2 & 7) + 4
+            offset = int.from_bytes(data[at + 1:at + 3], "little") if kind == 2 \
+                else data[at] >> 5 << 8 | data[at + 1]
+            at += kind + 1
+            assert 0 < offset <= len(out)
+            piece = out[-offset:][:length]
+            out += (piece * (length // len(piece) + 1))[:length]
+            continue
         length, at = data[at] >> 2, at + 1
         if length >= 60:
             more = length - 59
             length, at = int.from_bytes(data[at:at + more], "little"), at + more
-        out, at = out + data[at:at + length + 1], at + length + 1
+        out += data[at:at + length + 1]
+        at += length + 1
     assert len(out) == size
-    return out
+    return bytes(out)
 
 
 def remote_write(body):
@@ -255,8 +266,8 @@ def thrift(data, at):
 
 
 def parquet(path):
-    """(names, rows as dicts) of a file with plain values in one page a column."""
-    data = path.read_bytes()
+    """(names, rows as dicts) of a file with plain values in one page a column, in snappy."""
+    whole = data = path.read_bytes()
     assert data[:4] == data[-4:] == b"PAR1", path
     size = struct.unpack("<I", data[-8:-4])[0]
     footer, end = thrift(data, len(data) - 8 - size)
@@ -264,8 +275,11 @@ def parquet(path):
     columns, names = [], []
     for schema, chunk in zip(footer[2][1:], footer[4][0][1]):
         meta = chunk[3]
-        page, at = thrift(data, meta[9])
-        n = page[5][1]
+        page, at = thrift(whole, meta[9])
+        assert meta[4] == 1 and meta[7] == at + page[3] - meta[9]
+        data, n = unsnappy(whole[at:at + page[3]]), page[5][1]
+        assert len(data) == page[2] and meta[6] == meta[7] - page[3] + page[2]
+        at = 0
         runs_end = at + 4 + struct.unpack("<I", data[at:at + 4])[0]
         at, there = at + 4, []
         while at < runs_end:

@@ -6,6 +6,7 @@ import random
 import resource
 import signal
 import subprocess
+import sys
 import time
 
 import pytest
@@ -135,6 +136,48 @@ def test_duckdb_reads_the_folder(world):
                        "group by all" % out).fetchall()
     newest = max(row["ts"] for row in folder(out))
     assert found == [("python", "loss", 0, 0, 50, sum(range(50)) / 4, False, 10, "n5 ü", newest)]
+
+
+READERS = {
+    "polars": """
+t = polars.scan_parquet(table, hive_partitioning=True).filter(polars.col("rank") == 1)
+t = t.select("step", "loss", "note", "ok", "rank", polars.col("ts").dt.epoch("ns")).collect()
+rows = [t[c].to_list() for c in t.columns]
+""", "pandas": """
+t = pandas.read_parquet(table, filters=[("rank", "==", 1)]).astype({"rank": int})
+t["ts"] = [x.value for x in t["ts"]]
+t = t.astype(object).where(t.notna(), None)
+rows = [t[c].to_list() for c in ("step", "loss", "note", "ok", "rank", "ts")]
+""", "pyarrow": """
+import pyarrow.dataset
+t = pyarrow.dataset.dataset(table, partitioning="hive")
+t = t.to_table(filter=pyarrow.dataset.field("rank") == 1)
+t = t.set_column(t.column_names.index("ts"), "ts", t["ts"].cast("int64"))
+rows = [t[c].to_pylist() for c in ("step", "loss", "note", "ok", "rank", "ts")]
+"""}
+
+
+@pytest.mark.parametrize("name", sorted(READERS))
+def test_others_read_the_folder(world, name):
+    """By its partitions.  PROBING_TEST_READERS: a Python that has polars, pandas and pyarrow."""
+    python = os.environ.get("PROBING_TEST_READERS", sys.executable)
+    if subprocess.run([python, "-c", "import pyarrow, %s" % name], capture_output=True).returncode:
+        pytest.skip("no %s for %s: PROBING_TEST_READERS=PYTHON names one" % (name, python))
+    ranks = start_job(world, 2)
+    for rank in ranks:
+        add(rank, 300)
+    out = world.tmp / "out"
+    assert ship(world, "job:ship-%d" % os.getpid(), "parquet:%s" % out).returncode == 0
+    code = "import json, sys, %s\ntable = sys.argv[1]\n%s\nprint(json.dumps(rows))" % (
+        name, READERS[name])
+    done = subprocess.run([python, "-c", code, str(out / "schema=python" / "table=loss")],
+                          capture_output=True, encoding="utf-8")
+    assert done.returncode == 0, done.stderr
+    found = sorted(zip(*json.loads(done.stdout)))
+    ours = sorted((r["step"], r["loss"], r["note"], r["ok"], 1, r["ts"])
+                  for r in folder(out) if r["_rank"] == 1)
+    assert len(ours) == 300 and [list(map(str, r)) for r in found] == [
+        list(map(str, r)) for r in ours]
 
 
 def test_killed_at_any_moment_nothing_is_lost_or_twice(world):
@@ -326,7 +369,7 @@ def test_a_full_disk_is_waited_for(world):
         pytest.skip("not root: no disk can be made full")
     small = world.tmp / "small"
     small.mkdir()
-    if os.system("mount -t tmpfs -o size=64k none %s 2>/dev/null" % small) != 0:
+    if os.system("mount -t tmpfs -o size=16k none %s 2>/dev/null" % small) != 0:
         pytest.skip("no file system can be mounted here")
     try:
         rank, = start_job(world)
