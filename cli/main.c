@@ -13,6 +13,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "cli/cluster/job_report.h"
 #include "cli/command_table.h"
 #include "cli/many/many.h"
 #include "cli/many/members.h"
@@ -172,11 +173,12 @@ static bool asks_for_help(int argc, char **argv)
 /* Of several targets, before the command: `probing -t all --at-once 8 query ...`. */
 static struct many_options many_options;
 
-static bool is_many(const struct cli_command *c, const char *target_text)
+static bool is_many(const struct cli_command *c, const char *target_text, int argc, char **argv)
 {
     return target_text != NULL && (c == NULL || c->needs_target || c->may_target) &&
            (c == NULL || !c->finds_targets) &&
-           ((c != NULL && c->whole_job) || members_are_named(target_text));
+           ((c != NULL && c->whole_job) || members_are_named(target_text) ||
+            many_asks_all(c, argc, argv));
 }
 
 static bool is_remote(const char *text)
@@ -197,7 +199,7 @@ static int run_command(int argc, char **argv, const char *target_text)
     }
     if (c == NULL)
         c = cli_report_named(argv[0]);
-    if (is_many(c, target_text) && !asks_for_help(argc, argv))
+    if (is_many(c, target_text, argc, argv) && !asks_for_help(argc, argv))
         return many_run(target_text, &many_options, c, argc, argv);
     if (many_options.at_once > 0 || many_options.timeout_ns > 0)
         return cli_misuse(err_set(-EINVAL, "--at-once and --timeout before the command are for "
@@ -215,7 +217,7 @@ static int run_command(int argc, char **argv, const char *target_text)
         return unknown_command(argv[0]);
     }
     if (asks_for_help(argc, argv))
-        return help_one(c->name);
+        return help_one(c->run == command_cluster ? cluster_help_word(argc, argv) : c->name);
     bool takes = c->needs_target || c->may_target || c->finds_targets;
     if (!takes && target_text != NULL && !target_by_environment && is_remote(target_text))
         return cli_misuse(err_set(-EINVAL,

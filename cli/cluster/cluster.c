@@ -414,6 +414,13 @@ static int run_ranks(const struct cluster_options *o, const struct hosts *hosts,
     return rc;
 }
 
+const char *cluster_help_word(int argc, char **argv)
+{
+    const struct cli_command *report = job_report_of(argc, argv, is_action);
+
+    return report != NULL ? report->name : argv[0];
+}
+
 int command_cluster(struct target *t, int argc, char **argv)
 {
     struct taken taken = {.o = {.at_once = AT_ONCE, .timeout_ns = TIMEOUT_NS}};

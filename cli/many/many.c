@@ -96,6 +96,19 @@ static bool asks_for_rows(const struct cli_command *c)
     return c != NULL && (c->run == command_query || c->run == command_export);
 }
 
+bool many_asks_all(const struct cli_command *c, int argc, char *const *argv)
+{
+    char table[400];
+
+    for (int i = 1; i < argc && asks_for_rows(c); i++) {
+        (void)snprintf(table, sizeof(table), "describe %.300s", argv[i]); /* export global.x */
+        if (sql_is_global(argv[i], strlen(argv[i])) ||
+            (strcmp(c->name, "query") != 0 && sql_is_global(table, strlen(table))))
+            return true;
+    }
+    return false;
+}
+
 /* Has one of them failed, or could not be asked? */
 static bool may_be_theirs(const struct members *m)
 {

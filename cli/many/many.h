@@ -17,6 +17,8 @@ struct many_options {
 /* Take those words away; 0 or -EINVAL. */
 int many_options_take(int *argc, char ***argv, struct many_options *ret);
 
+/* Does it ask for `global.*`?  Of one target, too, that is answered here: as of a job of one. */
+bool many_asks_all(const struct cli_command *c, int argc, char *const *argv);
 /* Run a command on all that `text` names; c: NULL, it is one that the processes know.  The exit
  * code is EXIT_FAILED when one of them failed. */
 int many_run(const char *text, const struct many_options *o, const struct cli_command *c, int argc,

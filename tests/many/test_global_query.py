@@ -118,8 +118,27 @@ def test_errors_have_their_place(four):
             ("select 1 from global.process.no_such", "no_such")):
         done = ask(four, every, sql)
         assert done.returncode == 1 and words in " ".join(done.stderr.split()), done.stderr
-    done = four.ranks[0].probing("query", "select 1 from global.process.envs")
+    # A core does not know of the others: who asks does.
+    done = four.ranks[0].probing("watch", "select 1 from global.process.envs")
     assert done.returncode == 1 and "-t job:NAME" in done.stderr
+
+
+def test_one_process_is_a_job_of_one(four):
+    """Of `-t PID`, too, also where the statement asks for no rank by name."""
+    one = str(four.ranks[2].pid)
+    sql = "select _rank, value from global.process.envs where name = 'RANK'"
+    done = ask(four, one, sql)
+    assert (done.returncode, done.stderr) == (0, ""), done.stderr
+    assert rows(done) == [{"_rank": 2, "value": "2"}]
+    done = four.probing("-t", one, "export", "--format", "csv", sql)
+    assert done.returncode == 0 and done.stdout.split() == ["_rank,value", "2,2"], done
+    done = four.probing("-t", one, "export", "--format", "csv", "global.process.envs")
+    assert done.returncode == 0, done.stderr
+    assert any(",RANK,2" in line for line in done.stdout.splitlines()), done.stdout
+    done = four.probing("-t", one, "describe", "global.process.envs")
+    assert done.returncode == 0 and "_host" in done.stdout, done.stderr
+    done = four.probing("-t", one, "query", "select 1 from global.process.no_such")
+    assert done.returncode == 1 and "no_such" in done.stderr
 
 
 def test_every_format(four):

@@ -99,6 +99,9 @@ def test_ranks_without_the_plugin(world):
 def test_cluster_names_them(tally):
     done = tally.probing("cluster", "tallies")
     assert done.returncode == 2 and "of plugins," in done.stderr and "tally" in done.stderr
+    # Its own help, not that of cluster.
+    own = tally.probing("cluster", "--job", tally.job, "tally", "--help")
+    assert own.returncode == 0 and own.stdout == tally.probing("tally", "--help").stdout != ""
     told = tally.probing("help", "cluster").stdout
     assert "tally" in told and "the votes of a job" in told, told
     # a report that is not about a job is none of cluster's

@@ -296,8 +296,8 @@ static int plan_named(struct query *q, const struct from *f, struct cte *ctes, s
     /* `probe` is the catalog's name in the Rust probing. */
     if (f->names[2] && strcasecmp(f->names[2], "global") == 0)
         return sql_error(q->text, q->size, f->pos, -ENOENT,
-                         "global.%s.%s is the table of several processes: a select from it needs "
-                         "-t 12,13, -t all or -t job:NAME",
+                         "global.%s.%s is the table of several processes: `query` and `export` "
+                         "make it, of -t 12,13, -t all, -t job:NAME or -t PID",
                          schema, name);
     if (f->names[2] && strcasecmp(f->names[2], "probing") != 0 &&
         strcasecmp(f->names[2], "probe") != 0)
