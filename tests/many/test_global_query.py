@@ -41,6 +41,16 @@ def test_groups_are_made_by_ranks_and_merged(four):
     assert "rank 0: 1 rows" not in text and "avg_merge(" in text
 
 
+def test_intervals_with_months(four):
+    """They are text on the way, and intervals again in the answer."""
+    done = ask(four, "job:" + four.job, "select interval '1 month' * (value::bigint % 2) as i, "
+               "count(*) as n, max(interval '1 month 3 s' * value::bigint) as m from "
+               "global.process.envs where name = 'RANK' group by 1 order by 1 desc")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert rows(done) == [{"i": "1 mon", "n": 2, "m": "3 mons 00:00:09"},
+                          {"i": "00:00:00", "n": 2, "m": "2 mons 00:00:06"}]
+
+
 def test_joins_and_windows_of_all_ranks(four):
     done = ask(four, named(*four.ranks),
                "with e as (select _rank r, value::bigint v from global.process.envs where name = "

@@ -43,6 +43,8 @@ static const char *const keys[] = {"_rank",
                                    "date_trunc('minute', ts)",
                                    "day",
                                    "y"};
+static const char *const own_keys[] = {"interval '1 month' * k", "interval '1 month 3 s' * (k - 2)",
+                                       "date_trunc('month', ts + interval '1 month' * k)"};
 static const char *const aggregates[] = {"count(*)",
                                          "count(x)",
                                          "sum(x)",
@@ -114,6 +116,11 @@ static const char *const own_aggregates[] = {"sum(d)",
                                              "first(bytes)",
                                              "max(d)",
                                              "max(_clock_offset_ns)",
+                                             "max(interval '1 month' * k)",
+                                             "min(ts + interval '1 month' * k)",
+                                             "count(distinct interval '1 month' * k)",
+                                             "arg_max(interval '1 month' * i, x)",
+                                             "max(age(ts, timestamp '2020-02-29 12:00:00'))",
                                              "count(*) filter (where _clock_error_ns < 3000)",
                                              "max(ts) filter (where _clock_offset_ns is null)",
                                              "count(bytes)",
@@ -188,7 +195,11 @@ static void add_grouped(struct buf *b)
     uint32_t n_keys = next_random(&seed, 4), n = 1 + next_random(&seed, 4);
     (void)buf_adds(b, "select ");
     for (uint32_t i = 0; i < n_keys; i++)
-        (void)buf_addf(b, "%s as c%u, ", i == 0 && chance(3) ? "_rank" : PICK(keys), i);
+        (void)buf_addf(b, "%s as c%u, ",
+                       i == 0 && chance(3)       ? "_rank"
+                       : portable || !chance(12) ? PICK(keys)
+                                                 : PICK(own_keys),
+                       i);
     for (uint32_t i = 0; i < n; i++)
         (void)buf_addf(b, "%s%s as v%u", i ? ", " : "",
                        portable || !chance(6) ? PICK(aggregates) : PICK(own_aggregates), i);

@@ -17,6 +17,7 @@
 #include "core/sql/distribute/unparse.h"
 #include "core/sql/exec/agg.h"
 #include "core/sql/plan/bind.h"
+#include "core/sql/value/timestamp_parts.h"
 
 #define GLOBAL_SCHEMA "global"
 
@@ -55,6 +56,11 @@ struct part_answer {
     bool *is_null; /* [columns] of type NULL there: all its values are */
 };
 
+struct intervals {           /* with months, which come as text: a row's, read */
+    struct sql_value *cells; /* [columns]; NULL: there are none */
+    char (*packed)[INTERVAL_BYTES];
+};
+
 struct answer_check { /* what a column of an answer must be beside its type */
     enum { CHECK_NOTHING, CHECK_COUNT, CHECK_STATE } what;
     enum agg_op op; /* STATE */
@@ -75,6 +81,7 @@ struct part {
     struct sql_column *columns; /* of an answer, without tags */
     uint32_t n_columns;
     struct answer_check *checks; /* [n_columns] */
+    struct intervals intervals;
     struct held_table *held;
     struct part_answer *answers; /* [n_members] */
     struct part *next;
