@@ -20,7 +20,7 @@
 #include <probing/ext/draft/python.h>
 #include <probing/ext/draft/torch_step.h>
 
-#define GIL_WAIT_NS (10 * PROBING_NS_PER_S) /* a step that holds the GIL for longer is stuck */
+#define GIL_WAIT_NS (5 * PROBING_NS_PER_S) /* below the core's own limit, plugin_timeout */
 #define LONGEST_REASON 200
 #define LOOK_NS PROBING_NS_PER_S
 
@@ -215,8 +215,8 @@ static int with_gil(int (*fn)(void *))
                                       "no Python here");
     int rc = gil->call(fn, NULL, GIL_WAIT_NS);
     if (rc == -ETIMEDOUT)
-        return plugin_refuse(rc, "the interpreter did not give up the GIL for 10 s: it is stuck; "
-                                 "look with backtrace");
+        return plugin_refuse(rc, "no thread of the program gave up the GIL for 5 s (backtrace "
+                                 "shows which holds it)");
     if (rc == -ENODEV && !reason[0])
         return plugin_refuse(rc, "no Python interpreter runs in this process yet, or it is ending");
     return rc;
@@ -234,8 +234,10 @@ static int start(void *self)
     const struct probing_host *h = torch_state.host;
     reason[0] = '\0';
     int rc = with_gil(install_do);
-    if (rc == -ENODEV)
-        rc = -EAGAIN; /* the program begins: tried again, as before `import torch` */
+    /* The program begins, or one of its threads keeps the GIL, as torch 1.13's does while it waits
+     * for other ranks: tried again, as before `import torch`. */
+    if (rc == -ENODEV || rc == -ETIMEDOUT)
+        rc = -EAGAIN;
     if (rc < 0)
         return h->fail(h, rc, reason[0] ? reason : "the hooks could not be put in");
     settings_begin();

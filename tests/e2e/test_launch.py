@@ -8,6 +8,7 @@ import subprocess
 
 import pytest
 
+from pythons import FULL
 from world import CLI, DEBIAN_PYTHON, LIMIT, TRAIN, has_torch, wait_for
 
 SHOW = """
@@ -175,6 +176,20 @@ def executable(path, text):
     path.write_text(text)
     path.chmod(0o755)
     return str(path)
+
+
+def test_torch_waits_for_a_thread_that_keeps_the_gil(world):
+    """As torch 1.13 does in init_process_group(), until the other ranks are there."""
+    if not has_torch(DEBIAN_PYTHON):
+        pytest.skip("no torch for %s" % DEBIAN_PYTHON)
+    script = world.tmp / "keeps.py"
+    # Longer than the plugin waits; in a full run longer than the core waits for a plugin.
+    script.write_text("import ctypes, time\nctypes.PyDLL(None).sleep(%d)\nimport torch\n"
+                      "while True:\n    time.sleep(0.05)\n" % (12 if FULL else 6))
+    target = launch(world, "--plugin", "torch", "--", DEBIAN_PYTHON, "-u", str(script))
+    state = "select state from probing.plugins where name = 'torch'"
+    wait_for(lambda: answers(world, target.pid) and target.rows(state) == [["running"]],
+             "torch to be imported")
 
 
 @pytest.mark.parametrize("chain", ["shim", "shims", "env", "forked", "torchrun"])
