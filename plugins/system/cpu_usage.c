@@ -8,6 +8,8 @@
  * closely (their files in /proc) in turn while the allowance lasts, and the rows of the others have
  * what their clocks say.
  */
+#include <errno.h>
+#include <sched.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
@@ -26,6 +28,7 @@
 #define LOOKS_LEAST 1
 #define PSS_RSS_MOST (UINT64_C(4) << 30) /* bytes; the kernel walks all pages for the PSS */
 #define KB 1024u
+#define CPU_SETS 8 /* of 1,024 processors each */
 
 enum {
     SCOPE,
@@ -50,6 +53,9 @@ enum {
     DELTA_MAJFLT,
     MAJFLT,
     PLATFORM,
+    RUNQ_WAIT,
+    NICE,
+    CPUS_ALLOWED,
     N_COLUMNS
 };
 
@@ -88,6 +94,16 @@ static const struct probing_column columns[N_COLUMNS] = {
         PROBING_I64_COLUMN("delta_majflt", PROBING_COUNT, "page faults that needed a disk"),
     [MAJFLT] = PROBING_I64_COLUMN("majflt", PROBING_COUNT, "the same since it began"),
     [PLATFORM] = PROBING_STR_COLUMN("platform", "linux"),
+    [RUNQ_WAIT] = PROBING_I64_COLUMN(
+        "delta_runq_wait_ns", PROBING_NS,
+        "ready to run and on no processor, a cgroup's quota included (run_delay of "
+        "/proc/PID/schedstat); counted when a wait ends; of the process: of those threads that "
+        "were looked at since its row before; NULL: none was, or the kernel does not count it"),
+    [NICE] = PROBING_I64_COLUMN("nice", PROBING_PLAIN,
+                                "-20 (goes before others) to 19; of the process: its main thread"),
+    [CPUS_ALLOWED] = PROBING_I64_COLUMN(
+        "cpus_allowed", PROBING_PLAIN,
+        "processors that it may run on (affinity, cpuset); of the process: its main thread"),
 };
 
 static const struct probing_table_desc table =
@@ -158,6 +174,18 @@ static void name_process(struct cpu_usage *c, uint64_t now, uint64_t interval_ns
     pace_took(&c->comm_pace, now, 0, COMM_TICKS, interval_ns, PACE_SMALL);
 }
 
+/* Of a thread by its number in our own pid namespace. */
+static void place_cells(pid_t tid, union probing_cell *cells)
+{
+    cpu_set_t set[CPU_SETS];
+    errno = 0;
+    int nice = getpriority(PRIO_PROCESS, (id_t)tid);
+    if (errno == 0)
+        cells[NICE] = probing_i64(nice);
+    if (sched_getaffinity(tid, sizeof(set), set) == 0)
+        cells[CPUS_ALLOWED] = probing_i64(CPU_COUNT_S(sizeof(set), set));
+}
+
 static void process_row(struct cpu_usage *c, uint64_t threads, uint64_t now, uint64_t interval_ns)
 {
     union probing_cell cells[N_COLUMNS];
@@ -187,6 +215,9 @@ static void process_row(struct cpu_usage *c, uint64_t threads, uint64_t now, uin
     cells[INVOLUNTARY] = delta_cell(c->involuntary, (uint64_t)u.ru_nivcsw);
     cells[DELTA_MAJFLT] = delta_cell(c->majflt, (uint64_t)u.ru_majflt);
     cells[MAJFLT] = count_cell((uint64_t)u.ru_majflt);
+    cells[RUNQ_WAIT] = count_cell(c->runq_wait_ns);
+    c->runq_wait_ns = UNKNOWN;
+    place_cells(getpid(), cells);
     (void)c->host->append(c->table, now, cells, N_COLUMNS, NULL, 0);
     c->spent_ns = user + sys - c->user_ns - c->sys_ns;
     c->spent_in_ns = wall;
@@ -200,6 +231,7 @@ static void look_closely(struct cpu_usage *c, struct thread *t, union probing_ce
 {
     struct proc_stat stat;
     struct proc_status status = {.voluntary = UNKNOWN, .involuntary = UNKNOWN};
+    struct proc_schedstat sched = {.waited_ns = UNKNOWN};
     char wchan[64] = "";
 
     if (proc_stat_of(0, t->tid, &stat) < 0) { /* it has ended, or /proc is gone */
@@ -225,9 +257,17 @@ static void look_closely(struct cpu_usage *c, struct thread *t, union probing_ce
     cells[INVOLUNTARY] = delta_cell(t->involuntary, status.involuntary);
     cells[DELTA_MAJFLT] = delta_cell(t->majflt, stat.major_faults);
     cells[MAJFLT] = count_cell(stat.major_faults);
+    (void)proc_schedstat_of(0, t->tid, &sched);
+    cells[RUNQ_WAIT] = delta_cell(t->runq_wait_ns, sched.waited_ns);
+    if (cells[RUNQ_WAIT].i != PROBING_NULL_I64)
+        c->runq_wait_ns =
+            (c->runq_wait_ns == UNKNOWN ? 0 : c->runq_wait_ns) + (uint64_t)cells[RUNQ_WAIT].i;
+    if (c->threads.clocks) /* /proc calls it by the number that system calls take */
+        place_cells(t->tid, cells);
     t->voluntary = status.voluntary;
     t->involuntary = status.involuntary;
     t->majflt = stat.major_faults;
+    t->runq_wait_ns = sched.waited_ns;
 }
 
 /* Of `total` CPU time, what was in user mode, in the proportion of the kernel's ticks; UNKNOWN: it
@@ -417,6 +457,7 @@ void cpu_start(struct cpu_usage *c, uint64_t now)
     c->process_scope = probing_intern_text(h, "process");
     c->thread_scope = probing_intern_text(h, "thread");
     c->first = true;
+    c->runq_wait_ns = UNKNOWN;
     if (getrusage(RUSAGE_SELF, &u) == 0)
         remember_process(c, &u, now);
     threads_init(&c->threads);

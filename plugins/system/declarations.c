@@ -68,6 +68,16 @@ static const struct probing_metric metrics[] = {
      "select 100.0 * delta_throttled / nullif(delta_periods, 0) as value from cgroup.utilization "
      "order by ts desc limit 1",
      PROBING_GAUGE, PROBING_PLAIN},
+    {"runqueue_wait_seconds",
+     "Time that threads of the process were ready to run and did not, in the "
+     "last 5 minutes, by the second.",
+     "select sum(delta_runq_wait_ns) * 1.0 / nullif(sum(wall_ns), 0) as value from "
+     "cpu.utilization where scope = 'process' and ts > now() - interval '5 minutes'",
+     PROBING_GAUGE, PROBING_PLAIN},
+    {"machine_cpu_steal_percent", "Time of the machine's processors that a hypervisor took.",
+     "select cpu_steal_pct as value " LAST_OF("host.utilization"), PROBING_GAUGE, PROBING_PLAIN},
+    {"machine_tcp_retransmit_percent", "TCP segments sent again, of those sent.",
+     "select tcp_retrans_pct as value " LAST_OF("host.utilization"), PROBING_GAUGE, PROBING_PLAIN},
     {"oom_kills", "Processes killed in the cgroup for want of memory.",
      "select oom_kills as value from cgroup.utilization order by ts desc limit 1", PROBING_COUNTER,
      PROBING_PLAIN},
@@ -81,9 +91,10 @@ static const struct probing_metric metrics[] = {
 /* ---- tables ---- */
 
 static const struct probing_table_name tables[] = {
-    {"cpu.utilization"},    {"io.utilization"},  {"net.utilization"}, {"rdma.counters"},
-    {"cgroup.utilization"}, {"system.pressure"}, {"system.numa"},     {"process.maps"},
-    {"process.fds"},        {"process.limits"},  {"process.kmsg"},    {"process.cpu_stats"}};
+    {"cpu.utilization"},    {"io.utilization"},   {"net.utilization"}, {"rdma.counters"},
+    {"cgroup.utilization"}, {"host.utilization"}, {"system.pressure"}, {"system.numa"},
+    {"process.maps"},       {"process.fds"},      {"process.limits"},  {"process.kmsg"},
+    {"process.cpu_stats"}};
 
 const struct probing_declarations system_declares = {
     .size = sizeof(system_declares),

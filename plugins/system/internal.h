@@ -81,7 +81,7 @@ struct thread {
     /* At its last row: */
     uint64_t row_ns, row_cpu_ns;
     uint64_t row_user, row_both; /* in user mode, and at all: as the kernel's ticks have it, ns */
-    uint64_t voluntary, involuntary, majflt;
+    uint64_t voluntary, involuntary, majflt, runq_wait_ns;
 };
 
 struct thread_list {
@@ -126,6 +126,7 @@ struct cpu_usage {
     struct pace pss_pace, comm_pace;
     uint64_t before_ns; /* of the process at its last row: */
     uint64_t user_ns, sys_ns, voluntary, involuntary, majflt;
+    uint64_t runq_wait_ns; /* of threads that were looked at closely, since that row */
 };
 
 int cpu_init(struct cpu_usage *c, const struct probing_host *h);
@@ -247,6 +248,41 @@ void cgroup_look(struct cgroup_usage *g, uint64_t now, uint64_t interval_ns);
 /* The folder of the process's group of version 2; "": there is none, or it is the root, where the
  * whole machine is. */
 const char *cgroup_folder_of(const struct cgroup_usage *g);
+
+enum { /* since the machine started, or its network namespace began */
+       HOST_USER_TICKS,
+       HOST_SYSTEM_TICKS, /* interrupts included */
+       HOST_IDLE_TICKS,
+       HOST_IOWAIT_TICKS,
+       HOST_STEAL_TICKS,
+       HOST_MAJFLT,
+       HOST_SWAP_IN, /* pages */
+       HOST_SWAP_OUT,
+       HOST_OOM_KILLS,
+       HOST_TCP_SENT, /* segments */
+       HOST_TCP_RETRANS,
+       HOST_COUNTERS
+};
+
+struct host_look {
+    uint64_t counters[HOST_COUNTERS]; /* UNKNOWN: the kernel does not say */
+    uint64_t cpus, running, blocked;
+    double load1; /* below 0: not known */
+};
+
+struct host_usage {
+    const struct probing_host *host;
+    struct probing_table *table;
+    const char *root; /* /proc */
+    struct pace pace;
+    uint64_t row_ns; /* of the last row; what was then: */
+    uint64_t before[HOST_COUNTERS];
+};
+
+int host_init(struct host_usage *u, const struct probing_host *h);
+void host_look(struct host_usage *u, uint64_t now, uint64_t interval_ns);
+/* What a folder like /proc says. */
+void host_read(const char *root, struct host_look *ret);
 
 #define PRESSURE_RESOURCES 4
 

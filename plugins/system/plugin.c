@@ -22,6 +22,7 @@ struct plugin {
     struct net_usage net;
     struct rdma_usage rdma;
     struct cgroup_usage cgroup;
+    struct host_usage machine;
     struct pressure pressure;
     _Atomic bool ticked;
     _Atomic uint64_t interval_ns;
@@ -47,6 +48,7 @@ static void tick(void *self, uint64_t now)
     io_look(&p->io, now, interval);
     net_look(&p->net, now, interval);
     cgroup_look(&p->cgroup, now, interval);
+    host_look(&p->machine, now, interval);
     pressure_look(&p->pressure, cgroup_folder_of(&p->cgroup), now, interval);
     rdma_look(&p->rdma, now, interval);
     atomic_store_explicit(&p->ticked, true, memory_order_relaxed);
@@ -102,7 +104,8 @@ static int make_tables(struct plugin *p)
     int r;
     if ((r = cpu_init(&p->cpu, h)) < 0 || (r = io_init(&p->io, h)) < 0 ||
         (r = net_init(&p->net, h)) < 0 || (r = rdma_init(&p->rdma, h)) < 0 ||
-        (r = cgroup_init(&p->cgroup, h)) < 0 || (r = pressure_init(&p->pressure, h)) < 0)
+        (r = cgroup_init(&p->cgroup, h)) < 0 || (r = host_init(&p->machine, h)) < 0 ||
+        (r = pressure_init(&p->pressure, h)) < 0)
         return r;
     for (size_t i = 0; i < PROBING_LENGTH(computed) && r == 0; i++)
         r = h->table(h, computed[i], &made);

@@ -99,6 +99,72 @@ TEST(texts_that_are_none)
     CHECK_STR(text, "a?b?(\xf0\x9f\x98\x80?");
 }
 
+static void put(const char *root, const char *path, const char *text)
+{
+    char whole[512];
+    (void)snprintf(whole, sizeof(whole), "%s/%s", root, path);
+    for (char *at = whole + strlen(root) + 1; (at = strchr(at, '/')) != NULL; at++) {
+        *at = '\0';
+        (void)mkdir(whole, 0700);
+        *at = '/';
+    }
+    FILE *f = fopen(whole, "w");
+    CHECK(f && fputs(text, f) >= 0 && fclose(f) == 0);
+}
+
+static int remove_one(const char *path, const struct stat *s, int kind, struct FTW *at)
+{
+    (void)s, (void)kind, (void)at;
+    return remove(path);
+}
+
+TEST(a_machine)
+{
+    char root[] = "/tmp/host-XXXXXX";
+    struct host_look is;
+    if (!CHECK(mkdtemp(root) != NULL))
+        return;
+    host_read(root, &is); /* nothing is there */
+    CHECK(is.cpus == UNKNOWN && is.running == UNKNOWN && is.load1 < 0);
+    for (int i = 0; i < HOST_COUNTERS; i++)
+        CHECK(is.counters[i] == UNKNOWN);
+    put(root, "stat",
+        "cpu  9324334 752091 2734910 3568607 33258 5 32810 3128 7 0\ncpu0 1 2 3 4 5 6 7 8 9 0\n"
+        "cpu1 1 2 3 4 5 6 7 8 9 0\nintr 5 0 0\nprocs_running 3\nprocs_blocked 1\n");
+    put(root, "vmstat", "pgpgin 5\npswpin 11\npswpout 12\npgmajfault 496604\noom_kill 29\n");
+    put(root, "self/net/snmp",
+        "Ip: Forwarding DefaultTTL\nIp: 2 64\n"
+        "Tcp: RtoAlgorithm MaxConn InSegs OutSegs RetransSegs InErrs\n"
+        "Tcp: 1 -1 137806166 137632580 119318 0\nUdp: OutSegs\nUdp: 9\n");
+    put(root, "loadavg", "12.46 11.74 7.46 1/300 1234\n");
+    host_read(root, &is);
+    CHECK_INT(is.counters[HOST_USER_TICKS], 9324334 + 752091);
+    CHECK_INT(is.counters[HOST_SYSTEM_TICKS], 2734910 + 5 + 32810);
+    CHECK_INT(is.counters[HOST_IDLE_TICKS], 3568607);
+    CHECK_INT(is.counters[HOST_IOWAIT_TICKS], 33258);
+    CHECK_INT(is.counters[HOST_STEAL_TICKS], 3128);
+    CHECK_INT(is.counters[HOST_MAJFLT], 496604);
+    CHECK_INT(is.counters[HOST_SWAP_IN], 11);
+    CHECK_INT(is.counters[HOST_SWAP_OUT], 12);
+    CHECK_INT(is.counters[HOST_OOM_KILLS], 29);
+    CHECK_INT(is.counters[HOST_TCP_SENT], 137632580);
+    CHECK_INT(is.counters[HOST_TCP_RETRANS], 119318);
+    CHECK_INT(is.cpus, 2);
+    CHECK_INT(is.running, 3);
+    CHECK_INT(is.blocked, 1);
+    CHECK(is.load1 > 12.459 && is.load1 < 12.461);
+    put(root, "stat", "cpu  1 2 3 4\n"); /* Linux 2.4 */
+    put(root, "vmstat", "pgmajfault x\n");
+    put(root, "self/net/snmp", "Tcp: OutSegs RetransSegs\n");
+    put(root, "loadavg", "1,5 x");
+    host_read(root, &is);
+    CHECK_INT(is.counters[HOST_SYSTEM_TICKS], 3);
+    CHECK(is.counters[HOST_STEAL_TICKS] == UNKNOWN && is.counters[HOST_IOWAIT_TICKS] == UNKNOWN);
+    CHECK(is.counters[HOST_MAJFLT] == UNKNOWN && is.counters[HOST_TCP_RETRANS] == UNKNOWN);
+    CHECK(is.load1 < 0 && is.cpus == UNKNOWN);
+    CHECK_INT(nftw(root, remove_one, 8, FTW_DEPTH | FTW_PHYS), 0);
+}
+
 /* ---- how often ---- */
 
 TEST(what_costs_much_is_rare)
@@ -179,25 +245,6 @@ static union probing_cell cell(const char *name)
             return seen.cells[i];
     CHECK_STR(name, "a column");
     return seen.cells[0];
-}
-
-static void put(const char *root, const char *path, const char *text)
-{
-    char whole[512];
-    (void)snprintf(whole, sizeof(whole), "%s/%s", root, path);
-    for (char *at = whole + strlen(root) + 1; (at = strchr(at, '/')) != NULL; at++) {
-        *at = '\0';
-        (void)mkdir(whole, 0700);
-        *at = '/';
-    }
-    FILE *f = fopen(whole, "w");
-    CHECK(f && fputs(text, f) >= 0 && fclose(f) == 0);
-}
-
-static int remove_one(const char *path, const struct stat *s, int kind, struct FTW *at)
-{
-    (void)s, (void)kind, (void)at;
-    return remove(path);
 }
 
 TEST(counters_of_ports)
@@ -301,6 +348,7 @@ int main(void)
     RUN(numa_lines);
     RUN(names_of_pauses);
     RUN(texts_that_are_none);
+    RUN(a_machine);
     RUN(what_costs_much_is_rare);
     RUN(cells_of_counters);
     RUN(counters_of_ports);

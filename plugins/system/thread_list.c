@@ -148,7 +148,8 @@ static void read_folder(const struct thread_list *old, struct thread_list *ret)
                                .wchan = PROBING_NULL_ID,
                                .voluntary = old->listed_ns ? 0 : UNKNOWN,
                                .involuntary = old->listed_ns ? 0 : UNKNOWN,
-                               .majflt = old->listed_ns ? 0 : UNKNOWN};
+                               .majflt = old->listed_ns ? 0 : UNKNOWN,
+                               .runq_wait_ns = old->listed_ns ? 0 : UNKNOWN};
         bool same =
             known < old->all + old->n && known->tid == tid && !known->dead && !known->reused;
         if (!same && old->listed_ns)

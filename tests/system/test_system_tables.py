@@ -219,3 +219,41 @@ def test_a_group_that_is_throttled(world, groups):
         target.kill()
         wait_for(lambda: not (inner / "cgroup.procs").read_text(), "the target to leave")
         wait_for(lambda: not (cpu / "cgroup.procs").read_text(), "the target to leave")
+
+
+def test_who_waits_for_a_processor_and_why(world):
+    """Two that spin, both on one processor, one of them nice: the kernel's own counts."""
+    cpu = sorted(os.sched_getaffinity(0))[0]
+    target = loads(world, "spin=2")
+    for tid in os.listdir("/proc/%d/task" % target.pid):
+        os.sched_setaffinity(int(tid), {cpu})
+        os.setpriority(os.PRIO_PROCESS, int(tid), 5)
+    target.inject("-D", "system.interval=100ms")
+
+    def waits(scope):
+        return target.rows("select sum(delta_runq_wait_ns) from cpu.utilization "
+                           "where scope = '%s'" % scope)[0][0] or 0
+    wait_for(lambda: waits("process") > 2e8, "0.2 s of waiting")
+    ours = waits("thread")
+    waited = sum(int(pathlib.Path("/proc/%d/task/%s/schedstat" % (target.pid, tid)).read_text()
+                     .split()[1]) for tid in os.listdir("/proc/%d/task" % target.pid))
+    assert 2e8 < ours <= waited, (ours, waited)
+    assert target.rows("select distinct nice, cpus_allowed from cpu.utilization where scope = "
+                       "'process'") == [[5, 1]]
+
+
+def test_the_machine_is_that_of_proc(target):
+    """Counters go on while they are read, so ours lie between two readings of others."""
+    def retransmitted():
+        lines = [l.split() for l in open("/proc/net/snmp") if l.startswith("Tcp:")]
+        return int(lines[1][lines[0].index("RetransSegs")])
+    wait_for(lambda: target.rows("select count(*) from host.utilization")[0][0] >= 3, "rows")
+    rows = target.rows("select wall_ns, cpus, cpu_user_pct + cpu_sys_pct, cpu_steal_pct, "
+                       "delta_tcp_out_segs, delta_tcp_retrans_segs, load1, procs_running "
+                       "from host.utilization order by ts")
+    assert rows[0][0] is None and rows[0][2] is None and rows[0][4] is None
+    processors = [l for l in open("/proc/stat") if re.match(r"cpu\d", l)]
+    for wall, cpus, used, steal, sent, again, load, running in rows[1:]:
+        assert wall > 0 and cpus == len(processors) and load >= 0 and running >= 1
+        assert 0 <= used <= 100 and 0 <= steal <= 100 and sent >= 0
+        assert 0 <= again <= retransmitted()
