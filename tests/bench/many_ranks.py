@@ -34,10 +34,13 @@ STATEMENTS = {
 
 def ask(members, statement, *options):
     """Seconds, bytes of memory at most, exit code, and what it said."""
+    return run(members, *options, "query", statement, "--format", "json")
+
+
+def run(members, *words):
     with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
         began = time.monotonic()
-        asker = subprocess.Popen([PROBING, "-t", members, *options, "query", statement, "--format",
-                                  "json"], stdout=out, stderr=err,
+        asker = subprocess.Popen([PROBING, "-t", members, *words], stdout=out, stderr=err,
                                  env=dict(os.environ, PROBING_TOKEN="none"))
         _, status, used = os.wait4(asker.pid, 0)
         seconds = time.monotonic() - began
@@ -81,6 +84,19 @@ def measure(n, rounds):
                    goal="1" if n == 1000 else "5" if n == 10000 else None)
             figure("%d ranks, %s, memory" % (n, name), "MB", most=max(m[1] for m in made) / 1e6,
                    goal="300")
+    finally:
+        player.end()
+
+
+def measure_stragglers(n):
+    """All that it asks, of ranks with as many steps as it compares."""
+    player = Player()
+    try:
+        seconds, memory, code, said = run(player.members(n), "stragglers", "--json")
+        if code != 0:
+            sys.exit("stragglers of %d ranks: exit code %d: %s" % (n, code, said))
+        figure("%d ranks, stragglers" % n, "s", all=seconds, goal="60" if n == 1000 else None)
+        figure("%d ranks, stragglers, memory" % n, "MB", most=memory / 1e6, goal="300")
     finally:
         player.end()
 
@@ -143,6 +159,8 @@ def main():
     remark("as many as %d open files, %d processors" % (files, len(os.sched_getaffinity(0))))
     for n in options.ranks:
         measure(n, options.rounds)
+        if n <= 1000:
+            measure_stragglers(n)
     measure_silent(options.ranks[0])
     measure_rank(options.seconds)
 

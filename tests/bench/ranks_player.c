@@ -6,8 +6,10 @@
  * usage: ranks_player ROWS [SILENT]
  *
  * Says "port N" and plays until its input ends.  Rank r is 127.0.(r / 250).(r % 250 + 1).  Each has
- * bench.steps with ROWS rows (of one of 16 kinds of rank) and process.envs; every SILENT-th takes
- * connections and never answers.  Answers are kept by statement: what is measured is who asks.
+ * bench.steps with ROWS rows (of one of 16 kinds of rank), as many training steps of 0.1 s with
+ * what goes on beside them each second (one kind is late by 20 ms), and process.envs; every
+ * SILENT-th takes connections and never answers.  Answers are kept by statement: what is measured
+ * is who asks.
  */
 #include <arpa/inet.h>
 #include <errno.h>
@@ -19,6 +21,7 @@
 #include <sys/epoll.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "core/base/err.h"
@@ -69,12 +72,83 @@ static const struct sql_column step_columns[] = {{"step", SQL_INT, PROBING_PLAIN
 static const struct sql_column env_columns[] = {{"name", SQL_TEXT, PROBING_PLAIN, ""},
                                                 {"value", SQL_TEXT, PROBING_PLAIN, ""}};
 
+/* What `stragglers` reads. */
+static const struct sql_column timing_columns[] = {
+    {"ts", SQL_TIMESTAMP, PROBING_PLAIN, ""},
+    {"local_step", SQL_INT, PROBING_PLAIN, ""},
+    {"global_step", SQL_INT, PROBING_PLAIN, ""},
+    {"rank", SQL_INT, PROBING_PLAIN, ""},
+    {"world_size", SQL_INT, PROBING_PLAIN, ""},
+    {"step_duration_sec", SQL_DOUBLE, PROBING_SECONDS, ""},
+    {"optimizer_sec", SQL_DOUBLE, PROBING_SECONDS, ""},
+    {"other_sec", SQL_DOUBLE, PROBING_SECONDS, ""},
+    {"dataloader_sec", SQL_DOUBLE, PROBING_SECONDS, ""},
+    {"forward_sec", SQL_DOUBLE, PROBING_SECONDS, ""},
+    {"backward_sec", SQL_DOUBLE, PROBING_SECONDS, ""},
+    {"comm_sec", SQL_DOUBLE, PROBING_SECONDS, ""}};
+static const struct sql_column cpu_columns[] = {{"ts", SQL_TIMESTAMP, PROBING_PLAIN, ""},
+                                                {"scope", SQL_TEXT, PROBING_PLAIN, ""},
+                                                {"wall_ns", SQL_INT, PROBING_NS, ""},
+                                                {"delta_total_ns", SQL_INT, PROBING_NS, ""},
+                                                {"delta_invol_ctxt", SQL_INT, PROBING_COUNT, ""},
+                                                {"delta_majflt", SQL_INT, PROBING_COUNT, ""},
+                                                {"delta_runq_wait_ns", SQL_INT, PROBING_NS, ""},
+                                                {"nice", SQL_INT, PROBING_PLAIN, ""},
+                                                {"cpus_allowed", SQL_INT, PROBING_PLAIN, ""}};
+#define LATE_KIND 5
+
 static struct sql_value text_of(const char *text)
 {
     return (struct sql_value){.type = SQL_TEXT, .text = {text, (uint32_t)strlen(text)}};
 }
 
-static void fill(struct held *h, uint32_t rows)
+static struct sql_value number_of(double number)
+{
+    return (struct sql_value){.type = SQL_DOUBLE, .number = number};
+}
+
+static struct sql_value integer_of(int64_t integer)
+{
+    return (struct sql_value){.type = SQL_INT, .integer = integer};
+}
+
+static struct sql_value time_of(int64_t ns)
+{
+    return (struct sql_value){.type = SQL_TIMESTAMP, .integer = ns};
+}
+
+static void fill_training(struct held *h, uint32_t kind, uint32_t rows, int64_t end_ns)
+{
+    struct held_table *timing, *cpu;
+    const struct held_table t = {.schema = "python",
+                                 .name = "torch_step_timing",
+                                 .columns = timing_columns,
+                                 .n_columns = 12,
+                                 .n_parts = 1};
+    const struct held_table c = {.schema = "cpu",
+                                 .name = "utilization",
+                                 .columns = cpu_columns,
+                                 .n_columns = 9,
+                                 .n_parts = 1};
+    must(held_add(h, &mem, &t, &timing) == 0 && held_add(h, &mem, &c, &cpu) == 0, "an engine");
+    for (uint32_t i = 0; i < rows; i++) {
+        int64_t ns = end_ns - (int64_t)(rows - i) * 100000000;
+        double late = kind == LATE_KIND ? 0.02 : 0, own = 0.005 + 0.0002 * bench_normal();
+        const struct sql_value v[] = {
+            time_of(ns),        integer_of(i),      {.type = SQL_NULL},
+            {.type = SQL_NULL}, {.type = SQL_NULL}, number_of(0.1),
+            number_of(0.002),   number_of(0.001),   number_of(own + late),
+            number_of(0.02),    number_of(0.03),    number_of(0.042 - own + 0.005 - late)};
+        must(held_row(timing, 0, v) == 0, "a row");
+        const struct sql_value u[] = {
+            time_of(ns),           text_of("process"), integer_of(1000000000),
+            integer_of(900000000), integer_of(50),     integer_of(0),
+            integer_of(20000000),  integer_of(0),      integer_of(8)};
+        must(i % 10 != 0 || held_row(cpu, 0, u) == 0, "a row");
+    }
+}
+
+static void fill(struct held *h, uint32_t rows, int64_t end_ns)
 {
     struct held_table *steps, *envs;
     char module[32];
@@ -94,6 +168,7 @@ static void fill(struct held *h, uint32_t rows)
             {.type = SQL_INT, .integer = (int64_t)(bench_random() >> 40)}};
         must(held_row(steps, 0, v) == 0, "a row");
     }
+    fill_training(h, (uint32_t)(h - ranks), rows, end_ns);
     const struct sql_value env[] = {text_of("RANK"), text_of(RANK_DIGITS)};
     must(held_row(envs, 0, env) == 0, "a row");
 }
@@ -316,7 +391,7 @@ int main(int argc, char **argv)
     }
     arena_init(&mem, 0);
     for (uint32_t k = 0; k < KINDS; k++)
-        fill(&ranks[k], (uint32_t)atoi(argv[1]));
+        fill(&ranks[k], (uint32_t)atoi(argv[1]), (int64_t)time(NULL) * 1000000000);
     epoll_fd = epoll_create1(EPOLL_CLOEXEC);
     int listener = listen_anywhere();
     struct epoll_event e = {.events = EPOLLIN, .data.ptr = &listener};

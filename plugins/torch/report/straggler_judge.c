@@ -174,6 +174,14 @@ static uint32_t last_compared(const struct work *w)
     return s;
 }
 
+static void leave_out(struct judge_report *ret, const struct judge_finding *f)
+{
+    if (ret->n_stages++ == 0 || f->late_sec > ret->stage_sec) {
+        ret->stage = f->rank;
+        ret->stage_sec = f->late_sec;
+    }
+}
+
 static void find_always(struct work *w)
 {
     uint32_t begin = first_compared(w), end = last_compared(w);
@@ -194,7 +202,10 @@ static void find_always(struct work *w)
         sum_up(w, &f, from, to, w->late_sec / 2);
         f.first = from;
         f.last = to - 1;
-        add(w, &f);
+        if (w->f.j->stages && f.from_start && f.to_end)
+            leave_out(w->ret, &f);
+        else
+            add(w, &f);
     }
 }
 
@@ -442,57 +453,28 @@ static double last_wait_of(struct work *w)
     return middle;
 }
 
-/* ---- a slow link ---- */
+/* ---- slow communication ---- */
 
 /* Nobody comes late, and communication is long even for whoever comes last. */
-static void find_links(struct work *w)
+static void find_slow_communication(struct work *w)
 {
     const struct judge_job *j = w->f.j;
     if (w->f.last_comm_sec < JUDGE_COMM_SHARE * w->f.step_sec)
         return;
     for (uint32_t r = 0; r < j->n_ranks; r++) {
-        uint32_t signs = judge_signs(j->signs, j->n_ranks, r);
-        if (w->named[r] || !(signs & 1u << SIGN_NETWORK_BAD))
-            continue;
-        const struct judge_finding f = {.kind = LATE_LINK,
-                                        .rank = r,
-                                        .part = PART_COMM,
-                                        .late_sec = w->f.last_comm_sec,
-                                        .n_late = w->f.n_compared,
-                                        .n_of = w->f.n_compared,
-                                        .first = first_compared(w),
-                                        .last = last_compared(w) - 1,
-                                        .signs = signs};
-        add(w, &f);
+        struct judge_finding f = {.rank = r,
+                                  .part = PART_COMM,
+                                  .late_sec = w->f.last_comm_sec,
+                                  .n_late = w->f.n_compared,
+                                  .n_of = w->f.n_compared,
+                                  .first = first_compared(w),
+                                  .last = last_compared(w) - 1,
+                                  .from_start = true,
+                                  .to_end = true,
+                                  .signs = judge_signs(j->signs, j->n_ranks, r)};
+        if (!w->named[r] && judge_slows(j->signs, j->n_ranks, r, &f.kind))
+            add(w, &f);
     }
-}
-
-/* ---- signs ---- */
-
-uint32_t judge_signs(const double *signs, uint32_t n_ranks, uint32_t rank)
-{
-    /* Less is not worth telling. */
-    static const double least[N_SIGNS] = {
-        [SIGN_CPU_THROTTLED] = 0.01, [SIGN_CPU_TAKEN] = 100, [SIGN_CPU_WAIT] = 0.05,
-        [SIGN_CPU_USED] = 0.2,       [SIGN_PAGE_FAULTS] = 5, [SIGN_MEMORY_WAIT] = 0.02,
-        [SIGN_DISK_WAIT] = 0.02,     [SIGN_DISK_READ] = 1e6, [SIGN_GC] = 0.01,
-        [SIGN_NETWORK_BAD] = 1};
-    uint32_t found = 0;
-    float *of = signs != NULL && n_ranks > 0 ? calloc(n_ranks, sizeof(*of)) : NULL;
-    for (uint32_t i = 0; i < N_SIGNS && of != NULL; i++) {
-        double own = signs[(size_t)rank * N_SIGNS + i];
-        uint32_t n = 0;
-        for (uint32_t r = 0; r < n_ranks; r++)
-            if (r != rank && !isnan(signs[(size_t)r * N_SIGNS + i]))
-                of[n++] = (float)signs[(size_t)r * N_SIGNS + i];
-        if (isnan(own) || n == 0)
-            continue;
-        double middle = middle_of(of, n), sigma = sigma_of(of, n, (float)middle);
-        double more = fmax(fmax(least[i], middle / 2), JUDGE_LATE_SIGMA * sigma);
-        found |= own - middle >= more ? 1u << i : 0;
-    }
-    free(of);
-    return found;
 }
 
 /* ---- all of it ---- */
@@ -530,9 +512,10 @@ static void judge_compared(struct work *w)
     struct judge_report *ret = w->ret;
     w->late_sec = JUDGE_LATE_SHARE * w->f.step_sec;
     find_always(w);
-    find_backwards(w);
+    if (!w->f.j->stages)
+        find_backwards(w);
     bool there = find_sometimes(w);
-    find_links(w);
+    find_slow_communication(w);
     ret->outcome = !there ? JUDGE_NO_MEMORY : ret->n_found > 0 ? JUDGE_NAMED : JUDGE_SILENT;
 }
 

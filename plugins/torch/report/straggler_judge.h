@@ -39,12 +39,18 @@ enum judge_sign {
     SIGN_CPU_TAKEN,     /* times a second that another task was given its processor */
     SIGN_CPU_USED,      /* cores in use; a rank that uses few does not compute, it waits */
     SIGN_PAGE_FAULTS,   /* a second, of those that needed a disk */
+    SIGN_RUNQ_WAIT,     /* seconds a second that its threads were ready and did not run, together */
+    SIGN_NICE,          /* of its main thread */
+    SIGN_FEW_CPUS,      /* processors that it may run on: fewer than the others is the sign */
     SIGN_CPU_WAIT,      /* share of the time that a task of its host waited for a processor */
     SIGN_MEMORY_WAIT,   /* share of the time that a task waited for memory */
     SIGN_DISK_WAIT,     /* ... for a disk */
     SIGN_DISK_READ,     /* bytes a second from devices */
     SIGN_GC,            /* share of the time in Python's garbage collector */
     SIGN_NETWORK_BAD,   /* bad and lost packets a second */
+    SIGN_STEAL,         /* share of its host's processors that a hypervisor took */
+    SIGN_SWAP,          /* bytes a second swapped in on its host */
+    SIGN_RETRANS,       /* share of its host's TCP segments that were sent again */
     N_SIGNS
 };
 
@@ -58,6 +64,8 @@ enum judge_sign {
 #define JUDGE_FEW_GAP 8.0      /* likewise of six at most, */
 #define JUDGE_SINGLE_SHARE 1.0 /* and of a step, where there are only one or two */
 #define JUDGE_COMM_SHARE 0.1   /* of a step in communication of the rank that comes last */
+#define JUDGE_RUNQ_WAIT 0.1    /* seconds a second without a processor, more than the others */
+#define JUDGE_RUNQ_GAP 3.0     /* times any other's, where neither nice nor affinity explains it */
 #define JUDGE_NAMED_MAX 64
 
 struct judge_step {       /* of one rank; parts that did not occur are 0 */
@@ -76,12 +84,16 @@ struct judge_job {
      * communication that nothing hid.  Both or none. */
     const float *backwards, *waits;
     uint32_t n_backwards;
+    bool
+        stages; /* ranks pass data on to each other, as stages of a pipeline: they differ by nature,
+                  * so who is late all of the time is not named, but counted in n_stages */
 };
 
 enum judge_kind {
     LATE_ALWAYS,    /* in most steps of an episode */
     LATE_SOMETIMES, /* in few */
-    LATE_LINK       /* communication itself is slow, and this rank's network has bad signs */
+    LATE_LINK,      /* communication itself is slow, and this rank's network has bad signs */
+    LATE_STARVED    /* likewise, and this rank gets no processor when it is ready to run */
 };
 
 struct judge_finding {
@@ -115,7 +127,10 @@ struct judge_report {
     double step_sec;                             /* the middle one */
     double total_sec;                            /* of all that were compared */
     double last_comm_sec; /* communication of the rank that waits least, in the middle step */
-    bool other_waits;     /* ranks wait for each other in PART_OTHER (a GPU is read there) */
+    uint32_t n_stages,
+        stage;        /* late all of the time by the rules, and not named; the latest one, */
+    double stage_sec; /* by so much */
+    bool other_waits; /* ranks wait for each other in PART_OTHER (a GPU is read there) */
 };
 
 void judge(const struct judge_job *j, struct judge_report *ret);
@@ -123,6 +138,12 @@ void judge(const struct judge_job *j, struct judge_report *ret);
 /* Which of a rank's signs set it apart: more than the middle one of the ranks by half of that, by
  * four sigma of how ranks differ, and by what is worth telling. */
 uint32_t judge_signs(const double *signs, uint32_t n_ranks, uint32_t rank);
+
+/* Do its signs say that its part of communication takes long, though it is not late?  Its network
+ * loses packets; or it does not run when it could: its cgroup is throttled, the hypervisor takes
+ * its processors, or it waits for one and is nicer than the others or has fewer to run on, or
+ * waits three times as long as any other rank. */
+bool judge_slows(const double *signs, uint32_t n_ranks, uint32_t rank, enum judge_kind *ret);
 
 /* ---- lining up: whose step is whose ---- */
 

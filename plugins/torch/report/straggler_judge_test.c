@@ -233,6 +233,66 @@ TEST(a_link_needs_a_sign)
     CHECK_INT(r.found[0].signs, 1 << SIGN_NETWORK_BAD);
 }
 
+TEST(a_stage_with_more_to_do_is_not_accused)
+{
+    static struct job job;
+    usual_job(&job);
+    for (uint32_t s = 0; s < STEPS; s++)
+        make_late(&job, 1, s, PART_FORWARD, 0.02f);
+    CHECK_INT(judged(&job).n_found, 1);
+    job.j.stages = true;
+    struct judge_report r = judged(&job);
+    CHECK_INT(r.outcome, JUDGE_SILENT);
+    CHECK_INT(r.n_stages, 1);
+    CHECK_INT(r.stage, 1);
+    CHECK(r.stage_sec > 0.019 && r.stage_sec < 0.021);
+    for (uint32_t s = STEPS / 2; s < STEPS; s++) /* another one becomes late */
+        make_late(&job, 3, s, PART_DATA, 0.04f);
+    r = judged(&job);
+    CHECK_INT(r.n_found, 1);
+    CHECK_INT(r.found[0].rank, 3);
+    CHECK_INT(r.found[0].part, PART_DATA);
+}
+
+/* All of them wait for processors: 8 ranks on 2, as was seen. */
+TEST(a_rank_without_a_processor_needs_a_cause)
+{
+    static const double waits[RANKS] = {0.37, 0.36, 0.77, 0.38};
+    static struct job job;
+    usual_job(&job);
+    for (uint32_t r = 0; r < RANKS; r++) {
+        job.signs[r][SIGN_RUNQ_WAIT] = waits[r];
+        job.signs[r][SIGN_NICE] = 0;
+        job.signs[r][SIGN_FEW_CPUS] = 2;
+        for (uint32_t s = 0; s < STEPS; s++) {
+            job.steps[r][s].parts[PART_BACKWARD] -= 0.03f;
+            job.steps[r][s].parts[PART_COMM] = 0.03f;
+        }
+    }
+    CHECK_INT(judge_signs(&job.signs[0][0], RANKS, 2), 1 << SIGN_RUNQ_WAIT);
+    CHECK_INT(judged(&job).outcome, JUDGE_SILENT);
+    job.signs[2][SIGN_NICE] = 15;
+    struct judge_report r = judged(&job);
+    CHECK_INT(r.n_found, 1);
+    CHECK_INT(r.found[0].rank, 2);
+    CHECK_INT(r.found[0].kind, LATE_STARVED);
+    CHECK_INT(r.found[0].signs, 1 << SIGN_RUNQ_WAIT | 1 << SIGN_NICE);
+    job.signs[2][SIGN_NICE] = 0;
+    job.signs[2][SIGN_FEW_CPUS] = 1;
+    CHECK_INT(judged(&job).found[0].rank, 2);
+    job.signs[2][SIGN_FEW_CPUS] = 2;
+    job.signs[2][SIGN_RUNQ_WAIT] = 1.2;
+    CHECK_INT(judged(&job).n_found, 1);
+    job.signs[2][SIGN_RUNQ_WAIT] = 0.37;
+    CHECK_INT(judged(&job).outcome, JUDGE_SILENT);
+    job.signs[1][SIGN_CPU_THROTTLED] = 0.03;
+    CHECK_INT(judged(&job).outcome, JUDGE_SILENT); /* that of the others is not known */
+    for (uint32_t i = 0; i < RANKS; i++)
+        job.signs[i][SIGN_CPU_THROTTLED] = i == 1 ? 0.03 : 0;
+    CHECK_INT(judged(&job).n_found, 1);
+    CHECK_INT(judged(&job).found[0].rank, 1);
+}
+
 TEST(signs_that_all_have_are_none)
 {
     static struct job job;
@@ -357,6 +417,8 @@ int main(void)
     RUN(ranks_may_wait_in_other);
     RUN(backwards_by_their_own_time);
     RUN(a_link_needs_a_sign);
+    RUN(a_stage_with_more_to_do_is_not_accused);
+    RUN(a_rank_without_a_processor_needs_a_cause);
     RUN(signs_that_all_have_are_none);
     RUN(too_little_is_said);
     RUN(without_memory_nobody_is_named);

@@ -50,8 +50,22 @@ static const struct {
                         100},
     [SIGN_DISK_READ] = {"disk_read", "it reads %.1f MB a second from disks (others %.1f)", 1e-6},
     [SIGN_GC] = {"gc", "Python's garbage collector runs %.1f %% of the time (others %.1f)", 100},
-    [SIGN_NETWORK_BAD] = {
-        "network_bad", "%.1f packets a second are bad or lost at its interfaces (others %.1f)", 1}};
+    [SIGN_NETWORK_BAD] = {"network_bad",
+                          "%.1f packets a second are bad or lost at its interfaces (others %.1f)",
+                          1},
+    [SIGN_RUNQ_WAIT] = {"runq_wait",
+                        "its threads are ready to run and get no processor for %.2f s of each "
+                        "second, all together (others %.2f)",
+                        1},
+    [SIGN_NICE] = {"nice", "its nice is %.0f (others %.0f): others go before it", 1},
+    [SIGN_FEW_CPUS] = {"few_cpus", "it may run on %.0f processors (others %.0f)", 1},
+    [SIGN_STEAL] = {"steal",
+                    "its machine's hypervisor takes %.1f %% of the processors (others "
+                    "%.1f)",
+                    100},
+    [SIGN_SWAP] = {"swap", "its machine swaps in %.1f MB a second (others %.1f)", 1e-6},
+    [SIGN_RETRANS] = {"retransmits",
+                      "%.2f %% of its machine's TCP segments are sent again (others %.2f)", 100}};
 
 static const struct straggler_rank *rank_at(const struct straggler_job *j, uint32_t judged)
 {
@@ -186,6 +200,11 @@ static void say_where(const struct straggler_job *j, const struct judge_finding 
             "look: probing -t %s query \"select * from net.utilization order by ts desc "
             "limit 20\"",
             name);
+    else if (f->kind == LATE_STARVED)
+        say(j, "  ",
+            "look: probing -t %s query \"select comm, nice, cpus_allowed, sum(delta_runq_wait_ns) "
+            "from cpu.utilization where scope = 'thread' group by 1, 2, 3 order by 4 desc\"",
+            name);
     else
         say(j, "  ", "look: probing -t %s flamegraph --mode wall -s 10 -o slow.html", name);
 }
@@ -197,12 +216,13 @@ static void say_finding(const struct straggler_job *j, const struct judge_report
     const struct straggler_rank *rank = rank_at(j, f->rank);
     double share = r->step_sec > 0 ? 100 * f->late_sec / r->step_sec : 0;
     (void)name_of(rank, name);
-    if (f->kind == LATE_LINK)
+    if (f->kind == LATE_LINK || f->kind == LATE_STARVED)
         say(j, "",
             "%s (%s, -t %s): nobody comes late, but communication takes %.1f ms of a "
-            "step (%.0f %%) even for who comes last, and the network of this rank loses "
-            "packets",
-            name, rank->host, rank->name, 1e3 * f->late_sec, share);
+            "step (%.0f %%) even for who comes last, and %s",
+            name, rank->host, rank->name, 1e3 * f->late_sec, share,
+            f->kind == LATE_LINK ? "the network of this rank loses packets"
+                                 : "this rank does not get the processors that the others get");
     else
         say(j, "", "%s (%s, -t %s) is late in %u of %u %s, by %.1f ms (%.0f %% of a step), %s",
             name, rank->host, rank->name, f->n_late, f->n_of,
@@ -232,10 +252,10 @@ const char *straggler_outcome(const struct straggler_job *j, const struct judge_
                        j->n_ranks);
     else if (r->outcome == JUDGE_SILENT)
         (void)snprintf(room, 400,
-                       "no rank stands out: none is late by %.0f %% of a step (%.1f ms) in most "
+                       "no %srank stands out: none is late by %.0f %% of a step (%.1f ms) in most "
                        "steps, nor by %.0f %% now and then more than all others",
-                       100 * JUDGE_LATE_SHARE, 1e3 * JUDGE_LATE_SHARE * r->step_sec,
-                       100 * JUDGE_EVENT_SHARE);
+                       r->n_stages > 0 ? "other " : "", 100 * JUDGE_LATE_SHARE,
+                       1e3 * JUDGE_LATE_SHARE * r->step_sec, 100 * JUDGE_EVENT_SHARE);
     return room;
 }
 
@@ -351,6 +371,20 @@ static void say_machines(const struct straggler_job *j, const struct judge_repor
     }
 }
 
+static void say_stages(const struct straggler_job *j, const struct judge_report *r)
+{
+    char name[TEXT_BYTES];
+    if (!j->stages)
+        return;
+    say(j, "",
+        "ranks send to each other, as stages of a pipeline do, whose work differs: who is late "
+        "all of the time is not named, but who becomes so, or is late now and then");
+    if (r->n_stages > 0) {
+        say(j, "  ", "so are %u, and most of them %s, by %.1f ms: it may have more to do",
+            r->n_stages, name_of(rank_at(j, r->stage), name), 1e3 * r->stage_sec);
+    }
+}
+
 void straggler_show(const struct straggler_job *j, const struct judge_report *r)
 {
     const struct probing_report_api *a = j->o->api;
@@ -375,6 +409,7 @@ void straggler_show(const struct straggler_job *j, const struct judge_report *r)
     if (r->n_more > 0)
         report_printf(a, "and %u more\n", r->n_more);
     say_machines(j, r);
+    say_stages(j, r);
     if (r->outcome != JUDGE_NAMED)
         say(j, "", "%s", straggler_outcome(j, r, text));
     if (j->n_judged > 1)
@@ -404,8 +439,10 @@ static void json_rank(struct report_json *o, const struct straggler_job *j,
 static void json_finding(struct report_json *o, const struct straggler_job *j,
                          const struct judge_finding *f)
 {
-    static const char *const kinds[] = {
-        [LATE_ALWAYS] = "always", [LATE_SOMETIMES] = "sometimes", [LATE_LINK] = "link"};
+    static const char *const kinds[] = {[LATE_ALWAYS] = "always",
+                                        [LATE_SOMETIMES] = "sometimes",
+                                        [LATE_LINK] = "link",
+                                        [LATE_STARVED] = "starved"};
     char when[40];
     json_comma(o);
     json_open(o, '{');
@@ -477,6 +514,8 @@ void straggler_show_json(const struct straggler_job *j, const struct judge_repor
     json_int(&o, "steps", r->n_steps);
     json_int(&o, "steps_passed", r->n_passed);
     json_number(&o, "step_sec", r->n_steps > 0 ? r->step_sec : (double)NAN);
+    json_int(&o, "stages", j->stages);
+    json_int(&o, "stages_late", r->n_stages);
     json_key(&o, "stragglers");
     json_open(&o, '[');
     for (uint32_t i = 0; i < r->n_found; i++)

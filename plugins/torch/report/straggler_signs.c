@@ -24,14 +24,25 @@ struct question { /* one row for each rank: its name, then `n` signs from `first
     "sum(case when resource = '" resource_name "' then delta_ns end) * 1.0 / nullif(" \
     "sum(case when resource = '" resource_name "' then wall_ns end), 0)"
 
+#define CPU_BEFORE                                                                        \
+    "sum(delta_invol_ctxt) * 1e9 / nullif(sum(wall_ns), 0), sum(delta_total_ns) * 1.0 / " \
+    "nullif(sum(wall_ns), 0), sum(delta_majflt) * 1e9 / nullif(sum(wall_ns), 0)"
+#define CPU_TABLE                                                                                 \
+    " from global.cpu.utilization where scope = 'process' and ts >= to_timestamp(%.3f) group by " \
+    "_addr"
+
 static const struct question questions[] = {
     {SIGN_CPU_THROTTLED, 1, false,
      "select _addr, sum(delta_throttled_ns) * 1.0 / nullif(sum(wall_ns), 0) from "
      "global.cgroup.utilization where ts >= to_timestamp(%.3f) group by _addr"},
-    {SIGN_CPU_TAKEN, 3, false,
-     "select _addr, sum(delta_invol_ctxt) * 1e9 / nullif(sum(wall_ns), 0), sum(delta_total_ns) * "
-     "1.0 / nullif(sum(wall_ns), 0), sum(delta_majflt) * 1e9 / nullif(sum(wall_ns), 0) from "
-     "global.cpu.utilization where scope = 'process' and ts >= to_timestamp(%.3f) group by _addr"},
+    {SIGN_CPU_TAKEN, 6, false,
+     "select _addr, " CPU_BEFORE ", sum(delta_runq_wait_ns) * 1.0 / nullif(sum(wall_ns), 0), "
+     "max(nice) * 1.0, min(cpus_allowed) * 1.0" CPU_TABLE},
+    {SIGN_STEAL, 3, false,
+     "select _addr, sum(cpu_steal_pct * wall_ns) / 100 / nullif(sum(case when cpu_steal_pct is not "
+     "null then wall_ns end), 0), sum(delta_swap_in_bytes) * 1e9 / nullif(sum(wall_ns), 0), "
+     "sum(delta_tcp_retrans_segs) * 1.0 / nullif(sum(delta_tcp_out_segs), 0) from "
+     "global.host.utilization where ts >= to_timestamp(%.3f) group by _addr"},
     {SIGN_CPU_WAIT, 3, false,
      "select _addr, " WAITED("cpu") ", " WAITED("memory") ", " WAITED(
          "io") " from "
@@ -49,6 +60,10 @@ static const struct question questions[] = {
      "nullif(max(wall_ns) * count(*) / count(distinct interface), 0) from "
      "global.net.utilization where interface <> 'lo' and ts >= to_timestamp(%.3f) group by "
      "_addr"}};
+
+/* Of cores that do not have the newer columns. */
+static const struct question of_older = {SIGN_CPU_TAKEN, 3, false,
+                                         "select _addr, " CPU_BEFORE CPU_TABLE};
 
 struct answers {
     struct straggler_job *j;
@@ -99,6 +114,8 @@ static int ask_sign(struct straggler_job *j, const struct question *q)
         *sign = isnan(*sign) ? 0 : *sign;
     }
     j->any_sign = j->any_sign || a.rows > 0;
+    if (rc < 0 && rc != -ECANCELED && q->first == of_older.first && q->n > of_older.n)
+        return ask_sign(j, &of_older);
     return rc == -ECANCELED ? rc : 0; /* else that table is not there */
 }
 
@@ -167,7 +184,7 @@ static void fill_backwards(struct straggler_job *j, struct backwards *b)
     }
 }
 
-static int read_backwards(struct straggler_job *j)
+int straggler_read_backwards(struct straggler_job *j)
 {
     char sql[400];
     struct backwards b = {.j = j};
@@ -182,9 +199,32 @@ static int read_backwards(struct straggler_job *j)
     return rc == -ECANCELED ? rc : 0;
 }
 
+/* ---- stages ---- */
+
+static int take_stage(void *arg, const struct probing_report_cell *c, uint32_t n)
+{
+    uint32_t *ranks = arg;
+    *ranks += n == 2 && cell_int(&c[1]) > 0;
+    return 0;
+}
+
+int straggler_read_stages(struct straggler_job *j)
+{
+    char sql[400];
+    uint32_t ranks = 0;
+    (void)snprintf(sql, sizeof(sql),
+                   "select _addr, count(*) from global.python.comm_collective where op in ('send', "
+                   "'recv', 'recv_anysource', 'isend', 'irecv', 'batch_p2p_ops') and ts >= "
+                   "to_timestamp(%.3f) group by _addr",
+                   (double)j->begin_ns / 1e9);
+    int rc = j->o->api->ask(j->o->api, sql, take_stage, &ranks);
+    j->stages = 2 * ranks > j->n_judged;
+    return rc == -ECANCELED ? rc : 0;
+}
+
 int straggler_read_signs(struct straggler_job *j)
 {
-    int rc = read_backwards(j);
+    int rc = 0;
     for (size_t i = 0; rc == 0 && j->n_numbers > 0 && i < sizeof(questions) / sizeof(questions[0]);
          i++)
         rc = ask_sign(j, &questions[i]);

@@ -30,6 +30,30 @@ static int take(void *arg, const char *option, const char *value)
     return 0;
 }
 
+static int judge_all(const struct straggler_job *j, struct judge_report *ret)
+{
+    const struct judge_job judged = {.n_ranks = j->n_judged,
+                                     .n_steps = j->n_numbers,
+                                     .steps = j->steps,
+                                     .numbers = j->numbers,
+                                     .signs = j->signs,
+                                     .backwards = j->backwards,
+                                     .waits = j->waits,
+                                     .n_backwards = j->n_backwards,
+                                     .stages = j->stages};
+    judge(&judged, ret);
+    return ret->outcome == JUDGE_NO_MEMORY
+               ? report_fail(j->o->api, -ENOMEM, "no memory to compare %u ranks", j->n_judged)
+               : 0;
+}
+
+/* They are many questions: only where a rank is named, or may be by them. */
+static bool signs_matter(const struct judge_report *r)
+{
+    return r->outcome == JUDGE_NAMED ||
+           (r->outcome == JUDGE_SILENT && r->last_comm_sec >= JUDGE_COMM_SHARE * r->step_sec);
+}
+
 int straggler_run(const struct probing_report_api *a, int argc, const char *const *argv)
 {
     struct straggler_options o = {.api = a};
@@ -39,20 +63,15 @@ int straggler_run(const struct probing_report_api *a, int argc, const char *cons
     if (rc == 0)
         rc = straggler_read(&j);
     if (rc == 0)
+        rc = straggler_read_backwards(&j);
+    if (rc == 0)
+        rc = straggler_read_stages(&j);
+    if (rc == 0)
+        rc = judge_all(&j, &r);
+    if (rc == 0 && signs_matter(&r))
         rc = straggler_read_signs(&j);
-    if (rc == 0) {
-        const struct judge_job judged = {.n_ranks = j.n_judged,
-                                         .n_steps = j.n_numbers,
-                                         .steps = j.steps,
-                                         .numbers = j.numbers,
-                                         .signs = j.signs,
-                                         .backwards = j.backwards,
-                                         .waits = j.waits,
-                                         .n_backwards = j.n_backwards};
-        judge(&judged, &r);
-        if (r.outcome == JUDGE_NO_MEMORY)
-            rc = report_fail(a, -ENOMEM, "no memory to compare %u ranks", j.n_judged);
-    }
+    if (rc == 0 && signs_matter(&r))
+        rc = judge_all(&j, &r);
     if (rc == 0 && o.json)
         a->exact(a);
     if (rc == 0)

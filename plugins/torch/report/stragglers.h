@@ -49,13 +49,18 @@ struct straggler_job {
     struct judge_step *steps; /* [n_judged][n_numbers] */
     float *backwards, *waits; /* [n_judged][n_backwards] */
     uint32_t n_backwards;
+    bool stages;   /* ranks send to and receive from each other */
     double *signs; /* [n_judged][N_SIGNS] */
     bool any_sign;
 };
 
 /* Steps of all ranks, lined up.  0, or below with the reason kept. */
 int straggler_read(struct straggler_job *j);
-/* Signs, and backwards whose own time torch has measured, where there are such tables. */
+/* Backwards whose own time torch has measured, where there is such a table. */
+int straggler_read_backwards(struct straggler_job *j);
+/* Do ranks send to single others, as stages of a pipeline do? */
+int straggler_read_stages(struct straggler_job *j);
+/* Signs, where there are such tables. */
 int straggler_read_signs(struct straggler_job *j);
 void straggler_done(struct straggler_job *j);
 
