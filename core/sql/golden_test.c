@@ -5,7 +5,8 @@
  * A file is blocks with a blank line between them: the statement, `----`, the answer as CSV without
  * its header line.  Lines that begin with `--` above a statement say what it shows and which other
  * engine gave the same answer (golden/check.py asks them).  PROBING_GOLDEN=write puts our answers
- * into the files, for somebody to read and judge; a statement as argument is run and shown.
+ * into the files, for somebody to read and judge; a statement as argument is run and shown; `-` as
+ * argument answers standard input line by line, for tests/sql/test_postgres.py: see answer_lines().
  */
 #include <dirent.h>
 #include <errno.h>
@@ -15,6 +16,7 @@
 #include "core/base/err.h"
 #include "core/base/file.h"
 #include "core/sql/sql.h"
+#include "sdk/lib/json.h"
 #include "tests/test.h"
 
 #define DIRECTORY "core/sql/golden"
@@ -109,6 +111,46 @@ static bool run_file(const char *name)
     return rc >= 0;
 }
 
+/* A line of JSON for each line of standard input, a statement: the answer, or its error.  After
+ * `view NAME SELECT` the select can be read as NAME. */
+static int answer_lines(void)
+{
+    char *line = NULL;
+    size_t room = 0;
+    ssize_t size;
+    while ((size = getline(&line, &room, stdin)) > 0) {
+        struct sql_writer *w;
+        struct sql_report report;
+        struct buf out;
+        char *definition = NULL;
+        line[size - 1] = '\0';
+        if (strncmp(line, "view ", 5) == 0 && (definition = strchr(line + 5, ' '))) {
+            *definition = '\0';
+            (void)sql_add_view(engine, line + 5, definition + 1, "");
+            continue;
+        }
+        buf_init(&out, 1 << 26);
+        if (sql_writer_new(SQL_FORMAT_JSON, 0, add_bytes, &out, &w) < 0)
+            return 1;
+        struct sql_sink sink = sql_writer_sink(w);
+        int rc = sql_run(engine, line, (size_t)size - 1, NULL, &sink, &report);
+        if (rc == 0)
+            rc = sql_writer_finish(w, &report);
+        if (rc < 0) {
+            out.size = 0;
+            (void)buf_adds(&out, "{\"error\":");
+            (void)json_add_text(&out, err_text(), strlen(err_text()));
+            (void)buf_adds(&out, "}\n");
+        }
+        (void)fwrite(out.data, 1, out.size, stdout);
+        (void)fflush(stdout);
+        sql_writer_free(w);
+        buf_done(&out);
+    }
+    free(line);
+    return 0;
+}
+
 TEST(answers_are_as_written)
 {
     DIR *d = opendir(DIRECTORY);
@@ -129,6 +171,8 @@ int main(int argc, char **argv)
         printf("# %s\n", err_text());
         return 1;
     }
+    if (argc > 1 && strcmp(argv[1], "-") == 0)
+        return answer_lines();
     if (argc > 1) {
         struct buf answer;
         buf_init(&answer, 1 << 22);

@@ -62,13 +62,18 @@ static int read_int(struct text t, int64_t *ret)
     return rc;
 }
 
+/* A word, or as much of its beginning as no other one has. */
 static int read_bool(struct text t, int64_t *ret)
 {
-    static const char *const words[] = {"false", "true", "f", "t", "no", "yes",
-                                        "off",   "on",   "0", "1", "n",  "y"};
+    static const struct {
+        const char *word;
+        uint32_t least;
+    } words[] = {{"false", 1}, {"true", 1}, {"no", 1}, {"yes", 1},
+                 {"off", 2},   {"on", 2},   {"0", 1},  {"1", 1}};
     t = trimmed(t);
     for (size_t i = 0; i < sizeof(words) / sizeof(*words); i++) {
-        if (t.size == strlen(words[i]) && strncasecmp(t.data, words[i], t.size) == 0) {
+        if (t.size >= words[i].least && t.size <= strlen(words[i].word) &&
+            strncasecmp(t.data, words[i].word, t.size) == 0) {
             *ret = i & 1;
             return 0;
         }
@@ -192,11 +197,8 @@ KERNEL(text_to_date)
     for (uint32_t k = 0; k < n && rc == 0; k++) {
         uint32_t i = sel ? sel[k] : k;
         struct text t = trimmed(st->a[0]->t[i]);
-        int64_t ns;
-        if (sql_parse_timestamp(t.data, t.size, &ns) < 0)
+        if (sql_parse_date(t.data, t.size, &st->dst->i[i]) < 0)
             rc = refuse(r, st, i, t, "a date like '2024-05-01'");
-        else
-            st->dst->i[i] = sql_time_trunc(PART_DAY, ns);
     }
     return rc;
 }
@@ -247,12 +249,21 @@ KERNEL(same_text)
     return 0;
 }
 
-/* A whole number is written without a fraction. */
+/* A whole number is written without a fraction, and what is none as PostgreSQL writes it. */
+static size_t write_double(double v, char out[64])
+{
+    if (isnan(v))
+        return (size_t)snprintf(out, 64, "NaN");
+    if (isinf(v))
+        return (size_t)snprintf(out, 64, v < 0 ? "-Infinity" : "Infinity");
+    return format_f64(v, out);
+}
+
 static size_t write_value(const struct vec *v, uint32_t i, char out[64])
 {
     switch (v->type) {
     case SQL_DOUBLE:
-        return format_f64(v->d[i], out);
+        return write_double(v->d[i], out);
     case SQL_TIMESTAMP:
         return sql_format_exactly(v->i[i], out);
     case SQL_DATE:

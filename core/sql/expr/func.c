@@ -7,6 +7,7 @@
 #include "core/sql/expr/kernel.h"
 
 #include <errno.h>
+#include <float.h>
 #include <math.h>
 #include <string.h>
 
@@ -118,16 +119,40 @@ KERNEL(not_bool)
 CHECKED(add_int, __builtin_add_overflow)
 CHECKED(sub_int, __builtin_sub_overflow)
 CHECKED(mul_int, __builtin_mul_overflow)
-DOUBLES(add_double, a[i] + b[i])
-DOUBLES(sub_double, a[i] - b[i])
-DOUBLES(mul_double, a[i] * b[i])
+/* An infinity that none of the two numbers was: asked only where there is an infinity at all. */
+static int check_double(struct run *r, struct step *st, const uint16_t *sel, uint32_t n)
+{
+    const double *a = st->a[0]->d, *b = st->a[1]->d, *out = st->dst->d;
+    bool over = false;
+    ROWS(over |= isinf(out[i]) && !isinf(a[i]) && !isinf(b[i]););
+    return over ? sql_run_error(r, st, -ERANGE, "the result is too large for a double") : 0;
+}
+
+#define CHECKED_DOUBLES(name, expression)                               \
+    KERNEL(name)                                                        \
+    {                                                                   \
+        const double *a = st->a[0]->d, *b = st->a[1]->d;                \
+        double *out = st->dst->d;                                       \
+        uint64_t infinite = 0;                                          \
+        ROWS(out[i] = expression; infinite |= fabs(out[i]) > DBL_MAX;); \
+        return infinite ? check_double(r, st, sel, n) : 0;              \
+    }
+
+CHECKED_DOUBLES(add_double, a[i] + b[i])
+CHECKED_DOUBLES(sub_double, a[i] - b[i])
+CHECKED_DOUBLES(mul_double, a[i] * b[i])
 
 KERNEL(div_double)
 {
     const double *a = st->a[0]->d, *b = st->a[1]->d;
-    bool zero = false;
-    ROWS(zero |= b[i] == 0; st->dst->d[i] = b[i] == 0 ? 0 : a[i] / b[i];);
-    return zero ? sql_run_error(r, st, -EDOM, "division by zero (nullif(x, 0) avoids it)") : 0;
+    double *out = st->dst->d;
+    bool zero = false, infinite = false;
+    /* NaN by 0 is NaN */
+    ROWS(zero |= b[i] == 0 && a[i] == a[i]; out[i] = b[i] == 0 ? a[i] * 0 : a[i] / b[i];
+         infinite |= fabs(out[i]) > DBL_MAX;);
+    if (zero)
+        return sql_run_error(r, st, -EDOM, "division by zero (nullif(x, 0) avoids it)");
+    return infinite ? check_double(r, st, sel, n) : 0;
 }
 
 KERNEL(mod_double)
@@ -143,6 +168,12 @@ KERNEL(bits_int)
     const int64_t *a = st->a[0]->i, *b = st->a[1]->i;
     char sign = st->expr->func->name[0];
     ROWS(st->dst->i[i] = sign == '&' ? a[i] & b[i] : sign == '|' ? a[i] | b[i] : a[i] ^ b[i];);
+    return 0;
+}
+
+KERNEL(bits_not)
+{
+    ROWS(st->dst->i[i] = ~st->a[0]->i[i];);
     return 0;
 }
 
@@ -225,14 +256,14 @@ MATH(trunc_double, trunc(x))
 MATH(round_double, rint(x))
 MATH_IN(exp_double, x <= 709.78 || isinf(x), exp(x),
         "the result of exp() is too large for a double")
-MATH(sin_double, sin(x))
-MATH(cos_double, cos(x))
 MATH(sign_double, (double)((x > 0) - (x < 0)))
 MATH_IN(sqrt_double, x >= 0, sqrt(x), "cannot take the square root of a negative number")
 MATH_IN(ln_double, x > 0, log(x), "cannot take the logarithm of a number that is not positive")
 MATH_IN(log10_double, x > 0, log10(x), "cannot take the logarithm of a number that is not positive")
 MATH_IN(log2_double, x > 0, log2(x), "cannot take the logarithm of a number that is not positive")
-MATH(tan_double, tan(x))
+MATH_IN(sin_double, !isinf(x), sin(x), "an infinity has no sine")
+MATH_IN(cos_double, !isinf(x), cos(x), "an infinity has no cosine")
+MATH_IN(tan_double, !isinf(x), tan(x), "an infinity has no tangent")
 MATH(atan_double, atan(x))
 MATH(cbrt_double, cbrt(x))
 MATH(degrees_double, x *(180 / M_PI))
@@ -245,7 +276,8 @@ KERNEL(power_double)
     const double *a = st->a[0]->d, *b = st->a[1]->d;
     bool bad = false;
     ROWS(double x = pow(a[i], b[i]); st->dst->d[i] = x;
-         bad |= !isfinite(x) && isfinite(a[i]) && isfinite(b[i]););
+         bad |= !isfinite(x) && isfinite(a[i]) && isfinite(b[i]);
+         bad |= (a[i] == 0 && b[i] < 0) || (isinf(a[i]) && a[i] < 0 && rint(b[i]) != b[i]););
     return bad ? sql_run_error(r, st, -ERANGE,
                                "the power is too large for a double, or undefined for a negative "
                                "number or zero")
@@ -322,6 +354,11 @@ KERNEL(pi_double)
     return 0;
 }
 
+static int compare_double(double a, double b)
+{
+    return a != a || b != b ? (a != a) - (b != b) : (a > b) - (a < b);
+}
+
 /* greatest, least: NULLs do not count; NULL when all are. */
 KERNEL(extreme)
 {
@@ -336,7 +373,7 @@ KERNEL(extreme)
                 continue;
             int c = best == NULL              ? 0
                     : sql_is_textual(v->type) ? sql_compare_text(v->t[i], best->t[i])
-                    : v->type == SQL_DOUBLE   ? (v->d[i] > best->d[i]) - (v->d[i] < best->d[i])
+                    : v->type == SQL_DOUBLE   ? compare_double(v->d[i], best->d[i])
                                               : (v->i[i] > best->i[i]) - (v->i[i] < best->i[i]);
             if (!best || (least ? c < 0 : c > 0))
                 best = v;
@@ -412,6 +449,7 @@ const struct func sql_math_funcs[] = {
     {"&", "ii", 'i', 0, bits_int},
     {"|", "ii", 'i', 0, bits_int},
     {"#", "ii", 'i', 0, bits_int},
+    {"~", "i", 'i', 0, bits_not},
     {"<<", "ii", 'i', 0, shift_int},
     {">>", "ii", 'i', 0, shift_int},
     {"mod", "dd", 'd', 0, mod_double},

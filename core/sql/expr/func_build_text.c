@@ -3,7 +3,7 @@
  * core/sql/expr/func_build_text.c - functions that make texts: longer, joined, letter for letter,
  * digests.
  *
- * The query's thread only.  Characters are those of UTF-8, the cases of initcap() those of ASCII.
+ * The query's thread only.  Characters are those of UTF-8, cases are Unicode's.
  */
 #include "core/sql/expr/kernel.h"
 
@@ -154,23 +154,59 @@ KERNEL(translate)
     return 0;
 }
 
-/* Every word with a capital: what is no letter and no digit ends one. */
+/* Signs, arrows, emoji: what is no letter and no digit of any script, roughly. */
+static bool ends_word(uint32_t c)
+{
+    if (c < 0x80)
+        return !((c | 32) >= 'a' && (c | 32) <= 'z') && !(c >= '0' && c <= '9');
+    return (c < 0xc0 && c != 0xaa && c != 0xb5 && c != 0xba) || c == 0xd7 || c == 0xf7 ||
+           (c >= 0x2000 && c < 0x2c00) || (c >= 0x3000 && c < 0x3005) ||
+           (c >= 0xfe00 && c < 0xfe70) || (c >= 0x1f000 && c < 0x1fb00);
+}
+
+/* Every word with a capital. */
 KERNEL(initcap)
 {
     for (uint32_t k = 0; k < n; k++) {
-        uint32_t i = sel ? sel[k] : k;
+        uint32_t i = sel ? sel[k] : k, made = 0;
         struct text t = st->a[0]->t[i];
-        char *out = sql_scratch(r, t.size);
+        const char *end = t.data + t.size;
+        /* A letter of two bytes may become one of three. */
+        char *out = t.size < UINT32_MAX / 2 ? sql_scratch(r, (size_t)t.size * 2) : NULL;
         bool inside = false;
         if (!out)
-            return -ENOMEM;
-        for (uint32_t at = 0; at < t.size; at++) {
-            char c = t.data[at], low = (char)(c | 32);
-            bool letter = low >= 'a' && low <= 'z';
-            out[at] = !letter ? c : inside ? low : (char)(c & ~32);
-            inside = letter || (c >= '0' && c <= '9') || (unsigned char)c >= 0x80;
+            return err_set(-ENOMEM, "the text is too long for the memory of the query");
+        for (const char *p = t.data; p < end;) {
+            uint32_t c = unicode_next(&p, end);
+            made += unicode_put(inside ? unicode_lower(c) : unicode_upper(c), out + made);
+            inside = !ends_word(c);
         }
-        st->dst->t[i] = (struct text){out, t.size};
+        st->dst->t[i] = (struct text){out, made};
+    }
+    return 0;
+}
+
+/* overlay(text placing text from n [for m]); without m: as many as are put there. */
+KERNEL(overlay)
+{
+    for (uint32_t k = 0; k < n; k++) {
+        uint32_t i = sel ? sel[k] : k;
+        struct text t = st->args[0]->t[i], by = st->args[1]->t[i];
+        int64_t from = st->args[2]->i[i], end;
+        int64_t count = st->n_args > 3 ? st->args[3]->i[i] : sql_characters(by);
+        if (from < 1)
+            return sql_run_error(r, st, -EINVAL, "overlay begins at a character from 1 on");
+        if (__builtin_add_overflow(from - 1, count, &end))
+            return sql_run_error(r, st, -ERANGE, "integer out of range");
+        struct text head = sql_part(t, 0, from - 1), tail = sql_part(t, end, INT64_MAX);
+        uint64_t size = (uint64_t)head.size + by.size + tail.size;
+        char *out = size < UINT32_MAX ? sql_scratch(r, size) : NULL;
+        if (!out)
+            return err_set(-ENOMEM, "the text is too long for the memory of the query");
+        memcpy(out, head.data, head.size);
+        memcpy(out + head.size, by.data, by.size);
+        memcpy(out + head.size + by.size, tail.data, tail.size);
+        st->dst->t[i] = (struct text){out, (uint32_t)size};
     }
     return 0;
 }
@@ -266,6 +302,8 @@ const struct func sql_make_funcs[] = {{"chr", "i", 't', 0, chr},
                                       {"concat_ws", "tt*", 't', FUNC_NULLS, concat_between},
                                       {"to_hex", "i", 't', 0, to_hex},
                                       {"translate", "ttt", 't', 0, translate},
+                                      {"overlay", "tti", 't', 0, overlay},
+                                      {"overlay", "ttii", 't', 0, overlay},
                                       {"initcap", "t", 't', 0, initcap},
                                       {"md5", "t", 't', 0, md5},
                                       {"md5", "o", 't', 0, md5},

@@ -113,7 +113,8 @@ KERNEL(match)
     int rc = 0;
     bool all, group_given = st->n_args > 2 && st->args[2]->type == SQL_INT;
     uint32_t slots[2 * REGEXP_GROUPS], flags = 0;
-    bool whole = strcmp(st->expr->func->name, "regexp_extract") == 0;
+    const char *name = st->expr->func->name;
+    bool whole = strcmp(name, "regexp_extract") == 0 || strcmp(name, "regexp_substr") == 0;
     for (uint32_t k = 0; k < n && rc >= 0; k++) {
         uint32_t i = sel ? sel[k] : k;
         struct text t = st->args[0]->t[i];
@@ -251,6 +252,8 @@ const struct func sql_regexp_funcs[] = {{"~", "tt", 'b', 0, matches},
                                         {"regexp_match", "ttt", 't', 0, match},
                                         {"regexp_extract", "tt", 't', 0, match},
                                         {"regexp_extract", "tti", 't', 0, match},
+                                        {"regexp_substr", "tt", 't', 0, match},
+                                        {"substring", "tt", 't', 0, match},
                                         {"regexp_count", "tt", 'i', 0, count_matches},
                                         {"regexp_replace", "ttt", 't', 0, replace},
                                         {"regexp_replace", "tttt", 't', 0, replace},

@@ -62,6 +62,12 @@ KERNEL(octet_length)
     return 0;
 }
 
+KERNEL(bit_length)
+{
+    ROWS(st->dst->i[i] = (int64_t)st->a[0]->t[i].size * 8;);
+    return 0;
+}
+
 KERNEL(change_case)
 {
     bool to_lower = st->expr->func->name[0] == 'l';
@@ -116,27 +122,42 @@ KERNEL(left_right)
     return 0;
 }
 
+static const char *find(struct text t, uint32_t from, struct text what)
+{
+    return memmem(t.data + from, t.size - from, what.data, what.size);
+}
+
+/* Bytes of the first or last letter of a text that has one. */
+static uint32_t letter_size(struct text t, bool last)
+{
+    uint32_t n = 1;
+    if (last)
+        while (n < t.size && !sql_is_start(t.data[t.size - n]))
+            n++;
+    else
+        while (n < t.size && !sql_is_start(t.data[n]))
+            n++;
+    return n;
+}
+
 KERNEL(trim)
 {
     char which = st->expr->func->name[0]; /* l, r, or both */
     for (uint32_t k = 0; k < n; k++) {
-        uint32_t i = sel ? sel[k] : k;
+        uint32_t i = sel ? sel[k] : k, size;
         struct text t = st->a[0]->t[i];
         struct text set = st->n_args > 1 ? st->a[1]->t[i] : (struct text){" ", 1};
-        while (which != 'r' && t.size && memchr(set.data, t.data[0], set.size)) {
-            t.data++;
-            t.size--;
+        while (which != 'r' && t.size && (size = letter_size(t, false)) &&
+               find(set, 0, (struct text){t.data, size})) {
+            t.data += size;
+            t.size -= size;
         }
-        while (which != 'l' && t.size && memchr(set.data, t.data[t.size - 1], set.size))
-            t.size--;
+        while (which != 'l' && t.size && (size = letter_size(t, true)) &&
+               find(set, 0, (struct text){t.data + t.size - size, size}))
+            t.size -= size;
         st->dst->t[i] = t;
     }
     return 0;
-}
-
-static const char *find(struct text t, uint32_t from, struct text what)
-{
-    return memmem(t.data + from, t.size - from, what.data, what.size);
 }
 
 KERNEL(replace)
@@ -367,6 +388,8 @@ KERNEL(contains)
 const struct func sql_text_funcs[] = {{"length", "t", 'i', 0, length},
                                       {"char_length", "t", 'i', 0, length},
                                       {"len", "t", 'i', 0, length},
+                                      {"character_length", "t", 'i', 0, length},
+                                      {"bit_length", "t", 'i', 0, bit_length},
                                       {"octet_length", "t", 'i', 0, octet_length},
                                       {"octet_length", "o", 'i', 0, octet_length},
                                       {"length", "o", 'i', 0, octet_length},

@@ -107,11 +107,12 @@ KERNEL(date_diff)
     return 0;
 }
 
+/* To microseconds, as PostgreSQL: today's seconds, as a double, have no finer digits. */
 KERNEL(to_timestamp)
 {
     bool bad = false;
-    ROWS(double ns = rint(st->a[0]->d[i] * 1e9); bool in = ns > -9.2e18 && ns < 9.2e18; bad |= !in;
-         st->dst->i[i] = in ? (int64_t)ns : 0;);
+    ROWS(double us = rint(st->a[0]->d[i] * 1e6); bool in = us > -9.2e15 && us < 9.2e15; bad |= !in;
+         st->dst->i[i] = in ? (int64_t)us * 1000 : 0;);
     return bad ? sql_run_error(r, st, -ERANGE, "seconds outside the years 1678 to 2262") : 0;
 }
 

@@ -157,6 +157,28 @@ static int cut_quoted(struct cutter *c, char quote)
     return add(c, quote == '\'' ? TOKEN_STRING : TOKEN_QUOTED, pos, out, n);
 }
 
+/* $$text$$, $word$text$word$: as it stands.  1: none begins here. */
+static int cut_dollars(struct cutter *c)
+{
+    uint32_t pos = c->at, tag = 1;
+    while (is_letter(peek(c, tag)) || (tag > 1 && is_digit(peek(c, tag))))
+        tag++;
+    if (peek(c, tag) != '$')
+        return 1;
+    tag++;
+    const char *from = c->text + pos + tag;
+    const char *end = memmem(from, c->size - pos - tag, c->text + pos, tag);
+    if (!end)
+        return sql_error(c->text, c->size, pos, -EINVAL,
+                         "the text that begins here is not closed with %.*s",
+                         (int)(tag < 60 ? tag : 60), c->text + pos);
+    if (memchr(from, '\0', (size_t)(end - from)))
+        return sql_error(c->text, c->size, pos, -EINVAL, "a text contains a zero byte");
+    c->at = (uint32_t)(end - c->text) + tag;
+    return add(c, TOKEN_STRING, pos, arena_text(c->arena, from, (size_t)(end - from)),
+               (uint32_t)(end - from));
+}
+
 static int cut_sign(struct cutter *c)
 {
     static const char *const signs[] = {
@@ -189,6 +211,9 @@ static int cut(struct cutter *c)
         return cut_number(c);
     if (ch == '\'' || ch == '"' || ch == '`')
         return cut_quoted(c, ch);
+    int rc = ch == '$' ? cut_dollars(c) : 1;
+    if (rc <= 0)
+        return rc;
     return cut_sign(c);
 }
 

@@ -102,6 +102,8 @@ static void parse_frame(struct parser *p, struct window_node *w)
         need_word(p, "and", "and (between ... and ...)");
         parse_edge(p, w, 1);
     }
+    if (w->edge[0] > w->edge[1])
+        sql_parse_fail(p, w->pos, "a frame must not end before it begins");
     parse_exclude(p, w);
 }
 
@@ -186,10 +188,27 @@ static void parse_call_tail(struct parser *p, struct node *n)
     }
 }
 
-/* substring(x from 2 for 3) */
-static bool take_substring_word(struct parser *p, const struct node *n)
+/* substring(x from 2 for 3), overlay(x placing y from 2 for 3): as commas. */
+static bool take_word_comma(struct parser *p, const struct node *n)
 {
-    return (n->n_args == 1 && take_word(p, "from")) || (n->n_args == 2 && take_word(p, "for"));
+    uint32_t first = strcmp(n->text, "overlay") == 0;
+    if (strncmp(n->text, "substr", 6) != 0 && !first)
+        return false;
+    if (first && n->n_args == 1)
+        return take_word(p, "placing");
+    return (n->n_args == first + 1 && take_word(p, "from")) ||
+           (n->n_args == first + 2 && take_word(p, "for"));
+}
+
+/* substring(x for 3), substring(x for 3 from 2) */
+static void parse_substring_for(struct parser *p, struct node *n)
+{
+    struct node *from = sql_parse_node(p, NODE_INT, now(p)->pos);
+    struct node *count = sql_parse_expr(p, 0);
+    if (from)
+        from->integer = 1;
+    sql_parse_add(p, n, take_word(p, "from") ? sql_parse_expr(p, 0) : from);
+    sql_parse_add(p, n, count);
 }
 
 /* trim(both 'x' from text), trim(from text); false: it is a plain call. */
@@ -268,7 +287,7 @@ struct node *sql_parse_call(struct parser *p)
         need_sign(p, ")", ")");
         return n;
     }
-    bool cuts = strncmp(n->text, "substr", 6) == 0, trims = strcmp(n->text, "trim") == 0;
+    bool trims = strcmp(n->text, "trim") == 0;
     if (trims && parse_trim(p, n))
         return n;
     if (take_sign(p, "*")) {
@@ -280,7 +299,9 @@ struct node *sql_parse_call(struct parser *p)
             (void)take_word(p, "all");
         do
             sql_parse_add(p, n, sql_parse_expr(p, 0));
-        while (take_sign(p, ",") || (cuts && take_substring_word(p, n)));
+        while (take_sign(p, ",") || take_word_comma(p, n));
+        if (strncmp(n->text, "substr", 6) == 0 && n->n_args == 1 && take_word(p, "for"))
+            parse_substring_for(p, n);
         if (take_word(p, "order"))
             sql_parse_order(p, &n->order, &n->n_order);
         parse_null_choice(p, n);

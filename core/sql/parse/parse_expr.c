@@ -115,18 +115,23 @@ static struct node *parse_name(struct parser *p)
 
 struct type {
     enum sql_type type;
-    struct node *digits, *decimals; /* numeric(10, 2); NULL: all there are */
+    struct node *digits, *decimals; /* numeric(10, 2), varchar(20); NULL: all there are */
 };
 
-/* varchar(20), numeric(10, 2): a text's size does not count; numeric(10) has no decimals. */
+/* varchar(20), numeric(10, 2); numeric(10) has no decimals, other numbers count for nothing. */
 static void parse_type_size(struct parser *p, const char *name, struct type *t)
 {
     bool decimal = strcmp(name, "numeric") == 0 || strcmp(name, "decimal") == 0;
+    uint32_t pos = now(p)->pos;
     if (!take_sign(p, "("))
         return;
     for (int i = 0; i < 2 && now(p)->type == TOKEN_NUMBER; i++) {
         struct node *n = parse_number(p, false);
-        if (decimal && i == 0) {
+        if (t->type == SQL_TEXT && i == 0) {
+            t->digits = n;
+            if (n && (n->kind != NODE_INT || n->integer < 1))
+                sql_parse_fail(p, pos, "a text has room for one character at least");
+        } else if (decimal && i == 0) {
             t->digits = n;
             t->decimals = sql_parse_node(p, NODE_INT, n ? n->pos : 0); /* 0 of them */
         } else if (decimal) {
@@ -164,6 +169,9 @@ static struct type type_named(struct parser *p)
                  {"text", SQL_TEXT},
                  {"varchar", SQL_TEXT},
                  {"char", SQL_TEXT},
+                 {"character", SQL_TEXT},
+                 {"bpchar", SQL_TEXT},
+                 {"name", SQL_TEXT},
                  {"string", SQL_TEXT},
                  {"blob", SQL_BLOB},
                  {"bytea", SQL_BLOB},
@@ -180,6 +188,8 @@ static struct type type_named(struct parser *p)
         struct type found = {.type = types[i].type};
         if (found.type == SQL_DOUBLE)
             (void)take_word(p, "precision");
+        if (t->text[0] == 'c')
+            (void)take_word(p, "varying");
         parse_type_size(p, t->text, &found);
         if (found.type == SQL_TIMESTAMP && is_word(p, 1, "time") &&
             (take_word(p, "with") || take_word(p, "without"))) {
@@ -201,6 +211,8 @@ struct node *sql_parse_as_type(struct parser *p, struct node *x, uint32_t pos, b
         return NULL;
     n->cast = type.type;
     n->flag = forgiving;
+    if (type.digits && type.type == SQL_TEXT) /* what is longer is cut */
+        return sql_parse_make(p, "left", pos, n, type.digits);
     if (!type.decimals)
         return n;
     n = sql_parse_make(p, forgiving ? "to_numeric?" : "to_numeric", pos, n, type.digits);
@@ -427,6 +439,8 @@ static struct node *parse_prefix(struct parser *p)
             return parse_number(p, true);
         return sql_parse_make(p, "neg", t->pos, sql_parse_expr(p, BIND_SIGN), NULL);
     }
+    if (take_sign(p, "~"))
+        return sql_parse_make(p, "~", t->pos, sql_parse_expr(p, BIND_OTHER), NULL);
     if (is_sign(p, "*")) {
         p->at++;
         return parse_star(p, sql_parse_node(p, NODE_STAR, t->pos));

@@ -46,7 +46,7 @@ static struct node *negate(struct parser *p, bool negated, uint32_t pos, struct 
 static struct node *parse_is(struct parser *p, struct node *left, uint32_t pos)
 {
     bool negated = take_word(p, "not");
-    if (take_word(p, "null")) {
+    if (take_word(p, "null") || take_word(p, "unknown")) {
         struct node *n = sql_parse_wrap(p, NODE_IS_NULL, pos, left);
         if (n)
             n->negated = negated;
@@ -84,6 +84,77 @@ static struct node *parse_in(struct parser *p, struct node *left, uint32_t pos, 
     return n;
 }
 
+#define QUANTIFIED "any value" /* a name that no statement has by chance */
+
+static struct node *call_of(struct parser *p, const char *name, uint32_t pos, struct node *arg)
+{
+    struct node *n = sql_parse_make(p, name, pos, arg, NULL);
+    if (n)
+        n->star = arg == NULL;
+    return n;
+}
+
+/* (select CASE from (SELECT) as rows(value)) */
+static struct node *quantified_select(struct parser *p, uint32_t pos, struct node *value,
+                                      struct select *rows)
+{
+    static const char *columns[] = {QUANTIFIED};
+    struct node *n = sql_parse_node(p, NODE_SELECT, pos);
+    struct select *s = p->error ? NULL : sql_parse_get(p, 1, sizeof(*s));
+    struct from *from = p->error ? NULL : sql_parse_get(p, 1, sizeof(*from));
+    struct item *item = p->error ? NULL : sql_parse_get(p, 1, sizeof(*item));
+    void **answer = p->error ? NULL : sql_parse_get(p, 1, sizeof(*answer));
+    if (!n || !answer)
+        return NULL;
+    *item = (struct item){.node = value};
+    *from = (struct from){.kind = FROM_SELECT,
+                          .pos = pos,
+                          .alias = QUANTIFIED,
+                          .aliases = columns,
+                          .n_aliases = 1,
+                          .select = rows};
+    *s = (struct select){.pos = pos, .items = item, .n_items = 1, .from = from, .ctes = p->ctes};
+    n->select = s;
+    n->answer = answer;
+    return n;
+}
+
+/* x > all (select ...): true of no rows, false where one is not so, NULL where one is unknown; any
+ * is the opposite of that: case when count(*) = 0 then ALL when not bool_and(x > row) then false
+ * when count(x > row) < count(*) then null else true end. */
+static struct node *parse_quantified(struct parser *p, struct node *left, uint32_t pos,
+                                     const char *compare, bool all)
+{
+    if (!need_sign(p, "(", "( after any"))
+        return NULL;
+    struct select *rows = sql_parse_select(p);
+    need_sign(p, ")", ")");
+    struct node *name = sql_parse_node(p, NODE_NAME, pos), *zero = sql_parse_node(p, NODE_INT, pos);
+    struct node *n = sql_parse_node(p, NODE_CASE, pos), *truth[2];
+    for (int i = 0; i < 2; i++) {
+        truth[i] = sql_parse_node(p, NODE_BOOL, pos);
+        if (truth[i])
+            truth[i]->flag = i;
+    }
+    if (p->error || !n)
+        return NULL;
+    name->text = QUANTIFIED;
+    name->size = sizeof(QUANTIFIED) - 1;
+    name->quoted = true;
+    struct node *one = sql_parse_make(p, compare, pos, left, name);
+    struct node *count = call_of(p, "count", pos, NULL);
+    struct node *decides = call_of(p, all ? "bool_and" : "bool_or", pos, one);
+    n->flag = true;
+    sql_parse_add(p, n, sql_parse_make(p, "=", pos, count, zero));
+    sql_parse_add(p, n, truth[all]);
+    sql_parse_add(p, n, all ? sql_parse_wrap(p, NODE_NOT, pos, decides) : decides);
+    sql_parse_add(p, n, truth[!all]);
+    sql_parse_add(p, n, sql_parse_make(p, "<", pos, call_of(p, "count", pos, one), count));
+    sql_parse_add(p, n, sql_parse_node(p, NODE_NULL, pos));
+    sql_parse_add(p, n, truth[all]);
+    return quantified_select(p, pos, n, rows);
+}
+
 /* = any (select ...) is in, <> all (select ...) is not in. */
 static struct node *parse_any(struct parser *p, struct node *left, uint32_t pos,
                               const char *compare)
@@ -96,10 +167,21 @@ static struct node *parse_any(struct parser *p, struct node *left, uint32_t pos,
         return sql_parse_fail(p, pos,
                               "arrays are not supported; use x in (1, 2) or x in (select ...)");
     if (strcmp(compare, all ? "<>" : "=") != 0)
-        return sql_parse_fail(p, pos,
-                              "only `= any (select ...)` and `<> all (select ...)` are supported; "
-                              "otherwise compare with (select min(x) ...) or max(x)");
+        return parse_quantified(p, left, pos, compare, all);
     return parse_in(p, left, pos, /* negated= */ all);
+}
+
+/* x collate "C": texts are compared by bytes, so other orders are refused. */
+static struct node *parse_collate(struct parser *p, struct node *left)
+{
+    static const char *const orders[] = {"c", "posix", "ucs_basic", "c.utf8", "c.utf-8", "default"};
+    p->at++;
+    for (size_t i = 0; i < sizeof(orders) / sizeof(*orders); i++)
+        if (strcasecmp(now(p)->text, orders[i]) == 0) {
+            p->at++;
+            return left;
+        }
+    return sql_parse_expected(p, "\"C\": texts are compared by bytes, in no language's order");
 }
 
 /* like 'a!%' escape '!': the pattern with \ before what is meant as it stands. */
@@ -154,6 +236,13 @@ static struct node *parse_word_infix(struct parser *p, struct node *left, int bi
     *ret_more = true;
     if (binding < BIND_IS && take_word(p, "is"))
         return parse_is(p, left, pos);
+    if (binding < BIND_IS && (is_word(p, 0, "isnull") || is_word(p, 0, "notnull"))) {
+        struct node *n = sql_parse_wrap(p, NODE_IS_NULL, pos, left);
+        if (n)
+            n->negated = is_word(p, 0, "notnull");
+        p->at++;
+        return n;
+    }
     if (binding < BIND_IN) {
         uint32_t not = is_word(p, 0, "not") ? 1 : 0;
         static const char *const likes[] = {"like", "ilike", "regexp"};
@@ -269,6 +358,9 @@ struct node *sql_parse_infix(struct parser *p, struct node *left, int binding, b
     }
     if (binding < BIND_CAST && take_sign(p, "::"))
         return sql_parse_as_type(p, left, pos, /* forgiving= */ false);
+    if (binding < BIND_SIGN && is_word(p, 0, "collate") &&
+        (p->tokens[p->at + 1].type == TOKEN_QUOTED || p->tokens[p->at + 1].type == TOKEN_WORD))
+        return parse_collate(p, left);
     if (binding < BIND_OR && is_word(p, 0, "or"))
         return parse_logic(p, left, "or", NODE_OR, BIND_OR);
     if (binding < BIND_AND && is_word(p, 0, "and"))

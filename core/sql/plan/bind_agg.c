@@ -308,6 +308,8 @@ static int bind_args(struct query *q, struct scope *s, const struct node *n, str
         a->descending = n->order[0].descending;
     if (rc == 0 && n->order && !n->within)
         rc = bind_order(q, s, n, a);
+    else if (op == AGG_STRING && n->distinct)
+        a->arg2 = a->arg; /* sorted, as PostgreSQL finds them: the same answer each time */
     if (rc < 0)
         return rc;
     if (a->kind->op == AGG_STRING) {

@@ -27,7 +27,6 @@ const char *sql_instead_of(const char *function)
         {"dayname", "to_char(ts, 'Day')"},
         {"decode", "a case, or to_hex(n)"},
         {"encode", "to_hex(n), md5(text)"},
-        {"format", "a || ' ' || b, concat(a, b), round(x, 2)::text"},
         {"generate_series", "it gives rows: from generate_series(1, 9) n"},
         {"grouping", "there are no grouping sets: a select for each, union all between them"},
         {"hash", "md5(text)"},
@@ -39,11 +38,8 @@ const char *sql_instead_of(const char *function)
         {"json_object_keys", "it gives rows: select key from t, json_each(t.text)"},
         {"last_day", "(date_trunc('month', ts) + interval '1 month')::date - 1"},
         {"list", "arrays are not supported: string_agg(x, ',') makes a text of them"},
-        {"make_date", "(y || '-' || m || '-' || d)::date"},
         {"make_interval", "interval '1 month', n * interval '1 month'"},
-        {"make_timestamp", "'2024-01-02 03:04:05'::timestamp, to_timestamp(seconds)"},
         {"monthname", "to_char(ts, 'Month')"},
-        {"overlay", "left(x, n) || y || substr(x, m)"},
         {"printf", "a || ' ' || b, concat(a, b), round(x, 2)::text"},
         {"rand",
          "random functions are not supported; `where step % 100 = 0` takes one row of a hundred"},
@@ -60,7 +56,7 @@ const char *sql_instead_of(const char *function)
         {"to_json", "x::text; probing gives whole answers as JSON"},
         {"to_number", "text::double"},
         {"unnest", "arrays are not supported: json_each(text) and generate_series(1, 9) give rows"},
-        {"width_bucket", "floor((x - low) / width), histogram(x, bins)"}};
+    };
     for (size_t i = 0; i < sizeof(names) / sizeof(*names); i++)
         if (strcmp(names[i].name, function) == 0)
             return names[i].instead;

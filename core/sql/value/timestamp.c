@@ -291,25 +291,36 @@ static bool zone(struct reader *r, int64_t *ns)
     return true;
 }
 
-int sql_parse_timestamp(const char *text, size_t size, int64_t *ret)
+/* "2024-05-01", or all of it in eight digits. */
+static bool date_text(struct reader *r, int64_t *ret_days)
+{
+    int64_t year, month, day;
+    struct reader ahead = *r;
+    bool joined = digits(&ahead, 8, &year) && ahead.p - r->p == 8;
+    if (!digits(r, 4, &year) || (!joined && !take(r, '-')) || !digits(r, 2, &month) ||
+        (!joined && !take(r, '-')) || !digits(r, 2, &day) || month < 1 || month > 12 || day < 1 ||
+        day > 31 || year < 1678 || year > 2261)
+        return false;
+    *ret_days = days_from_civil((struct civil){year, (uint32_t)month, (uint32_t)day});
+    return civil_from_days(*ret_days).day == (uint32_t)day;
+}
+
+static int parse_moment(const char *text, size_t size, int64_t *ret_day, int64_t *ret)
 {
     struct reader r = {text, text + size};
-    int64_t year, month, day, of_day = 0;
+    int64_t days = 0, of_day = 0;
     blanks(&r);
-    if (!digits(&r, 4, &year) || !take(&r, '-') || !digits(&r, 2, &month) || !take(&r, '-') ||
-        !digits(&r, 2, &day) || month < 1 || month > 12 || day < 1 || day > 31 || year < 1678 ||
-        year > 2261)
-        return -EINVAL;
-    struct civil c = {year, (uint32_t)month, (uint32_t)day};
-    int64_t days = days_from_civil(c);
-    if (civil_from_days(days).day != (uint32_t)day)
+    if (size == 5 && strncasecmp(text, "epoch", 5) == 0)
+        r.p = r.end;
+    else if (!date_text(&r, &days))
         return -EINVAL;
     if (r.p < r.end && (take(&r, 'T') || take(&r, 't') || take(&r, ' '))) {
         blanks(&r);
         if (r.p < r.end && (!clock_text(&r, &of_day) || of_day > DAY_S * NS))
             return -EINVAL;
     }
-    int64_t ns = days * DAY_S * NS + of_day;
+    *ret_day = days * DAY_S * NS;
+    int64_t ns = *ret_day + of_day;
     if (!zone(&r, &ns))
         return -EINVAL;
     blanks(&r);
@@ -317,4 +328,16 @@ int sql_parse_timestamp(const char *text, size_t size, int64_t *ret)
         return -EINVAL;
     *ret = ns;
     return 0;
+}
+
+int sql_parse_timestamp(const char *text, size_t size, int64_t *ret)
+{
+    int64_t day;
+    return parse_moment(text, size, &day, ret);
+}
+
+int sql_parse_date(const char *text, size_t size, int64_t *ret)
+{
+    int64_t ns;
+    return parse_moment(text, size, ret, &ns);
 }

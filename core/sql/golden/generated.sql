@@ -1,0 +1,182 @@
+-- Checked with PostgreSQL 15.18
+-- What statements made by chance (tests/sql/test_postgres.py) were answered otherwise, or not at all.
+
+select 'nan'::float8::text, '-inf'::float8::text, 'inf'::float8 || '!'
+----
+NaN,-Infinity,Infinity!
+
+select least('NaN'::float8, 1), least(2, 'NaN'::float8), greatest('NaN'::float8, 1), greatest(1, 'NaN'::float8)
+----
+1,2,nan,nan
+
+select 1e308::float8 * 10
+----
+error: line 1, column 22: the result is too large for a double
+
+select -1e308::float8 - 1e308::float8
+----
+error: line 1, column 23: the result is too large for a double
+
+select 1e300::float8 / 1e-300::float8
+----
+error: line 1, column 22: the result is too large for a double
+
+select 'inf'::float8 * 10, 'inf'::float8 + 1, 'inf'::float8 - 'inf'::float8, 'NaN'::float8 / 0
+----
+inf,inf,nan,nan
+
+select 1::float8 / 0
+----
+error: line 1, column 18: division by zero (nullif(x, 0) avoids it)
+
+select sin('inf'::float8)
+----
+error: line 1, column 8: an infinity has no sine
+
+select power(0::float8, '-inf'::float8)
+----
+error: line 1, column 8: the power is too large for a double, or undefined for a negative number or zero
+
+select power('-inf'::float8, 0.5::float8)
+----
+error: line 1, column 8: the power is too large for a double, or undefined for a negative number or zero
+
+select trim(both 'ä' from 'äöä'), ltrim('日本日', '日語'), rtrim('aöäö', 'äö'), btrim('ß', 'ä'), trim('  é ')
+----
+ö,本日,a,ß,é
+
+select 1 isnull, null notnull, 1 notnull, null is unknown, true is not unknown, (1 = null) is unknown
+----
+false,false,true,true,true,true
+
+select 'abcdef'::varchar(2), cast('äöü' as character varying(2)), 'abc'::varchar, length('x'::varchar(5))
+----
+ab,äö,abc,1
+
+select 'abc'::varchar(0)
+----
+error: line 1, column 22: a text has room for one character at least
+
+select string_agg(distinct x, ',') from (values ('b'), ('a'), ('b'), ('c'), ('A')) t(x)
+----
+"A,a,b,c"
+
+select string_agg(distinct x, '-') filter (where x <> 'c') as s, max(x) from (values ('b'), ('a'), ('b'), ('c'), (null)) t(x)
+----
+a-b,c
+
+select sum(x) over (order by x rows between 1 following and 1 preceding) from (values (1)) t(x)
+----
+error: line 1, column 21: a frame must not end before it begins
+
+select sum(x) over (order by x rows between current row and 1 preceding) from (values (1)) t(x)
+----
+error: line 1, column 21: a frame must not end before it begins
+
+select sum(x) over (order by x rows 1 following) from (values (1)) t(x)
+----
+error: line 1, column 21: a frame must not end before it begins
+
+select to_timestamp(1709210096.789::float8), to_timestamp(-0.0000004::float8), to_timestamp(0.1234567::float8)
+----
+2024-02-29T12:34:56.789000000Z,1970-01-01T00:00:00.000000000Z,1970-01-01T00:00:00.123457000Z
+
+select initcap('äöü ÉTÉ 😀x a-b 1a a1B_c'), initcap('ǆ ßa x→y')
+----
+Äöü Été 😀X A-B 1a A1b_C,Ǆ ßa X→Y
+
+select '20240229'::date, timestamp '20240229 10:00', 'epoch'::timestamp, date 'epoch', '2024-01-01 24:00'::date, timestamp '2024-01-01 24:00'
+----
+2024-02-29,2024-02-29T10:00:00.000000000Z,1970-01-01T00:00:00.000000000Z,1970-01-01,2024-01-01,2024-01-02T00:00:00.000000000Z
+
+select '20240230'::date
+----
+error: line 1, column 8: '20240230' is not a date like '2024-05-01'
+
+select 'tr'::boolean, 'FAL'::boolean, 'ye'::boolean, 'of'::boolean, 'n'::boolean
+----
+true,false,true,false,false
+
+select 'o'::boolean
+----
+error: line 1, column 8: 'o' is not a boolean
+
+select ~5, ~(-1), ~0 & 7, ~1 + 2, - ~3
+----
+-6,0,7,-4,4
+
+select gcd(12, 18), gcd(-4, 6), gcd(0, 0), lcm(4, 6), lcm(0, 3), lcm(-3, 7)
+----
+6,2,0,12,0,21
+
+select lcm(9223372036854775807, 2)
+----
+error: line 1, column 8: integer out of range
+
+select log(2, 8), log(10, 1000), log(3, 81), sinh(1), cosh(1), tanh(1), asinh(1), acosh(2), atanh(0.5)
+----
+3,3,4,1.1752011936438014,1.5430806348152437,0.7615941559557649,0.881373587019543,1.3169578969248166,0.5493061443340548
+
+select log(-2, 8)
+----
+error: line 1, column 8: cannot take the logarithm of a number that is not positive
+
+select atanh(2)
+----
+error: line 1, column 8: atanh takes numbers from -1 to 1
+
+select width_bucket(5, 0, 10, 5), width_bucket(-1, 0, 10, 5), width_bucket(10, 0, 10, 5), width_bucket(9.99::float8, 0, 10, 5), width_bucket(3, 10, 0, 5), width_bucket(0, 0, 10, 5)
+----
+3,0,6,5,4,1
+
+select width_bucket(5, 0, 10, 0)
+----
+error: line 1, column 8: width_bucket takes a number, two different bounds and a count of buckets that is positive
+
+select substring('hello' for 2), substring('hello' for 2 from 2), substring('hello' from 2), substring('hello' from -1 for 4)
+----
+he,el,ello,he
+
+select substring('foobar' from 'o.b'), substring('foobar' from 'o(.)b'), substring('foobar', 'z'), regexp_substr('foobar', 'o(.)b')
+----
+oob,o,,oob
+
+select overlay('abcdef' placing 'ZZ' from 2 for 3), overlay('abcdef' placing 'ZZ' from 2), overlay('äöü' placing '' from 2 for 1), overlay('abc' placing 'xyz' from 9), overlay('abcdef' placing 'x' from 3 for -1)
+----
+aZZef,aZZdef,äü,abcxyz,abxbcdef
+
+select overlay('abcdef' placing 'Z' from 0)
+----
+error: line 1, column 8: overlay begins at a character from 1 on
+
+select bit_length('ä'), bit_length('')
+----
+16,0
+
+select $$a'b$$, $x$a$$b$x$, $$$$ || 'e', length($y$a
+b$y$)
+----
+a'b,a$$b,e,3
+
+select 'b' collate "C" < 'a', x from (values ('b'), ('A'), ('a')) t(x) order by x collate "C"
+----
+false,A
+false,a
+false,b
+
+select x, x > all (select 2), x > any (select 2), x >= all (values (1), (5)), x <= some (values (0), (1)), x <> any (values (1), (1)), x = all (values (1), (1)) from (values (1), (5), (null)) t(x) order by x
+----
+1,false,false,false,true,false,true
+5,true,true,true,false,true,false
+,,,,,,
+
+select x, x > all (select null::int), x > any (select 1 where false), x > all (select 1 where false), x < all (values (9), (null)), x > any (values (0), (null)), x > any (values (9), (null)) from (values (1), (5), (null)) t(x) order by x
+----
+1,,false,true,,true,
+5,,false,true,,true,
+,,false,true,,,
+
+select a.x from (values (1), (2), (3)) a(x) where a.x >= all (select b.y from (values (1, 2), (2, 1), (3, 3)) b(x, y) where b.x <= a.x) order by 1
+----
+2
+3
