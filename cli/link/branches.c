@@ -330,6 +330,13 @@ void tree_cut(struct tree *t, uint32_t host)
             t->list[i]->deadline_ns = 1;
 }
 
+uint32_t tree_first(const struct tree *t, uint32_t host)
+{
+    const struct branch *b = branch_of(t, host);
+
+    return b != NULL ? b->first : TREE_NOBODY;
+}
+
 bool tree_has(const struct tree *t, uint32_t host)
 {
     return branch_of(t, host) != NULL;
@@ -405,6 +412,7 @@ static int take_frame(struct tree *t, struct branch *b, const struct frame *f)
     case FRAME_TREE:
     case FRAME_OPEN:
     case FRAME_RUN:
+    case FRAME_MERGE:
     case FRAME_PING:
     case FRAME_KINDS:
         return -EBADMSG;

@@ -59,6 +59,9 @@ int tree_connect(struct tree *t, uint32_t number, const char *name, const char *
 int tree_send(struct tree *t, const struct frame *f);
 /* Its relay has gone too far: where it is one of ours, it is ended. */
 void tree_cut(struct tree *t, uint32_t host);
+/* The host whose relay is before this one, as we see it; TREE_NOBODY: none has it. */
+#define TREE_NOBODY UINT32_MAX
+uint32_t tree_first(const struct tree *t, uint32_t host);
 bool tree_has(const struct tree *t, uint32_t host);
 
 /* What to poll for: TREE_POLLS of each branch. */

@@ -26,6 +26,7 @@
 #include "core/base/err.h"
 
 #define SLOTS 65536                       /* streams at a time: the low half of their ids */
+#define GENERATIONS 32768                 /* ids above are for what relays ask themselves */
 #define UNASKED_BYTES (UINT64_C(1) << 30) /* 4,000 streams that were given up as they flowed */
 #define ALIVE_NS (15 * NS_PER_S)          /* between two signs of life */
 #define SILENT_NS (60 * NS_PER_S)
@@ -33,7 +34,7 @@
 /* What one of us has asked for. */
 struct request {
     struct stream stream;
-    enum frame_kind kind; /* FRAME_OPEN, FRAME_RUN */
+    enum frame_kind kind; /* FRAME_OPEN, FRAME_RUN, FRAME_MERGE */
     struct buf ask;       /* its payload, until it is sent */
     bool sent, closed;
     int polled; /* how many of the polls are its own */
@@ -87,7 +88,7 @@ static void request_close(struct request *r, int32_t status, uint32_t end, const
                           size_t size)
 {
     char text[LINK_WHY + 32];
-    int n = snprintf(text, sizeof(text), "%d %.*s", r->kind == FRAME_RUN ? status : (int32_t)end,
+    int n = snprintf(text, sizeof(text), "%d %.*s", r->kind != FRAME_OPEN ? status : (int32_t)end,
                      (int)(size < LINK_WHY ? size : LINK_WHY - 1), why);
 
     r->closed = true;
@@ -144,7 +145,9 @@ static void tell_waiting(struct exchange *x, uint64_t now)
         const struct peer *p = &x->peers[x->waits[i].host];
         if (!peer_is_known(p, now))
             continue;
-        (void)write(x->waits[i].fd, &p->told, sizeof(p->told));
+        struct link_host told = p->told;
+        told.first = tree_first(&x->tree, x->waits[i].host);
+        (void)write(x->waits[i].fd, &told, sizeof(told));
         (void)close(x->waits[i].fd);
         x->waits[i] = x->waits[--x->n_waits];
     }
@@ -283,6 +286,7 @@ static int on_frame(void *arg, const struct frame *f)
     case FRAME_TREE:
     case FRAME_OPEN:
     case FRAME_RUN:
+    case FRAME_MERGE:
     case FRAME_PING:
     case FRAME_KINDS:
         break;
@@ -355,21 +359,22 @@ static struct request *request_new(struct exchange *x, uint32_t host)
         return NULL;
     x->slots[slot] = r;
     x->n_slots = slot + 1 > x->n_slots ? slot + 1 : x->n_slots;
-    x->generation = (x->generation + 1) % (UINT32_MAX / SLOTS);
+    x->generation = (x->generation + 1) % GENERATIONS;
     stream_begin(&r->stream, host, slot + SLOTS * x->generation);
     buf_init(&r->ask, ASK_BYTES);
     return r;
 }
 
 /* fds: of a stream and its note, or output, error and end. */
-static void add_request(struct exchange *x, bool run, uint32_t host, const char *data, size_t size,
-                        int fds[ASK_FDS])
+static void add_request(struct exchange *x, enum frame_kind kind, uint32_t host, const char *data,
+                        size_t size, int fds[ASK_FDS])
 {
+    const bool run = kind != FRAME_OPEN;
     struct request *r = host < x->n_peers ? request_new(x, host) : NULL;
 
     if (r == NULL)
         return; /* whose descriptors are closed: who asks sees that */
-    r->kind = run ? FRAME_RUN : FRAME_OPEN;
+    r->kind = kind;
     r->end = fds[run ? 2 : 1];
     (void)fcntl(r->end, F_SETFL, O_NONBLOCK);
     if (run) {
@@ -415,8 +420,13 @@ static void take_ask(struct exchange *x, const char *data, size_t size, int fds[
         return;
     case ASK_OPEN:
     case ASK_RUN:
+    case ASK_MERGE:
         if (size > 5)
-            add_request(x, data[0] == ASK_RUN, n, data + 5, size - 5, fds);
+            add_request(x,
+                        data[0] == ASK_RUN    ? FRAME_RUN
+                        : data[0] == ASK_OPEN ? FRAME_OPEN
+                                              : FRAME_MERGE,
+                        n, data + 5, size - 5, fds);
         return;
     }
 }

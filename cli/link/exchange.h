@@ -20,7 +20,8 @@ enum ask_kind {
     ASK_CONNECT, /* name, token.  fd: the same */
     ASK_HOST,    /* u32 host.  fd: gets a struct link_host */
     ASK_OPEN,    /* u32 host, place.  fds: stream, note */
-    ASK_RUN      /* u32 host, words.  fds: output, error, end */
+    ASK_RUN,     /* u32 host, words.  fds: output, error, end */
+    ASK_MERGE    /* u32 host, a question (merged.h).  fds: the same */
 };
 
 /* Serve `control` until everybody at its other end has gone.  Never returns. */

@@ -20,7 +20,8 @@ static uint32_t most_of(enum frame_kind kind)
     case FRAME_TREE:
         return FRAME_MAX;
     case FRAME_RUN:
-        return 256u << 10;
+    case FRAME_MERGE:
+        return FRAME_QUESTION_MAX;
     case FRAME_DATA:
         return FRAME_DATA_MAX;
     case FRAME_HELLO:
@@ -60,6 +61,7 @@ static uint32_t least_of(enum frame_kind kind)
     case FRAME_DATA:
     case FRAME_OPEN:
     case FRAME_RUN:
+    case FRAME_MERGE:
         return 1;
     case FRAME_OPENED:
     case FRAME_CLOSE:

@@ -21,6 +21,7 @@
  *     LOST     up     u32 0, why it is not reached, or not any more
  *     OPEN     down   a member's place, as link_member_place() writes it: to its socket
  *     RUN      down   words of `probing ...`, each ends with NUL
+ *     MERGE    down   a question about members (merged.h): one answer of all of theirs
  *     OPENED   up     -
  *     DATA     both   bytes; channel 1: what a RUN says on its standard error
  *     CREDIT   both   u32: so many bytes more may be sent
@@ -46,7 +47,8 @@
 #define FRAME_MAGIC_BYTES (sizeof(FRAME_MAGIC) - 1)
 #define FRAME_NOISE (256u << 10) /* bytes before it: a long greeting */
 #define FRAME_HEAD 16
-#define FRAME_MAX (2u << 20)       /* of a payload: the names of 10,000 hosts */
+#define FRAME_MAX (2u << 20) /* of a payload: the names of 10,000 hosts */
+#define FRAME_QUESTION_MAX (256u << 10)
 #define FRAME_DATA_MAX (32u << 10) /* of DATA: others' frames come between */
 #define STREAM_WINDOW (256u << 10) /* bytes under way in one direction of a stream */
 #define WIRE_ROOM (512u << 10)     /* not sent yet: from here on nothing is put that can wait */
@@ -65,6 +67,7 @@ enum frame_kind {
     FRAME_CLOSE,
     FRAME_PING,
     FRAME_PONG,
+    FRAME_MERGE,
     FRAME_KINDS
 };
 

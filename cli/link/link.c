@@ -352,22 +352,18 @@ int link_open(const struct link_member *m, int *ret_fd, int *ret_note)
 
 /* ---- commands ---- */
 
-int link_run_begin(uint32_t host, int argc, const char *const *argv, struct link_run *ret)
+/* b: what is asked for. */
+static int begin_run(const struct buf *b, struct link_run *ret)
 {
     int ends[3][2] = {{-1, -1}, {-1, -1}, {-1, -1}}, rc = 0;
-    struct buf b;
 
     *ret = (struct link_run){.out = -1, .err = -1, .end = -1};
     buf_init(&ret->ending, 4096);
     for (int i = 0; i < 3 && rc == 0; i++)
         if (pipe2(ends[i], O_CLOEXEC) == -1)
             rc = err_set(-errno, "no pipe: %s", strerror(errno));
-    begin_ask(&b, ASK_RUN, host);
-    for (int i = 0; i < argc; i++)
-        (void)buf_add(&b, argv[i], strlen(argv[i]) + 1);
     if (rc == 0)
-        rc = say(&b, (const int[]){ends[0][1], ends[1][1], ends[2][1]}, 3);
-    buf_done(&b);
+        rc = say(b, (const int[]){ends[0][1], ends[1][1], ends[2][1]}, 3);
     for (int i = 0; i < 3; i++) {
         if (ends[i][1] != -1)
             (void)close(ends[i][1]);
@@ -379,6 +375,29 @@ int link_run_begin(uint32_t host, int argc, const char *const *argv, struct link
         ret->err = ends[1][0];
         ret->end = ends[2][0];
     }
+    return rc;
+}
+
+int link_run_begin(uint32_t host, int argc, const char *const *argv, struct link_run *ret)
+{
+    struct buf b;
+
+    begin_ask(&b, ASK_RUN, host);
+    for (int i = 0; i < argc; i++)
+        (void)buf_add(&b, argv[i], strlen(argv[i]) + 1);
+    int rc = begin_run(&b, ret);
+    buf_done(&b);
+    return rc;
+}
+
+int link_merge_begin(uint32_t host, const struct buf *question, struct link_run *ret)
+{
+    struct buf b;
+
+    begin_ask(&b, ASK_MERGE, host);
+    (void)buf_add(&b, question->data, question->size);
+    int rc = begin_run(&b, ret);
+    buf_done(&b);
     return rc;
 }
 

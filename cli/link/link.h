@@ -43,6 +43,7 @@ int link_known(const char *name, bool listens, uint32_t *ret);
 
 struct link_host {
     bool reached;
+    uint32_t first;              /* the host whose relay we have started, and that it is behind */
     char why[LINK_WHY];          /* it is not */
     char build[96], name[64];    /* as it says */
     int64_t offset_ns, error_ns; /* its clock (UTC) minus ours, and how far that may be from the
@@ -94,6 +95,8 @@ struct link_run {
 
 /* `probing argv...` there. */
 int link_run_begin(uint32_t host, int argc, const char *const *argv, struct link_run *ret);
+/* A question about members (merged.h), to a relay that is before all of them; else the same. */
+int link_merge_begin(uint32_t host, const struct buf *question, struct link_run *ret);
 /* Fill three polls, which link_run_turn() is given back.  fn gets what comes (error: of its
  * standard error); below 0 ends it.  1: all has come and `status` stands, 0: more comes, -errno. */
 void link_run_polls(const struct link_run *r, struct pollfd polls[3]);

@@ -62,7 +62,8 @@ static void begin(struct remote_run *r, const struct remote_limits *limits)
     buf_init(&r->out, limits->bytes);
     buf_init(&r->err, limits->bytes);
     r->deadline_ns = clock_monotonic() + limits->timeout_ns;
-    int rc = link_run_begin(r->host, r->argc, r->argv, &r->run);
+    int rc = r->question != NULL ? link_merge_begin(r->host, r->question, &r->run)
+                                 : link_run_begin(r->host, r->argc, r->argv, &r->run);
     r->runs = rc == 0;
     if (rc < 0)
         fail(r, rc);

@@ -57,7 +57,21 @@ struct members_sink {
 int members_query(struct members *m, const struct members_ask *ask,
                   const struct members_sink *sink);
 
-void members_hang_up(struct members *m);
+/* ---- ask_relays.c ---- */
+
+/* Those behind relays who can be asked by these, which merge what they answer (cli/link/merged.h):
+ * only[] becomes false of each that has been.  merge: what sql_global_question() of
+ * core/sql/distribute gives; empty: it is columns that are asked for.  The sink as above, but that
+ * rows of several come as those of one of them; after it is done, within() is called for each that
+ * has a part in them, instead of done() for the others. */
+struct members_by_relays {
+    const struct members_ask *ask; /* statement, timeout_ns, max_bytes */
+    const struct members_sink *sink;
+    const struct buf *merge;
+    uint64_t all_bytes; /* that are held of all of them together */
+    void (*within)(void *arg, const struct member *m);
+};
+int members_query_relays(struct members *m, const struct members_by_relays *by, bool *only);
 
 /* Of so many members that are to be asked at once: as many as open files allow, whose limit is
  * raised where that can be done.  At least 1. */

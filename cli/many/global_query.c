@@ -12,6 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "cli/link/merged.h"
 #include "cli/many/progress.h"
 #include "cli/target/query_client.h"
 #include "cli/terminal/terminal.h"
@@ -29,6 +30,7 @@ struct global {
     struct sql_global *g;
     struct progress progress;
     bool *only;              /* [all->n] who is asked now */
+    bool *direct;            /* of them, not by its relay */
     bool *ended;             /* of them, whose answer is whole or never will be */
     const char **statements; /* [all->n] what they are asked */
     uint32_t at;             /* which table, or which part */
@@ -132,6 +134,20 @@ static int on_done(void *arg, const struct member *m)
     return q->fatal;
 }
 
+/* Its answer came within that of another one. */
+static void on_within(void *arg, const struct member *m)
+{
+    struct global *q = arg;
+    uint32_t i = index_of(q, m);
+    const struct sql_global_said said = {
+        .elapsed_ns = m->result.elapsed_ns, .rows = m->result.rows, .bytes = m->result.bytes};
+
+    if (!q->ended[i]) /* of the one whose rows they are it has been counted */
+        q->lost += m->result.lost;
+    q->ended[i] = true;
+    sql_global_answered_within(q->g, q->at, i, &said);
+}
+
 static int on_tick(void *arg, uint32_t done, uint32_t asked)
 {
     struct global *q = arg;
@@ -141,6 +157,26 @@ static int on_tick(void *arg, uint32_t done, uint32_t asked)
 }
 
 /* ---- asking ---- */
+
+/* Who can be asked by relays that merge; the others stay in q->direct. */
+static int ask_relays(struct global *q, const struct members_ask *ask,
+                      const struct members_sink *sink)
+{
+    struct buf merge;
+    const struct members_by_relays by = {.ask = ask,
+                                         .sink = sink,
+                                         .merge = &merge,
+                                         .all_bytes = ask->max_bytes,
+                                         .within = on_within};
+
+    memcpy(q->direct, q->only, q->all->n);
+    buf_init(&merge, MERGED_QUESTION_BYTES);
+    int rc = q->for_columns ? 1 : sql_global_question(q->g, q->at, &merge);
+    if (rc == 1)
+        rc = members_query_relays(q->all, &by, q->direct);
+    buf_done(&merge);
+    return merge.failed < 0 ? 0 : rc; /* a question that is too long is for each */
+}
 
 /* Those in q->only: one statement, or NULL: each its own. */
 static int ask_some(struct global *q, const char *statement)
@@ -159,7 +195,10 @@ static int ask_some(struct global *q, const char *statement)
     if (q->ask->timeout_ns > 0)
         ask.timeout_ns = q->ask->timeout_ns;
     memset(q->ended, 0, q->all->n);
-    int rc = members_query(q->all, &ask, &sink);
+    int rc = ask_relays(q, &ask, &sink);
+    ask.only = q->direct;
+    if (rc == 0)
+        rc = members_query(q->all, &ask, &sink);
     for (uint32_t i = 0; i < q->all->n && rc == 0; i++)
         if (q->only[i] && !q->ended[i])
             take_end(q, i);
@@ -362,8 +401,9 @@ int members_global(struct members *m, const struct members_ask *how, const struc
     bool sketch = false;
     int rc = sql_format_parse(ask->format, &format);
 
-    q.only = calloc(2, m->n + 1);
+    q.only = calloc(3, m->n + 1);
     q.ended = q.only != NULL ? q.only + m->n + 1 : NULL;
+    q.direct = q.only != NULL ? q.ended + m->n + 1 : NULL;
     q.statements = calloc(m->n + 1, sizeof(char *));
     if (rc == 0 && (q.only == NULL || q.statements == NULL))
         rc = err_set(-ENOMEM, "no memory for %u answers", m->n);

@@ -13,6 +13,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include <probing/client.h>
+
 #include "cli/link/link.h"
 #include "cli/many/find.h"
 #include "core/base/err.h"
@@ -345,6 +347,40 @@ void members_done(struct members *m)
     free(m->list);
     arena_done(&m->mem);
     *m = (struct members){.n = 0};
+}
+
+/* ---- connections that are kept for the next question ---- */
+
+bool members_keep(struct members *all, const struct member *m, struct probing_client *c)
+{
+    if (all->kept == NULL)
+        all->kept = calloc(all->n, sizeof(*all->kept));
+    if (all->kept == NULL)
+        return false;
+    all->kept[m - all->list] = c;
+    all->n_kept++;
+    return true;
+}
+
+struct probing_client *members_take_kept(struct members *all, const struct member *m)
+{
+    struct probing_client **at = all->kept != NULL ? &all->kept[m - all->list] : NULL;
+    struct probing_client *c = at != NULL ? *at : NULL;
+
+    if (c == NULL)
+        return NULL;
+    *at = NULL;
+    all->n_kept--;
+    return c;
+}
+
+void members_hang_up(struct members *m)
+{
+    for (uint32_t i = 0; m->kept != NULL && i < m->n; i++)
+        probing_client_free(m->kept[i]);
+    free(m->kept);
+    m->kept = NULL;
+    m->n_kept = 0;
 }
 
 void member_failed(struct member *m, enum member_state state, int rc)

@@ -83,6 +83,11 @@ bool members_are_named(const char *text);
  * is an error, and so is what can mean nothing. */
 int members_find(const char *text, struct members *ret);
 void members_done(struct members *m); /* of zeros, too */
+/* A connection for the next question, as its core pays for each: a thread that wakes, a handshake,
+ * memory.  It has shaken hands, so that its token is of no more use.  false: no memory for it. */
+bool members_keep(struct members *all, const struct member *m, struct probing_client *c);
+struct probing_client *members_take_kept(struct members *all, const struct member *m); /* or NULL */
+void members_hang_up(struct members *m);
 /* Its result is that it failed: `rc` and its reason, in one line whatever was in it. */
 void member_failed(struct member *m, enum member_state state, int rc);
 /* "rank 3", or "process 4242" where they are not ranked, for sentences. */

@@ -164,51 +164,18 @@ static int answer_in_child(void *arg)
     return answer_bytes(&o->m->target, &ask, write_bytes, NULL);
 }
 
-/* ---- connections that are kept for the next question ---- */
-
-/* Its core pays for each connection: a thread that wakes, a handshake, memory. */
 static void keep_connection(struct one *o)
 {
     struct members *all = o->a->all;
 
-    if (!o->a->ask->keep || o->client == NULL || o->m->result.state != MEMBER_ANSWERED ||
-        all->n_kept >= o->a->at_once)
-        return;
-    if (all->kept == NULL)
-        all->kept = calloc(all->n, sizeof(*all->kept));
-    if (all->kept == NULL)
-        return;
-    all->kept[o->m - all->list] = o->client;
-    all->n_kept++;
-    o->client = NULL;
-}
-
-/* It has shaken hands, so that its token is of no more use. */
-static struct probing_client *take_kept(struct one *o)
-{
-    struct members *all = o->a->all;
-    struct probing_client **at = all->kept != NULL ? &all->kept[o->m - all->list] : NULL;
-    struct probing_client *c = at != NULL ? *at : NULL;
-
-    if (c == NULL)
-        return NULL;
-    *at = NULL;
-    all->n_kept--;
-    return c;
-}
-
-void members_hang_up(struct members *m)
-{
-    for (uint32_t i = 0; m->kept != NULL && i < m->n; i++)
-        probing_client_free(m->kept[i]);
-    free(m->kept);
-    m->kept = NULL;
-    m->n_kept = 0;
+    if (o->a->ask->keep && o->client != NULL && o->m->result.state == MEMBER_ANSWERED &&
+        all->n_kept < o->a->at_once && members_keep(all, o->m, o->client))
+        o->client = NULL;
 }
 
 static int begin_connection(struct one *o)
 {
-    o->client = take_kept(o);
+    o->client = members_take_kept(o->a->all, o->m);
     o->kept = o->client != NULL;
     if (o->kept)
         return send_statement(o);

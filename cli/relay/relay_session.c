@@ -19,6 +19,7 @@
 #include "cli/cli.h"
 #include "cli/link/branches.h"
 #include "cli/many/ask.h"
+#include "cli/relay/below.h"
 #include "cli/relay/served.h"
 #include "core/base/clock.h"
 #include "core/base/err.h"
@@ -70,9 +71,15 @@ static int put_close(struct session *s, uint32_t stream, int32_t status,
                                   .size = (uint32_t)strlen(text + 8) + 9});
 }
 
+/* Answers to what this relay has asked itself go no further. */
 static int from_below(void *arg, const struct frame *f)
 {
-    return put(arg, f);
+    struct session *s = arg;
+    bool taken = false;
+
+    for (uint32_t i = 0; i < s->n && !taken; i++)
+        taken = s->list[i]->state == SERVED_MERGES && merge_take(s->list[i]->merge, f);
+    return taken ? 0 : put(s, f);
 }
 
 static bool has_room(void *arg)
@@ -130,6 +137,23 @@ static int start_run(struct session *s, struct served *one, const struct frame *
     return rc;
 }
 
+static int run_merge(struct session *s, struct served *one)
+{
+    int rc = s->runs < RUNS_MAX ? served_merge(one)
+                                : err_set(-EAGAIN, "%d commands run there already", RUNS_MAX);
+
+    s->runs += rc == 0;
+    return rc;
+}
+
+static int start_merge(struct session *s, struct served *one, const struct frame *f)
+{
+    int rc = merge_new(f, s->me, &s->tree, &one->merge);
+
+    one->state = SERVED_MERGES;
+    return rc == 0 && merge_is_own(one->merge) ? run_merge(s, one) : rc;
+}
+
 static int start_stream(struct session *s, const struct frame *f)
 {
     struct served *one = add(s, f->stream);
@@ -139,9 +163,10 @@ static int start_stream(struct session *s, const struct frame *f)
         return put_close(s, f->stream, -EAGAIN, PROBING_CLIENT_OPEN,
                          "its relay has too many connections");
     const char *place = frame_text(f, &at);
-    int rc = f->kind == FRAME_RUN ? start_run(s, one, f)
-             : place != NULL      ? served_open(one, place, s->done[1])
-                                  : err_set(-EBADMSG, "that is no place of a process");
+    int rc = f->kind == FRAME_RUN     ? start_run(s, one, f)
+             : f->kind == FRAME_MERGE ? start_merge(s, one, f)
+             : place != NULL          ? served_open(one, place, s->done[1])
+                                      : err_set(-EBADMSG, "that is no place of a process");
     if (rc == 0)
         return 0;
     forget(s, s->n - 1);
@@ -266,6 +291,7 @@ static int take_frame(struct session *s, const struct frame *f)
         return take_tree(s, f);
     case FRAME_OPEN:
     case FRAME_RUN:
+    case FRAME_MERGE:
         return start_stream(s, f);
     case FRAME_DATA:
     case FRAME_CREDIT:
@@ -333,9 +359,23 @@ static int serve_run(struct session *s, struct served *one, bool ended)
                      : put_close(s, one->stream.id, c->status >> 8, PROBING_CLIENT_OPEN, "");
 }
 
+/* Where all has come, what makes one of it is started. */
+static int serve_merge(struct session *s, struct served *one)
+{
+    int rc = merge_turn(one->merge) ? run_merge(s, one) : 0;
+
+    if (rc == 0)
+        return 0;
+    one->state = SERVED_OVER;
+    return put_close(s, one->stream.id, rc, PROBING_CLIENT_OPEN, err_why(rc));
+}
+
 static int serve_one(struct session *s, struct served *one)
 {
     bool ended = false;
+
+    if (one->state == SERVED_MERGES)
+        return serve_merge(s, one);
     int rc = stream_write(&one->stream, &s->up);
 
     if (rc == 0 && one->told_ns == 0 && (one->state == SERVED_OPEN || one->state == SERVED_RUNS))
@@ -365,7 +405,7 @@ static int wait_some(struct session *s, uint32_t *ret_branches)
     uint64_t deadline = tree_deadline(&s->tree), now = clock_monotonic();
     int ms = s->runs > 0 ? CHILD_TICK_MS : TICK_MS;
 
-    if (!make_room(s, n + 2 * s->n))
+    if (!make_room(s, n + (2 + MERGE_POLLS) * s->n))
         return err_set(-ENOMEM, "no memory for connections");
     s->polls[0] = (struct pollfd){.fd = s->up.in, .events = POLLIN};
     s->polls[1] = (struct pollfd){.fd = wire_wants_out(&s->up) ? s->up.out : -1, .events = POLLOUT};
@@ -378,6 +418,12 @@ static int wait_some(struct session *s, uint32_t *ret_branches)
         s->list[i]->polled = stream_polls(&s->list[i]->stream, room, s->polls + n);
         n += (uint32_t)s->list[i]->polled;
     }
+    for (uint32_t i = 0; i < s->n; i++)
+        if (s->list[i]->state == SERVED_MERGES) {
+            merge_polls(s->list[i]->merge, s->polls + n);
+            n += MERGE_POLLS;
+            ms = CHILD_TICK_MS;
+        }
     if (deadline != 0)
         ms = deadline <= now ? 0 : (deadline - now) / NS_PER_MS < (uint64_t)ms ? 1 : ms;
     if (poll(s->polls, n, ms) == -1 && errno != EINTR)

@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include "cli/cli.h"
+#include "cli/relay/below.h"
 #include "core/base/clock.h"
 #include "core/base/err.h"
 
@@ -158,10 +159,9 @@ static int become(void *arg)
     return err_set(-errno, "cannot run %s: %s", argv[0], strerror(errno));
 }
 
-int served_run(struct served *s, const char *const *argv)
+/* Its child has been started, or rc says why not. */
+static int take_child(struct served *s, int rc)
 {
-    int rc = child_start(&s->child, become, (void *)(uintptr_t)argv);
-
     if (rc < 0)
         return rc;
     s->state = SERVED_RUNS;
@@ -170,6 +170,16 @@ int served_run(struct served *s, const char *const *argv)
         s->child.fds[i] = -1; /* the stream's from now on */
     }
     return 0;
+}
+
+int served_run(struct served *s, const char *const *argv)
+{
+    return take_child(s, child_start(&s->child, become, (void *)(uintptr_t)argv));
+}
+
+int served_merge(struct served *s)
+{
+    return take_child(s, merge_answer(s->merge, &s->child));
 }
 
 bool served_stop(struct served *s, uint64_t now)
@@ -188,5 +198,6 @@ bool served_stop(struct served *s, uint64_t now)
 void served_done(struct served *s)
 {
     child_end(&s->child);
+    merge_free(s->merge);
     stream_end(&s->stream);
 }

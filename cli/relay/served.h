@@ -14,12 +14,21 @@
 #include "sdk/client/door.h"
 
 struct look; /* what a thread does for one */
+struct merge;
 
 struct served {
     struct stream stream;
-    enum { SERVED_CONNECTS, SERVED_OPEN, SERVED_LOOKS, SERVED_RUNS, SERVED_OVER } state;
+    enum {
+        SERVED_CONNECTS,
+        SERVED_OPEN,
+        SERVED_LOOKS,
+        SERVED_MERGES,
+        SERVED_RUNS,
+        SERVED_OVER
+    } state;
     struct client_process process; /* of SERVED_OPEN */
     struct child child;            /* of SERVED_RUNS */
+    struct merge *merge;           /* below.h; of SERVED_MERGES, and of what runs for one */
     int polled;                    /* how many of the polls are its own */
     uint64_t told_ns;              /* to end: nobody asks any more */
 };
@@ -27,6 +36,8 @@ struct served {
 /* place: as link_open() writes it.  done: a pipe, whose reader calls served_looked(). */
 int served_open(struct served *s, const char *place, int done);
 int served_run(struct served *s, const char *const *argv);
+/* Its merge is whole, or has nobody below: what makes the answer runs from now on. */
+int served_merge(struct served *s);
 /* A pointer came over the pipe.  Gives the stream it was for, and what was found: 0, or -errno with
  * the reason; the stream may be gone. */
 struct looked {

@@ -13,6 +13,7 @@
 
 #include "cli/link/frame.c"
 #include "cli/link/member.c"
+#include "cli/link/merged.c"
 #include "cli/link/stream.c"
 #include "tests/fuzz/fuzz.h"
 
@@ -29,6 +30,44 @@ static void feed_stream(struct stream *s, struct wire *up, const struct frame *f
     fuzz_must(s->granted <= STREAM_WINDOW);
 }
 
+/* A question: what is read of it, written again, is it. */
+static void feed_question(const char *data, size_t size)
+{
+    struct merged_place m = {.end = 0}, before;
+    struct merged_question q;
+    struct buf again;
+    uint32_t n = 0;
+
+    if (merged_question_read(data, size, &q) < 0)
+        return;
+    buf_init(&again, 2 * size + 64);
+    merged_ask(&q, &again);
+    for (; merged_question_member(&q, &m); n++) {
+        fuzz_must(m.statement[0] != '\0' && m.end <= q.members_size);
+        merged_ask_member(&m, n > 0 ? &before : NULL, &again);
+        before = m;
+    }
+    fuzz_must(n == q.n && again.failed == 0 && again.size <= size);
+    buf_done(&again);
+}
+
+static void feed_answer(const char *data, size_t size)
+{
+    struct merged_member m;
+    struct merged_record r;
+    size_t at = 0;
+
+    for (int rc = 1; rc == 1;) {
+        rc = merged_read(data, size, &at, &r);
+        if (rc < 0)
+            return;
+        fuzz_must(at <= size && r.data + r.size <= data + size);
+        if (rc == 1 && r.kind == 'M' && merged_read_member(&r, 3, 2, &m) == 0)
+            fuzz_must(m.which < 3 && (m.columns < 2 || m.columns == MERGED_NONE) && m.error <= 0 &&
+                      strlen(m.why) < r.size);
+    }
+}
+
 static void feed_payload(const struct frame *f)
 {
     struct frame_hello h;
@@ -40,6 +79,10 @@ static void feed_payload(const struct frame *f)
     for (const char *text; (text = frame_text(f, &at)) != NULL; n++)
         fuzz_must(text >= f->data && text + strlen(text) < f->data + f->size);
     fuzz_must(at <= f->size && n <= f->size);
+    if (f->kind == FRAME_MERGE)
+        feed_question(f->data, f->size);
+    if (f->kind == FRAME_DATA)
+        feed_answer(f->data, f->size);
 }
 
 static void feed_wire(const char *data, size_t size)
@@ -102,8 +145,20 @@ size_t fuzz_seed(uint8_t *data, size_t max)
         "{\"what\": \"4242\", \"directory\": \"/tmp/probing-0/4242-99\", \"pid\": 4242, "
         "\"start_time\": 99, \"rank\": 3, \"role\": \"default\", \"why\": \"\", \"state\": "
         "\"alive\"}\n";
-    struct buf b, hello;
+    const struct merged_question q = {.timeout_ns = 1, .merge = "select 1", .merge_size = 9};
+    const struct merged_place place = {.host = 7, .place = "1 2 /x", .statement = "select 2"};
+    const struct merged_member one = {.which = 2, .error = -5, .why = "it is dead"};
+    struct buf b, hello, question, answer;
 
+    buf_init(&question, 4096);
+    buf_init(&answer, 4096);
+    merged_ask(&q, &question);
+    merged_ask_member(&place, NULL, &question);
+    merged_ask_member(&place, &place, &question);
+    merged_write(&answer, 'C', "columns", 7);
+    merged_write_member(&answer, &one);
+    merged_write(&answer, 'R', "rows", 4);
+    merged_write(&answer, 'E', NULL, 0);
     buf_init(&b, max);
     buf_init(&hello, 256);
     frame_hello_write("0.1.0", "node1", &hello);
@@ -113,6 +168,10 @@ size_t fuzz_seed(uint8_t *data, size_t max)
     seed_frame(&b, FRAME_CREDIT, "\0\1\0\0", 4);
     seed_frame(&b, FRAME_CLOSE, "\0\0\0\0\0\0\0\0gone", 13);
     seed_frame(&b, FRAME_PONG, "1234567812345678", 16);
+    seed_frame(&b, FRAME_MERGE, question.data, question.size);
+    seed_frame(&b, FRAME_DATA, answer.data, answer.size);
+    buf_done(&question);
+    buf_done(&answer);
     size_t size = b.size;
     memcpy(data, b.data, size);
     buf_done(&b);

@@ -99,6 +99,21 @@ int sql_global_row(struct sql_global *g, uint32_t part, uint32_t member,
                    const struct sql_value *cells);
 void sql_global_answered(struct sql_global *g, uint32_t part, uint32_t member, uint64_t elapsed_ns);
 void sql_global_failed(struct sql_global *g, uint32_t part, uint32_t member, const char *why);
+/* The same over somebody on the way, who merges answers of many.  The question for a part: 1, 0:
+ * its answers are not to be merged on the way.  There, over n_members of part 0: columns, row,
+ * answered and failed as above, then run_merge() gives one answer.  What comes of it is taken as
+ * the answer of one of those that are in it, and of each of them answered_within() says what it
+ * was. */
+struct buf;
+int sql_global_question(const struct sql_global *g, uint32_t part, struct buf *ret);
+int sql_global_from_question(const char *data, size_t size, uint32_t n_members,
+                             const struct sql_global_options *o, struct sql_global **ret);
+int sql_global_run_merge(struct sql_global *g, const struct sql_sink *sink, struct sql_report *ret);
+struct sql_global_said {
+    uint64_t elapsed_ns, rows, bytes;
+};
+void sql_global_answered_within(struct sql_global *g, uint32_t part, uint32_t member,
+                                const struct sql_global_said *said);
 bool sql_global_only_explains(const struct sql_global *g);
 /* After -EFBIG: would the same statement do with `sketch`, as it has exact quantiles? */
 bool sql_global_can_sketch(const struct sql_global *g);

@@ -5,8 +5,8 @@
  * distribute.c (the calls), schema.c (what columns the tables of all have), scope.c (what names
  * mean), plan_parts.c (which parts there are), colocate.c (joins that each member can do alone),
  * split.c with split_aggregate.c and split_limit.c (a select whose groups are aggregated by
- * members), pull.c (all else), answers.c (what comes back), merge.c (of many one), last.c (the last
- * statement, explain).  Private to them; one thread.
+ * members), pull.c (all else), answers.c (what comes back), merge.c (of many one), on_the_way.c
+ * (the same by others), last.c (the last statement, explain).  Private to them; one thread.
  */
 #ifndef CORE_SQL_DISTRIBUTE_PARTS_H
 #define CORE_SQL_DISTRIBUTE_PARTS_H

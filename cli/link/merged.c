@@ -1,0 +1,157 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * cli/link/merged.c - see merged.h: its bytes.
+ *
+ * One thread.
+ */
+#include "cli/link/merged.h"
+
+#include <errno.h>
+#include <string.h>
+
+#include "cli/link/frame.h"
+#include "core/base/err.h"
+
+#define FORM 1
+#define QUESTION_HEAD (4 + 3 * 8 + 4)
+#define RECORD_HEAD 5
+#define MEMBER_HEAD (3 * 4 + 4 * 8)
+
+/* ---- the question ---- */
+
+void merged_ask(const struct merged_question *q, struct buf *ret)
+{
+    char head[QUESTION_HEAD];
+
+    store_le32(head, FORM);
+    store_le64(head + 4, q->timeout_ns);
+    store_le64(head + 12, q->grace_ns);
+    store_le64(head + 20, q->max_bytes);
+    store_le32(head + 28, q->merge_size);
+    (void)buf_add(ret, head, sizeof(head));
+    if (q->merge_size > 0)
+        (void)buf_add(ret, q->merge, q->merge_size);
+}
+
+void merged_ask_member(const struct merged_place *m, const struct merged_place *before,
+                       struct buf *ret)
+{
+    bool same = before != NULL && strcmp(before->statement, m->statement) == 0;
+    char number[4];
+
+    store_le32(number, m->host);
+    (void)buf_add(ret, number, sizeof(number));
+    (void)buf_add(ret, m->place, strlen(m->place) + 1);
+    (void)buf_add(ret, same ? "" : m->statement, same ? 1 : strlen(m->statement) + 1);
+}
+
+static int no_question(void)
+{
+    return err_set(-EBADMSG, "that is no question to a relay about its members");
+}
+
+int merged_question_read(const char *data, size_t size, struct merged_question *ret)
+{
+    struct merged_place m = {.end = 0};
+
+    if (size < QUESTION_HEAD || load_le32(data) != FORM ||
+        size - QUESTION_HEAD < load_le32(data + 28))
+        return no_question();
+    *ret = (struct merged_question){.timeout_ns = load_le64(data + 4),
+                                    .grace_ns = load_le64(data + 12),
+                                    .max_bytes = load_le64(data + 20),
+                                    .merge = data + QUESTION_HEAD,
+                                    .merge_size = load_le32(data + 28)};
+    ret->members = ret->merge + ret->merge_size;
+    ret->members_size = size - QUESTION_HEAD - ret->merge_size;
+    while (merged_question_member(ret, &m))
+        ret->n++;
+    return ret->n > 0 && ret->n <= MERGED_MEMBERS_MAX && m.end == ret->members_size ? 0
+                                                                                    : no_question();
+}
+
+static const char *text_end(const char *text, size_t size)
+{
+    return size > 0 ? memchr(text, '\0', size) : NULL;
+}
+
+bool merged_question_member(const struct merged_question *q, struct merged_place *m)
+{
+    size_t left = q->members_size - m->end;
+    const char *at = q->members + m->end;
+    const char *place = left > 4 ? text_end(at + 4, left - 4) : NULL;
+    const char *statement =
+        place != NULL ? text_end(place + 1, left - (size_t)(place + 1 - at)) : NULL;
+
+    if (statement == NULL || (place[1] == '\0' && m->statement == NULL))
+        return false;
+    m->host = load_le32(at);
+    m->place = at + 4;
+    m->statement = place[1] != '\0' ? place + 1 : m->statement;
+    m->end += (size_t)(statement + 1 - at);
+    return true;
+}
+
+/* ---- the answer ---- */
+
+void merged_write(struct buf *ret, char kind, const void *data, size_t size)
+{
+    char head[RECORD_HEAD] = {kind};
+
+    store_le32(head + 1, (uint32_t)size);
+    (void)buf_add(ret, head, sizeof(head));
+    if (size > 0)
+        (void)buf_add(ret, data, size);
+}
+
+void merged_write_member(struct buf *ret, const struct merged_member *m)
+{
+    char head[RECORD_HEAD + MEMBER_HEAD] = {'M'};
+    size_t n = strlen(m->why) + 1;
+
+    store_le32(head + 1, (uint32_t)(MEMBER_HEAD + n));
+    store_le32(head + 5, m->which);
+    store_le32(head + 9, m->columns);
+    store_le32(head + 13, (uint32_t)m->error);
+    store_le64(head + 17, m->rows);
+    store_le64(head + 25, m->bytes);
+    store_le64(head + 33, m->elapsed_ns);
+    store_le64(head + 41, m->lost);
+    (void)buf_add(ret, head, sizeof(head));
+    (void)buf_add(ret, m->why, n);
+}
+
+static int no_answer(void)
+{
+    return err_set(-EBADMSG, "its relay sent what is no answer");
+}
+
+int merged_read(const char *data, size_t size, size_t *at, struct merged_record *ret)
+{
+    if (size - *at < RECORD_HEAD || size - *at - RECORD_HEAD < load_le32(data + *at + 1))
+        return no_answer();
+    *ret = (struct merged_record){
+        .kind = data[*at], .data = data + *at + RECORD_HEAD, .size = load_le32(data + *at + 1)};
+    *at += RECORD_HEAD + ret->size;
+    if (ret->kind == 'E')
+        return ret->size == 0 && *at == size ? 0 : no_answer();
+    return ret->kind == 'C' || ret->kind == 'M' || ret->kind == 'R' ? 1 : no_answer();
+}
+
+int merged_read_member(const struct merged_record *r, uint32_t n_members, uint32_t n_columns,
+                       struct merged_member *ret)
+{
+    if (r->size <= MEMBER_HEAD || r->data[r->size - 1] != '\0')
+        return no_answer();
+    *ret = (struct merged_member){.which = load_le32(r->data),
+                                  .columns = load_le32(r->data + 4),
+                                  .error = (int)load_le32(r->data + 8),
+                                  .rows = load_le64(r->data + 12),
+                                  .bytes = load_le64(r->data + 20),
+                                  .elapsed_ns = load_le64(r->data + 28),
+                                  .lost = load_le64(r->data + 36),
+                                  .why = r->data + MEMBER_HEAD};
+    bool columns = ret->columns == MERGED_NONE || ret->columns < n_columns;
+    return ret->which < n_members && columns && ret->error <= 0 && ret->error > -4096 ? 0
+                                                                                      : no_answer();
+}
