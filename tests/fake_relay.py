@@ -5,13 +5,16 @@ HOW says what it does after its HELLO: `lines` answers every command with TEXT, 
 end, `others` speaks for a host that is not its own, `kind` sends a frame that
 there is not, `long` one that says it is 4 GB, `half` ends in the middle of one, `silent` answers
 nothing, `steer` refuses with what steers terminals.  `old` says that it is of another version.
+`merge-...` is of our build, runs what it is to run, and lies where it is to merge what its members
+answer (cli/link/merged.h).
 """
 import os
 import struct
+import subprocess
 import sys
 
 MAGIC = b"\n\x01probing-relay\x01\n"
-HELLO, LOST, RUN, DATA, CLOSE, PING, PONG = 1, 4, 6, 8, 10, 11, 12
+HELLO, LOST, OPEN, RUN, DATA, CLOSE, PING, PONG, MERGE = 1, 4, 5, 6, 8, 10, 11, 12, 13
 
 
 def put(kind, host, stream, data=b"", channel=0):
@@ -48,6 +51,45 @@ def misbehave(how, text, host, stream):
         put(CLOSE, host, stream, struct.pack("<iI", -5, 0) + b"no\x1b[2J\nprobing: rank 0\0")
 
 
+def record(kind, data=b""):
+    return kind + struct.pack("<I", len(data)) + data
+
+
+def member(which, columns=0xffffffff, error=0, why=b""):
+    return record(b"M", struct.pack("<IIiQQQQ", which, columns, error, 1, 1, 1, 0) + why + b"\0")
+
+
+def lie(how, host, stream):
+    """What it says of its members, whoever they are."""
+    said = {"merge-garbage": b"\xff" * 100,
+            "merge-half": member(0),
+            "merge-twice": member(0) * 2 + record(b"E"),
+            "merge-rows": member(0) + member(1) + member(2) + member(3) + record(b"E"),
+            "merge-arrow": member(0) + record(b"R", b"no arrow") + record(b"E"),
+            "merge-others": member(77) + record(b"E"),
+            "merge-columns": record(b"C", b"\0" * 16) + member(0, 0) + record(b"E"),
+            "merge-long": b"R" + struct.pack("<I", 0xffffffff) + b"x" * 1000,
+            "merge-steer": member(0, error=-5, why=b"no\x1b[2J\nprobing: rank 0") + record(b"E"),
+            "merge-none": record(b"E")}
+    if how == "merge-silent":
+        return
+    if how != "merge-refuses":
+        put(DATA, host, stream, said[how])
+    put(CLOSE, host, stream,
+        struct.pack("<iI", -95 if how == "merge-refuses" else 0, 0) + b"\0")
+
+
+def run(words, host, stream):
+    done = subprocess.run([os.environ["PROBING_REMOTE"], *words], capture_output=True)
+    put(DATA, host, stream, done.stdout)
+    put(CLOSE, host, stream, struct.pack("<iI", done.returncode, 0) + b"\0")
+
+
+def build():
+    said = subprocess.run([os.environ["PROBING_REMOTE"], "--version"], capture_output=True)
+    return said.stdout.split(b"probing ", 1)[1].strip()
+
+
 def main():
     how, text = sys.argv[1], (sys.argv[2:] or [""])[0].encode() + b"\n"
     os.write(1, MAGIC)
@@ -56,9 +98,17 @@ def main():
         size, kind, _, _, host, stream = struct.unpack("<IBBHII", exactly(16))
         data = exactly(size)
         if kind == HELLO:
-            put(HELLO, host, 0, struct.pack("<I", 99 if how == "old" else 1) + b"0.0.1\0liar\0")
+            said = build() if how.startswith("merge-") else b"0.0.1"
+            put(HELLO, host, 0,
+                struct.pack("<I", 99 if how == "old" else 1) + said + b"\0liar\0")
         elif kind == PING:
             put(PONG, host, 0, data + data)
+        elif kind == MERGE:
+            lie(how, host, stream)
+        elif kind == OPEN:
+            put(CLOSE, host, stream, struct.pack("<iI", -5, 0) + b"not for you\0")
+        elif kind == RUN and how.startswith("merge-"):
+            run(data.decode().split("\0")[:-1], host, stream)
         elif kind == RUN:
             misbehave(how, text, host, stream)
 

@@ -21,8 +21,10 @@
 #include "core/base/version.h"
 #include "sdk/lib/buf.h"
 
-#define GRACE_NS (3 * NS_PER_S) /* that we wait longer than members have: their relays wait less */
-#define MEMBERS_LEAST 2         /* behind one relay: of one there is nothing to merge */
+/* We wait longer than members have, and their relays less so: an eighth of it, within these. */
+#define GRACE_LEAST_NS (200 * NS_PER_MS)
+#define GRACE_MOST_NS (3 * NS_PER_S)
+#define MEMBERS_LEAST 2 /* behind one relay: of one there is nothing to merge */
 
 /* A question to one relay. */
 struct group {
@@ -109,12 +111,23 @@ static int put_in_order(struct by *b)
 
 /* ---- the questions ---- */
 
+static uint64_t timeout_of(const struct by *b)
+{
+    return b->how->ask->timeout_ns > 0 ? b->how->ask->timeout_ns : ASK_TIMEOUT_NS;
+}
+
+static uint64_t grace_of(const struct by *b)
+{
+    uint64_t grace = timeout_of(b) / 8;
+
+    grace = grace < GRACE_LEAST_NS ? GRACE_LEAST_NS : grace;
+    return grace < GRACE_MOST_NS ? grace : GRACE_MOST_NS;
+}
+
 static void begin_text(const struct by *b, struct buf *ret)
 {
-    const struct members_ask *ask = b->how->ask;
-    const struct merged_question q = {.timeout_ns =
-                                          ask->timeout_ns > 0 ? ask->timeout_ns : ASK_TIMEOUT_NS,
-                                      .grace_ns = GRACE_NS,
+    const struct merged_question q = {.timeout_ns = timeout_of(b),
+                                      .grace_ns = grace_of(b),
                                       .max_bytes = b->how->all_bytes,
                                       .merge = b->how->merge->data,
                                       .merge_size = (uint32_t)b->how->merge->size};
@@ -406,13 +419,11 @@ static int take_run(struct by *b, const struct group *g, const struct remote_run
 
 static int ask_all(struct by *b)
 {
-    const struct members_ask *ask = b->how->ask;
     struct remote_run *runs = calloc(b->n_groups + 1, sizeof(*runs));
-    const struct remote_limits limits = {
-        .at_once = members_at_once(ASK_AT_ONCE) / 2 + 1,
-        .timeout_ns = (ask->timeout_ns > 0 ? ask->timeout_ns : ASK_TIMEOUT_NS) + GRACE_NS,
-        .bytes = b->how->all_bytes,
-        .all_bytes = b->how->all_bytes};
+    const struct remote_limits limits = {.at_once = members_at_once(ASK_AT_ONCE) / 2 + 1,
+                                         .timeout_ns = timeout_of(b) + grace_of(b),
+                                         .bytes = b->how->all_bytes,
+                                         .all_bytes = b->how->all_bytes};
 
     if (runs == NULL)
         return err_set(-ENOMEM, "no memory for questions to relays");
