@@ -34,8 +34,6 @@ struct ship_run {
 int sources_find(struct ship_run *r);
 /* Ask all for their tables.  *ret_news: how many wanted tables have rows that were not sent. */
 int sources_list(struct ship_run *r, uint32_t *ret_news);
-/* Have the living give numbers to rows that wait in their rings; after a list. */
-int sources_drain(struct ship_run *r);
 /* What has been listed is all that this run sends. */
 void sources_fix(struct ship_run *r);
 void sources_done(struct ship_run *r);

@@ -176,10 +176,6 @@ static int send_news(struct ship_run *r, struct backoff *b)
     uint64_t moved = 1;
     int rc = sources_list(r, &news);
 
-    if (rc == 0 && r->once)
-        rc = sources_drain(r);
-    if (rc == 0 && r->once)
-        rc = sources_list(r, &news);
     if (r->once)
         sources_fix(r);
     for (int i = 0; rc == 0 && news > 0 && moved > 0 && i < TURNS_MAX && !cli_interrupted; i++) {

@@ -474,18 +474,6 @@ static uint32_t count_news(struct ship_run *r, const bool *only)
     return news;
 }
 
-static const struct ship_table *wanted_table(const struct ship_source *s, const char *schema,
-                                             const char *name)
-{
-    for (uint32_t i = 0; s != NULL && i < s->n_tables; i++) {
-        const struct ship_table *t = &s->tables[i];
-        if (t->wanted && t->listed &&
-            (name == NULL || (strcmp(t->schema, schema) == 0 && strcmp(t->name, name) == 0)))
-            return t;
-    }
-    return NULL;
-}
-
 void sources_fix(struct ship_run *r)
 {
     for (uint32_t i = 0; i < r->state.n; i++)
@@ -496,36 +484,7 @@ void sources_fix(struct ship_run *r)
     r->fixed = true;
 }
 
-int sources_drain(struct ship_run *r)
-{
-    struct members *m = &r->members;
-    bool *done = calloc(m->n + 1, sizeof(*done)), *only = calloc(m->n + 1, sizeof(*only));
-    struct members_range *ranges = calloc(m->n + 1, sizeof(*ranges));
-    int rc = done == NULL || only == NULL || ranges == NULL ? err_set(-ENOMEM, "no memory") : 0;
-
-    for (uint32_t i = 0; i < m->n && rc == 0; i++) {
-        const struct ship_table *t = done[i] ? NULL : wanted_table(r->source[i], NULL, NULL);
-        char statement[256];
-        const struct members_sink nothing = {.arg = NULL};
-        const struct members_ask ask = {.statement = statement, .ranges = ranges, .only = only};
-        if (t == NULL || target_is_files(&m->list[i].target))
-            continue;
-        (void)snprintf(statement, sizeof(statement), "select 1 from \"%s\".\"%s\"", t->schema,
-                       t->name);
-        for (uint32_t k = 0; k < m->n; k++) {
-            only[k] = !done[k] && m->list[k].error == 0 &&
-                      wanted_table(r->source[k], t->schema, t->name) != NULL;
-            done[k] = done[k] || only[k];
-            ranges[k].from = UINT64_MAX / 4; /* none is asked for */
-        }
-        rc = members_query(m, &ask, &nothing);
-    }
-    free(done);
-    free(only);
-    free(ranges);
-    return rc;
-}
-
+/* Who is asked for probing.tables gives numbers to the rows that wait in its rings first. */
 int sources_list(struct ship_run *r, uint32_t *ret_news)
 {
     struct members *m = &r->members;
