@@ -9,6 +9,7 @@
  * disk, and renamed; a range that is there already under its name is whole, and not written again.
  * So each row is in one file, once.  Rows of one range that are of several days are in several.
  */
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -64,7 +65,7 @@ static int64_t day_of(const struct ship_batch *b, int time, uint32_t part, uint3
 static int failed(const char *name, int code)
 {
     bool stays = code == ELOOP || code == ENOTDIR || code == EACCES || code == EPERM ||
-                 code == EROFS || code == ENAMETOOLONG;
+                 code == EROFS || code == ENAMETOOLONG || code == EISDIR;
 
     return err_set(stays           ? -EPROTO
                    : code == EFBIG ? -EFBIG
@@ -164,6 +165,43 @@ static void name_of(const struct ship_batch *b, char *ret, size_t size)
                    (unsigned long long)b->from, (unsigned long long)b->to);
 }
 
+/* Is the file one of this table of this process, with rows of the range, under another name? */
+static bool overlaps(const struct ship_batch *b, const char *name, const char *own)
+{
+    char begin[64], process[24], *end;
+
+    ship_process_text(b->source, process);
+    (void)snprintf(begin, sizeof(begin), "%s-%u-", process, b->table->id);
+    if (strncmp(name, begin, strlen(begin)) != 0 || strcmp(name, own) == 0)
+        return false;
+    uint64_t from = strtoull(name + strlen(begin), &end, 10);
+    if (*end != '-')
+        return false;
+    uint64_t to = strtoull(end + 1, &end, 10);
+    return strcmp(end, ".parquet") == 0 && from < b->to && to > b->from;
+}
+
+/* Somebody with another state file sends the same rows here, or ours was lost: they would be here
+ * twice.  One look a table and run, since a folder may have very many files. */
+static int check_alone(const struct ship_batch *b, int dir, const char *own)
+{
+    int fd = b->first ? openat(dir, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC) : -1, rc = 0;
+    DIR *all = fd != -1 ? fdopendir(fd) : NULL;
+
+    if (fd != -1 && all == NULL)
+        (void)close(fd);
+    for (const struct dirent *e; all != NULL && rc == 0 && (e = readdir(all)) != NULL;)
+        if (overlaps(b, e->d_name, own))
+            rc = err_set(-EREMOTEIO,
+                         "rows %llu to %llu are in %s already, in other pieces: is there another "
+                         "`probing ship` to this folder, or was the state file lost? Remove its "
+                         "files, or ship to another folder",
+                         (unsigned long long)b->from, (unsigned long long)b->to, e->d_name);
+    if (all != NULL)
+        (void)closedir(all);
+    return rc;
+}
+
 static int write_day(const struct folder *f, struct day *d)
 {
     const struct ship_batch *b = d->batch;
@@ -179,7 +217,10 @@ static int write_day(const struct folder *f, struct day *d)
 
     name_of(b, name, sizeof(name));
     buf_init(&text, FILE_BYTES);
-    bool there = rc == 0 && fstatat(dir, name, &st, AT_SYMLINK_NOFOLLOW) == 0;
+    bool there = rc == 0 && fstatat(dir, name, &st, AT_SYMLINK_NOFOLLOW) == 0 &&
+                 S_ISREG(st.st_mode) && st.st_size > 0;
+    if (rc == 0 && !there)
+        rc = check_alone(b, dir, name);
     if (rc == 0 && !there)
         rc = parquet_file(&rows, &text);
     if (rc == 0 && !there)

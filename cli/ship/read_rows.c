@@ -18,8 +18,7 @@
 #include "core/base/clock.h"
 #include "core/base/err.h"
 
-#define RANGE_ROWS 16384 /* as many as a segment of the store has */
-#define GROUP_ROWS ((uint64_t)2 * RANGE_ROWS)
+#define GROUP_ROWS ((uint64_t)2 * SHIP_RANGE_ROWS)
 #define GROUP_MEMBERS 64
 #define EACH_BYTES ((size_t)16 << 20) /* of a range, unless it is one row */
 #define HELD_BYTES ((size_t)64 << 20)
@@ -184,6 +183,7 @@ static void commit(struct ship_run *r, const struct item *i)
     t->next = t->pending_to;
     t->pending_to = 0;
     t->said = t->tried = false;
+    t->begun = true;
     r->state.changed = true;
 }
 
@@ -202,6 +202,7 @@ static int send_item(struct ship_run *r, const struct item *i)
                            .from = t->next,
                            .to = t->pending_to,
                            .rows = i->rows,
+                           .first = !t->begun,
                            .n_columns = i->columns.n + SHIP_TAGS,
                            .parts = i->parts,
                            .n_parts = i->n_parts};
@@ -292,7 +293,7 @@ static void plan(struct ship_run *r, struct ship_table *t)
         r->state.changed = true;
     }
     uint64_t left = t->end_row - t->next;
-    t->pending_to = left == 0 ? 0 : t->next + (left < RANGE_ROWS ? left : RANGE_ROWS);
+    t->pending_to = left == 0 ? 0 : t->next + (left < SHIP_RANGE_ROWS ? left : SHIP_RANGE_ROWS);
     r->state.changed = true;
 }
 

@@ -26,7 +26,8 @@
 #define SHIP_SOURCES_MAX 65536
 #define SHIP_TABLES_MAX 2048 /* of a source; a core has 1,536 stored ones at most */
 #define SHIP_DIRECTORY_BYTES 1024
-#define SHIP_NAME_BYTES 64 /* of a schema or table, as cores call them */
+#define SHIP_RANGE_ROWS 16384 /* as many as a segment of the store has */
+#define SHIP_NAME_BYTES 64    /* of a schema or table, as cores call them */
 
 struct ship_table {
     uint32_t id; /* in the source's data directory: a table that is made again has another one */
@@ -38,6 +39,7 @@ struct ship_table {
     uint64_t first_row, end_row; /* what the source has now */
     uint64_t until;              /* of --once: what it had when that began */
     uint64_t not_before_ns;      /* it was refused: when to try again */
+    bool begun;                  /* a range of it was taken in this run */
     bool tried; /* the range under way has been given to the destination, or may have been */
     bool wanted, listed, said;
 };
@@ -91,6 +93,7 @@ struct ship_batch {
     const struct ship_table *table;
     uint64_t from, to;          /* numbers of rows */
     uint64_t rows;              /* that are there, of them */
+    bool first;                 /* of this table in this run */
     struct sql_column *columns; /* SHIP_TAGS of ours, then theirs; no two of one name */
     uint32_t n_columns;
     struct answer_rows **parts;

@@ -215,7 +215,8 @@ static int take_table(const struct ship_state *s, struct ship_source *source, co
     if (n != TABLE_NUMBERS || j->size != TABLE_NUMBERS || !is_count(v[0]) ||
         v[0]->integer > UINT32_MAX || v[1]->type != JSON_STRING || v[2]->type != JSON_STRING ||
         v[1]->size >= SHIP_NAME_BYTES || v[2]->size >= SHIP_NAME_BYTES || !is_count(v[3]) ||
-        !is_count(v[4]) || !is_count(v[5]) || !is_count(v[6]))
+        !is_count(v[4]) || !is_count(v[5]) || !is_count(v[6]) ||
+        v[4]->integer - v[3]->integer > SHIP_RANGE_ROWS)
         return damaged(s, "a table that is none");
     struct ship_table *t = ship_table_of(source, (uint32_t)v[0]->integer, /* make= */ true);
     if (t == NULL)

@@ -3,6 +3,7 @@
 import json
 import os
 import random
+import re
 import resource
 import signal
 import subprocess
@@ -337,6 +338,25 @@ def test_two_with_one_state_file(world):
     assert ship(world, str(rank.pid), "parquet:%s" % out).returncode == 0
 
 
+def test_rows_that_are_there_in_other_pieces_are_not_sent_again(world):
+    """With a state file that was lost, or another one, each of them would have been there twice."""
+    rank, = start_job(world)
+    to, out = "parquet:%s" % (world.tmp / "out"), world.tmp / "out"
+    add(rank, 5)
+    assert ship(world, str(rank.pid), to).returncode == 0
+    add(rank, 5)
+    (world.tmp / "state" / "ship.json").unlink()
+    done = ship(world, str(rank.pid), to)
+    assert done.returncode == 1 and "sent 0 rows" in done.stderr, done.stderr
+    assert "was the state file lost?" in done.stderr and steps(out) == list(range(5))
+    file = next(out.glob("**/*.parquet"))
+    file.unlink()
+    file.with_name(file.name.replace("-0-5.", "-0-10.")).symlink_to("/etc/passwd")  # no rows in it
+    (world.tmp / "state" / "ship.json").unlink()
+    done = ship(world, str(rank.pid), to)
+    assert "sent 10 rows" in done.stderr and steps(out) == list(range(10)), done.stderr
+
+
 def test_a_state_file_that_cannot_be_trusted(world):
     rank, = start_job(world)
     out = "parquet:%s" % (world.tmp / "out")
@@ -346,6 +366,7 @@ def test_a_state_file_that_cannot_be_trusted(world):
     done = ship(world, str(rank.pid), "parquet:%s" % (world.tmp / "other"))
     assert done.returncode == 1 and "each destination needs one of its own" in done.stderr
     for bad in (good[:-5], "x\n", good.replace('"tables":[[', '"tables":[[-1,'), "{}\n",
+                re.sub(r'("loss",\d+),\d+', r"\1,123456789", good),
                 good.replace("\n", "\n[]\n", 1)):
         state.write_text(bad)
         done = ship(world, str(rank.pid), out)
