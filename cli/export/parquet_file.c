@@ -226,9 +226,12 @@ static int add_column(const struct parquet_rows *rows, uint32_t column, struct b
     add_page(&page, rows, column);
     if (page.failed == 0)
         (void)snappy_add(&packed, page.data, page.size);
+    const size_t plain = page.size;
+    int failed = page.failed ? page.failed : packed.failed;
+    buf_done(&page); /* before a third copy of it is made */
     chunk->at = ret->size;
     number(&t, 1, T_I32, 0); /* DATA_PAGE */
-    number(&t, 2, T_I32, (int64_t)page.size);
+    number(&t, 2, T_I32, (int64_t)plain);
     number(&t, 3, T_I32, (int64_t)packed.size);
     begin(&t, 5);
     number(&t, 1, T_I32, rows->n_rows);
@@ -237,11 +240,9 @@ static int add_column(const struct parquet_rows *rows, uint32_t column, struct b
     number(&t, 4, T_I32, ENCODING_RLE);
     end(&t);
     (void)buf_addc(ret, 0);
-    chunk->plain = ret->size - chunk->at + page.size;
+    chunk->plain = ret->size - chunk->at + plain;
     (void)buf_add(ret, packed.data, packed.size);
     chunk->size = ret->size - chunk->at;
-    int failed = page.failed ? page.failed : packed.failed;
-    buf_done(&page);
     buf_done(&packed);
     return failed ? failed : ret->failed;
 }
