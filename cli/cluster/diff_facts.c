@@ -114,17 +114,17 @@ int diff_add_clock(struct diff_found *f, uint32_t rank, const char *kind, int64_
                    int64_t error_ns, const char *whose)
 {
     char text[200], by[TEXT_AMOUNT_BYTES], unit[TEXT_AMOUNT_BYTES];
-    int64_t most = INT64_MAX / 4; /* more is no clock: more than 70 years */
-    int64_t off = offset_ns < -most || offset_ns > most ? most
-                  : offset_ns < 0                       ? -offset_ns
-                                                        : offset_ns;
+    bool clock = offset_ns >= -MEMBER_CLOCK_MOST && offset_ns <= MEMBER_CLOCK_MOST;
+    int64_t off = !clock ? 0 : offset_ns < 0 ? -offset_ns : offset_ns;
     int64_t step = DIFF_CLOCK_NS;
 
     while (step < error_ns && step < INT64_MAX / 20)
         step *= 10;
     text_ns((off / step + (off % step >= step / 2)) * step, by);
     text_ns(step, unit);
-    if (off > error_ns && off >= DIFF_CLOCK_NS)
+    if (!clock)
+        (void)snprintf(text, sizeof(text), "no clock: more than 70 years from %s", whose);
+    else if (off > error_ns && off >= DIFF_CLOCK_NS)
         (void)snprintf(text, sizeof(text), "%s %s %s (to %s)", by,
                        offset_ns < 0 ? "behind" : "ahead of", whose, unit);
     else

@@ -114,6 +114,8 @@ static struct member_clock together(int64_t offset, int64_t error, int64_t step)
         if (__builtin_add_overflow(offset, step, &offset))
             return unknown;
     }
+    if (size_of(offset) > (uint64_t)MEMBER_CLOCK_MOST)
+        return unknown;
     if (size_of(offset) > (uint64_t)c.error_ns)
         c.offset_ns = offset;
     else
@@ -139,7 +141,7 @@ static void find_host(struct host_clocks *h, uint32_t host, int64_t *ret_offset,
         i++;
     if (i == h->n) {
         bool known = link_host_of(host, &said) == 0 && said.reached && said.error_ns >= 0 &&
-                     said.error_ns < INT64_MAX / 4;
+                     said.error_ns < MEMBER_CLOCK_MOST;
         h->list[h->n].host = host;
         h->list[h->n].offset_ns = known ? said.offset_ns : 0;
         h->list[h->n++].error_ns = known ? said.error_ns : LINK_UNKNOWN;

@@ -48,6 +48,7 @@ struct member_result {
     char note[200];  /* what else there is to say of a whole answer; "": nothing */
 };
 
+#define MEMBER_CLOCK_MOST (INT64_MAX / 4) /* ns, 73 years: what is further off is no clock */
 /* A member's times by our clock.  Its core reads the wall clock once and counts on from there: what
  * becomes of a machine's clock later moves none of its rows. */
 struct member_clock {
