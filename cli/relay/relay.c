@@ -109,7 +109,8 @@ static int list(const char *what)
 /* Who asks is at our standard input and output, which nobody else writes to from now on. */
 static int serve_stdio(void)
 {
-    struct session_options o = {.in = fcntl(STDIN_FILENO, F_DUPFD_CLOEXEC, 3),
+    struct session_options o = {.tell = -1,
+                                .in = fcntl(STDIN_FILENO, F_DUPFD_CLOEXEC, 3),
                                 .out = fcntl(STDOUT_FILENO, F_DUPFD_CLOEXEC, 3)};
     int nothing = open("/dev/null", O_RDWR | O_CLOEXEC);
 

@@ -3,11 +3,13 @@
  * cli/relay/relay_port.c - see relay_port.h.
  *
  * One thread.  Each connection has a process of its own: what one does costs no other a thing, and
- * all of them end with this one.
+ * all of them end with this one.  Who has not shown the token yet has a short time for it, and of
+ * too many such the oldest is put out: strangers keep nobody out who has it.
  */
 #include "cli/relay/relay_port.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <netdb.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
@@ -24,9 +26,13 @@
 #include "cli/link/token.h"
 #include "cli/relay/relay_session.h"
 #include "cli/terminal/terminal.h"
+#include "core/base/clock.h"
 #include "core/base/err.h"
 
-#define SESSIONS_MAX 64
+#define SESSIONS_MAX 64            /* that have shown the token */
+#define STRANGERS_MAX 32           /* that have not, and */
+#define STRANGER_NS (5 * NS_PER_S) /* have so long for it */
+#define VISITORS_MAX (SESSIONS_MAX + STRANGERS_MAX)
 #define BACKLOG 64
 #define TICK_MS 200
 #define TOKEN_LEAST 16 /* letters: shorter ones are guessed */
@@ -74,10 +80,90 @@ static void say_port(int fd)
                  at.ss_family == AF_INET6 ? "]" : "", port);
 }
 
-/* Never returns. */
-static void serve(int fd, const char *token, pid_t parent)
+/* ---- who is connected ---- */
+
+struct visitor {
+    pid_t pid;       /* of the process that serves it */
+    int told;        /* a pipe: a byte comes when it has shown the token; -1: it has */
+    uint64_t number; /* counted up: the oldest has the lowest */
+    char address[64];
+};
+
+struct port {
+    int listener;
+    const char *token;
+    struct visitor list[VISITORS_MAX];
+    uint32_t n;
+    uint64_t last;
+};
+
+static bool is_stranger(const struct visitor *v)
 {
-    const struct session_options o = {.in = fd, .out = fd, .token = token};
+    return v->told != -1;
+}
+
+static uint32_t count(const struct port *p, bool strangers, const char *address)
+{
+    uint32_t n = 0;
+
+    for (uint32_t i = 0; i < p->n; i++)
+        n += is_stranger(&p->list[i]) == strangers &&
+             (address == NULL || strcmp(address, p->list[i].address) == 0);
+    return n;
+}
+
+/* Of the address that has most of them the oldest: who floods puts out himself. */
+static struct visitor *one_too_many(struct port *p)
+{
+    struct visitor *worst = NULL;
+    uint32_t most = 0;
+
+    for (uint32_t i = 0; i < p->n; i++) {
+        struct visitor *v = &p->list[i];
+        uint32_t n = is_stranger(v) ? count(p, true, v->address) : 0;
+        if (n > most || (n > 0 && n == most && v->number < worst->number)) {
+            most = n;
+            worst = v;
+        }
+    }
+    return worst;
+}
+
+static void forget(struct port *p, struct visitor *v)
+{
+    if (v->told != -1)
+        (void)close(v->told);
+    *v = p->list[--p->n];
+}
+
+static void put_out(struct port *p, struct visitor *v)
+{
+    (void)kill(v->pid, SIGKILL);
+    while (waitpid(v->pid, NULL, 0) == -1 && errno == EINTR)
+        ;
+    forget(p, v);
+}
+
+/* Those that have shown the token, and those that have ended. */
+static void look_at_visitors(struct port *p)
+{
+    for (uint32_t i = p->n; i-- > 0;) {
+        struct visitor *v = &p->list[i];
+        char byte;
+        if (v->told != -1 && read(v->told, &byte, 1) == 1) {
+            (void)close(v->told);
+            v->told = -1;
+        }
+        if (waitpid(v->pid, NULL, WNOHANG) > 0)
+            forget(p, v);
+    }
+}
+
+/* Never returns. */
+static void serve(int fd, int tell, const char *token, pid_t parent)
+{
+    const struct session_options o = {
+        .in = fd, .out = fd, .token = token, .greet_ns = STRANGER_NS, .tell = tell};
 
     (void)prctl(PR_SET_PDEATHSIG, SIGTERM);
     int rc = getppid() == parent ? session_run(&o) : 0;
@@ -87,31 +173,65 @@ static void serve(int fd, const char *token, pid_t parent)
     _exit(rc < 0 ? EXIT_FAILED : EXIT_DONE);
 }
 
-static int accept_one(int listener, const char *token, int *sessions)
+static void name_address(const struct sockaddr_storage *at, socklen_t size, char *ret, size_t n)
+{
+    if (getnameinfo((const struct sockaddr *)at, size, ret, (socklen_t)n, NULL, 0,
+                    NI_NUMERICHOST) != 0)
+        ret[0] = '\0';
+}
+
+static void let_in(struct port *p, int fd, const struct visitor *who)
+{
+    const pid_t parent = getpid();
+    struct visitor *v = &p->list[p->n];
+    int told[2];
+
+    if (pipe2(told, O_CLOEXEC | O_NONBLOCK) == -1)
+        return;
+    (void)fflush(stderr);
+    *v = *who;
+    v->told = told[0];
+    v->number = p->last++;
+    v->pid = fork();
+    if (v->pid == 0) {
+        (void)close(p->listener);
+        for (uint32_t i = 0; i <= p->n; i++)
+            if (p->list[i].told != -1)
+                (void)close(p->list[i].told);
+        serve(fd, told[1], p->token, parent);
+    }
+    (void)close(told[1]);
+    if (v->pid > 0)
+        p->n++;
+    else
+        (void)close(told[0]);
+}
+
+static void accept_one(struct port *p)
 {
     const int one = 1;
-    const pid_t parent = getpid();
-    int fd = accept4(listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+    struct sockaddr_storage at;
+    socklen_t size = sizeof(at);
+    struct visitor who = {.pid = 0};
+    int fd = accept4(p->listener, (struct sockaddr *)&at, &size, SOCK_CLOEXEC | SOCK_NONBLOCK);
 
     if (fd == -1)
-        return 0;
+        return;
     (void)setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one));
     (void)setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &one, sizeof(one));
-    (void)fflush(stderr);
-    pid_t pid = *sessions < SESSIONS_MAX ? fork() : -1;
-    if (pid == 0) {
-        (void)close(listener);
-        serve(fd, token, parent);
-    }
-    *sessions += pid > 0;
+    name_address(&at, size, who.address, sizeof(who.address));
+    if (count(p, true, NULL) >= STRANGERS_MAX)
+        put_out(p, one_too_many(p));
+    if (count(p, false, NULL) < SESSIONS_MAX)
+        let_in(p, fd, &who);
     (void)close(fd);
-    return 0;
 }
 
 int relay_listen(const char *address, const char *token_file)
 {
     char token[TOKEN_BYTES];
-    int fd = -1, sessions = 0, rc = link_token(token_file, token, sizeof(token));
+    struct port p = {.listener = -1, .token = token};
+    int rc = link_token(token_file, token, sizeof(token));
 
     if (rc == 0 && strlen(token) < TOKEN_LEAST)
         rc = err_set(-EACCES,
@@ -119,17 +239,17 @@ int relay_listen(const char *address, const char *token_file)
                      "(mode 600), PROBING_TOKEN or PROBING_TOKEN_FILE",
                      TOKEN_LEAST);
     if (rc == 0)
-        rc = open_port(address, &fd);
+        rc = open_port(address, &p.listener);
     if (rc < 0)
         return rc;
-    say_port(fd);
+    say_port(p.listener);
     while (!cli_interrupted) {
-        struct pollfd p = {.fd = fd, .events = POLLIN};
-        if (poll(&p, 1, TICK_MS) > 0)
-            (void)accept_one(fd, token, &sessions);
-        while (sessions > 0 && waitpid(-1, NULL, WNOHANG) > 0)
-            sessions--;
+        struct pollfd listener = {.fd = p.listener, .events = POLLIN};
+        int ready = poll(&listener, 1, TICK_MS);
+        look_at_visitors(&p);
+        if (ready > 0)
+            accept_one(&p);
     }
-    (void)close(fd);
+    (void)close(p.listener);
     return 0;
 }

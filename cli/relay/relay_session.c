@@ -230,6 +230,10 @@ static int take_hello(struct session *s, const struct frame *f)
                                 "the relay's");
     s->me = f->host;
     s->greeted = true;
+    if (s->o->tell != -1) {
+        (void)write(s->o->tell, "", 1);
+        (void)close(s->o->tell);
+    }
     (void)gethostname(name, sizeof(name) - 1);
     buf_init(&hello, 8192);
     frame_hello_write(probing_build, name, &hello);
@@ -439,7 +443,7 @@ static int check_life(const struct session *s)
 {
     uint64_t now = clock_monotonic();
 
-    if (!s->greeted && now - s->began_ns > GREET_NS)
+    if (!s->greeted && now - s->began_ns > (s->o->greet_ns > 0 ? s->o->greet_ns : GREET_NS))
         return err_set(-ETIMEDOUT, "nobody said who asks");
     if (now - s->heard_ns > SILENT_NS)
         return err_set(-ETIMEDOUT, "no sign of life from who asks for 120 s");

@@ -8,9 +8,13 @@
 #ifndef CLI_RELAY_RELAY_SESSION_H
 #define CLI_RELAY_RELAY_SESSION_H
 
+#include <stdint.h>
+
 struct session_options {
     int in, out;       /* the wire; closed at the end */
     const char *token; /* that who asks must show; NULL: it came by a shell, and is our user */
+    uint64_t greet_ns; /* for who asks to say who it is, 0: as by a shell */
+    int tell;          /* gets a byte when that is so; closed then; -1: nobody */
 };
 
 /* Serve until who asks has gone, or has not been heard for too long.  Nothing that was begun is
