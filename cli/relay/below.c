@@ -333,6 +333,11 @@ void merge_polls(const struct merge *m, struct pollfd *ret)
         ret[i] = (struct pollfd){.fd = m->own.fds[i], .events = POLLIN};
 }
 
+bool merge_ends(const struct merge *m)
+{
+    return waits_for_own(m) && m->own.fds[0] == -1;
+}
+
 bool merge_turn(struct merge *m)
 {
     bool late = clock_monotonic() > m->deadline_ns, all = true;

@@ -26,6 +26,8 @@ void merge_free(struct merge *m); /* what it has asked below is given up; NULL i
 bool merge_take(struct merge *m, const struct frame *f);
 /* The descriptors that it waits for: MERGE_POLLS. */
 void merge_polls(const struct merge *m, struct pollfd *ret);
+/* Its own child has said all, and has not ended yet. */
+bool merge_ends(const struct merge *m);
 /* Do what can be done.  true: all has come, or is too late, and `child` may be started. */
 bool merge_turn(struct merge *m);
 /* Start the child whose output is the answer.  Where there is nobody below it may be begun at once,

@@ -33,6 +33,8 @@
 #define LEAVE_NS (3 * NS_PER_S)    /* for commands to end, when nobody asks any more */
 #define TICK_MS 1000
 #define CHILD_TICK_MS 20 /* a child that ends is not seen otherwise */
+#define MERGE_LOOK_MS 50 /* between looks at the time limit of those below */
+#define MERGE_TICK_MS 2  /* one that merges, which somebody waits for and is soon done */
 #define TURN_FRAMES 256
 
 struct session {
@@ -403,6 +405,19 @@ static bool make_room(struct session *s, uint32_t n)
     return true;
 }
 
+/* A child that merges has closed its output, and is not gone yet. */
+static bool is_about_to_end(const struct session *s)
+{
+    bool soon = false;
+
+    for (uint32_t i = 0; i < s->n && !soon; i++) {
+        const struct served *one = s->list[i];
+        soon = one->merge != NULL &&
+               (one->state == SERVED_MERGES ? merge_ends(one->merge) : one->stream.from[0] == -1);
+    }
+    return soon;
+}
+
 static int wait_some(struct session *s, uint32_t *ret_branches)
 {
     uint32_t n = 3 + TREE_POLLS * s->tree.n;
@@ -426,8 +441,10 @@ static int wait_some(struct session *s, uint32_t *ret_branches)
         if (s->list[i]->state == SERVED_MERGES) {
             merge_polls(s->list[i]->merge, s->polls + n);
             n += MERGE_POLLS;
-            ms = CHILD_TICK_MS;
+            ms = ms < MERGE_LOOK_MS ? ms : MERGE_LOOK_MS;
         }
+    if (is_about_to_end(s))
+        ms = MERGE_TICK_MS;
     if (deadline != 0)
         ms = deadline <= now ? 0 : (deadline - now) / NS_PER_MS < (uint64_t)ms ? 1 : ms;
     if (poll(s->polls, n, ms) == -1 && errno != EINTR)
