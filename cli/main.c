@@ -15,6 +15,7 @@
 
 #include "cli/cluster/job_report.h"
 #include "cli/command_table.h"
+#include "cli/link/link.h"
 #include "cli/many/many.h"
 #include "cli/many/members.h"
 #include "cli/many/run_there.h"
@@ -247,7 +248,13 @@ static int run_command(int argc, char **argv, const char *target_text)
     cli_args_of(c);
     if (c->pages)
         pager_begin();
-    return c->run(&target, argc, argv);
+    int rc = c->run(&target, argc, argv);
+    if (rc < 0 && target.there != NULL) {
+        char why[ERR_TEXT_BYTES];
+        link_hints(target.there->host, err_why(rc), why, sizeof(why));
+        rc = err_set(rc, "%s", why);
+    }
+    return rc;
 }
 
 /* `ps` shows our words to everybody: those that hold a secret are ours alone from now on. */

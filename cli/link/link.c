@@ -179,6 +179,19 @@ int link_known(const char *name, bool listens, uint32_t *ret)
     return -ENOENT;
 }
 
+const char *link_name_of(uint32_t host)
+{
+    static char name[400]; /* one thread */
+
+    for (uint32_t i = 0; i < the.n; i++)
+        if (the.hosts[i].number == host) {
+            (void)snprintf(name, sizeof(name), "%s:%s", the.hosts[i].listens ? "relay" : "ssh",
+                           the.hosts[i].name);
+            return name;
+        }
+    return NULL;
+}
+
 bool link_is_due(const char *name, bool listens)
 {
     uint64_t pause = NS_PER_S;
@@ -489,11 +502,28 @@ int link_run_all(uint32_t host, int argc, const char *const *argv,
     return rc;
 }
 
+int link_print_words(uint32_t host, const char *data, size_t size)
+{
+    char *text = strndup(data, size), *mended = malloc(2 * size + READ_BYTES);
+
+    if (text == NULL || mended == NULL || strlen(text) != size)
+        (void)fwrite(data, 1, size, stderr);
+    else {
+        link_hints(host, text, mended, 2 * size + READ_BYTES);
+        (void)fputs(mended, stderr);
+    }
+    free(text);
+    free(mended);
+    return fflush(stderr) == 0 ? 0 : -EPIPE;
+}
+
 static int print(void *arg, bool error, const char *data, size_t size)
 {
-    FILE *to = error ? stderr : stdout;
+    const struct link_member *m = arg;
+    FILE *to = stdout;
 
-    (void)arg;
+    if (error)
+        return link_print_words(m->host, data, size);
     return fwrite(data, 1, size, to) == size && fflush(to) == 0 ? 0 : -EPIPE;
 }
 
@@ -506,7 +536,7 @@ int link_run_print(const struct link_member *m, int argc, const char *const *arg
     words[0] = "-t";
     words[1] = m->what;
     memcpy(words + 2, argv, (size_t)argc * sizeof(char *));
-    int rc = link_run_all(m->host, argc + 2, words, print, NULL);
+    int rc = link_run_all(m->host, argc + 2, words, print, (void *)(uintptr_t)m);
     free(words);
     return rc;
 }

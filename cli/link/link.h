@@ -40,6 +40,8 @@ int link_listener(const char *name, uint32_t *ret);
 bool link_is_due(const char *name, bool listens);
 /* The number of a host that was named to one of these; -ENOENT without words. */
 int link_known(const char *name, bool listens, uint32_t *ret);
+/* "ssh:HOST" or "relay:HOST:PORT"; NULL: we have not named it.  Until the next call. */
+const char *link_name_of(uint32_t host);
 
 struct link_host {
     bool reached;
@@ -109,6 +111,13 @@ int link_run_all(uint32_t host, int argc, const char *const *argv,
                  int (*fn)(void *arg, bool error, const char *data, size_t size), void *arg);
 /* The same, to our standard output and error. */
 int link_run_print(const struct link_member *m, int argc, const char *const *argv);
+
+/* What was said on a host, as it is to be said here: "probing -t 4242 inject" names the host, too.
+ * One line or several; ret: cut where it is too small, always with its NUL. */
+void link_hints(uint32_t host, const char *text, char *ret, size_t size);
+
+/* To our standard error, what a command there has said on its own.  0 or -EPIPE. */
+int link_print_words(uint32_t host, const char *data, size_t size);
 
 /* The descriptor that children keep; -1: none. */
 int link_descriptor(void);

@@ -389,7 +389,10 @@ void member_failed(struct member *m, enum member_state state, int rc)
 
     r->state = state;
     r->error = rc;
-    (void)snprintf(r->why, sizeof(r->why), "%s", err_why(rc));
+    if (m->target.there != NULL)
+        link_hints(m->target.there->host, err_why(rc), r->why, sizeof(r->why));
+    else
+        (void)snprintf(r->why, sizeof(r->why), "%s", err_why(rc));
     for (char *at = r->why; *at != '\0'; at++)
         *at = *at == '\n' ? ' ' : *at; /* a member's words must not look like a line of ours */
 }

@@ -59,6 +59,7 @@ void remote_list_words(const char *what, const char *ret[REMOTE_LIST_WORDS])
 /* ---- its files, by a query that runs there ---- */
 
 struct passed {
+    uint32_t host;
     int (*fn)(void *arg, const char *data, size_t size);
     void *arg;
 };
@@ -69,14 +70,14 @@ static int pass(void *arg, bool error, const char *data, size_t size)
 
     if (!error)
         return p->fn(p->arg, data, size);
-    return fwrite(data, 1, size, stderr) == size ? 0 : -EPIPE;
+    return link_print_words(p->host, data, size);
 }
 
 static int answer_there(const struct target *t, const struct answer_ask *ask,
                         int (*fn)(void *arg, const char *data, size_t size), void *arg)
 {
     struct answer_words words = {.list = {"-t", t->there->what}, .n = 2};
-    struct passed p = {fn, arg};
+    struct passed p = {t->there->host, fn, arg};
     int n = answer_words(ask, /* width= */ false, &words);
     int rc = link_run_all(t->there->host, n, words.list, pass, &p);
     return rc > 0 ? err_set(-EIO, "the query failed on %s", t->host) : rc;

@@ -38,7 +38,8 @@
 struct answer {
     char *statement;
     uint32_t kind;
-    struct buf bytes; /* as they go to the socket */
+    struct buf bytes; /* as they go to the socket, for the first question of a connection */
+    size_t ids[2];    /* where in them the question's number stands: of rows 0, there are none */
 };
 
 struct connection {
@@ -219,9 +220,11 @@ static struct answer *make_answer(const char *statement, uint32_t kind)
     int rc = run(&ranks[kind], statement, &arrow);
     if (rc == 0)
         add_frame(&a->bytes, 2, arrow.data, arrow.size);
+    a->ids[0] = rc == 0 ? a->bytes.size - arrow.size : 0;
     (void)snprintf(end, sizeof(end), "{\"id\":1,\"done\":%d%s%s%s}", rc, rc ? ",\"error\":\"" : "",
                    rc ? err_text() : "", rc ? "\"" : "");
     add_frame(&a->bytes, 1, end, strlen(end));
+    a->ids[1] = a->bytes.size - strlen(end) + strlen("{\"id\":");
     buf_done(&arrow);
     must(a->statement && !a->bytes.failed, "memory");
     return a;
@@ -271,6 +274,10 @@ static void reply(struct connection *c, const char *data, size_t size)
     const struct answer *a = answer_to(m.argv[m.argc - 1], c->rank % KINDS);
     size_t before = c->out.size;
     (void)buf_add(&c->out, a->bytes.data, a->bytes.size);
+    must(id > 0 && id < 10, "a connection of few questions");
+    if (a->ids[0] > 0)
+        memcpy(c->out.data + before + a->ids[0], &id, sizeof(id));
+    c->out.data[before + a->ids[1]] = (char)('0' + id);
     (void)snprintf(digits, sizeof(digits), "%06u", c->rank % 1000000);
     char *at = memmem(c->out.data + before, a->bytes.size, RANK_DIGITS, 6);
     if (at && strstr(m.argv[m.argc - 1], "process.envs"))

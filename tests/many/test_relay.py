@@ -263,6 +263,20 @@ def test_the_dead(far):
     assert done.returncode == 1 and "has ended" in done.stderr
 
 
+def test_what_to_do_next_names_the_host(far):
+    bare = subprocess.Popen(["sleep", "1000"])
+    try:
+        one = "ssh:node/%d" % bare.pid
+        for words in (("query", "select 1"), ("backtrace",), ("eval", "1")):
+            done = far.probing("-t", one, *words)
+            assert done.returncode == 1, words
+            assert "probing -t %s inject" % one in done.stderr, (words, done.stderr)
+            assert "-t %d" % bare.pid not in done.stderr, (words, done.stderr)
+    finally:
+        bare.kill()
+        bare.wait()
+
+
 def test_who_is_missing_is_named(far):
     """Hosts that are not there, and relays that do not as they should, cost themselves only."""
     hosts = ["dead", "fake-lines", "fake-flood", "fake-others", "fake-kind", "fake-long",
