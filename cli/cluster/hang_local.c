@@ -177,7 +177,8 @@ static int ask(struct looking *l, uint32_t looks, enum how how)
     l->how = how;
     for (uint32_t i = 0; i < l->members.n; i++) {
         const struct hang_seen *s = seen_of(l, i);
-        l->only[i] = l->members.list[i].error == 0 && how_of(l, s) == how && s->rank.looks == looks;
+        l->only[i] = l->members.list[i].error == 0 && s->rank.state != HANG_GONE &&
+                     how_of(l, s) == how && s->rank.looks == looks;
         n += l->only[i];
     }
     const struct each_run run = {.command = &command,
@@ -251,6 +252,11 @@ static int add_members(struct looking *l)
         s->here = m->target.pid > 0 && m->target.host[0] == '\0';
         (void)snprintf(s->rank.host, sizeof(s->rank.host), "%s", m->tags.host);
         s->outside = m->target.kind == TARGET_BARE || m->target.stopped;
+        if (m->error == 0 && m->target.kind == TARGET_FILES && !m->target.stopped) {
+            s->here = false; /* whoever has its number now is another */
+            s->rank.state = HANG_GONE;
+            (void)snprintf(s->rank.why, sizeof(s->rank.why), "it has ended, and left its data");
+        }
         if (m->error < 0)
             (void)snprintf(s->rank.why, sizeof(s->rank.why), "%s", m->result.why);
     }

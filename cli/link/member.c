@@ -80,6 +80,7 @@ static int fill(const struct json *o, struct link_member *m)
     m->pid = read_number(o, "pid", INT32_MAX);
     m->start_time = read_number(o, "start_time", INT64_MAX);
     m->alive = strcmp(json_text(o, "state", ""), "alive") == 0;
+    m->dead = strcmp(json_text(o, "state", ""), "dead") == 0;
     m->rank = read_number(o, "rank", INT32_MAX);
     m->node_rank = read_number(o, "node_rank", INT32_MAX);
     m->local_rank = read_number(o, "local_rank", INT32_MAX);

@@ -34,8 +34,17 @@ int find_ask_remote(struct find *f);
 /* Room for one more, of zeros but its name; it counts when found->n is raised.  NULL: no memory. */
 struct member *find_grow(struct find *f, const char *name);
 int find_has(struct find *f, const struct target *t); /* 1, 0, or -ENOMEM */
-/* Every process of the job of that name. */
+/* Every process of the job of that name, and (job_dead.c) the data of its ranks that have ended;
+ * before: where those that live begin in the list. */
 int find_add_job(struct find *f, const char *name);
+int find_add_dead(struct find *f, const char *name, uint32_t before);
+/* What the data of a process that has ended say of its place. */
+void dead_place(const char *directory, struct member_tags *ret);
+/* Of an environment as /proc has it, ended by NUL: is it of a process of that job, and where do its
+ * ranks meet ("127.0.0.1:29500", "")? */
+struct buf;
+bool job_is_named(const struct buf *environment, const char *name);
+void job_master(const struct buf *environment, char *ret, size_t size);
 
 /* Put them in order of rank, and find out how to call them. */
 int members_sort(struct members *m);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * cli/many/job.c - `job:NAME`: the ranks on this machine that say that they are of that job, with a
- * core or without.
+ * core or without; job_dead.c has those that have ended.
  *
  * One thread.  A job is known by torchrun's --rdzv-id, the id or name that SLURM, PBS or LSF gave
  * it, a Kubernetes job's name, or MASTER_ADDR:MASTER_PORT.  Children of a rank have its environment
@@ -45,7 +45,7 @@ static const char *variable(const struct buf *b, const char *name)
     return value != NULL ? value : "";
 }
 
-static void read_master(const struct buf *b, char *ret, size_t size)
+void job_master(const struct buf *b, char *ret, size_t size)
 {
     const char *address = variable(b, "MASTER_ADDR"), *port = variable(b, "MASTER_PORT");
 
@@ -65,6 +65,14 @@ static bool is_of_job(const struct buf *b, const char *name, const char *master)
                          : variable(b, names[i])[0] != '\0')
             return true;
     return name != NULL ? strcmp(master, name) == 0 : master[0] != '\0';
+}
+
+bool job_is_named(const struct buf *environment, const char *name)
+{
+    char master[128];
+
+    job_master(environment, master, sizeof(master));
+    return is_of_job(environment, name, master);
 }
 
 /* A core counts most, then that it is a Python: wrappers are shells. */
@@ -92,7 +100,7 @@ static int take_process(struct candidates *all, pid_t pid, const char *name)
     buf_init(&b, FIND_ENVIRONMENT_BYTES);
     bool read = file_read(AT_FDCWD, path, &b) == 0 && buf_addc(&b, '\0') == 0;
     if (read) {
-        read_master(&b, c.master, sizeof(c.master));
+        job_master(&b, c.master, sizeof(c.master));
         member_place(b.data, b.size - 1, &place);
         c.rank = place.rank;
         (void)snprintf(c.job, sizeof(c.job), "%s", place.job);
@@ -274,6 +282,9 @@ int find_add_job(struct find *f, const char *name)
     uint32_t before = f->found->n;
     int rc = name[0] != '\0' ? job_each(name, add_pid, &o) : no_job(name);
 
+    if (rc == 0)
+        rc = find_add_dead(f, name, before);
+    o.n += f->found->n - before;
     for (uint32_t i = before; i < f->found->n && strcmp(name, "none") != 0; i++)
         (void)snprintf(f->found->list[i].tags.job, sizeof(f->found->list[i].tags.job), "%s", name);
     return rc == 0 && o.n == 0 ? no_job(name) : rc;

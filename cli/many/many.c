@@ -247,6 +247,32 @@ static int run_each(struct many *many, const struct each_run *run)
     return flows && rc < 0 ? rc : finish(many, rc);
 }
 
+/* Of a job: that some are not there any more is no part of what they answer. */
+static void say_dead(const struct members *m)
+{
+    bool *dead = calloc(m->n + 1, sizeof(*dead));
+    uint32_t n = 0;
+    struct buf names;
+
+    buf_init(&names, 1u << 20);
+    for (uint32_t i = 0; dead != NULL && i < m->n; i++) {
+        const struct target *t = &m->list[i].target;
+        bool files = t->there != NULL ? t->there->dead : t->kind == TARGET_FILES && !t->stopped;
+        dead[i] = m->list[i].error == 0 && m->list[i].tags.job[0] != '\0' && files;
+        n += dead[i];
+    }
+    if (n > 0) {
+        members_list(m, dead, &names);
+        terminal_say("%s %s %s ended, and left %s data",
+                     m->ranked ? n == 1 ? "rank" : "ranks"
+                     : n == 1  ? "process"
+                               : "processes",
+                     buf_text(&names), n == 1 ? "has" : "have", n == 1 ? "its" : "their");
+    }
+    buf_done(&names);
+    free(dead);
+}
+
 int many_run(const char *text, const struct many_options *o, const struct cli_command *c, int argc,
              char **argv)
 {
@@ -269,6 +295,8 @@ int many_run(const char *text, const struct many_options *o, const struct cli_co
     if (rc < 0)
         return rc;
     rc = members_identify(&many.members, o->timeout_ns, o->at_once);
+    if (rc == 0)
+        say_dead(&many.members);
     if (rc == 0)
         rc = report             ? run_report(&many, text, &run)
              : asks_for_rows(c) ? run_rows(&many, text, &run)

@@ -168,13 +168,17 @@ struct member *find_grow(struct find *f, const char *name)
     return m;
 }
 
-/* What the process's environment says of its place; a process of this machine only. */
+/* What the process's environment says of its place, or its data; a process of this machine only. */
 static void read_place(struct member *m)
 {
     char path[PROC_PATH_BYTES];
     struct buf b;
 
-    if (m->target.pid == 0 || (m->target.kind == TARGET_FILES && !m->target.stopped))
+    if (m->target.kind == TARGET_FILES && !m->target.stopped) {
+        dead_place(m->target.directory, &m->tags);
+        return;
+    }
+    if (m->target.pid == 0)
         return;
     proc_path(m->target.pid, 0, "environ", path);
     buf_init(&b, FIND_ENVIRONMENT_BYTES);

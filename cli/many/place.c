@@ -10,10 +10,12 @@
 
 #include "cli/many/members.h"
 #include "sdk/lib/buf.h"
+#include "sdk/lib/job_variables.h"
 #include "sdk/lib/number.h"
 #include "sdk/lib/proc/proc_file.h"
 
-/* Who says it first is believed: what is nearer to the program comes first. */
+/* Who says it first is believed: what is nearer to the program comes first.  All of them stand in
+ * job_variables, too, which are what a core is asked for and leaves. */
 static const char *const rank_names[] = {"RANK",     "OMPI_COMM_WORLD_RANK", "PMIX_RANK",
                                          "PMI_RANK", "SLURM_PROCID",         "JOB_COMPLETION_INDEX",
                                          NULL};
@@ -55,20 +57,12 @@ static void first_text(const char *text, size_t size, const char *const *names, 
     }
 }
 
-static void add_names(struct buf *b, const char *const *names)
-{
-    for (; *names != NULL; names++)
-        (void)buf_addf(b, "%s'%s'", b->data[b->size - 1] == '(' ? "" : ", ", *names);
-}
-
 void member_place_statement(struct buf *ret)
 {
     (void)buf_adds(ret, "select name, value from process.envs where name in (");
-    add_names(ret, rank_names);
-    add_names(ret, local_names);
-    add_names(ret, node_names);
-    add_names(ret, job_names);
-    (void)buf_adds(ret, ", 'ROLE_NAME', 'MASTER_ADDR', 'MASTER_PORT')");
+    for (size_t i = 0; i < JOB_VARIABLES_N; i++)
+        (void)buf_addf(ret, "%s'%s'", i > 0 ? ", " : "", job_variables[i]);
+    (void)buf_addc(ret, ')');
 }
 
 void member_place(const char *environment, size_t size, struct member_tags *ret)

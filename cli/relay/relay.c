@@ -75,7 +75,10 @@ static int print_member(const struct member *m)
     if (member_clock_step(t, &step) == 0)
         (void)buf_addf(&b, "\"clock_step_ns\": %lld, ", (long long)step);
     json_add_member_text(&b, "why", m->error < 0 ? m->result.why : "");
-    (void)buf_addf(&b, "\"state\": \"%s\"}\n", t->kind == TARGET_LIVE ? "alive" : "not alive");
+    (void)buf_addf(&b, "\"state\": \"%s\"}\n",
+                   t->kind == TARGET_LIVE                   ? "alive"
+                   : t->kind == TARGET_FILES && !t->stopped ? "dead"
+                                                            : "not alive");
     int rc = b.failed ? err_set(b.failed, "a process's line is too long")
              : fwrite(buf_text(&b), 1, b.size, stdout) == b.size ? 0
                                                                  : -EPIPE;

@@ -24,6 +24,8 @@
 #include "core/base/file.h"
 #include "core/base/info_file.h"
 #include "core/datadir/datadir.h"
+#include "sdk/lib/job_variables.h"
+#include "sdk/lib/proc/proc_file.h"
 
 #define FAST_MIN_BYTES ((uint64_t)64 << 20) /* rings and strings want that much of a tmpfs */
 #define TMPFS 0x01021994                    /* f_type of a tmpfs, statfs(2) */
@@ -31,6 +33,8 @@
 #define FOREIGN_MAX 8                       /* names that others have, until we choose oddly */
 #define ROOM_BYTES ((off_t)64 << 10)        /* without so much no life begins */
 #define DATADIR_NAME_BYTES 32               /* of a file of ours */
+#define ENVIRONMENT_BYTES ((size_t)8 << 20) /* Linux gives a program 6 MiB at most */
+#define VARIABLE_BYTES 200                  /* of a name and a value; longer ones are left out */
 #define SOCKET_PATH_MAX 107                 /* bytes of sun_path, and a NUL */
 #define SOCKET_LEAF_LEAST 9                 /* of "/1-1/sock": what a root is followed by */
 
@@ -358,6 +362,24 @@ static void add_link(struct buf *b, const char *key, const char *path)
     add_line(b, key, to, n > 0 ? (size_t)n : 0);
 }
 
+/* Which rank of which job it is, as its environment said when it began. */
+static void add_job(struct buf *b)
+{
+    char line[VARIABLE_BYTES];
+    struct buf text;
+
+    buf_init(&text, ENVIRONMENT_BYTES);
+    if (file_read(AT_FDCWD, "/proc/self/environ", &text) == 0 && buf_addc(&text, '\0') == 0)
+        for (size_t i = 0; i < JOB_VARIABLES_N; i++) {
+            const char *value = proc_environ_find(text.data, text.size - 1, job_variables[i]);
+            int n =
+                value != NULL ? snprintf(line, sizeof(line), "%s=%s", job_variables[i], value) : 0;
+            if (n > 0 && (size_t)n < sizeof(line)) /* half a name is another's */
+                add_line(b, "variable", line, (size_t)n);
+        }
+    buf_done(&text);
+}
+
 int own_dir_info_text(const struct own_dir *p, struct buf *text)
 {
     char path[DATADIR_PATH_BYTES];
@@ -373,12 +395,13 @@ int own_dir_info(const struct own_dir *p, const char *version, int64_t utc_offse
     struct buf b;
 
     buf_init(&b, INFO_MAX_BYTES);
-    (void)buf_addf(&b, "pid: %d\nstart_time: %llu\nuid: %u\n", (int)getpid(),
-                   (unsigned long long)p->start_time, (unsigned)geteuid());
+    (void)buf_addf(&b, "pid: %d\nstart_time: %llu\nuid: %u\nparent: %d\n", (int)getpid(),
+                   (unsigned long long)p->start_time, (unsigned)geteuid(), (int)getppid());
     add_file(&b, "boot_id", "/proc/sys/kernel/random/boot_id");
     add_link(&b, "time_namespace", "/proc/self/ns/time"); /* whose CLOCK_MONOTONIC it counts */
     add_link(&b, "executable", "/proc/self/exe");
     add_file(&b, "command", "/proc/self/cmdline");
+    add_job(&b);
     if (p->note[0])
         add_line(&b, "note", p->note, strlen(p->note));
     (void)buf_addf(&b, "version: %s\nutc_offset: %lld\n", version, (long long)utc_offset);

@@ -9,7 +9,7 @@ import sys
 
 import pytest
 from ranks import four, named, rows, start_ranks  # noqa: F401
-from world import CLI, wait_for
+from world import CLI, remote_shell, wait_for
 
 NUMBER = "select value::bigint as n from process.envs where name = 'RANK'"
 
@@ -231,3 +231,33 @@ def test_wrong_options(world, words):
     done = world.probing("-t", "1,2", *words, *(("query", "select 1") if len(words) > 1 or
                                                "=" in words[0] else ()))
     assert done.returncode == 2 and done.stdout == "", done.stderr
+
+
+def test_ranks_that_have_ended_are_of_their_job(world):
+    """Who was killed was of no job any more, and neither was a job all of whose ranks were."""
+    env = dict(TORCHELASTIC_RUN_ID="ended-%d" % os.getpid(), MASTER_ADDR="127.0.0.1")
+    job = "job:" + env["TORCHELASTIC_RUN_ID"]
+    shell = dict(remote_shell(world, "#!/bin/sh\nshift\nexec sh -c \"$*\"\n"))
+    counts = "select _rank, count(*) as n from global.probing.tables group by 1 order by 1"
+
+    def ranks_of(target, **more):
+        done = world.probing("-t", target, "query", "--format", "json", counts, **more)
+        return [r["_rank"] for r in rows(done)], done.stderr
+
+    def end(targets):
+        for t in targets:
+            t.kill()
+    end(start_ranks(world, 3, MASTER_PORT="1", **env))  # an earlier start of it
+    found, said = ranks_of(job)
+    assert found == [0, 1, 2] and "ranks 0-2 have ended, and left their data" in said, said
+    ranks = start_ranks(world, 2, MASTER_PORT="2", **env)
+    assert ranks_of(job) == ([0, 1], "")
+    end(ranks[1:])
+    for target, more in ((job, {}), ("ssh:far/" + job, {"env": shell})):
+        found, said = ranks_of(target, **more)
+        assert found == [0, 1] and "rank 1 has ended, and left its data" in said, (target, said)
+        done = world.probing("-t", target, "eval", "me", **more)
+        assert done.returncode == 1 and "1 of 2 answered" in done.stderr, done.stderr
+        assert "has ended; these commands still read its data" in done.stderr
+    end(ranks[:1])
+    assert ranks_of("ssh:far/" + job, env=shell)[0] == [0, 1]

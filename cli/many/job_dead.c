@@ -1,0 +1,217 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * cli/many/job_dead.c - the ranks of a job that have ended and left data here.
+ *
+ * One thread.  What a rank was stands in the info of its data.  Data of other users are not
+ * believed, but for root those of the user whose ranks live.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "cli/many/find.h"
+#include "core/base/err.h"
+#include "core/base/file.h"
+#include "core/base/info_file.h"
+#include "core/base/text.h"
+#include "core/datadir/datadir.h"
+#include "sdk/lib/proc/proc_file.h"
+
+#define DEAD_MAX 65536 /* directories of one job; more are not looked at */
+
+/* One start of a job: those that met elsewhere, or had another number of ranks, were another. */
+struct start {
+    char master[128], world[24];
+};
+
+struct dead {
+    char *path;
+    struct member_tags tags;
+    struct start start;
+    int64_t pid, parent;
+    struct timespec changed;
+    bool out;
+};
+
+struct searching {
+    const char *name;
+    uid_t owners[2]; /* whose data are believed */
+    struct dead *list;
+    uint32_t n, room;
+};
+
+static int64_t number_of(const struct buf *info, const char *key)
+{
+    char text[24];
+    uint64_t n;
+
+    return info_get(info, key, text, sizeof(text)) && parse_u64(text, &n) == 0 && n <= INT32_MAX
+               ? (int64_t)n
+               : MEMBER_UNKNOWN;
+}
+
+/* Its lines "variable: NAME=VALUE", as /proc has an environment. */
+static void read_variables(const struct buf *info, struct buf *ret)
+{
+    static const char key[] = "variable: ";
+    const char *at = info->data, *end = at + info->size;
+
+    for (const char *line; at < end; at = line + 1) {
+        line = memchr(at, '\n', (size_t)(end - at));
+        line = line != NULL ? line : end;
+        if ((size_t)(line - at) > sizeof(key) - 1 && memcmp(at, key, sizeof(key) - 1) == 0) {
+            (void)buf_add(ret, at + sizeof(key) - 1, (size_t)(line - at) - (sizeof(key) - 1));
+            (void)buf_addc(ret, '\0');
+        }
+    }
+    (void)buf_addc(ret, '\0');
+}
+
+static void start_of(const struct buf *environment, struct start *ret)
+{
+    const char *world = proc_environ_find(environment->data, environment->size, "WORLD_SIZE");
+
+    job_master(environment, ret->master, sizeof(ret->master));
+    (void)snprintf(ret->world, sizeof(ret->world), "%s", world != NULL ? world : "");
+}
+
+static int keep(struct searching *s, const struct datadir *d, const struct dead *one)
+{
+    if (s->n == DEAD_MAX)
+        return 0;
+    if (s->n == s->room) {
+        uint32_t room = s->room > 0 ? 2 * s->room : 32;
+        struct dead *list = realloc(s->list, room * sizeof(*list));
+        if (list == NULL)
+            return err_set(-ENOMEM, "no memory for the data of a job");
+        s->list = list;
+        s->room = room;
+    }
+    s->list[s->n] = *one;
+    s->list[s->n].path = strdup(d->path);
+    s->list[s->n].changed = d->changed;
+    if (s->list[s->n].path == NULL)
+        return err_set(-ENOMEM, "no memory for the data of a job");
+    s->n++;
+    return 0;
+}
+
+static int look(void *arg, const struct datadir *d)
+{
+    struct searching *s = arg;
+    struct dead one = {.out = false};
+    struct buf info, environment;
+    pid_t pid;
+    int rc = 0;
+
+    if ((d->owner != s->owners[0] && d->owner != s->owners[1]) || directory_alive(d, &pid) ||
+        directory_held(d))
+        return 0;
+    buf_init(&environment, FIND_ENVIRONMENT_BYTES);
+    bool whole = datadir_info(d, &info) == 0;
+    if (whole)
+        read_variables(&info, &environment);
+    if (whole && environment.failed == 0 && job_is_named(&environment, s->name)) {
+        member_place(environment.data, environment.size - 1, &one.tags);
+        start_of(&environment, &one.start);
+        one.pid = number_of(&info, "pid");
+        one.parent = number_of(&info, "parent");
+        rc = one.tags.rank != MEMBER_UNKNOWN ? keep(s, d, &one) : 0;
+    }
+    buf_done(&environment);
+    buf_done(&info);
+    return rc;
+}
+
+static bool is_newer(const struct dead *a, const struct dead *b)
+{
+    return a->changed.tv_sec != b->changed.tv_sec ? a->changed.tv_sec > b->changed.tv_sec
+                                                  : a->changed.tv_nsec > b->changed.tv_nsec;
+}
+
+/* The start that is meant: of the ranks that live, else the last one. */
+static struct start start_meant(const struct find *f, uint32_t before, const struct searching *s)
+{
+    struct start ret = {.master = ""};
+    const struct dead *newest = NULL;
+    char path[PROC_PATH_BYTES];
+    struct buf b;
+
+    for (uint32_t i = 0; i < s->n; i++)
+        if (newest == NULL || is_newer(&s->list[i], newest))
+            newest = &s->list[i];
+    if (f->found->n == before)
+        return newest != NULL ? newest->start : ret;
+    proc_path(f->found->list[before].target.pid, 0, "environ", path);
+    buf_init(&b, FIND_ENVIRONMENT_BYTES);
+    if (file_read(AT_FDCWD, path, &b) == 0 && buf_addc(&b, '\0') == 0)
+        start_of(&b, &ret);
+    buf_done(&b);
+    return ret;
+}
+
+/* Of a rank and its children (data loaders have its environment, too) the rank; of several that
+ * were the same rank the newest, and none where it lives. */
+static void judge(const struct find *f, uint32_t before, struct searching *s)
+{
+    const struct start meant = start_meant(f, before, s);
+
+    for (uint32_t i = 0; i < s->n; i++) {
+        struct dead *one = &s->list[i];
+        one->out = strcmp(one->start.master, meant.master) != 0 ||
+                   strcmp(one->start.world, meant.world) != 0;
+        for (uint32_t k = before; k < f->found->n && !one->out; k++)
+            one->out = f->found->list[k].tags.rank == one->tags.rank;
+        for (uint32_t k = 0; k < s->n && !one->out; k++)
+            one->out = s->list[k].tags.rank == one->tags.rank && s->list[k].pid == one->parent;
+    }
+    for (uint32_t i = 0; i < s->n; i++)
+        for (uint32_t k = 0; k < s->n && !s->list[i].out; k++)
+            s->list[i].out = k != i && !s->list[k].out &&
+                             s->list[k].tags.rank == s->list[i].tags.rank &&
+                             !is_newer(&s->list[i], &s->list[k]);
+}
+
+void dead_place(const char *directory, struct member_tags *ret)
+{
+    struct datadir d = DATADIR_NONE;
+    struct buf info, environment;
+
+    buf_init(&environment, FIND_ENVIRONMENT_BYTES);
+    if (datadir_open(directory, DATADIR_ANY, &d) == 0) {
+        if (datadir_info(&d, &info) == 0)
+            read_variables(&info, &environment);
+        buf_done(&info);
+    }
+    datadir_close(&d);
+    if (environment.size > 0 && environment.failed == 0)
+        member_place(environment.data, environment.size - 1, ret);
+    buf_done(&environment);
+}
+
+int find_add_dead(struct find *f, const char *name, uint32_t before)
+{
+    const uid_t uid = geteuid();
+    struct searching s = {.name = name, .owners = {uid, uid}};
+    char path[PROC_PATH_BYTES];
+    struct stat st;
+
+    if (f->found->n > before) {
+        proc_path(f->found->list[before].target.pid, 0, NULL, path);
+        if (stat(path, &st) == 0)
+            s.owners[1] = st.st_uid;
+    }
+    int rc = directory_each(look, &s);
+    if (rc == 0)
+        judge(f, before, &s);
+    for (uint32_t i = 0; i < s.n; i++) {
+        rc = rc == 0 && !s.list[i].out ? find_add(f, s.list[i].path) : rc;
+        free(s.list[i].path);
+    }
+    free(s.list);
+    return rc;
+}
