@@ -99,8 +99,8 @@ static int add_missing(const struct cluster_options *o, struct hang_found *f)
             return -ENOMEM;
         s->rank.rank = rank;
         (void)snprintf(s->rank.why, sizeof(s->rank.why), "%s",
-                       o->hosts == NULL ? "it runs on another machine (--hosts asks those), or has "
-                                          "ended"
+                       o->hosts == NULL ? "it runs on another machine (--hosts asks those), is of "
+                                          "another user, or has ended"
                                         : "no host that was asked has it");
     }
     if (f->n > n)

@@ -36,14 +36,36 @@ bool host_is_name(const char *name)
     return n > 0 && n < 256 && name[0] != '-' && strstr(name, "@-") == NULL;
 }
 
+static const char HOST_PLACE[] = "{}"; /* as xargs has it */
+
 struct words {
-    char rsh[1024], script[2048];
+    char rsh[1024], script[2048], placed[600];
     char *argv[RSH_WORDS + 3];
 };
 
+/* "kubectl exec -i {} -- sh -c", "--nodelist={}": who takes HOST elsewhere than last says where.
+ * 1: it was in this word; -E2BIG. */
+static int place_host(const struct spawn *s, struct words *w, char **word)
+{
+    const char *at = strstr(*word, HOST_PLACE);
+
+    if (at == NULL)
+        return 0;
+    if (w->placed[0] != '\0' ||
+        (size_t)snprintf(w->placed, sizeof(w->placed), "%.*s%s%s", (int)(at - *word), *word,
+                         s->host, at + sizeof(HOST_PLACE) - 1) >= sizeof(w->placed))
+        return err_set(-E2BIG,
+                       "the remote shell '%.60s...' has %s twice, or a word that is too long",
+                       s->rsh, HOST_PLACE);
+    *word = w->placed;
+    return 1;
+}
+
 static int split(const struct spawn *s, struct words *w)
 {
-    int n = 0;
+    int n = 0, placed = 0;
+
+    w->placed[0] = '\0';
 
     if ((size_t)snprintf(w->rsh, sizeof(w->rsh), "%s", s->rsh) >= sizeof(w->rsh) ||
         (size_t)snprintf(w->script, sizeof(w->script), "%s relay --stdio", s->program) >=
@@ -59,10 +81,15 @@ static int split(const struct spawn *s, struct words *w)
         at += strcspn(at, " ");
         if (*at != '\0')
             *at++ = '\0';
+        int rc = place_host(s, w, &w->argv[n - 1]);
+        if (rc < 0)
+            return rc;
+        placed += rc;
     }
     if (n == 0)
         return err_set(-EINVAL, "the remote shell is empty: --rsh or PROBING_RSH names a command");
-    w->argv[n++] = (char *)(uintptr_t)s->host;
+    if (placed == 0)
+        w->argv[n++] = (char *)(uintptr_t)s->host;
     w->argv[n++] = w->script;
     w->argv[n] = NULL;
     return 0;

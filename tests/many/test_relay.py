@@ -469,6 +469,50 @@ def test_a_slow_reader_blocks_nobody(far):
     asker.wait()
 
 
+# Others' programs, which take their words in this order only, and run them without a shell.
+KUBECTL = """#!/bin/sh
+[ "$1 $2 $4 $#" = "exec -i -- 7" ] || { echo "error: unknown command: $*" >&2; exit 1; }
+case $3 in pod-*) ;; *) echo "Error from server (NotFound): pods $3 not found" >&2; exit 1 ;; esac
+shift 4
+exec "$@"
+"""
+SRUN = """#!/bin/sh
+[ "$1 $2 $3 $4" = "--jobid 12 --overlap -N1" ] || { echo "srun: error: $*" >&2; exit 1; }
+case $5 in --nodelist=n[0-9]) ;; *) echo "srun: error: invalid nodes $5" >&2; exit 1 ;; esac
+shift 5
+exec "$@"
+"""
+DOCKER = """#!/bin/sh
+[ "$1 $2" = "exec -i" ] || { echo "docker: $*" >&2; exit 1; }
+[ "$3" = box ] || { echo "Error: No such container: $3" >&2; exit 1; }
+shift 3
+exec "$@"
+"""
+
+
+@pytest.mark.parametrize("name, text, rsh, host", [
+    ("kubectl", KUBECTL, "kubectl exec -i {} -- sh -c", "pod-7"),
+    ("srun", SRUN, "srun --jobid 12 --overlap -N1 --nodelist={} sh -c", "n3"),
+    ("docker", DOCKER, "docker exec -i {} sh -c", "box")])
+def test_shells_that_take_the_host_elsewhere(far, tmp_path, name, text, rsh, host):
+    tool = tmp_path / "bin" / name
+    tool.parent.mkdir()
+    tool.write_text(text)
+    tool.chmod(0o755)
+    env = {"PROBING_RSH": rsh, "PATH": "%s:%s" % (tool.parent, os.environ["PATH"])}
+    job = "ssh:%s/job:" + far.job
+    done = far.probing("-t", job % host, "query", "select 1 as n", **env)
+    assert done.returncode == 0 and "(4 rows" in done.stdout, done
+    env["PROBING_RSH"] = "no-such-shell"  # --rsh says it, too
+    done = far.probing("cluster", "status", "--job", far.job, "--hosts", host, "--rsh", rsh, **env)
+    assert done.returncode == 0 and "4 of 4 ranks are entered" in done.stderr, done
+    env["PROBING_RSH"] = rsh
+    done = far.probing("-t", job % "nobody", "query", "select 1", **env)
+    assert done.returncode == 1 and "nobody" in done.stderr, done.stderr
+    done = far.probing("-t", job % host, "query", "select 1", **dict(env, PROBING_RSH=rsh + " {}"))
+    assert done.returncode == 1 and "has {} twice" in done.stderr, done.stderr
+
+
 def test_by_ssh(far, tmp_path):
     """A real ssh, to an sshd of this test's own."""
     sshd = shutil.which("sshd") or "/usr/sbin/sshd"
