@@ -174,7 +174,10 @@ static void say_when(const struct straggler_job *j, const struct judge_finding *
     char first[80], last[80];
     (void)step_text(j, f->first, first);
     (void)step_text(j, f->last, last);
-    if (f->kind == LATE_SOMETIMES && f->n_late == 1)
+    if (f->kind == LATE_LINK || f->kind == LATE_STARVED)
+        say(j, "  ", "by its signs from %s to %s UTC; since when they are there is not known",
+            time_text(j->signs_from_ns, first), time_text(j->signs_to_ns, last));
+    else if (f->kind == LATE_SOMETIMES && f->n_late == 1)
         say(j, "  ", "at %s", first);
     else if (f->kind == LATE_SOMETIMES)
         say(j, "  ", "first at %s, last at %s", first, last);

@@ -12,13 +12,18 @@
 #include "stragglers.h"
 
 #define BACKWARDS_MAX 4096
+#define LATER_NS INT64_C(10000000000) /* a look is at most so much later than what it is of */
+#define LOOKS_NS (3 * LATER_NS)
+#define MINUTE_NS (6 * LATER_NS)
 
 struct question { /* one row for each rank: its name, then `n` signs from `first` on */
     enum judge_sign first;
     uint32_t n;
     bool none_is_zero; /* who has no row where others have some had none of it */
-    const char *sql;   /* %.3f: from when on */
+    const char *sql;   /* %.3f twice: from when until when */
 };
+
+#define IN_TIME "ts >= to_timestamp(%.3f) and ts < to_timestamp(%.3f)"
 
 #define WAITED(resource_name)                                                         \
     "sum(case when resource = '" resource_name "' then delta_ns end) * 1.0 / nullif(" \
@@ -27,14 +32,13 @@ struct question { /* one row for each rank: its name, then `n` signs from `first
 #define CPU_BEFORE                                                                        \
     "sum(delta_invol_ctxt) * 1e9 / nullif(sum(wall_ns), 0), sum(delta_total_ns) * 1.0 / " \
     "nullif(sum(wall_ns), 0), sum(delta_majflt) * 1e9 / nullif(sum(wall_ns), 0)"
-#define CPU_TABLE                                                                                 \
-    " from global.cpu.utilization where scope = 'process' and ts >= to_timestamp(%.3f) group by " \
-    "_addr"
+#define CPU_TABLE \
+    " from global.cpu.utilization where scope = 'process' and " IN_TIME " group by _addr"
 
 static const struct question questions[] = {
     {SIGN_CPU_THROTTLED, 1, false,
      "select _addr, sum(delta_throttled_ns) * 1.0 / nullif(sum(wall_ns), 0) from "
-     "global.cgroup.utilization where ts >= to_timestamp(%.3f) group by _addr"},
+     "global.cgroup.utilization where " IN_TIME " group by _addr"},
     {SIGN_CPU_TAKEN, 6, false,
      "select _addr, " CPU_BEFORE ", sum(delta_runq_wait_ns) * 1.0 / nullif(sum(wall_ns), 0), "
      "max(nice) * 1.0, min(cpus_allowed) * 1.0" CPU_TABLE},
@@ -42,24 +46,22 @@ static const struct question questions[] = {
      "select _addr, sum(cpu_steal_pct * wall_ns) / 100 / nullif(sum(case when cpu_steal_pct is not "
      "null then wall_ns end), 0), sum(delta_swap_in_bytes) * 1e9 / nullif(sum(wall_ns), 0), "
      "sum(delta_tcp_retrans_segs) * 1.0 / nullif(sum(delta_tcp_out_segs), 0) from "
-     "global.host.utilization where ts >= to_timestamp(%.3f) group by _addr"},
+     "global.host.utilization where " IN_TIME " group by _addr"},
     {SIGN_CPU_WAIT, 3, false,
      "select _addr, " WAITED("cpu") ", " WAITED("memory") ", " WAITED(
          "io") " from "
-               "global.system.pressure where scope = 'machine' and kind = 'some' and ts >= "
-               "to_timestamp(%.3f) group by _addr"},
+               "global.system.pressure where scope = 'machine' and kind = 'some' and " IN_TIME
+               " group by _addr"},
     {SIGN_DISK_READ, 1, false,
      "select _addr, sum(delta_read_bytes) * 1e9 / nullif(sum(wall_ns), 0) from "
-     "global.io.utilization where ts >= to_timestamp(%.3f) group by _addr"},
+     "global.io.utilization where " IN_TIME " group by _addr"},
     {SIGN_GC, 1, true,
-     "select _addr, sum(duration_ns) * 1.0 from global.python.gc where ts >= to_timestamp(%.3f) "
-     "group by _addr"},
+     "select _addr, sum(duration_ns) * 1.0 from global.python.gc where " IN_TIME " group by _addr"},
     {SIGN_NETWORK_BAD, 1, false,
      "select _addr, sum(coalesce(delta_rx_errors, 0) + coalesce(delta_tx_errors, 0) + "
      "coalesce(delta_rx_dropped, 0) + coalesce(delta_tx_dropped, 0)) * 1e9 / "
      "nullif(max(wall_ns) * count(*) / count(distinct interface), 0) from "
-     "global.net.utilization where interface <> 'lo' and ts >= to_timestamp(%.3f) group by "
-     "_addr"}};
+     "global.net.utilization where interface <> 'lo' and " IN_TIME " group by _addr"}};
 
 /* Of cores that do not have the newer columns. */
 static const struct question of_older = {SIGN_CPU_TAKEN, 3, false,
@@ -92,22 +94,33 @@ static int take_signs(void *arg, const struct probing_report_cell *c, uint32_t n
     return 0;
 }
 
-/* Signs are of the newest steps: not of the time in which the program began. */
-static int64_t begin_ns(const struct straggler_job *j)
+/* Signs are of the newest steps, not of the time in which the program began.  Where whoever cost
+ * most was late in an episode: of that, and some looks at least; where nobody was late: of the last
+ * minute, so that what has just begun stands out. */
+static void find_time(struct straggler_job *j, const struct judge_finding *most)
 {
     double first_sec = j->steps[0].whole > 0 ? (double)j->steps[0].whole : 0;
     int64_t first_ns = j->ends_ns[0] - (int64_t)(1e9 * first_sec);
-    return first_ns > j->begin_ns ? first_ns : j->begin_ns;
+    int64_t last_ns = j->ends_ns[j->n_numbers - 1];
+    bool episode = most != NULL && most->kind == LATE_ALWAYS;
+    j->signs_from_ns = first_ns > j->begin_ns ? first_ns : j->begin_ns;
+    j->signs_to_ns = episode && !most->to_end ? j->ends_ns[most->last] : last_ns;
+    if (most == NULL && j->signs_from_ns < last_ns - MINUTE_NS)
+        j->signs_from_ns = last_ns - MINUTE_NS;
+    if (episode && !most->from_start && j->ends_ns[most->first] > j->signs_from_ns)
+        j->signs_from_ns = j->ends_ns[most->first];
+    if (j->signs_from_ns > j->signs_to_ns - LOOKS_NS)
+        j->signs_from_ns = j->signs_to_ns - LOOKS_NS;
 }
 
 static int ask_sign(struct straggler_job *j, const struct question *q)
 {
     char sql[800];
-    int64_t from_ns = begin_ns(j);
     struct answers a = {.j = j, .of = q, .per = 1};
     if (q->first == SIGN_GC)
-        a.per = (double)(j->ends_ns[j->n_numbers - 1] - from_ns);
-    (void)snprintf(sql, sizeof(sql), q->sql, (double)from_ns / 1e9);
+        a.per = (double)(j->signs_to_ns - j->signs_from_ns);
+    (void)snprintf(sql, sizeof(sql), q->sql, (double)j->signs_from_ns / 1e9,
+                   (double)(j->signs_to_ns + LATER_NS) / 1e9);
     int rc = j->o->api->ask(j->o->api, sql, take_signs, &a);
     for (uint32_t i = 0; rc >= 0 && q->none_is_zero && a.rows > 0 && i < j->n_judged; i++) {
         double *sign = &j->signs[(size_t)i * N_SIGNS + q->first];
@@ -222,9 +235,11 @@ int straggler_read_stages(struct straggler_job *j)
     return rc == -ECANCELED ? rc : 0;
 }
 
-int straggler_read_signs(struct straggler_job *j)
+int straggler_read_signs(struct straggler_job *j, const struct judge_finding *most)
 {
     int rc = 0;
+    if (j->n_numbers > 0)
+        find_time(j, most);
     for (size_t i = 0; rc == 0 && j->n_numbers > 0 && i < sizeof(questions) / sizeof(questions[0]);
          i++)
         rc = ask_sign(j, &questions[i]);

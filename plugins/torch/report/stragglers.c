@@ -69,7 +69,7 @@ int straggler_run(const struct probing_report_api *a, int argc, const char *cons
     if (rc == 0)
         rc = judge_all(&j, &r);
     if (rc == 0 && signs_matter(&r))
-        rc = straggler_read_signs(&j);
+        rc = straggler_read_signs(&j, r.n_found > 0 ? &r.found[0] : NULL);
     if (rc == 0 && signs_matter(&r))
         rc = judge_all(&j, &r);
     if (rc == 0 && o.json)

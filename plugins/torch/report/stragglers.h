@@ -52,6 +52,7 @@ struct straggler_job {
     bool stages;   /* ranks send to and receive from each other */
     double *signs; /* [n_judged][N_SIGNS] */
     bool any_sign;
+    int64_t signs_from_ns, signs_to_ns;
 };
 
 /* Steps of all ranks, lined up.  0, or below with the reason kept. */
@@ -60,8 +61,8 @@ int straggler_read(struct straggler_job *j);
 int straggler_read_backwards(struct straggler_job *j);
 /* Do ranks send to single others, as stages of a pipeline do? */
 int straggler_read_stages(struct straggler_job *j);
-/* Signs, where there are such tables. */
-int straggler_read_signs(struct straggler_job *j);
+/* Signs, where there are such tables: of when `most` was late, NULL: nobody. */
+int straggler_read_signs(struct straggler_job *j, const struct judge_finding *most);
 void straggler_done(struct straggler_job *j);
 
 struct straggler_rank *straggler_rank_named(struct straggler_job *j, const char *name);
