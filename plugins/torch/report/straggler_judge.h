@@ -65,7 +65,8 @@ enum judge_sign {
 #define JUDGE_SINGLE_SHARE 1.0 /* and of a step, where there are only one or two */
 #define JUDGE_COMM_SHARE 0.1   /* of a step in communication of the rank that comes last */
 #define JUDGE_RUNQ_WAIT 0.1    /* seconds a second without a processor, more than the others */
-#define JUDGE_RUNQ_GAP 3.0     /* times any other's, where neither nice nor affinity explains it */
+#define JUDGE_RUNQ_ALONE 0.3   /* so many at least where neither nice nor affinity explains it, */
+#define JUDGE_RUNQ_GAP 3.0     /* and so many times any other's */
 #define JUDGE_NAMED_MAX 64
 
 struct judge_step {       /* of one rank; parts that did not occur are 0 */
@@ -142,7 +143,7 @@ uint32_t judge_signs(const double *signs, uint32_t n_ranks, uint32_t rank);
 /* Do its signs say that its part of communication takes long, though it is not late?  Its network
  * loses packets; or it does not run when it could: its cgroup is throttled, the hypervisor takes
  * its processors, or it waits for one and is nicer than the others or has fewer to run on, or
- * waits three times as long as any other rank. */
+ * waits three times as long as any other rank, and for 0.3 s a second at least. */
 bool judge_slows(const double *signs, uint32_t n_ranks, uint32_t rank, enum judge_kind *ret);
 
 /* ---- lining up: whose step is whose ---- */

@@ -69,7 +69,8 @@ static bool waits_most(const double *signs, uint32_t n_ranks, uint32_t rank)
     for (uint32_t r = 0; r < n_ranks; r++)
         if (r != rank)
             most = fmax(most, signs[(size_t)r * N_SIGNS + SIGN_RUNQ_WAIT]); /* not of a NAN */
-    return signs[(size_t)rank * N_SIGNS + SIGN_RUNQ_WAIT] >= JUDGE_RUNQ_GAP * most;
+    return signs[(size_t)rank * N_SIGNS + SIGN_RUNQ_WAIT] >=
+           fmax(JUDGE_RUNQ_ALONE, JUDGE_RUNQ_GAP * most);
 }
 
 bool judge_slows(const double *signs, uint32_t n_ranks, uint32_t rank, enum judge_kind *ret)

@@ -285,6 +285,11 @@ TEST(a_rank_without_a_processor_needs_a_cause)
     CHECK_INT(judged(&job).n_found, 1);
     job.signs[2][SIGN_RUNQ_WAIT] = 0.37;
     CHECK_INT(judged(&job).outcome, JUDGE_SILENT);
+    for (uint32_t i = 0; i < RANKS; i++) /* a machine with room: a little is nothing */
+        job.signs[i][SIGN_RUNQ_WAIT] = i == 2 ? 0.2 : 0.01;
+    CHECK_INT(judged(&job).outcome, JUDGE_SILENT);
+    for (uint32_t i = 0; i < RANKS; i++)
+        job.signs[i][SIGN_RUNQ_WAIT] = 0.37;
     job.signs[1][SIGN_CPU_THROTTLED] = 0.03;
     CHECK_INT(judged(&job).outcome, JUDGE_SILENT); /* that of the others is not known */
     for (uint32_t i = 0; i < RANKS; i++)
