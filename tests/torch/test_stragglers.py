@@ -138,24 +138,6 @@ def test_now_and_then(world, python):
 
 
 @full
-def test_a_rank_that_others_go_before_is_named(world, python):
-    """All on one processor: who is nicer than the others waits for it, in communication itself."""
-    job = Job(world, python, "none", steps=10)
-    cpu = min(os.sched_getaffinity(0))
-    for i, rank in enumerate(job.ranks):
-        for tid in map(int, os.listdir("/proc/%d/task" % rank.pid)):
-            os.sched_setaffinity(tid, {cpu})
-            os.setpriority(os.PRIO_PROCESS, tid, 15 if i == LATE else 0)
-    done = job.run("plugin", "load", "system")
-    assert done.returncode == 0, done.stderr
-    job.wait(300)
-    found = first(job.run("stragglers", "--json", "--last", "200"))
-    assert found["rank"] == LATE and "nice" in found["signs"], found
-    assert "runq_wait" in found["signs"], found
-    job.stop()
-
-
-@full
 def test_nobody_is_late(world, python):
     job = Job(world, python, "none", steps=400)
     answer = json.loads(job.run("stragglers", "--json").stdout)
