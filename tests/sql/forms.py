@@ -129,7 +129,7 @@ like: 'a%' ;; '%b%' ;; '_' ;; '%' ;; '' ;; 'a\%b%' ;; '%\_c' ;; 'A_c' ;; '%ü' ;
 regexp: '^a' ;; 'b$' ;; '[a-c]+' ;; 'a|z' ;; '^$' ;; '.' ;; 'a.*b' ;; '\d+' ;; '(ab)+' ;;
     '[^a]' ;; 'ä' ;; '\s' ;; '^.{3}$' ;; '\\'
 unit: 'microseconds' ;; 'milliseconds' ;; 'second' ;; 'minute' ;; 'hour' ;; 'day' ;; 'week' ;;
-    'month' ;; 'quarter' ;; 'year'
+    'month' ;; 'quarter' ;; 'year' ;; 'decade'
 pattern: 'YYYY-MM-DD HH24:MI:SS' ;; 'Dy DD Mon' ;; 'HH12:MI:SS AM' ;; 'IYYY-IW-ID' ;; 'Q DDD D' ;;
     'MS US' ;; 'FMMonth FMDD' ;; 'Month|Day|MONTH|mon|dy' ;; 'YY Y YYY' ;; 'SSSS' ;; '"Y"YYYY' ;;
     'FF3 FF6'

@@ -52,6 +52,7 @@ struct expr {
     uint32_t pos, start, end;
     bool literal; /* CONST: written as 'text' or NULL: takes the type it is compared with */
     bool dict;
+    bool numeric; /* a double that PostgreSQL would compute as numeric: halves round up */
     bool negated; /* IN */
     bool null_in; /* IN: NULL is one of the values */
     bool unknown; /* CONST: a column of the query around, which has no value yet */

@@ -302,14 +302,33 @@ KERNEL(type_of)
     return 0;
 }
 
+/* x * 10^digits.  What is nearer to a half or a whole than a double is to what was written (2.675
+ * is 2.67499999999999982) is that: PostgreSQL makes numerics of the first 15 digits. */
+static double scaled_up(double x, double scale)
+{
+    double scaled = x * scale, half = rint(scaled * 2) / 2;
+    return fabs(scaled - half) <= fabs(scaled) * 4.5e-16 ? half : scaled;
+}
+
+static double to_digits(double x, int64_t digits, bool cut)
+{
+    double scale = pow(10, fabs((double)(digits > 300 ? 300 : digits < -300 ? -300 : digits)));
+    double scaled = digits < 0 ? x / scale : scaled_up(x, scale);
+    double whole = cut ? trunc(scaled) : round(scaled);
+    if (!isfinite(scaled))
+        return x;
+    return digits < 0 ? whole * scale : whole / scale;
+}
+
 KERNEL(round_digits)
 {
-    ROWS(double x = st->a[0]->d[i]; int64_t digits = st->a[1]->i[i];
-         digits = digits > 300    ? 300
-                  : digits < -300 ? -300
-                                  : digits;
-         double scale = pow(10, (double)digits); double scaled = x * scale;
-         st->dst->d[i] = isfinite(scaled) && scale != 0 ? round(scaled) / scale : x;);
+    ROWS(st->dst->d[i] = to_digits(st->a[0]->d[i], st->a[1]->i[i], false););
+    return 0;
+}
+
+KERNEL(trunc_digits)
+{
+    ROWS(st->dst->d[i] = to_digits(st->a[0]->d[i], st->a[1]->i[i], true););
     return 0;
 }
 
@@ -325,8 +344,7 @@ KERNEL(to_numeric)
             return sql_run_error(r, st, -EINVAL,
                                  "numeric(digits, decimals) has 1 to 1000 digits, of which at most "
                                  "as many are decimals");
-        double scale = pow(10, (double)decimals), rounded = round(x * scale) / scale;
-        rounded = isfinite(rounded) ? rounded : x;
+        double rounded = to_digits(x, decimals, false);
         st->dst->d[i] = rounded;
         if (fabs(rounded) < pow(10, (double)(digits - decimals)) || isnan(x))
             continue;
@@ -334,17 +352,6 @@ KERNEL(to_numeric)
             return sql_run_error(r, st, -ERANGE, "the number has more digits than its type allows");
         sql_set_null(st->dst, i);
     }
-    return 0;
-}
-
-KERNEL(trunc_digits)
-{
-    ROWS(double x = st->a[0]->d[i]; int64_t digits = st->a[1]->i[i];
-         digits = digits > 300    ? 300
-                  : digits < -300 ? -300
-                                  : digits;
-         double scale = pow(10, (double)digits); double scaled = x * scale;
-         st->dst->d[i] = isfinite(scaled) && scale != 0 ? trunc(scaled) / scale : x;);
     return 0;
 }
 

@@ -8,6 +8,7 @@
 
 #include <errno.h>
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "core/base/err.h"
@@ -191,7 +192,57 @@ KERNEL(interval_epoch)
     return 0;
 }
 
+/* date_trunc('hour', interval): towards zero. */
+KERNEL(trunc_interval)
+{
+    static const int64_t sizes[] = {
+        1000, 1000000, 1000000000, INT64_C(60000000000), INT64_C(3600000000000), DAY_NS};
+    int rc = 0;
+    for (uint32_t k = 0; k < n && rc == 0; k++) {
+        uint32_t i = sel ? sel[k] : k;
+        struct text t = st->a[0]->t[i];
+        enum time_part part = sql_time_part(t.data, t.size);
+        struct interval v = interval_at(st->a[1], i);
+        int32_t months = part == PART_MONTH ? 1 : part == PART_QUARTER ? 3 : 12;
+        if (part > PART_YEAR || part == PART_WEEK)
+            return sql_run_error(r, st, -EINVAL,
+                                 "an interval is cut to microseconds, milliseconds, seconds, "
+                                 "minutes, hours, days, months, quarters or years");
+        if (part <= PART_DAY)
+            v.ns -= v.ns % sizes[part];
+        else
+            v = (struct interval){.months = v.months - v.months % months};
+        rc = sql_put_interval(r, st->dst, i, v);
+    }
+    return rc;
+}
+
 /* ---- dates ---- */
+
+/* make_date(y, m, d), make_timestamp(y, m, d, h, min, s): what the text of it would give. */
+KERNEL(make_time)
+{
+    int rc = 0;
+    for (uint32_t k = 0; k < n && rc == 0; k++) {
+        uint32_t i = sel ? sel[k] : k;
+        bool clock = st->n_args > 3;
+        int64_t v[5] = {0}, us = 0;
+        double s = clock ? st->args[5]->d[i] : 0;
+        bool fits = s >= 0 && s < 61;
+        for (uint32_t a = 0; a < (clock ? 5u : 3u); a++) {
+            v[a] = st->args[a]->i[i];
+            fits = fits && v[a] >= 0 && v[a] < 10000;
+        }
+        char text[96];
+        us = fits ? (int64_t)rint(s * 1e6) : 0;
+        int size = snprintf(text, sizeof(text), "%04lld-%02lld-%02lld %02lld:%02lld:%02lld.%06lld",
+                            (long long)v[0], (long long)v[1], (long long)v[2], (long long)v[3],
+                            (long long)v[4], (long long)(us / 1000000), (long long)(us % 1000000));
+        if (!fits || sql_parse_timestamp(text, (size_t)size, &st->dst->i[i]) < 0)
+            rc = sql_run_error(r, st, -ERANGE, "there is no such date or time");
+    }
+    return rc;
+}
 
 KERNEL(move_date)
 {
@@ -254,6 +305,9 @@ const struct func sql_interval_funcs[] = {
     {"age", "ss", 'm', 0, age},
     {"date_part", "tm", 'd', 0, interval_part},
     {"date_part", "tv", 'd', 0, interval_part},
+    {"date_trunc", "tm", 'm', 0, trunc_interval},
+    {"make_date", "iii", 'D', 0, make_time},
+    {"make_timestamp", "iiiiid", 's', 0, make_time},
     {"epoch", "m", 'd', 0, interval_epoch},
     {"+", "Di", 'D', 0, move_date},
     {"+", "iD", 'D', 0, move_date},

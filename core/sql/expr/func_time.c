@@ -18,7 +18,7 @@ static int bad_part(struct run *r, const struct step *st, struct text t)
     return sql_error(
         r->q->text, r->q->size, st->expr->pos, -EINVAL,
         "a timestamp has no part '%.*s'; use microsecond, millisecond, second, minute, hour, day, "
-        "week, month, quarter, year, dow, doy, isodow, isoyear, epoch",
+        "week, month, quarter, year, decade, century, millennium, dow, doy, isodow, isoyear, epoch",
         (int)(t.size > 40 ? 40 : t.size), t.data);
 }
 
@@ -28,9 +28,11 @@ KERNEL(date_trunc)
         uint32_t i = sel ? sel[k] : k;
         struct text t = st->a[0]->t[i];
         enum time_part part = sql_time_part(t.data, t.size);
-        if (part >= PART_DOW)
+        if (part >= PART_DOW && (part < PART_DECADE || part == PART_NONE))
             return bad_part(r, st, t);
         st->dst->i[i] = sql_time_trunc(part, st->a[1]->i[i]);
+        if (st->dst->i[i] > st->a[1]->i[i])
+            return sql_run_error(r, st, -ERANGE, "timestamp out of range");
     }
     return 0;
 }

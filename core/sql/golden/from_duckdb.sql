@@ -133,7 +133,7 @@ select date_diff('month', timestamp '1969-11-15', timestamp '1970-02-01'), date_
 
 select date_diff('fortnight', timestamp '1969-11-15', timestamp '1970-02-01')
 ----
-error: line 1, column 8: a timestamp has no part 'fortnight'; use microsecond, millisecond, second, minute, hour, day, week, month, quarter, year, dow, doy, isodow, isoyear, epoch
+error: line 1, column 8: a timestamp has no part 'fortnight'; use microsecond, millisecond, second, minute, hour, day, week, month, quarter, year, decade, century, millennium, dow, doy, isodow, isoyear, epoch
 
 select epoch_ms(timestamp '2024-01-01 00:00:00.123456'), epoch_us(timestamp '2024-01-01 00:00:00.123456'), epoch_ms(timestamp '1969-12-31 23:59:59.9995')
 ----

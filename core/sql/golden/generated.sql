@@ -180,3 +180,90 @@ select a.x from (values (1), (2), (3)) a(x) where a.x >= all (select b.y from (v
 ----
 2
 3
+
+select round(2.5), round(-2.5), round(0.5), round(2.5::float8), round(3.5), round(2.5::numeric), round(5 / 2.0), round(2.5 * 1)
+----
+3,-3,1,2,4,3,3,3
+
+select round(avg(x)), round(avg(x::float8)) from (values (2), (3)) t(x)
+----
+3,2
+
+select round(1.005, 2), round(2.675, 2), round(2.675::float8::numeric, 2), round(-1.005, 2), round(1234.5, -2), round(1250, -2), round(0.285, 2), round(1.115, 2)
+----
+1.01,2.68,2.68,-1.01,1200,1300,0.29,1.12
+
+select trunc(0.29, 2), trunc(2.3, 1), trunc(-1.999, 2), trunc(4.35 * 100), trunc(1.15, 1), trunc(1999.9, -3)
+----
+0.29,2.3,-1.99,435,1.1,1000
+
+select 2.675::numeric(10, 2), 1.005::numeric(5, 2), 0.285::float8::numeric(4, 2), 99.995::numeric(5, 2)
+----
+2.68,1.01,0.29,100
+
+select round(123456789.125, 2), round(0.1 + 0.2, 10), round(1e15 + 0.5), round(100.4999999999999, 0)
+----
+123456789.13,0.3,1000000000000001,100
+
+select 1.5::float8::int, 2.5::int, 2.5::float8::int, 3.5::int, -2.5::int
+----
+2,3,2,4,-3
+
+select (2.5)::bigint, cast(2.5 as int), cast(0.5 as bigint), 2.5::numeric::int
+----
+3,3,1,3
+
+select e'a\nb', E'it''s\t\x41\u00e4\\', e'\101\b', E'\U0001F600', e'q\q'
+----
+"a
+b",it's	Aä\,A,😀,qq
+
+select e'\u00'
+----
+error: line 1, column 10: no letter is written so
+
+select e'\ud800'
+----
+error: line 1, column 10: no letter is written so
+
+select e'abc
+----
+error: line 1, column 8: the text that begins here is not closed with '
+
+select date_trunc('hour', interval '1 day 02:03:04'), date_trunc('month', interval '1 year 2 mons 3 days'), date_trunc('minute', interval '-02:03:04'), date_trunc('year', interval '-14 mons'), date_trunc('quarter', interval '14 mons')
+----
+1 day 02:00:00,1 year 2 mons,-02:03:00,-1 years,1 year
+
+select date_trunc('week', interval '14 days 1 mon')
+----
+error: line 1, column 8: an interval is cut to microseconds, milliseconds, seconds, minutes, hours, days, months, quarters or years
+
+select make_date(2024, 2, 29), make_timestamp(2024, 2, 29, 1, 2, 3.5), make_timestamp(2024, 1, 1, 23, 59, 59.9999999)
+----
+2024-02-29,2024-02-29T01:02:03.500000000Z,2024-01-02T00:00:00.000000000Z
+
+select make_date(2023, 2, 29)
+----
+error: line 1, column 8: there is no such date or time
+
+select make_timestamp(2024, 1, 1, 24, 0, 1)
+----
+error: line 1, column 8: there is no such date or time
+
+select concat_ws(',', 1, null, 2, 1.5::float8, date '2024-01-01')
+----
+"1,2,1.5,2024-01-01"
+
+select date_trunc('decade', timestamp '2024-02-29'), date_trunc('century', timestamp '2024-02-29'), date_trunc('century', timestamp '2000-12-31'), date_trunc('millennium', timestamp '2024-02-29'), date_trunc('decade', timestamp '1969-01-01')
+----
+2020-01-01T00:00:00.000000000Z,2001-01-01T00:00:00.000000000Z,1901-01-01T00:00:00.000000000Z,2001-01-01T00:00:00.000000000Z,1960-01-01T00:00:00.000000000Z
+
+select extract(decade from date '1969-02-28'), extract(century from date '2000-02-29'), extract(century from date '2001-01-01'), extract(millennium from date '2001-01-01'), extract(century from interval '250 years'), extract(decade from interval '25 years')
+----
+196,20,21,3,2,2
+
+select round(x::numeric), cast(cast(x as decimal) as bigint) from (values (2.5::float8), (0.5), (-2.5)) t(x) order by 1
+----
+-3,-3
+1,1
+3,3

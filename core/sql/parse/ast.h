@@ -101,7 +101,7 @@ struct node {
     bool flag;           /* BOOL: its value; CASE: the last argument is ELSE */
     int64_t integer;     /* INT; DOUBLE that is exact: without its point */
     double number;
-    bool exact; /* DOUBLE: integer / 10^decimals, as written or computed */
+    bool exact; /* DOUBLE: integer / 10^decimals, as written or computed; CAST: to numeric */
     uint32_t decimals;
     enum sql_type cast;
     struct node **args;

@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "core/base/err.h"
+#include "core/sql/value/unicode.h"
 
 struct cutter {
     struct arena *arena;
@@ -157,6 +158,61 @@ static int cut_quoted(struct cutter *c, char quote)
     return add(c, quote == '\'' ? TOKEN_STRING : TOKEN_QUOTED, pos, out, n);
 }
 
+/* One letter of e'...' at a backslash: \\n, \\x41, \\101, \\u00e4, \\U0001f600.  Its bytes. */
+static uint32_t cut_escape(struct cutter *c, char out[UNICODE_BYTES])
+{
+    static const char letters[] = "bfnrt", meant[] = "\b\f\n\r\t";
+    char ch = peek(c, 1);
+    const char *letter = ch ? strchr(letters, ch) : NULL;
+    bool wide = ch == 'u' || ch == 'U', octal = ch >= '0' && ch <= '7';
+    uint32_t most = ch == 'U' ? 8 : ch == 'u' ? 4 : octal ? 3 : 2, value = 0, n = 0;
+    const char *digits = octal ? "01234567" : "0123456789abcdef", *digit;
+    c->at += octal ? 1 : 2;
+    if (letter)
+        out[0] = meant[letter - letters];
+    if (letter || !(wide || octal || ch == 'x')) {
+        out[0] = letter ? out[0] : ch;
+        return ch != '\0';
+    }
+    for (; n < most && (digit = memchr(digits, peek(c, 0) | (octal ? 0 : 32), strlen(digits)));
+         n++, c->at++)
+        value = value * (uint32_t)strlen(digits) + (uint32_t)(digit - digits);
+    if ((wide && n < most) || n == 0 || value == 0 || value > 0x10ffff ||
+        (value >= 0xd800 && value < 0xe000) || (!wide && value > 0x7f))
+        return 0;
+    return unicode_put(value, out);
+}
+
+/* e'it\'s\n' */
+static int cut_escaped(struct cutter *c)
+{
+    uint32_t pos = c->at, n = 0;
+    char *out = arena_alloc(c->arena, c->size - pos + 1);
+    if (!out)
+        return -ENOMEM;
+    for (c->at += 2; c->at < c->size;) {
+        char ch = peek(c, 0);
+        uint32_t made = 1;
+        if (ch == '\\') {
+            uint32_t at = c->at;
+            if ((made = cut_escape(c, out + n)) == 0)
+                return sql_error(c->text, c->size, at, -EINVAL, "no letter is written so");
+        } else if (ch == '\'' && peek(c, 1) != '\'') {
+            c->at++;
+            out[n] = '\0';
+            return add(c, TOKEN_STRING, pos, out, n);
+        } else if (ch == '\0') {
+            break;
+        } else {
+            out[n] = ch;
+            c->at += ch == '\'' ? 2 : 1;
+        }
+        n += made;
+    }
+    return sql_error(c->text, c->size, pos, -EINVAL,
+                     "the text that begins here is not closed with '");
+}
+
 /* $$text$$, $word$text$word$: as it stands.  1: none begins here. */
 static int cut_dollars(struct cutter *c)
 {
@@ -205,6 +261,8 @@ static int cut_sign(struct cutter *c)
 static int cut(struct cutter *c)
 {
     char ch = peek(c, 0);
+    if ((ch == 'e' || ch == 'E') && peek(c, 1) == '\'')
+        return cut_escaped(c);
     if (is_letter(ch))
         return cut_word(c);
     if (is_digit(ch) || (ch == '.' && is_digit(peek(c, 1))))

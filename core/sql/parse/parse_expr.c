@@ -206,9 +206,11 @@ static struct type type_named(struct parser *p)
 struct node *sql_parse_as_type(struct parser *p, struct node *x, uint32_t pos, bool forgiving)
 {
     struct node *n = sql_parse_wrap(p, NODE_CAST, pos, x);
+    bool numeric = is_word(p, 0, "numeric") || is_word(p, 0, "decimal");
     struct type type = type_named(p);
     if (!n || p->error)
         return NULL;
+    n->exact = numeric;
     n->cast = type.type;
     n->flag = forgiving;
     if (type.digits && type.type == SQL_TEXT) /* what is longer is cut */

@@ -304,7 +304,22 @@ static int bind_literal(struct query *q, const struct node *n, struct expr **ret
     if (!*ret)
         return -ENOMEM;
     (*ret)->literal = n->kind == NODE_TEXT || n->kind == NODE_NULL;
+    (*ret)->numeric = n->kind == NODE_DOUBLE;
     return 0;
+}
+
+/* Of a numeric of PostgreSQL's, 2.5::int is 3; of a double, 2. */
+static int bind_cast(struct query *q, const struct node *n, struct expr **ret)
+{
+    int rc = 0;
+    if ((*ret)->numeric && n->cast == SQL_INT) {
+        struct expr *zero = sql_const(q, (struct sql_value){.type = SQL_INT}, n->pos);
+        rc = zero ? sql_call_named(q, n, "round", *ret, zero, ret) : -ENOMEM;
+    }
+    rc = rc < 0 ? rc : sql_cast_to(q, ret, n->cast, n->flag);
+    if (rc == 0)
+        (*ret)->numeric = n->exact;
+    return rc;
 }
 
 static int bind_one(struct query *q, struct scope *s, const struct node *n, struct expr **ret)
@@ -343,7 +358,7 @@ static int bind_one(struct query *q, struct scope *s, const struct node *n, stru
         return sql_bind_subquery(q, s, n, ret);
     case NODE_CAST:
         rc = sql_bind(q, s, n->args[0], ret);
-        return rc < 0 ? rc : sql_cast_to(q, ret, n->cast, n->flag);
+        return rc < 0 ? rc : bind_cast(q, n, ret);
     case NODE_STAR:
         return wrong(q, n->pos, "* is allowed only in a select list and in count(*)");
     case NODE_ROW:

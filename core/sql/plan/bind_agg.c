@@ -441,6 +441,7 @@ int sql_agg_bind(struct query *q, struct scope *s, const struct node *n,
         return -ENOMEM;
     e->column = s->n_aggs;
     e->set = a;
+    e->numeric = kind->op == AGG_AVG && a->type == SQL_DOUBLE && a->of == SQL_INT;
     e->unit =
         a->arg && kind->op != AGG_COUNT && a->kind->op != AGG_VAR && a->kind->op != AGG_VAR_POP
             ? a->arg->unit

@@ -59,11 +59,40 @@ static int no_function(struct query *q, const struct node *n, struct expr **args
     return sql_error(q->text, q->size, n->pos, -EINVAL, "unknown function '%s'", n->text);
 }
 
+/* Is the result a numeric of PostgreSQL's?  So it is of numerics, and of integers with them. */
+static bool is_numeric(const char *name, struct expr *const *args, uint32_t n)
+{
+    static const char *const names[] = {"+",   "-",     "*",   "/",    "%",     "neg",
+                                        "abs", "round", "mod", "sqrt", "power", "trunc"};
+    bool any = strncmp(name, "to_numeric", 10) == 0, known = any;
+    for (size_t i = 0; i < sizeof(names) / sizeof(*names); i++)
+        known = known || strcmp(names[i], name) == 0;
+    for (uint32_t i = 0; i < n && !(any && i == 0); i++) {
+        known = known && (args[i]->numeric || args[i]->type == SQL_INT);
+        any = any || args[i]->numeric;
+    }
+    return any && known;
+}
+
+static int make_call(struct query *q, const struct node *n, struct expr **args, struct expr **ret);
+
+/* round(2.5) is 3: of a numeric to no digits, halves go up; of a double to the even number. */
+static int round_numeric(struct query *q, const struct node *n, struct expr *arg, struct expr **ret)
+{
+    struct node call = *n;
+    struct sql_value zero = {.type = SQL_INT};
+    struct expr *args[2] = {arg, sql_const(q, zero, n->pos)};
+    call.n_args = 2;
+    return args[1] ? make_call(q, &call, args, ret) : -ENOMEM;
+}
+
 /* The call of a known function with bound arguments, each made the type it takes. */
 static int make_call(struct query *q, const struct node *n, struct expr **args, struct expr **ret)
 {
     enum sql_type types[SQL_CALL_ARGS];
-    bool literals[SQL_CALL_ARGS], known = false;
+    bool literals[SQL_CALL_ARGS], known = false, numeric = is_numeric(n->text, args, n->n_args);
+    if (n->n_args == 1 && args[0]->numeric && strcmp(n->text, "round") == 0)
+        return round_numeric(q, n, args[0], ret);
     for (uint32_t i = 0; i < n->n_args; i++) {
         types[i] = args[i]->type;
         literals[i] = args[i]->literal;
@@ -94,7 +123,9 @@ static int make_call(struct query *q, const struct node *n, struct expr **args, 
             letter++;
     }
     *ret = e;
-    return sql_fold_call(q, ret);
+    int rc = sql_fold_call(q, ret);
+    (*ret)->numeric = numeric && (*ret)->type == SQL_DOUBLE;
+    return rc;
 }
 
 static int bind_nullif(struct query *q, const struct node *n, struct expr **args, struct expr **ret)
@@ -151,8 +182,8 @@ static int bind_special(struct query *q, const struct node *n, struct expr **arg
         rc = bind_nullif(q, n, args, ret);
         return rc < 0 ? rc : 1;
     }
-    if (strcmp(n->text, "concat") == 0 || strcmp(n->text, "||") == 0) {
-        bool any = strcmp(n->text, "concat") == 0;
+    if (strncmp(n->text, "concat", 6) == 0 || strcmp(n->text, "||") == 0) {
+        bool any = n->text[0] == 'c';
         for (uint32_t i = 0; i < n->n_args; i++)
             any = any || args[i]->type == SQL_TEXT;
         for (uint32_t i = 0; i < n->n_args && any && rc == 0; i++)

@@ -117,6 +117,12 @@ double sql_interval_get(enum time_part part, struct interval v)
     case PART_EPOCH:
         return (double)(v.months / 12) * EPOCH_YEAR_S + (double)(v.months % 12) * 30 * 86400 +
                (double)v.ns / 1e9;
+    case PART_DECADE:
+        return v.months / 120;
+    case PART_CENTURY:
+        return v.months / 1200;
+    case PART_MILLENNIUM:
+        return v.months / 12000;
     case PART_DOW:
     case PART_DOY:
     case PART_ISODOW:

@@ -56,9 +56,10 @@ static int64_t floor_div(int64_t a, int64_t b)
 
 enum time_part sql_time_part(const char *name, size_t size)
 {
-    static const char *const names[] = {"microsecond", "millisecond", "second", "minute",  "hour",
-                                        "day",         "week",        "month",  "quarter", "year",
-                                        "dow",         "doy",         "isodow", "isoyear", "epoch"};
+    static const char *const names[] = {
+        "microsecond", "millisecond", "second",  "minute", "hour",    "day",
+        "week",        "month",       "quarter", "year",   "dow",     "doy",
+        "isodow",      "isoyear",     "epoch",   "decade", "century", "millennium"};
     for (size_t i = 0; i < sizeof(names) / sizeof(*names); i++) {
         size_t n = strlen(names[i]);
         if ((size == n || (size == n + 1 && (name[n] == 's' || name[n] == 'S'))) &&
@@ -75,20 +76,32 @@ static int64_t part_ns(enum time_part part)
     return sizes[part];
 }
 
+/* What would begin before the first time that 64 bits can say wraps to one that is later. */
+static int64_t of_days(int64_t days)
+{
+    return (int64_t)((uint64_t)days * (uint64_t)(DAY_S * NS));
+}
+
 int64_t sql_time_trunc(enum time_part part, int64_t ns)
 {
     if (part <= PART_DAY)
-        return floor_div(ns, part_ns(part)) * part_ns(part);
+        return (int64_t)((uint64_t)floor_div(ns, part_ns(part)) * (uint64_t)part_ns(part));
     int64_t days = floor_div(ns, DAY_S * NS);
     if (part == PART_WEEK) /* weeks begin on Monday; 1970-01-01 was a Thursday */
-        return (floor_div(days + 3, 7) * 7 - 3) * DAY_S * NS;
+        return of_days(floor_div(days + 3, 7) * 7 - 3);
     struct civil c = civil_from_days(days);
     c.day = 1;
     if (part == PART_QUARTER)
         c.month = (c.month - 1) / 3 * 3 + 1;
-    if (part == PART_YEAR)
+    if (part >= PART_YEAR)
         c.month = 1;
-    return days_from_civil(c) * DAY_S * NS;
+    if (part == PART_DECADE)
+        c.year -= c.year % 10;
+    if (part == PART_CENTURY) /* the 21st began in 2001 */
+        c.year -= (c.year - 1) % 100;
+    if (part == PART_MILLENNIUM)
+        c.year -= (c.year - 1) % 1000;
+    return of_days(days_from_civil(c));
 }
 
 double sql_time_get(enum time_part part, int64_t ns)
@@ -130,6 +143,12 @@ double sql_time_get(enum time_part part, int64_t ns)
         return (double)civil_from_days(floor_div(days + 3, 7) * 7).year;
     case PART_EPOCH:
         return (double)ns / 1e9;
+    case PART_DECADE:
+        return (double)(c.year / 10);
+    case PART_CENTURY:
+        return (double)((c.year + 99) / 100);
+    case PART_MILLENNIUM:
+        return (double)((c.year + 999) / 1000);
     case PART_NONE:
         break;
     }

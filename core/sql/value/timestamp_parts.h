@@ -28,9 +28,13 @@ enum time_part {
     PART_ISODOW,
     PART_ISOYEAR,
     PART_EPOCH,
+    PART_DECADE,
+    PART_CENTURY,
+    PART_MILLENNIUM,
     PART_NONE
 };
 enum time_part sql_time_part(const char *name, size_t size);
+/* Later than ns: it would be before the year 1678, out of range. */
 int64_t sql_time_trunc(enum time_part part, int64_t ns);
 double sql_time_get(enum time_part part, int64_t ns);
 size_t sql_format_timestamp(int64_t ns, bool iso, char out[40]);
