@@ -17,7 +17,7 @@ from statements import Generator
 from world import BUILD
 
 PROGRAM = BUILD / "tests" / "core-sql-golden_test"
-TABLES = 50 if os.environ.get("PROBING_TEST_FULL") else 2  # pairs of tables
+TABLES = 50 if os.environ.get("PROBING_TEST_FULL") else 1  # pairs of tables
 STATEMENTS = 1000  # for each pair
 TOLD = 10  # differences that are printed
 

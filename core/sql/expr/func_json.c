@@ -132,8 +132,9 @@ static const struct json *by_path(const struct json *j, struct text path, bool *
 KERNEL(json_path)
 {
     const char *name = st->expr->func->name;
-    bool paths = strncmp(name, "json_extract", 12) == 0;
-    bool quoted = strcmp(name, "->") == 0 || (paths && !name[12]);
+    bool steps = strncmp(name, "json_extract_path", 17) == 0; /* PostgreSQL's: a key each */
+    bool paths = !steps && strncmp(name, "json_extract", 12) == 0;
+    bool quoted = strcmp(name, "->") == 0 || (paths && !name[12]) || (steps && !name[17]);
     struct arena tree;
     int rc = 0;
     arena_init(&tree, TREE_BYTES);
@@ -164,6 +165,36 @@ KERNEL(json_path)
         if (!value.data)
             sql_set_null(st->dst, i);
         if (tree.used_bytes > 1 << 20 || k + 1 == n) {
+            arena_done(&tree);
+            arena_init(&tree, TREE_BYTES);
+        }
+        if (rc == 0 && k % 256 == 255)
+            rc = sql_check(r->q);
+    }
+    arena_done(&tree);
+    return rc;
+}
+
+/* text::json, text::jsonb: the text, if it is JSON. */
+KERNEL(json_cast)
+{
+    bool forgiving = st->expr->func->name[0] == 't';
+    struct arena tree;
+    int rc = 0;
+    arena_init(&tree, TREE_BYTES);
+    for (uint32_t k = 0; k < n && rc == 0; k++) {
+        uint32_t i = sel ? sel[k] : k;
+        struct json *j = NULL;
+        rc = json_parse(&tree, st->a[0]->t[i].data, st->a[0]->t[i].size, &j);
+        st->dst->t[i] = st->a[0]->t[i];
+        if (rc == -EINVAL && forgiving) {
+            err_clear();
+            sql_set_null(st->dst, i);
+            rc = 0;
+        } else if (rc == -EINVAL) {
+            rc = sql_run_error(r, st, -EINVAL, "the text is not JSON");
+        }
+        if (tree.used_bytes > 1 << 20) {
             arena_done(&tree);
             arena_init(&tree, TREE_BYTES);
         }
@@ -213,6 +244,10 @@ const struct func sql_json_funcs[] = {{"->", "tt", 't', 0, json_path},
                                       {"->>", "ti", 't', 0, json_path},
                                       {"json_get", "ti", 't', 0, json_path},
                                       {"json_get", "tt*", 't', 0, json_path},
+                                      {"json", "t", 't', 0, json_cast},
+                                      {"try_json", "t", 't', 0, json_cast},
+                                      {"json_extract_path", "tt*", 't', 0, json_path},
+                                      {"json_extract_path_text", "tt*", 't', 0, json_path},
                                       {"json_extract", "tt", 't', 0, json_path},
                                       {"json_extract_string", "tt*", 't', 0, json_path},
                                       {"json_array_length", "t", 'i', 0, json_about},

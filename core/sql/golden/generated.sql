@@ -267,3 +267,20 @@ select round(x::numeric), cast(cast(x as decimal) as bigint) from (values (2.5::
 -3,-3
 1,1
 3,3
+
+select '{"a": {"b": [1, 2]}}'::json -> 'a' -> 'b' ->> 0, cast('[1, "x"]' as jsonb) ->> 1, ('{"a": null}'::json ->> 'a') is null
+----
+1,x,true
+
+select '{'::json
+----
+error: line 1, column 11: the text is not JSON
+
+select x::json ->> 'k' from (values ('{"k": 1}'), (null)) t(x) order by 1
+----
+1
+(null)
+
+select json_extract_path_text('{"a": {"b": "c"}}', 'a', 'b'), json_extract_path('{"a": {"b": "c"}}', 'a', 'b'), json_extract_path_text('{"$a": 1}', '$a')
+----
+c,"""c""",1

@@ -195,3 +195,75 @@ error: line 1, column 1: unknown setting 'probing.sample_rat'; `show all` lists 
 select sum(x) respect nulls from (values (1)) t(x)
 ----
 error: line 1, column 8: sum() never counts NULLs; `respect nulls` is for first and last
+
+\d
+----
+error: line 1, column 1: unexpected '\': commands of psql are not read; `show tables`, `describe TABLE`, `show views`, `show schemas` and `show functions` tell as much
+
+select $__timeFilter(ts)
+----
+error: line 1, column 8: unexpected '$': this begins a text ($$like this$$) or a macro of Grafana's PostgreSQL source, which nobody has replaced: write ts >= now() - interval '1 hour'
+
+select ? + 1
+----
+error: line 1, column 8: unexpected '?': a statement has no parameters, write the value
+
+selct 1
+----
+error: line 1, column 1: found 'selct'; did you mean 'select'?
+
+desribe x
+----
+error: line 1, column 1: found 'desribe'; did you mean 'describe'?
+
+help
+----
+error: line 1, column 1: `show tables`, `describe TABLE` and `show functions` say what there is
+
+use probing
+----
+error: line 1, column 1: no database is chosen: tables are named schema.table
+
+vacuum
+----
+error: line 1, column 1: vacuum is not supported: tables are read-only here; `with` names a select
+
+select n from (values (1)) t(n) wher n = 1
+----
+error: line 1, column 33: found 'wher', expected the end of the statement or 'where'
+
+select n from (values (1)) t(n) grup by n
+----
+error: line 1, column 33: found 'grup', expected the end of the statement or 'group'
+
+select 1; select 2
+----
+error: line 1, column 11: found 'select', expected no more: one statement is answered at a time
+
+select * from pg_class
+----
+error: line 1, column 15: unknown table 'pg_class'; information_schema.tables, .columns and .routines say what there is
+
+select * from pg_catalog.pg_tables
+----
+error: line 1, column 15: unknown table 'pg_catalog.pg_tables'; information_schema.tables, .columns and .routines say what there is
+
+select now() >= 1700000000
+----
+error: line 1, column 14: no operator >= for timestamp and bigint; to_timestamp(x) makes a timestamp of seconds
+
+select current_database()
+----
+probing
+
+select current_schema()
+----
+error: line 1, column 8: unknown function 'current_schema'; tables are named schema.table; `show schemas` lists the schemas
+
+select pg_sleep(1)
+----
+error: line 1, column 8: unknown function 'pg_sleep'; nothing waits here; `probing watch` asks again and again
+
+select try_cast('{' as json), try_cast('[1]' as json)
+----
+,[1]

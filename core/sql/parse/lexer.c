@@ -235,6 +235,23 @@ static int cut_dollars(struct cutter *c)
                (uint32_t)(end - from));
 }
 
+/* What stands for nothing here and for something where people come from. */
+static int unexpected(const struct cutter *c, char ch)
+{
+    const char *hint = "";
+    if (ch == '\\')
+        hint = ": commands of psql are not read; `show tables`, `describe TABLE`, `show views`, "
+               "`show schemas` and `show functions` tell as much";
+    else if (ch == '$')
+        hint = ": this begins a text ($$like this$$) or a macro of Grafana's PostgreSQL source, "
+               "which nobody has replaced: write ts >= now() - interval '1 hour'";
+    else if (ch == '?' || ch == '@')
+        hint = ": a statement has no parameters, write the value";
+    if (ch > ' ' && ch < 127)
+        return sql_error(c->text, c->size, c->at, -EINVAL, "unexpected '%c'%s", ch, hint);
+    return sql_error(c->text, c->size, c->at, -EINVAL, "unexpected byte 0x%02x", (unsigned char)ch);
+}
+
 static int cut_sign(struct cutter *c)
 {
     static const char *const signs[] = {
@@ -248,12 +265,8 @@ static int cut_sign(struct cutter *c)
             return add(c, TOKEN_SIGN, pos, signs[i], (uint32_t)n);
         }
     }
-    if (ch == '\0' || !strchr("()+-*/%^=<>,.;~[]&|#", ch)) {
-        if (ch > ' ' && ch < 127)
-            return sql_error(c->text, c->size, pos, -EINVAL, "unexpected '%c'", ch);
-        return sql_error(c->text, c->size, pos, -EINVAL, "unexpected byte 0x%02x",
-                         (unsigned char)ch);
-    }
+    if (ch == '\0' || !strchr("()+-*/%^=<>,.;~[]&|#", ch))
+        return unexpected(c, ch);
     c->at++;
     return add(c, TOKEN_SIGN, pos, arena_text(c->arena, &ch, 1), 1);
 }

@@ -295,7 +295,19 @@ static void expected_end(struct parser *p)
     const char *near = now(p)->type == TOKEN_WORD
                            ? text_nearest(now(p)->text, words, sizeof(words) / sizeof(*words))
                            : NULL;
-    char what[64] = "the end of the statement";
+    char what[96] = "the end of the statement";
+    const struct token *last = p->at ? &p->tokens[p->at - 1] : now(p);
+    const char *meant = last->type == TOKEN_WORD
+                            ? text_nearest(last->text, words, sizeof(words) / sizeof(*words))
+                            : NULL;
+    if (meant && !near && strcmp(meant, last->text) != 0) { /* wher x = 1 */
+        (void)snprintf(what, sizeof(what), "'%.20s' is taken for an alias; did you mean '%s'?",
+                       last->text, meant);
+        sql_parse_fail(p, last->pos, what);
+        return;
+    }
+    if (last->type == TOKEN_SIGN && strcmp(last->text, ";") == 0)
+        (void)snprintf(what, sizeof(what), "no more: one statement is answered at a time");
     if (near && strcmp(near, now(p)->text) != 0)
         (void)snprintf(what, sizeof(what), "the end of the statement or '%s'", near);
     sql_parse_expected(p, what);

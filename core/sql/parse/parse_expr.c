@@ -172,6 +172,8 @@ static struct type type_named(struct parser *p)
                  {"character", SQL_TEXT},
                  {"bpchar", SQL_TEXT},
                  {"name", SQL_TEXT},
+                 {"json", SQL_TEXT},
+                 {"jsonb", SQL_TEXT},
                  {"string", SQL_TEXT},
                  {"blob", SQL_BLOB},
                  {"bytea", SQL_BLOB},
@@ -207,12 +209,15 @@ struct node *sql_parse_as_type(struct parser *p, struct node *x, uint32_t pos, b
 {
     struct node *n = sql_parse_wrap(p, NODE_CAST, pos, x);
     bool numeric = is_word(p, 0, "numeric") || is_word(p, 0, "decimal");
+    bool json = is_word(p, 0, "json") || is_word(p, 0, "jsonb");
     struct type type = type_named(p);
     if (!n || p->error)
         return NULL;
     n->exact = numeric;
     n->cast = type.type;
     n->flag = forgiving;
+    if (json) /* a text that is proved */
+        return sql_parse_make(p, forgiving ? "try_json" : "json", pos, n, NULL);
     if (type.digits && type.type == SQL_TEXT) /* what is longer is cut */
         return sql_parse_make(p, "left", pos, n, type.digits);
     if (!type.decimals)

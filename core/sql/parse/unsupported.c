@@ -10,6 +10,8 @@
 
 #include <stdio.h>
 
+#include "core/base/text.h"
+
 /* `python.samples`, alone or with a where behind it: a table's name begins no statement. */
 static void fail_table_name(struct parser *p)
 {
@@ -24,10 +26,26 @@ static void fail_table_name(struct parser *p)
     sql_parse_fail(p, first->pos, what);
 }
 
+/* selct 1 */
+static void fail_slip(struct parser *p)
+{
+    static const char *const words[] = {"select", "with",     "values",    "from",
+                                        "show",   "describe", "summarize", "explain"};
+    const struct token *t = now(p);
+    const char *near =
+        t->type == TOKEN_WORD ? text_nearest(t->text, words, sizeof(words) / sizeof(*words)) : NULL;
+    char what[80];
+    if (!near || strcmp(near, t->text) == 0)
+        return;
+    (void)snprintf(what, sizeof(what), "found '%.30s'; did you mean '%s'?", t->text, near);
+    sql_parse_fail(p, t->pos, what);
+}
+
 bool sql_parse_other_statement(struct parser *p)
 {
-    static const char *const words[] = {"insert", "update", "delete",   "create", "drop",
-                                        "alter",  "copy",   "truncate", "merge",  "replace"};
+    static const char *const words[] = {"insert", "update",  "delete",   "create", "drop",
+                                        "alter",  "copy",    "truncate", "merge",  "replace",
+                                        "vacuum", "analyze", "grant",    "lock"};
     for (size_t i = 0; i < sizeof(words) / sizeof(*words); i++) {
         if (!is_word(p, 0, words[i]))
             continue;
@@ -46,7 +64,13 @@ bool sql_parse_other_statement(struct parser *p)
                    : "pivot is not supported; sum(x) filter (where k = 'a') makes a column");
     if (is_word(p, 0, "begin") || is_word(p, 0, "commit") || is_word(p, 0, "rollback"))
         sql_parse_fail(p, now(p)->pos, "transactions are not supported: tables are read-only here");
+    if (is_word(p, 0, "use"))
+        sql_parse_fail(p, now(p)->pos, "no database is chosen: tables are named schema.table");
+    if (is_word(p, 0, "help"))
+        sql_parse_fail(p, now(p)->pos,
+                       "`show tables`, `describe TABLE` and `show functions` say what there is");
     fail_table_name(p);
+    fail_slip(p);
     return p->error != 0;
 }
 

@@ -21,6 +21,11 @@ static int wrong(struct query *q, uint32_t pos, const char *what)
     return sql_error(q->text, q->size, pos, -EINVAL, "%s", what);
 }
 
+static bool is_plain(const struct expr *e)
+{
+    return e->type == SQL_INT || e->type == SQL_DOUBLE;
+}
+
 static int no_function(struct query *q, const struct node *n, struct expr **args, bool known)
 {
     char types[256] = "";
@@ -30,6 +35,13 @@ static int no_function(struct query *q, const struct node *n, struct expr **args
             types + at, sizeof(types) - at, "%s%s", i ? ", " : "",
             args[i]->literal && args[i]->type != SQL_NULL ? "'...'" : sql_type_name(args[i]->type));
     bool sign = n->text[0] < 'a' || n->text[0] > 'z';
+    bool moment = args && n->n_args == 2 &&
+                  (args[0]->type == SQL_TIMESTAMP || args[1]->type == SQL_TIMESTAMP);
+    if (known && sign && moment && (is_plain(args[0]) || is_plain(args[1])))
+        return sql_error(q->text, q->size, n->pos, -EINVAL,
+                         "no operator %s for %s and %s; to_timestamp(x) makes a timestamp of "
+                         "seconds",
+                         n->text, sql_type_name(args[0]->type), sql_type_name(args[1]->type));
     if (known && sign && n->n_args == 2)
         return sql_error(q->text, q->size, n->pos, -EINVAL,
                          "no operator %s for %s and %s; cast one of them: x::%s", n->text,
@@ -163,6 +175,12 @@ static int bind_special(struct query *q, const struct node *n, struct expr **arg
                                             .text = {"probing " PROBING_VERSION,
                                                      sizeof("probing " PROBING_VERSION) - 1}},
                          n->pos);
+        return *ret ? 1 : -ENOMEM;
+    }
+    if (strcmp(n->text, "current_database") == 0 &&
+        n->n_args == 0) { /* as in probing.schema.table */
+        struct sql_value name = {.type = SQL_TEXT, .text = {"probing", 7}};
+        *ret = sql_const(q, name, n->pos);
         return *ret ? 1 : -ENOMEM;
     }
     bool coalesce = strcmp(n->text, "coalesce") == 0 || strcmp(n->text, "ifnull") == 0 ||

@@ -93,8 +93,10 @@ static int no_table(struct query *q, const struct from *f, const struct table *c
     if (near)
         return sql_error(q->text, q->size, f->pos, -ENOENT,
                          "unknown table '%s'; did you mean '%s'?", full, near);
-    return sql_error(q->text, q->size, f->pos, -ENOENT,
-                     "unknown table '%s'; `show tables` lists them", full);
+    bool catalog = strncasecmp(f->names[0], "pg_", 3) == 0;
+    return sql_error(q->text, q->size, f->pos, -ENOENT, "unknown table '%s'; %s", full,
+                     catalog ? "information_schema.tables, .columns and .routines say what there is"
+                             : "`show tables` lists them");
 }
 
 /* Give the columns of an operator a table's name, in place: it is nobody else's. */
