@@ -34,7 +34,8 @@ interval: '0 sec' ;; '1 mon' ;; '-1 mon' ;; '1 year' ;; '03:04:05.678' ;; '-00:0
 
 # Those that never fail.
 SAFE = table(r"""
-bigint: length({text}) ;; octet_length({text}) ;; strpos({text}, {text}) ;; abs({bigint}) ;;
+bigint: ({bigint} * 0.5)::bigint ;; length({text}) ;; octet_length({text}) ;;
+    strpos({text}, {text}) ;; abs({bigint}) ;;
     position({text} in {text}) ;; ascii({text}) ;; {bigint} & {bigint} ;; {bigint} | {bigint} ;;
     {bigint} # {bigint} ;; sign({bigint})::bigint ;; {bigint} % 5::bigint ;;
     {bigint} / 3::bigint ;; mod({bigint}, -4::bigint) ;; coalesce({bigint}, {bigint}) ;;
@@ -44,7 +45,8 @@ bigint: length({text}) ;; octet_length({text}) ;; strpos({text}, {text}) ;; abs(
     case {bigint} when {bigint} then {bigint} end ;; {boolean}::int::bigint ;;
     regexp_count({text}, '[a-c]') ;; ({bigint}) ;; char_length({text}) ;; ~{bigint} ;;
     bit_length({text}) ;; gcd({bigint}, 12::bigint)
-double: abs({double}) ;; floor({double}) ;; ceil({double}) ;; trunc({double}) ;;
+double: round({bigint} * 0.25)::float8 ;; round({finite}::numeric, 1)::float8 ;;
+    abs({double}) ;; floor({double}) ;; ceil({double}) ;; trunc({double}) ;;
     round({double}) ;; sign({double}) ;; -{double} ;; {double} + {double} ;;
     {double} - {double} ;; {bigint}::float8 ;; coalesce({double}, {double}) ;;
     nullif({double}, {double}) ;; greatest({double}, {double}) ;; least({double}, {double}) ;;

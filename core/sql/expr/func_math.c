@@ -81,14 +81,15 @@ KERNEL(width_bucket)
         uint32_t i = sel ? sel[k] : k;
         double x = st->args[0]->d[i], low = st->args[1]->d[i], high = st->args[2]->d[i];
         int64_t count = st->args[3]->i[i];
-        if (count <= 0 || low == high || !isfinite(low) || !isfinite(high) || isnan(x))
+        if (count <= 0 || count > INT32_MAX || low == high || !isfinite(low) || !isfinite(high) ||
+            isnan(x))
             return sql_run_error(r, st, -EINVAL,
                                  "width_bucket takes a number, two different bounds and a count "
                                  "of buckets that is positive");
         bool down = low > high, before = down ? x > low : x < low,
              behind = down ? x <= high : x >= high;
         st->dst->i[i] = before   ? 0
-                        : behind ? count + (count < INT64_MAX)
+                        : behind ? count + 1
                                  : (int64_t)((x - low) / (high - low) * (double)count) + 1;
     }
     return 0;

@@ -186,8 +186,10 @@ static uint32_t cut_escape(struct cutter *c, char out[UNICODE_BYTES])
 /* e'it\'s\n' */
 static int cut_escaped(struct cutter *c)
 {
-    uint32_t pos = c->at, n = 0;
-    char *out = arena_alloc(c->arena, c->size - pos + 1);
+    uint32_t pos = c->at, n = 0, end = pos + 2; /* where it may end at the latest */
+    while (end < c->size && (c->text[end] != '\'' || peek(c, end + 1 - pos) == '\''))
+        end += c->text[end] == '\\' || c->text[end] == '\'' ? 2 : 1;
+    char *out = arena_alloc(c->arena, end - pos + 1);
     if (!out)
         return -ENOMEM;
     for (c->at += 2; c->at < c->size;) {

@@ -76,11 +76,13 @@ static bool is_numeric(const char *name, struct expr *const *args, uint32_t n)
 {
     static const char *const names[] = {"+",   "-",     "*",   "/",    "%",     "neg",
                                         "abs", "round", "mod", "sqrt", "power", "trunc"};
-    bool any = strncmp(name, "to_numeric", 10) == 0, known = any;
+    bool any = false, known = false;
+    if (strncmp(name, "to_numeric", 10) == 0)
+        return true;
     for (size_t i = 0; i < sizeof(names) / sizeof(*names); i++)
         known = known || strcmp(names[i], name) == 0;
-    for (uint32_t i = 0; i < n && !(any && i == 0); i++) {
-        known = known && (args[i]->numeric || args[i]->type == SQL_INT);
+    for (uint32_t i = 0; i < n && known; i++) {
+        known = args[i]->numeric || args[i]->type == SQL_INT;
         any = any || args[i]->numeric;
     }
     return any && known;
