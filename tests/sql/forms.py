@@ -41,7 +41,7 @@ bigint: ({bigint} * 0.5)::bigint ;; length({text}) ;; octet_length({text}) ;;
     {bigint} / 3::bigint ;; mod({bigint}, -4::bigint) ;; coalesce({bigint}, {bigint}) ;;
     nullif({bigint}, {bigint}) ;; greatest({bigint}, {bigint}) ;;
     least({bigint}, {bigint}, {bigint}) ;; -({bigint}) ;;
-    case when {boolean} then {bigint} else {bigint} end ;; {date} - {date} ;;
+    case when {boolean} then {bigint} else {bigint} end ;; ({date} - {date})::bigint ;;
     case {bigint} when {bigint} then {bigint} end ;; {boolean}::int::bigint ;;
     regexp_count({text}, '[a-c]') ;; ({bigint}) ;; char_length({text}) ;; ~{bigint} ;;
     bit_length({text}) ;; gcd({bigint}, 12::bigint)
@@ -75,9 +75,10 @@ text: upper({text}) ;; lower({text}) ;; initcap({text}) ;; left({text}, {n}) ;;
     trim(both 'a' from {text}) ;; trim(leading ' ' from {text}) ;; trim(both 'äö ' from {text}) ;;
     {text}::varchar(3) ;; substring({text} from '[a-c]+') ;; substring({text} for {p}) ;;
     regexp_substr({text}, 'b.') ;; overlay({text} placing {text} from {p} + 1 for {p}) ;;
-    overlay({text} placing '<>' from 2) ;; {text} collate "C" ;; ({text})
+    overlay({text} placing '<>' from 2) ;; ({text})
 boolean: {bigint} < {bigint} ;; {bigint} = {bigint} ;; {bigint} <> {bigint} ;;
-    {double} >= {double} ;; {double} = {double} ;; {text} < {text} ;; {text} = {text} ;;
+    {double} >= {double} ;; {double} = {double} ;; {text} < {text} ;;
+    {text} collate "C" >= {text} ;; {text} = {text} ;;
     {timestamp} < {timestamp} ;; {interval} < {interval} ;; {interval} = {interval} ;;
     {date} > {date} ;; {timestamp} >= {date} ;; not {boolean} ;; ({boolean} and {boolean}) ;;
     ({boolean} or {boolean}) ;; {bigint} is null ;; {text} is not null ;; {boolean} is true ;;
