@@ -277,7 +277,8 @@ KERNEL(power_double)
     bool bad = false;
     ROWS(double x = pow(a[i], b[i]); st->dst->d[i] = x;
          bad |= !isfinite(x) && isfinite(a[i]) && isfinite(b[i]);
-         bad |= (a[i] == 0 && b[i] < 0) || (isinf(a[i]) && a[i] < 0 && rint(b[i]) != b[i]););
+         bad |= (a[i] == 0 && b[i] < 0) ||
+                (isinf(a[i]) && a[i] < 0 && b[i] == b[i] && rint(b[i]) != b[i]););
     return bad ? sql_run_error(r, st, -ERANGE,
                                "the power is too large for a double, or undefined for a negative "
                                "number or zero")
@@ -317,7 +318,7 @@ static double to_digits(double x, int64_t digits, bool cut)
     double whole = cut ? trunc(scaled) : round(scaled);
     if (!isfinite(scaled))
         return x;
-    return digits < 0 ? whole * scale : whole / scale;
+    return (digits < 0 ? whole * scale : whole / scale) + 0.0; /* a numeric has no -0 */
 }
 
 KERNEL(round_digits)

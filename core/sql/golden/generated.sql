@@ -284,3 +284,7 @@ select x::json ->> 'k' from (values ('{"k": 1}'), (null)) t(x) order by 1
 select json_extract_path_text('{"a": {"b": "c"}}', 'a', 'b'), json_extract_path('{"a": {"b": "c"}}', 'a', 'b'), json_extract_path_text('{"$a": 1}', '$a')
 ----
 c,"""c""",1
+
+select power('-inf'::float8, 'NaN'::float8), round(-0.25)::float8::text, round(-0.001::numeric, 2)::float8::text
+----
+nan,0,0
