@@ -78,6 +78,14 @@ void fuzz_must(int held)
         abort();
 }
 
+size_t fuzz_text(const char *text, uint8_t *data, size_t max)
+{
+    size_t n = strlen(text);
+    fuzz_must(n <= max);
+    memcpy(data, text, n);
+    return n;
+}
+
 int fuzz_file(const struct fuzz_part *parts, size_t n, off_t least, const uint8_t *data,
               size_t size, char ret_path[32])
 {

@@ -23,6 +23,8 @@ __attribute__((weak)) size_t fuzz_seed(uint8_t *data, size_t max);
 
 /* Ends the program where `held` is 0. */
 void fuzz_must(int held);
+/* A seed that is a text. */
+size_t fuzz_text(const char *text, uint8_t *data, size_t max);
 
 /* ---- inputs that are files ---- */
 

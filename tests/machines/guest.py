@@ -112,15 +112,20 @@ def test_dead_process_is_asked():
     with python_loop() as target:
         target.probing("inject")
         target.probing("plugin", "load", HOME + "/heartbeat.so")
-        time.sleep(1)
+        enough = "select case when max(number) > 4 then 6 * 7 end from heartbeat.beats"
+        for _ in range(600):
+            if "42" in target.probing("query", enough):
+                break
+            time.sleep(0.1)
         target.process.kill()
         target.process.wait()
-        has(target.probing("query", "select max(number) > 4 as beats from heartbeat.beats"), "t")
+        has(target.probing("query", enough), "42")
 
 
 def test_main_job_in_c():
     with Target("busybox", "sleep", "10000", wait=False) as target:
-        time.sleep(0.5)
+        while open("/proc/%d/stat" % target.pid).read().rsplit(")", 1)[1].split()[0] != "S":
+            time.sleep(0.1)  # it is not there yet
         has(target.probing("inject"), "entered process")
         has(target.probing("query", "select table_name from information_schema.tables"),
             "settings")
