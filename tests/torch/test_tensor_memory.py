@@ -70,6 +70,32 @@ def test_a_look_ends_where_there_are_too_many_objects(world, python):
         [[plan["parameter"]]]  # models are read as they are
 
 
+COLLECTING = """
+import gc, threading, time, torch
+objects = [[i] for i in range(20000)]
+fixed = [torch.ones(3, 7) for _ in range(200)]
+def collect(generation):
+    while True:
+        new = [[i, fixed] for i in range(1500)]
+        gc.collect(generation)
+        time.sleep(0.001)
+for generation in 0, 1, 2:
+    threading.Thread(target=collect, args=(generation,), daemon=True).start()
+print("ready", flush=True)
+while True: time.sleep(0.01)
+"""
+
+
+def test_each_is_counted_once_while_garbage_is_collected(world, python):
+    """The collector's lists are gone through in slices, and are in another order after each."""
+    target = world.python(COLLECTING, python)
+    target.wait_line("ready")
+    target.inject("--plugin", "torch")
+    ask = "select sum(tensors) from memory.torch where shape = '[3, 7]'"
+    for _ in range(5):
+        assert target.rows(ask) == [[200]]
+
+
 NO_MODEL = ("import time, torch\n"
             "kept = [torch.zeros(1000, 10), torch.ones(5, requires_grad=True).exp()]\n"
             "print('ready', flush=True)\n"

@@ -3,12 +3,14 @@
  * plugins/torch/memory/tensor_scan.c - all tensors that the garbage collector knows, and the
  * optimizers, in a time that is bounded.
  *
- * Threads: with the GIL, between tensor_quiet() and tensor_loud().
- * Since CPython 3.12 the collector shows its objects one by one; before, it makes a list of them,
- * which cannot be cut short: so a process that has very many is asked for its youngest only.  No
- * reference outlives the look.  Tensors of classes with code of their own are counted, not asked.
+ * Threads: with the GIL, between tensor_quiet() and tensor_loud().  It is given up every few
+ * milliseconds, where gc_walk.h knows this CPython, and no reference is held then.
+ * Others' collectors show their objects one by one, or make a list of them, which cannot be cut
+ * short: so a process that has very many is asked for its youngest only.  Tensors of classes with
+ * code of their own are counted, not asked.
  */
 #include "memory/tensor_look.h"
+#include "python/gc_walk.h"
 #include "python/pyobject.h"
 #include "python/tensor.h"
 
@@ -18,9 +20,13 @@
 #include "lib/hash.h"
 
 #define CLASSES 4096u
-#define CLASSES_SHIFT 52            /* 64 - log2(CLASSES) */
-#define CLOCK_EVERY 1024u           /* objects; and tensors, each some microseconds: */
-#define CLOCK_EVERY_TENSOR 16u      /* between two looks at the clock */
+#define CLASSES_SHIFT 52           /* 64 - log2(CLASSES) */
+#define CLOCK_EVERY 1024u          /* objects; and tensors, each some microseconds: */
+#define CLOCK_EVERY_TENSOR 16u     /* between two looks at the clock */
+#define SLICE_NS UINT64_C(1000000) /* until the GIL is given up; as much again for the tensors */
+#define SLICE_CLOCK_EVERY 128u
+#define SLICE_TENSORS 64u
+#define AGAIN_MOST 4u /* then the rest comes in one piece: a program that collects all the time */
 #define BLOCKS_MAX INT64_C(2000000) /* of Python's allocator: about 600,000 objects, 60 ms */
 #define FOUND_MAX (1u << 20)
 
@@ -29,13 +35,16 @@ enum object_class { CLASS_NOTHING, CLASS_TENSOR, CLASS_FOREIGN, CLASS_OPTIMIZER 
 struct scan {
     struct tensor_look *look;
     uint64_t cpu_until_ns, until_ns;
-    uint32_t seen;
+    uint32_t shown;
     struct known_class {
         const PyObject *class;
         enum object_class is;
     } * classes;
-    PyObject **found; /* tensors and optimizers, owned until the scan ends */
+    PyObject **found; /* tensors and optimizers, owned until they were looked into */
     uint32_t n, room;
+    bool slices;
+    uint64_t slice_until_ns;
+    struct number_index seen; /* tensors, by address: in slices one may be shown again */
 };
 
 static enum object_class classify(struct scan *s, PyObject *class)
@@ -108,20 +117,41 @@ static bool is_alive(const PyObject *object)
     return count != 0;
 }
 
+/* Once, however often it is shown.  Without memory it is counted too often, and that is said. */
+static bool is_new(struct scan *s, const PyObject *object)
+{
+    if (!s->slices)
+        return true;
+    if (number_find(&s->seen, (uintptr_t)object))
+        return false;
+    s->look->no_memory = !number_put(&s->seen, (uintptr_t)object, 0) || s->look->no_memory;
+    return true;
+}
+
 /* 0: no more of them. */
 static int visit(PyObject *object, void *arg)
 {
     struct scan *s = arg;
-    if (++s->seen % CLOCK_EVERY == 0 && is_late(s)) {
+    if (++s->shown % CLOCK_EVERY == 0 && is_late(s)) {
         s->look->late = true;
         return 0;
     }
     enum object_class is = classify(s, object_type(object));
-    if (is == CLASS_NOTHING || !is_alive(object))
+    if (is == CLASS_NOTHING || !is_alive(object) || !is_new(s, object))
         return 1;
     if (is == CLASS_FOREIGN)
         count_foreign(s->look, object);
     return is == CLASS_FOREIGN || keep(s, object);
+}
+
+static int visit_in_slice(PyObject *object, void *arg)
+{
+    struct scan *s = arg;
+    int more = visit(object, s);
+    if (s->n >= SLICE_TENSORS ||
+        (s->shown % SLICE_CLOCK_EVERY == 0 && torch_state.now() > s->slice_until_ns))
+        return 0;
+    return more;
 }
 
 static void visit_generation(struct scan *s, PyObject *gc, int generation)
@@ -160,6 +190,37 @@ static void look_into(struct scan *s)
     }
     for (uint32_t i = 0; i < s->n; i++)
         torch_state.py.Py_DecRef(s->found[i]);
+    s->n = 0;
+}
+
+/* Others get the GIL here.  A class may go meanwhile, and another one come where it was. */
+static void let_others(struct scan *s, uint64_t *begin_ns)
+{
+    s->look->took_ns += torch_state.now() - *begin_ns;
+    torch_state.py.PyEval_RestoreThread(torch_state.py.PyEval_SaveThread());
+    *begin_ns = torch_state.now();
+    memset(s->classes, 0, CLASSES * sizeof(*s->classes));
+}
+
+/* false: this CPython is not known. */
+static bool scan_in_slices(struct scan *s, uint64_t *begin_ns)
+{
+    struct gc_walk walk;
+    if (!gc_walk_begin(&walk))
+        return false;
+    s->slices = true;
+    s->cpu_until_ns += SCAN_CPU_NS / 2; /* found and asked in one go */
+    s->until_ns += SCAN_NS / 2;
+    for (bool more = true; more && !s->look->late && !s->look->no_memory;) {
+        s->slice_until_ns = torch_state.now() + SLICE_NS;
+        more = gc_walk_slice(&walk, visit_in_slice, s);
+        look_into(s);
+        s->look->late = s->look->late || (more && is_late(s));
+        if (walk.begun_again < AGAIN_MOST)
+            let_others(s, begin_ns);
+    }
+    gc_walk_end(&walk);
+    return true;
 }
 
 void tensor_scan(struct tensor_look *l)
@@ -170,12 +231,15 @@ void tensor_scan(struct tensor_look *l)
     l->scanned = true;
     s.classes = calloc(CLASSES, sizeof(*s.classes));
     l->no_memory = l->no_memory || !s.classes;
-    if (s.classes && torch_state.more.PyUnstable_GC_VisitObjects)
-        torch_state.more.PyUnstable_GC_VisitObjects(visit, &s);
-    else if (s.classes)
-        visit_lists(&s);
-    give_time(&s);
-    look_into(&s);
+    if (s.classes && !scan_in_slices(&s, &begin_ns)) {
+        if (torch_state.more.PyUnstable_GC_VisitObjects)
+            torch_state.more.PyUnstable_GC_VisitObjects(visit, &s);
+        else
+            visit_lists(&s);
+        give_time(&s);
+        look_into(&s);
+    }
+    free(s.seen.slots);
     free(s.found);
     free(s.classes);
     l->took_ns += torch_state.now() - begin_ns;
