@@ -235,13 +235,12 @@ static void judge(const struct diff_found *f, uint32_t known, struct fact_group 
             !same_value(&f->facts[i], &f->facts[i - 1]) || f->facts[i].rank != f->facts[i - 1].rank;
     }
     g->some_lack_it = ranks < known;
-    if (says_place(first->kind, first->name))
+    bool each_another = g->n_values == known && !g->some_lack_it && known >= OWN_LEAST &&
+                        strcmp(first->name, DIFF_CLOCK) != 0;
+    if (each_another || says_place(first->kind, first->name))
         g->is = FACT_OWN;
     else if (g->n_values == 1 && !g->some_lack_it)
         g->is = strcmp(first->value, SECRET_SHOWN) == 0 ? FACT_HIDDEN : FACT_SAME;
-    else if (g->n_values == known && !g->some_lack_it && known >= OWN_LEAST &&
-             strcmp(first->name, DIFF_CLOCK) != 0)
-        g->is = FACT_OWN;
     else
         g->is = FACT_DIFFERS;
 }

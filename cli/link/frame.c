@@ -53,7 +53,6 @@ static uint32_t least_of(enum frame_kind kind)
     case FRAME_CREDIT:
         return 4;
     case FRAME_TREE:
-        return 8;
     case FRAME_PING:
         return 8;
     case FRAME_PONG:

@@ -99,10 +99,10 @@ static bool is_lack(const struct member_result *r)
 /* Places in errors are those of a statement that the user has not written. */
 static void drop_place(char *why)
 {
-    unsigned line, column;
     int n = 0;
 
-    if (sscanf(why, "line %u, column %u: %n", &line, &column, &n) == 2 && n > 0)
+    (void)sscanf(why, "line %*[0-9], column %*[0-9]: %n", &n);
+    if (n > 0)
         memmove(why, why + n, strlen(why + n) + 1);
 }
 

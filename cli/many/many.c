@@ -157,12 +157,13 @@ static void keep_results(struct many *many)
         struct member_result *kept = &many->results[i];
         bool there = m->error == 0 && m->target.kind != TARGET_BARE;
         bool lacks = there && !main_one && (now->error == -ENOENT || now->error == -EINVAL);
-        if (now->state == MEMBER_ANSWERED && kept->state != MEMBER_FAILED)
-            kept->state = MEMBER_ANSWERED;
-        else if (now->state == MEMBER_FAILED && kept->state != MEMBER_FAILED && !lacks)
+        if (kept->state == MEMBER_FAILED)
+            continue;
+        if (now->state == MEMBER_FAILED && !lacks)
             *kept = *now;
-        else if (now->state == MEMBER_FAILED && kept->state == MEMBER_NOT_ASKED)
-            kept->state = MEMBER_ANSWERED; /* that it lacks something is an answer */
+        else if (now->state == MEMBER_ANSWERED || /* that it lacks something is an answer, too */
+                 (now->state == MEMBER_FAILED && kept->state == MEMBER_NOT_ASKED))
+            kept->state = MEMBER_ANSWERED;
     }
 }
 

@@ -18,6 +18,7 @@
 #include "cli/relay/below.h"
 #include "core/base/clock.h"
 #include "core/base/err.h"
+#include "core/base/text.h"
 
 #define GRACE_NS (5 * NS_PER_S) /* for a command that was told to end: it puts things right */
 
@@ -122,10 +123,12 @@ static int begin_look(struct served *s, bool connects, const struct client_proce
 int served_open(struct served *s, const char *place, int done)
 {
     struct client_process p = {.pid = 0};
-    long long pid, start;
+    char words[2][24];
+    int64_t pid, start;
     int at = 0;
 
-    if (sscanf(place, "%lld %lld %n", &pid, &start, &at) != 2 || at == 0 || place[at] != '/' ||
+    if (sscanf(place, "%23[-0-9] %23[-0-9] %n", words[0], words[1], &at) != 2 || at == 0 ||
+        parse_i64(words[0], &pid) < 0 || parse_i64(words[1], &start) < 0 || place[at] != '/' ||
         pid > INT32_MAX || strlen(place + at) >= sizeof(p.directory))
         return err_set(-EBADMSG, "that is no place of a process");
     p.pid = pid > 0 ? (pid_t)pid : 0;
