@@ -34,7 +34,7 @@ interval: '0 sec' ;; '1 mon' ;; '-1 mon' ;; '1 year' ;; '03:04:05.678' ;; '-00:0
 
 # Those that never fail.
 SAFE = table(r"""
-bigint: ({bigint} * 0.5)::bigint ;; length({text}) ;; octet_length({text}) ;;
+bigint: ({bigint} % 999 * 0.5)::bigint ;; length({text}) ;; octet_length({text}) ;;
     strpos({text}, {text}) ;; abs({bigint}) ;;
     position({text} in {text}) ;; ascii({text}) ;; {bigint} & {bigint} ;; {bigint} | {bigint} ;;
     {bigint} # {bigint} ;; sign({bigint})::bigint ;; {bigint} % 5::bigint ;;
@@ -82,7 +82,7 @@ boolean: {bigint} < {bigint} ;; {bigint} = {bigint} ;; {bigint} <> {bigint} ;;
     {timestamp} < {timestamp} ;; {interval} < {interval} ;; {interval} = {interval} ;;
     {date} > {date} ;; {timestamp} >= {date} ;; not {boolean} ;; ({boolean} and {boolean}) ;;
     ({boolean} or {boolean}) ;; {bigint} is null ;; {text} is not null ;; {boolean} is true ;;
-    {boolean} is not false ;; {bigint} in ({bigint}, {bigint}, null) ;;
+    {boolean} is not false ;; {bigint} in ({number}, {number}, null) ;;
     {text} not in ({text}, {text}) ;; {bigint} between {bigint} and {bigint} ;;
     {text} not between {text} and {text} ;; {bigint} between symmetric {bigint} and {bigint} ;;
     {text} like {like} ;; {text} ilike {like} ;; {text} not like {like} ;; {text} ~ {regexp} ;;
