@@ -96,6 +96,43 @@ def test_each_is_counted_once_while_garbage_is_collected(world, python):
         assert target.rows(ask) == [[200]]
 
 
+FINALIZING = """
+import gc, threading, time, torch
+kept = [[i] for i in range(100000)]
+fixed = [torch.ones(3, 7) for _ in range(200)]
+class Slow:
+    def __del__(self):
+        time.sleep(0.002)  # the GIL is given up in the midst of a collection
+def collect(generation):
+    while True:
+        for _ in range(20):
+            one = Slow()
+            one.self = one
+        gc.collect(generation)
+def freeze():
+    while True:
+        gc.freeze()
+        time.sleep(0.01)
+        gc.unfreeze()
+for generation in 0, 1, 2:
+    threading.Thread(target=collect, args=(generation,), daemon=True).start()
+threading.Thread(target=freeze, daemon=True).start()
+print("ready", flush=True)
+while True: time.sleep(0.01)
+"""
+
+
+def test_in_the_midst_of_a_collection_and_frozen(world, python):
+    """Each look ends, says what it has seen, and leaves the program as it was."""
+    target = world.python(FINALIZING, python)
+    target.wait_line("ready")
+    target.inject("--plugin", "torch")
+    for _ in range(40):
+        done = target.probing("query", "select sum(tensors) from memory.torch", "-f", "csv")
+        assert done.returncode == 0, done.stderr
+    assert target.process.poll() is None
+
+
 NO_MODEL = ("import time, torch\n"
             "kept = [torch.zeros(1000, 10), torch.ones(5, requires_grad=True).exp()]\n"
             "print('ready', flush=True)\n"

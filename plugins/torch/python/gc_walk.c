@@ -9,16 +9,21 @@
  *     uintptr_t next     the next object's; the head's at the end
  *     uintptr_t prev     the two lowest bits are flags
  *
- * A new object is the last of the youngest generation, so that the head of its ring is behind it;
- * those of the other two come after it, 24 bytes each, which is proved by what they lead to.  A
- * list of ours is moved along as a mark: no object of the program's is kept by us.  Younger objects
- * come first, for an object only ever gets older.
+ * A new object is the last of the youngest generation, so that the head of its ring is behind it.
+ * In struct _gc_runtime_state (pycore_gc.h, pycore_pymem.h in 3.8) three generations of 24 bytes
+ * are followed by a pointer to the first of them and by the generation of gc.freeze(), which is
+ * proved before any of it is believed.  A list of ours is moved along as a mark: no object of the
+ * program's is kept by us.  Younger objects come first, for an object only ever gets older.
+ *
+ * Whoever gets the GIL between two slices may be in the midst of a collection, whose finalizers
+ * give it up, or freeze all: then the mark is in another ring than it was put into.
  */
 #include "python/gc_walk.h"
 #include "python/pyobject.h"
 
 #define RING_BYTES 16u
 #define HEAD_BYTES 24u /* struct gc_generation: a ring, threshold and count */
+#define FIRST_BYTES 8u /* PyGC_Head *generation0 */
 #define FLAGS UINT64_C(3)
 
 struct ring {
@@ -84,19 +89,29 @@ static int64_t collections_of(int generation)
     return n;
 }
 
+/* Are these the heads of the interpreter's rings? */
+static bool find_heads(struct gc_walk *w)
+{
+    uint64_t head = ring_at(ring_of(w->mark))->next;
+    uint64_t behind = head + GC_WALK_GENERATIONS * HEAD_BYTES;
+    if (head == 0 || head % sizeof(void *) != 0 || ring_at(behind)->next != head)
+        return false;
+    for (int i = 0; i < GC_WALK_GENERATIONS; i++)
+        w->heads[i] = head + (uint64_t)i * HEAD_BYTES;
+    w->heads[GC_WALK_GENERATIONS] = behind + FIRST_BYTES;
+    for (int i = 0; i < GC_WALK_RINGS; i++)
+        if (!is_ring(w->heads[i]))
+            return false;
+    return true;
+}
+
 bool gc_walk_begin(struct gc_walk *w)
 {
     struct cpython *py = &torch_state.py;
     *w = (struct gc_walk){.generation = 0};
     if (cpython_since(py, 14) || !(w->mark = py->PyList_New(0)))
         return false;
-    uint64_t head = ring_at(ring_of(w->mark))->next;
-    bool known = head != 0 && head % sizeof(void *) == 0;
-    for (int i = 0; i < GC_WALK_GENERATIONS && known; i++) {
-        w->heads[i] = head + (uint64_t)i * HEAD_BYTES;
-        known = is_ring(w->heads[i]);
-    }
-    if (known) {
+    if (find_heads(w)) {
         w->collections = collections_of(0);
         move_behind(ring_of(w->mark), w->heads[0]);
         return true;
@@ -104,6 +119,14 @@ bool gc_walk_begin(struct gc_walk *w)
     py->Py_DecRef(w->mark);
     py->PyErr_Clear();
     return false;
+}
+
+static bool is_head(const struct gc_walk *w, uint64_t address)
+{
+    bool is = false;
+    for (int i = 0; i < GC_WALK_RINGS; i++)
+        is = is || w->heads[i] == address;
+    return is;
 }
 
 static void go_to(struct gc_walk *w, int generation)
@@ -128,9 +151,11 @@ bool gc_walk_slice(struct gc_walk *w, int (*visit)(PyObject *object, void *arg),
     keep_order(w);
     for (int more = 1; more;) {
         uint64_t next = ring_at(mark)->next;
-        if (next != w->heads[w->generation]) {
+        if (!is_head(w, next)) {
             move_behind(mark, next);
             more = visit((PyObject *)(uintptr_t)(next + RING_BYTES), arg); /* NOLINT */
+        } else if (next != w->heads[w->generation]) { /* it was taken along into another ring */
+            go_to(w, w->generation);
         } else if (w->generation + 1 < GC_WALK_GENERATIONS) {
             go_to(w, w->generation + 1);
         } else {

@@ -10,9 +10,10 @@
 #include "internal.h"
 
 #define GC_WALK_GENERATIONS 3
+#define GC_WALK_RINGS (GC_WALK_GENERATIONS + 1) /* and what gc.freeze() has put away */
 
 struct gc_walk {
-    uint64_t heads[GC_WALK_GENERATIONS];
+    uint64_t heads[GC_WALK_RINGS];
     PyObject *mark; /* ours, in the collector's list behind the last object that was shown */
     int generation; /* that is gone through now */
     int64_t collections;
