@@ -86,7 +86,7 @@ TEST(groups_and_order)
          "2,decoder,pre forward,49.5"},
         {"select count(*) filter (where stage = 'pre forward'), bool_and(local_step >= 0), "
          "string_agg(distinct stage, '|') from torch_trace",
-         "500,true,pre forward|post forward"},
+         "500,true,post forward|pre forward"},
         {"select sum(local_step), count(*) from torch_trace where false", ",0"},
         {"select local_step from torch_trace where false group by 1", ""},
         {"select distinct stage from torch_trace order by 1 limit 1 offset 1", "pre forward"},

