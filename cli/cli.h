@@ -98,6 +98,8 @@ int target_begin(const struct target *t, char *room, struct probing_client **ret
 /* rc, with more words where it is known why a process that should answer is silent. */
 int target_explain_silence(const struct target *t, int rc);
 char target_state(pid_t pid); /* as in /proc/PID/stat: 'Z', 'T' ...; '?': none */
+/* It has ended, and its parent has not asked yet; one whose first thread alone has ended runs. */
+bool target_is_zombie(pid_t pid);
 /* A process that is there, but on its way out of the kernel: what to say; NULL: it may answer.
  * One that writes its core dump is for as long as that takes. */
 const char *target_ends(pid_t pid);
@@ -121,7 +123,7 @@ int directory_each(int (*fn)(void *arg, const struct datadir *d), void *arg);
 /* A line "key: value" of a data directory's info file; -ENOENT; -EBADMSG: the file is damaged, what
  * it says may be wrong, and is given where it is there. */
 int directory_info(const struct datadir *d, const char *key, char *ret, size_t size);
-/* Is the process that wrote this directory still the one with its pid? */
+/* Is the process that wrote this directory still the one with its pid, and no zombie? */
 bool directory_alive(const struct datadir *d, pid_t *ret_pid);
 /* Does a process have the store of this directory open, seen from here or not? */
 bool directory_held(const struct datadir *d);

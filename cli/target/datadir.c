@@ -70,7 +70,7 @@ bool directory_alive(const struct datadir *d, pid_t *ret_pid)
     if (!identity_of(d, &pid, &started) || pid > INT32_MAX)
         return false;
     *ret_pid = (pid_t)pid;
-    if (proc_start_time((pid_t)pid, &now) < 0 || now != started)
+    if (proc_start_time((pid_t)pid, &now) < 0 || now != started || target_is_zombie((pid_t)pid))
         return false;
     /* None: ejected.  The process lives, its core does not. */
     return datadir_has(d, "sock", &st) && S_ISSOCK(st.st_mode);

@@ -61,8 +61,7 @@ const char *target_ends(pid_t pid)
                  : "it is ending, and answers nobody any more";
 }
 
-/* A zombie whose other threads run on has lost its first one only. */
-static bool is_zombie(pid_t pid)
+bool target_is_zombie(pid_t pid)
 {
     return target_state(pid) == 'Z' && !inject_runs_on(pid);
 }
@@ -150,7 +149,7 @@ static bool is_ending(pid_t pid)
     (void)snprintf(path, sizeof(path), "/proc/%d/exe", (int)pid);
     for (;;) {
         bool bare = readlink(path, exe, sizeof(exe)) == -1 && (errno == ENOENT || errno == ESRCH);
-        if (is_zombie(pid) || (kill(pid, 0) == -1 && errno == ESRCH))
+        if (target_is_zombie(pid) || (kill(pid, 0) == -1 && errno == ESRCH))
             return true;
         if (!bare && !is_killed(pid)) /* it lives, or may not be looked at */
             return false;
@@ -172,7 +171,7 @@ static int resolve_pid(pid_t pid, struct target *ret)
     if (proc_start_time(pid, &ret->start_time) < 0)
         ret->start_time = 0;
     (void)snprintf(path, sizeof(path), "/proc/%d", (int)pid);
-    if (access(path, F_OK) == 0 && !is_zombie(pid)) {
+    if (access(path, F_OK) == 0 && !target_is_zombie(pid)) {
         int rc = directory_of(pid, ret->directory, sizeof(ret->directory));
         if ((rc < 0 || is_killed(pid)) && is_ending(pid)) {
             ret->directory[0] = '\0';

@@ -6,6 +6,7 @@ import json
 import os
 import signal
 import sys
+from pathlib import Path
 
 import pytest
 from ranks import four, named, rows, start_ranks  # noqa: F401
@@ -252,7 +253,10 @@ def test_ranks_that_have_ended_are_of_their_job(world):
     assert found == [0, 1, 2] and "ranks 0-2 have ended, and left their data" in said, said
     ranks = start_ranks(world, 2, MASTER_PORT="2", **env)
     assert ranks_of(job) == ([0, 1], "")
-    end(ranks[1:])
+    ranks[1].process.send_signal(signal.SIGKILL)  # its parent does not ask for it: a zombie
+    wait_for(lambda: Path("/proc/%d/stat" % ranks[1].pid).read_text().rsplit(") ")[1][0] == "Z",
+             "the end of rank 1")
+    assert " %d " % ranks[1].pid in world.probing("list", "--dead").stdout
     for target, more in ((job, {}), ("ssh:far/" + job, {"env": shell})):
         found, said = ranks_of(target, **more)
         assert found == [0, 1] and "rank 1 has ended, and left its data" in said, (target, said)
