@@ -260,6 +260,10 @@ select current_schema()
 ----
 error: line 1, column 8: unknown function 'current_schema'; tables are named schema.table; `show schemas` lists the schemas
 
+select format('%s', 1)
+----
+error: line 1, column 8: unknown function 'format'; a || ' ' || b, concat(a, b), round(x, 2)::text
+
 select pg_sleep(1)
 ----
 error: line 1, column 8: unknown function 'pg_sleep'; nothing waits here; `probing watch` asks again and again

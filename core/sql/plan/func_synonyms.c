@@ -29,6 +29,7 @@ const char *sql_instead_of(const char *function)
         {"dayname", "to_char(ts, 'Day')"},
         {"decode", "a case, or to_hex(n)"},
         {"encode", "to_hex(n), md5(text)"},
+        {"format", "a || ' ' || b, concat(a, b), round(x, 2)::text"},
         {"generate_series", "it gives rows: from generate_series(1, 9) n"},
         {"grouping", "there are no grouping sets: a select for each, union all between them"},
         {"hash", "md5(text)"},
