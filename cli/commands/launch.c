@@ -130,7 +130,7 @@ int launch_check(const char *path)
     char loader[64] = "";
     bool dynamic = false;
 
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     if (fd == -1)
         return 0; /* exec will say what is wrong; or it may run, but not be read */
     bool elf = fstat(fd, &st) == 0 && pread(fd, &head, sizeof(head), 0) == sizeof(head) &&

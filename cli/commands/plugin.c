@@ -158,7 +158,7 @@ static int upload_answer(int door, const struct client_process *who, const char 
 static int open_copy(const char *name, const char *file)
 {
     struct elf_facts facts;
-    int copied = -1, fd = open(file, O_RDONLY | O_CLOEXEC);
+    int copied = -1, fd = open(file, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
 
     if (fd == -1)
         return err_set(-errno, "cannot open %s: %s", file, strerror(errno));

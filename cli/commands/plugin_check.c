@@ -70,7 +70,7 @@ static void say(const char *label, const char *format, ...)
 static void say_declared(const char *file)
 {
     struct declared *d = NULL;
-    int fd = open(file, O_RDONLY | O_CLOEXEC);
+    int fd = open(file, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     int r = fd != -1 ? declared_of_file(fd, &d) : 0;
 
     if (fd != -1)
@@ -91,7 +91,7 @@ static int look_at_file(struct check *c)
     struct stat st = {.st_size = 0};
     struct probing_plugin api = {.size = 0};
 
-    int fd = open(c->file, O_RDONLY | O_CLOEXEC);
+    int fd = open(c->file, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     if (fd == -1)
         return err_set(-errno, "cannot open %s: %s", c->file, strerror(errno));
     int rc = sealed_inspect(fd, &facts);

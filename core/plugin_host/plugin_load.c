@@ -19,8 +19,9 @@
 #include "core/plugin_host/internal.h"
 #include "sdk/lib/hash.h"
 
-#define FILE_MAX_BYTES ((off_t)1 << 30) /* a plugin larger than this is no plugin */
-#define KNOWN_MAX 256                   /* different plugin files in the life of a process */
+#define FILE_MAX_BYTES ((off_t)1 << 30)                /* a plugin larger than this is no plugin */
+#define FILE_FLAGS (O_RDONLY | O_CLOEXEC | O_NONBLOCK) /* a pipe of that name holds nobody up */
+#define KNOWN_MAX 256 /* different plugin files in the life of a process */
 
 /* Plugin files that are mapped, by content: the same bytes again (from another memfd, or by a
  * core that was started afresh) must give the same code, not one copy more. */
@@ -144,7 +145,7 @@ static int search(struct host *h, const char *name, char ret_path[PLUGIN_PATH_BY
         for (int form = 0; form < 2 && n > 0; form++) {
             int length = snprintf(ret_path, PLUGIN_PATH_BYTES, "%.*s/%s%s.so", (int)n, at,
                                   form ? "probing_" : "", name);
-            int fd = length < PLUGIN_PATH_BYTES ? open(ret_path, O_RDONLY | O_CLOEXEC) : -1;
+            int fd = length < PLUGIN_PATH_BYTES ? open(ret_path, FILE_FLAGS) : -1;
             if (fd != -1)
                 return fd;
         }
@@ -185,7 +186,7 @@ int image_open(struct host *h, const char *name, const char *path, int fd,
                            "the path of plugin '%s' is too long: %zu bytes, at most %d", name,
                            strlen(path), PLUGIN_PATH_BYTES - 1);
         (void)snprintf(ret_path, PLUGIN_PATH_BYTES, "%s", path);
-        file = open(path, O_RDONLY | O_CLOEXEC);
+        file = open(path, FILE_FLAGS);
     } else {
         file = search(h, name, ret_path);
         if (file < 0)

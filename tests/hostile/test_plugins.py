@@ -62,6 +62,21 @@ def test_cut_at_every_place(world, target):
     lives(target, world)
 
 
+def test_a_pipe_of_its_name_holds_nobody_up(world, target):
+    """Neither the command nor, where the core looks for it, the thread that loads plugins."""
+    pipe = world.tmp / "piped.so"
+    os.mkfifo(pipe)
+    assert "is not a file one could load" in refused(target, pipe)
+    done = world.probing("plugin", "check", str(pipe))
+    assert done.returncode == 1 and "cannot be loaded" in done.stdout, done.stdout + done.stderr
+    other = world.python("import time\nwhile True: time.sleep(0.01)\n",
+                         env={"PROBING_PLUGIN_PATH": str(world.tmp)})
+    other.inject()
+    done = other.probing("plugin", "load", "piped")
+    assert done.returncode == 1, done.stdout
+    lives(other, world)
+
+
 def test_cut_where_the_core_looks_for_itself(world, target):
     """Not by the command, which looks too: the core finds the file in its own path."""
     folder = world.tmp / "path"
