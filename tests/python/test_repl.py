@@ -112,8 +112,8 @@ class Terminal:
         os.write(self.fd, text.encode())
 
     def leave(self):
-        """Ctrl-D; give the exit code.  A key that comes while a line editor sets up the terminal can
-        be lost, and is pressed again."""
+        """Ctrl-D; give the exit code.  A key that comes while a line editor sets up the terminal
+        can be lost, and is pressed again."""
         while True:
             self.type("\x04")
             while select.select([self.fd], [], [], 2)[0]:
