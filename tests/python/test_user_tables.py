@@ -28,6 +28,26 @@ def start(world, python, source):
                        "\nprint('done', flush=True)\nwhile True: time.sleep(0.01)\n", env=ENV)
 
 
+COMES = """
+from probing import tables
+idle, got = tables._nothing, []
+def comes(columns):  # just here
+    made = idle(columns)
+    tables.attach({"table": lambda *args: lambda *row: got.append(row), "table_wait": None})
+    return made
+tables._nothing = comes
+table = probing.table("late", {"n": int})
+table.append(7)
+assert got == [(7,)], got
+"""
+
+
+def test_probing_that_comes_while_a_table_is_declared_is_not_missed():
+    """The table was attached before it was listed, and then to nothing for good."""
+    done = subprocess.run([sys.executable, "-c", HEAD + COMES], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+
+
 TABLES = """
 import dataclasses
 losses = probing.table("loss", {"step": int, "value": (float, "smoothed"), "phase": str,

@@ -226,4 +226,5 @@ def _why(core):
     return text.decode("utf-8", "replace")
 
 
-_attach(getattr(sys, "_probing", None))
+if getattr(sys, "_probing", None) is not None:  # else it attaches us when it comes
+    _attach(sys._probing)

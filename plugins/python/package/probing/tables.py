@@ -35,7 +35,7 @@ def attach(native):
     """What the plugin gives (a dict), or None: it has left."""
     global _make, _wait
     _make, _wait = (native["table"], native["table_wait"]) if native else (None, None)
-    for one in _tables.values():
+    for one in list(_tables.values()):
         one._attach(wait=False)
 
 
@@ -52,7 +52,7 @@ class Table(object):
 
     def __init__(self, name, columns, row, doc):
         self.name, self.columns, self._row, self._doc = "python." + name, columns, row, doc
-        self._attach(wait=True)
+        self.append = self._idle = _nothing(columns)
 
     def __reduce__(self):  # by name: in another process it is that one's
         kinds = {code: kind for kind, code in reversed(list(TYPES.items()))}
@@ -63,8 +63,9 @@ class Table(object):
         return "<probing.table %s(%s)>" % (self.name, ", ".join(c[0] for c in self.columns))
 
     def _attach(self, wait):
-        made = _make(self.name, self._doc, self.columns, self._row, wait) if _make else None
-        self.append = made or _nothing(self.columns)
+        make = _make
+        made = make(self.name, self._doc, self.columns, self._row, wait) if make else None
+        self.append = made or self._idle
 
 
 def _nothing(columns):
@@ -148,4 +149,8 @@ def table(name, columns=None, doc=""):
     if _arrives is not None:
         _arrives()
     made = _tables[name] = Table(name, read, row, str(doc))
+    # Probing may come between any two lines: whom attach() finds it attaches, so a table is listed
+    # first, and what it was given is not taken away again.
+    if _make is not None and made.append is made._idle:
+        made._attach(wait=True)
     return made
