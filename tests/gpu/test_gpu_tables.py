@@ -187,8 +187,8 @@ import os, time
 print("ready", flush=True)
 while True:
     if os.path.exists("list"):
-        text = open("list").read()
-        os.remove("list")
+        os.rename("list", "list.taken")  # the next may come while this one is read
+        text = open("list.taken").read()
         if text == "none":
             os.environ.pop("CUDA_VISIBLE_DEVICES", None)
         else:
