@@ -182,6 +182,7 @@ int endpoint_dial(const char *directory, const struct endpoint_owner *who, const
 
 /* Ctrl-C and SIGTERM raise this; long commands look at it. */
 extern volatile sig_atomic_t cli_interrupted;
+extern volatile sig_atomic_t cli_terminated; /* by SIGTERM: what goes on after Ctrl-C ends, too */
 extern volatile sig_atomic_t cli_prompts; /* a line is being read: prompt.c waits for SIGALRM too */
 extern _Atomic int cli_cancel;            /* the same, as the engine wants it */
 /* Ours; and as they were when main() kept them: before an exec, and while files of the dead are

@@ -249,6 +249,8 @@ static void loop(struct repl *r)
 {
     for (;;) {
         const char *line = prompt_read(r->prompt, r->more ? "... " : ">>> ");
+        if (cli_terminated)
+            break;
         if (line == NULL && cli_interrupted) { /* Ctrl-C at the prompt: this statement is dropped */
             cli_interrupted = 0;
             putchar('\n');
@@ -296,6 +298,8 @@ int command_repl(struct target *t, int argc, char **argv)
     prompt_free(r.prompt);
     buf_done(&r.statement);
     probing_client_free(r.client);
+    if (cli_terminated)
+        return err_set(-ECANCELED, "terminated");
     if (result < 0 && result != -ECONNRESET)
         return EXIT_FAILED; /* said when it happened */
     return result;

@@ -11,7 +11,7 @@
 
 #include "cli/cli.h"
 
-volatile sig_atomic_t cli_interrupted, cli_prompts;
+volatile sig_atomic_t cli_interrupted, cli_terminated, cli_prompts;
 _Atomic int cli_cancel;
 /* SIGPIPE: `probing ... | head`.  SIGXFSZ: `ulimit -f`.  The write fails, and that is handled. */
 static const int ours[] = {SIGINT, SIGTERM, SIGPIPE, SIGXFSZ};
@@ -20,8 +20,9 @@ static struct sigaction before[N_OURS]; /* as main() met them */
 
 static void on_interrupt(int signo)
 {
-    (void)signo;
     cli_interrupted = 1;
+    if (signo == SIGTERM)
+        cli_terminated = 1;
     if (cli_prompts)
         (void)alarm(1); /* it may have come a moment before the read that it is to end */
     atomic_store_explicit(&cli_cancel, 1, memory_order_relaxed);

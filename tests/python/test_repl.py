@@ -136,6 +136,14 @@ class Terminal:
         return os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
 
 
+def test_sigterm_ends_it_at_the_prompt(target):
+    """It dropped the line, as Ctrl-C does, and nobody could end it so."""
+    t = Terminal(target)
+    t.wait(">>> ")
+    os.kill(t.pid, signal.SIGTERM)
+    assert t.close() != 0 and target.alive()
+
+
 @pytest.mark.skipif(not ctypes.util.find_library("edit"), reason="no libedit (Debian: libedit2)")
 def test_terminal(target):
     t = Terminal(target)

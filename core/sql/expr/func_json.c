@@ -175,6 +175,16 @@ KERNEL(json_path)
     return rc;
 }
 
+/* Trees of rows that were read do not heap up, and the query's limits are looked at. */
+static int after_row(struct run *r, struct arena *tree, uint32_t k, int rc)
+{
+    if (tree->used_bytes > 1 << 20) {
+        arena_done(tree);
+        arena_init(tree, TREE_BYTES);
+    }
+    return rc == 0 && k % 256 == 255 ? sql_check(r->q) : rc;
+}
+
 /* text::json, text::jsonb: the text, if it is JSON. */
 KERNEL(json_cast)
 {
@@ -194,12 +204,7 @@ KERNEL(json_cast)
         } else if (rc == -EINVAL) {
             rc = sql_run_error(r, st, -EINVAL, "the text is not JSON");
         }
-        if (tree.used_bytes > 1 << 20) {
-            arena_done(&tree);
-            arena_init(&tree, TREE_BYTES);
-        }
-        if (rc == 0 && k % 256 == 255)
-            rc = sql_check(r->q);
+        rc = after_row(r, &tree, k, rc);
     }
     arena_done(&tree);
     return rc;
@@ -227,12 +232,7 @@ KERNEL(json_about)
             err_clear();
             rc = 0;
         }
-        if (tree.used_bytes > 1 << 20) {
-            arena_done(&tree);
-            arena_init(&tree, TREE_BYTES);
-        }
-        if (rc == 0 && k % 256 == 255)
-            rc = sql_check(r->q);
+        rc = after_row(r, &tree, k, rc);
     }
     arena_done(&tree);
     return rc;
