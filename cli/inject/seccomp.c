@@ -4,9 +4,9 @@
  *
  * Own thread only.  While we trace a thread its filter can be suspended; the core's own threads
  * live under it.  A call refused with an error is the core's to live with, and is named should it
- * not: only those that kill are a reason to stay away.  The filters' programs are shown
- * to root alone (ptrace(2)); others compare their number with that of our own, as processes of one
- * container have the same.
+ * not: only those that kill, or that a handler of the program's would be asked about, are a reason
+ * to stay away.  The filters' programs are shown to root alone (ptrace(2)); others compare their
+ * number with that of our own, as processes of one container have the same.
  */
 #include <errno.h>
 #include <linux/audit.h>
@@ -27,55 +27,17 @@
 #define OUR_AUDIT_ARCH AUDIT_ARCH_AARCH64
 #endif
 
-/* What the core cannot do without; a thread's own calls (futex, mmap) are the program's too. */
 static const struct {
     const char *name;
     int number;
-} needed[] = {{"mmap", SYS_mmap},
-              {"mprotect", SYS_mprotect},
-              {"munmap", SYS_munmap},
-              {"madvise", SYS_madvise},
-              {"memfd_create", SYS_memfd_create},
-              {"clone", SYS_clone},
-              {"clone3", 435},
-              {"prctl", SYS_prctl},
-              {"set_robust_list", SYS_set_robust_list},
-              {"openat", SYS_openat},
-              {"mkdirat", SYS_mkdirat},
-              {"unlinkat", SYS_unlinkat},
-              {"renameat", SYS_renameat},
-              {"symlinkat", SYS_symlinkat},
-              {"statfs", SYS_statfs},
-              {"ftruncate", SYS_ftruncate},
-              {"fcntl", SYS_fcntl},
-              {"pread64", SYS_pread64},
-              {"pwrite64", SYS_pwrite64},
-              {"getdents64", SYS_getdents64},
-              {"eventfd2", SYS_eventfd2},
-              {"epoll_create1", SYS_epoll_create1},
-              {"epoll_ctl", SYS_epoll_ctl},
-              {"ppoll", SYS_ppoll},
-              {"socket", SYS_socket},
-              {"bind", SYS_bind},
-              {"listen", SYS_listen},
-              {"accept4", SYS_accept4},
-              {"recvmsg", SYS_recvmsg},
-              {"sendto", SYS_sendto},
-              {"getsockname", SYS_getsockname},
-              {"getpid", SYS_getpid},
-              {"gettid", SYS_gettid},
-              {"rt_sigprocmask", SYS_rt_sigprocmask},
-              {"rt_sigreturn", SYS_rt_sigreturn},
-              {"tgkill", SYS_tgkill},
-#ifdef SYS_mkdir
-              {"mkdir", SYS_mkdir},
-              {"unlink", SYS_unlink},
-              {"rename", SYS_rename},
-              {"symlink", SYS_symlink},
-              {"poll", SYS_poll},
-              {"epoll_wait", SYS_epoll_wait},
-#endif
-              {"timerfd_create", SYS_timerfd_create}};
+    bool needed; /* without it nothing starts */
+} ours[] = {
+#define NEEDED(call) {#call, SYS_##call, true},
+#define CALLED(call) {#call, SYS_##call, false},
+#include "cli/inject/seccomp_calls.h"
+#undef NEEDED
+#undef CALLED
+};
 
 static uint32_t operate(uint16_t code, uint32_t a, uint32_t b)
 {
@@ -187,16 +149,16 @@ static void note_refused(struct target *t, const char *name)
 
 static int check_program(struct target *t, const struct sock_filter *program, uint32_t n)
 {
-    for (size_t i = 0; i < sizeof(needed) / sizeof(needed[0]); i++) {
-        struct seccomp_data d = {.nr = needed[i].number, .arch = OUR_AUDIT_ARCH};
+    for (size_t i = 0; i < sizeof(ours) / sizeof(ours[0]); i++) {
+        struct seccomp_data d = {.nr = ours[i].number, .arch = OUR_AUDIT_ARCH};
         uint32_t action = verdict(program, n, &d);
-        if ((action & SECCOMP_RET_ACTION_FULL) == SECCOMP_RET_ERRNO)
-            note_refused(t, needed[i].name);
+        if ((action & SECCOMP_RET_ACTION_FULL) == SECCOMP_RET_ERRNO && ours[i].needed)
+            note_refused(t, ours[i].name);
         if (kills(action))
             return err_set(-EPERM,
-                           "process %d has a seccomp filter that kills it for %s(), which the core "
-                           "needs; nothing was done to it: let the filter allow that call",
-                           t->pid, needed[i].name);
+                           "process %d has a seccomp filter that kills it for %s(), which probing "
+                           "calls; nothing was done to it: let the filter allow that call",
+                           t->pid, ours[i].name);
     }
     return 0;
 }

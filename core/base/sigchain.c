@@ -12,14 +12,9 @@
 #include <ucontext.h>
 #include <unistd.h>
 
-#define MASK_BYTES 8 /* of the kernel's sigset_t; libc's is longer, a frame's is not */
+#include "sdk/lib/own_thread.h"
 
-void handler_spare_faults(sigset_t *mask)
-{
-    static const int faults[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL};
-    for (size_t i = 0; i < sizeof(faults) / sizeof(faults[0]); i++)
-        (void)sigdelset(mask, faults[i]);
-}
+#define MASK_BYTES 8 /* of the kernel's sigset_t; libc's is longer, a frame's is not */
 
 bool handler_is_default(const struct sigaction *a)
 {
@@ -32,7 +27,7 @@ void handler_fill(struct sigaction *ret, const struct sigaction *before, handler
                                            : before->sa_flags & (SA_ONSTACK | SA_RESTART);
     *ret = (struct sigaction){.sa_sigaction = fn, .sa_flags = SA_SIGINFO | SA_NODEFER | flags};
     (void)sigfillset(&ret->sa_mask);
-    handler_spare_faults(&ret->sa_mask);
+    own_thread_spare_faults(&ret->sa_mask);
 }
 
 void handler_run(const struct sigaction *before, int signo, siginfo_t *info, void *context)

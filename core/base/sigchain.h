@@ -13,9 +13,6 @@
 
 typedef void handler_fn(int signo, siginfo_t *info, void *context);
 
-/* Take the signals out of a mask that a thread gets for what it does itself: where they are blocked
- * the kernel ends the process without asking any handler. */
-void handler_spare_faults(sigset_t *mask);
 /* Is it the default action?                                                           [signal] */
 bool handler_is_default(const struct sigaction *a);
 /* `fn` to run before `before`: on the alternate stack only where that would be there too.  Faults

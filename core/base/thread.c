@@ -7,7 +7,6 @@
 #include "core/base/thread.h"
 
 #include <errno.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
@@ -15,10 +14,9 @@
 
 #include "core/base/clock.h"
 #include "core/base/err.h"
-#include "core/base/sigchain.h"
+#include "sdk/lib/own_thread.h"
 
 #define THREAD_STACK ((size_t)512 << 10) /* bytes: the default of thread.h */
-#define THREAD_STACK_MOST ((size_t)8 << 20)
 
 struct begin {
     void *(*run)(void *);
@@ -37,35 +35,16 @@ static void *begin_thread(void *arg)
 int thread_start(pthread_t *ret, const char *name, size_t stack_bytes, void *(*run)(void *),
                  void *arg)
 {
-    sigset_t all, old;
-    pthread_attr_t attr;
-    int rc = EINVAL;
     struct begin *begin = malloc(sizeof(*begin));
     if (!begin)
         return err_set(-ENOMEM, "no memory to start thread '%s'", name);
     *begin = (struct begin){.run = run, .arg = arg};
     memcpy(begin->name, name, strnlen(name, sizeof(begin->name) - 1));
 
-    /* The new thread inherits the mask, so no signal can reach it even at its first instruction,
-     * but those that it causes itself. */
-    (void)sigfillset(&all);
-    handler_spare_faults(&all);
-    (void)pthread_sigmask(SIG_SETMASK, &all, &old);
-    size_t stack = stack_bytes ? stack_bytes : THREAD_STACK;
-    /* EINVAL: the host's thread-local storage, which lives on the stack, is larger than that. */
-    for (; rc == EINVAL && stack <= THREAD_STACK_MOST; stack *= 2) {
-        rc = pthread_attr_init(&attr);
-        if (rc)
-            break;
-        rc = pthread_attr_setstacksize(&attr, stack);
-        if (rc == 0)
-            rc = pthread_create(ret, &attr, begin_thread, begin);
-        (void)pthread_attr_destroy(&attr);
-    }
-    (void)pthread_sigmask(SIG_SETMASK, &old, NULL);
-    if (rc) {
+    int rc = own_thread_start(ret, stack_bytes ? stack_bytes : THREAD_STACK, begin_thread, begin);
+    if (rc < 0) {
         free(begin);
-        return err_set(-rc, "thread '%s' cannot be started: %s", name, strerror(rc));
+        return err_set(rc, "thread '%s' cannot be started: %s", name, strerror(-rc));
     }
     return 0;
 }

@@ -28,7 +28,6 @@
 #include "core/base/heap.h"
 #include "core/base/mmap_guard.h"
 #include "core/base/owned_signals.h"
-#include "core/base/sigchain.h"
 #include "core/base/text.h"
 #include "core/base/thread.h"
 #include "core/base/thread_sched.h"
@@ -39,14 +38,14 @@
 #include "core/runtime/internal.h"
 #include "core/server/server.h"
 #include "core/store/store.h"
+#include "sdk/lib/own_thread.h"
 
 #define MAIN_STACK ((size_t)512 << 10)
-#define MAIN_STACK_MOST ((size_t)8 << 20) /* the host's thread-local storage lives on it too */
-#define WATCH_NS NS_PER_S                 /* between looks at plugins that may hang */
-#define AGAIN_NS (NS_PER_S / 2)           /* until a plugin that said "not yet" is tried again */
-#define STOP_NS (20 * NS_PER_S)           /* how long probing_stop() waits */
-#define FOLLOW_MS 100                     /* ms: a child that lives shorter is no life of its own */
-#define FORK_WAIT_NS (NS_PER_S / 40)      /* how long a fork waits for a start or stop going on */
+#define WATCH_NS NS_PER_S            /* between looks at plugins that may hang */
+#define AGAIN_NS (NS_PER_S / 2)      /* until a plugin that said "not yet" is tried again */
+#define STOP_NS (20 * NS_PER_S)      /* how long probing_stop() waits */
+#define FOLLOW_MS 100                /* ms: a child that lives shorter is no life of its own */
+#define FORK_WAIT_NS (NS_PER_S / 40) /* how long a fork waits for a start or stop going on */
 
 enum { IDLE, STARTING, RUNNING, STOPPING, CHILD };
 
@@ -109,30 +108,6 @@ static void forget_guard(void)
 /* ---- beginning ---- */
 
 static void *live(void *arg);
-
-static int make_thread(void *(*run)(void *))
-{
-    pthread_t thread;
-    pthread_attr_t attr;
-    sigset_t all, old;
-    int e = EINVAL;
-
-    (void)sigfillset(&all);
-    handler_spare_faults(&all);
-    (void)pthread_sigmask(SIG_SETMASK, &all, &old);
-    for (size_t stack = MAIN_STACK; e == EINVAL && stack <= MAIN_STACK_MOST; stack *= 2) {
-        e = pthread_attr_init(&attr);
-        if (e)
-            break;
-        (void)pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
-        e = pthread_attr_setstacksize(&attr, stack);
-        if (e == 0)
-            e = pthread_create(&thread, &attr, run, NULL);
-        (void)pthread_attr_destroy(&attr);
-    }
-    (void)pthread_sigmask(SIG_SETMASK, &old, NULL);
-    return -e;
-}
 
 /* A child that is entered by itself starts from nothing.  What the parent had is not freed: another
  * thread of the parent may have been changing it while the fork went by. */
@@ -260,7 +235,7 @@ static void fork_in_child(void)
 {
     heap_fork_after();
     if (fork_child())
-        (void)make_thread(follow_fork);
+        (void)own_thread_start_detached(NULL, MAIN_STACK, follow_fork, NULL);
 }
 
 /* ---- main ---- */
@@ -433,7 +408,7 @@ int probing_start(const char *settings)
             memcpy(g.config.text, settings, n);
         g.config.text[n] = '\0';
         probing_why[0] = '\0';
-        rc = make_thread(live);
+        rc = own_thread_start_detached(NULL, MAIN_STACK, live, NULL);
         rc = rc == -EAGAIN ? -EUSERS : rc; /* the other meaning is not this one */
     }
     if (rc != 0) {

@@ -9,13 +9,13 @@
 #include "watcher.h"
 
 #include <pthread.h>
-#include <signal.h>
 #include <stdatomic.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "lib/own_thread.h"
 #include "live_environment.h"
 #include "nvml/nvml_reader.h"
 
@@ -309,23 +309,14 @@ void watcher_free(struct watcher *w)
 
 int watcher_start(struct watcher *w)
 {
-    pthread_attr_t attributes;
-    sigset_t all, before;
     w->stop = w->leaving = false;
     w->nvml.host = w->host;
     w->nvml.own_pid = getpid();
     w->sought_ns = w->listed_ns = 0;
     atomic_store_explicit(&w->ended, false, memory_order_relaxed);
-    (void)sigfillset(&all);
-    (void)sigdelset(&all, SIGBUS); /* a lost page of the store is mended: core/base/mmap_guard.h */
-    (void)pthread_attr_init(&attributes);
-    (void)pthread_attr_setstacksize(&attributes, STACK_BYTES);
-    (void)pthread_sigmask(SIG_SETMASK, &all, &before);
-    int failed = pthread_create(&w->thread, &attributes, run, w);
-    (void)pthread_sigmask(SIG_SETMASK, &before, NULL);
-    (void)pthread_attr_destroy(&attributes);
-    w->running = !failed;
-    return failed ? w->host->fail(w->host, -failed, "no thread to look at GPUs") : 0;
+    int rc = own_thread_start(&w->thread, STACK_BYTES, run, w);
+    w->running = rc == 0;
+    return rc < 0 ? w->host->fail(w->host, rc, "no thread to look at GPUs") : 0;
 }
 
 /* Nobody can end a thread that waits for the driver: it goes on when that answers. */

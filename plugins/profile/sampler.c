@@ -19,13 +19,13 @@
 #include <unistd.h>
 
 #include "cpu_timer.h"
+#include "lib/own_thread.h"
 #include "lib/proc/task.h"
 #include "lib/proc/thread_clock.h"
 #include "offcpu.h"
 #include "probing_sdk.h"
 #include "sample_table.h"
 #include "sampling/mixed_stack.h"
-#include "sampling/reader_thread.h"
 #include "sampling/sample_pool.h"
 #include "sampling/stack_table.h"
 #include "sampling/unwind.h"
@@ -38,6 +38,7 @@
 #define YOUNG_NS PROBING_NS_PER_S        /* the first ones: many threads get theirs late */
 #define YOUNG_NAMES 3
 #define STOP_NS (2 * PROBING_NS_PER_S)
+#define STACK_BYTES ((size_t)256 << 10)
 #define TELL_NS PROBING_NS_PER_S /* a wait is told after this, and when it ends */
 
 struct reader {
@@ -366,7 +367,7 @@ int reader_start(struct reader *r)
                        "the program uses every real-time signal, so none is left for sampling");
     }
     if (rc == 0)
-        rc = reader_thread_start(&r->thread, run, r);
+        rc = own_thread_start(&r->thread, STACK_BYTES, run, r);
     if (rc < 0) {
         (void)cpu_timers_free(r->timers);
         r->timers = NULL;

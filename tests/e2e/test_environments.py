@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from world import CLI, CORE, DEBIAN_PYTHON, LIMIT, wait_for
+from world import CLI, CORE, DEBIAN_PYTHON, LIMIT, ROOT, wait_for
 
 ROOT_ONLY = pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
 NOBODY, OTHER = 65534, 65533
@@ -355,19 +355,43 @@ int main(void) { pthread_t t; pthread_create(&t, 0, run, 0); pthread_exit(0); }
 """
 
 
-def test_first_thread_has_ended(world):
-    """Linux shows such a process as a zombie without memory: it is told apart from a dead one."""
-    source = world.tmp / "leaderless.c"
-    source.write_text(LEADERLESS)
+def c_program(world, name, text):
     if not shutil.which("cc"):
         pytest.skip("no cc here")
-    subprocess.run(["cc", str(source), "-o", str(world.tmp / "leaderless"), "-pthread"], check=True)
-    target = world.start(str(world.tmp / "leaderless"))
+    source = world.tmp / (name + ".c")
+    source.write_text(text)
+    subprocess.run(["cc", str(source), "-o", str(world.tmp / name), "-pthread"], check=True)
+    target = world.start(str(world.tmp / name))
     target.wait_line("ready")
+    return target
+
+
+def test_first_thread_has_ended(world):
+    """Linux shows such a process as a zombie without memory: it is told apart from a dead one."""
+    target = c_program(world, "leaderless", LEADERLESS)
     wait_for(lambda: "Z (zombie)" in Path("/proc/%d/status" % target.pid).read_text(), "its end")
     done = target.probing("inject")
     assert done.returncode == 1 and "first thread" in done.stderr and "pthread_join" in done.stderr
     assert target.alive()
+
+
+LARGE_TLS = """
+#include <stdio.h>
+#include <unistd.h>
+static _Thread_local volatile char much[700 << 10];
+int main(void) { much[0] = 1; puts("ready"); fflush(stdout); for (;;) usleep(50000); }
+"""
+
+
+def test_thread_local_storage_larger_than_a_stack_of_ours(world):
+    """libc takes it out of each thread's stack, and starts none where too little is left."""
+    target = c_program(world, "large", LARGE_TLS)
+    target.inject()
+    for name in ("gpu", "nccl", "system", "memory", "profile"):
+        done = target.probing("plugin", "load", name)
+        assert done.returncode == 0, done.stderr
+    states = target.rows("select distinct state from probing.plugins")
+    assert states == [["running"]], states
 
 
 LOADING = """
@@ -457,9 +481,12 @@ print("ready", flush=True)
 assert libc.prctl(22, 2, ctypes.byref(program), 0, 0) == 0
 while True: time.sleep(0.05)
 """
-CALLS = {"x86_64": {"memfd_create": 319, "openat": 257, "socket": 41},
-         "aarch64": {"memfd_create": 279, "openat": 56, "socket": 198}}[os.uname().machine]
-EPERM, KILL = 0x00050001, 0x80000000
+CALLS = {"x86_64": {"memfd_create": 319, "openat": 257, "socket": 41, "prlimit64": 302,
+                    "sched_getaffinity": 204, "ioprio_get": 252},
+         "aarch64": {"memfd_create": 279, "openat": 56, "socket": 198, "prlimit64": 261,
+                     "sched_getaffinity": 123, "ioprio_get": 31}}[os.uname().machine]
+EPERM, KILL, TRAP = 0x00050001, 0x80000000, 0x00030000
+CALLED = (ROOT / "cli" / "inject" / "seccomp_calls.h").read_text()
 
 
 def filtered(world, calls, action):
@@ -488,10 +515,56 @@ def test_filter_that_refuses_what_the_core_needs(world, call):
 
 
 @ROOT_ONLY
+@pytest.mark.parametrize("action", [KILL, TRAP])
 @pytest.mark.parametrize("call", sorted(CALLS))
-def test_filter_that_kills(world, call):
-    target = filtered(world, [call], KILL)
+def test_filter_that_kills(world, call, action):
+    """A trap, too: the program's handler may mean to end it."""
+    target = filtered(world, [call], action)
     before = descriptors(target.pid)
     done = target.probing("inject")
     assert done.returncode == 1 and call in done.stderr and "seccomp" in done.stderr, done.stderr
     assert target.alive() and descriptors(target.pid) == before
+
+
+WORK = [["plugin", "load", "system"], ["plugin", "load", "memory"], ["plugin", "load", "gpu"],
+        ["plugin", "load", "nccl"], ["plugin", "load", "profile"], ["eval", "print(1)"],
+        ["query", "select count(*) from process.fds, cpu.tasks"], ["backtrace", "--all"],
+        ["flamegraph", "wall", "-s", "1", "-f", "folded"], ["config"], ["script", "list"],
+        ["memory"], ["eject"]]
+
+
+def calls_of_ours(trace):
+    """{system call: the thread of ours that made it} out of what strace -f has written."""
+    names, made = {}, {}
+    for line in trace.splitlines():
+        call = re.match(r"(\d+) +(\w+)\((.*)", line)
+        if not call:
+            continue
+        tid, name, rest = call.groups()
+        named = name == "prctl" and re.match(r'PR_SET_NAME, "(.*?)"', rest)
+        if named:
+            names[tid] = named[1]
+        if names.get(tid, "").startswith("probing/"):
+            made.setdefault(name, names[tid])
+    return made
+
+
+@pytest.mark.skipif(not shutil.which("strace"), reason="no strace")
+def test_filters_are_asked_about_every_call_of_ours(world):
+    """One that is not in the list may end the program under a filter that kills for it."""
+    written = world.tmp / "trace"
+    tracer = world.start("strace", "-f", "-qq", "-o", str(written), str(CLI), "launch", "--",
+                         "/usr/bin/python3", "-u", "-c", IDLE)
+    tracer.wait_line("ready")
+    pid = descendant(tracer.pid, "python3")
+    wait_for(lambda: world.probing("-t", str(pid), "query", "select 1").returncode == 0, "a core")
+    for words in WORK:
+        done = world.probing("-t", str(pid), *words)
+        assert done.returncode == 0, (words, done.stderr)
+    os.kill(pid, signal.SIGKILL)
+    tracer.process.wait(LIMIT)
+    made = calls_of_ours(written.read_text())
+    assert len(made) > 40, made
+    known = set(re.findall(r"(?:NEEDED|CALLED)\((\w+)\)", CALLED))
+    unknown = {name: made[name] for name in made if name not in known}
+    assert not unknown, unknown

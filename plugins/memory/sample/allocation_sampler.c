@@ -25,6 +25,7 @@
 #include "estimate.h"
 #include "lib/hash.h"
 #include "lib/number.h"
+#include "lib/own_thread.h"
 #include "lib/proc/thread_clock.h"
 #include "live_snapshot.h"
 #include "origin.h"
@@ -33,7 +34,6 @@
 #include "sample_density.h"
 #include "sampling.h"
 #include "sampling/mixed_stack.h"
-#include "sampling/reader_thread.h"
 #include "tables.h"
 
 #define TURN_NS (100 * PROBING_NS_PER_MS)    /* between turns while there are samples */
@@ -41,6 +41,7 @@
 #define MODULES_NS (500 * PROBING_NS_PER_MS) /* between looks for new modules */
 #define NAMES_NS (10 * PROBING_NS_PER_S)     /* a thread's name is read again after this */
 #define STOP_NS (2 * PROBING_NS_PER_S)
+#define STACK_BYTES ((size_t)256 << 10)
 #define ASK_NS (2 * PROBING_NS_PER_S) /* who asks what is alive waits so long for a turn */
 #define NAMES 256u                    /* threads whose names are kept */
 
@@ -413,7 +414,7 @@ int sampler_start(struct sampler *s)
             .mean = atomic_load_explicit(&s->density.asked, memory_order_relaxed)});
         s->running = true;
         s->joined = false;
-        rc = reader_thread_start(&s->thread, run, s);
+        rc = own_thread_start(&s->thread, STACK_BYTES, run, s);
         rc = rc < 0 ? fail_thread(s, rc) : 0;
     }
     if (rc < 0) {

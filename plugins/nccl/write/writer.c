@@ -15,12 +15,12 @@
 
 #include <errno.h>
 #include <pthread.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
 #include <time.h>
 
+#include "lib/own_thread.h"
 #include "probing_sdk.h"
 #include "write/computed.h"
 
@@ -361,21 +361,6 @@ static void *run(void *arg)
     return NULL;
 }
 
-static int start_thread(struct writer *w)
-{
-    pthread_attr_t attributes;
-    sigset_t all, before;
-    (void)sigfillset(&all);
-    (void)sigdelset(&all, SIGBUS); /* a lost page of the store is mended: core/base/mmap_guard.h */
-    (void)pthread_attr_init(&attributes);
-    (void)pthread_attr_setstacksize(&attributes, STACK_BYTES);
-    (void)pthread_sigmask(SIG_SETMASK, &all, &before);
-    int failed = pthread_create(&w->thread, &attributes, run, w);
-    (void)pthread_sigmask(SIG_SETMASK, &before, NULL);
-    (void)pthread_attr_destroy(&attributes);
-    return -failed;
-}
-
 /* Whether there is a writer decides who clears a communicator that ends: under the recorder's
  * mutex. */
 static void tell_recorder(struct writer *w, bool here)
@@ -392,7 +377,7 @@ int writer_start(struct writer *w)
     if (atomic_load_explicit(&w->recorder->writer, memory_order_relaxed))
         return h->fail(h, -EBUSY, "another copy of this plugin takes the events already");
     tell_recorder(w, true);
-    int rc = start_thread(w);
+    int rc = own_thread_start(&w->thread, STACK_BYTES, run, w);
     if (rc < 0) {
         tell_recorder(w, false);
         return h->fail(h, rc, "no thread for the nccl plugin");

@@ -56,8 +56,6 @@ struct runner_job **runner_next_job(struct runner *r);
 /* runner_thread.c */
 int runner_hire(struct runner *r);            /* locked; one more thread: 0 or -errno */
 void runner_hire_if_needed(struct runner *r); /* locked */
-/* A thread that nobody joins, with our signals.  0 or -errno. */
-int runner_start_thread(pthread_t *ret, size_t stack, void *(*fn)(void *), void *arg);
 
 /* runner_guest.c: around a client's code */
 void runner_guest_begin(struct worker *w);

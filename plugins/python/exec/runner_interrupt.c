@@ -11,9 +11,11 @@
 
 #include "exec/entry.h"
 #include "exec/runner_internal.h"
+#include "lib/own_thread.h"
 
 #define AGAIN_NS UINT64_C(300000000) /* between two interrupts: code may clean up after the first */
 #define INTERRUPTS 5
+#define STACK_BYTES ((size_t)256 << 10)
 
 /* With the GIL.  The interpreter takes a lock of its own for it, with which it calls nobody. */
 static void interrupt_all(struct runner *r)
@@ -89,7 +91,7 @@ void runner_start_interrupts(struct runner *r)
         return;
     r->own.PyExc_KeyboardInterrupt = r->py->PyExc_KeyboardInterrupt;
     runner_hold(r);
-    r->interrupts = runner_start_thread(&r->interrupter, 256u << 10, interrupt, r) == 0;
+    r->interrupts = own_thread_start_detached(&r->interrupter, STACK_BYTES, interrupt, r) == 0;
     if (!r->interrupts)
         runner_drop(r);
 }

@@ -7,7 +7,6 @@
  * ends in an hour.  Each holds the runner as long as it lives, and its code stays mapped.
  */
 #include <errno.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
@@ -15,33 +14,13 @@
 
 #include "exec/entry.h"
 #include "exec/runner_internal.h"
+#include "lib/own_thread.h"
 
 #define STACK_BYTES (8u << 20)      /* as a main thread's: imports of user's packages run here */
 #define STOP_NS UINT64_C(200000000) /* an idle thread ends in microseconds */
 #define LEFT "left-by-probing" /* a thread's name: whoever looks whether we are here reads them */
 
 __thread struct worker *runner_me;
-
-/* A thread whose signals are blocked: the host's handlers must not run on it.  But what it does
- * wrong itself (the user's code may call into C) is theirs: a fault that is blocked would end the
- * process without a word to its crash handler. */
-int runner_start_thread(pthread_t *ret, size_t stack, void *(*fn)(void *), void *arg)
-{
-    sigset_t all, before;
-    pthread_attr_t attr;
-    static const int faults[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT, SIGTRAP, SIGSYS};
-    (void)sigfillset(&all);
-    for (size_t i = 0; i < sizeof(faults) / sizeof(faults[0]); i++)
-        (void)sigdelset(&all, faults[i]);
-    (void)pthread_attr_init(&attr);
-    (void)pthread_attr_setstacksize(&attr, stack);
-    (void)pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
-    (void)pthread_sigmask(SIG_SETMASK, &all, &before);
-    int error = pthread_create(ret, &attr, fn, arg);
-    (void)pthread_sigmask(SIG_SETMASK, &before, NULL);
-    (void)pthread_attr_destroy(&attr);
-    return -error;
-}
 
 /* Our thread ends: nothing to do for it, or by the interpreter's pthread_exit(). */
 static void thread_gone(void *arg)
@@ -152,7 +131,7 @@ int runner_hire(struct runner *r)
         return -ENOMEM;
     w->r = r;
     runner_hold(r);
-    int error = runner_start_thread(&w->thread, STACK_BYTES, run, w);
+    int error = own_thread_start_detached(&w->thread, STACK_BYTES, run, w);
     if (error) {
         free(w);
         runner_drop(r);
