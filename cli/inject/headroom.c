@@ -62,6 +62,10 @@ int limits_check(const struct target *t)
     int rc = check_bytes(t, room_address_space(t->pid), ADDRESS_SPACE, "address space (ulimit -v)",
                          "raise it with prlimit --as");
     if (rc == 0)
+        rc = check_bytes(t, room_locked(t->pid), ADDRESS_SPACE,
+                         "locked memory (ulimit -l; it has all of its memory locked, mlockall(2))",
+                         "raise it with prlimit --memlock");
+    if (rc == 0)
         rc = check_bytes(t, room_data(t->pid), DATA, "private memory (ulimit -d, or overcommit 2)",
                          "raise it with prlimit --data, or vm.overcommit_ratio");
     if (rc == 0)

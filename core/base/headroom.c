@@ -9,6 +9,7 @@
 #include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -18,6 +19,7 @@
 #include "sdk/lib/proc/task.h"
 
 #define NEVER_REACHED (UINT64_C(1) << 60) /* how cgroup v1 writes "no limit" */
+#define CAP_IPC_LOCK_BIT 14               /* whoever has it is asked for no RLIMIT_MEMLOCK */
 #define LOOK_AT_USERS 65536               /* a higher limit on a user's threads is nobody's limit */
 
 static uint64_t less(uint64_t limit, uint64_t used)
@@ -41,6 +43,7 @@ static uint64_t limit_of(pid_t pid, int which)
 {
     static const char *const names[] = {[RLIMIT_AS] = "Max address space",
                                         [RLIMIT_DATA] = "Max data size",
+                                        [RLIMIT_MEMLOCK] = "Max locked memory",
                                         [RLIMIT_NOFILE] = "Max open files",
                                         [RLIMIT_NPROC] = "Max processes"};
     struct rlimit limit;
@@ -71,6 +74,33 @@ uint64_t room_address_space(pid_t pid)
         return limit;
     status_of(pid, &now);
     return less(limit, known(now.size_bytes));
+}
+
+/* A page that nobody has touched is there only where it was locked. */
+static bool page_is_there_at_once(void)
+{
+    size_t size = (size_t)sysconf(_SC_PAGESIZE);
+    unsigned char there = 0;
+    void *at = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (at == MAP_FAILED)
+        return true;
+    (void)mincore(at, size, &there);
+    (void)munmap(at, size);
+    return there & 1;
+}
+
+uint64_t room_locked(pid_t pid)
+{
+    uint64_t limit = limit_of(pid, RLIMIT_MEMLOCK);
+    struct proc_status now;
+    if (limit == ROOM_NO_LIMIT)
+        return limit;
+    status_of(pid, &now);
+    uint64_t size = known(now.size_bytes), locked = known(now.locked_bytes);
+    if (locked == 0 || (now.effective != PROC_UNKNOWN && now.effective >> CAP_IPC_LOCK_BIT & 1))
+        return ROOM_NO_LIMIT;
+    bool all = pid == getpid() ? page_is_there_at_once() : locked >= size - size / 10;
+    return all ? less(limit, locked) : ROOM_NO_LIMIT;
 }
 
 /* Where the kernel promises no more than it has, every private page counts at once. */
@@ -208,7 +238,7 @@ uint64_t room_threads(pid_t pid)
 
 uint64_t room_share(uint64_t wanted, uint64_t least, uint64_t part)
 {
-    uint64_t room = room_address_space(getpid());
+    uint64_t room = smaller(room_address_space(getpid()), room_locked(getpid()));
     if (room == ROOM_NO_LIMIT)
         return wanted;
     uint64_t share = room / part;

@@ -19,8 +19,11 @@
 uint64_t room_address_space(pid_t pid);
 uint64_t room_data(pid_t pid);
 uint64_t room_memory(pid_t pid);
+/* Bytes that may still be mapped where all that is mapped is locked (mlockall(MCL_FUTURE)).  Of
+ * another process nobody tells: taken for one is who has nine tenths of its memory locked. */
+uint64_t room_locked(pid_t pid);
 
-/* Bytes that this process may still use: the least of those three and of what the machine has
+/* Bytes that this process may still use: the least of the first three and of what the machine has
  * left.  Read anew once a second at most. */
 uint64_t room_left(void);
 

@@ -23,6 +23,7 @@
 #include "core/base/headroom.h"
 #include "core/base/mmap_guard.h"
 #include "sdk/lib/hash.h"
+#include "sdk/lib/sparse_map.h"
 
 #ifndef MADV_POPULATE_WRITE
 #define MADV_POPULATE_WRITE 23 /* Linux 5.14 */
@@ -305,8 +306,8 @@ static void drop(struct interns *s)
 
 static int map_file(struct interns *s, const char *path, int protection)
 {
-    void *map = mmap(NULL, s->size, protection, MAP_SHARED | MAP_NORESERVE, s->fd, 0);
-    if (map == MAP_FAILED)
+    void *map = sparse_map_file(s->fd, s->size, protection);
+    if (!map)
         return err_set(-errno, "%s cannot be mapped: %s", path, strerror(errno));
     s->map = map;
     s->head = map;

@@ -26,6 +26,7 @@
 #include "core/base/headroom.h"
 #include "core/base/mmap_guard.h"
 #include "core/ring/internal.h"
+#include "sdk/lib/sparse_map.h"
 
 #ifndef MADV_WIPEONFORK
 #define MADV_WIPEONFORK 18 /* Linux 4.14 */
@@ -144,12 +145,9 @@ static int map_new(struct rings *r, const char *path)
         if (ftruncate(r->fd, (off_t)r->size) == -1)
             return err_set(-errno, "%s cannot be made %zu bytes long: %s", path, r->size,
                            strerror(errno));
-        void *map =
-            mmap(NULL, r->size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, r->fd, 0);
-        if (map != MAP_FAILED) {
-            r->map = map;
+        r->map = sparse_map_file(r->fd, r->size, PROT_READ | PROT_WRITE);
+        if (r->map)
             break;
-        }
     }
     if (!r->map)
         return err_set(-ENOMEM, "%s: the limits on file size or address space leave no room", path);
@@ -319,18 +317,16 @@ bool rings_lost(struct rings *r)
 static void map_again(struct rings *r)
 {
     struct stat st;
-    const int in_place = MAP_FIXED | MAP_NORESERVE;
     mapped_forget(r->map);
     bool ours = fstat(r->fd, &st) == 0 && st.st_dev == r->dev && st.st_ino == r->ino;
     if (ours && ftruncate(r->fd, 0) == 0 && ftruncate(r->fd, (off_t)r->size) == 0 &&
-        mmap(r->map, r->size, PROT_READ | PROT_WRITE, MAP_SHARED | in_place, r->fd, 0) == r->map) {
+        sparse_map_again(r->map, r->size, r->fd) == 0) {
         (void)mapped_watch(r->map, r->size, /* head= */ NULL);
         if (reserve(r, 0, DATA_AT) == 0)
             return;
         mapped_forget(r->map);
     }
-    (void)mmap(r->map, r->size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | in_place, -1,
-               0);
+    (void)sparse_map_again(r->map, r->size, -1);
 }
 
 void rings_renew(struct rings *r)

@@ -28,6 +28,7 @@
 
 #include "lib/hash.h"
 #include "lib/proc/thread_clock.h"
+#include "lib/sparse_map.h"
 #include "probing_sdk.h"
 #include "proc_tasks.h"
 #include "sample_period.h"
@@ -205,17 +206,15 @@ int cpu_timers_new(const struct probing_host *host, struct sample_pool *slots,
     c->slots = slots;
     c->tick_ns = period_tick_ns();
     atomic_store_explicit(&c->period_ns, PROBING_NS_PER_S / 100, memory_order_relaxed);
-    c->watched = mmap(NULL, WATCHED_MAX * sizeof(*c->watched), PROT_READ | PROT_WRITE,
-                      MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    if (c->watched == MAP_FAILED) {
+    c->watched = sparse_map(WATCHED_MAX * sizeof(*c->watched));
+    if (!c->watched) {
         free(c);
         return -ENOMEM;
     }
-    c->by_fd = mmap(NULL, FDS_MAX * sizeof(*c->by_fd), PROT_READ | PROT_WRITE,
-                    MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    int r = c->by_fd == MAP_FAILED ? -ENOMEM : take_signal(c);
+    c->by_fd = sparse_map(FDS_MAX * sizeof(*c->by_fd));
+    int r = c->by_fd ? take_signal(c) : -ENOMEM;
     if (r < 0) {
-        if (c->by_fd != MAP_FAILED)
+        if (c->by_fd)
             (void)munmap((void *)c->by_fd, FDS_MAX * sizeof(*c->by_fd));
         (void)munmap(c->watched, WATCHED_MAX * sizeof(*c->watched));
         free(c);

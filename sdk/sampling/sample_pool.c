@@ -21,6 +21,7 @@
 #include <unistd.h>
 
 #include "lib/proc/memory.h"
+#include "lib/sparse_map.h"
 #include "probing_sdk.h"
 
 #define PAGE 4096u
@@ -57,9 +58,8 @@ int sample_pool_new(uint32_t slots, uint32_t scratch_bytes, struct sample_pool *
     b->stride = stride_with(scratch_bytes);
     const uint64_t *main_end = dlsym(RTLD_DEFAULT, "__libc_stack_end");
     b->main_end = main_end ? *main_end : 0;
-    b->memory = mmap(NULL, slots * b->stride, PROT_READ | PROT_WRITE,
-                     MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    if (b->memory == MAP_FAILED) {
+    b->memory = sparse_map(slots * b->stride);
+    if (!b->memory) {
         free(b);
         return -ENOMEM;
     }

@@ -4,7 +4,8 @@
  * usage: limits_target [THREADS PINNED_CPU]     (as many idle threads, all pinned to that CPU)
  *
  * "block": where does malloc() put 200 KB?  "take N": N MiB by malloc, touched, and given back.
- * "resident": what it has in memory of its own.  "fork": a child that allocates.  One answer each.
+ * "lock": its memory, now and later.  "resident": what it has in memory of its own.  "fork": a
+ * child that allocates.  One answer each.
  */
 #include <inttypes.h>
 #include <pthread.h>
@@ -13,6 +14,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -93,6 +95,8 @@ int main(int argc, char **argv)
             puts(where_200_kb_go());
         else if (strncmp(line, "take ", 5) == 0)
             puts(take(strtoul(line + 5, NULL, 10) << 20));
+        else if (strncmp(line, "lock", 4) == 0)
+            puts(mlockall(MCL_CURRENT | MCL_FUTURE) == 0 ? "locked" : "refused");
         else if (strncmp(line, "resident", 8) == 0)
             resident();
         else

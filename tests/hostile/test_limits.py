@@ -194,6 +194,31 @@ def test_address_space_of_a_python(world):
     assert target.alive(), target.output()
 
 
+def locked(world, *before, **how):
+    told = Told(world, *before, **how)
+    if told.tell("lock") != "locked":
+        pytest.skip("no memory may be locked here")
+    return told
+
+
+@ROOT_ONLY
+def test_a_process_with_its_memory_locked_keeps_its_size(world):
+    """mlockall(MCL_FUTURE) makes memory of whatever is mapped: not of our files that grow."""
+    told = locked(world)
+    before = int(status(told.pid, "VmRSS").split()[0])
+    entered(told, "-P", "--plugin", "system", "--plugin", "memory", "--plugin", "nccl")
+    assert told.probing("query", "select 42").returncode == 0
+    more = int(status(told.pid, "VmRSS").split()[0]) - before
+    assert more < 64 << 10, "%d kB" % more
+
+
+@ROOT_ONLY
+def test_a_process_that_may_lock_no_more_is_not_entered(world):
+    told = locked(world, *may("setpriv", "--reuid", str(NOBODY), "--clear-groups"),
+                  limits=[(resource.RLIMIT_MEMLOCK, 8 * MIB)])
+    refused(told, "locked memory", "mlockall", "--memlock")
+
+
 def test_private_memory(world):
     refused(Told(world, limits=[(resource.RLIMIT_DATA, 30 * MIB)]), "ulimit -d", "--data")
     told = entered(Told(world, limits=[(resource.RLIMIT_DATA, 150 * MIB)]))

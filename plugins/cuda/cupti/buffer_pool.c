@@ -9,7 +9,8 @@
 
 #include <errno.h>
 #include <stdatomic.h>
-#include <sys/mman.h>
+
+#include "lib/sparse_map.h"
 
 enum { FREE, TAKEN, FILLING, FULL }; /* FILLING: `valid` and `turn` are being written */
 
@@ -29,9 +30,8 @@ int buffer_pool_map(void)
 {
     if (atomic_load_explicit(&base, memory_order_acquire))
         return 0;
-    void *p = mmap(NULL, (size_t)BUFFERS * BUFFER_BYTES, PROT_READ | PROT_WRITE,
-                   MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    if (p == MAP_FAILED)
+    void *p = sparse_map((size_t)BUFFERS * BUFFER_BYTES);
+    if (!p)
         return -ENOMEM;
     atomic_store_explicit(&base, p, memory_order_release);
     return 0;

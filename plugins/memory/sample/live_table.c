@@ -12,6 +12,7 @@
 #include <sys/mman.h>
 
 #include "lib/hash.h"
+#include "lib/sparse_map.h"
 
 #define WORDS 15
 #define LEVELS 4
@@ -286,9 +287,8 @@ int live_table_new(uint32_t max, struct live_table **ret)
     t->max = max < LIVE_MAX ? max : LIVE_MAX;
     t->entries_at = index_bytes();
     t->bytes = (size_t)live_table_bytes(t->max);
-    t->memory = mmap(NULL, t->bytes, PROT_READ | PROT_WRITE,
-                     MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    if (t->memory == MAP_FAILED) {
+    t->memory = sparse_map(t->bytes);
+    if (!t->memory) {
         free(t);
         return -ENOMEM;
     }

@@ -16,6 +16,7 @@
 #include <unistd.h>
 
 #include "callbacks/profiler_abi.h"
+#include "lib/sparse_map.h"
 #include "probing_sdk.h"
 
 #define SHRINKS 5 /* times that pools are halved where address space is short */
@@ -50,9 +51,8 @@ static int map_pools(struct comm *c, uint32_t shrink)
     size_t size = 0;
     for (size_t i = 0; i < PROBING_LENGTH(parts); i++)
         size += (size_t)parts[i].slots * parts[i].size;
-    char *memory = mmap(NULL, size, PROT_READ | PROT_WRITE,
-                        MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    if (memory == MAP_FAILED)
+    char *memory = sparse_map(size);
+    if (!memory)
         return -ENOMEM;
     c->memory = memory;
     c->memory_bytes = size;

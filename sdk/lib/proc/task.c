@@ -187,6 +187,7 @@ static const struct {
                      {NAMED("nonvoluntary_ctxt_switches:"), AT(involuntary), 10, 1, 1},
                      {NAMED("VmSize:"), AT(size_bytes), 10, 1, 1024},
                      {NAMED("VmData:"), AT(data_bytes), 10, 1, 1024},
+                     {NAMED("VmLck:"), AT(locked_bytes), 10, 1, 1024},
                      {NAMED("VmRSS:"), AT(rss_bytes), 10, 1, 1024},
                      {NAMED("VmHWM:"), AT(peak_rss_bytes), 10, 1, 1024},
                      {NAMED("RssAnon:"), AT(anon_bytes), 10, 1, 1024},
