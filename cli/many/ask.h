@@ -12,7 +12,7 @@
 #ifndef CLI_MANY_ASK_H
 #define CLI_MANY_ASK_H
 
-#include "cli/many/arrow_reader.h"
+#include "cli/answer/arrow_reader.h"
 #include "cli/many/members.h"
 
 #define ASK_TIMEOUT_NS (30 * UINT64_C(1000000000))

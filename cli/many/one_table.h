@@ -8,8 +8,8 @@
 #ifndef CLI_MANY_ONE_TABLE_H
 #define CLI_MANY_ONE_TABLE_H
 
+#include "cli/answer/columns.h"
 #include "cli/many/ask.h"
-#include "cli/many/columns.h"
 
 struct answer_ask;
 

@@ -12,7 +12,7 @@
 #include <string.h>
 #include <time.h>
 
-#include "cli/many/columns.h"
+#include "cli/answer/columns.h"
 #include "cli/ship/run.h"
 #include "cli/terminal/terminal.h"
 #include "core/base/clock.h"

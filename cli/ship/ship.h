@@ -19,7 +19,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "cli/many/answer_rows.h"
+#include "cli/answer/answer_rows.h"
 #include "cli/many/members.h"
 #include "cli/ship/http_post.h"
 

@@ -32,7 +32,7 @@ STRATA = {
     "plugins/python": ["inspect", "exec", "stack", "commands", "."],
     "plugins/torch": ["report", "python device", "module_registry", "steps", "module_calls", "dist",
                       "profiler", "memory", "."],
-    "cli": ["terminal", "inject", "link", "target", "export", "commands report", "many",
+    "cli": ["terminal", "inject", "link", "target", "export", "answer", "commands report", "many",
             "relay cluster ship", "."],
 }
 # Headers of a house that all of its strata may include: what they declare is judged by symbol.

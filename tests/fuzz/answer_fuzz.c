@@ -7,8 +7,8 @@
 #include <string.h>
 
 /* The command is no library: what reads the stream is built in. */
-#include "cli/many/answer_rows.c"
-#include "cli/many/arrow_reader.c"
+#include "cli/answer/answer_rows.c"
+#include "cli/answer/arrow_reader.c"
 #include "sdk/lib/hash.h"
 #include "tests/fuzz/arrow_seed.h"
 

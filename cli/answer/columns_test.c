@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * cli/many/columns_test.c - columns of several answers as those of one.
+ * cli/answer/columns_test.c - columns of several answers as those of one.
  */
 /* One unit, because a unit test is linked with libcore.a alone. */
-#include "cli/many/columns.c"
+#include "cli/answer/columns.c"
 #include "tests/test.h"
 
 static struct own_columns keep(struct arena *a, const struct sql_column *columns, uint32_t n)

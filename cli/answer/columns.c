@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * cli/many/columns.c - see columns.h.
+ * cli/answer/columns.c - see columns.h.
  *
  * One thread.
  */
-#include "cli/many/columns.h"
+#include "cli/answer/columns.h"
 
 #include <errno.h>
 #include <string.h>

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * cli/many/arrow_reader.c - see arrow_reader.h; core/sql/format/arrow.c draws the form.
+ * cli/answer/arrow_reader.c - see arrow_reader.h; core/sql/format/arrow.c draws the form.
  *
  * One thread a reader.
  */
-#include "cli/many/arrow_reader.h"
+#include "cli/answer/arrow_reader.h"
 
 #include <errno.h>
 #include <stdio.h>

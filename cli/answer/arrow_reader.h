@@ -1,19 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * cli/many/arrow_reader.h - a member's answer, an Arrow stream, as columns and rows of values.
+ * cli/answer/arrow_reader.h - a member's answer, an Arrow stream, as columns and rows of values.
  *
  * One thread a reader.  The stream comes from a process that need not be trusted: only what
  * core/sql/format/arrow.c writes is taken, every size is bounded before memory is had for it, and
  * every offset is proved before rows are handed on.
  */
-#ifndef CLI_MANY_ARROW_READER_H
-#define CLI_MANY_ARROW_READER_H
+#ifndef CLI_ANSWER_ARROW_READER_H
+#define CLI_ANSWER_ARROW_READER_H
 
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
-#include "cli/many/answer_rows.h"
+#include "cli/answer/answer_rows.h"
 
 #define ANSWER_COLUMNS_MAX 1024
 #define ANSWER_BATCH_ROWS (1u << 17) /* a core sends 16,384 at most */

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * cli/many/answer_rows.c - see answer_rows.h.
+ * cli/answer/answer_rows.c - see answer_rows.h.
  *
  * One thread.
  */
-#include "cli/many/answer_rows.h"
+#include "cli/answer/answer_rows.h"
 
 #include <errno.h>
 #include <stdlib.h>

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * cli/many/answer_rows.h - some rows of a member's answer, checked: values by row and column.
+ * cli/answer/answer_rows.h - some rows of a member's answer, checked: values by row and column.
  *
  * One thread.
  */
-#ifndef CLI_MANY_ANSWER_ROWS_H
-#define CLI_MANY_ANSWER_ROWS_H
+#ifndef CLI_ANSWER_ANSWER_ROWS_H
+#define CLI_ANSWER_ANSWER_ROWS_H
 
 #include <stdbool.h>
 #include <stddef.h>

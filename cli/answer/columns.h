@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * cli/many/columns.h - the columns of several answers as those of one: by their names, and what to
- * do where one lacks a column or has another type for it.
+ * cli/answer/columns.h - the columns of several answers as those of one: by their names, and what
+ * to do where one lacks a column or has another type for it.
  *
  * One thread.
  */
-#ifndef CLI_MANY_COLUMNS_H
-#define CLI_MANY_COLUMNS_H
+#ifndef CLI_ANSWER_COLUMNS_H
+#define CLI_ANSWER_COLUMNS_H
 
 #include <stdbool.h>
 #include <stdint.h>
