@@ -59,8 +59,34 @@ def member(which, columns=0xffffffff, error=0, why=b""):
     return record(b"M", struct.pack("<IIiQQQQ", which, columns, error, 1, 1, 1, 0) + why + b"\0")
 
 
-def lie(how, host, stream):
+def arrow(data, sql):
+    """An answer of the first of its members, such as relays send."""
+    directory = data.split(b"/", 1)[1].split(b"\0", 1)[0].decode()
+    pid = os.path.basename(directory).split("-")[0]
+    return subprocess.run([os.environ["PROBING_REMOTE"], "-t", pid, "query", "--format", "arrow",
+                           sql], capture_output=True).stdout
+
+
+def lie_in_rows(how, data):
+    """Rows of whom it may not say a thing, or such as were not asked for."""
+    sql = {"merge-whose": "select 77 as __member, 1000 as __s0",
+           "merge-nobody": "select null::bigint as __member, 1000 as __s0",
+           "merge-failed": "select 3 as __member, 1000 as __s0",
+           "merge-type": "select 0 as __member, 'many' as __s0",
+           "merge-name": "select 0 as __member, 1000 as n",
+           "merge-rowed": "select 1 as name"}[how]
+    if how == "merge-rowed":
+        return record(b"C", arrow(data, sql)) + member(0, 0) + record(b"E")
+    return (b"".join(member(i) for i in range(3)) + member(3, error=-5, why=b"no") +
+            record(b"R", arrow(data, sql)) + record(b"E"))
+
+
+def lie(how, host, stream, data):
     """What it says of its members, whoever they are."""
+    if how[6:] in ("whose", "nobody", "failed", "type", "name", "rowed"):
+        put(DATA, host, stream, lie_in_rows(how, data))
+        put(CLOSE, host, stream, struct.pack("<iI", 0, 0) + b"\0")
+        return
     said = {"merge-garbage": b"\xff" * 100,
             "merge-half": member(0),
             "merge-twice": member(0) * 2 + record(b"E"),
@@ -104,7 +130,7 @@ def main():
         elif kind == PING:
             put(PONG, host, 0, data + data)
         elif kind == MERGE:
-            lie(how, host, stream)
+            lie(how, host, stream, data)
         elif kind == OPEN:
             put(CLOSE, host, stream, struct.pack("<iI", -5, 0) + b"not for you\0")
         elif kind == RUN and how.startswith("merge-"):

@@ -225,7 +225,7 @@ static int take_schema(struct arrow_reader *r, size_t schema)
     r->n = (uint32_t)n;
     for (uint32_t i = 0; i < r->n && rc == 0; i++)
         rc = take_column(r, flat_table_at(&r->meta, list + 4 * i), &r->columns[i]);
-    return rc < 0 ? rc : r->sink.columns(r->sink.arg, r->columns, r->n);
+    return rc < 0 || r->sink.columns == NULL ? rc : r->sink.columns(r->sink.arg, r->columns, r->n);
 }
 
 /* ---- batches ---- */
@@ -366,7 +366,8 @@ static int take_body(struct arrow_reader *r)
                                  .n_columns = r->n,
                                  .columns = r->data};
     r->rows += r->body_rows;
-    return r->sink.rows(r->sink.arg, &r->at);
+    return r->sink.rows != NULL ? r->sink.rows(r->sink.arg, &r->at)
+                                : err_set(-EBADMSG, "it sent rows where none were asked for");
 }
 
 /* A description is whole: what follows it? */

@@ -24,8 +24,8 @@ struct answer_sink {
     void *arg;
     /* Once, before the first rows; the columns live as long as the reader.  A name is valid UTF-8,
      * not empty, and has no NUL in it.  Less than 0 ends it. */
-    int (*columns)(void *arg, const struct sql_column *columns, uint32_t n);
-    int (*rows)(void *arg, const struct answer_rows *rows);
+    int (*columns)(void *arg, const struct sql_column *columns, uint32_t n); /* NULL: proved only */
+    int (*rows)(void *arg, const struct answer_rows *rows); /* NULL: there may be none */
 };
 
 struct arrow_reader;

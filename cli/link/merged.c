@@ -12,7 +12,7 @@
 #include "cli/link/frame.h"
 #include "core/base/err.h"
 
-#define FORM 1
+#define FORM 2
 #define QUESTION_HEAD (4 + 3 * 8 + 4)
 #define RECORD_HEAD 5
 #define MEMBER_HEAD (3 * 4 + 4 * 8)
@@ -43,6 +43,10 @@ void merged_ask_member(const struct merged_place *m, const struct merged_place *
     (void)buf_add(ret, number, sizeof(number));
     (void)buf_add(ret, m->place, strlen(m->place) + 1);
     (void)buf_add(ret, same ? "" : m->statement, same ? 1 : strlen(m->statement) + 1);
+    store_le32(number, m->about_size);
+    (void)buf_add(ret, number, sizeof(number));
+    if (m->about_size > 0)
+        (void)buf_add(ret, m->about, m->about_size);
 }
 
 static int no_question(void)
@@ -85,10 +89,15 @@ bool merged_question_member(const struct merged_question *q, struct merged_place
 
     if (statement == NULL || (place[1] == '\0' && m->statement == NULL))
         return false;
+    left -= (size_t)(statement + 1 - at);
+    if (left < 4 || left - 4 < load_le32(statement + 1))
+        return false;
     m->host = load_le32(at);
     m->place = at + 4;
     m->statement = place[1] != '\0' ? place + 1 : m->statement;
-    m->end += (size_t)(statement + 1 - at);
+    m->about_size = load_le32(statement + 1);
+    m->about = statement + 5;
+    m->end += (size_t)(statement + 5 + m->about_size - at);
     return true;
 }
 

@@ -7,14 +7,16 @@
  *
  *      u32 form, u64 timeout_ns, u64 grace_ns, u64 max_bytes, u32 size of the merge, that many
  *      bytes (core/sql/distribute: sql_global_question(); none: it is columns that are asked for),
- *      then of each member u32 host, its place, NUL, its statement ("": of the one before it), NUL
+ *      then of each member u32 host, its place, NUL, its statement ("": of the one before it), NUL,
+ *      u32 size of what else is to be known of it, that many bytes (sql_global_question_member())
  *
  * The answer is records: u8 kind, u32 size, payload.
  *
  *      C  columns, as an Arrow stream without rows; numbered from 0 in their order
  *      M  a member: u32 which (its place in the question), u32 columns (MERGED_NONE: none),
  *         i32 error, u64 rows, bytes, elapsed_ns, lost, then why, or what else there is to say, NUL
- *      R  a piece of an Arrow stream: the merged answer of those that have answered
+ *      R  a piece of an Arrow stream, behind all M: the answer that is made of those that have
+ *         answered; its first column says of each row which member it is to count for
  *      E  the end, without which it is not whole
  *
  * Both are checked by whoever reads them: a relay can lie about itself and those behind it only.
@@ -50,6 +52,8 @@ struct merged_place { /* a member of a question; of zeros before the first */
     size_t end;
     uint32_t host;
     const char *place, *statement;
+    const char *about; /* what else is to be known */
+    uint32_t about_size;
 };
 /* before: the one that was added before it, NULL: none was. */
 void merged_ask_member(const struct merged_place *m, const struct merged_place *before,

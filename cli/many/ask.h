@@ -59,16 +59,20 @@ int members_query(struct members *m, const struct members_ask *ask,
 
 /* ---- ask_relays.c ---- */
 
-/* Those behind relays who can be asked by these, which merge what they answer (cli/link/merged.h):
- * only[] becomes false of each that has been.  merge: what sql_global_question() of
- * core/sql/distribute gives; empty: it is columns that are asked for.  The sink as above, but that
- * rows of several come as those of one of them; after it is done, within() is called for each that
- * has a part in them, instead of done() for the others. */
+/* Those behind relays who can be asked by these, which make one answer of theirs
+ * (cli/link/merged.h): only[] becomes false of each that has been.  merge: what
+ * sql_global_question() of core/sql/distribute gives; empty: it is columns that are asked for.  The
+ * sink as above, but that row() is called in place of rows(), for whom a row is to count, and that
+ * after done() within() is called for each that has answered.  All get the sink's `arg`. */
 struct members_by_relays {
     const struct members_ask *ask; /* statement, timeout_ns, max_bytes */
     const struct members_sink *sink;
     const struct buf *merge;
     uint64_t all_bytes; /* that are held of all of them together */
+    /* What is to be known of the i-th of all, for who merges. */
+    int (*about)(void *arg, uint32_t i, struct buf *ret);
+    /* Its values are those from column 1 on. */
+    int (*row)(void *arg, const struct member *m, const struct answer_rows *rows, uint32_t row);
     void (*within)(void *arg, const struct member *m);
 };
 int members_query_relays(struct members *m, const struct members_by_relays *by, bool *only);

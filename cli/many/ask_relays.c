@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * cli/many/ask_relays.c - members behind relays, asked by these: one question for all that are
- * behind one, and one answer of theirs, which it has merged (cli/link/merged.h).
+ * behind one, and one answer that it has made of theirs (cli/link/merged.h).
  *
  * One thread.  A relay of another build is not asked so, nor one that says that it cannot: its
  * members are asked one by one.  What a relay says is checked; it can lie about itself and those
@@ -139,6 +139,7 @@ static void begin_text(const struct by *b, struct buf *ret)
 static int add_place(const struct by *b, struct group *g, uint32_t i)
 {
     char place[4200];
+    struct buf about;
     const struct members_ask *ask = b->how->ask;
     const struct link_member *m = b->all->list[i].target.there;
     struct merged_place one = {.host = m->host,
@@ -150,10 +151,17 @@ static int add_place(const struct by *b, struct group *g, uint32_t i)
                      (long long)m->start_time, m->directory);
     if (n < 0 || (size_t)n >= sizeof(place))
         return err_set(-ENAMETOOLONG, "the name of a data directory is too long");
-    merged_ask_member(&one, g->n > 0 ? &g->before : NULL, &g->text);
+    buf_init(&about, MERGED_QUESTION_BYTES);
+    int rc = b->how->merge->size > 0 ? b->how->about(b->how->sink->arg, i, &about) : 0;
+    one.about = about.data;
+    one.about_size = (uint32_t)about.size;
+    if (rc == 0)
+        merged_ask_member(&one, g->n > 0 ? &g->before : NULL, &g->text);
+    buf_done(&about);
     g->before = one;
     g->n++;
-    return g->text.failed < 0 ? err_set(-ENOMEM, "no memory for a question to relays") : 0;
+    return rc == 0 && g->text.failed < 0 ? err_set(-ENOMEM, "no memory for a question to relays")
+                                         : rc;
 }
 
 static struct group *new_group(struct by *b, uint32_t first)
@@ -189,7 +197,7 @@ static int make_groups(struct by *b)
 struct answer {
     struct by *b;
     const struct group *g;
-    struct member *carrier; /* whose rows the merged ones are to be */
+    bool any; /* has answered */
     struct arrow_reader **columns;
     uint32_t n_columns;
     struct merged_member *said; /* [g->n] */
@@ -245,26 +253,43 @@ static int read_member(struct answer *a, const struct merged_record *r)
         return rc;
     a->told[m.which] = true;
     a->said[m.which] = m;
-    struct member *one = member_of(a, m.which);
-    if (m.error == 0 && (a->carrier == NULL || one < a->carrier))
-        a->carrier = one;
+    a->any = a->any || m.error == 0;
     return 0;
 }
 
+static bool has_answered(const struct answer *a, uint32_t which)
+{
+    return a->told[which] && a->said[which].error == 0;
+}
+
+/* The first column says whose a row is. */
 static int pass_columns(void *arg, const struct sql_column *columns, uint32_t n)
 {
     const struct answer *a = arg;
     const struct members_sink *s = a->b->how->sink;
+    int rc = n < 2 ? err_set(-EBADMSG, "its relay sent no columns") : 0;
 
-    return s->columns(s->arg, a->carrier, columns, n);
+    for (uint32_t i = 0; i < a->g->n && rc == 0; i++)
+        if (has_answered(a, i))
+            rc = s->columns(s->arg, member_of(a, i), columns + 1, n - 1);
+    return rc;
 }
 
 static int pass_rows(void *arg, const struct answer_rows *rows)
 {
     const struct answer *a = arg;
-    const struct members_sink *s = a->b->how->sink;
+    struct sql_value whose;
+    int rc = 0;
 
-    return s->rows(s->arg, a->carrier, rows);
+    for (uint32_t row = 0; row < answer_rows_count(rows) && rc == 0; row++) {
+        answer_rows_value(rows, row, 0, &whose);
+        bool known = whose.type == SQL_INT && whose.integer >= 0 && whose.integer < a->g->n &&
+                     has_answered(a, (uint32_t)whose.integer);
+        rc = known ? a->b->how->row(a->b->how->sink->arg, member_of(a, (uint32_t)whose.integer),
+                                    rows, row)
+                   : err_set(-EBADMSG, "its relay sent rows of one who has none");
+    }
+    return rc;
 }
 
 /* All records of one kind, in their order. */
@@ -286,7 +311,7 @@ static struct arrow_reader *rows_reader; /* of the answer that is read; one thre
 
 static int read_rows(struct answer *a, const struct merged_record *r)
 {
-    return a->carrier != NULL && a->b->how->merge->size > 0
+    return a->any && a->b->how->merge->size > 0
                ? arrow_reader_feed(rows_reader, r->data, r->size)
                : err_set(-EBADMSG, "its relay sent rows where none were asked for");
 }
@@ -337,7 +362,7 @@ static int tell_columns(const struct answer *a, struct member *m, const struct m
     return s->done(s->arg, m);
 }
 
-/* What the relay has said of each; the carrier first, whose end counts its rows. */
+/* What the relay has said of each. */
 static int tell_all(const struct answer *a)
 {
     const struct members_sink *s = a->b->how->sink;
@@ -351,16 +376,11 @@ static int tell_all(const struct answer *a)
         a->b->only[m - a->b->all->list] = false;
         take_result(m, a->told[i] ? &a->said[i] : &silent);
     }
-    if (!columns && a->carrier != NULL)
-        rc = s->done(s->arg, a->carrier);
     for (uint32_t i = 0; i < a->g->n && rc == 0; i++) {
         struct member *m = member_of(a, i);
-        if (columns)
-            rc = tell_columns(a, m, a->told[i] ? &a->said[i] : &silent);
-        else if (m->result.state == MEMBER_ANSWERED)
+        rc = columns ? tell_columns(a, m, a->told[i] ? &a->said[i] : &silent) : s->done(s->arg, m);
+        if (rc == 0 && !columns && m->result.state == MEMBER_ANSWERED)
             a->b->how->within(s->arg, m);
-        else
-            rc = s->done(s->arg, m);
     }
     return rc;
 }
@@ -378,7 +398,7 @@ static int read_answer(struct answer *a, const struct buf *bytes)
         rc = arrow_reader_new(&to, &rows_reader);
     if (rc == 0)
         rc = each_record(a, bytes, 'R', read_rows);
-    if (rc == 0 && rows && a->carrier != NULL)
+    if (rc == 0 && rows && a->any)
         rc = arrow_reader_end(rows_reader);
     arrow_reader_free(rows_reader);
     return rc;

@@ -74,20 +74,28 @@ static int on_columns(void *arg, const struct member *m, const struct sql_column
     return rc;
 }
 
+/* Its values, from column `from` on. */
+static int take_row(struct global *q, const struct member *m, const struct answer_rows *rows,
+                    uint32_t row, uint32_t from)
+{
+    uint32_t n = answer_rows_columns(rows);
+
+    for (uint32_t c = from; c < n; c++)
+        answer_rows_value(rows, row, c, &q->cells[c - from]);
+    int rc = sql_global_row(q->g, q->at, index_of(q, m), q->cells);
+    return rc == -EFBIG || rc == -ENOMEM ? end_all(q, rc) : rc;
+}
+
 static int on_rows(void *arg, const struct member *m, const struct answer_rows *rows)
 {
     struct global *q = arg;
-    uint32_t n = answer_rows_columns(rows);
     int rc = 0;
 
     if (q->for_columns)
         return err_set(-EBADMSG, "it sent rows where none were asked for");
-    for (uint32_t row = 0; row < answer_rows_count(rows) && rc == 0; row++) {
-        for (uint32_t c = 0; c < n; c++)
-            answer_rows_value(rows, row, c, &q->cells[c]);
-        rc = sql_global_row(q->g, q->at, index_of(q, m), q->cells);
-    }
-    return rc == -EFBIG || rc == -ENOMEM ? end_all(q, rc) : rc;
+    for (uint32_t row = 0; row < answer_rows_count(rows) && rc == 0; row++)
+        rc = take_row(q, m, rows, row, 0);
+    return rc;
 }
 
 /* It has no such table, says its engine: anything else is no answer at all. */
@@ -134,18 +142,27 @@ static int on_done(void *arg, const struct member *m)
     return q->fatal;
 }
 
-/* Its answer came within that of another one. */
+static int on_about(void *arg, uint32_t i, struct buf *ret)
+{
+    const struct global *q = arg;
+
+    return sql_global_question_member(q->g, q->at, i, ret);
+}
+
+/* Of one whose rows came in an answer of many. */
+static int on_row(void *arg, const struct member *m, const struct answer_rows *rows, uint32_t row)
+{
+    return take_row(arg, m, rows, row, 1);
+}
+
+/* What it has sent itself, to its relay. */
 static void on_within(void *arg, const struct member *m)
 {
     struct global *q = arg;
-    uint32_t i = index_of(q, m);
     const struct sql_global_said said = {
         .elapsed_ns = m->result.elapsed_ns, .rows = m->result.rows, .bytes = m->result.bytes};
 
-    if (!q->ended[i]) /* of the one whose rows they are it has been counted */
-        q->lost += m->result.lost;
-    q->ended[i] = true;
-    sql_global_answered_within(q->g, q->at, i, &said);
+    sql_global_answered_within(q->g, q->at, index_of(q, m), &said);
 }
 
 static int on_tick(void *arg, uint32_t done, uint32_t asked)
@@ -167,6 +184,8 @@ static int ask_relays(struct global *q, const struct members_ask *ask,
                                          .sink = sink,
                                          .merge = &merge,
                                          .all_bytes = ask->max_bytes,
+                                         .about = on_about,
+                                         .row = on_row,
                                          .within = on_within};
 
     memcpy(q->direct, q->only, q->all->n);

@@ -36,15 +36,24 @@ struct answering {
     char why[ERR_TEXT_BYTES];
 };
 
-static int begin(struct answering *a, const struct merged_question *q, uint32_t n_members)
+/* Of those of one host, NULL: of all. */
+static int begin(struct answering *a, const struct merged_question *q, const uint32_t *host,
+                 uint32_t n_members)
 {
+    struct merged_place one = {.end = 0};
+    uint32_t at = 0;
+
     const struct sql_global_options o = {.max_bytes = q->max_bytes, .cancel = &cli_cancel};
 
     buf_init(&a->columns, COLUMNS_BYTES);
     buf_init(&a->members, RECORDS_BYTES);
-    return q->merge_size > 0
-               ? sql_global_from_question(q->merge, q->merge_size, n_members, &o, &a->g)
-               : 0;
+    if (q->merge_size == 0)
+        return 0;
+    int rc = sql_global_from_question(q->merge, q->merge_size, n_members, &o, &a->g);
+    while (rc == 0 && merged_question_member(q, &one))
+        if (host == NULL || one.host == *host)
+            rc = sql_global_take_member(a->g, at++, one.about, one.about_size);
+    return rc;
 }
 
 static void done(struct answering *a)
@@ -105,7 +114,7 @@ static int write_columns(struct answering *a, const struct sql_column *columns, 
     return rc;
 }
 
-/* ---- rows of one, who is `member` to g ---- */
+/* ---- rows ---- */
 
 static int make_cells(struct answering *a, uint32_t n)
 {
@@ -119,22 +128,26 @@ static int make_cells(struct answering *a, uint32_t n)
     return 0;
 }
 
-static int take_rows(struct answering *a, uint32_t member, const struct answer_rows *rows)
+/* What is wrong with all together is not wrong with one. */
+static int judge_row(struct answering *a, int rc)
 {
-    uint32_t n = answer_rows_columns(rows);
-    int rc = a->g != NULL ? make_cells(a, n)
-                          : err_set(-EBADMSG, "it sent rows where none were asked for");
-
-    for (uint32_t row = 0; row < answer_rows_count(rows) && rc == 0; row++) {
-        for (uint32_t c = 0; c < n; c++)
-            answer_rows_value(rows, row, c, &a->cells[c]);
-        rc = sql_global_row(a->g, 0, member, a->cells);
-    }
-    if (rc == -EFBIG || rc == -ENOMEM) { /* of all together */
+    if (rc == -EFBIG || rc == -ENOMEM) {
         a->fatal = rc;
         (void)snprintf(a->why, sizeof(a->why), "%s", err_why(rc));
     }
     return rc;
+}
+
+static int cells_of(struct answering *a, const struct answer_rows *rows)
+{
+    return a->g != NULL ? make_cells(a, answer_rows_columns(rows))
+                        : err_set(-EBADMSG, "it sent rows where none were asked for");
+}
+
+static void read_cells(struct answering *a, const struct answer_rows *rows, uint32_t row)
+{
+    for (uint32_t c = 0; c < answer_rows_columns(rows); c++)
+        answer_rows_value(rows, row, c, &a->cells[c]);
 }
 
 /* ---- the answer ---- */
@@ -227,8 +240,13 @@ static int on_columns(void *arg, const struct member *m, const struct sql_column
 static int on_rows(void *arg, const struct member *m, const struct answer_rows *rows)
 {
     struct own *o = arg;
+    int rc = cells_of(&o->a, rows);
 
-    return take_rows(&o->a, (uint32_t)(m - o->all.list), rows);
+    for (uint32_t row = 0; row < answer_rows_count(rows) && rc == 0; row++) {
+        read_cells(&o->a, rows, row);
+        rc = sql_global_row(o->a.g, 0, (uint32_t)(m - o->all.list), o->a.cells);
+    }
+    return judge_row(&o->a, rc);
 }
 
 static int on_done(void *arg, const struct member *m)
@@ -312,7 +330,7 @@ int merge_run_own(const struct merged_question *q, uint32_t host, merged_out fn,
                                     .max_bytes = 2 * (q->max_bytes >> 1) + (1u << 20)};
 
     if (rc == 0)
-        rc = begin(&o.a, q, o.all.n);
+        rc = begin(&o.a, q, &host, o.all.n);
     if (rc == 0)
         rc = members_query(&o.all, &ask, &sink);
     if (o.a.fatal < 0)
@@ -331,25 +349,38 @@ int merge_run_own(const struct merged_question *q, uint32_t host, merged_out fn,
 
 struct combining {
     struct answering a;
-    const struct merge_source *s;
-    uint32_t at;       /* which source */
-    uint32_t *numbers; /* of its columns, here */
+    const struct merge_source *s; /* the one that is read */
+    uint32_t *numbers;            /* of its columns, here */
     uint32_t n_numbers;
-    bool *told;
+    enum { UNTOLD, TOLD, ANSWERED } * told; /* [s->n] */
+    bool any;                               /* of them has answered */
 };
 
 static int source_columns(void *arg, const struct sql_column *columns, uint32_t n)
 {
     struct combining *c = arg;
+    int rc = n < 2 ? err_set(-EBADMSG, "its relay sent no columns") : 0;
 
-    return sql_global_columns(c->a.g, 0, c->at, columns, n);
+    for (uint32_t i = 0; i < c->s->n && rc == 0; i++)
+        if (c->told[i] == ANSWERED)
+            rc = sql_global_columns(c->a.g, 0, c->s->map[i], columns + 1, n - 1);
+    return rc;
 }
 
 static int source_rows(void *arg, const struct answer_rows *rows)
 {
     struct combining *c = arg;
+    int rc = cells_of(&c->a, rows);
 
-    return take_rows(&c->a, c->at, rows);
+    for (uint32_t row = 0; row < answer_rows_count(rows) && rc == 0; row++) {
+        read_cells(&c->a, rows, row);
+        const struct sql_value *whose = c->a.cells;
+        if (whose->type != SQL_INT || whose->integer < 0 || whose->integer >= c->s->n ||
+            c->told[whose->integer] != ANSWERED)
+            return err_set(-EBADMSG, "its relay sent rows of one who has none");
+        rc = sql_global_row(c->a.g, 0, c->s->map[whose->integer], c->a.cells + 1);
+    }
+    return judge_row(&c->a, rc);
 }
 
 static int fail_member(struct combining *c, uint32_t which, int error, const char *why)
@@ -361,8 +392,29 @@ static int fail_member(struct combining *c, uint32_t which, int error, const cha
     return 0;
 }
 
+/* They go on as they came, so they are proved first: who asks believes us, or none of ours. */
+static int prove_columns(const struct merged_record *r)
+{
+    const struct answer_sink none = {.arg = NULL};
+    struct arrow_reader *reader;
+    int rc = arrow_reader_new(&none, &reader);
+
+    if (rc == 0) {
+        rc = arrow_reader_feed(reader, r->data, r->size);
+        if (rc == 0)
+            rc = arrow_reader_end(reader);
+        arrow_reader_free(reader);
+    }
+    return rc;
+}
+
 static int keep_number(struct combining *c, const struct merged_record *r)
 {
+    int rc = c->n_numbers < c->s->n ? prove_columns(r)
+                                    : err_set(-EBADMSG, "its relay sent more columns than it has "
+                                                        "processes");
+    if (rc < 0)
+        return rc;
     uint32_t *more = realloc(c->numbers, (c->n_numbers + 1) * sizeof(*more));
 
     if (more == NULL)
@@ -372,7 +424,7 @@ static int keep_number(struct combining *c, const struct merged_record *r)
 }
 
 static int take_record(struct combining *c, const struct merged_record *r, struct buf *members,
-                       struct arrow_reader *reader, bool *ret_any)
+                       struct arrow_reader *reader)
 {
     struct merged_member m;
 
@@ -382,10 +434,10 @@ static int take_record(struct combining *c, const struct merged_record *r, struc
     if (r->kind == 'C')
         return keep_number(c, r);
     int rc = merged_read_member(r, c->s->n, c->n_numbers, &m);
-    if (rc < 0 || c->told[m.which])
+    if (rc < 0 || c->told[m.which] != UNTOLD)
         return rc < 0 ? rc : err_set(-EBADMSG, "its relay named a process twice");
-    c->told[m.which] = true;
-    *ret_any = *ret_any || m.error == 0;
+    c->told[m.which] = m.error == 0 ? ANSWERED : TOLD;
+    c->any = c->any || m.error == 0;
     m.which = c->s->map[m.which];
     m.columns = m.columns != MERGED_NONE ? c->numbers[m.columns] : MERGED_NONE;
     merged_write_member(members, &m);
@@ -393,7 +445,7 @@ static int take_record(struct combining *c, const struct merged_record *r, struc
 }
 
 /* Its members' records come to `members`; its rows to g, who may refuse them. */
-static int read_source(struct combining *c, struct buf *members, bool *ret_any)
+static int read_source(struct combining *c, struct buf *members)
 {
     const struct answer_sink to = {.arg = c, .columns = source_columns, .rows = source_rows};
     struct arrow_reader *reader = NULL;
@@ -406,40 +458,54 @@ static int read_source(struct combining *c, struct buf *members, bool *ret_any)
 
     for (int more = 1; rc == 0 && more == 1;) {
         more = merged_read(c->s->bytes.data, c->s->bytes.size, &at, &r);
-        rc = more < 0 ? more : more > 0 ? take_record(c, &r, members, reader, ret_any) : 0;
+        rc = more < 0 ? more : more > 0 ? take_record(c, &r, members, reader) : 0;
         rows = rows || (more == 1 && rc == 0 && r.kind == 'R');
     }
-    if (rc == 0 && reader != NULL && *ret_any)
+    if (rc == 0 && reader != NULL && c->any)
         rc = rows ? arrow_reader_end(reader)
                   : err_set(-EBADMSG, "its relay sent no answer of those that it says have one");
     arrow_reader_free(reader);
     return rc;
 }
 
+/* Those who have answered are in it, and the others not. */
+static int end_source(struct combining *c)
+{
+    int rc = 0;
+
+    for (uint32_t i = 0; i < c->s->n && rc == 0; i++) {
+        if (c->told[i] == ANSWERED)
+            sql_global_answered(c->a.g, 0, c->s->map[i], 0);
+        else
+            sql_global_failed(c->a.g, 0, c->s->map[i], "it has not answered");
+        if (c->told[i] == ANSWERED && sql_global_why(c->a.g, c->s->map[i]) != NULL)
+            rc = err_set(-EBADMSG, "%s", sql_global_why(c->a.g, c->s->map[i]));
+    }
+    return rc;
+}
+
 static int take_source(struct combining *c)
 {
     struct buf members;
-    bool any = false;
+    char why[400];
 
     buf_init(&members, RECORDS_BYTES);
     c->n_numbers = 0;
-    memset(c->told, 0, c->s->n);
-    int rc = read_source(c, &members, &any);
-    if (rc == 0 && c->a.g != NULL && any) {
-        sql_global_answered(c->a.g, 0, c->at, 0);
-        if (sql_global_why(c->a.g, c->at) != NULL)
-            rc = err_set(-EBADMSG, "%s", sql_global_why(c->a.g, c->at));
-    }
-    char why[400];
+    c->any = false;
+    memset(c->told, 0, c->s->n * sizeof(*c->told));
+    int rc = read_source(c, &members);
+    if (rc == 0 && c->a.g != NULL)
+        rc = end_source(c);
     (void)snprintf(why, sizeof(why), "%s", rc < 0 ? err_why(rc) : "its relay did not name it");
-    if (rc < 0 && c->a.g != NULL)
-        sql_global_failed(c->a.g, 0, c->at, why);
     if (rc == 0 && members.size > 0)
         (void)buf_add(&c->a.members, members.data, members.size);
-    c->a.any = c->a.any || (rc == 0 && any);
-    for (uint32_t i = 0; i < c->s->n; i++)
-        if (rc < 0 || !c->told[i])
+    c->a.any = c->a.any || (rc == 0 && c->any);
+    for (uint32_t i = 0; i < c->s->n; i++) {
+        if (rc < 0 && c->a.g != NULL)
+            sql_global_failed(c->a.g, 0, c->s->map[i], why);
+        if (rc < 0 || c->told[i] == UNTOLD)
             (void)fail_member(c, c->s->map[i], rc < 0 ? rc : -EBADMSG, why);
+    }
     buf_done(&members);
     return c->a.fatal < 0 ? err_set(c->a.fatal, "%s", c->a.why) : 0;
 }
@@ -447,11 +513,12 @@ static int take_source(struct combining *c)
 int merge_run_combine(const struct merged_question *q, const struct merge_source *list, uint32_t n,
                       merged_out fn, void *arg)
 {
-    struct combining c = {.a = {.out = fn, .arg = arg}, .told = calloc(q->n, sizeof(bool))};
-    int rc = c.told != NULL ? begin(&c.a, q, n) : err_set(-ENOMEM, "no memory for answers");
+    struct combining c = {.a = {.out = fn, .arg = arg}, .told = calloc(q->n, sizeof(*c.told))};
+    int rc = c.told != NULL ? begin(&c.a, q, /* host= */ NULL, q->n)
+                            : err_set(-ENOMEM, "no memory for answers");
 
-    for (c.at = 0; rc == 0 && c.at < n; c.at++) {
-        c.s = &list[c.at];
+    for (uint32_t i = 0; rc == 0 && i < n; i++) {
+        c.s = &list[i];
         rc = take_source(&c);
     }
     if (rc == 0)

@@ -146,7 +146,8 @@ size_t fuzz_seed(uint8_t *data, size_t max)
         "\"start_time\": 99, \"rank\": 3, \"role\": \"default\", \"why\": \"\", \"state\": "
         "\"alive\"}\n";
     const struct merged_question q = {.timeout_ns = 1, .merge = "select 1", .merge_size = 9};
-    const struct merged_place place = {.host = 7, .place = "1 2 /x", .statement = "select 2"};
+    const struct merged_place place = {
+        .host = 7, .place = "1 2 /x", .statement = "select 2", .about = "\1more", .about_size = 5};
     const struct merged_member one = {.which = 2, .error = -5, .why = "it is dead"};
     struct buf b, hello, question, answer;
 

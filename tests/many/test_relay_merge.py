@@ -3,6 +3,7 @@
 missing with its reason, and relays that lie about those behind them."""
 import contextlib
 import os
+import random
 import signal
 
 import pytest
@@ -28,7 +29,48 @@ STATEMENTS = [
     "select count(*) as n, min(a.k) as k from (select length(name) as k, count(*) as c from "
     "global.process.envs group by 1) a join (select length(value) as k, count(*) as c from "
     "global.process.envs group by 1) b on a.k = b.k",
+    "select _rank, name, length(value) as n from global.process.envs order by n desc, _rank desc, "
+    "name limit 9",
+    "select * from global.process.envs where name like 'R%' order by value, _host limit 12 offset "
+    "3",
+    "select name from global.process.envs where name = 'RANK' limit 5",
+    "select substr(name, 1, 1) as k, first(value) as f, count(*) as n from global.process.envs "
+    "group by 1 order by 1 desc limit 4",
+    "select _host, _rank, substr(name, 1, 1) as k, avg(length(value)) as a from "
+    "global.process.envs group by 1, 2, 3 order by a desc, 3 limit 11 offset 2",
+    "select length(name) % 5 as k, max(_rank) as r, count(*) filter (where _rank > 1) as n from "
+    "global.process.envs group by 1 order by 1 limit 3",
+    "select distinct substr(name, 1, 1) as k from global.process.envs",
+    "select distinct _rank, name from global.process.envs where name in ('RANK', 'PATH')",
+    "select distinct _host, substr(name, 1, 1) as k from global.process.envs where _rank < 3 and "
+    "length(name) > _rank order by 1, 2",
+    "with a as (select count(*) as n from global.process.envs), b as (select _rank as r, count(*) "
+    "as n from global.process.envs group by 1) select r, b.n as m, a.n as n from a, b order by 1",
 ]
+KEYS = ["_rank", "_host", "_role", "substr(name, 1, 1)", "length(name) % 4", "name > 'M'"]
+VALUES = ["count(*)", "sum(length(value))", "max(name)", "avg(length(name))", "min(_rank)",
+          "count(distinct substr(name, 2, 1))", "last(value)", "max(length(value) + _local_rank)",
+          "count(*) filter (where _rank % 2 = 0)"]
+
+
+def generated(seed):
+    """A statement over all ranks: groups, rows or distinct rows, ordered as a whole or cut."""
+    of = random.Random(seed)
+    keys = of.sample(KEYS, of.randint(1, 3))
+    kind = of.choice(["groups", "groups", "rows", "distinct"])
+    shown = keys + (of.sample(VALUES, of.randint(1, 2)) if kind == "groups" else ["value"])
+    sql = "select %s%s from global.process.envs" % (
+        "distinct " * (kind == "distinct"),
+        ", ".join("%s as c%d" % pair for pair in zip(shown, range(len(shown)))))
+    sql += of.choice(["", " where length(name) < 9", " where _rank > 0 and name < 'Q'"])
+    if kind == "groups":
+        sql += " group by " + ", ".join(str(i + 1) for i in range(len(keys)))
+    if of.random() < 0.8:  # equal ones come in the order of ranks
+        order = of.sample(range(1, len(shown) + 1), of.randint(1, len(shown)))
+        sql += " order by " + ", ".join("%d%s" % (i, of.choice(["", " desc"])) for i in order)
+    if of.random() < 0.7:
+        sql += " limit %d" % of.randint(1, 12)
+    return sql + (" offset 2" if of.random() < 0.2 else "")
 
 
 def who(far):  # noqa: F811
@@ -50,8 +92,10 @@ def end(pid):
         os.kill(pid, signal.SIGKILL)
 
 
-def test_the_same_as_one_by_one(far):  # noqa: F811
-    for sql in STATEMENTS:
+@pytest.mark.parametrize("statements", [STATEMENTS, [generated(seed) for seed in range(24)]],
+                         ids=["chosen", "generated"])
+def test_the_same_as_one_by_one(far, statements):  # noqa: F811
+    for sql in statements:
         merged, each = (far.probing("-t", who(far), "query", "--format", "csv", sql, **more)
                         for more in (TREE, dict(TREE, PROBING_RELAY_MERGE="0")))
         assert merged.returncode == each.returncode == 0, (sql, merged.stderr, each.stderr)
@@ -59,10 +103,9 @@ def test_the_same_as_one_by_one(far):  # noqa: F811
         assert merged.stderr == each.stderr, sql
 
 
-def rows_that_came(far, **more):  # noqa: F811
-    done = far.probing("-t", who(far), "query", "--format", "csv",
-                       "explain analyze select count(*) as n, avg(length(value)) as a from "
-                       "global.process.envs", **dict(TREE, **more))
+def rows_that_came(far, sql, **more):  # noqa: F811
+    done = far.probing("-t", who(far), "query", "--format", "csv", "explain analyze " + sql,
+                       **dict(TREE, **more))
     assert done.returncode == 0, done.stderr
     assert done.stdout.count(" rows, ") >= 4 * HOSTS  # each with its own
     scan = next(line for line in done.stdout.splitlines() if "scan answers_1" in line)
@@ -70,14 +113,35 @@ def rows_that_came(far, **more):  # noqa: F811
 
 
 def test_relays_send_one_answer(far):  # noqa: F811
-    assert rows_that_came(far) == 2  # of 28: one of each relay that the command has started
-    assert rows_that_came(far, PROBING_RELAY_MERGE="0") == 4 * HOSTS
+    for n, sql in (
+            (1, "select count(*) as n, avg(length(value)) as a from global.process.envs"),
+            (3, "select name from global.process.envs order by length(value) desc limit 3"),
+            (5, "select _rank, name from global.process.envs order by _rank limit 5"),
+            (2, "select length(name), count(*) from global.process.envs group by 1 order by 1 "
+                "limit 2"),
+            (4, "select _addr, length(name), sum(length(value)) as s from global.process.envs "
+                "group by 1, 2 order by s desc limit 4"),
+            (2, "select distinct name from global.process.envs where name in ('RANK', 'PATH')")):
+        assert rows_that_came(far, sql) == 2 * n, sql  # of each relay that the command has started
+        assert rows_that_came(far, sql, PROBING_RELAY_MERGE="0") == 4 * HOSTS * n, sql
 
 
-def test_who_is_behind_a_killed_relay_is_named(far):  # noqa: F811
+COUNTS = "select count(*) as n from global.process.envs where name = 'RANK'"
+BY_HOST = ("select _host, count(*) as n from global.process.envs where name = 'RANK' group by 1 "
+           "order by 1 limit 9")
+
+
+def of_hosts(sql, gone):
+    """The answer, csv, without those hosts."""
+    left = [i for i in range(1, HOSTS + 1) if i not in gone]
+    return ["n", str(4 * len(left))] if sql == COUNTS else \
+        ["_host,n"] + ["n%d,4" % i for i in left]
+
+
+@pytest.mark.parametrize("sql", [COUNTS, BY_HOST], ids=["counts", "by_host"])
+def test_who_is_behind_a_killed_relay_is_named(far, sql):  # noqa: F811
     """n1 is before n2, n3 and n4, and n2 before n3: which stands still, so that nothing is done."""
-    asker = far.begin("-t", who(far), "--timeout", "20s", "query", "--format", "csv",
-                      "select count(*) as n from global.process.envs where name = 'RANK'", **TREE)
+    asker = far.begin("-t", who(far), "--timeout", "20s", "query", "--format", "csv", sql, **TREE)
     last = far.relay_of("n3")
     os.kill(last, signal.SIGSTOP)
     try:
@@ -86,20 +150,40 @@ def test_who_is_behind_a_killed_relay_is_named(far):  # noqa: F811
     finally:
         end(last)
     assert asker.returncode == 1, (out, err)
-    assert out.split() == ["n", str(4 * (HOSTS - 2))], (out, err)
+    assert out.split() == of_hosts(sql, {2, 3}), (out, err)
     lines = [line for line in err.splitlines() if "ssh:n" in line and "same process" not in line]
     assert any("ssh:n2/" in line for line in lines), err
     assert any("ssh:n3/" in line for line in lines), err
     assert not any("ssh:n%d/" % i in line for i in (1, 4, 5, 6, 7) for line in lines), err
 
 
+@pytest.mark.parametrize("sql", [COUNTS, BY_HOST], ids=["counts", "by_host"])
+def test_who_is_behind_a_stopped_relay_is_named(far, sql):  # noqa: F811
+    """The others are not: relays above wait for a little less long than who asks."""
+    asker = far.begin("-t", who(far), "--timeout", "4s", "query", "--format", "csv", sql, **TREE)
+    still = far.relay_of("n3")  # behind n2, and before nobody
+    os.kill(still, signal.SIGSTOP)
+    try:
+        out, err = asker.communicate(timeout=60)
+    finally:
+        os.kill(still, signal.SIGCONT)
+    assert asker.returncode == 1, (out, err)
+    assert out.split() == of_hosts(sql, {3}), (out, err)
+    lines = [line for line in err.splitlines() if "ssh:n" in line and "same process" not in line]
+    assert lines and all("ssh:n3/" in line and " answer " in line for line in lines), err
+
+
 @pytest.mark.parametrize("how", ["garbage", "half", "twice", "rows", "arrow", "others", "columns",
-                                 "long", "steer", "none", "refuses", "silent"])
-def test_a_relay_that_lies_costs_its_own(far, how):  # noqa: F811
-    sql = "select count(*) as n from global.process.envs where name = 'RANK'"
-    liar = "ssh:fake-merge-%s/job:%s" % (how, far.job)
-    done = far.probing("-t", "%s,ssh:node/job:%s" % (liar, far.job), "--timeout", "2s", "query",
-                       "--format", "csv", sql)
+                                 "long", "steer", "none", "refuses", "silent", "whose", "nobody",
+                                 "failed", "type", "name", "rowed"])
+@pytest.mark.parametrize("where", ["above", "below"])
+def test_a_relay_that_lies_costs_its_own(far, how, where):  # noqa: F811
+    """Above all relays, or below one that merges."""
+    hosts = ["fake-merge-" + how, "node"]
+    done = far.probing("-t", ",".join("ssh:%s/job:%s" % (host, far.job) for host in
+                                      (hosts if where == "above" else reversed(hosts))),
+                       "--timeout", "2s", "query", "--format", "csv", COUNTS,
+                       PROBING_RELAY_DEGREE="1000" if where == "above" else "1")
     assert done.returncode == 1, done.stderr
     assert done.stdout.split() == ["n", "4"], (done.stdout, done.stderr)
     assert "4 of 8 answered" in done.stderr and "fake-merge-" + how in done.stderr, done.stderr

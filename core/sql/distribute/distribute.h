@@ -85,10 +85,6 @@ uint32_t sql_global_parts(const struct sql_global *g);
 /* What a member runs; NULL: it is not asked (its tags say that it has no such rows, or it has no
  * such table).  Equal statements are the same pointer. */
 const char *sql_global_statement(const struct sql_global *g, uint32_t part, uint32_t member);
-/* What makes one of the answers of several, over a table `answers` of the same columns: may be done
- * on the way, any number of times.  With tags in front where *ret_tags.  NULL: they are only put
- * one behind the other. */
-const char *sql_global_merge(const struct sql_global *g, uint32_t part, bool *ret_tags);
 
 /* An answer comes: columns once, rows, then answered() or failed(); what came before failed() is
  * dropped.  -EBADMSG: it is not what was asked for; -EFBIG: all together are too large: that ends
@@ -99,15 +95,19 @@ int sql_global_row(struct sql_global *g, uint32_t part, uint32_t member,
                    const struct sql_value *cells);
 void sql_global_answered(struct sql_global *g, uint32_t part, uint32_t member, uint64_t elapsed_ns);
 void sql_global_failed(struct sql_global *g, uint32_t part, uint32_t member, const char *why);
-/* The same over somebody on the way, who merges answers of many.  The question for a part: 1, 0:
- * its answers are not to be merged on the way.  There, over n_members of part 0: columns, row,
- * answered and failed as above, then run_merge() gives one answer.  What comes of it is taken as
- * the answer of one of those that are in it, and of each of them answered_within() says what it
- * was. */
+/* The same over somebody on the way, who makes one answer of many.  The question for a part (1; 0:
+ * its answers go by themselves), and what it needs to know of each member; both are kept apart, and
+ * the second may be empty.  There, over n_members of part 0, of which take_member() has each who is
+ * asked: columns, row, answered and failed as above, then run_merge() gives one answer, in front of
+ * each row its member's number.  Who asks takes these rows as that member's; answered_within() then
+ * says what each has sent to whom is on the way. */
 struct buf;
 int sql_global_question(const struct sql_global *g, uint32_t part, struct buf *ret);
+int sql_global_question_member(const struct sql_global *g, uint32_t part, uint32_t member,
+                               struct buf *ret);
 int sql_global_from_question(const char *data, size_t size, uint32_t n_members,
                              const struct sql_global_options *o, struct sql_global **ret);
+int sql_global_take_member(struct sql_global *g, uint32_t member, const char *data, size_t size);
 int sql_global_run_merge(struct sql_global *g, const struct sql_sink *sink, struct sql_report *ret);
 struct sql_global_said {
     uint64_t elapsed_ns, rows, bytes;

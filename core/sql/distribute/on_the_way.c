@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * core/sql/distribute/on_the_way.c - a part as a question: somebody between who asks and the
- * members merges their answers, and who asks takes what comes as one answer of all of them.
+ * members makes one answer of theirs, each row of which says whose it is.
  *
  * The question says what an answer's columns must be, and the statement that makes one of many: the
- * same checks are made on the way as by who asks.  One thread.
+ * same checks are made on the way as by who asks.  A row of several (a group) is the first one's
+ * who has it.  Where the statement needs tags the question has those of each member, as who asks
+ * knows them: nobody is asked for tags, so nobody can give wrong ones.  One thread.
  */
 #include <errno.h>
 #include <string.h>
@@ -15,7 +17,9 @@
 #define COLUMNS_MAX 512
 #define COLUMN_BYTES 4 /* type, check, its aggregate, the type of that; then the name */
 
-static struct part *part_at(const struct sql_global *g, uint32_t part)
+_Static_assert(SQL_TAGS <= 8, "the tags that a part needs are bits of a byte");
+
+static struct part *way_part(const struct sql_global *g, uint32_t part)
 {
     struct part *p = g->parts;
     while (p && part--)
@@ -25,13 +29,29 @@ static struct part *part_at(const struct sql_global *g, uint32_t part)
 
 /* ---- the question ---- */
 
+/* What passes answers on as they are. */
+static void add_plain(const struct part *p, struct buf *ret)
+{
+    struct unparser u = {.out = ret};
+    (void)buf_adds(ret, "select " WAY_MEMBER);
+    for (uint32_t c = 0; c < p->n_columns; c++) {
+        (void)buf_adds(ret, ", ");
+        unparse_name(&u, p->columns[c].name);
+    }
+    (void)buf_adds(ret, " from answers");
+}
+
 int sql_global_question(const struct sql_global *g, uint32_t part, struct buf *ret)
 {
-    const struct part *p = part_at(g, part);
-    if (!p || !p->merge || p->merge_tags || p->in_order || p->n_columns > COLUMNS_MAX ||
-        p->n_columns == 0)
+    const struct part *p = way_part(g, part);
+    if (!p || !p->on_the_way || p->n_columns > COLUMNS_MAX || p->n_columns == 0)
         return 0;
-    (void)buf_add(ret, p->merge, strlen(p->merge) + 1);
+    if (p->way)
+        (void)buf_adds(ret, p->way);
+    else
+        add_plain(p, ret);
+    const char tags[2] = {0, (char)(unsigned char)p->way_tags};
+    (void)buf_add(ret, tags, sizeof(tags));
     for (uint32_t c = 0; c < p->n_columns; c++) {
         const struct answer_check check = p->checks ? p->checks[c] : (struct answer_check){0};
         const char head[COLUMN_BYTES] = {(char)p->columns[c].type, (char)check.what, (char)check.op,
@@ -40,6 +60,25 @@ int sql_global_question(const struct sql_global *g, uint32_t part, struct buf *r
         (void)buf_add(ret, p->columns[c].name, strlen(p->columns[c].name) + 1);
     }
     return ret->failed ? global_no_memory() : 1;
+}
+
+int sql_global_question_member(const struct sql_global *g, uint32_t part, uint32_t member,
+                               struct buf *ret)
+{
+    const struct part *p = way_part(g, part);
+    for (uint32_t t = 0; p && member < g->n_members && t < SQL_TAGS; t++) {
+        const struct sql_value *v = &g->members[member].tags[t];
+        if (!(p->way_tags & (1u << t)))
+            continue;
+        (void)buf_addc(ret, v->type != SQL_NULL);
+        if (v->type == SQL_TEXT) {
+            (void)buf_add(ret, &v->text.size, sizeof(v->text.size));
+            (void)buf_add(ret, v->text.data, v->text.size);
+        } else if (v->type != SQL_NULL) {
+            (void)buf_add(ret, &v->integer, sizeof(v->integer));
+        }
+    }
+    return ret->failed ? global_no_memory() : 0;
 }
 
 /* ---- on the way ---- */
@@ -72,14 +111,15 @@ static int read_column(struct sql_global *g, const char *data, size_t size, stru
 static int read_part(struct sql_global *g, const char *data, size_t size, struct part *p)
 {
     const char *end = size ? memchr(data, '\0', size) : NULL;
-    if (!end)
+    if (!end || (size_t)(end - data) + 2 > size)
         return no_question();
-    p->merge = arena_text(&g->mem.arena, data, (size_t)(end - data));
+    p->way_tags = (unsigned char)end[1];
+    p->way = arena_text(&g->mem.arena, data, (size_t)(end - data));
     p->columns = arena_zalloc(&g->mem.arena, COLUMNS_MAX, sizeof(*p->columns));
     p->checks = arena_zalloc(&g->mem.arena, COLUMNS_MAX, sizeof(*p->checks));
-    if (!p->merge || !p->columns || !p->checks)
+    if (!p->way || !p->columns || !p->checks)
         return global_no_memory();
-    for (size_t at = (size_t)(end - data) + 1; at < size;) {
+    for (size_t at = (size_t)(end - data) + 2; at < size;) {
         int n = read_column(g, data + at, size - at, p);
         if (n < 0)
             return n;
@@ -88,21 +128,71 @@ static int read_part(struct sql_global *g, const char *data, size_t size, struct
     return p->n_columns ? 0 : no_question();
 }
 
+/* In front of each row: whose it is, and that one's tags. */
 static int hold(struct sql_global *g, struct part *p, uint32_t n_members)
 {
-    const struct held_table like = {.schema = GLOBAL_SCHEMA,
-                                    .name = "answers_1",
-                                    .columns = p->columns,
-                                    .n_columns = p->n_columns,
-                                    .n_parts = n_members};
+    struct sql_column *all = arena_zalloc(&g->mem.arena, 1 + SQL_TAGS + p->n_columns, sizeof(*all));
+    uint32_t n = 1;
     p->answers = arena_zalloc(&g->mem.arena, n_members, sizeof(*p->answers));
     g->members = arena_zalloc(&g->mem.arena, n_members, sizeof(*g->members));
-    if (!p->answers || !g->members)
+    if (!all || !p->answers || !g->members)
         return global_no_memory();
-    for (uint32_t m = 0; m < n_members; m++)
-        p->answers[m].state = ANSWER_AWAITED;
+    all[0] = (struct sql_column){.name = WAY_MEMBER, .type = SQL_INT, .doc = ""};
+    for (uint32_t t = 0; t < SQL_TAGS; t++)
+        if (p->way_tags & (1u << t))
+            all[n++] =
+                (struct sql_column){.name = sql_tag_names[t], .type = sql_tag_types[t], .doc = ""};
+    memcpy(all + n, p->columns, p->n_columns * sizeof(*all));
+    const struct held_table like = {.schema = GLOBAL_SCHEMA,
+                                    .name = "answers_1",
+                                    .columns = all,
+                                    .n_columns = n + p->n_columns,
+                                    .n_front = n,
+                                    .n_parts = n_members};
     g->n_members = n_members;
     return held_add(&g->answers, &g->mem.arena, &like, &p->held);
+}
+
+static int read_tag(struct sql_global *g, const char **data, size_t *size, enum sql_type type,
+                    struct sql_value *ret)
+{
+    const char *at = *data;
+    uint32_t n = 0;
+    *ret = (struct sql_value){.type = *size && at[0] ? type : SQL_NULL};
+    size_t head = ret->type == SQL_NULL ? 1 : type == SQL_TEXT ? 1 + sizeof(n) : 9;
+    if (*size < head)
+        return no_question();
+    if (ret->type == SQL_TEXT) {
+        memcpy(&n, at + 1, sizeof(n));
+        ret->text.data = n <= *size - head ? arena_text(&g->mem.arena, at + head, n) : NULL;
+        ret->text.size = n;
+        if (!ret->text.data)
+            return no_question();
+    } else if (ret->type != SQL_NULL) {
+        memcpy(&ret->integer, at + 1, sizeof(ret->integer));
+    }
+    *data += head + n;
+    *size -= head + n;
+    return 0;
+}
+
+int sql_global_take_member(struct sql_global *g, uint32_t member, const char *data, size_t size)
+{
+    struct part *p = g->parts;
+    struct sql_value *front = member < g->n_members
+                                  ? arena_zalloc(&g->mem.arena, p->held->n_front, sizeof(*front))
+                                  : NULL;
+    uint32_t n = 1;
+    int rc = front ? 0 : no_question();
+    for (uint32_t t = 0; t < SQL_TAGS && rc == 0; t++)
+        if (p->way_tags & (1u << t))
+            rc = read_tag(g, &data, &size, sql_tag_types[t], &front[n++]);
+    if (rc < 0 || size)
+        return no_question();
+    front[0] = (struct sql_value){.type = SQL_INT, .integer = member};
+    p->held->parts[member].front = front;
+    p->answers[member].state = ANSWER_AWAITED;
+    return 0;
 }
 
 int sql_global_from_question(const char *data, size_t size, uint32_t n_members,
@@ -128,19 +218,22 @@ int sql_global_from_question(const char *data, size_t size, uint32_t n_members,
     return 0;
 }
 
+/* ---- one answer of all ---- */
+
 /* What it gives is called as the part's columns, whatever the statement calls it. */
 struct passing {
     const struct part *part;
     const struct sql_sink *to;
+    struct sql_column *columns; /* [1 + part->n_columns] */
 };
 
 static int pass_columns(void *arg, const struct sql_column *columns, uint32_t n)
 {
     const struct passing *p = arg;
-    bool same = n == p->part->n_columns;
+    bool same = n == 1 + p->part->n_columns;
     for (uint32_t c = 0; same && c < n; c++)
-        same = columns[c].type == p->part->columns[c].type;
-    return same ? p->to->columns(p->to->arg, p->part->columns, n)
+        same = columns[c].type == p->columns[c].type;
+    return same ? p->to->columns(p->to->arg, p->columns, n)
                 : err_set(-EBADMSG, "what merges the answers gives other columns than these have");
 }
 
@@ -152,24 +245,28 @@ static int pass_rows(void *arg, const struct sql_rows *rows)
 
 int sql_global_run_merge(struct sql_global *g, const struct sql_sink *sink, struct sql_report *ret)
 {
-    struct passing p = {g->parts, sink};
+    const struct part *part = g->parts;
+    struct passing p = {part, sink, NULL};
     const struct sql_sink to = {.arg = &p, .columns = pass_columns, .rows = pass_rows};
     const struct sql_options o = {.cancel = g->o.cancel};
     struct held h = {.tables = NULL};
     struct held_table *from;
     struct arena mem;
-    struct held_table like = *g->parts->held;
+    struct held_table like = *part->held;
     arena_init(&mem, 0);
+    p.columns = arena_zalloc(&mem, 1 + part->n_columns, sizeof(*p.columns));
     like.schema = NULL;
     like.name = "answers";
-    int rc = held_init(&h);
+    int rc = p.columns ? held_init(&h) : global_no_memory();
     if (rc == 0)
         rc = held_add(&h, &mem, &like, &from);
     if (rc == 0) {
+        p.columns[0] = like.columns[0];
+        memcpy(p.columns + 1, part->columns, part->n_columns * sizeof(*p.columns));
         for (uint32_t m = 0; m < g->n_members; m++)
-            if (g->parts->answers[m].state == ANSWER_WHOLE)
-                from->parts[m] = g->parts->held->parts[m];
-        rc = sql_run(h.engine, g->parts->merge, strlen(g->parts->merge), &o, &to, ret);
+            if (part->answers[m].state == ANSWER_WHOLE)
+                from->parts[m] = part->held->parts[m];
+        rc = sql_run(h.engine, part->way, strlen(part->way), &o, &to, ret);
         memset(from->parts, 0, g->n_members * sizeof(*from->parts)); /* they are not ours */
     }
     held_done(&h);
@@ -182,11 +279,10 @@ int sql_global_run_merge(struct sql_global *g, const struct sql_sink *sink, stru
 void sql_global_answered_within(struct sql_global *g, uint32_t part, uint32_t member,
                                 const struct sql_global_said *said)
 {
-    struct part *p = part_at(g, part);
+    struct part *p = way_part(g, part);
     struct part_answer *a = p && member < g->n_members ? &p->answers[member] : NULL;
-    if (!a || (a->state != ANSWER_AWAITED && a->state != ANSWER_WHOLE))
+    if (!a || a->state != ANSWER_WHOLE)
         return;
-    a->state = ANSWER_WHOLE;
     a->elapsed_ns = said->elapsed_ns;
     a->rows = said->rows;
     a->bytes = said->bytes;

@@ -20,6 +20,7 @@
 #include "core/sql/value/timestamp_parts.h"
 
 #define GLOBAL_SCHEMA "global"
+#define WAY_MEMBER "__member" /* whose a row is, in what is passed on: the first column */
 
 struct global_member {
     const char *name;
@@ -72,9 +73,12 @@ struct part {
     const char *name;           /* of its answers */
     const char *before, *after; /* what a member runs, around the table */
     const char *condition;      /* over the tags; NULL: all */
-    const char *merge;
-    bool merge_tags;
+    const char *merge;          /* of many answers one; NULL: they are rows */
+    bool merge_tags;            /* but the tags of each are needed, too */
     bool in_order;              /* which member said it first counts */
+    bool on_the_way;            /* others may pass answers of many on as one (on_the_way.c), */
+    const char *way;            /* made by this; NULL: as they are */
+    uint32_t way_tags;          /* of members, that it needs; bits by enum sql_tag */
     uint64_t loose;             /* bytes of the answers that are whole, merged or not */
     uint64_t merged;            /* of them, when they were merged last */
     bool *uses;                 /* [table->n] columns that the statement hangs on */
@@ -193,7 +197,7 @@ uint32_t scope_conjuncts(struct node *where, struct node **ret, uint32_t max);
 /* ---- plan_parts.c ---- */
 
 /* The select's table is now the answers of this part, or of an old one that asks the same.  table,
- * before, after, condition, merge, uses and checks are set; p is not kept. */
+ * before, after, condition, merge, way, uses and checks are set; p is not kept. */
 int global_add_part(struct sql_global *g, const struct part *p, struct from *f);
 /* The columns of a select over tables without rows. */
 int global_columns_of(struct sql_global *g, const char *text, struct sql_column **ret,

@@ -209,13 +209,25 @@ static int new_part(struct sql_global *g, const struct part *like, struct part *
     return rc;
 }
 
+/* Two selects ask the same: what is merged must do for both. */
+static int share_part(struct part *p, const struct part *like)
+{
+    bool same = same_text(p->way, like->way);
+    p->merge_tags = p->merge_tags || like->merge_tags;
+    p->in_order = p->in_order || like->in_order;
+    p->on_the_way = p->on_the_way && like->on_the_way;
+    p->way = same ? p->way : NULL;
+    p->way_tags = same ? p->way_tags : 0;
+    return 0;
+}
+
 int global_add_part(struct sql_global *g, const struct part *like, struct from *f)
 {
     struct part *p = g->parts;
     while (p && (p->table != like->table || !same_text(p->before, like->before) ||
                  !same_text(p->after, like->after) || !same_text(p->condition, like->condition)))
         p = p->next;
-    int rc = p ? 0 : new_part(g, like, &p);
+    int rc = p ? share_part(p, like) : new_part(g, like, &p);
     if (rc < 0)
         return rc;
     if (!f->alias)
@@ -407,11 +419,4 @@ const char *sql_global_statement(const struct sql_global *g, uint32_t part, uint
 {
     const struct part *p = part_at(g, part);
     return p && member < g->n_members ? p->answers[member].statement : NULL;
-}
-
-const char *sql_global_merge(const struct sql_global *g, uint32_t part, bool *ret_tags)
-{
-    const struct part *p = part_at(g, part);
-    *ret_tags = p && p->merge_tags;
-    return p ? p->merge : NULL;
 }

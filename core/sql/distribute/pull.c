@@ -14,6 +14,9 @@
 #include "core/base/err.h"
 #include "core/sql/distribute/parts.h"
 
+#define ONE_NAME "\"__one\""
+#define ONE "1 as " ONE_NAME
+
 /* ---- names in the statement ---- */
 
 static bool note_name(void *arg, const struct node *n)
@@ -144,12 +147,25 @@ static bool is_grouped(const struct scope_of *s)
            l->n_distinct_on || (uses & (USES_AGG | USES_WINDOW | USES_SELECT | USES_OTHER));
 }
 
-/* order by ... limit n, behind the where of members. */
-static void push_limit(const struct scope_of *s, struct buf *after, bool *uses)
+static void add_order(struct unparser *u, const struct order *o)
+{
+    if (!u->out->size) {
+        unparse_order(u, o, 1);
+        return;
+    }
+    (void)buf_adds(u->out, ", ");
+    unparse_node(u, o->node);
+    (void)buf_addf(u->out, "%s nulls %s", o->descending ? " desc" : "",
+                   o->nulls_first ? "first" : "last");
+}
+
+/* order by ... limit n, behind the where of members; and on the way, where tags differ. */
+static void push_limit(const struct scope_of *s, struct buf *after, struct buf *way, bool *uses)
 {
     const struct select *l = s->select;
     struct buf b;
     struct unparser u = {.out = &b, .text = s->g->text, .size = s->g->size, .bare = true};
+    struct unparser there = {.out = way, .text = s->g->text, .size = s->g->size, .bare = true};
     bool fits = l->limit && l->limit->kind == NODE_INT && l->limit->integer >= 0 && !l->order_all &&
                 !l->distinct && (!l->offset || l->offset->kind == NODE_INT);
     int64_t rows = 0;
@@ -161,30 +177,29 @@ static void push_limit(const struct scope_of *s, struct buf *after, bool *uses)
         const struct node *n = scope_order_node(s, l->order[i].node);
         uint32_t use = n ? scope_uses(s, n) : USES_OTHER;
         struct order o = l->order[i];
-        if (use == USES_TAG || use == 0)
-            continue; /* the same for all rows of a member */
-        o.node = use == USES_COLUMN ? scope_spelled_out(s, n) : NULL;
+        if (use == 0)
+            continue;
+        o.node = use == USES_COLUMN || use == USES_TAG ? scope_spelled_out(s, n) : NULL;
         fits = o.node != NULL;
         if (!fits)
             break;
         scope_mark(s, o.node, uses);
-        if (b.size) {
-            (void)buf_adds(&b, ", ");
-            unparse_node(&u, o.node);
-            (void)buf_addf(&b, "%s nulls %s", o.descending ? " desc" : "",
-                           o.nulls_first ? "first" : "last");
-        } else {
-            unparse_order(&u, &o, 1);
-        }
+        add_order(&there, &o);
+        if (use == USES_COLUMN) /* tags are the same for all rows of a member */
+            add_order(&u, &o);
     }
-    if (fits)
+    if (fits) {
         (void)buf_addf(after, "%s limit %lld", buf_text(&b), (long long)rows);
+        (void)buf_addf(way, " limit %lld", (long long)rows);
+    } else {
+        buf_reset(way);
+    }
     buf_done(&b);
 }
 
 /* ---- the part ---- */
 
-static uint32_t list_columns(const struct scope_of *s, bool *uses, struct buf *ret)
+static void list_columns(const struct scope_of *s, bool *uses, struct buf *ret)
 {
     struct unparser u = {.out = ret};
     bool natural = is_natural(s->select->from);
@@ -198,8 +213,70 @@ static uint32_t list_columns(const struct scope_of *s, bool *uses, struct buf *r
         uses[c] = true;
     }
     if (n == 0)
-        (void)buf_adds(ret, "1 as \"__one\""); /* there are as many rows */
-    return n;
+        (void)buf_adds(ret, ONE); /* there are as many rows */
+}
+
+/* ---- on the way ---- */
+
+/* The tags that the order names; all: that the whole select does, but for conditions on tags alone,
+ * which all who are asked meet. */
+static int used_tags(const struct scope_of *s, bool all, uint32_t *ret)
+{
+    const struct select *l = s->select;
+    struct node *list[CONJUNCTS_MAX];
+    bool *marks = arena_zalloc(&s->g->mem.arena, s->table->n, 1);
+    uint32_t n = all ? scope_conjuncts(l->where, list, CONJUNCTS_MAX) : 0;
+    if (!marks)
+        return global_no_memory();
+    for (uint32_t i = 0; i < l->n_order; i++)
+        scope_mark(s, scope_order_node(s, l->order[i].node), marks);
+    for (uint32_t i = 0; i < l->n_items && all; i++) {
+        scope_mark(s, l->items[i].node, marks);
+        if (scope_uses(s, l->items[i].node) & USES_STAR)
+            memset(marks, true, SQL_TAGS_SHOWN);
+    }
+    for (uint32_t i = 0; i < n; i++)
+        if (scope_uses(s, list[i]) != USES_TAG)
+            scope_mark(s, list[i], marks);
+    if (n == CONJUNCTS_MAX || l->order_all)
+        memset(marks, true, SQL_TAGS);
+    *ret = 0;
+    for (uint32_t t = 0; t < SQL_TAGS; t++)
+        *ret |= marks[t] ? 1u << t : 0;
+    return 0;
+}
+
+/* Each row once: the first member's who has it, of those who are alike in the tags that count. */
+static int way_of_distinct(const struct scope_of *s, const char *columns, struct part *ret)
+{
+    struct sql_global *g = s->g;
+    struct buf b;
+    int rc = used_tags(s, /* all= */ true, &ret->way_tags);
+    ret->on_the_way = rc == 0;
+    if (rc < 0 || global_tags_identify(g, ret->way_tags)) {
+        ret->way_tags = 0;
+        return rc; /* no two members have the same row */
+    }
+    buf_init(&b, SQL_TEXT_BYTES);
+    (void)buf_addf(&b, "select min(" WAY_MEMBER ") as " WAY_MEMBER ", %s from answers group by ",
+                   columns);
+    for (uint32_t t = 0; t < SQL_TAGS; t++)
+        if (ret->way_tags & (1u << t))
+            (void)buf_addf(&b, "%s, ", sql_tag_names[t]);
+    (void)buf_adds(&b, columns);
+    ret->way = b.failed ? NULL : global_text(g, "%s", buf_text(&b));
+    buf_done(&b);
+    return ret->way ? 0 : global_no_memory();
+}
+
+static int way_of_limit(const struct scope_of *s, const char *columns, const char *limit,
+                        struct part *ret)
+{
+    int rc = used_tags(s, /* all= */ false, &ret->way_tags);
+    ret->on_the_way = rc == 0;
+    if (rc == 0)
+        ret->way = global_text(s->g, "select " WAY_MEMBER ", %s from answers%s", columns, limit);
+    return rc < 0 || ret->way ? rc : global_no_memory();
 }
 
 /* What is not pulled needs no leaving out. */
@@ -221,7 +298,7 @@ int global_pull(struct sql_global *g, struct select *l, struct from *f)
 {
     const struct scope_of s = {g, l, f, global_table_of(g, f), l->from == f, false};
     struct pushed p = {.all = false};
-    struct buf before, after;
+    struct buf before, after, list, way;
     bool *uses = arena_zalloc(&g->mem.arena, s.table->n, 1);
     if (!uses)
         return global_no_memory();
@@ -229,26 +306,37 @@ int global_pull(struct sql_global *g, struct select *l, struct from *f)
     buf_init(&p.tags, SQL_TEXT_BYTES);
     buf_init(&before, SQL_TEXT_BYTES);
     buf_init(&after, SQL_TEXT_BYTES);
+    buf_init(&list, SQL_TEXT_BYTES);
+    buf_init(&way, SQL_TEXT_BYTES);
     push_conditions(&s, &p, uses);
     bool plain = s.alone && !is_grouped(&s);
-    (void)buf_adds(&before, plain && l->distinct ? "select distinct " : "select ");
-    (void)list_columns(&s, uses, &before);
+    list_columns(&s, uses, &list);
+    (void)buf_addf(&before, "select %s%s from ", plain && l->distinct ? "distinct " : "",
+                   buf_text(&list));
     drop_excludes(&s, uses);
-    (void)buf_adds(&before, " from ");
     if (p.where.size)
         (void)buf_addf(&after, " where %s", buf_text(&p.where));
     if (plain && p.all)
-        push_limit(&s, &after, uses);
+        push_limit(&s, &after, &way, uses);
     struct part part = {.table = s.table, .uses = uses};
     part.before = global_text(g, "%s", buf_text(&before));
     part.after = global_text(g, "%s", buf_text(&after));
     part.condition = p.tags.size ? global_text(g, "%s", buf_text(&p.tags)) : NULL;
-    bool failed = p.where.failed || p.tags.failed || before.failed || after.failed ||
-                  !part.before || !part.after;
-    int rc = failed ? global_no_memory() : global_add_part(g, &part, f);
+    const char *columns = strcmp(buf_text(&list), ONE) == 0 ? ONE_NAME : buf_text(&list);
+    bool failed = p.where.failed || p.tags.failed || before.failed || after.failed || list.failed ||
+                  way.failed || !part.before || !part.after;
+    int rc = failed ? global_no_memory() : 0;
+    if (rc == 0 && plain && l->distinct)
+        rc = way_of_distinct(&s, columns, &part);
+    else if (rc == 0 && way.size)
+        rc = way_of_limit(&s, columns, buf_text(&way), &part);
+    if (rc == 0)
+        rc = global_add_part(g, &part, f);
     buf_done(&p.where);
     buf_done(&p.tags);
     buf_done(&before);
     buf_done(&after);
+    buf_done(&list);
+    buf_done(&way);
     return rc;
 }

@@ -36,6 +36,8 @@ struct ranks {
     struct rank_table t, u;
     struct sql_global_options options;
     bool silent[RANKS_MAX];  /* does not answer */
+    bool relays;             /* others merge on the way: of even ranks, of odd ones, and below */
+    uint32_t way_rows;       /* that have come of them */
     char notes[4096];        /* of the last statement */
     uint32_t asked, answers; /* of it */
 };
@@ -285,9 +287,148 @@ static inline int ask_schemas(struct ranks *r, struct sql_global *g)
     return rc;
 }
 
+/* ---- over others, who merge ---- */
+
+struct way { /* one answer on its way up */
+    struct ranks *r;
+    struct sql_global *asker, *up;
+    uint32_t part, up_part, n;
+    uint32_t members[RANKS_MAX], places[RANKS_MAX]; /* whose rows: of all, and to `up` */
+    bool whole[RANKS_MAX];
+    uint32_t n_columns;
+};
+
+static inline int way_columns(void *arg, const struct sql_column *columns, uint32_t n)
+{
+    struct way *w = arg;
+    struct forward f = {.g = w->up, .part = w->up_part};
+    int rc = 0;
+    w->n_columns = n;
+    for (uint32_t i = 0; i < w->n && rc == 0; i++) {
+        f.member = w->places[i];
+        rc = w->whole[i] ? take_columns(&f, columns + 1, n - 1) : 0;
+    }
+    return rc;
+}
+
+static inline int way_rows(void *arg, const struct sql_rows *rows)
+{
+    const struct way *w = arg;
+    struct sql_value cells[64];
+    static char texts[64][SQL_CELL_BYTES]; /* a test's own thread */
+    int rc = 0;
+    for (uint32_t i = 0; i < sql_rows_count(rows) && rc == 0; i++) {
+        for (uint32_t c = 0; c < w->n_columns; c++) {
+            sql_rows_value(rows, i, c, &cells[c]);
+            send_interval(&cells[c], texts[c]);
+        }
+        if (!CHECK(cells[0].type == SQL_INT && cells[0].integer >= 0 && cells[0].integer < w->n &&
+                   w->whole[cells[0].integer]))
+            return -EBADMSG;
+        rc = sql_global_row(w->up, w->up_part, w->places[cells[0].integer], cells + 1);
+        w->r->way_rows += w->up == w->asker;
+    }
+    return rc;
+}
+
+static inline int way_up(struct way *w, const struct buf *question);
+
+static inline int way_own(struct way *w, struct sql_global *g, uint32_t i)
+{
+    struct forward f = {.g = g, .member = i};
+    const struct sql_sink sink = {.arg = &f, .columns = take_columns, .rows = take_rows};
+    uint32_t m = w->members[i];
+    const char *text = sql_global_statement(w->asker, w->part, m);
+    if (w->r->silent[m]) {
+        sql_global_failed(g, 0, i, "it was silent");
+        return 0;
+    }
+    int rc = sql_run(w->r->own[m].engine, text, strlen(text), NULL, &sink, NULL);
+    if (rc == 0)
+        sql_global_answered(g, 0, i, 1000);
+    w->whole[i] = rc == 0;
+    return rc;
+}
+
+static inline int way_half(struct way *w, struct sql_global *g, uint32_t first, uint32_t end,
+                           const struct buf *question)
+{
+    struct way below = {.r = w->r, .asker = w->asker, .part = w->part, .up = g};
+    for (uint32_t i = first; i < end; i++) {
+        below.members[below.n] = w->members[i];
+        below.places[below.n++] = i;
+    }
+    int rc = way_up(&below, question);
+    for (uint32_t i = first; i < end && rc == 0; i++) {
+        w->whole[i] = below.whole[i - first];
+        if (!w->whole[i])
+            sql_global_failed(g, 0, i, "it was silent");
+    }
+    return rc;
+}
+
+/* One answer of those who are in it, two of whom are asked and more of whom are halved. */
+static inline int way_up(struct way *w, const struct buf *question)
+{
+    const struct sql_sink sink = {.arg = w, .columns = way_columns, .rows = way_rows};
+    struct sql_global *g = NULL;
+    bool any = false;
+    int rc = sql_global_from_question(question->data, question->size, w->n, &w->r->options, &g);
+    for (uint32_t i = 0; i < w->n && rc == 0; i++) {
+        struct buf tags;
+        buf_init(&tags, 4096);
+        rc = sql_global_question_member(w->asker, w->part, w->members[i], &tags);
+        if (rc == 0)
+            rc = sql_global_take_member(g, i, buf_text(&tags), tags.size);
+        buf_done(&tags);
+    }
+    for (uint32_t i = 0; i < w->n && rc == 0 && w->n <= 2; i++)
+        rc = way_own(w, g, i);
+    if (rc == 0 && w->n > 2)
+        rc = way_half(w, g, 0, w->n / 2, question);
+    if (rc == 0 && w->n > 2)
+        rc = way_half(w, g, w->n / 2, w->n, question);
+    for (uint32_t i = 0; i < w->n; i++)
+        any = any || w->whole[i];
+    if (rc == 0 && any)
+        rc = sql_global_run_merge(g, &sink, NULL);
+    for (uint32_t i = 0; i < w->n && rc == 0; i++)
+        if (w->whole[i])
+            sql_global_answered(w->up, w->up_part, w->places[i], 1000);
+    sql_global_free(g);
+    return rc;
+}
+
+/* 1: it may be asked so, and has been. */
+static inline int ask_way(struct ranks *r, struct sql_global *g, uint32_t part)
+{
+    struct buf question;
+    buf_init(&question, 1 << 16);
+    int asked = r->relays ? sql_global_question(g, part, &question) : 0, rc = 0;
+    for (uint32_t odd = 0; odd < 2 && asked == 1 && rc == 0; odd++) {
+        struct way w = {.r = r, .asker = g, .up = g, .part = part, .up_part = part};
+        for (uint32_t m = odd; m < r->n; m += 2)
+            if (sql_global_statement(g, part, m)) {
+                w.members[w.n] = m;
+                w.places[w.n++] = m;
+            }
+        rc = w.n ? way_up(&w, &question) : 0;
+        for (uint32_t i = 0; i < w.n && rc == 0; i++)
+            if (!w.whole[i])
+                sql_global_failed(g, part, w.places[i], "it was silent");
+    }
+    buf_done(&question);
+    return rc < 0 ? rc : asked;
+}
+
 static inline int ask_parts(struct ranks *r, struct sql_global *g)
 {
     for (uint32_t p = 0; p < sql_global_parts(g); p++) {
+        int way = ask_way(r, g, p);
+        if (way < 0)
+            return way;
+        if (way == 1)
+            continue;
         for (uint32_t m = 0; m < r->n; m++) {
             struct forward f = {.g = g, .part = p, .member = m};
             const struct sql_sink sink = {.arg = &f, .columns = take_columns, .rows = take_rows};

@@ -44,6 +44,16 @@ const char *split_key(struct split *p, const struct node *n)
     return name;
 }
 
+void split_use_tags(struct split *p, const struct node *n)
+{
+    bool *marks = arena_zalloc(&mem_of(p)->arena, p->scope.table->n, 1);
+    p->copy.failed = p->copy.failed || !marks;
+    if (marks)
+        scope_mark(&p->scope, n, marks);
+    for (uint32_t t = 0; t < SQL_TAGS && marks; t++)
+        p->tags |= marks[t] ? 1u << t : 0;
+}
+
 /* ---- the last select's expressions ---- */
 
 static struct node *cannot(struct split *p)
@@ -116,7 +126,7 @@ static struct node *replace(void *arg, const struct node *n)
     int c = scope_column(&p->scope, n);
     if (c >= SQL_TAGS || (c < 0 && !scope_alias(&p->scope, n)))
         return cannot(p);
-    p->tags = p->tags || c >= 0;
+    p->tags |= c >= 0 ? 1u << c : 0;
     return NULL;
 }
 
@@ -236,30 +246,72 @@ static void add_member_tail(struct split *p, const struct asked *a, const char *
     (void)buf_adds(b, limit ? limit : "");
 }
 
-/* select [tags,] keys, merged states from answers group by [tags,] keys */
+/* keys, merged states */
+static void add_merged(const struct split *p, struct buf *b)
+{
+    for (uint32_t k = 0; k < p->n_keys; k++)
+        (void)buf_addf(b, "%s%s", k ? ", " : "", p->key_names[k]);
+    for (uint32_t i = 0; i < p->n_states; i++)
+        (void)buf_addf(b, "%s%s as %s", i || p->n_keys ? ", " : "", p->states[i].merge,
+                       p->states[i].name);
+    if (!p->n_keys && !p->n_states)
+        (void)buf_adds(b, "1 as \"__one\"");
+}
+
+static void add_merged_groups(const struct split *p, uint32_t tags, struct buf *b)
+{
+    uint32_t n = 0;
+    for (uint32_t t = 0; t < SQL_TAGS; t++)
+        if (tags & (1u << t))
+            (void)buf_addf(b, "%s%s", n++ ? ", " : " group by ", sql_tag_names[t]);
+    for (uint32_t k = 0; k < p->n_keys; k++)
+        (void)buf_addf(b, "%s%s", n++ ? ", " : " group by ", p->key_names[k]);
+    if (!n)
+        (void)buf_adds(b, " group by () having count(*) > 0");
+}
+
+static const char *text_of(struct split *p, struct buf *b)
+{
+    const char *copy = b->failed ? NULL : global_text(p->scope.g, "%s", buf_text(b));
+    buf_done(b);
+    return copy;
+}
+
+/* select keys, merged states from answers group by keys */
 static const char *merge_statement(struct split *p)
 {
     struct buf b;
-    uint32_t n = 0;
     buf_init(&b, SQL_TEXT_BYTES);
     (void)buf_adds(&b, "select ");
-    for (int t = 0; t < SQL_TAGS && p->tags; t++)
-        (void)buf_addf(&b, "%s%s", n++ ? ", " : "", sql_tag_names[t]);
-    for (uint32_t k = 0; k < p->n_keys; k++)
-        (void)buf_addf(&b, "%s%s", n++ ? ", " : "", p->key_names[k]);
-    uint32_t keys = n;
-    for (uint32_t i = 0; i < p->n_states; i++)
-        (void)buf_addf(&b, "%s%s as %s", n++ ? ", " : "", p->states[i].merge, p->states[i].name);
-    if (!p->n_keys && !p->n_states)
-        (void)buf_adds(&b, n ? ", 1 as \"__one\"" : "1 as \"__one\"");
+    add_merged(p, &b);
     (void)buf_adds(&b, " from answers");
-    for (uint32_t k = 0; k < keys; k++)
-        (void)buf_addf(&b, "%s%u", k ? ", " : " group by ", k + 1);
-    if (!keys)
-        (void)buf_adds(&b, " group by () having count(*) > 0");
-    const char *copy = b.failed ? NULL : global_text(p->scope.g, "%s", buf_text(&b));
-    buf_done(&b);
-    return copy;
+    add_merged_groups(p, 0, &b);
+    return text_of(p, &b);
+}
+
+/* The same on the way: each group is the first member's who has it, of those who are alike in the
+ * tags that count; and of all groups the first ones go on, where that is enough. */
+static const char *way_statement(struct split *p)
+{
+    struct buf b;
+    buf_init(&b, SQL_TEXT_BYTES);
+    if (p->way_limit) {
+        (void)buf_adds(&b, "select " WAY_MEMBER);
+        for (uint32_t k = 0; k < p->n_keys; k++)
+            (void)buf_addf(&b, ", %s", p->key_names[k]);
+        for (uint32_t i = 0; i < p->n_states; i++)
+            (void)buf_addf(&b, ", %s", p->states[i].name);
+        (void)buf_adds(&b, " from (");
+    }
+    (void)buf_adds(&b, "select min(" WAY_MEMBER ") as " WAY_MEMBER ", ");
+    add_merged(p, &b);
+    for (uint32_t i = 0; i < p->n_way_orders && p->way_limit; i++)
+        (void)buf_addf(&b, ", %s as __o%u", global_unparsed(p->scope.g, p->way_orders[i]), i);
+    (void)buf_adds(&b, " from answers");
+    add_merged_groups(p, p->tags, &b);
+    if (p->way_limit)
+        (void)buf_addf(&b, ") t%s", p->way_limit);
+    return text_of(p, &b);
 }
 
 static int make_part(struct split *p, const struct asked *a, const char *limit, bool *uses,
@@ -275,16 +327,19 @@ static int make_part(struct split *p, const struct asked *a, const char *limit, 
     for (uint32_t k = 0; k < p->n_keys; k++)
         scope_mark(&p->scope, p->keys[k], uses);
     *ret = (struct part){
-        .table = p->scope.table, .uses = uses, .merge_tags = p->tags, .in_order = p->ordered};
+        .table = p->scope.table, .uses = uses, .merge_tags = p->tags != 0, .in_order = p->ordered};
     ret->before = global_text(g, "%s", buf_text(&before));
     ret->after = global_text(g, "%s", buf_text(&after));
     ret->condition = a->tags.size ? global_text(g, "%s", a->tags.data) : NULL;
     ret->merge = merge_statement(p);
+    ret->on_the_way = true;
+    ret->way = p->ordered ? NULL : way_statement(p);
+    ret->way_tags = ret->way ? p->tags : 0;
     ret->checks = arena_zalloc(&g->mem.arena, n ? n : 1, sizeof(*ret->checks));
     for (uint32_t i = 0; i < p->n_states && ret->checks; i++)
         ret->checks[p->n_keys + i] = p->states[i].check;
     bool failed = before.failed || after.failed || !ret->before || !ret->after || !ret->merge ||
-                  !ret->checks || (a->tags.size && !ret->condition);
+                  !ret->checks || (!p->ordered && !ret->way) || (a->tags.size && !ret->condition);
     buf_done(&before);
     buf_done(&after);
     return failed ? global_no_memory() : 0;

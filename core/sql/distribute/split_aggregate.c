@@ -315,7 +315,8 @@ static bool sort_filter(struct call *c)
             return false;
         struct node **to = tags ? &c->tag_filter : &c->filter;
         *to = tree_and(mem_of(c->p), *to, tags ? list[i] : scope_spelled_out(s, list[i]));
-        c->p->tags = c->p->tags || tags;
+        if (tags)
+            split_use_tags(c->p, list[i]);
         if (!*to)
             return false;
         scope_mark(s, list[i], c->p->uses);
@@ -332,7 +333,7 @@ static struct node *over_tags(const struct call *c, bool distinct)
     if (!once || c->filter || c->n->n_args != 1)
         return NULL;
     struct node *call = tree_call(mem_of(c->p), c->n->text, c->n->args[0], NULL);
-    c->p->tags = true;
+    split_use_tags(c->p, c->n->args[0]);
     if (call)
         call->distinct = c->n->distinct;
     return with_filter(call, c->tag_filter);

@@ -12,7 +12,7 @@
  *     by member  grouped by tags that no two members share: a group is of one member alone, and
  *                may be ordered by its aggregates.
  *
- * One thread.
+ * On the way the same n go on, of groups that are merged there, by the same order.  One thread.
  */
 #include <string.h>
 
@@ -23,6 +23,7 @@ struct limit {
     const struct select *s;
     struct order *order; /* of members */
     uint32_t n;
+    struct order *way;            /* [split->n_way_orders] the same by names, on the way */
     bool of_keys[SPLIT_KEYS_MAX]; /* which of them are in it */
     bool by_keys;
 };
@@ -52,17 +53,34 @@ static int key_of(const struct split *p, const struct node *n)
     return -1;
 }
 
+/* By what it is to be ordered on the way: `n`, over merged groups. */
+static void add_way(struct limit *l, const struct order *o, struct node *n)
+{
+    struct split *p = l->p;
+    uint32_t at = p->n_way_orders;
+    struct node *name = tree_name(&p->scope.g->mem, global_text(p->scope.g, "__o%u", at));
+    if (!n || !name || at == SPLIT_ORDERS_MAX) {
+        p->copy.failed = true;
+        return;
+    }
+    l->way[at] = *o;
+    l->way[at].node = name;
+    p->way_orders[p->n_way_orders++] = n;
+}
+
 /* One of the select's; false: members cannot go by it. */
 static bool take_order(struct limit *l, const struct order *o)
 {
     const struct scope_of *scope = &l->p->scope;
     const struct node *n = scope_order_node(scope, o->node);
     uint32_t use = n ? scope_uses(scope, n) : USES_OTHER;
+    if (use & ~(uint32_t)(USES_COLUMN | USES_AGG) && use != USES_TAG)
+        return false;
+    struct node *spelled = n ? scope_spelled_out(scope, n) : NULL;
+    if (use == USES_TAG && spelled)
+        add_way(l, o, tree_copy(&l->p->copy, spelled));
     if (use == USES_TAG || use == 0)
         return n->kind != NODE_INT; /* the same for all groups of a member */
-    if (use & ~(uint32_t)(USES_COLUMN | USES_AGG))
-        return false;
-    struct node *spelled = scope_spelled_out(scope, n);
     int key = spelled ? key_of(l->p, spelled) : -1;
     if (!spelled || (key < 0 && l->by_keys))
         return false;
@@ -70,6 +88,7 @@ static bool take_order(struct limit *l, const struct order *o)
         l->of_keys[key] = true;
     l->order[l->n] = *o;
     l->order[l->n++].node = spelled;
+    add_way(l, o, tree_copy(&l->p->copy, spelled));
     return true;
 }
 
@@ -83,7 +102,9 @@ static bool add_keys(struct limit *l, struct order **ret, uint32_t *ret_n)
         struct node *name = tree_name(&p->scope.g->mem, p->key_names[k]);
         if (!name)
             return false;
+        const struct order by_name = {.node = name};
         l->order[l->n++] = (struct order){.node = p->keys[k]};
+        add_way(l, &by_name, name);
         (*ret)[(*ret_n)++] = (struct order){.node = name};
     }
     return true;
@@ -109,6 +130,34 @@ static bool is_limited(const struct split *p, int64_t *ret)
            !has_windows(p);
 }
 
+/* " order by ... limit n", NULL: no memory. */
+static const char *limit_text(struct sql_global *g, const struct order *order, uint32_t n,
+                              int64_t rows)
+{
+    struct buf b;
+    struct unparser u = {.out = &b, .text = g->text, .size = g->size, .bare = true};
+    buf_init(&b, SQL_TEXT_BYTES);
+    if (n)
+        unparse_order(&u, order, n);
+    (void)buf_addf(&b, " limit %lld", (long long)rows);
+    const char *text = b.failed ? NULL : global_text(g, "%s", buf_text(&b));
+    buf_done(&b);
+    return text;
+}
+
+/* Groups that are equal in all of it come in the order of members, as everywhere.  grouped: tags by
+ * which they are; where others are needed groups are parts of groups there, and all go on. */
+static void limit_way(struct limit *l, uint32_t grouped, int64_t rows)
+{
+    struct split *p = l->p;
+    struct sql_global *g = p->scope.g;
+    bool failed = p->copy.failed; /* an order that cannot be said there */
+    p->copy.failed = false;
+    if (!failed && (p->tags & ~grouped) == 0 &&
+        (l->way[p->n_way_orders].node = tree_name(&g->mem, WAY_MEMBER)) != NULL)
+        p->way_limit = limit_text(g, l->way, p->n_way_orders + 1, rows);
+}
+
 const char *split_limit(struct split *p, struct order **order, uint32_t *n_order)
 {
     struct sql_global *g = p->scope.g;
@@ -119,7 +168,8 @@ const char *split_limit(struct split *p, struct order **order, uint32_t *n_order
     int64_t rows;
     bool fits = is_limited(p, &rows);
     l.order = fits ? arena_zalloc(&g->mem.arena, s->n_order + p->n_keys, sizeof(*l.order)) : NULL;
-    last = l.order ? arena_zalloc(&g->mem.arena, n + p->n_keys, sizeof(*last)) : NULL;
+    l.way = l.order ? arena_zalloc(&g->mem.arena, SPLIT_ORDERS_MAX + 1, sizeof(*l.way)) : NULL;
+    last = l.way ? arena_zalloc(&g->mem.arena, n + p->n_keys, sizeof(*last)) : NULL;
     if (!last)
         return NULL;
     if (n)
@@ -128,17 +178,11 @@ const char *split_limit(struct split *p, struct order **order, uint32_t *n_order
         fits = take_order(&l, &s->order[i]);
     if (!fits || (l.by_keys && !add_keys(&l, &last, &n)))
         return NULL;
-    struct buf b;
-    struct unparser u = {.out = &b, .text = g->text, .size = g->size, .bare = true};
-    buf_init(&b, SQL_TEXT_BYTES);
-    if (l.n)
-        unparse_order(&u, l.order, l.n);
-    (void)buf_addf(&b, " limit %lld", (long long)rows);
-    const char *text = b.failed ? NULL : global_text(g, "%s", buf_text(&b));
-    buf_done(&b);
+    const char *text = limit_text(g, l.order, l.n, rows);
     if (text) {
         *order = last;
         *n_order = n;
+        limit_way(&l, tags, rows);
     }
     return text;
 }
