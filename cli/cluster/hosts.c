@@ -10,6 +10,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "cli/cli.h"
 #include "cli/cluster/cluster.h"
 #include "cli/link/spawn.h"
 #include "core/base/err.h"
@@ -78,7 +79,7 @@ static int add_list(struct hosts *h, const char *list, const char *what)
         return err_set(rc, "%s: '%s' is not a list of hosts from '%s' on; write node[1-8],other",
                        what, list, wrong);
     if (rc == -E2BIG || rc == -ENAMETOOLONG)
-        return err_set(rc, "%s: '%s' names more than %d hosts, or too long ones", what, list,
+        return err_set(-E2BIG, "%s: '%s' names more than %d hosts, or too long ones", what, list,
                        HOSTS_MAX);
     return rc;
 }
@@ -124,7 +125,10 @@ static int read_file(const char *path, struct hosts *h)
 int hosts_read(const char *text, struct hosts *ret)
 {
     /* A file that somebody has put here under a host's name is not asked who the hosts are. */
-    return strchr(text, '/') != NULL ? read_file(text, ret) : add_list(ret, text, "--hosts");
+    if (strchr(text, '/') != NULL)
+        return read_file(text, ret);
+    int rc = add_list(ret, text, "--hosts");
+    return rc == -EINVAL || rc == -E2BIG ? cli_misuse(rc) : rc;
 }
 
 void hosts_done(struct hosts *h)

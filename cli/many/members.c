@@ -236,8 +236,9 @@ static int add_item(struct find *f, const char *text, size_t n)
     char item[4096];
 
     if (n == 0 || n >= sizeof(item))
-        return err_set(-EINVAL, "'%s': %s", f->text,
-                       n == 0 ? "a name is missing between two commas" : "a name is too long");
+        return cli_misuse(
+            err_set(-EINVAL, "'%s': %s", f->text,
+                    n == 0 ? "a name is missing between two commas" : "a name is too long"));
     (void)snprintf(item, sizeof(item), "%.*s", (int)n, text);
     if (remote_name_read(item, &remote))
         return find_add_remote(f, item);

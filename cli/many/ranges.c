@@ -28,15 +28,17 @@ int find_each_of_range(struct find *f, const char *text, int (*fn)(void *arg, co
     int rc = host_list_each(text, MEMBERS_MAX, fn, arg, &wrong);
 
     if (wrong != NULL && wrong[0] == '[')
-        return err_set(rc, "'%s': a '[' without its ']'", f->text);
-    if (wrong != NULL)
-        return err_set(rc,
-                       "'%s': '%.*s' is not a range of numbers; write 'node[1-8]' or "
-                       "'node[01-16,20]'",
-                       f->text, (int)strcspn(wrong, ",]"), wrong);
-    if (rc == -ENAMETOOLONG)
-        return err_set(rc, "'%s': a name is too long", f->text);
-    if (rc == -E2BIG)
-        return err_set(rc, "'%s' names more than %u processes", f->text, MEMBERS_MAX);
-    return rc;
+        rc = err_set(rc, "'%s': a '[' without its ']'", f->text);
+    else if (wrong != NULL)
+        rc = err_set(rc,
+                     "'%s': '%.*s' is not a range of numbers; write 'node[1-8]' or "
+                     "'node[01-16,20]'",
+                     f->text, (int)strcspn(wrong, ",]"), wrong);
+    else if (rc == -ENAMETOOLONG)
+        rc = err_set(rc, "'%s': a name is too long", f->text);
+    else if (rc == -E2BIG)
+        rc = err_set(rc, "'%s' names more than %u processes", f->text, MEMBERS_MAX);
+    else
+        return rc; /* of fn */
+    return cli_misuse(rc);
 }

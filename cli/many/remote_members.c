@@ -72,7 +72,7 @@ int find_add_remote(struct find *f, const char *text)
         return -EINVAL;
     struct expanding e = {.find = f, .listens = r.listens, .what = r.what};
     if (r.host[0] == '\0')
-        return err_set(-EINVAL, "'%s': a host is missing behind the colon", text);
+        return cli_misuse(err_set(-EINVAL, "'%s': a host is missing behind the colon", text));
     if (strchr(r.host, '[') == NULL || r.host[0] == '[')
         return add_host(&e, r.host);
     return find_each_of_range(f, r.host, add_host, &e);

@@ -3,14 +3,16 @@
  * plugins/system/cgroup_usage.c - cgroup.utilization: what the process's cgroup may use and uses,
  * and how long it was throttled.
  *
- * The sampler's worker only.  A group's limits are those of its parents, too: the least counts.
+ * The sampler's worker only.  A group's limits are those of its parents, too: the least counts, and
+ * what stops a parent stops the group.
  */
 #include "internal.h"
+#include "lib/hash.h"
 #include "lib/proc/lines.h"
 #include "lib/proc/proc_file.h"
 
 #define LOOK_TICKS 10
-#define MOVED_TICKS 60               /* between looks whether the process is in another group now */
+#define MOUNTS_TICKS 60              /* between looks whether groups are mounted elsewhere now */
 #define NO_LIMIT (UINT64_C(1) << 60) /* bytes: version 1 writes a number near 2^63 for none */
 
 enum {
@@ -42,8 +44,9 @@ static const struct probing_column columns[N_COLUMNS] = {
                                      "processors that the group may use; NULL: no limit"),
     [CPU_PCT] =
         PROBING_F64_COLUMN("cpu_pct", PROBING_PERCENT, "CPU time of the group, of one core"),
-    [PERIODS] =
-        PROBING_I64_COLUMN("delta_periods", PROBING_COUNT, "periods in which it ran with a limit"),
+    [PERIODS] = PROBING_I64_COLUMN("delta_periods", PROBING_COUNT,
+                                   "periods in which it, or a group around it, ran with a limit; "
+                                   "NULL: the first look at a group"),
     [THROTTLED] = PROBING_I64_COLUMN("delta_throttled", PROBING_COUNT,
                                      "of these, in which it was stopped as it had used its share"),
     [THROTTLED_NS] = PROBING_I64_COLUMN("delta_throttled_ns", PROBING_NS,
@@ -70,30 +73,54 @@ static const struct probing_table_desc table =
     PROBING_TABLE("cgroup.utilization", columns,
                   "what the process's cgroup may use and uses, and how long it was throttled");
 
+/* What was counted so far is of another group. */
+static void forget(struct cgroup_usage *g)
+{
+    g->cpu_ns = g->periods = g->throttled = g->throttled_ns = UNKNOWN;
+}
+
 int cgroup_init(struct cgroup_usage *g, const struct probing_host *h)
 {
-    *g = (struct cgroup_usage){.host = h,
-                               .cpu_ns = UNKNOWN,
-                               .periods = UNKNOWN,
-                               .throttled = UNKNOWN,
-                               .throttled_ns = UNKNOWN};
+    *g = (struct cgroup_usage){.host = h};
+    forget(g);
     return h->table(h, &table, &g->table);
 }
 
 /* ---- files ---- */
 
-static void find_group(struct cgroup_folder *f, const char *controller)
+/* true: it is another one than before. */
+static bool find_group(struct cgroup_folder *f, const char *controller)
 {
+    struct cgroup_folder before = *f;
     f->known = proc_cgroup_folder(0, controller, &f->at);
+    return f->known != before.known || strcmp(f->at.path, before.at.path) != 0;
 }
 
 static void find_groups(struct cgroup_usage *g)
 {
-    find_group(&g->unified, "");
-    find_group(&g->cpu, "cpu");
-    find_group(&g->cpuacct, "cpuacct");
-    find_group(&g->memory, "memory");
-    find_group(&g->pids, "pids");
+    bool counters = find_group(&g->unified, "");
+    counters = find_group(&g->cpu, "cpu") || counters;
+    counters = find_group(&g->cpuacct, "cpuacct") || counters;
+    (void)find_group(&g->memory, "memory");
+    (void)find_group(&g->pids, "pids");
+    if (counters)
+        forget(g);
+}
+
+/* Do its groups have other names than at the last look?  A file of a line for each controller. */
+static bool has_moved(struct cgroup_usage *g)
+{
+    char room[1024];
+    struct proc_lines l;
+    size_t n;
+    uint64_t names = HASH_FNV;
+    (void)proc_lines_open(&l, "/proc/self/cgroup", room, sizeof(room));
+    for (const char *line; (line = proc_lines_next(&l, &n)) != NULL;)
+        names = hash_bytes(names, line, n + 1);
+    proc_lines_close(&l);
+    bool moved = names != g->names;
+    g->names = names;
+    return moved;
 }
 
 const char *cgroup_folder_of(const struct cgroup_usage *g)
@@ -110,6 +137,19 @@ static uint64_t value_in(const struct cgroup_folder *f, const char *file, const 
         return UNKNOWN;
     (void)snprintf(path, sizeof(path), "%s/%s", f->at.path, file);
     return proc_number_in(path, key, &value) ? value : UNKNOWN;
+}
+
+/* Of the group and its parents together; UNKNOWN: none of them says. */
+static uint64_t sum_in(const struct cgroup_folder *f, const char *file, const char *key)
+{
+    struct cgroup_folder at = *f;
+    uint64_t sum = UNKNOWN;
+    do {
+        uint64_t value = value_in(&at, file, key);
+        if (value != UNKNOWN)
+            sum = (sum == UNKNOWN ? 0 : sum) + value;
+    } while (at.known && proc_cgroup_parent(&at.at));
+    return sum;
 }
 
 /* The least of the group's and its parents', NO_LIMIT and above: none. */
@@ -161,10 +201,9 @@ static void cpu_cells(struct cgroup_usage *g, uint64_t wall, union probing_cell 
     const struct cgroup_folder *f = second ? &g->unified : &g->cpu;
     uint64_t usec = value_in(f, "cpu.stat", "usage_usec ");
     uint64_t cpu = usec != UNKNOWN ? usec * 1000 : value_in(&g->cpuacct, "cpuacct.usage", "");
-    uint64_t periods = value_in(f, "cpu.stat", "nr_periods ");
-    uint64_t throttled = value_in(f, "cpu.stat", "nr_throttled ");
-    uint64_t stopped = second ? value_in(f, "cpu.stat", "throttled_usec ")
-                              : value_in(f, "cpu.stat", "throttled_time ");
+    uint64_t periods = sum_in(f, "cpu.stat", "nr_periods ");
+    uint64_t throttled = sum_in(f, "cpu.stat", "nr_throttled ");
+    uint64_t stopped = sum_in(f, "cpu.stat", second ? "throttled_usec " : "throttled_time ");
     if (second && stopped != UNKNOWN)
         stopped *= 1000;
     cells[CPU_LIMIT] = cpu_limit(f, second);
@@ -209,13 +248,15 @@ void cgroup_look(struct cgroup_usage *g, uint64_t now, uint64_t interval_ns)
 {
     union probing_cell cells[N_COLUMNS];
     uint64_t begun = own_cpu_ns(), wall = g->row_ns ? now - g->row_ns : UNKNOWN;
-    if (pace_is_due(&g->moved_pace, now)) {
+    bool due = pace_is_due(&g->pace, now), mounts = pace_is_due(&g->mounts_pace, now);
+    if ((due && has_moved(g)) || mounts)
         find_groups(g);
-        pace_took(&g->moved_pace, now, own_cpu_ns() - begun, MOVED_TICKS, interval_ns, PACE_SMALL);
-    }
+    if (mounts)
+        pace_took(&g->mounts_pace, now, own_cpu_ns() - begun, MOUNTS_TICKS, interval_ns,
+                  PACE_SMALL);
     bool known = g->memory.known || g->unified.known || g->cpu.known;
     atomic_store_explicit(&g->known, known, memory_order_relaxed);
-    if (!known || !g->host->wanted(g->table) || !pace_is_due(&g->pace, now))
+    if (!known || !g->host->wanted(g->table) || !due)
         return;
     const struct cgroup_folder *pids = g->pids.known ? &g->pids : &g->unified;
     cells[VERSION] = probing_i64(g->memory.known || !g->unified.known ? 1 : 2);

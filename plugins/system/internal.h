@@ -237,7 +237,8 @@ struct cgroup_usage {
     const struct probing_host *host;
     struct probing_table *table;
     struct cgroup_folder unified, cpu, cpuacct, memory, pids; /* version 2; 1 by controller */
-    struct pace pace, moved_pace;
+    struct pace pace, mounts_pace;
+    uint64_t names; /* of its groups at the last look: a hash */
     _Atomic bool known;
     uint64_t row_ns; /* of the last row; what was then: */
     uint64_t cpu_ns, periods, throttled, throttled_ns;
@@ -299,6 +300,7 @@ struct pressure {
     _Atomic int error; /* of /proc/pressure: 0 or -errno */
     uint64_t row_ns;
     uint64_t total_ns[2][PRESSURE_RESOURCES][2]; /* cgroup, resource, full */
+    char cgroup[PROC_CGROUP_BYTES];              /* that these are of; "": none */
 };
 
 int pressure_init(struct pressure *p, const struct probing_host *h);

@@ -106,6 +106,10 @@ void pressure_look(struct pressure *p, const char *cgroup, uint64_t now, uint64_
     uint64_t begun = own_cpu_ns();
     if (!p->host->wanted(p->table) || !pace_is_due(&p->pace, now))
         return;
+    if (strcmp(cgroup, p->cgroup) != 0) {
+        (void)snprintf(p->cgroup, sizeof(p->cgroup), "%s", cgroup);
+        memset(p->total_ns[true], 0xff, sizeof(p->total_ns[true])); /* UNKNOWN */
+    }
     for (uint32_t i = 0; i < PRESSURE_RESOURCES; i++) {
         (void)snprintf(path, sizeof(path), "/proc/pressure/%s", resources[i]);
         int r = look_at_file(p, false, i, path, now);

@@ -315,7 +315,15 @@ TEST(limits_of_version_2_and_of_parents)
     put(root, "up/in/cpu.stat",
         "usage_usec 100\nuser_usec 1\nnr_periods 10\nnr_throttled 4\nthrottled_usec 70\n");
     put(root, "up/in/pids.max", "\n");
-    g.moved_pace.next_ns = UINT64_MAX; /* it is where we say */
+    cgroup_look(&g, 1, PROBING_NS_PER_S); /* finds where it is; from then on it is where we say */
+    g = (struct cgroup_usage){.host = &host,
+                              .table = g.table,
+                              .names = g.names,
+                              .mounts_pace = {.next_ns = UINT64_MAX},
+                              .cpu_ns = UINT64_MAX,
+                              .periods = UINT64_MAX,
+                              .throttled = UINT64_MAX,
+                              .throttled_ns = UINT64_MAX};
     g.unified.known = true;
     g.unified.at.point = strlen(root);
     (void)snprintf(g.unified.at.path, sizeof(g.unified.at.path), "%s/up/in", root);
@@ -334,9 +342,17 @@ TEST(limits_of_version_2_and_of_parents)
     g.pace.next_ns = 0;
     cgroup_look(&g, 2 * PROBING_NS_PER_S, PROBING_NS_PER_S);
     CHECK_INT(cell("delta_periods").i, 10);
+    CHECK(cell("cpu_pct").f > 49.9 && cell("cpu_pct").f < 50.1);
     CHECK_INT(cell("delta_throttled").i, 5);
     CHECK_INT(cell("delta_throttled_ns").i, 100000);
-    CHECK(cell("cpu_pct").f > 49.9 && cell("cpu_pct").f < 50.1);
+    put(root, "up/cpu.stat", "nr_periods 7\nnr_throttled 7\nthrottled_usec 7000\n");
+    g.pace.next_ns = 0;
+    cgroup_look(&g, 3 * PROBING_NS_PER_S, PROBING_NS_PER_S);
+    put(root, "up/cpu.stat", "nr_periods 8\nnr_throttled 8\nthrottled_usec 7200\n");
+    g.pace.next_ns = 0;
+    cgroup_look(&g, 4 * PROBING_NS_PER_S, PROBING_NS_PER_S);
+    CHECK_INT(cell("delta_throttled").i, 1); /* what stops its parent stops it */
+    CHECK_INT(cell("delta_throttled_ns").i, 200000);
     CHECK_INT(nftw(root, remove_one, 16, FTW_DEPTH | FTW_PHYS), 0);
 }
 

@@ -221,6 +221,34 @@ def test_a_group_that_is_throttled(world, groups):
         wait_for(lambda: not (cpu / "cgroup.procs").read_text(), "the target to leave")
 
 
+def test_a_group_that_it_is_moved_to(world, groups):
+    """The first look after the move is of the new group, whose past is not the process's."""
+    cpu = groups("/sys/fs/cgroup/cpu", "/sys/fs/cgroup/cpu,cpuacct")
+    (cpu / "cpu.cfs_quota_us").write_text("5000")
+    (cpu / "cpu.cfs_period_us").write_text("100000")
+
+    def throttled():
+        return int(re.search(r"throttled_time (\d+)", (cpu / "cpu.stat").read_text()).group(1))
+    before, target = loads(world, "spin=4"), loads(world, "spin=1")
+    (cpu / "cgroup.procs").write_text(str(before.pid))
+    wait_for(lambda: throttled() > 10e9, "10 s in which the group was stopped")
+    before.kill()
+    wait_for(lambda: not (cpu / "cgroup.procs").read_text(), "the other one to leave")
+    target.inject("-D", "system.interval=100ms")
+    select = ("select ts, cpu_limit_cores, delta_throttled_ns, wall_ns from cgroup.utilization "
+              "order by ts")
+    wait_for(lambda: len(target.rows(select)) >= 2, "looks at the group before")
+    try:
+        (cpu / "cgroup.procs").write_text(str(target.pid))
+        moved = target.rows("select now()")[0][0]
+        rows = wait_for(lambda: [r for r in target.rows(select) if r[2]], "a throttled look")
+        assert rows[0][2] <= rows[0][3] * os.cpu_count(), rows
+        assert all(r[1] for r in target.rows(select) if r[0] > moved), target.rows(select)
+    finally:
+        target.kill()
+        wait_for(lambda: not (cpu / "cgroup.procs").read_text(), "the target to leave")
+
+
 def test_who_waits_for_a_processor_and_why(world):
     """Two that spin, both on one processor, one of them nice: the kernel's own counts."""
     cpu = sorted(os.sched_getaffinity(0))[0]
