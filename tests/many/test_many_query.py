@@ -92,6 +92,17 @@ def test_jobs_that_nobody_has_named_are_told_apart_by_where_their_ranks_meet(wor
     assert "job:none" not in done.stderr
 
 
+@pytest.mark.parametrize("words", [
+    ["-t", "ssh:n[1-", "query", "select 1"], ["-t", "n[1-x]:9922", "query", "select 1"],
+    ["-t", "ssh:", "query", "select 1"], ["-t", "12,,13", "query", "select 1"],
+    ["cluster", "status", "--hosts", "n[1-"], ["cluster", "hang", "--hosts", "n 1"],
+    ["cluster", "nodes", "--hosts", "n[1-99999]"]])
+def test_names_that_can_mean_nothing_are_wrong_words(world, words):
+    done = world.probing(*words)
+    named = words[words.index("-t" if "-t" in words else "--hosts") + 1]
+    assert done.returncode == 2 and "'%s" % named.split()[0] in done.stderr, done.stderr
+
+
 def test_children_and_wrappers_are_no_ranks(world):
     job = "family-%d" % os.getpid()
     source = ("import subprocess, sys\n"

@@ -91,7 +91,10 @@ int global_about(struct sql_global *g)
         struct unparser u = {.out = &b, .text = g->text, .size = g->size};
         unparse_select(&u, g->st.select);
     } else {
-        (void)buf_adds(&b, "select * from ");
+        (void)buf_adds(&b, "select *");
+        for (int t = SQL_TAGS_SHOWN; t < SQL_TAGS && g->about == ABOUT_DESCRIBE; t++)
+            (void)buf_addf(&b, ", %s", sql_tag_names[t]);
+        (void)buf_adds(&b, " from ");
         add_table(&b, &g->st);
     }
     return replace_by(g, &b);

@@ -23,6 +23,16 @@ const char *const sql_tag_names[SQL_TAGS] = {
     "_clock_error_ns"};
 const enum sql_type sql_tag_types[SQL_TAGS] = {SQL_TEXT, SQL_TEXT, SQL_INT, SQL_INT,
                                                SQL_INT,  SQL_TEXT, SQL_INT, SQL_INT};
+const char *const sql_tag_docs[SQL_TAGS] = {
+    "machine that it runs on",
+    "what -t takes for that one process",
+    "rank in its job, by its environment; NULL: not known",
+    "rank of its node",
+    "rank on its node",
+    "torchrun's ROLE_NAME",
+    "its clock minus the asker's, which has been taken off its times; NULL: not known; not part "
+    "of *",
+    "how far its times may be from the asker's clock still; not part of *"};
 
 int global_no_memory(void)
 {

@@ -43,6 +43,7 @@ enum sql_tag {
 #define SQL_TAGS_SHOWN SQL_TAG_CLOCK_OFFSET       /* those before it are part of `*` */
 extern const char *const sql_tag_names[SQL_TAGS]; /* "_host" ... */
 extern const enum sql_type sql_tag_types[SQL_TAGS];
+extern const char *const sql_tag_docs[SQL_TAGS]; /* of `describe` */
 
 struct sql_global_options {
     uint64_t max_bytes; /* of all answers together, 0: SQL_GLOBAL_MAX_BYTES */

@@ -233,7 +233,13 @@ TEST(groups_that_ranks_share_are_held_once)
 TEST(tables_of_all_describe_themselves)
 {
     check_answer("describe global.s.u",
-                 "[\"_role\",\"text\",\"\",\"\"],[\"k\",\"bigint\",\"\",\"\"],[\"label\"", "");
+                 "[\"_role\",\"text\",\"\",\"torchrun's ROLE_NAME\"],[\"k\",\"bigint\",\"\",\"\"],"
+                 "[\"label\"",
+                 "");
+    check_answer("describe global.s.u",
+                 "[\"_clock_error_ns\",\"bigint\",\"ns\",\"how far its times may be from the "
+                 "asker's clock still; not part of *\"]]",
+                 "");
     check_answer("describe select k, avg(x) as a from global.s.t group by 1",
                  "\"rows\":[[\"k\",\"bigint\",\"\",\"\"],[\"a\",\"double\",\"s\",\"\"]]", "");
     check_answer("show columns from global.s.t like 'D%'",

@@ -262,7 +262,7 @@ static int unite(struct sql_global *g, struct global_table *t)
             (struct sql_column){.name = sql_tag_names[t->n],
                                 .type = sql_tag_types[t->n],
                                 .unit = t->n < SQL_TAGS_SHOWN ? PROBING_PLAIN : PROBING_NS,
-                                .doc = ""};
+                                .doc = sql_tag_docs[t->n]};
     for (uint32_t m = 0; m < g->n_members && rc == 0; m++) {
         const struct member_schema *s = &t->members[m];
         if (s->state == SCHEMA_HERE)
