@@ -299,13 +299,20 @@ static void print_nodes(const struct cluster_options *o, const struct cluster_no
     buf_done(&b);
 }
 
+static const char *ended_text(uint32_t n, char room[64])
+{
+    (void)snprintf(room, 64, ", %u %s ended", n, n == 1 ? "has" : "have");
+    return n > 0 ? room : "";
+}
+
 /* The last line: how many of how many, and what is missing. */
 static bool say_sum(const struct cluster_options *o, const struct cluster_ranks *r)
 {
     enum rank_state wanted = o->action == CLUSTER_DETACH ? RANK_NOT_ENTERED : RANK_ENTERED;
-    uint32_t here = 0, well = 0, unreached = 0;
+    uint32_t here = 0, well = 0, unreached = 0, ended = 0;
     int64_t world = MEMBER_UNKNOWN;
     bool one_job = true;
+    char room[64];
 
     for (uint32_t i = 0; i < r->n; i++) {
         const struct cluster_rank *one = &r->list[i];
@@ -314,17 +321,20 @@ static bool say_sum(const struct cluster_options *o, const struct cluster_ranks 
             continue;
         one_job = one_job && strcmp(one->job, r->list[0].job) == 0;
         world = one->world_size;
-        here++;
+        ended += one->state == RANK_ENDED;
+        here += one->state != RANK_ENDED;
         well += one->state == wanted;
     }
-    if (here + unreached == 0)
+    if (here + ended + unreached == 0)
         terminal_say("no rank of %s%s%s runs %s", o->job != NULL ? "job '" : "a job",
                      o->job != NULL ? o->job : "", o->job != NULL ? "'" : "",
                      o->hosts != NULL ? "on these hosts" : "on this machine that you may look at");
     else if (!o->json)
-        terminal_say("%u of %u ranks %s%s", well, here,
+        terminal_say("%u of %u ranks %s%s%s", well, here + ended,
                      o->action == CLUSTER_DETACH ? "are left alone" : "are entered",
+                     ended_text(ended, room),
                      unreached > 0 ? "; of some hosts nothing is known" : "");
+    here += ended;
     if (!o->json && one_job && here > 0 && world > here && unreached == 0)
         terminal_say("the job has %" PRId64 " ranks: the other %" PRId64 " are on other machines%s",
                      world, world - here,

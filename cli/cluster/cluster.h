@@ -6,8 +6,8 @@
  * One thread.  Nothing runs on between two commands: each looks anew.
  *
  *     cluster.c: the command     ranks.c: the ranks of this machine, and of others through a remote
- *     shell     nodes.c: which nodes there are, and who says so     hosts.c: lists and files of
- *     hosts     side_commands.c: programs beside this one
+ *     shell     dead_ranks.c: those that have ended     nodes.c: which nodes there are, and who
+ *     says so     hosts.c: lists and files of hosts     side_commands.c: programs beside this one
  */
 #ifndef CLI_CLUSTER_CLUSTER_H
 #define CLI_CLUSTER_CLUSTER_H
@@ -60,6 +60,7 @@ enum rank_state {
     RANK_NOT_ENTERED, /* it has none */
     RANK_STOPPED,     /* SIGSTOPped, or a debugger holds it */
     RANK_SILENT,      /* it has a core that does not answer, or says no */
+    RANK_ENDED,       /* it does not run any more, and has left its data */
     RANK_UNREACHED    /* its host could not be asked: a line for the host */
 };
 
@@ -69,6 +70,8 @@ struct cluster_rank {
     int64_t rank, world_size, node_rank, local_rank, pid; /* MEMBER_UNKNOWN */
     int64_t clock_offset_ns;                              /* its host's clock (UTC) minus ours, */
     int64_t clock_error_ns; /* and how wrong that may be; MEMBER_UNKNOWN: not measured */
+    int64_t last_ns;        /* UTC: of one that has ended, when it crashed or last wrote data;
+                      * MEMBER_UNKNOWN */
     enum rank_state state;
     char version[48], why[700]; /* "": nothing to say */
 };
@@ -85,6 +88,9 @@ const char *rank_state_name(enum rank_state state);
 
 /* Of this machine: enter or leave those that are to be, then say how it stands with each. */
 int cluster_local(const struct cluster_options *o, struct cluster_ranks *ret);
+/* dead_ranks.c: add the ranks of the job (NULL: of each of which one lives) that have ended. */
+struct local_ranks;
+int cluster_dead(const char *job, const struct local_ranks *living, struct cluster_ranks *ret);
 /* The same on each of those hosts, where a relay runs `probing cluster ...`.  One that cannot be
  * asked, or says what cannot be, is one row that says why. */
 struct hosts;

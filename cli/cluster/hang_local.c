@@ -315,9 +315,10 @@ static bool is_on_one_machine(const struct job_place *p)
  * meet at 127.0.0.1 are all here. */
 static int add_those_gone(const struct looking *l, const struct local_ranks *r)
 {
+    int64_t before = -1, n_before = 0; /* of the rank before: mostly of the same node */
     int rc = 0;
 
-    for (uint32_t i = 0; i < r->n; i++) {
+    for (uint32_t i = 0; rc == 0 && i < r->n; i++) {
         const struct local_rank *one = &r->list[i];
         int64_t first = one->tags.rank - one->tags.local_rank, n = one->place.local_size;
         bool of_node = one->tags.local_rank != MEMBER_UNKNOWN && n != MEMBER_UNKNOWN;
@@ -327,6 +328,10 @@ static int add_those_gone(const struct looking *l, const struct local_ranks *r)
         } else if (!of_node) {
             continue;
         }
+        if (first == before && n == n_before)
+            continue;
+        before = first;
+        n_before = n;
         for (int64_t k = first < 0 ? 0 : first; rc == 0 && n <= LOCAL_RANKS_MAX && k < first + n;
              k++)
             rc = add_gone(l, k,

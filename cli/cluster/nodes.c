@@ -245,6 +245,8 @@ int cluster_nodes_count(struct cluster_nodes *n, const struct cluster_ranks *r)
         }
         if (node->node_rank == MEMBER_UNKNOWN)
             node->node_rank = rank->node_rank;
+        if (rank->state == RANK_ENDED)
+            continue;
         if (node->ranks == MEMBER_UNKNOWN)
             node->ranks = node->entered = 0;
         node->ranks++;

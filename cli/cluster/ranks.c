@@ -29,11 +29,10 @@
 #define ALL_BYTES ((size_t)512 << 20) /* of what all hosts say */
 #define RANKS_MAX (1u << 20)
 
-static const char *const state_names[] = {[RANK_ENTERED] = "entered",
-                                          [RANK_NOT_ENTERED] = "not entered",
-                                          [RANK_STOPPED] = "stopped",
-                                          [RANK_SILENT] = "no answer",
-                                          [RANK_UNREACHED] = "not reached"};
+static const char *const state_names[] = {
+    [RANK_ENTERED] = "entered", [RANK_NOT_ENTERED] = "not entered",
+    [RANK_STOPPED] = "stopped", [RANK_SILENT] = "no answer",
+    [RANK_ENDED] = "ended",     [RANK_UNREACHED] = "not reached"};
 
 const char *rank_state_name(enum rank_state state)
 {
@@ -59,7 +58,8 @@ struct cluster_rank *cluster_rank_add(struct cluster_ranks *r)
                                  .node_rank = MEMBER_UNKNOWN,
                                  .local_rank = MEMBER_UNKNOWN,
                                  .pid = MEMBER_UNKNOWN,
-                                 .clock_error_ns = MEMBER_UNKNOWN};
+                                 .clock_error_ns = MEMBER_UNKNOWN,
+                                 .last_ns = MEMBER_UNKNOWN};
     return one;
 }
 
@@ -258,6 +258,8 @@ int cluster_local(const struct cluster_options *o, struct cluster_ranks *ret)
         rc = act(o, ret, "eject", RANK_ENTERED);
     if (rc == 0 && o->action != CLUSTER_NODES)
         rc = ask_versions(o, ret);
+    if (rc == 0 && o->action == CLUSTER_STATUS)
+        rc = cluster_dead(o->job, &l, ret);
     local_ranks_done(&l);
     return rc;
 }
@@ -275,6 +277,7 @@ void cluster_rank_write(const struct cluster_rank *r, struct buf *b)
     json_add_member_int(b, "node_rank", r->node_rank, MEMBER_UNKNOWN);
     json_add_member_int(b, "local_rank", r->local_rank, MEMBER_UNKNOWN);
     json_add_member_int(b, "pid", r->pid, MEMBER_UNKNOWN);
+    json_add_member_int(b, "last_ns", r->last_ns, MEMBER_UNKNOWN);
     json_add_member_int(b, "clock_error_ns", r->clock_error_ns, MEMBER_UNKNOWN);
     if (r->clock_error_ns == MEMBER_UNKNOWN)
         (void)buf_adds(b, "\"clock_offset_ns\": null, ");
@@ -325,6 +328,9 @@ int cluster_rank_read(const char *line, size_t size, struct cluster_rank *ret)
         ret->node_rank = read_number(o, "node_rank");
         ret->local_rank = read_number(o, "local_rank");
         ret->pid = read_number(o, "pid");
+        ret->last_ns = json_int(o, "last_ns", MEMBER_UNKNOWN);
+        if (ret->last_ns < 0)
+            ret->last_ns = MEMBER_UNKNOWN;
     }
     arena_done(&a);
     return rc == 0 ? 0 : err_set(rc, "its answer is not one of probing");

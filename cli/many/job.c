@@ -265,8 +265,9 @@ static int no_job(const char *name)
     buf_init(&jobs, ERR_TEXT_BYTES / 2);
     tell_jobs(&jobs);
     int rc = name[0] == '\0'
-                 ? err_set(-EINVAL, "'job:' needs the job's name; on this machine there is %s",
-                           buf_text(&jobs))
+                 ? cli_misuse(err_set(-EINVAL,
+                                      "'job:' needs the job's name; on this machine there is %s",
+                                      buf_text(&jobs)))
                  : err_set(-ESRCH,
                            "no rank of a job '%s' runs here, there is %s; a job's name is what its "
                            "ranks have as TORCHELASTIC_RUN_ID, SLURM_JOB_ID, SLURM_JOB_NAME, "

@@ -39,6 +39,8 @@ struct dead {
 
 struct searching {
     const char *name;
+    const struct job_living *living;
+    uint32_t n_living;
     uid_t owners[2]; /* whose data are believed */
     struct dead *list;
     uint32_t n, room;
@@ -134,7 +136,7 @@ static bool is_newer(const struct dead *a, const struct dead *b)
 }
 
 /* The start that is meant: of the ranks that live, else the last one. */
-static struct start start_meant(const struct find *f, uint32_t before, const struct searching *s)
+static struct start start_meant(const struct searching *s)
 {
     struct start ret = {.master = ""};
     const struct dead *newest = NULL;
@@ -144,9 +146,9 @@ static struct start start_meant(const struct find *f, uint32_t before, const str
     for (uint32_t i = 0; i < s->n; i++)
         if (newest == NULL || is_newer(&s->list[i], newest))
             newest = &s->list[i];
-    if (f->found->n == before)
+    if (s->n_living == 0)
         return newest != NULL ? newest->start : ret;
-    proc_path(f->found->list[before].target.pid, 0, "environ", path);
+    proc_path(s->living[0].pid, 0, "environ", path);
     buf_init(&b, FIND_ENVIRONMENT_BYTES);
     if (file_read(AT_FDCWD, path, &b) == 0 && buf_addc(&b, '\0') == 0)
         start_of(&b, &ret);
@@ -156,16 +158,16 @@ static struct start start_meant(const struct find *f, uint32_t before, const str
 
 /* Of a rank and its children (data loaders have its environment, too) the rank; of several that
  * were the same rank the newest, and none where it lives. */
-static void judge(const struct find *f, uint32_t before, struct searching *s)
+static void judge(struct searching *s)
 {
-    const struct start meant = start_meant(f, before, s);
+    const struct start meant = start_meant(s);
 
     for (uint32_t i = 0; i < s->n; i++) {
         struct dead *one = &s->list[i];
         one->out = strcmp(one->start.master, meant.master) != 0 ||
                    strcmp(one->start.world, meant.world) != 0;
-        for (uint32_t k = before; k < f->found->n && !one->out; k++)
-            one->out = f->found->list[k].tags.rank == one->tags.rank;
+        for (uint32_t k = 0; k < s->n_living && !one->out; k++)
+            one->out = s->living[k].rank == one->tags.rank;
         for (uint32_t k = 0; k < s->n && !one->out; k++)
             one->out = s->list[k].tags.rank == one->tags.rank && s->list[k].pid == one->parent;
     }
@@ -176,42 +178,74 @@ static void judge(const struct find *f, uint32_t before, struct searching *s)
                              !is_newer(&s->list[i], &s->list[k]);
 }
 
-void dead_place(const char *directory, struct member_tags *ret)
+void dead_environment(const char *directory, struct buf *ret)
 {
     struct datadir d = DATADIR_NONE;
-    struct buf info, environment;
+    struct buf info;
 
-    buf_init(&environment, FIND_ENVIRONMENT_BYTES);
+    buf_init(ret, FIND_ENVIRONMENT_BYTES);
     if (datadir_open(directory, DATADIR_ANY, &d) == 0) {
         if (datadir_info(&d, &info) == 0)
-            read_variables(&info, &environment);
+            read_variables(&info, ret);
         buf_done(&info);
     }
     datadir_close(&d);
-    if (environment.size > 0 && environment.failed == 0)
+    if (ret->failed != 0)
+        buf_reset(ret);
+}
+
+void dead_place(const char *directory, struct member_tags *ret)
+{
+    struct buf environment;
+
+    dead_environment(directory, &environment);
+    if (environment.size > 0)
         member_place(environment.data, environment.size - 1, ret);
     buf_done(&environment);
 }
 
-int find_add_dead(struct find *f, const char *name, uint32_t before)
+int job_each_dead(const char *name, const struct job_living *living, uint32_t n,
+                  int (*fn)(void *arg, const char *directory, int64_t pid), void *arg)
 {
     const uid_t uid = geteuid();
-    struct searching s = {.name = name, .owners = {uid, uid}};
+    struct searching s = {.name = name, .living = living, .n_living = n, .owners = {uid, uid}};
     char path[PROC_PATH_BYTES];
     struct stat st;
 
-    if (f->found->n > before) {
-        proc_path(f->found->list[before].target.pid, 0, NULL, path);
+    if (n > 0) {
+        proc_path(living[0].pid, 0, NULL, path);
         if (stat(path, &st) == 0)
             s.owners[1] = st.st_uid;
     }
     int rc = directory_each(look, &s);
     if (rc == 0)
-        judge(f, before, &s);
+        judge(&s);
     for (uint32_t i = 0; i < s.n; i++) {
-        rc = rc == 0 && !s.list[i].out ? find_add(f, s.list[i].path) : rc;
+        rc = rc == 0 && !s.list[i].out ? fn(arg, s.list[i].path, s.list[i].pid) : rc;
         free(s.list[i].path);
     }
     free(s.list);
+    return rc;
+}
+
+static int add_dead(void *arg, const char *directory, int64_t pid)
+{
+    (void)pid;
+    return find_add(arg, directory);
+}
+
+int find_add_dead(struct find *f, const char *name, uint32_t before)
+{
+    uint32_t n = f->found->n - before;
+    struct job_living *living = calloc(n + 1, sizeof(*living));
+
+    if (living == NULL)
+        return err_set(-ENOMEM, "no memory for %u ranks", n);
+    for (uint32_t i = 0; i < n; i++) {
+        const struct member *m = &f->found->list[before + i];
+        living[i] = (struct job_living){m->target.pid, m->tags.rank};
+    }
+    int rc = job_each_dead(name, living, n, add_dead, f);
+    free(living);
     return rc;
 }

@@ -103,6 +103,21 @@ void members_list(const struct members *all, const bool *which, struct buf *ret)
  * its launcher, shell or data loaders.  What fn gives below 0 ends it. */
 int job_each(const char *name, int (*fn)(void *arg, pid_t pid), void *arg);
 
+/* ---- job_dead.c ---- */
+
+struct job_living { /* a rank of that job which runs */
+    pid_t pid;
+    int64_t rank;
+};
+/* fn gets the data of each rank of that job that has ended: of the start whose ranks live, else of
+ * the last one. */
+int job_each_dead(const char *name, const struct job_living *living, uint32_t n,
+                  int (*fn)(void *arg, const char *directory, int64_t pid), void *arg);
+/* What it had in its environment, as /proc has it, of the variables that its core kept; nothing
+ * where that is not known.  Made here: caller buf_done()s. */
+struct buf;
+void dead_environment(const char *directory, struct buf *ret);
+
 /* ---- clocks.c ---- */
 
 /* Of all of them, [m->n].  What cannot be known is not. */
@@ -115,7 +130,6 @@ int member_clock_step(const struct target *t, int64_t *ret_ns);
 
 /* The tags of a process by its environment, as /proc shows it: torchrun, SLURM, Open MPI, PMI, and
  * Kubernetes' indexed jobs. */
-struct buf;
 /* The statement that asks a core for the variables that these are. */
 void member_place_statement(struct buf *ret);
 void member_place(const char *environment, size_t size, struct member_tags *ret);

@@ -3,8 +3,10 @@
 shell that stays on this one."""
 import json
 import os
+import signal
 import socket
 import sys
+import time
 
 import pytest
 from world import DEBIAN_PYTHON, IDLE, has_torch, remote_shell, threads_of, wait_for
@@ -213,7 +215,8 @@ def test_wrong_words(world):
                         ("a;reboot", "no name of a host"), ("n[1-99999]", "names more than"),
                         ("/dev/null", "names no host"), ("/no/such", "No such file")):
         done = cluster(world, "status", "--hosts", hosts)
-        assert done.returncode == 1 and said in done.stderr, (hosts, done.stderr)
+        wrong = 1 if hosts[0] == "/" else 2  # what a file has is no word
+        assert done.returncode == wrong and said in done.stderr, (hosts, done.stderr)
 
 
 # ---- other machines ----
@@ -281,3 +284,39 @@ def test_this_machine_needs_no_shell(world):
     done = cluster(world, "status", "--job", JOB, "--hosts", "localhost,%s" % socket.gethostname(),
                    "--rsh", "/bin/false", "--json")
     assert [r["pid"] for r in ranks(done)] == [target.pid], done.stderr
+
+
+def test_ranks_that_have_ended_are_told_with_when_and_of_what(world):
+    """Rank 1 crashes, rank 2 is killed; an earlier start of the same job is not this one."""
+    def start(rank, port):
+        return start_rank(world, rank, WORLD_SIZE="3", TORCHELASTIC_RUN_ID="dead-" + JOB,
+                          MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port))
+    old, new = free_port(), free_port()
+    before = start(1, old)
+    all_ranks = [start(rank, new) for rank in range(3)]
+    for target in [before] + all_ranks:
+        target.inject("--crash")
+    began = time.time_ns()
+    for target, number in ((before, signal.SIGKILL), (all_ranks[1], signal.SIGSEGV),
+                           (all_ranks[2], signal.SIGKILL)):
+        os.kill(target.pid, number)
+        target.process.wait()
+    done = cluster(world, "status", "--job", "dead-" + JOB, "--json")
+    assert done.returncode == 1, done.stderr
+    by = {r["rank"]: r for r in ranks(done)}
+    assert [(r["pid"], r["state"]) for _, r in sorted(by.items())] == [
+        (all_ranks[0].pid, "entered"), (all_ranks[1].pid, "ended"), (all_ranks[2].pid, "ended")]
+    assert by[1]["why"].startswith("crashed: SIGSEGV, ") and by[0]["last_ns"] is None
+    assert began <= by[1]["last_ns"] <= time.time_ns() >= by[2]["last_ns"]
+    assert by[2]["why"].startswith("left by itself, or was killed; last wrote data "), by[2]
+    far = cluster(world, "status", "--job", "dead-" + JOB, "--hosts", "far1", "--json",
+                  env=remote_shell(world, SHELL))
+    assert [(r["rank"], r["state"], r["why"], r["last_ns"]) for r in ranks(far)] == [
+        (r["rank"], r["state"], r["why"], r["last_ns"]) for _, r in sorted(by.items())], far.stderr
+    done = cluster(world, "status", "--job", "dead-" + JOB)
+    assert "1 of 3 ranks are entered, 2 have ended" in done.stderr, done.stderr
+    assert "ended        crashed: SIGSEGV, 2" in done.stdout, done.stdout
+    assert "other machines" not in done.stderr
+    all_ranks[0].kill()
+    done = cluster(world, "status", "--job", "dead-" + JOB, "--json")
+    assert done.returncode == 1 and [r["state"] for r in ranks(done)] == ["ended"] * 3
