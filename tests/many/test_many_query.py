@@ -5,6 +5,7 @@ import io
 import json
 import os
 import signal
+import subprocess
 import sys
 from pathlib import Path
 
@@ -73,23 +74,43 @@ def test_a_job_by_each_of_its_names(four):
         assert [r["n"] for r in rows(done)] == [0, 1, 2, 3], done.stderr
     done = ask(four, "job:no-such-job-%d" % os.getpid(), "select 1")
     assert done.returncode == 1 and "no rank of a job" in done.stderr
-    assert "job:%s (4 ranks)" % four.job in done.stderr, done.stderr
+
+
+def alone(world, ranks, *targets):
+    """What is said of these targets where processes with these variables run, and no others: what
+    other jobs run on this machine is out of sight."""
+    flags = ["--pid", "--fork", "--mount-proc", "--kill-child"]
+    if os.geteuid() != 0:
+        flags += ["--user", "--map-root-user"]
+    if subprocess.run(["unshare", *flags, "true"], capture_output=True).returncode != 0:
+        pytest.skip("no processes of its own here")
+    lines = ["env %s sleep 600 &" % r for r in ranks]
+    lines.append("until [ $(grep -lx sleep /proc/[0-9]*/comm | wc -l) = %d ]; do :; done"
+                 % len(ranks))
+    lines += ["'%s' -t %s query 'select 1' 2>&1; echo $?" % (CLI, t) for t in targets]
+    done = subprocess.run(["unshare", *flags, "sh", "-c", "\n".join(lines)], env=world.env,
+                          stdout=subprocess.PIPE, encoding="utf-8", timeout=120)
+    return done.stdout.splitlines()
+
+
+def test_a_job_that_is_not_there_is_answered_with_those_that_are(world):
+    ranks = ["RANK=%d TORCHELASTIC_RUN_ID=named" % i for i in range(4)]
+    ranks += ["RANK=0 TORCHELASTIC_RUN_ID=job%d" % i for i in range(8)]
+    said = alone(world, ranks, "job:other")
+    assert said[-1] == "1" and "no rank of a job 'other' runs here" in said[0], said
+    assert "job:named (4 ranks), job:job0 (1 rank), " in said[0], said
+    assert " job:job6 (1 rank) and 1 more; " in said[0] and "job7" not in said[0], said
 
 
 def test_jobs_that_nobody_has_named_are_told_apart_by_where_their_ranks_meet(world):
     """torchrun's static rendezvous calls each of them "none"."""
-    places = ["127.0.0.1:%d" % (40000 + os.getpid() % 10000 + i * 10000) for i in range(2)]
-    for place in places:
-        for rank in range(2):
-            address, port = place.split(":")
-            world.start("sleep", "600", env={
-                "RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": "2", "MASTER_PORT": port,
-                "MASTER_ADDR": address, "TORCHELASTIC_RUN_ID": "none"})
-    done = ask(world, "job:none", "select 1")
-    assert done.returncode == 1 and all("job:" + p in done.stderr for p in places), done.stderr
-    done = ask(world, "job:", "select 1")
-    assert all("job:%s (2 ranks)" % p in done.stderr for p in places), done.stderr
-    assert "job:none" not in done.stderr
+    places = ["127.0.0.1:4000%d" % i for i in range(2)]
+    said = alone(world, ["RANK=%d LOCAL_RANK=%d WORLD_SIZE=2 MASTER_ADDR=%s MASTER_PORT=%s "
+                         "TORCHELASTIC_RUN_ID=none" % (rank, rank, *place.split(":"))
+                         for place in places for rank in range(2)], "job:none", "job:")
+    assert said[1::2] == ["1", "2"] and all("job:" + p in said[0] for p in places), said
+    assert all("job:%s (2 ranks)" % p in said[2] for p in places), said
+    assert "job:none" not in said[2]
 
 
 def test_children_and_wrappers_are_no_ranks(world):
