@@ -278,7 +278,9 @@ def test_ranks_that_have_ended_are_of_their_job(world):
     ranks[1].process.send_signal(signal.SIGKILL)  # its parent does not ask for it: a zombie
     wait_for(lambda: Path("/proc/%d/stat" % ranks[1].pid).read_text().rsplit(") ")[1][0] == "Z",
              "the end of rank 1")
-    assert " %d " % ranks[1].pid in world.probing("list", "--dead").stdout
+    # Its other threads may end a little later than the one that is a zombie.
+    wait_for(lambda: " %d " % ranks[1].pid in world.probing("list", "--dead").stdout,
+             "a dead rank in the list")
     for target, more in ((job, {}), ("ssh:far/" + job, {"env": shell})):
         found, said = ranks_of(target, **more)
         assert found == [0, 1] and "rank 1 has ended, and left its data" in said, (target, said)
