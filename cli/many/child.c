@@ -136,12 +136,9 @@ int child_read(struct child *c, int i, struct buf *to, size_t most)
 
 void child_last_words(struct buf *err, char *ret, size_t size)
 {
-    static const char who[] = "probing: "; /* at the start of a line: what it quotes is indented */
-    const char *text = buf_text(err), *line = "";
+    const char *line = terminal_last_said(buf_text(err));
 
-    for (const char *at = text; (at = strstr(at, who)) != NULL; at += sizeof(who) - 1)
-        if (at == text || at[-1] == '\n')
-            line = at + sizeof(who) - 1;
+    line = line != NULL ? line + sizeof("probing: ") - 1 : "";
     (void)snprintf(ret, size, "%.*s", (int)strcspn(line, "\n"), line);
 }
 

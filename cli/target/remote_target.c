@@ -11,6 +11,7 @@
 #include "cli/cli.h"
 #include "cli/link/run_many.h"
 #include "cli/target/query_client.h"
+#include "cli/terminal/terminal.h"
 #include "core/base/clock.h"
 #include "core/base/err.h"
 #include "core/base/text.h"
@@ -59,28 +60,60 @@ void remote_list_words(const char *what, const char *ret[REMOTE_LIST_WORDS])
 /* ---- its files, by a query that runs there ---- */
 
 struct passed {
-    uint32_t host;
     int (*fn)(void *arg, const char *data, size_t size);
     void *arg;
+    struct buf said; /* on its stderr, as much as is kept */
 };
 
 static int pass(void *arg, bool error, const char *data, size_t size)
 {
-    const struct passed *p = arg;
+    struct passed *p = arg;
 
     if (!error)
         return p->fn(p->arg, data, size);
-    return link_print_words(p->host, data, size);
+    if (p->said.size + size < LIST_BYTES)
+        (void)buf_add(&p->said, data, size);
+    return 0;
+}
+
+/* Its reason is ours, in its own words: the lines after the first without their indent. */
+static int fail_as(const struct target *t, const char *reason)
+{
+    char mended[4096], why[4096];
+    size_t n = 0;
+
+    link_hints(t->there->host, reason + sizeof("probing: ") - 1, mended, sizeof(mended));
+    for (const char *at = mended; *at != '\0'; at++) {
+        why[n++] = *at;
+        at += *at == '\n' ? strspn(at + 1, " ") : 0;
+    }
+    while (n > 0 && why[n - 1] == '\n')
+        n--;
+    why[n] = '\0';
+    return err_set(-EIO, "%s", why);
 }
 
 static int answer_there(const struct target *t, const struct answer_ask *ask,
                         int (*fn)(void *arg, const char *data, size_t size), void *arg)
 {
     struct answer_words words = {.list = {"-t", t->there->what}, .n = 2};
-    struct passed p = {t->there->host, fn, arg};
+    struct passed p = {.fn = fn, .arg = arg};
     int n = answer_words(ask, /* width= */ false, &words);
+
+    buf_init(&p.said, LIST_BYTES);
     int rc = link_run_all(t->there->host, n, words.list, pass, &p);
-    return rc > 0 ? err_set(-EIO, "the query failed on %s", t->host) : rc;
+    const char *text = buf_text(&p.said), *reason = rc > 0 ? terminal_last_said(text) : NULL;
+    size_t before = reason != NULL ? (size_t)(reason - text) : strlen(text);
+    if (before > 0)
+        (void)link_print_words(t->there->host, text, before);
+    if (rc > 0)
+        rc = reason != NULL ? fail_as(t, reason)
+                            : err_set(-EIO,
+                                      "the query failed on %s, and it did not say why (exit "
+                                      "code %d)",
+                                      t->host, rc);
+    buf_done(&p.said);
+    return rc;
 }
 
 /* ---- another command there ---- */
@@ -104,7 +137,7 @@ int remote_command(const struct target *t, int n, const char *const *words)
     buf_init(&said, LIST_BYTES);
     int rc = link_run_all(t->there->host, n + 2, all, keep_errors, &said);
     if (rc > 0) {
-        const char *why = strstr(buf_text(&said), "probing: ");
+        const char *why = terminal_last_said(buf_text(&said));
         why = why != NULL ? why + sizeof("probing: ") - 1 : "it did not say why";
         rc = err_set(-EIO, "%s: %s %s: %.*s", t->host, words[0], words[1], (int)strcspn(why, "\n"),
                      why);

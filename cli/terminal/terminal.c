@@ -223,6 +223,18 @@ void terminal_over(void)
     (void)write_all(STDERR_FILENO, "\r", 1, false);
 }
 
+static const char SAYS[] = "probing: ";
+
+const char *terminal_last_said(const char *text)
+{
+    const char *last = NULL;
+
+    for (const char *at = text; (at = strstr(at, SAYS)) != NULL; at += sizeof(SAYS) - 1)
+        if (at == text || at[-1] == '\n')
+            last = at;
+    return last;
+}
+
 void terminal_say(const char *format, ...)
 {
     struct buf text;
@@ -234,7 +246,7 @@ void terminal_say(const char *format, ...)
     va_end(args);
     const char *at = buf_text(&text);
     (void)fflush(stdout);
-    fputs("probing: ", stderr);
+    fputs(SAYS, stderr);
     for (size_t n = strcspn(at, "\n"); at[n] != '\0'; at += n + 1, n = strcspn(at, "\n"))
         fprintf(stderr, "%.*s\n  ", (int)n, at);
     fprintf(stderr, "%s\n", at);

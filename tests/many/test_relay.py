@@ -261,6 +261,12 @@ def test_the_dead(far):
         assert done.returncode == 0 and done.stdout.endswith("3\n"), done.stderr
     done = far.probing("-t", name, "eval", "1")
     assert done.returncode == 1 and "has ended" in done.stderr
+    here = far.probing("-t", str(directory), "query", "select 1 from no.such")  # the reason is its
+    assert here.returncode == 1 and "unknown table 'no.such'" in here.stderr
+    for who in (name, "ssh:node/job:gone-%d" % os.getpid()):
+        done = far.probing("-t", who, "query", "select 1 from no.such")
+        reason = done.stderr.splitlines()[-1].split(": ", 1)[1]
+        assert done.returncode == 1 and reason == here.stderr.strip().split(": ", 1)[1], done.stderr
 
 
 def test_what_to_do_next_names_the_host(far):
