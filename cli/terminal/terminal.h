@@ -44,8 +44,8 @@ void terminal_put(const char *bytes, size_t size);
 /* "probing: TEXT" on stderr.  Lines after the first are indented: none looks like one of ours. */
 void terminal_say(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
-/* Where in what another probing has said on its stderr its last sentence begins, with "probing: "; a
- * line that it quotes is indented.  NULL: it has said none. */
+/* Where in what another probing has said on its stderr its last sentence begins, with "probing: ";
+ * a line that it quotes is indented.  NULL: it has said none. */
 const char *terminal_last_said(const char *text);
 
 /* A name in one line of several: what would begin another one is escaped, too.  Gives room. */

@@ -237,8 +237,8 @@ TEST(tables_of_all_describe_themselves)
                  "[\"label\"",
                  "");
     check_answer("describe global.s.u",
-                 "[\"_clock_error_ns\",\"bigint\",\"ns\",\"how far its times may be from the "
-                 "asker's clock still; not part of *\"]]",
+                 "[\"_clock_error_ns\",\"bigint\",\"ns\",\"how far times of just now may be "
+                 "from the asker's clock still; clocks drift; not part of *\"]]",
                  "");
     check_answer("describe select k, avg(x) as a from global.s.t group by 1",
                  "\"rows\":[[\"k\",\"bigint\",\"\",\"\"],[\"a\",\"double\",\"s\",\"\"]]", "");
