@@ -339,6 +339,7 @@ const struct ship_kind ship_clickhouse = {.schemes = {"clickhouse+http://", "cli
                                           .doc = "ClickHouse: a table for each",
                                           .promise = "each row once",
                                           .all_tables = true,
+                                          .once = true,
                                           .open = open_clickhouse,
                                           .send = send_batch,
                                           .close = close_clickhouse};

@@ -69,5 +69,6 @@ void ship_destination_close(struct ship_destination *d)
 {
     if (d->kind != NULL)
         d->kind->close(d);
+    ship_claims_close(&d->claims);
     d->kind = NULL;
 }

@@ -29,8 +29,12 @@
 #define DAYS_MAX 64 /* of a batch: with more its times mean nothing, and it is put where none are */
 static const char NOTHING[] = "__HIVE_DEFAULT_PARTITION__"; /* Hive's word for NULL */
 
+#define LOCK ".probing-ship.lock" /* no reader of folders takes names with '.' in front */
+
 struct folder {
     int fd;
+    const char *path;     /* borrowed from the command line */
+    struct stat identity; /* of fd */
 };
 
 /* Rows of one day, by part and row. */
@@ -165,8 +169,9 @@ static void name_of(const struct ship_batch *b, char *ret, size_t size)
                    (unsigned long long)b->from, (unsigned long long)b->to);
 }
 
-/* Is the file one of this table of this process, with rows of the range, under another name? */
-static bool overlaps(const struct ship_batch *b, const char *name, const char *own)
+/* Is the file one of this table of this process, with rows of the range or behind it, under another
+ * name?  Files of ours end where the range begins. */
+static bool is_ahead(const struct ship_batch *b, const char *name, const char *own)
 {
     char begin[64], process[24], *end;
 
@@ -174,15 +179,16 @@ static bool overlaps(const struct ship_batch *b, const char *name, const char *o
     (void)snprintf(begin, sizeof(begin), "%s-%u-", process, b->table->id);
     if (strncmp(name, begin, strlen(begin)) != 0 || strcmp(name, own) == 0)
         return false;
-    uint64_t from = strtoull(name + strlen(begin), &end, 10);
+    (void)strtoull(name + strlen(begin), &end, 10);
     if (*end != '-')
         return false;
     uint64_t to = strtoull(end + 1, &end, 10);
-    return strcmp(end, ".parquet") == 0 && from < b->to && to > b->from;
+    return strcmp(end, ".parquet") == 0 && to > b->from;
 }
 
-/* Somebody with another state file sends the same rows here, or ours was lost: they would be here
- * twice.  One look a table and run, since a folder may have very many files. */
+/* Somebody with another state file has sent the same rows here, or ours was lost: they would be
+ * here twice.  One look a table and run, since a folder may have very many files; but what lies
+ * here already under its own name does not count as one. */
 static int check_alone(const struct ship_batch *b, int dir, const char *own)
 {
     int fd = b->first ? openat(dir, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC) : -1, rc = 0;
@@ -191,17 +197,18 @@ static int check_alone(const struct ship_batch *b, int dir, const char *own)
     if (fd != -1 && all == NULL)
         (void)close(fd);
     for (const struct dirent *e; all != NULL && rc == 0 && (e = readdir(all)) != NULL;)
-        if (overlaps(b, e->d_name, own))
+        if (is_ahead(b, e->d_name, own))
             rc = err_set(-EREMOTEIO,
-                         "rows %llu to %llu are in %s already, in other pieces: is there another "
+                         "rows from %llu on are in %s already, in other pieces: was there another "
                          "`probing ship` to this folder, or was the state file lost? Remove its "
                          "files, or ship to another folder",
-                         (unsigned long long)b->from, (unsigned long long)b->to, e->d_name);
+                         (unsigned long long)b->from, e->d_name);
     if (all != NULL)
         (void)closedir(all);
     return rc;
 }
 
+/* 1: it is there already. */
 static int write_day(const struct folder *f, struct day *d)
 {
     const struct ship_batch *b = d->batch;
@@ -228,7 +235,7 @@ static int write_day(const struct folder *f, struct day *d)
     buf_done(&text);
     if (dir != -1)
         (void)close(dir);
-    return rc;
+    return rc == 0 && there ? 1 : rc;
 }
 
 /* The range comes in other pieces: what is there of it, under its name, would be there twice. */
@@ -290,19 +297,62 @@ static int time_of(const struct ship_batch *b)
     return n > DAYS_MAX ? -1 : time;
 }
 
+/* ---- the folder ---- */
+
+static int open_path(struct ship_destination *d, struct folder *f)
+{
+    int fd = open(f->path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    struct stat st;
+
+    if (fd == -1 || fstat(fd, &st) == -1)
+        return err_set(-errno, "the folder %s: %s", f->path, strerror(errno));
+    int rc = ship_claims_open(fd, LOCK, &d->claims);
+    if (rc < 0) {
+        (void)close(fd);
+        return rc;
+    }
+    if (f->fd != -1)
+        (void)close(f->fd);
+    f->fd = fd;
+    f->identity = st;
+    return 0;
+}
+
+/* What counts is the path: another folder may have come in its place.  It is not made anew, since
+ * where it was the place of a disk that is not there now, the rows would go to another one. */
+static int check_path(struct ship_destination *d)
+{
+    struct folder *f = d->self;
+    struct stat st;
+
+    if (stat(f->path, &st) == 0 && st.st_dev == f->identity.st_dev &&
+        st.st_ino == f->identity.st_ino)
+        return 0;
+    int rc = open_path(d, f);
+    char why[ERR_TEXT_BYTES];
+    (void)snprintf(why, sizeof(why), "%s", err_why(rc));
+    return rc < 0
+               ? err_set(-EAGAIN,
+                         "%.700s; it was there before: make it again, or mount what it was on", why)
+               : err_set(-EAGAIN, "there is another folder at %s now, and the rows go there",
+                         f->path);
+}
+
 static int send_batch(struct ship_destination *to, const struct ship_batch *b)
 {
     struct day d = {.batch = b,
                     .parts = calloc(b->rows + 1, sizeof(uint32_t)),
                     .rows = calloc(b->rows + 1, sizeof(uint32_t))};
-    int time = time_of(b), rc = 0;
+    int time = time_of(b), there = 0, rc = check_path(to);
     int64_t day = 0, last;
 
-    if (d.parts == NULL || d.rows == NULL)
+    if (rc == 0 && (d.parts == NULL || d.rows == NULL))
         rc = err_set(-ENOMEM, "no memory for %llu rows", (unsigned long long)b->rows);
     for (bool more = rc == 0 && next_day(b, time, NULL, &day); more && rc == 0;) {
         take_day(&d, time, day);
         rc = write_day(to->self, &d);
+        there = rc > 0 ? 1 : there;
+        rc = rc > 0 ? 0 : rc;
         last = day;
         more = next_day(b, time, &last, &day);
     }
@@ -314,10 +364,8 @@ static int send_batch(struct ship_destination *to, const struct ship_batch *b)
     }
     free(d.parts);
     free(d.rows);
-    return back < 0 ? back : rc;
+    return back < 0 ? back : rc == 0 ? there : rc;
 }
-
-/* ---- the folder ---- */
 
 static int open_folder(struct ship_destination *d, const char *path)
 {
@@ -326,13 +374,12 @@ static int open_folder(struct ship_destination *d, const char *path)
     if (f == NULL)
         return err_set(-ENOMEM, "no memory for a destination");
     d->self = f;
-    f->fd = -1;
+    *f = (struct folder){.fd = -1, .path = path};
     if (path[0] == '\0')
         return err_set(-EINVAL, "parquet: needs a folder: parquet:/data/runs");
     if (mkdir(path, 0777) == -1 && errno != EEXIST)
         return err_set(-errno, "the folder %s cannot be made: %s", path, strerror(errno));
-    f->fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    return f->fd == -1 ? err_set(-errno, "the folder %s: %s", path, strerror(errno)) : 0;
+    return open_path(d, f);
 }
 
 static void close_folder(struct ship_destination *d)
@@ -352,6 +399,7 @@ const struct ship_kind ship_parquet = {.schemes = {"parquet:"},
                                        .promise = "each row once",
                                        .reserved = partitions,
                                        .all_tables = true,
+                                       .once = true,
                                        .open = open_folder,
                                        .send = send_batch,
                                        .close = close_folder};

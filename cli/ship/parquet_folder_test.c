@@ -12,6 +12,7 @@
 /* One unit, because a unit test is linked with libcore.a alone. */
 #include "cli/export/parquet_file.c"
 #include "cli/ship/batch.c"
+#include "cli/ship/claims.c"
 #include "cli/ship/parquet_folder.c"
 #include "core/base/file.h"
 #include "tests/test.h"
@@ -24,6 +25,11 @@ static char place[] = "/tmp/probing-folder-XXXXXX";
 const char *output_why(int code)
 {
     return strerror(code);
+}
+
+void terminal_say(const char *format, ...)
+{
+    (void)printf("# %s\n", format);
 }
 
 uint32_t answer_rows_count(const struct answer_rows *rows)

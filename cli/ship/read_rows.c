@@ -170,7 +170,8 @@ static void halve(struct ship_run *r, struct ship_table *t)
     r->state.changed = true;
 }
 
-static void commit(struct ship_run *r, const struct item *i)
+/* fresh: none of it was there. */
+static void commit(struct ship_run *r, const struct item *i, bool fresh)
 {
     struct ship_table *t = table_of(i);
     uint64_t asked = t->pending_to - t->next;
@@ -183,7 +184,7 @@ static void commit(struct ship_run *r, const struct item *i)
     t->next = t->pending_to;
     t->pending_to = 0;
     t->said = t->tried = false;
-    t->begun = true;
+    t->begun = fresh ? r->to.claims.made : 0;
     r->state.changed = true;
 }
 
@@ -202,7 +203,7 @@ static int send_item(struct ship_run *r, const struct item *i)
                            .from = t->next,
                            .to = t->pending_to,
                            .rows = i->rows,
-                           .first = !t->begun,
+                           .first = t->begun == 0 || t->begun != r->to.claims.made,
                            .n_columns = i->columns.n + SHIP_TAGS,
                            .parts = i->parts,
                            .n_parts = i->n_parts};
@@ -219,8 +220,10 @@ static int send_item(struct ship_run *r, const struct item *i)
     }
     arena_done(&mem);
     count_samples(r, &before);
-    if (rc == 0)
-        commit(r, i);
+    if (rc >= 0) {
+        commit(r, i, i->rows > 0 && rc == 0);
+        return 0;
+    }
     if (rc == -EFBIG && t->pending_to - t->next > 1) {
         halve(r, t);
         return 0;
@@ -307,6 +310,23 @@ static int by_table(const void *a, const void *b)
     return order != 0 ? order : (x->member > y->member) - (x->member < y->member);
 }
 
+/* Are there rows of it to be sent, and by us? */
+static bool is_ours(struct ship_run *r, struct ship_source *s, uint64_t now)
+{
+    bool news = false;
+    char label[80];
+
+    for (uint32_t t = 0; t < s->n_tables && !news; t++)
+        news = has_news(&s->tables[t], now);
+    if (!news)
+        return false;
+    int rc = ship_claims_take(&r->to.claims, s);
+    if (rc < 0 && !s->said_claimed)
+        terminal_say("%s: %s", source_label(s, label, sizeof(label)), err_why(rc));
+    s->said_claimed = rc < 0;
+    return rc == 0;
+}
+
 static int find_items(struct ship_run *r, struct item ***ret, uint32_t *ret_n)
 {
     uint64_t now = clock_monotonic();
@@ -325,7 +345,7 @@ static int find_items(struct ship_run *r, struct item ***ret, uint32_t *ret_n)
         return err_set(-ENOMEM, "no memory for %u tables", n);
     for (uint32_t i = 0; i < r->members.n; i++) {
         struct ship_source *s = r->source[i];
-        if (s == NULL || s->ended || r->members.list[i].error < 0)
+        if (s == NULL || s->ended || r->members.list[i].error < 0 || !is_ours(r, s, now))
             continue;
         for (uint32_t t = 0; t < s->n_tables; t++) {
             if (!has_news(&s->tables[t], now))

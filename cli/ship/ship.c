@@ -17,6 +17,7 @@
 #include "core/base/err.h"
 #include "core/base/file.h"
 #include "core/base/text.h"
+#include "sdk/lib/hash.h"
 
 #define EVERY_NS (10 * NS_PER_S)
 #define WAIT_FIRST_NS NS_PER_S /* after a failure, and twice as long each time, up to */
@@ -260,6 +261,16 @@ static void say_totals(const struct ship_run *r, const struct ship_totals *befor
                                       t->samples_over - before->samples_over));
 }
 
+/* Of a destination over the network: who has a state file of its own in the same folder. */
+static int claim_beside_state(struct ship_run *r)
+{
+    char name[64];
+
+    (void)snprintf(name, sizeof(name), "ship-%016llx.lock",
+                   (unsigned long long)hash_text(HASH_FNV, r->to.shown));
+    return ship_claims_open(r->state.dir, name, &r->to.claims);
+}
+
 int command_ship(struct target *t, int argc, char **argv)
 {
     struct ship_words w = {.every_ns = EVERY_NS};
@@ -281,6 +292,8 @@ int command_ship(struct target *t, int argc, char **argv)
     r.to.max_series = w.max_series != 0 ? w.max_series : MAX_SERIES;
     if (rc == 0)
         rc = ship_state_open(w.state, r.to.shown, &r.state);
+    if (rc == 0 && r.to.kind->once && r.to.claims.made == 0)
+        rc = claim_beside_state(&r);
     r.tables = w.tables;
     r.once = w.once;
     struct ship_totals before = r.told = r.state.totals;

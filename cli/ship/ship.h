@@ -39,7 +39,7 @@ struct ship_table {
     uint64_t first_row, end_row; /* what the source has now */
     uint64_t until;              /* of --once: what it had when that began */
     uint64_t not_before_ns;      /* it was refused: when to try again */
-    bool begun;                  /* a range of it was taken in this run */
+    uint32_t begun;              /* ship_claims.made under which a new range of it was taken */
     bool tried; /* the range under way has been given to the destination, or may have been */
     bool wanted, listed, said;
 };
@@ -57,6 +57,8 @@ struct ship_source {
     char address[80];          /* behind TCP: what it says of itself may be another's */
     bool seen, dead, checked;  /* checked: of this run it is known to be the one with this id */
     bool said;                 /* that it does not answer */
+    uint32_t claimed;          /* ship_claims.made under which its rows are ours to send */
+    bool said_claimed;         /* that they are another's */
 };
 
 struct ship_totals {
@@ -93,7 +95,7 @@ struct ship_batch {
     const struct ship_table *table;
     uint64_t from, to;          /* numbers of rows */
     uint64_t rows;              /* that are there, of them */
-    bool first;                 /* of this table in this run */
+    bool first;                 /* no new range of this table was taken in this run */
     struct sql_column *columns; /* SHIP_TAGS of ours, then theirs; no two of one name */
     uint32_t n_columns;
     struct answer_rows **parts;
@@ -112,6 +114,20 @@ void ship_batch_value(const struct ship_batch *b, uint32_t part, uint32_t row, u
 void ship_process_text(const struct ship_source *s, char ret[24]);
 /* Which column of theirs is the rows' time; -1: none. */
 int ship_batch_time(const struct ship_batch *b);
+
+/* ---- claims.c: whose rows are ours to send ---- */
+
+struct ship_claims {
+    int fd;        /* -1: the file system has no locks */
+    uint32_t made; /* which this is of those that were opened in this run; 0: none is */
+};
+
+/* name: of a file in `folder`, which all have in common whose rows would be there twice.  What was
+ * open is closed. */
+int ship_claims_open(int folder, const char *name, struct ship_claims *ret);
+/* -EBUSY: another one sends the rows of this process; the words name it. */
+int ship_claims_take(const struct ship_claims *c, struct ship_source *s);
+void ship_claims_close(struct ship_claims *c);
 
 /* ---- destination.c ---- */
 
@@ -137,7 +153,9 @@ struct ship_kind {
     bool all_tables;             /* when --tables is not given */
     bool metrics;                /* takes ship_metrics, too */
     bool series;                 /* knows max_series */
+    bool once;                   /* what two send is there twice */
     int (*open)(struct ship_destination *d, const char *rest);
+    /* 1: it, or a part of it, lies there already. */
     int (*send)(struct ship_destination *d, const struct ship_batch *b);
     int (*send_metrics)(struct ship_destination *d, const struct ship_metrics *m); /* may be NULL */
     void (*close)(struct ship_destination *d);
@@ -151,6 +169,7 @@ struct ship_destination {
     uint64_t max_series;       /* different ones an hour, of a destination that has such */
     uint64_t samples, refused; /* since it was opened */
     uint64_t over;             /* samples beyond max_series */
+    struct ship_claims claims; /* of one that has a folder in common; else beside the state file */
     void *self;
 };
 

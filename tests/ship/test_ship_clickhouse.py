@@ -180,3 +180,26 @@ def test_words_that_clickhouse_gets(world, receive):  # noqa: F811
     assert len({i["insert_deduplication_token"][0] for i in inserts}) == 1
     assert inserts[0]["query"][0].endswith(") FORMAT ArrowStream")
     assert all(r["headers"]["Authorization"].startswith("Basic ") for r in to.requests)
+
+
+def test_two_with_state_files_of_their_own(world, receive):  # noqa: F811
+    """Beside each other: of the second no row goes, which would be there twice."""
+    rank, = start_job(world)
+    add(rank, 5)
+
+    def answer(receiver, request):
+        return 200, {}, b"probing\n" if b"SELECT 'probing'" in request["body"] else b""
+    to = receive(answer)
+    words = (str(rank.pid), "clickhouse+http://127.0.0.1:%d" % to.port, "--tables", "python.loss")
+
+    def inserts():
+        return [r for r in to.taken() if "INSERT" in r["path"]]
+    first = start_ship(world, *words)
+    wait_for(inserts, "the rows of the first")
+    words = (world, *words, "--state", str(world.tmp / "state" / "other.json"))
+    done = ship(*words)
+    assert done.returncode == 1 and "(process %d on " % first.pid in done.stderr, done.stderr
+    assert len(inserts()) == 1
+    first.kill()
+    done = ship(*words)  # which cannot know what the first has sent, and nobody holds it any more
+    assert done.returncode == 0 and "sent 5 rows" in done.stderr, done.stderr

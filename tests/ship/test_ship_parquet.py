@@ -6,6 +6,7 @@ import random
 import re
 import resource
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -355,6 +356,71 @@ def test_rows_that_are_there_in_other_pieces_are_not_sent_again(world):
     (world.tmp / "state" / "ship.json").unlink()
     done = ship(world, str(rank.pid), to)
     assert "sent 10 rows" in done.stderr and steps(out) == list(range(10)), done.stderr
+
+
+def test_two_to_one_folder_do_not_send_the_rows_of_one_process_both(world):
+    """Each with a state file of its own they wrote the same rows in pieces of their own."""
+    rank, = start_job(world)
+    out, other = world.tmp / "out", str(world.tmp / "other.json")
+    to = "parquet:%s" % out
+    world.tmp.chmod(0o700)
+    add(rank, 5)
+    first = start_ship(world, str(rank.pid), to, "--tables", "python.loss")
+    wait_for(lambda: steps(out) == list(range(5)), "the first rows")
+    signals_stop(first)
+    words = (world, str(rank.pid), to, "--tables", "python.loss", "--state", other)
+    done = ship(*words)
+    add(rank, 3)
+    ship(*words)
+    add(rank, 2)
+    first.process.send_signal(signal.SIGCONT)
+    wait_for(lambda: 9 in steps(out), "the others")
+    assert steps(out) == list(range(10))
+    said = "another `probing ship` (process %d on %s) sends its rows" % (
+        first.pid, socket.gethostname())
+    assert done.returncode == 1 and said in done.stderr, done.stderr
+    assert "sent 0 rows" in done.stderr
+    second, = start_job(world)  # another process is another matter
+    add(second, 4)
+    done = ship(world, "%d,%d" % (rank.pid, second.pid), *words[2:])
+    assert done.returncode == 1 and said in done.stderr, done.stderr
+    assert "sent 4 rows" in done.stderr and len(steps(out)) == 14
+    first.kill()
+    done = ship(*words)  # nobody holds it any more; but what is there is there
+    assert done.returncode == 1 and "was the state file lost?" in done.stderr, done.stderr
+    assert len(steps(out)) == 14
+
+
+def test_a_folder_that_goes_and_comes_back(world):
+    """Its rows went on into what had been removed, or failed for ever."""
+    rank, = start_job(world)
+    out = world.tmp / "out"
+    add(rank, 5)
+    process = start_ship(world, str(rank.pid), "parquet:%s" % out, "--tables", "python.loss")
+    wait_for(lambda: steps(out) == list(range(5)), "the first rows")
+    out.rename(world.tmp / "away")
+    add(rank, 3)
+    process.wait_line("it was there before: make it again")
+    out.mkdir()
+    wait_for(lambda: steps(out) == [5, 6, 7], "the others")
+    assert steps(world.tmp / "away") == list(range(5))
+    other = str(world.tmp / "state" / "other.json")
+    add(rank, 1)
+    done = ship(world, str(rank.pid), "parquet:%s" % out, "--state", other)
+    assert "another `probing ship` (process %d on" % process.pid in done.stderr, done.stderr
+
+
+def test_a_lost_state_file_whose_first_range_lies_there_whole(world):
+    """Nobody looked at the second range any more, and its rows came in other pieces."""
+    rank, = start_job(world)
+    to, out = "parquet:%s" % (world.tmp / "out"), world.tmp / "out"
+    add(rank, 20000)
+    assert ship(world, str(rank.pid), to).returncode == 0
+    add(rank, 500)
+    (world.tmp / "state" / "ship.json").unlink()
+    done = ship(world, str(rank.pid), to)
+    assert done.returncode == 1 and "was the state file lost?" in done.stderr, done.stderr
+    assert steps(out) == list(range(20000))
 
 
 def test_a_state_file_that_cannot_be_trusted(world):
