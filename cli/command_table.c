@@ -258,7 +258,7 @@ static const struct cli_command own_commands[] = {
                  {"--cert", NULL, "FILE", "our own certificate, where the server asks for one"},
                  {"--key", NULL, "FILE", "its key, where that is not in the same file"},
                  {"--max-series", NULL, "N",
-                  "different series an hour by remote write; 1000000 by default"},
+                  "different series an hour, of those who have series; 1000000 by default"},
                  {"--once", NULL, NULL, "send what there is now, and end"}},
      .examples = {"-t job:4711 ship --to parquet:/data/runs",
                   "-t all ship --to prometheus+http://127.0.0.1:8428/api/v1/write",

@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "cli/ship/series.h"
 #include "cli/ship/ship.h"
 #include "core/base/err.h"
 #include "sdk/lib/buf.h"
@@ -70,5 +71,6 @@ void ship_destination_close(struct ship_destination *d)
     if (d->kind != NULL)
         d->kind->close(d);
     ship_claims_close(&d->claims);
+    series_limit_done(&d->limit);
     d->kind = NULL;
 }

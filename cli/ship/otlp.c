@@ -220,6 +220,19 @@ static void add_metric(struct buf *to, const char *name, const char *help, const
     protobuf_message(to, counter ? 7 : 5, points);
 }
 
+/* May the point go?  Its series is its source, its name and its attributes, which are all that is
+ * in it so far; one that may not is emptied. */
+static int take_point(struct ship_destination *d, const struct ship_source *source,
+                      const char *name, struct buf *point, bool *ret)
+{
+    uint64_t hash = hash_text(hash_text(HASH_FNV, source->id), name);
+    int rc = series_take(d, hash_bytes(hash, point->data, point->size), 1, ret);
+
+    if (!*ret)
+        buf_reset(point);
+    return rc;
+}
+
 static int send_metrics(struct ship_destination *d, const struct ship_metrics *m)
 {
     struct buf metric, points, point;
@@ -237,10 +250,14 @@ static int send_metrics(struct ship_destination *d, const struct ship_metrics *m
             d->refused++;
             continue;
         }
-        protobuf_fixed64(&point, 3, (uint64_t)m->at_ns);
-        protobuf_double(&point, 4, s->value);
+        bool goes = false;
         for (uint32_t k = 0; k < labels.n; k++)
             add_text_attribute(&point, 7, labels.list[k].name, labels.list[k].value);
+        rc = take_point(d, m->source, s->name, &point, &goes);
+        if (!goes)
+            continue;
+        protobuf_fixed64(&point, 3, (uint64_t)m->at_ns);
+        protobuf_double(&point, 4, s->value);
         protobuf_message(&points, 1, &point);
         add_metric(&metric, s->name, s->help, s->unit, strcmp(s->type, "counter") == 0, &points);
         rc = add_item(d, m->source, &metric, 1);
@@ -395,17 +412,21 @@ static int write_points(struct writing *w, uint32_t part, uint32_t row)
         if (!series_is_number(&b->columns[i]) || v.type == SQL_NULL)
             continue;
         series_name(name, sizeof(name), table, b->columns[i].name, "");
-        protobuf_fixed64(&w->point, 3, (uint64_t)time.integer);
-        if (v.type == SQL_INT)
-            protobuf_fixed64(&w->point, 6, (uint64_t)v.integer);
-        else
-            protobuf_double(&w->point, 4, series_number(&v));
+        bool goes = false;
         for (uint32_t k = SHIP_TAGS; k < b->n_columns; k++) {
             struct sql_value text;
             ship_batch_value(b, part, row, k, &text);
             if (text.type == SQL_TEXT)
                 add_attribute(&w->point, 7, b->columns[k].name, &text);
         }
+        rc = take_point(w->d, b->source, name, &w->point, &goes);
+        if (!goes)
+            continue;
+        protobuf_fixed64(&w->point, 3, (uint64_t)time.integer);
+        if (v.type == SQL_INT)
+            protobuf_fixed64(&w->point, 6, (uint64_t)v.integer);
+        else
+            protobuf_double(&w->point, 4, series_number(&v));
         protobuf_message(&w->points, 1, &w->point);
         add_metric(&w->item, name, "", "", /* counter= */ false, &w->points);
         rc = add_item(w->d, b->source, &w->item, 1);
@@ -476,6 +497,7 @@ const struct ship_kind ship_otlp = {
     .doc = "OpenTelemetry: metrics and spans",
     .promise = "each point and span at least once, always with the same time and id",
     .metrics = true,
+    .series = true,
     .open = open_otlp,
     .send = send_batch,
     .send_metrics = send_metrics,

@@ -16,7 +16,6 @@
 
 #include "cli/ship/http_post.h"
 #include "cli/ship/series.h"
-#include "core/base/clock.h"
 #include "core/base/err.h"
 #include "sdk/lib/hash.h"
 #include "sdk/lib/protobuf.h"
@@ -39,7 +38,6 @@ struct remote_write {
     struct place *places;
     uint32_t n, room;
     uint32_t refusals;
-    struct series_limit limit;
 };
 
 /* ---- requests ---- */
@@ -120,12 +118,9 @@ static int add_series(struct ship_destination *d, struct buf *one, size_t labels
     struct remote_write *w = d->self;
     bool taken = false;
 
-    w->limit.most = d->max_series;
-    int rc = one->failed ? 0
-                         : series_limit_take(&w->limit, hash_bytes(HASH_FNV, one->data, labels),
-                                             clock_monotonic(), &taken);
+    int rc =
+        one->failed ? 0 : series_take(d, hash_bytes(HASH_FNV, one->data, labels), samples, &taken);
     if (rc == 0 && !one->failed && !taken) {
-        d->over += samples;
         buf_reset(one);
         return 0;
     }
@@ -323,7 +318,6 @@ static void close_remote_write(struct ship_destination *d)
         return;
     http_close(&w->http);
     buf_done(&w->series);
-    series_limit_done(&w->limit);
     free(w->places);
     free(w);
 }

@@ -12,6 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/base/clock.h"
 #include "core/base/err.h"
 #include "sdk/lib/hash.h"
 #include "sdk/lib/utf8.h"
@@ -203,6 +204,14 @@ int series_limit_take(struct series_limit *l, uint64_t hash, uint64_t now_ns, bo
             return 0;
     }
     return 0;
+}
+
+int series_take(struct ship_destination *d, uint64_t hash, uint32_t samples, bool *ret)
+{
+    int rc = series_limit_take(&d->limit, hash, clock_monotonic(), ret);
+
+    d->over += rc == 0 && !*ret ? samples : 0;
+    return rc;
 }
 
 void series_limit_done(struct series_limit *l)

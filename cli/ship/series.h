@@ -44,18 +44,13 @@ bool series_is_number(const struct sql_column *c);
 double series_number(const struct sql_value *v);
 void labels_of_row(const struct ship_batch *b, uint32_t part, uint32_t row, struct labels *ret);
 
-/* Different series of an hour: each text in a row makes one of its own, and a server keeps each in
- * memory. */
-struct series_limit {
-    uint64_t *seen; /* hashes; 0: a free place */
-    uint64_t most, n, began_ns;
-    size_t mask;
-};
 #define SERIES_HOUR_NS (UINT64_C(3600) * 1000000000)
 /* May a sample of it go?  Who is in once is in for the hour.  now_ns: of any clock that only goes
  * forward.  hash: of name and labels.  -ENOMEM. */
 int series_limit_take(struct series_limit *l, uint64_t hash, uint64_t now_ns, bool *ret);
 void series_limit_done(struct series_limit *l);
+/* The same by d->limit, and now; samples that may not go are counted in d->over. */
+int series_take(struct ship_destination *d, uint64_t hash, uint32_t samples, bool *ret);
 
 /* A row by its place, in order of series and time. */
 struct series_row {

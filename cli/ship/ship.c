@@ -166,7 +166,7 @@ static void say_losses(struct ship_run *r)
         terminal_say("%llu samples were left out, of more than %llu different series in an hour: "
                      "name tables whose texts are few (--tables), or raise --max-series",
                      (unsigned long long)(now->samples_over - r->told.samples_over),
-                     (unsigned long long)r->to.max_series);
+                     (unsigned long long)r->to.limit.most);
     r->told = *now;
 }
 
@@ -288,8 +288,9 @@ int command_ship(struct target *t, int argc, char **argv)
     if (rc == 0 && (rc = ship_destination_open(w.to, &w.http, &r.to)) == -EINVAL)
         rc = cli_misuse(rc);
     if (rc == 0 && w.max_series != 0 && !r.to.kind->series)
-        rc = cli_misuse(err_set(-EINVAL, "--max-series is for %s", ship_remote_write.example));
-    r.to.max_series = w.max_series != 0 ? w.max_series : MAX_SERIES;
+        rc = cli_misuse(err_set(-EINVAL, "--max-series is for what has series: %s, %s",
+                                ship_remote_write.example, ship_otlp.example));
+    r.to.limit.most = w.max_series != 0 ? w.max_series : MAX_SERIES;
     if (rc == 0)
         rc = ship_state_open(w.state, r.to.shown, &r.state);
     if (rc == 0 && r.to.kind->once && r.to.claims.made == 0)

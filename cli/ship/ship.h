@@ -152,7 +152,7 @@ struct ship_kind {
     const char *const *reserved; /* names that no column may have; NULL: none */
     bool all_tables;             /* when --tables is not given */
     bool metrics;                /* takes ship_metrics, too */
-    bool series;                 /* knows max_series */
+    bool series;                 /* has such, and a limit on them */
     bool once;                   /* what two send is there twice */
     int (*open)(struct ship_destination *d, const char *rest);
     /* 1: it, or a part of it, lies there already. */
@@ -161,14 +161,22 @@ struct ship_kind {
     void (*close)(struct ship_destination *d);
 };
 
+/* Different series of an hour: each text in a row makes one of its own, and a server keeps each in
+ * memory.  series.h says who may go. */
+struct series_limit {
+    uint64_t *seen; /* hashes; 0: a free place */
+    uint64_t most, n, began_ns;
+    size_t mask;
+};
+
 struct ship_destination {
     const struct ship_kind *kind;
     char shown[512];           /* the address without a secret */
     struct http_options http;  /* for those who speak it */
     uint64_t wait_ns;          /* after -EAGAIN: as long as it asks for, 0: it says nothing */
-    uint64_t max_series;       /* different ones an hour, of a destination that has such */
+    struct series_limit limit; /* of a destination that has series */
     uint64_t samples, refused; /* since it was opened */
-    uint64_t over;             /* samples beyond max_series */
+    uint64_t over;             /* samples of series beyond the limit */
     struct ship_claims claims; /* of one that has a folder in common; else beside the state file */
     void *self;
 };

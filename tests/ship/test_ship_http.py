@@ -72,7 +72,34 @@ def test_series_without_end_are_cut_off(world, receive):  # noqa: F811
     assert state_of(world)[0]["samples_over"] == left
     assert ship(world, *words, "--max-series", "0").returncode == 2
     done = ship(world, str(rank.pid), "parquet:out", "--max-series", "9")
-    assert done.returncode == 2 and "is for prometheus+http" in done.stderr
+    assert done.returncode == 2 and "is for what has series: prometheus+http" in done.stderr
+
+
+def test_series_without_end_are_cut_off_by_opentelemetry(world, receive):  # noqa: F811
+    """It had no such bound; spans are none."""
+    rank, = start_job(world)
+    to = receive()
+    code = "import probing\n" \
+           "for i in range(600): table.append(i, 0.5, 'phase %d' % (i % 300), True, None)\n" \
+           "with probing.span('outer'): pass"
+    assert rank.probing("eval", code).returncode == 0
+    done = ship(world, str(rank.pid), "otlp+http://127.0.0.1:%d" % to.port, "--tables", "python.*",
+                "--max-series", "200")
+    assert done.returncode == 0, done.stderr
+    left = int(re.search(r"(\d+) samples were left out, of more than 200 different series",
+                         done.stderr).group(1))
+    series, points, spans = set(), 0, 0
+    for request in to.taken():
+        for resource in parts(request["body"], 1):
+            for item in [i for scope in parts(resource, 2) for i in parts(scope, 2)]:
+                if request["path"].endswith("traces"):
+                    spans += 1
+                    continue
+                for point in parts((parts(item, 5) + parts(item, 7))[0], 1):
+                    points += 1
+                    series.add((parts(item, 1)[0], tuple(parts(point, 7))))
+    assert len(series) == 200 and spans >= 1 and points >= 200
+    assert state_of(world)[0]["samples_over"] == left > 1000
 
 
 @pytest.mark.parametrize("fault", ["429", "500", "closed", "cut", "garbage"])
