@@ -22,6 +22,7 @@ static const char *const statements[] = {
      "global.s.t"),
     "select k, g, x from global.s.t order by x limit 3",
     "select a.k, b.g from global.s.t a join global.s.t b on a._rank = b._rank and a.k = b.k",
+    "select k, g, grouping(k), avg(x), count(*) from global.s.t group by rollup (k, g)",
     "select median(x), mode(g), histogram(i) from global.s.t"};
 #define STATEMENTS (sizeof(statements) / sizeof(statements[0]))
 

@@ -110,6 +110,7 @@ static size_t mutate(char *text, size_t size)
                                          "9223372036854775807",
                                          "1e308",
                                          " group by ",
+                                         " rollup (",
                                          " over ("};
     uint32_t at = below((uint32_t)size + 1), n = below(12) + 1;
     const char *other = lines[below(n_lines)];
@@ -195,8 +196,10 @@ static const struct rule {
       "using (module, stage)", "on t.duration < u.duration"}},
     {"where", {"", "where <bool>", "where <bool> and <bool>", "where local_step > <int>"}},
     {"group",
-     {"", "group by 1", "group by module, stage", "group by <expr>", "group by all",
-      "group by ()"}},
+     {"", "group by 1", "group by module, stage", "group by <expr>", "group by all", "group by ()",
+      "group by rollup (<expr>, <col>)", "group by cube (1, <col>, <expr>)",
+      "group by grouping sets ((<col>, <expr>), <col>, ())",
+      "group by <col>, rollup (<col>), grouping sets (rollup (<expr>), cube (<col>), (1))"}},
     {"tail",
      {"", "order by 1", "order by <expr> desc nulls last limit <int>", "limit <int>",
       "order by (1, 2) limit <int> offset <int>", "limit <int> offset <int>", "order by all",
@@ -310,7 +313,8 @@ static const struct rule {
       "covar_samp(allocated, <expr>)",
       "mode() within group (order by <col> desc)",
       "count_if(<bool>)",
-      "quantile_disc(<expr>, 0.3)"}},
+      "quantile_disc(<expr>, 0.3)",
+      "grouping(<col>)"}},
     {"win",
      {"row_number() over ()", "<agg> over (<window>)", "lag(<expr>) over (<window>)",
       "rank() over (order by <expr>)", "first_value(<col>) over (<window>)",

@@ -140,7 +140,14 @@ class Generator:
             for _ in range(self.pick([1, 2, 3]))
         ]
         text = "select %s from a%s" % (", ".join(keys + found), self.where())
-        if keys:
+        if keys and self.chance.random() < 0.4:
+            # In a set the keys are columns: PostgreSQL takes constants and equal keys apart.
+            names = self.chance.sample(["b", "k", "t", "dt"], len(keys))
+            text = text.replace("select " + ", ".join(keys), "select " + ", ".join(names), 1)
+            text += self.grouping_sets(names)
+            found.append("grouping(%s)" % ", ".join(self.chance.sample(names, len(names))))
+            text = text.replace(" from a", ", %s from a" % found[-1], 1)
+        elif keys:
             text += " group by " + ", ".join(str(i + 1) for i in range(len(keys)))
         if self.chance.random() < 0.25:
             text += " having " + self.fill(
@@ -157,6 +164,15 @@ class Generator:
         if any("stddev" in f or "var" in f or "corr" in f or "regr" in f for f in found):
             return text, False  # their last digits would be the order
         return self.ordered(text, len(keys + found))
+
+    def grouping_sets(self, names):
+        a, b = names[0], names[-1]
+        return " group by " + self.pick([
+            "rollup (%s)" % ", ".join(names), "cube (%s)" % ", ".join(names),
+            "grouping sets ((%s), (), (%s), ())" % (", ".join(names), a),
+            "%s, rollup (%s)" % (a, b), "rollup (%s), cube (%s)" % (a, b),
+            "grouping sets (%s, rollup (%s), (%s, %s))" % (a, b, b, a),
+            "distinct rollup (%s), rollup (%s, %s)" % (a, a, b)])  # fmt: skip
 
     def frame(self):
         if self.chance.random() < 0.5:

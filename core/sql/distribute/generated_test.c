@@ -207,11 +207,18 @@ static void add_grouped(struct buf *b)
                        portable || !chance(6) ? PICK(aggregates) : PICK(own_aggregates), i);
     (void)buf_adds(b, " from global.s.t");
     add_where(b, " where ");
+    bool sets = n_keys && chance(4);
+    static const char *const kinds[] = {"rollup (", "cube (", "grouping sets ((), "};
+    if (sets)
+        (void)buf_addf(b, " group by %s", PICK(kinds));
     for (uint32_t i = 0; i < n_keys; i++)
-        (void)buf_addf(b, "%s%u", i ? ", " : " group by ", i + 1);
+        (void)buf_addf(b, "%s%u", i ? ", " : sets ? "" : " group by ", i + 1);
+    (void)buf_adds(b, sets ? ")" : "");
     if (chance(4))
         (void)buf_addf(b, " having %s", PICK(havings));
     add_group_order(b, n_keys);
+    for (uint32_t i = 0; i < n_keys && sets; i++) /* NULL of the data and of a total */
+        (void)buf_addf(b, ", grouping(c%u)", i);
     if (n_keys && chance(3))
         (void)buf_addf(b, " limit %u", next_random(&seed, 12));
     if (n_keys && chance(6))

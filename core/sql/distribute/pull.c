@@ -143,7 +143,7 @@ static bool is_grouped(const struct scope_of *s)
         uses |= scope_uses(s, l->items[i].node);
     for (uint32_t i = 0; i < l->n_order; i++)
         uses |= scope_uses(s, l->order[i].node);
-    return l->n_group || l->group_all || l->group_none || l->having || l->qualify ||
+    return l->n_group || l->n_sets || l->group_all || l->group_none || l->having || l->qualify ||
            l->n_distinct_on || (uses & (USES_AGG | USES_WINDOW | USES_SELECT | USES_OTHER));
 }
 

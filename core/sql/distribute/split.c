@@ -178,7 +178,7 @@ static bool add_groups(struct split *p, bool aggregated)
             return false;
     }
     /* Without group by, whatever is not aggregated is grouped by. */
-    bool implied = s->group_all || (!s->n_group && !s->group_none && aggregated);
+    bool implied = s->group_all || (!s->n_group && !s->n_sets && !s->group_none && aggregated);
     for (uint32_t i = 0; i < s->n_items && implied; i++) {
         uint32_t uses = scope_uses(&p->scope, s->items[i].node);
         if (!(uses & (USES_AGG | USES_WINDOW)) && (uses & (USES_COLUMN | USES_TAG)) &&
@@ -430,7 +430,8 @@ static bool is_candidate(struct split *p, bool *ret_aggregated)
     for (uint32_t i = 0; i < s->n_order; i++)
         uses |= scope_uses(&p->scope, s->order[i].node);
     *ret_aggregated = (uses & USES_AGG) || s->having;
-    return !(uses & USES_STAR) && (*ret_aggregated || s->n_group || s->group_all || s->group_none);
+    return !(uses & USES_STAR) &&
+           (*ret_aggregated || s->n_group || s->n_sets || s->group_all || s->group_none);
 }
 
 static int finish(struct split *p, struct select *s, struct asked *a, bool *uses)
@@ -444,7 +445,7 @@ static int finish(struct split *p, struct select *s, struct asked *a, bool *uses
         if (!p->keys[i])
             return 0;
     r.n_order = s->n_order;
-    r.limit = split_limit(p, &r.order, &r.n_order);
+    r.limit = s->n_sets ? NULL : split_limit(p, &r.order, &r.n_order); /* a total needs all */
     int rc = make_part(p, a, r.limit, uses, &part);
     if (rc == 0)
         rc = global_add_part(p->scope.g, &part, s->from);
@@ -475,6 +476,7 @@ int global_split(struct sql_global *g, struct select *s)
     p->scope = (struct scope_of){g, s, s->from, t, true, false};
     p->copy = (struct tree_copy){.mem = &g->mem, .replace = replace, .arg = p};
     p->uses = uses;
+    p->finer = s->n_sets > 0; /* totals are of many groups */
     buf_init(&a.where, SQL_TEXT_BYTES);
     buf_init(&a.tags, SQL_TEXT_BYTES);
     if (is_candidate(p, &aggregated) && sort_conditions(p, &a, uses) && add_groups(p, aggregated))

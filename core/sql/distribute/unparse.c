@@ -140,14 +140,33 @@ void unparse_from(struct unparser *u, const struct from *f)
 
 /* ---- selects ---- */
 
+static void add_set_keys(struct unparser *u, const struct select *s, uint64_t set)
+{
+    bool more = false;
+    for (uint32_t k = 0; k < s->n_group && !u->out->failed; k++) {
+        if (!(set >> k & 1))
+            continue;
+        (void)buf_adds(u->out, more ? ", " : "");
+        unparse_node(u, s->group[k]);
+        more = true;
+    }
+}
+
 static void add_group(struct unparser *u, const struct select *s)
 {
     if (s->group_all || s->group_none)
         (void)buf_adds(u->out, s->group_all ? " group by all" : " group by ()");
-    for (uint32_t i = 0; i < s->n_group && !u->out->failed; i++) {
+    for (uint32_t i = 0; i < s->n_group && !s->n_sets && !u->out->failed; i++) {
         (void)buf_adds(u->out, i ? ", " : " group by ");
         unparse_node(u, s->group[i]);
     }
+    for (uint32_t i = 0; i < s->n_sets && !u->out->failed; i++) {
+        (void)buf_adds(u->out, i                  ? "), ("
+                               : s->sets_distinct ? " group by distinct grouping sets (("
+                                                  : " group by grouping sets ((");
+        add_set_keys(u, s, s->sets[i]);
+    }
+    (void)buf_adds(u->out, s->n_sets ? "))" : "");
 }
 
 /* The list has the newest first. */

@@ -327,6 +327,21 @@ static int aggregate_beside(struct query *q, struct op *op, struct op *child, st
     return rc;
 }
 
+/* Of no rows, the sets without keys have a group each. */
+static int add_empty_sets(struct op *op)
+{
+    struct aggregate *g = op->state;
+    struct vec *v[SQL_CALL_ARGS];
+    uint32_t n = g->n_groups ? 0 : sql_empty_sets(op->child);
+    if (n == 0)
+        return 0;
+    for (uint32_t k = 0; k < g->n_keys; k++)
+        v[k] = &op->child->out.v[g->key_exprs[k]->column];
+    int rc = sql_keys_add(&g->keys, v, NULL, n, g->groups);
+    g->n_groups = g->keys.n;
+    return rc < 0 ? rc : room_for_counts(op->q, g);
+}
+
 static int consume(struct op *op)
 {
     struct aggregate *g = op->state;
@@ -342,6 +357,8 @@ static int consume(struct op *op)
     }
     if (team)
         rc = sql_parallel_end(team, rc);
+    if (rc == 0)
+        rc = add_empty_sets(op);
     if (rc == 0)
         rc = make_states(op);
     return rc == 0 && team ? merge_all(op, team) : rc;

@@ -2,7 +2,8 @@
  *
  * core/sql/exec/ops.h - the operators, by the functions that make them.
  *
- * scan.c, pipeline.c, set_ops.c, sort.c, aggregate.c with agg*.c, window*.c, join*.c.
+ * scan.c, pipeline.c, set_ops.c, sort.c, grouping_sets.c, aggregate.c with agg*.c, window*.c,
+ * join*.c.
  * Private to core/sql; one thread a query, but for the helpers of parallel.c.
  */
 #ifndef CORE_SQL_EXEC_OPS_H
@@ -80,6 +81,14 @@ uint64_t sql_cell_prefix(const struct vec *v, uint32_t i, const struct sort_key 
 /* keep: only the first `keep` rows are wanted (0: all).  n_out: columns given on. */
 int sql_sort(struct op *child, const struct sort_key *keys, uint32_t n, uint64_t keep,
              uint32_t n_out, struct op **ret);
+
+/* grouping_sets.c: child's columns, then the keys, then the number of the set, a bit of which says
+ * of each key whether the set lacks it.  lack: of each set, the same bits. */
+int sql_grouping_sets(struct op *child, struct expr **keys, uint32_t n_keys, const uint64_t *lack,
+                      uint32_t n, struct op **ret);
+/* The sets without keys, which have a group where there are no rows, too: how many such rows are
+ * now in its keys and number; 0: none, or it is another operator. */
+uint32_t sql_empty_sets(struct op *op);
 
 const struct agg_kind *sql_agg_find(const char *name); /* of any form */
 enum agg_form sql_agg_form(const char *name);

@@ -43,7 +43,8 @@ enum expr_kind {
     EXPR_IN,
     EXPR_SUBQUERY, /* run for each combination of its arguments, by `run` */
     EXPR_AGG,
-    EXPR_WINDOW /* args: all that it is computed from */
+    EXPR_GROUPING, /* of its arguments, which does the row's grouping set lack: a bit each */
+    EXPR_WINDOW    /* args: all that it is computed from */
 };
 
 struct expr {

@@ -166,6 +166,7 @@ static struct vec *compile(struct program *p, const struct expr *e)
     case EXPR_CASE:
         return compile_case(p, e);
     case EXPR_AGG:
+    case EXPR_GROUPING:
     case EXPR_WINDOW:
         break;
     }

@@ -66,7 +66,7 @@ bool sql_expr_equal(const struct expr *a, const struct expr *b)
 
 bool sql_expr_has_agg(const struct expr *e)
 {
-    if (e->kind == EXPR_AGG)
+    if (e->kind == EXPR_AGG || e->kind == EXPR_GROUPING)
         return true;
     for (uint32_t i = 0; i < e->n_args; i++)
         if (sql_expr_has_agg(e->args[i]))

@@ -28,13 +28,33 @@ pivot t on x
 ----
 error: line 1, column 1: pivot is not supported; sum(x) filter (where k = 'a') makes a column
 
-select 1 group by rollup (1)
+select a, count(*) from (values (1)) t(a) group by a with rollup
 ----
-error: line 1, column 19: grouping sets, rollup and cube are not supported; write a select for each, with union all between them
+error: line 1, column 54: write group by rollup (a, b) in place of `with rollup`
 
-select 1 group by grouping sets ((1), ())
+select grouping(b) from (values (1, 2)) t(a, b) group by rollup (a)
 ----
-error: line 1, column 19: grouping sets, rollup and cube are not supported; write a select for each, with union all between them
+error: line 1, column 17: grouping() takes expressions that are grouped by, as written there
+
+select a from (values (1)) t(a) where grouping(a) = 0 group by rollup (a)
+----
+error: line 1, column 39: grouping() is not allowed in where
+
+select sum(grouping(a)) from (values (1)) t(a) group by rollup (a)
+----
+error: line 1, column 12: grouping() is not allowed in an aggregate
+
+select grouping(a) from (values (1)) t(a)
+----
+error: line 1, column 17: grouping() takes expressions that are grouped by, as written there
+
+select 1 from (values (1)) t(a) group by cube (a, a, a, a, a, a, a, a, a, a, a, a, a)
+----
+error: line 1, column 42: a cube of more than 12 makes more than 4096 grouping sets
+
+select 1 from (values (1)) t(a) group by grouping sets (a, (a, ))
+----
+error: line 1, column 64: found ')', expected an expression
 
 select [1, 2]
 ----

@@ -19,6 +19,8 @@
 #define SQL_DEPTH 128 /* nested parentheses, calls, subqueries: bounds our stack */
 #define SQL_CHAIN 250 /* a + b + c ...: bounds the depth of trees that grow to the left */
 #define SQL_TEXT_BYTES (1 << 20) /* longest statement */
+#define SQL_SETS_MAX 4096        /* grouping sets of one select, as in PostgreSQL */
+#define SQL_SET_KEYS_MAX 31      /* expressions in them: what grouping() can say */
 
 enum token_type { TOKEN_END, TOKEN_WORD, TOKEN_QUOTED, TOKEN_NUMBER, TOKEN_STRING, TOKEN_SIGN };
 
@@ -199,6 +201,9 @@ struct select {
     struct node **group;
     uint32_t n_group;
     bool group_all, group_none; /* group by all, group by () */
+    uint64_t *sets;             /* grouping sets: which of `group` each has, a bit each */
+    uint32_t n_sets;            /* 0: all of them, once */
+    bool sets_distinct;         /* equal ones once */
     bool order_all;             /* order by all, as order[0] says */
     struct order *order;
     uint32_t n_order;

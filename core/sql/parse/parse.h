@@ -3,9 +3,10 @@
  * core/sql/parse/parse.h - what the files of the parser share: where it stands, what it takes,
  * trees.
  *
- * parse.c (statements), parse_select.c (selects, their clauses), parse_from.c (tables, joins),
- * parse_expr.c (expressions by precedence), parse_infix.c (what stands between them), parse_call.c
- * (calls and windows), unsupported.c (what is refused by name).  The first error stays; everything
+ * parse.c (statements), parse_select.c (selects, their clauses), parse_group.c (group by),
+ * parse_from.c (tables, joins), parse_expr.c (expressions by precedence), parse_infix.c (what stands
+ * between them), parse_call.c (calls and windows), unsupported.c (what is refused by name).
+ * The first error stays; everything
  * after it unwinds, so results need no check where nothing is done with them.
  * Private to parse*.c; the query's thread only.
  */
@@ -62,6 +63,7 @@ bool sql_parse_other_statement(struct parser *p);
 bool sql_parse_other_show(struct parser *p);
 bool sql_parse_other_from(struct parser *p);
 bool sql_parse_other_group(struct parser *p);
+void sql_parse_group(struct parser *p, struct select *s); /* parse_group.c: stands behind `group` */
 bool sql_parse_other_value(struct parser *p);
 
 /* What is wrong here: where, what was found, what would do.  They give NULL. */

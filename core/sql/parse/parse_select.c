@@ -29,32 +29,6 @@ static void parse_items(struct parser *p, struct select *s)
     } while (take_sign(p, ","));
 }
 
-static void parse_group(struct parser *p, struct select *s)
-{
-    need_word(p, "by", "by after group");
-    if (sql_parse_other_group(p))
-        return;
-    if (take_word(p, "all")) {
-        s->group_all = true;
-        return;
-    }
-    if (is_sign(p, "(") && p->tokens[p->at + 1].type == TOKEN_SIGN &&
-        strcmp(p->tokens[p->at + 1].text, ")") == 0) {
-        s->group_none = true;
-        p->at += 2;
-        return;
-    }
-    do {
-        struct node *n = sql_parse_expr(p, 0);
-        uint32_t parts = n && n->kind == NODE_ROW ? n->n_args : 1;
-        for (uint32_t i = 0; i < parts && !p->error; i++) {
-            s->group = sql_parse_grown(p, s->group, s->n_group, sizeof(*s->group));
-            if (!p->error)
-                s->group[s->n_group++] = n && n->kind == NODE_ROW ? n->args[i] : n;
-        }
-    } while (take_sign(p, ",") && !p->error);
-}
-
 static void parse_values(struct parser *p, struct select *s)
 {
     s->set = SET_VALUES;
@@ -173,7 +147,7 @@ static struct select *parse_core(struct parser *p)
     if (take_word(p, "where"))
         s->where = sql_parse_expr(p, 0);
     if (take_word(p, "group"))
-        parse_group(p, s);
+        sql_parse_group(p, s);
     if (take_word(p, "having"))
         s->having = sql_parse_expr(p, 0);
     if (take_word(p, "window"))

@@ -114,13 +114,11 @@ bool sql_parse_other_from(struct parser *p)
     return p->error != 0;
 }
 
+/* Behind group by. */
 bool sql_parse_other_group(struct parser *p)
 {
-    if ((is_word(p, 0, "grouping") && is_word(p, 1, "sets")) ||
-        (is_sign_at(p, 1, "(") && (is_word(p, 0, "rollup") || is_word(p, 0, "cube"))))
-        sql_parse_fail(p, now(p)->pos,
-                       "grouping sets, rollup and cube are not supported; write a select for each, "
-                       "with union all between them");
+    if (is_word(p, 0, "with") && (is_word(p, 1, "rollup") || is_word(p, 1, "cube")))
+        sql_parse_fail(p, now(p)->pos, "write group by rollup (a, b) in place of `with rollup`");
     return p->error != 0;
 }
 

@@ -18,6 +18,7 @@ struct scope {
     struct op *op;      /* whose columns are seen */
     struct expr **aggs; /* EXPR_AGG, found while binding */
     uint32_t n_aggs;
+    bool grouping; /* EXPR_GROUPING was found */
     bool allow_aggs, inside_agg;
     bool allow_windows, inside_window;
     bool allow_correlated; /* subqueries that look at the columns of op */

@@ -223,6 +223,23 @@ __attribute__((noinline)) static bool is_function(const char *name)
     return n > 0;
 }
 
+/* grouping(a, b): which of what is grouped by the row's grouping set lacks. */
+static int bind_grouping(struct query *q, struct scope *s, const struct node *n, struct expr **ret)
+{
+    if (!s->allow_aggs || s->inside_agg)
+        return sql_error(q->text, q->size, n->pos, -EINVAL, "grouping() is not allowed in %s",
+                         s->inside_agg ? "an aggregate" : s->clause);
+    if (n->n_args > SQL_SET_KEYS_MAX || n->n_args < 1 || n->star || n->distinct || n->filter)
+        return wrong(q, n->pos, "grouping() takes expressions that are grouped by, up to 31");
+    struct expr *e = sql_new_expr(q, EXPR_GROUPING, SQL_INT, n->pos, n->n_args);
+    int rc = e ? 0 : -ENOMEM;
+    for (uint32_t i = 0; i < n->n_args && rc == 0; i++)
+        rc = sql_bind(q, s, n->args[i], &e->args[i]);
+    s->grouping = true;
+    *ret = e;
+    return rc;
+}
+
 int sql_bind_call(struct query *q, struct scope *s, const struct node *n, struct expr **ret)
 {
     const struct agg_kind *kind = sql_agg_find(n->text);
@@ -234,6 +251,8 @@ int sql_bind_call(struct query *q, struct scope *s, const struct node *n, struct
                          n->text);
     if (kind)
         return sql_agg_bind(q, s, n, kind, ret);
+    if (strcmp(n->text, "grouping") == 0)
+        return bind_grouping(q, s, n, ret);
     if (n->n_args == 2 && n->args[0]->kind == NODE_ROW)
         return sql_bind_row_compare(q, s, n, ret);
     bool plain = !n->star && !n->distinct && !n->filter && !n->within && !n->order && !n->nulls;

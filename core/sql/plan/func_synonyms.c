@@ -31,7 +31,6 @@ const char *sql_instead_of(const char *function)
         {"encode", "to_hex(n), md5(text)"},
         {"format", "a || ' ' || b, concat(a, b), round(x, 2)::text"},
         {"generate_series", "it gives rows: from generate_series(1, 9) n"},
-        {"grouping", "there are no grouping sets: a select for each, union all between them"},
         {"hash", "md5(text)"},
         {"json_agg", "string_agg(x::text, ',')"},
         {"json_array_elements", "it gives rows: from t, json_each(t.text)"},

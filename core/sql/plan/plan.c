@@ -28,14 +28,23 @@ static int wrong(struct query *q, uint32_t pos, const char *what)
 struct grouping {
     struct expr **keys;
     uint32_t n_keys;
-    struct op *op; /* the aggregate */
+    uint32_t n_shown; /* columns of the aggregate before the aggregates: keys, number of the set */
+    uint32_t *key_of; /* of each expression in group by: which key it is */
+    uint64_t *lack;   /* grouping sets: the keys that each has not; NULL: all have all */
+    uint32_t n_sets;
+    const struct op *input;
+    struct expr **op_keys; /* over the operator below the aggregate */
+    struct op *op;         /* the aggregate */
 };
 
-static int add_key(struct grouping *g, struct expr *e)
+static int add_key(struct grouping *g, struct expr *e, uint32_t *ret_key)
 {
-    for (uint32_t i = 0; i < g->n_keys; i++)
+    for (uint32_t i = 0; i < g->n_keys; i++) {
+        *ret_key = i;
         if (sql_expr_equal(g->keys[i], e))
             return 0;
+    }
+    *ret_key = g->n_keys;
     if (g->n_keys == SQL_CALL_ARGS)
         return err_set(-E2BIG, "more than %d columns to group by", SQL_CALL_ARGS);
     g->keys[g->n_keys++] = e;
@@ -52,7 +61,8 @@ static int bind_group(struct query *q, const struct select *s, struct scope *sco
                        .allow_correlated = true,
                        .ctes = scope->ctes};
     g->keys = sql_get(q, SQL_CALL_ARGS, sizeof(struct expr *));
-    if (!g->keys)
+    g->key_of = sql_get(q, s->n_group, sizeof(*g->key_of));
+    if (!g->keys || !g->key_of)
         return -ENOMEM;
     for (uint32_t i = 0; i < s->n_group; i++) {
         struct expr *e;
@@ -68,21 +78,87 @@ static int bind_group(struct query *q, const struct select *s, struct scope *sco
             return wrong(q, s->group[i]->pos,
                          sql_expr_has_agg(e) ? "an aggregate cannot be grouped by"
                                              : "a window function cannot be grouped by");
-        rc = add_key(g, e);
+        rc = add_key(g, e, &g->key_of[i]);
         if (rc < 0)
             return rc;
     }
     /* Without group by, or with group by all: whatever is not aggregated is grouped by. */
-    for (uint32_t i = 0;
-         i < l->n && (s->group_all || (!s->n_group && !s->group_none && scope->n_aggs)); i++) {
+    for (uint32_t i = 0; i < l->n && (s->group_all || (!s->n_group && !s->n_sets &&
+                                                       !s->group_none && scope->n_aggs));
+         i++) {
         if (sql_expr_has_agg(l->items[i].expr) || sql_expr_has_window(l->items[i].expr) ||
             !sql_expr_has_column(l->items[i].expr))
             continue;
-        int rc = add_key(g, l->items[i].expr);
+        uint32_t key;
+        int rc = add_key(g, l->items[i].expr, &key);
         if (rc < 0)
             return rc;
     }
     return 0;
+}
+
+static void add_set(struct grouping *g, uint64_t lack, bool distinct)
+{
+    uint32_t i = 0;
+    while (i < g->n_sets && (!distinct || g->lack[i] != lack))
+        i++;
+    g->lack[i] = lack;
+    g->n_sets += i == g->n_sets;
+}
+
+/* Each row once for each set; the keys become columns of that. */
+static int plan_sets(struct query *q, const struct select *s, struct grouping *g, struct op **op)
+{
+    uint32_t first = (*op)->n_cols;
+    g->lack = sql_get(q, s->n_sets, sizeof(*g->lack));
+    struct expr **keys = sql_get(q, g->n_keys + 1, sizeof(struct expr *));
+    if (!g->lack || !keys)
+        return -ENOMEM;
+    for (uint32_t i = 0; i < s->n_sets; i++) {
+        uint64_t has = 0;
+        for (uint32_t k = 0; k < s->n_group; k++)
+            has |= (s->sets[i] >> k & 1) << g->key_of[k];
+        add_set(g, ~has & ((UINT64_C(1) << g->n_keys) - 1), s->sets_distinct);
+    }
+    int rc = sql_grouping_sets(*op, g->keys, g->n_keys, g->lack, g->n_sets, op);
+    for (uint32_t k = 0; k < g->n_keys + 1 && rc == 0; k++) {
+        keys[k] = sql_column_expr(q, *op, first + k, s->pos);
+        rc = keys[k] ? 0 : -ENOMEM;
+    }
+    g->op_keys = keys;
+    return rc;
+}
+
+/* grouping(a, b) from the number of the set: ((n >> a) & 1) << 1 | (n >> b) & 1 */
+static int regroup_grouping(struct query *q, const struct grouping *g, struct expr **e)
+{
+    const struct expr *call = *e;
+    const struct node at = {.kind = NODE_CALL, .pos = call->pos};
+    struct expr *sum = sql_const(q, (struct sql_value){.type = SQL_INT}, call->pos);
+    int rc = sum ? 0 : -ENOMEM;
+    for (uint32_t i = 0; i < call->n_args && rc == 0; i++) {
+        uint32_t k = 0;
+        while (k < g->n_keys && !sql_expr_equal(g->keys[k], call->args[i]))
+            k++;
+        if (k == g->n_keys)
+            return wrong(q, call->args[i]->pos,
+                         "grouping() takes expressions that are grouped by, as written there");
+        if (!g->lack)
+            continue; /* 0 */
+        struct expr *bit = sql_column_expr(q, g->op, g->n_keys, call->pos);
+        const struct sql_value one = {.type = SQL_INT, .integer = 1};
+        struct expr *by =
+            sql_const(q, (struct sql_value){.type = SQL_INT, .integer = k}, call->pos);
+        struct expr *ones[2] = {sql_const(q, one, call->pos), sql_const(q, one, call->pos)};
+        if (!bit || !by || !ones[0] || !ones[1])
+            return -ENOMEM;
+        rc = sql_call_named(q, &at, ">>", bit, by, &bit);
+        rc = rc < 0 ? rc : sql_call_named(q, &at, "&", bit, ones[0], &bit);
+        rc = rc < 0 ? rc : sql_call_named(q, &at, "<<", sum, ones[1], &sum);
+        rc = rc < 0 ? rc : sql_call_named(q, &at, "|", sum, bit, &sum);
+    }
+    *e = sum;
+    return rc;
 }
 
 /* The expression over the aggregate's columns instead of its input's. */
@@ -96,13 +172,15 @@ static int regroup(struct query *q, const struct grouping *g, struct expr **e)
         }
     }
     if ((*e)->kind == EXPR_AGG) {
-        *e = sql_column_expr(q, g->op, g->n_keys + (*e)->column, (*e)->pos);
+        *e = sql_column_expr(q, g->op, g->n_shown + (*e)->column, (*e)->pos);
         return *e ? 0 : -ENOMEM;
     }
+    if ((*e)->kind == EXPR_GROUPING)
+        return regroup_grouping(q, g, e);
     if ((*e)->kind == EXPR_COLUMN)
         return sql_error(q->text, q->size, (*e)->pos, -EINVAL,
                          "column '%s' must be in group by or inside an aggregate",
-                         g->op->child->cols[(*e)->column].name);
+                         g->input->cols[(*e)->column].name);
     if ((*e)->n_args == 0)
         return 0;
     struct expr *copy = sql_new_expr(q, (*e)->kind, (*e)->type, (*e)->pos, (*e)->n_args);
@@ -128,11 +206,16 @@ static int plan_groups(struct query *q, const struct select *s, struct scope *sc
 {
     struct grouping g = {.n_keys = 0};
     int rc = bind_group(q, s, scope, l, &g);
-    const struct expr *bucket = rc < 0 ? NULL : sql_find_bucket(*op, g.keys, g.n_keys);
+    g.input = *op;
+    g.op_keys = g.keys;
+    g.n_shown = g.n_keys + (s->n_sets > 0);
+    const struct expr *bucket = rc < 0 || s->n_sets ? NULL : sql_find_bucket(*op, g.keys, g.n_keys);
     if (bucket && q->o->closed)
         rc = sql_only_closed(q, bucket, op);
+    if (rc == 0 && s->n_sets)
+        rc = plan_sets(q, s, &g, op);
     if (rc == 0)
-        rc = sql_aggregate(*op, g.keys, g.n_keys, scope->aggs, scope->n_aggs, &g.op);
+        rc = sql_aggregate(*op, g.op_keys, g.n_shown, scope->aggs, scope->n_aggs, &g.op);
     if (rc == 0 && bucket)
         q->bucketed = g.op;
     for (uint32_t i = 0; i < l->n && rc == 0; i++)
@@ -210,7 +293,8 @@ static int plan_core(struct query *q, const struct select *s, struct cte *ctes, 
         rc = sql_order_bind(q, s, &scope, &l, &o);
     if (rc == 0 && s->qualify)
         rc = bind_qualify(q, s, &scope, &l);
-    if (rc == 0 && (scope.n_aggs || s->n_group || s->group_all || s->group_none || having))
+    if (rc == 0 && (scope.n_aggs || s->n_group || s->n_sets || s->group_all || s->group_none ||
+                    scope.grouping || having))
         rc = plan_groups(q, s, &scope, &l, having, &op);
     if (rc == 0)
         rc = plan_windows(q, s, &l, &op);
