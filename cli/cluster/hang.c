@@ -101,7 +101,7 @@ static int add_missing(const struct cluster_options *o, struct hang_found *f)
         (void)snprintf(s->rank.why, sizeof(s->rank.why), "%s",
                        o->hosts == NULL ? "it runs on another machine (--hosts asks those), is of "
                                           "another user, or has ended"
-                                        : "no host that was asked has it");
+                                        : "no host that answered has it");
     }
     if (f->n > n)
         qsort(f->list, f->n, sizeof(*f->list), compare);

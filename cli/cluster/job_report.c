@@ -13,6 +13,7 @@
 
 #include "cli/cluster/cluster.h"
 #include "cli/cluster/local_ranks.h"
+#include "cli/cluster/torch_store.h"
 #include "cli/link/link.h"
 #include "cli/many/many.h"
 #include "cli/report/report.h"
@@ -205,6 +206,7 @@ int job_report_run(const struct cli_command *c, const char *targets, int argc, c
         return err_set(-ENOMEM, "no memory for the arguments");
     int n = take_words(c, argc, argv, words, &asked);
     int rc = n < 0 ? cli_misuse(n) : 0;
+    asked.o.timeout_ns = asked.many.timeout_ns > 0 ? asked.many.timeout_ns : TORCH_STORE_TIMEOUT_NS;
     if (rc == 0) {
         link_configure(asked.o.rsh, asked.o.program, /* degree= */ 0);
         rc = run_on(c, targets, &asked, n, words);

@@ -25,6 +25,7 @@
 #include "core/base/version.h"
 
 #define GREET_NS (30 * NS_PER_S) /* from when a relay is started until it says so */
+#define TRY_NS (3 * NS_PER_S)    /* for an address to be connected to, where there are others */
 #define TURN_FRAMES 256
 #define TURN_READS 8
 
@@ -43,6 +44,8 @@ static void branch_free(struct branch *b)
     if (b->token != NULL)
         memset(b->token, 0, strlen(b->token));
     free(b->token);
+    if (b->addresses != NULL)
+        freeaddrinfo(b->addresses);
     free(b);
 }
 
@@ -184,11 +187,9 @@ int tree_start(struct tree *t, const struct tree_how *how, uint32_t first, const
 }
 
 /* host: cut at its port. */
-static int connect_tcp(char *host, int *ret)
+static int find_addresses(char *host, struct addrinfo **ret)
 {
     const struct addrinfo hints = {.ai_socktype = SOCK_STREAM};
-    const int one = 1;
-    struct addrinfo *list;
     char *colon = strrchr(host, ':');
 
     if (colon == NULL || strchr(host, ']') > colon)
@@ -197,28 +198,59 @@ static int connect_tcp(char *host, int *ret)
     bool bare = host[0] == '[' && colon > host && colon[-1] == ']';
     if (bare)
         colon[-1] = '\0';
-    int rc = getaddrinfo(host + bare, colon + 1, &hints, &list);
+    int rc = getaddrinfo(host + bare, colon + 1, &hints, ret);
     if (rc != 0)
         return err_set(-ENOENT, "no machine '%s': %s", host + bare, gai_strerror(rc));
-    int fd = socket(list->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-    rc = fd == -1 ? -errno : 0;
-    if (rc == 0 && connect(fd, list->ai_addr, list->ai_addrlen) == -1 && errno != EINPROGRESS)
-        rc = -errno;
-    freeaddrinfo(list);
-    if (rc < 0) {
-        if (fd != -1)
-            (void)close(fd);
-        return err_set(rc, "%s", strerror(-rc));
-    }
-    (void)setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one));
-    *ret = fd;
     return 0;
+}
+
+/* A name may have several addresses, as of both kinds, and the relay listens at one of them: they
+ * are tried in turn, each for TRY_NS but the last. */
+static int connect_next(struct branch *b)
+{
+    const int one = 1;
+    int rc = -ENOENT;
+
+    while (b->untried != NULL && rc < 0) {
+        const struct addrinfo *a = b->untried;
+        int fd = socket(a->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+        rc = fd == -1 ? -errno : 0;
+        b->untried = a->ai_next;
+        if (rc == 0 && connect(fd, a->ai_addr, a->ai_addrlen) == -1 && errno != EINPROGRESS)
+            rc = -errno;
+        if (rc < 0 && fd != -1)
+            (void)close(fd);
+        if (rc < 0)
+            continue;
+        (void)setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one));
+        wire_end(&b->wire);
+        wire_begin(&b->wire, fd, fd);
+    }
+    if (rc < 0)
+        return err_set(rc, "%s", strerror(-rc));
+    b->deadline_ns = clock_monotonic() + (b->untried != NULL ? TRY_NS : GREET_NS);
+    return put_hello(b);
+}
+
+/* It has failed so: is there another address to try?  One that is connected to stays. */
+static bool connects_again(struct branch *b, int rc)
+{
+    struct sockaddr_storage at;
+    socklen_t size = sizeof(at);
+    bool refused = rc == -ECONNREFUSED || rc == -EHOSTUNREACH || rc == -ENETUNREACH;
+
+    if (b->untried == NULL || !(refused || rc == -ETIMEDOUT))
+        return false;
+    if (refused || getpeername(b->wire.in, (struct sockaddr *)&at, &size) == -1)
+        return connect_next(b) == 0;
+    b->untried = NULL;
+    b->deadline_ns = clock_monotonic() + GREET_NS;
+    return true;
 }
 
 int tree_connect(struct tree *t, uint32_t number, const char *name, const char *token)
 {
     char host[300];
-    int fd = -1;
     struct branch *b = branch_new(t, number, name, strlen(name) + 1);
 
     if (b == NULL)
@@ -226,11 +258,10 @@ int tree_connect(struct tree *t, uint32_t number, const char *name, const char *
     b->tcp = true;
     b->token = token != NULL ? strdup(token) : NULL;
     (void)snprintf(host, sizeof(host), "%s", name);
-    int rc = connect_tcp(host, &fd);
-    if (rc == 0) {
-        wire_begin(&b->wire, fd, fd);
-        rc = put_hello(b);
-    }
+    int rc = find_addresses(host, &b->addresses);
+    b->untried = b->addresses;
+    if (rc == 0)
+        rc = connect_next(b);
     if (rc < 0) {
         (void)buf_addf(&b->said, "%s", err_why(rc));
         b->deadline_ns = 1;
@@ -514,7 +545,7 @@ int tree_turn(struct tree *t, const struct pollfd *polls, uint32_t n)
     for (uint32_t i = n < t->n ? n : t->n; i-- > 0;) { /* who goes is replaced by the last */
         struct branch *b = t->list[i];
         int rc = branch_turn(t, b, polls + TREE_POLLS * i);
-        if (rc == 0)
+        if (rc == 0 || connects_again(b, rc))
             continue;
         if (rc == -EPIPE)
             hear_last_words(b);

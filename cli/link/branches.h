@@ -32,9 +32,10 @@ struct branch {
     size_t names_size;
     char *rsh, *program;
     uint32_t degree;
-    char *token; /* of a TCP relay; NULL */
+    char *token;                          /* of a TCP relay; NULL */
+    struct addrinfo *addresses, *untried; /* the same; untried: from here on */
     int pid, said_fd;
-    bool tcp, connecting, greeted;
+    bool tcp, greeted;
     struct buf said;
     uint64_t deadline_ns;
 };

@@ -146,6 +146,7 @@ static void tell_waiting(struct exchange *x, uint64_t now)
         if (!peer_is_known(p, now))
             continue;
         struct link_host told = p->told;
+        told.awaited = p->state == PEER_AWAITED;
         told.first = tree_first(&x->tree, x->waits[i].host);
         (void)write(x->waits[i].fd, &told, sizeof(told));
         (void)close(x->waits[i].fd);

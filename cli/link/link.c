@@ -206,6 +206,8 @@ bool link_is_due(const char *name, bool listens)
         the.hosts[i].tries = 0;
         return false;
     }
+    if (h.awaited)
+        return false;
     for (uint32_t k = 0; k < the.hosts[i].tries && pause < PAUSE_MAX_NS; k++)
         pause *= 2;
     return clock_monotonic() - the.hosts[i].began_ns >=

@@ -36,7 +36,7 @@ int link_hosts(const char *const *names, uint32_t n, uint32_t *ret_first);
 /* A relay that listens at "HOST:PORT". */
 int link_listener(const char *name, uint32_t *ret);
 /* Is it known, and lost, and is it time to try again?  After each try in vain the time doubles,
- * from a second to ten minutes.  Waits until it is reached or lost. */
+ * from a second to ten minutes. */
 bool link_is_due(const char *name, bool listens);
 /* The number of a host that was named to one of these; -ENOENT without words. */
 int link_known(const char *name, bool listens, uint32_t *ret);
@@ -44,15 +44,16 @@ int link_known(const char *name, bool listens, uint32_t *ret);
 const char *link_name_of(uint32_t host);
 
 struct link_host {
-    bool reached;
+    bool reached, awaited;       /* awaited: its relay has been started and has said nothing yet */
     uint32_t first;              /* the host whose relay we have started, and that it is behind */
-    char why[LINK_WHY];          /* it is not */
+    char why[LINK_WHY];          /* it is neither */
     char build[96], name[64];    /* as it says */
     int64_t offset_ns, error_ns; /* its clock (UTC) minus ours, and how far that may be from the
                                   * truth: half of the shortest round trip.  error_ns
                                   * LINK_UNKNOWN: not measured */
 };
-/* Waits until it is reached or lost, and its clock is known. */
+/* As it is now.  Only the clock of one that is reached is waited for, for 2 s at most: who is not
+ * there has had its time when it was asked who is there, and does not get it again. */
 int link_host_of(uint32_t host, struct link_host *ret);
 
 /* How long a host has to say who is there, or to do what is asked besides; 0: as usual, which is

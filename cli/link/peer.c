@@ -57,5 +57,5 @@ bool peer_is_known(const struct peer *p, uint64_t now)
 {
     bool clock = p->looks >= CLOCK_LOOKS || now - p->reached_ns > CLOCK_NS;
 
-    return p->state == PEER_LOST || (p->state == PEER_REACHED && clock);
+    return p->state != PEER_REACHED || clock;
 }

@@ -26,7 +26,7 @@ void peer_reached(struct peer *p, const struct frame_hello *h, uint64_t now);
 /* An answer to the PING at asked_ns came now (both clock_monotonic()), when our clock said utc_ns.
  * true: another look at its clock is wanted. */
 bool peer_take_pong(struct peer *p, const struct frame *f, uint64_t now, int64_t utc_ns);
-/* Is all known that is told: that it is lost, or reached and what its clock says? */
+/* Is all known that is told of it as it is now?  What its clock says is waited for. */
 bool peer_is_known(const struct peer *p, uint64_t now);
 
 #endif

@@ -190,7 +190,7 @@ def test_hosts(world):
     assert (by[0]["pid"], by[0]["host"], by[0]["looks"]) == (target.pid, "far", 3)
     assert by[0]["stacks"][0]["frames"]
     assert by[1]["host"] == "liar" and by[1]["pid"] is None and "\n" not in by[1]["operation"]
-    assert by[2]["state"] == "unseen" and "no host that was asked has it" in by[2]["why"]
+    assert by[2]["state"] == "unseen" and "no host that answered has it" in by[2]["why"]
     why = {h["host"]: h["why"] for h in found["not_reached"]}
     assert "No route to host" in why["dead"] and len(why) == 3
     assert all("not one of probing" in why[h] for h in ("noise", "odd"))

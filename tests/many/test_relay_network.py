@@ -1,71 +1,160 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A relay in another network, by namespaces: far away, with losses, and cut off in the middle."""
-import os
-import re
-import shutil
+"""Machines far from each other: ssh and relays over a network that delays, loses, is slow, has one
+way longer than the other, and is cut in the middle of it all (tests/network.py)."""
+import json
+import signal
 import subprocess
+import sys
 
 import pytest
-from ranks import four  # noqa: F401
-from world import CLI, wait_for
+from network import Job
+from ranks import rows
+from test_clocks import OTHER, S
+from world import IDLE, wait_for
+
+ALL = "ssh:node[1-4]/job:"
+COUNT = ("select _host, _rank, count(*) > 9 as some from global.process.envs group by 1, 2 "
+         "order by 2")
+EACH = [{"_host": "node%d" % (i + 1), "_rank": i, "some": True} for i in range(4)]
 
 
-def run(*words):
-    done = subprocess.run(words, capture_output=True, text=True)
-    if done.returncode != 0:
-        pytest.skip("no network of our own here: %s: %s" % (" ".join(words), done.stderr.strip()))
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    """A job of four machines with a rank each, and a token for relays that listen."""
+    job = Job(tmp_path_factory.mktemp("net"), 4)
+    try:
+        script, token = job.tmp / "rank.py", job.tmp / "token"
+        script.write_text("import os\nme = int(os.environ['RANK'])\n" + IDLE)
+        token.write_text("0123456789abcdef0123\n")
+        token.chmod(0o600)
+        job.env["PROBING_TOKEN_FILE"] = str(token)
+        cli = job.env["PROBING_REMOTE"]
+        for rank in range(4):
+            job.start(rank + 1, cli, "launch", "--", sys.executable, "-u", script, RANK=str(rank),
+                      LOCAL_RANK="0", WORLD_SIZE="4", TORCHELASTIC_RUN_ID=job.name,
+                      MASTER_ADDR="node1", MASTER_PORT="29500")
+            job.start(rank + 1, cli, "relay", "--listen", "0.0.0.0:9923")
+        for rank in range(4):
+            wait_for(lambda n=rank + 1: job.probing(
+                n, "-t", "job:" + job.name, "eval", "me").returncode == 0, "a core")
+            job.wait_port(rank + 1, 9923)
+        yield job
+    finally:
+        job.end()
 
 
 @pytest.fixture
-def distance():
-    """Two networks with a cable between: 10.89.0.1 here and .2 there."""
-    if os.environ.get("PROBING_TEST_FULL") != "1":
-        pytest.skip("takes networks of its own: PROBING_TEST_FULL=1")
-    if os.geteuid() != 0 or not shutil.which("ip") or not shutil.which("tc"):
-        pytest.skip("needs root, ip and tc (Debian: iproute2)")
-    here, there = "rl%d-a" % os.getpid(), "rl%d-b" % os.getpid()
-    try:
-        run("ip", "netns", "add", here)
-        run("ip", "netns", "add", there)
-        run("ip", "link", "add", "veth0", "netns", here, "type", "veth", "peer", "name", "veth0",
-            "netns", there)
-        for name, address in ((here, "10.89.0.1/24"), (there, "10.89.0.2/24")):
-            run("ip", "-n", name, "address", "add", address, "dev", "veth0")
-            run("ip", "-n", name, "link", "set", "veth0", "up")
-        yield here, there
-    finally:
-        for name in (here, there):
-            subprocess.run(["ip", "netns", "delete", name], capture_output=True)
+def job(made):
+    """All cables as they were."""
+    made.network.cut()
+    made.network.set()
+    yield made
+    made.network.cut()
+    made.network.set()
 
 
-def test_far_away_and_cut_off(four, distance, tmp_path):  # noqa: F811
-    here, there = distance
-    token = tmp_path / "token"
-    token.write_text("0123456789abcdef0123\n")
-    token.chmod(0o600)
-    env = dict(four.env, PROBING_TOKEN_FILE=str(token))
-    begin = lambda where, *words: subprocess.Popen(  # noqa: E731
-        ["ip", "netns", "exec", where, str(CLI), *words], env=env, stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    for name in distance:  # where the kernel has sch_netem; a cut cable needs none
-        subprocess.run(["tc", "-n", name, "qdisc", "add", "dev", "veth0", "root", "netem", "delay",
-                        "40ms", "loss", "2%"], capture_output=True)
-    relay = begin(there, "relay", "--listen", "10.89.0.2:9923")
+def ask(job, where, sql, *words, **more):
+    done = job.probing(1, "-t", where, *words, "query", "--format", "json", sql, **more)
+    return done, rows(done) if done.stdout else None
+
+
+def relays(job, number):
+    """How many relays run there that were started by ssh."""
+    words = job.network[number].words("ps", "-eo", "args")
+    return subprocess.check_output(words, text=True).count("/probing relay --stdio")
+
+
+@pytest.mark.parametrize("kind", ["ssh:node[1-4]/job:%s", "relay:node1:9923/job:%s,"
+                                  "relay:node2:9923/job:%s,relay:node3:9923/job:%s,"
+                                  "relay:node4:9923/job:%s"])
+def test_far_away_with_losses(job, kind):
+    """100 ms there and back, each twenty-fifth packet lost: slower, and no other answer."""
+    job.network.set(delay_ms=50, jitter_ms=5, loss=0.04)
+    who = kind.replace("%s", job.name)
+    done, found = ask(job, who, COUNT)
+    assert done.returncode == 0 and [dict(r, _host="node%d" % (r["_rank"] + 1)) for r in found] \
+        == EACH, done.stderr
+    done, found = ask(job, who, "select repeat('x', 1000) as x from range(100)")
+    assert done.returncode == 0 and len(found) == 400, done.stderr
+    assert all(row["x"] == "x" * 1000 for row in found)
+
+
+def test_one_is_cut_off(job):
+    """It is named within the time limit, the answers of the others are whole, and when it is back
+    it answers as before."""
+    job.network.cut(job.network[3])
+    rsh = job.env["PROBING_RSH"].replace("ConnectTimeout=10", "ConnectTimeout=3")
+    done, found = ask(job, ALL + job.name, COUNT, PROBING_RSH=rsh)
+    assert done.returncode == 1 and found == [r for r in EACH if r["_rank"] != 2], done.stderr
+    assert "3 of 4 answered" in done.stderr and "node3 port 22: Connection timed" in done.stderr
+    # A relay has 30 s to say that it is one.  A statement over all ranks waited for that, too.
+    who = "job:%s,relay:node3:9923/job:%s,relay:node2:9923/job:%s" % ((job.name,) * 3)
+    done, found = ask(job, who, COUNT, "--timeout", "5s", timeout=25)
+    assert done.returncode == 1 and [r["_rank"] for r in found] == [0, 1], done.stderr
+    assert "relay:node3:9923" in done.stderr and "no answer within 5s" in done.stderr
+    job.network.cut()
+    done, found = ask(job, ALL + job.name, COUNT)
+    assert done.returncode == 0 and found == EACH, done.stderr
+
+
+def test_cut_off_in_the_middle(job):
+    """What comes of the others goes on, Ctrl-C ends it at once, and no relay is left on them."""
+    watch = job.begin(1, "-t", ALL + job.name, "watch", "select 1 as one", "--interval", "50ms",
+                      "--format", "jsonl")
+    got = set()
+    while len(got) < 4:
+        got.add(json.loads(watch.stdout.readline())["rank"])
+    job.network.cut(job.network[3])
+    lines = [json.loads(watch.stdout.readline())["rank"] for _ in range(200)]
+    assert {0, 1, 3} == set(lines[-60:])
+    job.kill(watch, signal.SIGINT)
+    watch.communicate(timeout=60)
+    assert watch.returncode == 130
+    wait_for(lambda: not any(relays(job, n) for n in (1, 2, 4)), "the relays' end")
+    slow = job.begin(1, "-t", ALL + job.name, "--timeout", "4s", "eval",
+                     "import time; time.sleep(3) or me")
+    out, err = slow.communicate(timeout=60)
+    assert slow.returncode == 1 and "3 of 4 answered" in err and "node3" in err, err
+
+
+def test_a_slow_cable(job):
+    """Rows of 400 kB over 1 Mbit/s come whole; what the limit does not allow is refused by name."""
+    job.network.set(job.network[2], job.network[1], delay_ms=5, rate_kbit=1000)
+    who = "relay:node2:9923/job:" + job.name
+    sql = "select md5(i::text) as x from range(%d) as t(i)"
+    done, found = ask(job, who, sql % 10000)
+    assert done.returncode == 0 and len({row["x"] for row in found}) == 10000, done.stderr
+    done = job.probing(1, "-t", who, "--timeout", "2s", "query", sql % 200000)
+    assert done.returncode == 1 and "not whole within 2s" in done.stderr, done.stderr
+    done = job.probing(1, "-t", who, "eval", "me")
+    assert done.stdout.strip().endswith("1"), done.stderr
+
+
+def test_a_name_with_several_addresses(job):
+    """The first one refuses, the second says nothing, and the relay listens at the third."""
+    with open(job.tmp / "hosts", "a") as hosts:
+        hosts.write("::1 many\n10.89.0.3 many\n10.89.0.2 many\n")
+    job.network.cut(job.network[3])
+    done = job.probing(1, "-t", "relay:many:9923/job:" + job.name, "eval", "me")
+    assert done.returncode == 0 and done.stdout.strip().endswith("1"), done.stderr
+    done = job.probing(1, "-t", "relay:many:9924/job:" + job.name, "eval", "me")
+    assert done.returncode == 1 and "no relay listens there" in done.stderr
+
+
+def test_one_way_is_longer(job):
+    """The middle of a round trip is not when the other clock was read: the truth is within the
+    error that is said, of clocks that are apart, too."""
+    job.network.set(job.network[1], job.network[2], delay_ms=70)
+    job.network.set(job.network[3], job.network[1], delay_ms=70)
+    more = "export LD_PRELOAD=%s OTHER_CLOCK_NS=%d\n" % (OTHER, 5 * S)
+    (job.tmp / "more-node3").write_text(more)
     try:
-        assert re.search("listens at 10.89.0.2:9923", relay.stderr.readline())
-        who = "relay:10.89.0.2:9923/job:" + four.job
-        asker = begin(here, "-t", who, "query", "select repeat('x', 1000) as x from range(300)",
-                      "--format", "csv")
-        out, err = asker.communicate(timeout=120)
-        assert asker.returncode == 0 and out.count("x" * 1000) == 4 * 300, err
-        asker = begin(here, "-t", who, "--timeout", "5s", "query",
-                      "select count(*) as n from range(1000000000000)")
-        connected = ["ip", "netns", "exec", here, "cat", "/proc/net/tcp"]
-        wait_for(lambda: ":26C3 01" in subprocess.check_output(connected, text=True),
-                 "a connection")
-        run("ip", "-n", there, "link", "set", "veth0", "down")
-        out, err = asker.communicate(timeout=120)
-        assert asker.returncode == 1 and "5s" in err, err  # within its limit, and named
+        done = job.probing(1, "cluster", "status", "--job", job.name, "--hosts", "node[2-3]",
+                           "--json")
     finally:
-        relay.terminate()
-        relay.communicate()
+        (job.tmp / "more-node3").unlink()
+    said = {r["host"]: (r["clock_offset_ns"], r["clock_error_ns"]) for r in map(
+        json.loads, done.stdout.splitlines())}
+    for host, truth in (("node2", 0), ("node3", 5 * S)):
+        offset, error = said[host]
+        assert S // 50 < abs(offset - truth) <= error < S, (host, said)
