@@ -75,7 +75,11 @@ text: upper({text}) ;; lower({text}) ;; initcap({text}) ;; left({text}, {n}) ;;
     trim(both 'a' from {text}) ;; trim(leading ' ' from {text}) ;; trim(both 'äö ' from {text}) ;;
     {text}::varchar(3) ;; substring({text} from '[a-c]+') ;; substring({text} for {p}) ;;
     regexp_substr({text}, 'b.') ;; overlay({text} placing {text} from {p} + 1 for {p}) ;;
-    overlay({text} placing '<>' from 2) ;; ({text})
+    overlay({text} placing '<>' from 2) ;; ({text}) ;; to_char({bigint} / 1000, {figures}) ;;
+    to_char(round(({small} * 37.25::float8)::numeric, 2), {figures}) ;;
+    to_char({small} / 8::float8, {figures}) ;;
+    format({shape}, {text}, {bigint}) ;; format({shape}, {bigint}, {boolean}) ;;
+    concat({boolean}, {text})
 boolean: {bigint} < {bigint} ;; {bigint} = {bigint} ;; {bigint} <> {bigint} ;;
     {double} >= {double} ;; {double} = {double} ;; {text} < {text} ;;
     {text} collate "C" >= {text} ;; {text} = {text} ;;
@@ -126,6 +130,10 @@ WORDS = table(r"""
 n: 0 ;; 1 ;; 2 ;; 3 ;; -1 ;; -2 ;; 5 ;; 10
 p: 0 ;; 1 ;; 2 ;; 4
 m: 1 ;; 2 ;; 3 ;; -1 ;; 40
+figures: '9' ;; '999' ;; '0000' ;; 'FM999' ;; '9,999' ;; 'FM9G999G990D00' ;; '990.99' ;;
+    'FM990.99' ;; 'S99.9' ;; '99.9S' ;; '999MI' ;; 'PL99' ;; '99PR' ;; 'FM0000.0' ;; 'RN' ;;
+    '999th' ;; '.99' ;; '9V9' ;; '" n = "99' ;; '99999999999999999999'
+shape: '%s-%s' ;; '%2$s %1$s' ;; '%L is %s' ;; '%-7s|%5s' ;; '100%% %s' ;; '%1$I' ;; '%6L'
 like: 'a%' ;; '%b%' ;; '_' ;; '%' ;; '' ;; 'a\%b%' ;; '%\_c' ;; 'A_c' ;; '%ü' ;; '日%' ;;
     'a\\b' ;;
     'a!%b%' escape '!'

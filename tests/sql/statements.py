@@ -110,6 +110,7 @@ class Generator:
                     " limit 7 offset %d",
                     " fetch first %d rows only",
                     " offset %d rows fetch next 3 rows only",
+                    " fetch first %d rows with ties",
                 ]
             ) % self.pick(range(1, 9))
         return text, True

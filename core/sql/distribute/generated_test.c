@@ -219,7 +219,10 @@ static void add_grouped(struct buf *b)
     add_group_order(b, n_keys);
     for (uint32_t i = 0; i < n_keys && sets; i++) /* NULL of the data and of a total */
         (void)buf_addf(b, ", grouping(c%u)", i);
-    if (n_keys && chance(3))
+    bool ties = n_keys && !portable && chance(8);
+    if (ties)
+        (void)buf_addf(b, " fetch first %u rows with ties", next_random(&seed, 12));
+    else if (n_keys && chance(3))
         (void)buf_addf(b, " limit %u", next_random(&seed, 12));
     if (n_keys && chance(6))
         (void)buf_addf(b, " offset %u", next_random(&seed, 5));
@@ -237,7 +240,9 @@ static void add_rows(struct buf *b)
     for (uint32_t i = 0; i < n; i++)
         (void)buf_addf(b, "%s%u%s", i ? ", " : " order by ", i + 1,
                        chance(2) ? " desc nulls first" : " nulls last");
-    if (chance(2))
+    if (!portable && chance(6))
+        (void)buf_addf(b, " fetch first %u rows with ties", 1 + next_random(&seed, 9));
+    else if (chance(2))
         (void)buf_addf(b, " limit %u", next_random(&seed, 20));
     if (chance(5))
         (void)buf_addf(b, " offset %u", next_random(&seed, 5));

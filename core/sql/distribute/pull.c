@@ -166,8 +166,8 @@ static void push_limit(const struct scope_of *s, struct buf *after, struct buf *
     struct buf b;
     struct unparser u = {.out = &b, .text = s->g->text, .size = s->g->size, .bare = true};
     struct unparser there = {.out = way, .text = s->g->text, .size = s->g->size, .bare = true};
-    bool fits = l->limit && l->limit->kind == NODE_INT && l->limit->integer >= 0 && !l->order_all &&
-                !l->distinct && (!l->offset || l->offset->kind == NODE_INT);
+    bool fits = l->limit && l->limit->kind == NODE_INT && l->limit->integer >= 0 && !l->ties &&
+                !l->order_all && !l->distinct && (!l->offset || l->offset->kind == NODE_INT);
     int64_t rows = 0;
     if (fits &&
         __builtin_add_overflow(l->limit->integer, l->offset ? l->offset->integer : 0, &rows))

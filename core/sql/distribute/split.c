@@ -445,7 +445,7 @@ static int finish(struct split *p, struct select *s, struct asked *a, bool *uses
         if (!p->keys[i])
             return 0;
     r.n_order = s->n_order;
-    r.limit = s->n_sets ? NULL : split_limit(p, &r.order, &r.n_order); /* a total needs all */
+    r.limit = split_limit(p, &r.order, &r.n_order);
     int rc = make_part(p, a, r.limit, uses, &part);
     if (rc == 0)
         rc = global_add_part(p->scope.g, &part, s->from);

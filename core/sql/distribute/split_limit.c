@@ -122,8 +122,9 @@ static bool has_windows(const struct split *p)
 static bool is_limited(const struct split *p, int64_t *ret)
 {
     const struct select *s = p->scope.select;
-    bool fits = s->limit && s->limit->kind == NODE_INT && s->limit->integer >= 0 && !s->order_all &&
-                !s->distinct && !s->having && !s->qualify && !p->finer && p->n_keys &&
+    bool fits = s->limit && s->limit->kind == NODE_INT && s->limit->integer >= 0 && !s->ties &&
+                !s->order_all && !s->distinct && !s->having && !s->qualify && !p->finer &&
+                p->n_keys &&
                 (!s->offset || (s->offset->kind == NODE_INT && s->offset->integer >= 0));
     return fits &&
            !__builtin_add_overflow(s->limit->integer, s->offset ? s->offset->integer : 0, ret) &&

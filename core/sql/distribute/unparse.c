@@ -255,8 +255,13 @@ static void add_order(struct unparser *u, const struct select *s)
                        s->order->nulls_first ? "first" : "last");
     else
         unparse_order(u, s->order, s->n_order);
-    add_clause(u, " limit ", s->limit);
+    if (!s->ties)
+        add_clause(u, " limit ", s->limit);
     add_clause(u, " offset ", s->offset);
+    if (s->ties) {
+        add_clause(u, " fetch first (", s->limit);
+        (void)buf_adds(u->out, ") rows with ties");
+    }
 }
 
 void unparse_select(struct unparser *u, const struct select *s)

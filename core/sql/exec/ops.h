@@ -33,6 +33,10 @@ int sql_filter_add(struct op **op, struct expr *condition, bool pushed);
 int sql_project(struct op *child, struct expr **exprs, struct col *cols, uint32_t n,
                 struct op **ret);
 int sql_limit(struct op *child, uint64_t limit, uint64_t offset, struct op **ret);
+/* And the rows behind that are equal to the last one in the n keys; n_out: columns given on. */
+struct sort_key;
+int sql_limit_ties(struct op *child, uint64_t limit, uint64_t offset, const struct sort_key *keys,
+                   uint32_t n, uint32_t n_out, struct op **ret);
 /* The first of rows that are equal in n columns (NULL: in all of them); n_out: columns given on. */
 int sql_distinct(struct op *child, const uint32_t *columns, uint32_t n, uint32_t n_out,
                  struct op **ret);

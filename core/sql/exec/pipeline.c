@@ -351,6 +351,113 @@ int sql_limit(struct op *child, uint64_t limit, uint64_t offset, struct op **ret
     return op->detail ? 0 : -ENOMEM;
 }
 
+/* ---- limit with ties ---- */
+
+struct ties {
+    struct limit limit;
+    const struct sort_key *keys;
+    uint32_t n_keys;
+    struct vec *last; /* in row 0 the keys of the last row that the limit took */
+    bool began, ended;
+};
+
+static bool is_null(const struct vec *v, uint32_t i)
+{
+    return v->type == SQL_NULL || (v->has_null && v->null[i]);
+}
+
+static bool ties_with_last(const struct ties *t, const struct batch *in, uint32_t i)
+{
+    for (uint32_t k = 0; k < t->n_keys; k++) {
+        const struct vec *v = &in->v[t->keys[k].column];
+        bool null = is_null(v, i), last_null = is_null(&t->last[k], 0);
+        if (null != last_null || (!null && sql_compare_values(v, i, &t->last[k], 0) != 0))
+            return false;
+    }
+    return t->began;
+}
+
+static int keep_last(struct op *op, uint32_t i)
+{
+    struct ties *t = op->state;
+    for (uint32_t k = 0; k < t->n_keys; k++) {
+        struct sql_value x = sql_vec_value(op->q, &op->child->out.v[t->keys[k].column], i);
+        if (sql_is_textual(x.type)) {
+            struct text copy =
+                sql_copy_text(op->q, (struct text){x.text.data, (uint32_t)x.text.size});
+            if (!copy.data)
+                return -ENOMEM;
+            x.text.data = copy.data;
+        }
+        t->last[k].has_null = false;
+        if (x.type == SQL_NULL)
+            sql_set_null(&t->last[k], 0);
+        else
+            sql_put_value(&t->last[k], 0, &x);
+    }
+    t->began = true;
+    return 0;
+}
+
+static int next_ties(struct op *op)
+{
+    struct ties *t = op->state;
+    int rc = t->ended ? 0 : sql_next(op->child);
+    if (rc <= 0)
+        return rc;
+    const struct batch *in = &op->child->out;
+    uint32_t m = 0;
+    for (uint32_t k = 0; k < t->n_keys; k++)
+        if (sql_is_textual(in->v[t->keys[k].column].type))
+            sql_texts(op->q, &in->v[t->keys[k].column], in->sel, in->n_sel);
+    for (uint32_t k = 0; k < in->n_sel && !t->ended; k++) {
+        uint16_t i = in->sel ? in->sel[k] : (uint16_t)k;
+        if (t->limit.left && t->limit.skip) {
+            t->limit.skip--;
+        } else if (t->limit.left) {
+            t->limit.sel[m++] = i;
+            if (--t->limit.left == 0)
+                rc = keep_last(op, i);
+        } else if (ties_with_last(t, in, i)) {
+            t->limit.sel[m++] = i;
+        } else {
+            t->ended = true;
+        }
+        if (rc < 0)
+            return rc;
+    }
+    op->out = (struct batch){.n = in->n, .sel = t->limit.sel, .n_sel = m, .v = in->v};
+    return 1;
+}
+
+int sql_limit_ties(struct op *child, uint64_t limit, uint64_t offset, const struct sort_key *keys,
+                   uint32_t n, uint32_t n_out, struct op **ret)
+{
+    struct query *q = child->q;
+    struct op *op = sql_op(q, next_ties, "limit with ties", child->n_cols);
+    struct ties *t = op ? sql_get(q, 1, sizeof(*t)) : NULL;
+    if (!t)
+        return -ENOMEM;
+    *t = (struct ties){.limit = {.left = limit, .skip = offset}, .keys = keys, .n_keys = n};
+    t->limit.sel = sql_get(q, SQL_ROWS, sizeof(uint16_t));
+    t->last = sql_get(q, n, sizeof(*t->last));
+    if (!t->limit.sel || !t->last)
+        return -ENOMEM;
+    for (uint32_t k = 0; k < n; k++)
+        if (sql_vec_room(q, &t->last[k], child->cols[keys[k].column].type) < 0)
+            return -ENOMEM;
+    for (uint32_t c = 0; c < child->n_cols; c++)
+        sql_want(child, c);
+    op->child = child;
+    op->state = t;
+    op->out.v = child->out.v;
+    memcpy(op->cols, child->cols, child->n_cols * sizeof(*op->cols));
+    op->n_cols = n_out;
+    op->detail = sql_getf(q, "%llu", (unsigned long long)limit);
+    *ret = op;
+    return op->detail ? 0 : -ENOMEM;
+}
+
 void sql_want(struct op *op, uint32_t column)
 {
     if (op->want)

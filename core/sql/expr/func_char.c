@@ -4,7 +4,7 @@
  * English.
  *
  * The query's thread only.  What PostgreSQL has and this has not is refused, not copied; so are
- * numbers and intervals.
+ * intervals.  Numbers are in func_char_number.c.
  */
 #include "core/sql/expr/kernel.h"
 
@@ -243,19 +243,17 @@ KERNEL(to_char)
     return 0;
 }
 
-KERNEL(to_char_number)
+KERNEL(to_char_interval)
 {
     (void)sel;
     return n ? sql_run_error(r, st, -EINVAL,
-                             "to_char() formats timestamps only; for numbers use round(x, 2)::text "
-                             "or lpad(x::text, 8)")
+                             "to_char() does not format intervals: they are texts by themselves, "
+                             "x::text, and extract(epoch from x) is seconds")
              : 0;
 }
 
 const struct func sql_char_funcs[] = {{"strftime", "st", 't', 0, strftime_text},
                                       {"strftime", "ts", 't', 0, strftime_text},
                                       {"to_char", "st", 't', 0, to_char},
-                                      {"to_char", "it", 't', 0, to_char_number},
-                                      {"to_char", "dt", 't', 0, to_char_number},
-                                      {"to_char", "vt", 't', 0, to_char_number},
+                                      {"to_char", "vt", 't', 0, to_char_interval},
                                       {NULL, NULL, 0, 0, NULL}};

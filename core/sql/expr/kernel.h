@@ -32,7 +32,7 @@
     } while (0)
 
 extern const struct func sql_more_math_funcs[], sql_make_funcs[], sql_char_funcs[],
-    sql_interval_funcs[];
+    sql_interval_funcs[], sql_char_number_funcs[], sql_format_funcs[];
 extern const struct func sql_text_funcs[], sql_time_funcs[], sql_math_funcs[], sql_cast_funcs[],
     sql_json_funcs[], sql_regexp_funcs[];
 

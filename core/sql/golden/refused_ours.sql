@@ -280,10 +280,6 @@ select current_schema()
 ----
 error: line 1, column 8: unknown function 'current_schema'; tables are named schema.table; `show schemas` lists the schemas
 
-select format('%s', 1)
-----
-error: line 1, column 8: unknown function 'format'; a || ' ' || b, concat(a, b), round(x, 2)::text
-
 select pg_sleep(1)
 ----
 error: line 1, column 8: unknown function 'pg_sleep'; nothing waits here; `probing watch` asks again and again
@@ -291,3 +287,27 @@ error: line 1, column 8: unknown function 'pg_sleep'; nothing waits here; `probi
 select try_cast('{' as json), try_cast('[1]' as json)
 ----
 ,[1]
+
+select n from (values (1)) t(n) fetch first 1 row with ties
+----
+error: line 1, column 51: with ties needs an order by: rows tie that are equal in it
+
+select to_char(1, '9.9.9')
+----
+error: line 1, column 8: to_char(): a number has one point
+
+select to_char(1, '9PR9')
+----
+error: line 1, column 8: to_char(): digits stand before PR
+
+select to_char(interval '1 day', 'HH24')
+----
+error: line 1, column 8: to_char() does not format intervals: they are texts by themselves, x::text, and extract(epoch from x) is seconds
+
+select format('%d', 1)
+----
+error: line 1, column 8: format(): it knows %s, %I, %L and %%
+
+select format('%s %s', 1)
+----
+error: line 1, column 8: format(): there are fewer arguments than it asks for

@@ -208,6 +208,7 @@ struct select {
     struct order *order;
     uint32_t n_order;
     struct node *limit, *offset;
+    bool ties; /* rows that are equal in order to the last one, too */
 };
 
 enum statement_kind {
@@ -229,6 +230,9 @@ struct statement {
     const char *name, *value; /* SHOW, SET */
     uint32_t pos;
 };
+
+/* A word that is no name without quotes. */
+bool sql_is_reserved(const char *word, size_t size);
 
 /* -EINVAL: "line 1, column 8: ...".  -ENOMEM. */
 int sql_parse(struct arena *a, const char *text, size_t size, struct statement *ret);

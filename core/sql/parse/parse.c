@@ -57,12 +57,17 @@ void *sql_parse_get(struct parser *p, size_t count, size_t size)
     return m;
 }
 
-bool sql_parse_is_reserved(const struct token *t)
+bool sql_is_reserved(const char *word, size_t size)
 {
-    for (size_t i = 0; t->type == TOKEN_WORD && i < sizeof(reserved) / sizeof(*reserved); i++)
-        if (strcmp(t->text, reserved[i]) == 0)
+    for (size_t i = 0; i < sizeof(reserved) / sizeof(*reserved); i++)
+        if (strlen(reserved[i]) == size && memcmp(word, reserved[i], size) == 0)
             return true;
     return false;
+}
+
+bool sql_parse_is_reserved(const struct token *t)
+{
+    return t->type == TOKEN_WORD && sql_is_reserved(t->text, strlen(t->text));
 }
 
 /* Grow an array in the arena, doubling; pieces left behind are part of the price of an arena. */

@@ -4,10 +4,10 @@
  * trees.
  *
  * parse.c (statements), parse_select.c (selects, their clauses), parse_group.c (group by),
- * parse_from.c (tables, joins), parse_expr.c (expressions by precedence), parse_infix.c (what stands
- * between them), parse_call.c (calls and windows), unsupported.c (what is refused by name).
- * The first error stays; everything
- * after it unwinds, so results need no check where nothing is done with them.
+ * parse_from.c (tables, joins), parse_expr.c (expressions by precedence), parse_infix.c (what
+ * stands between them), parse_call.c (calls and windows), unsupported.c (what is refused by name).
+ * The first error stays; everything after it unwinds, so results need no check where nothing is
+ * done with them.
  * Private to parse*.c; the query's thread only.
  */
 #ifndef CORE_SQL_PARSE_PARSE_H

@@ -246,7 +246,7 @@ static void parse_ctes(struct parser *p)
     } while (take_sign(p, ","));
 }
 
-/* fetch first 5 rows only: the standard's limit */
+/* fetch first 5 rows only, or with ties: the standard's limit */
 static void parse_fetch(struct parser *p, struct select *s)
 {
     if (!take_word(p, "first"))
@@ -257,7 +257,12 @@ static void parse_fetch(struct parser *p, struct select *s)
         s->limit->integer = 1;
     if (!take_word(p, "rows"))
         need_word(p, "row", "row or rows");
-    need_word(p, "only", "only");
+    uint32_t pos = now(p)->pos;
+    s->ties = take_word(p, "with");
+    if (!s->ties)
+        need_word(p, "only", "only, or with ties");
+    else if (need_word(p, "ties", "ties") && !s->n_order && !s->order_all)
+        sql_parse_fail(p, pos, "with ties needs an order by: rows tie that are equal in it");
 }
 
 /* order by all [desc]: by every column of the list, from left to right */

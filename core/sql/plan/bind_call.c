@@ -202,13 +202,17 @@ static int bind_special(struct query *q, const struct node *n, struct expr **arg
         rc = bind_nullif(q, n, args, ret);
         return rc < 0 ? rc : 1;
     }
-    if (strncmp(n->text, "concat", 6) == 0 || strcmp(n->text, "||") == 0) {
-        bool any = n->text[0] == 'c';
+    bool all = strncmp(n->text, "concat", 6) == 0 || strcmp(n->text, "format") == 0;
+    if (all || strcmp(n->text, "||") == 0) {
+        bool any = all;
         for (uint32_t i = 0; i < n->n_args; i++)
             any = any || args[i]->type == SQL_TEXT;
-        for (uint32_t i = 0; i < n->n_args && any && rc == 0; i++)
-            if (args[i]->type != SQL_TEXT)
+        for (uint32_t i = 0; i < n->n_args && any && rc == 0; i++) {
+            if (args[i]->type == SQL_BOOL && all) /* as PostgreSQL prints it, not as it casts it */
+                rc = sql_call_named(q, n, "bool letter", args[i], NULL, &args[i]);
+            else if (args[i]->type != SQL_TEXT)
                 rc = sql_cast_to(q, &args[i], SQL_TEXT, false);
+        }
     }
     return rc;
 }

@@ -124,14 +124,16 @@ int sql_order_plan(struct query *q, const struct select *s, const struct orderin
     int rc = count_of(q, s->limit, "limit", &limit);
     if (rc == 0)
         rc = count_of(q, s->offset, "offset", &offset);
-    bool few = limit < (1u << 20) && offset < (1u << 20) && !o->n_on;
+    bool few = limit < (1u << 20) && offset < (1u << 20) && !o->n_on && !s->ties;
     if (rc == 0 && o->n)
         rc = sql_sort(*op, o->keys, o->n, few ? limit + offset : 0,
-                      o->n_on ? (*op)->n_cols : o->n_shown, op);
+                      o->n_on || s->ties ? (*op)->n_cols : o->n_shown, op);
     if (rc == 0 && o->n_on)
-        rc = sql_distinct(*op, o->on, o->n_on, o->n_shown, op);
+        rc = sql_distinct(*op, o->on, o->n_on, s->ties ? (*op)->n_cols : o->n_shown, op);
     q->sums_up = q->sums_up || s->limit || s->offset || o->n_on;
-    if (rc == 0 && (s->limit || s->offset))
+    if (rc == 0 && s->ties)
+        rc = sql_limit_ties(*op, limit, offset, o->keys, o->n, o->n_shown, op);
+    else if (rc == 0 && (s->limit || s->offset))
         rc = sql_limit(*op, limit, offset, op);
     return rc;
 }
