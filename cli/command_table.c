@@ -354,8 +354,9 @@ static const struct cli_command own_commands[] = {
      .doc = "list processes with a core, or data directories of processes that have ended",
      .pages = true,
      .run = command_list,
-     .options = {{"--dead", NULL, NULL, "list the data of processes that have ended"}},
-     .examples = {"list", "list --dead"}},
+     .options = {{"--dead", NULL, NULL, "list the data of processes that have ended"},
+                 {"--json", NULL, NULL, "a line of JSON for each"}},
+     .examples = {"list", "list --dead", "list --json"}},
     {.name = "cluster",
      .arguments = "nodes | status | attach | detach | hang | diff | REPORT",
      .doc = "a job as a whole: its nodes, its ranks, who hangs, entering and leaving all of them",
@@ -489,11 +490,20 @@ const struct cli_command *cli_command_at(uint32_t i)
     return c->name != NULL ? c : NULL;
 }
 
+/* What py-spy, memray and psql call what is here. */
+static const char *const words_of_others[][2] = {
+    {"dump", "backtrace"}, {"stack", "backtrace"},   {"stacks", "backtrace"}, {"ps", "list"},
+    {"attach", "inject"},  {"record", "flamegraph"}, {"detach", "eject"},     {"sql", "query"},
+    {"live", "top"},       {"leaks", "memory"},      {"run", "launch"},       {"psql", "query"}};
+
 const char *cli_command_near(const char *word)
 {
     const char *names[COMMANDS_MAX];
     size_t n = 0;
 
+    for (size_t i = 0; i < sizeof(words_of_others) / sizeof(words_of_others[0]); i++)
+        if (strcmp(word, words_of_others[i][0]) == 0)
+            return words_of_others[i][1];
     for (const struct cli_command *c;
          n < COMMANDS_MAX && (c = cli_command_at((uint32_t)n)) != NULL;)
         names[n++] = c->name;

@@ -68,6 +68,7 @@ void help_all(FILE *out)
           "  probing --version [-v] show the build; with -v also where its files are\n"
           "  probing --licenses     show the licences of what is linked in\n"
           "\n"
+          "for programs: list, backtrace, cluster and reports have --json; query --format json\n"
           "exit codes: 0 success; 1 failure, or the evaluated code raised an exception; 2 wrong "
           "usage\n",
           out);

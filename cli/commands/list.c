@@ -22,11 +22,14 @@
 #include "core/base/text.h"
 #include "core/datadir/datadir.h"
 #include "sdk/lib/buf.h"
+#include "sdk/lib/json.h"
 #include "sdk/lib/proc/proc_file.h"
+
+#define JSON_LINE_BYTES 16384
 
 struct listing {
     uint32_t shown;
-    bool header;
+    bool dead, json;
 };
 
 static void line(struct listing *l, const char *pid, const char *version, const char *directory,
@@ -34,10 +37,8 @@ static void line(struct listing *l, const char *pid, const char *version, const 
 {
     char shown[3][4200];
 
-    if (!l->header)
+    if (l->shown == 0)
         printf("%8s  %-8s  %-40s  %s\n", "pid", "version", "data", "command");
-    l->header = true;
-    l->shown++;
     printf("%8s  %-8s  %-40s  %s\n", pid, terminal_field(shown[0], sizeof(shown[0]), version),
            terminal_field(shown[1], sizeof(shown[1]), directory),
            terminal_field(shown[2], sizeof(shown[2]), command));
@@ -53,32 +54,61 @@ static void note(char *command, size_t size, const char *format, ...)
     va_end(args);
 }
 
+/* One process as a line of JSON; what is not known is null. */
+static void json_line(pid_t pid, const char *version, const char *directory, const char *command,
+                      const char *crash, const char *why, uid_t uid)
+{
+    struct buf b;
+
+    buf_init(&b, JSON_LINE_BYTES);
+    (void)buf_addc(&b, '{');
+    json_add_member_int(&b, "pid", pid, 0);
+    json_add_member_text(&b, "version", version);
+    json_add_member_text(&b, "directory", directory);
+    json_add_member_text(&b, "command", command);
+    json_add_member_text(&b, "crash", crash);
+    json_add_member_text(&b, "why", why);
+    (void)buf_addf(&b, "\"uid\": %u}\n", (unsigned)uid);
+    if (!b.failed)
+        (void)fwrite(buf_text(&b), 1, b.size, stdout);
+    else
+        terminal_say("process %d: its line is too long", (int)pid);
+    buf_done(&b);
+}
+
 #define COMMAND_SHOWN 128 /* bytes: the rest of the line is for notes */
 
 static void describe(struct listing *l, pid_t pid, const struct datadir *d,
                      const char *shown_directory)
 {
-    char number[16], version[32] = "?", command[256] = "?", crash[32], why[96];
+    char number[16], version[32] = "", command[256] = "", crash[32] = "", why[96] = "";
 
     (void)snprintf(number, sizeof(number), "%d", (int)pid);
     (void)directory_info(d, "version", version, sizeof(version));
     int rc = directory_info(d, "command", command, COMMAND_SHOWN);
-    if (rc < 0)
-        (void)snprintf(why, sizeof(why), "%s", err_why(rc));
-    if (d->owner != geteuid())
-        note(command, sizeof(command), "  (uid %u)", (unsigned)d->owner);
-    if (crash_of(d, crash, sizeof(crash)))
-        note(command, sizeof(command), "  (crashed: %s)", crash);
     if (rc == -EBADMSG)
-        note(command, sizeof(command), "  (info is damaged)");
+        (void)snprintf(why, sizeof(why), "info is damaged");
     else if (rc < 0 && rc != -ENOENT)
-        note(command, sizeof(command), "  (%s)", why);
-    line(l, number, version, shown_directory, command);
+        (void)snprintf(why, sizeof(why), "%s", err_why(rc));
+    bool crashed = crash_of(d, crash, sizeof(crash));
+    if (l->json) {
+        json_line(pid, version, shown_directory, command, crashed ? crash : "", why, d->owner);
+    } else {
+        if (command[0] == '\0')
+            (void)snprintf(command, sizeof(command), "?");
+        if (d->owner != geteuid())
+            note(command, sizeof(command), "  (uid %u)", (unsigned)d->owner);
+        if (crashed)
+            note(command, sizeof(command), "  (crashed: %s)", crash);
+        if (why[0] != '\0')
+            note(command, sizeof(command), "  (%s)", why);
+        line(l, number, version[0] != '\0' ? version : "?", shown_directory, command);
+    }
+    l->shown++;
 }
 
-static int list_living(void)
+static int list_living(struct listing *l)
 {
-    struct listing l = {0};
     struct proc_numbers all;
     struct proc_number one;
     int opened = proc_numbers_open(&all, "/proc");
@@ -95,12 +125,12 @@ static int list_living(void)
             char *inside = strstr(directory, "/root/");
             struct datadir d;
             if (datadir_open(directory, DATADIR_ANY, &d) == 0)
-                describe(&l, pid, &d, inside != NULL ? inside + 5 : directory);
+                describe(l, pid, &d, inside != NULL ? inside + 5 : directory);
             datadir_close(&d);
         }
     }
     proc_numbers_close(&all);
-    if (l.shown == 0)
+    if (l->shown == 0 && !l->json)
         puts("no process of yours has a probing core in it; enter one with: probing -t <pid> "
              "inject");
     return EXIT_DONE;
@@ -117,28 +147,30 @@ static int list_dead_one(void *arg, const struct datadir *d)
 
 static int take_list(void *arg, const char *option, const char *value)
 {
-    bool *dead = arg;
+    struct listing *l = arg;
 
     if (option == NULL)
         return err_set(-EINVAL, "list takes no argument '%s'", value);
-    *dead = true; /* --dead */
+    if (strcmp(option, "--json") == 0)
+        l->json = true;
+    else
+        l->dead = true; /* --dead */
     return 0;
 }
 
 int command_list(struct target *t, int argc, char **argv)
 {
     struct listing l = {0};
-    bool dead = false;
-    int rc = cli_parse(argc, argv, take_list, &dead);
+    int rc = cli_parse(argc, argv, take_list, &l);
 
     (void)t;
     if (rc < 0)
         return rc;
-    if (!dead)
-        return list_living();
+    if (!l.dead)
+        return list_living(&l);
     if ((rc = directory_each(list_dead_one, &l)) < 0)
         return rc;
-    if (l.shown == 0)
+    if (l.shown == 0 && !l.json)
         puts("there is no data of ended processes");
     return EXIT_DONE;
 }

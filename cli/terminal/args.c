@@ -32,14 +32,31 @@ bool cli_option_of(const struct cli_command *c, const char *word, bool *ret_valu
     return o != NULL;
 }
 
+/* What py-spy and others call what the command has: their word, and ours, an option of it. */
+static const char *word_of_others(const struct cli_command *c, const char *word)
+{
+    static const char *const words[][2] = {{"--duration", "--seconds"},
+                                           {"-d", "--seconds"},
+                                           {"--gil", "--mode gil"},
+                                           {"--idle", "--mode wall"},
+                                           {"--json", "--format json"}};
+
+    for (size_t i = 0; i < sizeof(words) / sizeof(words[0]); i++)
+        if (strcmp(word, words[i][0]) == 0 &&
+            option_named(c, words[i][1], strcspn(words[i][1], " ")) != NULL)
+            return words[i][1];
+    return NULL;
+}
+
 static int unknown_option(const struct cli_command *c, const char *word)
 {
-    const char *names[COMMAND_OPTIONS];
+    const char *names[COMMAND_OPTIONS], *near = word_of_others(c, word);
     size_t n = 0;
 
     for (const struct cli_option *o = c->options; o->name != NULL; o++)
         names[n++] = o->name;
-    const char *near = text_nearest(word, names, n);
+    if (near == NULL)
+        near = text_nearest(word, names, n);
     return err_set(-EINVAL, "%s has no option '%s'%s%s%s; `probing help %s` shows those it has",
                    c->name, word, near != NULL ? "; did you mean '" : "", near != NULL ? near : "",
                    near != NULL ? "'" : "", c->name);

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What people type first: short names, targets in every place, several pids at once, and commands
 of which the answer is no text."""
+import json
 import os
 import pty
 import re
@@ -233,3 +234,35 @@ def test_a_mistyped_report_is_named(target):
     target.inject()
     done = target.probing("tourch")
     assert done.returncode != 0 and "did you mean 'torch'" in done.stderr, done.stderr
+
+
+@pytest.mark.parametrize("word, name", [("dump", "backtrace"), ("record", "flamegraph"),
+                                        ("attach", "inject"), ("sql", "query")])
+def test_the_words_of_other_tools_lead_to_ours(world, target, word, name):
+    """py-spy's dump was told to enter the process first, for a command that is not there then."""
+    for words in ((word, "--pid", str(target.pid)), ("-t", str(target.pid), word)):
+        done = world.probing(*words)
+        assert done.returncode == 2 and "did you mean '%s'" % name in done.stderr, done.stderr
+    target.inject()
+    done = target.probing(word)
+    assert done.returncode != 0 and "did you mean '%s'" % name in done.stderr, done.stderr
+
+
+@pytest.mark.parametrize("words, hint", [
+    (["flamegraph", "--duration", "2"], "--seconds"), (["flamegraph", "-d", "2"], "--seconds"),
+    (["flamegraph", "--gil"], "--mode gil"), (["flamegraph", "--idle"], "--mode wall"),
+    (["query", "--json", "select 1"], "--format json")])
+def test_the_options_of_other_tools_lead_to_ours(world, words, hint):
+    done = world.probing("-t", str(os.getpid()), *words)
+    assert done.returncode == 2 and "did you mean '%s'" % hint in done.stderr, done.stderr
+
+
+def test_list_for_programs(world, target):
+    assert world.probing("list", "--dead", "--json").stdout == ""
+    target.inject()
+    for words in (["list", "--json"], ["list", "--json", "--dead"]):
+        rows = [json.loads(line) for line in world.probing(*words).stdout.splitlines()]
+        [row] = [row for row in rows if row["pid"] == target.pid]
+        assert row["directory"].startswith(str(world.data)) and row["uid"] == os.geteuid()
+        assert "target-0.py" in row["command"] and row["version"] and row["crash"] is None
+        target.kill()
