@@ -16,6 +16,7 @@
 #define QUESTION_HEAD (4 + 3 * 8 + 4)
 #define RECORD_HEAD 5
 #define MEMBER_HEAD (3 * 4 + 4 * 8)
+#define PROGRESS_BYTES (RECORD_HEAD + 4)
 
 /* ---- the question ---- */
 
@@ -130,6 +131,24 @@ void merged_write_member(struct buf *ret, const struct merged_member *m)
     (void)buf_add(ret, m->why, n);
 }
 
+void merged_write_progress(struct buf *ret, uint32_t ended)
+{
+    char number[4];
+
+    store_le32(number, ended);
+    merged_write(ret, 'P', number, sizeof(number));
+}
+
+uint32_t merged_progress(const char *data, size_t size, size_t *at, uint32_t before)
+{
+    while (size >= PROGRESS_BYTES && *at <= size - PROGRESS_BYTES && data[*at] == 'P' &&
+           load_le32(data + *at + 1) == 4) {
+        before = load_le32(data + *at + RECORD_HEAD);
+        *at += PROGRESS_BYTES;
+    }
+    return before;
+}
+
 static int no_answer(void)
 {
     return err_set(-EBADMSG, "its relay sent what is no answer");
@@ -144,7 +163,7 @@ int merged_read(const char *data, size_t size, size_t *at, struct merged_record 
     *at += RECORD_HEAD + ret->size;
     if (ret->kind == 'E')
         return ret->size == 0 && *at == size ? 0 : no_answer();
-    return ret->kind == 'C' || ret->kind == 'M' || ret->kind == 'R' ? 1 : no_answer();
+    return strchr("PCMR", ret->kind) != NULL && ret->kind != '\0' ? 1 : no_answer();
 }
 
 int merged_read_member(const struct merged_record *r, uint32_t n_members, uint32_t n_columns,

@@ -12,6 +12,7 @@
  *
  * The answer is records: u8 kind, u32 size, payload.
  *
+ *      P  u32: so many of the members have come to an end; any number of times, before all others
  *      C  columns, as an Arrow stream without rows; numbered from 0 in their order
  *      M  a member: u32 which (its place in the question), u32 columns (MERGED_NONE: none),
  *         i32 error, u64 rows, bytes, elapsed_ns, lost, then why, or what else there is to say, NUL
@@ -71,6 +72,11 @@ struct merged_member {
 
 void merged_write(struct buf *ret, char kind, const void *data, size_t size);
 void merged_write_member(struct buf *ret, const struct merged_member *m);
+
+/* How far it has come; *at: behind what has been read of its beginning, from 0.  What it was before
+ * where there is no more. */
+void merged_write_progress(struct buf *ret, uint32_t ended);
+uint32_t merged_progress(const char *data, size_t size, size_t *at, uint32_t before);
 
 struct merged_record {
     char kind;

@@ -87,6 +87,7 @@ static void turn(struct remote_run *r, const struct pollfd *polls, size_t *kept,
 int remote_runs(struct remote_run *list, uint32_t n, const struct remote_limits *limits)
 {
     struct pollfd *polls = calloc((size_t)n + 1, RUN_POLLS * sizeof(*polls));
+    uint64_t ticked_ns = clock_monotonic();
     uint32_t begun = 0, running = 0;
     size_t kept = 0;
 
@@ -113,6 +114,10 @@ int remote_runs(struct remote_run *list, uint32_t n, const struct remote_limits 
             turn(&list[i], polls + used, &kept, limits);
             used += RUN_POLLS;
             running += list[i].runs;
+        }
+        if (limits->tick != NULL && clock_monotonic() - ticked_ns > LOOK_MS * NS_PER_MS) {
+            limits->tick(limits->arg, list, n);
+            ticked_ns = clock_monotonic();
         }
     } while ((running > 0 || begun < n) && !cli_interrupted);
     free(polls);

@@ -30,6 +30,9 @@ struct remote_limits {
     uint64_t timeout_ns; /* of each, from when it is begun: to reach its host, too */
     size_t bytes;        /* that each may say, */
     size_t all_bytes;    /* and all of them */
+    /* Some times a second: what has been said may be looked at.  NULL: not. */
+    void (*tick)(void *arg, const struct remote_run *list, uint32_t n);
+    void *arg;
 };
 
 /* Run them.  0, or -errno with err_set(): -ECANCELED, Ctrl-C. */

@@ -29,6 +29,8 @@
 /* A question to one relay. */
 struct group {
     uint32_t first, n; /* of the order */
+    uint32_t ended;    /* of them; as it has said, by `at` in its answer */
+    size_t at;
     struct buf text;
     struct merged_place before; /* the member that was added last */
 };
@@ -437,13 +439,34 @@ static int take_run(struct by *b, const struct group *g, const struct remote_run
     return take_answer(b, g, &run->out);
 }
 
+/* How far they have come; what cannot be is not said. */
+static void show_progress(void *arg, const struct remote_run *list, uint32_t n)
+{
+    struct by *b = arg;
+    const struct members_sink *s = b->how->sink;
+    uint32_t done = 0, asked = 0;
+
+    for (uint32_t i = 0; i < n; i++) {
+        struct group *g = &b->groups[i];
+        if (list[i].runs)
+            g->ended = merged_progress(list[i].out.data, list[i].out.size, &g->at, g->ended);
+        bool whole = !list[i].runs && list[i].out.size > 0;
+        done += whole || g->ended > g->n ? g->n : g->ended;
+    }
+    for (uint32_t i = 0; i < b->all->n; i++)
+        asked += b->only[i];
+    (void)s->tick(s->arg, done, asked);
+}
+
 static int ask_all(struct by *b)
 {
     struct remote_run *runs = calloc(b->n_groups + 1, sizeof(*runs));
     const struct remote_limits limits = {.at_once = members_at_once(ASK_AT_ONCE) / 2 + 1,
                                          .timeout_ns = timeout_of(b) + grace_of(b),
                                          .bytes = b->how->all_bytes,
-                                         .all_bytes = b->how->all_bytes};
+                                         .all_bytes = b->how->all_bytes,
+                                         .tick = b->how->sink->tick != NULL ? show_progress : NULL,
+                                         .arg = b};
 
     if (runs == NULL)
         return err_set(-ENOMEM, "no memory for questions to relays");

@@ -32,6 +32,7 @@ struct global {
     bool *only;              /* [all->n] who is asked now */
     bool *direct;            /* of them, not by its relay */
     bool *ended;             /* of them, whose answer is whole or never will be */
+    uint32_t by_relays;      /* of them, who have been asked so */
     const char **statements; /* [all->n] what they are asked */
     uint32_t at;             /* which table, or which part */
     bool for_columns;
@@ -169,7 +170,7 @@ static int on_tick(void *arg, uint32_t done, uint32_t asked)
 {
     struct global *q = arg;
 
-    progress_show(&q->progress, done, asked);
+    progress_show(&q->progress, q->by_relays + done, q->by_relays + asked);
     return q->fatal;
 }
 
@@ -214,7 +215,10 @@ static int ask_some(struct global *q, const char *statement)
     if (q->ask->timeout_ns > 0)
         ask.timeout_ns = q->ask->timeout_ns;
     memset(q->ended, 0, q->all->n);
+    q->by_relays = 0;
     int rc = ask_relays(q, &ask, &sink);
+    for (uint32_t i = 0; i < q->all->n; i++)
+        q->by_relays += q->only[i] && !q->direct[i];
     ask.only = q->direct;
     if (rc == 0)
         rc = members_query(q->all, &ask, &sink);

@@ -19,11 +19,14 @@
 #define CREDIT_AT (STREAM_WINDOW / 2)
 #define GRACE_MAX_NS (60 * NS_PER_S)
 #define TIMEOUT_MAX_NS (24 * 3600 * NS_PER_S)
+#define PROGRESS_NS (100 * NS_PER_MS) /* between words on how far it has come */
 #define OWN 0 /* the source that is this host's; those behind it are relays' */
 
 struct below {
     uint32_t host, stream, granted;
     bool over;
+    size_t at;      /* behind what has said how far it has come, */
+    uint32_t ended; /* and how far that is */
 };
 
 struct merge {
@@ -37,7 +40,8 @@ struct merge {
     size_t kept, most; /* bytes of all sources */
     struct child own;
     struct buf said;
-    uint64_t deadline_ns;
+    uint64_t deadline_ns, told_ns;
+    uint32_t told; /* how many have come to an end */
 };
 
 /* Its streams have numbers of the relay's own. */
@@ -143,7 +147,7 @@ static void ask_below(struct merge *m, uint32_t i)
 static int write_out(void *arg, const char *data, size_t size)
 {
     (void)arg;
-    return fwrite(data, 1, size, stdout) == size ? 0 : -EPIPE;
+    return fwrite(data, 1, size, stdout) == size && fflush(stdout) == 0 ? 0 : -EPIPE;
 }
 
 static int run_own(void *arg)
@@ -356,4 +360,25 @@ bool merge_turn(struct merge *m)
         all = all && m->below[i].over;
     }
     return all && !waits_for_own(m);
+}
+
+void merge_progress(struct merge *m, struct buf *ret)
+{
+    uint64_t now = clock_monotonic();
+    uint32_t ended = 0;
+
+    if (now - m->told_ns < PROGRESS_NS)
+        return;
+    for (uint32_t i = 0; i < m->n; i++) {
+        const struct merge_source *s = &m->sources[i];
+        struct below *b = &m->below[i];
+        bool over = i == OWN ? !waits_for_own(m) : b->over;
+        if (!over)
+            b->ended = merged_progress(s->bytes.data, s->bytes.size, &b->at, b->ended);
+        ended += over || b->ended > s->n ? s->n : b->ended;
+    }
+    if (ended != m->told)
+        merged_write_progress(ret, ended);
+    m->told = ended;
+    m->told_ns = now;
 }

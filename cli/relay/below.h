@@ -30,6 +30,9 @@ void merge_polls(const struct merge *m, struct pollfd *ret);
 bool merge_ends(const struct merge *m);
 /* Do what can be done.  true: all has come, or is too late, and `child` may be started. */
 bool merge_turn(struct merge *m);
+/* A record that says how far it has come, if there is more to say than last time and that was some
+ * time ago; `ret` as it was, if not. */
+void merge_progress(struct merge *m, struct buf *ret);
 /* Start the child whose output is the answer.  Where there is nobody below it may be begun at once,
  * without merge_turn(). */
 bool merge_is_own(const struct merge *m);

@@ -225,6 +225,7 @@ struct own {
     char (*texts)[PLACE_TEXT];
     const char **statements; /* [all.n] */
     uint32_t *columns;       /* [all.n] */
+    uint32_t ended;          /* of them, as it was told last */
 };
 
 static int on_columns(void *arg, const struct member *m, const struct sql_column *columns,
@@ -247,6 +248,22 @@ static int on_rows(void *arg, const struct member *m, const struct answer_rows *
         rc = sql_global_row(o->a.g, 0, (uint32_t)(m - o->all.list), o->a.cells);
     }
     return judge_row(&o->a, rc);
+}
+
+static int on_tick(void *arg, uint32_t done, uint32_t asked)
+{
+    struct own *o = arg;
+    struct buf b;
+
+    (void)asked;
+    if (done == o->ended)
+        return 0;
+    o->ended = done;
+    buf_init(&b, 64);
+    merged_write_progress(&b, done);
+    int rc = b.failed < 0 ? 0 : o->a.out(o->a.arg, b.data, b.size);
+    buf_done(&b);
+    return rc;
 }
 
 static int on_done(void *arg, const struct member *m)
@@ -323,7 +340,7 @@ int merge_run_own(const struct merged_question *q, uint32_t host, merged_out fn,
 {
     struct own o = {.a = {.out = fn, .arg = arg}};
     const struct members_sink sink = {
-        .arg = &o, .columns = on_columns, .rows = on_rows, .done = on_done};
+        .arg = &o, .columns = on_columns, .rows = on_rows, .done = on_done, .tick = on_tick};
     int rc = add_all(&o, q, host);
     const struct members_ask ask = {.statements = o.statements,
                                     .timeout_ns = q->timeout_ns,
@@ -428,6 +445,8 @@ static int take_record(struct combining *c, const struct merged_record *r, struc
 {
     struct merged_member m;
 
+    if (r->kind == 'P')
+        return 0;
     if (r->kind == 'R')
         return reader != NULL ? arrow_reader_feed(reader, r->data, r->size)
                               : err_set(-EBADMSG, "it sent rows where none were asked for");

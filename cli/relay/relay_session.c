@@ -365,11 +365,34 @@ static int serve_run(struct session *s, struct served *one, bool ended)
                      : put_close(s, one->stream.id, c->status >> 8, PROBING_CLIENT_OPEN, "");
 }
 
+static int tell_progress(struct session *s, struct served *one)
+{
+    struct buf b;
+    int rc = 0;
+
+    if (one->stream.credit < FRAME_DATA_MAX || !wire_has_room(&s->up))
+        return 0;
+    buf_init(&b, 64);
+    merge_progress(one->merge, &b);
+    if (b.size > 0) {
+        one->stream.credit -= (uint32_t)b.size;
+        rc = put(s, &(struct frame){.kind = FRAME_DATA,
+                                    .host = s->me,
+                                    .stream = one->stream.id,
+                                    .data = b.data,
+                                    .size = (uint32_t)b.size});
+    }
+    buf_done(&b);
+    return rc;
+}
+
 /* Where all has come, what makes one of it is started. */
 static int serve_merge(struct session *s, struct served *one)
 {
-    int rc = merge_turn(one->merge) ? run_merge(s, one) : 0;
+    int rc = tell_progress(s, one);
 
+    if (rc == 0)
+        rc = merge_turn(one->merge) ? run_merge(s, one) : 0;
     if (rc == 0)
         return 0;
     one->state = SERVED_OVER;

@@ -14,7 +14,8 @@ import pytest
 from ranks import four, named, rows, start_ranks  # noqa: F401
 from world import CLI, ROOT, sanitized, wait_for
 
-# HOST and the text for its shell, as ssh has them.  "fake-HOW" is tests/fake_relay.py.
+# HOST and the text for its shell, as ssh has them.  "fake-HOW" is tests/fake_relay.py; "gated" is
+# reached when open_gate() says so: until then nobody asks anything.
 SHELL = """#!/bin/sh
 host=$1
 shift
@@ -23,6 +24,7 @@ case $host in
 dead*) echo "ssh: connect to host $host port 22: No route to host" >&2; exit 255 ;;
 fake-*) exec %(python)s %(fake)s ${host#fake-} ;;
 piped) exec %(python)s %(pump)s "$*" ;;
+gated) cat %(gate)s ;;
 esac
 exec sh -c "$*"
 """
@@ -49,8 +51,9 @@ def parent_of(pid):
 @pytest.fixture
 def far(four, tmp_path):  # noqa: F811
     """The four ranks, and an environment in which every host is this machine."""
-    shell, log = tmp_path / "shell", tmp_path / "log"
-    shell.write_text(SHELL % {"log": log, "python": sys.executable,
+    shell, log, gate = tmp_path / "shell", tmp_path / "log", tmp_path / "gate"
+    os.mkfifo(gate)
+    shell.write_text(SHELL % {"log": log, "python": sys.executable, "gate": gate,
                               "pump": tmp_path / "pump.py",
                               "fake": ROOT / "tests" / "fake_relay.py"})
     shell.chmod(0o755)
@@ -60,6 +63,7 @@ def far(four, tmp_path):  # noqa: F811
 
     class Far:
         world, job, ranks = four, four.job, four.ranks
+        here = env  # and that of the command
 
         def probing(self, *words, **more):
             return four.probing(*words, env=dict(env, **more))
@@ -99,6 +103,10 @@ def far(four, tmp_path):  # noqa: F811
                 return next((pid for pid in relays if root in (
                     pid, parent_of(pid), parent_of(parent_of(pid)))), None)
             return wait_for(seen, "the relay on " + host)
+
+        def open_gate(self):
+            with open(gate, "w"):
+                pass
 
         def all_ends(self):
             wait_for(lambda: not self.left(), lambda: "the end of %r" % self.left(), timeout=60)

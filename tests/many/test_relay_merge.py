@@ -5,11 +5,12 @@ import contextlib
 import os
 import random
 import signal
+import subprocess
 
 import pytest
 from ranks import four  # noqa: F401
 from test_relay import far  # noqa: F401
-from world import wait_for
+from world import CLI, wait_for
 
 HOSTS = 7
 TREE = {"PROBING_RELAY_DEGREE": "2"}  # three relays deep
@@ -133,44 +134,44 @@ BY_HOST = ("select _host, count(*) as n from global.process.envs where name = 'R
 
 def of_hosts(sql, gone):
     """The answer, csv, without those hosts."""
-    left = [i for i in range(1, HOSTS + 1) if i not in gone]
+    left = sorted({"gated"} | {"n%d" % i for i in range(1, HOSTS + 1)} - gone)
     return ["n", str(4 * len(left))] if sql == COUNTS else \
-        ["_host,n"] + ["n%d,4" % i for i in left]
+        ["_host,n"] + [host + ",4" for host in left]
+
+
+def who_are_missing(far, sql, timeout, harm):  # noqa: F811
+    """Ask all while the relay of n3, behind n2's, stands still; lines about who has not answered.
+    n1 is before n2, n3 and n4, and n2 before n3."""
+    asker = far.begin("-t", "%s,ssh:gated/job:%s" % (who(far), far.job), "--timeout", timeout,
+                      "query", "--format", "csv", sql, **TREE)
+    still = far.relay_of("n3")
+    os.kill(still, signal.SIGSTOP)
+    try:
+        gone = harm()
+        far.open_gate()
+        out, err = asker.communicate(timeout=120)
+    finally:
+        end(still)
+    assert asker.returncode == 1 and out.split() == of_hosts(sql, gone), (out, err)
+    lines = [line for line in err.splitlines() if "ssh:" in line and "same process" not in line]
+    for host in gone:
+        assert any("ssh:%s/" % host in line for line in lines), err
+    assert not any("ssh:n%d/" % i in line or "gated" in line for line in lines
+                   for i in range(1, HOSTS + 1) if "n%d" % i not in gone), err
 
 
 @pytest.mark.parametrize("sql", [COUNTS, BY_HOST], ids=["counts", "by_host"])
 def test_who_is_behind_a_killed_relay_is_named(far, sql):  # noqa: F811
-    """n1 is before n2, n3 and n4, and n2 before n3: which stands still, so that nothing is done."""
-    asker = far.begin("-t", who(far), "--timeout", "20s", "query", "--format", "csv", sql, **TREE)
-    last = far.relay_of("n3")
-    os.kill(last, signal.SIGSTOP)
-    try:
+    def harm():
         os.kill(far.relay_of("n2"), signal.SIGKILL)
-        out, err = asker.communicate(timeout=60)
-    finally:
-        end(last)
-    assert asker.returncode == 1, (out, err)
-    assert out.split() == of_hosts(sql, {2, 3}), (out, err)
-    lines = [line for line in err.splitlines() if "ssh:n" in line and "same process" not in line]
-    assert any("ssh:n2/" in line for line in lines), err
-    assert any("ssh:n3/" in line for line in lines), err
-    assert not any("ssh:n%d/" % i in line for i in (1, 4, 5, 6, 7) for line in lines), err
+        return {"n2", "n3"}
+    who_are_missing(far, sql, "20s", harm)
 
 
 @pytest.mark.parametrize("sql", [COUNTS, BY_HOST], ids=["counts", "by_host"])
 def test_who_is_behind_a_stopped_relay_is_named(far, sql):  # noqa: F811
-    """The others are not: relays above wait for a little less long than who asks."""
-    asker = far.begin("-t", who(far), "--timeout", "4s", "query", "--format", "csv", sql, **TREE)
-    still = far.relay_of("n3")  # behind n2, and before nobody
-    os.kill(still, signal.SIGSTOP)
-    try:
-        out, err = asker.communicate(timeout=60)
-    finally:
-        os.kill(still, signal.SIGCONT)
-    assert asker.returncode == 1, (out, err)
-    assert out.split() == of_hosts(sql, {3}), (out, err)
-    lines = [line for line in err.splitlines() if "ssh:n" in line and "same process" not in line]
-    assert lines and all("ssh:n3/" in line and " answer " in line for line in lines), err
+    """And nobody else: relays above it wait a little less long than who asks."""
+    who_are_missing(far, sql, "5s", lambda: {"n3"})
 
 
 @pytest.mark.parametrize("how", ["garbage", "half", "twice", "rows", "arrow", "others", "columns",
@@ -188,6 +189,25 @@ def test_a_relay_that_lies_costs_its_own(far, how, where):  # noqa: F811
     assert done.stdout.split() == ["n", "4"], (done.stdout, done.stderr)
     assert "4 of 8 answered" in done.stderr and "fake-merge-" + how in done.stderr, done.stderr
     assert "\x1b" not in done.stderr and "\nprobing: rank 0" not in done.stderr
+
+
+@pytest.mark.parametrize("where", ["above", "below"])
+def test_a_terminal_shows_how_many_have_answered(far, where):  # noqa: F811
+    """One who never answers is behind a relay that merges, or beside it."""
+    ours, theirs = os.openpty()
+    asker = subprocess.Popen(
+        [str(CLI), "-t", "ssh:node/job:%s,ssh:fake-merge-silent/job:%s" % (far.job, far.job),
+         "--timeout", "3s", "query", COUNTS], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
+        stderr=theirs, env=dict(far.world.env, **far.here, PROBING_RELAY_DEGREE="1000"
+                                if where == "above" else "1"))
+    os.close(theirs)
+    said = b""
+    with contextlib.suppress(OSError):  # the other end has been closed: the command has ended
+        while piece := os.read(ours, 4096):
+            said += piece
+    os.close(ours)
+    assert asker.wait(timeout=60) == 1, said
+    assert b"4 of 8 have answered" in said, said
 
 
 def test_nothing_of_it_stays_behind(far):  # noqa: F811
