@@ -29,7 +29,9 @@
 #define CLASSES 40                   /* 16 fine ones, then 4 for each doubling up to SMALL_MAX */
 #define DIRTY_MAX 4                  /* free spans whose pages are kept for the next */
 #define SPARES 32                    /* large blocks kept for the next who wants one ... */
-#define SPARE_MAX ((size_t)16 << 20) /* ... of so many bytes in all, until heap_trim() */
+#define SPARE_MAX ((size_t)16 << 20) /* ... of so many bytes in all, until heap_trim(), ... */
+#define SPARE_LONG ((size_t)1 << 20) /* ... and of so many for longer: a small query a second ... */
+#define SPARE_TRIMS 10               /* ... shall not map its memory anew each time */
 #define TABLE_FIRST 512              /* entries: 8 KiB */
 
 struct span {
@@ -48,6 +50,11 @@ struct entry { /* key 0: free; a span's address + 1, or a large block's address 
     size_t size; /* of a large block's mapping */
 };
 
+struct spare {
+    struct entry block; /* key 0: none */
+    uint32_t trims;     /* calls of heap_trim() since it was freed */
+};
+
 static struct heap {
     pthread_mutex_t mutex; /* for all below */
     struct span *partial[CLASSES];
@@ -55,7 +62,7 @@ static struct heap {
     uint32_t dirty; /* free spans with pages */
     struct entry *table;
     size_t table_size, table_used; /* entries; a power of two */
-    struct entry spares[SPARES];   /* key: address, 0 none */
+    struct spare spares[SPARES];
     size_t spare_bytes, mapped;
 } h = {.mutex = PTHREAD_MUTEX_INITIALIZER}; /* one in a process: malloc() has no context */
 
@@ -305,9 +312,9 @@ static struct span *span_of(void *p)
 static struct entry take_spare(size_t size)
 {
     for (uint32_t i = 0; i < SPARES; i++) {
-        struct entry e = h.spares[i];
+        struct entry e = h.spares[i].block;
         if (e.key && e.size >= size && e.size - size <= size / 4) {
-            h.spares[i].key = 0;
+            h.spares[i].block.key = 0;
             h.spare_bytes -= e.size;
             return e;
         }
@@ -315,14 +322,33 @@ static struct entry take_spare(size_t size)
     return (struct entry){0};
 }
 
+static void drop_spare(struct spare *s)
+{
+    h.spare_bytes -= s->block.size;
+    unmap((void *)s->block.key, s->block.size);
+    s->block.key = 0;
+}
+
 static void drop_spares(void)
 {
+    for (uint32_t i = 0; i < SPARES; i++)
+        if (h.spares[i].block.key)
+            drop_spare(&h.spares[i]);
+}
+
+/* The first so many bytes stay until nobody has wanted them for a while. */
+static void trim_spares(void)
+{
+    size_t kept = 0;
     for (uint32_t i = 0; i < SPARES; i++) {
-        if (h.spares[i].key)
-            unmap((void *)h.spares[i].key, h.spares[i].size);
-        h.spares[i].key = 0;
+        struct spare *s = &h.spares[i];
+        if (!s->block.key)
+            continue;
+        if (++s->trims >= SPARE_TRIMS || s->block.size > SPARE_LONG - kept)
+            drop_spare(s);
+        else
+            kept += s->block.size;
     }
-    h.spare_bytes = 0;
 }
 
 static bool keep_spare(struct entry e)
@@ -330,8 +356,8 @@ static bool keep_spare(struct entry e)
     if (h.regions == NULL || e.size > SPARE_MAX - h.spare_bytes)
         return false;
     for (uint32_t i = 0; i < SPARES; i++) {
-        if (!h.spares[i].key) {
-            h.spares[i] = e;
+        if (!h.spares[i].block.key) {
+            h.spares[i] = (struct spare){.block = e};
             h.spare_bytes += e.size;
             return true;
         }
@@ -500,8 +526,8 @@ size_t heap_resident(void)
         if (h.table[i].key && h.table[i].key % PAGE == 0)
             sum += proc_resident((const void *)h.table[i].key, h.table[i].size);
     for (size_t i = 0; i < SPARES; i++)
-        if (h.spares[i].key)
-            sum += proc_resident((const void *)h.spares[i].key, h.spares[i].size);
+        if (h.spares[i].block.key)
+            sum += proc_resident((const void *)h.spares[i].block.key, h.spares[i].block.size);
     sum += proc_resident(h.table, h.table_size * sizeof(struct entry));
     (void)pthread_mutex_unlock(&h.mutex);
     return sum;
@@ -510,7 +536,7 @@ size_t heap_resident(void)
 void heap_trim(void)
 {
     (void)pthread_mutex_lock(&h.mutex);
-    drop_spares();
+    trim_spares();
     (void)pthread_mutex_unlock(&h.mutex);
 }
 

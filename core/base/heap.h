@@ -30,7 +30,8 @@ size_t heap_mapped(void);
 /* Of that, what is resident: it costs a look at each page of it, with the heap locked. */
 size_t heap_resident(void);
 
-/* Give back the large blocks that are kept for a second for the next query. */
+/* To be called once a second: gives back the large blocks that were freed since; of 1 MiB of them
+ * those that nobody has wanted for ten seconds. */
 void heap_trim(void);
 
 /* Around fork(): nobody is in the heap meanwhile, so the child has a whole one. */

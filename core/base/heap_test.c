@@ -161,6 +161,27 @@ TEST(what_is_resident_is_what_was_touched)
     CHECK(heap_resident() < after);
 }
 
+TEST(a_little_that_was_freed_stays_for_the_next_who_wants_it)
+{
+    char *keep = heap_alloc(16), *small = heap_alloc(300000), *large = heap_alloc(4000000);
+    CHECK(keep && small && large && heap_free(small) && heap_free(large));
+    size_t both = heap_mapped();
+    heap_trim();
+    size_t after = heap_mapped();
+    CHECK(both - after >= 4000000 && both - after < 4300000);
+    for (int i = 0; i < 8; i++)
+        heap_trim();
+    CHECK_INT(heap_mapped(), after);
+    CHECK(heap_alloc(300000) == small && heap_free(small)); /* and is counted anew */
+    for (int i = 0; i < 9; i++)
+        heap_trim();
+    CHECK_INT(heap_mapped(), after);
+    heap_trim();
+    CHECK(after - heap_mapped() >= 300000);
+    CHECK(heap_free(keep));
+    CHECK_INT(heap_mapped(), 0);
+}
+
 int main(void)
 {
     RUN(every_size_is_as_large_as_was_asked_and_aligned);
@@ -169,6 +190,7 @@ int main(void)
     RUN(what_is_not_of_this_heap_is_left_alone);
     RUN(alignment);
     RUN(what_is_resident_is_what_was_touched);
+    RUN(a_little_that_was_freed_stays_for_the_next_who_wants_it);
     RUN(threads_at_once_and_nothing_is_left);
     return test_end();
 }

@@ -168,6 +168,7 @@ static int answer_sql(struct core *c, const char *text, size_t size, const struc
         out->media_type = SQL_ARROW_TYPE;
     struct sql_sink sink = sql_writer_sink(writer);
     rc = sql_run(c->sql, text, size, &o, &sink, &report);
+    out->ending = true;
     if (rc == 0)
         rc = sql_writer_finish(writer, &report);
     sql_writer_free(writer);

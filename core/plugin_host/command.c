@@ -339,6 +339,7 @@ int host_submit(struct host *h, const struct host_request *r)
     struct command_job *c = job_new(r, skip);
     if (!c)
         return r->argc > ARGUMENTS_MAX ? -E2BIG : -ENOMEM;
+    uint64_t deadline = r->timeout_ns ? clock_now() + r->timeout_ns : 0;
     c->command = command;
     c->done = r->done;
     r->reply->read_only = r->read_only;
@@ -351,12 +352,12 @@ int host_submit(struct host *h, const struct host_request *r)
                           .stream = r->stream,
                           .client = r->client,
                           .bytes = c->job.bytes,
-                          .deadline = r->timeout_ns ? clock_now() + r->timeout_ns : 0};
+                          .deadline = deadline};
     e = workers_add(h, &c->job, &out);
     if (e < 0)
         free(c);
-    else if (r->timeout_ns)
-        control_wake(h); /* it sleeps until the nearest limit, which may now be this one */
+    else if (deadline)
+        control_wake_for(h, deadline);
     end_pushed_out(h, out);
     return e;
 }

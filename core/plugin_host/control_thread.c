@@ -53,6 +53,12 @@ void control_wake(struct host *h)
         (void)!write(h->control.wake_fd, &one, sizeof(one)); /* full: it will wake anyhow */
 }
 
+void control_wake_for(struct host *h, uint64_t deadline)
+{
+    if (deadline < atomic_load_explicit(&h->control.sleeps_until, memory_order_acquire))
+        control_wake(h);
+}
+
 /* Append to the queue.  -ESHUTDOWN: nobody would take it out again. */
 int control_push(struct host *h, struct message *m)
 {
@@ -294,6 +300,8 @@ static void wait_for_work(struct host *h)
 {
     struct pollfd fds[2 + HOST_UPLOAD_CLIENTS] = {{.fd = h->control.wake_fd, .events = POLLIN}};
     uint64_t now = clock_now();
+    /* Before the look at the limits: who adds one behind it must see this, or what comes below. */
+    atomic_store_explicit(&h->control.sleeps_until, UINT64_MAX, memory_order_release);
     uint64_t next_tick = timers_run(h, now);
     uint64_t next_limit = workers_expire(h, now);
     uint32_t n = upload_socket_poll(h, fds + 1, 1 + HOST_UPLOAD_CLIENTS);
@@ -302,6 +310,8 @@ static void wait_for_work(struct host *h)
     int timeout = wait_ms(now, next_tick, next_limit);
     if (n > 1 && timeout > 1000)
         timeout = 1000; /* somebody stands in the door: see whether he ever speaks */
+    atomic_store_explicit(&h->control.sleeps_until, now + (uint64_t)timeout * NS_PER_MS,
+                          memory_order_release);
     int ready = poll(fds, 1 + n, timeout);
     if (ready < 0 && errno == EINTR)
         return;

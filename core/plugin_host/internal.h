@@ -291,6 +291,8 @@ struct control {
     pthread_t thread;
     _Atomic pid_t tid; /* of the control thread */
     int wake_fd;       /* eventfd; constant while it runs */
+    /* It looks at what has a time limit then, clock_now(); UINT64_MAX: it is just looking. */
+    _Atomic uint64_t sleeps_until;
 };
 
 int control_init(struct host *h);
@@ -300,6 +302,8 @@ void control_stop(struct host *h);
 bool control_alone(struct host *h);
 void control_done(struct host *h);
 void control_wake(struct host *h);
+/* A job with that deadline waits in the pool: let it be looked at in time. */
+void control_wake_for(struct host *h, uint64_t deadline);
 bool control_is_here(struct host *h);
 int control_push(struct host *h, struct message *m);
 /* As host_on_control(), with a time limit.  *ret_inside and -ETIMEDOUT: fn has not come back; its

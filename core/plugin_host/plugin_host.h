@@ -85,7 +85,7 @@ struct probing_reply { /* the core's side of one answer; transports embed it */
     /* Called on the worker that runs the command; -ECANCELED: the client has gone. */
     int (*write)(struct probing_reply *r, const void *data, size_t size);
     _Atomic int cancelled;
-    bool remote; /* the client may be on another machine; set before the command is submitted */
+    bool remote;    /* the client may be on another machine; set before the command is submitted */
     bool read_only; /* the client may run no command with PROBING_WRITES; set by host_submit() */
     /* Set by a command before its first word: no secret is in its answer that this client may not
      * see (core/base/redact.h); else the transport hides them where the client may only read. */
@@ -93,6 +93,7 @@ struct probing_reply { /* the core's side of one answer; transports embed it */
     bool takes_bytes; /* the client can be given what is no text; set before it is submitted */
     /* Set by a command before its first word when its answer is no text: what it is; static. */
     const char *media_type;
+    bool ending; /* set by a command before its last words, after which it ends without a pause */
     bool urgent; /* its command is HOST_URGENT: write() must not wait; set by host_submit() */
     /* Set by a command before it ends: what is incomplete about its answer, where the answer has no
      * place to say so; "" otherwise. */
@@ -218,8 +219,8 @@ const void *host_extension(struct host *h, const char *id);
 
 /* What each plugin that runs declares, or with `stopped` also those that were loaded and do not run
  * any more; below 0 ends it.                                                         [any] */
-int host_declared_each(struct host *h, bool stopped,
-                       int (*fn)(void *arg, const struct declared *d), void *arg);
+int host_declared_each(struct host *h, bool stopped, int (*fn)(void *arg, const struct declared *d),
+                       void *arg);
 /* Look at what the plugins in the plugin path declare that are not in this process. [worker] */
 void host_declared_find(void *host);
 /* Why a view of that plugin has no table to read; host: a struct host.              [worker] */

@@ -37,6 +37,8 @@ void server_connection_lost(struct connection *p)
     p->slot = -1;
     server_connection_gone(p);
     server_connection_unref(p);
+    if (!s->peers)
+        server_loop_rest(s);
 }
 
 void server_connection_drop(struct connection *p, const char *why)

@@ -244,7 +244,9 @@ static size_t merge(struct connection *p, struct job *j, const char *data, size_
     return n;
 }
 
-static int write_piece(struct job *j, const char *data, size_t size, size_t *ret_used)
+/* ret_wake: the loop is to be told; a little that is followed by done() at once can wait for it. */
+static int write_piece(struct job *j, const char *data, size_t size, size_t *ret_used,
+                       bool *ret_wake)
 {
     struct connection *p = j->peer;
     int rc = 0;
@@ -265,6 +267,7 @@ static int write_piece(struct job *j, const char *data, size_t size, size_t *ret
             rc = -ENOMEM;
         }
     }
+    *ret_wake = !j->reply.ending || p->queued > SERVER_CHUNK_BYTES;
     (void)pthread_mutex_unlock(&p->mutex);
     *ret_used = used;
     return rc;
@@ -275,10 +278,12 @@ int server_connection_write(struct job *j, const void *data, size_t size)
     const char *p = data;
     while (size > 0) {
         size_t used;
+        bool wake;
         if (atomic_load_explicit(&j->reply.cancelled, memory_order_relaxed))
             return -ECANCELED;
-        int rc = write_piece(j, p, size, &used);
-        server_connection_ready(j->peer);
+        int rc = write_piece(j, p, size, &used, &wake);
+        if (wake)
+            server_connection_ready(j->peer);
         if (rc != 0)
             return rc;
         p += used;

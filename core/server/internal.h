@@ -185,11 +185,12 @@ struct server {
     char *socket_path, *token_path, *version;
     /* By access; lock: mutex until the first TCP listener, then constant. */
     char tokens[ACCESS_FULL + 1][SERVER_TOKEN_BYTES];
-    struct lws_context *context; /* lock: mutex when another thread uses it; NULL: ended */
+    struct lws_context *context; /* lock: waking when another thread uses it; NULL: ended */
     struct lws_vhost *vhost;
     pthread_t thread;
     _Atomic bool stop;
     pthread_mutex_t mutex;
+    pthread_mutex_t waking;          /* nothing that the loop wants as soon as it is awake */
     struct connection *ready;        /* lock: mutex */
     int pending_fd;                  /* lock: mutex; new TCP listener, -1 none */
     bool pending;                    /* lock: mutex */
@@ -213,6 +214,7 @@ struct server {
     bool resting[2];             /* loop only: no descriptor was free, try again at the next tick */
     lws_sorted_usec_list_t housekeeping;
     uint64_t stop_ns;            /* loop only: when to stop waiting for the last answers */
+    bool called;                 /* loop only: libwebsockets had something to say in this turn */
     _Atomic int fds[SERVER_FDS]; /* all our descriptors, -1 free: what a forked child closes */
 };
 
@@ -232,6 +234,7 @@ void server_slot_drop(struct server *s, int slot);
 int server_loop_new(struct server *s); /* the context; before the thread is there */
 int server_loop_adopt(struct server *s, int which, int fd); /* a listener */
 void *server_loop(void *server);                            /* the thread */
+void server_loop_rest(struct server *s); /* nobody is there: no look at deadlines is needed */
 
 /* ---- client_table.c ---- */
 void server_accept(struct server *s, int which);

@@ -115,6 +115,13 @@ static void housekeeping(lws_sorted_usec_list_t *timer)
         lws_sul_schedule(s->context, 0, timer, housekeeping, HOUSEKEEPING_US);
 }
 
+void server_loop_rest(struct server *s)
+{
+    if (s->context && !s->resting[0] && !s->resting[1] &&
+        !atomic_load_explicit(&s->stop, memory_order_acquire))
+        lws_sul_schedule(s->context, 0, &s->housekeeping, housekeeping, LWS_SET_TIMER_USEC_CANCEL);
+}
+
 /* ---- listeners ---- */
 
 int server_loop_adopt(struct server *s, int which, int fd)
@@ -168,7 +175,7 @@ static int on_file(struct server *s, struct lws *wsi, enum lws_callback_reasons 
         for (int i = 0; i < 2; i++)
             if (wsi == s->listeners[i])
                 server_accept(s, i);
-        if (s->peers)
+        if (s->peers || s->resting[0] || s->resting[1])
             lws_sul_schedule(s->context, 0, &s->housekeeping, housekeeping, HOUSEKEEPING_US);
         return 0;
     }
@@ -204,6 +211,7 @@ static int on_lws(struct lws *wsi, enum lws_callback_reasons reason, void *user,
     (void)user;
     if (!s)
         return 0;
+    s->called = true;
     /* A list of hundreds, of which these matter: libwebsockets wants 0 for the rest. */
     if (reason == LWS_CALLBACK_EVENT_WAIT_CANCELLED) {
         apply_pending(s);
@@ -245,9 +253,9 @@ static void end(struct server *s)
         for (struct job *j = p->jobs; j; j = j->next)
             server_job_cancel(j);
     lws_sul_schedule(context, 0, &s->housekeeping, housekeeping, LWS_SET_TIMER_USEC_CANCEL);
-    (void)pthread_mutex_lock(&s->mutex);
+    (void)pthread_mutex_lock(&s->waking);
     s->context = NULL; /* from here on nobody wakes it */
-    (void)pthread_mutex_unlock(&s->mutex);
+    (void)pthread_mutex_unlock(&s->waking);
     lws_context_destroy(context);
     look_at_ready(s); /* gives back the counts of those that were to be woken */
 }
@@ -345,12 +353,15 @@ static bool is_stopped(const struct server *s, uint32_t looks)
 }
 
 /* poll() takes no more descriptors than RLIMIT_NOFILE, which a process may lower while we wait for
- * more: libwebsockets would ask again at once, for ever. */
-static void rest_if_refused(const struct server *s)
+ * more: libwebsockets would ask again at once, for ever, and have nothing to say. */
+static void rest_if_refused(struct server *s)
 {
     struct rlimit limit;
     uint64_t n = LWS_FDS; /* of its own; and listeners and peers */
-    if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur > LWS_FDS + 2 + SERVER_FDS)
+    bool called = s->called;
+    s->called = false;
+    if (called || getrlimit(RLIMIT_NOFILE, &limit) != 0 ||
+        limit.rlim_cur > LWS_FDS + 2 + SERVER_FDS)
         return;
     for (int i = 0; i < 2; i++)
         n += s->listeners[i] != NULL;

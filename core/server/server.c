@@ -37,6 +37,7 @@ void server_unref(struct server *s)
         return;
     event_done(&s->applied);
     (void)pthread_mutex_destroy(&s->mutex);
+    (void)pthread_mutex_destroy(&s->waking);
     free(s->socket_path);
     free(s->token_path);
     free(s->version);
@@ -62,10 +63,10 @@ void server_slot_drop(struct server *s, int slot)
 
 void server_wake(struct server *s)
 {
-    (void)pthread_mutex_lock(&s->mutex);
+    (void)pthread_mutex_lock(&s->waking);
     if (s->context)
         lws_cancel_service(s->context);
-    (void)pthread_mutex_unlock(&s->mutex);
+    (void)pthread_mutex_unlock(&s->waking);
 }
 
 /* ---- life ---- */
@@ -106,7 +107,8 @@ static int make_server(const struct server_options *o, struct server **ret)
     struct server *s = calloc(1, sizeof(*s));
     if (!s)
         return err_set(-ENOMEM, "no memory for the server");
-    if (event_init(&s->applied) != 0 || pthread_mutex_init(&s->mutex, NULL) != 0) {
+    if (event_init(&s->applied) != 0 || pthread_mutex_init(&s->mutex, NULL) != 0 ||
+        pthread_mutex_init(&s->waking, NULL) != 0) {
         free(s);
         return err_set(-ENOMEM, "no memory for the server");
     }

@@ -3,6 +3,7 @@
  * core/server/server_test.c - the life of a server: clients that come and go, too many of them, a
  * fork, the end.
  */
+#include <fcntl.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -92,6 +93,65 @@ TEST(too_many_connections_are_told_so)
         back = strstr(heard, " 200 ") != NULL;
     }
     CHECK(back);
+}
+
+/* The status of the thread of that name, opened; -1: there is none. */
+static int open_status(const char *name)
+{
+    char path[64], text[64];
+    int found = -1;
+    DIR *all = opendir("/proc/self/task");
+    for (struct dirent *e; all && (e = readdir(all)) != NULL;) {
+        (void)snprintf(path, sizeof(path), "/proc/self/task/%.16s/status", e->d_name);
+        int fd = open(path, O_RDONLY | O_CLOEXEC);
+        ssize_t size = fd == -1 ? 0 : pread(fd, text, sizeof(text) - 1, 0);
+        text[size > 0 ? size : 0] = '\0';
+        if (size > 0 && strstr(text, name) == text + 6) /* behind "Name:", a tab */
+            found = fd;
+        else if (fd != -1)
+            (void)close(fd);
+    }
+    if (all)
+        (void)closedir(all);
+    return found;
+}
+
+/* How often that thread has gone to sleep. */
+static uint64_t count_sleeps(int status)
+{
+    char text[4096];
+    ssize_t size = pread(status, text, sizeof(text) - 1, 0);
+    text[size > 0 ? size : 0] = '\0';
+    const char *at = strstr(text, "\nvoluntary_ctxt_switches:");
+    return at ? strtoull(at + sizeof("\nvoluntary_ctxt_switches:"), NULL, 10) : 0;
+}
+
+/* Nobody else is connected, so nothing else wakes the loop. */
+TEST(who_comes_while_no_descriptor_is_free_is_heard_later)
+{
+    struct sockaddr_un a = {.sun_family = AF_UNIX};
+    struct event never;
+    int filler[DESCRIPTORS], n = 0;
+    settle();
+    (void)event_init(&never);
+    (void)snprintf(a.sun_path, sizeof(a.sun_path), "%s", served.socket);
+    int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0), status = open_status("probing/server");
+    while (n < DESCRIPTORS && (filler[n] = open("/dev/null", O_RDONLY | O_CLOEXEC)) >= 0)
+        n++;
+    uint64_t before = count_sleeps(status);
+    CHECK(before > 0);
+    CHECK_INT(connect(fd, (struct sockaddr *)&a, sizeof(a)), 0);
+    for (int i = 0; i < WAIT_MS && count_sleeps(status) == before; i++) /* it has tried */
+        (void)event_wait(&never, NS_PER_MS);
+    CHECK(count_sleeps(status) > before);
+    while (n > 0)
+        (void)close(filler[--n]);
+    say(fd, "echo heard\n");
+    (void)hear(fd, "heard\n.\n");
+    CHECK(said("heard"));
+    (void)close(fd);
+    (void)close(status);
+    event_done(&never);
 }
 
 TEST(strangers_take_places_from_each_other_only)
@@ -209,6 +269,7 @@ int main(void)
     RUN(a_client_that_goes_stops_its_command);
     RUN(connections_come_and_go_without_a_trace);
     RUN(too_many_connections_are_told_so);
+    RUN(who_comes_while_no_descriptor_is_free_is_heard_later);
     RUN(strangers_take_places_from_each_other_only);
     RUN(tcp_opens_and_closes_while_it_runs);
     RUN(a_forked_child_keeps_no_socket_of_ours);

@@ -242,15 +242,9 @@ static int hang_up(struct lws *wsi)
     return -1;
 }
 
-static int writeable(struct lws *wsi, struct connection *p)
+static int send_piece(struct lws *wsi, struct connection *p, struct chunk *piece, uint64_t dropped)
 {
-    uint64_t dropped;
     int rc = 0;
-    struct chunk *piece = server_connection_take(p, &dropped);
-    server_connection_wait(p, WAIT_NOTHING, 0);
-    if (!piece)
-        return p->closing ? hang_up(wsi) : 0;
-    begin(p);
     if (dropped > 0) {
         (void)buf_addf(&p->out, "{\"id\":%lld,\"dropped\":%llu}", (long long)piece->job->id,
                        (unsigned long long)dropped);
@@ -258,7 +252,26 @@ static int writeable(struct lws *wsi, struct connection *p)
     }
     if (rc == 0 && (!piece->job || !piece->job->over || piece->kind == CHUNK_DONE))
         rc = encode(wsi, p, piece);
-    server_chunk_free(piece);
+    return rc;
+}
+
+/* What waits, as long as the socket takes it and the others need not wait long for their turn. */
+static int writeable(struct lws *wsi, struct connection *p)
+{
+    struct chunk *piece;
+    uint64_t dropped;
+    size_t turn = 0;
+    int rc = 0;
+    server_connection_wait(p, WAIT_NOTHING, 0);
+    if (!server_connection_waiting(p))
+        return p->closing ? hang_up(wsi) : 0;
+    begin(p);
+    while (rc == 0 && turn < SERVER_CHUNK_BYTES && !lws_partial_buffered(wsi) &&
+           (piece = server_connection_take(p, &dropped)) != NULL) {
+        turn += sizeof(*piece) + piece->capacity;
+        rc = send_piece(wsi, p, piece, dropped);
+        server_chunk_free(piece);
+    }
     buf_done(&p->out);
     buf_init(&p->out, 8 * SERVER_MESSAGE_BYTES);
     if (rc == 0 && (server_connection_waiting(p) || p->closing || lws_partial_buffered(wsi))) {

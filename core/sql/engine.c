@@ -21,6 +21,7 @@ void sql_free(struct sql *s)
 {
     if (!s)
         return;
+    sql_threads_end(&s->threads);
     sql_free_views(s);
     free(s);
 }
@@ -30,13 +31,18 @@ int sql_new(struct tables *tables, struct store *store, struct sql **ret)
     struct sql *s = calloc(1, sizeof(*s));
     if (!s)
         return err_set(-ENOMEM, "no memory for the query engine");
+    int rc = sql_threads_init(&s->threads);
+    if (rc < 0) {
+        free(s);
+        return rc;
+    }
     s->tables = tables;
     s->store = store;
     s->interns = store ? store_interns(store) : NULL;
     sql_configure(s, SQL_SET_MEMORY, DEFAULT_MEMORY_BYTES);
     sql_configure(s, SQL_SET_LATE, NS_PER_S);
     sql_configure(s, SQL_SET_THREADS, 1);
-    int rc = sql_add_own_views(s);
+    rc = sql_add_own_views(s);
     if (rc < 0)
         sql_free(s);
     else

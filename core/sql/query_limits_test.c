@@ -6,7 +6,9 @@
 #include <errno.h>
 #include <pthread.h>
 #include <sys/resource.h>
+#include <sys/syscall.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "core/base/thread.h"
 #include "core/sql/example_test.h"
@@ -169,29 +171,87 @@ static int scan_where(void *self, struct probing_rows *out)
     return scan(self, out);
 }
 
-static int note_niceness(void *arg, const struct sql_rows *rows)
+static pid_t own_tid(void)
+{
+    return (pid_t)syscall(SYS_gettid);
+}
+
+struct answerer {
+    int nice;
+    pid_t thread; /* pthread_self() may be the same of two that come one after the other */
+};
+
+static int note_answerer(void *arg, const struct sql_rows *rows)
 {
     (void)rows;
-    *(int *)arg = getpriority(PRIO_PROCESS, 0);
+    *(struct answerer *)arg = (struct answerer){getpriority(PRIO_PROCESS, 0), own_tid()};
     return 0;
+}
+
+static struct answerer answerer_of(const char *text)
+{
+    struct answerer a = {-100, own_tid()};
+    struct sql_sink sink = {.arg = &a, .rows = note_answerer};
+    struct sql_report report;
+    CHECK_INT(sql_run(engine, text, strlen(text), NULL, &sink, &report), 0);
+    return a;
 }
 
 /* A query steps back behind the host's threads, but not while it is inside a plugin. */
 TEST(a_nice_query_runs_aside)
 {
-    int before = getpriority(PRIO_PROCESS, 0), during = before;
-    const char *text = "select count(*) from where_am_i";
-    struct sql_sink sink = {.arg = &during, .rows = note_niceness};
-    struct sql_report report;
+    int before = getpriority(PRIO_PROCESS, 0);
     sql_configure(engine, SQL_SET_NICE, 3);
-    CHECK_INT(sql_run(engine, text, strlen(text), NULL, &sink, &report), 0);
+    struct answerer a = answerer_of("select count(*) from where_am_i");
     CHECK(pthread_equal(scanned_by, pthread_self()));
-    CHECK_INT(during, before + 3 > 19 ? 19 : before + 3);
+    CHECK_INT(a.nice, before + 3 > 19 ? 19 : before + 3);
     CHECK_INT(getpriority(PRIO_PROCESS, 0), before);
     CHECK_STR(ask("select 1 / 0"), "line 1, column 10: division by zero (nullif(x, 0) avoids it)");
     CHECK_STR(ask("select count(*) from torch_trace where local_step in (select local_step from "
                   "where_am_i)"),
               "1000");
+    sql_configure(engine, SQL_SET_NICE, 0);
+}
+
+/* Who asks every second has the same thread each time, as nice as it is to be. */
+TEST(a_thread_for_nice_queries_waits_for_the_next)
+{
+    int before = getpriority(PRIO_PROCESS, 0);
+    sql_configure(engine, SQL_SET_NICE, 2);
+    struct answerer first = answerer_of("select 1");
+    CHECK_INT(first.nice, before + 2 > 19 ? 19 : before + 2);
+    for (int i = 0; i < 20; i++) {
+        struct answerer a = answerer_of("select count(*) from where_am_i");
+        CHECK_INT(a.thread, first.thread);
+        CHECK_INT(a.nice, first.nice);
+    }
+    sql_configure(engine, SQL_SET_NICE, 4);
+    struct answerer other = answerer_of("select 1");
+    CHECK_INT(other.nice, before + 4 > 19 ? 19 : before + 4);
+    CHECK(other.thread != first.thread);
+    CHECK_STR(ask("select 1 / 0"), "line 1, column 10: division by zero (nullif(x, 0) avoids it)");
+    CHECK_STR(ask("select 1"), "1");
+    sql_configure(engine, SQL_SET_NICE, 0);
+}
+
+static void *ask_many(void *arg)
+{
+    (void)arg;
+    for (int i = 0; i < 100; i++) {
+        struct answerer a = answerer_of(i % 2 ? "select count(*) from torch_trace" : "select 1");
+        CHECK(a.thread != own_tid());
+    }
+    return NULL;
+}
+
+TEST(nice_queries_of_many_at_once_all_end)
+{
+    pthread_t threads[6];
+    sql_configure(engine, SQL_SET_NICE, 1);
+    for (int i = 0; i < 6; i++)
+        CHECK_INT(pthread_create(&threads[i], NULL, ask_many, NULL), 0);
+    for (int i = 0; i < 6; i++)
+        (void)pthread_join(threads[i], NULL);
     sql_configure(engine, SQL_SET_NICE, 0);
 }
 
@@ -284,6 +344,8 @@ int main(void)
     RUN(who_needs_too_much_memory_is_named);
     RUN(subqueries_give_their_memory_back);
     RUN(a_nice_query_runs_aside);
+    RUN(a_thread_for_nice_queries_waits_for_the_next);
+    RUN(nice_queries_of_many_at_once_all_end);
     RUN(everything_can_be_cancelled);
     return end_examples();
 }

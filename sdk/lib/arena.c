@@ -44,6 +44,18 @@ void arena_done(struct arena *a)
     a->used_bytes = 0;
 }
 
+/* More than the budget has, also when it has been raised? */
+static bool is_over(struct arena_budget *b, size_t used, size_t whole)
+{
+    size_t limit;
+    do {
+        limit = atomic_load_explicit(&b->limit_bytes, memory_order_relaxed);
+        if (used <= limit && whole <= limit - used)
+            return false;
+    } while (b->raise && b->raise(b, limit));
+    return true;
+}
+
 /* Count so many bytes as taken, if the limits have room for them. */
 static bool take_room(struct arena *a, size_t whole)
 {
@@ -52,7 +64,7 @@ static bool take_room(struct arena *a, size_t whole)
         return false;
     size_t used = b ? atomic_load_explicit(&b->used_bytes, memory_order_relaxed) : 0;
     do {
-        if (b && (used > b->limit_bytes || whole > b->limit_bytes - used))
+        if (b && is_over(b, used, whole))
             return false;
     } while (b &&
              !atomic_compare_exchange_weak_explicit(&b->used_bytes, &used, used + whole,

@@ -207,13 +207,14 @@ static int make_states(struct op *op)
 static int help(struct op *op)
 {
     const struct arena_budget *b = op->q->budget;
+    size_t limit = sql_memory_limit(op->q);
     int rc;
     while ((rc = sql_next(op->child)) > 0) {
         rc = take_batch(op);
         if (rc < 0)
             return rc;
         /* Groups known to both take memory twice: then rather one of them goes on alone. */
-        if (atomic_load_explicit(&b->used_bytes, memory_order_relaxed) > b->limit_bytes / 4)
+        if (atomic_load_explicit(&b->used_bytes, memory_order_relaxed) > limit / 4)
             sql_scan_leave(sql_parallel_scan(op));
     }
     return rc < 0 ? rc : make_states(op);

@@ -344,7 +344,7 @@ static int make_settings(struct query *q, const char *alias, struct op **ret)
     const struct table *settings = tables_find(q->s->tables, "probing", "settings");
     if (settings)
         return sql_scan_table(q, settings, alias, ret);
-    char *memory = sql_getf(q, "%zu", q->budget->limit_bytes);
+    char *memory = sql_getf(q, "%zu", sql_memory_limit(q));
     char *timeout = sql_getf(q, "%llu", (unsigned long long)q->timeout_ns);
     char *batch = sql_getf(q, "%d", SQL_ROWS);
     int rc = memory && timeout && batch ? made_begin(&m, q, settings_spec) : -ENOMEM;

@@ -135,7 +135,7 @@ void sql_keys_consider_direct(struct keys *k)
     bool fits = columns >= 1 && columns <= 3 && k->n >= DIRECT_AFTER && !k->no_direct;
     for (uint32_t c = 0; c < columns && fits; c++)
         fits = k->types[c] != SQL_DOUBLE;
-    if (fits && k->q->budget->limit_bytes / 8 >= (sizeof(uint32_t) << DIRECT_BITS))
+    if (fits && sql_memory_limit(k->q) / 8 >= (sizeof(uint32_t) << DIRECT_BITS))
         make_direct(k);
     else
         k->no_direct = k->n >= DIRECT_AFTER;

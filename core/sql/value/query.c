@@ -18,7 +18,7 @@
 #include "core/base/headroom.h"
 
 #define ROOM_PART 4u /* several may run at once, and the program goes on taking its own */
-#define MEMORY_LEAST ((uint64_t)1 << 20)
+#define MEMORY_LEAST ((size_t)1 << 20)
 
 struct deferred {
     void (*fn)(void *arg);
@@ -26,17 +26,51 @@ struct deferred {
     struct deferred *next;
 };
 
+static size_t limit_now(const struct arena_budget *b)
+{
+    return atomic_load_explicit(&b->limit_bytes, memory_order_relaxed);
+}
+
 /* A question must not be what the kernel kills the program for. */
+static void look_up_limit(struct query_budget *b)
+{
+    size_t limit = b->wanted_bytes, least = limit < MEMORY_LEAST ? limit : MEMORY_LEAST;
+    const char *whose = b->asked ? "" : " (setting query.max_memory)";
+    if (atomic_load_explicit(&b->whose, memory_order_acquire))
+        return;
+    uint64_t share = room_left() / ROOM_PART;
+    if (share < limit) {
+        limit = share < least ? least : (size_t)share;
+        whose = " (a quarter of what its cgroup, its limits and the machine leave the process)";
+    }
+    atomic_store_explicit(&b->arenas.limit_bytes, limit, memory_order_relaxed);
+    atomic_store_explicit(&b->whose, whose, memory_order_release); /* who sees it sees the limit */
+}
+
+static bool raise_limit(struct arena_budget *arenas, size_t met)
+{
+    look_up_limit((struct query_budget *)arenas);
+    return limit_now(arenas) > met;
+}
+
+size_t sql_memory_limit(const struct query *q)
+{
+    look_up_limit((struct query_budget *)q->budget);
+    return limit_now(q->budget);
+}
+
+/* Of what every query may have the machine is not asked. */
 static void limit_memory(struct query *q)
 {
+    struct query_budget *b = &q->own;
     uint64_t asked = q->o->memory_bytes, limit = asked ? asked : sql_setting(q->s, SQL_SET_MEMORY);
-    uint64_t share = room_left() / ROOM_PART;
-    q->whose = asked ? "" : " (setting query.max_memory)";
-    if (share < limit) {
-        limit = share < MEMORY_LEAST ? MEMORY_LEAST : share;
-        q->whose = " (a quarter of what its cgroup, its limits and the machine leave the process)";
-    }
-    q->budget->limit_bytes = (size_t)limit;
+    b->asked = asked != 0;
+    b->wanted_bytes = (size_t)limit;
+    b->arenas.raise = raise_limit;
+    atomic_store_explicit(&b->arenas.limit_bytes,
+                          b->wanted_bytes < MEMORY_LEAST ? b->wanted_bytes : MEMORY_LEAST,
+                          memory_order_relaxed);
+    q->budget = &b->arenas;
 }
 
 int sql_query_init(struct query *q, struct sql *s, const char *text, size_t size,
@@ -45,7 +79,6 @@ int sql_query_init(struct query *q, struct sql *s, const char *text, size_t size
     static const struct sql_options none;
     o = o ? o : &none;
     *q = (struct query){.s = s, .o = o, .text = text, .size = size};
-    q->budget = &q->own;
     limit_memory(q);
     q->timeout_ns = o->timeout_ns ? o->timeout_ns : sql_setting(s, SQL_SET_TIMEOUT);
     q->max_rows = o->max_rows ? o->max_rows : sql_setting(s, SQL_SET_ROWS);
@@ -69,7 +102,6 @@ void sql_query_beside(struct query *q, const struct query *of, const _Atomic int
     *q = (struct query){.s = of->s,
                         .budget = of->budget,
                         .o = of->o,
-                        .whose = of->whose,
                         .timeout_ns = of->timeout_ns,
                         .text = of->text,
                         .size = of->size,
@@ -89,13 +121,21 @@ void sql_query_done(struct query *q)
     arena_done(&q->mem);
 }
 
+/* Somebody was refused, so it has been looked up. */
+static const char *limit_whose(const struct query *q)
+{
+    const struct query_budget *b = (const struct query_budget *)q->budget;
+    const char *whose = atomic_load_explicit(&b->whose, memory_order_acquire);
+    return whose ? whose : "";
+}
+
 static void say_no_memory(struct query *q)
 {
     if (atomic_load_explicit(&q->budget->refused, memory_order_relaxed))
         (void)err_set(-ENOMEM,
                       "planning this needs more than the %zu MiB of memory that the "
                       "query may use%s",
-                      q->budget->limit_bytes >> 20, q->whose);
+                      sql_memory_limit(q) >> 20, limit_whose(q));
     else
         (void)err_set(-ENOMEM, "the process has no memory for the query");
 }
@@ -111,7 +151,7 @@ static int blame(struct op *op)
                    "%s%s%s%s needs more than the %zu MiB of memory that the query may "
                    "use%s; filter, aggregate or limit what it has to keep",
                    op->name, op->detail ? " (" : "", op->detail ? op->detail : "",
-                   op->detail ? ")" : "", q->budget->limit_bytes >> 20, q->whose);
+                   op->detail ? ")" : "", sql_memory_limit(q) >> 20, limit_whose(q));
 }
 
 void *sql_grow(struct query *q, const void *old, size_t used, size_t room, size_t size)

@@ -14,6 +14,8 @@
 #ifndef CORE_SQL_VALUE_QUERY_H
 #define CORE_SQL_VALUE_QUERY_H
 
+#include <pthread.h>
+
 #include "core/catalog/dictionary.h"
 #include "core/sql/parse/ast.h"
 #include "core/sql/value/vector.h"
@@ -21,13 +23,21 @@
 
 #define SQL_WORK 65536 /* pieces of work between looks at the limits: a few ms at the worst */
 
+/* What a query and those beside it may take.  Most need so little that nobody has to look what the
+ * machine has: that costs more than such a query. */
+struct query_budget {
+    struct arena_budget arenas; /* first */
+    size_t wanted_bytes;        /* the limit where the machine leaves enough */
+    bool asked;                 /* by whoever runs the query; else the setting */
+    const char *_Atomic whose;  /* which limit it is, for messages */
+};
+
 struct query {
     struct sql *s;
     struct arena_budget *budget; /* of mem and of all other arenas of the query */
-    struct arena_budget own;
+    struct query_budget own;
     struct arena mem;
     const struct sql_options *o;
-    const char *whose; /* which limit of memory it is, for messages */
     uint64_t timeout_ns, max_rows;
     uint64_t worked;            /* since the limits were looked at: sql_worked() */
     struct op *blamed;          /* the operator whose memory was refused */
@@ -68,6 +78,12 @@ struct table_seen {
     struct table_seen *next;
 };
 
+struct query_threads { /* query_thread.c: those that wait for a query, and that nobody has joined */
+    pthread_mutex_t mutex;
+    struct query_thread *idle, *ended; /* lock: mutex */
+    uint32_t n_idle;                   /* lock: mutex */
+};
+
 /* The engine; the views are added before queries run or under the lock. */
 struct view {
     const char *schema, *name; /* schema "" for a bare name */
@@ -93,6 +109,7 @@ struct sql {
                 struct op **ret);
     void *held_arg;
     _Atomic uint64_t settings[SQL_SETTINGS];
+    struct query_threads threads;
 };
 
 /* ---- redact.c: texts, without secrets where the client may only read ---- */
@@ -141,6 +158,8 @@ bool sql_run_on_thread(const struct query_thread_query *q, int nice, int *ret_co
 /* Run fn(arg) on the thread that waits for the query: what may hold a lock of the host's must not
  * be done by a thread of low priority. */
 int sql_by_caller(struct query *q, int (*fn)(void *arg), void *arg);
+int sql_threads_init(struct query_threads *all);
+void sql_threads_end(struct query_threads *all); /* no query runs any more */
 
 /* ---- life, memory, limits ---- */
 
@@ -155,6 +174,8 @@ void *sql_get(struct query *q, size_t count, size_t size);
 /* An array made longer: room items, the first `used` of them those of `old`, zeros behind. */
 void *sql_grow(struct query *q, const void *old, size_t used, size_t room, size_t size);
 char *sql_getf(struct query *q, const char *format, ...) __attribute__((format(printf, 2, 3)));
+/* The limit of its memory, which is looked up now if it was not needed before. */
+size_t sql_memory_limit(const struct query *q);
 /* Call fn(arg) when the query ends. */
 int sql_defer(struct query *q, void (*fn)(void *arg), void *arg);
 /* What is taken between the two is given back at the second; *v (may be NULL) is kept. */
