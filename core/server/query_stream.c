@@ -316,7 +316,8 @@ static int run_tick(struct query_subscription *f)
         rc = end_answer(f, &report);
     if (rc == 0 && f->buckets && f->begin_ts < f->from_ts && f->cursor < report.next_row)
         rc = tell_late(f, report.next_row);
-    uint64_t now = clock_now(), rest = RESTS * f->siblings * (cpu_ns() - began);
+    uint64_t now = clock_now();
+    uint64_t rest = RESTS * f->siblings * (cpu_ns() - began + report.aside_cpu_ns);
     /* On a machine that is short of time fewer ticks bring the same rows for less. */
     f->rest_until_ns = now + (rest > now - began_wall ? rest : now - began_wall);
     /* The query itself says where it ended, rows that did not match included: counting what the

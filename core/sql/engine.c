@@ -11,6 +11,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "core/base/clock.h"
 #include "core/base/err.h"
@@ -212,12 +213,19 @@ static bool gives_buckets(const struct query *q, const struct op *op)
     return q->bucketed && op == q->bucketed && !q->subqueries;
 }
 
+static uint64_t cpu_ns(void)
+{
+    struct timespec t;
+    (void)clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
+    return (uint64_t)t.tv_sec * NS_PER_S + (uint64_t)t.tv_nsec;
+}
+
 int sql_run_here(const struct query_thread_query *r, struct query_thread *aside)
 {
     struct query q;
     struct op *op;
     struct sql_report report = {.rows = 0};
-    uint64_t begin = clock_monotonic();
+    uint64_t begin = clock_monotonic(), begin_cpu = aside ? cpu_ns() : 0;
     int rc = sql_query_init(&q, r->s, r->text, r->size, r->o);
     if (rc < 0)
         return rc;
@@ -243,6 +251,7 @@ int sql_run_here(const struct query_thread_query *r, struct query_thread *aside)
         sql_tell_empty(&q, &report);
     sql_query_done(&q);
     report.elapsed_ns = clock_monotonic() - begin;
+    report.aside_cpu_ns = aside ? cpu_ns() - begin_cpu : 0;
     if (rc == 0 && r->ret)
         *r->ret = report;
     return rc;

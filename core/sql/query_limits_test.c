@@ -234,6 +234,20 @@ TEST(a_thread_for_nice_queries_waits_for_the_next)
     sql_configure(engine, SQL_SET_NICE, 0);
 }
 
+/* Streams rest by it. */
+TEST(what_a_nice_query_costs_its_thread_is_told)
+{
+    const char *text = "select count(*) from generate_series(1, 300000) n";
+    struct sql_sink none = {.arg = NULL};
+    struct sql_report report;
+    CHECK_INT(sql_run(engine, text, strlen(text), NULL, &none, &report), 0);
+    CHECK_INT(report.aside_cpu_ns, 0);
+    sql_configure(engine, SQL_SET_NICE, 2);
+    CHECK_INT(sql_run(engine, text, strlen(text), NULL, &none, &report), 0);
+    CHECK(report.aside_cpu_ns > 0 && report.aside_cpu_ns <= report.elapsed_ns);
+    sql_configure(engine, SQL_SET_NICE, 0);
+}
+
 static void *ask_many(void *arg)
 {
     (void)arg;
@@ -345,6 +359,7 @@ int main(void)
     RUN(subqueries_give_their_memory_back);
     RUN(a_nice_query_runs_aside);
     RUN(a_thread_for_nice_queries_waits_for_the_next);
+    RUN(what_a_nice_query_costs_its_thread_is_told);
     RUN(nice_queries_of_many_at_once_all_end);
     RUN(everything_can_be_cancelled);
     return end_examples();
