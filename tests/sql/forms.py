@@ -97,7 +97,9 @@ boolean: {bigint} < {bigint} ;; {bigint} = {bigint} ;; {bigint} <> {bigint} ;;
     {boolean} > {boolean} ;; {text} like {text} || '%' ;;
     ({number}, {number}) in (({number}, {number}), (1, null)) ;;
     case when {boolean} then {boolean} end ;; {boolean} is unknown ;; {text} notnull ;;
-    {bigint} isnull
+    {bigint} isnull ;; {bigint} = any (array[{number}, {number}, null]) ;;
+    {bigint} < any (array[{number}, {number}]) ;; {text} <> all ({texts}) ;;
+    {bigint} >= all ({numbers}::bigint[]) ;; {text} = any ({texts})
 timestamp: date_trunc({unit}, {timestamp}) ;; {timestamp} + {interval} ;;
     {timestamp} - {interval} ;; coalesce({timestamp}, {timestamp}) ;;
     greatest({timestamp}, {timestamp}) ;; {date}::timestamp ;; {date} + {interval} ;;
@@ -134,6 +136,8 @@ figures: '9' ;; '999' ;; '0000' ;; 'FM999' ;; '9,999' ;; 'FM9G999G990D00' ;; '99
     'FM990.99' ;; 'S99.9' ;; '99.9S' ;; '999MI' ;; 'PL99' ;; '99PR' ;; 'FM0000.0' ;; 'RN' ;;
     '999th' ;; '.99' ;; '9V9' ;; '" n = "99' ;; '99999999999999999999'
 shape: '%s-%s' ;; '%2$s %1$s' ;; '%L is %s' ;; '%-7s|%5s' ;; '100%% %s' ;; '%1$I' ;; '%6L'
+texts: '{a,"a b",abc}' ;; '{}' ;; '{ äöü , null}' ;; '{"x\"y",zz}'::text[] ;; array['a', 'b']
+numbers: '{1,2}' ;; '{}' ;; '{7}' ;; '{-1,null}' ;; array[1, 3]
 like: 'a%' ;; '%b%' ;; '_' ;; '%' ;; '' ;; 'a\%b%' ;; '%\_c' ;; 'A_c' ;; '%ü' ;; '日%' ;;
     'a\\b' ;;
     'a!%b%' escape '!'

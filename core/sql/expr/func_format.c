@@ -241,12 +241,33 @@ KERNEL(format)
     return 0;
 }
 
+/* quote_ident(text), quote_literal(text), quote_nullable(text): as %I and %L write it */
+KERNEL(quote)
+{
+    char type = st->expr->func->name[6] == 'i' ? 'I' : 'L';
+    for (uint32_t k = 0; k < n; k++) {
+        uint32_t i = sel ? sel[k] : k;
+        struct out o = {NULL, 0};
+        const struct vec *v = st->args[0];
+        bool null = v->type == SQL_NULL || (v->has_null && v->null[i]);
+        struct text t = null ? (struct text){NULL, 0} : v->t[i];
+        put_as(&o, type, t);
+        if (!(o.to = sql_scratch(r, o.size + 1)))
+            return -ENOMEM;
+        o.size = 0;
+        put_as(&o, type, t);
+        st->dst->t[i] = (struct text){o.to, (uint32_t)o.size};
+    }
+    return 0;
+}
+
 KERNEL(bool_letter)
 {
     ROWS(st->dst->t[i] = (struct text){st->a[0]->i[i] ? "t" : "f", 1};);
     return 0;
 }
 
-const struct func sql_format_funcs[] = {{"format", "t*", 't', FUNC_NULLS, format},
-                                        {"bool letter", "b", 't', 0, bool_letter},
-                                        {NULL, NULL, 0, 0, NULL}};
+const struct func sql_format_funcs[] = {
+    {"format", "t*", 't', FUNC_NULLS, format}, {"quote_ident", "t", 't', 0, quote},
+    {"quote_literal", "t", 't', 0, quote},     {"quote_nullable", "t", 't', FUNC_NULLS, quote},
+    {"bool letter", "b", 't', 0, bool_letter}, {NULL, NULL, 0, 0, NULL}};

@@ -214,7 +214,7 @@ KERNEL(json_cast)
 KERNEL(json_about)
 {
     static const char *const types[] = {"null", "boolean", "number", "string", "array", "object"};
-    bool length = st->expr->func->name[5] == 'a';
+    bool length = st->expr->func->result == 'i';
     struct arena tree;
     int rc = 0;
     arena_init(&tree, TREE_BYTES);
@@ -252,4 +252,8 @@ const struct func sql_json_funcs[] = {{"->", "tt", 't', 0, json_path},
                                       {"json_extract_string", "tt*", 't', 0, json_path},
                                       {"json_array_length", "t", 'i', 0, json_about},
                                       {"json_typeof", "t", 't', 0, json_about},
+                                      {"jsonb_extract_path", "tt*", 't', 0, json_path},
+                                      {"jsonb_extract_path_text", "tt*", 't', 0, json_path},
+                                      {"jsonb_array_length", "t", 'i', 0, json_about},
+                                      {"jsonb_typeof", "t", 't', 0, json_about},
                                       {NULL, NULL, 0, 0, NULL}};

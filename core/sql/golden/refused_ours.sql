@@ -58,11 +58,11 @@ error: line 1, column 64: found ')', expected an expression
 
 select [1, 2]
 ----
-error: line 1, column 8: arrays are not supported; (values (1), (2)) gives rows, string_agg() and JSON texts hold lists
+error: line 1, column 8: arrays stand only in = any (array[1, 2]) and unnest(array[1, 2]); string_agg() and JSON texts hold lists
 
 select array[1, 2]
 ----
-error: line 1, column 8: arrays are not supported; (values (1), (2)) gives rows, string_agg() and JSON texts hold lists
+error: line 1, column 8: arrays stand only in = any (array[1, 2]) and unnest(array[1, 2]); string_agg() and JSON texts hold lists
 
 select array_agg(x) from (values (1)) t(x)
 ----
@@ -75,10 +75,6 @@ error: line 1, column 8: unknown function 'array_agg'; arrays are not supported:
 select generate_series(1, 3)
 ----
 error: line 1, column 8: unknown function 'generate_series'; it gives rows: from generate_series(1, 9) n
-
-select 1 = any (array[1])
-----
-error: line 1, column 10: arrays are not supported; use x in (1, 2) or x in (select ...)
 
 select 'a' similar to 'b'
 ----
@@ -311,3 +307,31 @@ error: line 1, column 8: format(): it knows %s, %I, %L and %%
 select format('%s %s', 1)
 ----
 error: line 1, column 8: format(): there are fewer arguments than it asks for
+
+select 1 = any ('{1,2')
+----
+error: line 1, column 17: an array is written '{a,b}', or array['a', 'b']
+
+select 1 = any ('{1}2}')
+----
+error: line 1, column 17: an array is written '{a,b}', or array['a', 'b']
+
+select 1 = any ('{1,,2}')
+----
+error: line 1, column 17: an array is written '{a,b}', or array['a', 'b']
+
+select 'a' = any (string_to_array('a,b', ','))
+----
+error: line 1, column 18: any and all take array[1, 2] or (select ...); what is in a text: (select value from json_each(text))
+
+select array(select 1)
+----
+error: line 1, column 8: arrays stand only in = any (array[1, 2]) and unnest(array[1, 2]); string_agg() and JSON texts hold lists
+
+select (regexp_match('ab', '(a)(b)'))[2]
+----
+error: line 1, column 38: arrays have no subscripts here; split_part(text, ',', 2), regexp_match(text, re, 2) and text ->> 2 give one of several
+
+select * from unnest(array[]::int[])
+----
+error: line 1, column 22: unnest of an array without elements has no rows

@@ -4,10 +4,10 @@
  * trees.
  *
  * parse.c (statements), parse_select.c (selects, their clauses), parse_group.c (group by),
- * parse_from.c (tables, joins), parse_expr.c (expressions by precedence), parse_infix.c (what
- * stands between them), parse_call.c (calls and windows), unsupported.c (what is refused by name).
- * The first error stays; everything after it unwinds, so results need no check where nothing is
- * done with them.
+ * parse_from.c (tables, joins), parse_array.c (arrays as lists), parse_expr.c (expressions by
+ * precedence), parse_infix.c (what stands between them), parse_call.c (calls and windows),
+ * unsupported.c (what is refused by name).  The first error stays; everything after it unwinds, so
+ * results need no check where nothing is done with them.
  * Private to parse*.c; the query's thread only.
  */
 #ifndef CORE_SQL_PARSE_PARSE_H
@@ -56,6 +56,14 @@ void sql_parse_columns(struct parser *p, const char ***names, uint32_t *n); /* (
 bool sql_parse_list(struct parser *p, struct node *n);                      /* a, b ...) */
 void sql_parse_order(struct parser *p, struct order **orders, uint32_t *n); /* behind `order` */
 void sql_parse_direction(struct parser *p, struct order *o); /* [asc | desc] [nulls first | last] */
+
+/* parse_array.c: array[a, b], '{a, b}', where one stands; behind `any (` or `all (`; behind
+ * `unnest (`, its rows. */
+bool sql_parse_is_array(const struct parser *p, uint32_t ahead);
+struct node *sql_parse_array(struct parser *p);
+struct node *sql_parse_any_array(struct parser *p, struct node *left, uint32_t pos,
+                                 const char *compare, bool all);
+struct select *sql_parse_unnest(struct parser *p);
 
 /* unsupported.c: what others have and this has not is refused with what does the same.  true: it
  * stands here. */

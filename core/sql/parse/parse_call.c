@@ -235,11 +235,16 @@ static bool parse_trim(struct parser *p, struct node *n)
     return true;
 }
 
-/* if(x, a, b) is a case; count_if(x) is count(*) filter (where x). */
+/* if(x, a, b) is a case; count_if(x) is count(*) filter (where x); a statement has one now(). */
 static void spell_out(struct parser *p, struct node *n)
 {
     if (p->error || n->star || n->distinct)
         return;
+    if (n->n_args == 0 && (strcmp(n->text, "transaction_timestamp") == 0 ||
+                           strcmp(n->text, "statement_timestamp") == 0)) {
+        n->text = "now";
+        n->size = 3;
+    }
     if (n->n_args == 3 && (strcmp(n->text, "if") == 0 || strcmp(n->text, "iif") == 0)) {
         n->kind = NODE_CASE;
         n->flag = true;

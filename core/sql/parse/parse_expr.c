@@ -143,51 +143,59 @@ static void parse_type_size(struct parser *p, const char *name, struct type *t)
     need_sign(p, ")", ")");
 }
 
+static const struct named_type {
+    const char *name;
+    enum sql_type type;
+} types[] = {{"bool", SQL_BOOL},
+             {"boolean", SQL_BOOL},
+             {"int", SQL_INT},
+             {"integer", SQL_INT},
+             {"bigint", SQL_INT},
+             {"smallint", SQL_INT},
+             {"int2", SQL_INT},
+             {"int4", SQL_INT},
+             {"int8", SQL_INT},
+             {"int64", SQL_INT},
+             {"double", SQL_DOUBLE},
+             {"float", SQL_DOUBLE},
+             {"float8", SQL_DOUBLE},
+             {"float4", SQL_DOUBLE},
+             {"float64", SQL_DOUBLE},
+             {"real", SQL_DOUBLE},
+             {"numeric", SQL_DOUBLE},
+             {"decimal", SQL_DOUBLE},
+             {"text", SQL_TEXT},
+             {"varchar", SQL_TEXT},
+             {"char", SQL_TEXT},
+             {"character", SQL_TEXT},
+             {"bpchar", SQL_TEXT},
+             {"name", SQL_TEXT},
+             {"json", SQL_TEXT},
+             {"jsonb", SQL_TEXT},
+             {"string", SQL_TEXT},
+             {"blob", SQL_BLOB},
+             {"bytea", SQL_BLOB},
+             {"timestamp", SQL_TIMESTAMP},
+             {"timestamptz", SQL_TIMESTAMP},
+             {"datetime", SQL_TIMESTAMP},
+             {"date", SQL_DATE},
+             {"interval", SQL_INTERVAL}};
+
+static const struct named_type *find_type(const struct token *t)
+{
+    for (size_t i = 0; t->type == TOKEN_WORD && i < sizeof(types) / sizeof(*types); i++)
+        if (strcmp(t->text, types[i].name) == 0)
+            return &types[i];
+    return NULL;
+}
+
 static struct type type_named(struct parser *p)
 {
-    static const struct {
-        const char *name;
-        enum sql_type type;
-    } types[] = {{"bool", SQL_BOOL},
-                 {"boolean", SQL_BOOL},
-                 {"int", SQL_INT},
-                 {"integer", SQL_INT},
-                 {"bigint", SQL_INT},
-                 {"smallint", SQL_INT},
-                 {"int2", SQL_INT},
-                 {"int4", SQL_INT},
-                 {"int8", SQL_INT},
-                 {"int64", SQL_INT},
-                 {"double", SQL_DOUBLE},
-                 {"float", SQL_DOUBLE},
-                 {"float8", SQL_DOUBLE},
-                 {"float4", SQL_DOUBLE},
-                 {"float64", SQL_DOUBLE},
-                 {"real", SQL_DOUBLE},
-                 {"numeric", SQL_DOUBLE},
-                 {"decimal", SQL_DOUBLE},
-                 {"text", SQL_TEXT},
-                 {"varchar", SQL_TEXT},
-                 {"char", SQL_TEXT},
-                 {"character", SQL_TEXT},
-                 {"bpchar", SQL_TEXT},
-                 {"name", SQL_TEXT},
-                 {"json", SQL_TEXT},
-                 {"jsonb", SQL_TEXT},
-                 {"string", SQL_TEXT},
-                 {"blob", SQL_BLOB},
-                 {"bytea", SQL_BLOB},
-                 {"timestamp", SQL_TIMESTAMP},
-                 {"timestamptz", SQL_TIMESTAMP},
-                 {"datetime", SQL_TIMESTAMP},
-                 {"date", SQL_DATE},
-                 {"interval", SQL_INTERVAL}};
     const struct token *t = now(p);
-    for (size_t i = 0; t->type == TOKEN_WORD && i < sizeof(types) / sizeof(*types); i++) {
-        if (strcmp(t->text, types[i].name) != 0)
-            continue;
+    const struct named_type *named = find_type(t);
+    if (named) {
         p->at++;
-        struct type found = {.type = types[i].type};
+        struct type found = {.type = named->type};
         if (found.type == SQL_DOUBLE)
             (void)take_word(p, "precision");
         if (t->text[0] == 'c')
@@ -378,8 +386,7 @@ struct node *sql_parse_word(struct parser *p)
     }
     if (is_word(p, 0, "case"))
         return parse_case(p);
-    if (string_next &&
-        (is_word(p, 0, "timestamp") || is_word(p, 0, "timestamptz") || is_word(p, 0, "date")))
+    if (string_next && !is_word(p, 0, "interval") && find_type(now(p)))
         return parse_typed_text(p);
     if (is_word(p, 0, "interval") &&
         (string_next || call_next || p->tokens[p->at + 1].type == TOKEN_NUMBER))
@@ -392,6 +399,10 @@ struct node *sql_parse_word(struct parser *p)
     }
     if (call_next && (is_word(p, 0, "cast") || is_word(p, 0, "try_cast")))
         return parse_cast(p);
+    if (call_next && is_word(p, 0, "date")) { /* date(ts) is ts::date */
+        p->at++;
+        return cast_node(p, parse_parenthesis(p), SQL_DATE, pos);
+    }
     if (call_next && is_word(p, 0, "exists")) {
         p->at++;
         struct node *n = starts_select(&(struct parser){.tokens = p->tokens, .at = p->at + 1})
@@ -401,6 +412,8 @@ struct node *sql_parse_word(struct parser *p)
             n->kind = NODE_EXISTS;
         return n;
     }
+    if (call_next && is_word(p, 0, "array") && sql_parse_other_value(p))
+        return NULL;
     if (call_next &&
         (is_word(p, 0, "left") || is_word(p, 0, "right") || !sql_parse_is_reserved(now(p))))
         return sql_parse_call(p);

@@ -46,12 +46,52 @@ static bool take_lateral(struct parser *p)
     return take_word(p, "lateral");
 }
 
+/* unnest(array[1, 2]) n: its column is named as it is itself. */
+static void name_rows(struct parser *p, struct from *f, const char *name)
+{
+    f->alias = name;
+    if (f->n_aliases)
+        return;
+    f->aliases = sql_parse_get(p, 1, sizeof(*f->aliases));
+    if (p->error)
+        return;
+    f->aliases[0] = name;
+    f->n_aliases = 1;
+}
+
+/* f(x) with ordinality: (select *, row_number() over () as ordinality from f(x)) */
+static struct from *number_rows(struct parser *p, struct from *f, const char *name)
+{
+    struct from *around = new_from(p, f->pos);
+    struct select *s = p->error ? NULL : sql_parse_get(p, 1, sizeof(*s));
+    struct item *items = p->error ? NULL : sql_parse_get(p, 2, sizeof(*items));
+    struct window_node *over = p->error ? NULL : sql_parse_get(p, 1, sizeof(*over));
+    struct node *star = sql_parse_node(p, NODE_STAR, f->pos);
+    struct node *number = sql_parse_make(p, "row_number", f->pos, NULL, NULL);
+    if (p->error || !star || !number)
+        return NULL;
+    number->over = over;
+    items[0] = (struct item){.node = star};
+    items[1] = (struct item){.node = number, .alias = "ordinality"};
+    *s = (struct select){.pos = f->pos, .items = items, .n_items = 2, .from = f, .ctes = p->ctes};
+    *around = (struct from){
+        .kind = FROM_SELECT, .pos = f->pos, .alias = name, .select = s, .lateral = true};
+    if (f->kind == FROM_CALL || f->n_aliases > 1) { /* else they name its own column */
+        around->aliases = f->aliases;
+        around->n_aliases = f->n_aliases;
+        f->n_aliases = 0;
+    }
+    f->alias = name;
+    return around;
+}
+
 static struct from *parse_table(struct parser *p)
 {
     struct from *f = new_from(p, now(p)->pos);
     if (!f || !sql_parse_enter(p))
         return NULL;
     bool lateral = take_lateral(p);
+    const char *rows = NULL; /* the function that gives them */
     if (take_sign(p, "(")) {
         if (starts_select(p)) {
             f->kind = FROM_SELECT;
@@ -64,9 +104,15 @@ static struct from *parse_table(struct parser *p)
         f->kind = FROM_TABLE;
         bool call = p->tokens[p->at + 1].type == TOKEN_SIGN && now(p)->type == TOKEN_WORD &&
                     strcmp(p->tokens[p->at + 1].text, "(") == 0;
-        if (call && is_name(p)) {
+        if (call && is_word(p, 0, "unnest") && sql_parse_is_array(p, 2)) {
+            p->at += 2;
+            rows = "unnest";
+            f->kind = FROM_SELECT;
+            f->select = sql_parse_unnest(p);
+        } else if (call && is_name(p)) {
             f->kind = FROM_CALL;
             f->call = sql_parse_call(p);
+            rows = f->call ? f->call->text : NULL;
         } else {
             sql_parse_table_name(p, f->names);
         }
@@ -77,6 +123,8 @@ static struct from *parse_table(struct parser *p)
     if (lateral && f->kind != FROM_SELECT && f->kind != FROM_CALL)
         return sql_parse_fail(p, f->pos, "lateral stands before a (select ...) or a function");
     f->lateral = lateral || f->kind == FROM_CALL;
+    bool numbered = rows && is_word(p, 0, "with") && is_word(p, 1, "ordinality");
+    p->at += numbered ? 2 : 0;
     if (sql_parse_other_from(p))
         return NULL;
     if (take_word(p, "as") || is_name(p)) {
@@ -85,6 +133,10 @@ static struct from *parse_table(struct parser *p)
             sql_parse_columns(p, &f->aliases, &f->n_aliases);
         (void)sql_parse_other_from(p);
     }
+    if (rows && f->kind == FROM_SELECT)
+        name_rows(p, f, f->alias ? f->alias : rows);
+    if (numbered)
+        f = number_rows(p, f, f->alias ? f->alias : rows);
     return p->error ? NULL : f;
 }
 

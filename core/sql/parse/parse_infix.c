@@ -162,10 +162,13 @@ static struct node *parse_any(struct parser *p, struct node *left, uint32_t pos,
     bool all = is_word(p, 0, "all");
     p->at += 2;
     bool select = starts_select(p);
+    if (sql_parse_is_array(p, 0))
+        return sql_parse_any_array(p, left, pos, compare, all);
     p->at--;
     if (!select)
-        return sql_parse_fail(p, pos,
-                              "arrays are not supported; use x in (1, 2) or x in (select ...)");
+        return sql_parse_fail(p, now(p)->pos,
+                              "any and all take array[1, 2] or (select ...); what is in a text: "
+                              "(select value from json_each(text))");
     if (strcmp(compare, all ? "<>" : "=") != 0)
         return parse_quantified(p, left, pos, compare, all);
     return parse_in(p, left, pos, /* negated= */ all);
@@ -358,6 +361,10 @@ struct node *sql_parse_infix(struct parser *p, struct node *left, int binding, b
     }
     if (binding < BIND_CAST && take_sign(p, "::"))
         return sql_parse_as_type(p, left, pos, /* forgiving= */ false);
+    if (is_sign(p, "["))
+        return sql_parse_fail(p, pos,
+                              "arrays have no subscripts here; split_part(text, ',', 2), "
+                              "regexp_match(text, re, 2) and text ->> 2 give one of several");
     if (binding < BIND_SIGN && is_word(p, 0, "collate") &&
         (p->tokens[p->at + 1].type == TOKEN_QUOTED || p->tokens[p->at + 1].type == TOKEN_WORD))
         return parse_collate(p, left);

@@ -124,9 +124,10 @@ bool sql_parse_other_group(struct parser *p)
 
 bool sql_parse_other_value(struct parser *p)
 {
-    if (is_sign_at(p, 0, "[") || (is_word(p, 0, "array") && is_sign_at(p, 1, "[")))
+    if (is_sign_at(p, 0, "[") ||
+        (is_word(p, 0, "array") && (is_sign_at(p, 1, "[") || is_sign_at(p, 1, "("))))
         sql_parse_fail(p, now(p)->pos,
-                       "arrays are not supported; (values (1), (2)) gives rows, string_agg() and "
-                       "JSON texts hold lists");
+                       "arrays stand only in = any (array[1, 2]) and unnest(array[1, 2]); "
+                       "string_agg() and JSON texts hold lists");
     return p->error != 0;
 }

@@ -8,6 +8,8 @@
 #include "core/sql/plan/bind.h"
 
 #include <errno.h>
+#include <string.h>
+#include <strings.h>
 
 #include "core/base/err.h"
 #include "core/sql/value/timestamp_parts.h"
@@ -47,6 +49,29 @@ static bool has_months(const struct expr *text)
             sql_parse_interval(text->value.text.data, text->value.text.size, &v) == 0 && v.months);
 }
 
+/* 'now', 'today', 'yesterday', 'tomorrow': what PostgreSQL reads as a time when it reads the
+ * statement.  The text becomes a timestamp. */
+static bool special_time(const struct query *q, struct expr **e, enum sql_type type)
+{
+    static const char *const words[] = {"yesterday", "today", "tomorrow", "now"};
+    const int64_t day = INT64_C(86400000000000);
+    const struct sql_value *x = &(*e)->value;
+    size_t i = 0;
+    if ((*e)->kind != EXPR_CONST || x->type != SQL_TEXT ||
+        (type != SQL_TIMESTAMP && type != SQL_DATE))
+        return false;
+    while (i < 4 && (strlen(words[i]) != x->text.size ||
+                     strncasecmp(words[i], x->text.data, x->text.size) != 0))
+        i++;
+    if (i == 4)
+        return false;
+    int64_t today = q->now_utc - (q->now_utc % day + day) % day;
+    (*e)->value = (struct sql_value){
+        .type = SQL_TIMESTAMP, .integer = i == 3 ? q->now_utc : today + ((int64_t)i - 1) * day};
+    (*e)->type = SQL_TIMESTAMP;
+    return true;
+}
+
 int sql_cast_to(struct query *q, struct expr **e, enum sql_type type, bool forgiving)
 {
     if (type == SQL_INTERVAL && (*e)->type == SQL_CALENDAR)
@@ -66,6 +91,8 @@ int sql_cast_to(struct query *q, struct expr **e, enum sql_type type, bool forgi
         *e = c;
         return 0;
     }
+    if (special_time(q, e, type))
+        return sql_cast_to(q, e, type, forgiving);
     bool constant = (*e)->kind == EXPR_CONST;
     const struct func *f = sql_cast_func((*e)->type, type, forgiving);
     if (!f)
