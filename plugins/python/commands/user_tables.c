@@ -38,13 +38,12 @@ struct column {
 
 struct written {
     _Atomic(struct probing_table *) table; /* NULL: not made (yet) */
-    _Atomic bool refused;                  /* it will never be */
     PyObject *row_class;                   /* a dataclass, or None */
     struct column columns[COLUMNS_MAX];
     uint32_t n_columns, n_cells; /* n_cells: without the tail */
     _Atomic uint64_t last_text, texts;
+    _Atomic uint64_t early;           /* rows that came before it was made */
     bool done;                        /* lock: making */
-    bool waited;                      /* probing was there when it was declared */
     struct probing_column *described; /* until it is made */
     struct probing_table_desc desc;
 };
@@ -259,8 +258,10 @@ static void write_row(struct written *w, const struct row *r)
                                       (uint32_t)r->tail_n);
         if (rc == 0 && r->lost && loss)
             loss->values(table, r->lost);
-    } else if (loss && (w->waited || atomic_load_explicit(&w->refused, memory_order_relaxed))) {
-        loss->no_table(natives_host, 1);
+    } else {
+        (void)atomic_fetch_add_explicit(&w->early, 1, memory_order_relaxed);
+        if (loss)
+            loss->no_table(natives_host, 1);
     }
 }
 
@@ -303,6 +304,18 @@ static void count_awaited(int change)
         atomic_store_explicit(&on_their_way, n + (uint32_t)change, memory_order_relaxed);
 }
 
+static void tell_early(const struct written *w, uint64_t rows, bool lost)
+{
+    char text[240];
+    if (rows == 0)
+        return;
+    (void)snprintf(text, sizeof(text), "%s: %llu rows were appended before %s, and are not kept%s",
+                   w->desc.name, (unsigned long long)rows,
+                   lost ? "its table was there" : "probing came",
+                   lost ? "; they are counted in probing.lost" : "");
+    natives_host->log(natives_host, lost ? PROBING_WARN : PROBING_INFO, text);
+}
+
 /* [control] */
 static void make(void *self, const char *topic, const void *payload, uint32_t n)
 {
@@ -327,7 +340,6 @@ static void make(void *self, const char *topic, const void *payload, uint32_t n)
                            : "its description cannot be stored",
                        -r);
         p->host->log(p->host, PROBING_WARN, text);
-        atomic_store_explicit(&w->refused, true, memory_order_relaxed);
     }
     (void)pthread_mutex_lock(&making);
     atomic_store_explicit(&w->table, table, memory_order_release);
@@ -335,6 +347,8 @@ static void make(void *self, const char *topic, const void *payload, uint32_t n)
     count_awaited(-1);
     (void)pthread_cond_broadcast(&made);
     (void)pthread_mutex_unlock(&making);
+    if (table)
+        tell_early(w, atomic_load_explicit(&w->early, memory_order_relaxed), true);
 }
 
 void written_wake(void)
@@ -438,8 +452,8 @@ static PyObject *table(PyObject *self, PyObject *args)
     bool good = describe(w, py->PyTuple_GetItem(args, 0), py->PyTuple_GetItem(args, 1),
                          py->PyTuple_GetItem(args, 2));
     w->row_class = natives_keep(args, 3);
-    w->waited = py->PyObject_IsTrue(py->PyTuple_GetItem(args, 4)) == 1;
-    if (good && ask_for(w) && w->waited)
+    bool waits = py->PyObject_IsTrue(py->PyTuple_GetItem(args, 4)) == 1;
+    if (good && ask_for(w) && waits)
         wait_for(w, MAKE_NS);
     offer_leave();
     PyObject *capsule = good ? py->PyCapsule_New(w, CAPSULE, NULL) : NULL;
@@ -471,8 +485,28 @@ static PyObject *table_wait(PyObject *self, PyObject *capsule)
     return natives_none();
 }
 
+/* table_early(append.__self__, rows, probing was in the process): what the package counted before
+ * it had append(). */
+static PyObject *table_early(PyObject *self, PyObject *args)
+{
+    const struct cpython *py = &natives_py;
+    (void)self;
+    struct written *w = py->PyCapsule_GetPointer(py->PyTuple_GetItem(args, 0), CAPSULE);
+    int64_t rows = py->PyLong_AsLongLong(py->PyTuple_GetItem(args, 1));
+    bool lost = py->PyObject_IsTrue(py->PyTuple_GetItem(args, 2)) == 1;
+    if (w && rows > 0 && offer_enter()) {
+        if (lost && loss)
+            loss->no_table(natives_host, (uint64_t)rows);
+        tell_early(w, (uint64_t)rows, lost && loss);
+        offer_leave();
+    }
+    py->PyErr_Clear();
+    return natives_none();
+}
+
 struct cpython_method written_natives[] = {
     {"table", table, METH_VARARGS, NULL},
     {"table_wait", table_wait, METH_O, NULL},
+    {"table_early", table_early, METH_VARARGS, NULL},
     {NULL, NULL, 0, NULL},
 };

@@ -12,9 +12,12 @@
     batches = probing.table(Batch)      # python.batch
     batches.append(Batch(32, 0.01))
 
-Before probing comes and after it has left append() does nothing.  A row never raises for what a
-value is: one that does not fit is NULL, and probing.log says so once.
+Before probing comes and after it has left append() keeps nothing: such rows are counted, and
+probing.log says how many they were; where probing was in the process already and only not ready,
+they are in probing.lost.  A row never raises for what a value is: one that does not fit is NULL,
+and probing.log says so once.
 """
+import itertools
 import re
 
 TYPES = {int: 1, float: 2, str: 3, bytes: 4, bool: 1}
@@ -26,17 +29,21 @@ _OURS = re.compile(r"(torch_|comm_|gc_)\w*|(backtrace|samples|stacks|trace_event
                    r"exceptions|gc|imports|objects|modules|tensors|threads)\Z")
 
 TABLES = 1024  # of one program: the core keeps room for so many, and for its own beside them
-_make = _wait = None  # in C, while probing is in this process
+_make = _wait = _tell_early = None  # in C, while probing is in this process
+_was_there = None  # was libprobing.so, before the first table?  None: nobody has looked
 _arrives = None  # waits for it, where probing has just been started
 _tables = {}  # by name
 
 
 def attach(native):
     """What the plugin gives (a dict), or None: it has left."""
-    global _make, _wait
-    _make, _wait = (native["table"], native["table_wait"]) if native else (None, None)
+    global _make, _wait, _tell_early, _was_there
+    native = native or {}
+    _make, _wait, _tell_early = map(native.get, ("table", "table_wait", "table_early"))
     for one in list(_tables.values()):
         one._attach(wait=False)
+    if native:
+        _was_there = False  # what comes after it has left is not meant for it
 
 
 def wait():
@@ -53,6 +60,7 @@ class Table(object):
     def __init__(self, name, columns, row, doc):
         self.name, self.columns, self._row, self._doc = "python." + name, columns, row, doc
         self.append = self._idle = _nothing(columns)
+        self._told = 0  # of the calls that _idle has counted
 
     def __reduce__(self):  # by name: in another process it is that one's
         kinds = {code: kind for kind, code in reversed(list(TYPES.items()))}
@@ -66,13 +74,29 @@ class Table(object):
         make = _make
         made = make(self.name, self._doc, self.columns, self._row, wait) if make else None
         self.append = made or self._idle
+        if made and _tell_early:  # now nobody comes by the other way
+            rows = next(self._idle.rows)
+            early, self._told = rows - self._told, rows + 1
+            if early:
+                _tell_early(made.__self__, early, bool(_was_there))
 
 
 def _nothing(columns):
-    """What takes a row's arguments and does nothing: a wrong name is told without probing too."""
-    space = {}
-    exec("def append(%s): pass" % ", ".join("%s=None" % c[0] for c in columns), space)
+    """What takes a row's arguments and counts: a wrong name is told without probing too."""
+    rows = itertools.count()
+    space = {"_next": rows.__next__}
+    exec("def append(%s): _next()" % ", ".join("%s=None" % c[0] for c in columns), space)
+    space["append"].rows = rows
     return space["append"]
+
+
+def _is_loaded():
+    """By `launch` it is there before Python is, and its plugin comes later."""
+    try:
+        with open("/proc/self/maps", errors="replace") as maps:
+            return any("/libprobing.so" in line for line in maps)
+    except OSError:
+        return False
 
 
 def _bare(kind):
@@ -128,6 +152,7 @@ def table(name, columns=None, doc=""):
     and bytes.  table(Dataclass) takes its name from the class.  Texts of the last column may be of
     any kind and length; those of others are words that come again: 100,000 different ones.
     """
+    global _was_there
     if columns is None:
         name, columns = _snake(getattr(name, "__name__", "")), name
     if type(name) is not str or not _NAME.match(name):
@@ -148,6 +173,8 @@ def table(name, columns=None, doc=""):
                          "several in one, with a column that says whose they are" % (name, TABLES))
     if _arrives is not None:
         _arrives()
+    if _was_there is None and _make is None:
+        _was_there = _is_loaded()
     made = _tables[name] = Table(name, read, row, str(doc))
     # Probing may come between any two lines: whom attach() finds it attaches, so a table is listed
     # first, and what it was given is not taken away again.
