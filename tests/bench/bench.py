@@ -79,6 +79,7 @@ BENCHMARKS = {
     "torch-overhead": ("torch_overhead.py", ["--python", TORCH_PYTHON],
                        ["--python", TORCH_PYTHON, "--rounds", "1", "--only", "empty"]),
     "many-ranks": ("many_ranks.py", [], ["--ranks", "300", "--rounds", "1", "--seconds", "2"]),
+    "relays": ("relays.py", [], ["--hosts", "3", "--rounds", "1"]),
     "torch-pairs": ("torch_pairs.py", ["--python", TORCH_PYTHON],
                     ["--python", TORCH_PYTHON, "--seconds", "1", "--only", "4 modules"]),
 }
