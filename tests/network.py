@@ -127,8 +127,8 @@ class Machine:
         self.first = subprocess.Popen(
             ["unshare", "--fork", "--pid", "--mount-proc", "--net", "--uts", "--ipc", "--mount",
              "sh", "-c", 'hostname "$0" && mount --bind "$1" /etc/hosts && mount -t tmpfs x /run'
-             ' && mkdir /run/sshd && { [ ! -e "$2" ] || mount --bind /dev/null "$2"; } && echo up &&'
-             ' cat', self.name, str(hosts), os.path.expanduser("~root/.bashrc")],
+             ' && mkdir /run/sshd && { [ ! -e "$2" ] || mount --bind /dev/null "$2"; } && echo up'
+             ' && cat', self.name, str(hosts), os.path.expanduser("~root/.bashrc")],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
     def wait(self):

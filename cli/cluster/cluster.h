@@ -144,6 +144,7 @@ struct cluster_node {
     int64_t ranks, entered; /* MEMBER_UNKNOWN: it was not asked */
     char known_by[64];      /* "this machine, slurm, torchrun's store, the list" */
     char why[700];          /* it was asked in vain */
+    uint32_t seen;          /* so many were known before it */
 };
 
 struct cluster_nodes {

@@ -42,8 +42,10 @@ static struct cluster_node *node_add(struct cluster_nodes *n)
         n->room = room;
     }
     struct cluster_node *one = &n->list[n->n++];
-    *one = (struct cluster_node){
-        .node_rank = MEMBER_UNKNOWN, .ranks = MEMBER_UNKNOWN, .entered = MEMBER_UNKNOWN};
+    *one = (struct cluster_node){.node_rank = MEMBER_UNKNOWN,
+                                 .ranks = MEMBER_UNKNOWN,
+                                 .entered = MEMBER_UNKNOWN,
+                                 .seen = n->n};
     return one;
 }
 
@@ -78,6 +80,18 @@ static int node_see(struct cluster_nodes *n, const char *host, int64_t node_rank
         (void)snprintf(one->known_by + used, sizeof(one->known_by) - used, "%s%s",
                        used > 0 ? ", " : "", by);
     return 0;
+}
+
+/* By number, as a store has them in no order; those that have none behind them, as they came. */
+static int compare_nodes(const void *one, const void *two)
+{
+    const struct cluster_node *a = one, *b = two;
+
+    if (a->node_rank == b->node_rank)
+        return a->seen < b->seen ? -1 : 1;
+    if (a->node_rank == MEMBER_UNKNOWN || b->node_rank == MEMBER_UNKNOWN)
+        return a->node_rank == MEMBER_UNKNOWN ? 1 : -1;
+    return a->node_rank < b->node_rank ? -1 : 1;
 }
 
 /* ---- the scheduler's list ---- */
@@ -225,6 +239,8 @@ int cluster_nodes_find(const struct cluster_options *o, const struct hosts *give
     for (uint32_t i = 0; rc == 0 && given != NULL && i < given->n; i++)
         rc = node_see(ret, given->list[i], MEMBER_UNKNOWN, "--hosts");
     local_ranks_done(&l);
+    if (ret->n > 0)
+        qsort(ret->list, ret->n, sizeof(*ret->list), compare_nodes);
     return rc;
 }
 

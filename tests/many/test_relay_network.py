@@ -2,15 +2,18 @@
 """Machines far from each other: ssh and relays over a network that delays, loses, is slow, has one
 way longer than the other, and is cut in the middle of it all (tests/network.py)."""
 import json
+import re
+import shutil
 import signal
 import subprocess
 import sys
+import textwrap
 
 import pytest
 from network import Job
 from ranks import rows
 from test_clocks import OTHER, S
-from world import IDLE, wait_for
+from world import IDLE, ROOT, wait_for
 
 ALL = "ssh:node[1-4]/job:"
 COUNT = ("select _host, _rank, count(*) > 9 as some from global.process.envs group by 1, 2 "
@@ -158,3 +161,37 @@ def test_one_way_is_longer(job):
     for host, truth in (("node2", 0), ("node3", 5 * S)):
         offset, error = said[host]
         assert S // 50 < abs(offset - truth) <= error < S, (host, said)
+
+
+def blocks(name, heading):
+    """What is indented below a heading of a page: one text for each piece."""
+    page = (ROOT / "docs" / name).read_text().split(heading + "\n", 1)[1].split("\n## ")[0]
+    return [textwrap.dedent(b) for b in re.findall(r"(?:^ {4}.*\n)+", page, flags=re.M)]
+
+
+def test_mutual_tls_as_the_page_says(job):
+    """docs/cluster.md, word for word: who has a certificate comes through, and nobody else."""
+    if not shutil.which("stunnel") or not shutil.which("openssl"):
+        pytest.skip("no stunnel and openssl here (Debian: stunnel4, openssl)")
+    here = job.tmp / "tls"
+    here.mkdir()
+    openssl, relay, asker = blocks("cluster.md", "### Mutual TLS before a relay")
+    assert "accept = 127.0.0.1:9925\nconnect = node9:" in asker and "verifyChain" in relay
+    asker = asker.replace("node9", "node2")
+    stranger = asker.replace("9925", "9926").replace("asker.", "stranger.")
+    for name, text in (("relay", relay), ("asker", asker), ("stranger", stranger)):
+        (here / (name + ".conf")).write_text(text)
+    # A stranger has a certificate of an authority of its own.
+    other = openssl.splitlines()[0].replace("ca.key", "stranger.key").replace("ca.pem",
+                                                                              "stranger.pem")
+    subprocess.run(["sh", "-ec", openssl + other], cwd=here, check=True, capture_output=True)
+    for number, name, port in ((2, "relay", 9924), (1, "asker", 9925), (1, "stranger", 9926)):
+        job.start(number, "sh", "-c", "cd %s && exec stunnel %s.conf" % (here, name))
+        job.wait_port(number, port)
+    job.network.set(delay_ms=20, loss=0.02)
+    done, found = ask(job, "relay:127.0.0.1:9925/job:" + job.name, "select repeat('x', 1000) as x "
+                      "from range(100)")
+    assert done.returncode == 0 and len(found) == 100, done.stderr
+    for who in ("127.0.0.1:9926", "node2:9924"):
+        done = job.probing(1, "-t", "relay:%s/job:%s" % (who, job.name), "eval", "me")
+        assert done.returncode == 1 and "0 of 1 answered" in done.stderr, done.stderr
