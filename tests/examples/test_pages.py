@@ -33,7 +33,7 @@ NOT_HERE = [
     (r"pgrep -of train.py", "would enter a program of others"),
     (r"^export |^echo |SLURM_JOB_ID|/mnt/data|PROGRAM \.\.\.$", "of another machine"),
     (r"^nc ", "the text protocol: tests/server"),
-    (r"relay --listen|relay:node9", "a port that everybody sees: tests/cluster"),
+    (r"relay --listen|relay:(node9|127)", "a port that everybody sees: tests/many"),
     (r"torchrun|^for pid in|^python |^pgrep|^kill |-t \$!", "starts a program, as is done here"),
     (r"eject$|<old pid|crash\.reports", "of the end: test_leaving_and_after_the_end"),
     (r"jobs\.done|job_totals|beats|mine\.so|FILE$|ask\.c", "plugins of one's own: tests/e2e"),
