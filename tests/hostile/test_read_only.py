@@ -159,10 +159,11 @@ PURE = set("""
     quantile quantile_cont quantile_disc quantile_sketch quarter quote_ident quote_literal
     quote_nullable radians rank regexp_count regexp_extract regexp_like regexp_match
     regexp_matches regexp_replace regexp_substr regr_intercept regr_slope repeat replace reverse
-    right round row_number rpad rtrim second sign sin sinh split_part sqrt starts_with stddev
-    stddev_pop stddev_samp strftime string_agg strpos substr substring sum tan tanh time_bucket
-    to_char to_hex to_numeric to_timestamp translate trim trunc try_json typeof upper var var_pop
-    var_samp variance version week width_bucket year
+    right round row_number rpad rtrim second sign sin sinh split_part sqrt starts_with
+    statement_timestamp stddev stddev_pop stddev_samp strftime string_agg strpos substr substring
+    sum tan tanh time_bucket to_char to_hex to_numeric to_timestamp transaction_timestamp
+    translate trim trunc try_json typeof upper var var_pop var_samp variance version week
+    width_bucket year
 """.split())
 
 # What a websocket's message may ask for.
