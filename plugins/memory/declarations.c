@@ -88,7 +88,9 @@ static const struct probing_view views[] = {
     "from (select stack_id, max(function_name) as function_name, sum(" value ") as value " \
     "from " from " group by stack_id) l left join " STACKS(                                \
         "select stack_id from " from) " on l.stack_id = t.stack_id where l.value > 0"
-#define NOTHING "nothing was sampled: plugin load memory samples allocations from then on"
+#define NOTHING                                                                                    \
+    "nothing was sampled yet: plugin memory samples from when it is loaded (plugin load memory), " \
+    "once in memory.sample_bytes that are allocated"
 
 static const struct probing_flame flames[] = {
     {.name = "memory",

@@ -2,6 +2,7 @@
 """The program that the pages of docs/ speak of, started as train.py: modules and batches, spans, a
 list that grows, exceptions and tasks.  It ends when it has made as many steps as its word says."""
 import asyncio
+import gc
 import json
 import sys
 import threading
@@ -72,6 +73,7 @@ def fail(trainer):
         thread = threading.Thread(target=trainer.step, args=(6,), name="bad")
         thread.start()
         thread.join()
+        gc.collect(0)
         time.sleep(0.3)
 
 

@@ -21,7 +21,7 @@ from pathlib import Path
 import pytest
 
 import pages
-from world import BUILD, CLI, DEBIAN_PYTHON, ROOT, World, has_torch, lend, wait_for
+from world import BUILD, CLI, DEBIAN_PYTHON, LIMIT, ROOT, World, has_torch, lend, wait_for
 
 TARGET = Path(__file__).with_name("pages_target.py")
 LIVE = [name for name in pages.PAGES if name != "README.md"]  # docs/README.md lists the others
@@ -43,7 +43,7 @@ NOT_HERE = [
     (r"cluster (NAME|REPORT)|flamegraph NAME|inject --plugin NAME|\bglobal\.python\.x|from NAME|"
      r"--raw|NAME=VALUE|describe (select \.\.\.|TABLE)|config \[get|ENDPOINT query|eval CODE|"
      r"query SQL|help COMMAND|completion SHELL|data_dir=DIR|stack_id = \.\.\.|d \.\.\. group|"
-     r"read_parquet|-- \.\.\.$|diff memory\.high|^grep |torch on cuda|--from-row N|probing itself|"
+     r"read_parquet|-- \.\.\.$|^grep |torch on cuda|--from-row N|probing itself|"
      r"top -H|steps_v1|as time \.\.\.|probing PID q", "a form, not a command"),
 ]
 FAILS = [
@@ -54,6 +54,7 @@ FAILS = [
     (r"(inject|launch) -l", r"listens on .* already|needs a (value|program)"),
     (r"launch --plugin memory$", r"needs a program"),
     (r"eval -f look\.py", r"line 7, in <module>(.|\n)*KeyError: 'loss'"),
+    (r"diff memory\.high", r"no such event has come"),
     (r"plugin stop torch", r"is used by plugin 'memory'"),
 ]
 
@@ -101,13 +102,13 @@ class Job(World):
             rank.wait_line("ready")
         self.enter()
         self.directory = next(self.data.glob(self.pid + "-*"))
-        done = self.ranks[0].probing("config", "server.listen=127.0.0.1:" + self.port)
-        assert done.returncode == 0, done.stderr
 
     def enter(self):
         for rank in self.ranks:
             rank.inject(*[word for plugin in ("python", "torch", "memory", "system", "gpu", "cuda",
                                               "nccl") for word in ("--plugin", plugin)])
+        done = self.ranks[0].probing("config", "server.listen=127.0.0.1:" + self.port)
+        assert done.returncode == 0, done.stderr
 
     def here(self, command):
         """A page's command with the names of what is here."""
@@ -202,29 +203,36 @@ def complaint(shown, code, said, errors):
 # What is shown there is of another program, or of a job that waits: only that it answers is seen.
 OF_OTHERS = r"backtrace|cluster|probing -t \d+ torch|flamegraph|memory|doctor|eval|--version|" \
             r"job:|ssh:|nccl|inject|plugin load|trace |import pyarrow|watch|reason from probing"
+EMPTY = r"comm_stuck|from script\.|watched"  # nothing hangs here, no step is slow; CPython 3.12
 CHANGES = r"plugin|config|inject|script|--mark|attach|detach"
 
 
 def answer(job, said):
     """What is wrong with it, or None."""
     command = job.here(said.command)
-    columns_are_shown = columns(said.shown) is not None
-    if command in job.passed and not columns_are_shown and not re.search(CHANGES, command):
+    table = columns(said.shown) is not None
+    shown = [line for line in said.shown if table or line.startswith("probing: ")
+             or not re.search(OF_OTHERS, said.command + "\n".join(said.shown))]
+    if command in job.passed and not shown and not re.search(CHANGES, command):
         return None
     if "script run" in command:
         job.run("probing script stop slow_step")
     fails = next((line for line in FAILS if re.search(line[0], said.command)), None)
-    shown = [line for line in said.shown if columns_are_shown or line.startswith("probing: ")
-             or not re.search(OF_OTHERS, said.command + "\n".join(said.shown))]
-    for _ in range(40):  # what comes with time: a row of an exception, of a collection
+    deadline = time.monotonic() + LIMIT / 10
+    while True:  # until there is what comes with time: a row of an exception, of a collection
         code, out, errors = job.run(command)
-        wrong = complaint(shown if code or columns_are_shown else
+        wrong = complaint(shown if code or table else
                           [line for line in shown if not line.startswith("probing: ")],
                           code, out, errors)
+        if table and not wrong and re.search(r"^\(0 rows", out, flags=re.M) \
+                and not re.search(EMPTY, command):
+            wrong = "no rows"
         if fails and code != 0 and re.search(fails[1], out + errors):
             wrong = None
-        if wrong is None or code != 0:
+        later = code == 0 or "nothing was sampled yet" in errors
+        if wrong is None or not later or time.monotonic() > deadline:
             break
+        time.sleep(0.2)
     if "detach" in command:
         job.enter()
     if wrong and re.match(r"probing (-t \S+ )?[a-z]+( [a-z]+)?( --?[a-z]+)?$", command) \

@@ -156,6 +156,8 @@ def test_marks_and_the_peak(world):
     assert line and float(line.group(1)) > 4, done.stdout
     peak = shared.wait_for(lambda: target.probing("memory", "--peak").stdout, "a peak")
     assert "leaking" in peak, peak
+    done = target.probing("memory", "--diff", "before", "memory.high")  # made by an event only
+    assert done.returncode == 1 and "no such event has come" in done.stderr, done.stderr
     done = target.probing("memory", "--diff", "before", "it's")
     assert done.returncode != 0 and "no mark 'it's'" in done.stderr, done.stderr
     done = target.probing("memory", "--mark", "a b")

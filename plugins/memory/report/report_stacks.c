@@ -376,6 +376,11 @@ static int find_mark(const struct memory_args *w, const char *name, double *ret_
     rc = w->api->ask(w->api, sql, take_span, found);
     if (rc == -ENOENT || rc == -EINVAL)
         return w->api->no_plugin(w->api);
+    if (rc == 0 && !is_number(found[0]) && strncmp(name, "memory.", 7) == 0)
+        return report_fail(w->api, -ENODATA,
+                           "there is no mark '%s': no such event has come (select * from "
+                           "memory.events)",
+                           name);
     if (rc == 0 && !is_number(found[0]))
         return report_fail(w->api, -ENODATA, "there is no mark '%s'; probing memory --mark %s",
                            name, name);
