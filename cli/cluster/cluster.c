@@ -450,6 +450,7 @@ int command_cluster(struct target *t, int argc, char **argv)
     rc = cli_parse(argc, argv, take, &taken);
     if (rc == 0)
         rc = cli_misuse(check(&taken));
+    link_set_timeout(3 * taken.o.timeout_ns); /* what a host has, to say who is there, too */
     if (rc == 0)
         rc = cluster_hosts(&taken.o, &hosts, &here);
     if (taken.o.action == CLUSTER_HANG && taken.o.looks == 0)

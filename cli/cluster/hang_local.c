@@ -332,8 +332,9 @@ static int add_those_gone(const struct looking *l, const struct local_ranks *r)
             continue;
         before = first;
         n_before = n;
-        for (int64_t k = first < 0 ? 0 : first; rc == 0 && n <= LOCAL_RANKS_MAX && k < first + n;
-             k++)
+        int64_t world = one->place.world_size; /* the last node may have fewer */
+        int64_t end = world != MEMBER_UNKNOWN && world < first + n ? world : first + n;
+        for (int64_t k = first < 0 ? 0 : first; rc == 0 && n <= LOCAL_RANKS_MAX && k < end; k++)
             rc = add_gone(l, k,
                           of_node ? "its node has no process of it any more, and had one "
                                     "(LOCAL_WORLD_SIZE)"

@@ -163,6 +163,15 @@ def test_one_that_dumps_core_is_gone(world):
     (world.tmp / "core").unlink(missing_ok=True)
 
 
+def test_of_a_node_that_is_not_full_no_rank_is_gone_that_the_job_has_not(world):
+    for rank in range(2):
+        world.python(IDLE, env={
+            "RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": "3", "LOCAL_WORLD_SIZE": "8",
+            "TORCHELASTIC_RUN_ID": JOB + "-node"}).wait_line("ready")
+    done, found = hang(world, JOB + "-node", "--looks", "1")
+    assert [(r["rank"], r["state"]) for r in found["ranks"]][2:] == [(2, "gone")], done.stdout
+
+
 # "far" is this machine; the others are not there, or say what cannot be.
 SHELL = r"""#!/bin/sh
 host=$1
@@ -170,6 +179,7 @@ shift
 case $host in
 dead) echo "ssh: connect to host dead port 22: No route to host" >&2; exit 255 ;;
 noise) exec %(relay)s lines 'Welcome!' ;;
+silent) exec %(relay)s silent ;;
 odd) exec %(relay)s lines '{"ranks": [{"rank": 2, "state": "flies"}]}' ;;
 liar) exec %(relay)s lines '{"job": "x", "ranks": [{"rank": 1, "pid": 1e99, "host": "far",
       "state": "waits", "operation": "x\nrank 0 is gone", "looks": -3,
@@ -198,6 +208,13 @@ def test_hosts(world):
                          env=env)
     assert "host dead could not be asked" in text.stderr
     assert "\nrank 0 is gone" not in text.stdout
+
+
+def test_a_host_has_three_times_the_time_of_a_rank_to_say_who_is_there(world):
+    done = world.probing("-t", "ssh:silent/job:x,ssh:dead/job:x", "cluster", "hang", "--timeout",
+                         "500ms", env=remote_shell(world, SHELL))
+    assert done.returncode == 1 and "host silent could not be asked: no answer within 1500ms" in \
+        done.stderr, done.stderr
 
 
 def test_no_torch_and_no_job(world):
