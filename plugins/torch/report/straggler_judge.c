@@ -470,9 +470,8 @@ static void find_slow_communication(struct work *w)
                                   .first = first_compared(w),
                                   .last = last_compared(w) - 1,
                                   .from_start = true,
-                                  .to_end = true,
-                                  .signs = judge_signs(j->signs, j->n_ranks, r)};
-        if (!w->named[r] && judge_slows(j->signs, j->n_ranks, r, &f.kind))
+                                  .to_end = true};
+        if (!w->named[r] && judge_slows(j->signs, j->n_ranks, r, &f))
             add(w, &f);
     }
 }

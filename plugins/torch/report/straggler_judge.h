@@ -142,9 +142,10 @@ uint32_t judge_signs(const double *signs, uint32_t n_ranks, uint32_t rank);
 
 /* Do its signs say that its part of communication takes long, though it is not late?  Its network
  * loses packets; or it does not run when it could: its cgroup is throttled, the hypervisor takes
- * its processors, or it waits for one and is nicer than the others or has fewer to run on, or
- * waits three times as long as any other rank, and for 0.3 s a second at least. */
-bool judge_slows(const double *signs, uint32_t n_ranks, uint32_t rank, enum judge_kind *ret);
+ * its processors, or it waits for one (half as long again as the others, or longest of all by 0.1 s
+ * a second) and is nicer than the others or has fewer to run on, or waits three times as long as
+ * any other rank, and for 0.3 s a second at least.  Sets *ret's kind and signs. */
+bool judge_slows(const double *signs, uint32_t n_ranks, uint32_t rank, struct judge_finding *ret);
 
 /* ---- lining up: whose step is whose ---- */
 

@@ -62,22 +62,34 @@ uint32_t judge_signs(const double *signs, uint32_t n_ranks, uint32_t rank)
     return found;
 }
 
-/* More than any other rank by so much: on a machine where all wait, some wait more by chance. */
-static bool waits_most(const double *signs, uint32_t n_ranks, uint32_t rank)
+/* The longest wait for a processor that another rank has. */
+static double longest_other_wait(const double *signs, uint32_t n_ranks, uint32_t rank)
 {
     double most = 0;
     for (uint32_t r = 0; r < n_ranks; r++)
         if (r != rank)
             most = fmax(most, signs[(size_t)r * N_SIGNS + SIGN_RUNQ_WAIT]); /* not of a NAN */
-    return signs[(size_t)rank * N_SIGNS + SIGN_RUNQ_WAIT] >=
-           fmax(JUDGE_RUNQ_ALONE, JUDGE_RUNQ_GAP * most);
+    return most;
 }
 
-bool judge_slows(const double *signs, uint32_t n_ranks, uint32_t rank, enum judge_kind *ret)
+/* Threads cannot wait for more than all of the time: where all ranks wait for most of it, nobody
+ * waits half as long again.  So whoever is put behind needs to be the one that waits longest only;
+ * and who is not, by far: on a machine where all wait, some wait more by chance. */
+static bool waits_most(const double *signs, uint32_t n_ranks, uint32_t rank, bool put_behind)
+{
+    double own = signs[(size_t)rank * N_SIGNS + SIGN_RUNQ_WAIT];
+    double most = longest_other_wait(signs, n_ranks, rank);
+    return own >=
+           (put_behind ? most + JUDGE_RUNQ_WAIT : fmax(JUDGE_RUNQ_ALONE, JUDGE_RUNQ_GAP * most));
+}
+
+bool judge_slows(const double *signs, uint32_t n_ranks, uint32_t rank, struct judge_finding *ret)
 {
     uint32_t found = judge_signs(signs, n_ranks, rank);
-    *ret = found & LOST_PACKETS ? LATE_LINK : LATE_STARVED;
-    return (found & (LOST_PACKETS | TAKEN_AWAY)) != 0 ||
-           ((found & 1u << SIGN_RUNQ_WAIT) != 0 &&
-            ((found & PUT_BEHIND) != 0 || waits_most(signs, n_ranks, rank)));
+    bool behind = (found & PUT_BEHIND) != 0, most = waits_most(signs, n_ranks, rank, behind);
+    bool waits = behind ? most || (found & 1u << SIGN_RUNQ_WAIT) != 0
+                        : most && (found & 1u << SIGN_RUNQ_WAIT) != 0;
+    ret->kind = found & LOST_PACKETS ? LATE_LINK : LATE_STARVED;
+    ret->signs = found | (waits ? 1u << SIGN_RUNQ_WAIT : 0);
+    return (found & (LOST_PACKETS | TAKEN_AWAY)) != 0 || waits;
 }

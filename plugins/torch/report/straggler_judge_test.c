@@ -285,6 +285,18 @@ TEST(a_rank_without_a_processor_needs_a_cause)
     CHECK_INT(judged(&job).n_found, 1);
     job.signs[2][SIGN_RUNQ_WAIT] = 0.37;
     CHECK_INT(judged(&job).outcome, JUDGE_SILENT);
+    static const double crowded[RANKS] = {0.77, 0.65, 0.97, 0.64}; /* of 8 ranks on 2, as seen */
+    for (uint32_t i = 0; i < RANKS; i++)
+        job.signs[i][SIGN_RUNQ_WAIT] = crowded[i < 4 ? i : 3];
+    CHECK_INT(judged(&job).outcome, JUDGE_SILENT);
+    job.signs[2][SIGN_NICE] = 15;
+    r = judged(&job);
+    CHECK_INT(r.n_found, 1);
+    CHECK_INT(r.found[0].rank, 2);
+    CHECK_INT(r.found[0].signs, 1 << SIGN_RUNQ_WAIT | 1 << SIGN_NICE);
+    job.signs[2][SIGN_RUNQ_WAIT] = 0.8; /* no more than another one: by chance */
+    CHECK_INT(judged(&job).outcome, JUDGE_SILENT);
+    job.signs[2][SIGN_NICE] = 0;
     for (uint32_t i = 0; i < RANKS; i++) /* a machine with room: a little is nothing */
         job.signs[i][SIGN_RUNQ_WAIT] = i == 2 ? 0.2 : 0.01;
     CHECK_INT(judged(&job).outcome, JUDGE_SILENT);
