@@ -4,7 +4,9 @@ windows of minutes are made seconds."""
 import json
 import os
 import re
+import shutil
 import signal
+import subprocess
 import urllib.parse
 
 import pytest
@@ -53,6 +55,70 @@ def test_the_files_are_whole():
                              "MemoryLeaks"}
     page = (ROOT / "docs" / "ship.md").read_text()
     assert all("`%s`" % name in page for name in alerts())
+
+
+# What ship sends every 10 s, as promtool writes series: begin+step x how often, _ for none.
+GOOD = {"probing_torch_step": "0+5x780", "process_threads": "9x780",
+        "probing_torch_step_seconds": "0.01x780", "probing_nccl_oldest_inflight_seconds": "0x780",
+        "process_resident_memory_bytes": "1000000000+0x780"}
+# An hour of it goes well, then it does not: job, whose series of rank 1 is another one, and when
+# the alert fires: not at the first minute, at the second.
+WRONG = [("TrainingHangs", "probing_torch_step", "0+5x360 1800x420", 69, 72, None),
+         ("CollectiveHangs", "probing_nccl_oldest_inflight_seconds", "0x360 0+10x420", 64, 66, "1"),
+         ("RankGone", "process_threads", "9x360 _x420", 61, 64, "1"),
+         ("Straggler", "probing_torch_step_seconds", "0.01x360 0.09x420", 61, 66, "1"),
+         ("MemoryLeaks", "process_resident_memory_bytes", "1000000000x360 1000000000+500000x420",
+          62, 110, "1")]
+
+
+def series(job, name, wrong=None):
+    found = []
+    for rank in range(3):
+        labels = 'job="%s",host="n1",rank="%d",pid="%d",instance="n1:%d"' % (
+            job, rank, 70 + rank, 70 + rank)
+        values = wrong if wrong and (rank == 1 or name == "probing_torch_step") else GOOD[name]
+        phases = ("dataloader", "forward", "backward") if name.endswith("step_seconds") else (None,)
+        for phase in phases:
+            more = ',phase="%s"' % phase if phase else ""
+            found.append({"series": "%s{%s%s}" % (name, labels, more),
+                          "values": values if phase in (None, "dataloader") else GOOD[name]})
+    return found
+
+
+def test_each_alert_fires_in_its_minutes_and_no_other(tmp_path):
+    """As Prometheus evaluates them, with the windows that the file has."""
+    promtool = shutil.which("promtool")
+    if promtool is None:
+        pytest.skip("no promtool (Debian: prometheus)")
+    tests = []
+    for alert, bad, values, before, after, rank in WRONG:
+        every = [s for name in GOOD for s in series("good", name)]
+        every += [s for name in GOOD for s in series("bad", name, values if name == bad else None)]
+        severity = "warning" if alert in ("Straggler", "MemoryLeaks") else "critical"
+        who = {"job": "bad"} if rank is None else {"job": "bad", "host": "n1", "rank": rank}
+        if alert == "MemoryLeaks":
+            who.update(pid="71", instance="n1:71")
+        fires = "ALERTS" + json.dumps(dict(who, alertname=alert, alertstate="firing",
+                                           severity=severity)).replace('": ', '"= ')
+        fires = re.sub(r'"(\w+)"=', r"\1=", fires)
+        tests.append({"interval": "10s", "input_series": every, "promql_expr_test": [
+            {"expr": 'ALERTS{alertstate="firing"}', "eval_time": "%dm" % at,
+             "exp_samples": [{"labels": fires, "value": 1}] if at == after else []}
+            for at in (59, before, after)]})
+    file = tmp_path / "alerts_test.yml"
+    file.write_text(json.dumps({"rule_files": [str(GRAFANA / "alerts.yml")],
+                                "evaluation_interval": "1m", "tests": tests}))
+    done = subprocess.run([promtool, "test", "rules", str(file)], capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_vmalert_takes_the_rules():
+    vmalert = shutil.which("vmalert")
+    if vmalert is None:
+        pytest.skip("no vmalert (Debian: victoria-metrics)")
+    done = subprocess.run([vmalert, "-dryRun", "-rule=%s" % (GRAFANA / "alerts.yml")],
+                          capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
 
 
 @pytest.mark.skipif(not os.environ.get("PROBING_TEST_FULL"), reason="a minute: PROBING_TEST_FULL=1")
