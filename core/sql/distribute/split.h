@@ -30,7 +30,9 @@ struct split {
     uint32_t n_keys;
     struct split_state states[SPLIT_STATES_MAX];
     uint32_t n_states;
-    bool finer;    /* groups of members are parts of those asked for */
+    /* Groups of members are parts of those asked for: of distinct values, of totals, or mixed with
+     * tags. */
+    bool finer;
     bool ordered;  /* something goes by which row came first */
     uint32_t tags; /* the last select needs these; bits by enum sql_tag */
     bool *uses;    /* columns of members */
