@@ -255,7 +255,8 @@ static int send_piece(struct lws *wsi, struct connection *p, struct chunk *piece
     return rc;
 }
 
-/* What waits, as long as the socket takes it and the others need not wait long for their turn. */
+/* A message of a stream, or an answer and its end, for which the client need not be waited for
+ * twice. */
 static int writeable(struct lws *wsi, struct connection *p)
 {
     struct chunk *piece;
@@ -268,7 +269,7 @@ static int writeable(struct lws *wsi, struct connection *p)
     begin(p);
     while (rc == 0 && turn < SERVER_CHUNK_BYTES && !lws_partial_buffered(wsi) &&
            (piece = server_connection_take(p, &dropped)) != NULL) {
-        turn += sizeof(*piece) + piece->capacity;
+        turn += piece->droppable ? SERVER_CHUNK_BYTES : sizeof(*piece) + piece->capacity;
         rc = send_piece(wsi, p, piece, dropped);
         server_chunk_free(piece);
     }
