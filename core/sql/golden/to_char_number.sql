@@ -47,3 +47,6 @@ select distinct n from (values (1), (2), (2), (null), (null)) t(n) order by n fe
 ----
 1
 2
+
+select n from (values ('a'), ('')) t(n) order by n fetch first 0 rows with ties
+----
