@@ -182,16 +182,15 @@ static int check_why(struct why *w, pid_t pid)
 }
 
 static int say_silent(const struct target *t, struct starved *looks, uint64_t waited_ns,
-                      bool mapped)
+                      bool mapped, const char *why)
 {
-    char why[ERR_TEXT_BYTES], starved[300];
+    char starved[STARVED_WORDS_BYTES];
 
     if (!mapped)
         return err_set(-ETIMEDOUT,
                        "process %d was entered, and no core can be seen in it now: it may run "
                        "another program (exec); enter it again: probing -t %d inject",
                        (int)t->pid, (int)t->pid);
-    (void)snprintf(why, sizeof(why), "%s", err_text());
     starved_words(looks, waited_ns, starved, sizeof(starved));
     return err_set(
         -ETIMEDOUT, "the core is in process %d but does not answer yet (%s)%s", (int)t->pid, why,
@@ -213,9 +212,9 @@ static int wait_ready(struct target *t, uint64_t timeout_ns, bool mapped)
         starved_look(&looks, begin + waited);
         if (rc == -ESTALE)
             break;
-        int why = check_why(&w, t->pid);
-        if (why < 0) {
-            rc = why;
+        int gave_up = check_why(&w, t->pid);
+        if (gave_up < 0) {
+            rc = gave_up;
             break;
         }
         if (waited >= look) {
@@ -238,7 +237,10 @@ static int wait_ready(struct target *t, uint64_t timeout_ns, bool mapped)
             break;
         }
         if (waited > timeout_ns) {
-            rc = say_silent(t, &looks, waited, mapped);
+            char why[ERR_TEXT_BYTES] = "it has made no data directory";
+            if (rc != -ENOENT)
+                (void)snprintf(why, sizeof(why), "%s", err_text());
+            rc = say_silent(t, &looks, waited, mapped, why);
             break;
         }
         /* A core that starts takes 5 to 20 ms: look often at first. */

@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "cli/inject/internal.h"
+#include "cli/inject/starved.h"
 #include "core/base/thread_sched.h"
 #include "sdk/lib/proc/task.h"
 
@@ -42,17 +43,43 @@ static uint64_t mail_at(const struct target *t, size_t offset)
     return t->scratch + SCRATCH_MAIL + offset;
 }
 
+/* The kernel lists threads in the order in which they were made. */
+static pid_t newest(const struct target *t)
+{
+    struct proc_numbers all;
+    struct proc_number one;
+    pid_t last = t->pid;
+    (void)proc_threads_open(&all, t->pid);
+    while (proc_numbers_next(&all, &one))
+        last = (pid_t)one.value;
+    proc_numbers_close(&all);
+    return last;
+}
+
+static int does_not_start(const struct target *t, struct starved *looks)
+{
+    char starved[STARVED_WORDS_BYTES];
+    starved_words(looks, t->timeout_ns, starved, sizeof(starved));
+    return err_set(-ETIMEDOUT, "the thread created in process %d did not start within %llu ms%s",
+                   t->pid, (unsigned long long)(t->timeout_ns / NS_PER_MS), starved);
+}
+
 /* Its thread: 0 while it has not begun. */
 static int wait_begun(struct target *t, uint64_t *ret_tid)
 {
-    uint64_t end = clock_monotonic() + t->timeout_ns;
+    struct starved looks;
+    uint64_t now = clock_monotonic(), end = now + t->timeout_ns;
+    starved_begin(&looks, t->pid, newest(t), /* from_birth= */ true);
     *ret_tid = 0;
     while (*ret_tid == 0) {
         if (stack_read(t->view, mail_at(t, offsetof(struct helper_mail, tid)), ret_tid,
                        sizeof(*ret_tid)) < 0)
             return err_set(-ESRCH, "process %d ended while it was being inspected", t->pid);
-        if (*ret_tid == 0 && clock_monotonic() > end)
-            return err_set(-ETIMEDOUT, "the thread created in process %d does not start", t->pid);
+        now = clock_monotonic();
+        if (*ret_tid == 0 && now > end)
+            return does_not_start(t, &looks);
+        if (*ret_tid == 0)
+            starved_look(&looks, now);
         if (*ret_tid == 0)
             (void)nanosleep(&(struct timespec){.tv_nsec = 20 * NS_PER_US}, NULL);
     }

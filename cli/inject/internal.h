@@ -97,7 +97,7 @@ struct target {
     size_t set_sizes[ARCH_SETS];
     int pending[PENDING_MAX]; /* signals that came meanwhile, to be sent again */
     uint32_t n_pending;
-    char why_unsafe[96];
+    char why_unsafe[400];
     struct wait wait; /* pick_thread.c */
 
     /* inject.c: what is to be undone in the target */

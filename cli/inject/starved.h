@@ -20,9 +20,9 @@
 
 #include "sdk/lib/proc/task.h"
 
-#define STARVED_THREADS \
-    64 /* of probing in one process: the core has five, plugins few; more are \
-                              not looked at */
+#define STARVED_WORDS_BYTES 300
+/* Of probing in one process: the core has five, plugins few.  More are not looked at. */
+#define STARVED_THREADS 64
 
 struct starved_thread {
     pid_t tid;

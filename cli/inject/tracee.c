@@ -115,17 +115,27 @@ int tracee_seize(struct target *t, pid_t tid)
     return 0;
 }
 
+static int does_not_stop(const struct target *t, uint64_t waited_ns, struct starved *looks)
+{
+    char starved[STARVED_WORDS_BYTES];
+    starved_words(looks, waited_ns, starved, sizeof(starved));
+    return err_set(-ETIMEDOUT, "thread %d of process %d did not stop within %llu ms%s", t->tid,
+                   t->pid, (unsigned long long)(waited_ns / NS_PER_MS), starved);
+}
+
 int tracee_stop(struct target *t, uint64_t timeout_ns)
 {
+    struct starved looks;
     int status, rc;
     arch_before_stop(t->pid, t->tid, &t->registers);
     wait_look(t);
     if (ptrace(PTRACE_INTERRUPT, t->tid, NULL, NULL) == -1)
         return gone(t);
+    starved_begin(&looks, t->pid, t->tid, /* from_birth= */ false);
     for (;;) {
-        rc = wait_stop(t, timeout_ns, NULL, &status);
+        rc = wait_stop(t, timeout_ns, &looks, &status);
         if (rc < 0)
-            return rc;
+            return rc == -ETIMEDOUT ? does_not_stop(t, timeout_ns, &looks) : rc;
         if (status >> 16 == PTRACE_EVENT_STOP)
             break;
         (void)ptrace(PTRACE_CONT, t->tid, NULL, (void *)(intptr_t)WSTOPSIG(status));
@@ -294,7 +304,7 @@ static bool is_done(struct target *t, int status, uint64_t done_at, arch_registe
 static int leave_alone(struct target *t, uint64_t done_at, struct starved *looks,
                        arch_registers *ret, int *ret_status)
 {
-    char starved[300];
+    char starved[STARVED_WORDS_BYTES];
     (void)ptrace(PTRACE_INTERRUPT, t->tid, NULL, NULL);
     if (wait_stop(t, STOP_NS, NULL, ret_status) == 0 && is_done(t, *ret_status, done_at, ret))
         return 0; /* in the last moment */
@@ -548,6 +558,8 @@ int tracee_find(struct target *t)
             if (rc == -EBUSY) /* two commands at once: the other one is done in a moment */
                 (void)snprintf(t->why_unsafe, sizeof(t->why_unsafe), "%s (%d)", rule->what,
                                list[i].tid);
+            if (rc == -ETIMEDOUT)
+                (void)snprintf(t->why_unsafe, sizeof(t->why_unsafe), "%s", err_text());
             nap(rule->pause_ns);
             if (interrupted())
                 return err_set(-EINTR, "interrupted; nothing was done to process %d", t->pid);

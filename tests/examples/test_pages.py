@@ -262,6 +262,28 @@ def test_what_is_not_run_is_in_the_pages():
     assert len(run) > len(said) * 0.7
 
 
+NO_NAMES = set("""torch.profiler torch.distributed torch.compile probing.every probing.name
+    probing.lua probing.version python.x memory.high memory.oom_near nccl.so probing.python_loss
+    host.name probing.rank process.pid python.samples python.stacks""".split())
+
+
+def test_names_of_the_pages_are_tables_or_settings(job):
+    """`torch.shadow_every`, `python.gc`: what stands so in a page is there, and called so."""
+    known = set()
+    for sql in ("show all", "select schema || '.' || name from probing.tables",
+                "select table_schema || '.' || table_name from information_schema.tables"):
+        rows = job.run('probing query -f csv "%s"' % sql)[1].splitlines()
+        known |= {row.split(",")[0] for row in rows}
+    schemas = {name.split(".")[0] for name in known if "." in name}
+    unknown = set()
+    for page in LIVE:
+        for number, line in pages.text_lines(page):
+            for name in re.findall(r"`([a-z]+\.[a-z_]+)(?:=[^`]*)?`", line):
+                if name.split(".")[0] in schemas and name not in known | NO_NAMES:
+                    unknown.add("%s:%d: %s" % (page, number, name))
+    assert len(known) > 100 and not unknown, "\n".join(sorted(unknown))
+
+
 def test_leaving_and_after_the_end(job):
     """The last chapters: eject, a crash, kill -9, and what the pages ask then."""
     crash, ended = job.ranks
@@ -288,25 +310,3 @@ def test_leaving_and_after_the_end(job):
     crash.process.wait()
     assert all("SIGSEGV" in out for out in ask(r"<old pid> backtrace|from crash\.reports", crash))
     assert str(ended.pid) in job.run("probing list --dead")[1]
-
-
-NO_NAMES = set("""torch.profiler torch.distributed torch.compile probing.every probing.name
-    probing.lua probing.version python.x memory.high memory.oom_near nccl.so probing.python_loss
-    host.name probing.rank process.pid python.samples python.stacks""".split())
-
-
-def test_names_of_the_pages_are_tables_or_settings(job):
-    """`torch.shadow_every`, `python.gc`: what stands so in a page is there, and called so."""
-    known = set()
-    for sql in ("show all", "select schema || '.' || name from probing.tables",
-                "select table_schema || '.' || table_name from information_schema.tables"):
-        rows = job.run('probing query -f csv "%s"' % sql)[1].splitlines()
-        known |= {row.split(",")[0] for row in rows}
-    schemas = {name.split(".")[0] for name in known if "." in name}
-    unknown = set()
-    for page in LIVE:
-        for number, line in pages.text_lines(page):
-            for name in re.findall(r"`([a-z]+\.[a-z_]+)(?:=[^`]*)?`", line):
-                if name.split(".")[0] in schemas and name not in known | NO_NAMES:
-                    unknown.add("%s:%d: %s" % (page, number, name))
-    assert len(known) > 100 and not unknown, "\n".join(sorted(unknown))

@@ -207,9 +207,10 @@ while True:
 
 
 def near(row, truth):
-    """Within four of its own standard errors, and the bytes that malloc() adds."""
+    """Within five standard errors, and the bytes that malloc() adds.  The estimate's own error is
+    too small where the estimate is: of 48 samples that are expected 27 come once in 2,000."""
     estimate, error = row
-    return abs(estimate - truth) <= 4 * error + 4096
+    return abs(estimate - truth) <= 5 * error * max(1, truth / max(estimate, 1)) ** 0.5 + 4096
 
 
 def test_bytes_by_step_and_by_module(world, python):

@@ -30,8 +30,7 @@ const char *const sql_tag_docs[SQL_TAGS] = {
     "rank of its node",
     "rank on its node",
     "torchrun's ROLE_NAME",
-    "its clock minus the asker's, which has been taken off its times; NULL: not known; not part "
-    "of *",
+    "its clock minus the asker's, taken off its times; NULL: not known; not part of *",
     "how far times of just now may be from the asker's clock still; clocks drift; not part of *"};
 
 int global_no_memory(void)
