@@ -40,7 +40,8 @@ static int ask_owner(void *arg)
     return e->s->why(e->s->why_arg, e->table, e->text, e->size);
 }
 
-static void tell_table(struct query *q, const struct table *t, bool expired, char *ret)
+/* true: also why. */
+static bool tell_table(struct query *q, const struct table *t, bool expired, char *ret)
 {
     char why[SQL_EMPTY_BYTES / 2] = "";
     struct errand e = {.s = q->s, .table = t, .text = why, .size = sizeof(why)};
@@ -52,6 +53,7 @@ static void tell_table(struct query *q, const struct table *t, bool expired, cha
         (void)snprintf(ret, SQL_EMPTY_BYTES, "%s.%s has no rows%s%s", t->schema, t->name,
                        why[0] ? ": " : "", why);
     err_clear();
+    return why[0] != '\0';
 }
 
 /* ---- views ---- */
@@ -129,8 +131,10 @@ void sql_tell_empty(struct query *q, struct sql_report *report)
         first = s->table; /* the list begins with the last */
         first_expired = expired;
     }
-    if (first && (report->rows == 0 || n_empty == n))
-        tell_table(q, first, first_expired, report->empty);
-    if (!first && q->view && (report->rows == 0 || q->view_op->rows == 0) && !report->cut)
+    bool told = first && (report->rows == 0 || n_empty == n) &&
+                tell_table(q, first, first_expired, report->empty);
+    bool none =
+        q->view && (first ? q->view_op->rows == 0 : report->rows == 0 || q->view_op->rows == 0);
+    if (none && !told && !report->cut)
         (q->lacks ? tell_lack(q, report->empty) : tell_view(q, q->view, report->empty));
 }

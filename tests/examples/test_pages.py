@@ -264,7 +264,7 @@ def test_what_is_not_run_is_in_the_pages():
 
 NO_NAMES = set("""torch.profiler torch.distributed torch.compile probing.every probing.name
     probing.lua probing.version python.x memory.high memory.oom_near nccl.so probing.python_loss
-    host.name probing.rank process.pid python.samples python.stacks""".split())
+    host.name cpu.cfs_quota_us probing.rank process.pid python.samples python.stacks""".split())
 
 
 def test_names_of_the_pages_are_tables_or_settings(job):
