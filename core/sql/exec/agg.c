@@ -25,11 +25,6 @@ int sql_agg_room(struct query *q, struct agg *a, uint32_t groups)
     return 0;
 }
 
-static bool is_null(const struct vec *v, uint32_t i)
-{
-    return v->type == SQL_NULL || (v->has_null && v->null[i]);
-}
-
 static int keep_text(struct query *q, struct agg *a, struct state *s, struct text t)
 {
     s->t = t;
@@ -50,7 +45,7 @@ static int add_texts(struct query *q, struct agg *a, const uint16_t *sel, const 
         struct state *s = &a->states[groups[k]];
         uint32_t i = sel ? sel[k] : k;
         struct text t = a->arg->t[i], old = s->t;
-        if (a->spec->keeps_null && is_null(a->arg, i))
+        if (a->spec->keeps_null && sql_is_null(a->arg, i))
             t = (struct text){NULL, 0};
         bool take = s->n == 0 || a->spec->kind->op == AGG_LAST;
         if (!take && a->spec->kind->op != AGG_FIRST) {
@@ -71,11 +66,11 @@ static void add_ends(struct agg *a, const uint16_t *sel, const uint32_t *groups,
     uint64_t row = a->row;
     bool nulls = a->spec->keeps_null && (a->arg->has_null || a->arg->type == SQL_NULL);
     if (a->spec->kind->op == AGG_LAST)
-        EACH(s->i = v[i]; s->null_end = nulls && is_null(a->arg, i); s->row = row; s->n++;);
+        EACH(s->i = v[i]; s->null_end = nulls && sql_is_null(a->arg, i); s->row = row; s->n++;);
     else
         EACH(if (s->n == 0) {
             s->i = v[i];
-            s->null_end = nulls && is_null(a->arg, i);
+            s->null_end = nulls && sql_is_null(a->arg, i);
             s->row = row;
         } s->n++;);
 }
@@ -338,7 +333,7 @@ int sql_agg_one_add(struct query *q, struct agg *a, struct vec *arg, const struc
                     uint16_t row)
 {
     uint32_t group = 0;
-    if (arg && !a->spec->keeps_null && is_null(arg, row))
+    if (arg && !a->spec->keeps_null && sql_is_null(arg, row))
         return 0;
     if (filter && ((filter->has_null && filter->null[row]) || !filter->i[row]))
         return 0;
@@ -358,7 +353,7 @@ void sql_agg_one_remove(struct agg *a, const struct vec *arg, const struct vec *
                         uint16_t row)
 {
     struct state *s = &a->states[0];
-    if (arg && (arg->type == SQL_NULL || (arg->has_null && arg->null[row])))
+    if (arg && sql_is_null(arg, row))
         return;
     if (filter && ((filter->has_null && filter->null[row]) || !filter->i[row]))
         return;

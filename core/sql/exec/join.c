@@ -98,7 +98,7 @@ static void gather_left(struct op *op, uint32_t n)
         sql_texts(op->q, from, j->left_rows, n);
         for (uint32_t k = 0; k < n; k++) {
             uint32_t i = j->left_rows[k];
-            if (from->type == SQL_NULL || (from->has_null && from->null[i]))
+            if (sql_is_null(from, i))
                 sql_set_null(to, k);
             else if (sql_is_textual(from->type))
                 to->t[k] = from->t[i];

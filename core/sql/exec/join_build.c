@@ -67,7 +67,7 @@ static int link_rows(struct op *op, const uint32_t *numbers, uint32_t first_row,
 static bool any_null(struct vec **v, uint32_t n, uint32_t row)
 {
     for (uint32_t c = 0; c < n; c++)
-        if (v[c]->type == SQL_NULL || (v[c]->has_null && v[c]->null[row]))
+        if (sql_is_null(v[c], row))
             return true;
     return false;
 }

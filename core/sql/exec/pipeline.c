@@ -361,18 +361,13 @@ struct ties {
     bool began, ended;
 };
 
-static bool is_null(const struct vec *v, uint32_t i)
-{
-    return v->type == SQL_NULL || (v->has_null && v->null[i]);
-}
-
 static bool ties_with_last(const struct ties *t, const struct batch *in, uint32_t i)
 {
     if (!t->began) /* of no rows: nothing ties with the last of them */
         return false;
     for (uint32_t k = 0; k < t->n_keys; k++) {
         const struct vec *v = &in->v[t->keys[k].column];
-        bool null = is_null(v, i), last_null = is_null(&t->last[k], 0);
+        bool null = sql_is_null(v, i), last_null = sql_is_null(&t->last[k], 0);
         if (null != last_null || (!null && sql_compare_values(v, i, &t->last[k], 0) != 0))
             return false;
     }

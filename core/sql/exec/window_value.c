@@ -22,7 +22,7 @@ static void put_null(const struct win *f, uint32_t row)
 static void put_cell(const struct win *f, uint32_t row, const struct vec *from, uint32_t i)
 {
     struct vec *to = out_of(f, row);
-    if (from->type == SQL_NULL || (from->has_null && from->null[i]))
+    if (sql_is_null(from, i))
         sql_set_null(to, row % SQL_ROWS);
     else if (sql_is_textual(to->type))
         to->t[row % SQL_ROWS] = from->t[i];

@@ -46,8 +46,7 @@ static uint32_t without_nulls(struct step *st, const uint16_t *sel, uint32_t n, 
         uint32_t i = sel ? sel[k] : k;
         uint8_t null = 0;
         for (uint32_t a = 0; a < st->n_args; a++)
-            null |= (uint8_t)(st->args[a]->type == SQL_NULL ||
-                              (st->args[a]->has_null && st->args[a]->null[i]));
+            null |= sql_is_null(st->args[a], i);
         st->dst->null[i] = null;
         live[m] = (uint16_t)i;
         m += !null;
@@ -148,17 +147,12 @@ static int run_call(struct program *p, struct step *st, const uint16_t *sel, uin
     return textual ? run_pieces(p, st, sel, n) : st->run(&p->run, st, sel, n);
 }
 
-static bool is_null(const struct vec *v, uint32_t i)
-{
-    return v->type == SQL_NULL || (v->has_null && v->null[i]);
-}
-
 static void narrow(struct frame *to, const struct frame *from, int op, const struct vec *a)
 {
     uint32_t m = 0;
     for (uint32_t k = 0; k < from->n; k++) {
         uint32_t i = from->sel ? from->sel[k] : k;
-        bool null = is_null(a, i);
+        bool null = sql_is_null(a, i);
         bool keep = null;
         if (op == STEP_PUSH_TRUE)
             keep = !null && a->i[i];
@@ -180,7 +174,7 @@ static void copy(struct query *q, struct vec *dst, struct vec *a, const struct f
         sql_texts(q, a, f->sel, f->n);
     for (uint32_t k = 0; k < f->n; k++) {
         uint32_t i = f->sel ? f->sel[k] : k;
-        bool null = is_null(a, i);
+        bool null = sql_is_null(a, i);
         if (null)
             sql_set_null(dst, i);
         else if (dst->has_null)
@@ -197,7 +191,7 @@ static void combine(struct vec *dst, const struct vec *a, const struct frame *f,
 {
     for (uint32_t k = 0; k < f->n; k++) {
         uint32_t i = f->sel ? f->sel[k] : k;
-        bool x_null = is_null(dst, i), y_null = is_null(a, i);
+        bool x_null = sql_is_null(dst, i), y_null = sql_is_null(a, i);
         if ((!x_null && (dst->i[i] != 0) == absorbing) ||
             (!y_null && (a->i[i] != 0) == absorbing)) {
             dst->i[i] = absorbing;

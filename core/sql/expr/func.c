@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * core/sql/expr/func.c - operators and functions of numbers: arithmetic and comparison.
+ * core/sql/expr/func.c - operators: comparison of every type; arithmetic and functions of numbers.
  *
  * The query's thread only.  Text, time and casts are in func_text.c, func_time.c and cast.c.
  */
@@ -20,6 +20,12 @@ int sql_compare_text(struct text a, struct text b)
 }
 
 /* ---- comparison: PostgreSQL's order, in which NaN equals itself and is the largest ---- */
+
+/* Of intervals that have months. */
+static int compare_calendar(struct text a, struct text b)
+{
+    return memcmp(a.data, b.data, INTERVAL_KEY_BYTES);
+}
 
 #define COMPARE_INT(name, sign)                           \
     KERNEL(name)                                          \
@@ -44,10 +50,17 @@ int sql_compare_text(struct text a, struct text b)
         ROWS(st->dst->i[i] = sql_compare_text(st->a[0]->t[i], st->a[1]->t[i]) sign 0;); \
         return 0;                                                                       \
     }
+#define COMPARE_CALENDAR(name, sign)                                                    \
+    KERNEL(name)                                                                        \
+    {                                                                                   \
+        ROWS(st->dst->i[i] = compare_calendar(st->a[0]->t[i], st->a[1]->t[i]) sign 0;); \
+        return 0;                                                                       \
+    }
 #define COMPARE(name, sign)             \
     COMPARE_INT(name##_int, sign)       \
     COMPARE_DOUBLE(name##_double, sign) \
-    COMPARE_TEXT(name##_text, sign)
+    COMPARE_TEXT(name##_text, sign)     \
+    COMPARE_CALENDAR(name##_calendar, sign)
 
 COMPARE(eq, ==)
 COMPARE(ne, !=)
@@ -56,13 +69,10 @@ COMPARE(le, <=)
 COMPARE(gt, >)
 COMPARE(ge, >=)
 
-static bool null_at(const struct vec *v, uint32_t i)
-{
-    return v->type == SQL_NULL || (v->has_null && v->null[i]);
-}
-
 static bool same_value(const struct vec *a, const struct vec *b, uint32_t i)
 {
+    if (a->type == SQL_CALENDAR)
+        return compare_calendar(a->t[i], b->t[i]) == 0;
     if (sql_is_textual(a->type))
         return sql_compare_text(a->t[i], b->t[i]) == 0;
     if (a->type == SQL_DOUBLE)
@@ -74,7 +84,7 @@ KERNEL(distinct_from)
 {
     const struct vec *a = st->a[0], *b = st->a[1];
     bool negated = st->expr->func->name[3] == 'n'; /* "is not distinct from" */
-    ROWS(bool x = null_at(a, i); bool y = null_at(b, i);
+    ROWS(bool x = sql_is_null(a, i); bool y = sql_is_null(b, i);
          bool same = x || y ? x == y : same_value(a, b, i); st->dst->i[i] = same == negated;);
     return 0;
 }
@@ -86,7 +96,7 @@ KERNEL(is_null)
         ROWS(st->dst->i[i] = 0;);
         return 0;
     }
-    ROWS(st->dst->i[i] = null_at(a, i););
+    ROWS(st->dst->i[i] = sql_is_null(a, i););
     return 0;
 }
 
@@ -377,7 +387,7 @@ KERNEL(extreme)
         const struct vec *best = NULL;
         for (uint32_t a = 0; a < st->n_args; a++) {
             const struct vec *v = st->args[a];
-            if (null_at(v, i))
+            if (sql_is_null(v, i))
                 continue;
             int c = best == NULL              ? 0
                     : sql_is_textual(v->type) ? sql_compare_text(v->t[i], best->t[i])
@@ -402,17 +412,18 @@ KERNEL(extreme)
     {sign, "ii", 'b', 0, name##_int}, {sign, "dd", 'b', 0, name##_double},   \
         {sign, "tt", 'b', 0, name##_text}, {sign, "bb", 'b', 0, name##_int}, \
         {sign, "ss", 'b', 0, name##_int}, {sign, "vv", 'b', 0, name##_int},  \
-        {sign, "DD", 'b', 0, name##_int},                                    \
+        {sign, "DD", 'b', 0, name##_int}, {sign, "oo", 'b', 0, name##_text}, \
     {                                                                        \
-        sign, "oo", 'b', 0, name##_text                                      \
+        sign, "mm", 'b', 0, name##_calendar                                  \
     }
 #define DISTINCT(name, t)                         \
     {                                             \
         name, t t, 'b', FUNC_NULLS, distinct_from \
     }
-#define DISTINCTS(name)                                                                 \
-    DISTINCT(name, "i"), DISTINCT(name, "d"), DISTINCT(name, "t"), DISTINCT(name, "b"), \
-        DISTINCT(name, "s"), DISTINCT(name, "v"), DISTINCT(name, "o"), DISTINCT(name, "D")
+#define DISTINCTS(name)                                                                     \
+    DISTINCT(name, "i"), DISTINCT(name, "d"), DISTINCT(name, "t"), DISTINCT(name, "b"),     \
+        DISTINCT(name, "s"), DISTINCT(name, "v"), DISTINCT(name, "o"), DISTINCT(name, "D"), \
+        DISTINCT(name, "m")
 #define EXTREME(name, t, c)                 \
     {                                       \
         name, t "*", c, FUNC_NULLS, extreme \

@@ -73,7 +73,7 @@ KERNEL(concat_between)
         const struct vec *first = st->args[0];
         uint64_t size = 0;
         uint32_t count = 0;
-        bool null = first->type == SQL_NULL || (first->has_null && first->null[i]);
+        bool null = sql_is_null(first, i);
         for (uint32_t a = 1; a < st->n_args && !null; a++)
             if (!st->args[a]->has_null || !st->args[a]->null[i]) {
                 size += st->args[a]->t[i].size + (count ? first->t[i].size : 0);

@@ -123,7 +123,7 @@ static bool argument(struct call *c, uint32_t number, struct text *ret)
         return false;
     }
     const struct vec *v = c->st->args[n];
-    bool null = v->type == SQL_NULL || (v->has_null && v->null[c->row]);
+    bool null = sql_is_null(v, c->row);
     *ret = null ? (struct text){NULL, 0} : v->t[c->row];
     if (!null && !ret->data)
         ret->data = "";
@@ -224,7 +224,7 @@ KERNEL(format)
         struct call c = {.r = r, .st = st, .row = i};
         struct out o = {NULL, 0};
         const struct vec *f = st->args[0];
-        if (f->type == SQL_NULL || (f->has_null && f->null[i])) {
+        if (sql_is_null(f, i)) {
             st->dst->t[i] = (struct text){"", 0};
             sql_set_null(st->dst, i);
             continue;
@@ -249,7 +249,7 @@ KERNEL(quote)
         uint32_t i = sel ? sel[k] : k;
         struct out o = {NULL, 0};
         const struct vec *v = st->args[0];
-        bool null = v->type == SQL_NULL || (v->has_null && v->null[i]);
+        bool null = sql_is_null(v, i);
         struct text t = null ? (struct text){NULL, 0} : v->t[i];
         put_as(&o, type, t);
         if (!(o.to = sql_scratch(r, o.size + 1)))

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * core/sql/expr/func_interval.c - dates, and intervals that have months: what + - * / and = do.
+ * core/sql/expr/func_interval.c - dates, and intervals that have months: what + - * and / do.
  *
  * The query's thread only.  Intervals of days and less are numbers: func.c and func_time.c.
  */
@@ -9,7 +9,6 @@
 #include <errno.h>
 #include <math.h>
 #include <stdio.h>
-#include <string.h>
 
 #include "core/base/err.h"
 #include "core/sql/value/timestamp_parts.h"
@@ -36,41 +35,6 @@ int sql_put_interval(struct run *r, struct vec *dst, uint32_t i, struct interval
         return -ENOMEM;
     sql_interval_pack(v, packed);
     dst->t[i] = (struct text){packed, INTERVAL_BYTES};
-    return 0;
-}
-
-/* ---- comparison ---- */
-
-static int compare_at(const struct vec *a, const struct vec *b, uint32_t i)
-{
-    return memcmp(a->t[i].data, b->t[i].data, INTERVAL_KEY_BYTES);
-}
-
-#define COMPARE(name, sign)                                              \
-    KERNEL(name)                                                         \
-    {                                                                    \
-        ROWS(st->dst->i[i] = compare_at(st->a[0], st->a[1], i) sign 0;); \
-        return 0;                                                        \
-    }
-COMPARE(eq, ==)
-COMPARE(ne, !=)
-COMPARE(lt, <)
-COMPARE(le, <=)
-COMPARE(gt, >)
-COMPARE(ge, >=)
-#undef COMPARE
-
-static bool null_at(const struct vec *v, uint32_t i)
-{
-    return v->type == SQL_NULL || (v->has_null && v->null[i]);
-}
-
-KERNEL(distinct_from)
-{
-    const struct vec *a = st->a[0], *b = st->a[1];
-    bool negated = st->expr->func->name[3] == 'n'; /* "is not distinct from" */
-    ROWS(bool x = null_at(a, i); bool y = null_at(b, i);
-         bool same = x || y ? x == y : compare_at(a, b, i) == 0; st->dst->i[i] = same == negated;);
     return 0;
 }
 
@@ -279,20 +243,7 @@ KERNEL(bin_months)
                          "date_trunc('month', ts) follows the calendar");
 }
 
-#define COMPARES(sign, kernel)     \
-    {                              \
-        sign, "mm", 'b', 0, kernel \
-    }
-
 const struct func sql_interval_funcs[] = {
-    COMPARES("=", eq),
-    COMPARES("<>", ne),
-    COMPARES("<", lt),
-    COMPARES("<=", le),
-    COMPARES(">", gt),
-    COMPARES(">=", ge),
-    {"is distinct from", "mm", 'b', FUNC_NULLS, distinct_from},
-    {"is not distinct from", "mm", 'b', FUNC_NULLS, distinct_from},
     {"+", "sm", 's', 0, move_time},
     {"+", "ms", 's', 0, move_time},
     {"-", "sm", 's', 0, move_time},
@@ -320,4 +271,5 @@ const struct func sql_interval_funcs[] = {
     {"date_bin", "mss", 's', 0, bin_months},
     {"time_bucket", "ms", 's', 0, bin_months},
     {"time_bucket", "mss", 's', 0, bin_months},
-    {NULL, NULL, 0, 0, NULL}};
+    {NULL, NULL, 0, 0, NULL},
+};

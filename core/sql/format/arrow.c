@@ -238,7 +238,7 @@ static uint32_t row_of(const struct slice *s, uint32_t k)
 
 static bool is_null(const struct slice *s, uint32_t row)
 {
-    return s->v->type == SQL_NULL || (s->v->has_null && s->v->null[row]);
+    return sql_is_null(s->v, row);
 }
 
 static void set_bit(struct buf *b, uint32_t at, bool on)

@@ -385,7 +385,7 @@ const char *sql_a_type(enum sql_type t)
 struct sql_value sql_vec_value(struct query *q, const struct vec *v, uint32_t row)
 {
     struct sql_value r = {.type = v->type};
-    if (v->type == SQL_NULL || (v->has_null && v->null[row]))
+    if (sql_is_null(v, row))
         return (struct sql_value){.type = SQL_NULL};
     switch (v->type) {
     case SQL_BOOL:

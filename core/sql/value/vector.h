@@ -105,6 +105,11 @@ void sql_set_null(struct vec *v, uint32_t row);
 void sql_put_value(struct vec *v, uint32_t row, const struct sql_value *x);
 struct text sql_copy_text(struct query *q, struct text t); /* data NULL: no memory */
 
+static inline bool sql_is_null(const struct vec *v, uint32_t row)
+{
+    return v->type == SQL_NULL || (v->has_null && v->null[row]);
+}
+
 /* Are values of the type bytes, whose order is that of the bytes? */
 static inline bool sql_is_textual(enum sql_type t)
 {
