@@ -251,17 +251,12 @@ static int replace(struct query *q, const struct op *op, struct expr **e)
     }
     if ((*e)->n_args == 0)
         return 0;
-    struct expr *copy = sql_new_expr(q, (*e)->kind, (*e)->type, (*e)->pos, (*e)->n_args);
+    struct expr *copy = sql_expr_copy(q, *e);
     if (!copy)
         return -ENOMEM;
-    struct expr **args = copy->args;
-    *copy = **e;
-    copy->args = args;
     int rc = 0;
-    for (uint32_t i = 0; i < copy->n_args && rc == 0; i++) {
-        args[i] = (*e)->args[i];
-        rc = replace(q, op, &args[i]);
-    }
+    for (uint32_t i = 0; i < copy->n_args && rc == 0; i++)
+        rc = replace(q, op, &copy->args[i]);
     *e = copy;
     return rc;
 }

@@ -144,6 +144,9 @@ bool sql_expr_has_column(const struct expr *e);
 /* Can several threads compute it at once, each on its own rows? */
 bool sql_expr_is_free(const struct expr *e);
 bool sql_expr_only_from(const struct expr *e, uint32_t first, uint32_t end);
+/* A node of its own, with an array of its own of the same arguments, which the caller may replace.
+ * NULL: no memory. */
+struct expr *sql_expr_copy(struct query *q, const struct expr *e);
 /* The same expression with its columns counted from `by`. */
 struct expr *sql_expr_shifted(struct query *q, const struct expr *e, uint32_t by);
 

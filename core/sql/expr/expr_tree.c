@@ -114,7 +114,7 @@ bool sql_expr_only_from(const struct expr *e, uint32_t first, uint32_t end)
     return true;
 }
 
-struct expr *sql_expr_shifted(struct query *q, const struct expr *e, uint32_t by)
+struct expr *sql_expr_copy(struct query *q, const struct expr *e)
 {
     struct expr *copy = sql_new_expr(q, e->kind, e->type, e->pos, e->n_args);
     if (!copy)
@@ -122,10 +122,20 @@ struct expr *sql_expr_shifted(struct query *q, const struct expr *e, uint32_t by
     struct expr **args = copy->args;
     *copy = *e;
     copy->args = args;
+    for (uint32_t i = 0; i < e->n_args; i++)
+        args[i] = e->args[i];
+    return copy;
+}
+
+struct expr *sql_expr_shifted(struct query *q, const struct expr *e, uint32_t by)
+{
+    struct expr *copy = sql_expr_copy(q, e);
+    if (!copy)
+        return NULL;
     if (e->kind == EXPR_COLUMN)
         copy->column -= by;
     for (uint32_t i = 0; i < e->n_args; i++)
-        if (!(args[i] = sql_expr_shifted(q, e->args[i], by)))
+        if (!(copy->args[i] = sql_expr_shifted(q, e->args[i], by)))
             return NULL;
     return copy;
 }

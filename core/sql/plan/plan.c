@@ -183,20 +183,14 @@ static int regroup(struct query *q, const struct grouping *g, struct expr **e)
                          g->input->cols[(*e)->column].name);
     if ((*e)->n_args == 0)
         return 0;
-    struct expr *copy = sql_new_expr(q, (*e)->kind, (*e)->type, (*e)->pos, (*e)->n_args);
+    struct expr *copy = sql_expr_copy(q, *e);
     if (!copy)
         return -ENOMEM;
-    struct expr **args = copy->args;
-    *copy = **e;
-    copy->args = args;
-    for (uint32_t i = 0; i < copy->n_args; i++) {
-        args[i] = (*e)->args[i];
-        int rc = regroup(q, g, &args[i]);
-        if (rc < 0)
-            return rc;
-    }
+    int rc = 0;
+    for (uint32_t i = 0; i < copy->n_args && rc == 0; i++)
+        rc = regroup(q, g, &copy->args[i]);
     *e = copy;
-    return 0;
+    return rc;
 }
 
 /* ---- one select ---- */

@@ -47,14 +47,8 @@ const struct expr *sql_find_bucket(const struct op *input, struct expr *const *k
 static int bucket_of(struct query *q, const struct expr *bucket, int64_t moment, int64_t *ret)
 {
     struct sql_value v = {.type = SQL_TIMESTAMP, .integer = moment};
-    struct expr *e = sql_new_expr(q, EXPR_CALL, bucket->type, bucket->pos, bucket->n_args);
-    if (!e)
-        return -ENOMEM;
-    struct expr **args = e->args;
-    *e = *bucket;
-    e->args = args;
-    memcpy(args, bucket->args, bucket->n_args * sizeof(struct expr *));
-    if (!(args[1] = sql_const(q, v, bucket->pos)))
+    struct expr *e = sql_expr_copy(q, bucket);
+    if (!e || !(e->args[1] = sql_const(q, v, bucket->pos)))
         return -ENOMEM;
     int rc = sql_fold(q, e, &v);
     if (rc == 0 && v.type != SQL_TIMESTAMP)
