@@ -92,18 +92,13 @@ size_t sql_format_interval(struct interval v, char out[INTERVAL_TEXT_BYTES])
 
 double sql_interval_get(enum time_part part, struct interval v)
 {
-    int64_t of_day = v.ns % DAY_NS;
     switch (part) {
     case PART_MICROSECOND:
-        return (double)(of_day % (60 * NS)) / 1e3;
     case PART_MILLISECOND:
-        return (double)(of_day % (60 * NS)) / 1e6;
     case PART_SECOND:
-        return (double)(of_day % (60 * NS)) / 1e9;
     case PART_MINUTE:
-        return (double)(of_day / (60 * NS) % 60);
     case PART_HOUR:
-        return (double)(of_day / (3600 * NS));
+        return sql_clock_get(part, v.ns % DAY_NS);
     case PART_DAY:
         return (double)(v.ns / DAY_NS);
     case PART_WEEK:

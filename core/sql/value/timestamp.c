@@ -104,22 +104,26 @@ int64_t sql_time_trunc(enum time_part part, int64_t ns)
     return of_days(days_from_civil(c));
 }
 
+double sql_clock_get(enum time_part part, int64_t of_day_ns)
+{
+    if (part == PART_HOUR)
+        return (double)(of_day_ns / part_ns(PART_HOUR));
+    if (part == PART_MINUTE)
+        return (double)(of_day_ns / part_ns(PART_MINUTE) % 60);
+    return (double)(of_day_ns % part_ns(PART_MINUTE)) / (double)part_ns(part);
+}
+
 double sql_time_get(enum time_part part, int64_t ns)
 {
     int64_t days = floor_div(ns, DAY_S * NS);
-    int64_t of_day = ns - days * DAY_S * NS;
     struct civil c = civil_from_days(days);
     switch (part) {
     case PART_MICROSECOND:
-        return (double)(of_day % (60 * NS)) / 1e3;
     case PART_MILLISECOND:
-        return (double)(of_day % (60 * NS)) / 1e6;
     case PART_SECOND:
-        return (double)(of_day % (60 * NS)) / 1e9;
     case PART_MINUTE:
-        return (double)(of_day / (60 * NS) % 60);
     case PART_HOUR:
-        return (double)(of_day / (3600 * NS));
+        return sql_clock_get(part, ns - days * DAY_S * NS);
     case PART_DAY:
         return c.day;
     case PART_WEEK: { /* ISO: the week of this week's Thursday */

@@ -37,6 +37,9 @@ enum time_part sql_time_part(const char *name, size_t size);
 /* Later than ns: it would be before the year 1678, out of range. */
 int64_t sql_time_trunc(enum time_part part, int64_t ns);
 double sql_time_get(enum time_part part, int64_t ns);
+/* Hours, minutes, or seconds and their parts with what is below them: of less than a day of either
+ * sign.  part: PART_MICROSECOND to PART_HOUR. */
+double sql_clock_get(enum time_part part, int64_t of_day_ns);
 size_t sql_format_timestamp(int64_t ns, bool iso, char out[40]);
 /* With as many digits as the second needs, none where it is whole: as PostgreSQL casts it. */
 size_t sql_format_exactly(int64_t ns, char out[40]);
