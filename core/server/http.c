@@ -77,17 +77,26 @@ static const char *reason(int status)
     return "Error";
 }
 
+/* The address that a connection came to.  any.sa_family is AF_UNSPEC where it is not known. */
+union local_address {
+    struct sockaddr any;
+    struct sockaddr_in v4;
+    struct sockaddr_in6 v6;
+};
+
+static union local_address local_address(int fd)
+{
+    union local_address a = {.any = {.sa_family = AF_UNSPEC}};
+    socklen_t n = sizeof(a);
+    if (getsockname(fd, &a.any, &n) != 0)
+        a.any.sa_family = AF_UNSPEC;
+    return a;
+}
+
 /* The port this connection came to; 0: a unix socket. */
 static unsigned local_port(int fd)
 {
-    union {
-        struct sockaddr any;
-        struct sockaddr_in v4;
-        struct sockaddr_in6 v6;
-    } a;
-    socklen_t n = sizeof(a);
-    if (getsockname(fd, &a.any, &n) != 0)
-        return 0;
+    union local_address a = local_address(fd);
     return a.any.sa_family == AF_INET    ? ntohs(a.v4.sin_port)
            : a.any.sa_family == AF_INET6 ? ntohs(a.v6.sin6_port)
                                          : 0;
@@ -290,15 +299,8 @@ void server_http_encode(struct connection *p, struct chunk *piece)
 /* The address this connection came to, as a Host would write it: a number is safe to allow. */
 static void local_name(int fd, char *out, size_t size)
 {
-    union {
-        struct sockaddr any;
-        struct sockaddr_in v4;
-        struct sockaddr_in6 v6;
-    } a;
-    socklen_t n = sizeof(a);
+    union local_address a = local_address(fd);
     out[0] = 0;
-    if (getsockname(fd, &a.any, &n) != 0)
-        return;
     if (a.any.sa_family == AF_INET) {
         (void)inet_ntop(AF_INET, &a.v4.sin_addr, out, (socklen_t)size);
     } else if (a.any.sa_family == AF_INET6 && size > 3) {
