@@ -9,9 +9,7 @@
 #include "dist/collective.h"
 #include "python/pyobject.h"
 
-#include <errno.h>
 #include <stdio.h>
-#include <stdlib.h>
 
 #define GROUPS_MAX 64u
 #define STORES_MAX 8 /* in one another */
@@ -125,14 +123,11 @@ static const char *text_or_null(const char *text)
     return text[0] ? text : NULL;
 }
 
-static int scan(void *self, struct probing_rows *out)
+static int emit_found(struct probing_rows *out, const void *found)
 {
     const struct probing_host *h = torch_state.host;
-    struct listing *l = calloc(1, sizeof(*l));
-    (void)self;
-    if (!l)
-        return h->fail(h, -ENOMEM, "no memory");
-    int rc = object_lookup(list_groups, l);
+    const struct listing *l = found;
+    int rc = 0;
     for (uint32_t i = 0; i < l->n && rc == 0; i++) {
         const struct one *g = &l->all[i];
         union probing_cell cells[] = {{.s = text_or_null(g->name)},  {.i = g->rank}, {.i = g->size},
@@ -140,8 +135,13 @@ static int scan(void *self, struct probing_rows *out)
                                       {.s = text_or_null(g->job)}};
         rc = h->emit(out, cells, sizeof(cells) / sizeof(cells[0]));
     }
-    free(l);
-    return probing_scanned(rc);
+    return rc;
+}
+
+static int scan(void *self, struct probing_rows *out)
+{
+    (void)self;
+    return object_scan(out, sizeof(struct listing), list_groups, emit_found);
 }
 
 const struct probing_table_desc groups_table = PROBING_COMPUTED_TABLE(

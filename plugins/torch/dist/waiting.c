@@ -8,8 +8,6 @@
 #include "dist/collective.h"
 #include "python/pyobject.h"
 
-#include <errno.h>
-#include <stdlib.h>
 #include <time.h>
 
 #define RECORDED_NS PROBING_NS_PER_S /* younger ones may have ended without torch's knowing */
@@ -78,14 +76,11 @@ static int emit_recorded(struct probing_rows *out, uint64_t now_ns)
     return torch_state.host->emit(out, cells, sizeof(cells) / sizeof(cells[0]));
 }
 
-static int scan(void *self, struct probing_rows *out)
+static int emit_found(struct probing_rows *out, const void *found)
 {
     const struct probing_host *h = torch_state.host;
-    struct listing *l = calloc(1, sizeof(*l));
-    (void)self;
-    if (!l)
-        return h->fail(h, -ENOMEM, "no memory");
-    int rc = object_lookup(list_waits, l);
+    const struct listing *l = found;
+    int rc = 0;
     for (uint32_t i = 0; i < l->n && rc == 0; i++) {
         const struct comm_wait *w = &l->all[i];
         union probing_cell waits = {.u = PROBING_NULL_F64};
@@ -100,8 +95,13 @@ static int scan(void *self, struct probing_rows *out)
         rc = emit_join(out, &l->joins[i]);
     if (rc == 0 && l->n == 0 && torch_on())
         rc = emit_recorded(out, torch_state.now());
-    free(l);
-    return probing_scanned(rc);
+    return rc;
+}
+
+static int scan(void *self, struct probing_rows *out)
+{
+    (void)self;
+    return object_scan(out, sizeof(struct listing), list_waits, emit_found);
 }
 
 const struct probing_table_desc waiting_table = PROBING_COMPUTED_TABLE(

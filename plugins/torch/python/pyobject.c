@@ -8,6 +8,7 @@
 
 #include <errno.h>
 #include <stdio.h>
+#include <stdlib.h>
 
 #include <probing/ext/draft/python.h>
 
@@ -25,6 +26,20 @@ int object_lookup(int (*fn)(void *arg), void *arg)
     if (rc == -ETIMEDOUT)
         return h->fail(h, rc, "the interpreter did not give up the GIL for 2 s");
     return rc == -ENODEV ? h->fail(h, rc, "the interpreter is ending") : rc;
+}
+
+int object_scan(struct probing_rows *out, size_t size, int (*look)(void *found),
+                int (*emit)(struct probing_rows *out, const void *found))
+{
+    const struct probing_host *h = torch_state.host;
+    void *found = calloc(1, size);
+    if (!found)
+        return h->fail(h, -ENOMEM, "no memory");
+    int rc = object_lookup(look, found);
+    if (rc == 0)
+        rc = emit(out, found);
+    free(found);
+    return probing_scanned(rc);
 }
 
 PyObject *object_module(const char *name)

@@ -14,6 +14,11 @@
  * after the host's fail().                                                            [worker] */
 int object_lookup(int (*fn)(void *arg), void *arg);
 
+/* A table's scan(): `look` gathers with the GIL what Python's objects say, `emit` makes rows of it
+ * without.  found: `size` bytes, zeroed.  0, or -errno after the host's fail().        [worker] */
+int object_scan(struct probing_rows *out, size_t size, int (*look)(void *found),
+                int (*emit)(struct probing_rows *out, const void *found));
+
 /* An imported module, borrowed; NULL: nobody has imported it. */
 PyObject *object_module(const char *name);
 /* An attribute, new reference or NULL; _from takes the object's reference. */

@@ -10,9 +10,7 @@
 #include "python/call_thread.h"
 #include "python/pyobject.h"
 
-#include <errno.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <unistd.h>
 
 #define LOADERS_MAX 16u  /* iterators known at a time, the newest */
@@ -207,14 +205,11 @@ static void ask_kernel(int64_t pid, const char **ret_state, double *ret_cpu)
                                                 : "dead";
 }
 
-static int scan(void *self, struct probing_rows *out)
+static int emit_found(struct probing_rows *out, const void *found)
 {
-    (void)self;
     const struct probing_host *h = torch_state.host;
-    struct snapshot *look = calloc(1, sizeof(*look));
-    if (!look)
-        return h->fail(h, -ENOMEM, "no memory");
-    int rc = object_lookup(look_at_all, look);
+    const struct snapshot *look = found;
+    int rc = 0;
     for (uint32_t i = 0; i < look->n && rc == 0; i++) {
         const struct worker *w = &look->workers[i];
         const char *state = NULL;
@@ -234,8 +229,13 @@ static int scan(void *self, struct probing_rows *out)
                                       cpu};
         rc = h->emit(out, cells, sizeof(cells) / sizeof(cells[0]));
     }
-    free(look);
-    return probing_scanned(rc);
+    return rc;
+}
+
+static int scan(void *self, struct probing_rows *out)
+{
+    (void)self;
+    return object_scan(out, sizeof(struct snapshot), look_at_all, emit_found);
 }
 
 const struct probing_table_desc data_table = PROBING_COMPUTED_TABLE(
