@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * cli/cluster/cluster.c - `probing cluster nodes | status | attach | detach`: options, who is
- * asked, and the table.
+ * cli/cluster/cluster.c - `probing cluster nodes | status | attach | detach ...`: options
+ * and the tables.
  *
  * One thread.
  */
@@ -32,15 +32,6 @@
 #define LOOKS_MAX 1000
 #define INTERVAL_NS NS_PER_S
 
-static const char *const action_names[] = {
-    [CLUSTER_NODES] = "nodes",   [CLUSTER_STATUS] = "status", [CLUSTER_ATTACH] = "attach",
-    [CLUSTER_DETACH] = "detach", [CLUSTER_HANG] = "hang",     [CLUSTER_DIFF] = "diff"};
-
-const char *cluster_action_name(enum cluster_action action)
-{
-    return action_names[action];
-}
-
 /* ---- options ---- */
 
 struct taken {
@@ -48,20 +39,19 @@ struct taken {
     bool acts; /* an action was named */
 };
 
-#define ACTIONS_N (sizeof(action_names) / sizeof(action_names[0]))
-
+/* CLUSTER_ACTIONS: it is none. */
 static uint32_t action_of(const char *word)
 {
     uint32_t i = 0;
 
-    while (i < ACTIONS_N && strcmp(word, action_names[i]) != 0)
+    while (i < CLUSTER_ACTIONS && strcmp(word, cluster_action_name((enum cluster_action)i)) != 0)
         i++;
     return i;
 }
 
 static bool is_action(const char *word)
 {
-    return action_of(word) < ACTIONS_N;
+    return action_of(word) < CLUSTER_ACTIONS;
 }
 
 static int take_action(struct taken *t, const char *word)
@@ -69,7 +59,7 @@ static int take_action(struct taken *t, const char *word)
     uint32_t i = action_of(word);
     char names[400];
 
-    if (i == ACTIONS_N || t->acts)
+    if (i == CLUSTER_ACTIONS || t->acts)
         return err_set(-EINVAL, "cluster needs one of " ACTIONS "%s, not '%s'",
                        job_reports(names, sizeof(names)), word);
     t->o.action = (enum cluster_action)i;
@@ -156,10 +146,10 @@ static int check(const struct taken *t)
                                 "hang`");
     if (t->o.targets != NULL && t->o.action != CLUSTER_HANG && t->o.action != CLUSTER_DIFF)
         return err_set(-EINVAL, "cluster %s takes no target: --job NAME names a job",
-                       action_names[t->o.action]);
+                       cluster_action_name(t->o.action));
     if (t->o.targets != NULL && (t->o.job != NULL || t->o.hosts != NULL))
         return err_set(-EINVAL, "cluster %s takes targets (-t), or a job (--job, --hosts)",
-                       action_names[t->o.action]);
+                       cluster_action_name(t->o.action));
     if (t->o.all && t->o.action != CLUSTER_DIFF)
         return err_set(-EINVAL, "--all is for `cluster diff`");
     if (t->o.store != NULL && t->o.action != CLUSTER_NODES &&
@@ -348,37 +338,7 @@ static bool say_sum(const struct cluster_options *o, const struct cluster_ranks 
     return well == here && unreached == 0 && here > 0;
 }
 
-/* ---- who is asked ---- */
-
-int cluster_hosts(const struct cluster_options *o, struct hosts *ret, bool *ret_here)
-{
-    struct hosts all = {.n = 0};
-    struct cluster_nodes nodes = {.n = 0};
-    int rc = 0;
-
-    *ret_here = o->hosts == NULL;
-    if (o->hosts == NULL)
-        return 0;
-    if (strcmp(o->hosts, "auto") == 0) {
-        rc = cluster_nodes_find(o, NULL, &nodes);
-        for (uint32_t i = 0; rc == 0 && i < nodes.n; i++)
-            rc = hosts_add(&all, nodes.list[i].host);
-        if (rc == 0 && nodes.n == 0)
-            rc =
-                err_set(-ENOENT, "--hosts auto finds no node: no rank of the job runs here, and no "
-                                 "store was named (--store)");
-    } else {
-        rc = hosts_read(o->hosts, &all);
-    }
-    for (uint32_t i = 0; rc == 0 && i < all.n; i++) {
-        bool here = host_is_here(all.list[i]);
-        *ret_here = *ret_here || here;
-        rc = here ? 0 : hosts_add(ret, all.list[i]);
-    }
-    cluster_nodes_done(&nodes);
-    hosts_done(&all);
-    return rc;
-}
+/* ---- the actions ---- */
 
 static int run_nodes(const struct cluster_options *o, const struct hosts *hosts, bool here)
 {

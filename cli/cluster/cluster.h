@@ -29,6 +29,16 @@ enum cluster_action {
     CLUSTER_HANG,
     CLUSTER_DIFF
 };
+#define CLUSTER_ACTIONS (CLUSTER_DIFF + 1)
+
+/* As the command line has it: "nodes", "status" ... */
+static inline const char *cluster_action_name(enum cluster_action action)
+{
+    static const char *const names[] = {
+        [CLUSTER_NODES] = "nodes",   [CLUSTER_STATUS] = "status", [CLUSTER_ATTACH] = "attach",
+        [CLUSTER_DETACH] = "detach", [CLUSTER_HANG] = "hang",     [CLUSTER_DIFF] = "diff"};
+    return names[action];
+}
 
 struct cluster_options {
     enum cluster_action action;
@@ -49,9 +59,6 @@ struct cluster_options {
     bool native, threads; /* frames of native code, and all threads, in the tree */
     bool all;             /* diff: what is the same, too */
 };
-
-/* "nodes", "status" ... */
-const char *cluster_action_name(enum cluster_action action);
 
 /* ---- ranks ---- */
 
@@ -132,10 +139,6 @@ void hosts_done(struct hosts *h);
 bool host_is(const char *one, const char *other);
 bool host_is_here(const char *name);
 
-/* Those that o->hosts means but for this machine (cluster.c); *ret_here: it is one of them, or none
- * is named.  Caller hosts_done()s. */
-int cluster_hosts(const struct cluster_options *o, struct hosts *ret, bool *ret_here);
-
 /* ---- nodes (nodes.c) ---- */
 
 struct cluster_node {
@@ -159,6 +162,9 @@ int cluster_nodes_find(const struct cluster_options *o, const struct hosts *give
 /* Count the ranks of each into it. */
 int cluster_nodes_count(struct cluster_nodes *n, const struct cluster_ranks *r);
 void cluster_nodes_done(struct cluster_nodes *n);
+/* Those that o->hosts means but for this machine; *ret_here: it is one of them, or none is named.
+ * Caller hosts_done()s. */
+int cluster_hosts(const struct cluster_options *o, struct hosts *ret, bool *ret_here);
 
 /* ---- hang.c, diff.c: an exit code, or -errno ---- */
 

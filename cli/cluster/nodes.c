@@ -272,6 +272,38 @@ int cluster_nodes_count(struct cluster_nodes *n, const struct cluster_ranks *r)
 }
 
 void cluster_nodes_done(struct cluster_nodes *n)
+
+/* ---- who is asked ---- */
+
+int cluster_hosts(const struct cluster_options *o, struct hosts *ret, bool *ret_here)
+{
+    struct hosts all = {.n = 0};
+    struct cluster_nodes nodes = {.n = 0};
+    int rc = 0;
+
+    *ret_here = o->hosts == NULL;
+    if (o->hosts == NULL)
+        return 0;
+    if (strcmp(o->hosts, "auto") == 0) {
+        rc = cluster_nodes_find(o, NULL, &nodes);
+        for (uint32_t i = 0; rc == 0 && i < nodes.n; i++)
+            rc = hosts_add(&all, nodes.list[i].host);
+        if (rc == 0 && nodes.n == 0)
+            rc =
+                err_set(-ENOENT, "--hosts auto finds no node: no rank of the job runs here, and no "
+                                 "store was named (--store)");
+    } else {
+        rc = hosts_read(o->hosts, &all);
+    }
+    for (uint32_t i = 0; rc == 0 && i < all.n; i++) {
+        bool here = host_is_here(all.list[i]);
+        *ret_here = *ret_here || here;
+        rc = here ? 0 : hosts_add(ret, all.list[i]);
+    }
+    cluster_nodes_done(&nodes);
+    hosts_done(&all);
+    return rc;
+}
 {
     free(n->list);
     *n = (struct cluster_nodes){.n = 0};
