@@ -21,11 +21,11 @@
 #include "core/base/err.h"
 #include "sdk/lib/proc/maps.h"
 
-#define PIECES 32 /* mappings watched; a store has four */
-#define LEVELS 4  /* of ours in the chain */
-#define TRIES 10  /* against a program that changes its handler meanwhile */
+#define MAPPINGS_MAX 32 /* mappings watched; a store has four */
+#define LEVELS 4        /* of ours in the chain */
+#define TRIES 10        /* against a program that changes its handler meanwhile */
 
-struct chunk {
+struct mapping {
     _Atomic uintptr_t at; /* 0: free; release: the rest is written */
     _Atomic size_t bytes;
     _Atomic uint64_t
@@ -41,7 +41,7 @@ struct level {
 
 /* For all below, but what the handler reads. */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static struct chunk pieces[PIECES];
+static struct mapping mappings[MAPPINGS_MAX];
 static struct level levels[LEVELS];
 static uint32_t n_watched;           /* lock: lock */
 static _Atomic uint32_t page_bytes;  /* 0: not asked yet */
@@ -49,13 +49,13 @@ static _Atomic(handler_fn *) helper; /* see mapped_stand_in() */
 
 /* ---- the handler ---- */
 
-static struct chunk *piece_of(uintptr_t address) /* [signal] */
+static struct mapping *mapping_of(uintptr_t address) /* [signal] */
 {
-    for (int i = 0; i < PIECES; i++) {
-        uintptr_t at = atomic_load_explicit(&pieces[i].at, memory_order_acquire);
+    for (int i = 0; i < MAPPINGS_MAX; i++) {
+        uintptr_t at = atomic_load_explicit(&mappings[i].at, memory_order_acquire);
         if (at && address >= at &&
-            address - at < atomic_load_explicit(&pieces[i].bytes, memory_order_relaxed))
-            return &pieces[i];
+            address - at < atomic_load_explicit(&mappings[i].bytes, memory_order_relaxed))
+            return &mappings[i];
     }
     return NULL;
 }
@@ -66,7 +66,7 @@ bool mapped_mend(const siginfo_t *info)
         return false; /* somebody sent it */
     uintptr_t address;
     memcpy(&address, &info->si_addr, sizeof(address));
-    struct chunk *p = piece_of(address);
+    struct mapping *p = mapping_of(address);
     if (!p)
         return false;
     size_t n = atomic_load_explicit(&page_bytes, memory_order_relaxed);
@@ -223,8 +223,8 @@ int mapped_watch(void *at, size_t bytes, const uint8_t head[MAPPED_HEAD])
     int rc = err_set(-ENOSPC, "too many files are mapped to be watched");
     atomic_store_explicit(&page_bytes, (uint32_t)getpagesize(), memory_order_relaxed);
     (void)pthread_mutex_lock(&lock);
-    for (int i = 0; i < PIECES && rc; i++) {
-        struct chunk *p = &pieces[i];
+    for (int i = 0; i < MAPPINGS_MAX && rc; i++) {
+        struct mapping *p = &mappings[i];
         if (atomic_load_explicit(&p->at, memory_order_relaxed))
             continue;
         atomic_store_explicit(&p->bytes, bytes, memory_order_relaxed);
@@ -248,9 +248,9 @@ int mapped_watch(void *at, size_t bytes, const uint8_t head[MAPPED_HEAD])
 void mapped_forget(const void *at)
 {
     (void)pthread_mutex_lock(&lock);
-    for (int i = 0; i < PIECES; i++) {
-        if (at && atomic_load_explicit(&pieces[i].at, memory_order_relaxed) == (uintptr_t)at) {
-            atomic_store_explicit(&pieces[i].at, 0, memory_order_release);
+    for (int i = 0; i < MAPPINGS_MAX; i++) {
+        if (at && atomic_load_explicit(&mappings[i].at, memory_order_relaxed) == (uintptr_t)at) {
+            atomic_store_explicit(&mappings[i].at, 0, memory_order_release);
             n_watched--;
         }
     }
@@ -261,26 +261,26 @@ void mapped_forget(const void *at)
 
 uint64_t mapped_lost(const void *at)
 {
-    for (int i = 0; i < PIECES; i++)
-        if (at && atomic_load_explicit(&pieces[i].at, memory_order_acquire) == (uintptr_t)at)
-            return atomic_load_explicit(&pieces[i].lost, memory_order_acquire);
+    for (int i = 0; i < MAPPINGS_MAX; i++)
+        if (at && atomic_load_explicit(&mappings[i].at, memory_order_acquire) == (uintptr_t)at)
+            return atomic_load_explicit(&mappings[i].lost, memory_order_acquire);
     return 0;
 }
 
 void mapped_there(const void *at, size_t bytes)
 {
-    for (int i = 0; i < PIECES; i++)
-        if (at && atomic_load_explicit(&pieces[i].at, memory_order_acquire) == (uintptr_t)at)
-            atomic_store_explicit(&pieces[i].there, bytes, memory_order_relaxed);
+    for (int i = 0; i < MAPPINGS_MAX; i++)
+        if (at && atomic_load_explicit(&mappings[i].at, memory_order_acquire) == (uintptr_t)at)
+            atomic_store_explicit(&mappings[i].there, bytes, memory_order_relaxed);
 }
 
 uint64_t mapped_resident(void)
 {
     uint64_t sum = 0;
-    for (int i = 0; i < PIECES; i++) {
-        uintptr_t at = atomic_load_explicit(&pieces[i].at, memory_order_acquire);
-        size_t bytes = atomic_load_explicit(&pieces[i].bytes, memory_order_relaxed);
-        size_t there = atomic_load_explicit(&pieces[i].there, memory_order_relaxed);
+    for (int i = 0; i < MAPPINGS_MAX; i++) {
+        uintptr_t at = atomic_load_explicit(&mappings[i].at, memory_order_acquire);
+        size_t bytes = atomic_load_explicit(&mappings[i].bytes, memory_order_relaxed);
+        size_t there = atomic_load_explicit(&mappings[i].there, memory_order_relaxed);
         if (at)
             sum += proc_resident((const void *)at, there < bytes ? there : bytes);
     }
@@ -290,8 +290,8 @@ uint64_t mapped_resident(void)
 void mapped_disable_in_child(void)
 {
     give_back();
-    for (int i = 0; i < PIECES; i++)
-        atomic_store_explicit(&pieces[i].at, 0, memory_order_relaxed);
+    for (int i = 0; i < MAPPINGS_MAX; i++)
+        atomic_store_explicit(&mappings[i].at, 0, memory_order_relaxed);
     n_watched = 0;
     lock = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
 }

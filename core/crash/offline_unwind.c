@@ -17,7 +17,7 @@
 #define MAPS_MAX_BYTES ((size_t)64 << 20)
 #define PIECES_MAX 65536u
 
-struct own_dir {
+struct thread_place {
     uint32_t thread; /* from 1 */
     struct stack_registers registers;
 };
@@ -26,7 +26,7 @@ struct dead {
     struct buf maps;
     struct stack_piece *pieces;
     uint32_t n_pieces, room_pieces;
-    struct own_dir *places;
+    struct thread_place *places;
     uint32_t n_places, room_places;
 };
 
@@ -93,7 +93,7 @@ static int add_place(struct dead *d, const char *at, uint32_t thread)
     }
     if (grow(&d->places, d->n_places, &d->room_places, sizeof(*d->places)) < 0)
         return -ENOMEM;
-    d->places[d->n_places++] = (struct own_dir){thread, r};
+    d->places[d->n_places++] = (struct thread_place){thread, r};
     return 0;
 }
 
@@ -114,7 +114,7 @@ int dead_line(struct dead **ret, const char *word, const char *at, uint32_t n_th
     return buf_addc(&d->maps, '\n') == 0 ? 0 : -ENOMEM;
 }
 
-static void unwind(struct stack_process *p, const struct own_dir *place, struct arena *arena,
+static void unwind(struct stack_process *p, const struct thread_place *place, struct arena *arena,
                    struct crash_thread *t)
 {
     struct stack_frame frames[STACK_FRAMES_MAX]; /* 8 KiB */
@@ -161,7 +161,7 @@ void dead_unwind(struct dead *d, struct arena *arena, struct crash_thread *threa
         return;
     }
     for (uint32_t i = 0; i < d->n_places; i++) {
-        const struct own_dir *place = &d->places[i];
+        const struct thread_place *place = &d->places[i];
         if (place->thread >= 1 && place->thread <= n && threads[place->thread - 1].n_frames == 0)
             unwind(p, place, arena, &threads[place->thread - 1]);
     }

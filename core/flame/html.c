@@ -155,7 +155,7 @@ static void add_colour(const struct flame_tree *t, const struct flame_node *n, s
                        30 + hash / 6000 % 50);
 }
 
-struct own_dir {
+struct extent {
     double x, width; /* pixels */
 };
 
@@ -180,7 +180,7 @@ static void add_cut(const struct flame_tree *t, const char *label, size_t letter
     add_xml_text(out, cut);
 }
 
-static void add_box(const struct flame_tree *t, const struct flame_node *n, struct own_dir p,
+static void add_box(const struct flame_tree *t, const struct flame_node *n, struct extent p,
                     struct buf *out)
 {
     const char *label = n->depth > 0 ? t->f->labels[n->label] : "all";
@@ -209,8 +209,7 @@ static void add_box(const struct flame_tree *t, const struct flame_node *n, stru
     (void)buf_adds(out, "</text></g>\n");
 }
 
-static uint32_t add_boxes(const struct flame_tree *t, uint32_t at, struct own_dir p,
-                          struct buf *out)
+static uint32_t add_boxes(const struct flame_tree *t, uint32_t at, struct extent p, struct buf *out)
 {
     const struct flame_node *n = &t->nodes[at];
     double all = (double)(t->nodes[0].value ? t->nodes[0].value : 1);
@@ -218,7 +217,7 @@ static uint32_t add_boxes(const struct flame_tree *t, uint32_t at, struct own_di
     double x = p.x;
     add_box(t, n, p, out);
     for (uint32_t i = n->child; i && n->depth < DEPTH_MAX; i = t->nodes[i].sibling) {
-        struct own_dir next = {x, (double)t->f->width * (double)t->nodes[i].value / all};
+        struct extent next = {x, (double)t->f->width * (double)t->nodes[i].value / all};
         x += next.width;
         if (next.width < NARROWEST)
             continue;
@@ -232,7 +231,7 @@ int flame_svg(const struct flame_tree *t, struct buf *out)
 {
     struct buf boxes;
     buf_init(&boxes, (size_t)1 << 30);
-    uint32_t deepest = add_boxes(t, 0, (struct own_dir){0, (double)t->f->width}, &boxes);
+    uint32_t deepest = add_boxes(t, 0, (struct extent){0, (double)t->f->width}, &boxes);
     int height = TOP + (int)(deepest + 1) * ROW_HEIGHT + 24;
     (void)buf_addf(out,
                    "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<svg "

@@ -19,7 +19,7 @@
 #include "core/stack/capture_signal.h"
 #include "core/stack/stack.h"
 
-struct own_dir {
+struct stopped_thread {
     pid_t tid;                         /* these two are written before the round begins */
     int64_t call;                      /* it waited in, -1: none */
     const ucontext_t *_Atomic context; /* release: it stands */
@@ -27,11 +27,11 @@ struct own_dir {
 
 /* Static because the handler has no other way to find it. */
 static struct {
-    struct own_dir *places;    /* STACK_GATHER_MAX */
-    uint32_t n, asked;         /* the gatherer's */
-    _Atomic uint32_t round;    /* 0: nobody need stand; futex word */
-    _Atomic uint32_t rounds;   /* so far */
-    _Atomic uint32_t standing; /* futex word */
+    struct stopped_thread *threads; /* STACK_GATHER_MAX */
+    uint32_t n, asked;              /* the gatherer's */
+    _Atomic uint32_t round;         /* 0: nobody need stand; futex word */
+    _Atomic uint32_t rounds;        /* so far */
+    _Atomic uint32_t standing;      /* futex word */
 } gathering;
 
 static void wait_for(_Atomic uint32_t *word, uint32_t while_it_is,
@@ -53,9 +53,9 @@ void gather_on_signal(const ucontext_t *context)
     uint32_t round = atomic_load_explicit(&gathering.round, memory_order_acquire);
     pid_t tid = (pid_t)syscall(SYS_gettid);
     uint64_t end = clock_monotonic() + STACK_GATHER_NS, now;
-    struct own_dir *mine = NULL;
+    struct stopped_thread *mine = NULL;
     for (uint32_t i = 0; round != 0 && i < gathering.n && !mine; i++)
-        mine = gathering.places[i].tid == tid ? &gathering.places[i] : NULL;
+        mine = gathering.threads[i].tid == tid ? &gathering.threads[i] : NULL;
     if (!mine)
         return;
     atomic_store_explicit(&mine->context, context, memory_order_release);
@@ -69,12 +69,12 @@ void gather_on_signal(const ucontext_t *context)
 
 int stack_gather_prepare(void)
 {
-    if (!gathering.places) {
-        void *memory = mmap(NULL, STACK_GATHER_MAX * sizeof(struct own_dir), PROT_READ | PROT_WRITE,
-                            MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (!gathering.threads) {
+        void *memory = mmap(NULL, STACK_GATHER_MAX * sizeof(struct stopped_thread),
+                            PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
         if (memory == MAP_FAILED)
             return err_set(-ENOMEM, "no memory for a list of threads");
-        gathering.places = memory; /* for ever: a late handler may look */
+        gathering.threads = memory; /* for ever: a late handler may look */
     }
     return signal_take();
 }
@@ -82,14 +82,14 @@ int stack_gather_prepare(void)
 uint32_t stack_gather_begin(const pid_t *tids, uint32_t n)
 {
     uint32_t asked = 0;
-    if (!gathering.places || signal_number() == 0)
+    if (!gathering.threads || signal_number() == 0)
         return 0;
     n = n < STACK_GATHER_MAX ? n : STACK_GATHER_MAX;
     for (uint32_t i = 0; i < n; i++) {
         struct proc_syscall waiting;
-        gathering.places[i].tid = tids[i];
-        gathering.places[i].call = signal_waits_in(tids[i], &waiting) ? waiting.number : -1;
-        atomic_store_explicit(&gathering.places[i].context, NULL, memory_order_relaxed);
+        gathering.threads[i].tid = tids[i];
+        gathering.threads[i].call = signal_waits_in(tids[i], &waiting) ? waiting.number : -1;
+        atomic_store_explicit(&gathering.threads[i].context, NULL, memory_order_relaxed);
     }
     gathering.n = n;
     atomic_store_explicit(&gathering.standing, 0, memory_order_relaxed);
@@ -117,9 +117,9 @@ bool stack_gather_registers(pid_t tid, struct stack_registers *ret, int64_t *ret
     const ucontext_t *context = NULL;
     *ret_call = -1;
     for (uint32_t i = 0; i < gathering.n; i++)
-        if (gathering.places[i].tid == tid) {
-            context = atomic_load_explicit(&gathering.places[i].context, memory_order_acquire);
-            *ret_call = gathering.places[i].call;
+        if (gathering.threads[i].tid == tid) {
+            context = atomic_load_explicit(&gathering.threads[i].context, memory_order_acquire);
+            *ret_call = gathering.threads[i].call;
         }
     if (context) {
         stack_registers_of(context, ret);

@@ -18,12 +18,12 @@ uint32_t regexp_groups(const struct regexp *r)
     return r->n_groups;
 }
 
-struct own_dir { /* between two letters */
+struct position { /* between two letters */
     uint32_t at, size;
     uint32_t before, after; /* the letters; UINT32_MAX: none */
 };
 
-static bool holds(const struct regexp *r, enum step_op op, const struct own_dir *p)
+static bool holds(const struct regexp *r, enum step_op op, const struct position *p)
 {
     bool lines = r->flags & REGEXP_LINES;
     bool edge = (p->before != UINT32_MAX && is_word_letter(p->before)) !=
@@ -41,7 +41,7 @@ static bool is_in(const struct threads *l, uint32_t pc)
 }
 
 /* A thread at pc, and wherever that leads without a letter; slots are its registers. */
-static void add(struct regexp *r, struct threads *l, uint32_t pc, const struct own_dir *p,
+static void add(struct regexp *r, struct threads *l, uint32_t pc, const struct position *p,
                 uint32_t *slots, uint32_t n_slots)
 {
     uint32_t top = 0, n_old = 0;
@@ -109,7 +109,7 @@ static bool takes(const struct regexp *r, const struct re_step *s, uint32_t lett
 
 /* Every thread takes the letter or ends.  A match ends those that are less dear. */
 static bool advance(struct regexp *r, const struct threads *from, struct threads *to,
-                    uint32_t letter, const struct own_dir *next, uint32_t *slots, uint32_t n_slots)
+                    uint32_t letter, const struct position *next, uint32_t *slots, uint32_t n_slots)
 {
     uint32_t own[2 * REGEXP_GROUPS];
     to->n = 0;
@@ -149,7 +149,7 @@ int regexp_find(struct regexp *r, const char *text, uint32_t size, uint32_t from
     const char *end = text + size, *p = text + from;
     uint32_t n_slots = slots ? 2 * (r->n_groups + 1) : 0, empty[2 * REGEXP_GROUPS];
     struct threads *now = &r->lists[0], *then = &r->lists[1];
-    struct own_dir place = {.at = from, .size = size, .before = letter_before(text, p, end)};
+    struct position place = {.at = from, .size = size, .before = letter_before(text, p, end)};
     bool found = false;
     uint64_t work = 0;
     now->n = 0;
@@ -168,10 +168,10 @@ int regexp_find(struct regexp *r, const char *text, uint32_t size, uint32_t from
         if (!found)
             add(r, now, 0, &place, empty, n_slots);
         const char *further = after;
-        struct own_dir next = {.at = (uint32_t)(after - text),
-                               .size = size,
-                               .before = letter,
-                               .after = after < end ? unicode_next(&further, end) : UINT32_MAX};
+        struct position next = {.at = (uint32_t)(after - text),
+                                .size = size,
+                                .before = letter,
+                                .after = after < end ? unicode_next(&further, end) : UINT32_MAX};
         work += now->n;
         if (advance(r, now, then, letter, &next, slots, n_slots)) {
             found = true;

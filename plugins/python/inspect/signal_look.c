@@ -39,7 +39,7 @@ struct last {
     uint64_t state;  /* 0: there was none */
     uint64_t top_at; /* where the pointer to the innermost frame stood; 0: in the state */
     uint32_t n_pieces, n_codes;
-    struct chunk {
+    struct piece {
         uint64_t address, size;
     } pieces[LAST_PIECES];
     struct seen { /* a code object: its mark and its number as of then */
@@ -110,7 +110,7 @@ static const uint8_t *page_get(struct scratch *s, uint64_t address, uint32_t siz
 static void take_first(struct scratch *s, const struct last *last, size_t at, size_t got)
 {
     for (uint32_t i = 0; last && i < last->n_pieces; i++) {
-        const struct chunk *piece = &last->pieces[i];
+        const struct piece *piece = &last->pieces[i];
         if (at + piece->size <= got)
             s->page[s->n_pages++] =
                 (struct page){piece->address, (uint32_t)piece->size, s->first + at};
@@ -305,19 +305,19 @@ static void add_frames(struct probing_python_look *l, struct scratch *s, const s
 static void add_piece(struct last *last, uint64_t *bytes, uint64_t address, uint64_t size)
 {
     for (uint32_t i = last->n_pieces; i-- > 0;) {
-        struct chunk *p = &last->pieces[i];
+        struct piece *p = &last->pieces[i];
         uint64_t low = address < p->address ? address : p->address;
         uint64_t high = address + size, end = p->address + p->size;
         high = high > end ? high : end;
         uint64_t grown = high - low - p->size;
         if (high - low <= PAGE && grown <= size + LAST_GAP && *bytes + grown <= LAST_BYTES) {
-            *p = (struct chunk){low, high - low};
+            *p = (struct piece){low, high - low};
             *bytes += grown;
             return;
         }
     }
     if (last->n_pieces < LAST_PIECES && *bytes + size <= LAST_BYTES) {
-        last->pieces[last->n_pieces++] = (struct chunk){address, size};
+        last->pieces[last->n_pieces++] = (struct piece){address, size};
         *bytes += size;
     }
 }

@@ -49,14 +49,14 @@ enum {
 
 enum { COMPARE_EQ = 2, COMPARE_NE = 3 }; /* object.h */
 
-struct own_dir {
+struct hook_place {
     PyObject *owner; /* a weak reference to a class, an instance or a module; owned */
     const char *name;
     PyObject *hook; /* borrowed: hook_free() takes the place out */
     bool instance;
 };
 
-static struct own_dir *places;     /* lock: the GIL */
+static struct hook_place *places;  /* lock: the GIL */
 static uint32_t n_places;          /* lock: the GIL */
 static uint32_t places_room;       /* lock: the GIL */
 static PyObject *hook_type;        /* lock: the GIL; made once, lives as long as the interpreter */
@@ -319,7 +319,7 @@ static int add_place(PyObject *owner, const char *name, PyObject *hook, bool ins
         return -ENOSPC;
     if (n_places == places_room) {
         uint32_t room = n_places ? n_places * 2 : 8;
-        struct own_dir *grown = realloc(places, room * sizeof(*grown));
+        struct hook_place *grown = realloc(places, room * sizeof(*grown));
         if (!grown)
             return -ENOMEM;
         places = grown;
@@ -329,7 +329,7 @@ static int add_place(PyObject *owner, const char *name, PyObject *hook, bool ins
     torch_state.py.PyErr_Clear();
     if (!weak)
         return -ENOTSUP;
-    places[n_places++] = (struct own_dir){weak, name, hook, instance};
+    places[n_places++] = (struct hook_place){weak, name, hook, instance};
     return 0;
 }
 
@@ -532,7 +532,7 @@ static void restore_c_method(void)
 }
 
 /* 1: somebody else stands there now. */
-static int restore(const struct own_dir *p)
+static int restore(const struct hook_place *p)
 {
     struct cpython *py = &torch_state.py;
     PyObject *owner = py->PyWeakref_GetObject(p->owner), *hook = p->hook;
@@ -559,7 +559,7 @@ int hook_restore_all(void)
     int kept = 0;
     restore_c_method();
     while (n_places) { /* the newest first: a hook may stand on another */
-        struct own_dir last = places[--n_places];
+        struct hook_place last = places[--n_places];
         kept += restore(&last);
     }
     free(places);

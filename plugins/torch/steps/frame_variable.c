@@ -17,7 +17,7 @@
 
 enum inside { OUTSIDE, INSIDE, BY_SELF }; /* BY_SELF: the class of `self` tells, in each frame */
 
-struct own_dir {        /* of an expression's variable in a function */
+struct variable_place { /* of an expression's variable in a function */
     PyObject *code;     /* owned: nothing else gets its address; NULL: a free place */
     uint32_t number;    /* the expression's */
     enum inside inside; /* the function that the expression wants */
@@ -25,7 +25,7 @@ struct own_dir {        /* of an expression's variable in a function */
     bool global;        /* of a module, whose variables are global ones */
 };
 
-static struct own_dir places[PLACES]; /* lock: the GIL */
+static struct variable_place places[PLACES]; /* lock: the GIL */
 static uint32_t checked_life; /* lock: the GIL; of the plugin, when `readable` was found out */
 static bool readable;         /* lock: the GIL; frames are laid out as we know them */
 static PyObject *cell_type;   /* lock: the GIL; borrowed: a static type */
@@ -247,10 +247,10 @@ static enum inside find_inside(const struct expression *e, PyObject *code, PyObj
     return !whole ? BY_SELF : is ? INSIDE : OUTSIDE;
 }
 
-static struct own_dir find_place(const struct expression *e, PyObject *code)
+static struct variable_place find_place(const struct expression *e, PyObject *code)
 {
     PyObject *func = object_get(code, "co_name");
-    struct own_dir p = {.code = code, .number = e->number, .at = NO_PLACE};
+    struct variable_place p = {.code = code, .number = e->number, .at = NO_PLACE};
     p.inside = func ? find_inside(e, code, func) : OUTSIDE;
     torch_state.py.Py_DecRef(func);
     if (p.inside == OUTSIDE)
@@ -260,14 +260,14 @@ static struct own_dir find_place(const struct expression *e, PyObject *code)
     return p;
 }
 
-static struct own_dir place_of(const struct expression *e, PyObject *code)
+static struct variable_place place_of(const struct expression *e, PyObject *code)
 {
     struct cpython *py = &torch_state.py;
     size_t hash = ((uintptr_t)code >> 4) * 31 + e->number;
-    struct own_dir *p = &places[(hash ^ hash >> 9) % PLACES];
+    struct variable_place *p = &places[(hash ^ hash >> 9) % PLACES];
     if (p->code == code && p->number == e->number)
         return *p;
-    struct own_dir found = find_place(e, code);
+    struct variable_place found = find_place(e, code);
     PyObject *old = p->code;
     *p = found;
     py->Py_IncRef(code);
@@ -300,7 +300,7 @@ static PyObject *global_of(PyObject *frame, PyObject *name)
 static PyObject *in_frame(const struct expression *e, PyObject *frame, PyObject *code,
                           const char **ret_why)
 {
-    const struct own_dir p = place_of(e, code);
+    const struct variable_place p = place_of(e, code);
     if (p.inside == OUTSIDE || (p.at == NO_PLACE && !p.global))
         return NULL;
     if (p.inside == BY_SELF && !is_method(frame, code, e))
