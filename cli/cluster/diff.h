@@ -34,7 +34,7 @@ struct fact {
 struct diff_found {
     struct arena mem;
     struct fact *facts;
-    size_t n_facts, room;
+    uint32_t n_facts, room;
     struct diff_rank *ranks;
     uint32_t n_ranks, ranks_room;
     struct diff_rank *hosts; /* that could not be asked: `host` and `why` */

@@ -13,10 +13,11 @@
 #include "core/base/err.h"
 #include "core/base/redact.h"
 #include "core/base/text.h"
+#include "sdk/lib/array.h"
 #include "sdk/lib/hash.h"
 
 #define FACTS_BYTES ((size_t)2 << 30)
-#define FACTS_MAX ((size_t)1 << 26)
+#define FACTS_MAX (1u << 26)
 #define RANKS_MAX (1u << 20)
 #define OWN_LEAST 3 /* of two ranks it says nothing that both have their own */
 
@@ -37,16 +38,12 @@ void diff_done(struct diff_found *f)
 
 static struct diff_rank *add(struct diff_rank **list, uint32_t *n, uint32_t *room)
 {
-    if (*n == *room) {
-        uint32_t more = *room > 0 ? 2 * *room : 32;
-        struct diff_rank *longer = more <= RANKS_MAX ? realloc(*list, more * sizeof(**list)) : NULL;
-        if (longer == NULL) {
-            (void)err_set(-ENOMEM, "no memory for %u ranks", more);
-            return NULL;
-        }
-        *list = longer;
-        *room = more;
+    struct diff_rank *longer = array_grow(*list, *n, room, sizeof(*longer), RANKS_MAX);
+    if (longer == NULL) {
+        (void)err_set(-ENOMEM, "no memory for %u ranks", *n + 1);
+        return NULL;
     }
+    *list = longer;
     (*list)[*n] = (struct diff_rank){.rank = MEMBER_UNKNOWN, .pid = MEMBER_UNKNOWN};
     return &(*list)[(*n)++];
 }
@@ -92,14 +89,10 @@ static const char *copy(struct diff_found *f, const char *text, size_t n)
 int diff_add(struct diff_found *f, uint32_t rank, const char *kind, const char *name,
              const char *value, size_t n)
 {
-    if (f->n_facts == f->room) {
-        size_t room = f->room > 0 ? 2 * f->room : 4096;
-        struct fact *list = room <= FACTS_MAX ? realloc(f->facts, room * sizeof(*list)) : NULL;
-        if (list == NULL)
-            return err_set(-ENOMEM, "no memory for %zu facts", room);
-        f->facts = list;
-        f->room = room;
-    }
+    struct fact *list = array_grow(f->facts, f->n_facts, &f->room, sizeof(*list), FACTS_MAX);
+    if (list == NULL)
+        return err_set(-ENOMEM, "no memory for %u facts", f->n_facts + 1);
+    f->facts = list;
     struct fact *one = &f->facts[f->n_facts];
     *one = (struct fact){copy(f, kind, strlen(kind)), copy(f, name, strlen(name)),
                          copy(f, value, n), rank};

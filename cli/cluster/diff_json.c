@@ -205,7 +205,7 @@ static int read_fact(const struct json *o, uint32_t from, struct diff_found *f)
 int diff_read(const char *text, size_t size, const char *host, struct diff_found *f)
 {
     uint32_t from = f->n_ranks;
-    size_t facts_before = f->n_facts;
+    uint32_t facts_before = f->n_facts;
     struct json_error bad;
     struct json *o = NULL;
     struct arena a;

@@ -17,6 +17,7 @@
 #include "core/base/clock.h"
 #include "core/base/err.h"
 #include "sdk/lib/arena.h"
+#include "sdk/lib/array.h"
 
 #define RANKS_MAX (1u << 20)
 #define TREE_BYTES ((size_t)512 << 20)
@@ -30,16 +31,12 @@ static const char *const state_names[] = {
 
 struct hang_seen *hang_add(struct hang_found *f)
 {
-    if (f->n == f->room) {
-        uint32_t room = f->room > 0 ? 2 * f->room : 32;
-        struct hang_seen *list = room <= RANKS_MAX ? realloc(f->list, room * sizeof(*list)) : NULL;
-        if (list == NULL) {
-            (void)err_set(-ENOMEM, "no memory for %u ranks", room);
-            return NULL;
-        }
-        f->list = list;
-        f->room = room;
+    struct hang_seen *list = array_grow(f->list, f->n, &f->room, sizeof(*list), RANKS_MAX);
+    if (list == NULL) {
+        (void)err_set(-ENOMEM, "no memory for %u ranks", f->n + 1);
+        return NULL;
     }
+    f->list = list;
     struct hang_seen *one = &f->list[f->n++];
     *one = (struct hang_seen){.rank = {.rank = MEMBER_UNKNOWN,
                                        .pid = HANG_UNKNOWN,

@@ -15,6 +15,7 @@
 #include "cli/link/spawn.h"
 #include "core/base/err.h"
 #include "core/base/file.h"
+#include "sdk/lib/array.h"
 #include "sdk/lib/buf.h"
 #include "sdk/lib/host_list.h"
 
@@ -52,14 +53,10 @@ int hosts_add(struct hosts *h, const char *name)
     for (uint32_t i = 0; i < h->n; i++)
         if (strcmp(h->list[i], name) == 0)
             return 0;
-    if (h->n == h->room) {
-        uint32_t room = h->room > 0 ? 2 * h->room : 16;
-        char(*list)[256] = realloc(h->list, room * sizeof(*list));
-        if (list == NULL)
-            return err_set(-ENOMEM, "no memory for %u hosts", room);
-        h->list = list;
-        h->room = room;
-    }
+    char(*list)[256] = array_grow(h->list, h->n, &h->room, sizeof(*list), UINT32_MAX);
+    if (list == NULL)
+        return err_set(-ENOMEM, "no memory for %u hosts", h->n + 1);
+    h->list = list;
     (void)snprintf(h->list[h->n++], sizeof(h->list[0]), "%s", name);
     return 0;
 }

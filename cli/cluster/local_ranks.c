@@ -14,6 +14,7 @@
 
 #include "core/base/err.h"
 #include "core/base/file.h"
+#include "sdk/lib/array.h"
 #include "sdk/lib/buf.h"
 #include "sdk/lib/proc/task.h"
 
@@ -26,16 +27,12 @@ static struct local_rank *grow(struct local_ranks *r)
                       LOCAL_RANKS_MAX);
         return NULL;
     }
-    if (r->n == r->room) {
-        uint32_t room = r->room > 0 ? 2 * r->room : 16;
-        struct local_rank *list = realloc(r->list, room * sizeof(*list));
-        if (list == NULL) {
-            (void)err_set(-ENOMEM, "no memory for %u ranks", room);
-            return NULL;
-        }
-        r->list = list;
-        r->room = room;
+    struct local_rank *list = array_grow(r->list, r->n, &r->room, sizeof(*list), UINT32_MAX);
+    if (list == NULL) {
+        (void)err_set(-ENOMEM, "no memory for %u ranks", r->n + 1);
+        return NULL;
     }
+    r->list = list;
     return &r->list[r->n++];
 }
 

@@ -21,6 +21,7 @@
 #include "core/base/err.h"
 #include "core/base/file.h"
 #include "core/base/text.h"
+#include "sdk/lib/array.h"
 #include "sdk/lib/buf.h"
 #include "sdk/lib/host_list.h"
 #include "sdk/lib/proc/proc_file.h"
@@ -30,17 +31,12 @@
 
 static struct cluster_node *node_add(struct cluster_nodes *n)
 {
-    if (n->n == n->room) {
-        uint32_t room = n->room > 0 ? 2 * n->room : 16;
-        struct cluster_node *list =
-            room <= 2 * HOSTS_MAX ? realloc(n->list, room * sizeof(*list)) : NULL;
-        if (list == NULL) {
-            (void)err_set(-ENOMEM, "no memory for %u nodes", room);
-            return NULL;
-        }
-        n->list = list;
-        n->room = room;
+    struct cluster_node *list = array_grow(n->list, n->n, &n->room, sizeof(*list), 2 * HOSTS_MAX);
+    if (list == NULL) {
+        (void)err_set(-ENOMEM, "no memory for %u nodes", n->n + 1);
+        return NULL;
     }
+    n->list = list;
     struct cluster_node *one = &n->list[n->n++];
     *one = (struct cluster_node){.node_rank = MEMBER_UNKNOWN,
                                  .ranks = MEMBER_UNKNOWN,
@@ -272,6 +268,10 @@ int cluster_nodes_count(struct cluster_nodes *n, const struct cluster_ranks *r)
 }
 
 void cluster_nodes_done(struct cluster_nodes *n)
+{
+    free(n->list);
+    *n = (struct cluster_nodes){.n = 0};
+}
 
 /* ---- who is asked ---- */
 
@@ -303,8 +303,4 @@ int cluster_hosts(const struct cluster_options *o, struct hosts *ret, bool *ret_
     cluster_nodes_done(&nodes);
     hosts_done(&all);
     return rc;
-}
-{
-    free(n->list);
-    *n = (struct cluster_nodes){.n = 0};
 }

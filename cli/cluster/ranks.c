@@ -21,6 +21,7 @@
 #include "core/base/err.h"
 #include "core/base/text.h"
 #include "sdk/lib/arena.h"
+#include "sdk/lib/array.h"
 #include "sdk/lib/json.h"
 #include "sdk/lib/json_text.h"
 
@@ -41,17 +42,12 @@ const char *rank_state_name(enum rank_state state)
 
 struct cluster_rank *cluster_rank_add(struct cluster_ranks *r)
 {
-    if (r->n == r->room) {
-        uint32_t room = r->room > 0 ? 2 * r->room : 32;
-        struct cluster_rank *list =
-            room <= RANKS_MAX ? realloc(r->list, room * sizeof(*list)) : NULL;
-        if (list == NULL) {
-            (void)err_set(-ENOMEM, "no memory for %u ranks", room);
-            return NULL;
-        }
-        r->list = list;
-        r->room = room;
+    struct cluster_rank *list = array_grow(r->list, r->n, &r->room, sizeof(*list), RANKS_MAX);
+    if (list == NULL) {
+        (void)err_set(-ENOMEM, "no memory for %u ranks", r->n + 1);
+        return NULL;
     }
+    r->list = list;
     struct cluster_rank *one = &r->list[r->n++];
     *one = (struct cluster_rank){.rank = MEMBER_UNKNOWN,
                                  .world_size = MEMBER_UNKNOWN,

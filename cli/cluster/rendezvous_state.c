@@ -18,6 +18,7 @@
 
 #include "cli/cluster/torch_store.h"
 #include "core/base/err.h"
+#include "sdk/lib/array.h"
 
 #define MEMO_MAX (1u << 20)
 /* MARK, empty dict, list, tuple and set, TUPLE to TUPLE3, NEWOBJ, NEWTRUE, NEWFALSE, ADDITEMS,
@@ -77,16 +78,12 @@ static void take_text(struct reader *r, uint64_t size)
 
 static void keep(struct reader *r)
 {
-    if (r->n_memo == r->room) {
-        uint32_t room = r->room > 0 ? 2 * r->room : 256;
-        struct word *more = room <= MEMO_MAX ? realloc(r->memo, room * sizeof(*more)) : NULL;
-        if (more == NULL) {
-            (void)reader_fail(r, "it is too long");
-            return;
-        }
-        r->memo = more;
-        r->room = room;
+    struct word *more = array_grow(r->memo, r->n_memo, &r->room, sizeof(*more), MEMO_MAX);
+    if (more == NULL) {
+        (void)reader_fail(r, "it is too long");
+        return;
     }
+    r->memo = more;
     r->memo[r->n_memo++] = r->last;
 }
 

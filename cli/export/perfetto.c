@@ -16,6 +16,7 @@
 
 #include "cli/export/export.h"
 #include "core/base/err.h"
+#include "sdk/lib/array.h"
 #include "sdk/lib/protobuf.h"
 
 #define TRACKS_MAX 65536 /* more threads than a process can have at a time */
@@ -96,15 +97,11 @@ static uint64_t track_of(struct perfetto *p, const struct export_event *e, struc
         known = p->tracks[i].pid == pid;
     if (!known && name_process(p, pid, e->process, out) < 0)
         return 0;
-    if (p->n_tracks == p->room) {
-        uint32_t room = p->room ? 2 * p->room : 64;
-        struct track *tracks =
-            room <= TRACKS_MAX ? realloc(p->tracks, room * sizeof(*tracks)) : NULL;
-        if (tracks == NULL)
-            return 0;
-        p->tracks = tracks;
-        p->room = room;
-    }
+    struct track *tracks =
+        array_grow(p->tracks, p->n_tracks, &p->room, sizeof(*tracks), TRACKS_MAX);
+    if (tracks == NULL)
+        return 0;
+    p->tracks = tracks;
     p->tracks[p->n_tracks++] = (struct track){pid, tid};
     protobuf_number(&p->part, 1, p->n_tracks);
     describe(p, e);

@@ -19,6 +19,7 @@
 #include "core/base/err.h"
 #include "core/base/text.h"
 #include "core/datadir/datadir.h"
+#include "sdk/lib/array.h"
 
 #define THREADS_MAX 65536 /* whose names are kept */
 #define LINE_NAME_BYTES 64
@@ -95,15 +96,11 @@ static struct named_thread *thread_of(struct trace *t, int64_t tid)
     for (uint32_t i = 0; i < t->n_threads; i++)
         if (t->threads[i].tid == tid)
             return &t->threads[i];
-    if (t->n_threads == t->room) {
-        uint32_t room = t->room ? 2 * t->room : 64;
-        struct named_thread *more =
-            room <= THREADS_MAX ? realloc(t->threads, room * sizeof(*more)) : NULL;
-        if (more == NULL)
-            return NULL;
-        t->threads = more;
-        t->room = room;
-    }
+    struct named_thread *more =
+        array_grow(t->threads, t->n_threads, &t->room, sizeof(*more), THREADS_MAX);
+    if (more == NULL)
+        return NULL;
+    t->threads = more;
     t->threads[t->n_threads] = (struct named_thread){.tid = tid};
     return &t->threads[t->n_threads++];
 }

@@ -12,6 +12,7 @@
 
 #include "cli/export/export.h"
 #include "core/base/err.h"
+#include "sdk/lib/array.h"
 
 #define LINES_MAX 4096
 #define OF_ONE_NAME 64 /* lines; what has no room on the last of them is shown there all the same */
@@ -65,14 +66,10 @@ static void put(struct line *l, int64_t begin_ns, int64_t end_ns)
 
 static int add(struct export_lines *l, const char *name, uint32_t *ret)
 {
-    if (l->n == l->room) {
-        uint32_t room = l->room ? 2 * l->room : 16;
-        struct line *more = room <= LINES_MAX ? realloc(l->all, room * sizeof(*more)) : NULL;
-        if (more == NULL)
-            return err_set(-ENOMEM, "no memory for a trace of more than %u lines", l->n);
-        l->all = more;
-        l->room = room;
-    }
+    struct line *more = array_grow(l->all, l->n, &l->room, sizeof(*more), LINES_MAX);
+    if (more == NULL)
+        return err_set(-ENOMEM, "no memory for a trace of more than %u lines", l->n);
+    l->all = more;
     char *copy = strdup(name);
     if (copy == NULL)
         return err_set(-ENOMEM, "no memory for a trace of more than %u lines", l->n);

@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "cli/inject/internal.h"
+#include "sdk/lib/array.h"
 
 #define ALLOCATOR_TEXT_MAX (UINT64_C(16) << 20) /* more code than this is no mere allocator */
 #define PAGE_BYTES 4096u /* or a multiple: no more than this is left over behind code */
@@ -92,7 +93,7 @@ struct function {
 
 struct functions {
     struct function *list;
-    size_t n, room;
+    uint32_t n, room;
 };
 
 static bool one_of(const char *name, const char *const *names, size_t n, const char **ret)
@@ -110,14 +111,10 @@ static int add_function(void *arg, const char *name, uint64_t start, uint64_t si
 {
     struct functions *f = arg;
     const char *found = NULL;
-    if (f->n == f->room) {
-        size_t room = f->room ? 2 * f->room : 4096;
-        struct function *list = reallocarray(f->list, room, sizeof(*list));
-        if (!list)
-            return -ENOMEM;
-        f->list = list;
-        f->room = room;
-    }
+    struct function *list = array_grow(f->list, f->n, &f->room, sizeof(*list), UINT32_MAX);
+    if (!list)
+        return -ENOMEM;
+    f->list = list;
     struct function *new = &f->list[f->n++];
     *new = (struct function){.start = start, .end = start + size};
     new->allocates =

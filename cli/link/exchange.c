@@ -24,6 +24,7 @@
 #include "cli/link/stream.h"
 #include "core/base/clock.h"
 #include "core/base/err.h"
+#include "sdk/lib/array.h"
 
 #define SLOTS 65536                       /* streams at a time: the low half of their ids */
 #define GENERATIONS 32768                 /* ids above are for what relays ask themselves */
@@ -125,15 +126,11 @@ static struct request *find_request(struct exchange *x, uint32_t host, uint32_t 
 
 static struct peer *add_peer(struct exchange *x)
 {
-    if (x->n_peers == x->room_peers) {
-        uint32_t room = x->room_peers > 0 ? 2 * x->room_peers : 16;
-        struct peer *list =
-            room <= 2 * TREE_HOSTS_MAX ? realloc(x->peers, room * sizeof(*list)) : NULL;
-        if (list == NULL)
-            return NULL;
-        x->peers = list;
-        x->room_peers = room;
-    }
+    struct peer *list =
+        array_grow(x->peers, x->n_peers, &x->room_peers, sizeof(*list), 2 * TREE_HOSTS_MAX);
+    if (list == NULL)
+        return NULL;
+    x->peers = list;
     struct peer *p = &x->peers[x->n_peers++];
     *p = (struct peer){.told = {.error_ns = LINK_UNKNOWN}};
     return p;

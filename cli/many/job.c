@@ -17,6 +17,7 @@
 #include "cli/many/find.h"
 #include "core/base/err.h"
 #include "core/base/file.h"
+#include "sdk/lib/array.h"
 #include "sdk/lib/proc/proc_file.h"
 #include "sdk/lib/proc/task.h"
 
@@ -111,14 +112,10 @@ static int take_process(struct candidates *all, pid_t pid, const char *name)
     if (!read)
         return 0;
     c.worth = worth_of(pid);
-    if (all->n == all->room) {
-        uint32_t room = all->room > 0 ? 2 * all->room : 64;
-        struct candidate *list = realloc(all->list, room * sizeof(*list));
-        if (list == NULL)
-            return err_set(-ENOMEM, "no memory for the processes of a job");
-        all->list = list;
-        all->room = room;
-    }
+    struct candidate *list = array_grow(all->list, all->n, &all->room, sizeof(*list), UINT32_MAX);
+    if (list == NULL)
+        return err_set(-ENOMEM, "no memory for the processes of a job");
+    all->list = list;
     all->list[all->n++] = c;
     return rc;
 }

@@ -19,6 +19,7 @@
 #include "core/base/info_file.h"
 #include "core/base/text.h"
 #include "core/datadir/datadir.h"
+#include "sdk/lib/array.h"
 #include "sdk/lib/proc/proc_file.h"
 
 #define DEAD_MAX 65536 /* directories of one job; more are not looked at */
@@ -85,14 +86,10 @@ static int keep(struct searching *s, const struct datadir *d, const struct dead 
 {
     if (s->n == DEAD_MAX)
         return 0;
-    if (s->n == s->room) {
-        uint32_t room = s->room > 0 ? 2 * s->room : 32;
-        struct dead *list = realloc(s->list, room * sizeof(*list));
-        if (list == NULL)
-            return err_set(-ENOMEM, "no memory for the data of a job");
-        s->list = list;
-        s->room = room;
-    }
+    struct dead *list = array_grow(s->list, s->n, &s->room, sizeof(*list), UINT32_MAX);
+    if (list == NULL)
+        return err_set(-ENOMEM, "no memory for the data of a job");
+    s->list = list;
     s->list[s->n] = *one;
     s->list[s->n].path = strdup(d->path);
     s->list[s->n].changed = d->changed;

@@ -19,6 +19,7 @@
 #include "cli/many/find.h"
 #include "core/base/err.h"
 #include "core/base/file.h"
+#include "sdk/lib/array.h"
 #include "sdk/lib/buf.h"
 #include "sdk/lib/hash.h"
 #include "sdk/lib/proc/proc_file.h"
@@ -136,16 +137,12 @@ static struct member *grow(struct find *f)
         (void)err_set(-E2BIG, "'%s' names more than %u processes", f->text, MEMBERS_MAX);
         return NULL;
     }
-    if (m->n == f->room) {
-        uint32_t room = f->room > 0 ? 2 * f->room : 16;
-        struct member *list = realloc(m->list, room * sizeof(*list));
-        if (list == NULL) {
-            (void)err_set(-ENOMEM, "no memory for %u processes", room);
-            return NULL;
-        }
-        m->list = list;
-        f->room = room;
+    struct member *list = array_grow(m->list, m->n, &f->room, sizeof(*list), UINT32_MAX);
+    if (list == NULL) {
+        (void)err_set(-ENOMEM, "no memory for %u processes", m->n + 1);
+        return NULL;
     }
+    m->list = list;
     return &m->list[m->n];
 }
 

@@ -17,6 +17,7 @@
 #include "cli/terminal/terminal.h"
 #include "core/base/clock.h"
 #include "core/base/err.h"
+#include "sdk/lib/array.h"
 
 #define GROUP_ROWS ((uint64_t)2 * SHIP_RANGE_ROWS)
 #define GROUP_MEMBERS 64
@@ -87,14 +88,11 @@ static int keep_rows(struct item *i, const struct answer_rows *rows)
 {
     if (i->n_parts == PARTS_MAX)
         return err_set(-EBADMSG, "it sends its rows one by one");
-    if (i->n_parts == i->room) {
-        uint32_t room = i->room > 0 ? 2 * i->room : 4;
-        struct answer_rows **more = realloc(i->parts, room * sizeof(struct answer_rows *));
-        if (more == NULL)
-            return err_set(-ENOMEM, "no memory for rows");
-        i->parts = more;
-        i->room = room;
-    }
+    struct answer_rows **more =
+        array_grow(i->parts, i->n_parts, &i->room, sizeof(struct answer_rows *), UINT32_MAX);
+    if (more == NULL)
+        return err_set(-ENOMEM, "no memory for rows");
+    i->parts = more;
     int rc = answer_rows_keep(rows, &i->parts[i->n_parts]);
     i->n_parts += rc == 0;
     return rc;

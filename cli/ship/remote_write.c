@@ -17,6 +17,7 @@
 #include "cli/ship/http_post.h"
 #include "cli/ship/series.h"
 #include "core/base/err.h"
+#include "sdk/lib/array.h"
 #include "sdk/lib/hash.h"
 #include "sdk/lib/protobuf.h"
 #include "sdk/lib/snappy.h"
@@ -128,14 +129,10 @@ static int add_series(struct ship_destination *d, struct buf *one, size_t labels
 
     if (rc < 0)
         return rc;
-    if (w->n == w->room) {
-        uint32_t room = w->room > 0 ? 2 * w->room : 1024;
-        struct place *more = realloc(w->places, room * sizeof(*more));
-        if (more == NULL)
-            return err_set(-ENOMEM, "no memory for series");
-        w->places = more;
-        w->room = room;
-    }
+    struct place *more = array_grow(w->places, w->n, &w->room, sizeof(*more), UINT32_MAX);
+    if (more == NULL)
+        return err_set(-ENOMEM, "no memory for series");
+    w->places = more;
     size_t at = w->series.size;
     protobuf_message(&w->series, 1, one);
     if (w->series.failed)

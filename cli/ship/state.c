@@ -23,6 +23,7 @@
 #include "cli/terminal/atomic_output.h"
 #include "core/base/err.h"
 #include "core/base/file.h"
+#include "sdk/lib/array.h"
 #include "sdk/lib/hash.h"
 #include "sdk/lib/json.h"
 
@@ -40,14 +41,11 @@ struct ship_source *ship_source_of(struct ship_state *s, const char *id, bool ma
             return s->sources[i];
     if (!make || s->n == SHIP_SOURCES_MAX)
         return NULL;
-    if (s->n == s->room) {
-        uint32_t room = s->room > 0 ? 2 * s->room : 64;
-        struct ship_source **more = realloc(s->sources, room * sizeof(struct ship_source *));
-        if (more == NULL)
-            return NULL;
-        s->sources = more;
-        s->room = room;
-    }
+    struct ship_source **more =
+        array_grow(s->sources, s->n, &s->room, sizeof(struct ship_source *), UINT32_MAX);
+    if (more == NULL)
+        return NULL;
+    s->sources = more;
     struct ship_source *one = calloc(1, sizeof(*one));
     if (one == NULL)
         return NULL;
@@ -66,14 +64,11 @@ struct ship_table *ship_table_of(struct ship_source *s, uint32_t id, bool make)
             return &s->tables[i];
     if (!make || s->n_tables == SHIP_TABLES_MAX)
         return NULL;
-    if (s->n_tables == s->room) {
-        uint32_t room = s->room > 0 ? 2 * s->room : 32;
-        struct ship_table *more = realloc(s->tables, room * sizeof(*more));
-        if (more == NULL)
-            return NULL;
-        s->tables = more;
-        s->room = room;
-    }
+    struct ship_table *more =
+        array_grow(s->tables, s->n_tables, &s->room, sizeof(*more), UINT32_MAX);
+    if (more == NULL)
+        return NULL;
+    s->tables = more;
     s->tables[s->n_tables] = (struct ship_table){.id = id};
     return &s->tables[s->n_tables++];
 }

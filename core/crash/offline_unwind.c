@@ -12,6 +12,7 @@
 
 #include "core/base/err.h"
 #include "core/stack/stack.h"
+#include "sdk/lib/array.h"
 #include "sdk/lib/buf.h"
 
 #define MAPS_MAX_BYTES ((size_t)64 << 20)
@@ -30,21 +31,6 @@ struct dead {
     uint32_t n_places, room_places;
 };
 
-/* Room for one more in a list that doubles. */
-static int grow(void *list, uint32_t n, uint32_t *room, size_t size)
-{
-    void **at = list;
-    if (n < *room)
-        return 0;
-    uint32_t more = *room ? 2 * *room : 64;
-    void *fresh = realloc(*at, more * size);
-    if (!fresh)
-        return -ENOMEM;
-    *at = fresh;
-    *room = more;
-    return 0;
-}
-
 static int digit(char c)
 {
     return c >= '0' && c <= '9' ? c - '0' : c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
@@ -59,10 +45,14 @@ static int add_memory(struct dead *d, const char *at)
     if (size == 0 || d->n_pieces == PIECES_MAX)
         return 0;
     unsigned char *bytes = malloc(size);
-    if (!bytes || grow(&d->pieces, d->n_pieces, &d->room_pieces, sizeof(*d->pieces)) < 0) {
+    struct stack_piece *pieces =
+        bytes ? array_grow(d->pieces, d->n_pieces, &d->room_pieces, sizeof(*pieces), PIECES_MAX)
+              : NULL;
+    if (!pieces) {
         free(bytes);
         return -ENOMEM;
     }
+    d->pieces = pieces;
     for (size_t i = 0; i < size; i++)
         bytes[i] = (unsigned char)(digit(hex[2 * i]) << 4 | digit(hex[2 * i + 1]));
     d->pieces[d->n_pieces++] = (struct stack_piece){address, size, bytes};
@@ -91,8 +81,11 @@ static int add_place(struct dead *d, const char *at, uint32_t thread)
     } else {
         return 0; /* of another machine */
     }
-    if (grow(&d->places, d->n_places, &d->room_places, sizeof(*d->places)) < 0)
+    struct thread_place *places =
+        array_grow(d->places, d->n_places, &d->room_places, sizeof(*places), UINT32_MAX);
+    if (!places)
         return -ENOMEM;
+    d->places = places;
     d->places[d->n_places++] = (struct thread_place){thread, r};
     return 0;
 }

@@ -38,6 +38,7 @@
 #include "core/crash/offline_unwind.h"
 #include "core/datadir/datadir.h"
 #include "sdk/lib/arena.h"
+#include "sdk/lib/array.h"
 
 #define FILE_MAX_BYTES ((size_t)64 << 20)
 #define MEMORY_MAX_BYTES ((size_t)512 << 20)
@@ -183,16 +184,12 @@ static void read_python(struct reading *r, char *at)
 
 static void read_name(struct reading *r, char *at)
 {
-    if (r->n_names == r->room_names) {
-        uint32_t room = r->room_names ? 2 * r->room_names : 1024;
-        struct name *more = realloc(r->names, room * sizeof(*more));
-        if (!more) {
-            r->no_memory = true;
-            return;
-        }
-        r->names = more;
-        r->room_names = room;
+    struct name *more = array_grow(r->names, r->n_names, &r->room_names, sizeof(*more), UINT32_MAX);
+    if (!more) {
+        r->no_memory = true;
+        return;
     }
+    r->names = more;
     struct name *n = &r->names[r->n_names++];
     n->address = take_number(&at);
     n->offset = take_number(&at);

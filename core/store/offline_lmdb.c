@@ -16,6 +16,7 @@
 #include "core/base/mmap_guard.h"
 #include "core/datadir/datadir.h"
 #include "core/store/internal.h"
+#include "sdk/lib/array.h"
 
 #define HOLLOW 64 /* times longer than what is in it: file systems that compress come to 10 or 20 */
 #define HOLLOW_LEAST (UINT64_C(16) << 20) /* bytes: what is longer by less is soon looked at */
@@ -29,7 +30,7 @@ struct found {
 struct finds {
     struct store *store;
     struct found *list;
-    size_t n, room;
+    uint32_t n, room;
     uint64_t bad;       /* values of LMDB's trees that are no whole segments, */
     uint64_t other;     /* those among them that another version of probing wrote, */
     uint64_t records;   /* and records that are incomplete */
@@ -56,16 +57,12 @@ static void found_segment(struct finds *f, const MDB_val *value, bool in_tree)
         commit_sum_rows_added(&f->store->seal, seg.table_id, seg.first_row, seg.n_rows);
     else
         f->end = seg.data + seg.size;
-    if (f->n == f->room) {
-        size_t room = f->room ? 2 * f->room : 256;
-        struct found *list = realloc(f->list, room * sizeof(*list));
-        if (!list) {
-            f->no_memory = true;
-            return;
-        }
-        f->list = list;
-        f->room = room;
+    struct found *list = array_grow(f->list, f->n, &f->room, sizeof(*list), UINT32_MAX);
+    if (!list) {
+        f->no_memory = true;
+        return;
     }
+    f->list = list;
     f->list[f->n++] = (struct found){.segment = seg, .in_tree = in_tree};
 }
 
@@ -317,7 +314,7 @@ int dead_read_data(struct store *s, const struct datadir *d)
                        (unsigned long long)f.records);
     if (broken)
         (void)buf_addf(&s->damage,
-                       "data.mdb is damaged, or was copied while the process wrote it: %zu whole "
+                       "data.mdb is damaged, or was copied while the process wrote it: %u whole "
                        "segments were found in it, older and newer ones may be missing\n",
                        f.n);
     if (torn_records)

@@ -13,6 +13,7 @@
 #include <stdlib.h>
 
 #include "device/device.h"
+#include "lib/array.h"
 #include "lib/hash.h"
 #include "memory/tensor_look.h"
 #include "python/pyobject.h"
@@ -43,15 +44,10 @@ static struct block_group *group_of(struct blocks *b, const struct block_key *ke
     for (uint32_t *at; (at = number_find(&b->index, hash)); hash += 2)
         if (memcmp(&b->all[*at].key, key, sizeof(*key)) == 0)
             return &b->all[*at];
-    if (b->n == b->room) {
-        uint32_t room = b->room ? 2 * b->room : 64;
-        struct block_group *larger =
-            room <= 2 * ROWS_MAX ? realloc(b->all, room * sizeof(*larger)) : NULL;
-        if (!larger)
-            return NULL;
-        b->all = larger;
-        b->room = room;
-    }
+    struct block_group *larger = array_grow(b->all, b->n, &b->room, sizeof(*larger), 2 * ROWS_MAX);
+    if (!larger)
+        return NULL;
+    b->all = larger;
     if (!number_put(&b->index, hash, b->n))
         return NULL;
     b->all[b->n] = (struct block_group){.key = *key};

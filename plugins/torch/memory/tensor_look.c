@@ -6,6 +6,7 @@
  * Threads: the look's; look_add() needs the GIL.
  */
 #include "memory/tensor_look.h"
+#include "lib/array.h"
 
 #include <stdlib.h>
 
@@ -56,17 +57,6 @@ bool number_put(struct number_index *x, uint64_t key, uint32_t at)
     return true;
 }
 
-/* Room for one more; NULL: there is none. */
-static void *one_more(void *list, uint32_t n, uint32_t *room, size_t size)
-{
-    if (n < *room)
-        return list;
-    uint32_t more = *room ? 2 * *room : 256;
-    void *larger = more <= ENTRIES_MAX ? realloc(list, more * size) : NULL;
-    *room = larger ? more : *room;
-    return larger;
-}
-
 /* ---- texts ---- */
 
 static bool append_text(struct text_pool *p, const char *text, uint32_t n)
@@ -111,7 +101,7 @@ const char *look_word(const struct tensor_look *l, uint32_t text)
 static struct tensor_storage *new_storage(struct tensor_look *l, uint64_t base)
 {
     struct tensor_storage *all =
-        one_more(l->storages, l->n_storages, &l->storages_room, sizeof(*all));
+        array_grow(l->storages, l->n_storages, &l->storages_room, sizeof(*all), ENTRIES_MAX);
     l->storages = all ? all : l->storages;
     if (!all || (base && !number_put(&l->storage_at, base, l->n_storages))) {
         l->no_memory = true;
@@ -160,7 +150,8 @@ static void own_by(struct tensor_look *l, struct number_index *x, uint64_t key,
 {
     if (!key || number_find(x, key))
         return;
-    struct tensor_owner *all = one_more(l->owners, l->n_owners, &l->owners_room, sizeof(*all));
+    struct tensor_owner *all =
+        array_grow(l->owners, l->n_owners, &l->owners_room, sizeof(*all), ENTRIES_MAX);
     l->owners = all ? all : l->owners;
     if (!all || !number_put(x, key, l->n_owners)) {
         l->no_memory = true;
@@ -181,7 +172,8 @@ void look_param(struct tensor_look *l, const PyObject *param, const struct tenso
 
 void look_state(struct tensor_look *l, uint64_t base, const PyObject *param, const char *name)
 {
-    struct optimizer_entry *all = one_more(l->states, l->n_states, &l->states_room, sizeof(*all));
+    struct optimizer_entry *all =
+        array_grow(l->states, l->n_states, &l->states_room, sizeof(*all), ENTRIES_MAX);
     l->states = all ? all : l->states;
     l->no_memory = l->no_memory || !all;
     if (all)

@@ -9,6 +9,7 @@
  * short: so a process that has very many is asked for its youngest only.  Tensors of classes with
  * code of their own are counted, not asked.
  */
+#include "lib/array.h"
 #include "memory/tensor_look.h"
 #include "python/gc_walk.h"
 #include "python/pyobject.h"
@@ -80,16 +81,12 @@ static void count_foreign(struct tensor_look *l, PyObject *object)
 
 static bool keep(struct scan *s, PyObject *object)
 {
-    if (s->n == s->room) {
-        uint32_t room = s->room ? 2 * s->room : 1024;
-        PyObject **larger = room <= FOUND_MAX ? realloc(s->found, room * sizeof(*larger)) : NULL;
-        if (!larger) {
-            s->look->no_memory = true;
-            return false;
-        }
-        s->found = larger;
-        s->room = room;
+    PyObject **larger = array_grow(s->found, s->n, &s->room, sizeof(*larger), FOUND_MAX);
+    if (!larger) {
+        s->look->no_memory = true;
+        return false;
     }
+    s->found = larger;
     torch_state.py.Py_IncRef(object);
     s->found[s->n++] = object;
     return true;

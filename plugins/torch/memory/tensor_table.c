@@ -11,6 +11,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "lib/array.h"
 #include "lib/hash.h"
 #include "memory/tensor_look.h"
 #include "module_calls/model_reader.h"
@@ -88,14 +89,10 @@ static struct group *group_of(struct groups *g, const struct group_key *key)
     for (uint32_t *at; (at = number_find(&g->index, hash)); hash += 2)
         if (memcmp(&g->all[*at].key, key, sizeof(*key)) == 0)
             return &g->all[*at];
-    if (g->n == g->room) {
-        uint32_t room = g->room ? 2 * g->room : 256;
-        struct group *larger = realloc(g->all, room * sizeof(*larger));
-        if (!larger)
-            return NULL;
-        g->all = larger;
-        g->room = room;
-    }
+    struct group *larger = array_grow(g->all, g->n, &g->room, sizeof(*larger), UINT32_MAX);
+    if (!larger)
+        return NULL;
+    g->all = larger;
     if (!number_put(&g->index, hash, g->n))
         return NULL;
     g->all[g->n] = (struct group){.key = *key};

@@ -12,6 +12,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "lib/array.h"
 #include "module_calls/model_reader.h"
 #include "module_registry/module_names.h"
 #include "python/pyobject.h"
@@ -103,16 +104,12 @@ static void add_tensor(struct figures *f, PyObject *tensor, bool own)
 
 static struct row *new_row(struct listing *l)
 {
-    if (l->n == l->room) {
-        uint32_t room = l->room ? 2 * l->room : 256;
-        struct row *rows = room <= 2 * ROWS_MAX ? realloc(l->rows, room * sizeof(*rows)) : NULL;
-        if (!rows) {
-            l->whole = false;
-            return NULL;
-        }
-        l->rows = rows;
-        l->room = room;
+    struct row *rows = array_grow(l->rows, l->n, &l->room, sizeof(*rows), 2 * ROWS_MAX);
+    if (!rows) {
+        l->whole = false;
+        return NULL;
     }
+    l->rows = rows;
     struct row *r = &l->rows[l->n++];
     *r = (struct row){.note = NULL};
     (void)snprintf(r->root, sizeof(r->root), "%s", l->root);

@@ -10,6 +10,7 @@
  * step, and now and then for what else may have (a device).
  */
 #include "module_registry/module_names.h"
+#include "lib/array.h"
 #include "python/call_thread.h"
 #include "python/dict_version.h"
 #include "python/pyobject.h"
@@ -234,15 +235,11 @@ static void note_branch(struct walk *w, const struct module *m, PyObject *dict)
 {
     if (!has_versions || torch_state.py.PyDict_Size(dict) == 0)
         return;
-    if (w->n_branches == w->room) {
-        uint32_t room = w->room ? 2 * w->room : 16;
-        struct branch *grown =
-            room <= BRANCHES_MAX ? realloc(w->branches, room * sizeof(*grown)) : NULL;
-        if (!grown)
-            return;
-        w->branches = grown;
-        w->room = room;
-    }
+    struct branch *grown =
+        array_grow(w->branches, w->n_branches, &w->room, sizeof(*grown), BRANCHES_MAX);
+    if (!grown)
+        return;
+    w->branches = grown;
     w->branches[w->n_branches++] = (struct branch){m->object, m->serial, dict, versions_of(dict)};
 }
 

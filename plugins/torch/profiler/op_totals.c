@@ -7,6 +7,7 @@
  * are a tree, and each one's time is taken from the one that it lies in.
  */
 #include "profiler/op_totals.h"
+#include "lib/array.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -109,14 +110,11 @@ int ops_add(struct ops *o, const char *name, const char *kind, uint64_t lane, ui
 {
     if (o->n_events == OPS_EVENTS_MAX)
         return -E2BIG;
-    if (o->n_events == o->room_events) {
-        uint32_t room = o->room_events ? 2 * o->room_events : FIRST;
-        struct event *events = realloc(o->events, room * sizeof(*events));
-        if (!events)
-            return -ENOMEM;
-        o->events = events;
-        o->room_events = room;
-    }
+    struct event *events =
+        array_grow(o->events, o->n_events, &o->room_events, sizeof(*events), UINT32_MAX);
+    if (!events)
+        return -ENOMEM;
+    o->events = events;
     int64_t sum = sum_of(o, name, kind);
     if (sum < 0)
         return (int)sum;

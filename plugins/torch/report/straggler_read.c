@@ -10,6 +10,7 @@
 #include <math.h>
 #include <stdlib.h>
 
+#include "lib/array.h"
 #include "stragglers.h"
 
 #define STEPS 1000      /* the newest, by default */
@@ -57,14 +58,11 @@ static int take_rank(void *arg, const struct probing_report_cell *c, uint32_t n)
         return 0;
     if (j->n_ranks == RANKS_MAX)
         return report_fail(j->o->api, -E2BIG, "more than %u ranks", RANKS_MAX);
-    if (j->n_ranks == j->room) {
-        uint32_t room = j->room > 0 ? 2 * j->room : 64;
-        struct straggler_rank *more = realloc(j->ranks, room * sizeof(*more));
-        if (more == NULL)
-            return report_fail(j->o->api, -ENOMEM, "no memory for %u ranks", room);
-        j->ranks = more;
-        j->room = room;
-    }
+    struct straggler_rank *more =
+        array_grow(j->ranks, j->n_ranks, &j->room, sizeof(*more), UINT32_MAX);
+    if (more == NULL)
+        return report_fail(j->o->api, -ENOMEM, "no memory for %u ranks", j->n_ranks + 1);
+    j->ranks = more;
     struct straggler_rank *r = &j->ranks[j->n_ranks++];
     *r = (struct straggler_rank){.rank = c[2].type != 0 ? cell_int(&c[2]) : cell_int(&c[3]),
                                  .world_size =
@@ -120,14 +118,10 @@ static int take_row(void *arg, const struct probing_report_cell *c, uint32_t n)
         cell_int(&c[2]) != within(cell_int(&c[2]), WARM_UP_STEPS, NUMBER_MAX) ||
         !(cell_number(&c[4]) >= 0 && cell_number(&c[4]) <= SEC_MAX))
         return 0;
-    if (r->n_rows == r->room) {
-        uint32_t room = r->room > 0 ? 2 * r->room : 256;
-        struct judge_row *more = realloc(r->rows, room * sizeof(*more));
-        if (more == NULL)
-            return report_fail(j->o->api, -ENOMEM, "no memory for steps");
-        r->rows = more;
-        r->room = room;
-    }
+    struct judge_row *more = array_grow(r->rows, r->n_rows, &r->room, sizeof(*more), UINT32_MAX);
+    if (more == NULL)
+        return report_fail(j->o->api, -ENOMEM, "no memory for steps");
+    r->rows = more;
     struct judge_row *row = &r->rows[r->n_rows++];
     *row = (struct judge_row){.number = cell_int(&c[2]),
                               .end_ns = cell_int(&c[1]),
