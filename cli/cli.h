@@ -170,6 +170,10 @@ struct probing_client *client_new(const char *token, const char *(*find_token)(v
  * program now (exec), and its core ended with the one before.  The reason stays.  Every way to ask
  * a living process goes through this, so a step of a command never calls that a death. */
 int client_failed(struct probing_client *c, int rc);
+/* What a command of the core's says, added to `answer`, within 10 s.  0, or -errno when it could
+ * not be asked or said no. */
+struct buf;
+int client_command(struct probing_client *c, int argc, const char *const *argv, struct buf *answer);
 /* To the core that lives in a directory: nobody else is ever spoken to, whoever made it. */
 int endpoint_connect(const char *directory, const struct endpoint_owner *who,
                      struct probing_client **ret);

@@ -27,6 +27,7 @@
 #include "core/base/version.h"
 #include "core/datadir/datadir.h"
 #include "core/stack/stack.h"
+#include "sdk/lib/buf.h"
 #include "sdk/lib/proc/task.h"
 
 #define SETTINGS_MAX 64
@@ -263,7 +264,7 @@ static int real_address(const struct target *t, char *ret, size_t size)
     buf_init(&info, 65536);
     int rc = target_connect(t, &c);
     if (rc == 0)
-        rc = setup_request(c, 1, words, &info);
+        rc = client_command(c, 1, words, &info);
     if (rc == 0) {
         const char *at = strstr(buf_text(&info), key);
         at = at != NULL ? at + sizeof(key) - 1 : "(";
@@ -339,7 +340,7 @@ static int enter_again(struct target *t, const struct enter_options *o, struct p
     struct buf version;
 
     buf_init(&version, 4096);
-    int r = setup_request(c, 1, words, &version);
+    int r = client_command(c, 1, words, &version);
     const char *text = r == 0 ? buf_text(&version) : "?";
     int n = (int)strcspn(text, " \n"); /* what follows is the build */
     if (r == 0 &&
@@ -356,10 +357,10 @@ static int enter_again(struct target *t, const struct enter_options *o, struct p
     if (r < 0 || o->inject.dry_run)
         return r < 0 ? r : EXIT_DONE;
     char now[300] = "";
-    settle_known(t);
+    setup_known(t);
     if (o->listen[0] != '\0' && (r = real_address(t, now, sizeof(now))) < 0)
         return r;
-    int there = settle_listen(t, now, o->listen + LISTEN_KEY);
+    int there = setup_listen(t, now, o->listen + LISTEN_KEY);
     r = there < 0 ? there : setup_plugins(t, o->plugins, /* fresh= */ false);
     if (r < 0)
         return r;
@@ -394,7 +395,7 @@ static int enter_finish(struct target *t, const struct enter_options *o,
     int deaf = offer_page(t, o);
     if (deaf < 0)
         return deaf;
-    settle_known(t);
+    setup_known(t);
     r = setup_plugins(t, o->plugins, /* fresh= */ true);
     if (r < 0)
         return r;

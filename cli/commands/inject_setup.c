@@ -21,31 +21,17 @@
 #include "sdk/lib/buf.h"
 
 #define ANSWER_MAX_BYTES 65536
-#define ANSWER_NS (10 * UINT64_C(1000000000))
 #define KEY_BYTES 256
 #define FIRST_MAX 32 /* plugins that a core may want brought: it says how many, and may lie */
 #define LISTEN "server.listen="
 static const char KEPT[] = "(kept until plugin "; /* the core's words, core/plugin_host/command.c */
-
-static int keep_text(void *arg, const char *data, size_t size)
-{
-    return buf_add(arg, data, size);
-}
-
-int setup_request(struct probing_client *c, int argc, const char *const *argv, struct buf *answer)
-{
-    int status = 0;
-    int rc =
-        client_failed(c, probing_client_run(c, argc, argv, ANSWER_NS, keep_text, answer, &status));
-    return rc < 0 ? rc : status < 0 ? status : status > 0 ? -EPROTO : 0;
-}
 
 static int config(struct probing_client *c, const char *verb, const char *key, const char *value,
                   struct buf *answer)
 {
     const char *const argv[] = {"config", verb, key, value};
     buf_reset(answer);
-    return setup_request(c, value != NULL ? 4 : 3, argv, answer);
+    return client_command(c, value != NULL ? 4 : 3, argv, answer);
 }
 
 /* 1: it is there already. */
@@ -167,7 +153,7 @@ static bool agrees(const char *question)
     return fgets(answer, sizeof(answer), stdin) != NULL && (answer[0] == 'y' || answer[0] == 'Y');
 }
 
-int settle_listen(const struct target *t, const char *now, const char *wanted)
+int setup_listen(const struct target *t, const char *now, const char *wanted)
 {
     char question[ERR_TEXT_BYTES];
     const char *port = strrchr(now, ':');
@@ -228,7 +214,7 @@ static int add_line(void *arg, const struct declared *d)
     return declared_write(d, arg);
 }
 
-void settle_known(const struct target *t)
+void setup_known(const struct target *t)
 {
     struct buf lines;
     FILE *file = tmpfile();

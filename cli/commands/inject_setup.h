@@ -6,7 +6,6 @@
 #define CLI_COMMANDS_INJECT_SETUP_H
 
 #include "cli/cli.h"
-#include "sdk/lib/buf.h"
 
 /* Each "key=value" of a NULL-ended list: is it so?  What is goes to stdout, what is not to stderr,
  * with the reason and what holds instead.  but: the one of them that is not asked about; fresh: the
@@ -16,15 +15,13 @@ int setup_settings(const struct target *t, const char *const *settings, const ch
                    bool fresh);
 /* A core listens on `now` ("": on nothing) and is wanted on `wanted`, which would move it: may it?
  * A person at a terminal is asked.  0; 1: it is there already; -EEXIST with err_set(). */
-int settle_listen(const struct target *t, const char *now, const char *wanted);
+int setup_listen(const struct target *t, const char *now, const char *wanted);
 /* Load each of a NULL-ended list.  fresh: the core has just come, and those of its probing.plugins
  * that it could not find are loaded first.  Those that fail go to stderr.  Gives how many; -ESTALE:
  * the process runs another program now. */
 int setup_plugins(const struct target *t, const char *const *plugins, bool fresh);
 /* Tell the core which plugins are installed here, so that their views are known before they are
  * loaded.  What fails is nobody's loss. */
-void settle_known(const struct target *t);
-/* One command's answer.  0, or -errno when it could not be asked or said no. */
-int setup_request(struct probing_client *c, int argc, const char *const *argv, struct buf *answer);
+void setup_known(const struct target *t);
 
 #endif

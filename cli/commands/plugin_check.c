@@ -24,7 +24,6 @@
 
 #include <probing/plugin.h>
 
-#include "cli/commands/inject_setup.h"
 #include "cli/report/report.h"
 #include "core/base/clock.h"
 #include "core/base/err.h"
@@ -284,7 +283,7 @@ static void ask(const struct check *c, const char *sql, struct buf *ret)
     struct probing_client *client = NULL;
 
     buf_init(ret, ANSWER_BYTES);
-    if (target_connect(&c->target, &client) < 0 || setup_request(client, 4, words, ret) < 0)
+    if (target_connect(&c->target, &client) < 0 || client_command(client, 4, words, ret) < 0)
         buf_reset(ret);
     probing_client_free(client);
 }
@@ -441,7 +440,7 @@ static int stop(struct check *c, const char *label)
     buf_init(&answer, ANSWER_BYTES);
     int rc = target_connect(&c->target, &client);
     if (rc == 0)
-        rc = setup_request(client, 3, words, &answer);
+        rc = client_command(client, 3, words, &answer);
     probing_client_free(client);
     (void)snprintf(why, sizeof(why), "%s", rc < 0 ? err_why(rc) : "");
     char *text = rc == 0 ? strstr(answer.data, LEFT) : NULL;

@@ -29,12 +29,14 @@
 #include "core/base/err.h"
 #include "core/datadir/datadir.h"
 #include "sdk/client/door.h"
+#include "sdk/lib/buf.h"
 #include "sdk/lib/proc/maps.h"
 #include "sdk/lib/proc/task.h"
 
 #define LOOK_NS (3 * NS_PER_S)       /* a look at a process that takes longer is given up; each */
 #define LOOK_MIN_NS (50 * NS_PER_MS) /* that was given up leaves the next half as long */
 #define TURN_NS (50 * NS_PER_MS)     /* between looks at Ctrl-C meanwhile */
+#define ANSWER_NS (10 * NS_PER_S)    /* of a command that only says something */
 
 /* ---- the directory of a process ---- */
 
@@ -296,6 +298,19 @@ int client_failed(struct probing_client *c, int rc)
     return err_set(-ESTALE, "%s", probing_client_error(c));
 }
 
+static int keep_text(void *arg, const char *data, size_t size)
+{
+    return buf_add(arg, data, size);
+}
+
+int client_command(struct probing_client *c, int argc, const char *const *argv, struct buf *answer)
+{
+    int status = 0;
+    int rc =
+        client_failed(c, probing_client_run(c, argc, argv, ANSWER_NS, keep_text, answer, &status));
+    return rc < 0 ? rc : status < 0 ? status : status > 0 ? -EPROTO : 0;
+}
+
 /* The caller closes the directory. */
 static int open_endpoint(const char *directory, const struct endpoint_owner *who,
                          struct datadir *ret, struct client_endpoint *ret_endpoint)
@@ -310,17 +325,30 @@ static int open_endpoint(const char *directory, const struct endpoint_owner *who
     return rc;
 }
 
+/* With a client for what listens there; the caller frees it. */
+static int open_client(const char *directory, const struct endpoint_owner *who, struct datadir *ret,
+                       struct client_endpoint *ret_endpoint, struct probing_client **ret_client)
+{
+    int rc = open_endpoint(directory, who, ret, ret_endpoint);
+
+    if (rc == 0 && (*ret_client = client_new(NULL, NULL, NULL)) == NULL) {
+        datadir_close(ret);
+        rc = -ENOMEM;
+    }
+    return rc;
+}
+
 int endpoint_dial(const char *directory, const struct endpoint_owner *who, const char *name,
                   int type)
 {
     struct datadir d;
     struct client_endpoint door;
-    int rc = open_endpoint(directory, who, &d, &door);
+    struct probing_client *c;
+    int rc = open_client(directory, who, &d, &door, &c);
 
     if (rc < 0)
         return rc;
-    struct probing_client *c = client_new(NULL, NULL, NULL);
-    rc = c != NULL ? client_failed(c, client_dial(c, &door, name, type)) : -ENOMEM;
+    rc = client_failed(c, client_dial(c, &door, name, type));
     probing_client_free(c);
     datadir_close(&d);
     return rc;
@@ -331,12 +359,12 @@ int endpoint_connect(const char *directory, const struct endpoint_owner *who,
 {
     struct datadir d;
     struct client_endpoint door;
-    int rc = open_endpoint(directory, who, &d, &door);
+    struct probing_client *c;
+    int rc = open_client(directory, who, &d, &door, &c);
 
     if (rc < 0)
         return rc;
-    struct probing_client *c = client_new(NULL, NULL, NULL);
-    rc = c != NULL ? client_failed(c, client_connect_endpoint(c, &door)) : -ENOMEM;
+    rc = client_failed(c, client_connect_endpoint(c, &door));
     datadir_close(&d);
     if (rc == 0)
         *ret = c;
