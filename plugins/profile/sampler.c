@@ -149,13 +149,7 @@ static void tell_wait(struct reader *r, struct watched *w, uint64_t now)
 static int64_t inspect_offcpu(struct reader *r, struct watched *w, uint64_t cpu, uint64_t now)
 {
     struct sample_slot *x = r->desk;
-    x->look = (struct probing_python_look){.size = sizeof(x->look),
-                                           .max_frames = SLOT_PYTHON,
-                                           .max_bytes = SLOT_NAMES,
-                                           .gil = -1,
-                                           .frames = x->frames,
-                                           .bytes = x->names,
-                                           .scratch = x->scratch};
+    sample_slot_look(x);
     enum outside is = offcpu_inspect(w->tid, &x->registers, x->stack, SLOT_STACK, &x->stack_bytes);
     if (is == OFFCPU_UNKNOWN)
         return 0;

@@ -142,17 +142,11 @@ void sample_slot_fill(struct sample_pool *b, struct sample_slot *x,
                       const struct probing_python_frames_1 *python, void *last)
 {
     x->stack_from = x->registers.value[CFI_SP];
-    x->look = (struct probing_python_look){.size = sizeof(x->look),
-                                           .max_frames = SLOT_PYTHON,
-                                           .max_bytes = SLOT_NAMES,
-                                           .gil = -1,
-                                           .frames = x->frames,
-                                           .bytes = x->names,
-                                           .scratch = x->scratch,
-                                           .last = last,
-                                           .more_from = x->stack_from,
-                                           .more_bytes = stack_room(b, x->stack_from),
-                                           .more = x->stack};
+    sample_slot_look(x);
+    x->look.last = last;
+    x->look.more_from = x->stack_from;
+    x->look.more_bytes = stack_room(b, x->stack_from);
+    x->look.more = x->stack;
     if (python)
         (void)python->here(&x->look);
     x->stack_bytes = x->look.more_read ? x->look.more_read

@@ -52,6 +52,18 @@ struct sample_slot *sample_slot_take(struct sample_pool *b);
 /* How many are in use, as far as the one tells that was taken last: the lowest free one goes first.
  * x: NULL where there was none, so it is all of them.                              [signal] */
 uint32_t sample_slots_used(const struct sample_pool *b, const struct sample_slot *x);
+/* A look of which nothing is known yet, with the slot's room for frames, names and scratch.
+ *                                                                                  [signal] */
+static inline void sample_slot_look(struct sample_slot *x)
+{
+    x->look = (struct probing_python_look){.size = sizeof(x->look),
+                                           .max_frames = SLOT_PYTHON,
+                                           .max_bytes = SLOT_NAMES,
+                                           .gil = -1,
+                                           .frames = x->frames,
+                                           .bytes = x->names,
+                                           .scratch = x->scratch};
+}
 /* To the reader.                                                                   [signal] */
 void sample_slot_submit(struct sample_pool *b, struct sample_slot *x);
 /* Free again.                                                                      [signal] */
