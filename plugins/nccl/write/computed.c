@@ -103,6 +103,23 @@ static union probing_cell text(const char *t)
     return probing_str(t && t[0] ? t : NULL);
 }
 
+/* Calls emit() for each that is open. */
+static int each_comm(void *self, struct probing_rows *out,
+                     int (*emit)(const struct probing_host *h, const struct comm_copy *c,
+                                 struct probing_rows *out))
+{
+    const struct probing_host *h = plugin_host(self);
+    struct comm_copy *comms;
+    uint32_t n;
+    if (copy_comms(plugin_recorder(self), &comms, &n) < 0)
+        return h->fail(h, -ENOMEM, "no memory for the list of communicators");
+    int rc = 0;
+    for (uint32_t i = 0; i < n && rc >= 0; i++)
+        rc = emit(h, &comms[i], out);
+    free(comms);
+    return probing_scanned(rc);
+}
+
 static const struct probing_column comm_columns[] = {
     PROBING_STR_COLUMN("comm_hash", "the communicator's id, as NCCL's log shows it"),
     PROBING_STR_COLUMN("comm_name", "its name; NULL: it has none"),
@@ -126,31 +143,27 @@ static union probing_cell of_comm(const _Atomic int32_t *value)
     return known(v, v >= 0);
 }
 
+static int emit_comm(const struct probing_host *h, const struct comm_copy *copy,
+                     struct probing_rows *out)
+{
+    const struct comm *c = copy->comm;
+    const union probing_cell cells[] = {
+        text(copy->hash),
+        text(copy->name),
+        of_comm(&c->rank),
+        of_comm(&c->n_ranks),
+        of_comm(&c->n_nodes),
+        probing_i64(copy->version),
+        probing_i64((int64_t)copy->born_ns),
+        counted(c, COUNT_OPS),
+        counted(c, COUNT_NO_ROOM),
+    };
+    return h->emit(out, cells, PROBING_LENGTH(cells));
+}
+
 static int scan_comms(void *self, struct probing_rows *out)
 {
-    const struct probing_host *h = plugin_host(self);
-    struct comm_copy *comms;
-    uint32_t n;
-    if (copy_comms(plugin_recorder(self), &comms, &n) < 0)
-        return h->fail(h, -ENOMEM, "no memory for the list of communicators");
-    int rc = 0;
-    for (uint32_t i = 0; i < n && rc >= 0; i++) {
-        const struct comm *c = comms[i].comm;
-        const union probing_cell cells[] = {
-            text(comms[i].hash),
-            text(comms[i].name),
-            of_comm(&c->rank),
-            of_comm(&c->n_ranks),
-            of_comm(&c->n_nodes),
-            probing_i64(comms[i].version),
-            probing_i64((int64_t)comms[i].born_ns),
-            counted(c, COUNT_OPS),
-            counted(c, COUNT_NO_ROOM),
-        };
-        rc = h->emit(out, cells, PROBING_LENGTH(cells));
-    }
-    free(comms);
-    return probing_scanned(rc);
+    return each_comm(self, out, emit_comm);
 }
 
 const struct probing_table_desc communicators_table = PROBING_COMPUTED_TABLE(
@@ -183,23 +196,17 @@ static int emit_pool(const struct probing_host *h, const struct comm_copy *c, st
     return rc;
 }
 
+static int emit_inflight(const struct probing_host *h, const struct comm_copy *c,
+                         struct probing_rows *out)
+{
+    struct pools *p = atomic_load_explicit(&c->comm->pools, memory_order_acquire);
+    int rc = p ? emit_pool(h, c, &p->op, inflight_op, out) : 0;
+    return p && rc >= 0 ? emit_pool(h, c, &p->proxy, inflight_proxy, out) : rc;
+}
+
 static int scan_inflight(void *self, struct probing_rows *out)
 {
-    const struct probing_host *h = plugin_host(self);
-    struct comm_copy *comms;
-    uint32_t n;
-    if (copy_comms(plugin_recorder(self), &comms, &n) < 0)
-        return h->fail(h, -ENOMEM, "no memory for the list of communicators");
-    int rc = 0;
-    for (uint32_t i = 0; i < n && rc >= 0; i++) {
-        struct pools *p = atomic_load_explicit(&comms[i].comm->pools, memory_order_acquire);
-        if (p)
-            rc = emit_pool(h, &comms[i], &p->op, inflight_op, out);
-        if (p && rc >= 0)
-            rc = emit_pool(h, &comms[i], &p->proxy, inflight_proxy, out);
-    }
-    free(comms);
-    return probing_scanned(rc);
+    return each_comm(self, out, emit_inflight);
 }
 
 const struct probing_table_desc inflight_now_table =
