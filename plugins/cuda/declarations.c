@@ -6,6 +6,7 @@
  * Constants only: the core reads them out of the file, too, where the plugin is not loaded.
  */
 #include "internal.h"
+#include "probing_sdk.h"
 
 /* ---- flame graphs ---- */
 
@@ -51,8 +52,6 @@ static const struct probing_track tracks[] = {
          "by begun",
      .newest = "select max(ts) from cuda.runtime"}};
 
-#define N(list) (sizeof(list) / sizeof((list)[0]))
-
 /* ---- tables ---- */
 
 static const struct probing_table_name tables[] = {
@@ -62,13 +61,13 @@ static const struct probing_table_name tables[] = {
 
 const struct probing_declarations cuda_declares = {
     .size = sizeof(cuda_declares),
-    .n_flames = N(flames),
+    .n_flames = PROBING_LENGTH(flames),
     .flame_size = sizeof(flames[0]),
     .flames = flames,
-    .n_tracks = N(tracks),
+    .n_tracks = PROBING_LENGTH(tracks),
     .track_size = sizeof(tracks[0]),
     .tracks = tracks,
-    .n_tables = N(tables),
+    .n_tables = PROBING_LENGTH(tables),
     .table_size = sizeof(tables[0]),
     .tables = tables,
 };

@@ -6,6 +6,7 @@
  * Constants only: the core reads them out of the file, too, where the plugin is not loaded.
  */
 #include "declarations.h"
+#include "probing_sdk.h"
 
 /* What two machines of one make have alike, device by device; what is each one's own (uuid, place
  * on the bus, what is in use) is not compared. */
@@ -63,8 +64,6 @@ static const struct probing_panel panels[] = {
      .kind = PROBING_LINES,
      .rows = 16}};
 
-#define N(list) (sizeof(list) / sizeof((list)[0]))
-
 /* ---- tables ---- */
 
 static const struct probing_table_name tables[] = {
@@ -72,17 +71,17 @@ static const struct probing_table_name tables[] = {
 
 const struct probing_declarations gpu_declares = {
     .size = sizeof(gpu_declares),
-    .n_views = N(views),
+    .n_views = PROBING_LENGTH(views),
     .view_size = sizeof(views[0]),
-    .n_metrics = N(metrics),
+    .n_metrics = PROBING_LENGTH(metrics),
     .metric_size = sizeof(metrics[0]),
     .alias_size = sizeof(struct probing_alias),
     .views = views,
     .metrics = metrics,
-    .n_tables = N(tables),
+    .n_tables = PROBING_LENGTH(tables),
     .table_size = sizeof(tables[0]),
     .tables = tables,
-    .n_panels = N(panels),
+    .n_panels = PROBING_LENGTH(panels),
     .panel_size = sizeof(panels[0]),
     .panels = panels,
 };

@@ -6,6 +6,7 @@
  * Constants only: the core reads them out of the file, too, where the plugin is not loaded.
  */
 #include "internal.h"
+#include "probing_sdk.h"
 
 /* ---- views ---- */
 
@@ -116,8 +117,6 @@ static const struct probing_flame flames[] = {
      .empty = NOTHING,
      .unit = PROBING_BYTES}};
 
-#define N(list) (sizeof(list) / sizeof((list)[0]))
-
 /* ---- tables ---- */
 
 static const struct probing_table_name tables[] = {
@@ -127,13 +126,13 @@ static const struct probing_table_name tables[] = {
 
 const struct probing_declarations memory_declares = {
     .size = sizeof(memory_declares),
-    .n_views = N(views),
+    .n_views = PROBING_LENGTH(views),
     .view_size = sizeof(views[0]),
-    .n_flames = N(flames),
+    .n_flames = PROBING_LENGTH(flames),
     .flame_size = sizeof(flames[0]),
     .views = views,
     .flames = flames,
-    .n_tables = N(tables),
+    .n_tables = PROBING_LENGTH(tables),
     .table_size = sizeof(tables[0]),
     .tables = tables,
 };

@@ -6,6 +6,7 @@
  * Constants only: the core reads them out of the file, too, where the plugin is not loaded.
  */
 #include "declarations.h"
+#include "probing_sdk.h"
 
 /* ---- what is in flight: of the living, and of those who died with it ---- */
 
@@ -102,17 +103,15 @@ static const struct probing_table_name tables[] = {
     {"nccl.profiler_counters"}, {"nccl.inflight_log"},  {"nccl.inflight_now"},
     {"nccl.communicators"},     {"nccl.profiler_state"}};
 
-#define N(list) (sizeof(list) / sizeof((list)[0]))
-
 const struct probing_declarations nccl_declares = {
     .size = sizeof(nccl_declares),
-    .n_views = N(views),
+    .n_views = PROBING_LENGTH(views),
     .view_size = sizeof(views[0]),
-    .n_metrics = N(metrics),
+    .n_metrics = PROBING_LENGTH(metrics),
     .metric_size = sizeof(metrics[0]),
     .views = views,
     .metrics = metrics,
-    .n_tables = N(tables),
+    .n_tables = PROBING_LENGTH(tables),
     .table_size = sizeof(tables[0]),
     .tables = tables,
 };

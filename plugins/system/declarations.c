@@ -6,6 +6,7 @@
  * Constants only: the core reads them out of the file, too, where the plugin is not loaded.
  */
 #include "declarations.h"
+#include "probing_sdk.h"
 
 #define LATEST(table) "select max(ts) from " table
 
@@ -86,8 +87,6 @@ static const struct probing_metric metrics[] = {
                                                                              "'machine'",
      PROBING_GAUGE, PROBING_PLAIN}};
 
-#define N(list) (sizeof(list) / sizeof((list)[0]))
-
 /* ---- tables ---- */
 
 static const struct probing_table_name tables[] = {
@@ -98,14 +97,14 @@ static const struct probing_table_name tables[] = {
 
 const struct probing_declarations system_declares = {
     .size = sizeof(system_declares),
-    .n_views = N(views),
+    .n_views = PROBING_LENGTH(views),
     .view_size = sizeof(views[0]),
-    .n_metrics = N(metrics),
+    .n_metrics = PROBING_LENGTH(metrics),
     .metric_size = sizeof(metrics[0]),
     .alias_size = sizeof(struct probing_alias),
     .views = views,
     .metrics = metrics,
-    .n_tables = N(tables),
+    .n_tables = PROBING_LENGTH(tables),
     .table_size = sizeof(tables[0]),
     .tables = tables,
 };

@@ -322,8 +322,6 @@ static const struct probing_panel panels[] = {
      .kind = PROBING_COLUMNS,
      .rows = 8}};
 
-#define N(list) (sizeof(list) / sizeof((list)[0]))
-
 /* ---- tables ---- */
 
 static const struct probing_table_name tables[] = {{"memory.torch"},
@@ -349,25 +347,25 @@ static const struct probing_table_name tables[] = {{"memory.torch"},
 
 const struct probing_declarations torch_declares = {
     .size = sizeof(torch_declares),
-    .n_views = N(views),
+    .n_views = PROBING_LENGTH(views),
     .view_size = sizeof(views[0]),
-    .n_metrics = N(metrics),
+    .n_metrics = PROBING_LENGTH(metrics),
     .metric_size = sizeof(metrics[0]),
-    .n_aliases = N(aliases),
+    .n_aliases = PROBING_LENGTH(aliases),
     .alias_size = sizeof(aliases[0]),
-    .n_flames = N(flames),
+    .n_flames = PROBING_LENGTH(flames),
     .flame_size = sizeof(flames[0]),
     .views = views,
     .metrics = metrics,
     .aliases = aliases,
     .flames = flames,
-    .n_tables = N(tables),
+    .n_tables = PROBING_LENGTH(tables),
     .table_size = sizeof(tables[0]),
     .tables = tables,
-    .n_tracks = N(tracks),
+    .n_tracks = PROBING_LENGTH(tracks),
     .track_size = sizeof(tracks[0]),
     .tracks = tracks,
-    .n_panels = N(panels),
+    .n_panels = PROBING_LENGTH(panels),
     .panel_size = sizeof(panels[0]),
     .panels = panels,
 };
