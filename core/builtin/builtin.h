@@ -11,9 +11,9 @@
 #include "core/core.h"
 #include "core/plugin_host/plugin_host.h"
 
-int commands_add(
-    struct core *c); /* builtin.c: query, tables, plugin ..., config ..., info, eject */
-int metrics_command_add(struct core *c);           /* metrics.c: metrics, and probing.metrics */
+/* builtin.c: query, tables, plugin ..., config ..., info, eject */
+int commands_add(struct core *c);
+int metrics_command_add(struct core *c);           /* metrics.c: metrics */
 int metrics_text(struct core *c, struct buf *ret); /* as OpenMetrics; caller buf_done()s it */
 int metrics_table_add(struct core *c);             /* metrics_table.c: probing.metrics */
 int flamegraph_command_add(struct core *c);        /* flamegraph.c: flamegraph */

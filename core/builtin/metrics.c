@@ -534,6 +534,5 @@ int metrics_command_add(struct core *c)
         .doc = "counters of the core and its process, as OpenMetrics; --text: for Prometheus "
                "before 2.5",
         .run = run_metrics};
-    int rc = host_command_add(c->host, "probing", &command, c);
-    return rc < 0 ? rc : metrics_table_add(c);
+    return host_command_add(c->host, "probing", &command, c);
 }

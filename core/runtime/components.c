@@ -177,6 +177,8 @@ static int start_host(struct core *c, struct host_store *store)
     if (rc == 0)
         rc = metrics_command_add(c);
     if (rc == 0)
+        rc = metrics_table_add(c);
+    if (rc == 0)
         rc = process_tables_add(c);
     if (rc == 0)
         rc = flamegraph_command_add(c);
