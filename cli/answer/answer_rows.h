@@ -19,7 +19,7 @@
 struct answer_rows;
 uint32_t answer_rows_count(const struct answer_rows *rows);
 uint32_t answer_rows_columns(const struct answer_rows *rows);
-/* Texts are NUL-terminated nowhere.  An interval that may have months comes as text. */
+/* Its text is not NUL-terminated.  An interval that may have months comes as text. */
 void answer_rows_value(const struct answer_rows *rows, uint32_t row, uint32_t column,
                        struct sql_value *ret);
 /* A copy for later, which is in no list; caller frees.  -ENOMEM. */

@@ -20,9 +20,9 @@
 struct own_columns {
     struct sql_column *list; /* names are copies */
     uint32_t n;
-    uint32_t
-        *from; /* [joined->n]: which of its columns is the i-th of all, NO_COLUMN: none; made by
-                     * joined_columns_place() */
+    /* [joined->n]: which of its columns is the i-th of all, NO_COLUMN: none.  By
+     * joined_columns_place(). */
+    uint32_t *from;
 };
 
 struct joined_columns {

@@ -40,9 +40,9 @@ int answer_words(const struct answer_ask *ask, bool width, struct answer_words *
 
 /* The answer row by row: begin(), row() and end() of `w` are called, and nothing is written. */
 int answer_rows(const struct target *t, const char *statement, struct export_writer *w);
-/* A cell of such a row; "" or 0 where it is null or of another kind. */
 /* Say why there are no rows, where the closing part of an answer knows it; closing: may be NULL. */
 void answer_say_empty(const struct json *closing);
+/* A cell of such a row; "" or 0 where it is null or of another kind. */
 const char *answer_text(const struct json *cell);
 int64_t answer_int(const struct json *cell);
 
