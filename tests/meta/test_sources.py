@@ -133,13 +133,17 @@ def test_layout(part):
 
 
 def test_nothing_of_others_is_committed():
-    """A wheel that pip had left in the checkout was, once: all files are text, and short."""
+    """A wheel that pip had left in the checkout was, once, and what a test had shipped into its
+    folder: all files are text, and short, and lie in a room."""
+    rooms = {"cli", "core", "docs", "examples", "include", "plugins", "scripts", "sdk", "tests"}
     listed = subprocess.run(["git", "-C", ROOT, "ls-files", "-z"], stdout=subprocess.PIPE)
     if listed.returncode != 0:
         pytest.skip("no git checkout")
     for path in filter(None, listed.stdout.decode().split("\0")):
         full = os.path.join(ROOT, path)
         assert not os.path.exists(full) or os.path.getsize(full) < 300 * 1024, path
+        room = path.partition("/")[0]
+        assert "/" not in path or room in rooms or room.startswith("."), path
         assert not path.endswith((".whl", ".gz", ".xz", ".zip", ".deb", ".so", ".a", ".o")), path
 
 

@@ -71,7 +71,7 @@ def test_series_without_end_are_cut_off(world, receive):  # noqa: F811
     assert len(set(sent)) == 200 and 0 < left <= 4 * 600  # step, loss, ok and tid
     assert state_of(world)[0]["samples_over"] == left
     assert ship(world, *words, "--max-series", "0").returncode == 2
-    done = ship(world, str(rank.pid), "parquet:out", "--max-series", "9")
+    done = ship(world, str(rank.pid), "parquet:%s" % (world.tmp / "out"), "--max-series", "9")
     assert done.returncode == 2 and "is for what has series: prometheus+http" in done.stderr
 
 
