@@ -236,8 +236,9 @@ static int find_windows(struct query *q, struct expr *e, struct win *wins, uint3
 }
 
 /* The expression over the window operator's columns: windows are columns, ids are texts. */
-static int replace(struct query *q, const struct op *op, struct expr **e)
+static int replace(struct query *q, const void *arg, struct expr **e)
 {
+    const struct op *op = arg;
     const struct window *w = op->state;
     if ((*e)->kind == EXPR_COLUMN) {
         *e = sql_column_expr(q, op, (*e)->column, (*e)->pos);
@@ -249,16 +250,7 @@ static int replace(struct query *q, const struct op *op, struct expr **e)
             return *e ? 0 : -ENOMEM;
         }
     }
-    if ((*e)->n_args == 0)
-        return 0;
-    struct expr *copy = sql_expr_copy(q, *e);
-    if (!copy)
-        return -ENOMEM;
-    int rc = 0;
-    for (uint32_t i = 0; i < copy->n_args && rc == 0; i++)
-        rc = replace(q, op, &copy->args[i]);
-    *e = copy;
-    return rc;
+    return sql_expr_change_args(q, e, replace, op);
 }
 
 static int describe_columns(struct query *q, struct op *op, struct op *child, const bool *used)

@@ -147,6 +147,11 @@ bool sql_expr_only_from(const struct expr *e, uint32_t first, uint32_t end);
 /* A node of its own, with an array of its own of the same arguments, which the caller may replace.
  * NULL: no memory. */
 struct expr *sql_expr_copy(struct query *q, const struct expr *e);
+/* *e becomes such a copy, in which `change` has been called for each argument; one without
+ * arguments stays.  0, or what `change` gave below 0, or -ENOMEM. */
+int sql_expr_change_args(struct query *q, struct expr **e,
+                         int (*change)(struct query *q, const void *arg, struct expr **e),
+                         const void *arg);
 /* The same expression with its columns counted from `by`. */
 struct expr *sql_expr_shifted(struct query *q, const struct expr *e, uint32_t by);
 

@@ -6,6 +6,7 @@
  */
 #include "core/sql/expr/expr.h"
 
+#include <errno.h>
 #include <string.h>
 
 struct expr *sql_new_expr(struct query *q, enum expr_kind kind, enum sql_type type, uint32_t pos,
@@ -125,6 +126,20 @@ struct expr *sql_expr_copy(struct query *q, const struct expr *e)
     for (uint32_t i = 0; i < e->n_args; i++)
         args[i] = e->args[i];
     return copy;
+}
+
+int sql_expr_change_args(struct query *q, struct expr **e,
+                         int (*change)(struct query *q, const void *arg, struct expr **e),
+                         const void *arg)
+{
+    struct expr *copy = (*e)->n_args ? sql_expr_copy(q, *e) : *e;
+    if (!copy)
+        return -ENOMEM;
+    int rc = 0;
+    for (uint32_t i = 0; i < copy->n_args && rc == 0; i++)
+        rc = change(q, arg, &copy->args[i]);
+    *e = copy;
+    return rc;
 }
 
 struct expr *sql_expr_shifted(struct query *q, const struct expr *e, uint32_t by)

@@ -162,8 +162,9 @@ static int regroup_grouping(struct query *q, const struct grouping *g, struct ex
 }
 
 /* The expression over the aggregate's columns instead of its input's. */
-static int regroup(struct query *q, const struct grouping *g, struct expr **e)
+static int regroup(struct query *q, const void *arg, struct expr **e)
 {
+    const struct grouping *g = arg;
     for (uint32_t k = 0; k < g->n_keys; k++) {
         if (sql_expr_equal(g->keys[k], *e)) {
             struct expr *key = *e;
@@ -181,16 +182,7 @@ static int regroup(struct query *q, const struct grouping *g, struct expr **e)
         return sql_error(q->text, q->size, (*e)->pos, -EINVAL,
                          "column '%s' must be in group by or inside an aggregate",
                          g->input->cols[(*e)->column].name);
-    if ((*e)->n_args == 0)
-        return 0;
-    struct expr *copy = sql_expr_copy(q, *e);
-    if (!copy)
-        return -ENOMEM;
-    int rc = 0;
-    for (uint32_t i = 0; i < copy->n_args && rc == 0; i++)
-        rc = regroup(q, g, &copy->args[i]);
-    *e = copy;
-    return rc;
+    return sql_expr_change_args(q, e, regroup, g);
 }
 
 /* ---- one select ---- */
