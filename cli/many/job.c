@@ -8,7 +8,6 @@
  * too, and so have wrappers around it: of a family one is the rank.
  */
 #include <errno.h>
-#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,8 +15,8 @@
 
 #include "cli/many/find.h"
 #include "core/base/err.h"
-#include "core/base/file.h"
 #include "sdk/lib/array.h"
+#include "sdk/lib/buf.h"
 #include "sdk/lib/proc/proc_file.h"
 #include "sdk/lib/proc/task.h"
 
@@ -93,13 +92,10 @@ static int take_process(struct candidates *all, pid_t pid, const char *name)
 {
     struct candidate c = {.pid = pid};
     struct member_tags place;
-    char path[PROC_PATH_BYTES];
     struct buf b;
     int rc = 0;
 
-    proc_path(pid, 0, "environ", path);
-    buf_init(&b, FIND_ENVIRONMENT_BYTES);
-    bool read = file_read(AT_FDCWD, path, &b) == 0 && buf_addc(&b, '\0') == 0;
+    bool read = find_environment(pid, &b);
     if (read) {
         job_master(&b, c.master, sizeof(c.master));
         member_place(b.data, b.size - 1, &place);

@@ -6,7 +6,6 @@
  * believed, but for root those of the user whose ranks live.
  */
 #include <errno.h>
-#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,11 +14,11 @@
 
 #include "cli/many/find.h"
 #include "core/base/err.h"
-#include "core/base/file.h"
 #include "core/base/info_file.h"
 #include "core/base/text.h"
 #include "core/datadir/datadir.h"
 #include "sdk/lib/array.h"
+#include "sdk/lib/buf.h"
 #include "sdk/lib/proc/proc_file.h"
 
 #define DEAD_MAX 65536 /* directories of one job; more are not looked at */
@@ -137,7 +136,6 @@ static struct start start_meant(const struct searching *s)
 {
     struct start ret = {.master = ""};
     const struct dead *newest = NULL;
-    char path[PROC_PATH_BYTES];
     struct buf b;
 
     for (uint32_t i = 0; i < s->n; i++)
@@ -145,9 +143,7 @@ static struct start start_meant(const struct searching *s)
             newest = &s->list[i];
     if (s->n_living == 0)
         return newest != NULL ? newest->start : ret;
-    proc_path(s->living[0].pid, 0, "environ", path);
-    buf_init(&b, FIND_ENVIRONMENT_BYTES);
-    if (file_read(AT_FDCWD, path, &b) == 0 && buf_addc(&b, '\0') == 0)
+    if (find_environment(s->living[0].pid, &b))
         start_of(&b, &ret);
     buf_done(&b);
     return ret;

@@ -165,10 +165,18 @@ struct member *find_grow(struct find *f, const char *name)
     return m;
 }
 
+bool find_environment(pid_t pid, struct buf *ret)
+{
+    char path[PROC_PATH_BYTES];
+
+    proc_path(pid, 0, "environ", path);
+    buf_init(ret, FIND_ENVIRONMENT_BYTES);
+    return file_read(AT_FDCWD, path, ret) == 0 && buf_addc(ret, '\0') == 0;
+}
+
 /* What the process's environment says of its place, or its data; a process of this machine only. */
 static void read_place(struct member *m)
 {
-    char path[PROC_PATH_BYTES];
     struct buf b;
 
     if (m->target.kind == TARGET_FILES && !m->target.stopped) {
@@ -177,10 +185,8 @@ static void read_place(struct member *m)
     }
     if (m->target.pid == 0)
         return;
-    proc_path(m->target.pid, 0, "environ", path);
-    buf_init(&b, FIND_ENVIRONMENT_BYTES);
-    if (file_read(AT_FDCWD, path, &b) == 0)
-        member_place(buf_text(&b), b.size, &m->tags);
+    if (find_environment(m->target.pid, &b))
+        member_place(b.data, b.size - 1, &m->tags);
     buf_done(&b);
 }
 
