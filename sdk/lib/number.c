@@ -8,6 +8,7 @@
 #include "sdk/lib/number.h"
 
 #include <errno.h>
+#include <float.h>
 #include <locale.h>
 #include <math.h>
 #include <stdbool.h>
@@ -91,7 +92,8 @@ size_t format_f64(double value, char *out)
         return (size_t)snprintf(out, 32, "%lld", (long long)value);
     locale_t c = newlocale(LC_ALL_MASK, "C", NULL);
     locale_t old = c ? uselocale(c) : NULL;
-    for (int precision = 15; precision <= 17; precision++) {
+    int shortest = fabs(value) < DBL_MIN ? 1 : 15; /* denormals have fewer digits: 5e-324 */
+    for (int precision = shortest; precision <= 17; precision++) {
         n = snprintf(out, 32, "%.*g", precision, value);
         if (precision == 17 || (c && strtod_l(out, NULL, c) == value))
             break;

@@ -149,21 +149,21 @@ PURE = set("""
     covar_pop covar_samp cume_dist current_database date_bin date_diff date_part date_trunc
     datediff day degrees dense_rank div dow doy ends_with epoch epoch_ms epoch_ns epoch_us every
     exp extract first first_value floor format format_bytes gcd group_concat grouping histogram
-    hour if ifnull iif ilike initcap instr isfinite isinf isnan isodow isoyear json
-    json_array_length json_each json_extract json_extract_path json_extract_path_text
-    json_extract_string json_get json_typeof jsonb_array_length jsonb_extract_path
-    jsonb_extract_path_text jsonb_typeof lag last last_value lcm lead left len length like listagg
-    ln log log10 log2 lower lpad ltrim make_date make_timestamp max max_by md5 mean median min
-    min_by minute mod mode month neg not now nth_value ntile nullif nvl octet_length overlay
-    percent_rank percentile_cont percentile_disc pg_size_pretty pg_typeof pi position pow power
-    quantile quantile_cont quantile_disc quantile_sketch quarter quote_ident quote_literal
-    quote_nullable radians rank regexp_count regexp_extract regexp_like regexp_match
-    regexp_matches regexp_replace regexp_substr regr_intercept regr_slope repeat replace reverse
-    right round row_number rpad rtrim second sign sin sinh split_part sqrt starts_with
-    statement_timestamp stddev stddev_pop stddev_samp strftime string_agg strpos substr substring
-    sum tan tanh time_bucket to_char to_hex to_numeric to_timestamp transaction_timestamp
-    translate trim trunc try_json typeof upper var var_pop var_samp variance version week
-    width_bucket year
+    hour if ifnull iif ilike initcap instr isfinite isinf isnan isodow isoyear json json_agg
+    json_array_length json_build_array json_build_object json_each json_extract json_extract_path
+    json_extract_path_text json_extract_string json_get json_typeof jsonb_agg jsonb_array_length
+    jsonb_build_array jsonb_build_object jsonb_extract_path jsonb_extract_path_text jsonb_typeof
+    lag last last_value lcm lead left len length like listagg ln log log10 log2 lower lpad ltrim
+    make_date make_timestamp max max_by md5 mean median min min_by minute mod mode month neg not
+    now nth_value ntile nullif nvl octet_length overlay percent_rank percentile_cont
+    percentile_disc pg_size_pretty pg_typeof pi position pow power quantile quantile_cont
+    quantile_disc quantile_sketch quarter quote_ident quote_literal quote_nullable radians rank
+    regexp_count regexp_extract regexp_like regexp_match regexp_matches regexp_replace
+    regexp_substr regr_intercept regr_slope repeat replace reverse right round row_number rpad
+    rtrim second sign sin sinh split_part sqrt starts_with statement_timestamp stddev stddev_pop
+    stddev_samp strftime string_agg strpos substr substring sum tan tanh time_bucket to_char
+    to_hex to_json to_jsonb to_numeric to_timestamp transaction_timestamp translate trim trunc
+    try_json typeof upper var var_pop var_samp variance version week width_bucket year
 """.split())
 
 # What a websocket's message may ask for.

@@ -50,6 +50,10 @@ TEST(the_same_as_one_table)
         "select median(x), quantile_cont(x, 0.9), mode(g) from global.s.t",
         "select histogram(x, 5) from global.s.t where k = 1",
         "select string_agg(g, '|' order by i) from global.s.t where k = 2",
+        "select json_agg(j order by i) from (select i, json_build_array(i, g) as j from global.s.t "
+        "order by i limit 5) q",
+        "select json_build_array(k, to_json(g)), json_build_object('k', j) from (select k, g, "
+        "json_build_array(k, i) as j, count(*) from global.s.t group by 1, 2, 3) q order by 1, 2",
         "select * from global.s.t order by i, _rank, x limit 20",
         "select * exclude (bytes, g), k + 1 from global.s.t where x > 1000 order by all",
         "select distinct k, b from global.s.t order by 1, 2",

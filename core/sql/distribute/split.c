@@ -73,6 +73,17 @@ static struct node *named_like(struct split *p, const char *name, const struct n
     return copy;
 }
 
+/* Is it JSON, which what members send is not by itself? */
+static bool gives_json(const struct node *n)
+{
+    bool of_many =
+        n->kind == NODE_CASE || (n->kind == NODE_CALL && strcmp(n->text, "coalesce") == 0);
+    for (uint32_t i = 0; i < n->n_args && of_many; i++)
+        if (gives_json(n->args[i]))
+            return true;
+    return n->kind == NODE_CALL && sql_gives_json(n->text);
+}
+
 /* A subquery of one table of all, all of whose names are its own. */
 struct inner {
     struct sql_global *g;
@@ -102,6 +113,17 @@ static bool is_alone(struct split *p, const struct node *n)
     return i.own;
 }
 
+static struct node *as_json(struct split *p, struct node *name)
+{
+    struct node *call = tree_call(mem_of(p), "json", name, NULL);
+    if (!call)
+        return cannot(p);
+    call->pos = name->pos;
+    call->start = name->start;
+    call->end = name->end;
+    return call;
+}
+
 static struct node *replace(void *arg, const struct node *n)
 {
     struct split *p = arg;
@@ -111,8 +133,10 @@ static struct node *replace(void *arg, const struct node *n)
         return cannot(p);
     bool value = n->kind == NODE_INT || n->kind == NODE_TEXT || n->kind == NODE_NULL;
     for (uint32_t k = 0; k < p->n_keys && !value; k++)
-        if (tree_equal(p->keys[k], n))
-            return named_like(p, p->key_names[k], n);
+        if (tree_equal(p->keys[k], n)) {
+            struct node *name = named_like(p, p->key_names[k], n);
+            return name && gives_json(n) ? as_json(p, name) : name;
+        }
     if (n->kind == NODE_CALL && !n->over && sql_agg_find(n->text)) {
         struct node *call = split_aggregate(p, n);
         if (!call)

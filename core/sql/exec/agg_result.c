@@ -179,9 +179,11 @@ static void finish_moments(const struct state *s, enum agg_op op, struct vec *v,
         v->d[row] = op == AGG_SLOPE ? slope : m->mean_y - slope * m->mean_x;
 }
 
-static int joined(struct query *q, const struct list *l, struct text separator, struct text *ret)
+static int joined(struct query *q, const struct list *l, const struct agg_spec *spec,
+                  struct text *ret)
 {
-    uint64_t size = 0;
+    struct text separator = spec->separator;
+    uint64_t size = spec->bracketed ? 2 : 0;
     for (uint32_t i = 0; i < l->n; i++) {
         int rc = sql_worked(q, 1);
         if (rc < 0)
@@ -192,6 +194,10 @@ static int joined(struct query *q, const struct list *l, struct text separator, 
     if (!out)
         return -ENOMEM;
     *ret = (struct text){out, (uint32_t)size};
+    if (spec->bracketed) {
+        out[size - 1] = ']';
+        *out++ = '[';
+    }
     for (uint32_t i = 0; i < l->n; i++) {
         int rc = sql_worked(q, 1 + l->texts[i].size / 64);
         if (rc < 0)
@@ -254,7 +260,7 @@ int sql_agg_finish(struct query *q, const struct agg *a, struct state *s, struct
     case AGG_STRING:
         if (s->list->keys && put_in_order(q, s->list, a->spec) < 0)
             return -ENOMEM;
-        return joined(q, s->list, a->spec->separator, &v->t[row]);
+        return joined(q, s->list, a->spec, &v->t[row]);
     case AGG_PERCENTILE:
     case AGG_PERCENTILE_DISC:
         rc = percentile(q, s->list, a->spec, &v->d[row]);

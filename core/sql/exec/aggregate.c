@@ -469,7 +469,8 @@ int sql_aggregate(struct op *child, struct expr **keys, uint32_t n_keys, struct 
         all[n] = keys[n];
         types[n] = keys[n]->type;
         dict[n] = keys[n]->dict && keys[n]->kind == EXPR_COLUMN;
-        op->cols[n] = (struct col){.name = "", .type = types[n], .unit = keys[n]->unit, .doc = ""};
+        op->cols[n] = (struct col){
+            .name = "", .type = types[n], .unit = keys[n]->unit, .json = keys[n]->json, .doc = ""};
     }
     for (uint32_t i = 0; i < n_aggs; i++) {
         const struct agg_spec *spec = aggs[i]->set;
@@ -487,8 +488,11 @@ int sql_aggregate(struct op *child, struct expr **keys, uint32_t n_keys, struct 
             all[n++] = spec->arg2;
         if (spec->filter)
             all[n++] = spec->filter;
-        op->cols[n_keys + i] =
-            (struct col){.name = "", .type = spec->type, .unit = aggs[i]->unit, .doc = ""};
+        op->cols[n_keys + i] = (struct col){.name = "",
+                                            .type = spec->type,
+                                            .unit = aggs[i]->unit,
+                                            .json = aggs[i]->json,
+                                            .doc = ""};
     }
     op->child = child;
     op->state = g;

@@ -104,7 +104,11 @@ int sql_grouping_sets(struct op *child, struct expr **keys, uint32_t n_keys, con
     memcpy(op->cols, child->cols, first * sizeof(*op->cols));
     for (uint32_t k = 0; k < n_keys; k++) {
         struct col *c = &op->cols[first + k];
-        *c = (struct col){.name = "", .type = keys[k]->type, .unit = keys[k]->unit, .doc = ""};
+        *c = (struct col){.name = "",
+                          .type = keys[k]->type,
+                          .unit = keys[k]->unit,
+                          .json = keys[k]->json,
+                          .doc = ""};
         c->dict = keys[k]->dict && keys[k]->kind == EXPR_COLUMN;
         if (make_null(q, &s->nulls[k], c) < 0)
             return -ENOMEM;

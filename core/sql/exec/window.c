@@ -264,8 +264,11 @@ static int describe_columns(struct query *q, struct op *op, struct op *child, co
             w->kept[w->n_kept++] = c;
     }
     for (uint32_t i = 0; i < w->n_wins; i++)
-        op->cols[child->n_cols + i] = (struct col){
-            .name = "", .type = w->wins[i].expr->type, .unit = w->wins[i].expr->unit, .doc = ""};
+        op->cols[child->n_cols + i] = (struct col){.name = "",
+                                                   .type = w->wins[i].expr->type,
+                                                   .unit = w->wins[i].expr->unit,
+                                                   .json = w->wins[i].expr->json,
+                                                   .doc = ""};
     op->detail = sql_getf(q, "%u function%s", w->n_wins, w->n_wins == 1 ? "" : "s");
     return op->detail ? 0 : -ENOMEM;
 }

@@ -249,21 +249,35 @@ KERNEL(same_text)
     return 0;
 }
 
-/* A whole number is written without a fraction, and what is none as PostgreSQL writes it. */
-static size_t write_double(double v, char out[64])
+/* 1234567890123456.5 is 1.2345678901234565e+15: from 10^15 on PostgreSQL writes an exponent. */
+static size_t to_exponent(char *out, size_t n)
+{
+    char digits[32];
+    size_t count = 0, sign = out[0] == '-', whole = strcspn(out + sign, ".");
+    for (size_t i = sign; i < n && count < sizeof(digits); i++)
+        if (out[i] != '.')
+            digits[count++] = out[i];
+    while (count > 1 && digits[count - 1] == '0')
+        count--;
+    return sign + (size_t)snprintf(out + sign, 63, "%c%s%.*se+%zu", digits[0], count > 1 ? "." : "",
+                                   (int)count - 1, digits + 1, whole - 1);
+}
+
+size_t sql_write_double(double v, char out[64])
 {
     if (isnan(v))
         return (size_t)snprintf(out, 64, "NaN");
     if (isinf(v))
         return (size_t)snprintf(out, 64, v < 0 ? "-Infinity" : "Infinity");
-    return format_f64(v, out);
+    size_t n = format_f64(v, out);
+    return fabs(v) >= 1e15 && !memchr(out, 'e', n) ? to_exponent(out, n) : n;
 }
 
 static size_t write_value(const struct vec *v, uint32_t i, char out[64])
 {
     switch (v->type) {
     case SQL_DOUBLE:
-        return write_double(v->d[i], out);
+        return sql_write_double(v->d[i], out);
     case SQL_TIMESTAMP:
         return sql_format_exactly(v->i[i], out);
     case SQL_DATE:

@@ -34,10 +34,12 @@
 extern const struct func sql_more_math_funcs[], sql_make_funcs[], sql_char_funcs[],
     sql_interval_funcs[], sql_char_number_funcs[], sql_format_funcs[];
 extern const struct func sql_text_funcs[], sql_time_funcs[], sql_math_funcs[], sql_cast_funcs[],
-    sql_json_funcs[], sql_regexp_funcs[];
+    sql_json_funcs[], sql_json_build_funcs[], sql_regexp_funcs[];
 
 int sql_compare_text(struct text a, struct text b);
 
+/* A whole number is written without a fraction, and what is none as PostgreSQL writes it. */
+size_t sql_write_double(double v, char out[64]);
 bool sql_is_start(char c); /* of a character of UTF-8 */
 int64_t sql_characters(struct text t);
 struct text sql_part(struct text t, int64_t first, int64_t end); /* by characters, from 0 */

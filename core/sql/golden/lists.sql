@@ -1,4 +1,4 @@
--- Checked with PostgreSQL: arrays that are nothing but lists, with ordinality, types before texts.
+-- Checked with PostgreSQL 15.18: arrays that are nothing but lists, with ordinality, types before texts.
 
 select n from (values (1), (2), (3), (null)) t(n) where n = any (array[1, 3]) order by n
 ----
@@ -62,3 +62,17 @@ true,2,true,true,2024-05-01,true
 select quote_ident('select'), quote_ident('ab'), quote_literal('a\b'), quote_literal(null), quote_nullable(null), quote_nullable('x')
 ----
 """select""",ab,E'a\\b',,NULL,'x'
+
+-- What stands beside an empty list is looked at all the same.
+select nosuch = any ('{}')
+----
+error: line 1, column 8: unknown column 'nosuch': the statement has no from with a table; texts are written in single quotes
+
+select 1 / 0 <> all ('{}')
+----
+error: line 1, column 10: division by zero (nullif(x, 0) avoids it)
+
+select n = any ('{}'), n <> all ('{}') from (values (1), (null)) t(n)
+----
+false,true
+false,true

@@ -58,19 +58,19 @@ error: line 1, column 64: found ')', expected an expression
 
 select [1, 2]
 ----
-error: line 1, column 8: arrays stand only in = any (array[1, 2]) and unnest(array[1, 2]); string_agg() and JSON texts hold lists
+error: line 1, column 8: arrays stand only in = any (array[1, 2]) and unnest(array[1, 2]); json_build_array() and json_agg() make lists as values
 
 select array[1, 2]
 ----
-error: line 1, column 8: arrays stand only in = any (array[1, 2]) and unnest(array[1, 2]); string_agg() and JSON texts hold lists
+error: line 1, column 8: arrays stand only in = any (array[1, 2]) and unnest(array[1, 2]); json_build_array() and json_agg() make lists as values
 
 select array_agg(x) from (values (1)) t(x)
 ----
-error: line 1, column 8: unknown function 'array_agg'; arrays are not supported: string_agg(x, ',') makes a text of them
+error: line 1, column 8: unknown function 'array_agg'; arrays are no values here: json_agg(x) makes a JSON array, string_agg(x, ',') a text
 
 select array_agg(x order by x) from (values (1)) t(x)
 ----
-error: line 1, column 8: unknown function 'array_agg'; arrays are not supported: string_agg(x, ',') makes a text of them
+error: line 1, column 8: unknown function 'array_agg'; arrays are no values here: json_agg(x) makes a JSON array, string_agg(x, ',') a text
 
 select generate_series(1, 3)
 ----
@@ -326,7 +326,7 @@ error: line 1, column 18: any and all take array[1, 2] or (select ...); what is 
 
 select array(select 1)
 ----
-error: line 1, column 8: arrays stand only in = any (array[1, 2]) and unnest(array[1, 2]); string_agg() and JSON texts hold lists
+error: line 1, column 8: arrays stand only in = any (array[1, 2]) and unnest(array[1, 2]); json_build_array() and json_agg() make lists as values
 
 select (regexp_match('ab', '(a)(b)'))[2]
 ----

@@ -116,10 +116,14 @@ struct node *sql_parse_any_array(struct parser *p, struct node *left, uint32_t p
                      : none   ? sql_parse_node(p, NODE_BOOL, pos)
                      : in     ? sql_parse_wrap(p, NODE_IN, pos, left)
                               : sql_parse_node(p, all ? NODE_AND : NODE_OR, pos);
-    if (!n || none) {
-        if (n)
-            n->flag = all;
-        return n;
+    if (!n)
+        return NULL;
+    if (none) { /* the left side is an expression all the same, and may be wrong */
+        n->flag = all;
+        struct node *asked = sql_parse_wrap(p, NODE_IS_NULL, pos, left);
+        struct node *both = sql_parse_wrap(p, all ? NODE_OR : NODE_AND, pos, asked);
+        sql_parse_add(p, both, n);
+        return p->error ? NULL : both;
     }
     n->negated = in && all;
     for (uint32_t i = 0; i < list->n_args && !p->error; i++)

@@ -227,7 +227,9 @@ static int bind_case(struct query *q, struct scope *s, const struct node *n, str
         if (!when)
             values[n_values++] = e->args[i];
     }
-    int rc = sql_unify(q, values, n_values, "case", &e->type);
+    bool json;
+    int rc = sql_unify_json(q, n, values, n_values, &json);
+    rc = rc < 0 ? rc : sql_unify(q, values, n_values, "case", &e->type);
     if (rc < 0)
         return rc;
     n_values = 0;
@@ -235,7 +237,9 @@ static int bind_case(struct query *q, struct scope *s, const struct node *n, str
         if (i % 2 == 1 || i + 1 == n->n_args)
             e->args[i] = values[n_values++];
     *ret = e;
-    return sql_fold_call(q, ret);
+    rc = sql_fold_call(q, ret);
+    (*ret)->json = json;
+    return rc;
 }
 
 /* The probe and the values get one type: values adapt, or the probe becomes a double. */
@@ -317,6 +321,8 @@ static int bind_cast(struct query *q, const struct node *n, struct expr **ret)
         rc = zero ? sql_call_named(q, n, "round", *ret, zero, ret) : -ENOMEM;
     }
     rc = rc < 0 ? rc : sql_cast_to(q, ret, n->cast, n->flag);
+    if (rc == 0)
+        rc = sql_unmark_json(q, ret);
     if (rc == 0)
         (*ret)->numeric = n->exact;
     return rc;

@@ -76,6 +76,15 @@ int sql_agg_bind(struct query *q, struct scope *s, const struct node *n,
 int sql_agg_spec(struct query *q, struct scope *s, const struct node *n,
                  const struct agg_kind *kind, bool over_window, struct agg_spec **ret);
 int sql_window_bind(struct query *q, struct scope *s, const struct node *n, struct expr **ret);
+/* bind_json.c: is a text that a function gives JSON?  JSON made of any value; text of JSON. */
+bool sql_gives_json(const char *function);
+int sql_make_json(struct query *q, const struct node *n, struct expr **e);
+int sql_unmark_json(struct query *q, struct expr **e);
+/* Are they one JSON?  So they are when one is, and the others are literals: those are proved. */
+int sql_unify_json(struct query *q, const struct node *n, struct expr **e, uint32_t count,
+                   bool *ret_json);
+/* Arguments of to_json() and json_build_*() made JSON.  1: that was all, and *ret is it. */
+int sql_bind_json(struct query *q, const struct node *n, struct expr **args, struct expr **ret);
 /* What does here what others call so; NULL: nothing known.  func_synonyms.c */
 const char *sql_instead_of(const char *function);
 

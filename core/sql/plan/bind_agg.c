@@ -53,6 +53,8 @@ static const struct agg_kind kinds[] = {{"count", AGG_COUNT, 0, 1, 0},
                                         {"string_agg", AGG_STRING, 1, 2, 0},
                                         {"group_concat", AGG_STRING, 1, 2, 0},
                                         {"listagg", AGG_STRING, 1, 2, 0},
+                                        {"json_agg", AGG_STRING, 1, 1, 0},
+                                        {"jsonb_agg", AGG_STRING, 1, 1, 0},
                                         {"mode", AGG_MODE, 1, 1, 0},
                                         {"corr", AGG_CORR, 2, 2, 0},
                                         {"covar_samp", AGG_COVAR, 2, 2, 0},
@@ -282,6 +284,21 @@ static int bind_order(struct query *q, struct scope *s, const struct node *n, st
     return rc;
 }
 
+/* json_agg(x): texts of JSON in brackets; NULL is one of them. */
+static int bind_json_list(struct query *q, const struct node *n, struct agg_spec *a)
+{
+    struct expr *e = sql_new_expr(q, EXPR_COALESCE, SQL_TEXT, n->pos, 2);
+    struct sql_value null = {.type = SQL_TEXT, .text = {"null", 4}};
+    int rc = sql_make_json(q, n, &a->arg);
+    if (rc < 0 || !e || !(e->args[1] = sql_const(q, null, n->pos)))
+        return rc < 0 ? rc : -ENOMEM;
+    e->args[0] = a->arg;
+    a->arg = e;
+    a->separator = (struct text){", ", 2};
+    a->bracketed = true;
+    return 0;
+}
+
 static int bind_args(struct query *q, struct scope *s, const struct node *n, struct agg_spec *a)
 {
     struct expr *args[2] = {NULL, NULL};
@@ -312,6 +329,8 @@ static int bind_args(struct query *q, struct scope *s, const struct node *n, str
         a->arg2 = a->arg; /* sorted, as PostgreSQL finds them: the same answer each time */
     if (rc < 0)
         return rc;
+    if (sql_gives_json(a->kind->name))
+        return bind_json_list(q, n, a);
     if (a->kind->op == AGG_STRING) {
         a->separator = (struct text){",", 1};
         if (args[1] && (args[1]->kind != EXPR_CONST || args[1]->type != SQL_TEXT))
@@ -442,6 +461,7 @@ int sql_agg_bind(struct query *q, struct scope *s, const struct node *n,
     e->column = s->n_aggs;
     e->set = a;
     e->numeric = kind->op == AGG_AVG && a->type == SQL_DOUBLE && a->of == SQL_INT;
+    e->json = sql_gives_json(kind->name);
     e->unit =
         a->arg && kind->op != AGG_COUNT && a->kind->op != AGG_VAR && a->kind->op != AGG_VAR_POP
             ? a->arg->unit

@@ -139,6 +139,7 @@ static int make_call(struct query *q, const struct node *n, struct expr **args, 
     *ret = e;
     int rc = sql_fold_call(q, ret);
     (*ret)->numeric = numeric && (*ret)->type == SQL_DOUBLE;
+    (*ret)->json = sql_gives_json(n->text);
     return rc;
 }
 
@@ -185,6 +186,9 @@ static int bind_special(struct query *q, const struct node *n, struct expr **arg
         *ret = sql_const(q, name, n->pos);
         return *ret ? 1 : -ENOMEM;
     }
+    rc = sql_bind_json(q, n, args, ret);
+    if (rc != 0)
+        return rc;
     bool coalesce = strcmp(n->text, "coalesce") == 0 || strcmp(n->text, "ifnull") == 0 ||
                     strcmp(n->text, "nvl") == 0;
     if (coalesce && n->n_args > 0) {
@@ -192,10 +196,13 @@ static int bind_special(struct query *q, const struct node *n, struct expr **arg
         if (!e)
             return -ENOMEM;
         memcpy(e->args, args, n->n_args * sizeof(struct expr *));
-        rc = sql_unify(q, e->args, n->n_args, "coalesce", &e->type);
+        bool json = false; /* and '[]' beside it */
+        rc = sql_unify_json(q, n, e->args, n->n_args, &json);
+        rc = rc < 0 ? rc : sql_unify(q, e->args, n->n_args, "coalesce", &e->type);
         e->unit = e->args[0]->unit;
         *ret = e;
         rc = rc < 0 ? rc : sql_fold_call(q, ret);
+        (*ret)->json = json;
         return rc < 0 ? rc : 1;
     }
     if (strcmp(n->text, "nullif") == 0 && n->n_args == 2) {

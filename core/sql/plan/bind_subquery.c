@@ -50,6 +50,7 @@ static struct expr *given(struct query *q, const struct outer *o, uint32_t i, ui
         return NULL;
     e->type = o->args[i]->type;
     e->unit = o->args[i]->unit;
+    e->json = o->args[i]->json;
     e->literal = false;
     e->unknown = o->values == NULL;
     return e;

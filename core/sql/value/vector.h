@@ -62,6 +62,7 @@ struct col {
     enum sql_type type;
     uint32_t unit;
     const char *doc;
+    bool json;   /* texts that are JSON */
     bool dict;   /* vectors carry ids of the store's dictionary, always */
     bool hidden; /* not part of *, found by its table's name only: the right side of using () */
     bool first;  /* comes first in *: the columns of using () */
