@@ -151,3 +151,12 @@ error: line 1, column 40: found 'where', expected the end of the statement
 select 1e15::double precision::text, 999999999999999::double precision::text, 9999999999999998::double precision::text, (-1234567890123456.5)::double precision::text, 1200000000000001::double precision::text, 5e-324::double precision::text
 ----
 1e+15,999999999999999,9.999999999999998e+15,-1.2345678901234565e+15,1.200000000000001e+15,5e-324
+
+-- Comments nest.
+select 1 /* a /* b */ c */ + 1
+----
+2
+
+select 1 /* a /* b */ c
+----
+error: line 1, column 10: the comment that begins here is not closed with */

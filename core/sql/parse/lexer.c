@@ -66,11 +66,17 @@ static int skip_blanks(struct cutter *c)
             while (c->at < c->size && c->text[c->at] != '\n')
                 c->at++;
         } else if (ch == '/' && peek(c, 1) == '*') {
-            const char *end = memmem(c->text + c->at + 2, c->size - c->at - 2, "*/", 2);
-            if (!end)
-                return sql_error(c->text, c->size, c->at, -EINVAL,
+            uint32_t begin = c->at, depth = 0; /* they nest, as in PostgreSQL */
+            do {
+                bool opens = peek(c, 0) == '/' && peek(c, 1) == '*';
+                bool closes = peek(c, 0) == '*' && peek(c, 1) == '/';
+                depth += opens;
+                depth -= closes;
+                c->at += opens || closes ? 2 : 1;
+            } while (depth && c->at < c->size);
+            if (depth)
+                return sql_error(c->text, c->size, begin, -EINVAL,
                                  "the comment that begins here is not closed with */");
-            c->at = (uint32_t)(end - c->text) + 2;
         } else {
             break;
         }

@@ -377,7 +377,8 @@ struct node *sql_parse_infix(struct parser *p, struct node *left, int binding, b
         need_word(p, "zone", "zone");
         if (now(p)->type != TOKEN_STRING || strcasecmp(now(p)->text, "utc") != 0)
             return sql_parse_expected(
-                p, "'UTC': times are stored in UTC, and no other zone is supported");
+                p, "'UTC': times are stored in UTC, and no other zone is supported; ts + interval "
+                   "'8 hours' shows a clock that is 8 h ahead");
         p->at++;
         return left;
     }
