@@ -24,6 +24,7 @@
 #include "sdk/lib/json.h"
 
 #define TIMEOUT_NS (20 * NS_PER_S)
+#define HANG_TIMEOUT_NS (15 * NS_PER_S) /* three times, and looks: what a bad host may cost */
 #define AT_ONCE 16
 #define AT_ONCE_MAX 1024
 #define AT_ONCE_TEXT "16"
@@ -393,7 +394,7 @@ const char *cluster_help_word(int argc, char **argv)
 
 int command_cluster(struct target *t, int argc, char **argv)
 {
-    struct taken taken = {.o = {.at_once = AT_ONCE, .timeout_ns = TIMEOUT_NS}};
+    struct taken taken = {.o = {.at_once = AT_ONCE}};
     struct hosts hosts = {.n = 0};
     bool here = true;
 
@@ -410,6 +411,8 @@ int command_cluster(struct target *t, int argc, char **argv)
     rc = cli_parse(argc, argv, take, &taken);
     if (rc == 0)
         rc = cli_misuse(check(&taken));
+    if (taken.o.timeout_ns == 0)
+        taken.o.timeout_ns = taken.o.action == CLUSTER_HANG ? HANG_TIMEOUT_NS : TIMEOUT_NS;
     link_set_timeout(3 * taken.o.timeout_ns); /* what a host has, to say who is there, too */
     if (rc == 0)
         rc = cluster_hosts(&taken.o, &hosts, &here);

@@ -110,9 +110,9 @@ int cluster_ask_hosts(const struct cluster_options *o, const struct hosts *hosts
                       int (*fn)(void *arg, const char *host, const struct remote_run *run,
                                 const char *why),
                       void *arg);
-/* The same of members that -t has named: those of other machines are asked there, each host once,
- * and taken out of the list. */
-int cluster_ask_members(const struct cluster_options *o, struct members *m,
+/* The same of what o->targets names on other machines, where nobody is asked first who is there;
+ * those of this one are *ret_here, which may be nobody. */
+int cluster_ask_targets(const struct cluster_options *o, struct members *ret_here,
                         int (*fn)(void *arg, const char *host, const struct remote_run *run,
                                   const char *why),
                         void *arg);

@@ -61,7 +61,7 @@ int diff_add_clock(struct diff_found *f, uint32_t rank, const char *kind, int64_
                    int64_t error_ns, const char *whose);
 
 /* Of those of this machine.  Those of others that o->targets names are asked there: fn gets what
- * they say, as cluster_ask_members(). */
+ * they say, as cluster_ask_targets(). */
 int diff_local(const struct cluster_options *o, struct diff_found *f,
                int (*fn)(void *arg, const char *host, const struct remote_run *run,
                          const char *why));

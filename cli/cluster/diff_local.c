@@ -372,15 +372,13 @@ int diff_local(const struct cluster_options *o, struct diff_found *f,
 {
     struct local l = {.found = f};
     struct local_ranks r = {.n = 0};
-    int rc = o->targets != NULL ? members_find(o->targets, &l.members)
+    int rc = o->targets != NULL ? cluster_ask_targets(o, &l.members, fn, f)
                                 : local_ranks_members(o->job, &r, &l.members);
 
     if (rc == 0 && r.n > 0) {
         (void)snprintf(f->job, sizeof(f->job), "%s", r.list[0].tags.job);
         f->world_size = r.list[0].place.world_size;
     }
-    if (rc == 0 && o->targets != NULL)
-        rc = cluster_ask_members(o, &l.members, fn, f);
     if (rc == 0 && l.members.n > 0) {
         rc = members_identify(&l.members, o->timeout_ns, o->at_once);
         rc = rc == 0 ? add_ranks(&l) : rc;

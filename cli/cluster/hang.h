@@ -44,7 +44,7 @@ struct hang_seen *hang_add(struct hang_found *f);
 void hang_found_done(struct hang_found *f); /* of zeros, too */
 
 /* Looks at those of this machine.  Those of others that o->targets names are asked there: fn gets
- * what they say, as cluster_ask_members(). */
+ * what they say, as cluster_ask_targets(). */
 int hang_local(const struct cluster_options *o, struct hang_found *f,
                int (*fn)(void *arg, const char *host, const struct remote_run *run,
                          const char *why));

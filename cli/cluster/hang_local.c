@@ -363,7 +363,7 @@ int hang_local(const struct cluster_options *o, struct hang_found *f,
 {
     struct looking l = {.o = o, .found = f};
     struct local_ranks r = {.n = 0};
-    int rc = o->targets != NULL ? members_find(o->targets, &l.members)
+    int rc = o->targets != NULL ? cluster_ask_targets(o, &l.members, fn, f)
                                 : local_ranks_members(o->job, &r, &l.members);
 
     if (rc == 0 && r.n > 0) {
@@ -371,8 +371,6 @@ int hang_local(const struct cluster_options *o, struct hang_found *f,
         (void)snprintf(f->launcher, sizeof(f->launcher), "%s", r.list[0].place.launcher);
         f->world_size = r.list[0].place.world_size;
     }
-    if (rc == 0 && o->targets != NULL)
-        rc = cluster_ask_members(o, &l.members, fn, f);
     if (rc == 0 && l.members.n > 0)
         rc = look_at_all(&l, o);
     if (rc == 0)

@@ -18,6 +18,7 @@
 #include "cli/cluster/local_ranks.h"
 #include "cli/cluster/side_commands.h"
 #include "cli/link/run_many.h"
+#include "cli/many/ask.h"
 #include "core/base/err.h"
 #include "core/base/text.h"
 #include "sdk/lib/arena.h"
@@ -443,7 +444,9 @@ static int run_all(const struct cluster_options *o, struct remote_run *runs, uin
                              const char *why),
                    void *arg)
 {
-    const struct remote_limits limits = {.at_once = o->at_once,
+    bool changes = o->action == CLUSTER_ATTACH || o->action == CLUSTER_DETACH;
+    /* Who only looks asks all of them at once: one that is silent keeps no other waiting. */
+    const struct remote_limits limits = {.at_once = changes ? o->at_once : members_at_once(n),
                                          /* ssh's own, the look there, and all of its ranks */
                                          .timeout_ns =
                                              3 * o->timeout_ns + o->looks * o->interval_ns,
@@ -487,18 +490,56 @@ int cluster_ask_hosts(const struct cluster_options *o, const struct hosts *hosts
     return rc;
 }
 
-/* ---- of members ---- */
+/* ---- of what -t names ---- */
 
-struct remote_group { /* the members of one host */
+struct remote_group { /* what is meant on one host */
     struct remote_words words;
-    struct buf who; /* "4242,4243", as -t takes them there */
+    char name[300];
+    struct buf who; /* "4242,job:x", as -t takes them there */
 };
 
-static int add_who(struct remote_group *g, const char *what)
+struct remote_groups {
+    struct remote_group *list;
+    struct remote_run *runs;
+    uint32_t n;
+};
+
+static int grow_groups(struct remote_groups *g)
 {
-    if (g->who.size > 0)
-        (void)buf_addc(&g->who, ',');
-    return buf_adds(&g->who, what);
+    void *list = realloc(g->list, (g->n + 1) * sizeof(*g->list));
+
+    if (list != NULL)
+        g->list = list;
+    void *runs = list != NULL ? realloc(g->runs, (g->n + 1) * sizeof(*g->runs)) : NULL;
+    if (runs == NULL)
+        return err_set(-ENOMEM, "no memory for %u hosts", g->n + 1);
+    g->runs = runs;
+    return 0;
+}
+
+static int add_there(void *arg, const struct members_there *t)
+{
+    struct remote_groups *g = arg;
+    uint32_t at = 0;
+
+    if (strncmp(t->name.what, "ssh:", 4) == 0 || strncmp(t->name.what, "relay:", 6) == 0)
+        return cli_misuse(err_set(-EINVAL, "a relay speaks for its own machine: '%s' names another",
+                                  t->name.what));
+    while (at < g->n && (t->error < 0 || g->runs[at].error < 0 || g->runs[at].host != t->host))
+        at++;
+    int rc = at == g->n ? grow_groups(g) : 0;
+    if (rc < 0)
+        return rc;
+    struct remote_group *one = &g->list[at];
+    if (at == g->n) {
+        buf_init(&one->who, WHO_BYTES);
+        (void)snprintf(one->name, sizeof(one->name), "%s", t->name.host);
+        g->runs[g->n++] = (struct remote_run){.host = t->host, .error = t->error};
+        (void)snprintf(g->runs[at].why, sizeof(g->runs[at].why), "%s", t->why);
+    }
+    rc = buf_addf(&one->who, "%s%s", one->who.size > 0 ? "," : "",
+                  t->name.what[0] != '\0' ? t->name.what : "all");
+    return rc < 0 ? err_set(rc, "too many processes of %s", t->name.host) : 0;
 }
 
 /* `probing -t 4242,4243 cluster ACTION ...` */
@@ -511,63 +552,29 @@ static void say_who(const struct cluster_options *o, struct remote_group *g)
     g->words.n += 2;
 }
 
-/* Those that are of other machines: by host, and out of the list. */
-static int take_remote(struct members *m, struct remote_group *groups, struct remote_run *runs,
-                       const char **names, uint32_t *ret_n)
-{
-    uint32_t n = 0, kept = 0;
-    int rc = 0;
-
-    for (uint32_t i = 0; i < m->n; i++) {
-        const struct member *one = &m->list[i];
-        const struct link_member *there = one->target.there;
-        struct remote_name name;
-        uint32_t at = 0;
-        if (there == NULL && !remote_name_read(one->name, &name)) {
-            m->list[kept++] = *one;
-            continue;
-        }
-        while (at < n && (there == NULL || runs[at].error < 0 || runs[at].host != there->host))
-            at++;
-        if (at == n) {
-            buf_init(&groups[at].who, WHO_BYTES);
-            runs[n++] = (struct remote_run){.host = there != NULL ? there->host : 0,
-                                            .error = there == NULL ? one->error : 0};
-            (void)snprintf(runs[at].why, sizeof(runs[at].why), "%s", one->result.why);
-            names[at] = one->tags.host;
-        }
-        if (there != NULL && rc == 0)
-            rc = add_who(&groups[at], there->what);
-    }
-    m->n = kept;
-    *ret_n = n;
-    return rc < 0 ? err_set(rc, "too many processes of one host") : 0;
-}
-
-int cluster_ask_members(const struct cluster_options *o, struct members *m,
+int cluster_ask_targets(const struct cluster_options *o, struct members *ret_here,
                         int (*fn)(void *arg, const char *host, const struct remote_run *run,
                                   const char *why),
                         void *arg)
 {
-    struct remote_group *groups = calloc(m->n + 1, sizeof(*groups));
-    struct remote_run *runs = calloc(m->n + 1, sizeof(*runs));
-    const char **names = calloc(m->n + 1, sizeof(char *));
-    uint32_t n = 0;
-    int rc = groups == NULL || runs == NULL || names == NULL
-                 ? err_set(-ENOMEM, "no memory for %u processes", m->n)
-                 : take_remote(m, groups, runs, names, &n);
+    struct remote_groups g = {.n = 0};
+    int rc = members_find_here(o->targets, add_there, &g, ret_here);
+    const char **names = calloc(g.n + 1, sizeof(char *));
 
-    for (uint32_t i = 0; rc == 0 && i < n; i++) {
-        say_who(o, &groups[i]);
-        runs[i].argc = groups[i].words.n;
-        runs[i].argv = groups[i].words.words;
+    if (rc == 0 && names == NULL)
+        rc = err_set(-ENOMEM, "no memory for %u hosts", g.n);
+    for (uint32_t i = 0; rc == 0 && i < g.n; i++) {
+        say_who(o, &g.list[i]);
+        names[i] = g.list[i].name;
+        g.runs[i].argc = g.list[i].words.n;
+        g.runs[i].argv = g.list[i].words.words;
     }
     if (rc == 0)
-        rc = run_all(o, runs, n, names, fn, arg);
-    for (uint32_t i = 0; i < n; i++)
-        buf_done(&groups[i].who);
-    free(groups);
-    free(runs);
+        rc = run_all(o, g.runs, g.n, names, fn, arg);
+    for (uint32_t i = 0; i < g.n; i++)
+        buf_done(&g.list[i].who);
+    free(g.list);
+    free(g.runs);
     free(names);
     return rc;
 }

@@ -26,6 +26,10 @@
 
 #define GREET_NS (30 * NS_PER_S) /* from when a relay is started until it says so */
 #define TRY_NS (3 * NS_PER_S)    /* for an address to be connected to, where there are others */
+/* A relay that takes so many times as long as the first that came, and this at least, is not waited
+ * for by those behind it; where none has come, all may be slow, and a third of GREET_NS counts. */
+#define SLOW_TIMES 4
+#define SLOW_NS (3 * NS_PER_S)
 #define TURN_FRAMES 256
 #define TURN_READS 8
 
@@ -61,7 +65,8 @@ static struct branch *branch_new(struct tree *t, uint32_t first, const char *nam
         buf_init(&b->said, TREE_SAYS);
         b->names = malloc(size > 0 ? size : 1);
         b->names_size = size;
-        b->deadline_ns = clock_monotonic() + GREET_NS;
+        b->began_ns = clock_monotonic();
+        b->deadline_ns = b->began_ns + GREET_NS;
     }
     if (list == NULL || b == NULL || b->names == NULL) {
         free(b != NULL ? b->names : NULL);
@@ -166,16 +171,16 @@ static int start_part(struct tree *t, const struct tree_how *how, uint32_t first
     return b == NULL ? err_set(-ENOMEM, "no memory for relays") : 0;
 }
 
-int tree_start(struct tree *t, const struct tree_how *how, uint32_t first, const char *names,
-               size_t names_size)
+static int start_parts(struct tree *t, const struct tree_how *how, uint32_t parts, uint32_t first,
+                       const char *names, size_t names_size)
 {
-    uint32_t n = 0, degree = how->degree > 0 ? how->degree : TREE_DEGREE;
+    uint32_t n = 0;
     int rc = 0;
 
     for (size_t i = 0; i < names_size; i++)
         n += names[i] == '\0';
-    for (uint32_t part = 0, done = 0; rc == 0 && part < degree && done < n; part++) {
-        uint32_t count = (n - done + degree - part - 1) / (degree - part);
+    for (uint32_t part = 0, done = 0; rc == 0 && part < parts && done < n; part++) {
+        uint32_t count = (n - done + parts - part - 1) / (parts - part);
         size_t size = 0;
         for (uint32_t i = 0; i < count; i++)
             size += strlen(names + size) + 1;
@@ -184,6 +189,13 @@ int tree_start(struct tree *t, const struct tree_how *how, uint32_t first, const
         done += count;
     }
     return rc;
+}
+
+int tree_start(struct tree *t, const struct tree_how *how, uint32_t first, const char *names,
+               size_t names_size)
+{
+    return start_parts(t, how, how->degree > 0 ? how->degree : TREE_DEGREE, first, names,
+                       names_size);
 }
 
 /* host: cut at its port. */
@@ -344,6 +356,24 @@ static void branch_lost(struct tree *t, struct branch *b, int rc)
     branch_free(b);
 }
 
+/* When those behind one that says nothing get relays of their own; 0: never. */
+static uint64_t slow_at(const struct tree *t, const struct branch *b)
+{
+    uint64_t slow = t->quickest_ns == 0 ? GREET_NS / 3 : SLOW_TIMES * t->quickest_ns;
+
+    return b->greeted || b->n < 2 ? 0 : b->began_ns + (slow > SLOW_NS ? slow : SLOW_NS);
+}
+
+/* In two parts: where many are silent it takes few steps to come to one that is not. */
+static void branch_part(struct tree *t, struct branch *b)
+{
+    const struct tree_how how = {.rsh = b->rsh, .program = b->program, .degree = b->degree};
+    size_t own = strlen(b->names) + 1;
+
+    (void)start_parts(t, &how, 2, b->first + 1, b->names + own, b->names_size - own);
+    b->n = 1;
+}
+
 /* ---- frames ---- */
 
 static struct branch *branch_of(const struct tree *t, uint32_t host)
@@ -410,6 +440,8 @@ static int take_hello(struct tree *t, struct branch *b, const struct frame *f)
         (void)buf_addf(&b->said, "it is probing %.60s, this one %s", h.build, probing_build);
         return -EPROTONOSUPPORT;
     }
+    if (t->quickest_ns == 0)
+        t->quickest_ns = clock_monotonic() - b->began_ns;
     b->greeted = true;
     b->deadline_ns = 0;
     reached.kind = FRAME_REACHED;
@@ -525,8 +557,9 @@ uint64_t tree_deadline(const struct tree *t)
     uint64_t first = 0;
 
     for (uint32_t i = 0; i < t->n; i++) {
-        uint64_t at = t->list[i]->deadline_ns;
+        uint64_t at = t->list[i]->deadline_ns, slow = slow_at(t, t->list[i]);
         first = at != 0 && (first == 0 || at < first) ? at : first;
+        first = slow != 0 && (first == 0 || slow < first) ? slow : first;
     }
     return first;
 }
@@ -545,6 +578,9 @@ int tree_turn(struct tree *t, const struct pollfd *polls, uint32_t n)
     for (uint32_t i = n < t->n ? n : t->n; i-- > 0;) { /* who goes is replaced by the last */
         struct branch *b = t->list[i];
         int rc = branch_turn(t, b, polls + TREE_POLLS * i);
+        uint64_t slow = rc == 0 ? slow_at(t, b) : 0;
+        if (slow != 0 && clock_monotonic() > slow)
+            branch_part(t, b);
         if (rc == 0 || connects_again(b, rc))
             continue;
         if (rc == -EPIPE)

@@ -4,8 +4,9 @@
  * of the hosts: what a relay and whoever asks have in common.
  *
  * Hosts are numbers, and each branch has those of a range.  A branch that cannot be reached costs
- * its own host: the next one of its part is tried in its place.  One that ends later takes those
- * behind it along, and all of them are named.  One thread; nothing waits.
+ * its own host: the next one of its part is tried in its place, and beside it where it is much
+ * slower than others.  One that ends later takes those behind it along, and all of them are named.
+ * One thread; nothing waits.
  */
 #ifndef CLI_LINK_BRANCHES_H
 #define CLI_LINK_BRANCHES_H
@@ -37,12 +38,13 @@ struct branch {
     int pid, said_fd;
     bool tcp, greeted;
     struct buf said;
-    uint64_t deadline_ns;
+    uint64_t began_ns, deadline_ns;
 };
 
 struct tree {
     struct branch **list;
     uint32_t n;
+    uint64_t quickest_ns; /* that the first relay has taken to say who it is; 0: none has */
     /* What comes from below: REACHED, LOST, and all that relays send.  Below 0 ends everything. */
     int (*up)(void *arg, const struct frame *f);
     /* May more be taken from below? */

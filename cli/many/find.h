@@ -31,6 +31,9 @@ int find_each_of_range(struct find *f, const char *text, int (*fn)(void *arg, co
 /* "ssh:node[1-8]/job:x": those who are there come with find_ask_remote(). */
 int find_add_remote(struct find *f, const char *text);
 int find_ask_remote(struct find *f);
+/* Or, in their place, fn gets the hosts. */
+int find_tell_remote(struct find *f, int (*fn)(void *arg, const struct members_there *t),
+                     void *arg);
 /* Room for one more, of zeros but its name; it counts when found->n is raised.  NULL: no memory. */
 struct member *find_grow(struct find *f, const char *name);
 int find_has(struct find *f, const struct target *t); /* 1, 0, or -ENOMEM */

@@ -305,7 +305,7 @@ static void put_in_order(struct members *m, struct placed *p)
 
 int members_sort(struct members *m)
 {
-    struct placed *p = calloc(m->n, sizeof(*p));
+    struct placed *p = calloc(m->n + 1, sizeof(*p));
 
     if (p == NULL)
         return err_set(-ENOMEM, "no memory for %u processes", m->n);
@@ -325,20 +325,23 @@ int members_sort(struct members *m)
     return 0;
 }
 
-int members_find(const char *text, struct members *ret)
+/* fn: NULL, the other machines are asked who is there. */
+static int find_all(const char *text, int (*fn)(void *arg, const struct members_there *t),
+                    void *arg, struct members *ret)
 {
     struct find f = {.text = text, .found = ret};
 
     *ret = (struct members){.n = 0};
     arena_init(&ret->mem, (size_t)64 << 20);
     int rc = add_list(&f);
+    bool here = fn == NULL || f.n_remote == 0;
     if (rc == 0)
-        rc = find_ask_remote(&f);
+        rc = here ? find_ask_remote(&f) : find_tell_remote(&f, fn, arg);
     free(f.remote);
     free(f.slots);
     if (rc == 0 && cli_interrupted)
         rc = err_set(-ECANCELED, "interrupted");
-    if (rc == 0 && ret->n == 0)
+    if (rc == 0 && ret->n == 0 && here)
         rc = err_set(-ESRCH,
                      "'%s': no process of yours has a probing core in it; enter one with: "
                      "probing -t <pid> inject",
@@ -348,6 +351,17 @@ int members_find(const char *text, struct members *ret)
     if (rc < 0)
         members_done(ret);
     return rc;
+}
+
+int members_find(const char *text, struct members *ret)
+{
+    return find_all(text, /* fn= */ NULL, /* arg= */ NULL, ret);
+}
+
+int members_find_here(const char *text, int (*fn)(void *arg, const struct members_there *t),
+                      void *arg, struct members *ret)
+{
+    return find_all(text, fn, arg, ret);
 }
 
 void members_done(struct members *m)

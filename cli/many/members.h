@@ -83,6 +83,16 @@ bool members_are_named(const char *text);
 /* Who they are.  One that cannot be used is in the list with the reason; that there is none at all
  * is an error, and so is what can mean nothing. */
 int members_find(const char *text, struct members *ret);
+/* The same, but no other machine is asked who is there: fn gets each host and what is meant there,
+ * or why it cannot be tried, and what it gives below 0 ends it.  *ret may be empty then. */
+struct members_there {
+    struct remote_name name;
+    uint32_t host; /* of link.h, where error is 0 */
+    int error;
+    const char *why;
+};
+int members_find_here(const char *text, int (*fn)(void *arg, const struct members_there *t),
+                      void *arg, struct members *ret);
 void members_done(struct members *m); /* of zeros, too */
 /* A connection for the next question, as its core pays for each: a thread that wakes, a handshake,
  * memory.  It has shaken hands, so that its token is of no more use.  false: no memory for it. */

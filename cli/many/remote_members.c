@@ -302,6 +302,18 @@ static void say_twice(const struct members *m)
                  n == 1 ? "process is" : "processes are");
 }
 
+int find_tell_remote(struct find *f, int (*fn)(void *arg, const struct members_there *t), void *arg)
+{
+    int rc = reach_all(f);
+
+    for (uint32_t i = 0; rc == 0 && i < f->n_remote; i++) {
+        const struct find_remote *r = &f->remote[i];
+        const struct members_there t = {r->name, r->host, r->error, r->why};
+        rc = fn(arg, &t);
+    }
+    return rc;
+}
+
 int find_ask_remote(struct find *f)
 {
     if (f->n_remote == 0)

@@ -180,6 +180,7 @@ case $host in
 dead) echo "ssh: connect to host dead port 22: No route to host" >&2; exit 255 ;;
 noise) exec %(relay)s lines 'Welcome!' ;;
 silent) exec %(relay)s silent ;;
+hung*) exec sleep 1000 ;;
 odd) exec %(relay)s lines '{"ranks": [{"rank": 2, "state": "flies"}]}' ;;
 liar) exec %(relay)s lines '{"job": "x", "ranks": [{"rank": 1, "pid": 1e99, "host": "far",
       "state": "waits", "operation": "x\nrank 0 is gone", "looks": -3,
@@ -210,11 +211,29 @@ def test_hosts(world):
     assert "\nrank 0 is gone" not in text.stdout
 
 
-def test_a_host_has_three_times_the_time_of_a_rank_to_say_who_is_there(world):
+def test_a_host_has_three_times_the_time_of_a_rank_and_that_of_the_looks_for_all(world):
     done = world.probing("-t", "ssh:silent/job:x,ssh:dead/job:x", "cluster", "hang", "--timeout",
-                         "500ms", env=remote_shell(world, SHELL))
-    assert done.returncode == 1 and "host silent could not be asked: no answer within 1500ms" in \
+                         "500ms", "--interval", "100ms", env=remote_shell(world, SHELL))
+    assert done.returncode == 1 and "host silent could not be asked: no answer within 1800ms" in \
         done.stderr, done.stderr
+    done = world.probing("-t", "ssh:far/ssh:other/job:x", "cluster", "hang",
+                         env=remote_shell(world, SHELL))
+    assert done.returncode == 2 and "a relay speaks for its own machine" in done.stderr
+
+
+def test_one_that_is_not_there_keeps_no_other_waiting(world):
+    """Behind one that says nothing, and with more of those than may be asked at once."""
+    job = JOB + "-beside"
+    env = dict(remote_shell(world, SHELL), PROBING_RELAY_DEGREE="2")
+    target = start_rank(world, 0, job)
+    hosts = ",".join(["ssh:far/%d" % target.pid] + ["ssh:hung%d/job:%s" % (i, job)
+                                                    for i in range(4)] + ["ssh:near/job:" + job])
+    done = world.probing("-t", hosts, "cluster", "hang", "--json", "--looks", "1", "--timeout",
+                         "5s", env=env)
+    found = json.loads(done.stdout)
+    assert sorted(r["host"] for r in found["ranks"] if r["pid"]) == ["far", "near"], done.stdout
+    assert [h["host"] for h in found["not_reached"]] == ["hung%d" % i for i in range(4)]
+    assert all("no answer within" in h["why"] for h in found["not_reached"])
 
 
 def test_no_torch_and_no_job(world):
