@@ -44,6 +44,7 @@ struct hang_seen *hang_add(struct hang_found *f)
                                        .busy_ns = HANG_UNKNOWN,
                                        .between_ns = HANG_UNKNOWN,
                                        .bytes = HANG_UNKNOWN,
+                                       .ran_ns = HANG_UNKNOWN,
                                        .still_ns = HANG_UNKNOWN}};
     buf_init(&one->stacks, HANG_STACK_BYTES);
     return one;
@@ -92,6 +93,7 @@ static void write_rank(struct hang_seen *s, struct buf *b)
     write_s(b, "busy_s", r->looks > 0 ? r->busy_ns : HANG_UNKNOWN);
     write_s(b, "between_s", r->looks > 0 ? r->between_ns : HANG_UNKNOWN);
     json_add_member_int(b, "bytes", r->looks > 0 ? r->bytes : HANG_UNKNOWN, MEMBER_UNKNOWN);
+    write_s(b, "ran_s", r->looks > 0 ? r->ran_ns : HANG_UNKNOWN);
     write_s(b, "still_s", r->looks > 0 ? r->still_ns : HANG_UNKNOWN);
     json_add_member_text(b, "why", r->why);
     (void)buf_addf(b, "\"stacks\": %s}",
@@ -236,6 +238,7 @@ static int read_rank(const struct json *o, const char *host, struct hang_found *
     r->busy_ns = read_s(o, "busy_s");
     r->between_ns = read_s(o, "between_s");
     r->bytes = read_number(o, "bytes", INT64_MAX);
+    r->ran_ns = read_s(o, "ran_s");
     r->still_ns = read_s(o, "still_s");
     (void)snprintf(r->host, sizeof(r->host), "%.63s", host);
     read_text(o, "operation", r->operation, sizeof(r->operation));

@@ -13,7 +13,8 @@
 #include "sdk/lib/rank_ranges.h"
 
 #define RANGES_SHOWN 12
-#define WORK_BYTES (1 << 20) /* less is what a loop that waits may write into a log */
+#define STEP_NS INT64_C(1000000) /* a look: less is what wakings take, and no step of a job */
+#define WORK_BYTES (1 << 20)     /* less is what a loop that waits may write into a log */
 
 struct judging {
     const struct hang_rank *ranks;
@@ -22,6 +23,13 @@ struct judging {
     struct buf *ret;
     int64_t *some; /* room for n ranks */
 };
+
+/* What woke it were looks, signals, and a processor that came late to both: whatever state it was
+ * seen in, it stood where it stands. */
+static bool has_stood(const struct hang_rank *r)
+{
+    return r->ran_ns != HANG_UNKNOWN && r->looks > 1 && r->ran_ns < (int64_t)r->looks * STEP_NS;
+}
 
 /* Once a look the main thread may be woken for other reasons: a signal, a look of somebody else.
  * What a program does once is no step of a loop, and torch before 2 polls in there. */
@@ -32,7 +40,8 @@ static bool has_run(const struct hang_rank *r)
     for (size_t i = 0; i < sizeof(once) / sizeof(once[0]) && r->state == HANG_WAITS; i++)
         if (strcmp(r->operation, once[i]) == 0)
             return false;
-    return r->woken != HANG_UNKNOWN && r->looks > 0 && r->woken >= (int64_t)r->looks;
+    return r->woken != HANG_UNKNOWN && r->looks > 0 && r->woken >= (int64_t)r->looks &&
+           !has_stood(r);
 }
 
 /* It computes, or reads and writes: then it is late, or in a loop, and does not stand still. */
@@ -333,7 +342,8 @@ static void judge_idle(const struct judging *j, struct hang_verdict *v)
     size_t stopped = count(j, HANG_STOPPED), gone = count(j, HANG_GONE), running = 0;
 
     for (size_t i = 0; i < j->n; i++)
-        running += has_run(&j->ranks[i]) || strncmp(j->ranks[i].doing, "running", 7) == 0;
+        running += has_run(&j->ranks[i]) ||
+                   (strncmp(j->ranks[i].doing, "running", 7) == 0 && !has_stood(&j->ranks[i]));
     v->hangs = stopped + gone > 0 || running == 0 ? HANG_NOT_KNOWN : HANG_NO;
     (void)buf_addf(j->ret, "Nobody waits in a collective%s.\n",
                    gone > 0       ? ", and not all ranks are there"

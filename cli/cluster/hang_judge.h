@@ -42,6 +42,7 @@ struct hang_rank {
     /* Between the looks, in all: how often its main thread began to run, for how long it has
      * computed (hang_work.h), what it has read and written.  HANG_UNKNOWN */
     int64_t woken, between_ns, busy_ns, bytes;
+    int64_t ran_ns;   /* the same of its main thread alone, to the nanosecond; HANG_UNKNOWN */
     int64_t still_ns; /* so long its main thread has not run but for us, at least; HANG_UNKNOWN */
     char operation[HANG_OPERATION];
     bool by_python;             /* the operation is a Python function */

@@ -22,6 +22,8 @@
 #define C10D "/opt/site-packages/torch/distributed/distributed_c10d.py"
 #define ALL_REDUCE \
     THREAD("waiting", NATIVE("c10d::Work::wait()") "," PYTHON("all_reduce", C10D, 3) "," TRAIN)
+#define READY \
+    THREAD("running", NATIVE("c10d::Work::wait()") "," PYTHON("all_reduce", C10D, 3) "," TRAIN)
 #define GET_RANK \
     THREAD("running", PYTHON("get_rank", C10D, 3) "," PYTHON("spin", "/home/u/job.py", 5))
 #define BARRIER THREAD("waiting", PYTHON("barrier", C10D, 9) "," TRAIN)
@@ -44,6 +46,7 @@ static int look(struct hang_rank *r, const char *text, struct buf *stacks)
 }
 
 #define RANKS_MAX 8
+#define RAN (100 * (int64_t)NS_PER_MS) /* between the looks */
 
 /* awaited: "2", "", the places in `ranks` of those that the others wait for. */
 static void check_verdict(const struct hang_rank *ranks, size_t n, enum hang_answer hangs,
@@ -99,7 +102,8 @@ TEST(a_healthy_job_is_accused_of_nothing)
 /* Most of the time it is in its collective, as those that hang are: but it is woken in between. */
 TEST(a_job_that_only_communicates_is_accused_of_nothing)
 {
-    struct hang_rank ranks[2] = {{.rank = 0, .woken = 700}, {.rank = 1, .woken = 2}};
+    struct hang_rank ranks[2] = {{.rank = 0, .woken = 700, .ran_ns = RAN},
+                                 {.rank = 1, .woken = 2, .ran_ns = RAN}};
     for (int i = 0; i < 6; i++)
         CHECK_INT(look(&ranks[i % 2], ALL_REDUCE, NULL), 0);
     ranks[1].woken = 800;
@@ -114,10 +118,45 @@ TEST(a_job_that_only_communicates_is_accused_of_nothing)
                   "(--interval 10s).\n");
 }
 
+/* On a machine with too little to run on a look wakes a rank, which gets a processor when the look
+ * is over, and is ready to run at the next one still. */
+TEST(one_that_was_only_woken_waits_whatever_it_did_at_a_look)
+{
+    struct hang_rank ranks[2] = {{.rank = 0}, {.rank = 1}};
+    for (int i = 0; i < 6; i++)
+        CHECK_INT(look(&ranks[i % 2], i % 2 == 0 ? ALL_REDUCE : READY, NULL), 0);
+    ranks[0].woken = ranks[1].woken = 9;
+    ranks[0].ran_ns = ranks[1].ran_ns = 3 * STEP_NS - 1;
+    check_verdict(ranks, 2, HANG_YES, "",
+                  "ranks 0-1 (2) wait in all_reduce: train, job.py:14\n"
+                  "All that were seen wait in the same call: what is missing is a rank that was "
+                  "not seen, the network, or a device.\n");
+    ranks[0].ran_ns = ranks[1].ran_ns = 3 * STEP_NS;
+    check_verdict(ranks, 2, HANG_NO, "",
+                  "ranks 0-1 (2) wait in all_reduce: train, job.py:14; but ran between the looks\n"
+                  "Nothing hangs: the ranks get on between the looks.\n");
+    ranks[0].ran_ns = ranks[1].ran_ns = HANG_UNKNOWN; /* of a kernel that does not say */
+    check_verdict(ranks, 2, HANG_NO, "",
+                  "ranks 0-1 (2) wait in all_reduce: train, job.py:14; but ran between the looks\n"
+                  "Nothing hangs: the ranks get on between the looks.\n");
+}
+
+TEST(one_that_was_ready_and_did_not_run_is_not_running)
+{
+    struct hang_rank one = {.rank = 0, .pid = HANG_UNKNOWN, .ran_ns = 0};
+    for (int i = 0; i < 3; i++)
+        CHECK_INT(look(&one, GET_RANK, NULL), 0);
+    check_verdict(&one, 1, HANG_NOT_KNOWN, "",
+                  "rank 0 is in no collective: spin, job.py:5, in get_rank, distributed_c10d.py:3 "
+                  "(running in futex)\n"
+                  "Nobody waits in a collective, and nobody ran between the looks.\n");
+}
+
 /* They poll; but one is gone, so that they get on is not to be thought of. */
 TEST(those_that_poll_wait_for_one_that_is_gone)
 {
-    struct hang_rank ranks[2] = {{.rank = 0, .woken = 700}, {.rank = 1, .pid = HANG_UNKNOWN}};
+    struct hang_rank ranks[2] = {{.rank = 0, .woken = 700, .ran_ns = RAN},
+                                 {.rank = 1, .pid = HANG_UNKNOWN}};
     CHECK_INT(look(&ranks[0], BARRIER, NULL), 0);
     ranks[1].state = HANG_GONE;
     check_verdict(ranks, 2, HANG_YES, "1",
@@ -317,6 +356,8 @@ int main(void)
     RUN(one_does_not_come);
     RUN(a_healthy_job_is_accused_of_nothing);
     RUN(a_job_that_only_communicates_is_accused_of_nothing);
+    RUN(one_that_was_only_woken_waits_whatever_it_did_at_a_look);
+    RUN(one_that_was_ready_and_did_not_run_is_not_running);
     RUN(those_that_poll_wait_for_one_that_is_gone);
     RUN(another_operation_than_the_others);
     RUN(as_many_in_one_operation_as_in_the_other);

@@ -48,7 +48,7 @@ struct looking {
 static void print_work(const struct target *t)
 {
     struct hang_work w;
-    char line[128];
+    char line[160];
 
     hang_work_read(t->host[0] == '\0' ? t->pid : 0, &w);
     hang_work_write(&w, line, sizeof(line));
@@ -82,7 +82,7 @@ static void take_work(struct hang_seen *s, const struct hang_work *before,
     struct hang_rank *r = &s->rank;
 
     if (r->looks == 1) {
-        r->woken = r->busy_ns = r->bytes = r->between_ns =
+        r->woken = r->busy_ns = r->bytes = r->ran_ns = r->between_ns =
             before->at_ns != HANG_UNKNOWN ? 0 : HANG_UNKNOWN;
         s->still_since = before->still_ns == HANG_UNKNOWN   ? HANG_UNKNOWN
                          : before->still_ns < before->at_ns ? before->at_ns - before->still_ns
@@ -91,6 +91,7 @@ static void take_work(struct hang_seen *s, const struct hang_work *before,
         r->woken = sum_of(r->woken, s->until.woken, before->woken);
         r->busy_ns = sum_of(r->busy_ns, s->until.busy_ns, before->busy_ns);
         r->bytes = sum_of(r->bytes, s->until.bytes, before->bytes);
+        r->ran_ns = sum_of(r->ran_ns, s->until.ran_ns, before->ran_ns);
         r->between_ns = sum_of(r->between_ns, s->until.at_ns, before->at_ns);
     }
     r->still_ns = r->woken == 0 && s->still_since != HANG_UNKNOWN ? after->at_ns - s->still_since

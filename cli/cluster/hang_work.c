@@ -20,8 +20,8 @@
 #define CHILDREN_BYTES 4096 /* of the list of its children: some 500 */
 #define NUMBERS (sizeof(struct hang_work) / sizeof(int64_t))
 
-static const struct hang_work unknown = {HANG_UNKNOWN, HANG_UNKNOWN, HANG_UNKNOWN, HANG_UNKNOWN,
-                                         HANG_UNKNOWN};
+static const struct hang_work unknown = {HANG_UNKNOWN, HANG_UNKNOWN, HANG_UNKNOWN,
+                                         HANG_UNKNOWN, HANG_UNKNOWN, HANG_UNKNOWN};
 
 /* 0 where it is not told: what is added up then is less than it was. */
 static int64_t processor_ns(pid_t pid)
@@ -51,17 +51,23 @@ static int64_t childrens_ns(pid_t pid)
     return sum;
 }
 
-/* The second number of schedstat: how long it was ready to run, and did not. */
-static int64_t delayed_ns(pid_t pid)
+/* The first two numbers of schedstat: how long its main thread has run, and how long it was ready
+ * to, and did not.  A kernel without CONFIG_SCHED_INFO has neither. */
+static void schedule_of(pid_t pid, int64_t *ret_ran_ns, int64_t *ret_delayed_ns)
 {
     char text[128];
     uint64_t ran, delayed;
 
+    *ret_ran_ns = HANG_UNKNOWN;
+    *ret_delayed_ns = 0;
     if (proc_read(pid, pid, "schedstat", text, sizeof(text)) <= 0)
-        return 0;
+        return;
     const char *at = proc_digits(text, 10, &ran);
     at = at != NULL ? proc_digits(proc_blanks(at), 10, &delayed) : NULL;
-    return at != NULL && delayed <= INT64_MAX / 2 ? (int64_t)delayed : 0;
+    if (at == NULL || ran > INT64_MAX / 2 || delayed > INT64_MAX / 2)
+        return;
+    *ret_ran_ns = (int64_t)ran;
+    *ret_delayed_ns = (int64_t)delayed;
 }
 
 static int64_t moved_bytes(pid_t pid)
@@ -91,21 +97,24 @@ static int64_t still_ns(pid_t pid)
 void hang_work_read(pid_t pid, struct hang_work *ret)
 {
     struct proc_status s;
+    int64_t delayed_ns;
 
     *ret = unknown;
     if (pid == 0 || proc_status_of(pid, pid, &s) < 0 || s.voluntary > INT64_MAX)
         return;
     ret->at_ns = (int64_t)clock_monotonic();
     ret->woken = (int64_t)s.voluntary;
-    ret->busy_ns = processor_ns(pid) + childrens_ns(pid) + delayed_ns(pid);
+    schedule_of(pid, &ret->ran_ns, &delayed_ns);
+    ret->busy_ns = processor_ns(pid) + childrens_ns(pid) + delayed_ns;
     ret->bytes = moved_bytes(pid);
     ret->still_ns = still_ns(pid);
 }
 
 void hang_work_write(const struct hang_work *w, char *ret, size_t size)
 {
-    (void)snprintf(ret, size, "%" PRId64 " %" PRId64 " %" PRId64 " %" PRId64 " %" PRId64, w->at_ns,
-                   w->woken, w->busy_ns, w->bytes, w->still_ns);
+    (void)snprintf(ret, size,
+                   "%" PRId64 " %" PRId64 " %" PRId64 " %" PRId64 " %" PRId64 " %" PRId64, w->at_ns,
+                   w->woken, w->busy_ns, w->bytes, w->ran_ns, w->still_ns);
 }
 
 void hang_work_parse(const char *line, size_t size, struct hang_work *ret)
@@ -122,5 +131,6 @@ void hang_work_parse(const char *line, size_t size, struct hang_work *ret)
         at += length + 1;
     }
     if (n == NUMBERS)
-        *ret = (struct hang_work){numbers[0], numbers[1], numbers[2], numbers[3], numbers[4]};
+        *ret = (struct hang_work){numbers[0], numbers[1], numbers[2],
+                                  numbers[3], numbers[4], numbers[5]};
 }

@@ -19,6 +19,7 @@ struct hang_work {
     int64_t busy_ns; /* processor time of all of its threads and of its children (data loaders), and
                       * the time that its main thread has waited for a processor */
     int64_t bytes;   /* that it has read and written */
+    int64_t ran_ns;  /* that its main thread has run, to the nanosecond */
     int64_t still_ns; /* since its main thread ran last; or more, where somebody has looked */
 };
 
