@@ -186,13 +186,19 @@ static int host_width(const struct cluster_ranks *r)
     return width;
 }
 
+/* Not a rank, but a line for a host. */
+static bool is_host(const struct cluster_rank *r)
+{
+    return r->state == RANK_NONE || r->state == RANK_UNREACHED;
+}
+
 static int compare(const void *one, const void *two)
 {
     const struct cluster_rank *a = one, *b = two;
     int order = strcmp(a->job, b->job);
 
-    if ((a->state == RANK_UNREACHED) != (b->state == RANK_UNREACHED))
-        return a->state == RANK_UNREACHED ? 1 : -1;
+    if (is_host(a) != is_host(b))
+        return is_host(a) ? 1 : -1;
     if (order != 0)
         return order;
     if (a->rank != b->rank)
@@ -238,14 +244,14 @@ static void print_ranks(const struct cluster_options *o, struct cluster_ranks *r
             continue;
         }
         bool fresh = job == NULL || strcmp(job, one->job) != 0;
-        if (fresh && one->state != RANK_UNREACHED) {
+        if (fresh && !is_host(one)) {
             char size[24];
             printf("%sjob %s (%s), world size %s\n", job != NULL ? "\n" : "",
                    terminal_field(name, sizeof(name), one->job), one->launcher,
                    number(one->world_size, size));
             job = one->job;
         }
-        if (i == 0 || (fresh && one->state != RANK_UNREACHED))
+        if (i == 0 || (fresh && !is_host(one)))
             printf("%5s  %5s  %-*s  %8s  %-11s  %s\n", "rank", "local", host_width(r), "host",
                    "pid", "state", "core, or why not");
         print_rank(one, host_width(r));
@@ -308,7 +314,7 @@ static bool say_sum(const struct cluster_options *o, const struct cluster_ranks 
     for (uint32_t i = 0; i < r->n; i++) {
         const struct cluster_rank *one = &r->list[i];
         unreached += one->state == RANK_UNREACHED;
-        if (one->state == RANK_UNREACHED)
+        if (is_host(one))
             continue;
         one_job = one_job && strcmp(one->job, r->list[0].job) == 0;
         world = one->world_size;

@@ -68,7 +68,8 @@ enum rank_state {
     RANK_STOPPED,     /* SIGSTOPped, or a debugger holds it */
     RANK_SILENT,      /* it has a core that does not answer, or says no */
     RANK_ENDED,       /* it does not run any more, and has left its data */
-    RANK_UNREACHED    /* its host could not be asked: a line for the host */
+    RANK_NONE,        /* a line for a host: it has none, */
+    RANK_UNREACHED    /* or could not be asked */
 };
 
 struct cluster_rank {
@@ -116,6 +117,9 @@ int cluster_ask_targets(const struct cluster_options *o, struct members *ret_her
                         int (*fn)(void *arg, const char *host, const struct remote_run *run,
                                   const char *why),
                         void *arg);
+
+/* Has it answered, and has no rank of the job? */
+bool cluster_has_none(const struct remote_run *run, const char *why);
 
 /* One per line as JSON, and one such line back: what --json prints and reads.  -EBADMSG. */
 struct buf;

@@ -28,6 +28,7 @@
 
 /* ---- other machines ---- */
 
+/* why: NULL, it has no rank of the job. */
 static int add_host(struct hang_found *f, const char *host, const char *why)
 {
     struct hang_host *list = realloc(f->hosts, (f->n_hosts + 1) * sizeof(*list));
@@ -37,7 +38,8 @@ static int add_host(struct hang_found *f, const char *host, const char *why)
     f->hosts = list;
     struct hang_host *h = &list[f->n_hosts++];
     (void)snprintf(h->host, sizeof(h->host), "%s", host);
-    (void)snprintf(h->why, sizeof(h->why), "%s", why);
+    (void)snprintf(h->why, sizeof(h->why), "%s", why != NULL ? why : "");
+    h->none = why == NULL;
     hang_clean(h->why);
     return 0;
 }
@@ -52,9 +54,9 @@ static int take_host(void *arg, const char *host, const struct remote_run *run, 
 
     if (rc == -ENOMEM)
         return rc;
-    if (rc < 0)
+    if (rc < 0 && !cluster_has_none(run, why))
         return add_host(f, host, run->out.size == 0 || run->error != 0 ? why : err_text());
-    return f->n > before ? 0 : add_host(f, host, "no rank of the job runs there");
+    return f->n > before ? 0 : add_host(f, host, /* why= */ NULL);
 }
 
 /* ---- in order, and who is missing ---- */
@@ -182,8 +184,11 @@ static void say_hosts(const struct hang_found *f)
     char why[2900];
 
     for (uint32_t i = 0; i < f->n_hosts; i++)
-        terminal_say("host %s could not be asked: %s", f->hosts[i].host,
-                     terminal_field(why, sizeof(why), f->hosts[i].why));
+        if (f->hosts[i].none)
+            terminal_say("host %s has no rank of the job", f->hosts[i].host);
+        else
+            terminal_say("host %s could not be asked: %s", f->hosts[i].host,
+                         terminal_field(why, sizeof(why), f->hosts[i].why));
 }
 
 /* What the verdict cannot tell apart; "": it can. */
@@ -240,13 +245,17 @@ static int show(const struct cluster_options *o, const struct hang_found *f,
 static int judge(const struct cluster_options *o, const struct hang_found *f)
 {
     struct hang_rank *ranks = calloc(f->n + 1, sizeof(*ranks));
-    struct hang_verdict v = {.awaited = calloc(f->n + 1, sizeof(bool))};
-    bool whole = f->n_hosts == 0;
+    struct hang_verdict v = {.awaited = calloc(f->n + 1, sizeof(bool)),
+                             .all = f->ranked && f->world_size != MEMBER_UNKNOWN &&
+                                    f->n >= f->world_size};
+    bool whole = true;
     struct buf says;
     int rc =
         ranks == NULL || v.awaited == NULL ? err_set(-ENOMEM, "no memory for %u ranks", f->n) : 0;
 
     buf_init(&says, SAID_BYTES);
+    for (uint32_t i = 0; i < f->n_hosts; i++)
+        whole = whole && f->hosts[i].none;
     for (uint32_t i = 0; rc == 0 && i < f->n; i++) {
         ranks[i] = f->list[i].rank;
         whole = whole && ranks[i].state != HANG_UNSEEN;

@@ -24,8 +24,9 @@ struct hang_seen {
     bool here, outside;     /* a process of this machine; it is read from outside */
 };
 
-struct hang_host { /* one that could not be asked */
+struct hang_host { /* one that could not be asked, or has no rank of the job */
     char host[256], why[700];
+    bool none;
 };
 
 struct hang_found {

@@ -143,9 +143,22 @@ void hang_write(const struct cluster_options *o, const struct hang_found *f,
     write_s(b, "waited_s", v->waited_ns);
     write_awaited(b, f, v);
     write_lines(b, says);
-    (void)buf_adds(b, "\"not_reached\": [");
+    const char *sep = "";
+    (void)buf_adds(b, "\"no_rank\": [");
     for (uint32_t i = 0; i < f->n_hosts; i++) {
-        (void)buf_adds(b, i > 0 ? ", {" : "{");
+        if (!f->hosts[i].none)
+            continue;
+        (void)buf_adds(b, sep);
+        sep = ", ";
+        (void)json_add_text(b, f->hosts[i].host, strlen(f->hosts[i].host));
+    }
+    sep = "";
+    (void)buf_adds(b, "], \"not_reached\": [");
+    for (uint32_t i = 0; i < f->n_hosts; i++) {
+        if (f->hosts[i].none)
+            continue;
+        (void)buf_addf(b, "%s{", sep);
+        sep = ", ";
         json_add_member_text(b, "host", f->hosts[i].host);
         (void)buf_adds(b, "\"why\": ");
         (void)json_add_text(b, f->hosts[i].why, strlen(f->hosts[i].why));

@@ -298,9 +298,11 @@ static void judge_waiters(const struct judging *j, struct hang_verdict *v)
         (void)buf_adds(j->ret, "They wait in the same operation, called from different places: two "
                                "halves of one call, or calls that do not belong together.\n");
     else
-        (void)buf_adds(j->ret,
-                       "All that were seen wait in the same call: what is missing is a rank "
-                       "that was not seen, the network, or a device.\n");
+        (void)buf_addf(j->ret, "All%s wait in the same call: what is missing is %s.\n",
+                       v->all && count(j, HANG_UNSEEN) == 0 ? "" : " that were seen",
+                       v->all && count(j, HANG_UNSEEN) == 0
+                           ? "the network, or a device"
+                           : "a rank that was not seen, the network, or a device");
 }
 
 static bool judge_hang(const struct judging *j, struct hang_verdict *v)

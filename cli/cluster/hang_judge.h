@@ -64,6 +64,7 @@ void hang_clean(char *text);
 
 enum hang_answer { HANG_NO, HANG_YES, HANG_NOT_KNOWN };
 struct hang_verdict {
+    bool all; /* the caller's: there are no other ranks than those that are judged */
     enum hang_answer hangs;
     bool *awaited; /* [n] those that the others wait for, as far as the looks tell; the caller's */
     size_t n_awaited;

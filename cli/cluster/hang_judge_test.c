@@ -49,11 +49,11 @@ static int look(struct hang_rank *r, const char *text, struct buf *stacks)
 #define RAN (100 * (int64_t)NS_PER_MS) /* between the looks */
 
 /* awaited: "2", "", the places in `ranks` of those that the others wait for. */
-static void check_verdict(const struct hang_rank *ranks, size_t n, enum hang_answer hangs,
-                          const char *awaited, const char *expected)
+static void check_verdict_of(bool all, const struct hang_rank *ranks, size_t n,
+                             enum hang_answer hangs, const char *awaited, const char *expected)
 {
     bool which[RANKS_MAX];
-    struct hang_verdict v = {.awaited = which};
+    struct hang_verdict v = {.awaited = which, .all = all};
     char found[RANKS_MAX + 1] = "";
     struct buf b;
 
@@ -67,6 +67,12 @@ static void check_verdict(const struct hang_rank *ranks, size_t n, enum hang_ans
     CHECK_STR(found, awaited);
     CHECK_INT(v.n_awaited, strlen(awaited));
     buf_done(&b);
+}
+
+static void check_verdict(const struct hang_rank *ranks, size_t n, enum hang_answer hangs,
+                          const char *awaited, const char *expected)
+{
+    check_verdict_of(false, ranks, n, hangs, awaited, expected);
 }
 
 TEST(one_does_not_come)
@@ -237,12 +243,15 @@ TEST(all_wait_in_the_same)
                   "ranks 0-1 (2) wait in c10d::Work::wait: train, job.py:14\n"
                   "All that were seen wait in the same call: what is missing is a rank that "
                   "was not seen, the network, or a device.\n");
-    check_verdict(ranks, 3, HANG_YES, "",
-                  "ranks 0-1 (2) wait in c10d::Work::wait: train, job.py:14\n"
-                  "rank 2 was not seen\n"
-                  "All that were seen wait in the same call: what is missing is a rank that "
-                  "was not seen, the network, or a device.\n"
-                  "Those that were not seen may be what the others wait for, too.\n");
+    check_verdict_of(/* all= */ true, ranks, 2, HANG_YES, "",
+                     "ranks 0-1 (2) wait in c10d::Work::wait: train, job.py:14\n"
+                     "All wait in the same call: what is missing is the network, or a device.\n");
+    check_verdict_of(/* all= */ true, ranks, 3, HANG_YES, "",
+                     "ranks 0-1 (2) wait in c10d::Work::wait: train, job.py:14\n"
+                     "rank 2 was not seen\n"
+                     "All that were seen wait in the same call: what is missing is a rank that "
+                     "was not seen, the network, or a device.\n"
+                     "Those that were not seen may be what the others wait for, too.\n");
     ranks[2].state = HANG_GONE;
     (void)snprintf(ranks[2].why, sizeof(ranks[2].why), "it has ended");
     check_verdict(ranks, 3, HANG_YES, "2",

@@ -12,6 +12,7 @@
 
 #include "cli/cli.h"
 #include "cli/cluster/cluster.h"
+#include "cli/link/run_many.h"
 #include "cli/link/spawn.h"
 #include "core/base/err.h"
 #include "core/base/file.h"
@@ -132,4 +133,13 @@ void hosts_done(struct hosts *h)
 {
     free(h->list);
     *h = (struct hosts){.n = 0};
+}
+
+/* As cluster.c, hang.c, diff.c and job.c of cli/many say it there. */
+bool cluster_has_none(const struct remote_run *run, const char *why)
+{
+    static const char none[] = "no rank of ";
+
+    return run->error == 0 && run->status == EXIT_FAILED && run->out.size == 0 &&
+           strncmp(why, none, sizeof(none) - 1) == 0;
 }

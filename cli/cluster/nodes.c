@@ -255,6 +255,10 @@ int cluster_nodes_count(struct cluster_nodes *n, const struct cluster_ranks *r)
             (void)snprintf(node->why, sizeof(node->why), "%s", rank->why);
             continue;
         }
+        if (rank->state == RANK_NONE) {
+            node->ranks = node->entered = 0;
+            continue;
+        }
         if (node->node_rank == MEMBER_UNKNOWN)
             node->node_rank = rank->node_rank;
         if (rank->state == RANK_ENDED)

@@ -32,9 +32,10 @@
 #define RANKS_MAX (1u << 20)
 
 static const char *const state_names[] = {
-    [RANK_ENTERED] = "entered", [RANK_NOT_ENTERED] = "not entered",
-    [RANK_STOPPED] = "stopped", [RANK_SILENT] = "no answer",
-    [RANK_ENDED] = "ended",     [RANK_UNREACHED] = "not reached"};
+    [RANK_ENTERED] = "entered",      [RANK_NOT_ENTERED] = "not entered",
+    [RANK_STOPPED] = "stopped",      [RANK_SILENT] = "no answer",
+    [RANK_ENDED] = "ended",          [RANK_NONE] = "no rank",
+    [RANK_UNREACHED] = "not reached"};
 
 const char *rank_state_name(enum rank_state state)
 {
@@ -375,14 +376,16 @@ static void make_words(const struct cluster_options *o, struct remote_words *w)
         w->words[w->n++] = "--all";
 }
 
-static int add_unreached(const char *host, const char *why, struct cluster_ranks *ret)
+/* state: of RANK_NONE, RANK_UNREACHED. */
+static int add_host(const char *host, enum rank_state state, const char *why,
+                    struct cluster_ranks *ret)
 {
     struct cluster_rank *r = cluster_rank_add(ret);
 
     if (r == NULL)
         return -ENOMEM;
     (void)snprintf(r->host, sizeof(r->host), "%s", host);
-    set_why(r, RANK_UNREACHED, why);
+    set_why(r, state, why);
     return 0;
 }
 
@@ -424,7 +427,9 @@ static int take_answer(void *arg, const char *host, const struct remote_run *run
         return 0;
     }
     ret->n = before;
-    return add_unreached(host, rc < 0 && run->error == 0 ? err_text() : why, ret);
+    if (cluster_has_none(run, why))
+        return add_host(host, RANK_NONE, "", ret);
+    return add_host(host, RANK_UNREACHED, rc < 0 && run->error == 0 ? err_text() : why, ret);
 }
 
 /* "": it did what it was to do. */

@@ -257,6 +257,11 @@ def test_hosts_by_a_remote_shell(world):
                        ("none", "not one of probing"), ("half", "relay has ended"),
                        ("flood", "more than"), ("zeros", "no relay")):
         assert by[host]["state"] == "not reached" and said in by[host]["why"], by[host]
+    for job, state in ((JOB, "entered"), (JOB + "-over", "no rank")):
+        done = cluster(world, "status", "--job", job, "--json",
+                       "--hosts", "far1", env=env)
+        assert [r["state"] for r in ranks(done)] == [state], done.stdout
+        assert (done.returncode == 0) is (job == JOB), done.stderr
     done = cluster(world, "nodes", "--job", JOB, "--json", "--hosts", "far1,dead", env=env)
     by = {n["host"]: n for n in ranks(done)}
     assert (by["far1"]["ranks"], by["far1"]["entered"]) == (1, 1)

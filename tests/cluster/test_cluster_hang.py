@@ -40,9 +40,9 @@ def free_port():
         return s.getsockname()[1]
 
 
-def hang(world, job, *words, env=None):
-    done = world.probing("cluster", "hang", "--job", job, "--json", "--interval", "300ms", *words,
-                         env=env)
+def hang(world, job, *words, env=None, targets=None):
+    whose = ("-t", targets, "cluster", "hang") if targets else ("cluster", "hang", "--job", job)
+    done = world.probing(*whose, "--json", "--interval", "300ms", *words, env=env)
     return done, json.loads(done.stdout) if done.stdout else None
 
 
@@ -204,10 +204,18 @@ def test_hosts(world):
     assert by[2]["state"] == "unseen" and "no host that answered has it" in by[2]["why"]
     why = {h["host"]: h["why"] for h in found["not_reached"]}
     assert "No route to host" in why["dead"] and len(why) == 3
-    assert all("not one of probing" in why[h] for h in ("noise", "odd"))
+    assert all("not one of probing" in why[h] for h in ("noise", "odd")) and not found["no_rank"]
     text = world.probing("cluster", "hang", "--job", job, "--looks", "1", "--hosts", "far,dead",
                          env=env)
     assert "host dead could not be asked" in text.stderr
+    ended = JOB + "-over"
+    done, found = hang(world, ended, "--hosts", "far,dead", "--looks", "1", env=env)
+    assert found["no_rank"] == ["far"] and [h["host"] for h in found["not_reached"]] == ["dead"]
+    done, found = hang(world, None, "--looks", "1", env=env, targets="ssh:far/job:" + ended)
+    assert found["no_rank"] == ["far"] and found["not_reached"] == [], done.stdout
+    text = world.probing("cluster", "hang", "--job", ended, "--looks", "1", "--hosts", "far",
+                         env=env)
+    assert "host far has no rank of the job" in text.stderr, text.stderr
     assert "\nrank 0 is gone" not in text.stdout
 
 
