@@ -325,6 +325,8 @@ static int write_answer(struct global *q, enum sql_format format, uint64_t began
         struct sql_sink sink = sql_writer_sink(w);
         rc = sql_global_run(q->g, &sink, &report);
     }
+    for (uint32_t i = 0; i < q->all->n; i++)
+        report.missing += sql_global_why(q->g, i) != NULL;
     report.lost = q->lost;
     report.elapsed_ns = clock_monotonic() - began;
     if (rc == 0)

@@ -369,6 +369,7 @@ static int give_what_came(struct one_table *t)
         t->parts[i].ended = true;
     t->n_told = t->all->n;
     t->report.cut = true;
+    t->report.missing = t->all->n - members_answered(t->all);
     if (members_answered(t->all) > 0)
         rc = go_on(t);
     return rc == 0 && t->shown != NULL ? sql_writer_finish(t->writer, &t->report) : rc;
@@ -422,6 +423,7 @@ int members_table(struct members *m, const struct members_ask *how, const struct
     if (rc == 0) {
         t.report.elapsed_ns = clock_monotonic() - began;
         tell_empty(&t);
+        t.report.missing = m->n - members_answered(m);
         rc = sql_writer_finish(t.writer, &t.report);
     }
     if (rc == 0) {

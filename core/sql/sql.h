@@ -161,8 +161,9 @@ struct sql_report {
     uint64_t rows; /* rows given to the sink */
     uint64_t elapsed_ns;
     uint64_t aside_cpu_ns; /* CPU time of other threads than the caller's */
-    uint64_t lost; /* rows lost by the tables asked, at any time: the answer is incomplete */
-    bool cut;      /* max_rows was reached */
+    uint64_t lost;    /* rows lost by the tables asked, at any time: the answer is incomplete */
+    bool cut;         /* max_rows was reached */
+    uint32_t missing; /* of many that were asked: of so many not all is in the answer, or nothing */
     /* Of a followable or bucketed statement: the number of the row after the last one it looked at,
      * the next run's from_row.  0: not one, or cut. */
     uint64_t next_row;
@@ -226,11 +227,12 @@ int sql_format_parse(const char *name, enum sql_format *ret); /* -EINVAL names t
  * negative to stop).  TABLE holds back up to 1,000 rows to find the widths; `columns_wide`: make
  * columns of texts narrower and cut the lines at the terminal's width, 0: never.
  * JSON: {"columns":[{"name","type","unit"}], "rows":[[...]],
- * "row_count":n,"elapsed_ms":x,"lost":n,"truncated":bool}, with "empty":"why" where that is known;
+ * "row_count":n,"elapsed_ms":x,"lost":n,"truncated":bool}, with "missing":n where some of many have
+ * not answered, and "empty":"why" where that is known;
  * JSONL: one object a line; NULL is null; timestamps are ISO 8601 UTC with nanoseconds as text, NaN
  * and infinities "NaN", "Infinity", "-Infinity"; in TABLE and CSV NULL is empty (in CSV an empty
  * text is "").  ARROW: an IPC stream, of bytes and not of letters; units and docs are metadata of
- * its fields, and what a report says in JSON ("lost", "truncated", "empty") is metadata of its last
+ * its fields, and what a report says in JSON ("lost", "missing" ...) is metadata of its last
  * batch where there is any. */
 struct sql_writer;
 int sql_writer_new(enum sql_format f, uint32_t columns_wide,

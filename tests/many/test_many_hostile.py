@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Members that hang, lie, flood or go: each is named, and the others' answers are there."""
+import json
 import os
 import signal
 import struct
@@ -92,6 +93,31 @@ def test_it_is_named_when_it_dies_in_the_middle(four):
     out, err = running.communicate(timeout=60)
     assert running.returncode == 1
     assert "0,1" in out and "rank 7 (process %d): the process has died" % doomed.pid in err, err
+
+
+# Many rows of the rank 7, two of others.
+MANY = ("select g, repeat('x', 500) as s from generate_series(1, (select case when value = '7' "
+        "then 300000 else 2 end from process.envs where name = 'RANK')) g")
+
+
+@pytest.mark.parametrize("form", ["json", "jsonl", "csv", "arrow"])
+def test_an_answer_says_that_one_has_died_when_some_of_its_rows_were_out(four, form):
+    doomed = start_ranks(four, 1, RANK="7", TORCHELASTIC_RUN_ID="doomed")[0]
+    running = subprocess.Popen([str(CLI), "-t", named(four.ranks[0], doomed), "query", MANY,
+                                "--limit", "0", "--format", form], stdout=subprocess.PIPE,
+                               stderr=subprocess.PIPE, env=four.env, bufsize=0)
+    first = b"".join(running.stdout.read(1 << 16) for _ in range(32))  # it waits for who reads
+    doomed.process.send_signal(signal.SIGKILL)
+    out, err = running.communicate(timeout=60)
+    out = first + out
+    assert running.returncode == 1 and b"some of its rows are in the answer" in err, err
+    if form == "json":
+        answer = json.loads(out)
+        assert answer["missing"] == 1 and answer["row_count"] == len(answer["rows"]) < 300002
+    elif form == "jsonl":
+        assert all(json.loads(line)["rank"] in (0, 7) for line in out.splitlines())
+    else:
+        assert (b"missing" in out) is (form == "arrow")
 
 
 def test_ctrl_c_shows_what_has_come(four):

@@ -459,12 +459,15 @@ int sql_arrow_rows(struct sql_writer *w, const struct sql_rows *rows)
 int sql_arrow_end(struct sql_writer *w, const struct sql_report *report)
 {
     static const int32_t end[2] = {-1, 0};
-    struct key_value notes[3];
-    char lost[24];
+    struct key_value notes[4];
+    char lost[24], missing[16];
     uint32_t n = 0;
     (void)snprintf(lost, sizeof(lost), "%llu", (unsigned long long)report->lost);
     if (report->lost)
         notes[n++] = (struct key_value){"lost", lost};
+    (void)snprintf(missing, sizeof(missing), "%u", report->missing);
+    if (report->missing > 0)
+        notes[n++] = (struct key_value){"missing", missing};
     if (report->cut)
         notes[n++] = (struct key_value){"truncated", "true"};
     if (report->empty[0])

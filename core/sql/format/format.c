@@ -339,6 +339,8 @@ int sql_writer_finish(struct sql_writer *w, const struct sql_report *report)
         (void)json_add_f64(&w->out, (double)report->elapsed_ns / 1e6);
         (void)buf_addf(&w->out, ",\"lost\":%llu,\"truncated\":%s", (unsigned long long)report->lost,
                        report->cut ? "true" : "false");
+        if (report->missing > 0)
+            (void)buf_addf(&w->out, ",\"missing\":%u", report->missing);
         if (report->empty[0]) {
             (void)buf_adds(&w->out, ",\"empty\":");
             (void)json_add_text(&w->out, report->empty, strlen(report->empty));
