@@ -28,7 +28,7 @@ struct members_ask {
     const char *const *statements; /* [members->n] each one's own; NULL: `statement` is all's */
     const struct members_range *ranges; /* [members->n] of the table that it reads; NULL: all */
     uint64_t timeout_ns; /* for each, from when it is asked until its answer is whole; 0:
-                          * ASK_TIMEOUT_NS.  Its engine is told to give up by then, too. */
+                          * ASK_TIMEOUT_NS.  What it runs ends with its connection. */
     uint64_t limit;      /* rows of each, 0: all */
     uint64_t max_bytes;  /* of each answer, 0: no limit.  Past it the member has failed. */
     uint32_t at_once;    /* connections, 0: ASK_AT_ONCE or what open files allow */
@@ -49,6 +49,9 @@ struct members_sink {
     /* Shall more of this member be read now?  One that is not read waits, and loses nothing; its
      * time limit stands still meanwhile. */
     bool (*wanted)(void *arg, const struct member *m);
+    /* For how long, in all, nothing was read because who takes the answer did not: nobody's time.
+     * NULL: never. */
+    uint64_t (*stood)(void *arg);
     int (*tick)(void *arg, uint32_t done, uint32_t asked); /* some times a second */
 };
 

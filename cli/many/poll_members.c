@@ -43,12 +43,12 @@ struct one {
     struct child child;            /* of files, and where waits_first() */
     struct buf said;               /* by the child */
     struct arrow_reader *reader;
-    uint64_t began_ns, deadline_ns, paused_ns; /* paused: since then, 0: it is read */
-    bool columns;                              /* have been handed on */
-    bool died;                                 /* while it was asked: its files are read now */
-    bool kept;                                 /* its client is of a question before */
-    bool ends;                                 /* target_ends(), when it was looked at last */
-    uint64_t looked_ns;
+    uint64_t began_ns, deadline_ns, looked_ns;
+    uint64_t stood_ns, paused_ns; /* as the sink says; since then, 0: it is read */
+    bool columns;                 /* have been handed on */
+    bool died;                    /* while it was asked: its files are read now */
+    bool kept;                    /* its client is of a question before */
+    bool ends;                    /* target_ends(), when it was looked at last */
     char token[TOKEN_BYTES];
     char text[3][32]; /* of the limit and the range, for the statement's words */
 };
@@ -139,7 +139,8 @@ static int send_statement(struct one *o)
         words[n++] = o->text[i];
     }
     words[n++] = statement_of(o);
-    int64_t id = probing_client_start_run(o->client, n, words, o->a->timeout_ns);
+    /* No limit of its own, which would not know when we do not read: it ends with us. */
+    int64_t id = probing_client_start_run(o->client, n, words, /* timeout_ns= */ 0);
     return id < 0 ? (int)id : 0;
 }
 
@@ -408,6 +409,7 @@ static int open_one(struct asking *a, struct member *m)
         return err_set(-ENOMEM, "no memory for a connection");
     *o = (struct one){.a = a, .m = m, .child = {.fds = {-1, -1}}, .began_ns = clock_monotonic()};
     o->deadline_ns = o->began_ns + a->timeout_ns;
+    o->stood_ns = a->sink->stood != NULL ? a->sink->stood(a->sink->arg) : 0;
     buf_init(&o->said, CHILD_SAYS);
     a->open[a->n_open++] = o;
     int rc = begin_member(o);
@@ -437,12 +439,23 @@ static int open_more(struct asking *a)
     return rc;
 }
 
+/* While nobody could be read; of one that is paused all of its time is. */
+static void forgive(struct one *o)
+{
+    const struct members_sink *s = o->a->sink;
+    uint64_t stood = s->stood != NULL ? s->stood(s->arg) : 0;
+
+    o->deadline_ns += o->paused_ns == 0 ? stood - o->stood_ns : 0;
+    o->stood_ns = stood;
+}
+
 /* One who is not read stands still. */
 static bool is_wanted(struct one *o, uint64_t now)
 {
     const struct members_sink *s = o->a->sink;
     bool wanted = s->wanted == NULL || s->wanted(s->arg, o->m);
 
+    forgive(o);
     if (wanted && o->paused_ns != 0)
         o->deadline_ns += now - o->paused_ns;
     o->paused_ns = wanted ? 0 : o->paused_ns != 0 ? o->paused_ns : now;
@@ -470,8 +483,7 @@ static int prepare(struct asking *a)
         }
         if (p[0].fd == -1 && p[1].fd == -1 && wanted) /* a full queue, or a child that ends */
             until = now + 5 * NS_PER_MS < until ? now + 5 * NS_PER_MS : until;
-        if (wanted && o->deadline_ns < until)
-            until = o->deadline_ns;
+        until = wanted && o->deadline_ns < until ? o->deadline_ns : until;
     }
     return until > now ? (int)((until - now + NS_PER_MS - 1) / NS_PER_MS) : 0;
 }
@@ -485,6 +497,7 @@ static int serve(struct asking *a, uint32_t i, const struct pollfd *p)
     if (o->paused_ns != 0)
         return 0;
     int rc = ready ? take_turn(o) : 0;
+    forgive(o);
     if (rc == 0 && clock_monotonic() > o->deadline_ns)
         rc = too_late(o);
     if (rc == 0 && !ready)

@@ -5,6 +5,7 @@ import os
 import signal
 import struct
 import subprocess
+import time
 
 import pytest
 from ranks import Player, four, frame, named, piece, rows, start_ranks  # noqa: F401
@@ -118,6 +119,19 @@ def test_an_answer_says_that_one_has_died_when_some_of_its_rows_were_out(four, f
         assert all(json.loads(line)["rank"] in (0, 7) for line in out.splitlines())
     else:
         assert (b"missing" in out) is (form == "arrow")
+
+
+def test_the_time_in_which_nobody_reads_the_answer_is_not_theirs(four):
+    """As of a pager: both have more than is held, and are read again after their time limit."""
+    many = MANY.replace("value = '7'", "true")
+    running = subprocess.Popen([str(CLI), "-t", named(*four.ranks[:2]), "--timeout", "5s", "query",
+                                many, "--limit", "0", "--format", "csv"], stdout=subprocess.PIPE,
+                               stderr=subprocess.PIPE, env=four.env, bufsize=0)
+    first, until = running.stdout.read(1 << 16), time.monotonic() + 6
+    wait_for(lambda: time.monotonic() > until, "the time limit to have gone by")
+    out, err = running.communicate(timeout=60)
+    assert running.returncode == 0, err
+    assert (first + out).count(b"\n") == 600001
 
 
 def test_ctrl_c_shows_what_has_come(four):
