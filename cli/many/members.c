@@ -11,6 +11,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <probing/client.h>
@@ -60,13 +61,23 @@ bool members_are_named(const char *text)
 
 /* ---- the list while it grows ---- */
 
+static bool same_directory(const char *a, const char *b)
+{
+    struct stat x, y;
+
+    return strcmp(a, b) == 0 ||
+           (stat(a, &x) == 0 && stat(b, &y) == 0 && x.st_dev == y.st_dev && x.st_ino == y.st_ino);
+}
+
 static bool is_same(const struct target *a, const struct target *b)
 {
     if (a->there != NULL || b->there != NULL)
         return a->there != NULL && b->there != NULL && a->there->host == b->there->host &&
                strcmp(a->there->what, b->there->what) == 0;
     if (a->pid != 0 || b->pid != 0)
-        return a->pid == b->pid && a->start_time == b->start_time;
+        return a->pid == b->pid && a->start_time == b->start_time &&
+               /* Of the dead it is what their directories say, which in containers is 1. */
+               (a->start_time != 0 || same_directory(a->directory, b->directory));
     if (a->host[0] != '\0' || b->host[0] != '\0')
         return a->port == b->port && strcmp(a->host, b->host) == 0;
     return strcmp(a->directory, b->directory) == 0;

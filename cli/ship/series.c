@@ -18,7 +18,7 @@
 #include "sdk/lib/utf8.h"
 
 #define MS_NS 1000000
-static const char *const ours[] = {"job", "instance", "host", "pid", "rank", "role"};
+static const char *const ours[] = {"job", "instance", "host", "pid", "rank", "role", "process"};
 
 static void clean_name(char *name)
 {
@@ -85,7 +85,7 @@ static void add_number(struct labels *l, const char *name, int64_t value)
 void labels_of_source(const struct ship_source *s, struct labels *ret)
 {
     const char *job = s->tags.job[0] != '\0' ? s->tags.job : "probing";
-    char instance[120];
+    char instance[120], process[24];
     int n = s->address[0] != '\0'
                 ? snprintf(instance, sizeof(instance), "%s", s->address)
                 : snprintf(instance, sizeof(instance), "%s:%lld", s->tags.host, (long long)s->pid);
@@ -95,6 +95,8 @@ void labels_of_source(const struct ship_source *s, struct labels *ret)
     labels_add(ret, "instance", instance, (size_t)n);
     labels_add(ret, "host", s->tags.host, strlen(s->tags.host));
     labels_add(ret, "role", s->tags.role, strlen(s->tags.role));
+    ship_process_text(s, process);
+    labels_add(ret, "process", process, strlen(process));
     if (s->pid > 0)
         add_number(ret, "pid", s->pid);
     if (s->tags.rank != MEMBER_UNKNOWN)

@@ -6,8 +6,10 @@
  * One thread.  Names and values come from sources: what no series may have is replaced, and there
  * are bounds.
  *
- *     probing_<schema>_<table>_<column>{job, instance, host, pid, rank, role, <columns of text>}
+ *     probing_<schema>_<table>_<column>{job, instance, host, pid, rank, role, process,
+ *                                         <columns of text>}
  *
+ * process is another one for each process, as containers of one host name all have a pid 1;
  * each numeric column is a series, each column of text a label ("exported_rank" where a name is one
  * of ours); of rows of one series in one millisecond the last one counts.
  */

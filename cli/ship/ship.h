@@ -54,6 +54,7 @@ struct ship_source {
     uint32_t n_tables, room;
     /* Not kept: */
     struct member_clock clock; /* as it was measured last */
+    uint32_t member;           /* its place among who is there now; UINT32_MAX: it is not */
     char address[80];          /* behind TCP: what it says of itself may be another's */
     bool seen, dead, checked;  /* checked: of this run it is known to be the one with this id */
     bool said;                 /* that it does not answer */
@@ -177,6 +178,7 @@ struct ship_destination {
     struct series_limit limit; /* of a destination that has series */
     uint64_t samples, refused; /* since it was opened */
     uint64_t over;             /* samples of series beyond the limit */
+    char why_refused[200];     /* the server's words to the last that it refused; "": none */
     struct ship_claims claims; /* of one that has a folder in common; else beside the state file */
     void *self;
 };
@@ -186,6 +188,8 @@ struct ship_destination {
 int ship_destination_open(const char *url, const struct http_options *http,
                           struct ship_destination *ret);
 void ship_destination_close(struct ship_destination *d);
+/* Samples that it has refused, for the reason of err_text(). */
+void ship_refused(struct ship_destination *d, uint64_t n);
 
 extern const struct ship_kind ship_clickhouse, ship_remote_write, ship_otlp, ship_parquet;
 

@@ -2,8 +2,9 @@
  *
  * cli/ship/sources.c - who is there, by the life that each is, and which rows each has.
  *
- * One thread.  A process of this machine is known by its data directory, its owner and the boot;
- * one behind TCP by its address, too: it can say anything, and must not be taken for another.
+ * One thread.  A process of this machine is known by its data directory's owner and its id, which
+ * was made at random (of older cores: by the boot and the directory's name); one behind TCP by its
+ * address, too: it can say anything, and must not be taken for another.
  */
 #include <errno.h>
 #include <fnmatch.h>
@@ -59,19 +60,51 @@ static bool is_left(const struct target *t)
     return target_is_files(t) || t->kind == TARGET_THERE;
 }
 
-static struct ship_source *source_named(struct ship_run *r, const char *id, const struct member *m)
+static int says_same(const struct member *other)
+{
+    return err_set(-EEXIST,
+                   "it has the same rows as %.200s, as a copy of a data directory has: only that "
+                   "one's are sent",
+                   other->name);
+}
+
+/* The source is m's from now on in this turn.  Where it is another's already, of the two the one is
+ * asked that lives, else the first.  -EEXIST: that is not m. */
+static int take_source(struct ship_run *r, struct ship_source *s, const struct member *m)
+{
+    uint32_t mine = (uint32_t)(m - r->members.list);
+    struct member *other = s->member < r->members.n ? &r->members.list[s->member] : NULL;
+
+    if (other != NULL && other != m && (!is_left(&other->target) || is_left(&m->target)))
+        return says_same(other);
+    if (other != NULL && other != m) {
+        r->source[s->member] = NULL;
+        member_failed(other, MEMBER_FAILED, says_same(m));
+    }
+    r->source[mine] = s;
+    s->member = mine;
+    return 0;
+}
+
+static int source_named(struct ship_run *r, const char *id, const struct member *m,
+                        struct ship_source **ret)
 {
     struct ship_source *s = ship_source_of(&r->state, id, /* make= */ true);
+    int rc = s == NULL ? err_set(-ENOMEM,
+                                 "more than %d processes are kept in one state file: use several",
+                                 SHIP_SOURCES_MAX)
+                       : take_source(r, s, m);
 
-    if (s == NULL)
-        return NULL;
+    if (rc < 0)
+        return rc;
     take_tags(s, m);
     if (s->tags.host[0] == '\0')
         (void)gethostname(s->tags.host, sizeof(s->tags.host) - 1);
     s->seen = true;
     s->dead = is_left(&m->target) && !m->target.stopped;
     s->ended = s->ended && is_left(&m->target);
-    return s;
+    *ret = s;
+    return 0;
 }
 
 /* Its path as it can be opened when the process is dead, too: without "/proc/PID/root" where it is
@@ -87,35 +120,40 @@ static void keep_directory(struct ship_source *s, const char *path, const struct
 }
 
 /* By what its directory says, which the process itself has written when it began. */
-static struct ship_source *local_source(struct ship_run *r, const struct member *m)
+static int local_source(struct ship_run *r, const struct member *m)
 {
     struct ship_source *s = NULL;
-    char boot[64] = "", pid[24] = "", id[300];
+    char boot[64] = "", instance[64] = "", pid[24] = "", id[300];
     uint64_t number = 0;
     struct datadir d;
+    int rc = datadir_open(m->target.directory, DATADIR_ANY, &d);
 
-    if (datadir_open(m->target.directory, DATADIR_ANY, &d) < 0)
-        return NULL;
+    if (rc < 0)
+        return rc;
     (void)directory_info(&d, "boot_id", boot, sizeof(boot));
+    (void)directory_info(&d, "instance_id", instance, sizeof(instance));
     (void)directory_info(&d, "pid", pid, sizeof(pid));
     (void)parse_u64(pid, &number);
-    if (boot[0] == '\0' || strlen(d.leaf) > 150 ||
+    if ((boot[0] == '\0' && instance[0] == '\0') || strlen(d.leaf) > 150 ||
         strlen(m->target.directory) >= SHIP_DIRECTORY_BYTES) {
-        (void)err_set(-EBADMSG, "the data directory %s does not say of which process it is",
-                      m->target.directory);
+        rc = err_set(-EBADMSG, "the data directory %s does not say of which process it is",
+                     m->target.directory);
     } else {
-        (void)snprintf(id, sizeof(id), "%u:%s:%s", (unsigned)d.owner, boot, d.leaf);
-        s = source_named(r, id, m);
-        if (s == NULL)
-            (void)err_set(-ENOMEM, "more than %d processes are kept in one state file: use several",
-                          SHIP_SOURCES_MAX);
+        if (instance[0] != '\0')
+            (void)snprintf(id, sizeof(id), "%u:%s", (unsigned)d.owner, instance);
+        else
+            (void)snprintf(id, sizeof(id), "%u:%s:%s", (unsigned)d.owner, boot, d.leaf);
+        rc = source_named(r, id, m, &s);
     }
-    if (s != NULL) {
+    if (rc == 0) {
         keep_directory(s, m->target.directory, &d);
-        s->pid = m->target.pid != 0 ? m->target.pid : (int64_t)(number & INT32_MAX);
+        if (m->target.pid != 0)
+            s->pid = m->target.pid;
+        else if (s->pid == 0) /* while it lived it was seen by the pid that it has here */
+            s->pid = (int64_t)(number & INT32_MAX);
     }
     datadir_close(&d);
-    return s;
+    return rc;
 }
 
 /* ---- of those behind TCP: they are asked ---- */
@@ -126,38 +164,71 @@ static bool is_text(const struct sql_value *v, size_t max)
            memchr(v->text.data, '\0', v->text.size) == NULL;
 }
 
+/* What is asked of process.info; older cores have no instance_id. */
+enum { INFO_PID, INFO_HOST, INFO_BOOT, INFO_DIRECTORY, INFO_INSTANCE, INFO_N };
+struct info_columns {
+    uint32_t at[INFO_N]; /* 0: it has none */
+};
+struct info_asking {
+    struct ship_run *run;
+    struct info_columns *of; /* [members.n] */
+};
+
+static int take_info_columns(void *arg, const struct member *m, const struct sql_column *columns,
+                             uint32_t n)
+{
+    static const char *const names[] = {"pid", "host", "boot_id", "directory", "instance_id"};
+    const struct info_asking *a = arg;
+    struct info_columns *c = &a->of[m - a->run->members.list];
+
+    *c = (struct info_columns){.at = {0}};
+    for (uint32_t i = 0; i < n; i++)
+        for (int k = 0; k < INFO_N; k++)
+            if (strcmp(columns[i].name, names[k]) == 0)
+                c->at[k] = i + 1;
+    return 0;
+}
+
 static int take_info(void *arg, const struct member *m, const struct answer_rows *rows)
 {
-    struct ship_run *r = arg;
-    struct sql_value v[4];
-    char id[300], address[80], leaf[120];
+    const struct info_asking *a = arg;
+    struct ship_run *r = a->run;
+    struct sql_value v[INFO_N];
+    char id[300], address[80], directory[DATADIR_PATH];
 
-    if (answer_rows_columns(rows) != 4 || answer_rows_count(rows) != 1)
+    for (uint32_t i = 0; i < INFO_N; i++) {
+        uint32_t at = a->of[m - r->members.list].at[i];
+        v[i] = (struct sql_value){.type = SQL_NULL};
+        if (at > 0 && at <= answer_rows_columns(rows) && answer_rows_count(rows) == 1)
+            answer_rows_value(rows, 0, at - 1, &v[i]);
+    }
+    const struct sql_value *life =
+        is_text(&v[INFO_INSTANCE], 64) ? &v[INFO_INSTANCE] : &v[INFO_BOOT];
+    if (v[INFO_PID].type != SQL_INT || !is_text(&v[INFO_HOST], 64) || !is_text(life, 64) ||
+        !is_text(&v[INFO_DIRECTORY], sizeof(directory)))
         return err_set(-EBADMSG, "it does not say which process it is");
-    for (uint32_t i = 0; i < 4; i++)
-        answer_rows_value(rows, 0, i, &v[i]);
-    if (v[0].type != SQL_INT || !is_text(&v[1], 64) || !is_text(&v[2], 64) || !is_text(&v[3], 120))
-        return err_set(-EBADMSG, "it does not say which process it is");
-    (void)snprintf(leaf, sizeof(leaf), "%.*s", (int)v[3].text.size, v[3].text.data);
+    (void)snprintf(directory, sizeof(directory), "%.*s", (int)v[INFO_DIRECTORY].text.size,
+                   v[INFO_DIRECTORY].text.data);
+    const char *slash = strrchr(directory, '/'), *leaf = slash != NULL ? slash + 1 : directory;
     (void)snprintf(address, sizeof(address), "%.60s:%u", m->target.host, m->target.port);
-    (void)snprintf(id, sizeof(id), "%s:%.*s:%s", address, (int)v[2].text.size, v[2].text.data,
+    (void)snprintf(id, sizeof(id), "%s:%.*s:%.120s", address, (int)life->text.size, life->text.data,
                    leaf);
-    struct ship_source *s = source_named(r, id, m);
-    if (s == NULL)
-        return err_set(-ENOMEM, "too many processes");
-    s->pid = v[0].integer;
+    struct ship_source *s = NULL;
+    int rc = source_named(r, id, m, &s);
+    if (rc < 0)
+        return rc;
+    s->pid = v[INFO_PID].integer;
     if (m->target.there == NULL) /* by a relay it is a process of that host, as one here */
         (void)snprintf(s->address, sizeof(s->address), "%s", address);
     if (m->tags.host[0] == '\0')
-        (void)snprintf(s->tags.host, sizeof(s->tags.host), "%.*s", (int)v[1].text.size,
-                       v[1].text.data);
-    r->source[m - r->members.list] = s;
+        (void)snprintf(s->tags.host, sizeof(s->tags.host), "%.*s", (int)v[INFO_HOST].text.size,
+                       v[INFO_HOST].text.data);
     return 0;
 }
 
 /* One of another machine that does not answer any more: while it did, it said who it is, and its
  * directory has the name of its life.  What it has left is read there. */
-static struct ship_source *left_source(struct ship_run *r, const struct member *m)
+static int left_source(struct ship_run *r, const struct member *m)
 {
     const struct link_member *there = m->target.there;
     const char *slash = strrchr(there->what, '/');
@@ -172,38 +243,40 @@ static struct ship_source *left_source(struct ship_run *r, const struct member *
         const char *id = r->state.sources[i]->id;
         size_t n = strlen(id), k = strlen(end);
         if (strncmp(id, begin, strlen(begin)) == 0 && n > k && strcmp(id + n - k, end) == 0)
-            return source_named(r, id, m);
+            return source_named(r, id, m, &r->source[m - r->members.list]);
     }
-    (void)err_set(-ESRCH, "its core does not answer, and who it is was not known before: its files "
-                          "can be sent by `probing ship` on its machine");
-    return NULL;
+    return err_set(-ESRCH,
+                   "its core does not answer, and who it is was not known before: its files can be "
+                   "sent by `probing ship` on its machine");
 }
 
 static int ask_info(struct ship_run *r)
 {
     struct members *m = &r->members;
     bool *only = calloc(m->n + 1, sizeof(*only)), any = false;
-    const struct members_sink sink = {.arg = r, .rows = take_info};
+    struct info_asking asking = {.run = r, .of = calloc(m->n + 1, sizeof(*asking.of))};
+    const struct members_sink sink = {
+        .arg = &asking, .columns = take_info_columns, .rows = take_info};
     const struct members_ask ask = {
-        .statement = "select pid, host, boot_id, regexp_replace(directory, '.*/', '') from "
-                     "process.info",
-        .max_bytes = 64 << 10,
-        .only = only};
+        .statement = "select * from process.info", .max_bytes = 64 << 10, .only = only};
+    int rc = only == NULL || asking.of == NULL
+                 ? err_set(-ENOMEM, "no memory for %u processes", m->n)
+                 : 0;
 
-    if (only == NULL)
-        return err_set(-ENOMEM, "no memory for %u processes", m->n);
-    for (uint32_t i = 0; i < m->n; i++) {
+    for (uint32_t i = 0; i < m->n && rc == 0; i++) {
         if (m->list[i].error == 0 && m->list[i].target.kind == TARGET_THERE) {
-            r->source[i] = left_source(r, &m->list[i]);
-            if (r->source[i] == NULL)
-                member_failed(&m->list[i], MEMBER_FAILED, -ESRCH);
+            int left = left_source(r, &m->list[i]);
+            if (left < 0)
+                member_failed(&m->list[i], MEMBER_FAILED, left);
             continue;
         }
         only[i] =
             m->list[i].error == 0 && r->source[i] == NULL && m->list[i].target.host[0] != '\0';
         any = any || only[i];
     }
-    int rc = any ? members_query(m, &ask, &sink) : 0;
+    if (rc == 0 && any)
+        rc = members_query(m, &ask, &sink);
+    free(asking.of);
     free(only);
     return rc;
 }
@@ -240,15 +313,17 @@ static int match(struct ship_run *r)
         free(clocks);
         return err_set(-ENOMEM, "no memory for %u processes", m->n);
     }
-    for (uint32_t i = 0; i < r->state.n; i++)
+    for (uint32_t i = 0; i < r->state.n; i++) {
         r->state.sources[i]->seen = r->state.sources[i]->dead = false;
+        r->state.sources[i]->member = UINT32_MAX;
+    }
     for (uint32_t i = 0; i < m->n; i++) {
         const struct target *t = &m->list[i].target;
         if (m->list[i].error < 0 || t->host[0] != '\0' || t->directory[0] == '\0')
             continue;
-        r->source[i] = local_source(r, &m->list[i]);
-        if (r->source[i] == NULL)
-            member_failed(&m->list[i], MEMBER_FAILED, -EBADMSG);
+        int local = local_source(r, &m->list[i]);
+        if (local < 0)
+            member_failed(&m->list[i], MEMBER_FAILED, local);
     }
     int rc = ask_info(r);
     if (rc == 0)

@@ -50,6 +50,7 @@ struct ship_source *ship_source_of(struct ship_state *s, const char *id, bool ma
     if (one == NULL)
         return NULL;
     (void)snprintf(one->id, sizeof(one->id), "%s", id);
+    one->member = UINT32_MAX;
     one->tags = (struct member_tags){
         .rank = MEMBER_UNKNOWN, .node_rank = MEMBER_UNKNOWN, .local_rank = MEMBER_UNKNOWN};
     s->sources[s->n++] = one;

@@ -363,8 +363,9 @@ static int scan_info(void *self, struct probing_rows *out)
                                       {.s = host},
                                       {.s = boot[0] ? boot : NULL},
                                       {.s = c->place.directory},
-                                      {.s = c->version}};
-    return out->row(out, row, 6);
+                                      {.s = c->version},
+                                      {.s = c->place.instance_id[0] ? c->place.instance_id : NULL}};
+    return out->row(out, row, 7);
 }
 
 /* ---- the tables ---- */
@@ -414,7 +415,10 @@ static const struct probing_column info_columns[] = {
     COLUMN("host", STR, PLAIN, "name of the machine"),
     COLUMN("boot_id", STR, PLAIN, "the kernel's id of this boot of the machine"),
     COLUMN("directory", STR, PLAIN, "data directory; its name is another one for each process"),
-    COLUMN("version", STR, PLAIN, "version and build of the core")};
+    COLUMN("version", STR, PLAIN, "version and build of the core"),
+    COLUMN("instance_id", STR, PLAIN,
+           "made at random with the data directory: no other process has it, of no machine; NULL: "
+           "the kernel gave none")};
 static const struct probing_column env_columns[] = {
     COLUMN("name", STR, PLAIN, "the variable"),
     COLUMN("value", STR, PLAIN,

@@ -237,8 +237,11 @@ int own_dir_make(const char *data_dir, const char *resume, struct own_dir *ret)
     fast_make(root, leaf, p.fast);
     if (!fast_is_empty(p.fast))
         p.fast[0] = '\0';
-    if (p.resumed)
+    if (p.resumed) {
         resume_names(&p);
+        resume_instance_id(&p);
+    } else if (file_peek("/proc/sys/kernel/random/uuid", p.instance_id, sizeof(p.instance_id)) == 0)
+        p.instance_id[strcspn(p.instance_id, "\n")] = '\0';
     *ret = p;
     return 0;
 }
@@ -398,6 +401,8 @@ int own_dir_info(const struct own_dir *p, const char *version, int64_t utc_offse
     (void)buf_addf(&b, "pid: %d\nstart_time: %llu\nuid: %u\nparent: %d\n", (int)getpid(),
                    (unsigned long long)p->start_time, (unsigned)geteuid(), (int)getppid());
     add_file(&b, "boot_id", "/proc/sys/kernel/random/boot_id");
+    if (p->instance_id[0])
+        add_line(&b, "instance_id", p->instance_id, strlen(p->instance_id));
     add_link(&b, "time_namespace", "/proc/self/ns/time"); /* whose CLOCK_MONOTONIC it counts */
     add_link(&b, "executable", "/proc/self/exe");
     add_file(&b, "command", "/proc/self/cmdline");

@@ -42,6 +42,9 @@ struct own_dir {
     uint64_t start_time;           /* clock ticks since boot, proc(5) */
     bool resumed;   /* the directory is of an earlier life, which left in good order */
     char note[512]; /* why it is not where it would be, and what to do; "": it is */
+    /* Of the directory, made at random with it: pids and start times come again, in containers of
+     * one machine too.  "": the kernel gave none, or the directory is older than such ids. */
+    char instance_id[40];
 };
 
 /* resume: the version whose directory may be gone on with, NULL: a new directory. */
@@ -66,6 +69,8 @@ int own_dir_path(const struct own_dir *p, const char *name, char ret[DATADIR_PAT
 
 bool resume_can(const char *directory, const char *version);
 void resume_names(struct own_dir *p);
+/* The rows have the same numbers as before, so the id is the same. */
+void resume_instance_id(struct own_dir *p);
 /* Go on by the clock of the earlier life: before the store is made. */
 void resume_clock(const struct own_dir *p);
 /* Count the rows again that earlier lives lost; before own_dir_info(). */

@@ -35,6 +35,8 @@ TEST(makes_a_place_of_its_own_each_time)
     buf_init(&b, 1 << 20);
     CHECK_INT(file_read(-100, again, &b), 0); /* AT_FDCWD */
     CHECK(strstr(buf_text(&b), "version: 9.9\n") && strstr(buf_text(&b), "start_time: "));
+    CHECK(one.instance_id[0] && strcmp(one.instance_id, two.instance_id) != 0);
+    CHECK(strstr(buf_text(&b), one.instance_id) != NULL);
     buf_done(&b);
     CHECK_INT(own_dir_make("relative", NULL, &two), -EINVAL);
     (void)file_remove_dir(one.directory);

@@ -105,6 +105,15 @@ void resume_names(struct own_dir *p)
     p->fast[0] = '\0';
 }
 
+void resume_instance_id(struct own_dir *p)
+{
+    struct buf text = {0};
+    if (read_info(p->directory, &text) != 0 ||
+        !info_get(&text, "instance_id", p->instance_id, sizeof(p->instance_id)))
+        p->instance_id[0] = '\0';
+    buf_done(&text);
+}
+
 /* Rows of this life go on behind those of the one before, whatever became of the wall clock. */
 void resume_clock(const struct own_dir *p)
 {
