@@ -291,6 +291,27 @@ static void undo(struct store *s)
     }
 }
 
+static bool anything_waits(struct store *s)
+{
+    for (uint32_t slot = 0; slot < rings_count(s->rings); slot++) {
+        if (ring_head(s->rings, slot) != ring_tail(s->rings, slot))
+            return true;
+    }
+    return false;
+}
+
+/* Have segments gone in this drain? */
+static bool anything_expired(const struct store *s)
+{
+    for (uint32_t id = 1; id <= s->last_id; id++) {
+        if (s->state[id].segments != s->saved[id].segments)
+            return true;
+    }
+    return false;
+}
+
+/* Where no row waits and none is too old, nothing is written: a process that does nothing would
+ * have its disk woken up every ten seconds. */
 static int drain_once(struct store *s)
 {
     MDB_txn *txn;
@@ -301,6 +322,11 @@ static int drain_once(struct store *s)
         return lmdb_failed(rc, "no transaction");
     /* Before the rows come: in a full store, deleting is what makes room. */
     rc = retention_apply(s, txn, /* share= */ 0);
+    if (rc == 0 && !anything_expired(s) && !anything_waits(s)) {
+        memset(s->heads, 0, sizeof(s->heads)); /* of the drain before */
+        int failed = env_end(s, txn);
+        return failed ? lmdb_failed(failed, "old segments cannot be looked for") : 0;
+    }
     if (rc == 0)
         rc = drain_all(s, txn);
     if (rc) {
@@ -425,15 +451,6 @@ static void age_builders(struct store *s)
     }
 }
 
-static bool anything_waits(struct store *s)
-{
-    for (uint32_t slot = 0; slot < rings_count(s->rings); slot++) {
-        if (ring_head(s->rings, slot) != ring_tail(s->rings, slot))
-            return true;
-    }
-    return false;
-}
-
 /* Is it time to look at age again, though no row came? */
 static bool age_is_due(struct store *s)
 {
@@ -521,6 +538,15 @@ static void maintain_files(struct store *s)
     }
 }
 
+static void sync_commits(struct store *s)
+{
+    (void)pthread_rwlock_rdlock(&s->map_lock);
+    if (s->env && atomic_exchange_explicit(&s->unsynced, false, memory_order_acq_rel) &&
+        mdb_env_sync(s->env, /* force= */ 1) != 0)
+        atomic_store_explicit(&s->unsynced, true, memory_order_release); /* try again */
+    (void)pthread_rwlock_unlock(&s->map_lock);
+}
+
 void *drain_thread(void *arg)
 {
     struct store *s = arg;
@@ -538,10 +564,7 @@ void *drain_thread(void *arg)
         rings_maintain(s->rings);
         (void)pthread_mutex_unlock(&s->drain_lock);
         if (now - synced_at >= SYNC_NS && rings_fill(s->rings) < 0.25) {
-            (void)pthread_rwlock_rdlock(&s->map_lock);
-            if (s->env)
-                (void)mdb_env_sync(s->env, /* force= */ 1);
-            (void)pthread_rwlock_unlock(&s->map_lock);
+            sync_commits(s);
             synced_at = now;
         }
     }

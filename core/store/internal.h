@@ -124,6 +124,7 @@ struct store {
     dev_t data_dev;             /* what LMDB's descriptor must still be.  lock: map_lock */
     ino_t data_ino;
     _Atomic uint64_t txnid, file_at; /* of the last commit: its number, and how long the file was */
+    _Atomic bool unsynced;           /* something was committed since mdb_env_sync() */
 
     struct commit_sum seal, sealed; /* of the transaction that is open; of the last one */
     bool has_commit_sum;

@@ -262,6 +262,7 @@ int env_commit(struct store *s, MDB_txn *txn)
     if (rc == 0) {
         s->sealed = s->seal;
         remember(s);
+        atomic_store_explicit(&s->unsynced, true, memory_order_release);
     }
     return rc;
 }

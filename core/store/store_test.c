@@ -275,6 +275,45 @@ TEST(old_rows_go_by_bytes_and_by_age)
     remove_all();
 }
 
+/* LMDB's first two pages: each transaction that writes leaves its number in one of them. */
+static void read_first_pages(char pages[8192])
+{
+    char path[100];
+    (void)snprintf(path, sizeof(path), "%s/data.mdb", directory);
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    CHECK_INT(pread(fd, pages, 8192, 0), 8192);
+    (void)close(fd);
+}
+
+TEST(a_store_that_nothing_comes_to_is_not_written_and_still_loses_what_is_old)
+{
+    static char before[8192], after[8192];
+    struct store_table_stats stats;
+    if (!begin(8 << 20, 0))
+        return;
+    atomic_store_explicit(&table->keep_ns, 365 * 86400 * NS_PER_S, memory_order_relaxed);
+    CHECK_INT(append(1, 1), 0);
+    CHECK_INT(store_drain(store), 0);
+    read_first_pages(before);
+    for (int i = 0; i < 3; i++) {
+        store_set_limits(store, 8 << 20, 3600 * NS_PER_S); /* age is looked at now */
+        CHECK_INT(store_drain(store), 0);
+    }
+    read_first_pages(after);
+    CHECK(memcmp(before, after, sizeof(before)) == 0);
+    CHECK_INT(store_stats(store, table, &stats), 0);
+    CHECK(stats.rows == 1 && stats.expired == 0);
+    atomic_store_explicit(&table->keep_ns, 1, memory_order_relaxed);
+    store_set_limits(store, 8 << 20, 3600 * NS_PER_S);
+    CHECK_INT(store_drain(store), 0);
+    CHECK_INT(store_stats(store, table, &stats), 0);
+    CHECK(stats.rows == 0 && stats.expired == 1);
+    read_first_pages(after);
+    CHECK(memcmp(before, after, sizeof(before)) != 0);
+    end();
+    remove_all();
+}
+
 /* A child that appends and is gone at once, without any end. */
 static void leave_rows(int64_t rows, bool drain)
 {
@@ -548,6 +587,7 @@ int main(void)
     RUN(slow_tables_do_not_become_many_segments);
     RUN(a_scan_stays_right_while_segments_are_merged);
     RUN(old_rows_go_by_bytes_and_by_age);
+    RUN(a_store_that_nothing_comes_to_is_not_written_and_still_loses_what_is_old);
     RUN(the_dead_are_read_whole_and_left_unchanged);
     RUN(without_lmdb_the_rings_still_answer);
     RUN(without_rings_lmdb_still_answers);
