@@ -1,14 +1,42 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The fixture that every end-to-end test may ask for; what it is stands in tests/world.py.  And
-what failed, for scripts/tools/run_tests.py, which may run it again alone."""
+"""The fixture that every end-to-end test may ask for; what it is stands in tests/world.py.  In
+which order tests run, and beside which, where several run at once (xdist).  And what failed, for
+scripts/tools/run_tests.py, which may run it again alone."""
 import json
 import os
+import zlib
 
+import pytest
 from world import world  # noqa: F401
+
+
+def shares(item):
+    """Whether it needs what a fixture makes once for several tests of its file."""
+    made = (defs[-1] for defs in item._fixtureinfo.name2fixturedefs.values())
+    return any(fixture.scope != "function" and not fixture.func.__module__.startswith("_pytest.")
+               for fixture in made)
+
+
+@pytest.hookimpl(tryfirst=True)  # before xdist reads the marks
+def pytest_collection_modifyitems(items):
+    """What shares something runs in one worker, which makes it once, and first, for it is long.
+    All others are mixed, always in the same way: tests that compute beside those that wait."""
+    if "PYTEST_XDIST_WORKER" not in os.environ:
+        return
+    for item in items:
+        if shares(item):
+            item.add_marker(pytest.mark.xdist_group(item.location[0]))
+    items.sort(key=lambda item: not shares(item) and zlib.crc32(item.nodeid.encode()))
+
+
+def name_of(report):
+    """As pytest takes it: xdist adds the group that a test runs in."""
+    name, _, group = report.nodeid.rpartition("@")
+    return name if name.startswith(group + "::") else report.nodeid
 
 
 def pytest_runtest_logreport(report):
     path = os.environ.get("PROBING_TEST_FAILURES")
     if path and report.failed and "PYTEST_XDIST_WORKER" not in os.environ:
         with open(path, "a", encoding="utf-8") as lines:
-            lines.write(json.dumps({"test": report.nodeid, "said": report.longreprtext}) + "\n")
+            lines.write(json.dumps({"test": name_of(report), "said": report.longreprtext}) + "\n")

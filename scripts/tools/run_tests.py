@@ -187,7 +187,8 @@ def run_pytest(build, arguments):
 
 
 def run_python_tests(build, only, folder):
-    done = run_pytest(build, ["-n", str(workers()), folder] + (["-k", only] if only else []))
+    arguments = ["-n", str(workers()), "--dist", "loadgroup", folder]
+    done = run_pytest(build, arguments + (["-k", only] if only else []))
     if done is None:
         return Count(failed=1)
     total, failed = done

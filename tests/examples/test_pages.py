@@ -272,8 +272,9 @@ def test_names_of_the_pages_are_tables_or_settings(job):
     known = set()
     for sql in ("show all", "select schema || '.' || name from probing.tables",
                 "select table_schema || '.' || table_name from information_schema.tables"):
-        rows = job.run('probing query -f csv "%s"' % sql)[1].splitlines()
-        known |= {row.split(",")[0] for row in rows}
+        code, rows, errors = job.run('probing query -f csv "%s"' % sql)
+        assert code == 0, errors
+        known |= {row.split(",")[0] for row in rows.splitlines()}
     schemas = {name.split(".")[0] for name in known if "." in name}
     unknown = set()
     for page in LIVE:

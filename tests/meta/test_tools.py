@@ -73,6 +73,17 @@ def test_runner_tries_what_failed_again(tmp_path, monkeypatch, capfd, why, progr
     assert (unsteady in capfd.readouterr().out) == (expected[1] == 0)
 
 
+def tree_of_tests(tmp_path, monkeypatch, text):
+    """A tree whose tests are that text, for the runner."""
+    (tmp_path / "build").mkdir()
+    (tmp_path / "tests").mkdir()
+    (tmp_path / "tests" / "conftest.py").write_text(
+        open(os.path.join(ROOT, "tests", "conftest.py")).read()
+        .replace("from world import world  # noqa: F401\n", ""))
+    (tmp_path / "tests" / "test_x.py").write_text(text)
+    monkeypatch.setattr(run_tests, "ROOT", str(tmp_path))
+
+
 @pytest.mark.parametrize("body, expected", [
     ("import os\nseen = os.path.exists('seen')\nopen('seen', 'w').close()\nassert seen", (2, 0)),
     ("assert False", (1, 1)),
@@ -80,17 +91,37 @@ def test_runner_tries_what_failed_again(tmp_path, monkeypatch, capfd, why, progr
      "assert seen, 'the process died of SIGSEGV'", (1, 1)),
 ], ids=["unsteady", "broken", "crashed"])
 def test_runner_tries_pytests_again(tmp_path, monkeypatch, body, expected):
-    (tmp_path / "build").mkdir()
-    (tmp_path / "tests").mkdir()
-    (tmp_path / "tests" / "conftest.py").write_text(
-        open(os.path.join(ROOT, "tests", "conftest.py")).read()
-        .replace("from world import world  # noqa: F401\n", ""))
-    (tmp_path / "tests" / "test_x.py").write_text(
-        "import pytest\n@pytest.mark.parametrize('a', ['[x/::y]'])\ndef test_one(a):\n    " +
-        body.replace("\n", "\n    ") + "\ndef test_two():\n    pass\n")
-    monkeypatch.setattr(run_tests, "ROOT", str(tmp_path))
+    tree_of_tests(tmp_path, monkeypatch, "import pytest\n"
+                  "@pytest.mark.parametrize('a', ['[x/::y]'])\ndef test_one(a):\n    " +
+                  body.replace("\n", "\n    ") + "\ndef test_two():\n    pass\n")
     count = run_tests.run_python_tests("build", "", "tests")
     assert (count.passed, count.failed) == expected
+
+
+SHARING = """
+import os
+import pytest
+
+@pytest.fixture(scope="module")
+def made():
+    with open("made", "a") as lines:
+        lines.write("once\\n")
+
+@pytest.mark.parametrize("name", ["a", "b@c", "d", "e", "f", "g", "h", "i"])
+def test_it_is_used(made, name):
+    seen = os.path.exists("seen")
+    open("seen", "w").close()
+    assert seen
+"""
+
+
+def test_runner_has_what_tests_share_made_once(tmp_path, monkeypatch, capfd):
+    """And the one of them that fails at first is known again by its name."""
+    tree_of_tests(tmp_path, monkeypatch, SHARING)
+    count = run_tests.run_python_tests("build", "", "tests")
+    assert (count.passed, count.failed) == (8, 0)
+    assert (tmp_path / "made").read_text() == "once\n" * 2  # and when that one ran again
+    assert "# unsteady: tests/test_x.py::test_it_is_used[a] " in capfd.readouterr().out
 
 
 def test_the_runners_longest_programs_are_there():
