@@ -70,6 +70,9 @@ unpack() { # $1: a version; where it cannot be had, $reason
     reason="its $1 does not run here"
     "$place_of/bin/python3" -c 'import ctypes, json, asyncio' 2>>"$work/log" ||
         { rm -rf "$place_of"; return 1; }
+    # Debian compiles its modules when a package is installed; else each start would, of the tests.
+    "$place_of/bin/python3" -m compileall -q -j 0 "$place_of/lib/python$1" >>"$work/log" 2>&1
+    return 0
 }
 
 free_threaded() {

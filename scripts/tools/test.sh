@@ -12,6 +12,9 @@ if [ "${PROBING_SETUP:-1}" != 0 ]; then
     sh scripts/tools/setup.sh || exit 2
 fi
 mkdir -p build
+# What these fetch comes while the processors build.
+sh scripts/tools/newer_python.sh &
+[ -n "${PROBING_TEST_TORCH:-}" ] || sh scripts/tools/newer_torch.sh >build/torch.path &
 jobs=$(nproc)
 failed=""
 # -k: what can be built is tested even if something else cannot.
@@ -21,9 +24,7 @@ if ! /usr/bin/scons -Q -k -j "$jobs" all unit wheel deb tarball $rpm >build/buil
     failed="--build-failed"
     head -n 400 build/build.log
 fi
-if [ -z "${PROBING_TEST_TORCH:-}" ]; then
-    PROBING_TEST_TORCH=$(sh scripts/tools/newer_torch.sh)
-    export PROBING_TEST_TORCH
-fi
-sh scripts/tools/newer_python.sh
+wait
+PROBING_TEST_TORCH=${PROBING_TEST_TORCH:-$(cat build/torch.path)}
+export PROBING_TEST_TORCH
 exec /usr/bin/python3 scripts/tools/run_tests.py ${1:+--only "$1"} $failed
