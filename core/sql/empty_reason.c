@@ -135,6 +135,7 @@ void sql_tell_empty(struct query *q, struct sql_report *report)
                 tell_table(q, first, first_expired, report->empty);
     bool none =
         q->view && (first ? q->view_op->rows == 0 : report->rows == 0 || q->view_op->rows == 0);
-    if (none && !told && !report->cut)
+    bool all = first && n_empty == n; /* then there is nothing for a view's own reason to judge */
+    if (none && !told && !all && !report->cut)
         (q->lacks ? tell_lack(q, report->empty) : tell_view(q, q->view, report->empty));
 }

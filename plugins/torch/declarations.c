@@ -69,12 +69,12 @@
             "local_step, max(ts) as ended from python.torch_step_timing group by local_step) e " \
             "on "                                                                                \
             "e.local_step = a.step group by step"
-/* Of the last steps whose calls have rows, since samples have steps: each sample is the innermost
- * call's that was under way on its thread.  Without one it is the Python function's. */
-#define LAST_STEPS                                                                          \
-    "(select local_step from python.torch_step_timing where sampled = 1 and local_step >= " \
-    "(select min(step) from memory.samples) order by local_step "                           \
-    "desc limit 100)"
+/* Of the last steps whose calls have rows, as far as samples have been read: each sample is the
+ * innermost call's that was under way on its thread.  Without one it is the Python function's. */
+#define LAST_STEPS                                                                     \
+    "(select local_step from python.torch_step_timing where sampled = 1 and "          \
+    "local_step between (select min(step) from memory.samples) and (select max(step) " \
+    "from memory.samples) order by local_step desc limit 100)"
 #define BY_MODULE                                                                                 \
     "select module, stage, case when module is null then function_name end as function_name, "    \
     "count(distinct step) as steps, " SAMPLED_BYTES                                               \

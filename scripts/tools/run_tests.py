@@ -156,9 +156,9 @@ def workers():
     return max(cores, min(cores * 3 // 2, gb // 2))
 
 
-def run_pytest(build, arguments):
+def run_pytest(build, arguments, name="pytest.xml"):
     """(count, {name: what it said} of those that failed), or None: it gave no report."""
-    report = os.path.join(ROOT, build, "pytest.xml")
+    report = os.path.join(ROOT, build, name)
     failures = os.path.join(ROOT, build, "failures.jsonl")  # tests/conftest.py writes it
     for path in (report, failures):
         if os.path.exists(path):
@@ -193,7 +193,7 @@ def run_python_tests(build, only, folder):
         return Count(failed=1)
     total, failed = done
     if len(failed) == total.failed and may_run_again(failed):
-        again = run_pytest(build, sorted(failed))
+        again = run_pytest(build, sorted(failed), "pytest-again.xml")
         steady = set(failed) - set(again[1]) if again and again[0].passed else set()
         say_unsteady(steady)
         total.add(Count(passed=len(steady), failed=-len(steady)))

@@ -229,8 +229,9 @@ def test_bytes_by_step_and_by_module(world, python):
     first = target.rows("select max(step) + 1 from memory.samples")[0][0]
     go.touch()
     target.wait_line("done")
-    shared.wait_for(lambda: target.rows("select max(step) >= %d from memory.samples"
-                                        % (first + 57)) == [[True]], "samples of the last steps")
+    shared.wait_for(lambda: target.rows(
+        "select max(step) >= (select max(local_step) from python.torch_step_timing) and "
+        "max(step) >= %d from memory.samples" % (first + 57)) == [[True]], "the last samples")
     steps = target.rows("select bytes, bytes_error, left_bytes, kept_bytes from memory.by_step "
                         "where step between %d and %d" % (first, first + 50))
     assert len(steps) == 51
