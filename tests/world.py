@@ -235,6 +235,8 @@ def lend(made):
     yield made
     for target in made.targets:
         target.end()
+        if target.log.exists():  # pytest shows it of a test that failed
+            print("process %d wrote:\n%s" % (target.pid, target.output()[-2000:]))
     made.probing("gc")  # what lies in memory file systems would outlive the test's own directory
 
 

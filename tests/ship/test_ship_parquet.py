@@ -117,10 +117,10 @@ def test_a_relay_that_is_lost_is_started_again(world):
                         "parquet:%s" % out, "--every", "100ms", "--tables", "python.loss",
                         "--state", str(world.tmp / "state" / "ship.json"),
                         env={"PROBING_RSH": str(shell), "PROBING_REMOTE": str(CLI)})
-    wait_for(lambda: steps(out) == list(range(30)), "the first rows")
+    wait_for(lambda: steps(out) == list(range(30)), lambda: steps(out))
     os.kill(int(log.read_text().split()[0]), signal.SIGKILL)
     add(rank, 10)
-    wait_for(lambda: steps(out) == list(range(40)), "rows behind the loss", timeout=60)
+    wait_for(lambda: steps(out) == list(range(40)), lambda: steps(out), timeout=60)
     assert len(log.read_text().split()) >= 2
     asker.process.send_signal(signal.SIGTERM)
     assert asker.process.wait() == 0
@@ -206,12 +206,12 @@ def test_the_rest_of_a_rank_that_was_killed(world):
     process = start_ship(world, job, "parquet:%s" % out, "--tables", "python.loss")
     for rank in ranks:
         add(rank, 10)
-    wait_for(lambda: len(folder(out)) == 20, "20 rows")
+    wait_for(lambda: len(folder(out)) == 20, lambda: steps(out))
     signals_stop(process)
     add(ranks[1], 90)
     ranks[1].kill()
     process.process.send_signal(signal.SIGCONT)
-    wait_for(lambda: len(folder(out)) == 110, "the rest")
+    wait_for(lambda: len(folder(out)) == 110, lambda: steps(out))
     assert sorted(r["step"] for r in folder(out) if r["_rank"] == 1) == list(range(100))
     wait_for(lambda: [s["ended"] for s in state_of(world)[1]].count(True) == 1, "it has ended")
     process.process.send_signal(signal.SIGTERM)
@@ -228,10 +228,10 @@ def test_new_members_are_followed(world):
     out = world.tmp / "out"
     start_ship(world, "job:" + job, "parquet:%s" % out)
     add(first, 3)
-    wait_for(lambda: len(folder(out)) == 3, "the first")
+    wait_for(lambda: len(folder(out)) == 3, lambda: steps(out))
     second, = start_job(world, 1, job)
     add(second, 4)
-    wait_for(lambda: len(folder(out)) == 7, "one that came later")
+    wait_for(lambda: len(folder(out)) == 7, lambda: steps(out))
 
 
 def test_who_is_not_named_any_more_is_left_alone_until_it_ends(world):
@@ -366,7 +366,7 @@ def test_two_to_one_folder_do_not_send_the_rows_of_one_process_both(world):
     world.tmp.chmod(0o700)
     add(rank, 5)
     first = start_ship(world, str(rank.pid), to, "--tables", "python.loss")
-    wait_for(lambda: steps(out) == list(range(5)), "the first rows")
+    wait_for(lambda: steps(out) == list(range(5)), lambda: steps(out))
     signals_stop(first)
     words = (world, str(rank.pid), to, "--tables", "python.loss", "--state", other)
     done = ship(*words)
@@ -374,7 +374,7 @@ def test_two_to_one_folder_do_not_send_the_rows_of_one_process_both(world):
     ship(*words)
     add(rank, 2)
     first.process.send_signal(signal.SIGCONT)
-    wait_for(lambda: 9 in steps(out), "the others")
+    wait_for(lambda: 9 in steps(out), lambda: steps(out))
     assert steps(out) == list(range(10))
     said = "another `probing ship` (process %d on %s) sends its rows" % (
         first.pid, socket.gethostname())
@@ -397,12 +397,12 @@ def test_a_folder_that_goes_and_comes_back(world):
     out = world.tmp / "out"
     add(rank, 5)
     process = start_ship(world, str(rank.pid), "parquet:%s" % out, "--tables", "python.loss")
-    wait_for(lambda: steps(out) == list(range(5)), "the first rows")
+    wait_for(lambda: steps(out) == list(range(5)), lambda: steps(out))
     out.rename(world.tmp / "away")
     add(rank, 3)
     process.wait_line("it was there before: make it again")
     out.mkdir()
-    wait_for(lambda: steps(out) == [5, 6, 7], "the others")
+    wait_for(lambda: steps(out) == [5, 6, 7], lambda: steps(out))
     assert steps(world.tmp / "away") == list(range(5))
     other = str(world.tmp / "state" / "other.json")
     add(rank, 1)
