@@ -64,7 +64,10 @@ int ship_claims_open(int folder, const char *name, struct ship_claims *ret)
     struct stat st;
     struct flock lock;
     int fd = openat(folder, name, O_RDWR | O_CREAT | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, 0666);
-    int rc = fd == -1 || fstat(fd, &st) == -1 ? -errno : S_ISREG(st.st_mode) ? 0 : -EPERM;
+    /* A second name would be that of a file which somebody wants us to write over. */
+    int rc = fd == -1 || fstat(fd, &st) == -1          ? -errno
+             : S_ISREG(st.st_mode) && st.st_nlink == 1 ? 0
+                                                       : -EPERM;
 
     ship_claims_close(ret);
     if (rc == 0 && lock_range(fd, F_GETLK, PROCESSES, 1, &lock) < 0) {
@@ -78,7 +81,7 @@ int ship_claims_open(int folder, const char *name, struct ship_claims *ret)
         if (fd != -1)
             (void)close(fd);
         return err_set(rc, "the lock %s cannot be opened: %s", name,
-                       rc == -EPERM ? "it is no file" : strerror(-rc));
+                       rc == -EPERM ? "it is no file of its own" : strerror(-rc));
     }
     *ret = (struct ship_claims){.fd = fd, .made = ++made};
     if (fd != -1)

@@ -506,6 +506,13 @@ def test_links_lead_nowhere(world):
     done = ship(world, str(rank.pid), "parquet:%s" % out, "--tables", "python.loss")
     assert done.returncode == 1 and "cannot be written" in done.stderr
     assert not list(other.iterdir())
+    mine = world.tmp / "mine"
+    mine.write_text("mine")
+    (out / ".probing-ship.lock").unlink()
+    os.link(mine, out / ".probing-ship.lock")
+    done = ship(world, str(rank.pid), "parquet:%s" % out)
+    assert done.returncode == 1 and "no file of its own" in done.stderr, done.stderr
+    assert mine.read_text() == "mine"
 
 
 def test_words(world):
