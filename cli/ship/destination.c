@@ -16,6 +16,7 @@
 
 static const struct ship_kind *const kinds[] = {&ship_remote_write, &ship_clickhouse, &ship_otlp,
                                                 &ship_parquet};
+#define MAX_SERIES 1000000 /* an hour: for which VictoriaMetrics' manual wants 1 GB of memory */
 #define N_KINDS (sizeof(kinds) / sizeof(kinds[0]))
 
 static int unknown(const char *url)
@@ -45,7 +46,16 @@ static const char *behind(const char *url, const char *scheme, bool *ret_tls)
     return *ret_tls ? url + n + 1 : NULL;
 }
 
-int ship_destination_open(const char *url, const struct http_options *http,
+static int max_series(uint64_t most, struct ship_destination *d)
+{
+    if (most != 0 && !d->kind->series)
+        return err_set(-EINVAL, "--max-series is for what has series: %s, %s",
+                       ship_remote_write.example, ship_otlp.example);
+    d->limit.most = most != 0 ? most : MAX_SERIES;
+    return 0;
+}
+
+int ship_destination_open(const char *url, const struct http_options *http, uint64_t most,
                           struct ship_destination *ret)
 {
     const char *rest;
@@ -58,12 +68,20 @@ int ship_destination_open(const char *url, const struct http_options *http,
         for (const char *const *s = kinds[i]->schemes; *s != NULL; s++)
             if ((rest = behind(url, *s, &ret->http.tls)) != NULL) {
                 ret->kind = kinds[i];
-                int rc = kinds[i]->open(ret, rest);
+                int rc = max_series(most, ret); /* before anything is made there */
+                if (rc == 0)
+                    rc = kinds[i]->open(ret, rest);
                 if (rc < 0)
                     ship_destination_close(ret);
                 return rc;
             }
     return unknown(url);
+}
+
+void ship_refused(struct ship_destination *d, uint64_t n)
+{
+    d->refused += n;
+    (void)snprintf(d->why_refused, sizeof(d->why_refused), "%s", err_text());
 }
 
 void ship_destination_close(struct ship_destination *d)

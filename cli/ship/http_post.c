@@ -16,9 +16,13 @@
 #include "core/base/err.h"
 #include "sdk/lib/number.h"
 
-#define TIMEOUT_S 30 /* of a request, from the name to the end of the answer */
+#define TIMEOUT_S 30                 /* of a request, from the name to the end of the answer */
+#define BODY_LEAST ((size_t)4 << 10) /* a server that takes no more takes none */
 #define HEAD_BYTES ((size_t)16 << 10)
 #define RETRY_AFTER_MAX 3600 /* seconds that a server may have us wait */
+#define WANTS_PASSWORD                                                                             \
+    "the proxy on the way wants a user and a password: http_proxy=http://USER:PASSWORD@HOST:PORT " \
+    "(https_proxy for https)"
 
 /* ---- where ---- */
 
@@ -105,6 +109,7 @@ static bool set_tls(struct http *h)
     const struct http_options *o = &h->o;
 
     return l->easy_setopt(h->easy, CURL_SSLVERSION, (long)CURL_TLS_1_2) == 0 &&
+           l->easy_setopt(h->easy, CURL_HEADEROPT, (long)CURL_HEADER_SEPARATE) == 0 &&
            (o->ca == NULL || l->easy_setopt(h->easy, CURL_CAINFO, o->ca) == 0) &&
            (o->certificate == NULL || l->easy_setopt(h->easy, CURL_SSLCERT, o->certificate) == 0) &&
            (o->key == NULL || l->easy_setopt(h->easy, CURL_SSLKEY, o->key) == 0);
@@ -145,7 +150,7 @@ static int check_secret(const struct http *h)
 
 int http_open(const char *rest, const char *port, const struct http_options *o, struct http *ret)
 {
-    *ret = (struct http){.o = *o};
+    *ret = (struct http){.o = *o, .most = HTTP_BODY_BYTES};
     int rc = take_place(rest, port, ret);
     if (rc == 0)
         rc = check_secret(ret);
@@ -157,7 +162,8 @@ int http_open(const char *rest, const char *port, const struct http_options *o, 
     if (ret->easy != NULL && set_all(ret))
         return 0;
     http_close(ret);
-    return err_set(-EIO, "libcurl refuses to be set up");
+    return err_set(-EIO, "libcurl refuses to be set up%s",
+                   o->tls ? ": https needs 7.37 or newer" : "");
 }
 
 void http_close(struct http *h)
@@ -232,8 +238,11 @@ static int not_http(void)
 static int judge_transfer(const struct http *h, int result)
 {
     const char *why = h->why[0] != '\0' ? h->why : h->library->easy_strerror(result);
-    long failed = 0;
+    long failed = 0, proxy = 0;
 
+    if (result != CURL_OK &&
+        h->library->easy_getinfo(h->easy, CURL_INFO_HTTP_CONNECTCODE, &proxy) == 0 && proxy == 407)
+        return err_set(-EPROTO, WANTS_PASSWORD);
     switch (result) {
     case CURL_OK:
         return 0;
@@ -366,8 +375,22 @@ int http_judge(const struct http *h, int rc, const struct http_answer *a, uint64
         *ret_wait_ns = a->retry_after_ns;
         return err_set(-EAGAIN, "%s:%s answers %d: %s", h->host, h->port, status, said);
     }
-    return err_set(status == 413                                                      ? -EFBIG
-                   : status == 401 || status == 403 || status == 404 || status == 405 ? -EPROTO
-                                                                                      : -EREMOTEIO,
+    if (status == 407)
+        return err_set(-EPROTO, "%s:%s: " WANTS_PASSWORD, h->host, h->port);
+    /* Of others than these nothing is known of the batch: 401, 404, 415 ... say that no batch is
+     * taken, and rows are not left out for it. */
+    bool batch = status == 400 || status == 409 || status == 422;
+    return err_set(status == 413 ? -EFBIG
+                   : batch       ? -EREMOTEIO
+                                 : -EPROTO,
                    "%s:%s answers %d: %s", h->host, h->port, status, said);
+}
+
+bool http_shorten(struct http *h, size_t bytes)
+{
+    size_t half = bytes / 2 > BODY_LEAST ? bytes / 2 : BODY_LEAST;
+    bool shorter = half < h->most;
+
+    h->most = shorter ? half : h->most;
+    return shorter;
 }

@@ -18,6 +18,8 @@
 #include "cli/ship/libcurl.h"
 #include "sdk/lib/buf.h"
 
+#define HTTP_BODY_BYTES \
+    ((size_t)1 << 20) /* of many small things: more go in a request of their own */
 #define HTTP_ANSWER_BYTES ((size_t)64 << 10) /* of a body: what is behind is read by nobody */
 
 struct http_options {
@@ -34,6 +36,7 @@ struct http {
     const struct libcurl *library;
     CURL *easy; /* NULL: not open */
     char why[CURL_ERROR_BYTES];
+    size_t most; /* bytes of a body of many small things: HTTP_BODY_BYTES, or what it takes */
 };
 
 /* rest: "user@host:8123/path?query"; port: where none is given, 443 with TLS unless it says so.  A
@@ -64,6 +67,8 @@ struct http_answer {
 int http_post(struct http *h, const struct http_post *p, struct http_answer *ret);
 /* What such an answer means for a destination (ship.h); wait_ns: see there. */
 int http_judge(const struct http *h, int rc, const struct http_answer *a, uint64_t *ret_wait_ns);
+/* A body of so many bytes was too long: h->most is less.  false: it is as little as it gets. */
+bool http_shorten(struct http *h, size_t bytes);
 /* Add text so that it may stand in a query. */
 void http_add_escaped(struct buf *b, const char *text);
 

@@ -33,14 +33,20 @@ enum {
     CURL_USERNAME = 10173,
     CURL_PASSWORD = 10174,
     CURL_PROTOCOLS = 181,
+    CURL_HEADEROPT = 229,      /* since 7.37; before, a proxy on the way got the token, too */
     CURL_HTTP09_ALLOWED = 285, /* since 7.64; before, such answers were taken */
     CURL_WRITEFUNCTION = 20011,
     CURL_PROGRESSFUNCTION = 20056,
     CURL_HEADERFUNCTION = 20079,
     CURL_POSTFIELDSIZE_LARGE = 30120,
 };
-enum { CURL_INFO_RESPONSE_CODE = 0x200002, CURL_INFO_OS_ERRNO = 0x200019 };
+enum {
+    CURL_INFO_RESPONSE_CODE = 0x200002,
+    CURL_INFO_HTTP_CONNECTCODE = 0x200016, /* of a proxy that was to lead through */
+    CURL_INFO_OS_ERRNO = 0x200019,
+};
 enum { CURL_ERROR_BYTES = 256, CURL_HTTP_AND_HTTPS = 3, CURL_TLS_1_2 = 6, CURL_BASIC = 1 };
+enum { CURL_HEADER_SEPARATE = 1 };
 enum curl_result {
     CURL_OK = 0,
     CURL_UNSUPPORTED_PROTOCOL = 1,

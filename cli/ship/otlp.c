@@ -20,7 +20,6 @@
 #include "sdk/lib/hash.h"
 #include "sdk/lib/protobuf.h"
 
-#define REQUEST_BYTES ((size_t)1 << 20) /* of points or spans: more go in a request of their own */
 #define ITEM_BYTES ((size_t)4 << 20)
 #define CUMULATIVE 2
 #define KIND_INTERNAL 1
@@ -30,6 +29,7 @@ struct otlp {
     char base[1024];
     struct buf items; /* Metrics or Spans of a request, each with its head */
     bool spans;
+    bool figures; /* of what is refused nothing comes again, so it is counted */
     uint32_t n;
 };
 
@@ -132,16 +132,14 @@ static uint64_t refused_by(const struct buf *answer)
 }
 
 /* {1: ResourceX {1: Resource, 2: ScopeX {1: Scope {1: name, 2: version}, 2: items}}} */
-static int flush(struct ship_destination *d, const struct ship_source *source)
+static int post(struct ship_destination *d, const struct ship_source *source, const char *items,
+                size_t size, uint32_t n)
 {
     struct otlp *o = d->self;
     struct http_answer a = {.status = 0};
     struct buf scope, scoped, resource, body;
     char path[1100];
-    int rc = 0;
 
-    if (o->n == 0)
-        return 0;
     buf_init(&scope, 4096);
     buf_init(&scoped, 4 * ITEM_BYTES);
     buf_init(&resource, 4 * ITEM_BYTES);
@@ -149,7 +147,7 @@ static int flush(struct ship_destination *d, const struct ship_source *source)
     protobuf_text(&scope, 1, "probing");
     protobuf_text(&scope, 2, probing_build);
     protobuf_message(&scoped, 1, &scope);
-    (void)buf_add(&scoped, o->items.data, o->items.size);
+    (void)buf_add(&scoped, items, size);
     add_resource(&resource, source);
     protobuf_message(&resource, 2, &scoped);
     protobuf_message(&body, 1, &resource);
@@ -159,34 +157,74 @@ static int flush(struct ship_destination *d, const struct ship_source *source)
                                 .type = "application/x-protobuf",
                                 .body = body.data,
                                 .size = body.size};
-    rc = body.failed || o->items.failed ? err_set(-EREMOTEIO, "a request is too long")
-                                        : http_post(&o->http, &p, &a);
+    int rc =
+        body.failed ? err_set(-EREMOTEIO, "a request is too long") : http_post(&o->http, &p, &a);
     rc = http_judge(&o->http, rc, &a, &d->wait_ns);
     if (rc == 0) {
         uint64_t refused = refused_by(&a.body);
-        refused = refused < o->n ? refused : o->n;
+        refused = refused < n ? refused : n;
         d->refused += refused;
-        d->samples += o->n - refused;
+        d->samples += n - refused;
     }
     buf_done(&a.body);
     buf_done(&scope);
     buf_done(&scoped);
     buf_done(&resource);
     buf_done(&body);
+    return rc;
+}
+
+/* Bytes of the first n items. */
+static size_t bytes_of(const struct buf *items, size_t from, uint32_t n)
+{
+    uint64_t head, size;
+    size_t at = from;
+
+    for (uint32_t i = 0; i < n; i++)
+        if (take_varint(items, &at, &head) && take_varint(items, &at, &size))
+            at += size;
+    return at - from;
+}
+
+/* Of what is too long the halves. */
+static int send_items(struct ship_destination *d, const struct ship_source *source, size_t from,
+                      size_t size, uint32_t n)
+{
+    struct otlp *o = d->self;
+    bool known = n > 1 && size > o->http.most;
+    int rc = known ? -EFBIG : post(d, source, o->items.data + from, size, n);
+
+    if (rc == -EFBIG && n > 1 && (known || http_shorten(&o->http, size))) {
+        size_t half = bytes_of(&o->items, from, n / 2);
+        rc = send_items(d, source, from, half, n / 2);
+        return rc < 0 ? rc : send_items(d, source, from + half, size - half, n - n / 2);
+    }
+    if (!o->figures || (rc != -EREMOTEIO && rc != -EFBIG))
+        return rc;
+    ship_refused(d, n);
+    return 0;
+}
+
+static int flush(struct ship_destination *d, const struct ship_source *source)
+{
+    struct otlp *o = d->self;
+    int rc = o->n == 0         ? 0
+             : o->items.failed ? err_set(-EREMOTEIO, "a request is too long")
+                               : send_items(d, source, 0, o->items.size, o->n);
+
     o->n = 0;
     buf_reset(&o->items);
     return rc;
 }
 
-/* `item` is whole, of n points or spans; it is emptied. */
-static int add_item(struct ship_destination *d, const struct ship_source *source, struct buf *item,
-                    uint32_t n)
+/* `item` is a whole point or span; it is emptied. */
+static int add_item(struct ship_destination *d, const struct ship_source *source, struct buf *item)
 {
     struct otlp *o = d->self;
-    int rc = o->n > 0 && o->items.size + item->size > REQUEST_BYTES ? flush(d, source) : 0;
+    int rc = o->n > 0 && o->items.size + item->size > o->http.most ? flush(d, source) : 0;
 
     protobuf_message(&o->items, 2, item);
-    o->n += n;
+    o->n++;
     return rc < 0                 ? rc
            : o->items.failed != 0 ? err_set(-EREMOTEIO, "a point or span is too long")
                                   : 0;
@@ -235,6 +273,7 @@ static int take_point(struct ship_destination *d, const struct ship_source *sour
 
 static int send_metrics(struct ship_destination *d, const struct ship_metrics *m)
 {
+    struct otlp *o = d->self;
     struct buf metric, points, point;
     struct labels labels;
     int rc = 0;
@@ -242,7 +281,8 @@ static int send_metrics(struct ship_destination *d, const struct ship_metrics *m
     buf_init(&metric, ITEM_BYTES);
     buf_init(&points, ITEM_BYTES);
     buf_init(&point, ITEM_BYTES);
-    ((struct otlp *)d->self)->spans = false;
+    o->spans = false;
+    o->figures = true;
     for (uint32_t i = 0; i < m->n && rc == 0; i++) {
         const struct ship_sample *s = &m->list[i];
         labels.n = 0;
@@ -260,11 +300,11 @@ static int send_metrics(struct ship_destination *d, const struct ship_metrics *m
         protobuf_double(&point, 4, s->value);
         protobuf_message(&points, 1, &point);
         add_metric(&metric, s->name, s->help, s->unit, strcmp(s->type, "counter") == 0, &points);
-        rc = add_item(d, m->source, &metric, 1);
+        rc = add_item(d, m->source, &metric);
     }
     if (rc == 0)
         rc = flush(d, m->source);
-    drop_request(d->self);
+    drop_request(o);
     buf_done(&metric);
     buf_done(&points);
     buf_done(&point);
@@ -390,7 +430,7 @@ static int write_span(struct writing *w, uint32_t part, uint32_t row, uint64_t n
         if (v.type != SQL_NULL)
             add_attribute(&w->item, 9, b->columns[i].name, &v);
     }
-    return add_item(w->d, b->source, &w->item, 1);
+    return add_item(w->d, b->source, &w->item);
 }
 
 /* One metric a numeric column and row: a point with the texts of the row as attributes. */
@@ -429,7 +469,7 @@ static int write_points(struct writing *w, uint32_t part, uint32_t row)
             protobuf_double(&w->point, 4, series_number(&v));
         protobuf_message(&w->points, 1, &w->point);
         add_metric(&w->item, name, "", "", /* counter= */ false, &w->points);
-        rc = add_item(w->d, b->source, &w->item, 1);
+        rc = add_item(w->d, b->source, &w->item);
     }
     return rc;
 }
@@ -447,6 +487,7 @@ static int send_batch(struct ship_destination *d, const struct ship_batch *b)
         return 0;
     }
     o->spans = w.duration >= 0;
+    o->figures = false;
     buf_init(&w.item, ITEM_BYTES);
     buf_init(&w.points, ITEM_BYTES);
     buf_init(&w.point, ITEM_BYTES);

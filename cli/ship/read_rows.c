@@ -186,8 +186,11 @@ static void commit(struct ship_run *r, const struct item *i, bool fresh)
     r->state.changed = true;
 }
 
-static void count_samples(struct ship_run *r, const struct ship_destination *before)
+/* Of what will be sent again nothing: it is counted then. */
+static void count_samples(struct ship_run *r, const struct ship_destination *before, int rc)
 {
+    if (rc < 0)
+        return;
     r->state.totals.samples += r->to.samples - before->samples;
     r->state.totals.samples_refused += r->to.refused - before->refused;
     r->state.totals.samples_over += r->to.over - before->over;
@@ -217,7 +220,7 @@ static int send_item(struct ship_run *r, const struct item *i)
         rc = r->to.kind->send(&r->to, &b);
     }
     arena_done(&mem);
-    count_samples(r, &before);
+    count_samples(r, &before, rc);
     if (rc >= 0) {
         commit(r, i, i->rows > 0 && rc == 0);
         return 0;
@@ -470,7 +473,7 @@ static int figures_done(void *arg, const struct member *m)
     all->at_ns = utc_now();
     if (m->result.state == MEMBER_ANSWERED && all->n > 0)
         rc = r->to.kind->send_metrics(&r->to, all);
-    count_samples(r, &before);
+    count_samples(r, &before, rc);
     r->state.changed = true;
     free(all->list);
     *all = (struct ship_metrics){.n = 0};

@@ -22,7 +22,6 @@
 #include "sdk/lib/protobuf.h"
 #include "sdk/lib/snappy.h"
 
-#define REQUEST_BYTES ((size_t)1 << 20) /* of series: more go in a request of their own */
 #define SERIES_BYTES ((size_t)256 << 10)
 #define SAMPLES_EACH 64 /* of a series in a request: that much is refused together */
 #define REFUSALS_MAX 64 /* requests to find out what is refused of one; the rest is, then */
@@ -52,7 +51,7 @@ static int post(struct ship_destination *d, uint32_t from, uint32_t to)
                         .size = last->at + last->size - first->at};
     struct buf body;
 
-    buf_init(&body, 4 * REQUEST_BYTES);
+    buf_init(&body, 4 * HTTP_BODY_BYTES);
     (void)snappy_add(&body, plain.data, plain.size);
     const struct http_post p = {
         .path = w->http.path,
@@ -82,7 +81,9 @@ static uint32_t samples_in(const struct remote_write *w, uint32_t from, uint32_t
 static int send_range(struct ship_destination *d, uint32_t from, uint32_t to)
 {
     struct remote_write *w = d->self;
-    int rc = w->refusals < REFUSALS_MAX ? post(d, from, to) : -EREMOTEIO;
+    size_t bytes = w->places[to - 1].at + w->places[to - 1].size - w->places[from].at;
+    bool whole = to - from == 1, known = bytes > w->http.most && !whole;
+    int rc = known ? -EFBIG : w->refusals >= REFUSALS_MAX ? -EREMOTEIO : post(d, from, to);
 
     if (rc == 0) {
         d->samples += samples_in(w, from, to);
@@ -90,9 +91,12 @@ static int send_range(struct ship_destination *d, uint32_t from, uint32_t to)
     }
     if (rc != -EREMOTEIO && rc != -EFBIG)
         return rc;
-    w->refusals++;
-    if (to - from == 1 || w->refusals >= REFUSALS_MAX) {
-        d->refused += samples_in(w, from, to);
+    if (rc == -EREMOTEIO)
+        whole = whole || ++w->refusals >= REFUSALS_MAX;
+    else if (!known)
+        whole = whole || !http_shorten(&w->http, bytes);
+    if (whole) {
+        ship_refused(d, samples_in(w, from, to));
         return 0;
     }
     uint32_t middle = from + (to - from) / 2;
@@ -125,7 +129,7 @@ static int add_series(struct ship_destination *d, struct buf *one, size_t labels
         buf_reset(one);
         return 0;
     }
-    rc = rc < 0 ? rc : w->n > 0 && w->series.size + one->size > REQUEST_BYTES ? flush(d) : 0;
+    rc = rc < 0 ? rc : w->n > 0 && w->series.size + one->size > w->http.most ? flush(d) : 0;
 
     if (rc < 0)
         return rc;
@@ -297,7 +301,7 @@ static int open_remote_write(struct ship_destination *d, const char *rest)
     if (w == NULL)
         return err_set(-ENOMEM, "no memory for a destination");
     d->self = w;
-    buf_init(&w->series, 2 * REQUEST_BYTES);
+    buf_init(&w->series, 2 * HTTP_BODY_BYTES);
     int rc = http_open(rest, d->http.tls ? "443" : "9090", &d->http, &w->http);
     if (rc == 0 && (w->http.path[0] == '\0' || strcmp(w->http.path, "/") == 0))
         rc = err_set(-EINVAL,

@@ -22,8 +22,7 @@
 #define EVERY_NS (10 * NS_PER_S)
 #define WAIT_FIRST_NS NS_PER_S /* after a failure, and twice as long each time, up to */
 #define WAIT_MOST_NS (60 * NS_PER_S)
-#define ONCE_TRIES 5       /* with --once */
-#define MAX_SERIES 1000000 /* an hour: for which VictoriaMetrics' manual wants 1 GB of memory */
+#define ONCE_TRIES 5 /* with --once */
 #define SECRET_BYTES 600
 #define TURNS_MAX 1000 /* ranges of a table between two looks at who is there */
 
@@ -128,14 +127,15 @@ static int back_off(struct ship_run *r, struct backoff *b, int rc)
         return err_set(rc, "%s", why);
     if (r->once && b->tries + 1 >= ONCE_TRIES)
         return err_set(-EIO, "%s; given up after %d tries, and the place is kept", why, ONCE_TRIES);
-    if (b->tries++ == 0)
-        terminal_say(
-            "%s; nothing is lost meanwhile but what retention takes, and it is tried again", why);
     b->wait_ns = b->wait_ns == 0                 ? WAIT_FIRST_NS
                  : 2 * b->wait_ns < WAIT_MOST_NS ? 2 * b->wait_ns
                                                  : WAIT_MOST_NS;
     uint64_t ns = r->to.wait_ns > b->wait_ns ? r->to.wait_ns : b->wait_ns;
     text_ns((int64_t)ns, shown);
+    if (b->tries++ == 0 || ns > WAIT_MOST_NS) /* the latter only where it asks for that */
+        terminal_say("%s; nothing is lost meanwhile but what retention takes, and it is tried "
+                     "again in %s",
+                     why, shown);
     wait_ns(ns);
     return 0;
 }
@@ -160,8 +160,10 @@ static void say_losses(struct ship_run *r)
     if (now->samples_refused > r->told.samples_refused)
         terminal_say(
             "%llu samples or spans were left out: refused there, without a time, or several "
-            "in one millisecond",
-            (unsigned long long)(now->samples_refused - r->told.samples_refused));
+            "in one millisecond%s%s",
+            (unsigned long long)(now->samples_refused - r->told.samples_refused),
+            r->to.why_refused[0] != '\0' ? "; " : "", r->to.why_refused);
+    r->to.why_refused[0] = '\0';
     if (now->samples_over > r->told.samples_over)
         terminal_say("%llu samples were left out, of more than %llu different series in an hour: "
                      "name tables whose texts are few (--tables), or raise --max-series",
@@ -285,12 +287,8 @@ int command_ship(struct target *t, int argc, char **argv)
                                         "help ship`)"));
     if (rc == 0)
         rc = read_secret(w.secret_file, room, &w.http.secret);
-    if (rc == 0 && (rc = ship_destination_open(w.to, &w.http, &r.to)) == -EINVAL)
+    if (rc == 0 && (rc = ship_destination_open(w.to, &w.http, w.max_series, &r.to)) == -EINVAL)
         rc = cli_misuse(rc);
-    if (rc == 0 && w.max_series != 0 && !r.to.kind->series)
-        rc = cli_misuse(err_set(-EINVAL, "--max-series is for what has series: %s, %s",
-                                ship_remote_write.example, ship_otlp.example));
-    r.to.limit.most = w.max_series != 0 ? w.max_series : MAX_SERIES;
     if (rc == 0)
         rc = ship_state_open(w.state, r.to.shown, &r.state);
     if (rc == 0 && r.to.kind->once && r.to.claims.made == 0)

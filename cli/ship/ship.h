@@ -184,8 +184,8 @@ struct ship_destination {
 };
 
 /* -EINVAL: no such scheme; the words list what there is.  http: its texts are borrowed, tls is said
- * by the scheme. */
-int ship_destination_open(const char *url, const struct http_options *http,
+ * by the scheme.  most: series in an hour, 0: it is not said. */
+int ship_destination_open(const char *url, const struct http_options *http, uint64_t most,
                           struct ship_destination *ret);
 void ship_destination_close(struct ship_destination *d);
 /* Samples that it has refused, for the reason of err_text(). */

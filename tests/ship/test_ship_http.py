@@ -73,6 +73,7 @@ def test_series_without_end_are_cut_off(world, receive):  # noqa: F811
     assert ship(world, *words, "--max-series", "0").returncode == 2
     done = ship(world, str(rank.pid), "parquet:%s" % (world.tmp / "out"), "--max-series", "9")
     assert done.returncode == 2 and "is for what has series: prometheus+http" in done.stderr
+    assert not (world.tmp / "out").exists()  # it was made, with a lock in it
 
 
 def test_series_without_end_are_cut_off_by_opentelemetry(world, receive):  # noqa: F811
@@ -124,8 +125,11 @@ def test_a_server_that_fails_gets_it_all_in_the_end(world, receive, fault):  # n
 
 
 @pytest.mark.parametrize("status,said", [(301, "leads elsewhere"), (401, "answers 401"),
-                                         (404, "answers 404"), (200, "web page")])
+                                         (404, "answers 404"), (200, "web page"),
+                                         (415, "answers 415"),
+                                         (407, "wants a user and a password")])
 def test_a_wrong_address_ends_it(world, receive, status, said):  # noqa: F811
+    """Where a proxy wanted a password, each row was given up as refused."""
     rank, = start_job(world)
     add(rank, 3)
     to = receive(lambda receiver, request: (
@@ -135,6 +139,50 @@ def test_a_wrong_address_ends_it(world, receive, status, said):  # noqa: F811
     assert len(to.requests) == 1
     source, = state_of(world)[1]
     assert all(t[3] == 0 for t in source["tables"])  # the place is kept
+    assert state_of(world)[0]["samples_refused"] == 0
+
+
+def test_through_a_proxy_with_a_password(world, receive):  # noqa: F811
+    rank, = start_job(world)
+    add(rank, 3, apart=0.002)
+    right = "Basic " + base64.b64encode(b"me:p%w").decode()
+    proxy = receive(lambda receiver, request: (
+        (200, {}, b"") if request["headers"].get("Proxy-Authorization") == right
+        else (407, {"Proxy-Authenticate": "Basic"}, b"")))
+    words = (world, str(rank.pid), "prometheus+http://metrics.invalid/api/v1/write", "--tables",
+             "python.loss")
+    env = {"no_proxy": "", "PROBING_SHIP_SECRET": "s3cret"}
+    done = ship(*words, env=dict(env, http_proxy="http://127.0.0.1:%d" % proxy.port))
+    assert done.returncode == 1 and "http_proxy=http://USER:PASSWORD" in done.stderr, done.stderr
+    assert not proxy.taken() and state_of(world)[0]["samples_refused"] == 0
+    done = ship(*words, env=dict(env, http_proxy="http://me:p%%25w@127.0.0.1:%d" % proxy.port))
+    assert done.returncode == 0 and sent_steps(proxy) == [0, 1, 2], done.stderr
+    assert {r["path"] for r in proxy.taken()} == {"http://metrics.invalid:9090/api/v1/write"}
+    assert "p%w" not in done.stderr and "p%25w" not in done.stderr
+
+
+def test_a_proxy_on_the_way_to_tls_gets_no_token(world):
+    rank, = start_job(world)
+    add(rank, 3)
+    heard = []
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        listener.listen()
+
+        def play():
+            connection, _ = listener.accept()
+            heard.append(connection.recv(1 << 16))
+            connection.sendall(b"HTTP/1.1 407 Who?\r\nProxy-Authenticate: Basic\r\n"
+                               b"Content-Length: 0\r\n\r\n")
+            connection.close()
+        thread = threading.Thread(target=play, daemon=True)
+        thread.start()
+        done = ship(world, str(rank.pid), "otlp+https://metrics.invalid", env={
+            "no_proxy": "", "PROBING_SHIP_SECRET": "s3cret",
+            "https_proxy": "http://127.0.0.1:%d" % listener.getsockname()[1]})
+        thread.join()
+    assert heard[0].startswith(b"CONNECT metrics.invalid:443 ") and b"s3cret" not in heard[0]
+    assert done.returncode == 1 and "wants a user and a password" in done.stderr, done.stderr
 
 
 def test_nobody_listens_and_then_somebody_does(world, receive):  # noqa: F811
@@ -385,6 +433,47 @@ def test_what_opentelemetry_refuses_is_counted(world, receive):  # noqa: F811
     to = receive(lambda receiver, request: (200, {}, bytes([0x0a, 2, 8, 3])))
     done = ship(world, str(rank.pid), "otlp+http://127.0.0.1:%d" % to.port)
     assert done.returncode == 0 and "3 samples or spans were left out" in done.stderr, done.stderr
+
+
+@pytest.mark.parametrize("to", [WRITE, "otlp+http://127.0.0.1:%d"], ids=["remote-write", "otlp"])
+def test_a_server_that_takes_no_long_requests_gets_short_ones(world, receive, to):  # noqa: F811
+    """OpenTelemetry's figures were dropped without a word, and each range was halved anew."""
+    rank, = start_job(world)
+    add(rank, 1500, apart=0.0011)
+    receiver = receive(lambda receiver, request: (
+        (413, {}, b"too large") if len(request["body"]) > 6000 else (200, {}, b"")))
+    done = ship(world, str(rank.pid), to % receiver.port, "--tables", "python.loss")
+    assert done.returncode == 0 and "left out 0" in done.stderr, done.stderr
+    steps, figures = set(), set()
+    for request in receiver.taken():
+        if to == WRITE:
+            for labels, values in remote_write(request["body"]):
+                figures.add(labels["__name__"])
+                steps |= {v for _, v in values} if labels["__name__"].endswith("_step") else set()
+            continue
+        for metric in parts(parts(parts(request["body"], 1)[0], 2)[0], 2):
+            name = parts(metric, 1)[0].decode()
+            figures.add(name)
+            if name == "probing_python_loss_step":
+                point = parts(parts(metric, 5)[0], 1)[0]
+                steps.add(int.from_bytes(parts(point, 6)[0], "little"))
+    assert steps == set(range(1500)) and "process_threads" in figures
+    refused = [r for r in receiver.requests if r["status"] == 413]
+    assert 0 < len(refused) < 40
+
+
+def test_figures_that_are_refused_are_counted_with_the_words(world, receive):  # noqa: F811
+    """Of OpenTelemetry's nothing was said."""
+    rank, = start_job(world)
+    to = receive(lambda receiver, request: (400, {}, b"no such tenant\n"))
+    done = ship(world, str(rank.pid), "otlp+http://127.0.0.1:%d" % to.port)
+    left = int(re.search(r"(\d+) samples or spans were left out: .*; 127.0.0.1:\d+ answers 400: "
+                         "no such tenant", done.stderr).group(1))
+    assert left > 10 and state_of(world)[0]["samples_refused"] == left, done.stderr
+    assert len(to.requests) == 1
+    done = ship(world, str(rank.pid), WRITE % to.port, "--state",
+                str(world.tmp / "state" / "other.json"))
+    assert "answers 400: no such tenant" in done.stderr, done.stderr
 
 
 # ---- real servers ----
