@@ -6,6 +6,7 @@ import os
 import re
 import shutil
 import signal
+import socket
 import subprocess
 import urllib.parse
 
@@ -87,9 +88,6 @@ def series(job, name, wrong=None):
 
 def test_each_alert_fires_in_its_minutes_and_no_other(tmp_path):
     """As Prometheus evaluates them, with the windows that the file has."""
-    promtool = shutil.which("promtool")
-    if promtool is None:
-        pytest.skip("no promtool (Debian: prometheus)")
     tests = []
     for alert, bad, values, before, after, rank in WRONG:
         every = [s for name in GOOD for s in series("good", name)]
@@ -105,11 +103,64 @@ def test_each_alert_fires_in_its_minutes_and_no_other(tmp_path):
             {"expr": 'ALERTS{alertstate="firing"}', "eval_time": "%dm" % at,
              "exp_samples": [{"labels": fires, "value": 1}] if at == after else []}
             for at in (59, before, after)]})
-    file = tmp_path / "alerts_test.yml"
+    check(tmp_path, tests)
+
+
+def check(folder, tests):
+    promtool = shutil.which("promtool")
+    if promtool is None:
+        pytest.skip("no promtool (Debian: prometheus)")
+    file = folder / "alerts_test.yml"
     file.write_text(json.dumps({"rule_files": [str(GRAFANA / "alerts.yml")],
                                 "evaluation_interval": "1m", "tests": tests}))
     done = subprocess.run([promtool, "test", "rules", str(file)], capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr
+
+
+def started_anew():
+    """Two jobs, of which rank 1 of one is another process from the 61st minute on."""
+    found = [dict(s, series=s["series"].replace("}", ',process="%s"}' % job))
+             for job in ("a", "b") for name in GOOD for s in series(job, name)]
+    for one in [s for s in found if 'job="b"' in s["series"] and 'rank="1"' in s["series"]]:
+        begin, step = re.match(r"([\d.]+)(?:\+(\d+))?x780$", one["values"]).groups(default="0")
+        rest = "%g+%sx414" % (float(begin) + int(step) * 366, step)
+        found.append({"series": one["series"].replace('"b"}', '"b2"}').replace('"71"', '"81"'),
+                      "values": "_x366 " + rest})
+        one["values"] = "%s+%sx365" % (begin, step)
+    return found
+
+
+def test_a_rank_that_is_started_anew_raises_no_alert(tmp_path):
+    """Its own work was that of both processes, as long as there are figures of the old one."""
+    check(tmp_path, [{"interval": "10s", "input_series": started_anew(), "promql_expr_test": [
+        {"expr": 'ALERTS{alertstate="firing"}', "eval_time": "%dm" % at, "exp_samples": []}
+        for at in range(59, 80)]}])
+
+
+def test_the_board_keeps_jobs_and_processes_apart(tmp_path):
+    """Of all jobs (and a job is made of ranks from 0 on) a rank had the sum of their work."""
+    panels = {p["title"]: p["targets"] for p in json.loads((GRAFANA / "board.json").read_text())[
+        "panels"]}
+
+    def has(title, second, samples):
+        (target,) = panels[title]
+        return {"expr": target["expr"].replace("$job", ".*").replace("$host", ".*"),
+                "eval_time": "%ds" % second, "exp_samples": [
+                    {"labels": "{%s}" % ", ".join('%s="%s"' % pair for pair in labels.items()),
+                     "value": value} for labels, value in samples]}
+    every = [{"job": job, "rank": str(rank)} for job in ("a", "b") for rank in range(3)]
+    memory = [dict(one, host="n1", pid=str(70 + int(one["rank"])), process=one["job"])
+              for one in every] + [{"job": "b", "rank": "1", "host": "n1", "pid": "81",
+                                    "process": "b2"}]
+    at = 3720  # a minute after the new process began; figures of the old one count for five
+    check(tmp_path, [{"interval": "10s", "input_series": started_anew(), "promql_expr_test": [
+        has("A rank's own work, without waiting for others", at, [(one, 0.02) for one in every]),
+        has("Time of the last step", at, []),
+        has("Step of each rank", at, [(one, 5 * at / 10) for one in every]),
+        has("Where the time goes, mean of all ranks", at,
+            [({"job": job, "phase": phase}, 0.01) for job in ("a", "b")
+             for phase in ("dataloader", "forward", "backward")]),
+        has("Resident memory", at, [(one, 1e9) for one in memory])]}])
 
 
 def test_vmalert_takes_the_rules():
@@ -153,9 +204,16 @@ def test_the_board_and_the_alerts_of_a_real_job(world):
     wait_for(lambda: fires("Straggler") == {"2"}, lambda: "rank 2, not %s" % fires("Straggler"))
     wait_for(lambda: fires("MemoryLeaks") == {"1"}, lambda: "rank 1, not %s" % fires("MemoryLeaks"))
     assert fires("TrainingHangs") == fires("CollectiveHangs") == set()
-    for panel in json.loads((GRAFANA / "board.json").read_text())["panels"]:
-        expression = panel["targets"][0]["expr"].replace("$job", name).replace("$host", ".*")
-        wait_for(lambda e=expression: ask(e), panel["title"])
+    board = json.loads((GRAFANA / "board.json").read_text())
+    for panel in board["panels"]:
+        for target in panel["targets"]:
+            expression = target["expr"].replace("$job", name).replace("$host", ".*")
+            wait_for(lambda e=expression: ask(e), panel["title"])
+    for variable in [v for v in board["templating"]["list"] if v["type"] == "query"]:
+        metric, label = re.fullmatch(r"label_values\((\w+), (\w+)\)",
+                                     variable["query"]["query"]).groups()
+        found = {one["metric"].get(label) for one in ask("count by (%s) (%s)" % (label, metric))}
+        assert found == {{"job": name, "host": socket.gethostname()}[variable["name"]]}
     (world.tmp / "hang").touch()
     wait_for(lambda: fires("TrainingHangs") == {""}, "the alert of a hang")
     ranks[0].process.send_signal(signal.SIGKILL)
