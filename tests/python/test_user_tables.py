@@ -476,44 +476,6 @@ def test_rows_of_a_table_that_is_long_in_the_making_are_counted(world):
     assert target.rows("select n from python.early") == [[7]]
 
 
-BEFORE = HEAD + """
-early, other = probing.table("early", {"n": int}), probing.table("other", {"n": int})
-for n in range(7): early.append(n)
-print("ready", flush=True)
-while True: time.sleep(0.005)
-"""
-
-
-def test_rows_from_before_probing_came_are_told(world, python):
-    """They are not lost: nobody was there who could have kept them."""
-    target = world.start(python, BEFORE)
-    target.wait_line("ready")
-    target.inject()
-    assert target.probing("eval", "early.append(7)").returncode == 0
-    assert wait_for(lambda: said(target), "a line of the log") == [
-        "python.early: 7 rows were appended before probing came, and are not kept"]
-    assert lost(target) == [] and target.rows("select n from python.early") == [[7]]
-
-
-def test_rows_from_before_the_plugin_came_are_lost_where_the_core_was_there(world):
-    """As with `launch` on a machine that is short of processors: the library is in the program from
-    its first instruction on, and all that is behind it comes after the rows."""
-    done = subprocess.run([DEBIAN_PYTHON, "-c", HEAD + """
-early = probing.table("early", {"n": int})
-for n in range(7): early.append(n)
-probing.init()
-early.append(7)
-print(probing.query("select n from python.early"))
-print(probing.query("select reason, rows from probing.lost"))
-print(probing.query("select text from probing.log where text like 'python.early:%'"))
-"""], env=dict(world.env, LD_PRELOAD=str(CORE), PROBING="0", PROBING_LIBRARY=str(CORE)),
-                          stdout=subprocess.PIPE, timeout=100, universal_newlines=True)
-    assert done.stdout.split("\n") == [
-        "[(7,)]", "[('no_table', 7)]",
-        "[('python.early: 7 rows were appended before its table was there, and are not kept; they "
-        "are counted in probing.lost',)]", ""], done.stdout
-
-
 HANDED = HEAD + """
 attach, go = probing._attach, os.environ["GO"]
 def slow(given):  # the interpreter may leave the main thread for another at any point

@@ -304,14 +304,13 @@ static void count_awaited(int change)
         atomic_store_explicit(&on_their_way, n + (uint32_t)change, memory_order_relaxed);
 }
 
-static void tell_early(const struct written *w, uint64_t rows, bool lost)
+static void tell_early(const char *table, uint64_t rows, bool lost)
 {
     char text[240];
     if (rows == 0)
         return;
     (void)snprintf(text, sizeof(text), "%s: %llu rows were appended before %s, and are not kept%s",
-                   w->desc.name, (unsigned long long)rows,
-                   lost ? "its table was there" : "probing came",
+                   table, (unsigned long long)rows, lost ? "its table was there" : "probing came",
                    lost ? "; they are counted in probing.lost" : "");
     natives_host->log(natives_host, lost ? PROBING_WARN : PROBING_INFO, text);
 }
@@ -348,7 +347,7 @@ static void make(void *self, const char *topic, const void *payload, uint32_t n)
     (void)pthread_cond_broadcast(&made);
     (void)pthread_mutex_unlock(&making);
     if (table)
-        tell_early(w, atomic_load_explicit(&w->early, memory_order_relaxed), true);
+        tell_early(w->desc.name, atomic_load_explicit(&w->early, memory_order_relaxed), true);
 }
 
 void written_wake(void)
@@ -485,19 +484,20 @@ static PyObject *table_wait(PyObject *self, PyObject *capsule)
     return natives_none();
 }
 
-/* table_early(append.__self__, rows, probing was in the process): what the package counted before
- * it had append(). */
-static PyObject *table_early(PyObject *self, PyObject *args)
+/* early(name, rows, probing was in the process): of a table, what the package counted before it had
+ * somebody to give it to. */
+static PyObject *early(PyObject *self, PyObject *args)
 {
     const struct cpython *py = &natives_py;
+    size_t n;
     (void)self;
-    struct written *w = py->PyCapsule_GetPointer(py->PyTuple_GetItem(args, 0), CAPSULE);
+    const char *name = natives_utf8(py->PyTuple_GetItem(args, 0), &n);
     int64_t rows = py->PyLong_AsLongLong(py->PyTuple_GetItem(args, 1));
     bool lost = py->PyObject_IsTrue(py->PyTuple_GetItem(args, 2)) == 1;
-    if (w && rows > 0 && offer_enter()) {
+    if (rows > 0 && offer_enter()) {
         if (lost && loss)
             loss->no_table(natives_host, (uint64_t)rows);
-        tell_early(w, (uint64_t)rows, lost && loss);
+        tell_early(name, (uint64_t)rows, lost && loss);
         offer_leave();
     }
     py->PyErr_Clear();
@@ -507,6 +507,6 @@ static PyObject *table_early(PyObject *self, PyObject *args)
 struct cpython_method written_natives[] = {
     {"table", table, METH_VARARGS, NULL},
     {"table_wait", table_wait, METH_O, NULL},
-    {"table_early", table_early, METH_VARARGS, NULL},
+    {"early", early, METH_VARARGS, NULL},
     {NULL, NULL, 0, NULL},
 };

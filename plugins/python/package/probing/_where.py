@@ -173,3 +173,13 @@ def foreign(commands=False):
     return ("%s %s of another project, which has the same names: keep one of the two (pip "
             "uninstall probing, then install libprobing again)"
             % (", ".join(dict.fromkeys(found)), "is" if len(found) == 1 else "are"))
+
+
+def is_loaded():
+    """Is libprobing.so in this process?  By `launch` it is before Python is, and its plugin comes
+    later."""
+    try:
+        with open("/proc/self/maps", errors="replace") as maps:
+            return any("/libprobing.so" in line for line in maps)
+    except OSError:
+        return False

@@ -8,10 +8,14 @@
     probing.event("checkpoint", path="/tmp/3.pt")
 
 A span knows the one around it: in the same thread, and in the same task of asyncio.  Before probing
-comes and after it has left nothing is recorded, and a span costs some 0.5 us.
+comes and after it has left nothing is recorded, and a span costs some 0.5 us.  Where probing was in
+the process already and only not ready, probing.lost counts the rows.
 """
 import functools
+import itertools
 import sys
+
+from ._where import is_loaded
 
 try:
     import contextvars
@@ -28,11 +32,36 @@ _encode = _quote = None
 
 def attach(native):
     """What the plugin gives (a dict), or None: it has left."""
-    global _begin, _end, _event
-    native = native or {}
+    global _begin, _end, _event, _miss
+    native, missed = native or {}, _miss
+    if native or _begin is not None:
+        _miss = None  # what comes after it has left is not meant for it
     _begin, _end, _event = native.get("begin"), native.get("end"), native.get("event")
     if native:
         native["context"](_current)
+        if missed is _count:
+            native["early"]("python.trace_event", next(_missed), True)
+
+
+_missed = itertools.count()  # rows that nobody took, while probing was on its way
+
+
+def _count(rows):
+    for _ in range(rows):
+        next(_missed)
+
+
+def _look(rows):
+    """The first that nobody takes.  Without probing in the process none is missed, or counted."""
+    global _miss
+    if is_loaded():
+        _miss = _count
+        _count(rows)
+    else:
+        _miss = None
+
+
+_miss = _look
 
 
 def _other(value):
@@ -95,6 +124,9 @@ class Span(object):
         begin = _begin
         if begin is None:
             if _arrives is None or not _arrives():
+                miss = _miss  # attach() may take it away at any moment
+                if miss is not None:
+                    miss(2)  # of its begin and its end
                 return self
             begin = _begin
         self._before = before = _around(None)
@@ -156,6 +188,9 @@ def around(function, new):
         def wrapped(*args, **named):
             span = new()
             if _begin is None:
+                miss = _miss  # attach() may take it away at any moment
+                if miss is not None:
+                    miss(2)
                 return (yield from function(*args, **named))
             span._open()  # what its caller does between two items is not inside it
             try:
@@ -189,6 +224,10 @@ def event(name, **attributes):
         around_it = _around(None)
         _event(name, around_it.record if around_it is not None else None,
                _json(attributes) if attributes else None)
+    else:
+        miss = _miss
+        if miss is not None:
+            miss(1)
 
 
 def step(number=None):

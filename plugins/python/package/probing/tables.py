@@ -20,6 +20,8 @@ and probing.log says so once.
 import itertools
 import re
 
+from ._where import is_loaded
+
 TYPES = {int: 1, float: 2, str: 3, bytes: 4, bool: 1}
 _BY_NAME = {kind.__name__: kind for kind in TYPES}  # annotations may be texts
 _OPTIONAL = [re.compile(form) for form in (
@@ -39,7 +41,7 @@ def attach(native):
     """What the plugin gives (a dict), or None: it has left."""
     global _make, _wait, _tell_early, _was_there
     native = native or {}
-    _make, _wait, _tell_early = map(native.get, ("table", "table_wait", "table_early"))
+    _make, _wait, _tell_early = map(native.get, ("table", "table_wait", "early"))
     for one in list(_tables.values()):
         one._attach(wait=False)
     if native:
@@ -78,7 +80,7 @@ class Table(object):
             rows = next(self._idle.rows)
             early, self._told = rows - self._told, rows + 1
             if early:
-                _tell_early(made.__self__, early, bool(_was_there))
+                _tell_early(self.name, early, bool(_was_there))
 
 
 def _nothing(columns):
@@ -88,15 +90,6 @@ def _nothing(columns):
     exec("def append(%s): _next()" % ", ".join("%s=None" % c[0] for c in columns), space)
     space["append"].rows = rows
     return space["append"]
-
-
-def _is_loaded():
-    """By `launch` it is there before Python is, and its plugin comes later."""
-    try:
-        with open("/proc/self/maps", errors="replace") as maps:
-            return any("/libprobing.so" in line for line in maps)
-    except OSError:
-        return False
 
 
 def _bare(kind):
@@ -174,7 +167,7 @@ def table(name, columns=None, doc=""):
     if _arrives is not None:
         _arrives()
     if _was_there is None and _make is None:
-        _was_there = _is_loaded()
+        _was_there = is_loaded()
     made = _tables[name] = Table(name, read, row, str(doc))
     # Probing may come between any two lines: whom attach() finds it attaches, so a table is listed
     # first, and what it was given is not taken away again.
