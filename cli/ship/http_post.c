@@ -378,8 +378,8 @@ int http_judge(const struct http *h, int rc, const struct http_answer *a, uint64
     if (status == 407)
         return err_set(-EPROTO, "%s:%s: " WANTS_PASSWORD, h->host, h->port);
     /* Of others than these nothing is known of the batch: 401, 404, 415 ... say that no batch is
-     * taken, and rows are not left out for it. */
-    bool batch = status == 400 || status == 409 || status == 422;
+     * taken, and rows are not left out for it.  414: a table's columns stand in the address. */
+    bool batch = status == 400 || status == 409 || status == 414 || status == 422;
     return err_set(status == 413 ? -EFBIG
                    : batch       ? -EREMOTEIO
                                  : -EPROTO,
