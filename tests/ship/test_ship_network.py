@@ -2,6 +2,7 @@
 """`probing ship` of ranks on other machines, over a network that is slow and is cut in the middle
 (tests/network.py): it goes on where it stopped, and each row comes once."""
 import json
+import os
 import signal
 import sys
 
@@ -55,6 +56,8 @@ def table(job, number):
     return 0, False
 
 
+@pytest.mark.skipif(not os.environ.get("PROBING_TEST_FULL"), reason="a minute and a half, of which "
+                    "one waits for who is cut off: PROBING_TEST_FULL=1")
 def test_a_cut_in_the_middle(job):
     one, two = job.network[1], job.network[2]
     job.network.set(two, one, rate_kbit=2000)
