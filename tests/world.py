@@ -96,17 +96,20 @@ def start_in_terminal(argv, env, prepare=lambda: None):
     return pid, master
 
 
+def begin(args, env, log):
+    """The process of a target, which writes into that file and stands in its folder."""
+    with open(log, "wb") as out:
+        return subprocess.Popen(args, stdout=out, stderr=subprocess.STDOUT, env=env,
+                                stdin=subprocess.DEVNULL, cwd=log.parent, start_new_session=True)
+
+
 class Target:
     """A running process to enter, its output lines, and the command aimed at it."""
 
-    def __init__(self, world, args, env=None):
+    def __init__(self, world, args, env=None, begin=begin):
         self.world = world
         self.log = world.tmp / ("target-%d.log" % len(world.targets))
-        full = dict(world.env, **(env or {}))
-        with open(self.log, "wb") as log:
-            self.process = subprocess.Popen(args, stdout=log, stderr=subprocess.STDOUT,
-                                            stdin=subprocess.DEVNULL, env=full, cwd=world.tmp,
-                                            start_new_session=True)
+        self.process = begin(args, dict(world.env, **(env or {})), self.log)
         self.pid = self.process.pid
 
     def output(self):
@@ -199,8 +202,8 @@ class World:
                               stdin=subprocess.DEVNULL, env=dict(self.env, **(env or {})),
                               encoding="utf-8", errors="replace")
 
-    def start(self, *args, env=None):
-        target = Target(self, list(args), env)
+    def start(self, *args, env=None, begin=begin):
+        target = Target(self, list(args), env, begin)
         self.targets.append(target)
         return target
 

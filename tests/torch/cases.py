@@ -4,8 +4,12 @@
 Debian's, and those of the Pythons that the variable PROBING_TEST_TORCH names (separated by `:`, for
 example a virtual environment with PyPI's torch).
 """
+import ctypes
+import functools
 import json
 import os
+import signal
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -23,13 +27,69 @@ HOOKS_LEFT = ("import torch; "
               "type(torch.autograd.backward).__name__)")
 
 
-class Case:
-    """A target from targets/: it makes its models, waits for us, works, and writes what it saw."""
+PR_SET_CHILD_SUBREAPER = 36
+FLAGS = ["-W", "ignore", "-u"]
 
-    def __init__(self, world, name, python, *more, env=None):
+
+class Adopted:
+    """A child that another process of ours has made, as the tests use a subprocess.Popen."""
+
+    def __init__(self, pid):
+        self.pid, self.returncode = pid, None
+
+    def wait(self, timeout=shared.LIMIT):
+        shared.wait_for(lambda: self.poll() is not None, "the end of %d" % self.pid, timeout)
+        return self.returncode
+
+    def poll(self):
+        if self.returncode is None:
+            ended, status = os.waitpid(self.pid, os.WNOHANG)
+            if ended:
+                self.returncode = -os.WTERMSIG(status) if os.WIFSIGNALED(status) \
+                    else os.WEXITSTATUS(status)
+        return self.returncode
+
+    def send_signal(self, number):
+        if self.poll() is None:
+            os.kill(self.pid, number)
+
+    def kill(self):
+        self.send_signal(signal.SIGKILL)
+
+
+WARM = {}  # {python: one that has imported torch}; it ends with us, for then it can read no more
+
+
+def begin_warm(args, env, log):
+    """As shared.begin(), by a fork of a Python that has imported torch (warm.py)."""
+    python, argv = args[0], args[1 + len(FLAGS):]
+    log.touch()
+    if python not in WARM:
+        WARM[python] = subprocess.Popen(
+            [python, *FLAGS, str(HERE / "warm.py")], env=env, stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE, text=True)
+    print(json.dumps({"argv": argv, "env": env, "log": str(log)}), file=WARM[python].stdin,
+          flush=True)
+    prctl = ctypes.CDLL(None, use_errno=True).prctl
+    assert prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) == 0
+    try:
+        pid = WARM[python].stdout.readline()
+        assert pid, "a Python that imports torch ended"
+    finally:
+        prctl(PR_SET_CHILD_SUBREAPER, 0, 0, 0, 0)
+    return Adopted(int(pid))
+
+
+class Case:
+    """A target from targets/: it makes its models, waits for us, works, and writes what it saw.
+
+    cold: it imports torch itself; else a process forks into it that has done so."""
+
+    def __init__(self, world, name, python, *more, env=None, cold=False):
         self.answer, self.go = world.tmp / "answer.json", world.tmp / "go"
-        self.target = world.start(python, "-W", "ignore", "-u", str(HERE / "targets" / name),
-                                  str(self.go), str(self.answer), *more, env=env)
+        begin = shared.begin if cold or env else begin_warm
+        self.target = world.start(python, *FLAGS, str(HERE / "targets" / name),
+                                  str(self.go), str(self.answer), *more, env=env, begin=begin)
         self.target.wait_line("ready")
         self.target.inject()
         self.load()

@@ -45,7 +45,7 @@ def said(case, code):
 def test_hooks_with_a_stand_in_for_torch(world, python):
     if is_threaded(python):
         pytest.skip("it is refused there")
-    case = Case(world, "standin.py", python)
+    case = Case(world, "standin.py", python, cold=True)
     done = case.target.probing("config", "torch.shadow_every=0")
     assert done.returncode == 0, done.stderr
     left = "True function False function []"
@@ -75,7 +75,7 @@ def test_variables_where_their_functions_keep_them(world, python):
     of its own step, and a name that is nowhere is not found."""
     if is_threaded(python):
         pytest.skip("it is refused there")
-    case = Case(world, "standin.py", python, "variables")
+    case = Case(world, "standin.py", python, "variables", cold=True)
     names = ("x", "a", "held", "own@Thing.turn", "everywhere", "nowhere")
     done = case.target.probing("config", "torch.exprs=" + ",".join(names))
     assert done.returncode == 0, done.stderr
@@ -94,7 +94,7 @@ def test_variables_where_their_functions_keep_them(world, python):
 def test_tensors_are_found_among_all_objects(world, python):
     if is_threaded(python):
         pytest.skip("it is refused there")
-    case = Case(world, "standin.py", python)
+    case = Case(world, "standin.py", python, cold=True)
     case.stop()
     said(case, TENSORS)
     case.load()
