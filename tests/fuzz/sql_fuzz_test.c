@@ -151,9 +151,10 @@ static size_t mutate(char *text, size_t size)
 
 /* ---- statements from a grammar: <name> is one of the forms of a rule, the first ends it ---- */
 
+#define FORMS_MAX 32 /* of one rule */
 static const struct rule {
     const char *name;
-    const char *forms[26];
+    const char *forms[FORMS_MAX];
 } rules[] = {
     {"select",
      {"select <expr> from torch_trace limit 3", "select <items> from <from> <where> <group> <tail>",
@@ -237,7 +238,12 @@ static const struct rule {
       "<col> = any (select <col> from torch_trace)",
       "<expr> <cmp> any (array[<expr>, <lit>])",
       "<expr> <cmp> all ('{<int>, \"a b\", null}')",
-      "<expr> <> all (select <expr> from torch_trace)"}},
+      "<expr> <> all (select <expr> from torch_trace)",
+      "(<expr>, <expr>) is not null",
+      "module similar to '<pat>'",
+      "module not like all (array['<pat>', '<pat>'])",
+      "module like any (select <col> from torch_trace)",
+      "<expr> = any (string_to_array(module, '<pat>'))"}},
     {"col",
      {"local_step", "module", "stage", "duration", "ts", "allocated", "t.module", "step",
       "timestamp"}},
@@ -298,6 +304,12 @@ static const struct rule {
       "split_part(module, 'e', -<int>)",
       "current_date",
       "json_typeof(module)",
+      "to_timestamp(module, '<chars>')",
+      "to_date(to_char(ts, '<chars>'), '<chars>')",
+      "<expr>::smallint",
+      "num_nulls(<expr>, <expr>)",
+      "module #>> '{a,0}'",
+      "justify_interval(ts - <expr>)",
       "div(<expr>, <expr>)",
       "age(<expr>, ts)",
       "extract(month from <expr>)",
@@ -308,7 +320,7 @@ static const struct rule {
     {"shape", {"%s %L", "%2$I", "%-*s|%s", "%9999s", "%*2$L", "%%%", "%1$s%1$s"}},
     {"chars",
      {"YYYY-MM-DD HH24:MI:SS.US", "FMDay, FMMonth DDD", "\"T\" IYYY-IW-ID", "J", "TZ OF am Q",
-      "\\\"FM"}},
+      "\\\"FM", "FMDDth WW W J CC a.m."}},
     {"agg",
      {"count(*)",
       "sum(<expr>)",
@@ -330,6 +342,9 @@ static const struct rule {
       "mode(<expr>)",
       "corr(<expr>, duration)",
       "regr_slope(duration, <col>)",
+      "regr_r2(duration, <col>)",
+      "bit_xor(allocated)",
+      "count(distinct (<col>, <expr>))",
       "string_agg(distinct <col>, '-' order by <col>)",
       "covar_samp(allocated, <expr>)",
       "mode() within group (order by <col> desc)",
@@ -366,7 +381,7 @@ static void expand(struct buf *b, const char *form, int depth)
             continue;
         }
         uint32_t forms = 0;
-        while (forms < 26 && r->forms[forms])
+        while (forms < FORMS_MAX && r->forms[forms])
             forms++;
         expand(b, r->forms[depth > 0 ? below(forms) : 0], depth - 1);
         form = end + 1;

@@ -44,7 +44,8 @@ bigint: ({bigint} % 999 * 0.5)::bigint ;; length({text}) ;; octet_length({text})
     case when {boolean} then {bigint} else {bigint} end ;; ({date} - {date})::bigint ;;
     case {bigint} when {bigint} then {bigint} end ;; {boolean}::int::bigint ;;
     regexp_count({text}, '[a-c]') ;; ({bigint}) ;; char_length({text}) ;; ~{bigint} ;;
-    bit_length({text}) ;; gcd({bigint}, 12::bigint)
+    bit_length({text}) ;; gcd({bigint}, 12::bigint) ;; num_nulls({any}, {any}) ;;
+    num_nonnulls({any}, {any}, {any})
 double: round({bigint} * 0.25)::float8 ;; round({finite}::numeric, 1)::float8 ;;
     abs({double}) ;; floor({double}) ;; ceil({double}) ;; trunc({double}) ;;
     round({double}) ;; sign({double}) ;; -{double} ;; {double} + {double} ;;
@@ -99,14 +100,21 @@ boolean: {bigint} < {bigint} ;; {bigint} = {bigint} ;; {bigint} <> {bigint} ;;
     case when {boolean} then {boolean} end ;; {boolean} is unknown ;; {text} notnull ;;
     {bigint} isnull ;; {bigint} = any (array[{number}, {number}, null]) ;;
     {bigint} < any (array[{number}, {number}]) ;; {text} <> all ({texts}) ;;
-    {bigint} >= all ({numbers}::bigint[]) ;; {text} = any ({texts})
+    {bigint} >= all ({numbers}::bigint[]) ;; {text} = any ({texts}) ;;
+    {text} similar to {similar} ;; {text} like any (array[{like0}, {like0}]) ;;
+    {text} not ilike all (array[{like0}, {text} || '%']) ;; ({number}, {string}) is null ;;
+    ({string}, {number}) is not null ;; {text} = any (string_to_array({string}, ',')) ;;
+    {text} <> all (string_to_array({string}, 'b'))
 timestamp: date_trunc({unit}, {timestamp}) ;; {timestamp} + {interval} ;;
     {timestamp} - {interval} ;; coalesce({timestamp}, {timestamp}) ;;
     greatest({timestamp}, {timestamp}) ;; {date}::timestamp ;; {date} + {interval} ;;
     date_bin('15 min', {timestamp}, timestamp '2001-01-01') ;;
     date_bin('7 days', {timestamp}, timestamp '1999-12-31 01:00') ;;
-    case when {boolean} then {timestamp} end ;; least({timestamp}, {timestamp})
-date: {timestamp}::date ;; {date} + {m} ;; {date} - {m} ;; coalesce({date}, {date}) ;;
+    case when {boolean} then {timestamp} end ;; least({timestamp}, {timestamp}) ;;
+    to_timestamp(to_char({timestamp}, 'YYYYMMDD HH24MISS.US'), 'YYYYMMDD HH24MISS.US')::timestamp
+date: {timestamp}::date ;; {date} + {m} ;;
+    to_date(to_char({date}, 'FMDD Month YYYY'), 'DD Month YYYY') ;;
+    {date} - {m} ;; coalesce({date}, {date}) ;;
     greatest({date}, {date})
 interval: -{interval} ;; coalesce({interval}, {interval}) ;; greatest({interval}, {interval})
 """)
@@ -115,14 +123,16 @@ interval: -{interval} ;; coalesce({interval}, {interval}) ;; greatest({interval}
 BOLD = table(r"""
 bigint: {bigint} + {bigint} ;; {bigint} - {bigint} ;; {bigint} * {bigint} ;;
     {bigint} / {bigint} ;; {bigint} % {bigint} ;; {double}::bigint ;; {literal}::bigint ;;
-    abs({bigint}) ;; -{bigint} ;; mod({bigint}, {bigint}) ;; {bigint} << {p} ;; {bigint} >> {p}
+    abs({bigint}) ;; -{bigint} ;; mod({bigint}, {bigint}) ;; {bigint} << {p} ;; {bigint} >> {p} ;;
+    {bigint}::int::bigint ;; {bigint}::smallint::bigint ;; {literal}::int::bigint
 double: {double} * {double} ;; {double} / {double} ;; sqrt({double}) ;; ln({double}) ;;
     log({double}) ;; exp({double}) ;; {double} ^ {double} ;; power({double}, {double}) ;;
     {literal}::float8 ;; asin({double}) ;; acos({double}) ;; sin({double}) ;; cos({double}) ;;
     tan({double})
 text: chr((48 + {bigint} % 70::bigint)::int) ;; substring({text} from {n} for {n}) ;;
     split_part({text}, {text}, {n})
-boolean: {literal}::boolean ;; ({bigint} % 3::bigint)::int::boolean
+boolean: {literal}::boolean ;; {text} like {text} ;; {text} like {text} || '\' ;;
+    ({bigint} % 3::bigint)::int::boolean
 timestamp: {literal}::timestamp
 date: {literal}::date
 interval: {literal}::interval
@@ -141,23 +151,29 @@ numbers: '{1,2}' ;; '{}' ;; '{7}' ;; '{-1,null}' ;; array[1, 3]
 like: 'a%' ;; '%b%' ;; '_' ;; '%' ;; '' ;; 'a\%b%' ;; '%\_c' ;; 'A_c' ;; '%ü' ;; '日%' ;;
     'a\\b' ;;
     'a!%b%' escape '!'
+similar: 'a%' ;; '(a|b)%' ;; '[a-c]+' ;; '_b_' ;; '%(ü|b)' ;; 'a\%b%' ;; 'a.c' ;; '' ;; '_{3}'
+like0: 'a%' ;; '%b%' ;; '_' ;; '' ;; 'A_c' ;; '日%'
 regexp: '^a' ;; 'b$' ;; '[a-c]+' ;; 'a|z' ;; '^$' ;; '.' ;; 'a.*b' ;; '\d+' ;; '(ab)+' ;;
     '[^a]' ;; 'ä' ;; '\s' ;; '^.{3}$' ;; '\\'
 unit: 'microseconds' ;; 'milliseconds' ;; 'second' ;; 'minute' ;; 'hour' ;; 'day' ;; 'week' ;;
     'month' ;; 'quarter' ;; 'year' ;; 'decade'
 pattern: 'YYYY-MM-DD HH24:MI:SS' ;; 'Dy DD Mon' ;; 'HH12:MI:SS AM' ;; 'IYYY-IW-ID' ;; 'Q DDD D' ;;
     'MS US' ;; 'FMMonth FMDD' ;; 'Month|Day|MONTH|mon|dy' ;; 'YY Y YYY' ;; 'SSSS' ;; '"Y"YYYY' ;;
-    'FF3 FF6'
+    'FF3 FF6' ;; 'DDth FMDDTH HH12th' ;; 'WW W J CC' ;; 'a.m. B.C. ad'
 """)
 
 AGGREGATES = table(r"""
-bigint: count(*) ;; count({any}) ;; count(distinct {any}) ;; min({bigint}) ;; max({bigint}) ;;
+bigint: count(*) ;; count({any}) ;; bit_and({bigint}) ;; bit_or({small}) ;; bit_xor({bigint}) ;;
+    count(distinct ({number}, {string})) ;; regr_count({small}, {finite}) ;;
+    count(distinct {any}) ;; min({bigint}) ;; max({bigint}) ;;
     sum({small}) ;; sum(distinct {small}) ;; count(*) filter (where {boolean}) ;;
     sum({small}) filter (where {boolean}) ;; count(all {any})
 double: sum({double}) ;; avg({double}) ;; avg({small}) ;; min({double}) ;; max({double}) ;;
     stddev({small}) ;; var_pop({small}) ;; variance({small}) ;; stddev_pop({finite}) ;;
     corr({finite}, {small}) ;; covar_pop({small}, {finite}) ;; covar_samp({finite}, {finite}) ;;
-    regr_slope({small}, {finite}) ;; regr_intercept({finite}, {small}) ;;
+    regr_slope({small}, {finite}) ;; regr_r2({finite}, {small}) ;; regr_sxx({finite}, {small}) ;;
+    regr_avgy({finite}, {small}) ;; regr_sxy({small}, {finite}) ;;
+    regr_intercept({finite}, {small}) ;;
     percentile_cont(0.25) within group (order by {finite}) ;;
     percentile_cont(0.5) within group (order by {small} desc) ;;
     percentile_disc(0.75) within group (order by {finite}) ;; avg(distinct {small})

@@ -268,6 +268,7 @@ static struct node *split_kind(struct call *c)
     case AGG_MAX:
     case AGG_AND:
     case AGG_OR:
+    case AGG_XOR:
         return split_same(c);
     case AGG_AVG:
     case AGG_STDDEV:
@@ -278,6 +279,12 @@ static struct node *split_kind(struct call *c)
     case AGG_COVAR:
     case AGG_COVAR_POP:
     case AGG_SLOPE:
+    case AGG_R2:
+    case AGG_MEAN_X:
+    case AGG_MEAN_Y:
+    case AGG_XX:
+    case AGG_YY:
+    case AGG_XY:
     case AGG_INTERCEPT:
         return split_state_of(c, name, op, NULL);
     case AGG_FIRST:

@@ -184,6 +184,18 @@ static bool add_numeric(struct unparser *u, const struct node *n)
     return true;
 }
 
+/* cast(x as integer), likewise */
+static bool add_integer(struct unparser *u, const struct node *n)
+{
+    bool forgiving = strcmp(n->text, "to int?") == 0;
+    if ((!forgiving && strcmp(n->text, "to int") != 0) || n->n_args != 2)
+        return false;
+    (void)buf_adds(u->out, forgiving ? "try_cast(" : "cast(");
+    unparse_node(u, n->args[0]->args[0]);
+    (void)buf_addf(u->out, " as int%lld)", (long long)n->args[1]->integer / 8);
+    return true;
+}
+
 static void add_arguments(struct unparser *u, const struct node *n)
 {
     uint32_t n_args = n->n_args - (n->within ? 1 : 0); /* the last is what it is ordered by */
@@ -212,7 +224,7 @@ static void add_call(struct unparser *u, const struct node *n)
         (void)buf_adds(u->out, "))");
         return;
     }
-    if (add_numeric(u, n))
+    if (add_numeric(u, n) || add_integer(u, n))
         return;
     add_arguments(u, n);
     if (n->within) {

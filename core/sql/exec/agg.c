@@ -286,6 +286,12 @@ int sql_agg_add(struct query *q, struct agg *a, const uint16_t *sel, const uint3
     case AGG_COVAR:
     case AGG_COVAR_POP:
     case AGG_SLOPE:
+    case AGG_R2:
+    case AGG_MEAN_X:
+    case AGG_MEAN_Y:
+    case AGG_XX:
+    case AGG_YY:
+    case AGG_XY:
     case AGG_INTERCEPT:
         return add_moments(q, a, sel, groups, n);
     case AGG_PERCENTILE:
@@ -294,10 +300,13 @@ int sql_agg_add(struct query *q, struct agg *a, const uint16_t *sel, const uint3
     case AGG_STRING:
         return add_lists(q, a, sel, groups, n);
     case AGG_AND:
-        EACH(s->i = s->n == 0 ? a->arg->i[i] : s->i && a->arg->i[i]; s->n++;);
+        EACH(s->i = s->n == 0 ? a->arg->i[i] : s->i & a->arg->i[i]; s->n++;);
         return 0;
     case AGG_OR:
-        EACH(s->i = s->i || a->arg->i[i]; s->n++;);
+        EACH(s->i |= a->arg->i[i]; s->n++;);
+        return 0;
+    case AGG_XOR:
+        EACH(s->i ^= a->arg->i[i]; s->n++;);
         return 0;
     }
     return 0;

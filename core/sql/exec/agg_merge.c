@@ -22,6 +22,12 @@ bool sql_agg_merges(const struct agg_spec *spec, const char **ret_why)
     case AGG_COVAR:
     case AGG_COVAR_POP:
     case AGG_SLOPE:
+    case AGG_R2:
+    case AGG_MEAN_X:
+    case AGG_MEAN_Y:
+    case AGG_XX:
+    case AGG_YY:
+    case AGG_XY:
     case AGG_INTERCEPT:
         *ret_why = "%s() goes by the order of the rows";
         return false;
@@ -39,6 +45,7 @@ bool sql_agg_merges(const struct agg_spec *spec, const char **ret_why)
     case AGG_ARG_MAX:
     case AGG_AND:
     case AGG_OR:
+    case AGG_XOR:
         break;
     case AGG_MODE:
     case AGG_SKETCH:
@@ -99,8 +106,8 @@ static int merge_values(struct query *q, const struct agg *a, struct state *to,
     bool take = op == AGG_MIN || op == AGG_MAX ? is_beyond(a, to, from) : is_better(a, to, from);
     if (op == AGG_PERCENTILE || op == AGG_PERCENTILE_DISC || op == AGG_HISTOGRAM)
         return append_list(q, to, from);
-    if (op == AGG_AND || op == AGG_OR)
-        to->i = op == AGG_AND ? to->i && from->i : to->i || from->i;
+    if (op == AGG_AND || op == AGG_OR || op == AGG_XOR)
+        to->i = op == AGG_AND ? to->i & from->i : op == AGG_OR ? to->i | from->i : to->i ^ from->i;
     else if (take)
         *to = *from;
     return 0;

@@ -171,10 +171,18 @@ static void finish_moments(const struct state *s, enum agg_op op, struct vec *v,
     bool flat = m->xx == 0 || (op == AGG_CORR && m->yy == 0); /* nothing to divide by */
     if (op == AGG_COVAR || op == AGG_COVAR_POP)
         v->d[row] = m->xy / (op == AGG_COVAR ? n - 1 : n);
+    else if (op >= AGG_MEAN_X && op <= AGG_XY)
+        v->d[row] = op == AGG_MEAN_X   ? m->mean_x
+                    : op == AGG_MEAN_Y ? m->mean_y
+                    : op == AGG_XX     ? m->xx
+                    : op == AGG_YY     ? m->yy
+                                       : m->xy;
     else if (flat)
         sql_set_null(v, row);
     else if (op == AGG_CORR)
         v->d[row] = m->xy / (sqrt(m->xx) * sqrt(m->yy));
+    else if (op == AGG_R2) /* all y on one line: 1 */
+        v->d[row] = m->yy == 0 ? 1 : m->xy / m->xx * (m->xy / m->yy);
     else
         v->d[row] = op == AGG_SLOPE ? slope : m->mean_y - slope * m->mean_x;
 }
@@ -277,6 +285,12 @@ int sql_agg_finish(struct query *q, const struct agg *a, struct state *s, struct
     case AGG_COVAR:
     case AGG_COVAR_POP:
     case AGG_SLOPE:
+    case AGG_R2:
+    case AGG_MEAN_X:
+    case AGG_MEAN_Y:
+    case AGG_XX:
+    case AGG_YY:
+    case AGG_XY:
     case AGG_INTERCEPT:
         finish_moments(s, op, v, row);
         return 0;
@@ -297,6 +311,7 @@ int sql_agg_finish(struct query *q, const struct agg *a, struct state *s, struct
     case AGG_LAST:
     case AGG_AND:
     case AGG_OR:
+    case AGG_XOR:
         if (a->spec->arg2)
             sql_put_value(v, row, &s->pair->value);
         else if (a->spec->keeps_null && s->null_end)

@@ -313,6 +313,20 @@ KERNEL(type_of)
     return 0;
 }
 
+/* num_nulls(a, b, ...), num_nonnulls(a, b, ...) */
+KERNEL(count_nulls)
+{
+    bool nulls = strcmp(st->expr->func->name, "num_nulls") == 0;
+    for (uint32_t k = 0; k < n; k++) {
+        uint32_t i = sel ? sel[k] : k;
+        int64_t count = 0;
+        for (uint32_t a = 0; a < st->n_args; a++)
+            count += sql_is_null(st->args[a], i) == nulls;
+        st->dst->i[i] = count;
+    }
+    return 0;
+}
+
 /* x * 10^digits.  What is nearer to a half or a whole than a double is to what was written (2.675
  * is 2.67499999999999982) is that: PostgreSQL makes numerics of the first 15 digits. */
 static double scaled_up(double x, double scale)
@@ -361,6 +375,25 @@ KERNEL(to_numeric)
             continue;
         if (!forgiving)
             return sql_run_error(r, st, -ERANGE, "the number has more digits than its type allows");
+        sql_set_null(st->dst, i);
+    }
+    return 0;
+}
+
+/* x::smallint, x::integer: a bigint of so many bits. */
+KERNEL(to_int)
+{
+    bool forgiving = st->expr->func->name[strlen(st->expr->func->name) - 1] == '?';
+    for (uint32_t k = 0; k < n; k++) {
+        uint32_t i = sel ? sel[k] : k;
+        int64_t x = st->a[0]->i[i], most = (INT64_C(1) << (st->a[1]->i[i] - 1)) - 1;
+        st->dst->i[i] = x;
+        if (x <= most && x >= -most - 1)
+            continue;
+        if (!forgiving)
+            return sql_run_error(r, st, -ERANGE,
+                                 most < INT32_MAX ? "smallint out of range; a bigint holds it"
+                                                  : "integer out of range; a bigint holds it");
         sql_set_null(st->dst, i);
     }
     return 0;
@@ -494,6 +527,8 @@ const struct func sql_math_funcs[] = {
     {"round", "di", 'd', 0, round_digits},
     {"to_numeric", "dii", 'd', 0, to_numeric},
     {"to_numeric?", "dii", 'd', 0, to_numeric},
+    {"to int", "ii", 'i', 0, to_int},
+    {"to int?", "ii", 'i', 0, to_int},
     {"sqrt", "d", 'd', 0, sqrt_double},
     {"exp", "d", 'd', 0, exp_double},
     {"ln", "d", 'd', 0, ln_double},
@@ -517,6 +552,8 @@ const struct func sql_math_funcs[] = {
     {"isfinite", "d", 'b', 0, is_double},
     {"typeof", "x", 't', FUNC_NULLS, type_of},
     {"pg_typeof", "x", 't', FUNC_NULLS, type_of},
+    {"num_nulls", "x*", 'i', FUNC_NULLS, count_nulls},
+    {"num_nonnulls", "x*", 'i', FUNC_NULLS, count_nulls},
     {"pi", "", 'd', 0, pi_double},
     EXTREMES("greatest"),
     EXTREMES("least"),

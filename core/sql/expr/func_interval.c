@@ -9,6 +9,7 @@
 #include <errno.h>
 #include <math.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "core/base/err.h"
 #include "core/sql/value/timestamp_parts.h"
@@ -181,6 +182,30 @@ KERNEL(trunc_interval)
     return rc;
 }
 
+/* justify_days('35 days') is 1 mon 5 days; justify_interval() gives all parts one sign, too;
+ * justify_hours() has nothing to do, as a day always has 24 hours. */
+KERNEL(justify)
+{
+    const int64_t month_ns = 30 * DAY_NS;
+    const char *name = st->expr->func->name;
+    bool all = strcmp(name, "justify_interval") == 0, hours = strcmp(name, "justify_hours") == 0;
+    int rc = 0;
+    for (uint32_t k = 0; k < n && rc == 0; k++) {
+        uint32_t i = sel ? sel[k] : k;
+        struct interval v = interval_at(st->a[0], i);
+        int64_t months = hours ? 0 : v.ns / month_ns, days;
+        v.ns -= months * month_ns;
+        months += v.months;
+        days = all ? v.ns : v.ns / DAY_NS; /* justify_days() looks at no hours */
+        int64_t by = hours ? 0 : months > 0 && days < 0 ? 1 : months < 0 && days > 0 ? -1 : 0;
+        v.ns += by * month_ns;
+        v.months = (int32_t)(months - by);
+        rc = v.months == months - by ? sql_put_interval(r, st->dst, i, v)
+                                     : sql_run_error(r, st, -ERANGE, "interval out of range");
+    }
+    return rc;
+}
+
 /* ---- dates ---- */
 
 /* make_date(y, m, d), make_timestamp(y, m, d, h, min, s): what the text of it would give. */
@@ -253,6 +278,9 @@ const struct func sql_interval_funcs[] = {
     {"*", "dm", 'm', 0, scale},
     {"/", "md", 'm', 0, scale},
     {"neg", "m", 'm', 0, negate},
+    {"justify_days", "m", 'm', 0, justify},
+    {"justify_hours", "m", 'm', 0, justify},
+    {"justify_interval", "m", 'm', 0, justify},
     {"age", "ss", 'm', 0, age},
     {"date_part", "tm", 'd', 0, interval_part},
     {"date_part", "tv", 'd', 0, interval_part},

@@ -69,9 +69,9 @@ static int to_text(struct arena *mem, const struct json *j, bool quoted, struct 
     return copy ? 0 : err_set(-ENOMEM, "no memory for a JSON value");
 }
 
-int sql_json_text(struct query *q, const struct json *j, struct text *ret)
+int sql_json_text(struct query *q, const struct json *j, bool quoted, struct text *ret)
 {
-    return to_text(&q->mem, j, false, ret);
+    return to_text(&q->mem, j, quoted, ret);
 }
 
 static const struct json *member(const struct json *j, const struct vec *key, uint32_t row)

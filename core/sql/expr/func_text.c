@@ -16,6 +16,7 @@
 #include "core/sql/value/unicode.h"
 
 #define CHECK_STEPS 1000000 /* of like: a few ms */
+#define ESCAPES_NOTHING 2   /* the text came to the \ that ends its pattern */
 
 bool sql_is_start(char c)
 {
@@ -319,8 +320,8 @@ static bool one_like(struct like *pattern, struct like *t, bool fold)
     return same;
 }
 
-/* LIKE without recursion: when it fails behind a %, the % takes one character more.  1, 0 or, since
- * long patterns over long texts take their time, what sql_check() says. */
+/* LIKE without recursion: when it fails behind a %, the % takes one character more.  1, 0,
+ * ESCAPES_NOTHING or, since long patterns over long texts take time, what sql_check() says. */
 static int like(struct query *q, struct text text, struct text pattern, bool fold)
 {
     uint32_t steps = 0;
@@ -338,6 +339,8 @@ static int like(struct query *q, struct text text, struct text pattern, bool fol
         }
         if (p.p == p.end && t.p == t.end)
             return true;
+        if (p.p + 1 == p.end && *p.p == '\\' && t.p < t.end)
+            return ESCAPES_NOTHING;
         if (p.p < p.end && one_like(&p, &t, fold))
             continue;
         if (!retry_p || retry_t == t.end)
@@ -354,6 +357,10 @@ KERNEL(like_text)
     for (uint32_t k = 0; k < n && rc >= 0; k++) {
         uint32_t i = sel ? sel[k] : k;
         rc = like(r->q, st->a[0]->t[i], st->a[1]->t[i], fold);
+        if (rc == ESCAPES_NOTHING)
+            return sql_run_error(r, st, -EINVAL,
+                                 "the pattern of like ends with its escape character, which stands "
+                                 "before another one; \\\\ is a \\ itself");
         st->dst->i[i] = rc > 0;
     }
     return rc < 0 ? rc : 0;

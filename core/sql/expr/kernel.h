@@ -46,7 +46,7 @@ struct text sql_part(struct text t, int64_t first, int64_t end); /* by character
 void sql_md5(struct text t, uint8_t ret[16]);
 int sql_put_interval(struct run *r, struct vec *dst, uint32_t row, struct interval v);
 struct json;
-/* data NULL: JSON's null */
-int sql_json_text(struct query *q, const struct json *j, struct text *ret);
+/* quoted: JSON again; else the text that it says, of JSON's null data NULL */
+int sql_json_text(struct query *q, const struct json *j, bool quoted, struct text *ret);
 
 #endif

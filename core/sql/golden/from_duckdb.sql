@@ -159,7 +159,7 @@ select sum(range) from range(5, 0, -2)
 ----
 9
 
-select count(*) from range(3, 3), range(0)
+select count(*) from range(3, 3) a, range(0) b
 ----
 0
 

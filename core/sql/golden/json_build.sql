@@ -60,3 +60,101 @@ select n, json_agg(n) over (order by n rows 1 preceding) from (values (1), (2), 
 select json_agg(n order by n) ->> 1, json_array_length(json_agg(n)), (select json_agg(u order by u) from generate_series(1, 2) u) from (values (3), (2)) t(n)
 ----
 3,2,"[1, 2]"
+
+select json_build_array(x) from (values ('{"a":1}'::json), ('[1]')) t(x)
+----
+"[{""a"":1}]"
+[[1]]
+
+select json_build_array(x) from (values ('{"a":1}'::json), (null)) t(x)
+----
+"[{""a"":1}]"
+[null]
+
+select to_json(x) from (select '{"a":1}'::json as x union all select '[2]'::json union all select null) t
+----
+"{""a"":1}"
+[2]
+(null)
+
+select to_json(x) from (select '{"a":1}'::json as x union all select 'x'::text) t
+----
+error: line 1, column 53: the text is not JSON
+
+select to_json(x) from (select 'x' as x union all select '{"a":1}'::json) t
+----
+error: line 1, column 41: the text is not JSON
+
+select to_json(x) from (select '{"a":1}'::json as x union all select '{"b":1}') t
+----
+"{""a"":1}"
+"{""b"":1}"
+
+with recursive r(n, j) as (select 1, '{"a":1}'::json union all select n + 1, json_build_object('n', j) from r where n < 3) select json_build_array(j) from r
+----
+"[{""a"":1}]"
+"[{""n"" : {""a"":1}}]"
+"[{""n"" : {""n"" : {""a"":1}}}]"
+
+select json_build_array(first_value(j) over (order by n), lag(j) over (order by n), lag(j, 1, '[0]') over (order by n)) from (select 1 as n, '{"a":1}'::json as j union all select 2, '[2]'::json) t
+----
+"[{""a"":1}, null, [0]]"
+"[{""a"":1}, {""a"":1}, {""a"":1}]"
+
+select json_build_array((select '{"a":1}'::json), (select json_agg(x) from (values (1), (2)) u(x))) from (values (1)) t(a)
+----
+"[{""a"":1}, [1, 2]]"
+
+select json_build_array((select to_json(a) from (values (1)) u(b) where b <= t.a)) from (values (1), (2)) t(a)
+----
+[1]
+[2]
+
+select json_build_array(json_agg(a) over (order by a)) from (values (1), (2)) t(a)
+----
+[[1]]
+"[[1, 2]]"
+
+select to_json(x) from json_array_elements('["a",{"b":null},null]') x
+----
+"""a"""
+"{""b"":null}"
+null
+
+select * from json_array_elements_text('["a",[1,2],null]') x
+----
+a
+"[1,2]"
+(null)
+
+select * from json_each_text('{"a": "x", "b": null, "c": {"d":1}}') e(k, v)
+----
+a,x
+b,
+c,"{""d"":1}"
+
+select k from json_object_keys('{"a": 1, "b": 2}') k
+----
+a
+b
+
+select a, x from (values (1, '[10, 20]'::json), (2, '[]'), (3, null)) t(a, j), json_array_elements_text(j) x
+----
+1,10
+1,20
+
+select * from json_array_elements('{"a": 1}') x
+----
+error: line 1, column 15: json_array_elements: this JSON is no array
+
+select * from json_each_text('[1]') x
+----
+error: line 1, column 15: json_each_text: this JSON is an array, and it takes objects
+
+select * from json_object_keys('5') x
+----
+error: line 1, column 15: json_object_keys: this JSON is no object
+
+select '{"a": {"b": [5,"x"]}}'::json #> '{a,b}', '{"a": {"b": [5,"x"]}}'::json #>> '{a,b,1}', '[1]'::json #>> array['0'], '{"a": 1}'::json #> '{b}'
+----
+"[5,""x""]",x,1,

@@ -76,3 +76,116 @@ select n = any ('{}'), n <> all ('{}') from (values (1), (null)) t(n)
 ----
 false,true
 false,true
+
+select 'b' = any (string_to_array('a,b,c', ',')), 'x' = any (string_to_array('a,b,c', ',')), 'b' <> all (string_to_array('a,b', ',')), 'c' > all (string_to_array('a,b', ','))
+----
+true,false,false,true
+
+select a, x = any (string_to_array(a, ',')), x <> all (string_to_array(a, ',')) from (values ('a,b', 'b'), ('a', 'b'), (null, 'b'), ('', 'b'), ('b', null)) t(a, x)
+----
+"a,b",true,false
+a,false,true
+,,
+"",false,true
+b,,
+
+select x, length(x) from unnest(string_to_array('a,b,,c', ',')) x
+----
+a,1
+b,1
+"",0
+c,1
+
+select * from unnest(string_to_array('a,b', ','))
+----
+a
+b
+
+select a, x from (values (1, 'a b'), (2, ''), (3, null), (4, 'c')) t(a, s), unnest(string_to_array(s, ' ')) x
+----
+1,a
+1,b
+4,c
+
+select a, x, n from (values (1, 'a;b')) t(a, s), unnest(string_to_array(s, ';')) with ordinality u(x, n)
+----
+1,a,1
+1,b,2
+
+select x, length(x) from string_to_table('a,b,', ',') x
+----
+a,1
+b,1
+"",0
+
+select * from string_to_table('añb', null) x
+----
+a
+ñ
+b
+
+select * from string_to_table('a,b', '') x
+----
+"a,b"
+
+select * from string_to_table('a,-,b', ',', '-') x
+----
+a
+(null)
+b
+
+select * from string_to_table('', ',') x
+----
+
+select * from regexp_split_to_table('a1b22c', '[0-9]+') x
+----
+a
+b
+c
+
+select * from regexp_split_to_table('ab c', '\s*') x
+----
+a
+b
+c
+
+select x, length(x) from regexp_split_to_table('', ',') x
+----
+"",0
+
+select * from regexp_split_to_table('aXbxc', 'x', 'i') x
+----
+a
+b
+c
+
+select * from regexp_split_to_table('a,b', '(') x
+----
+error: line 1, column 15: regexp_split_to_table: regular expression: there is a ( that is not closed at letter 2 of '('
+
+select x, length(x) from regexp_split_to_table(',a,', ',') x
+----
+"",0
+a,1
+"",0
+
+select 'abc' like any (array['x%', 'a%']), 'abc' like all (array['a%', 'x%']), 'abc' not like all (array['x%', 'y%']), 'abc' not like any (array['a%', 'x%']), 'ABC' ilike any ('{a%,x}')
+----
+true,false,true,true,true
+
+select 'abc' like any (array['x%', null]), 'abc' not like all (array['x%', null]), 'abc' like any (array['a%', null])
+----
+,,true
+
+select x from (values ('abc'), ('xyz'), ('qqq')) t(x) where x like any (select p from (values ('a%'), ('%z')) u(p)) order by 1
+----
+abc
+xyz
+
+select 'abc' similar to 'a%', 'abc' similar to 'a', 'abc' similar to '(a|b)%', 'abc' not similar to '_b_', 'a.c' similar to 'a.c', 'abc' similar to 'a.c', 'abc' similar to 'a[a-c]+c?', null similar to 'a'
+----
+true,false,true,false,true,false,true,
+
+select 'a%' similar to 'a!%' escape '!', 'ab' similar to 'a!%' escape '!', 'a%' similar to 'a\%', 'ac' similar to 'b|ac|c', 'ab' similar to 'a|b'
+----
+true,false,true,true,false

@@ -126,7 +126,7 @@ select timestamp '2024-01-01 10:00:00.5'::text, timestamp '2024-01-01 10:00:00':
 
 select timestamp with time zone '2024-01-01 00:00+16:00'
 ----
-error: line 1, column 18: found 'with', expected the end of the statement
+error: line 1, column 33: '2024-01-01 00:00+16:00' is not a timestamp like '2024-05-01 10:00:00'
 
 select timestamp '2024-01-01' + '1 month', timestamp '2024-01-01' - interval '13 months', interval '1 day' + date '2024-01-01', interval '1 month' + timestamp '2024-01-31'
 ----

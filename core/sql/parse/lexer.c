@@ -262,8 +262,8 @@ static int unexpected(const struct cutter *c, char ch)
 
 static int cut_sign(struct cutter *c)
 {
-    static const char *const signs[] = {
-        "!~*", "::", "<=", ">=", "<>", "!=", "==", "||", "!~", "~*", "->>", "->", "<<", ">>"};
+    static const char *const signs[] = {"!~*", "::", "<=",  ">=", "<>", "!=",  "==", "||",
+                                        "!~",  "~*", "->>", "->", "<<", "#>>", "#>", ">>"};
     uint32_t pos = c->at;
     char ch = peek(c, 0);
     for (size_t i = 0; i < sizeof(signs) / sizeof(*signs); i++) {

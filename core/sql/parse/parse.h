@@ -64,6 +64,8 @@ struct node *sql_parse_array(struct parser *p);
 struct node *sql_parse_any_array(struct parser *p, struct node *left, uint32_t pos,
                                  const char *compare, bool all);
 struct select *sql_parse_unnest(struct parser *p);
+/* All rows that the function gives of the call's arguments. */
+struct select *sql_parse_rows_of(struct parser *p, struct node *call, const char *function);
 
 /* unsupported.c: what others have and this has not is refused with what does the same.  true: it
  * stands here. */

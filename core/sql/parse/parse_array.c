@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * core/sql/parse/parse_array.c - arrays where they are nothing but lists: = any (array[1, 2]),
- * <> all ('{a,b}'), unnest(array[1, 2]).
+ * <> all ('{a,b}'), unnest(array[1, 2]); and those of string_to_array(), which are rows.
  *
  * There is no type of arrays; an array elsewhere is refused by unsupported.c.  The query's thread
  * only.
@@ -149,5 +149,22 @@ struct select *sql_parse_unnest(struct parser *p)
         if (!p->error)
             s->rows[s->n_rows++] = row;
     }
+    return s;
+}
+
+struct select *sql_parse_rows_of(struct parser *p, struct node *call, const char *function)
+{
+    struct node *star = sql_parse_node(p, NODE_STAR, call->pos);
+    struct select *s = p->error ? NULL : sql_parse_get(p, 1, sizeof(*s));
+    struct from *from = p->error ? NULL : sql_parse_get(p, 1, sizeof(*from));
+    struct item *item = p->error ? NULL : sql_parse_get(p, 1, sizeof(*item));
+    if (p->error)
+        return NULL;
+    call->text = function;
+    call->size = (uint32_t)strlen(function);
+    *item = (struct item){.node = star};
+    *from = (struct from){.kind = FROM_CALL, .pos = call->pos, .call = call};
+    *s = (struct select){
+        .pos = call->pos, .items = item, .n_items = 1, .from = from, .ctes = p->ctes};
     return s;
 }

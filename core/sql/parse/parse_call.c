@@ -235,9 +235,52 @@ static bool parse_trim(struct parser *p, struct node *n)
     return true;
 }
 
+/* The condition in addition to the filter that is there. */
+static void add_filter(struct parser *p, struct node *n, struct node *condition)
+{
+    if (n->filter && condition) {
+        condition = sql_parse_wrap(p, NODE_AND, n->pos, condition);
+        sql_parse_add(p, condition, n->filter);
+    }
+    n->filter = condition;
+}
+
+/* count(*) filter (where ...) */
+static void become_count(struct parser *p, struct node *n, struct node *condition)
+{
+    n->text = "count";
+    n->size = 5;
+    n->star = true;
+    n->n_args = 0;
+    add_filter(p, n, condition);
+}
+
+static struct node *is_given(struct parser *p, struct node *x)
+{
+    struct node *n = sql_parse_wrap(p, NODE_IS_NULL, x->pos, x);
+    if (n)
+        n->negated = true;
+    return n;
+}
+
+/* regr_count(y, x): rows that have both. */
+static void count_pairs(struct parser *p, struct node *n)
+{
+    struct node *both = sql_parse_wrap(p, NODE_AND, n->pos, is_given(p, n->args[0]));
+    sql_parse_add(p, both, is_given(p, n->args[1]));
+    if (!p->error)
+        become_count(p, n, both);
+}
+
 /* if(x, a, b) is a case; count_if(x) is count(*) filter (where x); a statement has one now(). */
 static void spell_out(struct parser *p, struct node *n)
 {
+    if (!p->error && n->distinct && n->n_args == 1 && n->args[0]->kind == NODE_ROW &&
+        strcmp(n->text, "count") == 0) { /* rows of values are told apart by their texts */
+        n->args[0]->kind = NODE_CALL;
+        n->args[0]->text = "json_build_array";
+        n->args[0]->size = (uint32_t)strlen(n->args[0]->text);
+    }
     if (p->error || n->star || n->distinct)
         return;
     if (n->n_args == 0 && (strcmp(n->text, "transaction_timestamp") == 0 ||
@@ -249,18 +292,10 @@ static void spell_out(struct parser *p, struct node *n)
         n->kind = NODE_CASE;
         n->flag = true;
     }
-    if (n->n_args == 1 && (strcmp(n->text, "count_if") == 0 || strcmp(n->text, "countif") == 0)) {
-        struct node *filter = n->args[0];
-        if (n->filter) {
-            filter = sql_parse_wrap(p, NODE_AND, n->pos, filter);
-            sql_parse_add(p, filter, n->filter);
-        }
-        n->text = "count";
-        n->size = 5;
-        n->star = true;
-        n->n_args = 0;
-        n->filter = filter;
-    }
+    if (n->n_args == 1 && (strcmp(n->text, "count_if") == 0 || strcmp(n->text, "countif") == 0))
+        become_count(p, n, n->args[0]);
+    if (n->n_args == 2 && strcmp(n->text, "regr_count") == 0)
+        count_pairs(p, n);
 }
 
 struct node *sql_parse_call(struct parser *p)

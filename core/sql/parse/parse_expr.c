@@ -115,6 +115,7 @@ static struct node *parse_name(struct parser *p)
 
 struct type {
     enum sql_type type;
+    uint32_t bits; /* of an integer that is not one of 64; 0: it is, or it is none */
     struct node *digits, *decimals; /* numeric(10, 2), varchar(20); NULL: all there are */
 };
 
@@ -181,6 +182,13 @@ static const struct named_type {
              {"date", SQL_DATE},
              {"interval", SQL_INTERVAL}};
 
+static uint32_t bits_of(const char *name)
+{
+    bool wide =
+        strcmp(name, "int") == 0 || strcmp(name, "integer") == 0 || strcmp(name, "int4") == 0;
+    return wide ? 32 : strcmp(name, "smallint") == 0 || strcmp(name, "int2") == 0 ? 16 : 0;
+}
+
 static const struct named_type *find_type(const struct token *t)
 {
     for (size_t i = 0; t->type == TOKEN_WORD && i < sizeof(types) / sizeof(*types); i++)
@@ -195,7 +203,7 @@ static struct type type_named(struct parser *p)
     const struct named_type *named = find_type(t);
     if (named) {
         p->at++;
-        struct type found = {.type = named->type};
+        struct type found = {.type = named->type, .bits = bits_of(named->name)};
         if (found.type == SQL_DOUBLE)
             (void)take_word(p, "precision");
         if (t->text[0] == 'c')
@@ -228,6 +236,12 @@ struct node *sql_parse_as_type(struct parser *p, struct node *x, uint32_t pos, b
         return sql_parse_make(p, forgiving ? "try_json" : "json", pos, n, NULL);
     if (type.digits && type.type == SQL_TEXT) /* what is longer is cut */
         return sql_parse_make(p, "left", pos, n, type.digits);
+    if (type.bits) { /* its values are those of a bigint, but no more than it would have */
+        struct node *bits = sql_parse_node(p, NODE_INT, pos);
+        if (bits)
+            bits->integer = type.bits;
+        return sql_parse_make(p, forgiving ? "to int?" : "to int", pos, n, bits);
+    }
     if (!type.decimals)
         return n;
     n = sql_parse_make(p, forgiving ? "to_numeric?" : "to_numeric", pos, n, type.digits);
@@ -328,7 +342,9 @@ static struct node *parse_interval(struct parser *p)
         if (!last || (strcmp(unit->text, "minute") == 0 && strcmp(last->text, "second") == 0))
             return sql_parse_expected(p, "month behind year to; hour, minute or second behind day "
                                          "to or hour to");
-        return interval_node(p, number, "", pos);
+        size_t sign = strspn(number, " +-");
+        bool one = number[sign + strspn(number + sign, " .0123456789")] == '\0';
+        return interval_node(p, number, one ? last->text : "", pos); /* a number is of the last */
     }
     if (unit && !bare)
         return sql_parse_fail(p, unit->pos, "a unit, where the text before it has its own");
@@ -388,6 +404,12 @@ struct node *sql_parse_word(struct parser *p)
         return parse_case(p);
     if (string_next && !is_word(p, 0, "interval") && find_type(now(p)))
         return parse_typed_text(p);
+    if (is_word(p, 0, "timestamp") && (is_word(p, 1, "with") || is_word(p, 1, "without")) &&
+        is_word(p, 2, "time") && is_word(p, 3, "zone") &&
+        p->tokens[p->at + 4].type == TOKEN_STRING) {
+        p->at += 5;
+        return cast_node(p, sql_parse_text(p, &p->tokens[p->at - 1]), SQL_TIMESTAMP, pos);
+    }
     if (is_word(p, 0, "interval") &&
         (string_next || call_next || p->tokens[p->at + 1].type == TOKEN_NUMBER))
         return parse_interval(p);

@@ -109,6 +109,15 @@ static struct from *parse_table(struct parser *p)
             rows = "unnest";
             f->kind = FROM_SELECT;
             f->select = sql_parse_unnest(p);
+        } else if (call && is_word(p, 0, "unnest") && is_word(p, 2, "string_to_array") &&
+                   is_sign_at(p, 3, "(")) {
+            p->at += 2;
+            rows = "unnest";
+            f->kind = FROM_CALL;
+            f->call = sql_parse_call(p);
+            if (f->call)
+                f->call->text = "string_to_table";
+            need_sign(p, ")", ")");
         } else if (call && is_name(p)) {
             f->kind = FROM_CALL;
             f->call = sql_parse_call(p);
@@ -133,7 +142,7 @@ static struct from *parse_table(struct parser *p)
             sql_parse_columns(p, &f->aliases, &f->n_aliases);
         (void)sql_parse_other_from(p);
     }
-    if (rows && f->kind == FROM_SELECT)
+    if (rows && strcmp(rows, "unnest") == 0)
         name_rows(p, f, f->alias ? f->alias : rows);
     if (numbered)
         f = number_rows(p, f, f->alias ? f->alias : rows);

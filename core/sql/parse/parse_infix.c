@@ -18,16 +18,34 @@ struct infix {
     int binding;
 };
 
-static const struct infix infixes[] = {
-    {"=", "=", BIND_COMPARE},   {"==", "=", BIND_COMPARE},  {"<>", "<>", BIND_COMPARE},
-    {"!=", "<>", BIND_COMPARE}, {"<", "<", BIND_COMPARE},   {"<=", "<=", BIND_COMPARE},
-    {">", ">", BIND_COMPARE},   {">=", ">=", BIND_COMPARE}, {"||", "||", BIND_OTHER},
-    {"~", "~", BIND_OTHER},     {"->", "->", BIND_OTHER},   {"->>", "->>", BIND_OTHER},
-    {"~*", "~*", BIND_OTHER},   {"!~", "!~", BIND_OTHER},   {"!~*", "!~*", BIND_OTHER},
-    {"+", "+", BIND_PLUS},      {"-", "-", BIND_PLUS},      {"*", "*", BIND_TIMES},
-    {"/", "/", BIND_TIMES},     {"%", "%", BIND_TIMES},     {"^", "power", BIND_POWER},
-    {"&", "&", BIND_OTHER},     {"|", "|", BIND_OTHER},     {"#", "#", BIND_OTHER},
-    {"<<", "<<", BIND_OTHER},   {">>", ">>", BIND_OTHER}};
+static const struct infix infixes[] = {{"=", "=", BIND_COMPARE},
+                                       {"==", "=", BIND_COMPARE},
+                                       {"<>", "<>", BIND_COMPARE},
+                                       {"!=", "<>", BIND_COMPARE},
+                                       {"<", "<", BIND_COMPARE},
+                                       {"<=", "<=", BIND_COMPARE},
+                                       {">", ">", BIND_COMPARE},
+                                       {">=", ">=", BIND_COMPARE},
+                                       {"||", "||", BIND_OTHER},
+                                       {"~", "~", BIND_OTHER},
+                                       {"->", "->", BIND_OTHER},
+                                       {"->>", "->>", BIND_OTHER},
+                                       {"~*", "~*", BIND_OTHER},
+                                       {"!~", "!~", BIND_OTHER},
+                                       {"!~*", "!~*", BIND_OTHER},
+                                       {"+", "+", BIND_PLUS},
+                                       {"-", "-", BIND_PLUS},
+                                       {"*", "*", BIND_TIMES},
+                                       {"/", "/", BIND_TIMES},
+                                       {"%", "%", BIND_TIMES},
+                                       {"^", "power", BIND_POWER},
+                                       {"&", "&", BIND_OTHER},
+                                       {"|", "|", BIND_OTHER},
+                                       {"#", "#", BIND_OTHER},
+                                       {"<<", "<<", BIND_OTHER},
+                                       {">>", ">>", BIND_OTHER},
+                                       {"#>", "json_extract_path", BIND_OTHER},
+                                       {"#>>", "json_extract_path_text", BIND_OTHER}};
 
 static const struct infix *infix_now(const struct parser *p)
 {
@@ -122,13 +140,9 @@ static struct node *quantified_select(struct parser *p, uint32_t pos, struct nod
 /* x > all (select ...): true of no rows, false where one is not so, NULL where one is unknown; any
  * is the opposite of that: case when count(*) = 0 then ALL when not bool_and(x > row) then false
  * when count(x > row) < count(*) then null else true end. */
-static struct node *parse_quantified(struct parser *p, struct node *left, uint32_t pos,
-                                     const char *compare, bool all)
+static struct node *quantified(struct parser *p, struct node *left, uint32_t pos,
+                               const char *compare, bool all, struct select *rows)
 {
-    if (!need_sign(p, "(", "( after any"))
-        return NULL;
-    struct select *rows = sql_parse_select(p);
-    need_sign(p, ")", ")");
     struct node *name = sql_parse_node(p, NODE_NAME, pos), *zero = sql_parse_node(p, NODE_INT, pos);
     struct node *n = sql_parse_node(p, NODE_CASE, pos), *truth[2];
     for (int i = 0; i < 2; i++) {
@@ -155,23 +169,65 @@ static struct node *parse_quantified(struct parser *p, struct node *left, uint32
     return quantified_select(p, pos, n, rows);
 }
 
-/* = any (select ...) is in, <> all (select ...) is not in. */
-static struct node *parse_any(struct parser *p, struct node *left, uint32_t pos,
-                              const char *compare)
+/* string_to_array(text, ','): the rows of string_to_table(); *ret_text: what is NULL where the
+ * array is. */
+static struct select *parse_split(struct parser *p, struct node **ret_text)
 {
-    bool all = is_word(p, 0, "all");
+    struct node *call = sql_parse_call(p);
+    if (!call || call->n_args < 2)
+        return sql_parse_fail(p, now(p)->pos, "string_to_array(text, ',') takes two texts");
+    *ret_text = call->args[0];
+    return sql_parse_rows_of(p, call, "string_to_table");
+}
+
+/* = any (select ...) is in, <> all (select ...) is not in. */
+static struct node *any_row(struct parser *p, struct node *left, uint32_t pos, const char *compare,
+                            bool all, struct select *rows)
+{
+    if (p->error || strcmp(compare, all ? "<>" : "=") != 0)
+        return p->error ? NULL : quantified(p, left, pos, compare, all, rows);
+    struct node *n = sql_parse_wrap(p, NODE_IN_SELECT, pos, left);
+    if (!n)
+        return NULL;
+    n->negated = all;
+    n->select = rows;
+    n->answer = sql_parse_get(p, 1, sizeof(*n->answer));
+    return n;
+}
+
+/* x = any (array[1, 2]), x > all (select ...), x = any (string_to_array(text, ',')) */
+static struct node *parse_any(struct parser *p, struct node *left, uint32_t pos,
+                              const char *compare, bool all)
+{
     p->at += 2;
-    bool select = starts_select(p);
     if (sql_parse_is_array(p, 0))
         return sql_parse_any_array(p, left, pos, compare, all);
-    p->at--;
-    if (!select)
-        return sql_parse_fail(p, now(p)->pos,
-                              "any and all take array[1, 2] or (select ...); what is in a text: "
-                              "(select value from json_each(text))");
-    if (strcmp(compare, all ? "<>" : "=") != 0)
-        return parse_quantified(p, left, pos, compare, all);
-    return parse_in(p, left, pos, /* negated= */ all);
+    if (is_word(p, 0, "string_to_array") && is_sign_at(p, 1, "(")) {
+        struct node *text = NULL, *n = sql_parse_node(p, NODE_CASE, pos);
+        struct select *rows = parse_split(p, &text);
+        need_sign(p, ")", ")");
+        if (!n || p->error)
+            return NULL;
+        n->flag = true;
+        sql_parse_add(p, n, sql_parse_wrap(p, NODE_IS_NULL, pos, text));
+        sql_parse_add(p, n, sql_parse_node(p, NODE_NULL, pos));
+        sql_parse_add(p, n, any_row(p, left, pos, compare, all, rows));
+        return p->error ? NULL : n;
+    }
+    if (!starts_select(p))
+        return sql_parse_fail(p, p->tokens[p->at - 1].pos,
+                              "any and all take array[1, 2], string_to_array(text, ',') or "
+                              "(select ...); what is in a JSON text: (select value from "
+                              "json_each(text))");
+    struct select *rows = sql_parse_select(p);
+    need_sign(p, ")", ")");
+    return any_row(p, left, pos, compare, all, rows);
+}
+
+static bool starts_any(const struct parser *p)
+{
+    return is_sign_at(p, 1, "(") &&
+           (is_word(p, 0, "any") || is_word(p, 0, "some") || is_word(p, 0, "all"));
 }
 
 /* x collate "C": texts are compared by bytes, so other orders are refused. */
@@ -201,15 +257,76 @@ static void parse_escape(struct parser *p, struct node *pattern)
     }
     p->at++;
     for (uint32_t i = 0; i < pattern->size; i++) {
-        bool escape = t->size && pattern->text[i] == t->text[0] && i + 1 < pattern->size;
+        bool escape = t->size && pattern->text[i] == t->text[0];
         i += escape;
         if (escape || pattern->text[i] == '\\')
             out[n++] = '\\';
-        out[n++] = pattern->text[i];
+        if (i < pattern->size) /* an escape at the end is refused where it is met */
+            out[n++] = pattern->text[i];
     }
     out[n] = '\0';
     pattern->text = out;
     pattern->size = n;
+}
+
+/* x #> '{a,0}' is json_extract_path(x, 'a', '0'). */
+static struct node *parse_json_path(struct parser *p, struct node *left, uint32_t pos,
+                                    const char *function)
+{
+    if (!sql_parse_is_array(p, 0))
+        return sql_parse_expected(p, "'{a,b}' or array['a', 'b'] behind #>, as constants");
+    struct node *path = sql_parse_array(p), *n = sql_parse_make(p, function, pos, left, NULL);
+    if (n && path && path->n_args == 0)
+        return sql_parse_fail(p, pos, "a path of no steps is the text itself");
+    for (uint32_t i = 0; path && i < path->n_args; i++)
+        sql_parse_add(p, n, path->args[i]);
+    return p->error ? NULL : n;
+}
+
+/* Behind a backslash it would be something else. */
+static bool is_plain(char c)
+{
+    return (unsigned char)c >= 0x80 || (c >= '0' && c <= '9') ||
+           ((c | 32) >= 'a' && (c | 32) <= 'z');
+}
+
+/* x similar to 'a%|b_': SQL's pattern as a regular expression of the whole text; what is behind the
+ * escape, or means nothing in SQL's, stands for itself. */
+static struct node *parse_similar(struct parser *p, struct node *left, uint32_t pos)
+{
+    struct node *pattern = sql_parse_expr(p, BIND_IN);
+    char escape = '\\';
+    if (take_word(p, "escape")) {
+        if (now(p)->type != TOKEN_STRING || now(p)->size != 1)
+            return sql_parse_expected(p, "one character");
+        escape = p->tokens[p->at++].text[0];
+    }
+    char *out = pattern ? arena_alloc(p->arena, 2 * (size_t)pattern->size + 16) : NULL;
+    if (!out || pattern->kind != NODE_TEXT)
+        return sql_parse_fail(p, pos,
+                              "the pattern of `similar to` is a literal; x ~ regexp takes others");
+    uint32_t n = (uint32_t)snprintf(out, 5, "^(?:");
+    bool inside = false; /* [...] */
+    for (uint32_t i = 0; i < pattern->size; i++) {
+        char c = pattern->text[i];
+        bool escaped = c == escape && i + 1 < pattern->size;
+        c = escaped ? pattern->text[++i] : c;
+        inside = !escaped && (inside ? c != ']' : c == '[');
+        bool any = !escaped && !inside && (c == '%' || c == '_');
+        if (escaped ? !is_plain(c) : c == '\\' || (!inside && strchr(".^$", c)))
+            out[n++] = '\\';
+        out[n++] = any ? '.' : c;
+        if (any && c == '%')
+            out[n++] = '*';
+        else if (!any && !escaped && !inside && c == '(') {
+            out[n++] = '?';
+            out[n++] = ':';
+        }
+    }
+    (void)memcpy(out + n, ")$", 3);
+    pattern->text = out;
+    pattern->size = n + 2;
+    return sql_parse_make(p, "~", pos, left, pattern);
 }
 
 static struct node *parse_between(struct parser *p, struct node *left, uint32_t pos)
@@ -255,22 +372,30 @@ static struct node *parse_word_infix(struct parser *p, struct node *left, int bi
         for (int i = 0; i < 3; i++)
             if (is_word(p, not, likes[i]))
                 like = i;
-        if (is_word(p, not, "similar") && is_word(p, not +1, "to"))
-            return sql_parse_fail(
-                p, pos, "`similar to` is not supported; use like, or ~ with a regular expression");
+        if (is_word(p, not, "similar") && is_word(p, not +1, "to")) {
+            p->at += not +2;
+            return negate(p, not, pos, parse_similar(p, left, pos));
+        }
         if (in || between || like >= 0) {
             p->at += not +1;
             if (in)
                 return parse_in(p, left, pos, not );
             if (between)
                 return negate(p, not, pos, parse_between(p, left, pos));
+            const char *name = like == 2 ? "~" : likes[like];
+            if (starts_any(p)) { /* not like all: it is not that it is like any */
+                bool all = is_word(p, 0, "all") != (not == 1);
+                return negate(p, not, pos, parse_any(p, left, pos, name, all));
+            }
             struct node *pattern = sql_parse_expr(p, BIND_IN);
             if (like < 2)
                 parse_escape(p, pattern);
-            return negate(p, not, pos,
-                          sql_parse_make(p, like == 2 ? "~" : likes[like], pos, left, pattern));
+            return negate(p, not, pos, sql_parse_make(p, name, pos, left, pattern));
         }
     }
+    if (left->kind == NODE_ROW && is_word(p, 0, "overlaps"))
+        return sql_parse_fail(
+            p, pos, "overlaps is not supported; (a, b) overlaps (c, d) is a < d and c < b");
     *ret_more = false;
     return left;
 }
@@ -353,9 +478,10 @@ struct node *sql_parse_infix(struct parser *p, struct node *left, int binding, b
     *ret_more = true;
     if (i && i->binding > binding) {
         p->at++;
-        if (i->binding == BIND_COMPARE && is_sign_at(p, 1, "(") &&
-            (is_word(p, 0, "any") || is_word(p, 0, "some") || is_word(p, 0, "all")))
-            return parse_any(p, left, pos, i->name);
+        if (i->binding == BIND_COMPARE && starts_any(p))
+            return parse_any(p, left, pos, i->name, is_word(p, 0, "all"));
+        if (strcmp(i->sign, "#>") == 0 || strcmp(i->sign, "#>>") == 0)
+            return parse_json_path(p, left, pos, i->name);
         return compute_decimals(
             sql_parse_make(p, i->name, pos, left, sql_parse_expr(p, i->binding)));
     }

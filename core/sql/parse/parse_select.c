@@ -6,6 +6,8 @@
  */
 #include "core/sql/parse/parse.h"
 
+#include <strings.h>
+
 #define SETS_MAX 100 /* selects in one union */
 
 static void parse_items(struct parser *p, struct select *s)
@@ -53,6 +55,9 @@ static void parse_windows(struct parser *p, struct select *s)
         struct window_node *window = p->error ? NULL : sql_parse_window(p);
         if (!w || p->error)
             return;
+        for (const struct named_window *o = s->windows; o; o = o->next)
+            if (strcasecmp(o->name, name) == 0)
+                sql_parse_fail(p, window->pos, "this window's name is another one's already");
         *w = (struct named_window){name, window, s->windows};
         s->windows = w;
     } while (take_sign(p, ","));
@@ -265,6 +270,29 @@ static void parse_fetch(struct parser *p, struct select *s)
         sql_parse_fail(p, pos, "with ties needs an order by: rows tie that are equal in it");
 }
 
+/* limit, fetch or offset, each once; false: none stands here. */
+static bool parse_piece(struct parser *p, struct select *s)
+{
+    bool limit = is_word(p, 0, "limit"), fetch = is_word(p, 0, "fetch"), twice;
+    if (p->error || (!limit && !fetch && !is_word(p, 0, "offset")))
+        return false;
+    twice = limit || fetch ? s->limit != NULL : s->offset != NULL;
+    if (twice)
+        return sql_parse_fail(p, now(p)->pos, "limit and offset stand once behind a select");
+    p->at++;
+    if (fetch) {
+        parse_fetch(p, s);
+    } else if (limit) {
+        s->limit =
+            take_word(p, "all") ? sql_parse_node(p, NODE_NULL, now(p)->pos) : sql_parse_expr(p, 0);
+    } else {
+        s->offset = sql_parse_expr(p, 0);
+        if (!take_word(p, "rows"))
+            (void)take_word(p, "row");
+    }
+    return !p->error;
+}
+
 /* order by all [desc]: by every column of the list, from left to right */
 static bool parse_order_all(struct parser *p, struct select *s)
 {
@@ -308,18 +336,7 @@ struct select *sql_parse_select(struct parser *p)
                               "put the inner select with its own order by in from (...)");
     if (take_word(p, "order") && !parse_order_all(p, s))
         sql_parse_order(p, &s->order, &s->n_order);
-    for (int i = 0; i < 2; i++) {
-        if (take_word(p, "limit")) {
-            if (!take_word(p, "all"))
-                s->limit = sql_parse_expr(p, 0);
-        }
-        if (take_word(p, "offset")) {
-            s->offset = sql_parse_expr(p, 0);
-            if (!take_word(p, "rows"))
-                (void)take_word(p, "row");
-        }
-        if (take_word(p, "fetch"))
-            parse_fetch(p, s);
-    }
+    while (parse_piece(p, s))
+        ;
     return p->error ? NULL : s;
 }

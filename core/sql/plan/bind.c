@@ -328,6 +328,24 @@ static int bind_cast(struct query *q, const struct node *n, struct expr **ret)
     return rc;
 }
 
+/* (a, b) is null: both are; (a, b) is not null: none is. */
+static int bind_row_is_null(struct query *q, struct scope *s, const struct node *n,
+                            struct expr **ret)
+{
+    const struct node *row = n->args[0];
+    struct expr *all = sql_new_expr(q, EXPR_AND, SQL_BOOL, n->pos, row->n_args);
+    int rc = all ? 0 : -ENOMEM;
+    for (uint32_t i = 0; i < row->n_args && rc == 0; i++) {
+        rc = sql_bind(q, s, row->args[i], &all->args[i]);
+        if (rc == 0)
+            rc = sql_call_named(q, n, "is null", all->args[i], NULL, &all->args[i]);
+        if (rc == 0)
+            rc = negate(q, n, n->negated, &all->args[i]);
+    }
+    *ret = all;
+    return rc < 0 ? rc : sql_fold_call(q, ret);
+}
+
 static int bind_one(struct query *q, struct scope *s, const struct node *n, struct expr **ret)
 {
     int rc;
@@ -349,6 +367,8 @@ static int bind_one(struct query *q, struct scope *s, const struct node *n, stru
         rc = sql_bind(q, s, n->args[0], ret);
         return rc < 0 ? rc : negate(q, n, true, ret);
     case NODE_IS_NULL:
+        if (n->args[0]->kind == NODE_ROW)
+            return bind_row_is_null(q, s, n, ret);
         rc = sql_bind(q, s, n->args[0], ret);
         if (rc == 0)
             rc = sql_call_named(q, n, "is null", *ret, NULL, ret);

@@ -61,6 +61,15 @@ static const struct agg_kind kinds[] = {{"count", AGG_COUNT, 0, 1, 0},
                                         {"covar_pop", AGG_COVAR_POP, 2, 2, 0},
                                         {"regr_slope", AGG_SLOPE, 2, 2, 0},
                                         {"regr_intercept", AGG_INTERCEPT, 2, 2, 0},
+                                        {"regr_r2", AGG_R2, 2, 2, 0},
+                                        {"regr_avgx", AGG_MEAN_X, 2, 2, 0},
+                                        {"regr_avgy", AGG_MEAN_Y, 2, 2, 0},
+                                        {"regr_sxx", AGG_XX, 2, 2, 0},
+                                        {"regr_syy", AGG_YY, 2, 2, 0},
+                                        {"regr_sxy", AGG_XY, 2, 2, 0},
+                                        {"bit_and", AGG_AND, 1, 1, 0},
+                                        {"bit_or", AGG_OR, 1, 1, 0},
+                                        {"bit_xor", AGG_XOR, 1, 1, 0},
                                         {"bool_and", AGG_AND, 1, 1, 0},
                                         {"every", AGG_AND, 1, 1, 0},
                                         {"bool_or", AGG_OR, 1, 1, 0},
@@ -123,14 +132,20 @@ static bool is_number(enum sql_type t)
     return t == SQL_INT || t == SQL_DOUBLE;
 }
 
+/* What bool_and(), bit_and() ... are of. */
+static enum sql_type logic_type(const struct agg_kind *kind)
+{
+    return strncmp(kind->name, "bit_", 4) == 0 ? SQL_INT : SQL_BOOL;
+}
+
 /* The argument's type, made to fit, and the result's. */
 static int agg_types(struct query *q, struct agg_spec *a, const struct node *n)
 {
     enum sql_type t = a->arg ? a->arg->type : SQL_INT;
     int rc = 0;
     if (a->arg && t == SQL_NULL) {
-        rc = sql_cast_to(q, &a->arg, SQL_DOUBLE, false);
-        t = SQL_DOUBLE;
+        t = a->kind->op >= AGG_AND && a->kind->op <= AGG_XOR ? logic_type(a->kind) : SQL_DOUBLE;
+        rc = sql_cast_to(q, &a->arg, t, false);
     }
     a->type = t;
     bool fits = true;
@@ -167,6 +182,12 @@ static int agg_types(struct query *q, struct agg_spec *a, const struct node *n)
     case AGG_COVAR:
     case AGG_COVAR_POP:
     case AGG_SLOPE:
+    case AGG_R2:
+    case AGG_MEAN_X:
+    case AGG_MEAN_Y:
+    case AGG_XX:
+    case AGG_YY:
+    case AGG_XY:
     case AGG_INTERCEPT:
         fits = is_number(t) && (is_number(a->arg2->type) || a->arg2->type == SQL_NULL);
         if (t == SQL_INT)
@@ -182,7 +203,8 @@ static int agg_types(struct query *q, struct agg_spec *a, const struct node *n)
         break;
     case AGG_AND:
     case AGG_OR:
-        fits = t == SQL_BOOL;
+    case AGG_XOR:
+        fits = t == logic_type(a->kind);
         break;
     case AGG_MIN:
     case AGG_MAX:
@@ -236,7 +258,8 @@ static int bind_fraction(struct query *q, const struct node *n, struct expr **ar
     a->arg = args[1 - a->kind->fraction];
     int rc = sql_coerce(q, &f, SQL_DOUBLE, n->text);
     a->fraction = f->value.number;
-    if (rc == 0 && (f->kind != EXPR_CONST || !(a->fraction >= 0 && a->fraction <= 1)))
+    if (rc == 0 && (f->kind != EXPR_CONST || f->value.type == SQL_NULL ||
+                    !(a->fraction >= 0 && a->fraction <= 1)))
         return sql_error(q->text, q->size, f->pos, -EINVAL,
                          "the fraction must be a constant between 0 and 1");
     a->descending = n->within && n->order[0].descending;
@@ -342,9 +365,10 @@ static int bind_args(struct query *q, struct scope *s, const struct node *n, str
     return rc;
 }
 
+/* max(j) is JSON as j is, max(j::text) is not. */
 static bool same_arg(const struct expr *a, const struct expr *b)
 {
-    return a == b || (a && b && sql_expr_equal(a, b));
+    return a == b || (a && b && a->json == b->json && sql_expr_equal(a, b));
 }
 
 static bool same_spec(const struct agg_spec *a, const struct agg_spec *b)
@@ -406,6 +430,14 @@ int sql_agg_spec(struct query *q, struct scope *s, const struct node *n,
     return a->form >= AGG_MERGE ? merge_types(q, a, n) : agg_types(q, a, n);
 }
 
+bool sql_agg_is_json(const struct agg_spec *a)
+{
+    enum agg_op op = a->kind->op;
+    bool one = op == AGG_MIN || op == AGG_MAX || op == AGG_FIRST || op == AGG_LAST ||
+               op == AGG_ARG_MIN || op == AGG_ARG_MAX || op == AGG_MODE;
+    return one ? a->arg->json : sql_gives_json(a->kind->name);
+}
+
 static bool is_of_outer(const struct expr *e)
 {
     if (e->unknown)
@@ -461,7 +493,7 @@ int sql_agg_bind(struct query *q, struct scope *s, const struct node *n,
     e->column = s->n_aggs;
     e->set = a;
     e->numeric = kind->op == AGG_AVG && a->type == SQL_DOUBLE && a->of == SQL_INT;
-    e->json = sql_gives_json(kind->name);
+    e->json = sql_agg_is_json(a);
     e->unit =
         a->arg && kind->op != AGG_COUNT && a->kind->op != AGG_VAR && a->kind->op != AGG_VAR_POP
             ? a->arg->unit

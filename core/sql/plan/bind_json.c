@@ -69,6 +69,17 @@ int sql_unify_json(struct query *q, const struct node *n, struct expr **e, uint3
     return rc;
 }
 
+int sql_unite_json(struct query *q, uint32_t pos, struct expr *pair[2], bool *ret_json)
+{
+    const struct node call = {.kind = NODE_CALL, .pos = pos};
+    int rc = 0;
+    *ret_json = pair[0]->json || pair[1]->json;
+    for (int i = 0; i < 2 && *ret_json && rc == 0; i++)
+        if (!pair[i]->json && pair[i]->type == SQL_TEXT)
+            rc = sql_call_named(q, &call, "json", pair[i], NULL, &pair[i]);
+    return rc;
+}
+
 int sql_bind_json(struct query *q, const struct node *n, struct expr **args, struct expr **ret)
 {
     bool one =

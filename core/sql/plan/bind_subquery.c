@@ -371,18 +371,21 @@ int sql_bind_subquery(struct query *q, struct scope *s, const struct node *n, st
                          "a subquery used as a value must give one column, this one gives %u",
                          op->n_cols);
     enum sql_type type = exists ? SQL_BOOL : op->cols[0].type;
-    if (outer.n)
-        return make(q, s, n, &outer, type, NULL, 0, ret);
-    if (outer.unknown) {
+    if (outer.n) {
+        rc = make(q, s, n, &outer, type, NULL, 0, ret);
+    } else if (outer.unknown) {
         *ret = typed_null(q, type, n->pos);
-        return *ret ? 0 : -ENOMEM;
+    } else {
+        rc = value_of(q, n, &c, &v);
+        *ret = rc < 0 ? NULL : sql_const(q, v, n->pos);
+        if (*ret) {
+            (*ret)->type = type;
+            (*ret)->literal = false;
+        }
     }
-    rc = value_of(q, n, &c, &v);
-    *ret = rc < 0 ? NULL : sql_const(q, v, n->pos);
-    if (!*ret)
+    if (rc < 0 || !*ret)
         return rc < 0 ? rc : -ENOMEM;
-    (*ret)->type = type;
-    (*ret)->literal = false;
+    (*ret)->json = !exists && op->cols[0].json;
     return 0;
 }
 

@@ -156,20 +156,23 @@ static int resolve(struct query *q, const struct scope *s, const struct window_n
 }
 
 /* lag(x, n, default): the default is as x; ntile, lag, lead and nth_value count in integers. */
-static int arg_types(struct query *q, const struct win_spec *spec, struct expr **args,
-                     enum sql_type *ret)
+static int arg_types(struct query *q, const struct node *n, const struct win_spec *spec,
+                     struct expr *e)
 {
+    struct expr **args = e->args;
     int rc = 0;
     uint32_t count = spec->fn == WIN_NTILE ? 0 : 1; /* which argument counts */
     bool counts =
         spec->fn == WIN_NTILE || spec->fn == WIN_NTH || spec->fn == WIN_LAG || spec->fn == WIN_LEAD;
     if (counts && spec->n_args > count)
         rc = sql_coerce(q, &args[count], SQL_INT, "a window function");
-    *ret = spec->fn == WIN_PERCENT_RANK || spec->fn == WIN_CUME_DIST ? SQL_DOUBLE : SQL_INT;
+    e->type = spec->fn == WIN_PERCENT_RANK || spec->fn == WIN_CUME_DIST ? SQL_DOUBLE : SQL_INT;
     if (rc < 0 || spec->fn < WIN_LAG)
         return rc;
     struct expr *values[2] = {args[0], spec->n_args > 2 ? args[2] : NULL};
-    rc = sql_unify(q, values, spec->n_args > 2 ? 2 : 1, "a window function", ret);
+    rc = sql_unify_json(q, n, values, spec->n_args > 2 ? 2 : 1, &e->json);
+    rc =
+        rc < 0 ? rc : sql_unify(q, values, spec->n_args > 2 ? 2 : 1, "a window function", &e->type);
     args[0] = values[0];
     if (spec->n_args > 2)
         args[2] = values[1];
@@ -177,7 +180,7 @@ static int arg_types(struct query *q, const struct win_spec *spec, struct expr *
 }
 
 static int bind_function(struct query *q, struct scope *s, const struct node *n,
-                         struct win_spec *spec, struct expr **args, enum sql_type *ret_type)
+                         struct win_spec *spec, struct expr *e)
 {
     const struct win_kind *kind = find_kind(n->text);
     const struct agg_kind *agg = kind ? NULL : sql_agg_find(n->text);
@@ -189,11 +192,12 @@ static int bind_function(struct query *q, struct scope *s, const struct node *n,
         spec->fn = WIN_AGG;
         spec->agg = a;
         if (a->arg)
-            args[spec->n_args++] = a->arg;
+            e->args[spec->n_args++] = a->arg;
         spec->filter = a->filter != NULL;
         if (a->filter)
-            args[spec->n_args] = a->filter;
-        *ret_type = a->type;
+            e->args[spec->n_args] = a->filter;
+        e->type = a->type;
+        e->json = sql_agg_is_json(a);
         return 0;
     }
     if (!kind)
@@ -213,17 +217,17 @@ static int bind_function(struct query *q, struct scope *s, const struct node *n,
     spec->fn = kind->fn;
     spec->n_args = n->n_args;
     for (uint32_t i = 0; i < n->n_args; i++) {
-        int rc = sql_bind(q, s, n->args[i], &args[i]);
+        int rc = sql_bind(q, s, n->args[i], &e->args[i]);
         if (rc < 0)
             return rc;
     }
-    return arg_types(q, spec, args, ret_type);
+    return arg_types(q, n, spec, e);
 }
 
 static int bind_all(struct query *q, struct scope *s, const struct node *n,
                     const struct window_node *w, struct win_spec *spec, struct expr *e)
 {
-    int rc = bind_function(q, s, n, spec, e->args, &e->type);
+    int rc = bind_function(q, s, n, spec, e);
     uint32_t at = spec->n_args + spec->filter;
     for (uint32_t i = 0; i < w->n_partition && rc == 0; i++)
         rc = sql_bind(q, s, w->partition[i], &e->args[at++]);

@@ -34,6 +34,5 @@ int sql_require(struct query *q, struct op **op, struct expr *condition);
 int sql_rename_first(struct query *q, const struct from *f, struct op *op);
 /* Functions that give rows: table_func.c */
 int sql_plan_function(struct query *q, const struct node *call, struct op **ret);
-bool sql_gives_rows(const char *name);
 
 #endif

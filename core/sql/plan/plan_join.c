@@ -243,11 +243,51 @@ static int where_on(struct query *q, const struct from *f, struct cte *ctes, str
     return f->join == JOIN_INNER ? sql_plan_where(q, f->on, ctes, op) : 0;
 }
 
+/* What columns say before their point; NULL: it has no name. */
+static const char *name_of(const struct from *f)
+{
+    return f->alias                ? f->alias
+           : f->kind == FROM_TABLE ? f->names[0]
+           : f->kind == FROM_CALL  ? f->call->text
+                                   : NULL;
+}
+
+/* a.t and b.t are told apart by their schemas. */
+static bool is_same_name(const struct from *a, const struct from *b)
+{
+    const char *x = name_of(a), *y = name_of(b);
+    bool schemas = !a->alias && !b->alias && a->names[1] && b->names[1];
+    return x && y && strcasecmp(x, y) == 0 &&
+           (!schemas || strcasecmp(a->names[1], b->names[1]) == 0);
+}
+
+static bool has_namesake(const struct from *in, const struct from *f)
+{
+    if (in->kind != FROM_JOIN || in->alias)
+        return is_same_name(in, f);
+    return has_namesake(in->left, f) || has_namesake(in->right, f);
+}
+
+/* The tables of b are called otherwise than those of a. */
+static int check_names(struct query *q, const struct from *a, const struct from *b)
+{
+    if (b->kind == FROM_JOIN && !b->alias) {
+        int rc = check_names(q, a, b->left);
+        return rc < 0 ? rc : check_names(q, a, b->right);
+    }
+    if (!has_namesake(a, b))
+        return 0;
+    return sql_error(q->text, q->size, b->pos, -EINVAL,
+                     "two tables are called '%s' here; give one of them another name: %s as b",
+                     name_of(b), name_of(b));
+}
+
 static int plan_join(struct query *q, const struct from *f, struct cte *ctes, struct op **ret)
 {
     struct op *left, *right, *join;
     struct using u = {.names = f->columns, .n = f->n_columns};
-    int rc = sql_plan_from(q, f->left, ctes, &left);
+    int rc = check_names(q, f->left, f->right);
+    rc = rc < 0 ? rc : sql_plan_from(q, f->left, ctes, &left);
     if (rc == 0 && f->right->lateral) {
         rc = sql_plan_lateral(q, f, ctes, left, &right, ret);
         if (rc == 0 && *ret)

@@ -42,6 +42,12 @@ static int find_output(struct query *q, const struct list *l, uint32_t n, const 
     return 0;
 }
 
+static bool is_constant(const struct node *n)
+{
+    return n->kind == NODE_DOUBLE || n->kind == NODE_TEXT || n->kind == NODE_BOOL ||
+           n->kind == NODE_NULL;
+}
+
 /* The column of the list that an expression of order by (or distinct on) means: by number, name
  * or value; one more, not shown, where there is none. */
 static int bind_ordinal(struct query *q, const struct node *n, struct scope *scope, struct list *l,
@@ -51,6 +57,11 @@ static int bind_ordinal(struct query *q, const struct node *n, struct scope *sco
     int at = -1, rc = 0;
     if (n->kind == NODE_INT)
         return sql_ordinal(q, n, n_shown, clause, ret);
+    if (is_constant(n))
+        return sql_error(q->text, q->size, n->pos, -EINVAL,
+                         "%s a constant that is no column's number: it orders nothing; a column's "
+                         "name is written in \"double quotes\", or without any",
+                         clause);
     if (n->kind == NODE_NAME && !n->parts[0])
         rc = find_output(q, l, n_shown, n, &at);
     if (rc == 0 && at < 0) {

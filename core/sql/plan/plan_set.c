@@ -33,10 +33,14 @@ int sql_plan_values(struct query *q, const struct select *s, struct op **ret)
         }
     }
     for (uint32_t c = 0; c < n; c++) {
-        int rc = sql_unify(q, &cells[(size_t)c * s->n_rows], s->n_rows, "values", &types[c]);
+        struct expr **column = &cells[(size_t)c * s->n_rows];
+        bool json;
+        int rc = sql_unify_json(q, s->rows[0], column, s->n_rows, &json);
+        rc = rc < 0 ? rc : sql_unify(q, column, s->n_rows, "values", &types[c]);
         if (rc < 0)
             return rc;
-        cols[c] = (struct col){.name = sql_getf(q, "column%u", c + 1), .type = types[c], .doc = ""};
+        cols[c] = (struct col){
+            .name = sql_getf(q, "column%u", c + 1), .type = types[c], .json = json, .doc = ""};
         pointers[c] = &v[c];
         if (!cols[c].name || sql_vec_room(q, &v[c], types[c]) < 0)
             return -ENOMEM;
@@ -55,14 +59,15 @@ int sql_plan_values(struct query *q, const struct select *s, struct op **ret)
     return sql_scan_rowset(q, rows, cols, ret);
 }
 
-/* Cast one side's columns where the common type is another. */
-static int cast_side(struct query *q, struct op **op, struct expr **exprs)
+/* Cast one side's columns where the common type is another; json: those that are JSON. */
+static int cast_side(struct query *q, struct op **op, struct expr **exprs, const bool *json)
 {
     struct col *cols = sql_get(q, (*op)->n_cols, sizeof(*cols));
     bool same = true;
     if (!cols)
         return -ENOMEM;
     for (uint32_t c = 0; c < (*op)->n_cols; c++) {
+        (*op)->cols[c].json = json[c];
         cols[c] = (*op)->cols[c];
         same = same && exprs[c]->kind == EXPR_COLUMN;
         sql_want(*op, c);
@@ -85,18 +90,20 @@ int sql_plan_set(struct query *q, const struct select *s, struct cte *ctes, stru
         return sql_error(q->text, q->size, s->pos, -EINVAL, "%s of %u columns and %u columns", name,
                          n, sides[1]->n_cols);
     struct expr **exprs = sql_get(q, 2 * (size_t)n, sizeof(struct expr *));
-    if (!exprs)
+    bool *json = sql_get(q, n, sizeof(*json));
+    if (!exprs || !json)
         return -ENOMEM;
     for (uint32_t c = 0; c < n && rc == 0; c++) {
         struct expr *pair[2] = {sql_column_expr(q, sides[0], c, s->pos),
                                 sql_column_expr(q, sides[1], c, s->pos)};
         enum sql_type type;
-        rc = pair[0] && pair[1] ? sql_unify(q, pair, 2, name, &type) : -ENOMEM;
+        rc = pair[0] && pair[1] ? sql_unite_json(q, s->pos, pair, &json[c]) : -ENOMEM;
+        rc = rc < 0 ? rc : sql_unify(q, pair, 2, name, &type);
         exprs[c] = pair[0];
         exprs[n + c] = pair[1];
     }
     for (int side = 0; side < 2 && rc == 0; side++)
-        rc = cast_side(q, &sides[side], exprs + (side ? n : 0));
+        rc = cast_side(q, &sides[side], exprs + (side ? n : 0), json);
     if (rc == 0 && s->set != SET_UNION)
         return sql_set(sides[0], sides[1], s->set == SET_EXCEPT, s->all, ret);
     if (rc == 0)

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * core/sql/plan/table_func.c - functions in from that give rows: generate_series, range, json_each.
+ * core/sql/plan/table_func.c - functions in from that give rows: generate_series, range, json_each,
+ * string_to_table ...
  *
  * The query's thread only.  Their arguments are constants.
  */
@@ -13,6 +14,7 @@
 #include "core/base/err.h"
 #include "core/base/json.h"
 #include "core/sql/plan/plan.h"
+#include "core/sql/value/regexp.h"
 
 static int bad(struct query *q, const struct node *n, const char *what)
 {
@@ -129,27 +131,63 @@ static int plan_series(struct query *q, const struct node *call, struct op **ret
     return 0;
 }
 
-/* ---- json_each(text): the members of an object or array ---- */
+/* ---- json_each(text) ...: the members of an object or array ---- */
+
+enum { /* what a function shows of each */
+       SHOWS_KEY = 1,
+       SHOWS_VALUE = 2,
+       SHOWS_JSON = 4, /* the value as JSON, not the text that it says */
+       SHOWS_TYPE = 8,
+       OF_OBJECTS = 16,
+       OF_ARRAYS = 32
+};
+
+static const struct json_kind {
+    const char *name; /* behind json_ or jsonb_ */
+    uint32_t shows;
+} json_kinds[] = {
+    {"each", SHOWS_KEY | SHOWS_VALUE | SHOWS_TYPE | OF_OBJECTS | OF_ARRAYS},
+    {"each_text", SHOWS_KEY | SHOWS_VALUE | OF_OBJECTS},
+    {"object_keys", SHOWS_KEY | OF_OBJECTS},
+    {"array_elements", SHOWS_JSON | OF_ARRAYS},
+    {"array_elements_text", SHOWS_VALUE | OF_ARRAYS},
+};
+
+static const struct json_kind *find_json_kind(const char *name)
+{
+    size_t n = strncmp(name, "json_", 5) == 0 ? 5 : strncmp(name, "jsonb_", 6) == 0 ? 6 : 0;
+    for (size_t i = 0; n && i < sizeof(json_kinds) / sizeof(*json_kinds); i++)
+        if (strcmp(name + n, json_kinds[i].name) == 0)
+            return &json_kinds[i];
+    return NULL;
+}
 
 struct members {
     const struct json *next;
     uint64_t number;
+    uint32_t shows;
 };
 
-static int put_member(struct query *q, struct vec *v, uint32_t row, const struct json *j,
-                      uint64_t number)
+static int put_member(struct query *q, struct vec *v, uint32_t row, const struct members *m)
 {
     static const char *const types[] = {"null", "boolean", "number", "string", "array", "object"};
-    const char *key = j->key ? j->key : sql_getf(q, "%llu", (unsigned long long)number);
-    struct text value;
-    int rc = key ? sql_json_text(q, j, &value) : -ENOMEM;
-    if (rc < 0)
-        return rc;
-    v[0].t[row] = (struct text){key, (uint32_t)strlen(key)};
-    v[1].t[row] = value;
-    if (!value.data)
-        sql_set_null(&v[1], row);
-    v[2].t[row] = (struct text){types[j->type], (uint32_t)strlen(types[j->type])};
+    const struct json *j = m->next;
+    if (m->shows & SHOWS_KEY) {
+        const char *key = j->key ? j->key : sql_getf(q, "%llu", (unsigned long long)m->number);
+        if (!key)
+            return -ENOMEM;
+        (v++)->t[row] = (struct text){key, (uint32_t)strlen(key)};
+    }
+    if (m->shows & (SHOWS_VALUE | SHOWS_JSON)) {
+        int rc = sql_json_text(q, j, (m->shows & SHOWS_JSON) != 0, &v->t[row]);
+        if (rc < 0)
+            return rc;
+        if (!v->t[row].data)
+            sql_set_null(v, row);
+        v++;
+    }
+    if (m->shows & SHOWS_TYPE)
+        v->t[row] = (struct text){types[j->type], (uint32_t)strlen(types[j->type])};
     return 0;
 }
 
@@ -158,17 +196,20 @@ static int next_member(struct op *op)
     struct members *m = op->state;
     uint32_t n = 0;
     int rc = 0;
-    op->out.v[1].has_null = false;
-    for (; n < SQL_ROWS && m->next && rc == 0; n++, m->next = m->next->next)
-        rc = put_member(op->q, op->out.v, n, m->next, m->number++);
+    for (uint32_t c = 0; c < op->n_cols; c++)
+        op->out.v[c].has_null = false;
+    for (; n < SQL_ROWS && m->next && rc == 0; n++, m->next = m->next->next, m->number++)
+        rc = put_member(op->q, op->out.v, n, m);
     op->out.n = op->out.n_sel = n;
     return rc < 0 ? rc : n > 0;
 }
 
-static int plan_json_each(struct query *q, const struct node *call, struct op **ret)
+static int plan_json(struct query *q, const struct node *call, const struct json_kind *kind,
+                     struct op **ret)
 {
-    static const char *const names[] = {"key", "value", "type"};
     static const enum sql_type types[] = {SQL_TEXT, SQL_TEXT, SQL_TEXT};
+    const char *names[3];
+    uint32_t n = 0;
     struct expr *text;
     struct json *json = NULL;
     int rc = call->n_args == 1 ? constant(q, call, 0, &text) : bad(q, call, "it takes one text");
@@ -181,33 +222,188 @@ static int plan_json_each(struct query *q, const struct node *call, struct op **
         (void)snprintf(why, sizeof(why), "%s", err_text());
         return bad(q, call, why);
     }
+    if (json && !(kind->shows & (json->type == JSON_ARRAY ? OF_ARRAYS : OF_OBJECTS)))
+        return bad(q, call,
+                   json->type == JSON_ARRAY ? "this JSON is an array, and it takes objects"
+                                            : "this JSON is no array");
+    if (json && json->type != JSON_ARRAY && json->type != JSON_OBJECT &&
+        strcmp(kind->name, "each") != 0)
+        return bad(q, call, "this JSON is no object");
+    if (kind->shows & SHOWS_KEY)
+        names[n++] = kind->shows & (SHOWS_VALUE | SHOWS_JSON) ? "key" : call->text;
+    if (kind->shows & (SHOWS_VALUE | SHOWS_JSON))
+        names[n++] = "value";
+    if (kind->shows & SHOWS_TYPE)
+        names[n++] = "type";
     struct members *m = rc < 0 ? NULL : sql_get(q, 1, sizeof(*m));
-    struct op *op = m ? make_op(q, next_member, "json_each", names, types, 3) : NULL;
+    struct op *op = m ? make_op(q, next_member, call->text, names, types, n) : NULL;
     if (!op)
         return rc < 0 ? rc : -ENOMEM;
     m->next = json && (json->type == JSON_OBJECT || json->type == JSON_ARRAY) ? json->first : NULL;
+    m->shows = kind->shows;
     op->state = m;
-    for (int c = 0; c < 3; c++)
+    for (uint32_t c = 0; c < n; c++)
         op->out.v[c].stable = true;
+    op->cols[0].json = (kind->shows & SHOWS_JSON) != 0; /* it is alone */
     *ret = op;
     return 0;
 }
 
-bool sql_gives_rows(const char *name)
+/* ---- string_to_table(text, ','), regexp_split_to_table(text, regexp) ---- */
+
+struct pieces {
+    struct text *list; /* data NULL: a NULL */
+    uint32_t n, room, next;
+};
+
+static int add_piece(struct query *q, struct pieces *p, const char *data, size_t size)
 {
-    return strcmp(name, "generate_series") == 0 || strcmp(name, "range") == 0 ||
-           strcmp(name, "json_each") == 0;
+    if (p->n == p->room) {
+        uint32_t room = p->room ? 2 * p->room : 64;
+        struct text *more = sql_grow(q, p->list, p->n, room, sizeof(*more));
+        if (!more)
+            return -ENOMEM;
+        p->list = more;
+        p->room = room;
+    }
+    p->list[p->n++] = (struct text){data, (uint32_t)size};
+    return sql_worked(q, 1 + size / 64);
+}
+
+/* separator data NULL: each letter is one. */
+static int split_text(struct query *q, struct text t, struct text separator, struct pieces *p)
+{
+    int rc = 0;
+    uint32_t from = 0;
+    while (from < t.size && rc == 0) {
+        const char *at = separator.size
+                             ? memmem(t.data + from, t.size - from, separator.data, separator.size)
+                             : NULL;
+        uint32_t end = at ? (uint32_t)(at - t.data) : t.size;
+        if (!separator.data)
+            for (end = from + 1; end < t.size && !sql_is_start(t.data[end]);)
+                end++;
+        rc = add_piece(q, p, t.data + from, end - from);
+        from = end + (at ? separator.size : 0);
+        if (at && from == t.size && rc == 0)
+            rc = add_piece(q, p, t.data + from, 0);
+    }
+    return rc;
+}
+
+static int check_query(void *arg)
+{
+    return sql_check(arg);
+}
+
+/* An empty match at the begin, at the end or right behind another one divides nothing. */
+static int split_by_regexp(struct query *q, struct text t, struct regexp *re, struct pieces *p)
+{
+    uint32_t slots[2 * REGEXP_GROUPS], from = 0, end = 0, at = 0;
+    int rc = 0;
+    while (at <= t.size && (rc = regexp_find(re, t.data, t.size, at, slots, check_query, q)) > 0) {
+        if (slots[0] < t.size && slots[1] > end) {
+            if ((rc = add_piece(q, p, t.data + from, slots[0] - from)) < 0)
+                return rc;
+            from = slots[1];
+        }
+        at = end = slots[1];
+        if (slots[0] == slots[1])
+            do
+                at++;
+            while (at < t.size && !sql_is_start(t.data[at]));
+    }
+    return rc < 0 ? rc : add_piece(q, p, t.data + from, t.size - from);
+}
+
+static int next_piece(struct op *op)
+{
+    struct pieces *p = op->state;
+    struct vec *v = &op->out.v[0];
+    uint32_t n = 0;
+    v->has_null = false;
+    for (; n < SQL_ROWS && p->next < p->n; n++, p->next++) {
+        v->t[n] = p->list[p->next];
+        if (!v->t[n].data)
+            sql_set_null(v, n);
+    }
+    op->out.n = op->out.n_sel = n;
+    return n > 0;
+}
+
+static int make_regexp(struct query *q, const struct node *call, struct text pattern,
+                       struct text flags, struct regexp **ret)
+{
+    uint32_t bits = 0;
+    for (uint32_t i = 0; i < flags.size; i++) {
+        if (flags.data[i] != 'i' && flags.data[i] != 'n')
+            return bad(q, call, "its flags are i (case) and n (lines)");
+        bits |= flags.data[i] == 'i' ? REGEXP_FOLD : REGEXP_LINES;
+    }
+    int rc = regexp_new(&q->mem, pattern.data, pattern.size, bits, ret);
+    char why[ERR_TEXT_BYTES / 2];
+    (void)snprintf(why, sizeof(why), "%s", rc < 0 ? err_text() : "");
+    return rc < 0 ? bad(q, call, why) : 0;
+}
+
+static int plan_split(struct query *q, const struct node *call, struct op **ret)
+{
+    static const enum sql_type type = SQL_TEXT;
+    bool regexp = call->text[0] == 'r';
+    struct expr *e;
+    struct text args[3] = {{NULL, 0}, {NULL, 0}, {NULL, 0}};
+    struct regexp *re;
+    int rc = call->n_args == 2 || call->n_args == 3 ? 0 : bad(q, call, "it takes 2 or 3 texts");
+    for (uint32_t i = 0; i < call->n_args && rc == 0; i++) {
+        rc = constant(q, call, i, &e);
+        rc = rc < 0 ? rc : sql_coerce(q, &e, SQL_TEXT, call->text);
+        if (rc == 0 && e->value.type != SQL_NULL)
+            args[i] = (struct text){e->value.text.data, e->value.text.size};
+    }
+    struct pieces *p = rc < 0 ? NULL : sql_get(q, 1, sizeof(*p));
+    struct op *op = p ? make_op(q, next_piece, call->text, &call->text, &type, 1) : NULL;
+    if (!op)
+        return rc < 0 ? rc : -ENOMEM;
+    if (args[0].data && !regexp) {
+        rc = split_text(q, args[0], args[1], p);
+    } else if (args[0].data && args[1].data && (call->n_args < 3 || args[2].data)) {
+        rc = make_regexp(q, call, args[1], args[2], &re);
+        rc = rc < 0 ? rc : split_by_regexp(q, args[0], re, p);
+    }
+    for (uint32_t i = 0; i < p->n && !regexp && args[2].data; i++) /* what stands for NULL */
+        if (sql_compare_text(p->list[i], args[2]) == 0)
+            p->list[i] = (struct text){NULL, 0};
+    op->state = p;
+    op->out.v[0].stable = true;
+    *ret = op;
+    return rc;
+}
+
+/* ---- by name ---- */
+
+static bool gives_series(const char *name)
+{
+    return strcmp(name, "generate_series") == 0 || strcmp(name, "range") == 0;
+}
+
+static bool splits(const char *name)
+{
+    return strcmp(name, "string_to_table") == 0 || strcmp(name, "regexp_split_to_table") == 0;
 }
 
 int sql_plan_function(struct query *q, const struct node *call, struct op **ret)
 {
+    const struct json_kind *json = find_json_kind(call->text);
     if (call->star || call->distinct || call->filter || call->over || call->order)
         return bad(q, call, "in from it takes plain arguments");
-    if (sql_gives_rows(call->text) && call->text[0] != 'j')
+    if (gives_series(call->text))
         return plan_series(q, call, ret);
-    if (strcmp(call->text, "json_each") == 0)
-        return plan_json_each(q, call, ret);
+    if (json)
+        return plan_json(q, call, json, ret);
+    if (splits(call->text))
+        return plan_split(q, call, ret);
     return sql_error(q->text, q->size, call->pos, -EINVAL,
-                     "unknown table function '%s'; use generate_series, range or json_each",
+                     "unknown table function '%s'; use generate_series, range, json_each, "
+                     "json_array_elements, string_to_table, regexp_split_to_table",
                      call->text);
 }

@@ -408,15 +408,33 @@ static void multiply(struct compiler *c, uint32_t first, uint32_t low, uint32_t 
         split(c, at, at + 1, r->n, lazy);
 }
 
+/* ^ $ \b \B: between two letters */
+static bool is_place(enum step_op op)
+{
+    return op == OP_BEGIN || op == OP_END || op == OP_WORD_EDGE || op == OP_NO_WORD_EDGE;
+}
+
 static void compile_repeated(struct compiler *c)
 {
     uint32_t first = c->r->n, low, high;
-    compile_atom(c);
+    bool group = *c->p == '(';
+    if (*c->p == '{' && c->end - c->p > 1 && c->p[1] >= '0' && c->p[1] <= '9')
+        wrong(c, -EINVAL, "there is nothing to repeat");
+    else
+        compile_atom(c);
+    bool place = !c->error && !group && c->r->n > first && is_place(c->r->steps[first].op);
+    if (!c->error && !place && repetition(c, &low, &high)) {
+        bool lazy = c->p < c->end && *c->p == '?';
+        c->p += lazy;
+        multiply(c, first, low, high, lazy);
+    } else if (!place) {
+        return;
+    }
+    const char *at = c->p;
     if (c->error || !repetition(c, &low, &high))
         return;
-    bool lazy = c->p < c->end && *c->p == '?';
-    c->p += lazy;
-    multiply(c, first, low, high, lazy);
+    c->p = at; /* a{2}{3}, ^* */
+    wrong(c, -EINVAL, "there is nothing to repeat");
 }
 
 /* a|b|c: split to a or the rest; each but the last ends with a jump to the end. */
