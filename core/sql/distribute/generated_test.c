@@ -143,6 +143,9 @@ static const char *const own_aggregates[] = {
     "max_by(bytes, x)",
     "any_value(i) filter (where b)",
     "first(g) filter (where i > 0)",
+    "json_build_array(max(json_build_array(i)))",
+    "json_build_array(last(to_json(g)), any_value(json_build_object('k', k)))",
+    "json_build_array(arg_max(json_build_array(g), x))",
     "count(distinct bytes)"};
 static const char *const conditions[] = {
     "x > 0",
@@ -150,6 +153,13 @@ static const char *const conditions[] = {
     "k in (1, 3)",
     "g like '%a%'",
     "b",
+    "(k, g) is not null",
+    "g = any (string_to_array('a,b,' || k, ','))",
+    "g <> all (string_to_array('a,b', ','))",
+    "g similar to '(a|b)%'",
+    "g not like all (array['a%', '%b'])",
+    "num_nulls(g, x) = 0 and i::integer > 0",
+    "to_date(to_char(ts, 'YYYYMMDD'), 'YYYYMMDD') > date '2020-01-01'",
     "i between -100 and 2000",
     "_rank < 3",
     "_rank in (0, 2, 4)",

@@ -73,6 +73,15 @@ static struct node *named_like(struct split *p, const char *name, const struct n
     return copy;
 }
 
+static bool gives_json(const struct node *n);
+
+/* max(to_json(x)) and others that give one of their values. */
+static bool picks_json(const struct node *n)
+{
+    const struct agg_kind *kind = sql_agg_find(n->text);
+    return kind && !n->over && sql_agg_picks(kind->op) && n->n_args && gives_json(n->args[0]);
+}
+
 /* Is it JSON, which what members send is not by itself? */
 static bool gives_json(const struct node *n)
 {
@@ -81,7 +90,7 @@ static bool gives_json(const struct node *n)
     for (uint32_t i = 0; i < n->n_args && of_many; i++)
         if (gives_json(n->args[i]))
             return true;
-    return n->kind == NODE_CALL && sql_gives_json(n->text);
+    return n->kind == NODE_CALL && (sql_gives_json(n->text) || picks_json(n));
 }
 
 /* A subquery of one table of all, all of whose names are its own. */
@@ -143,7 +152,7 @@ static struct node *replace(void *arg, const struct node *n)
             return cannot(p);
         call->start = n->start;
         call->end = n->end;
-        return call;
+        return picks_json(n) ? as_json(p, call) : call;
     }
     if (n->kind != NODE_NAME)
         return NULL;

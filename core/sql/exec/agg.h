@@ -179,6 +179,9 @@ struct sketch *sql_sketch_decode(struct query *q, struct text t, bool *ret_bad);
 int64_t sql_sketch_count(const struct sketch *k);
 int64_t sql_sketch_counts(struct text t); /* of its bytes; -1: they are none */
 
+/* bind_agg.c.  Does it give one of its values as it is? */
+bool sql_agg_picks(enum agg_op op);
+
 int sql_agg_finish(struct query *q, const struct agg *a, struct state *s, struct vec *v,
                    uint32_t row);
 

@@ -541,6 +541,9 @@ static int write_number(struct run *r, struct step *st, struct char_number *c, u
     struct writing w = {.l = l, .d = &c->digits, .at = c->digits.text, .to = out};
     double x = whole ? 0 : st->a[0]->d[i];
     int64_t rounded = whole ? st->a[0]->i[i] : fabs(x) < 1e9 ? (int64_t)rint(x) : -1;
+    double size = whole ? (double)rounded : x;
+    if (l->roman && !(fabs(size) < 2147483648.0))
+        return sql_run_error(r, st, -ERANGE, "RN: out of range of an integer; it writes 1 to 3999");
     if (!whole && st->expr->args[0]->numeric && fabs(x) < 1e9)
         rounded = (int64_t)as_decimal(x, 0);
     if (whole)

@@ -430,12 +430,15 @@ int sql_agg_spec(struct query *q, struct scope *s, const struct node *n,
     return a->form >= AGG_MERGE ? merge_types(q, a, n) : agg_types(q, a, n);
 }
 
+bool sql_agg_picks(enum agg_op op)
+{
+    return op == AGG_MIN || op == AGG_MAX || op == AGG_FIRST || op == AGG_LAST ||
+           op == AGG_ARG_MIN || op == AGG_ARG_MAX || op == AGG_MODE;
+}
+
 bool sql_agg_is_json(const struct agg_spec *a)
 {
-    enum agg_op op = a->kind->op;
-    bool one = op == AGG_MIN || op == AGG_MAX || op == AGG_FIRST || op == AGG_LAST ||
-               op == AGG_ARG_MIN || op == AGG_ARG_MAX || op == AGG_MODE;
-    return one ? a->arg->json : sql_gives_json(a->kind->name);
+    return sql_agg_picks(a->kind->op) ? a->arg->json : sql_gives_json(a->kind->name);
 }
 
 static bool is_of_outer(const struct expr *e)
