@@ -74,9 +74,12 @@ int sql_json_text(struct query *q, const struct json *j, bool quoted, struct tex
     return to_text(&q->mem, j, quoted, ret);
 }
 
-static const struct json *member(const struct json *j, const struct vec *key, uint32_t row)
+/* texts_count: texts may count from the end, as steps of PostgreSQL's paths do. */
+static const struct json *member(const struct json *j, const struct vec *key, uint32_t row,
+                                 bool texts_count)
 {
     int64_t at = -1;
+    bool counts = key->type == SQL_INT;
     if (j->type == JSON_OBJECT && key->type == SQL_TEXT) {
         for (const struct json *m = j->first; m; m = m->next)
             if (strlen(m->key) == key->t[row].size &&
@@ -93,8 +96,10 @@ static const struct json *member(const struct json *j, const struct vec *key, ui
         memcpy(digits, key->t[row].data, key->t[row].size);
         if (parse_i64(digits, &at) < 0)
             err_clear();
+        else
+            counts = texts_count;
     }
-    if (at < 0 && key->type == SQL_INT) /* from the end, as in PostgreSQL */
+    if (at < 0 && counts) /* from the end, as in PostgreSQL */
         at += (int64_t)j->size;
     const struct json *m = at < 0 ? NULL : j->first;
     for (; m && at > 0; at--)
@@ -115,7 +120,7 @@ static const struct json *path_step(const struct json *j, struct text *path, boo
     *ret_bad = (*p != '.' && !index) || to == from || ((index || quoted) && to == end);
     path->data = to + (index || quoted);
     path->size = *ret_bad ? 0 : (uint32_t)(end - path->data);
-    return *ret_bad || index != (j->type == JSON_ARRAY) ? NULL : member(j, &v, 0);
+    return *ret_bad || index != (j->type == JSON_ARRAY) ? NULL : member(j, &v, 0, false);
 }
 
 /* What '$.a.b[0]' means; NULL: nothing. */
@@ -149,7 +154,7 @@ KERNEL(json_path)
             bool path =
                      paths && key->type == SQL_TEXT && key->t[i].size && key->t[i].data[0] == '$',
                  bad = false;
-            at = path ? by_path(at, key->t[i], &bad) : member(at, key, i);
+            at = path ? by_path(at, key->t[i], &bad) : member(at, key, i, steps);
             if (bad)
                 rc = sql_run_error(r, st, -EINVAL, "a JSON path looks like $.key[0].\"other key\"");
         }

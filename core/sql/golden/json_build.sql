@@ -158,3 +158,7 @@ error: line 1, column 15: json_object_keys: this JSON is no object
 select '{"a": {"b": [5,"x"]}}'::json #> '{a,b}', '{"a": {"b": [5,"x"]}}'::json #>> '{a,b,1}', '[1]'::json #>> array['0'], '{"a": 1}'::json #> '{b}'
 ----
 "[5,""x""]",x,1,
+
+select '{"a":[1,2,3]}'::json #>> '{a,-1}', '{"a":[1,2,3]}'::json #>> '{a,x}', '{"a":[1,2,3]}'::json #>> '{a,-4}', json_extract_path_text('[1,2]', '-2'), '[1,2]'::json ->> '-1', '[1,2]'::json -> -1
+----
+3,,,1,,2

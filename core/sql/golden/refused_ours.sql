@@ -379,3 +379,7 @@ error: line 1, column 42: order by a constant that is no column's number: it ord
 select x like 'a\' from (values ('ab')) t(x)
 ----
 error: line 1, column 10: the pattern of like ends with its escape character, which stands before another one; \\ is a \ itself
+
+select 1 = any (string_to_array('1', ',')::int[])
+----
+error: line 1, column 42: found '::', expected ) behind string_to_array(text, ','): its values are texts

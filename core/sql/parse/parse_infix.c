@@ -205,7 +205,7 @@ static struct node *parse_any(struct parser *p, struct node *left, uint32_t pos,
     if (is_word(p, 0, "string_to_array") && is_sign_at(p, 1, "(")) {
         struct node *text = NULL, *n = sql_parse_node(p, NODE_CASE, pos);
         struct select *rows = parse_split(p, &text);
-        need_sign(p, ")", ")");
+        need_sign(p, ")", ") behind string_to_array(text, ','): its values are texts");
         if (!n || p->error)
             return NULL;
         n->flag = true;
