@@ -39,7 +39,8 @@ struct core {
     bool plugin_thread_made;
     _Atomic bool plugins_come; /* `plugins` are being loaded; read in a child that is followed */
     struct event *plugins_loaded;
-    char plugins[1024]; /* to load at the start, with ',' between */
+    struct event *again; /* woken for host_plugins_again() and host_watch() */
+    char plugins[1024];  /* to load at the start, with ',' between */
     const char *version;
     void (*stop)(void *arg); /* ask for the end; returns at once */
     void *stop_arg;

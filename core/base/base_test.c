@@ -182,6 +182,20 @@ TEST(our_threads_have_names_and_no_signals)
     event_done(&m.go_on);
 }
 
+TEST(who_waits_can_be_woken_without_a_raise)
+{
+    struct event e;
+    CHECK_INT(event_init(&e), 0);
+    event_wake(&e);
+    CHECK(!event_wait(&e, UINT64_MAX)); /* the wake came before the wait, and is not lost */
+    CHECK(!event_wait(&e, NS_PER_MS));
+    event_raise(&e);
+    event_wake(&e);
+    CHECK(event_wait(&e, UINT64_MAX));
+    CHECK(!event_wait(&e, NS_PER_MS)); /* both were taken */
+    event_done(&e);
+}
+
 TEST(the_clock_follows_the_kernels_and_never_goes_back)
 {
     struct event never;
@@ -213,6 +227,7 @@ int main(void)
     RUN(an_arena_gives_aligned_pieces_up_to_its_limit);
     RUN(files_are_written_whole_and_directories_private);
     RUN(our_threads_have_names_and_no_signals);
+    RUN(who_waits_can_be_woken_without_a_raise);
     RUN(the_clock_follows_the_kernels_and_never_goes_back);
     return test_end();
 }

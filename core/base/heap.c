@@ -31,8 +31,8 @@
 #define SPARES 32                    /* large blocks kept for the next who wants one ... */
 #define SPARE_MAX ((size_t)16 << 20) /* ... of so many bytes in all, until heap_trim(), ... */
 #define SPARE_LONG ((size_t)1 << 20) /* ... and of so many for longer: a small query a second ... */
-#define SPARE_TRIMS 10               /* ... shall not map its memory anew each time */
-#define TABLE_FIRST 512              /* entries: 8 KiB */
+#define SPARE_NS UINT64_C(10000000000) /* ... shall not map its memory anew each time */
+#define TABLE_FIRST 512                /* entries: 8 KiB */
 
 struct span {
     struct span *next, *prev; /* with free pieces, of the same class */
@@ -52,7 +52,7 @@ struct entry { /* key 0: free; a span's address + 1, or a large block's address 
 
 struct spare {
     struct entry block; /* key 0: none */
-    uint32_t trims;     /* calls of heap_trim() since it was freed */
+    uint64_t unused_ns; /* by calls of heap_trim() since it was freed */
 };
 
 static struct heap {
@@ -337,14 +337,15 @@ static void drop_spares(void)
 }
 
 /* The first so many bytes stay until nobody has wanted them for a while. */
-static void trim_spares(void)
+static void trim_spares(uint64_t passed_ns)
 {
     size_t kept = 0;
     for (uint32_t i = 0; i < SPARES; i++) {
         struct spare *s = &h.spares[i];
         if (!s->block.key)
             continue;
-        if (++s->trims >= SPARE_TRIMS || s->block.size > SPARE_LONG - kept)
+        s->unused_ns += passed_ns;
+        if (s->unused_ns >= SPARE_NS || s->block.size > SPARE_LONG - kept)
             drop_spare(s);
         else
             kept += s->block.size;
@@ -533,10 +534,10 @@ size_t heap_resident(void)
     return sum;
 }
 
-void heap_trim(void)
+void heap_trim(uint64_t passed_ns)
 {
     (void)pthread_mutex_lock(&h.mutex);
-    trim_spares();
+    trim_spares(passed_ns);
     (void)pthread_mutex_unlock(&h.mutex);
 }
 

@@ -12,6 +12,7 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
 /* 16-byte aligned; NULL with errno ENOMEM. */
 void *heap_alloc(size_t size);
@@ -30,9 +31,9 @@ size_t heap_mapped(void);
 /* Of that, what is resident: it costs a look at each page of it, with the heap locked. */
 size_t heap_resident(void);
 
-/* To be called once a second: gives back the large blocks that were freed since; of 1 MiB of them
- * those that nobody has wanted for ten seconds. */
-void heap_trim(void);
+/* To be called every few seconds, `passed_ns` after the last time: gives back the large blocks that
+ * were freed since; of 1 MiB of them those that nobody has wanted for ten seconds. */
+void heap_trim(uint64_t passed_ns);
 
 /* Around fork(): nobody is in the heap meanwhile, so the child has a whole one. */
 void heap_fork_before(void);

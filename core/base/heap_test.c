@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/base/clock.h"
 #include "core/base/heap.h"
 #include "tests/test.h"
 
@@ -157,7 +158,7 @@ TEST(what_is_resident_is_what_was_touched)
     CHECK(after - before >= size / 2 && after - before < size / 2 + (size_t)4 * 65536);
     CHECK(after <= heap_mapped());
     CHECK(heap_free(p));
-    heap_trim();
+    heap_trim(NS_PER_S);
     CHECK(heap_resident() < after);
 }
 
@@ -166,17 +167,17 @@ TEST(a_little_that_was_freed_stays_for_the_next_who_wants_it)
     char *keep = heap_alloc(16), *small = heap_alloc(300000), *large = heap_alloc(4000000);
     CHECK(keep && small && large && heap_free(small) && heap_free(large));
     size_t both = heap_mapped();
-    heap_trim();
+    heap_trim(NS_PER_S);
     size_t after = heap_mapped();
     CHECK(both - after >= 4000000 && both - after < 4300000);
     for (int i = 0; i < 8; i++)
-        heap_trim();
+        heap_trim(NS_PER_S);
     CHECK_INT(heap_mapped(), after);
     CHECK(heap_alloc(300000) == small && heap_free(small)); /* and is counted anew */
     for (int i = 0; i < 9; i++)
-        heap_trim();
+        heap_trim(NS_PER_S);
     CHECK_INT(heap_mapped(), after);
-    heap_trim();
+    heap_trim(NS_PER_S);
     CHECK(after - heap_mapped() >= 300000);
     CHECK(heap_free(keep));
     CHECK_INT(heap_mapped(), 0);

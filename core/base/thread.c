@@ -84,6 +84,14 @@ void event_raise(struct event *e)
     (void)pthread_mutex_unlock(&e->mutex);
 }
 
+void event_wake(struct event *e)
+{
+    (void)pthread_mutex_lock(&e->mutex);
+    e->woken = true;
+    (void)pthread_cond_broadcast(&e->cond);
+    (void)pthread_mutex_unlock(&e->mutex);
+}
+
 bool event_wait(struct event *e, uint64_t timeout_ns)
 {
     uint64_t now = clock_monotonic();
@@ -94,11 +102,11 @@ bool event_wait(struct event *e, uint64_t timeout_ns)
 
     (void)pthread_mutex_lock(&e->mutex);
     uint64_t seen = e->raises;
-    while (!e->raised && e->raises == seen && rc == 0)
+    while (!e->raised && !e->woken && e->raises == seen && rc == 0)
         rc = pthread_cond_timedwait(&e->cond, &e->mutex, &at);
     /* By count, not by flag: another who waited may have lowered the flag already. */
     bool raised = e->raised || e->raises != seen;
-    e->raised = false;
+    e->raised = e->woken = false;
     (void)pthread_mutex_unlock(&e->mutex);
     return raised;
 }

@@ -23,13 +23,16 @@ struct event {
     pthread_mutex_t mutex;
     pthread_cond_t cond; /* on CLOCK_MONOTONIC */
     bool raised;         /* lock: mutex */
+    bool woken;          /* who waits is to look around.  lock: mutex */
     uint64_t raises;     /* how often ever, so that all who wait see one raise.  lock: mutex */
 };
 
 int event_init(struct event *e);
 void event_done(struct event *e);
 void event_raise(struct event *e); /* wakes all who wait [any] */
-/* Wait until raised or `timeout_ns` from now has gone by; lowers the flag.  true: it was raised. */
+void event_wake(struct event *e);  /* ends one wait, now or the next, and raises nothing [any] */
+/* Wait until raised, or woken, or `timeout_ns` from now has gone by; lowers the flag.  true: it was
+ * raised. */
 bool event_wait(struct event *e, uint64_t timeout_ns);
 
 #endif

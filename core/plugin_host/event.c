@@ -249,20 +249,23 @@ void timers_remove(struct host *h, struct plugin *p)
     (void)pthread_mutex_unlock(&c->mutex);
 }
 
-void timers_watch(struct host *h, uint64_t now)
+bool timers_watch(struct host *h, uint64_t now)
 {
     struct control *c = &h->control;
     uint64_t limit = atomic_load_explicit(&h->call_ns, memory_order_relaxed);
+    bool inside = false;
 
     (void)pthread_mutex_lock(&c->mutex);
     for (struct timer *t = c->timers; t; t = t->next) {
         uint64_t since = atomic_load_explicit(&t->since, memory_order_relaxed);
+        inside |= since != 0;
         bool late = since != 0 && now > since && now - since > limit;
         if (late != t->told)
             plugin_late(t->job.plugin, late ? "every() function" : NULL, limit);
         t->told = late;
     }
     (void)pthread_mutex_unlock(&c->mutex);
+    return inside;
 }
 
 bool timers_late(struct host *h, struct plugin *p)

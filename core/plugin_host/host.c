@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "core/base/clock.h"
+#include "core/base/thread.h"
 #include "core/plugin_host/internal.h"
 #include "core/ring/ring.h"
 
@@ -70,6 +71,7 @@ int host_new(const struct host_options *o, struct host **ret)
     h->store = o->store;
     h->declares = o->declares;
     atomic_init(&h->call_ns, o->call_ns ? o->call_ns : CALL_NS);
+    h->again = o->again;
     h->mapped_files = o->mapped_files;
     h->door.listen_fd = -1;
     for (int i = 0; i < HOST_UPLOAD_CLIENTS; i++)
@@ -106,6 +108,8 @@ int host_new(const struct host_options *o, struct host **ret)
 void host_call_limit(struct host *h, uint64_t call_ns)
 {
     atomic_store_explicit(&h->call_ns, call_ns, memory_order_relaxed);
+    if (h->again)
+        event_wake(h->again);
 }
 
 int host_start(struct host *h)

@@ -151,6 +151,7 @@ void plugin_call_begin(struct plugin *p);
 bool plugin_call_end(struct plugin *p);
 int plugin_undo(struct plugin *p, bool started, bool made);
 int plugin_give_up(struct host *h, const char *name, const char *step);
+void plugin_try_later(struct plugin *p, bool later);
 int plugin_is_inside(const struct plugin *p); /* -EBUSY: a call that was given up; 0 of NULL */
 
 /* A load on the control thread owns what it needs: its caller may give up before it ends. */
@@ -316,7 +317,8 @@ bool event_handle(struct host *h, uint32_t turn, const char *topic, const void *
                   uint32_t size);
 /* Leave the control thread to the handler it is in, and go on with another. */
 int control_leave_handler(struct host *h);
-void timers_watch(struct host *h, uint64_t now); /* say which every() function is late */
+/* Say which every() function is late.  true: one is running. */
+bool timers_watch(struct host *h, uint64_t now);
 /* Leave the threads of late every() functions of a plugin to them.  Gives how many. */
 uint32_t timers_leave(struct host *h, struct plugin *p);
 /* Is one late? */
@@ -426,7 +428,8 @@ struct host {
     struct tables *tables;
     struct host_store store;
     _Atomic uint64_t call_ns; /* of plugins */
-    bool mapped_files;        /* as in host_options */
+    struct event *again;      /* as in host_options, ... */
+    bool mapped_files;        /* ... and so is this */
     _Atomic bool
         off; /* child of a fork, or freed around a plugin that would not stop: do nothing */
     struct control control;

@@ -68,7 +68,7 @@ int plugin_refuse(struct plugin *p, const char *step, int code, const char *form
     plugin_text_set(p, &p->reason, line);
     bool again = atomic_load_explicit(&p->later, memory_order_relaxed);
     bool later = code == -EAGAIN && settings_start_with(p->host, p->name);
-    atomic_store_explicit(&p->later, later, memory_order_relaxed); /* before it is seen as failed */
+    plugin_try_later(p, later); /* before it is seen as failed */
     plugin_state_set(p, PLUGIN_FAILED);
     plugin_api_stop(p);
     plugin_release_others(p);

@@ -50,6 +50,9 @@ struct host_options {
     bool
         mapped_files; /* a plugin may come from a file that is mapped, when there is none to open */
     uint64_t call_ns; /* how long a plugin's init, start or stop may take; 0: 10 s */
+    /* Woken when host_plugins_again() or host_watch() has something to do before the time that was
+     * said; NULL: they are called often. */
+    struct event *again;
 };
 
 int host_new(const struct host_options *o, struct host **ret);
@@ -184,9 +187,10 @@ int host_plugin_stop(struct host *h,
 void host_plugin_note(struct host *h, const char *name, struct buf *ret);
 /* How long a plugin's function may take, from now on (call_ns of host_options).         [any] */
 void host_call_limit(struct host *h, uint64_t call_ns);
-/* To be called every second: a plugin whose event handler does not come back is given up, like one
- * whose start does not; an every() function that is late is named.  By one thread, no worker. */
-void host_watch(struct host *h);
+/* A plugin whose event handler does not come back is given up, like one whose start does not; an
+ * every() function that is late is named.  Gives when it wants to be called again: in a second
+ * where one is inside, else in five.  By one thread, no worker. */
+uint64_t host_watch(struct host *h);
 /* Names of plugins whose init, start, stop or handler was given up and has not come back, with ", "
  * between; gives how many. */
 uint32_t host_plugins_inside(struct host *h, struct buf *ret);

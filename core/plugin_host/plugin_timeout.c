@@ -11,9 +11,20 @@
 #include <string.h>
 
 #include "core/base/clock.h"
+#include "core/base/thread.h"
 #include "core/plugin_host/internal.h"
 
-#define LATE_MOST 3 /* loads that come back late, of a plugin that the settings name */
+#define LATE_MOST 3       /* loads that come back late, of a plugin that the settings name */
+#define WATCH_NS NS_PER_S /* between looks at who is inside a plugin, ... */
+#define WATCH_IDLE_NS \
+    (5 * NS_PER_S) /* ... and where nobody is: who has just gone in is seen late */
+
+void plugin_try_later(struct plugin *p, bool later)
+{
+    bool known = atomic_exchange_explicit(&p->later, later, memory_order_relaxed);
+    if (later && !known && p->host->again)
+        event_wake(p->host->again);
+}
 
 void plugin_call_begin(struct plugin *p)
 {
@@ -60,7 +71,7 @@ int plugin_give_up(struct host *h, const char *name, const char *step)
         if (is_inside)
             image_inside_set(p->handle, false);
         if (p && plugin_state_of(p) != PLUGIN_RUNNING) /* it is on its way: see load_goes_in() */
-            atomic_store_explicit(&p->later, settings_start_with(h, name), memory_order_relaxed);
+            plugin_try_later(p, settings_start_with(h, name));
         return err_set(-EAGAIN, "plugin '%s' takes a long time to %s; see plugin list", name, step);
     }
     return plugin_refuse(
@@ -145,7 +156,7 @@ int load_undo(struct plugin *p, bool started, bool made)
     bool again =
         !host_is_off(p->host) && p->n_late++ < LATE_MOST && settings_start_with(p->host, p->name);
     int rc = plugin_undo(p, started, made);
-    atomic_store_explicit(&p->later, again, memory_order_relaxed);
+    plugin_try_later(p, again);
     return rc;
 }
 
@@ -250,16 +261,19 @@ void plugin_late(struct plugin *p, const char *what, uint64_t ns)
         host_log(p->host, PROBING_INFO, "plugin %s has returned", p->name);
 }
 
-void host_watch(struct host *h)
+uint64_t host_watch(struct host *h)
 {
     uint32_t n = atomic_load_explicit(&h->n_plugins, memory_order_acquire);
-    uint64_t now = clock_now();
+    uint64_t now = clock_now(), limit = plugin_limit_ns(h);
+    bool inside = false;
     for (uint32_t i = 0; i < n; i++) {
         struct plugin *p = atomic_load_explicit(&h->plugins[i], memory_order_acquire);
         uint64_t since = atomic_load_explicit(&p->handling_since, memory_order_acquire);
         /* STOPPING: somebody waits for it to be empty, and would for ever. */
-        if (since != 0 && now > since && now - since > plugin_limit_ns(h))
+        if (since != 0 && now > since && now - since > limit)
             give_up_handler(p);
+        inside |= since != 0;
     }
-    timers_watch(h, now);
+    inside |= timers_watch(h, now);
+    return inside || limit < WATCH_IDLE_NS ? WATCH_NS : WATCH_IDLE_NS;
 }

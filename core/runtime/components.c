@@ -154,7 +154,8 @@ static int start_host(struct core *c, struct host_store *store)
                              .tables = c->tables,
                              .store = *store,
                              .declares = declarations_of(c),
-                             .mapped_files = c->follower};
+                             .mapped_files = c->follower,
+                             .again = c->again};
     if (rc == 0)
         rc = host_new(&o, &c->host);
     buf_done(&path);

@@ -41,7 +41,6 @@
 #include "sdk/lib/own_thread.h"
 
 #define MAIN_STACK ((size_t)512 << 10)
-#define WATCH_NS NS_PER_S            /* between looks at plugins that may hang */
 #define AGAIN_NS (NS_PER_S / 2)      /* until a plugin that said "not yet" is tried again */
 #define STOP_NS (20 * NS_PER_S)      /* how long probing_stop() waits */
 #define FOLLOW_MS 100                /* ms: a child that lives shorter is no life of its own */
@@ -323,6 +322,7 @@ static void *live(void *arg)
     c->stop = ask_to_stop;
     c->config = &g.config;
     c->plugins_loaded = &g.plugins_loaded;
+    c->again = &g.stop;
     c->home_fd = -1;
     c->place = (struct own_dir){0};
     g.config.data_dir[0] = g.config.plugin_path[0] = '\0';
@@ -355,13 +355,16 @@ static void *live(void *arg)
     atomic_store_explicit(&g.following, NO_PLUGINS, memory_order_release);
     sweep(c);
     do {
-        uint32_t waiting;
+        uint64_t now = clock_monotonic(), before, rest_ns;
         do {
-            waiting = host_plugins_again(c->host);
-            host_watch(c->host);
-            heap_trim();
+            before = now;
+            now = clock_monotonic();
+            heap_trim(now - before);
             leave_if_alone(c);
-        } while (!event_wait(&g.stop, waiting ? AGAIN_NS : WATCH_NS));
+            bool waits = host_plugins_again(c->host) > 0;
+            rest_ns = host_watch(c->host);
+            rest_ns = waits ? AGAIN_NS : rest_ns;
+        } while (!event_wait(&g.stop, rest_ns));
         /* An eject has done both already; probing_stop() has not. */
         bool here = host_leave(c->host, NULL) == 0;
         rc = host_plugins_stop(c->host);
