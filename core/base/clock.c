@@ -3,7 +3,7 @@
  * core/base/clock.c - the cycle counter, turned into CLOCK_MONOTONIC by a line redrawn often.
  *
  * ns = offset + counter * rate.  clock_calibrate() measures where the kernel's clock is and draws
- * the next line from where the last one stands now, steered to meet the kernel one second later:
+ * the next line from where the last one stands now, steered to meet the kernel two seconds later:
  * time never goes back by calibration.  Lines are numbered, and odd and even ones take turns in two
  * places: a reader whose line is no longer the last when it has read it asks the kernel instead.
  * Nobody spins, so signal handlers may read.
@@ -22,7 +22,8 @@
 
 #define CALIBRATE_FIRST (50 * NS_PER_MS) /* ns: shortest measure that gives a rate good to 1e-6 */
 #define CALIBRATE_EACH (500 * NS_PER_MS) /* ns: more often adds noise, not truth */
-#define OFF_TOO_FAR (NS_PER_MS / 2)      /* ns: so wrong a counter was stopped or moved */
+#define MEET_S 2 /* seconds: no less than what goes by until the next look, or it swings about it */
+#define OFF_TOO_FAR (NS_PER_MS / 2) /* ns: so wrong a counter was stopped or moved */
 #if defined(__x86_64__)
 #define RATE_SHIFT 64 /* so that a product's upper half are ns: counters of more than 1 GHz */
 #else
@@ -209,8 +210,7 @@ void clock_calibrate(void)
             start_over(now);
             return;
         }
-        /* Meet the kernel's clock one second from now. */
-        rate += (unsigned __int128)((__int128)(rate / NS_PER_S) * behind);
+        rate += (unsigned __int128)((__int128)(rate / (MEET_S * NS_PER_S)) * behind);
     }
     if (rate > RATE_MOST) { /* a counter too slow */
         start_over(now);

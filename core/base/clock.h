@@ -20,7 +20,8 @@ uint64_t clock_now(void);
 /* CLOCK_MONOTONIC ns, from the kernel.                                               [signal] */
 uint64_t clock_monotonic(void);
 
-/* Compare counter and kernel clock again.  One thread at a time (the drain thread). */
+/* Compare counter and kernel clock again, every two seconds or more often.  One thread at a time
+ * (the drain thread). */
 void clock_calibrate(void);
 
 /* What to add to clock_now() to get UTC ns since the epoch: taken once per process, so that a

@@ -15,9 +15,10 @@
 #include "core/base/err.h"
 #include "core/store/internal.h"
 
-#define WAKE_NS (250 * NS_PER_MS) /* longest sleep: rings of dead threads and age are looked at */
-#define IDLE_WAKE_NS NS_PER_S     /* the same where no rows came */
 #define DRAIN_NS (2 * NS_PER_S)   /* longest that rows stay in rings when nobody asks */
+#define WAKE_NS (250 * NS_PER_MS) /* longest sleep where they fill, or threads come and go: ... */
+#define FILLS 0.0625              /* ... more of a ring was in use at the last look, ... */
+#define MANY 64                   /* ... or there are more rings than this */
 #define SYNC_NS (10 * NS_PER_S)   /* what a power failure may cost */
 #define SMALL_ROWS (SEGMENT_ROWS / 2) /* rows: smaller segments are merged with what comes */
 #define MERGE_FACTOR \
@@ -550,12 +551,15 @@ static void sync_commits(struct store *s)
 void *drain_thread(void *arg)
 {
     struct store *s = arg;
-    uint64_t drained_at = clock_monotonic(), synced_at = drained_at;
+    uint64_t now = clock_monotonic(), drained_at = now, synced_at = now;
+    double fill = 1;
     while (!atomic_load_explicit(&s->stop, memory_order_acquire)) {
-        rings_wait(s->rings, rings_fill(s->rings) > 0 ? WAKE_NS : IDLE_WAKE_NS);
-        uint64_t now = clock_monotonic();
+        bool soon = fill > FILLS || rings_count(s->rings) > MANY;
+        rings_wait(s->rings, soon ? WAKE_NS : DRAIN_NS - (now - drained_at));
+        now = clock_monotonic();
         clock_calibrate(); /* it knows itself when it is time */
-        if (rings_fill(s->rings) > 0.25 || now - drained_at >= DRAIN_NS) {
+        fill = rings_fill(s->rings);
+        if (fill > 0.25 || now - drained_at >= DRAIN_NS) {
             (void)store_drain(s); /* what was lost is counted, there is nobody to tell */
             drained_at = now;
         }
