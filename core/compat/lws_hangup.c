@@ -8,7 +8,7 @@
  * stream, and the two go round for ever (lib/plat/unix/unix-service.c, lib/core-net/close.c).  Can
  * go when the oldest version that we build with clears revents there.
  *
- * Threads: the server's loop.  Part of libprobing.so only, by --wrap=lws_close_free_wsi.
+ * Threads: the server's loop.  Part of all that holds a server, by --wrap=lws_close_free_wsi.
  */
 #include <libwebsockets.h>
 #include <stdbool.h>

@@ -8,7 +8,8 @@
  * ops-ws.c).  So what it has read from a socket goes to the protocol's callback as
  * LWS_CALLBACK_USER; a negative answer closes the connection.  Can go when it can be told to.
  *
- * Threads: the server's loop.  Part of libprobing.so only, by --wrap=lws_ssl_capable_read_no_ssl.
+ * Threads: the server's loop.  Part of all that holds a server, by
+ * --wrap=lws_ssl_capable_read_no_ssl.
  */
 #include <libwebsockets.h>
 

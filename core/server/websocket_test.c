@@ -2,6 +2,8 @@
  *
  * core/server/websocket_test.c - websocket messages: commands, events, rows as they come.
  */
+#include <sys/ioctl.h>
+
 #include "tests/server/served.h"
 
 TEST(websocket_runs_commands)
@@ -218,6 +220,38 @@ TEST(a_watch_counts_rows_that_come_too_late)
     (void)close(fd);
 }
 
+/* Bytes that lie there for the client, once no more come: the server has no room for the rest. */
+static void wait_for_the_middle(int fd)
+{
+    int before = -1, now = 0, same = 0;
+    WAIT_FOR(ioctl(fd, FIONREAD, &now) == 0 &&
+             (same = now > 0 && now == before ? same + 1 : 0, before = now, same >= 20));
+}
+
+TEST(who_hangs_up_in_the_middle_of_a_frame_keeps_nobody_waiting)
+{
+    for (int i = 0; i < 3; i++) {
+        int fd = dial_tcp(), small = 16384; /* a local socket takes a frame whole or not at all */
+        (void)setsockopt(fd, SOL_SOCKET, SO_RCVBUF, &small, sizeof(small));
+        (void)ws_begin(fd);
+        for (int id = 1; id <= 4; id++) {
+            char text[64];
+            (void)snprintf(text, sizeof(text), "{\"id\":%d,\"run\":[\"big\"]}", id);
+            ws_say(fd, text);
+        }
+        wait_for_the_middle(fd);
+        for (int n = 0; n < i; n++) /* the next one ends elsewhere */
+            CHECK(ws_hear(fd));
+        wait_for_the_middle(fd);
+        (void)shutdown(fd, SHUT_WR); /* as at the first moment of a close() */
+        int other = ws_dial(0);
+        ws_say(other, "{\"id\":1,\"run\":[\"echo\",\"served\"]}");
+        CHECK(ws_hear(other) && said("served"));
+        (void)close(other);
+        (void)close(fd);
+    }
+}
+
 int main(void)
 {
     if (!serve(/* stuck_s= */ 0))
@@ -229,6 +263,7 @@ int main(void)
     RUN(a_slow_client_loses_the_oldest_and_is_told);
     RUN(a_watch_shows_each_new_row_once);
     RUN(a_watch_counts_rows_that_come_too_late);
+    RUN(who_hangs_up_in_the_middle_of_a_frame_keeps_nobody_waiting);
     serve_no_more();
     return test_end();
 }

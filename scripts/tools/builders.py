@@ -18,6 +18,8 @@ import packages  # noqa: E402
 # In the order a linker wants them: who needs something stands before who has it.
 LIBRARIES = ("websockets", "z", "lua", "lmdb", "unwind-ptrace", "unwind-generic", "unwind")
 WRAPPED = ("malloc", "calloc", "realloc", "aligned_alloc", "posix_memalign", "strdup", "strndup")
+# What core/compat puts right in libwebsockets, wherever the server is.
+LWS_WRAPPED = ("lws_close_free_wsi", "lws_ssl_capable_read_no_ssl")
 # Real libraries before glibc 2.34, empty ones since; so named they load in the right order in both.
 OLD_GLIBC = ("-Wl,--push-state,--no-as-needed -l:libpthread.so.0 -l:libdl.so.2 "
              "-Wl,--pop-state").split()
@@ -97,6 +99,10 @@ def packed(env, folder, *patterns):
     return compiled(env, [made[0]])
 
 
+def wraps(names):
+    return ["-Wl," + ",".join("--wrap=" + n for n in names)]
+
+
 def unit_tests(env, sources, objects=(), build_env=None):
     """One program for each x_test.c, with the given objects and all of core behind it."""
     build_env = build_env or env
@@ -106,8 +112,7 @@ def unit_tests(env, sources, objects=(), build_env=None):
         program = env.Program("$BUILD/tests/" + name[:-2].replace(os.sep, "-"),
                               compiled(build_env, [source]) + list(objects) + [common],
                               LIBS=[env.File("$BUILD/libcore.a")] + env.Static() + ["m", "dl"],
-                              LINKFLAGS=env["LINKFLAGS"] +
-                              ["-Wl," + ",".join("--wrap=" + w for w in WRAPPED)])
+                              LINKFLAGS=env["LINKFLAGS"] + wraps(WRAPPED) + env["LWS_WRAPS"])
         env["TESTS"].extend(program)
 
 
@@ -115,7 +120,8 @@ def helper_program(env, source, objects=()):
     """A program for tests and authors: <folder>/<name>.c becomes <build>/<folder>/<name>."""
     name = os.path.relpath(source.srcnode().abspath, env["ROOT"].abspath)[:-2]
     return env.Program("$BUILD/" + name, compiled(env, [source]) + list(objects),
-                       LIBS=[env.File("$BUILD/libcore.a")] + env.Static() + ["m", "dl"])
+                       LIBS=[env.File("$BUILD/libcore.a")] + env.Static() + ["m", "dl"],
+                       LINKFLAGS=env["LINKFLAGS"] + env["LWS_WRAPS"])
 
 
 def part(env, pack=(), exclude=(), patterns=("*.c",)):
@@ -163,7 +169,7 @@ def static(env):
     made = [env.File("$BUILD/libprobing_lib.a")]  # sdk/lib
     sources = [env.File("$DEPS/lib/lib%s.a" % name) for name in LIBRARIES]
     if not env["FLOOR"]:
-        return made + sources
+        return made + with_lws_compat(env, sources)
     for source in sources + [env.File(toolchain_file(env, "libgcc_eh.a"))]:
         target = env.File("$BUILD/deps/" + source.name)
         if not target.has_builder():
@@ -171,7 +177,12 @@ def static(env):
                         Action("$OBJCOPY --redefine-syms=${SOURCES[1]} ${SOURCES[0]} $TARGET",
                                "floor $TARGET"))
         made.append(target)
-    return made + [env.File("$BUILD/core/compat/glibc.o")]
+    return made[:1] + with_lws_compat(env, made[1:]) + [env.File("$BUILD/core/compat/glibc.o")]
+
+
+def with_lws_compat(env, libraries):
+    """Behind libwebsockets what wraps it, and again libwebsockets, which that calls."""
+    return libraries[:1] + [env.File("$BUILD/libcompat_lws.a")] + libraries
 
 
 def builds_asked(env):
@@ -240,6 +251,7 @@ def generate(env):
     # that a copy of a build folder is not built again.
     env.Append(CCFLAGS=['"-ffile-prefix-map=$$PWD=."'])
     env["OLD_GLIBC"] = OLD_GLIBC
+    env["LWS_WRAPS"] = wraps(LWS_WRAPPED)
     env["NEWER"] = NEWER
     env["VERSION"] = version()
     env["SOURCES_DIGEST"] = digest_of_sources()

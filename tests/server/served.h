@@ -347,13 +347,11 @@ static inline bool ws_hear(int fd)
     return (head[0] & 15) == 1;
 }
 
-/* receive_bytes: room for what it has not read, 0: as usual. */
-static inline int ws_dial(int receive_bytes)
+/* fd: of dial() or dial_tcp(). */
+static inline int ws_begin(int fd)
 {
-    int fd = dial();
-    if (receive_bytes)
-        (void)setsockopt(fd, SOL_SOCKET, SO_RCVBUF, &receive_bytes, sizeof(receive_bytes));
-    say(fd, "GET /ws HTTP/1.1\r\nHost: x\r\nUpgrade: websocket\r\n"
+    say(fd, "GET /ws HTTP/1.1\r\nHost: localhost\r\nUpgrade: websocket\r\n"
+            "Authorization: Bearer secret\r\n"
             "Connection: keep-alive, Upgrade\r\nSec-WebSocket-Version: 13\r\n"
             "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n"
             "Sec-WebSocket-Protocol: other, probing.1\r\n\r\n");
@@ -366,6 +364,15 @@ static inline int ws_dial(int receive_bytes)
     heard[n] = 0;
     CHECK(said("HTTP/1.1 101 ") && said("s3pPLMBiTxaQ9kYGzzhZRbK+xOo=") && said("probing.1"));
     return fd;
+}
+
+/* receive_bytes: room for what it has not read, 0: as usual. */
+static inline int ws_dial(int receive_bytes)
+{
+    int fd = dial();
+    if (receive_bytes)
+        (void)setsockopt(fd, SOL_SOCKET, SO_RCVBUF, &receive_bytes, sizeof(receive_bytes));
+    return ws_begin(fd);
 }
 
 static inline void append_rows(int64_t from, int64_t n)
