@@ -235,6 +235,9 @@ void cli_args_of(const struct cli_command *command);
  * rest. What take() gives below 0 ends it. */
 int cli_parse(int argc, char **argv, int (*take)(void *arg, const char *option, const char *value),
               void *arg);
+/* A time that something takes, or lies between two of something: more than 0, and at most this. */
+#define CLI_TIME_MAX_NS (UINT64_C(20) * 86400 * 1000000000) /* poll() takes 24 days */
+int cli_take_time(const char *option, const char *value, uint64_t *ret);
 /* Is this word an option of that command?  ret_value: whether the next word is its value. */
 bool cli_option_of(const struct cli_command *c, const char *word, bool *ret_value);
 /* Why no process or thread could be made: strerror(), or which limit that is. */

@@ -351,6 +351,10 @@ int main(int argc, char **argv)
                 return finish(EXIT_DONE);
             }
             rc = cli_misuse(help_one(argv[1]));
+        } else if (is_target_option(argv[0])) {
+            terminal_say("%s needs a target: %s PID, and others that `probing help` lists", argv[0],
+                         argv[0]);
+            return EXIT_USAGE;
         } else if (argv[0][0] == '-') {
             terminal_say("unknown option '%s' here; `probing help` shows the usage", argv[0]);
             return EXIT_USAGE;

@@ -80,13 +80,6 @@ static int take_number(const char *option, const char *value, uint32_t least, ui
     return 0;
 }
 
-static int take_time(const char *option, const char *value, uint64_t *ret)
-{
-    int rc = parse_ns(value, ret);
-
-    return rc < 0 || *ret > 0 ? rc : err_set(-EINVAL, "%s must be more than 0", option);
-}
-
 static int take(void *arg, const char *option, const char *value)
 {
     struct taken *t = arg;
@@ -117,13 +110,13 @@ static int take(void *arg, const char *option, const char *value)
     else if (strcmp(option, "--looks") == 0)
         return take_number(option, value, 1, LOOKS_MAX, &o->looks);
     else if (strcmp(option, "--interval") == 0)
-        return take_time(option, value, &o->interval_ns);
+        return cli_take_time(option, value, &o->interval_ns);
     else if (strcmp(option, "--plugin") == 0) {
         if (o->n_plugins == CLUSTER_PLUGINS_MAX)
             return err_set(-E2BIG, "more than %d plugins", CLUSTER_PLUGINS_MAX);
         o->plugins[o->n_plugins++] = value;
     } else { /* --timeout */
-        return take_time(option, value, &o->timeout_ns);
+        return cli_take_time(option, value, &o->timeout_ns);
     }
     return 0;
 }
@@ -323,9 +316,7 @@ static bool say_sum(const struct cluster_options *o, const struct cluster_ranks 
         well += one->state == wanted;
     }
     if (here + ended + unreached == 0)
-        terminal_say("no rank of %s%s%s runs %s", o->job != NULL ? "job '" : "a job",
-                     o->job != NULL ? o->job : "", o->job != NULL ? "'" : "",
-                     o->hosts != NULL ? "on these hosts" : "on this machine that you may look at");
+        cluster_say_none(o);
     else if (!o->json)
         terminal_say("%u of %u ranks %s%s%s", well, here + ended,
                      o->action == CLUSTER_DETACH ? "are left alone" : "are entered",
@@ -362,9 +353,10 @@ static int run_nodes(const struct cluster_options *o, const struct hosts *hosts,
         rc = cluster_nodes_count(&nodes, &ranks);
     if (rc == 0) {
         print_nodes(o, &nodes);
-        if (nodes.n == 0)
-            terminal_say("no rank of a job runs on this machine that you may look at; --store "
-                         "HOST:PORT --job NAME asks torchrun's store, --hosts asks machines");
+        if (nodes.n == 0) {
+            cluster_say_none(o);
+            terminal_say("--store HOST:PORT --job NAME asks torchrun's store, --hosts machines");
+        }
     }
     for (uint32_t i = 0; rc == 0 && i < nodes.n; i++)
         reached = reached && nodes.list[i].why[0] == '\0';

@@ -118,6 +118,8 @@ int cluster_ask_targets(const struct cluster_options *o, struct members *ret_her
                                   const char *why),
                         void *arg);
 
+/* Say that there is no rank of the job, and which jobs there are. */
+void cluster_say_none(const struct cluster_options *o);
 /* Has it answered, and has no rank of the job? */
 bool cluster_has_none(const struct remote_run *run, const char *why);
 
@@ -131,10 +133,13 @@ int cluster_rank_read(const char *line, size_t size, struct cluster_rank *ret);
 struct hosts {
     char (*list)[256];
     uint32_t n, room;
+    uint32_t *slots; /* the list by names; UINT32_MAX: free */
+    uint32_t named;  /* so often was one named, known or not */
 };
 
 /* Add a file's hosts (its name has a '/'; one a line, what follows the first word is for others,
- * '#' begins a comment; "node[1-8]" is eight) or those of such a list.  Each is kept once. */
+ * '#' begins a comment; "node[1-8]" is eight) or those of such a list.  Each is kept once, and
+ * HOSTS_MAX at most. */
 int hosts_read(const char *text, struct hosts *ret);
 int hosts_add(struct hosts *h, const char *name);
 void hosts_done(struct hosts *h);

@@ -135,8 +135,11 @@ static void say_unknown(const struct printing *p)
     }
     buf_done(&b);
     for (uint32_t i = 0; i < f->n_hosts; i++)
-        terminal_say("host %s could not be asked: %s", f->hosts[i].host,
-                     terminal_field(why, sizeof(why), f->hosts[i].why));
+        if (f->hosts[i].why[0] == '\0')
+            terminal_say("host %s has no rank of the job", f->hosts[i].host);
+        else
+            terminal_say("host %s could not be asked: %s", f->hosts[i].host,
+                         terminal_field(why, sizeof(why), f->hosts[i].why));
     if (f->world_size != MEMBER_UNKNOWN && f->ranked && (int64_t)f->n_ranks < f->world_size)
         terminal_say("the job has %lld ranks: of the other %lld nothing is known%s",
                      (long long)f->world_size, (long long)(f->world_size - f->n_ranks),
@@ -230,12 +233,14 @@ static int take_host(void *arg, const char *host, const struct remote_run *run, 
 
     if (rc == -ENOMEM)
         return rc;
-    if (rc < 0)
-        why = run->out.size == 0 || run->error != 0 ? why : err_text();
+    if (rc < 0 && !cluster_has_none(run, why))
+        why = run->out.size > 0 && run->error == 0 ? err_text()
+              : why[0] != '\0'                     ? why
+                                                   : "it said nothing";
     else if (f->n_ranks > before)
         return add_clocks(f, before, run->host);
     else
-        why = "no rank of the job runs there";
+        why = "";
     return diff_add_host(f, host, why) != NULL ? 0 : -ENOMEM;
 }
 
@@ -250,8 +255,10 @@ static void name_ranks(struct diff_found *f)
 
 static bool is_whole(const struct diff_found *f)
 {
-    bool whole = f->n_hosts == 0 && f->n_ranks > 0;
+    bool whole = f->n_ranks > 0;
 
+    for (uint32_t i = 0; i < f->n_hosts; i++)
+        whole = whole && f->hosts[i].why[0] == '\0';
     for (uint32_t i = 0; i < f->n_ranks; i++)
         whole = whole && f->ranks[i].why[0] == '\0';
     return whole;
@@ -268,9 +275,7 @@ int cluster_diff(const struct cluster_options *o, const struct hosts *hosts, boo
     name_ranks(&f);
     rc = rc == 0 ? add_own_clock(&f) : rc;
     if (rc == 0 && f.n_ranks == 0 && f.n_hosts == 0) {
-        terminal_say("no rank of %s%s%s runs on this machine that you may look at",
-                     o->job != NULL ? "job '" : "a job", o->job != NULL ? o->job : "",
-                     o->job != NULL ? "'" : "");
+        cluster_say_none(o);
         rc = EXIT_FAILED;
     } else if (rc == 0) {
         rc = o->json ? write_all(o, &f) : print_all(o, &f);

@@ -37,7 +37,7 @@ struct diff_found {
     uint32_t n_facts, room;
     struct diff_rank *ranks;
     uint32_t n_ranks, ranks_room;
-    struct diff_rank *hosts; /* that could not be asked: `host` and `why` */
+    struct diff_rank *hosts; /* `host`; `why` it could not be asked, "": it has no rank */
     uint32_t n_hosts, hosts_room;
     char job[300];
     int64_t world_size;

@@ -85,21 +85,44 @@ static int write_group(void *arg, const struct fact_group *g)
     return w->b->failed;
 }
 
-static void write_ranks(const struct diff_rank *list, uint32_t n, bool hosts, struct buf *b)
+static void write_ranks(const struct diff_rank *list, uint32_t n, struct buf *b)
 {
     for (uint32_t i = 0; i < n; i++) {
         (void)buf_adds(b, i > 0 ? ", {\"host\": " : "{\"host\": ");
         add_json_text(b, list[i].host);
-        if (!hosts) {
-            (void)buf_adds(b, ", \"rank\": ");
-            add_number(b, list[i].rank);
-            (void)buf_adds(b, ", \"pid\": ");
-            add_number(b, list[i].pid);
-        }
+        (void)buf_adds(b, ", \"rank\": ");
+        add_number(b, list[i].rank);
+        (void)buf_adds(b, ", \"pid\": ");
+        add_number(b, list[i].pid);
         (void)buf_adds(b, ", \"why\": ");
         add_json_text(b, list[i].why);
         (void)buf_addc(b, '}');
     }
+}
+
+/* As `cluster hang` has them. */
+static void write_hosts(const struct diff_found *f, struct buf *b)
+{
+    const char *sep = "";
+
+    (void)buf_adds(b, "], \"no_rank\": [");
+    for (uint32_t i = 0; i < f->n_hosts; i++)
+        if (f->hosts[i].why[0] == '\0') {
+            (void)buf_adds(b, sep);
+            sep = ", ";
+            add_json_text(b, f->hosts[i].host);
+        }
+    sep = "";
+    (void)buf_adds(b, "], \"not_reached\": [");
+    for (uint32_t i = 0; i < f->n_hosts; i++)
+        if (f->hosts[i].why[0] != '\0') {
+            (void)buf_addf(b, "%s{\"host\": ", sep);
+            sep = ", ";
+            add_json_text(b, f->hosts[i].host);
+            (void)buf_adds(b, ", \"why\": ");
+            add_json_text(b, f->hosts[i].why);
+            (void)buf_addc(b, '}');
+        }
 }
 
 int diff_write(const struct cluster_options *o, struct diff_found *f, struct buf *b)
@@ -113,9 +136,8 @@ int diff_write(const struct cluster_options *o, struct diff_found *f, struct buf
     (void)buf_adds(b, ", \"world_size\": ");
     add_number(b, f->world_size);
     (void)buf_adds(b, ", \"ranks\": [");
-    write_ranks(f->ranks, f->n_ranks, /* hosts= */ false, b);
-    (void)buf_adds(b, "], \"not_reached\": [");
-    write_ranks(f->hosts, f->n_hosts, /* hosts= */ true, b);
+    write_ranks(f->ranks, f->n_ranks, b);
+    write_hosts(f, b);
     (void)buf_adds(b, "], \"facts\": [");
     if (rc == 0)
         rc = diff_groups(f, write_group, &w);

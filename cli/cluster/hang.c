@@ -285,9 +285,7 @@ int cluster_hang(const struct cluster_options *o, const struct hosts *hosts, boo
     if (rc == 0)
         rc = add_missing(o, &f);
     if (rc == 0 && f.n == 0 && f.n_hosts == 0) {
-        terminal_say("no rank of %s%s%s runs on this machine that you may look at",
-                     o->job != NULL ? "job '" : "a job", o->job != NULL ? o->job : "",
-                     o->job != NULL ? "'" : "");
+        cluster_say_none(o);
         rc = EXIT_FAILED;
     } else if (rc == 0) {
         rc = judge(o, &f);

@@ -14,13 +14,17 @@
 #include "cli/cluster/cluster.h"
 #include "cli/link/run_many.h"
 #include "cli/link/spawn.h"
+#include "cli/terminal/terminal.h"
 #include "core/base/err.h"
 #include "core/base/file.h"
 #include "sdk/lib/array.h"
 #include "sdk/lib/buf.h"
+#include "sdk/lib/hash.h"
 #include "sdk/lib/host_list.h"
 
 #define FILE_BYTES ((size_t)4 << 20)
+#define NAMED_MAX (16 * HOSTS_MAX) /* times: files of mpirun have a host for each of its ranks */
+#define SLOTS (1u << 15)           /* of the index, of which at most a third is used */
 
 static size_t first_label(const char *name)
 {
@@ -47,17 +51,35 @@ bool host_is_here(const char *name)
     return strcmp(name, "localhost") == 0 || strcmp(name, "127.0.0.1") == 0 || host_is(name, own);
 }
 
+static int begin_index(struct hosts *h)
+{
+    h->slots = malloc(SLOTS * sizeof(*h->slots));
+    if (h->slots == NULL)
+        return err_set(-ENOMEM, "no memory for hosts");
+    memset(h->slots, 0xff, SLOTS * sizeof(*h->slots));
+    return 0;
+}
+
 int hosts_add(struct hosts *h, const char *name)
 {
+    uint64_t at = hash_spread(hash_text(HASH_FNV, name)) >> 32;
+
     if (!host_is_name(name))
-        return err_set(-EINVAL, "'%s' is no name of a host", name);
-    for (uint32_t i = 0; i < h->n; i++)
-        if (strcmp(h->list[i], name) == 0)
+        return err_set(-EINVAL, "'%.300s' is no name of a host", name);
+    if (h->named++ == NAMED_MAX)
+        return err_set(-E2BIG, "names hosts more than %d times", NAMED_MAX);
+    if (h->slots == NULL && begin_index(h) < 0)
+        return -ENOMEM;
+    for (; h->slots[at % SLOTS] != UINT32_MAX; at++)
+        if (strcmp(h->list[h->slots[at % SLOTS]], name) == 0)
             return 0;
-    char(*list)[256] = array_grow(h->list, h->n, &h->room, sizeof(*list), UINT32_MAX);
+    if (h->n == HOSTS_MAX)
+        return err_set(-E2BIG, "names more than %d hosts", HOSTS_MAX);
+    char(*list)[256] = array_grow(h->list, h->n, &h->room, sizeof(*list), HOSTS_MAX);
     if (list == NULL)
         return err_set(-ENOMEM, "no memory for %u hosts", h->n + 1);
     h->list = list;
+    h->slots[at % SLOTS] = h->n;
     (void)snprintf(h->list[h->n++], sizeof(h->list[0]), "%s", name);
     return 0;
 }
@@ -71,15 +93,20 @@ static int add_name(void *arg, const char *name)
 static int add_list(struct hosts *h, const char *list, const char *what)
 {
     const char *wrong = NULL;
-    int rc = host_list_each(list, HOSTS_MAX, add_name, h, &wrong);
+    char why[400];
+    int rc = host_list_each(list, NAMED_MAX + 1, add_name, h, &wrong); /* add_name() counts */
 
     if (rc == -EINVAL && wrong != NULL)
-        return err_set(rc, "%s: '%s' is not a list of hosts from '%s' on; write node[1-8],other",
+        return err_set(rc,
+                       "%s: '%.300s' is not a list of hosts from '%.100s' on; write "
+                       "node[1-8],other",
                        what, list, wrong);
-    if (rc == -E2BIG || rc == -ENAMETOOLONG)
-        return err_set(-E2BIG, "%s: '%s' names more than %d hosts, or too long ones", what, list,
-                       HOSTS_MAX);
-    return rc;
+    if (rc == -ENAMETOOLONG)
+        return err_set(rc, "%s: '%.60s...' is too long for the name of a host", what, list);
+    if (rc == 0 || rc == -ENOMEM)
+        return rc;
+    (void)snprintf(why, sizeof(why), "%s", err_text());
+    return err_set(rc, "%s: %s", what, why);
 }
 
 /* "node1 slots=8", "node1:8" of Open MPI and MPICH: what follows is for them. */
@@ -126,20 +153,35 @@ int hosts_read(const char *text, struct hosts *ret)
     if (strchr(text, '/') != NULL)
         return read_file(text, ret);
     int rc = add_list(ret, text, "--hosts");
-    return rc == -EINVAL || rc == -E2BIG ? cli_misuse(rc) : rc;
+    return rc == -ENOMEM ? rc : cli_misuse(rc);
 }
 
 void hosts_done(struct hosts *h)
 {
     free(h->list);
+    free(h->slots);
     *h = (struct hosts){.n = 0};
 }
 
-/* As cluster.c, hang.c, diff.c and job.c of cli/many say it there. */
+static const char NONE[] = "no rank of ";
+
+void cluster_say_none(const struct cluster_options *o)
+{
+    struct buf jobs;
+
+    buf_init(&jobs, ERR_TEXT_BYTES / 2);
+    if (o->job != NULL && o->hosts == NULL)
+        job_list(&jobs);
+    terminal_say("%s%s%s%s runs %s%s%s", NONE, o->job != NULL ? "job '" : "a job",
+                 o->job != NULL ? o->job : "", o->job != NULL ? "'" : "",
+                 o->hosts != NULL ? "on these hosts" : "on this machine that you may look at",
+                 jobs.size > 0 ? "; there is " : "", buf_text(&jobs));
+    buf_done(&jobs);
+}
+
+/* As cluster_say_none(), and job.c of cli/many, say it there. */
 bool cluster_has_none(const struct remote_run *run, const char *why)
 {
-    static const char none[] = "no rank of ";
-
     return run->error == 0 && run->status == EXIT_FAILED && run->out.size == 0 &&
-           strncmp(why, none, sizeof(none) - 1) == 0;
+           strncmp(why, NONE, sizeof(NONE) - 1) == 0;
 }

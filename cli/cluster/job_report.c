@@ -166,9 +166,11 @@ static int name_targets(const struct asked *asked, const char *job, struct buf *
         here = ranks.n > 0 || hosts.n == 0;
     }
     if (rc == 0 && here)
-        (void)buf_addf(ret, "job:%s", job);
-    for (uint32_t i = 0; rc == 0 && i < hosts.n; i++)
-        (void)buf_addf(ret, "%sssh:%s/job:%s", ret->size > 0 ? "," : "", hosts.list[i], job);
+        members_add_job(ret, job);
+    for (uint32_t i = 0; rc == 0 && i < hosts.n; i++) {
+        (void)buf_addf(ret, "%sssh:%s/", ret->size > 0 ? "," : "", hosts.list[i]);
+        members_add_job(ret, job);
+    }
     local_ranks_done(&ranks);
     hosts_done(&hosts);
     return rc < 0 ? rc : ret->failed;

@@ -15,6 +15,7 @@
 
 #include "cli/cli.h"
 #include "cli/cluster/cluster.h"
+#include "cli/cluster/hang_judge.h"
 #include "cli/cluster/local_ranks.h"
 #include "cli/cluster/side_commands.h"
 #include "cli/link/run_many.h"
@@ -289,6 +290,7 @@ void cluster_rank_write(const struct cluster_rank *r, struct buf *b)
 static void read_text(const struct json *o, const char *key, char *ret, size_t size)
 {
     (void)snprintf(ret, size, "%s", json_text(o, key, ""));
+    hang_clean(ret);
 }
 
 /* A rank, a pid: nothing that another machine says makes it anything else than a number. */

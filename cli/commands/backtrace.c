@@ -47,7 +47,9 @@ static int take_args(int argc, char **argv, struct args *w)
         if (own == 0)
             w->rest[w->n++] = argv[i];
     }
-    return w->asked.interval != NULL ? parse_ns(w->asked.interval, &w->interval_ns) : 0;
+    return w->asked.interval != NULL
+               ? cli_take_time("--interval", w->asked.interval, &w->interval_ns)
+               : 0;
 }
 
 static int snapshot_once(struct target *t, struct args *w)
@@ -111,7 +113,7 @@ int command_backtrace(struct target *t, int argc, char **argv)
     int rc = take_args(argc, argv, &w);
 
     if (rc < 0)
-        return rc;
+        return cli_misuse(rc);
     if (w.asked.json)
         terminal_exact();
     else

@@ -87,7 +87,7 @@ static int take(void *arg, const char *option, const char *value)
     } else if (strcmp(option, "--table") == 0) {
         e->table = value;
     } else if (strcmp(option, "--timeout") == 0) {
-        return parse_ns(value, &e->timeout_ns);
+        return cli_take_time(option, value, &e->timeout_ns);
     } else if (strcmp(option, "--last") == 0) {
         return parse_ns(value, &e->last_ns);
     } else if (strcmp(option, "--tracks") == 0) {

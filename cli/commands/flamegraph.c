@@ -96,7 +96,7 @@ static int take(void *arg, const char *option, const char *value)
         return 0;
     }
     if (strcmp(option, "--seconds") == 0)
-        return parse_ns(value, &o->seconds_ns);
+        return cli_take_time(option, value, &o->seconds_ns);
     if (strcmp(option, "--last") == 0)
         return parse_ns(value, &o->last_ns);
     if (strcmp(option, "--since") == 0)

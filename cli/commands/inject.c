@@ -102,9 +102,7 @@ static int take(void *arg, const char *option, const char *value)
         o->wait = true;
         return 0;
     }
-    int rc = parse_ns(value, &o->inject.timeout_ns); /* --timeout */
-    return rc < 0 || o->inject.timeout_ns > 0 ? rc
-                                              : err_set(-EINVAL, "--timeout must be more than 0");
+    return cli_take_time(option, value, &o->inject.timeout_ns); /* --timeout */
 }
 
 struct why {

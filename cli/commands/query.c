@@ -39,7 +39,7 @@ static int take(void *arg, const char *option, const char *value)
     if (strcmp(option, "--limit") == 0)
         return parse_u64(value, &o->ask->limit);
     if (strcmp(option, "--timeout") == 0)
-        return parse_ns(value, &o->ask->timeout_ns);
+        return cli_take_time(option, value, &o->ask->timeout_ns);
     if (strcmp(option, "--max-bytes") == 0)
         return parse_bytes(value, &o->ask->max_bytes);
     if (strcmp(option, "--from-row") == 0)

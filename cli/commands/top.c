@@ -364,7 +364,7 @@ static int take(void *arg, const char *option, const char *value)
     if (option == NULL)
         return err_set(-EINVAL, "top takes no argument '%s'", value);
     if (strcmp(option, "--interval") == 0) {
-        int rc = parse_ns(value, &o->interval_ns);
+        int rc = cli_take_time(option, value, &o->interval_ns);
         return rc < 0 || o->interval_ns >= NS_PER_S / 10
                    ? rc
                    : err_set(-ERANGE, "--interval must be at least 100ms, as each look costs time");

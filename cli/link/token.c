@@ -9,6 +9,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,26 +18,42 @@
 
 #include "core/base/err.h"
 
+/* Whoever owns a file can read it, whatever its mode says. */
+static int check_file(const struct stat *st, const char *path)
+{
+    if ((st->st_mode & (S_IRWXG | S_IRWXO)) != 0)
+        return err_set(-EPERM, "others may read the token's file %s: chmod 600 %s", path, path);
+    if (st->st_uid != geteuid() && st->st_uid != 0)
+        return err_set(-EPERM,
+                       "the token's file %s belongs to user %u, who may read it: use one "
+                       "of your own",
+                       path, (unsigned)st->st_uid);
+    return 0;
+}
+
 /* Only its first line, and only where nobody else may read it. */
 static int read_file(const char *path, char *ret, size_t size)
 {
     struct stat st;
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-    int rc = fd == -1 || fstat(fd, &st) == -1 ? -errno : 0;
+    bool opened = fd != -1 && fstat(fd, &st) == 0;
+    int rc = opened ? check_file(&st, path) : -errno;
+    ssize_t n = rc == 0 ? read(fd, ret, size) : 0;
+    int e = rc == 0 && n == -1 ? errno : opened ? 0 : -rc;
 
-    if (rc == 0 && (st.st_mode & (S_IRWXG | S_IRWXO)) != 0)
-        rc = -EPERM;
-    ssize_t n = rc == 0 ? read(fd, ret, size - 1) : 0;
     if (fd != -1)
         (void)close(fd);
-    if (rc == -EPERM)
-        return err_set(rc, "others may read the token's file %s: chmod 600 %s", path, path);
-    if (rc < 0 || n < 0)
-        return err_set(rc < 0 ? rc : -EIO, "cannot read the token's file %s: %s", path,
-                       strerror(rc < 0 ? -rc : EIO));
-    ret[n] = '\0';
-    ret[strcspn(ret, "\r\n")] = '\0';
-    return ret[0] != '\0' ? 0 : err_set(-EINVAL, "there is no token in %s", path);
+    if (e != 0)
+        return err_set(-e, "cannot read the token's file %s: %s", path, strerror(e));
+    if (rc < 0)
+        return rc;
+    size_t line = 0;
+    while (line < (size_t)n && strchr("\r\n", ret[line]) == NULL) /* a NUL ends it, too */
+        line++;
+    if (line == size)
+        return err_set(-E2BIG, "the token in %s is longer than %zu bytes", path, size - 1);
+    ret[line] = '\0';
+    return line > 0 ? 0 : err_set(-EINVAL, "there is no token in %s", path);
 }
 
 int link_token(const char *file, char *ret, size_t size)

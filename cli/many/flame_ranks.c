@@ -293,7 +293,7 @@ static int gather(struct merge *g, const struct each_run *run)
     const char *seconds = word_behind(run, "--seconds", "-s");
     struct each_run folded = *run;
     uint64_t ns = 0;
-    int rc = seconds != NULL ? cli_misuse(parse_ns(seconds, &ns)) : 0;
+    int rc = seconds != NULL ? cli_misuse(cli_take_time("--seconds", seconds, &ns)) : 0;
 
     command.run = run_folded;
     folded.command = &command;

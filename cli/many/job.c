@@ -25,6 +25,7 @@
 
 struct candidate {
     pid_t pid;
+    pid_t ancestors[ANCESTORS]; /* its parent first; 0: no more */
     int64_t rank;
     int worth;        /* what speaks for its being the rank: a core, a Python */
     char master[128]; /* "127.0.0.1:29500", "": it has none */
@@ -88,6 +89,15 @@ static int worth_of(pid_t pid)
     return (directory_of(pid, directory, sizeof(directory)) == 0 ? 2 : 0) + python;
 }
 
+static void find_ancestors(struct candidate *c)
+{
+    struct proc_stat s;
+    pid_t young = c->pid;
+
+    for (int i = 0; i < ANCESTORS && young > 1 && proc_stat_of(young, 0, &s) == 0; i++)
+        c->ancestors[i] = young = (pid_t)s.ppid;
+}
+
 static int take_process(struct candidates *all, pid_t pid, const char *name)
 {
     struct candidate c = {.pid = pid};
@@ -108,6 +118,7 @@ static int take_process(struct candidates *all, pid_t pid, const char *name)
     if (!read)
         return 0;
     c.worth = worth_of(pid);
+    find_ancestors(&c);
     struct candidate *list = array_grow(all->list, all->n, &all->room, sizeof(*list), UINT32_MAX);
     if (list == NULL)
         return err_set(-ENOMEM, "no memory for the processes of a job");
@@ -131,38 +142,17 @@ static int gather(struct candidates *all, const char *name)
     return rc;
 }
 
-static bool is_ancestor(pid_t old, pid_t young)
+/* srun starts torchrun, which starts ranks: it has a place in the scheduler's job, and is none.  Of
+ * two of a family with the same rank one is out: who is worth less, else the child. */
+static void judge(struct candidate *old, struct candidate *young)
 {
-    struct proc_stat s;
-
-    for (int i = 0; i < ANCESTORS && young > 1 && proc_stat_of(young, 0, &s) == 0; i++) {
-        young = (pid_t)s.ppid;
-        if (young == old)
-            return true;
-    }
-    return false;
-}
-
-/* srun starts torchrun, which starts ranks: it has a place in the scheduler's job, and is none. */
-static void judge_launcher(struct candidate *launcher, const struct candidate *c)
-{
-    if (!launcher->torch && c->torch && !launcher->out && is_ancestor(launcher->pid, c->pid))
-        launcher->out = true;
-}
-
-/* Of two of a family with the same rank one is out: who is worth less, else the child. */
-static void judge(struct candidate *a, struct candidate *b)
-{
-    judge_launcher(a, b);
-    judge_launcher(b, a);
-    if (a->out || b->out || a->rank != b->rank)
+    if (!old->torch && young->torch)
+        old->out = true;
+    if (old->out || young->out || old->rank != young->rank)
         return;
-    bool a_first = is_ancestor(a->pid, b->pid);
-    if (!a_first && !is_ancestor(b->pid, a->pid))
-        return;
-    bool a_stays = a->worth != b->worth ? a->worth > b->worth : a_first;
-    a->out = !a_stays;
-    b->out = a_stays;
+    bool old_stays = old->worth >= young->worth;
+    old->out = !old_stays;
+    young->out = old_stays;
 }
 
 /* torchrun calls a job "none" that nobody has named: two of them are two jobs. */
@@ -176,8 +166,10 @@ static int refuse_unnamed(const struct candidates *all, const char *name)
         bool new = !all->list[i].out && all->list[i].master[0] != '\0';
         for (uint32_t k = 0; k < i && new; k++)
             new = all->list[k].out || strcmp(all->list[k].master, all->list[i].master) != 0;
-        if (new &&n++ < JOBS_SHOWN)
-            (void)buf_addf(&text, "%sjob:%s", n > 1 ? ", " : "", all->list[i].master);
+        if (new &&n++ < JOBS_SHOWN) {
+            (void)buf_adds(&text, n > 1 ? ", " : "");
+            members_add_job(&text, all->list[i].master);
+        }
     }
     int rc = n < 2 || name == NULL || strcmp(name, "none") != 0
                  ? 0
@@ -187,15 +179,30 @@ static int refuse_unnamed(const struct candidates *all, const char *name)
     return rc;
 }
 
-static void judge_all(struct candidates *all)
+static int compare(const void *one, const void *two)
 {
-    for (uint32_t i = 0; i < all->n; i++)
-        for (uint32_t k = i + 1; k < all->n; k++)
-            judge(&all->list[i], &all->list[k]);
+    const struct candidate *a = one, *b = two;
+
+    return a->pid < b->pid ? -1 : a->pid > b->pid;
 }
 
-/* "job:4711 (4 ranks), job:sweep (1)", or what that there is none. */
-static void tell_jobs(struct buf *ret)
+/* By families, not by pairs: a job's environment may be that of thousands that are no ranks. */
+static void judge_all(struct candidates *all)
+{
+    if (all->n > 0)
+        qsort(all->list, all->n, sizeof(*all->list), compare);
+    for (uint32_t i = 0; i < all->n; i++) {
+        struct candidate *young = &all->list[i];
+        for (int k = 0; k < ANCESTORS && young->ancestors[k] > 1; k++) {
+            const struct candidate key = {.pid = young->ancestors[k]};
+            struct candidate *old = bsearch(&key, all->list, all->n, sizeof(*all->list), compare);
+            if (old != NULL)
+                judge(old, young);
+        }
+    }
+}
+
+void job_list(struct buf *ret)
 {
     struct candidates all = {.n = 0};
     uint32_t shown = 0;
@@ -210,9 +217,11 @@ static void tell_jobs(struct buf *ret)
                 all.list[k].out = k > i;
                 ranks++;
             }
-        if (ranks > 0 && shown++ < JOBS_SHOWN)
-            (void)buf_addf(ret, "%sjob:%s (%u rank%s)", shown > 1 ? ", " : "", c->job, ranks,
-                           ranks > 1 ? "s" : "");
+        if (ranks > 0 && shown++ < JOBS_SHOWN) {
+            (void)buf_adds(ret, shown > 1 ? ", " : "");
+            members_add_job(ret, c->job);
+            (void)buf_addf(ret, " (%u rank%s)", ranks, ranks > 1 ? "s" : "");
+        }
     }
     if (shown > JOBS_SHOWN)
         (void)buf_addf(ret, " and %u more", shown - JOBS_SHOWN);
@@ -256,7 +265,7 @@ static int no_job(const char *name)
     struct buf jobs;
 
     buf_init(&jobs, ERR_TEXT_BYTES / 2);
-    tell_jobs(&jobs);
+    job_list(&jobs);
     int rc = name[0] == '\0'
                  ? cli_misuse(err_set(-EINVAL,
                                       "'job:' needs the job's name; on this machine there is %s",

@@ -41,7 +41,7 @@ static int take_option(const char *name, const char *value, struct many_options 
     if (value == NULL)
         return err_set(-EINVAL, "option %s needs a value", name);
     if (strcmp(name, "--timeout") == 0)
-        return parse_ns(value, &ret->timeout_ns);
+        return cli_take_time(name, value, &ret->timeout_ns);
     if (parse_u64(value, &n) < 0 || n == 0 || n > AT_ONCE_MAX)
         return err_set(-EINVAL, "--at-once must be a number from 1 to %d, not '%s'", AT_ONCE_MAX,
                        value);

@@ -26,17 +26,47 @@
 #include "sdk/lib/proc/proc_file.h"
 #include "sdk/lib/rank_ranges.h"
 
-#define LIST_MAX 32 /* names or ranges of ranks in a line: more are counted */
+#define NAME_BYTES 4096 /* of one process: PATH_MAX */
+#define LIST_MAX 32     /* names or ranges of ranks in a line: more are counted */
 static const char JOB[] = "job:";
 
-/* Where an item of a list ends: at a comma that is in no brackets. */
+/* Letters of a job's name that a list would take for its own. */
+static bool is_marked(char c)
+{
+    return c == ',' || c == '[' || c == '\\';
+}
+
+/* Where an item of a list ends: at a comma that is in no brackets, and has no '\' before it. */
 static size_t item_size(const char *text)
 {
     size_t n = 0;
 
     for (bool inside = false; text[n] != '\0' && (inside || text[n] != ','); n++)
-        inside = text[n] == '[' || (inside && text[n] != ']');
+        if (text[n] == '\\' && is_marked(text[n + 1]))
+            n++;
+        else
+            inside = text[n] == '[' || (inside && text[n] != ']');
     return n;
+}
+
+void members_add_job(struct buf *b, const char *name)
+{
+    (void)buf_adds(b, JOB);
+    for (; *name != '\0'; name++) {
+        if (is_marked(*name))
+            (void)buf_addc(b, '\\');
+        (void)buf_addc(b, *name);
+    }
+}
+
+/* As a list has it, so as it is. */
+static void unmark(char *name)
+{
+    char *to = name;
+
+    for (const char *at = name; *at != '\0'; *to++ = *at++)
+        at += *at == '\\' && is_marked(at[1]);
+    *to = '\0';
 }
 
 /* "node[1-8]", but not "[::1]:9922". */
@@ -244,23 +274,23 @@ static int add_all(struct find *f)
     return rc;
 }
 
-static int add_item(struct find *f, const char *text, size_t n)
+static int add_item(struct find *f, char *item)
 {
     struct remote_name remote;
-    char item[4096];
 
-    if (n == 0 || n >= sizeof(item))
-        return cli_misuse(
-            err_set(-EINVAL, "'%s': %s", f->text,
-                    n == 0 ? "a name is missing between two commas" : "a name is too long"));
-    (void)snprintf(item, sizeof(item), "%.*s", (int)n, text);
     if (remote_name_read(item, &remote))
         return find_add_remote(f, item);
     if (strcmp(item, "all") == 0)
         return add_all(f);
-    if (strncmp(item, JOB, sizeof(JOB) - 1) == 0)
+    if (strncmp(item, JOB, sizeof(JOB) - 1) == 0) {
+        unmark(item);
         return find_add_job(f, item + sizeof(JOB) - 1);
-    return has_range(item) ? find_add_range(f, item) : find_add(f, item);
+    }
+    if (has_range(item))
+        return find_add_range(f, item);
+    return strlen(item) < NAME_BYTES
+               ? find_add(f, item)
+               : cli_misuse(err_set(-EINVAL, "'%.60s...': a name is too long", item));
 }
 
 static int add_list(struct find *f)
@@ -269,7 +299,13 @@ static int add_list(struct find *f)
 
     for (const char *at = f->text; rc == 0;) {
         size_t n = item_size(at);
-        rc = add_item(f, at, n);
+        char *item = strndup(at, n);
+        if (item == NULL)
+            return err_set(-ENOMEM, "no memory for a list of processes");
+        rc = n > 0 ? add_item(f, item)
+                   : cli_misuse(
+                         err_set(-EINVAL, "'%s': a name is missing between two commas", f->text));
+        free(item);
         if (at[n] == '\0')
             return rc;
         at += n + 1;

@@ -80,6 +80,9 @@ struct members {
  * A path ("/..." or "./...") that is there is one target; what merely lies here under such a name
  * is not asked. */
 bool members_are_named(const char *text);
+/* "job:NAME" as a list has it: a '\' before what of the name the list would take for its own. */
+struct buf;
+void members_add_job(struct buf *b, const char *name);
 /* Who they are.  One that cannot be used is in the list with the reason; that there is none at all
  * is an error, and so is what can mean nothing. */
 int members_find(const char *text, struct members *ret);
@@ -104,7 +107,6 @@ void member_failed(struct member *m, enum member_state state, int rc);
 /* "rank 3", or "process 4242" where they are not ranked, for sentences. */
 const char *member_label(const struct members *all, const struct member *m, char *room, size_t n);
 /* "0-3,7": the ranks, or names, of those that are `which`; of very many the first ones. */
-struct buf;
 void members_list(const struct members *all, const bool *which, struct buf *ret);
 
 /* ---- job.c ---- */
@@ -112,6 +114,9 @@ void members_list(const struct members *all, const bool *which, struct buf *ret)
 /* fn gets each rank of that job on this machine, NULL: of any job; with a core or without, and not
  * its launcher, shell or data loaders.  What fn gives below 0 ends it. */
 int job_each(const char *name, int (*fn)(void *arg, pid_t pid), void *arg);
+
+/* "job:4711 (4 ranks), job:sweep (1 rank)": what runs on this machine; or that there is none. */
+void job_list(struct buf *ret);
 
 /* ---- job_dead.c ---- */
 

@@ -22,8 +22,13 @@ static const char *const rank_names[] = {"RANK",     "OMPI_COMM_WORLD_RANK", "PM
 static const char *const local_names[] = {"LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_RANK",
                                           "MPI_LOCALRANKID", "SLURM_LOCALID", NULL};
 static const char *const node_names[] = {"GROUP_RANK", "NODE_RANK", "SLURM_NODEID", NULL};
-static const char *const job_names[] = {"TORCHELASTIC_RUN_ID", "SLURM_JOB_ID", "PBS_JOBID",
-                                        "LSB_JOBID",           "JOB_NAME",     NULL};
+static const char *const job_names[] = {"TORCHELASTIC_RUN_ID",
+                                        "SLURM_JOB_ID",
+                                        "PBS_JOBID",
+                                        "LSB_JOBID",
+                                        "JOB_NAME",
+                                        "SLURM_JOB_NAME",
+                                        NULL};
 
 static int64_t first_number(const char *text, size_t size, const char *const *names)
 {

@@ -71,11 +71,14 @@ int find_add_remote(struct find *f, const char *text)
     if (!remote_name_read(text, &r))
         return -EINVAL;
     struct expanding e = {.find = f, .listens = r.listens, .what = r.what};
+    const char *hosts = strchr(text, ':') + 1; /* r.host has room for one */
     if (r.host[0] == '\0')
         return cli_misuse(err_set(-EINVAL, "'%s': a host is missing behind the colon", text));
     if (strchr(r.host, '[') == NULL || r.host[0] == '[')
         return add_host(&e, r.host);
-    return find_each_of_range(f, r.host, add_host, &e);
+    hosts = arena_text(&f->found->mem, hosts, strcspn(hosts, "/"));
+    return hosts != NULL ? find_each_of_range(f, hosts, add_host, &e)
+                         : err_set(-ENOMEM, "no memory for hosts");
 }
 
 /* ---- reaching all of them ---- */

@@ -180,14 +180,14 @@ static void name_address(const struct sockaddr_storage *at, socklen_t size, char
         ret[0] = '\0';
 }
 
-static void let_in(struct port *p, int fd, const struct visitor *who)
+static int let_in(struct port *p, int fd, const struct visitor *who)
 {
     const pid_t parent = getpid();
     struct visitor *v = &p->list[p->n];
     int told[2];
 
     if (pipe2(told, O_CLOEXEC | O_NONBLOCK) == -1)
-        return;
+        return -errno;
     (void)fflush(stderr);
     *v = *who;
     v->told = told[0];
@@ -200,14 +200,29 @@ static void let_in(struct port *p, int fd, const struct visitor *who)
                 (void)close(p->list[i].told);
         serve(fd, told[1], p->token, parent);
     }
+    int e = v->pid > 0 ? 0 : errno;
     (void)close(told[1]);
-    if (v->pid > 0)
+    if (e == 0)
         p->n++;
     else
         (void)close(told[0]);
+    return -e;
 }
 
-static void accept_one(struct port *p)
+/* No descriptor, process or memory is left: the strangers' are taken.  false: there is none. */
+static bool make_room(struct port *p, int e)
+{
+    struct visitor *v = e == EMFILE || e == ENFILE || e == EAGAIN || e == ENOMEM || e == ENOBUFS
+                            ? one_too_many(p)
+                            : NULL;
+
+    if (v != NULL)
+        put_out(p, v);
+    return v != NULL;
+}
+
+/* false: there is one, and nothing to take it with. */
+static bool accept_one(struct port *p)
 {
     const int one = 1;
     struct sockaddr_storage at;
@@ -216,15 +231,17 @@ static void accept_one(struct port *p)
     int fd = accept4(p->listener, (struct sockaddr *)&at, &size, SOCK_CLOEXEC | SOCK_NONBLOCK);
 
     if (fd == -1)
-        return;
+        return errno == EAGAIN || errno == EINTR || errno == ECONNABORTED || make_room(p, errno);
     (void)setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one));
     (void)setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &one, sizeof(one));
     name_address(&at, size, who.address, sizeof(who.address));
     if (count(p, true, NULL) >= STRANGERS_MAX)
         put_out(p, one_too_many(p));
-    if (count(p, false, NULL) < SESSIONS_MAX)
-        let_in(p, fd, &who);
+    int rc = count(p, false, NULL) < SESSIONS_MAX ? let_in(p, fd, &who) : 0;
+    while (rc < 0 && make_room(p, -rc))
+        rc = let_in(p, fd, &who);
     (void)close(fd);
+    return true;
 }
 
 int relay_listen(const char *address, const char *token_file)
@@ -243,12 +260,11 @@ int relay_listen(const char *address, const char *token_file)
     if (rc < 0)
         return rc;
     say_port(p.listener);
-    while (!cli_interrupted) {
-        struct pollfd listener = {.fd = p.listener, .events = POLLIN};
+    for (bool room = true; !cli_interrupted;) {
+        struct pollfd listener = {.fd = room ? p.listener : -1, .events = POLLIN};
         int ready = poll(&listener, 1, TICK_MS);
         look_at_visitors(&p);
-        if (ready > 0)
-            accept_one(&p);
+        room = ready <= 0 || accept_one(&p); /* where there is none it waits for a tick */
     }
     (void)close(p.listener);
     return 0;

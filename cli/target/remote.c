@@ -142,7 +142,7 @@ static int take_watch(void *arg, const char *option, const char *value)
         return 0;
     }
     if (strcmp(option, "--interval") == 0)
-        return parse_ns(value, &w->interval_ns);
+        return cli_take_time(option, value, &w->interval_ns);
     if (strcmp(option, "--last") == 0)
         return parse_u64(value, &w->last);
     w->format = value; /* --format */

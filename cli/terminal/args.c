@@ -7,6 +7,7 @@
  */
 #include <errno.h>
 #include <stdbool.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "cli/cli.h"
@@ -88,6 +89,15 @@ bool cli_is_misused(void)
     return misused;
 }
 
+/* What cannot be taken is said with the option that has it, as many a reason has the value only. */
+static int say_option(const char *name, int rc)
+{
+    char why[ERR_TEXT_BYTES];
+
+    (void)snprintf(why, sizeof(why), "%s", err_why(rc));
+    return strstr(why, name) != NULL ? rc : err_set(rc, "%s: %s", name, why);
+}
+
 static int take_args(const struct cli_command *c, int argc, char **argv,
                      int (*take)(void *arg, const char *option, const char *value), void *arg)
 {
@@ -119,8 +129,22 @@ static int take_args(const struct cli_command *c, int argc, char **argv,
         if (o->value != NULL && value == NULL)
             return err_set(-EINVAL, "option %s needs a value: %s %s", o->name, o->name, o->value);
         if ((rc = take(arg, o->name, value)) < 0)
-            return rc;
+            return say_option(o->name, rc);
     }
+    return 0;
+}
+
+int cli_take_time(const char *option, const char *value, uint64_t *ret)
+{
+    uint64_t ns;
+    int rc = parse_ns(value, &ns);
+
+    if (rc < 0)
+        return say_option(option, rc);
+    if (ns == 0 || ns == 0 || ns > CLI_TIME_MAX_NS)
+        return err_set(-EINVAL, "%s must be more than 0 and at most 20d, not '%.40s'", option,
+                       value);
+    *ret = ns;
     return 0;
 }
 

@@ -8,6 +8,7 @@
 #include "cli/terminal/terminal.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <poll.h>
 #include <stdarg.h>
 #include <stdlib.h>
@@ -140,8 +141,24 @@ static void at_exit(void)
     (void)put_escaped(&terminal.err, NULL, 0, true);
 }
 
+/* A place of these that is free would be that of the next descriptor of ours, and what is printed
+ * would go into that: a connection, or the other end of a pipe.  Nothing can be read from or
+ * written to this one, and programs that we become get the place free. */
+static int keep_places(void)
+{
+    for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; fd++)
+        if (fcntl(fd, F_GETFD) == -1 && open("/", O_PATH | O_CLOEXEC) != fd)
+            return err_set(-EBADF, "descriptor %d is closed, and cannot be opened: %s", fd,
+                           strerror(errno));
+    return 0;
+}
+
 int terminal_begin(void)
 {
+    int rc = keep_places();
+
+    if (rc < 0)
+        return rc;
     terminal.out = (struct stream){.fd = STDOUT_FILENO, .seen = isatty(STDOUT_FILENO) == 1};
     terminal.err = (struct stream){.fd = STDERR_FILENO, .seen = isatty(STDERR_FILENO) == 1};
     FILE *out = make(&terminal.out), *err = make(&terminal.err);

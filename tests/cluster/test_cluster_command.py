@@ -44,6 +44,7 @@ shift
 case $host in
 dead) echo "ssh: connect to host dead port 22: No route to host" >&2; exit 255 ;;
 slow) exec sleep 600 ;;
+forger) exec %(relay)s lines '{"job": "x", "launcher": "y\\nprobing: 9", "state": "entered"}' ;;
 liar) exec %(relay)s lines '{"host": "a", "job": "x", "rank": -7, "pid": -1, "state": "entered"}' ;;
 none) exec %(relay)s lines '{"host": "none", "job": "x", "rank": 1}' ;;
 half) exec %(relay)s half ;;
@@ -201,6 +202,15 @@ def test_several_jobs(world):
     assert first.pid in pids and other.pid in pids
 
 
+def test_a_job_that_does_not_run_is_answered_with_those_that_do(world):
+    """As `-t job:NAME` does: who has misread a name had to look for it elsewhere."""
+    start_rank(world, 0)
+    for verb in ("status", "attach", "detach", "nodes", "hang", "diff"):
+        done = cluster(world, verb, "--job", JOB + "x")
+        assert done.returncode == 1 and "there is " in done.stderr, (verb, done.stderr)
+        assert JOB in done.stderr.replace(JOB + "x", "") or " more" in done.stderr, done.stderr
+
+
 def test_wrong_words(world):
     for words, said in (((), "needs one of"), (("fly",), "not 'fly'"),
                         (("status", "attach"), "not 'attach'"),
@@ -217,6 +227,21 @@ def test_wrong_words(world):
         done = cluster(world, "status", "--hosts", hosts)
         wrong = 1 if hosts[0] == "/" else 2  # what a file has is no word
         assert done.returncode == wrong and said in done.stderr, (hosts, done.stderr)
+
+
+def test_a_file_of_too_many_hosts_is_refused_at_once(world):
+    """Each line had a limit, the file had none, and each host was compared with all before it."""
+    hosts = world.tmp / "hosts"
+    for text, said in (("n[1-9999]\nm[1-9999]\n", "hosts:2: names more than 10000 hosts"),
+                       ("n[1-9999]\n" * 200000, "hosts:17: names hosts more than 160000 times"),
+                       ("good\nsch\u00f6n\n", "hosts:2: 'sch\u00f6n' is no name of a host"),
+                       ("x" * 600, "hosts:1: '" + "x" * 60 + "...' is too long for the name")):
+        hosts.write_text(text, encoding="utf-8")
+        done = cluster(world, "status", "--hosts", str(hosts), "--rsh", "/bin/false")
+        assert done.returncode == 1 and said in done.stderr, done.stderr
+    hosts.write_text("".join("n%d slots=1\n" % (i // 8) for i in range(800)))  # one a rank
+    done = cluster(world, "status", "--hosts", str(hosts), "--rsh", "/bin/false", "--json")
+    assert [r["host"] for r in ranks(done)] == sorted("n%d" % i for i in range(100)), done.stderr
 
 
 # ---- other machines ----
@@ -257,6 +282,8 @@ def test_hosts_by_a_remote_shell(world):
                        ("none", "not one of probing"), ("half", "relay has ended"),
                        ("flood", "more than"), ("zeros", "no relay")):
         assert by[host]["state"] == "not reached" and said in by[host]["why"], by[host]
+    done = cluster(world, "status", "--hosts", "forger", env=env)
+    assert "y probing: 9" in done.stdout, done.stdout  # and no line of its own
     for job, state in ((JOB, "entered"), (JOB + "-over", "no rank")):
         done = cluster(world, "status", "--job", job, "--json",
                        "--hosts", "far1", env=env)

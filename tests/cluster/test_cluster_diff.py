@@ -101,6 +101,18 @@ def test_hosts(world):
         {"value": "Ring", "ranks": [0, 1]}, {"value": "a b", "ranks": [5]}]
     why = {h["host"]: h["why"] for h in found["not_reached"]}
     assert "No route" in why["dead"] and "not one of probing" in why["odd"]
+    assert found["no_rank"] == []
+
+
+def test_a_host_without_a_rank_was_asked(world):
+    """Of `status` and `hang` it was one that has no rank, of this one that could not be asked."""
+    env = remote_shell(world, SHELL)
+    words = ["diff", "--job", JOB + "-nowhere", "--hosts"]
+    done = world.probing("cluster", *words, "far,dead", env=env)
+    assert done.returncode == 1 and "host far has no rank of the job\n" in done.stderr, done
+    assert "host dead could not be asked: ssh: connect to" in done.stderr, done.stderr
+    found = json.loads(world.probing("cluster", *words, "far,dead", "--json", env=env).stdout)
+    assert found["no_rank"] == ["far"] and [h["host"] for h in found["not_reached"]] == ["dead"]
 
 
 def test_wrong_words(world):

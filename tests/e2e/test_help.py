@@ -53,10 +53,27 @@ def test_wrong_usage_has_a_code_of_its_own(world):
     for words in (["query", "select nothing"], ["describe", "no.table"], ["eval", "1/0"],
                   ["config", "get", "no.name"], ["nosuch"]):
         assert target.probing(*words).returncode == 1, words
-    for words in (["nosuch"], [], ["help", "nosuch"], ["query", "select 1"], ["--nosuch"],
+    assert "-t needs a target" in world.probing("-t").stderr
+    for words in (["nosuch"], [], ["help", "nosuch"], ["query", "select 1"], ["--nosuch"], ["-t"],
                   ["completion", "csh"], ["man", "x"], ["launch"]):
         assert world.probing(*words).returncode == 2, words
     assert world.probing("-t", "999999999", "query", "select 1").returncode == 1
+
+
+def test_a_value_that_is_none_is_said_with_its_option(world):
+    """'x' is not a whole number: of which of the options that a script has filled in?"""
+    target = world.start("sleep", "600")
+    target.inject()
+    for words in (["query", "--limit", "x", "select 1"], ["query", "--max-bytes", "", "select 1"],
+                  ["query", "--timeout", "x", "select 1"], ["watch", "--last", "x", "select 1"],
+                  ["watch", "--interval", "0", "select 1"], ["flamegraph", "--seconds", "0"],
+                  ["flamegraph", "--last", "x"], ["inject", "--timeout", "99d"],
+                  ["export", "--timeout", "x", "select 1"], ["top", "--once", "--interval", "x"],
+                  ["backtrace", "--watch", "--interval", "4294967296ms"]):
+        done = target.probing(*words)
+        option = next(w for w in words[1:] if w[:2] == "--" and w not in ("--once", "--watch"))
+        assert done.returncode == 2 and option in done.stderr, (words, done)
+        assert done.stdout == "" and len(done.stderr.splitlines()) == 1, (words, done)
 
 
 def page():

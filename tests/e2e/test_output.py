@@ -91,6 +91,26 @@ SAYS = [["query", "select 1 as a"], ["query", "--format", "csv", "select 1 as a"
         ["-t", "all", "query", "select 1 as a"], ["-t", "all", "eval", "1"]]
 
 
+def test_an_output_that_is_closed_is_nobody_s(world, target):
+    """Its number was that of the next descriptor: of other machines answers went into the way
+    there, so that there was none, and nothing was wrong."""
+    script = world.tmp / "shell"
+    script.write_text("#!/bin/sh\nshift\nexec sh -c \"$*\"\n")
+    script.chmod(0o755)
+    env = dict(world.env, PROBING_RSH=str(script), PROBING_REMOTE=str(CLI))
+    far = "ssh:far/%d," % target.pid  # a list
+    for words in (["-t", str(target.pid), "query", "select 1"], ["list"], ["version"],
+                  ["-t", far + "1", "query", "select 1"], ["-t", far + "1", "eval", "1"],
+                  ["-t", far[:-1], "query", "select 1"], ["-t", far[:-1], "backtrace"],
+                  ["cluster", "status", "--hosts", "far"]):
+        for closed in (">&-", "<&- >&-"):
+            done = subprocess.run(["sh", "-c", "exec \"$@\" " + closed, "sh", str(CLI), *words],
+                                  stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, env=env,
+                                  encoding="utf-8")
+            assert done.returncode == 1, (words, done)
+            assert "cannot write the output: Bad file descriptor" in done.stderr, (words, done)
+
+
 def test_output_that_cannot_be_written_is_said(world, target):
     """A full device: each command says so; one that nobody reads any more needs no words."""
     for words in SAYS:

@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Reports about a whole job: a stranger's plugin brings one, and it is as one of ours."""
+import os
 from pathlib import Path
 
 import pytest
-from ranks import Player, four, named  # noqa: F401
+from ranks import Player, four, named, start_ranks  # noqa: F401
 from world import remote_shell
 
 SOURCE = (Path(__file__).parent / "reports" / "tally.c").read_text()
@@ -53,6 +54,23 @@ def test_whom_it_asks_is_said_as_for_the_others(tally):
     done = tally.probing(*words[:-1], "far,lost", *shell, "--at-once=4")
     assert done.returncode == 1 and "60 votes of 4\n" in done.stdout, done
     assert "4 of 5 answered" in done.stderr and "no route to lost" in done.stderr, done.stderr
+
+
+def test_a_job_s_name_names_nobody_else(tally):
+    """What a job is called stands in its processes' environment, whoever has written it there:
+    `job:NAME` was put into a list as it was, and what stood behind a comma was asked, too."""
+    mark, job = tally.tmp / "mark", "x-%d,ssh:evil/all,n[1" % os.getpid()
+    env = remote_shell(tally, "#!/bin/sh\necho $1 >> '%s'\nexit 1\n" % mark)
+    ranks = start_ranks(tally, 2, TORCHELASTIC_RUN_ID=job)
+    for target in ranks:
+        assert target.probing("plugin", "load", str(tally.tmp / "tally.so")).returncode == 0
+    try:
+        done = tally.probing("cluster", "tally", "--job", job, env=env)
+        assert done.returncode == 0 and done.stdout.startswith("10 votes of 2\n"), done
+        assert not mark.exists(), mark.read_text()
+    finally:
+        for target in ranks:
+            target.kill()
 
 
 def test_one_process_is_a_job_too(tally):

@@ -76,6 +76,18 @@ def test_a_job_by_each_of_its_names(four):
     assert done.returncode == 1 and "no rank of a job" in done.stderr
 
 
+def test_a_job_whose_name_is_a_list(world):
+    """SLURM takes any name."""
+    name, marked = r"lr=0.1,wd=[2\x", r"job:lr=0.1\,wd=\[2\\x"
+    made = start_ranks(world, 2, SLURM_JOB_NAME=name)
+    shell = remote_shell(world, "#!/bin/sh\nshift\nexec sh -c \"$*\"\n")
+    for target in (marked, marked + "," + str(made[0].pid), "ssh:far/" + marked):
+        done = world.probing("-t", target, "query", "--format", "json", NUMBER, env=shell)
+        assert [r["n"] for r in rows(done)] == [0, 1], (target, done.stderr)
+    said = alone(world, ["RANK=0 'SLURM_JOB_NAME=%s'" % name], "job:other")
+    assert marked + " (1 rank)" in said[0], said
+
+
 def alone(world, ranks, *targets):
     """What is said of these targets where processes with these variables run, and no others: what
     other jobs run on this machine is out of sight."""
@@ -242,6 +254,18 @@ def test_what_can_mean_nothing_is_refused(world, text, words):
     assert done.returncode == 2 and words in done.stderr, done.stderr
 
 
+def test_a_long_list_of_hosts(world):
+    """As SLURM writes one of a job that has what was free; it was cut after 300 letters."""
+    hosts = ["%04d" % i for i in range(1, 2400, 4)]
+    shell = remote_shell(world, "#!/bin/sh\necho no way to $1 >&2\nexit 1\n")
+    done = world.probing("-t", "ssh:far[%s]/job:x" % ",".join(hosts), "query", "select 1",
+                         env=dict(shell, PROBING_RELAY_DEGREE="1"))
+    assert done.returncode == 1 and "0 of 600 answered" in done.stderr, done.stderr[:2000]
+    assert "no way to far0001" in done.stderr, done.stderr[:2000]
+    done = world.probing("-t", "x" * 5000 + ",1", "query", "select 1")
+    assert done.returncode == 2 and "a name is too long" in done.stderr, done.stderr
+
+
 def test_ranges_of_hosts(world):
     done = world.probing("-t", "127.0.0.[01-02,4]:1", "query", "select 1")
     assert done.returncode == 1
@@ -254,6 +278,17 @@ def test_wrong_options(world, words):
     done = world.probing("-t", "1,2", *words, *(("query", "select 1") if len(words) > 1 or
                                                "=" in words[0] else ()))
     assert done.returncode == 2 and done.stdout == "", done.stderr
+
+
+@pytest.mark.parametrize("time", ["0", "-1", "x", "", "1e99", "nan", "21d", "110000d", "300000d"])
+def test_a_time_that_is_none_or_too_long_is_said_with_its_option(world, time):
+    """Of 110000d a relay heard -8942744073709551616ns; a time of no unit did not say whose."""
+    for words in (("-t", "1,2", "--timeout", time, "query", "select 1"),
+                  ("cluster", "status", "--timeout", time),
+                  ("cluster", "hang", "--interval=" + time)):
+        done = world.probing(*words)
+        option = "--interval" if "hang" in words else "--timeout"
+        assert done.returncode == 2 and option in done.stderr, (words, done.stderr)
 
 
 def test_ranks_that_have_ended_are_of_their_job(world):

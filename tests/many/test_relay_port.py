@@ -1,0 +1,119 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A relay that listens: who is let in, and that strangers keep nobody out."""
+import os
+import re
+import signal
+import socket
+import subprocess
+
+from ranks import four  # noqa: F401
+from test_relay import far, parent_of  # noqa: F401
+from world import CLI, wait_for
+
+
+def test_a_port_with_a_token(far, tmp_path):  # noqa: F811
+    """Without a token nothing is opened, and a wrong one opens nothing; ps shows none."""
+    done = far.probing("relay", "--listen", "0")
+    assert done.returncode == 1 and "needs a token" in done.stderr
+    token = tmp_path / "token"
+    token.write_text("0123456789abcdef0123\n")
+    token.chmod(0o644)
+    done = far.probing("relay", "--listen", "0", "--token-file", str(token))
+    assert done.returncode == 1 and "chmod 600" in done.stderr
+    token.chmod(0o600)
+    if os.geteuid() == 0:  # its owner knows it
+        os.chown(token, 65534, -1)
+        done = far.probing("relay", "--listen", "0", "--token-file", str(token))
+        assert done.returncode == 1 and "belongs to user 65534" in done.stderr, done.stderr
+        os.chown(token, 0, -1)
+    long = tmp_path / "long"
+    long.write_text("0" * 100000)
+    long.chmod(0o600)
+    done = far.probing("relay", "--listen", "0", "--token-file", str(long))
+    assert done.returncode == 1 and "is longer than" in done.stderr, done.stderr
+    relay = far.begin("relay", "--listen", "0", "--token-file", str(token))
+    port = re.search(r"127\.0\.0\.1:(\d+)", relay.stderr.readline())[1]
+    name = "relay:127.0.0.1:%s/job:%s" % (port, far.job)
+    words = ("eval", "me")
+    good = far.probing("-t", name, *words, PROBING_TOKEN_FILE=str(token))
+    assert good.stdout == "".join("rank %d: %d\n" % (i, i) for i in range(4)), good.stderr
+    for wrong in ("0123456789abcdef0124", "0123456789abcdef01230123456789abcdef0123", ""):
+        bad = far.probing("-t", name, *words, PROBING_TOKEN=wrong)
+        assert bad.returncode == 1 and "the token is wrong" in bad.stderr, bad.stderr
+    one = "relay:127.0.0.1:%s/%d" % (port, far.ranks[3].pid)
+    assert far.probing("-t", one, *words, PROBING_TOKEN="0123456789abcdef0123").stdout == "3\n"
+    relay.terminate()
+    relay.communicate(timeout=60)
+    done = far.probing("-t", one, *words, PROBING_TOKEN="0123456789abcdef0123")
+    assert done.returncode == 1 and "no relay listens there" in done.stderr
+
+
+def test_strangers_keep_nobody_out(far, tmp_path):  # noqa: F811
+    """More of them than a relay takes, who say nothing: who has the token is let in at once."""
+    token = tmp_path / "token"
+    token.write_text("0123456789abcdef0123\n")
+    token.chmod(0o600)
+    relay = far.begin("relay", "--listen", "0", "--token-file", str(token))
+    port = int(re.search(r"127\.0\.0\.1:(\d+)", relay.stderr.readline())[1])
+    one = "relay:127.0.0.1:%d/%d" % (port, far.ranks[3].pid)
+    asker = far.begin("-t", one, "watch", "select 1 as one", "--interval", "50ms", "--format",
+                      "jsonl", PROBING_TOKEN_FILE=str(token))
+    assert "one" in asker.stdout.readline()
+    strangers = []
+    try:
+        for round in range(3):
+            for i in range(100):
+                strangers.append(socket.socket())
+                strangers[-1].bind(("127.0.0.%d" % (1 + i % 3), 0))
+                strangers[-1].connect(("127.0.0.1", port))
+            done = far.probing("-t", one, "eval", "me", PROBING_TOKEN_FILE=str(token))
+            assert done.stdout == "3\n", (round, done.stderr)
+        assert all("one" in asker.stdout.readline() for _ in range(20))  # who was in stays
+        for stranger in strangers:
+            stranger.settimeout(60)
+            try:
+                while stranger.recv(4096):
+                    pass
+            except ConnectionResetError:
+                pass
+    finally:
+        for stranger in strangers:
+            stranger.close()
+        asker.send_signal(signal.SIGINT)
+        asker.communicate(timeout=60)
+        relay.terminate()
+        relay.communicate(timeout=60)
+
+
+def test_strangers_take_no_descriptors_that_are_few(far, tmp_path):  # noqa: F811
+    """Those that it has are theirs, and none of them ends: it took nobody in any more, and ran
+    round and round as long."""
+    token = tmp_path / "token"
+    token.write_text("0123456789abcdef0123\n")
+    token.chmod(0o600)
+    relay = subprocess.Popen(
+        ["sh", "-c", "ulimit -n 20; exec \"$@\"", "sh", str(CLI), "relay", "--listen", "0",
+         "--token-file", str(token)], env=dict(far.world.env, **far.here),
+        stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+    port = int(re.search(r"127\.0\.0\.1:(\d+)", relay.stderr.readline())[1])
+    strangers = []
+
+    def visitors():
+        return [pid for pid in map(int, filter(str.isdigit, os.listdir("/proc")))
+                if parent_of(pid) == relay.pid]
+    try:
+        while len(strangers) < 14:
+            strangers.append(socket.create_connection(("127.0.0.1", port)))
+        wait_for(lambda: len(visitors()) > 8, "the strangers")
+        for pid in visitors():  # so that the five seconds that they have end none
+            os.kill(pid, signal.SIGSTOP)
+        done = far.probing("-t", "relay:127.0.0.1:%d/%d" % (port, far.ranks[3].pid), "eval", "me",
+                           PROBING_TOKEN_FILE=str(token))
+        assert done.stdout == "3\n", done.stderr
+    finally:
+        for stranger in strangers:
+            stranger.close()
+        for pid in visitors():
+            os.kill(pid, signal.SIGKILL)
+        relay.terminate()
+        relay.communicate(timeout=60)
