@@ -4,7 +4,7 @@
  *
  * [signal] and [child] functions anywhere in core may call only each other and:
  *   atomic operations, memcpy, memset, clock_gettime, syscall(2) wrappers without a lock
- *   (write, close, gettid, tgkill, fallocate by syscall()), clock_now(), ring_append().
+ *   (write, close, fcntl, gettid, tgkill, fallocate by syscall()), clock_now(), ring_append().
  */
 #ifndef CORE_BASE_THREAD_H
 #define CORE_BASE_THREAD_H

@@ -13,6 +13,13 @@
 #include "core/base/clock.h"
 #include "core/core.h"
 
+/* ---- descriptors 0 to 2 where the process has closed them (standard_places.c) ---- */
+
+/* So that none of ours gets such a number; gives which, for the other one.  before_main: they stay,
+ * and take what is written. */
+uint32_t standard_places_take(bool before_main);
+void standard_places_give_back(uint32_t taken); /* [child] */
+
 /* ---- our own settings (core_settings.c) ---- */
 
 #define SETTINGS_BYTES 16384                        /* all "key=value" lines of one start */

@@ -62,6 +62,7 @@ static struct probing {
     bool events_made, atfork_made; /* main's only; for ever */
     _Atomic int stop_result;
     int guard_fd;          /* the abstract socket that says "here"; -1: none */
+    uint32_t places;       /* of standard_places_take() */
     _Atomic int following; /* NO_PLUGINS: this is no child whose life is about to begin */
     char list[sizeof(((struct core *)0)->plugins)]; /* whole where `following` says so */
 } g = {.life = PTHREAD_RWLOCK_INITIALIZER, .guard_fd = -1};
@@ -97,11 +98,14 @@ void lifecycle_unlock(void)
     (void)pthread_rwlock_unlock(&g.life);
 }
 
+/* The first that there is, and the last.                                                [child] */
 static void forget_guard(void)
 {
     if (g.guard_fd != -1)
         (void)close(g.guard_fd);
     g.guard_fd = -1;
+    standard_places_give_back(g.places);
+    g.places = 0;
 }
 
 /* ---- beginning ---- */
@@ -147,6 +151,7 @@ static void *follow_fork(void *arg)
     }
     begin_in_child();
     memcpy(g.core.plugins, g.list, sizeof(g.list));
+    g.places = standard_places_take(/* before_main= */ false);
     g.guard_fd = guard_take(&sibling);
     g.core.follower = true;
     return live(arg);
@@ -219,9 +224,7 @@ static bool fork_child(void)
     signals_disable_in_child();
     mapped_disable_in_child();
     inherited_drop(&g.core.inherited);
-    if (g.guard_fd != -1)
-        (void)close(g.guard_fd);
-    g.guard_fd = -1;
+    forget_guard();
     fork_locked = false;
     atomic_store_explicit(&g.following, following, memory_order_relaxed);
     return following != NO_PLUGINS;
@@ -403,6 +406,7 @@ int probing_start(const char *settings)
         begin_in_child();
     g.core.follower = false;
     atomic_store_explicit(&g.following, NO_PLUGINS, memory_order_relaxed);
+    g.places = standard_places_take(/* before_main= */ false);
     g.guard_fd = guard_take(&sibling);
     if (sibling) {
         rc = 1;

@@ -262,5 +262,6 @@ __attribute__((constructor)) static void preloaded(int argc, char **argv, char *
             remove_variable(launch);
         }
     }
+    (void)standard_places_take(/* before_main= */ true);
     (void)probing_start(settings);
 }

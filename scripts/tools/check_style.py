@@ -26,7 +26,8 @@ BANNED_IN = ("core/", "plugins/", "sdk/lib/")
 SIGNAL_IN = ("core/", "sdk/lib/")
 # What a [signal] or [child] function may call beside others of its kind: no lock, no allocation.
 SIGNAL_SAFE = ("memcpy memset memmove memcmp memchr memrchr strlen strnlen "
-               "clock_gettime write read close syscall sizeof offsetof __builtin_\\w+ atomic_\\w+ "
+               "clock_gettime write read close fcntl syscall sizeof offsetof __builtin_\\w+ "
+               "atomic_\\w+ "
                "_Atomic __atomic_\\w+ load_u\\w+ "
                "store_u\\w+ getpid tgkill sigaction sigprocmask pthread_self pthread_sigmask "
                "raise _exit poll open openat fstat mmap munmap madvise pread pwrite lseek "
