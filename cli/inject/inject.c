@@ -21,6 +21,7 @@
 #include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/epoll.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
@@ -166,15 +167,17 @@ static int make_memfd(struct target *t)
     static const unsigned flags[] = {MFD_CLOEXEC | MFD_EXEC, MFD_CLOEXEC,
                                      MFD_CLOEXEC | MFD_NOEXEC_SEAL};
     static const char made[] = "/memfd:" CORE_NAME " (deleted)";
-    int low[3], n = 0, closed; /* where it has closed its outputs: it would print into this */
+    char path[40];
+    struct stat st;
+    int low[3], n = 0, closed; /* where its outputs are closed: it would print into this */
     int fd = -EINVAL, rc = tracee_write(t, t->scratch, CORE_NAME, sizeof(CORE_NAME));
-    for (int i = 0; i < 3 && rc == 0 && fd < 0; i += fd != -EAGAIN) {
-        rc = call_system(t, SYS_memfd_create, t->scratch, flags[i], &fd);
-        if (rc == 0 && fd >= 0 && fd <= STDERR_FILENO && n < 3) {
-            low[n++] = fd;
-            fd = -EAGAIN;
-        }
+    for (int i = 0; i < 3 && rc == 0; i++) { /* nothing is written to those */
+        (void)snprintf(path, sizeof(path), "/proc/%d/fd/%d", t->pid, i);
+        if (lstat(path, &st) == -1)
+            rc = call_system(t, SYS_epoll_create1, EPOLL_CLOEXEC, 0, &low[n++]);
     }
+    for (int i = 0; i < 3 && rc == 0 && fd < 0; i++)
+        rc = call_system(t, SYS_memfd_create, t->scratch, flags[i], &fd);
     while (rc == 0 && n > 0)
         rc = call_system(t, SYS_close, (uint64_t)low[--n], 0, &closed);
     if (rc < 0)
