@@ -13,7 +13,9 @@
 #include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/un.h>
 #include <unistd.h>
 
 #include "core/base/err.h"
@@ -227,6 +229,23 @@ bool file_is_locked(int fd)
 {
     struct flock lock = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
     return fcntl(fd, F_GETLK, &lock) == -1 || lock.l_type != F_UNLCK;
+}
+
+bool file_is_closed(int fd)
+{
+    return fd != -1 && fcntl(fd, F_GETFD) == -1;
+}
+
+void socket_knock(const char *path, int type)
+{
+    struct sockaddr_un at = {.sun_family = AF_UNIX};
+    size_t n = strlen(path);
+    int fd = n < sizeof(at.sun_path) ? socket(AF_UNIX, type | SOCK_CLOEXEC | SOCK_NONBLOCK, 0) : -1;
+    if (fd == -1)
+        return;
+    memcpy(at.sun_path, path, n + 1);
+    (void)!connect(fd, (const struct sockaddr *)&at, sizeof(at)); /* nobody there: nobody wakes */
+    (void)close(fd);
 }
 
 int proc_start_time(pid_t pid, uint64_t *ret_ticks)

@@ -48,6 +48,12 @@ int file_remove_dir(const char *path);
  * when `fd` is closed. */
 bool file_is_locked(int fd);
 
+/* Was a descriptor of ours closed behind our back, as closefrom(3) of the program does?  -1: no. */
+bool file_is_closed(int fd);
+/* Connect to the socket at `path` and hang up.  Whoever waits for it in poll() wakes up, also when
+ * the program has closed all descriptors, which ends no poll(). */
+void socket_knock(const char *path, int type);
+
 /* Start time of a process in clock ticks since boot: field 22 of /proc/PID/stat (proc(5)). */
 int proc_start_time(pid_t pid, uint64_t *ret_ticks);
 

@@ -12,11 +12,13 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
+#include <sys/socket.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
 
 #include "core/base/clock.h"
+#include "core/base/file.h"
 #include "core/base/thread.h"
 #include "core/plugin_host/internal.h"
 #include "sdk/lib/proc/task.h"
@@ -30,7 +32,7 @@ int control_init(struct host *h)
     struct control *c = &h->control;
     pthread_condattr_t attr;
 
-    c->wake_fd = -1;
+    atomic_store_explicit(&c->wake_fd, -1, memory_order_relaxed);
     (void)pthread_mutex_init(&c->mutex, NULL);
     if (pthread_condattr_init(&attr))
         return err_set(-ENOMEM, "no memory for the control thread");
@@ -49,8 +51,15 @@ bool control_is_here(struct host *h)
 void control_wake(struct host *h)
 {
     static const uint64_t one = 1;
-    if (h->control.wake_fd != -1)
-        (void)!write(h->control.wake_fd, &one, sizeof(one)); /* full: it will wake anyhow */
+    int fd = atomic_load_explicit(&h->control.wake_fd, memory_order_acquire);
+    if (fd != -1)
+        (void)!write(fd, &one, sizeof(one)); /* full: it will wake anyhow */
+}
+
+void control_watch(struct host *h)
+{
+    if (file_is_closed(atomic_load_explicit(&h->control.wake_fd, memory_order_acquire)))
+        socket_knock(h->door.path, SOCK_SEQPACKET);
 }
 
 void control_wake_for(struct host *h, uint64_t deadline)
@@ -296,9 +305,29 @@ static int wait_ms(uint64_t now, uint64_t a, uint64_t b)
     return ms < 60000 ? (int)ms : 60000;
 }
 
+static int make_wake_fd(struct control *c)
+{
+    int fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    if (fd == -1)
+        return err_set(-errno, "no eventfd for the control thread: %s", strerror(errno));
+    atomic_store_explicit(&c->wake_fd, fd, memory_order_release);
+    return 0;
+}
+
+/* The program has closed descriptors that it did not open.  The old number is not given back:
+ * somebody may be about to write to it. */
+static void open_again(struct host *h, bool wake, bool door)
+{
+    if (wake && make_wake_fd(&h->control) < 0)
+        (void)poll(NULL, 0, REFUSED_MS);
+    if (door)
+        upload_socket_open_again(h);
+}
+
 static void wait_for_work(struct host *h)
 {
-    struct pollfd fds[2 + HOST_UPLOAD_CLIENTS] = {{.fd = h->control.wake_fd, .events = POLLIN}};
+    int wake_fd = atomic_load_explicit(&h->control.wake_fd, memory_order_relaxed);
+    struct pollfd fds[2 + HOST_UPLOAD_CLIENTS] = {{.fd = wake_fd, .events = POLLIN}};
     uint64_t now = clock_now();
     /* Before the look at the limits: who adds one behind it must see this, or what comes below. */
     atomic_store_explicit(&h->control.sleeps_until, UINT64_MAX, memory_order_release);
@@ -319,9 +348,12 @@ static void wait_for_work(struct host *h)
         (void)poll(NULL, 0, timeout < REFUSED_MS ? timeout : REFUSED_MS);
         n = 0;
     }
-    if (fds[0].revents || ready < 0)
-        (void)!read(h->control.wake_fd, &count, sizeof(count));
-    upload_socket_serve(h, fds + 1, n);
+    bool wake_closed = fds[0].revents & POLLNVAL, door_closed = n > 0 && fds[1].revents & POLLNVAL;
+    if (wake_closed || door_closed)
+        open_again(h, wake_closed, door_closed);
+    else if (fds[0].revents || ready < 0)
+        (void)!read(wake_fd, &count, sizeof(count));
+    upload_socket_serve(h, fds + 1, door_closed ? 0 : n);
 }
 
 /* The last that a thread does which was replaced: the host may be gone afterwards. */
@@ -377,11 +409,11 @@ int control_start(struct host *h)
 {
     struct control *c = &h->control;
 
-    c->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    if (c->wake_fd == -1)
-        return err_set(-errno, "no eventfd for the control thread: %s", strerror(errno));
+    int rc = make_wake_fd(c);
+    if (rc < 0)
+        return rc;
     c->started = true; /* still alone: the thread comes next */
-    int rc = thread_start(&c->thread, "probing/control", CONTROL_STACK, control_loop, h);
+    rc = thread_start(&c->thread, "probing/control", CONTROL_STACK, control_loop, h);
     if (rc < 0)
         c->started = false;
     return rc;
@@ -398,8 +430,16 @@ void control_stop(struct host *h)
     if (!started)
         return;
     control_wake(h);
+    control_watch(h);
     (void)pthread_join(c->thread, NULL);
     c->started = false;
+}
+
+void control_close(struct control *c)
+{
+    int fd = atomic_exchange_explicit(&c->wake_fd, -1, memory_order_relaxed);
+    if (fd != -1)
+        (void)close(fd);
 }
 
 bool control_alone(struct host *h)
@@ -421,9 +461,7 @@ bool control_alone(struct host *h)
 
 void control_done(struct host *h)
 {
-    if (h->control.wake_fd != -1)
-        (void)close(h->control.wake_fd);
-    h->control.wake_fd = -1;
+    control_close(&h->control);
     (void)pthread_cond_destroy(&h->control.changed);
     (void)pthread_mutex_destroy(&h->control.mutex);
 }

@@ -141,9 +141,7 @@ void host_free(struct host *h)
     host_stack_off(h);
     if (plugin_left_behind(h) || !control_alone(h)) {
         atomic_store_explicit(&h->off, true, memory_order_release);
-        if (h->control.wake_fd != -1)
-            (void)close(h->control.wake_fd);
-        h->control.wake_fd = -1;
+        control_close(&h->control);
         return;
     }
     destroy(h);
@@ -187,8 +185,7 @@ void host_disable_in_child(struct host *h)
 {
     if (atomic_exchange_explicit(&h->off, true, memory_order_relaxed))
         return;
-    if (h->control.wake_fd != -1)
-        (void)close(h->control.wake_fd);
+    control_close(&h->control);
     if (h->door.listen_fd != -1)
         (void)close(h->door.listen_fd);
     for (int i = 0; i < HOST_UPLOAD_CLIENTS; i++)

@@ -290,8 +290,8 @@ struct control {
     uint32_t strays;                    /* lock: mutex; such threads that have not ended yet */
     struct message *current;            /* lock: mutex; the call that runs now */
     pthread_t thread;
-    _Atomic pid_t tid; /* of the control thread */
-    int wake_fd;       /* eventfd; constant while it runs */
+    _Atomic pid_t tid;   /* of the control thread */
+    _Atomic int wake_fd; /* eventfd; another when the program has closed it */
     /* It looks at what has a time limit then, clock_now(); UINT64_MAX: it is just looking. */
     _Atomic uint64_t sleeps_until;
 };
@@ -301,8 +301,11 @@ int control_start(struct host *h);
 void control_stop(struct host *h);
 /* Have all threads that were given up ended?  Waits for those that have just come back. */
 bool control_alone(struct host *h);
+void control_close(struct control *c); /* what wakes it; system calls only                [child] */
 void control_done(struct host *h);
 void control_wake(struct host *h);
+/* Wake it by the door if the program has closed our descriptors: it opens them again. */
+void control_watch(struct host *h);
 /* A job with that deadline waits in the pool: let it be looked at in time. */
 void control_wake_for(struct host *h, uint64_t deadline);
 bool control_is_here(struct host *h);
@@ -418,6 +421,7 @@ struct pollfd;
 uint32_t upload_socket_poll(struct host *h, struct pollfd *fds, uint32_t max);
 void upload_socket_serve(struct host *h, const struct pollfd *fds, uint32_t n);
 void upload_socket_close(struct host *h);
+void upload_socket_open_again(struct host *h);
 
 int about_add(struct host *h);
 

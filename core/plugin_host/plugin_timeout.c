@@ -275,5 +275,6 @@ uint64_t host_watch(struct host *h)
         inside |= since != 0;
     }
     inside |= timers_watch(h, now);
+    control_watch(h);
     return inside || limit < WATCH_IDLE_NS ? WATCH_NS : WATCH_IDLE_NS;
 }

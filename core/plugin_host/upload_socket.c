@@ -80,6 +80,16 @@ void upload_socket_close(struct host *h)
     (void)unlink(d->path);
 }
 
+/* The program has closed it. */
+void upload_socket_open_again(struct host *h)
+{
+    if (h->door.listen_fd == -1)
+        return;
+    upload_socket_close(h);
+    if (open_on_control(h) < 0)
+        host_log(h, PROBING_ERROR, "no plugin can be loaded any more: %s", err_text());
+}
+
 /* What the control thread waits for beside its own wakening. */
 uint32_t upload_socket_poll(struct host *h, struct pollfd *fds, uint32_t max)
 {

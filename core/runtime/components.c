@@ -14,6 +14,7 @@
 
 #include "core/base/clock.h"
 #include "core/base/err.h"
+#include "core/base/file.h"
 #include "core/base/owned_signals.h"
 #include "core/base/thread.h"
 #include "core/base/version.h"
@@ -82,6 +83,24 @@ static int start_store(struct core *c)
     if (rc == 0)
         inherited_note(&c->inherited, &c->place);
     return rc < 0 ? rc : sql_new(c->tables, c->store, &c->sql);
+}
+
+uint64_t parts_watch(struct core *c)
+{
+    /* One after the other: the server finds its own eventfd among those that are new. */
+    uint64_t rest_ns = server_watch(c->server) ? NS_PER_S : host_watch(c->host);
+    bool home = file_is_closed(c->home_fd);
+    if (!home && store_is_held(c->store))
+        return rest_ns; /* a fork need not wait for what follows */
+    lifecycle_lock();
+    store_hold_again(c->store);
+    if (home) {
+        (void)close(c->home_fd); /* the number is free for others of ours */
+        c->home_fd = home_write(&c->place);
+    }
+    inherited_note(&c->inherited, &c->place);
+    lifecycle_unlock();
+    return rest_ns;
 }
 
 /* The earlier life's directory cannot be gone on with after all: its rows stay there. */

@@ -84,6 +84,9 @@ EXPORT int probing_start(const char *settings);
 void lifecycle_lock(void);
 void lifecycle_unlock(void);
 
+/* Plugins that hang, and what the program has closed of ours.  Gives when it wants to be called
+ * again, ns. */
+uint64_t parts_watch(struct core *c);
 /* All parts, in order (components.c); version, config, plugins_loaded are set. */
 int parts_start(struct core *c);
 void parts_stop(struct core *c); /* last come, first gone; a half-started core too */

@@ -13,6 +13,7 @@
  * second when the library came with the program.
  */
 #include <errno.h>
+#include <fcntl.h>
 #include <poll.h>
 #include <pthread.h>
 #include <signal.h>
@@ -25,6 +26,7 @@
 
 #include "core/base/clock.h"
 #include "core/base/err.h"
+#include "core/base/file.h"
 #include "core/base/heap.h"
 #include "core/base/mmap_guard.h"
 #include "core/base/owned_signals.h"
@@ -106,6 +108,30 @@ static void forget_guard(void)
     g.guard_fd = -1;
     standard_places_give_back(g.places);
     g.places = 0;
+}
+
+/* Under `life`, so that no child has a copy that nobody knows. */
+static void raise_guard(void)
+{
+    lifecycle_lock();
+    int fd = g.guard_fd == -1 ? -1 : fcntl(g.guard_fd, F_DUPFD_CLOEXEC, 0);
+    if (fd != -1) {
+        (void)close(g.guard_fd);
+        g.guard_fd = fd;
+    }
+    lifecycle_unlock();
+}
+
+static void watch_guard(void)
+{
+    bool sibling;
+    if (!file_is_closed(g.guard_fd))
+        return;
+    lifecycle_lock();
+    forget_guard();
+    g.guard_fd = guard_take(&sibling);
+    lifecycle_unlock();
+    raise_guard();
 }
 
 /* ---- beginning ---- */
@@ -320,6 +346,7 @@ static void *live(void *arg)
     (void)arg;
     (void)prctl(PR_SET_NAME, "probing/main", 0, 0, 0);
     schedule_normalize(); /* all threads of ours come from this one */
+    raise_guard();
     /* The parts of an earlier life are gone; `follower` and `plugins` may be set for this one. */
     c->version = probing_build;
     c->stop = ask_to_stop;
@@ -363,9 +390,10 @@ static void *live(void *arg)
             before = now;
             now = clock_monotonic();
             heap_trim(now - before);
+            watch_guard();
             leave_if_alone(c);
             bool waits = host_plugins_again(c->host) > 0;
-            rest_ns = host_watch(c->host);
+            rest_ns = parts_watch(c);
             rest_ns = waits ? AGAIN_NS : rest_ns;
         } while (!event_wait(&g.stop, rest_ns));
         /* An eject has done both already; probing_stop() has not. */

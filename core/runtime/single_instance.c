@@ -7,6 +7,7 @@
 #include <stddef.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
 #include <sys/un.h>
 #include <unistd.h>
 
@@ -30,7 +31,9 @@ int guard_take(bool *ret_sibling)
     socklen_t size = (socklen_t)(offsetof(struct sockaddr_un, sun_path) + at);
 
     *ret_sibling = false;
-    int fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+    /* Not socket(), which gives a high number (core/compat/descriptors.c): a larger table takes the
+     * kernel ten milliseconds where a process has threads (expand_fdtable() of Linux 6.1). */
+    int fd = (int)syscall(SYS_socket, AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
     if (fd == -1)
         return -1;
     if (bind(fd, (struct sockaddr *)&name, size) == 0)

@@ -211,6 +211,7 @@ struct server {
     struct connection *adopting; /* loop only: whom libwebsockets is about to speak for */
     struct lws *listeners[2];    /* loop only: unix, TCP */
     int listen_fds[2];           /* loop only */
+    _Atomic int pipe_fd;         /* libwebsockets' own, which wakes it; -1: not known */
     bool resting[2];             /* loop only: no descriptor was free, try again at the next tick */
     lws_sorted_usec_list_t housekeeping;
     uint64_t stop_ns;            /* loop only: when to stop waiting for the last answers */

@@ -245,23 +245,6 @@ static const struct lws_protocols protocols[] = {
     {NULL, NULL, 0, 0, 0, NULL, 0},
 };
 
-static void end(struct server *s)
-{
-    struct lws_context *context = s->context;
-    for (struct connection *p = s->peers; p;
-         p = p->next) /* their timers first, they live in there */
-        for (struct job *j = p->jobs; j; j = j->next)
-            server_job_cancel(j);
-    lws_sul_schedule(context, 0, &s->housekeeping, housekeeping, LWS_SET_TIMER_USEC_CANCEL);
-    (void)pthread_mutex_lock(&s->waking);
-    s->context = NULL; /* from here on nobody wakes it */
-    (void)pthread_mutex_unlock(&s->waking);
-    lws_context_destroy(context);
-    look_at_ready(s); /* gives back the counts of those that were to be woken */
-}
-
-/* ---- the context ---- */
-
 static const char *const lws_fds[] = {"anon_inode:[eventfd]", "/dev/urandom"};
 enum { LWS_FDS = sizeof(lws_fds) / sizeof(lws_fds[0]) };
 
@@ -278,6 +261,63 @@ static int fd_kind(int fd)
             return kind;
     return -1;
 }
+
+static bool is_deaf(const struct server *s)
+{
+    int fd = atomic_load_explicit(&s->pipe_fd, memory_order_relaxed);
+    return fd >= 0 && fd_kind(fd) != 0;
+}
+
+/* The program has closed descriptors that it did not open, as closefrom(3) does: nobody comes in
+ * any more, or poll() comes back at once for ever. */
+static bool is_closed(const struct server *s)
+{
+    for (int i = 0; i < 2; i++)
+        if (s->listen_fds[i] >= 0 && !s->listeners[i]) /* it is libwebsockets that has closed it */
+            return true;
+    return !s->called && is_deaf(s);
+}
+
+static void close_all(struct server *s)
+{
+    for (int i = 0; i < 2; i++)
+        close_listener(s, i);
+    for (struct connection *p = s->peers, *next; p; p = next) {
+        next = p->next;
+        if (p->wsi)
+            lws_set_timeout(p->wsi, PENDING_TIMEOUT_USER_REASON_BASE, LWS_TO_KILL_SYNC);
+    }
+}
+
+static void cancel_jobs(struct server *s)
+{
+    for (struct connection *p = s->peers; p; p = p->next)
+        for (struct job *j = p->jobs; j; j = j->next)
+            server_job_cancel(j);
+}
+
+static void end(struct server *s)
+{
+    struct lws_context *context = s->context;
+    if (!context)
+        return;
+    bool deaf = is_deaf(s);
+    if (deaf)
+        close_all(s);
+    cancel_jobs(s); /* their timers first, they live in there */
+    lws_sul_schedule(context, 0, &s->housekeeping, housekeeping, LWS_SET_TIMER_USEC_CANCEL);
+    (void)pthread_mutex_lock(&s->waking);
+    s->context = NULL; /* from here on nobody wakes it */
+    (void)pthread_mutex_unlock(&s->waking);
+    /* Its pipe's connection was freed when poll() said that it is closed, and the end of the
+     * context would read it (lws_pt_destroy() of libwebsockets 4.1.6, lib/core/context.c): its
+     * memory stays.  A program does this once in its life. */
+    if (!deaf)
+        lws_context_destroy(context);
+    look_at_ready(s); /* gives back the counts of those that were to be woken */
+}
+
+/* ---- the context ---- */
 
 /* The loop's own descriptors are not told to us.  They are those that appeared, of these two
  * kinds, while the context was made; another thread's at the same moment would be taken for ours,
@@ -324,8 +364,12 @@ int server_loop_new(struct server *s)
         int fd = find_fd(kind, before, sizeof(before));
         if (fd >= 0)
             (void)server_slot_take(s, fd);
+        if (kind == 0)
+            atomic_store_explicit(&s->pipe_fd, fd, memory_order_relaxed);
     }
+    (void)pthread_mutex_lock(&s->waking);
     s->context = context;
+    (void)pthread_mutex_unlock(&s->waking);
     s->vhost = lws_get_vhost_by_name(context, "default");
     return s->vhost ? 0 : err_set(-EIO, "libwebsockets gave no host");
 }
@@ -371,11 +415,44 @@ static void rest_if_refused(struct server *s)
         (void)poll(NULL, 0, REFUSED_MS);
 }
 
+/* Both addresses again.  Who was connected connects again. */
+static int begin_again(struct server *s)
+{
+    char host[sizeof(s->host_name)], address[sizeof(s->address)];
+    int fd = -1, listens = 0;
+    memcpy(address, s->address, sizeof(address));
+    end(s);
+    for (int i = 0; i < SERVER_FDS; i++)
+        server_slot_drop(s, i);
+    for (int i = 0; i < 2; i++) {
+        s->listeners[i] = NULL;
+        s->listen_fds[i] = -1;
+        s->resting[i] = false;
+    }
+    int rc = server_loop_new(s);
+    if (rc == 0 && s->socket_path && (rc = server_listen_unix(s->socket_path, &fd)) == 0)
+        rc = server_loop_adopt(s, 0, fd);
+    if (rc == 0 && address[0])
+        listens =
+            server_listen_tcp(address, &fd, s->address, sizeof(s->address), host, sizeof(host));
+    if (rc == 0 && address[0] && listens == 0)
+        listens = server_loop_adopt(s, 1, fd);
+    host_log(s->host, PROBING_WARN, "the program closed descriptors that it had not opened; %s%s",
+             rc != 0        ? "nobody can ask the core any more: "
+             : listens != 0 ? "the server has begun again, without its address: "
+                            : "the server has begun again",
+             rc != 0 || listens != 0 ? err_text() : "");
+    return rc;
+}
+
 void *server_loop(void *arg)
 {
     struct server *s = arg;
     uint32_t looks = 0;
     for (;;) {
+        if (is_closed(s) &&
+            (atomic_load_explicit(&s->stop, memory_order_acquire) || begin_again(s) < 0))
+            break;
         rest_if_refused(s);
         if (lws_service(s->context, 0) < 0)
             break;

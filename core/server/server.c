@@ -116,6 +116,7 @@ static int make_server(const struct server_options *o, struct server **ret)
     for (int i = 0; i < SERVER_FDS; i++)
         atomic_store_explicit(&s->fds[i], -1, memory_order_relaxed);
     s->listen_fds[0] = s->listen_fds[1] = s->pending_fd = -1;
+    atomic_store_explicit(&s->pipe_fd, -1, memory_order_relaxed);
     s->most_connections = most_connections();
     s->stuck_s = o->stuck_s ? o->stuck_s : SERVER_STUCK_S;
     s->host = o->host;
@@ -249,12 +250,21 @@ const char *server_address(struct server *s)
     return s->address;
 }
 
+bool server_watch(struct server *s)
+{
+    bool closed = file_is_closed(atomic_load_explicit(&s->pipe_fd, memory_order_relaxed));
+    if (closed && s->socket_path)
+        socket_knock(s->socket_path, SOCK_STREAM);
+    return closed;
+}
+
 void server_free(struct server *s)
 {
     if (!s)
         return;
     atomic_store_explicit(&s->stop, true, memory_order_release);
     server_wake(s);
+    (void)server_watch(s);
     (void)pthread_join(s->thread, NULL);
     if (s->socket_path)
         (void)unlink(s->socket_path);

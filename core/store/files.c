@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "core/base/err.h"
+#include "core/base/file.h"
 #include "core/store/internal.h"
 
 #define LOCK_BYTES 65536 /* of LMDB's lock file: 64 a reader, and its head */
@@ -144,6 +145,19 @@ int own_dir_hold(struct store *s)
     if (fcntl(s->held, F_SETLK, &lock) == -1 && (errno == EAGAIN || errno == EACCES))
         return err_set(-EBUSY, "another process has the store in %s", s->directory);
     return 0; /* where a file system knows no locks it goes without */
+}
+
+bool store_is_held(const struct store *s)
+{
+    return !file_is_closed(s->held);
+}
+
+void store_hold_again(struct store *s)
+{
+    if (store_is_held(s))
+        return;
+    (void)close(s->held); /* the number is free for others of ours */
+    (void)own_dir_hold(s);
 }
 
 /* In the fast directory if that can be.  The memory file system may be too small (64 MB in many

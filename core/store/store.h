@@ -30,6 +30,10 @@ struct store_options {
 
 /* Make a live store (writes, drains), starting the drain thread "probing/drain". */
 int store_create(const struct store_options *o, struct tables *tables, struct store **ret);
+/* The program may have closed the descriptor by which the directory is locked: lock it again.  By
+ * one thread. */
+bool store_is_held(const struct store *s);
+void store_hold_again(struct store *s);
 /* Stop the drain thread after a last drain, close everything.  Files stay.  NULL is fine. */
 void store_free(struct store *s);
 /* Open a directory read-only (dead, stopped or copied).  Fills `tables` from it.  What is damaged
