@@ -84,8 +84,16 @@ static void unclaim(int fd)
         (void)atomic_fetch_and_explicit(&claimed[i / WORD_BITS], ~bit, memory_order_relaxed);
 }
 
-/* Another number for it, from `least` on; -1: none is free up there. */
-static int copy_up(int fd, int least)
+/* Not all that the program has closed is closed by us, too (server/loop.c, store/lmdb_env.c). */
+static void forget_lost(void)
+{
+    for (int fd = first(); fd < first() + OURS; fd++)
+        if (__real_fcntl(fd, F_GETFD) == -1)
+            unclaim(fd);
+}
+
+/* -1: none is free up there. */
+static int copy_once(int fd, int least)
 {
     int end = first() + OURS;
     for (int at = least > first() ? least : first(); at < end; at++) {
@@ -102,6 +110,16 @@ static int copy_up(int fd, int least)
         (void)__real_close(got);
     }
     return -1;
+}
+
+/* Another number for it, from `least` on; -1: none. */
+static int copy_up(int fd, int least)
+{
+    int got = copy_once(fd, least);
+    if (got != -1 || __real_fcntl(fd, F_GETFD) == -1)
+        return got;
+    forget_lost();
+    return copy_once(fd, least);
 }
 
 /* Where it was given, when nothing is free up there. */

@@ -26,6 +26,8 @@
 #define UNSENT_LOOKS 100          /* ... and turns of ours: a busy machine gives us few */
 #define PING_S 60                 /* websocket: is the client still there? */
 #define HANGUP_S 150
+#define CONTEXTS 4     /* made until we know its pipe */
+#define AGAIN_MS 1000  /* until what failed is tried once more */
 #define REFUSED_MS 100 /* until we look again where the kernel refuses to wait for us */
 
 static const lws_retry_bo_t pings = {
@@ -272,6 +274,8 @@ static bool is_deaf(const struct server *s)
  * any more, or poll() comes back at once for ever. */
 static bool is_closed(const struct server *s)
 {
+    if (!s->context)
+        return true;
     for (int i = 0; i < 2; i++)
         if (s->listen_fds[i] >= 0 && !s->listeners[i]) /* it is libwebsockets that has closed it */
             return true;
@@ -415,34 +419,58 @@ static void rest_if_refused(struct server *s)
         (void)poll(NULL, 0, REFUSED_MS);
 }
 
-/* Both addresses again.  Who was connected connects again. */
-static int begin_again(struct server *s)
+/* Its pipe is not found while another thread makes an eventfd, as the control thread does now. */
+static int new_context(struct server *s)
+{
+    int rc = -EAGAIN;
+    for (int i = 0; i < CONTEXTS; i++) {
+        end(s);
+        for (int k = 0; k < SERVER_FDS; k++)
+            server_slot_drop(s, k);
+        rc = server_loop_new(s);
+        if (rc < 0 || atomic_load_explicit(&s->pipe_fd, memory_order_relaxed) >= 0)
+            break;
+    }
+    return rc;
+}
+
+static int open_again(struct server *s)
 {
     char host[sizeof(s->host_name)], address[sizeof(s->address)];
-    int fd = -1, listens = 0;
+    int fd = -1;
     memcpy(address, s->address, sizeof(address));
+    int rc = new_context(s);
+    if (rc == 0 && s->socket_path && (rc = server_listen_unix(s->socket_path, &fd)) == 0)
+        rc = server_loop_adopt(s, 0, fd);
+    if (rc < 0 || !address[0])
+        return rc;
+    rc = server_listen_tcp(address, &fd, s->address, sizeof(s->address), host, sizeof(host));
+    if (rc == 0)
+        rc = server_loop_adopt(s, 1, fd);
+    if (rc < 0)
+        host_log(s->host, PROBING_ERROR, "%s", err_text());
+    return 0; /* the local socket is there */
+}
+
+/* Both addresses again; who was connected connects again.  Without memory or descriptors it is
+ * tried once more later. */
+static void begin_again(struct server *s)
+{
     end(s);
-    for (int i = 0; i < SERVER_FDS; i++)
-        server_slot_drop(s, i);
     for (int i = 0; i < 2; i++) {
         s->listeners[i] = NULL;
         s->listen_fds[i] = -1;
         s->resting[i] = false;
     }
-    int rc = server_loop_new(s);
-    if (rc == 0 && s->socket_path && (rc = server_listen_unix(s->socket_path, &fd)) == 0)
-        rc = server_loop_adopt(s, 0, fd);
-    if (rc == 0 && address[0])
-        listens =
-            server_listen_tcp(address, &fd, s->address, sizeof(s->address), host, sizeof(host));
-    if (rc == 0 && address[0] && listens == 0)
-        listens = server_loop_adopt(s, 1, fd);
-    host_log(s->host, PROBING_WARN, "the program closed descriptors that it had not opened; %s%s",
-             rc != 0        ? "nobody can ask the core any more: "
-             : listens != 0 ? "the server has begun again, without its address: "
-                            : "the server has begun again",
-             rc != 0 || listens != 0 ? err_text() : "");
-    return rc;
+    s->called = false;
+    if (open_again(s) == 0) {
+        host_log(s->host, PROBING_WARN,
+                 "the program closed descriptors that it had not opened; "
+                 "the server has begun again");
+        return;
+    }
+    end(s);
+    (void)poll(NULL, 0, AGAIN_MS);
 }
 
 void *server_loop(void *arg)
@@ -450,9 +478,12 @@ void *server_loop(void *arg)
     struct server *s = arg;
     uint32_t looks = 0;
     for (;;) {
-        if (is_closed(s) &&
-            (atomic_load_explicit(&s->stop, memory_order_acquire) || begin_again(s) < 0))
-            break;
+        if (is_closed(s)) {
+            if (atomic_load_explicit(&s->stop, memory_order_acquire))
+                break;
+            begin_again(s);
+            continue;
+        }
         rest_if_refused(s);
         if (lws_service(s->context, 0) < 0)
             break;

@@ -150,3 +150,37 @@ def test_numbers_are_far_from_the_programs(world, closing):
         return [n for n in set(os.listdir(closing.folder)) - before if int(n) < 800]
     assert len(set(os.listdir(closing.folder)) - before) > 10
     wait_for(lambda: not low(), "no low number")
+
+
+AGAIN = """
+import os, sys, time
+print("ready", flush=True)
+while not os.path.exists(sys.argv[1] + "/go"):
+    time.sleep(0.01)
+for turn in range(40):
+    os.closerange(3, 4096)
+    files = [os.open("%s/file%d" % (sys.argv[1], i), os.O_RDWR | os.O_CREAT) for i in range(40)]
+    for i, fd in enumerate(files):
+        os.pwrite(fd, b"host %d" % i, 0)
+    end = time.monotonic() + 0.3
+    while time.monotonic() < end:
+        time.sleep(0.02)
+        for i, fd in enumerate(files):
+            assert os.pread(fd, 99, 0) == b"host %d" % i and os.lseek(fd, 0, 1) == 0
+print("done", flush=True)
+while True:
+    time.sleep(0.1)
+"""
+
+
+def test_again_and_again(world):
+    """Also while ours are being opened again, and more often than there are numbers of ours."""
+    target = world.start(DEBIAN_PYTHON, "-u", "-c", AGAIN, str(world.tmp))
+    target.wait_line("ready")
+    target.inject("--plugin", "memory")
+    (world.tmp / "go").touch()
+    while "done" not in target.output():
+        assert target.alive(), target.output()[-400:]
+        target.probing("query", "select 1")  # it may find nobody
+    wait_for(lambda: target.probing("query", "select 1").returncode == 0, "an answer")
+    assert target.probing("eject").returncode == 0
