@@ -189,3 +189,7 @@ true,false,true,false,true,false,true,
 select 'a%' similar to 'a!%' escape '!', 'ab' similar to 'a!%' escape '!', 'a%' similar to 'a\%', 'ac' similar to 'b|ac|c', 'ab' similar to 'a|b'
 ----
 true,false,true,true,false
+
+select 'a' similar to '((((((((((((((((((((((((((((((a))))))))))))))))))))))))))))))', 'b' similar to '((((a))))'
+----
+true,false

@@ -301,7 +301,8 @@ static struct node *parse_similar(struct parser *p, struct node *left, uint32_t 
             return sql_parse_expected(p, "one character");
         escape = p->tokens[p->at++].text[0];
     }
-    char *out = pattern ? arena_alloc(p->arena, 2 * (size_t)pattern->size + 16) : NULL;
+    char *out =
+        pattern ? arena_alloc(p->arena, 3 * (size_t)pattern->size + 8) : NULL; /* ( is (?: */
     if (!out || pattern->kind != NODE_TEXT)
         return sql_parse_fail(p, pos,
                               "the pattern of `similar to` is a literal; x ~ regexp takes others");
