@@ -36,8 +36,8 @@ int server_new(const struct server_options *o, struct server **ret);
 void server_free(struct server *s);
 /* Listen on another address now ("" to close TCP).                                 [worker] */
 int server_listen(struct server *s, const char *listen);
-/* To be called every few seconds: a server whose descriptors the program has closed wakes up and begins
- * again.  Gives whether it was so.                                                [any] */
+/* To be called every few seconds: a server whose descriptors the program has closed wakes up and
+ * begins again.  Gives whether it was so.                                                  [any] */
 bool server_watch(struct server *s);
 /* "127.0.0.1:9922" or "".  Borrowed until server_listen(). */
 const char *server_address(struct server *s);
