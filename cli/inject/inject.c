@@ -202,11 +202,12 @@ static int make_memfd(struct target *t)
 /* Its path is different each time, or the loader would take an old library of that name for it. */
 static void memfd_path(const struct target *t, char *ret_path, size_t size)
 {
-    char dots[128] = "";
+    char dots[128] = "", owner[24];
     uint64_t tag = clock_monotonic() / 1024;
     for (unsigned i = 0; i < 40; i++) /* "/" and "./" in place of one and nought */
         (void)strncat(dots, tag >> i & 1 ? "./" : "/", sizeof(dots) - strlen(dots) - 1);
-    (void)snprintf(ret_path, size, "/proc/self/fd/%s%d", dots, t->fd);
+    theirs_owner(t->pid, t->fd, t->own_fd, owner);
+    (void)snprintf(ret_path, size, "/proc/%s/fd/%s%d", owner, dots, t->fd);
 }
 
 static int make_file_in(struct target *t, const struct library *l, const char *folder)

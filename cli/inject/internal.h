@@ -160,6 +160,10 @@ int theirs_open(pid_t pid, int folder, const char *name, int flags, mode_t mode)
 int theirs_remove(pid_t pid, int folder, const char *name);
 /* A nameless file that the target has open, for writing; made: what it is called if it is ours. */
 int theirs_descriptor(pid_t pid, int number, const char *made);
+/* By which name in its own /proc the target has that descriptor, which is `fd` here: its number, or
+ * "self" where that is not known.  Of "self" a debugger that looks at the target or at its core
+ * dump would open a descriptor of its own, and read from a pipe for ever. */
+void theirs_owner(pid_t pid, int number, int fd, char ret[24]);
 
 /* remote_exec.c */
 struct buf;

@@ -130,3 +130,18 @@ int theirs_descriptor(pid_t pid, int number, const char *made)
     (void)close(held);
     return rc;
 }
+
+void theirs_owner(pid_t pid, int number, int fd, char ret[24])
+{
+    struct proc_status s;
+    struct stat here, there;
+    char path[96];
+
+    (void)snprintf(ret, 24, "self");
+    if (proc_status_of(pid, 0, &s) < 0 || s.inner_id == PROC_UNKNOWN || fstat(fd, &here) == -1)
+        return;
+    (void)snprintf(path, sizeof(path), "/proc/%d/root/proc/%llu/fd/%d", pid,
+                   (unsigned long long)s.inner_id, number);
+    if (stat(path, &there) == 0 && there.st_dev == here.st_dev && there.st_ino == here.st_ino)
+        (void)snprintf(ret, 24, "%llu", (unsigned long long)s.inner_id);
+}

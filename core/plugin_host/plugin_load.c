@@ -49,11 +49,23 @@ static uint64_t hash_of(int fd, uint64_t *ret_size)
     return hash;
 }
 
+static bool is_same_file(const char *path, int fd)
+{
+    struct stat a, b;
+    return stat(path, &a) == 0 && fstat(fd, &b) == 0 && a.st_dev == b.st_dev &&
+           a.st_ino == b.st_ino;
+}
+
 /* A name for an open file that ld.so has never seen: it compares names before it looks at files,
- * and the number of a descriptor comes back.  48 bits of the clock, written as "/" or "./". */
+ * and the number of a descriptor comes back.  48 bits of the clock, written as "/" or "./".  By the
+ * process's number where it is known here: of "self" a debugger would open a descriptor of its own,
+ * and read from a pipe for ever. */
 static void unique_name(int fd, char ret[160])
 {
-    char *at = ret + snprintf(ret, 32, "/proc/self/fd/");
+    char known[48];
+    (void)snprintf(known, sizeof(known), "/proc/%d/fd/%d", (int)getpid(), fd);
+    char *at = ret + (is_same_file(known, fd) ? snprintf(ret, 48, "/proc/%d/fd/", (int)getpid())
+                                              : snprintf(ret, 48, "/proc/self/fd/"));
     uint64_t now = clock_monotonic();
     for (int bit = 0; bit < 48; bit++) {
         if (now >> bit & 1)

@@ -289,8 +289,8 @@ def test_core_dumps_as_before(world):
     said = []
     for _, place in found.values():
         core = next(place.glob("core*"))
-        gdb = subprocess.run(["gdb", "-batch", "-ex", "p $_siginfo.si_signo", "-ex",
-                              "p $_siginfo.si_code", "-ex",
+        gdb = subprocess.run(["timeout", "-s", "KILL", "60", "gdb", "-batch", "-ex",
+                              "p $_siginfo.si_signo", "-ex", "p $_siginfo.si_code", "-ex",
                               "p $_siginfo._sifields._sigfault.si_addr", "-ex", "x/i $pc", "-ex",
                               "bt 1", str(CRASHING), str(core)], capture_output=True, text=True)
         said.append(re.findall(r"^(?:\$\d = .*|=> .*|#0 .*)$", gdb.stdout, flags=re.M))

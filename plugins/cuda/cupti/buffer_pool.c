@@ -69,13 +69,22 @@ bool buffer_complete(uint8_t *bytes, size_t valid)
     return true;
 }
 
-bool buffer_next(struct buffer *ret)
+static const struct slot *first_full(void)
 {
-    struct slot *first = NULL;
+    const struct slot *first = NULL;
     for (uint32_t i = 0; i < BUFFERS; i++)
         if (atomic_load_explicit(&slots[i].state, memory_order_acquire) == FULL &&
             (!first || slots[i].turn < first->turn))
             first = &slots[i];
+    return first;
+}
+
+/* While one looks, a thread may bring back a buffer that was passed already, and then one that was
+ * not.  What came before the one that is found is there when one looks again; and what comes
+ * meanwhile has a later turn. */
+bool buffer_next(struct buffer *ret)
+{
+    const struct slot *first = first_full() ? first_full() : NULL;
     if (!first)
         return false;
     ret->bytes =
