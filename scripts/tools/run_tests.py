@@ -149,11 +149,11 @@ def count_report(path):
 
 
 def workers():
-    """Tests wait as long as they compute: two for a core.  But some hold several processes with
-    torch, so not more than one for 2 GB."""
+    """Tests wait more often than they compute: three for two cores.  But some hold several
+    processes with torch, so not more than one for 2 GB."""
     cores = len(os.sched_getaffinity(0))
     gb = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") >> 30
-    return max(cores, min(cores * 2, gb // 2))
+    return max(cores, min(cores * 3 // 2, gb // 2))
 
 
 def run_pytest(build, arguments, name="pytest.xml"):
