@@ -243,10 +243,24 @@ KERNEL(same_int)
     return 0;
 }
 
-KERNEL(same_text)
+KERNEL(text_to_bytes)
 {
-    ROWS(st->dst->t[i] = st->a[0]->t[i];);
-    return 0;
+    int rc = 0;
+    for (uint32_t k = 0; k < n && rc == 0; k++) {
+        uint32_t i = sel ? sel[k] : k;
+        struct text t = st->a[0]->t[i];
+        rc = sql_bytes_of_text(r, t, &st->dst->t[i]);
+        if (rc == -EINVAL)
+            rc = refuse(r, st, i, t, "bytes, written as '\\x1f20' or with \\ooo in it");
+    }
+    return rc;
+}
+
+KERNEL(bytes_to_text)
+{
+    int rc = 0;
+    ROWS(if (rc == 0) rc = sql_text_of_bytes(r, st->a[0]->t[i], &st->dst->t[i]););
+    return rc;
 }
 
 /* 1234567890123456.5 is 1.2345678901234565e+15: from 10^15 on PostgreSQL writes an exponent. */
@@ -323,8 +337,8 @@ const struct func sql_cast_funcs[] = {{"td", "t", 'd', 0, text_to_double},
                                       {"tD", "t", 'D', 0, text_to_date},
                                       {"sD", "s", 'D', 0, time_to_date},
                                       {"Ds", "D", 's', 0, same_int},
-                                      {"to", "t", 'o', 0, same_text},
-                                      {"ot", "o", 't', 0, same_text},
+                                      {"to", "t", 'o', 0, text_to_bytes},
+                                      {"ot", "o", 't', 0, bytes_to_text},
                                       {"id", "i", 'd', 0, int_to_double},
                                       {"di", "d", 'i', 0, double_to_int},
                                       {"ib", "i", 'b', 0, int_to_bool},
@@ -339,6 +353,7 @@ const struct func sql_cast_funcs[] = {{"td", "t", 'd', 0, text_to_double},
                                       {"si", "s", 'i', 0, same_int}, /* ns since the epoch */
                                       {"vi", "v", 'i', 0, same_int}, /* ns */
                                       {"vd", "v", 'd', 0, int_to_double},
+                                      {"to?", "t", 'o', 0, text_to_bytes},
                                       {"td?", "t", 'd', 0, text_to_double},
                                       {"ti?", "t", 'i', 0, text_to_int},
                                       {"tb?", "t", 'b', 0, text_to_bool},

@@ -26,13 +26,43 @@ static void put(struct out *o, const char *data, uint64_t size)
     o->size += size;
 }
 
+/* What PostgreSQL 15 has as keywords that are not free to be names. */
+static const char keywords[] =
+    " all analyse analyze and any array as asc asymmetric authorization between bigint"
+    " binary bit boolean both case cast char character check coalesce collate"
+    " collation column concurrently constraint create cross current_catalog"
+    " current_date current_role current_schema current_time current_timestamp"
+    " current_user dec decimal default deferrable desc distinct do else end except"
+    " exists extract false fetch float for foreign freeze from full grant greatest"
+    " group grouping having ilike in initially inner inout int integer intersect"
+    " interval into is isnull join lateral leading least left like limit localtime"
+    " localtimestamp national natural nchar none normalize not notnull null nullif"
+    " numeric offset on only or order out outer overlaps overlay placing position"
+    " precision primary real references returning right row select session_user setof"
+    " similar smallint some substring symmetric table tablesample then time timestamp"
+    " to trailing treat trim true union unique user using values varchar variadic"
+    " verbose when where window with xmlattributes xmlconcat xmlelement xmlexists"
+    " xmlforest xmlnamespaces xmlparse xmlpi xmlroot xmlserialize xmltable"
+    " ";
+
+static bool is_keyword(struct text t)
+{
+    char word[32];
+    if (t.size + 3 > sizeof(word))
+        return false;
+    word[0] = ' ';
+    memcpy(word + 1, t.data, t.size);
+    memcpy(word + 1 + t.size, " ", 2);
+    return strstr(keywords, word) != NULL;
+}
+
 static bool needs_quotes(struct text t)
 {
     bool plain = t.size && (t.data[0] < '0' || t.data[0] > '9');
     for (uint32_t i = 0; i < t.size && plain; i++)
         plain = (t.data[i] >= 'a' && t.data[i] <= 'z') || (t.data[i] >= '0' && t.data[i] <= '9') ||
                 t.data[i] == '_';
-    return !plain || sql_is_reserved(t.data, t.size);
+    return !plain || is_keyword(t) || sql_is_reserved(t.data, t.size);
 }
 
 /* In quotes, each of them doubled; of a literal with a backslash, that too, behind an E. */

@@ -140,7 +140,7 @@ KERNEL(interval_part)
     for (uint32_t k = 0; k < n; k++) {
         uint32_t i = sel ? sel[k] : k;
         struct text t = st->a[0]->t[i];
-        double value = sql_interval_get(sql_time_part(t.data, t.size), interval_at(st->a[1], i));
+        double value = sql_interval_get(sql_short_part(t.data, t.size), interval_at(st->a[1], i));
         if (value != value)
             return sql_error(r->q->text, r->q->size, st->expr->pos, -EINVAL,
                              "an interval has no part '%.*s'; use microsecond, millisecond, "
@@ -166,7 +166,7 @@ KERNEL(trunc_interval)
     for (uint32_t k = 0; k < n && rc == 0; k++) {
         uint32_t i = sel ? sel[k] : k;
         struct text t = st->a[0]->t[i];
-        enum time_part part = sql_time_part(t.data, t.size);
+        enum time_part part = sql_short_part(t.data, t.size);
         struct interval v = interval_at(st->a[1], i);
         int32_t months = part == PART_MONTH ? 1 : part == PART_QUARTER ? 3 : 12;
         if (part > PART_YEAR || part == PART_WEEK)
@@ -250,6 +250,76 @@ KERNEL(days_between)
     return 0;
 }
 
+/* One of the two ends of a period; of one without an end only the other is known. */
+struct period {
+    int64_t from, to;
+    bool known, ends;
+};
+
+static struct period period_at(const struct step *st, uint32_t at, uint32_t i)
+{
+    bool first = !sql_is_null(st->args[at], i), second = !sql_is_null(st->args[at + 1], i);
+    int64_t a = first ? st->args[at]->i[i] : 0, b = second ? st->args[at + 1]->i[i] : 0;
+    struct period p = {.from = first ? a : b, .known = first || second, .ends = first && second};
+    p.to = first && second ? b : p.from;
+    if (p.to < p.from)
+        p = (struct period){.from = p.to, .to = p.from, .known = true, .ends = true};
+    return p;
+}
+
+/* (a, b) overlaps (c, d): the end is not part of a period, but where it is its beginning too. */
+KERNEL(overlaps)
+{
+    for (uint32_t k = 0; k < n; k++) {
+        uint32_t i = sel ? sel[k] : k;
+        struct period a = period_at(st, 0, i), b = period_at(st, 2, i);
+        if (a.from > b.from) {
+            struct period swap = a;
+            a = b;
+            b = swap;
+        }
+        bool same = a.from == b.from, meet = a.ends && (same || b.from < a.to);
+        st->dst->i[i] = meet;
+        if (!a.known || !b.known || !a.ends || (!meet && !b.ends) || (same && !b.ends))
+            sql_set_null(st->dst, i);
+        else if (st->dst->has_null)
+            st->dst->null[i] = 0;
+    }
+    return 0;
+}
+
+/* make_interval(years, months, weeks, days, hours, mins, secs) */
+KERNEL(make_interval)
+{
+    int rc = 0;
+    for (uint32_t k = 0; k < n && rc == 0; k++) {
+        uint32_t i = sel ? sel[k] : k;
+        int64_t months, days, hours, minutes, ns;
+        double seconds = rint(st->args[6]->d[i] * 1e9);
+        bool over = __builtin_mul_overflow(st->args[0]->i[i], 12, &months) ||
+                    __builtin_add_overflow(months, st->args[1]->i[i], &months) ||
+                    months > INT32_MAX || months < INT32_MIN ||
+                    __builtin_mul_overflow(st->args[2]->i[i], 7, &days) ||
+                    __builtin_add_overflow(days, st->args[3]->i[i], &days) ||
+                    __builtin_mul_overflow(days, 24, &hours) ||
+                    __builtin_add_overflow(hours, st->args[4]->i[i], &hours) ||
+                    __builtin_mul_overflow(hours, 60, &minutes) ||
+                    __builtin_add_overflow(minutes, st->args[5]->i[i], &minutes) ||
+                    __builtin_mul_overflow(minutes, INT64_C(60000000000), &ns) ||
+                    !(fabs(seconds) < 9.2e18) || __builtin_add_overflow(ns, (int64_t)seconds, &ns);
+        rc = over ? out_of_range(r, st)
+                  : sql_put_interval(r, st->dst, i,
+                                     (struct interval){.ns = ns, .months = (int32_t)months});
+    }
+    return rc;
+}
+
+KERNEL(always)
+{
+    ROWS(st->dst->i[i] = 1;);
+    return 0;
+}
+
 KERNEL(no_part_of_day)
 {
     (void)sel;
@@ -295,6 +365,12 @@ const struct func sql_interval_funcs[] = {
     {"+", "dD", 'D', 0, no_part_of_day},
     {"-", "Dd", 'D', 0, no_part_of_day},
     {"-", "DD", 'i', 0, days_between},
+    {"overlaps", "ssss", 'b', FUNC_NULLS, overlaps},
+    {"make_interval", "iiiiiid", 'm', 0, make_interval},
+    {"isfinite", "s", 'b', 0, always},
+    {"isfinite", "D", 'b', 0, always},
+    {"isfinite", "v", 'b', 0, always},
+    {"isfinite", "m", 'b', 0, always},
     {"date_bin", "ms", 's', 0, bin_months},
     {"date_bin", "mss", 's', 0, bin_months},
     {"time_bucket", "ms", 's', 0, bin_months},

@@ -9,6 +9,7 @@
 #include <errno.h>
 #include <math.h>
 #include <string.h>
+#include <strings.h>
 
 #include "core/base/err.h"
 #include "core/sql/value/timestamp_parts.h"
@@ -27,7 +28,7 @@ KERNEL(date_trunc)
     for (uint32_t k = 0; k < n; k++) {
         uint32_t i = sel ? sel[k] : k;
         struct text t = st->a[0]->t[i];
-        enum time_part part = sql_time_part(t.data, t.size);
+        enum time_part part = sql_short_part(t.data, t.size);
         if (part >= PART_DOW && (part < PART_DECADE || part == PART_NONE))
             return bad_part(r, st, t);
         st->dst->i[i] = sql_time_trunc(part, st->a[1]->i[i]);
@@ -37,15 +38,33 @@ KERNEL(date_trunc)
     return 0;
 }
 
+static bool is_named(struct text t, const char *name)
+{
+    return t.size == strlen(name) && strncasecmp(t.data, name, t.size) == 0;
+}
+
+/* julian: the number of days since 4713 BC at midnight, and how much of the day has gone. */
+static double julian(int64_t ns)
+{
+    const int64_t day = INT64_C(86400000000000);
+    int64_t days = ns / day - (ns % day < 0);
+    return (double)days + 2440588 + (double)(ns - days * day) / (double)day;
+}
+
 KERNEL(date_part)
 {
     for (uint32_t k = 0; k < n; k++) {
         uint32_t i = sel ? sel[k] : k;
         struct text t = st->a[0]->t[i];
-        enum time_part part = sql_time_part(t.data, t.size);
-        if (part == PART_NONE)
+        enum time_part part = sql_short_part(t.data, t.size);
+        bool zone = is_named(t, "timezone") || is_named(t, "timezone_hour") ||
+                    is_named(t, "timezone_minute"); /* all times are UTC */
+        bool days = is_named(t, "julian");
+        if (part == PART_NONE && !days && !zone)
             return bad_part(r, st, t);
-        st->dst->d[i] = sql_time_get(part, st->a[1]->i[i]);
+        st->dst->d[i] = days   ? julian(st->a[1]->i[i])
+                        : zone ? 0
+                               : sql_time_get(part, st->a[1]->i[i]);
     }
     return 0;
 }
@@ -84,7 +103,7 @@ KERNEL(date_diff)
     for (uint32_t k = 0; k < n; k++) {
         uint32_t i = sel ? sel[k] : k;
         struct text t = st->a[0]->t[i];
-        enum time_part part = sql_time_part(t.data, t.size);
+        enum time_part part = sql_short_part(t.data, t.size);
         int64_t from = st->a[1]->i[i], to = st->a[2]->i[i];
         if (part >= PART_DOW)
             return bad_part(r, st, t);
@@ -107,6 +126,23 @@ KERNEL(date_diff)
                                                : years;
     }
     return 0;
+}
+
+/* timestamp(3), interval(0): to so many digits of a second, halves away from zero. */
+KERNEL(round_time)
+{
+    static const int64_t units[] = {1000000000, 100000000, 10000000, 1000000, 100000,
+                                    10000,      1000,      100,      10,      1};
+    bool over = false;
+    for (uint32_t k = 0; k < n; k++) {
+        uint32_t i = sel ? sel[k] : k;
+        int64_t ns = st->a[0]->i[i], digits = st->a[1]->i[i];
+        if (digits < 0 || digits > 9)
+            return sql_run_error(r, st, -EINVAL, "a time is rounded to 0 to 9 digits of a second");
+        int64_t unit = units[digits], rest = ns % unit, up = 2 * (rest < 0 ? -rest : rest) >= unit;
+        over |= __builtin_add_overflow(ns - rest, up * (rest < 0 ? -unit : unit), &st->dst->i[i]);
+    }
+    return over ? sql_run_error(r, st, -ERANGE, "timestamp out of range") : 0;
 }
 
 /* To microseconds, as PostgreSQL: today's seconds, as a double, have no finer digits. */
@@ -210,6 +246,8 @@ const struct func sql_time_funcs[] = {{"+", "sd", 's', 0, plus_seconds},
                                       {"epoch_us", "s", 'i', 0, epoch_ms},
                                       {"date_diff", "tss", 'i', 0, date_diff},
                                       {"datediff", "tss", 'i', 0, date_diff},
+                                      {"round", "si", 's', 0, round_time},
+                                      {"round", "vi", 'v', 0, round_time},
                                       {"to_timestamp", "i", 's', 0, to_timestamp_int},
                                       {"to_timestamp", "d", 's', 0, to_timestamp},
                                       {"date_bin", "vs", 's', 0, date_bin},

@@ -10,6 +10,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
+#include <strings.h>
 
 #include "core/base/err.h"
 #include "core/sql/value/unicode.h"
@@ -262,8 +263,9 @@ static int unexpected(const struct cutter *c, char ch)
 
 static int cut_sign(struct cutter *c)
 {
-    static const char *const signs[] = {"!~*", "::", "<=",  ">=", "<>", "!=",  "==", "||",
-                                        "!~",  "~*", "->>", "->", "<<", "#>>", "#>", ">>"};
+    static const char *const signs[] = {"!~~*", "!~~", "~~*", "~~", "||/", "|/", "^@", "!~*", "::",
+                                        "<=",   ">=",  "<>",  "!=", "==",  "||", "!~", "~*",  "->>",
+                                        "->",   "<<",  "#>>", "#>", ">>",  "=>", ":="};
     uint32_t pos = c->at;
     char ch = peek(c, 0);
     for (size_t i = 0; i < sizeof(signs) / sizeof(*signs); i++) {
@@ -273,15 +275,87 @@ static int cut_sign(struct cutter *c)
             return add(c, TOKEN_SIGN, pos, signs[i], (uint32_t)n);
         }
     }
-    if (ch == '\0' || !strchr("()+-*/%^=<>,.;~[]&|#", ch))
+    bool absolute = ch == '@' && !is_letter(peek(c, 1)); /* @ -5 is abs(-5); @name a parameter */
+    if (ch == '\0' || (!absolute && !strchr("()+-*/%^=<>,.;~[]&|#", ch)))
         return unexpected(c, ch);
     c->at++;
     return add(c, TOKEN_SIGN, pos, arena_text(c->arena, &ch, 1), 1);
 }
 
+/* The letters behind a backslash of u&'...' become what they stand for: \00e4, \+01f600. */
+static int spell_unicode(struct cutter *c, struct token *t, char escape)
+{
+    char *out = arena_alloc(c->arena, t->size + 1), *to = out;
+    const char *at = t->text, *end = t->text + t->size;
+    if (!out)
+        return -ENOMEM;
+    while (at < end) {
+        if (*at != escape) {
+            *to++ = *at++;
+            continue;
+        }
+        if (++at < end && *at == escape) {
+            *to++ = *at++;
+            continue;
+        }
+        int most = at < end && *at == '+' ? 6 : 4, n = 0;
+        uint32_t value = 0;
+        const char *digits = "0123456789abcdef", *digit;
+        at += most == 6;
+        for (; n < most && at < end && *at && (digit = strchr(digits, *at | 32)); n++, at++)
+            value = value * 16 + (uint32_t)(digit - digits);
+        if (n < most || value == 0 || value > 0x10ffff || (value >= 0xd800 && value < 0xe000))
+            return sql_error(c->text, c->size, t->pos, -EINVAL,
+                             "a letter of u&'...' is written \\XXXX or \\+XXXXXX");
+        to += unicode_put(value, to);
+    }
+    *to = '\0';
+    t->text = out;
+    t->size = (uint32_t)(to - out);
+    return 0;
+}
+
+/* u&'d\0061ta', u&"d!0061ta" uescape '!' */
+static int cut_unicode(struct cutter *c)
+{
+    uint32_t pos = c->at;
+    char escape = '\\';
+    c->at += 2;
+    int rc = cut_quoted(c, peek(c, 0));
+    if (rc < 0)
+        return rc;
+    struct token *t = &c->tokens[c->n - 1];
+    t->pos = pos;
+    uint32_t end = c->at;
+    if ((rc = skip_blanks(c)) < 0)
+        return rc;
+    if (c->size - c->at > 7 && strncasecmp(c->text + c->at, "uescape", 7) == 0) {
+        c->at += 7;
+        if ((rc = skip_blanks(c)) < 0)
+            return rc;
+        escape = peek(c, 1);
+        if (peek(c, 0) != '\'' || peek(c, 2) != '\'' || !escape || escape == '+')
+            return sql_error(c->text, c->size, c->at, -EINVAL,
+                             "uescape takes one character in quotes");
+        end = c->at + 3;
+    }
+    c->at = t->end = end;
+    return spell_unicode(c, t, escape);
+}
+
 static int cut(struct cutter *c)
 {
     char ch = peek(c, 0);
+    if ((ch == 'u' || ch == 'U') && peek(c, 1) == '&' && (peek(c, 2) == '\'' || peek(c, 2) == '"'))
+        return cut_unicode(c);
+    if ((ch == 'n' || ch == 'N') && peek(c, 1) == '\'') { /* a text of national letters */
+        c->at++;
+        return cut_quoted(c, '\'');
+    }
+    if (strchr("bBxX", ch) && ch && peek(c, 1) == '\'')
+        return sql_error(c->text, c->size, c->at, -EINVAL,
+                         "bit strings are not supported: bits are those of a bigint (& | # ~ << "
+                         ">>), and bytes are '\\x1f'::bytea");
     if ((ch == 'e' || ch == 'E') && peek(c, 1) == '\'')
         return cut_escaped(c);
     if (is_letter(ch))

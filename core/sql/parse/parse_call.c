@@ -226,8 +226,8 @@ static bool parse_trim(struct parser *p, struct node *n)
     struct node *what = is_word(p, 0, "from") ? NULL : sql_parse_expr(p, 0);
     if (take_word(p, "from") || !what) {
         sql_parse_add(p, n, sql_parse_expr(p, 0));
-        if (what)
-            sql_parse_add(p, n, what);
+        if (what || take_sign(p, ","))
+            sql_parse_add(p, n, what ? what : sql_parse_expr(p, 0));
     } else { /* trim(both text) */
         sql_parse_add(p, n, what);
     }
@@ -298,6 +298,33 @@ static void spell_out(struct parser *p, struct node *n)
         count_pairs(p, n);
 }
 
+/* make_interval(1, 2), make_interval(days => 3): what is not said is 0. */
+static void parse_make_interval(struct parser *p, struct node *n)
+{
+    static const char *const names[] = {"years", "months", "weeks", "days",
+                                        "hours", "mins",   "secs"};
+    enum { PARTS = sizeof(names) / sizeof(*names) };
+    struct node *parts[PARTS] = {NULL};
+    bool more = !is_sign(p, ")");
+    for (size_t at = 0; more && !p->error; at++) {
+        bool named = is_sign_at(p, 1, "=>") || is_sign_at(p, 1, ":=");
+        for (size_t i = 0; named && (at = i) < PARTS && !is_word(p, 0, names[i]); i++)
+            at = PARTS;
+        if (at >= PARTS || parts[at])
+            sql_parse_fail(p, now(p)->pos,
+                           "make_interval takes years, months, weeks, days, hours, mins and secs, "
+                           "each once: make_interval(days => 3)");
+        p->at += named ? 2 : 0;
+        struct node *part = sql_parse_expr(p, 0);
+        if (!p->error)
+            parts[at] = part;
+        more = take_sign(p, ",");
+    }
+    need_sign(p, ")", ", or )");
+    for (size_t i = 0; i < PARTS && !p->error; i++)
+        sql_parse_add(p, n, parts[i] ? parts[i] : sql_parse_node(p, NODE_INT, n->pos));
+}
+
 struct node *sql_parse_call(struct parser *p)
 {
     const struct token *name = now(p);
@@ -330,6 +357,10 @@ struct node *sql_parse_call(struct parser *p)
     bool trims = strcmp(n->text, "trim") == 0;
     if (trims && parse_trim(p, n))
         return n;
+    if (strcmp(n->text, "make_interval") == 0) {
+        parse_make_interval(p, n);
+        return n;
+    }
     if (take_sign(p, "*")) {
         n->star = true;
         need_sign(p, ")", ")");
@@ -340,6 +371,12 @@ struct node *sql_parse_call(struct parser *p)
         do
             sql_parse_add(p, n, sql_parse_expr(p, 0));
         while (take_sign(p, ",") || take_word_comma(p, n));
+        if (trims && n->n_args == 1 && take_word(p, "from")) { /* trim('x' from text) */
+            struct node *what = n->args[0];
+            n->n_args = 0;
+            sql_parse_add(p, n, sql_parse_expr(p, 0));
+            sql_parse_add(p, n, what);
+        }
         if (strncmp(n->text, "substr", 6) == 0 && n->n_args == 1 && take_word(p, "for"))
             parse_substring_for(p, n);
         if (take_word(p, "order"))

@@ -117,18 +117,25 @@ struct type {
     enum sql_type type;
     uint32_t bits; /* of an integer that is not one of 64; 0: it is, or it is none */
     struct node *digits, *decimals; /* numeric(10, 2), varchar(20); NULL: all there are */
+    bool padded;                    /* char(20): blanks at its end mean nothing */
+    bool single;                    /* real */
 };
 
 /* varchar(20), numeric(10, 2); numeric(10) has no decimals, other numbers count for nothing. */
 static void parse_type_size(struct parser *p, const char *name, struct type *t)
 {
-    bool decimal = strcmp(name, "numeric") == 0 || strcmp(name, "decimal") == 0;
+    bool decimal = strcmp(name, "numeric") == 0 || strncmp(name, "dec", 3) == 0;
+    bool moment = t->type == SQL_TIMESTAMP || t->type == SQL_INTERVAL;
     uint32_t pos = now(p)->pos;
     if (!take_sign(p, "("))
         return;
     for (int i = 0; i < 2 && now(p)->type == TOKEN_NUMBER; i++) {
         struct node *n = parse_number(p, false);
-        if (t->type == SQL_TEXT && i == 0) {
+        if (moment && i == 0) {
+            t->digits = n;
+            if (n && (n->kind != NODE_INT || n->integer > 9))
+                sql_parse_fail(p, pos, "seconds have up to nine digits behind their point");
+        } else if (t->type == SQL_TEXT && i == 0) {
             t->digits = n;
             if (n && (n->kind != NODE_INT || n->integer < 1))
                 sql_parse_fail(p, pos, "a text has room for one character at least");
@@ -165,6 +172,7 @@ static const struct named_type {
              {"real", SQL_DOUBLE},
              {"numeric", SQL_DOUBLE},
              {"decimal", SQL_DOUBLE},
+             {"dec", SQL_DOUBLE},
              {"text", SQL_TEXT},
              {"varchar", SQL_TEXT},
              {"char", SQL_TEXT},
@@ -206,9 +214,15 @@ static struct type type_named(struct parser *p)
         struct type found = {.type = named->type, .bits = bits_of(named->name)};
         if (found.type == SQL_DOUBLE)
             (void)take_word(p, "precision");
-        if (t->text[0] == 'c')
-            (void)take_word(p, "varying");
+        found.single = strcmp(t->text, "real") == 0 || strcmp(t->text, "float4") == 0;
+        found.padded = strcmp(t->text, "bpchar") == 0 ||
+                       (strncmp(t->text, "char", 4) == 0 && !take_word(p, "varying"));
         parse_type_size(p, t->text, &found);
+        if (found.padded && !found.digits && t->text[0] == 'c') { /* char is char(1) */
+            found.digits = sql_parse_node(p, NODE_INT, t->pos);
+            if (found.digits)
+                found.digits->integer = 1;
+        }
         if (found.type == SQL_TIMESTAMP && is_word(p, 1, "time") &&
             (take_word(p, "with") || take_word(p, "without"))) {
             p->at++;
@@ -224,7 +238,7 @@ static struct type type_named(struct parser *p)
 struct node *sql_parse_as_type(struct parser *p, struct node *x, uint32_t pos, bool forgiving)
 {
     struct node *n = sql_parse_wrap(p, NODE_CAST, pos, x);
-    bool numeric = is_word(p, 0, "numeric") || is_word(p, 0, "decimal");
+    bool numeric = is_word(p, 0, "numeric") || is_word(p, 0, "decimal") || is_word(p, 0, "dec");
     bool json = is_word(p, 0, "json") || is_word(p, 0, "jsonb");
     struct type type = type_named(p);
     if (!n || p->error)
@@ -235,7 +249,13 @@ struct node *sql_parse_as_type(struct parser *p, struct node *x, uint32_t pos, b
     if (json) /* a text that is proved */
         return sql_parse_make(p, forgiving ? "try_json" : "json", pos, n, NULL);
     if (type.digits && type.type == SQL_TEXT) /* what is longer is cut */
-        return sql_parse_make(p, "left", pos, n, type.digits);
+        n = sql_parse_make(p, "left", pos, n, type.digits);
+    if (type.padded)
+        return sql_parse_make(p, "rtrim", pos, n, NULL);
+    if (type.digits && type.type != SQL_TEXT && !type.decimals) /* timestamp(3) */
+        return sql_parse_make(p, "round", pos, n, type.digits);
+    if (type.single)
+        return sql_parse_make(p, forgiving ? "try_real" : "to_real", pos, n, NULL);
     if (type.bits) { /* its values are those of a bigint, but no more than it would have */
         struct node *bits = sql_parse_node(p, NODE_INT, pos);
         if (bits)
@@ -354,11 +374,22 @@ static struct node *parse_interval(struct parser *p)
 /* timestamp '2024-05-01 10:00', date '2024-05-01': the type stands before. */
 static struct node *parse_typed_text(struct parser *p)
 {
-    uint32_t at = p->at, pos = now(p)->pos;
-    struct node *text = sql_parse_text(p, &p->tokens[at + 1]);
+    uint32_t at = p->at, pos = now(p)->pos, sized = is_sign_at(p, 1, "(") ? 3 : 0;
+    struct node *text = sql_parse_text(p, &p->tokens[at + 1 + sized]);
     struct node *n = sql_parse_as_type(p, text, pos, /* forgiving= */ false);
-    p->at = at + 2;
+    p->at = at + 2 + sized;
     return n;
+}
+
+/* timestamp '...', timestamp(3) '...' */
+static bool starts_typed_text(const struct parser *p)
+{
+    const struct token *next = &p->tokens[p->at + 1];
+    if (!find_type(now(p)))
+        return false;
+    bool sized = is_sign_at(p, 1, "(") && next[1].type == TOKEN_NUMBER && is_sign_at(p, 3, ")");
+    return sized ? next[3].type == TOKEN_STRING
+                 : next->type == TOKEN_STRING && !is_word(p, 0, "interval");
 }
 
 static struct node *parse_parenthesis(struct parser *p)
@@ -402,7 +433,7 @@ struct node *sql_parse_word(struct parser *p)
     }
     if (is_word(p, 0, "case"))
         return parse_case(p);
-    if (string_next && !is_word(p, 0, "interval") && find_type(now(p)))
+    if (starts_typed_text(p))
         return parse_typed_text(p);
     if (is_word(p, 0, "timestamp") && (is_word(p, 1, "with") || is_word(p, 1, "without")) &&
         is_word(p, 2, "time") && is_word(p, 3, "zone") &&
@@ -433,6 +464,11 @@ struct node *sql_parse_word(struct parser *p)
         if (n)
             n->kind = NODE_EXISTS;
         return n;
+    }
+    if (call_next && (is_word(p, 0, "current_timestamp") || is_word(p, 0, "localtimestamp"))) {
+        p->at++; /* current_timestamp(0) */
+        return sql_parse_make(p, "round", pos, sql_parse_make(p, "now", pos, NULL, NULL),
+                              parse_parenthesis(p));
     }
     if (call_next && is_word(p, 0, "array") && sql_parse_other_value(p))
         return NULL;
@@ -481,8 +517,11 @@ static struct node *parse_prefix(struct parser *p)
             return parse_number(p, true);
         return sql_parse_make(p, "neg", t->pos, sql_parse_expr(p, BIND_SIGN), NULL);
     }
-    if (take_sign(p, "~"))
-        return sql_parse_make(p, "~", t->pos, sql_parse_expr(p, BIND_OTHER), NULL);
+    static const char *const signs[][2] = {
+        {"~", "~"}, {"|/", "sqrt"}, {"||/", "cbrt"}, {"@", "abs"}};
+    for (size_t i = 0; i < sizeof(signs) / sizeof(*signs); i++)
+        if (take_sign(p, signs[i][0]))
+            return sql_parse_make(p, signs[i][1], t->pos, sql_parse_expr(p, BIND_OTHER), NULL);
     if (is_sign(p, "*")) {
         p->at++;
         return parse_star(p, sql_parse_node(p, NODE_STAR, t->pos));

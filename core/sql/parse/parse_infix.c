@@ -28,6 +28,11 @@ static const struct infix infixes[] = {{"=", "=", BIND_COMPARE},
                                        {">=", ">=", BIND_COMPARE},
                                        {"||", "||", BIND_OTHER},
                                        {"~", "~", BIND_OTHER},
+                                       {"~~", "like", BIND_OTHER},
+                                       {"~~*", "ilike", BIND_OTHER},
+                                       {"!~~", "like", BIND_OTHER},
+                                       {"!~~*", "ilike", BIND_OTHER},
+                                       {"^@", "starts_with", BIND_OTHER},
                                        {"->", "->", BIND_OTHER},
                                        {"->>", "->>", BIND_OTHER},
                                        {"~*", "~*", BIND_OTHER},
@@ -283,15 +288,9 @@ static struct node *parse_json_path(struct parser *p, struct node *left, uint32_
     return p->error ? NULL : n;
 }
 
-/* Behind a backslash it would be something else. */
-static bool is_plain(char c)
-{
-    return (unsigned char)c >= 0x80 || (c >= '0' && c <= '9') ||
-           ((c | 32) >= 'a' && (c | 32) <= 'z');
-}
-
-/* x similar to 'a%|b_': SQL's pattern as a regular expression of the whole text; what is behind the
- * escape, or means nothing in SQL's, stands for itself. */
+/* x similar to 'a%|b_': SQL's pattern as a regular expression of the whole text; what
+ * means nothing in SQL's stands for itself, and what is behind the escape is a regular
+ * expression's: \d is a digit. */
 static struct node *parse_similar(struct parser *p, struct node *left, uint32_t pos)
 {
     struct node *pattern = sql_parse_expr(p, BIND_IN);
@@ -314,7 +313,7 @@ static struct node *parse_similar(struct parser *p, struct node *left, uint32_t 
         c = escaped ? pattern->text[++i] : c;
         inside = !escaped && (inside ? c != ']' : c == '[');
         bool any = !escaped && !inside && (c == '%' || c == '_');
-        if (escaped ? !is_plain(c) : c == '\\' || (!inside && strchr(".^$", c)))
+        if (escaped || c == '\\' || (!inside && strchr(".^$", c)))
             out[n++] = '\\';
         out[n++] = any ? '.' : c;
         if (any && c == '%')
@@ -347,6 +346,18 @@ static struct node *parse_between(struct parser *p, struct node *left, uint32_t 
     sql_parse_add(p, any, n);
     sql_parse_add(p, any, turned);
     return any;
+}
+
+/* (a, b) overlaps (c, d): a call of the four */
+static struct node *parse_overlaps(struct parser *p, struct node *left, uint32_t pos)
+{
+    struct node *right = sql_parse_expr(p, BIND_OTHER);
+    if (!right || right->kind != NODE_ROW || left->n_args != 2 || right->n_args != 2)
+        return sql_parse_fail(p, pos, "overlaps stands between (from, to) and (from, to)");
+    struct node *n = sql_parse_make(p, "overlaps", pos, left->args[0], left->args[1]);
+    sql_parse_add(p, n, right->args[0]);
+    sql_parse_add(p, n, right->args[1]);
+    return n;
 }
 
 /* What may follow with words: is, in, between, like, ilike, regexp, each perhaps with not. */
@@ -394,9 +405,8 @@ static struct node *parse_word_infix(struct parser *p, struct node *left, int bi
             return negate(p, not, pos, sql_parse_make(p, name, pos, left, pattern));
         }
     }
-    if (left->kind == NODE_ROW && is_word(p, 0, "overlaps"))
-        return sql_parse_fail(
-            p, pos, "overlaps is not supported; (a, b) overlaps (c, d) is a < d and c < b");
+    if (left->kind == NODE_ROW && binding < BIND_OTHER && take_word(p, "overlaps"))
+        return parse_overlaps(p, left, pos);
     *ret_more = false;
     return left;
 }
@@ -483,8 +493,10 @@ struct node *sql_parse_infix(struct parser *p, struct node *left, int binding, b
             return parse_any(p, left, pos, i->name, is_word(p, 0, "all"));
         if (strcmp(i->sign, "#>") == 0 || strcmp(i->sign, "#>>") == 0)
             return parse_json_path(p, left, pos, i->name);
-        return compute_decimals(
-            sql_parse_make(p, i->name, pos, left, sql_parse_expr(p, i->binding)));
+        bool negated = strncmp(i->sign, "!~~", 3) == 0;
+        return negate(
+            p, negated, pos,
+            compute_decimals(sql_parse_make(p, i->name, pos, left, sql_parse_expr(p, i->binding))));
     }
     if (binding < BIND_CAST && take_sign(p, "::"))
         return sql_parse_as_type(p, left, pos, /* forgiving= */ false);

@@ -162,6 +162,16 @@ static int bind_nullif(struct query *q, const struct node *n, struct expr **args
     return sql_fold_call(q, ret);
 }
 
+/* (from, interval) overlaps ...: what ends so long after its beginning. */
+static int bind_periods(struct query *q, const struct node *n, struct expr **args)
+{
+    int rc = 0;
+    for (uint32_t i = 1; i < 4 && rc == 0; i += 2)
+        if (args[i]->type == SQL_INTERVAL || args[i]->type == SQL_CALENDAR)
+            rc = sql_call_named(q, n, "+", args[i - 1], args[i], &args[i]);
+    return rc;
+}
+
 /* coalesce and concat and || and now: what the table of functions cannot say. 1: it was one. */
 static int bind_special(struct query *q, const struct node *n, struct expr **args,
                         struct expr **ret)
@@ -209,6 +219,11 @@ static int bind_special(struct query *q, const struct node *n, struct expr **arg
         rc = bind_nullif(q, n, args, ret);
         return rc < 0 ? rc : 1;
     }
+    if (strcmp(n->text, "overlaps") == 0 && n->n_args == 4)
+        rc = bind_periods(q, n, args);
+    if (strcmp(n->text, "quote_literal") == 0 || strcmp(n->text, "quote_nullable") == 0)
+        for (uint32_t i = 0; i < n->n_args && rc == 0; i++)
+            rc = sql_cast_to(q, &args[i], SQL_TEXT, false);
     bool all = strncmp(n->text, "concat", 6) == 0 || strcmp(n->text, "format") == 0;
     if (all || strcmp(n->text, "||") == 0) {
         bool any = all;

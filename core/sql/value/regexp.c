@@ -26,13 +26,15 @@ struct position { /* between two letters */
 static bool holds(const struct regexp *r, enum step_op op, const struct position *p)
 {
     bool lines = r->flags & REGEXP_LINES;
-    bool edge = (p->before != UINT32_MAX && is_word_letter(p->before)) !=
-                (p->after != UINT32_MAX && is_word_letter(p->after));
-    if (op == OP_BEGIN)
-        return p->at == 0 || (lines && p->before == '\n');
-    if (op == OP_END)
-        return p->at == p->size || (lines && p->after == '\n');
-    return edge == (op == OP_WORD_EDGE);
+    if (op == OP_BEGIN || op == OP_TEXT_BEGIN)
+        return p->at == 0 || (lines && op == OP_BEGIN && p->before == '\n');
+    if (op == OP_END || op == OP_TEXT_END)
+        return p->at == p->size || (lines && op == OP_END && p->after == '\n');
+    bool before = p->before != UINT32_MAX && is_word_letter(p->before);
+    bool after = p->after != UINT32_MAX && is_word_letter(p->after);
+    if (op == OP_WORD_BEGIN || op == OP_WORD_END)
+        return before != after && after == (op == OP_WORD_BEGIN);
+    return (before != after) == (op == OP_WORD_EDGE);
 }
 
 static bool is_in(const struct threads *l, uint32_t pc)
@@ -77,8 +79,12 @@ static void add(struct regexp *r, struct threads *l, uint32_t pc, const struct p
             break;
         case OP_BEGIN:
         case OP_END:
+        case OP_TEXT_BEGIN:
+        case OP_TEXT_END:
         case OP_WORD_EDGE:
         case OP_NO_WORD_EDGE:
+        case OP_WORD_BEGIN:
+        case OP_WORD_END:
             if (holds(r, s->op, p))
                 r->stack[top++] = pc + 1;
             break;
@@ -93,6 +99,15 @@ static void add(struct regexp *r, struct threads *l, uint32_t pc, const struct p
     }
 }
 
+/* wide: of the classes that have more letters than their ranges say. */
+static bool is_wide(uint32_t letter, uint8_t wide)
+{
+    bool is = letter < NO_LETTER && unicode_is_letter(letter);
+    return ((wide & WIDE_LETTER) && is) || ((wide & WIDE_SIGN) && !is && letter < NO_LETTER) ||
+           ((wide & WIDE_UPPER) && unicode_lower(letter) != letter) ||
+           ((wide & WIDE_LOWER) && is && (unicode_upper(letter) != letter || letter == 0xdf));
+}
+
 static bool takes(const struct regexp *r, const struct re_step *s, uint32_t letter)
 {
     if (s->op == OP_ANY)
@@ -104,7 +119,7 @@ static bool takes(const struct regexp *r, const struct re_step *s, uint32_t lett
     for (uint32_t i = s->a; i < s->a + s->b; i++)
         if (letter >= r->ranges[i].low && letter <= r->ranges[i].high)
             return !s->negated;
-    return s->negated;
+    return s->negated != (letter >= 0x80 && s->wide && is_wide(letter, s->wide));
 }
 
 /* Every thread takes the letter or ends.  A match ends those that are less dear. */

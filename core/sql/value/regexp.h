@@ -2,11 +2,12 @@
  *
  * core/sql/value/regexp.h - regular expressions in time linear in the text, whatever the pattern.
  *
- * Letters of UTF-8, . [a-z] [^a-z] [[:alpha:]] \d \w \s \D \W \S, ^ $ \b \B, a|b, (a), (?:a),
- * * + ? {n} {n,} {n,m} and the lazy *? +? ?? {n,m}?, \. for a letter as it is, \n \t \r \xHH.
- * Begins with (?i): case is not minded (ASCII).  No references back and no looking around: these
- * cannot be had in linear time.  Of several matches the first to begin wins, then the one that the
- * pattern would rather have (as in Perl, not the longest as in POSIX).
+ * Letters of UTF-8, . [a-z] [^a-z] [[:alpha:]] \d \w \s \D \W \S, ^ $ \A \Z \b \B \y \Y \m \M,
+ * a|b, (a), (?:a), * + ? {n} {n,} {n,m} and the lazy *? +? ?? {n,m}?, \. for a letter as it is,
+ * \n \t \r \xHH \uHHHH.  Begins with (?i): case is not minded; (?n): lines; ***=: letters only.
+ * No references back and no looking around: these cannot be had in linear time.  Of several matches
+ * the first to begin wins, then the one that the pattern would rather have (as in Perl, not the
+ * longest as in POSIX).
  * Any thread, a struct each.
  */
 #ifndef CORE_SQL_VALUE_REGEXP_H
@@ -22,7 +23,11 @@
 
 struct regexp;
 
-enum { REGEXP_FOLD = 1, REGEXP_LINES = 2 /* ^ and $ at each line, . not across */ };
+enum {
+    REGEXP_FOLD = 1,
+    REGEXP_LINES = 2, /* ^ and $ at each line, . not across */
+    REGEXP_PLAIN = 4  /* every letter means itself */
+};
 
 /* The program and what running it needs live in the arena.  -EINVAL says where and what, -E2BIG:
  * repeated to more than 5,000 steps, -ENOMEM. */

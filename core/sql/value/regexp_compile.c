@@ -82,27 +82,36 @@ static void add_range(struct compiler *c, uint32_t low, uint32_t high)
 struct named_class {
     const char *name;
     struct re_range ranges[4]; /* up to one that ends with 0 */
+    uint8_t wide;
 };
 static const struct named_class classes[] = {
-    {"alpha", {{'a', 'z'}, {'A', 'Z'}}},
-    {"digit", {{'0', '9'}}},
-    {"alnum", {{'a', 'z'}, {'A', 'Z'}, {'0', '9'}}},
-    {"space", {{'\t', '\r'}, {' ', ' '}}},
-    {"upper", {{'A', 'Z'}}},
-    {"lower", {{'a', 'z'}}},
-    {"punct", {{'!', '/'}, {':', '@'}, {'[', '`'}, {'{', '~'}}},
-    {"xdigit", {{'0', '9'}, {'a', 'f'}, {'A', 'F'}}},
-    {"word", {{'a', 'z'}, {'A', 'Z'}, {'0', '9'}, {'_', '_'}}}};
+    {"alpha", {{'a', 'z'}, {'A', 'Z'}}, WIDE_LETTER},
+    {"digit", {{'0', '9'}}, 0},
+    {"alnum", {{'a', 'z'}, {'A', 'Z'}, {'0', '9'}}, WIDE_LETTER},
+    {"space", {{'\t', '\r'}, {' ', ' '}}, 0},
+    {"blank", {{'\t', '\t'}, {' ', ' '}}, 0},
+    {"upper", {{'A', 'Z'}}, WIDE_UPPER},
+    {"lower", {{'a', 'z'}}, WIDE_LOWER},
+    {"punct", {{'!', '/'}, {':', '@'}, {'[', '`'}, {'{', '~'}}, WIDE_SIGN},
+    {"cntrl", {{0, 0x1f}, {0x7f, 0x7f}}, 0},
+    {"print", {{' ', '~'}}, WIDE_LETTER | WIDE_SIGN},
+    {"graph", {{'!', '~'}}, WIDE_LETTER | WIDE_SIGN},
+    {"xdigit", {{'0', '9'}, {'a', 'f'}, {'A', 'F'}}, 0},
+    {"word", {{'a', 'z'}, {'A', 'Z'}, {'0', '9'}, {'_', '_'}}, WIDE_LETTER}};
 
-static void add_class(struct compiler *c, const char *name, size_t n)
+/* To the class at the step `at`. */
+static void add_class(struct compiler *c, uint32_t at, const char *name, size_t n)
 {
     for (size_t i = 0; i < sizeof(classes) / sizeof(*classes); i++) {
         if (strlen(classes[i].name) != n || memcmp(classes[i].name, name, n) != 0)
             continue;
         for (int k = 0; k < 4 && classes[i].ranges[k].high; k++)
             add_range(c, classes[i].ranges[k].low, classes[i].ranges[k].high);
-        if (strcmp(classes[i].name, "word") == 0)
-            add_range(c, 0x80, NO_LETTER - 1);
+        uint8_t wide = classes[i].wide;
+        if ((c->r->flags & REGEXP_FOLD) && (wide & (WIDE_UPPER | WIDE_LOWER)))
+            wide |= WIDE_UPPER | WIDE_LOWER;
+        if (!c->error)
+            c->r->steps[at].wide |= wide;
         return;
     }
     wrong(c, -EINVAL, "an unknown [:class:]");
@@ -120,6 +129,18 @@ static int hex_of(char c)
            : c >= 'a' && c <= 'f' ? c - 'a' + 10
            : c >= 'A' && c <= 'F' ? c - 'A' + 10
                                   : -1;
+}
+
+/* \uXXXX, \UXXXXXXXX; p stands at the u. */
+static uint32_t wide_escaped(struct compiler *c, int digits)
+{
+    uint32_t v = 0;
+    c->p++;
+    for (; digits && c->p < c->end && hex_of(*c->p) >= 0; digits--, c->p++)
+        v = v << 4 | (uint32_t)hex_of(*c->p);
+    if (digits || v == 0 || v >= NO_LETTER)
+        wrong(c, -EINVAL, "\\u needs four digits, \\U eight");
+    return v;
 }
 
 /* The letter behind a backslash; p stands at it. */
@@ -140,6 +161,9 @@ static uint32_t escaped(struct compiler *c)
     case 'r':
         c->p++;
         return '\r';
+    case 'u':
+    case 'U':
+        return wide_escaped(c, e == 'u' ? 4 : 8);
     case 'x':
         if (c->end - c->p >= 3 && hex_of(c->p[1]) >= 0 && hex_of(c->p[2]) >= 0) {
             uint32_t v = (uint32_t)(16 * hex_of(c->p[1]) + hex_of(c->p[2]));
@@ -174,13 +198,13 @@ static void compile_class(struct compiler *c)
                                 ? memmem(c->p + 2, (size_t)(c->end - c->p - 2), ":]", 2)
                                 : NULL;
         if (close) {
-            add_class(c, c->p + 2, (size_t)(close - c->p - 2));
+            add_class(c, at, c->p + 2, (size_t)(close - c->p - 2));
             c->p = close + 2;
             continue;
         }
         const char *named = c->end - c->p > 1 && *c->p == '\\' ? class_of(c->p[1]) : NULL;
         if (named) {
-            add_class(c, named, strlen(named));
+            add_class(c, at, named, strlen(named));
             c->p += 2;
             continue;
         }
@@ -204,20 +228,36 @@ static void compile_class(struct compiler *c)
     c->r->steps[at].negated = negated;
 }
 
+/* What a letter behind a backslash asks of the place between two letters; OP_MATCH: nothing. */
+static enum step_op place_of(char e)
+{
+    static const struct {
+        char letter;
+        enum step_op op;
+    } places[] = {{'b', OP_WORD_EDGE},    {'y', OP_WORD_EDGE},  {'B', OP_NO_WORD_EDGE},
+                  {'Y', OP_NO_WORD_EDGE}, {'m', OP_WORD_BEGIN}, {'M', OP_WORD_END},
+                  {'A', OP_TEXT_BEGIN},   {'Z', OP_TEXT_END}};
+    for (size_t i = 0; i < sizeof(places) / sizeof(*places); i++)
+        if (places[i].letter == e)
+            return places[i].op;
+    return OP_MATCH;
+}
+
 static void compile_escape(struct compiler *c)
 {
     char e = c->p < c->end ? *c->p : '\0';
     bool upper = e >= 'A' && e <= 'Z';
     const char *named = class_of((char)(upper ? e - 'A' + 'a' : e));
-    if (e == 'b' || e == 'y' || e == 'B' || e == 'Y') {
+    enum step_op place = place_of(e);
+    if (place != OP_MATCH) {
         c->p++;
-        (void)emit(c, upper ? OP_NO_WORD_EDGE : OP_WORD_EDGE, 0, 0);
+        (void)emit(c, place, 0, 0);
         return;
     }
     if (named) {
         c->p++;
         uint32_t at = emit(c, OP_CLASS, c->r->n_ranges, 0);
-        add_class(c, named, strlen(named));
+        add_class(c, at, named, strlen(named));
         if (c->error)
             return;
         c->r->steps[at].b = c->r->n_ranges - c->r->steps[at].a;
@@ -262,6 +302,12 @@ static void compile_atom(struct compiler *c)
         compile_group(c);
         return;
     case '[':
+        if (c->end - c->p >= 7 &&
+            (memcmp(c->p, "[[:<:]]", 7) == 0 || memcmp(c->p, "[[:>:]]", 7) == 0)) {
+            (void)emit(c, c->p[3] == '<' ? OP_WORD_BEGIN : OP_WORD_END, 0, 0);
+            c->p += 7;
+            return;
+        }
         c->p++;
         compile_class(c);
         return;
@@ -360,7 +406,8 @@ static void repeat(struct compiler *c, uint32_t first, uint32_t n)
         bool leads = s.op == OP_SPLIT || s.op == OP_JUMP;
         uint32_t at = emit(c, s.op, s.a + (leads ? by : 0), s.b + (leads ? by : 0));
         if (!c->error)
-            c->r->steps[at].negated = s.negated;
+            c->r->steps[at] =
+                (struct re_step){s.op, c->r->steps[at].a, c->r->steps[at].b, s.negated, s.wide};
     }
 }
 
@@ -408,10 +455,10 @@ static void multiply(struct compiler *c, uint32_t first, uint32_t low, uint32_t 
         split(c, at, at + 1, r->n, lazy);
 }
 
-/* ^ $ \b \B: between two letters */
+/* ^ $ \A \Z \b \B \m \M: between two letters */
 static bool is_place(enum step_op op)
 {
-    return op == OP_BEGIN || op == OP_END || op == OP_WORD_EDGE || op == OP_NO_WORD_EDGE;
+    return op >= OP_BEGIN && op <= OP_WORD_END;
 }
 
 static void compile_repeated(struct compiler *c)
@@ -474,6 +521,44 @@ static bool make_lists(struct regexp *r, struct arena *mem)
     return r->stack && r->old;
 }
 
+/* (?i), (?n) ... and ***= before all else, as PostgreSQL has them. */
+static void read_options(struct compiler *c, uint32_t *flags)
+{
+    static const char letters[] = "icnmsw";
+    if (*flags & REGEXP_PLAIN)
+        return;
+    if (c->end - c->p >= 4 && memcmp(c->p, "***=", 4) == 0) {
+        *flags |= REGEXP_PLAIN;
+        c->p += 4;
+        return;
+    }
+    const char *p = c->p + 2;
+    if (c->end - c->p < 4 || memcmp(c->p, "(?", 2) != 0)
+        return;
+    while (p < c->end && strchr(letters, *p) && *p)
+        p++;
+    if (p == c->p + 2 || p == c->end || *p != ')')
+        return;
+    for (const char *f = c->p + 2; f < p; f++) {
+        if (*f == 'i' || *f == 'c')
+            *flags = *f == 'i' ? *flags | REGEXP_FOLD : *flags & ~(uint32_t)REGEXP_FOLD;
+        else if (*f == 'w')
+            wrong(c, -EINVAL, "the options are (?i), (?c), (?n), (?m) and (?s)");
+        else
+            *flags = *f == 's' ? *flags & ~(uint32_t)REGEXP_LINES : *flags | REGEXP_LINES;
+    }
+    c->p = p + 1;
+}
+
+/* Nothing but letters. */
+static void compile_letters(struct compiler *c)
+{
+    while (!c->error && c->p < c->end) {
+        uint32_t letter = unicode_next(&c->p, c->end);
+        (void)emit(c, OP_LETTER, c->r->flags & REGEXP_FOLD ? unicode_lower(letter) : letter, 0);
+    }
+}
+
 int regexp_new(struct arena *mem, const char *pattern, size_t size, uint32_t flags,
                struct regexp **ret)
 {
@@ -481,13 +566,13 @@ int regexp_new(struct arena *mem, const char *pattern, size_t size, uint32_t fla
     struct compiler c = {.r = r, .mem = mem, .p = pattern, .begin = pattern, .end = pattern + size};
     if (!r)
         return err_set(-ENOMEM, "no memory for a regular expression");
-    if (size >= 4 && memcmp(pattern, "(?i)", 4) == 0) {
-        flags |= REGEXP_FOLD;
-        c.p += 4;
-    }
+    read_options(&c, &flags);
     r->flags = flags;
     (void)emit(&c, OP_SAVE, 0, 0);
-    compile_either(&c);
+    if (flags & REGEXP_PLAIN)
+        compile_letters(&c);
+    else
+        compile_either(&c);
     if (!c.error && c.p < c.end)
         wrong(&c, -EINVAL, "there is a ) without its (");
     (void)emit(&c, OP_SAVE, 1, 0);

@@ -20,15 +20,23 @@ enum step_op {
     OP_SAVE,
     OP_BEGIN,
     OP_END,
+    OP_TEXT_BEGIN, /* \A, \Z: of the whole text, whatever the lines */
+    OP_TEXT_END,
     OP_WORD_EDGE,
     OP_NO_WORD_EDGE,
+    OP_WORD_BEGIN,
+    OP_WORD_END,
     OP_MATCH
 };
+
+/* Letters beyond ASCII that a class has in addition to its ranges. */
+enum { WIDE_LETTER = 1, WIDE_UPPER = 2, WIDE_LOWER = 4, WIDE_SIGN = 8 };
 
 struct re_step {
     enum step_op op;
     uint32_t a, b; /* LETTER: the letter; CLASS: first range and how many; SPLIT, JUMP: where to */
     bool negated;
+    uint8_t wide; /* CLASS */
 };
 
 struct re_range {
@@ -56,7 +64,7 @@ struct regexp {
 static inline bool is_word_letter(uint32_t c)
 {
     return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_' ||
-           (c >= 0x80 && c < NO_LETTER);
+           (c >= 0x80 && unicode_is_letter(c));
 }
 
 #endif

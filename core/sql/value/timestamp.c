@@ -69,6 +69,46 @@ enum time_part sql_time_part(const char *name, size_t size)
     return PART_NONE;
 }
 
+enum time_part sql_short_part(const char *name, size_t size)
+{
+    static const struct {
+        const char *name;
+        enum time_part part;
+    } names[] = {{"us", PART_MICROSECOND},
+                 {"usec", PART_MICROSECOND},
+                 {"usecs", PART_MICROSECOND},
+                 {"ms", PART_MILLISECOND},
+                 {"msec", PART_MILLISECOND},
+                 {"msecs", PART_MILLISECOND},
+                 {"s", PART_SECOND},
+                 {"sec", PART_SECOND},
+                 {"secs", PART_SECOND},
+                 {"m", PART_MINUTE},
+                 {"min", PART_MINUTE},
+                 {"mins", PART_MINUTE},
+                 {"h", PART_HOUR},
+                 {"hr", PART_HOUR},
+                 {"hrs", PART_HOUR},
+                 {"d", PART_DAY},
+                 {"w", PART_WEEK},
+                 {"mon", PART_MONTH},
+                 {"mons", PART_MONTH},
+                 {"qtr", PART_QUARTER},
+                 {"y", PART_YEAR},
+                 {"yr", PART_YEAR},
+                 {"yrs", PART_YEAR},
+                 {"dec", PART_DECADE},
+                 {"cent", PART_CENTURY},
+                 {"c", PART_CENTURY},
+                 {"centuries", PART_CENTURY},
+                 {"mil", PART_MILLENNIUM},
+                 {"millennia", PART_MILLENNIUM}};
+    for (size_t i = 0; i < sizeof(names) / sizeof(*names); i++)
+        if (strlen(names[i].name) == size && strncasecmp(name, names[i].name, size) == 0)
+            return names[i].part;
+    return sql_time_part(name, size);
+}
+
 /* Of a day and less. */
 static int64_t part_ns(enum time_part part)
 {

@@ -34,6 +34,8 @@ enum time_part {
     PART_NONE
 };
 enum time_part sql_time_part(const char *name, size_t size);
+/* Also "min", "hrs" ...: in texts, where no column or alias may be meant. */
+enum time_part sql_short_part(const char *name, size_t size);
 /* Later than ns: it would be before the year 1678, out of range. */
 int64_t sql_time_trunc(enum time_part part, int64_t ns);
 double sql_time_get(enum time_part part, int64_t ns);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * core/sql/value/unicode.c - UTF-8 to letters and back, and upper and lower case without a locale.
+ * core/sql/value/unicode.c - UTF-8 to letters and back, and upper and lower case, and what a
+ * letter is, without a locale.
  *
  * Any thread.
  */
@@ -10,6 +11,7 @@
 #include <stddef.h>
 
 #include "core/sql/value/case_ranges.h"
+#include "core/sql/value/letter_ranges.h"
 
 uint32_t unicode_put(uint32_t letter, char out[UNICODE_BYTES])
 {
@@ -52,4 +54,17 @@ uint32_t unicode_upper(uint32_t letter)
     if (letter < 0x80)
         return letter >= 'a' && letter <= 'z' ? letter - 32 : letter;
     return changed(letter, to_upper, sizeof(to_upper) / sizeof(*to_upper));
+}
+
+bool unicode_is_letter(uint32_t letter)
+{
+    size_t low = 0, high = sizeof(letter_ranges) / sizeof(*letter_ranges);
+    while (low < high) {
+        size_t middle = low + (high - low) / 2;
+        if (letter_ranges[middle][0] <= letter)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low && letter <= letter_ranges[low - 1][1];
 }

@@ -40,5 +40,7 @@ uint32_t unicode_put(uint32_t letter, char out[UNICODE_BYTES]);
 /* One letter becomes one letter or stays, as in PostgreSQL: the upper case of sharp s is itself. */
 uint32_t unicode_lower(uint32_t letter);
 uint32_t unicode_upper(uint32_t letter);
+/* Beyond ASCII: is it a letter, or a digit of another script? */
+bool unicode_is_letter(uint32_t letter);
 
 #endif

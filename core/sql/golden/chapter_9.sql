@@ -1,0 +1,135 @@
+-- Checked with PostgreSQL 15.18
+-- Functions and operators of the manual's chapter 9 that few ask for.
+
+-- Regular expressions: letters beyond ASCII, places, options, letter to begin at and which match.
+select 'ä' ~ '[[:alpha:]]', 'Ä' ~ '[[:lower:]]', '€' ~ '[[:punct:]]', '€' ~ '\w', 'ä' ~ '[^[:alpha:]]', '日' ~ '^\w$', '١' ~ '\d', ' ' ~ '[[:blank:]]', 'ä' ~ '[[:print:]]'
+----
+true,false,true,false,false,true,false,true,true
+
+select 'ab' ~ '\Aab\Z', E'b\nab' ~ '\Aab', 'abc' ~ '\mabc\M', 'abcd' ~ '\mabc\M', 'a b' ~ '\yb', 'foo bar' ~ '[[:<:]]bar[[:>:]]', E'a\nb' ~ '(?n)^b', 'a.b' ~ '***=.', 'ab' ~ '***=.', 'ä' ~ '\u00e4'
+----
+true,false,true,false,true,true,true,true,false,true
+
+select regexp_count('123456789012', '\d\d\d', 2), regexp_count('abcabc', 'A', 1, 'i'), regexp_count('a.b.c', '.', 1, 'q'), regexp_count('abc', 'b', 10)
+----
+3,2,2,0
+
+select regexp_instr('ABCDEFGHI', '(c..)(...)', 1, 1, 0, 'i', 2), regexp_instr('abcabc', 'b', 3), regexp_instr('äbc', 'b', 1, 1, 1), regexp_instr('abc', 'x')
+----
+6,5,3,0
+
+select regexp_substr('ABCDEF', 'c(.)(..)', 1, 1, 'i', 2), regexp_substr('foobarbaz', 'ba.', 1, 2), regexp_substr('foo', 'o', 1, 3) is null
+----
+EF,baz,true
+
+select regexp_replace('foobarbaz', 'b(..)', 'X\1Y', 2, 2), regexp_replace('foobarbaz', 'b', 'X', 5), regexp_replace('foobarbaz', 'B', 'X', 1, 0, 'i'), regexp_replace('aXbX', 'x', '-', 1, 2, 'i'), regexp_replace('abc', 'b', 'X', 100)
+----
+foobarXazY,foobarXaz,fooXarXaz,aXb-,abc
+
+select regexp_count('abc', 'b', 0)
+----
+error: line 1, column 8: it begins at a letter from 1 on, and counts matches from 1 and groups from 0; the end is asked for with 1, the beginning with 0
+
+select regexp_instr('abc', 'b', 1, 1, 2)
+----
+error: line 1, column 8: it begins at a letter from 1 on, and counts matches from 1 and groups from 0; the end is asked for with 1, the beginning with 0
+
+select '5' similar to '\d', 'a%' similar to 'a\%', '-abc-' similar to '%\mabc\M%', 'xabcy' similar to '%\mabc\M%'
+----
+true,true,true,false
+
+-- Operators that have names as functions too.
+select |/ 25.0, ||/ 64.0, @ -5, @ (-2.5), 'abc' ~~ 'a%', 'abc' !~~ 'a%', 'abc' ~~* 'A%', 'abc' !~~* 'A%', 'alphabet' ^@ 'alph'
+----
+5,4,5,2.5,true,false,true,false,true
+
+select trim('x' from 'xax'), trim(both from 'yxTomxx', 'xyz'), trim(leading from '  a ')
+----
+a,Tom,a 
+
+select U&'d\0061t\+000061', U&'d!0061t' uescape '!', n'a''b', u&'\\'
+----
+data,dat,a'b,\
+
+select U&'\00zz'
+----
+error: line 1, column 8: a letter of u&'...' is written \XXXX or \+XXXXXX
+
+-- Types: what has no digits of its own here is cut or rounded all the same.
+select length('a  '::char(5)), 'abc'::char, 'a'::char(3) = 'a', 'a  '::char(3) || 'b', 'abc'::bpchar
+----
+1,a,true,ab,abc
+
+select '2024-01-01 10:00:00.5'::timestamp(0), timestamp(2) '2024-01-01 10:00:00.126', interval(0) '1.5 sec', '1969-12-31 23:59:59.6'::timestamp(0), interval '1.26 sec'::interval(1)
+----
+2024-01-01T10:00:01.000000000Z,2024-01-01T10:00:00.130000000Z,00:00:02,1970-01-01T00:00:00.000000000Z,00:00:01.3
+
+select 0.1::real, 3.14159265358979::real, '1e10'::float4, 0::real, -2.5::real
+----
+0.1,3.1415927,10000000000,0,-2.5
+
+select 1e39::real
+----
+error: line 1, column 12: the number is too large for a real
+
+select '\xDEADBEEF'::bytea, '\x'::bytea, '\xde ad'::bytea, 'abc'::bytea, 'a\\b'::bytea, 'a\001'::bytea, 'abc'::bytea::text
+----
+\xdeadbeef,\x,\xdead,\x616263,\x615c62,\x6101,\x616263
+
+select '\xABC'::bytea
+----
+error: line 1, column 8: '\xABC' is not bytes, written as '\x1f20' or with \ooo in it
+
+select encode('123\000\001', 'base64'), encode('abc'::bytea, 'hex'), encode('a\001\377\\', 'escape'), decode('YW Jj', 'base64'), decode('616263', 'hex'), convert_from('\xc3a4', 'UTF8'), convert_to('ä', 'UTF8')
+----
+MTIzAAE=,616263,a\377\\,\x616263,\x616263,ä,\xc3a4
+
+select convert_from('\xff'::bytea, 'UTF8')
+----
+error: line 1, column 8: the bytes are no text in UTF-8
+
+select decode('YQ=', 'base64')
+----
+error: line 1, column 8: the text is not written so
+
+-- Numbers.
+select cot(0.5), sind(30), cosd(60), tand(45), cotd(45), asind(0.5), acosd(-0.5), atand(-1), atan2d(1, 0), sind(390), cosd(180), tand(135), sind(-90)
+----
+1.830487721712452,0.5,0.5,1,1,30,120,-45,90,0.5,-1,-1,-1
+
+select factorial(0), factorial(5), factorial(20), div(9.7, 2), div(-9.7, 2), div(9, 4)
+----
+1,120,2432902008176640000,4,-4,2
+
+select factorial(-1)
+----
+error: line 1, column 8: a negative number has no factorial
+
+select quote_literal(42.5), quote_nullable(42), quote_nullable(null::int), quote_ident('user'), quote_ident('values'), quote_ident('overlaps'), quote_ident('foo')
+----
+'42.5','42',NULL,"""user""","""values""","""overlaps""",foo
+
+-- Times.
+select (date '2001-02-16', date '2001-12-21') overlaps (date '2001-10-30', date '2002-10-30'), (date '2001-02-16', interval '100 days') overlaps (date '2001-10-30', date '2002-10-30'), (date '2001-10-29', date '2001-10-30') overlaps (date '2001-10-30', date '2001-10-31'), (date '2001-10-30', date '2001-10-30') overlaps (date '2001-10-30', date '2001-10-31'), (date '2001-12-30', date '2001-10-01') overlaps (date '2001-10-30', interval '1 mon')
+----
+true,false,false,true,true
+
+select (date '2001-10-30', null::date) overlaps (date '2001-10-30', date '2001-10-31'), (null::date, date '2001-10-31') overlaps (date '2001-10-30', date '2001-11-02'), (date '2001-10-01', date '2001-11-01') overlaps (null::date, date '2001-10-31'), (null::date, null::date) overlaps (date '2001-10-30', date '2001-10-31')
+----
+,true,true,
+
+select make_interval(days => 10), make_interval(1, 2, 3, 4, 5, 6, 7.5), make_interval(hours := 2, secs => -1), make_interval()
+----
+10 days,1 year 2 mons 25 days 05:06:07.5,01:59:59,00:00:00
+
+select make_interval(1, years => 2)
+----
+error: line 1, column 25: make_interval takes years, months, weeks, days, hours, mins and secs, each once: make_interval(days => 3)
+
+select date_trunc('min', timestamp '2001-02-16 20:38:40'), date_trunc('h', timestamp '2001-02-16 20:38:40'), date_trunc('mons', timestamp '2001-02-16'), date_part('hrs', timestamp '2001-02-16 20:38:40'), extract(julian from date '2006-01-01'), extract(julian from timestamp '1969-12-31 12:00'), extract(timezone_hour from timestamptz '2001-02-16')
+----
+2001-02-16T20:38:00.000000000Z,2001-02-16T20:00:00.000000000Z,2001-02-01T00:00:00.000000000Z,20,2453737,2440587.5,0
+
+select isfinite(date '2001-02-16'), isfinite(timestamp '2001-02-16'), isfinite(interval '4 hours'), current_timestamp(0) is not null, localtimestamp(3) is not null
+----
+true,true,true,true,true
