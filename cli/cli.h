@@ -98,6 +98,13 @@ int target_begin(const struct target *t, char *room, struct probing_client **ret
 /* rc, with more words where it is known why a process that should answer is silent. */
 int target_explain_silence(const struct target *t, int rc);
 char target_state(pid_t pid); /* as in /proc/PID/stat: 'Z', 'T' ...; '?': none */
+/* Stopped by a signal, held by a debugger, or its cgroup is frozen: it is there, and cannot run. */
+struct target_halt {
+    char is[112];    /* "stopped": after "it is" */
+    char remedy[64]; /* "continue it with: kill -CONT 12" */
+};
+/* ret: NULL, it is not asked why.  false: it may run (or has ended). */
+bool target_halted(pid_t pid, struct target_halt *ret);
 /* It has ended, and its parent has not asked yet; one whose first thread alone has ended runs. */
 bool target_is_zombie(pid_t pid);
 /* A process that is there, but on its way out of the kernel: what to say; NULL: it may answer.

@@ -196,19 +196,20 @@ static void caution(const struct hang_found *f, const struct hang_verdict *v, ch
                     size_t size)
 {
     bool longer = v->waited_ns > 0 && (uint64_t)v->waited_ns > f->span_ns;
+    const char *what = v->all_wait ? "a collective" : "a step";
     char waited[TEXT_AMOUNT_BYTES];
 
     ret[0] = '\0';
     text_ns(v->waited_ns / (int64_t)NS_PER_S * (int64_t)NS_PER_S, waited);
     if (v->may_be_slow && longer)
         (void)snprintf(ret, size,
-                       "a step that takes longer than %s, so long they have waited, looks the same",
-                       waited);
+                       "%s that takes longer than %s, so long they have waited, looks the same",
+                       what, waited);
     else if (v->may_be_slow)
         (void)snprintf(ret, size,
-                       "a step that takes longer than these looks (%.1f s) looks the same: "
+                       "%s that takes longer than these looks (%.1f s) looks the same: "
                        "--interval 10s looks longer",
-                       (double)f->span_ns / (double)NS_PER_S);
+                       what, (double)f->span_ns / (double)NS_PER_S);
 }
 
 static int show(const struct cluster_options *o, const struct hang_found *f,

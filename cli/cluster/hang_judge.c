@@ -131,7 +131,7 @@ static void say_one(const struct judging *j, size_t i)
                        one ? "moves" : "move");
         break;
     case HANG_STOPPED:
-        (void)buf_addf(j->ret, " %s stopped (SIGSTOP, or a debugger)%s%s", one ? "is" : "are",
+        (void)buf_addf(j->ret, " %s stopped%s%s", one ? "is" : "are",
                        r->place[0] != '\0' ? ": " : "", r->place);
         break;
     case HANG_GONE:
@@ -237,14 +237,24 @@ static bool some_talk_to_one(const struct judging *j)
     return false;
 }
 
+static bool is_of_ddp(const char *operation)
+{
+    return strncmp(operation, "c10d::Reducer::", 15) == 0;
+}
+
 /* Who waits for a call that was made before, or for a device, is in a native function: of which
- * collective that was, its stack does not tell. */
+ * collective that was, its stack does not tell.  Of DDP's backward it is known: an all_reduce; and
+ * who waits for a key of the store is in none. */
 static bool some_wait_for_earlier(const struct judging *j)
 {
-    for (size_t i = 0; i < j->n; i++)
-        if (j->ranks[i].state == HANG_WAITS && (strstr(j->ranks[i].operation, "::") != NULL ||
-                                                strstr(j->ranks[i].operation, "Sync") != NULL))
+    for (size_t i = 0; i < j->n; i++) {
+        const char *operation = j->ranks[i].operation;
+        if (j->ranks[i].state == HANG_WAITS && strstr(operation, "Store::") == NULL &&
+            ((is_of_ddp(operation) && wait_in(j, "all_reduce") > 0) ||
+             (!is_of_ddp(operation) && strstr(operation, "::") != NULL) ||
+             strstr(operation, "Sync") != NULL))
             return true;
+    }
     return false;
 }
 
@@ -315,7 +325,8 @@ static bool judge_hang(const struct judging *j, struct hang_verdict *v)
     v->hangs = at_work > 0 && at_work == v->n_awaited ? HANG_NOT_KNOWN : HANG_YES;
     v->waited_ns = least_wait(j);
     v->may_be_slow = v->hangs == HANG_YES && count(j, HANG_STOPPED) + count(j, HANG_GONE) == 0;
-    if (v->n_awaited == 0) {
+    v->all_wait = v->n_awaited == 0;
+    if (v->all_wait) {
         judge_waiters(j, v);
         return true;
     }
@@ -370,7 +381,7 @@ void hang_judge(const struct hang_rank *ranks, size_t n, const char *one, const 
     v->hangs = HANG_NOT_KNOWN;
     v->n_awaited = 0;
     v->waited_ns = HANG_UNKNOWN;
-    v->may_be_slow = false;
+    v->may_be_slow = v->all_wait = false;
     memset(v->awaited, 0, n * sizeof(*v->awaited));
     for (size_t s = 0; j.some != NULL && s < sizeof(order) / sizeof(order[0]); s++)
         for (size_t i = 0; i < n; i++)

@@ -68,9 +68,10 @@ struct hang_verdict {
     enum hang_answer hangs;
     bool *awaited; /* [n] those that the others wait for, as far as the looks tell; the caller's */
     size_t n_awaited;
+    bool all_wait;     /* of those that were seen nobody is anywhere else */
     int64_t waited_ns; /* so long all that wait do so, at least; HANG_UNKNOWN */
     bool may_be_slow;  /* HANG_YES, but of no rank that is stopped or gone: a step that takes longer
-                        * than they were seen to wait would look the same */
+                        * than they were seen to wait would look the same, or a collective */
 };
 /* Sentences, a line each, which is the groups of ranks first, then what follows from it. */
 void hang_judge(const struct hang_rank *ranks, size_t n, const char *one, const char *many,

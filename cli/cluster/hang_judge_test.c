@@ -28,6 +28,10 @@
     THREAD("running", PYTHON("get_rank", C10D, 3) "," PYTHON("spin", "/home/u/job.py", 5))
 #define BARRIER THREAD("waiting", PYTHON("barrier", C10D, 9) "," TRAIN)
 #define BACKWARD THREAD("waiting", NATIVE("wait") "," NATIVE("c10d::Work::wait()") "," TRAIN)
+#define DDP THREAD("waiting", NATIVE("c10d::Reducer::finalize_backward()") "," TRAIN)
+#define STORE      \
+    THREAD("idle", \
+           NATIVE("c10d::TCPStore::get(s)") "," NATIVE("c10d::PrefixStore::get(s)") "," TRAIN)
 #define LOADING                                                \
     THREAD("idle", PYTHON("sleep", "/usr/lib/python3.11/x.py", \
                           7) "," PYTHON("load", "/home/u/job.py", 9) "," TRAIN)
@@ -218,6 +222,41 @@ TEST(one_waits_for_a_call_that_it_made_before)
                   "or for a device, and their stacks do not tell which collective that is.\n");
 }
 
+/* Of uneven inputs under DDP: backward() waits for an all_reduce, whatever its stack says. */
+TEST(one_has_left_the_loop_of_ddp)
+{
+    struct hang_rank ranks[3] = {{.rank = 0}, {.rank = 1}, {.rank = 2}};
+    CHECK_INT(look(&ranks[0], DDP, NULL), 0);
+    CHECK_INT(look(&ranks[1], DDP, NULL), 0);
+    CHECK_INT(look(&ranks[2], BARRIER, NULL), 0);
+    check_verdict(ranks, 3, HANG_YES, "2",
+                  "ranks 0-1 (2) wait in c10d::Reducer::finalize_backward: train, job.py:14\n"
+                  "rank 2 waits in barrier: train, job.py:14\n"
+                  "They wait in different operations: the ranks do not run the same program, or "
+                  "not in the same order. Different from most: rank 2.\n");
+    CHECK_INT(look(&ranks[2], ALL_REDUCE, NULL), 0); /* it may be theirs */
+    ranks[2].state = HANG_WAITS;
+    check_verdict(ranks, 3, HANG_YES, "",
+                  "ranks 0-1 (2) wait in c10d::Reducer::finalize_backward: train, job.py:14\n"
+                  "rank 2 waits in all_reduce: train, job.py:14\n"
+                  "They wait in different operations: some wait for a call that they made before, "
+                  "or for a device, and their stacks do not tell which collective that is.\n");
+}
+
+/* A key that nobody sets is neither a call that was made before nor a device. */
+TEST(one_waits_for_the_store)
+{
+    struct hang_rank ranks[3] = {{.rank = 0}, {.rank = 1}, {.rank = 2}};
+    CHECK_INT(look(&ranks[0], ALL_REDUCE, NULL), 0);
+    CHECK_INT(look(&ranks[1], STORE, NULL), 0);
+    CHECK_INT(look(&ranks[2], ALL_REDUCE, NULL), 0);
+    check_verdict(ranks, 3, HANG_YES, "1",
+                  "ranks 0,2 (2) wait in all_reduce: train, job.py:14\n"
+                  "rank 1 waits in c10d::PrefixStore::get: train, job.py:14\n"
+                  "They wait in different operations: the ranks do not run the same program, or "
+                  "not in the same order. Different from most: rank 1.\n");
+}
+
 /* Stages of a pipeline: that one receives while others reduce is how it is written. */
 TEST(one_receives_from_another)
 {
@@ -287,7 +326,7 @@ TEST(nobody_waits_and_nobody_was_seen)
                   "Nobody waits in a collective.\n");
     one.state = HANG_STOPPED;
     check_verdict(&one, 1, HANG_NOT_KNOWN, "",
-                  "rank 0 is stopped (SIGSTOP, or a debugger): load, job.py:9, in sleep, x.py:7\n"
+                  "rank 0 is stopped: load, job.py:9, in sleep, x.py:7\n"
                   "Nobody waits in a collective, and not all ranks may run.\n");
 }
 
@@ -371,6 +410,8 @@ int main(void)
     RUN(another_operation_than_the_others);
     RUN(as_many_in_one_operation_as_in_the_other);
     RUN(one_waits_for_a_call_that_it_made_before);
+    RUN(one_has_left_the_loop_of_ddp);
+    RUN(one_waits_for_the_store);
     RUN(one_receives_from_another);
     RUN(all_wait_in_the_same);
     RUN(asking_for_ones_rank_is_no_collective);

@@ -269,11 +269,13 @@ static void judge_process(struct hang_seen *s)
 {
     char state = s->here ? target_state((pid_t)s->rank.pid) : 'S';
     const char *ends = s->here ? target_ends((pid_t)s->rank.pid) : NULL;
+    struct target_halt halt;
 
-    if (state == 'T' || state == 't') {
+    if (s->here && target_halted((pid_t)s->rank.pid, &halt)) {
         s->rank.state = HANG_STOPPED;
-        (void)snprintf(s->rank.why, sizeof(s->rank.why), "kill -CONT %lld goes on with it",
-                       (long long)s->rank.pid);
+        (void)snprintf(s->rank.why, sizeof(s->rank.why), "%s%s%s",
+                       strcmp(halt.is, "stopped") == 0 ? "" : halt.is,
+                       strcmp(halt.is, "stopped") == 0 ? "" : "; ", halt.remedy);
     } else if (ends != NULL) {
         s->rank.state = HANG_GONE;
         (void)snprintf(s->rank.why, sizeof(s->rank.why), "%s", ends);

@@ -104,17 +104,20 @@ static int add_local(const struct local_rank *l, const char *host, struct cluste
 /* What is seen from here, before anybody is asked. */
 static void look_at(struct cluster_rank *r)
 {
-    char directory[4096], state = target_state((pid_t)r->pid);
+    char directory[4096], why[sizeof(struct target_halt) + 16];
+    struct target_halt halt;
     int rc = directory_of((pid_t)r->pid, directory, sizeof(directory));
 
     if (rc == -ENOENT)
         set_why(r, RANK_NOT_ENTERED, "");
     else if (rc < 0)
         set_why(r, RANK_SILENT, err_why(rc));
-    else if (state == 'T' || state == 't')
-        set_why(r, RANK_STOPPED, "it is stopped: kill -CONT goes on with it");
-    else
+    else if (!target_halted((pid_t)r->pid, &halt))
         set_why(r, RANK_ENTERED, "");
+    else {
+        (void)snprintf(why, sizeof(why), "it is %s; %s", halt.is, halt.remedy);
+        set_why(r, RANK_STOPPED, why);
+    }
 }
 
 /* `probing -t PID info`, inject or eject. */

@@ -60,11 +60,12 @@ static int snapshot_once(struct target *t, struct args *w)
                        "process %d has no probing core in it; enter it with: probing -t %d inject; "
                        "or look from outside: probing -t %d backtrace --external",
                        pid, pid, pid);
-    if (!w->asked.external && t->stopped)
+    struct target_halt halt;
+    if (!w->asked.external && t->stopped && target_halted(t->pid, &halt))
         return err_set(-EAGAIN,
-                       "process %d is stopped and cannot answer; look from outside: probing -t %d "
-                       "backtrace --external; or continue it with: kill -CONT %d",
-                       pid, pid, pid);
+                       "process %d is %s and cannot answer; look from outside: probing -t %d "
+                       "backtrace --external; or %s",
+                       pid, halt.is, pid, halt.remedy);
     if (t->kind != TARGET_FILES || t->stopped)
         return w->asked.external ? external_backtrace(t, w->n, w->rest)
                                  : command_forward(t, w->n, w->rest);

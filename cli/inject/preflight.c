@@ -13,6 +13,7 @@
 #include "cli/inject/internal.h"
 #include "cli/inject/retry.h"
 #include "core/base/file.h"
+#include "sdk/lib/proc/cgroup.h"
 #include "sdk/lib/proc/task.h"
 
 #define KERNEL_THREAD 0x00200000u /* PF_KTHREAD, linux/sched.h; proc(5) stat field 9 */
@@ -127,6 +128,12 @@ int check_target(struct target *t)
     if (is_kernel_thread(t->pid))
         return err_set(-EINVAL, "%d (%s) is a kernel thread; give the pid of a program", t->pid,
                        comm);
+    if (proc_is_frozen(t->pid)) /* what we would have it do it does when it is thawed */
+        return err_set(
+            -EAGAIN,
+            "process %d (%s) is frozen with its cgroup, so no thread of it can run; thaw "
+            "that first (docker unpause, systemctl thaw)",
+            t->pid, comm);
     t->result->target_stopped = s.state == 'T';
     pid_t tracer = tracer_of(t, comm);
     if (tracer)

@@ -374,13 +374,13 @@ static int too_late(struct one *o)
 {
     char limit[TEXT_AMOUNT_BYTES];
     const struct target *t = &o->m->target;
-    const char *stands =
-        t->pid != 0 && strchr("Tt", target_state(t->pid)) != NULL ? "; the process is stopped" : "";
+    struct target_halt halt = {.is = ""};
+    const char *stands = t->pid != 0 && target_halted(t->pid, &halt) ? "; the process is " : "";
 
     text_ns((int64_t)o->a->timeout_ns, limit);
-    return target_explain_silence(t, err_set(-ETIMEDOUT, "%s within %s%s",
-                                             o->columns ? "its answer was not whole" : "no answer",
-                                             limit, stands));
+    (void)err_set(-ETIMEDOUT, "%s within %s%s%s",
+                  o->columns ? "its answer was not whole" : "no answer", limit, stands, halt.is);
+    return target_explain_silence(t, -ETIMEDOUT);
 }
 
 /* One that is ending has its socket open for as long as its memory takes. */

@@ -169,8 +169,11 @@ static int from_files(const struct target *t, const struct answer_ask *ask, stru
             terminal_say("there are %u directories of process %d; this is the newest, %s "
                          "(`probing list --dead` shows all)",
                          t->directories, (int)t->pid, t->directory);
-        if (t->stopped && !ask->quiet)
-            terminal_say("process %d is stopped; this is read from its files", (int)t->pid);
+        struct target_halt halt = {.is = "stopped"}; /* it may go on just now */
+        if (t->stopped && !ask->quiet) {
+            (void)target_halted(t->pid, &halt);
+            terminal_say("process %d is %s; this is read from its files", (int)t->pid, halt.is);
+        }
         rc = from_engine(tables, store, t->directory, ask, p);
     }
     store_free(store);

@@ -178,8 +178,7 @@ static int resolve_pid(pid_t pid, struct target *ret)
             return find_dead(pid, ret);
         }
         if (rc == 0) {
-            char state = target_state(pid);
-            ret->stopped = state == 'T' || state == 't';
+            ret->stopped = target_halted(pid, NULL);
             ret->kind = ret->stopped ? TARGET_FILES : TARGET_LIVE;
             return 0;
         }
@@ -200,8 +199,7 @@ static int take_directory(const char *text, const struct datadir *d, struct targ
         return err_set(-EINVAL, "%s is not a data directory: it has neither data.mdb nor rings",
                        text);
     if (directory_alive(d, &ret->pid) && !directory_is_over(text)) {
-        char state = target_state(ret->pid);
-        ret->stopped = state == 'T' || state == 't';
+        ret->stopped = target_halted(ret->pid, NULL);
         if (!ret->stopped)
             return err_set(
                 -EBUSY,
@@ -501,6 +499,7 @@ int target_explain_silence(const struct target *t, int rc)
 
 int target_connect(const struct target *t, struct probing_client **ret)
 {
+    struct target_halt halt;
     int rc;
 
     switch (t->kind) {
@@ -517,11 +516,14 @@ int target_connect(const struct target *t, struct probing_client **ret)
         return err_set(-ENXIO, "no core answers in %s: it is dead, stopped, or was never entered",
                        t->text);
     case TARGET_FILES:
-        if (t->stopped)
+        if (t->stopped && target_halted(t->pid, &halt))
             return err_set(-EAGAIN,
-                           "process %d is stopped and cannot answer (query, tables and describe "
-                           "still read its data); continue it with: kill -CONT %d",
-                           (int)t->pid, (int)t->pid);
+                           "process %d is %s and cannot answer (query, tables and describe "
+                           "still read its data); %s",
+                           (int)t->pid, halt.is, halt.remedy);
+        if (t->stopped)
+            return err_set(-EAGAIN, "process %d could not run a moment ago; try again",
+                           (int)t->pid);
         return err_set(-ESRCH,
                        "the process of %s has ended; these commands still read its data: query, "
                        "tables, describe, export, backtrace (of a crash), flamegraph, and the "

@@ -4,10 +4,12 @@
  */
 #include "sdk/lib/proc/cgroup.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #include "sdk/lib/proc/lines.h"
 #include "sdk/lib/proc/proc_file.h"
+#include "sdk/lib/proc/task.h"
 
 /* \040 and the like, in place, as the kernel writes blanks and newlines in mountinfo. */
 static void unescape(char *text)
@@ -121,6 +123,36 @@ bool proc_cgroup_folder(pid_t pid, const char *controller, struct proc_cgroup_fo
     ret->path[0] = '\0';
     return proc_cgroup(pid, controller, group, sizeof(group)) &&
            proc_cgroup_in_mounts("/proc/self/mountinfo", group, controller, ret);
+}
+
+/* freezer.state of version 1, cgroup.events of version 2: each tells of groups around it, too. */
+static bool group_is_frozen(pid_t pid, const char *controller, const char *file, const char *says)
+{
+    struct proc_cgroup_folder at;
+    char path[PROC_CGROUP_BYTES + 32], text[256];
+    if (!proc_cgroup_folder(pid, controller, &at))
+        return false;
+    (void)snprintf(path, sizeof(path), "%s/%s", at.path, file);
+    return proc_read_path(path, text, sizeof(text)) > 0 && strstr(text, says) != NULL;
+}
+
+/* Where its first thread sleeps in the kernel says it at once, and of groups that are not mounted
+ * here; Linux 5.15 and who may not look have "0", and since 6.1 version 1 leaves some where they
+ * slept. */
+bool proc_is_frozen(pid_t pid)
+{
+    struct proc_stat s;
+    char where[64];
+    if (proc_stat_of(pid, 0, &s) < 0 || (s.state != 'S' && s.state != 'D'))
+        return false;
+    bool said = proc_read(pid, 0, "wchan", where, sizeof(where)) > 0 && where[0] != '0';
+    if (said && (strcmp(where, "__refrigerator") == 0 || strcmp(where, "do_freezer_trap") == 0 ||
+                 strcmp(where, "get_signal") == 0))
+        return true;
+    if (said && s.state == 'S')
+        return false;
+    return group_is_frozen(pid, "", "cgroup.events", "frozen 1") ||
+           group_is_frozen(pid, "freezer", "freezer.state", "FROZEN");
 }
 
 bool proc_cgroup_parent(struct proc_cgroup_folder *f)

@@ -27,6 +27,9 @@ bool proc_cgroup_folder(pid_t pid, const char *controller, struct proc_cgroup_fo
 /* The same by a mountinfo file and the group's path in its hierarchy. */
 bool proc_cgroup_in_mounts(const char *mounts, const char *group, const char *controller,
                            struct proc_cgroup_folder *ret);
+/* Its cgroup is frozen (docker pause, systemctl freeze): no thread of it runs, and no signal wakes
+ * it.  false, too: it cannot be seen from here. */
+bool proc_is_frozen(pid_t pid);
 /* Go to the group around it; false: it is the one at the mount. */
 bool proc_cgroup_parent(struct proc_cgroup_folder *f);
 
