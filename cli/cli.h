@@ -70,6 +70,8 @@ struct remote_name {
     const char *what; /* behind the slash, "": nothing, which is all that is there */
 };
 bool remote_name_read(const char *text, struct remote_name *ret); /* false: it is none */
+/* Can it be asked at all: -EINVAL and misuse where its host is no name, or has no port. */
+int remote_name_check(const struct remote_name *r);
 /* Is it one process: a pid, a path? */
 bool remote_name_is_one(const struct remote_name *r);
 /* Its host's number; starts the way to it where that is new. */
@@ -249,6 +251,8 @@ int cli_take_time(const char *option, const char *value, uint64_t *ret);
 bool cli_option_of(const struct cli_command *c, const char *word, bool *ret_value);
 /* Why no process or thread could be made: strerror(), or which limit that is. */
 const char *cli_fork_why(int e);
+/* run(argc, argv), on a stack of our own where `ulimit -s` allows little. */
+int cli_with_stack(int (*run)(int argc, char **argv), int argc, char **argv);
 /* May so many files be open as asking several takes?  0, or -EMFILE with what to do. */
 int cli_check_files(void);
 /* Gives r; when it is below 0 the exit code will be EXIT_USAGE: the words were wrong. */

@@ -296,7 +296,7 @@ static int finish(int rc)
     return cli_interrupted ? 130 : cli_is_misused() ? EXIT_USAGE : EXIT_FAILED;
 }
 
-int main(int argc, char **argv)
+static int run(int argc, char **argv)
 {
     int rc;
 
@@ -365,4 +365,9 @@ int main(int argc, char **argv)
     rc = finish(rc);
     pager_end();
     return rc;
+}
+
+int main(int argc, char **argv)
+{
+    return cli_with_stack(run, argc, argv);
 }

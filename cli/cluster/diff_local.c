@@ -18,6 +18,7 @@
 #include "cli/cluster/diff.h"
 #include "cli/cluster/local_ranks.h"
 #include "cli/many/ask.h"
+#include "cli/target/apart.h"
 #include "core/base/err.h"
 #include "core/base/file.h"
 #include "core/base/redact.h"
@@ -47,11 +48,8 @@ static int add_text(struct local *l, uint32_t i, const char *kind, const char *n
 
 static bool read_of(pid_t pid, const char *file, struct buf *b)
 {
-    char path[PROC_PATH_BYTES];
-
     buf_reset(b);
-    proc_path(pid, 0, file, path);
-    return file_read(AT_FDCWD, path, b) == 0 && b->size > 0 && buf_addc(b, '\0') == 0;
+    return apart_read(pid, file, b) == 0 && b->size > 0 && buf_addc(b, '\0') == 0;
 }
 
 static int add_environment(struct local *l, uint32_t i, struct buf *b)

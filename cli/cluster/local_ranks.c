@@ -7,18 +7,15 @@
 #include "cli/cluster/local_ranks.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "cli/target/apart.h"
 #include "core/base/err.h"
-#include "core/base/file.h"
 #include "sdk/lib/array.h"
 #include "sdk/lib/buf.h"
 #include "sdk/lib/proc/task.h"
-
-#define ENVIRONMENT_BYTES ((size_t)8 << 20) /* Linux gives a program 6 MiB at most */
 
 static struct local_rank *grow(struct local_ranks *r)
 {
@@ -41,14 +38,13 @@ static int add_rank(void *arg, pid_t pid)
 {
     struct local_ranks *r = arg;
     struct proc_stat stat;
-    char path[PROC_PATH_BYTES];
     struct buf b;
-    int rc = 0;
+    bool there = proc_stat_of(pid, 0, &stat) == 0 && stat.state != 'Z';
+    int rc = there ? find_environment(pid, &b) : -ESRCH;
 
-    proc_path(pid, 0, "environ", path);
-    buf_init(&b, ENVIRONMENT_BYTES);
-    if (proc_stat_of(pid, 0, &stat) == 0 && stat.state != 'Z' &&
-        file_read(AT_FDCWD, path, &b) == 0 && buf_addc(&b, '\0') == 0) {
+    if (rc < 0) {
+        rc = apart_pass_over(pid, rc, "it is left out");
+    } else {
         struct local_rank *one = grow(r);
         rc = one != NULL ? 0 : r->n == LOCAL_RANKS_MAX ? -E2BIG : -ENOMEM;
         if (rc == 0) {
@@ -59,7 +55,8 @@ static int add_rank(void *arg, pid_t pid)
                 (void)snprintf(one->tags.job, sizeof(one->tags.job), "%.127s", one->place.master);
         }
     }
-    buf_done(&b);
+    if (there)
+        buf_done(&b);
     return rc;
 }
 

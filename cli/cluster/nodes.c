@@ -6,7 +6,6 @@
  * One thread.  torchrun's agent, the parent of its ranks, names the store in its own words.
  */
 #include <errno.h>
-#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,6 +16,7 @@
 #include "cli/cluster/local_ranks.h"
 #include "cli/cluster/torch_store.h"
 #include "cli/link/spawn.h"
+#include "cli/target/apart.h"
 #include "cli/terminal/terminal.h"
 #include "core/base/err.h"
 #include "core/base/file.h"
@@ -141,12 +141,10 @@ static const char *word_of(const struct buf *words, const char *name)
 /* Where the job's agents meet; false: its agent does not say, or not by a TCPStore. */
 static bool find_store(pid_t agent, char *ret, size_t size)
 {
-    char path[PROC_PATH_BYTES];
     struct buf words;
 
-    proc_path(agent, 0, "cmdline", path);
     buf_init(&words, WORDS_BYTES);
-    bool found = file_read(AT_FDCWD, path, &words) == 0 && words.size > 0;
+    bool found = apart_read(agent, "cmdline", &words) == 0 && words.size > 0;
     if (found) {
         (void)buf_addc(&words, '\0');
         const char *backend = word_of(&words, "--rdzv-backend");

@@ -16,6 +16,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "cli/target/apart.h"
 #include "cli/terminal/terminal.h"
 #include "core/base/err.h"
 #include "core/base/file.h"
@@ -111,16 +112,15 @@ static int list_living(struct listing *l)
 {
     struct proc_numbers all;
     struct proc_number one;
-    int opened = proc_numbers_open(&all, "/proc");
+    int rc = proc_numbers_open(&all, "/proc");
 
-    if (opened < 0)
-        return err_set(opened, "cannot read /proc: %s", strerror(-opened));
-    while (!cli_interrupted && proc_numbers_next(&all, &one)) {
+    if (rc < 0)
+        return err_set(rc, "cannot read /proc: %s", strerror(-rc));
+    while (rc == 0 && !cli_interrupted && proc_numbers_next(&all, &one)) {
         pid_t pid = (pid_t)one.value;
         char directory[4096];
         int r = directory_of(pid, directory, sizeof(directory));
-        if (r == -ETIMEDOUT)
-            fprintf(stderr, "probing: %s\n", err_text());
+        rc = apart_pass_over(pid, r, "it is left out");
         if (r == 0) {
             char *inside = strstr(directory, "/root/");
             struct datadir d;
@@ -130,10 +130,10 @@ static int list_living(struct listing *l)
         }
     }
     proc_numbers_close(&all);
-    if (l->shown == 0 && !l->json)
+    if (rc == 0 && l->shown == 0 && !l->json)
         puts("no process of yours has a probing core in it; enter one with: probing -t <pid> "
              "inject");
-    return EXIT_DONE;
+    return rc < 0 ? rc : EXIT_DONE;
 }
 
 static int list_dead_one(void *arg, const struct datadir *d)

@@ -9,8 +9,6 @@
 
 #include "cli/many/members.h"
 
-#define FIND_ENVIRONMENT_BYTES ((size_t)8 << 20) /* Linux gives a program 6 MiB at most */
-
 struct find {
     const char *text; /* all of what stands behind -t */
     struct members *found;
@@ -43,10 +41,6 @@ int find_add_job(struct find *f, const char *name);
 int find_add_dead(struct find *f, const char *name, uint32_t before);
 /* What the data of a process that has ended say of its place. */
 void dead_place(const char *directory, struct member_tags *ret);
-/* A process's environment as /proc has it, ended by a NUL more, which counts; false: it cannot be
- * read.  Caller buf_done()s either way. */
-struct buf;
-bool find_environment(pid_t pid, struct buf *ret);
 /* Of an environment as /proc has it, ended by NUL: is it of a process of that job, and where do its
  * ranks meet ("127.0.0.1:29500", "")? */
 bool job_is_named(const struct buf *environment, const char *name);

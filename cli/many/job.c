@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "cli/many/find.h"
+#include "cli/target/apart.h"
 #include "core/base/err.h"
 #include "sdk/lib/array.h"
 #include "sdk/lib/buf.h"
@@ -103,9 +104,9 @@ static int take_process(struct candidates *all, pid_t pid, const char *name)
     struct candidate c = {.pid = pid};
     struct member_tags place;
     struct buf b;
-    int rc = 0;
+    int rc = find_environment(pid, &b);
+    bool read = rc == 0;
 
-    bool read = find_environment(pid, &b);
     if (read) {
         job_master(&b, c.master, sizeof(c.master));
         member_place(b.data, b.size - 1, &place);
@@ -116,7 +117,7 @@ static int take_process(struct candidates *all, pid_t pid, const char *name)
     }
     buf_done(&b);
     if (!read)
-        return 0;
+        return apart_pass_over(pid, rc, "it is left out");
     c.worth = worth_of(pid);
     find_ancestors(&c);
     struct candidate *list = array_grow(all->list, all->n, &all->room, sizeof(*list), UINT32_MAX);
@@ -124,7 +125,7 @@ static int take_process(struct candidates *all, pid_t pid, const char *name)
         return err_set(-ENOMEM, "no memory for the processes of a job");
     all->list = list;
     all->list[all->n++] = c;
-    return rc;
+    return 0;
 }
 
 static int gather(struct candidates *all, const char *name)

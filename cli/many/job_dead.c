@@ -143,7 +143,7 @@ static struct start start_meant(const struct searching *s)
             newest = &s->list[i];
     if (s->n_living == 0)
         return newest != NULL ? newest->start : ret;
-    if (find_environment(s->living[0].pid, &b))
+    if (find_environment(s->living[0].pid, &b) == 0)
         start_of(&b, &ret);
     buf_done(&b);
     return ret;

@@ -7,7 +7,6 @@
 #include "cli/many/members.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -18,8 +17,8 @@
 
 #include "cli/link/link.h"
 #include "cli/many/find.h"
+#include "cli/target/apart.h"
 #include "core/base/err.h"
-#include "core/base/file.h"
 #include "sdk/lib/array.h"
 #include "sdk/lib/buf.h"
 #include "sdk/lib/hash.h"
@@ -206,13 +205,11 @@ struct member *find_grow(struct find *f, const char *name)
     return m;
 }
 
-bool find_environment(pid_t pid, struct buf *ret)
+int find_environment(pid_t pid, struct buf *ret)
 {
-    char path[PROC_PATH_BYTES];
-
-    proc_path(pid, 0, "environ", path);
     buf_init(ret, FIND_ENVIRONMENT_BYTES);
-    return file_read(AT_FDCWD, path, ret) == 0 && buf_addc(ret, '\0') == 0;
+    int rc = apart_read(pid, "environ", ret);
+    return rc < 0 ? rc : buf_addc(ret, '\0');
 }
 
 /* What the process's environment says of its place, or its data; a process of this machine only. */
@@ -226,8 +223,11 @@ static void read_place(struct member *m)
     }
     if (m->target.pid == 0)
         return;
-    if (find_environment(m->target.pid, &b))
+    int rc = find_environment(m->target.pid, &b);
+    if (rc == 0)
         member_place(b.data, b.size - 1, &m->tags);
+    else
+        (void)apart_pass_over(m->target.pid, rc, "its rank is not known");
     buf_done(&b);
 }
 
@@ -265,10 +265,9 @@ static int add_all(struct find *f)
         return err_set(rc, "cannot read /proc: %s", strerror(-rc));
     while (rc == 0 && !cli_interrupted && proc_numbers_next(&all, &one)) {
         pid_t pid = (pid_t)one.value;
-        if (pid == getpid() || directory_of(pid, directory, sizeof(directory)) < 0)
-            continue;
+        int looked = pid != getpid() ? directory_of(pid, directory, sizeof(directory)) : -ENOENT;
         (void)snprintf(text, sizeof(text), "%d", (int)pid);
-        rc = find_add(f, text);
+        rc = looked < 0 ? apart_pass_over(pid, looked, "it is left out") : find_add(f, text);
     }
     proc_numbers_close(&all);
     return rc;

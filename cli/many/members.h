@@ -109,6 +109,12 @@ const char *member_label(const struct members *all, const struct member *m, char
 /* "0-3,7": the ranks, or names, of those that are `which`; of very many the first ones. */
 void members_list(const struct members *all, const bool *which, struct buf *ret);
 
+/* A process's environment as /proc has it, and a NUL more, which counts.  0 or -errno, as
+ * apart_read(); caller buf_done()s either way. */
+struct buf;
+#define FIND_ENVIRONMENT_BYTES ((size_t)8 << 20) /* Linux gives a program 6 MiB at most */
+int find_environment(pid_t pid, struct buf *ret);
+
 /* ---- job.c ---- */
 
 /* fn gets each rank of that job on this machine, NULL: of any job; with a core or without, and not
@@ -130,7 +136,6 @@ int job_each_dead(const char *name, const struct job_living *living, uint32_t n,
                   int (*fn)(void *arg, const char *directory, int64_t pid), void *arg);
 /* What it had in its environment, as /proc has it, of the variables that its core kept; nothing
  * where that is not known.  Made here: caller buf_done()s. */
-struct buf;
 void dead_environment(const char *directory, struct buf *ret);
 
 /* ---- clocks.c ---- */

@@ -47,15 +47,18 @@ static int add_host(void *arg, const char *host)
     const struct expanding *e = arg;
     struct find *f = e->find;
 
-    if (f->n_remote == MEMBERS_MAX)
-        return -E2BIG;
+    struct remote_name name = {.listens = e->listens};
+
+    (void)snprintf(name.host, sizeof(name.host), "%s", host);
+    int rc = remote_name_check(&name);
+    if (rc < 0 || f->n_remote == MEMBERS_MAX)
+        return rc < 0 ? rc : -E2BIG;
     struct find_remote *list = realloc(f->remote, (f->n_remote + 1) * sizeof(*list));
     if (list == NULL)
         return err_set(-ENOMEM, "no memory for hosts");
     f->remote = list;
     struct find_remote *r = &list[f->n_remote];
-    *r = (struct find_remote){.name = {.listens = e->listens}};
-    (void)snprintf(r->name.host, sizeof(r->name.host), "%s", host);
+    *r = (struct find_remote){.name = name};
     r->name.what = arena_text(&f->found->mem, e->what, strlen(e->what));
     if (r->name.what == NULL)
         return err_set(-ENOMEM, "no memory for hosts");
@@ -72,8 +75,6 @@ int find_add_remote(struct find *f, const char *text)
         return -EINVAL;
     struct expanding e = {.find = f, .listens = r.listens, .what = r.what};
     const char *hosts = strchr(text, ':') + 1; /* r.host has room for one */
-    if (r.host[0] == '\0')
-        return cli_misuse(err_set(-EINVAL, "'%s': a host is missing behind the colon", text));
     if (strchr(r.host, '[') == NULL || r.host[0] == '[')
         return add_host(&e, r.host);
     hosts = arena_text(&f->found->mem, hosts, strcspn(hosts, "/"));

@@ -7,7 +7,6 @@
 #include "cli/relay/served.h"
 
 #include <errno.h>
-#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -19,7 +18,9 @@
 #include "core/base/clock.h"
 #include "core/base/err.h"
 #include "core/base/text.h"
+#include "sdk/lib/own_thread.h"
 
+#define STACK_BYTES ((size_t)256 << 10) /* of a look, whatever `ulimit -s` says: some paths */
 #define GRACE_NS (5 * NS_PER_S) /* for a command that was told to end: it puts things right */
 
 struct look {
@@ -105,18 +106,16 @@ static void *look_apart(void *arg)
 static int begin_look(struct served *s, bool connects, const struct client_process *p, int done)
 {
     struct look *l = calloc(1, sizeof(*l));
-    pthread_t thread;
 
     if (l == NULL)
         return err_set(-ENOMEM, "no memory to look at a process");
     *l = (struct look){
         .id = s->stream.id, .done = done, .connects = connects, .process = *p, .fd = -1};
-    int e = pthread_create(&thread, NULL, look_apart, l);
-    if (e != 0) {
+    int rc = own_thread_start_detached(NULL, STACK_BYTES, look_apart, l);
+    if (rc < 0) {
         free(l);
-        return err_set(-e, "no thread to look at a process: %s", strerror(e));
+        return err_set(rc, "no thread to look at a process: %s", cli_fork_why(-rc));
     }
-    (void)pthread_detach(thread);
     return 0;
 }
 

@@ -3,28 +3,25 @@
  * cli/target/core_lookup.c - the way in: from a process to the directory of its core, and from a
  * directory to the sockets in it.
  *
- * One thread, but for directory_of(), which looks at a process on a thread of its own.
+ * One thread, but for directory_of(), which looks at a process apart (apart.h).
  *
  * Everything that a process shows is its own word: what its mappings are called, what its root
  * looks like, what lies in the directory.  So a directory is opened as the process sees it and not
  * out of that (core/datadir), must be its user's, and whoever listens there must be the process
- * itself (sdk/client/local_connect.c).  A file system of its making may never answer: that costs a
- * thread.
+ * itself (sdk/client/local_connect.c).
  */
 #include "cli/cli.h"
 
 #include <errno.h>
-#include <pthread.h>
-#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "cli/inject/inject.h"
+#include "cli/target/apart.h"
 #include "core/base/clock.h"
 #include "core/base/err.h"
 #include "core/datadir/datadir.h"
@@ -33,10 +30,7 @@
 #include "sdk/lib/proc/maps.h"
 #include "sdk/lib/proc/task.h"
 
-#define LOOK_NS (3 * NS_PER_S)       /* a look at a process that takes longer is given up; each */
-#define LOOK_MIN_NS (50 * NS_PER_MS) /* that was given up leaves the next half as long */
-#define TURN_NS (50 * NS_PER_MS)     /* between looks at Ctrl-C meanwhile */
-#define ANSWER_NS (10 * NS_PER_S)    /* of a command that only says something */
+#define ANSWER_NS (10 * NS_PER_S) /* of a command that only says something */
 
 /* ---- the directory of a process ---- */
 
@@ -117,13 +111,7 @@ static int prove(const char *directory, const struct owner *o)
 
 struct snapshot {
     pid_t pid;
-    int result;
     char directory[4096]; /* also where there is no socket in it yet */
-    char why[ERR_TEXT_BYTES];
-    _Atomic bool ended;
-    _Atomic int refs;
-    pthread_mutex_t mutex;
-    pthread_cond_t done;
 };
 
 /* The store's data file is mapped as long as the core runs, wherever its directory is.
@@ -154,8 +142,10 @@ static int find_mapped(struct snapshot *look, const struct owner *o, int *ret_er
     return rc;
 }
 
-static int look_at(struct snapshot *l)
+/* On a thread of its own. */
+static int look_at(void *arg)
 {
+    struct snapshot *l = arg;
     struct owner o;
     int e = owner_of(l->pid, &o), rc = 0;
 
@@ -172,97 +162,20 @@ static int look_at(struct snapshot *l)
                    (int)l->pid, (int)l->pid);
 }
 
-static void look_unref(struct snapshot *l)
+int directory_of(pid_t pid, char *ret, size_t size)
 {
-    if (atomic_fetch_sub_explicit(&l->refs, 1, memory_order_acq_rel) > 1)
-        return;
-    (void)pthread_cond_destroy(&l->done);
-    (void)pthread_mutex_destroy(&l->mutex);
-    free(l);
-}
-
-static void *look_apart(void *arg)
-{
-    struct snapshot *l = arg;
-
-    l->result = look_at(l);
-    (void)snprintf(l->why, sizeof(l->why), "%s", err_text());
-    (void)pthread_mutex_lock(&l->mutex);
-    atomic_store_explicit(&l->ended, true, memory_order_release);
-    (void)pthread_cond_signal(&l->done);
-    (void)pthread_mutex_unlock(&l->mutex);
-    look_unref(l);
-    return NULL;
-}
-
-static int look_new(pid_t pid, struct snapshot **ret)
-{
-    pthread_condattr_t attr;
     struct snapshot *l = calloc(1, sizeof(*l));
+    bool ended;
 
+    ret[0] = '\0';
     if (l == NULL)
         return err_set(-ENOMEM, "no memory to inspect process %d", (int)pid);
     l->pid = pid;
-    atomic_init(&l->refs, 2);
-    (void)pthread_mutex_init(&l->mutex, NULL);
-    (void)pthread_condattr_init(&attr);
-    (void)pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
-    (void)pthread_cond_init(&l->done, &attr);
-    (void)pthread_condattr_destroy(&attr);
-    *ret = l;
-    return 0;
-}
-
-/* true: the look has ended. */
-static bool look_wait(struct snapshot *l)
-{
-    static uint64_t limit_ns = LOOK_NS; /* of this command: many such processes do not stop it */
-    uint64_t deadline = clock_monotonic() + limit_ns;
-    bool ended;
-
-    (void)pthread_mutex_lock(&l->mutex);
-    while (!(ended = atomic_load_explicit(&l->ended, memory_order_acquire)) && !cli_interrupted &&
-           clock_monotonic() < deadline) {
-        uint64_t until = clock_monotonic() + TURN_NS;
-        struct timespec t = {.tv_sec = (time_t)(until / NS_PER_S),
-                             .tv_nsec = (int64_t)(until % NS_PER_S)};
-        (void)pthread_cond_timedwait(&l->done, &l->mutex, &t);
-    }
-    (void)pthread_mutex_unlock(&l->mutex);
-    if (!ended)
-        limit_ns = limit_ns / 2 > LOOK_MIN_NS ? limit_ns / 2 : LOOK_MIN_NS;
-    return ended;
-}
-
-int directory_of(pid_t pid, char *ret, size_t size)
-{
-    struct snapshot *l = NULL;
-    pthread_t thread;
-    int rc = look_new(pid, &l);
-
-    ret[0] = '\0';
-    if (rc < 0)
-        return rc;
-    int e = pthread_create(&thread, NULL, look_apart, l);
-    if (e != 0) {
-        look_unref(l);
-        look_unref(l);
-        return err_set(-e, "cannot create a thread to inspect process %d: %s", (int)pid,
-                       cli_fork_why(e));
-    }
-    (void)pthread_detach(thread);
-    if (look_wait(l)) {
+    int rc = apart_run(pid, look_at, l, free, &ended);
+    if (ended) {
         (void)snprintf(ret, size, "%s", l->directory);
-        rc = l->result < 0 ? err_set(l->result, "%s", l->why) : 0;
-    } else if (cli_interrupted) {
-        rc = err_set(-ECANCELED, "interrupted while inspecting process %d", (int)pid);
-    } else {
-        rc = err_set(-ETIMEDOUT,
-                     "process %d could not be inspected: its memory map, or a file system that it "
-                     "uses, did not answer in time",
-                     (int)pid);
+        free(l);
     }
-    look_unref(l);
     return rc;
 }
 

@@ -10,6 +10,7 @@
 
 #include "cli/cli.h"
 #include "cli/link/run_many.h"
+#include "cli/link/spawn.h"
 #include "cli/target/query_client.h"
 #include "cli/terminal/terminal.h"
 #include "core/base/clock.h"
@@ -33,6 +34,28 @@ bool remote_name_read(const char *text, struct remote_name *ret)
     *ret = (struct remote_name){.listens = listens, .what = host + n + (host[n] == '/')};
     (void)snprintf(ret->host, sizeof(ret->host), "%.*s", (int)n, host);
     return true;
+}
+
+static int check_listener(const char *host)
+{
+    const char *colon = strrchr(host, ':');
+    uint64_t port;
+
+    if (colon == NULL || strchr(host, ']') > colon)
+        return err_set(-EINVAL, "'%s' has no port: relay:HOST:PORT", host);
+    if (parse_u64(colon + 1, &port) < 0 || port == 0 || port > 65535)
+        return err_set(-EINVAL, "'%s': the port must be a number from 1 to 65535", host);
+    return colon > host ? 0 : err_set(-EINVAL, "'%s': a host is missing before its port", host);
+}
+
+int remote_name_check(const struct remote_name *r)
+{
+    if (r->host[0] == '\0')
+        return cli_misuse(
+            err_set(-EINVAL, "a host is missing behind '%s:'", r->listens ? "relay" : "ssh"));
+    if (!host_is_name(r->host))
+        return cli_misuse(err_set(-EINVAL, "'%s' is no name of a host", r->host));
+    return r->listens ? cli_misuse(check_listener(r->host)) : 0;
 }
 
 bool remote_name_is_one(const struct remote_name *r)
@@ -201,12 +224,14 @@ int remote_resolve(const char *text, const struct remote_name *r, struct target 
     const char *words[REMOTE_LIST_WORDS];
     const struct link_member *m = NULL;
     struct remote_run run = {.argc = REMOTE_LIST_WORDS, .argv = words};
-    int rc = remote_name_is_one(r) ? remote_host(r, &run.host)
+    int rc = remote_name_check(r);
+
+    if (rc == 0)
+        rc = remote_name_is_one(r) ? remote_host(r, &run.host)
                                    : err_set(-EINVAL,
                                              "'%s' names several processes, and this takes "
                                              "one: %s:%s/PID",
                                              text, r->listens ? "relay" : "ssh", r->host);
-
     if (rc < 0)
         return rc;
     remote_list_words(r->what, words);

@@ -21,6 +21,7 @@
 
 #include "cli/inject/inject.h"
 #include "cli/link/link.h"
+#include "cli/target/apart.h"
 #include "cli/terminal/terminal.h"
 #include "core/base/clock.h"
 #include "core/base/err.h"
@@ -33,8 +34,9 @@
 #include "sdk/client/door.h"
 #include "sdk/lib/proc/task.h"
 
-#define COMMAND_SHOWN 64   /* bytes of a command line, where several are listed */
-#define ENDING_NS NS_PER_S /* a process that was killed is gone by then */
+#define COMMAND_SHOWN 64                /* bytes of a command line, where several are listed */
+#define COMMAND_BYTES ((size_t)8 << 20) /* Linux gives a program 6 MiB at most */
+#define ENDING_NS NS_PER_S              /* a process that was killed is gone by then */
 
 /* ---- resolving ---- */
 
@@ -281,18 +283,22 @@ static int resolve_network(const char *text, struct target *ret)
 /* "4242 (python3 train.py)", as far as it fits. */
 static void add_process(struct buf *b, const char *pid, size_t n)
 {
-    char path[64], command[COMMAND_SHOWN] = "";
-    size_t size = sizeof(command) - 1; /* to its last byte that is no NUL */
+    char number[24];
+    uint64_t value = 0;
+    struct buf command;
 
-    (void)snprintf(path, sizeof(path), "/proc/%.*s/cmdline", (int)(n < 20 ? n : 20), pid);
-    if (file_peek(path, command, sizeof(command)) < 0)
-        command[0] = '\0';
-    while (size > 0 && command[size - 1] == '\0')
-        size--;
-    for (size_t i = 0; i < size; i++)
-        command[i] = command[i] == '\0' ? ' ' : command[i];
-    (void)buf_addf(b, "%s-t %.*s (%s)", b->size > 0 ? ", " : "", (int)n, pid,
-                   command[0] != '\0' ? command : "no process, or one without a command line");
+    buf_init(&command, COMMAND_BYTES);
+    (void)snprintf(number, sizeof(number), "%.*s", (int)(n < 20 ? n : 20), pid);
+    if (parse_u64(number, &value) == 0 && value > 0 && value <= INT32_MAX)
+        (void)apart_read((pid_t)value, "cmdline", &command);
+    while (command.size > 0 && command.data[command.size - 1] == '\0')
+        command.size--;
+    for (size_t i = 0; i < command.size; i++)
+        command.data[i] = command.data[i] == '\0' ? ' ' : command.data[i];
+    (void)buf_addf(b, "%s-t %.*s (%.*s)", b->size > 0 ? ", " : "", (int)n, pid, COMMAND_SHOWN,
+                   command.size > 0 ? buf_text(&command)
+                                    : "no process, or one without a command line");
+    buf_done(&command);
 }
 
 /* ENDPOINT=$(pgrep -f train) may be more than one: which are meant is for the user to say. */

@@ -120,7 +120,7 @@ static int describe(struct sql_global *g)
     count_members(g);
     buf_init(&b, (size_t)2 * SQL_TEXT_BYTES);
     if (g->like) {
-        (void)buf_addf(&b, "show columns from %s", g->tables->source);
+        (void)buf_addf(&b, "show columns from (%s)", g->checked);
         add_pattern(&b, " like", g->like);
     } else {
         (void)buf_addf(&b, "describe %s", g->checked);

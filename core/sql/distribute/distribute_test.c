@@ -248,6 +248,11 @@ TEST(tables_of_all_describe_themselves)
                  "\"rows\":[[\"k\",\"bigint\",\"\",\"\"],[\"a\",\"double\",\"s\",\"\"]]", "");
     check_answer("show columns from global.s.t like 'D%'",
                  "\"rows\":[[\"d\",\"interval\",\"\",\"\"],[\"day\",\"date\",\"\",\"\"]]", "");
+    check_answer("show columns from global.s.t like '_clock%'", /* which are not part of * */
+                 "\"rows\":[[\"_clock_offset_ns\",\"bigint\",\"ns\",", "");
+    check_answer("show columns from (select k, avg(x) as a from global.s.t group by 1) like 'a'",
+                 "\"rows\":[[\"a\",\"double\",\"s\",\"\"]]", "");
+    check_answer("show columns from global.s.t like 'no%'", "\"rows\":[]", "");
     check_answer("show tables from global like 'df_s%'",
                  "[\"information_schema\",\"df_settings\",\"COMPUTED\",6,", "");
     check_error("describe global.s.nothing", "unknown table 's.nothing'");

@@ -211,7 +211,7 @@ static bool take_from(struct parser *p)
     return take_word(p, "from") || take_word(p, "in");
 }
 
-/* columns from TABLE [from SCHEMA] [like PATTERN] */
+/* columns from TABLE [from SCHEMA] [like PATTERN], or from (SELECT) [like PATTERN] */
 static void parse_show_columns(struct parser *p, struct statement *s)
 {
     s->kind = STATEMENT_DESCRIBE;
@@ -220,9 +220,15 @@ static void parse_show_columns(struct parser *p, struct statement *s)
         return;
     }
     s->pos = now(p)->pos;
-    sql_parse_table_name(p, s->names);
-    if (!p->error && take_from(p))
-        s->names[1] = take_name(p, "a schema's name");
+    if (take_sign(p, "(")) {
+        s->select = sql_parse_select(p);
+        if (!take_sign(p, ")"))
+            sql_parse_expected(p, "')'");
+    } else {
+        sql_parse_table_name(p, s->names);
+        if (!p->error && take_from(p))
+            s->names[1] = take_name(p, "a schema's name");
+    }
     parse_like(p, s);
 }
 
