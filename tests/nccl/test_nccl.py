@@ -66,6 +66,16 @@ def test_the_core_first_and_nccl_with_a_copy_of_the_file(world):
     assert program.wait_rows(ENDED, 1)[0][4] == 2100500
 
 
+@pytest.mark.parametrize("version", [6, 4])
+def test_what_a_rank_sends_to_itself_has_ended_when_it_is_queued(world, version):
+    """NCCL gives it a channel, and tells of no kernel there: it is not in flight for ever."""
+    program = Program(world, launch=True)
+    program.tell("load %d" % version, COMM, "p2p 1 0 Send 4096 ncclInt8 1 1",
+                 "p2p 2 0 Send 4096 ncclInt8 2 1", "stop 1", "stop 2")
+    assert program.wait_rows(ENDED, 1)[0][:5] == ["Send", None, 4096, "enqueue", None]
+    assert program.rows("select state from nccl.inflight_ops") == [["enqueued"]]
+
+
 def test_nccl_finds_no_profiler_when_it_is_told_so(world):
     program = Program(world, launch=True, env={"NCCL_PROFILER_PLUGIN": "none"})
     assert program.tell("load", COMM) == ["none"]

@@ -120,6 +120,13 @@ static int state_v4(void *handle, int which, union nccl_state_v4 *a)
     return NCCL_SUCCESS;
 }
 
+/* Up to 2.27 (versions 1 to 4) NCCL tells of the operations of a group only where the group has a
+ * handle, so it has one.  Newer ones do not ask for that, and get none: it would have NCCL count
+ * operations of CUDA graphs, which RAS compares with those of ranks that have no profiler. */
+#define START_GROUP  \
+    case NCCL_GROUP: \
+        return give(ret_handle, record_group());
+
 /* The kinds that are of one layout in all versions that have them. */
 #define START_PROXY(context, d)                                                                 \
     case NCCL_PROXY_OP:                                                                         \
@@ -165,6 +172,7 @@ static int start_v1(void *context, void **ret_handle, struct nccl_descr_v1 *d)
                       .datatype = NAME_OF(datatypes, d->p2p.datatype));
         return give(ret_handle, record_op(context, &about));
     }
+        START_GROUP
         START_PROXY(context, d)
     default: /* not asked for */
         return NCCL_SUCCESS;
@@ -183,6 +191,7 @@ static int start_v2(void *context, void **ret_handle, struct nccl_descr_v2 *d)
         const struct op_about about = P2P_ABOUT(d, OF_COMM(d->p2p), TEXTS(d->p2p));
         return give(ret_handle, record_op(context, &about));
     }
+        START_GROUP
         START_PROXY(context, d)
     default:
         return NCCL_SUCCESS;
@@ -204,6 +213,7 @@ static int start_v3(void *context, void **ret_handle, struct nccl_descr_v3 *d)
     }
     case NCCL_KERNEL_CH:
         return give(ret_handle, record_kernel(context, of_pointer(d->parent), 0));
+        START_GROUP
         START_PROXY(context, d)
         START_NET(context, d)
     default:
@@ -227,6 +237,7 @@ static int start_v4(void *context, void **ret_handle, struct nccl_descr_v4 *d)
     case NCCL_KERNEL_CH:
         return give(ret_handle,
                     record_kernel(context, of_pointer(d->parent), d->kernel_ch.timer_ns));
+        START_GROUP
         START_PROXY(context, d)
         START_NET(context, d)
     default:

@@ -130,15 +130,26 @@ static uint64_t new_id(struct comm *c)
            (atomic_fetch_add_explicit(&c->ids, 1, memory_order_relaxed) + 1);
 }
 
+uint64_t record_group(void)
+{
+    return (uint64_t)EVENT_GROUP << 46;
+}
+
 /* ---- operations ---- */
+
+/* Of copy engines, and of what a rank sends to itself, nothing is told after it is queued. */
+static bool is_silent(const struct op_slot *op)
+{
+    return field(&op->kind) == OP_CE ||
+           (field(&op->kind) == OP_P2P && field(&op->peer) == field(&op->rank));
+}
 
 static bool op_has_ended(const struct op_slot *op, uint64_t progress)
 {
     uint64_t channels = field(&op->channels);
     if (!(progress & PROGRESS_STOPPED) || PROGRESS_COUNT(progress, PROGRESS_LIVE))
         return false;
-    return field(&op->kind) == OP_CE ||
-           (channels && PROGRESS_COUNT(progress, PROGRESS_KERNEL) >= channels);
+    return is_silent(op) || (channels && PROGRESS_COUNT(progress, PROGRESS_KERNEL) >= channels);
 }
 
 bool op_close(struct comm *c, uint32_t number, uint32_t generation)
@@ -488,6 +499,8 @@ void record_stop(struct recorder *r, uint64_t handle)
 {
     const struct handle h = handle_parts(handle);
     struct comm *c;
+    if (h.kind == EVENT_GROUP)
+        return;
     struct slot *s = slot_of(r, &h, &c);
     if (!s) {
         if (c)

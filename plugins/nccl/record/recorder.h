@@ -30,7 +30,7 @@
 #define TEXT_BYTES 16u     /* "COLLNET_DIRECT", "ReduceScatter", "ncclFloat8e4m3" */
 #define COMM_NAME_BYTES 64u
 
-enum event_kind { EVENT_OP = 1, EVENT_PROXY, EVENT_STEP, EVENT_KERNEL, EVENT_NET };
+enum event_kind { EVENT_OP = 1, EVENT_PROXY, EVENT_STEP, EVENT_KERNEL, EVENT_NET, EVENT_GROUP };
 enum op_kind { OP_COLL, OP_P2P, OP_CE };
 
 /* What a proxy operation waits for, by the state of its steps. */
@@ -198,6 +198,7 @@ void comm_end(struct comm *c);
 void comm_release(struct comm *c);
 
 /* Handles; 0: not taken.  [any thread, no lock, nothing allocated] */
+uint64_t record_group(void); /* the same for all: nothing is kept of groups */
 uint64_t record_op(struct comm *c, const struct op_about *about);
 uint64_t record_proxy(struct comm *c, const struct proxy_about *about);
 uint64_t record_step(struct recorder *r, uint64_t proxy, int step);
