@@ -6,6 +6,7 @@
  * One thread.  Names come from the source: no two columns have one name for destinations that do
  * not tell letters' cases apart, and none has one of ours.
  */
+#include <ctype.h>
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
@@ -36,46 +37,87 @@ void ship_process_text(const struct ship_source *s, char ret[24])
     (void)snprintf(ret, 24, "%016llx", (unsigned long long)hash_text(HASH_FNV, s->id));
 }
 
-static bool is_taken(const struct sql_column *all, uint32_t n, const char *name,
-                     const char *const *reserved)
+/* Names that are taken, in letters of one case, found by their hash: a source may call a thousand
+ * columns alike. */
+struct names {
+    const char **list; /* NULL: free */
+    uint32_t *tried;   /* "name_2", up to this, are known to be taken */
+    uint32_t mask;
+};
+
+static int names_init(struct names *s, struct arena *a, uint32_t n)
 {
-    for (; reserved != NULL && *reserved != NULL; reserved++)
-        if (strcasecmp(*reserved, name) == 0)
-            return true;
-    for (uint32_t i = 0; i < n; i++)
-        if (strcasecmp(all[i].name, name) == 0)
-            return true;
-    return false;
+    uint32_t room = 64;
+
+    while (room < 2 * n)
+        room *= 2;
+    s->mask = room - 1;
+    s->list = arena_zalloc(a, room, sizeof(char *));
+    s->tried = arena_zalloc(a, room, sizeof(*s->tried));
+    return s->list != NULL && s->tried != NULL ? 0 : -ENOMEM;
 }
 
-/* "rank", or "rank_2" where that is taken. */
-static const char *free_name(struct arena *a, const struct sql_column *all, uint32_t n,
-                             const char *name, const char *const *reserved)
+/* Where it stands, or would. */
+static uint32_t place_of(const struct names *s, const char *name)
+{
+    uint64_t hash = HASH_FNV;
+
+    for (const char *at = name; *at != '\0'; at++) {
+        const char small = (char)tolower((unsigned char)*at);
+        hash = hash_bytes(hash, &small, 1);
+    }
+    uint32_t at = (uint32_t)hash_spread(hash) & s->mask;
+    while (s->list[at] != NULL && strcasecmp(s->list[at], name) != 0)
+        at = (at + 1) & s->mask;
+    return at;
+}
+
+static void take(struct names *s, const char *name)
+{
+    s->list[place_of(s, name)] = name;
+}
+
+/* "rank", or "rank_2" where that is taken; it is taken from now on. */
+static const char *free_name(struct names *s, struct arena *a, const char *name)
 {
     char room[400];
     int most = (int)(sizeof(room) - 16);
 
     (void)snprintf(room, sizeof(room), "%.*s", most, name);
-    for (uint32_t k = 2; is_taken(all, n, room, reserved); k++)
+    uint32_t first = place_of(s, room);
+    for (uint32_t k = s->tried[first] + 2; s->list[place_of(s, room)] != NULL; k++) {
         (void)snprintf(room, sizeof(room), "%.*s_%u", most, name, k);
-    return strlen(name) < sizeof(room) && strcmp(room, name) == 0
-               ? name
-               : arena_text(a, room, strlen(room));
+        s->tried[first] = k - 1;
+    }
+    const char *ret = strlen(name) < sizeof(room) && strcmp(room, name) == 0
+                          ? name
+                          : arena_text(a, room, strlen(room));
+    if (ret != NULL)
+        take(s, ret);
+    return ret;
 }
 
 int ship_batch_columns(struct arena *a, const struct sql_column *theirs, uint32_t n,
                        const char *const *reserved, struct sql_column **ret)
 {
     struct sql_column *all = arena_zalloc(a, n + SHIP_TAGS, sizeof(*all));
+    struct names names;
+    uint32_t n_reserved = 0;
 
-    if (all == NULL)
+    while (reserved != NULL && reserved[n_reserved] != NULL)
+        n_reserved++;
+    if (all == NULL || names_init(&names, a, n + SHIP_TAGS + n_reserved) < 0)
         return err_set(-ENOMEM, "no memory for columns");
     memcpy(all, tags, sizeof(tags));
+    for (uint32_t i = 0; i < n_reserved; i++)
+        take(&names, reserved[i]);
+    for (uint32_t i = 0; i < SHIP_TAGS; i++)
+        take(&names, tags[i].name);
     for (uint32_t i = 0; i < n; i++) {
         struct sql_column *c = &all[SHIP_TAGS + i];
         enum sql_type t = theirs[i].type;
         *c = theirs[i];
-        c->name = free_name(a, all, SHIP_TAGS + i, theirs[i].name, reserved);
+        c->name = free_name(&names, a, theirs[i].name);
         c->type = t == SQL_INTERVAL ? SQL_INT : t == SQL_CALENDAR || t == SQL_NULL ? SQL_TEXT : t;
         if (c->name == NULL)
             return err_set(-ENOMEM, "no memory for columns");

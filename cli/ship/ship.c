@@ -11,6 +11,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "cli/link/link.h"
 #include "cli/ship/run.h"
 #include "cli/terminal/terminal.h"
 #include "core/base/clock.h"
@@ -24,6 +25,8 @@
 #define WAIT_MOST_NS (60 * NS_PER_S)
 #define ONCE_TRIES 5 /* with --once */
 #define SECRET_BYTES 600
+#define THERE_NS \
+    (15 * NS_PER_S)    /* for machines to say who is there: others wait, the next turn asks */
 #define TURNS_MAX 1000 /* ranges of a table between two looks at who is there */
 
 struct ship_words {
@@ -280,6 +283,8 @@ int command_ship(struct target *t, int argc, char **argv)
     char room[SECRET_BYTES + 1];
     int rc = cli_parse(argc, argv, take, &w);
 
+    if (!w.once)
+        link_set_timeout(THERE_NS);
     if (rc == 0 && w.to == NULL)
         rc =
             cli_misuse(err_set(-EINVAL, "ship needs a destination: --to "

@@ -67,7 +67,7 @@ def test_a_cut_in_the_middle(job):
     wait_for(lambda: table(job, 2)[1], "rows of the second under way")
     job.network.cut(two)
     add(job, 3, 50)
-    wait_for(lambda: table(job, 3)[0] == 150, "rows of the others meanwhile", timeout=120)
+    wait_for(lambda: table(job, 3)[0] == 150, "rows of the others meanwhile", timeout=50)
     assert table(job, 2)[0] < 20000
     job.network.cut()
     wait_for(lambda: table(job, 2)[0] == 20000, "rows from behind the cut", timeout=120)
