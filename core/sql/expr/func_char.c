@@ -10,6 +10,7 @@
 
 #include <errno.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <strings.h>
 
@@ -302,6 +303,7 @@ struct reading {
     bool given[PART_NONE + 1];
     bool later; /* PM */
     int64_t fraction_ns;
+    int64_t julian; /* J: a day's number; 0: not given */
 };
 
 static int no_such(const struct reading *g, const char *what)
@@ -405,17 +407,26 @@ static int read_field(struct reading *g, const struct pattern *p, bool digits_fo
         g->fraction_ns = rc < 0 ? 0 : value * powers[n];
         return rc;
     case NUMBER:
-        if (p->part == PART_QUARTER || p->part == PART_DOW || p->part == PART_ISODOW ||
-            p->part == PART_ISOYEAR || p->part == PART_WEEK || p->part == PART_CENTURY)
+        if (p->part == PART_DOW || p->part == PART_CENTURY)
             break;
         rc = read_digits(g, p, digits_follow ? width : 9, &value, &n);
         if (rc < 0)
             return rc;
-        g->part[p->part] = p->part == PART_YEAR && p->width < 4 && n < 4 ? near_year(value) : value;
+        bool year = p->part == PART_YEAR || p->part == PART_ISOYEAR;
+        g->part[p->part] = year && p->width < 4 && n < 4 ? near_year(value) : value;
         g->given[p->part] = true;
         return 0;
-    case WEEKS:
+    case WEEKS: { /* of the year from its first day on; of the month likewise */
+        enum time_part of = p->word[1] ? PART_DOY : PART_DAY;
+        rc = read_digits(g, p, digits_follow ? width : 9, &value, &n);
+        g->part[of] = rc < 0 ? 0 : value * 7 - 6;
+        g->given[of] = true;
+        return rc;
+    }
     case JULIAN:
+        rc = read_digits(g, p, 9, &value, &n);
+        g->julian = rc < 0 ? 0 : value;
+        return rc;
     case ERA:
     case ZONE:
     case OFFSET:
@@ -423,8 +434,8 @@ static int read_field(struct reading *g, const struct pattern *p, bool digits_fo
         break;
     }
     return sql_error(g->r->q->text, g->r->q->size, g->st->expr->pos, -EINVAL,
-                     "%s() does not read the pattern %s; it reads YYYY MM DD DDD Mon Month HH24 "
-                     "HH12 MI SS SSSS MS US FF3 AM, and \"text\"",
+                     "%s() does not read the pattern %s; it reads YYYY MM DD DDD Mon Month IYYY "
+                     "IW ID WW W J HH24 HH12 MI SS SSSS MS US FF3 AM, and \"text\"",
                      g->st->expr->func->name, p->word);
 }
 
@@ -468,29 +479,59 @@ static int read_fields(struct reading *g)
     return rc;
 }
 
+/* IYYY-IW-ID: the week of 4 January is the first, and begins on a Monday. */
+static bool join_week(const struct reading *g, int64_t *ret)
+{
+    char text[64];
+    int64_t week = g->given[PART_WEEK] ? g->part[PART_WEEK] : 1;
+    int64_t day = g->given[PART_ISODOW] ? g->part[PART_ISODOW] : 1;
+    int size = snprintf(text, sizeof(text), "%04d-01-04", (int)g->part[PART_ISOYEAR]);
+    if (week < 1 || week > 53 || day < 1 || day > 7 || g->part[PART_ISOYEAR] > 9999 ||
+        sql_parse_timestamp(text, (size_t)size, ret) < 0)
+        return false;
+    *ret = sql_time_trunc(PART_WEEK, *ret) + (7 * (week - 1) + day - 1) * DAY_NS;
+    return true;
+}
+
+/* What the day is, at midnight, of whatever says it. */
+static bool join_day(const struct reading *g, int64_t *ret)
+{
+    const int64_t *part = g->part;
+    bool doy = g->given[PART_DOY];
+    char text[64];
+    if (g->julian) {
+        *ret = (g->julian - 2440588) * DAY_NS;
+        return llabs(g->julian - 2440588) < 106000;
+    }
+    if (g->given[PART_ISOYEAR] && (g->given[PART_WEEK] || g->given[PART_ISODOW]))
+        return join_week(g, ret);
+    int64_t year = part[g->given[PART_ISOYEAR] ? PART_ISOYEAR : PART_YEAR];
+    int size = snprintf(text, sizeof(text), "%04d-%02d-%02d", (int)year,
+                        g->given[PART_MONTH] && !doy ? (int)part[PART_MONTH] : 1,
+                        g->given[PART_DAY] && !doy ? (int)part[PART_DAY] : 1);
+    if (year > 9999 || (doy && part[PART_DOY] < 1) ||
+        sql_parse_timestamp(text, (size_t)size, ret) < 0)
+        return false;
+    *ret += doy ? (part[PART_DOY] - 1) * DAY_NS : 0;
+    return true;
+}
+
 static int join_parts(const struct reading *g, int64_t *ret)
 {
     const int64_t *part = g->part;
     bool half = g->given[PART_NONE] && !g->given[PART_HOUR];
     int64_t hour = half ? part[PART_NONE] % 12 + (g->later ? 12 : 0) : part[PART_HOUR];
     int64_t second = part[PART_SECOND], minute = part[PART_MINUTE];
-    bool fits = part[PART_YEAR] < 10000 && part[PART_MONTH] < 13 && part[PART_DAY] < 32 &&
-                hour < 24 && minute < 60 && second < 60 && part[PART_EPOCH] < 86400 &&
-                part[PART_DOY] < 367 && (!half || (part[PART_NONE] >= 1 && part[PART_NONE] < 13));
-    bool doy = g->given[PART_DOY];
-    char text[64];
-    int size = snprintf(text, sizeof(text), "%04d-%02d-%02d", (int)part[PART_YEAR],
-                        g->given[PART_MONTH] && !doy ? (int)part[PART_MONTH] : 1,
-                        g->given[PART_DAY] && !doy ? (int)part[PART_DAY] : 1);
-    if (!fits || !g->given[PART_YEAR] || (doy && part[PART_DOY] < 1) ||
-        sql_parse_timestamp(text, (size_t)size, ret) < 0)
+    bool fits = part[PART_MONTH] < 13 && part[PART_DAY] < 32 && hour < 24 && minute < 60 &&
+                second < 60 && part[PART_EPOCH] < 86400 && part[PART_DOY] < 367 &&
+                (!half || (part[PART_NONE] >= 1 && part[PART_NONE] < 13));
+    bool year = g->given[PART_YEAR] || g->given[PART_ISOYEAR] || g->julian;
+    if (!fits || !year || !join_day(g, ret))
         return sql_error(g->r->q->text, g->r->q->size, g->st->expr->pos, -ERANGE,
-                         g->given[PART_YEAR] ? "there is no time '%.*s'"
-                                             : "no year was read of '%.*s'",
+                         year ? "there is no time '%.*s'" : "no year was read of '%.*s'",
                          (int)(g->t.size > 60 ? 60 : g->t.size), g->t.data);
     int64_t of_day = part[PART_EPOCH] + hour * 3600 + minute * 60 + second;
-    *ret +=
-        (doy ? (part[PART_DOY] - 1) * DAY_NS : 0) + of_day * INT64_C(1000000000) + g->fraction_ns;
+    *ret += of_day * INT64_C(1000000000) + g->fraction_ns;
     return 0;
 }
 
