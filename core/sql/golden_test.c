@@ -12,6 +12,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 #include "core/base/err.h"
 #include "core/base/file.h"
@@ -85,6 +86,8 @@ static void run_block(const char *file, const char *block, size_t size, struct b
 static bool run_file(const char *name)
 {
     char path[512];
+    if (strcmp(name, "time_zones.sql") == 0 && access("/usr/share/zoneinfo/Europe/Berlin", R_OK))
+        return true; /* none of them here */
     struct buf text, written;
     (void)snprintf(path, sizeof(path), "%s/%s", DIRECTORY, name);
     buf_init(&text, 1 << 22);

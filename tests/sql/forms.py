@@ -45,7 +45,9 @@ bigint: ({bigint} % 999 * 0.5)::bigint ;; length({text}) ;; octet_length({text})
     case {bigint} when {bigint} then {bigint} end ;; {boolean}::int::bigint ;;
     regexp_count({text}, '[a-c]') ;; ({bigint}) ;; char_length({text}) ;; ~{bigint} ;;
     bit_length({text}) ;; gcd({bigint}, 12::bigint) ;; num_nulls({any}, {any}) ;;
-    num_nonnulls({any}, {any}, {any})
+    num_nonnulls({any}, {any}, {any}) ;; regexp_count({text}, {wide}, {p} + 1, 'i') ;;
+    regexp_instr({text}, {wide}) ;; regexp_instr({text}, '[a-c]', {p} + 1, {p} + 1, 1) ;;
+    octet_length(decode(encode({bigint}::text::bytea, 'base64'), 'base64'))
 double: round({bigint} * 0.25)::float8 ;; round({finite}::numeric, 1)::float8 ;;
     abs({double}) ;; floor({double}) ;; ceil({double}) ;; trunc({double}) ;;
     round({double}) ;; sign({double}) ;; -{double} ;; {double} + {double} ;;
@@ -60,7 +62,12 @@ double: round({bigint} * 0.25)::float8 ;; round({finite}::numeric, 1)::float8 ;;
     extract(second from {timestamp})::float8 ;; extract(milliseconds from {timestamp})::float8 ;;
     extract(epoch from {interval})::float8 ;; date_part('minute', {timestamp}) ;;
     date_part('day', {timestamp}) ;; date_part('month', {interval}) ;;
-    date_part('year', {interval}) ;; atan2({double}, {double})
+    date_part('year', {interval}) ;; atan2({double}, {double}) ;;
+    extract(epoch from {timestamp} at time zone {zone})::float8 ;; {finite}::real::text::float8 ;;
+    extract(hour from {timestamp} at time zone {zone} at time zone 'UTC')::float8 ;;
+    sind({small} * 15) ;; atand({finite}) ;; div({bigint} / 3.0::numeric, 7)::float8 ;;
+    extract(julian from {date})::float8 ;; date_part('mins', {timestamp}) ;; @ {double} ;;
+    ||/ {double}
 text: upper({text}) ;; lower({text}) ;; initcap({text}) ;; left({text}, {n}) ;;
     right({text}, {n}) ;; substr({text}, {n}) ;; substring({text} from {n} for {p}) ;;
     lpad({text}, {n}) ;; rpad({text}, {n}, {text}) ;; lpad({text}, {n}, 'xy') ;; trim({text}) ;;
@@ -80,7 +87,11 @@ text: upper({text}) ;; lower({text}) ;; initcap({text}) ;; left({text}, {n}) ;;
     to_char(round(({small} * 37.25::float8)::numeric, 2), {figures}) ;;
     to_char({small} / 8::float8, {figures}) ;;
     format({shape}, {text}, {bigint}) ;; format({shape}, {bigint}, {boolean}) ;;
-    concat({boolean}, {text})
+    concat({boolean}, {text}) ;; regexp_substr({text}, {wide}, {p} + 1, {p} + 1) ;;
+    regexp_replace({text}, '[a-cä]', '<\&>', {p} + 1, {p}) ;; quote_ident({text}) ;;
+    encode({bigint}::text::bytea, 'hex') ;; quote_nullable({double}) ;; {text}::char(3) || '|' ;;
+    trim({text} from {text}) ;; trim(both from {text}, 'ab ') ;; quote_literal({bigint}) ;;
+    to_char({timestamp} at time zone 'UTC' at time zone {zone}, {pattern})
 boolean: {bigint} < {bigint} ;; {bigint} = {bigint} ;; {bigint} <> {bigint} ;;
     {double} >= {double} ;; {double} = {double} ;; {text} < {text} ;;
     {text} collate "C" >= {text} ;; {text} = {text} ;;
@@ -104,19 +115,28 @@ boolean: {bigint} < {bigint} ;; {bigint} = {bigint} ;; {bigint} <> {bigint} ;;
     {text} similar to {similar} ;; {text} like any (array[{like0}, {like0}]) ;;
     {text} not ilike all (array[{like0}, {text} || '%']) ;; ({number}, {string}) is null ;;
     ({string}, {number}) is not null ;; {text} = any (string_to_array({string}, ',')) ;;
-    {text} <> all (string_to_array({string}, 'b'))
+    {text} <> all (string_to_array({string}, 'b')) ;; {text} ~ {wide} ;; {text} !~* {wide} ;;
+    ({timestamp}, {interval}) overlaps ({timestamp}, {timestamp}) ;; {text} ^@ {text} ;;
+    ({date}, {date}) overlaps ({date}, {date}) ;; {text} ~~ {like0} ;; {text} !~~* {like0} ;;
+    {text} similar to '\w%' ;; isfinite({date})
 timestamp: date_trunc({unit}, {timestamp}) ;; {timestamp} + {interval} ;;
     {timestamp} - {interval} ;; coalesce({timestamp}, {timestamp}) ;;
     greatest({timestamp}, {timestamp}) ;; {date}::timestamp ;; {date} + {interval} ;;
     date_bin('15 min', {timestamp}, timestamp '2001-01-01') ;;
     date_bin('7 days', {timestamp}, timestamp '1999-12-31 01:00') ;;
     case when {boolean} then {timestamp} end ;; least({timestamp}, {timestamp}) ;;
+    {timestamp}::timestamp(0) ;; ({timestamp} at time zone {zone})::timestamp ;;
+    ({timestamp} at time zone {zone} at time zone {zone})::timestamp ;;
+    date_trunc({unit}, {timestamp} at time zone {zone}, {zone})::timestamp ;;
+    date_trunc('mons', {timestamp} at time zone 'UTC' at time zone {zone}) ;;
     to_timestamp(to_char({timestamp}, 'YYYYMMDD HH24MISS.US'), 'YYYYMMDD HH24MISS.US')::timestamp
-date: {timestamp}::date ;; {date} + {m} ;;
+date: {timestamp}::date ;; {date} + {m} ;; ({timestamp} at time zone {zone})::date ;;
+    to_date(to_char({date}, 'IYYY-IW-ID'), 'IYYY-IW-ID') ;;
     to_date(to_char({date}, 'FMDD Month YYYY'), 'DD Month YYYY') ;;
     {date} - {m} ;; coalesce({date}, {date}) ;;
     greatest({date}, {date})
-interval: -{interval} ;; coalesce({interval}, {interval}) ;; greatest({interval}, {interval})
+interval: -{interval} ;; make_interval(months => {p}, secs => {m}) ;;
+    coalesce({interval}, {interval}) ;; greatest({interval}, {interval})
 """)
 
 # Those that may fail, or leave the range.
@@ -152,6 +172,10 @@ like: 'a%' ;; '%b%' ;; '_' ;; '%' ;; '' ;; 'a\%b%' ;; '%\_c' ;; 'A_c' ;; '%ü' ;
     'a\\b' ;;
     'a!%b%' escape '!'
 similar: 'a%' ;; '(a|b)%' ;; '[a-c]+' ;; '_b_' ;; '%(ü|b)' ;; 'a\%b%' ;; 'a.c' ;; '' ;; '_{3}'
+zone: 'Europe/Berlin' ;; 'America/New_York' ;; 'Asia/Kolkata' ;; 'Australia/Sydney' ;; 'UTC' ;;
+    '+02' ;; 'Pacific/Apia' ;; 'EST5EDT' ;; '-05:30'
+wide: '[[:alpha:]]+' ;; '[[:lower:]]' ;; '[[:upper:]]' ;; '[[:punct:]]' ;; '[^[:alnum:]]' ;;
+    '\w+' ;; '\W' ;; '\m.' ;; '.\M' ;; '\Aa' ;; 'b\Z' ;; '(?i)ABC' ;; '***=a%' ;; '\y'
 like0: 'a%' ;; '%b%' ;; '_' ;; '' ;; 'A_c' ;; '日%'
 regexp: '^a' ;; 'b$' ;; '[a-c]+' ;; 'a|z' ;; '^$' ;; '.' ;; 'a.*b' ;; '\d+' ;; '(ab)+' ;;
     '[^a]' ;; 'ä' ;; '\s' ;; '^.{3}$' ;; '\\'

@@ -9,6 +9,7 @@
  * asks DuckDB the same.  A test's own thread.
  */
 #include <ctype.h>
+#include <unistd.h>
 
 #include "core/sql/distribute/ranks_test.h"
 #include "sdk/lib/json.h"
@@ -44,8 +45,15 @@ static const char *const keys[] = {"_rank",
                                    "date_trunc('minute', ts)",
                                    "day",
                                    "y"};
-static const char *const own_keys[] = {"interval '1 month' * k", "interval '1 month 3 s' * (k - 2)",
-                                       "date_trunc('month', ts + interval '1 month' * k)"};
+static const char *const own_keys[] = {"interval '1 month' * k",
+                                       "interval '1 month 3 s' * (k - 2)",
+                                       "date_trunc('month', ts + interval '1 month' * k)",
+                                       "date_trunc('minute', ts at time zone 'Asia/Kolkata')",
+                                       "date_trunc('minute', ts, 'Asia/Kathmandu')",
+                                       "(ts at time zone 'America/New_York')::date",
+                                       "round(ts, 0)",
+                                       "x::real",
+                                       "regexp_substr(g, '[[:alpha:]]', 1, 1)"};
 static const char *const aggregates[] = {"count(*)",
                                          "count(x)",
                                          "sum(x)",
@@ -146,6 +154,14 @@ static const char *const own_aggregates[] = {
     "json_build_array(max(json_build_array(i)))",
     "json_build_array(last(to_json(g)), any_value(json_build_object('k', k)))",
     "json_build_array(arg_max(json_build_array(g), x))",
+    "max(ts at time zone 'Europe/Berlin') at time zone 'Europe/Berlin'",
+    "max(ts::timestamp) at time zone 'Europe/Berlin'",
+    "min(ts at time zone 'UTC') at time zone 'Asia/Tokyo'",
+    "max(make_interval(days => k))",
+    "max(encode(convert_to(g, 'UTF8'), 'hex'))",
+    "min(to_date('2024-' || (k + 10), 'IYYY-IW'))",
+    "count(*) filter (where (ts, interval '2 s') overlaps (timestamp '2023-11-14 22:13:25', "
+    "timestamp '2023-11-14 22:14:00'))",
     "count(distinct bytes)"};
 static const char *const conditions[] = {
     "x > 0",
@@ -183,6 +199,9 @@ static const char *const own_conditions[] = {
     "g similar to '(a|b)%'",
     "g not like all (array['a%', '%b'])",
     "num_nulls(g, x) = 0 and i::integer > 0",
+    "g !~~ 'a%' and @ i > 2",
+    "regexp_count(g, 'A', 1, 'i') > 0",
+    "ts at time zone 'Europe/Berlin' >= timestamp '2023-11-14 23:13:25'",
     "to_date(to_char(ts, 'YYYYMMDD'), 'YYYYMMDD') > date '2020-01-01'"};
 static const char *const havings[] = {"count(*) > 2",
                                       "sum(i) > 100",
@@ -379,7 +398,7 @@ static void add_other(struct buf *b)
     buf_done(&where);
 }
 
-static void generate(struct buf *b)
+static void make_one(struct buf *b)
 {
     uint32_t kind = next_random(&seed, 10);
     buf_reset(b);
@@ -391,6 +410,14 @@ static void generate(struct buf *b)
         add_join(b);
     else
         add_other(b);
+}
+
+static void generate(struct buf *b)
+{
+    bool zones = access("/usr/share/zoneinfo/Europe/Berlin", R_OK) == 0;
+    do
+        make_one(b);
+    while (!zones && (strstr(buf_text(b), " zone ") || strstr(buf_text(b), "Asia/")));
 }
 
 /* ---- comparing ---- */

@@ -93,6 +93,27 @@ static bool gives_json(const struct node *n)
     return n->kind == NODE_CALL && (sql_gives_json(n->text) || picks_json(n));
 }
 
+/* Is it a time that clocks show (bind_zone.c), which what members send is not by itself? */
+static bool gives_clock(const struct node *n)
+{
+    static const char *const names[] = {"date_trunc", "date_bin", "time_bucket", "+",       "-",
+                                        "round",      "greatest", "least",       "coalesce"};
+    uint32_t count = 0;
+    bool of_many = n->kind == NODE_CASE;
+    if (n->kind == NODE_CAST)
+        return n->clock;
+    for (uint32_t i = 0; i < n->n_args; i++)
+        count += gives_clock(n->args[i]);
+    if (n->kind == NODE_CALL && strcmp(n->text, "timezone") == 0)
+        return n->n_args == 2 && count == 0;
+    const struct agg_kind *kind = n->kind == NODE_CALL ? sql_agg_find(n->text) : NULL;
+    of_many = of_many || (kind && !n->over && sql_agg_picks(kind->op));
+    for (size_t i = 0; n->kind == NODE_CALL && i < sizeof(names) / sizeof(*names); i++)
+        of_many = of_many || strcmp(n->text, names[i]) == 0;
+    bool apart = n->kind == NODE_CALL && strcmp(n->text, "-") == 0 && count > 1; /* an interval */
+    return of_many && count > 0 && !apart;
+}
+
 /* A subquery of one table of all, all of whose names are its own. */
 struct inner {
     struct sql_global *g;
@@ -133,6 +154,23 @@ static struct node *as_json(struct split *p, struct node *name)
     return call;
 }
 
+/* What members send for n, as what it was there. */
+static struct node *as_it_was(struct split *p, struct node *name, const struct node *n, bool json)
+{
+    if (!name || json)
+        return name ? as_json(p, name) : NULL;
+    if (!gives_clock(n))
+        return name;
+    struct node *cast = tree_cast(mem_of(p), name, SQL_TIMESTAMP);
+    if (!cast)
+        return cannot(p);
+    cast->clock = true;
+    cast->pos = name->pos;
+    cast->start = name->start;
+    cast->end = name->end;
+    return cast;
+}
+
 static struct node *replace(void *arg, const struct node *n)
 {
     struct split *p = arg;
@@ -144,7 +182,7 @@ static struct node *replace(void *arg, const struct node *n)
     for (uint32_t k = 0; k < p->n_keys && !value; k++)
         if (tree_equal(p->keys[k], n)) {
             struct node *name = named_like(p, p->key_names[k], n);
-            return name && gives_json(n) ? as_json(p, name) : name;
+            return as_it_was(p, name, n, gives_json(n));
         }
     if (n->kind == NODE_CALL && !n->over && sql_agg_find(n->text)) {
         struct node *call = split_aggregate(p, n);
@@ -152,7 +190,7 @@ static struct node *replace(void *arg, const struct node *n)
             return cannot(p);
         call->start = n->start;
         call->end = n->end;
-        return picks_json(n) ? as_json(p, call) : call;
+        return as_it_was(p, call, n, picks_json(n));
     }
     if (n->kind != NODE_NAME)
         return NULL;

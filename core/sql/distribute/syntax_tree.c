@@ -185,7 +185,8 @@ bool tree_equal(const struct node *a, const struct node *b)
     case NODE_CALL:
         return strcmp(a->text, b->text) == 0 && equal_nodes(a->args, b->args, a->n_args);
     case NODE_CAST:
-        return a->cast == b->cast && equal_nodes(a->args, b->args, a->n_args);
+        return a->cast == b->cast && a->clock == b->clock &&
+               equal_nodes(a->args, b->args, a->n_args);
     case NODE_STAR:
         return false;
     case NODE_NULL:

@@ -296,7 +296,10 @@ static void add_cast(struct unparser *u, const struct node *n)
         [SQL_CALENDAR] = "interval"};
     (void)buf_adds(u->out, n->flag ? "try_cast(" : "cast(");
     unparse_node(u, n->args[0]);
-    (void)buf_addf(u->out, " as %s)", n->exact ? "numeric" : types[n->cast]);
+    (void)buf_addf(u->out, " as %s)",
+                   n->exact                                ? "numeric"
+                   : n->cast == SQL_TIMESTAMP && !n->clock ? "timestamptz"
+                                                           : types[n->cast]);
 }
 
 static void add_row(struct unparser *u, const struct node *n)

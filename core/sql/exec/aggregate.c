@@ -470,7 +470,7 @@ int sql_aggregate(struct op *child, struct expr **keys, uint32_t n_keys, struct 
         types[n] = keys[n]->type;
         dict[n] = keys[n]->dict && keys[n]->kind == EXPR_COLUMN;
         op->cols[n] = (struct col){
-            .name = "", .type = types[n], .unit = keys[n]->unit, .json = keys[n]->json, .doc = ""};
+            .name = "", .type = types[n], .unit = keys[n]->unit, .mark = keys[n]->mark, .doc = ""};
     }
     for (uint32_t i = 0; i < n_aggs; i++) {
         const struct agg_spec *spec = aggs[i]->set;
@@ -491,7 +491,7 @@ int sql_aggregate(struct op *child, struct expr **keys, uint32_t n_keys, struct 
         op->cols[n_keys + i] = (struct col){.name = "",
                                             .type = spec->type,
                                             .unit = aggs[i]->unit,
-                                            .json = aggs[i]->json,
+                                            .mark = aggs[i]->mark,
                                             .doc = ""};
     }
     op->child = child;

@@ -107,7 +107,7 @@ int sql_grouping_sets(struct op *child, struct expr **keys, uint32_t n_keys, con
         *c = (struct col){.name = "",
                           .type = keys[k]->type,
                           .unit = keys[k]->unit,
-                          .json = keys[k]->json,
+                          .mark = keys[k]->mark,
                           .doc = ""};
         c->dict = keys[k]->dict && keys[k]->kind == EXPR_COLUMN;
         if (make_null(q, &s->nulls[k], c) < 0)

@@ -267,7 +267,7 @@ static int describe_columns(struct query *q, struct op *op, struct op *child, co
         op->cols[child->n_cols + i] = (struct col){.name = "",
                                                    .type = w->wins[i].expr->type,
                                                    .unit = w->wins[i].expr->unit,
-                                                   .json = w->wins[i].expr->json,
+                                                   .mark = w->wins[i].expr->mark,
                                                    .doc = ""};
     op->detail = sql_getf(q, "%u function%s", w->n_wins, w->n_wins == 1 ? "" : "s");
     return op->detail ? 0 : -ENOMEM;

@@ -53,7 +53,7 @@ struct expr {
     uint32_t pos, start, end;
     bool literal; /* CONST: written as 'text' or NULL: takes the type it is compared with */
     bool dict;
-    bool json;    /* a text that is JSON: bind_json.c */
+    uint8_t mark; /* enum mark: bind_json.c, bind_zone.c */
     bool numeric; /* a double that PostgreSQL would compute as numeric: halves round up */
     bool negated; /* IN */
     bool null_in; /* IN: NULL is one of the values */

@@ -37,7 +37,7 @@ struct expr *sql_column_expr(struct query *q, const struct op *op, uint32_t colu
         e->column = column;
         e->dict = op->cols[column].dict;
         e->unit = op->cols[column].unit;
-        e->json = op->cols[column].json;
+        e->mark = op->cols[column].mark;
     }
     return e;
 }

@@ -357,6 +357,7 @@ const struct func sql_interval_funcs[] = {
     {"date_trunc", "tm", 'm', 0, trunc_interval},
     {"make_date", "iii", 'D', 0, make_time},
     {"make_timestamp", "iiiiid", 's', 0, make_time},
+    {"make_timestamptz", "iiiiid", 's', 0, make_time},
     {"epoch", "m", 'd', 0, interval_epoch},
     {"+", "Di", 'D', 0, move_date},
     {"+", "iD", 'D', 0, move_date},

@@ -104,7 +104,8 @@ KERNEL(div_whole)
 {
     const double *a = st->a[0]->d, *b = st->a[1]->d;
     bool zero = false;
-    ROWS(zero |= b[i] == 0 && a[i] == a[i]; st->dst->d[i] = b[i] == 0 ? 0 : trunc(a[i] / b[i]););
+    ROWS(zero |= b[i] == 0 && a[i] == a[i];
+         st->dst->d[i] = b[i] == 0 ? 0 : trunc(a[i] / b[i]) + 0.0;);
     return zero ? sql_run_error(r, st, -EDOM, "division by zero (nullif(x, 0) avoids it)") : 0;
 }
 

@@ -348,9 +348,9 @@ select 'a' similar to a from (values ('a')) t(a)
 ----
 error: line 1, column 12: the pattern of `similar to` is a literal; x ~ regexp takes others
 
-select to_date('2024-05', 'IYYY-IW')
+select to_date('2024-05', 'CC-IW')
 ----
-error: line 1, column 8: to_date() does not read the pattern IYYY; it reads YYYY MM DD DDD Mon Month HH24 HH12 MI SS SSSS MS US FF3 AM, and "text"
+error: line 1, column 8: to_date() does not read the pattern CC; it reads YYYY MM DD DDD Mon Month IYYY IW ID WW W J HH24 HH12 MI SS SSSS MS US FF3 AM, and "text"
 
 select to_date('05', 'DD')
 ----

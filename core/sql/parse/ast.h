@@ -106,6 +106,7 @@ struct node {
     bool exact; /* DOUBLE: integer / 10^decimals, as written or computed; CAST: to numeric */
     uint32_t decimals;
     enum sql_type cast;
+    bool clock; /* CAST: to a timestamp without time zone */
     struct node **args;
     uint32_t n_args;
     struct node *filter; /* CALL: filter (where ...) */

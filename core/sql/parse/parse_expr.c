@@ -119,6 +119,7 @@ struct type {
     struct node *digits, *decimals; /* numeric(10, 2), varchar(20); NULL: all there are */
     bool padded;                    /* char(20): blanks at its end mean nothing */
     bool single;                    /* real */
+    bool clock;                     /* timestamp without time zone */
 };
 
 /* varchar(20), numeric(10, 2); numeric(10) has no decimals, other numbers count for nothing. */
@@ -223,9 +224,11 @@ static struct type type_named(struct parser *p)
             if (found.digits)
                 found.digits->integer = 1;
         }
+        found.clock = found.type == SQL_TIMESTAMP && strcmp(t->text, "timestamptz") != 0;
         if (found.type == SQL_TIMESTAMP && is_word(p, 1, "time") &&
-            (take_word(p, "with") || take_word(p, "without"))) {
-            p->at++;
+            (is_word(p, 0, "with") || is_word(p, 0, "without"))) {
+            found.clock = found.clock && is_word(p, 0, "without");
+            p->at += 2;
             need_word(p, "zone", "zone");
         }
         return found;
@@ -245,6 +248,7 @@ struct node *sql_parse_as_type(struct parser *p, struct node *x, uint32_t pos, b
         return NULL;
     n->exact = numeric;
     n->cast = type.type;
+    n->clock = type.clock;
     n->flag = forgiving;
     if (json) /* a text that is proved */
         return sql_parse_make(p, forgiving ? "try_json" : "json", pos, n, NULL);
@@ -439,7 +443,11 @@ struct node *sql_parse_word(struct parser *p)
         is_word(p, 2, "time") && is_word(p, 3, "zone") &&
         p->tokens[p->at + 4].type == TOKEN_STRING) {
         p->at += 5;
-        return cast_node(p, sql_parse_text(p, &p->tokens[p->at - 1]), SQL_TIMESTAMP, pos);
+        struct node *n = cast_node(p, sql_parse_text(p, &p->tokens[p->at - 1]), SQL_TIMESTAMP, pos);
+        if (n)
+            n->clock =
+                is_word(&(struct parser){.tokens = p->tokens, .at = p->at - 4}, 0, "without");
+        return n;
     }
     if (is_word(p, 0, "interval") &&
         (string_next || call_next || p->tokens[p->at + 1].type == TOKEN_NUMBER))

@@ -514,12 +514,7 @@ struct node *sql_parse_infix(struct parser *p, struct node *left, int binding, b
     if (binding < BIND_CAST && is_word(p, 0, "at") && is_word(p, 1, "time")) {
         p->at += 2;
         need_word(p, "zone", "zone");
-        if (now(p)->type != TOKEN_STRING || strcasecmp(now(p)->text, "utc") != 0)
-            return sql_parse_expected(
-                p, "'UTC': times are stored in UTC, and no other zone is supported; ts + interval "
-                   "'8 hours' shows a clock that is 8 h ahead");
-        p->at++;
-        return left;
+        return sql_parse_make(p, "timezone", pos, sql_parse_expr(p, BIND_CAST), left);
     }
     return parse_word_infix(p, left, binding, ret_more);
 }

@@ -227,8 +227,8 @@ static int bind_case(struct query *q, struct scope *s, const struct node *n, str
         if (!when)
             values[n_values++] = e->args[i];
     }
-    bool json;
-    int rc = sql_unify_json(q, n, values, n_values, &json);
+    uint8_t mark;
+    int rc = sql_unify_marks(q, n, values, n_values, &mark);
     rc = rc < 0 ? rc : sql_unify(q, values, n_values, "case", &e->type);
     if (rc < 0)
         return rc;
@@ -238,7 +238,7 @@ static int bind_case(struct query *q, struct scope *s, const struct node *n, str
             e->args[i] = values[n_values++];
     *ret = e;
     rc = sql_fold_call(q, ret);
-    (*ret)->json = json;
+    (*ret)->mark = mark;
     return rc;
 }
 
@@ -322,7 +322,7 @@ static int bind_cast(struct query *q, const struct node *n, struct expr **ret)
     }
     rc = rc < 0 ? rc : sql_cast_to(q, ret, n->cast, n->flag);
     if (rc == 0)
-        rc = sql_unmark_json(q, ret);
+        rc = sql_mark(q, ret, n->clock ? MARK_CLOCK : MARK_NONE);
     if (rc == 0)
         (*ret)->numeric = n->exact;
     return rc;

@@ -75,20 +75,24 @@ int sql_agg_bind(struct query *q, struct scope *s, const struct node *n,
  * aggregates. */
 int sql_agg_spec(struct query *q, struct scope *s, const struct node *n,
                  const struct agg_kind *kind, bool over_window, struct agg_spec **ret);
-bool sql_agg_is_json(const struct agg_spec *a); /* what it gives: one of its values, a list */
+uint8_t sql_agg_mark(const struct agg_spec *a); /* of what it gives: one of its values, a list */
 int sql_window_bind(struct query *q, struct scope *s, const struct node *n, struct expr **ret);
 /* bind_json.c: is a text that a function gives JSON?  JSON made of any value; text of JSON. */
 bool sql_gives_json(const char *function);
 int sql_make_json(struct query *q, const struct node *n, struct expr **e);
-int sql_unmark_json(struct query *q, struct expr **e);
-/* Are they one JSON?  So they are when one is, and the others are literals: those are proved. */
-int sql_unify_json(struct query *q, const struct node *n, struct expr **e, uint32_t count,
-                   bool *ret_json);
+int sql_mark(struct query *q, struct expr **e, uint8_t mark); /* a copy, if it is another one */
+/* One mark for all of them: JSON when one is, and the others are literals, which are proved. */
+int sql_unify_marks(struct query *q, const struct node *n, struct expr **e, uint32_t count,
+                    uint8_t *ret);
 /* The same column of both sides of a union: where one is JSON, texts of the other are proved. */
-int sql_unite_json(struct query *q, uint32_t pos, struct expr *pair[2], bool *ret_json);
+int sql_unite_marks(struct query *q, uint32_t pos, struct expr *pair[2], uint8_t *ret);
 /* Arguments of to_json() and json_build_*() made JSON.  1: that was all, and *ret is it. */
 int sql_bind_json(struct query *q, const struct node *n, struct expr **args, struct expr **ret);
 /* What does here what others call so; NULL: nothing known.  func_synonyms.c */
+/* bind_zone.c: x at time zone 'Europe/Berlin', timezone(zone, x).  1: it was that. */
+int sql_bind_zone(struct query *q, const struct node *n, struct expr **args, struct expr **ret);
+/* Does a function of times give the clock's time where it was given it? */
+uint8_t sql_clock_of(const struct node *n, struct expr *const *args, const enum sql_type *types);
 const char *sql_instead_of(const char *function);
 
 #endif

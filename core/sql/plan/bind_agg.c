@@ -368,7 +368,7 @@ static int bind_args(struct query *q, struct scope *s, const struct node *n, str
 /* max(j) is JSON as j is, max(j::text) is not. */
 static bool same_arg(const struct expr *a, const struct expr *b)
 {
-    return a == b || (a && b && a->json == b->json && sql_expr_equal(a, b));
+    return a == b || (a && b && a->mark == b->mark && sql_expr_equal(a, b));
 }
 
 static bool same_spec(const struct agg_spec *a, const struct agg_spec *b)
@@ -436,9 +436,11 @@ bool sql_agg_picks(enum agg_op op)
            op == AGG_ARG_MIN || op == AGG_ARG_MAX || op == AGG_MODE;
 }
 
-bool sql_agg_is_json(const struct agg_spec *a)
+uint8_t sql_agg_mark(const struct agg_spec *a)
 {
-    return sql_agg_picks(a->kind->op) ? a->arg->json : sql_gives_json(a->kind->name);
+    return sql_agg_picks(a->kind->op)      ? a->arg->mark
+           : sql_gives_json(a->kind->name) ? MARK_JSON
+                                           : MARK_NONE;
 }
 
 static bool is_of_outer(const struct expr *e)
@@ -496,7 +498,7 @@ int sql_agg_bind(struct query *q, struct scope *s, const struct node *n,
     e->column = s->n_aggs;
     e->set = a;
     e->numeric = kind->op == AGG_AVG && a->type == SQL_DOUBLE && a->of == SQL_INT;
-    e->json = sql_agg_is_json(a);
+    e->mark = sql_agg_mark(a);
     e->unit =
         a->arg && kind->op != AGG_COUNT && a->kind->op != AGG_VAR && a->kind->op != AGG_VAR_POP
             ? a->arg->unit

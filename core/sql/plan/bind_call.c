@@ -74,8 +74,8 @@ static int no_function(struct query *q, const struct node *n, struct expr **args
 /* Is the result a numeric of PostgreSQL's?  So it is of numerics, and of integers with them. */
 static bool is_numeric(const char *name, struct expr *const *args, uint32_t n)
 {
-    static const char *const names[] = {"+",   "-",     "*",   "/",    "%",     "neg",
-                                        "abs", "round", "mod", "sqrt", "power", "trunc"};
+    static const char *const names[] = {"+",     "-",   "*",    "/",     "%",     "neg", "abs",
+                                        "round", "mod", "sqrt", "power", "trunc", "div"};
     bool any = false, known = false;
     if (strncmp(name, "to_numeric", 10) == 0)
         return true;
@@ -114,6 +114,7 @@ static int make_call(struct query *q, const struct node *n, struct expr **args, 
     const struct func *f = sql_func_find(n->text, types, literals, n->n_args, &known);
     if (!f)
         return no_function(q, n, args, known);
+    uint8_t clock = sql_clock_of(n, args, types);
     struct expr *e = sql_new_expr(q, EXPR_CALL, SQL_NULL, n->pos, n->n_args);
     if (!e)
         return -ENOMEM;
@@ -139,7 +140,9 @@ static int make_call(struct query *q, const struct node *n, struct expr **args, 
     *ret = e;
     int rc = sql_fold_call(q, ret);
     (*ret)->numeric = numeric && (*ret)->type == SQL_DOUBLE;
-    (*ret)->json = sql_gives_json(n->text);
+    (*ret)->mark = sql_gives_json(n->text)    ? MARK_JSON
+                   : e->type == SQL_TIMESTAMP ? clock
+                                              : MARK_NONE;
     return rc;
 }
 
@@ -159,7 +162,10 @@ static int bind_nullif(struct query *q, const struct node *n, struct expr **args
     e->args[1] = null;
     e->args[2] = args[0];
     *ret = e;
-    return sql_fold_call(q, ret);
+    uint8_t mark = args[0]->mark;
+    rc = sql_fold_call(q, ret);
+    (*ret)->mark = rc < 0 ? MARK_NONE : mark;
+    return rc;
 }
 
 /* (from, interval) overlaps ...: what ends so long after its beginning. */
@@ -197,6 +203,7 @@ static int bind_special(struct query *q, const struct node *n, struct expr **arg
         return *ret ? 1 : -ENOMEM;
     }
     rc = sql_bind_json(q, n, args, ret);
+    rc = rc != 0 ? rc : sql_bind_zone(q, n, args, ret);
     if (rc != 0)
         return rc;
     bool coalesce = strcmp(n->text, "coalesce") == 0 || strcmp(n->text, "ifnull") == 0 ||
@@ -206,13 +213,13 @@ static int bind_special(struct query *q, const struct node *n, struct expr **arg
         if (!e)
             return -ENOMEM;
         memcpy(e->args, args, n->n_args * sizeof(struct expr *));
-        bool json = false; /* and '[]' beside it */
-        rc = sql_unify_json(q, n, e->args, n->n_args, &json);
+        uint8_t mark = MARK_NONE; /* and '[]' beside it */
+        rc = sql_unify_marks(q, n, e->args, n->n_args, &mark);
         rc = rc < 0 ? rc : sql_unify(q, e->args, n->n_args, "coalesce", &e->type);
         e->unit = e->args[0]->unit;
         *ret = e;
         rc = rc < 0 ? rc : sql_fold_call(q, ret);
-        (*ret)->json = json;
+        (*ret)->mark = mark;
         return rc < 0 ? rc : 1;
     }
     if (strcmp(n->text, "nullif") == 0 && n->n_args == 2) {

@@ -26,7 +26,7 @@ bool sql_gives_json(const char *function)
 
 int sql_make_json(struct query *q, const struct node *n, struct expr **e)
 {
-    if ((*e)->json)
+    if ((*e)->mark == MARK_JSON)
         return 0;
     enum sql_type t = (*e)->type;
     bool plain =
@@ -36,32 +36,43 @@ int sql_make_json(struct query *q, const struct node *n, struct expr **e)
 }
 
 /* A copy: the expression may be an aggregate that stands elsewhere too. */
-int sql_unmark_json(struct query *q, struct expr **e)
+int sql_mark(struct query *q, struct expr **e, uint8_t mark)
 {
-    if (!(*e)->json)
+    if ((*e)->mark == mark)
         return 0;
     struct expr *copy = sql_get(q, 1, sizeof(*copy));
     if (!copy)
         return -ENOMEM;
     *copy = **e;
-    copy->json = false;
+    copy->mark = mark;
     *e = copy;
     return 0;
 }
 
-int sql_unify_json(struct query *q, const struct node *n, struct expr **e, uint32_t count,
-                   bool *ret_json)
+/* Are they what a clock shows?  So are timestamps beside dates and NULL, as in PostgreSQL. */
+static uint8_t common_clock(struct expr *const *e, uint32_t count)
+{
+    bool clock = false;
+    for (uint32_t i = 0; i < count; i++)
+        clock = clock || e[i]->mark == MARK_CLOCK;
+    for (uint32_t i = 0; i < count; i++)
+        clock = clock && (e[i]->mark == MARK_CLOCK || e[i]->type != SQL_TIMESTAMP);
+    return clock ? MARK_CLOCK : MARK_NONE;
+}
+
+int sql_unify_marks(struct query *q, const struct node *n, struct expr **e, uint32_t count,
+                    uint8_t *ret)
 {
     bool any = false, all = true;
     int rc = 0;
     for (uint32_t i = 0; i < count; i++) {
-        any = any || e[i]->json;
-        all = all && (e[i]->json || e[i]->literal);
+        any = any || e[i]->mark == MARK_JSON;
+        all = all && (e[i]->mark == MARK_JSON || e[i]->literal);
     }
-    *ret_json = any && all;
+    *ret = any && all ? MARK_JSON : common_clock(e, count);
     for (uint32_t i = 0; i < count && any && all && rc == 0; i++) {
         struct sql_value v;
-        if (e[i]->json || e[i]->type != SQL_TEXT)
+        if (e[i]->mark == MARK_JSON || e[i]->type != SQL_TEXT)
             continue;
         rc = sql_call_named(q, n, "json", e[i], NULL, &e[i]);
         rc = rc < 0 ? rc : sql_fold(q, e[i], &v); /* wrong whether or not a row comes */
@@ -69,13 +80,14 @@ int sql_unify_json(struct query *q, const struct node *n, struct expr **e, uint3
     return rc;
 }
 
-int sql_unite_json(struct query *q, uint32_t pos, struct expr *pair[2], bool *ret_json)
+int sql_unite_marks(struct query *q, uint32_t pos, struct expr *pair[2], uint8_t *ret)
 {
     const struct node call = {.kind = NODE_CALL, .pos = pos};
     int rc = 0;
-    *ret_json = pair[0]->json || pair[1]->json;
-    for (int i = 0; i < 2 && *ret_json && rc == 0; i++)
-        if (!pair[i]->json && pair[i]->type == SQL_TEXT)
+    bool json = pair[0]->mark == MARK_JSON || pair[1]->mark == MARK_JSON;
+    *ret = json ? MARK_JSON : common_clock(pair, 2);
+    for (int i = 0; i < 2 && json && rc == 0; i++)
+        if (pair[i]->mark != MARK_JSON && pair[i]->type == SQL_TEXT)
             rc = sql_call_named(q, &call, "json", pair[i], NULL, &pair[i]);
     return rc;
 }
@@ -95,7 +107,7 @@ int sql_bind_json(struct query *q, const struct node *n, struct expr **args, str
         if (object && i % 2 == 0)
             rc = sql_cast_to(q, &args[i], SQL_TEXT, false);
         if (rc == 0 && object && i % 2 == 0)
-            rc = sql_unmark_json(q, &args[i]);
+            rc = sql_mark(q, &args[i], MARK_NONE);
         rc = rc < 0 ? rc : sql_make_json(q, n, &args[i]);
     }
     if (one)

@@ -50,7 +50,7 @@ static struct expr *given(struct query *q, const struct outer *o, uint32_t i, ui
         return NULL;
     e->type = o->args[i]->type;
     e->unit = o->args[i]->unit;
-    e->json = o->args[i]->json;
+    e->mark = o->args[i]->mark;
     e->literal = false;
     e->unknown = o->values == NULL;
     return e;
@@ -385,7 +385,7 @@ int sql_bind_subquery(struct query *q, struct scope *s, const struct node *n, st
     }
     if (rc < 0 || !*ret)
         return rc < 0 ? rc : -ENOMEM;
-    (*ret)->json = !exists && op->cols[0].json;
+    (*ret)->mark = exists ? MARK_NONE : op->cols[0].mark;
     return 0;
 }
 

@@ -170,7 +170,7 @@ static int arg_types(struct query *q, const struct node *n, const struct win_spe
     if (rc < 0 || spec->fn < WIN_LAG)
         return rc;
     struct expr *values[2] = {args[0], spec->n_args > 2 ? args[2] : NULL};
-    rc = sql_unify_json(q, n, values, spec->n_args > 2 ? 2 : 1, &e->json);
+    rc = sql_unify_marks(q, n, values, spec->n_args > 2 ? 2 : 1, &e->mark);
     rc =
         rc < 0 ? rc : sql_unify(q, values, spec->n_args > 2 ? 2 : 1, "a window function", &e->type);
     args[0] = values[0];
@@ -197,7 +197,7 @@ static int bind_function(struct query *q, struct scope *s, const struct node *n,
         if (a->filter)
             e->args[spec->n_args] = a->filter;
         e->type = a->type;
-        e->json = sql_agg_is_json(a);
+        e->mark = sql_agg_mark(a);
         return 0;
     }
     if (!kind)

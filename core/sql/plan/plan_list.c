@@ -170,7 +170,7 @@ int sql_list_project(struct query *q, struct op *op, const struct list *l, struc
         struct expr *e = exprs[i] = l->items[i].expr;
         const char *doc = e->kind == EXPR_COLUMN ? op->cols[e->column].doc : "";
         cols[i] = (struct col){
-            .name = l->items[i].name, .unit = e->unit, .json = e->json, .doc = doc ? doc : ""};
+            .name = l->items[i].name, .unit = e->unit, .mark = e->mark, .doc = doc ? doc : ""};
     }
     return sql_project(op, exprs, cols, l->n, ret);
 }

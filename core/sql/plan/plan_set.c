@@ -34,13 +34,13 @@ int sql_plan_values(struct query *q, const struct select *s, struct op **ret)
     }
     for (uint32_t c = 0; c < n; c++) {
         struct expr **column = &cells[(size_t)c * s->n_rows];
-        bool json;
-        int rc = sql_unify_json(q, s->rows[0], column, s->n_rows, &json);
+        uint8_t mark;
+        int rc = sql_unify_marks(q, s->rows[0], column, s->n_rows, &mark);
         rc = rc < 0 ? rc : sql_unify(q, column, s->n_rows, "values", &types[c]);
         if (rc < 0)
             return rc;
         cols[c] = (struct col){
-            .name = sql_getf(q, "column%u", c + 1), .type = types[c], .json = json, .doc = ""};
+            .name = sql_getf(q, "column%u", c + 1), .type = types[c], .mark = mark, .doc = ""};
         pointers[c] = &v[c];
         if (!cols[c].name || sql_vec_room(q, &v[c], types[c]) < 0)
             return -ENOMEM;
@@ -59,15 +59,15 @@ int sql_plan_values(struct query *q, const struct select *s, struct op **ret)
     return sql_scan_rowset(q, rows, cols, ret);
 }
 
-/* Cast one side's columns where the common type is another; json: those that are JSON. */
-static int cast_side(struct query *q, struct op **op, struct expr **exprs, const bool *json)
+/* Cast one side's columns where the common type is another; marks: theirs. */
+static int cast_side(struct query *q, struct op **op, struct expr **exprs, const uint8_t *marks)
 {
     struct col *cols = sql_get(q, (*op)->n_cols, sizeof(*cols));
     bool same = true;
     if (!cols)
         return -ENOMEM;
     for (uint32_t c = 0; c < (*op)->n_cols; c++) {
-        (*op)->cols[c].json = json[c];
+        (*op)->cols[c].mark = marks[c];
         cols[c] = (*op)->cols[c];
         same = same && exprs[c]->kind == EXPR_COLUMN;
         sql_want(*op, c);
@@ -90,20 +90,20 @@ int sql_plan_set(struct query *q, const struct select *s, struct cte *ctes, stru
         return sql_error(q->text, q->size, s->pos, -EINVAL, "%s of %u columns and %u columns", name,
                          n, sides[1]->n_cols);
     struct expr **exprs = sql_get(q, 2 * (size_t)n, sizeof(struct expr *));
-    bool *json = sql_get(q, n, sizeof(*json));
-    if (!exprs || !json)
+    uint8_t *marks = sql_get(q, n, sizeof(*marks));
+    if (!exprs || !marks)
         return -ENOMEM;
     for (uint32_t c = 0; c < n && rc == 0; c++) {
         struct expr *pair[2] = {sql_column_expr(q, sides[0], c, s->pos),
                                 sql_column_expr(q, sides[1], c, s->pos)};
         enum sql_type type;
-        rc = pair[0] && pair[1] ? sql_unite_json(q, s->pos, pair, &json[c]) : -ENOMEM;
+        rc = pair[0] && pair[1] ? sql_unite_marks(q, s->pos, pair, &marks[c]) : -ENOMEM;
         rc = rc < 0 ? rc : sql_unify(q, pair, 2, name, &type);
         exprs[c] = pair[0];
         exprs[n + c] = pair[1];
     }
     for (int side = 0; side < 2 && rc == 0; side++)
-        rc = cast_side(q, &sides[side], exprs + (side ? n : 0), json);
+        rc = cast_side(q, &sides[side], exprs + (side ? n : 0), marks);
     if (rc == 0 && s->set != SET_UNION)
         return sql_set(sides[0], sides[1], s->set == SET_EXCEPT, s->all, ret);
     if (rc == 0)

@@ -62,11 +62,11 @@ static int cast_part(struct query *q, const struct cte *c, const enum sql_type *
         sql_want(*op, i);
         if (!(exprs[i] = sql_column_expr(q, *op, i, c->select->pos)))
             return -ENOMEM;
-        struct expr whole = {.json = c->cols[i].json}, *pair[2] = {exprs[i], &whole};
-        bool json;
-        int rc = sql_unite_json(q, c->select->pos, pair, &json);
+        struct expr whole = {.mark = c->cols[i].mark}, *pair[2] = {exprs[i], &whole};
+        uint8_t mark;
+        int rc = sql_unite_marks(q, c->select->pos, pair, &mark);
         exprs[i] = pair[0];
-        cols[i].json = json;
+        cols[i].mark = mark;
         if (rc == 0 && types[i] != exprs[i]->type)
             rc = sql_coerce(q, &exprs[i], types[i], "union");
         if (rc < 0)
@@ -253,7 +253,7 @@ static int find_types(struct query *q, struct cte *c, struct op *first, enum sql
     for (uint32_t i = 0; i < n && rc == 0; i++) {
         struct expr *pair[2] = {sql_column_expr(q, first, i, c->select->pos),
                                 sql_column_expr(q, second, i, c->select->pos)};
-        rc = pair[0] && pair[1] ? sql_unite_json(q, c->select->pos, pair, &first->cols[i].json)
+        rc = pair[0] && pair[1] ? sql_unite_marks(q, c->select->pos, pair, &first->cols[i].mark)
                                 : -ENOMEM;
         rc = rc < 0 ? rc : sql_unify(q, pair, 2, "union", &types[i]);
     }

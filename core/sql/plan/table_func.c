@@ -127,6 +127,8 @@ static int plan_series(struct query *q, const struct node *call, struct op **ret
         s->last -= !range ? 0 : step.months > 0 || step.ns > 0 ? 1 : -1;
     }
     op->state = s;
+    if (type == SQL_TIMESTAMP && args[0]->mark == args[1]->mark)
+        op->cols[0].mark = args[0]->mark;
     *ret = op;
     return 0;
 }
@@ -244,7 +246,7 @@ static int plan_json(struct query *q, const struct node *call, const struct json
     op->state = m;
     for (uint32_t c = 0; c < n; c++)
         op->out.v[c].stable = true;
-    op->cols[0].json = (kind->shows & SHOWS_JSON) != 0; /* it is alone */
+    op->cols[0].mark = kind->shows & SHOWS_JSON ? MARK_JSON : MARK_NONE; /* it is alone */
     *ret = op;
     return 0;
 }

@@ -49,6 +49,16 @@ static struct civil civil_from_days(int64_t days)
     return c;
 }
 
+int64_t sql_day_number(int64_t year, uint32_t month, uint32_t day)
+{
+    return days_from_civil((struct civil){year, month, day});
+}
+
+int64_t sql_year_of_day(int64_t day)
+{
+    return civil_from_days(day).year;
+}
+
 static int64_t floor_div(int64_t a, int64_t b)
 {
     return a / b - (a % b != 0 && (a < 0) != (b < 0));

@@ -37,6 +37,9 @@ enum time_part sql_time_part(const char *name, size_t size);
 /* Also "min", "hrs" ...: in texts, where no column or alias may be meant. */
 enum time_part sql_short_part(const char *name, size_t size);
 /* Later than ns: it would be before the year 1678, out of range. */
+/* Days since 1970-01-01 of a date, and the year of such a day. */
+int64_t sql_day_number(int64_t year, uint32_t month, uint32_t day);
+int64_t sql_year_of_day(int64_t day);
 int64_t sql_time_trunc(enum time_part part, int64_t ns);
 double sql_time_get(enum time_part part, int64_t ns);
 /* Hours, minutes, or seconds and their parts with what is below them: of less than a day of either

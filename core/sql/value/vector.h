@@ -55,6 +55,10 @@ struct sql_rows { /* sql.h */
     uint32_t n;
 };
 
+/* What has no type of its own: MARK_JSON is a text that is JSON, MARK_CLOCK a timestamp that the
+ * clocks of some zone show. */
+enum mark { MARK_NONE, MARK_JSON, MARK_CLOCK };
+
 struct col {
     const char *name;
     const char *table; /* alias or name it may be qualified with, NULL: none */
@@ -62,11 +66,11 @@ struct col {
     enum sql_type type;
     uint32_t unit;
     const char *doc;
-    bool json;   /* texts that are JSON */
-    bool dict;   /* vectors carry ids of the store's dictionary, always */
-    bool hidden; /* not part of *, found by its table's name only: the right side of using () */
-    bool first;  /* comes first in *: the columns of using () */
-    bool aside;  /* not part of * nor of a natural join, found by its name */
+    uint8_t mark; /* what its values are more than their type says: enum mark */
+    bool dict;    /* vectors carry ids of the store's dictionary, always */
+    bool hidden;  /* not part of *, found by its table's name only: the right side of using () */
+    bool first;   /* comes first in *: the columns of using () */
+    bool aside;   /* not part of * nor of a natural join, found by its name */
 };
 
 /* next: fill op->out.  1: rows (n_sel > 0), 0: no more, -errno. */
