@@ -492,10 +492,24 @@ const struct cli_command *cli_command_at(uint32_t i)
 }
 
 /* What py-spy, memray and psql call what is here. */
-static const char *const words_of_others[][2] = {
-    {"dump", "backtrace"}, {"stack", "backtrace"},   {"stacks", "backtrace"}, {"ps", "list"},
-    {"attach", "inject"},  {"record", "flamegraph"}, {"detach", "eject"},     {"sql", "query"},
-    {"live", "top"},       {"leaks", "memory"},      {"run", "launch"},       {"psql", "query"}};
+static const char *const words_of_others[][2] = {{"dump", "backtrace"},
+                                                 {"stack", "backtrace"},
+                                                 {"stacks", "backtrace"},
+                                                 {"ps", "list"},
+                                                 {"attach", "inject"},
+                                                 {"record", "flamegraph"},
+                                                 {"detach", "eject"},
+                                                 {"sql", "query"},
+                                                 {"live", "top"},
+                                                 {"leaks", "memory"},
+                                                 {"run", "launch"},
+                                                 {"psql", "query"},
+                                                 {"hang", "cluster hang"},
+                                                 {"diff", "cluster diff"},
+                                                 {"nodes", "cluster nodes"},
+                                                 {"status", "cluster status"},
+                                                 {"stats", "top"},
+                                                 {"summary", "memory"}};
 
 const char *cli_command_near(const char *word)
 {

@@ -62,7 +62,7 @@ static int unknown_command(const char *word)
     const char *near = cli_command_near(word);
 
     if (near != NULL)
-        terminal_say("no command '%s'; did you mean '%s'; `probing help` lists them", word, near);
+        terminal_say("no command '%s'; did you mean '%s'? `probing help` lists them", word, near);
     else if (text_is_name(word))
         say_nobody_brings(word);
     else

@@ -138,7 +138,15 @@ static const char *word_of(const struct buf *words, const char *name)
     return NULL;
 }
 
-/* Where the job's agents meet; false: its agent does not say, or not by a TCPStore. */
+/* Its agent has taken a port that was free, as with --standalone: no other one can know it. */
+static bool is_its_own(const char *endpoint)
+{
+    const char *colon = strrchr(endpoint, ':');
+
+    return colon != NULL && strcmp(colon, ":0") == 0;
+}
+
+/* Where the job's agents meet; false: its agent does not say, or not by a TCPStore, or is alone. */
 static bool find_store(pid_t agent, char *ret, size_t size)
 {
     struct buf words;
@@ -150,7 +158,7 @@ static bool find_store(pid_t agent, char *ret, size_t size)
         const char *backend = word_of(&words, "--rdzv-backend");
         const char *endpoint = word_of(&words, "--rdzv-endpoint");
         found = backend != NULL && strcmp(backend, "c10d") == 0 && endpoint != NULL &&
-                endpoint[0] != '\0' && strlen(endpoint) < size;
+                endpoint[0] != '\0' && strlen(endpoint) < size && !is_its_own(endpoint);
         if (found)
             (void)snprintf(ret, size, "%s", endpoint);
     }

@@ -187,6 +187,32 @@ static int compare(const void *one, const void *two)
     return a->pid < b->pid ? -1 : a->pid > b->pid;
 }
 
+/* Its parent has ended, or whoever leads its process group, as a launcher makes of each rank. */
+static bool is_orphan(const struct candidate *c, bool *ret_leads)
+{
+    pid_t leader = getpgid(c->pid);
+
+    *ret_leads = leader <= 0 || strchr("?ZX", target_state(leader)) == NULL;
+    return !*ret_leads || c->ancestors[0] <= 1;
+}
+
+/* A logger, say, that runs on when its rank has ended: it says that it is the rank, and hid that it
+ * is gone.  Only of what is no Python where the other ranks of the job are, and have parents. */
+static void judge_left(struct candidates *all)
+{
+    for (uint32_t i = 0; i < all->n; i++) {
+        struct candidate *c = &all->list[i];
+        bool leads;
+        if (c->out || c->worth > 0 || !is_orphan(c, &leads))
+            continue;
+        for (uint32_t k = 0; k < all->n && !c->out; k++) {
+            const struct candidate *o = &all->list[k];
+            c->out = !o->out && o->worth > 0 && o->rank != c->rank && strcmp(o->job, c->job) == 0 &&
+                     (!leads || o->ancestors[0] != c->ancestors[0]);
+        }
+    }
+}
+
 /* By families, not by pairs: a job's environment may be that of thousands that are no ranks. */
 static void judge_all(struct candidates *all)
 {
@@ -201,6 +227,7 @@ static void judge_all(struct candidates *all)
                 judge(old, young);
         }
     }
+    judge_left(all);
 }
 
 void job_list(struct buf *ret)

@@ -146,7 +146,7 @@ static int back_off(struct ship_run *r, struct backoff *b, int rc)
 static void takes_again(struct backoff *b)
 {
     if (b->tries > 0)
-        terminal_say("it takes rows again, after %u tries", b->tries);
+        terminal_say("it takes rows again, after %u %s", b->tries, b->tries == 1 ? "try" : "tries");
     *b = (struct backoff){.taken = true};
 }
 

@@ -5,6 +5,7 @@ import json
 import os
 import signal
 import socket
+import subprocess
 import sys
 import time
 
@@ -160,6 +161,35 @@ def test_helpers_and_launchers_are_no_ranks(world):
     assert [(r["rank"], r["pid"]) for r in ranks(done)] == [(0, rank.pid), (1, inner)], done.stderr
     nodes = ranks(cluster(world, "nodes", "--job", JOB, "--json"))
     assert "this machine" in nodes[0]["known_by"]
+
+
+def test_what_a_dead_rank_has_left_running_is_no_rank(world):
+    """Its logger has its environment: it was rank 1, which is gone, and was entered as such."""
+    rank = start_rank(world, 0, IDLE, LOCAL_RANK="0", WORLD_SIZE="2", LOCAL_WORLD_SIZE="2")
+    env = dict(world.env, RANK="1", LOCAL_RANK="1", WORLD_SIZE="2", LOCAL_WORLD_SIZE="2",
+               TORCHELASTIC_RUN_ID=JOB)
+    left = subprocess.run(["/bin/sh", "-c", "sleep 600 >/dev/null 2>&1 & echo $!"], env=env,
+                          start_new_session=True, stdout=subprocess.PIPE, text=True).stdout
+    try:
+        done = cluster(world, "status", "--job", JOB, "--json")
+        assert [(r["rank"], r["pid"]) for r in ranks(done)] == [(0, rank.pid)], done.stdout
+        done = cluster(world, "hang", "--job", JOB, "--json", "--looks", "1")
+        assert [r["state"] for r in json.loads(done.stdout)["ranks"]] == ["elsewhere", "gone"]
+    finally:
+        os.kill(int(left), signal.SIGKILL)
+
+
+def test_an_agent_that_has_taken_a_free_port_is_alone(world):
+    """torchrun --rdzv-endpoint 127.0.0.1:0: the 0 was found fault with, as if we were given it."""
+    launcher, script, job = world.tmp / "launcher.py", world.tmp / "rank.py", "alone-" + JOB
+    launcher.write_text(LAUNCHER)
+    script.write_text(IDLE)
+    agent = world.start(sys.executable, "-u", str(launcher), job, str(script), "--rdzv-backend",
+                        "c10d", "--rdzv-endpoint", "127.0.0.1:0")
+    agent.wait_line("ready")
+    done = cluster(world, "nodes", "--job", job)
+    assert done.returncode == 0 and done.stderr == "", done.stderr
+    assert "this machine" in done.stdout
 
 
 def test_scheduler_names_nodes(world):

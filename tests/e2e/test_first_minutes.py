@@ -237,12 +237,15 @@ def test_a_mistyped_report_is_named(target):
 
 
 @pytest.mark.parametrize("word, name", [("dump", "backtrace"), ("record", "flamegraph"),
-                                        ("attach", "inject"), ("sql", "query")])
+                                        ("attach", "inject"), ("sql", "query"),
+                                        ("hang", "cluster hang"), ("diff", "cluster diff")])
 def test_the_words_of_other_tools_lead_to_ours(world, target, word, name):
     """py-spy's dump was told to enter the process first, for a command that is not there then."""
     for words in ((word, "--pid", str(target.pid)), ("-t", str(target.pid), word)):
         done = world.probing(*words)
         assert done.returncode == 2 and "did you mean '%s'" % name in done.stderr, done.stderr
+    done = world.probing("help", word)
+    assert done.returncode == 2 and "did you mean '%s'" % name in done.stderr, done.stderr
     target.inject()
     done = target.probing(word)
     assert done.returncode != 0 and "did you mean '%s'" % name in done.stderr, done.stderr

@@ -3,6 +3,7 @@
 
 That nothing is said of healthy jobs, and much of played ones, is in straggler_played_test.c.
 """
+import datetime
 import json
 import os
 import socket
@@ -68,6 +69,8 @@ def test_a_rank_that_sleeps_is_named(world, python):
     found = first(job.run("stragglers", "--json"))
     assert (found["rank"], found["kind"], found["part"]) == (LATE, "always", "other"), found
     assert found["late_sec"] > 0.015 and found["from_start"] == found["to_end"] == 1, found
+    assert found["look"].startswith("probing -t %d flamegraph" % job.ranks[LATE].pid), found
+    datetime.datetime.strptime(found["first_at"], "%Y-%m-%dT%H:%M:%SZ")
     done = world.probing("cluster", "stragglers", "--job", job.name, "--last", "50")
     assert done.returncode == 0, done.stderr
     lines = done.stdout.splitlines()
@@ -81,6 +84,8 @@ def test_a_rank_that_sleeps_is_named(world, python):
     assert "nobody to compare with" in one.stdout and "1,2,3" in one.stdout, one.stdout
     few = job.run("stragglers", "--last", "10")
     assert "too few steps" in few.stdout and "rank 2 (" not in few.stdout, few.stdout
+    few = json.loads(job.run("stragglers", "--last", "10", "--json").stdout)
+    assert few["outcome"] == "too few steps" and "try again later" in few["says"], few
     for words in (["--last", "0"], ["--last", "x"], ["--last", "0s"], ["now"]):
         assert job.run("stragglers", *words).returncode == 2, words
 

@@ -81,13 +81,18 @@ static const char *name_of(const struct straggler_rank *r, char room[TEXT_BYTES]
     return room;
 }
 
-static const char *time_text(int64_t ns, char room[40])
+static const char *time_as(const char *format, int64_t ns, char room[40])
 {
     time_t seconds = (time_t)(ns / 1000000000);
     struct tm tm;
-    if (gmtime_r(&seconds, &tm) == NULL || strftime(room, 40, "%Y-%m-%d %H:%M:%S", &tm) == 0)
+    if (gmtime_r(&seconds, &tm) == NULL || strftime(room, 40, format, &tm) == 0)
         room[0] = '\0';
     return room;
+}
+
+static const char *time_text(int64_t ns, char room[40])
+{
+    return time_as("%Y-%m-%d %H:%M:%S", ns, room);
 }
 
 static const char *step_text(const struct straggler_job *j, uint32_t step, char room[80])
@@ -150,18 +155,27 @@ static double others_sign(const struct straggler_job *j, uint32_t judged, int si
     return middle;
 }
 
+static double own_sign(const struct straggler_job *j, const struct judge_finding *f, int sign)
+{
+    return j->signs[(size_t)f->rank * N_SIGNS + (size_t)sign];
+}
+
+static const char *sign_text(const struct straggler_job *j, const struct judge_finding *f, int sign,
+                             char room[TEXT_BYTES])
+{
+    (void)snprintf(room, TEXT_BYTES, sign_words[sign].format,
+                   sign_words[sign].per * own_sign(j, f, sign),
+                   sign_words[sign].per * others_sign(j, f->rank, sign));
+    return room;
+}
+
 static void say_signs(const struct straggler_job *j, const struct judge_finding *f)
 {
     char words[TEXT_BYTES];
-    for (int i = 0; i < N_SIGNS; i++) {
-        double own = j->signs[(size_t)f->rank * N_SIGNS + (size_t)i];
-        if (!(f->signs & 1u << i))
-            continue;
-        (void)snprintf(words, sizeof(words), sign_words[i].format, sign_words[i].per * own,
-                       sign_words[i].per * others_sign(j, f->rank, i));
-        say(j, "  ", "sign: %s", words);
-    }
-    if (f->part == PART_OTHER && isnan(j->signs[(size_t)f->rank * N_SIGNS + SIGN_GC]))
+    for (int i = 0; i < N_SIGNS; i++)
+        if (f->signs & 1u << i)
+            say(j, "  ", "sign: %s", sign_text(j, f, i, words));
+    if (f->part == PART_OTHER && isnan(own_sign(j, f, SIGN_GC)))
         say(j, "  ", "sign: not known is whether it collects garbage (config python.gc=on)");
     if (f->signs == 0)
         say(j, "  ", "%s",
@@ -193,29 +207,25 @@ static void say_when(const struct straggler_job *j, const struct judge_finding *
     }
 }
 
-static void say_where(const struct straggler_job *j, const struct judge_finding *f)
+/* What to type next. */
+static const char *where_to_look(const struct straggler_job *j, const struct judge_finding *f,
+                                 char room[TEXT_BYTES])
 {
-    const char *name = rank_at(j, f->rank)->name;
-    if (f->part == PART_DATA)
-        say(j, "  ", "look: probing -t %s query \"select * from torch.loaders\"", name);
-    else if (f->kind == LATE_LINK)
-        say(j, "  ",
-            "look: probing -t %s query \"select * from net.utilization order by ts desc "
-            "limit 20\"",
-            name);
-    else if (f->kind == LATE_STARVED)
-        say(j, "  ",
-            "look: probing -t %s query \"select comm, nice, cpus_allowed, sum(delta_runq_wait_ns) "
-            "from cpu.utilization where scope = 'thread' group by 1, 2, 3 order by 4 desc\"",
-            name);
-    else
-        say(j, "  ", "look: probing -t %s flamegraph --mode wall -s 10 -o slow.html", name);
+    const char *words =
+        f->part == PART_DATA   ? "query \"select * from torch.loaders\""
+        : f->kind == LATE_LINK ? "query \"select * from net.utilization order by ts desc limit 20\""
+        : f->kind == LATE_STARVED
+            ? "query \"select comm, nice, cpus_allowed, sum(delta_runq_wait_ns) from "
+              "cpu.utilization where scope = 'thread' group by 1, 2, 3 order by 4 desc\""
+            : "flamegraph --mode wall -s 10 -o slow.html";
+    (void)snprintf(room, TEXT_BYTES, "probing -t %s %s", rank_at(j, f->rank)->name, words);
+    return room;
 }
 
 static void say_finding(const struct straggler_job *j, const struct judge_report *r,
                         const struct judge_finding *f)
 {
-    char name[TEXT_BYTES];
+    char name[TEXT_BYTES], look[TEXT_BYTES];
     const struct straggler_rank *rank = rank_at(j, f->rank);
     double share = r->step_sec > 0 ? 100 * f->late_sec / r->step_sec : 0;
     (void)name_of(rank, name);
@@ -236,7 +246,7 @@ static void say_finding(const struct straggler_job *j, const struct judge_report
         say(j, "  ", "all ranks lost %.2f s to it, %.1f %% of their time", f->lost_sec,
             100 * f->lost_sec / r->total_sec);
     say_signs(j, f);
-    say_where(j, f);
+    say(j, "  ", "look: %s", where_to_look(j, f, look));
 }
 
 const char *straggler_outcome(const struct straggler_job *j, const struct judge_report *r,
@@ -446,7 +456,7 @@ static void json_finding(struct report_json *o, const struct straggler_job *j,
                                         [LATE_SOMETIMES] = "sometimes",
                                         [LATE_LINK] = "link",
                                         [LATE_STARVED] = "starved"};
-    char when[40];
+    char when[40], text[TEXT_BYTES];
     json_comma(o);
     json_open(o, '{');
     json_rank(o, j, rank_at(j, f->rank));
@@ -457,9 +467,9 @@ static void json_finding(struct report_json *o, const struct straggler_job *j,
     json_int(o, "late_steps", f->n_late);
     json_int(o, "of_steps", f->n_of);
     json_int(o, "first_step", j->numbers[f->first]);
-    json_text(o, "first_at", time_text(j->ends_ns[f->first], when));
+    json_text(o, "first_at", time_as("%Y-%m-%dT%H:%M:%SZ", j->ends_ns[f->first], when));
     json_int(o, "last_step", j->numbers[f->last]);
-    json_text(o, "last_at", time_text(j->ends_ns[f->last], when));
+    json_text(o, "last_at", time_as("%Y-%m-%dT%H:%M:%SZ", j->ends_ns[f->last], when));
     json_int(o, "sampled", f->sampled);
     json_int(o, "from_start", f->kind != LATE_SOMETIMES && f->from_start);
     json_int(o, "to_end", f->kind != LATE_SOMETIMES && f->to_end);
@@ -470,11 +480,13 @@ static void json_finding(struct report_json *o, const struct straggler_job *j,
         if (f->signs & 1u << i) {
             json_key(o, sign_words[i].name);
             json_open(o, '{');
-            json_number(o, "own", j->signs[(size_t)f->rank * N_SIGNS + (size_t)i]);
+            json_number(o, "own", own_sign(j, f, i));
             json_number(o, "others", others_sign(j, f->rank, i));
+            json_text(o, "says", sign_text(j, f, i, text));
             json_close(o, '}');
         }
     json_close(o, '}');
+    json_text(o, "look", where_to_look(j, f, text));
     json_close(o, '}');
 }
 
@@ -509,9 +521,10 @@ void straggler_show_json(const struct straggler_job *j, const struct judge_repor
                                            [JUDGE_ONE_RANK] = "nobody to compare with",
                                            [JUDGE_NO_MEMORY] = "no memory"};
     struct report_json o = {.api = j->o->api};
-    char missing[TEXT_BYTES];
+    char missing[TEXT_BYTES], says[TEXT_BYTES];
     json_open(&o, '{');
     json_text(&o, "outcome", outcomes[r->outcome]);
+    json_text(&o, "says", straggler_outcome(j, r, says));
     json_int(&o, "ranks_judged", j->n_judged);
     json_int(&o, "ranks_missing", missing_of(j, missing));
     json_int(&o, "steps", r->n_steps);
