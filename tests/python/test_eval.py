@@ -38,6 +38,13 @@ def test_values_and_output(world, python):
     # the user's module has none of it, and sees nothing of the output
     done = target.eval("import __main__; hasattr(__main__, 'x'), hasattr(__main__, 'f')")
     assert done.stdout == "(False, False)\n"
+    # gc needs no import, as long as the program calls nothing else so
+    for code, text in [("any(type(o) is type for o in gc.get_objects())", "True\n"),
+                       ("import __main__; hasattr(__main__, 'gc')", "False\n"),
+                       ("__main__.gc = 7", ""), ("gc", "7\n"), ("del __main__.gc", ""),
+                       ("gc.__name__", "'gc'\n")]:
+        done = target.eval(code)
+        assert (done.returncode, done.stdout) == (0, text), (code, done.stderr)
     assert target.eval("secret = 7; secret").stdout == "7\n"
     assert target.eval("import __main__; __main__.secret").stdout == "41\n"
     assert target.eval("import sys; sys.stdout.__class__.__name__; type(sys.__stdout__) is "

@@ -38,9 +38,12 @@ def tool(name):
 # ---- names ----
 
 def refresh():
-    """Bring __main__ of now into the clients' variables; what is assigned there stays."""
+    """Bring __main__ of now into the clients' variables; what is assigned there stays.  What looks
+    for objects has gc from the start, where the program calls nothing else so."""
+    import gc
     main = sys.modules.get("__main__")
-    now = dict(main.__dict__) if main is not None else {}
+    now = {"gc": gc}
+    now.update(main.__dict__ if main is not None else {})
     for name, value in list(brought.items()):
         if variables.get(name) is not value:
             del brought[name]  # a client has assigned it, or deleted it
