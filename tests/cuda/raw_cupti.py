@@ -3,7 +3,8 @@
 """CUPTI and a GPU without anything of ours, nor torch, nor a compiler: what a real CUPTI answers,
 and the buffers that it writes, kept as data for tests (test_cuda_recorded.py plays them).
 
-usage: raw_cupti.py codes LIBCUPTI          what it answers, a line of JSON for each question
+usage: raw_cupti.py early_codes LIBCUPTI    what it answers before the driver is initialised
+       raw_cupti.py codes LIBCUPTI          and after that, a line of JSON for each question
        raw_cupti.py shared_codes LIBCUPTI   likewise, of several subscribers
        raw_cupti.py record LIBCUPTI FILE    FILE.bin and FILE.json: the buffers of a small program
        raw_cupti.py loop                    kernels, as standard input says
@@ -222,13 +223,19 @@ def counted(records):
     return {str(kind): kinds.count(kind) for kind in sorted(set(kinds))}
 
 
+def early_codes(path):
+    """In a process of their own: 13.2 has crashed here, where there was no driver."""
+    cupti = Cupti(path)
+    say("version, early", path=path, result=cupti.version_result, version=cupti.version)
+    say("enable before the driver is initialised", result=cupti.lib.cuptiActivityEnable(10))
+
+
 def codes(path):
+    device = Device()
+    say("driver", version=device.version)
     cupti = Cupti(path)
     lib = cupti.lib
     say("version", path=path, result=cupti.version_result, version=cupti.version)
-    say("enable before the driver is initialised", result=lib.cuptiActivityEnable(10))
-    device = Device()
-    say("driver", version=device.version)
     say("the old interface", results=cupti.start())
     device.all_kinds()
     say("flush", result=cupti.stop())
@@ -245,10 +252,10 @@ def codes(path):
 
 def shared_codes(path):
     """The questions about several subscribers, in a process of their own."""
+    device = Device()
     a, b = Cupti(path), Cupti(path)
     if a.version < 130200:
         return
-    device = Device()
     say("sharing, before", result=a.sharing())
     rc, one, other = a.join(b"one", 1)
     say("first subscriber", result=rc, other=other, sharing=a.sharing())
@@ -298,8 +305,8 @@ def save(cupti, file):
 
 
 def record(path, file):
-    cupti = Cupti(path)
     device = Device()
+    cupti = Cupti(path)
     cupti.start()
     device.all_kinds()
     cupti.stop()
@@ -326,5 +333,5 @@ def loop():
 
 
 if __name__ == "__main__":
-    {"codes": codes, "shared_codes": shared_codes, "record": record,
+    {"early_codes": early_codes, "codes": codes, "shared_codes": shared_codes, "record": record,
      "loop": loop}[sys.argv[1]](*sys.argv[2:])

@@ -1,14 +1,18 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: Apache-2.0
-"""What needs a GPU: `scons gpu`; or, where nothing but Python is there, this file with the built
-files: PROBING_BUILD=build/release/stripped python3 tests/cuda/real_gpu.py --out FOLDER.
+"""What needs a GPU: `scons gpu`; or, where nothing but Python is there, this file with what it
+packed before: PROBING_BUILD=build/gpu python3 tests/cuda/real_gpu.py --out FOLDER.
 
-usage: real_gpu.py [--out FOLDER] [--seconds N] [NAME ...]
+usage: real_gpu.py [--out FOLDER] [--seconds N] [--limit N] [NAME ...]
+       real_gpu.py --pack FOLDER
 
-NAME: only checks whose names hold one of these texts.  FOLDER gets what was said (report.txt), what
-real CUPTIs answered (codes.json) and the buffers that they wrote (recorded.tar.gz; unpacked in
-tests/cuda/recorded, test_cuda_recorded.py plays them).  A check that takes longer than N seconds
-(150) is given up.
+NAME: only checks whose names hold one of these texts.  FOLDER gets what was said (report.txt, whose
+first line has the end of each check, and is true at any time), what real CUPTIs answered
+(codes.json) and the buffers that they wrote (recorded.tar.gz; unpacked in tests/cuda/recorded,
+test_cuda_recorded.py plays them).  A check that takes longer than --seconds (150) is given up; what
+does not fit into --limit (540) altogether is not reached.
+
+--pack: the stripped files of build/release, and a libcupti of each generation in build/cupti.
 
 Checks that train need a torch that can use the GPU: PROBING_GPU_PYTHON, else the first of python3
 and /usr/bin/python3 that has one; the others use CUDA's driver alone (raw_cupti.py).  Without a GPU
@@ -34,6 +38,7 @@ ROOT = Path(__file__).resolve().parents[2]
 BUILD = Path(os.environ.get("PROBING_BUILD", ROOT / "build" / "release")).absolute()
 RAW = str(ROOT / "tests" / "cuda" / "raw_cupti.py")
 OUT = None  # the folder; None: nothing is kept
+DEVICE = os.environ.get("PROBING_GPU_DEVICE", "/dev/nvidiactl")  # test_real_gpu.py has another one
 PROGRAM = """
 import json, sys, threading, time, torch
 torch.manual_seed(0)
@@ -82,7 +87,12 @@ sys.exit(over[0])
 
 def has_gpu_torch(python):
     code = "import torch; assert torch.cuda.is_available()"
-    return subprocess.run([python, "-c", code], capture_output=True, check=False).returncode == 0
+    try:
+        return subprocess.run([python, "-c", code], capture_output=True, check=False,
+                              timeout=90).returncode == 0
+    except (OSError, subprocess.TimeoutExpired) as why:
+        print("no torch of %s: %s" % (python, why))
+        return False
 
 
 def wait_for(condition, what, seconds=60):
@@ -98,23 +108,40 @@ def wait_for(condition, what, seconds=60):
 
 class Job:
     """The program, which does what it is told by `eval`.  words: another one; launch: its plugin,
-    there from the beginning."""
+    there from the beginning.  Where nobody may enter a program (a container without ptrace), that
+    is said once, and all begin with the core."""
+    closed_door = False
 
     def __init__(self, python, *plugins, words=None, launch=None, **env):
         self.folder = tempfile.mkdtemp(prefix="probing-gpu-")
         self.env = dict(os.environ, PROBING_DATA_DIR=self.folder,
                         PROBING_PLUGIN_PATH=str(BUILD / "plugins"), **env)
-        words = words or [python, "-c", PROGRAM]
-        if launch:
-            words = [str(BUILD / "probing"), "launch", "--plugin", launch, "--"] + words
-        self.process = subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-                                        text=True, env=self.env)
+        self.process = None
+        try:
+            self.begin(words or [python, "-c", PROGRAM], launch)
+            for plugin in plugins:
+                self.probing("plugin", "load", plugin)
+        except BaseException:
+            self.close()
+            raise
+
+    def begin(self, words, launch):
+        settings = "-D", "torch.sample_rate=1", "-D", "torch.backward=on"
+        early, plugin = launch or Job.closed_door, ["--plugin", launch] if launch else []
+        before = [str(BUILD / "probing"), "launch", *settings, *plugin, "--"] if early else []
+        self.process = subprocess.Popen(before + words, stdin=subprocess.PIPE, text=True,
+                                        stdout=subprocess.PIPE, env=self.env)
         self.about = self.process.stdout.readline().strip()
-        assert self.about.startswith("ready"), self.about
-        if not launch:
-            self.probing("inject", "-D", "torch.sample_rate=1", "-D", "torch.backward=on")
-        for plugin in plugins:
-            self.probing("plugin", "load", plugin)
+        assert self.about.startswith("ready"), "it ended before it was ready: " + self.about
+        if early:
+            return
+        try:
+            self.probing("inject", *settings)
+        except AssertionError as why:
+            print("   NOBODY IS ENTERED here, programs begin with the core: %s" % why)
+            Job.closed_door = True
+            self.end()
+            self.begin(words, launch)
 
     def tell(self, line):
         """What a program of raw_cupti.py says to it."""
@@ -152,15 +179,20 @@ class Job:
             before = now
             time.sleep(1.5)  # longer than buffers, sums and their rows need
 
+    def end(self):
+        if self.process:
+            self.process.kill()
+            self.process.wait()
+
     def close(self):
-        self.process.kill()
-        self.process.wait()
+        self.end()
         shutil.rmtree(self.folder, ignore_errors=True)
 
 
 def cuptis(python):
     """Files of CUPTI: torch's, the toolkit's, and those that were fetched or carried along."""
-    found = glob.glob(str(ROOT / "build" / "cupti" / "**" / "libcupti.so.*"), recursive=True)
+    packed = BUILD / "cupti" if (BUILD / "cupti").is_dir() else ROOT / "build" / "cupti"
+    found = glob.glob(str(packed / "**" / "libcupti.so.*"), recursive=True)
     for place in "/usr/local/cuda*/extras/CUPTI/lib64", "/usr/local/cuda*/lib64":
         found += glob.glob(place + "/libcupti.so.1[1-9]")
     if python:
@@ -179,25 +211,34 @@ def driver_job(python, plugin):
         [os.path.dirname(f) for f in found] + [os.environ.get("LD_LIBRARY_PATH", "")]))
 
 
+def ask_raw(*words):
+    """(exit code, or that it hung; what it said; its last words)"""
+    try:
+        done = subprocess.run([sys.executable, RAW, *words], capture_output=True, text=True,
+                              check=False, timeout=40)
+    except subprocess.TimeoutExpired as late:
+        return "40 s passed", (late.stdout or b"").decode(errors="replace"), ""
+    return done.returncode, done.stdout, done.stderr.strip()[-300:]
+
+
 def check_codes(python):
     """What each CUPTI here answers, also to several subscribers."""
-    said = {}
+    said, ended = {}, []
     for path in cuptis(python):
         said[path] = []
-        for what in "codes", "shared_codes":
-            done = subprocess.run([sys.executable, RAW, what, path], capture_output=True, text=True,
-                                  check=False, timeout=60)
-            lines = [json.loads(line) for line in done.stdout.splitlines()]
-            said[path] += lines + [{"question": what, "exit": done.returncode,
-                                    "error": done.stderr.strip()[-300:]}]
+        for what in "early_codes", "codes", "shared_codes":
+            code, out, error = ask_raw(what, path)
+            lines = [json.loads(line) for line in out.splitlines() if line.startswith("{")]
+            said[path] += lines + [{"question": what, "exit": code, "error": error}]
             for line in lines:
                 print("  ", json.dumps(line))
-            if done.returncode:
-                print("   %s of %s ended with %d: %s" % (what, path, done.returncode,
-                                                       done.stderr.strip()[-300:]))
-    if OUT:
-        (OUT / "codes.json").write_text(json.dumps(said, indent=1))
+            if code:
+                ended.append("%s of %s ended with %s: %s" % (what, path, code, error))
+                print("   " + ended[-1])
+            if OUT:
+                (OUT / "codes.json").write_text(json.dumps(said, indent=1))
     assert said, "no libcupti was found"
+    assert not ended, "; ".join(ended)
 
 
 def check_buffers(python):
@@ -205,15 +246,13 @@ def check_buffers(python):
     with tempfile.TemporaryDirectory() as room:
         for path in cuptis(python):
             name = re.sub(r"[^0-9A-Za-z.]+", "-", path)[-60:].lstrip("-")
-            done = subprocess.run([sys.executable, RAW, "record", path, room + "/" + name],
-                                  capture_output=True, text=True, check=False, timeout=60)
-            print("   %s: %s" % (path, done.stdout.strip() or done.stderr.strip()[-300:]))
-        kept = sorted(os.listdir(room))
-        if OUT:
-            with tarfile.open(OUT / "recorded.tar.gz", "w:gz") as out:
-                for file in kept:
-                    out.add(os.path.join(room, file), file)
-    assert kept, "nothing was recorded"
+            code, out, error = ask_raw("record", path, room + "/" + name)
+            print("   %s: %s %s" % (path, out.strip(), error if code else ""))
+            if OUT:  # after each: it may be given up
+                with tarfile.open(OUT / "recorded.tar.gz", "w:gz") as kept:
+                    for file in sorted(os.listdir(room)):
+                        kept.add(os.path.join(room, file), file)
+        assert os.listdir(room), "nothing was recorded"
 
 
 def check_driver_program(python):
@@ -276,6 +315,9 @@ def check_nvml(python):
     job = driver_job(python, "gpu")
     try:
         wait_for(lambda: job.rows("select 1 from gpu.utilization"), "rows")
+        if not shutil.which("nvidia-smi"):
+            print(job.probing("gpu"))
+            raise AssertionError("there is no nvidia-smi to compare with")
         smi = subprocess.run(["nvidia-smi", "--query-gpu=" + ",".join(names),
                               "--format=csv,noheader,nounits"], capture_output=True, text=True,
                              check=True).stdout.strip().splitlines()
@@ -471,47 +513,86 @@ def run(check, python, seconds):
     return True
 
 
-class Both:
-    """What is printed, also into a file, line by line."""
+class Report:
+    """What is printed, also in a file, whose first line says how each check has ended so far."""
 
-    def __init__(self, *files):
-        self.files = files
+    def __init__(self, out, checks):
+        self.out, self.text, self.stdout = out, "", sys.stdout
+        self.ends = {check.__name__[6:]: "not reached" for check in checks}
+
+    def first_line(self):
+        ends = ["not right", "under way", "not reached", "skipped, no torch with a GPU", "right"]
+        return " | ".join("%s: %s" % (end, ", ".join(n for n, e in self.ends.items() if e == end))
+                          for end in ends if end in self.ends.values())
+
+    def keep(self, name, end):
+        self.ends[name] = end
+        self.write("")
 
     def write(self, text):
-        for f in self.files:
-            f.write(text)
+        self.text += text
+        self.stdout.write(text)
+        if self.out:
+            (self.out / "report.new").write_text(self.first_line() + "\n\n" + self.text)
+            os.replace(self.out / "report.new", self.out / "report.txt")
 
     def flush(self):
-        for f in self.files:
-            f.flush()
+        self.stdout.flush()
+
+
+def pack(folder):
+    """What a machine that has nothing but Python needs."""
+    shutil.copytree(ROOT / "build" / "release" / "stripped", folder, dirs_exist_ok=True)
+    newest = {}  # of 11, 12, 13.0 and 13.1, 13.2 and later
+    for path in glob.glob(str(ROOT / "build" / "cupti" / "*" / "**" / "libcupti.so.*"),
+                          recursive=True):
+        version = Path(path).relative_to(ROOT / "build" / "cupti").parts[0]
+        number = [int(n) for n in version.split(".")]
+        newest.setdefault((number[0], number >= [13, 2]), []).append((number, version, path))
+    for _, version, path in map(max, newest.values()):
+        (folder / "cupti" / version).mkdir(parents=True, exist_ok=True)
+        shutil.copy(path, folder / "cupti" / version)
+    size = sum(f.stat().st_size for f in folder.rglob("*") if f.is_file())
+    print("%s: %.0f MB, CUPTI %s" % (folder, size / 1e6, ", ".join(
+        sorted(max(v)[1] for v in newest.values())) or "none: scripts/tools/cupti_layouts.py"))
 
 
 def main():
     global OUT
+    begin = time.monotonic()
     parser = argparse.ArgumentParser(description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path)
+    parser.add_argument("--pack", type=Path)
     parser.add_argument("--seconds", type=int, default=150)
+    parser.add_argument("--limit", type=int, default=540)
     parser.add_argument("names", nargs="*")
     options = parser.parse_args()
-    if not os.path.exists("/dev/nvidiactl"):
-        print("SKIPPED: no GPU of NVIDIA's here (/dev/nvidiactl): nothing was looked at")
+    if options.pack:
+        return pack(options.pack)
+    if not os.path.exists(DEVICE):
+        print("SKIPPED: no GPU of NVIDIA's here (%s): nothing was looked at" % DEVICE)
         return 0
     if options.out:
         OUT = options.out
         OUT.mkdir(parents=True, exist_ok=True)
-        sys.stdout = Both(sys.stdout, open(OUT / "report.txt", "w", buffering=1))
+    asked = [(check, trains) for check, trains in CHECKS
+             if not options.names or any(n in check.__name__ for n in options.names)]
+    report = sys.stdout = Report(OUT, [check for check, _ in asked])
     pythons = [os.environ.get("PROBING_GPU_PYTHON") or "python3", "/usr/bin/python3"]
     python = next((p for p in pythons if has_gpu_torch(p)), None)
     if not python:
         print("no torch that can use the GPU (PROBING_GPU_PYTHON): what needs one is SKIPPED")
-    wrong = []
-    for check, trains in CHECKS:
-        asked = not options.names or any(n in check.__name__ for n in options.names)
-        if asked and (python or not trains) and not run(check, python, options.seconds):
-            wrong.append(check.__name__[6:])
-    print("not right: " + ", ".join(wrong) if wrong else "all right")
-    return 1 if wrong else 0
+    for check, trains in asked:
+        name, left = check.__name__[6:], int(options.limit - (time.monotonic() - begin))
+        if trains and not python:
+            report.keep(name, "skipped, no torch with a GPU")
+        elif left >= 10:
+            report.keep(name, "under way")
+            report.keep(name, "right" if run(check, python, min(options.seconds, left))
+                        else "not right")
+    print(report.first_line())
+    return 1 if {"not right", "not reached"} & set(report.ends.values()) else 0
 
 
 if __name__ == "__main__":

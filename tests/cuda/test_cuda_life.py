@@ -56,6 +56,20 @@ def test_cupti_is_not_taken_from_where_the_program_happens_to_be(world):
     assert "others/libcupti" not in open("/proc/%d/maps" % d.target.pid).read()
 
 
+def test_a_cupti_that_is_newer_than_the_driver_is_not_called(world):
+    """13.2 crashes in its first call where there is no driver that it knows."""
+    for major in 12, 13:
+        shutil.copy(LIBRARIES / "libcupti.so", world.tmp / ("libcupti.so.%d" % major))
+    d = Device(world, "driver", STANDIN_DRIVER="12040", LD_LIBRARY_PATH=str(world.tmp))
+    d.wait_state("tracing")
+    assert d.tracing("library") == ["libcupti.so.12"]
+    d = Device(world, "driver", plugins="", STANDIN_DRIVER="12040")
+    d.do("ctypes.CDLL(%r)" % str(world.tmp / "libcupti.so.13"))
+    assert d.target.probing("plugin", "load", "cuda").returncode == 0
+    d.wait_state("refused")
+    assert "libcupti.so.13 is of CUDA 13, and the driver of 12.4" in d.tracing("reason")[0]
+
+
 def test_cupti_is_not_taken_from_where_everybody_may_put_one(world):
     os.makedirs(world.tmp / "home" / "lib64")
     shutil.copy(LIBRARIES / "libcupti.so", world.tmp / "home" / "lib64")

@@ -104,14 +104,45 @@ static void *open_in(struct cupti *c, const char *dir, int dir_n, const char *be
     return NULL;
 }
 
-/* Of libcudart.so.12: 12; 0: its name does not say. */
-static int major_of(const char *runtime)
+/* Of libcudart.so.12 behind "libcudart.so.": 12; 0: its name does not say. */
+static int major_of(const char *path, const char *stem)
 {
-    const char *end = strstr(runtime, "libcudart.so.");
+    const char *end = strstr(path, stem);
     int major = 0;
-    for (end = end ? end + 13 : ""; *end >= '0' && *end <= '9' && major < 1000; end++)
+    for (end = end ? end + strlen(stem) : ""; *end >= '0' && *end <= '9' && major < 1000; end++)
         major = major * 10 + (*end - '0');
     return major;
+}
+
+/* By its own name, as its file may be called libcupti.so; 0: it does not say. */
+static int major_of_library(void *library, const char *path)
+{
+    struct link_map *map = NULL;
+    const char *strings = NULL;
+    size_t own = 0;
+    if (dlinfo(library, RTLD_DI_LINKMAP, &map) != 0)
+        return 0;
+    for (const ElfW(Dyn) *d = map->l_ld; d && d->d_tag != DT_NULL; d++) {
+        if (d->d_tag == DT_STRTAB)
+            strings = (const char *)d->d_un.d_ptr;
+        if (d->d_tag == DT_SONAME)
+            own = d->d_un.d_val;
+    }
+    int major = strings && own ? major_of(strings + own, "libcupti.so.") : 0;
+    return major ? major : major_of(path, "libcupti.so.");
+}
+
+/* 12040: it is of CUDA 12.4; 0: it does not say. */
+static int driver_version(void)
+{
+    int (*get)(int *) = NULL, version = 0;
+    void *driver = dlopen("libcuda.so.1", RTLD_LAZY | RTLD_NOLOAD);
+    if (!driver)
+        return 0;
+    *(void **)&get = dlsym(driver, "cuDriverGetVersion");
+    int result = get ? get(&version) : 1;
+    (void)dlclose(driver);
+    return result == 0 ? version : 0;
 }
 
 static void *open_beside(struct cupti *c, const char *runtime, int major)
@@ -151,7 +182,7 @@ static void *open_library(struct cupti *c, char *ret_open_to_all)
     (void)dl_iterate_phdr(look_at_object, &m);
     if (m.cupti[0])
         return open_file(c, m.cupti, RTLD_NOLOAD);
-    int major = major_of(m.runtime);
+    int major = major_of(m.runtime, "libcudart.so."), driver = driver_version() / 1000;
     void *found = open_beside(c, m.runtime, major);
     if (!found)
         found = open_under_home(c, major, ret_open_to_all);
@@ -159,7 +190,7 @@ static void *open_library(struct cupti *c, char *ret_open_to_all)
                                                "libcupti.so.11.8", "libcupti.so"};
     for (size_t i = 0; !found && i < sizeof(system_names) / sizeof(system_names[0]); i++) {
         int its = i < 2 ? 13 - (int)i : 11;
-        if (major == 0 || its == major || i == 3)
+        if ((major == 0 && (driver == 0 || its <= driver)) || its == major || i == 3)
             found = open_file(c, system_names[i], 0);
     }
     return found;
@@ -212,6 +243,15 @@ int cupti_find(struct cupti *ret, char *why, size_t size)
                        "no libcupti was found: not in the process, beside its CUDA runtime, under "
                        "CUDA_HOME, or by the loader; install the one of its CUDA "
                        "(nvidia-cuda-cupti), or set CUDA_HOME");
+        return -ENOENT;
+    }
+    /* Without a driver that it knows, 13.2 crashes in its first call: an older one is not tried. */
+    int major = major_of_library(library, ret->path), driver = driver_version();
+    if (driver && major > driver / 1000) {
+        (void)snprintf(why, size,
+                       "%s is of CUDA %d, and the driver of %d.%d: it needs a newer driver, or "
+                       "install the CUPTI of the driver's CUDA (nvidia-cuda-cupti)",
+                       ret->path, major, driver / 1000, driver % 1000 / 10);
         return -ENOENT;
     }
     for (size_t i = 0; i < sizeof(functions) / sizeof(functions[0]); i++) {
