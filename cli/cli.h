@@ -221,6 +221,7 @@ struct cli_command {
     const char *name;
     const char *aliases[COMMAND_ALIASES + 1]; /* other names of it; the list ends with NULL */
     const char *arguments; /* behind the options: "SQL", "list | load NAME|FILE" */
+    const char *heading;   /* of it and those after it in `probing help`; NULL: as before it */
     const char *doc;       /* one line */
     const char *text;      /* what else a user must know, or NULL; lines are filled when shown */
     bool needs_target;

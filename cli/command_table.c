@@ -31,6 +31,7 @@
 
 static const struct cli_command own_commands[] = {
     {.name = "inject",
+     .heading = "enter and leave",
      .aliases = {"in", "i"},
      .arguments = "",
      .doc = "enter the running process",
@@ -52,7 +53,51 @@ static const struct cli_command own_commands[] = {
                  {"--way", NULL, "WAY", "ptrace, or remote (CPython 3.14's remote exec)"},
                  {"--dry-run", NULL, NULL, "only report whether it can be entered, and how"}},
      .examples = {"-t 4242 inject", "-t 4242 inject --plugin torch -l 127.0.0.1:9922"}},
+    {.name = "launch",
+     .arguments = "-- PROGRAM [ARGUMENTS]",
+     .doc = "run a program with the core loaded from the start",
+     .text = "The program replaces this command: pid, signals and exit code are those of the "
+             "program. The program and its children see the original environment. If the program "
+             "is a shell script, a wrapper or a launcher (torchrun), the core is loaded into the "
+             "Python that it starts. Plugins that wait for something (torch for `import torch`) "
+             "start when it is there.",
+     .run = command_launch,
+     .options =
+         {{"--listen", "-l", "ADDR", "listen on TCP too, with a token: 127.0.0.1:9922"},
+          {"--define", "-D", "KEY=VALUE", "change this setting from the start"},
+          {"--plugin", NULL, "NAME", "also load this plugin; can be repeated"},
+          {"--pprof", "-P", NULL, "load plugin profile, which samples stacks from now on"},
+          {"--crash", "-c", NULL, "save the stacks of all threads if the process crashes"},
+          {"--children", NULL, NULL,
+           "also load the core into its child programs (not static ones, nor those of musl)"}},
+     .examples = {"launch -- python train.py", "launch --plugin torch -- torchrun train.py"}},
+    {.name = "eject",
+     .arguments = "",
+     .doc = "leave the process: remove threads, sockets and hooks, keep the data",
+     .needs_target = true,
+     .forwarded = true,
+     .run = command_eject,
+     .examples = {"-t 4242 eject"}},
+    {.name = "list",
+     .aliases = {"ls", "l"},
+     .arguments = "",
+     .doc = "list processes with a core, or data directories of processes that have ended",
+     .pages = true,
+     .run = command_list,
+     .options = {{"--dead", NULL, NULL, "list the data of processes that have ended"},
+                 {"--json", NULL, NULL, "a line of JSON for each process"}},
+     .examples = {"list", "list --dead", "list --json"}},
+    {.name = "doctor",
+     .aliases = {"dr"},
+     .arguments = "",
+     .doc = "what this machine allows, and how to mend what is in the way",
+     .text = "Looks at whether processes can be entered (ptrace, yama, capabilities, containers), "
+             "perf events, GPUs, the Pythons that run, what is installed, and where data goes. "
+             "Exit code 1: something is in the way, and the line below it says how to mend it.",
+     .run = command_doctor,
+     .examples = {"doctor"}},
     {.name = "backtrace",
+     .heading = "look into a process",
      .aliases = {"bt", "b"},
      .arguments = "",
      .doc = "stacks of all threads, Python and native; works in a hung process",
@@ -76,6 +121,52 @@ static const struct cli_command own_commands[] = {
                  {"--json", NULL, NULL, "as JSON"}},
      .examples = {"-t 4242 backtrace", "-t 4242 backtrace --thread 4245 --locals",
                   "-t 4242 backtrace --external --watch", "-t all backtrace"}},
+    {.name = "top",
+     .arguments = "",
+     .doc = "a live screen: threads and what they run, memory, modules, GPUs",
+     .text =
+         "q or Ctrl-C quits, p shows probing's own threads, too. The own time of a function or "
+         "module excludes what it calls, the total time includes it. Python functions are "
+         "sampled 20 times a second in running threads; %OWN and %TOTAL are since the last "
+         "refresh, OWNTIME and TOTALTIME since the start. Plugins that are loaded add what they "
+         "have: the last training step, the slowest modules, GPUs. Without a terminal, or with "
+         "--once, the screen is printed once.",
+     .needs_target = true,
+     .run = command_top,
+     .options = {{"--interval", NULL, "TIME", "how often to refresh; 1s by default"},
+                 {"--once", NULL, NULL, "print the screen once, for scripts"},
+                 {"--all", NULL, NULL, "also probing's own threads"},
+                 {"--color", NULL, "WHEN", "auto (the default), always or never"}},
+     .examples = {"-t 4242 top", "-t 4242 top --once"}},
+    {.name = "flamegraph",
+     .aliases = {"fg", "flame"},
+     .arguments = "[MODE | diff A B]",
+     .doc = "draw where the time goes, in Python and native code",
+     .text = "Draws MODE: what a plugin samples or has measured. A MODE that samples does so for "
+             "--seconds, and the plugin is put back as it was. With --last or --since, older "
+             "samples are used, also of a process that has ended. diff compares two processes, "
+             "data directories or files of folded stacks: A is before, B is after. html and svg "
+             "are single files that need nothing else; folded, speedscope, pprof and perfetto are "
+             "for other programs.",
+     .may_target = true,
+     .run = command_flamegraph,
+     .words = flame_mode_words,
+     .options =
+         {{"--seconds", "-s", "TIME", "sample for this long from now on"},
+          {"--last", NULL, "TIME", "use the newest existing samples: 30s, 5m"},
+          {"--since", NULL, "TIME", "use samples from this time on, UTC: 2026-01-31T10:00:00"},
+          {"--mode", "-m", "MODE", "another way to name the MODE"},
+          {"--rate", NULL, "HZ", "with --seconds: samples per second, 1 to 10000"},
+          {"--format", "-f", "FORMAT",
+           "html, svg, folded, speedscope, pprof or perfetto; by default from the name of FILE"},
+          {"--output", "-o", "FILE", "write to this file; standard output by default"},
+          {"--width", NULL, "PIXELS", "width of an svg; 1200 by default"},
+          {"--threads", NULL, NULL, "show threads separately"},
+          {"--memory", NULL, NULL, "MODE_memory: the memory that MODE has measured"},
+          {"--lines", NULL, NULL, "show the lines of a function separately"}},
+     .examples = {"-t 4242 flamegraph -s 10 -o out.html",
+                  "-t 4242 flamegraph --last 5m --mode wall -o out.svg",
+                  "flamegraph diff before.folded after.folded -o diff.html"}},
     {.name = "eval",
      .aliases = {"e"},
      .arguments = "CODE | --file FILE [ARGUMENT...]",
@@ -145,7 +236,17 @@ static const struct cli_command own_commands[] = {
                  {"--stop", NULL, NULL, "stop watching this function, or all functions"}},
      .examples = {"-t 4242 trace train.Trainer.step --args --duration 10s",
                   "-t 4242 trace train.step --watch loss --limit 100"}},
+    {.name = "performance",
+     .aliases = {"perf", "p"},
+     .arguments = "",
+     .doc = "start measuring: load plugin profile (--cc) or torch (--torch)",
+     .needs_target = true,
+     .run = command_performance,
+     .options = {{"--cc", NULL, NULL, "measure where C, C++ and Python code spends its time"},
+                 {"--torch", NULL, NULL, "measure the time and memory of every module"}},
+     .examples = {"-t 4242 performance --cc"}},
     {.name = "query",
+     .heading = "query what was measured",
      .aliases = {"q"},
      .arguments = "SQL",
      .doc = "query the data in SQL, of a live process or of one that has ended",
@@ -155,10 +256,11 @@ static const struct cli_command own_commands[] = {
      .options = {ANY_FORMAT,
                  {"--limit", NULL, "N", "print at most this many rows"},
                  TIMEOUT,
-                 {"--strict", NULL, NULL, "of global tables: no answer unless all ranks give one"},
-                 {"--max-bytes", NULL, "SIZE", "of global tables: rows that ranks may send, 256MB"},
-                 {"--from-row", NULL, "N", "of one stored table: from the row with this number on"},
-                 {"--to-row", NULL, "N", "of one stored table: up to this row, without it"}},
+                 {"--strict", NULL, NULL, "global tables: no answer unless all ranks answer"},
+                 {"--max-bytes", NULL, "SIZE",
+                  "global tables: how much the ranks may send; 256MB by default"},
+                 {"--from-row", NULL, "N", "of one stored table: from this row number on"},
+                 {"--to-row", NULL, "N", "of one stored table: up to this row number, exclusive"}},
      .examples = {"-t 4242 query \"select comm, cpu_ns / 1e9 as cpu_s from cpu.tasks\"",
                   "-t /tmp/probing-0/4242-935673 query \"select name, rows from "
                   "probing.tables\"",
@@ -173,23 +275,6 @@ static const struct cli_command own_commands[] = {
                  {"--interval", NULL, "TIME", "how often to run the query; 1s by default"},
                  {"--last", NULL, "N", "begin with the N newest existing rows"}},
      .examples = {"-t 4242 watch \"select ts, text from probing.log\""}},
-    {.name = "top",
-     .arguments = "",
-     .doc = "a live screen: threads and what they run, memory, modules, GPUs",
-     .text =
-         "q or Ctrl-C quits, p shows probing's own threads, too. The own time of a function or "
-         "module excludes what it calls, the total time includes it. Python functions are "
-         "sampled 20 times a second in running threads; %OWN and %TOTAL are since the last "
-         "refresh, OWNTIME and TOTALTIME since the start. Plugins that are loaded add what they "
-         "have: the last training step, the slowest modules, GPUs. Without a terminal, or with "
-         "--once, the screen is printed once.",
-     .needs_target = true,
-     .run = command_top,
-     .options = {{"--interval", NULL, "TIME", "how often to refresh; 1s by default"},
-                 {"--once", NULL, NULL, "print the screen once, for scripts"},
-                 {"--all", NULL, NULL, "also probing's own threads"},
-                 {"--color", NULL, "WHEN", "auto (the default), always or never"}},
-     .examples = {"-t 4242 top", "-t 4242 top --once"}},
     {.name = "tables",
      .aliases = {"tbl"},
      .arguments = "",
@@ -207,94 +292,118 @@ static const struct cli_command own_commands[] = {
      .run = command_query,
      .options = {ANY_FORMAT},
      .examples = {"-t 4242 describe cpu.tasks"}},
-    {.name = "performance",
-     .aliases = {"perf", "p"},
-     .arguments = "",
-     .doc = "start measuring: load plugin profile (--cc) or torch (--torch)",
-     .needs_target = true,
-     .run = command_performance,
-     .options = {{"--cc", NULL, NULL, "measure where C, C++ and Python code spends its time"},
-                 {"--torch", NULL, NULL, "measure the time and memory of every module"}},
-     .examples = {"-t 4242 performance --cc"}},
     {.name = "export",
      .arguments = "[SQL | TABLE]",
      .doc = "write a table or an answer to a file",
-     .text = "The formats perfetto and chrome are traces: without SQL or TABLE, of the tracks that "
-             "plugins declare (steps, modules, spans ...), on one clock. The format parquet needs "
-             "a Python with pyarrow or duckdb.",
+     .text = "perfetto and chrome are traces: without SQL or TABLE they have the tracks that "
+             "plugins declare (steps, modules, spans ...) on one clock. parquet needs a Python "
+             "with pyarrow or duckdb.",
      .needs_target = true,
      .run = command_export,
      .options = {{"--format", "-f", "FORMAT", "csv, jsonl, arrow, perfetto, chrome or parquet"},
                  {"--output", "-o", "FILE", "write to this file; standard output by default"},
                  {"--table", NULL, "TABLE", "export this whole table"},
-                 {"--tracks", NULL, "NAMES", "of a trace: only these tracks, with ',' between"},
-                 {"--last", NULL, "TIME", "of a trace: only the newest events: 10s, 5m"},
+                 {"--tracks", NULL, "NAMES", "traces: only these tracks, separated by commas"},
+                 {"--last", NULL, "TIME", "traces: only the newest events: 10s, 5m"},
                  TIMEOUT},
      .examples = {"-t 4242 export --format perfetto -o trace.pftrace",
                   "-t 4242 export --format csv cpu.tasks -o tasks.csv"}},
+    {.name = "cluster",
+     .heading = "jobs of many processes, other machines",
+     .arguments = "nodes | status | attach | detach | hang | diff | REPORT",
+     .doc = "a whole job: list, enter and leave its ranks, find which rank hangs, compare them",
+     .text = "The ranks of a job are found by the environment that torchrun, SLURM, Open MPI, PMI "
+             "or Kubernetes gave them. `attach` enters each rank that has no core yet, and "
+             "`detach` leaves each. `hang` looks at the stacks of all ranks several times, entered "
+             "or not, and says who waits in which collective, and for whom. `diff` shows what is "
+             "not the same in all ranks: versions, environment, settings, limits. Other machines "
+             "are asked only if --hosts names them. They are reached by ssh; `probing` must be "
+             "installed there, and nothing keeps running there. Exit code 1: some rank or host is "
+             "not as it should be. REPORT is a report of a plugin about a whole job; it takes "
+             "--job, --hosts and -t as well as its own options.",
+     .may_target = true,
+     .finds_targets = true,
+     .run = command_cluster,
+     .words = job_report_words,
+     .options =
+         {{"--job", "-j", "NAME",
+           "the job: torchrun's run id, SLURM's job id, or MASTER_ADDR:MASTER_PORT"},
+          {"--hosts", "-H", "HOSTS",
+           "node[1-8],other; ./FILE with a host a line; or auto: the nodes that the job names"},
+          {"--store", NULL, "HOST:PORT", "torchrun's rendezvous, to ask it for the nodes"},
+          {"--rsh", "-e", "COMMAND", "remote shell to use instead of ssh; also PROBING_RSH"},
+          {"--remote-probing", NULL, "COMMAND",
+           "the command probing on other machines; also PROBING_REMOTE"},
+          {"--plugin", NULL, "NAME", "attach: also load this plugin; can be repeated"},
+          {"--at-once", NULL, "N",
+           "ranks of a host at a time; for attach and detach also hosts at a time; 16 by default"},
+          {"--json", NULL, NULL,
+           "a line of JSON for each rank or node; for hang and diff one value"},
+          {"--looks", NULL, "N", "hang: how many times to look; 3 by default"},
+          {"--interval", NULL, "TIME", "hang: time between two looks; 1s by default"},
+          {"--native", NULL, NULL, "hang: also show native frames"},
+          {"--all", NULL, NULL, "diff: also show what is the same"},
+          {"--threads", NULL, NULL, "hang: show all threads, not only the main one"},
+          {"--timeout", NULL, "TIME", "for each rank; 20s by default, for hang 15s"}},
+     .examples = {"cluster status", "cluster hang", "cluster attach --plugin torch",
+                  "cluster attach --job 4711 --hosts 'node[01-16]'",
+                  "cluster nodes --store node1:29400 --job myrun"}},
+    {.name = "relay",
+     .arguments = "[WHAT]",
+     .doc = "give another machine access to the processes of this one",
+     .text = "`-t ssh:HOST` starts a relay there by itself (--stdio), which ends with the command "
+             "that started it. With --listen it waits for clients that show its token (`-t "
+             "relay:HOST:PORT`), on this machine only unless an address is given. Nothing is "
+             "encrypted: use ssh, or a proxy with TLS. A client may do what the relay's own user "
+             "may do here, and no more.",
+     .run = command_relay,
+     .options = {{"--stdio", NULL, NULL, "talk over standard input and output"},
+                 {"--listen", "-l", "ADDR", "listen on PORT or ADDR:PORT; needs a token"},
+                 {"--token-file", NULL, "FILE",
+                  "file with the token, mode 600; else PROBING_TOKEN or PROBING_TOKEN_FILE"},
+                 {"--list", NULL, NULL, "only list the processes here, or those that WHAT names"}},
+     .examples = {"-t 'ssh:node[1-8]' query \"select ...\"",
+                  "relay --listen 10.0.0.7:9923 --token-file relay.token"}},
     {.name = "ship",
      .arguments = "",
-     .doc = "send tables as they grow to where they are kept: Prometheus, ClickHouse, Parquet ...",
+     .doc = "keep tables for good: Prometheus, ClickHouse, OpenTelemetry, Parquet files",
      .text =
-         "Runs beside the processes until Ctrl-C, follows new ones of -t all and -t job:NAME, "
-         "takes "
-         "what the dead have left, and goes on where it stopped. Destinations: "
-         "prometheus+http://HOST:9090/api/v1/write (remote write, also VictoriaMetrics), "
-         "clickhouse+http://HOST:8123, otlp+http://HOST:4318 (https: with TLS), parquet:FOLDER. "
-         "Without --tables "
-         "ClickHouse and Parquet get all stored tables, the others what /metrics has. A "
-         "password or "
-         "token comes from --secret or PROBING_SHIP_SECRET.",
+         "Runs beside the processes until Ctrl-C and sends new rows as they come. With -t all and "
+         "-t job:NAME it also follows processes that start later. It sends what processes that "
+         "ended have left, and continues where it stopped. Destinations: "
+         "prometheus+http://HOST:9090/api/v1/write (remote write, also for VictoriaMetrics), "
+         "clickhouse+http://HOST:8123, otlp+http://HOST:4318, parquet:FOLDER; https in place of "
+         "http for TLS. Without --tables, ClickHouse and Parquet get all stored tables, the others "
+         "get what /metrics has. A password or token comes from --secret or PROBING_SHIP_SECRET.",
      .needs_target = true,
      .finds_targets = true,
      .run = command_ship,
-     .options = {{"--to", NULL, "URL", "where it goes"},
-                 {"--tables", NULL, "NAMES", "with ',' between, and *: python.*,system.*"},
-                 {"--every", NULL, "TIME", "how often to look for what is new; 10s by default"},
-                 {"--state", NULL, "FILE",
-                  "what has been sent; by default in ~/.local/state/probing"},
-                 {"--secret", NULL, "FILE", "its first line is the token, or the user's password"},
-                 {"--cacert", NULL, "FILE", "certificates to trust, in place of the machine's"},
-                 {"--cert", NULL, "FILE", "our own certificate, where the server asks for one"},
-                 {"--key", NULL, "FILE", "its key, where that is not in the same file"},
-                 {"--max-series", NULL, "N",
-                  "different series an hour, of those who have series; 1000000 by default"},
-                 {"--once", NULL, NULL, "send what there is now, and end"}},
+     .options =
+         {{"--to", NULL, "URL", "the destination"},
+          {"--tables", NULL, "NAMES", "tables to send: python.*,system.*"},
+          {"--every", NULL, "TIME", "how often to look for new rows; 10s by default"},
+          {"--state", NULL, "FILE",
+           "remembers what has been sent; in ~/.local/state/probing by default"},
+          {"--secret", NULL, "FILE", "first line of FILE: a token, or the user's password"},
+          {"--cacert", NULL, "FILE", "trust these certificates instead of the machine's"},
+          {"--cert", NULL, "FILE", "our certificate, if the server asks for one"},
+          {"--key", NULL, "FILE", "the key of --cert, if it is not in the same file"},
+          {"--max-series", NULL, "N",
+           "remote write, OpenTelemetry: at most this many series an hour; 1000000 by default"},
+          {"--once", NULL, NULL, "send what there is now, and end"}},
      .examples = {"-t job:4711 ship --to parquet:/data/runs",
                   "-t all ship --to prometheus+http://127.0.0.1:8428/api/v1/write",
                   "-t all ship --to clickhouse+http://default@db:8123 --tables 'python.*'"}},
-    {.name = "flamegraph",
-     .aliases = {"fg", "flame"},
-     .arguments = "[MODE | diff A B]",
-     .doc = "draw where the time goes, in Python and native code",
-     .text = "Draws MODE: what a plugin samples or has measured. Those that sample do so for "
-             "--seconds, "
-             "and the plugin is put back as it was; or what was sampled before is taken (--last, "
-             "--since), also of the dead. diff compares two processes, data directories or files "
-             "of folded stacks: A is "
-             "before, B is after. html and svg are "
-             "one file each that needs nothing else; folded, speedscope, pprof and perfetto are "
-             "for other programs.",
-     .may_target = true,
-     .run = command_flamegraph,
-     .words = flame_mode_words,
-     .options =
-         {{"--seconds", "-s", "TIME", "sample for this long from now on"},
-          {"--last", NULL, "TIME", "use the newest existing samples: 30s, 5m"},
-          {"--since", NULL, "TIME", "use samples from this time on, UTC: 2026-01-31T10:00:00"},
-          {"--mode", "-m", "MODE", "another way to name the MODE"},
-          {"--rate", NULL, "HZ", "with --seconds: samples per second, 1 to 10000"},
-          {"--format", "-f", "FORMAT",
-           "html, svg, folded, speedscope, pprof or perfetto; by default from the name of the "
-           "file"},
-          {"--output", "-o", "FILE", "write to this file; standard output by default"},
-          {"--width", NULL, "PIXELS", "width of an svg; 1200 by default"},
-          {"--threads", NULL, NULL, "show threads separately"},
-          {"--memory", NULL, NULL, "of a MODE: its picture of memory, MODE_memory"},
-          {"--lines", NULL, NULL, "show the lines of a function separately"}},
-     .examples = {"-t 4242 flamegraph -s 10 -o out.html",
-                  "-t 4242 flamegraph --last 5m --mode wall -o out.svg",
-                  "flamegraph diff before.folded after.folded -o diff.html"}},
+    {.name = "config",
+     .heading = "settings, plugins, scripts, data",
+     .aliases = {"cfg", "c"},
+     .arguments = "[list] | get NAME | set NAME VALUE | NAME=VALUE",
+     .doc = "show or change settings of the process",
+     .needs_target = true,
+     .forwarded = true,
+     .pages = true,
+     .run = command_forward,
+     .examples = {"-t 4242 config", "-t 4242 config probing.max_memory=1GB"}},
     {.name = "plugin",
      .arguments = "list | load NAME|FILE | stop NAME | check FILE [-- PROGRAM ...]",
      .doc = "list, load, stop or check plugins",
@@ -307,15 +416,6 @@ static const struct cli_command own_commands[] = {
      .run = command_plugin,
      .examples = {"-t 4242 plugin load torch", "-t 4242 plugin load ./mine.so",
                   "plugin check ./mine.so", "plugin check ./mine.so -- python3 app.py"}},
-    {.name = "config",
-     .aliases = {"cfg", "c"},
-     .arguments = "[list] | get NAME | set NAME VALUE | NAME=VALUE",
-     .doc = "show or change settings of the process",
-     .needs_target = true,
-     .forwarded = true,
-     .pages = true,
-     .run = command_forward,
-     .examples = {"-t 4242 config", "-t 4242 config probing.max_memory=1GB"}},
     {.name = "script",
      .arguments = "run FILE.lua | list | stop NAME",
      .doc = "run Lua probe scripts inside the process",
@@ -324,111 +424,12 @@ static const struct cli_command own_commands[] = {
      .run = command_script,
      .options = {{"--follow", "-f", NULL, "run: print its output until Ctrl-C"}},
      .examples = {"-t 4242 script run slow_step.lua --follow"}},
-    {.name = "eject",
-     .arguments = "",
-     .doc = "leave the process: remove threads, sockets and hooks, keep the data",
-     .needs_target = true,
-     .forwarded = true,
-     .run = command_eject,
-     .examples = {"-t 4242 eject"}},
-    {.name = "launch",
-     .arguments = "-- PROGRAM [ARGUMENTS]",
-     .doc = "run a program with the core loaded from the start",
-     .text = "The program replaces this command: pid, signals and exit code are those of the "
-             "program. The program and its children see the original environment. If the program "
-             "is a shell script, a wrapper or a launcher (torchrun), the core is loaded into the "
-             "Python that it starts. Plugins that wait for something (torch for `import torch`) "
-             "start when it is there.",
-     .run = command_launch,
-     .options = {{"--listen", "-l", "ADDR", "listen on TCP too, with a token: 127.0.0.1:9922"},
-                 {"--define", "-D", "KEY=VALUE", "change this setting from the start"},
-                 {"--plugin", NULL, "NAME", "also load this plugin; can be repeated"},
-                 {"--pprof", "-P", NULL, "load plugin profile, which samples stacks from now on"},
-                 {"--crash", "-c", NULL, "save the stacks of all threads if the process crashes"},
-                 {"--children", NULL, NULL,
-                  "load the core into its child programs, too, but static ones and those of musl"}},
-     .examples = {"launch -- python train.py", "launch --plugin torch -- torchrun train.py"}},
-    {.name = "list",
-     .aliases = {"ls", "l"},
-     .arguments = "",
-     .doc = "list processes with a core, or data directories of processes that have ended",
-     .pages = true,
-     .run = command_list,
-     .options = {{"--dead", NULL, NULL, "list the data of processes that have ended"},
-                 {"--json", NULL, NULL, "a line of JSON for each"}},
-     .examples = {"list", "list --dead", "list --json"}},
-    {.name = "cluster",
-     .arguments = "nodes | status | attach | detach | hang | diff | REPORT",
-     .doc = "a job as a whole: its nodes, its ranks, who hangs, entering and leaving all of them",
-     .text =
-         "Ranks are found by the environment that torchrun, SLURM, Open MPI, PMI or Kubernetes "
-         "gave them. `attach` enters each that has not been entered, `detach` leaves each. "
-         "`hang` looks at the stacks of all several times, entered or not, and says who waits "
-         "in which collective and for whom. `diff` says what is not the same in all: versions, "
-         "environment, settings, limits. "
-         "Other machines are asked only when --hosts names them, by ssh: `probing` must be "
-         "installed there, and nothing of it runs on. Exit code 1: not all of them are as they "
-         "should be. A REPORT about the whole job is a command that a plugin brings, with "
-         "options of its own; --job, --hosts and -t name whom it asks as they do for the others.",
-     .may_target = true,
-     .finds_targets = true,
-     .run = command_cluster,
-     .words = job_report_words,
-     .options = {{"--job", "-j", "NAME",
-                  "this job only: torchrun's run id, SLURM's job id, or "
-                  "MASTER_ADDR:MASTER_PORT"},
-                 {"--hosts", "-H", "HOSTS",
-                  "node[1-8],other; ./FILE of hosts; or auto: as the job "
-                  "itself names them"},
-                 {"--store", NULL, "HOST:PORT", "torchrun's rendezvous, which knows the nodes"},
-                 {"--rsh", "-e", "COMMAND", "remote shell in place of ssh; also PROBING_RSH"},
-                 {"--remote-probing", NULL, "COMMAND",
-                  "what probing is called there; also PROBING_REMOTE"},
-                 {"--plugin", NULL, "NAME", "attach: also load this plugin; can be repeated"},
-                 {"--at-once", NULL, "N",
-                  "so many ranks of a host at a time; attach, detach: hosts, too; 16 by default"},
-                 {"--json", NULL, NULL,
-                  "a line of JSON for each rank or node; hang, diff: one value"},
-                 {"--looks", NULL, "N", "hang: so many looks; 3 by default"},
-                 {"--interval", NULL, "TIME", "hang: from one look to the next; 1s by default"},
-                 {"--native", NULL, NULL, "hang: native frames, too"},
-                 {"--all", NULL, NULL, "diff: also what is the same"},
-                 {"--threads", NULL, NULL, "hang: all threads, not only the main one"},
-                 {"--timeout", NULL, "TIME", "for each rank; 20s by default, of hang 15s"}},
-     .examples = {"cluster status", "cluster hang", "cluster attach --plugin torch",
-                  "cluster attach --job 4711 --hosts 'node[01-16]'",
-                  "cluster nodes --store node1:29400 --job myrun"}},
-    {.name = "relay",
-     .arguments = "[WHAT]",
-     .doc = "stand before the processes of this machine, for who asks them from another",
-     .text = "`-t ssh:HOST` starts it there by itself (--stdio) and it ends with who asked. "
-             "--listen waits at a port, of this machine only unless an address is given, for who "
-             "shows its token (`-t relay:HOST:PORT`); nothing is encrypted, which ssh or a proxy "
-             "does. It gives who asks what its own user may do here, and no more.",
-     .run = command_relay,
-     .options = {{"--stdio", NULL, NULL, "talk to who asks over standard input and output"},
-                 {"--listen", "-l", "ADDR", "wait at PORT or ADDR:PORT; needs a token"},
-                 {"--token-file", NULL, "FILE",
-                  "the token's file, mode 600; else PROBING_TOKEN or PROBING_TOKEN_FILE"},
-                 {"--list", NULL, NULL,
-                  "only say who is here, or who WHAT names, as a relay does"}},
-     .examples = {"-t 'ssh:node[1-8]' query \"select ...\"",
-                  "relay --listen 10.0.0.7:9923 --token-file relay.token"}},
     {.name = "gc",
      .arguments = "",
      .doc = "remove the data of processes that have ended",
      .run = command_gc,
      .options = {{"--older", NULL, "DAYS", "remove only data that is older than this"}},
      .examples = {"gc --older 7"}},
-    {.name = "doctor",
-     .aliases = {"dr"},
-     .arguments = "",
-     .doc = "what this machine allows, and what to do where it does not",
-     .text = "Whether processes can be entered (ptrace, yama, capabilities, containers), perf "
-             "events, GPUs, the Pythons that run, what is installed and where data go. Exit code "
-             "1: something is in the way, and the line below it says what mends it.",
-     .run = command_doctor,
-     .examples = {"doctor"}},
     {.name = "completion",
      .arguments = "bash|zsh|fish",
      .doc = "print a script that completes commands and options in a shell",
@@ -475,13 +476,13 @@ const struct cli_command *cli_report_named(const char *word)
     return NULL;
 }
 
-/* The plugins' stand before `plugin`. */
+/* The plugins' stand before those about whole jobs. */
 const struct cli_command *cli_command_at(uint32_t i)
 {
     const struct cli_command *reports = report_commands(is_ours);
     uint32_t before = 0, n = 0;
 
-    while (own_commands[before].run != command_plugin)
+    while (own_commands[before].run != command_cluster)
         before++;
     while (reports[n].name != NULL)
         n++;

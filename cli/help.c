@@ -52,26 +52,28 @@ void help_all(FILE *out)
         "       probing TARGET COMMAND [ARGUMENTS]\n"
         "       probing -t TARGETS [--at-once N] [--timeout TIME] COMMAND [ARGUMENTS]\n"
         "\n"
-        "TARGET  a pid; host:port; a unix socket; a data directory (of a dead process, too);\n"
-        "        or the environment's PROBING_TARGET or ENDPOINT\n"
-        "TARGETS several of them: 12,13; all (processes with a core); job:NAME; 'node[1-8]:9922';\n"
-        "        'ssh:node[1-8]/job:NAME': of other machines;\n"
-        "        --at-once: how many are asked at a time, --timeout: the time that each has\n"
-        "--raw   do not escape control characters for the terminal: only for a target that you "
-        "trust\n"
-        "\n",
+        "TARGET  a pid; host:port; a unix socket; the data directory of a process, which may have\n"
+        "        ended; without -t, PROBING_TARGET or ENDPOINT from the environment\n"
+        "TARGETS several processes: 12,13; all (every process with a core); job:NAME;\n"
+        "        'node[1-8]:9922'; 'ssh:node[1-8]/job:NAME' (on other machines)\n"
+        "        --at-once N: ask this many at a time; --timeout TIME: how long each may take\n"
+        "--raw   do not escape control characters; only for a target that you trust\n",
         out);
-    for (uint32_t i = 0; (c = cli_command_at(i)) != NULL; i++)
-        fprintf(out, "  %-10s %s\n", c->name, c->doc);
-    fputs("\n"
-          "  probing help COMMAND   show options and examples of a command\n"
-          "  probing --version [-v] show the build; with -v also where its files are\n"
-          "  probing --licenses     show the licences of what is linked in\n"
-          "\n"
-          "for programs: list, backtrace, cluster and reports have --json; query --format json\n"
-          "exit codes: 0 success; 1 failure, or the evaluated code raised an exception; 2 wrong "
-          "usage\n",
-          out);
+    for (uint32_t i = 0; (c = cli_command_at(i)) != NULL; i++) {
+        if (c->heading != NULL)
+            fprintf(out, "\n%s:\n", c->heading);
+        fprintf(out, "  %-11s %s\n", c->name, c->doc);
+    }
+    fputs(
+        "\n"
+        "  probing help COMMAND   show options and examples of a command\n"
+        "  probing --version [-v] show the build; with -v also where its files are\n"
+        "  probing --licenses     show the licences of what is linked in\n"
+        "\n"
+        "for programs: list, backtrace, cluster and reports have --json, query has --format json\n"
+        "exit codes: 0 success; 1 failure, or the evaluated code raised an exception; 2 wrong "
+        "usage\n",
+        out);
 }
 
 /* "-t TARGET watch [-f FORMAT] ... SQL" */

@@ -262,6 +262,7 @@ const struct cli_command *report_commands(bool (*is_taken)(const char *word))
     }
     if (installed_file("plugins", folder, sizeof(folder)) == 0)
         take_folder(folder, is_taken);
+    all.commands[0].heading = "reports of plugins";
     err_clear();
     return all.commands;
 }

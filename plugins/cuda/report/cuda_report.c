@@ -296,12 +296,12 @@ static const char *const examples[] = {"-t 4242 cuda", "-t 4242 cuda --last 10m"
 static const struct probing_report_command commands[] = {
     {.name = "cuda",
      .arguments = "",
-     .doc = "what CUDA devices do and why they are idle, kernels that take the time, copies, waits",
-     .text = "Of the living and the dead, from the tables of plugin cuda. Idle: the host is late, "
-             "when it launched only after the device had nothing left; it has waited for us, when "
-             "the host was waiting for the device just then (.item(), synchronize) and could not "
-             "launch earlier; or for a copy, likewise. `flamegraph cuda` draws modules and their "
-             "kernels.",
+     .doc = "CUDA devices: how busy, why idle, the slowest kernels, copies and waits",
+     .text = "From the tables of plugin cuda, of a live process or of one that has ended. A device "
+             "is idle because the host is late (it launched only after the device had nothing "
+             "left), because the host was waiting for the device (.item(), synchronize) and could "
+             "not launch earlier, or because it was waiting for a copy. `flamegraph cuda` draws "
+             "modules and their kernels.",
      PROBING_REPORT_LISTS(options, examples),
      .flags = PROBING_REPORT_TARGET,
      .run = run}};

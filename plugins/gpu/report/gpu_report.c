@@ -397,9 +397,9 @@ static const char *const examples[] = {"-t 4242 gpu", "-t 4242 gpu --last 10m --
 static const struct probing_report_command commands[] = {
     {.name = "gpu",
      .arguments = "",
-     .doc = "which GPUs there are, how busy they are, what holds them down, and who uses them",
-     .text = "By the driver's own counters (NVML), which plugin gpu reads once a second: no tool "
-             "of the driver's is started, and no context is made on a device. Busy means that a "
+     .doc = "GPUs: how busy they are, what holds their clocks down, who uses them",
+     .text = "Reads the driver's own counters (NVML), which plugin gpu samples once a second. It "
+             "starts no tool of the driver and makes no context on a device. Busy means that a "
              "kernel ran, not that it filled the device.",
      PROBING_REPORT_LISTS(options, examples),
      .flags = PROBING_REPORT_TARGET,

@@ -169,12 +169,11 @@ static const struct probing_report_command commands[] = {
     {.name = "memory",
      .alias = "mem",
      .arguments = "",
-     .doc = "how much memory a process has, what it is made of, where it grows, and whose it is",
-     .text =
-         "Of the living and the dead: of a process that has ended it says what is known of why. "
-         "Allocations are sampled from the moment that plugin memory is loaded: what was "
-         "allocated before is in no stack, and the report says how much that is. probing's own "
-         "memory is told beside the program's.",
+     .doc = "memory of a process: what it is made of, where it grows, what leaks",
+     .text = "Of a live process or of one that has ended; of the latter it says what is known "
+             "about why. Allocations are sampled from the moment that plugin memory is loaded. "
+             "What was allocated before has no stack; the report says how much that is. The memory "
+             "of probing itself is shown separately.",
      PROBING_REPORT_LISTS(options, examples),
      .flags = PROBING_REPORT_TARGET,
      .run = run}};

@@ -346,12 +346,12 @@ static const char *const examples[] = {"-t 4242 nccl", "-t 4242 nccl --last 1m"}
 static const struct probing_report_command commands[] = {
     {.name = "nccl",
      .arguments = "",
-     .doc = "NCCL's operations: the slowest communicators, who waits for whom, what is in flight",
-     .text = "Of the living and the dead: what was in flight when a process died is among it. NCCL "
-             "tells of its operations only when the plugin was there before its first "
-             "communicator: probing launch --plugin nccl, PROBING=1, or NCCL_PROFILER_PLUGIN with "
-             "the path of nccl.so. Where it was not, the report says so, and has what "
-             "torch.distributed was called for.",
+     .doc = "NCCL: the slowest communicators, who waits for whom, what is in flight",
+     .text =
+         "Of a live process or of one that has ended, including what was in flight at its end. "
+         "NCCL reports its operations only if the plugin was there before the first communicator: "
+         "use probing launch --plugin nccl, PROBING=1, or NCCL_PROFILER_PLUGIN with the path of "
+         "nccl.so. Otherwise the report says so, and shows the calls of torch.distributed.",
      PROBING_REPORT_LISTS(options, examples),
      .flags = PROBING_REPORT_TARGET,
      .run = run}};

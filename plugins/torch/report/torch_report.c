@@ -482,8 +482,8 @@ static const struct probing_report_command commands[] = {
     {.name = "torch",
      .arguments = "[profile]",
      .doc = "summary of a torch training loop: step time, its parts, slow modules, problems",
-     .text = "It is made of the newest minute of data of plugin torch, of a live process or of one "
-             "that has ended. The cost of probing is shown twice: as it was measured, and as the "
+     .text = "Made of the newest minute of data of plugin torch, of a live process or of one that "
+             "has ended. The cost of probing is shown twice: as it was measured, and as the "
              "difference between steps with rows and steps without (torch.shadow_every). `torch "
              "profile` runs torch's own profiler for some steps and writes a trace that Perfetto "
              "and Chrome open; table torch.ops has the totals.",
@@ -492,14 +492,13 @@ static const struct probing_report_command commands[] = {
      .run = run},
     {.name = "stragglers",
      .arguments = "",
-     .doc = "which rank of a torch job the others wait for, since when, and what goes with it",
-     .text =
-         "The steps of all ranks are compared part by part: who is behind the others before "
-         "they wait for each other is late, in the part in which it fell behind. A rank is "
-         "named when it is late by 5 % of a step in most steps of a while, or now and then by "
-         "25 % and more than all others; jobs whose ranks differ by chance get no name. Without "
-         "--last these are the newest 1000 steps, and of an hour before them those that took "
-         "long. Load plugin system, too, for the signs of hosts and processes.",
+     .doc = "the rank of a torch job that the others wait for, since when, and what stands out",
+     .text = "Compares the steps of all ranks part by part. A rank that is behind the others "
+             "before they wait for each other is late, in the part in which it fell behind. It is "
+             "named if it is late by 5 % of a step in most steps of a stretch, or now and then by "
+             "25 % and more than all others. Jobs whose ranks differ only by chance get no name. "
+             "Without --last these are the newest 1000 steps, and of the hour before them those "
+             "that took long. Load plugin system as well: it has the signs of processes and hosts.",
      PROBING_REPORT_LISTS(straggler_options, straggler_examples),
      .flags = PROBING_REPORT_TARGET | PROBING_REPORT_JOB,
      .run = straggler_run}};
