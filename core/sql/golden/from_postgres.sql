@@ -145,7 +145,7 @@ with t(a) as (values (1), (2)) table t * order by 1
 
 with t(a) as (values (1), (2)) table t where a = 1
 ----
-error: line 1, column 40: found 'where', expected the end of the statement
+error: line 1, column 40: found 'where' too late, or a second time; their order is from, where, group by, having, order by, limit, offset
 
 -- From 10^15 on a double is written with an exponent, and the least ones have few digits.
 select 1e15::double precision::text, 999999999999999::double precision::text, 9999999999999998::double precision::text, (-1234567890123456.5)::double precision::text, 1200000000000001::double precision::text, 5e-324::double precision::text

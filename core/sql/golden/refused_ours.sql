@@ -379,3 +379,79 @@ error: line 1, column 10: the pattern of like ends with its escape character, wh
 select 1 = any (string_to_array('1', ',')::int[])
 ----
 error: line 1, column 42: found '::', expected ) behind string_to_array(text, ','): its values are texts
+
+select coalesce()
+----
+error: line 1, column 8: coalesce() takes at least one argument
+
+select nullif(1)
+----
+error: line 1, column 8: nullif() takes two arguments
+
+select a from (values (1)) t(a) limit 1, 2
+----
+error: line 1, column 40: write `limit COUNT offset FIRST` in place of `limit a, b`
+
+select a from (values (1)) t(a) limit 5 order by a
+----
+error: line 1, column 41: found 'order' too late, or a second time; their order is from, where, group by, having, order by, limit, offset
+
+select a from (values (1)) t(a) order by a where a = 1
+----
+error: line 1, column 44: found 'where' too late, or a second time; their order is from, where, group by, having, order by, limit, offset
+
+select a from (values (1)) t(a) for update
+----
+error: line 1, column 33: rows are not locked: tables are read-only here
+
+select a into x from (values (1)) t(a)
+----
+error: line 1, column 15: select into is not supported: tables are read-only here
+
+select t from (values (1)) t(a)
+----
+error: line 1, column 8: 't' is a table and no value; its columns are t.*, and json_build_object('a', a) makes one value of several
+
+select time '10:00'
+----
+error: line 1, column 8: there is no type 'time'; texts are cast to boolean, bigint, double, text, blob, timestamp, date or interval
+
+select '10:00'::time
+----
+error: line 1, column 17: there is no type for a time of day: ts - date_trunc('day', ts) is an interval, to_char(ts, 'HH24:MI:SS') a text
+
+select uuid '550e8400-e29b-41d4-a716-446655440000'
+----
+error: line 1, column 8: there is no type 'uuid'; texts are cast to boolean, bigint, double, text, blob, timestamp, date or interval
+
+select '{1}'::int[]
+----
+error: line 1, column 18: there are no types of arrays: they stand only in = any ('{1,2}') and unnest('{1,2}'::bigint[]); json_build_array() makes a list
+
+select 1 || 2
+----
+error: line 1, column 10: no operator || for bigint and bigint; cast one of them: x::text
+
+select true + 1
+----
+error: line 1, column 13: no operator + for boolean and bigint; cast one of them: x::bigint
+
+select not 5
+----
+error: line 1, column 8: not needs a boolean, this is a bigint
+
+select 'a' like 5
+----
+error: line 1, column 12: like compares texts; cast what is none: x::text
+
+select :x
+----
+error: line 1, column 8: unexpected ':': a statement has no parameters, write the value
+
+select current_user
+----
+error: line 1, column 8: unknown column 'current_user'; every query runs with the rights of its process
+
+select sysdate
+----
+error: line 1, column 8: unknown column 'sysdate'; now()

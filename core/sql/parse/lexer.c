@@ -254,7 +254,7 @@ static int unexpected(const struct cutter *c, char ch)
     else if (ch == '$')
         hint = ": this begins a text ($$like this$$) or a macro of Grafana's PostgreSQL source, "
                "which nobody has replaced: write ts >= now() - interval '1 hour'";
-    else if (ch == '?' || ch == '@')
+    else if (ch == '?' || ch == '@' || ch == ':')
         hint = ": a statement has no parameters, write the value";
     if (ch > ' ' && ch < 127)
         return sql_error(c->text, c->size, c->at, -EINVAL, "unexpected '%c'%s", ch, hint);

@@ -308,6 +308,8 @@ static void expected_end(struct parser *p)
                            : NULL;
     char what[96] = "the end of the statement";
     const struct token *last = p->at ? &p->tokens[p->at - 1] : now(p);
+    if (sql_parse_other_end(p))
+        return;
     const char *meant = last->type == TOKEN_WORD
                             ? text_nearest(last->text, words, sizeof(words) / sizeof(*words))
                             : NULL;

@@ -75,6 +75,7 @@ bool sql_parse_other_from(struct parser *p);
 bool sql_parse_other_group(struct parser *p);
 void sql_parse_group(struct parser *p, struct select *s); /* parse_group.c: stands behind `group` */
 bool sql_parse_other_value(struct parser *p);
+bool sql_parse_other_end(struct parser *p); /* where the statement should end */
 
 /* What is wrong here: where, what was found, what would do.  They give NULL. */
 void *sql_parse_fail(struct parser *p, uint32_t pos, const char *what);

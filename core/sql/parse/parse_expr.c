@@ -233,6 +233,10 @@ static struct type type_named(struct parser *p)
         }
         return found;
     }
+    if (is_word(p, 0, "time") || is_word(p, 0, "timetz"))
+        sql_parse_fail(p, t->pos,
+                       "there is no type for a time of day: ts - date_trunc('day', ts) is an "
+                       "interval, to_char(ts, 'HH24:MI:SS') a text");
     sql_parse_expected(p,
                        "a type: boolean, bigint, double, text, blob, timestamp, date or interval");
     return (struct type){.type = SQL_NULL};

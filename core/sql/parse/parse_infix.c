@@ -500,6 +500,11 @@ struct node *sql_parse_infix(struct parser *p, struct node *left, int binding, b
     }
     if (binding < BIND_CAST && take_sign(p, "::"))
         return sql_parse_as_type(p, left, pos, /* forgiving= */ false);
+    if (is_sign(p, "[") && is_sign_at(p, 1, "]"))
+        return sql_parse_fail(
+            p, pos,
+            "there are no types of arrays: they stand only in = any ('{1,2}') and "
+            "unnest('{1,2}'::bigint[]); json_build_array() makes a list");
     if (is_sign(p, "["))
         return sql_parse_fail(p, pos,
                               "arrays have no subscripts here; split_part(text, ',', 2), "

@@ -122,6 +122,38 @@ bool sql_parse_other_group(struct parser *p)
     return p->error != 0;
 }
 
+bool sql_parse_other_end(struct parser *p)
+{
+    static const char *const clauses[] = {"from", "where", "group", "having", "order", "limit"};
+    const struct token *t = now(p), *last = p->at ? t - 1 : t;
+    char what[160];
+    bool ended = last->type == TOKEN_SIGN && strcmp(last->text, ";") == 0;
+    for (size_t i = 0; i < sizeof(clauses) / sizeof(*clauses) && !ended; i++)
+        if (is_word(p, 0, clauses[i])) {
+            (void)snprintf(what, sizeof(what),
+                           "found '%s' too late, or a second time; their order is from, where, "
+                           "group by, having, order by, limit, offset",
+                           clauses[i]);
+            sql_parse_fail(p, t->pos, what);
+        }
+    bool into = is_word(p, 0, "into") || (last->type == TOKEN_WORD && !strcmp(last->text, "into"));
+    if (is_word(p, 0, "for") || into)
+        sql_parse_fail(p, t->pos,
+                       into ? "select into is not supported: tables are read-only here"
+                            : "rows are not locked: tables are read-only here");
+    if (is_sign(p, ",") && p->at >= 2 &&
+        is_word(&(struct parser){.tokens = p->tokens, .at = p->at - 2}, 0, "limit"))
+        sql_parse_fail(p, t->pos, "write `limit COUNT offset FIRST` in place of `limit a, b`");
+    if (t->type == TOKEN_STRING && last->type == TOKEN_WORD) {
+        (void)snprintf(what, sizeof(what),
+                       "there is no type '%.40s'; texts are cast to boolean, "
+                       "bigint, double, text, blob, timestamp, date or interval",
+                       last->text);
+        sql_parse_fail(p, last->pos, what);
+    }
+    return p->error != 0;
+}
+
 bool sql_parse_other_value(struct parser *p)
 {
     if (is_sign_at(p, 0, "[") ||

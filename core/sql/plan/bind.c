@@ -123,6 +123,16 @@ int sql_no_column(struct query *q, const struct op *op, const struct node *n)
     if (n->parts[0] && count == 0)
         return sql_error(q->text, q->size, n->pos, -EINVAL, "unknown table '%s' in from",
                          n->parts[0]);
+    const char *instead = n->quoted || n->parts[0] ? NULL : sql_instead_of(n->text);
+    if (instead && strncmp(n->text, "json", 4) != 0 && count == 0)
+        return sql_error(q->text, q->size, n->pos, -EINVAL, "unknown column '%s'; %s", n->text,
+                         instead);
+    for (uint32_t c = 0; c < op->n_cols && !n->parts[0]; c++)
+        if (same_name(op->cols[c].table, n->text, false))
+            return sql_error(q->text, q->size, n->pos, -EINVAL,
+                             "'%s' is a table and no value; its columns are %s.*, and "
+                             "json_build_object('a', a) makes one value of several",
+                             n->text, n->text);
     if (op->n_cols == 0)
         return sql_error(q->text, q->size, n->pos, -EINVAL,
                          "unknown column '%s': the statement has no from with a table; texts "

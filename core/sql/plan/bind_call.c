@@ -46,7 +46,15 @@ static int no_function(struct query *q, const struct node *n, struct expr **args
         return sql_error(q->text, q->size, n->pos, -EINVAL,
                          "no operator %s for %s and %s; cast one of them: x::%s", n->text,
                          sql_type_name(args[0]->type), sql_type_name(args[1]->type),
-                         sql_type_name(args[0]->type));
+                         sql_type_name(n->text[0] == '|'           ? SQL_TEXT
+                                       : args[0]->type == SQL_BOOL ? args[1]->type
+                                                                   : args[0]->type));
+    if (known && strcmp(n->text, "not") == 0)
+        return sql_error(q->text, q->size, n->pos, -EINVAL, "not needs a boolean, this is %s",
+                         sql_a_type(args[0]->type));
+    if (known && (strcmp(n->text, "like") == 0 || strcmp(n->text, "ilike") == 0))
+        return sql_error(q->text, q->size, n->pos, -EINVAL,
+                         "%s compares texts; cast what is none: x::text", n->text);
     if (known)
         return sql_error(q->text, q->size, n->pos, -EINVAL,
                          "no function %s(%s): it takes other arguments",
@@ -65,6 +73,11 @@ static int no_function(struct query *q, const struct node *n, struct expr **args
     names[count++] = "nullif";
     names[count++] = "now";
     const char *near = text_nearest(n->text, names, count);
+    if (near && strcmp(near, n->text) == 0)
+        return sql_error(q->text, q->size, n->pos, -EINVAL, "%s() takes %s", n->text,
+                         near[0] == 'c'   ? "at least one argument"
+                         : near[1] == 'u' ? "two arguments"
+                                          : "no arguments");
     if (near)
         return sql_error(q->text, q->size, n->pos, -EINVAL,
                          "unknown function '%s'; did you mean '%s'?", n->text, near);

@@ -109,7 +109,7 @@ static void add_class(struct compiler *c, uint32_t at, const char *name, size_t 
             add_range(c, classes[i].ranges[k].low, classes[i].ranges[k].high);
         uint8_t wide = classes[i].wide;
         if ((c->r->flags & REGEXP_FOLD) && (wide & (WIDE_UPPER | WIDE_LOWER)))
-            wide |= WIDE_UPPER | WIDE_LOWER;
+            wide = WIDE_LETTER; /* as PostgreSQL has it, those without a case too */
         if (!c->error)
             c->r->steps[at].wide |= wide;
         return;
