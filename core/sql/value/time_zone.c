@@ -223,6 +223,19 @@ static bool read_file(struct time_zone *z, const unsigned char *p, size_t size)
     return end && (end == line + 1 || read_rule(z, line + 1, (size_t)(end - line - 1)));
 }
 
+int time_zone_read(struct arena *mem, const char *bytes, size_t size, struct time_zone **ret)
+{
+    struct time_zone *z = arena_zalloc(mem, 1, sizeof(*z));
+    unsigned char *copy = arena_alloc(mem, size + 1);
+    if (!z || !copy)
+        return err_set(-ENOMEM, "no memory for a time zone");
+    memcpy(copy, bytes, size);
+    if (!read_file(z, copy, size))
+        return err_set(-EINVAL, "it is no table of a time zone");
+    *ret = z;
+    return 0;
+}
+
 static bool is_name(const char *name, size_t size)
 {
     bool fine = size > 0 && size < NAME_BYTES && name[0] != '/';
@@ -256,18 +269,14 @@ int time_zone_new(struct arena *mem, const char *name, size_t size, struct time_
     (void)snprintf(path, sizeof(path), FOLDER "%.*s", (int)size, name);
     buf_init(&file, FILE_BYTES);
     int rc = file_read(AT_FDCWD, path, &file);
-    unsigned char *copy = rc < 0 ? NULL : arena_alloc(mem, file.size + 1);
-    if (copy && file.size)
-        memcpy(copy, file.data, file.size);
-    bool read = copy && read_file(z, copy, file.size);
+    rc = rc < 0 ? rc : time_zone_read(mem, buf_text(&file), file.size, ret);
     buf_done(&file);
-    if (!read)
+    if (rc < 0 && rc != -ENOMEM)
         return err_set(-ENOENT,
                        "no time zone '%.*s' here: names like 'Europe/Berlin' are those of " FOLDER
                        "; ts + interval '2 hours' needs none",
                        (int)size, name);
-    *ret = z;
-    return 0;
+    return rc;
 }
 
 static int32_t offset_at(const struct time_zone *z, int64_t s)
