@@ -455,3 +455,7 @@ error: line 1, column 8: unknown column 'current_user'; every query runs with th
 select sysdate
 ----
 error: line 1, column 8: unknown column 'sysdate'; now()
+
+select 'a' glob 'a*'
+----
+error: line 1, column 17: found ''a*'', expected the end of the statement

@@ -144,7 +144,9 @@ bool sql_parse_other_end(struct parser *p)
     if (is_sign(p, ",") && p->at >= 2 &&
         is_word(&(struct parser){.tokens = p->tokens, .at = p->at - 2}, 0, "limit"))
         sql_parse_fail(p, t->pos, "write `limit COUNT offset FIRST` in place of `limit a, b`");
-    if (t->type == TOKEN_STRING && last->type == TOKEN_WORD) {
+    const struct token *before = p->at > 1 ? last - 1 : last;
+    bool begins = before->type == TOKEN_SIGN || sql_parse_is_reserved(before); /* a value */
+    if (t->type == TOKEN_STRING && last->type == TOKEN_WORD && begins) {
         (void)snprintf(what, sizeof(what),
                        "there is no type '%.40s'; texts are cast to boolean, "
                        "bigint, double, text, blob, timestamp, date or interval",
