@@ -105,7 +105,8 @@ struct target_halt {
     char is[112];    /* "stopped": after "it is" */
     char remedy[64]; /* "continue it with: kill -CONT 12" */
 };
-/* ret: NULL, it is not asked why.  false: it may run (or has ended). */
+/* ret: NULL, it is not asked why.  false: it may run (or has ended).  Of one that is only traced, as
+ * by strace, that takes some looks. */
 bool target_halted(pid_t pid, struct target_halt *ret);
 /* It has ended, and its parent has not asked yet; one whose first thread alone has ended runs. */
 bool target_is_zombie(pid_t pid);
@@ -164,6 +165,8 @@ bool directory_lives_elsewhere(const char *directory);
 /* The data directory of a living process, by its mapped data file.  -ENOENT: no core answers in it;
  * *ret is "", or the directory of one that starts; -ETIMEDOUT: the process did not let us look. */
 int directory_of(pid_t pid, char *ret, size_t size);
+/* The same; one that starts is waited for, some seconds. */
+int directory_await(pid_t pid, char *ret, size_t size);
 /* Does a process run as that user, in any of the ways there are? */
 bool process_is_of(pid_t pid, unsigned uid);
 /* Who must listen in a directory; NULL: the process that it is called after. */

@@ -13,6 +13,7 @@
 #include "cli/cli.h"
 
 #include <errno.h>
+#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -31,6 +32,8 @@
 #include "sdk/lib/proc/task.h"
 
 #define ANSWER_NS (10 * NS_PER_S) /* of a command that only says something */
+#define BEGIN_NS (5 * NS_PER_S) /* a core that has begun: slow plugins hold it up for two seconds */
+#define BEGIN_LOOK_MS 5
 
 /* ---- the directory of a process ---- */
 
@@ -175,6 +178,39 @@ int directory_of(pid_t pid, char *ret, size_t size)
     if (ended) {
         (void)snprintf(ret, size, "%s", l->directory);
         free(l);
+    }
+    return rc;
+}
+
+/* Does a core live in it?  *ret_answers: and the thread that answers, which begins last, too. */
+static bool has_core(pid_t pid, bool *ret_answers)
+{
+    struct proc_numbers all;
+    struct proc_number one;
+    char comm[PROC_COMM_BYTES];
+    bool lives = false, answers = false;
+
+    (void)proc_threads_open(&all, pid);
+    while (proc_numbers_next(&all, &one)) {
+        bool known = proc_comm_of(pid, (pid_t)one.value, comm, sizeof(comm)) == 0;
+        lives = lives || (known && strcmp(comm, "probing/main") == 0);
+        answers = answers || (known && strcmp(comm, "probing/server") == 0);
+    }
+    proc_numbers_close(&all);
+    *ret_answers = answers;
+    return lives;
+}
+
+int directory_await(pid_t pid, char *ret, size_t size)
+{
+    uint64_t deadline = clock_monotonic() + BEGIN_NS;
+    int rc = directory_of(pid, ret, size);
+    bool answers = false;
+
+    while (rc == -ENOENT && !answers && has_core(pid, &answers) && !target_halted(pid, NULL) &&
+           !cli_interrupted && clock_monotonic() < deadline) {
+        (void)poll(NULL, 0, BEGIN_LOOK_MS);
+        rc = directory_of(pid, ret, size);
     }
     return rc;
 }

@@ -4,12 +4,47 @@
  *
  * One thread.
  */
+#include <poll.h>
 #include <stdio.h>
 
 #include "cli/cli.h"
 #include "cli/terminal/terminal.h"
+#include "core/base/clock.h"
 #include "sdk/lib/proc/cgroup.h"
 #include "sdk/lib/proc/task.h"
+
+#define HELD_NS (NS_PER_S / 5)      /* who does not move for so long is held by who traces it, */
+#define HELD_MOST_NS (3 * NS_PER_S) /* or for so long, whatever that one is at work on */
+#define LOOK_MS 5
+
+/* Where strace, or another who enters the process, has stopped a thread for a moment, it is at work
+ * or has had no processor yet.  gdb at its prompt sleeps. */
+static bool is_at_work(uint64_t tracer)
+{
+    char state = tracer == 0 || tracer > INT32_MAX ? '?' : target_state((pid_t)tracer);
+
+    return state == 'R' || state == 'D';
+}
+
+/* Its first thread stands for who traces it: does it stay so? */
+static bool stays_held(pid_t pid)
+{
+    struct proc_status s;
+    uint64_t began = clock_monotonic(), since = began, switches = 0;
+
+    for (bool first = true; proc_status_of(pid, 0, &s) == 0 && s.state == 't'; first = false) {
+        uint64_t now = clock_monotonic(), moved = s.voluntary + s.involuntary;
+        if (!first && moved != switches)
+            return false; /* it went on, and stands again */
+        switches = moved;
+        if (is_at_work(s.tracer))
+            since = now;
+        if (now - since >= HELD_NS || now - began >= HELD_MOST_NS || cli_interrupted)
+            return true;
+        (void)poll(NULL, 0, LOOK_MS);
+    }
+    return false;
+}
 
 static void say_tracer(pid_t pid, struct target_halt *ret)
 {
@@ -32,7 +67,7 @@ bool target_halted(pid_t pid, struct target_halt *ret)
     char state = target_state(pid);
 
     ret = ret != NULL ? ret : &room;
-    if (state == 't') {
+    if (state == 't' && stays_held(pid)) {
         say_tracer(pid, ret);
     } else if (state == 'T') {
         (void)snprintf(ret->is, sizeof(ret->is), "stopped");

@@ -174,7 +174,7 @@ static int resolve_pid(pid_t pid, struct target *ret)
         ret->start_time = 0;
     (void)snprintf(path, sizeof(path), "/proc/%d", (int)pid);
     if (access(path, F_OK) == 0 && !target_is_zombie(pid)) {
-        int rc = directory_of(pid, ret->directory, sizeof(ret->directory));
+        int rc = directory_await(pid, ret->directory, sizeof(ret->directory));
         if ((rc < 0 || is_killed(pid)) && is_ending(pid)) {
             ret->directory[0] = '\0';
             return find_dead(pid, ret);

@@ -1,10 +1,27 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A debugger that looks at a process with probing in it."""
+"""A debugger, or another tracer, that looks at a process with probing in it."""
 import shutil
 import subprocess
+import sys
 
 import pytest
-from world import IDLE
+from world import IDLE, wait_for
+
+# It stops the first thread at each system call, and holds it for that many seconds.
+TRACER = """
+import ctypes, os, sys, time
+pid, seconds = int(sys.argv[1]), float(sys.argv[2])
+libc = ctypes.CDLL(None, use_errno=True)
+libc.ptrace.argtypes = [ctypes.c_long, ctypes.c_long, ctypes.c_void_p, ctypes.c_void_p]
+if libc.ptrace(0x4206, pid, None, None):
+    sys.exit(os.strerror(ctypes.get_errno()))
+assert libc.ptrace(0x4207, pid, None, None) == 0
+print("traces", flush=True)
+while True:
+    stopped, status = os.waitpid(pid, 0x40000000)
+    time.sleep(seconds)
+    libc.ptrace(24, pid, None, None)
+"""
 
 
 def test_gdb_attaches_and_leaves(world):
@@ -23,3 +40,24 @@ def test_gdb_attaches_and_leaves(world):
     assert done.returncode == 0, done.stdout
     assert "/proc/%d/fd/" % target.pid in done.stdout and "/proc/self/fd/" not in done.stdout
     assert target.rows("select 1") == [[1]]
+
+
+@pytest.mark.parametrize("seconds", [0.03, 600])
+def test_who_is_traced_answers_and_who_is_held_is_read(world, seconds):
+    """strace stops a thread at each call: it was said to be stopped where a look met that."""
+    target = world.python(IDLE)
+    target.wait_line("ready")
+    target.inject()
+    tracer = world.start(sys.executable, "-u", "-c", TRACER, str(target.pid), str(seconds))
+    wait_for(lambda: "traces" in tracer.output() or not tracer.alive(), "a tracer")
+    if not tracer.alive():
+        pytest.skip("no right to trace: " + tracer.output())
+    stat = "/proc/%d/stat" % target.pid
+    try:
+        for _ in range(5):
+            wait_for(lambda: ") t " in open(stat).read(), "a stop")
+            done = target.probing("query", "select 1")
+            assert done.returncode == 0, done.stderr
+            assert ("is read from its files" in done.stderr) == (seconds == 600), done.stderr
+    finally:
+        tracer.kill()  # before the target: its end would be told to nobody else

@@ -4,7 +4,7 @@ import subprocess
 
 import pytest
 from life import fds, gone, our_threads, prepared, state_of
-from world import CLI, LIMIT, wait_for
+from world import CLI, LIMIT, threads_of, wait_for
 
 HANGING = r"""
 #include <probing/plugin.h>
@@ -48,6 +48,20 @@ def test_eject_with_a_plugin_that_hangs(world, step):
     again = target.probing("plugin", "load", str(plugin))
     assert again.returncode != 0 and "has not returned" in again.stderr
     assert target.alive()
+
+
+def test_a_core_that_has_just_begun_is_waited_for(world):
+    """It was said not to be there, and to be entered with inject, while its plugins started."""
+    target = prepared(world)
+    world.plugin("slow", HANGING.replace("for (;;) pause()", "sleep(1)").replace(
+        '"hanging"', '"slow"') % "start")
+    inject = subprocess.Popen(
+        [str(CLI), "-t", str(target.pid), "inject", "-D", "probing.plugin_path=%s" % world.tmp,
+         "-D", "probing.plugins=slow"], env=world.env)
+    wait_for(lambda: "probing/load" in threads_of(target.pid) or inject.poll() is not None,
+             "the plugins to be loaded")
+    assert target.rows("select state from probing.plugins") == [["running"]]
+    assert inject.wait(LIMIT) == 0
 
 
 HANGING_IN = r"""
