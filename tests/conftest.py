@@ -10,6 +10,12 @@ import pytest
 from world import world  # noqa: F401
 
 
+def pytest_configure(config):
+    for line in ("some_pythons: with three of the CPythons (pythons.some), not each",
+                 "one_torch: with one of the torches, which is taken by the test's name"):
+        config.addinivalue_line("markers", line)
+
+
 def shares(item):
     """Whether it needs what a fixture makes once for several tests of its file."""
     made = (defs[-1] for defs in item._fixtureinfo.name2fixturedefs.values())

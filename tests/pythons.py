@@ -3,6 +3,7 @@
 import glob
 import os
 import subprocess
+import zlib
 from pathlib import Path
 
 from world import DEBIAN_PYTHON, ROOT
@@ -60,7 +61,20 @@ def is_threaded(python):
     return python in [path for version, path in PYTHONS.items() if version.endswith("t")]
 
 
+def some(name):
+    """As PYTHONS, for a test of that name which does not read what a minor version lays out anew:
+    the oldest, the newest, and one between them by the name, so that each gets its share."""
+    if FULL or len(PYTHONS) <= 3:
+        return PYTHONS
+    in_order = sorted(PYTHONS, key=lambda v: [int(n) for n in v.rstrip("t").split(".")])
+    between = in_order[1 + zlib.crc32(name.encode()) % (len(in_order) - 2)]
+    return {version: PYTHONS[version] for version in (in_order[0], between, in_order[-1])}
+
+
 def parametrize(metafunc):
-    """A test that takes `python` runs with each of them."""
+    """A test that takes `python` runs with each of them; one that is marked some_pythons, or whose
+    file is, with some()."""
     if "python" in metafunc.fixturenames:
-        metafunc.parametrize("python", list(PYTHONS.values()), ids=list(PYTHONS))
+        marked = metafunc.definition.get_closest_marker("some_pythons")
+        taken = some(metafunc.function.__name__) if marked else PYTHONS
+        metafunc.parametrize("python", list(taken.values()), ids=list(taken))

@@ -74,10 +74,14 @@ def said(stream, pattern, timeout=LIMIT):
     return text
 
 
-@functools.lru_cache(maxsize=None)  # its import takes half a minute where everybody imports it
+@functools.lru_cache(maxsize=None)
 def has_torch(python):
-    """One of those that the torch plugin is made for: Ubuntu 22.04 has 1.8."""
-    code = "import torch; assert tuple(map(int, torch.__version__.split('.')[:2])) >= (1, 13)"
+    """One of those that the torch plugin is made for: Ubuntu 22.04 has 1.8.  It is not imported:
+    that takes seconds of a processor, in each worker."""
+    code = ("import importlib.util, os; names = {}; "
+            "home = os.path.dirname(importlib.util.find_spec('torch').origin); "
+            "exec(open(os.path.join(home, 'version.py')).read(), names); "
+            "assert tuple(map(int, names['__version__'].split('.')[:2])) >= (1, 13)")
     return subprocess.run([python, "-c", code], capture_output=True).returncode == 0
 
 

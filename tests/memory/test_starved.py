@@ -294,8 +294,8 @@ def little_of_a_processor(pid, name):
 
 
 def test_who_gets_no_processor_is_said(world):
-    """A thousandth of a processor: 3 ms of it in all, which no core starts with.  As a rule not even
-    a thread stops in time, and the process was not entered: it can be, once it has a processor."""
+    """A thousandth of a processor: 3 ms of it in all, which no core starts with.  Often not even a
+    thread stops in time, and the process was not entered: it can be, once it has a processor."""
     target = world.start(sys.executable, "-u", "-c", "print('ready')\nwhile True: pass")
     target.wait_line("ready")
     undo = little_of_a_processor(target.pid, "probing-test-%d" % target.pid)

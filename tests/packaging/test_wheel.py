@@ -58,6 +58,7 @@ def found_in(command, folder, env=None):
     return out
 
 
+@pytest.mark.some_pythons
 def test_in_each_python(world, python):
     own = venv(python, world.tmp / "venv")
     before = files_below(world.tmp / "venv")

@@ -137,6 +137,7 @@ while True: outer()
 '''
 
 
+@pytest.mark.some_pythons
 def test_callbacks_stand_where_they_were_called(world, python):
     target = world.start(python, CALLED_BACK).inject()
     looks = merged = called = 0
@@ -171,6 +172,7 @@ STUCK = {
 }
 
 
+@pytest.mark.some_pythons
 @pytest.mark.parametrize("case", sorted(STUCK))
 def test_stuck_before_we_came(world, python, case):
     code, holds = STUCK[case]
@@ -368,6 +370,7 @@ def impossible(frames):
     return chain != ["%s%d" % (chain[0][0], i) for i in range(len(chain))] if chain else False
 
 
+@pytest.mark.some_pythons
 def test_no_impossible_stack(world, python):
     target = world.start(python, CHAINS).inject()
     looked = deep = 0
@@ -382,6 +385,7 @@ def test_no_impossible_stack(world, python):
     assert target.alive()
 
 
+@pytest.mark.some_pythons
 def test_table(world, python):
     target = world.start(python, """
 import time
@@ -414,6 +418,7 @@ train()  # start
 """
 
 
+@pytest.mark.some_pythons
 def test_the_table_begins_with_what_the_main_thread_does(world, python):
     """With threads, `order by depth limit n` gave each one's innermost frame, native first."""
     target = world.start(python, MANY_THREADS).inject()
@@ -437,6 +442,7 @@ def test_the_table_begins_with_what_the_main_thread_does(world, python):
         "select func from python.backtrace where thread_id = %d order by level" % target.pid)]
 
 
+@pytest.mark.some_pythons
 def test_names_that_are_no_text_are_json_all_the_same(world, python):
     """By HTTP the bytes come as they are written: a thread may be called anything."""
     target = world.start(python, '''

@@ -13,6 +13,8 @@ import pytest
 from pythons import PYTHONS, minor_of
 from world import BUILD, CLI, said, wait_for
 
+pytestmark = pytest.mark.some_pythons
+
 LOOP = """
 import sys, threading, time
 def work(n):

@@ -3,8 +3,12 @@
 they lost, and is that said?"""
 import subprocess
 
+import pytest
+
 from test_user_tables import HEAD, lost, said
 from world import CORE, DEBIAN_PYTHON, wait_for
+
+pytestmark = pytest.mark.some_pythons
 
 BEFORE = HEAD + """
 early, other = probing.table("early", {"n": int}), probing.table("other", {"n": int})

@@ -10,6 +10,8 @@ import pytest
 from pythons import PYTHONS, is_threaded
 from world import CLI, wait_for
 
+pytestmark = pytest.mark.some_pythons
+
 LOOP = """
 import sys, threading, time
 secret = 41

@@ -178,6 +178,7 @@ waits(1)
 """
 
 
+@pytest.mark.some_pythons
 def test_process_in_a_pid_namespace(world, python):
     """Python knows its threads by the ids that they have in there."""
     flags = ["--user", "--map-root-user", "--pid", "--fork", "--kill-child"]

@@ -7,6 +7,8 @@ from pythons import minor_of
 from scripts import PACKAGE
 from world import CLI, wait_for
 
+pytestmark = pytest.mark.some_pythons
+
 LOOP = """
 import gc, os, sys, threading, time
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))

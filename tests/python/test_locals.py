@@ -266,6 +266,7 @@ main()
 """
 
 
+@pytest.mark.some_pythons
 def test_variables_of_frames_that_come_and_go(world, python):
     """The frame had gone before its variables were read: they were missing, and nothing said so."""
     target = world.start(python, RUNNING).inject()

@@ -10,6 +10,8 @@ import pytest
 from scripts import PACKAGE
 from world import CORE
 
+pytestmark = pytest.mark.some_pythons
+
 HOOK = "import site; site.addsitedir(%r)\n" % str(PACKAGE)
 RUNS = HOOK + "import probing; print('running', probing.is_running())\n"
 

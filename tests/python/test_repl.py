@@ -12,6 +12,8 @@ import pytest
 from pythons import PYTHONS
 from world import CLI, start_in_terminal
 
+pytestmark = pytest.mark.some_pythons
+
 LOOP = """
 import time
 class Model:

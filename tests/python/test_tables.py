@@ -7,6 +7,8 @@ import pytest
 from pythons import PYTHONS, is_threaded
 from world import CLI, DEBIAN_PYTHON, has_torch, wait_for
 
+pytestmark = pytest.mark.some_pythons
+
 OBJECTS = """
 import gc, sys, threading, time, types
 class Node:

@@ -10,6 +10,8 @@ import pytest
 from scripts import python_frames
 from world import DEBIAN_PYTHON, wait_for
 
+pytestmark = pytest.mark.some_pythons
+
 TASKS = """
 import asyncio
 class Nasty:

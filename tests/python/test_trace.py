@@ -94,6 +94,7 @@ def test_calls(world, python):
     assert [row[1:3] for row in rows] == [["raise", 2], ["return", 8]]
 
 
+@pytest.mark.some_pythons
 def test_arguments_are_shown_and_no_code_of_theirs_runs(world, python):
     target = world.start(python, WORK).inject()
     done = trace(target, "--args", "--limit", "5", "Model.step", "loud")
@@ -263,6 +264,7 @@ def test_nothing_is_left(world, python):
     wait_for(lambda: int(target.eval("n").stdout) > seen + 5, "the program goes on")
 
 
+@pytest.mark.some_pythons
 def test_kept_and_stopped_by_name(world, python):
     target = world.start(python, WORK).inject()
     assert trace(target, "--keep", "Model.step", "down").returncode == 0
@@ -309,6 +311,7 @@ again()
 """
 
 
+@pytest.mark.some_pythons
 @pytest.mark.parametrize("limit,deep", [(1000, 960), (30000, 8000)])
 def test_recursion_is_as_deep_as_before(world, python, limit, deep):
     if limit > 1000 and minor_of(python) < 11:
@@ -338,6 +341,7 @@ while True:
 """
 
 
+@pytest.mark.some_pythons
 def test_put_in_and_out_while_threads_call(world, python):
     target = world.start(python, THREADS).inject()
     calls = 0
@@ -350,6 +354,7 @@ def test_put_in_and_out_while_threads_call(world, python):
     assert target.alive() and target.eval("work(1)").stdout == "2\n"
 
 
+@pytest.mark.some_pythons
 def test_forks_while_watched(world, python):
     target = world.start(python, """
 import os, time
@@ -461,6 +466,7 @@ def test_what_stands_around_a_function(world, python):
     assert b"another function of this name" in said
 
 
+@pytest.mark.some_pythons
 def test_a_limit_counts_the_calls_that_are_told(world, python):
     target = world.start(python, WORK).inject()
     assert "down: 3 calls" in trace(target, "--limit", "3", "down").stdout

@@ -10,6 +10,8 @@ from pythons import PYTHONS, is_threaded, minor_of
 from scripts import PACKAGE
 from world import BUILD, CLI, CORE, DEBIAN_PYTHON, has_torch, wait_for
 
+pytestmark = pytest.mark.some_pythons
+
 HEAD = "import sys; sys.path.insert(0, %r)\nimport os, threading, time\nimport probing\n" \
     % str(PACKAGE)
 ENV = {"PROBING_LIBRARY": str(CORE)}

@@ -5,6 +5,8 @@ import pytest
 from cases import HERE
 from world import ROOT, wait_for
 
+pytestmark = pytest.mark.one_torch
+
 COLUMNS = "rank, world_size, local_rank, role"
 TABLES = {  # with a step in each row
     "python.torch_trace", "python.torch_step_timing", "python.comm_collective",

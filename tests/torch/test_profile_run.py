@@ -87,6 +87,7 @@ def test_the_programs_own_profiler_goes_first(target):
     assert target.alive() and not runs(target)
 
 
+@pytest.mark.one_torch
 def test_into_a_pipe(target):
     """What is no plain file is written into, and never replaced by one."""
     pipe = target.world.tmp / "pipe"
@@ -100,6 +101,7 @@ def test_into_a_pipe(target):
     assert done.returncode != 0 and "Is a directory" in done.stderr
 
 
+@pytest.mark.one_torch
 def test_begun_by_a_thread_that_ends_no_more_steps(world, python):
     """It ends all the same, at that thread's next call: nothing runs on for ever."""
     target = world.start(python, "-W", "ignore", "-u", str(HERE / "targets" / "handover.py"),
@@ -123,6 +125,7 @@ def loop_that(world, python, what):
     return target
 
 
+@pytest.mark.one_torch
 def test_steps_that_do_not_end_in_time(world, python):
     target = loop_that(world, python, "stands")
     path = world.tmp / "trace.json"
@@ -145,6 +148,7 @@ def test_steps_that_do_not_end_in_time(world, python):
     assert done.returncode == 0 and target.rows("select note from torch.capture") == [[None]]
 
 
+@pytest.mark.one_torch
 def test_memory_that_grows_meanwhile(world, python):
     target = loop_that(world, python, "grows")
     client = begin(target, "--steps", MANY, "--timeout", "1m")
@@ -157,6 +161,7 @@ def test_memory_that_grows_meanwhile(world, python):
     assert found and int(found[1]) >= 256, note
 
 
+@pytest.mark.one_torch
 @pytest.mark.parametrize("loop", ["main", "thread"])
 def test_a_program_that_ends_meanwhile(world, python, loop):
     """torch's profiler is ended before: torch 2.13 crashes at the end of a process otherwise."""
@@ -172,6 +177,7 @@ def test_a_program_that_ends_meanwhile(world, python, loop):
     assert not list(world.tmp.glob("never*"))
 
 
+@pytest.mark.one_torch
 def test_one_that_is_given_up(target):
     client = begin(target, "--steps", MANY, "-o", str(target.world.tmp / "never.json"))
     client.send_signal(signal.SIGINT)

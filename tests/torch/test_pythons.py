@@ -3,9 +3,9 @@
 they leave behind, is a matter of the interpreter."""
 import pytest
 from cases import HERE, Case
-from pythons import PYTHONS, is_threaded, minor_of
+from pythons import FULL, PYTHONS, is_threaded, minor_of
 
-LOADS = 30
+LOADS = 30 if FULL else 10
 LEFT = """import sys, ctypes, gc; m = sys.modules['__main__']
 print(all(m.Module.__dict__[k] is v for k, v in m.plain.items()),
       type(m.SGD.__dict__['step']).__name__, 'step' in vars(m.optimizer),
@@ -32,7 +32,7 @@ LOOKED = [["not asked", "Other", None, 1, None]] * 5 + [["other", None, "[5, 2]"
 
 
 @pytest.fixture(params=list(PYTHONS.values()), ids=list(PYTHONS))
-def python(request):
+def cpython(request):
     return request.param
 
 
@@ -42,15 +42,15 @@ def said(case, code):
     return done.stdout.strip()
 
 
-def test_hooks_with_a_stand_in_for_torch(world, python):
-    if is_threaded(python):
+def test_hooks_with_a_stand_in_for_torch(world, cpython):
+    if is_threaded(cpython):
         pytest.skip("it is refused there")
-    case = Case(world, "standin.py", python, cold=True)
+    case = Case(world, "standin.py", cpython, cold=True)
     done = case.target.probing("config", "torch.shadow_every=0")
     assert done.returncode == 0, done.stderr
     left = "True function False function []"
     assert said(case, LEFT) != left
-    if minor_of(python) >= 14:
+    if minor_of(cpython) >= 14:
         assert said(case, WATCHED) == "True"
     wanted = case.run()
     assert case.counts() == wanted
@@ -64,18 +64,18 @@ def test_hooks_with_a_stand_in_for_torch(world, python):
         case.load()
     case.stop()
     assert said(case, LEFT) == left
-    if minor_of(python) >= 14:
+    if minor_of(cpython) >= 14:
         assert said(case, WATCHED) == "False"
     storm.unlink()
     case.target.wait_line("quiet")
 
 
-def test_variables_where_their_functions_keep_them(world, python):
+def test_variables_where_their_functions_keep_them(world, cpython):
     """Other functions with the same name, cells, code that is replaced or freed: each value is that
     of its own step, and a name that is nowhere is not found."""
-    if is_threaded(python):
+    if is_threaded(cpython):
         pytest.skip("it is refused there")
-    case = Case(world, "standin.py", python, "variables", cold=True)
+    case = Case(world, "standin.py", cpython, "variables", cold=True)
     names = ("x", "a", "held", "own@Thing.turn", "everywhere", "nowhere")
     done = case.target.probing("config", "torch.exprs=" + ",".join(names))
     assert done.returncode == 0, done.stderr
@@ -91,10 +91,10 @@ def test_variables_where_their_functions_keep_them(world, python):
         == [["not there at the end of 10 steps"]]
 
 
-def test_tensors_are_found_among_all_objects(world, python):
-    if is_threaded(python):
+def test_tensors_are_found_among_all_objects(world, cpython):
+    if is_threaded(cpython):
         pytest.skip("it is refused there")
-    case = Case(world, "standin.py", python, cold=True)
+    case = Case(world, "standin.py", cpython, cold=True)
     case.stop()
     said(case, TENSORS)
     case.load()
@@ -108,10 +108,10 @@ def test_tensors_are_found_among_all_objects(world, python):
     case.target.wait_line("quiet")
 
 
-def test_a_python_without_a_gil_is_refused(world, python):
-    if not is_threaded(python):
+def test_a_python_without_a_gil_is_refused(world, cpython):
+    if not is_threaded(cpython):
         pytest.skip("it has a GIL")
-    target = world.start(python, "-u", str(HERE / "targets" / "standin.py"),
+    target = world.start(cpython, "-u", str(HERE / "targets" / "standin.py"),
                          str(world.tmp / "go"), str(world.tmp / "answer"))
     target.wait_line("ready")
     target.inject()

@@ -8,6 +8,8 @@ import pytest
 import world as shared
 from cases import Case, backward_on
 
+pytestmark = pytest.mark.one_torch
+
 
 def total_of(folded):
     return sum(int(line.rsplit(" ", 1)[1]) for line in folded.splitlines())

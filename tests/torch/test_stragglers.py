@@ -12,6 +12,8 @@ import pytest
 from cases import HERE
 from world import wait_for
 
+pytestmark = pytest.mark.one_torch
+
 RANKS, LATE = 4, 2
 TARGET = str(HERE / "targets" / "straggler.py")
 PARTS = {"sleep": "other", "before": "other", "loader": "data", "forward": "forward",

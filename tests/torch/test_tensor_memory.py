@@ -4,6 +4,7 @@ what steps and modules allocate.  The torch side of `probing memory`, too."""
 import json
 import time
 
+import pytest
 import world as shared
 from cases import Case
 
@@ -61,6 +62,7 @@ def test_what_has_code_of_its_own_is_not_asked_and_nothing_is_kept(world, python
     assert case.target.rows("select 1 from memory.torch where shape = '[123, 457]'") == []
 
 
+@pytest.mark.one_torch
 def test_a_look_ends_where_there_are_too_many_objects(world, python):
     case = Case(world, "tensors.py", python, "many")
     plan = json.loads((world.tmp / "answer.json.plan").read_text())
@@ -86,6 +88,7 @@ while True: time.sleep(0.01)
 """
 
 
+@pytest.mark.one_torch
 def test_each_is_counted_once_while_garbage_is_collected(world, python):
     """The collector's lists are gone through in slices, and are in another order after each."""
     target = world.python(COLLECTING, python)
@@ -250,6 +253,7 @@ def test_bytes_by_step_and_by_module(world, python):
     assert n > 50 and near((allocated, error), n * (16 << 20)), rows
 
 
+@pytest.mark.one_torch
 def test_the_report_has_torchs_part(world, python):
     case = Case(world, "tensors.py", python)
     plan = json.loads((world.tmp / "answer.json.plan").read_text())
@@ -301,6 +305,7 @@ while True:
 """
 
 
+@pytest.mark.one_torch
 def test_losses_in_a_list_are_found_with_who_keeps_their_graphs(world, python):
     target = world.python(LEAKING, python)
     target.wait_line("ready")
