@@ -528,6 +528,32 @@ def test_main_thread_in_c_while_another_starts_it(world, python):
     assert done.stdout == "[(5,)]\n"
 
 
+SLOW = r"""
+#include <probing/plugin.h>
+#include <unistd.h>
+static int self_;
+static int init(const struct probing_host *h, void **s) { (void)h; *s = &self_; return 0; }
+static int start(void *s) { (void)s; usleep(400000); return 0; }
+static void destroy(void *s) { (void)s; }
+const struct probing_plugin probing_plugin_v1 __attribute__((visibility("default"))) = {
+    .size = sizeof(struct probing_plugin), .abi = PROBING_ABI, .name = "slow",
+    .version = "1", .doc = "slow", .init = init, .destroy = destroy, .start = start };
+"""
+
+
+def test_main_thread_in_c_while_the_core_begins_slowly(world):
+    """Nobody answered when it was asked for the first time, and it was not asked again."""
+    world.plugin("slow", SLOW)
+    done = subprocess.run(
+        [DEBIAN_PYTHON, "-c", HEAD + "t = probing.table('x', {'a': int})\n"
+         "def go():\n"
+         "    probing.init(probing__plugins='slow,python', probing__plugin_path=sys.argv[1])\n"
+         "    t.append(5)\n    print(probing.query('select a from python.x'), flush=True)\n"
+         "thread = threading.Thread(target=go); thread.start(); thread.join()", str(world.tmp)],
+        env=dict(world.env, **ENV), stdout=subprocess.PIPE, timeout=60, universal_newlines=True)
+    assert done.stdout == "[(5,)]\n"
+
+
 def test_odd_decorators_and_names(world):
     sys.path.insert(0, str(PACKAGE))
     import probing

@@ -29,6 +29,9 @@ __all__ = ["init", "config", "connect", "event", "is_running", "library", "query
 
 
 ProbingError.__module__ = __name__  # where users catch it
+_BEGIN_S = 5       # whoever asks for probing waits so long for it: a machine may be busy
+_HOOK_S = 1        # and a program that knows nothing of it
+_PATIENCE_S = 0.1  # for a main thread to come by
 
 
 def __getattr__(name):
@@ -70,13 +73,13 @@ def _wait_until(deadline, core):
     import time
 
     def arrives():
-        early = time.monotonic() + 0.1
+        patience = time.monotonic() + _PATIENCE_S
         while _spans._begin is None and time.monotonic() < deadline and not arrives.failed:
             time.sleep(0.0005)  # the main thread comes by meanwhile
             arrives.failed = _why(core)
-            if early is not None and time.monotonic() > early:
-                early = None  # or it does not: it is in a call of C, and this is another thread
-                _have_the_plugin_come()
+            if time.monotonic() > patience:  # or it does not: it is in a call of C, and this is
+                _have_the_plugin_come()      # another thread; and the core may not answer yet
+                patience = time.monotonic() + _PATIENCE_S
         _spans._arrives = _tables._arrives = None
         return _spans._begin is not None
     arrives.failed = ""
@@ -118,7 +121,7 @@ def _own():
     """A connection to this process; where probing has just begun, once it answers."""
     import time
     from . import client
-    deadline = time.monotonic() + 5
+    deadline = time.monotonic() + _BEGIN_S
     while True:
         try:
             return connect(os.getpid())
@@ -166,7 +169,7 @@ def init(listen=None, **settings):
     if listen is not None:
         settings["server.listen"] = listen
     settings = {name.replace("__", "."): _text_of(value) for name, value in settings.items()}
-    if not _start(settings):
+    if not _start(settings, _BEGIN_S):
         for name, value in sorted(settings.items()):
             config(name, value)
         _tell_page(settings)
@@ -185,7 +188,7 @@ def _tell_page(settings):
         _page.tell(_own)
 
 
-def _start(settings):
+def _start(settings, seconds=_HOOK_S):
     """Have libprobing.so begin, and do not wait for it: True, or False when it ran already."""
     lines = []
     for name, text in sorted(settings.items()):
@@ -209,7 +212,7 @@ def _start(settings):
         raise ProbingError("libprobing.so refused: %s" % os.strerror(-result))
     # Its thread names itself a moment after start; from here on is_running() must be right.
     import time
-    deadline = time.monotonic() + 1
+    deadline = time.monotonic() + seconds
     while not is_running() and time.monotonic() < deadline:
         if _why(core):
             raise ProbingError(_why(core))
