@@ -105,8 +105,8 @@ struct target_halt {
     char is[112];    /* "stopped": after "it is" */
     char remedy[64]; /* "continue it with: kill -CONT 12" */
 };
-/* ret: NULL, it is not asked why.  false: it may run (or has ended).  Of one that is only traced, as
- * by strace, that takes some looks. */
+/* ret: NULL, it is not asked why.  false: it may run (or has ended).  Of one that is only traced,
+ * as by strace, that takes some looks. */
 bool target_halted(pid_t pid, struct target_halt *ret);
 /* It has ended, and its parent has not asked yet; one whose first thread alone has ended runs. */
 bool target_is_zombie(pid_t pid);
