@@ -250,9 +250,9 @@ static int env_row(const char *text, struct buf *name, struct buf *shown, struct
     buf_reset(name);
     buf_reset(shown);
     int rc = buf_add(name, text, n);
-    if (rc == 0)
+    if (rc == 0 && (!out->want || out->want[1] || out->want[2])) /* it takes the most of it */
         rc = secret_show(text, n, text + n + 1, shown);
-    bool redacted = strcmp(buf_text(shown), text + n + 1) != 0;
+    bool redacted = rc == 0 && strcmp(buf_text(shown), text + n + 1) != 0;
     const union probing_cell row[] = {
         {.s = buf_text(name)}, {.s = buf_text(shown)}, {.i = redacted}};
     return rc < 0 ? err_set(rc, "the environment is too large") : out->row(out, row, 3);

@@ -142,20 +142,37 @@ static void leave_running(struct workers *w, struct job *j)
 
 static int start_one(struct workers *w, bool urgent);
 
-/* A job may have become one that can run: see that somebody takes it.  Cannot: then it waits. */
-static void call_worker(struct workers *w)
+enum { CALL_ANY = 1, CALL_URGENT = 2 };
+
+/* A job may have become one that can run: who is to be woken for it?  Cannot: then it waits. */
+static int find_worker(struct workers *w)
 {
+    int found = 0;
     if (!w->first || w->stop) /* then those that wait have been woken, and nobody joins new ones */
-        return;
+        return 0;
     if (choose(w, /* urgent= */ false)) {
         if (w->n_queued > w->n_idle)
             (void)start_one(w, /* urgent= */ false);
-        (void)pthread_cond_signal(&w->wake);
+        found |= CALL_ANY;
     }
     if (w->n_idle == 0 && choose(w, /* urgent= */ true)) {
         (void)start_one(w, /* urgent= */ true);
-        (void)pthread_cond_signal(&w->urgent);
+        found |= CALL_URGENT;
     }
+    return found;
+}
+
+static void wake_found(struct workers *w, int found)
+{
+    if (found & CALL_ANY)
+        (void)pthread_cond_signal(&w->wake);
+    if (found & CALL_URGENT)
+        (void)pthread_cond_signal(&w->urgent);
+}
+
+static void call_worker(struct workers *w)
+{
+    wake_found(w, find_worker(w));
 }
 
 /* ---- commands that run ---- */
@@ -374,7 +391,7 @@ static int make_room(struct workers *w, const struct job *j, struct job **ret_ou
 int workers_add(struct host *h, struct job *j, struct job **ret_out)
 {
     struct workers *w = &h->workers;
-    int rc = 0;
+    int rc = 0, found = 0;
 
     if (!j->client)
         j->client = &w->core;
@@ -400,9 +417,10 @@ int workers_add(struct host *h, struct job *j, struct job **ret_out)
             j->client->waiting++;
             j->client->waiting_bytes += j->bytes;
         }
-        call_worker(w);
+        found = find_worker(w);
     }
     (void)pthread_mutex_unlock(&w->mutex);
+    wake_found(w, found); /* who wakes up wants the lock first */
     return rc;
 }
 

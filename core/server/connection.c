@@ -52,6 +52,7 @@ struct connection *server_connection_new(struct server *s, int fd, bool local)
     p->access = local ? ACCESS_FULL : ACCESS_NONE;
     buf_init(&p->in, SERVER_HEADER_BYTES + SERVER_BODY_BYTES + 1);
     buf_init(&p->out, 8 * SERVER_MESSAGE_BYTES);
+    buf_init(&p->together, SERVER_MESSAGE_BYTES);
     return p;
 }
 
@@ -66,6 +67,7 @@ void server_connection_unref(struct connection *p)
         return;
     buf_done(&p->in);
     buf_done(&p->out);
+    buf_done(&p->together);
     (void)pthread_mutex_destroy(&p->mutex);
     (void)pthread_cond_destroy(&p->space);
     server_unref(p->server);

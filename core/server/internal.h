@@ -158,7 +158,8 @@ struct connection {
     const char *allowed;             /* for a 405: the methods there are */
     enum access cookie;              /* NONE: none is to be set */
     struct buf in;                   /* loop only: received, not yet used */
-    struct buf out; /* loop only: encoded, LWS_PRE free bytes first for a websocket */
+    struct buf out;      /* loop only: encoded, LWS_PRE free bytes first for a websocket */
+    struct buf together; /* loop only; websocket: frames of short messages, to be sent at once */
     size_t out_sent;
     enum connection_wait wait; /* loop only: what the deadline is for */
     uint64_t deadline_ns;      /* loop only, clock_now(); 0: none */

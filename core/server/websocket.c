@@ -19,6 +19,12 @@
 #include "sdk/lib/arena.h"
 #include "sdk/lib/json.h"
 
+#define TOGETHER_BYTES 16384 /* longer messages are sent by themselves, and not copied for it */
+
+/* libwebsockets' own (lib/core-net/output.c), by which lws_write() sends what it has framed: it
+ * keeps what the socket does not take. */
+int lws_issue_raw(struct lws *wsi, unsigned char *data, size_t size);
+
 int server_ws_handover(struct connection *p, const char *request, size_t size)
 {
     struct server *s = p->server;
@@ -179,17 +185,45 @@ static void begin(struct connection *p)
     (void)buf_add(&p->out, room, sizeof(room));
 }
 
+static int send_together(struct lws *wsi, struct connection *p)
+{
+    if (p->together.failed)
+        return -1;
+    if (p->together.size == 0)
+        return 0;
+    int sent = lws_issue_raw(wsi, (unsigned char *)p->together.data, p->together.size);
+    buf_reset(&p->together);
+    return sent < 0 ? -1 : 0;
+}
+
+/* A whole message as a server's frame: RFC 6455, 5.2. */
+static void add_frame(struct buf *to, enum lws_write_protocol as, const char *data, size_t n)
+{
+    const unsigned char head[] = {as == LWS_WRITE_BINARY ? 0x82 : 0x81,
+                                  n < 126 ? (unsigned char)n : 126, (unsigned char)(n >> 8),
+                                  (unsigned char)n};
+    (void)buf_add(to, head, n < 126 ? 2 : 4);
+    (void)buf_add(to, data, n);
+}
+
 static int flush(struct lws *wsi, struct connection *p, enum lws_write_protocol as)
 {
     if (p->out.failed)
         return -1;
     size_t n = p->out.size - LWS_PRE;
+    int rc = 0;
     if (n == 0)
         return 0;
-    int sent = lws_write(wsi, (unsigned char *)p->out.data + LWS_PRE, n, as);
+    if (n <= TOGETHER_BYTES) {
+        add_frame(&p->together, as, p->out.data + LWS_PRE, n);
+    } else {
+        rc = send_together(wsi, p);
+        if (rc == 0 && lws_write(wsi, (unsigned char *)p->out.data + LWS_PRE, n, as) < 0)
+            rc = -1;
+    }
     begin(p);
-    server_add(p->bytes_out, sent < 0 ? 0 : n);
-    return sent < 0 ? -1 : 0;
+    server_add(p->bytes_out, rc < 0 ? 0 : n);
+    return rc;
 }
 
 static int encode(struct lws *wsi, struct connection *p, struct chunk *piece)
@@ -255,8 +289,8 @@ static int send_piece(struct lws *wsi, struct connection *p, struct chunk *piece
     return rc;
 }
 
-/* A message of a stream, or an answer and its end, for which the client need not be waited for
- * twice. */
+/* A message of a stream, or an answer and its end: one call of the kernel, and a client that is
+ * woken up once. */
 static int writeable(struct lws *wsi, struct connection *p)
 {
     struct chunk *piece;
@@ -273,8 +307,12 @@ static int writeable(struct lws *wsi, struct connection *p)
         rc = send_piece(wsi, p, piece, dropped);
         server_chunk_free(piece);
     }
+    if (rc == 0)
+        rc = send_together(wsi, p);
     buf_done(&p->out);
     buf_init(&p->out, 8 * SERVER_MESSAGE_BYTES);
+    buf_done(&p->together);
+    buf_init(&p->together, SERVER_MESSAGE_BYTES);
     if (rc == 0 && (server_connection_waiting(p) || p->closing || lws_partial_buffered(wsi))) {
         server_connection_wait(p, WAIT_SENDING, p->server->stuck_s);
         (void)lws_callback_on_writable(wsi);

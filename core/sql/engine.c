@@ -127,12 +127,33 @@ static int plan_explain(struct query *q, struct op *plan, bool analyze, struct o
 
 /* ---- running ---- */
 
-static int plan_statement(struct query *q, struct op **ret)
-{
+/* How far a statement has come. */
+struct sql_begun {
+    struct query q;
+    uint64_t begin_ns;
     struct statement st;
-    int rc = sql_parse(&q->mem, q->text, q->size, &st);
-    if (rc < 0)
-        return rc == -ENOMEM ? err_set(rc, "no memory for the statement") : rc;
+    bool parsed;
+    struct op *op; /* NULL: it is not planned */
+    int rc;        /* of the last step */
+};
+
+static int begin(const struct query_thread_query *r, struct sql_begun *ret)
+{
+    *ret = (struct sql_begun){.begin_ns = clock_monotonic()};
+    return sql_query_init(&ret->q, r->s, r->text, r->size, r->o);
+}
+
+static int parse_statement(struct sql_begun *b)
+{
+    struct query *q = &b->q;
+    b->parsed = true;
+    int rc = sql_parse(&q->mem, q->text, q->size, &b->st);
+    return rc == -ENOMEM ? err_set(rc, "no memory for the statement") : rc;
+}
+
+static int plan_statement(struct query *q, const struct statement *s, struct op **ret)
+{
+    struct statement st = *s;
     switch (st.kind) {
     case STATEMENT_SHOW_LIST:
     case STATEMENT_SHOW_CREATE:
@@ -145,7 +166,7 @@ static int plan_statement(struct query *q, struct op **ret)
         break;
     }
     q->analyze = st.analyze;
-    rc = sql_plan_select(q, st.select, NULL, ret);
+    int rc = sql_plan_select(q, st.select, NULL, ret);
     return rc == 0 && st.explain ? plan_explain(q, *ret, st.analyze, ret) : rc;
 }
 
@@ -220,69 +241,125 @@ static uint64_t cpu_ns(void)
     return (uint64_t)t.tv_sec * NS_PER_S + (uint64_t)t.tv_nsec;
 }
 
+/* Up to the first row. */
+static int plan(struct sql_begun *b, const struct sql_sink *sink)
+{
+    struct op *op;
+    int rc = plan_statement(&b->q, &b->st, &op);
+    if (rc == 0)
+        rc = tell_columns(&b->q, op, sink);
+    b->op = rc == 0 ? op : NULL;
+    return rc;
+}
+
 int sql_run_here(const struct query_thread_query *r, struct query_thread *aside)
 {
-    struct query q;
-    struct op *op;
+    struct sql_begun own, *b = r->begun ? r->begun : &own;
     struct sql_report report = {.rows = 0};
-    uint64_t begin = clock_monotonic(), begin_cpu = aside ? cpu_ns() : 0;
-    int rc = sql_query_init(&q, r->s, r->text, r->size, r->o);
-    if (rc < 0)
+    uint64_t begin_cpu = aside ? cpu_ns() : 0;
+    int rc = r->begun ? b->rc : begin(r, b);
+    if (rc < 0 && !r->begun)
         return rc;
-    q.aside = aside;
-    rc = plan_statement(&q, &op);
+    struct query *q = &b->q;
+    q->aside = aside;
+    if (rc == 0 && !b->parsed)
+        rc = parse_statement(b);
+    if (rc == 0 && !b->op)
+        rc = plan(b, r->sink);
+    const struct op *op = b->op;
     if (rc == 0)
-        rc = tell_columns(&q, op, r->sink);
+        rc = give_rows(q, b->op, r->sink, &report);
+    if (rc == -ENOMEM && sql_check(q) < 0)
+        rc = sql_check(q); /* memory was refused because the query is to end */
     if (rc == 0)
-        rc = give_rows(&q, op, r->sink, &report);
-    if (rc == -ENOMEM && sql_check(&q) < 0)
-        rc = sql_check(&q); /* memory was refused because the query is to end */
-    if (rc == 0)
-        count_lost(&q, &report);
+        count_lost(q, &report);
     if (rc == 0 && !report.cut)
         report.next_row = sql_scan_end(row_source(op));
-    if (rc == 0 && gives_buckets(&q, op)) {
-        report.next_ts = q.bucket_end;
-        report.bucket_ns = q.bucket_ns;
-        report.next_row = sql_scan_end(row_source(q.bucketed->child));
-        report.late = q.o->late ? q.bucketed->child->rows : 0;
+    if (rc == 0 && gives_buckets(q, op)) {
+        report.next_ts = q->bucket_end;
+        report.bucket_ns = q->bucket_ns;
+        report.next_row = sql_scan_end(row_source(q->bucketed->child));
+        report.late = q->o->late ? q->bucketed->child->rows : 0;
     }
     if (rc == 0 && r->ret)
-        sql_tell_empty(&q, &report);
-    sql_query_done(&q);
+        sql_tell_empty(q, &report);
+    sql_query_done(q);
     report.aside_cpu_ns = aside ? cpu_ns() - begin_cpu : 0;
-    report.elapsed_ns = clock_monotonic() - begin; /* all of that time is in it */
+    report.elapsed_ns = clock_monotonic() - b->begin_ns; /* all of that time is in it */
     if (rc == 0 && r->ret)
         *r->ret = report;
     return rc;
 }
 
-#define ASKS_NO_ROWS 4096 /* bytes of text: parsing more twice costs more than a thread */
+/* ---- statements that do little ---- */
 
-/* `select * from x limit 0`, with which others ask for the columns: there is nothing to read, so
- * the niceness is not worth a thread. */
-static bool asks_no_rows(const char *text, size_t size)
+#define SHORT_BYTES 4096 /* of text: what is longer is not even read on the caller's thread */
+/* Rows: what is done with them takes less than a millisecond, and two changes of threads take 0.1
+ * to 0.3 ms of the process's time (tests/bench/rank_cost.py). */
+#define FEW_ROWS 8192
+
+/* With which others ask for the columns. */
+static bool asks_no_rows(const struct select *s)
 {
-    struct arena mem;
-    struct statement st;
-    if (size > ASKS_NO_ROWS)
+    return s->limit && s->limit->kind == NODE_INT && s->limit->integer == 0;
+}
+
+/* Does it plan in no time, without running anything, and read one table at most? */
+static bool is_plain(const struct sql *s, const struct statement *st)
+{
+    const struct select *x = st->kind == STATEMENT_SELECT && !st->explain ? st->select : NULL;
+    const struct from *f = x ? x->from : NULL;
+    if (!x || st->subqueries || x->ctes || x->set != SET_NONE)
         return false;
-    arena_init(&mem, 0);
-    const struct select *s = sql_parse(&mem, text, size, &st) == 0 ? st.select : NULL;
-    bool none = s && st.kind == STATEMENT_SELECT && !st.explain && !s->ctes && s->set == SET_NONE &&
-                s->from && s->from->kind == FROM_TABLE && !s->where && !s->n_order && !s->n_group &&
-                !s->offset && s->limit && s->limit->kind == NODE_INT && s->limit->integer == 0;
-    arena_done(&mem);
-    return none;
+    return !f || (f->kind == FROM_TABLE &&
+                  (asks_no_rows(x) || !sql_next_view(s, f->names[1], f->names[0], NULL)));
+}
+
+/* Where its rows come from, if none of its operators makes more rows of one, or needs more than
+ * one look at each; else NULL. */
+static struct op *only_scan(struct op *op)
+{
+    static const char *const simple[] = {"filter", "project", "aggregate",
+                                         "sort",   "limit",   "distinct"};
+    while (op && op->child) {
+        bool is_simple = false;
+        for (size_t i = 0; i < sizeof(simple) / sizeof(*simple); i++)
+            is_simple |= strcmp(op->name, simple[i]) == 0;
+        op = is_simple && !op->right ? op->child : NULL;
+    }
+    return op;
+}
+
+/* Do what can be done at once, up to the first row, and begin to read.  Is what is left so little
+ * that its niceness is not worth another thread? */
+static bool does_little(struct sql_begun *b, const struct sql_sink *sink)
+{
+    uint64_t rows = 0;
+    if (b->q.size > SHORT_BYTES)
+        return false;
+    b->rc = parse_statement(b);
+    if (b->rc == 0 && !is_plain(b->q.s, &b->st))
+        return false;
+    if (b->rc == 0)
+        b->rc = plan(b, sink);
+    if (b->rc < 0 || asks_no_rows(b->st.select))
+        return true;
+    struct op *scan = only_scan(b->op);
+    b->rc = scan ? sql_scan_begin(scan, &rows) : 0;
+    return b->rc < 0 || (scan && rows <= FEW_ROWS);
 }
 
 int sql_run(struct sql *s, const char *text, size_t size, const struct sql_options *o,
             const struct sql_sink *sink, struct sql_report *ret)
 {
-    const struct query_thread_query query = {sql_run_here, s, text, size, o, sink, ret};
-    int nice = asks_no_rows(text, size) ? 0 : (int)sql_setting(s, SQL_SET_NICE);
-    int rc;
-    if (nice && sql_run_on_thread(&query, nice, &rc))
+    struct sql_begun b;
+    struct query_thread_query query = {sql_run_here, s, text, size, o, sink, ret, NULL};
+    int nice = (int)sql_setting(s, SQL_SET_NICE);
+    int rc = nice ? begin(&query, &b) : 0;
+    if (rc < 0)
+        return rc;
+    query.begun = nice ? &b : NULL;
+    if (nice && !does_little(&b, sink) && sql_run_on_thread(&query, nice, &rc))
         return rc;
     return sql_run_here(&query, /* aside= */ NULL);
 }

@@ -165,10 +165,15 @@ TEST(subqueries_give_their_memory_back)
 
 static pthread_t scanned_by; /* written by scan_where(), read after the query's end */
 
+static uint32_t scans = 1; /* of 1,000 rows each, that where_am_i is made of */
+
 static int scan_where(void *self, struct probing_rows *out)
 {
+    int rc = 0;
     scanned_by = pthread_self();
-    return scan(self, out);
+    for (uint32_t i = 0; i < scans && rc == 0; i++)
+        rc = scan(self, out);
+    return rc;
 }
 
 static pid_t own_tid(void)
@@ -202,7 +207,7 @@ TEST(a_nice_query_runs_aside)
 {
     int before = getpriority(PRIO_PROCESS, 0);
     sql_configure(engine, SQL_SET_NICE, 3);
-    struct answerer a = answerer_of("select count(*) from where_am_i");
+    struct answerer a = answerer_of("select count(*) from where_am_i, generate_series(1, 9) n");
     CHECK(pthread_equal(scanned_by, pthread_self()));
     CHECK_INT(a.nice, before + 3 > 19 ? 19 : before + 3);
     CHECK_INT(getpriority(PRIO_PROCESS, 0), before);
@@ -213,20 +218,67 @@ TEST(a_nice_query_runs_aside)
     sql_configure(engine, SQL_SET_NICE, 0);
 }
 
+/* What takes less than changing to another thread is done where it was asked; a table is plain
+ * enough where it has few rows. */
+TEST(what_does_little_runs_at_once)
+{
+    static const char *const little[] = {
+        "select 1", "select count(*), avg(duration) from where_am_i where local_step > 3",
+        "select stage, max(duration) d from torch_trace group by 1 having count(*) > 3 order by 2",
+        "select distinct stage from torch_trace limit 3"};
+    static const char *const much[] = {
+        "select 1 union all select 2",
+        "select (select 1)",
+        "select 1 where exists (select 1)",
+        "select 1 where 1 in (select 1)",
+        "with x as (select 1) select * from x",
+        "select count(*) from (select 1) x",
+        "select count(*) from memory_usage",
+        "select count(*) from generate_series(1, 9) n",
+        "select sum(duration) over () from torch_trace",
+        "select count(*) from torch_trace a join where_am_i b on a.ts = b.ts"};
+    int before = getpriority(PRIO_PROCESS, 0);
+    sql_configure(engine, SQL_SET_NICE, 3);
+    for (size_t i = 0; i < sizeof(little) / sizeof(*little); i++) {
+        struct answerer a = answerer_of(little[i]);
+        if (!CHECK(a.thread == own_tid() && a.nice == before))
+            printf("# %s\n", little[i]);
+    }
+    for (size_t i = 0; i < sizeof(much) / sizeof(*much); i++)
+        if (!CHECK(answerer_of(much[i]).thread != own_tid()))
+            printf("# %s\n", much[i]);
+    scanned_by = pthread_self();
+    CHECK_STR(ask("select * from where_am_i limit 0"), "");
+    CHECK_STR(ask("select * from memory_usage limit 0"), "");
+    scans = 9;
+    CHECK(answerer_of("select count(*) from where_am_i").thread != own_tid());
+    CHECK(pthread_equal(scanned_by, pthread_self()));
+    CHECK_STR(ask("select count(*) from where_am_i"), "9000");
+    sql_configure(engine, SQL_SET_MEMORY, 1u << 20);
+    CHECK_STR(ask("select * from where_am_i"),
+              "scan (python.where_am_i (computed)) needs more than the 1 MiB of memory that the "
+              "query may use (setting query.max_memory); filter, aggregate or limit what it has to "
+              "keep");
+    sql_configure(engine, SQL_SET_MEMORY, 256u << 20);
+    scans = 1;
+    CHECK_INT(getpriority(PRIO_PROCESS, 0), before);
+    sql_configure(engine, SQL_SET_NICE, 0);
+}
+
 /* Who asks every second has the same thread each time, as nice as it is to be. */
 TEST(a_thread_for_nice_queries_waits_for_the_next)
 {
     int before = getpriority(PRIO_PROCESS, 0);
     sql_configure(engine, SQL_SET_NICE, 2);
-    struct answerer first = answerer_of("select 1");
+    struct answerer first = answerer_of("select 1 union all select 2");
     CHECK_INT(first.nice, before + 2 > 19 ? 19 : before + 2);
     for (int i = 0; i < 20; i++) {
-        struct answerer a = answerer_of("select count(*) from where_am_i");
+        struct answerer a = answerer_of("select count(*) from where_am_i union all select 1");
         CHECK_INT(a.thread, first.thread);
         CHECK_INT(a.nice, first.nice);
     }
     sql_configure(engine, SQL_SET_NICE, 4);
-    struct answerer other = answerer_of("select 1");
+    struct answerer other = answerer_of("select 1 union all select 2");
     CHECK_INT(other.nice, before + 4 > 19 ? 19 : before + 4);
     CHECK(other.thread != first.thread);
     CHECK_STR(ask("select 1 / 0"), "line 1, column 10: division by zero (nullif(x, 0) avoids it)");
@@ -252,7 +304,8 @@ static void *ask_many(void *arg)
 {
     (void)arg;
     for (int i = 0; i < 100; i++) {
-        struct answerer a = answerer_of(i % 2 ? "select count(*) from torch_trace" : "select 1");
+        struct answerer a = answerer_of(i % 2 ? "select count(*) from (select 1 from torch_trace) x"
+                                              : "select 1 union all select 2");
         CHECK(a.thread != own_tid());
     }
     return NULL;
@@ -358,6 +411,7 @@ int main(void)
     RUN(who_needs_too_much_memory_is_named);
     RUN(subqueries_give_their_memory_back);
     RUN(a_nice_query_runs_aside);
+    RUN(what_does_little_runs_at_once);
     RUN(a_thread_for_nice_queries_waits_for_the_next);
     RUN(what_a_nice_query_costs_its_thread_is_told);
     RUN(nice_queries_of_many_at_once_all_end);

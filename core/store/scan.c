@@ -32,6 +32,7 @@ struct store_scan {
     uint64_t wanted[2], for_bounds[2];
     uint64_t inside[2];         /* of the segment, see struct store_batch */
     uint64_t next_row, end_row; /* to hand out; where this scan ends */
+    uint64_t rows_there;        /* in the store when it was made */
     uint64_t pruned, segments;
     const struct memory_segment *memory;
 
@@ -94,9 +95,12 @@ int store_scan_new(struct store *s, const struct table *t, const struct store_sc
         return rc;
     /* Rows that the store refused are counted as lost; what is there can still be read. */
     (void)pthread_mutex_lock(&s->drain_lock);
-    uint64_t end_row = s->state[t->id].next_row;
+    uint64_t end_row = s->state[t->id].next_row, rows = s->state[t->id].rows;
     (void)pthread_mutex_unlock(&s->drain_lock);
-    return new_scan(s, t, o, o->to_row && o->to_row < end_row ? o->to_row : end_row, ret);
+    rc = new_scan(s, t, o, o->to_row && o->to_row < end_row ? o->to_row : end_row, ret);
+    if (rc == 0)
+        (*ret)->rows_there = rows;
+    return rc;
 }
 
 static struct shared *new_shared(const struct store_scan *scan)
@@ -167,6 +171,14 @@ uint64_t store_scan_pruned(const struct store_scan *scan, uint64_t *ret_segments
     if (ret_segments)
         *ret_segments = scan->segments;
     return scan->pruned;
+}
+
+uint64_t store_scan_rows(const struct store_scan *scan)
+{
+    uint64_t n = scan->end_row > scan->next_row ? scan->end_row - scan->next_row : 0;
+    if (scan->memory) /* rows of the dead that were not stored */
+        return UINT64_MAX;
+    return n < scan->rows_there ? n : scan->rows_there;
 }
 
 uint64_t store_scan_end(const struct store_scan *scan)

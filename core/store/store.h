@@ -130,6 +130,8 @@ void store_scan_leave(struct store_scan *scan);
 int store_scan_next(struct store_scan *scan, struct store_batch *ret);
 /* How many segments were skipped, of how many. */
 uint64_t store_scan_pruned(const struct store_scan *scan, uint64_t *ret_segments);
+/* Rows that it will give at most, when it begins. */
+uint64_t store_scan_rows(const struct store_scan *scan);
 /* Number of the row after the last that this scan sees: from there a continuous query goes on. */
 uint64_t store_scan_end(const struct store_scan *scan);
 void store_scan_free(struct store_scan *scan);

@@ -58,6 +58,7 @@ struct probing_client {
     /* Of client_turn(), which alone sends and receives then: what has not been sent. */
     enum { TURN_NONE, TURN_CONNECTS, TURN_GREETS, TURN_OPEN } turn;
     bool whole;            /* the message was handed on: the next one begins */
+    bool early;            /* what is asked first goes with the handshake */
     struct buf hello, out; /* the handshake, and what follows its answer */
     size_t out_sent;
 };

@@ -19,13 +19,15 @@
 #define TURN_READS 8                   /* of CLIENT_READ_BYTES: then it is another's turn */
 #define OUT_BYTES ((size_t)16 << 20)   /* of requests, and of pongs that nobody reads */
 #define EVENT_BYTES ((size_t)64 << 20) /* of one message, taken apart */
+#define HELLO_BYTES 4096
+#define EARLY_BYTES 4096 /* of requests that a new socket takes with the handshake */
 
 static void begin(struct probing_client *c)
 {
     c->turn = TURN_CONNECTS;
     c->out_sent = 0;
     c->message.max = CLIENT_TURN_BYTES;
-    buf_init(&c->hello, 4096);
+    buf_init(&c->hello, HELLO_BYTES + EARLY_BYTES);
     buf_init(&c->out, OUT_BYTES);
 }
 
@@ -40,6 +42,7 @@ int client_begin_endpoint(struct probing_client *c, const struct client_endpoint
     client_process_of(c->fd, d->path, "sock", &c->process);
     begin(c);
     c->turn = TURN_GREETS;
+    c->early = true;
     return client_greeting(c, "localhost", NULL, &c->hello);
 }
 
@@ -79,8 +82,8 @@ int client_turn_fd(const struct probing_client *c)
 
 int client_turn_events(const struct probing_client *c)
 {
-    bool waits = c->turn == TURN_CONNECTS || (c->turn == TURN_GREETS && c->hello.size > 0) ||
-                 (c->turn == TURN_OPEN && c->out.size > 0);
+    bool waits =
+        c->turn == TURN_CONNECTS || c->hello.size > 0 || (c->turn == TURN_OPEN && c->out.size > 0);
     return (c->turn == TURN_CONNECTS ? 0 : POLLIN) | (waits ? POLLOUT : 0);
 }
 
@@ -128,6 +131,24 @@ static int send_some(struct probing_client *c, struct buf *b)
     return 0;
 }
 
+/* The handshake to its end, even where the answer came before that, then the rest. */
+static int send_all(struct probing_client *c)
+{
+    int rc = c->hello.size > 0 ? send_some(c, &c->hello) : 0;
+    return rc == 0 && c->hello.size == 0 && c->turn == TURN_OPEN ? send_some(c, &c->out) : rc;
+}
+
+/* A process of this machine, whose socket is proved, gets its first requests with the handshake: it
+ * is woken up once for both, and so are we. */
+static void ask_early(struct probing_client *c)
+{
+    if (!c->early || c->out.size > EARLY_BYTES)
+        return;
+    if (buf_add(&c->hello, c->out.data, c->out.size) == 0)
+        buf_reset(&c->out);
+    c->early = false;
+}
+
 static bool anything_started(const struct probing_client *c)
 {
     for (int i = 0; i < CLIENT_STARTED_MAX; i++)
@@ -166,7 +187,6 @@ static int take_in(struct probing_client *c,
         if (rc <= 0)
             return rc;
         c->turn = TURN_OPEN;
-        c->out_sent = 0; /* of the handshake, where the answer came before its end */
     }
     return hand_on(c, on_event, arg);
 }
@@ -175,8 +195,10 @@ int client_turn(struct probing_client *c,
                 int (*on_event)(void *arg, const struct probing_client_event *e), void *arg)
 {
     int rc = c->turn == TURN_CONNECTS ? finish_connect(c) : 0;
+    if (rc == 0 && c->turn == TURN_GREETS)
+        ask_early(c);
     if (rc == 0 && c->turn != TURN_CONNECTS)
-        rc = send_some(c, c->turn == TURN_OPEN ? &c->out : &c->hello);
+        rc = send_all(c);
     for (int i = 0; rc == 0 && c->turn != TURN_CONNECTS && i < TURN_READS; i++) {
         int got = client_receive(c, /* deadline_ns= */ 1);
         if (got == 0 || got == -EINTR)
@@ -186,7 +208,7 @@ int client_turn(struct probing_client *c,
             return got;
     }
     if (rc == 0 && c->turn == TURN_OPEN && c->out.size > 0)
-        rc = send_some(c, &c->out);
+        rc = send_all(c);
     return rc;
 }
 

@@ -10,6 +10,8 @@ from wire import open_door
 
 QUESTIONS = 50
 ENDLESS = "select count(*) from generate_series(1, 200000000000) n"
+LITTLE = "select count(*) from process.envs"
+MUCH = "select count(*) from process.envs, generate_series(1, 9) n"  # as far as it is known before
 
 
 @pytest.fixture
@@ -38,18 +40,22 @@ def ask(wire, statement, timeout_ms):
     return wire.end(wire.last)
 
 
-def test_a_question_begins_no_thread_and_wakes_few(door):
-    pid, names = door.target.pid, ("query", "control", "server")
+@pytest.mark.parametrize("question", [LITTLE, MUCH])
+def test_a_question_begins_no_thread_and_wakes_few(door, question):
+    pid, names = door.target.pid, ("query", "control", "server", "work")
     with door.wire(token=door.token) as wire:
-        assert ask(wire, "select 1", 30000)[0] == 0
+        assert ask(wire, question, 30000)[0] == 0
         before = [threads(pid, "probing/" + name) for name in names]
         for _ in range(QUESTIONS):
-            assert ask(wire, "select count(*) from process.envs", 30000)[0] == 0
+            assert ask(wire, question, 30000)[0] == 0
         after = [threads(pid, "probing/" + name) for name in names]
-    assert len(before[0]) == 1 and before[0].keys() == after[0].keys()
+    assert len(before[0]) == (1 if question == MUCH else 0)
+    assert before[0].keys() == after[0].keys()
     woken = [sum(a.values()) - sum(b.values()) for a, b in zip(after, before)]
     assert woken[1] < QUESTIONS // 2, woken  # the limits of all are later than what it waits for
     assert woken[2] <= 3 * QUESTIONS, woken  # for the question, and for the answer
+    if question == LITTLE:
+        assert woken[3] < 2 * QUESTIONS, woken  # for the question: it waits for nobody then
 
 
 def test_a_shorter_limit_than_those_before_is_kept(door):

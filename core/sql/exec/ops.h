@@ -16,6 +16,8 @@ int sql_scan_table(struct query *q, const struct table *t, const char *alias, st
 /* A table made by the engine itself (information_schema); NULL in *ret: there is no such table. */
 int sql_scan_schema(struct query *q, const char *name, const char *alias, struct op **ret);
 int sql_scan_none(struct query *q, struct op **ret); /* one row without columns */
+/* Begin to read, before the first sql_next(), and say how many rows it will read at most. */
+int sql_scan_begin(struct op *op, uint64_t *ret_rows);
 /* Number of the first row of the batch it gave last. */
 uint64_t sql_scan_row(const struct op *op);
 void sql_scan_leave(struct op *op); /* begin no further segment: a helper's */

@@ -66,6 +66,19 @@ static void close_stored(void *arg)
     s->stored = NULL;
 }
 
+/* The scan is closed with the query; vectors get room where somebody wants them. */
+static int own_stored(struct op *op)
+{
+    struct scan *s = op->state;
+    int rc = sql_defer(op->q, close_stored, s);
+    for (uint32_t c = 0; c < op->n_cols && rc == 0; c++)
+        if (op->want[c])
+            rc = sql_vec_room(op->q, &op->out.v[c], s->types[c]);
+    if (rc == 0 && s->table->has_tail)
+        s->tail = op->out.v[op->n_cols - 1].t;
+    return rc;
+}
+
 static int open_stored(struct op *op)
 {
     struct scan *s = op->state;
@@ -85,7 +98,7 @@ static int open_stored(struct op *op)
                 o.for_bounds[c / 64] |= UINT64_C(1) << (c % 64);
         }
     int rc = store_scan_new(op->q->s->store, s->table, &o, &s->stored);
-    return rc < 0 ? rc : sql_defer(op->q, close_stored, s);
+    return rc < 0 ? rc : own_stored(op);
 }
 
 static void find_nulls(struct vec *v, uint32_t n)
@@ -201,7 +214,7 @@ static int beside_stored(struct query *q, struct op *op, struct op *child, struc
     for (uint32_t c = 0; c < op->n_cols; c++)
         (*ret)->want[c] = op->want[c];
     rc = store_scan_beside(s->stored, &other->stored);
-    return rc < 0 ? rc : sql_defer(q, close_stored, other);
+    return rc < 0 ? rc : own_stored(*ret);
 }
 
 uint64_t sql_scan_row(const struct op *op)
@@ -293,7 +306,8 @@ static int run_computed(void *arg)
     if (!s->rows || !s->pending)
         return -ENOMEM;
     for (uint32_t c = 0; c < op->n_cols; c++) {
-        if (sql_vec_room(op->q, &s->pending[c], s->types[c]) < 0)
+        s->pending[c] = (struct vec){.type = SQL_NULL}; /* that nobody wants: no room, all NULL */
+        if (op->want[c] && sql_vec_room(op->q, &s->pending[c], s->types[c]) < 0)
             return -ENOMEM;
         s->pending[c].stable = true;
     }
@@ -314,10 +328,16 @@ static int run_computed(void *arg)
     return flush_pending(op);
 }
 
+static int open_rows(struct op *op)
+{
+    struct scan *s = op->state;
+    return s->rows ? 0 : sql_by_caller(op->q, run_computed, op);
+}
+
 static int next_rows(struct op *op)
 {
     struct scan *s = op->state;
-    int rc = s->rows ? 0 : sql_by_caller(op->q, run_computed, op);
+    int rc = open_rows(op);
     if (rc < 0)
         return rc;
     if (s->next_row >= s->rows->n)
@@ -382,10 +402,6 @@ int sql_scan_table(struct query *q, const struct table *t, const char *alias, st
                                            s->hide[c] == HIDE_PARTS};
         s->types[c] = type;
         op->out.v[c] = (struct vec){.type = type, .stable = true};
-        if (!t->scan && sql_vec_room(q, &op->out.v[c], type) < 0)
-            return -ENOMEM;
-        if (tail)
-            s->tail = op->out.v[c].t;
     }
     op->beside = t->scan ? NULL : beside_stored;
     op->detail = sql_getf(q, "%s.%s%s", t->schema, t->name, t->scan ? " (computed)" : "");
@@ -431,6 +447,17 @@ int sql_scan_none(struct query *q, struct op **ret)
         return -ENOMEM;
     *ret = op;
     return 0;
+}
+
+int sql_scan_begin(struct op *op, uint64_t *ret_rows)
+{
+    const struct scan *s = op->state;
+    int rc = op->next == next_stored ? open_stored(op) : op->next == next_rows ? open_rows(op) : 0;
+    if (rc == 0)
+        *ret_rows = op->next == next_stored ? store_scan_rows(s->stored)
+                    : op->next == next_rows ? s->rows->n
+                                            : 1;
+    return sql_failed(op, rc);
 }
 
 bool sql_is_scan(const struct op *op, const struct table **ret_table)

@@ -225,6 +225,7 @@ enum statement_kind {
 struct statement {
     enum statement_kind kind;
     bool explain, analyze;
+    bool subqueries; /* in expressions; a with, from (...) and a union are seen at the select */
     struct select *select;
     const char *names[3];     /* DESCRIBE, SUMMARIZE, SHOW_CREATE; SHOW_LIST: [0] is a schema */
     const char *like;         /* SHOW_LIST, DESCRIBE: a pattern for names, NULL: all of them */

@@ -96,6 +96,7 @@ bool sql_parse_enter(struct parser *p)
 struct node *sql_parse_node(struct parser *p, enum node_kind kind, uint32_t pos)
 {
     struct node *n = p->error ? NULL : sql_parse_get(p, 1, sizeof(*n));
+    p->subqueries |= kind == NODE_SELECT || kind == NODE_IN_SELECT || kind == NODE_EXISTS;
     if (n)
         *n = (struct node){.kind = kind, .pos = pos, .end = pos, .depth = 1};
     return n;
@@ -341,6 +342,7 @@ int sql_parse(struct arena *a, const char *text, size_t size, struct statement *
         expected_end(&p);
     if (p.error)
         return p.error;
+    s.subqueries = p.subqueries;
     *ret = s;
     return 0;
 }

@@ -26,6 +26,7 @@ struct parser {
     uint32_t at;
     uint32_t depth;
     int error; /* the first one: everything after unwinds */
+    bool subqueries;
     struct cte *ctes;
 };
 

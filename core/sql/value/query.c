@@ -323,6 +323,14 @@ int sql_op_vectors(struct op *op)
     return 0;
 }
 
+int sql_failed(struct op *op, int rc)
+{
+    if (rc != -ENOMEM)
+        return rc;
+    int ended = sql_check(op->q); /* memory is refused because the query is to end, too */
+    return ended < 0 ? ended : blame(op);
+}
+
 int sql_next(struct op *op)
 {
     if (op->done)
@@ -334,10 +342,7 @@ int sql_next(struct op *op)
         if (rc == 0)
             rc = op->next(op);
     } while (rc > 0 && op->out.n_sel == 0);
-    if (rc == -ENOMEM && sql_check(op->q) < 0)
-        rc = sql_check(op->q); /* memory was refused because the query is to end */
-    if (rc == -ENOMEM)
-        rc = blame(op);
+    rc = sql_failed(op, rc);
     if (op->q->analyze)
         op->ns += clock_monotonic() - begin;
     if (rc > 0)

@@ -150,6 +150,7 @@ struct query_thread_query { /* what runs it, and the arguments of sql_run() */
     const struct sql_options *o;
     const struct sql_sink *sink;
     struct sql_report *ret;
+    struct sql_begun *begun; /* engine.c: what the caller's thread has done of it; NULL: nothing */
 };
 /* engine.c: on this thread; aside: of the query that this one belongs to, may be NULL. */
 int sql_run_here(const struct query_thread_query *r, struct query_thread *aside);
@@ -199,6 +200,8 @@ void sql_nested_enter(struct query *q, struct nested *n, struct outer *outer, co
                       size_t size, uint32_t depth);
 int sql_nested_leave(struct query *q, struct nested *n, struct sql_value *v, int rc);
 int sql_check(struct query *q); /* limits: 0, -ETIMEDOUT, -ECANCELED */
+/* The operator failed with `rc`: what the query fails with, and whose memory was refused. */
+int sql_failed(struct op *op, int rc);
 
 /* n small pieces of work were done outside sql_next(): look at the limits now and then. */
 static inline int sql_worked(struct query *q, uint64_t n)
