@@ -27,7 +27,7 @@
 #define FINE ((size_t)256)           /* up to here pieces differ by STEP, above by a quarter */
 #define SMALL_MAX ((size_t)16384)    /* three such fit in a span */
 #define CLASSES 40                   /* 16 fine ones, then 4 for each doubling up to SMALL_MAX */
-#define DIRTY_MAX 4                  /* free spans whose pages are kept for the next */
+#define DIRTY_MAX 8                  /* free spans whose pages are kept: a small query leaves six */
 #define SPARES 32                    /* large blocks kept for the next who wants one ... */
 #define SPARE_MAX ((size_t)16 << 20) /* ... of so many bytes in all, until heap_trim(), ... */
 #define SPARE_LONG ((size_t)1 << 20) /* ... and of so many for longer: a small query a second ... */

@@ -152,6 +152,8 @@ struct connection {
     struct frames frames; /* loop only; websocket */
     bool eof;             /* it will send no more */
     bool writing;         /* loop: inside server_raw_writeable() */
+    bool open;            /* loop only; websocket: the handshake is over, and nothing said since
+                             that ends it */
     bool closing;         /* close when all is sent */
     bool lingering;       /* all is sent: what still comes is thrown away until it hangs up */
     bool keep_alive, old_http, gzip; /* of the request that is answered */
@@ -349,6 +351,8 @@ void server_text_encode(struct connection *p, struct chunk *piece);
 /* ---- websocket.c ---- */
 int server_ws_handover(struct connection *p, const char *request, size_t size);
 int server_ws_headers(struct server *s, struct lws *wsi, struct lws_process_html_args *args);
+/* Send what waits without asking first whether the socket takes it.  false: not now, ask. */
+bool server_ws_send(struct connection *p);
 int server_ws_event(struct lws *wsi, enum lws_callback_reasons reason, struct connection *p,
                     void *in, size_t size);
 

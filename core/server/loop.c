@@ -56,7 +56,8 @@ static void look_at_ready(struct server *s)
         if (p->wsi) {
             if (p->kind == CONNECTION_WS && p->wait != WAIT_SENDING)
                 server_connection_wait(p, WAIT_SENDING, s->stuck_s);
-            (void)lws_callback_on_writable(p->wsi);
+            if (p->kind != CONNECTION_WS || !server_ws_send(p))
+                (void)lws_callback_on_writable(p->wsi);
         }
         server_connection_unref(p);
         p = next;
@@ -113,7 +114,7 @@ static void housekeeping(lws_sorted_usec_list_t *timer)
     bool stopping = atomic_load_explicit(&s->stop, memory_order_acquire);
     if (stopping)
         lws_sul_schedule(s->context, 0, timer, housekeeping, STOP_LOOK_US);
-    else if (s->peers || s->resting[0] || s->resting[1]) /* an idle server never wakes up */
+    else if (s->peers || s->resting[0] || s->resting[1]) /* else libwebsockets' 30 s are enough */
         lws_sul_schedule(s->context, 0, timer, housekeeping, HOUSEKEEPING_US);
 }
 
@@ -225,8 +226,10 @@ static int on_lws(struct lws *wsi, enum lws_callback_reasons reason, void *user,
                reason == LWS_CALLBACK_RAW_WRITEABLE_FILE) {
         return on_file(s, wsi, reason, p);
     } else if (reason == LWS_CALLBACK_ESTABLISHED) {
-        if (p)
+        if (p) {
+            p->open = true;
             server_connection_wait(p, WAIT_NOTHING, 0);
+        }
     } else if (reason == LWS_CALLBACK_CLOSED || reason == LWS_CALLBACK_CLOSED_HTTP ||
                reason == LWS_CALLBACK_WSI_DESTROY) {
         if (p)
@@ -237,7 +240,9 @@ static int on_lws(struct lws *wsi, enum lws_callback_reasons reason, void *user,
     } else if (reason == LWS_CALLBACK_HTTP) {
         return -1; /* nothing but our own handshake is ever given to it */
     } else if (p && p->kind == CONNECTION_WS) {
-        return server_ws_event(wsi, reason, p, in, size);
+        int rc = server_ws_event(wsi, reason, p, in, size);
+        p->open = p->open && rc == 0 && reason != LWS_CALLBACK_WS_PEER_INITIATED_CLOSE;
+        return rc;
     }
     return 0;
 }

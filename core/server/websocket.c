@@ -320,6 +320,16 @@ static int writeable(struct lws *wsi, struct connection *p)
     return rc;
 }
 
+bool server_ws_send(struct connection *p)
+{
+    struct lws *wsi = p->wsi;
+    if (!p->open || p->closing || lws_partial_buffered(wsi))
+        return false;
+    if (writeable(wsi, p) < 0)
+        lws_set_timeout(wsi, PENDING_TIMEOUT_USER_REASON_BASE, LWS_TO_KILL_ASYNC);
+    return true;
+}
+
 /* Bytes that libwebsockets has read and not yet used.  It closes without a word what we refuse, so
  * the word is ours, when it cannot fall into the middle of a frame. */
 static int arrived(struct lws *wsi, struct connection *p, const void *data, size_t size)

@@ -19,7 +19,7 @@ import packages  # noqa: E402
 LIBRARIES = ("websockets", "z", "lua", "lmdb", "unwind-ptrace", "unwind-generic", "unwind")
 WRAPPED = ("malloc", "calloc", "realloc", "aligned_alloc", "posix_memalign", "strdup", "strndup")
 # What core/compat puts right in libwebsockets, wherever the server is.
-LWS_WRAPPED = ("lws_close_free_wsi", "lws_ssl_capable_read_no_ssl")
+LWS_WRAPPED = ("lws_cancel_service_pt", "lws_close_free_wsi", "lws_ssl_capable_read_no_ssl")
 # Real libraries before glibc 2.34, empty ones since; so named they load in the right order in both.
 OLD_GLIBC = ("-Wl,--push-state,--no-as-needed -l:libpthread.so.0 -l:libdl.so.2 "
              "-Wl,--pop-state").split()

@@ -61,7 +61,8 @@ MADE = ("pack.h", "version_number.h")  # while building
 AT_HOME = {
     "lua.h": ["core/script"], "lualib.h": ["core/script"], "lauxlib.h": ["core/script"],
     "lmdb.h": ["core/store"],
-    "libwebsockets.h": ["core/server", "core/compat/lws_hangup.c", "core/compat/lws_inspect.c"],
+    "libwebsockets.h": ["core/server", "core/compat/lws_adopt.c",
+                        "core/compat/lws_hangup.c", "core/compat/lws_inspect.c"],
     "zlib.h": ["core/server"],
     "libunwind*.h": ["core/stack", "cli"],
     "Python.h": [], "sqlite3.h": [],

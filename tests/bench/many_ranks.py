@@ -1,12 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One statement over very many ranks: how long it takes, what the command needs, what a rank pays.
+"""One statement over very many ranks: how long it takes, what the command needs.
 
-usage: many_ranks.py [--ranks N...] [--rounds N] [--seconds N]
+usage: many_ranks.py [--ranks N...] [--rounds N]
 
 The ranks are played by one process (ranks_player.c), which answers from what it has computed
 before, over TCP of this machine: with the command it shares the processors.  Every hundredth one is
-silent in the lines that say so.  What a rank pays is measured at a real core that is asked once a
-second.
+silent in the lines that say so.  What a rank pays says rank_cost.py.
 """
 import argparse
 import os
@@ -113,47 +112,11 @@ def measure_silent(n):
         player.end()
 
 
-def core_seconds(pid):
-    """CPU time of a process that does nothing but what its core does, threads that have ended
-    included: a query has one of its own."""
-    return time.clock_gettime((~pid << 3) | 2)  # clock_getcpuclockid(3)
-
-
-def measure_rank(seconds):
-    """What one rank pays for a query a second, beyond what its core costs unasked."""
-    with tempfile.TemporaryDirectory() as folder:
-        env = dict(os.environ, PROBING_DATA_DIR=folder, RANK="0")
-        os.environ["PROBING_DATA_DIR"] = folder
-        target = subprocess.Popen([PROBING, "launch", "--", "sleep", "100000"], env=env)
-        try:
-            statement = "select count(*) n, avg(length(value)) from global.process.envs"
-            members = "%d,%d" % (target.pid, target.pid)
-            until = time.monotonic() + 60
-            while ask(members, statement)[2] != 0:
-                if time.monotonic() > until:
-                    sys.exit("the core that is to be asked has not answered within 60 s")
-            began, before = time.monotonic(), core_seconds(target.pid)
-            time.sleep(seconds)
-            idle = (core_seconds(target.pid) - before) / (time.monotonic() - began)
-            began, before = time.monotonic(), core_seconds(target.pid)
-            for i in range(seconds):
-                ask(members, statement)
-                time.sleep(max(0, began + i + 1 - time.monotonic()))
-            asked = (core_seconds(target.pid) - before) / (time.monotonic() - began)
-        finally:
-            target.kill()
-            target.wait()
-            del os.environ["PROBING_DATA_DIR"]
-    figure("a rank, unasked", "% of a core", all=100 * idle)
-    figure("a rank, asked once a second", "% of a core", all=100 * asked, goal="0.1")
-
-
 def main():
     parser = argparse.ArgumentParser(description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--ranks", type=int, nargs="*", default=[1000, 10000])
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--seconds", type=int, default=20)
     options = parser.parse_args()
     files = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     remark("as many as %d open files, %d processors" % (files, len(os.sched_getaffinity(0))))
@@ -162,7 +125,6 @@ def main():
         if n <= 1000:
             measure_stragglers(n)
     measure_silent(options.ranks[0])
-    measure_rank(options.seconds)
 
 
 if __name__ == "__main__":
