@@ -49,6 +49,7 @@ def profile(target, *arguments):
     return folded(done.stdout)
 
 
+@pytest.mark.some_pythons
 def test_python_shares(world, python):
     """70 and 30 percent are told as such; a period as long as the sampler's fools nobody."""
     target = world.python(SPLIT, python)

@@ -80,6 +80,7 @@ def test_wrong_words_have_one_answer(world):
         bare.probing("backtrace", "--thrad").stderr
 
 
+@pytest.mark.some_pythons
 def test_no_impossible_stack(world, python):
     target = world.start(python, CHAINS)
     looked = deep = 0

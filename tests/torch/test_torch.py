@@ -79,6 +79,7 @@ def test_steps(world, python):
 
 @pytest.mark.parametrize("kind", ["plain", "made", "plain two", "plain late", "made late",
                                   "made scheduled", "plain scheduled"])
+@pytest.mark.one_torch
 def test_a_step_is_when_the_inner_optimizer_steps(world, python, kind):
     """accelerate's accumulate(): step() of the wrapper for each batch is no step by itself."""
     case = Case(world, "accumulates.py", python, kind)
@@ -469,6 +470,7 @@ def test_the_first_nan_in_every_layout(world, python):
     assert seen["heard"][0] == seen["heard"][1] and seen["heard"][0]
 
 
+@pytest.mark.one_torch
 def test_loss_curve_is_the_same_over_many_loads(world, python):
     """However many steps the loop has done meanwhile: as many without us give the same losses."""
     plain, entered = world.tmp / "plain", world.tmp / "entered"
