@@ -249,7 +249,9 @@ static int ship(struct ship_run *r, uint64_t every_ns)
             wait_ns(every_ns - took);
     }
     int saved = ship_state_save(&r->state);
-    rc = rc == -ECANCELED && cli_interrupted ? saved : rc < 0 ? rc : saved;
+    if (cli_interrupted && (rc == 0 || rc == -ECANCELED)) /* that is how one that goes on ends */
+        rc = r->once ? err_set(-ECANCELED, "interrupted") : 0;
+    rc = rc < 0 ? rc : saved;
     bool all = all_answered(r) && r->unsent == 0 && r->state.totals.refused == refused;
     return rc < 0 ? rc : r->once && !all ? EXIT_FAILED : EXIT_DONE;
 }

@@ -202,17 +202,21 @@ def test_nobody_listens_and_then_somebody_does(world, receive):  # noqa: F811
 
 
 def test_a_server_that_hangs_can_be_left(world):
+    """What goes on ends so; with --once it has not done what it was to do, and said that it had."""
     rank, = start_job(world)
     add(rank, 5)
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        listener.listen()
-        process = start_ship(world, str(rank.pid), WRITE % listener.getsockname()[1])
-        connection, _ = listener.accept()
-        connection.recv(10)
-        process.process.terminate()
-        assert process.process.wait() == 0
-        connection.close()
+    for words, code in (((), 0), (("--once",), 130)):
+        with socket.socket() as listener:
+            listener.bind(("127.0.0.1", 0))
+            listener.listen()
+            process = start_ship(world, str(rank.pid), WRITE % listener.getsockname()[1], *words)
+            connection, _ = listener.accept()
+            connection.recv(10)
+            process.process.terminate()
+            assert process.process.wait() == code
+            connection.close()
+        for file in (world.tmp / "state").iterdir():  # the next one's address is another
+            file.unlink()
 
 
 @pytest.mark.parametrize("answer", [b"220 mail.example.org ESMTP\r\n" * 3,
