@@ -20,6 +20,8 @@ static const struct launcher {
 } launchers[] = {{"torchrun", "TORCHELASTIC_RUN_ID", "WORLD_SIZE"},
                  {"torch", "RANK", "WORLD_SIZE"},
                  {"openmpi", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"},
+                 {"mpich", "MPI_LOCALRANKID", "PMI_SIZE"},
+                 {"slurm", "SLURM_STEP_NUM_TASKS", "SLURM_STEP_NUM_TASKS"},
                  {"slurm", "SLURM_PROCID", "SLURM_NTASKS"},
                  {"pmi", "PMI_RANK", "PMI_SIZE"},
                  {"kubernetes", "JOB_COMPLETION_INDEX", "WORLD_SIZE"},
@@ -54,10 +56,13 @@ static void text_of(const struct environment *e, const char *name, char *ret, si
     (void)snprintf(ret, room, "%s", value != NULL ? value : "");
 }
 
-/* A torchrun within SLURM has the list of hosts of that. */
+/* A torchrun within SLURM has the list of hosts of that.  (An mpirun has been given all nodes of
+ * the job; its daemons on the others are a step, which the first node is not of.) */
 static void take_nodes(const struct environment *e, struct job_place *p)
 {
-    text_of(e, "SLURM_STEP_NODELIST", p->nodes, sizeof(p->nodes));
+    bool mpirun = strcmp(p->launcher, "openmpi") == 0 || strcmp(p->launcher, "mpich") == 0;
+
+    text_of(e, mpirun ? "SLURM_JOB_NODELIST" : "SLURM_STEP_NODELIST", p->nodes, sizeof(p->nodes));
     if (p->nodes[0] == '\0')
         text_of(e, "SLURM_JOB_NODELIST", p->nodes, sizeof(p->nodes));
     if (strlen(p->nodes) == sizeof(p->nodes) - 1)

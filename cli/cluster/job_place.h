@@ -13,8 +13,8 @@
 
 /* Beside what struct member_tags has. */
 struct job_place {
-    const char *launcher; /* "torchrun", "slurm", "openmpi", "pmi", "kubernetes", or "torch": RANK
-                           * and WORLD_SIZE only, as torch.distributed reads them */
+    const char *launcher; /* "torchrun", "slurm", "openmpi", "mpich", "pmi", "kubernetes", or
+                           * "torch": RANK and WORLD_SIZE only, as torch.distributed reads them */
     char run_id[128];     /* torchrun's, "": another has started it, or nobody has named it */
     char master[300];     /* "MASTER_ADDR:MASTER_PORT", "" */
     char nodes[4096];     /* SLURM's list of hosts: sdk/lib/host_list.h; "" */

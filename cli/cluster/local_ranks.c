@@ -53,6 +53,8 @@ static int add_rank(void *arg, pid_t pid)
             job_place_of(b.data, b.size - 1, &one->place);
             if (one->tags.job[0] == '\0')
                 (void)snprintf(one->tags.job, sizeof(one->tags.job), "%.127s", one->place.master);
+            if (one->tags.job[0] == '\0')
+                job_proxy(one->parent, one->tags.job, sizeof(one->tags.job));
         }
     }
     if (there)

@@ -117,6 +117,18 @@ static int see_scheduler(const struct job_place *p, struct cluster_nodes *n)
     return rc == -ENOMEM ? rc : 0;
 }
 
+/* Where none of its ranks runs: we may be in salloc's shell, or in sbatch's script. */
+static int see_allocation(const char *job, struct cluster_nodes *n)
+{
+    struct job_place place = {.nodes = ""};
+    struct buf b;
+
+    if (job_of_asker(job, &b) && proc_environ_find(b.data, b.size, "SLURM_JOB_ID") != NULL)
+        job_place_of(b.data, b.size - 1, &place);
+    buf_done(&b);
+    return place.nodes[0] != '\0' ? see_scheduler(&place, n) : 0;
+}
+
 /* ---- torchrun's store ---- */
 
 /* The value of "--rdzv-endpoint=X" or "--rdzv_endpoint X" among a process's words; NULL: none. */
@@ -225,11 +237,15 @@ int cluster_nodes_find(const struct cluster_options *o, const struct hosts *give
     if (rc < 0)
         return rc;
     (void)gethostname(own, sizeof(own) - 1);
-    rc = local_ranks_of_one_job(&l);
+    rc = o->job == NULL ? local_ranks_of_one_job(&l) : 0; /* one has the nodes of all its steps */
     for (uint32_t i = 0; rc == 0 && i < l.n; i++)
         rc = node_see(ret, own, l.list[i].tags.node_rank, "this machine");
-    if (rc == 0 && l.n > 0 && l.list[0].place.nodes[0] != '\0')
-        rc = see_scheduler(&l.list[0].place, ret);
+    for (uint32_t i = 0; rc == 0 && i < l.n; i++)
+        if (l.list[i].place.nodes[0] != '\0' &&
+            (i == 0 || strcmp(l.list[i].place.nodes, l.list[i - 1].place.nodes) != 0))
+            rc = see_scheduler(&l.list[i].place, ret);
+    if (rc == 0 && l.n == 0)
+        rc = see_allocation(o->job, ret);
     if (rc == 0 && o->store != NULL)
         rc = run_id_of(o, &l)[0] != '\0'
                  ? see_store(o, o->store, run_id_of(o, &l), ret)
@@ -299,9 +315,9 @@ int cluster_hosts(const struct cluster_options *o, struct hosts *ret, bool *ret_
         for (uint32_t i = 0; rc == 0 && i < nodes.n; i++)
             rc = hosts_add(&all, nodes.list[i].host);
         if (rc == 0 && nodes.n == 0)
-            rc =
-                err_set(-ENOENT, "--hosts auto finds no node: no rank of the job runs here, and no "
-                                 "store was named (--store)");
+            rc = err_set(-ENOENT,
+                         "--hosts auto finds no node: no rank of the job runs here, this is "
+                         "no shell of SLURM's for it, and no store was named (--store)");
     } else {
         rc = hosts_read(o->hosts, &all);
     }

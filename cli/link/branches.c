@@ -305,8 +305,9 @@ static void branch_reason(struct branch *b, int rc, char *ret, size_t size)
 
     last_line(b, line, sizeof(line));
     if (rc == -ETIMEDOUT)
-        (void)snprintf(ret, size, "no relay answered within %d s%s%s", (int)(GREET_NS / NS_PER_S),
-                       line[0] != '\0' ? ": " : "", line);
+        (void)snprintf(ret, size, "no %s within %d s%s%s",
+                       b->wire.synced ? "more than its first line (srun: -u)" : "relay answered",
+                       (int)(GREET_NS / NS_PER_S), line[0] != '\0' ? ": " : "", line);
     else if (rc == -EPROTONOSUPPORT)
         (void)snprintf(ret, size, "its relay is of another version%s%s",
                        line[0] != '\0' ? ": " : "", line);
@@ -419,8 +420,7 @@ static void keep_words(struct branch *b, const struct frame *f)
     buf_reset(&b->said);
     (void)buf_add(&b->said, f->data + 4, f->size - 4);
     for (size_t i = 0; i < b->said.size; i++)
-        if ((unsigned char)b->said.data[i] < ' ')
-            b->said.data[i] = ' ';
+        b->said.data[i] = (unsigned char)b->said.data[i] < ' ' ? ' ' : b->said.data[i];
 }
 
 /* The first thing it says is who it is. */

@@ -41,8 +41,8 @@ int find_add_job(struct find *f, const char *name);
 int find_add_dead(struct find *f, const char *name, uint32_t before);
 /* What the data of a process that has ended say of its place. */
 void dead_place(const char *directory, struct member_tags *ret);
-/* Of an environment as /proc has it, ended by NUL: is it of a process of that job, and where do its
- * ranks meet ("127.0.0.1:29500", "")? */
+/* Of an environment as /proc has it, ended by NUL: is it of a process of that job (NULL: of any),
+ * and where do its ranks meet ("127.0.0.1:29500", "")? */
 bool job_is_named(const struct buf *environment, const char *name);
 void job_master(const struct buf *environment, char *ret, size_t size);
 

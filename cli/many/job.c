@@ -3,9 +3,8 @@
  * cli/many/job.c - `job:NAME`: the ranks on this machine that say that they are of that job, with a
  * core or without; job_dead.c has those that have ended.
  *
- * One thread.  A job is known by torchrun's --rdzv-id, the id or name that SLURM, PBS or LSF gave
- * it, a Kubernetes job's name, or MASTER_ADDR:MASTER_PORT.  Children of a rank have its environment
- * too, and so have wrappers around it: of a family one is the rank.
+ * One thread.  What a job goes by is in place.c.  Children of a rank have its environment too, and
+ * so have wrappers around it: of a family one is the rank.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -24,14 +23,24 @@
 #define ANCESTORS 32 /* looked at: a launcher's chain is short */
 #define JOBS_SHOWN 8
 
+/* What speaks for its being the rank: the sum.  Wrappers are shells, mostly. */
+enum worth { WORTH_SHELL = 0, WORTH_PROGRAM = 1, WORTH_PYTHON = 2, WORTH_CORE = 4 };
+
+/* Who gave it its rank: of a family that of the innermost launcher counts. */
+enum level { LEVEL_SCHEDULER, LEVEL_MPI, LEVEL_TORCH };
+
 struct candidate {
     pid_t pid;
     pid_t ancestors[ANCESTORS]; /* its parent first; 0: no more */
     int64_t rank;
-    int worth;        /* what speaks for its being the rank: a core, a Python */
+    int worth; /* of enum worth */
+    enum level level;
     char master[128]; /* "127.0.0.1:29500", "": it has none */
     char job[128];    /* what to call its job */
-    bool torch;       /* its rank is what torch reads, not a scheduler's */
+    bool elastic;     /* torchrun has started it, or what started it */
+    bool batch;       /* has its place of sbatch: it may be what starts the ranks */
+    bool launches;    /* srun, mpirun ... */
+    bool own;         /* this program, as a relay that srun has started */
     bool out;
 };
 
@@ -47,47 +56,60 @@ static const char *variable(const struct buf *b, const char *name)
     return value != NULL ? value : "";
 }
 
-void job_master(const struct buf *b, char *ret, size_t size)
+static bool is_one_of(const char *name, const char *const *names)
 {
-    const char *address = variable(b, "MASTER_ADDR"), *port = variable(b, "MASTER_PORT");
-
-    ret[0] = '\0';
-    if (address[0] != '\0' && port[0] != '\0')
-        (void)snprintf(ret, size, "%.100s:%.8s", address, port);
+    while (*names != NULL && strcmp(name, *names) != 0)
+        names++;
+    return *names != NULL;
 }
 
-/* name: NULL, of any. */
-static bool is_of_job(const struct buf *b, const char *name, const char *master)
+/* The last part of its program's path; "" where it cannot be read. */
+static void program_of(pid_t pid, char *ret, size_t size)
 {
-    static const char *const names[] = {"TORCHELASTIC_RUN_ID", "SLURM_JOB_ID", "SLURM_JOB_NAME",
-                                        "PBS_JOBID",           "LSB_JOBID",    "JOB_NAME"};
-
-    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
-        if (name != NULL ? strcmp(variable(b, names[i]), name) == 0
-                         : variable(b, names[i])[0] != '\0')
-            return true;
-    return name != NULL ? strcmp(master, name) == 0 : master[0] != '\0';
-}
-
-bool job_is_named(const struct buf *environment, const char *name)
-{
-    char master[128];
-
-    job_master(environment, master, sizeof(master));
-    return is_of_job(environment, name, master);
-}
-
-/* A core counts most, then that it is a Python: wrappers are shells. */
-static int worth_of(pid_t pid)
-{
-    char path[PROC_PATH_BYTES], exe[4096], directory[4096];
+    char path[PROC_PATH_BYTES], exe[4096];
 
     proc_path(pid, 0, "exe", path);
     ssize_t n = readlink(path, exe, sizeof(exe) - 1);
     exe[n > 0 ? n : 0] = '\0';
+    char *deleted = strstr(exe, " (deleted)");
+    if (deleted != NULL)
+        *deleted = '\0';
     const char *slash = strrchr(exe, '/');
-    bool python = slash != NULL && strncmp(slash + 1, "python", 6) == 0;
-    return (directory_of(pid, directory, sizeof(directory)) == 0 ? 2 : 0) + python;
+    (void)snprintf(ret, size, "%s", slash != NULL ? slash + 1 : "");
+}
+
+/* own: the name of this program. */
+static void look_at_program(struct candidate *c, const char *own)
+{
+    static const char *const shells[] = {"sh",  "bash", "rbash", "dash", "zsh",     "ksh", "mksh",
+                                         "csh", "tcsh", "fish",  "ash",  "busybox", NULL};
+    static const char *const launchers[] = {"srun",
+                                            "salloc",
+                                            "sbatch",
+                                            "slurmstepd",
+                                            "orterun",
+                                            "orted",
+                                            "mpirun",
+                                            "prun",
+                                            "mpiexec",
+                                            "prterun",
+                                            "prted",
+                                            "prte",
+                                            "mpiexec.hydra",
+                                            "hydra",
+                                            "hydra_pmi_proxy",
+                                            "hydra_bstrap_proxy",
+                                            NULL};
+    char name[256], directory[4096];
+
+    program_of(c->pid, name, sizeof(name));
+    c->own = own[0] != '\0' && strcmp(name, own) == 0;
+    c->launches = is_one_of(name, launchers);
+    c->worth = strncmp(name, "python", 6) == 0 ? WORTH_PYTHON
+               : is_one_of(name, shells)       ? WORTH_SHELL
+                                               : WORTH_PROGRAM;
+    if (directory_of(c->pid, directory, sizeof(directory)) == 0)
+        c->worth += WORTH_CORE;
 }
 
 static void find_ancestors(struct candidate *c)
@@ -99,27 +121,64 @@ static void find_ancestors(struct candidate *c)
         c->ancestors[i] = young = (pid_t)s.ppid;
 }
 
-static int take_process(struct candidates *all, pid_t pid, const char *name)
+void job_proxy(pid_t parent, char *ret, size_t size)
+{
+    static const char word[] = "--control-port";
+    char program[256];
+    struct buf words;
+
+    ret[0] = '\0';
+    program_of(parent, program, sizeof(program));
+    if (strncmp(program, "hydra_", 6) != 0)
+        return;
+    buf_init(&words, FIND_ENVIRONMENT_BYTES);
+    if (apart_read(parent, "cmdline", &words) == 0 && buf_addc(&words, '\0') == 0)
+        for (size_t at = 0; at < words.size && ret[0] == '\0';) {
+            bool here = strcmp(words.data + at, word) == 0;
+            at += strlen(words.data + at) + 1;
+            if (here && at < words.size)
+                (void)snprintf(ret, size, "%.120s", words.data + at);
+        }
+    buf_done(&words);
+}
+
+/* b: its environment.  false: it says nothing of that job. */
+static bool read_candidate(const struct buf *b, const char *name, struct candidate *c)
+{
+    struct member_tags place;
+
+    member_place(b->data, b->size - 1, &place);
+    if (place.rank == MEMBER_UNKNOWN)
+        return false;
+    find_ancestors(c);
+    job_master(b, c->master, sizeof(c->master));
+    c->rank = place.rank;
+    (void)snprintf(c->job, sizeof(c->job), "%s", place.job);
+    if (c->job[0] == '\0')
+        job_proxy(c->ancestors[0], c->job, sizeof(c->job));
+    c->level = variable(b, "RANK")[0] != '\0' ? LEVEL_TORCH
+               : variable(b, "OMPI_COMM_WORLD_RANK")[0] != '\0' ||
+                       variable(b, "PMIX_RANK")[0] != '\0' || variable(b, "PMI_RANK")[0] != '\0'
+                   ? LEVEL_MPI
+                   : LEVEL_SCHEDULER;
+    c->elastic = variable(b, "TORCHELASTIC_RUN_ID")[0] != '\0';
+    c->batch = c->level == LEVEL_SCHEDULER && variable(b, "SLURM_PROCID")[0] != '\0' &&
+               variable(b, "SLURM_STEP_ID")[0] == '\0';
+    return job_is_named(b, name) ||
+           (c->job[0] != '\0' && (name == NULL || strcmp(name, c->job) == 0));
+}
+
+static int take_process(struct candidates *all, pid_t pid, const char *name, const char *own)
 {
     struct candidate c = {.pid = pid};
-    struct member_tags place;
     struct buf b;
     int rc = find_environment(pid, &b);
-    bool read = rc == 0;
+    bool read = rc == 0 && read_candidate(&b, name, &c);
 
-    if (read) {
-        job_master(&b, c.master, sizeof(c.master));
-        member_place(b.data, b.size - 1, &place);
-        c.rank = place.rank;
-        (void)snprintf(c.job, sizeof(c.job), "%s", place.job);
-        c.torch = variable(&b, "RANK")[0] != '\0';
-        read = c.rank != MEMBER_UNKNOWN && is_of_job(&b, name, c.master);
-    }
     buf_done(&b);
     if (!read)
         return apart_pass_over(pid, rc, "it is left out");
-    c.worth = worth_of(pid);
-    find_ancestors(&c);
+    look_at_program(&c, own);
     struct candidate *list = array_grow(all->list, all->n, &all->room, sizeof(*list), UINT32_MAX);
     if (list == NULL)
         return err_set(-ENOMEM, "no memory for the processes of a job");
@@ -132,23 +191,40 @@ static int gather(struct candidates *all, const char *name)
 {
     struct proc_numbers processes;
     struct proc_number one;
+    char own[256];
     int rc = proc_numbers_open(&processes, "/proc");
 
     if (rc < 0)
         return err_set(rc, "cannot read /proc: %s", strerror(-rc));
+    program_of(getpid(), own, sizeof(own));
     while (rc == 0 && !cli_interrupted && proc_numbers_next(&processes, &one))
-        if ((pid_t)one.value != getpid())
-            rc = take_process(all, (pid_t)one.value, name);
+        rc = take_process(all, (pid_t)one.value, name, own);
     proc_numbers_close(&processes);
     return rc;
 }
 
-/* srun starts torchrun, which starts ranks: it has a place in the scheduler's job, and is none.  Of
- * two of a family with the same rank one is out: who is worth less, else the child. */
-static void judge(struct candidate *old, struct candidate *young)
+/* srun and mpirun are no ranks, nor is the script that has called them (sbatch gives it rank 0);
+ * nor is this program, which srun may have started as a relay, nor the shell before it. */
+static void judge_launcher(struct candidate *old, struct candidate *young)
 {
-    if (!old->torch && young->torch)
+    if (young->launches && (old->batch || old->worth < WORTH_PYTHON))
         old->out = true;
+    if (young->own && old->worth < WORTH_PYTHON)
+        old->out = true;
+}
+
+/* srun starts torchrun or mpirun's daemon, which start ranks: these have a place of their own, and
+ * their launcher is no rank.  (A rank that sets RANK for its helpers has the same one as they.) */
+static void judge_level(struct candidate *old, struct candidate *young)
+{
+    if (!young->out && old->level < young->level &&
+        (old->rank != young->rank || (young->elastic && !old->elastic)))
+        old->out = true;
+}
+
+/* Of two of a family with the same rank one is out: who is worth less, else the child. */
+static void judge_same(struct candidate *old, struct candidate *young)
+{
     if (old->out || young->out || old->rank != young->rank)
         return;
     bool old_stays = old->worth >= young->worth;
@@ -203,31 +279,45 @@ static void judge_left(struct candidates *all)
     for (uint32_t i = 0; i < all->n; i++) {
         struct candidate *c = &all->list[i];
         bool leads;
-        if (c->out || c->worth > 0 || !is_orphan(c, &leads))
+        if (c->out || c->worth >= WORTH_PYTHON || !is_orphan(c, &leads))
             continue;
         for (uint32_t k = 0; k < all->n && !c->out; k++) {
             const struct candidate *o = &all->list[k];
-            c->out = !o->out && o->worth > 0 && o->rank != c->rank && strcmp(o->job, c->job) == 0 &&
-                     (!leads || o->ancestors[0] != c->ancestors[0]);
+            c->out = !o->out && o->worth >= WORTH_PYTHON && o->rank != c->rank &&
+                     strcmp(o->job, c->job) == 0 && (!leads || o->ancestors[0] != c->ancestors[0]);
         }
     }
 }
 
 /* By families, not by pairs: a job's environment may be that of thousands that are no ranks. */
-static void judge_all(struct candidates *all)
+static void judge_families(struct candidates *all,
+                           void (*fn)(struct candidate *old, struct candidate *young))
 {
-    if (all->n > 0)
-        qsort(all->list, all->n, sizeof(*all->list), compare);
     for (uint32_t i = 0; i < all->n; i++) {
         struct candidate *young = &all->list[i];
         for (int k = 0; k < ANCESTORS && young->ancestors[k] > 1; k++) {
             const struct candidate key = {.pid = young->ancestors[k]};
             struct candidate *old = bsearch(&key, all->list, all->n, sizeof(*all->list), compare);
             if (old != NULL)
-                judge(old, young);
+                fn(old, young);
         }
     }
+}
+
+/* A shell that is left has not begun its rank yet, or somebody sits before it (srun --pty bash):
+ * there is nothing to enter. */
+static void judge_all(struct candidates *all)
+{
+    if (all->n > 0)
+        qsort(all->list, all->n, sizeof(*all->list), compare);
+    judge_families(all, judge_launcher);
+    for (uint32_t i = 0; i < all->n; i++)
+        all->list[i].out = all->list[i].out || all->list[i].launches || all->list[i].own;
+    judge_families(all, judge_level);
+    judge_families(all, judge_same);
     judge_left(all);
+    for (uint32_t i = 0; i < all->n; i++)
+        all->list[i].out = all->list[i].out || all->list[i].worth == WORTH_SHELL;
 }
 
 void job_list(struct buf *ret)
@@ -272,6 +362,11 @@ int job_each(const char *name, int (*fn)(void *arg, pid_t pid), void *arg)
     return rc;
 }
 
+bool job_of_asker(const char *name, struct buf *ret)
+{
+    return find_environment(getpid(), ret) == 0 && job_is_named(ret, name);
+}
+
 struct of_job {
     struct find *find;
     uint32_t n; /* those that are named already count, too */
@@ -301,7 +396,8 @@ static int no_job(const char *name)
                  : err_set(-ESRCH,
                            "no rank of a job '%s' runs here, there is %s; a job's name is what its "
                            "ranks have as TORCHELASTIC_RUN_ID, SLURM_JOB_ID, SLURM_JOB_NAME, "
-                           "PBS_JOBID, LSB_JOBID, JOB_NAME or MASTER_ADDR:MASTER_PORT",
+                           "PBS_JOBID, LSB_JOBID, JOB_NAME, PMIX_NAMESPACE or "
+                           "MASTER_ADDR:MASTER_PORT",
                            name, buf_text(&jobs));
     buf_done(&jobs);
     return rc;

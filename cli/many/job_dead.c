@@ -26,6 +26,7 @@
 /* One start of a job: those that met elsewhere, or had another number of ranks, were another. */
 struct start {
     char master[128], world[24];
+    char step[24]; /* of SLURM: one srun of its job */
 };
 
 struct dead {
@@ -78,7 +79,9 @@ static void start_of(const struct buf *environment, struct start *ret)
     const char *world = proc_environ_find(environment->data, environment->size, "WORLD_SIZE");
 
     job_master(environment, ret->master, sizeof(ret->master));
+    const char *step = proc_environ_find(environment->data, environment->size, "SLURM_STEP_ID");
     (void)snprintf(ret->world, sizeof(ret->world), "%s", world != NULL ? world : "");
+    (void)snprintf(ret->step, sizeof(ret->step), "%s", step != NULL ? step : "");
 }
 
 static int keep(struct searching *s, const struct datadir *d, const struct dead *one)
@@ -158,7 +161,8 @@ static void judge(struct searching *s)
     for (uint32_t i = 0; i < s->n; i++) {
         struct dead *one = &s->list[i];
         one->out = strcmp(one->start.master, meant.master) != 0 ||
-                   strcmp(one->start.world, meant.world) != 0;
+                   strcmp(one->start.world, meant.world) != 0 ||
+                   strcmp(one->start.step, meant.step) != 0;
         for (uint32_t k = 0; k < s->n_living && !one->out; k++)
             one->out = s->living[k].rank == one->tags.rank;
         for (uint32_t k = 0; k < s->n && !one->out; k++)

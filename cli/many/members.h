@@ -120,6 +120,12 @@ int find_environment(pid_t pid, struct buf *ret);
 /* fn gets each rank of that job on this machine, NULL: of any job; with a core or without, and not
  * its launcher, shell or data loaders.  What fn gives below 0 ends it. */
 int job_each(const char *name, int (*fn)(void *arg, pid_t pid), void *arg);
+/* The environment of this program itself, where it is in that job (NULL: any).  Caller buf_done()s
+ * either way. */
+bool job_of_asker(const char *name, struct buf *ret);
+/* What MPICH's launcher has on each machine, "node1:32893", names a job that has no other name; "":
+ * its parent is none. */
+void job_proxy(pid_t parent, char *ret, size_t size);
 
 /* "job:4711 (4 ranks), job:sweep (1 rank)": what runs on this machine; or that there is none. */
 void job_list(struct buf *ret);
@@ -153,5 +159,7 @@ int member_clock_step(const struct target *t, int64_t *ret_ns);
 /* The statement that asks a core for the variables that these are. */
 void member_place_statement(struct buf *ret);
 void member_place(const char *environment, size_t size, struct member_tags *ret);
+/* SLURM's srun has started it itself, and no mpirun or torchrun that stands between. */
+bool place_is_by_srun(const char *environment, size_t size);
 
 #endif

@@ -15,7 +15,7 @@ useful="clang clang-format-14 clang-tidy-14 python3-venv python3-torch python3-n
         python3-pandas python3-prometheus-client libopenblas0-pthread libsqlite3-dev libcurl4
         openssl abigail-tools patchelf python3-debugpy python3-greenlet chromium-headless-shell
         openssh-client openssh-server iproute2 stunnel4
-        e2fsprogs btrfs-progs zstd fish musl-tools rpm cpio strace"
+        e2fsprogs btrfs-progs zstd fish musl-tools rpm cpio strace openmpi-bin mpich"
 # For `scons arch=aarch64 wheel deb tarball`, and to run what it makes: with --optional only.
 optional="gcc-aarch64-linux-gnu libc6-dev-arm64-cross qemu-user qemu-system-arm"
 
@@ -33,6 +33,10 @@ missing() {
     done
 }
 
+# Their package starts munged, where there is something that starts services.
+if [ ! -d /run/systemd/system ]; then
+    useful="$useful slurm-wlm munge"
+fi
 if [ "${1:-}" = --optional ]; then
     useful="$useful $optional"
 fi
