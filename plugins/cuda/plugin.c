@@ -169,15 +169,13 @@ static int cuda_configure(void *self, const char *name, const char *value)
 static int cuda_start(void *self)
 {
     const struct plugin *p = self;
-    tracer_start(p->tracer);
-    return 0;
+    return tracer_start(p->tracer);
 }
 
 static int cuda_stop(void *self)
 {
     const struct plugin *p = self;
-    tracer_stop(p->tracer);
-    return 0;
+    return tracer_stop(p->tracer);
 }
 
 static void cuda_fork(void *self, int phase) /* [child] */

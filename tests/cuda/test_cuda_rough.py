@@ -102,3 +102,31 @@ def test_a_fork_while_four_threads_launch(world):
     wait_for(lambda: d.tracing("kernels")[0] > before, "kernels of the parent")
     os.kill(d.target.pid, signal.SIGTERM)
     assert d.target.process.wait(LIMIT) == -signal.SIGTERM
+
+
+def test_a_call_of_cupti_that_hangs_holds_up_nobody(world):
+    """A driver that hangs is when people ask.  What needs CUPTI refuses, all else answers."""
+    d = Device(world, "driver", "cupti")
+    d.wait_state("tracing")
+    d.do("kernel('first')")
+    d.wait_rows("select 1 from cuda.kernels")
+    d.do("""
+def hang():
+    cupti.standin_hang(True)
+    while not over:
+        time.sleep(0.01)
+    cupti.standin_hang(False)
+over = []
+threading.Thread(target=hang, daemon=True).start()
+""")
+    wait_for(lambda: "CUPTI has not answered for" in (d.tracing("reason")[0] or ""), "a word of it")
+    done = d.target.probing("config", "cuda.kernels=off")
+    assert done.returncode != 0 and "CUPTI does not answer" in done.stderr
+    assert "CUPTI has not answered" in d.target.probing("cuda").stderr
+    assert d.rows("select name from cuda.kernels") == [["first"]]
+    d.do("over.append(1)")
+    wait_for(lambda: not d.tracing("reason")[0], "CUPTI to answer again")
+    d.do("kernel('second')")
+    d.wait_rows("select 1 from cuda.kernels where name = 'second'")
+    assert d.target.probing("config", "cuda.kernels=off").returncode == 0
+    assert d.tracing("state") == ["off"]

@@ -170,29 +170,25 @@ static void start(struct comm *c, void **h, struct nccl_descr_v6 *d)
         start_old(version, symbol, c->context, c->hash, h, d);
 }
 
-static void stop(void **h);
-
-/* A group begins with every launch, whether the mask has it or not.  Up to 2.27 (interface 4) NCCL
- * tells of its operations only if the profiler gave a handle for it: true, it does. */
-static bool in_group(struct comm *c)
-{
-    struct nccl_descr_v6 d = {.type = NCCL_GROUP};
-    void *group = NULL;
-    if (!symbol || !event_mask)
-        return false;
-    if (version > 4)
-        (void)CALL(start_event, c->context, &group, (void *)&d);
-    else
-        start_old(version, symbol, c->context, c->hash, &group, &d);
-    bool told = group != NULL || version > 4;
-    stop(&group);
-    return told;
-}
-
 static void stop(void **h)
 {
     if (symbol && *h)
         (void)CALL(stop_event, *h);
+}
+
+/* A group begins with every launch, whatever the mask.  Up to 2.27 (interface 4) NCCL tells of its
+ * operations only if the profiler gave a handle for it. */
+static void start_in_group(struct comm *c, void **h, struct nccl_descr_v6 *d)
+{
+    void *group = *h = NULL;
+    struct nccl_descr_v6 g = {.type = NCCL_GROUP};
+    if (symbol && event_mask && version > 4)
+        (void)CALL(start_event, c->context, &group, (void *)&g);
+    else if (symbol && event_mask)
+        start_old(version, symbol, c->context, c->hash, &group, &g);
+    if (group || version > 4)
+        start(c, h, d);
+    stop(&group);
 }
 
 static void state(void *h, int which, size_t bytes)
@@ -227,9 +223,7 @@ static void coll(struct comm *c, void **h, uint64_t seq, const char *func, size_
                                        .n_channels = (uint8_t)channels,
                                        .algo = "RING",
                                        .proto = "SIMPLE"}};
-    *h = NULL;
-    if (in_group(c))
-        start(c, h, &d);
+    start_in_group(c, h, &d);
 }
 
 static void p2p(struct comm *c, void **h, const char *func, size_t count, const char *type,
@@ -242,9 +236,7 @@ static void p2p(struct comm *c, void **h, const char *func, size_t count, const 
                                       .datatype = type,
                                       .peer = peer,
                                       .n_channels = (uint8_t)channels}};
-    *h = NULL;
-    if (in_group(c))
-        start(c, h, &d);
+    start_in_group(c, h, &d);
 }
 
 static void proxy(struct comm *c, void **h, void *parent, int channel, int peer, int steps,

@@ -4,7 +4,8 @@
  * the records that come meanwhile.
  *
  * Threads: as cupti_session.h says.  The mutex is held by whoever calls CUPTI for us; its callbacks
- * take no lock.
+ * take no lock.  A call may hang when the driver does: so nobody waits for that mutex for long, and
+ * how it stands is told without it.
  *
  * From CUPTI 13.2 on several may trace at once, if all of them say so (subscriber.h): that is done
  * where nobody in the process is shut out by it.  Else only activities are used, which need no
@@ -18,9 +19,8 @@
  */
 #include "cupti/cupti_session.h"
 
-#include <dlfcn.h>
 #include <errno.h>
-#include <link.h>
+#include <inttypes.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -38,6 +38,8 @@
 #define REFUSED_MOST_NS (60 * AGAIN_NS)        /* between tries of what was refused */
 #define OTHERS_EVERY_NS (PROBING_NS_PER_S / 2) /* between looks for other profilers */
 #define EXIT_WAIT_S 2                          /* for who is in CUPTI while the program ends */
+#define WISH_WAIT_NS (2 * PROBING_NS_PER_S)    /* likewise, while somebody wishes */
+#define SLOW_NS (5 * PROBING_NS_PER_S)         /* so long in CUPTI is worth a word */
 
 struct session {
     const struct probing_host *host;
@@ -58,6 +60,9 @@ struct session {
     bool left_on;       /* kinds that were ours are on for another profiler */
     int thread_type;    /* of CUPTI's thread numbers before ours; -1: not changed */
     bool threads;       /* they are the kernel's; else halves of pthread_t, of no use here */
+    _Atomic uint64_t entered_ns; /* who holds the mutex has had it since then; 0: nobody */
+    pthread_mutex_t seen_mutex;  /* held for copies only */
+    struct session_about seen;   /* lock: seen_mutex; `about` when the mutex was left last */
 };
 
 /* CUPTI's callbacks have no argument, and may come at any time. */
@@ -116,6 +121,41 @@ static void completed_v2(uint8_t *buffer, size_t size, size_t valid, void *info)
 static const struct subscriber_callbacks callbacks = {requested, completed, requested_v2,
                                                       completed_v2};
 
+/* ---- who is in ---- */
+
+static void see(struct session *s)
+{
+    (void)pthread_mutex_lock(&s->seen_mutex);
+    s->seen = s->about;
+    s->seen.clock_error_ns = s->about.state == SESSION_TRACING ? clock_error(&s->clock) : -1;
+    (void)pthread_mutex_unlock(&s->seen_mutex);
+}
+
+/* With the mutex. */
+static void entered(struct session *s)
+{
+    atomic_store_explicit(&s->entered_ns, s->host->now(), memory_order_relaxed);
+}
+
+static bool enter_within(struct session *s, uint64_t ns)
+{
+    uint64_t begun = s->host->now();
+    while (pthread_mutex_trylock(&s->mutex) != 0) {
+        if (s->host->now() - begun >= ns)
+            return false;
+        (void)nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
+    }
+    entered(s);
+    return true;
+}
+
+static void leave(struct session *s)
+{
+    see(s);
+    atomic_store_explicit(&s->entered_ns, 0, memory_order_relaxed);
+    (void)pthread_mutex_unlock(&s->mutex);
+}
+
 /* ---- states ---- */
 
 __attribute__((format(printf, 3, 4))) static void be(struct session *s, enum session_state state,
@@ -128,20 +168,6 @@ __attribute__((format(printf, 3, 4))) static void be(struct session *s, enum ses
     va_start(args, format);
     (void)vsnprintf(s->about.reason, sizeof(s->about.reason), format, args);
     va_end(args);
-}
-
-static int count_loads(struct dl_phdr_info *info, size_t size, void *ret_loads)
-{
-    (void)size;
-    *(uint64_t *)ret_loads = info->dlpi_adds;
-    return 1;
-}
-
-static uint64_t loads_of_libraries(void) /* 0: not known */
-{
-    uint64_t loads = 0;
-    (void)dl_iterate_phdr(count_loads, &loads);
-    return loads;
 }
 
 /* ---- records ---- */
@@ -240,19 +266,6 @@ static void disable_kinds(struct session *s, bool all)
     s->left_on = !all;
 }
 
-static void number_threads(struct session *s)
-{
-    int type = CUPTI_THREADS_BY_PTHREAD;
-    s->thread_type = -1;
-    s->threads = false;
-    if (subscriber_thread_type(&s->by, &type) != CUPTI_SUCCESS)
-        return;
-    if (type != CUPTI_THREADS_BY_SYSTEM &&
-        subscriber_set_thread_type(&s->by, CUPTI_THREADS_BY_SYSTEM) == CUPTI_SUCCESS)
-        s->thread_type = type;
-    s->threads = type == CUPTI_THREADS_BY_SYSTEM || s->thread_type >= 0;
-}
-
 static void number_threads_as_before(struct session *s)
 {
     if (s->thread_type >= 0)
@@ -292,8 +305,9 @@ static void at_exit(void)
     until.tv_sec += EXIT_WAIT_S;
     if (pthread_mutex_timedlock(&s->mutex, &until) != 0)
         return;
+    entered(s);
     end(s, /* mine= */ true);
-    (void)pthread_mutex_unlock(&s->mutex);
+    leave(s);
 }
 
 /* Switch on what is wished, by `by`.  CUPTI_SUCCESS or its result: then nothing is on. */
@@ -303,7 +317,7 @@ static int switch_on(struct session *s)
     atomic_store_explicit(&shared.wanted, true, memory_order_release);
     int rc = subscriber_register(&s->by, &callbacks);
     if (rc == CUPTI_SUCCESS) {
-        number_threads(s);
+        s->threads = subscriber_number_threads(&s->by, &s->thread_type);
         rc = enable_kinds(s);
         if (rc != CUPTI_SUCCESS) {
             disable_kinds(s, /* all= */ true);
@@ -354,7 +368,7 @@ static void begun(struct session *s)
     s->has = s->wish;
     s->left_on = false;
     s->about.shared = s->by.handle != NULL;
-    s->clients = loads_of_libraries();
+    s->clients = library_loads();
     clock_begin(&s->clock, &s->by);
     s->about.begun++;
     be(s, SESSION_TRACING, "%s", "");
@@ -396,7 +410,7 @@ static void begin(struct session *s)
 /* Does the process use CUDA?  The loader is asked again only when something was loaded since. */
 static bool has_driver(struct session *s)
 {
-    uint64_t loads = loads_of_libraries();
+    uint64_t loads = library_loads();
     if (s->unloaded && loads && loads == s->loads)
         return false;
     s->loads = loads;
@@ -460,7 +474,7 @@ static void try_to_begin(struct session *s, uint64_t now_ns)
  * loaded. */
 static bool shuts_out(struct session *s)
 {
-    uint64_t loads = loads_of_libraries();
+    uint64_t loads = library_loads();
     bool same = loads && loads == s->clients;
     s->clients = loads;
     return !same && others_need_old_interface();
@@ -492,17 +506,21 @@ static void keep_on(struct session *s, uint64_t now_ns)
 void session_tick(struct session *s, uint64_t now_ns)
 {
     (void)pthread_mutex_lock(&s->mutex);
+    entered(s);
     bool closed = atomic_load_explicit(&shared.closed, memory_order_acquire);
     if (!closed && s->about.state == SESSION_TRACING)
         keep_on(s, now_ns);
     else if (!closed && s->wish.on)
         try_to_begin(s, now_ns);
-    (void)pthread_mutex_unlock(&s->mutex);
+    leave(s);
 }
 
-void session_wish(struct session *s, const struct session_wish *w)
+int session_wish(struct session *s, const struct session_wish *w)
 {
-    (void)pthread_mutex_lock(&s->mutex);
+    if (!enter_within(s, WISH_WAIT_NS))
+        return probing_failf(
+            s->host, -EBUSY,
+            "CUPTI does not answer, as its driver may not; try again when it does");
     bool same = memcmp(w, &s->wish, sizeof(*w)) == 0;
     s->wish = *w;
     s->next_ns = s->pause_ns = 0;
@@ -514,7 +532,8 @@ void session_wish(struct session *s, const struct session_wish *w)
         be(s, SESSION_OFF, "%s", "");
     else if (s->about.state == SESSION_OFF)
         be(s, SESSION_WAITING, "it has not been tried yet");
-    (void)pthread_mutex_unlock(&s->mutex);
+    leave(s);
+    return 0;
 }
 
 /* ---- the rest ---- */
@@ -533,6 +552,8 @@ int session_new(const struct probing_host *host, const struct session_sink *sink
      * there, and says so. */
     atomic_store_explicit(&shared.closed, false, memory_order_relaxed);
     (void)pthread_mutex_init(&s->mutex, NULL);
+    (void)pthread_mutex_init(&s->seen_mutex, NULL);
+    see(s);
     *ret = s;
     return 0;
 }
@@ -545,31 +566,27 @@ void session_free(struct session *s)
     (void)atomic_compare_exchange_strong_explicit(&shared.at_exit, &same, NULL,
                                                   memory_order_acq_rel, memory_order_acquire);
     (void)pthread_mutex_destroy(&s->mutex);
+    (void)pthread_mutex_destroy(&s->seen_mutex);
     free(s);
 }
 
 void session_about(struct session *s, struct session_about *ret)
 {
-    (void)pthread_mutex_lock(&s->mutex);
-    *ret = s->about;
-    ret->clock_error_ns = s->about.state == SESSION_TRACING ? clock_error(&s->clock) : -1;
-    (void)pthread_mutex_unlock(&s->mutex);
+    uint64_t entered_ns = atomic_load_explicit(&s->entered_ns, memory_order_relaxed);
+    uint64_t in_ns = entered_ns ? s->host->now() - entered_ns : 0;
+    (void)pthread_mutex_lock(&s->seen_mutex);
+    *ret = s->seen;
+    (void)pthread_mutex_unlock(&s->seen_mutex);
+    if (in_ns >= SLOW_NS)
+        (void)snprintf(ret->reason, sizeof(ret->reason),
+                       "CUPTI has not answered for %" PRIu64 " s: its driver may hang",
+                       in_ns / PROBING_NS_PER_S);
     buffer_counts(&ret->taken, &ret->full);
 }
 
 bool session_call_name(struct session *s, bool driver, uint32_t id, char *ret, size_t size)
 {
-    const char *name = NULL;
-    int domain = driver ? CUPTI_DOMAIN_DRIVER : CUPTI_DOMAIN_RUNTIME;
-    if (!s->cupti.GetCallbackName || s->cupti.GetCallbackName(domain, id, &name) != CUPTI_SUCCESS ||
-        !name)
-        return false;
-    const char *end_of = strstr(name, "_v"); /* cudaLaunchKernel_v7000: since which CUDA */
-    size_t n = end_of && strlen(end_of) > 5 && end_of[2] >= '1' && end_of[2] <= '9' && !driver
-                   ? (size_t)(end_of - name)
-                   : strlen(name);
-    (void)snprintf(ret, size, "%.*s", (int)n, name);
-    return true;
+    return cupti_call_name(&s->cupti, driver, id, ret, size);
 }
 
 void session_forked(struct session *s)

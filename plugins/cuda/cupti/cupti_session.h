@@ -64,8 +64,8 @@ int session_new(const struct probing_host *host, const struct session_sink *sink
                 struct session **ret);
 void session_free(struct session *s); /* after session_stop()                        [control] */
 /* Wish for something else; what can be done at once is.  off: nothing is recorded any more when it
- * returns, and what was is told.                                                    [control] */
-void session_wish(struct session *s, const struct session_wish *w);
+ * returns, and what was is told.  0, or -EBUSY, said: a call of CUPTI hangs.         [control] */
+int session_wish(struct session *s, const struct session_wish *w);
 void session_tick(struct session *s, uint64_t now_ns); /*                            [worker] */
 void session_about(struct session *s, struct session_about *ret); /*                    [any] */
 /* What CUPTI calls a function; false: it does not tell.  While it traces, in the sink.   */

@@ -276,3 +276,33 @@ const char *cupti_text(const struct cupti *c, int result, char *text, size_t siz
         (void)snprintf(text, size, "error %d", result);
     return text;
 }
+
+bool cupti_call_name(const struct cupti *c, bool driver, uint32_t id, char *ret, size_t size)
+{
+    const char *name = NULL;
+    int domain = driver ? CUPTI_DOMAIN_DRIVER : CUPTI_DOMAIN_RUNTIME;
+    if (!c->GetCallbackName || c->GetCallbackName(domain, id, &name) != CUPTI_SUCCESS || !name)
+        return false;
+    const char *end_of = strstr(name, "_v"); /* cudaLaunchKernel_v7000: since which CUDA */
+    size_t n = end_of && strlen(end_of) > 5 && end_of[2] >= '1' && end_of[2] <= '9' && !driver
+                   ? (size_t)(end_of - name)
+                   : strlen(name);
+    (void)snprintf(ret, size, "%.*s", (int)n, name);
+    return true;
+}
+
+/* ---- what the process has loaded ---- */
+
+static int count_loads(struct dl_phdr_info *info, size_t size, void *ret_loads)
+{
+    (void)size;
+    *(uint64_t *)ret_loads = info->dlpi_adds;
+    return 1;
+}
+
+uint64_t library_loads(void)
+{
+    uint64_t loads = 0;
+    (void)dl_iterate_phdr(count_loads, &loads);
+    return loads;
+}

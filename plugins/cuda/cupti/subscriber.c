@@ -168,3 +168,15 @@ int subscriber_set_thread_type(const struct subscriber *s, int type)
         return s->cupti->ActivitySetAttribute_v2(s->handle, THREAD_ID_TYPE, &size, &type);
     return s->cupti->SetThreadIdType ? s->cupti->SetThreadIdType(type) : CUPTI_UNKNOWN;
 }
+
+bool subscriber_number_threads(const struct subscriber *s, int *ret_before)
+{
+    int type = CUPTI_THREADS_BY_PTHREAD;
+    *ret_before = -1;
+    if (subscriber_thread_type(s, &type) != CUPTI_SUCCESS)
+        return false;
+    if (type != CUPTI_THREADS_BY_SYSTEM &&
+        subscriber_set_thread_type(s, CUPTI_THREADS_BY_SYSTEM) == CUPTI_SUCCESS)
+        *ret_before = type;
+    return type == CUPTI_THREADS_BY_SYSTEM || *ret_before >= 0;
+}

@@ -57,4 +57,8 @@ int subscriber_timestamp(const struct subscriber *s, uint64_t *now);
 int subscriber_thread_type(const struct subscriber *s, int *ret);
 int subscriber_set_thread_type(const struct subscriber *s, int type);
 
+/* Have threads numbered as the kernel does: true, they are.  ret_before: to be set again later; -1:
+ * nothing was changed. */
+bool subscriber_number_threads(const struct subscriber *s, int *ret_before);
+
 #endif

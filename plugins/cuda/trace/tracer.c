@@ -399,25 +399,28 @@ int tracer_configure(struct tracer *t, const char *name, const char *value)
     if (strcmp(value, yes) != 0 && strcmp(value, no) != 0)
         return probing_failf(t->host, -EINVAL, "cuda.%s is %s or %s, not '%s'", name, yes, no,
                              value);
-    bool *wished = kernels ? &t->wish.on : &t->wish.whole_graphs;
-    *wished = strcmp(value, yes) == 0;
-    if (t->running)
-        session_wish(t->session, &t->wish);
-    return 0;
+    struct session_wish wish = t->wish;
+    *(kernels ? &wish.on : &wish.whole_graphs) = strcmp(value, yes) == 0;
+    int rc = t->running ? session_wish(t->session, &wish) : 0;
+    if (rc == 0)
+        t->wish = wish;
+    return rc;
 }
 
-void tracer_start(struct tracer *t)
+int tracer_start(struct tracer *t)
 {
     others_find(&t->others, t->host);
-    t->running = true;
-    session_wish(t->session, &t->wish);
+    int rc = session_wish(t->session, &t->wish);
+    t->running = rc == 0;
+    return rc;
 }
 
-void tracer_stop(struct tracer *t)
+int tracer_stop(struct tracer *t)
 {
     static const struct session_wish nothing = {.on = false};
-    t->running = false;
-    session_wish(t->session, &nothing);
+    int rc = session_wish(t->session, &nothing);
+    t->running = t->running && rc < 0;
+    return rc;
 }
 
 void tracer_tick(struct tracer *t, uint64_t now_ns)

@@ -26,8 +26,8 @@ int tracer_new(const struct probing_host *host, struct tracer **ret); /* 0 or -e
 void tracer_free(struct tracer *t);                                   /* after the end [control] */
 /* 0, -ENOENT: no such setting, -EINVAL after fail().                                 [control] */
 int tracer_configure(struct tracer *t, const char *name, const char *value);
-void tracer_start(struct tracer *t);                 /*                              [control] */
-void tracer_stop(struct tracer *t);                  /*                              [control] */
+int tracer_start(struct tracer *t); /* 0, or -EBUSY: CUPTI hangs                      [control] */
+int tracer_stop(struct tracer *t);  /* likewise                                      [control] */
 void tracer_tick(struct tracer *t, uint64_t now_ns); /*                               [worker] */
 void tracer_about(struct tracer *t, struct tracer_about *ret); /*                        [any] */
 void tracer_forked(struct tracer *t); /*                                [child] */
