@@ -163,6 +163,45 @@ def test_one_way_is_longer(job):
         assert S // 50 < abs(offset - truth) <= error < S, (host, said)
 
 
+@pytest.mark.parametrize("degree", ["1", "32"])
+def test_one_way_is_longer_in_a_tree(job, degree):
+    """100 ms there and 1 ms back, by relays one behind the other: each row says how far its clock
+    is from the asker's, and the truth (all have one clock) is within the error that it says."""
+    job.network.set(delay_ms=1)
+    for n in (2, 3, 4):
+        job.network.set(job.network[1], job.network[n], delay_ms=100)
+    sql = ("select _rank, _clock_offset_ns as o, _clock_error_ns as e from global.process.envs "
+           "group by 1, 2, 3 order by 1")
+    done, found = ask(job, "ssh:node[2-4]/job:" + job.name, sql, PROBING_RELAY_DEGREE=degree)
+    assert done.returncode == 0 and [r["_rank"] for r in found] == [1, 2, 3], done.stderr
+    for row in found:
+        # (50 ms are what the middle of a round trip is wrong by.)
+        assert abs(row["o"]) <= row["e"] and S // 20 < row["e"] < S, found
+
+
+@pytest.mark.parametrize("loss", [0.02, 0.1])
+def test_200_ms_and_losses(job, loss):
+    """The answer is the same, or says who is missing; nothing hangs."""
+    job.network.set(delay_ms=100, jitter_ms=20, loss=loss)
+    done, found = ask(job, ALL + job.name, COUNT, timeout=200)
+    missing = [r for r in EACH if r not in found]
+    assert found == [r for r in EACH if r not in missing], found
+    assert done.returncode == (1 if missing else 0), done.stderr
+    assert all(row["_host"] in done.stderr for row in missing), done.stderr
+
+
+def test_one_way_is_cut(job):
+    """What it says does not come, while it hears all of ours: named in time, and back after it."""
+    job.network.set(job.network[3], job.network[1], loss=1)
+    who = "job:%s,relay:node3:9923/job:%s,relay:node2:9923/job:%s" % ((job.name,) * 3)
+    done, found = ask(job, who, COUNT, "--timeout", "5s", timeout=60)
+    assert done.returncode == 1 and [r["_rank"] for r in found] == [0, 1], done.stderr
+    assert "relay:node3:9923" in done.stderr, done.stderr
+    job.network.set()
+    done, found = ask(job, who, COUNT, timeout=60)
+    assert done.returncode == 0 and [r["_rank"] for r in found] == [0, 1, 2], done.stderr
+
+
 def blocks(name, heading):
     """What is indented below a heading of a page: one text for each piece."""
     page = (ROOT / "docs" / name).read_text().split(heading + "\n", 1)[1].split("\n## ")[0]
