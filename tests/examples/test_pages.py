@@ -31,7 +31,7 @@ NOT_HERE = [
     (r"^(scons|pip install|scripts/|ssh -T)|tests/(bench|cuda)/", "builds, benchmarks, machines"),
     (r"probing -t 1 inject", "in a container"),
     (r"pgrep -of train.py", "would enter a program of others"),
-    (r"^export |^echo |SLURM_JOB_ID|/mnt/data|PROGRAM \.\.\.$", "of another machine"),
+    (r"^export |^echo |SLURM_JOB_ID|squeue|/mnt/data|PROGRAM \.\.\.$", "of another machine"),
     (r"^nc ", "the text protocol: tests/server"),
     (r"relay --listen|relay:(node9|127)", "a port that everybody sees: tests/many"),
     (r"torchrun|^for pid in|^python |^pgrep|^kill |-t \$!", "starts a program, as is done here"),
