@@ -225,7 +225,7 @@ int sql_format_parse(const char *name, enum sql_format *ret); /* -EINVAL names t
 
 /* A writer of one format: give its sink to sql_run(), then finish.  Bytes go to `write` (0 or
  * negative to stop).  TABLE holds back up to 1,000 rows to find the widths; `columns_wide`: make
- * columns of texts narrower and cut the lines at the terminal's width, 0: never.
+ * columns of texts narrower and leave out those that do not fit, which is said below; 0: never.
  * JSON: {"columns":[{"name","type","unit"}], "rows":[[...]],
  * "row_count":n,"elapsed_ms":x,"lost":n,"truncated":bool}, with "missing":n where some of many have
  * not answered, and "empty":"why" where that is known;

@@ -141,7 +141,10 @@ def test_tables_fit_the_terminal(world, target):
         t = terminal(world, target, *words, size=(50, 60), env={"PROBING_PAGER": ""})
         assert t.end() == 0
         lines = re.sub(rb"\x1b\[[0-9;]*m", b"", t.seen).decode().splitlines()
-        assert max(len(line) for line in lines) <= 60, lines
+        table = [line for line in lines if not line.startswith("(")]
+        assert max(len(line) for line in table) <= 60, lines
+        (left,) = [line for line in lines if "do not fit into the terminal" in line]
+        assert re.match(r"\(\d of \d columns", left) and " doc" in left, lines
 
 
 # ---- top ----

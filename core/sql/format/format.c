@@ -377,6 +377,8 @@ void sql_report_note(const struct sql_report *r, enum sql_format f, char *ret, s
 int sql_writer_pause(struct sql_writer *w)
 {
     int rc = w->format == SQL_FORMAT_TABLE && w->held_rows > 0 ? sql_table_flush(w) : 0;
+    if (rc == 0 && w->format == SQL_FORMAT_TABLE)
+        sql_table_left_out(w);
     w->fixed = false;
     w->again = true;
     return rc < 0 ? rc : sql_writer_send(w);

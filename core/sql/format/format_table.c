@@ -14,6 +14,7 @@
 #include "core/base/err.h"
 #include "core/base/printable.h"
 
+#define NAMED 30         /* columns that do not fit */
 #define HELD_ROWS 1000   /* rows of a table looked at for its widths */
 #define CELL_LETTERS 200 /* a longer text is cut in a table */
 #define TEXT_LETTERS 16  /* a column of texts is not made narrower than this */
@@ -70,8 +71,10 @@ static void add_line(struct sql_writer *w, struct buf *line)
         size--;
     uint32_t n = 0;
     for (size_t i = 0; w->wide && i < size; i++)
-        if (is_start(text[i]) && n++ == w->wide)
+        if (is_start(text[i]) && n++ == w->wide) {
             size = i;
+            w->cut = true;
+        }
     (void)buf_add(&w->out, text, size);
     (void)buf_addc(&w->out, '\n');
     buf_reset(line);
@@ -92,12 +95,15 @@ static void add_cell(struct sql_writer *w, struct buf *line, uint32_t c, const c
                    dots, right ? 0 : pad, "");
 }
 
-/* Make the widest columns of text narrower until a line fits, rather than lose the last columns. */
+/* Make the widest columns of text narrower until a line fits, rather than lose the last columns.
+ * Where that is not enough those that do not fit whole are left out, which is said below: half a
+ * number is another one. */
 static void fit(struct sql_writer *w)
 {
     uint64_t sum = 1;
     for (uint32_t c = 0; c < w->n; c++)
         sum += w->widths[c] + (c ? 3 : 0);
+    w->shown = w->n;
     while (w->wide && sum > w->wide) {
         uint32_t widest = w->n;
         for (uint32_t c = 0; c < w->n; c++)
@@ -105,10 +111,12 @@ static void fit(struct sql_writer *w)
                 (widest == w->n || w->widths[c] > w->widths[widest]))
                 widest = c;
         if (widest == w->n)
-            return;
+            break;
         w->widths[widest]--;
         sum--;
     }
+    while (w->wide && sum > w->wide && w->shown > 1)
+        sum -= w->widths[--w->shown] + 3;
 }
 
 static void add_header(struct sql_writer *w)
@@ -116,10 +124,10 @@ static void add_header(struct sql_writer *w)
     fit(w);
     struct buf line;
     buf_init(&line, PIECE_BYTES);
-    for (uint32_t c = 0; c < w->n; c++)
+    for (uint32_t c = 0; c < w->shown; c++)
         add_cell(w, &line, c, w->names[c], on_the_right(w->types[c]));
     add_line(w, &line);
-    for (uint32_t c = 0; c < w->n; c++) {
+    for (uint32_t c = 0; c < w->shown; c++) {
         (void)buf_adds(&line, c ? "-+-" : "-");
         for (uint32_t i = 0; i < w->widths[c]; i++)
             (void)buf_addc(&line, '-');
@@ -128,6 +136,7 @@ static void add_header(struct sql_writer *w)
     add_line(w, &line);
     buf_done(&line);
     w->header_done = true;
+    w->told = w->cut = false; /* of rows before it is said what was said */
 }
 
 int sql_table_flush(struct sql_writer *w)
@@ -141,7 +150,8 @@ int sql_table_flush(struct sql_writer *w)
     const char *cell = w->held.data;
     for (uint32_t r = 0; r < w->held_rows; r++) {
         for (uint32_t c = 0; c < w->n; c++) {
-            add_cell(w, &line, c, cell, on_the_right(w->types[c]));
+            if (c < w->shown)
+                add_cell(w, &line, c, cell, on_the_right(w->types[c]));
             cell += strlen(cell) + 1;
         }
         add_line(w, &line);
@@ -186,6 +196,23 @@ int sql_table_rows(struct sql_writer *w, const struct sql_rows *rows)
     return 0;
 }
 
+void sql_table_left_out(struct sql_writer *w)
+{
+    if (w->told || !w->header_done)
+        return;
+    w->told = true;
+    if (w->shown < w->n) {
+        (void)buf_addf(&w->out, "(%u of %u columns do not fit into the terminal: ", w->n - w->shown,
+                       w->n);
+        for (uint32_t c = w->shown; c < w->n && c < w->shown + NAMED; c++)
+            (void)buf_addf(&w->out, "%s%s", c > w->shown ? ", " : "", w->names[c]);
+        (void)buf_addf(&w->out, "%s; select fewer, or print into a pipe or as csv)\n",
+                       w->n - w->shown > NAMED ? " ..." : "");
+    }
+    if (w->cut)
+        (void)buf_adds(&w->out, "(lines are cut at the terminal's edge; a pipe has all of them)\n");
+}
+
 void sql_table_footer(struct sql_writer *w, const struct sql_report *r)
 {
     char ms[48];
@@ -194,6 +221,7 @@ void sql_table_footer(struct sql_writer *w, const struct sql_report *r)
                            ms);
     (void)buf_addf(&w->out, "(%llu row%s, %s ms)\n", (unsigned long long)r->rows,
                    r->rows == 1 ? "" : "s", ms);
+    sql_table_left_out(w);
     if (r->cut)
         (void)buf_addf(&w->out,
                        "(stopped after %llu rows: there are more; ask with limit or an "

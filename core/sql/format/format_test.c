@@ -109,6 +109,46 @@ TEST(a_table_fits_the_terminal)
     buf_done(&out);
 }
 
+/* What does not fit is left out whole and named: a number cut at the edge was another number. */
+TEST(columns_that_do_not_fit_are_named)
+{
+    const char *text = "select 123456789 as first, 123456789 as second, 'x' as third, 4 as fourth";
+    struct sql_report report;
+    struct sql_writer *w;
+    struct buf out;
+    buf_init(&out, 1 << 20);
+    if (!CHECK_INT(sql_writer_new(SQL_FORMAT_TABLE, 29, add_bytes, &out, &w), 0))
+        return;
+    struct sql_sink sink = sql_writer_sink(w);
+    CHECK_INT(sql_run(engine, text, strlen(text), NULL, &sink, &report), 0);
+    CHECK_INT(sql_writer_finish(w, &report), 0);
+    CHECK(
+        strncmp(buf_text(&out),
+                "     first |    second\n-----------+-----------\n 123456789 | 123456789\n(1 row, ",
+                78) == 0);
+    CHECK(strstr(buf_text(&out), "\n(2 of 4 columns do not fit into the terminal: third, fourth; "
+                                 "select fewer, or print into a pipe or as csv)\n") != NULL);
+    sql_writer_free(w);
+    buf_reset(&out);
+    if (!CHECK_INT(sql_writer_new(SQL_FORMAT_TABLE, 8, add_bytes, &out, &w), 0))
+        return;
+    sink = sql_writer_sink(w);
+    CHECK_INT(sql_run(engine, text, strlen(text), NULL, &sink, &report), 0);
+    CHECK_INT(sql_writer_pause(w), 0); /* as `watch` does */
+    CHECK_STR(buf_text(&out),
+              "     fir\n--------\n 1234567\n"
+              "(3 of 4 columns do not fit into the terminal: second, third, fourth; "
+              "select fewer, or print into a pipe or as csv)\n"
+              "(lines are cut at the terminal's edge; a pipe has all of them)\n");
+    sink = sql_writer_sink(w);
+    buf_reset(&out);
+    CHECK_INT(sql_run(engine, text, strlen(text), NULL, &sink, &report), 0);
+    CHECK_INT(sql_writer_pause(w), 0);
+    CHECK_STR(buf_text(&out), " 1234567\n"); /* that is said once for a header */
+    sql_writer_free(w);
+    buf_done(&out);
+}
+
 /* A stream of answers by one writer: the header comes again only when a column has become wider. */
 TEST(answers_that_follow_each_other)
 {
@@ -139,6 +179,7 @@ int main(void)
     RUN(arrow_is_a_stream);
     RUN(memory_may_fail);
     RUN(a_table_fits_the_terminal);
+    RUN(columns_that_do_not_fit_are_named);
     RUN(answers_that_follow_each_other);
     return end_examples();
 }
