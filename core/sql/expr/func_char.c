@@ -500,8 +500,9 @@ static bool join_day(const struct reading *g, int64_t *ret)
     bool doy = g->given[PART_DOY];
     char text[64];
     if (g->julian) {
-        *ret = (g->julian - 2440588) * DAY_NS;
-        return llabs(g->julian - 2440588) < 106000;
+        bool near = llabs(g->julian - 2440588) < 106000; /* days: what 64 bits of ns can say */
+        *ret = near ? (g->julian - 2440588) * DAY_NS : 0;
+        return near;
     }
     if (g->given[PART_ISOYEAR] && (g->given[PART_WEEK] || g->given[PART_ISODOW]))
         return join_week(g, ret);
