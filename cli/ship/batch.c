@@ -58,7 +58,7 @@ static int names_init(struct names *s, struct arena *a, uint32_t n)
 }
 
 /* Where it stands, or would. */
-static uint32_t place_of(const struct names *s, const char *name)
+static uint32_t slot_of_name(const struct names *s, const char *name)
 {
     uint64_t hash = HASH_FNV;
 
@@ -74,7 +74,7 @@ static uint32_t place_of(const struct names *s, const char *name)
 
 static void take(struct names *s, const char *name)
 {
-    s->list[place_of(s, name)] = name;
+    s->list[slot_of_name(s, name)] = name;
 }
 
 /* "rank", or "rank_2" where that is taken; it is taken from now on. */
@@ -84,8 +84,8 @@ static const char *free_name(struct names *s, struct arena *a, const char *name)
     int most = (int)(sizeof(room) - 16);
 
     (void)snprintf(room, sizeof(room), "%.*s", most, name);
-    uint32_t first = place_of(s, room);
-    for (uint32_t k = s->tried[first] + 2; s->list[place_of(s, room)] != NULL; k++) {
+    uint32_t first = slot_of_name(s, room);
+    for (uint32_t k = s->tried[first] + 2; s->list[slot_of_name(s, room)] != NULL; k++) {
         (void)snprintf(room, sizeof(room), "%.*s_%u", most, name, k);
         s->tried[first] = k - 1;
     }
