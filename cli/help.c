@@ -98,17 +98,18 @@ static void put_word(void *begun, const char *word, const char *doc)
 int help_one(const char *word)
 {
     const struct cli_command *c = cli_command_named(word);
-    const char *near = cli_command_near(word);
     char option[64];
 
     if (c == NULL)
         c = cli_report_named(word);
-    if (c == NULL)
+    if (c == NULL) {
+        const char *near = cli_command_near(word);
         return near != NULL
                    ? err_set(-EINVAL,
                              "no command '%s'; did you mean '%s'? `probing help` lists them", word,
                              near)
                    : err_set(-EINVAL, "unknown command '%s'; `probing help` lists them", word);
+    }
     put_usage(stdout, c);
     printf("\n  %s\n", c->doc);
     if (c->aliases[0] != NULL) {
