@@ -160,8 +160,8 @@ static const char *const own_aggregates[] = {
     "max(make_interval(days => k))",
     "max(encode(convert_to(g, 'UTF8'), 'hex'))",
     "min(to_date('2024-' || (k + 10), 'IYYY-IW'))",
-    "count(*) filter (where (ts, interval '2 s') overlaps (timestamp '2023-11-14 22:13:25', "
-    "timestamp '2023-11-14 22:14:00'))",
+    ("count(*) filter (where (ts, interval '2 s') overlaps (timestamp '2023-11-14 22:13:25', "
+     "timestamp '2023-11-14 22:14:00'))"),
     "count(distinct bytes)"};
 static const char *const conditions[] = {
     "x > 0",
