@@ -14,6 +14,7 @@
 #include <stdlib.h>
 #include <sys/epoll.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/select.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -73,8 +74,10 @@ static bool build(char *path, size_t size, const char *version)
 static pid_t spawn(int (*body)(void))
 {
     pid_t pid = fork();
-    if (pid == 0)
+    if (pid == 0) {
+        (void)prctl(PR_SET_PDEATHSIG, SIGKILL); /* Ctrl-C of the tests: it would run for ever */
         _exit(body());
+    }
     nap(20 * NS_PER_MS);
     return pid;
 }

@@ -8,6 +8,7 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -177,8 +178,10 @@ static pid_t begin_life(int (*body)(void))
 {
     page.rounds = page.wish = page.interrupted = 0;
     pid_t pid = fork();
-    if (pid == 0)
+    if (pid == 0) {
+        (void)prctl(PR_SET_PDEATHSIG, SIGKILL); /* Ctrl-C of the tests: it would run for ever */
         _exit(body());
+    }
     while (page.rounds == 0)
         nap(NS_PER_MS / 5);
     return pid;

@@ -7,6 +7,7 @@ import re
 import pytest
 import world as shared
 from cases import Case, backward_on
+from pythons import FULL
 
 pytestmark = pytest.mark.one_torch
 
@@ -270,6 +271,7 @@ def test_names_longer_than_the_screen_was_made_for(world, python):
                                 for end in ("query", "key")), "both names, whole")
 
 
+@pytest.mark.skipif(not FULL, reason="waits for 20 s and more: PROBING_TEST_FULL=1 runs it")
 def test_what_our_own_profile_took_is_no_growth_of_the_program(world, python):
     """torch's profiler leaves its memory with the program's allocator: 400 MB were told."""
     target = world.python(
