@@ -99,12 +99,15 @@ static int lost(const struct client_process *p, const char *name)
             "init or its start)%s; try it in a separate process first: probing plugin check FILE",
             (int)p->pid, name, crash);
     case PROBING_CLIENT_LEFT:
-        return err_set(-ECONNRESET, "the core left process %d while plugin %s was being loaded",
-                       (int)p->pid, name);
+        return err_set(-ECONNRESET,
+                       "the core left process %d while plugin %s was being loaded; enter it again: "
+                       "probing -t %d inject",
+                       (int)p->pid, name, (int)p->pid);
     case PROBING_CLIENT_REPLACED:
         return err_set(-ESTALE,
-                       "process %d replaced its program (exec) while plugin %s was being loaded",
-                       (int)p->pid, name);
+                       "process %d runs another program now (exec): it came while plugin %s was "
+                       "being loaded into the one before; enter it again: probing -t %d inject",
+                       (int)p->pid, name, (int)p->pid);
     case PROBING_CLIENT_CLOSED:
     case PROBING_CLIENT_UNKNOWN:
     case PROBING_CLIENT_OPEN:
