@@ -13,6 +13,7 @@
 #include <string.h>
 
 #include "cli/report/report.h"
+#include "cli/target/apart.h"
 #include "cli/target/query_client.h"
 #include "cli/terminal/atomic_output.h"
 #include "cli/terminal/fit_text.h"
@@ -277,6 +278,26 @@ static int api_members(const struct probing_report_api *a,
     return err_set(-EINVAL, "%s is not about a whole job", visit_of(a)->of->command->name);
 }
 
+static int api_read_process(const struct probing_report_api *a, int64_t pid, const char *name,
+                            char *ret, size_t size)
+{
+    struct buf text;
+
+    (void)a;
+    if (pid <= 0 || pid > INT32_MAX || size == 0 || size > INT32_MAX)
+        return err_set(-EINVAL, "no process %lld, or no room", (long long)pid);
+    buf_init(&text, size - 1);
+    int rc = apart_read((pid_t)pid, name, &text);
+    if (rc == -ETIMEDOUT)
+        (void)apart_pass_over((pid_t)pid, rc, "nothing is known of it here");
+    size_t n = rc >= 0 ? text.size : 0;
+    if (n > 0)
+        memcpy(ret, text.data, n);
+    ret[n] = '\0';
+    buf_done(&text);
+    return rc < 0 ? rc : (int)n;
+}
+
 static int api_interrupted(const struct probing_report_api *a)
 {
     (void)a;
@@ -483,6 +504,7 @@ int report_run(struct target *t, int argc, char **argv)
         .file_write = api_file_write,
         .file_close = api_file_close,
         .members = api_members,
+        .read_process = api_read_process,
     };
     char what[64];
 

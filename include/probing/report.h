@@ -25,7 +25,7 @@ extern "C" {
 #endif
 
 #define PROBING_REPORT_MAJOR 1u /* a new major is a new symbol, probing_report_v2 */
-#define PROBING_REPORT_MINOR 1u /* one more whenever a struct grows at its end */
+#define PROBING_REPORT_MINOR 2u /* one more whenever a struct grows at its end */
 #define PROBING_REPORT_ABI ((PROBING_REPORT_MAJOR << 16) | PROBING_REPORT_MINOR)
 
 /* Has this command's api field `f`?  Ask before using anything newer than 1.0. */
@@ -158,6 +158,15 @@ struct probing_report_api {
      * below 0 ends it. */
     int (*members)(const struct probing_report_api *a,
                    int (*fn)(void *arg, const struct probing_report_member *m), void *arg);
+
+    /* ---- 1.2 ---- */
+
+    /* Read /proc/PID/NAME of any process of this machine into `ret`, with a NUL at its end.  Gives
+     * how many bytes; -ENOBUFS: more than `size` - 1.  Where a driver holds the process's memory
+     * (state D) such a read never ends if you do it by yourself.  Here it is -ETIMEDOUT after some
+     * seconds, the user is told once, and further reads of that process fail at once. */
+    int (*read_process)(const struct probing_report_api *a, int64_t pid, const char *name, char *ret,
+                        size_t size);
 };
 
 struct probing_report_option {

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from ranks import start_ranks
-from world import CLI, DEBIAN_PYTHON, wait_for
+from world import CLI, DEBIAN_PYTHON, has_torch, wait_for
 
 HUNG = Path(__file__).with_name("hung_target.py")
 pytestmark = [
@@ -49,6 +49,30 @@ def test_all_go_on_without_it(world, hung):
     assert done.returncode == 1 and "could not be inspected" in done.stderr, done
     done = world.probing("-t", pid + " 1", "query", "select 1", timeout=60)
     assert done.returncode == 2 and "2 targets" in done.stderr, done
+
+
+TRAINING = """
+import time, torch
+model = torch.nn.Linear(2, 2)
+print("ready", flush=True)
+while True:
+    model(torch.ones(2))
+    time.sleep(0.01)
+"""
+
+
+def test_the_report_of_torch_goes_on_without_it(world, hung):
+    """It looks at every process of the machine for the ranks that have not come."""
+    if not has_torch(DEBIAN_PYTHON):
+        pytest.skip("no torch for %s" % DEBIAN_PYTHON)
+    env = dict(RANK="0", WORLD_SIZE="3", MASTER_ADDR="127.0.0.1", MASTER_PORT="29511")
+    target = world.python(TRAINING, python=DEBIAN_PYTHON, env=env)
+    target.wait_line("^ready")
+    target.inject("--plugin", "torch")
+    wait_for(lambda: target.rows("select 1 from python.torch_trace limit 1"), "calls")
+    done = world.probing("-t", str(target.pid), "torch", timeout=60)
+    assert done.returncode == 0, done
+    assert done.stderr.count("process %s could not be inspected" % hung[1]) == 1, done
 
 
 def test_ctrl_c_meanwhile(world, hung):

@@ -9,6 +9,7 @@
  * they stand there, too.  Who sets RANK by itself after its start is not known, and then only the
  * own wait is told.
  */
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -27,12 +28,12 @@ struct member { /* a process of the job */
     char job[2 * TEXT_BYTES];
     char op[TEXT_BYTES]; /* where it stands; "": elsewhere */
     double seen_sec;
-    bool asked;
+    bool asked, hangs; /* hangs: it does not let itself be read */
 };
 
 struct job {
     struct member all[MEMBERS_MAX];
-    uint32_t n;
+    uint32_t n, hanging; /* hanging: of all processes of this machine */
 };
 
 /* Digits only, as torchrun writes them; else -1. */
@@ -43,18 +44,23 @@ static int64_t number_of(const char *text)
 }
 
 /* What its environment says when it was started.  false: it is no rank of a job. */
-static bool read_member(int64_t pid, struct member *ret)
+static bool read_member(const struct probing_report_api *a, int64_t pid, struct member *ret)
 {
     static const char *const keys[] = {"RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"};
     char values[4][TEXT_BYTES] = {"", "", "", ""};
     char *text = malloc(ENVIRON_MAX_BYTES);
-    int64_t n = text ? proc_read((pid_t)pid, 0, "environ", text, ENVIRON_MAX_BYTES) : -1;
+    int n = text && PROBING_REPORT_HAS(a, read_process)
+                ? a->read_process(a, pid, "environ", text, ENVIRON_MAX_BYTES)
+                : -1;
     for (size_t i = 0; i < 4 && n > 0; i++) {
         const char *value = proc_environ_find(text, (size_t)n, keys[i]);
         (void)snprintf(values[i], TEXT_BYTES, "%s", value ? value : "");
     }
     free(text);
-    *ret = (struct member){.pid = pid, .rank = number_of(values[0]), .size = number_of(values[1])};
+    *ret = (struct member){.pid = pid,
+                           .rank = number_of(values[0]),
+                           .size = number_of(values[1]),
+                           .hangs = n == -ETIMEDOUT};
     (void)snprintf(ret->job, sizeof(ret->job), "%.*s:%.*s", TEXT_BYTES - 1, values[2],
                    TEXT_BYTES - 1, values[3]);
     return ret->rank >= 0 && ret->size > 1 && values[3][0] != '\0';
@@ -74,16 +80,17 @@ static bool is_same_rank(const struct member *a, const struct member *b)
 }
 
 /* The other ranks of its job that are here.  A rank's own children have its environment, too. */
-static void find_others(struct job *j)
+static void find_others(const struct probing_report_api *a, struct job *j)
 {
     struct proc_numbers processes;
     struct proc_number one;
     (void)proc_numbers_open(&processes, "/proc"); /* what is not readable has no processes */
-    while (j->n < MEMBERS_MAX && proc_numbers_next(&processes, &one)) {
+    while (j->n < MEMBERS_MAX && !a->interrupted(a) && proc_numbers_next(&processes, &one)) {
         struct member *m = &j->all[j->n], parent;
-        if (!read_member((int64_t)one.value, m) || strcmp(m->job, j->all[0].job) != 0 ||
-            is_same_rank(m, &j->all[0]) ||
-            (read_member(parent_of(m->pid), &parent) && is_same_rank(m, &parent)))
+        bool member = read_member(a, (int64_t)one.value, m);
+        j->hanging += m->hangs;
+        if (!member || strcmp(m->job, j->all[0].job) != 0 || is_same_rank(m, &j->all[0]) ||
+            (read_member(a, parent_of(m->pid), &parent) && is_same_rank(m, &parent)))
             continue;
         j->n++;
     }
@@ -131,8 +138,9 @@ static void tell(const struct job *j, const struct member *waiter, struct lines 
     for (uint32_t i = 0; i < j->n && waiter->rank >= 0; i++)
         tell_other(&j->all[i], lines);
     if (waiter->rank >= 0 && (int64_t)j->n < waiter->size)
-        lines_add(lines, "  %lld of %lld ranks have no process here: elsewhere, or ended\n",
-                  (long long)(waiter->size - (int64_t)j->n), (long long)waiter->size);
+        lines_add(lines, "  %lld of %lld ranks have no process here: elsewhere, or ended%s\n",
+                  (long long)(waiter->size - (int64_t)j->n), (long long)waiter->size,
+                  j->hanging > 0 ? ", or one that cannot be inspected" : "");
     if (waiter->rank < 0)
         lines_add(lines, "  where: probing -t %d backtrace\n", (int)waiter->pid);
 }
@@ -141,14 +149,14 @@ static void read_job(const struct probing_report_api *a, struct job *j, bool oth
                      struct lines *lines)
 {
     struct member *own = &j->all[0];
-    bool member = read_member(a->target_pid, own);
+    bool member = read_member(a, a->target_pid, own);
     j->n = 1;
     if (!member)
         own->rank = -1;
     own->asked = a->ask(a, join_sql, take_join, own) == 0;
     const struct member *waiter = own->op[0] != '\0' ? own : NULL;
     if (member && (others || waiter != NULL))
-        find_others(j);
+        find_others(a, j);
     for (uint32_t i = 1; i < j->n; i++) {
         ask_other(a, &j->all[i]);
         if (waiter == NULL && j->all[i].op[0] != '\0')
