@@ -165,8 +165,8 @@ struct probing_report_api {
      * how many bytes; -ENOBUFS: more than `size` - 1.  Where a driver holds the process's memory
      * (state D) such a read never ends if you do it by yourself.  Here it is -ETIMEDOUT after some
      * seconds, the user is told once, and further reads of that process fail at once. */
-    int (*read_process)(const struct probing_report_api *a, int64_t pid, const char *name, char *ret,
-                        size_t size);
+    int (*read_process)(const struct probing_report_api *a, int64_t pid, const char *name,
+                        char *ret, size_t size);
 };
 
 struct probing_report_option {

@@ -93,6 +93,8 @@ static int add_tables(struct plugin *p)
         r = trace_calls_init(p);
     if (r == 0)
         r = watch_init(p);
+    if (r == 0)
+        r = offer_init(p);
     return r < 0 ? r : written_init(p);
 }
 

@@ -90,3 +90,34 @@ while True:
         wait_for(lambda: target.rows("select count(*) from python.trace_event")[0][0] > 3, "spans")
         assert lost(target) == []
         assert target.probing("eject").returncode == 0
+
+
+FAILS = HEAD + """
+attach = probing._attach
+def fails(given):  # as where the stack is full, memory is, or a handler of a signal raises
+    probing._attach = attach
+    raise %s("once")
+probing._attach = fails
+table = probing.table("steps", {"n": int})
+print("ready", flush=True)
+n, caught = 0, False
+while True:
+    try:
+        time.sleep(0.005)
+        n += 1
+        table.append(n)
+    except KeyboardInterrupt:
+        print("caught", flush=True)
+"""
+
+
+@pytest.mark.parametrize("error", ["RecursionError", "KeyboardInterrupt"])
+def test_what_could_not_be_handed_over_comes_later(world, python, error):
+    """It was tried once in a process's life: from then on all rows of the program were lost."""
+    target = world.start(python, FAILS % error)
+    target.wait_line("ready")
+    target.inject()
+    wait_for(lambda: target.rows("select 1 from probing.tables where name = 'steps'"),
+             "the table", timeout=20)
+    wait_for(lambda: target.rows("select 1 from python.steps limit 1"), "rows")
+    assert ("caught" in target.output()) == (error == "KeyboardInterrupt")

@@ -19,6 +19,7 @@ void offer_leave(void);
 bool offer_ends(
     void); /* stop() waits for those inside                                      [any] */
 
+int offer_init(struct plugin *p); /* [control] */
 /* Have the interpreter hand it over when its main thread comes by; nobody waits for that. */
 void offer_start(struct plugin *p);
 /* The same at once, and wait for the tables that the program has declared.  With the GIL. */
