@@ -26,6 +26,8 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "core/base/own_descriptors.h"
+
 #define END 1024 /* FD_SETSIZE; further up nobody looks for the server's (server_loop_new()) */
 #define OURS 128
 #define WORD_BITS 64
@@ -82,6 +84,13 @@ static void unclaim(int fd)
     uint64_t bit = UINT64_C(1) << i % WORD_BITS;
     if (i < OURS)
         (void)atomic_fetch_and_explicit(&claimed[i / WORD_BITS], ~bit, memory_order_relaxed);
+}
+
+bool descriptor_is_ours(int fd)
+{
+    unsigned i = (unsigned)(fd - first());
+    return i < OURS && (atomic_load_explicit(&claimed[i / WORD_BITS], memory_order_relaxed) &
+                        UINT64_C(1) << i % WORD_BITS) != 0;
 }
 
 /* Not all that the program has closed is closed by us, too (server/loop.c, store/lmdb_env.c). */

@@ -97,6 +97,8 @@ int host_new(const struct host_options *o, struct host **ret)
         rc = note_offer(h);
     if (rc == 0)
         rc = rows_offer(h);
+    if (rc == 0)
+        rc = descriptors_offer(h);
     if (rc < 0) {
         destroy(h);
         return rc;

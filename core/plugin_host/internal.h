@@ -361,8 +361,9 @@ int settings_offer(struct host *h); /* "probing.setting/1" */
 /* ext_memory.c */
 int memory_offer(struct host *h); /* "probing.memory/1" */
 /* plugin_api.c */
-int note_offer(struct host *h); /* "probing.note/1" */
-int rows_offer(struct host *h); /* "probing.rows/1" */
+int note_offer(struct host *h);        /* "probing.note/1" */
+int rows_offer(struct host *h);        /* "probing.rows/1" */
+int descriptors_offer(struct host *h); /* "probing.descriptor/1" */
 int settings_check(const char *owner, const struct probing_config *table, uint32_t stride);
 /* Is it one of probing.plugins, which the core starts with?  Such a one may wait for what it needs,
  * whoever brings its file. */

@@ -8,6 +8,7 @@
  */
 #include <errno.h>
 #include <probing/ext/draft/cost.h>
+#include <probing/ext/draft/descriptor.h>
 #include <probing/ext/draft/note.h>
 #include <probing/ext/draft/rows.h>
 #include <stdio.h>
@@ -17,6 +18,7 @@
 #include <probing/ext/draft/empty.h>
 
 #include "core/base/clock.h"
+#include "core/base/own_descriptors.h"
 #include "core/plugin_host/internal.h"
 #include "core/ring/ring.h"
 
@@ -140,6 +142,19 @@ int rows_offer(struct host *h)
 {
     static const struct probing_rows_1 part = {.size = sizeof(part), .wanted = rows_wanted};
     return host_extension_add(h, PROBING_ROWS_1, &part);
+}
+
+/* Of "probing.descriptor/1". */
+static int descriptor_ours(int fd)
+{
+    return descriptor_is_ours(fd);
+}
+
+int descriptors_offer(struct host *h)
+{
+    static const struct probing_descriptor_1 part = {.size = sizeof(part),
+                                                     .is_ours = descriptor_ours};
+    return host_extension_add(h, PROBING_DESCRIPTOR_1, &part);
 }
 
 static struct plugin_part *part_find(struct plugin *p, const char *name, bool table)

@@ -10,7 +10,7 @@
 #include "internal.h"
 
 extern const struct probing_table_desc maps_table, fds_table, limits_table, kmsg_table, numa_table,
-    cpu_stats_table;
+    cpu_stats_table, connections_table;
 
 /* Of the plugin that a scan function is given.                                        [any] */
 const struct probing_host *plugin_host(void *self);

@@ -93,7 +93,7 @@ static const struct probing_table_name tables[] = {
     {"cpu.utilization"},    {"io.utilization"},   {"net.utilization"}, {"rdma.counters"},
     {"cgroup.utilization"}, {"host.utilization"}, {"system.pressure"}, {"system.numa"},
     {"process.maps"},       {"process.fds"},      {"process.limits"},  {"process.kmsg"},
-    {"process.cpu_stats"}};
+    {"process.cpu_stats"},  {"net.peers"},        {"net.connections"}};
 
 const struct probing_declarations system_declares = {
     .size = sizeof(system_declares),

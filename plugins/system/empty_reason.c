@@ -54,6 +54,7 @@ static int why_pressure(int error, char *text, uint32_t size)
 int system_why_empty(const struct system_state *s, const char *table, char *text, uint32_t size)
 {
     int io = atomic_load_explicit(&s->io->error, memory_order_relaxed);
+    int peers = atomic_load_explicit(&s->peers->error, memory_order_relaxed);
     int net = atomic_load_explicit(&s->net->error, memory_order_relaxed);
     if (strcmp(table, "process.kmsg") == 0)
         return why_kmsg(text, size);
@@ -79,6 +80,14 @@ int system_why_empty(const struct system_state *s, const char *table, char *text
         return because(text, size, "/proc/self/io", io);
     if (strcmp(table, "net.utilization") == 0 && net)
         return because(text, size, "/proc/self/net/dev", net);
+    if (strcmp(table, "net.connections") == 0)
+        return say(text, size, "the process has no TCP socket");
+    if (strcmp(table, "net.peers") == 0 && peers)
+        return because(text, size, "/proc/self/fd", peers);
+    if (strcmp(table, "net.peers") == 0 && s->ticked)
+        return say(text, size,
+                   "no TCP connection of the process has been seen (net.connections has those of "
+                   "now)");
     return s->ticked ? -ENOENT
                      : say(text, size, "the first look is still to come: system.interval");
 }

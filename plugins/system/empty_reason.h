@@ -6,10 +6,12 @@
 #define SYSTEM_EMPTY_REASON_H
 
 #include "internal.h"
+#include "tcp_sockets.h"
 
 struct system_state { /* the parts that know it; borrowed */
     const struct io_usage *io;
     const struct net_usage *net;
+    const struct tcp_peers *peers;
     const struct rdma_usage *rdma;
     const struct cgroup_usage *cgroup;
     const struct pressure *pressure;

@@ -11,6 +11,7 @@
 #include "declarations.h"
 #include "empty_reason.h"
 #include "plugin_malloc.h"
+#include "tcp_sockets.h"
 
 #define INTERVAL_DEFAULT_NS PROBING_NS_PER_S
 #define INTERVAL_LEAST_NS (10 * PROBING_NS_PER_MS)
@@ -20,6 +21,7 @@ struct plugin {
     struct cpu_usage cpu;
     struct io_usage io;
     struct net_usage net;
+    struct tcp_peers peers;
     struct rdma_usage rdma;
     struct cgroup_usage cgroup;
     struct host_usage machine;
@@ -47,6 +49,7 @@ static void tick(void *self, uint64_t now)
     cpu_look(&p->cpu, now, interval);
     io_look(&p->io, now, interval);
     net_look(&p->net, now, interval);
+    peers_look(&p->peers, now, interval);
     cgroup_look(&p->cgroup, now, interval);
     host_look(&p->machine, now, interval);
     pressure_look(&p->pressure, cgroup_folder_of(&p->cgroup), now, interval);
@@ -85,6 +88,7 @@ static void system_destroy(void *self)
     struct plugin *p = self;
     cpu_done(&p->cpu);
     net_done(&p->net);
+    peers_done(&p->peers);
     rdma_done(&p->rdma);
     free(p);
 }
@@ -98,14 +102,15 @@ const struct probing_host *plugin_host(void *self)
 static int make_tables(struct plugin *p)
 {
     static const struct probing_table_desc *const computed[] = {
-        &maps_table, &fds_table, &limits_table, &kmsg_table, &numa_table, &cpu_stats_table};
+        &maps_table, &fds_table,       &limits_table,     &kmsg_table,
+        &numa_table, &cpu_stats_table, &connections_table};
     const struct probing_host *h = p->host;
     struct probing_table *made;
     int r;
     if ((r = cpu_init(&p->cpu, h)) < 0 || (r = io_init(&p->io, h)) < 0 ||
-        (r = net_init(&p->net, h)) < 0 || (r = rdma_init(&p->rdma, h)) < 0 ||
-        (r = cgroup_init(&p->cgroup, h)) < 0 || (r = host_init(&p->machine, h)) < 0 ||
-        (r = pressure_init(&p->pressure, h)) < 0)
+        (r = net_init(&p->net, h)) < 0 || (r = peers_init(&p->peers, h)) < 0 ||
+        (r = rdma_init(&p->rdma, h)) < 0 || (r = cgroup_init(&p->cgroup, h)) < 0 ||
+        (r = host_init(&p->machine, h)) < 0 || (r = pressure_init(&p->pressure, h)) < 0)
         return r;
     for (size_t i = 0; i < PROBING_LENGTH(computed) && r == 0; i++)
         r = h->table(h, computed[i], &made);
@@ -134,6 +139,7 @@ static int why_empty(void *self, const char *table, char *text, uint32_t size)
     const struct plugin *p = self;
     const struct system_state state = {.io = &p->io,
                                        .net = &p->net,
+                                       .peers = &p->peers,
                                        .rdma = &p->rdma,
                                        .cgroup = &p->cgroup,
                                        .pressure = &p->pressure,

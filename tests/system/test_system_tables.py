@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The system plugin's other tables against /proc and /sys, read by somebody else; the field's own
 queries; and reasons where there is nothing."""
+import json
 import os
 import pathlib
 import re
@@ -135,6 +136,51 @@ time.sleep(600)
     said = dict(re.findall(r"(\w+): (\d+)", open("/proc/%d/io" % target.pid).read()))
     written = target.rows("select max(write_bytes) from io.utilization")[0][0]
     assert 64 << 20 <= written <= int(said["write_bytes"])
+
+
+def test_connections_are_those_of_the_program(world):
+    """Both ends of two connections of its own; what reaches us over TCP is none of them."""
+    target = world.python('''
+import os, socket, time
+a = socket.create_server(("127.0.0.1", 0))
+b, quiet = [socket.create_connection(a.getsockname()) for _ in range(2)]
+c, other = [a.accept()[0] for _ in range(2)]
+unix, udp = socket.socketpair(), socket.socket(type=socket.SOCK_DGRAM)
+with socket.create_server(("127.0.0.1", 0)) as free:
+    print("ports", *[s.getsockname()[1] for s in (a, b, quiet, free)], flush=True)
+while True:
+    b.sendall(b"y" * 10000)
+    left = 10000
+    while left:
+        left -= len(c.recv(left))
+    time.sleep(0.01)
+    if os.path.exists("close"):
+        other.close()
+''')
+    server, busy, quiet, free = map(int, target.wait_line(r"ports (.+)\n")[1].split())
+    at = "127.0.0.1:%d" % free
+    target.inject("-D", "system.interval=100ms", "-l", at)
+
+    def connections():
+        done = world.probing("-t", at, "query", "-f", "json", "select state, local_port, "
+                             "peer_port, local_address, rx_bytes, tx_bytes, rtt_ns, left_out from "
+                             "net.connections")
+        return json.loads(done.stdout)["rows"]
+    rows = connections()
+    assert sorted(tuple(r[1:3]) for r in rows if r[0] == "estab") == sorted(
+        ends for port in (busy, quiet) for ends in ((port, server), (server, port))), rows
+    assert [r[:4] for r in rows if r[0] == "listen"] == [["listen", server, None, "127.0.0.1"]]
+    by = {tuple(r[1:3]): r for r in rows}
+    assert by[busy, server][5] > 0 and by[server, busy][4] > 0 and by[busy, server][6] > 0, rows
+    assert by[quiet, server][4] == 0 and all(r[7] is None for r in rows), rows
+    peers = "select local_address, peer_address, connections, delta_rx_bytes, delta_tx_bytes, " \
+        "rtt_ns, min_rtt_ns, wall_ns, ts from net.peers order by ts"
+    seen = wait_for(lambda: [r for r in target.rows(peers) if r[4]], "bytes between two looks")
+    assert all(r[:3] == ["127.0.0.1", "127.0.0.1", 4] for r in seen), seen
+    assert all(abs(r[3] - r[4]) <= 50000 and 0 < r[6] <= r[5] and r[7] > 0 for r in seen), seen
+    (world.tmp / "close").touch()
+    wait_for(lambda: target.rows(peers)[-1][2] == 3, "a connection to be gone")
+    assert {r[0] for r in connections()} == {"estab", "listen", "close-wait"}
 
 
 def test_why_there_is_nothing(target):
