@@ -119,6 +119,9 @@ static void find_compared(struct frontier *f, struct scratch *s)
         s->others[n_all++] = least;
     }
     f->n_compared = n_all;
+    uint32_t n_new = n_all < JUDGE_STEPS_MIN ? n_all : JUDGE_STEPS_MIN, from = n_all - n_new;
+    f->newest_sec = n_new > 0 ? middle_of(s->values + from, n_new) : 0;
+    f->newest_comm_sec = n_new > 0 ? middle_of(s->others + from, n_new) : 0;
     f->step_sec = n_all > 0 ? middle_of(s->values, n_all) : 0;
     f->last_comm_sec = n_all > 0 ? middle_of(s->others, n_all) : 0;
 }

@@ -455,13 +455,26 @@ static double last_wait_of(struct work *w)
 
 /* ---- slow communication ---- */
 
+/* By its links: it is behind them, or one of them is the only bad one, and it is at the first of
+ * its ends.  Data go through at least once in a step, so communication takes half a round trip. */
+static bool is_linked_badly(const struct work *w, const struct judge_links *l,
+                            struct judge_finding *ret)
+{
+    if (l->n_known == 0 || !links_tell(l, ret->rank, ret))
+        return false;
+    double more = ret->link.now_sec - ret->others.now_sec;
+    return ret->lossy || !(more / 2 > fmax(w->f.last_comm_sec, w->f.newest_comm_sec));
+}
+
 /* Nobody comes late, and communication is long even for whoever comes last. */
-static void find_slow_communication(struct work *w)
+static bool find_slow_communication(struct work *w)
 {
     const struct judge_job *j = w->f.j;
-    if (w->f.last_comm_sec < JUDGE_COMM_SHARE * w->f.step_sec)
-        return;
-    for (uint32_t r = 0; r < j->n_ranks; r++) {
+    struct judge_links l;
+    bool slow = w->f.last_comm_sec >= JUDGE_COMM_SHARE * w->f.step_sec;
+    bool newly = w->f.newest_comm_sec >= JUDGE_COMM_SHARE * w->f.newest_sec;
+    bool there = !(slow || newly) || links_make(j, &l);
+    for (uint32_t r = 0; r < j->n_ranks && (slow || newly) && there; r++) {
         struct judge_finding f = {.rank = r,
                                   .part = PART_COMM,
                                   .late_sec = w->f.last_comm_sec,
@@ -471,9 +484,19 @@ static void find_slow_communication(struct work *w)
                                   .last = last_compared(w) - 1,
                                   .from_start = true,
                                   .to_end = true};
-        if (!w->named[r] && judge_slows(j->signs, j->n_ranks, r, &f))
-            add(w, &f);
+        struct judge_finding linked = f;
+        bool knows = l.n_known > 0 && links_know(&l, j->nodes[r]);
+        bool slows = slow && judge_slows(j->signs, j->n_ranks, r, knows, &f);
+        bool starved = slows && f.kind == LATE_STARVED;
+        bool by_links = is_linked_badly(w, &l, &linked) && (linked.sure || !starved);
+        linked.signs = judge_signs(j->signs, j->n_ranks, r);
+        linked.late_sec = w->f.newest_comm_sec;
+        if (!w->named[r] && (slows || by_links))
+            add(w, by_links ? &linked : &f);
     }
+    if (slow || newly)
+        links_done(&l);
+    return there;
 }
 
 /* ---- all of it ---- */
@@ -514,7 +537,7 @@ static void judge_compared(struct work *w)
     if (!w->f.j->stages)
         find_backwards(w);
     bool there = find_sometimes(w);
-    find_slow_communication(w);
+    there = find_slow_communication(w) && there;
     ret->outcome = !there ? JUDGE_NO_MEMORY : ret->n_found > 0 ? JUDGE_NAMED : JUDGE_SILENT;
 }
 
@@ -532,8 +555,12 @@ void judge(const struct judge_job *j, struct judge_report *ret)
         ret->n_steps = w.f.n_compared;
         ret->step_sec = w.f.step_sec;
         ret->total_sec = w.f.total_sec;
-        w.f.last_comm_sec += last_wait_of(&w);
+        double hidden_sec = last_wait_of(&w);
+        w.f.last_comm_sec += hidden_sec;
+        w.f.newest_comm_sec += hidden_sec;
         ret->last_comm_sec = w.f.last_comm_sec;
+        ret->newest_sec = w.f.newest_sec;
+        ret->newest_comm_sec = w.f.newest_comm_sec;
         ret->other_waits = w.f.other_waits;
         if (w.f.n_compared > 0)
             ret->n_passed = j->numbers[last_compared(&w) - 1] - j->numbers[first_compared(&w)] + 1;

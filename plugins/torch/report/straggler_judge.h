@@ -67,11 +67,23 @@ enum judge_sign {
 #define JUDGE_RUNQ_WAIT 0.1    /* seconds a second without a processor, more than the others */
 #define JUDGE_RUNQ_ALONE 0.3   /* so many at least where neither nice nor affinity explains it, */
 #define JUDGE_RUNQ_GAP 3.0     /* and so many times any other's */
+#define JUDGE_RTT_GAP 4.0      /* a round trip that is so many times the usual one is slow, */
+#define JUDGE_RTT_SEC 0.001    /* from there on, by the shortest of five minutes; by the newest, */
+#define JUDGE_RTT_NOW_SEC 0.01 /* which load swells, from there on */
+#define JUDGE_LOST_SHARE 0.005 /* of a link's segments that are sent again */
+#define JUDGE_LOST_SEGS 10     /* and so many at least */
 #define JUDGE_NAMED_MAX 64
 
 struct judge_step {       /* of one rank; parts that did not occur are 0 */
     float whole;          /* seconds; NAN: this rank has no such step */
     float parts[N_PARTS]; /* seconds; optimizer: of this step, behind its wait */
+};
+
+/* Between two machines, of what their ranks' connections say.  NAN: not known. */
+struct judge_link {
+    uint32_t a, b;                /* nodes, a < b */
+    double now_sec, shortest_sec; /* round trips: smoothed, lately; and of five minutes */
+    double again, sent;           /* segments sent again, of so many, the way on which more were */
 };
 
 struct judge_job {
@@ -85,6 +97,11 @@ struct judge_job {
      * communication that nothing hid.  Both or none. */
     const float *backwards, *waits;
     uint32_t n_backwards;
+    /* What lies between the ranks: ranks of one node are on one machine.  Each pair of nodes at
+     * most once; pairs that exchange nothing are not there.  NULL: not known. */
+    const struct judge_link *links;
+    const uint32_t *nodes; /* [n_ranks] < n_nodes */
+    uint32_t n_links, n_nodes;
     bool
         stages; /* ranks pass data on to each other, as stages of a pipeline: they differ by nature,
                   * so who is late all of the time is not named, but counted in n_stages */
@@ -93,7 +110,7 @@ struct judge_job {
 enum judge_kind {
     LATE_ALWAYS,    /* in most steps of an episode */
     LATE_SOMETIMES, /* in few */
-    LATE_LINK,      /* communication itself is slow, and this rank's network has bad signs */
+    LATE_LINK,      /* communication itself is slow, and so are this rank's connections */
     LATE_STARVED    /* likewise, and this rank gets no processor when it is ready to run */
 };
 
@@ -109,6 +126,12 @@ struct judge_finding {
     bool from_start, to_end; /* LATE_ALWAYS: the episode begins or ends where the steps do */
     int64_t every;           /* LATE_SOMETIMES: at even distances of so many steps; 0: not so */
     uint32_t signs;          /* bits of enum judge_sign that set it apart from the others */
+    /* LATE_LINK by its links: the slowest of the bad ones, and what is usual in this job. */
+    bool slow, lossy;
+    bool sure; /* not by the newest round trips alone: a rank without a processor has them, too */
+    bool between;  /* it is that one only: both its ends reach the others well */
+    uint32_t peer; /* index of a rank at its other end */
+    struct judge_link link, others;
 };
 
 enum judge_outcome {
@@ -128,6 +151,7 @@ struct judge_report {
     double step_sec;                             /* the middle one */
     double total_sec;                            /* of all that were compared */
     double last_comm_sec; /* communication of the rank that waits least, in the middle step */
+    double newest_sec, newest_comm_sec; /* steps and that of the newest JUDGE_STEPS_MIN */
     uint32_t n_stages,
         stage;        /* late all of the time by the rules, and not named; the latest one, */
     double stage_sec; /* by so much */
@@ -144,8 +168,36 @@ uint32_t judge_signs(const double *signs, uint32_t n_ranks, uint32_t rank);
  * loses packets; or it does not run when it could: its cgroup is throttled, the hypervisor takes
  * its processors, or it waits for one (half as long again as the others, or longest of all by 0.1 s
  * a second) and is nicer than the others or has fewer to run on, or waits three times as long as
- * any other rank, and for 0.3 s a second at least.  Sets *ret's kind and signs. */
-bool judge_slows(const double *signs, uint32_t n_ranks, uint32_t rank, struct judge_finding *ret);
+ * any other rank, and for 0.3 s a second at least.  Sets *ret's kind and signs.
+ * links_known: they tell where segments are lost, so that to send again is no sign: whoever is at
+ * the other end of a bad cable does so, too. */
+bool judge_slows(const double *signs, uint32_t n_ranks, uint32_t rank, bool links_known,
+                 struct judge_finding *ret);
+
+/* ---- links ---- */
+
+/* What is wrong with the links between nodes. */
+struct judge_links {
+    const struct judge_job *j;
+    struct judge_link usual; /* of the nearest neighbours: the middle one of the nodes' */
+    uint8_t *bad;            /* [n_links] bits LINK_... */
+    uint32_t *groups;        /* [n_nodes] who is reached by good links only has the same number */
+    uint32_t *sizes;         /* [n_nodes] of the group of that number */
+    uint32_t n_known;        /* nodes that have a link */
+    uint32_t between;        /* the only bad link within a group; UINT32_MAX: none, or several */
+};
+enum { LINK_SLOW = 1, LINK_SLOW_NOW = 2, LINK_LOSSY = 4 };
+
+/* false: no memory.  Either way links_done(). */
+bool links_make(const struct judge_job *j, struct judge_links *ret);
+void links_done(struct judge_links *l);
+/* Do the links of a node tell where segments are lost? */
+bool links_know(const struct judge_links *l, uint32_t node);
+/* Is a rank's machine behind a bad cable?  All of its links are bad, and more than half of the
+ * machines reach each other by good ones.  Whoever is far away together with others is in another
+ * place.  Or is one link the only bad one between machines that reach each other?  Then the first
+ * rank at the first of its ends is told, and the other end as its peer. */
+bool links_tell(const struct judge_links *l, uint32_t rank, struct judge_finding *ret);
 
 /* ---- lining up: whose step is whose ---- */
 

@@ -83,13 +83,15 @@ static bool waits_most(const double *signs, uint32_t n_ranks, uint32_t rank, boo
            (put_behind ? most + JUDGE_RUNQ_WAIT : fmax(JUDGE_RUNQ_ALONE, JUDGE_RUNQ_GAP * most));
 }
 
-bool judge_slows(const double *signs, uint32_t n_ranks, uint32_t rank, struct judge_finding *ret)
+bool judge_slows(const double *signs, uint32_t n_ranks, uint32_t rank, bool links_known,
+                 struct judge_finding *ret)
 {
+    uint32_t lost = links_known ? LOST_PACKETS & ~(1u << SIGN_RETRANS) : LOST_PACKETS;
     uint32_t found = judge_signs(signs, n_ranks, rank);
     bool behind = (found & PUT_BEHIND) != 0, most = waits_most(signs, n_ranks, rank, behind);
     bool waits = behind ? most || (found & 1u << SIGN_RUNQ_WAIT) != 0
                         : most && (found & 1u << SIGN_RUNQ_WAIT) != 0;
-    ret->kind = found & LOST_PACKETS ? LATE_LINK : LATE_STARVED;
+    ret->kind = found & lost ? LATE_LINK : LATE_STARVED;
     ret->signs = found | (waits ? 1u << SIGN_RUNQ_WAIT : 0);
-    return (found & (LOST_PACKETS | TAKEN_AWAY)) != 0 || waits;
+    return (found & (lost | TAKEN_AWAY)) != 0 || waits;
 }

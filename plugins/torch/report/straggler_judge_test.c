@@ -2,7 +2,8 @@
  *
  * plugins/torch/report/straggler_judge_test.c - who is late: small jobs written down by hand.
  *
- * Jobs with noise and waits are played in straggler_played_test.c.
+ * Jobs with noise and waits are played in straggler_played_test.c, bad links are in
+ * straggler_judge_links_test.c.
  */
 #include "straggler_judge.h"
 

@@ -103,24 +103,6 @@ static const char *step_text(const struct straggler_job *j, uint32_t step, char 
     return room;
 }
 
-struct straggler_means straggler_means_of(const struct straggler_job *j, uint32_t judged)
-{
-    struct straggler_means m = {.n = 0};
-    for (uint32_t s = 0; s < j->n_numbers; s++) {
-        const struct judge_step *step = &j->steps[(size_t)judged * j->n_numbers + s];
-        if (isnan(step->whole))
-            continue;
-        m.whole += step->whole;
-        for (int p = 0; p < N_PARTS; p++)
-            m.parts[p] += step->parts[p];
-        m.n++;
-    }
-    m.whole /= m.n > 0 ? m.n : 1;
-    for (int p = 0; p < N_PARTS; p++)
-        m.parts[p] /= m.n > 0 ? m.n : 1;
-    return m;
-}
-
 /* ---- in words ---- */
 
 __attribute__((format(printf, 3, 4))) static void say(const struct straggler_job *j,
@@ -169,15 +151,42 @@ static const char *sign_text(const struct straggler_job *j, const struct judge_f
     return room;
 }
 
+static double lost_pct(const struct judge_link *l)
+{
+    return l->sent > 0 ? 100 * l->again / l->sent : 0;
+}
+
+/* What its links show: of those that are bad the slowest one. */
+static void say_link(const struct straggler_job *j, const struct judge_finding *f)
+{
+    char peer[TEXT_BYTES];
+    (void)name_of(rank_at(j, f->peer), peer);
+    if (f->slow)
+        say(j, "  ",
+            "sign: a round trip between it and %s (%s) takes %.2f ms, the shortest of five minutes "
+            "%.2f (usual in this job: %.2f, %.2f)",
+            peer, rank_at(j, f->peer)->host, 1e3 * f->link.now_sec, 1e3 * f->link.shortest_sec,
+            1e3 * f->others.now_sec, 1e3 * f->others.shortest_sec);
+    if (f->lossy)
+        say(j, "  ",
+            "sign: %.2f %% of the TCP segments between it and %s (%s) are sent again (usual in "
+            "this job: %.2f)",
+            lost_pct(&f->link), peer, rank_at(j, f->peer)->host, lost_pct(&f->others));
+    if (f->between)
+        say(j, "  ", "both ranks reach the others well: it is what lies between these two");
+}
+
 static void say_signs(const struct straggler_job *j, const struct judge_finding *f)
 {
     char words[TEXT_BYTES];
+    if (f->slow || f->lossy)
+        say_link(j, f);
     for (int i = 0; i < N_SIGNS; i++)
         if (f->signs & 1u << i)
             say(j, "  ", "sign: %s", sign_text(j, f, i, words));
     if (f->part == PART_OTHER && isnan(own_sign(j, f, SIGN_GC)))
         say(j, "  ", "sign: not known is whether it collects garbage (config python.gc=on)");
-    if (f->signs == 0)
+    if (f->signs == 0 && !f->slow && !f->lossy)
         say(j, "  ", "%s",
             j->any_sign ? "sign: none of its process and its host stands out"
                         : "sign: not known, as plugin system was not loaded in this time");
@@ -212,7 +221,10 @@ static const char *where_to_look(const struct straggler_job *j, const struct jud
                                  char room[TEXT_BYTES])
 {
     const char *words =
-        f->part == PART_DATA   ? "query \"select * from torch.loaders\""
+        f->part == PART_DATA ? "query \"select * from torch.loaders\""
+        : f->slow || f->lossy
+            ? "query \"select peer_address, rtt_ns, min_rtt_ns, retrans_segs, unacked_segs from "
+              "net.connections order by rtt_ns desc\""
         : f->kind == LATE_LINK ? "query \"select * from net.utilization order by ts desc limit 20\""
         : f->kind == LATE_STARVED
             ? "query \"select comm, nice, cpus_allowed, sum(delta_runq_wait_ns) from "
@@ -227,15 +239,18 @@ static void say_finding(const struct straggler_job *j, const struct judge_report
 {
     char name[TEXT_BYTES], look[TEXT_BYTES];
     const struct straggler_rank *rank = rank_at(j, f->rank);
-    double share = r->step_sec > 0 ? 100 * f->late_sec / r->step_sec : 0;
+    double step_sec = f->slow || f->lossy ? r->newest_sec : r->step_sec;
+    double share = step_sec > 0 ? 100 * f->late_sec / step_sec : 0;
     (void)name_of(rank, name);
     if (f->kind == LATE_LINK || f->kind == LATE_STARVED)
         say(j, "",
             "%s (%s, -t %s): nobody comes late, but communication takes %.1f ms of a "
             "step (%.0f %%) even for who comes last, and %s",
             name, rank->host, rank->name, 1e3 * f->late_sec, share,
-            f->kind == LATE_LINK ? "the network of this rank loses packets"
-                                 : "this rank does not get the processors that the others get");
+            f->between             ? "one of this rank's connections is bad"
+            : f->slow              ? "this rank's connections to the others are slow"
+            : f->kind == LATE_LINK ? "the network of this rank loses packets"
+                                   : "this rank does not get the processors that the others get");
     else
         say(j, "", "%s (%s, -t %s) is late in %u of %u %s, by %.1f ms (%.0f %% of a step), %s",
             name, rank->host, rank->name, f->n_late, f->n_of,
@@ -449,6 +464,28 @@ static void json_rank(struct report_json *o, const struct straggler_job *j,
     (void)j;
 }
 
+static void json_link(struct report_json *o, const struct straggler_job *j,
+                      const struct judge_finding *f)
+{
+    if (!f->slow && !f->lossy)
+        return;
+    json_key(o, "link");
+    json_open(o, '{');
+    json_key(o, "peer");
+    json_open(o, '{');
+    json_rank(o, j, rank_at(j, f->peer));
+    json_close(o, '}');
+    json_int(o, "slow", f->slow);
+    json_int(o, "lossy", f->lossy);
+    json_int(o, "only_this_one", f->between);
+    json_number(o, "rtt_sec", f->link.now_sec);
+    json_number(o, "shortest_rtt_sec", f->link.shortest_sec);
+    json_number(o, "lost_pct", lost_pct(&f->link));
+    json_number(o, "usual_rtt_sec", f->others.now_sec);
+    json_number(o, "usual_shortest_rtt_sec", f->others.shortest_sec);
+    json_close(o, '}');
+}
+
 static void json_finding(struct report_json *o, const struct straggler_job *j,
                          const struct judge_finding *f)
 {
@@ -474,6 +511,7 @@ static void json_finding(struct report_json *o, const struct straggler_job *j,
     json_int(o, "from_start", f->kind != LATE_SOMETIMES && f->from_start);
     json_int(o, "to_end", f->kind != LATE_SOMETIMES && f->to_end);
     json_int(o, "every_steps", f->every > 0 ? f->every : INT64_MIN);
+    json_link(o, j, f);
     json_key(o, "signs");
     json_open(o, '{');
     for (int i = 0; i < N_SIGNS; i++)

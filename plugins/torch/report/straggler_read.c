@@ -402,6 +402,24 @@ int straggler_read(struct straggler_job *j)
     return fill(j, line_up(j));
 }
 
+struct straggler_means straggler_means_of(const struct straggler_job *j, uint32_t judged)
+{
+    struct straggler_means m = {.n = 0};
+    for (uint32_t s = 0; s < j->n_numbers; s++) {
+        const struct judge_step *step = &j->steps[(size_t)judged * j->n_numbers + s];
+        if (isnan(step->whole))
+            continue;
+        m.whole += step->whole;
+        for (int p = 0; p < N_PARTS; p++)
+            m.parts[p] += step->parts[p];
+        m.n++;
+    }
+    m.whole /= m.n > 0 ? m.n : 1;
+    for (int p = 0; p < N_PARTS; p++)
+        m.parts[p] /= m.n > 0 ? m.n : 1;
+    return m;
+}
+
 void straggler_done(struct straggler_job *j)
 {
     for (uint32_t i = 0; i < j->n_ranks; i++)
@@ -414,4 +432,6 @@ void straggler_done(struct straggler_job *j)
     free(j->backwards);
     free(j->waits);
     free(j->signs);
+    free(j->links);
+    free(j->nodes);
 }

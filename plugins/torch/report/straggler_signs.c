@@ -74,8 +74,7 @@ struct answers {
     uint32_t rows;
 };
 
-/* Its place among those that are judged; UINT32_MAX: it is not. */
-static uint32_t judged_of(struct straggler_job *j, const char *name)
+uint32_t straggler_judged_named(struct straggler_job *j, const char *name)
 {
     const struct straggler_rank *r = straggler_rank_named(j, name);
     for (uint32_t i = 0; r != NULL && r->judged && i < j->n_judged; i++)
@@ -87,7 +86,7 @@ static uint32_t judged_of(struct straggler_job *j, const char *name)
 static int take_signs(void *arg, const struct probing_report_cell *c, uint32_t n)
 {
     struct answers *a = arg;
-    uint32_t at = n == 1 + a->of->n ? judged_of(a->j, cell_text(&c[0])) : UINT32_MAX;
+    uint32_t at = n == 1 + a->of->n ? straggler_judged_named(a->j, cell_text(&c[0])) : UINT32_MAX;
     for (uint32_t i = 0; at != UINT32_MAX && i < a->of->n; i++)
         a->j->signs[(size_t)at * N_SIGNS + a->of->first + i] = cell_number(&c[1 + i]) / a->per;
     a->rows += at != UINT32_MAX;
@@ -149,7 +148,7 @@ struct backwards {
 static int take_backward(void *arg, const struct probing_report_cell *c, uint32_t n)
 {
     struct backwards *b = arg;
-    uint32_t at = n == 4 ? judged_of(b->j, cell_text(&c[0])) : UINT32_MAX;
+    uint32_t at = n == 4 ? straggler_judged_named(b->j, cell_text(&c[0])) : UINT32_MAX;
     double own = n == 4 ? cell_number(&c[2]) : (double)NAN;
     if (at == UINT32_MAX || isnan(own) || cell_int(&c[1]) == INT64_MIN)
         return 0;

@@ -40,6 +40,10 @@ static int judge_all(const struct straggler_job *j, struct judge_report *ret)
                                      .backwards = j->backwards,
                                      .waits = j->waits,
                                      .n_backwards = j->n_backwards,
+                                     .links = j->nodes != NULL ? j->links : NULL,
+                                     .nodes = j->nodes,
+                                     .n_links = j->n_links,
+                                     .n_nodes = j->n_nodes,
                                      .stages = j->stages};
     judge(&judged, ret);
     return ret->outcome == JUDGE_NO_MEMORY
@@ -51,7 +55,8 @@ static int judge_all(const struct straggler_job *j, struct judge_report *ret)
 static bool signs_matter(const struct judge_report *r)
 {
     return r->outcome == JUDGE_NAMED ||
-           (r->outcome == JUDGE_SILENT && r->last_comm_sec >= JUDGE_COMM_SHARE * r->step_sec);
+           (r->outcome == JUDGE_SILENT && (r->last_comm_sec >= JUDGE_COMM_SHARE * r->step_sec ||
+                                           r->newest_comm_sec >= JUDGE_COMM_SHARE * r->newest_sec));
 }
 
 int straggler_run(const struct probing_report_api *a, int argc, const char *const *argv)
@@ -70,6 +75,8 @@ int straggler_run(const struct probing_report_api *a, int argc, const char *cons
         rc = judge_all(&j, &r);
     if (rc == 0 && signs_matter(&r))
         rc = straggler_read_signs(&j, r.n_found > 0 ? &r.found[0] : NULL);
+    if (rc == 0 && signs_matter(&r))
+        rc = straggler_read_links(&j);
     if (rc == 0 && signs_matter(&r))
         rc = judge_all(&j, &r);
     if (rc == 0 && o.json)

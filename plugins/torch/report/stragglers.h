@@ -6,7 +6,8 @@
  * One thread, of the command.
  *
  *     stragglers.c: the command     straggler_read.c: asks for steps, and lines them up
- *     straggler_signs.c: asks for signs     straggler_judge.h: who is late     straggler_print.c
+ *     straggler_signs.c: asks for signs     straggler_links.c: for connections
+ *     straggler_judge.h: who is late     straggler_print.c
  */
 #ifndef TORCH_REPORT_STRAGGLERS_H
 #define TORCH_REPORT_STRAGGLERS_H
@@ -52,6 +53,9 @@ struct straggler_job {
     bool stages;   /* ranks send to and receive from each other */
     double *signs; /* [n_judged][N_SIGNS] */
     bool any_sign;
+    struct judge_link *links; /* [n_links] */
+    uint32_t *nodes;          /* [n_judged] */
+    uint32_t n_links, n_nodes;
     int64_t signs_from_ns, signs_to_ns;
 };
 
@@ -63,9 +67,13 @@ int straggler_read_backwards(struct straggler_job *j);
 int straggler_read_stages(struct straggler_job *j);
 /* Signs, where there are such tables: of when `most` was late, NULL: nobody. */
 int straggler_read_signs(struct straggler_job *j, const struct judge_finding *most);
+/* What lies between the ranks' machines, after the signs; where there is such a table. */
+int straggler_read_links(struct straggler_job *j);
 void straggler_done(struct straggler_job *j);
 
 struct straggler_rank *straggler_rank_named(struct straggler_job *j, const char *name);
+/* Its place among those that are judged; UINT32_MAX: it is not. */
+uint32_t straggler_judged_named(struct straggler_job *j, const char *name);
 
 void straggler_show(const struct straggler_job *j, const struct judge_report *r);
 void straggler_show_json(const struct straggler_job *j, const struct judge_report *r);
