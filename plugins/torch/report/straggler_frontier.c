@@ -10,6 +10,8 @@
 #include <stdlib.h>
 
 #define DIFFER_SHARE 0.05 /* of a step, that a rank is behind before the ranks wait */
+#define NEWEST_SEC 15
+#define NEWEST_STEPS 5u
 #define MAD_SIGMA 1.4826f /* of a normal distribution */
 
 static void swap(float *a, float *b)
@@ -94,6 +96,16 @@ static float part_of(const struct judge_job *j, const struct scratch *s, uint32_
     return known ? step_at(j, rank, step - 1)->parts[part] : s->optimizer[rank];
 }
 
+/* Where the newest steps begin: a few at least, and what is over more than some seconds is none. */
+static uint32_t newest_of(const float *seconds, uint32_t n)
+{
+    uint32_t from = n;
+    for (double sum = 0; from > 0 && n - from < JUDGE_STEPS_MIN; sum += (double)seconds[--from])
+        if (sum > NEWEST_SEC && n - from >= NEWEST_STEPS)
+            break;
+    return from;
+}
+
 /* Steps that half of the ranks made, and two at least; their length, and what the rank that comes
  * last spends in communication: it waits for nobody. */
 static void find_compared(struct frontier *f, struct scratch *s)
@@ -119,7 +131,7 @@ static void find_compared(struct frontier *f, struct scratch *s)
         s->others[n_all++] = least;
     }
     f->n_compared = n_all;
-    uint32_t n_new = n_all < JUDGE_STEPS_MIN ? n_all : JUDGE_STEPS_MIN, from = n_all - n_new;
+    uint32_t from = newest_of(s->values, n_all), n_new = n_all - from;
     f->newest_sec = n_new > 0 ? middle_of(s->values + from, n_new) : 0;
     f->newest_comm_sec = n_new > 0 ? middle_of(s->others + from, n_new) : 0;
     f->step_sec = n_all > 0 ? middle_of(s->values, n_all) : 0;

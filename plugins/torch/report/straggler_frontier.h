@@ -21,7 +21,7 @@ struct frontier {
     double step_sec;      /* the middle one of all */
     double total_sec;     /* all of them, each as its middle rank has it */
     double last_comm_sec; /* of the rank that waits least, in the middle step */
-    double newest_sec, newest_comm_sec; /* the same of the newest JUDGE_STEPS_MIN alone */
+    double newest_sec, newest_comm_sec; /* the same of the newest JUDGE_STEPS_MIN, or fewer */
     uint32_t n_compared;
     bool other_waits;
 };

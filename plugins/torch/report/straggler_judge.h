@@ -151,7 +151,7 @@ struct judge_report {
     double step_sec;                             /* the middle one */
     double total_sec;                            /* of all that were compared */
     double last_comm_sec; /* communication of the rank that waits least, in the middle step */
-    double newest_sec, newest_comm_sec; /* steps and that of the newest JUDGE_STEPS_MIN */
+    double newest_sec, newest_comm_sec; /* steps and that, of the newest ones */
     uint32_t n_stages,
         stage;        /* late all of the time by the rules, and not named; the latest one, */
     double stage_sec; /* by so much */
