@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Our structs of NCCL's profiler interface against NCCL's own headers, where these are at hand: a
 program that includes both compiles only if sizes, offsets and numbers are the same."""
+import os
 import subprocess
 
 from world import ROOT
@@ -31,6 +32,9 @@ DESCR = {  # version -> {our field: theirs}, of startEvent()'s descriptor
        "ce_coll.func:ceColl.func ce_coll.count:ceColl.count ce_coll.root:ceColl.root "
        "ce_coll.datatype:ceColl.datatype ce_coll.stream:ceColl.stream",
 }
+DESCR[7] = DESCR[6] + (
+    " coll.kernel_variant:coll.kernelVariant coll.is_symmetric:coll.isSymColl "
+    "coll.user_tag:coll.userTag p2p.user_tag:p2p.userTag ce_coll.user_tag:ceColl.userTag")
 ALL = "proxy_op.pid:proxyOp.pid proxy_op.channel:proxyOp.channelId proxy_op.peer:proxyOp.peer " \
       "proxy_op.n_steps:proxyOp.nSteps proxy_op.chunk_size:proxyOp.chunkSize " \
       "proxy_op.is_send:proxyOp.isSend proxy_step.step:proxyStep.step"
@@ -51,6 +55,8 @@ NUMBERS = {
     "NCCL_KERNEL_CH_STOP": "ncclProfilerKernelChStop",
     "NCCL_NET_IB": "NCCL_PROFILER_NET_TYPE_IB", "NCCL_NET_IB_QP": "ncclProfileQp",
 }
+NUMBERS_7 = {"NCCL_KERNEL_PHASE": "ncclProfileKernelPhase",
+             "NCCL_KERNEL_PHASE_STOP": "ncclProfilerKernelPhaseStop"}
 MEMBERS = {"init": "init", "start_event": "startEvent", "stop_event": "stopEvent",
            "record_event_state": "recordEventState", "finalize": "finalize", "name": "name"}
 
@@ -60,9 +66,11 @@ def same_offset(ours, a, theirs, b):
         ours, a, theirs, b, ours, a)
 
 
-def text():
+def text(newest):
     lines = []
     for version, fields in DESCR.items():
+        if version > newest:
+            continue
         ours = "struct nccl_descr_v%d" % (6 if version == 5 else version)
         theirs = "ncclProfilerEventDescr_v%d_t" % version
         for field in (fields + " " + ALL).split():
@@ -83,11 +91,14 @@ def text():
         b, _, a = field.partition(":")
         lines.append(same_offset("struct nccl_net_ib_v1", "qp." + (a or b),
                                  "ncclProfilerNetIbDescr_v1_t", "qp." + b))
-    lines += ["_Static_assert((int)%s == (int)%s, \"%s\");" % (a, b, a) for a, b in NUMBERS.items()]
+    numbers = dict(NUMBERS, **(NUMBERS_7 if newest >= 7 else {}))
+    lines += ["_Static_assert((int)%s == (int)%s, \"%s\");" % (a, b, a) for a, b in numbers.items()]
     return "\n".join(lines)
 
 
 def compare(headers, tmp):
+    """headers: of NCCL 2.29 or newer."""
+    newest = 7 if os.path.exists(os.path.join(headers, "profiler_v7.h")) else 6
     source = tmp / "layouts.c"
     source.write_text("""#include <stdbool.h>
 #include <stddef.h>
@@ -98,7 +109,7 @@ def compare(headers, tmp):
 #define NCCL_COLL EVENT_COLL /* NCCL's log has these names for something else */
 #define NCCL_P2P EVENT_P2P
 #include "plugins/nccl/callbacks/profiler_abi.h"
-""" + text() + "\n")
+""" + text(newest) + "\n")
     done = subprocess.run(["cc", "-std=gnu17", "-fsyntax-only", "-I", headers, "-I", str(ROOT),
                            str(source)], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr

@@ -6,14 +6,15 @@
  * answered by lines, the last of which is "done".  It is no NCCL: there are no GPUs and no data,
  * only the calls.
  *
- *     load [MAX]                     as NCCL of interface MAX (6) opens it: the version, or "none"
+ *     load [MAX]                     as NCCL of interface MAX (7) opens it: the version, or "none"
  *     real LIBNCCL OPEN GET V        by the loader of a real NCCL, whose functions stand at those
  *                                    offsets of its file, and through its own translation from
  *                                    its version V to an older one
  *     unload                         as when the last communicator has gone
  *     comm C HASH NAME NODES RANKS RANK
  *     end C
- *     coll H C SEQ FUNC COUNT TYPE CHANNELS     p2p H C FUNC COUNT TYPE PEER CHANNELS
+ *     coll H C SEQ FUNC COUNT TYPE CHANNELS [ALGO [TAG]]    ALGO: over symmetric memory
+ *     p2p H C FUNC COUNT TYPE PEER CHANNELS
  *     ce H C SEQ FUNC COUNT TYPE
  *     proxy H C PARENT CHANNEL PEER STEPS SEND [PID]
  *     step H C PARENT NUMBER         kernel H C PARENT CHANNEL TIMER
@@ -43,7 +44,7 @@
 #include <unistd.h>
 
 #include "plugins/nccl/callbacks/profiler_abi.h"
-#include "tests/nccl/old_versions.h"
+#include "tests/nccl/other_versions.h"
 
 #define COMMS 64
 #define HANDLES 4096
@@ -61,6 +62,8 @@ static int event_mask; /* as ncclProfilerEventMask: one word of the library */
 static void *library, *symbol;
 static int version;
 static struct comm comms[COMMS];
+static const char *symmetric_algo; /* of the next collective; NULL: not over symmetric memory */
+static uint64_t user_tag;
 static void *handles[HANDLES];
 
 static uint64_t now_ns(void)
@@ -129,17 +132,18 @@ static void nccl_log(int level, unsigned long flags, const char *file, int line,
 }
 
 #define CALL(member, ...)                                                      \
-    (version >= 6   ? ((struct nccl_profiler_v6 *)symbol)->member(__VA_ARGS__) \
+    (version >= 7   ? ((struct nccl_profiler_v7 *)symbol)->member(__VA_ARGS__) \
+     : version == 6 ? ((struct nccl_profiler_v6 *)symbol)->member(__VA_ARGS__) \
      : version == 5 ? ((struct nccl_profiler_v5 *)symbol)->member(__VA_ARGS__) \
                     : ((struct nccl_profiler_v4 *)symbol)->member(__VA_ARGS__))
 
 static int init(struct comm *c, const char *name, int nodes)
 {
     switch (version) {
-    case 7: /* of 2.32, which calls 6 through its own translation */
+    case 7:
     case 6:
     case 5:
-        return ((struct nccl_profiler_v6 *)symbol) /* 5 is of the same layout */
+        return ((struct nccl_profiler_v6 *)symbol) /* 5 and 7 are of the same layout */
             ->init(&c->context, c->hash, &event_mask, name, nodes, c->n_ranks, c->rank, nccl_log);
     case 4:
         return ((struct nccl_profiler_v4 *)symbol)
@@ -149,21 +153,17 @@ static int init(struct comm *c, const char *name, int nodes)
     }
 }
 
-/* ---- events, in the newest version's words ---- */
+/* ---- events, in version 6's words ---- */
 
 static void start(struct comm *c, void **h, struct nccl_descr_v6 *d)
 {
     *h = NULL;
     if (!symbol || !(event_mask & (int)d->type))
         return;
-    /* A newer NCCL's descriptor, which is longer, begins as this one does. */
-    union {
-        struct nccl_descr_v6 known;
-        char room[512];
-    } newer = {.room = {0}};
-    newer.known = *d;
-    if (version >= 6)
-        (void)((struct nccl_profiler_v6 *)symbol)->start_event(c->context, h, &newer.known);
+    if (version >= 7)
+        start_v7(symbol, c->context, h, d, symmetric_algo, user_tag);
+    else if (version == 6)
+        (void)((struct nccl_profiler_v6 *)symbol)->start_event(c->context, h, d);
     else if (version == 5)
         (void)((struct nccl_profiler_v5 *)symbol)->start_event(c->context, h, d);
     else
@@ -221,8 +221,8 @@ static void coll(struct comm *c, void **h, uint64_t seq, const char *func, size_
                                        .count = count,
                                        .datatype = type,
                                        .n_channels = (uint8_t)channels,
-                                       .algo = "RING",
-                                       .proto = "SIMPLE"}};
+                                       .algo = symmetric_algo ? symmetric_algo : "RING",
+                                       .proto = symmetric_algo ? "" : "SIMPLE"}};
     start_in_group(c, h, &d);
 }
 
@@ -491,7 +491,7 @@ static void make_comm(char **w)
                        .n_ranks = (int)number(w[5]),
                        .rank = (int)number(w[6]),
                        .open = true};
-    load(6);
+    load(7);
     if (!symbol)
         return;
     char name[64]; /* gone when the call is over, as a caller's config may be */
@@ -513,6 +513,8 @@ static void begin_event(char **w)
     void **h = handle_of(w[1]);
     struct comm *c = comm_of(w[2]);
     void *parent = w[3] ? *handle_of(w[3]) : NULL;
+    symmetric_algo = strcmp(w[0], "coll") == 0 ? w[8] : NULL;
+    user_tag = symmetric_algo ? number(w[9]) : 0;
     if (strcmp(w[0], "coll") == 0)
         coll(c, h, number(w[3]), w[4], number(w[5]), w[6], (int)number(w[7]));
     else if (strcmp(w[0], "p2p") == 0)
@@ -540,7 +542,7 @@ static void begin_event(char **w)
 static void obey(char **w)
 {
     if (strcmp(w[0], "load") == 0) {
-        load(w[1] ? atoi(w[1]) : 6);
+        load(w[1] ? atoi(w[1]) : 7);
         printf(symbol ? "v%d\n" : "none\n", version);
     } else if (strcmp(w[0], "real") == 0) {
         load_real(w);

@@ -15,7 +15,7 @@ ENDED = "select coll_func, seq, msg_size_bytes, timing_source, exec_time_ns, n_c
         "comm_hash from nccl.coll_perf order by id"
 
 
-@pytest.mark.parametrize("version", [6, 5, 4, 3, 2, 1])
+@pytest.mark.parametrize("version", [7, 6, 5, 4, 3, 2, 1])
 def test_each_version_of_the_interface(world, version):
     program = Program(world, launch=True)
     assert program.tell("load %d" % version) == ["v%d" % version]
@@ -66,7 +66,26 @@ def test_the_core_first_and_nccl_with_a_copy_of_the_file(world):
     assert program.wait_rows(ENDED, 1)[0][4] == 2100500
 
 
-@pytest.mark.parametrize("version", [6, 4])
+def test_over_symmetric_memory(world):
+    """NCCL 2.32 tells of it.  In a CUDA graph no kernel is told of: such a launch has ended when it
+    is queued, and its number, which does not grow, says that it is one."""
+    program = Program(world, launch=True)
+    program.tell(COMM, "coll 1 0 4 AllReduce 1024 ncclFloat32 1 RSxTmaLD_AGxTmaST 77", "stop 1",
+                 "kernel 2 0 1 0 100", "timer 2 700", "stop 2")
+    query = "select seq, algo, proto, symmetric, user_tag, timing_source from nccl.coll_perf " \
+            "order by id"
+    assert program.wait_rows(query, 1) == [
+        [4, "RSxTmaLD_AGxTmaST", None, 1, 77, "kernel_gpu"]]
+    launch = ["coll 3 0 5 AllReduce 1024 ncclFloat32 1 LL_R", "stop 3"]
+    program.tell(*launch)
+    assert program.rows("select seq, state from nccl.inflight_ops") == [[5, "enqueued"]]
+    program.tell("coll 4 0 5 AllGather 1024 ncclFloat32 1 LL_R", "stop 4", *launch)
+    program.wait_rows(query, 3)
+    assert program.rows(query)[1:] == 2 * [[5, "LL_R", None, 1, None, "enqueue"]]
+    assert program.rows("select coll_func from nccl.inflight_ops") == [["AllGather"]]
+
+
+@pytest.mark.parametrize("version", [7, 6, 4])
 def test_what_a_rank_sends_to_itself_has_ended_when_it_is_queued(world, version):
     """NCCL gives it a channel, and tells of no kernel there: it is not in flight for ever."""
     program = Program(world, launch=True)
@@ -258,7 +277,7 @@ def test_it_is_off_where_the_core_is_not_wanted(world):
 @pytest.mark.skipif(not os.environ.get("PROBING_TEST_NCCL_LIBRARY"),
                     reason="PROBING_TEST_NCCL_LIBRARY does not name a libnccl.so.2 (of PyPI's "
                            "nvidia-nccl-cu12): NCCL's own loader is not tried")
-@pytest.mark.parametrize("version", [1, 2, 3, 4, 5, 6])
+@pytest.mark.parametrize("version", [1, 2, 3, 4, 5, 6, 7])
 def test_by_the_loader_and_translations_of_a_real_nccl(world, version):
     """It needs no GPU: what NCCL does between its operations and a profiler of each version."""
     library = os.environ["PROBING_TEST_NCCL_LIBRARY"]

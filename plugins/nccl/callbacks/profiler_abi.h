@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * plugins/nccl/callbacks/profiler_abi.h - NCCL's profiler interface, versions 1 to 6, in our own
+ * plugins/nccl/callbacks/profiler_abi.h - NCCL's profiler interface, versions 1 to 7, in our own
  * words.
  *
  * Source: github.com/NVIDIA/nccl at 5067397c (2.30.7 and later), plugins/profiler/example/nccl/
  * profiler_v1.h to profiler_v6.h, profiler_net.h and net_ib_v1.h, which say that a plugin should
- * have them of its own.  tests/nccl compares the layouts with those files where they can be had.
- * A published version never changes: NCCL 2.23 knows 1; 2.24, 2; 2.26, 3; 2.27, 4; 2.28, 5; and
- * 2.29, 6; each takes the highest that a plugin exports.  2.32 knows a seventh, and speaks 6 to us.
+ * have them of its own; and at 88980683, src/include/plugin/profiler/profiler_v7.h.  tests/nccl
+ * compares the layouts with those files where they can be had.
+ * A published version never changes: NCCL 2.23 knows 1; 2.24, 2; 2.26, 3; 2.27, 4; 2.28, 5; 2.29,
+ * 6; and 2.32, 7; each takes the highest that a plugin exports.
  */
 #ifndef NCCL_PROFILER_ABI_H
 #define NCCL_PROFILER_ABI_H
@@ -36,7 +37,8 @@ enum {
     NCCL_KERNEL_LAUNCH = 1 << 11,
     NCCL_CE_COLL = 1 << 12, /* by copy engines; from 6 on */
     NCCL_CE_SYNC = 1 << 13,
-    NCCL_CE_BATCH = 1 << 14
+    NCCL_CE_BATCH = 1 << 14,
+    NCCL_KERNEL_PHASE = 1 << 15 /* from 7 on */
 };
 
 enum {                          /* of recordEventState() */
@@ -53,7 +55,8 @@ enum {                          /* of recordEventState() */
        NCCL_STEP_SEND_PEER_WAIT = 20, /* from 4 on */
        NCCL_NET_UPDATE = 21,
        NCCL_KERNEL_CH_STOP = 22,
-       NCCL_STATES = 31
+       NCCL_KERNEL_PHASE_STOP = 31, /* from 7 on */
+       NCCL_STATES = 32
 };
 
 /* ---- parts that several versions share ---- */
@@ -254,6 +257,56 @@ struct nccl_descr_v6 {
     };
 };
 
+struct nccl_descr_v7 { /* 6, and more at the end of each that has a call of the program */
+    uint64_t type;
+    void *parent;
+    int rank;
+    union {
+        struct {
+            uint64_t seq;
+            const char *func;
+            const void *send_buff;
+            void *recv_buff;
+            size_t count;
+            int root;
+            const char *datatype;
+            uint8_t n_channels, n_warps;
+            const char *algo, *proto;
+            void *parent_group;
+            const char *kernel_variant; /* of symmetric memory; algo is its end */
+            bool is_symmetric;
+            uint64_t user_tag; /* of ncclCollConfig_t; 0: none */
+        } coll;
+        struct {
+            const char *func;
+            void *buff;
+            const char *datatype;
+            size_t count;
+            int peer;
+            uint8_t n_channels;
+            void *parent_group;
+            uint64_t user_tag;
+        } p2p;
+        struct nccl_proxy_op proxy_op;
+        struct nccl_proxy_step proxy_step;
+        struct nccl_kernel_ch_v4 kernel_ch;
+        struct nccl_net_plugin net_plugin;
+        struct {
+            uint64_t seq;
+            const char *func;
+            const void *send_buff;
+            void *recv_buff;
+            size_t count;
+            int root;
+            const char *datatype, *sync_strategy;
+            bool intra_batch_sync;
+            uint32_t batch_size, n_batches, ce_seq;
+            void *stream;
+            uint64_t user_tag;
+        } ce_coll;
+    };
+};
+
 /* ---- what recordEventState() is given; NULL where a state has nothing to say ---- */
 
 union nccl_state_v1 { /* 1 to 3 */
@@ -304,7 +357,7 @@ struct nccl_net_ib_v1 {
 typedef void (*nccl_logger)(int level, unsigned long flags, const char *file, int line,
                             const char *format, ...);
 
-/* ncclProfiler_vN, N 1 to 6: of one layout but for the functions' arguments.  Each gives 0. */
+/* ncclProfiler_vN, N 1 to 7: of one layout but for the functions' arguments.  Each gives 0. */
 #define NCCL_PROFILER(version, descr, state, ...)                       \
     struct nccl_profiler_v##version {                                   \
         const char *name;                                               \
@@ -329,5 +382,6 @@ NCCL_PROFILER(3, struct nccl_descr_v3, union nccl_state_v1, NCCL_INIT_V1);
 NCCL_PROFILER(4, struct nccl_descr_v4, union nccl_state_v4, NCCL_INIT_V4);
 NCCL_PROFILER(5, struct nccl_descr_v6, union nccl_state_v4, NCCL_INIT_V5);
 NCCL_PROFILER(6, struct nccl_descr_v6, union nccl_state_v4, NCCL_INIT_V5);
+NCCL_PROFILER(7, struct nccl_descr_v7, union nccl_state_v4, NCCL_INIT_V5);
 
 #endif

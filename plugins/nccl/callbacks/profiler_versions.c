@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * plugins/nccl/callbacks/profiler_versions.c - the symbols that NCCL looks up, ncclProfiler_v6 to
+ * plugins/nccl/callbacks/profiler_versions.c - the symbols that NCCL looks up, ncclProfiler_v7 to
  * ncclProfiler_v1: each tells the recorder the same things in its version's structs.
  *
  * Any thread of NCCL and of the program.  Nothing here ever fails towards NCCL: an event that
@@ -109,7 +109,8 @@ static int state_v1(void *handle, int which, union nccl_state_v1 *a)
 
 static int state_v4(void *handle, int which, union nccl_state_v4 *a)
 {
-    if (!handle || which == NCCL_OP_IN_PROGRESS || which == NCCL_NET_UPDATE)
+    if (!handle || which == NCCL_OP_IN_PROGRESS || which == NCCL_NET_UPDATE ||
+        which == NCCL_KERNEL_PHASE_STOP)
         return NCCL_SUCCESS;
     struct recorder *r = attach_recorder(NULL);
     if (which == NCCL_KERNEL_CH_STOP)
@@ -138,7 +139,7 @@ static int state_v4(void *handle, int which, union nccl_state_v4 *a)
     case NCCL_NET_PLUGIN:     \
         return give(ret_handle, net_begins(context, (d)->rank, &(d)->net_plugin));
 
-/* Of coll in versions 1 to 3, and in 4 to 6; of p2p likewise. */
+/* Of coll in versions 1 to 3, and in 4 to 7; of p2p likewise. */
 #define COLL_ABOUT(d, ...)                                                                \
     {                                                                                     \
         .kind = OP_COLL, .has_seq = true, .seq = (d)->coll.seq, .count = (d)->coll.count, \
@@ -149,6 +150,9 @@ static int state_v4(void *handle, int which, union nccl_state_v4 *a)
         .kind = OP_P2P, .count = (d)->p2p.count, .rank = (d)->rank, .peer = (d)->p2p.peer, \
         __VA_ARGS__                                                                        \
     }
+#define CE_ABOUT(d)                                                               \
+    .kind = OP_CE, .has_seq = true, .seq = (d)->ce_coll.seq, TEXTS((d)->ce_coll), \
+    .count = (d)->ce_coll.count, .rank = (d)->rank, .peer = (d)->ce_coll.root
 #define OF_COMM(part) .comm_hash = (part).comm_hash
 #define TEXTS(part) .func = (part).func, .datatype = (part).datatype
 #define COLL_TEXTS(part) TEXTS(part), .algo = (part).algo, .proto = (part).proto
@@ -259,13 +263,36 @@ static int start_v6(void *context, void **ret_handle, struct nccl_descr_v6 *d)
         return give(ret_handle, record_op(context, &about));
     }
     case NCCL_CE_COLL: {
-        const struct op_about about = {.kind = OP_CE,
-                                       .has_seq = true,
-                                       .seq = d->ce_coll.seq,
-                                       TEXTS(d->ce_coll),
-                                       .count = d->ce_coll.count,
-                                       .rank = d->rank,
-                                       .peer = d->ce_coll.root};
+        const struct op_about about = {CE_ABOUT(d)};
+        return give(ret_handle, record_op(context, &about));
+    }
+    case NCCL_KERNEL_CH:
+        return give(ret_handle,
+                    record_kernel(context, of_pointer(d->parent), d->kernel_ch.timer_ns));
+        START_PROXY(context, d)
+        START_NET(context, d)
+    default:
+        return NCCL_SUCCESS;
+    }
+}
+
+static int start_v7(void *context, void **ret_handle, struct nccl_descr_v7 *d)
+{
+    *ret_handle = NULL;
+    switch (d->type) {
+    case NCCL_COLL: {
+        const struct op_about about =
+            COLL_ABOUT(d, COLL_TEXTS(d->coll), .channels = d->coll.n_channels,
+                       .symmetric = d->coll.is_symmetric, .user_tag = d->coll.user_tag);
+        return give(ret_handle, record_op(context, &about));
+    }
+    case NCCL_P2P: {
+        const struct op_about about =
+            P2P_ABOUT(d, TEXTS(d->p2p), .channels = d->p2p.n_channels, .user_tag = d->p2p.user_tag);
+        return give(ret_handle, record_op(context, &about));
+    }
+    case NCCL_CE_COLL: {
+        const struct op_about about = {CE_ABOUT(d), .user_tag = d->ce_coll.user_tag};
         return give(ret_handle, record_op(context, &about));
     }
     case NCCL_KERNEL_CH:
@@ -306,6 +333,7 @@ INIT_V1(3)
 INIT_V4(4, NCCL_INIT_V4)
 INIT_V4(5, NCCL_INIT_V5)
 INIT_V4(6, NCCL_INIT_V5)
+INIT_V4(7, NCCL_INIT_V5)
 
 /* ---- the symbols ---- */
 
@@ -326,3 +354,4 @@ EXPORTED(3, start_v3, state_v1);
 EXPORTED(4, start_v4, state_v4);
 EXPORTED(5, start_v6, state_v4);
 EXPORTED(6, start_v6, state_v4);
+EXPORTED(7, start_v7, state_v4);

@@ -10,6 +10,7 @@
 #include <time.h>
 
 #include "callbacks/profiler_abi.h"
+#include "lib/hash.h"
 #include "probing_sdk.h"
 #include "record/recorder.h"
 
@@ -108,6 +109,14 @@ static struct slot *slot_of(struct recorder *r, const struct handle *h, struct c
     return slot_is_live(s, h->generation) ? s : NULL;
 }
 
+static struct op_slot *parent_of(struct recorder *r, uint64_t handle, struct handle *ret,
+                                 struct comm **ret_comm)
+{
+    *ret = handle_parts(handle);
+    struct slot *s = ret->kind == EVENT_OP ? slot_of(r, ret, ret_comm) : NULL;
+    return (struct op_slot *)(void *)s;
+}
+
 /* Events are taken, and there is room.  Else NULL, and what was dropped is counted. */
 static struct slot *take(struct comm *c, uint32_t kind, uint32_t *ret_number,
                          uint32_t *ret_generation)
@@ -137,10 +146,11 @@ uint64_t record_group(void)
 
 /* ---- operations ---- */
 
-/* Of copy engines, and of what a rank sends to itself, nothing is told after it is queued. */
-static bool is_silent(const struct op_slot *op)
+/* Of these nothing is told after they are queued: copy engines, graphs over symmetric memory, and
+ * what a rank sends to itself. */
+static bool is_silent(const struct op_slot *op, uint64_t progress)
 {
-    return field(&op->kind) == OP_CE ||
+    return field(&op->kind) == OP_CE || (progress & PROGRESS_UNTOLD) ||
            (field(&op->kind) == OP_P2P && field(&op->peer) == field(&op->rank));
 }
 
@@ -149,7 +159,8 @@ static bool op_has_ended(const struct op_slot *op, uint64_t progress)
     uint64_t channels = field(&op->channels);
     if (!(progress & PROGRESS_STOPPED) || PROGRESS_COUNT(progress, PROGRESS_LIVE))
         return false;
-    return is_silent(op) || (channels && PROGRESS_COUNT(progress, PROGRESS_KERNEL) >= channels);
+    return is_silent(op, progress) ||
+           (channels && PROGRESS_COUNT(progress, PROGRESS_KERNEL) >= channels);
 }
 
 bool op_close(struct comm *c, uint32_t number, uint32_t generation)
@@ -189,6 +200,34 @@ static void learn_comm(struct comm *c, const struct op_about *about)
         atomic_store_explicit(&c->rank, about->rank, memory_order_relaxed);
 }
 
+static bool is_same_call(const struct op_slot *a, const struct op_slot *b)
+{
+    bool same = field(&a->seq) == field(&b->seq);
+    for (uint32_t i = 0; same && i < TEXT_BYTES / 8; i++)
+        same = field(&a->func.half[i]) == field(&b->func.half[i]);
+    return same;
+}
+
+/* NCCL counts what the program calls, and not what a CUDA graph launches: two of one number are
+ * launches.  Where they are over symmetric memory their kernels are never told of (2.32), and they
+ * would be in flight for ever. */
+static void find_launches(struct comm *c, struct op_slot *op, uint64_t handle)
+{
+    struct handle h;
+    struct comm *of;
+    uint64_t key = hash_spread(field(&op->func.half[0]));
+    struct op_slot *before = parent_of(
+        c->recorder,
+        atomic_exchange_explicit(&c->symmetric[key >> 60], handle, memory_order_acq_rel), &h, &of);
+    uint64_t progress;
+    if (!before || of != c || !is_same_call(before, op))
+        return;
+    (void)op_advance(op, handle_parts(handle).generation, PROGRESS_UNTOLD, 0, 0, &progress);
+    if (op_advance(before, h.generation, PROGRESS_UNTOLD, 0, 0, &progress) &&
+        op_has_ended(before, progress))
+        (void)op_close(c, h.slot, h.generation);
+}
+
 uint64_t record_op(struct comm *c, const struct op_about *about)
 {
     uint32_t number, generation;
@@ -223,20 +262,17 @@ uint64_t record_op(struct comm *c, const struct op_about *about)
     field_set(&op->lost, 0);
     field_set(&op->told_ns, 0);
     field_set(&op->aborted, 0);
+    field_set(&op->symmetric, about->symmetric);
+    field_set(&op->user_tag, about->user_tag);
     field_set(&op->progress, PROGRESS_LIFE(generation));
     slot_publish(s, generation);
-    return handle_make(c, EVENT_OP, number, 0, generation);
+    uint64_t handle = handle_make(c, EVENT_OP, number, 0, generation);
+    if (about->symmetric)
+        find_launches(c, op, handle);
+    return handle;
 }
 
 /* ---- what an operation has done by others ---- */
-
-static struct op_slot *parent_of(struct recorder *r, uint64_t handle, struct handle *ret,
-                                 struct comm **ret_comm)
-{
-    *ret = handle_parts(handle);
-    struct slot *s = ret->kind == EVENT_OP ? slot_of(r, ret, ret_comm) : NULL;
-    return (struct op_slot *)(void *)s;
-}
 
 static bool child_begins(struct op_slot *op, uint32_t generation, uint32_t of_kernel, uint64_t at)
 {

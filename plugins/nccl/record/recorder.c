@@ -159,6 +159,8 @@ static void describe(struct comm *c, const struct comm_about *about)
     atomic_store_explicit(&c->n_nodes, about->n_nodes, memory_order_relaxed);
     atomic_store_explicit(&c->finished_start_ns, 0, memory_order_relaxed);
     atomic_store_explicit(&c->ids, 0, memory_order_relaxed);
+    for (uint32_t i = 0; i < FUNCS; i++)
+        atomic_store_explicit(&c->symmetric[i], 0, memory_order_relaxed);
     for (uint32_t i = 0; i < COUNTERS; i++)
         atomic_store_explicit(&c->counters[i], 0, memory_order_relaxed);
 }

@@ -19,7 +19,7 @@
 
 #include "record/event_pool.h"
 
-#define RECORDER_LAYOUT 1u /* one more with each change of a struct below */
+#define RECORDER_LAYOUT 2u /* one more with each change of a struct below */
 
 #define COMMS_MAX 1024u /* communicators at a time; further ones are counted */
 #define OPS_MAX 4096u   /* of one: what CUDA queues, and what has ended since the writer looked */
@@ -27,7 +27,8 @@
 #define KERNELS_MAX 2048u  /* those that run: channels of a few operations */
 #define NETS_MAX 2048u     /* work requests */
 #define STEPS 8u           /* of a proxy operation at a time: NCCL_STEPS */
-#define TEXT_BYTES 16u     /* "COLLNET_DIRECT", "ReduceScatter", "ncclFloat8e4m3" */
+#define TEXT_BYTES 24u     /* "COLLNET_DIRECT", "ncclFloat8e4m3", "RSxTmaLD_AGxTmaST" */
+#define FUNCS 16u          /* names of functions, by hash */
 #define COMM_NAME_BYTES 64u
 
 enum event_kind { EVENT_OP = 1, EVENT_PROXY, EVENT_STEP, EVENT_KERNEL, EVENT_NET, EVENT_GROUP };
@@ -61,6 +62,7 @@ struct op_slot {
     _Atomic uint64_t lost;                            /* events of it for which there was no room */
     _Atomic uint64_t told_ns;                         /* the writer's: the next time it is told */
     _Atomic uint64_t aborted;                         /* its communicator ended first */
+    _Atomic uint64_t symmetric, user_tag;
 };
 
 /* progress: of its events those under way, channels whose kernel has ended, proxies that have; and
@@ -69,7 +71,8 @@ struct op_slot {
 #define PROGRESS_KERNEL (UINT64_C(1) << 16)
 #define PROGRESS_PROXY (UINT64_C(1) << 32)
 #define PROGRESS_COUNT(p, unit) ((uint32_t)((p) / (unit)) & 0xffffu)
-#define PROGRESS_LIFE(generation) ((uint64_t)((generation)&0x3fffu) << 48)
+#define PROGRESS_LIFE(generation) ((uint64_t)((generation)&0x1fffu) << 48)
+#define PROGRESS_UNTOLD (UINT64_C(1) << 61) /* of its kernels nothing is said */
 #define PROGRESS_STOPPED (UINT64_C(1) << 62)
 #define PROGRESS_CLOSED (UINT64_C(1) << 63)
 
@@ -134,6 +137,7 @@ struct comm {
     _Atomic int32_t rank, n_ranks, n_nodes; /* -1: not known */
     _Atomic uint64_t ids;                   /* events so far */
     _Atomic uint64_t finished_start_ns;     /* the writer's: begin of the newest that has ended */
+    _Atomic uint64_t symmetric[FUNCS];      /* newest operation over symmetric memory: a handle */
     uint64_t told_counters, told_live;      /* the writer's */
     uint32_t pending[3];                    /* the writer's: lists that are not written yet */
     _Atomic uint64_t counters[COUNTERS];
@@ -168,6 +172,8 @@ struct op_about {
     uint64_t seq, count;
     int rank, peer; /* peer: of p2p, else the root */
     uint32_t channels;
+    bool symmetric;
+    uint64_t user_tag;
 };
 
 struct proxy_about {

@@ -21,6 +21,7 @@ extern struct nccl_profiler_v3 ncclProfiler_v3;
 extern struct nccl_profiler_v4 ncclProfiler_v4;
 extern struct nccl_profiler_v5 ncclProfiler_v5;
 extern struct nccl_profiler_v6 ncclProfiler_v6;
+extern struct nccl_profiler_v7 ncclProfiler_v7;
 
 /* ---- a host that counts rows and keeps the last of each table ---- */
 

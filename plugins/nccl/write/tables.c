@@ -36,7 +36,13 @@ static const struct probing_column coll_columns[] = {
     PROBING_I64_COLUMN("msg_size_bytes", PROBING_BYTES, "count times the element's size"),
     PROBING_STR_COLUMN("dtype", "type of the elements: ncclFloat32"),
     PROBING_STR_COLUMN("algo", "RING, TREE, ...; NULL: not known"),
-    PROBING_STR_COLUMN("proto", "LL, LL128, SIMPLE; NULL: not known"),
+    PROBING_STR_COLUMN("proto", "LL, LL128, SIMPLE; NULL: not known, or symmetric"),
+    PROBING_I64_COLUMN("symmetric", PROBING_PLAIN,
+                       "1: over symmetric memory, algo is the kernel's variant; 0: not; NULL: not "
+                       "said (NCCL before 2.32)"),
+    PROBING_I64_COLUMN("user_tag", PROBING_PLAIN,
+                       "userProfilerTag of the call's ncclCollConfig_t; NULL: none, or NCCL before "
+                       "2.32"),
     PROBING_I64_COLUMN("n_channels", PROBING_COUNT, "channels; NULL: not said (NCCL before 2.27)"),
     PROBING_I64_COLUMN("exec_time_ns", PROBING_NS,
                        "time that it ran, by what timing_source says; NULL: not known"),
@@ -253,6 +259,8 @@ int row_of_op(struct tables *t, const struct comm *c, const struct comm_ids *ids
         text_cell(t, &op->datatype),
         text_cell(t, &op->algo),
         text_cell(t, &op->proto),
+        number_or_null((int64_t)field(&op->symmetric), !p2p && c->version >= 7),
+        number_or_null((int64_t)field(&op->user_tag), field(&op->user_tag) != 0),
         number_or_null((int64_t)field(&op->channels), field(&op->channels) != 0),
         number_or_null((int64_t)time.exec_ns, time.known),
         number_or_null((int64_t)(enqueued - start), stopped),

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * tests/nccl/old_versions.h - an event in the words of NCCL's profiler interface 1 to 4: what an
- * older NCCL says of it.  One thread at a time for each event.
+ * tests/nccl/other_versions.h - an event in the words of NCCL's profiler interface 1 to 4, and 7:
+ * what an older NCCL says of it, or a newer one.  One thread at a time for each event.
  */
-#ifndef TESTS_NCCL_OLD_VERSIONS_H
-#define TESTS_NCCL_OLD_VERSIONS_H
+#ifndef TESTS_NCCL_OTHER_VERSIONS_H
+#define TESTS_NCCL_OTHER_VERSIONS_H
 
 #include "plugins/nccl/callbacks/profiler_abi.h"
 
@@ -118,6 +118,23 @@ static void start_old(int version, void *symbol, void *context, uint64_t hash, v
             old.net_plugin = d->net_plugin;
         (void)((struct nccl_profiler_v4 *)symbol)->start_event(context, h, &old);
     }
+}
+
+/* symmetric: the variant of a collective over symmetric memory, or NULL. */
+static void start_v7(void *symbol, void *context, void **h, const struct nccl_descr_v6 *d,
+                     const char *symmetric, uint64_t user_tag)
+{
+    struct nccl_descr_v7 newer = {.type = d->type, .parent = d->parent, .rank = d->rank};
+    /* Each kind of 7 begins as that of 6 does. */
+    memcpy((char *)&newer + offsetof(struct nccl_descr_v7, coll),
+           (const char *)d + offsetof(struct nccl_descr_v6, coll),
+           sizeof(*d) - offsetof(struct nccl_descr_v6, coll));
+    if (d->type == NCCL_COLL) {
+        newer.coll.kernel_variant = symmetric;
+        newer.coll.is_symmetric = symmetric != NULL;
+        newer.coll.user_tag = user_tag;
+    }
+    (void)((struct nccl_profiler_v7 *)symbol)->start_event(context, h, &newer);
 }
 
 #endif
