@@ -277,8 +277,10 @@ static int open_view(const char *path, size_t *ret_n)
     if (*ret_n == 0)
         return -1;
     (void)snprintf(root, sizeof(root), "%.*s", (int)*ret_n, path);
-    int view = open(root, O_PATH | O_DIRECTORY | O_CLOEXEC);
-    return view == -1 ? err_set(-errno, "%s: %s", root, strerror(errno)) : view;
+    int view = open(root, O_PATH | O_DIRECTORY | O_CLOEXEC), e = errno;
+    if (view == -1 && e == ENOENT) /* also of a zombie */
+        return err_set(-e, "process %.*s has ended", (int)strcspn(root + 6, "/"), root + 6);
+    return view == -1 ? err_set(-e, "%s: %s", root, strerror(e)) : view;
 }
 
 int datadir_view(const char *path)

@@ -10,6 +10,7 @@
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "core/base/err.h"
@@ -120,6 +121,21 @@ TEST(looks_with_the_eyes_of_a_process)
     (void)snprintf(view, sizeof(view), "/proc/%d/root%s/out%.100s", (int)getpid(), root, path);
     CHECK(datadir_open(view, DATADIR_ANY, &d) < 0);
     CHECK(unlink(out) == 0 && file_remove_dir(path) == 0);
+}
+
+/* It was "/proc/PID/root: No such file or directory". */
+TEST(a_process_that_has_ended_is_named)
+{
+    char view[300], want[64];
+    struct datadir d;
+    pid_t pid = fork();
+    if (pid == 0)
+        _exit(0);
+    CHECK(pid > 0 && waitpid(pid, NULL, 0) == pid);
+    (void)snprintf(view, sizeof(view), "/proc/%d/root%s", (int)pid, root);
+    (void)snprintf(want, sizeof(want), "process %d has ended", (int)pid);
+    CHECK_INT(datadir_open(view, DATADIR_ANY, &d), -ENOENT);
+    CHECK_STR(err_text(), want);
 }
 
 static void bind_socket(const char *path)
@@ -382,6 +398,7 @@ int main(void)
         return test_skip("no directory in /tmp");
     RUN(opens_directories_and_no_links);
     RUN(looks_with_the_eyes_of_a_process);
+    RUN(a_process_that_has_ended_is_named);
     RUN(reads_files_and_nothing_else);
     RUN(copies_what_others_can_change);
     RUN(knows_its_memory_files);
