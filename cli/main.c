@@ -287,11 +287,12 @@ static int finish(int rc)
         rc = -EPIPE;
     else if (failed != 0 && failed != EPIPE && failed != EINTR && (rc >= 0 || rc == -EPIPE))
         rc = err_set(-EIO, "cannot write the output: %s", output_why(failed));
-    if (rc == -EPIPE && pager_runs())
+    bool unread = rc == -EPIPE && failed == EPIPE; /* another pipe that breaks is an error */
+    if (unread && pager_runs())
         return EXIT_DONE; /* somebody has seen enough */
     if (rc >= 0)
         return rc;
-    if (rc != -EPIPE && !(rc == -ECANCELED && cli_interrupted))
+    if (!unread && !(rc == -ECANCELED && cli_interrupted))
         terminal_say("%s", err_why(rc));
     return cli_interrupted ? 130 : cli_is_misused() ? EXIT_USAGE : EXIT_FAILED;
 }

@@ -174,9 +174,7 @@ static void count_rows(struct export *e, const char *data, size_t size)
 static int put(struct export *e, const char *data, size_t size)
 {
     if (size > 0 && fwrite(data, 1, size, e->file) != size)
-        return errno == EPIPE
-                   ? -EPIPE
-                   : err_set(-errno, "%s cannot be written: %s", e->path, output_why(errno));
+        return err_set(-errno, "%s cannot be written: %s", e->path, output_why(errno));
     e->bytes += size;
     if (e->shows && e->reader == NULL && !e->is_arrow)
         count_rows(e, data, size);

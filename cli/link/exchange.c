@@ -550,7 +550,7 @@ static int wait_some(struct exchange *x, uint32_t *ret_branches)
     return 0;
 }
 
-static void serve(struct exchange *x)
+static int serve(struct exchange *x)
 {
     char *room = malloc(ASK_BYTES + 2);
     uint32_t branches = 0;
@@ -571,6 +571,7 @@ static void serve(struct exchange *x)
         tell_waiting(x, now);
     }
     free(room);
+    return rc;
 }
 
 void exchange_run(int control)
@@ -586,8 +587,7 @@ void exchange_run(int control)
     buf_init(&x.names, FRAME_MAX);
     x.up = (struct wire){.in = -1, .out = -1};
     buf_init(&x.up.output, WIRE_OUT_MAX + FRAME_MAX);
-    if (x.slots != NULL)
-        serve(&x);
+    int rc = x.slots != NULL ? serve(&x) : -ENOMEM;
     tree_end(&x.tree);
-    _exit(0);
+    _exit(rc == -EPIPE ? 0 : -rc);
 }

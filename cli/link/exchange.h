@@ -24,7 +24,8 @@ enum ask_kind {
     ASK_MERGE    /* u32 host, a question (merged.h).  fds: the same */
 };
 
-/* Serve `control` until everybody at its other end has gone.  Never returns. */
+/* Serve `control` until everybody at its other end has gone.  Never returns: the exit code is 0, or
+ * the errno of what ended it before. */
 void exchange_run(int control) __attribute__((noreturn));
 
 #endif

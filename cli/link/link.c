@@ -14,6 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "cli/cli.h"
@@ -30,10 +31,13 @@
 #define LOOK_MS 100                    /* between looks at Ctrl-C */
 #define READ_BYTES ((size_t)64 << 10)
 #define PAUSE_MAX_NS (600 * NS_PER_S) /* between tries to reach a host that was lost */
+#define AGAIN_NS NS_PER_S             /* until another process beside us is started */
 
 /* The process beside us, and what it was told; of this process and its children. */
 static struct {
-    int control; /* 0: none yet */
+    int control;      /* 0: none yet, or it was lost */
+    pid_t pid;        /* its own */
+    uint64_t lost_ns; /* when the last one was */
     const char *rsh, *program;
     uint32_t degree, n;
     struct {
@@ -78,12 +82,49 @@ uint64_t link_timeout(uint64_t usual_ns)
 
 /* ---- the process beside us ---- */
 
+/* Why it ended, as far as we are its parent. */
+static void ending_words(char *ret, size_t size)
+{
+    int status = 0;
+    pid_t got = 0;
+
+    for (int i = 0; i < LOOK_MS && got == 0; i++) {
+        got = waitpid(the.pid, &status, WNOHANG);
+        if (got == 0)
+            (void)poll(NULL, 0, 1);
+    }
+    if (got > 0 && WIFSIGNALED(status))
+        (void)snprintf(ret, size, ": signal %d, %s", WTERMSIG(status), strsignal(WTERMSIG(status)));
+    else if (got > 0 && WEXITSTATUS(status) != 0)
+        (void)snprintf(ret, size, ": %s", cli_fork_why(WEXITSTATUS(status)));
+}
+
+/* Who goes on for days starts another one: link_hosts(), link_listener(). */
+static int gone(void)
+{
+    static char words[160]; /* one thread */
+
+    if (the.control > 0) {
+        (void)snprintf(words, sizeof(words),
+                       "the process that holds the connections to other machines has ended");
+        ending_words(words + strlen(words), sizeof(words) - strlen(words));
+        (void)close(the.control);
+        the.control = 0;
+        the.lost_ns = clock_monotonic();
+    }
+    return err_set(-EPIPE, "%s", words);
+}
+
 static int begin(void)
 {
     int ends[2], room = (int)ASK_BYTES + 4096;
 
     if (the.control > 0)
         return 0;
+    if (the.lost_ns != 0 && clock_monotonic() - the.lost_ns < AGAIN_NS)
+        return gone();
+    while (the.n > 0) /* the numbers were the last one's */
+        free(the.hosts[--the.n].name);
     if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) == -1)
         return err_set(-errno, "no socket: %s", strerror(errno));
     (void)setsockopt(ends[0], SOL_SOCKET, SO_SNDBUF, &room, sizeof(room));
@@ -101,12 +142,8 @@ static int begin(void)
         (void)close(ends[0]);
     else
         the.control = ends[0];
+    the.pid = pid;
     return rc;
-}
-
-static int gone(void)
-{
-    return err_set(-EPIPE, "the process that holds the connections to other machines has ended");
 }
 
 static int say(const struct buf *b, const int *fds, int n)
@@ -118,6 +155,8 @@ static int say(const struct buf *b, const int *fds, int n)
     struct iovec part = {b->data, b->size};
     struct msghdr m = {.msg_iov = &part, .msg_iovlen = 1};
 
+    if (the.control <= 0)
+        return gone();
     if (b->failed || b->size > ASK_BYTES)
         return err_set(-E2BIG, "the words for another machine are longer than %u bytes", ASK_BYTES);
     if (n > 0) {
@@ -171,7 +210,7 @@ static int ask(const struct buf *b, void *ret, size_t size)
 
 int link_known(const char *name, bool listens, uint32_t *ret)
 {
-    for (uint32_t i = the.n; i-- > 0;) /* the newest */
+    for (uint32_t i = the.control > 0 ? the.n : 0; i-- > 0;) /* the newest */
         if (the.hosts[i].listens == listens && strcmp(the.hosts[i].name, name) == 0) {
             *ret = the.hosts[i].number;
             return 0;
@@ -430,8 +469,7 @@ static void read_ending(struct link_run *r)
 
     r->status = -EPIPE;
     if (r->ending.size == 0) {
-        (void)snprintf(r->why, sizeof(r->why),
-                       "the process that holds the connections to other machines has ended");
+        (void)snprintf(r->why, sizeof(r->why), "%s", err_why(gone()));
         return;
     }
     r->status = (int)strtoll(text, &words, 10); /* of exchange.c, not of a host */

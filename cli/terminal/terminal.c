@@ -25,6 +25,7 @@
 #define LETTER_BYTES 4
 #define PIECE_BYTES ((size_t)64 << 10) /* of one write: escapes make at most six bytes of one */
 #define SAY_BYTES ((size_t)1 << 20)
+#define SAY_CUT_BYTES 2048
 
 struct stream {
     int fd;
@@ -98,6 +99,23 @@ static int put_escaped(struct stream *s, const char *text, size_t n, bool last)
     return rc;
 }
 
+/* What is said where no memory is left to escape it in: what is not plain ASCII becomes '?'. */
+static int put_plainly(const struct stream *s, const char *text, size_t size)
+{
+    char piece[512];
+    int rc = 0;
+
+    for (size_t at = 0, n; at < size && rc == 0; at += n) {
+        n = size - at < sizeof(piece) ? size - at : sizeof(piece);
+        for (size_t i = 0; i < n; i++) {
+            char c = text[at + i];
+            piece[i] = c == '\n' || (c >= ' ' && c < 127) ? c : '?';
+        }
+        rc = write_all(s->fd, piece, n, true);
+    }
+    return rc;
+}
+
 static ssize_t put(void *cookie, const char *text, size_t size)
 {
     struct stream *s = cookie;
@@ -108,6 +126,8 @@ static ssize_t put(void *cookie, const char *text, size_t size)
         r = write_all(s->fd, text, size, true);
     for (size_t at = 0; !as_it_is && r == 0 && at < size; at += PIECE_BYTES)
         r = put_escaped(s, text + at, size - at < PIECE_BYTES ? size - at : PIECE_BYTES, false);
+    if (r == -ENOMEM && s == &terminal.err)
+        r = put_plainly(s, text, size);
     if (r == 0)
         return (ssize_t)size;
     s->failed = s->failed != 0 ? s->failed : -r;
@@ -254,6 +274,7 @@ const char *terminal_last_said(const char *text)
 
 void terminal_say(const char *format, ...)
 {
+    char cut[SAY_CUT_BYTES]; /* its beginning, where there is no memory for the whole */
     struct buf text;
     va_list args;
 
@@ -261,7 +282,10 @@ void terminal_say(const char *format, ...)
     va_start(args, format);
     (void)buf_vaddf(&text, format, args);
     va_end(args);
-    const char *at = buf_text(&text);
+    va_start(args, format);
+    (void)vsnprintf(cut, sizeof(cut), format, args);
+    va_end(args);
+    const char *at = text.failed ? cut : buf_text(&text);
     (void)fflush(stdout);
     fputs(SAYS, stderr);
     for (size_t n = strcspn(at, "\n"); at[n] != '\0'; at += n + 1, n = strcspn(at, "\n"))

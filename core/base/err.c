@@ -84,7 +84,7 @@ const char *err_why(int code)
 {
     struct reason *r = mine(/* make= */ true);
     if (!r)
-        return "an error, and no memory to say which";
+        return "no memory is left, not even to say for what";
     if (r->code == code && r->text[0])
         return r->text;
     /* The GNU form: it may give a constant text instead of filling `plain`. */

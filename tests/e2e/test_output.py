@@ -42,6 +42,16 @@ def test_what_is_no_plain_file_stays(world, target, name):
     assert sorted(os.listdir(str(folder))) == ["link", "pipe", "plain"]
 
 
+def test_a_pipe_whose_reader_ends_is_said(world, target):
+    """It was taken for our standard output, of which nothing is said: rows were missing."""
+    pipe = world.tmp / "pipe"
+    os.mkfifo(str(pipe))
+    with subprocess.Popen(["sh", "-c", "exec 3< %s" % pipe]):
+        done = target.probing("export", "select * from generate_series(1, 200000)", "-f", "csv",
+                              "-o", str(pipe))
+    assert done.returncode == 1 and "cannot be written: Broken pipe" in done.stderr, done
+
+
 def test_a_full_device(world, target):
     """The file is not there, or is what it was; nothing is left beside it."""
     link = world.tmp / "full"
