@@ -120,7 +120,8 @@ static int serve_stdio(void)
     if (o.in == -1 || o.out == -1 || nothing == -1 || dup2(nothing, STDIN_FILENO) == -1 ||
         dup2(nothing, STDOUT_FILENO) == -1)
         return err_set(-errno, "no standard input and output: %s", strerror(errno));
-    return session_run(&o);
+    bool shown;
+    return session_run(&o, &shown);
 }
 
 int command_relay(struct target *t, int argc, char **argv)

@@ -4,7 +4,8 @@
  *
  * One thread.  Each connection has a process of its own: what one does costs no other a thing, and
  * all of them end with this one.  Who has not shown the token yet has a short time for it, and of
- * too many such the oldest is put out: strangers keep nobody out who has it.
+ * too many such the oldest is put out: strangers keep nobody out who has it.  What comes of them is
+ * said by this one, some lines a minute: they fill no disk either.
  */
 #include "cli/relay/relay_port.h"
 
@@ -36,6 +37,8 @@
 #define BACKLOG 64
 #define TICK_MS 200
 #define TOKEN_LEAST 16 /* letters: shorter ones are guessed */
+#define SAY_LINES 6    /* about strangers, in */
+#define SAY_NS (60 * NS_PER_S)
 
 /* "9923", ":9923", "10.0.0.1:9923", "[::1]:9923". */
 static int open_port(const char *text, int *ret)
@@ -84,7 +87,8 @@ static void say_port(int fd)
 
 struct visitor {
     pid_t pid;       /* of the process that serves it */
-    int told;        /* a pipe: a byte comes when it has shown the token; -1: it has */
+    int told;        /* a pipe: a NUL comes when it has shown the token, or why it ended
+                      * without; -1: it has */
     uint64_t number; /* counted up: the oldest has the lowest */
     char address[64];
 };
@@ -95,6 +99,8 @@ struct port {
     struct visitor list[VISITORS_MAX];
     uint32_t n;
     uint64_t last;
+    uint64_t minute_ns;    /* when the lines began to be counted */
+    uint32_t said, unsaid; /* lines about strangers since then */
 };
 
 static bool is_stranger(const struct visitor *v)
@@ -144,31 +150,64 @@ static void put_out(struct port *p, struct visitor *v)
     forget(p, v);
 }
 
+/* Nobody may read what we say: then it is left out, as we are not to wait for that. */
+static bool may_say(struct port *p)
+{
+    struct pollfd err = {.fd = STDERR_FILENO, .events = POLLOUT};
+    bool may = p->said < SAY_LINES && poll(&err, 1, 0) == 1;
+
+    p->said += may;
+    p->unsaid += !may;
+    return may;
+}
+
+static void say_unsaid(struct port *p)
+{
+    uint64_t now = clock_monotonic();
+
+    if (now - p->minute_ns < SAY_NS)
+        return;
+    uint32_t n = p->unsaid;
+    p->minute_ns = now;
+    p->said = p->unsaid = 0;
+    if (n > 0 && may_say(p))
+        terminal_say("%u more connections ended without having shown the token", n);
+}
+
 /* Those that have shown the token, and those that have ended. */
 static void look_at_visitors(struct port *p)
 {
     for (uint32_t i = p->n; i-- > 0;) {
         struct visitor *v = &p->list[i];
-        char byte;
-        if (v->told != -1 && read(v->told, &byte, 1) == 1) {
+        char text[ERR_TEXT_BYTES];
+        bool ended = waitpid(v->pid, NULL, WNOHANG) > 0;
+        ssize_t n = v->told != -1 ? read(v->told, text, sizeof(text) - 1) : 0;
+        if (n > 0 && text[0] == '\0') {
             (void)close(v->told);
             v->told = -1;
+        } else if (n > 0 && may_say(p)) {
+            terminal_say("%s: %.*s", v->address, (int)n, text);
         }
-        if (waitpid(v->pid, NULL, WNOHANG) > 0)
+        if (ended)
             forget(p, v);
     }
+    say_unsaid(p);
 }
 
 /* Never returns. */
-static void serve(int fd, int tell, const char *token, pid_t parent)
+static void serve(int fd, int tell, const struct visitor *who, const char *token, pid_t parent)
 {
     const struct session_options o = {
         .in = fd, .out = fd, .token = token, .greet_ns = STRANGER_NS, .tell = tell};
+    bool shown = false;
 
     (void)prctl(PR_SET_PDEATHSIG, SIGTERM);
-    int rc = getppid() == parent ? session_run(&o) : 0;
-    if (rc < 0)
-        terminal_say("%s", err_why(rc));
+    int rc = getppid() == parent ? session_run(&o, &shown) : 0;
+    const char *why = rc < 0 ? err_why(rc) : "";
+    if (rc < 0 && shown)
+        terminal_say("%s: %s", who->address, why);
+    else if (rc < 0)
+        (void)write(tell, why, strlen(why));
     (void)fflush(stderr);
     _exit(rc < 0 ? EXIT_FAILED : EXIT_DONE);
 }
@@ -198,7 +237,7 @@ static int let_in(struct port *p, int fd, const struct visitor *who)
         for (uint32_t i = 0; i <= p->n; i++)
             if (p->list[i].told != -1)
                 (void)close(p->list[i].told);
-        serve(fd, told[1], p->token, parent);
+        serve(fd, told[1], who, p->token, parent);
     }
     int e = v->pid > 0 ? 0 : errno;
     (void)close(told[1]);

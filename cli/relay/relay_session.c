@@ -55,7 +55,9 @@ struct session {
 
 static int put(struct session *s, const struct frame *f)
 {
-    return wire_put(&s->up, f);
+    int rc = wire_put(&s->up, f);
+
+    return rc == -ENOBUFS ? err_set(rc, "who asks takes nothing of what it has asked for") : rc;
 }
 
 static int put_close(struct session *s, uint32_t stream, int32_t status,
@@ -232,10 +234,8 @@ static int take_hello(struct session *s, const struct frame *f)
                                 "the relay's");
     s->me = f->host;
     s->greeted = true;
-    if (s->o->tell != -1) {
+    if (s->o->tell != -1)
         (void)write(s->o->tell, "", 1);
-        (void)close(s->o->tell);
-    }
     (void)gethostname(name, sizeof(name) - 1);
     buf_init(&hello, 8192);
     frame_hello_write(probing_build, name, &hello);
@@ -548,7 +548,7 @@ static void say_why(struct session *s, int rc, const char *why)
     (void)err_set(rc, "%s", kept);
 }
 
-int session_run(const struct session_options *o)
+int session_run(const struct session_options *o, bool *ret_shown)
 {
     struct session s = {.o = o, .tree = {.up = from_below, .room = has_room}, .done = {-1, -1}};
     int rc = pipe2(s.done, O_CLOEXEC) == -1 ? err_set(-errno, "no pipe: %s", strerror(errno)) : 0;
@@ -565,5 +565,6 @@ int session_run(const struct session_options *o)
     if (rc < 0 && !s.over)
         say_why(&s, rc, err_why(rc));
     leave(&s);
+    *ret_shown = s.greeted;
     return rc;
 }

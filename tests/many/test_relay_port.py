@@ -4,11 +4,14 @@ import os
 import re
 import signal
 import socket
+import struct
 import subprocess
 
 from ranks import four  # noqa: F401
 from test_relay import far, parent_of  # noqa: F401
 from world import CLI, wait_for
+
+MAGIC = b"\n\001probing-relay\001\n"
 
 
 def test_a_port_with_a_token(far, tmp_path):  # noqa: F811
@@ -83,6 +86,38 @@ def test_strangers_keep_nobody_out(far, tmp_path):  # noqa: F811
         asker.communicate(timeout=60)
         relay.terminate()
         relay.communicate(timeout=60)
+
+
+def test_strangers_fill_no_log(far, tmp_path):  # noqa: F811
+    """Each of them was a line, 1,300 a second; and who it was none of them said."""
+    token, log = tmp_path / "token", tmp_path / "log"
+    token.write_text("0123456789abcdef0123\n")
+    token.chmod(0o600)
+    with open(log, "wb") as out:
+        relay = subprocess.Popen([str(CLI), "relay", "--listen", "0", "--token-file", str(token)],
+                                 env=dict(far.world.env, **far.here), stdin=subprocess.DEVNULL,
+                                 stderr=out)
+    try:
+        wait_for(lambda: b"listens" in log.read_bytes(), "the relay")
+        port = int(re.search(r"127\.0\.0\.1:(\d+)", log.read_text())[1])
+        for i in range(60):
+            stranger = socket.create_connection(("127.0.0.1", port),
+                                                source_address=("127.0.0.7", 0))
+            stranger.sendall(MAGIC + struct.pack("<IBBHII", 0xffffffff, 1, 0, 0, 0, 0))
+            try:
+                while stranger.recv(4096):
+                    pass
+            except ConnectionResetError:
+                pass
+            stranger.close()
+        one = "relay:127.0.0.1:%d/%d" % (port, far.ranks[3].pid)
+        done = far.probing("-t", one, "eval", "me", PROBING_TOKEN_FILE=str(token))
+        assert done.stdout == "3\n", done.stderr
+        wait_for(lambda: log.read_text().count("\n") >= 7, "words about them")
+    finally:
+        relay.terminate()
+        relay.wait()
+    assert log.read_text().splitlines()[1:] == ["probing: 127.0.0.7: who asks is no probing"] * 6
 
 
 def test_strangers_take_no_descriptors_that_are_few(far, tmp_path):  # noqa: F811
