@@ -8,6 +8,7 @@
  */
 #include <ctype.h>
 #include <errno.h>
+#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 #include <strings.h>
@@ -35,6 +36,15 @@ static const struct sql_column tags[SHIP_TAGS] = {
 void ship_process_text(const struct ship_source *s, char ret[24])
 {
     (void)snprintf(ret, 24, "%016llx", (unsigned long long)hash_text(HASH_FNV, s->id));
+}
+
+const char *source_label(const struct ship_source *s, char *room, size_t n)
+{
+    if (s->tags.rank != MEMBER_UNKNOWN)
+        (void)snprintf(room, n, "rank %" PRId64 " (process %" PRId64 ")", s->tags.rank, s->pid);
+    else
+        (void)snprintf(room, n, "process %" PRId64, s->pid);
+    return room;
 }
 
 /* Names that are taken, in letters of one case, found by their hash: a source may call a thousand

@@ -150,15 +150,33 @@ static int ask_group(struct group *g)
 
 /* ---- what goes ---- */
 
-static void say_table(const struct item *i, const char *what)
+static void say_table(const struct ship_source *s, struct ship_table *t, const char *what)
 {
-    struct ship_table *t = table_of(i);
     char label[80];
 
     if (!t->said)
-        terminal_say("%s, %s.%s: %s", source_label(i->source, label, sizeof(label)), t->schema,
-                     t->name, what);
+        terminal_say("%s, %s.%s: %s", source_label(s, label, sizeof(label)), t->schema, t->name,
+                     what);
     t->said = true;
+}
+
+void rows_look_ahead(struct ship_run *r, struct ship_source *s, struct ship_table *t)
+{
+    const struct target *of = &r->members.list[s->member].target;
+    bool all = !of->stopped && of->kind != TARGET_THERE; /* else some may be in the process only */
+    char what[320];
+
+    if (t->end_row >= t->next)
+        return;
+    (void)snprintf(what, sizeof(what),
+                   "the state file says that its first %llu rows were sent, and it never had more "
+                   "than %llu: a machine that crashed has lost the others, or the state file is "
+                   "not about what is there now; no row goes until it has more",
+                   (unsigned long long)t->next, (unsigned long long)t->end_row);
+    if (t->wanted && all)
+        say_table(s, t, what);
+    r->ahead = r->ahead || (t->wanted && all);
+    t->end_row = t->next;
 }
 
 static void halve(struct ship_run *r, struct ship_table *t)
@@ -230,7 +248,7 @@ static int send_item(struct ship_run *r, const struct item *i)
         return 0;
     }
     if (rc == -EREMOTEIO || rc == -EFBIG) {
-        say_table(i, err_why(rc));
+        say_table(i->source, t, err_why(rc));
         r->state.totals.refused++;
         t->not_before_ns = clock_monotonic() + REFUSED_NS;
         return 0;
@@ -249,7 +267,7 @@ static bool was_crowded(struct ship_run *r, struct item *i, bool alone)
     if (result->error == -EFBIG && !i->crowded && t->pending_to - t->next > 1)
         halve(r, t);
     else if (result->error != -EFBIG)
-        say_table(i, result->why);
+        say_table(i->source, t, result->why);
     return i->crowded;
 }
 

@@ -24,8 +24,10 @@ struct ship_run {
     uint64_t halved;         /* ranges that were too long: less is asked for the next time */
     uint32_t unsent;         /* wanted tables that have rows which were not sent */
     uint64_t left_out;       /* those who were said not to be asked: a sum over their names */
+    uint64_t not_found;      /* why nobody could be looked for, as it was said: a hash */
     struct ship_totals told; /* totals when they were said last */
     bool said_unknown;       /* words of --tables that name nothing */
+    bool ahead;              /* more of a table was sent, says the state file, than it ever had */
 };
 
 /* ---- sources.c: who is there, and what each has ---- */
@@ -37,11 +39,12 @@ int sources_list(struct ship_run *r, uint32_t *ret_news);
 /* What has been listed is all that this run sends. */
 void sources_fix(struct ship_run *r);
 void sources_done(struct ship_run *r);
-/* The name for people: "rank 3 (process 4711)". */
-const char *source_label(const struct ship_source *s, char *room, size_t n);
 
 /* ---- read_rows.c: what is new, batch by batch ---- */
 
+/* A table that was listed: has more of it been sent than it ever had?  That is said, and none of it
+ * is new then. */
+void rows_look_ahead(struct ship_run *r, struct ship_source *s, struct ship_table *t);
 /* A range of each table that has news, to the destination.  -EAGAIN: the destination takes nothing
  * now.  *ret_moved: rows that went out or are known to be gone, and ranges that will
  * be asked for in another way; 0: to try again now changes nothing. */

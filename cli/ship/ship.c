@@ -248,11 +248,15 @@ static int ship(struct ship_run *r, uint64_t every_ns)
         if (rc == 0 && took < every_ns)
             wait_ns(every_ns - took);
     }
+    char why[ERR_TEXT_BYTES];
+    (void)snprintf(why, sizeof(why), "%s", rc < 0 ? err_why(rc) : "");
     int saved = ship_state_save(&r->state);
+    if (rc < 0)
+        (void)err_set(rc, "%s", why);
     if (cli_interrupted && (rc == 0 || rc == -ECANCELED)) /* that is how one that goes on ends */
         rc = r->once ? err_set(-ECANCELED, "interrupted") : 0;
     rc = rc < 0 ? rc : saved;
-    bool all = all_answered(r) && r->unsent == 0 && r->state.totals.refused == refused;
+    bool all = all_answered(r) && r->unsent == 0 && r->state.totals.refused == refused && !r->ahead;
     return rc < 0 ? rc : r->once && !all ? EXIT_FAILED : EXIT_DONE;
 }
 
@@ -292,6 +296,8 @@ int command_ship(struct target *t, int argc, char **argv)
             cli_misuse(err_set(-EINVAL, "ship needs a destination: --to "
                                         "parquet:FOLDER, clickhouse+http://HOST:8123 ... (`probing "
                                         "help ship`)"));
+    if (rc == 0)
+        rc = cli_check_files();
     if (rc == 0)
         rc = read_secret(w.secret_file, room, &w.http.secret);
     if (rc == 0 && (rc = ship_destination_open(w.to, &w.http, w.max_series, &r.to)) == -EINVAL)

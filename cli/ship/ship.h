@@ -113,6 +113,8 @@ void ship_batch_value(const struct ship_batch *b, uint32_t part, uint32_t row, u
                       struct sql_value *ret);
 /* Who the source is to strangers: a number that is the same for the whole life. */
 void ship_process_text(const struct ship_source *s, char ret[24]);
+/* And to people: "rank 3 (process 4711)". */
+const char *source_label(const struct ship_source *s, char *room, size_t n);
 /* Which column of theirs is the rows' time; -1: none. */
 int ship_batch_time(const struct ship_batch *b);
 

@@ -27,15 +27,6 @@
 #define TARGETS_BYTES ((size_t)16 << 20)
 #define LIST_BYTES ((size_t)2 << 20) /* of an answer that lists tables */
 
-const char *source_label(const struct ship_source *s, char *room, size_t n)
-{
-    if (s->tags.rank != MEMBER_UNKNOWN)
-        (void)snprintf(room, n, "rank %" PRId64 " (process %" PRId64 ")", s->tags.rank, s->pid);
-    else
-        (void)snprintf(room, n, "process %" PRId64, s->pid);
-    return room;
-}
-
 /* ---- which life it is ---- */
 
 static void take_tags(struct ship_source *s, const struct member *m)
@@ -142,7 +133,7 @@ static int local_source(struct ship_run *r, const struct member *m)
         if (instance[0] != '\0')
             (void)snprintf(id, sizeof(id), "%u:%s", (unsigned)d.owner, instance);
         else
-            (void)snprintf(id, sizeof(id), "%u:%s:%s", (unsigned)d.owner, boot, d.leaf);
+            (void)snprintf(id, sizeof(id), "%u:%s:%.150s", (unsigned)d.owner, boot, d.leaf);
         rc = source_named(r, id, m, &s);
     }
     if (rc == 0) {
@@ -385,14 +376,29 @@ static int find_members(struct ship_run *r, const char *text)
     return rc < 0 ? rc : members_identify(&r->members, /* timeout_ns= */ 0, /* at_once= */ 0);
 }
 
+/* 1: nobody yet, or nobody any more, and others may come; or we could not look, and go on. */
+static int find_failed(struct ship_run *r, int rc)
+{
+    uint64_t words = hash_text(HASH_FNV, err_why(rc));
+
+    if (rc == -ESRCH)
+        return r->once && r->state.n == 0 ? rc : 1;
+    if (r->once || r->state.n == 0)
+        return rc;
+    if (words != r->not_found)
+        terminal_say("%s; it is tried again", err_why(rc));
+    r->not_found = words;
+    return 1;
+}
+
 int sources_find(struct ship_run *r)
 {
     struct buf text;
 
     members_done(&r->members);
     int rc = find_members(r, r->targets);
-    if (rc < 0 && rc != -ECANCELED && (r->state.n > 0 || (!r->once && rc == -ESRCH)))
-        rc = 1; /* nobody yet, or nobody any more: others may come */
+    if (rc < 0 && rc != -ECANCELED && !cli_is_misused())
+        rc = find_failed(r, rc);
     bool nobody = rc == 1;
     if (rc >= 0)
         rc = match(r);
@@ -490,10 +496,9 @@ static int take_table(struct ship_run *r, struct ship_source *s, const struct sq
     t->end_row = (uint64_t)v[4].integer;
     t->listed = true;
     t->wanted = is_wanted(r, t);
+    rows_look_ahead(r, s, t);
     if (r->fixed && t->end_row > t->until)
-        t->end_row = t->until;
-    if (t->end_row < t->next) /* a machine that crashed has lost rows that were sent before */
-        t->end_row = t->next;
+        t->end_row = t->until > t->next ? t->until : t->next;
     return 0;
 }
 

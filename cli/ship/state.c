@@ -23,6 +23,7 @@
 #include "cli/terminal/atomic_output.h"
 #include "core/base/err.h"
 #include "core/base/file.h"
+#include "core/base/text.h"
 #include "sdk/lib/array.h"
 #include "sdk/lib/hash.h"
 #include "sdk/lib/json.h"
@@ -154,8 +155,8 @@ static int write_file(const struct ship_state *s, const struct buf *text)
         (void)unlinkat(s->dir, part, 0);
     if (rc == 0)
         return 0;
-    (void)err_set(rc, "the state file %s cannot be written: %s", s->leaf, output_why(-rc));
-    return rc == -ENOSPC || rc == -EDQUOT ? -EAGAIN : rc; /* there may be room later */
+    return err_set(rc == -ENOSPC || rc == -EDQUOT ? -EAGAIN : rc, /* there may be room later */
+                   "the state file %s cannot be written: %s", s->leaf, output_why(-rc));
 }
 
 int ship_state_save(struct ship_state *s)
@@ -210,7 +211,8 @@ static int take_table(const struct ship_state *s, struct ship_source *source, co
         v[n++] = one;
     if (n != TABLE_NUMBERS || j->size != TABLE_NUMBERS || !is_count(v[0]) ||
         v[0]->integer > UINT32_MAX || v[1]->type != JSON_STRING || v[2]->type != JSON_STRING ||
-        v[1]->size >= SHIP_NAME_BYTES || v[2]->size >= SHIP_NAME_BYTES || !is_count(v[3]) ||
+        v[1]->size >= SHIP_NAME_BYTES || v[2]->size >= SHIP_NAME_BYTES ||
+        !text_is_name(v[1]->text) || !text_is_name(v[2]->text) || !is_count(v[3]) ||
         !is_count(v[4]) || !is_count(v[5]) || !is_count(v[6]) ||
         v[4]->integer - v[3]->integer > SHIP_RANGE_ROWS)
         return damaged(s, "a table that is none");
@@ -369,7 +371,7 @@ static int open_folder(const char *path, struct ship_state *ret)
 
     if (leaf[0] == '\0' || strlen(leaf) >= sizeof(ret->leaf) - 8 || strlen(path) >= sizeof(folder))
         return err_set(-EINVAL, "--state needs the name of a file, not '%.100s'", path);
-    (void)snprintf(ret->leaf, sizeof(ret->leaf), "%s", leaf);
+    (void)snprintf(ret->leaf, sizeof(ret->leaf), "%.240s", leaf);
     (void)snprintf(folder, sizeof(folder), "%.*s",
                    slash == NULL   ? 1
                    : slash == path ? 1

@@ -20,6 +20,11 @@ def steps(path):
     return sorted(row["step"] for row in folder(path))
 
 
+def children(pid):
+    with open("/proc/%d/task/%d/children" % (pid, pid)) as f:
+        return [int(one) for one in f.read().split()]
+
+
 def test_rows_come_with_whose_they_are_and_once(world):
     ranks = start_job(world, 2)
     out = world.tmp / "out"
@@ -106,7 +111,8 @@ def test_of_another_machine_what_a_dead_one_has_left_comes_once(world):
 
 
 def test_a_relay_that_is_lost_is_started_again(world):
-    """`ship` goes on for days: a connection that ends in between is no end."""
+    """`ship` goes on for days: a connection that ends in between is no end, nor is the end of the
+    process that holds them, as where memory is short."""
     rank, = start_job(world)
     out, shell, log = world.tmp / "out", world.tmp / "shell", world.tmp / "log"
     shell.write_text('#!/bin/sh\nshift\necho $$ >> %s\nexec sh -c "exec $*"\n' % log)
@@ -122,6 +128,11 @@ def test_a_relay_that_is_lost_is_started_again(world):
     add(rank, 10)
     wait_for(lambda: steps(out) == list(range(40)), lambda: steps(out), timeout=60)
     assert len(log.read_text().split()) >= 2
+    wait_for(lambda: children(asker.pid), "the process that holds the connections")
+    for pid in children(asker.pid):
+        os.kill(pid, signal.SIGKILL)
+    add(rank, 10)
+    wait_for(lambda: steps(out) == list(range(50)), lambda: steps(out), timeout=60)
     asker.process.send_signal(signal.SIGTERM)
     assert asker.process.wait() == 0
 
@@ -433,10 +444,14 @@ def test_a_state_file_that_cannot_be_trusted(world):
     assert done.returncode == 1 and "each destination needs one of its own" in done.stderr
     for bad in (good[:-5], "x\n", good.replace('"tables":[[', '"tables":[[-1,'), "{}\n",
                 re.sub(r'("loss",\d+),\d+', r"\1,123456789", good),
+                good.replace('"loss"', '"../loss"'), good.replace('"loss"', '"l\\"oss"'),
                 good.replace("\n", "\n[]\n", 1)):
         state.write_text(bad)
         done = ship(world, str(rank.pid), out)
         assert done.returncode == 1 and "is damaged" in done.stderr, (bad, done.stderr)
+    state.write_text(re.sub(r'("loss"),\d+,\d+', r"\1,5000,0", good))
+    done = ship(world, str(rank.pid), out)  # whether of these rows any went is not known
+    assert done.returncode == 1 and "it never had more than 0" in done.stderr, done.stderr
     state.unlink()
     state.symlink_to(world.tmp / "elsewhere")
     done = ship(world, str(rank.pid), out)
@@ -461,6 +476,14 @@ def test_a_full_disk_is_waited_for(world):
     try:
         rank, = start_job(world)
         add(rank, 3000)
+        for leaf in ("fill", "more"):
+            os.system("dd if=/dev/zero of=%s bs=1k status=none 2>/dev/null" % (small / leaf))
+        done = ship(world, str(rank.pid), "parquet:%s" % (world.tmp / "none"), "--state",
+                    str(small / "ship.json"))
+        assert done.returncode == 1, done
+        assert "the state file ship.json cannot be written: No space" in done.stderr, done.stderr
+        for leaf in small.iterdir():
+            leaf.unlink()
         process = start_ship(world, str(rank.pid), "parquet:%s" % (small / "out"))
         process.wait_line("No space left")
         assert not list(small.glob("**/*.parquet"))
