@@ -192,11 +192,16 @@ int apart_run(pid_t pid, int (*look)(void *state), void *state, void (*release)(
     return rc;
 }
 
+bool apart_is_ours(int rc)
+{
+    return rc == -EMFILE || rc == -ENFILE || rc == -ENOMEM || rc == -EAGAIN;
+}
+
 int apart_pass_over(pid_t pid, int rc, const char *so)
 {
     struct apart *a = stuck_at(pid);
 
-    if (rc == -EAGAIN || rc == -ENOMEM || rc == -ECANCELED)
+    if (apart_is_ours(rc) || rc == -ECANCELED)
         return rc;
     if (rc != -ETIMEDOUT || (a != NULL && a->told))
         return 0;

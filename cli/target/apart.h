@@ -28,9 +28,12 @@ int apart_run(pid_t pid, int (*look)(void *state), void *state, void (*release)(
 /* Add the whole of /proc/PID/NAME. */
 int apart_read(pid_t pid, const char *name, struct buf *ret);
 
+/* Does rc say what we lack ourselves (threads, memory, descriptors), and nothing of the process? */
+bool apart_is_ours(int rc);
+
 /* rc of a look at one process of all: where that one did not let us look (-ETIMEDOUT), stderr hears
  * of it and of what comes of that, once a look, and 0 is given; where nobody could be looked at
- * (-EAGAIN, -ENOMEM, -ECANCELED), rc; else 0. */
+ * (apart_is_ours(), -ECANCELED), rc; else 0. */
 int apart_pass_over(pid_t pid, int rc, const char *so);
 
 #endif

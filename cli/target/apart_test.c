@@ -61,6 +61,7 @@ TEST(a_look_that_ends)
     CHECK(ended && *n == 7 && freed == 0);
     CHECK(strcmp(err_text(), "no 7") == 0);
     CHECK_INT(apart_pass_over(1, -ENOENT, "x"), 0);
+    CHECK_INT(apart_pass_over(1, -EMFILE, "x"), -EMFILE); /* ours: of no process it is known */
     CHECK_INT(said, 0);
     free(n);
 }

@@ -157,7 +157,9 @@ static int look_at(void *arg)
     if (e == -ENOENT || e == -ESRCH)
         return err_set(-ESRCH, "no process %d", (int)l->pid);
     if (e < 0)
-        return inject_no_permission(l->pid, e);
+        return apart_is_ours(e)
+                   ? err_set(e, "process %d cannot be looked at: %s", (int)l->pid, strerror(-e))
+                   : inject_no_permission(l->pid, e);
     if (rc == 0 || (rc != -ENOENT && rc != -EPERM && rc != -ELOOP && rc != -ENOTDIR))
         return rc;
     return err_set(-ENOENT,

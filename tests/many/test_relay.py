@@ -41,7 +41,7 @@ copy(there.stdout.fileno(), 1)
 
 def parent_of(pid):
     try:
-        with open("/proc/%d/stat" % pid) as stat:
+        with open("/proc/%d/stat" % pid, errors="replace") as stat:
             return int(stat.read().rsplit(")", 1)[1].split()[1])
     except OSError:
         return 0
@@ -362,7 +362,7 @@ def running(far):
     found = []
     for pid in filter(str.isdigit, os.listdir("/proc")):
         try:
-            parent = open("/proc/%s/stat" % pid).read().rsplit(")", 1)[1].split()[1]
+            parent = parent_of(int(pid))
             of = open("/proc/%s/cmdline" % parent, "rb").read()
             words = open("/proc/%s/cmdline" % pid, "rb").read().split(b"\0")
         except OSError:

@@ -1,16 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
 """Who asks has little: of stack, of address space, of what a name may be.  Nothing crashes, and
 each error names its cause."""
+import os
+import signal
 import subprocess
 
 import pytest
 from ranks import four, rows  # noqa: F401
-from test_relay import far  # noqa: F401
-from world import CLI
+from test_relay import far, parent_of  # noqa: F401
+from world import CLI, wait_for
 
 
 def limited(far, limit, value, *words):  # noqa: F811
-    """The command under such a limit, soft and hard."""
+    """The command under such a limit, soft and hard; value: of bash's `ulimit`."""
     return subprocess.run(["bash", "-c", "ulimit %s %d && exec \"$@\"" % (limit, value), "x",
                            str(CLI), *words], env=dict(far.world.env, **far.here),
                           capture_output=True, text=True, timeout=120)
@@ -30,17 +32,41 @@ def test_a_small_stack(far):  # noqa: F811
 
 
 def test_little_address_space(far):  # noqa: F811
-    """With 20 MB `list` said that nobody has a core, and others that there are too many threads."""
-    for megabytes in (20, 16, 12, 10, 9, 8):
-        for words in (["list"], ["-t", "job:" + far.job, "query", "select 1"]):
-            done = limited(far, "-v", megabytes << 10, *words)
-            assert done.returncode in (0, 1, 127), (megabytes, words, done)  # 127: of the loader
-            assert "ulimit -u" not in done.stderr, (megabytes, words, done)
+    """With 20 MB `list` said that nobody has a core, and others that there are too many threads.
+    With 8 an error had no words, and who asked another machine said nothing at all."""
+    for kilobytes in (20480, 16384, 12288, 10240, 9216, 8704, 8448, 8320, 8192, 8128, 8064, 8032):
+        for words in (["list"], ["-t", "job:" + far.job, "query", "select 1"],
+                      ["-t", "ssh:h1/job:" + far.job, "query", "select 1"]):
+            done = limited(far, "-v", kilobytes, *words)
+            assert done.returncode in (0, 1, 127), (kilobytes, words, done)  # 127: of the loader
+            assert "ulimit -u" not in done.stderr, (kilobytes, words, done)
             if done.returncode == 0:
                 assert str(far.ranks[3].pid) in done.stdout or words != ["list"], done
             else:
-                assert done.stderr, (megabytes, words, done)
-            assert megabytes < 12 or done.returncode == 0, (megabytes, words, done)
+                assert done.stderr[:9] != "probing: " or done.stderr[9:].strip(), done
+                assert done.stderr, (kilobytes, words, done)
+            assert kilobytes < 12288 or done.returncode == 0, (kilobytes, words, done)
+
+
+def test_few_files(far):  # noqa: F811
+    """`list` said that nobody has a core, and `ship` that no rank of the job runs, or that their
+    directories do not say whose they are."""
+    for n in range(4, 14):
+        done = limited(far, "-n", n, "list")
+        assert done.returncode == 0 and str(far.ranks[3].pid) in done.stdout \
+            or done.returncode == 1 and "Too many open files" in done.stderr, (n, done)
+        done = limited(far, "-n", n, "-t", "job:" + far.job, "ship", "--once", "--to",
+                       "parquet:/nowhere", "--state", "/nowhere/state")
+        assert done.returncode == 1 and "(ulimit -n)" in done.stderr, (n, done)
+
+
+def test_the_process_with_the_connections_is_killed(far):  # noqa: F811
+    """As by the kernel where memory is short: the command ended, and said nothing."""
+    asker = far.begin("-t", "ssh:gated/job:" + far.job, "query", "select 1")
+    wait_for(lambda: "gated" in far.shells(), "the remote shell")
+    os.kill(parent_of(far.shells()["gated"]), signal.SIGKILL)
+    out, err = asker.communicate(timeout=120)
+    assert asker.returncode == 1 and out == "" and "has ended: signal 9" in err, (out, err)
 
 
 @pytest.mark.parametrize("name", [
