@@ -3,8 +3,8 @@
  * plugins/nccl/plugin.c - the nccl plugin: NCCL's operations, who waits for whom, and what hangs.
  *
  * init, start, stop, destroy on [control].  The same file is NCCL's profiler plugin
- * (abi/profiler_versions.c): there may be two copies of it in a process, and what NCCL calls works
- * without a core.  It needs no other plugin.
+ * (callbacks/profiler_versions.c): there may be two copies of it in a process, and what NCCL calls
+ * works without a core.  It needs no other plugin.
  */
 #include <probing/ext/draft/empty.h>
 #include <stdlib.h>

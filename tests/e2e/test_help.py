@@ -17,8 +17,8 @@ def probing(*args):
 
 def groups():
     """{heading: its commands} of `probing help`."""
-    blocks = re.findall(r"^([a-z].*):\n((?:  [a-z]+ +\S.*\n)+)", probing("help"), flags=re.M)
-    return {heading: re.findall(r"^  ([a-z]+)", block, flags=re.M) for heading, block in blocks}
+    blocks = re.findall(r"^([a-z].*):\n((?:  [a-z_]+ +\S.*\n)+)", probing("help"), flags=re.M)
+    return {heading: re.findall(r"^  ([a-z_]+)", block, flags=re.M) for heading, block in blocks}
 
 
 def commands():

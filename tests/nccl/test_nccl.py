@@ -328,6 +328,37 @@ def test_the_report_of_the_living_and_the_dead(world):
         program.target.kill()
 
 
+def test_who_has_not_come_of_a_job(world):
+    """Rank 1 of the job has not called the collective, alive or dead; rank 3 has ended it, and of
+    one rank of five nothing is known."""
+    job = "hang-%d" % os.getpid()
+    ranks = [Program(world, launch=True, env=dict(
+        RANK=str(rank), WORLD_SIZE="4", TORCHELASTIC_RUN_ID=job)) for rank in range(4)]
+    for rank, program in enumerate(ranks):
+        program.tell("comm 0 0xabc dp 2 5 %d" % rank, "typical %d" % (9 if rank == 3 else 8))
+        if rank in (0, 2):
+            program.tell("coll 1 0 8 AllReduce 1024 ncclFloat32 2", "stop 1",
+                         "proxy 4 0 1 3 %d 8 0" % (rank - 1 if rank else 4), "step 6 0 4 0",
+                         "state 6 10")
+            program.wait_rows("select id from nccl.inflight_log", 2)
+        program.wait_rows(ENDED, 8)
+    for rank_1 in ranks[1].target.pid, r"\S+/data/\S+":
+        done = world.probing("-t", "job:" + job, "nccl_hang")
+        assert done.returncode == 0, done.stderr
+        assert re.fullmatch(
+            r"AllReduce 8 of dp: 2 of 5 ranks are in it, the first for [\d.]+ s\n"
+            r"  rank 1 \(rank 1 of the job, -t %s\) has not called it: its last AllReduce was 7\n"
+            r"  rank 3 \(rank 3 of the job, -t %d\) has ended it\n"
+            r"  of 1 rank nothing is known here\n"
+            r"  rank \d waits for rank \d on the network: recv_wait for [\d.]+ s\n"
+            r"  rank \d waits for rank \d on the network: recv_wait for [\d.]+ s\n"
+            % (rank_1, ranks[3].target.pid), done.stdout), done.stdout
+        assert "rank 2 waits for rank 1 on" in done.stdout
+        ranks[1].target.kill()
+    done = ranks[3].target.probing("nccl_hang")
+    assert done.stdout == "no collective of NCCL is in flight\n", done
+
+
 def test_the_report_says_why_there_is_nothing(world):
     program = Program(world)
     program.target.inject()

@@ -7,6 +7,7 @@
  */
 #include <errno.h>
 
+#include "nccl_hang.h"
 #include "report_sdk.h"
 
 #define WINDOW_NS UINT64_C(600000000000)
@@ -343,6 +344,9 @@ static const struct probing_report_option options[] = {
 
 static const char *const examples[] = {"-t 4242 nccl", "-t 4242 nccl --last 1m"};
 
+static const char *const hang_examples[] = {"-t job:4711 nccl_hang",
+                                            "cluster nccl_hang --job 4711"};
+
 static const struct probing_report_command commands[] = {
     {.name = "nccl",
      .arguments = "",
@@ -354,6 +358,18 @@ static const struct probing_report_command commands[] = {
          "nccl.so. Otherwise the report says so, and shows the calls of torch.distributed.",
      PROBING_REPORT_LISTS(options, examples),
      .flags = PROBING_REPORT_TARGET,
-     .run = run}};
+     .run = run},
+    {.name = "nccl_hang",
+     .arguments = "",
+     .doc =
+         "the NCCL collectives that a job's ranks stand in: who has not come, who waits for whom",
+     .text = "Compares what is in flight on all ranks that the target names, oldest first. A rank "
+             "that has not called a collective has another place in the program: look at its "
+             "backtrace. Waits on the network are told by NCCL's proxy threads; the last one in "
+             "the chain is the one that the others wait for.",
+     .examples = hang_examples,
+     .n_examples = N(hang_examples),
+     .flags = PROBING_REPORT_TARGET | PROBING_REPORT_JOB,
+     .run = nccl_hang_run}};
 
 PROBING_REPORT_ENTRY("nccl", commands);
