@@ -79,7 +79,7 @@ static void describe(const struct sigaction *a, char *ret, size_t size)
         (void)snprintf(ret, size, "nothing: the signal is ignored");
     else if (is_faulthandler(a))
         (void)snprintf(ret, size, "Python's faulthandler");
-    else if (dladdr(code_of(a), &info) && info.dli_fname)
+    else if (dladdr(code_of(a), &info) && info.dli_fname && info.dli_fname[0])
         (void)snprintf(ret, size, "%s in %s", info.dli_sname ? info.dli_sname : "a handler",
                        info.dli_fname);
     else

@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include "core/base/clock.h"
+#include "core/base/loaded_name.h"
 #include "core/plugin_file/sealed_copy.h"
 #include "core/plugin_host/internal.h"
 #include "sdk/lib/hash.h"
@@ -108,6 +109,7 @@ static int map(int fd, const char *path, void **ret_handle)
         const char *why = dlerror();
         return err_set(-ENOEXEC, "%s", why ? why : "unknown reason");
     }
+    loaded_name_forget(dlsym(*ret_handle, PLUGIN_SYMBOL));
     (void)pthread_mutex_lock(&known_lock);
     if (known_count < KNOWN_MAX)
         known_files[known_count++] =

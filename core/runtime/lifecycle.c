@@ -28,6 +28,7 @@
 #include "core/base/err.h"
 #include "core/base/file.h"
 #include "core/base/heap.h"
+#include "core/base/loaded_name.h"
 #include "core/base/mmap_guard.h"
 #include "core/base/owned_signals.h"
 #include "core/base/text.h"
@@ -346,6 +347,7 @@ static void *live(void *arg)
     (void)arg;
     (void)prctl(PR_SET_NAME, "probing/main", 0, 0, 0);
     schedule_normalize(); /* all threads of ours come from this one */
+    loaded_name_forget(probing_version);
     raise_guard();
     /* The parts of an earlier life are gone; `follower` and `plugins` may be set for this one. */
     c->version = probing_build;
