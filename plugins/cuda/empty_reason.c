@@ -14,14 +14,9 @@ int cuda_why_empty(const struct session_about *s, const char *table, char *text,
 {
     if (strncmp(table, "cuda.", 5) != 0)
         return -ENOENT;
-    const char *of = strcmp(table, "cuda.graphs") != 0
-                         ? strcmp(table, "cuda.runtime") == 0
-                               ? "no call has taken as long as cuda.calls since then"
-                               : "nothing of that kind was seen since then"
-                     : s->shared ? "no CUDA graph was launched since then, cuda.graphs is not "
-                                   "whole, or another profiler wants the kernels of graphs"
-                                 : "no CUDA graph was launched since then, or cuda.graphs is not "
-                                   "whole";
+    const char *of = strcmp(table, "cuda.runtime") == 0
+                         ? "no call has taken as long as cuda.calls since then"
+                         : "nothing of that kind was seen since then";
     if (s->state == SESSION_TRACING)
         (void)snprintf(text, size, "CUDA is traced, and %s", of);
     else if (s->state == SESSION_OFF)

@@ -40,7 +40,6 @@ RECORDS = {
     "sync": ("Synchronization", "type start end correlationId contextId streamId cudaEventId"),
     "external": ("ExternalCorrelation", "externalKind externalId correlationId"),
     "overhead": ("Overhead", "overheadKind objectKind objectId start end"),
-    "graph": ("GraphTrace", PLACE + "start end graphId"),
     "context": ("Context", "contextId deviceId"),
 }
 # The few types of CUDA's driver that the headers name; their sizes are those of the platform.

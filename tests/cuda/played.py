@@ -4,7 +4,7 @@ import subprocess
 
 from world import ROOT
 
-TABLES = ("kernels", "kernel_stats", "device_time", "memcpy", "memory", "runtime", "sync", "graphs",
+TABLES = ("kernels", "kernel_stats", "device_time", "memcpy", "memory", "runtime", "sync", "event_stats",
           "overhead")
 SECOND = 1000000000
 

@@ -32,6 +32,12 @@ def kernel_stats(played, step, name, module, count, total_ms, launch_us=5, queue
                kernel_rows=0, **more)
 
 
+def event(played, table, kind, count, total_ms, waited=0, **more):
+    """Sums, of which not all have a row: cuda.rate."""
+    played.add("event_stats", event=table, kind=kind, count=count, total_ns=int(total_ms * MS),
+               waited=waited, event_rows=min(count, 2000), **more)
+
+
 def test_one_screen(world):
     played = Played(world)
     device_time(played, 600, 450, host=30, sync=90, copy=20, other=10, collective=40, copies=50,
@@ -41,15 +47,13 @@ def test_one_screen(world):
         kernel_stats(played, step, "gemm", "net.encoder", 10, 60)
         kernel_stats(played, step, "gemm", "net.decoder", 30, 40)
         kernel_stats(played, step, GEMM, "AdamW", 60, 20)
-    played.add("memcpy", kind="HtoD", src_kind="pageable", bytes=80 * 10**6, duration_ns=8 * MS,
-               **{"async": 0})
-    played.add("memcpy", kind="HtoD", src_kind="pageable", bytes=20 * 10**6, duration_ns=2 * MS,
-               **{"async": 1})
-    played.add("memcpy", kind="memset", bytes=1000, duration_ns=1000, **{"async": 1})
-    played.add("sync", kind="stream", duration_ns=100 * MS, module="net.encoder")
-    played.add("sync", kind="stream", duration_ns=50 * MS, module="net.encoder")
-    played.add("sync", kind="stream wait event", duration_ns=500 * MS)
-    played.add("memory", kind="alloc", memory_kind="device", bytes=1 << 30, duration_ns=2 * MS)
+    event(played, "memcpy", "HtoD", 1, 8, memory_kind="pageable", bytes=80 * 10**6, waited=1)
+    event(played, "memcpy", "HtoD", 4000, 2, memory_kind="pageable", bytes=20 * 10**6)
+    event(played, "memcpy", "memset", 1, 0.001, memory_kind="device", bytes=1000)
+    event(played, "sync", "stream", 1, 100, module="net.encoder")
+    event(played, "sync", "stream", 9000, 50, module="net.encoder")
+    event(played, "sync", "stream wait event", 1, 500)
+    event(played, "memory", "alloc", 1, 2, memory_kind="device", bytes=1 << 30)
     played.play()
     said = played.target.probing("cuda")
     assert said.returncode == 0, said.stderr
@@ -67,9 +71,9 @@ def test_one_screen(world):
     assert re.search(r"^  at::native::vectorized_elementwise_kernel<4, .* +300 +100.000 +10.0 %  "
                      r"AdamW$", said.stdout, re.M), said.stdout
     assert re.search(r"^  net.encoder +50 +300.000 +30.0 %$", said.stdout, re.M), said.stdout
-    assert re.search(r"^  HtoD +from pageable +2 +100.0 MB +10.000 ms +1.0 %  10.0 GB/s; 1 waited "
+    assert re.search(r"^  HtoD +from pageable +4001 +100.0 MB +10.000 ms +1.0 %  10.0 GB/s; 1 waited "
                      r"for$", said.stdout, re.M), said.stdout
-    assert re.search(r"^  stream +2 +150.000 ms  in net.encoder$", said.stdout, re.M)
+    assert re.search(r"^  stream +9001 +150.000 ms  in net.encoder$", said.stdout, re.M)
     assert "stream wait event" not in said.stdout  # a stream did, not the host
     assert re.search(r"idle 12.0 % of the time after the host has waited for it, most in\s+module "
                      r"net.encoder", said.stdout), said.stdout

@@ -121,12 +121,3 @@ def test_a_driver_that_is_too_old_to_share_is_traced_alone(world):
     d.do("kernel('alone')")
     d.wait_rows("select 1 from cuda.kernels")
     assert d.tracing("shared") == [0]
-
-
-def test_whole_graphs_are_not_forced_on_others(world):
-    """A subscriber that wants graphs as a whole decides it for all, until the process ends."""
-    d = device(world, "13.5.25", "cuda.graphs=whole")
-    d.wait_state("tracing")
-    assert d.tracing("shared") == [0]
-    d.do("cupti.standin_graph(3, 5000)")
-    d.wait_rows("select 1 from cuda.graphs where graph_id = 3")

@@ -24,8 +24,7 @@ static const struct {
              {CUPTI_OVERHEAD, "overhead"},
              {CUPTI_MEMCPY2, "memcpy2"},
              {CUPTI_SYNCHRONIZATION, "sync"},
-             {CUPTI_MEMORY2, "memory"},
-             {CUPTI_GRAPH_TRACE, "graph"}};
+             {CUPTI_MEMORY2, "memory"}};
 
 static int is_known(uint32_t kind)
 {

@@ -12,7 +12,9 @@
  * subscriber: there is one for the whole process, and older versions of torch keep it from the
  * start.  But there is one pair of callbacks for buffers, too, and whoever registers last has them:
  * so another profiler is let alone (others.c).  cuptiFinalize() is never called: it ends CUPTI for
- * everybody, and has crashed in programs with graphs.
+ * everybody, and has crashed in programs with graphs.  Nor is CUPTI's kind GRAPH_TRACE (a graph's
+ * launch as one record) ever switched on: with CUPTI 11.8 to 13.1 (driver 580) the program dies in
+ * its next launch of a graph that was made before; with 13.5 there is no record of such a one.
  *
  * At exit() CUDA takes itself down while our threads still run.  So a handler of atexit() that was
  * registered after CUDA's own, and runs before them, ends the trace and keeps everybody out.
@@ -28,6 +30,7 @@
 #include <string.h>
 
 #include "cupti/buffer_pool.h"
+#include "cupti/calls.h"
 #include "cupti/cupti_clock.h"
 #include "cupti/library.h"
 #include "cupti/others.h"
@@ -45,9 +48,8 @@ struct session {
     const struct probing_host *host;
     struct session_sink sink;
     pthread_mutex_t mutex;
-    struct session_wish wish;   /* lock: mutex, as all below */
+    bool on;                    /* it is wished; lock: mutex, as all below */
     struct session_about about; /* but what is counted in `counts` */
-    struct session_wish has;    /* what is being traced */
     struct cupti cupti;
     struct subscriber by; /* how `cupti` is called */
     struct cupti_clock clock;
@@ -248,8 +250,8 @@ static int enable_kinds(struct session *s)
         if (rc && kinds[i].needed)
             return rc;
     }
-    if (s->wish.whole_graphs)
-        (void)subscriber_enable(&s->by, CUPTI_GRAPH_TRACE);
+    if (!s->by.handle)
+        calls_choose(&s->cupti, CALLS_WORK);
     (void)subscriber_enable_and_dump(&s->by, CUPTI_CONTEXT); /* those that are there already, too */
     return 0;
 }
@@ -260,8 +262,8 @@ static void disable_kinds(struct session *s, bool all)
     for (size_t i = PROBING_LENGTH(kinds); i-- > 0;)
         if (all || !kinds[i].shared)
             (void)subscriber_disable(&s->by, kinds[i].kind);
-    if (s->has.whole_graphs)
-        (void)subscriber_disable(&s->by, CUPTI_GRAPH_TRACE);
+    if (!s->by.handle)
+        calls_choose(&s->cupti, all ? CALLS_NONE : CALLS_ALL);
     (void)subscriber_disable(&s->by, CUPTI_CONTEXT);
     s->left_on = !all;
 }
@@ -345,7 +347,7 @@ static int switch_on_somehow(struct session *s, char *other)
     const char *seen;
     other[0] = '\0';
     s->by = (struct subscriber){.cupti = c};
-    bool old = others_need_old_interface() || s->wish.whole_graphs;
+    bool old = others_need_old_interface();
     if (!old && subscriber_sharing(c) != SHARING_NOT) {
         int rc = switch_on_shared(s, other);
         if (rc == CUPTI_SUCCESS || rc == CUPTI_MULTIPLE_SUBSCRIBERS)
@@ -365,7 +367,6 @@ static int switch_on_somehow(struct session *s, char *other)
 
 static void begun(struct session *s)
 {
-    s->has = s->wish;
     s->left_on = false;
     s->about.shared = s->by.handle != NULL;
     s->clients = library_loads();
@@ -510,25 +511,25 @@ void session_tick(struct session *s, uint64_t now_ns)
     bool closed = atomic_load_explicit(&shared.closed, memory_order_acquire);
     if (!closed && s->about.state == SESSION_TRACING)
         keep_on(s, now_ns);
-    else if (!closed && s->wish.on)
+    else if (!closed && s->on)
         try_to_begin(s, now_ns);
     leave(s);
 }
 
-int session_wish(struct session *s, const struct session_wish *w)
+int session_switch(struct session *s, bool on)
 {
     if (!enter_within(s, WISH_WAIT_NS))
         return probing_failf(
             s->host, -EBUSY,
             "CUPTI does not answer, as its driver may not; try again when it does");
-    bool same = memcmp(w, &s->wish, sizeof(*w)) == 0;
-    s->wish = *w;
+    bool same = on == s->on;
+    s->on = on;
     s->next_ns = s->pause_ns = 0;
-    if (!atomic_load_explicit(&shared.closed, memory_order_acquire) && !(same && w->on))
+    if (!atomic_load_explicit(&shared.closed, memory_order_acquire) && !(same && on))
         end(s, /* mine= */ true); /* and begins anew with the next tick */
-    if (s->left_on && s->cupti.path[0] && !w->on && !s->sink.other(s->sink.arg))
+    if (s->left_on && s->cupti.path[0] && !on && !s->sink.other(s->sink.arg))
         disable_kinds(s, /* all= */ true); /* that one has gone */
-    if (!w->on)
+    if (!on)
         be(s, SESSION_OFF, "%s", "");
     else if (s->about.state == SESSION_OFF)
         be(s, SESSION_WAITING, "it has not been tried yet");

@@ -23,12 +23,6 @@ enum session_state {
     N_SESSION_STATES
 };
 
-/* What is wanted to be recorded. */
-struct session_wish {
-    bool on;
-    bool whole_graphs; /* a graph's launch as one thing, not its kernels */
-};
-
 /* What a session tells.  Times are CLOCK_MONOTONIC ns, 0: not known.  All on one thread at a time:
  * session_tick()'s, or who stops it. */
 struct session_sink {
@@ -63,9 +57,9 @@ struct session;
 int session_new(const struct probing_host *host, const struct session_sink *sink,
                 struct session **ret);
 void session_free(struct session *s); /* after session_stop()                        [control] */
-/* Wish for something else; what can be done at once is.  off: nothing is recorded any more when it
+/* Switch it on or off; what can be done at once is.  off: nothing is recorded any more when it
  * returns, and what was is told.  0, or -EBUSY, said: a call of CUPTI hangs.         [control] */
-int session_wish(struct session *s, const struct session_wish *w);
+int session_switch(struct session *s, bool on);
 void session_tick(struct session *s, uint64_t now_ns); /*                            [worker] */
 void session_about(struct session *s, struct session_about *ret); /*                    [any] */
 /* What CUPTI calls a function; false: it does not tell.  While it traces, in the sink.   */

@@ -219,6 +219,8 @@ int cupti_find(struct cupti *ret, char *why, size_t size)
         {"cuptiActivityEnableAndDump", &ret->ActivityEnableAndDump, false},
         {"cuptiSetThreadIdType", &ret->SetThreadIdType, false},
         {"cuptiGetThreadIdType", &ret->GetThreadIdType, false},
+        {"cuptiActivityEnableDriverApi", &ret->ActivityEnableDriverApi, false},
+        {"cuptiActivityEnableRuntimeApi", &ret->ActivityEnableRuntimeApi, false},
         {"cuptiUnsubscribe", &ret->Unsubscribe, false},
         {"cuptiSubscribe_v2", &ret->Subscribe_v2, false},
         {"cuptiActivityEnable_v2", &ret->ActivityEnable_v2, false},

@@ -61,6 +61,8 @@ struct cupti {
     int (*ActivityEnableAndDump)(int kind);
     int (*SetThreadIdType)(int type);
     int (*GetThreadIdType)(int *type);
+    int (*ActivityEnableDriverApi)(uint32_t id, uint8_t on);  /* 12.5 */
+    int (*ActivityEnableRuntimeApi)(uint32_t id, uint8_t on); /* likewise */
     int (*Unsubscribe)(void *subscriber);
     int (*Subscribe_v2)(void **subscriber, cupti_called *called, void *arg, /* 13.0 */
                         struct cupti_params *params);

@@ -131,14 +131,6 @@ static void read_overhead(const uint8_t *at, struct record *r)
     r->end = U64(32);
 }
 
-static void read_graph(const uint8_t *at, struct record *r)
-{
-    r->start = U64(8);
-    r->end = U64(16);
-    place(r, U32(24), U32(32), U32(36), U32(4));
-    r->graph.graph = U32(28);
-}
-
 static void read_context(const uint8_t *at, struct record *r)
 {
     place(r, U32(8), U32(4), CUPTI_NONE, 0);
@@ -160,8 +152,7 @@ int record_read(const uint8_t *at, size_t room, struct record *ret)
                  {CUPTI_OVERHEAD, 40, read_overhead},
                  {CUPTI_MEMCPY2, 84, read_copy},
                  {CUPTI_SYNCHRONIZATION, 40, read_sync},
-                 {CUPTI_MEMORY2, 76, read_memory},
-                 {CUPTI_GRAPH_TRACE, 40, read_graph}};
+                 {CUPTI_MEMORY2, 76, read_memory}};
     if (room < sizeof(uint32_t))
         return -EBADMSG;
     uint32_t kind = U32(0);

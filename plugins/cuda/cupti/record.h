@@ -24,11 +24,11 @@ enum { /* CUPTI's own numbers of kinds (cupti_activity.h) */
        CUPTI_OVERHEAD = 17,
        CUPTI_MEMCPY2 = 22, /* between devices */
        CUPTI_SYNCHRONIZATION = 38,
-       CUPTI_MEMORY2 = 49,
-       CUPTI_GRAPH_TRACE = 51
+       CUPTI_MEMORY2 = 49
 };
 
 #define CUPTI_NONE UINT32_MAX /* a number that is not there */
+#define RECORD_ASYNC 1u       /* CUPTI_ACTIVITY_FLAG_MEMCPY_ASYNC, _MEMSET_ASYNC */
 
 struct record {
     uint32_t kind;        /* CUPTI_MEMCPY ...; CUPTI_KERNEL is CUPTI_CONCURRENT_KERNEL here */
@@ -46,7 +46,7 @@ struct record {
         } kernel;
         struct { /* a copy, or with CUPTI_MEMSET a set, whose memory is dst_kind */
             uint64_t bytes;
-            uint32_t kind, src_kind, dst_kind, flags, graph; /* flags: bit 0: asynchronous */
+            uint32_t kind, src_kind, dst_kind, flags, graph; /* flags: RECORD_ASYNC */
             uint32_t src_device, dst_device;
         } copy;
         struct {
@@ -62,9 +62,6 @@ struct record {
         struct {
             uint32_t kind, thread; /* thread: CUPTI_NONE: it is about something else */
         } overhead;
-        struct {
-            uint32_t graph;
-        } graph;
     };
 };
 

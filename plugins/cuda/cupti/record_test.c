@@ -186,15 +186,6 @@ static void check_others(const struct cupti_version *v)
     r = read_back();
     CHECK(r.overhead.thread == CUPTI_NONE);
 
-    begin(v, "graph", CUPTI_GRAPH_TRACE);
-    put_place();
-    put_span();
-    put("graphId", 31);
-    r = read_back();
-    check_place(&r);
-    check_span(&r);
-    CHECK(r.graph.graph == 31);
-
     begin(v, "context", CUPTI_CONTEXT);
     put("contextId", 11);
     put("deviceId", 3);

@@ -183,20 +183,22 @@ static int read_kernels(struct cuda_report *r, const char *since)
 
 static int read_rest(struct cuda_report *r, const char *since)
 {
-    int rc = ask(r, since,
-                 "select kind, src_kind, count(*), sum(bytes), sum(duration_ns), count(*) filter "
-                 "(where async = 0) from cuda.memcpy where {when} group by 1, 2 order by 5 desc",
-                 take_copy);
+    int rc =
+        ask(r, since,
+            "select kind, memory_kind, sum(count), sum(bytes), sum(total_ns), sum(waited) from "
+            "cuda.event_stats where {when} and event = 'memcpy' group by 1, 2 order by 5 desc",
+            take_copy);
+    if (rc == 0)
+        rc =
+            ask(r, since,
+                "select kind, module, sum(count), sum(total_ns) from cuda.event_stats where {when} "
+                "and event = 'sync' and kind <> 'stream wait event' group by 1, 2 order by 4 desc",
+                take_wait);
     if (rc == 0)
         rc = ask(r, since,
-                 "select kind, module, count(*), sum(duration_ns) from cuda.sync where {when} and "
-                 "kind <> 'stream wait event' group by 1, 2 order by 4 desc",
-                 take_wait);
-    if (rc == 0)
-        rc = ask(r, since,
-                 "select count(*) filter (where kind = 'alloc'), sum(duration_ns) filter (where "
-                 "kind = 'alloc'), count(*) filter (where kind = 'free') from cuda.memory where "
-                 "{when} and memory_kind = 'device'",
+                 "select sum(count) filter (where kind = 'alloc'), sum(total_ns) filter (where "
+                 "kind = 'alloc'), sum(count) filter (where kind = 'free') from cuda.event_stats "
+                 "where {when} and event = 'memory' and memory_kind = 'device'",
                  take_memory);
     return rc;
 }

@@ -143,7 +143,7 @@ static void show_memory(const struct cuda_report *r)
 
 void cuda_show(const struct cuda_report *r)
 {
-    if (r->state[0] && strcmp(r->state, "tracing") != 0)
+    if (r->reason[0] || (r->state[0] && strcmp(r->state, "tracing") != 0))
         report_printf(r->api, "tracing is %s%s%s\n", r->state, r->reason[0] ? ": " : "", r->reason);
     for (uint32_t i = 0; i < r->n_devices; i++)
         show_device(r, &r->devices[i]);

@@ -44,6 +44,8 @@ static const struct host_wait *waited_at(const struct device_time *d, uint32_t t
     return NULL;
 }
 
+/* Had the thread not waited, it would have come earlier by as long as it did, and no more: what it
+ * has done since then would have taken its time all the same. */
 static void add_idle(const struct device_time *d, struct device_row *r, const struct device_work *w)
 {
     uint64_t gap = w->start_ns - r->until_ns;
@@ -51,12 +53,13 @@ static void add_idle(const struct device_time *d, struct device_row *r, const st
     if (!w->launch_ns || w->launch_ns <= r->until_ns)
         return; /* the device had it already */
     const struct host_wait *wait = waited_at(d, w->thread, r->until_ns, w->launch_ns);
-    if (!wait)
-        r->idle_host += gap;
-    else if (wait->copies)
-        r->idle_copy += gap;
+    uint64_t waited = wait ? wait->end_ns - wait->begin_ns : 0;
+    waited = waited < gap ? waited : gap;
+    r->idle_host += gap - waited;
+    if (wait && wait->copies)
+        r->idle_copy += waited;
     else
-        r->idle_sync += gap;
+        r->idle_sync += waited;
 }
 
 /* How much of [start, end] lies behind *until, which goes on to its end. */
@@ -85,7 +88,7 @@ void device_time_worked(struct device_time *d, const struct device_work *w)
         r->other += beyond(&r->other_until_ns, w->start_ns, w->end_ns);
     if (w->kind != WORK_COPY) {
         r->kernel += beyond(&r->kernel_until_ns, w->start_ns, w->end_ns);
-        r->kernels += w->kind != WORK_GRAPH; /* how many are in one is not told */
+        r->kernels++;
         r->launch += w->launch_ns ? w->launch_end_ns - w->launch_ns : 0;
     }
     if (w->step != PROBING_NULL_I64)

@@ -21,7 +21,7 @@ struct device_work {
     uint64_t launch_ns, launch_end_ns; /* the call that asked for it; 0: not seen */
     uint32_t device, thread;
     int64_t step; /* PROBING_NULL_I64: not known */
-    enum { WORK_KERNEL, WORK_COLLECTIVE, WORK_COPY, WORK_GRAPH } kind; /* GRAPH: kernels, as one */
+    enum { WORK_KERNEL, WORK_COLLECTIVE, WORK_COPY } kind;
 };
 
 struct host_wait { /* a call that returned when the device had done something */

@@ -18,7 +18,6 @@
 
 #define KERNELS 16384u  /* names at hand; a power of two, half of it is used */
 #define SIZES 4096u     /* different sizes of grids and blocks that are told; likewise */
-#define CALLS 1024u     /* numbers of calls that CUPTI has, of the runtime and of the driver */
 #define NAME_MOST 2048u /* bytes of a kernel's name: a template's can be endless */
 
 struct kernel_name {
@@ -90,6 +89,14 @@ static void clean(char *text)
             *text = '?';
 }
 
+/* ncclDevKernel_AllReduce..., which a compiler of C++ calls _Z40ncclDevKernel_AllReduce... */
+static bool is_collective(const char *name)
+{
+    if (strncmp(name, "_Z", 2) == 0)
+        name += 2 + strspn(name + 2, "0123456789");
+    return strncmp(name, "nccl", 4) == 0;
+}
+
 uint64_t names_kernel(struct names *n, const char *at, bool *ret_collective)
 {
     char text[NAME_MOST];
@@ -108,29 +115,11 @@ uint64_t names_kernel(struct names *n, const char *at, bool *ret_collective)
             i = (uint32_t)hash_spread((uintptr_t)at) % KERNELS;
         }
         n->n_kernels++;
-        n->kernels[i] = (struct kernel_name){.at = at,
-                                             .id = probing_intern_text(n->host, text),
-                                             .collective = strncmp(text, "nccl", 4) == 0};
+        n->kernels[i] = (struct kernel_name){
+            .at = at, .id = probing_intern_text(n->host, text), .collective = is_collective(text)};
     }
     *ret_collective = n->kernels[i].collective;
     return n->kernels[i].id;
-}
-
-static enum call_class class_of(const char *name)
-{
-    static const char *const copies[] = {"cudaMemcpy", "cuMemcpy", "cudaMemset", "cuMemset"};
-    static const char *const waits[] = {"Synchronize",    "cudaMalloc", "cudaFree",
-                                        "cuMemAlloc",     "cuMemFree",  "cudaHostAlloc",
-                                        "cudaDeviceReset"};
-    if (strstr(name, "Async"))
-        return CALL_OTHER;
-    for (size_t i = 0; i < PROBING_LENGTH(copies); i++)
-        if (strncmp(name, copies[i], strlen(copies[i])) == 0)
-            return CALL_COPIES;
-    for (size_t i = 0; i < PROBING_LENGTH(waits); i++)
-        if (strstr(name, waits[i]))
-            return CALL_WAITS;
-    return CALL_OTHER;
 }
 
 const struct call_name *names_call(struct names *n, struct session *s, bool driver, uint32_t id)
@@ -141,10 +130,12 @@ const struct call_name *names_call(struct names *n, struct session *s, bool driv
         return &unknown;
     struct call_name *c = &n->calls[driver][id];
     if (c->id == PROBING_NULL_ID) {
-        if (!session_call_name(s, driver, id, text, sizeof(text)))
+        bool told = session_call_name(s, driver, id, text, sizeof(text));
+        if (!told)
             (void)snprintf(text, sizeof(text), "%s call %u", driver ? "driver" : "runtime", id);
         clean(text);
-        *c = (struct call_name){.id = probing_intern_text(n->host, text), .class = class_of(text)};
+        *c = (struct call_name){.id = probing_intern_text(n->host, text),
+                                .class = told ? call_class_of(text) : CALL_WORKS};
     }
     return c;
 }

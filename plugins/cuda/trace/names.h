@@ -11,9 +11,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "cupti/calls.h"
 #include "cupti/cupti_session.h"
-
-enum call_class { CALL_OTHER, CALL_WAITS, CALL_COPIES }; /* what a call does to its thread */
 
 struct call_name {
     uint64_t id; /* interned; PROBING_NULL_ID: not known */

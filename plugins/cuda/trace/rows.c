@@ -6,8 +6,6 @@
  */
 #include "trace/rows.h"
 
-#define ASYNC 1u /* CUPTI_ACTIVITY_FLAG_MEMCPY_ASYNC, _MEMSET_ASYNC */
-
 static union probing_cell number(uint32_t value)
 {
     return probing_i64(value == CUPTI_NONE ? PROBING_NULL_I64 : (int64_t)value);
@@ -72,12 +70,17 @@ void rows_kernel(const struct rows *w, const struct record *r, const struct plac
     add(w, w->tables.kernels, r->start, row, N_KERNELS);
 }
 
+static uint64_t copy_kind(const struct rows *w, const struct record *r)
+{
+    return r->kind == CUPTI_MEMSET ? probing_intern_text(w->host, "memset")
+                                   : names_word(w->names, WORDS_COPY, r->copy.kind);
+}
+
 static void add_copy(const struct rows *w, const struct record *r, const struct place *p)
 {
     union probing_cell row[N_MEMCPY];
     bool set = r->kind == CUPTI_MEMSET;
-    row[MEMCPY_KIND] = probing_id(set ? probing_intern_text(w->host, "memset")
-                                      : names_word(w->names, WORDS_COPY, r->copy.kind));
+    row[MEMCPY_KIND] = probing_id(copy_kind(w, r));
     row[MEMCPY_BYTES] = size_of(r->copy.bytes);
     put_span(&row[MEMCPY_START], r);
     row[MEMCPY_SRC_KIND] =
@@ -88,7 +91,7 @@ static void add_copy(const struct rows *w, const struct record *r, const struct 
     row[MEMCPY_DST_DEVICE] = number(r->copy.dst_device);
     row[MEMCPY_CONTEXT] = number(r->context);
     row[MEMCPY_STREAM] = number(r->stream);
-    row[MEMCPY_ASYNC] = probing_i64((r->copy.flags & ASYNC) != 0);
+    row[MEMCPY_ASYNC] = probing_i64((r->copy.flags & RECORD_ASYNC) != 0);
     row[MEMCPY_GRAPH] = number_or_none(r->copy.graph);
     put_place(&row[MEMCPY_PLACE], r, p);
     add(w, w->tables.memcpy, r->start, row, N_MEMCPY);
@@ -136,18 +139,6 @@ static void add_sync(const struct rows *w, const struct record *r, const struct 
     add(w, w->tables.sync, r->start, row, N_SYNC);
 }
 
-static void add_graph(const struct rows *w, const struct record *r, const struct place *p)
-{
-    union probing_cell row[N_GRAPHS];
-    row[GRAPHS_GRAPH] = number(r->graph.graph);
-    put_span(&row[GRAPHS_START], r);
-    row[GRAPHS_DEVICE] = number(r->device);
-    row[GRAPHS_CONTEXT] = number(r->context);
-    row[GRAPHS_STREAM] = number(r->stream);
-    put_place(&row[GRAPHS_PLACE], r, p);
-    add(w, w->tables.graphs, r->start, row, N_GRAPHS);
-}
-
 static void add_overhead(const struct rows *w, const struct record *r)
 {
     union probing_cell row[N_OVERHEAD];
@@ -175,13 +166,30 @@ void rows_add(const struct rows *w, const struct record *r, const struct place *
     case CUPTI_SYNCHRONIZATION:
         add_sync(w, r, p);
         break;
-    case CUPTI_GRAPH_TRACE:
-        add_graph(w, r, p);
-        break;
     case CUPTI_OVERHEAD:
         add_overhead(w, r);
         break;
     default: /* CUPTI's number, and no row is made of the others */
         break;
     }
+}
+
+struct event_key rows_event_key(const struct rows *w, const struct record *r, const struct place *p)
+{
+    struct event_key key = {
+        .memory_kind = PROBING_NULL_ID, .module = p->module, .device = r->device};
+    if (r->kind == CUPTI_SYNCHRONIZATION) {
+        key.event = probing_intern_text(w->host, "sync");
+        key.kind = names_word(w->names, WORDS_SYNC, r->sync.type);
+    } else if (r->kind == CUPTI_MEMORY2) {
+        key.event = probing_intern_text(w->host, "memory");
+        key.kind = names_word(w->names, WORDS_OPERATION, r->memory.operation);
+        key.memory_kind = names_word(w->names, WORDS_MEMORY, r->memory.kind);
+    } else {
+        key.event = probing_intern_text(w->host, "memcpy");
+        key.kind = copy_kind(w, r);
+        key.memory_kind = names_word(w->names, WORDS_MEMORY,
+                                     r->kind == CUPTI_MEMSET ? r->copy.dst_kind : r->copy.src_kind);
+    }
+    return key;
 }

@@ -7,6 +7,7 @@
 #ifndef CUDA_TRACE_ROWS_H
 #define CUDA_TRACE_ROWS_H
 
+#include "trace/event_stats.h"
 #include "trace/launches.h"
 #include "trace/names.h"
 #include "trace/tables.h"
@@ -28,5 +29,8 @@ void rows_kernel(const struct rows *w, const struct record *r, const struct plac
                  uint64_t name);
 /* Any of the others. */
 void rows_add(const struct rows *w, const struct record *r, const struct place *p);
+/* The sum that a copy, set, wait or allocation belongs to. */
+struct event_key rows_event_key(const struct rows *w, const struct record *r,
+                                const struct place *p);
 
 #endif

@@ -65,8 +65,8 @@ static const struct probing_column busy[N_BUSY] = {
     NS("copy_ns", "in which copies or sets ran and no kernel did"),
     NS("idle_ns", "in which nothing ran"),
     NS("idle_host_ns", "of idle: what ended it was not launched yet, as the host was late"),
-    NS("idle_sync_ns", "of idle: likewise, and when it began the host was in a call that waits for "
-                       "the device or for memory, so that it could not be early"),
+    NS("idle_sync_ns", "of idle: likewise, but when it began the host was in a call that waits for "
+                       "the device or for memory: as long as it had waited there"),
     NS("idle_copy_ns", "of idle: likewise, in a copy that returns when it is done"),
     NS("idle_other_ns", "of idle: what ended it was launched before, or its launch was not seen"),
     COUNT("kernels", "kernels that began in that time"),
@@ -114,13 +114,17 @@ static const struct probing_column sync[N_SYNC] = {
     NUMBER("event_id", "CUPTI's number of the event; NULL: none"),
     PLACE_COLUMNS};
 
-static const struct probing_column graphs[N_GRAPHS] = {
-    NUMBER("graph_id", "CUPTI's number of the graph"),
-    SPAN_COLUMNS,
+static const struct probing_column events[N_EVENTS] = {
+    TEXT("event", "memcpy, sync or memory: the table that has a row for each of them"),
+    TEXT("kind", "as there: HtoD, memset; stream, event; alloc, free ..."),
+    TEXT("memory_kind", "the memory that is copied from, set, allocated or freed; NULL: of a wait"),
+    TEXT("module", "that asked for them, as in that table"),
     DEVICE_COLUMN,
-    CONTEXT_COLUMN,
-    STREAM_COLUMN,
-    PLACE_COLUMNS};
+    COUNT("count", "how many there were"),
+    SIZE("bytes", "sum of their bytes; NULL: of waits"),
+    NS("total_ns", "sum of their times; of allocations: of the calls that were seen"),
+    COUNT("waited", "of copies: those for which the call waited, not asynchronous"),
+    COUNT("event_rows", "how many of them have a row of their own")};
 
 static const struct probing_column overhead[N_OVERHEAD] = {
     TEXT("kind", "driver compiler, buffer flush, instrumentation, resource ..."),
@@ -142,11 +146,13 @@ int tables_new(const struct probing_host *h, struct trace_tables *ret)
         PROBING_TABLE("runtime", runtime,
                       "calls of CUDA's runtime and driver that took long (cuda.calls)"),
         PROBING_TABLE("sync", sync, "waits for the device"),
-        PROBING_TABLE("graphs", graphs, "launches of CUDA graphs (cuda.graphs=whole)"),
+        PROBING_TABLE("event_stats", events,
+                      "all copies, sets, waits and allocations, about once a second, by kind and "
+                      "module, also those without a row of their own"),
         PROBING_TABLE("overhead", overhead, "what tracing itself took, as CUPTI tells")};
-    struct probing_table **tables[] = {&ret->kernels, &ret->stats,  &ret->busy,
-                                       &ret->memcpy,  &ret->memory, &ret->runtime,
-                                       &ret->sync,    &ret->graphs, &ret->overhead};
+    struct probing_table **tables[] = {&ret->kernels, &ret->stats,       &ret->busy,
+                                       &ret->memcpy,  &ret->memory,      &ret->runtime,
+                                       &ret->sync,    &ret->event_stats, &ret->overhead};
     int rc = 0;
     for (size_t i = 0; i < PROBING_LENGTH(descs) && rc == 0; i++)
         rc = h->table(h, &descs[i], tables[i]);

@@ -122,22 +122,24 @@ enum sync_column {
     N_SYNC = SYNC_PLACE + N_PLACE
 };
 
-enum graphs_column {
-    GRAPHS_GRAPH,
-    GRAPHS_START,
-    GRAPHS_END,
-    GRAPHS_DURATION,
-    GRAPHS_DEVICE,
-    GRAPHS_CONTEXT,
-    GRAPHS_STREAM,
-    GRAPHS_PLACE,
-    N_GRAPHS = GRAPHS_PLACE + N_PLACE
+enum events_column {
+    EVENTS_EVENT,
+    EVENTS_KIND,
+    EVENTS_MEMORY_KIND,
+    EVENTS_MODULE,
+    EVENTS_DEVICE,
+    EVENTS_COUNT,
+    EVENTS_BYTES,
+    EVENTS_TOTAL,
+    EVENTS_WAITED,
+    EVENTS_ROWS,
+    N_EVENTS
 };
 
 enum overhead_column { OVERHEAD_KIND, OVERHEAD_DURATION, OVERHEAD_THREAD, N_OVERHEAD };
 
 struct trace_tables {
-    struct probing_table *kernels, *stats, *busy, *memcpy, *memory, *runtime, *sync, *graphs,
+    struct probing_table *kernels, *stats, *busy, *memcpy, *memory, *runtime, *sync, *event_stats,
         *overhead;
 };
 

@@ -17,6 +17,7 @@
 
 #include "cupti/others.h"
 #include "trace/device_time.h"
+#include "trace/event_stats.h"
 #include "trace/kernel_stats.h"
 #include "trace/rows.h"
 
@@ -41,14 +42,14 @@ struct tracer {
     struct rows rows;
     struct launches launches;
     struct kernel_stats stats;
+    struct event_stats events;
     struct device_time *devices;
     struct waiting waiting;
     uint32_t device_of[CONTEXTS]; /* by CUPTI's number of the context; CUPTI_NONE: not known */
-    const struct probing_torch_place_1 *torch;    /* it was told to remember; NULL: not there */
-    struct budget budgets[CUPTI_GRAPH_TRACE + 1]; /* by kind */
+    const struct probing_torch_place_1 *torch; /* it was told to remember; NULL: not there */
+    struct budget budgets[CUPTI_MEMORY2 + 1];  /* by kind */
     uint64_t written_ns, forgot_ns, lost;
-    struct session_wish wish; /* [control], as `running` */
-    bool running;
+    bool on, running; /* on: cuda.kernels; [control] */
     _Atomic uint64_t rate, call_least_ns;
     struct {
         _Atomic uint64_t kernels, kernel_rows, unlaunched, unplaced;
@@ -137,6 +138,36 @@ static void add_kernel(struct tracer *t, const struct record *r, const struct pl
     add_work(t, r, p, collective ? WORK_COLLECTIVE : WORK_KERNEL);
 }
 
+static void sum_event(struct tracer *t, const struct record *r, const struct place *p, bool row)
+{
+    const struct event_key key = rows_event_key(&t->rows, r, p);
+    struct event_sum *sum = event_stats_of(&t->events, &key);
+    if (!sum) {
+        event_stats_write(&t->events, t->host, t->rows.tables.event_stats);
+        sum = event_stats_of(&t->events, &key);
+    }
+    bool memory = r->kind == CUPTI_MEMORY2, wait = r->kind == CUPTI_SYNCHRONIZATION;
+    uint64_t took = r->end > r->start ? r->end - r->start : 0;
+    sum->count++;
+    sum->sizes = !wait;
+    sum->bytes += memory ? r->memory.bytes : wait ? 0 : r->copy.bytes;
+    sum->total_ns += !memory ? took : p->launch ? p->launch->end_ns - p->launch->begin_ns : 0;
+    sum->waited += !memory && !wait && !(r->copy.flags & RECORD_ASYNC);
+    sum->rows += row;
+    sum->last_ns = r->end > sum->last_ns ? r->end : sum->last_ns;
+    sum->last_ns = r->start > sum->last_ns ? r->start : sum->last_ns;
+}
+
+/* All but kernels. */
+static void add_event(struct tracer *t, const struct record *r, const struct place *p)
+{
+    bool row = is_within_rate(t, r->kind, r->start);
+    if (row)
+        rows_add(&t->rows, r, p);
+    if (r->kind != CUPTI_RUNTIME && r->kind != CUPTI_DRIVER && r->kind != CUPTI_OVERHEAD)
+        sum_event(t, r, p, row);
+}
+
 /* Of a wait, only CUPTI's number of the context is told. */
 static void put_device(const struct tracer *t, struct record *r)
 {
@@ -155,12 +186,10 @@ static void settle(struct tracer *t, struct record *r)
         count(&t->counts.unlaunched);
     if (r->kind == CUPTI_CONCURRENT_KERNEL)
         add_kernel(t, r, &p);
-    else if (is_within_rate(t, r->kind, r->start))
-        rows_add(&t->rows, r, &p);
+    else
+        add_event(t, r, &p);
     if (work && r->kind != CUPTI_CONCURRENT_KERNEL)
         add_work(t, r, &p, WORK_COPY);
-    if (r->kind == CUPTI_GRAPH_TRACE)
-        add_work(t, r, &p, WORK_GRAPH);
 }
 
 /* ---- those that wait ---- */
@@ -237,6 +266,7 @@ static void forget(struct tracer *t)
     launches_forget(&t->launches);
     names_forget(t->rows.names);
     kernel_stats_forget(&t->stats);
+    event_stats_forget(&t->events);
     device_time_forget(t->devices);
     t->lost = 0;
     t->written_ns = t->forgot_ns = t->host->now();
@@ -268,9 +298,10 @@ static void add_call(struct tracer *t, const struct record *r)
                                   .begin_ns = r->start,
                                   .end_ns = r->end};
     if (!r->start || r->end < r->start)
-        return; /* it has not returned */
-    launches_put(&t->launches, &launch);
-    if (name->class != CALL_OTHER) {
+        return;                   /* it has not returned */
+    if (name->class != CALL_ASKS) /* there are many, and what launched must not be forgotten */
+        launches_put(&t->launches, &launch);
+    if (name->class == CALL_WAITS || name->class == CALL_COPIES) {
         const struct host_wait wait = {.begin_ns = r->start,
                                        .end_ns = r->end,
                                        .thread = r->call.thread,
@@ -295,6 +326,7 @@ static void told(void *arg, const struct record *r)
 static void write_sums(struct tracer *t)
 {
     write_stats(t);
+    event_stats_write(&t->events, t->host, t->rows.tables.event_stats);
     device_time_write(t->devices, t->host, t->rows.tables.busy, t->lost);
     t->lost = 0;
 }
@@ -344,7 +376,7 @@ int tracer_new(const struct probing_host *host, struct tracer **ret)
     const struct session_sink sink = {
         .arg = t, .begun = begun, .record = told, .looked = looked, .ended = ended, .other = other};
     t->host = t->rows.host = host;
-    t->wish.on = true;
+    t->on = true;
     int rc = session_new(host, &sink, &t->session);
     if (rc == 0)
         rc = launches_init(&t->launches);
@@ -392,33 +424,28 @@ int tracer_configure(struct tracer *t, const char *name, const char *value)
         atomic_store_explicit(&t->call_least_ns, number, memory_order_relaxed);
         return 0;
     }
-    bool kernels = strcmp(name, "kernels") == 0;
-    if (!kernels && strcmp(name, "graphs") != 0)
+    if (strcmp(name, "kernels") != 0)
         return -ENOENT;
-    const char *yes = kernels ? "on" : "whole", *no = kernels ? "off" : "kernels";
-    if (strcmp(value, yes) != 0 && strcmp(value, no) != 0)
-        return probing_failf(t->host, -EINVAL, "cuda.%s is %s or %s, not '%s'", name, yes, no,
-                             value);
-    struct session_wish wish = t->wish;
-    *(kernels ? &wish.on : &wish.whole_graphs) = strcmp(value, yes) == 0;
-    int rc = t->running ? session_wish(t->session, &wish) : 0;
+    bool on = strcmp(value, "on") == 0;
+    if (!on && strcmp(value, "off") != 0)
+        return probing_failf(t->host, -EINVAL, "cuda.kernels is on or off, not '%s'", value);
+    int rc = t->running ? session_switch(t->session, on) : 0;
     if (rc == 0)
-        t->wish = wish;
+        t->on = on;
     return rc;
 }
 
 int tracer_start(struct tracer *t)
 {
     others_find(&t->others, t->host);
-    int rc = session_wish(t->session, &t->wish);
+    int rc = session_switch(t->session, t->on);
     t->running = rc == 0;
     return rc;
 }
 
 int tracer_stop(struct tracer *t)
 {
-    static const struct session_wish nothing = {.on = false};
-    int rc = session_wish(t->session, &nothing);
+    int rc = session_switch(t->session, false);
     t->running = t->running && rc < 0;
     return rc;
 }

@@ -32,34 +32,25 @@ void tracer_tick(struct tracer *t, uint64_t now_ns); /*                         
 void tracer_about(struct tracer *t, struct tracer_about *ret); /*                        [any] */
 void tracer_forked(struct tracer *t); /*                                [child] */
 
-#define TRACER_SETTINGS                                                                         \
-    {.name = "kernels",                                                                         \
-     .value = "on",                                                                             \
-     .doc = "on: kernels, copies and calls of CUDA are traced by CUPTI; off: nothing is",       \
-     .type = PROBING_STR,                                                                       \
-     .flags = PROBING_LIVE},                                                                    \
-        {.name = "rate",                                                                        \
-         .value = "2000",                                                                       \
-         .doc = "rows a second that cuda.kernels, and each of the other tables of single "      \
-                "things, may get: of more, those at each second's begin have one, and "         \
-                "cuda.kernel_stats has all kernels",                                            \
-         .type = PROBING_I64,                                                                   \
-         .flags = PROBING_LIVE,                                                                 \
-         .min = 0,                                                                              \
-         .max = 10000000},                                                                      \
-        {.name = "calls",                                                                       \
-         .value = "20us",                                                                       \
-         .doc = "calls of the runtime and driver that take so long have a row in cuda.runtime", \
-         .type = PROBING_I64,                                                                   \
-         .unit = PROBING_NS,                                                                    \
-         .flags = PROBING_LIVE,                                                                 \
-         .min = 0,                                                                              \
-         .max = INT64_MAX},                                                                     \
-    {                                                                                           \
-        .name = "graphs", .value = "kernels",                                                   \
-        .doc = "of CUDA graphs: kernels: each kernel in them; whole: only their launches, in "  \
-               "cuda.graphs, which costs less",                                                 \
-        .type = PROBING_STR, .flags = PROBING_LIVE                                              \
+#define TRACER_SETTINGS                                                                            \
+    {.name = "kernels",                                                                            \
+     .value = "on",                                                                                \
+     .doc = "on: kernels, copies and calls of CUDA are traced by CUPTI; off: nothing is",          \
+     .type = PROBING_STR,                                                                          \
+     .flags = PROBING_LIVE},                                                                       \
+        {.name = "rate",                                                                           \
+         .value = "2000",                                                                          \
+         .doc = "rows a second that cuda.kernels, and each of the other tables of single "         \
+                "things, may get: of more, those at each second's begin have one, and "            \
+                "cuda.kernel_stats has all kernels",                                               \
+         .type = PROBING_I64,                                                                      \
+         .flags = PROBING_LIVE,                                                                    \
+         .min = 0,                                                                                 \
+         .max = 10000000},                                                                         \
+    {                                                                                              \
+        .name = "calls", .value = "20us",                                                          \
+        .doc = "calls of the runtime and driver that take so long have a row in cuda.runtime",     \
+        .type = PROBING_I64, .unit = PROBING_NS, .flags = PROBING_LIVE, .min = 0, .max = INT64_MAX \
     }
 
 #endif

@@ -20,6 +20,7 @@
 #define UNKNOWN_BYTES 64u
 #define HELD 64
 #define USERS 4
+#define CALL_IDS 1024
 
 typedef void requested_fn(uint8_t **buffer, size_t *size, size_t *max_records);
 typedef void completed_fn(void *context, uint32_t stream, uint8_t *buffer, size_t size,
@@ -56,10 +57,12 @@ extern struct standin {
     bool holds, kernels_first, tears;
     int result; /* of enabling, from now on */
     int64_t clock_offset;
+    bool chosen[2][CALL_IDS]; /* of the old interface: calls of the runtime, of the driver */
 } s;
 
 struct made { /* a record */
     uint32_t kind;
+    uint32_t call; /* its number, of a call */
     const struct cupti_layout *layout;
     uint8_t bytes[256];
 };

@@ -41,13 +41,10 @@ EXPORT int cuptiGetCallbackName(int domain, uint32_t id, const char **ret)
     static const struct {
         uint32_t id;
         const char *name;
-    } runtime[] = {{20, "cudaMalloc_v3020"},
-                   {22, "cudaFree_v3020"},
-                   {31, "cudaMemcpy_v3020"},
-                   {41, "cudaMemcpyAsync_v3020"},
-                   {131, "cudaStreamSynchronize_v3020"},
-                   {211, "cudaLaunchKernel_v7000"},
-                   {311, "cudaGraphLaunch_v10000"}};
+    } runtime[] = {{16, "cudaGetDevice_v3020"},     {20, "cudaMalloc_v3020"},
+                   {22, "cudaFree_v3020"},          {31, "cudaMemcpy_v3020"},
+                   {41, "cudaMemcpyAsync_v3020"},   {131, "cudaStreamSynchronize_v3020"},
+                   {211, "cudaLaunchKernel_v7000"}, {311, "cudaGraphLaunch_v10000"}};
     for (size_t i = 0; domain == 2 && i < sizeof(runtime) / sizeof(runtime[0]); i++)
         if (runtime[i].id == id) {
             *ret = runtime[i].name;
@@ -86,6 +83,8 @@ static int enable(struct user *u, uint32_t kind, bool on)
     if (!result) {
         u->enabled[kind % 64] = on;
         u->there = true;
+        if (u == &s.users[0] && (kind == 4 || kind == 5))
+            memset(s.chosen[kind == 4], on, CALL_IDS);
     }
     (void)pthread_mutex_unlock(&s.lock);
     return result;
@@ -135,6 +134,27 @@ EXPORT int cuptiActivityDisable(uint32_t kind)
 {
     int rc = old_user();
     return rc ? rc : enable(&s.users[0], kind, false);
+}
+
+/* What NVIDIA's header says of them, but as 13.0 does it: without the kind nothing comes. */
+static int choose(int driver, uint32_t id, bool on)
+{
+    if (version()->api < 23 || id >= CALL_IDS) /* CUDA 12.5 */
+        return 1;
+    (void)pthread_mutex_lock(&s.lock);
+    s.chosen[driver][id] = on;
+    (void)pthread_mutex_unlock(&s.lock);
+    return 0;
+}
+
+EXPORT int cuptiActivityEnableDriverApi(uint32_t id, uint8_t on)
+{
+    return choose(1, id, on);
+}
+
+EXPORT int cuptiActivityEnableRuntimeApi(uint32_t id, uint8_t on)
+{
+    return choose(0, id, on);
 }
 
 /* true: calls hang from now on, as those into a driver that does; false: no more. */

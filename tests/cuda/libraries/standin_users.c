@@ -34,7 +34,7 @@ static const struct {
     const char *record;
 } kinds[] = {{1, "memcpy"},   {2, "memset"},  {3, "kernel"},  {4, "api"},
              {5, "api"},      {9, "context"}, {10, "kernel"}, {17, "overhead"},
-             {22, "memcpy2"}, {38, "sync"},   {49, "memory"}, {51, "graph"}};
+             {22, "memcpy2"}, {38, "sync"},   {49, "memory"}};
 
 static const struct cupti_layout *layout_of(uint32_t kind)
 {
@@ -140,9 +140,12 @@ static uint32_t thread_id(const struct user *u)
 
 void add_to(struct user *u, struct made *m)
 {
+    bool call = m->kind == 4 || m->kind == 5;
     if (!u->enabled[m->kind])
         return;
-    if (m->kind == 4 || m->kind == 5)
+    if (call && u == &s.users[0] && !s.chosen[m->kind == 4][m->call % CALL_IDS])
+        return;
+    if (call)
         PUT(*m, "threadId", thread_id(u));
     if (m->kind == 17)
         PUT(*m, "objectId", (uint64_t)thread_id(u) << 32 | (uint32_t)getpid());
