@@ -251,8 +251,8 @@ def check_overhead(python):
             print("   %-10s a step %.1f us, a small kernel %.2f us; %+.1f %%, %+.1f %%" % (
                 state, *took[state], *(100 * (now / was - 1) for now, was in zip(
                     took[state], took["before"]))))
-        print("   about:", job.rows("select kernels, records, kernel_rows, lost, refused, unlaunched "
-                                    "from cuda.tracing")[0])
+        print("   about:", job.rows("select kernels, records, kernel_rows, lost, refused, "
+                                    "unlaunched from cuda.tracing")[0])
     finally:
         job.close()
 

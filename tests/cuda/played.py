@@ -4,8 +4,8 @@ import subprocess
 
 from world import ROOT
 
-TABLES = ("kernels", "kernel_stats", "device_time", "memcpy", "memory", "runtime", "sync", "event_stats",
-          "overhead")
+TABLES = ("kernels", "kernel_stats", "device_time", "memcpy", "memory", "runtime", "sync",
+          "event_stats", "overhead")
 SECOND = 1000000000
 
 

@@ -113,7 +113,8 @@ def at(moment, call):
     call()
 at(0, lambda: kernel('compute', call=1000, after=0, ns=10 * ms))
 at(5, lambda: cupti.standin_copy(1, 4096, True, 1000, 0, 15 * ms))
-at(30, lambda: kernel('_Z40ncclDevKernel_AllReduce_Sum_f32_RING_LL24ncclDevKernelArgsStorageILm4096EE', call=1000, after=0, ns=20 * ms))
+nccl = '_Z40ncclDevKernel_AllReduce_Sum_f32_RING_LL24ncclDevKernelArgsStorageILm4096EE'
+at(30, lambda: kernel(nccl, call=1000, after=0, ns=20 * ms))
 at(31, lambda: kernel('compute', call=1000, after=9 * ms, ns=20 * ms))
 at(58, lambda: cupti.standin_sync(0, 4 * ms))
 at(70, lambda: kernel('compute', call=1000, after=0, ns=10 * ms))

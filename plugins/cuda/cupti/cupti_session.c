@@ -30,7 +30,7 @@
 #include <string.h>
 
 #include "cupti/buffer_pool.h"
-#include "cupti/calls.h"
+#include "cupti/cuda_calls.h"
 #include "cupti/cupti_clock.h"
 #include "cupti/library.h"
 #include "cupti/others.h"

@@ -11,7 +11,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "cupti/calls.h"
+#include "cupti/cuda_calls.h"
 #include "cupti/cupti_session.h"
 
 struct call_name {

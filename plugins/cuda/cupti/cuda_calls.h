@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * plugins/cuda/cupti/calls.h - what the calls of CUDA do, by their names; and which of them CUPTI
+ * plugins/cuda/cupti/cuda_calls.h - what the calls of CUDA do, by their names; and which of them CUPTI
  * is to tell of.
  *
  * Threads: as library.h says.
  */
-#ifndef CUDA_CUPTI_CALLS_H
-#define CUDA_CUPTI_CALLS_H
+#ifndef CUDA_CUPTI_CUDA_CALLS_H
+#define CUDA_CUPTI_CUDA_CALLS_H
 
 #include "cupti/library.h"
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * plugins/cuda/cupti/calls.c - calls of CUDA by their names: numbers differ from version to
+ * plugins/cuda/cupti/cuda_calls.c - calls of CUDA by their names: numbers differ from version to
  * version.
  *
  * Threads: one at a time; no state.
@@ -8,7 +8,7 @@
  * runtime 40,000 were left, and when the kinds were off again, calls took as long as before only if
  * each call had been switched off, too.
  */
-#include "cupti/calls.h"
+#include "cupti/cuda_calls.h"
 
 #include <string.h>
 
