@@ -4,9 +4,9 @@
  * version.
  *
  * Threads: one at a time; no state.
- * What CUPTI 13.0 does with a driver, a GPU and torch 2.11 was measured: of 334,000 records of the
- * runtime 40,000 were left, and when the kinds were off again, calls took as long as before only if
- * each call had been switched off, too.
+ * Measured with CUPTI 13.0, an H200 and torch 2.11: of 334,000 records of the runtime 40,000 were
+ * left.  When only the kind was switched off again, a small kernel of torch took 14.1 us; when its
+ * calls were, too, 10.7 as before.  Calls that are chosen without their kind are not recorded.
  */
 #include "cupti/cuda_calls.h"
 

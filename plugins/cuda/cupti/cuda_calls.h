@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * plugins/cuda/cupti/cuda_calls.h - what the calls of CUDA do, by their names; and which of them CUPTI
- * is to tell of.
+ * plugins/cuda/cupti/cuda_calls.h - what the calls of CUDA do, by their names; and which of them
+ * CUPTI is to tell of.
  *
  * Threads: as library.h says.
  */
