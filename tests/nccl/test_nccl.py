@@ -357,6 +357,8 @@ def test_who_has_not_come_of_a_job(world):
         ranks[1].target.kill()
     done = ranks[3].target.probing("nccl_hang")
     assert done.stdout == "no collective of NCCL is in flight\n", done
+    done = Program(world, launch=True).target.probing("nccl_hang")
+    assert done.stdout.startswith("no collective of NCCL was seen on these ranks: "), done
 
 
 def test_the_report_says_why_there_is_nothing(world):

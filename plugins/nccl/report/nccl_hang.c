@@ -229,7 +229,11 @@ static int tell(struct hang *h)
     }
     if (more > 0)
         report_printf(h->api, "and %u more collectives\n", more);
-    if (h->now.n == 0)
+    if (h->now.n == 0 && h->last.n == 0)
+        report_printf(h->api,
+                      "no collective of NCCL was seen on these ranks: `nccl` of one of them "
+                      "says why, and `cluster hang` looks at all that wait\n");
+    else if (h->now.n == 0)
         report_printf(h->api, "no collective of NCCL is in flight\n");
     if (h->now.cut || h->last.cut)
         h->api->say(h->api, "there are more ranks than this report has room for: it is not whole");
