@@ -295,6 +295,38 @@ static const char *ended_text(uint32_t n, char room[64])
     return n > 0 ? room : "";
 }
 
+#define SELVES                                                                                \
+    "; ranks of a job that was started by `probing launch -- torchrun ...`, or with PROBING=" \
+    "SCRIPT.py in its environment, are entered by themselves"
+
+/* torchrun starts all ranks anew when one fails, or a machine leaves or comes: a core ends with its
+ * process.  r is of one job. */
+static void say_restarts(const struct cluster_options *o, const struct cluster_ranks *r)
+{
+    const struct cluster_rank *first = NULL;
+    uint32_t bare = 0;
+
+    for (uint32_t i = 0; i < r->n; i++) {
+        const struct cluster_rank *one = &r->list[i];
+        if (is_host(one) || one->state == RANK_ENDED)
+            continue;
+        bare += one->state == RANK_NOT_ENTERED;
+        first = first == NULL || one->restarts > first->restarts ? one : first;
+    }
+    if (first == NULL || o->action == CLUSTER_DETACH)
+        return;
+    if (bare > 0 && first->restarts > 0)
+        terminal_say("torchrun has started the ranks anew (restart %" PRId64 " of %" PRId64
+                     "), and a core ends with its process: `probing cluster attach` enters the new "
+                     "ones" SELVES,
+                     first->restarts, first->max_restarts);
+    else if (o->action == CLUSTER_ATTACH && bare == 0 && first->max_restarts > first->restarts)
+        terminal_say(
+            "torchrun may start the ranks anew (%" PRId64 " of %" PRId64
+            " restarts so far), and a core ends with its process: attach again then" SELVES,
+            first->restarts, first->max_restarts);
+}
+
 /* The last line: how many of how many, and what is missing. */
 static bool say_sum(const struct cluster_options *o, const struct cluster_ranks *r)
 {
@@ -322,6 +354,8 @@ static bool say_sum(const struct cluster_options *o, const struct cluster_ranks 
                      o->action == CLUSTER_DETACH ? "are left alone" : "are entered",
                      ended_text(ended, room),
                      unreached > 0 ? "; of some hosts nothing is known" : "");
+    if (!o->json && one_job)
+        say_restarts(o, r);
     here += ended;
     if (!o->json && one_job && here > 0 && world > here && unreached == 0)
         terminal_say("the job has %" PRId64 " ranks: the other %" PRId64 " are on other machines%s",

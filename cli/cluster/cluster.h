@@ -76,6 +76,7 @@ struct cluster_rank {
     char host[256];
     char job[300], launcher[16];
     int64_t rank, world_size, node_rank, local_rank, pid; /* MEMBER_UNKNOWN */
+    int64_t restarts, max_restarts;                       /* of struct job_place */
     int64_t clock_offset_ns;                              /* its host's clock (UTC) minus ours, */
     int64_t clock_error_ns; /* and how wrong that may be; MEMBER_UNKNOWN: not measured */
     int64_t last_ns;        /* UTC: of one that has ended, when it crashed or last wrote data;

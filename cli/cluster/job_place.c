@@ -87,6 +87,8 @@ void job_place_of(const char *environment, size_t size, struct job_place *ret)
         l++;
     *ret = (struct job_place){.launcher = l->name, .world_size = number_of(&e, l->world_size)};
     ret->local_size = number_of(&e, "LOCAL_WORLD_SIZE");
+    ret->restarts = number_of(&e, "TORCHELASTIC_RESTART_COUNT");
+    ret->max_restarts = number_of(&e, "TORCHELASTIC_MAX_RESTARTS");
     text_of(&e, "TORCHELASTIC_RUN_ID", ret->run_id, sizeof(ret->run_id));
     if (strcmp(ret->run_id, "none") == 0) /* what torchrun calls one that nobody has named */
         ret->run_id[0] = '\0';

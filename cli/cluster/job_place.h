@@ -19,7 +19,9 @@ struct job_place {
     char master[300];     /* "MASTER_ADDR:MASTER_PORT", "" */
     char nodes[4096];     /* SLURM's list of hosts: sdk/lib/host_list.h; "" */
     int64_t world_size;   /* MEMBER_UNKNOWN */
-    int64_t local_size;   /* ranks of this node, whose numbers follow each other; MEMBER_UNKNOWN */
+    int64_t restarts, max_restarts; /* of torchrun: so often it has started all anew because a rank
+                                     * failed, and may; MEMBER_UNKNOWN */
+    int64_t local_size; /* ranks of this node, whose numbers follow each other; MEMBER_UNKNOWN */
 };
 
 void job_place_of(const char *environment, size_t size, struct job_place *ret);

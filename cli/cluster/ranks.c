@@ -52,13 +52,9 @@ struct cluster_rank *cluster_rank_add(struct cluster_ranks *r)
     }
     r->list = list;
     struct cluster_rank *one = &r->list[r->n++];
-    *one = (struct cluster_rank){.rank = MEMBER_UNKNOWN,
-                                 .world_size = MEMBER_UNKNOWN,
-                                 .node_rank = MEMBER_UNKNOWN,
-                                 .local_rank = MEMBER_UNKNOWN,
-                                 .pid = MEMBER_UNKNOWN,
-                                 .clock_error_ns = MEMBER_UNKNOWN,
-                                 .last_ns = MEMBER_UNKNOWN};
+    *one = (struct cluster_rank){.clock_offset_ns = 0};
+    one->rank = one->world_size = one->node_rank = one->local_rank = one->pid = MEMBER_UNKNOWN;
+    one->restarts = one->max_restarts = one->clock_error_ns = one->last_ns = MEMBER_UNKNOWN;
     return one;
 }
 
@@ -97,6 +93,8 @@ static int add_local(const struct local_rank *l, const char *host, struct cluste
     r->world_size = l->place.world_size;
     r->node_rank = l->tags.node_rank;
     r->local_rank = l->tags.local_rank;
+    r->restarts = l->place.restarts;
+    r->max_restarts = l->place.max_restarts;
     r->pid = l->pid;
     return 0;
 }
@@ -279,6 +277,8 @@ void cluster_rank_write(const struct cluster_rank *r, struct buf *b)
     json_add_member_int(b, "node_rank", r->node_rank, MEMBER_UNKNOWN);
     json_add_member_int(b, "local_rank", r->local_rank, MEMBER_UNKNOWN);
     json_add_member_int(b, "pid", r->pid, MEMBER_UNKNOWN);
+    json_add_member_int(b, "restarts", r->restarts, MEMBER_UNKNOWN);
+    json_add_member_int(b, "max_restarts", r->max_restarts, MEMBER_UNKNOWN);
     json_add_member_int(b, "last_ns", r->last_ns, MEMBER_UNKNOWN);
     json_add_member_int(b, "clock_error_ns", r->clock_error_ns, MEMBER_UNKNOWN);
     if (r->clock_error_ns == MEMBER_UNKNOWN)
@@ -331,6 +331,8 @@ int cluster_rank_read(const char *line, size_t size, struct cluster_rank *ret)
         ret->node_rank = read_number(o, "node_rank");
         ret->local_rank = read_number(o, "local_rank");
         ret->pid = read_number(o, "pid");
+        ret->restarts = read_number(o, "restarts");
+        ret->max_restarts = read_number(o, "max_restarts");
         ret->last_ns = json_int(o, "last_ns", MEMBER_UNKNOWN);
         if (ret->last_ns < 0)
             ret->last_ns = MEMBER_UNKNOWN;

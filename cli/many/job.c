@@ -22,6 +22,7 @@
 
 #define ANCESTORS 32 /* looked at: a launcher's chain is short */
 #define JOBS_SHOWN 8
+#define PF_FORKNOEXEC 0x40 /* include/linux/sched.h of the kernel */
 
 /* What speaks for its being the rank: the sum.  Wrappers are shells, mostly. */
 enum worth { WORTH_SHELL = 0, WORTH_PROGRAM = 1, WORTH_PYTHON = 2, WORTH_CORE = 4 };
@@ -41,6 +42,7 @@ struct candidate {
     bool batch;       /* has its place of sbatch: it may be what starts the ranks */
     bool launches;    /* srun, mpirun ... */
     bool own;         /* this program, as a relay that srun has started */
+    bool outlived;    /* a Python whose parent, or what that was, has ended */
     bool out;
 };
 
@@ -78,6 +80,19 @@ static void program_of(pid_t pid, char *ret, size_t size)
     (void)snprintf(ret, size, "%s", slash != NULL ? slash + 1 : "");
 }
 
+/* Who was forked and has run no program since has the environment of its parent's: that one was
+ * what it says.  Who is in a process group that is neither its own nor its parent's was begun by
+ * another of that group. */
+static bool has_outlived(const struct candidate *c)
+{
+    struct proc_stat s;
+    pid_t group = getpgid(c->pid);
+    bool forked =
+        proc_stat_of(c->pid, 0, &s) == 0 && s.flags != PROC_UNKNOWN && (s.flags & PF_FORKNOEXEC);
+
+    return forked || (group > 0 && group != c->pid && group != getpgid(c->ancestors[0]));
+}
+
 /* own: the name of this program. */
 static void look_at_program(struct candidate *c, const char *own)
 {
@@ -110,6 +125,7 @@ static void look_at_program(struct candidate *c, const char *own)
                                                : WORTH_PROGRAM;
     if (directory_of(c->pid, directory, sizeof(directory)) == 0)
         c->worth += WORTH_CORE;
+    c->outlived = c->worth >= WORTH_PYTHON && has_outlived(c);
 }
 
 static void find_ancestors(struct candidate *c)
@@ -272,13 +288,45 @@ static bool is_orphan(const struct candidate *c, bool *ret_leads)
     return !*ret_leads || c->ancestors[0] <= 1;
 }
 
-/* A logger, say, that runs on when its rank has ended: it says that it is the rank, and hid that it
- * is gone.  Only of what is no Python where the other ranks of the job are, and have parents. */
+/* Does it say itself that it is a helper: by torch's name for a DataLoader's workers, or by the
+ * words with which multiprocessing starts a Python? */
+static bool is_helper(const struct candidate *c)
+{
+    static const char code[] = "-c\0from multiprocessing.";
+    char name[PROC_COMM_BYTES];
+    struct buf words;
+
+    buf_init(&words, FIND_ENVIRONMENT_BYTES);
+    bool ret =
+        (proc_comm_of(c->pid, 0, name, sizeof(name)) == 0 && strcmp(name, "pt_data_worker") == 0) ||
+        (apart_read(c->pid, "cmdline", &words) == 0 &&
+         memmem(words.data, words.size, code, sizeof(code) - 1) != NULL);
+    buf_done(&words);
+    return ret;
+}
+
+static bool is_left(const struct candidates *all, const struct candidate *c)
+{
+    bool ret = c->outlived && is_helper(c);
+
+    for (uint32_t k = 0; k < all->n && c->outlived && !ret; k++) {
+        const struct candidate *o = &all->list[k];
+        ret = !o->out && !o->outlived && o->worth >= WORTH_PYTHON && o->rank != c->rank &&
+              strcmp(o->job, c->job) == 0;
+    }
+    return ret;
+}
+
+/* A logger, say, or a data loader, that runs on when its rank has ended: it says that it is the
+ * rank, and hid that it is gone.  Only where other ranks of the job are Pythons that have parents.
+ */
 static void judge_left(struct candidates *all)
 {
     for (uint32_t i = 0; i < all->n; i++) {
         struct candidate *c = &all->list[i];
         bool leads;
+        if (!c->out && is_left(all, c))
+            c->out = true;
         if (c->out || c->worth >= WORTH_PYTHON || !is_orphan(c, &leads))
             continue;
         for (uint32_t k = 0; k < all->n && !c->out; k++) {

@@ -6,27 +6,35 @@
  * believed, but for root those of the user whose ranks live.
  */
 #include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "cli/many/find.h"
+#include "core/base/clock.h"
 #include "core/base/err.h"
+#include "core/base/file.h"
 #include "core/base/info_file.h"
 #include "core/base/text.h"
 #include "core/datadir/datadir.h"
 #include "sdk/lib/array.h"
 #include "sdk/lib/buf.h"
 #include "sdk/lib/proc/proc_file.h"
+#include "sdk/lib/proc/task.h"
 
-#define DEAD_MAX 65536 /* directories of one job; more are not looked at */
+#define DEAD_MAX 65536    /* directories of one job; more are not looked at */
+#define APART_NS NS_PER_S /* between a rank's last rows and the ranks that torchrun starts anew */
 
 /* One start of a job: those that met elsewhere, or had another number of ranks, were another. */
 struct start {
     char master[128], world[24];
-    char step[24]; /* of SLURM: one srun of its job */
+    char step[24];    /* of SLURM: one srun of its job */
+    char restart[24]; /* of torchrun: so many ranks have failed before */
+    int64_t began_ns; /* UTC.  MEMBER_UNKNOWN: not known, or torchrun has not started it */
 };
 
 struct dead {
@@ -35,6 +43,7 @@ struct dead {
     struct start start;
     int64_t pid, parent;
     struct timespec changed;
+    int64_t last_ns; /* UTC: when it wrote rows last; MEMBER_UNKNOWN */
     bool out;
 };
 
@@ -74,14 +83,57 @@ static void read_variables(const struct buf *info, struct buf *ret)
     (void)buf_addc(ret, '\0');
 }
 
-static void start_of(const struct buf *environment, struct start *ret)
+static void variable_of(const struct buf *environment, const char *name, char *ret, size_t size)
 {
-    const char *world = proc_environ_find(environment->data, environment->size, "WORLD_SIZE");
+    const char *value = proc_environ_find(environment->data, environment->size, name);
+
+    (void)snprintf(ret, size, "%s", value != NULL ? value : "");
+}
+
+static int64_t ns_of(const struct timespec *t)
+{
+    return (int64_t)t->tv_sec * (int64_t)NS_PER_S + t->tv_nsec;
+}
+
+/* Of this boot, by its clock of now. */
+static int64_t utc_of_ticks(uint64_t ticks)
+{
+    const int64_t hz = sysconf(_SC_CLK_TCK);
+    struct timespec up, now;
+
+    if (ticks == 0 || ticks > INT64_MAX / NS_PER_S || hz <= 0 ||
+        clock_gettime(CLOCK_BOOTTIME, &up) != 0 || clock_gettime(CLOCK_REALTIME, &now) != 0)
+        return MEMBER_UNKNOWN;
+    return ns_of(&now) - ns_of(&up) + (int64_t)(ticks * (NS_PER_S / (uint64_t)hz));
+}
+
+/* began_ns: when that process began. */
+static void start_of(const struct buf *environment, int64_t began_ns, struct start *ret)
+{
+    char run[8];
 
     job_master(environment, ret->master, sizeof(ret->master));
-    const char *step = proc_environ_find(environment->data, environment->size, "SLURM_STEP_ID");
-    (void)snprintf(ret->world, sizeof(ret->world), "%s", world != NULL ? world : "");
-    (void)snprintf(ret->step, sizeof(ret->step), "%s", step != NULL ? step : "");
+    variable_of(environment, "WORLD_SIZE", ret->world, sizeof(ret->world));
+    variable_of(environment, "SLURM_STEP_ID", ret->step, sizeof(ret->step));
+    variable_of(environment, "TORCHELASTIC_RESTART_COUNT", ret->restart, sizeof(ret->restart));
+    variable_of(environment, "TORCHELASTIC_RUN_ID", run, sizeof(run));
+    ret->began_ns = run[0] != '\0' ? began_ns : MEMBER_UNKNOWN;
+}
+
+/* By the info of its data; MEMBER_UNKNOWN, too, where that is of another boot. */
+static int64_t began_of(const struct buf *info)
+{
+    char boot[64], ticks[24];
+    struct buf ours;
+    uint64_t n;
+
+    buf_init(&ours, sizeof(boot));
+    bool here = info_get(info, "boot_id", boot, sizeof(boot)) &&
+                file_read(AT_FDCWD, "/proc/sys/kernel/random/boot_id", &ours) == 0 &&
+                strncmp(buf_text(&ours), boot, strlen(boot)) == 0 &&
+                info_get(info, "start_time", ticks, sizeof(ticks)) && parse_u64(ticks, &n) == 0;
+    buf_done(&ours);
+    return here ? utc_of_ticks(n) : MEMBER_UNKNOWN;
 }
 
 static int keep(struct searching *s, const struct datadir *d, const struct dead *one)
@@ -106,6 +158,7 @@ static int look(void *arg, const struct datadir *d)
     struct searching *s = arg;
     struct dead one = {.out = false};
     struct buf info, environment;
+    struct stat st;
     pid_t pid;
     int rc = 0;
 
@@ -118,7 +171,8 @@ static int look(void *arg, const struct datadir *d)
         read_variables(&info, &environment);
     if (whole && environment.failed == 0 && job_is_named(&environment, s->name)) {
         member_place(environment.data, environment.size - 1, &one.tags);
-        start_of(&environment, &one.start);
+        start_of(&environment, began_of(&info), &one.start);
+        one.last_ns = datadir_has(d, "data.mdb", &st) ? ns_of(&st.st_mtim) : MEMBER_UNKNOWN;
         one.pid = number_of(&info, "pid");
         one.parent = number_of(&info, "parent");
         rc = one.tags.rank != MEMBER_UNKNOWN ? keep(s, d, &one) : 0;
@@ -137,8 +191,9 @@ static bool is_newer(const struct dead *a, const struct dead *b)
 /* The start that is meant: of the ranks that live, else the last one. */
 static struct start start_meant(const struct searching *s)
 {
-    struct start ret = {.master = ""};
+    struct start ret = {.began_ns = MEMBER_UNKNOWN};
     const struct dead *newest = NULL;
+    struct proc_stat stat;
     struct buf b;
 
     for (uint32_t i = 0; i < s->n; i++)
@@ -146,10 +201,25 @@ static struct start start_meant(const struct searching *s)
             newest = &s->list[i];
     if (s->n_living == 0)
         return newest != NULL ? newest->start : ret;
+    if (proc_stat_of(s->living[0].pid, 0, &stat) < 0)
+        stat.start_ticks = 0;
     if (find_environment(s->living[0].pid, &b) == 0)
-        start_of(&b, &ret);
+        start_of(&b, utc_of_ticks(stat.start_ticks), &ret);
     buf_done(&b);
     return ret;
+}
+
+/* torchrun begins all ranks of a start together, behind the end of all those of the start before.
+ * That is the only sign where a machine has left the job or come, and as many ranks are left. */
+static bool is_of(const struct dead *one, const struct start *meant)
+{
+    bool before = one->last_ns != MEMBER_UNKNOWN && meant->began_ns != MEMBER_UNKNOWN &&
+                  one->last_ns < meant->began_ns - (int64_t)APART_NS;
+
+    return !before && strcmp(one->start.master, meant->master) == 0 &&
+           strcmp(one->start.world, meant->world) == 0 &&
+           strcmp(one->start.step, meant->step) == 0 &&
+           strcmp(one->start.restart, meant->restart) == 0;
 }
 
 /* Of a rank and its children (data loaders have its environment, too) the rank; of several that
@@ -160,9 +230,7 @@ static void judge(struct searching *s)
 
     for (uint32_t i = 0; i < s->n; i++) {
         struct dead *one = &s->list[i];
-        one->out = strcmp(one->start.master, meant.master) != 0 ||
-                   strcmp(one->start.world, meant.world) != 0 ||
-                   strcmp(one->start.step, meant.step) != 0;
+        one->out = !is_of(one, &meant);
         for (uint32_t k = 0; k < s->n_living && !one->out; k++)
             one->out = s->living[k].rank == one->tags.rank;
         for (uint32_t k = 0; k < s->n && !one->out; k++)
