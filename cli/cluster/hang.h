@@ -5,6 +5,7 @@
  * Private to them; one thread.
  *
  *     hang.c: the command     hang_local.c: looks at the ranks of this machine
+ *     hang_children.c: at what those wait for that have started it
  *     hang_json.c: what --json prints, and what another machine has printed
  *     hang_stacks.c, hang_judge.c: see hang_judge.h     hang_work.c: see hang_work.h
  */
@@ -49,6 +50,10 @@ void hang_found_done(struct hang_found *f); /* of zeros, too */
 int hang_local(const struct cluster_options *o, struct hang_found *f,
                int (*fn)(void *arg, const char *host, const struct remote_run *run,
                          const char *why));
+
+/* hang_children.c: of those that are in no collective, which process that they have started holds
+ * them up, in `why`. */
+int hang_children(const struct cluster_options *o, struct hang_seen *list, uint32_t n);
 
 /* One value.  says, caution: the verdict in words, and where it may be wrong; "": nowhere. */
 void hang_write(const struct cluster_options *o, const struct hang_found *f,

@@ -357,7 +357,7 @@ static int look_at_all(struct looking *l, const struct cluster_options *o)
         rc = look_again_and_again(l);
     for (uint32_t i = 0; rc == 0 && i < l->members.n; i++)
         judge_process(seen_of(l, i));
-    return rc;
+    return rc == 0 && l->members.n > 0 ? hang_children(o, seen_of(l, 0), l->members.n) : rc;
 }
 
 int hang_local(const struct cluster_options *o, struct hang_found *f,

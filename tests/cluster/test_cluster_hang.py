@@ -3,6 +3,7 @@
 rank has gone or is stopped, and hosts that say what cannot be."""
 import json
 import os
+import re
 import signal
 import socket
 
@@ -161,6 +162,32 @@ def test_one_that_dumps_core_is_gone(world):
         done, found = hang(world, job, "--looks", "2")
         assert [r["state"] for r in found["ranks"]] == ["gone", "elsewhere"], found
     (world.tmp / "core").unlink(missing_ok=True)
+
+
+WAITS_FOR_CHILD = """
+import os, time
+def load():
+    while True: time.sleep(0.05)
+child = os.fork()
+if child == 0:
+    load()
+print("ready", child, flush=True)
+os.waitpid(child, 0)
+"""
+
+
+def test_the_child_that_a_rank_waits_for_is_named(world):
+    """A data loader that stands, or was stopped: only its rank was told."""
+    job = JOB + "-child"
+    rank = start_rank(world, 0, job, WAITS_FOR_CHILD)
+    child = int(rank.wait_line(r"ready (\d+)")[1])
+
+    def why():
+        return hang(world, job, "--looks", "2")[1]["ranks"][0]["why"] or ""
+    standing = r"its child %d \(python.*\) is in load, target-0.py:4 " % child
+    wait_for(lambda: re.match(standing, why()), why)
+    os.kill(child, signal.SIGSTOP)
+    wait_for(lambda: "is stopped; continue it with: kill -CONT %d" % child in why(), why)
 
 
 def test_of_a_node_that_is_not_full_no_rank_is_gone_that_the_job_has_not(world):
