@@ -253,6 +253,18 @@ static void name_ranks(struct diff_found *f)
         f->ranks[i].rank = f->ranks[i].pid;
 }
 
+/* Of two machines: those of one were one by one's own. */
+static bool is_claimed_twice(const struct diff_found *f)
+{
+    const struct diff_rank *r = f->ranks;
+
+    for (uint32_t i = 0; i < f->n_ranks && f->ranked; i++)
+        for (uint32_t k = 0; k < i; k++)
+            if (r[i].rank == r[k].rank && strcmp(r[i].host, r[k].host) != 0)
+                return true;
+    return false;
+}
+
 static bool is_whole(const struct diff_found *f)
 {
     bool whole = f->n_ranks > 0;
@@ -273,6 +285,8 @@ int cluster_diff(const struct cluster_options *o, const struct hosts *hosts, boo
     if (rc == 0 && hosts->n > 0)
         rc = cluster_ask_hosts(o, hosts, take_host, &f);
     name_ranks(&f);
+    if (rc == 0)
+        rc = job_said_one(&f.said, is_claimed_twice(&f));
     rc = rc == 0 ? add_own_clock(&f) : rc;
     if (rc == 0 && f.n_ranks == 0 && f.n_hosts == 0) {
         cluster_say_none(o);

@@ -12,6 +12,7 @@
 #define CLI_CLUSTER_DIFF_H
 
 #include "cli/cluster/cluster.h"
+#include "cli/cluster/job_place.h"
 #include "sdk/lib/arena.h"
 #include "sdk/lib/buf.h"
 
@@ -39,7 +40,8 @@ struct diff_found {
     uint32_t n_ranks, ranks_room;
     struct diff_rank *hosts; /* `host`; `why` it could not be asked, "": it has no rank */
     uint32_t n_hosts, hosts_room;
-    char job[300];
+    char job[300], master[300];
+    struct job_said said;
     int64_t world_size;
     bool ranked;
 };

@@ -133,6 +133,8 @@ int diff_write(const struct cluster_options *o, struct diff_found *f, struct buf
 
     (void)buf_adds(b, "{\"job\": ");
     add_json_text(b, f->job);
+    (void)buf_adds(b, ", \"meets\": ");
+    add_json_text(b, f->master);
     (void)buf_adds(b, ", \"world_size\": ");
     add_number(b, f->world_size);
     (void)buf_adds(b, ", \"ranks\": [");
@@ -231,6 +233,7 @@ int diff_read(const char *text, size_t size, const char *host, struct diff_found
     struct json_error bad;
     struct json *o = NULL;
     struct arena a;
+    char job[sizeof(f->job)], master[sizeof(f->master)];
 
     arena_init(&a, TREE_BYTES);
     int rc = json_read(&a, text, size, &o, &bad) == 0 && o->type == JSON_OBJECT ? 0 : -EBADMSG;
@@ -242,8 +245,13 @@ int diff_read(const char *text, size_t size, const char *host, struct diff_found
         rc = read_rank(r, host, f);
     for (const struct json *r = rc == 0 ? facts->first : NULL; rc == 0 && r != NULL; r = r->next)
         rc = read_fact(r, from, f);
+    if (rc == 0) {
+        read_clean(o, "job", job, sizeof(job));
+        read_clean(o, "meets", master, sizeof(master));
+        job_said_by(&f->said, host, job, master);
+    }
     if (rc == 0 && f->job[0] == '\0')
-        read_clean(o, "job", f->job, sizeof(f->job));
+        (void)snprintf(f->job, sizeof(f->job), "%s", job);
     if (rc == 0 && f->world_size == MEMBER_UNKNOWN)
         f->world_size = read_number(o, "world_size");
     if (rc < 0) {

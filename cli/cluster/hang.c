@@ -119,6 +119,15 @@ static void say_claimed_twice(const struct hang_found *f, struct buf *b)
                            f->list[i].rank.rank, f->list[i - 1].rank.host, f->list[i].rank.host);
 }
 
+static bool is_claimed_twice(const struct hang_found *f)
+{
+    bool twice = false;
+
+    for (uint32_t i = 1; i < f->n && f->ranked; i++)
+        twice = twice || f->list[i].rank.rank == f->list[i - 1].rank.rank;
+    return twice;
+}
+
 /* ---- what is shown ---- */
 
 static int plant(const struct cluster_options *o, const struct hang_seen *s,
@@ -283,6 +292,8 @@ int cluster_hang(const struct cluster_options *o, const struct hosts *hosts, boo
     if (rc == 0 && hosts->n > 0)
         rc = cluster_ask_hosts(o, hosts, take_host, &f);
     sort(&f);
+    if (rc == 0)
+        rc = job_said_one(&f.said, is_claimed_twice(&f));
     if (rc == 0)
         rc = add_missing(o, &f);
     if (rc == 0 && f.n == 0 && f.n_hosts == 0) {

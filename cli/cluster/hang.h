@@ -15,6 +15,7 @@
 #include "cli/cluster/cluster.h"
 #include "cli/cluster/hang_judge.h"
 #include "cli/cluster/hang_work.h"
+#include "cli/cluster/job_place.h"
 #include "sdk/lib/buf.h"
 
 struct hang_seen {
@@ -35,7 +36,8 @@ struct hang_found {
     uint32_t n, room;
     struct hang_host *hosts;
     uint32_t n_hosts;
-    char job[300], launcher[16];
+    char job[300], launcher[16], master[300];
+    struct job_said said;
     int64_t world_size; /* MEMBER_UNKNOWN */
     bool ranked;        /* each has a rank; else `rank` is its process */
     uint64_t span_ns;   /* from the first look to the last */

@@ -131,6 +131,7 @@ void hang_write(const struct cluster_options *o, const struct hang_found *f,
     (void)buf_adds(b, "{");
     json_add_member_text(b, "job", f->job);
     json_add_member_text(b, "launcher", f->launcher);
+    json_add_member_text(b, "meets", f->master);
     json_add_member_int(b, "world_size", f->world_size, MEMBER_UNKNOWN);
     json_add_member_int(b, "looks", o->looks, MEMBER_UNKNOWN);
     (void)buf_adds(b, "\"span_s\": ");
@@ -264,8 +265,13 @@ static int read_rank(const struct json *o, const char *host, struct hang_found *
     return 0;
 }
 
-static void read_job(const struct json *o, struct hang_found *f)
+static void read_job(const struct json *o, const char *host, struct hang_found *f)
 {
+    char job[sizeof(f->job)], master[sizeof(f->master)];
+
+    read_text(o, "job", job, sizeof(job));
+    read_text(o, "meets", master, sizeof(master));
+    job_said_by(&f->said, host, job, master);
     if (f->job[0] == '\0') {
         read_text(o, "job", f->job, sizeof(f->job));
         read_text(o, "launcher", f->launcher, sizeof(f->launcher));
@@ -294,7 +300,7 @@ int hang_read(const char *text, size_t size, const char *host, struct hang_found
     for (const struct json *r = rc == 0 ? ranks->first : NULL; rc == 0 && r != NULL; r = r->next)
         rc = read_rank(r, host, f);
     if (rc == 0 && f->n > before)
-        read_job(o, f);
+        read_job(o, host, f);
     if (rc < 0)
         drop_from(f, before);
     arena_done(&a);

@@ -372,7 +372,9 @@ int hang_local(const struct cluster_options *o, struct hang_found *f,
     if (rc == 0 && r.n > 0) {
         (void)snprintf(f->job, sizeof(f->job), "%s", r.list[0].tags.job);
         (void)snprintf(f->launcher, sizeof(f->launcher), "%s", r.list[0].place.launcher);
+        (void)snprintf(f->master, sizeof(f->master), "%s", r.list[0].place.master);
         f->world_size = r.list[0].place.world_size;
+        job_said_by(&f->said, "this machine", f->job, f->master);
     }
     if (rc == 0 && l.members.n > 0)
         rc = look_at_all(&l, o);

@@ -8,6 +8,7 @@
 #ifndef CLI_CLUSTER_JOB_PLACE_H
 #define CLI_CLUSTER_JOB_PLACE_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -23,6 +24,18 @@ struct job_place {
                                      * failed, and may; MEMBER_UNKNOWN */
     int64_t local_size; /* ranks of this node, whose numbers follow each other; MEMBER_UNKNOWN */
 };
+
+/* job_said.c: whose job hosts have answered for.  A name may be that of two: steps of one SLURM
+ * job, or jobs that somebody has called the same. */
+struct job_said {
+    char job[300], host[256], master[300];
+    char other_job[300], other_host[256], other_master[300]; /* the first that differs; "" */
+};
+/* One host's answer; "": it does not say. */
+void job_said_by(struct job_said *s, const char *host, const char *job, const char *master);
+/* -EINVAL with err_set(): several.  twice: two hosts have said that they have the same rank, which
+ * of one job no two have. */
+int job_said_one(const struct job_said *s, bool twice);
 
 void job_place_of(const char *environment, size_t size, struct job_place *ret);
 

@@ -209,7 +209,11 @@ noise) exec %(relay)s lines 'Welcome!' ;;
 silent) exec %(relay)s silent ;;
 hung*) exec sleep 1000 ;;
 odd) exec %(relay)s lines '{"ranks": [{"rank": 2, "state": "flies"}]}' ;;
-liar) exec %(relay)s lines '{"job": "x", "ranks": [{"rank": 1, "pid": 1e99, "host": "far",
+other) exec %(relay)s lines '{"job": "4711.1", "facts": [],
+      "ranks": [{"rank": 1, "state": "moves"}]}' ;;
+same) exec %(relay)s lines '{"job": "'$JOB'", "meets": "n2:1", "facts": [],
+      "ranks": [{"rank": 0, "state": "moves"}]}' ;;
+liar) exec %(relay)s lines '{"ranks": [{"rank": 1, "pid": 1e99, "host": "far",
       "state": "waits", "operation": "x\nrank 0 is gone", "looks": -3,
       "stacks": [7, {"frames": [[1], "f"]}]}]}' ;;
 *) exec sh -c "$*" ;;
@@ -244,6 +248,18 @@ def test_hosts(world):
                          env=env)
     assert "host far has no rank of the job" in text.stderr, text.stderr
     assert "\nrank 0 is gone" not in text.stdout
+
+
+def test_two_jobs_of_one_name_on_different_hosts_are_refused(world):
+    """Two steps of a SLURM job were taken as one, with the ranks of both."""
+    job = JOB + "-two"
+    env = dict(remote_shell(world, SHELL), JOB=job)
+    start_rank(world, 0, job, MASTER_ADDR="n1", MASTER_PORT="1")
+    for verb in ("hang", "diff"):
+        for host, said in (("other", "'%s' on far and '4711.1' on other" % job),
+                           ("same", "on far meet at n1:1, those on same at n2:1")):
+            done = world.probing("cluster", verb, "--job", job, "--hosts", "far," + host, env=env)
+            assert done.returncode == 1 and said in done.stderr, done.stderr
 
 
 def test_a_host_has_three_times_the_time_of_a_rank_and_that_of_the_looks_for_all(world):

@@ -9,6 +9,7 @@
 #include "cli/cluster/hang_json.c"
 #include "cli/cluster/hang_judge.c"
 #include "cli/cluster/hang_stacks.c"
+#include "cli/cluster/job_said.c"
 #include "cli/cluster/stack_tree.c"
 #include "tests/fuzz/fuzz.h"
 
