@@ -62,6 +62,12 @@ int diff_add(struct diff_found *f, uint32_t rank, const char *kind, const char *
 int diff_add_clock(struct diff_found *f, uint32_t rank, const char *kind, int64_t offset_ns,
                    int64_t error_ns, const char *whose);
 
+/* diff_script.c: facts of the script that a Python runs.  words: its command line, as /proc has it,
+ * and a NUL more. */
+int diff_script(struct diff_found *f, uint32_t rank, pid_t pid, const char *words, size_t size);
+/* In such a command line, '*' for what launchers give each rank: --local-rank=3. */
+void diff_hide_place(char *words, size_t size);
+
 /* Of those of this machine.  Those of others that o->targets names are asked there: fn gets what
  * they say, as cluster_ask_targets(). */
 int diff_local(const struct cluster_options *o, struct diff_found *f,

@@ -203,8 +203,11 @@ static int add_process(struct local *l, uint32_t i)
     buf_init(&b, FILE_BYTES);
     if (rc == 0 && read_of(pid, "environ", &b))
         rc = add_environment(l, i, &b);
-    if (rc == 0 && read_of(pid, "cmdline", &b))
-        rc = add_command_line(l, i, &b);
+    if (rc == 0 && read_of(pid, "cmdline", &b)) {
+        rc = diff_script(l->found, l->first + i, pid, b.data, b.size - 1);
+        diff_hide_place(b.data, b.size - 1);
+        rc = rc == 0 ? add_command_line(l, i, &b) : rc;
+    }
     if (rc == 0 && read_of(pid, "limits", &b))
         rc = add_limits(l, i, &b);
     if (rc == 0 && read_of(pid, "status", &b))
@@ -309,7 +312,8 @@ static int ask_cores(struct local *l, const struct cluster_options *o)
     int rc = query(l, o,
                    "select 'settings' as kind, name, value::text as value from probing.settings "
                    "union all select 'plugins', name, coalesce(version, '?') || ', ' || state from "
-                   "probing.plugins",
+                   "probing.plugins union all select 'scripts', name, state from "
+                   "probing.scripts",
                    take_facts);
 
     drop_silent(l, "settings, plugins and versions");

@@ -3,6 +3,7 @@
 for its own; here and on hosts that say what cannot be."""
 import json
 import os
+import sys
 
 from world import IDLE, remote_shell
 
@@ -31,6 +32,34 @@ def diff(world, job, *words, env=None):
 def facts(done):
     found = json.loads(done.stdout)
     return found, {(f["kind"], f["name"]): f for f in found["facts"]}
+
+
+def test_programs_differ(world):
+    """Scripts of the same name in which not the same stands, of another commit."""
+    job, place, ranks = JOB + "-programs", world.tmp / "place", []
+    for rank in range(3):
+        folder = world.tmp / ("new" if rank == 2 else "old")
+        (folder / "src").mkdir(parents=True, exist_ok=True)
+        (folder / ".git" / "refs").mkdir(parents=True, exist_ok=True)
+        (folder / ".git" / "HEAD").write_text("ref: refs/main\n")
+        (folder / ".git" / "refs" / "main").write_text("%040x\n" % (rank == 2))
+        (folder / "src" / "job.py").write_text(IDLE + "#" * (rank == 2))
+        place.unlink(missing_ok=True)
+        place.symlink_to(folder)  # each at the same path, as on machines of their own
+        ranks.append(world.start(
+            "/bin/sh", "-c", 'cd -P "$1"; shift; exec "$@"', "sh", str(place), sys.executable, "-X",
+            "dev", "-u", "src/job.py", "--local-rank=%d" % rank, "--lr", "%d" % (rank == 2),
+            env={"RANK": str(rank), "WORLD_SIZE": "3", "TORCHELASTIC_RUN_ID": job}))
+        ranks[rank].wait_line("ready")
+    _, by = facts(diff(world, job, "--json"))
+    assert ("program", "script") not in by  # src/job.py in all
+    for name, values in (("script, as it lies there now", 2), ("git commit", 2)):
+        found = by["program", name]["values"]
+        assert len(found) == values and found[-1]["ranks"] in ([2], [0, 1]), found
+    assert sorted(v["value"] for v in by["program", "git commit"]["values"]) == [
+        "%040x" % n for n in (0, 1)]
+    assert sorted(v["value"].split("dev ")[1] for v in by["process", "command line"]["values"]) == [
+        "-u src/job.py --local-rank=* --lr %d" % n for n in (0, 1)]
 
 
 def test_one_is_different(world):
