@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""docs/grafana: what the board asks and what the alerts say of a real job, by VictoriaMetrics; the
-windows of minutes are made seconds."""
+"""docs/grafana: what the board asks (VictoriaMetrics) and which alerts fire (vmalert), of a real
+job; the minutes of windows and of `for:` are made seconds."""
 import json
 import os
 import re
@@ -172,6 +172,12 @@ def test_vmalert_takes_the_rules():
     assert done.returncode == 0, done.stdout + done.stderr
 
 
+def quick(text):
+    """Of rules and queries, windows and `for:` of minutes made seconds."""
+    text = re.sub(r"\[\d+m\]", "[6s]", text.replace("[2m]", "[2s]"))
+    return re.sub(r"(?m)^( +for:) \d+m$", r"\1 2s", text)
+
+
 @pytest.mark.skipif(not os.environ.get("PROBING_TEST_FULL"), reason="a minute: PROBING_TEST_FULL=1")
 def test_the_board_and_the_alerts_of_a_real_job(world):
     python = os.environ.get("PROBING_TEST_TORCH") or DEBIAN_PYTHON
@@ -180,6 +186,10 @@ def test_the_board_and_the_alerts_of_a_real_job(world):
     vm = server(world, ("victoria-metrics", "victoria-metrics-prod"), lambda port: (
         "-httpListenAddr=127.0.0.1:%d" % port, "-storageDataPath=vm", "-search.latencyOffset=0s",
         "-search.disableCache"), "/health")
+    (world.tmp / "alerts.yml").write_text(quick((GRAFANA / "alerts.yml").read_text()))
+    vmalert = server(world, ("vmalert", "vmalert-prod"), lambda port: (
+        "-httpListenAddr=127.0.0.1:%d" % port, "-rule=alerts.yml", "-evaluationInterval=1s",
+        "-datasource.url=http://127.0.0.1:%d" % vm, "-notifier.url=http://127.0.0.1:9"), "/health")
     name, script = "alerts-%d" % os.getpid(), world.tmp / "job.py"
     script.write_text(JOB)
     ranks = [world.start(python, "-u", str(script), env={
@@ -192,13 +202,15 @@ def test_the_board_and_the_alerts_of_a_real_job(world):
     start_ship(world, "job:" + name, "prometheus+http://127.0.0.1:%d/api/v1/write" % vm)
 
     def ask(expression):
-        expression = re.sub(r"\[\d+m\]", "[6s]", expression.replace("[2m]", "[2s]"))
         url = "http://127.0.0.1:%d/api/v1/query?nocache=1&query=%s" % (
-            vm, urllib.parse.quote(expression))
+            vm, urllib.parse.quote(quick(expression)))
         return get(url)["data"]["result"]
 
     def fires(alert):
-        return {found["metric"].get("rank", "") for found in ask(alerts()[alert])}
+        """Ranks of which vmalert says that it fires: not that it is pending."""
+        said = get("http://127.0.0.1:%d/api/v1/alerts" % vmalert)["data"]["alerts"] or []
+        return {one["labels"].get("rank", "") for one in said
+                if one["state"] == "firing" and one["name"] == alert}
 
     wait_for(lambda: ask("count(probing_torch_step_seconds)"), "steps of the job")
     wait_for(lambda: fires("Straggler") == {"2"}, lambda: "rank 2, not %s" % fires("Straggler"))
