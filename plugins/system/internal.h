@@ -29,7 +29,7 @@ struct pace {
 
 /* What a look may take at most of one core, in the long run: 1 / this. */
 #define PACE_THREADS 2000u /* 0.05 % */
-#define PACE_LIST 10000u   /* 0.01 %: only where threads come and go */
+#define PACE_LIST 10000u   /* 0.01 %: only where threads, or connections, come and go */
 #define PACE_RARE 100000u  /* 0.001 % */
 #define PACE_SMALL 50000u  /* 0.002 % */
 

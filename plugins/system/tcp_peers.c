@@ -173,7 +173,7 @@ static void list(struct tcp_peers *p, uint64_t now, uint64_t interval_ns)
         free(l.fresh);
     }
     atomic_store_explicit(&p->error, rc, memory_order_relaxed);
-    pace_took(&p->list_pace, now, own_cpu_ns() - begun, 1, interval_ns, PACE_SMALL);
+    pace_took(&p->list_pace, now, own_cpu_ns() - begun, 1, interval_ns, PACE_LIST);
 }
 
 /* ---- rows ---- */
@@ -353,5 +353,5 @@ void peers_look(struct tcp_peers *p, uint64_t now, uint64_t interval_ns)
     add_rows(p, sums, n, now);
     free(sums);
     p->look_ns = now;
-    pace_took(&p->pace, now, own_cpu_ns() - begun, LOOK_TICKS, interval_ns, PACE_SMALL);
+    pace_took(&p->pace, now, own_cpu_ns() - begun, LOOK_TICKS, interval_ns, PACE_LIST);
 }

@@ -57,7 +57,7 @@ int tcp_sockets_walk(const struct probing_host *h, uint64_t most, uint64_t time_
 /* ---- net.peers ---- */
 
 struct tcp_known {
-    uint32_t fd, local_port, peer_port;
+    uint32_t fd;
     struct tcp_end local, peer;
     uint64_t rx_bytes, tx_bytes, tx_segs, retrans_segs, busy_ns; /* at the last look */
     bool fresh; /* it has not been looked at yet: nothing is known of what it did before */
