@@ -60,13 +60,15 @@ def test_who_is_behind_a_bad_cable(tmp_path, fault):
         def ask():
             done = job.probing(1, "cluster", "stragglers", "--json", *where)
             found = json.loads(done.stdout)
-            return found["outcome"] != "too few steps" and found
+            ready = found["ranks_judged"] == RANKS and found["outcome"] != "too few steps"
+            return found if ready else {}
         if fault in ("none", "two sites"):
             wait_for(ask, "steps")
             for _ in range(3):
                 assert ask()["outcome"] == "silent"
         else:
-            found = wait_for(lambda: (ask() or {}).get("stragglers"), "a rank to be named")[0]
+            found = wait_for(lambda: ask().get("stragglers"), "a rank to be named")[0]
+            print(json.dumps(found))
             ends = [found["rank"], found["link"]["peer"]["rank"]]
             assert found["kind"] == "link" and (ends == [1, 2] if fault == "one link" else
                                                 ends[0] == BAD), found

@@ -466,6 +466,16 @@ static bool is_linked_badly(const struct work *w, const struct judge_links *l,
     return ret->lossy || !(more / 2 > fmax(w->f.last_comm_sec, w->f.newest_comm_sec));
 }
 
+/* What is slow is not mixed with what loses: each by itself says where it is. */
+static bool find_links(const struct judge_job *j, struct judge_links *ret)
+{
+    bool there = links_make(j, LINK_SLOW | LINK_SLOW_NOW, ret);
+    if (!there || links_found(ret))
+        return there;
+    links_done(ret);
+    return links_make(j, LINK_LOSSY, ret);
+}
+
 /* Nobody comes late, and communication is long even for whoever comes last. */
 static bool find_slow_communication(struct work *w)
 {
@@ -473,7 +483,7 @@ static bool find_slow_communication(struct work *w)
     struct judge_links l;
     bool slow = w->f.last_comm_sec >= JUDGE_COMM_SHARE * w->f.step_sec;
     bool newly = w->f.newest_comm_sec >= JUDGE_COMM_SHARE * w->f.newest_sec;
-    bool there = !(slow || newly) || links_make(j, &l);
+    bool there = !(slow || newly) || find_links(j, &l);
     for (uint32_t r = 0; r < j->n_ranks && (slow || newly) && there; r++) {
         struct judge_finding f = {.rank = r,
                                   .part = PART_COMM,

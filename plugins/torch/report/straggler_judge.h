@@ -59,19 +59,19 @@ enum judge_sign {
 #define JUDGE_EPISODE_SHARE 5  /* and for one in so many of those looked at */
 #define JUDGE_LATE_SHARE 0.05 /* of a step, that it is later than the others in most of its steps */
 #define JUDGE_LATE_SIGMA 4.0  /* of how ranks differ from each other, and of its own noise */
-#define JUDGE_EVENT_SHARE 0.25 /* of a step, that it is late now and then */
-#define JUDGE_EVENT_GAP 3.0    /* its events together, against those of any rank not named */
-#define JUDGE_FEW_GAP 8.0      /* likewise of six at most, */
-#define JUDGE_SINGLE_SHARE 1.0 /* and of a step, where there are only one or two */
-#define JUDGE_COMM_SHARE 0.1   /* of a step in communication of the rank that comes last */
-#define JUDGE_RUNQ_WAIT 0.1    /* seconds a second without a processor, more than the others */
-#define JUDGE_RUNQ_ALONE 0.3   /* so many at least where neither nice nor affinity explains it, */
-#define JUDGE_RUNQ_GAP 3.0     /* and so many times any other's */
-#define JUDGE_RTT_GAP 4.0      /* a round trip that is so many times the usual one is slow, */
-#define JUDGE_RTT_SEC 0.001    /* from there on, by the shortest of five minutes; by the newest, */
-#define JUDGE_RTT_NOW_SEC 0.01 /* which load swells, from there on */
-#define JUDGE_LOST_SHARE 0.005 /* of a link's segments that are sent again */
-#define JUDGE_LOST_SEGS 10     /* and so many at least */
+#define JUDGE_EVENT_SHARE 0.25  /* of a step, that it is late now and then */
+#define JUDGE_EVENT_GAP 3.0     /* its events together, against those of any rank not named */
+#define JUDGE_FEW_GAP 8.0       /* likewise of six at most, */
+#define JUDGE_SINGLE_SHARE 1.0  /* and of a step, where there are only one or two */
+#define JUDGE_COMM_SHARE 0.1    /* of a step in communication of the rank that comes last */
+#define JUDGE_RUNQ_WAIT 0.1     /* seconds a second without a processor, more than the others */
+#define JUDGE_RUNQ_ALONE 0.3    /* so many at least where neither nice nor affinity explains it, */
+#define JUDGE_RUNQ_GAP 3.0      /* and so many times any other's */
+#define JUDGE_RTT_GAP 4.0       /* a round trip that is so many times the usual one is slow, */
+#define JUDGE_RTT_SEC 0.001     /* from there on, by the shortest of five minutes; by the newest, */
+#define JUDGE_RTT_NOW_SEC 0.004 /* which load swells, from there on */
+#define JUDGE_LOST_SHARE 0.01   /* of a link's segments that are sent again */
+#define JUDGE_LOST_SEGS 20      /* and so many at least */
 #define JUDGE_NAMED_MAX 64
 
 struct judge_step {       /* of one rank; parts that did not occur are 0 */
@@ -188,8 +188,10 @@ struct judge_links {
 };
 enum { LINK_SLOW = 1, LINK_SLOW_NOW = 2, LINK_LOSSY = 4 };
 
-/* false: no memory.  Either way links_done(). */
-bool links_make(const struct judge_job *j, struct judge_links *ret);
+/* Only what is wrong by `which` is looked at.  false: no memory.  Either way links_done(). */
+bool links_make(const struct judge_job *j, unsigned which, struct judge_links *ret);
+/* Is there any rank that links_tell() tells? */
+bool links_found(const struct judge_links *l);
 void links_done(struct judge_links *l);
 /* Do the links of a node tell where segments are lost? */
 bool links_know(const struct judge_links *l, uint32_t node);

@@ -81,6 +81,9 @@ static void count(struct judge_links *l, uint8_t *known)
 {
     const struct judge_job *j = l->j;
     uint32_t n = 0;
+    l->n_known = 0;
+    for (uint32_t i = 0; i < j->n_nodes; i++)
+        l->sizes[i] = 0;
     for (uint32_t i = 0; i < j->n_links; i++)
         known[j->links[i].a] = known[j->links[i].b] = 1;
     for (uint32_t i = 0; i < j->n_nodes; i++) {
@@ -93,7 +96,35 @@ static void count(struct judge_links *l, uint8_t *known)
             l->between = n++ == 0 ? i : UINT32_MAX;
 }
 
-bool links_make(const struct judge_job *j, struct judge_links *ret)
+/* What the other links of one of its ends have at best, now. */
+static double best_beside(const struct judge_job *j, uint32_t link, uint32_t node)
+{
+    double best = INFINITY;
+    for (uint32_t i = 0; i < j->n_links; i++)
+        if (i != link && (j->links[i].a == node || j->links[i].b == node))
+            best = fmin(best, j->links[i].now_sec);
+    return best;
+}
+
+/* A narrow cable makes the round trips of its machine longer by as much as goes through, some of
+ * them by less than what is told.  So of a link that is slow just now one end may be behind such a
+ * cable: the one whose other links are slower than those of the other end, too. */
+static void choose_end(struct judge_links *l)
+{
+    const struct judge_job *j = l->j;
+    if (l->between == UINT32_MAX || l->bad[l->between] != LINK_SLOW_NOW)
+        return;
+    const struct judge_link *at = &j->links[l->between];
+    double a = best_beside(j, l->between, at->a), b = best_beside(j, l->between, at->b);
+    uint32_t node = a >= JUDGE_RTT_GAP * b ? at->a : at->b;
+    if (!isfinite(a) || !isfinite(b) || fmax(a, b) < JUDGE_RTT_GAP * fmin(a, b))
+        return;
+    for (uint32_t i = 0; i < j->n_links; i++)
+        if (j->links[i].a == node || j->links[i].b == node)
+            l->bad[i] |= LINK_SLOW_NOW;
+}
+
+bool links_make(const struct judge_job *j, unsigned which, struct judge_links *ret)
 {
     size_t nodes = j->links != NULL ? j->n_nodes : 0, links = nodes > 0 ? j->n_links : 0;
     *ret = (struct judge_links){.j = j, .between = UINT32_MAX};
@@ -111,7 +142,10 @@ bool links_make(const struct judge_job *j, struct judge_links *ret)
                                          .again = usual_of(j, LOST, best, room),
                                          .sent = 1};
         for (uint32_t i = 0; i < links; i++)
-            ret->bad[i] = bad_of(&j->links[i], &ret->usual);
+            ret->bad[i] = bad_of(&j->links[i], &ret->usual) & which;
+        join(ret);
+        count(ret, known);
+        choose_end(ret);
         join(ret);
         count(ret, known);
     }
@@ -143,6 +177,14 @@ static bool is_alone(const struct judge_links *l, uint32_t node)
         most = l->sizes[i] > most ? l->sizes[i] : most;
     return links_know(l, node) && l->sizes[l->groups[node]] == 1 && most > 1 &&
            2 * most > l->n_known;
+}
+
+bool links_found(const struct judge_links *l)
+{
+    bool found = l->between != UINT32_MAX;
+    for (uint32_t i = 0; l->n_known > 0 && !found && i < l->j->n_nodes; i++)
+        found = is_alone(l, i);
+    return found;
 }
 
 /* ---- in a finding ---- */

@@ -144,6 +144,22 @@ TEST(the_newest_round_trips_tell_what_has_just_begun)
     CHECK_INT(r.found[0].kind, LATE_STARVED);
 }
 
+/* What waits before a narrow cable makes round trips longer, and not all of them by as much. */
+TEST(behind_a_narrow_cable_links_are_slow_as_they_are_used)
+{
+    static struct job job;
+    struct linked l;
+    link_job(&job, &l);
+    for (uint32_t a = 0; a < RANKS; a++)
+        for (uint32_t b = a + 1; b < RANKS; b++)
+            link_of(&l, a, b)->now_sec = b == 3 ? 0.006 : 0.0005;
+    link_of(&l, 1, 3)->now_sec = 0.03;
+    struct judge_report r = judged(&job);
+    CHECK_INT(r.n_found, 1);
+    CHECK_INT(r.found[0].rank, 3);
+    CHECK(r.found[0].slow && !r.found[0].between);
+}
+
 TEST(one_slow_link_is_told_once_with_both_its_ends)
 {
     static struct job job;
@@ -246,6 +262,7 @@ int main(void)
 {
     RUN(who_is_behind_a_slow_cable_is_named);
     RUN(the_newest_round_trips_tell_what_has_just_begun);
+    RUN(behind_a_narrow_cable_links_are_slow_as_they_are_used);
     RUN(one_slow_link_is_told_once_with_both_its_ends);
     RUN(whoever_is_far_away_together_is_elsewhere);
     RUN(all_ranks_of_a_machine_are_behind_its_cable);
