@@ -8,6 +8,7 @@
 #include <errno.h>
 #include <probing/client.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "cli/commands/flame.h"
@@ -173,6 +174,7 @@ static double number_of(const struct json *c)
 struct reading {
     struct flame_calls *calls;
     uint32_t n; /* columns */
+    struct buf stack;
 };
 
 static int calls_begin(void *self, const struct export_column *columns, uint32_t n, struct buf *out)
@@ -187,12 +189,34 @@ static int calls_begin(void *self, const struct export_column *columns, uint32_t
                                       n);
 }
 
+/* The frames between ';', each with a plain name. */
+static int plain_stack(const char *stack, struct buf *ret)
+{
+    char name[2048], *made;
+    buf_reset(ret);
+    for (const char *at = stack;; at++) {
+        size_t n = strcspn(at, ";");
+        bool cpp = n > 2 && n < sizeof(name) && strncmp(at, "_Z", 2) == 0;
+        (void)snprintf(name, sizeof(name), "%.*s", cpp ? (int)n : 0, at);
+        const char *plain = flame_plain_name(name, &made);
+        (void)(cpp ? buf_adds(ret, plain) : buf_add(ret, at, n));
+        free(made);
+        at += n;
+        if (*at == '\0')
+            return ret->failed;
+        (void)buf_add(ret, at, 1);
+    }
+}
+
 static int call_row(void *self, const struct json *const *c, struct buf *out)
 {
     struct reading *r = self;
     const bool nested = r->n == 6;
     (void)out;
-    const struct flame_call call = {.stack = answer_text(c[0]),
+    int rc = plain_stack(answer_text(c[0]), &r->stack);
+    if (rc < 0)
+        return rc;
+    const struct flame_call call = {.stack = buf_text(&r->stack),
                                     .value = number_of(c[1]),
                                     .track = nested ? answer_text(c[2]) : NULL,
                                     .end_ns = nested ? answer_int(c[3]) : 0,
@@ -233,6 +257,7 @@ static int read_calls(struct flame *f, const struct target *t, const struct flam
     struct reading reading = {.calls = NULL};
     struct export_writer w = {.begin = calls_begin, .row = call_row, .self = &reading};
     int rc = flame_calls_new(f, &reading.calls);
+    buf_init(&reading.stack, 1u << 20);
     if (rc == 0)
         rc = ask(t, m->mode.sql, when, &w);
     w.row = rest_row;
@@ -242,6 +267,7 @@ static int read_calls(struct flame *f, const struct target *t, const struct flam
     if (rc == 0)
         rc = flame_calls_end(reading.calls);
     flame_calls_free(reading.calls);
+    buf_done(&reading.stack);
     return rc;
 }
 

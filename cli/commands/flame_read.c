@@ -17,42 +17,36 @@
 
 /* ---- rows ---- */
 
-struct reading {
-    struct flame *f;
-    cli_demangler_fn *demangle;
-    bool sought;
-};
-
-/* C++ names are plain already where the process has a C++ library of its own; *ret_made is freed
- * by the caller. */
-static const char *plain_name(struct reading *r, const char *func, char **ret_made)
+const char *flame_plain_name(const char *func, char **ret_made)
 {
+    static cli_demangler_fn *demangle; /* one thread; sought once */
+    static bool sought;
     int status = -1;
     *ret_made = NULL;
     if (strncmp(func, "_Z", 2) != 0)
         return func;
-    if (!r->sought)
-        r->demangle = cli_demangler();
-    r->sought = true;
-    if (r->demangle != NULL)
-        *ret_made = r->demangle(func, NULL, NULL, &status);
+    if (!sought)
+        demangle = cli_demangler();
+    sought = true;
+    if (demangle != NULL)
+        *ret_made = demangle(func, NULL, NULL, &status);
     return *ret_made != NULL && status == 0 ? *ret_made : func;
 }
 
 /* stack_id, depth, frame_type, func, file, lineno, module; by stack_id and depth. */
 static int stack_row(void *self, const struct json *const *c, struct buf *out)
 {
-    struct reading *reading = self;
+    struct flame *f = self;
     char *made;
     const struct flame_frame frame = {.python = strcmp(answer_text(c[2]), "python") == 0,
-                                      .func = plain_name(reading, answer_text(c[3]), &made),
+                                      .func = flame_plain_name(answer_text(c[3]), &made),
                                       .file = answer_text(c[4]),
                                       .line = (int32_t)answer_int(c[5]),
                                       .module = answer_text(c[6])};
     (void)out;
-    int rc = flame_add_stack(reading->f, answer_int(c[0]));
+    int rc = flame_add_stack(f, answer_int(c[0]));
     if (rc == 0)
-        rc = flame_add_frame(reading->f, &frame);
+        rc = flame_add_frame(f, &frame);
     free(made);
     return rc;
 }
@@ -64,24 +58,21 @@ static int sample_row(void *self, const struct json *const *c, struct buf *out)
                              .thread_name = answer_text(c[2]),
                              .value = answer_int(c[4]),
                              .count = answer_int(c[5])};
-    struct reading *reading = self;
     (void)out;
     if (c[0]->type == JSON_STRING)
         (void)export_time(c[0]->text, &s.ts);
-    return flame_add_sample(reading->f, answer_int(c[3]), &s);
+    return flame_add_sample(self, answer_int(c[3]), &s);
 }
 
 int flame_read_stacks(struct flame *f, const struct target *t, const char *stacks)
 {
-    struct reading reading = {.f = f};
-    struct export_writer w = {.row = stack_row, .self = &reading};
+    struct export_writer w = {.row = stack_row, .self = f};
     return answer_rows(t, stacks, &w);
 }
 
 int flame_read_samples(struct flame *f, const struct target *t, const char *samples, bool in_time)
 {
-    struct reading reading = {.f = f};
-    struct export_writer w = {.row = sample_row, .self = &reading};
+    struct export_writer w = {.row = sample_row, .self = f};
     struct buf sql;
     buf_init(&sql, 1u << 20);
     flame_ask_samples(samples, in_time, &sql);

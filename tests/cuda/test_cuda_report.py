@@ -136,13 +136,14 @@ def test_flamegraph_has_modules_and_their_kernels(world):
         kernel_stats(played, step, "gemm<a;b>", "net.encoder.0", 10, 60)
         kernel_stats(played, step, "relu", "net.encoder", 10, 30)
         kernel_stats(played, step, "copy", None, 10, 10)
+    kernel_stats(played, 2, "_Z4fillILi4EEvi", "net.head", 10, 5)
     played.play()
     out = world.tmp / "flame.folded"
     done = played.target.probing("flamegraph", "cuda", "--format", "folded", "-o", str(out))
     assert done.returncode == 0, done.stderr
     assert set(out.read_text().splitlines()) == {
         "net;encoder;0;gemm<a:b> 120000000", "net;encoder;relu 60000000",
-        "(no module);copy 20000000"}
+        "(no module);copy 20000000", "net;head;void fill<4>(int) 5000000"}
 
 
 # ---- against a reckoning of the test's own ----
