@@ -37,7 +37,7 @@
 #include "cupti/subscriber.h"
 #include "probing_sdk.h"
 
-#define AGAIN_NS PROBING_NS_PER_S              /* between looks for CUDA */
+#define AGAIN_NS PROBING_NS_PER_S              /* between tries */
 #define REFUSED_MOST_NS (60 * AGAIN_NS)        /* between tries of what was refused */
 #define OTHERS_EVERY_NS (PROBING_NS_PER_S / 2) /* between looks for other profilers */
 #define EXIT_WAIT_S 2                          /* for who is in CUPTI while the program ends */
@@ -467,7 +467,8 @@ static void try_to_begin(struct session *s, uint64_t now_ns)
         s->pause_ns = s->pause_ns < REFUSED_MOST_NS ? s->pause_ns : REFUSED_MOST_NS;
         s->next_ns = now_ns + s->pause_ns;
     } else {
-        s->pause_ns = 0;
+        s->pause_ns = 0; /* at each tick while it waits: what comes before is not seen */
+        s->next_ns = s->about.state == SESSION_WAITING ? now_ns : s->next_ns;
     }
 }
 
