@@ -42,7 +42,8 @@ struct candidate {
     bool batch;       /* has its place of sbatch: it may be what starts the ranks */
     bool launches;    /* srun, mpirun ... */
     bool own;         /* this program, as a relay that srun has started */
-    bool outlived;    /* a Python whose parent, or what that was, has ended */
+    bool forked;      /* a Python that has run no program since it was forked, */
+    bool outlived;    /* or whose parent is not who has begun it, as far as its group tells */
     bool out;
 };
 
@@ -81,16 +82,16 @@ static void program_of(pid_t pid, char *ret, size_t size)
 }
 
 /* Who was forked and has run no program since has the environment of its parent's: that one was
- * what it says.  Who is in a process group that is neither its own nor its parent's was begun by
- * another of that group. */
-static bool has_outlived(const struct candidate *c)
+ * what it says.  Who is in a process group that is neither its own nor its parent's was mostly
+ * begun by another of that group. */
+static void look_at_parent(struct candidate *c)
 {
     struct proc_stat s;
     pid_t group = getpgid(c->pid);
-    bool forked =
-        proc_stat_of(c->pid, 0, &s) == 0 && s.flags != PROC_UNKNOWN && (s.flags & PF_FORKNOEXEC);
 
-    return forked || (group > 0 && group != c->pid && group != getpgid(c->ancestors[0]));
+    c->forked =
+        proc_stat_of(c->pid, 0, &s) == 0 && s.flags != PROC_UNKNOWN && (s.flags & PF_FORKNOEXEC);
+    c->outlived = c->forked || (group > 0 && group != c->pid && group != getpgid(c->ancestors[0]));
 }
 
 /* own: the name of this program. */
@@ -125,7 +126,8 @@ static void look_at_program(struct candidate *c, const char *own)
                                                : WORTH_PROGRAM;
     if (directory_of(c->pid, directory, sizeof(directory)) == 0)
         c->worth += WORTH_CORE;
-    c->outlived = c->worth >= WORTH_PYTHON && has_outlived(c);
+    if (c->worth >= WORTH_PYTHON)
+        look_at_parent(c);
 }
 
 static void find_ancestors(struct candidate *c)
@@ -305,16 +307,21 @@ static bool is_helper(const struct candidate *c)
     return ret;
 }
 
+/* Whose parent has begun other ranks, too, has not outlived it: SLURM puts the ranks of a node into
+ * the group of the first. */
 static bool is_left(const struct candidates *all, const struct candidate *c)
 {
-    bool ret = c->outlived && is_helper(c);
+    bool others = false, begun = false;
 
-    for (uint32_t k = 0; k < all->n && c->outlived && !ret; k++) {
+    for (uint32_t k = 0; k < all->n && c->outlived; k++) {
         const struct candidate *o = &all->list[k];
-        ret = !o->out && !o->outlived && o->worth >= WORTH_PYTHON && o->rank != c->rank &&
-              strcmp(o->job, c->job) == 0;
+        if (o->out || o->outlived || o->worth < WORTH_PYTHON || o->rank == c->rank ||
+            strcmp(o->job, c->job) != 0)
+            continue;
+        others = true;
+        begun = begun || o->ancestors[0] == c->ancestors[0];
     }
-    return ret;
+    return c->outlived && ((others && (!begun || c->forked)) || is_helper(c));
 }
 
 /* A logger, say, or a data loader, that runs on when its rank has ended: it says that it is the

@@ -213,3 +213,14 @@ def test_who_is_not_root(slurm):
     assert json.loads(done.stdout)["rows"] == [[0, "nobody"], [1, "nobody"]], done.stderr
     done = slurm.shell(1, words % "detach")
     assert "2 of 2 ranks are left alone" in done.stderr, done.stdout + done.stderr
+
+
+def test_several_ranks_of_a_node(slurm):
+    """SLURM puts all of a step's ranks on a node into the process group of the first: of these one
+    whose parent is in another group has not outlived it."""
+    job = begin(slurm, "srun -N1 -n3 --overcommit %s\n" % slurm.rank, "-N1", "-n3", "--overcommit")
+    here = ("--job", job, "--hosts", "auto")
+    wait_for(lambda: len(status(slurm, *here)[0]) == 3, lambda: status(slurm, *here)[1].stdout)
+    found, done = status(slurm, *here, verb="attach")
+    assert [(rank, state) for rank, _, state in found] == [(n, "entered") for n in range(3)], \
+        done.stdout
