@@ -33,7 +33,8 @@
 struct start {
     char master[128], world[24];
     char step[24];    /* of SLURM: one srun of its job */
-    char restart[24]; /* of torchrun: so many ranks have failed before */
+    char restart[24]; /* of torchrun: so many of the ranks of this agent have failed before */
+    int64_t agent;    /* its process */
     int64_t began_ns; /* UTC.  MEMBER_UNKNOWN: not known, or torchrun has not started it */
 };
 
@@ -107,8 +108,9 @@ static int64_t utc_of_ticks(uint64_t ticks)
     return ns_of(&now) - ns_of(&up) + (int64_t)(ticks * (NS_PER_S / (uint64_t)hz));
 }
 
-/* began_ns: when that process began. */
-static void start_of(const struct buf *environment, int64_t began_ns, struct start *ret)
+/* Of a process: when it began, and its parent. */
+static void start_of(const struct buf *environment, int64_t began_ns, int64_t parent,
+                     struct start *ret)
 {
     char run[8];
 
@@ -117,6 +119,7 @@ static void start_of(const struct buf *environment, int64_t began_ns, struct sta
     variable_of(environment, "SLURM_STEP_ID", ret->step, sizeof(ret->step));
     variable_of(environment, "TORCHELASTIC_RESTART_COUNT", ret->restart, sizeof(ret->restart));
     variable_of(environment, "TORCHELASTIC_RUN_ID", run, sizeof(run));
+    ret->agent = parent;
     ret->began_ns = run[0] != '\0' ? began_ns : MEMBER_UNKNOWN;
 }
 
@@ -171,10 +174,10 @@ static int look(void *arg, const struct datadir *d)
         read_variables(&info, &environment);
     if (whole && environment.failed == 0 && job_is_named(&environment, s->name)) {
         member_place(environment.data, environment.size - 1, &one.tags);
-        start_of(&environment, began_of(&info), &one.start);
+        one.parent = number_of(&info, "parent");
+        start_of(&environment, began_of(&info), one.parent, &one.start);
         one.last_ns = datadir_has(d, "data.mdb", &st) ? ns_of(&st.st_mtim) : MEMBER_UNKNOWN;
         one.pid = number_of(&info, "pid");
-        one.parent = number_of(&info, "parent");
         rc = one.tags.rank != MEMBER_UNKNOWN ? keep(s, d, &one) : 0;
     }
     buf_done(&environment);
@@ -191,7 +194,7 @@ static bool is_newer(const struct dead *a, const struct dead *b)
 /* The start that is meant: of the ranks that live, else the last one. */
 static struct start start_meant(const struct searching *s)
 {
-    struct start ret = {.began_ns = MEMBER_UNKNOWN};
+    struct start ret = {.began_ns = MEMBER_UNKNOWN, .agent = MEMBER_UNKNOWN};
     const struct dead *newest = NULL;
     struct proc_stat stat;
     struct buf b;
@@ -202,15 +205,16 @@ static struct start start_meant(const struct searching *s)
     if (s->n_living == 0)
         return newest != NULL ? newest->start : ret;
     if (proc_stat_of(s->living[0].pid, 0, &stat) < 0)
-        stat.start_ticks = 0;
+        stat.start_ticks = stat.ppid = 0;
     if (find_environment(s->living[0].pid, &b) == 0)
-        start_of(&b, utc_of_ticks(stat.start_ticks), &ret);
+        start_of(&b, utc_of_ticks(stat.start_ticks), (int64_t)stat.ppid, &ret);
     buf_done(&b);
     return ret;
 }
 
 /* torchrun begins all ranks of a start together, behind the end of all those of the start before.
- * That is the only sign where a machine has left the job or come, and as many ranks are left. */
+ * That is the only sign where no rank of this agent has failed: one of another machine has, or a
+ * machine has left the job or come. */
 static bool is_of(const struct dead *one, const struct start *meant)
 {
     bool before = one->last_ns != MEMBER_UNKNOWN && meant->began_ns != MEMBER_UNKNOWN &&
@@ -219,7 +223,7 @@ static bool is_of(const struct dead *one, const struct start *meant)
     return !before && strcmp(one->start.master, meant->master) == 0 &&
            strcmp(one->start.world, meant->world) == 0 &&
            strcmp(one->start.step, meant->step) == 0 &&
-           strcmp(one->start.restart, meant->restart) == 0;
+           (one->start.agent != meant->agent || strcmp(one->start.restart, meant->restart) == 0);
 }
 
 /* Of a rank and its children (data loaders have its environment, too) the rank; of several that

@@ -52,7 +52,7 @@ def test_ranks_of_an_earlier_start_are_no_ended_ranks_of_this_one(world):
     again.inject()
     assert whose(world) == [(0, str(again.pid))]
     again.kill()
-    # Without a rank that failed, torchrun counts no restart: it ended before these ranks began.
+    # An agent counts no restart where another one's rank has failed: it ended before these began.
     for data in world.data.glob("%d-*/data.mdb" % again.pid):
         seen = data.stat().st_mtime - 10
         os.utime(data, (seen, seen))
