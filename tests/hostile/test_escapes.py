@@ -33,6 +33,7 @@ COMMANDS = {
     "repl": ["repl"], "debug": ["debug", "--dump"], "trace": ["trace", "a.b"],
     "query": ["query", "select 1"], "watch": ["watch", "select 1"], "top": ["top"],
     "memory": ["memory"], "cuda": ["cuda"], "gpu": ["gpu"], "nccl": ["nccl"],
+    "nccl_hang": ["nccl_hang"],
     "tables": ["tables"], "describe": ["describe", "a.b"],
     "performance": ["performance", "--cc"], "export": ["export", "--format", "csv", "a.b"],
     "flamegraph": ["flamegraph", "--format", "folded"], "torch": ["torch"],
