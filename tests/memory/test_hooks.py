@@ -87,7 +87,7 @@ class Program:
         found = {}
         for line in self("say"):
             if line != "ready":
-                who, kind, name, leads_to = line.split()
+                who, kind, name, leads_to = line.split(" ", 3)
                 found.setdefault((who, kind, name), set()).add(leads_to)
         return found
 
@@ -97,9 +97,8 @@ class Program:
 
 
 def ours(slots):
-    """Those that lead into the plugin, whose file is a descriptor's number."""
-    return {key for key, leads_to in slots.items() if all(re.fullmatch(r"\d+", x)
-                                                          for x in leads_to)}
+    """Those that lead into the plugin, which has no name."""
+    return {key for key, leads_to in slots.items() if leads_to == {""}}
 
 
 def test_each_kind_of_program(world, kind):

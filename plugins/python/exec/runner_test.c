@@ -10,6 +10,10 @@
 #include <errno.h>
 #include <poll.h>
 #include <stdlib.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "exec/entry.h"
 
 #include "tests/test.h"
 
@@ -37,8 +41,14 @@ static void *interpreter(void)
     return &made;
 }
 
+static _Atomic int slowly, in_the_middle;
+
 static void *new_state(void *of)
 {
+    atomic_store(&in_the_middle, 1);
+    if (atomic_load(&slowly))
+        (void)usleep(2000);
+    atomic_store(&in_the_middle, 0);
     return of;
 }
 
@@ -131,6 +141,45 @@ TEST(a_job_out_of_time_never_runs)
     CHECK_INT(atomic_load(&ran), 1);
     CHECK_INT(runner_stop(r), 0);
     runner_free(r);
+}
+
+static int ask_nothing(int (*fn)(void *arg), void *arg)
+{
+    (void)fn, (void)arg;
+    return -1;
+}
+
+static void *come_and_go(void *arg)
+{
+    struct cpython with = py;
+    with.Py_AddPendingCall = ask_nothing;
+    entry_open(&with);
+    while (!atomic_load((_Atomic int *)arg))
+        entry_leave(&py, entry_take(&py));
+    return NULL;
+}
+
+/* The child would have a lock that nobody lets go. */
+TEST(a_fork_waits_for_who_makes_a_thread_state)
+{
+    static _Atomic int over;
+    pthread_t thread;
+    atomic_store(&slowly, 1);
+    CHECK_INT(pthread_create(&thread, NULL, come_and_go, &over), 0);
+    while (!atomic_load(&in_the_middle))
+        (void)usleep(100);
+    for (int i = 0; i < 20; i++) {
+        int status = -1;
+        pid_t pid = fork();
+        if (pid == 0)
+            _exit(atomic_load(&in_the_middle));
+        CHECK_INT(waitpid(pid, &status, 0), pid);
+        CHECK_INT(status, 0);
+        (void)usleep(1000);
+    }
+    atomic_store(&over, 1);
+    (void)pthread_join(thread, NULL);
+    atomic_store(&slowly, 0);
 }
 
 TEST(an_ending_interpreter_is_refused)
@@ -325,6 +374,7 @@ int main(void)
 {
     RUN(runs_jobs_in_turn);
     RUN(a_job_out_of_time_never_runs);
+    RUN(a_fork_waits_for_who_makes_a_thread_state);
     RUN(an_ending_interpreter_is_refused);
     RUN(a_job_cannot_wait_for_another);
     RUN(nobody_waits_for_a_clients_code);
