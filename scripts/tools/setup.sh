@@ -2,22 +2,28 @@
 # SPDX-License-Identifier: Apache-2.0
 #
 # Install what building and testing need on Debian or Ubuntu.  Quiet, and does nothing twice.
-# usage: scripts/tools/setup.sh [--optional]          (as root, or with sudo)
-# Where it may not or cannot install, it says what is missing and goes on: the build then names
-# the first thing that it really needs.
+# usage: scripts/tools/setup.sh            to build, and for a training loop to try it on
+#        scripts/tools/setup.sh --tests    for all tests, too
+#        scripts/tools/setup.sh --cross    for building and running aarch64's packages, too
+# As root, or with sudo.  Where it may not or cannot install, it says what is missing and goes on:
+# the build then names the first thing that it really needs.
 set -eu
 
-# Without these nothing is built or tested.
-needed="gcc g++ make cmake binutils dpkg-dev scons python3 python3-pytest python3-pytest-xdist
-        libc6-dev ca-certificates xz-utils bzip2"
-# Without these some tests are skipped, and say so.
-useful="clang clang-format-14 clang-tidy-14 python3-venv python3-torch python3-numpy
-        python3-pandas python3-prometheus-client libopenblas0-pthread libsqlite3-dev libcurl4
-        openssl abigail-tools patchelf python3-debugpy python3-greenlet chromium-headless-shell
-        openssh-client openssh-server iproute2 stunnel4
-        e2fsprogs btrfs-progs zstd fish musl-tools rpm cpio strace openmpi-bin mpich"
-# For `scons arch=aarch64 wheel deb tarball`, and to run what it makes: with --optional only.
-optional="gcc-aarch64-linux-gnu libc6-dev-arm64-cross qemu-user qemu-system-arm"
+# Without these nothing is built.
+want="gcc libc6-dev make cmake binutils dpkg-dev scons python3 ca-certificates xz-utils bzip2"
+# What the training loop is made of; venv: for a torch of PyPI's where the distribution has none.
+want="$want python3-torch python3-numpy python3-venv libopenblas0-pthread"
+# Without the first line nothing is tested, without the others some tests are skipped and say so.
+tests="python3-pytest python3-pytest-xdist
+       g++ clang clang-format-14 clang-tidy-14
+       python3-pandas python3-prometheus-client libsqlite3-dev libcurl4 openssl abigail-tools
+       patchelf python3-debugpy python3-greenlet chromium-headless-shell openssh-client iproute2
+       e2fsprogs btrfs-progs zstd fish musl-tools rpm cpio strace openmpi-bin mpich"
+# These packages start services, where there is something that starts them: a machine that people
+# work on must not get an ssh server for a test.
+services="openssh-server stunnel4 slurm-wlm munge"
+# For `scons arch=aarch64 wheel deb tarball`, and to run what it makes.
+cross="gcc-aarch64-linux-gnu libc6-dev-arm64-cross qemu-user qemu-system-arm"
 
 say() {
     echo "setup: $*"
@@ -33,19 +39,24 @@ missing() {
     done
 }
 
-# Their package starts munged, where there is something that starts services.
-if [ ! -d /run/systemd/system ]; then
-    useful="$useful slurm-wlm munge"
-fi
-if [ "${1:-}" = --optional ]; then
-    useful="$useful $optional"
-fi
+case ${1:-} in
+    "") ;;
+    --tests)
+        want="$want $tests"
+        [ -d /run/systemd/system ] || want="$want $services"
+        ;;
+    --cross) want="$want $cross" ;;
+    *)
+        say "'$1' is no option; there are --tests and --cross"
+        exit 2
+        ;;
+esac
 if ! command -v dpkg-query >/dev/null; then
-    say "skipped: this is not Debian or Ubuntu. Needed, by whatever name:" $needed
+    say "skipped: this is not Debian or Ubuntu. Needed, by whatever name:" $want
     exit 0
 fi
 # shellcheck disable=SC2086  # lists of words
-want=$(missing $needed $useful | tr '\n' ' ')
+want=$(missing $want | tr '\n' ' ')
 if [ -z "$want" ]; then
     exit 0
 fi

@@ -9,7 +9,7 @@ set -u
 cd "$(dirname "$0")/../.." || exit 2
 
 if [ "${PROBING_SETUP:-1}" != 0 ]; then
-    sh scripts/tools/setup.sh || exit 2
+    sh scripts/tools/setup.sh --tests || exit 2
 fi
 mkdir -p build
 # What these fetch comes while the processors build.
