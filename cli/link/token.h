@@ -7,9 +7,12 @@
 #ifndef CLI_LINK_TOKEN_H
 #define CLI_LINK_TOKEN_H
 
+#include <stdbool.h>
 #include <stddef.h>
 
 /* Of a file, else of PROBING_TOKEN, else of the file that PROBING_TOKEN_FILE names; "": none. */
 int link_token(const char *file, char *ret, size_t size);
+/* All of it is compared, however soon it differs. */
+bool token_is(const char *token, const char *shown);
 
 #endif

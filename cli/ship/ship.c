@@ -13,10 +13,10 @@
 
 #include "cli/link/link.h"
 #include "cli/ship/run.h"
+#include "cli/terminal/secret_file.h"
 #include "cli/terminal/terminal.h"
 #include "core/base/clock.h"
 #include "core/base/err.h"
-#include "core/base/file.h"
 #include "core/base/text.h"
 #include "sdk/lib/hash.h"
 
@@ -76,27 +76,21 @@ static int take(void *arg, const char *option, const char *value)
     return 0;
 }
 
-/* Its first line; or the environment's. */
+/* Of the file, or the environment's. */
 static int read_secret(const char *file, char room[SECRET_BYTES], const char **ret)
 {
     const char *text = getenv("PROBING_SHIP_SECRET");
-    struct buf b;
 
-    *ret = text != NULL && text[0] != '\0' ? text : NULL;
-    if (file == NULL)
-        return 0;
-    buf_init(&b, SECRET_BYTES - 1);
-    int rc = file_read_named(file, &b);
-    size_t n = rc == 0 ? strcspn(buf_text(&b), "\r\n") : 0;
-    if (rc == 0 && n == 0)
-        rc = err_set(-EINVAL, "the file %s of --secret is empty", file);
-    if (rc == 0)
-        (void)snprintf(room, SECRET_BYTES, "%.*s", (int)n, b.data);
-    if (b.data != NULL)
-        explicit_bzero(b.data, b.capacity);
-    buf_done(&b);
-    *ret = room;
-    return rc;
+    *ret = file != NULL ? room : text != NULL && text[0] != '\0' ? text : NULL;
+    return file != NULL ? secret_read("--secret", file, room, SECRET_BYTES) : 0;
+}
+
+/* libcurl reads it: a certificate's file has the key, too, where no other has. */
+static int check_key(const struct http_options *o)
+{
+    return o->key != NULL           ? secret_check("--key", o->key)
+           : o->certificate != NULL ? secret_check("--cert (with the key)", o->certificate)
+                                    : 0;
 }
 
 /* ---- waiting ---- */
@@ -300,6 +294,8 @@ int command_ship(struct target *t, int argc, char **argv)
         rc = cli_check_files();
     if (rc == 0)
         rc = read_secret(w.secret_file, room, &w.http.secret);
+    if (rc == 0)
+        rc = check_key(&w.http);
     if (rc == 0 && (rc = ship_destination_open(w.to, &w.http, w.max_series, &r.to)) == -EINVAL)
         rc = cli_misuse(rc);
     if (rc == 0)

@@ -2,6 +2,7 @@
 """`probing ship` to servers that are down, slow, wrong or gone: the place is kept, and no rows are
 held meanwhile."""
 import base64
+import os
 import re
 import shutil
 import socket
@@ -12,7 +13,7 @@ import threading
 import pytest
 from shipping import (add, get, message, parts, receive, remote_write, server, ship,  # noqa: F401
                       start_job, start_ship, state_of, stored)
-from world import wait_for
+from world import CLI, wait_for
 
 WRITE = "prometheus+http://127.0.0.1:%d/api/v1/write"
 
@@ -266,6 +267,7 @@ def test_secrets_are_sent_and_never_shown(world, receive):  # noqa: F811
     to = receive()
     secret = world.tmp / "secret"
     secret.write_text("s3cret\n")
+    secret.chmod(0o600)
     done = ship(world, str(rank.pid), WRITE % to.port, "--secret", str(secret))
     assert to.requests[-1]["headers"]["Authorization"] == "Bearer s3cret", done.stderr
     (world.tmp / "state" / "ship.json").unlink()
@@ -276,6 +278,42 @@ def test_secrets_are_sent_and_never_shown(world, receive):  # noqa: F811
     secret.write_text("\n")
     done = ship(world, str(rank.pid), WRITE % to.port, "--secret", str(secret))
     assert done.returncode == 1 and "is empty" in done.stderr
+
+
+def test_files_of_secrets_that_are_others_too_are_refused(world, receive):  # noqa: F811
+    """Others could read the token, or have theirs sent in its place; the same for a key."""
+    to = receive()
+    file, other = world.tmp / "secret", world.tmp / "other"
+    file.write_text("s3cret\n")
+    other.write_text("s3cret\n")
+    other.chmod(0o600)
+    relay = ("relay", "--listen", "0", "--token-file")
+    send = ("-t", "1", "ship", "--to", WRITE % to.port, "--state", str(world.tmp / "s.json"),
+            "--once")
+    ways = ((send + ("--secret",), "--secret"), (send + ("--key",), "--key"),
+            (send + ("--cert",), "--cert"), (relay, "--token-file"))
+    for mode in (0o644, 0o640, 0o620, 0o602):
+        file.chmod(mode)
+        for words, option in ways:
+            done = world.probing(*words, str(file))
+            assert done.returncode == 1 and "chmod 600" in done.stderr, (option, done.stderr)
+            assert option in done.stderr and "mode %03o" % mode in done.stderr, done.stderr
+    link = world.tmp / "link"  # what counts is the file
+    link.symlink_to(file)
+    done = world.probing(*send, "--secret", str(link))
+    assert done.returncode == 1 and "chmod 600" in done.stderr, done.stderr
+    if os.geteuid() == 0:  # who owns it knows it, whatever its mode; and may change it
+        os.chown(other, 65534, -1)
+        for words, option in ways:
+            done = world.probing(*words, str(other))
+            assert done.returncode == 1 and "belongs to user 65534" in done.stderr, done.stderr
+    assert to.requests == []
+    with_pipe = 'exec "$0" "$@" --secret <(printf "from a pipe\\nx\\n")'
+    rank, = start_job(world)
+    done = subprocess.run(["bash", "-c", with_pipe, str(CLI), "-t", str(rank.pid), *send[2:]],
+                          env=world.env, capture_output=True, text=True)
+    assert to.requests and done.returncode == 0, done.stderr
+    assert to.requests[0]["headers"]["Authorization"] == "Bearer from a pipe"
 
 
 def test_a_hostile_rank_is_left_out(world, receive):  # noqa: F811
