@@ -112,16 +112,14 @@ static int list(const char *what)
 /* Who asks is at our standard input and output, which nobody else writes to from now on. */
 static int serve_stdio(void)
 {
-    struct session_options o = {.tell = -1,
-                                .in = fcntl(STDIN_FILENO, F_DUPFD_CLOEXEC, 3),
+    struct session_options o = {.in = fcntl(STDIN_FILENO, F_DUPFD_CLOEXEC, 3),
                                 .out = fcntl(STDOUT_FILENO, F_DUPFD_CLOEXEC, 3)};
     int nothing = open("/dev/null", O_RDWR | O_CLOEXEC);
 
     if (o.in == -1 || o.out == -1 || nothing == -1 || dup2(nothing, STDIN_FILENO) == -1 ||
         dup2(nothing, STDOUT_FILENO) == -1)
         return err_set(-errno, "no standard input and output: %s", strerror(errno));
-    bool shown;
-    return session_run(&o, &shown);
+    return session_run(&o);
 }
 
 int command_relay(struct target *t, int argc, char **argv)

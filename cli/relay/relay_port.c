@@ -2,10 +2,10 @@
  *
  * cli/relay/relay_port.c - see relay_port.h.
  *
- * One thread.  Each connection has a process of its own: what one does costs no other a thing, and
- * all of them end with this one.  Who has not shown the token yet has a short time for it, and of
- * too many such the oldest is put out: strangers keep nobody out who has it.  What comes of them is
- * said by this one, some lines a minute: they fill no disk either.
+ * One thread.  Who has not shown the token yet waits here (callers.h), for a short time, and costs
+ * no process.  Who has shown it gets one of its own, and is put out by nobody: what one does costs
+ * no other a thing, and all of them end with this one.  What comes of strangers is said here, some
+ * lines a minute: they fill no disk either.
  */
 #include "cli/relay/relay_port.h"
 
@@ -24,17 +24,18 @@
 #include <unistd.h>
 
 #include "cli/cli.h"
+#include "cli/link/frame.h"
 #include "cli/link/token.h"
+#include "cli/relay/callers.h"
 #include "cli/relay/relay_session.h"
 #include "cli/terminal/terminal.h"
 #include "core/base/clock.h"
 #include "core/base/err.h"
 
-#define SESSIONS_MAX 64            /* that have shown the token */
-#define STRANGERS_MAX 32           /* that have not, and */
-#define STRANGER_NS (5 * NS_PER_S) /* have so long for it */
-#define VISITORS_MAX (SESSIONS_MAX + STRANGERS_MAX)
-#define BACKLOG 64
+#define SESSIONS_MAX 64          /* that have shown the token */
+#define CALLER_NS (5 * NS_PER_S) /* for it to be shown */
+#define BACKLOG 1024
+#define ACCEPTS 64 /* in a turn: who has come earlier is heard in between */
 #define TICK_MS 200
 #define TOKEN_LEAST 16 /* letters: shorter ones are guessed */
 #define SAY_LINES 6    /* about strangers, in */
@@ -86,69 +87,18 @@ static void say_port(int fd)
 /* ---- who is connected ---- */
 
 struct visitor {
-    pid_t pid;       /* of the process that serves it */
-    int told;        /* a pipe: a NUL comes when it has shown the token, or why it ended
-                      * without; -1: it has */
-    uint64_t number; /* counted up: the oldest has the lowest */
-    char address[64];
+    pid_t pid; /* of the process that serves it */
 };
 
 struct port {
     int listener;
     const char *token;
-    struct visitor list[VISITORS_MAX];
+    struct callers callers;
+    struct visitor list[SESSIONS_MAX];
     uint32_t n;
-    uint64_t last;
     uint64_t minute_ns;    /* when the lines began to be counted */
     uint32_t said, unsaid; /* lines about strangers since then */
 };
-
-static bool is_stranger(const struct visitor *v)
-{
-    return v->told != -1;
-}
-
-static uint32_t count(const struct port *p, bool strangers, const char *address)
-{
-    uint32_t n = 0;
-
-    for (uint32_t i = 0; i < p->n; i++)
-        n += is_stranger(&p->list[i]) == strangers &&
-             (address == NULL || strcmp(address, p->list[i].address) == 0);
-    return n;
-}
-
-/* Of the address that has most of them the oldest: who floods puts out himself. */
-static struct visitor *one_too_many(struct port *p)
-{
-    struct visitor *worst = NULL;
-    uint32_t most = 0;
-
-    for (uint32_t i = 0; i < p->n; i++) {
-        struct visitor *v = &p->list[i];
-        uint32_t n = is_stranger(v) ? count(p, true, v->address) : 0;
-        if (n > most || (n > 0 && n == most && v->number < worst->number)) {
-            most = n;
-            worst = v;
-        }
-    }
-    return worst;
-}
-
-static void forget(struct port *p, struct visitor *v)
-{
-    if (v->told != -1)
-        (void)close(v->told);
-    *v = p->list[--p->n];
-}
-
-static void put_out(struct port *p, struct visitor *v)
-{
-    (void)kill(v->pid, SIGKILL);
-    while (waitpid(v->pid, NULL, 0) == -1 && errno == EINTR)
-        ;
-    forget(p, v);
-}
 
 /* Nobody may read what we say: then it is left out, as we are not to wait for that. */
 static bool may_say(struct port *p)
@@ -174,113 +124,170 @@ static void say_unsaid(struct port *p)
         terminal_say("%u more connections ended without having shown the token", n);
 }
 
-/* Those that have shown the token, and those that have ended. */
 static void look_at_visitors(struct port *p)
 {
-    for (uint32_t i = p->n; i-- > 0;) {
-        struct visitor *v = &p->list[i];
-        char text[ERR_TEXT_BYTES];
-        bool ended = waitpid(v->pid, NULL, WNOHANG) > 0;
-        ssize_t n = v->told != -1 ? read(v->told, text, sizeof(text) - 1) : 0;
-        if (n > 0 && text[0] == '\0') {
-            (void)close(v->told);
-            v->told = -1;
-        } else if (n > 0 && may_say(p)) {
-            terminal_say("%s: %.*s", v->address, (int)n, text);
-        }
-        if (ended)
-            forget(p, v);
-    }
+    for (uint32_t i = p->n; i-- > 0;)
+        if (waitpid(p->list[i].pid, NULL, WNOHANG) > 0)
+            p->list[i] = p->list[--p->n];
     say_unsaid(p);
 }
 
 /* Never returns. */
-static void serve(int fd, int tell, const struct visitor *who, const char *token, pid_t parent)
+static void serve(const struct caller *who, const char *token, pid_t parent)
 {
     const struct session_options o = {
-        .in = fd, .out = fd, .token = token, .greet_ns = STRANGER_NS, .tell = tell};
-    bool shown = false;
+        .in = who->fd, .out = who->fd, .heard = &who->heard, .token = token};
 
     (void)prctl(PR_SET_PDEATHSIG, SIGTERM);
-    int rc = getppid() == parent ? session_run(&o, &shown) : 0;
-    const char *why = rc < 0 ? err_why(rc) : "";
-    if (rc < 0 && shown)
-        terminal_say("%s: %s", who->address, why);
-    else if (rc < 0)
-        (void)write(tell, why, strlen(why));
+    int rc = getppid() == parent ? session_run(&o) : 0;
+    if (rc < 0)
+        terminal_say("%s: %s", who->address, err_why(rc));
     (void)fflush(stderr);
     _exit(rc < 0 ? EXIT_FAILED : EXIT_DONE);
 }
 
-static void name_address(const struct sockaddr_storage *at, socklen_t size, char *ret, size_t n)
-{
-    if (getnameinfo((const struct sockaddr *)at, size, ret, (socklen_t)n, NULL, 0,
-                    NI_NUMERICHOST) != 0)
-        ret[0] = '\0';
-}
-
-static int let_in(struct port *p, int fd, const struct visitor *who)
+/* The i-th caller gets a process. */
+static int let_in(struct port *p, uint32_t i)
 {
     const pid_t parent = getpid();
-    struct visitor *v = &p->list[p->n];
-    int told[2];
+    const struct caller *who = &p->callers.list[i];
 
-    if (pipe2(told, O_CLOEXEC | O_NONBLOCK) == -1)
-        return -errno;
     (void)fflush(stderr);
-    *v = *who;
-    v->told = told[0];
-    v->number = p->last++;
-    v->pid = fork();
-    if (v->pid == 0) {
+    pid_t pid = fork();
+    if (pid == 0) {
         (void)close(p->listener);
-        for (uint32_t i = 0; i <= p->n; i++)
-            if (p->list[i].told != -1)
-                (void)close(p->list[i].told);
-        serve(fd, told[1], who, p->token, parent);
+        for (uint32_t k = 0; k < p->callers.n; k++)
+            if (k != i)
+                (void)close(p->callers.list[k].fd);
+        serve(who, p->token, parent);
     }
-    int e = v->pid > 0 ? 0 : errno;
-    (void)close(told[1]);
-    if (e == 0)
-        p->n++;
-    else
-        (void)close(told[0]);
-    return -e;
+    if (pid > 0)
+        p->list[p->n++].pid = pid;
+    return pid > 0 ? 0 : -errno;
 }
 
-/* No descriptor, process or memory is left: the strangers' are taken.  false: there is none. */
+/* Nobody waits until it has read that. */
+static void refuse(struct caller *who, const char *why)
+{
+    char text[512] = {0};
+    struct wire w;
+    int fd = fcntl(who->fd, F_DUPFD_CLOEXEC, 3);
+
+    (void)snprintf(text + 4, sizeof(text) - 4, "%s", why);
+    wire_begin(&w, fd, fd);
+    (void)wire_put(&w, &(struct frame){.kind = FRAME_LOST,
+                                       .host = who->host,
+                                       .data = text,
+                                       .size = (uint32_t)strlen(text + 4) + 5});
+    (void)wire_flush(&w);
+    wire_end(&w);
+}
+
+/* No descriptor, process or memory is left: those that callers have are taken.  false: there is
+ * none. */
 static bool make_room(struct port *p, int e)
 {
-    struct visitor *v = e == EMFILE || e == ENFILE || e == EAGAIN || e == ENOMEM || e == ENOBUFS
-                            ? one_too_many(p)
-                            : NULL;
+    bool few = e == EMFILE || e == ENFILE || e == EAGAIN || e == ENOMEM || e == ENOBUFS;
 
-    if (v != NULL)
-        put_out(p, v);
-    return v != NULL;
+    return few && callers_put_one_out(&p->callers);
+}
+
+/* The i-th caller has shown the token. */
+static void admit(struct port *p, uint32_t i)
+{
+    char why[80];
+    int rc = p->n < SESSIONS_MAX ? let_in(p, i) : -EBUSY;
+
+    if (rc == -EBUSY)
+        (void)snprintf(why, sizeof(why), "%d others are served there already", SESSIONS_MAX);
+    else
+        (void)snprintf(why, sizeof(why), "no process for it: %s", strerror(-rc));
+    if (rc < 0)
+        refuse(&p->callers.list[i], why);
 }
 
 /* false: there is one, and nothing to take it with. */
-static bool accept_one(struct port *p)
+static bool accept_one(struct port *p, bool *ret_more)
 {
     const int one = 1;
     struct sockaddr_storage at;
     socklen_t size = sizeof(at);
-    struct visitor who = {.pid = 0};
-    int fd = accept4(p->listener, (struct sockaddr *)&at, &size, SOCK_CLOEXEC | SOCK_NONBLOCK);
+    struct caller who = {
+        .fd = accept4(p->listener, (struct sockaddr *)&at, &size, SOCK_CLOEXEC | SOCK_NONBLOCK)};
 
-    if (fd == -1)
-        return errno == EAGAIN || errno == EINTR || errno == ECONNABORTED || make_room(p, errno);
-    (void)setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one));
-    (void)setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &one, sizeof(one));
-    name_address(&at, size, who.address, sizeof(who.address));
-    if (count(p, true, NULL) >= STRANGERS_MAX)
-        put_out(p, one_too_many(p));
-    int rc = count(p, false, NULL) < SESSIONS_MAX ? let_in(p, fd, &who) : 0;
-    while (rc < 0 && make_room(p, -rc))
-        rc = let_in(p, fd, &who);
-    (void)close(fd);
+    *ret_more = who.fd != -1 || errno == ECONNABORTED || errno == EINTR;
+    if (who.fd == -1)
+        return *ret_more || errno == EAGAIN || (*ret_more = make_room(p, errno));
+    (void)setsockopt(who.fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one));
+    (void)setsockopt(who.fd, SOL_SOCKET, SO_KEEPALIVE, &one, sizeof(one));
+    caller_name(&at, size, &who);
+    callers_add(&p->callers, &who);
     return true;
+}
+
+static bool accept_some(struct port *p)
+{
+    bool more = true, room = true;
+
+    for (int i = 0; i < ACCEPTS && more && room; i++)
+        room = accept_one(p, &more);
+    return room;
+}
+
+/* NULL: nothing is to be said. */
+static const char *hear(struct port *p, uint32_t i, bool readable, bool *ret_stays)
+{
+    struct caller *c = &p->callers.list[i];
+    enum caller_says says = readable ? caller_listen(c, p->token) : CALLER_WAITS;
+
+    *ret_stays = false;
+    switch (says) {
+    case CALLER_TOKEN:
+        admit(p, i);
+        return NULL;
+    case CALLER_OTHER:
+        return "the token is wrong: PROBING_TOKEN or PROBING_TOKEN_FILE must have the relay's";
+    case CALLER_STRANGE:
+        return "who asks is no probing";
+    case CALLER_ENDED: /* who only looks whether the port is open */
+        return NULL;
+    case CALLER_WAITS:
+        break;
+    }
+    *ret_stays = clock_monotonic() - c->since_ns <= CALLER_NS;
+    return *ret_stays ? NULL : "nobody said who asks";
+}
+
+/* polls: of callers[0..n). */
+static void hear_callers(struct port *p, const struct pollfd *polls, uint32_t n)
+{
+    for (uint32_t i = n; i-- > 0;) { /* from the end: who goes is replaced by the last */
+        bool stays;
+        const char *why = hear(p, i, polls[i].revents != 0, &stays);
+        if (why != NULL)
+            refuse(&p->callers.list[i], why);
+        if (why != NULL && may_say(p))
+            terminal_say("%s: %s", p->callers.list[i].address, why);
+        if (!stays)
+            callers_forget(&p->callers, i);
+    }
+}
+
+/* false: there is no room for more, until the next tick. */
+static bool turn(struct port *p, bool room)
+{
+    struct pollfd polls[1 + CALLERS_MAX];
+    const uint32_t n = p->callers.n;
+
+    polls[0] = (struct pollfd){.fd = room ? p->listener : -1, .events = POLLIN};
+    for (uint32_t i = 0; i < n; i++)
+        polls[1 + i] = (struct pollfd){.fd = p->callers.list[i].fd, .events = POLLIN};
+    int ready = poll(polls, 1 + n, TICK_MS);
+    look_at_visitors(p);
+    if (ready <= 0)
+        memset(polls, 0, sizeof(polls));
+    hear_callers(p, polls + 1, n);
+    return polls[0].revents == 0 || accept_some(p);
 }
 
 int relay_listen(const char *address, const char *token_file)
@@ -299,12 +306,8 @@ int relay_listen(const char *address, const char *token_file)
     if (rc < 0)
         return rc;
     say_port(p.listener);
-    for (bool room = true; !cli_interrupted;) {
-        struct pollfd listener = {.fd = room ? p.listener : -1, .events = POLLIN};
-        int ready = poll(&listener, 1, TICK_MS);
-        look_at_visitors(&p);
-        room = ready <= 0 || accept_one(&p); /* where there is none it waits for a tick */
-    }
+    for (bool room = true; !cli_interrupted;)
+        room = turn(&p, room);
     (void)close(p.listener);
     return 0;
 }

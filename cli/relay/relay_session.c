@@ -18,6 +18,7 @@
 
 #include "cli/cli.h"
 #include "cli/link/branches.h"
+#include "cli/link/token.h"
 #include "cli/many/ask.h"
 #include "cli/relay/below.h"
 #include "cli/relay/served.h"
@@ -210,17 +211,6 @@ static int take_looked(struct session *s)
 
 /* ---- frames of who asks ---- */
 
-/* All of it is compared, however soon it differs. */
-static bool is_token(const char *one, const char *other)
-{
-    size_t n = strlen(one), k = strlen(other);
-    unsigned differs = n != k;
-
-    for (size_t i = 0; i < n; i++)
-        differs |= (unsigned char)(one[i] ^ other[k > 0 ? i % k : 0]);
-    return differs == 0;
-}
-
 static int take_hello(struct session *s, const struct frame *f)
 {
     char name[256] = "";
@@ -229,13 +219,11 @@ static int take_hello(struct session *s, const struct frame *f)
 
     if (f->kind != FRAME_HELLO || frame_hello_read(f, &h) < 0)
         return err_set(-EBADMSG, "who asks is no probing");
-    if (s->o->token != NULL && !is_token(s->o->token, h.text))
+    if (s->o->token != NULL && !token_is(s->o->token, h.text))
         return err_set(-EACCES, "the token is wrong: PROBING_TOKEN or PROBING_TOKEN_FILE must have "
                                 "the relay's");
     s->me = f->host;
     s->greeted = true;
-    if (s->o->tell != -1)
-        (void)write(s->o->tell, "", 1);
     (void)gethostname(name, sizeof(name) - 1);
     buf_init(&hello, 8192);
     frame_hello_write(probing_build, name, &hello);
@@ -483,7 +471,7 @@ static int check_life(const struct session *s)
 {
     uint64_t now = clock_monotonic();
 
-    if (!s->greeted && now - s->began_ns > (s->o->greet_ns > 0 ? s->o->greet_ns : GREET_NS))
+    if (!s->greeted && now - s->began_ns > GREET_NS)
         return err_set(-ETIMEDOUT, "nobody said who asks");
     if (now - s->heard_ns > SILENT_NS)
         return err_set(-ETIMEDOUT, "no sign of life from who asks for 120 s");
@@ -548,7 +536,7 @@ static void say_why(struct session *s, int rc, const char *why)
     (void)err_set(rc, "%s", kept);
 }
 
-int session_run(const struct session_options *o, bool *ret_shown)
+int session_run(const struct session_options *o)
 {
     struct session s = {.o = o, .tree = {.up = from_below, .room = has_room}, .done = {-1, -1}};
     int rc = pipe2(s.done, O_CLOEXEC) == -1 ? err_set(-errno, "no pipe: %s", strerror(errno)) : 0;
@@ -557,14 +545,17 @@ int session_run(const struct session_options *o, bool *ret_shown)
     s.tree.arg = &s;
     s.began_ns = s.heard_ns = clock_monotonic();
     wire_begin(&s.up, o->in, o->out);
+    if (rc == 0 && o->heard != NULL)
+        rc = buf_add(&s.up.input, o->heard->data, o->heard->size);
     s.list = calloc(SERVED_MAX, sizeof(struct served *));
     if (rc == 0 && s.list == NULL)
         rc = err_set(-ENOMEM, "no memory for connections");
+    if (rc == 0 && o->heard != NULL)
+        rc = take_frames(&s);
     while (rc == 0 && !s.over && !cli_interrupted)
         rc = turn(&s);
     if (rc < 0 && !s.over)
         say_why(&s, rc, err_why(rc));
     leave(&s);
-    *ret_shown = s.greeted;
     return rc;
 }

@@ -6,9 +6,10 @@ import signal
 import socket
 import struct
 import subprocess
+from pathlib import Path
 
 from ranks import four  # noqa: F401
-from test_relay import far, parent_of  # noqa: F401
+from test_relay import far  # noqa: F401
 from world import CLI, wait_for
 
 MAGIC = b"\n\001probing-relay\001\n"
@@ -131,24 +132,50 @@ def test_strangers_take_no_descriptors_that_are_few(far, tmp_path):  # noqa: F81
          "--token-file", str(token)], env=dict(far.world.env, **far.here),
         stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
     port = int(re.search(r"127\.0\.0\.1:(\d+)", relay.stderr.readline())[1])
-    strangers = []
-
-    def visitors():
-        return [pid for pid in map(int, filter(str.isdigit, os.listdir("/proc")))
-                if parent_of(pid) == relay.pid]
+    strangers = [socket.create_connection(("127.0.0.1", port)) for _ in range(40)]
     try:
-        while len(strangers) < 14:
-            strangers.append(socket.create_connection(("127.0.0.1", port)))
-        wait_for(lambda: len(visitors()) > 8, "the strangers")
-        for pid in visitors():  # so that the five seconds that they have end none
-            os.kill(pid, signal.SIGSTOP)
         done = far.probing("-t", "relay:127.0.0.1:%d/%d" % (port, far.ranks[3].pid), "eval", "me",
                            PROBING_TOKEN_FILE=str(token))
         assert done.stdout == "3\n", done.stderr
+        children = Path("/proc/%d/task/%d/children" % (relay.pid, relay.pid)).read_text().split()
+        assert len(children) <= 1  # a stranger costs no process
     finally:
         for stranger in strangers:
             stranger.close()
-        for pid in visitors():
-            os.kill(pid, signal.SIGKILL)
+        relay.terminate()
+        relay.communicate(timeout=60)
+
+
+def test_strangers_of_many_networks_displace_nobody_who_has_the_token(far, tmp_path):  # noqa: F811
+    """32 of as many addresses were enough to put out one who had not shown it yet."""
+    token = tmp_path / "token"
+    token.write_text("0123456789abcdef0123\n")
+    token.chmod(0o600)
+    relay = far.begin("relay", "--listen", "0", "--token-file", str(token))
+    port = int(re.search(r"127\.0\.0\.1:(\d+)", relay.stderr.readline())[1])
+    text = struct.pack("<I", 1) + b"build\0" + b"0123456789abcdef0123\0"
+    hello = MAGIC + struct.pack("<IBBHII", len(text), 1, 0, 0, 0, 0) + text
+    asker = socket.create_connection(("127.0.0.1", port))
+    strangers = []
+    try:
+        asker.sendall(hello[:-1])  # it is slow
+        for i in range(300):
+            strangers.append(socket.socket())
+            strangers[-1].bind(("127.%d.%d.1" % (1 + i % 200, i // 200), 0))
+            strangers[-1].connect(("127.0.0.1", port))
+            if i % 3 == 0:
+                strangers[-1].sendall(b"GET / HTTP/1.1\r\n\r\n")
+        asker.sendall(hello[-1:])
+        asker.settimeout(60)
+        said = b""
+        while len(said) < len(MAGIC) + 16:
+            piece = asker.recv(4096)
+            assert piece, said
+            said += piece
+        assert said[len(MAGIC) + 4] == 1  # its HELLO
+        wait_for(lambda: strangers[0].recv(4096), "words to one of the others")
+    finally:
+        for one in [*strangers, asker]:
+            one.close()
         relay.terminate()
         relay.communicate(timeout=60)
