@@ -138,16 +138,16 @@ static void say_unknown(const struct printing *p)
         if (f->hosts[i].why[0] == '\0')
             terminal_say("host %s has no rank of the job", f->hosts[i].host);
         else
-            terminal_say("host %s could not be asked: %s", f->hosts[i].host,
-                         terminal_field(why, sizeof(why), f->hosts[i].why));
-    if (f->world_size != MEMBER_UNKNOWN && f->ranked && (int64_t)f->n_ranks < f->world_size)
+            terminal_say(f->hosts[i].left_out ? "host %s: %s" : "host %s could not be asked: %s",
+                         f->hosts[i].host, terminal_field(why, sizeof(why), f->hosts[i].why));
+    if (f->job.world_size != MEMBER_UNKNOWN && f->ranked && (int64_t)f->n_ranks < f->job.world_size)
         terminal_say("the job has %lld ranks: of the other %lld nothing is known%s",
-                     (long long)f->world_size, (long long)(f->world_size - f->n_ranks),
+                     (long long)f->job.world_size, (long long)(f->job.world_size - f->n_ranks),
                      p->o->hosts == NULL ? " (--hosts asks other machines)" : "");
-    if (f->world_size != MEMBER_UNKNOWN && f->ranked && (int64_t)f->n_ranks > f->world_size)
+    if (f->job.world_size != MEMBER_UNKNOWN && f->ranked && (int64_t)f->n_ranks > f->job.world_size)
         terminal_say("the job has %lld ranks, and %u were compared: does --hosts name a machine by "
                      "two names?",
-                     (long long)f->world_size, f->n_ranks);
+                     (long long)f->job.world_size, f->n_ranks);
 }
 
 static void say_sum(struct printing *p)
@@ -253,16 +253,85 @@ static void name_ranks(struct diff_found *f)
         f->ranks[i].rank = f->ranks[i].pid;
 }
 
-/* Of two machines: those of one were one by one's own. */
-static bool is_claimed_twice(const struct diff_found *f)
+static int compare_ranks(const void *one, const void *two)
 {
-    const struct diff_rank *r = f->ranks;
+    const struct diff_rank *a = *(const struct diff_rank *const *)one,
+                           *b = *(const struct diff_rank *const *)two;
 
-    for (uint32_t i = 0; i < f->n_ranks && f->ranked; i++)
-        for (uint32_t k = 0; k < i; k++)
-            if (r[i].rank == r[k].rank && strcmp(r[i].host, r[k].host) != 0)
-                return true;
-    return false;
+    return a->rank != b->rank ? (a->rank < b->rank ? -1 : 1) : strcmp(a->host, b->host);
+}
+
+/* Of two machines: those of one were one by one's own. */
+static int is_claimed_twice(const struct diff_found *f, bool *ret)
+{
+    const struct diff_rank **order = calloc(f->n_ranks + 1, sizeof(*order));
+
+    *ret = false;
+    if (order == NULL)
+        return err_set(-ENOMEM, "no memory for %u ranks", f->n_ranks);
+    for (uint32_t i = 0; i < f->n_ranks; i++)
+        order[i] = &f->ranks[i];
+    qsort(order, f->n_ranks, sizeof(*order), compare_ranks);
+    for (uint32_t i = 1; i < f->n_ranks && f->ranked; i++)
+        *ret = *ret || (order[i]->rank == order[i - 1]->rank &&
+                        strcmp(order[i]->host, order[i - 1]->host) != 0);
+    free(order);
+    return 0;
+}
+
+static bool is_left_out(const struct diff_found *f, uint32_t rank)
+{
+    uint32_t claim = f->ranks[rank].claim;
+
+    return claim != JOB_SAID_NONE && f->said.list[claim].other;
+}
+
+/* Their facts, too.  The ranks that stay move up. */
+static int leave_out(struct diff_found *f)
+{
+    uint32_t *to = calloc(f->n_ranks + 1, sizeof(*to)), kept = 0, facts = 0;
+
+    if (to == NULL)
+        return err_set(-ENOMEM, "no memory for %u ranks", f->n_ranks);
+    for (uint32_t i = 0; i < f->n_facts; i++)
+        if (!is_left_out(f, f->facts[i].rank))
+            f->facts[facts++] = f->facts[i];
+    f->n_facts = facts;
+    for (uint32_t i = 0; i < f->n_ranks; i++)
+        if (!is_left_out(f, i)) {
+            to[i] = kept;
+            f->ranks[kept++] = f->ranks[i];
+        }
+    f->n_ranks = kept;
+    for (uint32_t i = 0; i < facts; i++)
+        f->facts[i].rank = to[f->facts[i].rank];
+    free(to);
+    return 0;
+}
+
+/* One job is spoken of; those who speak of another one are named. */
+static int settle(const struct cluster_options *o, struct diff_found *f)
+{
+    const struct job_claim *job = NULL;
+    char why[MEMBER_WHY_BYTES];
+    bool twice;
+    int rc = is_claimed_twice(f, &twice);
+
+    if (rc == 0)
+        rc = job_said_settle(&f->said, o->job, twice, &job);
+    if (rc < 0 || job == NULL)
+        return rc;
+    f->job = *job;
+    rc = leave_out(f);
+    for (uint32_t i = 0; i < f->said.n && rc == 0; i++)
+        if (f->said.list[i].other) {
+            job_said_why(&f->said.list[i], job, why, sizeof(why));
+            struct diff_rank *h = diff_add_host(f, f->said.list[i].host, why);
+            if (h != NULL)
+                h->left_out = true;
+            rc = h != NULL ? 0 : -ENOMEM;
+        }
+    return rc;
 }
 
 static bool is_whole(const struct diff_found *f)
@@ -286,7 +355,7 @@ int cluster_diff(const struct cluster_options *o, const struct hosts *hosts, boo
         rc = cluster_ask_hosts(o, hosts, take_host, &f);
     name_ranks(&f);
     if (rc == 0)
-        rc = job_said_one(&f.said, is_claimed_twice(&f));
+        rc = settle(o, &f);
     rc = rc == 0 ? add_own_clock(&f) : rc;
     if (rc == 0 && f.n_ranks == 0 && f.n_hosts == 0) {
         cluster_say_none(o);

@@ -23,6 +23,8 @@ struct diff_rank {
     int64_t rank, pid; /* MEMBER_UNKNOWN */
     bool far;          /* of a machine that was asked by its relay */
     char host[256];
+    bool left_out;              /* a host that speaks of another job */
+    uint32_t claim;             /* of `said`, by whom it was named; JOB_SAID_NONE */
     char why[MEMBER_WHY_BYTES]; /* what of it is not known, and why; "" */
 };
 
@@ -40,9 +42,8 @@ struct diff_found {
     uint32_t n_ranks, ranks_room;
     struct diff_rank *hosts; /* `host`; `why` it could not be asked, "": it has no rank */
     uint32_t n_hosts, hosts_room;
-    char job[300], master[300];
     struct job_said said;
-    int64_t world_size;
+    struct job_claim job; /* what most of them say; its job "": nobody has named one */
     bool ranked;
 };
 

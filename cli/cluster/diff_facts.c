@@ -23,7 +23,7 @@
 
 void diff_init(struct diff_found *f)
 {
-    *f = (struct diff_found){.world_size = MEMBER_UNKNOWN};
+    *f = (struct diff_found){.job = {.world_size = MEMBER_UNKNOWN}};
     arena_init(&f->mem, FACTS_BYTES);
 }
 
@@ -33,6 +33,7 @@ void diff_done(struct diff_found *f)
     free(f->facts);
     free(f->ranks);
     free(f->hosts);
+    job_said_done(&f->said);
     *f = (struct diff_found){.n_facts = 0};
 }
 
@@ -44,7 +45,8 @@ static struct diff_rank *add(struct diff_rank **list, uint32_t *n, uint32_t *roo
         return NULL;
     }
     *list = longer;
-    (*list)[*n] = (struct diff_rank){.rank = MEMBER_UNKNOWN, .pid = MEMBER_UNKNOWN};
+    (*list)[*n] =
+        (struct diff_rank){.rank = MEMBER_UNKNOWN, .pid = MEMBER_UNKNOWN, .claim = JOB_SAID_NONE};
     return &(*list)[(*n)++];
 }
 

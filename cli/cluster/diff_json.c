@@ -132,11 +132,11 @@ int diff_write(const struct cluster_options *o, struct diff_found *f, struct buf
     int rc = w.room == NULL ? -ENOMEM : 0;
 
     (void)buf_adds(b, "{\"job\": ");
-    add_json_text(b, f->job);
+    add_json_text(b, f->job.job);
     (void)buf_adds(b, ", \"meets\": ");
-    add_json_text(b, f->master);
+    add_json_text(b, f->job.master);
     (void)buf_adds(b, ", \"world_size\": ");
-    add_number(b, f->world_size);
+    add_number(b, f->job.world_size);
     (void)buf_adds(b, ", \"ranks\": [");
     write_ranks(f->ranks, f->n_ranks, b);
     write_hosts(f, b);
@@ -176,8 +176,9 @@ static int read_rank(const struct json *o, const char *host, struct diff_found *
     struct diff_rank *r = diff_add_rank(f);
     if (r == NULL)
         return -ENOMEM;
-    r->rank = read_number(o, "rank");
     r->pid = read_number(o, "pid");
+    r->rank = read_number(o, "rank"); /* by one without all would go by their processes */
+    r->rank = r->rank != MEMBER_UNKNOWN ? r->rank : r->pid;
     r->far = true;
     (void)snprintf(r->host, sizeof(r->host), "%s", host);
     read_clean(o, "why", r->why, sizeof(r->why));
@@ -226,6 +227,20 @@ static int read_fact(const struct json *o, uint32_t from, struct diff_found *f)
     return rc;
 }
 
+/* Whose ranks those from `from` on are. */
+static int read_job(const struct json *o, const char *host, uint32_t from, struct diff_found *f)
+{
+    struct job_claim what = {.world_size = read_number(o, "world_size")};
+    uint32_t claim;
+
+    read_clean(o, "job", what.job, sizeof(what.job));
+    read_clean(o, "meets", what.master, sizeof(what.master));
+    int rc = job_said_by(&f->said, host, &what, &claim);
+    for (uint32_t i = from; i < f->n_ranks; i++)
+        f->ranks[i].claim = claim;
+    return rc;
+}
+
 int diff_read(const char *text, size_t size, const char *host, struct diff_found *f)
 {
     uint32_t from = f->n_ranks;
@@ -233,7 +248,6 @@ int diff_read(const char *text, size_t size, const char *host, struct diff_found
     struct json_error bad;
     struct json *o = NULL;
     struct arena a;
-    char job[sizeof(f->job)], master[sizeof(f->master)];
 
     arena_init(&a, TREE_BYTES);
     int rc = json_read(&a, text, size, &o, &bad) == 0 && o->type == JSON_OBJECT ? 0 : -EBADMSG;
@@ -242,18 +256,11 @@ int diff_read(const char *text, size_t size, const char *host, struct diff_found
     if (ranks == NULL || ranks->type != JSON_ARRAY || facts == NULL || facts->type != JSON_ARRAY)
         rc = -EBADMSG;
     for (const struct json *r = rc == 0 ? ranks->first : NULL; rc == 0 && r != NULL; r = r->next)
-        rc = read_rank(r, host, f);
+        rc = f->n_ranks - from < MEMBERS_MAX ? read_rank(r, host, f) : -EBADMSG;
     for (const struct json *r = rc == 0 ? facts->first : NULL; rc == 0 && r != NULL; r = r->next)
         rc = read_fact(r, from, f);
-    if (rc == 0) {
-        read_clean(o, "job", job, sizeof(job));
-        read_clean(o, "meets", master, sizeof(master));
-        job_said_by(&f->said, host, job, master);
-    }
-    if (rc == 0 && f->job[0] == '\0')
-        (void)snprintf(f->job, sizeof(f->job), "%s", job);
-    if (rc == 0 && f->world_size == MEMBER_UNKNOWN)
-        f->world_size = read_number(o, "world_size");
+    if (rc == 0)
+        rc = read_job(o, host, from, f);
     if (rc < 0) {
         f->n_ranks = from;
         f->n_facts = facts_before;

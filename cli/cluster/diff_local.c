@@ -374,14 +374,16 @@ int diff_local(const struct cluster_options *o, struct diff_found *f,
 {
     struct local l = {.found = f};
     struct local_ranks r = {.n = 0};
+    uint32_t claim = JOB_SAID_NONE, from;
     int rc = o->targets != NULL ? cluster_ask_targets(o, &l.members, fn, f)
                                 : local_ranks_members(o->job, &r, &l.members);
 
+    from = f->n_ranks;
     if (rc == 0 && r.n > 0) {
-        (void)snprintf(f->job, sizeof(f->job), "%s", r.list[0].tags.job);
-        (void)snprintf(f->master, sizeof(f->master), "%s", r.list[0].place.master);
-        f->world_size = r.list[0].place.world_size;
-        job_said_by(&f->said, "this machine", f->job, f->master);
+        struct job_claim what = {.world_size = r.list[0].place.world_size};
+        (void)snprintf(what.job, sizeof(what.job), "%s", r.list[0].tags.job);
+        (void)snprintf(what.master, sizeof(what.master), "%s", r.list[0].place.master);
+        rc = job_said_by(&f->said, /* host= */ NULL, &what, &claim);
     }
     if (rc == 0 && l.members.n > 0) {
         rc = members_identify(&l.members, o->timeout_ns, o->at_once);
@@ -390,6 +392,8 @@ int diff_local(const struct cluster_options *o, struct diff_found *f,
             rc = add_process(&l, i);
         rc = rc == 0 ? ask_cores(&l, o) : rc;
     }
+    for (uint32_t i = from; i < f->n_ranks; i++)
+        f->ranks[i].claim = claim;
     members_done(&l.members);
     free(l.only);
     local_ranks_done(&r);

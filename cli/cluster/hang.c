@@ -24,7 +24,7 @@
 #define SAID_BYTES ((size_t)64 << 20)
 #define ANSWER_BYTES ((size_t)2 << 30)
 #define STACKS_BYTES ((size_t)64 << 20) /* of one rank's, taken apart */
-#define WORLD_MAX (1 << 20)             /* more ranks are a mistake, or a lie */
+#define WORLD_MAX (2 * MEMBERS_MAX) /* of more ranks those that nobody has seen are not listed */
 
 /* ---- other machines ---- */
 
@@ -40,6 +40,7 @@ static int add_host(struct hang_found *f, const char *host, const char *why)
     (void)snprintf(h->host, sizeof(h->host), "%s", host);
     (void)snprintf(h->why, sizeof(h->why), "%s", why != NULL ? why : "");
     h->none = why == NULL;
+    h->left_out = false;
     hang_clean(h->why);
     return 0;
 }
@@ -89,9 +90,9 @@ static int add_missing(const struct cluster_options *o, struct hang_found *f)
     uint32_t n = f->n, at = 0;
     int rc = 0;
 
-    if (!f->ranked || f->world_size == MEMBER_UNKNOWN || f->world_size > WORLD_MAX)
+    if (!f->ranked || f->job.world_size == MEMBER_UNKNOWN || f->job.world_size > WORLD_MAX)
         return 0;
-    for (int64_t rank = 0; rank < f->world_size && rc == 0; rank++) {
+    for (int64_t rank = 0; rank < f->job.world_size && rc == 0; rank++) {
         while (at < n && f->list[at].rank.rank < rank)
             at++;
         if (at < n && f->list[at].rank.rank == rank)
@@ -126,6 +127,35 @@ static bool is_claimed_twice(const struct hang_found *f)
     for (uint32_t i = 1; i < f->n && f->ranked; i++)
         twice = twice || f->list[i].rank.rank == f->list[i - 1].rank.rank;
     return twice;
+}
+
+/* One job is spoken of; those who speak of another one are named. */
+static int settle(const struct cluster_options *o, struct hang_found *f)
+{
+    const struct job_claim *job;
+    char why[sizeof(f->hosts->why)];
+    uint32_t kept = 0;
+    int rc = job_said_settle(&f->said, o->job, is_claimed_twice(f), &job);
+
+    if (rc < 0 || job == NULL)
+        return rc;
+    f->job = *job;
+    for (uint32_t i = 0; i < f->n; i++) {
+        struct hang_seen *s = &f->list[i];
+        if (s->claim != JOB_SAID_NONE && f->said.list[s->claim].other)
+            buf_done(&s->stacks);
+        else
+            f->list[kept++] = *s;
+    }
+    f->n = kept;
+    for (uint32_t i = 0; i < f->said.n && rc == 0; i++)
+        if (f->said.list[i].other) {
+            job_said_why(&f->said.list[i], job, why, sizeof(why));
+            rc = add_host(f, f->said.list[i].host, why);
+            if (rc == 0)
+                f->hosts[f->n_hosts - 1].left_out = true;
+        }
+    return rc;
 }
 
 /* ---- what is shown ---- */
@@ -172,7 +202,7 @@ static void print_head(const struct cluster_options *o, const struct hang_found 
 {
     char name[1300], size[24];
 
-    if (f->job[0] == '\0') {
+    if (f->job.job[0] == '\0') {
         printf("%u %s%s; %u look%s in %.1f s\n\n", f->n, f->ranked ? "rank" : "process",
                f->n == 1   ? ""
                : f->ranked ? "s"
@@ -180,12 +210,12 @@ static void print_head(const struct cluster_options *o, const struct hang_found 
                o->looks, o->looks == 1 ? "" : "s", (double)f->span_ns / (double)NS_PER_S);
         return;
     }
-    (void)snprintf(size, sizeof(size), "%" PRId64, f->world_size);
+    (void)snprintf(size, sizeof(size), "%" PRId64, f->job.world_size);
     printf("job %s (%s), world size %s; %u look%s in %.1f s\n\n",
-           terminal_field(name, sizeof(name), f->job),
-           f->launcher[0] != '\0' ? f->launcher : "unknown",
-           f->world_size == MEMBER_UNKNOWN ? "unknown" : size, o->looks, o->looks == 1 ? "" : "s",
-           (double)f->span_ns / (double)NS_PER_S);
+           terminal_field(name, sizeof(name), f->job.job),
+           f->job.launcher[0] != '\0' ? f->job.launcher : "unknown",
+           f->job.world_size == MEMBER_UNKNOWN ? "unknown" : size, o->looks,
+           o->looks == 1 ? "" : "s", (double)f->span_ns / (double)NS_PER_S);
 }
 
 static void say_hosts(const struct hang_found *f)
@@ -196,8 +226,11 @@ static void say_hosts(const struct hang_found *f)
         if (f->hosts[i].none)
             terminal_say("host %s has no rank of the job", f->hosts[i].host);
         else
-            terminal_say("host %s could not be asked: %s", f->hosts[i].host,
-                         terminal_field(why, sizeof(why), f->hosts[i].why));
+            terminal_say(f->hosts[i].left_out ? "host %s: %s" : "host %s could not be asked: %s",
+                         f->hosts[i].host, terminal_field(why, sizeof(why), f->hosts[i].why));
+    if (f->job.world_size != MEMBER_UNKNOWN && f->job.world_size > WORLD_MAX)
+        terminal_say("the job has %" PRId64 " ranks, they say: of the others nothing is known",
+                     f->job.world_size);
 }
 
 /* What the verdict cannot tell apart; "": it can. */
@@ -256,8 +289,8 @@ static int judge(const struct cluster_options *o, const struct hang_found *f)
 {
     struct hang_rank *ranks = calloc(f->n + 1, sizeof(*ranks));
     struct hang_verdict v = {.awaited = calloc(f->n + 1, sizeof(bool)),
-                             .all = f->ranked && f->world_size != MEMBER_UNKNOWN &&
-                                    f->n >= f->world_size};
+                             .all = f->ranked && f->job.world_size != MEMBER_UNKNOWN &&
+                                    f->n >= f->job.world_size};
     bool whole = true;
     struct buf says;
     int rc =
@@ -286,14 +319,14 @@ static int judge(const struct cluster_options *o, const struct hang_found *f)
 
 int cluster_hang(const struct cluster_options *o, const struct hosts *hosts, bool here)
 {
-    struct hang_found f = {.world_size = MEMBER_UNKNOWN};
+    struct hang_found f = {.job = {.world_size = MEMBER_UNKNOWN}};
     int rc = here ? hang_local(o, &f, take_host) : 0;
 
     if (rc == 0 && hosts->n > 0)
         rc = cluster_ask_hosts(o, hosts, take_host, &f);
     sort(&f);
     if (rc == 0)
-        rc = job_said_one(&f.said, is_claimed_twice(&f));
+        rc = settle(o, &f);
     if (rc == 0)
         rc = add_missing(o, &f);
     if (rc == 0 && f.n == 0 && f.n_hosts == 0) {

@@ -24,11 +24,12 @@ struct hang_seen {
     struct hang_work until; /* what it had done behind the last look, */
     int64_t still_since;    /* and when its main thread had run last before the first one */
     bool here, outside;     /* a process of this machine; it is read from outside */
+    uint32_t claim;         /* of f->said, by whom it was named; JOB_SAID_NONE */
 };
 
-struct hang_host { /* one that could not be asked, or has no rank of the job */
+struct hang_host { /* one that could not be asked, has no rank of the job, or speaks of another */
     char host[256], why[700];
-    bool none;
+    bool none, left_out;
 };
 
 struct hang_found {
@@ -36,11 +37,10 @@ struct hang_found {
     uint32_t n, room;
     struct hang_host *hosts;
     uint32_t n_hosts;
-    char job[300], launcher[16], master[300];
     struct job_said said;
-    int64_t world_size; /* MEMBER_UNKNOWN */
-    bool ranked;        /* each has a rank; else `rank` is its process */
-    uint64_t span_ns;   /* from the first look to the last */
+    struct job_claim job; /* what most of them say; its job "": nobody has named one */
+    bool ranked;          /* each has a rank; else `rank` is its process */
+    uint64_t span_ns;     /* from the first look to the last */
 };
 
 /* One more, of zeros but its numbers; NULL: no memory, err_set() done. */

@@ -45,7 +45,8 @@ struct hang_seen *hang_add(struct hang_found *f)
                                        .between_ns = HANG_UNKNOWN,
                                        .bytes = HANG_UNKNOWN,
                                        .ran_ns = HANG_UNKNOWN,
-                                       .still_ns = HANG_UNKNOWN}};
+                                       .still_ns = HANG_UNKNOWN},
+                              .claim = JOB_SAID_NONE};
     buf_init(&one->stacks, HANG_STACK_BYTES);
     return one;
 }
@@ -61,6 +62,7 @@ void hang_found_done(struct hang_found *f)
     drop_from(f, 0);
     free(f->list);
     free(f->hosts);
+    job_said_done(&f->said);
     *f = (struct hang_found){.n = 0};
 }
 
@@ -129,10 +131,10 @@ void hang_write(const struct cluster_options *o, const struct hang_found *f,
                 const struct hang_verdict *v, const char *says, const char *caution, struct buf *b)
 {
     (void)buf_adds(b, "{");
-    json_add_member_text(b, "job", f->job);
-    json_add_member_text(b, "launcher", f->launcher);
-    json_add_member_text(b, "meets", f->master);
-    json_add_member_int(b, "world_size", f->world_size, MEMBER_UNKNOWN);
+    json_add_member_text(b, "job", f->job.job);
+    json_add_member_text(b, "launcher", f->job.launcher);
+    json_add_member_text(b, "meets", f->job.master);
+    json_add_member_int(b, "world_size", f->job.world_size, MEMBER_UNKNOWN);
     json_add_member_int(b, "looks", o->looks, MEMBER_UNKNOWN);
     (void)buf_adds(b, "\"span_s\": ");
     (void)json_add_f64(b, (double)f->span_ns / (double)NS_PER_S);
@@ -239,6 +241,8 @@ static int read_rank(const struct json *o, const char *host, struct hang_found *
         return -EBADMSG;
     if (i == HANG_UNSEEN && read_number(o, "pid", INT32_MAX) == MEMBER_UNKNOWN)
         return 0; /* of another machine, as far as that one knows */
+    if (read_number(o, "rank", INT32_MAX) == MEMBER_UNKNOWN)
+        return -EBADMSG; /* by one without a number all would go by their processes */
     struct hang_seen *s = hang_add(f);
     if (s == NULL)
         return -ENOMEM;
@@ -265,24 +269,24 @@ static int read_rank(const struct json *o, const char *host, struct hang_found *
     return 0;
 }
 
-static void read_job(const struct json *o, const char *host, struct hang_found *f)
+/* Whose ranks those from `before` on are. */
+static int read_job(const struct json *o, const char *host, uint32_t before, struct hang_found *f)
 {
-    char job[sizeof(f->job)], master[sizeof(f->master)];
+    struct job_claim what = {.world_size = read_number(o, "world_size", INT32_MAX)};
+    uint32_t claim;
 
-    read_text(o, "job", job, sizeof(job));
-    read_text(o, "meets", master, sizeof(master));
-    job_said_by(&f->said, host, job, master);
-    if (f->job[0] == '\0') {
-        read_text(o, "job", f->job, sizeof(f->job));
-        read_text(o, "launcher", f->launcher, sizeof(f->launcher));
-    }
-    if (f->world_size == MEMBER_UNKNOWN)
-        f->world_size = read_number(o, "world_size", INT32_MAX);
+    read_text(o, "job", what.job, sizeof(what.job));
+    read_text(o, "meets", what.master, sizeof(what.master));
+    read_text(o, "launcher", what.launcher, sizeof(what.launcher));
+    int rc = job_said_by(&f->said, host, &what, &claim);
+    for (uint32_t i = before; i < f->n; i++)
+        f->list[i].claim = claim;
     int64_t span = read_s(o, "span_s");
     /* Of several hosts the shortest counts: so long all were looked at. */
     span = span == HANG_UNKNOWN ? 0 : span;
     if (f->span_ns == 0 || (uint64_t)span < f->span_ns)
         f->span_ns = (uint64_t)span;
+    return rc;
 }
 
 int hang_read(const char *text, size_t size, const char *host, struct hang_found *f)
@@ -298,9 +302,9 @@ int hang_read(const char *text, size_t size, const char *host, struct hang_found
     if (rc == 0 && (ranks == NULL || ranks->type != JSON_ARRAY))
         rc = -EBADMSG;
     for (const struct json *r = rc == 0 ? ranks->first : NULL; rc == 0 && r != NULL; r = r->next)
-        rc = read_rank(r, host, f);
+        rc = f->n - before < MEMBERS_MAX ? read_rank(r, host, f) : -EBADMSG;
     if (rc == 0 && f->n > before)
-        read_job(o, host, f);
+        rc = read_job(o, host, before, f);
     if (rc < 0)
         drop_from(f, before);
     arena_done(&a);

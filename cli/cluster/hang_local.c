@@ -364,22 +364,26 @@ int hang_local(const struct cluster_options *o, struct hang_found *f,
                int (*fn)(void *arg, const char *host, const struct remote_run *run,
                          const char *why))
 {
-    struct looking l = {.o = o, .found = f};
+    struct looking l = {.o = o, .found = f, .first = f->n};
     struct local_ranks r = {.n = 0};
+    uint32_t claim = JOB_SAID_NONE;
     int rc = o->targets != NULL ? cluster_ask_targets(o, &l.members, fn, f)
                                 : local_ranks_members(o->job, &r, &l.members);
 
     if (rc == 0 && r.n > 0) {
-        (void)snprintf(f->job, sizeof(f->job), "%s", r.list[0].tags.job);
-        (void)snprintf(f->launcher, sizeof(f->launcher), "%s", r.list[0].place.launcher);
-        (void)snprintf(f->master, sizeof(f->master), "%s", r.list[0].place.master);
-        f->world_size = r.list[0].place.world_size;
-        job_said_by(&f->said, "this machine", f->job, f->master);
+        const struct job_place *p = &r.list[0].place;
+        struct job_claim what = {.world_size = p->world_size};
+        (void)snprintf(what.job, sizeof(what.job), "%s", r.list[0].tags.job);
+        (void)snprintf(what.launcher, sizeof(what.launcher), "%s", p->launcher);
+        (void)snprintf(what.master, sizeof(what.master), "%s", p->master);
+        rc = job_said_by(&f->said, /* host= */ NULL, &what, &claim);
     }
     if (rc == 0 && l.members.n > 0)
         rc = look_at_all(&l, o);
     if (rc == 0)
         rc = add_those_gone(&l, &r);
+    for (uint32_t i = l.first; i < f->n; i++)
+        f->list[i].claim = claim;
     members_done(&l.members);
     free(l.only);
     local_ranks_done(&r);

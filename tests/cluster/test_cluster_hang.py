@@ -213,7 +213,10 @@ other) exec %(relay)s lines '{"job": "4711.1", "facts": [],
       "ranks": [{"rank": 1, "state": "moves"}]}' ;;
 same) exec %(relay)s lines '{"job": "'$JOB'", "meets": "n2:1", "facts": [],
       "ranks": [{"rank": 0, "state": "moves"}]}' ;;
-liar) exec %(relay)s lines '{"ranks": [{"rank": 1, "pid": 1e99, "host": "far",
+crowd) exec %(relay)s lines '{"job": "'$JOB'", "meets": "n1:1", "world_size": 2147483647,
+      "facts": [], "ranks": [{"rank": 1, "state": "moves"}]}' ;;
+liar) exec %(relay)s lines '{"job": "x", "ranks": [{"rank": 1, "state": "moves"}]}' ;;
+steer) exec %(relay)s lines '{"ranks": [{"rank": 1, "pid": 1e99, "host": "far",
       "state": "waits", "operation": "x\nrank 0 is gone", "looks": -3,
       "stacks": [7, {"frames": [[1], "f"]}]}]}' ;;
 *) exec sh -c "$*" ;;
@@ -226,15 +229,19 @@ def test_hosts(world):
     job = JOB + "-hosts"
     env = remote_shell(world, SHELL)
     target = start_rank(world, 0, job)
+    done, found = hang(world, job, "--hosts", "far,steer", env=env)
+    by = {r["rank"]: r for r in found["ranks"]}
+    assert by[1]["host"] == "steer" and by[1]["pid"] is None and "\n" not in by[1]["operation"]
     done, found = hang(world, job, "--hosts", "far,dead,noise,odd,liar", env=env)
     assert done.returncode == 1, done.stderr
     by = {r["rank"]: r for r in found["ranks"]}
     assert (by[0]["pid"], by[0]["host"], by[0]["looks"]) == (target.pid, "far", 3)
     assert by[0]["stacks"][0]["frames"]
-    assert by[1]["host"] == "liar" and by[1]["pid"] is None and "\n" not in by[1]["operation"]
+    assert by[1]["state"] == "unseen"  # of another job than it was asked for
     assert by[2]["state"] == "unseen" and "no host that answered has it" in by[2]["why"]
     why = {h["host"]: h["why"] for h in found["not_reached"]}
-    assert "No route to host" in why["dead"] and len(why) == 3
+    assert "No route to host" in why["dead"] and len(why) == 4
+    assert "it says that they are of job 'x'" in why["liar"]
     assert all("not one of probing" in why[h] for h in ("noise", "odd")) and not found["no_rank"]
     text = world.probing("cluster", "hang", "--job", job, "--looks", "1", "--hosts", "far,dead",
                          env=env)
@@ -250,16 +257,33 @@ def test_hosts(world):
     assert "\nrank 0 is gone" not in text.stdout
 
 
-def test_two_jobs_of_one_name_on_different_hosts_are_refused(world):
-    """Two steps of a SLURM job were taken as one, with the ranks of both."""
+def test_hosts_that_name_another_job(world):
+    """Two steps of a SLURM job were taken as one, with the ranks of both; then one host that named
+    another job had the question refused for all."""
     job = JOB + "-two"
     env = dict(remote_shell(world, SHELL), JOB=job)
-    start_rank(world, 0, job, MASTER_ADDR="n1", MASTER_PORT="1")
+    target = start_rank(world, 0, job, MASTER_ADDR="n1", MASTER_PORT="1")
     for verb in ("hang", "diff"):
-        for host, said in (("other", "'%s' on far and '4711.1' on other" % job),
-                           ("same", "on far meet at n1:1, those on same at n2:1")):
-            done = world.probing("cluster", verb, "--job", job, "--hosts", "far," + host, env=env)
-            assert done.returncode == 1 and said in done.stderr, done.stderr
+        words = ("cluster", verb, "--job", job, "--json", "--hosts")
+        for hosts, other, why in (
+                ("other,far", "other",
+                 "they are of job '4711.1', the others that theirs are of '%s'" % job),
+                ("same,crowd,far", "same", "they meet at n2:1, those of the others at n1:1")):
+            done = world.probing(*words, hosts, env=env)
+            assert done.returncode == 1 and done.stdout, done.stderr
+            found = json.loads(done.stdout)
+            by = {r["rank"]: r for r in found["ranks"]}
+            assert by[0]["host"] == "far" and by[0]["pid"] == target.pid
+            assert found["job"] == job and found["meets"] == "n1:1"
+            assert found["world_size"] == 3  # not what one says, where most do not
+            assert [h["host"] for h in found["not_reached"]] == [other], found["not_reached"]
+            assert "its ranks are left out: " in found["not_reached"][0]["why"]
+            assert why in found["not_reached"][0]["why"]
+        text = world.probing(*words[:-2], "--hosts", "other,far", env=env)
+        assert "host other: its ranks are left out" in text.stderr, text.stderr
+        done = world.probing(*words, "far,same", env=env)  # one against one
+        said = "on far meet at n1:1, those on same at n2:1"
+        assert done.returncode == 1 and said in done.stderr, done.stderr
 
 
 def test_a_host_has_three_times_the_time_of_a_rank_and_that_of_the_looks_for_all(world):
