@@ -13,6 +13,7 @@
 #include "cli/ship/ship.h"
 #include "core/base/err.h"
 #include "sdk/lib/buf.h"
+#include "sdk/lib/json_text.h"
 
 static const struct ship_kind *const kinds[] = {&ship_remote_write, &ship_clickhouse, &ship_otlp,
                                                 &ship_parquet};
@@ -55,14 +56,36 @@ static int max_series(uint64_t most, struct ship_destination *d)
     return 0;
 }
 
+/* The state file is JSON, which has letters only: other bytes of a folder's name stand there as
+ * %FF.  false: it is too long. */
+static bool make_shown(const char *url, char *ret, size_t size)
+{
+    char letter[JSON_LETTER_BYTES];
+    struct buf b;
+    size_t n, all = strlen(url);
+
+    buf_init(&b, size - 1);
+    for (size_t i = 0; i < all; i += n) {
+        size_t bytes;
+        n = json_letter(url + i, all - i, letter, &bytes);
+        if (n == 1 && (unsigned char)url[i] >= 0x80)
+            (void)buf_addf(&b, "%%%02X", (unsigned char)url[i]);
+        else
+            (void)buf_add(&b, url + i, n);
+    }
+    bool fits = b.failed == 0;
+    (void)snprintf(ret, size, "%s", fits ? buf_text(&b) : "");
+    buf_done(&b);
+    return fits;
+}
+
 int ship_destination_open(const char *url, const struct http_options *http, uint64_t most,
                           struct ship_destination *ret)
 {
     const char *rest;
 
     *ret = (struct ship_destination){.http = *http};
-    (void)snprintf(ret->shown, sizeof(ret->shown), "%s", url);
-    if (strlen(url) >= sizeof(ret->shown))
+    if (!make_shown(url, ret->shown, sizeof(ret->shown)))
         return err_set(-EINVAL, "--to is longer than %zu bytes", sizeof(ret->shown));
     for (size_t i = 0; i < N_KINDS; i++)
         for (const char *const *s = kinds[i]->schemes; *s != NULL; s++)

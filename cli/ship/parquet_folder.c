@@ -35,6 +35,7 @@ struct folder {
     int fd;
     const char *path;     /* borrowed from the command line */
     struct stat identity; /* of fd */
+    uid_t own;            /* whose the files are that we make there: a server may have its own */
 };
 
 /* Rows of one day, by part and row. */
@@ -64,12 +65,16 @@ static int64_t day_of(const struct ship_batch *b, int time, uint32_t part, uint3
 
 /* ---- folders and files ---- */
 
-/* A full disk may get room; what is in the way, or not allowed, stays so; of what is too long half
- * may not be. */
+/* A full disk may get room; what is in the way, not allowed, or nothing that the file system can,
+ * stays so; of what is too long half may not be. */
 static int failed(const char *name, int code)
 {
-    bool stays = code == ELOOP || code == ENOTDIR || code == EACCES || code == EPERM ||
-                 code == EROFS || code == ENAMETOOLONG || code == EISDIR;
+    static const int stay[] = {ELOOP,  ENOTDIR, EACCES,  EPERM,  EROFS, ENAMETOOLONG,
+                               EISDIR, EINVAL,  ENOTSUP, ENOSYS, EEXIST};
+    bool stays = false;
+
+    for (size_t i = 0; i < sizeof(stay) / sizeof(stay[0]); i++)
+        stays = stays || code == stay[i];
 
     return err_set(stays           ? -EPROTO
                    : code == EFBIG ? -EFBIG
@@ -77,10 +82,19 @@ static int failed(const char *name, int code)
                    "%s cannot be written: %s", name, output_why(code));
 }
 
+/* Where all may make files, but none may remove those of others (/tmp): a folder in it that another
+ * user has made is his, and so would be the rows, or what he says was there already. */
+static bool is_strangers(const struct folder *f, const struct stat *st)
+{
+    return (f->identity.st_mode & S_ISVTX) != 0 && st->st_uid != 0 &&
+           st->st_uid != f->identity.st_uid && st->st_uid != f->own;
+}
+
 /* The folder `name` in `parent`, made where it is not there; *fd is closed.  No link is followed:
  * whoever may write to the folder could lead us elsewhere. */
-static int step_into(int *fd, const char *name)
+static int step_into(const struct folder *f, int *fd, const char *name)
 {
+    struct stat st;
     int parent = *fd;
 
     *fd = -1;
@@ -93,7 +107,16 @@ static int step_into(int *fd, const char *name)
     int code = errno;
     (void)fsync(parent);
     (void)close(parent);
-    return *fd == -1 ? failed(name, code) : 0;
+    if (*fd == -1)
+        return failed(name, code);
+    if (fstat(*fd, &st) == -1)
+        return failed(name, errno);
+    return is_strangers(f, &st)
+               ? err_set(-EPROTO,
+                         "%s in the folder belongs to user %u, who made it first: everybody may "
+                         "write to %s; ship to a folder of your own",
+                         name, (unsigned)st.st_uid, f->path)
+               : 0;
 }
 
 static void date_text(int64_t day, char *ret, size_t size)
@@ -122,7 +145,7 @@ static int open_partition(const struct folder *f, const struct ship_batch *b, in
     else
         (void)snprintf(name[3], sizeof(name[3]), "rank=%lld", (long long)b->source->tags.rank);
     for (int i = 0; i < 4 && rc == 0; i++)
-        rc = step_into(&fd, name[i]);
+        rc = step_into(f, &fd, name[i]);
     *ret = fd;
     return rc;
 }
@@ -138,7 +161,7 @@ static int write_all(int fd, const char *data, size_t size)
         data += n;
         size -= (size_t)n;
     }
-    return fsync(fd) == -1 ? errno : 0;
+    return fsync(fd) == -1 && !output_never_syncs(errno) ? errno : 0;
 }
 
 static int write_file(int dir, const char *name, const struct buf *text)
@@ -299,6 +322,23 @@ static int time_of(const struct ship_batch *b)
 
 /* ---- the folder ---- */
 
+/* Whose a file is that we make; where none can be, that is found out with the first rows. */
+static uid_t owner_there(int dir)
+{
+    char name[64];
+    struct stat st;
+
+    (void)snprintf(name, sizeof(name), ".probing-ship.%d.part", (int)getpid());
+    int fd = openat(dir, name, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
+    bool made = fd != -1 && fstat(fd, &st) == 0;
+
+    if (fd != -1) {
+        (void)close(fd);
+        (void)unlinkat(dir, name, 0);
+    }
+    return made ? st.st_uid : geteuid();
+}
+
 static int open_path(struct ship_destination *d, struct folder *f)
 {
     int fd = open(f->path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -306,7 +346,10 @@ static int open_path(struct ship_destination *d, struct folder *f)
 
     if (fd == -1 || fstat(fd, &st) == -1)
         return err_set(-errno, "the folder %s: %s", f->path, strerror(errno));
-    int rc = ship_claims_open(fd, LOCK, &d->claims);
+    int rc = f->fd != -1 && st.st_uid != f->identity.st_uid && st.st_uid != geteuid()
+                 ? err_set(-EPERM, "the folder %s is another one, of user %u", f->path,
+                           (unsigned)st.st_uid)
+                 : ship_claims_open(fd, LOCK, &d->claims);
     if (rc < 0) {
         (void)close(fd);
         return rc;
@@ -315,6 +358,7 @@ static int open_path(struct ship_destination *d, struct folder *f)
         (void)close(f->fd);
     f->fd = fd;
     f->identity = st;
+    f->own = (st.st_mode & S_ISVTX) != 0 ? owner_there(fd) : geteuid();
     return 0;
 }
 

@@ -143,7 +143,7 @@ static int write_file(const struct ship_state *s, const struct buf *text)
             rc = -errno;
         at += n > 0 ? (size_t)n : 0;
     }
-    if (rc == 0 && fsync(fd) == -1)
+    if (rc == 0 && fsync(fd) == -1 && !output_never_syncs(errno))
         rc = -errno;
     if (fd != -1 && close(fd) == -1 && rc == 0)
         rc = -errno;

@@ -9,6 +9,8 @@
 #ifndef CLI_TERMINAL_ATOMIC_OUTPUT_H
 #define CLI_TERMINAL_ATOMIC_OUTPUT_H
 
+#include <errno.h>
+#include <stdbool.h>
 #include <stdio.h>
 
 struct output {
@@ -19,6 +21,11 @@ struct output {
 
 /* Why a file cannot be written, by errno: of what the C library has no good words for, ours. */
 const char *output_why(int code);
+/* What fsync() fails with where a file system has no such thing: nothing else can be done there. */
+static inline bool output_never_syncs(int code)
+{
+    return code == EINVAL || code == ENOSYS || code == ENOTSUP;
+}
 /* 0, or -errno with err_set(). */
 int output_open(struct output *o, const char *path);
 /* r < 0: what was written is worth nothing, away with it; given back. */

@@ -10,6 +10,7 @@ import socket
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import pytest
 from shipping import COLUMNS, add, folder, ship, start_job, start_ship, state_of, stored
@@ -409,9 +410,20 @@ def test_a_folder_that_goes_and_comes_back(world):
     add(rank, 5)
     process = start_ship(world, str(rank.pid), "parquet:%s" % out, "--tables", "python.loss")
     wait_for(lambda: steps(out) == list(range(5)), lambda: steps(out))
+    as_root = os.geteuid() == 0  # one of another user in its place is not what was there
+    his = world.tmp / "his"
+    his.mkdir()
+    process.process.send_signal(signal.SIGSTOP)
     out.rename(world.tmp / "away")
+    if as_root:
+        os.chown(his, 65534, -1)
+        his.rename(out)
     add(rank, 3)
-    process.wait_line("it was there before: make it again")
+    process.process.send_signal(signal.SIGCONT)
+    process.wait_line("%sit was there before: make it again" %
+                      ("is another one, of user 65534; " if as_root else ""))
+    if as_root:
+        out.rmdir()  # it is empty
     out.mkdir()
     wait_for(lambda: steps(out) == [5, 6, 7], lambda: steps(out))
     assert steps(world.tmp / "away") == list(range(5))
@@ -536,6 +548,29 @@ def test_links_lead_nowhere(world):
     done = ship(world, str(rank.pid), "parquet:%s" % out)
     assert done.returncode == 1 and "no file of its own" in done.stderr, done.stderr
     assert mine.read_text() == "mine"
+
+
+def test_a_folder_that_another_user_has_made_first(world):
+    """Where all may write he made the partition before us: the rows were his to read and remove,
+    and a file of his with the name of a range would have been taken for that range."""
+    if os.geteuid() != 0:
+        pytest.skip("not root: no folder can be another user's")
+    rank, = start_job(world)
+    add(rank, 3)
+    out = Path(os.fsdecode(bytes(world.tmp) + b"/out\xff\n"))  # and no letters in its name
+    (out / "schema=python").mkdir(parents=True)
+    out.chmod(0o1777)
+    os.chown(out / "schema=python", 65534, -1)
+    words = (world, str(rank.pid), "parquet:%s" % out, "--tables", "python.loss")
+    done = ship(*words)
+    assert done.returncode == 1 and "belongs to user 65534" in done.stderr, done.stderr
+    assert not list((out / "schema=python").iterdir())
+    (out / "schema=python").rmdir()
+    done = ship(*words)
+    assert done.returncode == 0 and steps(out) == [0, 1, 2], done.stderr
+    add(rank, 2)
+    done = ship(*words)  # the state file knows it again
+    assert done.returncode == 0 and steps(out) == list(range(5)), done.stderr
 
 
 def test_words(world):
