@@ -4,10 +4,17 @@ which order tests run, and beside which, where several run at once (xdist).  And
 scripts/tools/run_tests.py, which may run it again alone."""
 import json
 import os
+import sys
 import zlib
 
 import pytest
-from world import world  # noqa: F401
+
+# What pytest makes of each test file costs seconds of a processor in each worker: kept, once, where
+# nobody else's is.  (For the programs under test PYTHONDONTWRITEBYTECODE stays as it is.)
+sys.dont_write_bytecode = False
+sys.pycache_prefix = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))),
+                                  "build", "pycache")
+from world import CLI, world  # noqa: E402,F401
 
 
 def pytest_configure(config):

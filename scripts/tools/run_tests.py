@@ -186,6 +186,14 @@ def run_pytest(build, arguments, name="pytest.xml"):
     return count_report(report), failed
 
 
+def read_tests(folder):
+    """pytest makes other code of each file before it runs: once (tests/conftest.py keeps it), while
+    unit tests run, and not in each worker at the same time."""
+    return subprocess.Popen([sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider",
+                             "--collect-only", folder], cwd=ROOT, stdin=subprocess.DEVNULL,
+                            stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+
+
 def run_python_tests(build, only, folder):
     arguments = ["-n", str(workers()), "--dist", "loadgroup", folder]
     done = run_pytest(build, arguments + (["-k", only] if only else []))
@@ -211,8 +219,10 @@ def main():
     total = Count(failed=1 if options.build_failed else 0)
     if options.build_failed:
         print("the build: 0 passed, 1 failed (its messages are above)")
+    reading = None if options.no_python else read_tests(options.python)
     total.add(run_unit_tests(options.build, options.only))
-    if not options.no_python:
+    if reading:
+        reading.wait()
         total.add(run_python_tests(options.build, options.only, options.python))
     print(total.line())
     return 1 if total.failed or not total.passed else 0

@@ -7,6 +7,7 @@ import socket
 
 import pytest
 from life import WAYS, ends, enter, fds, free_port, our_threads
+from pythons import FULL
 from world import DEBIAN_PYTHON, has_torch, wait_for
 
 FORKS = """
@@ -158,34 +159,38 @@ def test_exec_after_inject_leaves_nothing(world):
     assert left == [] and our_threads(target.pid) == []
 
 
+# The median of forks: how long it took, how often it waited for somebody, and pages it had copied.
 FORK_STORM = """
-import statistics
+import resource, statistics
+def now():
+    usage = resource.getrusage(resource.RUSAGE_THREAD)
+    return time.thread_time() * 1e6, usage.ru_nvcsw, usage.ru_minflt
 def storm(n):
-    times = []
+    costs = []
     for i in range(n):
-        t = time.thread_time()
+        before = now()
         pid = os.fork()
         if pid == 0:
             os._exit(i & 127)
-        times.append(time.thread_time() - t)
+        costs.append([b - a for a, b in zip(before, now())])
         assert os.waitpid(pid, 0)[1] == (i & 127) << 8
-    return statistics.median(times) * 1e6
-print('without %.1f' % storm(500), flush=True)
+    return [statistics.median(c) for c in zip(*costs)]
+print('without', *storm(300), flush=True)
 wait_go()
-print('with %.1f' % storm(500), flush=True)
-print('beside queries %.1f' % storm(2000), flush=True)
+print('with', *storm(300), flush=True)
+print('beside', *storm(%d), flush=True)
 time.sleep(600)
-"""
+""" % (2000 if FULL else 600)
 
 
-def test_two_thousand_forks_beside_queries(world):
-    """No child hangs or crashes, and a fork costs less than 300 us of a processor more while the
-    core is quiet; beside queries it shares the caches with them."""
+def test_hundreds_of_forks_beside_queries(world):
+    """No child hangs or crashes, and while the core is quiet a fork waits for nobody of ours.  Its
+    time is only printed: it shares processors and caches with whatever else runs."""
     target = enter(world, FORK_STORM, "inject")
     target.go()
-    target.wait_line("with [0-9]")
+    target.wait_line("^with ")
     answered = 0
-    while "beside queries" not in target.output():
+    while "beside" not in target.output():
         assert target.rows("select count(*) from probing.tables")[0][0] > 0
         backtrace = target.probing("backtrace")
         assert backtrace.returncode == 0, backtrace.stderr
@@ -193,11 +198,11 @@ def test_two_thousand_forks_beside_queries(world):
         answered += 1
         assert target.alive(), target.output()
     assert answered > 0
-    without, quiet, beside = (float(n) for n in re.findall(r"(?:without|with|queries) ([\d.]+)",
-                                                           target.output()))
-    print("fork: %.0f us without, %.0f with us, %.0f beside %d rounds of queries"
-          % (without, quiet, beside, answered))
-    assert quiet < without * 1.5 + 300  # the half: other tests run meanwhile
+    cost = {name: list(map(float, numbers.split())) for name, numbers in
+            re.findall(r"^(without|with|beside) (.*)$", target.output(), re.M)}
+    print("a fork beside %d rounds of queries:" % answered, cost)
+    assert cost["with"][1] == cost["without"][1]
+    assert cost["with"][2] < 2 * cost["without"][2] + 50
 
 
 def test_kill_frees_the_port_while_a_child_lives(world):

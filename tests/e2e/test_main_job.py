@@ -26,20 +26,6 @@ def loaded_torch(target):
     return target
 
 
-def test_loss_curve_is_unchanged(world):
-    """Entered in the middle, with the torch plugin: the same losses to the last bit."""
-    if not has_torch(DEBIAN_PYTHON):
-        pytest.skip("no torch for %s" % DEBIAN_PYTHON)
-    plain, entered = world.tmp / "plain", world.tmp / "entered"
-    subprocess.run([DEBIAN_PYTHON, str(TRAIN), "--steps", "60", "--losses", str(plain)],
-                   check=True, env=world.env, stdout=subprocess.DEVNULL)
-    target = world.train("--steps", "60", "--step-delay", "0.05", "--losses", str(entered))
-    loaded_torch(target)
-    wait_for(lambda: not target.alive(), "the loop to end")
-    assert target.process.returncode == 0
-    assert entered.read_bytes() == plain.read_bytes() and plain.read_bytes()
-
-
 def test_query_by_module(world):
     target = loaded_torch(world.train())
     wait_for(lambda: (target.rows("select max(step) from python.torch_trace")[0][0] or 0) > 8,

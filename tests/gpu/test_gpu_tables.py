@@ -9,6 +9,7 @@ import subprocess
 
 import pytest
 from gpus import A100, GIB, Machine, devices, looked, named, watched
+from pythons import FULL
 from world import DEBIAN_PYTHON, FILTERED, has_torch, threads_of, wait_for
 
 
@@ -241,7 +242,7 @@ def test_the_devices_that_the_process_sees_as_torch_reads_the_list(world):
         pytest.skip("no torch here that reads lists of uuids (PROBING_TEST_TORCH)")
     machine = Machine(world, devices(4))
     uuids = [machine.devices[str(i)]["uuid"] for i in range(4)]
-    lists = list(random_lists(20, uuids))
+    lists = list(random_lists(20 if FULL else 6, uuids))
     done = subprocess.run([python, "-c", TORCH], input=json.dumps([lists, uuids]),
                           capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
