@@ -14,7 +14,7 @@ import pytest
 sys.dont_write_bytecode = False
 sys.pycache_prefix = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))),
                                   "build", "pycache")
-from world import CLI, world  # noqa: E402,F401
+from world import world  # noqa: E402,F401
 
 
 def pytest_configure(config):

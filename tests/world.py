@@ -244,6 +244,8 @@ def lend(made):
         target.end()
         if hasattr(target, "log"):  # pytest shows it of a test that failed
             print("process %d wrote:\n%s" % (target.pid, target.output()[-2000:]))
+    for report in made.data.glob("*/crash"):  # who asks later has nothing else to go by
+        print("%s:\n%s" % (report, report.read_text(errors="replace")[:8000]))
     made.probing("gc")  # what lies in memory file systems would outlive the test's own directory
 
 

@@ -79,7 +79,7 @@ def tree_of_tests(tmp_path, monkeypatch, text):
     (tmp_path / "tests").mkdir()
     (tmp_path / "tests" / "conftest.py").write_text(
         open(os.path.join(ROOT, "tests", "conftest.py")).read()
-        .replace("from world import world  # noqa: F401\n", ""))
+        .replace("from world import world  # noqa: E402,F401\n", ""))
     (tmp_path / "tests" / "test_x.py").write_text(text)
     monkeypatch.setattr(run_tests, "ROOT", str(tmp_path))
 

@@ -146,9 +146,8 @@ static int backtrace_run(void *self, int argc, const char *const *argv, struct p
     l.options = options;
     if (!l.readable && options.want == WANT_PYTHON) {
         r = h->fail(h, -ENOTSUP, l.why);
-    } else if (sink_reply_begin(&s, h, out, options.json)) {
-        r = h->fail(h, -ENOMEM, "no memory to read stacks");
     } else {
+        sink_reply_begin(&s, h, out, options.json);
         l.sink = &s.sink;
         if (!l.readable && options.want != WANT_NATIVE && !p->no_python[0])
             sink_reply_warn(&s, l.why);

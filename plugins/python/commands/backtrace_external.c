@@ -47,8 +47,7 @@ static int show(const struct probing_host *h, struct snapshot *l,
         return h->fail(h, -ENOTSUP, l->why[0] ? l->why : "there is no Python in this process");
     if (!l->readable && (options->want == WANT_PYTHON || !l->stack))
         return h->fail(h, -ENOTSUP, l->why);
-    if (sink_reply_begin(&s, h, out, options->json))
-        return h->fail(h, -ENOMEM, "no memory to read stacks");
+    sink_reply_begin(&s, h, out, options->json);
     l->sink = &s.sink;
     if (!l->readable && options->want != WANT_NATIVE && l->why[0])
         sink_reply_warn(&s, l->why);

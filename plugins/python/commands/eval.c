@@ -12,6 +12,7 @@
 
 #include "exec/session.h"
 #include "internal.h"
+#include "lib/buf.h"
 
 #define GIL_NS (10 * PROBING_NS_PER_S)        /* to wait for the GIL, when --timeout does not say */
 #define COMPLETE_NS UINT64_C(2000000000)      /* somebody has just pressed Tab */
@@ -237,19 +238,15 @@ static int run_args(struct plugin *p, const struct eval_args *w, struct probing_
 /* A file: how many words there are, its name, its words, its text.  NULL: no memory. */
 static char *joined(const struct eval_args *w)
 {
-    char *text = NULL;
-    size_t size = 0;
-    FILE *f = open_memstream(&text, &size);
-    if (!f)
-        return NULL;
-    (void)fprintf(f, "%d%c%s%c", w->n_args, WORD_END, w->file, WORD_END);
+    struct buf text;
+    buf_init(&text, SIZE_MAX);
+    (void)buf_addf(&text, "%d%c%s%c", w->n_args, WORD_END, w->file, WORD_END);
     for (int i = 0; i < w->n_args; i++)
-        (void)fprintf(f, "%s%c", w->args[i], WORD_END);
-    (void)fputs(w->code, f);
-    if (fclose(f) == 0)
-        return text;
-    free(text);
-    return NULL;
+        (void)buf_addf(&text, "%s%c", w->args[i], WORD_END);
+    (void)buf_adds(&text, w->code);
+    char *all = buf_steal(&text, NULL);
+    buf_done(&text);
+    return all;
 }
 
 int eval_tool(struct plugin *p, int argc, const char *const *argv, struct probing_reply *out)

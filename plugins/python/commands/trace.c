@@ -18,9 +18,11 @@
 #include "commands/trace_event.h"
 #include "exec/bindings.h"
 #include "internal.h"
+#include "lib/buf.h"
 
 #define LINES 1024                     /* of the queue; a power of two */
 #define LOOK_NS UINT64_C(100000000)    /* how often a client is told */
+#define TEXT_BYTES ((size_t)1 << 24)   /* that it is told at once: of LINES lines */
 #define GIL_NS (10 * PROBING_NS_PER_S) /* to take hooks out */
 
 struct line { /* what clients see as it comes */
@@ -128,33 +130,33 @@ static const char *unit_of(double ns, double *ret_value)
     return ns >= 1e9 ? "s" : ns >= 1e6 ? "ms" : "us";
 }
 
-static void put_time(FILE *f, uint64_t ns)
+static void put_time(struct buf *b, uint64_t ns)
 {
     double value;
     const char *unit = unit_of((double)ns, &value);
-    (void)fprintf(f, "%9.3f %-2s", value, unit);
+    (void)buf_addf(b, "%9.3f %-2s", value, unit);
 }
 
-static void put_line(FILE *f, const struct line *l)
+static void put_line(struct buf *b, const struct line *l)
 {
     struct tm t;
     uint64_t utc = probing_clock_ns(CLOCK_REALTIME) - (natives_host->now() - l->ts);
     time_t seconds = (time_t)(utc / PROBING_NS_PER_S);
     if (!gmtime_r(&seconds, &t))
         return;
-    (void)fprintf(f, "%02d:%02d:%02d.%06d %7d  ", t.tm_hour, t.tm_min, t.tm_sec,
-                  (int)(utc % PROBING_NS_PER_S / 1000), l->tid);
+    (void)buf_addf(b, "%02d:%02d:%02d.%06d %7d  ", t.tm_hour, t.tm_min, t.tm_sec,
+                   (int)(utc % PROBING_NS_PER_S / 1000), l->tid);
     const struct trace_slot *s = &trace_slots[l->slot];
     if (s->variable[0]) {
-        (void)fprintf(f, "%s", s->name);
+        (void)buf_addf(b, "%s", s->name);
         if ((int64_t)l->duration_ns != PROBING_NULL_I64)
-            (void)fprintf(f, ":%lld", (long long)l->duration_ns);
-        (void)fprintf(f, "  %s\n", l->text);
+            (void)buf_addf(b, ":%lld", (long long)l->duration_ns);
+        (void)buf_addf(b, "  %s\n", l->text);
         return;
     }
-    put_time(f, l->duration_ns);
-    (void)fprintf(f, "  %-6s  %s%s%s\n", event_phase_names[l->phase], s->name,
-                  l->text[0] ? "  " : "", l->text);
+    put_time(b, l->duration_ns);
+    (void)buf_addf(b, "  %-6s  %s%s%s\n", event_phase_names[l->phase], s->name,
+                   l->text[0] ? "  " : "", l->text);
 }
 
 struct follower {
@@ -164,11 +166,8 @@ struct follower {
 /* Send what has come for this client since the last time. */
 static int send_lines(struct follower *w, struct probing_reply *out)
 {
-    char *text = NULL;
-    size_t size = 0;
-    FILE *f = open_memstream(&text, &size);
-    if (!f)
-        return -ENOMEM;
+    struct buf text;
+    buf_init(&text, TEXT_BYTES);
     (void)pthread_mutex_lock(&queue_lock);
     if (queued - w->at > LINES) {
         w->lost += queued - w->at - LINES;
@@ -176,11 +175,12 @@ static int send_lines(struct follower *w, struct probing_reply *out)
     }
     for (; w->at < queued; w->at++)
         if (w->set >> queue[w->at % LINES].slot & 1)
-            put_line(f, &queue[w->at % LINES]);
+            put_line(&text, &queue[w->at % LINES]);
     (void)pthread_mutex_unlock(&queue_lock);
-    (void)fclose(f);
-    int r = size ? natives_host->reply(out, text, size) : 0;
-    free(text);
+    int r = text.failed;
+    if (r == 0 && text.size)
+        r = natives_host->reply(out, text.data, text.size);
+    buf_done(&text);
     return r;
 }
 
@@ -192,49 +192,45 @@ static bool all_done(uint64_t set)
     return true;
 }
 
-static void put_summary(FILE *f, const struct trace_slot *s)
+static void put_summary(struct buf *b, const struct trace_slot *s)
 {
     int64_t n = atomic_load_explicit(&s->calls, memory_order_relaxed);
     int64_t ns = atomic_load_explicit(&s->total_ns, memory_order_relaxed);
     int64_t costs = atomic_load_explicit(&s->costs, memory_order_relaxed);
     double value;
     if (s->variable[0])
-        (void)fprintf(f, "%s in %s: %lld value%s", s->variable, s->name, (long long)n,
-                      n == 1 ? "" : "s");
+        (void)buf_addf(b, "%s in %s: %lld value%s", s->variable, s->name, (long long)n,
+                       n == 1 ? "" : "s");
     else
-        (void)fprintf(f, "%s: %lld calls, %lld raised", s->name, (long long)n,
-                      (long long)atomic_load_explicit(&s->raised, memory_order_relaxed));
+        (void)buf_addf(b, "%s: %lld calls, %lld raised", s->name, (long long)n,
+                       (long long)atomic_load_explicit(&s->raised, memory_order_relaxed));
     if (n && !s->variable[0]) {
         const char *unit = unit_of((double)ns / (double)n, &value);
-        (void)fprintf(f, ", mean %.3f %s", value, unit);
+        (void)buf_addf(b, ", mean %.3f %s", value, unit);
     }
     if (costs) {
         double each = (double)atomic_load_explicit(&s->cost_ns, memory_order_relaxed);
         const char *unit = unit_of(each / (double)costs, &value);
-        (void)fprintf(f, "; watching cost %.3g %s per %s", value, unit,
-                      s->variable[0] ? "line" : "call");
+        (void)buf_addf(b, "; watching cost %.3g %s per %s", value, unit,
+                       s->variable[0] ? "line" : "call");
     }
-    (void)fputc('\n', f);
+    (void)buf_addc(b, '\n');
 }
 
 static void send_summary(const struct follower *w, struct probing_reply *out)
 {
-    char *text = NULL;
-    size_t size = 0;
-    FILE *f = open_memstream(&text, &size);
-    if (!f)
-        return;
+    struct buf text;
+    buf_init(&text, TEXT_BYTES);
     for (uint32_t i = 0; i < TRACE_SLOTS; i++)
         if (w->set >> i & 1 && trace_slots[i].life)
-            put_summary(f, &trace_slots[i]);
+            put_summary(&text, &trace_slots[i]);
     if (w->lost)
-        (void)fprintf(f,
-                      "%llu calls came too fast to be shown here; look for them in "
-                      "python.trace_event\n",
-                      (unsigned long long)w->lost);
-    (void)fclose(f);
-    (void)natives_host->reply(out, text, size);
-    free(text);
+        (void)buf_addf(&text,
+                       "%llu calls came too fast to be shown here; look for them in "
+                       "python.trace_event\n",
+                       (unsigned long long)w->lost);
+    (void)natives_host->reply(out, buf_text(&text), text.size);
+    buf_done(&text);
 }
 
 /* Until the client goes, its time is over, or all limits are reached. */

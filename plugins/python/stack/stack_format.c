@@ -4,11 +4,13 @@
  * SQL.
  *
  * The owner's thread only.  Names come from the user's program and are shown as they are, except
- * that control characters cannot reach a terminal.
+ * that control characters cannot reach a terminal.  No stream of stdio's: exit() takes the buffers
+ * of all there are away, also from a thread that is writing.
  */
 #include "stack/stack_format.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -17,7 +19,8 @@
 
 #define FUNC_WIDTH 22 /* columns of a function's name before the place begins to shift */
 #define NO_LOCALS "locals could not be read: the frame was running"
-#define ALIKE 2u /* repetitions of a frame that are shown, beside it */
+#define TEXT_BYTES ((size_t)1 << 28) /* of a thread's stack, with the locals of all frames */
+#define ALIKE 2u                     /* repetitions of a frame that are shown, beside it */
 
 static const char *last_part(const char *path)
 {
@@ -25,10 +28,10 @@ static const char *last_part(const char *path)
     return slash ? slash + 1 : path;
 }
 
-static void put_clean(FILE *f, const char *text)
+static void put_clean(struct buf *b, const char *text)
 {
     for (; *text; text++)
-        (void)fputc((unsigned char)*text < ' ' || *text == 0x7f ? '?' : *text, f);
+        (void)buf_addc(b, (unsigned char)*text < ' ' || *text == 0x7f ? '?' : *text);
 }
 
 static size_t columns_of(const char *utf8)
@@ -39,44 +42,44 @@ static size_t columns_of(const char *utf8)
     return n;
 }
 
-static void text_thread(FILE *f, const struct sink_thread *t)
+static void text_thread(struct buf *b, const struct sink_thread *t)
 {
-    (void)fprintf(f, "Thread %d \"", t->tid);
-    put_clean(f, t->name);
-    (void)fprintf(f, "\" (%s%s%s%s)\n", t->state, t->syscall ? " in " : "",
-                  t->syscall ? t->syscall : "", t->gil ? ", holds the GIL" : "");
+    (void)buf_addf(b, "Thread %d \"", t->tid);
+    put_clean(b, t->name);
+    (void)buf_addf(b, "\" (%s%s%s%s)\n", t->state, t->syscall ? " in " : "",
+                   t->syscall ? t->syscall : "", t->gil ? ", holds the GIL" : "");
 }
 
-static void text_place(FILE *f, const struct sink_frame *frame)
+static void text_place(struct buf *b, const struct sink_frame *frame)
 {
     if (frame->python) {
-        put_clean(f, frame->file);
+        put_clean(b, frame->file);
         if (frame->line > 0)
-            (void)fprintf(f, ":%d", frame->line);
+            (void)buf_addf(b, ":%d", frame->line);
         else
-            (void)fputs(":?", f);
+            (void)buf_adds(b, ":?");
     } else if (frame->module[0]) {
-        (void)fputc('(', f);
-        put_clean(f, last_part(frame->module));
-        (void)fprintf(f, "+0x%llx)", (unsigned long long)frame->module_offset);
+        (void)buf_addc(b, '(');
+        put_clean(b, last_part(frame->module));
+        (void)buf_addf(b, "+0x%llx)", (unsigned long long)frame->module_offset);
     } else {
-        (void)fprintf(f, "(0x%llx)", (unsigned long long)frame->ip);
+        (void)buf_addf(b, "(0x%llx)", (unsigned long long)frame->ip);
     }
 }
 
-static void text_frame(FILE *f, const struct sink_frame *frame)
+static void text_frame(struct buf *b, const struct sink_frame *frame)
 {
-    (void)fprintf(f, "%3u ", frame->depth);
-    put_clean(f, frame->func);
+    (void)buf_addf(b, "%3u ", frame->depth);
+    put_clean(b, frame->func);
     for (size_t n = columns_of(frame->func); frame->python && n < FUNC_WIDTH; n++)
-        (void)fputc(' ', f);
-    (void)fputc(' ', f);
-    text_place(f, frame);
-    (void)fputc('\n', f);
+        (void)buf_addc(b, ' ');
+    (void)buf_addc(b, ' ');
+    text_place(b, frame);
+    (void)buf_addc(b, '\n');
     if (frame->locals && !frame->locals[0])
-        (void)fprintf(f, "      (%s)\n", NO_LOCALS);
+        (void)buf_addf(b, "      (%s)\n", NO_LOCALS);
     else if (frame->locals && strcmp(frame->locals, "{}") != 0)
-        (void)fprintf(f, "      %s\n", frame->locals);
+        (void)buf_addf(b, "      %s\n", frame->locals);
 }
 
 /* ---- into memory ---- */
@@ -84,8 +87,7 @@ static void text_frame(FILE *f, const struct sink_frame *frame)
 static int memory_thread(struct sink *sink, const struct sink_thread *t)
 {
     struct sink_text *s = (struct sink_text *)sink;
-    if (s->file)
-        text_thread(s->file, t);
+    text_thread(&s->text, t);
     return 0;
 }
 
@@ -95,18 +97,17 @@ static int memory_frame(struct sink *sink, const struct sink_frame *f)
     /* what the thread does is best said by its innermost Python frame */
     if (f->python && !s->first[0])
         (void)snprintf(s->first, sizeof(s->first), "%.100s (%.180s:%d)", f->func, f->file, f->line);
-    if (s->file && f->depth < s->limit)
-        text_frame(s->file, f);
-    else if (s->file && f->depth == s->limit)
-        (void)fputs("    ...\n", s->file);
+    if (f->depth < s->limit)
+        text_frame(&s->text, f);
+    else if (f->depth == s->limit)
+        (void)buf_adds(&s->text, "    ...\n");
     return 0;
 }
 
 static void memory_note(struct sink *sink, const char *text)
 {
     struct sink_text *s = (struct sink_text *)sink;
-    if (s->file)
-        (void)fprintf(s->file, "    (%s)\n", text);
+    (void)buf_addf(&s->text, "    (%s)\n", text);
 }
 
 static int memory_end(struct sink *sink)
@@ -119,56 +120,56 @@ void sink_text_begin(struct sink_text *s, uint32_t limit)
 {
     *s = (struct sink_text){.sink = {memory_thread, memory_frame, memory_note, memory_end},
                             .limit = limit};
-    s->file = open_memstream(&s->text, &s->size);
+    buf_init(&s->text, TEXT_BYTES);
 }
 
 char *sink_text_end(struct sink_text *s)
 {
-    if (s->file)
-        (void)fclose(s->file);
-    return s->text;
+    char *text = buf_steal(&s->text, NULL);
+    buf_done(&s->text);
+    return text;
 }
 
 /* ---- to a client ---- */
 
-static void json_string(FILE *f, const char *text)
+static void json_string(struct buf *b, const char *text)
 {
-    (void)fputc('"', f);
+    (void)buf_addc(b, '"');
     for (size_t n = strlen(text); n > 0;) {
         char letter[JSON_LETTER_BYTES];
         size_t size, took = json_letter(text, n, letter, &size);
-        (void)fwrite(letter, 1, size, f);
+        (void)buf_add(b, letter, size);
         text += took;
         n -= took;
     }
-    (void)fputc('"', f);
+    (void)buf_addc(b, '"');
 }
 
-static void json_frame(FILE *f, const struct sink_frame *frame)
+static void json_frame(struct buf *b, const struct sink_frame *frame)
 {
-    (void)fprintf(f, "{\"depth\":%u,\"type\":\"%s\",\"func\":", frame->depth,
-                  frame->python ? "python" : "native");
-    json_string(f, frame->func);
+    (void)buf_addf(b, "{\"depth\":%u,\"type\":\"%s\",\"func\":", frame->depth,
+                   frame->python ? "python" : "native");
+    json_string(b, frame->func);
     if (frame->python) {
-        (void)fputs(",\"file\":", f);
-        json_string(f, frame->file);
+        (void)buf_adds(b, ",\"file\":");
+        json_string(b, frame->file);
         if (frame->line > 0)
-            (void)fprintf(f, ",\"line\":%d", frame->line);
+            (void)buf_addf(b, ",\"line\":%d", frame->line);
         else
-            (void)fputs(",\"line\":null", f);
+            (void)buf_adds(b, ",\"line\":null");
         if (frame->column > 0)
-            (void)fprintf(f, ",\"column\":%d", frame->column);
+            (void)buf_addf(b, ",\"column\":%d", frame->column);
         if (frame->end_column > 0)
-            (void)fprintf(f, ",\"end_column\":%d", frame->end_column);
+            (void)buf_addf(b, ",\"end_column\":%d", frame->end_column);
         if (frame->locals)
-            (void)fprintf(f, ",\"locals\":%s",
-                          frame->locals[0] ? frame->locals : "null,\"note\":\"" NO_LOCALS "\"");
-        (void)fputc('}', f);
+            (void)buf_addf(b, ",\"locals\":%s",
+                           frame->locals[0] ? frame->locals : "null,\"note\":\"" NO_LOCALS "\"");
+        (void)buf_addc(b, '}');
         return;
     }
-    (void)fprintf(f, ",\"ip\":\"0x%llx\",\"module\":", (unsigned long long)frame->ip);
-    json_string(f, frame->module);
-    (void)fprintf(f, ",\"offset\":\"0x%llx\"}", (unsigned long long)frame->module_offset);
+    (void)buf_addf(b, ",\"ip\":\"0x%llx\",\"module\":", (unsigned long long)frame->ip);
+    json_string(b, frame->module);
+    (void)buf_addf(b, ",\"offset\":\"0x%llx\"}", (unsigned long long)frame->module_offset);
 }
 
 static int reply_thread(struct sink *sink, const struct sink_thread *t)
@@ -176,18 +177,18 @@ static int reply_thread(struct sink *sink, const struct sink_thread *t)
     struct sink_reply *s = (struct sink_reply *)sink;
     if (!s->json) {
         if (s->any)
-            (void)fputc('\n', s->file);
-        text_thread(s->file, t);
+            (void)buf_addc(&s->text, '\n');
+        text_thread(&s->text, t);
     } else {
-        (void)fprintf(s->file, "%s{\"tid\":%d,\"name\":", s->any ? ",\n" : "", t->tid);
-        json_string(s->file, t->name);
-        (void)fprintf(s->file, ",\"state\":\"%s\",\"syscall\":", t->state);
+        (void)buf_addf(&s->text, "%s{\"tid\":%d,\"name\":", s->any ? ",\n" : "", t->tid);
+        json_string(&s->text, t->name);
+        (void)buf_addf(&s->text, ",\"state\":\"%s\",\"syscall\":", t->state);
         if (t->syscall)
-            json_string(s->file, t->syscall);
+            json_string(&s->text, t->syscall);
         else
-            (void)fputs("null", s->file);
-        (void)fprintf(s->file, ",\"python\":%s,\"gil\":%s,\"frames\":[",
-                      t->python ? "true" : "false", t->gil ? "true" : "false");
+            (void)buf_adds(&s->text, "null");
+        (void)buf_addf(&s->text, ",\"python\":%s,\"gil\":%s,\"frames\":[",
+                       t->python ? "true" : "false", t->gil ? "true" : "false");
     }
     s->any = true;
     s->frames = s->notes = s->again = 0;
@@ -204,7 +205,7 @@ static uint64_t add_text(uint64_t hash, const char *text)
 static void text_again(struct sink_reply *s)
 {
     if (s->again > ALIKE)
-        (void)fprintf(s->file, "    ... the same %u times more\n", s->again - ALIKE);
+        (void)buf_addf(&s->text, "    ... the same %u times more\n", s->again - ALIKE);
     s->again = 0;
 }
 
@@ -219,7 +220,7 @@ static int reply_text(struct sink_reply *s, const struct sink_frame *f)
         s->again++;
     s->same = same;
     if (s->again <= ALIKE)
-        text_frame(s->file, f);
+        text_frame(&s->text, f);
     return 0;
 }
 
@@ -229,8 +230,8 @@ static int reply_frame(struct sink *sink, const struct sink_frame *f)
     if (!s->json)
         return reply_text(s, f);
     if (s->frames++)
-        (void)fputs(",\n ", s->file);
-    json_frame(s->file, f);
+        (void)buf_adds(&s->text, ",\n ");
+    json_frame(&s->text, f);
     return 0;
 }
 
@@ -239,70 +240,67 @@ static void reply_note(struct sink *sink, const char *text)
     struct sink_reply *s = (struct sink_reply *)sink;
     if (!s->json) {
         text_again(s);
-        (void)fprintf(s->file, "    (%s)\n", text);
+        (void)buf_addf(&s->text, "    (%s)\n", text);
         return;
     }
-    (void)fputs(s->notes++ ? "," : "],\"notes\":[", s->file);
-    json_string(s->file, text);
+    (void)buf_adds(&s->text, s->notes++ ? "," : "],\"notes\":[");
+    json_string(&s->text, text);
 }
 
 /* Send what is written so far. */
 static int reply_send(struct sink_reply *s)
 {
-    if (fflush(s->file))
-        return -ENOMEM;
-    int r = s->size ? s->host->reply(s->out, s->text, s->size) : 0;
-    return fseeko(s->file, 0, SEEK_SET) ? -ENOMEM : r < 0 ? r : 0;
+    int r = s->text.failed;
+    if (r == 0 && s->text.size)
+        r = s->host->reply(s->out, s->text.data, s->text.size);
+    buf_reset(&s->text);
+    return r < 0 ? r : 0;
 }
 
 static int reply_end(struct sink *sink)
 {
     struct sink_reply *s = (struct sink_reply *)sink;
     if (s->json)
-        (void)fputs("]}", s->file);
+        (void)buf_adds(&s->text, "]}");
     else
         text_again(s);
     int r = reply_send(s);
     return r < 0 ? r : s->host->cancelled(s->out) ? -ECANCELED : 0;
 }
 
-int sink_reply_begin(struct sink_reply *s, const struct probing_host *h, struct probing_reply *out,
-                     bool json)
+void sink_reply_begin(struct sink_reply *s, const struct probing_host *h, struct probing_reply *out,
+                      bool json)
 {
     *s = (struct sink_reply){.sink = {reply_thread, reply_frame, reply_note, reply_end},
                              .host = h,
                              .out = out,
                              .json = json};
-    s->file = open_memstream(&s->text, &s->size);
-    if (!s->file)
-        return -ENOMEM;
+    buf_init(&s->text, TEXT_BYTES);
     if (json)
-        (void)fputs("{\"threads\":[", s->file);
-    return 0;
+        (void)buf_adds(&s->text, "{\"threads\":[");
 }
 
 void sink_reply_warn(struct sink_reply *s, const char *text)
 {
     if (!s->json) {
-        (void)fprintf(s->file, "(%s)\n", text);
+        (void)buf_addf(&s->text, "(%s)\n", text);
         return;
     }
     s->warned = true;
-    (void)fseeko(s->file, 0, SEEK_SET);
-    (void)fputs("{\"warning\":", s->file);
-    json_string(s->file, text);
-    (void)fputs(",\"threads\":[", s->file);
+    buf_reset(&s->text);
+    (void)buf_adds(&s->text, "{\"warning\":");
+    json_string(&s->text, text);
+    (void)buf_adds(&s->text, ",\"threads\":[");
 }
 
 int sink_reply_end(struct sink_reply *s, int status)
 {
     if (status >= 0) {
         if (s->json)
-            (void)fputs("]}\n", s->file);
+            (void)buf_adds(&s->text, "]}\n");
         status = reply_send(s);
     }
-    (void)fclose(s->file);
-    free(s->text);
+    buf_done(&s->text);
     return status;
 }
 

@@ -10,7 +10,8 @@
 #include <probing/plugin.h>
 #include <stdbool.h>
 #include <stdint.h>
-#include <stdio.h>
+
+#include "lib/buf.h"
 
 struct sink_thread {
     int32_t tid;
@@ -41,9 +42,7 @@ struct sink {
 /* Text into memory: the first `limit` frames of each thread. */
 struct sink_text {
     struct sink sink;
-    FILE *file;
-    char *text;
-    size_t size;
+    struct buf text;
     uint32_t limit;
     char first[300]; /* the innermost frame: "work (train.py:42)" */
 };
@@ -55,16 +54,14 @@ struct sink_reply {
     struct sink sink;
     const struct probing_host *host;
     struct probing_reply *out;
-    FILE *file;
-    char *text;
-    size_t size;
+    struct buf text;
     bool json, any, warned;
     uint32_t frames, notes;
     uint64_t same;  /* what tells the last frame from others */
     uint32_t again; /* how often it came since */
 };
-int sink_reply_begin(struct sink_reply *s, const struct probing_host *h, struct probing_reply *out,
-                     bool json);
+void sink_reply_begin(struct sink_reply *s, const struct probing_host *h, struct probing_reply *out,
+                      bool json);
 void sink_reply_warn(struct sink_reply *s, const char *text); /* before the first thread */
 int sink_reply_end(struct sink_reply *s, int status);
 
