@@ -366,7 +366,10 @@ int reader_start(struct reader *r)
         (void)cpu_timers_free(r->timers);
         r->timers = NULL;
         drop(r);
-        return h->fail(h, rc, "no memory or thread for the profiler");
+        return probing_failf(h, rc,
+                             "no memory or no thread for the profiler (%s); of threads the limits "
+                             "are ulimit -u, and pids.max of the cgroup",
+                             strerror(-rc));
     }
     r->started_ns = h->now();
     r->running = true;
