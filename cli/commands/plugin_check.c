@@ -102,8 +102,8 @@ static int look_at_file(struct check *c)
         say("file", "%s: %s", c->file, err_text());
         return rc;
     }
-    say("file", "%s: %lld bytes, a library that can be loaded; it needs %u others", c->file,
-        (long long)st.st_size, facts.n_needed);
+    say("file", "%s: %lld bytes, a library that can be loaded; it needs %u other librar%s", c->file,
+        (long long)st.st_size, facts.n_needed, facts.n_needed == 1 ? "y" : "ies");
     if (facts.plugin == 0) {
         say("symbol", "it does not export " PLUGIN_SYMBOL);
         return err_set(-ENOEXEC, "no symbol");

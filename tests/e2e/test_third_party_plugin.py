@@ -24,6 +24,10 @@ def test_template_builds_loads_and_counts(world):
     assert refused.returncode != 0 and "heartbeat takes no arguments" in refused.stderr
     described = target.probing("describe", "heartbeat.beats")
     assert "how much later" in described.stdout and "ns" in described.stdout
+    assert target.probing("config", "heartbeat.period=1us").returncode != 0
+    assert target.probing("config", "heartbeat.period=1ms").returncode == 0
+    wait_for(lambda: target.rows("select count(*) from heartbeat.beats where late_ns is not null "
+                                 "and ts > now() - interval '1 second'")[0][0] > 20, "quick beats")
     assert target.probing("plugin", "stop", "heartbeat").returncode == 0
     assert target.rows(count)[0][0] >= rows  # stopped, and its rows still answer
     again = target.probing("plugin", "load", str(built))
