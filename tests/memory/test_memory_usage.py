@@ -57,6 +57,8 @@ def test_parts_are_those_of_the_process(world):
     assert 100 * MB <= parts["heap_used"][0] <= parts["heap_held"][0], parts
     assert 0 < parts["probing"][0] < 40 * MB
     assert parts["heap_used"][1], parts
+    named = target.rows("select table_schema || '.' || table_name from information_schema.tables")
+    assert len(named) == len(set(map(tuple, named))), named  # memory.live: a view of the dead, too
     heap = json.loads(target.probing("heap").stdout)
     assert heap["allocator"] == "glibc" and heap["used_bytes"] >= 100 * MB, heap
     target.probing("config", "memory.heap_walk=0")

@@ -176,8 +176,8 @@ static const struct view *first_view(struct query *q)
     return q->dry ? NULL : atomic_load_explicit(&q->s->views, memory_order_acquire);
 }
 
-/* A view planned to learn its columns; *ret NULL: it is over a table that is not there (yet), or
- * an older definition of a name listed before. */
+/* A view planned to learn its columns; *ret NULL: it is over a table that is not there (yet), an
+ * older definition of a name listed before, or a table of its name has come since. */
 static int view_plan(struct query *q, const struct view *v, struct op **ret)
 {
     struct from f = {.kind = FROM_TABLE, .names = {v->name, v->schema[0] ? v->schema : NULL}};
@@ -198,12 +198,13 @@ static int view_plan(struct query *q, const struct view *v, struct op **ret)
             strcasecmp(newer->name, v->name) == 0 && strcasecmp(newer->schema, v->schema) == 0)
             return 0;
     q->dry = true;
+    q->view_used = NULL;
     int rc = sql_plan_select(q, &s, NULL, ret);
     q->dry = dry;
     q->seen = seen;
     if (rc < 0)
         err_clear();
-    if (rc < 0 || q->lacks)
+    if (rc < 0 || q->lacks || !q->view_used)
         *ret = NULL;
     q->view = view;
     q->lacks = lacks;
