@@ -24,6 +24,10 @@
     {                                                                                    \
         "--format", "-f", "FORMAT", "table, json, jsonl, csv or arrow; table by default" \
     }
+#define AS_JSON                                           \
+    {                                                     \
+        "--json", NULL, NULL, "the same as --format json" \
+    }
 #define TIMEOUT                                                             \
     {                                                                       \
         "--timeout", NULL, "TIME", "give up after this long: 5s, 500ms, 2m" \
@@ -254,6 +258,7 @@ static const struct cli_command own_commands[] = {
      .pages = true,
      .run = command_query,
      .options = {ANY_FORMAT,
+                 AS_JSON,
                  {"--limit", NULL, "N", "print at most this many rows"},
                  TIMEOUT,
                  {"--strict", NULL, NULL, "global tables: no answer unless all ranks answer"},
@@ -272,6 +277,7 @@ static const struct cli_command own_commands[] = {
      .needs_target = true,
      .run = command_watch,
      .options = {FORMAT,
+                 AS_JSON,
                  {"--interval", NULL, "TIME", "how often to run the query; 1s by default"},
                  {"--last", NULL, "N", "begin with the N newest existing rows"}},
      .examples = {"-t 4242 watch \"select ts, text from probing.log\""}},
@@ -282,7 +288,7 @@ static const struct cli_command own_commands[] = {
      .needs_target = true,
      .pages = true,
      .run = command_query,
-     .options = {ANY_FORMAT},
+     .options = {ANY_FORMAT, AS_JSON},
      .examples = {"-t 4242 tables"}},
     {.name = "describe",
      .arguments = "TABLE",
@@ -290,7 +296,7 @@ static const struct cli_command own_commands[] = {
      .needs_target = true,
      .pages = true,
      .run = command_query,
-     .options = {ANY_FORMAT},
+     .options = {ANY_FORMAT, AS_JSON},
      .examples = {"-t 4242 describe cpu.tasks"}},
     {.name = "export",
      .arguments = "[SQL | TABLE]",
@@ -397,7 +403,7 @@ static const struct cli_command own_commands[] = {
     {.name = "config",
      .heading = "settings, plugins, scripts, data",
      .aliases = {"cfg", "c"},
-     .arguments = "[list] | get NAME | set NAME VALUE | NAME=VALUE",
+     .arguments = "[list [--json]] | get NAME | set NAME VALUE | NAME=VALUE",
      .doc = "show or change settings of the process",
      .needs_target = true,
      .forwarded = true,
@@ -405,7 +411,7 @@ static const struct cli_command own_commands[] = {
      .run = command_forward,
      .examples = {"-t 4242 config", "-t 4242 config probing.max_memory=1GB"}},
     {.name = "plugin",
-     .arguments = "list | load NAME|FILE | stop NAME | check FILE [-- PROGRAM ...]",
+     .arguments = "list [--json] | load NAME|FILE | stop NAME | check FILE [-- PROGRAM ...]",
      .doc = "list, load, stop or check plugins",
      .text = "`check` needs no target: it loads the file into a separate process that it starts, "
              "or into PROGRAM, and reports what the plugin registers, whether it starts, runs, "
@@ -417,7 +423,7 @@ static const struct cli_command own_commands[] = {
      .examples = {"-t 4242 plugin load torch", "-t 4242 plugin load ./mine.so",
                   "plugin check ./mine.so", "plugin check ./mine.so -- python3 app.py"}},
     {.name = "script",
-     .arguments = "run FILE.lua | list | stop NAME",
+     .arguments = "run FILE.lua | list [--json] | stop NAME",
      .doc = "run Lua probe scripts inside the process",
      .needs_target = true,
      .forwarded = true,

@@ -26,7 +26,9 @@ const char *cli_command_near(const char *word);
 /* ---- help.c ---- */
 
 void help_all(FILE *out);
-int help_one(const char *word);
+int help_one(const char *word, bool json);
+/* help_json.c: NULL: all commands. */
+int help_json(const struct cli_command *command);
 /* `completion SHELL`: the script for bash, zsh or fish; `man`: the manual page for man(1). */
 int command_completion(struct target *t, int argc, char **argv);
 int command_man(struct target *t, int argc, char **argv);

@@ -70,7 +70,8 @@ void help_all(FILE *out)
         "  probing --version [-v] show the build; with -v also where its files are\n"
         "  probing --licenses     show the licences of what is linked in\n"
         "\n"
-        "for programs: list, backtrace, cluster and reports have --json, query has --format json\n"
+        "for programs: list, backtrace, cluster, reports, query, tables, describe, watch, and the\n"
+        "lists of config, plugin and script have --json; `probing help --json` has all of this\n"
         "exit codes: 0 success; 1 failure, or the evaluated code raised an exception; 2 wrong "
         "usage\n",
         out);
@@ -95,21 +96,10 @@ static void put_word(void *begun, const char *word, const char *doc)
     printf("  %-24s %s\n", word, doc);
 }
 
-int help_one(const char *word)
+static void put_command(const struct cli_command *c)
 {
-    const struct cli_command *c = cli_command_named(word);
     char option[64];
 
-    if (c == NULL)
-        c = cli_report_named(word);
-    if (c == NULL) {
-        const char *near = cli_command_near(word);
-        return near != NULL
-                   ? err_set(-EINVAL,
-                             "no command '%s'; did you mean '%s'? `probing help` lists them", word,
-                             near)
-                   : err_set(-EINVAL, "unknown command '%s'; `probing help` lists them", word);
-    }
     put_usage(stdout, c);
     printf("\n  %s\n", c->doc);
     if (c->aliases[0] != NULL) {
@@ -135,6 +125,25 @@ int help_one(const char *word)
         printf("\nexample%s:\n", c->examples[1] != NULL ? "s" : "");
     for (const char *const *e = c->examples; *e != NULL; e++)
         printf("  probing %s\n", *e);
+}
+
+int help_one(const char *word, bool json)
+{
+    const struct cli_command *c = cli_command_named(word);
+
+    if (c == NULL)
+        c = cli_report_named(word);
+    if (c == NULL) {
+        const char *near = cli_command_near(word);
+        return near != NULL
+                   ? err_set(-EINVAL,
+                             "no command '%s'; did you mean '%s'? `probing help` lists them", word,
+                             near)
+                   : err_set(-EINVAL, "unknown command '%s'; `probing help` lists them", word);
+    }
+    if (json)
+        return help_json(c);
+    put_command(c);
     return EXIT_DONE;
 }
 

@@ -127,14 +127,17 @@ static int forward(struct target *t, int argc, char **argv)
     const char *near = cli_command_near(argv[0]); /* of ours, which the process does not know */
     int rc = command_forward(t, argc, argv);
 
-    if (rc != -ENOENT || !text_is_name(argv[0]))
+    if (rc != -ENOENT)
+        return rc;
+    (void)snprintf(why, sizeof(why), "%s", err_why(rc));
+    if (strncmp(why, "unknown command", 15) != 0)
         return rc;
     if (near != NULL)
-        return err_set(rc, "unknown command '%s'; did you mean '%s'? `probing help` lists them",
-                       argv[0], near);
-    (void)snprintf(why, sizeof(why), "%s", err_why(rc));
-    if (!answer_plugin_runs(t, argv[0]))
-        return err_set(rc, "%s", why);
+        return cli_misuse(
+            err_set(rc, "unknown command '%s'; did you mean '%s'? `probing help` lists them",
+                    argv[0], near));
+    if (!text_is_name(argv[0]) || !answer_plugin_runs(t, argv[0]))
+        return cli_misuse(err_set(rc, "%s", why));
     report_places(places, sizeof(places));
     return err_set(rc,
                    "plugin %s runs in %s, but this probing has no %s.so with a report of it: "
@@ -161,6 +164,31 @@ static const char *take_target(int *argc, char ***argv)
     if (text == NULL)
         text = getenv("PROBING_TARGET");
     return text != NULL && text[0] != '\0' ? text : getenv("ENDPOINT");
+}
+
+static bool has_word(int argc, char **argv, const char *word)
+{
+    bool found = false;
+
+    for (int i = 1; i < argc && !found; i++)
+        found = strcmp(argv[i], word) == 0;
+    return found;
+}
+
+/* `help`, `help COMMAND`, either with --json. */
+static int command_help(int argc, char **argv)
+{
+    bool json = has_word(argc, argv, "--json");
+    const char *word = NULL;
+
+    for (int i = 1; i < argc && word == NULL; i++)
+        word = strcmp(argv[i], "--json") != 0 ? argv[i] : NULL;
+    if (word != NULL)
+        return cli_misuse(help_one(word, json));
+    if (json)
+        return help_json(NULL);
+    help_all(stdout);
+    return EXIT_DONE;
 }
 
 static bool asks_for_help(int argc, char **argv)
@@ -218,7 +246,8 @@ static int run_command(int argc, char **argv, const char *target_text)
         return unknown_command(argv[0]);
     }
     if (asks_for_help(argc, argv))
-        return help_one(c->run == command_cluster ? cluster_help_word(argc, argv) : c->name);
+        return help_one(c->run == command_cluster ? cluster_help_word(argc, argv) : c->name,
+                        has_word(argc, argv, "--json"));
     bool takes = c->needs_target || c->may_target || c->finds_targets;
     if (!takes && target_text != NULL && !target_by_environment && is_remote(target_text))
         return cli_misuse(err_set(-EINVAL,
@@ -347,11 +376,7 @@ static int run(int argc, char **argv)
         if (strcmp(argv[0], "--licenses") == 0)
             return finish(installed_licenses());
         if (strcmp(argv[0], "help") == 0) {
-            if (argc == 1) {
-                help_all(stdout);
-                return finish(EXIT_DONE);
-            }
-            rc = cli_misuse(help_one(argv[1]));
+            rc = command_help(argc, argv);
         } else if (is_target_option(argv[0])) {
             terminal_say("%s needs a target: %s PID, and others that `probing help` lists", argv[0],
                          argv[0]);

@@ -115,11 +115,34 @@ static bool is_list(int argc, char **argv)
     return strcmp(argv[argc - 1], "list") == 0 || (argc == 1 && strcmp(argv[0], "config") == 0);
 }
 
+/* The tables that have what these lists print, for `config list --json` and its like. */
+static const char *const lists[][2] = {
+    {"config", "select name, value, \"default\", type, unit, doc from probing.settings order by 1"},
+    {"plugin", "select name, version, state, reason, doc, path from probing.plugins order by name"},
+    {"script", "select name, state, started_at, error, rows from probing.scripts order by name"}};
+
+/* NULL: it is no list, or not asked for as JSON. */
+static const char *list_as_json(int argc, char **argv)
+{
+    bool all = argc == 2 && strcmp(argv[0], "config") == 0;
+
+    if (strcmp(argv[argc - 1], "--json") != 0 ||
+        !(all || (argc == 3 && strcmp(argv[1], "list") == 0)))
+        return NULL;
+    for (size_t i = 0; i < sizeof(lists) / sizeof(lists[0]); i++)
+        if (strcmp(argv[0], lists[i][0]) == 0)
+            return lists[i][1];
+    return NULL;
+}
+
 int command_forward(struct target *t, int argc, char **argv)
 {
     char width[16];
+    const char *json[] = {"query", "--format", "json", "--", list_as_json(argc, argv)};
     const char *words[5] = {argv[0], argv[1], "--width", width, NULL};
 
+    if (json[4] != NULL)
+        return live_run(t, 5, json);
     if (cli_width() == 0 || argc > 2 || !is_list(argc, argv))
         return live_run(t, argc, (const char *const *)argv);
     (void)snprintf(width, sizeof(width), "%u", cli_width());

@@ -40,7 +40,7 @@ static const char *word_of_others(const struct cli_command *c, const char *word)
                                            {"-d", "--seconds"},
                                            {"--gil", "--mode gil"},
                                            {"--idle", "--mode wall"},
-                                           {"--json", "--format json"}};
+                                           {"--json", "--format"}};
 
     for (size_t i = 0; i < sizeof(words) / sizeof(words[0]); i++)
         if (strcmp(word, words[i][0]) == 0 &&
@@ -128,7 +128,8 @@ static int take_args(const struct cli_command *c, int argc, char **argv,
             return err_set(-EINVAL, "option %s takes no value", o->name);
         if (o->value != NULL && value == NULL)
             return err_set(-EINVAL, "option %s needs a value: %s %s", o->name, o->name, o->value);
-        if ((rc = take(arg, o->name, value)) < 0)
+        bool json = strcmp(o->name, "--json") == 0 && option_named(c, "--format", 8) != NULL;
+        if ((rc = take(arg, json ? "--format" : o->name, json ? "json" : value)) < 0)
             return say_option(o->name, rc);
     }
     return 0;

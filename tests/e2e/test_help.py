@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Help, the manual page and the shells' completion: of one table, each as its reader wants."""
+import json
 import os
 import re
 import shutil
@@ -44,6 +45,24 @@ def test_help_of_every_command():
         assert probing(name, "--help") == text
 
 
+def test_help_for_programs():
+    """Whoever types commands by a program need not read prose: the same table, as JSON."""
+    all_of_it = json.loads(probing("help", "--json"))
+    assert [c["name"] for c in all_of_it["commands"]] == commands()
+    assert set(all_of_it["exit_codes"]) == {"0", "1", "2", "130"} and all_of_it["version"]
+    for c in all_of_it["commands"]:
+        text = probing("help", c["name"])
+        assert c["doc"] in text and c["target"] in ("needed", "optional", "none"), c
+        assert all(o["name"] in text and o["doc"] in text for o in c["options"]), c
+        assert all(e.startswith("probing ") and e in text for e in c["examples"]), c
+    query = json.loads(probing("help", "q", "--json"))
+    assert query["name"] == "query" and query["aliases"] == ["q"] and query["target"] == "needed"
+    assert query in all_of_it["commands"]
+    assert json.loads(probing("query", "--help", "--json")) == query
+    [limit] = [o for o in query["options"] if o["name"] == "--limit"]
+    assert limit["value"] == "N" and limit["letter"] is None
+
+
 def test_options_in_every_spelling(world):
     for words in (["--older", "3"], ["--older=3"], ["--older", "3", "--"]):
         assert "removed" in world.probing("gc", *words).stdout
@@ -62,12 +81,12 @@ def test_wrong_usage_has_a_code_of_its_own(world):
     for words in (["query"], ["query", "select 1", "2"], ["tables", "x"], ["describe"], ["watch"],
                   ["query", "--format=xml", "select 1"], ["query", "--limit", "x", "select 1"],
                   ["export", "select 1"], ["repl", "x"], ["script", "run"], ["inject", "x"],
-                  ["flamegraph", "x"]):
+                  ["flamegraph", "x"], ["nosuch"], ["nosuch", "--x"]):
         done = target.probing(*words)
         assert done.returncode == 2 and done.stderr.startswith("probing: "), (words, done.stderr)
         assert done.stdout == "" and len(done.stderr.splitlines()) == 1, (words, done.stderr)
     for words in (["query", "select nothing"], ["describe", "no.table"], ["eval", "1/0"],
-                  ["config", "get", "no.name"], ["nosuch"]):
+                  ["config", "get", "no.name"]):
         assert target.probing(*words).returncode == 1, words
     assert "-t needs a target" in world.probing("-t").stderr
     for words in (["nosuch"], [], ["help", "nosuch"], ["query", "select 1"], ["--nosuch"], ["-t"],
