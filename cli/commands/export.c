@@ -75,6 +75,26 @@ static int format_named(const char *name, enum format *ret)
                    name);
 }
 
+/* By the end of the file's name, where no --format was given. */
+static bool format_of_path(const char *path, enum format *ret)
+{
+    static const struct {
+        const char *end;
+        enum format format;
+    } ends[] = {{".csv", FORMAT_CSV},         {".jsonl", FORMAT_JSONL},
+                {".ndjson", FORMAT_JSONL},    {".arrow", FORMAT_ARROW},
+                {".arrows", FORMAT_ARROW},    {".parquet", FORMAT_PARQUET},
+                {".pftrace", FORMAT_PERFETTO}};
+    const char *end = path != NULL ? strrchr(path, '.') : NULL;
+
+    for (size_t i = 0; i < sizeof(ends) / sizeof(ends[0]) && end != NULL; i++)
+        if (strcmp(end, ends[i].end) == 0) {
+            *ret = ends[i].format;
+            return true;
+        }
+    return false;
+}
+
 static int take(void *arg, const char *option, const char *value)
 {
     struct export *e = arg;
@@ -394,9 +414,9 @@ int command_export(struct target *t, int argc, char **argv)
     struct export e = {.format = FORMAT_CSV, .target = t};
     struct buf statement;
     int rc = cli_parse(argc, argv, take, &e);
-    if (rc == 0 && !e.has_format)
-        rc = err_set(-EINVAL,
-                     "export needs --format csv, jsonl, arrow, perfetto, chrome or parquet");
+    if (rc == 0 && !e.has_format && !format_of_path(e.path, &e.format))
+        rc = err_set(-EINVAL, "export needs --format csv, jsonl, arrow, perfetto, chrome or "
+                              "parquet, or a FILE that ends so: -o rows.csv");
     if (rc < 0)
         return cli_misuse(rc);
     if (e.sql != NULL && e.table == NULL && e.sql[0] != '\0' && is_table_name(e.sql)) {

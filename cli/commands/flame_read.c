@@ -64,10 +64,22 @@ static int sample_row(void *self, const struct json *const *c, struct buf *out)
     return flame_add_sample(self, answer_int(c[3]), &s);
 }
 
+/* Nobody who draws a picture has written the statement: where in it something lacks is no help. */
+static int without_place(int rc)
+{
+    char why[ERR_TEXT_BYTES];
+    const char *text = err_text();
+
+    if (rc >= 0 || strncmp(text, "line ", 5) != 0 || strstr(text, ": ") == NULL)
+        return rc;
+    (void)snprintf(why, sizeof(why), "%s", strstr(text, ": ") + 2);
+    return err_set(rc, "%s", why);
+}
+
 int flame_read_stacks(struct flame *f, const struct target *t, const char *stacks)
 {
     struct export_writer w = {.row = stack_row, .self = f};
-    return answer_rows(t, stacks, &w);
+    return without_place(answer_rows(t, stacks, &w));
 }
 
 int flame_read_samples(struct flame *f, const struct target *t, const char *samples, bool in_time)
@@ -76,7 +88,7 @@ int flame_read_samples(struct flame *f, const struct target *t, const char *samp
     struct buf sql;
     buf_init(&sql, 1u << 20);
     flame_ask_samples(samples, in_time, &sql);
-    int rc = answer_rows(t, buf_text(&sql), &w);
+    int rc = without_place(answer_rows(t, buf_text(&sql), &w));
     f->counted = true;
     buf_done(&sql);
     return rc;

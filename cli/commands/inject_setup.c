@@ -39,6 +39,8 @@ static int load(const struct target *t, const char *name)
 {
     char file[4096], note[ERR_TEXT_BYTES] = "";
     int rc = plugin_find(name, file, sizeof(file));
+    if (rc == -ENOENT)
+        return installed_plugin_near(name, rc);
     if (rc == 0)
         rc = upload_plugin(t, name, file, note, sizeof(note));
     if (rc == 0 && note[0] != '\0')

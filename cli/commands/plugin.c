@@ -17,6 +17,7 @@
 #include <unistd.h>
 
 #include "cli/inject/starved.h"
+#include "cli/target/declarations.h"
 #include "cli/target/query_client.h"
 #include "core/base/clock.h"
 #include "core/base/err.h"
@@ -273,8 +274,10 @@ static int load(struct target *t, const char *word)
     }
     int rc = plugin_file(word, name, sizeof(name), file, sizeof(file));
 
-    if (rc == -ENOENT && strchr(word, '/') == NULL)
-        return load_there(t, word); /* we have none: the target's own path may */
+    if (rc == -ENOENT && strchr(word, '/') == NULL) {
+        rc = load_there(t, word); /* we have none: the target's own path may */
+        return rc == -ENOENT ? installed_plugin_near(word, rc) : rc;
+    }
     if (rc < 0)
         return rc;
     if (t->host[0] != '\0') /* a remote process may load only what is in its own plugin path */

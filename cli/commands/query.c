@@ -64,10 +64,14 @@ static int statement_of(const char *command, const struct query_args *o, struct 
                            o->words[0]);
         return buf_adds(ret, "show tables");
     }
+    bool query = strcmp(command, "query") == 0;
+    if (o->n_arguments == 0)
+        return err_set(-EINVAL, "%s needs %s", command,
+                       query ? "an SQL statement: query \"show tables\""
+                             : "the name of a table; `tables` lists them");
     if (o->n_arguments != 1)
-        return err_set(-EINVAL,
-                       o->n_arguments == 0 ? "%s needs %s" : "%s takes one %s (put it in quotes)",
-                       command, strcmp(command, "query") == 0 ? "SQL statement" : "table name");
+        return err_set(-EINVAL, "%s takes one %s (put it in quotes)", command,
+                       query ? "SQL statement" : "table name");
     if (strcmp(command, "describe") == 0)
         return buf_addf(ret, "describe %s", o->words[0]);
     return buf_adds(ret, o->words[0]);

@@ -78,13 +78,13 @@ static int api_no_plugin(const struct probing_report_api *a)
     if (t->kind == TARGET_BARE)
         return launch_no_core(t->pid, with);
     if (t->kind == TARGET_MANY)
-        return err_set(-ENODATA, "none of %s has plugin %s: probing -t %s plugin load %s", t->text,
-                       name, t->text, name);
+        return err_set(-ENODATA, "plugin %s is loaded in none of %s: probing -t %s plugin load %s",
+                       name, t->text, t->text, name);
     if (t->kind == TARGET_FILES)
-        return err_set(-ENODATA, "%s had no %s plugin in it: there is nothing to show", t->text,
-                       name);
-    return err_set(-ENODATA, "%s has no %s plugin: probing -t %s plugin load %s", t->text, name,
-                   t->text, name);
+        return err_set(-ENODATA, "plugin %s was never loaded in %s: there is nothing to show", name,
+                       t->text);
+    return err_set(-ENODATA, "plugin %s is not loaded in %s: probing -t %s plugin load %s", name,
+                   t->text, t->text, name);
 }
 
 /* ---- questions ---- */

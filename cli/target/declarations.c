@@ -12,6 +12,7 @@
 
 #include "cli/cli.h"
 #include "core/base/err.h"
+#include "core/base/text.h"
 #include "core/datadir/datadir.h"
 #include "core/sql/sql.h"
 #include "sdk/lib/buf.h"
@@ -46,6 +47,33 @@ int installed_declarations(int (*fn)(void *arg, const struct declared *d), void 
         own[0] = '\0';
     (void)snprintf(path, sizeof(path), "%.4000s:%s", first != NULL ? first : "", own);
     return declared_search(&s);
+}
+
+struct near {
+    const char *word;
+    char name[64];
+};
+
+static int take_near(void *arg, const struct declared *d)
+{
+    struct near *n = arg;
+    const char *name = d->plugin;
+
+    if (n->name[0] == '\0' && text_nearest(n->word, &name, 1) != NULL)
+        (void)snprintf(n->name, sizeof(n->name), "%s", name);
+    return 0;
+}
+
+int installed_plugin_near(const char *word, int rc)
+{
+    struct near n = {.word = word};
+    char why[ERR_TEXT_BYTES];
+
+    (void)snprintf(why, sizeof(why), "%s", err_why(rc));
+    (void)installed_declarations(take_near, &n);
+    if (n.name[0] == '\0')
+        return err_set(rc, "%s", why);
+    return err_set(rc, "there is no plugin '%s'; did you mean '%s'?", word, n.name);
 }
 
 int directory_declarations(const char *directory, int (*fn)(void *arg, const struct declared *d),
@@ -128,7 +156,8 @@ static int why_not(void *arg, const char *plugin, const char *table, char *text,
 void offer_views(struct sql *engine, const char *directory)
 {
     static struct offer offer; /* as long as the engine: one is used at a time */
-    const struct sql_unknown unknown = {.find = look_installed, .why = why_not, .arg = &offer};
+    const struct sql_unknown unknown = {
+        .find = look_installed, .why = why_not, .arg = &offer, .ended = true};
 
     offer = (struct offer){.engine = engine, .loaded = true};
     (void)directory_declarations(directory, take_views, &offer);

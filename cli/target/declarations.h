@@ -14,6 +14,9 @@ struct sql;
 
 /* Each of them; below 0 ends it.  What is wrong with a file is left out. */
 int installed_declarations(int (*fn)(void *arg, const struct declared *d), void *arg);
+/* rc: what nobody finding a plugin of that name gave; with the name that it may have meant instead
+ * of its reason, where one is installed. */
+int installed_plugin_near(const char *word, int rc);
 /* Those that a data directory tells of, the one that was loaded last at the end. */
 int directory_declarations(const char *directory, int (*fn)(void *arg, const struct declared *d),
                            void *arg);

@@ -151,7 +151,7 @@ TEST(refuses_what_it_does_not_know)
         {{"plugin", "lod"}, 2, -ENOENT, "no subcommand 'lod'"},
         {{"plugin", "load"}, 2, -EINVAL, "needs a name"},
         {{"plugin", "load", "x", "y", "z"}, 5, -EINVAL, "unexpected argument"},
-        {{"plugin", "load", "nowhere"}, 3, -ENOENT, "not in the plugin path"},
+        {{"plugin", "load", "nowhere"}, 3, -ENOENT, "no plugin 'nowhere' is installed"},
         {{"plugin", "load", "./nowhere.so"}, 3, -ENOENT, "cannot open plugin 'nowhere'"},
         {{"plugin", "stop", "nowhere"}, 3, -ENOENT, "no plugin 'nowhere'"},
         {{"config", "get", "test.levle"}, 3, -ENOENT, "did you mean 'test.level'?"},

@@ -166,9 +166,11 @@ static int search(struct host *h, const char *name, char ret_path[PLUGIN_PATH_BY
         at += n + (at[n] == ':');
     }
     return err_set(-ENOENT,
-                   "plugin '%s' is not in the plugin path (%s); name its file, or set "
-                   "PROBING_PLUGIN_PATH",
-                   name, h->plugin_path && h->plugin_path[0] ? h->plugin_path : "which is empty");
+                   "no plugin '%s' is installed beside probing or in the folders of "
+                   "PROBING_PLUGIN_PATH (%s); a plugin of your own is loaded by its file: "
+                   "plugin load ./%s.so",
+                   name, h->plugin_path && h->plugin_path[0] ? h->plugin_path : "it is empty",
+                   name);
 }
 
 bool image_is_there(struct host *h, const char *name)

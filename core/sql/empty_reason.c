@@ -96,12 +96,12 @@ static const char *maker_of(struct query *q)
     if (!dot)
         return q->view->plugin;
     (void)snprintf(schema, sizeof(schema), "%.*s", (int)(dot - q->lacks), q->lacks);
-    const char *plugin = sql_plugin_of(q->s, schema, dot + 1);
-    if (!plugin && q->s->unknown.find) { /* of plugins that nobody has asked for yet */
+    const struct view *made = sql_declared_table(q->s, schema, dot + 1);
+    if (!made && q->s->unknown.find) { /* of plugins that nobody has asked for yet */
         q->s->unknown.find(q->s->unknown.arg);
-        plugin = sql_plugin_of(q->s, schema, dot + 1);
+        made = sql_declared_table(q->s, schema, dot + 1);
     }
-    return plugin ? plugin : q->view->plugin;
+    return made ? made->plugin : q->view->plugin;
 }
 
 /* Its plugin has not made what it reads. */

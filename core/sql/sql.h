@@ -63,11 +63,13 @@ int sql_declare_views(struct sql *s, const struct sql_view *views, uint32_t n); 
 int sql_check_select(const char *text, size_t size);
 
 /* What to do where a name means nothing, before the first query.  find: sql_declare_views() what
- * else is known; why: as sql_ask_why()'s fn, of a plugin whose view has no table ("python.x"). */
+ * else is known; why: as sql_ask_why()'s fn, of a plugin whose view has no table ("python.x");
+ * ended: these are files of a process that is no more, and tables will not come. */
 struct sql_unknown {
     void (*find)(void *arg);
     int (*why)(void *arg, const char *plugin, const char *table, char *text, size_t n);
     void *arg;
+    bool ended;
 };
 void sql_ask_unknown(struct sql *s, const struct sql_unknown *u);
 

@@ -115,7 +115,10 @@ static const struct probing_view views[] = {
      "select ts as timestamp, case when device like 'cuda%' then null else allocated end as "
      "memory_mb, case when device like 'cuda%' then allocated end as gpu_memory_mb from "
      "python.torch_trace where allocated is not null",
-     "memory in use, as torch counts it", NULL},
+     "memory in use, as torch counts it",
+     "select 'torch has counted no memory in a call of a module (it counts that of GPUs); plugins "
+     "memory and system measure the process: plugin load memory' where not exists (select 1 from "
+     "python.torch_trace where allocated is not null)"},
     {"profiling_data", TORCH_CALLS " union all " SPANS,
      "durations of operations: torch modules and spans", NULL},
     {"profiling_data", TORCH_CALLS, "durations of operations: torch modules", NULL},

@@ -254,10 +254,47 @@ def test_the_words_of_other_tools_lead_to_ours(world, target, word, name):
 @pytest.mark.parametrize("words, hint", [
     (["flamegraph", "--duration", "2"], "--seconds"), (["flamegraph", "-d", "2"], "--seconds"),
     (["flamegraph", "--gil"], "--mode gil"), (["flamegraph", "--idle"], "--mode wall"),
-    (["query", "--json", "select 1"], "--format json")])
+    (["export", "--json", "cpu.tasks"], "--format")])
 def test_the_options_of_other_tools_lead_to_ours(world, words, hint):
     done = world.probing("-t", str(os.getpid()), *words)
     assert done.returncode == 2 and "did you mean '%s'" % hint in done.stderr, done.stderr
+
+
+def test_answers_for_programs(target):
+    """--json is what one tries first; settings, plugins and scripts were there as tables only."""
+    target.inject("-D", "query.nice=7")
+    for words, columns in (
+            (["query", "select 1 as one"], ["one"]),
+            (["tables"], ["table_schema", "table_name", "table_type", "doc"]),
+            (["describe", "cpu.tasks"], ["column_name", "data_type", "unit", "doc"]),
+            (["config"], ["name", "value", "default", "type", "unit", "doc"]),
+            (["config", "list"], ["name", "value", "default", "type", "unit", "doc"]),
+            (["plugin", "list"], ["name", "version", "state", "reason", "doc", "path"]),
+            (["script", "list"], ["name", "state", "started_at", "error", "rows"])):
+        done = target.probing(*words, "--json")
+        assert done.returncode == 0, (words, done.stderr)
+        answer = json.loads(done.stdout)
+        assert [c["name"] for c in answer["columns"]] == columns, words
+        if words[0] == "config":
+            assert "7" in [row[1] for row in answer["rows"] if row[0] == "query.nice"]
+    path = target.world.tmp / "tasks.jsonl"
+    assert target.probing("export", "cpu.tasks", "-o", str(path)).returncode == 0
+    assert "comm" in json.loads(path.read_text().splitlines()[0])
+
+
+def test_what_is_not_loaded_is_told_by_its_bare_name(target):
+    """`torch_trace` was unknown, while `python.torch_trace` was told to come with torch."""
+    target.inject()
+    said = target.probing("query", "select * from torch_trace").stderr
+    assert "no table 'python.torch_trace' yet" in said and "inject --plugin torch" in said, said
+    for words in (["plugin", "load", "torc"], ["inject", "--plugin", "torc"]):
+        said = target.probing(*words).stderr
+        assert "no plugin 'torc'; did you mean 'torch'?" in said, said
+    target.kill()
+    said = target.probing("query", "select * from python.backtrace").stderr
+    assert "the process has ended, and only stored tables outlive it" in said, said
+    said = target.probing("flamegraph", "-o", str(target.world.tmp / "x.svg")).stderr
+    assert "probing: there is no table 'python.samples': its process had not" in said, said
 
 
 def test_list_for_programs(world, target):

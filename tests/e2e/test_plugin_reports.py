@@ -121,7 +121,7 @@ def test_the_dead_and_those_without_the_plugin(world, shifts):
     without.inject()
     done = without.probing("shifts")
     assert done.returncode == 1 and done.stderr == (
-        "probing: %d has no shifts plugin: probing -t %d plugin load shifts\n"
+        "probing: plugin shifts is not loaded in %d: probing -t %d plugin load shifts\n"
         % (without.pid, without.pid))
     done = world.probing("shifts")
     assert done.returncode == 2 and "shifts needs a target" in done.stderr

@@ -210,7 +210,7 @@ error: line 1, column 8: sum() never counts NULLs; `respect nulls` is for first 
 
 \d
 ----
-error: line 1, column 1: unexpected '\': commands of psql are not read; `show tables`, `describe TABLE`, `show views`, `show schemas` and `show functions` tell as much
+error: line 1, column 1: unexpected '\': commands of psql are not read; write `show tables` for \d and \dt, `describe TABLE` for \d TABLE, `show views`, `show schemas` and `show functions`
 
 select $__timeFilter(ts)
 ----
@@ -459,3 +459,7 @@ error: line 1, column 8: unknown column 'sysdate'; now()
 select 'a' glob 'a*'
 ----
 error: line 1, column 17: found ''a*'', expected the end of the statement
+
+copy cpu.tasks to 'x.csv'
+----
+error: line 1, column 1: copy is not supported: to write a file: probing -t TARGET export TABLE -o FILE.csv

@@ -249,8 +249,8 @@ static int unexpected(const struct cutter *c, char ch)
 {
     const char *hint = "";
     if (ch == '\\')
-        hint = ": commands of psql are not read; `show tables`, `describe TABLE`, `show views`, "
-               "`show schemas` and `show functions` tell as much";
+        hint = ": commands of psql are not read; write `show tables` for \\d and \\dt, `describe "
+               "TABLE` for \\d TABLE, `show views`, `show schemas` and `show functions`";
     else if (ch == '$')
         hint = ": this begins a text ($$like this$$) or a macro of Grafana's PostgreSQL source, "
                "which nobody has replaced: write ts >= now() - interval '1 hour'";

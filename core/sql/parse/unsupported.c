@@ -49,10 +49,11 @@ bool sql_parse_other_statement(struct parser *p)
     for (size_t i = 0; i < sizeof(words) / sizeof(*words); i++) {
         if (!is_word(p, 0, words[i]))
             continue;
-        char what[80];
-        (void)snprintf(what, sizeof(what),
-                       "%s is not supported: tables are read-only here; `with` names a select",
-                       words[i]);
+        char what[120];
+        bool copy = strcmp(words[i], "copy") == 0;
+        (void)snprintf(what, sizeof(what), "%s is not supported: %s", words[i],
+                       copy ? "to write a file: probing -t TARGET export TABLE -o FILE.csv"
+                            : "tables are read-only here; `with` names a select");
         sql_parse_fail(p, now(p)->pos, what);
         return true;
     }

@@ -50,16 +50,18 @@ static int ask_plugin(void *arg)
 }
 
 /* A plugin that is not here makes a table of that name: 0, or -ENOENT as the query's error. */
-static int no_plugin(struct query *q, const struct from *f, const char *full)
+static int no_plugin(struct query *q, const struct from *f)
 {
-    struct errand e = {
-        .q = q, .table = full, .plugin = sql_plugin_of(q->s, f->names[1], f->names[0])};
-    if (!e.plugin)
+    const struct view *v = sql_declared_table(q->s, f->names[1], f->names[0]);
+    if (!v)
         return 0;
+    char whole[256]; /* of a bare name, too */
+    (void)snprintf(whole, sizeof(whole), "%s.%s", v->schema, v->name);
+    struct errand e = {.q = q, .table = whole, .plugin = v->plugin};
     if (!q->s->unknown.why || sql_by_caller(q, ask_plugin, &e) < 0)
         (void)snprintf(e.why, sizeof(e.why), "plugin %s makes it", e.plugin);
-    return sql_error(q->text, q->size, f->pos, -ENOENT, "there is no table '%s' yet: %s", full,
-                     e.why);
+    return sql_error(q->text, q->size, f->pos, -ENOENT, "there is no table '%s'%s: %s", whole,
+                     q->s->unknown.ended ? "" : " yet", e.why);
 }
 
 static int no_table(struct query *q, const struct from *f, const struct table *const *list,
@@ -81,7 +83,7 @@ static int no_table(struct query *q, const struct from *f, const struct table *c
     }
     (void)snprintf(full, sizeof(full), "%s%s%s", f->names[1] ? f->names[1] : "",
                    f->names[1] ? "." : "", f->names[0]);
-    int rc = no_plugin(q, f, full);
+    int rc = no_plugin(q, f);
     if (rc < 0)
         return rc;
     const char *near = text_nearest(full, names, count);
@@ -90,11 +92,13 @@ static int no_table(struct query *q, const struct from *f, const struct table *c
         if (text_nearest(f->names[0], &bare, 1))
             near = names[i];
     }
+    const char *ended =
+        q->s->unknown.ended ? ": the process has ended, and only stored tables outlive it" : "";
     if (near)
         return sql_error(q->text, q->size, f->pos, -ENOENT,
-                         "unknown table '%s'; did you mean '%s'?", full, near);
+                         "unknown table '%s'%s; did you mean '%s'?", full, ended, near);
     bool catalog = strncasecmp(f->names[0], "pg_", 3) == 0;
-    return sql_error(q->text, q->size, f->pos, -ENOENT, "unknown table '%s'; %s", full,
+    return sql_error(q->text, q->size, f->pos, -ENOENT, "unknown table '%s'%s; %s", full, ended,
                      catalog ? "information_schema.tables, .columns and .routines say what there is"
                              : "`show tables` lists them");
 }

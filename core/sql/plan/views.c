@@ -279,14 +279,18 @@ const struct view *sql_next_view(const struct sql *s, const char *schema, const 
     return best;
 }
 
-const char *sql_plugin_of(const struct sql *s, const char *schema, const char *name)
+const struct view *sql_declared_table(const struct sql *s, const char *schema, const char *name)
 {
-    const struct view *v = atomic_load_explicit(&s->views, memory_order_acquire);
-    for (; v; v = v->next)
-        if (!v->definition && !atomic_load_explicit(&v->is_old, memory_order_acquire) && schema &&
-            strcasecmp(v->schema, schema) == 0 && strcasecmp(v->name, name) == 0)
-            return v->plugin;
-    return NULL;
+    const struct view *v = atomic_load_explicit(&s->views, memory_order_acquire), *found = NULL;
+    for (; v; v = v->next) {
+        if (v->definition || atomic_load_explicit(&v->is_old, memory_order_acquire) ||
+            (schema && strcasecmp(v->schema, schema) != 0) || strcasecmp(v->name, name) != 0)
+            continue;
+        if (found && strcasecmp(found->schema, v->schema) != 0)
+            return NULL;
+        found = v;
+    }
+    return found;
 }
 
 int sql_add_own_views(struct sql *s)

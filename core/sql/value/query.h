@@ -130,8 +130,9 @@ void sql_free_views(struct sql *s);
 const struct view *sql_next_view(const struct sql *s, const char *schema, const char *name,
                                  const struct view *after);
 
-/* The plugin that is not here and makes a table of that name; NULL: none is known. */
-const char *sql_plugin_of(const struct sql *s, const char *schema, const char *name);
+/* What a plugin that is not here says of a table of that name, which it makes; NULL: none is known.
+ * schema: NULL: any, if the name is in one only. */
+const struct view *sql_declared_table(const struct sql *s, const char *schema, const char *name);
 
 uint64_t sql_setting(const struct sql *s, enum sql_setting which);
 
