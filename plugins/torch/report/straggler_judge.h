@@ -164,6 +164,10 @@ void judge(const struct judge_job *j, struct judge_report *ret);
  * four sigma of how ranks differ, and by what is worth telling. */
 uint32_t judge_signs(const double *signs, uint32_t n_ranks, uint32_t rank);
 
+/* Of what is the machine's and not the rank's, each of its ranks says what it has seen itself, at
+ * other moments: give all of them the middle one.  ranks: indices of those of one machine. */
+void judge_level_signs(double *signs, const uint32_t *ranks, uint32_t n);
+
 /* Do its signs say that its part of communication takes long, though it is not late?  Its network
  * loses packets; or it does not run when it could: its cgroup is throttled, the hypervisor takes
  * its processors, or it waits for one (half as long again as the others, or longest of all by 0.1 s

@@ -32,6 +32,27 @@ static const double least[N_SIGNS] = {[SIGN_CPU_THROTTLED] = 0.01,
                                       [SIGN_SWAP] = 1e6,
                                       [SIGN_RETRANS] = 0.001};
 
+static const enum judge_sign of_machine[] = {SIGN_CPU_WAIT,    SIGN_MEMORY_WAIT, SIGN_DISK_WAIT,
+                                             SIGN_NETWORK_BAD, SIGN_STEAL,       SIGN_SWAP,
+                                             SIGN_RETRANS};
+
+void judge_level_signs(double *signs, const uint32_t *ranks, uint32_t n)
+{
+    float *of = n > 1 ? calloc(n, sizeof(*of)) : NULL;
+    for (size_t i = 0; i < sizeof(of_machine) / sizeof(of_machine[0]) && of != NULL; i++) {
+        uint32_t n_known = 0;
+        for (uint32_t r = 0; r < n; r++) {
+            double value = signs[(size_t)ranks[r] * N_SIGNS + of_machine[i]];
+            if (!isnan(value))
+                of[n_known++] = (float)value;
+        }
+        double middle = n_known > 0 ? (double)middle_of(of, n_known) : (double)NAN;
+        for (uint32_t r = 0; r < n; r++)
+            signs[(size_t)ranks[r] * N_SIGNS + of_machine[i]] = middle;
+    }
+    free(of);
+}
+
 /* What the other ranks have of a sign, of whom it is known.  room: n_ranks. */
 static uint32_t others_of(const double *signs, uint32_t n_ranks, uint32_t rank, int sign,
                           float *room)

@@ -324,6 +324,25 @@ TEST(signs_that_all_have_are_none)
     CHECK_INT(judge_signs(NULL, RANKS, 0), 0);
 }
 
+/* As seen: ranks on one machine (load 48), each of which looks at its counters when it can. */
+TEST(ranks_of_one_machine_are_not_told_apart_by_its_signs)
+{
+    static const double seen[RANKS] = {0.045, (double)NAN, 0.088, 0.044};
+    static const uint32_t all[RANKS] = {0, 1, 2, 3};
+    static struct job job;
+    usual_job(&job);
+    for (uint32_t r = 0; r < RANKS; r++) {
+        job.signs[r][SIGN_RETRANS] = seen[r];
+        job.signs[r][SIGN_GC] = r == 2 ? 0.2 : 0;
+    }
+    judge_level_signs(&job.signs[0][0], all, 1);
+    CHECK_INT(judge_signs(&job.signs[0][0], RANKS, 2), 1 << SIGN_RETRANS | 1 << SIGN_GC);
+    judge_level_signs(&job.signs[0][0], all, RANKS);
+    CHECK_INT(judge_signs(&job.signs[0][0], RANKS, 2), 1 << SIGN_GC);
+    for (uint32_t r = 0; r < RANKS; r++)
+        CHECK(fabs(job.signs[r][SIGN_RETRANS] - 0.045) < 1e-6);
+}
+
 TEST(too_little_is_said)
 {
     static struct job job;
@@ -438,6 +457,7 @@ int main(void)
     RUN(a_stage_with_more_to_do_is_not_accused);
     RUN(a_rank_without_a_processor_needs_a_cause);
     RUN(signs_that_all_have_are_none);
+    RUN(ranks_of_one_machine_are_not_told_apart_by_its_signs);
     RUN(too_little_is_said);
     RUN(without_memory_nobody_is_named);
     RUN(steps_are_lined_up);

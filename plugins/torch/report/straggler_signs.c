@@ -41,7 +41,7 @@ static const struct question questions[] = {
      "global.cgroup.utilization where " IN_TIME " group by _addr"},
     {SIGN_CPU_TAKEN, 6, false,
      "select _addr, " CPU_BEFORE ", sum(delta_runq_wait_ns) * 1.0 / nullif(sum(wall_ns), 0), "
-     "max(nice) * 1.0, min(cpus_allowed) * 1.0" CPU_TABLE},
+     "max_by(nice, ts) * 1.0, max_by(cpus_allowed, ts) * 1.0" CPU_TABLE},
     {SIGN_STEAL, 3, false,
      "select _addr, sum(cpu_steal_pct * wall_ns) / 100 / nullif(sum(case when cpu_steal_pct is not "
      "null then wall_ns end), 0), sum(delta_swap_in_bytes) * 1e9 / nullif(sum(wall_ns), 0), "
@@ -129,6 +129,39 @@ static int ask_sign(struct straggler_job *j, const struct question *q)
     if (rc < 0 && rc != -ECANCELED && q->first == of_older.first && q->n > of_older.n)
         return ask_sign(j, &of_older);
     return rc == -ECANCELED ? rc : 0; /* else that table is not there */
+}
+
+struct of_host {
+    const char *host;
+    uint32_t judged;
+};
+
+static int compare_hosts(const void *one, const void *two)
+{
+    const struct of_host *a = one, *b = two;
+    return strcmp(a->host, b->host);
+}
+
+/* Ranks of one host have its signs alike.  false: no memory. */
+static bool level_hosts(struct straggler_job *j)
+{
+    struct of_host *all = calloc(j->n_judged, sizeof(*all));
+    uint32_t *ranks = calloc(j->n_judged, sizeof(*ranks)), n = 0;
+    bool there = all != NULL && ranks != NULL;
+    for (uint32_t i = 0; there && i < j->n_judged; i++)
+        all[i] = (struct of_host){.host = j->ranks[j->index[i]].host, .judged = i};
+    if (there)
+        qsort(all, j->n_judged, sizeof(*all), compare_hosts);
+    for (uint32_t i = 0; there && i < j->n_judged; i++) {
+        ranks[n++] = all[i].judged;
+        if (i + 1 < j->n_judged && strcmp(all[i].host, all[i + 1].host) == 0)
+            continue;
+        judge_level_signs(j->signs, ranks, n);
+        n = 0;
+    }
+    free(all);
+    free(ranks);
+    return there;
 }
 
 /* ---- backwards ---- */
@@ -242,5 +275,7 @@ int straggler_read_signs(struct straggler_job *j, const struct judge_finding *mo
     for (size_t i = 0; rc == 0 && j->n_numbers > 0 && i < sizeof(questions) / sizeof(questions[0]);
          i++)
         rc = ask_sign(j, &questions[i]);
+    if (rc == 0 && !level_hosts(j))
+        rc = report_fail(j->o->api, -ENOMEM, "no memory for %u ranks", j->n_judged);
     return rc;
 }
