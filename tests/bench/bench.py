@@ -80,6 +80,8 @@ BENCHMARKS = {
                        ["--python", TORCH_PYTHON, "--rounds", "1", "--only", "empty"]),
     "many-ranks": ("many_ranks.py", [], ["--ranks", "300", "--rounds", "1"]),
     "rank-cost": ("rank_cost.py", [], ["--seconds", "2", "--rounds", "1", "--row", "20"]),
+    "stragglers": ("stragglers_campaign.py", ["--python", TORCH_PYTHON],
+                   ["--python", TORCH_PYTHON, "--jobs", "1", "--phases", "2"]),
     "relays": ("relays.py", [], ["--hosts", "3", "--rounds", "1"]),
     "torch-pairs": ("torch_pairs.py", ["--python", TORCH_PYTHON],
                     ["--python", TORCH_PYTHON, "--seconds", "1", "--only", "4 modules"]),
