@@ -267,8 +267,8 @@ static int judge_transfer(const struct http *h, int result)
     case CURL_COULDNT_CONNECT:
         (void)h->library->easy_getinfo(h->easy, CURL_INFO_OS_ERRNO, &failed);
         return err_set(-ECONNREFUSED, "%s", failed != 0 ? strerror((int)failed) : why);
-    case CURL_OUT_OF_MEMORY:
-        return err_set(-ENOMEM, "no memory for a request");
+    case CURL_OUT_OF_MEMORY: /* it says so of a line of over 100 KB, too */
+        return err_set(-ENOMEM, "no memory for a request, or its answer has a line without an end");
     default: /* it is down, or not known: libcurl has words for it */
         return err_set(-ECONNABORTED, "%s", why);
     }

@@ -273,6 +273,20 @@ def test_no_driver_is_told_and_looked_for_again(world):
     assert target.rows("select state from probing.plugins where name = 'gpu'") == [["running"]]
 
 
+def test_nvml_is_not_taken_from_where_everybody_may_put_one(world):
+    """The program has loaded nothing from there, and would never have."""
+    machine = Machine(world, {"0": dict(A100)})
+    machine.folder.chmod(0o777)
+    target = watched(world, machine)
+
+    def note():
+        return dict(target.rows("select name, reason from probing.plugins")).get("gpu") or ""
+
+    wait_for(lambda: note().startswith("waiting: libnvidia-ml.so.1 would be loaded from"), note)
+    assert "everybody may write" in note()
+    assert str(machine.folder) not in open("/proc/%d/maps" % target.pid).read()
+
+
 @pytest.mark.parametrize("code, words", [(9, "Driver Not Loaded (9)"),
                                          (18, "Driver/library version mismatch (18)")])
 def test_a_driver_that_does_not_begin(world, code, words):

@@ -17,6 +17,8 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "lib/library_find.h"
+
 /* ---- the driver ---- */
 
 const char *driver_missing(bool *ret_unloaded)
@@ -72,6 +74,17 @@ static void *open_file(struct cupti *c, const char *path, int flags)
     void *found = dlopen(path, RTLD_LAZY | RTLD_LOCAL | flags);
     if (found)
         (void)snprintf(c->path, sizeof(c->path), "%s", path);
+    return found;
+}
+
+static void *open_by_name(struct cupti *c, const char *name, char *ret_open_to_all)
+{
+    char why[sizeof(c->path)];
+    void *found = library_find(name, RTLD_LAZY | RTLD_LOCAL, why, sizeof(why));
+    if (found)
+        (void)snprintf(c->path, sizeof(c->path), "%s", name);
+    else if (why[0])
+        (void)snprintf(ret_open_to_all, sizeof(c->path), "%s", name);
     return found;
 }
 
@@ -191,7 +204,7 @@ static void *open_library(struct cupti *c, char *ret_open_to_all)
     for (size_t i = 0; !found && i < sizeof(system_names) / sizeof(system_names[0]); i++) {
         int its = i < 2 ? 13 - (int)i : 11;
         if ((major == 0 && (driver == 0 || its <= driver)) || its == major || i == 3)
-            found = open_file(c, system_names[i], 0);
+            found = open_by_name(c, system_names[i], ret_open_to_all);
     }
     return found;
 }

@@ -11,6 +11,8 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+#include "lib/library_find.h"
+
 #define PARTITIONS_MAX 16u /* of a device; today's have 7 */
 #define ASKED_PROCESSES 256u
 
@@ -89,7 +91,12 @@ static void find_functions(void *library, struct nvml_functions *f)
  * runs when that ends, and the program may use it, too. */
 static int find_library(struct nvml *n, char *why)
 {
-    void *library = dlopen(NVML_LIBRARY, RTLD_NOW | RTLD_LOCAL);
+    char open[NVML_WHY_BYTES];
+    void *library = library_find(NVML_LIBRARY, RTLD_NOW | RTLD_LOCAL, open, sizeof(open));
+    if (!library && open[0]) {
+        (void)snprintf(why, NVML_WHY_BYTES, "%s", open);
+        return -ENOENT;
+    }
     if (!library) {
         const char *said = dlerror();
         bool missing = !said || strstr(said, "No such file") != NULL;
