@@ -222,7 +222,7 @@ static void print_clocks(const struct cluster_ranks *r)
 static void print_ranks(const struct cluster_options *o, struct cluster_ranks *r)
 {
     const char *job = NULL;
-    char name[1300];
+    char name[1300], launcher[200];
     struct buf b;
 
     if (r->n > 0)
@@ -240,7 +240,8 @@ static void print_ranks(const struct cluster_options *o, struct cluster_ranks *r
         if (fresh && !is_host(one)) {
             char size[24];
             printf("%sjob %s (%s), world size %s\n", job != NULL ? "\n" : "",
-                   terminal_field(name, sizeof(name), one->job), one->launcher,
+                   terminal_field(name, sizeof(name), one->job),
+                   terminal_field(launcher, sizeof(launcher), one->launcher),
                    number(one->world_size, size));
             job = one->job;
         }

@@ -15,6 +15,7 @@
 #include "cli/link/run_many.h"
 #include "cli/terminal/terminal.h"
 #include "core/base/err.h"
+#include "core/base/printable.h"
 #include "sdk/lib/rank_ranges.h"
 
 #define ANSWER_BYTES ((size_t)2 << 30)
@@ -45,6 +46,17 @@ static void name_all(const struct printing *p, size_t n, struct buf *b)
         (void)buf_addf(b, " (%zu)", n);
 }
 
+/* "  NAME: its value\n": what others have said, as far as it is shown. */
+static void print_text(const char *before, const char *text, size_t most, const char *after)
+{
+    struct buf b;
+
+    buf_init(&b, LINE_BYTES);
+    (void)printable_add(&b, text, strnlen(text, most), PRINTABLE_LINE);
+    printf("%s%s%s%s", before, buf_text(&b), strlen(text) > most ? "..." : "", after);
+    buf_done(&b);
+}
+
 static void print_value(const struct printing *p, const struct fact_group *g, size_t at,
                         size_t *ret_next)
 {
@@ -55,8 +67,8 @@ static void print_value(const struct printing *p, const struct fact_group *g, si
 
     buf_init(&b, LINE_BYTES);
     name_all(p, n, &b);
-    printf("    %s: %.*s%s\n", buf_text(&b), VALUE_SHOWN, value[0] != '\0' ? value : "(empty)",
-           strlen(value) > VALUE_SHOWN ? "..." : "");
+    printf("    %s", buf_text(&b));
+    print_text(": ", value[0] != '\0' ? value : "(empty)", VALUE_SHOWN, "\n");
     buf_done(&b);
 }
 
@@ -95,18 +107,19 @@ static int print_group(void *arg, const struct fact_group *g)
 
     p->counts[g->is]++;
     if (g->is == FACT_OWN && p->counts[FACT_OWN] <= NAMES_SHOWN)
-        (void)buf_addf(&p->own, "%s%s", p->own.size > 0 ? ", " : "", first->name);
+        (void)(buf_adds(&p->own, p->own.size > 0 ? ", " : "") ||
+               printable_add(&p->own, first->name, strlen(first->name), PRINTABLE_LINE));
     if (g->is != FACT_DIFFERS && !p->o->all)
         return 0;
     if (p->kind == NULL || strcmp(p->kind, first->kind) != 0)
-        printf("%s%s\n", p->kind != NULL ? "\n" : "", first->kind);
+        print_text(p->kind != NULL ? "\n" : "", first->kind, SIZE_MAX, "\n");
     p->kind = first->kind;
     if (g->is == FACT_SAME || g->is == FACT_HIDDEN) {
-        printf("  %s: %.*s%s\n", first->name, VALUE_SHOWN, first->value,
-               strlen(first->value) > VALUE_SHOWN ? "..." : "");
+        print_text("  ", first->name, SIZE_MAX, ": ");
+        print_text("", first->value, VALUE_SHOWN, "\n");
         return 0;
     }
-    printf("  %s\n", first->name);
+    print_text("  ", first->name, SIZE_MAX, "\n");
     print_values(p, g);
     return 0;
 }

@@ -82,9 +82,6 @@ static const char *copy(struct diff_found *f, const char *text, size_t n)
     } else {
         ret = arena_text(&f->mem, text, n);
     }
-    for (char *at = ret; at != NULL && *at != '\0'; at++)
-        if ((unsigned char)*at < ' ' || *at == 0x7f)
-            *at = ' ';
     return ret;
 }
 

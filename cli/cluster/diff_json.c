@@ -154,12 +154,9 @@ int diff_write(const struct cluster_options *o, struct diff_found *f, struct buf
 
 /* ---- in ---- */
 
-static void read_clean(const struct json *o, const char *key, char *ret, size_t size)
+static void read_text(const struct json *o, const char *key, char *ret, size_t size)
 {
     (void)snprintf(ret, size, "%s", json_text(o, key, ""));
-    for (; *ret != '\0'; ret++)
-        if ((unsigned char)*ret < ' ' || *ret == 0x7f)
-            *ret = ' ';
 }
 
 static int64_t read_number(const struct json *o, const char *key)
@@ -181,7 +178,7 @@ static int read_rank(const struct json *o, const char *host, struct diff_found *
     r->rank = r->rank != MEMBER_UNKNOWN ? r->rank : r->pid;
     r->far = true;
     (void)snprintf(r->host, sizeof(r->host), "%s", host);
-    read_clean(o, "why", r->why, sizeof(r->why));
+    read_text(o, "why", r->why, sizeof(r->why));
     return 0;
 }
 
@@ -233,8 +230,8 @@ static int read_job(const struct json *o, const char *host, uint32_t from, struc
     struct job_claim what = {.world_size = read_number(o, "world_size")};
     uint32_t claim;
 
-    read_clean(o, "job", what.job, sizeof(what.job));
-    read_clean(o, "meets", what.master, sizeof(what.master));
+    read_text(o, "job", what.job, sizeof(what.job));
+    read_text(o, "meets", what.master, sizeof(what.master));
     int rc = job_said_by(&f->said, host, &what, &claim);
     for (uint32_t i = from; i < f->n_ranks; i++)
         f->ranks[i].claim = claim;

@@ -41,7 +41,6 @@ static int add_host(struct hang_found *f, const char *host, const char *why)
     (void)snprintf(h->why, sizeof(h->why), "%s", why != NULL ? why : "");
     h->none = why == NULL;
     h->left_out = false;
-    hang_clean(h->why);
     return 0;
 }
 
@@ -200,7 +199,7 @@ static int print_tree(const struct cluster_options *o, const struct hang_found *
 
 static void print_head(const struct cluster_options *o, const struct hang_found *f)
 {
-    char name[1300], size[24];
+    char name[1300], launcher[200], size[24];
 
     if (f->job.job[0] == '\0') {
         printf("%u %s%s; %u look%s in %.1f s\n\n", f->n, f->ranked ? "rank" : "process",
@@ -213,7 +212,8 @@ static void print_head(const struct cluster_options *o, const struct hang_found 
     (void)snprintf(size, sizeof(size), "%" PRId64, f->job.world_size);
     printf("job %s (%s), world size %s; %u look%s in %.1f s\n\n",
            terminal_field(name, sizeof(name), f->job.job),
-           f->job.launcher[0] != '\0' ? f->job.launcher : "unknown",
+           f->job.launcher[0] != '\0' ? terminal_field(launcher, sizeof(launcher), f->job.launcher)
+                                      : "unknown",
            f->job.world_size == MEMBER_UNKNOWN ? "unknown" : size, o->looks,
            o->looks == 1 ? "" : "s", (double)f->span_ns / (double)NS_PER_S);
 }

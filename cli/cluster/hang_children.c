@@ -63,7 +63,6 @@ static bool say_halted(struct suspect *s)
     (void)proc_comm_of(s->pid, 0, name, sizeof(name));
     (void)snprintf(r->why, sizeof(r->why), "its child %d (%s) is %s; %s", (int)s->pid, name,
                    halt.is, halt.remedy);
-    hang_clean(r->why);
     return true;
 }
 
@@ -193,7 +192,6 @@ static void say_stuck(const struct suspect *s, bool many)
     else
         (void)snprintf(r->why, sizeof(r->why), "%s (%s) is in %.250s (%s)", who, name,
                        s->looked.place, s->looked.doing);
-    hang_clean(r->why);
 }
 
 int hang_children(const struct cluster_options *o, struct hang_seen *list, uint32_t n)

@@ -180,7 +180,6 @@ void hang_write(const struct cluster_options *o, const struct hang_found *f,
 static void read_text(const struct json *o, const char *key, char *ret, size_t size)
 {
     (void)snprintf(ret, size, "%s", json_text(o, key, ""));
-    hang_clean(ret);
 }
 
 static int64_t read_number(const struct json *o, const char *key, int64_t most)

@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "core/base/clock.h"
+#include "core/base/printable.h"
 #include "core/base/text.h"
 #include "sdk/lib/rank_ranges.h"
 
@@ -92,6 +93,12 @@ static size_t name_alike(const struct judging *j, size_t i, const char *process)
     return n;
 }
 
+static void say_text(const struct judging *j, const char *before, const char *text)
+{
+    (void)buf_adds(j->ret, before);
+    (void)printable_add(j->ret, text, strlen(text), PRINTABLE_LINE);
+}
+
 /* "; for at least 72 s" of all that are like the i-th, where that is more than nothing. */
 static void say_how_long(const struct judging *j, size_t i)
 {
@@ -117,22 +124,24 @@ static void say_one(const struct judging *j, size_t i)
         return;
     switch (r->state) {
     case HANG_WAITS:
-        (void)buf_addf(j->ret, " %s in %s: %s%s", one ? "waits" : "wait", r->operation, r->place,
-                       has_run(r) ? "; but ran between the looks" : "");
+        say_text(j, one ? " waits in " : " wait in ", r->operation);
+        say_text(j, ": ", r->place);
+        (void)buf_adds(j->ret, has_run(r) ? "; but ran between the looks" : "");
         if (!has_run(r))
             say_how_long(j, i);
         break;
     case HANG_ELSEWHERE:
-        (void)buf_addf(j->ret, " %s in no collective: %s (%s%s)", one ? "is" : "are", r->place,
-                       r->doing, is_at_work(r) ? ", at work" : "");
+        say_text(j, one ? " is in no collective: " : " are in no collective: ", r->place);
+        say_text(j, " (", r->doing);
+        (void)buf_adds(j->ret, is_at_work(r) ? ", at work)" : ")");
         break;
     case HANG_MOVES:
         (void)buf_addf(j->ret, " %s: not in the same operation at each look",
                        one ? "moves" : "move");
         break;
     case HANG_STOPPED:
-        (void)buf_addf(j->ret, " %s stopped%s%s", one ? "is" : "are",
-                       r->place[0] != '\0' ? ": " : "", r->place);
+        say_text(j, one ? " is stopped" : " are stopped", "");
+        say_text(j, r->place[0] != '\0' ? ": " : "", r->place);
         break;
     case HANG_GONE:
         (void)buf_addf(j->ret, " %s gone", one ? "is" : "are");
@@ -141,11 +150,8 @@ static void say_one(const struct judging *j, size_t i)
         (void)buf_addf(j->ret, " %s not seen", one ? "was" : "were");
         break;
     }
-    (void)buf_addf(j->ret, "%s%s\n",
-                   r->why[0] == '\0'       ? ""
-                   : r->state == HANG_GONE ? ": "
-                                           : "; ",
-                   r->why);
+    say_text(j, r->why[0] == '\0' ? "" : r->state == HANG_GONE ? ": " : "; ", r->why);
+    (void)buf_addc(j->ret, '\n');
 }
 
 static size_t count(const struct judging *j, enum hang_state state)

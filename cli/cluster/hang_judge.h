@@ -59,8 +59,6 @@ int hang_look(struct hang_rank *r, const struct json *answer, bool all_threads, 
               struct buf *stacks);
 /* Put such stacks into the tree.  python: without native frames, where there are others. */
 int hang_plant(struct stack_tree *tree, int64_t rank, const struct json *stacks, bool python);
-/* No control characters: a rank's words must not look like a line of ours. */
-void hang_clean(char *text);
 
 enum hang_answer { HANG_NO, HANG_YES, HANG_NOT_KNOWN };
 struct hang_verdict {
@@ -73,7 +71,8 @@ struct hang_verdict {
     bool may_be_slow;  /* HANG_YES, but of no rank that is stopped or gone: a step that takes longer
                         * than they were seen to wait would look the same, or a collective */
 };
-/* Sentences, a line each, which is the groups of ranks first, then what follows from it. */
+/* Sentences, a line each, which is the groups of ranks first, then what follows from it.  What
+ * ranks say stands in them with escapes: it must not look like a line of ours. */
 void hang_judge(const struct hang_rank *ranks, size_t n, const char *one, const char *many,
                 struct hang_verdict *v, struct buf *ret);
 

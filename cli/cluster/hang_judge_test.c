@@ -378,7 +378,7 @@ TEST(words_of_a_rank_stay_in_their_line)
                    NULL),
               0);
     check_verdict(&one, 1, HANG_NOT_KNOWN, "",
-                  "rank 0 is in no collective: f  [2J, x :0 (a rank 7 is gone)\n"
+                  "rank 0 is in no collective: f\\n\\x1b[2J, x\\n:0 (a\\nrank 7 is gone)\n"
                   "Nobody waits in a collective, and nobody ran between the looks.\n");
 }
 

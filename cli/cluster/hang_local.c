@@ -144,12 +144,10 @@ static int take_one(void *arg, const struct member *m, struct buf *out)
     struct looking *l = arg;
     struct hang_seen *s = &l->found->list[l->first + (uint32_t)(m - l->members.list)];
 
-    if (m->result.state == MEMBER_ANSWERED) {
+    if (m->result.state == MEMBER_ANSWERED)
         take_answer(l, s, out);
-    } else {
+    else
         (void)snprintf(s->rank.why, sizeof(s->rank.why), "%s", m->result.why);
-        hang_clean(s->rank.why);
-    }
     return 0;
 }
 

@@ -9,6 +9,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/base/printable.h"
+
 /* ---- one stack ---- */
 
 static const char *base_name(const char *path)
@@ -117,20 +119,12 @@ static const struct json *innermost_python(const struct json *frames)
     return f;
 }
 
-void hang_clean(char *text)
-{
-    for (; *text != '\0'; text++)
-        if ((unsigned char)*text < ' ' || *text == 0x7f)
-            *text = ' ';
-}
-
 static void doing_of(const struct json *thread, char *ret, size_t size)
 {
     const char *call = json_text(thread, "syscall", "");
 
     (void)snprintf(ret, size, "%s%s%s", json_text(thread, "state", "?"), call[0] ? " in " : "",
                    call);
-    hang_clean(ret);
 }
 
 static void name_of(const struct json *frame, char *ret, size_t size)
@@ -159,7 +153,6 @@ static void describe_place(const struct json *frames, bool library, char ret[HAN
     } else {
         (void)snprintf(ret, HANG_PLACE, "%s", name);
     }
-    hang_clean(ret);
 }
 
 /* Of a C++ name without its arguments. */
@@ -170,7 +163,6 @@ static void take_operation(const struct json *frame, char ret[HANG_OPERATION])
 
     (void)snprintf(ret, HANG_OPERATION, "%.*s", (int)(n < HANG_OPERATION ? n : HANG_OPERATION - 1),
                    name);
-    hang_clean(ret);
 }
 
 /* ---- one answer ---- */
@@ -281,6 +273,17 @@ struct planted {
     char func[300], where[80];
 };
 
+/* As it may be shown on a line. */
+static void take_shown(char *room, size_t size, const char *text)
+{
+    struct buf shown;
+
+    buf_init(&shown, HANG_STACK_BYTES);
+    (void)printable_add(&shown, text, strlen(text), PRINTABLE_LINE);
+    (void)snprintf(room, size, "%s", buf_text(&shown));
+    buf_done(&shown);
+}
+
 static int plant_one(struct stack_tree *tree, int64_t rank, const struct json *stack, bool python)
 {
     const struct json *frames = stack->type == JSON_OBJECT ? json_get(stack, "frames") : NULL;
@@ -300,14 +303,11 @@ static int plant_one(struct stack_tree *tree, int64_t rank, const struct json *s
             continue;
         at--;
         n++;
-        (void)snprintf(room[at].func, sizeof(room[at].func), "%s", item(f, 1));
-        (void)snprintf(room[at].where, sizeof(room[at].where), "%s", item(f, 2));
-        hang_clean(room[at].func);
-        hang_clean(room[at].where);
+        take_shown(room[at].func, sizeof(room[at].func), item(f, 1));
+        take_shown(room[at].where, sizeof(room[at].where), item(f, 2));
         places[at] = (struct tree_frame){room[at].func, room[at].where};
     }
-    (void)snprintf(doing, sizeof(doing), "%s", json_text(stack, "doing", "?"));
-    hang_clean(doing);
+    take_shown(doing, sizeof(doing), json_text(stack, "doing", "?"));
     if (rc == 0)
         rc = stack_tree_add(tree, rank, places + at, n, doing);
     free(places);

@@ -293,7 +293,6 @@ void cluster_rank_write(const struct cluster_rank *r, struct buf *b)
 static void read_text(const struct json *o, const char *key, char *ret, size_t size)
 {
     (void)snprintf(ret, size, "%s", json_text(o, key, ""));
-    hang_clean(ret);
 }
 
 /* A rank, a pid: nothing that another machine says makes it anything else than a number. */

@@ -72,7 +72,7 @@ def test_one_is_different(world):
     assert "secret-" not in done.stdout and "seed-" not in done.stdout
     assert "LOCAL_RANK, PROBING_LAUNCH, RANK, SEED" in done.stdout
     assert "2 secrets, not compared" in done.stdout
-    assert "  NAN rank 0\n    rank 2:  [2J\n" in done.stdout
+    assert "  NAN\\nrank 0\n    rank 2: \\x1b[2J\n" in done.stdout
     for target in targets:
         target.inject()
     assert targets[1].probing("config", "set", "probing.retention", "3d").returncode == 0
