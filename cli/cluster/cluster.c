@@ -359,7 +359,8 @@ static bool say_sum(const struct cluster_options *o, const struct cluster_ranks 
         say_restarts(o, r);
     here += ended;
     if (!o->json && one_job && here > 0 && world > here && unreached == 0)
-        terminal_say("the job has %" PRId64 " ranks: the other %" PRId64 " are on other machines%s",
+        terminal_say("the job has %" PRId64 " ranks: the other %" PRId64
+                     " have ended without data, or are on other machines%s",
                      world, world - here,
                      o->hosts == NULL ? " (`probing cluster nodes` names them, --hosts asks them)"
                                       : " that were not asked");

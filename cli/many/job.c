@@ -44,6 +44,7 @@ struct candidate {
     bool own;         /* this program, as a relay that srun has started */
     bool forked;      /* a Python that has run no program since it was forked, */
     bool outlived;    /* or whose parent is not who has begun it, as far as its group tells */
+    bool late;        /* has set its rank itself, since it began */
     bool out;
 };
 
@@ -64,21 +65,6 @@ static bool is_one_of(const char *name, const char *const *names)
     while (*names != NULL && strcmp(name, *names) != 0)
         names++;
     return *names != NULL;
-}
-
-/* The last part of its program's path; "" where it cannot be read. */
-static void program_of(pid_t pid, char *ret, size_t size)
-{
-    char path[PROC_PATH_BYTES], exe[4096];
-
-    proc_path(pid, 0, "exe", path);
-    ssize_t n = readlink(path, exe, sizeof(exe) - 1);
-    exe[n > 0 ? n : 0] = '\0';
-    char *deleted = strstr(exe, " (deleted)");
-    if (deleted != NULL)
-        *deleted = '\0';
-    const char *slash = strrchr(exe, '/');
-    (void)snprintf(ret, size, "%s", slash != NULL ? slash + 1 : "");
 }
 
 /* Who was forked and has run no program since has the environment of its parent's: that one was
@@ -118,7 +104,7 @@ static void look_at_program(struct candidate *c, const char *own)
                                             NULL};
     char name[256], directory[4096];
 
-    program_of(c->pid, name, sizeof(name));
+    find_program(c->pid, name, sizeof(name));
     c->own = own[0] != '\0' && strcmp(name, own) == 0;
     c->launches = is_one_of(name, launchers);
     c->worth = strncmp(name, "python", 6) == 0 ? WORTH_PYTHON
@@ -146,7 +132,7 @@ void job_proxy(pid_t parent, char *ret, size_t size)
     struct buf words;
 
     ret[0] = '\0';
-    program_of(parent, program, sizeof(program));
+    find_program(parent, program, sizeof(program));
     if (strncmp(program, "hydra_", 6) != 0)
         return;
     buf_init(&words, FIND_ENVIRONMENT_BYTES);
@@ -190,7 +176,7 @@ static int take_process(struct candidates *all, pid_t pid, const char *name, con
 {
     struct candidate c = {.pid = pid};
     struct buf b;
-    int rc = find_environment(pid, &b);
+    int rc = find_environment(pid, &b, &c.late);
     bool read = rc == 0 && read_candidate(&b, name, &c);
 
     buf_done(&b);
@@ -214,7 +200,7 @@ static int gather(struct candidates *all, const char *name)
 
     if (rc < 0)
         return err_set(rc, "cannot read /proc: %s", strerror(-rc));
-    program_of(getpid(), own, sizeof(own));
+    find_program(getpid(), own, sizeof(own));
     while (rc == 0 && !cli_interrupted && proc_numbers_next(&processes, &one))
         rc = take_process(all, (pid_t)one.value, name, own);
     proc_numbers_close(&processes);
@@ -238,6 +224,70 @@ static void judge_level(struct candidate *old, struct candidate *young)
     if (!young->out && old->level < young->level &&
         (old->rank != young->rank || (young->elastic && !old->elastic)))
         old->out = true;
+}
+
+static bool has_words(const struct candidate *c, const char *text, size_t n)
+{
+    struct buf words;
+
+    buf_init(&words, FIND_ENVIRONMENT_BYTES);
+    bool ret = apart_read(c->pid, "cmdline", &words) == 0 &&
+               memmem(words.data, words.size, text, n) != NULL;
+    buf_done(&words);
+    return ret;
+}
+
+/* Does it say itself that it is a helper: by torch's name for a DataLoader's workers, or by the
+ * words with which multiprocessing starts a Python? */
+static bool is_helper(const struct candidate *c)
+{
+    static const char code[] = "-c\0from multiprocessing.";
+    char name[PROC_COMM_BYTES];
+
+    return (proc_comm_of(c->pid, 0, name, sizeof(name)) == 0 &&
+            strcmp(name, "pt_data_worker") == 0) ||
+           (!c->late && has_words(c, code, sizeof(code) - 1));
+}
+
+/* multiprocessing's own, which run none of the program. */
+static void judge_trackers(struct candidates *all)
+{
+    static const char tracker[] = "-c\0from multiprocessing.resource_tracker import",
+                      server[] = "-c\0from multiprocessing.forkserver import";
+
+    for (uint32_t i = 0; i < all->n; i++) {
+        struct candidate *c = &all->list[i];
+        if (!c->out && !c->forked && c->worth >= WORTH_PYTHON)
+            c->out = has_words(c, tracker, sizeof(tracker) - 1) ||
+                     has_words(c, server, sizeof(server) - 1);
+    }
+}
+
+/* What begins Pythons in three ways: fork(), multiprocessing's words, or a program's. */
+static int kind_of(const struct candidate *c)
+{
+    return c->forked ? 1 : is_helper(c) ? 2 : 4;
+}
+
+/* Who sets RANK in its own environment for each of those that it begins has that of the last, which
+ * is not 0, or one of those that it has begun in this way has its rank.  (Lightning's rank 0 begins
+ * the other ranks, and its data loaders in another way.) */
+static void judge_late(struct candidates *all)
+{
+    for (uint32_t i = 0; i < all->n; i++) {
+        struct candidate *old = &all->list[i];
+        int same = 0, others = 0;
+        for (uint32_t k = 0; k < all->n && old->late && !old->out; k++) {
+            const struct candidate *c = &all->list[k];
+            if (c->ancestors[0] != old->pid || c->out || c->worth < WORTH_PYTHON)
+                continue;
+            if (c->rank == old->rank)
+                same |= kind_of(c);
+            else
+                others |= kind_of(c);
+        }
+        old->out = old->out || (same & others) != 0 || (others != 0 && old->rank > 0);
+    }
 }
 
 /* Of two of a family with the same rank one is out: who is worth less, else the child. */
@@ -290,38 +340,21 @@ static bool is_orphan(const struct candidate *c, bool *ret_leads)
     return !*ret_leads || c->ancestors[0] <= 1;
 }
 
-/* Does it say itself that it is a helper: by torch's name for a DataLoader's workers, or by the
- * words with which multiprocessing starts a Python? */
-static bool is_helper(const struct candidate *c)
-{
-    static const char code[] = "-c\0from multiprocessing.";
-    char name[PROC_COMM_BYTES];
-    struct buf words;
-
-    buf_init(&words, FIND_ENVIRONMENT_BYTES);
-    bool ret =
-        (proc_comm_of(c->pid, 0, name, sizeof(name)) == 0 && strcmp(name, "pt_data_worker") == 0) ||
-        (apart_read(c->pid, "cmdline", &words) == 0 &&
-         memmem(words.data, words.size, code, sizeof(code) - 1) != NULL);
-    buf_done(&words);
-    return ret;
-}
-
 /* Whose parent has begun other ranks, too, has not outlived it: SLURM puts the ranks of a node into
- * the group of the first. */
+ * the group of the first, and some launchers fork ranks that set their RANK themselves. */
 static bool is_left(const struct candidates *all, const struct candidate *c)
 {
-    bool others = false, begun = false;
+    bool others = false, begun = false, forks = c->forked && c->late;
 
     for (uint32_t k = 0; k < all->n && c->outlived; k++) {
         const struct candidate *o = &all->list[k];
-        if (o->out || o->outlived || o->worth < WORTH_PYTHON || o->rank == c->rank ||
+        if (o->out || (o->outlived && !forks) || o->worth < WORTH_PYTHON || o->rank == c->rank ||
             strcmp(o->job, c->job) != 0)
             continue;
         others = true;
         begun = begun || o->ancestors[0] == c->ancestors[0];
     }
-    return c->outlived && ((others && (!begun || c->forked)) || is_helper(c));
+    return c->outlived && ((others && (!begun || (c->forked && !forks))) || is_helper(c));
 }
 
 /* A logger, say, or a data loader, that runs on when its rank has ended: it says that it is the
@@ -369,6 +402,8 @@ static void judge_all(struct candidates *all)
     for (uint32_t i = 0; i < all->n; i++)
         all->list[i].out = all->list[i].out || all->list[i].launches || all->list[i].own;
     judge_families(all, judge_level);
+    judge_trackers(all);
+    judge_late(all);
     judge_families(all, judge_same);
     judge_left(all);
     for (uint32_t i = 0; i < all->n; i++)
@@ -419,7 +454,7 @@ int job_each(const char *name, int (*fn)(void *arg, pid_t pid), void *arg)
 
 bool job_of_asker(const char *name, struct buf *ret)
 {
-    return find_environment(getpid(), ret) == 0 && job_is_named(ret, name);
+    return find_environment(getpid(), ret, /* ret_late= */ NULL) == 0 && job_is_named(ret, name);
 }
 
 struct of_job {

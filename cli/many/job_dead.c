@@ -206,7 +206,7 @@ static struct start start_meant(const struct searching *s)
         return newest != NULL ? newest->start : ret;
     if (proc_stat_of(s->living[0].pid, 0, &stat) < 0)
         stat.start_ticks = stat.ppid = 0;
-    if (find_environment(s->living[0].pid, &b) == 0)
+    if (find_environment(s->living[0].pid, &b, /* ret_late= */ NULL) == 0)
         start_of(&b, utc_of_ticks(stat.start_ticks), (int64_t)stat.ppid, &ret);
     buf_done(&b);
     return ret;

@@ -109,11 +109,14 @@ const char *member_label(const struct members *all, const struct member *m, char
 /* "0-3,7": the ranks, or names, of those that are `which`; of very many the first ones. */
 void members_list(const struct members *all, const bool *which, struct buf *ret);
 
-/* A process's environment as /proc has it, and a NUL more, which counts.  0 or -errno, as
- * apart_read(); caller buf_done()s either way. */
+/* A process's environment as /proc has it, or, where a Python has set its rank itself since it
+ * began (mp.spawn, Ray, Lightning), as it is now (*ret_late; NULL: all the same); and a NUL more,
+ * which counts.  0 or -errno, as apart_read(); caller buf_done()s either way. */
 struct buf;
 #define FIND_ENVIRONMENT_BYTES ((size_t)8 << 20) /* Linux gives a program 6 MiB at most */
-int find_environment(pid_t pid, struct buf *ret);
+int find_environment(pid_t pid, struct buf *ret, bool *ret_late);
+/* The last part of its program's path; "" where it cannot be read. */
+void find_program(pid_t pid, char *ret, size_t size);
 
 /* ---- job.c ---- */
 

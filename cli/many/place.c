@@ -132,6 +132,21 @@ void member_place_statement(struct buf *ret)
     (void)buf_addc(ret, ')');
 }
 
+/* Lightning, where it starts the ranks, gives each only its place on its node: on the first node
+ * that is its rank, on others nobody says how many there are before it. */
+static int64_t lightning_rank(const char *environment, size_t size, const struct member_tags *place)
+{
+    static const char *const world[] = {"WORLD_SIZE", NULL}, *const node[] = {"NODE_RANK", NULL};
+    const struct buf b = {.data = (char *)(uintptr_t)environment, .size = size};
+    char master[128];
+
+    job_master(&b, master, sizeof(master));
+    return first_number(environment, size, node) == 0 && master[0] != '\0' &&
+                   place->local_rank < first_number(environment, size, world)
+               ? place->local_rank
+               : MEMBER_UNKNOWN;
+}
+
 void member_place(const char *environment, size_t size, struct member_tags *ret)
 {
     static const char *const roles[] = {"ROLE_NAME", NULL};
@@ -139,6 +154,8 @@ void member_place(const char *environment, size_t size, struct member_tags *ret)
     ret->rank = first_number(environment, size, rank_names);
     ret->local_rank = first_number(environment, size, local_names);
     ret->node_rank = first_number(environment, size, node_names);
+    if (ret->rank == MEMBER_UNKNOWN)
+        ret->rank = lightning_rank(environment, size, ret);
     first_text(environment, size, roles, ret->role, sizeof(ret->role));
     first_text(environment, size, job_names, ret->job, sizeof(ret->job));
     const struct buf b = {.data = (char *)(uintptr_t)environment, .size = size};

@@ -25,6 +25,7 @@
 #include "core/base/info_file.h"
 #include "core/datadir/datadir.h"
 #include "sdk/lib/job_variables.h"
+#include "sdk/lib/proc/environ_now.h"
 #include "sdk/lib/proc/proc_file.h"
 
 #define FAST_MIN_BYTES ((uint64_t)64 << 20) /* rings and strings want that much of a tmpfs */
@@ -365,14 +366,16 @@ static void add_link(struct buf *b, const char *key, const char *path)
     add_line(b, key, to, n > 0 ? (size_t)n : 0);
 }
 
-/* Which rank of which job it is, as its environment said when it began. */
+/* Which rank of which job it is, as its environment said when it began, or has come to say. */
 static void add_job(struct buf *b)
 {
+    struct proc_memory memory = PROC_MEMORY_OF(0); /* threads of the program may be setting some */
     char line[VARIABLE_BYTES];
     struct buf text;
 
     buf_init(&text, ENVIRONMENT_BYTES);
-    if (file_read(AT_FDCWD, "/proc/self/environ", &text) == 0 && buf_addc(&text, '\0') == 0)
+    if (file_read(AT_FDCWD, "/proc/self/environ", &text) == 0 && buf_addc(&text, '\0') == 0) {
+        (void)proc_environ_now(&memory, (uintptr_t)&environ, &text);
         for (size_t i = 0; i < JOB_VARIABLES_N; i++) {
             const char *value = proc_environ_find(text.data, text.size - 1, job_variables[i]);
             int n =
@@ -380,6 +383,7 @@ static void add_job(struct buf *b)
             if (n > 0 && (size_t)n < sizeof(line)) /* half a name is another's */
                 add_line(b, "variable", line, (size_t)n);
         }
+    }
     buf_done(&text);
 }
 

@@ -127,7 +127,7 @@ def test_hosts(world):
     assert [(r["host"], r["rank"]) for r in found["ranks"]] == [
         ("far", 0), ("far", 1), ("liar", 5)]
     assert by["environment", "NCCL_ALGO"]["values"] == [
-        {"value": "Ring", "ranks": [0, 1]}, {"value": "a b", "ranks": [5]}]
+        {"value": "Ring", "ranks": [0, 1]}, {"value": "a\nb", "ranks": [5]}]
     why = {h["host"]: h["why"] for h in found["not_reached"]}
     assert "No route" in why["dead"] and "not one of probing" in why["odd"]
     assert found["no_rank"] == []

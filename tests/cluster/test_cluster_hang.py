@@ -231,7 +231,8 @@ def test_hosts(world):
     target = start_rank(world, 0, job)
     done, found = hang(world, job, "--hosts", "far,steer", env=env)
     by = {r["rank"]: r for r in found["ranks"]}
-    assert by[1]["host"] == "steer" and by[1]["pid"] is None and "\n" not in by[1]["operation"]
+    assert by[1]["host"] == "steer" and by[1]["pid"] is None and "\n" in by[1]["operation"]
+    assert any(by[1]["operation"].replace("\n", "\\n") in line for line in found["says"]), found
     done, found = hang(world, job, "--hosts", "far,dead,noise,odd,liar", env=env)
     assert done.returncode == 1, done.stderr
     by = {r["rank"]: r for r in found["ranks"]}

@@ -17,6 +17,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "sdk/lib/proc/environ_now.h"
 #include "sdk/lib/proc/maps.h"
 #include "sdk/lib/proc/memory.h"
 #include "sdk/lib/proc/task.h"
@@ -453,6 +454,32 @@ TEST(memory_with_a_hole)
     (void)munmap(two, 4096);
 }
 
+/* What was set since the process began stands in no file. */
+TEST(environ_as_it_is_now)
+{
+    struct proc_memory m = PROC_MEMORY_OF(getpid());
+    static char name_far[3000] = "LONG=";
+    char *const odd[] = {"A=1", name_far, (char *)16, "", "RANK=3", NULL}, *const *at = odd;
+    struct buf b;
+
+    memset(name_far + 5, 'x', sizeof(name_far) - 6);
+    buf_init(&b, 1u << 20);
+    CHECK_INT(setenv("PROBING_TEST_NOW", "7", 1), 0);
+    CHECK_INT(proc_environ_now(&m, (uintptr_t)&environ, &b), 0);
+    CHECK_STR(proc_environ_find(b.data, b.size - 1, "PROBING_TEST_NOW"), "7");
+    buf_reset(&b);
+    CHECK_INT(proc_environ_now(&m, (uintptr_t)&at, &b), 0); /* one at a wild address is left out */
+    CHECK_STR(b.data, "A=1");
+    CHECK_INT(strlen(proc_environ_find(b.data, b.size - 1, "LONG")), sizeof(name_far) - 6);
+    CHECK_STR(proc_environ_find(b.data, b.size - 1, "RANK"), "3");
+    CHECK_INT(proc_environ_now(&m, 16, &b), -EFAULT);
+    buf_done(&b);
+    buf_init(&b, 100);
+    CHECK_INT(proc_environ_now(&m, (uintptr_t)&at, &b), -ENOBUFS);
+    buf_done(&b);
+    proc_memory_close(&m);
+}
+
 TEST(numbers_of_files)
 {
     char group[4096];
@@ -525,6 +552,7 @@ int main(void)
     RUN(a_thread_with_an_odd_name_that_ends);
     RUN(a_process_that_ends_between);
     RUN(memory_with_a_hole);
+    RUN(environ_as_it_is_now);
     RUN(numbers_of_files);
     RUN(many_entries_under_signals);
     return test_end();
