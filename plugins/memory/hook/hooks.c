@@ -21,8 +21,8 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include "object.h"
-#include "page.h"
+#include "lib/slots/object.h"
+#include "lib/slots/page.h"
 #include "probing_sdk.h"
 #include "wrappers.h"
 

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * plugins/memory/hook/object.h - a loaded object as the dynamic linker sees it: its symbols, and
+ * sdk/lib/slots/object.h - a loaded object as the dynamic linker sees it: its symbols, and
  * the slots that were filled with addresses of symbols.
  *
  * Read out of memory, by no file and no function of the dynamic linker.  Valid while the callback
  * of dl_iterate_phdr() that gave it runs; nothing here allocates or locks.
  */
-#ifndef MEMORY_HOOK_OBJECT_H
-#define MEMORY_HOOK_OBJECT_H
+#ifndef SDK_LIB_SLOTS_OBJECT_H
+#define SDK_LIB_SLOTS_OBJECT_H
 
 #include <link.h>
 #include <stdbool.h>

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * plugins/memory/hook/page.h - may this page be written?
+ * sdk/lib/slots/page.h - may this page be written?
  *
  * Asked where the dynamic linker makes pages read-only: what it has not finished with is still
  * writable, and would be taken away from under a write.
  */
-#ifndef MEMORY_HOOK_PAGE_H
-#define MEMORY_HOOK_PAGE_H
+#ifndef SDK_LIB_SLOTS_PAGE_H
+#define SDK_LIB_SLOTS_PAGE_H
 
 #include <stdbool.h>
 #include <stddef.h>

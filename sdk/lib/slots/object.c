@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * plugins/memory/hook/object.c - symbols and slots of a loaded object, read where they are mapped.
+ * sdk/lib/slots/object.c - symbols and slots of a loaded object, read where they are mapped.
  *
  * All addresses are checked against the object's segments before they are read: an object may have
  * been packed, stripped or made by hand.
  */
-#include "object.h"
+#include "sdk/lib/slots/object.h"
 
 #include <string.h>
 #include <unistd.h>

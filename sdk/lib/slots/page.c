@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * plugins/memory/hook/page.c - whether a page may be written: asked from the kernel, or from a copy
+ * sdk/lib/slots/page.c - whether a page may be written: asked from the kernel, or from a copy
  * of /proc/self/maps where it is older than 5.14.
  *
  * Any thread; pages_take() maps memory and reads /proc, page_is_writable() only looks.
  */
-#include "page.h"
+#include "sdk/lib/slots/page.h"
 
 #include <errno.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "lib/proc/maps.h"
+#include "sdk/lib/proc/maps.h"
 
 #ifndef MADV_POPULATE_WRITE
 #define MADV_POPULATE_WRITE 23
