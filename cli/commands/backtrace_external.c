@@ -191,17 +191,6 @@ static uint32_t python_version(void)
 }
 
 /* C++ names are read as they were written where this machine has the C++ library. */
-cli_demangler_fn *cli_demangler(void)
-{
-    static void *library; /* for as long as we run */
-    cli_demangler_fn *fn = NULL;
-    if (library == NULL)
-        library = dlopen("libstdc++.so.6", RTLD_NOW | RTLD_LOCAL);
-    void *found = library != NULL ? dlsym(library, "__cxa_demangle") : NULL;
-    memcpy(&fn, &found, sizeof(fn));
-    return fn;
-}
-
 /* Which Python is in there; what is wrong with it, "" where it has none. */
 static void describe(struct probing_python_process *p, char *why, size_t size)
 {

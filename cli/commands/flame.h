@@ -53,9 +53,6 @@ int flame_sampler_stop(const struct target *t, const struct flame_sampler *kept)
 int flamegraph_filled(int argc, char **argv, int (*fill)(void *arg, struct flame *f), void *arg);
 /* ---- flame_read.c: stacks by number, and samples of them ---- */
 
-/* A name of C++ as a person writes it: *ret_made, which the caller frees; else func.  They are
- * plain already where the process has a C++ library of its own, but for those of kernels. */
-const char *flame_plain_name(const char *func, char **ret_made);
 /* Statements without {when}. */
 int flame_read_stacks(struct flame *f, const struct target *t, const char *stacks);
 int flame_read_samples(struct flame *f, const struct target *t, const char *samples, bool in_time);

@@ -192,15 +192,13 @@ static int calls_begin(void *self, const struct export_column *columns, uint32_t
 /* The frames between ';', each with a plain name. */
 static int plain_stack(const char *stack, struct buf *ret)
 {
-    char name[2048], *made;
+    char name[2048];
     buf_reset(ret);
     for (const char *at = stack;; at++) {
         size_t n = strcspn(at, ";");
         bool cpp = n > 2 && n < sizeof(name) && strncmp(at, "_Z", 2) == 0;
         (void)snprintf(name, sizeof(name), "%.*s", cpp ? (int)n : 0, at);
-        const char *plain = flame_plain_name(name, &made);
-        (void)(cpp ? buf_adds(ret, plain) : buf_add(ret, at, n));
-        free(made);
+        (void)(cpp ? buf_adds(ret, cli_plain_name(name)) : buf_add(ret, at, n));
         at += n;
         if (*at == '\0')
             return ret->failed;

@@ -17,29 +17,12 @@
 
 /* ---- rows ---- */
 
-const char *flame_plain_name(const char *func, char **ret_made)
-{
-    static cli_demangler_fn *demangle; /* one thread; sought once */
-    static bool sought;
-    int status = -1;
-    *ret_made = NULL;
-    if (strncmp(func, "_Z", 2) != 0)
-        return func;
-    if (!sought)
-        demangle = cli_demangler();
-    sought = true;
-    if (demangle != NULL)
-        *ret_made = demangle(func, NULL, NULL, &status);
-    return *ret_made != NULL && status == 0 ? *ret_made : func;
-}
-
 /* stack_id, depth, frame_type, func, file, lineno, module; by stack_id and depth. */
 static int stack_row(void *self, const struct json *const *c, struct buf *out)
 {
     struct flame *f = self;
-    char *made;
     const struct flame_frame frame = {.python = strcmp(answer_text(c[2]), "python") == 0,
-                                      .func = flame_plain_name(answer_text(c[3]), &made),
+                                      .func = cli_plain_name(answer_text(c[3])),
                                       .file = answer_text(c[4]),
                                       .line = (int32_t)answer_int(c[5]),
                                       .module = answer_text(c[6])};
@@ -47,7 +30,6 @@ static int stack_row(void *self, const struct json *const *c, struct buf *out)
     int rc = flame_add_stack(f, answer_int(c[0]));
     if (rc == 0)
         rc = flame_add_frame(f, &frame);
-    free(made);
     return rc;
 }
 

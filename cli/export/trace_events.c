@@ -14,6 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "cli/cli.h"
 #include "cli/export/export.h"
 #include "cli/target/query_client.h"
 #include "core/base/err.h"
@@ -326,6 +327,10 @@ static int row(void *self, const struct json *const *cells, struct buf *out)
     if (!begun(t, cells, e.duration_ns, &e.at_ns))
         return 0; /* without a time it is no event */
     choose_text(name != NULL ? name : kind, "event", &e.name, &e.name_n);
+    if (strncmp(e.name, "_Z", 2) == 0) {
+        e.name = cli_plain_name(e.name);
+        e.name_n = strlen(e.name);
+    }
     choose_text(kind, t->kind, &e.kind, &e.kind_n);
     int rc = place(t, cell(t, cells, ROLE_TRACK), &e);
     if (rc < 0)
