@@ -355,10 +355,48 @@ def test_who_has_not_come_of_a_job(world):
             % (rank_1, ranks[3].target.pid), done.stdout), done.stdout
         assert "rank 2 waits for rank 1 on" in done.stdout
         ranks[1].target.kill()
+    told = json.loads(world.probing("-t", "job:" + job, "nccl_hang", "--json").stdout)
+    (call,) = told["collectives"]
+    assert told["p2p"] == [] and told["seen"] and told["whole"]
+    assert [call[k] for k in ("coll_func", "seq", "comm_name", "n_ranks", "unknown")] == [
+        "AllReduce", 8, "dp", 5, 1]
+    assert {r["job_rank"] for r in call["in"]} == {0, 2}
+    assert [(r["rank"], r["state"], r["last_seq"]) for r in call["absent"]] == [
+        (1, "not called", 7), (3, "ended", 8)]
+    assert (2, 1) in {(w["rank"], w["waits_for"]) for w in call["waits"]}
     done = ranks[3].target.probing("nccl_hang")
-    assert done.stdout == "no collective of NCCL is in flight\n", done
-    done = Program(world, launch=True).target.probing("nccl_hang")
-    assert done.stdout.startswith("no collective of NCCL was seen on these ranks: "), done
+    assert done.stdout == "no collective, send or receive of NCCL is in flight\n", done
+    nobody = Program(world, launch=True).target
+    assert nobody.probing("nccl_hang").stdout.startswith("no operation of NCCL was seen on these")
+    assert json.loads(nobody.probing("nccl_hang", "--json").stdout) == {
+        "collectives": [], "p2p": [], "seen": False, "whole": True}
+
+
+def test_who_has_not_come_to_a_send(world):
+    """Rank 0 sends to 1, which is in its Recv; 2 receives from 0, which does not send; 3 sends to
+    4, of which nothing is known."""
+    job = "pairs-%d" % os.getpid()
+    ranks = [Program(world, launch=True, env=dict(
+        RANK=str(rank), WORLD_SIZE="4", TORCHELASTIC_RUN_ID=job)) for rank in range(4)]
+    pairs = {0: ("Send", 1), 1: ("Recv", 0), 2: ("Recv", 0), 3: ("Send", 4)}
+    for rank, program in enumerate(ranks):
+        program.tell("comm 0 0xabc pp 2 5 %d" % rank,
+                     "p2p 1 0 %s 1024 ncclFloat32 %d 1" % pairs[rank], "stop 1",
+                     "proxy 4 0 1 3 %d 8 %d" % (pairs[rank][1], pairs[rank][0] == "Send"),
+                     "step 6 0 4 0", "state 6 %d" % (8 if pairs[rank][0] == "Send" else 10))
+        program.wait_rows("select id from nccl.inflight_log", 2)
+    done = world.probing("-t", "job:" + job, "nccl_hang")
+    assert done.returncode == 0, done.stderr
+    head = r"^%s of pp %s rank %d, under way for [\d.]+ s: rank %d \(rank %d of the job, .*\n"
+    assert re.search(head % ("Recv", "from", 0, 2, 2) + r"  rank 0 \(.*\) is in no Send with it\n"
+                     r"  rank 2 waits for rank 0 on the network: ", done.stdout, re.M), done.stdout
+    assert re.search(head % ("Send", "to", 4, 3, 3) + "  of rank 4 nothing is known here\n",
+                     done.stdout, re.M), done.stdout
+    assert len(re.findall(r"^  rank [01] \(.*\) is in its (Send|Recv)$", done.stdout, re.M)) == 1
+    told = json.loads(world.probing("-t", "job:" + job, "nccl_hang", "--json").stdout)
+    assert sorted((min(p["rank"], p["peer"]), max(p["rank"], p["peer"]), p["peer_state"])
+                  for p in told["p2p"]) == [
+        (0, 1, "in it"), (0, 2, "not in it"), (3, 4, "unknown")]
 
 
 def test_the_report_says_why_there_is_nothing(world):

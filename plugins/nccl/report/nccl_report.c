@@ -344,6 +344,9 @@ static const struct probing_report_option options[] = {
 
 static const char *const examples[] = {"-t 4242 nccl", "-t 4242 nccl --last 1m"};
 
+static const struct probing_report_option hang_options[] = {
+    {"--json", NULL, NULL, "the same as one line of JSON, with all ranks"}};
+
 static const char *const hang_examples[] = {"-t job:4711 nccl_hang",
                                             "cluster nccl_hang --job 4711"};
 
@@ -361,14 +364,12 @@ static const struct probing_report_command commands[] = {
      .run = run},
     {.name = "nccl_hang",
      .arguments = "",
-     .doc =
-         "the NCCL collectives that a job's ranks stand in: who has not come, who waits for whom",
+     .doc = "NCCL's operations that a job's ranks stand in: who has not come, who waits for whom",
      .text = "Compares what is in flight on all ranks that the target names, oldest first. A rank "
              "that has not called a collective has another place in the program: look at its "
              "backtrace. Waits on the network are told by NCCL's proxy threads; the last one in "
              "the chain is the one that the others wait for.",
-     .examples = hang_examples,
-     .n_examples = N(hang_examples),
+     PROBING_REPORT_LISTS(hang_options, hang_examples),
      .flags = PROBING_REPORT_TARGET | PROBING_REPORT_JOB,
      .run = nccl_hang_run}};
 
