@@ -57,7 +57,7 @@ static const struct probing_track tracks[] = {
 static const struct probing_table_name tables[] = {
     {"cuda.kernels"},  {"cuda.kernel_stats"}, {"cuda.device_time"}, {"cuda.memcpy"},
     {"cuda.memory"},   {"cuda.runtime"},      {"cuda.sync"},        {"cuda.event_stats"},
-    {"cuda.overhead"}, {"cuda.tracing"}};
+    {"cuda.overhead"}, {"cuda.windows"},      {"cuda.tracing"}};
 
 const struct probing_declarations cuda_declares = {
     .size = sizeof(cuda_declares),

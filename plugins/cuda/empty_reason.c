@@ -22,7 +22,7 @@ int cuda_why_empty(const struct session_about *s, const char *table, char *text,
     else if (s->state == SESSION_OFF)
         (void)snprintf(text, size,
                        "cuda.kernels is off; config cuda.kernels=on traces from then on");
-    else if (s->state == SESSION_WAITING)
+    else if (s->state == SESSION_WAITING || s->state == SESSION_BETWEEN)
         (void)snprintf(text, size, "CUDA is not traced: %s", s->reason);
     else
         (void)snprintf(text, size,

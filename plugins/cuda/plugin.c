@@ -15,6 +15,8 @@
 #include "plugin_malloc.h"
 #include "trace/tracer.h"
 
+#define TELL_NS (PROBING_NS_PER_S / 2) /* between looks at what is to be told */
+
 struct plugin {
     const struct probing_host *host;
     struct tracer *tracer;
@@ -27,7 +29,7 @@ static const struct probing_config settings[] = {TRACER_SETTINGS, {.name = NULL}
 /* ---- what is traced, and what is not ---- */
 
 static const struct probing_column tracing_columns[] = {
-    PROBING_STR_COLUMN("state", "off, waiting, tracing, aside or refused"),
+    PROBING_STR_COLUMN("state", "off, waiting, tracing, between (two windows), aside or refused"),
     PROBING_STR_COLUMN("reason", "why it does not trace; NULL: it does, or is off"),
     PROBING_COLUMN("since", PROBING_TIME, PROBING_NS, "since when it is in that state"),
     PROBING_STR_COLUMN("library", "the file that is CUPTI here; NULL: none was found yet"),
@@ -37,6 +39,7 @@ static const struct probing_column tracing_columns[] = {
                        "1: other profilers can trace at the same time (CUPTI 13.2 and newer); 0: "
                        "only one can; NULL: it does not trace"),
     PROBING_I64_COLUMN("begun", PROBING_COUNT, "how often tracing has begun"),
+    PROBING_I64_COLUMN("traced_ns", PROBING_NS, "for how long in all it has traced"),
     PROBING_I64_COLUMN("records", PROBING_COUNT, "records of CUPTI that were read"),
     PROBING_I64_COLUMN("unknown", PROBING_COUNT, "records of kinds that are not read here"),
     PROBING_I64_COLUMN("torn", PROBING_COUNT, "records that were cut short or wrong"),
@@ -59,11 +62,10 @@ static const struct probing_column tracing_columns[] = {
 
 static int scan_tracing(void *self, struct probing_rows *out) /* [worker] */
 {
-    static const char *const states[N_SESSION_STATES] = {[SESSION_OFF] = "off",
-                                                         [SESSION_WAITING] = "waiting",
-                                                         [SESSION_TRACING] = "tracing",
-                                                         [SESSION_ASIDE] = "aside",
-                                                         [SESSION_REFUSED] = "refused"};
+    static const char *const states[N_SESSION_STATES] = {
+        [SESSION_OFF] = "off",         [SESSION_WAITING] = "waiting",
+        [SESSION_TRACING] = "tracing", [SESSION_BETWEEN] = "between",
+        [SESSION_ASIDE] = "aside",     [SESSION_REFUSED] = "refused"};
     const struct plugin *p = self;
     struct tracer_about a;
     tracer_about(p->tracer, &a);
@@ -76,6 +78,7 @@ static int scan_tracing(void *self, struct probing_rows *out) /* [worker] */
         probing_i64(s->version ? (int64_t)s->version : PROBING_NULL_I64),
         probing_i64(s->state == SESSION_TRACING ? s->shared : PROBING_NULL_I64),
         probing_i64((int64_t)s->begun),
+        probing_i64((int64_t)s->traced_ns),
         probing_i64((int64_t)s->records),
         probing_i64((int64_t)s->unknown),
         probing_i64((int64_t)s->torn),
@@ -112,7 +115,7 @@ static void tell_state(struct plugin *p) /* [worker] */
 static void cuda_tick(void *self, uint64_t now) /* [worker] */
 {
     struct plugin *p = self;
-    tracer_tick(p->tracer, now);
+    (void)now;
     tell_state(p);
 }
 
@@ -151,7 +154,7 @@ static int cuda_init(const struct probing_host *host, void **ret_self)
     if (rc == 0)
         rc = host->table(host, &tracing_table, &tracing);
     if (rc == 0)
-        rc = host->every(host, TRACER_LOOK_NS, cuda_tick);
+        rc = host->every(host, TELL_NS, cuda_tick);
     if (rc < 0) {
         cuda_destroy(p);
         return rc;
@@ -175,7 +178,8 @@ static int cuda_start(void *self)
 static int cuda_stop(void *self)
 {
     const struct plugin *p = self;
-    return tracer_stop(p->tracer);
+    tracer_stop(p->tracer);
+    return 0;
 }
 
 static void cuda_fork(void *self, int phase) /* [child] */

@@ -35,9 +35,9 @@ def test_it_waits_until_cuda_is_used_and_loads_nothing(world):
 
 
 def test_cupti_is_found_beside_cuda_home(world):
-    d = Device(world, "driver", CUDA_HOME=str(world.tmp))
     os.makedirs(world.tmp / "lib64")
-    os.symlink(d.libraries / "libcupti.so", world.tmp / "lib64" / "libcupti.so")
+    os.symlink(LIBRARIES / "libcupti.so", world.tmp / "lib64" / "libcupti.so")
+    d = Device(world, "driver", CUDA_HOME=str(world.tmp))
     d.wait_state("tracing")
     assert d.tracing("library") == [str(world.tmp / "lib64" / "libcupti.so")]
 

@@ -21,7 +21,8 @@ def device_time(played, wall_ms, busy_ms, host=0, sync=0, copy=0, other=0, colle
                kernel_ns=(busy_ms - copies) * MS, collective_ns=collective * MS,
                copy_ns=copies * MS, idle_ns=(wall_ms - busy_ms) * MS, idle_host_ns=host * MS,
                idle_sync_ns=sync * MS, idle_copy_ns=copy * MS, idle_other_ns=other * MS,
-               kernels=1000, launch_ns=launch * MS, lost=more.pop("lost", 0), **more)
+               kernels=1000, launch_ns=launch * MS, lost=more.pop("lost", 0),
+               **{"window_id": 1, **more})
 
 
 def kernel_stats(played, step, name, module, count, total_ms, launch_us=5, queued_us=100, **more):
@@ -29,7 +30,7 @@ def kernel_stats(played, step, name, module, count, total_ms, launch_us=5, queue
                total_ns=int(total_ms * MS), min_ns=1, max_ns=total_ms * MS,
                launch_ns=None if launch_us is None else count * launch_us * 1000,
                queued_ns=None if launch_us is None else count * queued_us * 1000,
-               kernel_rows=0, **more)
+               kernel_rows=0, **{"window_id": 1, **more})
 
 
 def event(played, table, kind, count, total_ms, waited=0, **more):
@@ -215,7 +216,8 @@ def test_the_time_of_the_device_adds_up(world):
 def test_kernels_copies_and_calls_in_a_trace(world):
     played = Played(world)
     begun = 5 * SECOND
-    for i, (name, stream) in enumerate((("gemm", 7), ("ncclDevKernel_AllReduce", 9), ("relu", 7))):
+    for i, (name, stream) in enumerate((("gemm", 7), ("ncclDevKernel_AllReduce", 9),
+                                      ("_Z4fillILi4EEvi", 7))):
         played.add("kernels", begun - i * MS, name=name, duration_ns=2 * MS if stream == 9 else MS,
                    device=0, stream=stream, module="net.a", step=3, thread_id=4242, grid="1x1x1")
     played.add("memcpy", begun - 3 * MS, kind="HtoD", bytes=4096, duration_ns=MS // 2, device=0,
@@ -234,7 +236,7 @@ def test_kernels_copies_and_calls_in_a_trace(world):
                    e["dur"]) for e in shown if lines.get(e["tid"]))
     assert told == [("GPU 0, stream 7", "copy", "HtoD", 3000, 500),
                     ("GPU 0, stream 7", "kernel", "gemm", 0, 1000),
-                    ("GPU 0, stream 7", "kernel", "relu", 2000, 1000),
+                    ("GPU 0, stream 7", "kernel", "void fill<4>(int)", 2000, 1000),
                     ("GPU 0, stream 9", "collective", "ncclDevKernel_AllReduce", 1000, 2000)]
     assert [(e["tid"], e["cat"], e["dur"]) for e in shown if e["name"] == "cudaLaunchKernel"] == [
         (4242, "runtime", 250)]
@@ -244,4 +246,4 @@ def test_kernels_copies_and_calls_in_a_trace(world):
                                  str(world.tmp / "trace.pftrace"))
     assert done.returncode == 0, done.stderr
     data = (world.tmp / "trace.pftrace").read_bytes()
-    assert b"gemm" in data and b"GPU 0, stream 9" in data and b"HtoD" not in data
+    assert b"gemm" in data and b"void fill<4>(int)" in data and b"GPU 0, stream 9" in data and b"HtoD" not in data

@@ -131,3 +131,70 @@ threading.Thread(target=hang, daemon=True).start()
     d.wait_rows("select 1 from cuda.kernels where name = 'second'")
     assert d.target.probing("config", "cuda.kernels=off").returncode == 0
     assert d.tracing("state") == ["off"]
+
+
+# Called when tracing begins, while it goes on, and when it ends; all that are called, in a full run.
+HANGS = ["cuptiActivityEnable", "cuptiActivityFlushAll", "cuptiActivityDisable"]
+if os.environ.get("PROBING_TEST_FULL"):
+    HANGS += ["cuptiGetVersion", "cuptiGetTimestamp", "cuptiGetCallbackName",
+              "cuptiActivityRegisterCallbacks", "cuptiActivityEnableAndDump",
+              "cuptiActivityEnableRuntimeApi", "cuptiActivityEnableDriverApi",
+              "cuptiActivityGetNextRecord", "cuptiActivityGetNumDroppedRecords",
+              "cuptiSetThreadIdType", "cuptiGetThreadIdType"]
+
+
+def comms(pid):
+    """Names of a process's threads."""
+    names = []
+    for tid in os.listdir("/proc/%d/task" % pid):
+        try:
+            names.append(open("/proc/%d/task/%s/comm" % (pid, tid)).read().strip())
+        except OSError:
+            pass  # it has just ended
+    return names
+
+
+def plugin(d, *words):
+    done = d.target.probing("plugin", *words)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("out", ["stop", "eject"])
+def test_a_call_of_cupti_that_hangs_costs_one_thread(world, out):
+    """The plugin stops, and comes again when the call has returned; until then it says which."""
+    d = Device(world, "driver", "cupti", STANDIN_CUPTI="13.0.85")
+    d.do("cupti.standin_hang_in.argtypes = [ctypes.c_char_p]")
+    for function in HANGS if out == "stop" else HANGS[1:2]:
+        plugin(d, "stop", "cuda")
+        d.do("cupti.standin_hang_in(%r)" % function.encode())
+        plugin(d, "load", "cuda")
+        wait_for(lambda: d.tracing("state") == ["tracing"]
+                 or d.do("print(cupti.standin_hanging())") == "1", "a begin")
+        d.do("kernel('of before')")
+        if out == "stop":
+            plugin(d, "stop", "cuda")
+        else:
+            assert d.target.probing("eject").returncode == 0
+            d.target.inject()
+        assert d.do("print(cupti.standin_hanging())") == "1"
+        plugin(d, "load", "cuda")
+        words = function + ", which was called before this plugin was loaded, has not returned"
+        wait_for(lambda: words in (d.tracing("reason")[0] or ""),
+                 lambda: "%s, but %r" % (words, d.tracing("state", "reason")))
+        assert d.tracing("state") == ["waiting"]
+        d.do("cupti.standin_hang_in(None)")
+        d.wait_state("tracing")
+        d.do("kernel('after %s')" % function)
+        d.wait_rows("select 1 from cuda.kernels where name = 'after %s'" % function)
+        wait_for(lambda: [n for n in comms(d.target.pid) if "cuda" in n] == ["probing/cuda"],
+                 lambda: "one thread of ours: %r" % comms(d.target.pid))
+
+
+def test_an_exit_while_cupti_hangs(world):
+    d = Device(world, "driver", "cupti", STANDIN_CUPTI="13.0.85")
+    d.wait_state("tracing")
+    d.do("cupti.standin_hang_in.argtypes = [ctypes.c_char_p]\n"
+         "cupti.standin_hang_in(b'cuptiActivityFlushAll')")
+    wait_for(lambda: d.do("print(cupti.standin_hanging())") == "1", "a call that hangs")
+    d.target.probing("eval", "import ctypes\nctypes.CDLL(None).exit(3)")
+    assert d.target.process.wait(LIMIT) == 3

@@ -121,3 +121,53 @@ def test_a_driver_that_is_too_old_to_share_is_traced_alone(world):
     d.do("kernel('alone')")
     d.wait_rows("select 1 from cuda.kernels")
     assert d.tracing("shared") == [0]
+
+
+@pytest.mark.parametrize("version,name", [("11.8.87", "old"), ("13.0.85", "lazy"),
+                                          ("13.5.25", "old")])
+def test_one_that_begins_while_we_trace_has_it_at_once(world, version, name):
+    """As torch's profiler: what we had switched on is off before it is, and our buffers are back."""
+    d = device(world, version, plugins="")
+    kineto(d, name, start=False)
+    assert d.target.probing("plugin", "load", "cuda").returncode == 0
+    d.wait_state("tracing")
+    d.do("kernel('ours')")
+    for turn in range(1, 4):
+        d.do("kernel('half a buffer')\nassert player.kineto_start() == 0\nkernel('theirs')")
+        state, reason = d.tracing("state", "reason")
+        assert state == "aside" and "libkineto_%s.so traces by CUPTI" % name in reason
+        assert d.do(ON).startswith("[10] ")
+        d.do("kernel('theirs, too')")
+        assert d.target.probing("config", "cuda.kernels=off").returncode == 0
+        assert d.target.probing("config", "cuda.kernels=on").returncode == 0
+        assert d.do(ON).startswith("[10] ")
+        d.do("player.kineto_stop()")
+        assert d.do("print(player.kineto_kernels(), player.kineto_unknown())") == "%d 0" % (
+            2 * turn)
+        d.wait_state("tracing")
+    d.do("kernel('ours again')")
+    d.wait_rows("select 1 from cuda.kernels where name = 'ours again'")
+    assert d.rows("select name, count(*) from cuda.kernels group by 1 order by min(ts)") == [
+        ["ours", 1], ["half a buffer", 3], ["ours again", 1]]
+    assert d.tracing("late", "lost", "torn", "buffers_taken") == [0, 0, 0, 0]
+    # Nothing of ours is left in its slots.
+    assert d.target.probing("plugin", "stop", "cuda").returncode == 0
+    d.do("assert player.kineto_start() == 0\nkernel('theirs')\nplayer.kineto_stop()")
+    assert d.do("print(player.kineto_kernels(), player.kineto_unknown())") == "7 0"
+
+
+def test_one_that_begins_and_ends_while_threads_launch(world):
+    d = device(world, "13.0.85", "cuda.rate=10", plugins="")
+    kineto(d, "old", start=False)
+    assert d.target.probing("plugin", "load", "cuda").returncode == 0
+    d.wait_state("tracing")
+    d.do("""
+cupti.standin_burst.argtypes = [ctypes.c_char_p, ctypes.c_uint32, ctypes.c_double]
+for i in range(3):
+    threading.Thread(target=cupti.standin_burst, args=(b'burst', 20000, 600), daemon=True).start()
+""")
+    for _ in range(3):
+        d.do("assert player.kineto_start() == 0\ntime.sleep(0.1)\nplayer.kineto_stop()")
+        d.wait_state("tracing")
+    assert d.do("print(player.kineto_kernels() > 0, player.kineto_unknown())") == "True 0"
+    assert d.tracing("torn", "unknown") == [0, 0]

@@ -10,7 +10,10 @@
  */
 #include "cupti/cuda_calls.h"
 
+#include <stdio.h>
 #include <string.h>
+
+#include "cupti/cupti_inside.h"
 
 static bool has_one_of(const char *name, const char *const *parts, size_t n)
 {
@@ -43,18 +46,44 @@ enum call_class call_class_of(const char *name)
     return HAS_ONE_OF(name, works) ? CALL_WORKS : CALL_ASKS;
 }
 
-void calls_choose(const struct cupti *c, enum calls which)
+void calls_read(const struct cupti *c, struct call_names *ret)
+{
+    *ret = (struct call_names){.all = {{NULL}}};
+    for (uint32_t id = 1; c->GetCallbackName && id < CALLS; id++)
+        for (int driver = 0; driver < 2; driver++) {
+            int domain = driver ? CUPTI_DOMAIN_DRIVER : CUPTI_DOMAIN_RUNTIME;
+            const char *name = NULL;
+            if (CUPTI(c, GetCallbackName, domain, id, &name) == CUPTI_SUCCESS)
+                ret->all[driver][id] = name;
+        }
+}
+
+bool calls_name(const struct call_names *n, bool driver, uint32_t id, char *ret, size_t size)
+{
+    const char *name = id < CALLS ? n->all[driver][id] : NULL;
+    if (!name)
+        return false;
+    const char *end_of = strstr(name, "_v"); /* cudaLaunchKernel_v7000: since which CUDA */
+    size_t length = end_of && strlen(end_of) > 5 && end_of[2] >= '1' && end_of[2] <= '9' && !driver
+                        ? (size_t)(end_of - name)
+                        : strlen(name);
+    (void)snprintf(ret, size, "%.*s", (int)length, name);
+    return true;
+}
+
+void calls_choose(const struct cupti *c, const struct call_names *n, enum calls which)
 {
     char name[128];
     if (!c->ActivityEnableDriverApi || !c->ActivityEnableRuntimeApi)
         return;
     for (uint32_t id = 1; id < CALLS; id++)
         for (int driver = 0; driver < 2; driver++) {
-            if (!cupti_call_name(c, driver, id, name, sizeof(name)))
+            if (!calls_name(n, driver, id, name, sizeof(name)))
                 continue;
             bool on =
                 which == CALLS_ALL || (which == CALLS_WORK && call_class_of(name) != CALL_ASKS);
             /* A call that it cannot choose stays with its kind. */
-            (void)(driver ? c->ActivityEnableDriverApi : c->ActivityEnableRuntimeApi)(id, on);
+            (void)(driver ? CUPTI(c, ActivityEnableDriverApi, id, on)
+                          : CUPTI(c, ActivityEnableRuntimeApi, id, on));
         }
 }

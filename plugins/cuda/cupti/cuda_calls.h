@@ -19,8 +19,17 @@ enum call_class {
     CALL_COPIES, /* likewise, a copy or a set of memory */
 };
 
-/* By its name as cupti_call_name() gives it. */
+/* By its name as calls_name() gives it. */
 enum call_class call_class_of(const char *name);
+
+/* What CUPTI calls the functions of the driver (1) and of the runtime (0), by its numbers; NULL: it
+ * does not tell.  Its texts: they stay as long as it is there. */
+struct call_names {
+    const char *all[2][CALLS];
+};
+void calls_read(const struct cupti *c, struct call_names *ret);
+/* As people write it, without the CUDA since which it is there; false: it is not known. */
+bool calls_name(const struct call_names *n, bool driver, uint32_t id, char *ret, size_t size);
 
 enum calls {
     CALLS_ALL,  /* for another profiler, that has switched them on */
@@ -31,6 +40,6 @@ enum calls {
 /* Torch makes a dozen calls of class CALL_ASKS for each kernel, each of which would be a record:
  * have CUPTI leave them out, where it can (CUDA 12.5 and newer).  After the kinds RUNTIME and
  * DRIVER were switched on or off, which holds for all calls; by the old interface. */
-void calls_choose(const struct cupti *c, enum calls which);
+void calls_choose(const struct cupti *c, const struct call_names *n, enum calls which);
 
 #endif

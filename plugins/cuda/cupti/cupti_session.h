@@ -3,8 +3,8 @@
  * plugins/cuda/cupti/cupti_session.h - CUPTI switched on and off: when it can be, what it
  * says while it is on, and why it is not.
  *
- * session_tick() on one worker at a time, the rest as each comment says.  CUPTI's callbacks, on any
- * thread of the program or of CUPTI, only take and give back buffers.  One session a process.
+ * All calls of CUPTI are made on a thread of the session's own, which may hang there; others wait
+ * for it, and not for long.  One session a process.
  */
 #ifndef CUDA_CUPTI_CUPTI_SESSION_H
 #define CUDA_CUPTI_CUPTI_SESSION_H
@@ -18,17 +18,18 @@ enum session_state {
     SESSION_OFF,
     SESSION_WAITING, /* the process does not use CUDA yet, or not with a CUPTI that is found */
     SESSION_TRACING,
+    SESSION_BETWEEN, /* two windows: cuda.window */
     SESSION_ASIDE,   /* another profiler has CUPTI; it is taken over when that one leaves */
     SESSION_REFUSED, /* CUPTI says no; it is asked again, more and more rarely */
     N_SESSION_STATES
 };
 
-/* What a session tells.  Times are CLOCK_MONOTONIC ns, 0: not known.  All on one thread at a time:
- * session_tick()'s, or who stops it. */
+/* What a session tells.  Times are CLOCK_MONOTONIC ns, 0: not known.  All on its own thread. */
 struct session_sink {
     void *arg;
-    void (*begun)(void *arg); /* what is kept of before is of no use */
-    void (*record)(void *arg, const struct record *r);
+    /* What is kept of before is of no use; nothing was recorded before since_ns. */
+    void (*begun)(void *arg, uint64_t since_ns);
+    void (*records)(void *arg, const struct record *all, uint32_t n);
     void (*looked)(void *arg, uint64_t lost); /* all that came is told; so many were lost */
     void (*ended)(void *arg);                 /* no more at all */
     /* Who has CUPTI, as a clause ("torch.profiler runs"), or NULL: nobody is known to. */
@@ -43,6 +44,7 @@ struct session_about {
     bool shared;                     /* it traces, and other profilers may do so, too */
     uint64_t since_ns;               /* it is in that state */
     uint64_t begun;                  /* how often tracing has begun */
+    uint64_t traced_ns;              /* for how long it has */
     uint64_t records, unknown, torn; /* read; of kinds that are not; cut short or wrong */
     uint64_t lost;                   /* CUPTI had no buffer, or dropped them itself */
     uint64_t late;                   /* buffers that came after it was over, not read */
@@ -53,16 +55,25 @@ struct session_about {
 
 struct session;
 
+#define SESSION_LOOK_NS (PROBING_NS_PER_S / 5) /* between looks at what came */
+
 /* 0 or -ENOMEM.                                                                     [control] */
 int session_new(const struct probing_host *host, const struct session_sink *sink,
                 struct session **ret);
-void session_free(struct session *s); /* after session_stop()                        [control] */
+void session_free(struct session *s); /* after session_stop(); NULL: nothing          [control] */
+/* Its thread begins.  0, or -errno, said.                                           [control] */
+int session_start(struct session *s, bool on);
 /* Switch it on or off; what can be done at once is.  off: nothing is recorded any more when it
  * returns, and what was is told.  0, or -EBUSY, said: a call of CUPTI hangs.         [control] */
 int session_switch(struct session *s, bool on);
-void session_tick(struct session *s, uint64_t now_ns); /*                            [worker] */
+/* Trace for window_ns of each period_ns; 0: all the time.                           [control] */
+void session_window(struct session *s, uint64_t window_ns, uint64_t period_ns);
+/* Off, and its thread has ended: nothing is told any more.  false: it hangs in CUPTI and was left
+ * alone, which is logged, with the session, which is not the caller's any more: when the call
+ * returns it switches off what is on, frees the session, and ends.                   [control] */
+bool session_stop(struct session *s);
 void session_about(struct session *s, struct session_about *ret); /*                    [any] */
-/* What CUPTI calls a function; false: it does not tell.  While it traces, in the sink.   */
+/* What CUPTI calls a function; false: it does not tell.  In the sink.   */
 bool session_call_name(struct session *s, bool driver, uint32_t id, char *ret, size_t size);
 void session_forked(struct session *s); /* in the child: nothing of it works there     [child] */
 

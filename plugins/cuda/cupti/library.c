@@ -17,6 +17,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "cupti/cupti_inside.h"
 #include "lib/library_find.h"
 
 /* ---- the driver ---- */
@@ -30,6 +31,7 @@ const char *driver_missing(bool *ret_unloaded)
     int (*count)(int *) = NULL;
     *(void **)&count = dlsym(driver, "cuDeviceGetCount");
     int devices = 0;
+    cupti_note("cuDeviceGetCount");
     int result = count ? count(&devices) : 0; /* it changes nothing, and says when nobody has */
     (void)dlclose(driver);                    /* who loaded it holds it */
     if (result)
@@ -284,26 +286,13 @@ int cupti_find(struct cupti *ret, char *why, size_t size)
 const char *cupti_text(const struct cupti *c, int result, char *text, size_t size)
 {
     const char *name = NULL;
-    bool told = c->GetResultString && c->GetResultString(result, &name) == CUPTI_SUCCESS && name;
+    bool told =
+        c->GetResultString && CUPTI(c, GetResultString, result, &name) == CUPTI_SUCCESS && name;
     if (told)
         (void)snprintf(text, size, "%s (%d)", name, result);
     else
         (void)snprintf(text, size, "error %d", result);
     return text;
-}
-
-bool cupti_call_name(const struct cupti *c, bool driver, uint32_t id, char *ret, size_t size)
-{
-    const char *name = NULL;
-    int domain = driver ? CUPTI_DOMAIN_DRIVER : CUPTI_DOMAIN_RUNTIME;
-    if (!c->GetCallbackName || c->GetCallbackName(domain, id, &name) != CUPTI_SUCCESS || !name)
-        return false;
-    const char *end_of = strstr(name, "_v"); /* cudaLaunchKernel_v7000: since which CUDA */
-    size_t n = end_of && strlen(end_of) > 5 && end_of[2] >= '1' && end_of[2] <= '9' && !driver
-                   ? (size_t)(end_of - name)
-                   : strlen(name);
-    (void)snprintf(ret, size, "%.*s", (int)n, name);
-    return true;
 }
 
 /* ---- what the process has loaded ---- */

@@ -94,9 +94,6 @@ int cupti_find(struct cupti *ret, char *why, size_t size);
  * without a driver: then it is the number. */
 const char *cupti_text(const struct cupti *c, int result, char *text, size_t size);
 
-/* What it calls a function; false: it does not tell. */
-bool cupti_call_name(const struct cupti *c, bool driver, uint32_t id, char *ret, size_t size);
-
 /* How many libraries were loaded so far; 0: not known. */
 uint64_t library_loads(void);
 

@@ -107,6 +107,11 @@ bool others_need_old_interface(void)
     return old;
 }
 
+bool others_links_cupti(const struct dl_phdr_info *info)
+{
+    return imports_of(info).cupti;
+}
+
 /* ---- torch ---- */
 
 /* torch.autograd.profiler._is_profiler_enabled is True between the begin and the end of a profile

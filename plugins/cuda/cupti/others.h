@@ -9,6 +9,7 @@
 #ifndef CUDA_CUPTI_OTHERS_H
 #define CUDA_CUPTI_OTHERS_H
 
+#include <link.h>
 #include <probing/ext/draft/python.h>
 #include <probing/plugin.h>
 #include <stdbool.h>
@@ -28,5 +29,6 @@ const char *others_look(struct others *o);
 /* Is a library in the process that calls CUPTI by its old interface only, as torch's profiler does?
  * CUPTI would refuse it while somebody uses the new one (subscriber.h).                  [any] */
 bool others_need_old_interface(void);
+bool others_links_cupti(const struct dl_phdr_info *info); /* is that one linked with a libcupti? */
 
 #endif

@@ -12,6 +12,8 @@
 #include <stddef.h>
 #include <string.h>
 
+#include "cupti/cupti_inside.h"
+
 #define NAMES_API 130000u   /* CUPTI 13.0: it tells who was there before */
 #define SHARING_API 130200u /* CUPTI 13.2 */
 
@@ -34,7 +36,7 @@ enum sharing subscriber_sharing(const struct cupti *c)
     size_t size = sizeof(state);
     if (!can_share(c))
         return SHARING_NOT;
-    int rc = c->ActivityGetAttribute_v2(NULL, MULTIPLE_SUBSCRIBER_STATE, &size, &state);
+    int rc = CUPTI(c, ActivityGetAttribute_v2, NULL, MULTIPLE_SUBSCRIBER_STATE, &size, &state);
     return rc == CUPTI_SUCCESS && state < sizeof(states) / sizeof(states[0]) ? states[state]
                                                                              : SHARING_OPEN;
 }
@@ -67,7 +69,7 @@ static int subscribe(const struct cupti *c, bool share, void **ret_handle, char 
         .other_size = SUBSCRIBER_NAME,
         .share = share};
     *ret_handle = NULL;
-    int rc = c->Subscribe_v2(ret_handle, called, NULL, &params);
+    int rc = CUPTI(c, Subscribe_v2, ret_handle, called, NULL, &params);
     make_printable(ret_other);
     return rc == CUPTI_SUCCESS && !*ret_handle ? CUPTI_UNKNOWN : rc;
 }
@@ -80,7 +82,7 @@ int subscriber_join(struct subscriber *s, char *other)
 void subscriber_leave(struct subscriber *s)
 {
     if (s->handle)
-        (void)s->cupti->Unsubscribe(s->handle);
+        (void)CUPTI(s->cupti, Unsubscribe, s->handle);
     s->handle = NULL;
 }
 
@@ -98,75 +100,77 @@ bool subscriber_has_company(const struct subscriber *s)
 {
     uint32_t n = 0;
     return s->handle && s->cupti->ActivityGetEnabledKinds &&
-           s->cupti->ActivityGetEnabledKinds(NULL, NULL, NULL, &n) == CUPTI_SUCCESS && n > 0;
+           CUPTI(s->cupti, ActivityGetEnabledKinds, NULL, NULL, NULL, &n) == CUPTI_SUCCESS && n > 0;
 }
 
 int subscriber_register(const struct subscriber *s, const struct subscriber_callbacks *b)
 {
-    return s->handle
-               ? s->cupti->ActivityRegisterCallbacks_v2(s->handle, b->requested_v2, b->completed_v2)
-               : s->cupti->ActivityRegisterCallbacks(b->requested, b->completed);
+    return s->handle ? CUPTI(s->cupti, ActivityRegisterCallbacks_v2, s->handle, b->requested_v2,
+                             b->completed_v2)
+                     : CUPTI(s->cupti, ActivityRegisterCallbacks, b->requested, b->completed);
 }
 
 int subscriber_enable(const struct subscriber *s, int kind)
 {
-    return s->handle ? s->cupti->ActivityEnable_v2(s->handle, kind, NULL)
-                     : s->cupti->ActivityEnable(kind);
+    return s->handle ? CUPTI(s->cupti, ActivityEnable_v2, s->handle, kind, NULL)
+                     : CUPTI(s->cupti, ActivityEnable, kind);
 }
 
 int subscriber_disable(const struct subscriber *s, int kind)
 {
-    return s->handle ? s->cupti->ActivityDisable_v2(s->handle, kind, NULL)
-                     : s->cupti->ActivityDisable(kind);
+    return s->handle ? CUPTI(s->cupti, ActivityDisable_v2, s->handle, kind, NULL)
+                     : CUPTI(s->cupti, ActivityDisable, kind);
 }
 
 int subscriber_enable_and_dump(const struct subscriber *s, int kind)
 {
     const struct cupti *c = s->cupti;
     if (s->handle)
-        return c->ActivityEnableAndDump_v2 ? c->ActivityEnableAndDump_v2(s->handle, kind, NULL)
-                                           : CUPTI_SUCCESS;
-    return c->ActivityEnableAndDump ? c->ActivityEnableAndDump(kind) : CUPTI_SUCCESS;
+        return c->ActivityEnableAndDump_v2
+                   ? CUPTI(c, ActivityEnableAndDump_v2, s->handle, kind, NULL)
+                   : CUPTI_SUCCESS;
+    return c->ActivityEnableAndDump ? CUPTI(c, ActivityEnableAndDump, kind) : CUPTI_SUCCESS;
 }
 
 int subscriber_next_record(const struct subscriber *s, uint8_t *buffer, size_t valid,
                            uint8_t **record)
 {
     return s->handle && s->cupti->ActivityGetNextRecord_v2
-               ? s->cupti->ActivityGetNextRecord_v2(s->handle, buffer, valid, record)
-               : s->cupti->ActivityGetNextRecord(buffer, valid, record);
+               ? CUPTI(s->cupti, ActivityGetNextRecord_v2, s->handle, buffer, valid, record)
+               : CUPTI(s->cupti, ActivityGetNextRecord, buffer, valid, record);
 }
 
 uint64_t subscriber_dropped(const struct subscriber *s)
 {
     size_t n = 0;
     int rc = s->handle && s->cupti->ActivityGetNumDroppedRecords_v2
-                 ? s->cupti->ActivityGetNumDroppedRecords_v2(s->handle, NULL, 0, &n)
-                 : s->cupti->ActivityGetNumDroppedRecords(NULL, 0, &n);
+                 ? CUPTI(s->cupti, ActivityGetNumDroppedRecords_v2, s->handle, NULL, 0, &n)
+                 : CUPTI(s->cupti, ActivityGetNumDroppedRecords, NULL, 0, &n);
     return rc == CUPTI_SUCCESS ? n : 0;
 }
 
 int subscriber_timestamp(const struct subscriber *s, uint64_t *now)
 {
-    int rc = s->handle && s->cupti->GetTimestamp_v2 ? s->cupti->GetTimestamp_v2(s->handle, now)
-                                                    : CUPTI_UNKNOWN;
-    return rc == CUPTI_SUCCESS ? rc : s->cupti->GetTimestamp(now);
+    int rc = s->handle && s->cupti->GetTimestamp_v2
+                 ? CUPTI(s->cupti, GetTimestamp_v2, s->handle, now)
+                 : CUPTI_UNKNOWN;
+    return rc == CUPTI_SUCCESS ? rc : CUPTI(s->cupti, GetTimestamp, now);
 }
 
 int subscriber_thread_type(const struct subscriber *s, int *ret)
 {
     size_t size = sizeof(*ret);
     if (s->handle)
-        return s->cupti->ActivityGetAttribute_v2(s->handle, THREAD_ID_TYPE, &size, ret);
-    return s->cupti->GetThreadIdType ? s->cupti->GetThreadIdType(ret) : CUPTI_SUCCESS;
+        return CUPTI(s->cupti, ActivityGetAttribute_v2, s->handle, THREAD_ID_TYPE, &size, ret);
+    return s->cupti->GetThreadIdType ? CUPTI(s->cupti, GetThreadIdType, ret) : CUPTI_SUCCESS;
 }
 
 int subscriber_set_thread_type(const struct subscriber *s, int type)
 {
     size_t size = sizeof(type);
     if (s->handle)
-        return s->cupti->ActivitySetAttribute_v2(s->handle, THREAD_ID_TYPE, &size, &type);
-    return s->cupti->SetThreadIdType ? s->cupti->SetThreadIdType(type) : CUPTI_UNKNOWN;
+        return CUPTI(s->cupti, ActivitySetAttribute_v2, s->handle, THREAD_ID_TYPE, &size, &type);
+    return s->cupti->SetThreadIdType ? CUPTI(s->cupti, SetThreadIdType, type) : CUPTI_UNKNOWN;
 }
 
 bool subscriber_number_threads(const struct subscriber *s, int *ret_before)

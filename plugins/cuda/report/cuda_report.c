@@ -34,10 +34,11 @@ static int take_state(void *arg, const struct probing_report_cell *c, uint32_t n
 static int take_device(void *arg, const struct probing_report_cell *c, uint32_t n)
 {
     struct cuda_report *r = arg;
-    if (n < 1 + DEVICE_FIGURES || r->n_devices == CUDA_DEVICES)
+    if (n < 2 + DEVICE_FIGURES || r->n_devices == CUDA_DEVICES)
         return 0;
     struct device_report *d = &r->devices[r->n_devices++];
     d->device = cell_int(&c[0]);
+    d->windows = cell_int(&c[1 + DEVICE_FIGURES]);
     for (uint32_t i = 0; i < DEVICE_FIGURES; i++) {
         d->figure[i] = cell_number(&c[1 + i]);
         r->all.figure[i] += is_number(d->figure[i]) ? d->figure[i] : 0;
@@ -159,10 +160,11 @@ static int ask(struct cuda_report *r, const char *since, const char *select,
                            : report_fail(r->api, -E2BIG, "a select of the report is too long");
 }
 
-/* Steps between the first and the last that are seen: those two may be cut. */
-#define WHOLE                                                                           \
-    "step > (select min(step) from cuda.kernel_stats where {when}) and step < (select " \
-    "max(step) from cuda.kernel_stats where {when})"
+/* Steps between the first and the last that are seen of a window: those two may be cut. */
+#define WHOLE "step > first and step < last"
+#define EDGES                                                                                \
+    "(select window_id as id, min(step) as first, max(step) as last from cuda.kernel_stats " \
+    "where {when} group by 1) e"
 #define BY(what, other)                                                                        \
     "select k." what ", sum(n), sum(t), arg_max(k." other ", t), count(k." other ") from "     \
     "(select " what ", " other ", sum(count) as n, sum(total_ns) as t from cuda.kernel_stats " \
@@ -174,7 +176,8 @@ static int read_kernels(struct cuda_report *r, const char *since)
                  "select sum(count), sum(total_ns), sum(case when launch_ns is not null then count "
                  "end), sum(launch_ns), sum(queued_ns), count(distinct case when " WHOLE
                  " then step end), sum(case when " WHOLE " then count end), sum(case when " WHOLE
-                 " then total_ns end) from cuda.kernel_stats where {when}",
+                 " then total_ns end) from cuda.kernel_stats left join " EDGES
+                 " on window_id = id where {when}",
                  take_kernels);
     if (rc == 0)
         rc = ask(r, since, BY("name", "module") "10", take_top);
@@ -216,7 +219,8 @@ static int read_report(struct cuda_report *r, uint64_t window_ns)
     int rc = ask(r, since,
                  "select device, sum(wall_ns), sum(busy_ns), sum(kernel_ns), sum(collective_ns), "
                  "sum(copy_ns), sum(idle_ns), sum(idle_host_ns), sum(idle_sync_ns), "
-                 "sum(idle_copy_ns), sum(idle_other_ns), sum(launch_ns), sum(kernels), sum(lost) "
+                 "sum(idle_copy_ns), sum(idle_other_ns), sum(launch_ns), sum(kernels), sum(lost), "
+                 "count(distinct window_id) "
                  "from cuda.device_time where {when} group by 1 order by 1",
                  take_device);
     if (rc == 0)

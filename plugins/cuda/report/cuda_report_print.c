@@ -32,7 +32,11 @@ static const struct line {
 static void show_device(const struct cuda_report *r, const struct device_report *d)
 {
     double wall = d->figure[DEVICE_WALL];
-    report_printf(r->api, "device %lld, %.2f s\n", (long long)d->device, wall / 1e9);
+    report_printf(r->api, "device %lld, %.2f s", (long long)d->device, wall / 1e9);
+    if (d->windows > 1)
+        report_printf(r->api, " in %lld windows; of the time between nothing is known",
+                      (long long)d->windows);
+    report_printf(r->api, "\n");
     for (size_t i = 0; i < N_LINES; i++) {
         double share = cuda_share(d->figure[lines[i].figure], wall);
         if (lines[i].always || share >= 0.0005)
@@ -41,6 +45,14 @@ static void show_device(const struct cuda_report *r, const struct device_report 
     if (d->figure[DEVICE_LOST] > 0)
         report_printf(r->api, "  %.0f records were lost: busy is a lower bound\n",
                       d->figure[DEVICE_LOST]);
+}
+
+static int64_t most_windows(const struct cuda_report *r)
+{
+    int64_t most = 0;
+    for (uint32_t i = 0; i < r->n_devices; i++)
+        most = r->devices[i].windows > most ? r->devices[i].windows : most;
+    return most;
 }
 
 static void show_launches(const struct cuda_report *r)
@@ -52,8 +64,8 @@ static void show_launches(const struct cuda_report *r)
     if (r->steps >= 1)
         report_printf(r->api, "%.0f a step, %.3f ms; ", r->step_kernels / r->steps,
                       r->step_kernel_ns / r->steps / 1e6);
-    report_printf(r->api, "%.0f in all, %.1f us each\n", r->kernels,
-                  r->kernel_ns / r->kernels / 1e3);
+    report_printf(r->api, "%.0f in all%s, %.1f us each\n", r->kernels,
+                  most_windows(r) > 1 ? " these windows" : "", r->kernel_ns / r->kernels / 1e3);
     cuda_launch_words(r, words, sizeof(words));
     char line[450];
     (void)snprintf(line, sizeof(line), "launch-bound? %s", words);
@@ -168,6 +180,7 @@ static void json_device(struct report_json *j, const struct device_report *d)
     json_open(j, '{');
     json_number(j, "device", (double)d->device);
     json_number(j, "wall_ns", d->figure[DEVICE_WALL]);
+    json_number(j, "windows", (double)d->windows);
     for (size_t i = 0; i < N_LINES; i++) {
         (void)snprintf(key, sizeof(key), "%s_ns", lines[i].key);
         json_number(j, key, d->figure[lines[i].figure]);

@@ -41,7 +41,7 @@ enum device_figure { /* sums of cuda.device_time, ns but for the last two */
 };
 
 struct device_report {
-    int64_t device;
+    int64_t device, windows; /* windows: times in which it was traced */
     double figure[DEVICE_FIGURES];
 };
 

@@ -96,7 +96,7 @@ void device_time_worked(struct device_time *d, const struct device_work *w)
 }
 
 static void write_row(const struct device_row *r, uint32_t device, const struct probing_host *host,
-                      struct probing_table *table, uint64_t lost)
+                      struct probing_table *table, uint64_t lost, int64_t window)
 {
     uint64_t known = r->idle_host + r->idle_sync + r->idle_copy;
     union probing_cell row[N_BUSY] = {[BUSY_STEP] = {.i = r->step},
@@ -113,18 +113,19 @@ static void write_row(const struct device_row *r, uint32_t device, const struct 
                                       [BUSY_IDLE_OTHER] = {.i = (int64_t)(r->idle - known)},
                                       [BUSY_KERNELS] = {.i = (int64_t)r->kernels},
                                       [BUSY_LAUNCH] = {.i = (int64_t)r->launch},
-                                      [BUSY_LOST] = {.i = (int64_t)lost}};
+                                      [BUSY_LOST] = {.i = (int64_t)lost},
+                                      [BUSY_WINDOW] = {.i = window}};
     (void)host->append(table, r->until_ns, row, N_BUSY, NULL, 0);
 }
 
 void device_time_write(struct device_time *d, const struct probing_host *host,
-                       struct probing_table *table, uint64_t lost)
+                       struct probing_table *table, uint64_t lost, int64_t window)
 {
     for (uint32_t i = 0; i < DEVICES; i++) {
         struct device_row *r = &d->devices[i];
         if (!r->from_ns || r->until_ns == r->from_ns)
             continue;
-        write_row(r, i, host, table, lost);
+        write_row(r, i, host, table, lost, window);
         /* The time until the next work is of the next row; the lines go on where they are. */
         *r = (struct device_row){.from_ns = r->until_ns,
                                  .until_ns = r->until_ns,

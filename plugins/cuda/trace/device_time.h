@@ -53,6 +53,6 @@ void device_time_waited(struct device_time *d, const struct host_wait *w);
 void device_time_worked(struct device_time *d, const struct device_work *w);
 /* A row for each device that has worked since the last one. */
 void device_time_write(struct device_time *d, const struct probing_host *host,
-                       struct probing_table *table, uint64_t lost);
+                       struct probing_table *table, uint64_t lost, int64_t window);
 
 #endif

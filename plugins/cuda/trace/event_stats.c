@@ -41,7 +41,7 @@ struct event_sum *event_stats_of(struct event_stats *e, const struct event_key *
 }
 
 static void write_sum(const struct event_sum *s, const struct probing_host *host,
-                      struct probing_table *table)
+                      struct probing_table *table, int64_t window)
 {
     union probing_cell row[N_EVENTS] = {
         [EVENTS_EVENT] = {.u = s->key.event},
@@ -53,16 +53,17 @@ static void write_sum(const struct event_sum *s, const struct probing_host *host
         [EVENTS_BYTES] = {.i = s->sizes ? (int64_t)s->bytes : PROBING_NULL_I64},
         [EVENTS_TOTAL] = {.i = (int64_t)s->total_ns},
         [EVENTS_WAITED] = {.i = (int64_t)s->waited},
-        [EVENTS_ROWS] = {.i = (int64_t)s->rows}};
+        [EVENTS_ROWS] = {.i = (int64_t)s->rows},
+        [EVENTS_WINDOW] = {.i = window}};
     (void)host->append(table, s->last_ns, row, N_EVENTS, NULL, 0);
 }
 
 void event_stats_write(struct event_stats *e, const struct probing_host *host,
-                       struct probing_table *table)
+                       struct probing_table *table, int64_t window)
 {
     for (uint32_t i = 0; e->n && i < EVENT_SUMS; i++)
         if (e->all[i].count)
-            write_sum(&e->all[i], host, table);
+            write_sum(&e->all[i], host, table, window);
     if (e->n)
         event_stats_forget(e);
 }

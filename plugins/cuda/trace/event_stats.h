@@ -34,8 +34,8 @@ struct event_stats {
 void event_stats_forget(struct event_stats *e);
 /* The sum that it belongs to; NULL: the sums must be written before there is room. */
 struct event_sum *event_stats_of(struct event_stats *e, const struct event_key *key);
-/* One row for each sum; then they are gone. */
+/* One row for each sum, of that window; then they are gone. */
 void event_stats_write(struct event_stats *e, const struct probing_host *host,
-                       struct probing_table *table);
+                       struct probing_table *table, int64_t window);
 
 #endif

@@ -56,7 +56,7 @@ struct kernel_sum *kernel_stats_of(struct kernel_stats *k, const struct kernel_k
 }
 
 static void write_sum(const struct kernel_sum *s, const struct probing_host *host,
-                      struct probing_table *table)
+                      struct probing_table *table, int64_t window)
 {
     bool seen = s->launched > 0;
     union probing_cell row[N_STATS] = {
@@ -70,16 +70,17 @@ static void write_sum(const struct kernel_sum *s, const struct probing_host *hos
         [STATS_MAX] = {.i = (int64_t)s->max_ns},
         [STATS_LAUNCH] = {.i = seen ? (int64_t)s->launch_ns : PROBING_NULL_I64},
         [STATS_QUEUED] = {.i = seen ? (int64_t)s->queued_ns : PROBING_NULL_I64},
-        [STATS_ROWS] = {.i = (int64_t)s->rows}};
+        [STATS_ROWS] = {.i = (int64_t)s->rows},
+        [STATS_WINDOW] = {.i = window}};
     (void)host->append(table, s->last_ns, row, N_STATS, NULL, 0);
 }
 
 void kernel_stats_write(struct kernel_stats *k, const struct probing_host *host,
-                        struct probing_table *table)
+                        struct probing_table *table, int64_t window)
 {
     for (uint32_t i = 0; k->n && i < STATS_SUMS; i++)
         if (k->all[i].count)
-            write_sum(&k->all[i], host, table);
+            write_sum(&k->all[i], host, table, window);
     if (k->n)
         kernel_stats_forget(k);
 }

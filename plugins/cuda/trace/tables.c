@@ -22,6 +22,10 @@
 #define DEVICE_COLUMN NUMBER("device", "number of the device in this process, from 0")
 #define CONTEXT_COLUMN NUMBER("context", "CUPTI's number of the CUDA context")
 #define STREAM_COLUMN NUMBER("stream", "CUPTI's number of the stream")
+#define WINDOW_COLUMN                                                                  \
+    NUMBER("window_id",                                                                \
+           "of the times in which CUDA was traced, the one that these are of (row of " \
+           "cuda.windows when it has ended); nothing is known of between them")
 #define SPAN_COLUMNS                                                                        \
     NS("start_ns", "when it began on the device, CLOCK_MONOTONIC (ts is the same moment)"), \
         NS("end_ns", "when it ended there, CLOCK_MONOTONIC"), NS("duration_ns", "between these")
@@ -53,7 +57,8 @@ static const struct probing_column stats[N_STATS] = {
     NS("max_ns", "of the longest"),
     NS("launch_ns", "sum of the time that the calls took that launched them; NULL: none was seen"),
     NS("queued_ns", "sum of the times between launch and begin; NULL: no launch was seen"),
-    COUNT("kernel_rows", "how many of them have a row of their own in cuda.kernels")};
+    COUNT("kernel_rows", "how many of them have a row of their own in cuda.kernels"),
+    WINDOW_COLUMN};
 
 static const struct probing_column busy[N_BUSY] = {
     COUNT("step", "training step in which the last of this work was asked for; NULL: not known"),
@@ -72,7 +77,8 @@ static const struct probing_column busy[N_BUSY] = {
     COUNT("kernels", "kernels that began in that time"),
     NS("launch_ns", "time that the calls took that launched them"),
     COUNT("lost",
-          "records of all devices that CUPTI has dropped in that time: then it is a lower bound")};
+          "records of all devices that CUPTI has dropped in that time: then it is a lower bound"),
+    WINDOW_COLUMN};
 
 static const struct probing_column copies[N_MEMCPY] = {
     TEXT("kind", "HtoD, DtoH, DtoD, HtoH, PtoP ..., as CUPTI has it; memset"),
@@ -124,12 +130,20 @@ static const struct probing_column events[N_EVENTS] = {
     SIZE("bytes", "sum of their bytes; NULL: of waits"),
     NS("total_ns", "sum of their times; of allocations: of the calls that were seen"),
     COUNT("waited", "of copies: those for which the call waited, not asynchronous"),
-    COUNT("event_rows", "how many of them have a row of their own")};
+    COUNT("event_rows", "how many of them have a row of their own"),
+    WINDOW_COLUMN};
 
 static const struct probing_column overhead[N_OVERHEAD] = {
     TEXT("kind", "driver compiler, buffer flush, instrumentation, resource ..."),
     NS("duration_ns", "how long it took"),
     NUMBER("thread_id", "the thread that it took it from; NULL: another object's")};
+
+static const struct probing_column windows[N_WINDOWS] = {
+    NUMBER("window_id", "its number since the plugin was loaded, from 1"),
+    NS("end_ns", "when tracing ended, CLOCK_MONOTONIC (ts is when it began)"),
+    NS("duration_ns", "between these: cuda.window, or until it was switched off or stepped aside"),
+    COUNT("kernels", "kernels that were seen in it"),
+    COUNT("lost", "records that CUPTI has dropped in it")};
 
 int tables_new(const struct probing_host *h, struct trace_tables *ret)
 {
@@ -149,10 +163,11 @@ int tables_new(const struct probing_host *h, struct trace_tables *ret)
         PROBING_TABLE("event_stats", events,
                       "all copies, sets, waits and allocations, about once a second, by kind and "
                       "module, also those without a row of their own"),
-        PROBING_TABLE("overhead", overhead, "what tracing itself took, as CUPTI tells")};
-    struct probing_table **tables[] = {&ret->kernels, &ret->stats,       &ret->busy,
-                                       &ret->memcpy,  &ret->memory,      &ret->runtime,
-                                       &ret->sync,    &ret->event_stats, &ret->overhead};
+        PROBING_TABLE("overhead", overhead, "what tracing itself took, as CUPTI tells"),
+        PROBING_TABLE("windows", windows, "times in which CUDA was traced, when they have ended")};
+    struct probing_table **tables[] = {&ret->kernels,  &ret->stats,   &ret->busy, &ret->memcpy,
+                                       &ret->memory,   &ret->runtime, &ret->sync, &ret->event_stats,
+                                       &ret->overhead, &ret->windows};
     int rc = 0;
     for (size_t i = 0; i < PROBING_LENGTH(descs) && rc == 0; i++)
         rc = h->table(h, &descs[i], tables[i]);

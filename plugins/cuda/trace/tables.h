@@ -48,6 +48,7 @@ enum stats_column {
     STATS_LAUNCH,
     STATS_QUEUED,
     STATS_ROWS,
+    STATS_WINDOW,
     N_STATS
 };
 
@@ -67,6 +68,7 @@ enum busy_column {
     BUSY_KERNELS,
     BUSY_LAUNCH,
     BUSY_LOST,
+    BUSY_WINDOW,
     N_BUSY
 };
 
@@ -133,14 +135,24 @@ enum events_column {
     EVENTS_TOTAL,
     EVENTS_WAITED,
     EVENTS_ROWS,
+    EVENTS_WINDOW,
     N_EVENTS
+};
+
+enum windows_column {
+    WINDOWS_WINDOW,
+    WINDOWS_END,
+    WINDOWS_DURATION,
+    WINDOWS_KERNELS,
+    WINDOWS_LOST,
+    N_WINDOWS
 };
 
 enum overhead_column { OVERHEAD_KIND, OVERHEAD_DURATION, OVERHEAD_THREAD, N_OVERHEAD };
 
 struct trace_tables {
     struct probing_table *kernels, *stats, *busy, *memcpy, *memory, *runtime, *sync, *event_stats,
-        *overhead;
+        *overhead, *windows;
 };
 
 /* 0, or what the host's table() gives. */

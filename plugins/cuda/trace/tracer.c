@@ -3,8 +3,8 @@
  * plugins/cuda/trace/tracer.c - what is done with records: those of work wait for those of the
  * calls that asked for it, which may stand in a later buffer.
  *
- * Threads: as tracer.h says.  What a session tells comes on one thread at a time, with the
- * session's mutex held; only `counts` are read by others.
+ * Threads: as tracer.h says.  What a session tells comes on its own thread; only `counts` are read
+ * by others.
  *
  * A record waits until the next look at the buffers is over: by then its call's record has come,
  * and the module that it was inside of has most likely ended.
@@ -24,6 +24,8 @@
 #define WRITE_NS PROBING_NS_PER_S /* between rows of sums */
 #define WAITING_MOST 131072u      /* records that wait: 15 MB when it is needed */
 #define CONTEXTS 256u
+#define WINDOW_LEAST_NS (PROBING_NS_PER_S / 20) /* shorter ones are mostly edges */
+#define PERIOD_MOST_NS (3600 * PROBING_NS_PER_S)
 #define FORGET_NS (60 * PROBING_NS_PER_S) /* kernels' names are read again */
 
 struct waiting {
@@ -49,7 +51,9 @@ struct tracer {
     const struct probing_torch_place_1 *torch; /* it was told to remember; NULL: not there */
     struct budget budgets[CUPTI_MEMORY2 + 1];  /* by kind */
     uint64_t written_ns, forgot_ns, lost;
-    bool on, running; /* on: cuda.kernels; [control] */
+    int64_t window; /* number of the time in which it traces now, or has last */
+    uint64_t window_ns, window_kernels, window_lost; /* when it began; of it */
+    bool on, running;                                /* on: cuda.kernels; [control] */
     _Atomic uint64_t rate, call_least_ns;
     struct {
         _Atomic uint64_t kernels, kernel_rows, unlaunched, unplaced;
@@ -103,7 +107,7 @@ static void add_work(struct tracer *t, const struct record *r, const struct plac
 
 static void write_stats(struct tracer *t)
 {
-    kernel_stats_write(&t->stats, t->host, t->rows.tables.stats);
+    kernel_stats_write(&t->stats, t->host, t->rows.tables.stats, t->window);
 }
 
 static void add_kernel(struct tracer *t, const struct record *r, const struct place *p)
@@ -115,6 +119,7 @@ static void add_kernel(struct tracer *t, const struct record *r, const struct pl
         .step = p->step, .name = name, .module = p->module, .device = r->device};
     struct kernel_sum *sum = kernel_stats_of(&t->stats, &key);
     count(&t->counts.kernels);
+    t->window_kernels++;
     if (!sum) {
         write_stats(t);
         sum = kernel_stats_of(&t->stats, &key);
@@ -143,7 +148,7 @@ static void sum_event(struct tracer *t, const struct record *r, const struct pla
     const struct event_key key = rows_event_key(&t->rows, r, p);
     struct event_sum *sum = event_stats_of(&t->events, &key);
     if (!sum) {
-        event_stats_write(&t->events, t->host, t->rows.tables.event_stats);
+        event_stats_write(&t->events, t->host, t->rows.tables.event_stats, t->window);
         sum = event_stats_of(&t->events, &key);
     }
     bool memory = r->kind == CUPTI_MEMORY2, wait = r->kind == CUPTI_SYNCHRONIZATION;
@@ -281,10 +286,13 @@ static void find_torch(struct tracer *t)
     t->torch = now;
 }
 
-static void begun(void *arg)
+static void begun(void *arg, uint64_t since_ns)
 {
     struct tracer *t = arg;
     forget(t);
+    t->window++;
+    t->window_ns = since_ns;
+    t->window_kernels = t->window_lost = 0;
     t->torch = NULL;
     find_torch(t);
 }
@@ -312,9 +320,8 @@ static void add_call(struct tracer *t, const struct record *r)
         wait_for_call(t, r);
 }
 
-static void told(void *arg, const struct record *r)
+static void take_record(struct tracer *t, const struct record *r)
 {
-    struct tracer *t = arg;
     if (r->kind == CUPTI_RUNTIME || r->kind == CUPTI_DRIVER)
         add_call(t, r);
     else if (r->kind == CUPTI_CONTEXT && r->context < CONTEXTS)
@@ -323,11 +330,17 @@ static void told(void *arg, const struct record *r)
         wait_for_call(t, r);
 }
 
+static void told(void *arg, const struct record *all, uint32_t n)
+{
+    for (uint32_t i = 0; i < n; i++)
+        take_record(arg, &all[i]);
+}
+
 static void write_sums(struct tracer *t)
 {
     write_stats(t);
-    event_stats_write(&t->events, t->host, t->rows.tables.event_stats);
-    device_time_write(t->devices, t->host, t->rows.tables.busy, t->lost);
+    event_stats_write(&t->events, t->host, t->rows.tables.event_stats, t->window);
+    device_time_write(t->devices, t->host, t->rows.tables.busy, t->lost, t->window);
     t->lost = 0;
 }
 
@@ -338,6 +351,7 @@ static void looked(void *arg, uint64_t lost)
     settle_first(t, t->waiting.old);
     t->waiting.old = t->waiting.n;
     t->lost += lost;
+    t->window_lost += lost;
     if (now_ns - t->written_ns >= WRITE_NS) {
         t->written_ns = now_ns;
         write_sums(t);
@@ -349,12 +363,25 @@ static void looked(void *arg, uint64_t lost)
     }
 }
 
+static void write_window(const struct tracer *t)
+{
+    uint64_t end_ns = t->host->now();
+    const union probing_cell row[N_WINDOWS] = {
+        [WINDOWS_WINDOW] = {.i = t->window},
+        [WINDOWS_END] = {.i = (int64_t)end_ns},
+        [WINDOWS_DURATION] = {.i = (int64_t)(end_ns - t->window_ns)},
+        [WINDOWS_KERNELS] = {.i = (int64_t)t->window_kernels},
+        [WINDOWS_LOST] = {.i = (int64_t)t->window_lost}};
+    (void)t->host->append(t->rows.tables.windows, t->window_ns, row, N_WINDOWS, NULL, 0);
+}
+
 static void ended(void *arg)
 {
     struct tracer *t = arg;
     settle_first(t, t->waiting.n);
     t->waiting.old = 0;
     write_sums(t);
+    write_window(t);
     if (t->torch)
         t->torch->remember(0);
     t->torch = NULL;
@@ -373,8 +400,12 @@ int tracer_new(const struct probing_host *host, struct tracer **ret)
     struct tracer *t = calloc(1, sizeof(*t));
     if (!t)
         return host->fail(host, -ENOMEM, "no memory");
-    const struct session_sink sink = {
-        .arg = t, .begun = begun, .record = told, .looked = looked, .ended = ended, .other = other};
+    const struct session_sink sink = {.arg = t,
+                                      .begun = begun,
+                                      .records = told,
+                                      .looked = looked,
+                                      .ended = ended,
+                                      .other = other};
     t->host = t->rows.host = host;
     t->on = true;
     int rc = session_new(host, &sink, &t->session);
@@ -412,6 +443,44 @@ void tracer_free(struct tracer *t)
     free(t);
 }
 
+/* "500ms", up to `end`: ns; 0: it is none. */
+static uint64_t span_of(const char *text, const char *end)
+{
+    static const struct {
+        const char *name;
+        uint64_t ns;
+    } units[] = {{"ms", 1000000}, {"s", PROBING_NS_PER_S}, {"m", 60 * PROBING_NS_PER_S}};
+    size_t n = strspn(text, "0123456789");
+    char digits[8] = "";
+    uint64_t number = 0;
+    if (n == 0 || n >= sizeof(digits))
+        return 0;
+    memcpy(digits, text, n);
+    (void)probing_parse_u64(digits, UINT32_MAX, &number);
+    for (size_t i = 0; i < PROBING_LENGTH(units); i++)
+        if (strlen(units[i].name) == (size_t)(end - text) - n &&
+            memcmp(text + n, units[i].name, (size_t)(end - text) - n) == 0)
+            return number * units[i].ns;
+    return 0;
+}
+
+/* "2s/20s": for 2 s of every 20 s. */
+static int set_window(struct tracer *t, const char *value)
+{
+    const char *slash = strchr(value, '/');
+    uint64_t window_ns = slash ? span_of(value, slash) : 0;
+    uint64_t period_ns = slash ? span_of(slash + 1, slash + strlen(slash)) : 0;
+    bool always = strcmp(value, "always") == 0;
+    if (!always && (window_ns < WINDOW_LEAST_NS || period_ns > PERIOD_MOST_NS ||
+                    period_ns < window_ns + WINDOW_LEAST_NS))
+        return probing_failf(t->host, -EINVAL,
+                             "cuda.window is 'always', or how long of which time is traced, as "
+                             "'2s/20s': from 50ms on, up to 60m, and with 50ms between; not '%s'",
+                             value);
+    session_window(t->session, window_ns, period_ns);
+    return 0;
+}
+
 int tracer_configure(struct tracer *t, const char *name, const char *value)
 {
     uint64_t number = 0;
@@ -424,6 +493,8 @@ int tracer_configure(struct tracer *t, const char *name, const char *value)
         atomic_store_explicit(&t->call_least_ns, number, memory_order_relaxed);
         return 0;
     }
+    if (strcmp(name, "window") == 0)
+        return set_window(t, value);
     if (strcmp(name, "kernels") != 0)
         return -ENOENT;
     bool on = strcmp(value, "on") == 0;
@@ -438,26 +509,23 @@ int tracer_configure(struct tracer *t, const char *name, const char *value)
 int tracer_start(struct tracer *t)
 {
     others_find(&t->others, t->host);
-    int rc = session_switch(t->session, t->on);
+    int rc = session_start(t->session, t->on);
     t->running = rc == 0;
     return rc;
 }
 
-int tracer_stop(struct tracer *t)
+void tracer_stop(struct tracer *t)
 {
-    int rc = session_switch(t->session, false);
-    t->running = t->running && rc < 0;
-    return rc;
-}
-
-void tracer_tick(struct tracer *t, uint64_t now_ns)
-{
-    session_tick(t->session, now_ns);
+    if (!session_stop(t->session))
+        t->session = NULL; /* it is its thread's own */
+    t->running = false;
 }
 
 void tracer_about(struct tracer *t, struct tracer_about *ret)
 {
-    session_about(t->session, &ret->session);
+    *ret = (struct tracer_about){.session = {.state = SESSION_OFF}};
+    if (t->session) /* else it has stopped, and CUPTI hangs */
+        session_about(t->session, &ret->session);
     ret->kernels = atomic_load_explicit(&t->counts.kernels, memory_order_relaxed);
     ret->kernel_rows = atomic_load_explicit(&t->counts.kernel_rows, memory_order_relaxed);
     ret->unlaunched = atomic_load_explicit(&t->counts.unlaunched, memory_order_relaxed);

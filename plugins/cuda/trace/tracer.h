@@ -3,15 +3,13 @@
  * plugins/cuda/trace/tracer.h - records of CUPTI become rows: work on the device is put together
  * with the call that asked for it, and with the place in the program where that was.
  *
- * tracer_tick() on one worker at a time, the rest as each comment says.
+ * Records come on the session's own thread; the rest as each comment says.
  */
 #ifndef CUDA_TRACE_TRACER_H
 #define CUDA_TRACE_TRACER_H
 
 #include "cupti/cupti_session.h"
 #include "trace/tables.h"
-
-#define TRACER_LOOK_NS (PROBING_NS_PER_S / 5) /* between ticks */
 
 struct tracer_about {
     struct session_about session;
@@ -26,9 +24,8 @@ int tracer_new(const struct probing_host *host, struct tracer **ret); /* 0 or -e
 void tracer_free(struct tracer *t);                                   /* after the end [control] */
 /* 0, -ENOENT: no such setting, -EINVAL after fail().                                 [control] */
 int tracer_configure(struct tracer *t, const char *name, const char *value);
-int tracer_start(struct tracer *t); /* 0, or -EBUSY: CUPTI hangs                      [control] */
-int tracer_stop(struct tracer *t);  /* likewise                                      [control] */
-void tracer_tick(struct tracer *t, uint64_t now_ns); /*                               [worker] */
+int tracer_start(struct tracer *t); /* 0 or -errno, said                              [control] */
+void tracer_stop(struct tracer *t); /* also where CUPTI hangs                         [control] */
 void tracer_about(struct tracer *t, struct tracer_about *ret); /*                        [any] */
 void tracer_forked(struct tracer *t); /*                                [child] */
 
@@ -38,6 +35,12 @@ void tracer_forked(struct tracer *t); /*                                [child] 
      .doc = "on: kernels, copies and calls of CUDA are traced by CUPTI; off: nothing is",          \
      .type = PROBING_STR,                                                                          \
      .flags = PROBING_LIVE},                                                                       \
+        {.name = "window",                                                                         \
+         .value = "always",                                                                        \
+         .doc = "2s/20s: CUDA is traced for 2 s of every 20 s, which bounds what it costs; "       \
+                "always: all the time",                                                            \
+         .type = PROBING_STR,                                                                      \
+         .flags = PROBING_LIVE},                                                                   \
         {.name = "rate",                                                                           \
          .value = "2000",                                                                          \
          .doc = "rows a second that cuda.kernels, and each of the other tables of single "         \

@@ -14,20 +14,48 @@
 
 #define SEVERAL 39 /* CUPTI_ERROR_MULTIPLE_SUBSCRIBERS_NOT_SUPPORTED */
 
+/* One function hangs from now on, as where the driver does; NULL: none, and those inside return. */
+static const char *_Atomic hangs_in;
+static _Atomic int hanging;
+
+EXPORT void standin_hang_in(const char *function)
+{
+    hangs_in = function ? strdup(function) : NULL;
+}
+
+EXPORT int standin_hanging(void) /* threads */
+{
+    return hanging;
+}
+
+static void may_hang(const char *function)
+{
+    const char *in = hangs_in;
+    if (!in || strcmp(in, function) != 0)
+        return;
+    hanging++;
+    while (hangs_in == in)
+        (void)usleep(1000);
+    hanging--;
+}
+
 EXPORT int cuptiGetVersion(uint32_t *ret)
 {
+    may_hang(__func__);
     *ret = version()->api;
     return 0;
 }
 
 EXPORT int cuptiGetTimestamp(uint64_t *ret)
 {
+    may_hang(__func__);
     *ret = now();
     return 0;
 }
 
 EXPORT int cuptiGetResultString(int result, const char **ret)
 {
+    may_hang(__func__);
     if (getenv("STANDIN_MUTE")) /* as CUPTI 13.3 and newer without a driver */
         return 999;
     *ret = result == 39   ? "CUPTI_ERROR_MULTIPLE_SUBSCRIBERS_NOT_SUPPORTED"
@@ -38,6 +66,7 @@ EXPORT int cuptiGetResultString(int result, const char **ret)
 
 EXPORT int cuptiGetCallbackName(int domain, uint32_t id, const char **ret)
 {
+    may_hang(__func__);
     static const struct {
         uint32_t id;
         const char *name;
@@ -106,6 +135,7 @@ static int dump(struct user *u, uint32_t kind)
 
 EXPORT int cuptiActivityRegisterCallbacks(requested_fn *requested, completed_fn *completed)
 {
+    may_hang(__func__);
     int rc = old_user();
     (void)pthread_mutex_lock(&s.lock);
     s.calls[3]++;
@@ -120,18 +150,21 @@ EXPORT int cuptiActivityRegisterCallbacks(requested_fn *requested, completed_fn 
 
 EXPORT int cuptiActivityEnable(uint32_t kind)
 {
+    may_hang(__func__);
     int rc = old_user();
     return rc ? rc : enable(&s.users[0], kind, true);
 }
 
 EXPORT int cuptiActivityEnableAndDump(uint32_t kind)
 {
+    may_hang(__func__);
     int rc = old_user();
     return rc ? rc : dump(&s.users[0], kind);
 }
 
 EXPORT int cuptiActivityDisable(uint32_t kind)
 {
+    may_hang(__func__);
     int rc = old_user();
     return rc ? rc : enable(&s.users[0], kind, false);
 }
@@ -149,11 +182,13 @@ static int choose(int driver, uint32_t id, bool on)
 
 EXPORT int cuptiActivityEnableDriverApi(uint32_t id, uint8_t on)
 {
+    may_hang(__func__);
     return choose(1, id, on);
 }
 
 EXPORT int cuptiActivityEnableRuntimeApi(uint32_t id, uint8_t on)
 {
+    may_hang(__func__);
     return choose(0, id, on);
 }
 
@@ -165,6 +200,7 @@ EXPORT void standin_hang(bool yes)
 
 EXPORT int cuptiActivityFlushAll(uint32_t flag)
 {
+    may_hang(__func__);
     (void)flag;
     (void)pthread_mutex_lock(&s.lock);
     s.calls[2]++;
@@ -176,6 +212,7 @@ EXPORT int cuptiActivityFlushAll(uint32_t flag)
 
 EXPORT int cuptiActivityGetNextRecord(uint8_t *buffer, size_t valid, uint8_t **record)
 {
+    may_hang(__func__);
     uint32_t kind;
     uint8_t *at = buffer;
     if (*record) {
@@ -202,6 +239,7 @@ static int take_dropped(struct user *u, size_t *ret)
 
 EXPORT int cuptiActivityGetNumDroppedRecords(void *context, uint32_t stream, size_t *ret)
 {
+    may_hang(__func__);
     (void)context;
     (void)stream;
     return take_dropped(&s.users[0], ret);
@@ -209,6 +247,7 @@ EXPORT int cuptiActivityGetNumDroppedRecords(void *context, uint32_t stream, siz
 
 EXPORT int cuptiSetThreadIdType(int type)
 {
+    may_hang(__func__);
     if (getenv("STANDIN_HALF_THREADS"))
         return 1; /* threads stay halves of pthread_t */
     s.users[0].thread_type = type;
@@ -217,6 +256,7 @@ EXPORT int cuptiSetThreadIdType(int type)
 
 EXPORT int cuptiGetThreadIdType(int *ret)
 {
+    may_hang(__func__);
     *ret = s.users[0].thread_type;
     return 0;
 }
@@ -247,6 +287,7 @@ static const struct user *first_user(void)
 
 EXPORT int cuptiSubscribe_v2(void **ret, void *callback, void *arg, struct params *p)
 {
+    may_hang(__func__);
     const struct user *first;
     uint8_t allow = has_subscribers() && p && p->size >= sizeof(*p) ? p->allow : 0;
     (void)callback;
@@ -277,6 +318,7 @@ EXPORT int cuptiSubscribe_v2(void **ret, void *callback, void *arg, struct param
 
 EXPORT int cuptiUnsubscribe(void *subscriber)
 {
+    may_hang(__func__);
     struct user *u = user_of(subscriber);
     if (!u)
         return 1;
@@ -289,6 +331,7 @@ EXPORT int cuptiUnsubscribe(void *subscriber)
 
 EXPORT int cuptiActivityEnable_v2(void *subscriber, uint32_t kind, void *config)
 {
+    may_hang(__func__);
     struct user *u = user_of(subscriber);
     (void)config;
     return u ? enable(u, kind, true) : 1;
@@ -296,6 +339,7 @@ EXPORT int cuptiActivityEnable_v2(void *subscriber, uint32_t kind, void *config)
 
 EXPORT int cuptiActivityDisable_v2(void *subscriber, uint32_t kind, void *config)
 {
+    may_hang(__func__);
     struct user *u = user_of(subscriber);
     (void)config;
     return u ? enable(u, kind, false) : 1;
@@ -303,6 +347,7 @@ EXPORT int cuptiActivityDisable_v2(void *subscriber, uint32_t kind, void *config
 
 EXPORT int cuptiActivityEnableAndDump_v2(void *subscriber, uint32_t kind, void *config)
 {
+    may_hang(__func__);
     struct user *u = user_of(subscriber);
     (void)config;
     return u ? dump(u, kind) : 1;
@@ -311,6 +356,7 @@ EXPORT int cuptiActivityEnableAndDump_v2(void *subscriber, uint32_t kind, void *
 EXPORT int cuptiActivityRegisterCallbacks_v2(void *subscriber, requested_v2_fn *requested,
                                              completed_v2_fn *completed)
 {
+    may_hang(__func__);
     struct user *u = user_of(subscriber);
     if (!u)
         return 1;
@@ -325,6 +371,7 @@ EXPORT int cuptiActivityRegisterCallbacks_v2(void *subscriber, requested_v2_fn *
 EXPORT int cuptiActivityGetAttribute_v2(void *subscriber, uint32_t attribute, size_t *size,
                                         void *ret)
 {
+    may_hang(__func__);
     const struct user *u = user_of(subscriber);
     if (attribute == 12 && *size == 1)
         *(uint8_t *)ret = s.sharing;
@@ -338,6 +385,7 @@ EXPORT int cuptiActivityGetAttribute_v2(void *subscriber, uint32_t attribute, si
 EXPORT int cuptiActivitySetAttribute_v2(void *subscriber, uint32_t attribute, size_t *size,
                                         const void *value)
 {
+    may_hang(__func__);
     struct user *u = user_of(subscriber);
     if (getenv("STANDIN_HALF_THREADS") || !u || attribute != 21 || *size != sizeof(int))
         return 1;
@@ -348,6 +396,7 @@ EXPORT int cuptiActivitySetAttribute_v2(void *subscriber, uint32_t attribute, si
 EXPORT int cuptiActivityGetEnabledKinds(void *subscriber, int *kinds_of, uint32_t *size,
                                         uint32_t *ret)
 {
+    may_hang(__func__);
     const struct user *u = user_of(subscriber);
     if (kinds_of || size)
         return 1; /* the stand-in only counts them */
@@ -360,18 +409,21 @@ EXPORT int cuptiActivityGetEnabledKinds(void *subscriber, int *kinds_of, uint32_
 #ifndef STANDIN_BETA /* 13.2 has not got these yet */
 EXPORT int cuptiGetTimestamp_v2(void *subscriber, uint64_t *ret)
 {
+    may_hang(__func__);
     return user_of(subscriber) ? cuptiGetTimestamp(ret) : 1;
 }
 
 EXPORT int cuptiActivityGetNextRecord_v2(void *subscriber, uint8_t *buffer, size_t valid,
                                          uint8_t **record)
 {
+    may_hang(__func__);
     return user_of(subscriber) ? cuptiActivityGetNextRecord(buffer, valid, record) : 1;
 }
 
 EXPORT int cuptiActivityGetNumDroppedRecords_v2(void *subscriber, void *context, uint32_t stream,
                                                 size_t *ret)
 {
+    may_hang(__func__);
     struct user *u = user_of(subscriber);
     (void)context;
     (void)stream;

@@ -1,0 +1,572 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * plugins/cuda/cupti/tracing.c - the life of a trace, and the records that come meanwhile.
+ *
+ * Threads: as tracing.h says.
+ *
+ * From CUPTI 13.2 on several may trace at once, if all of them say so (subscriber.h): that is done
+ * where nobody in the process is shut out by it.  Else only activities are used, which need no
+ * subscriber: there is one for the whole process, and older versions of torch keep it from the
+ * start.  But there is one pair of callbacks for buffers, too, and whoever registers last has them:
+ * so another profiler is let alone (others.c).  cuptiFinalize() is never called: it ends CUPTI for
+ * everybody, and has crashed in programs with graphs.  Nor is CUPTI's kind GRAPH_TRACE (a graph's
+ * launch as one record) ever switched on: with CUPTI 11.8 to 13.1 (driver 580) the program dies in
+ * its next launch of a graph that was made before; with 13.5 there is no record of such a one.
+ */
+#include "cupti/tracing.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "cupti/buffer_pool.h"
+#include "cupti/cupti_inside.h"
+#include "cupti/intercept.h"
+#include "cupti/others.h"
+#include "probing_sdk.h"
+
+#define AGAIN_NS PROBING_NS_PER_S              /* between tries */
+#define REFUSED_MOST_NS (60 * AGAIN_NS)        /* between tries of what was refused */
+#define OTHERS_EVERY_NS (PROBING_NS_PER_S / 2) /* between looks for other profilers */
+#define BACK_TRIES 100                         /* with 1 ms between */
+#define BATCH 32u                              /* records that are told at a time */
+
+/* CUPTI's callbacks have no argument, and may come at any time. */
+static struct {
+    _Atomic bool wanted; /* buffers are given */
+    _Atomic uint64_t refused;
+} shared;
+
+static uint64_t now(void)
+{
+    return probing_clock_ns(CLOCK_MONOTONIC);
+}
+
+/* What is switched on; without those that are needed there is no trace.  shared: torch's profiler
+ * wants them, too: a kind is on or off for the whole process, so while it runs they are its. */
+static const struct {
+    int kind;
+    bool needed, shared;
+} kinds[] = {{CUPTI_CONCURRENT_KERNEL, true, true}, {CUPTI_MEMCPY, false, true},
+             {CUPTI_MEMCPY2, false, false},         {CUPTI_MEMSET, false, true},
+             {CUPTI_RUNTIME, false, true},          {CUPTI_DRIVER, false, true},
+             {CUPTI_SYNCHRONIZATION, false, true},  {CUPTI_MEMORY2, false, false},
+             {CUPTI_OVERHEAD, false, true}};
+
+/* ---- CUPTI's callbacks ---- */
+
+static void requested(uint8_t **buffer, size_t *size, size_t *max_records)
+{
+    bool wanted = atomic_load_explicit(&shared.wanted, memory_order_acquire);
+    uint8_t *free_one = wanted ? buffer_take() : NULL;
+    if (wanted && !free_one)
+        atomic_fetch_add_explicit(&shared.refused, 1, memory_order_relaxed);
+    *buffer = free_one;
+    *size = free_one ? BUFFER_BYTES : 0;
+    *max_records = 0; /* as many as fit */
+}
+
+static void completed(void *context, uint32_t stream, uint8_t *buffer, size_t size, size_t valid)
+{
+    (void)context;
+    (void)stream;
+    (void)size;
+    (void)buffer_complete(buffer, valid);
+}
+
+static void requested_v2(uint8_t **buffer, size_t *size, size_t *max_records, void *info)
+{
+    (void)info;
+    requested(buffer, size, max_records);
+}
+
+static void completed_v2(uint8_t *buffer, size_t size, size_t valid, void *info)
+{
+    (void)info;
+    completed(NULL, 0, buffer, size, valid);
+}
+
+static const struct subscriber_callbacks callbacks = {requested, completed, requested_v2,
+                                                      completed_v2};
+
+/* ---- states ---- */
+
+__attribute__((format(printf, 3, 4))) static void be(struct tracing *t, enum session_state state,
+                                                     const char *format, ...)
+{
+    va_list args;
+    if (t->about.state != state)
+        t->about.since_ns = now();
+    t->about.state = state;
+    va_start(args, format);
+    (void)vsnprintf(t->about.reason, sizeof(t->about.reason), format, args);
+    va_end(args);
+}
+
+/* ---- records ---- */
+
+struct batch {
+    struct record records[BATCH];
+    uint32_t n;
+};
+
+static void tell(struct tracing *t, struct batch *b)
+{
+    if (b->n)
+        t->sink.records(t->sink.arg, b->records, b->n);
+    b->n = 0;
+}
+
+static void put(struct tracing *t, struct batch *b, struct record *r)
+{
+    r->start = clock_ours(&t->clock, r->start);
+    r->end = clock_ours(&t->clock, r->end);
+    if (!t->threads && (r->kind == CUPTI_RUNTIME || r->kind == CUPTI_DRIVER))
+        r->call.thread = 0;
+    if (!t->threads && r->kind == CUPTI_OVERHEAD)
+        r->overhead.thread = CUPTI_NONE;
+    t->about.records++;
+    b->records[b->n++] = *r;
+    if (b->n == BATCH)
+        tell(t, b);
+}
+
+/* CUPTI walks from record to record; what it points to is checked before it is read. */
+static void read_buffer(struct tracing *t, const struct buffer *b)
+{
+    uint8_t *at = NULL, *before = b->bytes;
+    struct batch batch = {.n = 0};
+    struct record r;
+    int rc;
+    while ((rc = subscriber_next_record(&t->by, b->bytes, b->valid, &at)) == CUPTI_SUCCESS) {
+        bool forth = at >= before && at < b->bytes + b->valid;
+        if (!forth || (at == before && at != b->bytes))
+            break;
+        int read = record_read(at, (size_t)(b->bytes + b->valid - at), &r);
+        if (read == 0)
+            put(t, &batch, &r);
+        else if (read == -ENOENT)
+            t->about.unknown++;
+        else
+            t->about.torn++;
+        before = at + 1;
+    }
+    tell(t, &batch);
+    if (rc != CUPTI_MAX_LIMIT_REACHED)
+        t->about.torn++; /* the rest is incomplete, of no kind that it knows, or no way leads on */
+}
+
+static void read_all(struct tracing *t)
+{
+    struct buffer b;
+    for (uint32_t i = 0; i < 2 * BUFFERS && buffer_next(&b); i++) {
+        read_buffer(t, &b);
+        buffer_free(&b);
+    }
+}
+
+/* Buffers that came after the end: nobody knows any more which clock they had. */
+static void drop_late(struct tracing *t)
+{
+    struct buffer b;
+    for (uint32_t i = 0; i < 2 * BUFFERS && buffer_next(&b); i++) {
+        t->about.late++;
+        buffer_free(&b);
+    }
+}
+
+static void look(struct tracing *t, uint32_t flush)
+{
+    clock_compare(&t->clock, &t->by);
+    (void)CUPTI(&t->cupti, ActivityFlushAll,
+                flush); /* its result says nothing that could be acted on */
+    read_all(t);
+    uint64_t lost = subscriber_dropped(&t->by);
+    t->about.lost += lost;
+    t->about.refused = atomic_load_explicit(&shared.refused, memory_order_relaxed);
+    t->sink.looked(t->sink.arg, lost);
+}
+
+/* ---- on and off ---- */
+
+static int enable_kinds(struct tracing *t)
+{
+    for (size_t i = 0; i < PROBING_LENGTH(kinds); i++) {
+        int rc = subscriber_enable(&t->by, kinds[i].kind);
+        if (rc && kinds[i].needed)
+            return rc;
+    }
+    if (!t->named)
+        calls_read(&t->cupti, &t->names);
+    t->named = true;
+    if (!t->by.handle)
+        calls_choose(&t->cupti, &t->names, CALLS_WORK);
+    (void)subscriber_enable_and_dump(&t->by, CUPTI_CONTEXT); /* those that are there already, too */
+    return 0;
+}
+
+enum leave {
+    LEAVE_ALL,   /* nobody else has CUPTI: it is as it was before */
+    LEAVE_FIRST, /* another is about to take it: what is ours is off, and comes back to us */
+    LEAVE_LATE,  /* another has it already: what it wants, too, stays on */
+};
+
+static void disable_kinds(struct tracing *t, enum leave how)
+{
+    for (size_t i = PROBING_LENGTH(kinds); i-- > 0;)
+        if (!(how == LEAVE_LATE && kinds[i].shared) && !intercept_enabled(kinds[i].kind))
+            (void)subscriber_disable(&t->by, kinds[i].kind);
+    if (!t->by.handle)
+        calls_choose(&t->cupti, &t->names, how == LEAVE_ALL ? CALLS_NONE : CALLS_ALL);
+    (void)subscriber_disable(&t->by, CUPTI_CONTEXT);
+    t->left_on = how != LEAVE_ALL;
+}
+
+static void number_threads_as_before(struct tracing *t)
+{
+    if (t->thread_type >= 0)
+        (void)subscriber_set_thread_type(&t->by, t->thread_type);
+    t->thread_type = -1;
+}
+
+/* A thread of the program may have been about to ask for a buffer, which would come back to whoever
+ * registers next. */
+static void get_all_back(struct tracing *t)
+{
+    uint32_t taken, full, none = 0;
+    for (int i = 0; i < BACK_TRIES && none < 2; i++) {
+        (void)nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
+        buffer_counts(&taken, &full);
+        none = taken ? 0 : none + 1;
+        if (taken)
+            (void)CUPTI(&t->cupti, ActivityFlushAll, CUPTI_FLUSH_FORCED);
+    }
+}
+
+static void end(struct tracing *t, enum leave how)
+{
+    if (t->about.state != SESSION_TRACING)
+        return;
+    disable_kinds(t, how);
+    number_threads_as_before(t);
+    atomic_store_explicit(&shared.wanted, false, memory_order_release);
+    if (how == LEAVE_FIRST)
+        get_all_back(t);
+    if (how == LEAVE_LATE) /* CUPTI's buffers are another's */
+        read_all(t);
+    else /* forced, it would end records of others that are not complete yet */
+        look(t, subscriber_has_company(&t->by) ? 0 : CUPTI_FLUSH_FORCED);
+    subscriber_leave(&t->by);
+    t->about.shared = false;
+    t->traced_ns += now() - t->window_begun_ns;
+    t->sink.ended(t->sink.arg);
+    be(t, SESSION_OFF, "%s", "");
+}
+
+/* Switch on what is wished, by `by`.  CUPTI_SUCCESS or its result: then nothing is on. */
+static int switch_on(struct tracing *t)
+{
+    drop_late(t);
+    t->window_begun_ns = now();
+    atomic_store_explicit(&shared.wanted, true, memory_order_release);
+    int rc = subscriber_register(&t->by, &callbacks);
+    if (rc == CUPTI_SUCCESS) {
+        t->threads = subscriber_number_threads(&t->by, &t->thread_type);
+        rc = enable_kinds(t);
+        if (rc != CUPTI_SUCCESS) {
+            disable_kinds(t, LEAVE_ALL);
+            number_threads_as_before(t);
+        }
+    }
+    if (rc != CUPTI_SUCCESS) {
+        atomic_store_explicit(&shared.wanted, false, memory_order_release);
+        subscriber_leave(&t->by);
+    }
+    return rc;
+}
+
+/* Who has CUPTI, as a clause; NULL: nobody is known to. */
+static const char *who_else(struct tracing *t)
+{
+    const char *who = intercept_other();
+    return who ? who : t->sink.other(t->sink.arg);
+}
+
+static int switch_on_shared(struct tracing *t, char *other)
+{
+    int rc = subscriber_join(&t->by, other);
+    return rc == CUPTI_SUCCESS ? switch_on(t) : rc;
+}
+
+/* By the interface that shuts nobody out, else by the one that CUPTI allows.  CUPTI_SUCCESS;
+ * CUPTI_MULTIPLE_SUBSCRIBERS and other[]; or its result.  -EBUSY: another profiler was seen. */
+static int switch_on_somehow(struct tracing *t, char *other)
+{
+    const struct cupti *c = &t->cupti;
+    const char *seen;
+    other[0] = '\0';
+    t->by = (struct subscriber){.cupti = c};
+    bool old = others_need_old_interface();
+    if (!old && subscriber_sharing(c) != SHARING_NOT) {
+        int rc = switch_on_shared(t, other);
+        if (rc == CUPTI_SUCCESS || rc == CUPTI_MULTIPLE_SUBSCRIBERS)
+            return rc;
+    } /* else its driver may be too old for it */
+    intercept_look(c);
+    if ((seen = who_else(t))) {
+        (void)snprintf(other, SUBSCRIBER_NAME, "%s", seen);
+        return -EBUSY;
+    }
+    int rc = switch_on(t);
+    if (rc == CUPTI_MULTIPLE_SUBSCRIBERS && subscriber_sharing(c) == SHARING_ON)
+        rc = switch_on_shared(t, other);
+    else if (rc == CUPTI_MULTIPLE_SUBSCRIBERS)
+        subscriber_who(c, other);
+    return rc;
+}
+
+static void begun(struct tracing *t)
+{
+    t->left_on = false;
+    t->about.shared = t->by.handle != NULL;
+    t->clients = library_loads();
+    clock_begin(&t->clock, &t->by);
+    t->about.begun++;
+    be(t, SESSION_TRACING, "%s", "");
+    t->sink.begun(t->sink.arg, t->window_begun_ns);
+}
+
+static void begin(struct tracing *t)
+{
+    char text[96], other[SUBSCRIBER_NAME];
+    if (buffer_pool_map() < 0) {
+        be(t, SESSION_REFUSED, "no memory for %u MB of buffers",
+           BUFFERS * (BUFFER_BYTES >> 10) >> 10);
+        return;
+    }
+    int rc = switch_on_somehow(t, other);
+    if (rc == CUPTI_SUCCESS) {
+        begun(t);
+        return;
+    }
+    if (rc == -EBUSY) {
+        be(t, SESSION_ASIDE, "%s; its end is waited for", other);
+        return;
+    }
+    const char *said = cupti_text(&t->cupti, rc, text, sizeof(text));
+    if (rc != CUPTI_MULTIPLE_SUBSCRIBERS)
+        be(t, SESSION_REFUSED, "%s: it does not trace here: %s", t->cupti.path, said);
+    else if (other[0])
+        be(t, SESSION_ASIDE, "%s: another profiler has CUPTI, \"%s\": %s", t->cupti.path, other,
+           said);
+    else
+        be(t, SESSION_ASIDE, "%s: another profiler has CUPTI: %s", t->cupti.path, said);
+}
+
+/* Does the process use CUDA?  The loader is asked again only when something was loaded since. */
+static bool has_driver(struct tracing *t)
+{
+    uint64_t loads = library_loads();
+    if (t->unloaded && loads && loads == t->loads)
+        return false;
+    t->loads = loads;
+    const char *missing = driver_missing(&t->unloaded);
+    if (missing)
+        be(t, SESSION_WAITING, "%s; kernels are traced from then on", missing);
+    return !missing;
+}
+
+static bool knows_version(struct tracing *t)
+{
+    char text[96];
+    struct cupti *c = &t->cupti;
+    int rc = c->version ? CUPTI_SUCCESS : CUPTI(c, GetVersion, &c->version);
+    if (rc != CUPTI_SUCCESS) {
+        c->version = 0;
+        be(t, SESSION_REFUSED, "%s does not tell its version: %s", c->path,
+           cupti_text(c, rc, text, sizeof(text)));
+    } else if (c->version < CUPTI_API_LEAST) {
+        be(t, SESSION_REFUSED, "%s is of API version %u, and %u (CUDA 11.6) is the oldest known",
+           c->path, c->version, CUPTI_API_LEAST);
+    }
+    return rc == CUPTI_SUCCESS && c->version >= CUPTI_API_LEAST;
+}
+
+/* Is there a CUPTI that may be asked?  If not, the state says why. */
+static bool find(struct tracing *t)
+{
+    char why[600];
+    if (!has_driver(t))
+        return false;
+    if (!t->cupti.path[0] && cupti_find(&t->cupti, why, sizeof(why)) < 0) {
+        t->cupti.path[0] = '\0';
+        be(t, SESSION_REFUSED, "%s", why);
+        return false;
+    }
+    return knows_version(t);
+}
+
+static void try_to_begin(struct tracing *t, uint64_t now_ns)
+{
+    if (now_ns < t->next_ns)
+        return;
+    t->next_ns = now_ns + AGAIN_NS;
+    if (t->about.state == SESSION_REFUSED) { /* the program may have loaded its own by now */
+        t->cupti = (struct cupti){.version = 0};
+        t->named = false;
+    }
+    if (find(t))
+        begin(t);
+    (void)snprintf(t->about.library, sizeof(t->about.library), "%s", t->cupti.path);
+    t->about.version = t->cupti.version;
+    if (t->about.state == SESSION_REFUSED) {
+        t->pause_ns = t->pause_ns ? t->pause_ns * 2 : AGAIN_NS;
+        t->pause_ns = t->pause_ns < REFUSED_MOST_NS ? t->pause_ns : REFUSED_MOST_NS;
+        t->next_ns = now_ns + t->pause_ns;
+    } else {
+        t->pause_ns = 0; /* at each tick while it waits: what comes before is not seen */
+        t->next_ns = t->about.state == SESSION_WAITING ? now_ns : t->next_ns;
+    }
+}
+
+/* Was a library loaded since it was looked for last? */
+static bool has_one_come(struct tracing *t)
+{
+    uint64_t loads = library_loads();
+    bool same = loads && loads == t->clients;
+    t->clients = loads;
+    return !same;
+}
+
+static void keep_on(struct tracing *t, uint64_t now_ns)
+{
+    const char *other = NULL;
+    bool looks = now_ns - t->others_ns >= OTHERS_EVERY_NS;
+    if (looks)
+        t->others_ns = now_ns;
+    bool come = has_one_come(t);
+    if (come)
+        intercept_look(&t->cupti);
+    if (come && t->about.shared && others_need_old_interface()) { /* CUPTI would refuse it */
+        end(t, LEAVE_ALL);
+        be(t, SESSION_WAITING, "it begins anew, as a library was loaded that cannot share CUPTI");
+        t->next_ns = now_ns;
+        return;
+    }
+    if (looks && !t->about.shared)
+        other = t->sink.other(t->sink.arg);
+    if (other) {
+        end(t, LEAVE_LATE);
+        be(t, SESSION_ASIDE, "%s; its end is waited for", other);
+        t->next_ns = now_ns + AGAIN_NS;
+    } else {
+        look(t, /* flush= */ 0);
+    }
+}
+
+/* ---- windows ---- */
+
+static bool is_window_over(const struct tracing *t, uint64_t now_ns)
+{
+    return t->window_ns && now_ns - t->window_begun_ns >= t->window_ns;
+}
+
+static void close_window(struct tracing *t, uint64_t now_ns)
+{
+    end(t, LEAVE_ALL);
+    be(t, SESSION_BETWEEN, "it traces for %g s of every %g s (cuda.window)",
+       probing_seconds(t->window_ns), probing_seconds(t->period_ns));
+    /* Late where the machine is starved: then this one is left out. */
+    t->next_ns = t->window_begun_ns + t->period_ns;
+    t->next_ns = t->next_ns > now_ns ? t->next_ns : now_ns + t->period_ns - t->window_ns;
+}
+
+/* ---- a turn ---- */
+
+static void hear(struct tracing *t, const struct tracing_wish *wish)
+{
+    bool same = wish->on == t->on,
+         window = wish->window_ns != t->window_ns || wish->period_ns != t->period_ns;
+    t->on = wish->on;
+    t->window_ns = wish->window_ns;
+    t->period_ns = wish->period_ns;
+    if (wish->anew || (window && t->about.state == SESSION_BETWEEN))
+        t->next_ns = t->pause_ns = 0;
+    if (!same)
+        end(t, LEAVE_ALL); /* and begins anew when its time has come */
+    if (wish->anew && !wish->on && t->left_on && t->cupti.path[0] && !who_else(t))
+        disable_kinds(t, LEAVE_ALL); /* that one has gone */
+    if (!wish->on)
+        be(t, SESSION_OFF, "%s", "");
+    else if (t->about.state == SESSION_OFF)
+        be(t, SESSION_WAITING, "it has not been tried yet");
+    if (wish->aside && t->about.state == SESSION_TRACING) {
+        const char *other = intercept_other();
+        end(t, LEAVE_FIRST);
+        be(t, SESSION_ASIDE, "%s; its end is waited for", other ? other : "another profiler runs");
+        t->next_ns = now() + AGAIN_NS;
+    }
+}
+
+void tracing_turn(struct tracing *t, const struct tracing_wish *wish)
+{
+    hear(t, wish);
+    uint64_t now_ns = now();
+    if (t->about.state == SESSION_TRACING && is_window_over(t, now_ns))
+        close_window(t, now_ns);
+    else if (t->about.state == SESSION_TRACING)
+        keep_on(t, now_ns);
+    else if (t->on && !wish->aside)
+        try_to_begin(t, now_ns);
+    t->about.traced_ns = t->traced_ns;
+    if (t->about.state == SESSION_TRACING)
+        t->about.traced_ns += now() - t->window_begun_ns;
+    t->about.clock_error_ns = t->about.state == SESSION_TRACING ? clock_error(&t->clock) : -1;
+}
+
+void tracing_wait(struct tracing *t, const struct tracing_wish *wish)
+{
+    const char *function;
+    uint64_t ns = cupti_inside_ns(&function);
+    t->on = wish->on;
+    if (!wish->on)
+        be(t, SESSION_OFF, "%s", "");
+    else
+        be(t, SESSION_WAITING,
+           "%s, which was called before this plugin was loaded, has not returned for %" PRIu64
+           " s: the driver may hang; kernels are traced when it has",
+           function, ns / PROBING_NS_PER_S);
+}
+
+uint64_t tracing_next_ns(const struct tracing *t)
+{
+    uint64_t look_ns = now() + SESSION_LOOK_NS, over_ns = t->window_begun_ns + t->window_ns;
+    switch (t->about.state) {
+    case SESSION_OFF:
+        return t->on ? look_ns : UINT64_MAX;
+    case SESSION_TRACING:
+        return t->window_ns && over_ns < look_ns ? over_ns : look_ns;
+    case SESSION_BETWEEN:
+    case SESSION_ASIDE:
+    case SESSION_REFUSED:
+        return t->next_ns;
+    case SESSION_WAITING:
+    case N_SESSION_STATES:
+        break;
+    }
+    return look_ns;
+}
+
+void tracing_init(struct tracing *t, const struct session_sink *sink)
+{
+    *t = (struct tracing){.sink = *sink, .thread_type = -1};
+    t->about.since_ns = now();
+    t->about.clock_error_ns = -1;
+}
+
+void tracing_forked(void)
+{
+    atomic_store_explicit(&shared.wanted, false, memory_order_relaxed);
+}
