@@ -85,7 +85,16 @@ def check_late_attach_and_modules(python):
         assert by[0] > 0 and by[3] == by[0], "kernels whose launch was not seen"
         assert by[2] > 0.99 * by[0], "kernels without a step"
         assert by[1] > 0.8 * by[0], "kernels without a module"
+        job.do("steps(1500)")
+        job.seen()
+        kernels, unlaunched, unplaced = job.rows(
+            "select kernels, unlaunched, unplaced from cuda.tracing")[0]
+        with_module = job.rows("select sum(count) from cuda.kernel_stats where module is not null")
+        print("   after 1,500 steps more: %d kernels, with module %s; call not seen %d, no room %d"
+              % (kernels, with_module[0][0], unlaunched, unplaced))
         print("   about:", job.rows("select * from cuda.tracing")[0])
+        assert unlaunched < 0.01 * kernels, "calls that launched were not seen"
+        assert with_module[0][0] > 0.8 * kernels, "kernels without a module"
     finally:
         job.close()
 
@@ -239,12 +248,15 @@ def check_overhead(python):
     again: printed, not judged."""
     job, took = Job(python), {}
     try:
-        for state in "before", "on", "off", "on again", "off again":
+        for state in "before", "on", "off", "on again", "off again", "window":
             if state == "on":
                 job.probing("plugin", "load", "cuda")
+            elif state == "window":
+                job.probing("config", "cuda.window=100ms/1s")
+                job.probing("config", "cuda.kernels=on")
             elif state != "before":
                 job.probing("config", "cuda.kernels=" + state.split()[0])
-            if state != "before":
+            if state not in ("before", "window"):
                 job.wait_state("tracing" if state.startswith("on") else "off")
             took[state] = [statistics.median(job.ask(what) * 1e6 for _ in range(5))
                            for what in ("timed(50)", "small(10000)")]
@@ -258,18 +270,51 @@ def check_overhead(python):
 
 
 def check_torch_profiler_beside(python):
-    """Its trace is whole enough, and ours goes on after it."""
-    job = Job(python, "cuda")
+    """Begun while we trace, and after we were switched off: its trace is as whole as without us, it
+    has nothing to complain of, and ours goes on after it."""
+    job = Job(python)
     try:
+        without = job.ask("profiled(50)")["n"]
+        job.probing("plugin", "load", "cuda")
         job.wait_state("tracing")
-        alone = job.ask("profiled(50)")
-        job.wait_state("tracing")
-        job.do("steps(10)")
-        assert job.seen() > 0
+        got = []
+        for _ in range(2):
+            got.append(job.ask("profiled(50)")["n"])
+            print("   then: ", job.rows("select state, reason, late, lost from cuda.tracing")[0])
+            job.wait_state("tracing")
+            job.do("steps(10)")
+            assert job.seen() > 0
         job.probing("config", "cuda.kernels=off")
-        without = job.ask("profiled(50)")
-        print("   torch.profiler: %d kernels while we trace, %d while we do not"
-              % (alone["n"], without["n"]))
+        off = job.ask("profiled(50)")["n"]
+        print("   torch.profiler: %d kernels without us, %r while we trace, %d when we are off again"
+              % (without, got, off))
+        assert got == [without] * 2, "kernels are missing in its trace"
+        assert off == without, "kernels are missing after we were switched off"
+        assert "unknown buffer" not in job.errors(), "it was given buffers of ours"
+    finally:
+        job.close()
+
+
+def check_windows(python):
+    """cuda.window while it trains: sums of each window are whole, and steps are as quick between as
+    without us; the last is printed, not judged."""
+    job = Job(python, "torch")
+    try:
+        before = job.ask("timed(200)")
+        job.probing("plugin", "load", "cuda")
+        job.probing("config", "cuda.window=500ms/2s")
+        job.do("background(1000000)")
+        wait_for(lambda: job.rows("select count(*) from cuda.windows")[0][0] >= 4, "windows")
+        last = job.rows("select max(window_id) from cuda.windows")[0][0]
+        sums = "select window_id, sum(%%s) from cuda.%%s where window_id <= %d group by 1" % last
+        seen = {w: n for w, n in job.rows(sums % ("kernels", "windows")) if n}
+        rows = dict(job.rows(sums % ("count", "kernel_stats")))
+        print("   kernels of windows: %r; durations, ms: %r" % (seen, job.rows(
+            "select duration_ns / 1000000 from cuda.windows order by 1")))
+        print("\n".join(job.probing("cuda").splitlines()[:12]))
+        print("   unlaunched:", job.rows("select kernels, unlaunched, late from cuda.tracing")[0])
+        print("   a step %.1f us without us" % (before * 1e6))
+        assert seen == rows, "sums differ: %r" % rows
     finally:
         job.close()
 

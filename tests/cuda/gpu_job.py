@@ -153,8 +153,9 @@ class Job:
         settings = "-D", "torch.sample_rate=1", "-D", "torch.backward=on"
         early, plugin = launch or Job.closed_door, ["--plugin", launch] if launch else []
         before = [str(BUILD / "probing"), "launch", *settings, *plugin, "--"] if early else []
-        self.process = subprocess.Popen(before + words, stdin=subprocess.PIPE, text=True,
-                                        stdout=subprocess.PIPE, env=self.env)
+        with open(Path(self.folder, "stderr"), "w", encoding="utf-8") as errors:
+            self.process = subprocess.Popen(before + words, stdin=subprocess.PIPE, text=True,
+                                            stdout=subprocess.PIPE, stderr=errors, env=self.env)
         if waits:
             self.wait_ready()
         if early or bare:
@@ -214,8 +215,15 @@ class Job:
             self.process.kill()
             self.process.wait()
 
+    def errors(self):
+        """What the program has said on its standard error."""
+        file = Path(self.folder, "stderr")
+        return file.read_text(encoding="utf-8", errors="replace") if file.exists() else ""
+
     def close(self):
         self.end()
+        for line in self.errors().splitlines()[-12:]:
+            print("   its stderr: " + line[:200])
         shutil.rmtree(self.folder, ignore_errors=True)
 
 

@@ -26,7 +26,7 @@ def test_each_check_has_an_end_and_the_first_line_says_which(tmp_path):
     assert done.returncode == 1, done.stdout
     report = (tmp_path / "out" / "report.txt").read_text()
     assert report.splitlines()[0] == done.stdout.splitlines()[-1]
-    assert report.splitlines()[0] == "not right: codes, buffers, driver_program | " \
+    assert report.splitlines()[0] == "not right: driver_program, codes, buffers | " \
         "skipped, no torch with a GPU: nccl"
     assert "no torch of /no/python" in report and "NOT RIGHT" in report
     assert sorted(os.listdir(tmp_path / "out"))[-1] == "report.txt"
