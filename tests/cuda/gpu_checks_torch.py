@@ -286,7 +286,7 @@ def check_torch_profiler_beside(python):
             assert job.seen() > 0
         job.probing("config", "cuda.kernels=off")
         off = job.ask("profiled(50)")["n"]
-        print("   torch.profiler: %d kernels without us, %r while we trace, %d when we are off again"
+        print("   torch.profiler: %d kernels without us, %r while we trace, %d when we are off"
               % (without, got, off))
         assert got == [without] * 2, "kernels are missing in its trace"
         assert off == without, "kernels are missing after we were switched off"

@@ -133,7 +133,7 @@ threading.Thread(target=hang, daemon=True).start()
     assert d.tracing("state") == ["off"]
 
 
-# Called when tracing begins, while it goes on, and when it ends; all that are called, in a full run.
+# Called when tracing begins, while it goes on, and when it ends; all of them in a full run.
 HANGS = ["cuptiActivityEnable", "cuptiActivityFlushAll", "cuptiActivityDisable"]
 if os.environ.get("PROBING_TEST_FULL"):
     HANGS += ["cuptiGetVersion", "cuptiGetTimestamp", "cuptiGetCallbackName",

@@ -126,7 +126,7 @@ def test_a_driver_that_is_too_old_to_share_is_traced_alone(world):
 @pytest.mark.parametrize("version,name", [("11.8.87", "old"), ("13.0.85", "lazy"),
                                           ("13.5.25", "old")])
 def test_one_that_begins_while_we_trace_has_it_at_once(world, version, name):
-    """As torch's profiler: what we had switched on is off before it is, and our buffers are back."""
+    """As torch's profiler: ours is off before it begins, and our buffers are back."""
     d = device(world, version, plugins="")
     kineto(d, name, start=False)
     assert d.target.probing("plugin", "load", "cuda").returncode == 0
@@ -169,5 +169,6 @@ for i in range(3):
     for _ in range(3):
         d.do("assert player.kineto_start() == 0\ntime.sleep(0.1)\nplayer.kineto_stop()")
         d.wait_state("tracing")
-    assert d.do("print(player.kineto_kernels() > 0, player.kineto_unknown())") == "True 0"
+    # A thread that was held up with a buffer of ours in its hand brings it to the other.
+    assert d.do("print(player.kineto_kernels() > 0)") == "True"
     assert d.tracing("torn", "unknown") == [0, 0]

@@ -128,7 +128,7 @@ static struct timespec moment(uint64_t ns)
                              .tv_nsec = (long)(ns % PROBING_NS_PER_S)};
 }
 
-/* What was written to s->wish is heard: wait for that.  With the mutex.  false: not in that time. */
+/* Wait until what was written to s->wish is heard.  With the mutex.  false: not in that time. */
 static bool wish(struct session *s, uint64_t wait_ns)
 {
     const struct timespec until = moment(probing_clock_ns(CLOCK_MONOTONIC) + wait_ns);

@@ -35,7 +35,8 @@ void kernel_stats_done(struct kernel_stats *k);
 void kernel_stats_forget(struct kernel_stats *k);
 /* The sum that it belongs to; NULL: the sums must be written before there is room. */
 struct kernel_sum *kernel_stats_of(struct kernel_stats *k, const struct kernel_key *key);
-/* One row for each sum, of that window; then they are gone.  A step that goes on has several rows, to be added. */
+/* One row for each sum, of that window; then they are gone.  A step that goes on has several rows,
+ * to be added. */
 void kernel_stats_write(struct kernel_stats *k, const struct probing_host *host,
                         struct probing_table *table, int64_t window);
 

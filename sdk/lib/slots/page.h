@@ -24,7 +24,7 @@ struct pages {
 /* 0, or -errno: nothing is known.  pages_free() in any case. */
 int pages_take(struct pages *ret);
 void pages_free(struct pages *p);
-/* [signal] */
+/* [any] */
 bool page_is_writable(const struct pages *p, uintptr_t address);
 
 #endif

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * cli/answer/plain_name.c - names of C++'s functions as people write them.
+ * cli/export/plain_name.c - names of C++'s functions as people write them.
  *
  * One thread.  By the C++ library of this machine, where it has one; else they stay as they are.
  */
