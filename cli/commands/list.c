@@ -12,6 +12,7 @@
 #include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
@@ -180,6 +181,7 @@ int command_list(struct target *t, int argc, char **argv)
 #define RESUME_S 60 /* by then a core that goes on with a directory has it open */
 
 struct sweep {
+    const char *only; /* the root that PROBING_DATA_DIR names; NULL: all of the user's */
     uint64_t older_ns;
     uint32_t removed, kept;
     int failed;
@@ -202,11 +204,22 @@ static bool in_use(const struct datadir *d)
     return slash != NULL && strcmp(slash + 1, d->leaf) == 0;
 }
 
+/* What is in another root is shown by `list`; it is taken away only when no root is named. */
+static bool is_below(const char *root, const char *path)
+{
+    size_t n = strlen(root);
+    while (n > 1 && root[n - 1] == '/')
+        n--;
+    return strncmp(path, root, n) == 0 && path[n] == '/';
+}
+
 static int sweep_one(void *arg, const struct datadir *d)
 {
     struct sweep *s = arg;
     pid_t pid;
 
+    if (s->only && !is_below(s->only, d->path))
+        return 0;
     if (directory_alive(d, &pid) || (d->owner != geteuid() && geteuid() != 0))
         return 0;
     uint64_t age_ns =
@@ -241,13 +254,17 @@ static int take_gc(void *arg, const char *option, const char *value)
 
 int command_gc(struct target *t, int argc, char **argv)
 {
-    struct sweep s = {0};
+    const char *named = getenv("PROBING_DATA_DIR");
+    struct sweep s = {.only = named && named[0] == '/' ? named : NULL};
     int rc = cli_parse(argc, argv, take_gc, &s);
 
     (void)t;
     if (rc < 0)
         return rc;
     rc = directory_each(sweep_one, &s);
-    printf("%u data directories removed, %u kept\n", s.removed, s.kept);
+    printf("%u data directories removed, %u kept", s.removed, s.kept);
+    if (s.only)
+        printf(" (below %s, which PROBING_DATA_DIR names)", s.only);
+    putchar('\n');
     return rc < 0 ? rc : s.failed < 0 ? EXIT_FAILED : EXIT_DONE;
 }

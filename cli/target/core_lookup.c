@@ -282,6 +282,7 @@ static int open_client(const char *directory, const struct endpoint_owner *who, 
 {
     int rc = open_endpoint(directory, who, ret, ret_endpoint);
 
+    *ret_client = NULL;
     if (rc == 0 && (*ret_client = client_new(NULL, NULL, NULL)) == NULL) {
         datadir_close(ret);
         rc = -ENOMEM;

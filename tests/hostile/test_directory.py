@@ -131,6 +131,19 @@ def test_many_roots_of_our_name_do_not_hide_ours(roots):
     assert "1 data directories removed" in roots.probing("gc", uid=ALICE).stdout
 
 
+def test_gc_below_a_named_root_leaves_the_others(roots):
+    """PROBING_DATA_DIR of this shell says where to clean up; other jobs did not have it."""
+    pid = roots.dead(ALICE)
+    roots.directory("/tmp/mine", ALICE)
+    mine = roots.directory("/tmp/mine/999999-1", ALICE)
+    roots.file("/tmp/mine/999999-1/info", ALICE, b"pid: 999999\n")
+    env = {"PROBING_DATA_DIR": "/tmp/mine/"}
+    done = roots.probing("gc", uid=ALICE, env=env)
+    assert "1 data directories removed, 0 kept (below /tmp/mine" in done.stdout, done.stdout
+    assert not mine.exists()
+    assert str(pid) in roots.probing("list", "--dead", uid=ALICE, env=env).stdout
+
+
 def test_hard_links_and_directories_in_it_go_alone(roots, trap):
     file, _ = victim(roots, 0)
     os.link(file, trap / "strings")
