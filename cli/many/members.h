@@ -110,7 +110,7 @@ const char *member_label(const struct members *all, const struct member *m, char
 void members_list(const struct members *all, const bool *which, struct buf *ret);
 
 /* A process's environment as /proc has it, or, where a Python has set its rank itself since it
- * began (mp.spawn, Ray, Lightning), as it is now (*ret_late; NULL: all the same); and a NUL more,
+ * began (mp.spawn, Lightning), as it is now (*ret_late; NULL: all the same); and a NUL more,
  * which counts.  0 or -errno, as apart_read(); caller buf_done()s either way. */
 struct buf;
 #define FIND_ENVIRONMENT_BYTES ((size_t)8 << 20) /* Linux gives a program 6 MiB at most */
