@@ -24,6 +24,8 @@ LWS_WRAPPED = ("lws_cancel_service_pt", "lws_close_free_wsi", "lws_ssl_capable_r
 OLD_GLIBC = ("-Wl,--push-state,--no-as-needed -l:libpthread.so.0 -l:libdl.so.2 "
              "-Wl,--pop-state").split()
 
+# Of the compilers that have built it.
+NEWEST_TRIED = {"gcc": 14, "clang": 14}
 # Before tests in Python: other Pythons and another torch; building one from its sources takes long.
 NEWER = "sh scripts/tools/newer_python.sh %s; PROBING_TEST_TORCH=$$(sh scripts/tools/" \
     "newer_torch.sh) " % ("--free-threaded" if "full" in COMMAND_LINE_TARGETS else "")
@@ -196,6 +198,16 @@ def builds_asked(env):
     return [(mode, cc, folder_of(env, mode, cc)) for mode, cc in asked]
 
 
+def werror(env, cc):
+    """Warnings are errors, but not those of a compiler that is newer than all that have been tried:
+    they must not keep people from building."""
+    asked = subprocess.run([cc, "-dumpversion"], stdout=subprocess.PIPE,
+                           universal_newlines=True, check=False)
+    major = asked.stdout.split(".")[0].strip()
+    newest = NEWEST_TRIED["clang" if "clang" in cc else "gcc"]
+    return [] if major.isdigit() and int(major) > newest else ["-Werror"]
+
+
 def folder_of(env, mode, cc):
     """release, asan, clang, clang-asan, aarch64, aarch64-clang-debug: under build/."""
     words = [env["arch"]] * env["FOREIGN"] + ["clang"] * ("clang" in cc)
@@ -242,8 +254,8 @@ def generate(env):
              "Module": module, "UserProgram": command,
              "HelperProgram": helper_program,
              "HasMain": has_main, "Static": static, "UnitTests": unit_tests,
-             "BuildsAsked": builds_asked, "Tier": tier, "TestAliases": test_aliases,
-             "LicensesText": packages.licenses_text,
+             "BuildsAsked": builds_asked, "Werror": werror, "Tier": tier,
+             "TestAliases": test_aliases, "LicensesText": packages.licenses_text,
              "InstallAliases": packages.install_aliases}
     for name, function in words.items():
         env.AddMethod(function, name)
