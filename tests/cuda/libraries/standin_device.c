@@ -7,7 +7,9 @@
  */
 #include "tests/cuda/libraries/standin.h"
 
-static uint64_t next_begin;
+#include <stdatomic.h>
+
+static _Atomic uint64_t next_begin;
 
 /* The next thing begins then, of CLOCK_REALTIME, whenever the program comes to say it. */
 EXPORT void standin_begin(uint64_t ns)
@@ -17,9 +19,8 @@ EXPORT void standin_begin(uint64_t ns)
 
 static uint64_t begins_at(void)
 {
-    uint64_t begin = next_begin ? next_begin : now();
-    next_begin = 0;
-    return begin;
+    uint64_t begin = next_begin ? atomic_exchange(&next_begin, 0) : 0;
+    return begin ? begin : now();
 }
 
 static struct made made_call(uint32_t kind, uint32_t id, uint64_t begin, uint64_t end,
