@@ -29,7 +29,7 @@ def test_windows_while_four_threads_launch(world, version):
     assert d.rows(SUMS % ("count", "kernel_stats", n)) == windows
     assert d.rows(SUMS % ("kernels", "device_time", n)) == windows
     begun, traced = d.tracing("begun", "traced_ns")
-    assert begun > len(windows) and traced > 0
+    assert begun >= len(windows) and traced > 0
     asked = d.target.probing("cuda")
     assert asked.returncode == 0, asked.stderr
     assert " windows; of the time between nothing is known" in asked.stdout

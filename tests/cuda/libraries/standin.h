@@ -50,7 +50,7 @@ struct user {
 
 extern struct standin {
     pthread_mutex_t lock;
-    const struct cupti_version *version;
+    const struct cupti_version *_Atomic version;
     struct user users[USERS];
     uint8_t sharing;                /* as CUPTI_ACTIVITY_ATTR_MULTIPLE_SUBSCRIBER_STATE */
     uint32_t correlation, calls[4]; /* calls: enable, disable, flush, register */
