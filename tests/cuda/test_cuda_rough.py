@@ -138,7 +138,7 @@ HANGS = ["cuptiActivityEnable", "cuptiActivityFlushAll", "cuptiActivityDisable"]
 if os.environ.get("PROBING_TEST_FULL"):
     HANGS += ["cuptiGetVersion", "cuptiGetTimestamp", "cuptiGetCallbackName",
               "cuptiActivityRegisterCallbacks", "cuptiActivityEnableAndDump",
-              "cuptiActivityEnableRuntimeApi", "cuptiActivityEnableDriverApi",
+              "cuptiActivityEnableRuntimeApi",
               "cuptiActivityGetNextRecord", "cuptiActivityGetNumDroppedRecords",
               "cuptiSetThreadIdType", "cuptiGetThreadIdType"]
 
