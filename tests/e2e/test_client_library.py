@@ -99,7 +99,7 @@ def test_names_of_the_library(installed):
 
 def test_rows_of_a_process(world, ask):
     target = world.start("/bin/sleep", "600")
-    target.inject()
+    target.inject("--wait")  # the loader may be at it still
     sql = "select n, n * 2 as twice from (select 1 as n union all select 2)"
     asked = run(ask, target.pid, sql)
     assert (asked.stdout, asked.returncode) == ("n,twice\n1,2\n2,4\n", 0), asked.stderr
@@ -148,7 +148,7 @@ def started(ask, *words):
 def watched(world, ask):
     """A process that adds rows, and the example that follows them."""
     target = world.start("/bin/sleep", "600")
-    target.inject()
+    target.inject("--wait")  # the loader may be at it still
     heartbeat = world.tmp / "heartbeat.so"
     shutil.copy(BUILD / "sdk" / "template.so", heartbeat)
     assert target.probing("plugin", "load", str(heartbeat)).returncode == 0
@@ -178,7 +178,7 @@ def test_a_process_that_dies_ends_its_streams(watched):
 def test_an_answer_that_is_cut_is_an_error(world, ask):
     """The process dies in the middle of a long one: what came is printed, and nothing is well."""
     target = world.start("/bin/sleep", "600")
-    target.inject()
+    target.inject("--wait")  # the loader may be at it still
     reads = started(ask, target.pid, "select n from generate_series(1, 1000000000) n")
     assert reads.stdout.readline() == "n\n"
     os.kill(target.pid, signal.SIGKILL)
