@@ -13,7 +13,6 @@
 #include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <time.h>
 
 #include "cupti/others.h"
@@ -148,8 +147,7 @@ static bool may_write(struct pass *p, const struct object *o, uintptr_t at)
     if (at < o->relro_start || at >= o->relro_end)
         return page_is_writable(p->pages, at);
     if (!p->open && !page_is_writable(p->pages, at))
-        p->open = mprotect((void *)o->relro_start, o->relro_end - o->relro_start,
-                           PROT_READ | PROT_WRITE) == 0;
+        p->open = object_open(o);
     return p->open;
 }
 
@@ -191,7 +189,7 @@ static int look_at_object(struct dl_phdr_info *info, size_t size, void *arg)
     p->open = false;
     object_slots(&o, write_slot, p);
     if (p->open)
-        (void)mprotect((void *)o.relro_start, o.relro_end - o.relro_start, PROT_READ);
+        object_close(&o);
     return 0;
 }
 

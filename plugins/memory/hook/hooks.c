@@ -17,7 +17,6 @@
 #include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -307,8 +306,7 @@ static bool may_write(struct pass *p, const struct object *o, uintptr_t at)
         p->waits = true;
         return false;
     }
-    p->open = mprotect((void *)o->relro_start, o->relro_end - o->relro_start,
-                       PROT_READ | PROT_WRITE) == 0;
+    p->open = object_open(o);
     return p->open;
 }
 
@@ -339,7 +337,7 @@ static void write_object(struct pass *p, const struct object *o)
     p->open = p->waits = false;
     object_slots(o, write_slot, p);
     if (p->open)
-        (void)mprotect((void *)o->relro_start, o->relro_end - o->relro_start, PROT_READ);
+        object_close(o);
 }
 
 static bool is_left_alone(const struct object *o)

@@ -8,6 +8,7 @@
 #include "sdk/lib/slots/object.h"
 
 #include <string.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 #if defined(__x86_64__)
@@ -313,4 +314,15 @@ void object_slots(const struct object *o,
         look_at(&w, &o->calls[i]);
     for (size_t i = 0; i < o->n_rela; i++)
         look_at(&w, &o->rela[i]);
+}
+
+bool object_open(const struct object *o)
+{
+    return mprotect((void *)o->relro_start, o->relro_end - o->relro_start,
+                    PROT_READ | PROT_WRITE) == 0;
+}
+
+void object_close(const struct object *o)
+{
+    (void)mprotect((void *)o->relro_start, o->relro_end - o->relro_start, PROT_READ);
 }

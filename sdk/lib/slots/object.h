@@ -55,4 +55,9 @@ void object_slots(const struct object *o,
                              _Atomic uintptr_t *slot, enum slot_kind kind, uintptr_t own),
                   void *arg);
 
+/* The slots that the dynamic linker has made read-only: to be written, and as it left them.  Not
+ * before it has finished with them (page.h).  false: the kernel refuses, and nothing has changed. */
+bool object_open(const struct object *o);
+void object_close(const struct object *o);
+
 #endif
