@@ -56,7 +56,7 @@ void object_slots(const struct object *o,
                   void *arg);
 
 /* The slots that the dynamic linker has made read-only: to be written, and as it left them.  Not
- * before it has finished with them (page.h).  false: the kernel refuses, and nothing has changed. */
+ * before it has finished with them (page.h).  false: the kernel refuses, nothing has changed. */
 bool object_open(const struct object *o);
 void object_close(const struct object *o);
 
