@@ -84,7 +84,7 @@ def compiled(env, sources):
         names = floor_map(env)
         for node in objects:
             env.Depends(node, names)
-            env.AddPostAction(node, Action("$OBJCOPY --redefine-syms=%s $TARGET" % names, None))
+            env.AddPostAction(node, Action("$OBJCOPY --redefine-syms=%s $TARGET" % names.path, None))
     return objects
 
 
@@ -96,7 +96,7 @@ def packed(env, folder, *patterns):
     script = env.File("#scripts/tools/pack.py")
     made = env.Command([folder + "/pack.c", folder + "/pack.h"], files,
                        Action("/usr/bin/python3 %s $TARGETS %s ${SOURCES.srcpath}" %
-                              (script, env.Dir(folder).srcnode()), "pack $TARGET"))
+                              (script.path, env.Dir(folder).srcnode().path), "pack $TARGET"))
     env.Depends(made, script)
     return compiled(env, [made[0]])
 
