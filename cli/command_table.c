@@ -387,7 +387,8 @@ static const struct cli_command own_commands[] = {
      .options =
          {{"--to", NULL, "URL", "the destination"},
           {"--tables", NULL, "NAMES", "tables to send: python.*,system.*"},
-          {"--every", NULL, "TIME", "how often to look for new rows; 10s by default"},
+          {"--interval", NULL, "TIME", "how often to look for new rows; 10s by default"},
+          {"--every", NULL, "TIME", "an older name of --interval"},
           {"--state", NULL, "FILE",
            "remembers what has been sent; in ~/.local/state/probing by default"},
           {"--secret", NULL, "FILE", "first line of FILE: a token, or the user's password"},

@@ -6,7 +6,7 @@
 
 Which modules take the time; how the loss goes; whether it waits for data:
 
-    probing -t PID inject --plugin torch -D torch.exprs=loss@train,acc1@train
+    probing -t PID inject --plugin torch -D torch.variables=loss@train,acc1@train
     probing -t PID query "select module, stage, avg(duration) as sec from python.torch_trace where stage like 'post %' group by module, stage order by sec desc limit 5"
     probing -t PID query "select local_step, name, value_f64 from python.variables order by ts desc limit 4"
     probing -t PID query "select avg(step_duration_sec) as step, avg(dataloader_sec) as data, avg(forward_sec) as forward, avg(backward_sec) as backward from python.torch_step_timing"

@@ -67,10 +67,10 @@ static int take(void *arg, const char *option, const char *value)
         w->once = true;
     else if (strcmp(option, "--max-series") == 0)
         return take_number(option, value, &w->max_series);
-    else { /* --every */
+    else { /* --interval */
         int rc = parse_ns(value, &w->every_ns);
         return rc < 0                        ? rc
-               : w->every_ns < NS_PER_S / 10 ? err_set(-EINVAL, "--every is 100ms or more")
+               : w->every_ns < NS_PER_S / 10 ? err_set(-EINVAL, "--interval is 100ms or more")
                                              : 0;
     }
     return 0;

@@ -75,7 +75,7 @@ static const struct probing_column utilization[] = {
     PROBING_I64_COLUMN("used_bytes", PROBING_BYTES, "device memory in use, by all processes"),
     PROBING_I64_COLUMN("total_bytes", PROBING_BYTES, "device memory"),
     PROBING_F64_COLUMN("mem_used_pct", PROBING_PERCENT, "used_bytes of total_bytes"),
-    PROBING_I64_COLUMN("own_bytes", PROBING_BYTES,
+    PROBING_I64_COLUMN("process_bytes", PROBING_BYTES,
                        "device memory that this process uses; NULL: none, or the driver does not "
                        "see it under this number, as in a container"),
     PROBING_I64_COLUMN("processes", PROBING_COUNT,
@@ -109,7 +109,7 @@ static const struct probing_column partitions[] = {
     PROBING_I64_COLUMN("used_bytes", PROBING_BYTES, "its memory in use, by all processes"),
     PROBING_I64_COLUMN("total_bytes", PROBING_BYTES, "its memory"),
     PROBING_F64_COLUMN("mem_used_pct", PROBING_PERCENT, "used_bytes of total_bytes"),
-    PROBING_I64_COLUMN("own_bytes", PROBING_BYTES, "of that this process uses"),
+    PROBING_I64_COLUMN("process_bytes", PROBING_BYTES, "of that this process uses"),
     PROBING_I64_COLUMN("processes", PROBING_COUNT, "that use it"),
 };
 
@@ -188,7 +188,7 @@ static const struct probing_column devices[] = {
     PROBING_I64_COLUMN("nvlinks", PROBING_COUNT, "links to other devices"),
     PROBING_STR_COLUMN("driver_version", "of the kernel's driver"),
     PROBING_STR_COLUMN("cuda_version", "the newest that the driver can"),
-    PROBING_STR_COLUMN("maker", "NVIDIA"),
+    PROBING_STR_COLUMN("vendor", "NVIDIA"),
 };
 
 static const char *text(const char *from)

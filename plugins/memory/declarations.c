@@ -49,8 +49,8 @@
                                 "null, null from memory.frees where " SINCE ") a group by " PLACE \
                                 " having sum(n) > 0"
 
-#define USAGE                                                                                 \
-    "select ts as timestamp, (rss_bytes - coalesce(own_bytes, 0)) / 1048576.0 as memory_mb, " \
+#define USAGE                                                                                     \
+    "select ts as timestamp, (rss_bytes - coalesce(probing_bytes, 0)) / 1048576.0 as memory_mb, " \
     "null::double as gpu_memory_mb from memory.usage"
 #define TORCH_DEVICES                                                                     \
     "select ts as timestamp, null::double as memory_mb, allocated as gpu_memory_mb from " \
@@ -124,6 +124,13 @@ static const struct probing_table_name tables[] = {
     {"memory.live"},    {"memory.stacks"}, {"memory.usage"},
     {"memory.events"},  {"memory.parts"},  {"memory.sampling"}};
 
+/* Names that settings had before. */
+static const struct probing_alias aliases[] = {
+    {"memory.heap_walk", "mallinfo_max_bytes"}, {"memory.snapshot_every", "snapshot_interval"},
+    {"memory.python", "python_allocator"},      {"memory.high", "high_pct"},
+    {"memory.oom_near", "oom_near_pct"},        {"memory.growth", "growth_bytes"},
+};
+
 const struct probing_declarations memory_declares = {
     .size = sizeof(memory_declares),
     .n_views = PROBING_LENGTH(views),
@@ -135,4 +142,7 @@ const struct probing_declarations memory_declares = {
     .n_tables = PROBING_LENGTH(tables),
     .table_size = sizeof(tables[0]),
     .tables = tables,
+    .n_aliases = PROBING_LENGTH(aliases),
+    .alias_size = sizeof(aliases[0]),
+    .aliases = aliases,
 };

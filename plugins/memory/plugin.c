@@ -36,7 +36,7 @@ struct plugin {
     struct hooks_about about;  /* lock: mutex; as memory_tick() last saw it */
     char unseen[320];          /* lock: mutex; of it, and of Python */
     const char *unseen_python; /* of domains_unseen(), for the objects of `about` */
-    _Atomic bool domains;      /* memory.python */
+    _Atomic bool domains;      /* memory.python_allocator */
     _Atomic bool no_python;    /* the domains are not in, as there is no Python yet */
 };
 
@@ -57,7 +57,7 @@ static const struct probing_config settings[] = {
      .type = PROBING_F64,
      .unit = PROBING_PERCENT,
      .flags = PROBING_LIVE},
-    {.name = "snapshot_every",
+    {.name = "snapshot_interval",
      .value = "60s",
      .doc = "time between two periodic snapshots of what is alive; 0: none",
      .type = PROBING_I64,
@@ -66,7 +66,7 @@ static const struct probing_config settings[] = {
      .min = 0,
      .max = INT64_MAX},
     USAGE_SETTINGS,
-    {.name = "python",
+    {.name = "python_allocator",
      .value = "off",
      .doc = "on: sample Python's small blocks as well (up to 512 bytes), of which malloc() never "
             "hears",
@@ -174,28 +174,29 @@ static const struct probing_column sampling_columns[] = {
     PROBING_COLUMN("since", PROBING_TIME, PROBING_NS,
                    "since when allocations are sampled: what was allocated before is in no stack"),
     PROBING_STR_COLUMN("allocator", "the allocator that stands behind malloc()"),
-    PROBING_I64_COLUMN("objects", PROBING_COUNT, "loaded files whose calls of it are seen"),
-    PROBING_I64_COLUMN("slots", PROBING_COUNT, "pointers to functions that are ours for that"),
-    PROBING_STR_COLUMN("unseen", "what cannot be seen here; NULL: nothing is known to be"),
+    PROBING_I64_COLUMN("hooked_files", PROBING_COUNT, "loaded files whose calls of it are seen"),
+    PROBING_I64_COLUMN("hooked_pointers", PROBING_COUNT,
+                       "their pointers to functions that lead to ours for that"),
+    PROBING_STR_COLUMN("not_seen", "what cannot be seen here; NULL: nothing is known to be"),
     PROBING_I64_COLUMN("sample_bytes", PROBING_BYTES,
                        "mean number of bytes between two samples now: memory.sample_bytes, or more "
                        "where samples would take more than memory.max_overhead_pct, or be more "
                        "than the plugin's thread can read"),
-    PROBING_I64_COLUMN("sample_bytes_asked", PROBING_BYTES, "memory.sample_bytes"),
+    PROBING_I64_COLUMN("sample_bytes_setting", PROBING_BYTES, "memory.sample_bytes"),
     PROBING_I64_COLUMN("sample_bytes_max", PROBING_BYTES,
                        "largest sample_bytes since sampling began: what was allocated meanwhile in "
                        "less than some times of it may be in no sample"),
     PROBING_I64_COLUMN("samples", PROBING_COUNT, "samples taken"),
     PROBING_I64_COLUMN("lost", PROBING_COUNT, "samples dropped for want of room"),
-    PROBING_I64_COLUMN("bare", PROBING_COUNT,
+    PROBING_I64_COLUMN("without_stack", PROBING_COUNT,
                        "samples without a stack, as the plugin's thread was too slow"),
     PROBING_I64_COLUMN("skipped", PROBING_COUNT,
                        "samples that were due while their thread took one, and were not taken"),
     PROBING_I64_COLUMN("live", PROBING_COUNT, "samples that are not freed yet"),
     PROBING_I64_COLUMN("live_bytes", PROBING_BYTES, "estimate: the bytes that they stand for"),
-    PROBING_I64_COLUMN("spent_ns", PROBING_NS,
+    PROBING_I64_COLUMN("program_cpu_ns", PROBING_NS,
                        "CPU time that samples have taken in the program's threads, in all"),
-    PROBING_I64_COLUMN("own_cpu_ns", PROBING_NS, "CPU time of the plugin's own thread")};
+    PROBING_I64_COLUMN("probing_cpu_ns", PROBING_NS, "CPU time of the plugin's own thread")};
 
 static int scan_sampling(void *self, struct probing_rows *out) /* [worker] */
 {
@@ -313,11 +314,12 @@ static int configure_python(struct plugin *p, const char *value)
 {
     bool on = strcmp(value, "on") == 0;
     if (!on && strcmp(value, "off") != 0)
-        return probing_failf(p->host, -EINVAL, "memory.python is on or off, not '%s'", value);
+        return probing_failf(p->host, -EINVAL, "memory.python_allocator is on or off, not '%s'",
+                             value);
     const char *why = NULL;
     int rc = on && p->hooks ? put_domains_in(p, &why) : 0;
     if (rc < 0)
-        return probing_failf(p->host, rc, "memory.python stays off: %s", why);
+        return probing_failf(p->host, rc, "memory.python_allocator stays off: %s", why);
     if (!on)
         domains_out();
     atomic_store_explicit(&p->domains, on, memory_order_relaxed);
@@ -329,7 +331,7 @@ static int configure_python(struct plugin *p, const char *value)
 static int memory_configure(void *self, const char *name, const char *value)
 {
     struct plugin *p = self;
-    if (strcmp(name, "python") == 0)
+    if (strcmp(name, "python_allocator") == 0)
         return configure_python(p, value);
     int rc = sampler_configure(p->sampler, name, value);
     return rc == -ENOENT ? usage_configure(p->usage, name, value) : rc;
@@ -346,7 +348,7 @@ static int memory_start(void *self)
         const char *why = NULL;
         rc = put_domains_in(p, &why);
         if (rc < 0) {
-            (void)probing_failf(p->host, rc, "memory.python cannot be on: %s", why);
+            (void)probing_failf(p->host, rc, "memory.python_allocator cannot be on: %s", why);
             hooks_out(p->hooks);
             p->hooks = NULL;
         }

@@ -57,14 +57,14 @@
 #define SAMPLED_BYTES                                                                     \
     "count(*) as samples, sum(count) as count, sum(bytes) as bytes, "                     \
     "sqrt(sum((count - 1) * count * size * size))::bigint as bytes_error, sum(case when " \
-    "freed is null then bytes else 0 end) as kept_bytes"
+    "freed is null then bytes else 0 end) as live_bytes"
 #define STEPS_OF(of)                                                                            \
     "(select s.*, f.freed from memory.samples s left join (select sample_id, ts as freed from " \
     "memory.frees) f on s.sample_id = f.sample_id where s.step is not null" of ")"
 #define BY_STEP                                                                                  \
     "select step, min(a.ts) as ts, " SAMPLED_BYTES                                               \
     ", case when max(e.ended) is not null then sum(case when freed is null or freed > e.ended "  \
-    "then bytes else 0 end) end as left_bytes from " STEPS_OF(                                   \
+    "then bytes else 0 end) end as live_at_end_bytes from " STEPS_OF(                            \
         "") " a left join (select "                                                              \
             "local_step, max(ts) as ended from python.torch_step_timing group by local_step) e " \
             "on "                                                                                \
@@ -96,8 +96,8 @@
 
 static const struct probing_view views[] = {
     {"memory.by_step", BY_STEP,
-     "what each training step allocates (estimates of plugin memory): left_bytes was there when "
-     "the step ended, kept_bytes is now",
+     "what each training step allocates (estimates of plugin memory): live_at_end_bytes was "
+     "still there when the step ended, live_bytes is now",
      NO_STEP_SAMPLED},
     {"memory.by_module", BY_MODULE,
      "what modules and optimizers allocate in a step (estimates of plugin memory, of the last 100 "
@@ -105,7 +105,7 @@ static const struct probing_view views[] = {
      NO_STEP_SAMPLED},
     /* Where plugin memory is loaded, too: its first of this name, whichever was loaded last. */
     {"memory_usage",
-     "select ts as timestamp, (rss_bytes - coalesce(own_bytes, 0)) / 1048576.0 as memory_mb, "
+     "select ts as timestamp, (rss_bytes - coalesce(probing_bytes, 0)) / 1048576.0 as memory_mb, "
      "null::double as gpu_memory_mb from memory.usage union all select ts as timestamp, "
      "null::double as memory_mb, allocated as gpu_memory_mb from python.torch_trace where "
      "allocated is not null and device like 'cuda%'",
@@ -140,7 +140,8 @@ static const struct probing_view views[] = {
      "python.variables v where name <> 'nonfinite' and value_type is not null) k "
      "window w as (partition by local_step)) l where place = 1",
      "steps of the training loop whose variables are recorded: the loss, else the first variable",
-     "select 'no step has one of torch.exprs: ' || name || ' was ' || value from python.variables "
+     "select 'no step has one of torch.variables: ' || name || ' was ' || value from "
+     "python.variables "
      "where value_type is null and not exists (select 1 from python.variables where value_type is "
      "not null and name <> 'nonfinite') order by ts desc limit 1"},
     /* Where plugin nccl is loaded, too: its first of this name, whichever was loaded last. */
@@ -182,7 +183,10 @@ static const struct probing_alias aliases[] = {
     {"probing.sample_rate", "sample_rate"},
     /* names that they had before */
     {"torch.every", "sample_every"},
-    {"torch.baseline", "shadow_every"},
+    {"torch.baseline", "baseline_every"},
+    {"torch.shadow_every", "baseline_every"},
+    {"torch.exprs", "variables"}, /* PROBING_TORCH_EXPRS of the Rust probing */
+    {"torch.layers", "modules"},
     {"torch.nan", "detect_nan"},
 };
 

@@ -29,14 +29,16 @@ static int say(char *text, uint32_t size, const char *why)
 static int why_variables(const struct settings *set, char *text, uint32_t size)
 {
     if (!set->exprs[0])
-        return say(text, size, "torch.exprs is empty: config torch.exprs=loss,lr,grad_norm");
+        return say(text, size,
+                   "torch.variables is empty: config torch.variables=loss,lr,grad_norm");
     if (set->rate <= 0 && !set->every && !set->exprs_chosen)
         return say(text, size,
                    "torch.profiling is off: config torch.profiling=on, or name what to keep in "
-                   "torch.exprs");
+                   "torch.variables");
     if (steps_seen() == 0)
         return say(text, size, NO_STEP);
-    (void)snprintf(text, size, "none of torch.exprs (%.150s) was there at the end of %llu steps",
+    (void)snprintf(text, size,
+                   "none of torch.variables (%.150s) was there at the end of %llu steps",
                    set->exprs, (unsigned long long)steps_seen());
     return 0;
 }
@@ -48,7 +50,7 @@ static int why_trace(const struct settings *set, char *text, uint32_t size)
                    "torch.profiling is off (torch.sample_rate=0): config torch.profiling=on");
     if (set->layers[0]) {
         (void)snprintf(text, size,
-                       "none of torch.layers (%.150s) has been called since the torch plugin was "
+                       "none of torch.modules (%.150s) has been called since the torch plugin was "
                        "loaded",
                        set->layers);
         return 0;

@@ -81,7 +81,7 @@ static const struct probing_column timing_columns[N_TIMING] = {
                        "what ended the step: optimizer, backward (followed by a forward, without "
                        "an optimizer), forward (a second one of the model) or probing.step"),
     PROBING_I64_COLUMN("is_shadow", PROBING_PLAIN,
-                       "1: the step has no rows, to measure what rows cost (torch.shadow_every)"),
+                       "1: the step has no rows, to measure what rows cost (torch.baseline_every)"),
     PROBING_I64_COLUMN("shadow_normal", PROBING_COUNT,
                        "number of steps between two shadow steps; NULL: there are none"),
     PROBING_I64_COLUMN("shadow_baseline", PROBING_COUNT,

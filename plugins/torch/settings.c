@@ -32,12 +32,12 @@ const struct probing_config settings_table[] = {
      .doc = "share of the steps that are recorded, 0 to 1",
      .type = PROBING_F64,
      .flags = PROBING_LIVE},
-    {.name = "layers",
+    {.name = "modules",
      .value = "",
      .flags = PROBING_LIVE,
      .type = PROBING_STR,
      .doc = "modules to record, separated by commas, with * as a wildcard; empty: all"},
-    {.name = "shadow_every",
+    {.name = "baseline_every",
      .value = BASELINE,
      .type = PROBING_I64,
      .unit = PROBING_COUNT,
@@ -64,7 +64,7 @@ const struct probing_config settings_table[] = {
      .max = 1,
      .doc = "measure how long calls take on the GPU, with events in its streams, in "
             "python.torch_device_time"},
-    {.name = "exprs",
+    {.name = "variables",
      .value = EXPRS,
      .flags = PROBING_LIVE,
      .type = PROBING_STR,
@@ -89,7 +89,7 @@ const struct probing_config settings_table[] = {
      .value = "",
      .flags = PROBING_LIVE,
      .type = PROBING_STR,
-     .doc = "several settings at once: on, off or a sample rate, then exprs=..., layers=..., "
+     .doc = "several settings at once: on, off or a sample rate, then variables=..., modules=..., "
             "backward=on"},
     {.name = NULL},
 };
@@ -167,7 +167,7 @@ static int set_exprs(const char *text, char *ret)
 {
     char list[LIST_BYTES];
     struct expression e;
-    int rc = set_list("exprs", text, list);
+    int rc = set_list("variables", text, list);
     for (const char *p = list; rc == 0 && *p;) {
         size_t n = exprs_length(p, ",");
         if (!exprs_parse(p, n, &e)) {
@@ -175,7 +175,7 @@ static int set_exprs(const char *text, char *ret)
             (void)snprintf(one, sizeof(one), "%.*s", (int)(n < 80 ? n : 80), p);
             rc = probing_failf(
                 torch_state.host, -EINVAL,
-                "torch.exprs needs names like loss, loss@train, meter.avg@Trainer.step or "
+                "torch.variables needs names like loss, loss@train, meter.avg@Trainer.step or "
                 "metrics[\"acc\"], and computes nothing (of a tensor, item, min, max, mean and "
                 "norm come by themselves): '%s'",
                 one);
@@ -192,7 +192,10 @@ static const char *part_name(const char *name)
 {
     static const char *const older[][2] = {
         {"every", "sample_every"},
-        {"baseline", "shadow_every"},
+        {"baseline", "baseline_every"},
+        {"shadow_every", "baseline_every"},
+        {"exprs", "variables"}, /* as the Rust probing says it */
+        {"layers", "modules"},
         {"nan", "detect_nan"},
     };
     for (size_t i = 0; i < sizeof(older) / sizeof(older[0]); i++)
@@ -212,7 +215,7 @@ static int set_one(struct settings *s, const char *name, const char *value)
             s->rate = 1.0 / s->every;
         return rc;
     }
-    if (strcmp(name, "shadow_every") == 0)
+    if (strcmp(name, "baseline_every") == 0)
         return set_count(name, value, 0, &s->baseline);
     if (strcmp(name, "comm_timeout") == 0) {
         uint32_t seconds;
@@ -229,12 +232,12 @@ static int set_one(struct settings *s, const char *name, const char *value)
         return set_switch(name, value, &s->memory);
     if (strcmp(name, "device_times") == 0)
         return set_switch(name, value, &s->device_times);
-    if (strcmp(name, "exprs") == 0) {
+    if (strcmp(name, "variables") == 0) {
         int rc = set_exprs(value, s->exprs);
         s->exprs_chosen = strcmp(s->exprs, EXPRS) != 0;
         return rc;
     }
-    if (strcmp(name, "layers") == 0) {
+    if (strcmp(name, "modules") == 0) {
         s->layers_version++;
         return set_list(name, value, s->layers);
     }
@@ -242,9 +245,9 @@ static int set_one(struct settings *s, const char *name, const char *value)
         return set_rate(s, value);
     return probing_failf(
         torch_state.host, -EINVAL,
-        "torch.profiling has no part '%.80s'; there are on, off, a rate, exprs=, "
-        "layers=, sample_rate=, sample_every=, backward=, detect_nan=, memory=, device_times=, "
-        "shadow_every=",
+        "torch.profiling has no part '%.80s'; there are on, off, a rate, variables=, "
+        "modules=, sample_rate=, sample_every=, backward=, detect_nan=, memory=, device_times=, "
+        "baseline_every=",
         name);
 }
 
@@ -261,7 +264,7 @@ static int set_word(struct settings *s, const char *word)
     return set_one(s, word, "");
 }
 
-/* "on,exprs=loss@train,acc1@train,layers=encoder.*": a word without `=` belongs to the list before
+/* "on,exprs=loss@train,acc1@train,modules=encoder.*": a word without `=` belongs to the list before
  * it. */
 static int set_profiling(struct settings *s, const char *line)
 {
@@ -282,7 +285,8 @@ static int set_profiling(struct settings *s, const char *line)
         }
         *equals = '\0';
         char *value = equals + 1, *end = value + exprs_length(value, ",");
-        bool list = strcmp(part, "exprs") == 0 || strcmp(part, "layers") == 0;
+        const char *name = part_name(part);
+        bool list = strcmp(name, "variables") == 0 || strcmp(name, "modules") == 0;
         while (list && *end && end[1 + exprs_length(end + 1, ",=")] != '=')
             end += 1 + exprs_length(end + 1, ",");
         char *next = *end ? end + 1 : NULL;
@@ -317,13 +321,13 @@ static void tell_others(const struct settings *old, const struct settings *new, 
     } all[] = {
         {"sample_every", every, new->every != old->every},
         {"sample_rate", rate, new->rate < old->rate || new->rate > old->rate},
-        {"shadow_every", baseline, new->baseline != old->baseline},
+        {"baseline_every", baseline, new->baseline != old->baseline},
         {"backward", new->backward ? "on" : "off", new->backward != old->backward},
         {"memory", new->memory ? "on" : "off", new->memory != old->memory},
         {"device_times", new->device_times ? "on" : "off", new->device_times != old->device_times},
         {"detect_nan", new->nan ? "on" : "off", new->nan != old->nan},
-        {"exprs", new->exprs, strcmp(new->exprs, old->exprs) != 0},
-        {"layers", new->layers, strcmp(new->layers, old->layers) != 0},
+        {"variables", new->exprs, strcmp(new->exprs, old->exprs) != 0},
+        {"modules", new->layers, strcmp(new->layers, old->layers) != 0},
         {"profiling", "", begun}}; /* else it still comes, and the last one set is right */
     for (size_t i = 0; part && i < sizeof(all) / sizeof(all[0]); i++)
         if (all[i].changed && strcmp(all[i].name, name) != 0)
@@ -355,9 +359,9 @@ void settings_init(void)
     struct settings old, first;
     settings_take_over(&old);
     first = (struct settings){.every = 1, .rate = 1, .layers_version = old.layers_version + 1};
-    (void)set_count("shadow_every", BASELINE, 0, &first.baseline);
+    (void)set_count("baseline_every", BASELINE, 0, &first.baseline);
     (void)set_one(&first, "comm_timeout", COMM_TIMEOUT);
-    (void)set_one(&first, "exprs", EXPRS);
+    (void)set_one(&first, "variables", EXPRS);
     settings_hand(&first);
 }
 

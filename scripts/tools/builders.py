@@ -84,7 +84,8 @@ def compiled(env, sources):
         names = floor_map(env)
         for node in objects:
             env.Depends(node, names)
-            env.AddPostAction(node, Action("$OBJCOPY --redefine-syms=%s $TARGET" % names.path, None))
+            rename = "$OBJCOPY --redefine-syms=%s $TARGET" % names.path
+            env.AddPostAction(node, Action(rename, None))
     return objects
 
 

@@ -107,7 +107,7 @@ class Workload:
         self.optimizer, self.work, self.steps, self.calls = optimizer, work, steps, calls
 
     def step(self):
-        loss = self.work()  # noqa: F841 torch.exprs finds it here while the optimizer steps
+        loss = self.work()  # noqa: F841 torch.variables finds it here while the optimizer steps
         self.optimizer.step()
 
 

@@ -165,7 +165,7 @@ def check_nvml(python):
             assert [uuid, name] == ours[:2] and abs(float(total) - ours[2]) < 2, "another one"
         assert len(smi) == len(devices), "another number of devices"
         print("   this process's own bytes:", job.rows(
-            "select own_bytes from gpu.utilization order by ts desc limit 1"))
+            "select process_bytes from gpu.utilization order by ts desc limit 1"))
         print(job.probing("gpu"))
     finally:
         job.close()

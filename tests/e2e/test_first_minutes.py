@@ -203,12 +203,12 @@ def test_a_plugin_of_the_start_waits_for_what_it_needs(world):
                           "    time.sleep(0.02)\nimport torch\nprint('imported')\nwhile True:\n"
                           "    time.sleep(0.02)" % str(flag), python=DEBIAN_PYTHON)
     target.wait_line("ready")
-    done = target.inject("-D", "torch.exprs=loss")
+    done = target.inject("-D", "torch.variables=loss")
     assert "torch is not imported" in done.stderr and "it waits" in done.stderr
     flag.touch()
     target.wait_line("imported")
     wait_for(lambda: "torch" in plugins_of(target), "plugin torch")
-    assert target.probing("config", "get", "torch.exprs").stdout == "loss\n"
+    assert target.probing("config", "get", "torch.variables").stdout == "loss\n"
 
 
 def test_a_process_cannot_name_files_for_the_command(world):

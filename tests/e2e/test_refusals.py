@@ -380,7 +380,7 @@ def test_settings_that_cannot_be(world):
     target.wait_line("ready")
     done = target.probing("inject", "-D", "probing.max_memory=lots", "-D", "nonsense.key=1", "-D",
                           "probing.nope=3", "-D", "probing.retention=1h", "-D",
-                          "probing.max_offline_data=1GB", "-D", "torch.exprs=loss@train")
+                          "probing.max_offline_data=1GB", "-D", "torch.variables=loss@train")
     assert done.returncode == 1
     said = done.stderr.splitlines()
     assert "torch is not imported" in said[0] and "it waits for that" in said[0]
@@ -389,7 +389,7 @@ def test_settings_that_cannot_be(world):
     assert "lots" in said[0] and "stays 1GB" in said[0]
     assert "nonsense.key" in said[1] and "no plugin 'nonsense'" in said[1]
     assert "probing.nope" in said[2]
-    assert "torch.exprs=loss@train" in done.stdout
+    assert "torch.variables=loss@train" in done.stdout
     held = dict(target.rows("select name, value from probing.settings"))
     assert held["probing.max_memory"] == "1GB" and held["probing.retention"] == "1h"
     assert held["probing.max_offline_data"] == "1GB"

@@ -264,12 +264,13 @@ def test_what_is_not_run_is_in_the_pages():
 
 
 NO_NAMES = set("""torch.profiler torch.distributed torch.compile probing.every probing.name
-    probing.lua probing.version python.x memory.high memory.oom_near nccl.so probing.python_loss
+    probing.lua probing.version python.x memory.high memory.oom_near memory.growth nccl.so
+    probing.python_loss
     host.name cpu.cfs_quota_us probing.rank process.pid python.samples python.stacks""".split())
 
 
 def test_names_of_the_pages_are_tables_or_settings(job):
-    """`torch.shadow_every`, `python.gc`: what stands so in a page is there, and called so."""
+    """`torch.baseline_every`, `python.gc`: what stands so in a page is there, and called so."""
     known = set()
     for sql in ("show all", "select schema || '.' || name from probing.tables",
                 "select table_schema || '.' || table_name from information_schema.tables"):

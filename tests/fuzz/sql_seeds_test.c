@@ -94,7 +94,7 @@ static const struct {
       I64("dst_rank")},
      7},
     {"memory", "memory.samples", {TIME("ts"), I64("bytes"), F64("count"), STR("function_name")}, 4},
-    {"memory", "memory.usage", {TIME("ts"), I64("rss_bytes"), I64("own_bytes")}, 3}};
+    {"memory", "memory.usage", {TIME("ts"), I64("rss_bytes"), I64("probing_bytes")}, 3}};
 #define N_SHAPES (sizeof(shapes) / sizeof(*shapes))
 
 static int scan(void *self, struct probing_rows *out)

@@ -35,7 +35,7 @@ def test_devices_and_who_uses_them(world):
     assert "GPU 2" in target.probing("gpu", "--all").stdout
     told = json.loads(target.probing("gpu", "--json").stdout)
     assert [g["state"] for g in told["gpus"]] == ["lost", "ok", "ok"]
-    assert told["gpus"][1]["own_bytes"] == 2 * GIB and told["gpus"][2]["visible"] == 0
+    assert told["gpus"][1]["process_bytes"] == 2 * GIB and told["gpus"][2]["visible"] == 0
     target.kill()
     dead = target.probing("gpu")
     assert dead.returncode == 0, dead.stderr

@@ -24,7 +24,7 @@ def test_a_device_is_told_as_nvml_tells_it(world):
         "visible": 1, "ordinal": 0, "pci_bus_id": "00000000:65:00.0", "minor": 0,
         "compute_capability": "8.0", "partition_mode": "off", "gpu_instance": None,
         "compute_instance": None, "power_limit_w": 400, "nvlinks": 12,
-        "driver_version": "550.54.15", "cuda_version": "12.4", "maker": "NVIDIA"}]
+        "driver_version": "550.54.15", "cuda_version": "12.4", "vendor": "NVIDIA"}]
     first, second = named(target, "select * from gpu.utilization order by ts limit 2")
     assert first["wall_ns"] is None and second["wall_ns"] > 0
     # No rate from one reading, and nothing has been sent between two that are the same.
@@ -32,7 +32,7 @@ def test_a_device_is_told_as_nvml_tells_it(world):
     assert {second[k] for k in second if k.endswith("_per_sec")} == {0}
     for key, value in {"device_id": 0, "state": "ok", "gpu_util_pct": 37, "mem_util_pct": 12,
                        "used_bytes": 3 * GIB, "total_bytes": 80 * GIB, "mem_used_pct": 3.75,
-                       "own_bytes": None, "processes": 0, "power_w": 250.5, "energy_j": 5,
+                       "process_bytes": None, "processes": 0, "power_w": 250.5, "energy_j": 5,
                        "temperature_c": 61, "sm_clock_mhz": 1410, "mem_clock_mhz": 1593,
                        "throttle_reasons": "power cap", "ecc_corrected": 3,
                        "ecc_uncorrected": 0}.items():
@@ -110,8 +110,8 @@ def test_processes_on_the_devices(world):
         [0, None, 4000000000, None, "compute", 77, 0],
         [0, None, target.pid, "sleep", "compute", GIB, 1],
         [1, None, target.pid, "sleep", "graphics", 2 * GIB, 1]]
-    assert target.rows("select device_id, own_bytes, processes from gpu.utilization order by ts "
-                       "desc, device_id limit 2") == [[1, 2 * GIB, 1], [0, GIB, 3]]
+    assert target.rows("select device_id, process_bytes, processes from gpu.utilization order by "
+                       "ts desc, device_id limit 2") == [[1, 2 * GIB, 1], [0, GIB, 3]]
     machine.devices["1"]["graphics"] = " ".join("%d:1" % pid for pid in range(1, 301))
     machine.write()
     wait_for(lambda: "300 processes on GPUs are not listed" in

@@ -156,7 +156,7 @@ def test_an_allocator_in_the_program_is_said(world):
     target.wait_line("ready")
     target.inject("--plugin", "memory")
     words = "what the program itself allocates, as malloc() is part of it"
-    assert target.rows("select unseen from memory.sampling") == [[words]]
+    assert target.rows("select not_seen from memory.sampling") == [[words]]
     assert words in " ".join(target.probing("memory").stdout.split())
     assert target.probing("plugin", "stop", "memory").returncode == 0
     assert target.alive()

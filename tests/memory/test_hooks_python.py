@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""memory.python: Python's small blocks are sampled, once, and its allocators are put back."""
+"""memory.python_allocator: small blocks are sampled, once, and Python's allocators put back."""
 import json
 import os
 import sys
@@ -70,7 +70,7 @@ def python(request):
 def test_small_blocks_are_seen_once_and_large_ones_by_malloc(world, python):
     program = Python(world, python)
     program.target.inject("--wait", "--plugin", "memory", "-D", "memory.sample_bytes=4096",
-                          "-D", "memory.python=on", "-D", "memory.max_overhead_pct=0")
+                          "-D", "memory.python_allocator=on", "-D", "memory.max_overhead_pct=0")
     program("keep.append([bytes(200 + i % 2) for i in range(50000)])")   # 233 bytes and one more
     wait_for(lambda: program.is_within("python", 11.7e6, 20e6), lambda: program.told("python"))
     # of malloc() the list itself, as it grows, not the blocks; no arena: those are 12 MB
@@ -99,7 +99,7 @@ def test_on_and_off_while_threads_allocate(world, python):
 
 def test_another_tool_that_stands_before_us(world):
     program = Python(world, sys.executable)
-    program.target.inject("--wait", "--plugin", "memory", "-D", "memory.python=on")
+    program.target.inject("--wait", "--plugin", "memory", "-D", "memory.python_allocator=on")
     program("tracemalloc.start()")
     assert program.set("python", "off").returncode == 0
     refused = program.set("python", "on")   # it goes on calling us: twice would never end
@@ -119,7 +119,7 @@ def test_where_all_is_malloc_it_is_refused(world):
     assert refused.returncode != 0
     assert "allocates all by malloc()" in refused.stderr
     bad = program.set("python", "perhaps")
-    assert "memory.python is on or off, not 'perhaps'" in bad.stderr
+    assert "memory.python_allocator is on or off, not 'perhaps'" in bad.stderr
 
 
 def test_where_mimalloc_is_inside_it_is_said(world):
@@ -133,9 +133,9 @@ def test_where_mimalloc_is_inside_it_is_said(world):
         target.wait_line("ready")
         target.inject("--plugin", "memory")
         words = "what Python allocates for itself, as this one has mimalloc inside"
-        assert target.rows("select unseen from memory.sampling") == [[words]], path
+        assert target.rows("select not_seen from memory.sampling") == [[words]], path
         assert words in " ".join(target.probing("memory").stdout.split())
-        done = target.probing("config", "memory.python=on")
+        done = target.probing("config", "memory.python_allocator=on")
         assert done.returncode != 0 and "mimalloc" in done.stderr, done.stderr
 
 
@@ -143,7 +143,7 @@ def test_a_python_that_begins_later(world):
     """launch loads the plugin before there is an interpreter."""
     end = world.tmp / "end"
     target = world.start(
-        str(CLI), "launch", "--plugin", "memory", "-D", "memory.python=on",
+        str(CLI), "launch", "--plugin", "memory", "-D", "memory.python_allocator=on",
         "-D", "memory.sample_bytes=4096", "--", sys.executable, "-c",
         "import os, sys, time\nprint('pid', os.getpid(), flush=True)\nkeep = []\n"
         "while not os.path.exists(sys.argv[1]):\n"

@@ -21,7 +21,7 @@ SERVICE = ("import time\n"
            "    n += 1\n"
            "    handle(n)\n"
            "    time.sleep(0.01)\n")
-FAST = ("-D", "memory.snapshot_every=1s", "-D", "memory.sample_bytes=32KB",
+FAST = ("-D", "memory.snapshot_interval=1s", "-D", "memory.sample_bytes=32KB",
         "-D", "memory.max_overhead_pct=0")
 
 

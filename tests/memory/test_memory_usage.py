@@ -33,7 +33,7 @@ def test_rows_come_while_it_changes_and_say_how_much(world):
     target.wait_line("full")
     shared.wait_for(lambda: target.rows("select max(rss_bytes) > %d from memory.usage"
                                         % (100 * MB)) == [[True]], "a row after the growth")
-    rows = target.rows("select rss_bytes, anon_bytes + file_bytes + shmem_bytes, own_bytes, "
+    rows = target.rows("select rss_bytes, anon_bytes + file_bytes + shmem_bytes, probing_bytes, "
                        "limit_of, peak_rss_bytes from memory.usage order by ts")
     for rss, parts, own, limit_of, peak in rows:
         assert rss == parts and peak >= rss and 0 < own < rss, rows
@@ -47,7 +47,7 @@ def test_rows_come_while_it_changes_and_say_how_much(world):
 
 
 def test_parts_are_those_of_the_process(world):
-    target = grown(world, 50, 2, "-D", "memory.heap_walk=1GB")
+    target = grown(world, 50, 2, "-D", "memory.mallinfo_max_bytes=1GB")
     target.wait_line("full")
     parts = {row[0]: row[1:] for row in target.rows("select part, bytes, note from memory.parts")}
     status = dict(re.findall(r"^(\w+):\s+(\d+) kB", open("/proc/%d/status" % target.pid).read(),
@@ -61,13 +61,13 @@ def test_parts_are_those_of_the_process(world):
     assert len(named) == len(set(map(tuple, named))), named  # memory.live: a view of the dead, too
     heap = json.loads(target.probing("heap").stdout)
     assert heap["allocator"] == "glibc" and heap["used_bytes"] >= 100 * MB, heap
-    target.probing("config", "memory.heap_walk=0")
+    target.probing("config", "memory.mallinfo_max_bytes=0")
     heap_used = target.rows("select bytes, note from memory.parts where part = 'heap_used'")[0]
     assert heap_used[0] is None and "--heap" in heap_used[1], heap_used
 
 
 def test_the_report_in_words_and_json(world):
-    target = grown(world, 50, 2, "-D", "memory.heap_walk=1GB")
+    target = grown(world, 50, 2, "-D", "memory.mallinfo_max_bytes=1GB")
     target.wait_line("full")
     said = target.probing("memory").stdout
     assert re.search(r"^  resident +\d+(\.\d)? MB  #+$", said, flags=re.M), said
@@ -91,15 +91,15 @@ def test_without_the_plugin_it_says_what_the_core_knows(world):
 
 
 def test_events_by_a_limit_of_ones_own(world):
-    target = grown(world, 60, 2, "-D", "memory.limit=120MB", "-D", "memory.growth=60MB",
+    target = grown(world, 60, 2, "-D", "memory.limit=120MB", "-D", "memory.growth_bytes=60MB",
                    "-D", "memory.interval=250ms")
     target.wait_line("full")
 
     def seen():
         return {row[0] for row in target.rows("select event from memory.events")}
     shared.wait_for(lambda: seen() >= {"memory.high", "memory.oom_near", "memory.growth"}, seen)
-    rows = target.rows("select event, limit_of, limit_bytes, what from memory.events where event "
-                       "<> 'memory.growth'")
+    rows = target.rows("select event, limit_of, limit_bytes, message from memory.events where "
+                       "event <> 'memory.growth'")
     for event, limit_of, limit, what in rows:
         assert (limit_of, limit) == ("memory.limit", 120 * MB), rows
         assert "memory.limit" in what, rows

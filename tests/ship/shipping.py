@@ -79,8 +79,8 @@ def ship(world, targets, to, *more, once=True, env=None):
 def start_ship(world, targets, to, *more):
     """A `ship` that goes on; its state file is the same as that of ship()."""
     (world.tmp / "state").mkdir(mode=0o700, exist_ok=True)
-    return world.start(str(CLI), "-t", targets, "ship", "--to", to, "--every", "100ms", "--state",
-                       str(world.tmp / "state" / "ship.json"), *more)
+    return world.start(str(CLI), "-t", targets, "ship", "--to", to, "--interval", "100ms",
+                       "--state", str(world.tmp / "state" / "ship.json"), *more)
 
 
 def state_of(world):

@@ -63,7 +63,7 @@ def test_a_cut_in_the_middle(job):
     job.network.set(two, one, rate_kbit=2000)
     for number, n in ((1, 100), (2, 20000), (3, 100)):
         add(job, number, n)
-    ship = job.begin(1, *words(job, "--every", "100ms"))
+    ship = job.begin(1, *words(job, "--interval", "100ms"))
     wait_for(lambda: table(job, 2)[1], "rows of the second under way")
     job.network.cut(two)
     add(job, 3, 50)

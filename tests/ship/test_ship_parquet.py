@@ -121,7 +121,7 @@ def test_a_relay_that_is_lost_is_started_again(world):
     (world.tmp / "state").mkdir(mode=0o700)
     add(rank, 30)
     asker = world.start(str(CLI), "-t", "ssh:node/%d" % rank.pid, "ship", "--to",
-                        "parquet:%s" % out, "--every", "100ms", "--tables", "python.loss",
+                        "parquet:%s" % out, "--interval", "100ms", "--tables", "python.loss",
                         "--state", str(world.tmp / "state" / "ship.json"),
                         env={"PROBING_RSH": str(shell), "PROBING_REMOTE": str(CLI)})
     wait_for(lambda: steps(out) == list(range(30)), lambda: steps(out))
@@ -585,7 +585,7 @@ def test_words(world):
                         (("--to", "otlp+http://h:70000"), "port that is none"),
                         (("--to", "otlp+http://h/a b"), "blank"),
                         (("--to", "parquet:"), "needs a folder"),
-                        (("--to", "parquet:x", "--every", "1ms"), "100ms or more"),
+                        (("--to", "parquet:x", "--interval", "1ms"), "100ms or more"),
                         ((), "needs a destination")):
         done = world.probing("-t", pid, "ship", *words)
         assert done.returncode == 2 and said in done.stderr, (words, done.stderr)

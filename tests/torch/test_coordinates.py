@@ -30,7 +30,7 @@ def job(world, python):
     two = [start(world, python, "coordinates.py", str(world.tmp / ("answer.%d" % rank)), str(rank),
                  str(world.tmp / "store")) for rank in range(2)]
     for target in two:
-        for setting in "torch.exprs=loss", "torch.baseline=0":
+        for setting in "torch.variables=loss", "torch.baseline=0":
             done = target.probing("config", setting)
             assert done.returncode == 0, done.stderr
     (world.tmp / "go").touch()
@@ -96,7 +96,7 @@ def test_the_launchers_environment(world, python):
 
 def test_steps_without_rows_are_told(world, python):
     two = start(world, python, "steps.py", str(world.tmp / "answer"))
-    assert two.probing("config", "torch.shadow_every=4").returncode == 0
+    assert two.probing("config", "torch.baseline_every=4").returncode == 0
     (world.tmp / "go").touch()
     two.wait_line("done")
     rows = two.rows("select step, is_shadow, sampled, shadow_normal, shadow_baseline, sample_mode "

@@ -129,10 +129,10 @@ def test_tables_without_rows_say_why(world, python):
     for form, place in [("table", "stdout"), ("csv", "stderr"), ("jsonl", "stderr")]:
         done = case.target.probing("query", "--format", form, "select * from training_logs")
         assert no_step in getattr(done, place) and "incomplete" not in done.stderr, form
-    done = case.target.probing("config", "torch.exprs=")
+    done = case.target.probing("config", "torch.variables=")
     assert done.returncode == 0, done.stderr
-    assert "torch.exprs is empty" in empty(case, "select * from training_logs")
-    done = case.target.probing("config", "torch.exprs=no_such")
+    assert "torch.variables is empty" in empty(case, "select * from training_logs")
+    done = case.target.probing("config", "torch.variables=no_such")
     assert done.returncode == 0, done.stderr
     case.run()
     why = empty(case, "select * from training_logs")

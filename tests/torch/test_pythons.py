@@ -49,7 +49,7 @@ def test_hooks_with_a_stand_in_for_torch(world, cpython):
     if is_threaded(cpython):
         pytest.skip("it is refused there")
     case = Case(world, "standin.py", cpython, cold=True)
-    done = case.target.probing("config", "torch.shadow_every=0")
+    done = case.target.probing("config", "torch.baseline_every=0")
     assert done.returncode == 0, done.stderr
     left = "True function False function []"
     assert said(case, LEFT) != left
@@ -80,7 +80,7 @@ def test_variables_where_their_functions_keep_them(world, cpython):
         pytest.skip("it is refused there")
     case = Case(world, "standin.py", cpython, "variables", cold=True)
     names = ("x", "a", "held", "own@Thing.turn", "everywhere", "nowhere")
-    done = case.target.probing("config", "torch.exprs=" + ",".join(names))
+    done = case.target.probing("config", "torch.variables=" + ",".join(names))
     assert done.returncode == 0, done.stderr
     wanted = case.run()
     for name in names[:4]:

@@ -235,14 +235,14 @@ def test_bytes_by_step_and_by_module(world, python):
     shared.wait_for(lambda: target.rows(
         "select max(step) >= (select max(local_step) from python.torch_step_timing) and "
         "max(step) >= %d from memory.samples" % (first + 57)) == [[True]], "the last samples")
-    steps = target.rows("select bytes, bytes_error, left_bytes, kept_bytes from memory.by_step "
-                        "where step between %d and %d" % (first, first + 50))
+    steps = target.rows("select bytes, bytes_error, live_at_end_bytes, live_bytes from "
+                        "memory.by_step where step between %d and %d" % (first, first + 50))
     assert len(steps) == 51
     for bytes_, error, left, kept in steps:
         assert near((bytes_, error), 24 << 20) or near((bytes_, error), 32 << 20), steps
         assert left < 9 << 20 and kept <= left, steps
     rows = {(row[0], row[1]): row[2:] for row in target.rows(
-        "select module, coalesce(stage, function_name), steps, bytes, bytes_error, kept_bytes, "
+        "select module, coalesce(stage, function_name), steps, bytes, bytes_error, live_bytes, "
         "bytes_per_step from memory.by_module")}
     n, allocated, error, kept, per_step = rows["uses", "post forward"]
     assert n > 50 and near((allocated, error), n * (8 << 20)) and kept == 0, rows
@@ -310,7 +310,7 @@ def test_losses_in_a_list_are_found_with_who_keeps_their_graphs(world, python):
     target = world.python(LEAKING, python)
     target.wait_line("ready")
     target.inject("--plugin", "python", "--plugin", "torch", "--plugin", "memory",
-                  "-D", "memory.snapshot_every=1s", "-D", "memory.sample_bytes=64KB",
+                  "-D", "memory.snapshot_interval=1s", "-D", "memory.sample_bytes=64KB",
                   "-D", "memory.max_overhead_pct=0")
 
     # 20 steps fill the cache; the snapshot that --since begins with is of up to a second, 30 steps,

@@ -40,7 +40,7 @@ def test_names_are_those_of_named_modules(world, python):
 def test_names_while_modules_move(world, python):
     """Shared by two models, renamed, replaced, taken out, wrapped: as named_modules() says then."""
     case = Case(world, "renamed.py", python)
-    done = case.target.probing("config", "torch.shadow_every=0")
+    done = case.target.probing("config", "torch.baseline_every=0")
     assert done.returncode == 0, done.stderr
     wanted = case.run()
     assert case.counts() == wanted
@@ -287,7 +287,7 @@ def test_variables_and_the_first_nan(world, python):
     missing = case.target.rows("select name, func from python.variables where value like "
                                "'not there at the end of 10 steps' order by 1")
     assert missing == [["loss", "elsewhere"], ["nothing", "train"], ["number", "Other.step"]]
-    told = case.target.rows("select count(*) from probing.log where text like 'torch.exprs: %'")
+    told = case.target.rows("select count(*) from probing.log where text like 'torch.variables: %'")
     assert told == [[3]]
     names = case.target.rows("select distinct name, func from python.variables order by 1, 2")
     assert ["kept", "train"] in names and ["model.last.weight.grad.nan", "<module>"] in names
@@ -329,7 +329,7 @@ def test_training_logs_without_a_loss(world, python):
 def test_a_loss_that_no_function_has(world, python, kind):
     """As with transformers' Trainer and Lightning: its frame is gone when the step ends."""
     case = Case(world, "losses.py", python, kind)
-    done = case.target.probing("config", "torch.exprs=loss")
+    done = case.target.probing("config", "torch.variables=loss")
     assert done.returncode == 0, done.stderr
     wanted = case.run()["losses"]
     rows = case.target.rows("select step, loss from training_logs order by step")
@@ -340,15 +340,16 @@ def test_a_loss_that_no_function_has(world, python, kind):
 
 def test_what_is_not_there_is_told_on_the_screen(world, python):
     case = Case(world, "losses.py", python, "scalar")
-    done = case.target.probing("config", "torch.exprs=acc@train,loss")
+    done = case.target.probing("config", "torch.variables=acc@train,loss")
     assert done.returncode == 0, done.stderr
     case.run()
     screen = case.target.probing("torch").stdout
-    assert "torch.exprs: acc of train was not there" in screen and "torch.exprs: loss" not in screen
-    done = case.target.probing("config", "torch.exprs=loss")
+    assert "torch.variables: acc of train was not there" in screen
+    assert "torch.variables: loss" not in screen
+    done = case.target.probing("config", "torch.variables=loss")
     assert done.returncode == 0, done.stderr
     screen = case.target.probing("torch")
-    assert screen.returncode == 0 and "torch.exprs" not in screen.stdout, screen.stderr
+    assert screen.returncode == 0 and "torch.variables" not in screen.stdout, screen.stderr
 
 
 def test_the_first_nan_in_gradients(world, python):
@@ -383,7 +384,7 @@ def test_the_first_nan_under_autocast_in_checkpoints_and_scaled(world, python):
 
 def test_our_own_cost_has_what_is_read_of_variables(world, python):
     case = Case(world, "cost.py", python)
-    done = case.target.probing("config", "torch.exprs=kept@work")
+    done = case.target.probing("config", "torch.variables=kept@work")
     assert done.returncode == 0, done.stderr
     n = case.run()["steps"]
     rows = case.target.rows("select steps, overhead_sec from python.torch_step_timing "
@@ -398,20 +399,19 @@ def test_settings_as_people_write_them(world, python):
 
     def said(setting):
         return case.target.probing("config", setting)
-    for right in ("torch.exprs=loss", "torch.exprs= loss@train , meter.avg@train",
-                  "torch.exprs=x@<module>,model.0.weight.grad", "torch.exprs=",
-                  "torch.exprs=a[\"b,c\"]@train,d['e'][-1].f@T.step",
-                  "torch.profiling=on,exprs=a[\"b=c,d\"],e,nan=on", "torch.layers=*",
-                  "torch.layers=first, second.*", "torch.profiling=on, exprs=loss@train, acc@train",
+    for right in ("torch.variables=loss", "torch.variables= loss@train , meter.avg@train",
+                  "torch.variables=x@<module>,model.0.weight.grad", "torch.variables=",
+                  "torch.variables=a[\"b,c\"]@train,d['e'][-1].f@T.step",
+                  "torch.profiling=on,exprs=a[\"b=c,d\"],e,nan=on", "torch.modules=*",
+                  "torch.modules=first, second.*",
+                  "torch.profiling=on, variables=loss@train, acc@train",
                   "torch.profiling=random:0.5", "torch.profiling=rate=0.25",
                   "torch.sample_rate=0.1", "torch.profiling=off", "torch.profiling=true"):
         assert said(right).returncode == 0, right
-    for wrong in ("torch.exprs=1+1", "torch.exprs=a b", "torch.exprs=@", "torch.exprs=x@",
-                  "torch.exprs=x@y@z", "torch.exprs=..a", "torch.exprs=a..b", "torch.exprs=a.",
-                  "torch.exprs=f(x)", "torch.exprs=x@<>", "torch.exprs=loss.item()",
-                  "torch.exprs=a[", "torch.exprs=a[b]", "torch.exprs=a['b", "torch.exprs=a['']",
-                  "torch.exprs=[0]", "torch.exprs=a[1]b", "torch.exprs=a[99999999999]",
-                  "torch.layers=,,", "torch.sample_rate=2",
+    names = ["torch.variables=" + name for name in (
+        "1+1", "a b", "@", "x@", "x@y@z", "..a", "a..b", "a.", "f(x)", "x@<>", "loss.item()",
+        "a[", "a[b]", "a['b", "a['']", "[0]", "a[1]b", "a[99999999999]")]
+    for wrong in (*names, "torch.modules=,,", "torch.sample_rate=2",
                   "torch.sample_rate=-1", "torch.sample_rate=nan", "torch.profiling=on,foo=1",
                   "torch.comm_timeout=-1", "torch.nan=maybe", "torch.memory=2"):
         done = said(wrong)
@@ -430,8 +430,8 @@ def test_settings_that_set_others_say_so(world, python):
         result = case.target.probing(*words)
         assert result.returncode == 0, result.stderr
     done("config", "torch.profiling=0.25,backward=on,exprs=loss@train, acc,layers=a.*")
-    names = ("profiling", "sample_rate", "sample_every", "backward", "detect_nan", "exprs",
-             "layers")
+    names = ("profiling", "sample_rate", "sample_every", "backward", "detect_nan", "variables",
+             "modules")
     line = "0.25,backward=on,exprs=loss@train, acc,layers=a.*"
     said = [line, "0.25", "0", "on", "off", "loss@train,acc", "a.*"]
     assert holds(*names) == said

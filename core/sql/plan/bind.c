@@ -82,6 +82,25 @@ static const char *const other_names[][2] = {
     {"started", "started_at"},
     {"waiting", "buffered"},
     {"referrers", "refcount"},
+    {"kept_bytes", "program_bytes"},
+    {"own_bytes", "probing_bytes"},
+    {"own_bytes", "process_bytes"},
+    {"kept_bytes", "live_bytes"},
+    {"left_bytes", "live_at_end_bytes"},
+    {"what", "message"},
+    {"maker", "vendor"},
+    {"bare", "without_stack"},
+    {"objects", "hooked_files"},
+    {"slots", "hooked_pointers"},
+    {"unseen", "not_seen"},
+    {"spent_ns", "program_cpu_ns"},
+    {"own_cpu_ns", "probing_cpu_ns"},
+    {"sample_bytes_asked", "sample_bytes_setting"},
+    /* and in rows that older builds have stored */
+    {"program_bytes", "kept_bytes"},
+    {"probing_bytes", "own_bytes"},
+    {"process_bytes", "own_bytes"},
+    {"message", "what"},
 };
 
 const char *sql_other_name(const char *name, uint32_t *at)

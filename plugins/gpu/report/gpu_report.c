@@ -44,7 +44,7 @@ static const struct {
                       {"arg_max(used_bytes, ts)", "used_bytes"},
                       {"max(used_bytes)", "used_max_bytes"},
                       {"arg_max(total_bytes, ts)", "total_bytes"},
-                      {"arg_max(own_bytes, ts)", "own_bytes"},
+                      {"arg_max(process_bytes, ts)", "process_bytes"},
                       {"avg(power_w)", "power_w"},
                       {"arg_max(temperature_c, ts)", "temperature_c"},
                       {"max(temperature_c)", "temperature_max_c"},

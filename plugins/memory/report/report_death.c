@@ -155,10 +155,11 @@ static void read_death(const struct memory_args *w, const struct usage_report *r
                       "select coalesce(meaning, 'signal ' || signal::text) from crash.reports "
                       "where survived is null or survived = 0 order by ts desc limit 1",
                       take_crash, d);
-    (void)w->api->ask(w->api,
-                      "select event, what, extract(epoch from (select max(ts) from memory.usage) - "
-                      "ts) from memory.events order by ts desc limit 1",
-                      take_event, d);
+    (void)w->api->ask(
+        w->api,
+        "select event, message, extract(epoch from (select max(ts) from memory.usage) - "
+        "ts) from memory.events order by ts desc limit 1",
+        take_event, d);
     if (!is_this_boot(r))
         return;
     d->kills = kills_now(r) - r->oom_kills;

@@ -73,7 +73,7 @@ static int check_snapshots(const struct leaks *l)
         return rc;
     return report_fail(l->w->api, -ENODATA,
                        "growth is told of a time with two snapshots of what is alive, and in this "
-                       "time there %s; one comes each memory.snapshot_every (60s), and with "
+                       "time there %s; one comes each memory.snapshot_interval (60s), and with "
                        "probing memory --mark NAME",
                        found.value[0] == 1 ? "is only one" : "is none");
 }
@@ -361,11 +361,12 @@ static void show_doubt(const struct leaks *l)
     double told = 0;
     for (uint32_t i = 0; i < l->n; i++)
         told += l->found[i].at.bytes;
-    (void)snprintf(sql, sizeof(sql),
-                   "select b.kept_bytes - a.kept_bytes from (select * from memory.usage where "
-                   "ts >= to_timestamp(%.6f) order by ts limit 1) a cross join (select * from "
-                   "memory.usage order by ts desc limit 1) b",
-                   l->span.from);
+    (void)snprintf(
+        sql, sizeof(sql),
+        "select b.program_bytes - a.program_bytes from (select * from memory.usage where "
+        "ts >= to_timestamp(%.6f) order by ts limit 1) a cross join (select * from "
+        "memory.usage order by ts desc limit 1) b",
+        l->span.from);
     if (l->w->api->ask(l->w->api, sql, take_numbers, &kept) < 0 || !(kept.value[0] < told / HARDLY))
         return;
     char size[32];

@@ -142,11 +142,12 @@ static int take_sampling(void *arg, const struct probing_report_cell *cells, uin
 static void read_sampling(const struct memory_args *w, struct sampling *ret)
 {
     *ret = (struct sampling){.seconds = (double)NAN};
-    (void)w->api->ask(w->api,
-                      "select extract(epoch from now() - since), spent_ns + own_cpu_ns, lost, "
-                      "unseen, sample_bytes_asked, sample_bytes, sample_bytes_max "
-                      "from memory.sampling",
-                      take_sampling, ret);
+    (void)w->api->ask(
+        w->api,
+        "select extract(epoch from now() - since), program_cpu_ns + probing_cpu_ns, lost, "
+        "not_seen, sample_bytes_setting, sample_bytes, sample_bytes_max "
+        "from memory.sampling",
+        take_sampling, ret);
 }
 
 static void say(const struct memory_args *w, const char *text)

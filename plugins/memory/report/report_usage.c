@@ -85,13 +85,13 @@ static int read_growth(const struct memory_args *w, struct usage_report *r)
 {
     char sql[900], since[SINCE_BYTES];
     report_since(w, w->window_ns, since, sizeof(since));
-    (void)snprintf(
-        sql, sizeof(sql),
-        "select b.kept_bytes - a.kept_bytes, b.own_bytes - a.own_bytes, extract(epoch from "
-        "b.ts - a.ts), (select extract(epoch from min(ts)) from memory.usage) from "
-        "(select * from memory.usage where ts >= %s order by ts limit 1) a cross join "
-        "(select * from memory.usage order by ts desc limit 1) b",
-        since);
+    (void)snprintf(sql, sizeof(sql),
+                   "select b.program_bytes - a.program_bytes, b.probing_bytes - a.probing_bytes, "
+                   "extract(epoch from "
+                   "b.ts - a.ts), (select extract(epoch from min(ts)) from memory.usage) from "
+                   "(select * from memory.usage where ts >= %s order by ts limit 1) a cross join "
+                   "(select * from memory.usage order by ts desc limit 1) b",
+                   since);
     return w->api->ask(w->api, sql, take_growth, r);
 }
 
@@ -165,7 +165,7 @@ int usage_read(const struct memory_args *w, struct usage_report *r)
         rc = w->api->ask(
             w->api,
             "select rss_bytes, pss_bytes, peak_rss_bytes, anon_bytes, file_bytes, "
-            "shmem_bytes, swap_bytes, own_bytes, limit_bytes, limit_used_bytes, "
+            "shmem_bytes, swap_bytes, probing_bytes, limit_bytes, limit_used_bytes, "
             "available_bytes, limit_of, pressure_pct, oom_kills, cgroup, "
             "extract(epoch from ts), boot_id from memory.usage order by ts desc limit 1",
             take_last, r);
@@ -333,7 +333,7 @@ void usage_show_json(const struct usage_report *r, struct report_json *j)
     json_key(j, "growth");
     json_open(j, '{');
     json_number(j, "seconds", r->seconds);
-    json_number(j, "kept_bytes", r->grown);
+    json_number(j, "program_bytes", r->grown);
     json_number(j, "probing_bytes", r->own_grown);
     json_close(j, '}');
 }

@@ -491,7 +491,7 @@ int sampler_configure(struct sampler *s, const char *name, const char *value)
         return set_max_overhead(s, value);
     uint64_t number = 0;
     bool mean = strcmp(name, "sample_bytes") == 0;
-    if (!mean && strcmp(name, "snapshot_every") != 0)
+    if (!mean && strcmp(name, "snapshot_interval") != 0)
         return -ENOENT;
     (void)probing_parse_u64(value, UINT64_MAX, &number); /* checked by the core */
     if (!mean)

@@ -21,7 +21,7 @@ void sampler_free(struct sampler *s);
 int sampler_start(struct sampler *s);
 /* 0, or -EBUSY: a thread is inside. */
 int sampler_stop(struct sampler *s);
-/* One of the settings sample_bytes, snapshot_every; -ENOENT: it is none of them. */
+/* One of the settings sample_bytes, snapshot_interval; -ENOENT: it is none of them. */
 int sampler_configure(struct sampler *s, const char *name, const char *value);
 void sampler_forked(struct sampler *s); /* [child] */
 

@@ -52,8 +52,9 @@ static uint64_t setting(struct usage *u, enum setting s)
 
 int usage_configure(struct usage *u, const char *name, const char *value)
 {
-    static const char *const names[SETTINGS] = {"interval", "limit",         "high",     "oom_near",
-                                                "growth",   "growth_within", "heap_walk"};
+    static const char *const names[SETTINGS] = {
+        "interval",     "limit",         "high_pct",          "oom_near_pct",
+        "growth_bytes", "growth_within", "mallinfo_max_bytes"};
     uint64_t n;
     for (int i = 0; i < SETTINGS; i++) {
         if (strcmp(name, names[i]) != 0)
@@ -78,12 +79,12 @@ static const struct probing_column usage_columns[] = {
     PROBING_I64_COLUMN("pss_bytes", PROBING_BYTES,
                        "resident, what is shared by its share (smaps_rollup); asked once a minute "
                        "at most, NULL between"),
-    PROBING_I64_COLUMN("own_bytes", PROBING_BYTES,
+    PROBING_I64_COLUMN("probing_bytes", PROBING_BYTES,
                        "of rss_bytes probing's own: its heap, and its files of rows; measured each "
                        "ten seconds"),
-    PROBING_I64_COLUMN("kept_bytes", PROBING_BYTES,
+    PROBING_I64_COLUMN("program_bytes", PROBING_BYTES,
                        "what the program has allocated and not given back: private and shared "
-                       "memory, resident or swapped, without own_bytes and without pages of files"),
+                       "memory, resident or swapped, without probing_bytes and pages of files"),
     PROBING_I64_COLUMN("limit_bytes", PROBING_BYTES,
                        "the limit of which the largest share is used; NULL: there is none"),
     PROBING_I64_COLUMN("limit_used_bytes", PROBING_BYTES, "what counts against that limit"),
@@ -111,7 +112,7 @@ static const struct probing_column event_columns[] = {
     PROBING_I64_COLUMN("available_bytes", PROBING_BYTES, "memory available on the machine")};
 
 static const struct probing_table_desc event_table = PROBING_TEXT_TABLE(
-    "events", event_columns, "what", "what has happened to the process's memory");
+    "events", event_columns, "message", "what has happened to the process's memory");
 
 static union probing_cell bytes(uint64_t n)
 {

@@ -42,18 +42,18 @@ bool usage_is_hasty(struct usage *u);
         USAGE_SETTING("limit", "0", PROBING_BYTES, 0, INT64_C(1) << 50,                          \
                       "what the process should not exceed, for the events; 0: only what the "    \
                       "system sets"),                                                            \
-        USAGE_SETTING("high", "90", PROBING_PERCENT, 0, 100,                                     \
+        USAGE_SETTING("high_pct", "90", PROBING_PERCENT, 0, 100,                                 \
                       "memory.high happens above this share of the limit; 0: never"),            \
-        USAGE_SETTING("oom_near", "97", PROBING_PERCENT, 0, 100,                                 \
+        USAGE_SETTING("oom_near_pct", "97", PROBING_PERCENT, 0, 100,                             \
                       "memory.oom_near happens above this share of the limit, or where it will " \
                       "be reached in three seconds; 0: never"),                                  \
-        USAGE_SETTING("growth", "1GB", PROBING_BYTES, 0, INT64_C(1) << 50,                       \
+        USAGE_SETTING("growth_bytes", "1GB", PROBING_BYTES, 0, INT64_C(1) << 50,                 \
                       "memory.growth happens when the process has grown by so much within "      \
                       "memory.growth_within; 0: never"),                                         \
         USAGE_SETTING("growth_within", "10m", PROBING_NS, PROBING_NS_PER_S,                      \
                       INT64_C(30) * 86400 * 1000000000, "the time for memory.growth"),           \
-        USAGE_SETTING("heap_walk", "16MB", PROBING_BYTES, 0, INT64_C(1) << 31,                   \
-                      "memory.parts walks glibc's free lists up to a heap of this size: who "    \
-                      "allocates waits meanwhile")
+        USAGE_SETTING("mallinfo_max_bytes", "16MB", PROBING_BYTES, 0, INT64_C(1) << 31,          \
+                      "memory.parts asks glibc's mallinfo() up to a heap of this size: it "      \
+                      "walks the free lists, and who allocates waits meanwhile")
 
 #endif

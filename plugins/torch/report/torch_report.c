@@ -269,7 +269,7 @@ static void suspect_communication(struct torch_report *r)
 static void suspect_missing(struct torch_report *r, const struct torch_figures *f)
 {
     lines_add(&r->suspicions,
-              "torch.exprs: %s was not there at the end of ten steps, so it is not kept\n",
+              "torch.variables: %s was not there at the end of ten steps, so it is not kept\n",
               f->text);
 }
 
@@ -284,7 +284,7 @@ static int suspect_names(struct torch_report *r)
                    r->api->target != PROBING_TARGET_LIVE
                        ? ""
                        : " and strpos((select max(value) from probing.settings where name = "
-                         "'torch.exprs'), case when func is null then name else name || '@' || "
+                         "'torch.variables'), case when func is null then name else name || '@' || "
                          "func end) > 0");
     return ask(r, sql, suspect_missing, NULL);
 }
@@ -484,7 +484,7 @@ static const struct probing_report_command commands[] = {
      .doc = "summary of a torch training loop: step time, its parts, slow modules, problems",
      .text = "Made of the newest minute of data of plugin torch, of a live process or of one that "
              "has ended. The cost of probing is shown twice: as it was measured, and as the "
-             "difference between steps with rows and steps without (torch.shadow_every). `torch "
+             "difference between steps with rows and steps without (torch.baseline_every). `torch "
              "profile` runs torch's own profiler for some steps and writes a trace that Perfetto "
              "and Chrome open; table torch.ops has the totals.",
      PROBING_REPORT_LISTS(options, examples),

@@ -30,18 +30,19 @@ static const struct probing_column columns[N_VARIABLES] = {
      .doc = "function that the variable belongs to, or a module"},
     {.name = "name",
      .type = PROBING_STR,
-     .doc = "name as in torch.exprs; a tensor with several numbers has .min, .max, .mean, .norm "
-            "and .nan"},
+     .doc =
+         "name as in torch.variables; a tensor with several numbers has .min, .max, .mean, .norm "
+         "and .nan"},
     {.name = "value_type",
      .type = PROBING_STR,
      .doc = "class of the value; NULL: the value was not read"},
     {.name = "value_f64", .type = PROBING_F64, .doc = "value, if it is a number"},
 };
 
-const struct probing_table_desc variables_table =
-    PROBING_TEXT_TABLE("python.variables", columns, "value",
-                       "variables of the program at the end of each step (torch.exprs), and what "
-                       "torch.detect_nan finds");
+const struct probing_table_desc variables_table = PROBING_TEXT_TABLE(
+    "python.variables", columns, "value",
+    "variables of the program at the end of each step (torch.variables), and what "
+    "torch.detect_nan finds");
 
 struct wanted {
     /* one expression of the setting */
@@ -274,11 +275,12 @@ static void tell_missing(const struct wanted *w)
     (void)snprintf(function, sizeof(function), "%.*s", (int)w->e.func_n, w->e.func);
     (void)snprintf(text, sizeof(text), "not there at the end of %u steps", MISSED_STEPS);
     variables_add(object_intern(function), w->name, NULL, NULL, text);
-    (void)snprintf(text, sizeof(text),
-                   "torch.exprs: '%s%s%s' was not there at the end of %u steps: no such variable%s",
-                   w->name, *function ? "@" : "", function, MISSED_STEPS,
-                   *function ? " in that function, or it does not run while a step ends"
-                             : " in a function that runs while a step ends");
+    (void)snprintf(
+        text, sizeof(text),
+        "torch.variables: '%s%s%s' was not there at the end of %u steps: no such variable%s",
+        w->name, *function ? "@" : "", function, MISSED_STEPS,
+        *function ? " in that function, or it does not run while a step ends"
+                  : " in a function that runs while a step ends");
     torch_state.host->log(torch_state.host, PROBING_WARN, text);
 }
 
