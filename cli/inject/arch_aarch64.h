@@ -269,6 +269,13 @@ static inline void arch_rewind(arch_registers *r)
     r->set.pc -= ARCH_SVC_BYTES;
 }
 
+/* The kernel chooses restart_syscall(2) after the stop, where we cannot keep it from that. */
+static inline bool arch_call_anew(arch_registers *r)
+{
+    (void)r;
+    return false;
+}
+
 /* The kernel has done it at the stop; who waits for a while begins anew. */
 static inline void arch_restart(arch_registers *r)
 {

@@ -214,6 +214,16 @@ static inline void arch_rewind(arch_registers *r)
     r->orig_rax = (uint64_t)-1;
 }
 
+/* A wait that the kernel would go on with by restart_syscall(2): let it begin the call again, with
+ * all of its time, unless a handler runs first.  true: so it was. */
+static inline bool arch_call_anew(arch_registers *r)
+{
+    bool restarts = (int64_t)r->orig_rax >= 0 && (int64_t)r->rax == -516; /* RESTARTBLOCK */
+    if (restarts)
+        r->rax = (uint64_t)-514; /* ERESTARTNOHAND */
+    return restarts;
+}
+
 /* What the kernel would do on the way out of the stop: -ERESTARTSYS, NOINTR, NOHAND, RESTARTBLOCK.
  * For the way back that serves when we are dead and no kernel does it. */
 static inline void arch_restart(arch_registers *r)

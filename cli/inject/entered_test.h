@@ -32,6 +32,7 @@
 #include "cli/inject/retry.c"
 #include "cli/inject/safe_point.c"
 #include "cli/inject/seccomp.c"
+#include "cli/inject/seccomp_program.c"
 #include "cli/inject/starved.c"
 #include "cli/inject/target_files.c"
 #include "cli/inject/tracee.c"

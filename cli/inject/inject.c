@@ -447,7 +447,7 @@ static int enter(struct target *t, const struct library *l, const struct inject_
     (void)pthread_sigmask(SIG_BLOCK, &all, &kept);
     t->deadline_ns = clock_monotonic() + t->timeout_ns;
     int rc = limits_check(t);
-    if (rc == 0 && !t->present_start)
+    if (rc == 0)
         rc = filter_check(t);
     if (rc == 0)
         rc = tracee_find(t);

@@ -36,6 +36,7 @@
 #define SCRATCH_BYTES 0x60000u /* 276 KiB of stack */
 
 #define CAVES_MAX 4
+#define FILTERS_KNOWN_MAX 32
 
 /* Code in which a thread must not be used. */
 struct avoid {
@@ -79,6 +80,13 @@ struct target {
     uint32_t n_avoid;
     uint64_t present_start; /* probing_start of a core that is mapped already, 0: none */
     char present_version[32];
+
+    /* seccomp.c */
+    bool filtered;   /* one of its threads is under a filter */
+    bool no_restart; /* a filter may kill for restart_syscall(), by which the kernel goes on with a
+                      * wait that a stop has ended */
+    uint64_t filters_known[FILTERS_KNOWN_MAX]; /* hashes of those that do no harm */
+    uint32_t n_filters_known;
 
     /* tracee.c: the thread used */
     pid_t tid;
@@ -131,8 +139,12 @@ int limits_check(const struct target *t);
 int find_places(struct target *t);
 
 /* seccomp.c */
-int filter_check(
-    struct target *t); /* -EPERM: its seccomp filter would kill it for the core's calls */
+/* -ENOTSUP: a seccomp filter of one of its threads would kill it for the core's calls. */
+int filter_check(struct target *t);
+/* The same of the thread that is stopped, whose filters those will have that it makes. */
+int filter_check_stopped(struct target *t);
+/* Of a process that is traced by somebody else, so that nobody can read its filters. */
+int filter_check_traced(pid_t pid);
 
 /* pick_thread.c: waits with a time limit, which the kernel begins anew after a stop */
 #define WAIT_UNSCORED 60 /* after all that were looked at, before those that had better be left */

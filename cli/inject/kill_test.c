@@ -17,6 +17,7 @@
 #include "cli/inject/locate.c"
 #include "cli/inject/preflight.c"
 #include "cli/inject/seccomp.c"
+#include "cli/inject/seccomp_program.c"
 #define PATIENCE 2000 /* naps: 0.2 s */
 #include "cli/inject/headroom.c"
 #include "cli/inject/helper_thread.c"

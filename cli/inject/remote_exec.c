@@ -298,7 +298,10 @@ int remote_exec(const struct inject_options *o, const struct library *l, struct 
                 struct inject_result *ret)
 {
     struct remote r = {.pid = o->pid, .folder = -1};
-    int rc = stack_process_open(o->pid, &r.view);
+    int rc = filter_check_traced(o->pid);
+    if (rc < 0)
+        return rc;
+    rc = stack_process_open(o->pid, &r.view);
     if (rc == -EACCES || rc == -EPERM)
         return inject_no_permission(o->pid, rc);
     if (rc < 0)

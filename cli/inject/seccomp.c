@@ -6,138 +6,56 @@
  * live under it.  A call refused with an error is the core's to live with, and is named should it
  * not: only those that kill, or that a handler of the program's would be asked about, are a reason
  * to stay away.  The filters' programs are shown to root alone (ptrace(2)); others compare their
- * number with that of our own, as processes of one container have the same.
+ * number with that of our own, as processes of one container have the same.  A filter that the
+ * program puts on all of its threads later, when the core is there, is not seen.
  */
 #include <errno.h>
-#include <linux/audit.h>
-#include <linux/filter.h>
+#include <fcntl.h>
+#include <linux/futex.h>
+#include <linux/perf_event.h>
 #include <linux/seccomp.h>
-#include <stddef.h>
 #include <stdio.h>
+#include <sys/ioctl.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
 
 #include "cli/inject/internal.h"
+#include "cli/inject/seccomp_program.h"
+#include "sdk/lib/hash.h"
 #include "sdk/lib/proc/task.h"
 
 #define FILTERS_MAX 64
 #define PROGRAM_MAX 4096 /* instructions: BPF_MAXINSNS of the kernel */
-
-#if defined(__x86_64__)
-#define OUR_AUDIT_ARCH AUDIT_ARCH_X86_64
-#elif defined(__aarch64__)
-#define OUR_AUDIT_ARCH AUDIT_ARCH_AARCH64
-#endif
+#define KINDS_MAX 32
+#define LOOKS_MAX 3 /* at threads that may have ended meanwhile */
 
 static const struct {
     const char *name;
-    int number;
+    uint32_t number;
     bool needed; /* without it nothing starts */
 } ours[] = {
 #define NEEDED(call) {#call, SYS_##call, true},
 #define CALLED(call) {#call, SYS_##call, false},
 #include "cli/inject/seccomp_calls.h"
-#undef NEEDED
-#undef CALLED
 };
 
-static uint32_t operate(uint16_t code, uint32_t a, uint32_t b)
-{
-    switch (BPF_OP(code)) {
-    case BPF_ADD:
-        return a + b;
-    case BPF_SUB:
-        return a - b;
-    case BPF_MUL:
-        return a * b;
-    case BPF_DIV:
-        return b ? a / b : 0;
-    case BPF_OR:
-        return a | b;
-    case BPF_AND:
-        return a & b;
-    case BPF_LSH:
-        return b < 32 ? a << b : 0;
-    case BPF_RSH:
-        return b < 32 ? a >> b : 0;
-    case BPF_NEG:
-        return 0 - a;
-    case BPF_XOR:
-        return a ^ b;
-    }
-    return a;
-}
+static const struct {
+    uint32_t number, index, n;
+    const uint32_t *values;
+} arguments[] = {
+#define ARGUMENT(call, index, ...)                                            \
+    {SYS_##call, index, sizeof((uint32_t[]){__VA_ARGS__}) / sizeof(uint32_t), \
+     (const uint32_t[]){__VA_ARGS__}},
+#include "cli/inject/seccomp_calls.h"
+};
 
-static bool jumps(uint16_t code, uint32_t a, uint32_t b)
-{
-    switch (BPF_OP(code)) {
-    case BPF_JEQ:
-        return a == b;
-    case BPF_JGT:
-        return a > b;
-    case BPF_JGE:
-        return a >= b;
-    case BPF_JSET:
-        return (a & b) != 0;
-    }
-    return false;
-}
-
-static uint32_t word_of(const struct seccomp_data *d, uint32_t at)
-{
-    uint32_t word = 0;
-    if (at <= sizeof(*d) - sizeof(word))
-        memcpy(&word, (const char *)d + at, sizeof(word));
-    return word;
-}
-
-/* What a filter's program says to a call.  The kernel has checked it: it only jumps forward. */
-static uint32_t verdict(const struct sock_filter *program, uint32_t n, const struct seccomp_data *d)
-{
-    uint32_t a = 0, x = 0, memory[BPF_MEMWORDS] = {0};
-    for (uint32_t i = 0; i < n; i++) {
-        const struct sock_filter *s = &program[i];
-        uint32_t operand = BPF_SRC(s->code) == BPF_X ? x : s->k;
-        uint32_t loaded = BPF_MODE(s->code) == BPF_ABS   ? word_of(d, s->k)
-                          : BPF_MODE(s->code) == BPF_MEM ? memory[s->k % BPF_MEMWORDS]
-                          : BPF_MODE(s->code) == BPF_LEN ? (uint32_t)sizeof(*d)
-                                                         : s->k;
-        switch (BPF_CLASS(s->code)) {
-        case BPF_LD:
-            a = loaded;
-            break;
-        case BPF_LDX:
-            x = loaded;
-            break;
-        case BPF_ST:
-            memory[s->k % BPF_MEMWORDS] = a;
-            break;
-        case BPF_STX:
-            memory[s->k % BPF_MEMWORDS] = x;
-            break;
-        case BPF_ALU:
-            a = operate(s->code, a, operand);
-            break;
-        case BPF_JMP:
-            i += BPF_OP(s->code) == BPF_JA ? s->k : jumps(s->code, a, operand) ? s->jt : s->jf;
-            break;
-        case BPF_RET:
-            return BPF_RVAL(s->code) == BPF_A ? a : s->k;
-        case BPF_MISC:
-            if (BPF_MISCOP(s->code) == BPF_TAX)
-                x = a;
-            else
-                a = x;
-            break;
-        }
-    }
-    return SECCOMP_RET_ALLOW;
-}
-
-static bool kills(uint32_t action)
-{
-    action &= SECCOMP_RET_ACTION_FULL;
-    return action == SECCOMP_RET_KILL_PROCESS || action == SECCOMP_RET_KILL_THREAD ||
-           action == SECCOMP_RET_TRAP;
-}
+/* The filters of one thread. */
+static struct {
+    struct sock_filter program[FILTERS_MAX][PROGRAM_MAX];
+    uint32_t sizes[FILTERS_MAX];
+    int n;
+} filters;
 
 static void note_refused(struct target *t, const char *name)
 {
@@ -147,77 +65,186 @@ static void note_refused(struct target *t, const char *name)
         (void)snprintf(text + n, room - n, "%s%s", n ? ", " : "", name);
 }
 
+static struct call_shape shape_of(uint32_t number)
+{
+    struct call_shape shape = {.number = number};
+    for (size_t i = 0; i < sizeof(arguments) / sizeof(arguments[0]); i++) {
+        if (arguments[i].number != number)
+            continue;
+        shape.argument[arguments[i].index].values = arguments[i].values;
+        shape.argument[arguments[i].index].n = arguments[i].n;
+    }
+    return shape;
+}
+
 static int check_program(struct target *t, const struct sock_filter *program, uint32_t n)
 {
     for (size_t i = 0; i < sizeof(ours) / sizeof(ours[0]); i++) {
-        struct seccomp_data d = {.nr = ours[i].number, .arch = OUR_AUDIT_ARCH};
-        uint32_t action = verdict(program, n, &d);
-        if ((action & SECCOMP_RET_ACTION_FULL) == SECCOMP_RET_ERRNO && ours[i].needed)
+        struct call_shape shape = shape_of(ours[i].number);
+        uint32_t says = program_says(program, n, &shape);
+        if ((says & SAYS_ERROR) && ours[i].needed)
             note_refused(t, ours[i].name);
-        if (kills(action))
-            return err_set(-EPERM,
+        if (says & SAYS_END)
+            return err_set(-ENOTSUP,
                            "process %d has a seccomp filter that kills it for %s(), which probing "
                            "calls; nothing was done to it: let the filter allow that call",
+                           t->pid, ours[i].name);
+        if (says & SAYS_ANYTHING)
+            return err_set(-ENOTSUP,
+                           "process %d has a seccomp filter of which it cannot be told whether it "
+                           "kills the process for %s(), which probing calls; nothing was done to "
+                           "it: let the filter allow that call whatever its arguments are",
                            t->pid, ours[i].name);
     }
     return 0;
 }
 
-static uint64_t filters_of(pid_t pid)
+static uint64_t filters_of(pid_t pid, pid_t tid)
 {
     struct proc_status s;
-    return proc_status_of(pid, 0, &s) == 0 && s.filters != PROC_UNKNOWN ? s.filters : 0;
+    return proc_status_of(pid, tid, &s) == 0 && s.filters != PROC_UNKNOWN ? s.filters : 0;
 }
 
-static int check_by_number(const struct target *t)
+static int check_by_number(pid_t pid, pid_t tid, const char *why_not_read)
 {
     struct proc_status own;
     bool filtered = proc_status_of(0, 0, &own) == 0 && own.seccomp == 2;
-    if (filtered && filters_of(t->pid) <= filters_of(0))
+    if (filtered && filters_of(pid, tid) <= filters_of(0, 0))
         return 0;
-    return err_set(-EPERM,
+    return err_set(-ENOTSUP,
                    "process %d has a seccomp filter of its own, which may kill it for what the "
-                   "core does, and only root can read the filter; nothing was done: try with sudo",
-                   t->pid);
+                   "core does, and %s",
+                   pid, why_not_read);
 }
 
-/* The thread is stopped.  The number of instructions, 0: no such filter, or -errno. */
-static int read_filter(const struct target *t, uintptr_t index, struct sock_filter *program)
+int filter_check_traced(pid_t pid)
 {
-    int64_t n = ptrace(PTRACE_SECCOMP_GET_FILTER, t->tid, (void *)index, NULL);
-    if (n < 0)
-        return errno == ENOENT ? 0 : -errno;
-    if (n > PROGRAM_MAX)
-        return -E2BIG;
-    n = ptrace(PTRACE_SECCOMP_GET_FILTER, t->tid, (void *)index, program);
-    return n < 0 ? -errno : (int)n;
+    struct proc_status s;
+    if (proc_status_of(pid, 0, &s) < 0 || s.seccomp == 0 || s.seccomp == PROC_UNKNOWN)
+        return 0;
+    return check_by_number(pid, 0,
+                           "a debugger is attached, so it cannot be read; nothing was done: "
+                           "detach the debugger first");
+}
+
+/* The thread is stopped.  0, or -errno: they cannot be read. */
+static int read_filters(const struct target *t)
+{
+    filters.n = 0;
+    for (uintptr_t i = 0; i < FILTERS_MAX; i++) {
+        void *at = filters.program[i];
+        int64_t n = ptrace(PTRACE_SECCOMP_GET_FILTER, t->tid, (void *)i, NULL);
+        if (n < 0 && errno == ENOENT)
+            return 0;
+        if (n > PROGRAM_MAX)
+            return -E2BIG;
+        if (n < 0 || ptrace(PTRACE_SECCOMP_GET_FILTER, t->tid, (void *)i, at) != n)
+            return -errno;
+        filters.sizes[i] = (uint32_t)n;
+        filters.n++;
+    }
+    return -E2BIG;
+}
+
+static uint64_t hash_of_filters(void)
+{
+    uint64_t h = HASH_FNV;
+    for (int i = 0; i < filters.n; i++)
+        h = hash_bytes(h, filters.program[i], filters.sizes[i] * sizeof(filters.program[0][0]));
+    return h;
+}
+
+/* What was read of a thread, or could not be.  t->filters_known: those that were found good. */
+static int check_filters(struct target *t, pid_t tid, int readable)
+{
+    if (readable < 0)
+        return check_by_number(t->pid, tid,
+                               "only root can read the filter; nothing was done: try with sudo");
+    uint64_t hash = hash_of_filters();
+    for (uint32_t i = 0; i < t->n_filters_known; i++)
+        if (t->filters_known[i] == hash)
+            return 0;
+    for (int i = 0; i < filters.n; i++) {
+        int rc = check_program(t, filters.program[i], filters.sizes[i]);
+        if (rc < 0)
+            return rc;
+    }
+    if (t->n_filters_known < FILTERS_KNOWN_MAX)
+        t->filters_known[t->n_filters_known++] = hash;
+    return 0;
+}
+
+int filter_check_stopped(struct target *t)
+{
+    return t->filtered ? check_filters(t, t->tid, read_filters(t)) : 0;
+}
+
+/* A thread is stopped for a moment.  -EAGAIN: it cannot be. */
+static int check_thread(struct target *t, pid_t tid)
+{
+    t->no_restart = true;
+    bool stopped = tracee_seize(t, tid) == 0 && tracee_stop(t, NS_PER_S) == 0;
+    int readable = stopped ? read_filters(t) : 0;
+    tracee_release(t);
+    return stopped ? check_filters(t, tid, readable) : -EAGAIN;
+}
+
+/* Threads under as many filters have the same, but for what filter_check_stopped() looks at. */
+struct kind {
+    uint64_t filters;
+    pid_t tid; /* which of them is best stopped */
+    int score;
+};
+
+static void count_thread(const struct target *t, struct kind *kinds, uint32_t *n, pid_t tid,
+                         uint64_t number)
+{
+    uint32_t i = 0;
+    int score = wait_score(t, tid);
+    while (i < *n && kinds[i].filters != number)
+        i++;
+    if (i == *n && *n < KINDS_MAX)
+        kinds[(*n)++] = (struct kind){number, tid, score};
+    else if (i < *n && score < kinds[i].score)
+        kinds[i] = (struct kind){number, tid, score};
+}
+
+static int look_at_threads(struct target *t, struct kind *kinds, uint32_t *ret_n)
+{
+    struct proc_numbers all;
+    struct proc_number one;
+    struct proc_status s;
+    bool strict = false;
+    *ret_n = 0;
+    (void)proc_threads_open(&all, t->pid);
+    while (proc_numbers_next(&all, &one)) {
+        pid_t tid = (pid_t)one.value;
+        bool known = proc_status_of(t->pid, tid, &s) == 0 && s.seccomp != PROC_UNKNOWN;
+        strict = strict || (known && s.seccomp == 1);
+        if (known && s.seccomp == 2)
+            count_thread(t, kinds, ret_n, tid, s.filters);
+    }
+    proc_numbers_close(&all);
+    if (strict)
+        return err_set(-ENOTSUP,
+                       "process %d, or a thread of it, is in seccomp's strict mode, in which the "
+                       "core cannot run",
+                       t->pid);
+    t->filtered = *ret_n > 0;
+    return 0;
 }
 
 int filter_check(struct target *t)
 {
-    static struct sock_filter programs[FILTERS_MAX][PROGRAM_MAX];
-    struct proc_status s;
-    int sizes[FILTERS_MAX], n = 0, rc = 0;
-
+    struct kind kinds[KINDS_MAX];
+    uint32_t n;
+    int rc = -EAGAIN;
     t->result->filtered[0] = '\0';
-    if (proc_status_of(t->pid, 0, &s) < 0 || s.seccomp == 0 || s.seccomp == PROC_UNKNOWN)
-        return 0;
-    if (s.seccomp == 1)
-        return err_set(
-            -EPERM, "process %d is in seccomp's strict mode, in which the core cannot run", t->pid);
-    if (tracee_find_any(t) < 0) {
-        tracee_release(t);
-        return 0; /* whoever looks for a thread next says why */
+    for (int look = 0; rc == -EAGAIN && look < LOOKS_MAX; look++) {
+        rc = look_at_threads(t, kinds, &n);
+        for (uint32_t i = 0; rc == 0 && i < n; i++)
+            rc = check_thread(t, kinds[i].tid);
     }
-    while (n < FILTERS_MAX && (rc = read_filter(t, (uintptr_t)n, programs[n])) > 0)
-        sizes[n++] = rc;
-    tracee_release(t);
-    if (rc < 0)
-        return check_by_number(t);
-    for (int i = 0; i < n; i++) {
-        rc = check_program(t, programs[i], (uint32_t)sizes[i]);
-        if (rc < 0)
-            return rc;
-    }
-    return 0;
+    t->no_restart = rc != 0;
+    return rc == -EAGAIN ? 0 : rc; /* whoever looks for a thread next says why, or checks it */
 }

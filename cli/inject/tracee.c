@@ -147,6 +147,8 @@ int tracee_stop(struct target *t, uint64_t timeout_ns)
     rc = get_registers(t, &t->registers);
     if (rc == 0)
         arch_after_stop(t->pid, t->tid, &t->registers);
+    if (rc == 0 && t->no_restart && arch_call_anew(&t->registers))
+        rc = set_registers(t, &t->registers);
     if (rc == 0 && call_may_be_made_again(&t->registers)) { /* now: we may be dead before the end */
         wait_shorten(t);
         arch_registers r = t->registers;
@@ -488,7 +490,10 @@ static int stop_safely(struct target *t, pid_t tid, uint64_t end)
             rc = tracee_stop(t, STOP_NS);
         if (rc == 0 && !still_the_same_program(t))
             rc = err_set(-ESTALE, "process %d keeps starting other programs (exec)", t->pid);
-        if (rc == 0 && safe_point_is_safe(t))
+        bool safe = rc == 0 && safe_point_is_safe(t);
+        if (safe)
+            rc = filter_check_stopped(t);
+        if (safe && rc == 0)
             return 0;
         tracee_release(t);
         if (rc < 0)
