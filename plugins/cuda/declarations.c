@@ -59,8 +59,16 @@ static const struct probing_table_name tables[] = {
     {"cuda.memory"},   {"cuda.runtime"},      {"cuda.sync"},        {"cuda.event_stats"},
     {"cuda.overhead"}, {"cuda.windows"},      {"cuda.tracing"}};
 
+static const struct probing_alias aliases[] = {
+    /* names that they had before */
+    {"cuda.rate", "max_rows_per_second"},
+    {"cuda.calls", "min_call_duration"}};
+
 const struct probing_declarations cuda_declares = {
     .size = sizeof(cuda_declares),
+    .n_aliases = PROBING_LENGTH(aliases),
+    .alias_size = sizeof(aliases[0]),
+    .aliases = aliases,
     .n_flames = PROBING_LENGTH(flames),
     .flame_size = sizeof(flames[0]),
     .flames = flames,

@@ -15,7 +15,7 @@ int cuda_why_empty(const struct session_about *s, const char *table, char *text,
     if (strncmp(table, "cuda.", 5) != 0)
         return -ENOENT;
     const char *of = strcmp(table, "cuda.runtime") == 0
-                         ? "no call has taken as long as cuda.calls since then"
+                         ? "no call has taken as long as cuda.min_call_duration since then"
                          : "nothing of that kind was seen since then";
     if (s->state == SESSION_TRACING)
         (void)snprintf(text, size, "CUDA is traced, and %s", of);

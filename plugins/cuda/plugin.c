@@ -21,7 +21,8 @@ struct plugin {
     const struct probing_host *host;
     struct tracer *tracer;
     const struct probing_note_1 *note; /* NULL: this core has none */
-    char told[512];                    /* by it; cuda_tick()'s */
+    char told[512];                    /* by it; cuda_tick()'s, as the next */
+    bool logged;                       /* that it traces in windows */
 };
 
 static const struct probing_config settings[] = {TRACER_SETTINGS, {.name = NULL}};
@@ -30,7 +31,8 @@ static const struct probing_config settings[] = {TRACER_SETTINGS, {.name = NULL}
 
 static const struct probing_column tracing_columns[] = {
     PROBING_STR_COLUMN("state", "off, waiting, tracing, between (two windows), aside or refused"),
-    PROBING_STR_COLUMN("reason", "why it does not trace; NULL: it does, or is off"),
+    PROBING_STR_COLUMN("reason",
+                       "why it does not trace, or not all the time; NULL: it does, or is off"),
     PROBING_COLUMN("since", PROBING_TIME, PROBING_NS, "since when it is in that state"),
     PROBING_STR_COLUMN("library", "the file that is CUPTI here; NULL: none was found yet"),
     PROBING_I64_COLUMN("version", PROBING_PLAIN,
@@ -40,6 +42,12 @@ static const struct probing_column tracing_columns[] = {
                        "only one can; NULL: it does not trace"),
     PROBING_I64_COLUMN("begun", PROBING_COUNT, "how often tracing has begun"),
     PROBING_I64_COLUMN("traced_ns", PROBING_NS, "for how long in all it has traced"),
+    PROBING_I64_COLUMN("calls_per_second", PROBING_COUNT,
+                       "calls of which CUPTI made records, in the last second of tracing or two"),
+    PROBING_F64_COLUMN(
+        "max_cost_pct", PROBING_PERCENT,
+        "of the program's time that this has cost then, at most: 5 us a call, but no "
+        "more than the device waited"),
     PROBING_I64_COLUMN("records", PROBING_COUNT, "records of CUPTI that were read"),
     PROBING_I64_COLUMN("unknown", PROBING_COUNT, "records of kinds that are not read here"),
     PROBING_I64_COLUMN("torn", PROBING_COUNT, "records that were cut short or wrong"),
@@ -79,6 +87,8 @@ static int scan_tracing(void *self, struct probing_rows *out) /* [worker] */
         probing_i64(s->state == SESSION_TRACING ? s->shared : PROBING_NULL_I64),
         probing_i64((int64_t)s->begun),
         probing_i64((int64_t)s->traced_ns),
+        probing_i64((int64_t)s->calls),
+        probing_f64(100 * s->cost),
         probing_i64((int64_t)s->records),
         probing_i64((int64_t)s->unknown),
         probing_i64((int64_t)s->torn),
@@ -106,6 +116,9 @@ static void tell_state(struct plugin *p) /* [worker] */
 {
     struct tracer_about a;
     tracer_about(p->tracer, &a);
+    if (a.session.costs && !p->logged)
+        p->host->log(p->host, PROBING_INFO, a.session.reason);
+    p->logged |= a.session.costs;
     if (!p->note || strcmp(p->told, a.session.reason) == 0)
         return;
     (void)snprintf(p->told, sizeof(p->told), "%s", a.session.reason);

@@ -64,6 +64,7 @@ BENCHMARKS = {
     "inject": ("inject.py", ["20"], ["2", "sleeping"]),
     "system": ("system_threads.py", [], ["--seconds", "1", "--threads", "10"]),
     "cuda": ("cuda_reading.py", [], ["--seconds", "1", "--rates", "1000"]),
+    "cuda-windows": ("cuda_windows.py", [], ["--seconds", "1", "--rates", "1000"]),
     "idle-python": ("idle_python.py", [], ["--rounds", "1", "--loops", "2", DEBIAN_PYTHON]),
     "inside": ("inside.py", [], ["--rounds", "1", DEBIAN_PYTHON]),
     "objects": ("objects.py", [], ["--lists", "20000", DEBIAN_PYTHON]),

@@ -70,7 +70,7 @@ def main():
                               stdout=subprocess.PIPE, text=True, env=env)
     try:
         target.stdout.readline()
-        for words in ["inject"], ["plugin", "load", "cuda"]:
+        for words in ["inject", "-D", "cuda.window=always"], ["plugin", "load", "cuda"]:
             subprocess.run([os.path.join(BUILD, "probing"), "-t", str(target.pid)] + words, env=env,
                            check=True, stdout=subprocess.DEVNULL)
         for rate in options.rates:

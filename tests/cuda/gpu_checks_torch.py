@@ -243,6 +243,36 @@ def check_graphs(python):
         job.close()
 
 
+def check_default_cost(python):
+    """cuda.window as it is usual, beside a program that is bound by its launches: before the plugin
+    was there, with it, and switched off; what steps took in and between windows.  That it goes over
+    to windows is judged, times are not."""
+    job, took = Job(python, "torch", always=False), []
+    try:
+        job.ask("during(3)")
+        took.append(("before", job.ask("during(10)")))
+        job.probing("plugin", "load", "cuda")
+        begin = time.monotonic()
+        took.append(("with it", job.ask("during(50)")))
+        elapsed = time.monotonic() - begin
+        about = job.rows("select state, reason, calls_per_second, max_cost_pct, traced_ns / 1e9, "
+                         "begun from cuda.tracing")[0]
+        said = job.probing("cuda")
+        job.probing("config", "cuda.kernels=off")
+        took.append(("off", job.ask("during(10)")))
+        for state, ms in took:
+            print("   %-8s a step takes %.3f ms: %+.1f %%" % (state, ms,
+                                                             100 * (ms / took[0][1] - 1)))
+        print("   traced for %.1f s of %.1f; about: %r" % (about[4], elapsed, about))
+        print("\n".join(line for line in said.splitlines()
+                        if "while it traced" in line or "launch-bound" in line))
+        assert about[2] > 0, "no calls were counted"
+        least = about[2] * 5e-6 > 0.04
+        assert not least or about[4] < 0.6 * elapsed or about[3] < 4, "it was traced all the time"
+    finally:
+        job.close()
+
+
 def check_overhead(python):
     """Steps and single launches: before the plugin was there, while it traces, and switched off
     again: printed, not judged."""

@@ -36,6 +36,12 @@ def timed(n):
     begin = time.perf_counter()
     steps(n)
     return (time.perf_counter() - begin) / n
+def during(seconds):  # ms a step on average
+    n, begin = 0, time.perf_counter()
+    while time.perf_counter() < begin + seconds:
+        steps(10)
+        n += 10
+    return (time.perf_counter() - begin) / n * 1e3
 def small(n):  # as many kernels a second as the host can launch
     y = torch.zeros(16, device="cuda")
     torch.cuda.synchronize()
@@ -132,25 +138,26 @@ def wait_for(condition, what, seconds=60):
 class Job:
     """The program, which does what it is told by `eval`.  words: another one; launch: its plugin,
     there from the beginning.  Where nobody may enter a program (a container without ptrace), that
-    is said once, and all begin with the core."""
+    is said once, and all begin with the core.  always: cuda.window, else as it is usual."""
     closed_door = False
 
     def __init__(self, python, *plugins, words=None, launch=None, bare=False, waits=True,
-                 **env):
+                 always=True, **env):
         self.folder = tempfile.mkdtemp(prefix="probing-gpu-")
         self.env = dict(os.environ, PROBING_DATA_DIR=self.folder,
                         PROBING_PLUGIN_PATH=str(BUILD / "plugins"), **env)
         self.process = None
         try:
-            self.begin(words or [python, "-c", PROGRAM], launch, bare, waits)
+            self.begin(words or [python, "-c", PROGRAM], launch, bare, waits, always)
             for plugin in plugins:
                 self.probing("plugin", "load", plugin)
         except BaseException:
             self.close()
             raise
 
-    def begin(self, words, launch, bare=False, waits=True):
-        settings = "-D", "torch.sample_rate=1", "-D", "torch.backward=on"
+    def begin(self, words, launch, bare=False, waits=True, always=True):
+        settings = ["-D", "torch.sample_rate=1", "-D", "torch.backward=on"]
+        settings += ["-D", "cuda.window=always"] if always else []
         early, plugin = launch or Job.closed_door, ["--plugin", launch] if launch else []
         before = [str(BUILD / "probing"), "launch", *settings, *plugin, "--"] if early else []
         with open(Path(self.folder, "stderr"), "w", encoding="utf-8") as errors:
@@ -166,7 +173,7 @@ class Job:
             print("   NOBODY IS ENTERED here, programs begin with the core: %s" % why)
             Job.closed_door = True
             self.end()
-            self.begin(words, launch)
+            self.begin(words, launch, always=always)
 
     def wait_ready(self):
         self.about = self.process.stdout.readline().strip()

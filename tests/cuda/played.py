@@ -5,7 +5,7 @@ import subprocess
 from world import ROOT
 
 TABLES = ("kernels", "kernel_stats", "device_time", "memcpy", "memory", "runtime", "sync",
-          "event_stats", "overhead")
+          "event_stats", "overhead", "windows", "torch_step_timing")
 SECOND = 1000000000
 
 
@@ -27,7 +27,8 @@ class Played:
         self.columns = {}
         for table, column, kind in self.target.rows(
                 "select table_name, column_name, data_type from information_schema.columns where "
-                "table_schema = 'cuda' order by table_name, ordinal_position"):
+                "table_schema = 'cuda' or table_name = 'torch_step_timing' order by table_name, "
+                "ordinal_position"):
             self.columns.setdefault(table, []).append((column, kind))
         self.lines = []
 

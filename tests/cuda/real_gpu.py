@@ -35,7 +35,8 @@ from gpu_job import KEPT, ROOT, has_gpu_torch
 DEVICE = os.environ.get("PROBING_GPU_DEVICE", "/dev/nvidiactl")  # test_real_gpu.py has another one
 # In the order of what is lost if there is no time for the rest: first what has not been seen on a
 # GPU since it was mended.  Whether it needs torch; seconds, of which it needs a half or less.
-CHECKS = [(of_torch.check_torch_profiler_beside, True, 60),
+CHECKS = [(of_torch.check_default_cost, True, 120),
+          (of_torch.check_torch_profiler_beside, True, 60),
           (of_torch.check_why_it_is_idle, True, 60),
           (of_torch.check_late_attach_and_modules, True, 60),
           (of_torch.check_totals_against_torch, True, 45),

@@ -33,6 +33,9 @@ def stand(*names):
         cupti.standin_sync.argtypes = cupti.standin_set.argtypes = 2 * [ctypes.c_uint64]
         cupti.standin_peer.argtypes = [ctypes.c_uint64] + 2 * [ctypes.c_uint32] + [ctypes.c_uint64]
         cupti.standin_set_clock.argtypes = [ctypes.c_int64]
+        cupti.standin_burst.argtypes = [ctypes.c_char_p, ctypes.c_uint32, ctypes.c_double]
+        cupti.standin_load.argtypes = [ctypes.c_char_p, ctypes.c_uint32, ctypes.c_double] \\
+            + 2 * [ctypes.c_uint64]
 names = []
 def kernel(name="kernel", device=0, stream=7, grid=10, call=5000, after=20000, ns=1000000):
     names.append(name.encode())  # CUPTI's stay, too
@@ -45,13 +48,17 @@ while True:
 
 
 class Device:
-    """The target and what is asked of it."""
+    """The target and what is asked of it.  always: it is traced all the time; what tests launch as
+    fast as it goes would be too much for cuda.window as it is usual."""
 
-    def __init__(self, world, *names, python=DEBIAN_PYTHON, settings=(), plugins="cuda", **env):
+    def __init__(self, world, *names, python=DEBIAN_PYTHON, settings=(), plugins="cuda",
+                 always=True, **env):
         self.libraries = LIBRARIES
         self.target = world.start(python, "-c", PROGRAM % {"libraries": str(LIBRARIES),
                                                            "names": names}, env=env)
         self.target.wait_line("ready")
+        if always and (plugins or settings):  # a setting of a plugin loads it
+            settings = ["cuda.window=always", *settings]
         words = [w for s in settings for w in ("-D", s)]
         self.target.inject(*words)
         for plugin in plugins.split():

@@ -61,8 +61,8 @@ def version_of(about):
 
 def check(world, file):
     about = json.loads(Path(str(file) + ".json").read_text())
-    d = Device(world, "driver", "cupti", settings=["cuda.kernels=off", "cuda.rate=1000000"],
-               STANDIN_CUPTI=version_of(about))
+    d = Device(world, "driver", "cupti", STANDIN_CUPTI=version_of(about),
+               settings=["cuda.kernels=off", "cuda.max_rows_per_second=1000000"])
     d.do("cupti.standin_set_clock(%d - time.time_ns())" % about["timestamp"])
     assert d.target.probing("config", "cuda.kernels=on").returncode == 0
     d.wait_state("tracing")

@@ -34,7 +34,7 @@ def kernel_stats(played, step, name, module, count, total_ms, launch_us=5, queue
 
 
 def event(played, table, kind, count, total_ms, waited=0, **more):
-    """Sums, of which not all have a row: cuda.rate."""
+    """Sums, of which not all have a row: cuda.max_rows_per_second."""
     played.add("event_stats", event=table, kind=kind, count=count, total_ns=int(total_ms * MS),
                waited=waited, event_rows=min(count, 2000), **more)
 
@@ -179,8 +179,8 @@ def union(spans):
 
 def test_the_time_of_the_device_adds_up(world):
     """Busy, kernels, copies and idle of random work, whose pieces overlap, from its single rows."""
-    d = Device(world, "driver", "cupti", settings=["cuda.rate=10000000", "cuda.calls=0"],
-               STANDIN_CUPTI="12.9.79")
+    d = Device(world, "driver", "cupti", STANDIN_CUPTI="12.9.79", settings=[
+        "cuda.max_rows_per_second=10000000", "cuda.min_call_duration=0"])
     d.wait_state("tracing")
     random.seed(5)
     for seed in range(4):

@@ -11,7 +11,6 @@ from standin import Device
 from world import LIMIT, wait_for
 
 BURSTS = """
-cupti.standin_burst.argtypes = [ctypes.c_char_p, ctypes.c_uint32, ctypes.c_double]
 for i in range(4):
     threading.Thread(target=cupti.standin_burst, args=(b'of thread %d' % i, 20000, 600),
                      daemon=True).start()
@@ -20,7 +19,8 @@ for i in range(4):
 
 @pytest.mark.parametrize("version", ["12.9.79", "13.5.25"])
 def test_on_and_off_while_four_threads_launch(world, version):
-    d = Device(world, "driver", "cupti", settings=["cuda.rate=10"], STANDIN_CUPTI=version)
+    d = Device(world, "driver", "cupti", STANDIN_CUPTI=version,
+               settings=["cuda.max_rows_per_second=10"])
     d.wait_state("tracing")
     d.do(BURSTS)
     for _ in range(20):
@@ -37,7 +37,7 @@ def test_on_and_off_while_four_threads_launch(world, version):
 @pytest.mark.parametrize("end,status", [("ctypes.CDLL(None).exit(3)", 3), ("os._exit(4)", 4),
                                         ("os.kill(os.getpid(), 9)", -signal.SIGKILL)])
 def test_an_end_while_four_threads_launch(world, end, status):
-    d = Device(world, "driver", "cupti", settings=["cuda.rate=10"])
+    d = Device(world, "driver", "cupti", settings=["cuda.max_rows_per_second=10"])
     d.wait_state("tracing")
     d.do(BURSTS)
     d.wait_rows("select 1 from cuda.kernel_stats")  # sums are written once a second
@@ -70,7 +70,7 @@ cupti.standin_release()
 
 
 def test_devices_and_streams_are_told_apart(world):
-    d = Device(world, "driver", "cupti", settings=["cuda.rate=100000"])
+    d = Device(world, "driver", "cupti", settings=["cuda.max_rows_per_second=100000"])
     d.wait_state("tracing")
     d.do("for i in range(60): kernel('k%d' % (i % 2), device=i % 2, stream=7 + i % 3, ns=1000000)")
     d.wait_rows("select 1 from cuda.kernels", 60)
@@ -92,7 +92,7 @@ def test_two_processes_have_their_own_kernels(world):
 
 def test_a_fork_while_four_threads_launch(world):
     """CUDA does not work in a child, and nothing of ours may hold it up there."""
-    d = Device(world, "driver", "cupti", settings=["cuda.rate=10"])
+    d = Device(world, "driver", "cupti", settings=["cuda.max_rows_per_second=10"])
     d.wait_state("tracing")
     d.do(BURSTS)
     for _ in range(5):

@@ -157,7 +157,7 @@ def test_one_that_begins_while_we_trace_has_it_at_once(world, version, name):
 
 
 def test_one_that_begins_and_ends_while_threads_launch(world):
-    d = device(world, "13.0.85", "cuda.rate=10", plugins="")
+    d = device(world, "13.0.85", "cuda.max_rows_per_second=10", plugins="")
     kineto(d, "old", start=False)
     assert d.target.probing("plugin", "load", "cuda").returncode == 0
     d.wait_state("tracing")

@@ -10,7 +10,8 @@ from world import wait_for
 
 @pytest.mark.parametrize("version", VERSIONS)
 def test_every_kind_of_record_has_its_row(world, version):
-    d = Device(world, "driver", "cupti", settings=["cuda.calls=0"], STANDIN_CUPTI=version)
+    d = Device(world, "driver", "cupti", STANDIN_CUPTI=version,
+               settings=["cuda.min_call_duration=0"])
     d.wait_state("tracing")
     d.do("kernel('gemm', ns=1500000); cupti.standin_copy(1, 4096, False, 90000, 10000, 70000); "
          "cupti.standin_set(512, 1000); cupti.standin_peer(1 << 40, 0, 1, 5000); "
@@ -40,7 +41,7 @@ def test_every_kind_of_record_has_its_row(world, version):
 
 
 def test_above_the_rate_kernels_are_summed_up_and_none_is_missing(world):
-    d = Device(world, "driver", "cupti", settings=["cuda.rate=100"])
+    d = Device(world, "driver", "cupti", settings=["cuda.max_rows_per_second=100"])
     d.wait_state("tracing")
     d.do("for i in range(30000): kernel('short', call=1000, after=2000, ns=500 + i % 2)")
     assert wait_for(lambda: d.tracing("kernels") == [30000],
@@ -69,7 +70,7 @@ def test_what_is_lost_torn_unknown_or_early_is_said(world):
 
 
 def test_threads_have_their_own_kernels(world):
-    d = Device(world, "driver", "cupti", settings=["cuda.rate=100000"])
+    d = Device(world, "driver", "cupti", settings=["cuda.max_rows_per_second=100000"])
     d.wait_state("tracing")
     said = d.do("""
 def work(name):
@@ -90,7 +91,8 @@ print(json.dumps(tids))
 
 
 def test_threads_that_have_no_number_are_null(world):
-    d = Device(world, "driver", "cupti", settings=["cuda.calls=0"], STANDIN_HALF_THREADS="1")
+    d = Device(world, "driver", "cupti", STANDIN_HALF_THREADS="1",
+               settings=["cuda.min_call_duration=0"])
     d.wait_state("tracing")
     d.do("kernel('one'); cupti.standin_overhead(1 << 16, 10)")
     assert d.wait_rows("select thread_id, launch_ns from cuda.kernels") == [[None, 5000]]
@@ -144,7 +146,8 @@ def test_times_are_those_of_the_host(world):
 def test_calls_that_only_ask_do_not_hide_those_that_launch(world, version):
     """torch asks a dozen times for each kernel: more than there is room for while a kernel waits.
     CUPTI leaves them out where it can (12.5 and newer), and looks at no call when it is over."""
-    d = Device(world, "driver", "cupti", settings=["cuda.calls=0"], STANDIN_CUPTI=version)
+    d = Device(world, "driver", "cupti", STANDIN_CUPTI=version,
+               settings=["cuda.min_call_duration=0"])
     d.wait_state("tracing")
     d.do("kernel('one'); cupti.standin_ask(80000); kernel('two')")
     assert d.wait_rows("select name, launch_ns from cuda.kernels order by ts", 2) == [
@@ -159,7 +162,7 @@ def test_calls_that_only_ask_do_not_hide_those_that_launch(world, version):
 
 
 def test_copies_waits_and_allocations_above_the_rate_are_summed_up(world):
-    d = Device(world, "driver", "cupti", settings=["cuda.rate=5"])
+    d = Device(world, "driver", "cupti", settings=["cuda.max_rows_per_second=5"])
     d.wait_state("tracing")
     d.do("""
 for i in range(30):

@@ -120,6 +120,16 @@ static const char *ask_other(void *arg)
     return who;
 }
 
+static void ask_spare(void *arg, struct window_seen *ret)
+{
+    struct session *s = arg;
+    (void)pthread_mutex_lock(&s->told);
+    ret->idle = ret->late = 1;
+    if (!s->deaf)
+        s->sink.spare(s->sink.arg, ret);
+    (void)pthread_mutex_unlock(&s->told);
+}
+
 /* ---- wishes ---- */
 
 static struct timespec moment(uint64_t ns)
@@ -305,7 +315,8 @@ int session_new(const struct probing_host *host, const struct session_sink *sink
                                                      .records = tell_records,
                                                      .looked = tell_looked,
                                                      .ended = tell_ended,
-                                                     .other = ask_other});
+                                                     .other = ask_other,
+                                                     .spare = ask_spare});
     (void)pthread_mutex_init(&s->mutex, NULL);
     (void)pthread_mutex_init(&s->told, NULL);
     (void)pthread_mutex_init(&s->seen_mutex, NULL);
@@ -368,11 +379,10 @@ int session_switch(struct session *s, bool on)
                                  function, ns / PROBING_NS_PER_S);
 }
 
-void session_window(struct session *s, uint64_t window_ns, uint64_t period_ns)
+void session_window(struct session *s, const struct window_rule *rule)
 {
     (void)pthread_mutex_lock(&s->mutex);
-    s->wish.window_ns = window_ns;
-    s->wish.period_ns = period_ns;
+    s->wish.rule = *rule;
     s->wishes++;
     (void)pthread_cond_signal(&s->wished);
     (void)pthread_mutex_unlock(&s->mutex);

@@ -13,6 +13,7 @@
 #include <stdbool.h>
 
 #include "cupti/record.h"
+#include "window/trace_window.h"
 
 enum session_state {
     SESSION_OFF,
@@ -34,17 +35,21 @@ struct session_sink {
     void (*ended)(void *arg);                 /* no more at all */
     /* Who has CUPTI, as a clause ("torch.profiler runs"), or NULL: nobody is known to. */
     const char *(*other)(void *arg);
+    /* Had the program time to spare while it launched?  idle, late of struct window_seen. */
+    void (*spare)(void *arg, struct window_seen *ret);
 };
 
 struct session_about {
     enum session_state state;
-    char reason[512];                /* "": none */
-    char library[512];               /* "": none was found yet */
-    uint32_t version;                /* CUPTI_API_VERSION; 0: not known */
-    bool shared;                     /* it traces, and other profilers may do so, too */
-    uint64_t since_ns;               /* it is in that state */
-    uint64_t begun;                  /* how often tracing has begun */
-    uint64_t traced_ns;              /* for how long it has */
+    char reason[512];   /* "": none */
+    char library[512];  /* "": none was found yet */
+    uint32_t version;   /* CUPTI_API_VERSION; 0: not known */
+    bool costs;         /* it is not traced all the time, as that costs too much */
+    bool shared;        /* it traces, and other profilers may do so, too */
+    uint64_t since_ns;  /* it is in that state */
+    uint64_t begun;     /* how often tracing has begun */
+    uint64_t traced_ns; /* for how long it has */
+    double calls, cost; /* a second, that are recorded; the share of time that this costs at most */
     uint64_t records, unknown, torn; /* read; of kinds that are not; cut short or wrong */
     uint64_t lost;                   /* CUPTI had no buffer, or dropped them itself */
     uint64_t late;                   /* buffers that came after it was over, not read */
@@ -66,8 +71,8 @@ int session_start(struct session *s, bool on);
 /* Switch it on or off; what can be done at once is.  off: nothing is recorded any more when it
  * returns, and what was is told.  0, or -EBUSY, said: a call of CUPTI hangs.         [control] */
 int session_switch(struct session *s, bool on);
-/* Trace for window_ns of each period_ns; 0: all the time.                           [control] */
-void session_window(struct session *s, uint64_t window_ns, uint64_t period_ns);
+/* When to trace, while it is on.                                                    [control] */
+void session_window(struct session *s, const struct window_rule *rule);
 /* Off, and its thread has ended: nothing is told any more.  false: it hangs in CUPTI and was left
  * alone, which is logged, with the session, which is not the caller's any more: when the call
  * returns it switches off what is on, frees the session, and ends.                   [control] */

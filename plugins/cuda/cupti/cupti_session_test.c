@@ -91,8 +91,18 @@ static const char *other(void *arg)
     return NULL;
 }
 
-static const struct session_sink sink = {
-    .begun = begun, .records = records, .looked = looked, .ended = ended, .other = other};
+static void spare(void *arg, struct window_seen *ret)
+{
+    (void)arg;
+    ret->idle = ret->late = 1;
+}
+
+static const struct session_sink sink = {.begun = begun,
+                                         .records = records,
+                                         .looked = looked,
+                                         .ended = ended,
+                                         .other = other,
+                                         .spare = spare};
 
 static void *open_library(const char *name)
 {
@@ -148,6 +158,8 @@ static void *launch(void *arg)
 
 TEST(it_goes_on_and_off_while_others_launch_and_ask)
 {
+    static const struct window_rule rules[] = {
+        {.share = 0}, {.window_ns = 50000000, .period_ns = 100000000}, {.share = 0.02}};
     struct session *s = NULL;
     struct session_about about;
     pthread_t threads[4];
@@ -157,7 +169,7 @@ TEST(it_goes_on_and_off_while_others_launch_and_ask)
         (void)pthread_create(&threads[i], NULL, launch, NULL);
     for (int i = 0; i < ROUNDS; i++) {
         CHECK_INT(session_switch(s, i % 3 != 0), 0);
-        session_window(s, i % 2 ? 50000000 : 0, i % 2 ? 100000000 : 0);
+        session_window(s, &rules[i % 3]);
         session_about(s, &about);
         if (i % 5 == 4 && CHECK_INT(session_switch(s, true), 0)) {
             CHECK_INT(standin.kineto_start(), 0);
@@ -166,7 +178,7 @@ TEST(it_goes_on_and_off_while_others_launch_and_ask)
             standin.kineto_stop();
         }
     }
-    session_window(s, 0, 0);
+    session_window(s, &rules[0]);
     CHECK_INT(session_switch(s, true), 0);
     (void)wait_state(s, SESSION_TRACING);
     for (int i = 0; i < 4; i++)

@@ -128,6 +128,7 @@ static void put(struct tracing *t, struct batch *b, struct record *r)
     if (!t->threads && r->kind == CUPTI_OVERHEAD)
         r->overhead.thread = CUPTI_NONE;
     t->about.records++;
+    charge_record(&t->charge, r);
     b->records[b->n++] = *r;
     if (b->n == BATCH)
         tell(t, b);
@@ -177,6 +178,16 @@ static void drop_late(struct tracing *t)
     }
 }
 
+/* What was lost has cost as much. */
+static void weigh(struct tracing *t, uint64_t lost)
+{
+    struct window_seen seen = {.calls = charge_take(&t->charge) + lost};
+    uint64_t now_ns = now();
+    t->sink.spare(t->sink.arg, &seen);
+    (void)window_look(&t->window, now_ns, &seen);
+    window_rates(&t->window, now_ns, &t->about.calls, &t->about.cost);
+}
+
 static void look(struct tracing *t, uint32_t flush)
 {
     clock_compare(&t->clock, &t->by);
@@ -187,6 +198,7 @@ static void look(struct tracing *t, uint32_t flush)
     t->about.lost += lost;
     t->about.refused = atomic_load_explicit(&shared.refused, memory_order_relaxed);
     t->sink.looked(t->sink.arg, lost);
+    weigh(t, lost);
 }
 
 /* ---- on and off ---- */
@@ -254,13 +266,16 @@ static void end(struct tracing *t, enum leave how)
     atomic_store_explicit(&shared.wanted, false, memory_order_release);
     if (how == LEAVE_FIRST)
         get_all_back(t);
-    if (how == LEAVE_LATE) /* CUPTI's buffers are another's */
+    if (how == LEAVE_LATE) { /* CUPTI's buffers are another's */
         read_all(t);
-    else /* forced, it would end records of others that are not complete yet */
+        weigh(t, /* lost= */ 0);
+    } else /* forced, it would end records of others that are not complete yet */
         look(t, subscriber_has_company(&t->by) ? 0 : CUPTI_FLUSH_FORCED);
     subscriber_leave(&t->by);
     t->about.shared = false;
-    t->traced_ns += now() - t->window_begun_ns;
+    uint64_t now_ns = now();
+    t->traced_ns += now_ns - t->window.begun_ns;
+    t->next_ns = window_close(&t->window, now_ns);
     t->sink.ended(t->sink.arg);
     be(t, SESSION_OFF, "%s", "");
 }
@@ -269,7 +284,8 @@ static void end(struct tracing *t, enum leave how)
 static int switch_on(struct tracing *t)
 {
     drop_late(t);
-    t->window_begun_ns = now();
+    window_open(&t->window, now());
+    (void)charge_take(&t->charge);
     atomic_store_explicit(&shared.wanted, true, memory_order_release);
     int rc = subscriber_register(&t->by, &callbacks);
     if (rc == CUPTI_SUCCESS) {
@@ -327,6 +343,15 @@ static int switch_on_somehow(struct tracing *t, char *other)
     return rc;
 }
 
+/* With the reason why that is not all the time. */
+static void be_tracing(struct tracing *t)
+{
+    char words[sizeof(t->about.reason)];
+    window_words(&t->window, words, sizeof(words));
+    be(t, SESSION_TRACING, "%s", t->window.rule.window_ns ? "" : words);
+    t->about.costs = t->about.reason[0] != '\0';
+}
+
 static void begun(struct tracing *t)
 {
     t->left_on = false;
@@ -334,8 +359,8 @@ static void begun(struct tracing *t)
     t->clients = library_loads();
     clock_begin(&t->clock, &t->by);
     t->about.begun++;
-    be(t, SESSION_TRACING, "%s", "");
-    t->sink.begun(t->sink.arg, t->window_begun_ns);
+    be_tracing(t);
+    t->sink.begun(t->sink.arg, t->window.begun_ns);
 }
 
 static void begin(struct tracing *t)
@@ -463,36 +488,29 @@ static void keep_on(struct tracing *t, uint64_t now_ns)
         t->next_ns = now_ns + AGAIN_NS;
     } else {
         look(t, /* flush= */ 0);
+        be_tracing(t);
     }
 }
 
 /* ---- windows ---- */
 
-static bool is_window_over(const struct tracing *t, uint64_t now_ns)
+static void close_window(struct tracing *t)
 {
-    return t->window_ns && now_ns - t->window_begun_ns >= t->window_ns;
-}
-
-static void close_window(struct tracing *t, uint64_t now_ns)
-{
+    char words[sizeof(t->about.reason)];
     end(t, LEAVE_ALL);
-    be(t, SESSION_BETWEEN, "it traces for %g s of every %g s (cuda.window)",
-       probing_seconds(t->window_ns), probing_seconds(t->period_ns));
-    /* Late where the machine is starved: then this one is left out. */
-    t->next_ns = t->window_begun_ns + t->period_ns;
-    t->next_ns = t->next_ns > now_ns ? t->next_ns : now_ns + t->period_ns - t->window_ns;
+    window_words(&t->window, words, sizeof(words));
+    be(t, SESSION_BETWEEN, "%s", words);
+    t->about.costs = !t->window.rule.window_ns;
 }
 
 /* ---- a turn ---- */
 
 static void hear(struct tracing *t, const struct tracing_wish *wish)
 {
-    bool same = wish->on == t->on,
-         window = wish->window_ns != t->window_ns || wish->period_ns != t->period_ns;
+    bool same = wish->on == t->on;
     t->on = wish->on;
-    t->window_ns = wish->window_ns;
-    t->period_ns = wish->period_ns;
-    if (wish->anew || (window && t->about.state == SESSION_BETWEEN))
+    bool other_rule = window_set(&t->window, &wish->rule, now());
+    if (wish->anew || (other_rule && t->about.state == SESSION_BETWEEN))
         t->next_ns = t->pause_ns = 0;
     if (!same)
         end(t, LEAVE_ALL); /* and begins anew when its time has come */
@@ -514,15 +532,17 @@ void tracing_turn(struct tracing *t, const struct tracing_wish *wish)
 {
     hear(t, wish);
     uint64_t now_ns = now();
-    if (t->about.state == SESSION_TRACING && is_window_over(t, now_ns))
-        close_window(t, now_ns);
-    else if (t->about.state == SESSION_TRACING)
-        keep_on(t, now_ns);
-    else if (t->on && !wish->aside)
+    if (t->about.state == SESSION_TRACING) {
+        bool over = now_ns >= window_over_ns(&t->window);
+        if (!over)
+            keep_on(t, now_ns);
+        if (t->about.state == SESSION_TRACING && (over || t->window.over))
+            close_window(t);
+    } else if (t->on && !wish->aside)
         try_to_begin(t, now_ns);
     t->about.traced_ns = t->traced_ns;
     if (t->about.state == SESSION_TRACING)
-        t->about.traced_ns += now() - t->window_begun_ns;
+        t->about.traced_ns += now() - t->window.begun_ns;
     t->about.clock_error_ns = t->about.state == SESSION_TRACING ? clock_error(&t->clock) : -1;
 }
 
@@ -542,12 +562,12 @@ void tracing_wait(struct tracing *t, const struct tracing_wish *wish)
 
 uint64_t tracing_next_ns(const struct tracing *t)
 {
-    uint64_t look_ns = now() + SESSION_LOOK_NS, over_ns = t->window_begun_ns + t->window_ns;
+    uint64_t look_ns = now() + SESSION_LOOK_NS, over_ns = window_over_ns(&t->window);
     switch (t->about.state) {
     case SESSION_OFF:
         return t->on ? look_ns : UINT64_MAX;
     case SESSION_TRACING:
-        return t->window_ns && over_ns < look_ns ? over_ns : look_ns;
+        return over_ns < look_ns ? over_ns : look_ns;
     case SESSION_BETWEEN:
     case SESSION_ASIDE:
     case SESSION_REFUSED:

@@ -14,12 +14,13 @@
 #include "cupti/cupti_session.h"
 #include "cupti/library.h"
 #include "cupti/subscriber.h"
+#include "window/charge.h"
 
 struct tracing_wish {
     bool on;
     bool anew;  /* somebody has just said so: nothing that was found out before counts */
     bool aside; /* another profiler takes CUPTI when this turn is over */
-    uint64_t window_ns, period_ns; /* trace so long of each period; 0: all the time */
+    struct window_rule rule;
 };
 
 struct tracing {
@@ -31,18 +32,18 @@ struct tracing {
     struct call_names names;
     bool named; /* `names` are its */
     struct cupti_clock clock;
-    uint64_t window_ns, period_ns;
-    uint64_t window_begun_ns; /* of the one that is open, or was last */
-    uint64_t traced_ns;       /* in those that have ended */
-    uint64_t next_ns;         /* not tried before */
-    uint64_t pause_ns;        /* after the next refusal */
-    uint64_t others_ns;       /* when others were looked for */
-    uint64_t loads;           /* of libraries, when the driver was looked for */
-    uint64_t clients;         /* likewise, when it was looked who calls CUPTI */
-    bool unloaded;            /* it was not there */
-    bool left_on;             /* kinds that were ours are on for another profiler */
-    int thread_type;          /* of CUPTI's thread numbers before ours; -1: not changed */
-    bool threads;             /* they are the kernel's; else halves of pthread_t, of no use here */
+    struct window window;
+    struct charge charge;
+    uint64_t traced_ns; /* in windows that have ended */
+    uint64_t next_ns;   /* not tried before */
+    uint64_t pause_ns;  /* after the next refusal */
+    uint64_t others_ns; /* when others were looked for */
+    uint64_t loads;     /* of libraries, when the driver was looked for */
+    uint64_t clients;   /* likewise, when it was looked who calls CUPTI */
+    bool unloaded;      /* it was not there */
+    bool left_on;       /* kinds that were ours are on for another profiler */
+    int thread_type;    /* of CUPTI's thread numbers before ours; -1: not changed */
+    bool threads;       /* they are the kernel's; else halves of pthread_t, of no use here */
 };
 
 void tracing_init(struct tracing *t, const struct session_sink *sink);

@@ -12,6 +12,7 @@
 #include "report.h"
 
 #define WINDOW_NS UINT64_C(60000000000)
+#define STEPS_NS (10 * WINDOW_NS)
 #define SQL_BYTES 1600
 
 /* ---- what is asked ---- */
@@ -160,6 +161,14 @@ static int ask(struct cuda_report *r, const char *since, const char *select,
                            : report_fail(r->api, -E2BIG, "a select of the report is too long");
 }
 
+static void newest(const struct cuda_report *r, uint64_t window_ns, char *ret, size_t size)
+{
+    bool live = r->api->target == PROBING_TARGET_LIVE;
+    (void)snprintf(ret, size, "ts > %s - interval '%.3f seconds'",
+                   live ? "now()" : "(select max(ts) from cuda.device_time)",
+                   (double)window_ns / 1e9);
+}
+
 /* Steps between the first and the last that are seen of a window: those two may be cut. */
 #define WHOLE "step > first and step < last"
 #define EDGES                                                                                \
@@ -206,13 +215,39 @@ static int read_rest(struct cuda_report *r, const char *since)
     return rc;
 }
 
+static int take_steps(void *arg, const struct probing_report_cell *c, uint32_t n)
+{
+    struct cuda_report *r = arg;
+    for (uint32_t i = 0; i < 2 && n >= 4; i++) {
+        r->steps_took.n[i] = number(&c[2 * i]);
+        r->steps_took.seconds[i] = cell_number(&c[2 * i + 1]);
+    }
+    return 0;
+}
+
+/* What tracing costs here: the steps of each window that has ended, and those from there to the
+ * next.  Windows may be minutes apart. */
+static void read_steps(struct cuda_report *r, uint64_t window_ns)
+{
+    char since[160];
+    newest(r, window_ns > STEPS_NS ? window_ns : STEPS_NS, since, sizeof(since));
+    r->steps_took = (struct step_times){.n = {0}};
+    (void)ask(r, since,
+              "select count(*) filter (where ts <= ended), median(s) filter (where ts <= ended), "
+              "count(*) filter (where begun >= ended and ts <= next), median(s) filter (where "
+              "begun >= ended and ts <= next) from (select ts, step_duration_sec as s, ts - "
+              "step_duration_sec * interval '1 second' as begun from python.torch_step_timing "
+              "where {when}) t asof join (select ts as opened, ts + duration_ns / 1e9 * interval "
+              "'1 second' as ended, lead(ts) over (order by ts) as next from cuda.windows where "
+              "{when}) w on t.begun >= w.opened",
+              take_steps);
+}
+
 static int read_report(struct cuda_report *r, uint64_t window_ns)
 {
     char since[160];
     bool live = r->api->target == PROBING_TARGET_LIVE;
-    (void)snprintf(since, sizeof(since), "ts > %s - interval '%.3f seconds'",
-                   live ? "now()" : "(select max(ts) from cuda.device_time)",
-                   (double)window_ns / 1e9);
+    newest(r, window_ns, since, sizeof(since));
     r->used_bytes = r->total_bytes = (double)NAN;
     if (live)
         (void)r->api->ask(r->api, "select state, reason from cuda.tracing", take_state, r);
@@ -229,6 +264,8 @@ static int read_report(struct cuda_report *r, uint64_t window_ns)
         rc = read_rest(r, since);
     if (rc == -ENOENT)
         return r->api->no_plugin(r->api);
+    if (rc == 0) /* plugin torch's, if it is there */
+        read_steps(r, window_ns);
     if (rc == 0) /* plugin gpu's, if it is there */
         (void)ask(r, since,
                   "select sum(used), sum(total) from (select arg_max(used_bytes, ts) as used, "

@@ -13,6 +13,7 @@
 #define NAME_LEAST 16u
 #define BESIDE_WIDTH 42u /* columns beside a kernel's name */
 #define GB 1073741824.0
+#define STEPS_LEAST 5 /* of a kind, for a word on what tracing costs */
 
 static const struct line {
     enum device_figure figure;
@@ -143,6 +144,23 @@ static void show_waits(const struct cuda_report *r)
                       r->waits[i].module);
 }
 
+/* Not of a few: their median is nobody's. */
+static bool compares_steps(const struct step_times *t)
+{
+    return t->n[0] >= STEPS_LEAST && t->n[1] >= STEPS_LEAST && is_number(t->seconds[0]) &&
+           is_number(t->seconds[1]);
+}
+
+static void show_steps(const struct cuda_report *r)
+{
+    const struct step_times *t = &r->steps_took;
+    if (compares_steps(t))
+        report_printf(r->api,
+                      "\nsteps took %.3g ms while it traced, %.3g ms between (medians of %.0f and "
+                      "%.0f steps)\n",
+                      t->seconds[0] * 1e3, t->seconds[1] * 1e3, t->n[0], t->n[1]);
+}
+
 static void show_memory(const struct cuda_report *r)
 {
     if (is_number(r->used_bytes) && r->total_bytes > 0)
@@ -165,6 +183,7 @@ void cuda_show(const struct cuda_report *r)
     show_copies(r);
     show_waits(r);
     show_memory(r);
+    show_steps(r);
     if (r->n_suspicions)
         report_printf(r->api, "\nsuspicious\n");
     for (uint32_t i = 0; i < r->n_suspicions; i++)
@@ -243,6 +262,13 @@ static void json_rest(struct report_json *j, const struct cuda_report *r)
     json_close(j, ']');
 }
 
+static void json_steps(struct report_json *j, const struct step_times *t)
+{
+    bool compares = compares_steps(t);
+    json_number(j, "step_ms_traced", compares ? t->seconds[0] * 1e3 : (double)NAN);
+    json_number(j, "step_ms_between", compares ? t->seconds[1] * 1e3 : (double)NAN);
+}
+
 void cuda_show_json(const struct cuda_report *r)
 {
     struct report_json j = {.api = r->api};
@@ -268,6 +294,7 @@ void cuda_show_json(const struct cuda_report *r)
     json_number(&j, "allocations", r->allocations);
     json_number(&j, "memory_used_bytes", r->used_bytes);
     json_number(&j, "memory_bytes", r->total_bytes);
+    json_steps(&j, &r->steps_took);
     json_rest(&j, r);
     report_printf(r->api, "}\n");
 }

@@ -60,13 +60,18 @@ struct wait_sum {
     double count, total_ns;
 };
 
+struct step_times {          /* of steps of torch wholly inside windows, and wholly between them */
+    double n[2], seconds[2]; /* traced, not traced; seconds: the median */
+};
+
 struct cuda_report {
     const struct probing_report_api *api;
     char state[32], reason[300]; /* of the living: cuda.tracing */
     struct device_report devices[CUDA_DEVICES];
     uint32_t n_devices, n_kernels, n_modules, n_copies, n_waits, n_suspicions;
     struct device_report all; /* all devices together */
-    double steps;             /* whole ones among what was read; 0: none */
+    struct step_times steps_took;
+    double steps; /* whole ones among what was read; 0: none */
     /* Of all kernels: number, time, and of those whose launch was seen: launching, and from launch
      * to begin. */
     double kernels, kernel_ns, launched, launch_ns, queued_ns;

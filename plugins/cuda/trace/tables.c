@@ -158,7 +158,7 @@ int tables_new(const struct probing_host *h, struct trace_tables *ret)
         PROBING_TABLE("memcpy", copies, "copies and sets of memory by the device"),
         PROBING_TABLE("memory", memory, "device and pinned memory that was allocated and freed"),
         PROBING_TABLE("runtime", runtime,
-                      "calls of CUDA's runtime and driver that took long (cuda.calls)"),
+                      "calls of CUDA's runtime and driver that took long (cuda.min_call_duration)"),
         PROBING_TABLE("sync", sync, "waits for the device"),
         PROBING_TABLE("event_stats", events,
                       "all copies, sets, waits and allocations, about once a second, by kind and "

@@ -20,12 +20,12 @@
 #include "trace/event_stats.h"
 #include "trace/kernel_stats.h"
 #include "trace/rows.h"
+#include "window/spare_time.h"
+#include "window/window_setting.h"
 
 #define WRITE_NS PROBING_NS_PER_S /* between rows of sums */
 #define WAITING_MOST 131072u      /* records that wait: 15 MB when it is needed */
 #define CONTEXTS 256u
-#define WINDOW_LEAST_NS (PROBING_NS_PER_S / 20) /* shorter ones are mostly edges */
-#define PERIOD_MOST_NS (3600 * PROBING_NS_PER_S)
 #define FORGET_NS (60 * PROBING_NS_PER_S) /* kernels' names are read again */
 
 struct waiting {
@@ -46,6 +46,7 @@ struct tracer {
     struct kernel_stats stats;
     struct event_stats events;
     struct device_time *devices;
+    struct spare_time spare;
     struct waiting waiting;
     uint32_t device_of[CONTEXTS]; /* by CUPTI's number of the context; CUPTI_NONE: not known */
     const struct probing_torch_place_1 *torch; /* it was told to remember; NULL: not there */
@@ -103,6 +104,8 @@ static void add_work(struct tracer *t, const struct record *r, const struct plac
                                      .step = p->step,
                                      .kind = kind};
     device_time_worked(t->devices, &work);
+    spare_worked(&t->spare, r->device, r->start, r->end, work.launch_end_ns,
+                 kind == WORK_COLLECTIVE);
 }
 
 static void write_stats(struct tracer *t)
@@ -292,6 +295,7 @@ static void begun(void *arg, uint64_t since_ns)
     forget(t);
     t->window++;
     t->window_ns = since_ns;
+    spare_begin(&t->spare, since_ns);
     t->window_kernels = t->window_lost = 0;
     t->torch = NULL;
     find_torch(t);
@@ -393,6 +397,12 @@ static const char *other(void *arg)
     return others_look(&t->others);
 }
 
+static void spare(void *arg, struct window_seen *ret)
+{
+    struct tracer *t = arg;
+    spare_look(&t->spare, t->host->now(), &ret->idle, &ret->late);
+}
+
 /* ---- its life ---- */
 
 int tracer_new(const struct probing_host *host, struct tracer **ret)
@@ -405,7 +415,8 @@ int tracer_new(const struct probing_host *host, struct tracer **ret)
                                       .records = told,
                                       .looked = looked,
                                       .ended = ended,
-                                      .other = other};
+                                      .other = other,
+                                      .spare = spare};
     t->host = t->rows.host = host;
     t->on = true;
     int rc = session_new(host, &sink, &t->session);
@@ -443,58 +454,25 @@ void tracer_free(struct tracer *t)
     free(t);
 }
 
-/* "500ms", up to `end`: ns; 0: it is none. */
-static uint64_t span_of(const char *text, const char *end)
-{
-    static const struct {
-        const char *name;
-        uint64_t ns;
-    } units[] = {{"ms", 1000000}, {"s", PROBING_NS_PER_S}, {"m", 60 * PROBING_NS_PER_S}};
-    size_t n = strspn(text, "0123456789");
-    char digits[8] = "";
-    uint64_t number = 0;
-    if (n == 0 || n >= sizeof(digits))
-        return 0;
-    memcpy(digits, text, n);
-    (void)probing_parse_u64(digits, UINT32_MAX, &number);
-    for (size_t i = 0; i < PROBING_LENGTH(units); i++)
-        if (strlen(units[i].name) == (size_t)(end - text) - n &&
-            memcmp(text + n, units[i].name, (size_t)(end - text) - n) == 0)
-            return number * units[i].ns;
-    return 0;
-}
-
-/* "2s/20s": for 2 s of every 20 s. */
-static int set_window(struct tracer *t, const char *value)
-{
-    const char *slash = strchr(value, '/');
-    uint64_t window_ns = slash ? span_of(value, slash) : 0;
-    uint64_t period_ns = slash ? span_of(slash + 1, slash + strlen(slash)) : 0;
-    bool always = strcmp(value, "always") == 0;
-    if (!always && (window_ns < WINDOW_LEAST_NS || period_ns > PERIOD_MOST_NS ||
-                    period_ns < window_ns + WINDOW_LEAST_NS))
-        return probing_failf(t->host, -EINVAL,
-                             "cuda.window is 'always', or how long of which time is traced, as "
-                             "'2s/20s': from 50ms on, up to 60m, and with 50ms between; not '%s'",
-                             value);
-    session_window(t->session, window_ns, period_ns);
-    return 0;
-}
-
 int tracer_configure(struct tracer *t, const char *name, const char *value)
 {
     uint64_t number = 0;
     (void)probing_parse_u64(value, INT64_MAX, &number); /* checked by the core */
-    if (strcmp(name, "rate") == 0) {
+    if (strcmp(name, "max_rows_per_second") == 0) {
         atomic_store_explicit(&t->rate, number, memory_order_relaxed);
         return 0;
     }
-    if (strcmp(name, "calls") == 0) {
+    if (strcmp(name, "min_call_duration") == 0) {
         atomic_store_explicit(&t->call_least_ns, number, memory_order_relaxed);
         return 0;
     }
-    if (strcmp(name, "window") == 0)
-        return set_window(t, value);
+    if (strcmp(name, "window") == 0) {
+        struct window_rule rule;
+        int read = window_setting(t->host, value, &rule);
+        if (read == 0)
+            session_window(t->session, &rule);
+        return read;
+    }
     if (strcmp(name, "kernels") != 0)
         return -ENOENT;
     bool on = strcmp(value, "on") == 0;

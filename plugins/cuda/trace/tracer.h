@@ -10,6 +10,7 @@
 
 #include "cupti/cupti_session.h"
 #include "trace/tables.h"
+#include "window/window_setting.h"
 
 struct tracer_about {
     struct session_about session;
@@ -36,12 +37,13 @@ void tracer_forked(struct tracer *t); /*                                [child] 
      .type = PROBING_STR,                                                                          \
      .flags = PROBING_LIVE},                                                                       \
         {.name = "window",                                                                         \
-         .value = "always",                                                                        \
-         .doc = "2s/20s: CUDA is traced for 2 s of every 20 s, which bounds what it costs; "       \
+         .value = WINDOW_DEFAULT,                                                                  \
+         .doc = "2%: CUDA is traced as long as that costs no more than 2 % of the program's "      \
+                "time, and else in windows that are so far apart; 2s/20s: for 2 s of every 20 s; " \
                 "always: all the time",                                                            \
          .type = PROBING_STR,                                                                      \
          .flags = PROBING_LIVE},                                                                   \
-        {.name = "rate",                                                                           \
+        {.name = "max_rows_per_second",                                                            \
          .value = "2000",                                                                          \
          .doc = "rows a second that cuda.kernels, and each of the other tables of single "         \
                 "things, may get: of more, those at each second's begin have one, and "            \
@@ -51,7 +53,7 @@ void tracer_forked(struct tracer *t); /*                                [child] 
          .min = 0,                                                                                 \
          .max = 10000000},                                                                         \
     {                                                                                              \
-        .name = "calls", .value = "20us",                                                          \
+        .name = "min_call_duration", .value = "20us",                                              \
         .doc = "calls of the runtime and driver that take so long have a row in cuda.runtime",     \
         .type = PROBING_I64, .unit = PROBING_NS, .flags = PROBING_LIVE, .min = 0, .max = INT64_MAX \
     }

@@ -5,7 +5,7 @@
  *
  * Its command is `play FILE`.  A line of the file is the number of a table in struct trace_tables,
  * how many ns ago the row was made, and its cells, with tabs between: an integer, `'text`, `'` for
- * no text and `-` for no integer.
+ * no text, `-` for no integer, and a number with a point.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -13,15 +13,21 @@
 #include <string.h>
 
 #include "plugins/cuda/trace/tables.h"
+#include "plugins/cuda/trace/tracer.h"
 
 static const struct probing_host *host;
-static struct trace_tables tables;
+static struct {
+    struct trace_tables cuda;
+    struct probing_table *steps; /* of plugin torch, as far as it is asked for here; last */
+} tables;
 
 static union probing_cell cell_of(const char *text)
 {
     union probing_cell c;
     if (text[0] == '\'')
         c.u = text[1] ? probing_intern_text(host, text + 1) : PROBING_NULL_ID;
+    else if (strchr(text, '.'))
+        c.f = strtod(text, NULL);
     else
         c.i = strcmp(text, "-") == 0 ? PROBING_NULL_I64 : strtoll(text, NULL, 10);
     return c;
@@ -59,7 +65,13 @@ static int init(const struct probing_host *h, void **ret_self)
         .size = sizeof(command), .name = "play", .usage = "FILE", .doc = "add rows", .run = play};
     host = h;
     *ret_self = &tables;
-    int rc = tables_new(h, &tables);
+    static const struct probing_column columns[] = {
+        PROBING_F64_COLUMN("step_duration_sec", PROBING_SECONDS, "as plugin torch has it")};
+    static const struct probing_table_desc steps =
+        PROBING_TABLE("python.torch_step_timing", columns, "as far as it is needed");
+    int rc = tables_new(h, &tables.cuda);
+    if (rc == 0)
+        rc = h->table(h, &steps, &tables.steps);
     return rc == 0 ? h->command(h, &command) : rc;
 }
 
@@ -69,12 +81,15 @@ static void destroy(void *self)
 }
 
 extern const struct probing_declarations cuda_declares;
+static const struct probing_config settings[] = {TRACER_SETTINGS, {.name = NULL}}; /* of aliases */
 
 PROBING_EXPORT const struct probing_plugin probing_plugin_v1 = {.size = sizeof(probing_plugin_v1),
                                                                 .abi = PROBING_ABI,
                                                                 .name = "cuda",
                                                                 .version = "1",
                                                                 .doc = "rows, for a test",
+                                                                .config = settings,
+                                                                .config_size = sizeof(settings[0]),
                                                                 .init = init,
                                                                 .destroy = destroy,
                                                                 .declares = &cuda_declares};

@@ -53,20 +53,24 @@ static uint32_t next_correlation(void)
     return n;
 }
 
-/* A call of the runtime that takes call_ns, and its work, which begins after_ns from the begin of
- * the call.  Gives the moment at which the work ends, of CLOCK_REALTIME. */
-EXPORT uint64_t standin_kernel(const char *name, uint32_t device, uint32_t stream, int32_t grid,
-                               uint64_t call_ns, uint64_t after_ns, uint64_t ns)
+struct kernel {
+    const char *name;
+    uint32_t device, stream;
+    int32_t grid;
+    uint64_t call_ns, after_ns, ns;
+};
+
+/* Gives the moment at which its work ends. */
+static uint64_t launch(uint64_t begin, const struct kernel *k)
 {
     uint32_t correlation = next_correlation();
-    uint64_t begin = begins_at();
-    struct made call = made_call(5, 211, begin, begin + call_ns, correlation);
+    struct made call = made_call(5, 211, begin, begin + k->call_ns, correlation);
     struct made m = make(10);
-    put_place(&m, device, stream, correlation);
-    PUT(m, "start", begin + after_ns);
-    PUT(m, "end", begin + after_ns + ns);
-    PUT(m, "name", (uintptr_t)name);
-    PUT(m, "gridX", grid);
+    put_place(&m, k->device, k->stream, correlation);
+    PUT(m, "start", begin + k->after_ns);
+    PUT(m, "end", begin + k->after_ns + k->ns);
+    PUT(m, "name", (uintptr_t)k->name);
+    PUT(m, "gridX", k->grid);
     PUT(m, "gridY", 2);
     PUT(m, "gridZ", 1);
     PUT(m, "blockX", 256);
@@ -79,18 +83,34 @@ EXPORT uint64_t standin_kernel(const char *name, uint32_t device, uint32_t strea
     PUT(m, "graphNodeId", 0);
     add(s.kernels_first ? &m : &call);
     add(s.kernels_first ? &call : &m);
-    return begin + after_ns + ns;
+    return begin + k->after_ns + k->ns;
 }
 
-/* So many a second, for so long, without anybody's Python. */
-EXPORT void standin_burst(const char *name, uint32_t a_second, double seconds)
+/* A call of the runtime that takes call_ns, and its work, which begins after_ns from the begin of
+ * the call.  Gives the moment at which the work ends, of CLOCK_REALTIME. */
+EXPORT uint64_t standin_kernel(const char *name, uint32_t device, uint32_t stream, int32_t grid,
+                               uint64_t call_ns, uint64_t after_ns, uint64_t ns)
+{
+    return launch(begins_at(), &(struct kernel){name, device, stream, grid, call_ns, after_ns, ns});
+}
+
+/* So many a second, for so long, without anybody's Python: each takes `ns` and has stood in its
+ * queue for after_ns.  They are said a millisecond's worth at a time. */
+EXPORT void standin_load(const char *name, uint32_t a_second, double seconds, uint64_t after_ns,
+                         uint64_t ns)
 {
     uint64_t begin = now(), n = 0;
     for (uint64_t t = begin; t < begin + (uint64_t)(seconds * 1e9); t = now()) {
         for (; n < (uint64_t)((double)(t - begin) / 1e9 * a_second); n++)
-            (void)standin_kernel(name, 0, 7, 1, 1000, 2000, 3000);
+            launch(begin + n * 1000000000 / a_second,
+                   &(struct kernel){name, 0, 7, 1, 1000, after_ns, ns});
         (void)usleep(1000);
     }
+}
+
+EXPORT void standin_burst(const char *name, uint32_t a_second, double seconds)
+{
+    standin_load(name, a_second, seconds, 2000, 3000);
 }
 
 EXPORT uint64_t standin_copy(uint32_t kind, uint64_t bytes, bool async, uint64_t call_ns,
