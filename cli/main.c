@@ -11,6 +11,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "cli/cluster/job_report.h"
@@ -23,11 +24,14 @@
 #include "cli/target/query_client.h"
 #include "cli/terminal/atomic_output.h"
 #include "cli/terminal/terminal.h"
+#include "core/base/clock.h"
 #include "core/base/err.h"
 #include "core/base/redact.h"
 #include "core/base/text.h"
 #include "core/base/version.h"
 
+#define COMING_NS (5 * NS_PER_S) /* for so long the plugins of a new core are waited for */
+#define COMING_LOOK_NS 20000000
 #define SECRET_NAME_MAX 64 /* longer words are code or SQL, not names */
 
 /* Could this first word be a target rather than a mistyped command? */
@@ -217,6 +221,27 @@ static bool is_remote(const char *text)
     return remote_name_read(text, &r);
 }
 
+/* A core that has just come refuses what its plugins bring until they are there, and has done
+ * nothing then.  For so long the command is run again. */
+static int run_when_known(int (*run)(struct target *t, int argc, char **argv), struct target *t,
+                          int argc, char **argv)
+{
+    uint64_t until = clock_monotonic() + COMING_NS;
+    char **words =
+        malloc(((size_t)argc + 1) * sizeof(*words)); /* who reads options may move them */
+    int rc;
+
+    if (words == NULL)
+        return err_set(-ENOMEM, "no memory for the arguments");
+    do {
+        memcpy(words, argv, ((size_t)argc + 1) * sizeof(*words));
+        rc = run(t, argc, words);
+    } while (rc == -EINPROGRESS && clock_monotonic() < until && !cli_interrupted &&
+             nanosleep(&(struct timespec){.tv_nsec = COMING_LOOK_NS}, NULL) == 0);
+    free(words);
+    return rc;
+}
+
 static int run_command(int argc, char **argv, const char *target_text)
 {
     struct target target = {.kind = TARGET_NONE};
@@ -240,7 +265,7 @@ static int run_command(int argc, char **argv, const char *target_text)
         if (rc < 0 && target_text != NULL && is_remote(target_text))
             return rc;
         if (rc == 0 && target.kind == TARGET_LIVE)
-            return forward(&target, argc, argv);
+            return run_when_known(forward, &target, argc, argv);
         if (rc == 0 && target.kind == TARGET_BARE && cli_command_near(argv[0]) == NULL)
             return launch_no_core(target.pid, /* with= */ "");
         return unknown_command(argv[0]);
@@ -277,7 +302,7 @@ static int run_command(int argc, char **argv, const char *target_text)
     cli_args_of(c);
     if (c->pages)
         pager_begin();
-    int rc = c->run(&target, argc, argv);
+    int rc = run_when_known(c->run, &target, argc, argv);
     if (rc < 0 && target.there != NULL) {
         char why[ERR_TEXT_BYTES];
         link_hints(target.there->host, err_why(rc), why, sizeof(why));

@@ -21,6 +21,7 @@
 #define ARGUMENT_MAX_BYTES ((size_t)4 << 20) /* a script's source is the longest */
 #define COMMANDS_MAX 512
 #define REPLY_LINE_BYTES 4096
+#define BEGIN_NS (10 * NS_PER_S) /* who enters a process brings the first plugins by then */
 
 struct command_job {
     struct job job;
@@ -163,6 +164,49 @@ int host_commands(struct host *h, int (*fn)(void *arg, const struct probing_comm
 
 /* ---- which command do these words mean ---- */
 
+/* Is a plugin on its way, of those that the core begins with or another?  Then what it brings is not
+ * known yet, or does not run. */
+static bool plugin_comes(struct host *h, char ret[HOST_NAME_BYTES])
+{
+    uint32_t n = atomic_load_explicit(&h->n_plugins, memory_order_acquire);
+    struct buf listed;
+    bool comes = false;
+
+    for (uint32_t i = 0; i < n && !comes; i++) {
+        struct plugin *p = atomic_load_explicit(&h->plugins[i], memory_order_acquire);
+        comes = plugin_state_of(p) == PLUGIN_LOADING || plugin_state_of(p) == PLUGIN_READY;
+        (void)snprintf(ret, HOST_NAME_BYTES, "%s", comes ? p->name : "");
+    }
+    if (comes || clock_monotonic() - h->begun_ns > BEGIN_NS)
+        return comes;
+    buf_init(&listed, 4096);
+    const char *at = host_config_get(h, "probing.plugins", &listed) >= 0 ? buf_text(&listed) : "";
+    for (at += strspn(at, ", "); *at && !comes; at += strspn(at, ", ")) {
+        size_t length = strcspn(at, ", ");
+        (void)snprintf(ret, HOST_NAME_BYTES, "%.*s", (int)length, at);
+        comes = !plugin_find(h, ret);
+        at += length;
+    }
+    buf_done(&listed);
+    return comes;
+}
+
+/* Why there is no such command, or it does not run: `rc` and its words, or what passes. */
+static int not_now(struct host *h, const char *word, int rc)
+{
+    char plugin[HOST_NAME_BYTES], why[ERR_TEXT_BYTES];
+
+    if (workers_leaving(h))
+        return err_set(-ESHUTDOWN, "the core is leaving this process");
+    (void)snprintf(why, sizeof(why), "%s", err_text());
+    if (!plugin_comes(h, plugin))
+        return err_set(rc, "%s", why);
+    return err_set(-EINPROGRESS,
+                   "command '%.60s' is not known yet: plugin %s is on its way into the process; "
+                   "ask again in a moment",
+                   word, plugin);
+}
+
 static int unknown(struct host *h, const char *word, const char *second)
 {
     const char *names[COMMANDS_MAX], *subs = NULL;
@@ -220,6 +264,8 @@ static int resolve(struct host *h, int argc, const char *const *argv, struct com
     if (rc == 0 && !can_run(found))
         rc = err_set(-ENOENT, "command '%s' is plugin %s's, which does not run: plugin load %s",
                      found->name, found->owner, found->owner);
+    if (rc < 0)
+        rc = not_now(h, argv[0], rc);
     *ret = found;
     *ret_skip = skip;
     return rc;

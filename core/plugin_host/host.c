@@ -71,6 +71,7 @@ int host_new(const struct host_options *o, struct host **ret)
     h->store = o->store;
     h->declares = o->declares;
     atomic_init(&h->call_ns, o->call_ns ? o->call_ns : CALL_NS);
+    h->begun_ns = clock_monotonic();
     h->again = o->again;
     h->mapped_files = o->mapped_files;
     h->door.listen_fd = -1;

@@ -433,6 +433,7 @@ struct host {
     struct tables *tables;
     struct host_store store;
     _Atomic uint64_t call_ns; /* of plugins */
+    uint64_t begun_ns;        /* monotonic */
     struct event *again;      /* as in host_options, ... */
     bool mapped_files;        /* ... and so is this */
     _Atomic bool

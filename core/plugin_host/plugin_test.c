@@ -338,6 +338,27 @@ TEST(a_plugin_asked_for_twice_at_once_is_there_once)
     teardown();
 }
 
+/* A command of a plugin that the core begins with is not unknown before it is there. */
+TEST(says_that_a_plugin_is_on_its_way)
+{
+    static const struct probing_config begins[] = {
+        {.name = "plugins", .value = "good", .doc = "", .type = PROBING_STR}, {.name = NULL}};
+    const char *word[] = {"nothing", NULL};
+    struct client c;
+
+    setup(true);
+    client_init(&c);
+    CHECK_INT(host_settings_add(host, "probing", begins, sizeof(*begins), NULL, NULL), 0);
+    CHECK_INT(host_run(host, 1, word, &c.reply), -EINPROGRESS);
+    CHECK(strstr(err_text(), "plugin good is on its way into the process") != NULL);
+    CHECK_INT(host_plugin_load(host, "good", NULL, -1), 0);
+    CHECK_INT(host_run(host, 1, word, &c.reply), -ENOENT);
+    CHECK_INT(host_leave(host, NULL), 0);
+    CHECK_INT(host_run(host, 1, word, &c.reply), -ESHUTDOWN);
+    client_done(&c);
+    teardown();
+}
+
 /* "old" comes first and uses "young", which came later. */
 TEST(stops_who_uses_before_who_is_used)
 {
@@ -508,6 +529,7 @@ int main(void)
         RUN(a_plugin_asked_for_twice_at_once_is_there_once);
         RUN(loads_from_a_descriptor_and_knows_the_same_bytes_again);
         RUN(stops_who_uses_before_who_is_used);
+        RUN(says_that_a_plugin_is_on_its_way);
         RUN(names_plugin_step_and_reason_of_every_failure);
         RUN(takes_plugins_at_the_door);
         RUN(gives_up_a_start_that_hangs_and_goes_on);

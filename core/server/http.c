@@ -37,16 +37,27 @@ static const struct {
     const char *name;
     int status;
 } codes[] = {
-    {-ENOENT, "ENOENT", 404},       {-EACCES, "EACCES", 403},
-    {-EPERM, "EPERM", 403},         {-EAGAIN, "EAGAIN", 503},
-    {-ETIMEDOUT, "ETIMEDOUT", 504}, {-ECANCELED, "ECANCELED", 504},
-    {-EINVAL, "EINVAL", 400},       {-ERANGE, "ERANGE", 400},
-    {-EEXIST, "EEXIST", 400},       {-EALREADY, "EALREADY", 400},
-    {-EBUSY, "EBUSY", 400},         {-ENOMEM, "ENOMEM", 400},
-    {-ENOSPC, "ENOSPC", 400},       {-EIO, "EIO", 400},
-    {-EMSGSIZE, "EMSGSIZE", 413},   {-ENOTSUP, "ENOTSUP", 501},
-    {-ENODEV, "ENODEV", 400},       {-ENOSYS, "ENOSYS", 400},
-    {-ESHUTDOWN, "ESHUTDOWN", 503}, {-E2BIG, "E2BIG", 413},
+    {-ENOENT, "ENOENT", 404},
+    {-EACCES, "EACCES", 403},
+    {-EPERM, "EPERM", 403},
+    {-EAGAIN, "EAGAIN", 503},
+    {-ETIMEDOUT, "ETIMEDOUT", 504},
+    {-ECANCELED, "ECANCELED", 504},
+    {-EINVAL, "EINVAL", 400},
+    {-ERANGE, "ERANGE", 400},
+    {-EEXIST, "EEXIST", 400},
+    {-EALREADY, "EALREADY", 400},
+    {-EBUSY, "EBUSY", 400},
+    {-ENOMEM, "ENOMEM", 400},
+    {-ENOSPC, "ENOSPC", 400},
+    {-EIO, "EIO", 400},
+    {-EMSGSIZE, "EMSGSIZE", 413},
+    {-ENOTSUP, "ENOTSUP", 501},
+    {-ENODEV, "ENODEV", 400},
+    {-ENOSYS, "ENOSYS", 400},
+    {-ESHUTDOWN, "ESHUTDOWN", 503},
+    {-E2BIG, "E2BIG", 413},
+    {-EINPROGRESS, "EINPROGRESS", 503},
 };
 
 static const char *reason(int status)

@@ -485,3 +485,28 @@ def test_what_it_starts_is_the_programs(world, python):
     assert len(os.listdir("/proc/%d/task" % target.pid)) == 2  # it sleeps on: nobody waited for it
     comms = target.world.tmp.joinpath("/proc/%d/task" % target.pid).glob("*/comm")
     assert not [c for c in comms if c.read_text().startswith("probing/")]
+
+
+def test_while_the_core_comes_and_leaves(world, python):
+    """Of those that came before the plugin, one in six heard 'unknown command'."""
+    target = world.start(python, LOOP)
+    words, over = set(), threading.Event()
+
+    def ask():
+        while not over.is_set():
+            done = target.eval("print(secret)")
+            words.add((done.stdout + done.stderr).replace(str(target.pid), "PID"))
+
+    threads = [threading.Thread(target=ask) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for _ in range(6):
+        target.inject()
+        wait_for(lambda: "41\n" in words, "an answer")
+        words.discard("41\n")
+        assert target.probing("eject").returncode == 0
+    over.set()
+    for thread in threads:
+        thread.join(60)
+    wrong = [w for w in words if "unknown" in w or "not run" in w or "on its way" in w]
+    assert not wrong, wrong
