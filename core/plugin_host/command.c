@@ -164,8 +164,8 @@ int host_commands(struct host *h, int (*fn)(void *arg, const struct probing_comm
 
 /* ---- which command do these words mean ---- */
 
-/* Is a plugin on its way, of those that the core begins with or another?  Then what it brings is not
- * known yet, or does not run. */
+/* Is a plugin on its way, of those that the core begins with or another?  What it brings is not
+ * known yet then, or does not run. */
 static bool plugin_comes(struct host *h, char ret[HOST_NAME_BYTES])
 {
     uint32_t n = atomic_load_explicit(&h->n_plugins, memory_order_acquire);
