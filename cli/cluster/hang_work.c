@@ -12,12 +12,14 @@
 #include <unistd.h>
 
 #include "cli/cluster/hang_judge.h"
+#include "cli/inject/sleep_time.h"
 #include "core/base/clock.h"
 #include "sdk/lib/number.h"
 #include "sdk/lib/proc/digits.h"
 #include "sdk/lib/proc/task.h"
 
-#define CHILDREN_BYTES 4096 /* of the list of its children: some 500 */
+#define CLOCK_KEPT_NS NS_PER_S /* one visit to each processor is enough for a look at many */
+#define CHILDREN_BYTES 4096    /* of the list of its children: some 500 */
 #define NUMBERS (sizeof(struct hang_work) / sizeof(int64_t))
 
 static const struct hang_work unknown = {HANG_UNKNOWN, HANG_UNKNOWN, HANG_UNKNOWN,
@@ -82,16 +84,13 @@ static int64_t moved_bytes(pid_t pid)
     return (int64_t)(read + written);
 }
 
-/* Both are by the scheduler's clock: ours has run just now.  Each processor has its own, but they
- * are milliseconds apart at most. */
 static int64_t still_ns(pid_t pid)
 {
-    struct proc_sched its, ours;
+    struct sleep_time s;
 
-    if (proc_sched_of(pid, pid, &its) < 0 || proc_sched_of(0, 0, &ours) < 0 ||
-        its.ran_ns > INT64_MAX || ours.ran_ns > INT64_MAX)
-        return HANG_UNKNOWN;
-    return ours.ran_ns > its.ran_ns ? (int64_t)(ours.ran_ns - its.ran_ns) : 0;
+    return sleep_time_of(pid, pid, CLOCK_KEPT_NS, &s) && s.slept_ns <= INT64_MAX
+               ? (int64_t)s.slept_ns
+               : HANG_UNKNOWN;
 }
 
 void hang_work_read(pid_t pid, struct hang_work *ret)

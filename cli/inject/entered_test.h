@@ -33,6 +33,7 @@
 #include "cli/inject/safe_point.c"
 #include "cli/inject/seccomp.c"
 #include "cli/inject/seccomp_program.c"
+#include "cli/inject/sleep_time.c"
 #include "cli/inject/starved.c"
 #include "cli/inject/target_files.c"
 #include "cli/inject/tracee.c"

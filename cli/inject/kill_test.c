@@ -27,6 +27,7 @@
 #include "cli/inject/remote_exec.c"
 #include "cli/inject/retry.c"
 #include "cli/inject/safe_point.c"
+#include "cli/inject/sleep_time.c"
 #include "cli/inject/starved.c"
 #include "cli/inject/target_files.c"
 #include "cli/inject/tracee.c"

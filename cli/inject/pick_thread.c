@@ -10,18 +10,16 @@
  * never guessed: then the wait begins anew.
  */
 #include <errno.h>
-#include <sched.h>
 #include <stdio.h>
 #include <sys/socket.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "cli/inject/internal.h"
+#include "cli/inject/sleep_time.h"
 #include "core/base/file.h"
 #include "core/base/thread_sched.h"
 #include "sdk/lib/proc/task.h"
 
-#define CLOCK_NAP_NS (20 * NS_PER_US)
 #define DRIFT 1000 /* one in so many: the scheduler's clock is not NTP's, which is 500 ppm away */
 
 #ifndef SYS_pidfd_open
@@ -107,61 +105,24 @@ static bool starts_anew(const struct target *t, const struct proc_syscall *c)
     return false;
 }
 
-/* ---- what the scheduler knows ---- */
-
-/* tid 0: our own. */
-static bool sched_of(const struct target *t, pid_t tid, struct proc_sched *ret)
-{
-    return (tid ? proc_sched_of(t->pid, tid, ret) : proc_sched_of(0, 0, ret)) == 0;
-}
-
-/* Where it ran last. */
-static int cpu_of(const struct target *t, pid_t tid)
-{
-    struct proc_stat s;
-    return proc_stat_of(t->pid, tid, &s) == 0 && s.cpu < INT32_MAX ? (int)s.cpu : -1;
-}
-
-/* The clock of a CPU: each counts for itself, so we go there.  A thread that has just been given
- * the CPU ran last now. */
-static bool clock_of(const struct target *t, int cpu, struct proc_sched *ret, uint64_t *ret_at)
-{
-    cpu_set_t kept, there;
-    CPU_ZERO(&there);
-    if (cpu < 0 || cpu >= CPU_SETSIZE || sched_getaffinity(0, sizeof(kept), &kept) == -1)
-        return false;
-    CPU_SET(cpu, &there);
-    if (sched_setaffinity(0, sizeof(there), &there) == -1)
-        return false;
-    (void)nanosleep(&(struct timespec){.tv_nsec = CLOCK_NAP_NS}, NULL);
-    *ret_at = clock_monotonic();
-    bool known = sched_of(t, 0, ret);
-    (void)sched_setaffinity(0, sizeof(kept), &kept);
-    return known;
-}
-
 /* ---- the rest of a wait ---- */
 
 void wait_look(struct target *t)
 {
-    struct proc_sched seen, here, again;
-    uint64_t at;
+    struct sleep_time sleep;
     t->wait.call = -1;
     struct proc_syscall c = call_of(t, t->tid);
-    if (!waits_for_events(&c) || (int32_t)c.arguments[3] <= 0)
-        return;
-    if (!sched_of(t, t->tid, &seen))
+    if (!waits_for_events(&c) || !sleep_time_of(t->pid, t->tid, /* kept_ns= */ 0, &sleep))
         return;
     c = call_of(t, t->tid);
     if (!waits_for_events(&c) || (int32_t)c.arguments[3] <= 0 ||
-        !clock_of(t, cpu_of(t, t->tid), &here, &at) || !sched_of(t, t->tid, &again) ||
-        again.ran_ns != seen.ran_ns || again.switches != seen.switches || here.ran_ns < seen.ran_ns)
+        sleep.slept_ns / NS_PER_MS > (uint64_t)c.arguments[3]) /* it would have ended */
         return;
     t->wait = (struct wait){.call = c.number,
                             .limit_ms = (int32_t)c.arguments[3],
-                            .switches = seen.switches,
-                            .waited_ns = here.ran_ns - seen.ran_ns,
-                            .looked_at = at};
+                            .switches = sleep.switches,
+                            .waited_ns = sleep.slept_ns,
+                            .looked_at = sleep.at_ns};
 }
 
 /* In libc only, which does not look at the register again; other code might keep a limit there for
@@ -172,7 +133,7 @@ void wait_shorten(struct target *t)
     uint64_t ip = arch_ip(&t->registers);
     if (t->wait.call == -1 || arch_interrupted(&t->registers) != t->wait.call ||
         (int32_t)arch_fourth(&t->registers) != t->wait.limit_ms || ip < t->libc.start ||
-        ip >= t->libc.end || !sched_of(t, t->tid, &now) ||
+        ip >= t->libc.end || proc_sched_of(t->pid, t->tid, &now) < 0 ||
         now.switches != t->wait.switches + 1) /* to us */
         return;
     uint64_t waited = t->wait.waited_ns + (t->stopped_at - t->wait.looked_at);
@@ -195,7 +156,8 @@ int wait_score(const struct target *t, pid_t tid)
     if (!schedule_can_clone(tid))
         return CANNOT_CLONE;
     if (starts_anew(t, &c))
-        return (waits_for_events(&c) && sched_of(t, tid, &sched) ? ENDS : STARTS_ANEW) +
+        return (waits_for_events(&c) && proc_sched_of(t->pid, tid, &sched) == 0 ? ENDS
+                                                                                : STARTS_ANEW) +
                !main_thread;
     if (waits_for_events(&c))
         return main_thread ? 6 : 8; /* a stop ends them: only we can make them go on */

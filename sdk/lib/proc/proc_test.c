@@ -161,6 +161,8 @@ TEST(sched_by_its_lines)
     CHECK_INT(parse_sched("se.exec_start : 1.02\nnr_voluntary_switches : 1\n", &s), -EPROTO);
     CHECK_INT(parse_sched("se.exec_start : 99999999999999999999.000000\n", &s), -EPROTO);
     CHECK_INT(parse_sched("", &s), -EPROTO);
+    /* Seen of a thread that had just been moved: since the machine began, it would seem. */
+    CHECK_INT(parse_sched("se.exec_start : 0.000000\nnr_voluntary_switches : 3\n", &s), -ENODATA);
 }
 
 TEST(status_that_is_none)

@@ -300,7 +300,9 @@ int proc_sched_parse(struct proc_lines *l, struct proc_sched *ret)
         else if ((at = behind(line, size, NAMED("nr_voluntary_switches"))) != NULL)
             (void)proc_digits(behind_colon(at), 10, &ret->switches);
     }
-    return ret->ran_ns != PROC_UNKNOWN && ret->switches != PROC_UNKNOWN ? 0 : -EPROTO;
+    if (ret->ran_ns == PROC_UNKNOWN || ret->switches == PROC_UNKNOWN)
+        return -EPROTO;
+    return ret->ran_ns == 0 ? -ENODATA : 0;
 }
 
 int proc_sched_of(pid_t pid, pid_t tid, struct proc_sched *ret)

@@ -118,7 +118,8 @@ int proc_status_of(pid_t pid, pid_t tid, struct proc_status *ret);
 
 /* ---- sched ---- */
 
-/* A kernel without CONFIG_SCHED_DEBUG has none of it (-ENOENT). */
+/* A kernel without CONFIG_SCHED_DEBUG has none of it (-ENOENT).  -ENODATA: the thread was moved to
+ * another processor, and has not run there; the kernel has forgotten when it ran. */
 struct proc_sched {
     uint64_t ran_ns;   /* when it ran last, by the clock of its processor, which began with the
                         * machine */
