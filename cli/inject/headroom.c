@@ -14,9 +14,10 @@
 
 /* What the core takes at most where that is limited (docs/life.md), and half as much again or more
  * for the program.  Address space: glibc reserves 64 MiB for each thread that calls its malloc(),
- * which are up to five of ours where there is Python (who loads, who makes threads, who runs
- * Python); stacks, code and heap are less than 32, the files a share of what is left. */
-#define ADDRESS_SPACE (640 * MIB)
+ * which are up to seven of ours (who loads, who makes threads, a worker, who runs Python, who finds
+ * the names of frames, a plugin's own); stacks, code and heap are some 100 with crash reports and
+ * profiler, the files a share of what is left. */
+#define ADDRESS_SPACE (896 * MIB)
 #define DATA (48 * MIB)
 #define MEMORY (48 * MIB)
 #define FILES 24
@@ -59,7 +60,10 @@ static int check_numbers(const struct target *t)
 
 int limits_check(const struct target *t)
 {
-    int rc = check_bytes(t, room_address_space(t->pid), ADDRESS_SPACE, "address space (ulimit -v)",
+    /* A core that was here has added to its peak. */
+    uint64_t space =
+        t->present_start ? room_address_space(t->pid) : room_address_space_at_peak(t->pid);
+    int rc = check_bytes(t, space, ADDRESS_SPACE, "address space (ulimit -v)",
                          "raise it with prlimit --as");
     if (rc == 0)
         rc = check_bytes(t, room_locked(t->pid), ADDRESS_SPACE,

@@ -19,8 +19,9 @@
 #include "sdk/lib/proc/task.h"
 
 #define NEVER_REACHED (UINT64_C(1) << 60) /* how cgroup v1 writes "no limit" */
-#define CAP_IPC_LOCK_BIT 14               /* whoever has it is asked for no RLIMIT_MEMLOCK */
-#define LOOK_AT_USERS 65536               /* a higher limit on a user's threads is nobody's limit */
+#define KEPT_PART 4 /* of what there is beyond its peak the program keeps one part of so many */
+#define CAP_IPC_LOCK_BIT 14 /* whoever has it is asked for no RLIMIT_MEMLOCK */
+#define LOOK_AT_USERS 65536 /* a higher limit on a user's threads is nobody's limit */
 
 static uint64_t less(uint64_t limit, uint64_t used)
 {
@@ -74,6 +75,31 @@ uint64_t room_address_space(pid_t pid)
         return limit;
     status_of(pid, &now);
     return less(limit, known(now.size_bytes));
+}
+
+uint64_t room_address_space_at_peak(pid_t pid)
+{
+    uint64_t limit = limit_of(pid, RLIMIT_AS);
+    struct proc_status now;
+    if (limit == ROOM_NO_LIMIT)
+        return limit;
+    status_of(pid, &now);
+    return less(limit, known(now.peak_size_bytes));
+}
+
+uint64_t room_ours(void)
+{
+    static _Atomic uint64_t kept; /* 0: not known yet */
+    uint64_t room = room_address_space(getpid());
+    if (room == ROOM_NO_LIMIT)
+        return room;
+    uint64_t keep = atomic_load_explicit(&kept, memory_order_relaxed);
+    if (keep == 0) {
+        uint64_t beyond = room_address_space_at_peak(getpid());
+        keep = room - smaller(beyond, room) + beyond / KEPT_PART + 1;
+        atomic_store_explicit(&kept, keep, memory_order_relaxed);
+    }
+    return less(room, keep);
 }
 
 /* A page that nobody has touched is there only where it was locked. */
@@ -238,7 +264,7 @@ uint64_t room_threads(pid_t pid)
 
 uint64_t room_share(uint64_t wanted, uint64_t least, uint64_t part)
 {
-    uint64_t room = smaller(room_address_space(getpid()), room_locked(getpid()));
+    uint64_t room = smaller(room_ours(), room_locked(getpid()));
     if (room == ROOM_NO_LIMIT)
         return wanted;
     uint64_t share = room / part;

@@ -17,6 +17,8 @@
 /* Bytes that may still be mapped (RLIMIT_AS), that may still be written to privately
  * (RLIMIT_DATA; overcommit 2), and that the process's cgroups still allow to be used. */
 uint64_t room_address_space(pid_t pid);
+/* The same for a program that needs as much again as it ever had: a peak may come back. */
+uint64_t room_address_space_at_peak(pid_t pid);
 uint64_t room_data(pid_t pid);
 uint64_t room_memory(pid_t pid);
 /* Bytes that may still be mapped where all that is mapped is locked (mlockall(MCL_FUTURE)).  Of
@@ -26,6 +28,11 @@ uint64_t room_locked(pid_t pid);
 /* Bytes that this process may still use: the least of the first three and of what the machine has
  * left.  Read anew once a second at most. */
 uint64_t room_left(void);
+
+/* Bytes of address space that we may map in this process.  The rest stays the program's: what it
+ * had at its peak when this was first asked, and a quarter of what its limit allowed beyond that.
+ * ROOM_NO_LIMIT: it may map what it likes. */
+uint64_t room_ours(void);
 
 /* Descriptors and threads that may still be made. */
 uint64_t room_files(pid_t pid);

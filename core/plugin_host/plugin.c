@@ -22,8 +22,9 @@
 #include "core/plugin_file/elf_check.h"
 #include "core/plugin_host/internal.h"
 
-#define LOAD_BYTES \
-    (UINT64_C(8) << 20)        /* address space that must be left: a file, a thread's heap */
+/* Address space: a file and a small heap, and what glibc reserves when a worker and the thread for
+ * Python first call its malloc(), which may be yet to come. */
+#define LOAD_BYTES (UINT64_C(136) << 20)
 #define STOP_NS (5 * NS_PER_S) /* how long a plugin's commands may take to end */
 
 static const char *const state_names[] = {
@@ -307,13 +308,13 @@ static int load_on_control(void *arg)
 /* A limit that a plugin meets is met by the program, too, which may end for it. */
 static int check_room(const char *name)
 {
-    uint64_t room = room_address_space(getpid());
+    uint64_t room = room_ours();
     if (room >= LOAD_BYTES)
         return 0;
     return err_set(-ENOMEM,
                    "plugin '%.64s' is not loaded: the program may map only %llu MiB more (ulimit "
                    "-v) and would miss them; raise its limit: prlimit --pid %d --as=unlimited",
-                   name, (unsigned long long)(room >> 20), (int)getpid());
+                   name, (unsigned long long)(room_address_space(getpid()) >> 20), (int)getpid());
 }
 
 static int load_step(struct host *h, const char *name, const char *path, int fd, bool start)

@@ -16,9 +16,11 @@
 #include <unistd.h>
 
 #include "core/base/file.h"
+#include "core/base/headroom.h"
 #include "core/stack/demangle_rust.h"
 #include "core/stack/internal.h"
 
+#define ROOM_PART 8    /* of what we may map: one file, and several are mapped at once */
 #define LOOKS_KEPT 256 /* looks at a file until its pages are given back: 64 KiB for each of 20 */
 
 /* The file's pages stay in the page cache; in this process they count as its memory. */
@@ -99,7 +101,8 @@ static int map_file(const char *path, struct symbols *s)
     int fd = file_open(AT_FDCWD, path); /* what a process has mapped may be called like a device */
     if (fd < 0)
         return fd;
-    if (fstat(fd, &st) == 0 && st.st_size > 0)
+    /* Some libraries have gigabytes.  Without names a frame says where in which file it is. */
+    if (fstat(fd, &st) == 0 && st.st_size > 0 && (uint64_t)st.st_size <= room_ours() / ROOM_PART)
         file = mmap(NULL, (size_t)st.st_size, PROT_READ, MAP_PRIVATE, fd, 0);
     (void)close(fd);
     if (file == MAP_FAILED)

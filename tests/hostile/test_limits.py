@@ -155,16 +155,16 @@ def test_a_deadline_thread_is_not_asked_for_threads(world):
 
 # ---- address space, data, memory of a cgroup ----
 
-@pytest.mark.parametrize("mib", [10, 40, 100, 300, 620, 700, 1000, 1500, 2600, 3400, 4000])
+@pytest.mark.parametrize("mib", [10, 100, 400, 880, 960, 1500, 2600, 3400, 4000])
 def test_address_space(world, mib):
     """Entered or not, the program has most of what it had for allocations of its own."""
     told = Told(world, limits=[(resource.RLIMIT_AS, mib * MIB)])
     done = told.probing("inject", "-c", "-P")
-    if mib < 620:
+    if mib <= 880:
         assert done.returncode == 1 and "address space" in done.stderr, done.stdout + done.stderr
         assert "--as" in done.stderr and len(done.stderr.strip().splitlines()) == 1
         assert "probing" not in open("/proc/%d/maps" % told.pid).read()
-    if mib >= 700:
+    if mib >= 960:
         assert done.returncode == 0, done.stderr
     if done.returncode == 0:
         assert told.probing("backtrace").returncode == 0
@@ -178,18 +178,32 @@ def test_address_space(world, mib):
 
 
 def test_address_space_of_a_python(world):
-    """The plugin for Python runs there, and the program can allocate."""
-    target = world.python("import resource, time\n"
-                          "resource.setrlimit(resource.RLIMIT_AS, (1000 << 20,) * 2)\n"
-                          "print('ready')\n"
+    """Plugins run there as far as they leave the program what it had, and a part of the rest.  It
+    ended with a MemoryError: a library of 400 MB, as PyTorch has them, was mapped for its names."""
+    source, made = world.tmp / "large.c", world.tmp / "large.so"
+    source.write_text("#include <unistd.h>\nvoid stay_here(void) { for (;;) pause(); }\n")
+    if not shutil.which("cc"):
+        pytest.skip("no C compiler")
+    subprocess.run(["cc", "-shared", "-fPIC", "-o", str(made), str(source)], check=True)
+    os.truncate(made, 400 * MIB)
+    target = world.python("import ctypes, resource, threading, time\n"
+                          "resource.setrlimit(resource.RLIMIT_AS, (1300 << 20,) * 2)\n"
+                          "stay = ctypes.CDLL(%r).stay_here\n"
+                          "threading.Thread(target=stay, daemon=True).start()\n"
+                          "size = 300\n"
                           "while True:\n"
-                          "    b = bytearray(300 << 20)\n"
+                          "    b = bytearray(size << 20)\n"
                           "    del b\n"
-                          "    time.sleep(0.05)\n", python=DEBIAN_PYTHON)
-    target.wait_line("ready")
+                          "    print('took', size, flush=True)\n"
+                          "    time.sleep(0.05)\n" % str(made), python=DEBIAN_PYTHON)
+    target.wait_line("took 300")
     target.inject("-P", "-c")
-    assert target.probing("eval", "1 + 1").stdout == "2\n"
-    assert target.probing("backtrace").returncode == 0
+    assert "stay_here" in target.probing("backtrace").stdout
+    for name in ("memory", "system", "nccl"):
+        done = target.probing("plugin", "load", name)
+        assert done.returncode == 0 or "may map only" in done.stderr, done.stderr
+    assert target.probing("eval", "import __main__; __main__.size = 450; 1 + 1").stdout == "2\n"
+    target.wait_line("took 450")
     assert target.probing("eject").returncode == 0
     assert target.alive(), target.output()
 

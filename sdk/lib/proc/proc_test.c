@@ -111,7 +111,8 @@ TEST(status_of_many_groups)
     while (n < 70000) /* a line far longer than the room */
         n += (size_t)snprintf(text + n, sizeof(text) - n, "%d Uid: ", 100000);
     (void)snprintf(text + n, sizeof(text) - n,
-                   "\nNSpid:\t4711\t12\t1\nVmSize:\t  123 kB\nVmRSS:\t18446744073709551615 kB\n"
+                   "\nNSpid:\t4711\t12\t1\nVmPeak:\t  200 kB\nVmSize:\t  123 kB\n"
+                   "VmRSS:\t18446744073709551615 kB\n"
                    "Threads:\t3\nSigPnd:\t0000000000000000\nShdPnd:\t0000000000000100\n"
                    "SigBlk:\tfffffffffffffeff\nCapEff:\t0000000000080000\nSeccomp:\t2\n"
                    "nonvoluntary_ctxt_switches:\t9\n");
@@ -124,6 +125,7 @@ TEST(status_of_many_groups)
         CHECK_INT(s.inner_id, 1);
         CHECK_INT(s.namespaces, 3);
         CHECK_INT(s.size_bytes, 123 * 1024);
+        CHECK_INT(s.peak_size_bytes, 200 * 1024);
         CHECK(s.rss_bytes == PROC_UNKNOWN); /* more than 64 bits */
         CHECK(s.peak_rss_bytes == PROC_UNKNOWN && s.gid[0] == PROC_UNKNOWN);
         CHECK_INT(s.shared, 0x100);

@@ -185,6 +185,7 @@ static const struct {
                      {NAMED("Seccomp_filters:"), AT(filters), 10, 1, 1},
                      {NAMED("voluntary_ctxt_switches:"), AT(voluntary), 10, 1, 1},
                      {NAMED("nonvoluntary_ctxt_switches:"), AT(involuntary), 10, 1, 1},
+                     {NAMED("VmPeak:"), AT(peak_size_bytes), 10, 1, 1024},
                      {NAMED("VmSize:"), AT(size_bytes), 10, 1, 1024},
                      {NAMED("VmData:"), AT(data_bytes), 10, 1, 1024},
                      {NAMED("VmLck:"), AT(locked_bytes), 10, 1, 1024},

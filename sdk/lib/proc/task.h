@@ -91,21 +91,22 @@ struct proc_status {
     uint64_t tracer; /* who traces it, 0: nobody */
     uint64_t uid[4]; /* real, effective, saved, of the file system */
     uint64_t gid[4];
-    uint64_t inner_id;     /* its number in the innermost pid namespace that it is in */
-    uint64_t namespaces;   /* how many it is in, from that of this /proc on: 1 if it is the same */
-    uint64_t threads;      /* of its process */
-    uint64_t pending;      /* signals, bit number - 1: of the thread, */
-    uint64_t shared;       /* of its process, */
-    uint64_t blocked;      /* blocked, */
-    uint64_t caught;       /* and with a handler */
-    uint64_t effective;    /* capabilities, bit number: capabilities(7) */
-    uint64_t seccomp;      /* 0: none, 1: strict, 2: a filter */
-    uint64_t filters;      /* of seccomp; Linux 5.9 */
-    uint64_t voluntary;    /* times that it gave up the processor */
-    uint64_t involuntary;  /* times that the processor was taken from it */
-    uint64_t size_bytes;   /* VmSize: address space */
-    uint64_t data_bytes;   /* VmData: private and writable */
-    uint64_t locked_bytes; /* VmLck: of the address space, by mlock() */
+    uint64_t inner_id;    /* its number in the innermost pid namespace that it is in */
+    uint64_t namespaces;  /* how many it is in, from that of this /proc on: 1 if it is the same */
+    uint64_t threads;     /* of its process */
+    uint64_t pending;     /* signals, bit number - 1: of the thread, */
+    uint64_t shared;      /* of its process, */
+    uint64_t blocked;     /* blocked, */
+    uint64_t caught;      /* and with a handler */
+    uint64_t effective;   /* capabilities, bit number: capabilities(7) */
+    uint64_t seccomp;     /* 0: none, 1: strict, 2: a filter */
+    uint64_t filters;     /* of seccomp; Linux 5.9 */
+    uint64_t voluntary;   /* times that it gave up the processor */
+    uint64_t involuntary; /* times that the processor was taken from it */
+    uint64_t size_bytes;  /* VmSize: address space */
+    uint64_t peak_size_bytes;                     /* VmPeak: the most it ever was */
+    uint64_t data_bytes;                          /* VmData: private and writable */
+    uint64_t locked_bytes;                        /* VmLck: of the address space, by mlock() */
     uint64_t rss_bytes, peak_rss_bytes;           /* VmRSS, VmHWM */
     uint64_t anon_bytes, file_bytes, shmem_bytes; /* RssAnon, RssFile, RssShmem */
     uint64_t swap_bytes;
