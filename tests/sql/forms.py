@@ -191,7 +191,9 @@ bigint: count(*) ;; count({any}) ;; bit_and({bigint}) ;; bit_or({small}) ;; bit_
     count(distinct ({number}, {string})) ;; regr_count({small}, {finite}) ;;
     count(distinct {any}) ;; min({bigint}) ;; max({bigint}) ;;
     sum({small}) ;; sum(distinct {small}) ;; count(*) filter (where {boolean}) ;;
-    sum({small}) filter (where {boolean}) ;; count(all {any})
+    sum({small}) filter (where {boolean}) ;; count(all {any}) ;;
+    percentile_disc(0.4) within group (order by {bigint}) ;;
+    array_length(array_agg({any}), 1) ;; cardinality(array_agg({text}))
 double: sum({double}) ;; avg({double}) ;; avg({small}) ;; min({double}) ;; max({double}) ;;
     stddev({small}) ;; var_pop({small}) ;; variance({small}) ;; stddev_pop({finite}) ;;
     corr({finite}, {small}) ;; covar_pop({small}, {finite}) ;; covar_samp({finite}, {finite}) ;;
@@ -203,9 +205,15 @@ double: sum({double}) ;; avg({double}) ;; avg({small}) ;; min({double}) ;; max({
     percentile_disc(0.75) within group (order by {finite}) ;; avg(distinct {small})
 text: min({text}) ;; max({text}) ;; string_agg({text}, ',' order by id) ;;
     string_agg(distinct {text}, '|') ;; string_agg(distinct {text}, '' order by {same} desc) ;;
-    mode() within group (order by {text}) ;; string_agg({text}, '-' order by id desc)
+    mode() within group (order by {text}) ;; string_agg({text}, '-' order by id desc) ;;
+    string_agg({text}, ',' order by {any} desc, {any} nulls first, id) ;;
+    array_agg({text} order by id)::text ;; array_agg({boolean} order by id)::text ;;
+    array_agg({bigint} order by {any}, id desc)::text ;; array_agg(distinct {date})::text ;;
+    array_to_string(array_agg({text} order by {any} desc, id), '-', '?') ;;
+    percentile_disc(0.6) within group (order by {text} desc)
 boolean: bool_and({boolean}) ;; bool_or({boolean}) ;; every({boolean})
-timestamp: min({timestamp}) ;; max({timestamp})
+timestamp: min({timestamp}) ;; max({timestamp}) ;;
+    percentile_disc(0.3) within group (order by {timestamp})
 date: min({date}) ;; max({date})
 interval: min({interval}) ;; max({interval})
 """)

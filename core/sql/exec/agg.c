@@ -182,7 +182,7 @@ static int add_moments(struct query *q, struct agg *a, const uint16_t *sel, cons
     return 0;
 }
 
-/* mode(): every value is kept, as a key to sort by. */
+/* mode(), percentile_disc(): every value is kept, as a key to sort by. */
 static int add_values(struct query *q, struct agg *a, const uint16_t *sel, const uint32_t *groups,
                       uint32_t n)
 {
@@ -298,6 +298,8 @@ int sql_agg_add(struct query *q, struct agg *a, const uint16_t *sel, const uint3
     case AGG_PERCENTILE_DISC:
     case AGG_HISTOGRAM:
     case AGG_STRING:
+        if (agg_is_by_values(a->spec))
+            return add_values(q, a, sel, groups, n);
         return add_lists(q, a, sel, groups, n);
     case AGG_AND:
         EACH(s->i = s->n == 0 ? a->arg->i[i] : s->i & a->arg->i[i]; s->n++;);

@@ -139,6 +139,12 @@ struct agg { /* one aggregate at work */
         }                                             \
     } while (0)
 
+/* Values are kept as they are, to be sorted: of percentile_disc(), those that are no doubles. */
+static inline bool agg_is_by_values(const struct agg_spec *spec)
+{
+    return spec->kind->op == AGG_PERCENTILE_DISC && spec->of != SQL_DOUBLE;
+}
+
 int sql_agg_room(struct query *q, struct agg *a, uint32_t groups);
 /* Values of the n selected rows, none NULL, into the states of their groups. */
 int sql_agg_add(struct query *q, struct agg *a, const uint16_t *sel, const uint32_t *groups,

@@ -31,13 +31,18 @@ bool sql_agg_merges(const struct agg_spec *spec, const char **ret_why)
     case AGG_INTERCEPT:
         *ret_why = "%s() goes by the order of the rows";
         return false;
+    case AGG_PERCENTILE_DISC:
+        if (agg_is_by_values(spec)) {
+            *ret_why = "%s() keeps one list of values";
+            return false;
+        }
+        break;
     case AGG_COUNT:
     case AGG_SUM:
     case AGG_AVG:
     case AGG_MIN:
     case AGG_MAX:
     case AGG_PERCENTILE:
-    case AGG_PERCENTILE_DISC:
     case AGG_HISTOGRAM:
     case AGG_FIRST:
     case AGG_LAST:

@@ -164,6 +164,21 @@ static int most_frequent(struct query *q, struct list *l, bool descending, struc
     return rc;
 }
 
+/* percentile_disc() of what is no double: the first that so many are not beyond. */
+static int chosen(struct query *q, struct list *l, const struct agg_spec *spec, struct vec *v,
+                  uint32_t row)
+{
+    struct ordering o = {l, spec->descending, /* nulls_low= */ false};
+    uint32_t *order = sql_get(q, l->n, sizeof(*order));
+    double place = ceil(spec->fraction * (double)l->n) - 1;
+    for (uint32_t i = 0; order && i < l->n; i++)
+        order[i] = i;
+    int rc = order ? sql_sort_index(q, order, l->n, /* prefix= */ NULL, compare_keys, &o) : -ENOMEM;
+    if (rc == 0)
+        sql_put_value(v, row, &l->keys[order[place < 0 ? 0 : (uint32_t)place]]);
+    return rc;
+}
+
 static void finish_moments(const struct state *s, enum agg_op op, struct vec *v, uint32_t row)
 {
     const struct moments *m = s->moments;
@@ -191,20 +206,24 @@ static int joined(struct query *q, const struct list *l, const struct agg_spec *
                   struct text *ret)
 {
     struct text separator = spec->separator;
-    uint64_t size = spec->bracketed ? 2 : 0;
+    size_t opened = spec->open ? strlen(spec->open) : 0,
+           closed = spec->open ? strlen(spec->close) : 0;
+    uint32_t brace = spec->members;
+    uint64_t size = opened + closed;
     for (uint32_t i = 0; i < l->n; i++) {
         int rc = sql_worked(q, 1);
         if (rc < 0)
             return rc;
-        size += l->texts[i].size + (i ? separator.size : 0);
+        size += l->texts[i].size - 2 * brace + (i ? separator.size : 0);
     }
     char *out = size < UINT32_MAX ? sql_get(q, size + 1, 1) : NULL;
     if (!out)
         return -ENOMEM;
     *ret = (struct text){out, (uint32_t)size};
-    if (spec->bracketed) {
-        out[size - 1] = ']';
-        *out++ = '[';
+    if (spec->open) {
+        memcpy(out, spec->open, opened);
+        memcpy(out + size - closed, spec->close, closed);
+        out += opened;
     }
     for (uint32_t i = 0; i < l->n; i++) {
         int rc = sql_worked(q, 1 + l->texts[i].size / 64);
@@ -212,8 +231,8 @@ static int joined(struct query *q, const struct list *l, const struct agg_spec *
             return rc;
         memcpy(out, separator.data, i ? separator.size : 0);
         out += i ? separator.size : 0;
-        memcpy(out, l->texts[i].data, l->texts[i].size);
-        out += l->texts[i].size;
+        memcpy(out, l->texts[i].data + brace, l->texts[i].size - 2 * brace);
+        out += l->texts[i].size - 2 * brace;
     }
     return 0;
 }
@@ -271,6 +290,8 @@ int sql_agg_finish(struct query *q, const struct agg *a, struct state *s, struct
         return joined(q, s->list, a->spec, &v->t[row]);
     case AGG_PERCENTILE:
     case AGG_PERCENTILE_DISC:
+        if (agg_is_by_values(a->spec))
+            return chosen(q, s->list, a->spec, v, row);
         rc = percentile(q, s->list, a->spec, &v->d[row]);
         v->d[row] += 0.0; /* -0 is 0, whichever came first */
         return rc;

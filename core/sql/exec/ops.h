@@ -62,7 +62,8 @@ struct agg_spec { /* one aggregate call */
     bool keeps_null; /* FIRST, LAST: a row whose argument is NULL is a row */
     uint32_t bins;
     struct text separator;
-    bool bracketed; /* json_agg() */
+    const char *open, *close; /* around a list: json_agg(), array_agg() ...; NULL: none */
+    bool members;             /* of each text only what its braces hold: json_object_agg() */
     enum sql_type type;
     enum agg_form form;
     enum sql_type of; /* the type of the values: of arg, or of those that the states have seen */

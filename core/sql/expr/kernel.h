@@ -33,7 +33,7 @@
 
 extern const struct func sql_more_math_funcs[], sql_make_funcs[], sql_char_funcs[],
     sql_interval_funcs[], sql_char_number_funcs[], sql_format_funcs[], sql_bytes_funcs[],
-    sql_zone_funcs[];
+    sql_zone_funcs[], sql_collect_funcs[];
 extern const struct func sql_text_funcs[], sql_time_funcs[], sql_math_funcs[], sql_cast_funcs[],
     sql_json_funcs[], sql_json_build_funcs[], sql_regexp_funcs[];
 

@@ -58,19 +58,11 @@ error: line 1, column 64: found ')', expected an expression
 
 select [1, 2]
 ----
-error: line 1, column 8: arrays stand only in = any (array[1, 2]) and unnest(array[1, 2]); json_build_array() and json_agg() make lists as values
+error: line 1, column 8: arrays stand only in = any (array[1, 2]) and unnest(array[1, 2]); array_agg(), json_agg() and json_build_array() make lists as values
 
 select array[1, 2]
 ----
-error: line 1, column 8: arrays stand only in = any (array[1, 2]) and unnest(array[1, 2]); json_build_array() and json_agg() make lists as values
-
-select array_agg(x) from (values (1)) t(x)
-----
-error: line 1, column 8: unknown function 'array_agg'; arrays are no values here: json_agg(x) makes a JSON array, string_agg(x, ',') a text
-
-select array_agg(x order by x) from (values (1)) t(x)
-----
-error: line 1, column 8: unknown function 'array_agg'; arrays are no values here: json_agg(x) makes a JSON array, string_agg(x, ',') a text
+error: line 1, column 8: arrays stand only in = any (array[1, 2]) and unnest(array[1, 2]); array_agg(), json_agg() and json_build_array() make lists as values
 
 select generate_series(1, 3)
 ----
@@ -318,11 +310,11 @@ error: line 1, column 17: an array is written '{a,b}', or array['a', 'b']
 
 select array(select 1)
 ----
-error: line 1, column 8: arrays stand only in = any (array[1, 2]) and unnest(array[1, 2]); json_build_array() and json_agg() make lists as values
+error: line 1, column 8: arrays stand only in = any (array[1, 2]) and unnest(array[1, 2]); array_agg(), json_agg() and json_build_array() make lists as values
 
 select (regexp_match('ab', '(a)(b)'))[2]
 ----
-error: line 1, column 38: arrays have no subscripts here; split_part(text, ',', 2), regexp_match(text, re, 2) and text ->> 2 give one of several
+error: line 1, column 38: arrays have no subscripts here; first(x order by y), split_part(text, ',', 2), regexp_match(text, re, 2) and text ->> 2 give one of several
 
 select * from unnest(array[]::int[])
 ----
@@ -426,7 +418,7 @@ error: line 1, column 8: there is no type 'uuid'; texts are cast to boolean, big
 
 select '{1}'::int[]
 ----
-error: line 1, column 18: there are no types of arrays: they stand only in = any ('{1,2}') and unnest('{1,2}'::bigint[]); json_build_array() makes a list
+error: line 1, column 18: there are no types of arrays: they stand only in = any ('{1,2}') and unnest('{1,2}'::bigint[]); array_agg(x) and json_build_array() make lists
 
 select 1 || 2
 ----
@@ -463,3 +455,31 @@ error: line 1, column 17: found ''a*'', expected the end of the statement
 copy cpu.tasks to 'x.csv'
 ----
 error: line 1, column 1: copy is not supported: to write a file: probing -t TARGET export TABLE -o FILE.csv
+
+select array_agg(x) || 3 from (values (1), (2)) t(x)
+----
+error: line 1, column 8: arrays have no order here, and are no texts: x::text of the array is one, array_to_string(x, ',') joins its elements
+
+select min(a) from (select array_agg(x) a from (values (1), (2)) t(x)) s
+----
+error: line 1, column 12: arrays have no order here, and are no texts: x::text of the array is one, array_to_string(x, ',') joins its elements
+
+select a from (select array_agg(x) a from (values (1), (2)) t(x) group by x) s order by a
+----
+error: line 1, column 8: arrays have no order here, and are no texts: x::text of the array is one, array_to_string(x, ',') joins its elements
+
+select row_number() over (order by a) from (select array_agg(x) a from (values (1), (2)) t(x)) s
+----
+error: line 1, column 36: arrays have no order here, and are no texts: x::text of the array is one, array_to_string(x, ',') joins its elements
+
+select to_json(array_agg(x)) from (values (1), (2)) t(x)
+----
+error: line 1, column 16: an array is no JSON here: json_agg(x) makes a list of JSON
+
+select array_length('a,b', 1)
+----
+error: line 1, column 21: array_length() takes an array, as array_agg(x) makes it
+
+select string_agg(distinct x, ',' order by x, y) from (values ('a', 1)) t(x, y)
+----
+error: line 1, column 44: with distinct, string_agg() is ordered by what it collects

@@ -504,11 +504,12 @@ struct node *sql_parse_infix(struct parser *p, struct node *left, int binding, b
         return sql_parse_fail(
             p, pos,
             "there are no types of arrays: they stand only in = any ('{1,2}') and "
-            "unnest('{1,2}'::bigint[]); json_build_array() makes a list");
+            "unnest('{1,2}'::bigint[]); array_agg(x) and json_build_array() make lists");
     if (is_sign(p, "["))
         return sql_parse_fail(p, pos,
-                              "arrays have no subscripts here; split_part(text, ',', 2), "
-                              "regexp_match(text, re, 2) and text ->> 2 give one of several");
+                              "arrays have no subscripts here; first(x order by y), "
+                              "split_part(text, ',', 2), regexp_match(text, re, 2) and "
+                              "text ->> 2 give one of several");
     if (binding < BIND_SIGN && is_word(p, 0, "collate") &&
         (p->tokens[p->at + 1].type == TOKEN_QUOTED || p->tokens[p->at + 1].type == TOKEN_WORD))
         return parse_collate(p, left);

@@ -163,6 +163,6 @@ bool sql_parse_other_value(struct parser *p)
         (is_word(p, 0, "array") && (is_sign_at(p, 1, "[") || is_sign_at(p, 1, "("))))
         sql_parse_fail(p, now(p)->pos,
                        "arrays stand only in = any (array[1, 2]) and unnest(array[1, 2]); "
-                       "json_build_array() and json_agg() make lists as values");
+                       "array_agg(), json_agg() and json_build_array() make lists as values");
     return p->error != 0;
 }

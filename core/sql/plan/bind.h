@@ -78,6 +78,10 @@ int sql_agg_spec(struct query *q, struct scope *s, const struct node *n,
 uint8_t sql_agg_mark(const struct agg_spec *a); /* of what it gives: one of its values, a list */
 int sql_window_bind(struct query *q, struct scope *s, const struct node *n, struct expr **ret);
 /* bind_json.c: is a text that a function gives JSON?  JSON made of any value; text of JSON. */
+/* What arrays may not be.  0, or the error. */
+bool sql_are_arrays(struct expr *const *e, uint32_t count); /* or NULLs and literals beside one */
+int sql_array_has_no_order(struct query *q, const struct expr *e);
+int sql_array_call(struct query *q, const struct node *n, struct expr *const *args);
 bool sql_gives_json(const char *function);
 int sql_make_json(struct query *q, const struct node *n, struct expr **e);
 int sql_mark(struct query *q, struct expr **e, uint8_t mark); /* a copy, if it is another one */

@@ -55,6 +55,9 @@ static const struct agg_kind kinds[] = {{"count", AGG_COUNT, 0, 1, 0},
                                         {"listagg", AGG_STRING, 1, 2, 0},
                                         {"json_agg", AGG_STRING, 1, 1, 0},
                                         {"jsonb_agg", AGG_STRING, 1, 1, 0},
+                                        {"array_agg", AGG_STRING, 1, 1, 0},
+                                        {"json_object_agg", AGG_STRING, 2, 2, 0},
+                                        {"jsonb_object_agg", AGG_STRING, 2, 2, 0},
                                         {"mode", AGG_MODE, 1, 1, 0},
                                         {"corr", AGG_CORR, 2, 2, 0},
                                         {"covar_samp", AGG_COVAR, 2, 2, 0},
@@ -165,7 +168,6 @@ static int agg_types(struct query *q, struct agg_spec *a, const struct node *n)
     case AGG_VAR:
     case AGG_VAR_POP:
     case AGG_PERCENTILE:
-    case AGG_PERCENTILE_DISC:
     case AGG_SKETCH:
         fits = is_number(t);
         if (t == SQL_INT)
@@ -213,6 +215,7 @@ static int agg_types(struct query *q, struct agg_spec *a, const struct node *n)
     case AGG_ARG_MIN:
     case AGG_ARG_MAX:
     case AGG_MODE:
+    case AGG_PERCENTILE_DISC:
         break;
     }
     if (rc == 0 && a->arg2 && a->arg2->type == SQL_NULL)
@@ -279,6 +282,27 @@ static int bind_bins(struct query *q, struct expr *bins, struct agg_spec *a)
     return 0;
 }
 
+/* Several keys as one, whose bytes are in their order. */
+static int bind_keys(struct query *q, struct scope *s, const struct node *n, struct expr **ret)
+{
+    struct expr *key = sql_new_expr(q, EXPR_CALL, SQL_BLOB, n->order[0].node->pos, 2 * n->n_order);
+    const enum sql_type type = SQL_INT;
+    const bool literal = false;
+    bool known;
+    int rc = key ? 0 : -ENOMEM;
+    for (uint32_t i = 0; i < n->n_order && rc == 0; i++) {
+        const struct order *o = &n->order[i];
+        struct sql_value order = {.type = SQL_INT, .integer = o->descending | o->nulls_first << 1};
+        key->args[2 * i] = sql_const(q, order, o->node->pos);
+        rc = key->args[2 * i] ? sql_bind(q, s, o->node, &key->args[2 * i + 1]) : -ENOMEM;
+        rc = rc < 0 ? rc : sql_array_has_no_order(q, key->args[2 * i + 1]);
+    }
+    if (rc == 0)
+        key->func = sql_func_find("order key", &type, &literal, 1, &known);
+    *ret = key;
+    return rc;
+}
+
 /* string_agg(x, ',' order by y): y is the second argument.  Of sums and counts order is nothing. */
 static int bind_order(struct query *q, struct scope *s, const struct node *n, struct agg_spec *a)
 {
@@ -288,12 +312,18 @@ static int bind_order(struct query *q, struct scope *s, const struct node *n, st
                          "%s() is ordered by its second argument and takes no order by", n->text);
     if (op != AGG_STRING && op != AGG_FIRST && op != AGG_LAST && op != AGG_MODE)
         return 0;
+    if (n->n_order > 1) {
+        if (n->distinct || op == AGG_MODE)
+            return sql_error(q->text, q->size, n->order[0].node->pos, -EINVAL,
+                             "%s%s() is ordered by what it %s",
+                             n->distinct ? "with distinct, " : "", n->text,
+                             op == AGG_MODE ? "counts" : "collects");
+        return bind_keys(q, s, n, &a->arg2);
+    }
     a->nulls_low = n->order[0].descending != n->order[0].nulls_first;
-    if (n->n_order > 1)
-        return sql_error(q->text, q->size, n->order[0].node->pos, -EINVAL,
-                         "%s is ordered by one expression", n->text);
     a->descending = n->order[0].descending;
     int rc = sql_bind(q, s, n->order[0].node, &a->arg2);
+    rc = rc < 0 ? rc : sql_array_has_no_order(q, a->arg2);
     if (rc == 0 && op == AGG_MODE) { /* of those that come as often, the first in order */
         bool same = sql_expr_equal(a->arg, a->arg2);
         a->arg2 = NULL;
@@ -304,6 +334,37 @@ static int bind_order(struct query *q, struct scope *s, const struct node *n, st
     if (rc == 0 && n->distinct && !sql_expr_equal(a->arg, a->arg2))
         return sql_error(q->text, q->size, n->order[0].node->pos, -EINVAL,
                          "with distinct, %s is ordered by what it collects", n->text);
+    return rc;
+}
+
+/* array_agg(x): {a,"b c",NULL} */
+static int bind_array_list(struct query *q, const struct node *n, struct agg_spec *a)
+{
+    int rc = 0;
+    if (a->arg->mark == MARK_ARRAY)
+        return sql_error(q->text, q->size, n->pos, -EINVAL, "there are no arrays of arrays");
+    if (a->arg->type == SQL_BOOL)
+        rc = sql_call_named(q, n, "bool letter", a->arg, NULL, &a->arg);
+    else
+        rc = sql_cast_to(q, &a->arg, SQL_TEXT, false);
+    a->separator = (struct text){",", 1};
+    a->open = "{";
+    a->close = "}";
+    return rc < 0 ? rc : sql_call_named(q, n, "array element", a->arg, NULL, &a->arg);
+}
+
+/* json_object_agg(k, v): what the braces of {"k" : v} hold, of all of them. */
+static int bind_json_members(struct query *q, const struct node *n, struct expr **args,
+                             struct agg_spec *a)
+{
+    struct node one = *n;
+    one.text = "json_build_object";
+    int rc = sql_bind_json(q, &one, args, &a->arg);
+    rc = rc < 0 ? rc : sql_call_named(q, n, one.text, args[0], args[1], &a->arg);
+    a->separator = (struct text){", ", 2};
+    a->open = "{ ";
+    a->close = " }";
+    a->members = true;
     return rc;
 }
 
@@ -318,7 +379,8 @@ static int bind_json_list(struct query *q, const struct node *n, struct agg_spec
     e->args[0] = a->arg;
     a->arg = e;
     a->separator = (struct text){", ", 2};
-    a->bracketed = true;
+    a->open = "[";
+    a->close = "]";
     return 0;
 }
 
@@ -337,6 +399,11 @@ static int bind_args(struct query *q, struct scope *s, const struct node *n, str
         return rc;
     a->arg = args[0];
     enum agg_op op = a->kind->op;
+    bool any = op == AGG_COUNT || op == AGG_FIRST || op == AGG_LAST;
+    for (uint32_t i = 0; i < n->n_args && rc == 0 && !any; i++)
+        rc = sql_array_has_no_order(q, args[i]);
+    if (rc < 0)
+        return rc;
     if (op == AGG_PERCENTILE || op == AGG_PERCENTILE_DISC ||
         (op == AGG_SKETCH && (a->form == AGG_VALUE || a->form == AGG_MERGE)))
         rc = bind_fraction(q, n, args, a);
@@ -352,8 +419,12 @@ static int bind_args(struct query *q, struct scope *s, const struct node *n, str
         a->arg2 = a->arg; /* sorted, as PostgreSQL finds them: the same answer each time */
     if (rc < 0)
         return rc;
+    if (strstr(a->kind->name, "_object_agg"))
+        return bind_json_members(q, n, args, a);
     if (sql_gives_json(a->kind->name))
         return bind_json_list(q, n, a);
+    if (strcmp(a->kind->name, "array_agg") == 0)
+        return bind_array_list(q, n, a);
     if (a->kind->op == AGG_STRING) {
         a->separator = (struct text){",", 1};
         if (args[1] && (args[1]->kind != EXPR_CONST || args[1]->type != SQL_TEXT))
@@ -438,9 +509,10 @@ bool sql_agg_picks(enum agg_op op)
 
 uint8_t sql_agg_mark(const struct agg_spec *a)
 {
-    return sql_agg_picks(a->kind->op)      ? a->arg->mark
-           : sql_gives_json(a->kind->name) ? MARK_JSON
-                                           : MARK_NONE;
+    return sql_agg_picks(a->kind->op)                ? a->arg->mark
+           : sql_gives_json(a->kind->name)           ? MARK_JSON
+           : strcmp(a->kind->name, "array_agg") == 0 ? MARK_ARRAY
+                                                     : MARK_NONE;
 }
 
 static bool is_of_outer(const struct expr *e)

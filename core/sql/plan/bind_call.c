@@ -128,6 +128,9 @@ static int make_call(struct query *q, const struct node *n, struct expr **args, 
     if (!f)
         return no_function(q, n, args, known);
     uint8_t clock = sql_clock_of(n, args, types);
+    int refused = sql_array_call(q, n, args);
+    if (refused < 0)
+        return refused;
     struct expr *e = sql_new_expr(q, EXPR_CALL, SQL_NULL, n->pos, n->n_args);
     if (!e)
         return -ENOMEM;

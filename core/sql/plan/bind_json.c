@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * core/sql/plan/bind_json.c - which texts are JSON, and values made JSON where a builder takes
- * them.
+ * them; which are arrays, and where these may stand.
  *
- * JSON has no type of its own here: an expression is marked instead, so that JSON within JSON is
- * not quoted a second time.  The query's thread only.
+ * Neither has a type of its own here: an expression is marked instead, so that JSON within JSON is
+ * not quoted a second time, and that an array is not taken for a text.  The query's thread only.
  */
 #include <errno.h>
 #include <string.h>
@@ -13,11 +13,22 @@
 
 bool sql_gives_json(const char *function)
 {
-    static const char *const names[] = {
-        "to_json",           "to_jsonb",           "json",      "try_json",
-        "json_build_array",  "json_build_object",  "json_agg",  "->",
-        "jsonb_build_array", "jsonb_build_object", "jsonb_agg", "json_extract",
-        "json_extract_path", "jsonb_extract_path"};
+    static const char *const names[] = {"to_json",
+                                        "to_jsonb",
+                                        "json",
+                                        "try_json",
+                                        "json_build_array",
+                                        "json_build_object",
+                                        "json_agg",
+                                        "->",
+                                        "json_object_agg",
+                                        "jsonb_object_agg",
+                                        "jsonb_build_array",
+                                        "jsonb_build_object",
+                                        "jsonb_agg",
+                                        "json_extract",
+                                        "json_extract_path",
+                                        "jsonb_extract_path"};
     for (size_t i = 0; i < sizeof(names) / sizeof(*names); i++)
         if (strcmp(names[i], function) == 0)
             return true;
@@ -28,12 +39,66 @@ int sql_make_json(struct query *q, const struct node *n, struct expr **e)
 {
     if ((*e)->mark == MARK_JSON)
         return 0;
+    if ((*e)->mark == MARK_ARRAY)
+        return sql_error(q->text, q->size, (*e)->pos, -EINVAL,
+                         "an array is no JSON here: json_agg(x) makes a list of JSON");
     enum sql_type t = (*e)->type;
     bool plain =
         t == SQL_TEXT || t == SQL_INT || t == SQL_DOUBLE || t == SQL_BOOL || t == SQL_TIMESTAMP;
     int rc = plain ? 0 : sql_cast_to(q, e, SQL_TEXT, false);
     return rc < 0 || t == SQL_NULL ? rc : sql_call_named(q, n, "to_json", *e, NULL, e);
 }
+
+/* ---- arrays: of array_agg(), texts as {a,b} ---- */
+
+bool sql_are_arrays(struct expr *const *e, uint32_t count)
+{
+    bool any = false, all = true;
+    for (uint32_t i = 0; i < count; i++) {
+        any = any || e[i]->mark == MARK_ARRAY;
+        all = all && (e[i]->mark == MARK_ARRAY || e[i]->literal || e[i]->type == SQL_NULL);
+    }
+    return any && all;
+}
+
+int sql_array_has_no_order(struct query *q, const struct expr *e)
+{
+    if (e->mark != MARK_ARRAY)
+        return 0;
+    return sql_error(q->text, q->size, e->pos, -EINVAL,
+                     "arrays have no order here, and are no texts: x::text of the array is one, "
+                     "array_to_string(x, ',') joins its elements");
+}
+
+int sql_array_call(struct query *q, const struct node *n, struct expr *const *args)
+{
+    static const char *const takers[] = {"array_to_string", "array_length", "cardinality"};
+    static const char *const others[] = {"=",           "<>",           "is distinct from",
+                                         "is null",     "num_nulls",    "is not distinct from",
+                                         "is not null", "num_nonnulls", "format",
+                                         "concat",      "concat_ws"};
+    bool allowed = false;
+    for (size_t i = 0; i < sizeof(takers) / sizeof(*takers); i++) {
+        if (strcmp(n->text, takers[i]) != 0)
+            continue;
+        if (args[0]->mark == MARK_ARRAY)
+            return 0;
+        return sql_error(q->text, q->size, args[0]->pos, -EINVAL,
+                         "%s() takes an array, as array_agg(x) makes it", n->text);
+    }
+    for (size_t i = 0; i < sizeof(others) / sizeof(*others); i++)
+        allowed = allowed || strcmp(n->text, others[i]) == 0;
+    if (allowed && (n->text[0] != '=' || n->n_args != 2 || sql_are_arrays(args, 2)))
+        return 0;
+    for (uint32_t i = 0; i < n->n_args; i++) {
+        int rc = sql_array_has_no_order(q, args[i]);
+        if (rc < 0)
+            return rc;
+    }
+    return 0;
+}
+
+/* ---- marks ---- */
 
 /* A copy: the expression may be an aggregate that stands elsewhere too. */
 int sql_mark(struct query *q, struct expr **e, uint8_t mark)
@@ -63,13 +128,13 @@ static uint8_t common_clock(struct expr *const *e, uint32_t count)
 int sql_unify_marks(struct query *q, const struct node *n, struct expr **e, uint32_t count,
                     uint8_t *ret)
 {
-    bool any = false, all = true;
+    bool any = false, all = true, array = sql_are_arrays(e, count);
     int rc = 0;
     for (uint32_t i = 0; i < count; i++) {
         any = any || e[i]->mark == MARK_JSON;
         all = all && (e[i]->mark == MARK_JSON || e[i]->literal);
     }
-    *ret = any && all ? MARK_JSON : common_clock(e, count);
+    *ret = any && all ? MARK_JSON : array ? MARK_ARRAY : common_clock(e, count);
     for (uint32_t i = 0; i < count && any && all && rc == 0; i++) {
         struct sql_value v;
         if (e[i]->mark == MARK_JSON || e[i]->type != SQL_TEXT)
@@ -85,7 +150,7 @@ int sql_unite_marks(struct query *q, uint32_t pos, struct expr *pair[2], uint8_t
     const struct node call = {.kind = NODE_CALL, .pos = pos};
     int rc = 0;
     bool json = pair[0]->mark == MARK_JSON || pair[1]->mark == MARK_JSON;
-    *ret = json ? MARK_JSON : common_clock(pair, 2);
+    *ret = json ? MARK_JSON : sql_are_arrays(pair, 2) ? MARK_ARRAY : common_clock(pair, 2);
     for (int i = 0; i < 2 && json && rc == 0; i++)
         if (pair[i]->mark != MARK_JSON && pair[i]->type == SQL_TEXT)
             rc = sql_call_named(q, &call, "json", pair[i], NULL, &pair[i]);

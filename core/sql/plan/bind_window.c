@@ -234,7 +234,9 @@ static int bind_all(struct query *q, struct scope *s, const struct node *n,
     for (uint32_t i = 0; i < w->n_order && rc == 0; i++) {
         spec->order[i] = (struct sort_key){.descending = w->order[i].descending,
                                            .nulls_first = w->order[i].nulls_first};
-        rc = sql_bind(q, s, w->order[i].node, &e->args[at++]);
+        rc = sql_bind(q, s, w->order[i].node, &e->args[at]);
+        rc = rc < 0 ? rc : sql_array_has_no_order(q, e->args[at]);
+        at++;
     }
     spec->n_partition = w->n_partition;
     spec->n_order = w->n_order;

@@ -15,12 +15,8 @@ const char *sql_instead_of(const char *function)
     static const struct {
         const char *name, *instead;
     } names[] = {
-        {"array",
-         "arrays are no values here: json_agg(x) makes a JSON array, string_agg(x, ',') a text"},
-        {"array_agg",
-         "arrays are no values here: json_agg(x) makes a JSON array, string_agg(x, ',') a text"},
-        {"array_length", "arrays are no values here: json_array_length(json), count(x)"},
-        {"array_to_string", "arrays are not supported: string_agg(x, ',') makes a text of rows"},
+        {"array", "array_agg(x) makes an array of rows, json_agg(x) a JSON array"},
+        {"array_append", "array_agg(x) makes an array of rows, json_agg(x) a JSON array"},
         {"cnt", "count(*), count(x)"},
         {"clock_timestamp", "now() is the time at which the query began"},
         {"current_user", "every query runs with the rights of its process"},
@@ -45,12 +41,9 @@ const char *sql_instead_of(const char *function)
         {"json_each", "it gives rows: from t, json_each(t.text)"},
         {"json_group_array", "json_agg(x)"},
         {"json_object", "json_build_object('key', value)"},
-        {"json_object_agg", "json_agg(json_build_object('key', k, 'value', v))"},
-        {"jsonb_object_agg", "json_agg(json_build_object('key', k, 'value', v))"},
         {"json_object_keys", "it gives rows: from t, json_object_keys(t.text) k"},
         {"last_day", "(date_trunc('month', ts) + interval '1 month')::date - 1"},
-        {"list",
-         "arrays are no values here: json_agg(x) makes a JSON array, string_agg(x, ',') a text"},
+        {"list", "array_agg(x) makes an array of rows, json_agg(x) a JSON array"},
         {"monthname", "to_char(ts, 'Month')"},
         {"pg_backend_pid", "select pid from process.info"},
         {"pg_sleep", "nothing waits here; `probing watch` asks again and again"},

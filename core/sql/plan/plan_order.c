@@ -8,6 +8,7 @@
 #include "core/sql/plan/plan_list.h"
 
 #include <errno.h>
+#include <string.h>
 #include <strings.h>
 
 static int wrong(struct query *q, uint32_t pos, const char *what)
@@ -55,8 +56,12 @@ static int bind_ordinal(struct query *q, const struct node *n, struct scope *sco
 {
     struct expr *e;
     int at = -1, rc = 0;
-    if (n->kind == NODE_INT)
-        return sql_ordinal(q, n, n_shown, clause, ret);
+    if (n->kind == NODE_INT) {
+        rc = sql_ordinal(q, n, n_shown, clause, ret);
+        return rc < 0 || strcmp(clause, "order by") != 0
+                   ? rc
+                   : sql_array_has_no_order(q, l->items[*ret].expr);
+    }
     if (is_constant(n))
         return sql_error(q->text, q->size, n->pos, -EINVAL,
                          "%s a constant that is no column's number: it orders nothing; a column's "
@@ -77,6 +82,8 @@ static int bind_ordinal(struct query *q, const struct node *n, struct scope *sco
             rc = sql_list_add(q, l, e, "", false);
         }
     }
+    if (rc == 0 && strcmp(clause, "order by") == 0)
+        rc = sql_array_has_no_order(q, l->items[at].expr);
     *ret = at < 0 ? 0 : (uint32_t)at;
     return rc;
 }
@@ -94,8 +101,12 @@ int sql_order_bind(struct query *q, const struct select *s, struct scope *scope,
         if (rc < 0)
             return rc;
     }
-    for (uint32_t c = 0; c < o->n_shown && s->order_all; c++)
+    for (uint32_t c = 0; c < o->n_shown && s->order_all; c++) {
+        int rc = sql_array_has_no_order(q, l->items[c].expr);
+        if (rc < 0)
+            return rc;
         o->keys[o->n++] = (struct sort_key){c, s->order->descending, s->order->nulls_first};
+    }
     for (uint32_t i = 0; i < s->n_order; i++) {
         const struct node *n = s->order[i].node;
         uint32_t column;
