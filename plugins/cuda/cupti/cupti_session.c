@@ -35,8 +35,8 @@
 #include "lib/own_thread.h"
 #include "probing_sdk.h"
 
-#define STACK_BYTES ((size_t)256 << 10)
-#define NICE 5                              /* the program's threads come first */
+#define STACK_BYTES ((size_t)512 << 10) /* names of kernels take 120 KB at the most (demangle.h) */
+#define NICE 5                          /* the program's threads come first */
 #define WISH_WAIT_NS (2 * PROBING_NS_PER_S) /* for a thread that may hang */
 #define ASIDE_WAIT_NS PROBING_NS_PER_S      /* likewise, on a thread of the program */
 #define SLOW_NS (5 * PROBING_NS_PER_S)      /* so long in CUPTI is worth a word */

@@ -15,7 +15,7 @@
 
 #include "report_sdk.h"
 
-#define CUDA_NAME_BYTES 512
+#define CUDA_NAME_BYTES 1024
 #define CUDA_DEVICES 64
 #define CUDA_KERNELS 10 /* shown */
 #define CUDA_MODULES 5

@@ -8,17 +8,21 @@
 #include "trace/names.h"
 
 #include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/uio.h>
 #include <unistd.h>
 
 #include "lib/hash.h"
+#include "names/demangle.h"
 #include "probing_sdk.h"
 
 #define KERNELS 16384u  /* names at hand; a power of two, half of it is used */
 #define SIZES 4096u     /* different sizes of grids and blocks that are told; likewise */
-#define NAME_MOST 2048u /* bytes of a kernel's name: a template's can be endless */
+#define NAME_MOST 1024u /* bytes of a kernel's name: a template's can be endless */
+#define RAW_MOST 32768u /* as the compiler left it; what is longer is told apart no more */
 
 struct kernel_name {
     const char *at;
@@ -37,6 +41,8 @@ struct names {
     struct size_name sizes[SIZES];
     uint32_t n_kernels, n_sizes;
     struct call_name calls[2][CALLS]; /* runtime, driver; id 0: not asked yet */
+    struct plainer *plain;
+    char raw[RAW_MOST];
 };
 
 int names_new(const struct probing_host *host, struct names **ret)
@@ -45,11 +51,13 @@ int names_new(const struct probing_host *host, struct names **ret)
     if (!*ret)
         return -ENOMEM;
     (*ret)->host = host;
-    return 0;
+    return plainer_new(&(*ret)->plain);
 }
 
 void names_free(struct names *n)
 {
+    if (n)
+        plainer_free(n->plain);
     free(n);
 }
 
@@ -97,6 +105,25 @@ static bool is_collective(const char *name)
     return strncmp(name, "nccl", 4) == 0;
 }
 
+/* As a person writes it where that is understood.  A long one is cut, with a number that others
+ * which begin like it do not have: that of all of it, the same in every process. */
+static void write_plain(struct names *n, char ret[NAME_MOST])
+{
+    char cut[32];
+    const char *plain = plainer_name(n->plain, n->raw);
+    plain = plain ? plain : n->raw;
+    size_t length = strlen(plain);
+    if (length < NAME_MOST) {
+        memcpy(ret, plain, length + 1);
+        return;
+    }
+    int more =
+        snprintf(cut, sizeof(cut), "...#%016" PRIx64, hash_bytes(HASH_FNV, n->raw, strlen(n->raw)));
+    length = NAME_MOST - 1 - (size_t)more;
+    memcpy(ret, plain, length);
+    memcpy(ret + length, cut, (size_t)more + 1);
+}
+
 uint64_t names_kernel(struct names *n, const char *at, bool *ret_collective)
 {
     char text[NAME_MOST];
@@ -107,16 +134,18 @@ uint64_t names_kernel(struct names *n, const char *at, bool *ret_collective)
     while (n->kernels[i].at && n->kernels[i].at != at)
         i = (i + 1) % KERNELS;
     if (!n->kernels[i].at) {
-        if (!read_text(at, text, sizeof(text)))
+        if (!read_text(at, n->raw, sizeof(n->raw)))
             return PROBING_NULL_ID;
-        clean(text);
+        clean(n->raw);
+        write_plain(n, text);
         if (n->n_kernels >= KERNELS / 2) {
             names_forget(n);
             i = (uint32_t)hash_spread((uintptr_t)at) % KERNELS;
         }
         n->n_kernels++;
-        n->kernels[i] = (struct kernel_name){
-            .at = at, .id = probing_intern_text(n->host, text), .collective = is_collective(text)};
+        n->kernels[i] = (struct kernel_name){.at = at,
+                                             .id = probing_intern_text(n->host, text),
+                                             .collective = is_collective(n->raw)};
     }
     *ret_collective = n->kernels[i].collective;
     return n->kernels[i].id;

@@ -25,7 +25,8 @@ int names_new(const struct probing_host *host, struct names **ret); /* 0 or -ENO
 void names_free(struct names *n);
 /* What is at addresses may be another program's code by now: look again. */
 void names_forget(struct names *n);
-/* A kernel's name, where CUPTI says that it is; nothing is believed of the address.
+/* A kernel's name as a person writes it, at most 1,023 bytes; where CUPTI says that it is, and
+ * nothing is believed of the address.
  * ret_collective: it is one of NCCL's. */
 uint64_t names_kernel(struct names *n, const char *at, bool *ret_collective);
 /* A call's, by CUPTI's number. */

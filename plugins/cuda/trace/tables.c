@@ -31,7 +31,9 @@
         NS("end_ns", "when it ended there, CLOCK_MONOTONIC"), NS("duration_ns", "between these")
 
 static const struct probing_column kernels[N_KERNELS] = {
-    TEXT("name", "of the kernel's function, mangled as the compiler left it"),
+    TEXT("name",
+         "of the kernel's function with its parameters, as in C++; what is longer than 1,023 "
+         "bytes is cut, with a number that others have not"),
     SPAN_COLUMNS,
     DEVICE_COLUMN,
     CONTEXT_COLUMN,
