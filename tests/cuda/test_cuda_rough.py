@@ -135,12 +135,16 @@ threading.Thread(target=hang, daemon=True).start()
 
 # Called when tracing begins, while it goes on, and when it ends; all of them in a full run.
 HANGS = ["cuptiActivityEnable", "cuptiActivityFlushAll", "cuptiActivityDisable"]
+SHARED_HANGS = ["cuptiActivityEnable_v2"]  # where CUPTI is shared (13.2 and newer)
 if os.environ.get("PROBING_TEST_FULL"):
     HANGS += ["cuptiGetVersion", "cuptiGetTimestamp", "cuptiGetCallbackName",
               "cuptiActivityRegisterCallbacks", "cuptiActivityEnableAndDump",
               "cuptiActivityEnableRuntimeApi",
               "cuptiActivityGetNextRecord", "cuptiActivityGetNumDroppedRecords",
               "cuptiSetThreadIdType", "cuptiGetThreadIdType"]
+    SHARED_HANGS += ["cuptiSubscribe_v2", "cuptiUnsubscribe"] + ["cuptiActivity%s_v2" % f for f in (
+        "RegisterCallbacks", "EnableAndDump", "Disable", "SetAttribute", "GetNextRecord",
+        "GetNumDroppedRecords")]
 
 
 def comms(pid):
@@ -159,12 +163,15 @@ def plugin(d, *words):
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-@pytest.mark.parametrize("out", ["stop", "eject"])
-def test_a_call_of_cupti_that_hangs_costs_one_thread(world, out):
+@pytest.mark.parametrize("out,version,functions", [
+    ("stop", "13.0.85", HANGS), ("stop", "13.5.25", SHARED_HANGS),
+    ("eject", "13.0.85", HANGS[1:2])],
+    ids=["stop", "shared", "eject"])
+def test_a_call_of_cupti_that_hangs_costs_one_thread(world, out, version, functions):
     """The plugin stops, and comes again when the call has returned; until then it says which."""
-    d = Device(world, "driver", "cupti", STANDIN_CUPTI="13.0.85")
+    d = Device(world, "driver", "cupti", STANDIN_CUPTI=version)
     d.do("cupti.standin_hang_in.argtypes = [ctypes.c_char_p]")
-    for function in HANGS if out == "stop" else HANGS[1:2]:
+    for function in functions:
         plugin(d, "stop", "cuda")
         d.do("cupti.standin_hang_in(%r)" % function.encode())
         plugin(d, "load", "cuda")
