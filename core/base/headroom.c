@@ -11,6 +11,8 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/statfs.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -19,6 +21,7 @@
 #include "sdk/lib/proc/task.h"
 
 #define NEVER_REACHED (UINT64_C(1) << 60) /* how cgroup v1 writes "no limit" */
+#define SHARED_PART 8
 #define KEPT_PART 4 /* of what there is beyond its peak the program keeps one part of so many */
 #define CAP_IPC_LOCK_BIT 14 /* whoever has it is asked for no RLIMIT_MEMLOCK */
 #define LOOK_AT_USERS 65536 /* a higher limit on a user's threads is nobody's limit */
@@ -262,12 +265,20 @@ uint64_t room_threads(pid_t pid)
     return smaller(room, less(limit, threads_of(now.uid[0])));
 }
 
-uint64_t room_share(uint64_t wanted, uint64_t least, uint64_t part)
+/* What we may take of the memory that it shares with its children. */
+static uint64_t room_shared(const char *path)
+{
+    struct stat st, shared;
+    struct statfs fs;
+    if (stat(path, &st) == -1 || stat("/dev/shm", &shared) == -1 || st.st_dev != shared.st_dev ||
+        statfs(path, &fs) == -1)
+        return ROOM_NO_LIMIT;
+    return (uint64_t)fs.f_bavail * (uint64_t)fs.f_bsize / SHARED_PART;
+}
+
+uint64_t room_share(const char *path, uint64_t wanted, uint64_t least, uint64_t part)
 {
     uint64_t room = smaller(room_ours(), room_locked(getpid()));
-    if (room == ROOM_NO_LIMIT)
-        return wanted;
-    uint64_t share = room / part;
-    share = share > least ? share : least;
-    return share < wanted ? share : wanted;
+    uint64_t share = smaller(room == ROOM_NO_LIMIT ? wanted : room / part, room_shared(path));
+    return smaller(share > least ? share : least, wanted);
 }

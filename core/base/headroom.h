@@ -38,8 +38,10 @@ uint64_t room_ours(void);
 uint64_t room_files(pid_t pid);
 uint64_t room_threads(pid_t pid);
 
-/* What this process should map where it would like `wanted` bytes: all of that, or where its
- * address space is limited one `part`th of what is left, but not less than `least`. */
-uint64_t room_share(uint64_t wanted, uint64_t least, uint64_t part);
+/* What this process should map of a file or a folder where it would like `wanted` bytes: all of
+ * that, or where its address space is limited one `part`th of what is left for us, but not less
+ * than `least`.  Of /dev/shm an eighth of what is free at most: there data loaders hand tensors
+ * over, and a container has 64 MB of it. */
+uint64_t room_share(const char *path, uint64_t wanted, uint64_t least, uint64_t part);
 
 #endif

@@ -335,7 +335,7 @@ static int check_head(struct interns *s, const char *path)
 static int begin_file(struct interns *s, const char *path)
 {
     struct rlimit limit;
-    s->size = (size_t)room_share(FILE_BYTES, FILE_BYTES_LEAST, ROOM_PART) & ~(size_t)65535;
+    s->size = (size_t)room_share(path, FILE_BYTES, FILE_BYTES_LEAST, ROOM_PART) & ~(size_t)65535;
     if (getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur < s->size)
         s->size = (size_t)(limit.rlim_cur & ~(rlim_t)65535);
     if (s->size < FILE_BYTES_LEAST)

@@ -28,7 +28,8 @@
 #include "sdk/lib/proc/environ_now.h"
 #include "sdk/lib/proc/proc_file.h"
 
-#define FAST_MIN_BYTES ((uint64_t)64 << 20) /* rings and strings want that much of a tmpfs */
+/* Of less the eighth that each of rings and strings may have (headroom.h) holds too little. */
+#define FAST_MIN_BYTES ((uint64_t)256 << 20)
 #define TMPFS 0x01021994                    /* f_type of a tmpfs, statfs(2) */
 #define AGAIN_MAX 10000                     /* times a process may be entered */
 #define FOREIGN_MAX 8                       /* names that others have, until we choose oddly */

@@ -133,9 +133,9 @@ static int map_new(struct rings *r, const char *path)
 {
     struct rlimit limit;
     struct stat st;
-    r->slots =
-        (uint32_t)(room_share((uint64_t)SLOTS * RING_BYTES, SLOTS_FEWEST * RING_BYTES, ROOM_PART) /
-                   RING_BYTES);
+    r->slots = (uint32_t)(room_share(path, (uint64_t)SLOTS * RING_BYTES, SLOTS_FEWEST * RING_BYTES,
+                                     ROOM_PART) /
+                          RING_BYTES);
     if (getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY) {
         uint64_t room = limit.rlim_cur > DATA_AT ? (limit.rlim_cur - DATA_AT) / RING_BYTES : 0;
         r->slots = room < r->slots ? (uint32_t)room : r->slots;

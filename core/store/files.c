@@ -91,7 +91,7 @@ static int refuse_to_move(const char *directory)
     return err_set(
         -ENOTSUP,
         "%s is on a copy-on-write file system, where a full disk would end this process: "
-        "make room for 64 MB in /dev/shm, or name another PROBING_DATA_DIR",
+        "make room for 256 MB in /dev/shm, or name another PROBING_DATA_DIR",
         directory);
 }
 

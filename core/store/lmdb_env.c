@@ -113,10 +113,10 @@ static void remember(struct store *s)
         atomic_store_explicit(&s->txnid, info.me_last_txnid, memory_order_release);
 }
 
-static uint64_t map_bytes_for(uint64_t max_bytes)
+static uint64_t map_bytes_for(const struct store *s, uint64_t max_bytes)
 {
     uint64_t bytes = (max_bytes > UINT64_MAX / 4 ? UINT64_MAX / 4 : max_bytes) * 2 + MAP_SLACK;
-    return (room_share(bytes, MAP_LEAST, ROOM_PART) + 65535) & ~UINT64_C(65535);
+    return (room_share(s->directory, bytes, MAP_LEAST, ROOM_PART) + 65535) & ~UINT64_C(65535);
 }
 
 static int open_env(struct store *s, uint64_t max_bytes)
@@ -124,7 +124,7 @@ static int open_env(struct store *s, uint64_t max_bytes)
     int rc = mdb_env_create(&s->env);
     if (rc)
         return lmdb_failed(rc, "LMDB cannot start");
-    s->map_bytes = map_bytes_for(max_bytes);
+    s->map_bytes = map_bytes_for(s, max_bytes);
     rc = mdb_env_set_mapsize(s->env, s->map_bytes);
     if (rc == 0)
         rc = mdb_env_set_maxdbs(s->env, 2);
@@ -181,7 +181,7 @@ void env_close(struct store *s)
 
 void env_grow(struct store *s, uint64_t max_bytes)
 {
-    uint64_t bytes = map_bytes_for(max_bytes);
+    uint64_t bytes = map_bytes_for(s, max_bytes);
     if (!s->env || bytes <= s->map_bytes)
         return;
     unwatch(s); /* the map moves */

@@ -437,6 +437,22 @@ def test_another_thread_is_in_the_loader(world):
     assert target.rows("select 1") == [[1]]
 
 
+@MOUNTS
+@pytest.mark.parametrize("size", [70, 400])
+def test_shared_memory_is_the_programs(world, size):
+    """Our names filled a /dev/shm of 70 MB, and data loaders had no room for their tensors."""
+    _, pid = in_namespaces(world, ["--mount"],
+                           "mount -t tmpfs -o size=%dm none /dev/shm; exec " % size)
+    done = world.probing("-t", str(pid), "inject")
+    assert done.returncode == 0, done.stderr
+    folders = list(Path("/proc/%d/root/dev/shm" % pid).glob("probing-*/*"))
+    assert len(folders) == (size > 256)
+    for folder in folders:
+        for name in ("rings", "strings"):
+            assert 0 < (folder / name).stat().st_size <= (size << 20) // 8 + 65536, name
+    assert world.probing("-t", str(pid), "query", "select 1").returncode == 0
+
+
 def test_program_with_a_sanitizer(world):
     """It must hear of every thread, so none is made behind its back."""
     source = world.tmp / "watched.c"
