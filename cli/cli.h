@@ -306,7 +306,8 @@ int launch_no_core(pid_t pid, const char *with);
 
 /* A line for each thing that has our names and is not of this installation: another project's
  * `probing` (`no` stands before those, and their number comes back), and other builds of ours. */
-int other_installations_print(const char *no);
+struct lines; /* cli/terminal/check_lines.h */
+int other_installations_print(struct lines *l, const char *no);
 
 /* `plugin check FILE [-- PROGRAM ...]` (plugin_check.c).  name: of the plugin. */
 int plugin_check(const char *name, const char *file, char **program);
@@ -328,7 +329,7 @@ int installed_file(const char *name, char *ret, size_t size);
 /* Of which build a file of ours says that it is ("0.1.0 (build 3f2a91c04d5e)"); "": it does not. */
 void installed_build_of(const char *file, char ret[BUILD_MAX]);
 /* `--version -v`: what was found where, and what else there is.  `--licenses`. */
-int installed_print(void);
+int installed_print(struct lines *l);
 int installed_licenses(void);
 
 /* ask the live target: words as they are, answer to stdout.  Gives the command's status. */

@@ -64,17 +64,18 @@ void help_all(FILE *out)
             fprintf(out, "\n%s:\n", c->heading);
         fprintf(out, "  %-11s %s\n", c->name, c->doc);
     }
-    fputs(
-        "\n"
-        "  probing help COMMAND   show options and examples of a command\n"
-        "  probing --version [-v] show the build; with -v also where its files are\n"
-        "  probing --licenses     show the licences of what is linked in\n"
-        "\n"
-        "for programs: list, backtrace, cluster, reports, query, tables, describe, watch, and the\n"
-        "lists of config, plugin and script have --json; `probing help --json` has all of this\n"
-        "exit codes: 0 success; 1 failure, or the evaluated code raised an exception; 2 wrong "
-        "usage\n",
-        out);
+    fputs("\n"
+          "  probing help COMMAND   show options and examples of a command\n"
+          "  probing --version [-v] show the build; with -v also where its files are\n"
+          "  probing --licenses     show the licences of what is linked in\n"
+          "\n"
+          "for programs: list, backtrace, top, cluster, reports, query, tables, describe, watch, "
+          "gc, doctor\n"
+          "and the lists of config, plugin, script and trace have --json; `probing help --json` "
+          "has all of this\n"
+          "exit codes: 0 success; 1 failure, or the evaluated code raised an exception; 2 wrong "
+          "usage\n",
+          out);
 }
 
 /* "-t TARGET watch [-f FORMAT] ... SQL" */

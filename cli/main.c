@@ -23,6 +23,7 @@
 #include "cli/report/report.h"
 #include "cli/target/query_client.h"
 #include "cli/terminal/atomic_output.h"
+#include "cli/terminal/check_lines.h"
 #include "cli/terminal/terminal.h"
 #include "core/base/clock.h"
 #include "core/base/err.h"
@@ -281,9 +282,11 @@ static int run_command(int argc, char **argv, const char *target_text)
                                   c->name, c->name));
     if (c->needs_target) {
         if (target_text == NULL || target_text[0] == '\0') {
-            terminal_say("%s needs a target: probing -t <pid> %s (`probing list` shows "
+            bool pid =
+                argc > 1 && argv[1][0] != '\0' && strspn(argv[1], "0123456789") == strlen(argv[1]);
+            terminal_say("%s needs a target: probing -t %s %s (`probing list` shows "
                          "processes with a core)",
-                         c->name, c->name);
+                         c->name, pid ? argv[1] : "<pid>", c->name);
             return EXIT_USAGE;
         }
     }
@@ -393,9 +396,10 @@ static int run(int argc, char **argv)
             printf("probing %s\n", probing_build);
             bool where =
                 argc == 2 && (strcmp(argv[1], "-v") == 0 || strcmp(argv[1], "--verbose") == 0);
-            rc = where ? installed_print() : 0;
+            struct lines lines = {.json = NULL};
+            rc = where ? installed_print(&lines) : 0;
             if (where && rc == 0)
-                (void)other_installations_print("");
+                (void)other_installations_print(&lines, "");
             return finish(rc);
         }
         if (strcmp(argv[0], "--licenses") == 0)

@@ -11,7 +11,6 @@
 #include <errno.h>
 #include <linux/perf_event.h>
 #include <signal.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -24,6 +23,7 @@
 #include <unistd.h>
 
 #include "cli/inject/inject.h"
+#include "cli/terminal/check_lines.h"
 #include "cli/terminal/terminal.h"
 #include "core/base/err.h"
 #include "core/base/file.h"
@@ -33,24 +33,17 @@
 
 #define LOW_SPACE_BYTES ((uint64_t)256 << 20)
 #define PYTHONS_MAX 16
+#define TEXT_BYTES ((size_t)1 << 20) /* of JSON */
 
 static int n_wrong; /* what does not work, and should */
+static struct lines lines;
 
-static void say(const char *what, const char *format, ...) __attribute__((format(printf, 2, 3)));
-static void say(const char *what, const char *format, ...)
-{
-    va_list args;
-    printf("%-9s ", what);
-    va_start(args, format);
-    vprintf(format, args);
-    va_end(args);
-    putchar('\n');
-}
+#define say(...) lines_add(&lines, __VA_ARGS__)
 
 static void mend(const char *line)
 {
     n_wrong++;
-    say("", "to mend it: %s", line);
+    lines_mend(&lines, line);
 }
 
 /* ---- entering ---- */
@@ -269,25 +262,37 @@ static void check_data(void)
         mend("free some room: probing gc takes away what processes that have ended left");
 }
 
-static int refuse(void *arg, const char *option, const char *value)
+static int take(void *arg, const char *option, const char *value)
 {
-    (void)arg;
-    return err_set(-EINVAL, "doctor takes no argument '%s'", option != NULL ? option : value);
+    if (option == NULL)
+        return err_set(-EINVAL, "doctor takes no argument '%s': it is about this machine", value);
+    *(bool *)arg = true; /* --json */
+    return 0;
+}
+
+static void print_json(struct buf *b)
+{
+    lines_end(&lines);
+    printf("{\"problems\": %d, \"checks\": [%s]}\n", n_wrong, buf_text(b));
 }
 
 int command_doctor(struct target *t, int argc, char **argv)
 {
     (void)t;
-    int rc = cli_parse(argc, argv, refuse, NULL);
+    struct buf text;
+    bool json = false;
+    int rc = cli_parse(argc, argv, take, &json);
     if (rc < 0)
         return rc;
+    buf_init(&text, TEXT_BYTES);
+    lines.json = json ? &text : NULL;
     say("probing", "%s", probing_build);
-    rc = installed_print();
+    rc = installed_print(&lines);
     if (rc < 0) {
         say("library", "NO: %s", err_why(rc));
         mend("install all of it: docs/installation.md");
     }
-    int others = other_installations_print("NO: ");
+    int others = other_installations_print(&lines, "NO: ");
     n_wrong += others;
     check_kernel();
     check_entering();
@@ -295,6 +300,13 @@ int command_doctor(struct target *t, int argc, char **argv)
     check_gpus();
     check_pythons();
     check_data();
-    printf("\n%s\n", n_wrong == 0 ? "Nothing is in the way." : "See the lines with NO.");
+    if (json)
+        print_json(&text);
+    else
+        printf("\n%s\n", n_wrong == 0 ? "Nothing is in the way." : "See the lines with NO.");
+    rc = text.failed;
+    buf_done(&text);
+    if (rc < 0)
+        return err_set(rc, "no memory for the answer");
     return n_wrong == 0 ? EXIT_DONE : EXIT_FAILED;
 }

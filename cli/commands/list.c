@@ -184,6 +184,7 @@ struct sweep {
     const char *only; /* the root that PROBING_DATA_DIR names; NULL: all of the user's */
     uint64_t older_ns;
     uint32_t removed, kept;
+    bool json;
     int failed;
 };
 
@@ -246,9 +247,17 @@ static int take_gc(void *arg, const char *option, const char *value)
 
     if (option == NULL)
         return err_set(-EINVAL, "gc takes no argument '%s'", value);
-    if (parse_u64(value, &days) < 0 || days > 36500) /* --older */
-        return err_set(-EINVAL, "--older must be a number of days, not '%s'", value);
-    s->older_ns = days * UINT64_C(86400000000000);
+    if (strcmp(option, "--json") == 0) {
+        s->json = true;
+        return 0;
+    }
+    if (parse_u64(value, &days) == 0 && days <= 36500) { /* --older */
+        s->older_ns = days * UINT64_C(86400000000000);
+        return 0;
+    }
+    if (parse_ns(value, &s->older_ns) < 0)
+        return err_set(-EINVAL, "--older is a number of days, or a time like 7d or 12h, not '%s'",
+                       value);
     return 0;
 }
 
@@ -262,6 +271,17 @@ int command_gc(struct target *t, int argc, char **argv)
     if (rc < 0)
         return rc;
     rc = directory_each(sweep_one, &s);
+    if (s.json) {
+        struct buf b;
+        buf_init(&b, JSON_LINE_BYTES);
+        (void)buf_addc(&b, '{');
+        json_add_member_text(&b, "below", s.only ? s.only : "");
+        json_add_member_int(&b, "removed", s.removed, -1);
+        (void)buf_addf(&b, "\"kept\": %u}\n", s.kept);
+        fputs(buf_text(&b), stdout);
+        buf_done(&b);
+        return rc < 0 ? rc : s.failed < 0 ? EXIT_FAILED : EXIT_DONE;
+    }
     printf("%u data directories removed, %u kept", s.removed, s.kept);
     if (s.only)
         printf(" (below %s, which PROBING_DATA_DIR names)", s.only);

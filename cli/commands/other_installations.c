@@ -6,6 +6,7 @@
  * One thread.  It looks where a shell and where Python would; nothing of it is run or loaded.
  */
 #include "cli/cli.h"
+#include "cli/terminal/check_lines.h"
 
 #include <fcntl.h>
 #include <glob.h>
@@ -29,6 +30,7 @@ struct others {
     int n;          /* such lines */
     char seen[FOLDERS_MAX][PATH_MAX];
     size_t n_seen;
+    struct lines *lines;
 };
 
 static size_t read_head(const char *path, char ret[HEAD_BYTES + 1])
@@ -46,9 +48,10 @@ static size_t read_head(const char *path, char ret[HEAD_BYTES + 1])
 static void say_foreign(struct others *o, const char *what, const char *more)
 {
     o->n++;
-    printf("beware    %s%s is of another project, which has the same names%s: keep one of the two "
-           "(pip uninstall probing, then install libprobing again)\n",
-           o->no, what, more);
+    lines_add(o->lines, "beware",
+              "%s%s is of another project, which has the same names%s: keep one of the two "
+              "(pip uninstall probing, then install libprobing again)",
+              o->no, what, more);
 }
 
 /* ---- as a shell finds it ---- */
@@ -77,8 +80,8 @@ static void look_at_command(struct others *o)
     if (is_foreign_command(whole, build))
         say_foreign(o, found, ", and a shell finds it first");
     else if (build[0] != '\0' && strcmp(build, probing_build) != 0)
-        printf("beware    a shell finds %s first, which is probing %s: this is %s\n", found, build,
-               probing_build);
+        lines_add(o->lines, "beware", "a shell finds %s first, which is probing %s: this is %s",
+                  found, build, probing_build);
 }
 
 /* ---- as Python finds it ---- */
@@ -114,7 +117,8 @@ static void look_at_folder(struct others *o, const char *folder)
     (void)snprintf(path, sizeof(path), "%s/probing/_native/libprobing.so", folder);
     installed_build_of(path, build);
     if (build[0] != '\0' && strcmp(build, probing_build) != 0)
-        printf("beware    %s/probing is probing %s: this is %s\n", folder, build, probing_build);
+        lines_add(o->lines, "beware", "%s/probing is probing %s: this is %s", folder, build,
+                  probing_build);
     (void)snprintf(path, sizeof(path), "%s/probing-[0-9]*.dist-info", folder);
     if (strpbrk(folder, "*?[\\") == NULL && glob(path, 0, NULL, &found) == 0) {
         say_foreign(o, found.gl_pathv[0], "");
@@ -167,13 +171,14 @@ static void look_at_modules(struct others *o)
     look_below(o, "/usr");
 }
 
-int other_installations_print(const char *no)
+int other_installations_print(struct lines *l, const char *no)
 {
     struct others *o = calloc(1, sizeof(*o));
 
     if (o == NULL)
         return 0;
     o->no = no;
+    o->lines = l;
     look_at_command(o);
     look_at_modules(o);
     int n = o->n;

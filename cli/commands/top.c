@@ -32,7 +32,7 @@
 
 struct top {
     uint64_t interval_ns;
-    bool once, ours; /* ours: probing's own threads too */
+    bool once, json, ours; /* ours: probing's own threads too */
     bool colours;
     const char *color; /* the option's word */
     const struct target *target;
@@ -373,7 +373,9 @@ static int take(void *arg, const char *option, const char *value)
         o->color = value;
         return 0;
     }
-    *(strcmp(option, "--once") == 0 ? &o->once : &o->ours) = true;
+    bool json = strcmp(option, "--json") == 0;
+    o->json = o->json || json;
+    *(json || strcmp(option, "--once") == 0 ? &o->once : &o->ours) = true;
     return 0;
 }
 
@@ -407,10 +409,11 @@ static int once(struct top *top)
     buf_init(&text, PICTURE_MAX_BYTES);
     buf_init(&painted, PICTURE_MAX_BYTES);
     if (rc == 0)
-        rc = draw(top, &look, /* rows= */ 0, &text);
-    if (rc == 0)
+        rc = top->json ? snapshot_json(&look, &top->tally, top->ours, &painted)
+                       : draw(top, &look, /* rows= */ 0, &text);
+    if (rc == 0 && !top->json)
         screen_paint(&text, top->colours, &painted);
-    if (rc == 0 && top->colours)
+    if (rc == 0 && top->colours && !top->json)
         terminal_put(painted.data, painted.size);
     else if (rc == 0 && (fwrite(painted.data, 1, painted.size, stdout) != painted.size))
         rc = -EPIPE;

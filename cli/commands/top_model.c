@@ -8,6 +8,7 @@
 #include "cli/commands/top_model.h"
 
 #include <errno.h>
+#include <math.h>
 #include <probing/client.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -329,4 +330,136 @@ int snapshot_sample(struct top_sampler *l, struct tally *tally)
     int rc = read_stacks(l, tally, &look);
     snapshot_done(&look);
     return rc;
+}
+
+/* ---- as JSON: names are those of the tables, what is not known is null ---- */
+
+static void put_key(struct buf *b, const char *key)
+{
+    (void)buf_addf(b, "\"%s\": ", key);
+}
+
+static void put_number(struct buf *b, const char *key, bool known, double number)
+{
+    put_key(b, key);
+    (void)json_add_f64(b, known ? number : (double)NAN);
+    (void)buf_adds(b, ", ");
+}
+
+/* A list or an object has a comma behind each member: the last one is taken back. */
+static void close_with(struct buf *b, const char *bracket)
+{
+    if (b->size >= 2 && memcmp(b->data + b->size - 2, ", ", 2) == 0)
+        b->size -= 2;
+    (void)buf_adds(b, bracket);
+}
+
+static void put_thread(const struct snapshot_thread *t, struct buf *b)
+{
+    (void)buf_addc(b, '{');
+    json_add_member_int(b, "tid", t->tid, 0);
+    json_add_member_text(b, "name", t->name);
+    json_add_member_text(b, "comm", t->comm);
+    put_number(b, "cpu_pct", t->cpu_pct >= 0, t->cpu_pct);
+    json_add_member_text(b, "state", t->doing);
+    json_add_member_text(b, "kernel_state", t->state);
+    json_add_member_text(b, "func", t->func);
+    json_add_member_text(b, "file", t->at);
+    json_add_member_int(b, "lineno", t->line, 0);
+    (void)buf_addf(b, "\"probing\": %s}, ", t->ours ? "true" : "false");
+}
+
+static void put_threads(const struct snapshot *look, bool ours, struct buf *b)
+{
+    (void)buf_adds(b, "\"threads\": [");
+    for (uint32_t i = 0; i < look->n; i++)
+        if (ours || !look->threads[i].ours)
+            put_thread(&look->threads[i], b);
+    close_with(b, "], ");
+}
+
+static void put_functions(struct tally *tally, struct buf *b)
+{
+    const struct tally_function *f = NULL;
+    uint32_t n = tally_sort(tally, &f);
+    double span = tally->samples > 0 ? (double)tally->span_ns : 0;
+
+    (void)buf_adds(b, "\"functions\": [");
+    for (uint32_t i = 0; i < n; i++, f++) {
+        (void)buf_addc(b, '{');
+        json_add_member_text(b, "func", f->name);
+        json_add_member_text(b, "file", f->file);
+        put_number(b, "own_pct", span > 0, 100 * (double)f->own_ns / span);
+        put_number(b, "total_pct", span > 0, 100 * (double)f->total_ns / span);
+        json_add_member_int(b, "own_ns", (int64_t)f->all_own_ns, -1);
+        json_add_member_int(b, "total_ns", (int64_t)f->all_total_ns, -1);
+        close_with(b, "}, ");
+    }
+    close_with(b, "], ");
+}
+
+static void put_memory(const struct snapshot *look, struct buf *b)
+{
+    static const char *const names[] = {"rss_bytes", "peak_rss_bytes", "swap_bytes",
+                                        "system_total_bytes", "system_available_bytes"};
+    (void)buf_adds(b, "\"memory\": {");
+    for (uint32_t i = 0; i < sizeof(names) / sizeof(*names); i++)
+        put_number(b, names[i], look->memory != NULL && snapshot_knows(look->memory, i),
+                   look->memory != NULL ? snapshot_number(look->memory, i) : 0);
+    close_with(b, "}, ");
+}
+
+/* A cell, as the process has answered it. */
+static void put_value(const struct json *value, struct buf *b)
+{
+    if (value->type == JSON_STRING)
+        (void)json_add_text(b, value->text, value->size);
+    else if (value->type == JSON_NUMBER)
+        (void)buf_adds(b, value->text);
+    else
+        (void)buf_adds(b, value->type != JSON_BOOL ? "null" : value->boolean ? "true" : "false");
+    (void)buf_adds(b, ", ");
+}
+
+/* What plugins show: a row of `columns` each, of lines their text. */
+static void put_panel(const struct snapshot_panel *p, struct buf *b)
+{
+    uint32_t left = p->most;
+
+    (void)buf_addc(b, '{');
+    json_add_member_text(b, "doc", p->doc);
+    (void)buf_adds(b, "\"columns\": [");
+    for (const struct json *c = p->columns; c != NULL; c = c->next) {
+        const char *name = json_text(c, "name", "");
+        (void)json_add_text(b, name, strlen(name));
+        (void)buf_adds(b, ", ");
+    }
+    close_with(b, "], \"rows\": [");
+    for (const struct json *row = p->rows; row != NULL && left > 0; row = row->next, left--) {
+        (void)buf_addc(b, '[');
+        for (const struct json *cell = row->first; cell != NULL; cell = cell->next)
+            put_value(cell, b);
+        close_with(b, "], ");
+    }
+    close_with(b, "]}, ");
+}
+
+int snapshot_json(const struct snapshot *look, struct tally *tally, bool ours, struct buf *ret)
+{
+    double cpu[2] = {0, 0};
+
+    for (uint32_t i = 0; i < look->n; i++)
+        cpu[look->threads[i].ours] += look->threads[i].cpu_pct > 0 ? look->threads[i].cpu_pct : 0;
+    (void)buf_addc(ret, '{');
+    put_number(ret, "cpu_pct", true, cpu[0]);
+    put_number(ret, "probing_cpu_pct", true, cpu[1]);
+    json_add_member_int(ret, "lost", look->lost != NULL ? snapshot_int(look->lost, 0) : 0, -1);
+    put_memory(look, ret);
+    put_threads(look, ours, ret);
+    put_functions(tally, ret);
+    (void)buf_adds(ret, "\"panels\": [");
+    for (uint32_t i = 0; i < look->n_panels; i++)
+        put_panel(&look->panels[i], ret);
+    close_with(ret, "]}\n");
+    return ret->failed ? err_set(ret->failed, "no memory for the answer") : 0;
 }

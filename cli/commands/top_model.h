@@ -14,6 +14,7 @@
 #include "cli/cli.h"
 #include "cli/commands/function_times.h"
 #include "sdk/lib/arena.h"
+#include "sdk/lib/buf.h"
 #include "sdk/lib/json.h"
 
 struct snapshot_thread {
@@ -55,6 +56,9 @@ int snapshot_take(struct top_sampler *l, struct tally *tally, struct snapshot *r
 void snapshot_done(struct snapshot *look);
 /* One look at the Python stacks alone.  0, or as snapshot_take(). */
 int snapshot_sample(struct top_sampler *l, struct tally *tally);
+
+/* A line of JSON.  ours: probing's own threads, too. */
+int snapshot_json(const struct snapshot *look, struct tally *tally, bool ours, struct buf *ret);
 
 /* ---- a row of an answer ---- */
 

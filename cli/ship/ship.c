@@ -109,7 +109,8 @@ static void wait_ns(uint64_t ns)
 struct backoff {
     uint64_t wait_ns;
     uint32_t tries;
-    bool taken; /* something has been, in this run */
+    bool taken;                /* something has been, in this run */
+    char said[ERR_TEXT_BYTES]; /* the reason that was told last */
 };
 
 /* The destination took nothing: 0 to try again, after a while. */
@@ -129,7 +130,9 @@ static int back_off(struct ship_run *r, struct backoff *b, int rc)
                                                  : WAIT_MOST_NS;
     uint64_t ns = r->to.wait_ns > b->wait_ns ? r->to.wait_ns : b->wait_ns;
     text_ns((int64_t)ns, shown);
-    if (b->tries++ == 0 || ns > WAIT_MOST_NS) /* the latter only where it asks for that */
+    bool told = b->tries++ > 0 && strcmp(why, b->said) == 0;
+    (void)snprintf(b->said, sizeof(b->said), "%s", why);
+    if (!told || ns > WAIT_MOST_NS) /* the latter only where it asks for that */
         terminal_say("%s; nothing is lost meanwhile but what retention takes, and it is tried "
                      "again in %s",
                      why, shown);

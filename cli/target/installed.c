@@ -17,6 +17,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "cli/terminal/check_lines.h"
 #include "cli/terminal/terminal.h"
 #include "core/base/err.h"
 #include "core/base/file.h"
@@ -190,15 +191,15 @@ int installed_file(const char *name, char *ret, size_t size)
 }
 
 /* The Python package that a home belongs to, if it is in one. */
-static void say_package(const char *home)
+static void say_package(struct lines *l, const char *home)
 {
     const char *end = strstr(home, "/_native");
 
     if (end != NULL && end[strlen("/_native")] == '\0')
-        printf("package   %.*s\n", (int)(end - home), home);
+        lines_add(l, "package", "%.*s", (int)(end - home), home);
 }
 
-int installed_print(void)
+int installed_print(struct lines *l)
 {
     char path[PATH_MAX];
     int rc = look();
@@ -206,18 +207,19 @@ int installed_print(void)
     if (rc < 0)
         return rc;
     ssize_t n = readlink("/proc/self/exe", path, sizeof(path));
-    printf("command   %.*s\n", n > 0 ? (int)n : 0, path);
+    lines_add(l, "command", "%.*s", n > 0 ? (int)n : 0, path);
     if (installed.n == 0)
         return installed_file("libprobing.so", path, sizeof(path));
     for (size_t i = 0; i < installed.n; i++) {
         const struct home *h = &installed.homes[i];
         const char *build = h->build[0] != '\0' ? h->build : "tells no build";
         if (i == installed.used) {
-            printf("library   %s/libprobing.so, %s\nplugins   %s/plugins\nscripts   %s/scripts\n",
-                   h->path, build, h->path, h->path);
-            say_package(h->path);
+            lines_add(l, "library", "%s/libprobing.so, %s", h->path, build);
+            lines_add(l, "plugins", "%s/plugins", h->path);
+            lines_add(l, "scripts", "%s/scripts", h->path);
+            say_package(l, h->path);
         } else {
-            printf("not used  %s/libprobing.so, %s\n", h->path, build);
+            lines_add(l, "not used", "%s/libprobing.so, %s", h->path, build);
         }
     }
     return 0;

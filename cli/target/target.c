@@ -381,6 +381,9 @@ static int connect_network(const struct target *t, struct probing_client **ret)
         *ret = c;
     else
         probing_client_free(c);
+    if (rc == -ENOENT && t->text != NULL && strpbrk(t->text, ":/") == NULL)
+        return err_set(rc, "%s; a job's ranks are -t job:%s, a process is its pid (`probing list`)",
+                       err_text(), t->text);
     return rc;
 }
 

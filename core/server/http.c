@@ -427,6 +427,20 @@ static int upgrade(struct connection *p, const struct http_request *r, size_t us
     return rc;
 }
 
+/* Of Prometheus's and Grafana's servers, what does it here. */
+static const char *no_such_path(const struct http_request *r)
+{
+    const char *path = r->path.data;
+    size_t size = r->path.size;
+    if (size >= 5 && memcmp(path, "/api/", 5) == 0)
+        return "no such path: this is no server of Prometheus or Grafana; it is scraped at GET "
+               "/metrics, GET /query?q=select+1 takes SQL, GET / lists all paths";
+    if ((size >= 3 && memcmp(path, "/-/", 3) == 0) ||
+        (size >= 7 && memcmp(path, "/health", 7) == 0))
+        return "no such path; GET /healthz says whether it is well";
+    return "no such path; GET / lists them";
+}
+
 /* Is it somebody who may ask, and a path and method that there are?  1: it is refused, 0:
  * *ret_route; NULL for the websocket's. */
 static int find_route(struct connection *p, const struct http_request *r,
@@ -445,7 +459,7 @@ static int find_route(struct connection *p, const struct http_request *r,
     }
     *ret_route = server_route_find(r);
     if (!*ret_route && !server_slice_is(r->path, "/ws")) {
-        (void)refuse(p, 404, -ENOENT, "no such path; GET / lists them");
+        (void)refuse(p, 404, -ENOENT, no_such_path(r));
         return 1;
     }
     if (*ret_route && !server_route_takes(*ret_route, r)) {

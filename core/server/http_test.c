@@ -74,6 +74,8 @@ TEST(http_refuses_what_it_cannot_read)
         const char *request, *status;
     } bad[] = {
         {"GET /nothing HTTP/1.1\r\n" LOCAL "\r\n", " 404 "},
+        {"GET /api/v1/query?query=up HTTP/1.1\r\n" LOCAL "\r\n", "GET /metrics"},
+        {"GET /-/healthy HTTP/1.1\r\n" LOCAL "\r\n", "GET /healthz"},
         {"DELETE / HTTP/1.1\r\n" LOCAL "\r\n", " 405 "},
         {"GET /eval HTTP/1.1\r\n" LOCAL "\r\n", " 405 "},
         {"GET /ws HTTP/1.1\r\n" LOCAL "\r\n", " 426 "},

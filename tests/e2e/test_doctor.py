@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """probing doctor: what it says is so, and what is in the way has a line that mends it."""
+import json
 import os
 import re
 import subprocess
@@ -30,6 +31,9 @@ def test_what_it_says_is_so(world):
     assert ("Nothing is in the way." in done.stdout) == entered
     assert world.probing("dr").stdout.splitlines()[0] == done.stdout.splitlines()[0]
     assert world.probing("doctor", "x").returncode == 2
+    told = json.loads(world.probing("doctor", "--json").stdout)
+    works = {check["check"]: check["works"] for check in told["checks"]}
+    assert (told["problems"] == 0) == entered == works["enter"] and works["data"], told
 
 
 @pytest.mark.parametrize("call, what, says", [
@@ -38,6 +42,11 @@ def test_what_it_says_is_so(world):
 def test_what_is_refused(world, call, what, says):
     done = subprocess.run([sys.executable, "-c", FILTERED % call, str(CLI), "doctor"],
                           capture_output=True, text=True, env=world.env, timeout=LIMIT)
+    if says.startswith("NO"):
+        told = subprocess.run([sys.executable, "-c", FILTERED % call, str(CLI), "doctor", "--json"],
+                              capture_output=True, text=True, env=world.env, timeout=LIMIT)
+        one = next(c for c in json.loads(told.stdout)["checks"] if c["check"] == what)
+        assert not one["works"] and one["to_mend"] in done.stdout and told.returncode == 1
     assert lines(done.stdout)[what].startswith(says), done.stdout + done.stderr
     assert done.returncode == (0 if what == "perf" else 1)
     assert ("to mend it: " in done.stdout) == (what != "perf")

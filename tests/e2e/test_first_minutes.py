@@ -238,7 +238,8 @@ def test_a_mistyped_report_is_named(target):
 
 @pytest.mark.parametrize("word, name", [("dump", "backtrace"), ("record", "flamegraph"),
                                         ("attach", "inject"), ("sql", "query"),
-                                        ("hang", "cluster hang"), ("diff", "cluster diff")])
+                                        ("hang", "cluster hang"), ("diff", "cluster diff"),
+                                        ("where", "backtrace"), ("nvidia-smi", "gpu")])
 def test_the_words_of_other_tools_lead_to_ours(world, target, word, name):
     """py-spy's dump was told to enter the process first, for a command that is not there then."""
     for words in ((word, "--pid", str(target.pid)), ("-t", str(target.pid), word)):
@@ -249,6 +250,15 @@ def test_the_words_of_other_tools_lead_to_ours(world, target, word, name):
     target.inject()
     done = target.probing(word)
     assert done.returncode != 0 and "did you mean '%s'" % name in done.stderr, done.stderr
+
+
+def test_what_is_no_process_leads_to_one(world, target):
+    done = world.probing("-t", "abc", "query", "select 1")
+    assert done.returncode == 1 and "-t job:abc" in done.stderr, done.stderr
+    done = world.probing("backtrace", str(target.pid))
+    assert done.returncode == 2 and "probing -t %d backtrace" % target.pid in done.stderr
+    done = world.probing("-t", str(target.pid), "memory", "leaks")
+    assert done.returncode == 2 and "did you mean --leaks?" in done.stderr, done.stderr
 
 
 @pytest.mark.parametrize("words, hint", [

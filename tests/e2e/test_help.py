@@ -66,6 +66,8 @@ def test_help_for_programs():
 def test_options_in_every_spelling(world):
     for words in (["--older", "3"], ["--older=3"], ["--older", "3", "--"]):
         assert "removed" in world.probing("gc", *words).stdout
+    told = json.loads(world.probing("gc", "--json", "--older", "12h").stdout)
+    assert told == {"below": str(world.data), "removed": 0, "kept": 0}
     for words, text in ((["gc", "--oldr", "3"], "did you mean '--older'?"),
                         (["gc", "--older"], "needs a value: --older DAYS"),
                         (["gc", "--older=no"], "not 'no'"), (["gc", "-x"], "no option '-x'"),

@@ -4,6 +4,7 @@
 A pseudo terminal stands for the person; what comes out of it is what he would see.
 """
 import fcntl
+import json
 import os
 import re
 import select
@@ -230,6 +231,11 @@ def test_top_once(busy):
     assert "\x1b" not in done.stdout
     assert "probing/server" in busy.probing("top", "--once", "--all", "--interval=100ms").stdout
     assert busy.probing("top", "--interval=1ms").returncode == 2
+    told = json.loads(busy.probing("top", "--json", "--interval=500ms").stdout)
+    first = told["threads"][0]
+    assert first["name"] == "spinner\x1b[31m" and first["func"] == "spin" and first["cpu_pct"] > 0
+    assert told["memory"]["rss_bytes"] > 1 << 20 and not any(t["probing"] for t in told["threads"])
+    assert "spin" in [f["func"] for f in told["functions"]], told
 
 
 @pytest.mark.parametrize("words, env, coloured", [

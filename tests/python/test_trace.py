@@ -256,6 +256,10 @@ def test_nothing_is_left(world, python):
     # eject takes out what stays
     assert trace(target, "--keep", *names).returncode == 0
     assert trace(target, "--list").stdout.count("calls") == 5
+    told = json.loads(trace(target, "--list", "--json").stdout)
+    assert told["row_count"] == len(told["rows"]) == 5
+    assert [c["name"] for c in told["columns"]][:3] == ["name", "variable", "calls"]
+    assert trace(target, "--json").returncode != 0
     assert target.probing("eject").returncode == 0
     target.inject()
     assert target.eval(STATE).stdout == before.stdout

@@ -104,15 +104,17 @@ def test_series_without_end_are_cut_off_by_opentelemetry(world, receive):  # noq
     assert state_of(world)[0]["samples_over"] == left > 1000
 
 
-@pytest.mark.parametrize("fault", ["429", "500", "closed", "cut", "garbage"])
+@pytest.mark.parametrize("fault", ["429", "500", "two", "closed", "cut", "garbage"])
 def test_a_server_that_fails_gets_it_all_in_the_end(world, receive, fault):  # noqa: F811
     rank, = start_job(world)
-    failures = [1]
+    failures = [2 if fault == "two" else 1]
 
     def answer(receiver, request):
         if failures[0] == 0:
             return 204, {}, b""
         failures[0] -= 1
+        if fault == "two":
+            return (500 + failures[0], {}, b"")
         return {"429": (429, {"Retry-After": "1"}, b"slowly"), "500": (500, {}, b"\x1b[31moh"),
                 "closed": None, "cut": (200, {"Cut": "1"}, b"x" * 9),
                 "garbage": (503, {"Retry-After": "-1"}, b"\0\xff" * 50000)}[fault]
@@ -122,6 +124,8 @@ def test_a_server_that_fails_gets_it_all_in_the_end(world, receive, fault):  # n
     assert done.returncode == 0, done.stderr
     assert "nothing is lost meanwhile" in done.stderr and "it takes rows again" in done.stderr
     assert "\x1b" not in done.stderr
+    if fault == "two":  # the second reason was not told
+        assert "501" in done.stderr and "500" in done.stderr, done.stderr
     assert sent_steps(to) == list(range(10))
 
 

@@ -483,3 +483,15 @@ error: line 1, column 21: array_length() takes an array, as array_agg(x) makes i
 select string_agg(distinct x, ',' order by x, y) from (values ('a', 1)) t(x, y)
 ----
 error: line 1, column 44: with distinct, string_agg() is ordered by what it collects
+
+select 1 \watch 5
+----
+error: line 1, column 10: unexpected '\': psql's \watch is another command here: `probing -t PID watch "select ..."`
+
+\x
+----
+error: line 1, column 1: unexpected '\': psql's \x is no statement: --json and --format jsonl show a row whole
+
+\copy t to 'f'
+----
+error: line 1, column 1: unexpected '\': psql's \copy is another command here: `probing -t PID export -o FILE.csv TABLE`

@@ -50,6 +50,10 @@ static int take(void *arg, const char *option, const char *value)
                  {"--heap", offsetof(struct memory_args, heap)},
                  {"--trim", offsetof(struct memory_args, trim)},
                  {"--gc", offsetof(struct memory_args, gc)}};
+    for (size_t i = 0; option == NULL && i < sizeof(flags) / sizeof(flags[0]); i++)
+        if (strcmp(value, flags[i].name + 2) == 0)
+            return report_fail(w->api, -EINVAL, "memory takes no argument '%s'; did you mean %s?",
+                               value, flags[i].name);
     if (option == NULL && w->n_diff == 0)
         return report_fail(w->api, -EINVAL, "memory takes no argument '%s'", value);
     if (option == NULL)

@@ -463,13 +463,13 @@ def seconds(text):
 
 def parse(words):
     o = {"names": [], "args": False, "watch": None, "duration": 0.0, "limit": 0, "keep": False,
-         "list": False, "stop": False}
+         "list": False, "stop": False, "json": False}
     rest = iter(words)
     for word in rest:
         name, equals, value = word.partition("=")
         if not word.startswith("--"):
             o["names"].append(word)
-        elif word in ("--args", "--keep", "--list", "--stop"):
+        elif word in ("--args", "--keep", "--list", "--stop", "--json"):
             o[word[2:]] = True
         elif name in ("--watch", "--duration", "--limit"):
             value = value if equals else next(rest, "")
@@ -483,11 +483,35 @@ def parse(words):
                 raise Refused("trace: --limit needs a number of calls: --limit 100")
         else:
             raise Refused("trace has no option '%s'; %s" % (name, USAGE))
+    if o["json"] and not o["list"]:
+        raise Refused("trace: --json is for --list; what a trace finds is rows of a table")
     return o
+
+
+LISTED = (("name", "text", ""), ("variable", "text", ""), ("calls", "bigint", "count"),
+          ("raised", "bigint", "count"), ("mean_ns", "double", "ns"), ("note", "text", ""))
+
+
+def list_json(out):
+    """As `query --json` gives its answers."""
+    import json
+    rows = []
+    for slot in sorted(watched):
+        calls, raised, mean, live = native["trace_count"](slot)
+        note = [] if live else ["its limit is reached"]
+        note += [REPLACED] if replaced(slot) else []
+        rows.append([watched[slot][0], watched[slot][4] or None, calls, raised, mean,
+                     ", ".join(note) or None])
+    columns = [{"name": name, "type": kind, "unit": unit} for name, kind, unit in LISTED]
+    out.write(json.dumps({"columns": columns, "rows": rows, "row_count": len(rows), "lost": 0,
+                          "truncated": False}, ensure_ascii=False) + "\n")
+    return 0
 
 
 def main(words, out):
     o = parse(words)
+    if o["json"]:
+        return list_json(out)
     if not watched and (o["list"] or o["stop"]):
         out.write("nothing is watched\n")
         return 0
