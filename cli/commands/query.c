@@ -60,7 +60,10 @@ static int statement_of(const char *command, const struct query_args *o, struct 
 {
     if (strcmp(command, "tables") == 0) {
         if (o->n_arguments != 0)
-            return err_set(-EINVAL, "tables takes no argument '%s'; did you mean describe?",
+            return err_set(-EINVAL,
+                           "tables takes no argument '%s'; query \"show tables from SCHEMA\" lists "
+                           "those of one, "
+                           "describe TABLE its columns",
                            o->words[0]);
         return buf_adds(ret, "show tables");
     }

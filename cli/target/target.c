@@ -239,6 +239,9 @@ static int resolve_path(const char *text, struct target *ret)
     struct stat st;
     struct datadir d;
 
+    if (strncmp(text, "http://", 7) == 0)
+        return err_set(-EINVAL, "a target has no http:// before it: -t %.*s",
+                       (int)strcspn(text + 7, "/"), text + 7);
     if (stat(text, &st) == -1)
         return err_set(-errno, "cannot use %s as a target: %s", text, strerror(errno));
     if (S_ISSOCK(st.st_mode))

@@ -36,16 +36,29 @@ bool cli_option_of(const struct cli_command *c, const char *word, bool *ret_valu
 /* What py-spy and others call what the command has: their word, and ours, an option of it. */
 static const char *word_of_others(const struct cli_command *c, const char *word)
 {
-    static const char *const words[][2] = {{"--duration", "--seconds"},
-                                           {"-d", "--seconds"},
-                                           {"--gil", "--mode gil"},
-                                           {"--idle", "--mode wall"},
-                                           {"--json", "--format"}};
+    static const char *const words[][2] = {
+        {"--duration", "--seconds"}, {"-d", "--seconds"},    {"--gil", "--mode gil"},
+        {"--idle", "--mode wall"},   {"-r", "--rate"},       {"-i", "--interval"},
+        {"--csv", "--format csv"},   {"--port", "--listen"}, {"--json", "--format"}};
+    static const char *const others[][3] = {
+        /* of a command: what is no option of it */
+        {"query", "-c", "query \"select ...\""},
+        {"query", "--command", "query \"select ...\""},
+        {"query", "-o", "export -o FILE \"select ...\""},
+        {"query", "--output", "export -o FILE \"select ...\""},
+        {"tables", "--like", "query \"show tables like '%a%'\""},
+        {"list", "--all", "list --dead"},
+        {"list", "-a", "list --dead"},
+        {"list", "--format", "list --json"},
+        {"torch", "--profile", "torch profile"}};
 
     for (size_t i = 0; i < sizeof(words) / sizeof(words[0]); i++)
         if (strcmp(word, words[i][0]) == 0 &&
             option_named(c, words[i][1], strcspn(words[i][1], " ")) != NULL)
             return words[i][1];
+    for (size_t i = 0; i < sizeof(others) / sizeof(others[0]); i++)
+        if (strcmp(c->name, others[i][0]) == 0 && strcmp(word, others[i][1]) == 0)
+            return others[i][2];
     return NULL;
 }
 

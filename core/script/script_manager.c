@@ -263,9 +263,16 @@ static int each(struct scripts *all, int (*fn)(void *arg, const struct script_vi
     return rc;
 }
 
+struct listing {
+    struct probing_reply *out;
+    uint32_t n;
+};
+
 static int list_line(void *arg, const struct script_view *v)
 {
-    return host_replyf(arg, "%-24s %-8s %8llu rows  %s\n", v->name, state_names[v->state],
+    struct listing *l = arg;
+    l->n++;
+    return host_replyf(l->out, "%-24s %-8s %8llu rows  %s\n", v->name, state_names[v->state],
                        (unsigned long long)v->rows, v->error);
 }
 
@@ -274,7 +281,11 @@ static int run_list(void *self, int argc, const char *const *argv, struct probin
     (void)argv;
     if (argc != 1)
         return err_set(-EINVAL, "script list takes no arguments");
-    return each(self, list_line, out);
+    struct listing l = {.out = out};
+    int rc = each(self, list_line, &l);
+    return rc == 0 && l.n == 0
+               ? host_replyf(out, "no script was started here; script run FILE.lua starts one\n")
+               : rc;
 }
 
 static int table_row(void *arg, const struct script_view *v)

@@ -144,25 +144,26 @@ ROUTES = {
 # machine's tables of time zones, which everybody may.)
 PURE = set("""
     abs acos acosd acosh age any_value approx_count_distinct approx_distinct approx_median
-    approx_percentile approx_percentile_cont approx_quantile arg_max arg_min ascii asin asind asinh
-    atan atan2 atan2d atand atanh avg bit_and bit_length bit_or bit_xor bool_and bool_or btrim cbrt
-    ceil ceiling char_length character_length chr coalesce concat concat_ws contains convert_from
-    convert_to corr cos cosd cosh cot cotd count count_if countif covar_pop covar_samp cume_dist
-    current_database date_bin date_diff date_part date_trunc datediff day decode degrees dense_rank
-    div dow doy encode ends_with epoch epoch_ms epoch_ns epoch_us every exp extract factorial first
-    first_value floor format format_bytes gcd group_concat grouping histogram hour if ifnull iif
-    ilike initcap instr isfinite isinf isnan isodow isoyear json json_agg json_array_elements
-    json_array_elements_text json_array_length json_build_array json_build_object json_each
-    json_each_text json_extract json_extract_path json_extract_path_text json_extract_string
-    json_get json_object_keys json_typeof jsonb_agg jsonb_array_length jsonb_build_array
-    jsonb_build_object jsonb_extract_path jsonb_extract_path_text jsonb_typeof justify_days
+    approx_percentile approx_percentile_cont approx_quantile arg_max arg_min array_agg array_length
+    array_to_string ascii asin asind asinh atan atan2 atan2d atand atanh avg bit_and bit_length
+    bit_or bit_xor bool_and bool_or btrim cardinality cbrt ceil ceiling char_length
+    character_length chr coalesce concat concat_ws contains convert_from convert_to corr cos cosd
+    cosh cot cotd count count_if countif covar_pop covar_samp cume_dist current_database date_bin
+    date_diff date_part date_trunc datediff day decode degrees dense_rank div dow doy encode
+    ends_with epoch epoch_ms epoch_ns epoch_us every exp extract factorial first first_value floor
+    format format_bytes gcd group_concat grouping histogram hour if ifnull iif ilike initcap instr
+    isfinite isinf isnan isodow isoyear json json_agg json_array_elements json_array_elements_text
+    json_array_length json_build_array json_build_object json_each json_each_text json_extract
+    json_extract_path json_extract_path_text json_extract_string json_get json_object_agg
+    json_object_keys json_typeof jsonb_agg jsonb_array_length jsonb_build_array jsonb_build_object
+    jsonb_extract_path jsonb_extract_path_text jsonb_object_agg jsonb_typeof justify_days
     justify_hours justify_interval lag last last_value lcm lead left len length like listagg ln log
     log10 log2 lower lpad ltrim make_date make_interval make_timestamp make_timestamptz max max_by
-    md5 mean median min min_by minute mod mode month neg not now nth_value ntile nullif num_nonnulls
-    num_nulls nvl octet_length overlaps overlay percent_rank percentile_cont percentile_disc
-    pg_size_pretty pg_typeof pi position pow power quantile quantile_cont quantile_disc
-    quantile_sketch quarter quote_ident quote_literal quote_nullable radians rank regexp_count
-    regexp_extract regexp_instr regexp_like regexp_match regexp_matches regexp_replace
+    md5 mean median min min_by minute mod mode month neg not now nth_value ntile nullif
+    num_nonnulls num_nulls nvl octet_length overlaps overlay percent_rank percentile_cont
+    percentile_disc pg_size_pretty pg_typeof pi position pow power quantile quantile_cont
+    quantile_disc quantile_sketch quarter quote_ident quote_literal quote_nullable radians rank
+    regexp_count regexp_extract regexp_instr regexp_like regexp_match regexp_matches regexp_replace
     regexp_split_to_table regexp_substr regr_avgx regr_avgy regr_count regr_intercept regr_r2
     regr_slope regr_sxx regr_sxy regr_syy repeat replace reverse right round row_number rpad rtrim
     second sign sin sind sinh split_part sqrt starts_with statement_timestamp stddev stddev_pop
