@@ -61,6 +61,7 @@ static int check_numbers(const struct target *t)
 int limits_check(const struct target *t)
 {
     /* A core that was here has added to its peak. */
+    uint64_t memory = t->present_start ? room_memory(t->pid) : room_memory_at_peak(t->pid);
     uint64_t space =
         t->present_start ? room_address_space(t->pid) : room_address_space_at_peak(t->pid);
     int rc = check_bytes(t, space, ADDRESS_SPACE, "address space (ulimit -v)",
@@ -73,7 +74,7 @@ int limits_check(const struct target *t)
         rc = check_bytes(t, room_data(t->pid), DATA, "private memory (ulimit -d, or overcommit 2)",
                          "raise it with prlimit --data, or vm.overcommit_ratio");
     if (rc == 0)
-        rc = check_bytes(t, room_memory(t->pid), MEMORY, "its cgroup's memory",
+        rc = check_bytes(t, memory, MEMORY, "its cgroup's memory",
                          "raise the group's memory.max (memory.limit_in_bytes)");
     return rc == 0 ? check_numbers(t) : rc;
 }

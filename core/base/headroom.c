@@ -200,6 +200,13 @@ uint64_t room_memory(pid_t pid)
     return room_by_groups(pid, files, sizeof(files) / sizeof(files[0]));
 }
 
+uint64_t room_memory_at_peak(pid_t pid)
+{
+    struct proc_status now;
+    status_of(pid, &now);
+    return less(room_memory(pid), less(known(now.peak_rss_bytes), known(now.rss_bytes)));
+}
+
 static uint64_t read_room_left(void)
 {
     pid_t pid = getpid();

@@ -17,8 +17,10 @@
 /* Bytes that may still be mapped (RLIMIT_AS), that may still be written to privately
  * (RLIMIT_DATA; overcommit 2), and that the process's cgroups still allow to be used. */
 uint64_t room_address_space(pid_t pid);
-/* The same for a program that needs as much again as it ever had: a peak may come back. */
+/* The first and the third for a program that needs as much again as it ever had: a peak may come
+ * back. */
 uint64_t room_address_space_at_peak(pid_t pid);
+uint64_t room_memory_at_peak(pid_t pid);
 uint64_t room_data(pid_t pid);
 uint64_t room_memory(pid_t pid);
 /* Bytes that may still be mapped where all that is mapped is locked (mlockall(MCL_FUTURE)).  Of

@@ -286,6 +286,9 @@ def test_memory_of_a_cgroup(grouped):
     told = grouped.enter()
     refused(told, "cgroup", "memory.max")
     grouped.limit(100 * MIB)
+    assert told.tell("take 70") == "taken"  # and given back: it may take that again
+    refused(told, "cgroup", "memory.max")
+    grouped.limit(170 * MIB)
     entered(told, "-c", "-P")
     assert told.tell("take 50") == "taken"
 
