@@ -167,15 +167,19 @@ static const char NONE[] = "no rank of ";
 
 void cluster_say_none(const struct cluster_options *o)
 {
-    struct buf jobs;
+    struct buf jobs, dead;
 
     buf_init(&jobs, ERR_TEXT_BYTES / 2);
+    buf_init(&dead, ERR_TEXT_BYTES / 2);
     if (o->job != NULL && o->hosts == NULL)
         job_list(&jobs);
-    terminal_say("%s%s%s%s runs %s%s%s", NONE, o->job != NULL ? "job '" : "a job",
+    if (o->hosts == NULL)
+        job_list_dead(&dead);
+    terminal_say("%s%s%s%s runs %s%s%s%s", NONE, o->job != NULL ? "job '" : "a job",
                  o->job != NULL ? o->job : "", o->job != NULL ? "'" : "",
                  o->hosts != NULL ? "on these hosts" : "on this machine that you may look at",
-                 jobs.size > 0 ? "; there is " : "", buf_text(&jobs));
+                 jobs.size > 0 ? "; there is " : "", buf_text(&jobs), buf_text(&dead));
+    buf_done(&dead);
     buf_done(&jobs);
 }
 

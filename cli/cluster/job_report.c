@@ -139,14 +139,21 @@ static int take_words(const struct cli_command *c, int argc, char **argv, char *
 static int find_job(char *ret, size_t size)
 {
     struct local_ranks ranks;
+    struct buf dead;
     int rc = local_ranks_find(NULL, &ranks);
 
     if (rc < 0)
         return rc;
     rc = local_ranks_of_one_job(&ranks);
-    if (rc == 0 && ranks.n == 0)
-        rc = err_set(-ENOENT, "no rank of a job runs on this machine that you may look at: name it "
-                              "(--job NAME), or processes (`probing -t TARGETS cluster REPORT`)");
+    buf_init(&dead, ERR_TEXT_BYTES / 2);
+    if (rc == 0 && ranks.n == 0) {
+        job_list_dead(&dead);
+        rc = err_set(-ENOENT,
+                     "no rank of a job runs on this machine that you may look at: name it "
+                     "(--job NAME), or processes (`probing -t TARGETS cluster REPORT`)%s",
+                     buf_text(&dead));
+    }
+    buf_done(&dead);
     if (rc == 0)
         (void)snprintf(ret, size, "%s", ranks.list[0].tags.job);
     local_ranks_done(&ranks);

@@ -479,6 +479,7 @@ static int no_job(const char *name)
 
     buf_init(&jobs, ERR_TEXT_BYTES / 2);
     job_list(&jobs);
+    job_list_dead(&jobs);
     int rc = name[0] == '\0'
                  ? cli_misuse(err_set(-EINVAL,
                                       "'job:' needs the job's name; on this machine there is %s",

@@ -26,7 +26,8 @@
 #include "sdk/lib/proc/proc_file.h"
 #include "sdk/lib/proc/task.h"
 
-#define DEAD_MAX 65536    /* directories of one job; more are not looked at */
+#define DEAD_MAX 65536 /* directories of one job; more are not looked at */
+#define DEAD_JOBS_SHOWN 8
 #define APART_NS NS_PER_S /* between a rank's last rows and the ranks that torchrun starts anew */
 
 /* One start of a job: those that met elsewhere, or had another number of ranks, were another. */
@@ -295,6 +296,41 @@ int job_each_dead(const char *name, const struct job_living *living, uint32_t n,
     }
     free(s.list);
     return rc;
+}
+
+static int by_job(const void *a, const void *b)
+{
+    const struct member_tags *x = &((const struct dead *)a)->tags;
+    const struct member_tags *y = &((const struct dead *)b)->tags;
+    int order = strcmp(x->job, y->job);
+
+    return order != 0 ? order : (x->rank > y->rank) - (x->rank < y->rank);
+}
+
+void job_list_dead(struct buf *ret)
+{
+    const uid_t uid = geteuid();
+    struct searching s = {.name = NULL, .owners = {uid, uid}};
+    uint32_t shown = 0, jobs = 0;
+
+    if (directory_each(look, &s) == 0 && s.n > 1)
+        qsort(s.list, s.n, sizeof(*s.list), by_job);
+    for (uint32_t i = 0, next; i < s.n; i = next) {
+        uint32_t ranks = 1;
+        for (next = i + 1; next < s.n && strcmp(s.list[next].tags.job, s.list[i].tags.job) == 0;
+             next++)
+            ranks += s.list[next].tags.rank != s.list[next - 1].tags.rank;
+        if (jobs++ >= DEAD_JOBS_SHOWN)
+            continue;
+        (void)buf_adds(ret, shown++ > 0 ? ", " : "; data are left of ");
+        members_add_job(ret, s.list[i].tags.job);
+        (void)buf_addf(ret, " (%u rank%s)", ranks, ranks > 1 ? "s" : "");
+    }
+    if (jobs > shown)
+        (void)buf_addf(ret, " and %u more", jobs - shown);
+    for (uint32_t i = 0; i < s.n; i++)
+        free(s.list[i].path);
+    free(s.list);
 }
 
 static int add_dead(void *arg, const char *directory, int64_t pid)

@@ -143,6 +143,8 @@ struct job_living { /* a rank of that job which runs */
  * the last one. */
 int job_each_dead(const char *name, const struct job_living *living, uint32_t n,
                   int (*fn)(void *arg, const char *directory, int64_t pid), void *arg);
+/* "; data are left of job:sweep (2 ranks)", where ranks have ended; else nothing. */
+void job_list_dead(struct buf *ret);
 /* What it had in its environment, as /proc has it, of the variables that its core kept; nothing
  * where that is not known.  Made here: caller buf_done()s. */
 void dead_environment(const char *directory, struct buf *ret);

@@ -3,6 +3,7 @@
 shell that stays on this one."""
 import json
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -382,3 +383,6 @@ def test_ranks_that_have_ended_are_told_with_when_and_of_what(world):
     all_ranks[0].kill()
     done = cluster(world, "status", "--job", "dead-" + JOB, "--json")
     assert done.returncode == 1 and [r["state"] for r in ranks(done)] == ["ended"] * 3
+    done = cluster(world, "status", "--job", "dead")  # whose name is not known can be looked up
+    left = re.search("; data are left of (.*)", done.stderr)
+    assert left and "job:dead-%s (3 ranks)" % JOB in left[1], done.stderr
