@@ -3,7 +3,7 @@
  * cli/cluster/hang_judge.h - from several looks at the stacks of all ranks to who waits for whom.
  *
  * One look says little: a healthy rank stands in a collective, too, most of the time.  A rank that
- * stands in the same one at every look, and whose main thread was not woken in between, waits; one
+ * stands in the same one at every look, and whose thread was not woken in between, waits; one
  * that is in none at any look is what the others wait for, and so is one that is stopped or gone.
  *
  * One thread.  What ranks send is checked: a rank can be wrong about itself only.
@@ -36,14 +36,17 @@ enum hang_state {
 struct hang_rank {
     int64_t rank; /* or its process, where ranks are not known */
     int64_t pid;  /* HANG_UNKNOWN */
+    int64_t tid;  /* of the thread that spoke for it at the last look, "its thread" below.  0: the
+                   * main one; it is another where that only waits for others, and one of them is in
+                   * a collective, or in the program's code */
     char host[64];
     enum hang_state state;
     uint32_t looks; /* that have come */
-    /* Between the looks, in all: how often its main thread began to run, for how long it has
+    /* Between the looks, in all: how often its thread began to run, for how long it has
      * computed (hang_work.h), what it has read and written.  HANG_UNKNOWN */
     int64_t woken, between_ns, busy_ns, bytes;
-    int64_t ran_ns;   /* the same of its main thread alone, to the nanosecond; HANG_UNKNOWN */
-    int64_t still_ns; /* so long its main thread has not run but for us, at least; HANG_UNKNOWN */
+    int64_t ran_ns;   /* the same of its thread alone, to the nanosecond; HANG_UNKNOWN */
+    int64_t still_ns; /* so long its thread has not run but for us, at least; HANG_UNKNOWN */
     char operation[HANG_OPERATION];
     bool by_python;             /* the operation is a Python function */
     char place[HANG_PLACE];     /* "load, job.py:9" */
@@ -53,7 +56,7 @@ struct hang_rank {
 
 /* One answer of `backtrace --json`.  stacks: NULL, or where its stacks go as one value of JSON
  * (hang_plant() reads it), innermost frame first, kept as they are where `brief` (an answer without
- * native frames) says the same as the look before; all_threads: not of the main thread only.
+ * native frames) says the same as the look before; all_threads: not of its thread only.
  * -EBADMSG: it is no such answer; -ENODATA: it has no thread of the program; -E2BIG, -ENOMEM. */
 int hang_look(struct hang_rank *r, const struct json *answer, bool all_threads, bool brief,
               struct buf *stacks);

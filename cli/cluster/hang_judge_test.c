@@ -36,6 +36,20 @@
     THREAD("idle", PYTHON("sleep", "/usr/lib/python3.11/x.py", \
                           7) "," PYTHON("load", "/home/u/job.py", 9) "," TRAIN)
 
+/* The main thread, and one of the program's beside it. */
+#define MAIN_AND(main, name, tid, frames)                                                      \
+    "{\"threads\":[{\"tid\":1,\"state\":\"idle\",\"syscall\":\"epoll_wait\",\"frames\":[" main \
+    "]},{\"tid\":5,\"name\":\"gloo\",\"state\":\"idle\",\"frames\":[" NATIVE(                  \
+        "gloo::transport::tcp::Loop::run()") "]},{\"tid\":" #tid ",\"name\":\"" name           \
+                                             "\",\"state\":\"waiting\",\"syscall\":\"futex\"," \
+                                             "\"frames\":[" frames "]}]}"
+#define LOOP                                                                \
+    PYTHON("EpollSelector.select", "/usr/lib/python3.11/selectors.py", 468) \
+    "," PYTHON("run_forever", "/usr/lib/python3.11/asyncio/base_events.py", 607) "," TRAIN
+#define JOIN PYTHON("Thread.join", "/usr/lib/python3.11/threading.py", 1112) "," TRAIN
+#define SLEEPS PYTHON("load", "/home/u/job.py", 9) "," TRAIN
+#define REDUCES NATIVE("c10d::Work::wait()") "," PYTHON("all_reduce", C10D, 3) "," TRAIN
+
 static int look(struct hang_rank *r, const char *text, struct buf *stacks)
 {
     struct json_error e;
@@ -92,6 +106,32 @@ TEST(one_does_not_come)
                   "rank 2 (process 12 on n1) is in no collective: load, job.py:9, in sleep, x.py:7 "
                   "(idle in futex)\n"
                   "The others wait for rank 2.\n");
+}
+
+/* Ray Train, a server: the main thread runs an event loop, or waits for the one that trains. */
+TEST(a_thread_speaks_for_a_main_one_that_only_waits_for_it)
+{
+    struct hang_rank ranks[4] = {
+        {.rank = 0}, {.rank = 1}, {.rank = 2, .pid = 12}, {.rank = 3, .pid = 13}};
+    for (int i = 0; i < 2; i++) {
+        CHECK_INT(look(&ranks[0], MAIN_AND(LOOP, "trainer", 7, REDUCES), NULL), 0);
+        CHECK_INT(look(&ranks[1], MAIN_AND(JOIN, "trainer", 8, REDUCES), NULL), 0);
+        CHECK_INT(look(&ranks[2], MAIN_AND(LOOP, "Thread-3 (f)", 9, SLEEPS), NULL), 0);
+        /* Its own code is the program's: a helper's collective (a checkpoint's) is not its. */
+        CHECK_INT(look(&ranks[3], MAIN_AND(SLEEPS, "saver", 9, REDUCES), NULL), 0);
+    }
+    CHECK_INT(ranks[0].tid, 7);
+    CHECK_INT(ranks[3].tid, 0);
+    check_verdict(ranks, 4, HANG_YES, "23",
+                  "ranks 0-1 (2) wait in all_reduce: train, job.py:14 (thread trainer)\n"
+                  "rank 2 (process 12) is in no collective: load, job.py:9 (not its main thread) "
+                  "(waiting in futex)\n"
+                  "rank 3 (process 13) is in no collective: load, job.py:9 (idle in epoll_wait)\n"
+                  "The others wait for ranks 2-3.\n");
+    CHECK_INT(look(&ranks[0], MAIN_AND(LOOP, "other", 6, REDUCES), NULL), 0);
+    CHECK_INT(ranks[0].state, HANG_MOVES); /* another thread's is another */
+    CHECK_INT(look(&ranks[1], MAIN_AND(LOOP, "trainer", 8, SLEEPS), NULL), 0);
+    CHECK_INT(ranks[1].state, HANG_MOVES);
 }
 
 TEST(a_healthy_job_is_accused_of_nothing)
@@ -402,6 +442,7 @@ TEST(what_is_no_answer_is_refused)
 int main(void)
 {
     RUN(one_does_not_come);
+    RUN(a_thread_speaks_for_a_main_one_that_only_waits_for_it);
     RUN(a_healthy_job_is_accused_of_nothing);
     RUN(a_job_that_only_communicates_is_accused_of_nothing);
     RUN(one_that_was_only_woken_waits_whatever_it_did_at_a_look);

@@ -45,12 +45,23 @@ struct looking {
 
 /* ---- in the child ---- */
 
+static const struct looking *under_way; /* as it was at the fork */
+
+/* Of the thread that spoke for it at the look before. */
+static pid_t thread_of(const struct target *t)
+{
+    for (uint32_t i = 0; i < under_way->members.n; i++)
+        if (under_way->members.list[i].target.pid == t->pid)
+            return (pid_t)under_way->found->list[under_way->first + i].rank.tid;
+    return 0;
+}
+
 static void print_work(const struct target *t)
 {
     struct hang_work w;
     char line[160];
 
-    hang_work_read(t->host[0] == '\0' ? t->pid : 0, &w);
+    hang_work_read(t->host[0] == '\0' ? t->pid : 0, thread_of(t), &w);
     hang_work_write(&w, line, sizeof(line));
     puts(line);
 }
@@ -121,6 +132,7 @@ static void take_answer(const struct looking *l, struct hang_seen *s, struct buf
     while (end > text && end[-1] == '\n')
         end--;
     const char *last = end;
+    int64_t asked = s->rank.tid;
     while (last > text && last[-1] != '\n')
         last--;
     int rc = begin == NULL || last <= begin ? -EBADMSG
@@ -130,6 +142,10 @@ static void take_answer(const struct looking *l, struct hang_seen *s, struct buf
     if (rc == 0) {
         hang_work_parse(text, (size_t)(begin - text), &before);
         hang_work_parse(last, (size_t)(end - last), &after);
+        if (s->rank.tid != asked && s->here) { /* it was of another thread */
+            hang_work_read((pid_t)s->rank.pid, (pid_t)s->rank.tid, &after);
+            before = after;
+        }
         take_work(s, &before, &after);
         return;
     }
@@ -174,6 +190,7 @@ static int ask(struct looking *l, uint32_t looks, enum how how)
     uint32_t n = 0;
 
     l->how = how;
+    under_way = l;
     for (uint32_t i = 0; i < l->members.n; i++) {
         const struct hang_seen *s = seen_of(l, i);
         l->only[i] = l->members.list[i].error == 0 && s->rank.state != HANG_GONE &&

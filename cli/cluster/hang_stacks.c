@@ -165,6 +165,60 @@ static void take_operation(const struct json *frame, char ret[HANG_OPERATION])
                    name);
 }
 
+/* ---- which thread speaks for the rank ---- */
+
+static bool ends_with(const char *text, const char *end)
+{
+    size_t n = strlen(text), m = strlen(end);
+
+    return n >= m && strcmp(text + n - m, end) == 0;
+}
+
+/* It waits for threads of the program, or runs an event loop, and none of the program's own code
+ * has been called from there: the training is another thread's (Ray Train, a server). */
+static bool hands_over(const struct json *frames)
+{
+    for (const struct json *f = frames->first; f != NULL; f = f->next) {
+        const char *file = json_text(f, "file", "");
+        if (!is_python(f))
+            continue;
+        if (!is_library(f))
+            return false;
+        if (strstr(file, "/asyncio/") != NULL || strstr(file, "/concurrent/futures/") != NULL ||
+            strstr(file, "/site-packages/ray/") != NULL ||
+            (strcmp(base_name(file), "threading.py") == 0 &&
+             ends_with(json_text(f, "func", ""), "join")))
+            return true;
+    }
+    return false;
+}
+
+/* Threads of torch and of NCCL that have no Python wait in their functions for ever. */
+static bool is_in_operation(const struct json *thread)
+{
+    const struct json *frames = json_get(thread, "frames");
+
+    return innermost_python(frames) != NULL && operation_of(frames) != NULL;
+}
+
+static bool runs_own_code(const struct json *thread)
+{
+    const struct json *place = place_of(json_get(thread, "frames"));
+
+    return place != NULL && is_python(place) && !is_library(place);
+}
+
+static const struct json *first_of(const struct json *threads, int64_t tid,
+                                   bool (*is)(const struct json *thread))
+{
+    const struct json *found = NULL;
+
+    for (const struct json *t = threads->first->next; t != NULL; t = t->next)
+        if (is(t) && (found == NULL || json_int(t, "tid", 0) == tid))
+            found = t;
+    return found;
+}
+
 /* ---- one answer ---- */
 
 /* Threads on which backward() runs where there are devices: the main one only waits for them. */
@@ -173,7 +227,7 @@ static bool is_of_autograd(const struct json *thread)
     return strncmp(json_text(thread, "name", ""), "pt_autograd", 11) == 0;
 }
 
-static const struct json *operation_in(const struct json *threads)
+static const struct json *operation_of_main(const struct json *threads)
 {
     const struct json *found = NULL;
 
@@ -183,23 +237,57 @@ static const struct json *operation_in(const struct json *threads)
     return found;
 }
 
-static void take_main(struct hang_rank *r, const struct json *threads)
+/* tid: of the one that spoke at the look before. */
+static const struct json *speaker_of(const struct json *threads, int64_t tid)
 {
-    const struct json *operation = operation_in(threads);
+    const struct json *found = NULL;
+
+    if (operation_of_main(threads) == NULL && hands_over(json_get(threads->first, "frames")))
+        found = first_of(threads, tid, is_in_operation);
+    else
+        return threads->first;
+    if (found == NULL)
+        found = first_of(threads, tid, runs_own_code);
+    return found != NULL ? found : threads->first;
+}
+
+/* A name that Python has made up has a number, and differs between ranks that do the same. */
+static void add_thread(const struct json *thread, char place[HANG_PLACE])
+{
+    const char *name = json_text(thread, "name", "");
+    size_t n = strlen(place);
+
+    if (name[0] == '\0' || strncmp(name, "Thread-", 7) == 0)
+        (void)snprintf(place + n, HANG_PLACE - n, " (not its main thread)");
+    else
+        (void)snprintf(place + n, HANG_PLACE - n, " (thread %.40s)", name);
+}
+
+static const struct json *take_speaker(struct hang_rank *r, const struct json *threads)
+{
+    const struct json *speaker = speaker_of(threads, r->tid);
+    const struct json *frames = json_get(speaker, "frames");
+    const struct json *operation =
+        speaker == threads->first ? operation_of_main(threads) : operation_of(frames);
+    int64_t tid = speaker == threads->first ? 0 : json_int(speaker, "tid", 0);
     char name[HANG_OPERATION] = "";
 
     if (operation != NULL)
         take_operation(operation, name);
-    bool same = r->looks == 0 || strcmp(name, r->operation) == 0;
+    bool same = r->looks == 0 || (tid == r->tid && strcmp(name, r->operation) == 0);
     if (!same || r->state == HANG_MOVES)
         r->state = HANG_MOVES;
     else
         r->state = name[0] != '\0' ? HANG_WAITS : HANG_ELSEWHERE;
+    r->tid = tid;
     r->by_python = operation != NULL && is_python(operation);
     memcpy(r->operation, name, sizeof(name));
-    describe_place(json_get(threads->first, "frames"), /* library= */ operation == NULL, r->place);
-    doing_of(threads->first, r->doing, sizeof(r->doing));
+    describe_place(frames, /* library= */ operation == NULL, r->place);
+    if (speaker != threads->first)
+        add_thread(speaker, r->place);
+    doing_of(speaker, r->doing, sizeof(r->doing));
     r->looks++;
+    return speaker;
 }
 
 static void write_stack(const struct json *thread, struct buf *b)
@@ -238,13 +326,15 @@ int hang_look(struct hang_rank *r, const struct json *answer, bool all_threads, 
     }
     if (threads->first == NULL)
         return -ENODATA;
-    take_main(r, threads); /* the main thread comes first */
+    const struct json *speaker = take_speaker(r, threads); /* the main thread comes first */
     if (stacks == NULL || (brief && r->state == HANG_WAITS))
         return 0;
     buf_reset(stacks);
     (void)buf_addc(stacks, '[');
-    for (const struct json *t = threads->first; t != NULL; t = all_threads ? t->next : NULL) {
-        (void)buf_adds(stacks, t == threads->first ? "" : ",");
+    for (const struct json *t = threads->first; t != NULL; t = t->next) {
+        if (!all_threads && t != speaker)
+            continue;
+        (void)buf_adds(stacks, stacks->size > 1 ? "," : "");
         write_stack(t, stacks);
     }
     (void)buf_addc(stacks, ']');

@@ -53,16 +53,16 @@ static int64_t childrens_ns(pid_t pid)
     return sum;
 }
 
-/* The first two numbers of schedstat: how long its main thread has run, and how long it was ready
- * to, and did not.  A kernel without CONFIG_SCHED_INFO has neither. */
-static void schedule_of(pid_t pid, int64_t *ret_ran_ns, int64_t *ret_delayed_ns)
+/* The first two numbers of schedstat: how long a thread has run, and how long it was ready to, and
+ * did not.  A kernel without CONFIG_SCHED_INFO has neither. */
+static void schedule_of(pid_t pid, pid_t tid, int64_t *ret_ran_ns, int64_t *ret_delayed_ns)
 {
     char text[128];
     uint64_t ran, delayed;
 
     *ret_ran_ns = HANG_UNKNOWN;
     *ret_delayed_ns = 0;
-    if (proc_read(pid, pid, "schedstat", text, sizeof(text)) <= 0)
+    if (proc_read(pid, tid, "schedstat", text, sizeof(text)) <= 0)
         return;
     const char *at = proc_digits(text, 10, &ran);
     at = at != NULL ? proc_digits(proc_blanks(at), 10, &delayed) : NULL;
@@ -84,29 +84,30 @@ static int64_t moved_bytes(pid_t pid)
     return (int64_t)(read + written);
 }
 
-static int64_t still_ns(pid_t pid)
+static int64_t still_ns(pid_t pid, pid_t tid)
 {
     struct sleep_time s;
 
-    return sleep_time_of(pid, pid, CLOCK_KEPT_NS, &s) && s.slept_ns <= INT64_MAX
+    return sleep_time_of(pid, tid, CLOCK_KEPT_NS, &s) && s.slept_ns <= INT64_MAX
                ? (int64_t)s.slept_ns
                : HANG_UNKNOWN;
 }
 
-void hang_work_read(pid_t pid, struct hang_work *ret)
+void hang_work_read(pid_t pid, pid_t tid, struct hang_work *ret)
 {
     struct proc_status s;
     int64_t delayed_ns;
 
     *ret = unknown;
-    if (pid == 0 || proc_status_of(pid, pid, &s) < 0 || s.voluntary > INT64_MAX)
+    tid = tid != 0 ? tid : pid;
+    if (pid == 0 || proc_status_of(pid, tid, &s) < 0 || s.voluntary > INT64_MAX)
         return;
     ret->at_ns = (int64_t)clock_monotonic();
     ret->woken = (int64_t)s.voluntary;
-    schedule_of(pid, &ret->ran_ns, &delayed_ns);
+    schedule_of(pid, tid, &ret->ran_ns, &delayed_ns);
     ret->busy_ns = processor_ns(pid) + childrens_ns(pid) + delayed_ns;
     ret->bytes = moved_bytes(pid);
-    ret->still_ns = still_ns(pid);
+    ret->still_ns = still_ns(pid, tid);
 }
 
 void hang_work_write(const struct hang_work *w, char *ret, size_t size)
