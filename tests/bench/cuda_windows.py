@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """How much of the time CUDA is traced with cuda.window as it is usual, while a program makes so
 many calls a second; and which share of its time they cost, by the figure that the plugin reckons
-with.
+with.  Measured from the begin of the first window to that of a later one.
 
 usage: cuda_windows.py [--seconds N] [--rates N...]
 
@@ -39,17 +39,20 @@ def measure(rate, seconds):
 
     def tracing():
         asked = [os.path.join(BUILD, "probing"), "-t", str(target.pid), "query", "--format", "json",
-                 "select state, traced_ns, records, reason from cuda.tracing"]
+                 "select state, traced_ns, records, reason, begun from cuda.tracing"]
         said = subprocess.run(asked, env=env, check=True, stdout=subprocess.PIPE).stdout
         return json.loads(said)["rows"][0]
     try:
         while tracing()[0] != "tracing":
             time.sleep(0.1)
         before, begun = tracing(), time.monotonic()
-        target.stdin.write("%d %g\n" % (rate, seconds))
+        target.stdin.write("%d %g\n" % (rate, 100 * seconds))
         target.stdin.flush()
-        target.stdout.readline()
-        after, elapsed = tracing(), time.monotonic() - begun
+        last = after = before
+        while time.monotonic() < begun + seconds or (after[3] and after[4] == last[4]):
+            time.sleep(0.1)  # and until a window begins: then the last one is paid for
+            last, after = after, tracing()
+        elapsed = time.monotonic() - begun
         calls = (after[2] - before[2]) / 2  # a record of each, and one of its kernel
         return (after[1] - before[1]) / 1e9 / elapsed, calls * 5e-6 / elapsed, after[3]
     finally:

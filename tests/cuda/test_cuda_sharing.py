@@ -2,6 +2,8 @@
 """CUPTI 13.2 and newer lets several trace at a time, if all of them ask for it; before, or where
 somebody does not, one can.  CUPTI is a stand-in that keeps to NVIDIA's rules, the other profiler
 plays Kineto by the old and by the new interface (libraries/kineto_player.c)."""
+import os
+
 import pytest
 from standin import Device
 from world import wait_for
@@ -154,6 +156,41 @@ def test_one_that_begins_while_we_trace_has_it_at_once(world, version, name):
     assert d.target.probing("plugin", "stop", "cuda").returncode == 0
     d.do("assert player.kineto_start() == 0\nkernel('theirs')\nplayer.kineto_stop()")
     assert d.do("print(player.kineto_kernels(), player.kineto_unknown())") == "7 0"
+
+
+@pytest.mark.skipif(not os.environ.get("PROBING_TEST_FULL"), reason="30 s: full tier")
+def test_one_that_comes_unseen_is_said_when_it_has_the_buffers(world):
+    """By dlsym(), as ctypes does it: nobody hears of it, and CUPTI gives it what was ours."""
+    d = device(world, "13.0.85")
+    d.wait_state("tracing")
+    d.do("kernel('first')")
+    d.wait_rows("select 1 from cuda.kernels")
+    d.do("""
+Asked = ctypes.CFUNCTYPE(None, *3 * [ctypes.POINTER(ctypes.c_size_t)])
+Done = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_uint32, ctypes.c_void_p, ctypes.c_size_t,
+                        ctypes.c_size_t)
+rooms, done = [], []
+def ask(buffer, size, most):
+    rooms.append(ctypes.create_string_buffer(1 << 16))
+    buffer[0], size[0], most[0] = ctypes.addressof(rooms[-1]), 1 << 16, 0
+asked, told = Asked(ask), Done(lambda *a: done.append(a[4]))
+cupti.standin_hold(True)
+kernel('in a buffer of ours')
+assert cupti.cuptiActivityRegisterCallbacks(asked, told) == 0
+cupti.standin_hold(False)
+cupti.standin_release()
+kernel('in one of theirs')
+""")
+    d.wait_state("aside")
+    assert "another profiler, which was not seen to begin, has taken CUPTI's buffers" in \
+        d.tracing("reason")[0]
+    d.do("kernel('theirs')\ncupti.cuptiActivityFlushAll(0)\nassert len(done) >= 2, done")
+    assert d.rows("select name from cuda.kernels") == [["first"]]
+    for value in "off", "on":
+        assert d.target.probing("config", "cuda.kernels=" + value).returncode == 0
+    d.wait_state("tracing")
+    d.do("kernel('ours again')")
+    d.wait_rows("select 1 from cuda.kernels where name = 'ours again'")
 
 
 def test_one_that_begins_and_ends_while_threads_launch(world):

@@ -109,3 +109,15 @@ void buffer_counts(uint32_t *ret_taken, uint32_t *ret_full)
         *ret_full += state == FULL || state == FILLING;
     }
 }
+
+uint64_t buffer_out_ns(uint64_t now_ns, uint32_t besides)
+{
+    static uint64_t turn, since_ns; /* the reader's: when it was so last */
+    uint64_t next = atomic_load_explicit(&next_turn, memory_order_relaxed);
+    uint32_t taken, full;
+    buffer_counts(&taken, &full);
+    if (taken <= besides || next != turn || since_ns == 0)
+        since_ns = now_ns;
+    turn = next;
+    return now_ns - since_ns;
+}

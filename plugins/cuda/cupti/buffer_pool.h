@@ -35,4 +35,8 @@ void buffer_free(const struct buffer *b); /* after it was read                  
 /* How many CUPTI has now, and how many wait to be read.                                [any] */
 void buffer_counts(uint32_t *ret_taken, uint32_t *ret_full);
 
+/* For so long CUPTI has had more than `besides` and brought none back, ns, as far as it was asked.
+ *                                                                  one reader at a time [worker] */
+uint64_t buffer_out_ns(uint64_t now_ns, uint32_t besides);
+
 #endif

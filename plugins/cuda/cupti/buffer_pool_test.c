@@ -61,10 +61,15 @@ TEST(there_is_an_end)
     CHECK(buffer_take() == NULL);
     buffer_counts(&taken, &full);
     CHECK(taken == BUFFERS && full == 0);
+    CHECK_INT(buffer_out_ns(1000, 0), 0); /* from where it is asked first */
+    CHECK_INT(buffer_out_ns(1500, 0), 500);
+    CHECK_INT(buffer_out_ns(1600, BUFFERS), 0); /* those are known */
+    CHECK_INT(buffer_out_ns(1900, 0), 300);
     for (uint32_t i = 0; i < BUFFERS; i++)
         CHECK(buffer_complete(all[i], i));
     buffer_counts(&taken, &full);
     CHECK(taken == 0 && full == BUFFERS);
+    CHECK_INT(buffer_out_ns(2000, 0), 0);
     struct buffer b;
     for (uint32_t i = 0; i < BUFFERS; i++) {
         CHECK(buffer_next(&b) && b.valid == i);

@@ -2,16 +2,18 @@
  *
  * plugins/cuda/cupti/subscriber.c - calls of CUPTI that there are with and without a subscriber.
  *
- * Threads: one at a time.
+ * Threads: one at a time, and CUPTI's callbacks for buffers on any.
  * What the new interface needs, and in which order, is NVIDIA's "Multiple Subscribers" (CUPTI
  * documentation, 2.4).  13.2 has it as a beta: there, times, records and losses are asked for as
  * before.
  */
 #include "cupti/subscriber.h"
 
+#include <stdatomic.h>
 #include <stddef.h>
 #include <string.h>
 
+#include "cupti/buffer_pool.h"
 #include "cupti/cupti_inside.h"
 
 #define NAMES_API 130000u   /* CUPTI 13.0: it tells who was there before */
@@ -21,6 +23,12 @@ enum { /* attributes */
        MULTIPLE_SUBSCRIBER_STATE = 12,
        THREAD_ID_TYPE = 21
 };
+
+/* CUPTI's callbacks have no argument, and may come at any time. */
+static struct {
+    _Atomic bool wanted; /* buffers are given */
+    _Atomic uint64_t refused;
+} shared;
 
 static bool can_share(const struct cupti *c)
 {
@@ -103,11 +111,56 @@ bool subscriber_has_company(const struct subscriber *s)
            CUPTI(s->cupti, ActivityGetEnabledKinds, NULL, NULL, NULL, &n) == CUPTI_SUCCESS && n > 0;
 }
 
-int subscriber_register(const struct subscriber *s, const struct subscriber_callbacks *b)
+/* ---- CUPTI's callbacks ---- */
+
+static void requested(uint8_t **buffer, size_t *size, size_t *max_records)
 {
-    return s->handle ? CUPTI(s->cupti, ActivityRegisterCallbacks_v2, s->handle, b->requested_v2,
-                             b->completed_v2)
-                     : CUPTI(s->cupti, ActivityRegisterCallbacks, b->requested, b->completed);
+    bool wanted = atomic_load_explicit(&shared.wanted, memory_order_acquire);
+    uint8_t *free_one = wanted ? buffer_take() : NULL;
+    if (wanted && !free_one)
+        atomic_fetch_add_explicit(&shared.refused, 1, memory_order_relaxed);
+    *buffer = free_one;
+    *size = free_one ? BUFFER_BYTES : 0;
+    *max_records = 0; /* as many as fit */
+}
+
+static void completed(void *context, uint32_t stream, uint8_t *buffer, size_t size, size_t valid)
+{
+    (void)context;
+    (void)stream;
+    (void)size;
+    (void)buffer_complete(buffer, valid);
+}
+
+static void requested_v2(uint8_t **buffer, size_t *size, size_t *max_records, void *info)
+{
+    (void)info;
+    requested(buffer, size, max_records);
+}
+
+static void completed_v2(uint8_t *buffer, size_t size, size_t valid, void *info)
+{
+    (void)info;
+    completed(NULL, 0, buffer, size, valid);
+}
+
+void subscriber_want(bool wanted)
+{
+    atomic_store_explicit(&shared.wanted, wanted, memory_order_release);
+}
+
+uint64_t subscriber_refused(void)
+{
+    return atomic_load_explicit(&shared.refused, memory_order_relaxed);
+}
+
+/* ---- calls by either interface ---- */
+
+int subscriber_register(const struct subscriber *s)
+{
+    return s->handle ? CUPTI(s->cupti, ActivityRegisterCallbacks_v2, s->handle, requested_v2,
+                             completed_v2)
+                     : CUPTI(s->cupti, ActivityRegisterCallbacks, requested, completed);
 }
 
 int subscriber_enable(const struct subscriber *s, int kind)

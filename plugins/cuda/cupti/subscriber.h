@@ -20,13 +20,6 @@ struct subscriber {
     void *handle; /* NULL: by the old interface */
 };
 
-struct subscriber_callbacks {
-    cupti_requested *requested; /* by the old interface */
-    cupti_completed *completed;
-    cupti_requested_v2 *requested_v2; /* by the new one */
-    cupti_completed_v2 *completed_v2;
-};
-
 enum sharing {
     SHARING_NOT,  /* this CUPTI has no subscribers with activities of their own */
     SHARING_OFF,  /* somebody has it alone */
@@ -44,7 +37,10 @@ void subscriber_who(const struct cupti *c, char *ret_other);
 /* Do others of those who share it want records now?  After ours were switched off. */
 bool subscriber_has_company(const struct subscriber *s);
 
-int subscriber_register(const struct subscriber *s, const struct subscriber_callbacks *b);
+/* Buffers of the pool (buffer_pool.h) are CUPTI's, while they are wanted. */
+int subscriber_register(const struct subscriber *s);
+void subscriber_want(bool wanted); /*                                                [child] */
+uint64_t subscriber_refused(void); /* times that one was wanted and none was free */
 int subscriber_enable(const struct subscriber *s, int kind);
 int subscriber_disable(const struct subscriber *s, int kind);
 /* And tell what is there already; nothing where CUPTI cannot. */

@@ -17,7 +17,6 @@
 
 #include <errno.h>
 #include <inttypes.h>
-#include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -31,13 +30,8 @@
 #define REFUSED_MOST_NS (60 * AGAIN_NS)        /* between tries of what was refused */
 #define OTHERS_EVERY_NS (PROBING_NS_PER_S / 2) /* between looks for other profilers */
 #define BACK_TRIES 100                         /* with 1 ms between */
+#define AWAY_NS (30 * PROBING_NS_PER_S)        /* for which buffers are out and none comes back */
 #define BATCH 32u                              /* records that are told at a time */
-
-/* CUPTI's callbacks have no argument, and may come at any time. */
-static struct {
-    _Atomic bool wanted; /* buffers are given */
-    _Atomic uint64_t refused;
-} shared;
 
 static uint64_t now(void)
 {
@@ -54,42 +48,6 @@ static const struct {
              {CUPTI_RUNTIME, false, true},          {CUPTI_DRIVER, false, true},
              {CUPTI_SYNCHRONIZATION, false, true},  {CUPTI_MEMORY2, false, false},
              {CUPTI_OVERHEAD, false, true}};
-
-/* ---- CUPTI's callbacks ---- */
-
-static void requested(uint8_t **buffer, size_t *size, size_t *max_records)
-{
-    bool wanted = atomic_load_explicit(&shared.wanted, memory_order_acquire);
-    uint8_t *free_one = wanted ? buffer_take() : NULL;
-    if (wanted && !free_one)
-        atomic_fetch_add_explicit(&shared.refused, 1, memory_order_relaxed);
-    *buffer = free_one;
-    *size = free_one ? BUFFER_BYTES : 0;
-    *max_records = 0; /* as many as fit */
-}
-
-static void completed(void *context, uint32_t stream, uint8_t *buffer, size_t size, size_t valid)
-{
-    (void)context;
-    (void)stream;
-    (void)size;
-    (void)buffer_complete(buffer, valid);
-}
-
-static void requested_v2(uint8_t **buffer, size_t *size, size_t *max_records, void *info)
-{
-    (void)info;
-    requested(buffer, size, max_records);
-}
-
-static void completed_v2(uint8_t *buffer, size_t size, size_t valid, void *info)
-{
-    (void)info;
-    completed(NULL, 0, buffer, size, valid);
-}
-
-static const struct subscriber_callbacks callbacks = {requested, completed, requested_v2,
-                                                      completed_v2};
 
 /* ---- states ---- */
 
@@ -196,7 +154,7 @@ static void look(struct tracing *t, uint32_t flush)
     read_all(t);
     uint64_t lost = subscriber_dropped(&t->by);
     t->about.lost += lost;
-    t->about.refused = atomic_load_explicit(&shared.refused, memory_order_relaxed);
+    t->about.refused = subscriber_refused();
     t->sink.looked(t->sink.arg, lost);
     weigh(t, lost);
 }
@@ -263,7 +221,7 @@ static void end(struct tracing *t, enum leave how)
         return;
     disable_kinds(t, how);
     number_threads_as_before(t);
-    atomic_store_explicit(&shared.wanted, false, memory_order_release);
+    subscriber_want(false);
     if (how == LEAVE_FIRST)
         get_all_back(t);
     if (how == LEAVE_LATE) { /* CUPTI's buffers are another's */
@@ -286,8 +244,11 @@ static int switch_on(struct tracing *t)
     drop_late(t);
     window_open(&t->window, now());
     (void)charge_take(&t->charge);
-    atomic_store_explicit(&shared.wanted, true, memory_order_release);
-    int rc = subscriber_register(&t->by, &callbacks);
+    uint32_t full;
+    buffer_counts(&t->away, &full);
+    (void)buffer_out_ns(t->window.begun_ns, UINT32_MAX); /* from here on */
+    subscriber_want(true);
+    int rc = subscriber_register(&t->by);
     if (rc == CUPTI_SUCCESS) {
         t->threads = subscriber_number_threads(&t->by, &t->thread_type);
         rc = enable_kinds(t);
@@ -297,7 +258,7 @@ static int switch_on(struct tracing *t)
         }
     }
     if (rc != CUPTI_SUCCESS) {
-        atomic_store_explicit(&shared.wanted, false, memory_order_release);
+        subscriber_want(false);
         subscriber_leave(&t->by);
     }
     return rc;
@@ -465,6 +426,26 @@ static bool has_one_come(struct tracing *t)
     return !same;
 }
 
+/* Buffers that CUPTI has and does not give back, not even where it must, it has given to somebody
+ * else: who registered by dlsym(), or has CUPTI linked in, is not heard of otherwise. */
+static bool are_buffers_away(struct tracing *t, uint64_t now_ns)
+{
+    if (buffer_out_ns(now_ns, t->away) < AWAY_NS)
+        return false;
+    get_all_back(t);
+    return buffer_out_ns(now_ns, t->away) >= AWAY_NS;
+}
+
+/* To begin anew would take away the other's: that is for a person to say. */
+static void give_up(struct tracing *t)
+{
+    end(t, LEAVE_LATE);
+    be(t, SESSION_ASIDE,
+       "another profiler, which was not seen to begin, has taken CUPTI's buffers; "
+       "cuda.kernels=off and then on takes them back");
+    t->next_ns = UINT64_MAX;
+}
+
 static void keep_on(struct tracing *t, uint64_t now_ns)
 {
     const char *other = NULL;
@@ -489,6 +470,8 @@ static void keep_on(struct tracing *t, uint64_t now_ns)
     } else {
         look(t, /* flush= */ 0);
         be_tracing(t);
+        if (!t->about.shared && are_buffers_away(t, now_ns))
+            give_up(t);
     }
 }
 
@@ -588,5 +571,5 @@ void tracing_init(struct tracing *t, const struct session_sink *sink)
 
 void tracing_forked(void)
 {
-    atomic_store_explicit(&shared.wanted, false, memory_order_relaxed);
+    subscriber_want(false);
 }

@@ -40,6 +40,7 @@ struct tracing {
     uint64_t others_ns; /* when others were looked for */
     uint64_t loads;     /* of libraries, when the driver was looked for */
     uint64_t clients;   /* likewise, when it was looked who calls CUPTI */
+    uint32_t away;      /* buffers that had not come back when it began, and may never */
     bool unloaded;      /* it was not there */
     bool left_on;       /* kinds that were ours are on for another profiler */
     int thread_type;    /* of CUPTI's thread numbers before ours; -1: not changed */
