@@ -46,7 +46,7 @@ static const struct probing_column tracing_columns[] = {
                        "calls of which CUPTI made records, in the last second of tracing or two"),
     PROBING_F64_COLUMN(
         "max_cost_pct", PROBING_PERCENT,
-        "of the program's time that this has cost then, at most: 5 us a call, but no "
+        "of the program's time that this has cost then, at most: 8 us a call, but no "
         "more than the device waited"),
     PROBING_I64_COLUMN("records", PROBING_COUNT, "records of CUPTI that were read"),
     PROBING_I64_COLUMN("unknown", PROBING_COUNT, "records of kinds that are not read here"),

@@ -267,8 +267,7 @@ def check_default_cost(python):
         print("\n".join(line for line in said.splitlines()
                         if "while it traced" in line or "launch-bound" in line))
         assert about[2] > 0, "no calls were counted"
-        least = about[2] * 5e-6 > 0.04
-        assert not least or about[4] < 0.6 * elapsed or about[3] < 4, "it was traced all the time"
+        assert about[4] < 0.6 * elapsed or about[3] < 4, "it was traced all the time"
     finally:
         job.close()
 

@@ -131,7 +131,7 @@ def test_windows_end_when_the_program_is_quiet_again(world):
 
 
 def test_a_program_that_waits_for_its_device_is_traced_all_the_time(world):
-    """25 % of the time for 50,000 calls a second, but for the device that is busy meanwhile."""
+    """40 % of the time for 50,000 calls a second, but for the device that is busy meanwhile."""
     d = Device(world, "driver", "cupti", always=False, settings=["cuda.window=10%"])
     d.wait_state("tracing")
     launch(d, 50000, 600, queued_ns=5000000, ns=20000)

@@ -56,7 +56,7 @@ bool window_set(struct window *w, const struct window_rule *rule, uint64_t now_n
         return false;
     begin_part(w, now_ns);
     w->rule = *rule;
-    w->heavy = false;
+    w->heavy = w->is_long = false;
     w->over = false;
     memset(&w->last, 0, sizeof(w->last));
     return true;
@@ -68,6 +68,7 @@ void window_open(struct window *w, uint64_t now_ns)
     double debt = w->paid_ns ? w->debt_ns - w->rule.share * since(now_ns, w->paid_ns) : 0;
     w->debt_ns = debt > 0 ? least(debt, most) : 0;
     w->over = false;
+    w->is_long = w->heavy && w->debt_ns <= w->rule.share * (double)WINDOW_LONG_NS;
     w->begun_ns = w->paid_ns = now_ns;
     memset(&w->before, 0, sizeof(w->before));
     memset(&w->part, 0, sizeof(w->part));
@@ -81,11 +82,11 @@ bool window_look(struct window *w, uint64_t now_ns, const struct window_seen *se
     w->part.cost_ns = cost(since(now_ns, w->part.since_ns), seen, w->part.calls);
     double debt = owed(w, now_ns);
     bool too_much = w->rule.share > 0 && debt > w->rule.share * (double)WINDOW_LONG_NS;
-    bool over = too_much && open_ns >= (double)(w->heavy ? WINDOW_LONG_NS : WINDOW_JUDGED_NS);
+    bool over = too_much && open_ns >= (double)(w->is_long ? WINDOW_LONG_NS : WINDOW_JUDGED_NS);
     if (w->rule.window_ns)
         return w->over = open_ns >= (double)w->rule.window_ns;
     if (!too_much && open_ns >= (double)WINDOW_LONG_NS) /* it can go on as long as it stays so */
-        w->heavy = false;
+        w->heavy = w->is_long = false;
     if (!w->heavy)
         w->last.period_ns = over ? w->last.period_ns : 0;
     if (!over && since(now_ns, w->part.since_ns) >= (double)PART_NS)

@@ -17,9 +17,9 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* ns that a call takes longer if CUPTI makes a record of it: 1.5 to 5 us were measured, for the
- * launch of a kernel with what belongs to it (docs/cuda.md, "What it costs"). */
-#define WINDOW_CALL_NS 5000u
+/* ns that a call takes longer if CUPTI makes a record of it: the most that the measured steps leave
+ * room for; single launches took 1.5 to 5.6 us longer (docs/cuda.md, "What it costs"). */
+#define WINDOW_CALL_NS 8000u
 #define WINDOW_JUDGED_NS UINT64_C(200000000) /* before a program is known to be expensive */
 #define WINDOW_LONG_NS UINT64_C(2000000000)  /* and then: several steps */
 #define WINDOW_PAUSE_MOST_NS UINT64_C(3600000000000)
@@ -50,7 +50,8 @@ struct window {
         double cost_ns;
     } part, before; /* of the open window: up to a second, and what lies before that */
     bool over;      /* the open one, by the rule */
-    bool heavy;     /* the last one has cost too much: the next is a long one */
+    bool heavy;     /* the last one has cost too much: the next is a long one, */
+    bool is_long;   /* if it does not begin in debt (by hand) */
     /* Of the last one that has cost too much; period_ns 0: none. */
     struct {
         double traced_ns, period_ns, calls, share; /* calls: a second; share: that they cost */

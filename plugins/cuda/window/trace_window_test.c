@@ -71,7 +71,7 @@ static double passed(const struct run *r)
 TEST(what_costs_less_than_the_share_is_traced_all_the_time)
 {
     struct run r = begin(0.02);
-    run(&r, 3600 * S, 3900, LOOK_NS);
+    run(&r, 3600 * S, 2400, LOOK_NS);
     CHECK_INT(r.windows, 0);
     char words[200];
     window_words(&r.w, words, sizeof(words));
@@ -88,9 +88,9 @@ TEST(a_heavy_program_is_judged_at_once_and_then_seen_for_two_seconds_at_a_time)
     run(&r, 600 * S, 82000, LOOK_NS);
     CHECK_INT(r.last_ns, 2 * S);
     /* The pause that pays for the last one has hardly begun. */
-    CHECK(r.cost_ns / passed(&r) < 0.022 && r.cost_ns / passed(&r) > 0.018);
+    CHECK(r.cost_ns / passed(&r) < 0.025 && r.cost_ns / passed(&r) > 0.018);
     window_words(&r.w, words, sizeof(words));
-    CHECK_STR(words, "it traces for 2 s of every 41 s: 82,000 calls a second would cost up to 41 % "
+    CHECK_STR(words, "it traces for 2 s of every 66 s: 82,000 calls a second would cost up to 66 % "
                      "of the time (cuda.window=2%); cuda.window=always traces all the time");
 }
 
@@ -164,6 +164,7 @@ TEST(the_share_is_never_exceeded)
 {
     static const double shares[] = {WINDOW_SHARE_LEAST, 0.005, 0.02, 0.1, WINDOW_SHARE_MOST};
     static const double rates[] = {0, 100, 3000, 4100, 10000, 50000, 100000, 1e6};
+    double most = 0;
     for (uint64_t seed = 0; seed < 500; seed++) {
         uint64_t state = seed;
         double share = shares[random_of(&state, 5)], worst = 0;
@@ -179,6 +180,7 @@ TEST(the_share_is_never_exceeded)
             worst = over > worst ? over : worst;
         }
         /* One long window more at the most, and that is paid for afterwards. */
+        most = worst > most ? worst : most;
         if (!CHECK(worst <= (double)(WINDOW_LONG_NS + 3 * LOOK_NS)))
             return;
         run(&r, 2 * WINDOW_PAUSE_MOST_NS, 1000000, LOOK_NS);
@@ -188,6 +190,7 @@ TEST(the_share_is_never_exceeded)
         if (!CHECK(r.cost_ns <= share * passed(&r) * 1.000001))
             return;
     }
+    CHECK(most > (double)WINDOW_LONG_NS / 2); /* else they were too quiet to say much */
 }
 
 TEST(calls_are_counted_once)
