@@ -9,7 +9,10 @@
 #include "probing_sdk.h"
 
 #define PART_NS PROBING_NS_PER_S
-#define KNOWN_NS (PROBING_NS_PER_S / 2) /* after so long, what ran has been told */
+/* After so long, what ran has been told: CUPTI gives a buffer of a thousand kernels when the last
+ * one has ended. */
+#define KNOWN_NS (3 * PROBING_NS_PER_S / 2)
+#define BEGIN_NS (PROBING_NS_PER_S / 2) /* what was launched before a window is not told */
 #define QUEUED_NS 100000 /* stood in a queue; launching itself takes some 10 us, clocks differ */
 
 void spare_begin(struct spare_time *s, uint64_t now_ns)
@@ -26,7 +29,7 @@ void spare_worked(struct spare_time *s, uint32_t device, uint64_t start_ns, uint
         return;
     uint64_t *until = &s->devices[device].until_ns;
     if (*until == 0) { /* a device that works late in a window did nothing before */
-        bool late = start_ns > s->begun_ns + KNOWN_NS;
+        bool late = start_ns > s->begun_ns + BEGIN_NS;
         *until = late ? s->begun_ns : start_ns;
         s->devices[device].from_ns[0] = s->devices[device].from_ns[1] = *until;
     }
