@@ -263,11 +263,8 @@ int cli_check_files(void);
 int cli_misuse(int r);
 bool cli_is_misused(void);
 
-/* C++'s own demangler, of this machine's library; NULL: there is none (export/plain_name.c). */
-typedef char *cli_demangler_fn(const char *name, char *room, size_t *size, int *ret_status);
-cli_demangler_fn *cli_demangler(void);
 /* A name of C++ as a person writes it, which stays until some others were asked for; else `name`.
- * They are plain already where the process has a C++ library of its own, but for kernels'. */
+ * Most are plain already, but not what crashes leave, and kernels' in data of older builds. */
 const char *cli_plain_name(const char *name);
 
 /* ---- commands: argv[0] is the command's name ---- */

@@ -216,7 +216,6 @@ void external_backtrace_prepare(void)
 {
     const struct probing_python_external_1 *part;
     (void)load_plugin(&part); /* what is wrong will be said when it is used */
-    (void)cli_demangler();
 }
 
 int external_backtrace(struct target *t, int argc, char **argv)
@@ -240,7 +239,6 @@ int external_backtrace(struct target *t, int argc, char **argv)
                        (int)t->pid);
     }
     other.pid = t->pid;
-    stack_demangle_with(other.view, cli_demangler());
     describe(&p, why, sizeof(why));
     rc = part->backtrace(&host, &p, argc, (const char *const *)argv, /* out= */ NULL);
     stack_process_free(other.view);

@@ -72,12 +72,9 @@ struct stack_process {
     struct page *pages[PAGE_SLOTS];
     uint64_t overlay, overlay_size;
     const unsigned char *overlay_bytes;
-    void *space;   /* unw_addr_space_t */
-    bool no_table; /* the last lookup of unwind information found none */
-    stack_demangler_fn *demangle;
-    bool demangle_sought;
-    char *demangled; /* malloc'ed by the demangler and used again */
-    size_t demangled_size;
+    void *space;           /* unw_addr_space_t */
+    bool no_table;         /* the last lookup of unwind information found none */
+    struct plainer *plain; /* of names of C++; NULL: none was met */
 };
 
 /* process.c: zeroed memory of the view, out of its pool where it has one; pieces of a pool come

@@ -17,6 +17,7 @@
 #include "core/base/file.h"
 #include "core/stack/internal.h"
 #include "sdk/lib/buf.h"
+#include "sdk/lib/demangle/demangle.h"
 
 #define MAPS_MAX_BYTES (64u << 20) /* bytes: 65530 mappings (vm.max_map_count) of 1000 bytes */
 
@@ -244,7 +245,7 @@ void stack_process_free(struct stack_process *p)
     for (uint32_t i = 0; i < PAGE_SLOTS; i++)
         process_free(p, p->pages[i]);
     proc_memory_close(&p->memory);
-    free(p->demangled);
+    plainer_free(p->plain);
     process_free(p, p->maps);
     process_free(p, p->paths);
     if (p->pool)
@@ -261,7 +262,6 @@ void stack_process_refresh(struct stack_process *p, bool maps_too)
     if (!maps_too)
         return;
     forget_pages(p);
-    p->demangle_sought = false;
     (void)process_read_maps(p); /* keeps the old maps when it fails: reads then give -EFAULT */
 }
 

@@ -100,10 +100,6 @@ struct stack_symbol {
  * else .dynsym.  For a return address pass address - 1.  0, or -ENOENT (ret is still filled). */
 int stack_symbol(struct stack_process *p, uint64_t address, struct stack_symbol *ret);
 
-/* For C++ names of another process's: __cxa_demangle of a C++ library that the caller has. */
-typedef char *stack_demangler_fn(const char *name, char *out, size_t *size, int *ret_status);
-void stack_demangle_with(struct stack_process *p, stack_demangler_fn *fn);
-
 /* ---- unwinding by CFI ---- */
 
 /* Registers to begin with, in DWARF order of the machine (x86-64: rax rdx rcx rbx rsi rdi rbp rsp

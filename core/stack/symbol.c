@@ -3,8 +3,7 @@
  * core/stack/symbol.c - names of addresses: .symtab of the module's file, else .dynsym.
  * Owner's thread only.  A file is believed only when it carries the build-id of what is mapped (or,
  * without one, the same headers); it is mapped, not copied, so large ones cost page cache only.
- * C++ names are put right by __cxa_demangle, where the process has a C++ library or the caller
- * knows one; Rust's by demangle_rust.c.
+ * Names of C++ are made plain by sdk/lib/demangle, Rust's by demangle_rust.c.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -19,6 +18,7 @@
 #include "core/base/headroom.h"
 #include "core/stack/demangle_rust.h"
 #include "core/stack/internal.h"
+#include "sdk/lib/demangle/demangle.h"
 
 #define ROOM_PART 8    /* of what we may map: one file, and several are mapped at once */
 #define LOOKS_KEPT 256 /* looks at a file until its pages are given back: 64 KiB for each of 20 */
@@ -240,43 +240,20 @@ static const Elf64_Sym *find_function(const struct symbols *s, uint64_t value)
     return NULL;
 }
 
-/* Of our own process only: the C++ library that is mapped anyway.  By its address, not by dlsym(),
- * which waits for ld.so's lock; it stays mapped, its unique symbols forbid unloading. */
-static void find_demangler(struct stack_process *p)
+/* NULL: it stays as it is. */
+static const char *plain_name(struct stack_process *p, const char *name)
 {
-    p->demangle_sought = true;
-    p->demangle = NULL;
-    if (!p->self)
-        return;
-    const struct stack_module *m = stack_module_named(p, "libstdc++.so");
-    if (!m)
-        m = stack_module_named(p, "libc++abi.so");
-    uintptr_t address = m ? (uintptr_t)stack_symbol_address(p, m, "__cxa_demangle") : 0;
-    memcpy(&p->demangle, &address, sizeof(address));
-}
-
-void stack_demangle_with(struct stack_process *p, stack_demangler_fn *fn)
-{
-    p->demangle = fn;
-    p->demangle_sought = fn != NULL;
+    if (name[0] != '_' || name[1] != 'Z' || p->pool) /* its reader is allocated */
+        return NULL;
+    return p->plain || plainer_new(&p->plain) == 0 ? plainer_name(p->plain, name) : NULL;
 }
 
 static void put_name(struct stack_process *p, const char *name, struct stack_symbol *ret)
 {
-    int status = -1;
-    const char *text = name;
     if (rust_demangle(name, ret->name, sizeof(ret->name)))
         return;
-    if (name[0] == '_' && name[1] == 'Z') {
-        if (!p->demangle_sought && !p->pool) /* it allocates */
-            find_demangler(p);
-        char *plain =
-            p->demangle ? p->demangle(name, p->demangled, &p->demangled_size, &status) : NULL;
-        if (plain && status == 0) {
-            p->demangled = plain;
-            text = plain;
-        }
-    }
+    const char *plain = plain_name(p, name);
+    const char *text = plain ? plain : name;
     size_t size = strnlen(text, sizeof(ret->name) - 1);
     memcpy(ret->name, text, size);
     ret->name[size] = '\0';

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Names of kernels in the tables: as people write them, as long as a table should have them, and
-whatever a program calls its kernels.  (What each is made of: plugins/cuda/names/demangle_test.c.)
+whatever a program calls its kernels.  (What each is made of: sdk/lib/demangle/demangle_test.c.)
 """
 import random
 import re

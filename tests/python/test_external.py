@@ -245,3 +245,45 @@ def test_watch_on_a_terminal(world):
     assert watch.wait(timeout=120) in (0, -signal.SIGINT)
     os.close(ours)
     assert b"waits" in seen
+
+
+BOMB = """
+#include <stdio.h>
+#include <unistd.h>
+void bomb(void) __asm__("%s");
+void __attribute__((noinline)) bomb(void) { puts("ready"); fflush(stdout); for (;;) sleep(600); }
+int main(void) { bomb(); return 0; }
+"""
+
+
+def resident_most(pid):
+    """KB."""
+    with open("/proc/%s/status" % pid) as status:
+        return int(re.search(r"VmHWM:\s+(\d+)", status.read())[1])
+
+
+def test_a_name_that_grows_without_end(world):
+    """Each part has the one before twice: C++'s library made 500 MB and 12 s of it, from outside
+    in the command, from inside in the program."""
+    if not shutil.which("cc"):
+        pytest.skip("no C compiler")
+    digits = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ"
+    name = "_Z1f1aPFvS_S_E"
+    for n in range(1, 51, 2):
+        index = "S%s_" % (digits[n] if n < 36 else digits[n // 36] + digits[n % 36])
+        name += "PFv%s%sE" % (index, index)
+    source, program = world.tmp / "bomb.c", world.tmp / "bomb"
+    source.write_text(BOMB % name)
+    subprocess.run(["cc", "-o", str(program), str(source)], check=True)
+    target = World.start(world, str(program))
+    target.wait_line("ready")
+    command = subprocess.Popen([str(CLI), "-t", str(target.pid), "backtrace", "--external"],
+                               stdout=subprocess.PIPE, env=world.env, text=True)
+    text = command.stdout.read()
+    _, status, usage = os.wait4(command.pid, 0)
+    command.returncode = status
+    assert status == 0 and name[:100] in text and " main " in text
+    assert usage.ru_maxrss < 100000, "%d KB" % usage.ru_maxrss
+    target.inject()
+    assert name[:100] in target.probing("backtrace").stdout
+    assert resident_most(target.pid) < 100000

@@ -4,27 +4,11 @@
  *
  * One thread, of the command.
  */
-#include <dlfcn.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "lib/demangle/demangle.h"
 #include "report.h"
-
-typedef char *demangler(const char *name, char *room, size_t *size, int *ret_status);
-
-/* The C++ library of this machine; it stays. */
-static demangler *find(void)
-{
-    static demangler *found; /* one thread; sought once */
-    static bool sought;
-    if (!sought) {
-        void *library = dlopen("libstdc++.so.6", RTLD_NOW | RTLD_LOCAL);
-        void *address = library ? dlsym(library, "__cxa_demangle") : NULL;
-        memcpy(&found, &address, sizeof(found));
-        sought = true;
-    }
-    return found;
-}
 
 /* Where the parameters begin: the last '(' that is in no '<...>' and no '(...)' of its own. */
 static size_t parameters_at(const char *text)
@@ -47,15 +31,13 @@ static const char *behind_result(const char *text)
 
 void kernel_name(const char *name, char *ret, size_t size)
 {
-    int status = -1;
-    demangler *demangle = strncmp(name, "_Z", 2) == 0 ? find() : NULL;
-    char *made = demangle ? demangle(name, NULL, NULL, &status) : NULL;
-    const char *from = behind_result(status == 0 && made ? made : name);
+    static struct plainer *reader; /* one thread; it stays */
+    const char *plain = reader || plainer_new(&reader) == 0 ? plainer_name(reader, name) : NULL;
+    const char *from = behind_result(plain ? plain : name);
     size_t n = parameters_at(from);
     if (n == 0 || n >= size)
         n = n == 0 ? strlen(from) : n;
     n = n < size ? n : size - 1;
     memcpy(ret, from, n);
     ret[n] = '\0';
-    free(made);
 }

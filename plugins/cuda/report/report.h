@@ -104,8 +104,7 @@ void cuda_launch_words(const struct cuda_report *r, char *ret, size_t size);
 void cuda_show(const struct cuda_report *r);
 void cuda_show_json(const struct cuda_report *r);
 
-/* kernel_names.c: as a person writes it: demangled where this machine has a C++ library, without
- * result and parameters. */
+/* kernel_names.c: as a person writes it, without result and parameters. */
 void kernel_name(const char *name, char *ret, size_t size);
 
 #endif

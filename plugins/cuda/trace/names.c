@@ -15,8 +15,8 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
+#include "lib/demangle/demangle.h"
 #include "lib/hash.h"
-#include "names/demangle.h"
 #include "probing_sdk.h"
 
 #define KERNELS 16384u  /* names at hand; a power of two, half of it is used */

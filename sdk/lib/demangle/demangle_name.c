@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * plugins/cuda/names/demangle_name.c - one pass over the mangled name; each part of it becomes a
+ * sdk/lib/demangle/demangle_name.c - one pass over the mangled name; each part of it becomes a
  * text, which those that contain it copy.
  *
  * Threads: as demangle.h says.
  */
-#include "names/demangle.h"
+#include "sdk/lib/demangle/demangle.h"
 
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "names/demangle_parts.h"
+#include "sdk/lib/demangle/demangle_parts.h"
 
 /* ---- names ---- */
 

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * plugins/cuda/names/demangle_test.c - names of kernels as c++filt writes them, and names that
+ * sdk/lib/demangle/demangle_test.c - names of kernels as c++filt writes them, and names that
  * nobody's compiler has made.
  */
-#include "names/demangle.h"
+#include "sdk/lib/demangle/demangle.h"
 
 #include <stdint.h>
 #include <stdlib.h>
 
-#include "names/demangle_parts.h"
+#include "sdk/lib/demangle/demangle_parts.h"
 #include "tests/test.h"
 
 static struct plainer *p;

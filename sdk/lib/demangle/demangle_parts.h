@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * plugins/cuda/names/demangle_parts.h - what the files that read mangled names share: pieces of
+ * sdk/lib/demangle/demangle_parts.h - what the files that read mangled names share: pieces of
  * text in one room, and what is read next.
  *
  * Threads: as demangle.h says.
@@ -10,8 +10,8 @@
  * there are, and how often a part is read again.  All that gives a bool gives false where a bound
  * is met, or the name is not understood: then nothing more is to be read.
  */
-#ifndef CUDA_NAMES_DEMANGLE_PARTS_H
-#define CUDA_NAMES_DEMANGLE_PARTS_H
+#ifndef SDK_LIB_DEMANGLE_DEMANGLE_PARTS_H
+#define SDK_LIB_DEMANGLE_DEMANGLE_PARTS_H
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * plugins/cuda/names/demangle_type.c - types, and the arguments of templates and functions.
+ * sdk/lib/demangle/demangle_type.c - types, and the arguments of templates and functions.
  *
  * Threads: as demangle.h says.
  */
 #include <stdio.h>
 #include <string.h>
 
-#include "names/demangle_parts.h"
+#include "sdk/lib/demangle/demangle_parts.h"
 
 static bool read_argument(struct plainer *p, struct piece *ret);
 

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * plugins/cuda/names/demangle_parts.c - texts in one room, numbers, and the parts of names that are
+ * sdk/lib/demangle/demangle_parts.c - texts in one room, numbers, and the parts of names that are
  * simple.
  *
  * Threads: as demangle.h says.
  */
-#include "names/demangle_parts.h"
+#include "sdk/lib/demangle/demangle_parts.h"
 
 #include <string.h>
 
