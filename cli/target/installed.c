@@ -142,6 +142,19 @@ static int add_named(const char *library)
                : err_set(-ENOENT, "PROBING_LIBRARY is '%s', and there is no library", library);
 }
 
+/* Else it is not known whether it tells a build. */
+static int can_be_opened(const struct home *h)
+{
+    char library[PATH_BYTES + 32];
+
+    (void)snprintf(library, sizeof(library), "%s/libprobing.so", h->path);
+    int fd = file_open(AT_FDCWD, library);
+    if (fd < 0)
+        return err_set(fd, "%s cannot be opened: %s", library, strerror(-fd));
+    (void)close(fd);
+    return 0;
+}
+
 /* Look once; one of another build is better than none, and says so. */
 static int look(void)
 {
@@ -165,6 +178,8 @@ static int look(void)
     const struct home *h = &installed.homes[installed.used];
     if (strcmp(h->build, probing_build) == 0)
         return 0;
+    if (h->build[0] == '\0' && (rc = can_be_opened(h)) < 0)
+        return rc;
     terminal_say("this command is %s, but %s/libprobing.so %s%s: install them from one package",
                  probing_build, h->path, h->build[0] != '\0' ? "is " : "tells no build", h->build);
     return 0;

@@ -339,7 +339,10 @@ static int begin_file(struct interns *s, const char *path)
     if (getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur < s->size)
         s->size = (size_t)(limit.rlim_cur & ~(rlim_t)65535);
     if (s->size < FILE_BYTES_LEAST)
-        return err_set(-EFBIG, "%s: the limit on file size leaves no room", path);
+        return err_set(-EFBIG,
+                       "%s: the limit on file size leaves no room: prlimit --pid %d "
+                       "--fsize=unlimited",
+                       path, (int)getpid());
     if (ftruncate(s->fd, (off_t)s->size) == -1)
         return err_set(-errno, "%s cannot be made %zu bytes long: %s", path, s->size,
                        strerror(errno));

@@ -313,8 +313,10 @@ static int check_room(const char *name)
         return 0;
     return err_set(-ENOMEM,
                    "plugin '%.64s' is not loaded: the program may map only %llu MiB more (ulimit "
-                   "-v) and would miss them; raise its limit: prlimit --pid %d --as=unlimited",
-                   name, (unsigned long long)(room_address_space(getpid()) >> 20), (int)getpid());
+                   "-v), and all but %llu of them are kept for it (what it had at its peak, and a "
+                   "part of the rest); raise its limit: prlimit --pid %d --as=unlimited",
+                   name, (unsigned long long)(room_address_space(getpid()) >> 20),
+                   (unsigned long long)(room >> 20), (int)getpid());
 }
 
 static int load_step(struct host *h, const char *name, const char *path, int fd, bool start)

@@ -150,7 +150,10 @@ static int map_new(struct rings *r, const char *path)
             break;
     }
     if (!r->map)
-        return err_set(-ENOMEM, "%s: the limits on file size or address space leave no room", path);
+        return err_set(-ENOMEM,
+                       "%s: the limits on file size or address space leave no room: prlimit --pid "
+                       "%d --fsize=unlimited --as=unlimited",
+                       path, (int)getpid());
     if (fstat(r->fd, &st) == -1)
         return err_set(-errno, "%s: %s", path, strerror(errno));
     r->there = r->size;

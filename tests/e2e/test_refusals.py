@@ -542,3 +542,11 @@ def test_a_directory_with_too_long_a_path(world, length):
     done = world.probing("-t", str(target.pid), "inject", env=env)
     refused(done, "set a shorter PROBING_DATA_DIR")
     assert target.alive()
+
+
+def test_a_library_that_cannot_be_opened_is_not_of_another_package(world):
+    """The command's own limit was met, and it said to install all from one package."""
+    done = subprocess.run(["/bin/sh", "-c", "ulimit -n 4; exec \"$0\" --version -v", str(CLI)],
+                          env=world.env, capture_output=True, text=True)
+    assert "libprobing.so cannot be opened: Too many open files" in done.stderr, done.stderr
+    assert done.returncode == 1

@@ -187,7 +187,7 @@ def test_address_space_of_a_python(world):
     subprocess.run(["cc", "-shared", "-fPIC", "-o", str(made), str(source)], check=True)
     os.truncate(made, 400 * MIB)
     target = world.python("import ctypes, resource, threading, time\n"
-                          "resource.setrlimit(resource.RLIMIT_AS, (1300 << 20,) * 2)\n"
+                          "resource.setrlimit(resource.RLIMIT_AS, (1500 << 20,) * 2)\n"
                           "stay = ctypes.CDLL(%r).stay_here\n"
                           "threading.Thread(target=stay, daemon=True).start()\n"
                           "size = 300\n"
