@@ -415,7 +415,8 @@ static const struct cli_command own_commands[] = {
      .run = command_forward,
      .examples = {"-t 4242 config", "-t 4242 config probing.max_memory=1GB"}},
     {.name = "plugin",
-     .arguments = "list [--json] | load NAME|FILE | stop NAME | check FILE [-- PROGRAM ...]",
+     .arguments =
+         "list [--json] | load NAME|FILE ... | stop NAME ... | check FILE [-- PROGRAM ...]",
      .doc = "list, load, stop or check plugins",
      .text = "`check` needs no target: it loads the file into a separate process that it starts, "
              "or into PROGRAM, and reports what the plugin registers, whether it starts, runs, "
@@ -424,7 +425,7 @@ static const struct cli_command own_commands[] = {
      .may_target = true,
      .forwarded = true,
      .run = command_plugin,
-     .examples = {"-t 4242 plugin load torch", "-t 4242 plugin load ./mine.so",
+     .examples = {"-t 4242 plugin load torch cuda", "-t 4242 plugin load ./mine.so",
                   "plugin check ./mine.so", "plugin check ./mine.so -- python3 app.py"}},
     {.name = "script",
      .arguments = "run FILE.lua | list [--json] | stop NAME",

@@ -307,6 +307,26 @@ static int check(int argc, char **argv)
     return rc < 0 ? rc : plugin_check(name, file, program ? argv + 4 : NULL);
 }
 
+static int stop(struct target *t, const char *name)
+{
+    const char *words[] = {"plugin", "stop", name};
+    return live_run(t, 3, words);
+}
+
+/* In their order, up to the first that fails. */
+static int each(struct target *t, int n, char **names,
+                int (*act)(struct target *t, const char *name))
+{
+    struct probing_client *probe = NULL; /* says first, in one line, when nobody is there */
+    int rc = 0;
+
+    if (t->kind != TARGET_LIVE)
+        return target_connect(t, &probe);
+    for (int i = 0; i < n && rc == 0; i++)
+        rc = act(t, names[i]);
+    return rc;
+}
+
 int command_plugin(struct target *t, int argc, char **argv)
 {
     if (argc >= 2 && strcmp(argv[1], "check") == 0)
@@ -316,11 +336,11 @@ int command_plugin(struct target *t, int argc, char **argv)
                                   "plugin needs a target: probing -t <pid> plugin %s (`probing "
                                   "list` shows processes with a core)",
                                   argc > 1 ? argv[1] : "list"));
-    if (argc == 3 && strcmp(argv[1], "load") == 0) {
-        struct probing_client *probe = NULL; /* says first, in one line, when nobody is there */
-        if (t->kind != TARGET_LIVE)
-            return target_connect(t, &probe);
-        return load(t, argv[2]);
-    }
+    /* `load NAME PATH` is the core's own, of a file there. */
+    bool by_path = argc == 4 && strchr(argv[2], '/') == NULL && strchr(argv[3], '/') != NULL;
+    if (argc >= 3 && strcmp(argv[1], "load") == 0 && !by_path)
+        return each(t, argc - 2, argv + 2, load);
+    if (argc > 3 && strcmp(argv[1], "stop") == 0)
+        return each(t, argc - 2, argv + 2, stop);
     return command_forward(t, argc, argv);
 }

@@ -70,6 +70,11 @@ def test_plugins(world, idle):
     refused(idle.probing("plugin", "load", "Not-A-Name"), "Not-A-Name")
     refused(idle.probing("plugin", "stop", "nosuchplugin"), "nosuchplugin")
     refused(idle.probing("plugin", "load", "torch"), "torch")  # no torch in that process
+    done = idle.probing("plugin", "load", "profile", "nosuchplugin", "system")  # up to the first
+    assert done.stdout == "plugin profile loaded\n" and done.returncode == 1
+    assert "no plugin 'nosuchplugin'" in done.stderr, done.stderr
+    done = idle.probing("plugin", "stop", "profile", "python")
+    assert done.stdout == "plugin profile has stopped\nplugin python has stopped\n", done.stderr
     old = world.plugin(
         "old", '#include <probing/plugin.h>\n'
         'PROBING_EXPORT const struct probing_plugin probing_plugin_v1 = {'
