@@ -14,6 +14,7 @@
 
 #include "cli/cluster/hang.h"
 #include "cli/cluster/local_ranks.h"
+#include "cli/inject/sleep_time.h"
 #include "cli/many/ask.h"
 #include "cli/many/each.h"
 #include "core/base/clock.h"
@@ -207,6 +208,8 @@ static int ask(struct looking *l, uint32_t looks, enum how how)
                                  .arg = l};
     if (n > 1 && how != BY_CORE)
         external_backtrace_prepare();
+    if (n > 1)
+        sleep_time_prepare();
     return n > 0 ? each_member(&l->members, &run) : 0;
 }
 

@@ -18,8 +18,8 @@
 #include "sdk/lib/proc/digits.h"
 #include "sdk/lib/proc/task.h"
 
-#define CLOCK_KEPT_NS NS_PER_S /* one visit to each processor is enough for a look at many */
-#define CHILDREN_BYTES 4096    /* of the list of its children: some 500 */
+#define CLOCK_KEPT_NS (10 * NS_PER_S) /* in which two clocks drift apart by some milliseconds */
+#define CHILDREN_BYTES 4096           /* of the list of its children: some 500 */
 #define NUMBERS (sizeof(struct hang_work) / sizeof(int64_t))
 
 static const struct hang_work unknown = {HANG_UNKNOWN, HANG_UNKNOWN, HANG_UNKNOWN,

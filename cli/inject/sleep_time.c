@@ -59,3 +59,14 @@ bool sleep_time_of(pid_t pid, pid_t tid, uint64_t kept_ns, struct sleep_time *re
     *ret = (struct sleep_time){now - seen.ran_ns, at, seen.switches};
     return true;
 }
+
+void sleep_time_prepare(void)
+{
+    cpu_set_t allowed;
+
+    if (sched_getaffinity(0, sizeof(allowed), &allowed) == -1)
+        return;
+    for (uint32_t cpu = 0; cpu < CPU_SETSIZE; cpu++)
+        if (CPU_ISSET(cpu, &allowed))
+            (void)read_clock(cpu);
+}

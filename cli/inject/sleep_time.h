@@ -25,5 +25,8 @@ struct sleep_time {
  * not go to its processor, or the kernel does not tell).  A clock that was read in the last
  * `kept_ns` is good enough; 0: it is read now. */
 bool sleep_time_of(pid_t pid, pid_t tid, uint64_t kept_ns, struct sleep_time *ret);
+/* Read the clocks of all processors that we may visit, so that children have them: not each of a
+ * thousand has to go there. */
+void sleep_time_prepare(void);
 
 #endif

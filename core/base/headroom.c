@@ -70,24 +70,24 @@ static void status_of(pid_t pid, struct proc_status *ret)
         memset(ret, 0xff, sizeof(*ret)); /* PROC_UNKNOWN in every number */
 }
 
-uint64_t room_address_space(pid_t pid)
+static uint64_t address_space_left(pid_t pid, bool at_peak)
 {
     uint64_t limit = limit_of(pid, RLIMIT_AS);
     struct proc_status now;
     if (limit == ROOM_NO_LIMIT)
         return limit;
     status_of(pid, &now);
-    return less(limit, known(now.size_bytes));
+    return less(limit, known(at_peak ? now.peak_size_bytes : now.size_bytes));
+}
+
+uint64_t room_address_space(pid_t pid)
+{
+    return address_space_left(pid, /* at_peak= */ false);
 }
 
 uint64_t room_address_space_at_peak(pid_t pid)
 {
-    uint64_t limit = limit_of(pid, RLIMIT_AS);
-    struct proc_status now;
-    if (limit == ROOM_NO_LIMIT)
-        return limit;
-    status_of(pid, &now);
-    return less(limit, known(now.peak_size_bytes));
+    return address_space_left(pid, /* at_peak= */ true);
 }
 
 uint64_t room_ours(void)
