@@ -3,7 +3,7 @@
  * plugins/cuda/window/trace_window.c - the reckoning of what tracing costs, and of the pauses that
  * pay for it.
  *
- * Threads: as window.h says.
+ * Threads: as trace_window.h says.
  */
 #include "window/trace_window.h"
 
