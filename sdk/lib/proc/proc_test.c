@@ -114,7 +114,8 @@ TEST(status_of_many_groups)
                    "\nNSpid:\t4711\t12\t1\nVmPeak:\t  200 kB\nVmSize:\t  123 kB\n"
                    "VmRSS:\t18446744073709551615 kB\n"
                    "Threads:\t3\nSigPnd:\t0000000000000000\nShdPnd:\t0000000000000100\n"
-                   "SigBlk:\tfffffffffffffeff\nCapEff:\t0000000000080000\nSeccomp:\t2\n"
+                   "SigBlk:\tfffffffffffffeff\nCapPrm:\t0000000000080400\nCapEff:"
+                   "\t0000000000080000\nSeccomp:\t2\n"
                    "nonvoluntary_ctxt_switches:\t9\n");
     for (size_t room = 256; room <= 4096; room *= 2) {
         if (!CHECK_INT(parse_status(text, room, &s), 0))
@@ -131,6 +132,7 @@ TEST(status_of_many_groups)
         CHECK_INT(s.shared, 0x100);
         CHECK(s.blocked == UINT64_C(0xfffffffffffffeff));
         CHECK_INT(s.effective, 1 << 19);
+        CHECK_INT(s.permitted, 1 << 19 | 1 << 10);
         CHECK_INT(s.involuntary, 9);
         CHECK(s.voluntary == PROC_UNKNOWN);
     }

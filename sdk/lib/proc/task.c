@@ -180,6 +180,7 @@ static const struct {
                      {NAMED("ShdPnd:"), AT(shared), 16, 1, 1},
                      {NAMED("SigBlk:"), AT(blocked), 16, 1, 1},
                      {NAMED("SigCgt:"), AT(caught), 16, 1, 1},
+                     {NAMED("CapPrm:"), AT(permitted), 16, 1, 1},
                      {NAMED("CapEff:"), AT(effective), 16, 1, 1},
                      {NAMED("Seccomp:"), AT(seccomp), 10, 1, 1},
                      {NAMED("Seccomp_filters:"), AT(filters), 10, 1, 1},

@@ -98,7 +98,8 @@ struct proc_status {
     uint64_t shared;      /* of its process, */
     uint64_t blocked;     /* blocked, */
     uint64_t caught;      /* and with a handler */
-    uint64_t effective;   /* capabilities, bit number: capabilities(7) */
+    uint64_t permitted;   /* capabilities, bit number: capabilities(7) */
+    uint64_t effective;   /* those of them that are in use */
     uint64_t seccomp;     /* 0: none, 1: strict, 2: a filter */
     uint64_t filters;     /* of seccomp; Linux 5.9 */
     uint64_t voluntary;   /* times that it gave up the processor */

@@ -1,0 +1,222 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * sdk/lib/proc/identity.c - see identity.h.
+ *
+ * Any thread.  Its own ids are asked of the kernel, past a libc that says otherwise (fakeroot).
+ */
+#include "sdk/lib/proc/identity.h"
+
+#include <elf.h>
+#include <errno.h>
+#include <linux/capability.h>
+#include <string.h>
+#include <sys/auxv.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "sdk/lib/proc/task.h"
+
+#define AUXV_BYTES 2048 /* Linux gives a program some twenty pairs of 16 bytes */
+#define HAS(capability) (UINT64_C(1) << (capability))
+/* Either makes root more than a user whose number is 0: it may trace others, or become them. */
+#define OVER_USERS (HAS(CAP_SYS_PTRACE) | HAS(CAP_SETUID))
+
+/* ---- reading ---- */
+
+static uint64_t own_capabilities(void)
+{
+    struct __user_cap_header_struct head = {.version = _LINUX_CAPABILITY_VERSION_3};
+    struct __user_cap_data_struct data[_LINUX_CAPABILITY_U32S_3] = {{0}};
+    if (syscall(SYS_capget, &head, data) == -1)
+        return UINT64_MAX; /* for root alone */
+    return data[0].permitted | (uint64_t)data[1].permitted << 32;
+}
+
+void identity_own(struct proc_identity *ret)
+{
+    uint32_t *u = ret->uid, *g = ret->gid;
+    (void)syscall(SYS_getresuid, &u[IDENTITY_REAL], &u[IDENTITY_EFFECTIVE], &u[IDENTITY_SAVED]);
+    (void)syscall(SYS_getresgid, &g[IDENTITY_REAL], &g[IDENTITY_EFFECTIVE], &g[IDENTITY_SAVED]);
+    u[IDENTITY_FILES] = (uint32_t)syscall(SYS_setfsuid, -1); /* -1 changes nothing */
+    g[IDENTITY_FILES] = (uint32_t)syscall(SYS_setfsgid, -1);
+    ret->permitted = own_capabilities();
+    ret->secure = getauxval(AT_SECURE) != 0;
+    ret->dumpable = syscall(SYS_prctl, PR_GET_DUMPABLE, 0, 0, 0, 0) == 1;
+}
+
+/* As the kernel shows it to those who may trace the process. */
+static bool is_secure(pid_t pid)
+{
+    char text[AUXV_BYTES];
+    Elf64_auxv_t pair;
+    int64_t n = proc_read(pid, 0, "auxv", text, sizeof(text));
+    for (int64_t at = 0; at + (int64_t)sizeof(pair) <= n; at += (int64_t)sizeof(pair)) {
+        memcpy(&pair, text + at, sizeof(pair));
+        if (pair.a_type == AT_SECURE)
+            return pair.a_un.a_val != 0;
+    }
+    return true;
+}
+
+/* The files of a process that is not dumpable are root's. */
+static bool is_dumpable(pid_t pid, const struct proc_identity *of)
+{
+    char path[PROC_PATH_BYTES];
+    struct stat st;
+    proc_path(pid, 0, "stat", path);
+    return stat(path, &st) == 0 && st.st_uid == of->uid[IDENTITY_EFFECTIVE] &&
+           st.st_gid == of->gid[IDENTITY_EFFECTIVE];
+}
+
+int identity_of(pid_t pid, struct proc_identity *ret)
+{
+    struct proc_identity id;
+    struct proc_status s;
+    int rc = pid == 0 ? 0 : proc_status_of(pid, 0, &s);
+    if (rc < 0)
+        return rc;
+    if (pid == 0) {
+        identity_own(ret);
+        return 0;
+    }
+    if (s.uid[0] == PROC_UNKNOWN || s.gid[0] == PROC_UNKNOWN)
+        return -EPROTO;
+    for (int i = 0; i < 4; i++) {
+        id.uid[i] = (uint32_t)s.uid[i];
+        id.gid[i] = (uint32_t)s.gid[i];
+    }
+    id.permitted = s.permitted;
+    id.secure = is_secure(pid);
+    id.dumpable = is_dumpable(pid, &id);
+    *ret = id;
+    return 0;
+}
+
+/* ---- judging ---- */
+
+/* r, e and s are all this one. */
+static bool all_are(const uint32_t ids[4], uint32_t id)
+{
+    return ids[IDENTITY_REAL] == id && ids[IDENTITY_EFFECTIVE] == id && ids[IDENTITY_SAVED] == id;
+}
+
+static bool is_among(const uint32_t ids[4], uint32_t id)
+{
+    return ids[IDENTITY_REAL] == id || ids[IDENTITY_EFFECTIVE] == id || ids[IDENTITY_SAVED] == id;
+}
+
+bool identity_is_mixed(const struct proc_identity *of)
+{
+    return !all_are(of->uid, of->uid[IDENTITY_FILES]) || !all_are(of->gid, of->gid[IDENTITY_FILES]);
+}
+
+bool identity_believes_environment(const struct proc_identity *of)
+{
+    return !of->secure && !identity_is_mixed(of);
+}
+
+/* That of the file system is not asked: it is the one that a thread of ours sets. */
+static uint32_t owner_among(const uint32_t ids[4])
+{
+    return !all_are(ids, ids[IDENTITY_REAL]) && is_among(ids, 0) ? 0 : ids[IDENTITY_SAVED];
+}
+
+uint32_t identity_owner(const struct proc_identity *of)
+{
+    return owner_among(of->uid);
+}
+
+uint32_t identity_group(const struct proc_identity *of)
+{
+    return owner_among(of->gid);
+}
+
+uint32_t identity_own_owner(void)
+{
+    uint32_t ids[4] = {0};
+    (void)syscall(SYS_getresuid, &ids[IDENTITY_REAL], &ids[IDENTITY_EFFECTIVE],
+                  &ids[IDENTITY_SAVED]);
+    return owner_among(ids);
+}
+
+/* ---- who may ask ---- */
+
+/* That link is shown to those alone who have rights over the peer's namespace: seen and another, it
+ * lies below ours, and the capabilities in it are none here. */
+static bool is_below(pid_t pid)
+{
+    char path[PROC_PATH_BYTES], peer[64], own[64];
+    proc_path(pid, 0, "ns/user", path);
+    ssize_t n = readlink(path, peer, sizeof(peer));
+    ssize_t m = readlink("/proc/self/ns/user", own, sizeof(own));
+    return n > 0 && m > 0 && (n != m || memcmp(peer, own, (size_t)n) != 0);
+}
+
+int identity_peer_of(int fd, struct identity_peer *ret)
+{
+    struct ucred who;
+    struct proc_status s;
+    socklen_t n = sizeof(who);
+    if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &who, &n) != 0)
+        return -errno;
+    *ret = (struct identity_peer){.pid = who.pid,
+                                  .uid = who.uid,
+                                  .gid = who.gid,
+                                  .permitted = PROC_UNKNOWN,
+                                  .below = who.pid > 0 && is_below(who.pid)};
+    if (ret->below)
+        ret->permitted = 0;
+    else if (who.pid > 0 && proc_status_of(who.pid, 0, &s) == 0)
+        ret->permitted = s.permitted;
+    return 0;
+}
+
+enum identity_refusal identity_may_ask(const struct identity_peer *peer,
+                                       const struct proc_identity *of)
+{
+    bool same_user = all_are(of->uid, peer->uid), same_group = all_are(of->gid, peer->gid);
+    if (peer->below)
+        return IDENTITY_NAMESPACE;
+    if (peer->uid == 0) {
+        bool lacks = peer->permitted != PROC_UNKNOWN && (of->permitted & ~peer->permitted) != 0;
+        bool alike = same_user && same_group && of->dumpable;
+        return lacks || (!alike && (peer->permitted & OVER_USERS) == 0) ? IDENTITY_LESSER_ROOT
+                                                                        : IDENTITY_MAY_ASK;
+    }
+    if (!same_user)
+        return is_among(of->uid, peer->uid) ? IDENTITY_MIXED_IDS : IDENTITY_OTHER_USER;
+    if (!same_group)
+        return is_among(of->gid, peer->gid) ? IDENTITY_MIXED_IDS : IDENTITY_OTHER_GROUP;
+    return !of->dumpable        ? IDENTITY_NOT_DUMPABLE
+           : of->permitted != 0 ? IDENTITY_CAPABILITIES
+                                : IDENTITY_MAY_ASK;
+}
+
+const char *identity_why(enum identity_refusal refusal)
+{
+    switch (refusal) {
+    case IDENTITY_MAY_ASK:
+        return "it may ask";
+    case IDENTITY_OTHER_USER:
+        return "this process belongs to another user; ask as that user or as root";
+    case IDENTITY_MIXED_IDS:
+        return "this process has the ids of several users or groups (setuid, seteuid); ask as root";
+    case IDENTITY_OTHER_GROUP:
+        return "its group is not that of this process, as after newgrp or sg; ask with the same "
+               "group or as root";
+    case IDENTITY_NOT_DUMPABLE:
+        return "this process is not dumpable, as after setuid or prctl(PR_SET_DUMPABLE, 0); ask as "
+               "root";
+    case IDENTITY_CAPABILITIES:
+        return "this process has capabilities, which its user has not; ask as root";
+    case IDENTITY_LESSER_ROOT:
+        return "it is root without the capabilities of this process, or without CAP_SYS_PTRACE and "
+               "CAP_SETUID";
+    case IDENTITY_NAMESPACE:
+        return "it is in a user namespace below that of this process";
+    }
+    return "unknown";
+}
