@@ -11,6 +11,7 @@ import os
 import pty
 import re
 import select
+import shlex
 import shutil
 import signal
 import subprocess
@@ -44,6 +45,25 @@ def sanitized():
              for name in ("libasan.so", "libubsan.so")]
     return {"LD_PRELOAD": " ".join(found), "ASAN_OPTIONS": "detect_leaks=0",
             "UBSAN_OPTIONS": "print_stacktrace=1"}
+
+
+def hide(*places):
+    """Shell commands that put empty file systems over these places, in a mount namespace of the
+    shell's own.  A build that lies below one of them is still reached by its path."""
+    mounts = " && ".join("mount -t tmpfs -o mode=1777 none %s" % place for place in places)
+    build = shlex.quote(str(BUILD))
+    return ("exec 9<%s && %s && { [ -e %s/probing ] || { mkdir -p %s && "
+            "mount --no-canonicalize --bind /proc/self/fd/9 %s; }; } && exec 9<&- || exit 1; "
+            % (build, mounts, build, build, build))
+
+
+OURS = re.compile(r"/memfd:probing-|/libprobing[^/\n]*\.so|"
+                  r"/\d+-\d+(\.\d+)?/(data\.mdb|lock\.mdb|rings|strings)")
+
+
+def holds_ours(pid):
+    """Does a process map code or data of ours?  A checkout may be called probing, too."""
+    return OURS.search(Path("/proc/%d/maps" % pid).read_text()) is not None
 
 
 def wait_for(condition, what, timeout=LIMIT):

@@ -13,7 +13,7 @@ import time
 
 import pytest
 
-from world import CLI, CORE, LIMIT, wait_for
+from world import CLI, CORE, LIMIT, holds_ours, wait_for
 
 IDLE = "import time\nprint('ready')\nwhile True: time.sleep(0.05)\n"
 ROOT_ONLY = pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
@@ -78,8 +78,7 @@ def compiled(world, source, *flags, compiler="cc"):
 def as_it_was(target):
     """Alive, traced by nobody, with no code, thread or descriptor of ours."""
     assert target.alive()
-    with open("/proc/%d/maps" % target.pid) as maps:
-        assert "probing" not in maps.read()
+    assert not holds_ours(target.pid)
     with open("/proc/%d/status" % target.pid) as status:
         assert "TracerPid:\t0" in status.read()
     folder = "/proc/%d/fd/" % target.pid

@@ -7,7 +7,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from world import CLI, sanitized, wait_for
+from world import CLI, hide, sanitized, wait_for
 
 ALICE, MALLORY = 54321, 54322  # users that nobody is
 LIMIT_S = 120                  # of a command; only a hang takes that long
@@ -21,8 +21,7 @@ class Roots:
             pytest.skip("needs root: several users, and file systems of their own")
         self.keeper = subprocess.Popen(
             ["unshare", "--mount", "sh", "-c",
-             "mount -t tmpfs -o mode=1777 none /tmp && mount -t tmpfs -o mode=1777 none /dev/shm "
-             "&& echo ready && exec sleep infinity"],
+             hide("/tmp", "/dev/shm") + "echo ready; exec sleep infinity"],
             stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         if self.keeper.stdout.readline() != "ready\n":
             pytest.skip("no mounts can be made here: " + self.keeper.stderr.read())

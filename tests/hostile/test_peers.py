@@ -17,7 +17,7 @@ from pathlib import Path
 
 import pytest
 
-from world import CLI, DEBIAN_PYTHON, LIMIT, ROOT, World, lend, wait_for
+from world import CLI, DEBIAN_PYTHON, LIMIT, ROOT, World, hide, lend, wait_for
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="needs root, and another user against it")
 NOBODY = 65534
@@ -270,8 +270,7 @@ SQUATS = {"link": "ln -s /nowhere %s",
 
 def in_own_tmp(world, squat, places=("/tmp", "/dev/shm"), uid=NOBODY, before=""):
     """A process of `uid` with its own /tmp and /dev/shm, and the one who keeps these."""
-    script = "U=%d; umask 0; mount -t tmpfs -o mode=1777 none /dev/shm; " % uid
-    script += "mount -t tmpfs -o mode=1777 none /tmp; mount -t tmpfs -o mode=1777 none /var/tmp; "
+    script = hide("/dev/shm", "/tmp", "/var/tmp") + "U=%d; umask 0; " % uid
     for place in places:
         name = "%s/probing-%d" % (place, uid)
         script += squat.replace("%s", name) + "; "
