@@ -77,3 +77,16 @@ select count(*), sum(s.n) from generate_series(1, 300) t(x), lateral (select n f
 select x, y from (values (1)) t(x), (select t.x as y) s
 ----
 error: line 1, column 45: unknown table 't' in from
+
+-- Batches of the left side that grow: rows of one must not be taken for rows of the next.
+select count(*) from (select x from generate_series(1, 6000) a(x) where x > 2000) a, lateral (select x + 1) l
+----
+4000
+
+select count(*), sum(y) from (select x from generate_series(1, 9000) a(x) where x > 2000 and x % 4096 > 50) a, lateral (select x + 1 as y) l where y > 0
+----
+6898,37881160
+
+select count(*), count(l.y), sum(l.y) from (select x from generate_series(1, 9000) a(x) where x > 4090) a left join lateral (select x + n as y from generate_series(1, x % 3) b(n)) l on true
+----
+6547,4910,32143315

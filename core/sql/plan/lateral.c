@@ -112,15 +112,14 @@ static int fill(struct op *op)
     (void)sql_rowset_init(&l->rows, op->q, &l->mem, l->types, op->n_cols);
     l->next_chunk = 0;
     while (l->rows.n < SQL_ROWS && !l->left_ends) {
-        int rc = l->next_left < in->n_sel ? 1 : sql_next(op->child);
-        if (rc < 0)
-            return rc;
-        l->left_ends = rc == 0;
-        if (l->next_left >= in->n_sel)
+        int rc = sql_check(op->q);
+        if (rc == 0 && l->next_left == in->n_sel) {
+            rc = sql_next(op->child);
+            l->left_ends = rc == 0;
             l->next_left = 0;
+        }
         uint32_t k = l->next_left++;
-        rc = rc == 0 ? 0 : sql_check(op->q);
-        if (rc == 0 && !l->left_ends)
+        if (rc >= 0 && !l->left_ends)
             rc = run_row(op, in->sel ? in->sel[k] : k);
         if (rc < 0)
             return rc;
