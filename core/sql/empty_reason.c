@@ -92,28 +92,31 @@ static int ask_plugin(void *arg)
 static const char *maker_of(struct query *q)
 {
     char schema[256];
-    const char *dot = strchr(q->lacks, '.');
+    const char *dot = strchr(q->notes.lacks, '.');
     if (!dot)
-        return q->view->plugin;
-    (void)snprintf(schema, sizeof(schema), "%.*s", (int)(dot - q->lacks), q->lacks);
+        return q->notes.view->plugin;
+    (void)snprintf(schema, sizeof(schema), "%.*s", (int)(dot - q->notes.lacks), q->notes.lacks);
     const struct view *made = sql_declared_table(q->s, schema, dot + 1);
     if (!made && q->s->unknown.find) { /* of plugins that nobody has asked for yet */
         q->s->unknown.find(q->s->unknown.arg);
         made = sql_declared_table(q->s, schema, dot + 1);
     }
-    return made ? made->plugin : q->view->plugin;
+    return made ? made->plugin : q->notes.view->plugin;
 }
 
 /* Its plugin has not made what it reads. */
 static void tell_lack(struct query *q, char *ret)
 {
     char why[SQL_EMPTY_BYTES / 2] = "";
-    const struct view *v = q->view;
-    struct errand e = {
-        .s = q->s, .plugin = maker_of(q), .lacks = q->lacks, .text = why, .size = sizeof(why)};
+    const struct view *v = q->notes.view;
+    struct errand e = {.s = q->s,
+                       .plugin = maker_of(q),
+                       .lacks = q->notes.lacks,
+                       .text = why,
+                       .size = sizeof(why)};
     if (!q->s->unknown.why || sql_by_caller(q, ask_plugin, &e) < 0)
         (void)snprintf(why, sizeof(why), "there is no table '%.120s', which plugin %s makes",
-                       q->lacks, e.plugin);
+                       q->notes.lacks, e.plugin);
     (void)snprintf(ret, SQL_EMPTY_BYTES, "%s%s%s has no rows: %s", v->schema,
                    v->schema[0] ? "." : "", v->name, why);
     err_clear();
@@ -124,7 +127,7 @@ void sql_tell_empty(struct query *q, struct sql_report *report)
     const struct table *first = NULL;
     uint32_t n = 0, n_empty = 0;
     bool expired, first_expired = false;
-    for (const struct table_seen *s = q->seen; s && !report->cut; s = s->next, n++) {
+    for (const struct table_seen *s = q->notes.seen; s && !report->cut; s = s->next, n++) {
         if (!is_empty(q, s, &expired))
             continue;
         n_empty++;
@@ -133,9 +136,9 @@ void sql_tell_empty(struct query *q, struct sql_report *report)
     }
     bool told = first && (report->rows == 0 || n_empty == n) &&
                 tell_table(q, first, first_expired, report->empty);
-    bool none =
-        q->view && (first ? q->view_op->rows == 0 : report->rows == 0 || q->view_op->rows == 0);
+    bool empty = q->notes.view_op && q->notes.view_op->rows == 0;
+    bool none = q->notes.view && (empty || (!first && report->rows == 0));
     bool all = first && n_empty == n; /* then there is nothing for a view's own reason to judge */
     if (none && !told && !all && !report->cut)
-        (q->lacks ? tell_lack(q, report->empty) : tell_view(q, q->view, report->empty));
+        (q->notes.lacks ? tell_lack(q, report->empty) : tell_view(q, q->notes.view, report->empty));
 }

@@ -209,7 +209,7 @@ static int give_rows(struct query *q, struct op *op, const struct sql_sink *sink
 
 static void count_lost(struct query *q, struct sql_report *report)
 {
-    for (struct table_seen *s = q->seen; s; s = s->next) {
+    for (struct table_seen *s = q->notes.seen; s; s = s->next) {
         uint64_t lost = table_lost_rows(s->table);
         report->lost += lost;
         if (lost && !report->lost_table)
@@ -231,7 +231,7 @@ static bool gives_buckets(const struct query *q, const struct op *op)
     while (strcmp(op->name, "project") == 0 || strcmp(op->name, "filter") == 0 ||
            strcmp(op->name, "sort") == 0)
         op = op->child;
-    return q->bucketed && op == q->bucketed && !q->subqueries;
+    return q->notes.bucketed && op == q->notes.bucketed && !q->subqueries;
 }
 
 static uint64_t cpu_ns(void)
@@ -276,10 +276,10 @@ int sql_run_here(const struct query_thread_query *r, struct query_thread *aside)
     if (rc == 0 && !report.cut)
         report.next_row = sql_scan_end(row_source(op));
     if (rc == 0 && gives_buckets(q, op)) {
-        report.next_ts = q->bucket_end;
-        report.bucket_ns = q->bucket_ns;
-        report.next_row = sql_scan_end(row_source(q->bucketed->child));
-        report.late = q->o->late ? q->bucketed->child->rows : 0;
+        report.next_ts = q->notes.bucket_end;
+        report.bucket_ns = q->notes.bucket_ns;
+        report.next_row = sql_scan_end(row_source(q->notes.bucketed->child));
+        report.late = q->o->late ? q->notes.bucketed->child->rows : 0;
     }
     if (rc == 0 && r->ret)
         sql_tell_empty(q, &report);
@@ -396,19 +396,19 @@ static bool gives_rows_of(const struct query *q, const struct op *op, const stru
 
 static bool gives_buckets_of(const struct query *q, const struct op *op, const struct table **ret)
 {
-    return gives_buckets(q, op) && sql_is_scan(row_source(q->bucketed->child), ret);
+    return gives_buckets(q, op) && sql_is_scan(row_source(q->notes.bucketed->child), ret);
 }
 
 /* Windows, joins, unions, sorting: whatever gives a row for rows that stay once they are there. */
 static bool gives_more_rows(const struct query *q, const struct op *op, const struct table **ret)
 {
     (void)op;
-    for (const struct table_seen *s = q->seen; s; s = s->next) {
+    for (const struct table_seen *s = q->notes.seen; s; s = s->next) {
         if (s->table->scan)
             return false; /* computed: as it is at the moment */
         *ret = s->table;
     }
-    return q->seen && !q->sums_up;
+    return q->notes.seen && !q->sums_up;
 }
 
 int sql_followable(struct sql *s, const char *text, size_t size, const struct table **ret_table)

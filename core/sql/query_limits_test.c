@@ -372,6 +372,17 @@ TEST(everything_can_be_cancelled)
         "with recursive r(n) as (select 1 union all select n + 1 from r) select count(*) from r",
         "with recursive r(n) as (select 1 union select (n * 7919 + m) % 90000001 from r, "
         "generate_series(1, 2) m) select count(*) from r",
+        "with recursive r(n) as (select 1 union all select n + 1 from r where exists (select 1 "
+        "from r q where q.n = r.n)) select count(*) from r",
+        "with recursive r(n) as (select 1 union all select n + m from r, lateral (select q.n as m "
+        "from r q, generate_series(1, 2) where q.n <= r.n) l where n < 100) select count(*) from r",
+        "with recursive r(n) as (select 1 union all select n + (with recursive s(m) as (select "
+        "r.n union all select m + 1 from s where m > 0 and m in (select n from r union all select "
+        "m from s q where q.m = s.m)) select max(m) from s) from r) select count(*) from r",
+        "with a(n) as (select n from generate_series(1, 1000000000) n where n < 0), b as (select "
+        "n from a union all select n from a), c as (select n from b union all select n from b), d "
+        "as (select n from c where n in (select n from c)) select count(*) from "
+        "generate_series(1, 100000) n where exists (select 1 from d where d.n = n)",
         "select count(*) from generate_series(1, 2000000) n where (n, null) not in (select m, m "
         "from generate_series(1, 300000) m)",
         "select count(*) from generate_series(1, 5000) n where strpos(repeat('ab', 400000), 'b' || "

@@ -440,6 +440,39 @@ TEST(answers_say_why_they_have_no_rows)
         CHECK_STR(why(all[i].text), all[i].why);
 }
 
+/* A subquery is planned to be looked at, and planned again for each row: the plan that the report
+ * asks about a view's rows must be one that ran and is still there. */
+TEST(views_of_subqueries_are_not_said_to_be_empty)
+{
+    static const struct sql_view views[] = {{.name = "some",
+                                             .definition = "select n from t.rows",
+                                             .why = "select 'nobody knows'",
+                                             .plugin = "t",
+                                             .loaded = true}};
+    static const char *const all[] = {
+        "select n from t.rows r where n < 2 and (select count(*) from some s where s.n = r.n) > 1",
+        "select n from t.rows where n < 2 and n < (select count(*) from some)",
+        "select r.n from t.rows r, lateral (select s.n from some s where s.n = r.n) l "
+        "where r.n < 2",
+        "with recursive r(n) as (select 3 union all select r.n - 1 from r "
+        "where exists (select 1 from some s where s.n = r.n)) select n from r"};
+    CHECK_INT(sql_declare_views(engine, views, 1), 0);
+    CHECK_STR(why("select * from some where n < 0"), "some has no rows: nobody knows");
+    for (size_t i = 0; i < sizeof(all) / sizeof(*all); i++)
+        CHECK_STR(why(all[i]), "");
+}
+
+/* What is hidden once is remembered no longer than the subquery that met it. */
+TEST(secrets_stay_hidden_in_subqueries)
+{
+    const char *text = "select (select max(s.name) from t.rows s where s.n = r.n) "
+                       "from t.rows r where r.n < 20";
+    const struct sql_options o = {.hide_secrets = true};
+    const struct sql_sink nothing = {.arg = NULL};
+    for (int i = 0; i < 2; i++)
+        CHECK_INT(sql_run(engine, text, strlen(text), &o, &nothing, NULL), 0);
+}
+
 TEST(tables_tell_rows_that_have_just_come)
 {
     CHECK(append_rows(0, 7));
@@ -483,6 +516,8 @@ int main(void)
     sql_ask_why(engine, nobody_came, NULL);
     RUN(columns_have_the_names_that_they_had_before);
     RUN(answers_say_why_they_have_no_rows);
+    RUN(views_of_subqueries_are_not_said_to_be_empty);
+    RUN(secrets_stay_hidden_in_subqueries);
     RUN(groups_by_ids);
     RUN(tails_are_texts);
     RUN(scans_prune);

@@ -58,8 +58,7 @@ enum node_kind {
 
 struct select;
 struct order;
-struct rowset;
-struct col;
+struct working;
 
 enum frame_edge {
     FRAME_UNBOUNDED_PRECEDING,
@@ -174,11 +173,11 @@ struct cte {
     struct select *select;
     struct cte *next;
     bool recursive; /* it sees itself */
-    /* While it is planned and run, of a recursive one: recursive.c. */
-    bool open;           /* its first part is being planned */
-    bool used;           /* something has read it */
-    struct rowset *rows; /* what its own name stands for; NULL: nothing */
-    struct col *cols;
+    /* Of a recursive one: recursive.c. */
+    bool open; /* its first part is being planned */
+    bool used; /* something has read it */
+    /* What its own name stands for while its second part is planned and run; NULL: nothing. */
+    const struct working *working;
 };
 
 enum set_kind { SET_NONE, SET_UNION, SET_INTERSECT, SET_EXCEPT, SET_VALUES };

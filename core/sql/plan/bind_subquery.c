@@ -16,8 +16,6 @@
 
 #include "core/base/err.h"
 
-#define RUNNING_MAX 8 /* subqueries of subqueries that run at once: our threads have 512 KiB */
-
 enum subquery_kind { SUBQUERY_SCALAR, SUBQUERY_EXISTS, SUBQUERY_IN };
 
 struct subquery { /* of an EXPR_SUBQUERY: args are the outer columns, then for IN the probes */
@@ -25,9 +23,8 @@ struct subquery { /* of an EXPR_SUBQUERY: args are the outer columns, then for I
     const struct node *node;
     struct outer outer;
     struct cte *ctes;
-    const char *text; /* its statement, for positions */
-    size_t size;
-    uint32_t depth, n_probes;
+    struct place place;
+    uint32_t n_probes;
     enum sql_type type;
     struct keys keys; /* combinations of arguments seen */
     struct sql_value *answers;
@@ -168,12 +165,12 @@ static int run_with(struct query *q, struct subquery *s, const struct sql_value 
     struct nested nested;
     struct collected c = {.q = q, .max = s->kind == SUBQUERY_EXISTS ? 1 : 2};
     struct op *op;
-    if (q->n_running == RUNNING_MAX)
-        return wrong(q, s->node->pos, "correlated subqueries more than 8 deep");
-    sql_nested_enter(q, &nested, &s->outer, s->text, s->size, s->depth);
+    int rc = sql_nested_enter(q, &nested, &s->place);
+    if (rc < 0)
+        return rc;
     s->outer.values = values;
     c.max = s->kind == SUBQUERY_IN ? UINT32_MAX : c.max;
-    int rc = sql_plan_select(q, s->node->select, s->ctes, &op);
+    rc = sql_plan_select(q, s->node->select, s->ctes, &op);
     for (uint32_t i = 0; rc == 0 && i < op->n_cols; i++)
         sql_want(op, i);
     if (rc == 0) {
@@ -300,8 +297,10 @@ static int look(struct query *q, struct scope *s, const struct node *n, uint64_t
         return -ENOMEM;
     q->outer = ret;
     q->subqueries = true;
+    const struct query_notes notes = q->notes;
     int rc = sql_plan_select(q, n->select, s->ctes, &op);
     q->outer = outer;
+    sql_notes_looked(q, &notes);
     if (rc < 0)
         return rc;
     *ret_op = op;
@@ -330,11 +329,10 @@ static int make(struct query *q, struct scope *s, const struct node *n, const st
                              .node = n,
                              .outer = *o,
                              .ctes = s->ctes,
-                             .text = q->text,
-                             .size = q->size,
-                             .depth = q->depth,
+                             .place = sql_place(q),
                              .n_probes = n_probes,
                              .type = type};
+    sub->place.outer = &sub->outer;
     e->run = run_subquery;
     memcpy(e->args, o->args, o->n * sizeof(struct expr *));
     if (n_probes)

@@ -218,11 +218,11 @@ static const struct table *named_table(struct query *q, const struct statement *
 static int find_creation(struct query *q, const struct statement *st, struct creation *ret)
 {
     struct op *op;
-    q->view_used = NULL;
+    q->notes.view_used = NULL;
     int rc = look_at(q, st, &op);
     if (rc < 0)
         return rc;
-    *ret = (struct creation){.view = q->view_used,
+    *ret = (struct creation){.view = q->notes.view_used,
                              .op = op,
                              .schema = st->names[1] ? st->names[1] : "",
                              .name = st->names[0],

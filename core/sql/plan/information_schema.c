@@ -185,29 +185,26 @@ static int view_plan(struct query *q, const struct view *v, struct op **ret)
     struct item all = {.node = &star};
     struct select s = {.items = &all, .n_items = 1, .from = &f};
     const struct view *newer = atomic_load_explicit(&q->s->views, memory_order_acquire);
-    const struct view *view = q->view;
-    const char *lacks = q->lacks;
+    struct query_notes notes = q->notes; /* what a view reads is not read here */
     bool dry = q->dry;
-    struct table_seen *seen = q->seen; /* what a view reads is not read here */
     *ret = NULL;
     if (!v->definition)
         return 0;
-    q->lacks = NULL;
+    q->notes.lacks = NULL;
     for (; newer != v; newer = newer->next)
         if (!atomic_load_explicit(&newer->is_old, memory_order_acquire) &&
             strcasecmp(newer->name, v->name) == 0 && strcasecmp(newer->schema, v->schema) == 0)
             return 0;
     q->dry = true;
-    q->view_used = NULL;
+    q->notes.view_used = NULL;
     int rc = sql_plan_select(q, &s, NULL, ret);
     q->dry = dry;
-    q->seen = seen;
     if (rc < 0)
         err_clear();
-    if (rc < 0 || q->lacks || !q->view_used)
+    if (rc < 0 || q->notes.lacks || !q->notes.view_used)
         *ret = NULL;
-    q->view = view;
-    q->lacks = lacks;
+    notes.view_used = q->notes.view_used;
+    q->notes = notes;
     return rc == -ENOMEM ? rc : 0;
 }
 
@@ -250,7 +247,7 @@ static int make_views(struct query *q, const char *alias, struct op **ret)
         if (rc == 0 && op)
             rc = made_row(&m,
                           (const char *const[]){"probing", v->schema, v->name,
-                                                q->view_used->definition, "NO", "NO"},
+                                                q->notes.view_used->definition, "NO", "NO"},
                           NULL);
     }
     return rc < 0 ? rc : made_finish(&m, alias, ret);

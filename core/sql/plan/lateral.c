@@ -15,15 +15,12 @@
 
 #include "core/base/err.h"
 
-#define RUNNING_MAX 8 /* within each other: our threads have 512 KiB */
-
 struct lateral {
     const struct from *from;
     struct cte *ctes;
     struct outer outer;
-    const char *text; /* its statement, for positions */
-    size_t size;
-    uint32_t depth, n_left;
+    struct place place;
+    uint32_t n_left;
     bool outer_join;
     uint32_t next_left; /* of the batch at hand */
     bool left_ends;
@@ -90,14 +87,13 @@ static int run_row(struct op *op, uint32_t row)
     struct query *q = op->q;
     struct nested nested;
     struct sql_value values[SQL_CALL_ARGS];
-    if (q->n_running == RUNNING_MAX)
-        return sql_error(q->text, q->size, l->from->pos, -E2BIG,
-                         "lateral joins are nested more than 8 levels deep");
     for (uint32_t i = 0; i < l->outer.n; i++)
         values[i] = sql_vec_value(q, &op->child->out.v[l->outer.args[i]->column], row);
-    sql_nested_enter(q, &nested, &l->outer, l->text, l->size, l->depth);
+    int rc = sql_nested_enter(q, &nested, &l->place);
+    if (rc < 0)
+        return rc;
     l->outer.values = values;
-    int rc = run_right(op, row);
+    rc = run_right(op, row);
     l->outer.values = NULL;
     return sql_nested_leave(q, &nested, NULL, rc);
 }
@@ -211,19 +207,18 @@ int sql_plan_lateral(struct query *q, const struct from *f, struct cte *ctes, st
     *l = (struct lateral){.from = f,
                           .ctes = ctes,
                           .outer = {.op = left, .up = q->outer},
-                          .text = q->text,
-                          .size = q->size,
-                          .depth = q->depth,
+                          .place = sql_place(q),
                           .n_left = left->n_cols,
                           .outer_join = f->join == JOIN_LEFT};
     if (!(l->outer.args = sql_get(q, SQL_CALL_ARGS, sizeof(struct expr *))))
         return -ENOMEM;
-    struct outer *outer = q->outer;
-    q->outer = &l->outer;
+    const struct query_notes notes = q->notes;
+    q->outer = l->place.outer = &l->outer;
     int rc = sql_plan_from(q, f->right, ctes, ret_right);
-    q->outer = outer;
+    q->outer = l->outer.up;
     if (rc < 0 || !l->outer.n)
         return rc;
+    sql_notes_looked(q, &notes);
     q->subqueries = true;
     rc = check_join(q, f);
     return rc < 0 ? rc : make(q, left, *ret_right, l, ret);

@@ -203,7 +203,7 @@ static int plan_groups(struct query *q, const struct select *s, struct scope *sc
     if (rc == 0)
         rc = sql_aggregate(*op, g.op_keys, g.n_shown, scope->aggs, scope->n_aggs, &g.op);
     if (rc == 0 && bucket)
-        q->bucketed = g.op;
+        q->notes.bucketed = g.op;
     for (uint32_t i = 0; i < l->n && rc == 0; i++)
         rc = regroup(q, &g, &l->items[i].expr);
     *op = rc == 0 ? g.op : *op;
@@ -302,11 +302,14 @@ int sql_plan_select(struct query *q, const struct select *s, struct cte *ctes, s
                          PLANS_MAX);
     if (q->depth + 2 >= SQL_BIND_DEPTH)
         return wrong(q, s->pos, "selects are nested too deeply");
+    int rc = sql_check(q); /* a statement of few words may ask for thousands of plans */
+    if (rc < 0)
+        return rc;
     q->depth += 2; /* a select takes more of the stack than an expression */
     ctes = s->ctes ? s->ctes : ctes;
-    int rc = s->set == SET_NONE     ? plan_core(q, s, ctes, ret)
-             : s->set == SET_VALUES ? sql_plan_values(q, s, ret)
-                                    : sql_plan_set(q, s, ctes, ret);
+    rc = s->set == SET_NONE     ? plan_core(q, s, ctes, ret)
+         : s->set == SET_VALUES ? sql_plan_values(q, s, ret)
+                                : sql_plan_set(q, s, ctes, ret);
     if (rc == 0 && s->set != SET_NONE)
         rc = sql_order_over(q, s, ctes, ret);
     q->depth -= 2;

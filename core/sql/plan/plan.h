@@ -19,7 +19,12 @@ void sql_add_summary(struct buf *b, const char *name, enum sql_type type, const 
 /* plan_bucket.c: the key that is a bucket of the table's time, if one is; what is closed alone. */
 const struct expr *sql_find_bucket(const struct op *input, struct expr *const *keys, uint32_t n);
 int sql_only_closed(struct query *q, const struct expr *bucket, struct op **op);
-int sql_plan_recursive(struct query *q, struct cte *c, struct op **ret); /* recursive.c */
+/* recursive.c */
+struct working { /* the rows of the round before */
+    struct rowset *rows;
+    struct col *cols;
+};
+int sql_plan_recursive(struct query *q, struct cte *c, struct op **ret);
 int sql_plan_set(struct query *q, const struct select *s, struct cte *ctes, struct op **ret);
 /* plan_join.c, plan_table.c */
 int sql_plan_from(struct query *q, const struct from *f, struct cte *ctes, struct op **ret);

@@ -71,16 +71,16 @@ static int require_ts(struct query *q, struct expr *ts, const char *compare, int
 int sql_only_closed(struct query *q, const struct expr *bucket, struct op **op)
 {
     int64_t before, late = (int64_t)sql_setting(q->s, SQL_SET_LATE);
-    int rc = bucket_of(q, bucket, q->now_utc - late, &q->bucket_end);
+    int rc = bucket_of(q, bucket, q->now_utc - late, &q->notes.bucket_end);
     if (rc == 0)
-        rc = bucket_of(q, bucket, q->bucket_end - 1, &before);
+        rc = bucket_of(q, bucket, q->notes.bucket_end - 1, &before);
     if (rc < 0)
         return rc;
-    q->bucket_ns = q->bucket_end - before;
+    q->notes.bucket_ns = q->notes.bucket_end - before;
     if (q->o->late) {
         rc = require_ts(q, bucket->args[1], ">=", q->o->late_ts, op);
         return rc < 0 ? rc : require_ts(q, bucket->args[1], "<", q->o->from_ts, op);
     }
     rc = require_ts(q, bucket->args[1], ">=", q->o->from_ts, op);
-    return rc < 0 ? rc : require_ts(q, bucket->args[1], "<", q->bucket_end, op);
+    return rc < 0 ? rc : require_ts(q, bucket->args[1], "<", q->notes.bucket_end, op);
 }

@@ -148,8 +148,8 @@ static int plan_one(struct query *q, const struct from *f, const struct view *v,
         rename_columns(*ret, f->alias ? f->alias : v->name,
                        f->alias || !v->schema[0] ? NULL : v->schema);
     if (rc == 0 && v->why) {
-        q->view = v;
-        q->view_op = *ret;
+        q->notes.view = v;
+        q->notes.view_op = *ret;
     }
     return rc;
 }
@@ -212,9 +212,9 @@ static int plan_without(struct query *q, const struct from *f, const struct view
     rename_columns(*ret, f->alias ? f->alias : v->name,
                    f->alias || !v->schema[0] ? NULL : v->schema);
     err_clear();
-    q->view = v;
-    q->view_op = *ret;
-    q->lacks = table;
+    q->notes.view = v;
+    q->notes.view_op = *ret;
+    q->notes.lacks = table;
     return 0;
 }
 
@@ -239,7 +239,7 @@ static int plan_view(struct query *q, const struct from *f, bool *ret_any, struc
             continue; /* it came later than the view, and is what was meant */
         *ret_any = true;
         rc = plan_one(q, f, v, ret);
-        q->view_used = v;
+        q->notes.view_used = v;
         if (rc != -ENOENT)
             return rc;
         if (declared || !v->plugin)
@@ -247,7 +247,7 @@ static int plan_view(struct query *q, const struct from *f, bool *ret_any, struc
         declared = v;
         lacks = table_of_error(q);
     }
-    q->view_used = declared ? declared : q->view_used;
+    q->notes.view_used = declared ? declared : q->notes.view_used;
     return declared ? plan_without(q, f, declared, lacks, ret) : rc;
 }
 
@@ -271,8 +271,8 @@ static int plan_cte(struct query *q, const struct from *f, struct cte *c, struct
 {
     int rc;
     c->used = true;
-    if (c->rows) { /* what it gave in the round before */
-        rc = sql_scan_rowset(q, c->rows, c->cols, ret);
+    if (c->working) { /* what it gave in the round before */
+        rc = sql_scan_rowset(q, c->working->rows, c->working->cols, ret);
     } else if (c->open) {
         return sql_error(q->text, q->size, f->pos, -EINVAL,
                          "'%s' can read itself behind its union only", c->name);

@@ -12,13 +12,9 @@
 #include <errno.h>
 #include <string.h>
 
-#define RUNNING_MAX 8 /* rounds within rounds: our threads have 512 KiB */
-
 struct recursive {
     struct cte *cte;
-    const char *text; /* its statement, for positions */
-    size_t size;
-    uint32_t depth;
+    struct place place;
     enum sql_type *types;
     struct keys *seen; /* union without all; NULL: every row counts */
     struct vec **v;
@@ -27,7 +23,7 @@ struct recursive {
     struct arena mem[2]; /* the rows of this round and of the one before */
     struct rowset rows[2];
     int at;
-    struct sandbox *box; /* of the round that runs */
+    struct nested *round; /* that runs */
     uint32_t next_chunk;
     bool begun;
     bool once; /* the second part does not read the first: a union as any other */
@@ -38,19 +34,19 @@ struct recursive {
 static int number_rows(struct query *q, struct recursive *r, const uint16_t *sel, uint32_t n)
 {
     struct arena round = q->mem;
-    if (r->box)
-        q->mem = r->box->mem;
+    if (r->round)
+        q->mem = r->round->box.mem;
     int rc = sql_keys_add(r->seen, r->v, sel, n, r->numbers);
-    if (r->box) {
-        r->box->mem = q->mem;
+    if (r->round) {
+        r->round->box.mem = q->mem;
         q->mem = round;
     }
     return rc;
 }
 
 /* Columns of one part as those of the whole. */
-static int cast_part(struct query *q, const struct cte *c, const enum sql_type *types,
-                     struct op **op)
+static int cast_part(struct query *q, const struct cte *c, const struct col *whole,
+                     const enum sql_type *types, struct op **op)
 {
     uint32_t n = (*op)->n_cols;
     struct expr **exprs = sql_get(q, n, sizeof(struct expr *));
@@ -62,7 +58,7 @@ static int cast_part(struct query *q, const struct cte *c, const enum sql_type *
         sql_want(*op, i);
         if (!(exprs[i] = sql_column_expr(q, *op, i, c->select->pos)))
             return -ENOMEM;
-        struct expr whole = {.mark = c->cols[i].mark}, *pair[2] = {exprs[i], &whole};
+        struct expr other = {.mark = whole[i].mark}, *pair[2] = {exprs[i], &other};
         uint8_t mark;
         int rc = sql_unite_marks(q, c->select->pos, pair, &mark);
         exprs[i] = pair[0];
@@ -73,22 +69,6 @@ static int cast_part(struct query *q, const struct cte *c, const enum sql_type *
             return rc;
     }
     return sql_project(*op, exprs, cols, n, op);
-}
-
-/* Plan the second part over the rows given; q->n_running keeps subqueries in it from being
- * answered once for all rounds. */
-static int plan_round(struct query *q, struct cte *c, struct rowset *rows, struct op **ret)
-{
-    struct rowset *before = c->rows;
-    if (q->n_running == RUNNING_MAX)
-        return sql_error(q->text, q->size, c->select->pos, -E2BIG,
-                         "recursive selects and subqueries more than %d deep", RUNNING_MAX);
-    q->n_running++;
-    c->rows = rows;
-    int rc = sql_plan_select(q, c->select->right, c, ret);
-    c->rows = before;
-    q->n_running--;
-    return rc;
 }
 
 /* The rows that count of a batch, into this round's. */
@@ -128,31 +108,29 @@ static int run_part(struct op *op, struct op *part)
     return rc;
 }
 
+/* Subqueries and laterals of the second part are planned while it runs: its name stands for these
+ * rows until then. */
 static int run_round(struct op *op, struct rowset *before)
 {
     struct recursive *r = op->state;
     struct query *q = op->q;
-    struct sandbox box;
+    struct cte *c = r->cte;
+    const struct working now = {before, op->cols}, *outside = c->working;
+    struct nested nested;
     struct op *part;
-    const char *text = q->text;
-    size_t size = q->size;
-    uint32_t depth = q->depth, n_plans = q->n_plans;
-    sql_sandbox_enter(q, &box);
-    r->box = &box;
-    q->text = r->text;
-    q->size = r->size;
-    q->depth = r->depth;
-    int rc = plan_round(q, r->cte, before, &part);
+    int rc = sql_nested_enter(q, &nested, &r->place);
+    if (rc < 0)
+        return rc;
+    r->round = &nested;
+    c->working = &now;
+    rc = sql_plan_select(q, c->select->right, c, &part);
     if (rc == 0)
-        rc = cast_part(q, r->cte, r->types, &part);
+        rc = cast_part(q, c, op->cols, r->types, &part);
     if (rc == 0)
         rc = run_part(op, part);
-    q->text = text;
-    q->size = size;
-    q->depth = depth;
-    q->n_plans = n_plans;
-    r->box = NULL;
-    return sql_sandbox_leave(q, &box, NULL, rc);
+    c->working = outside;
+    r->round = NULL;
+    return sql_nested_leave(q, &nested, NULL, rc);
 }
 
 static int begin_round(struct op *op)
@@ -211,8 +189,7 @@ static int make(struct query *q, struct cte *c, struct op *first, enum sql_type 
     struct recursive *r = op ? sql_get(q, 1, sizeof(*r)) : NULL;
     if (!r)
         return -ENOMEM;
-    *r = (struct recursive){
-        .cte = c, .text = q->text, .size = q->size, .depth = q->depth, .types = types};
+    *r = (struct recursive){.cte = c, .place = sql_place(q), .types = types};
     r->v = sql_get(q, n, sizeof(*r->v));
     r->numbers = sql_get(q, SQL_ROWS, sizeof(*r->numbers));
     r->sel = sql_get(q, SQL_ROWS, sizeof(*r->sel));
@@ -234,17 +211,33 @@ static int make(struct query *q, struct cte *c, struct op *first, enum sql_type 
     return r->seen ? sql_keys_init(r->seen, q, types, NULL, n) : 0;
 }
 
-/* The types of both parts together: the second is looked at over no rows of the first's types. */
+/* Plan the second part over no rows of the first's types, to see what it gives.  q->n_running keeps
+ * subqueries in it from being answered once for all rounds. */
+static int look(struct query *q, struct cte *c, struct op *first, enum sql_type *types,
+                struct op **ret)
+{
+    struct rowset none;
+    const struct working now = {&none, first->cols}, *outside = c->working;
+    const struct query_notes notes = q->notes;
+    (void)sql_rowset_init(&none, q, &q->mem, types, first->n_cols);
+    c->working = &now;
+    q->n_running++;
+    int rc = sql_plan_select(q, c->select->right, c, ret);
+    q->n_running--;
+    c->working = outside;
+    sql_notes_looked(q, &notes);
+    return rc;
+}
+
+/* The types of both parts together. */
 static int find_types(struct query *q, struct cte *c, struct op *first, enum sql_type *types,
                       bool *ret_reads)
 {
     bool used = c->used;
-    struct rowset none;
     struct op *second;
     uint32_t n = first->n_cols;
-    (void)sql_rowset_init(&none, q, &q->mem, types, n);
     c->used = false;
-    int rc = plan_round(q, c, &none, &second);
+    int rc = look(q, c, first, types, &second);
     *ret_reads = c->used;
     c->used = used;
     if (rc == 0 && second->n_cols != n)
@@ -276,12 +269,10 @@ int sql_plan_recursive(struct query *q, struct cte *c, struct op **ret)
         if (i < c->n_columns)
             first->cols[i].name = c->columns[i];
     }
-    c->cols = first->cols;
     bool reads;
     rc = find_types(q, c, first, types, &reads);
     if (rc == 0)
-        rc = cast_part(q, c, types, &first);
-    c->cols = first->cols;
+        rc = cast_part(q, c, first->cols, types, &first);
     if (rc == 0)
         rc = make(q, c, first, types, ret);
     if (rc == 0)

@@ -19,6 +19,7 @@
 
 #define ROOM_PART 4u /* several may run at once, and the program goes on taking its own */
 #define MEMORY_LEAST ((size_t)1 << 20)
+#define RUNNING_MAX 8 /* selects run within each other: our threads have 512 KiB */
 
 struct deferred {
     void (*fn)(void *arg);
@@ -216,8 +217,9 @@ int sql_defer(struct query *q, void (*fn)(void *arg), void *arg)
 
 void sql_sandbox_enter(struct query *q, struct sandbox *s)
 {
-    *s = (struct sandbox){q->mem, q->deferred, q->seen};
+    *s = (struct sandbox){q->mem, q->deferred, q->notes, q->hidden};
     q->deferred = NULL;
+    q->hidden = NULL; /* its texts would be the sandbox's */
     arena_init_in(&q->mem, q->budget);
 }
 
@@ -226,7 +228,8 @@ int sql_sandbox_leave(struct query *q, struct sandbox *s, struct sql_value *v, i
     struct query inside = {.mem = q->mem, .deferred = q->deferred};
     q->mem = s->mem;
     q->deferred = s->deferred;
-    q->seen = s->seen;
+    q->notes = s->notes;
+    q->hidden = s->hidden;
     if (rc == 0 && v && sql_is_textual(v->type)) {
         struct text t = sql_copy_text(q, (struct text){v->text.data, v->text.size});
         v->text.data = t.data;
@@ -236,28 +239,43 @@ int sql_sandbox_leave(struct query *q, struct sandbox *s, struct sql_value *v, i
     return rc;
 }
 
-void sql_nested_enter(struct query *q, struct nested *n, struct outer *outer, const char *text,
-                      size_t size, uint32_t depth)
+void sql_notes_looked(struct query *q, const struct query_notes *before)
 {
-    *n = (struct nested){.outer = q->outer,
-                         .text = q->text,
-                         .size = q->size,
-                         .depth = q->depth,
-                         .n_plans = q->n_plans};
+    q->notes.bucketed = before->bucketed;
+    if (q->notes.view_op != before->view_op && !q->notes.lacks)
+        q->notes.view_op = NULL;
+}
+
+struct place sql_place(const struct query *q)
+{
+    return (struct place){q->outer, q->text, q->size, q->depth};
+}
+
+static void go_to(struct query *q, const struct place *p)
+{
+    q->outer = p->outer;
+    q->text = p->text;
+    q->size = p->size;
+    q->depth = p->depth;
+}
+
+int sql_nested_enter(struct query *q, struct nested *n, const struct place *place)
+{
+    if (q->n_running == RUNNING_MAX)
+        return err_set(-E2BIG,
+                       "recursive selects, correlated subqueries and lateral joins run more than "
+                       "%d levels deep within each other",
+                       RUNNING_MAX);
+    *n = (struct nested){.place = sql_place(q), .n_plans = q->n_plans};
     sql_sandbox_enter(q, &n->box);
     q->n_running++;
-    q->outer = outer;
-    q->text = text;
-    q->size = size;
-    q->depth = depth;
+    go_to(q, place);
+    return 0;
 }
 
 int sql_nested_leave(struct query *q, struct nested *n, struct sql_value *v, int rc)
 {
-    q->outer = n->outer;
-    q->text = n->text;
-    q->size = n->size;
-    q->depth = n->depth;
+    go_to(q, &n->place);
     q->n_plans = n->n_plans;
     q->n_running--;
     return sql_sandbox_leave(q, &n->box, v, rc);
@@ -278,20 +296,20 @@ int sql_check(struct query *q)
 
 int sql_saw_table(struct query *q, const struct table *t)
 {
-    for (struct table_seen *s = q->seen; s; s = s->next)
+    for (struct table_seen *s = q->notes.seen; s; s = s->next)
         if (s->table == t)
             return 0;
     struct table_seen *s = sql_get(q, 1, sizeof(*s));
     if (!s)
         return -ENOMEM;
-    *s = (struct table_seen){.table = t, .next = q->seen};
-    q->seen = s;
+    *s = (struct table_seen){.table = t, .next = q->notes.seen};
+    q->notes.seen = s;
     return 0;
 }
 
 void sql_table_empty(struct query *q, const struct table *t)
 {
-    for (struct table_seen *s = q->seen; s; s = s->next)
+    for (struct table_seen *s = q->notes.seen; s; s = s->next)
         if (s->table == t)
             s->empty = true;
 }

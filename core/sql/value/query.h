@@ -32,6 +32,19 @@ struct query_budget {
     const char *_Atomic whose;  /* which limit it is, for messages */
 };
 
+/* What planning leaves behind for the report. */
+struct query_notes {
+    struct table_seen *seen;
+    const struct view *view_used; /* the definition of the view that was planned last */
+    const struct view *view;      /* that was read and can say why it has no rows; NULL: none */
+    const char *lacks;            /* the table that this view's plugin has not made; NULL: none */
+    const struct op *view_op;     /* that gives its rows; NULL: planned anew for each use */
+    /* The aggregation by buckets of time that was planned last, see sql_bucketed(); where its first
+     * bucket begins that is not closed, and the length of the one before. */
+    struct op *bucketed;
+    int64_t bucket_end, bucket_ns;
+};
+
 struct query {
     struct sql *s;
     struct arena_budget *budget; /* of mem and of all other arenas of the query */
@@ -45,9 +58,8 @@ struct query {
     const char *text;           /* of the statement, for positions */
     size_t size;
     int64_t now_utc;
-    uint64_t deadline;            /* clock_monotonic() ns, 0: none */
-    const struct view *view_used; /* the definition of the view that was planned last */
-    bool dry;                     /* only look: no subquery runs, nothing is scanned */
+    uint64_t deadline; /* clock_monotonic() ns, 0: none */
+    bool dry;          /* only look: no subquery runs, nothing is scanned */
     bool analyze;
     uint32_t depth;      /* of binding and planning at this moment, subqueries and views too */
     uint32_t n_views;    /* views being expanded */
@@ -55,15 +67,8 @@ struct query {
     bool sums_up;        /* its answer is made anew by each row, see sql_grows() */
     uint32_t n_plans;    /* selects planned: views and CTEs are expanded at each use */
     struct outer *outer; /* the query around the one that is bound now: bind_subquery.c */
-    /* The aggregation by buckets of time that was planned last, see sql_bucketed(); where its first
-     * bucket begins that is not closed, and the length of the one before. */
-    struct op *bucketed;
-    int64_t bucket_end, bucket_ns;
-    uint32_t n_running; /* correlated subqueries within each other */
-    struct table_seen *seen;
-    const struct view *view; /* that was read and can say why it has no rows; NULL: none */
-    const char *lacks;       /* the table that this view's plugin has not made; NULL: none */
-    const struct op *view_op;
+    struct query_notes notes;
+    uint32_t n_running; /* selects that are planned and run anew within each other */
     struct deferred *deferred;
     struct sql_hidden *hidden; /* redact.c */
     uint16_t *all;             /* 0, 1, 2, ...: the selection of all rows */
@@ -184,21 +189,31 @@ int sql_defer(struct query *q, void (*fn)(void *arg), void *arg);
 struct sandbox {
     struct arena mem;
     struct deferred *deferred;
-    struct table_seen *seen;
+    struct query_notes notes;
+    struct sql_hidden *hidden;
 };
 void sql_sandbox_enter(struct query *q, struct sandbox *s);
 int sql_sandbox_leave(struct query *q, struct sandbox *s, struct sql_value *v, int rc);
-/* A sandbox for a select that is planned and run once more for each row outside it: it sees the
- * row through `outer`, and its errors stand in the text that it was written in. */
-struct nested {
-    struct sandbox box;
+/* The plan made since `before` never runs: its operators say nothing about rows. */
+void sql_notes_looked(struct query *q, const struct query_notes *before);
+/* Where a select stands: the rows around it, the text that its errors point into. */
+struct place {
     struct outer *outer;
     const char *text;
     size_t size;
-    uint32_t depth, n_plans;
+    uint32_t depth;
 };
-void sql_nested_enter(struct query *q, struct nested *n, struct outer *outer, const char *text,
-                      size_t size, uint32_t depth);
+struct place sql_place(const struct query *q); /* that is planned now */
+/* A sandbox for a select that is planned and run once more while the query runs.  It is planned
+ * where it stands, not where the query is then; what its names mean, struct cte included, must
+ * hold until sql_nested_leave(). */
+struct nested {
+    struct sandbox box;
+    struct place place;
+    uint32_t n_plans;
+};
+/* -E2BIG: too many within each other; there is nothing to leave then. */
+int sql_nested_enter(struct query *q, struct nested *n, const struct place *place);
 int sql_nested_leave(struct query *q, struct nested *n, struct sql_value *v, int rc);
 int sql_check(struct query *q); /* limits: 0, -ETIMEDOUT, -ECANCELED */
 /* The operator failed with `rc`: what the query fails with, and whose memory was refused. */
