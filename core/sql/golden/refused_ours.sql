@@ -495,3 +495,27 @@ error: line 1, column 1: unexpected '\': psql's \x is no statement: --json and -
 \copy t to 'f'
 ----
 error: line 1, column 1: unexpected '\': psql's \copy is another command here: `probing -t PID export -o FILE.csv TABLE`
+
+select (select count(*) filter (where t.x > 1) from (values (1)) u(z)) from (values (1),(2),(3)) t(x)
+----
+error: line 1, column 16: count() uses only columns of the outer query and belongs there: write it in that query, or use a column of this select in it
+
+select (select corr(t.x, t.y) from (values (1)) u(z)) from (values (1,2),(2,3),(3,5)) t(x,y)
+----
+error: line 1, column 16: corr() uses only columns of the outer query and belongs there: write it in that query, or use a column of this select in it
+
+select (select percentile_cont(0.5) within group (order by t.x) from (values (1)) u(z)) from (values (1),(2),(3)) t(x)
+----
+error: line 1, column 16: percentile_cont() uses only columns of the outer query and belongs there: write it in that query, or use a column of this select in it
+
+select (select string_agg(t.x::text, ',') from (values (1)) u(z)) from (values (1),(2),(3)) t(x)
+----
+error: line 1, column 16: string_agg() uses only columns of the outer query and belongs there: write it in that query, or use a column of this select in it
+
+select (select string_agg('a', ',' order by t.x) from (values (1),(2)) u(z)) from (values (1),(2),(3)) t(x)
+----
+error: line 1, column 16: string_agg() uses only columns of the outer query and belongs there: write it in that query, or use a column of this select in it
+
+select json_object_agg(k, v ignore nulls) from (values ('a', 1), ('b', null)) t(k, v)
+----
+error: line 1, column 8: json_object_agg() has no list of single values to ignore NULLs in; use filter (where ... is not null)

@@ -303,7 +303,18 @@ static int bind_keys(struct query *q, struct scope *s, const struct node *n, str
     return rc;
 }
 
-/* string_agg(x, ',' order by y): y is the second argument.  Of sums and counts order is nothing. */
+/* The order of a sum or a count changes nothing, but it must be one. */
+static int check_order(struct query *q, struct scope *s, const struct node *n)
+{
+    int rc = 0;
+    for (uint32_t i = 0; i < n->n_order && rc == 0; i++) {
+        struct expr *key;
+        rc = sql_bind(q, s, n->order[i].node, &key);
+    }
+    return rc;
+}
+
+/* string_agg(x, ',' order by y): y is the second argument. */
 static int bind_order(struct query *q, struct scope *s, const struct node *n, struct agg_spec *a)
 {
     enum agg_op op = a->kind->op;
@@ -311,7 +322,7 @@ static int bind_order(struct query *q, struct scope *s, const struct node *n, st
         return sql_error(q->text, q->size, n->order[0].node->pos, -EINVAL,
                          "%s() is ordered by its second argument and takes no order by", n->text);
     if (op != AGG_STRING && op != AGG_FIRST && op != AGG_LAST && op != AGG_MODE)
-        return 0;
+        return check_order(q, s, n);
     if (n->n_order > 1) {
         if (n->distinct || op == AGG_MODE)
             return sql_error(q->text, q->size, n->order[0].node->pos, -EINVAL,
@@ -384,6 +395,31 @@ static int bind_json_list(struct query *q, const struct node *n, struct agg_spec
     return 0;
 }
 
+/* A list has NULLs in it, which `ignore nulls` leaves out; other aggregates leave them out anyway. */
+static int ignore_nulls(struct query *q, const struct node *n, struct agg_spec *a)
+{
+    if (a->kind->op != AGG_STRING)
+        return 0;
+    if (n->n_args > 1 && strstr(a->kind->name, "_object_agg"))
+        return sql_error(q->text, q->size, n->pos, -EINVAL,
+                         "%s() has no list of single values to ignore NULLs in; use "
+                         "filter (where ... is not null)",
+                         n->text);
+    struct expr *some;
+    int rc = sql_call_named(q, n, "is null", a->arg, NULL, &some);
+    rc = rc < 0 ? rc : sql_call_named(q, n, "not", some, NULL, &some);
+    if (rc == 0 && a->filter) {
+        struct expr *both = sql_new_expr(q, EXPR_AND, SQL_BOOL, n->pos, 2);
+        if (!both)
+            return -ENOMEM;
+        both->args[0] = a->filter;
+        both->args[1] = some;
+        some = both;
+    }
+    a->filter = some;
+    return rc;
+}
+
 static int bind_args(struct query *q, struct scope *s, const struct node *n, struct agg_spec *a)
 {
     struct expr *args[2] = {NULL, NULL};
@@ -417,6 +453,8 @@ static int bind_args(struct query *q, struct scope *s, const struct node *n, str
         rc = bind_order(q, s, n, a);
     else if (op == AGG_STRING && n->distinct)
         a->arg2 = a->arg; /* sorted, as PostgreSQL finds them: the same answer each time */
+    if (rc == 0 && n->nulls == NULLS_IGNORED)
+        rc = ignore_nulls(q, n, a);
     if (rc < 0)
         return rc;
     if (strstr(a->kind->name, "_object_agg"))
@@ -525,14 +563,17 @@ static bool is_of_outer(const struct expr *e)
     return false;
 }
 
-static bool has_column(const struct expr *e)
+/* An aggregate is one of the innermost query whose columns it uses, anywhere in it. */
+static bool belongs_to_outer(const struct agg_spec *a)
 {
-    if (e->kind == EXPR_COLUMN)
-        return true;
-    for (uint32_t i = 0; i < e->n_args; i++)
-        if (has_column(e->args[i]))
-            return true;
-    return false;
+    const struct expr *all[] = {a->arg, a->arg2, a->filter};
+    bool outer = false;
+    for (size_t i = 0; i < sizeof(all) / sizeof(*all); i++) {
+        if (all[i] && sql_expr_has_column(all[i]))
+            return false;
+        outer = outer || (all[i] && is_of_outer(all[i]));
+    }
+    return outer;
 }
 
 int sql_agg_bind(struct query *q, struct scope *s, const struct node *n,
@@ -549,7 +590,7 @@ int sql_agg_bind(struct query *q, struct scope *s, const struct node *n,
     int rc = sql_agg_spec(q, s, n, kind, false, &a);
     if (rc < 0)
         return rc;
-    if (a->arg && is_of_outer(a->arg) && !has_column(a->arg))
+    if (belongs_to_outer(a))
         return sql_error(q->text, q->size, n->pos, -EINVAL,
                          "%s() uses only columns of the outer query and belongs there: write it in "
                          "that query, or use a column of this select in it",

@@ -19,11 +19,14 @@
 int sql_fold_call(struct query *q, struct expr **e)
 {
     struct sql_value v;
+    bool unknown = false;
     if ((*e)->kind == EXPR_CALL && ((*e)->func->flags & FUNC_PER_BATCH))
         return 0;
-    for (uint32_t i = 0; i < (*e)->n_args; i++)
+    for (uint32_t i = 0; i < (*e)->n_args; i++) {
         if ((*e)->args[i]->kind != EXPR_CONST)
             return 0;
+        unknown = unknown || (*e)->args[i]->unknown;
+    }
     int rc = sql_fold(q, *e, &v);
     if (rc == -ENOMEM)
         return rc;
@@ -36,6 +39,7 @@ int sql_fold_call(struct query *q, struct expr **e)
         return -ENOMEM;
     c->type = (*e)->type;
     c->literal = false;
+    c->unknown = unknown;
     *e = c;
     return 0;
 }
@@ -88,6 +92,7 @@ int sql_cast_to(struct query *q, struct expr **e, enum sql_type type, bool forgi
             return -ENOMEM;
         c->type = type;
         c->literal = false;
+        c->unknown = (*e)->unknown;
         *e = c;
         return 0;
     }
