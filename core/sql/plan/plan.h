@@ -36,6 +36,8 @@ int sql_plan_lateral(struct query *q, const struct from *f, struct cte *ctes, st
 int sql_plan_where(struct query *q, const struct node *where, struct cte *ctes, struct op **op);
 /* Only rows for which the condition is true are wanted of *op. */
 int sql_require(struct query *q, struct op **op, struct expr *condition);
+/* The columns of an operator as * shows them. */
+uint32_t *sql_columns_in_order(struct query *q, const struct op *op);
 int sql_rename_first(struct query *q, const struct from *f, struct op *op);
 /* Functions that give rows: table_func.c */
 int sql_plan_function(struct query *q, const struct node *call, struct op **ret);

@@ -9,6 +9,7 @@
 #include "core/sql/plan/plan.h"
 
 #include <errno.h>
+#include <stdlib.h>
 #include <string.h>
 #include <strings.h>
 
@@ -185,20 +186,67 @@ static bool is_shown(const struct col *c)
     return !c->hidden && !c->aside;
 }
 
+static int compare_places(const void *a, const void *b, void *arg)
+{
+    const struct col *cols = arg;
+    uint32_t i = *(const uint32_t *)a, j = *(const uint32_t *)b;
+    uint32_t x = cols[i].place, y = cols[j].place;
+    return x != y ? (x > y) - (x < y) : (i > j) - (i < j);
+}
+
+uint32_t *sql_columns_in_order(struct query *q, const struct op *op)
+{
+    uint32_t *order = sql_get(q, op->n_cols, sizeof(*order));
+    for (uint32_t c = 0; order && c < op->n_cols; c++)
+        order[c] = c;
+    if (order)
+        qsort_r(order, op->n_cols, sizeof(*order), compare_places, op->cols);
+    return order;
+}
+
 /* natural join: the columns that both sides show under one name. */
 static int common_names(struct query *q, const struct op *left, const struct op *right,
                         struct using *u)
 {
-    u->names = sql_get(q, right->n_cols, sizeof(*u->names));
-    if (!u->names)
+    const uint32_t *order = sql_columns_in_order(q, left);
+    u->names = sql_get(q, left->n_cols, sizeof(*u->names));
+    if (!order || !u->names)
         return -ENOMEM;
-    for (uint32_t r = 0; r < right->n_cols; r++)
-        for (uint32_t l = 0; l < left->n_cols && is_shown(&right->cols[r]); l++)
-            if (is_shown(&left->cols[l]) &&
-                strcasecmp(left->cols[l].name, right->cols[r].name) == 0) {
-                u->names[u->n++] = right->cols[r].name;
+    for (uint32_t i = 0; i < left->n_cols; i++) {
+        const struct col *l = &left->cols[order[i]];
+        for (uint32_t r = 0; r < right->n_cols && is_shown(l); r++)
+            if (is_shown(&right->cols[r]) && strcasecmp(l->name, right->cols[r].name) == 0) {
+                u->names[u->n++] = l->name;
                 break;
             }
+    }
+    return 0;
+}
+
+/* In * the columns of using () come first, then the others of the left side as they stand in its
+ * own *, then those of the right. */
+static int place_columns(struct query *q, const struct from *f, struct op *join,
+                         const struct op *left, const struct using *u)
+{
+    const struct op *sides[2] = {left, join->right};
+    uint32_t place = 0, first = 0;
+    for (uint32_t c = 0; c < join->n_cols; c++)
+        join->cols[c].place = 0;
+    for (uint32_t i = 0; i < u->n; i++) {
+        uint32_t r = left->n_cols + u->pairs[i].right;
+        uint32_t c = f->join == JOIN_FULL    ? left->n_cols + join->right->n_cols + i
+                     : f->join == JOIN_RIGHT ? r
+                                             : u->pairs[i].left;
+        join->cols[c].place = ++place;
+    }
+    for (int s = 0; s < 2; first += sides[s++]->n_cols) {
+        const uint32_t *order = sql_columns_in_order(q, sides[s]);
+        if (!order)
+            return -ENOMEM;
+        for (uint32_t i = 0; i < sides[s]->n_cols; i++)
+            if (!join->cols[first + order[i]].place)
+                join->cols[first + order[i]].place = ++place;
+    }
     return 0;
 }
 
@@ -216,7 +264,6 @@ static int add_using(struct query *q, const struct from *f, struct op *join, uin
             return -ENOMEM;
         sql_want(join, l);
         sql_want(join, r);
-        join->cols[f->join == JOIN_RIGHT ? r : l].first = true;
         join->cols[f->join == JOIN_RIGHT ? l : r].hidden = true;
         if (f->join == JOIN_FULL)
             join->cols[l].hidden = true;
@@ -303,6 +350,8 @@ static int plan_join(struct query *q, const struct from *f, struct cte *ctes, st
         return rc;
     uint32_t n_left = left->n_cols;
     rc = sql_join(left, right, f->join, u.pairs, f->join == JOIN_FULL ? u.n : 0, &join);
+    if (rc == 0)
+        rc = place_columns(q, f, join, left, &u);
     if (rc == 0 && f->on)
         rc = bind_on(q, f, ctes, join);
     if (rc == 0 && u.n)

@@ -50,7 +50,6 @@ static void describe_columns(struct op *op, const struct op *left, const struct 
         if (m) {
             op->cols[c].table = op->cols[c].schema = NULL;
             op->cols[c].hidden = false;
-            op->cols[c].first = true;
         }
         op->out.v[c] = (struct vec){.type = op->cols[c].type};
     }

@@ -92,13 +92,12 @@ int sql_list_star(struct query *q, struct scope *scope, const struct node *star,
     if (bad < 0)
         return bad;
     uint32_t before = l->n;
-    for (uint32_t i = 0; i < 2 * op->n_cols; i++) {
-        uint32_t c = i % op->n_cols; /* those of using () come first, as in the standard */
+    const uint32_t *order = star->parts[0] ? NULL : sql_columns_in_order(q, op);
+    if (!order && !star->parts[0])
+        return -ENOMEM;
+    for (uint32_t i = 0; i < op->n_cols; i++) {
+        uint32_t c = order ? order[i] : i;
         const struct col *col = &op->cols[c];
-        if (!star->parts[0] && col->first != (i < op->n_cols))
-            continue;
-        if (star->parts[0] && i >= op->n_cols)
-            break;
         if ((star->parts[0] && (!col->table || strcasecmp(col->table, star->parts[0]) != 0)) ||
             (star->parts[1] && (!col->schema || strcasecmp(col->schema, star->parts[1]) != 0)) ||
             (!star->parts[0] && col->hidden) || col->aside || is_excluded(star, col->name))

@@ -66,11 +66,11 @@ struct col {
     enum sql_type type;
     uint32_t unit;
     const char *doc;
-    uint8_t mark; /* what its values are more than their type says: enum mark */
-    bool dict;    /* vectors carry ids of the store's dictionary, always */
-    bool hidden;  /* not part of *, found by its table's name only: the right side of using () */
-    bool first;   /* comes first in *: the columns of using () */
-    bool aside;   /* not part of * nor of a natural join, found by its name */
+    uint8_t mark;   /* what its values are more than their type says: enum mark */
+    bool dict;      /* vectors carry ids of the store's dictionary, always */
+    bool hidden;    /* not part of *, found by its table's name only: the right side of using () */
+    uint32_t place; /* in *, of a join's: from 1; 0: as it stands */
+    bool aside;     /* not part of * nor of a natural join, found by its name */
 };
 
 /* next: fill op->out.  1: rows (n_sel > 0), 0: no more, -errno. */
