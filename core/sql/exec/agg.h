@@ -80,6 +80,8 @@ static inline bool agg_is_by_pairs(enum agg_op op)
 
 struct sketch;
 
+#define SUM_TOO_LARGE ((double)INFINITY) /* finite values have an infinite sum */
+
 struct state {
     int64_t n; /* values that came */
     union {
@@ -89,7 +91,7 @@ struct state {
     union {
         __int128 whole;
         struct {
-            double sum, rest; /* rest: what rounding took from the sum */
+            double sum, rest; /* rest: what rounding took from the sum, or SUM_TOO_LARGE */
         };
         struct {
             double mean, m2;

@@ -39,7 +39,10 @@ static const void *in_a_row(const struct vec *v, const uint16_t *sel, uint32_t n
 void sql_agg_add_exactly(struct state *s, double x)
 {
     double sum = s->sum + x, of_x = sum - s->sum;
-    s->rest += (s->sum - (sum - of_x)) + (x - of_x);
+    if (isfinite(sum))
+        s->rest += (s->sum - (sum - of_x)) + (x - of_x);
+    else if (isfinite(s->sum))
+        s->rest = isfinite(x) ? SUM_TOO_LARGE : 0;
     s->sum = sum;
 }
 
@@ -47,6 +50,7 @@ static void sum_doubles(struct state *s, const double *v, uint32_t n)
 {
     lanes sum = {0}, rest = {0};
     uint32_t i = 0;
+    bool finite = true;
     for (; i + LANES <= n; i += LANES) {
         lanes x;
         memcpy(&x, v + i, sizeof(x));
@@ -54,10 +58,13 @@ static void sum_doubles(struct state *s, const double *v, uint32_t n)
         rest += (sum - (more - of_x)) + (x - of_x);
         sum = more;
     }
-    for (uint32_t l = 0; l < LANES; l++) {
+    for (uint32_t l = 0; l < LANES; l++)
+        finite = finite && isfinite(sum[l]);
+    for (uint32_t l = 0; l < LANES && finite; l++) {
         sql_agg_add_exactly(s, sum[l]);
         s->rest += rest[l];
     }
+    i = finite ? i : 0;
     for (; i < n; i++)
         sql_agg_add_exactly(s, v[i]);
 }

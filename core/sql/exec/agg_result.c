@@ -179,6 +179,11 @@ static int chosen(struct query *q, struct list *l, const struct agg_spec *spec, 
     return rc;
 }
 
+static double within(double x, double least, double most)
+{
+    return x < least ? least : x > most ? most : x; /* NaN stays */
+}
+
 static void finish_moments(const struct state *s, enum agg_op op, struct vec *v, uint32_t row)
 {
     const struct moments *m = s->moments;
@@ -194,10 +199,10 @@ static void finish_moments(const struct state *s, enum agg_op op, struct vec *v,
                                        : m->xy;
     else if (flat)
         sql_set_null(v, row);
-    else if (op == AGG_CORR)
-        v->d[row] = m->xy / (sqrt(m->xx) * sqrt(m->yy));
+    else if (op == AGG_CORR) /* rounding must not take it beyond what it can be */
+        v->d[row] = within(m->xy / (sqrt(m->xx) * sqrt(m->yy)), -1, 1);
     else if (op == AGG_R2) /* all y on one line: 1 */
-        v->d[row] = m->yy == 0 ? 1 : m->xy / m->xx * (m->xy / m->yy);
+        v->d[row] = m->yy == 0 ? 1 : within(m->xy / m->xx * (m->xy / m->yy), 0, 1);
     else
         v->d[row] = op == AGG_SLOPE ? slope : m->mean_y - slope * m->mean_x;
 }
@@ -250,6 +255,9 @@ static int finish_sum(struct query *q, const struct agg *a, const struct state *
     bool avg = a->spec->kind->op == AGG_AVG;
     if (a->spec->of == SQL_DOUBLE) {
         double sum = isfinite(s->sum) ? s->sum + s->rest : s->sum;
+        if (isinf(sum) && s->rest == SUM_TOO_LARGE)
+            return sql_error(q->text, q->size, a->spec->pos, -ERANGE,
+                             "the sum is too large for a double");
         v->d[row] = avg ? sum / (double)s->n : sum;
     } else if (v->type == SQL_DOUBLE) {
         v->d[row] = (double)s->whole / (double)s->n;
