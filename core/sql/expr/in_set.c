@@ -8,6 +8,7 @@
 #include "core/sql/expr/expr.h"
 
 #include <errno.h>
+#include <math.h>
 #include <string.h>
 
 #include "core/sql/value/keys.h"
@@ -25,12 +26,20 @@ struct in_set {
     bool has_null;
 };
 
+/* 0 and -0 are one value, and so are all NaN. */
+static uint64_t double_word(double d)
+{
+    uint64_t w;
+    d = d == d ? d + 0.0 : (double)NAN;
+    memcpy(&w, &d, sizeof(w));
+    return w;
+}
+
 static uint64_t word_of(const struct sql_value *v)
 {
     uint64_t w = 0;
-    double d = v->number + 0.0;
     if (v->type == SQL_DOUBLE)
-        memcpy(&w, &d, sizeof(w));
+        w = double_word(v->number);
     else if (v->type == SQL_BOOL)
         w = v->boolean;
     else
@@ -203,9 +212,8 @@ int sql_run_in(struct run *r, struct step *st, const uint16_t *sel, uint32_t n)
     for (uint32_t k = 0; k < n; k++) {
         uint32_t i = sel ? sel[k] : k;
         uint64_t word = 0;
-        double d = a->type == SQL_DOUBLE ? a->d[i] + 0.0 : 0;
         if (a->type == SQL_DOUBLE)
-            memcpy(&word, &d, sizeof(d));
+            word = double_word(a->d[i]);
         else if (!s->textual)
             memcpy(&word, &a->i[i], sizeof(word));
         bool found = *set_slot(s, word, s->textual ? a->t[i] : (struct text){NULL, 0}) != 0;

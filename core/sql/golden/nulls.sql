@@ -1,4 +1,4 @@
--- Checked with DuckDB 2.0.0
+-- Checked with DuckDB 2.0.1
 -- NULLs that count or do not, orders inside of aggregates, letters of both cases, numbers with a point.
 
 select median(distinct x), quantile_cont(distinct x, 0.5), avg(distinct x) from (values (1),(1),(1),(2),(3)) t(x)
@@ -82,3 +82,23 @@ true,1.24,true
 select len('äbc'), 1 == 1
 ----
 3,true
+
+-- All NaN are one value, however they were made.
+select ('inf'::float8 - 'inf'::float8) in ('nan'::float8), ('inf'::float8 - 'inf'::float8) in ('nan'::float8, 1, 2), -'nan'::float8 in ('nan'::float8, 1)
+----
+true,true,true
+
+select x in (select -y from (values ('nan'::float8), (1)) u(y)), x not in (select -y from (values ('nan'::float8)) u(y)) from (values ('nan'::float8), (2)) t(x) order by x
+----
+false,true
+true,false
+
+select (x, 1) in (select -y, 1 from (values ('nan'::float8), (1)) u(y)) from (values ('nan'::float8), (2)) t(x) order by x
+----
+false
+true
+
+select x, (select count(*) from (values ('nan'::float8), (1)) u(y) where -y = t.x or x in (-y, 7)) from (values ('nan'::float8), (2)) t(x) order by x
+----
+2,0
+nan,1
