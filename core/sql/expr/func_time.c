@@ -80,7 +80,7 @@ KERNEL(part_int)
 
 KERNEL(epoch)
 {
-    ROWS(st->dst->d[i] = (double)st->a[0]->i[i] / 1e9;);
+    ROWS(st->dst->d[i] = sql_seconds(st->a[0]->i[i]););
     return 0;
 }
 

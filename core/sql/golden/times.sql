@@ -146,3 +146,18 @@ select interval '1 day' union select interval '1 month' order by 1
 ----
 1 day
 1 mon
+
+select interval '0.1 years', interval '1.5 years', interval '0.05 years', interval '1.5 months', interval '0.3 months', interval '1.5 weeks', interval '1.7 days', interval '0.25 decade', interval '-0.1 years'
+----
+1 mon,1 year 6 mons,1 mon,1 mon 15 days,9 days,10 days 12:00:00,1 day 16:48:00,2 years 6 mons,-1 mons
+
+select interval '0.125 years', interval '1.375 years', interval '0.99 years', interval 'P0.1Y', interval '2.3 centuries', interval '0.1 years ago'
+----
+2 mons,1 year 4 mons,1 year,1 mon,230 years,-1 mons
+
+select extract(epoch from timestamp '2024-02-29 12:34:56.789'), extract(epoch from timestamp '1969-12-31 23:59:59.999999'), extract(epoch from timestamp '2261-01-01 00:00:00.123457'), extract(epoch from interval '3 days 04:05:06.789123')
+----
+1709210096.789,-1e-06,9183110400.123457,273906.789123
+
+select n from (select n, timestamp '2001-02-03 04:05:06' + n * interval '1234567.891011 s' as ts from generate_series(1::bigint, 4000::bigint) n) t where extract(epoch from ts)::text::float8 <> (981173106 + 1234567 * n + (891011 * n) / 1000000 || '.' || lpad(((891011 * n) % 1000000)::text, 6, '0'))::float8
+----

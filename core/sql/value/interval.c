@@ -111,7 +111,7 @@ double sql_interval_get(enum time_part part, struct interval v)
         return v.months / 12;
     case PART_EPOCH:
         return (double)(v.months / 12) * EPOCH_YEAR_S + (double)(v.months % 12) * 30 * 86400 +
-               (double)v.ns / 1e9;
+               sql_seconds(v.ns);
     case PART_DECADE:
         return v.months / 120;
     case PART_CENTURY:
@@ -237,11 +237,14 @@ static int64_t read_fraction(struct reader *r)
     return part;
 }
 
-/* whole + part / 10^9 of a unit; a part of a month is as many of 30 days, as in PostgreSQL. */
+/* whole + part / 10^9 of a unit.  A part of a month is as many of 30 days, one of a year or more as
+ * many whole months, as in PostgreSQL. */
 static bool add_units(struct interval *v, int sign, int64_t whole, int64_t part, struct unit unit)
 {
     __int128 months = (__int128)whole * unit.months, ns = (__int128)whole * unit.ns;
     __int128 months_part = (__int128)part * unit.months; /* of 10^9 */
+    if (unit.months > 1)
+        months_part = (__int128)llrint((double)months_part / 1e9) * NS;
     months += months_part / NS;
     ns += months_part % NS * 30 * 86400 + (__int128)part * unit.ns / NS;
     months = v->months + sign * months;

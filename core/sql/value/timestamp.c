@@ -7,6 +7,7 @@
 #include "core/sql/value/timestamp_parts.h"
 
 #include <errno.h>
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 #include <strings.h>
@@ -163,6 +164,17 @@ double sql_clock_get(enum time_part part, int64_t of_day_ns)
     return (double)(of_day_ns % part_ns(PART_MINUTE)) / (double)part_ns(part);
 }
 
+/* More digits than a double has are divided; what they leave tells a half from more than a half. */
+double sql_seconds(int64_t ns)
+{
+    uint64_t left = ns < 0 ? 0 - (uint64_t)ns : (uint64_t)ns;
+    int shift = left ? __builtin_clzll(left) + 29 : 0;
+    unsigned __int128 scaled = (unsigned __int128)left << shift;
+    uint64_t whole = (uint64_t)(scaled / NS) | (scaled % NS != 0);
+    double seconds = ldexp((double)whole, -shift);
+    return ns < 0 ? -seconds : seconds;
+}
+
 double sql_time_get(enum time_part part, int64_t ns)
 {
     int64_t days = floor_div(ns, DAY_S * NS);
@@ -196,7 +208,7 @@ double sql_time_get(enum time_part part, int64_t ns)
     case PART_ISOYEAR:
         return (double)civil_from_days(floor_div(days + 3, 7) * 7).year;
     case PART_EPOCH:
-        return (double)ns / 1e9;
+        return sql_seconds(ns);
     case PART_DECADE:
         return (double)(c.year / 10);
     case PART_CENTURY:

@@ -42,6 +42,7 @@ int64_t sql_day_number(int64_t year, uint32_t month, uint32_t day);
 int64_t sql_year_of_day(int64_t day);
 int64_t sql_time_trunc(enum time_part part, int64_t ns);
 double sql_time_get(enum time_part part, int64_t ns);
+double sql_seconds(int64_t ns); /* the double that is nearest */
 /* Hours, minutes, or seconds and their parts with what is below them: of less than a day of either
  * sign.  part: PART_MICROSECOND to PART_HOUR. */
 double sql_clock_get(enum time_part part, int64_t of_day_ns);
