@@ -6,6 +6,8 @@
  * itself does wrong is asked about as anywhere: where a fault is blocked the kernel ends the
  * process without a word to any handler (force_sig_info_to_task() of kernel/signal.c, Linux 6.1),
  * to the one that mends a lost page of the store and the one that writes the crash report, too.
+ * For the same reason the thread has an alternate signal stack: one whose stack is full is heard,
+ * too.  It is 64 KiB of address space more, and no memory until a handler runs on it.
  */
 #ifndef SDK_LIB_OWN_THREAD_H
 #define SDK_LIB_OWN_THREAD_H
