@@ -37,6 +37,9 @@ struct crash_options {
     const char *directory;                               /* of the data; copied */
     void (*log)(void *arg, int level, const char *text); /* may be NULL */
     const void *(*extension)(void *arg, const char *id); /* of plugins; may be NULL */
+    /* Name of the plugin whose file is mapped so: `bias` of its stack_module.  NULL: none.  Called
+     * while threads stand still anywhere: it locks and allocates nothing.  May be NULL. */
+    const char *(*plugin_at)(void *arg, uint64_t bias);
     void *arg;
 };
 
@@ -85,6 +88,8 @@ struct crash_report {
     int32_t sender, sender_uid; /* 0: nobody sent it */
     const char *signal, *code_name, *meaning;
     const char *thread_name;
+    const char *plugin;           /* whose function the thread ran; "": none's */
+    const char *function;         /* which: "every()", "scan() of table t"; "" */
     const char *registers;        /* "rax=0x1 ..."; "" */
     const char *message;          /* one line for people */
     const char *note;             /* what is missing; "" */

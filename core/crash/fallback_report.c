@@ -107,6 +107,7 @@ static void write_threads(void) /* [signal] */
         for (int k = 0; k <= STACK_REG_IP; k++)
             lines_hex(&raw.lines, r.value[k]);
         lines_text(&raw.lines, "\n");
+        (void)write_call(&raw.lines, f);
         write_memory(r.value[STACK_REG_SP] - RED_ZONE, OWN_BYTES);
     }
     uint32_t n = task_list(raw.tids, TASKS_MAX, &more);

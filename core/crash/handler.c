@@ -152,6 +152,7 @@ static bool report(int signo, const siginfo_t *info, const void *context, bool o
         f->signo = signo;
         f->info = *info;
         f->context = context;
+        f->call = call_innermost();
         atomic_store_explicit(&f->tid, tid, memory_order_release);
     }
     if (n == 0)

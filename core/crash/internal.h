@@ -11,6 +11,7 @@
 #include <signal.h>
 #include <stdatomic.h>
 
+#include "core/base/call_mark.h"
 #include "core/crash/crash.h"
 #include "core/crash/safe_write.h"
 
@@ -26,7 +27,8 @@ struct crash_fault {
     _Atomic int32_t tid; /* 0: free; release: the rest is written */
     int32_t signo;
     siginfo_t info;
-    const void *context; /* ucontext_t; stands as long as its thread waits */
+    const void *context;          /* ucontext_t; stands as long as its thread waits */
+    const struct call_mark *call; /* what it was inside of, on its stack; NULL: of no plugin */
 };
 
 struct crash_signal {
@@ -74,6 +76,10 @@ void write_head(struct lines *l); /* [signal] */
 void write_fault(struct lines *l, const char *word, int32_t tid,
                  const siginfo_t *info);                             /* [signal] */
 void write_end(struct lines *l, uint64_t took_ns, const char *note); /* [signal] */
+/* "inside PLUGIN FUNCTION [NAME]"; false: it was inside of none.                      [signal] */
+bool write_call(struct lines *l, const struct crash_fault *f);
+void write_inside(struct lines *l, const char *plugin, const char *function,
+                  const char *name); /* [signal] */
 
 /* fallback_report.c: what a handler can say by itself. */
 void raw_report(const char *why); /* [signal] */

@@ -16,6 +16,8 @@
  *                                           ADDRESS is within the call where IP is behind it
  *       origin TID SIGNO CODE ...           of the handler that a frame is the end of
  *       lost, limit, unseen                 why there are not more frames
+ *       inside PLUGIN FUNCTION [NAME]       of one that crashed: what it ran of a plugin; NAME of a
+ *                                           table, a command, a topic or a setting
  *       at R0 R1 ... | at IP SP             instead of frames, where nobody could unwind ...
  *       memory ADDRESS HEX                  ... and the stack; see offline_unwind.c
  *     name ADDRESS OFFSET FUNC              of all frames' addresses
@@ -44,7 +46,8 @@
 #define MEMORY_MAX_BYTES ((size_t)512 << 20)
 #define REPORTS_MAX 1000u
 #define THREADS_MAX 4096u
-#define FRAMES_MAX 8192u /* of a thread: native and Python's */
+#define FRAMES_MAX 8192u   /* of a thread: native and Python's */
+#define GUARD_BYTES 65536u /* a function's frame may begin so far behind the last one's end */
 
 struct name {
     uint64_t address, offset;
@@ -71,6 +74,7 @@ struct reading {
     struct name *names; /* in order of the file, then of address */
     uint32_t n_names, room_names;
     int32_t python_of; /* thread that the frames in `python` are of */
+    uint64_t sp;       /* of the thread that crashed; 0: not known */
     bool has_origin, no_memory, unwind;
     struct dead *dead; /* what nobody could unwind; NULL: nothing */
 };
@@ -140,9 +144,13 @@ static void read_registers(struct reading *r, struct crash_report *c, char *at)
     uint32_t n;
     int size = 0;
     const char *const *names = register_names(take_word(&at), &n);
-    for (uint32_t i = 0; i < n && *at && size < (int)sizeof(text) - 40; i++)
+    for (uint32_t i = 0; i < n && *at && size < (int)sizeof(text) - 40; i++) {
+        uint64_t value = take_number(&at);
+        if (strcmp(names[i], "rsp") == 0 || strcmp(names[i], "sp") == 0)
+            r->sp = value;
         size += snprintf(text + size, sizeof(text) - (size_t)size, "%s%s=0x%llx", i ? " " : "",
-                         names[i], (unsigned long long)take_number(&at));
+                         names[i], (unsigned long long)value);
+    }
     c->registers = arena_text(&r->arena, text, (size_t)size);
 }
 
@@ -317,13 +325,21 @@ static const char *leaf(const char *path)
     return slash ? slash + 1 : path;
 }
 
+/* A function that calls itself without an end has come to the guard below its thread's stack. */
+static bool is_full_stack(const struct reading *r, const struct crash_report *c)
+{
+    return c->signo == SIGSEGV && c->has_address && r->sp != 0 &&
+           c->address - (r->sp - GUARD_BYTES) < 2 * GUARD_BYTES;
+}
+
 static void write_message(struct reading *r, struct crash_report *c)
 {
-    char text[600];
+    char text[900];
     const struct crash_frame *f = culprit(c);
+    const char *meaning = is_full_stack(r, c) ? "the stack of the thread is full" : c->meaning;
     int n = snprintf(text, sizeof(text), "%s", c->signal);
-    if (c->meaning[0])
-        n += snprintf(text + n, sizeof(text) - (size_t)n, ": %s", c->meaning);
+    if (meaning[0])
+        n += snprintf(text + n, sizeof(text) - (size_t)n, ": %s", meaning);
     if (c->has_address)
         n += snprintf(text + n, sizeof(text) - (size_t)n, " (0x%llx)",
                       (unsigned long long)c->address);
@@ -335,6 +351,9 @@ static void write_message(struct reading *r, struct crash_report *c)
     else if (f)
         n += snprintf(text + n, sizeof(text) - (size_t)n, ", in %.100s+0x%llx (%.100s)", f->func,
                       (unsigned long long)f->function_offset, leaf(f->module));
+    if (c->plugin[0])
+        n += snprintf(text + n, sizeof(text) - (size_t)n, "; plugin %.100s: %.200s", c->plugin,
+                      c->function);
     if (n >= (int)sizeof(text))
         n = sizeof(text) - 1;
     c->message = arena_text(&r->arena, text, (size_t)n);
@@ -370,6 +389,7 @@ static void end_report(struct reading *r)
     if (!c->whole)
         c->note = "the report is incomplete: the process ended before it was written";
     r->n_threads = r->n_names = 0;
+    r->sp = 0;
     r->has_origin = false;
 }
 
@@ -380,7 +400,8 @@ static void begin_report(struct reading *r)
         return;
     struct crash_report *c = &r->list[r->n++];
     r->python_of = 0;
-    *c = (struct crash_report){.signal = "", .registers = "", .note = ""};
+    *c = (struct crash_report){
+        .signal = "", .plugin = "", .function = "", .registers = "", .note = ""};
     c->number = r->n; /* as they stand: several lives may have written to one file */
 }
 
@@ -390,11 +411,36 @@ static void note(struct reading *r, const char *text)
         r->threads[r->n_threads - 1].note = text;
 }
 
+/* Of the thread that crashed first, which is the first in a report. */
+static void read_inside(struct reading *r, char *at)
+{
+    static const struct {
+        const char *function, *words;
+    } kinds[] = {{"scan", "scan() of table "},      {"command", "command "},
+                 {"handler", "handler of topic "},  {"configure", "configure() of setting "},
+                 {"extension", "extension() "},     {"constructor", "a constructor of its file"},
+                 {"thread", "a thread of its own"}, {"code", "its code"}};
+    struct crash_report *c = &r->list[r->n - 1];
+    char text[300];
+    if (r->n_threads != 1)
+        return;
+    c->plugin = take_word(&at);
+    const char *function = take_word(&at), *words = NULL;
+    for (size_t i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++)
+        if (strcmp(kinds[i].function, function) == 0)
+            words = kinds[i].words;
+    int n = words ? snprintf(text, sizeof(text), "%s%.200s", words, at)
+                  : snprintf(text, sizeof(text), "%.200s()", function);
+    c->function = arena_text(&r->arena, text, (size_t)n);
+}
+
 /* Lines of a thread, and of what could not be unwound. */
 static void read_detail(struct reading *r, const char *word, char *at)
 {
     if (strcmp(word, "frame") == 0)
         read_frame(r, at);
+    else if (strcmp(word, "inside") == 0)
+        read_inside(r, at);
     else if (strcmp(word, "python") == 0)
         read_python(r, at);
     else if (strcmp(word, "name") == 0)

@@ -3,12 +3,16 @@
  * core/crash/report_writer.c - the first and last lines of a report, the same from either writer.
  * Signal handlers and the thread of the reports; the format is drawn in core/crash/report_reader.c.
  */
+#include <string.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
 
 #include "core/crash/internal.h"
 #include "core/stack/stack.h"
+#include "sdk/lib/proc/memory.h"
+
+#define WORD_BYTES 128 /* of a text in a call_mark */
 
 #if defined(__x86_64__)
 #define MACHINE "x86_64"
@@ -68,6 +72,41 @@ void write_head(struct lines *l)
             write_registers(l, f->context);
     }
     lines_flush(l);
+}
+
+void write_inside(struct lines *l, const char *plugin, const char *function, const char *name)
+{
+    lines_text(l, "inside ");
+    lines_clean(l, plugin);
+    lines_text(l, " ");
+    lines_clean(l, function);
+    lines_text(l, name[0] ? " " : "");
+    lines_clean(l, name);
+    lines_text(l, "\n");
+}
+
+/* Not by its pointer: a thread that crashed may have written over its own stack.     [signal] */
+static void copy_call_text(const char *from, char ret[WORD_BYTES])
+{
+    struct proc_memory own = PROC_MEMORY_OF(0);
+    size_t n = from ? proc_memory_read(&own, (uint64_t)(uintptr_t)from, ret, WORD_BYTES - 1) : 0;
+    ret[n] = '\0';
+}
+
+bool write_call(struct lines *l, const struct crash_fault *f)
+{
+    struct proc_memory own = PROC_MEMORY_OF(0);
+    struct call_mark m;
+    char plugin[WORD_BYTES], function[WORD_BYTES], name[WORD_BYTES];
+    if (!f->call ||
+        proc_memory_read(&own, (uint64_t)(uintptr_t)f->call, &m, sizeof(m)) != sizeof(m))
+        return false;
+    copy_call_text(m.plugin, plugin);
+    copy_call_text(m.function, function);
+    copy_call_text(m.name, name);
+    if (plugin[0] && function[0])
+        write_inside(l, plugin, function, name);
+    return plugin[0] && function[0];
 }
 
 void write_end(struct lines *l, uint64_t took_ns, const char *note)

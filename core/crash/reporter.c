@@ -31,7 +31,7 @@
 #define PYTHON_BYTES (64u << 10) /* what names them, until it is read again */
 #define READY_NS NS_PER_S        /* for the thread to begin; without it the handler helps itself */
 #define GATHER_NS (NS_PER_S / 5) /* for all threads to stand still */
-#define NAMES_PART 3             /* of 4 parts of the time: then names must be begun */
+#define THREAD_FRAMES 4u         /* its function, and libc's around it */
 #define NAMES_SLOTS 32768u       /* distinct addresses, at most half full */
 
 struct reporter {
@@ -169,9 +169,44 @@ static void write_frame(struct reporter *r, uint64_t ip, bool is_return)
     want_name(r, address);
 }
 
+static const struct crash_fault *fault_of(pid_t tid)
+{
+    for (int i = 0; i < CRASH_FAULTS; i++)
+        if (atomic_load_explicit(&crash_state.faults[i].tid, memory_order_acquire) == tid)
+            return &crash_state.faults[i];
+    return NULL;
+}
+
+/* Whose file is frame i in?  NULL: no plugin's. */
+static const char *plugin_of_frame(struct reporter *r, uint32_t i)
+{
+    const struct crash_options *o = &r->crash->options;
+    const struct stack_module *m = stack_module_at(r->self, r->frames[i].ip - (i > 0));
+    return m && o->plugin_at ? o->plugin_at(o->arg, m->bias) : NULL;
+}
+
+/* Which plugin did the thread that crashed run?  The core has marked it where it made the call.
+ * Else it is a thread that the plugin has started, or, as in a hook, the program ran into it. */
+static void write_owner(struct reporter *r, const struct crash_fault *f, uint32_t n,
+                        enum stack_end end)
+{
+    if (write_call(&r->lines, f))
+        return;
+    bool thread = end == STACK_END_OUTERMOST && f->tid != getpid();
+    const char *plugin = NULL;
+    for (uint32_t i = n > THREAD_FRAMES ? n - THREAD_FRAMES : 0; i < n && thread && !plugin; i++)
+        plugin = plugin_of_frame(r, i);
+    thread = plugin != NULL;
+    if (!plugin && n > 0)
+        plugin = plugin_of_frame(r, 0);
+    if (plugin)
+        write_inside(&r->lines, plugin, thread ? "thread" : "code", "");
+}
+
 static void write_native(struct reporter *r, pid_t tid, const struct stack_registers *registers,
                          bool crashed)
 {
+    const struct crash_fault *fault = crashed ? fault_of(tid) : NULL;
     enum stack_end end;
     bool nowhere, interrupted = true; /* the first ip is where it stands, not where it returns to */
     uint32_t n = unwind(r, registers, &end, &nowhere);
@@ -187,6 +222,8 @@ static void write_native(struct reporter *r, pid_t tid, const struct stack_regis
         lines_text(&r->lines, "lost\n");
     if (end == STACK_END_LIMIT)
         lines_text(&r->lines, "limit\n");
+    if (fault)
+        write_owner(r, fault, n, end);
 }
 
 static void write_thread(struct reporter *r, pid_t tid, const char *comm, const char *state,
@@ -209,14 +246,6 @@ static void write_thread(struct reporter *r, pid_t tid, const char *comm, const 
 }
 
 /* ---- a report ---- */
-
-static const struct crash_fault *fault_of(pid_t tid)
-{
-    for (int i = 0; i < CRASH_FAULTS; i++)
-        if (atomic_load_explicit(&crash_state.faults[i].tid, memory_order_acquire) == tid)
-            return &crash_state.faults[i];
-    return NULL;
-}
 
 static bool time_is_over(const struct reporter *r)
 {

@@ -18,7 +18,7 @@
 #define STR(n, d) COLUMN(n, PROBING_STR, PROBING_PLAIN, d)
 #define I64(n, d) COLUMN(n, PROBING_I64, PROBING_PLAIN, d)
 
-enum { REPORT_COLUMNS = 15, FRAME_COLUMNS = 15 };
+enum { REPORT_COLUMNS = 17, FRAME_COLUMNS = 15 };
 
 static const char *or_null(const char *text)
 {
@@ -47,6 +47,8 @@ static int report_row(const struct crash_report *c, struct probing_rows *out)
     row[12].i = c->n_threads;
     row[13].i = c->survived;
     row[14].s = or_null(c->note);
+    row[15].s = or_null(c->plugin);
+    row[16].s = or_null(c->function);
     return out->row(out, row, REPORT_COLUMNS);
 }
 
@@ -166,7 +168,9 @@ int crash_tables_add(struct tables *t, const char *directory)
         STR("registers", "general registers at the fault"),
         I64("threads", "number of threads in the report"),
         I64("survived", "1: the process survived"),
-        STR("note", "what is missing in the report")};
+        STR("note", "what is missing in the report"),
+        STR("plugin", "plugin whose function the thread that crashed ran"),
+        STR("plugin_function", "function of that plugin: every(), scan() of table t ...")};
     static const struct probing_column frames[FRAME_COLUMNS] = {
         COLUMN("ts", PROBING_TIME, PROBING_NS, "when it crashed"),
         I64("tid", "thread"),

@@ -282,12 +282,13 @@ static int run_command(struct host *h, struct command *c, int argc, const char *
     void *self = c->self;
     (void)pthread_mutex_unlock(&h->commands_lock);
 
+    struct call_mark mark = {.function = "command", .name = c->name, .object = reply};
     err_clear();
-    if (p && !plugin_enter(p))
+    if (p && !plugin_enter(p, &mark))
         return err_set(-ENOENT, "plugin %s has just stopped", p->name);
     int rc = run(p ? p->self : self, argc, argv, reply);
     if (p)
-        plugin_leave(p);
+        plugin_leave(p, &mark);
     return rc;
 }
 

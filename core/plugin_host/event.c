@@ -168,13 +168,14 @@ void events_free(struct host *h)
 static void tick(struct host *h, struct job *j)
 {
     struct timer *t = (struct timer *)((char *)j - offsetof(struct timer, job));
+    struct call_mark mark = {.function = "every"};
     (void)h;
-    if (plugin_enter(j->plugin)) {
+    if (plugin_enter(j->plugin, &mark)) {
         uint64_t now = clock_now();
         atomic_store_explicit(&t->since, now, memory_order_relaxed);
         t->fn(j->plugin->self, now);
         atomic_store_explicit(&t->since, 0, memory_order_relaxed);
-        plugin_leave(j->plugin);
+        plugin_leave(j->plugin, &mark);
     }
     /* Last: from here the plugin's stop may free the timer. */
     atomic_store_explicit(&t->busy, false, memory_order_release);

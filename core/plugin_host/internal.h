@@ -13,6 +13,7 @@
 #include <pthread.h>
 #include <sys/types.h>
 
+#include "core/base/call_mark.h"
 #include "core/base/err.h"
 #include "core/plugin_host/plugin_host.h"
 
@@ -73,7 +74,7 @@ struct plugin {
     _Atomic int call;   /* enum plugin_call: is its init, start, stop or a handler run now? */
     _Atomic uint64_t handling_since; /* monotonic ns; 0: no handler of it runs */
     _Atomic pid_t left_tid;          /* the control thread that was left to its handler */
-    void *handle;                    /* of its file; control thread */
+    void *handle;                    /* of its file; the control thread writes */
     struct leak_before *before;      /* control thread, as all of plugin_leaks.c's */
     int born_threads[LEAK_MOST];
     struct born_fd born_fds[LEAK_MOST];
@@ -173,10 +174,24 @@ int load_unwanted(struct plugin *p, bool made);
 int load_undo(struct plugin *p, bool started, bool made); /* of one that came back late */
 int plugin_give_up_tick(struct plugin *p);
 
-/* Count ourselves into the plugin's code; false: it does not run, stay out.              [any] */
-bool plugin_enter(struct plugin *p);
-bool plugin_enter_ready(struct plugin *p); /* also when it is initialised only: for extensions */
-void plugin_leave(struct plugin *p);
+/* Count ourselves into the plugin's code, and mark which function the thread calls there: m's
+ * function, name and object are the caller's; NULL: the caller marks it.  false: it does not run,
+ * stay out.                                                                              [any] */
+bool plugin_enter(struct plugin *p, struct call_mark *m);
+/* Also when it is initialised only: for extensions. */
+bool plugin_enter_ready(struct plugin *p, struct call_mark *m);
+void plugin_leave(struct plugin *p, const struct call_mark *m);
+
+/* Its functions, marked (plugin_functions.c); 0 of one that it has not.              [control] */
+/* Map its file: its constructors run, which are its code, too. */
+int plugin_call_constructors(struct plugin *p, int file, const char *path, void **ret_handle);
+int plugin_call_init(struct plugin *p);
+int plugin_call_configure(struct plugin *p, const char *name, const char *value);
+int plugin_call_start(struct plugin *p);
+int plugin_call_stop(struct plugin *p);
+void plugin_call_destroy(struct plugin *p);
+void plugin_call_fork(struct plugin *p, int phase); /* [child] */
+
 void plugin_left(struct plugin *p);     /* tell who waits for the plugin to be empty */
 void plugin_api_init(struct plugin *p); /* fill p->face */
 void plugin_api_stop(struct plugin *p); /* no subscriptions, timers; tables retired  [control] */

@@ -141,7 +141,7 @@ static int begin(struct plugin *p)
     leak_forget(p);
     leak_begin(p);
     err_clear();
-    int rc = result_of(p->api.init(&p->face, &p->self), "init");
+    int rc = result_of(plugin_call_init(p), "init");
     bool in_time = atomic_load_explicit(&p->call, memory_order_acquire) == CALL_INSIDE;
     leak_end(p, in_time);
     if (!in_time) /* whoever gave it up has said so: there is nothing to go on with */
@@ -159,7 +159,7 @@ static int begin(struct plugin *p)
         rc = declared_publish(p);
     if (rc < 0) {
         (void)snprintf(why, sizeof(why), "%s", why_of(rc));
-        p->api.destroy(p->self);
+        plugin_call_destroy(p);
         return leak_refuse(p, "configure", rc, why);
     }
     plugin_state_set(p, PLUGIN_READY);
@@ -233,11 +233,11 @@ static int prepare(struct load *l)
         return load_unwanted(p, /* made= */ false);
     }
     if (!handle) {
-        rc = image_map(file, name, fd == -1 ? file_path : NULL, &handle);
+        rc = plugin_call_constructors(p, file, fd == -1 ? file_path : NULL, &handle);
         (void)snprintf(why, sizeof(why), "%s", rc < 0 ? err_why(rc) : "");
         (void)close(file);
     }
-    p->handle = handle;
+    __atomic_store_n(&p->handle, handle, __ATOMIC_RELEASE);
     rc = rc == 0 ? open_api(p, handle, file_path) : plugin_refuse(p, "dlopen", -ENOEXEC, "%s", why);
     if (!plugin_call_end(p))
         return load_undo(p, /* started= */ false, /* made= */ rc == 0);
@@ -252,7 +252,7 @@ static int launch(struct load *l, struct plugin *p)
         leak_end(p, /* is_control= */ false);
         return load_unwanted(p, /* made= */ true);
     }
-    int rc = p->api.start ? result_of(p->api.start(p->self), "start") : 0;
+    int rc = result_of(plugin_call_start(p), "start");
     bool in_time = plugin_call_end(p);
     leak_end(p, in_time);
     if (!in_time)
@@ -260,7 +260,7 @@ static int launch(struct load *l, struct plugin *p)
     if (rc < 0) {
         char why[ERR_TEXT_BYTES - 128];
         (void)snprintf(why, sizeof(why), "%s", why_of(rc));
-        p->api.destroy(p->self);
+        plugin_call_destroy(p);
         return leak_refuse(p, "start", rc, why);
     }
     plugin_state_set(p, PLUGIN_RUNNING);
@@ -446,7 +446,7 @@ static int stop_on_control(void *arg)
 
     err_clear();
     plugin_call_begin(p);
-    int rc = p->api.stop ? p->api.stop(p->self) : 0;
+    int rc = plugin_call_stop(p);
     if (!plugin_call_end(p))
         return plugin_undo(p, /* started= */ false, /* made= */ rc >= 0);
     if (rc < 0) {
@@ -457,7 +457,7 @@ static int stop_on_control(void *arg)
         return err_set(rc, "plugin '%s' could not be stopped and keeps running: %s", p->name, why);
     }
     plugin_api_stop(p);
-    p->api.destroy(p->self);
+    plugin_call_destroy(p);
     p->self = NULL;
     plugin_release_others(p);
     leak_stopped(p, rc);
@@ -566,12 +566,12 @@ static void forked(struct plugin *p, int phase)
     if (phase == PROBING_FORK_BEFORE) {
         atomic_fetch_add_explicit(&p->forks, 1, memory_order_seq_cst);
         if (plugin_state_of(p) == PLUGIN_RUNNING && p->api.fork)
-            p->api.fork(p->self, phase);
+            plugin_call_fork(p, phase);
         else
             atomic_fetch_sub_explicit(&p->forks, 1, memory_order_seq_cst);
     } else if (atomic_load_explicit(&p->forks, memory_order_seq_cst) != 0) {
         /* Only who was told BEFORE is told the rest; its stop waits until then. */
-        p->api.fork(p->self, phase);
+        plugin_call_fork(p, phase);
         atomic_fetch_sub_explicit(&p->forks, 1, memory_order_seq_cst);
         plugin_left(p);
     }
@@ -590,6 +590,6 @@ void plugins_disable_in_child(struct host *h)
     for (uint32_t i = 0; i < n; i++) {
         struct plugin *p = atomic_load_explicit(&h->plugins[i], memory_order_relaxed);
         if (atomic_load_explicit(&p->forks, memory_order_relaxed) != 0)
-            p->api.fork(p->self, PROBING_FORK_CHILD);
+            plugin_call_fork(p, PROBING_FORK_CHILD);
     }
 }

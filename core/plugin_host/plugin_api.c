@@ -48,29 +48,36 @@ void plugin_left(struct plugin *p)
 
 /* The count goes up before the state is read, and stopping writes the state before it reads the
  * count (both seq_cst): one of the two sees the other. */
-static bool enter(struct plugin *p, bool ready_too)
+static bool enter(struct plugin *p, struct call_mark *m, bool ready_too)
 {
     atomic_fetch_add_explicit(&p->running, 1, memory_order_seq_cst);
     int state = atomic_load_explicit(&p->state, memory_order_seq_cst);
-    if (state == PLUGIN_RUNNING || (ready_too && state == PLUGIN_READY))
+    if (state == PLUGIN_RUNNING || (ready_too && state == PLUGIN_READY)) {
+        if (m) {
+            m->plugin = p->name;
+            call_begin(m);
+        }
         return true;
+    }
     atomic_fetch_sub_explicit(&p->running, 1, memory_order_seq_cst);
     plugin_left(p);
     return false;
 }
 
-bool plugin_enter(struct plugin *p)
+bool plugin_enter(struct plugin *p, struct call_mark *m)
 {
-    return enter(p, false);
+    return enter(p, m, false);
 }
 
-bool plugin_enter_ready(struct plugin *p)
+bool plugin_enter_ready(struct plugin *p, struct call_mark *m)
 {
-    return enter(p, true);
+    return enter(p, m, true);
 }
 
-void plugin_leave(struct plugin *p)
+void plugin_leave(struct plugin *p, const struct call_mark *m)
 {
+    if (m)
+        call_end(m);
     atomic_fetch_sub_explicit(&p->running, 1, memory_order_seq_cst);
     plugin_left(p);
 }
@@ -78,25 +85,27 @@ void plugin_leave(struct plugin *p)
 static int guarded_scan(void *self, struct probing_rows *out)
 {
     struct plugin_part *part = self;
-    if (!plugin_enter(part->plugin))
+    struct call_mark mark = {.function = "scan", .name = part->name, .object = out};
+    if (!plugin_enter(part->plugin, &mark))
         return err_set(-ESHUTDOWN,
                        "%s is computed by plugin %s, which does not run: plugin load %s",
                        part->name, part->plugin->name, part->plugin->name);
     err_clear();
     int rc = part->scan(part->plugin->self, out);
-    plugin_leave(part->plugin);
+    plugin_leave(part->plugin, &mark);
     return rc;
 }
 
 static void guarded_handle(void *arg, const char *topic, const void *payload, uint32_t size)
 {
     struct plugin_part *part = arg;
-    if (!plugin_enter(part->plugin))
+    struct call_mark mark = {.function = "handler", .name = part->name};
+    if (!plugin_enter(part->plugin, &mark))
         return;
     plugin_handler_begin(part->plugin);
     part->handle(part->plugin->self, topic, payload, size);
     plugin_handler_end(part->plugin);
-    plugin_leave(part->plugin);
+    plugin_leave(part->plugin, &mark);
 }
 
 /* ---- what the plugin calls ---- */
@@ -308,13 +317,14 @@ static int plugin_api_every(const struct probing_host *f, uint64_t period_ns,
 static int ask_why(struct plugin *p, const char *name, char *text, size_t size)
 {
     const struct probing_empty_1 *part = NULL;
+    struct call_mark mark = {.function = "extension", .name = PROBING_EMPTY_1};
     int rc = -ENOENT;
-    if (!p->api.extension || !plugin_enter(p))
+    if (!p->api.extension || !plugin_enter(p, &mark))
         return rc;
     part = p->api.extension(p->self, PROBING_EMPTY_1);
     if (part && part->size >= sizeof(*part) && part->why)
         rc = part->why(p->self, name, text, (uint32_t)size);
-    plugin_leave(p);
+    plugin_leave(p, &mark);
     text[size - 1] = '\0';
     return rc;
 }
@@ -347,8 +357,9 @@ int host_why_empty(void *host, const struct table *t, char *text, size_t size)
 static int costs_of(struct plugin *p, int (*fn)(void *, const struct probing_cost *), void *arg)
 {
     const struct probing_cost_1 *part = NULL;
+    struct call_mark mark = {.function = "extension", .name = PROBING_COST_1};
     int rc = 0;
-    if (!p->api.extension || !plugin_enter_ready(p))
+    if (!p->api.extension || !plugin_enter_ready(p, &mark))
         return 0;
     part = p->api.extension(p->self, PROBING_COST_1);
     bool fits = part && part->size >= sizeof(*part) && part->cost;
@@ -358,7 +369,7 @@ static int costs_of(struct plugin *p, int (*fn)(void *, const struct probing_cos
             break;
         rc = fn(arg, &c);
     }
-    plugin_leave(p);
+    plugin_leave(p, &mark);
     return rc;
 }
 
@@ -393,12 +404,13 @@ static const void *find_part(struct host *h, struct plugin *self, const char *id
     uint32_t n = atomic_load_explicit(&h->n_plugins, memory_order_acquire);
     for (uint32_t i = 0; i < n && !part; i++) {
         struct plugin *p = atomic_load_explicit(&h->plugins[i], memory_order_acquire);
-        if (p == self || !p->api.extension || !plugin_enter_ready(p))
+        struct call_mark mark = {.function = "extension", .name = id};
+        if (p == self || !p->api.extension || !plugin_enter_ready(p, &mark))
             continue;
         part = p->api.extension(p->self, id);
         if (part && self) /* while `self` runs, `p` may not be stopped */
             atomic_fetch_or_explicit(&p->users, UINT64_C(1) << self->index, memory_order_release);
-        plugin_leave(p);
+        plugin_leave(p, &mark);
     }
     return part;
 }

@@ -185,6 +185,9 @@ int host_plugin_stop(struct host *h,
                      const char *name); /* stop + destroy; -ENOENT, -EBUSY [worker] */
 /* What is not as it should be with a plugin, one line; "": nothing.                     [worker] */
 void host_plugin_note(struct host *h, const char *name, struct buf *ret);
+/* Name of the plugin whose file is mapped with this difference between addresses and its own
+ * (l_addr of its link map); lives as long as the host.  NULL: none.  No lock.           [any] */
+const char *host_plugin_at(struct host *h, uint64_t bias);
 /* How long a plugin's function may take, from now on (call_ns of host_options).         [any] */
 void host_call_limit(struct host *h, uint64_t call_ns);
 /* A plugin whose event handler does not come back is given up, like one whose start does not; an

@@ -9,6 +9,7 @@
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <link.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -254,6 +255,19 @@ bool image_inside(const void *handle)
         inside = inside || (known_files[i].handle == handle && known_files[i].inside);
     (void)pthread_mutex_unlock(&known_lock);
     return inside;
+}
+
+/* glibc's handle of a file is its link map, which stays: files are never unmapped. */
+const char *host_plugin_at(struct host *h, uint64_t bias)
+{
+    uint32_t n = atomic_load_explicit(&h->n_plugins, memory_order_acquire);
+    for (uint32_t i = 0; i < n; i++) {
+        const struct plugin *p = atomic_load_explicit(&h->plugins[i], memory_order_acquire);
+        const struct link_map *map = __atomic_load_n(&p->handle, __ATOMIC_ACQUIRE);
+        if (map && map->l_addr == bias)
+            return p->name;
+    }
+    return NULL;
 }
 
 /* The files stay known: they are mapped here too. */

@@ -42,12 +42,12 @@ bool plugin_call_end(struct plugin *p)
  * (host_free() leaves it to us); tables went with it. */
 int plugin_undo(struct plugin *p, bool started, bool made)
 {
-    if (started && p->api.stop)
-        (void)p->api.stop(p->self);
+    if (started)
+        (void)plugin_call_stop(p);
     if (!host_is_off(p->host))
         plugin_api_stop(p);
     if (made)
-        p->api.destroy(p->self);
+        plugin_call_destroy(p);
     plugin_state_set(p, PLUGIN_FAILED); /* it may have come as far as PLUGIN_READY */
     p->self = NULL;
     image_inside_set(p->handle, false);

@@ -236,10 +236,10 @@ int settings_add_plugin(struct host *h, struct plugin *p)
 static int configure_one(struct plugin *p, const struct setting *s, const char *value, char *plain)
 {
     int rc = check(s->owner, s->name, s->type, s->unit, s->min, s->max, value, plain);
-    if (rc < 0 || !p->api.configure)
+    if (rc < 0)
         return rc;
     err_clear();
-    rc = p->api.configure(p->self, s->name, plain);
+    rc = plugin_call_configure(p, s->name, plain);
     if (rc < 0)
         return err_set(rc, "%s=%.200s: %s", s->name, value,
                        err_text()[0] ? err_text() : strerror(-rc));
@@ -508,9 +508,9 @@ static int tell(struct host *h, struct setting *s, const char *value, char *plai
                            "the environment, or inject -D)",
                        s->owner, s->name, s->owner, s->owner);
     err_clear();
-    if (p && runs && p->api.configure && plugin_enter(p)) {
-        rc = p->api.configure(p->self, s->name, plain);
-        plugin_leave(p);
+    if (p && runs && plugin_enter(p, /* m= */ NULL)) {
+        rc = plugin_call_configure(p, s->name, plain);
+        plugin_leave(p, NULL);
     } else if (!p && s->set) {
         rc = s->set(s->self, s->name, plain);
     }

@@ -122,11 +122,17 @@ static const void *crash_asks(void *arg, const char *id)
     return host_extension(arg, id);
 }
 
+static const char *crash_plugin(void *arg, uint64_t bias)
+{
+    return host_plugin_at(arg, bias);
+}
+
 static int start_crash(struct core *c)
 {
     struct crash_options o = {.directory = c->place.directory,
                               .log = crash_says,
                               .extension = crash_asks,
+                              .plugin_at = crash_plugin,
                               .arg = c->host};
     int rc = crash_new(&o, &c->crash);
     if (rc == 0)
