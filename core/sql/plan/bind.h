@@ -92,6 +92,8 @@ int sql_unify_marks(struct query *q, const struct node *n, struct expr **e, uint
 int sql_unite_marks(struct query *q, uint32_t pos, struct expr *pair[2], uint8_t *ret);
 /* Arguments of to_json() and json_build_*() made JSON.  1: that was all, and *ret is it. */
 int sql_bind_json(struct query *q, const struct node *n, struct expr **args, struct expr **ret);
+/* array_agg(), json_agg(), json_object_agg(): what the list is put together of.  1: it was that. */
+int sql_bind_list(struct query *q, const struct node *n, struct expr **args, struct agg_spec *a);
 /* What does here what others call so; NULL: nothing known.  func_synonyms.c */
 /* bind_zone.c: x at time zone 'Europe/Berlin', timezone(zone, x).  1: it was that. */
 int sql_bind_zone(struct query *q, const struct node *n, struct expr **args, struct expr **ret);

@@ -348,54 +348,7 @@ static int bind_order(struct query *q, struct scope *s, const struct node *n, st
     return rc;
 }
 
-/* array_agg(x): {a,"b c",NULL} */
-static int bind_array_list(struct query *q, const struct node *n, struct agg_spec *a)
-{
-    int rc = 0;
-    if (a->arg->mark == MARK_ARRAY)
-        return sql_error(q->text, q->size, n->pos, -EINVAL, "there are no arrays of arrays");
-    if (a->arg->type == SQL_BOOL)
-        rc = sql_call_named(q, n, "bool letter", a->arg, NULL, &a->arg);
-    else
-        rc = sql_cast_to(q, &a->arg, SQL_TEXT, false);
-    a->separator = (struct text){",", 1};
-    a->open = "{";
-    a->close = "}";
-    return rc < 0 ? rc : sql_call_named(q, n, "array element", a->arg, NULL, &a->arg);
-}
-
-/* json_object_agg(k, v): what the braces of {"k" : v} hold, of all of them. */
-static int bind_json_members(struct query *q, const struct node *n, struct expr **args,
-                             struct agg_spec *a)
-{
-    struct node one = *n;
-    one.text = "json_build_object";
-    int rc = sql_bind_json(q, &one, args, &a->arg);
-    rc = rc < 0 ? rc : sql_call_named(q, n, one.text, args[0], args[1], &a->arg);
-    a->separator = (struct text){", ", 2};
-    a->open = "{ ";
-    a->close = " }";
-    a->members = true;
-    return rc;
-}
-
-/* json_agg(x): texts of JSON in brackets; NULL is one of them. */
-static int bind_json_list(struct query *q, const struct node *n, struct agg_spec *a)
-{
-    struct expr *e = sql_new_expr(q, EXPR_COALESCE, SQL_TEXT, n->pos, 2);
-    struct sql_value null = {.type = SQL_TEXT, .text = {"null", 4}};
-    int rc = sql_make_json(q, n, &a->arg);
-    if (rc < 0 || !e || !(e->args[1] = sql_const(q, null, n->pos)))
-        return rc < 0 ? rc : -ENOMEM;
-    e->args[0] = a->arg;
-    a->arg = e;
-    a->separator = (struct text){", ", 2};
-    a->open = "[";
-    a->close = "]";
-    return 0;
-}
-
-/* A list has NULLs in it, which `ignore nulls` leaves out; other aggregates leave them out anyway. */
+/* Lists have NULLs, which `ignore nulls` leaves out; other aggregates do so anyway. */
 static int ignore_nulls(struct query *q, const struct node *n, struct agg_spec *a)
 {
     if (a->kind->op != AGG_STRING)
@@ -457,12 +410,9 @@ static int bind_args(struct query *q, struct scope *s, const struct node *n, str
         rc = ignore_nulls(q, n, a);
     if (rc < 0)
         return rc;
-    if (strstr(a->kind->name, "_object_agg"))
-        return bind_json_members(q, n, args, a);
-    if (sql_gives_json(a->kind->name))
-        return bind_json_list(q, n, a);
-    if (strcmp(a->kind->name, "array_agg") == 0)
-        return bind_array_list(q, n, a);
+    rc = sql_bind_list(q, n, args, a);
+    if (rc != 0)
+        return rc < 0 ? rc : 0;
     if (a->kind->op == AGG_STRING) {
         a->separator = (struct text){",", 1};
         if (args[1] && (args[1]->kind != EXPR_CONST || args[1]->type != SQL_TEXT))

@@ -9,6 +9,7 @@
 #include <errno.h>
 #include <string.h>
 
+#include "core/sql/exec/agg.h"
 #include "core/sql/plan/bind.h"
 
 bool sql_gives_json(const char *function)
@@ -178,4 +179,65 @@ int sql_bind_json(struct query *q, const struct node *n, struct expr **args, str
     if (one)
         *ret = args[0];
     return rc < 0 ? rc : one;
+}
+
+/* ---- lists ---- */
+
+/* array_agg(x): {a,"b c",NULL} */
+static int bind_array_list(struct query *q, const struct node *n, struct agg_spec *a)
+{
+    int rc = 0;
+    if (a->arg->mark == MARK_ARRAY)
+        return sql_error(q->text, q->size, n->pos, -EINVAL, "there are no arrays of arrays");
+    if (a->arg->type == SQL_BOOL)
+        rc = sql_call_named(q, n, "bool letter", a->arg, NULL, &a->arg);
+    else
+        rc = sql_cast_to(q, &a->arg, SQL_TEXT, false);
+    a->separator = (struct text){",", 1};
+    a->open = "{";
+    a->close = "}";
+    return rc < 0 ? rc : sql_call_named(q, n, "array element", a->arg, NULL, &a->arg);
+}
+
+/* json_object_agg(k, v): what the braces of {"k" : v} hold, of all of them. */
+static int bind_json_members(struct query *q, const struct node *n, struct expr **args,
+                             struct agg_spec *a)
+{
+    struct node one = *n;
+    one.text = "json_build_object";
+    int rc = sql_bind_json(q, &one, args, &a->arg);
+    rc = rc < 0 ? rc : sql_call_named(q, n, one.text, args[0], args[1], &a->arg);
+    a->separator = (struct text){", ", 2};
+    a->open = "{ ";
+    a->close = " }";
+    a->members = true;
+    return rc;
+}
+
+/* json_agg(x): texts of JSON in brackets; NULL is one of them. */
+static int bind_json_list(struct query *q, const struct node *n, struct agg_spec *a)
+{
+    struct expr *e = sql_new_expr(q, EXPR_COALESCE, SQL_TEXT, n->pos, 2);
+    struct sql_value null = {.type = SQL_TEXT, .text = {"null", 4}};
+    int rc = sql_make_json(q, n, &a->arg);
+    if (rc < 0 || !e || !(e->args[1] = sql_const(q, null, n->pos)))
+        return rc < 0 ? rc : -ENOMEM;
+    e->args[0] = a->arg;
+    a->arg = e;
+    a->separator = (struct text){", ", 2};
+    a->open = "[";
+    a->close = "]";
+    return 0;
+}
+
+int sql_bind_list(struct query *q, const struct node *n, struct expr **args, struct agg_spec *a)
+{
+    bool members = strstr(a->kind->name, "_object_agg") != NULL;
+    bool array = strcmp(a->kind->name, "array_agg") == 0;
+    if (!members && !array && !sql_gives_json(a->kind->name))
+        return 0;
+    int rc = members ? bind_json_members(q, n, args, a)
+             : array ? bind_array_list(q, n, a)
+                     : bind_json_list(q, n, a);
+    return rc < 0 ? rc : 1;
 }
