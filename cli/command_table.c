@@ -209,16 +209,16 @@ static const struct cli_command own_commands[] = {
      .doc = "stacks, pdb in the main thread, or debugpy for VS Code",
      .text = "--pause stops the main thread when it next runs Python code and shows the prompt of "
              "pdb; the program continues with `c`, with Ctrl-D, or when this command ends for any "
-             "reason. With --address, pdb listens there instead and asks for a token. --dap makes "
-             "debugpy listen in the process, for editors; debugpy asks for no password, so only "
-             "this machine can connect unless --open is given.",
+             "reason. With --address, pdb listens there instead and asks for a token. --dap lets "
+             "an editor attach through debugpy: the process's user and root, from this machine. "
+             "With --open, others can connect with the token that it prints.",
      .needs_target = true,
      .run = command_debug,
      .options = {{"--dump", "-d", NULL, "print the stacks of all threads, as `backtrace` does"},
                  {"--pause", "-p", NULL, "start pdb in the main thread"},
                  {"--dap", NULL, NULL, "make debugpy listen, on 127.0.0.1:5678 by default"},
                  {"--address", "-a", "ADDR", "address to listen on: 127.0.0.1:9922"},
-                 {"--open", NULL, NULL, "with --dap: allow other machines to connect"},
+                 {"--open", NULL, NULL, "with --dap: let others connect, with a token"},
                  {"--debugpy", NULL, "DIR",
                   "directory that contains debugpy, if the process has none"}},
      .examples = {"-t 4242 debug --dump", "-t 4242 debug --pause",

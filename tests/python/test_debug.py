@@ -8,10 +8,11 @@ import signal
 import socket
 import subprocess
 import tempfile
+from pathlib import Path
 
 import pytest
 from pythons import PYTHONS, minor_of
-from world import BUILD, CLI, said, wait_for
+from world import BUILD, CLI, DEBIAN_PYTHON, said, wait_for
 
 pytestmark = pytest.mark.some_pythons
 
@@ -225,9 +226,14 @@ class Dap:
         self.socket.close()
 
 
+def debugpy_folder_of_its_own(python):
+    return subprocess.run([python, "-c", "import debugpy"],
+                          stderr=subprocess.DEVNULL).returncode == 0
+
+
 def debugpy_folder(python):
     """Where debugpy is for this Python: None for its own; else once brought into build/."""
-    if subprocess.run([python, "-c", "import debugpy"], stderr=subprocess.DEVNULL).returncode == 0:
+    if debugpy_folder_of_its_own(python):
         return None
     folder = BUILD.parent / "debugpy" / ("3.%d" % minor_of(python))
     if not folder.exists():
@@ -310,7 +316,7 @@ def goes_on_after_dap(target):
 def test_dap_is_refused_with_reasons(world):
     target = world.start(list(PYTHONS.values())[0], LOOP).inject()
     done = target.probing("debug", "--dap", "--address", "0.0.0.0:5678")
-    assert done.returncode != 0 and "run any code" in done.stderr and "ssh -L" in done.stderr
+    assert done.returncode != 0 and "need a token" in done.stderr and "ssh -L" in done.stderr
     done = target.probing("debug", "--dap", "--address", "here")
     assert done.returncode != 0 and "HOST:PORT" in done.stderr
     done = target.probing("debug", "--dap", "--debugpy", str(world.tmp))
@@ -327,16 +333,168 @@ def test_an_old_debugpy_is_refused(world, python):
     """It says that a breakpoint is verified and never stops there."""
     folder = world.tmp / "old" / "debugpy" / "server"
     folder.mkdir(parents=True)
-    (folder.parent / "__init__.py").write_text("__version__ = '1.5.1'\ndef listen(a): return a\n"
-                                               "def configure(**k): pass\n")
+    (folder.parent / "__init__.py").write_text("__version__ = '1.5.1'\n")
     (folder / "__init__.py").write_text("")
     (folder / "api.py").write_text("")
     target = world.start(python, LOOP).inject()
-    done = target.probing("debug", "--dap", "--debugpy", str(folder.parents[1]))
-    if minor_of(python) < 11 or "1.5.1" not in done.stdout + done.stderr:
-        assert " listens on " in done.stdout  # or this Python's own was found first
+    done = target.probing("debug", "--dap", "--address", "127.0.0.1:0", "--debugpy",
+                          str(folder.parents[1]))
+    if debugpy_folder_of_its_own(python):
+        assert " listens on " in done.stdout, done  # which was found first
     else:
-        assert done.returncode != 0 and "or newer" in done.stderr, done
+        assert done.returncode != 0, done
+        assert ("or newer" in done.stderr) == (minor_of(python) >= 11), done
+
+
+# ---- who may attach ----
+
+# As another user: says what it was answered, or that the connection has ended.
+STRANGER = r"""
+import json, os, socket, sys
+port, uid, token, early = int(sys.argv[1]), int(sys.argv[2]), sys.argv[3], sys.argv[4]
+os.setgroups([])
+os.setgid(uid)
+os.setuid(uid)
+s = socket.create_connection(("127.0.0.1", port), 60)
+f = s.makefile("rb")
+def message(seq, command, **arguments):
+    body = json.dumps({"seq": seq, "type": "request", "command": command,
+                       "arguments": arguments}).encode()
+    return b"Content-Length: %d\r\n\r\n%s" % (len(body), body)
+def receive():
+    size = 0
+    for line in iter(f.readline, b"\r\n"):
+        if not line:
+            sys.exit()
+        if line.lower().startswith(b"content-length"):
+            size = int(line.split(b":")[1])
+    return json.loads(f.read(size))
+EVALUATE = "__import__('builtins').debugged_by.append(%d)" % uid
+first = message(1, "initialize", adapterID="x")
+attach = message(2, "attach", justMyCode=False, **({"token": token} if token else {}))
+rest = message(3, "configurationDone"), message(4, "evaluate", expression=EVALUATE, context="repl")
+try:
+    if early == "all":  # and away: what nobody holds any more is shown as root's
+        s.sendall(first + attach + b"".join(rest))
+        sys.exit()
+    s.sendall(first)
+    while True:
+        m = receive()
+        print(json.dumps(m), flush=True)
+        if m.get("request_seq") == 1 and m["success"]:
+            s.sendall(attach)
+        if m.get("event") == "initialized":
+            s.sendall(b"".join(rest))
+        if m.get("request_seq") == 4:
+            break
+except OSError as error:
+    print(error)
+"""
+
+
+def stranger(port, uid, token="", early=""):
+    done = subprocess.run([DEBIAN_PYTHON, "-c", STRANGER, str(port), str(uid), token, early],
+                          stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=100, cwd="/",
+                          universal_newlines=True)
+    assert "Traceback" not in done.stderr, done.stderr
+    return done.stdout
+
+
+def debugged(world, *words):
+    """A target at whose debugger one may attach, its port, and what was printed."""
+    python = DEBIAN_PYTHON
+    target = world.start(python, "import builtins\nbuiltins.debugged_by = []\n" + LOOP).inject()
+    folder = debugpy_folder(python)
+    done = target.probing("debug", "--dap", *words, *(["--debugpy", folder] if folder else []),
+                          timeout=100)
+    assert done.returncode == 0, done
+    return target, int(re.search(r"listens on [\d.]+:(\d+)", done.stdout).group(1)), done.stdout
+
+
+def debugged_by(target):
+    return target.eval("__import__('builtins').debugged_by").stdout.strip()
+
+
+def listening(pid):
+    """The ports at which a process listens."""
+    numbers = set()
+    for fd in Path("/proc/%d/fd" % pid).iterdir():
+        try:
+            numbers.update(re.findall(r"socket:\[(\d+)\]", os.readlink(str(fd))))
+        except FileNotFoundError:  # closed meanwhile
+            pass
+    found = []
+    for table in "tcp", "tcp6":
+        with open("/proc/net/" + table) as lines:
+            found += [int(line.split()[1].rpartition(":")[2], 16) for line in lines
+                      if line.split()[3] == "0A" and line.split()[9] in numbers]
+    return found
+
+
+def adapters(target):
+    """Processes of debugpy's that this target has started."""
+    found = []
+    for process in Path("/proc").glob("[0-9]*"):
+        try:
+            if b"debugpy" in (process / "cmdline").read_bytes() and \
+                    str(target.world.tmp).encode() in (process / "environ").read_bytes():
+                found.append(int(process.name))
+        except OSError:  # of others, or it has ended
+            pass
+    return [pid for pid in found if pid != target.pid]
+
+
+needs_root = pytest.mark.skipif(os.getuid() != 0, reason="only root can be another user, too")
+
+
+@needs_root
+def test_no_other_user_may_attach(world):
+    target, port, _ = debugged(world, "--address", "127.0.0.1:0")
+    answer = json.loads(stranger(port, 65534))
+    assert not answer["success"] and "only uid 0 may debug this process" in answer["message"]
+    assert "of uid 65534" in answer["message"]
+    for _ in range(20):
+        stranger(port, 65534, early="all")
+    assert '"command": "evaluate"' in stranger(port, 0)  # behind all that came before
+    assert debugged_by(target) == "[0]"
+    goes_on_after_dap(target)
+
+
+def test_nothing_else_of_debugpy_is_open(world):
+    """Its adapter had a port for the program, and the token of that in its words."""
+    target, port, _ = debugged(world, "--address", "127.0.0.1:0")
+    [adapter] = adapters(target)
+    assert listening(adapter) == [port] and listening(target.pid) == []
+    attach(target, ("127.0.0.1", port))
+    assert listening(adapter) == [port] and listening(target.pid) == []
+    target.kill()
+    wait_for(lambda: not adapters(target), "the adapter to end with the program")
+
+
+def test_a_browser_is_no_editor(world):
+    """A page may have its reader's browser post to each port of the machine."""
+    target, port, _ = debugged(world, "--address", "127.0.0.1:0")
+    body = json.dumps({"seq": 1, "type": "request", "command": "initialize", "arguments": {}})
+    with socket.create_connection(("127.0.0.1", port), 60) as browser:
+        browser.sendall(("POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n%s"
+                         % (len(body), body)).encode())
+        answer = browser.makefile("rb").read()
+    assert b"speaks DAP only" in answer and b"supports" not in answer, answer
+    attach(target, ("127.0.0.1", port))
+
+
+@needs_root
+def test_who_cannot_be_told_needs_the_token(world):
+    target, port, said = debugged(world, "--address", "0.0.0.0:0", "--open")
+    token = re.search('"token": "([0-9a-f]{32})"', said).group(1)
+    for wrong in "", "0" * 32:
+        answers = stranger(port, 65534, wrong)
+        assert "needs the token" in answers.splitlines()[-1], answers
+    stranger(port, 65534, early="all")
+    assert debugged_by(target) == "[]"
+    assert '"command": "evaluate"' in stranger(port, 65534, token)
+    assert debugged_by(target) == "[65534]"
+    assert token in target.probing("debug", "--dap").stdout
 
 
 def test_pdb_waits_until_an_editor_has_gone(world):

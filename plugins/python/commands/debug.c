@@ -15,6 +15,7 @@
 
 #include "exec/bindings.h"
 #include "internal.h"
+#include "lib/proc/identity.h"
 
 #define OUTPUT_MAX (1u << 20)         /* bytes between two prompts */
 #define LOOK_NS UINT64_C(100000000)   /* how often a worker asks for cancelled() */
@@ -156,6 +157,21 @@ static PyObject *debug_end(PyObject *self, PyObject *number)
     return natives_none();
 }
 
+/* debug_user(): the user who may trace this process, or None: root alone may. */
+static PyObject *debug_user(PyObject *self, PyObject *unused)
+{
+    struct proc_identity id;
+    (void)self;
+    (void)unused;
+    identity_own(&id);
+    const struct identity_peer peer = {.uid = id.uid[IDENTITY_EFFECTIVE],
+                                       .gid = id.gid[IDENTITY_EFFECTIVE],
+                                       .permitted = id.permitted};
+    return identity_may_ask(&peer, &id) == IDENTITY_MAY_ASK
+               ? natives_py.PyLong_FromUnsignedLongLong(peer.uid)
+               : natives_none();
+}
+
 /* On the interpreter's main thread, between two of its instructions. */
 static int arrive(void *arg)
 {
@@ -193,10 +209,15 @@ static PyObject *debug_begin(PyObject *self, PyObject *come)
 }
 
 struct cpython_method debug_natives[] = {
-    {"debug_begin", debug_begin, METH_O, NULL},    {"debug_read", debug_read, METH_O, NULL},
-    {"debug_write", debug_write, METH_O, NULL},    {"debug_gone", debug_gone, METH_O, NULL},
-    {"debug_stop", debug_stop, METH_NOARGS, NULL}, {"debug_end", debug_end, METH_O, NULL},
-    {"debug_life", debug_life, METH_NOARGS, NULL}, {NULL, NULL, 0, NULL},
+    {"debug_begin", debug_begin, METH_O, NULL},
+    {"debug_read", debug_read, METH_O, NULL},
+    {"debug_write", debug_write, METH_O, NULL},
+    {"debug_gone", debug_gone, METH_O, NULL},
+    {"debug_stop", debug_stop, METH_NOARGS, NULL},
+    {"debug_end", debug_end, METH_O, NULL},
+    {"debug_life", debug_life, METH_NOARGS, NULL},
+    {"debug_user", debug_user, METH_NOARGS, NULL},
+    {NULL, NULL, 0, NULL},
 };
 
 /* ---- the client's side ---- */
@@ -407,7 +428,7 @@ const struct probing_command debug_command = {
     .usage = "--dump | --pause | --input [LINE] | --dap [--address HOST:PORT] [--open] "
              "[--debugpy DIR]",
     .doc = "--dump: stacks; --pause: pdb in the main thread, --input: a line for it; --dap: "
-           "debugpy listens for an editor",
+           "an editor may attach through debugpy",
     .run = debug_run,
 };
 

@@ -8,8 +8,8 @@ function and the breakpoints, and the program goes on.
 import sys
 
 safe = tool("safe")
-OPEN_WARNING = ("debugpy asks nobody who they are: whoever reaches %s can run any code in this "
-                "process; go through `ssh -L %d:127.0.0.1:%d HOST`, or add --open")
+FAR_WARNING = ("other machines can reach %s, and what they send is not encrypted; go through "
+               "`ssh -L %d:127.0.0.1:%d HOST`, or add --open, with which they need a token")
 BRING = ("debugpy is not in this Python (%s); bring it: `%s -m pip install debugpy`, or Debian's "
          "python3-debugpy for Debian's Python; or name a directory that has it: --debugpy DIR "
          "(VS Code's: ~/.vscode/extensions/ms-python.debugpy-*/bundled/libs)")
@@ -152,12 +152,16 @@ def parse(words):
     return o
 
 
-def is_local(host):
+def resolve(o):
+    """The family and address to listen on, and whether only this machine can reach it."""
     import ipaddress
+    import socket
     try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"
+        family, _, _, _, address = socket.getaddrinfo(o["host"], o["port"],
+                                                      type=socket.SOCK_STREAM)[0]
+    except OSError as error:
+        raise Refused("cannot listen on %s: %s" % (o["address"], error.strerror or error))
+    return family, address, ipaddress.ip_address(address[0].partition("%")[0]).is_loopback
 
 
 def bring_debugpy(folder):
@@ -196,21 +200,88 @@ def needed(debugpy):
     return ".".join(map(str, least)) if version < least else None
 
 
-def listen(debugpy, host, port):
+def open_listener(family, address):
+    import socket
+    listener = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind(address)
+        listener.listen(16)
+    except OSError as error:
+        listener.close()
+        raise Refused("cannot listen on %s:%d: %s" % (address[:2] + (error.strerror,)))
+    return listener
+
+
+def start_adapter(debugpy, listener, token):
+    """Our end of the connection to it: see debug_adapter.py."""
+    import json
+    import os
+    import socket
+    import subprocess
+    ours, theirs = socket.socketpair()
+    own = native["debug_user"]()
+    o = {"folder": os.path.dirname(os.path.dirname(os.path.abspath(debugpy.__file__))),
+         "listener": listener.fileno(), "program": theirs.fileno(), "token": token,
+         "users": sorted({0} if own is None else {0, own})}
+    try:
+        adapter = subprocess.Popen(
+            [sys.executable or "python3", "-c", native["source"]("debug_adapter")],
+            stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
+            pass_fds=(o["listener"], o["program"]), start_new_session=True)
+        why = adapter.communicate(json.dumps(o).encode(), 20)[1].decode("utf-8", "replace")
+    except (OSError, subprocess.SubprocessError) as error:
+        ours.close()
+        raise Refused("the adapter cannot be started: %s" % error)
+    finally:
+        theirs.close()
+    if adapter.returncode != 0:
+        ours.close()
+        raise Refused("the adapter ended: %s" % (why.strip().splitlines() or ["no word"])[-1])
+    return ours
+
+
+def connect(debugpy, adapter):
+    """What debugpy.listen() does once its adapter runs, but pydevd speaks to the adapter through
+    this socket, in place of a port that is open to all."""
+    import os
+    import pydevd
+    before, taken = pydevd.start_client, []
+    pydevd.start_client = lambda *_: taken.append(adapter) or adapter
+    try:
+        pydevd.settrace(host="127.0.0.1", port=0, suspend=False, wait_for_ready_to_run=False,
+                        block_until_connected=True, notify_stdin=False,
+                        patch_multiprocessing=False,  # it changes how a process starts others
+                        dont_trace_start_patterns=(os.path.dirname(debugpy.__file__),),
+                        dont_trace_end_patterns=("debugpy_launcher.py",))
+    finally:
+        pydevd.start_client = before
+    if not taken:
+        raise Refused("a debugger of the program's own is in this process already")
+
+
+def listen(debugpy, family, address, token):
     """Where it listens.  In a thread of Python's own: pydevd looks at the one that calls."""
     import threading
     result = {}
 
     def run():
+        adapter = None
         try:
-            debugpy.configure(subProcess=False)  # it would change how this process starts others
-            result["at"] = debugpy.listen((host, port))
+            with open_listener(family, address) as listener:
+                adapter = start_adapter(debugpy, listener, token)
+                connect(debugpy, adapter)
+                result["at"] = listener.getsockname()[:2]
         except BaseException as error:
             result["error"] = error
+            if adapter is not None:
+                adapter.close()
 
     thread = threading.Thread(target=run, name="debugpy listens", daemon=True)
     thread.start()
     thread.join(25)
+    if isinstance(result.get("error"), Refused):
+        raise result["error"]
     if "error" in result:
         raise Refused("debugpy: %s" % result["error"])
     if "at" not in result:
@@ -219,26 +290,30 @@ def listen(debugpy, host, port):
 
 
 def dap(words, out):
+    import binascii
+    import os
     o = parse(words)
-    if not is_local(o["host"]) and not o["open"]:
-        raise Refused(OPEN_WARNING % (o["address"], o["port"], o["port"]))
+    family, address, local = resolve(o)
+    if not local and not o["open"]:
+        raise Refused(FAR_WARNING % (o["address"], o["port"], o["port"]))
     debugpy = bring_debugpy(o["debugpy"])
     newer = needed(debugpy)
     if newer is not None:
         raise Refused("debugpy %s stops at no breakpoint of CPython %d.%d: that takes %s or newer"
                       % ((debugpy.__version__,) + sys.version_info[:2] + (newer,)))
-    at = dap.at
-    if at is None:
-        at = dap.at = listen(debugpy, o["host"], o["port"])
-        words = "debugpy %s listens on %s:%d" % (debugpy.__version__, at[0], at[1])
-    else:
-        words = "debugpy %s has been listening since before, on %s:%d" % (
-            debugpy.__version__, at[0], at[1])
-    out.write(words + "; attach, in VS Code's launch.json:\n"
+    before = dap.at is not None
+    if not before:
+        token = None if local else binascii.hexlify(os.urandom(16)).decode()
+        dap.at = listen(debugpy, family, address, token) + (token,)
+    host, port, token = dap.at
+    out.write("debugpy %s %s %s:%d; attach, in VS Code's launch.json:\n"
               '  {"type": "debugpy", "request": "attach", "name": "probing",\n'
-              '   "connect": {"host": "%s", "port": %d}, "justMyCode": false}\n'
+              '   "connect": {"host": "%s", "port": %d}, "justMyCode": false%s}\n'
               "Disconnect lets the program go on; debugpy's threads and its adapter process stay "
-              "until the program ends.\n" % at)
+              "until the program ends.\n"
+              % (debugpy.__version__,
+                 "has been listening since before, on" if before else "listens on", host, port,
+                 host, port, ',\n   "token": "%s"' % token if token else ""))
     return 0
 
 

@@ -109,9 +109,10 @@ static PyObject *source(PyObject *self, PyObject *name)
     static const struct {
         const char *name;
         const unsigned char *text;
-    } modules[] = {{"debug", pack_debug_py}, {"safe", pack_safe_py},   {"tables", pack_tables_py},
-                   {"tasks", pack_tasks_py}, {"trace", pack_trace_py}, {"values", pack_values_py},
-                   {"watch", pack_watch_py}};
+    } modules[] = {{"debug", pack_debug_py},   {"debug_adapter", pack_debug_adapter_py},
+                   {"safe", pack_safe_py},     {"tables", pack_tables_py},
+                   {"tasks", pack_tasks_py},   {"trace", pack_trace_py},
+                   {"values", pack_values_py}, {"watch", pack_watch_py}};
     (void)self;
     for (size_t i = 0; i < sizeof(modules) / sizeof(modules[0]); i++)
         if (natives_py.PyUnicode_CompareWithASCIIString(name, modules[i].name) == 0)
