@@ -60,8 +60,8 @@ struct expr {
     bool unknown; /* CONST: a column of the query around, which has no value yet */
     struct expr **args;
     uint32_t n_args;
-    struct sql_value value; /* CONST */
-    uint32_t column;        /* COLUMN, AGG: number */
+    struct sql_value value; /* CONST; SUBQUERY: what tells it from others */
+    uint32_t column;        /* COLUMN, AGG: number; SUBQUERY: its kind */
     uint32_t unit;
     union {
         const struct func *func; /* CALL */
@@ -87,6 +87,7 @@ int sql_fold(struct query *q, struct expr *e, struct sql_value *ret);
 /* IN: make the set of constants: n rows of as many values as the expression has arguments. */
 int sql_make_set(struct query *q, struct expr *in, const struct sql_value *values, uint32_t n);
 
+bool sql_same_set(const struct expr *a, const struct expr *b); /* of two IN */
 int sql_run_in(struct run *r, struct step *st, const uint16_t *sel, uint32_t n);
 /* Is the row of probes among the n rows?  NULL when that hangs on a NULL. */
 struct sql_value sql_is_among(const struct sql_value *probe, const struct sql_value *rows,

@@ -42,24 +42,35 @@ struct expr *sql_column_expr(struct query *q, const struct op *op, uint32_t colu
     return e;
 }
 
+static bool same_const(const struct sql_value *a, const struct sql_value *b)
+{
+    if (a->type != b->type)
+        return false;
+    if (sql_is_textual(a->type))
+        return a->text.size == b->text.size &&
+               memcmp(a->text.data, b->text.data, a->text.size) == 0;
+    if (a->type == SQL_BOOL)
+        return a->boolean == b->boolean;
+    return a->type == SQL_NULL || a->integer == b->integer;
+}
+
 bool sql_expr_equal(const struct expr *a, const struct expr *b)
 {
     if (a->kind != b->kind || a->type != b->type || a->n_args != b->n_args || a->func != b->func)
         return false;
-    if ((a->kind == EXPR_COLUMN || a->kind == EXPR_AGG) && a->column != b->column)
+    bool numbered = a->kind == EXPR_COLUMN || a->kind == EXPR_AGG || a->kind == EXPR_SUBQUERY;
+    if (numbered && a->column != b->column)
         return false;
-    if ((a->kind == EXPR_IN && a != b) || (a->kind == EXPR_WINDOW && a->set != b->set))
+    if (a->kind == EXPR_WINDOW && a->set != b->set)
         return false;
-    if (a->kind == EXPR_CONST) {
-        if (a->value.type != b->value.type)
-            return false;
-        if (sql_is_textual(a->value.type))
-            return a->value.text.size == b->value.text.size &&
-                   memcmp(a->value.text.data, b->value.text.data, a->value.text.size) == 0;
-        if (a->value.type == SQL_BOOL)
-            return a->value.boolean == b->value.boolean;
-        return a->value.type == SQL_NULL || a->value.integer == b->value.integer;
-    }
+    if ((a->kind == EXPR_IN || a->kind == EXPR_SUBQUERY) && a->negated != b->negated)
+        return false;
+    if (a->kind == EXPR_IN && !sql_same_set(a, b))
+        return false;
+    if (a->kind == EXPR_CONST)
+        return same_const(&a->value, &b->value);
+    if (a->kind == EXPR_SUBQUERY && !same_const(&a->value, &b->value))
+        return false;
     for (uint32_t i = 0; i < a->n_args; i++)
         if (!sql_expr_equal(a->args[i], b->args[i]))
             return false;

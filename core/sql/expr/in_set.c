@@ -174,6 +174,24 @@ int sql_make_set(struct query *q, struct expr *in, const struct sql_value *value
     return in->set ? make_rows(q, in, values, n) : -ENOMEM;
 }
 
+static bool same_text(struct text a, struct text b)
+{
+    return a.size == b.size && memcmp(a.data, b.data, a.size) == 0;
+}
+
+bool sql_same_set(const struct expr *a, const struct expr *b)
+{
+    const struct in_set *x = a->set, *y = b->set;
+    bool same = a->null_in == b->null_in && x->textual == y->textual && x->n == y->n &&
+                x->n_rows == y->n_rows && x->n_cols == y->n_cols;
+    for (uint32_t i = 0; same && i < x->n; i++)
+        same = x->textual ? same_text(x->texts[i], y->texts[i]) : x->words[i] == y->words[i];
+    for (uint64_t i = 0; same && i < (uint64_t)x->n_rows * x->n_cols; i++)
+        same = x->values[i].type == y->values[i].type &&
+               (x->values[i].type == SQL_NULL || same_value(&x->values[i], &y->values[i]));
+    return same;
+}
+
 static int run_rows(struct run *r, struct step *st, const uint16_t *sel, uint32_t n)
 {
     struct in_set *s = st->expr->set;

@@ -184,7 +184,8 @@ enum set_kind { SET_NONE, SET_UNION, SET_INTERSECT, SET_EXCEPT, SET_VALUES };
 
 struct select {
     uint32_t pos;
-    struct cte *ctes; /* the newest first */
+    uint32_t start, end; /* its text; 0, 0: put together of others */
+    struct cte *ctes;    /* the newest first */
     enum set_kind set;
     bool all;                    /* union all, intersect all, except all */
     struct select *left, *right; /* set operations */

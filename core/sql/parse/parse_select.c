@@ -318,6 +318,7 @@ struct select *sql_parse_select(struct parser *p)
                               "`top` is not supported; write `limit 5` at the end of the select");
     if (!sql_parse_enter(p))
         return NULL;
+    uint32_t start = now(p)->pos;
     struct cte *outer = p->ctes;
     if (take_word(p, "with"))
         parse_ctes(p);
@@ -338,5 +339,7 @@ struct select *sql_parse_select(struct parser *p)
         sql_parse_order(p, &s->order, &s->n_order);
     while (parse_piece(p, s))
         ;
+    s->start = start;
+    s->end = p->tokens[p->at - 1].end;
     return p->error ? NULL : s;
 }

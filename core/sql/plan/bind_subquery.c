@@ -311,6 +311,15 @@ static int look(struct query *q, struct scope *s, const struct node *n, uint64_t
     return rc < 0 ? rc : keep_answer(q, n, c, op);
 }
 
+/* What tells a select from others: its text, or for one that stands in none the select itself. */
+static struct sql_value identity_of(const struct query *q, const struct select *s)
+{
+    if (s->end > s->start)
+        return (struct sql_value){.type = SQL_TEXT,
+                                  .text = {q->text + s->start, s->end - s->start}};
+    return (struct sql_value){.type = SQL_INT, .integer = (int64_t)(uintptr_t)s};
+}
+
 /* The expression of a subquery to be run for each row. */
 static int make(struct query *q, struct scope *s, const struct node *n, const struct outer *o,
                 enum sql_type type, struct expr **probes, uint32_t n_probes, struct expr **ret)
@@ -338,6 +347,8 @@ static int make(struct query *q, struct scope *s, const struct node *n, const st
     if (n_probes)
         memcpy(e->args + o->n, probes, n_probes * sizeof(struct expr *));
     e->negated = n->negated;
+    e->column = sub->kind;
+    e->value = identity_of(q, n->select);
     e->set = sub;
     *ret = e;
     return 0;
