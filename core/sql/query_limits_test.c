@@ -62,6 +62,13 @@ static void *ask_deep(void *arg)
         n += (size_t)snprintf(text + n, sizeof(text) - n, "local_step + ");
     (void)snprintf(text + n, sizeof(text) - n, "1");
     CHECK_STR(ask(text), "1000");
+    n = (size_t)snprintf(text, sizeof(text), "select count(*), sum(a) from (values (1), (2)) t(a)");
+    for (int k = 1; k < 128; k++)
+        n += (size_t)snprintf(text + n, sizeof(text) - n,
+                              " join (values (%d), (1), (2)) t%d(a) using (a)", k + 2, k);
+    CHECK_STR(ask(text), "2,3");
+    (void)snprintf(text + n, sizeof(text) - n, " cross join (values (1)) u");
+    CHECK(strstr(ask(text), "more than 128 tables cannot be joined") != NULL);
     return NULL;
 }
 

@@ -181,10 +181,7 @@ static inline bool starts_table(const struct parser *p)
                                       (next->type == TOKEN_WORD && !sql_parse_is_reserved(next)));
 }
 
-static inline bool starts_select(const struct parser *p)
-{
-    return is_word(p, 0, "select") || is_word(p, 0, "with") || is_word(p, 0, "values") ||
-           is_word(p, 0, "from") || starts_table(p);
-}
+/* Also one whose first part stands in parentheses: (select 1) union select 2. */
+bool starts_select(const struct parser *p);
 
 #endif

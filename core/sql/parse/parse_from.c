@@ -7,6 +7,8 @@
  */
 #include "core/sql/parse/parse.h"
 
+#define TABLES_JOINED_MAX 128 /* each is a level of our stack when rows are asked for */
+
 /* ---- from ---- */
 
 static struct from *new_from(struct parser *p, uint32_t pos)
@@ -221,8 +223,8 @@ struct from *sql_parse_from(struct parser *p)
         struct from *both = new_from(p, now(p)->pos);
         if (!both || !parse_join_word(p, both))
             break;
-        if (++n > 32)
-            return sql_parse_fail(p, now(p)->pos, "more than 32 tables cannot be joined");
+        if (++n == TABLES_JOINED_MAX)
+            return sql_parse_fail(p, now(p)->pos, "more than 128 tables cannot be joined");
         both->kind = FROM_JOIN;
         both->left = f;
         both->right = parse_table(p);

@@ -119,6 +119,45 @@ static struct select *parse_whole_table(struct parser *p, struct select *s)
     return p->error ? NULL : s;
 }
 
+static bool starts_plain_select(const struct parser *p)
+{
+    return is_word(p, 0, "select") || is_word(p, 0, "with") || is_word(p, 0, "values") ||
+           is_word(p, 0, "from") || starts_table(p);
+}
+
+/* Behind the parenthesis that closes the one opened before. */
+static void skip_parenthesis(struct parser *p)
+{
+    for (uint32_t open = 1; open && now(p)->type != TOKEN_END; p->at++)
+        open = is_sign(p, "(") ? open + 1 : is_sign(p, ")") ? open - 1 : open;
+}
+
+static bool goes_on(const struct parser *p)
+{
+    static const char *const words[] = {"union", "intersect", "except", "order",
+                                        "limit", "offset",    "fetch"};
+    bool found = false;
+    for (size_t i = 0; i < sizeof(words) / sizeof(*words) && !found; i++)
+        found = is_word(p, 0, words[i]);
+    return found;
+}
+
+bool starts_select(const struct parser *p)
+{
+    struct parser look = {.tokens = p->tokens, .at = p->at};
+    uint32_t open = 0;
+    for (; is_sign(&look, "("); look.at++)
+        open++;
+    if (!starts_plain_select(&look))
+        return false;
+    for (; open; open--) {
+        skip_parenthesis(&look);
+        if (!goes_on(&look) && !is_sign(&look, ")"))
+            return false; /* ((select 1) + 2), ((select 1 as x) a join b) */
+    }
+    return true;
+}
+
 /* One select or values without what stands behind set operations. */
 static struct select *parse_core(struct parser *p)
 {
