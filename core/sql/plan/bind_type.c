@@ -48,7 +48,7 @@ int sql_fold_call(struct query *q, struct expr **e)
 static bool has_months(const struct expr *text)
 {
     struct interval v = {0, 0};
-    return !text->literal || text->unknown ||
+    return text->kind != EXPR_CONST || !text->literal || text->unknown ||
            (text->value.type == SQL_TEXT &&
             sql_parse_interval(text->value.text.data, text->value.text.size, &v) == 0 && v.months);
 }

@@ -168,8 +168,11 @@ int sql_list_project(struct query *q, struct op *op, const struct list *l, struc
     for (uint32_t i = 0; i < l->n; i++) {
         struct expr *e = exprs[i] = l->items[i].expr;
         const char *doc = e->kind == EXPR_COLUMN ? op->cols[e->column].doc : "";
-        cols[i] = (struct col){
-            .name = l->items[i].name, .unit = e->unit, .mark = e->mark, .doc = doc ? doc : ""};
+        cols[i] = (struct col){.name = l->items[i].name,
+                               .unit = e->unit,
+                               .mark = e->mark,
+                               .literal = e->literal,
+                               .doc = doc ? doc : ""};
     }
     return sql_project(op, exprs, cols, l->n, ret);
 }

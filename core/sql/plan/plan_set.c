@@ -68,6 +68,7 @@ static int cast_side(struct query *q, struct op **op, struct expr **exprs, const
         return -ENOMEM;
     for (uint32_t c = 0; c < (*op)->n_cols; c++) {
         (*op)->cols[c].mark = marks[c];
+        (*op)->cols[c].literal = false;
         cols[c] = (*op)->cols[c];
         same = same && exprs[c]->kind == EXPR_COLUMN;
         sql_want(*op, c);
@@ -97,6 +98,8 @@ int sql_plan_set(struct query *q, const struct select *s, struct cte *ctes, stru
         struct expr *pair[2] = {sql_column_expr(q, sides[0], c, s->pos),
                                 sql_column_expr(q, sides[1], c, s->pos)};
         enum sql_type type;
+        for (int side = 0; side < 2 && pair[0] && pair[1]; side++)
+            pair[side]->literal = sides[side]->cols[c].literal;
         rc = pair[0] && pair[1] ? sql_unite_marks(q, s->pos, pair, &marks[c]) : -ENOMEM;
         rc = rc < 0 ? rc : sql_unify(q, pair, 2, name, &type);
         exprs[c] = pair[0];

@@ -67,6 +67,7 @@ struct col {
     uint32_t unit;
     const char *doc;
     uint8_t mark;   /* what its values are more than their type says: enum mark */
+    bool literal;   /* a text as it is written: in a union it takes the other side's type */
     bool dict;      /* vectors carry ids of the store's dictionary, always */
     bool hidden;    /* not part of *, found by its table's name only: the right side of using () */
     uint32_t place; /* in *, of a join's: from 1; 0: as it stands */
