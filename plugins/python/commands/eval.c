@@ -229,8 +229,8 @@ static int run_args(struct plugin *p, const struct eval_args *w, struct probing_
         runner_interrupt(p->runner, job);
     if (runs)
         result = result == -ETIMEDOUT ? say_late(p, job, w->tool) : say_result(p, result);
-    if (result == SESSION_REFUSED && session_reason(job)[0])
-        result = p->host->fail(p->host, -EINVAL, session_reason(job));
+    if ((result == SESSION_REFUSED || result == -EIO) && session_reason(job)[0])
+        result = p->host->fail(p->host, result < 0 ? result : -EINVAL, session_reason(job));
     runner_release(p->runner, job);
     return result;
 }

@@ -89,7 +89,8 @@ def objects():
 
 def modules():
     for name, module in list(sys.modules.items()):
-        if type(name) is not str or not safe["is_a"](type(module), types.ModuleType):
+        if type(name) is not str or not safe["is_a"](type(module), types.ModuleType) or \
+                name.startswith("<probing>"):  # stdlib.py's
             continue  # isinstance() would ask a stranger for its __class__
         names = types.ModuleType.__getattribute__(module, "__dict__")
         version, path = names.get("__version__"), names.get("__file__")

@@ -39,6 +39,8 @@ static const char *const part_names[EMIT] = {"enter", "run", "settle", "leave", 
 /* session.py's functions, and emit(); all or none.  lock: the runner's */
 static PyObject *parts[PARTS];
 static PyObject *streams; /* streams.py's names, never let go: see there; lock: the GIL */
+static PyObject *builtins; /* stdlib.py's, of all our code; never let go; lock: the GIL */
+static char broken[200];   /* why our Python cannot be made; "": no memory; lock: the GIL */
 
 static void session_drop(void *arg)
 {
@@ -140,7 +142,8 @@ static int run_module(const unsigned char *text, PyObject *names)
 {
     const struct cpython *py = &natives_py;
     PyObject *code = NULL, *done = NULL;
-    if (py->PyDict_SetItemString(names, "__builtins__", py->PyEval_GetBuiltins()) == 0)
+    PyObject *own = builtins ? builtins : py->PyEval_GetBuiltins();
+    if (py->PyDict_SetItemString(names, "__builtins__", own) == 0)
         code =
             py->Py_CompileStringExFlags((const char *)text, NATIVES_FILE, Py_file_input, NULL, -1);
     if (code)
@@ -169,6 +172,43 @@ static int make_streams(void)
     else
         let_go(&names);
     return streams ? 0 : -1;
+}
+
+/* native: in which the program's builtins are put for all our modules. */
+static int make_builtins(PyObject *native)
+{
+    const struct cpython *py = &natives_py;
+    if (py->PyDict_SetItemString(native, "builtins", py->PyEval_GetBuiltins()))
+        return -1;
+    if (builtins)
+        return 0;
+    PyObject *names = py->PyDict_New();
+    if (names && py->PyDict_SetItemString(names, "native", native) == 0 &&
+        run_module(pack_stdlib_py, names) == 0)
+        builtins = function(names, "own");
+    let_go(&names);
+    return builtins ? 0 : -1;
+}
+
+/* Keep the exception that is set as the reason, and clear it. */
+static void note_broken(void)
+{
+    const struct cpython *py = &natives_py;
+    PyObject *type, *value, *trace;
+    size_t n;
+    broken[0] = '\0';
+    if (!py->PyErr_Occurred() || py->PyErr_ExceptionMatches(py->PyExc_MemoryError)) {
+        py->PyErr_Clear();
+        return;
+    }
+    py->PyErr_Fetch(&type, &value, &trace);
+    PyObject *text = value ? py->PyObject_Repr(value) : NULL;
+    (void)snprintf(broken, sizeof(broken), "probing's own Python does not run here: %s",
+                   text ? natives_utf8(text, &n) : "an exception that cannot be shown");
+    py->PyErr_Clear();
+    PyObject *held[] = {type, value, trace, text};
+    for (size_t i = 0; i < sizeof(held) / sizeof(held[0]); i++)
+        let_go(&held[i]);
 }
 
 /* With the GIL, in the interpreter's main thread. */
@@ -227,7 +267,7 @@ static bool make_parts(PyObject **ret)
 {
     const struct cpython *py = &natives_py;
     PyObject *names = py->PyDict_New(), *native = natives_new();
-    bool good = names && native && make_streams() == 0 &&
+    bool good = names && native && make_builtins(native) == 0 && make_streams() == 0 &&
                 py->PyDict_SetItemString(names, "native", native) == 0 &&
                 py->PyDict_SetItemString(names, "streams", streams) == 0 &&
                 run_module(pack_session_py, names) == 0;
@@ -235,7 +275,8 @@ static bool make_parts(PyObject **ret)
         good = (ret[i] = function(names, part_names[i])) != NULL;
     if (good)
         good = (ret[EMIT] = py->PyCFunction_NewEx(&emit_method, NULL, NULL)) != NULL;
-    py->PyErr_Clear();
+    if (!good)
+        note_broken();
     let_go(&native);
     let_go(&names);
     return good;
@@ -258,7 +299,7 @@ static int make_session(struct plugin *p)
     }
     runner_unlock(p->runner);
     let_all_go(made);
-    return good ? 0 : -ENOMEM;
+    return good ? 0 : broken[0] ? -EIO : -ENOMEM;
 }
 
 /* client: its code may append to tables of the program. */
@@ -351,6 +392,8 @@ static int session_job(void *arg)
     const struct cpython *py = &natives_py;
     PyObject *held[PARTS];
     int result = begin(s->plugin, s->job->client);
+    if (result == -EIO)
+        (void)snprintf(s->reason, sizeof(s->reason), "%s", broken);
     if (result < 0 || !take_parts(s->runner, held))
         return result < 0 ? result : -ENODEV;
     PyObject *code = text_of(s->code), *mode = text_of(s->mode), *done = NULL;

@@ -52,7 +52,7 @@ def refresh():
     for name, value in now.items():
         if name in brought or name not in variables:
             variables[name] = brought[name] = value
-    variables["__builtins__"] = __builtins__
+    variables["__builtins__"] = native["builtins"]
     brought.pop("__builtins__", None)
 
 
@@ -163,6 +163,7 @@ def execute(code, name):
 
 def execute_async(tree, name, flags):
     import ast
+    import asyncio  # noqa: F401  # if it cannot be, no coroutine is begun
     last = None
     if isinstance(tree.body[-1], ast.Expr):
         last = ast.Expression(tree.body.pop().value)
@@ -346,6 +347,11 @@ def run(code, emit, mode):
         elif not execute_line(code, name, show):
             return 2
     except BaseException as error:  # SystemExit too: the process is not ours to end
-        out.write(explain(error, code, name))
+        try:
+            text = explain(error, code, name)
+        except Exception as other:
+            text = "%s: %s\n(no traceback: %s: %s)\n" % (
+                type(error).__name__, error, type(other).__name__, other)
+        out.write(text)
         return 1
     return 0
