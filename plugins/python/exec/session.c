@@ -38,7 +38,7 @@ enum part { ENTER, RUN, SETTLE, LEAVE, TOOL, EMIT, PARTS };
 static const char *const part_names[EMIT] = {"enter", "run", "settle", "leave", "tool"};
 /* session.py's functions, and emit(); all or none.  lock: the runner's */
 static PyObject *parts[PARTS];
-static PyObject *streams; /* streams.py's names, never let go: see there; lock: the GIL */
+static PyObject *streams;  /* streams.py's names, never let go: see there; lock: the GIL */
 static PyObject *builtins; /* stdlib.py's, of all our code; never let go; lock: the GIL */
 static char broken[200];   /* why our Python cannot be made; "": no memory; lock: the GIL */
 
