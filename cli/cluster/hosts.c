@@ -94,8 +94,10 @@ static int add_list(struct hosts *h, const char *list, const char *what)
 {
     const char *wrong = NULL;
     char why[400];
-    int rc = host_list_each(list, NAMED_MAX + 1, add_name, h, &wrong); /* add_name() counts */
+    int rc = host_list_each(list, NAMED_MAX, add_name, h, &wrong);
 
+    if (rc == -E2BIG && wrong != NULL)
+        return err_set(rc, "%s: '%.200s' names hosts more than %d times", what, wrong, NAMED_MAX);
     if (rc == -EINVAL && wrong != NULL)
         return err_set(rc,
                        "%s: '%.300s' is not a list of hosts from '%.100s' on; write "

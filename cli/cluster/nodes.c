@@ -110,10 +110,15 @@ static int see_listed(void *arg, const char *name)
 static int see_scheduler(const struct job_place *p, struct cluster_nodes *n)
 {
     struct seen s = {.nodes = n, .by = "SLURM"};
-    int rc = host_list_each(p->nodes, HOSTS_MAX, see_listed, &s, NULL);
+    const char *wrong = NULL;
+    int rc = host_list_each(p->nodes, HOSTS_MAX, see_listed, &s, &wrong);
 
-    if (rc == -EINVAL || rc == -E2BIG || rc == -ENAMETOOLONG)
-        terminal_say("SLURM's list of nodes '%.200s' cannot be read", p->nodes);
+    if (rc == -E2BIG && wrong != NULL)
+        terminal_say("SLURM's list of nodes '%.200s' names more than %d nodes: none of it is taken",
+                     p->nodes, HOSTS_MAX);
+    else if (wrong != NULL)
+        terminal_say("SLURM's list of nodes '%.200s' cannot be read: none of it is taken",
+                     p->nodes);
     return rc == -ENOMEM ? rc : 0;
 }
 

@@ -25,20 +25,22 @@ int find_each_of_range(struct find *f, const char *text, int (*fn)(void *arg, co
                        void *arg)
 {
     const char *wrong = NULL;
-    int rc = host_list_each(text, MEMBERS_MAX, fn, arg, &wrong);
+    uint32_t before = f->found->n + f->n_remote;
+    int rc = host_list_each(text, before < MEMBERS_MAX ? MEMBERS_MAX - before : 0, fn, arg, &wrong);
 
-    if (wrong != NULL && wrong[0] == '[')
+    if (wrong == NULL)
+        return rc; /* of fn */
+    if (rc == -E2BIG)
+        rc = err_set(rc, "'%.300s' names more than %u processes%s", text, MEMBERS_MAX,
+                     before > 0 ? ", with those before it" : "");
+    else if (rc == -ENAMETOOLONG)
+        rc = err_set(rc, "'%s': a name is longer than %d bytes", f->text, HOST_NAME_BYTES - 1);
+    else if (wrong[0] == '[')
         rc = err_set(rc, "'%s': a '[' without its ']'", f->text);
-    else if (wrong != NULL)
+    else
         rc = err_set(rc,
                      "'%s': '%.*s' is not a range of numbers; write 'node[1-8]' or "
                      "'node[01-16,20]'",
                      f->text, (int)strcspn(wrong, ",]"), wrong);
-    else if (rc == -ENAMETOOLONG)
-        rc = err_set(rc, "'%s': a name is too long", f->text);
-    else if (rc == -E2BIG)
-        rc = err_set(rc, "'%s' names more than %u processes", f->text, MEMBERS_MAX);
-    else
-        return rc; /* of fn */
     return cli_misuse(rc);
 }

@@ -10,12 +10,15 @@
 
 #include <stddef.h>
 
-#define HOST_NAME_BYTES 512 /* of one name, NUL included */
+#define HOST_NAME_BYTES 512               /* of one name, NUL included */
+#define HOST_LIST_BYTES ((size_t)8 << 20) /* of all names of a list */
 
-/* fn gets each name in the order it is written; an address "[::1]:9922" is a name.  most: how many
- * names are taken at most.  0; what fn gave other than 0, which ends it; -EINVAL: it is no such
- * list; -E2BIG: it names more than `most`; -ENAMETOOLONG.  *ret_wrong: where in `text` it is none,
- * NULL where nothing is wrong with its form; may be NULL. */
+/* fn gets each name in the order it is written; an address "[::1]:9922" is a name.  All of the list
+ * is read, and what it means is counted, before fn gets the first.  0; what fn gave other than 0,
+ * which ends it; -EINVAL: it is no such list; -E2BIG: it names more than `most`, or they have more
+ * than HOST_LIST_BYTES; -ENAMETOOLONG.  *ret_wrong: where in `text` it is none, or where the name
+ * begins that is too long, or that leads beyond the limit; NULL where nothing is wrong with it; may
+ * be NULL. */
 int host_list_each(const char *text, size_t most, int (*fn)(void *arg, const char *name), void *arg,
                    const char **ret_wrong);
 

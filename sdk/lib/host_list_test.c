@@ -3,9 +3,12 @@
  * sdk/lib/host_list_test.c - lists of hosts as schedulers write them, and what is none.
  */
 #include <errno.h>
+#include <stdbool.h>
 #include <stdint.h>
+#include <string.h>
 
 #include "sdk/lib/buf.h"
+#include "sdk/lib/hash.h"
 #include "sdk/lib/host_list.h"
 #include "tests/test.h"
 
@@ -48,20 +51,87 @@ static int stop(void *arg, const char *name)
 
 TEST(ends)
 {
-    struct buf b;
     int n = 0;
 
-    CHECK_INT(host_list_each("n[0-999999999]", SIZE_MAX, stop, &n, NULL), -ECANCELED);
+    CHECK_INT(host_list_each("n[0-999]", 1000, stop, &n, NULL), -ECANCELED);
     CHECK_INT(n, 3);
     const char *wrong = "";
     n = 2;
     CHECK_INT(host_list_each("a,b", 8, stop, &n, &wrong), -ECANCELED);
     CHECK(wrong == NULL);
-    buf_init(&b, 1u << 20);
-    CHECK_INT(host_list_each("n[1-8]", 8, add, &b, NULL), 0);
-    CHECK_INT(host_list_each("n[1-9]", 8, add, &b, NULL), -E2BIG);
-    CHECK_INT(host_list_each("a[0-999999999][0-999999999]", 8, add, &b, NULL), -E2BIG);
-    buf_done(&b);
+}
+
+static int count(void *arg, const char *name)
+{
+    (void)name;
+    ++*(uint32_t *)arg;
+    return 0;
+}
+
+static void check_many(const char *text, size_t most, size_t at)
+{
+    const char *wrong = NULL;
+    uint32_t n = 0;
+
+    CHECK_INT(host_list_each(text, most, count, &n, &wrong), -E2BIG);
+    CHECK(wrong == text + at);
+    CHECK_INT(n, 0); /* nothing was done for those that had room */
+}
+
+TEST(too_many)
+{
+    uint32_t n = 0;
+
+    CHECK_INT(host_list_each("n[1-8]", 8, count, &n, NULL), 0);
+    CHECK_INT(n, 8);
+    check_many("n[1-9]", 8, 0);
+    check_many("n[1-8],m", 8, 7);
+    check_many("a,n[1-2][1-2][1-2]", 8, 2);
+    check_many("a[0-999999999][0-999999999]", SIZE_MAX, 0);
+    check_many("a[0-999999999][0-999999999][0-999999999][0-999999999]", SIZE_MAX, 0);
+    check_many("n[1-2],m[0-999999999]", SIZE_MAX, 7); /* bytes */
+    n = 0;
+    CHECK_INT(host_list_each("a,n[1-3,2]", 8, count, &n, NULL), 0);
+    CHECK_INT(n, 5);
+}
+
+struct sum {
+    size_t names, bytes;
+    bool sane;
+};
+
+static int add_up(void *arg, const char *name)
+{
+    struct sum *s = arg;
+
+    s->names++;
+    s->bytes += strlen(name) + 1;
+    s->sane = s->sane && name[0] != '\0' && (name[0] == '[' || strchr(name, ',') == NULL);
+    return 0;
+}
+
+/* Whatever the text is, what comes of it is within the limits, or nothing has come. */
+TEST(any_text)
+{
+    static const char letters[] = "[[]]--,,0129a.";
+    uint64_t state = 0;
+    uint32_t taken = 0;
+
+    for (int i = 0; i < 200000; i++) {
+        char text[40];
+        struct sum s = {.sane = true};
+        const char *wrong = NULL;
+        size_t n = (size_t)(hash_spread(state++) % sizeof(text)), most = 1 + i % 300;
+        for (size_t k = 0; k < n; k++)
+            text[k] = letters[hash_spread(state++) % (sizeof(letters) - 1)];
+        text[n] = '\0';
+        int rc = host_list_each(text, most, add_up, &s, &wrong);
+        taken += rc == 0;
+        CHECK(s.sane && s.names <= most && s.bytes <= HOST_LIST_BYTES);
+        CHECK(rc == 0 ? wrong == NULL && s.names > 0
+                      : wrong >= text && wrong <= text + n && s.names == 0);
+    }
+    CHECK(taken > 1000);
 }
 
 static void check_wrong(const char *text, size_t at)
@@ -107,6 +177,8 @@ int main(void)
 {
     RUN(lists);
     RUN(ends);
+    RUN(too_many);
+    RUN(any_text);
     RUN(refused);
     RUN(too_long);
     return test_end();

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 from ranks import four, named, rows, start_ranks  # noqa: F401
-from world import CLI, remote_shell, wait_for
+from world import BUILD, CLI, remote_shell, wait_for
 
 NUMBER = "select value::bigint as n from process.envs where name = 'RANK'"
 
@@ -252,6 +252,23 @@ def test_the_stopped_the_dead_and_the_bare(world):
 def test_what_can_mean_nothing_is_refused(world, text, words):
     done = world.probing("-t", text, "query", "select 1")
     assert done.returncode == 2 and words in done.stderr, done.stderr
+
+
+@pytest.mark.skipif(BUILD.name == "asan", reason="a sanitizer takes memory of its own")
+@pytest.mark.parametrize("text", ["node[1-99999999]", "n[1-9999][1-9999]:99",
+                                  "ssh:x%s" % (40 * "[1-2]"), "ssh:x[1-999999999]/job:x"])
+def test_a_list_without_end_takes_no_memory(world, text):
+    """Its names were made, 97 MB of them, before the last was one too many."""
+    command = subprocess.Popen([str(CLI), "-t", text, "query", "select 1"], env=world.env,
+                               stderr=subprocess.PIPE, universal_newlines=True)
+    said = command.stderr.read()
+    command.stderr.close()
+    _, status, used = os.wait4(command.pid, 0)
+    command.returncode = status
+    text = text.partition(":")[2].partition("/")[0] if text.startswith("ssh:") else text
+    assert os.WEXITSTATUS(status) == 2, said
+    assert "'%s' names more than 16384 processes" % text in said
+    assert used.ru_minflt < 2000, used  # pages; it takes 130 to say no, and took 24,000
 
 
 def test_a_long_list_of_hosts(world):
