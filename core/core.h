@@ -32,7 +32,6 @@ struct core {
     struct crash *crash;
     struct own_dir place;
     struct config *config;
-    struct inherited inherited;
     int home_fd;   /* keeps `home` locked; -1: none */
     bool follower; /* this life began with a fork */
     pthread_t plugin_thread;

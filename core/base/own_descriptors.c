@@ -7,10 +7,28 @@
  */
 #include "core/base/own_descriptors.h"
 
-bool descriptor_is_ours(int fd) __attribute__((weak));
+#define ELSEWHERE __attribute__((weak))
 
-bool descriptor_is_ours(int fd)
+ELSEWHERE bool descriptor_is_ours(int fd)
 {
     (void)fd;
     return false;
+}
+
+ELSEWHERE void descriptor_begin(void)
+{
+}
+
+ELSEWHERE int descriptor_end(int fd)
+{
+    return fd;
+}
+
+ELSEWHERE void descriptor_note(int fd)
+{
+    (void)fd;
+}
+
+ELSEWHERE void descriptor_end_low(void)
+{
 }

@@ -17,6 +17,7 @@
 #include "core/base/err.h"
 #include "core/base/file.h"
 #include "core/base/info_file.h"
+#include "core/base/own_descriptors.h"
 #include "core/datadir/datadir.h"
 #include "core/datadir/internal.h"
 
@@ -121,8 +122,10 @@ static int nameless(uint64_t *ret_room)
     if (fd != -1 && fstatvfs(fd, &fs) == 0)
         *ret_room = (uint64_t)fs.f_bavail * fs.f_frsize / 2; /* the rest is for others */
 #ifdef SYS_memfd_create
-    if (fd == -1)
-        fd = (int)syscall(SYS_memfd_create, "probing", /* MFD_CLOEXEC */ 1u);
+    if (fd == -1) {
+        descriptor_begin();
+        fd = descriptor_end((int)syscall(SYS_memfd_create, "probing", /* MFD_CLOEXEC */ 1u));
+    }
 #endif
     return fd == -1 ? -errno : fd;
 }

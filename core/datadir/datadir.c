@@ -16,6 +16,7 @@
 
 #include "core/base/err.h"
 #include "core/base/file.h"
+#include "core/base/own_descriptors.h"
 #include "core/base/text.h"
 #include "core/datadir/internal.h"
 
@@ -35,7 +36,8 @@ struct how {
 static int openat2(int dirfd, const char *path, int flags, uint64_t resolve)
 {
     struct how how = {.flags = (uint64_t)(flags | O_CLOEXEC), .resolve = resolve};
-    int fd = (int)syscall(OPENAT2, dirfd, path, &how, sizeof(how));
+    descriptor_begin();
+    int fd = descriptor_end((int)syscall(OPENAT2, dirfd, path, &how, sizeof(how)));
     return fd == -1 ? -errno : fd;
 }
 

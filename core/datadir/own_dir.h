@@ -93,29 +93,4 @@ struct sweep_limits {
  * gone; bring those of other dead processes home.  Gives how many directories were removed. */
 uint32_t sweep_run(const struct own_dir *own, const struct sweep_limits *limits);
 
-/* ---- what a forked child inherits (fork_cleanup.c) ---- */
-
-#define INHERITED_FDS 16
-#define INHERITED_MAPS 16
-
-/* The store's open files and the maps it writes through, so that a child can let go of them with
- * system calls only.  A count is set when what it counts is written, and cleared before the store
- * goes. */
-struct inherited {
-    struct inherited_fd {
-        int fd;
-        dev_t device;
-        ino_t inode; /* what fd must still be */
-    } fds[INHERITED_FDS];
-    struct inherited_map {
-        uintptr_t at;
-        size_t size;
-    } maps[INHERITED_MAPS];
-    _Atomic uint32_t n_fds, n_maps;
-};
-
-void inherited_note(struct inherited *in, const struct own_dir *p);
-void inherited_forget(struct inherited *in);
-void inherited_drop(struct inherited *in); /* [child] */
-
 #endif

@@ -17,6 +17,7 @@
 
 #include "core/base/err.h"
 #include "core/base/file.h"
+#include "core/base/own_descriptors.h"
 #include "core/plugin_file/internal.h"
 #include "sdk/lib/proc/task.h"
 
@@ -72,9 +73,10 @@ static int make_memory(int from, const char *name)
         (void)snprintf(label + n, sizeof(label) - n, "%.63s", name);
     else
         label[n + (size_t)size] = '\0';
+    descriptor_begin();
     for (int i = 0; i < 3 && fd == -1; i++)
         fd = memfd_create(label, MFD_CLOEXEC | MFD_ALLOW_SEALING | flags[i]);
-    return fd;
+    return descriptor_end(fd);
 }
 
 /* Nobody but us can open it: it has no name. */

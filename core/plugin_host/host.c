@@ -188,12 +188,7 @@ void host_disable_in_child(struct host *h)
 {
     if (atomic_exchange_explicit(&h->off, true, memory_order_relaxed))
         return;
-    control_close(&h->control);
-    if (h->door.listen_fd != -1)
-        (void)close(h->door.listen_fd);
-    for (int i = 0; i < HOST_UPLOAD_CLIENTS; i++)
-        if (h->door.peers[i] != -1)
-            (void)close(h->door.peers[i]);
+    atomic_store_explicit(&h->control.wake_fd, -1, memory_order_relaxed);
     plugins_disable_in_child(h);
 }
 

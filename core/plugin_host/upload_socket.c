@@ -24,6 +24,7 @@
 #include <unistd.h>
 
 #include "core/base/clock.h"
+#include "core/base/own_descriptors.h"
 #include "core/plugin_host/internal.h"
 
 #define MESSAGE_BYTES 512
@@ -237,12 +238,16 @@ static bool listen_to(struct host *h, int fd)
                        .msg_controllen = sizeof(control)};
     int fds[MESSAGE_FDS];
 
+    descriptor_begin();
     ssize_t n = recvmsg(fd, &m, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
+    uint32_t n_fds = n > 0 ? take_fds(&m, fds) : 0;
+    for (uint32_t i = 0; i < n_fds; i++)
+        descriptor_note(fds[i]);
+    descriptor_end_low();
     if (n == -1 && (errno == EAGAIN || errno == EINTR))
         return true;
     if (n <= 0)
         return false;
-    uint32_t n_fds = take_fds(&m, fds);
     text[n] = '\0';
     text[strcspn(text, "\n")] = '\0';
     err_clear();

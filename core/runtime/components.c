@@ -52,7 +52,6 @@ static int store_retention_of(void *arg, const char *table, const char *text)
 
 static void stop_store(struct core *c)
 {
-    inherited_forget(&c->inherited);
     store_free(c->store);
     c->store = NULL;
     tables_free(c->tables);
@@ -80,8 +79,6 @@ static int start_store(struct core *c)
         resume_losses(&c->place, c->tables);
     if (rc == 0)
         rc = own_dir_info(&c->place, PROBING_VERSION, store_utc_offset(c->store));
-    if (rc == 0)
-        inherited_note(&c->inherited, &c->place);
     return rc < 0 ? rc : sql_new(c->tables, c->store, &c->sql);
 }
 
@@ -98,7 +95,6 @@ uint64_t parts_watch(struct core *c)
         (void)close(c->home_fd); /* the number is free for others of ours */
         c->home_fd = home_write(&c->place);
     }
-    inherited_note(&c->inherited, &c->place);
     lifecycle_unlock();
     return rest_ns;
 }

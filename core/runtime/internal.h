@@ -18,7 +18,7 @@
 /* So that none of ours gets such a number; gives which, for the other one.  before_main: they stay,
  * and take what is written. */
 uint32_t standard_places_take(bool before_main);
-void standard_places_give_back(uint32_t taken); /* [child] */
+void standard_places_give_back(uint32_t taken);
 
 /* ---- our own settings (core_settings.c) ---- */
 

@@ -30,6 +30,7 @@
 #include "core/base/heap.h"
 #include "core/base/loaded_name.h"
 #include "core/base/mmap_guard.h"
+#include "core/base/own_descriptors.h"
 #include "core/base/owned_signals.h"
 #include "core/base/text.h"
 #include "core/base/thread.h"
@@ -62,7 +63,8 @@ static struct probing {
     struct config config;  /* main's only, but for `follow` */
     pthread_rwlock_t life; /* write: while a part comes or goes; read: around a fork */
     struct event stop, stopped, plugins_loaded;
-    bool events_made, atfork_made; /* main's only; for ever */
+    bool events_made; /* main's only; for ever */
+    bool atfork_made; /* of who starts the core; for ever */
     _Atomic int stop_result;
     int guard_fd;          /* the abstract socket that says "here"; -1: none */
     uint32_t places;       /* of standard_places_take() */
@@ -70,8 +72,11 @@ static struct probing {
     char list[sizeof(((struct core *)0)->plugins)]; /* whole where `following` says so */
 } g = {.life = PTHREAD_RWLOCK_INITIALIZER, .guard_fd = -1};
 
-/* Whether this thread's fork holds `life`: the other thread-local of the core is the ring's. */
-static __thread bool fork_locked __attribute__((tls_model("initial-exec")));
+/* Of this thread's fork; the other thread-local of the core is the ring's. */
+static __thread struct {
+    bool locked;   /* it holds `life` */
+    uint64_t seen; /* of descriptors_fork_before() */
+} forking __attribute__((tls_model("initial-exec")));
 
 EXPORT int probing_stop(void);
 EXPORT extern char probing_why[ERR_TEXT_BYTES];
@@ -101,7 +106,7 @@ void lifecycle_unlock(void)
     (void)pthread_rwlock_unlock(&g.life);
 }
 
-/* The first that there is, and the last.                                                [child] */
+/* The first that there is, and the last. */
 static void forget_guard(void)
 {
     if (g.guard_fd != -1)
@@ -146,7 +151,6 @@ static void begin_in_child(void)
     g.life = (pthread_rwlock_t)PTHREAD_RWLOCK_INITIALIZER;
     g.core = (struct core){.home_fd = -1};
     g.events_made = false;
-    g.guard_fd = -1; /* closed when it was forked, as home_fd */
     host_begin_in_child();
     crash_begin_in_child();
 }
@@ -197,62 +201,65 @@ static struct timespec fork_limit(void)
 static void fork_parts(void)
 {
     int state = atomic_load_explicit(&g.state, memory_order_acquire);
-    fork_locked = false;
+    forking.locked = false;
     if (state == IDLE || state == CHILD)
         return;
     struct timespec limit = fork_limit();
-    fork_locked = pthread_rwlock_timedrdlock(&g.life, &limit) == 0;
-    if (fork_locked && g.core.host)
+    forking.locked = pthread_rwlock_timedrdlock(&g.life, &limit) == 0;
+    if (forking.locked && g.core.host)
         host_fork(g.core.host, PROBING_FORK_BEFORE);
 }
 
-/* The heap last: what others do before a fork may need it. */
+/* What others do before a fork may need the heap; and whoever has the heap may be about to open a
+ * file, which waits for a fork. */
 static void fork_before(void)
 {
     fork_parts();
     heap_fork_before();
+    forking.seen = descriptors_fork_before();
 }
 
 static void fork_parent(void)
 {
+    descriptors_fork_after();
     heap_fork_after();
-    if (!fork_locked)
+    if (!forking.locked)
         return;
     if (g.core.host)
         host_fork(g.core.host, PROBING_FORK_PARENT);
-    fork_locked = false;
+    forking.locked = false;
     (void)pthread_rwlock_unlock(&g.life);
 }
 
-/* Off: our threads are not here.  Without the lock a part may be half made or half gone,
- * so its pointers are left alone and only what is certain is closed.  Gives whether this child is
- * to be followed: while the core runs its host is whole, whoever holds the lock for longer than a
- * fork waits, as a sweep does that gets no processor.                                   [child] */
+/* Off: our threads are not here.  Without the lock a part may be half made or half gone, so its
+ * pointers are left alone; what the process has open and mapped for us is known all the same.
+ * Gives whether this child is to be followed: while the core runs its host is whole, whoever holds
+ * the lock for longer than a fork waits, as a sweep does that gets no processor.        [child] */
 static bool fork_child(void)
 {
     int following = atomic_load_explicit(&g.following, memory_order_relaxed);
     int state = atomic_load_explicit(&g.state, memory_order_relaxed);
+    descriptors_drop(forking.seen);
+    shared_mappings_drop();
     if (state == IDLE)
         return false;
-    if (following == NO_PLUGINS && (fork_locked || state == RUNNING) &&
+    if (following == NO_PLUGINS && (forking.locked || state == RUNNING) &&
         atomic_load_explicit(&g.config.follow, memory_order_relaxed))
         following = PARENTS_PLUGINS;
     atomic_store_explicit(&g.state, CHILD, memory_order_relaxed);
     ring_disable_in_child();
-    if (fork_locked) {
+    if (forking.locked) {
         if (g.core.store)
             store_disable_in_child(g.core.store);
-        if (g.core.server)
-            server_disable_in_child(g.core.server);
         if (g.core.host)
             host_disable_in_child(g.core.host);
     }
     crash_disable_in_child();
     signals_disable_in_child();
     mapped_disable_in_child();
-    inherited_drop(&g.core.inherited);
-    forget_guard();
-    fork_locked = false;
+    g.guard_fd = -1;
+    g.places = 0;
+    forking.locked = false;
     atomic_store_explicit(&g.following, following, memory_order_relaxed);
     return following != NO_PLUGINS;
 }
@@ -282,9 +289,6 @@ static int make_once(void)
             return rc;
         g.events_made = true;
     }
-    if (!g.atfork_made && pthread_atfork(fork_before, fork_parent, fork_in_child))
-        return err_set(-ENOMEM, "no memory for fork handlers");
-    g.atfork_made = true;
     return 0;
 }
 
@@ -349,6 +353,7 @@ static void *live(void *arg)
     schedule_normalize(); /* all threads of ours come from this one */
     loaded_name_forget(probing_version);
     raise_guard();
+    int rc = make_once();
     /* The parts of an earlier life are gone; `follower` and `plugins` may be set for this one. */
     c->version = probing_build;
     c->stop = ask_to_stop;
@@ -361,7 +366,6 @@ static void *live(void *arg)
     g.config.token[0] = g.config.read_token[0] = '\0';
     g.config.afresh = false;
 
-    int rc = make_once();
     if (rc < 0) {
         tell_why(err_why(rc));
         forget_guard();
@@ -436,11 +440,18 @@ int probing_start(const char *settings)
         begin_in_child();
     g.core.follower = false;
     atomic_store_explicit(&g.following, NO_PLUGINS, memory_order_relaxed);
-    g.places = standard_places_take(/* before_main= */ false);
-    g.guard_fd = guard_take(&sibling);
+    /* Before we have anything that a child should not have.  The same thread has just loaded this
+     * code, so it may call what allocates. */
+    if (!g.atfork_made)
+        rc = -pthread_atfork(fork_before, fork_parent, fork_in_child);
+    g.atfork_made = rc == 0;
+    if (rc == 0) {
+        g.places = standard_places_take(/* before_main= */ false);
+        g.guard_fd = guard_take(&sibling);
+    }
     if (sibling) {
         rc = 1;
-    } else {
+    } else if (rc == 0) {
         if (n)
             memcpy(g.config.text, settings, n);
         g.config.text[n] = '\0';

@@ -11,6 +11,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#include "core/base/own_descriptors.h"
 #include "core/runtime/internal.h"
 
 #define SIBLING_FDS 4096 /* descriptors looked at to find another copy of the core */
@@ -33,7 +34,11 @@ int guard_take(bool *ret_sibling)
     *ret_sibling = false;
     /* Not socket(), which gives a high number (core/compat/descriptors.c): a larger table takes the
      * kernel ten milliseconds where a process has threads (expand_fdtable() of Linux 6.1). */
+    descriptor_begin();
     int fd = (int)syscall(SYS_socket, AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+    if (fd != -1)
+        descriptor_note(fd);
+    descriptor_end_low();
     if (fd == -1)
         return -1;
     if (bind(fd, (struct sockaddr *)&name, size) == 0)

@@ -11,6 +11,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "core/base/own_descriptors.h"
 #include "core/runtime/internal.h"
 
 static const char NOTHING[] = "/dev/null";
@@ -26,7 +27,11 @@ uint32_t standard_places_take(bool before_main)
         if (fcntl(fd, F_GETFD) != -1)
             continue;
         /* By the system call: open() gives ours other numbers (core/compat/descriptors.c). */
+        descriptor_begin();
         int got = (int)syscall(SYS_openat, AT_FDCWD, NOTHING, flags);
+        if (got != -1 && !before_main)
+            descriptor_note(got);
+        descriptor_end_low();
         if (got == fd)
             taken |= 1u << fd;
         else if (got != -1) /* a thread of the process was there first */

@@ -219,7 +219,7 @@ struct server {
     lws_sorted_usec_list_t housekeeping;
     uint64_t stop_ns;            /* loop only: when to stop waiting for the last answers */
     bool called;                 /* loop only: libwebsockets had something to say in this turn */
-    _Atomic int fds[SERVER_FDS]; /* all our descriptors, -1 free: what a forked child closes */
+    _Atomic int fds[SERVER_FDS]; /* all our descriptors, -1 free */
 };
 
 /* ---- server.c ---- */

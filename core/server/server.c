@@ -270,12 +270,3 @@ void server_free(struct server *s)
         (void)unlink(s->socket_path);
     server_unref(s); /* the last command that still runs frees the rest */
 }
-
-void server_disable_in_child(struct server *s)
-{
-    for (int i = 0; s && i < SERVER_FDS; i++) {
-        int fd = atomic_load_explicit(&s->fds[i], memory_order_acquire);
-        if (fd >= 0)
-            (void)close(fd);
-    }
-}

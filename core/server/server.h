@@ -52,7 +52,5 @@ void server_stats(struct server *s, struct server_stats *ret); /* [any] */
 /* A row for each client: who, transport, protocol, access, since, requests, bytes_in, bytes_out,
  * queued_bytes, dropped.                                                          [worker] */
 int server_clients(struct server *s, struct probing_rows *out);
-/* In a forked child: close our descriptors, nothing else.                           [child] */
-void server_disable_in_child(struct server *s);
 
 #endif

@@ -202,40 +202,6 @@ TEST(tcp_opens_and_closes_while_it_runs)
     (void)old;
 }
 
-static int sockets_open(void)
-{
-    int n = 0;
-    for (int fd = 0; fd < 256; fd++) {
-        char name[32], target[32] = ""; /* by name: tsan takes fstat() for a use of the socket */
-        (void)snprintf(name, sizeof(name), "/proc/self/fd/%d", fd);
-        n += readlink(name, target, sizeof(target) - 1) > 0 && strncmp(target, "socket:", 7) == 0;
-    }
-    return n;
-}
-
-TEST(a_forked_child_keeps_no_socket_of_ours)
-{
-    int before = sockets_open();
-    int fd = dial(), ws = ws_dial(0), status = -1;
-    say(fd, "echo\n");
-    (void)hear(fd, ".\n");
-    CHECK(sockets_open() >= before + 2);
-    pid_t child = fork();
-    if (child == 0) {
-        (void)close(fd);
-        (void)close(ws);
-        server_disable_in_child(served.server);
-        _exit(sockets_open());
-    }
-    CHECK_INT(waitpid(child, &status, 0), child);
-    CHECK_INT(WEXITSTATUS(status), 0);
-    say(fd, "echo still\n");
-    (void)hear(fd, "still\n.\n");
-    CHECK(said("still"));
-    (void)close(fd);
-    (void)close(ws);
-}
-
 TEST(it_ends_quickly_with_clients_and_commands)
 {
     int before = atomic_load_explicit(&served.waiting, memory_order_acquire);
@@ -272,7 +238,6 @@ int main(void)
     RUN(who_comes_while_no_descriptor_is_free_is_heard_later);
     RUN(strangers_take_places_from_each_other_only);
     RUN(tcp_opens_and_closes_while_it_runs);
-    RUN(a_forked_child_keeps_no_socket_of_ours);
     RUN(it_ends_quickly_with_clients_and_commands);
     serve_no_more();
     return test_end();

@@ -36,7 +36,7 @@ ALLOWED = {
                      "core/plugin_host", "core/plugin_file", "core/server", "core/sql",
                      "core/store", "include"],
     "core/runtime": ["core", "include"],
-    "core/compat": ["core/base/heap.h", "core/base/own_descriptors.h"],
+    "core/compat": ["core/base/clock.h", "core/base/heap.h", "core/base/own_descriptors.h"],
     "core": ["core/datadir/own_dir.h"],
     "plugins": ["include", "sdk"],
     "sdk": ["include"],

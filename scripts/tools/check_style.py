@@ -34,7 +34,7 @@ SIGNAL_SAFE = ("memcpy memset memmove memcmp memchr memrchr strlen strnlen "
                "store_u\\w+ getpid tgkill sigaction sigprocmask pthread_self pthread_sigmask "
                "raise _exit poll open openat fstat mmap munmap madvise pread pwrite lseek "
                "process_vm_readv timer_settime __\\w+__ _mm_\\w+ __rdtsc typeof __typeof__ "
-               "static_assert _Static_assert _Alignof").split()
+               "static_assert _Static_assert _Alignof __real_\\w+").split()
 KEYWORDS = "if for while switch return do else case".split()
 # Rows of a table, for the one file that includes them.
 UNGUARDED = ("cli/inject/seccomp_calls.h", "plugins/python/inspect/offsets_table.h")
