@@ -5,18 +5,13 @@
  * Threads: any.  Part of libprobing.so only, by --wrap (core/SConscript); not where a sanitizer
  * looks after malloc().  What libc itself allocates for its caller (asprintf, getline, scandir,
  * realpath with NULL) is the program's, and none of it is called (tests/meta/test_product.py).
- * libc's qsort() and opendir() are here because they call malloc(), with megabytes and 32 KiB.
+ * libc's qsort() is here because it calls malloc(), with megabytes.
  */
-#include <dirent.h>
 #include <errno.h>
-#include <fcntl.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <sys/syscall.h>
-#include <unistd.h>
 
 #include "core/base/heap.h"
 
@@ -165,73 +160,4 @@ void __wrap_qsort(void *base, size_t n, size_t size, compare *order)
 {
     struct plain plain = {order};
     __wrap_qsort_r(base, n, size, without_arg, &plain);
-}
-
-/* ---- directories ---- */
-
-/* readdir()'s struct dirent is getdents64(2)'s. */
-struct __dirstream {
-    int fd;
-    int64_t at, end;
-    uint64_t block[1024];
-};
-
-DIR *__wrap_fdopendir(int fd);
-DIR *__wrap_opendir(const char *path);
-struct dirent *__wrap_readdir(DIR *d);
-int __wrap_dirfd(DIR *d);
-int __wrap_closedir(DIR *d);
-
-DIR *__wrap_fdopendir(int fd)
-{
-    struct stat st;
-    if (fstat(fd, &st) == -1)
-        return NULL;
-    if (!S_ISDIR(st.st_mode)) {
-        errno = ENOTDIR;
-        return NULL;
-    }
-    DIR *d = heap_alloc(sizeof(*d));
-    if (!d)
-        return NULL;
-    d->fd = fd;
-    d->at = d->end = 0;
-    return d;
-}
-
-DIR *__wrap_opendir(const char *path)
-{
-    int fd = open(path, O_RDONLY | O_DIRECTORY | O_NONBLOCK | O_CLOEXEC);
-    DIR *d = fd == -1 ? NULL : __wrap_fdopendir(fd);
-    if (fd != -1 && !d) {
-        int saved = errno;
-        (void)close(fd);
-        errno = saved;
-    }
-    return d;
-}
-
-struct dirent *__wrap_readdir(DIR *d)
-{
-    if (d->at >= d->end) {
-        d->at = 0;
-        d->end = syscall(SYS_getdents64, d->fd, d->block, sizeof(d->block));
-        if (d->end <= 0)
-            return NULL;
-    }
-    struct dirent *e = (struct dirent *)(void *)((char *)d->block + d->at);
-    d->at += e->d_reclen;
-    return e;
-}
-
-int __wrap_dirfd(DIR *d)
-{
-    return d->fd;
-}
-
-int __wrap_closedir(DIR *d)
-{
-    int rc = close(d->fd);
-    (void)heap_free(d);
-    return rc;
 }

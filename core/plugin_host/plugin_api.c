@@ -7,6 +7,7 @@
  * so that a plugin is never called before it runs or after it has been stopped.
  */
 #include <errno.h>
+#include <fcntl.h>
 #include <probing/ext/draft/cost.h>
 #include <probing/ext/draft/descriptor.h>
 #include <probing/ext/draft/note.h>
@@ -14,6 +15,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include <probing/ext/draft/empty.h>
 
@@ -159,10 +161,32 @@ static int descriptor_ours(int fd)
     return descriptor_is_ours(fd);
 }
 
+/* The linker sends these to core/compat/descriptors.c. */
+static int descriptor_open(const char *path, int flags, unsigned mode)
+{
+    return open(path, flags, mode);
+}
+
+static int descriptor_close(int fd)
+{
+    return close(fd);
+}
+
+static void descriptors_came(const int *fds, uint32_t n)
+{
+    for (uint32_t i = 0; i < n; i++)
+        descriptor_note(fds[i]);
+    descriptor_end_low();
+}
+
 int descriptors_offer(struct host *h)
 {
     static const struct probing_descriptor_1 part = {.size = sizeof(part),
-                                                     .is_ours = descriptor_ours};
+                                                     .is_ours = descriptor_ours,
+                                                     .open = descriptor_open,
+                                                     .close = descriptor_close,
+                                                     .begin = descriptor_begin,
+                                                     .end = descriptors_came};
     return host_extension_add(h, PROBING_DESCRIPTOR_1, &part);
 }
 

@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "internal.h"
+#include "plugin_files.h"
 #include "plugin_malloc.h"
 #include "trace/tracer.h"
 
@@ -157,6 +158,7 @@ static void cuda_destroy(void *self)
 static int cuda_init(const struct probing_host *host, void **ret_self)
 {
     memory_take(host);
+    files_take(host);
     struct plugin *p = calloc(1, sizeof(*p));
     if (!p)
         return host->fail(host, -ENOMEM, "no memory");

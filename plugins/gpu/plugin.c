@@ -11,6 +11,7 @@
 
 #include "declarations.h"
 #include "device_rows.h"
+#include "plugin_files.h"
 
 #define INTERVAL_DEFAULT_NS PROBING_NS_PER_S
 #define INTERVAL_LEAST_NS (50 * PROBING_NS_PER_MS)
@@ -109,6 +110,7 @@ static void gpu_destroy(void *self)
 
 static int gpu_init(const struct probing_host *host, void **ret_self)
 {
+    files_take(host);
     struct plugin *p = calloc(1, sizeof(*p));
     if (!p)
         return host->fail(host, -ENOMEM, "no memory");

@@ -18,6 +18,7 @@
 
 #include "hook/hook.h"
 #include "internal.h"
+#include "plugin_files.h"
 #include "plugin_malloc.h"
 #include "probing_sdk.h"
 #include "python/domains.h"
@@ -285,6 +286,7 @@ static int memory_init(const struct probing_host *host, void **ret_self)
                                                 .doc = "keep what is alive now in memory.snapshots",
                                                 .run = run_mark};
     memory_take(host);
+    files_take(host);
     struct plugin *p = calloc(1, sizeof(*p));
     if (!p)
         return host->fail(host, -ENOMEM, "no memory");

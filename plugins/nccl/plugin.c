@@ -12,6 +12,7 @@
 
 #include "callbacks/attach.h"
 #include "declarations.h"
+#include "plugin_files.h"
 #include "plugin_malloc.h"
 #include "probing_sdk.h"
 #include "write/tables.h"
@@ -39,6 +40,7 @@ const struct probing_host *plugin_host(void *self)
 static int nccl_init(const struct probing_host *host, void **ret_self)
 {
     memory_take(host);
+    files_take(host);
     struct plugin *p = calloc(1, sizeof(*p));
     if (!p)
         return host->fail(host, -ENOMEM, "no memory");

@@ -16,6 +16,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "plugin_files.h"
 #include "probing_sdk.h"
 #include "sample_period.h"
 
@@ -42,7 +43,11 @@ int perf_timer_open(struct perf_timer *f, int32_t tid, int number, uint64_t peri
                                     .exclude_kernel = 1,
                                     .exclude_hv = 1};
     struct f_owner_ex owner = {F_OWNER_TID, tid};
+    if (files_begin)
+        files_begin();
     int fd = (int)syscall(SYS_perf_event_open, &about, tid, -1, -1, PERF_FLAG_FD_CLOEXEC);
+    if (files_end)
+        files_end(fd);
     if (fd == -1)
         return -errno;
     if (!is_spare(fd) || fcntl(fd, F_SETFL, O_ASYNC | O_NONBLOCK) == -1 ||

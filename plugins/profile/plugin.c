@@ -13,6 +13,7 @@
 #include <string.h>
 
 #include "perf_timer.h"
+#include "plugin_files.h"
 #include "plugin_malloc.h"
 #include "probing_sdk.h"
 #include "sample_period.h"
@@ -92,6 +93,7 @@ static int profile_init(const struct probing_host *host, void **ret_self)
                                                    .doc = "state of the profiler",
                                                    .run = run_profile};
     memory_take(host);
+    files_take(host);
     struct plugin *p = calloc(1, sizeof(*p));
     if (!p)
         return host->fail(host, -ENOMEM, "no memory");

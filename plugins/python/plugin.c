@@ -25,6 +25,7 @@
 #include "inspect/offsets.h"
 #include "inspect/signal_frames.h"
 #include "internal.h"
+#include "plugin_files.h"
 #include "plugin_malloc.h"
 
 #define BEGUN_NS UINT64_C(100000000) /* how often we look whether the interpreter has begun */
@@ -101,6 +102,7 @@ static int add_tables(struct plugin *p)
 static int python_init(const struct probing_host *h, void **ret_self)
 {
     memory_take(h);
+    files_take(h);
     struct plugin *p = calloc(1, sizeof(*p));
     if (!p)
         return h->fail(h, -ENOMEM, "no memory");

@@ -10,6 +10,7 @@
 #include "computed.h"
 #include "declarations.h"
 #include "empty_reason.h"
+#include "plugin_files.h"
 #include "plugin_malloc.h"
 #include "tcp_sockets.h"
 
@@ -120,6 +121,7 @@ static int make_tables(struct plugin *p)
 static int system_init(const struct probing_host *host, void **ret_self)
 {
     memory_take(host);
+    files_take(host);
     struct plugin *p = calloc(1, sizeof(*p));
     if (!p)
         return host->fail(host, -ENOMEM, "no memory");

@@ -20,6 +20,8 @@
 #include <probing/ext/draft/python.h>
 #include <probing/ext/draft/torch_step.h>
 
+#include "plugin_files.h"
+
 #define GIL_WAIT_NS (5 * PROBING_NS_PER_S) /* below the core's own limit, plugin_timeout */
 #define LONGEST_REASON 200
 #define LOOK_NS PROBING_NS_PER_S
@@ -298,6 +300,7 @@ static int init(const struct probing_host *h, void **ret_self)
         "python.torch_trace", trace_columns, "every call of every torch module and optimizer");
     static const struct probing_table_desc timing = PROBING_TABLE(
         "python.torch_step_timing", timing_columns, "parts of the time of each training step");
+    files_take(h);
     torch_state.host = h;
     torch_state.now = h->now;
     torch_state.append = h->append;

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * probing/ext/draft/descriptor.h - "probing.descriptor/1", by the core: which of the process's
- * descriptors are probing's own, and not the program's.
+ * descriptors are probing's own, and not the program's.  A child that the program forks has none of
+ * them; sdk/plugin_files.c sends a plugin's open() here.
  *
  * Draft: may change until two plugins use it; the id stays.
  */
@@ -20,8 +21,15 @@ extern "C" {
 
 struct probing_descriptor_1 {
     uint32_t size, reserved;
-    /* 1: the core opened it and has not closed it; 0: the program's, or a plugin's.     [any] */
+    /* 1: it came from here and was not closed here; 0: the program's, or a plugin's.    [any] */
     int (*is_ours)(int fd);
+    /* As open(2), always with O_CLOEXEC, and close(2); the number is a high one.  [signal] */
+    int (*open)(const char *path, int flags, unsigned mode);
+    int (*close)(int fd);
+    /* Around a system call that gives n descriptors, which keep their numbers.  A fork waits in
+     * between, so nothing else is done there.  NULL where `size` ends before them.   [signal] */
+    void (*begin)(void);
+    void (*end)(const int *fds, uint32_t n);
 };
 
 #ifdef __cplusplus
