@@ -12,8 +12,7 @@
 #include "core/base/err.h"
 #include "sdk/lib/hash.h"
 
-#define FUNCTIONS_MAX 4096     /* the process names them: sizes are bounded */
-#define SAMPLE_MOST (NS_PER_S) /* no sample stands for more, however late it is */
+#define FUNCTIONS_MAX 4096 /* the process names them: sizes are bounded */
 #define FIRST_SLOTS 1024
 
 void tally_done(struct tally *t)
@@ -24,6 +23,7 @@ void tally_done(struct tally *t)
     }
     free(t->functions);
     free(t->slots);
+    free(t->threads);
     *t = (struct tally){.n = 0};
 }
 
@@ -121,20 +121,57 @@ static void add_stack(struct tally *t, const struct json *frames, uint64_t ns)
     }
 }
 
-void tally_add(struct tally *t, const struct json *threads, uint64_t now_ns)
+static int by_tid(const void *a, const void *b)
 {
-    uint64_t ns = t->last_ns != 0 && now_ns > t->last_ns ? now_ns - t->last_ns : 0;
+    int64_t x = ((const struct tally_thread *)a)->tid, y = ((const struct tally_thread *)b)->tid;
+    return x < y ? -1 : x > y;
+}
 
+static struct tally_thread *find_thread(struct tally_thread *all, uint32_t n, int64_t tid)
+{
+    const struct tally_thread key = {.tid = tid};
+    return n == 0 ? NULL : bsearch(&key, all, n, sizeof(key), by_tid);
+}
+
+/* Put `used` in the place of the threads before, with what they had been given so far. */
+static int renew_threads(struct tally *t, const struct tally_thread *used, uint32_t n)
+{
+    struct tally_thread *now = calloc(n ? n : 1, sizeof(*now));
+    if (now == NULL)
+        return -ENOMEM;
+    for (uint32_t i = 0; i < n; i++) {
+        const struct tally_thread *before = find_thread(t->threads, t->n_threads, used[i].tid);
+        bool same = before != NULL && before->cpu_ns <= used[i].cpu_ns;
+        now[i].tid = used[i].tid;
+        now[i].cpu_ns = same ? before->cpu_ns : t->threads == NULL ? used[i].cpu_ns : 0;
+    }
+    free(t->threads);
+    t->threads = now;
+    t->n_threads = n;
+    return 0;
+}
+
+void tally_add(struct tally *t, const struct json *threads, const struct tally_thread *used,
+               uint32_t n, uint64_t now_ns)
+{
+    bool first = t->threads == NULL; /* its time is from before the screen */
+
+    if (renew_threads(t, used, n) < 0)
+        return;
+    if (!first && now_ns > t->last_ns) {
+        t->span_ns += now_ns - t->last_ns;
+        t->samples++;
+    }
     t->last_ns = now_ns;
-    if (ns == 0)
-        return; /* the first: it stands for no time that is known */
-    ns = ns < SAMPLE_MOST ? ns : SAMPLE_MOST;
-    t->span_ns += ns;
-    t->samples++;
     for (const struct json *s = threads->first; s != NULL; s = s->next) {
         const struct json *frames = json_get(s, "frames");
-        if (frames != NULL && strcmp(json_text(s, "state", ""), "running") == 0)
+        struct tally_thread *given = find_thread(t->threads, n, json_int(s, "tid", 0));
+        if (frames == NULL || given == NULL || strcmp(json_text(s, "state", ""), "running") != 0)
+            continue;
+        uint64_t ns = used[given - t->threads].cpu_ns - given->cpu_ns;
+        if (ns > 0)
             add_stack(t, frames, ns);
+        given->cpu_ns += ns;
     }
 }
 

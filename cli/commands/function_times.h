@@ -19,7 +19,14 @@ struct tally_function {
     uint32_t sample;                   /* the last one it was in: recursion counts once */
 };
 
+struct tally_thread {
+    int64_t tid;
+    uint64_t cpu_ns; /* processor time since it began */
+};
+
 struct tally {
+    struct tally_thread *threads; /* what of their time has been given to functions; by tid */
+    uint32_t n_threads;
     struct tally_function *functions;
     uint32_t n, room;
     uint32_t *slots, mask; /* number + 1 by name and file; 0: free */
@@ -30,9 +37,12 @@ struct tally {
 };
 
 void tally_done(struct tally *t); /* of a zeroed one, too */
-/* The threads of `backtrace --json`, at `now_ns` (CLOCK_MONOTONIC).  Those that run Python or code
- * that it calls stand for the time since the sample before; those that wait do not count. */
-void tally_add(struct tally *t, const struct json *threads, uint64_t now_ns);
+/* The threads of `backtrace --json`, at `now_ns` (CLOCK_MONOTONIC), and the processor time of the
+ * process's threads, in order of tid.  A thread that runs Python, or code that it calls, gives its
+ * stack the processor time that it has used since it last did so.  Waiting for a processor counts
+ * for nobody, so that all own times together are at most what the process used. */
+void tally_add(struct tally *t, const struct json *threads, const struct tally_thread *used,
+               uint32_t n, uint64_t now_ns);
 /* In order of their own time since the screen was drawn last, then of all; borrowed until the next
  * tally_add().  Gives how many there are. */
 uint32_t tally_sort(struct tally *t, const struct tally_function **ret);

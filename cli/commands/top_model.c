@@ -22,14 +22,10 @@
 #define ANSWER_NS (10 * NS_PER_S) /* a process that takes longer is stopped, or far too busy */
 #define PANELS_MAX 64             /* of all plugins */
 
-struct seen {
-    int64_t tid, cpu_ns;
-};
-
 struct top_sampler {
     const struct target *target;
     struct probing_client *client;
-    struct seen *before; /* in order of tid */
+    struct tally_thread *before; /* in order of tid */
     uint32_t n_before;
     uint64_t before_ns;
 };
@@ -126,19 +122,20 @@ int64_t snapshot_int(const struct json *row, uint32_t n)
 
 static int by_tid(const void *a, const void *b)
 {
-    int64_t x = ((const struct seen *)a)->tid, y = ((const struct seen *)b)->tid;
+    int64_t x = ((const struct tally_thread *)a)->tid, y = ((const struct tally_thread *)b)->tid;
     return x < y ? -1 : x > y;
 }
 
 static double percent(const struct top_sampler *l, const struct snapshot *look,
                       const struct snapshot_thread *t)
 {
-    const struct seen key = {.tid = t->tid};
-    const struct seen *before =
+    const struct tally_thread key = {.tid = t->tid};
+    const struct tally_thread *before =
         l->n_before == 0 ? NULL : bsearch(&key, l->before, l->n_before, sizeof(key), by_tid);
     if (before == NULL || look->at_ns <= l->before_ns)
         return -1;
-    return 100.0 * (double)(t->cpu_ns - before->cpu_ns) / (double)(look->at_ns - l->before_ns);
+    return 100.0 * (double)(t->cpu_ns - (int64_t)before->cpu_ns) /
+           (double)(look->at_ns - l->before_ns);
 }
 
 static int read_threads(struct top_sampler *l, struct snapshot *look)
@@ -175,6 +172,18 @@ static int read_threads(struct top_sampler *l, struct snapshot *look)
     return 0;
 }
 
+/* The processor time of its threads, in order of tid; lives in the snapshot's arena. */
+static struct tally_thread *cpu_times(struct snapshot *look)
+{
+    struct tally_thread *all = arena_zalloc(&look->arena, look->n, sizeof(*all));
+    for (uint32_t i = 0; all != NULL && i < look->n; i++)
+        all[i] = (struct tally_thread){.tid = look->threads[i].tid,
+                                       .cpu_ns = (uint64_t)look->threads[i].cpu_ns};
+    if (all != NULL)
+        qsort(all, look->n, sizeof(*all), by_tid);
+    return all;
+}
+
 /* What the interpreter knows of them: names, and the innermost function. */
 static int read_stacks(struct top_sampler *l, struct tally *tally, struct snapshot *look)
 {
@@ -183,8 +192,9 @@ static int read_stacks(struct top_sampler *l, struct tally *tally, struct snapsh
     int rc = ask(l, look, 3, words, &answer);
     const struct json *list = rc == 0 && answer != NULL ? json_get(answer, "threads") : NULL;
 
-    if (list != NULL)
-        tally_add(tally, list, clock_monotonic());
+    const struct tally_thread *used = list != NULL ? cpu_times(look) : NULL;
+    if (used != NULL)
+        tally_add(tally, list, used, look->n, look->at_ns);
     for (const struct json *s = list != NULL ? list->first : NULL; s != NULL; s = s->next) {
         int64_t tid = json_int(s, "tid", 0);
         const struct json *frames = json_get(s, "frames");
@@ -263,16 +273,17 @@ static int by_cpu(const void *a, const void *b)
 }
 
 /* What the next look is compared with. */
-static int remember(struct top_sampler *l, const struct snapshot *look)
+static int remember(struct top_sampler *l, struct snapshot *look)
 {
-    struct seen *seen = calloc(look->n ? look->n : 1, sizeof(*seen));
-    if (seen == NULL)
+    const struct tally_thread *now = cpu_times(look);
+    struct tally_thread *kept = calloc(look->n ? look->n : 1, sizeof(*kept));
+    if (now == NULL || kept == NULL) {
+        free(kept);
         return err_set(-ENOMEM, "no memory for %u threads", look->n);
-    for (uint32_t i = 0; i < look->n; i++)
-        seen[i] = (struct seen){look->threads[i].tid, look->threads[i].cpu_ns};
-    qsort(seen, look->n, sizeof(*seen), by_tid);
+    }
+    memcpy(kept, now, look->n * sizeof(*kept));
     free(l->before);
-    l->before = seen;
+    l->before = kept;
     l->n_before = look->n;
     l->before_ns = look->at_ns;
     return 0;
@@ -327,7 +338,9 @@ int snapshot_sample(struct top_sampler *l, struct tally *tally)
 
     look = (struct snapshot){.n = 0};
     arena_init(&look.arena, ANSWER_MAX_BYTES);
-    int rc = read_stacks(l, tally, &look);
+    int rc = read_threads(l, &look);
+    if (rc == 0)
+        rc = read_stacks(l, tally, &look);
     snapshot_done(&look);
     return rc;
 }
