@@ -240,16 +240,11 @@ static int replace(struct query *q, const void *arg, struct expr **e)
 {
     const struct op *op = arg;
     const struct window *w = op->state;
-    if ((*e)->kind == EXPR_COLUMN) {
-        *e = sql_column_expr(q, op, (*e)->column, (*e)->pos);
-        return *e ? 0 : -ENOMEM;
-    }
-    for (uint32_t i = 0; (*e)->kind == EXPR_WINDOW && i < w->n_wins; i++) {
-        if (w->wins[i].spec == (*e)->set) {
-            *e = sql_column_expr(q, op, op->n_cols - w->n_wins + i, (*e)->pos);
-            return *e ? 0 : -ENOMEM;
-        }
-    }
+    if ((*e)->kind == EXPR_COLUMN)
+        return sql_use_column(q, op, (*e)->column, e);
+    for (uint32_t i = 0; (*e)->kind == EXPR_WINDOW && i < w->n_wins; i++)
+        if (w->wins[i].spec == (*e)->set)
+            return sql_use_column(q, op, op->n_cols - w->n_wins + i, e);
     return sql_expr_change_args(q, e, replace, op);
 }
 

@@ -142,6 +142,8 @@ bool sql_expr_equal(const struct expr *a, const struct expr *b);
 bool sql_expr_has_agg(const struct expr *e);
 bool sql_expr_has_window(const struct expr *e);
 struct expr *sql_column_expr(struct query *q, const struct op *op, uint32_t column, uint32_t pos);
+/* The column in the place of *e, whose mark stays: that of array_agg(x)::text is none. */
+int sql_use_column(struct query *q, const struct op *op, uint32_t column, struct expr **e);
 bool sql_expr_has_column(const struct expr *e);
 /* Can several threads compute it at once, each on its own rows? */
 bool sql_expr_is_free(const struct expr *e);

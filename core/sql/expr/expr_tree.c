@@ -42,6 +42,16 @@ struct expr *sql_column_expr(struct query *q, const struct op *op, uint32_t colu
     return e;
 }
 
+int sql_use_column(struct query *q, const struct op *op, uint32_t column, struct expr **e)
+{
+    struct expr *found = sql_column_expr(q, op, column, (*e)->pos);
+    if (!found)
+        return -ENOMEM;
+    found->mark = (*e)->mark;
+    *e = found;
+    return 0;
+}
+
 static bool same_const(const struct sql_value *a, const struct sql_value *b)
 {
     if (a->type != b->type)

@@ -193,3 +193,16 @@ true,false,true,true,false
 select 'a' similar to '((((((((((((((((((((((((((((((a))))))))))))))))))))))))))))))', 'b' similar to '((((a))))'
 ----
 true,false
+
+-- The text of an array is a text, also behind an aggregate and a window.
+select min(y) from (select array_agg(distinct x)::text as y from (values (1),(2)) t(x)) z
+----
+"{1,2}"
+
+select min(y) from (select c::text as y, rank() over (order by n) from (select array_agg(x) as c, 1 as n from (values (1),(2)) t(x)) q) z
+----
+"{1,2}"
+
+select max(y || 'b') from (select array_agg(distinct x)::text as y, x from (values (1),(2)) t(x) group by x) z
+----
+{2}b

@@ -165,17 +165,11 @@ static int regroup_grouping(struct query *q, const struct grouping *g, struct ex
 static int regroup(struct query *q, const void *arg, struct expr **e)
 {
     const struct grouping *g = arg;
-    for (uint32_t k = 0; k < g->n_keys; k++) {
-        if (sql_expr_equal(g->keys[k], *e)) {
-            struct expr *key = *e;
-            *e = sql_column_expr(q, g->op, k, key->pos);
-            return *e ? 0 : -ENOMEM;
-        }
-    }
-    if ((*e)->kind == EXPR_AGG) {
-        *e = sql_column_expr(q, g->op, g->n_shown + (*e)->column, (*e)->pos);
-        return *e ? 0 : -ENOMEM;
-    }
+    for (uint32_t k = 0; k < g->n_keys; k++)
+        if (sql_expr_equal(g->keys[k], *e))
+            return sql_use_column(q, g->op, k, e);
+    if ((*e)->kind == EXPR_AGG)
+        return sql_use_column(q, g->op, g->n_shown + (*e)->column, e);
     if ((*e)->kind == EXPR_GROUPING)
         return regroup_grouping(q, g, e);
     if ((*e)->kind == EXPR_COLUMN)
