@@ -157,21 +157,37 @@ static const struct rule {
     const char *forms[FORMS_MAX];
 } rules[] = {
     {"select",
-     {"select <expr> from torch_trace limit 3", "select <items> from <from> <where> <group> <tail>",
-      "select distinct <items> from <from> <where> <tail>", "select <items> from <from> <where>",
-      "<select> <set> <select>", "with w as (<select>) select * from w <tail>",
+     {"select <expr> from torch_trace limit 3",
+      "select <items> from <from> <where> <group> <tail>",
+      "select distinct <items> from <from> <where> <tail>",
+      "select <items> from <from> <where>",
+      "<select> <set> <select>",
+      "with w as (<select>) select * from w <tail>",
       "with w(p) as (select <expr>) select p, <expr> from w, torch_trace",
       "values (<expr>, <lit>), (<lit>, <lit>)",
       "with recursive r(n) as (select <int> union select (n * 7 + 1) % <int> from r) <select>",
       ("with recursive r(n, x) as (select 1, <lit> union all select n + 1, <expr> from r, "
        "torch_trace t where n < <int>) select * from r <tail>"),
       "with recursive r(n) as (<select> union <select>) select * from r",
+      "with recursive r(n) as (select 1 union all select n + 1 from r where n < 5 and <of_r>) "
+      "<select>",
+      "with recursive r(n) as (select <int> union select r.n + 1 from r, lateral (select q.n as m "
+      "from r q where <of_r>) l where r.n < 4) select r.n, l.* from r, lateral (<select>) l",
+      "select local_step, (with recursive r(n) as (select t.local_step union all select n + 1 from "
+      "r where n < t.local_step + 2 and <of_r>) select max(n) from r) from torch_trace t <where>",
       "select distinct on (<expr>, <col>) <items> from <from> <where> <tail>",
       "select <items> from <from> window w as (<window>) <tail>",
       "select <agg>, <agg> from <from> <where>",
       "select <expr> as k, <agg> from <from> group by 1 having <bool> <tail>",
-      "select * exclude (ts, module) from torch_trace <where> <tail>", "from <from> <where> <tail>",
+      "select * exclude (ts, module) from torch_trace <where> <tail>",
+      "from <from> <where> <tail>",
       "from <from> select <items> <where> <group> <tail>"}},
+    {"of_r", /* within its second part */
+     {"true", "exists (select 1 from r q where q.n = r.n)", "r.n in (select n from r)",
+      "(select max(q.n) from r q where q.n <= r.n and <of_r>) > <int>", "<bool>",
+      "exists (select <agg> from r q, lateral (select r.n as m from r) l where l.m = q.n)",
+      "exists (with recursive s(m) as (select n from r union select m + 1 from s where m < 4 and "
+      "exists (select 1 from r q where q.n = s.m and <of_r>)) select 1 from s where s.m = r.n)"}},
     {"set", {"union all", "union", "intersect", "except", "intersect all", "except all"}},
     {"items",
      {"*", "<expr>", "<expr> as x, <expr>", "<agg>", "<win>, <expr>", "module, <agg>",

@@ -48,12 +48,18 @@ class Ours:
         self.process = subprocess.Popen(
             [program, "-"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, encoding="utf-8"
         )
+        self.last = ""  # statement
 
-    def view(self, name, select):
-        self.process.stdin.write("view %s %s\n" % (name, select))
+    def table(self, name, select):
+        """A table, whose timestamps are what clocks show: those of a table would be moments."""
+        self.process.stdin.write("table %s_rows %s\n" % (name, select))
+        self.process.stdin.write(
+            "view %s select * replace (ts::timestamp as ts) from %s_rows\n" % (name, name)
+        )
 
     def ask(self, statement):
         """(kinds of the columns, rows) or Refused."""
+        self.last = statement
         self.process.stdin.write(statement + "\n")
         self.process.stdin.flush()
         answer = json.loads(self.process.stdout.readline())

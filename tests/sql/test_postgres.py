@@ -45,7 +45,7 @@ def test_generated_statements_answer_as_postgresql(postgres):
         generator, ours = Generator(at), Ours(PROGRAM)
         for name, rows in (("a", 24), ("b", 16)):
             select = generator.table(rows)
-            ours.view(name, select)
+            ours.table(name, select)
             postgres.ask("drop table if exists %s" % name)
             postgres.ask("create table %s as %s" % (name, select))
         for _ in range(STATEMENTS):
