@@ -49,6 +49,14 @@ struct cpython_type_spec { /* PyType_Spec */
     struct cpython_slot *slots;
 };
 
+struct cpython_allocator { /* PyMemAllocatorEx */
+    void *ctx;
+    void *(*malloc)(void *ctx, size_t size);
+    void *(*calloc)(void *ctx, size_t n, size_t size);
+    void *(*realloc)(void *ctx, void *block, size_t size);
+    void (*free)(void *ctx, void *block);
+};
+
 enum { /* methodobject.h */
     METH_VARARGS = 0x1,
     METH_KEYWORDS = 0x2,
@@ -178,7 +186,9 @@ enum { Py_single_input = 256, Py_file_input = 257, Py_eval_input = 258 }; /* com
     X(PyObject *, PyInterpreterState_GetDict, (void *)) \
     X(void *, PyThreadState_New, (void *)) \
     X(void *, PyThreadState_Get, (void)) \
-    X(void, PyMem_Free, (void *))
+    X(void, PyMem_Free, (void *)) \
+    X(void, PyMem_GetAllocator, (int, struct cpython_allocator *)) \
+    X(void, PyMem_SetAllocator, (int, struct cpython_allocator *))
 
 /* Not in every version: NULL where it is not.  Ask before calling. */
 #define CPYTHON_OPTIONAL(X) \
@@ -190,6 +200,8 @@ enum { Py_single_input = 256, Py_file_input = 257, Py_eval_input = 258 }; /* com
     X(int, PyContextVar_Get, (PyObject *, PyObject *, PyObject **))              /* 3.7.1 */ \
     X(void, PyErr_SetRaisedException, (PyObject *))                              /* 3.12 */ \
     X(PyObject *, _PyObject_MakeTpCall, (void))  /* called only by cpython_vectorcall() */ \
+    X(void *, PyInterpreterState_Get, (void))                                    /* 3.9 */ \
+    X(void *, _PyInterpreterState_Get, (void))                                   /* 3.8 */ \
     X(void *, PyThreadState_GetUnchecked, (void))                                /* 3.13 */ \
     X(void *, _PyThreadState_UncheckedGet, (void))                               /* to 3.12 */
 

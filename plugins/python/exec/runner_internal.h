@@ -10,6 +10,7 @@
 #include <signal.h>
 #include <stdatomic.h>
 
+#include "exec/entry.h"
 #include "exec/runner.h"
 
 #define RUNNER_WORKERS 8             /* threads at most */
@@ -20,10 +21,10 @@ struct worker {
     struct worker *next;        /* lock: r->mutex; of r->workers */
     pthread_t thread;           /* lock: r->mutex */
     struct runner_job *current; /* lock: r->mutex */
-    unsigned long python_id; /* lock: r->mutex; threading.get_ident() while it may be interrupted */
-    bool loose;              /* lock: r->mutex; what it runs needs nothing of the plugin any more */
-    int tid;                 /* lock: r->mutex */
-    bool leaves;             /* lock: r->mutex; it takes no job any more */
+    bool loose;         /* lock: r->mutex; what it runs needs nothing of the plugin any more */
+    int tid;            /* lock: r->mutex */
+    bool leaves;        /* lock: r->mutex; it takes no job any more */
+    struct entry entry; /* while it has a Python thread state */
     /* this thread's own: */
     bool guest;           /* it blocks the signals that the main thread does, */
     sigset_t own_signals; /* instead of these */

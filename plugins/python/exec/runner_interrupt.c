@@ -17,13 +17,18 @@
 #define INTERRUPTS 5
 #define STACK_BYTES ((size_t)256 << 10)
 
-/* With the GIL.  The interpreter takes a lock of its own for it, with which it calls nobody. */
+struct interrupter {
+    struct runner *r;
+    struct entry entry;
+};
+
+/* With the GIL. */
 static void interrupt_all(struct runner *r)
 {
     runner_lock(r);
     for (const struct worker *w = r->workers; w; w = w->next)
-        if (w->current && w->current->abandoned && w->python_id)
-            (void)r->own.PyThreadState_SetAsyncExc(w->python_id, r->own.PyExc_KeyboardInterrupt);
+        if (w->current && w->current->abandoned)
+            entry_interrupt(&r->own, &w->entry);
     runner_unlock(r);
 }
 
@@ -54,15 +59,12 @@ static void take_flag_down(struct runner *r)
     py->Py_DecRef(names);
 }
 
-static void *interrupt(void *arg)
+static void interrupt_again(struct runner *r, struct entry *own)
 {
-    struct runner *r = arg;
-    (void)prctl(PR_SET_NAME, "probing/pystop");
     bool more = true;
-    enum entry taken = ENTRY_NONE;
-    for (int i = 0; more && (taken = entry_take(&r->own)); i++) {
+    for (int i = 0; more && entry_take(&r->own, own); i++) {
         interrupt_all(r);
-        entry_leave(&r->own, taken);
+        entry_leave(&r->own, own);
         runner_lock(r);
         for (uint64_t until = runner_now_ns() + AGAIN_NS, now; any_abandoned(r) && r->running;) {
             if ((now = runner_now_ns()) >= until)
@@ -72,15 +74,32 @@ static void *interrupt(void *arg)
         more = any_abandoned(r) && r->running && i + 1 < INTERRUPTS;
         runner_unlock(r);
     }
-    taken = entry_take(&r->own);
-    if (taken)
+    if (entry_take(&r->own, own)) {
         take_flag_down(r);
-    entry_leave(&r->own, taken);
+        entry_leave(&r->own, own);
+    }
+}
+
+/* The thread ends, or the interpreter ended it. */
+static void interrupter_gone(void *arg)
+{
+    struct interrupter *own = arg;
+    struct runner *r = own->r;
+    entry_gone(&own->entry);
     runner_lock(r);
     r->interrupts = false;
     runner_wake(r);
     runner_unlock(r);
     runner_drop(r);
+}
+
+static void *interrupt(void *arg)
+{
+    struct interrupter own = {.r = arg};
+    (void)prctl(PR_SET_NAME, "probing/pystop");
+    pthread_cleanup_push(interrupter_gone, &own);
+    interrupt_again(own.r, &own.entry);
+    pthread_cleanup_pop(1);
     return NULL;
 }
 
@@ -108,8 +127,8 @@ void runner_interrupt(struct runner *r, struct runner_job *job)
 void runner_allow_interrupt(struct runner *r, bool allow)
 {
     (allow ? runner_guest_begin : runner_guest_end)(runner_me);
+    entry_allow_interrupt(&runner_me->entry, allow);
     runner_lock(r);
-    runner_me->python_id = allow ? (unsigned long)pthread_self() : 0;
     runner_me->loose = runner_me->loose || (allow && runner_me->current->client);
     runner_unlock(r);
 }

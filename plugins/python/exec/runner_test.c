@@ -153,10 +153,12 @@ static int ask_nothing(int (*fn)(void *arg), void *arg)
 static void *come_and_go(void *arg)
 {
     struct cpython with = py;
+    struct entry own = {.made = false};
     with.Py_AddPendingCall = ask_nothing;
     entry_open(&with);
     while (!atomic_load((_Atomic int *)arg))
-        entry_leave(&py, entry_take(&py));
+        if (entry_take(&py, &own))
+            entry_leave(&py, &own);
     return NULL;
 }
 

@@ -27,6 +27,7 @@ static void thread_gone(void *arg)
 {
     struct worker *w = arg;
     struct runner *r = w->r;
+    entry_gone(&w->entry);
     runner_lock(r);
     struct worker **p = &r->workers;
     while (*p != w)
@@ -46,8 +47,7 @@ static void thread_gone(void *arg)
 static void run_one(struct worker *w, struct runner_job *job)
 {
     struct runner *r = w->r;
-    enum entry taken = entry_take(&r->own); /* may wait for ever, or not come back at exit */
-    if (!taken) {
+    if (!entry_take(&r->own, &w->entry)) { /* may wait for ever, or not come back at exit */
         runner_lock(r);
         w->current = NULL;
         runner_unlock(r);
@@ -62,12 +62,14 @@ static void run_one(struct worker *w, struct runner_job *job)
     runner_hire_if_needed(r);
     runner_unlock(r);
     int result = wanted ? job->fn(job->arg) : -ECANCELED;
+    if (entry_is_over())
+        result = -ENODEV; /* its code was interrupted for that */
+    entry_allow_interrupt(&w->entry, false);
     runner_lock(r);
-    w->python_id = 0;
     w->loose = false;
     w->current = NULL;
     runner_unlock(r);
-    entry_leave(&r->own, taken);
+    entry_leave(&r->own, &w->entry);
     runner_guest_ended(w);
     runner_finish(r, job, result);
 }

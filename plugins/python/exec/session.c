@@ -57,10 +57,10 @@ static void wait_for_room(struct session *s)
 {
     void *saved = natives_py.PyEval_SaveThread();
     runner_lock(s->runner);
-    while (s->n == SESSION_OUTPUT && !s->job->abandoned)
+    while (s->n == SESSION_OUTPUT && !s->job->abandoned && !entry_is_over())
         runner_sleep(s->runner, LOOK_NS);
     runner_unlock(s->runner);
-    natives_py.PyEval_RestoreThread(saved);
+    entry_return(&natives_py, saved);
 }
 
 /* streams.py's emit(bytes), with the GIL on a runner's thread. */
@@ -76,7 +76,7 @@ static PyObject *emit(PyObject *self, PyObject *bytes)
     while (s && left > 0) {
         runner_lock(s->runner);
         size_t room = SESSION_OUTPUT - s->n, some = (size_t)left < room ? (size_t)left : room;
-        bool gone = s->job->abandoned;
+        bool gone = s->job->abandoned || (room == 0 && entry_is_over());
         if (!gone) {
             memcpy(s->output + s->n, text, some);
             s->n += some;
@@ -237,10 +237,10 @@ static void threading_first(struct plugin *p)
     uint64_t until = p->host->now() + IMPORT_NS;
     void *saved = py->PyEval_SaveThread();
     runner_lock(p->runner); /* an event with a limit: nobody need wake us */
-    while (!__atomic_load_n(&done, __ATOMIC_ACQUIRE) && p->host->now() < until)
+    while (!__atomic_load_n(&done, __ATOMIC_ACQUIRE) && p->host->now() < until && !entry_is_over())
         runner_sleep(p->runner, 1000000);
     runner_unlock(p->runner);
-    py->PyEval_RestoreThread(saved);
+    entry_return(py, saved);
 }
 
 /* References to all parts: false where session.py has not been run. */
