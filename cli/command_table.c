@@ -131,8 +131,8 @@ static const struct cli_command own_commands[] = {
      .doc = "a live screen: threads and what they run, memory, modules, GPUs",
      .text =
          "q or Ctrl-C quits, p shows probing's own threads, too. The own time of a function or "
-         "module excludes what it calls, the total time includes it. Both are processor time; Python "
-         "functions are sampled 20 times a second. %OWN and %TOTAL are since the last "
+         "module excludes what it calls, the total time includes it. Both are processor time; "
+         "Python functions are sampled 20 times a second. %OWN and %TOTAL are since the last "
          "refresh, OWNTIME and TOTALTIME since the start. Plugins that are loaded add what they "
          "have: the last training step, the slowest modules, GPUs. Without a terminal, or with "
          "--once, the screen is printed once.",

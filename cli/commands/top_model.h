@@ -54,7 +54,7 @@ void looker_free(struct top_sampler *l);
  * snapshot_done() all the same. */
 int snapshot_take(struct top_sampler *l, struct tally *tally, struct snapshot *ret);
 void snapshot_done(struct snapshot *look);
-/* One look at the Python stacks and the threads' processor time alone.  0, or as snapshot_take(). */
+/* One look at the Python stacks and at the threads' processor time.  0, or as snapshot_take(). */
 int snapshot_sample(struct top_sampler *l, struct tally *tally);
 
 /* A line of JSON.  ours: probing's own threads, too. */
