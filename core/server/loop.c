@@ -178,7 +178,9 @@ static int on_file(struct server *s, struct lws *wsi, enum lws_callback_reasons 
         for (int i = 0; i < 2; i++)
             if (wsi == s->listeners[i])
                 server_accept(s, i);
-        if (s->peers || s->resting[0] || s->resting[1])
+        /* One that is to come stays: who connects all the time would put it off for ever. */
+        if ((s->peers || s->resting[0] || s->resting[1]) &&
+            lws_dll2_is_detached(&s->housekeeping.list))
             lws_sul_schedule(s->context, 0, &s->housekeeping, housekeeping, HOUSEKEEPING_US);
         return 0;
     }
