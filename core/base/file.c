@@ -19,6 +19,8 @@
 #include <unistd.h>
 
 #include "core/base/err.h"
+#include "core/base/rights.h"
+#include "sdk/lib/proc/identity.h"
 #include "sdk/lib/proc/task.h"
 
 #define READ_STEP ((size_t)4096)
@@ -150,6 +152,7 @@ int file_write(int dirfd, const char *path, const void *data, size_t size, mode_
                      (unsigned)atomic_fetch_add_explicit(&count, 1, memory_order_relaxed));
     if (n < 0 || (size_t)n >= sizeof(temporary))
         return err_set(-ENAMETOOLONG, "the path '%.60s...' is too long; use a shorter one", path);
+    rights_keep();
     int fd = openat(dirfd, temporary, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, mode);
     if (fd == -1)
         return err_set(-errno, "%s cannot be made: %s", temporary, strerror(errno));
@@ -174,7 +177,7 @@ int file_private_dir(const char *path)
         return err_set(-errno, "%s: %s", path, strerror(errno));
     if (!S_ISDIR(st.st_mode))
         return err_set(-ENOTDIR, "%s is not a directory: remove it or name another", path);
-    if (st.st_uid != geteuid())
+    if (st.st_uid != identity_own_owner())
         return err_set(-EPERM, "directory %s belongs to uid %u, not to this user; choose another",
                        path, (unsigned)st.st_uid);
     if (st.st_mode & 077)

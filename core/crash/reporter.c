@@ -18,6 +18,7 @@
 
 #include "core/base/clock.h"
 #include "core/base/err.h"
+#include "core/base/rights.h"
 #include "core/base/thread.h"
 #include "core/crash/internal.h"
 #include "core/stack/stack.h"
@@ -432,6 +433,7 @@ static bool make_report(struct reporter *r)
     bool only_abort = atomic_load_explicit(&crash_state.only_abort, memory_order_relaxed);
     if (only_abort && (stack_process_renew(r->self) < 0 || !is_in_abort(r)))
         return false;
+    rights_keep();
     crash_open(&r->lines);
     write_head(&r->lines);
     gather(r);

@@ -19,6 +19,7 @@
 #include "core/base/own_descriptors.h"
 #include "core/base/text.h"
 #include "core/datadir/internal.h"
+#include "sdk/lib/proc/identity.h"
 
 /* ---- openat2(2), which the C library need not know ---- */
 
@@ -170,13 +171,13 @@ static int look(struct datadir *d, enum datadir_whose whose, const uid_t *owner)
     if (owner && st.st_uid != *owner)
         return err_set(-EPERM, "%s belongs to uid %u, not to uid %u, whose place it is in", d->path,
                        (unsigned)st.st_uid, (unsigned)*owner);
-    if (whose == DATADIR_OWN && st.st_uid != geteuid())
+    if (whose == DATADIR_OWN && st.st_uid != identity_own_owner())
         return err_set(-EPERM, "directory %s belongs to uid %u, not to this user; choose another",
                        d->path, (unsigned)st.st_uid);
     if (whose == DATADIR_OWN && (st.st_mode & 077))
         return err_set(-EPERM, "directory %s is open to others (mode %03o): chmod 700 it", d->path,
                        (unsigned)(st.st_mode & 0777));
-    d->own = st.st_uid == geteuid() && !(st.st_mode & 022);
+    d->own = st.st_uid == identity_own_owner() && !(st.st_mode & 022);
     d->owner = st.st_uid;
     d->device = st.st_dev;
     d->inode = st.st_ino;
@@ -233,7 +234,7 @@ int root_open(int view, const char *place, const char *name, bool own, uid_t *re
         return err_set(at, "%s: %s", place, strerror(-at));
     int fd = entry_open(at, name, O_PATH | O_DIRECTORY, own);
     bool numbered = root_name_read(name, &uid);
-    if (fd == -EXDEV && (view != -1 || (numbered && uid == geteuid())))
+    if (fd == -EXDEV && (view != -1 || (numbered && uid == identity_own_owner())))
         fd = open_plainly(at, name, O_PATH | O_DIRECTORY); /* a volume of ours */
     (void)close(at);
     if (fd < 0)

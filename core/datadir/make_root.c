@@ -20,6 +20,7 @@
 #include "core/datadir/datadir.h"
 #include "core/datadir/internal.h"
 #include "sdk/lib/hash.h"
+#include "sdk/lib/proc/identity.h"
 
 #define TRIES 16 /* at a name that nobody has */
 
@@ -33,7 +34,7 @@ uint32_t datadir_own_roots(const char *place, char (*ret)[DATADIR_LEAF], uint32_
         return 0;
     /* Of the names that nobody could know those of others are left out: they are many, perhaps. */
     for (struct dirent *e; n < max && seen < DATADIR_ENTRIES_MAX && (e = readdir(all)); seen++)
-        if (root_name_read(e->d_name, &uid) && uid == geteuid() &&
+        if (root_name_read(e->d_name, &uid) && uid == identity_own_owner() &&
             (!strchr(e->d_name, '.') ||
              (fstatat(dirfd(all), e->d_name, &st, AT_SYMLINK_NOFOLLOW) == 0 && st.st_uid == uid)))
             (void)snprintf(ret[n++], DATADIR_LEAF, "%s", e->d_name);
@@ -47,9 +48,9 @@ static int is_private(int place, const char *path, const char *name)
     struct stat st;
     if (fstatat(place, name, &st, AT_SYMLINK_NOFOLLOW) == -1)
         return err_set(-errno, "%s: %s", path, strerror(errno));
-    if (S_ISDIR(st.st_mode) && st.st_uid == geteuid() && !(st.st_mode & 077))
+    if (S_ISDIR(st.st_mode) && st.st_uid == identity_own_owner() && !(st.st_mode & 077))
         return 0;
-    if (st.st_uid == geteuid() && S_ISDIR(st.st_mode))
+    if (st.st_uid == identity_own_owner() && S_ISDIR(st.st_mode))
         return err_set(-EPERM, "%s is open to others (mode %03o); chmod 700 it", path,
                        (unsigned)(st.st_mode & 0777));
     return err_set(-EPERM, "%s is %s of uid %u; have it removed", path, file_kind(st.st_mode),
@@ -84,7 +85,8 @@ static int make_other(int place, const char *where, char *ret, size_t size)
         if (strchr(names[i], '.') && try_name(place, where, names[i], ret, size) == 0)
             return 0;
     for (int i = 0; i < TRIES && rc < 0; i++) {
-        (void)snprintf(name, sizeof(name), "probing-%u.%08x", (unsigned)geteuid(), other_number());
+        (void)snprintf(name, sizeof(name), "probing-%u.%08x", (unsigned)identity_own_owner(),
+                       other_number());
         rc = try_name(place, where, name, ret, size);
     }
     return rc;
@@ -113,7 +115,7 @@ int datadir_root_make(const char *place, char *ret, size_t size, char *note, siz
     note[0] = '\0';
     if (fd < 0)
         return fd;
-    (void)snprintf(name, sizeof(name), "probing-%u", (unsigned)geteuid());
+    (void)snprintf(name, sizeof(name), "probing-%u", (unsigned)identity_own_owner());
     int rc = try_name(fd, place, name, ret, size);
     if (rc == -EPERM) {
         (void)snprintf(note, note_size, "%s", err_text());

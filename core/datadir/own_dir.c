@@ -26,6 +26,7 @@
 #include "core/datadir/datadir.h"
 #include "sdk/lib/job_variables.h"
 #include "sdk/lib/proc/environ_now.h"
+#include "sdk/lib/proc/identity.h"
 #include "sdk/lib/proc/proc_file.h"
 
 /* Of less the eighth that each of rings and strings may have (headroom.h) holds too little. */
@@ -139,7 +140,7 @@ bool own_dir_is_gone(const struct own_dir *p)
 static bool is_foreign(const char *path)
 {
     struct stat st;
-    return lstat(path, &st) == 0 && (!S_ISDIR(st.st_mode) || st.st_uid != geteuid());
+    return lstat(path, &st) == 0 && (!S_ISDIR(st.st_mode) || st.st_uid != identity_own_owner());
 }
 
 /* Another directory that is there belongs to another life in this process; its files stay.  In a
@@ -404,7 +405,8 @@ int own_dir_info(const struct own_dir *p, const char *version, int64_t utc_offse
 
     buf_init(&b, INFO_MAX_BYTES);
     (void)buf_addf(&b, "pid: %d\nstart_time: %llu\nuid: %u\nparent: %d\n", (int)getpid(),
-                   (unsigned long long)p->start_time, (unsigned)geteuid(), (int)getppid());
+                   (unsigned long long)p->start_time, (unsigned)identity_own_owner(),
+                   (int)getppid());
     add_file(&b, "boot_id", "/proc/sys/kernel/random/boot_id");
     if (p->instance_id[0])
         add_line(&b, "instance_id", p->instance_id, strlen(p->instance_id));

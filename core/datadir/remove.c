@@ -14,6 +14,7 @@
 #include "core/base/err.h"
 #include "core/datadir/datadir.h"
 #include "core/datadir/internal.h"
+#include "sdk/lib/proc/identity.h"
 
 static bool is_dots(const char *name)
 {
@@ -106,7 +107,8 @@ static void remove_fast(const struct datadir *d)
 
 int datadir_remove(const struct datadir *d)
 {
-    if (d->owner != geteuid() && geteuid() != 0)
+    uint32_t own = identity_own_owner();
+    if (d->owner != own && own != 0)
         return err_set(-EPERM, "directory %s belongs to uid %u, not to us", d->path,
                        (unsigned)d->owner);
     remove_fast(d);

@@ -15,6 +15,7 @@
 #include "core/base/err.h"
 #include "core/datadir/datadir.h"
 #include "core/datadir/internal.h"
+#include "sdk/lib/proc/identity.h"
 
 #define OWN_ROOTS_MAX 16 /* a user has one in a place, and another where somebody squats on it */
 
@@ -28,7 +29,7 @@ int datadir_root(const char *path)
             (void)close(fd);
         return err_set(failed, "%s: %s", path, strerror(-failed));
     }
-    bool foreign = st.st_uid != geteuid() && st.st_uid != 0;
+    bool foreign = st.st_uid != identity_own_owner() && st.st_uid != 0;
     bool loose = (st.st_mode & 002) && !(st.st_mode & S_ISVTX); /* a group is the user's choice */
     if (!foreign && !loose)
         return fd;

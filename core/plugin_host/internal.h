@@ -16,6 +16,7 @@
 #include "core/base/call_mark.h"
 #include "core/base/err.h"
 #include "core/plugin_host/plugin_host.h"
+#include "sdk/lib/proc/identity.h"
 
 #define HOST_NAME_BYTES 64 /* a plugin's name and its NUL */
 #define PLUGIN_PATH_BYTES 4096
@@ -430,6 +431,8 @@ void log_free(struct host *h);
 struct upload_socket {
     int listen_fd;                  /* -1: closed; control thread, and host_fork in the child */
     int peers[HOST_UPLOAD_CLIENTS]; /* -1: free */
+    struct identity_peer who[HOST_UPLOAD_CLIENTS];
+    uint64_t refused_ns;                 /* clock_now() when one was turned away last */
     uint64_t since[HOST_UPLOAD_CLIENTS]; /* when each came: a silent one is shown out */
     char path[108];
 };

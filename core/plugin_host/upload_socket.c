@@ -10,7 +10,7 @@
  *                    (core/plugin_file/declared.h)
  *
  * and is answered by one message, "ok", "ok: NOTE" or "error: WHY".  Every descriptor that comes is
- * closed, whatever happens.  Only peers with our uid, or root, are heard (SO_PEERCRED).
+ * closed, whatever happens.  Only who may trace the process is heard (sdk/lib/proc/identity.h).
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -111,19 +111,32 @@ uint32_t upload_socket_poll(struct host *h, struct pollfd *fds, uint32_t max)
     return n;
 }
 
-static void let_in(struct upload_socket *d)
+/* As the ids of the process are now.  What is wrong is logged once a second at most. */
+static enum identity_refusal judge(struct host *h, const struct identity_peer *peer)
 {
-    struct ucred peer = {.uid = (uid_t)-1};
-    socklen_t size = sizeof(peer);
+    uint64_t now = clock_now();
+    enum identity_refusal refusal = identity_own_answer(peer);
+    if (refusal && now - h->door.refused_ns >= NS_PER_S) {
+        h->door.refused_ns = now;
+        host_log(h, PROBING_WARN, "pid %d of uid %u (door) was turned away: %s", (int)peer->pid,
+                 peer->uid, identity_why(refusal));
+    }
+    return refusal;
+}
 
+/* Who is no other user, and may not ask, is told so when he does. */
+static void let_in(struct host *h)
+{
+    struct upload_socket *d = &h->door;
+    struct identity_peer peer;
     int fd = accept4(d->listen_fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
     if (fd == -1)
         return;
-    bool ours = getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &size) == 0 &&
-                (peer.uid == geteuid() || peer.uid == 0);
-    for (int i = 0; ours && i < HOST_UPLOAD_CLIENTS; i++) {
+    bool known = identity_peer_of(fd, &peer) == 0 && judge(h, &peer) != IDENTITY_OTHER_USER;
+    for (int i = 0; known && i < HOST_UPLOAD_CLIENTS; i++) {
         if (d->peers[i] == -1) {
             d->peers[i] = fd;
+            d->who[i] = peer;
             d->since[i] = clock_now();
             return;
         }
@@ -227,7 +240,7 @@ static uint32_t take_fds(struct msghdr *m, int fds[MESSAGE_FDS])
 }
 
 /* false: the connection is over. */
-static bool listen_to(struct host *h, int fd)
+static bool listen_to(struct host *h, int peer)
 {
     char text[MESSAGE_BYTES + 1];
     _Alignas(struct cmsghdr) char control[CMSG_SPACE(MESSAGE_FDS * sizeof(int))];
@@ -236,7 +249,7 @@ static bool listen_to(struct host *h, int fd)
                        .msg_iovlen = 1,
                        .msg_control = control,
                        .msg_controllen = sizeof(control)};
-    int fds[MESSAGE_FDS];
+    int fds[MESSAGE_FDS], fd = h->door.peers[peer];
 
     descriptor_begin();
     ssize_t n = recvmsg(fd, &m, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
@@ -251,14 +264,16 @@ static bool listen_to(struct host *h, int fd)
     text[n] = '\0';
     text[strcspn(text, "\n")] = '\0';
     err_clear();
+    enum identity_refusal refusal = judge(h, &h->door.who[peer]);
     int rc = m.msg_flags & (MSG_TRUNC | MSG_CTRUNC)
                  ? err_set(-E2BIG, "the message to the upload socket is too long")
-                 : obey(h, text, fds, n_fds, fd);
+             : refusal ? err_set(-EACCES, "%s", identity_why(refusal))
+                       : obey(h, text, fds, n_fds, fd);
     for (uint32_t i = 0; i < n_fds; i++)
         (void)close(fds[i]);
     if (rc <= 0)
         say(fd, rc, "");
-    return true;
+    return refusal == IDENTITY_MAY_ASK;
 }
 
 void upload_socket_serve(struct host *h, const struct pollfd *fds, uint32_t n)
@@ -270,7 +285,7 @@ void upload_socket_serve(struct host *h, const struct pollfd *fds, uint32_t n)
         for (int k = 0; k < HOST_UPLOAD_CLIENTS; k++) {
             if (d->peers[k] != fds[i].fd)
                 continue;
-            bool stays = fds[i].revents ? listen_to(h, fds[i].fd) : now - d->since[k] < SILENT_NS;
+            bool stays = fds[i].revents ? listen_to(h, k) : now - d->since[k] < SILENT_NS;
             if (fds[i].revents)
                 d->since[k] = now;
             if (!stays) {
@@ -281,5 +296,5 @@ void upload_socket_serve(struct host *h, const struct pollfd *fds, uint32_t n)
         }
     }
     if (n > 0 && (fds[0].revents & POLLIN))
-        let_in(d);
+        let_in(h);
 }

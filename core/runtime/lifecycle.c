@@ -32,6 +32,7 @@
 #include "core/base/mmap_guard.h"
 #include "core/base/own_descriptors.h"
 #include "core/base/owned_signals.h"
+#include "core/base/rights.h"
 #include "core/base/text.h"
 #include "core/base/thread.h"
 #include "core/base/thread_sched.h"
@@ -366,6 +367,7 @@ static void *live(void *arg)
     g.config.token[0] = g.config.read_token[0] = '\0';
     g.config.afresh = false;
 
+    rc = rc < 0 ? rc : rights_take();
     if (rc < 0) {
         tell_why(err_why(rc));
         forget_guard();

@@ -65,16 +65,6 @@ enum access server_token_access(struct server *s, const char *given, size_t n)
     return full ? ACCESS_FULL : read ? ACCESS_READ : ACCESS_NONE;
 }
 
-bool server_connection_allowed(int fd, char *ret, size_t size)
-{
-    struct ucred who;
-    socklen_t n = sizeof(who);
-    if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &who, &n) != 0)
-        return false;
-    (void)snprintf(ret, size, "pid %d of uid %u", (int)who.pid, who.uid);
-    return who.uid == geteuid() || who.uid == 0;
-}
-
 bool server_rate_take(struct rate *r, uint64_t now_ns, uint64_t per_s)
 {
     uint64_t from = r->full_ns > now_ns ? r->full_ns : now_ns;
@@ -84,19 +74,49 @@ bool server_rate_take(struct rate *r, uint64_t now_ns, uint64_t per_s)
     return true;
 }
 
-bool server_connection_may_ask(struct connection *p)
-{
-    uint64_t now = clock_now();
-    return p->local || (server_rate_take(&p->rate, now, SERVER_CONNECTION_RATE) &&
-                        server_rate_take(&p->server->rate, now, SERVER_TCP_RATE));
-}
-
 void server_log_refusal(struct connection *p, const char *why)
 {
     server_add(p->server->refused, 1);
     if (server_rate_take(&p->server->refusals, clock_now(), REFUSALS_A_SECOND))
         host_log(p->server->host, PROBING_WARN, "%s was turned away: %.*s", p->who,
                  (int)strcspn(why, ";"), why);
+}
+
+/* The program may have put on or off the rights of another user since it connected. */
+enum identity_refusal server_connection_refusal(struct connection *p)
+{
+    enum identity_refusal refusal = p->local ? identity_own_answer(&p->peer) : IDENTITY_MAY_ASK;
+    if (refusal)
+        server_log_refusal(p, identity_why(refusal));
+    return refusal;
+}
+
+bool server_connection_identify(struct connection *p)
+{
+    if (identity_peer_of(p->fd, &p->peer) < 0)
+        return false;
+    (void)snprintf(p->who, sizeof(p->who), "pid %d of uid %u", (int)p->peer.pid, p->peer.uid);
+    p->refused = server_connection_refusal(p);
+    return p->refused != IDENTITY_OTHER_USER;
+}
+
+const char *server_connection_why(const struct connection *p, int *ret_code)
+{
+    *ret_code = p->refused ? -EACCES : -EAGAIN;
+    return p->refused ? identity_why(p->refused) : SERVER_FULL;
+}
+
+int server_connection_may_ask(struct connection *p)
+{
+    uint64_t now = clock_now();
+    enum identity_refusal refusal = server_connection_refusal(p);
+    if (refusal)
+        return err_set(-EACCES, "%s", identity_why(refusal));
+    return p->local || (server_rate_take(&p->rate, now, SERVER_CONNECTION_RATE) &&
+                        server_rate_take(&p->server->rate, now, SERVER_TCP_RATE))
+               ? 0
+               : err_set(-EAGAIN, "too many requests: at most %d a second; wait a second",
+                         SERVER_CONNECTION_RATE);
 }
 
 static bool is_port(const char *text, size_t n)

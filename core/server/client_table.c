@@ -43,14 +43,15 @@ void server_connection_lost(struct connection *p)
 
 void server_connection_drop(struct connection *p, const char *why)
 {
-    char text[256];
-    int n = snprintf(text, sizeof(text),
-                     p->kind == CONNECTION_HTTP
-                         ? "HTTP/1.1 503 Service Unavailable\r\nContent-Type: application/json\r\n"
-                           "Connection: close\r\n\r\n{\"error\":{\"code\":\"EAGAIN\","
-                           "\"message\":\"%s\",\"hint\":\"\"}}\n"
-                         : "error: %s\n",
-                     why);
+    char text[384];
+    int n = p->kind == CONNECTION_HTTP
+                ? snprintf(text, sizeof(text),
+                           "HTTP/1.1 %s\r\nContent-Type: application/json\r\n"
+                           "Connection: close\r\n\r\n{\"error\":{\"code\":\"%s\","
+                           "\"message\":\"%s\",\"hint\":\"\"}}\n",
+                           p->refused ? "403 Forbidden" : "503 Service Unavailable",
+                           p->refused ? "EACCES" : "EAGAIN", why)
+                : snprintf(text, sizeof(text), "error: %s\n", why);
     if (p->kind != CONNECTION_WS && p->fd >= 0) /* as much of it as goes without waiting */
         (void)send(p->fd, text, (size_t)n, MSG_NOSIGNAL | MSG_DONTWAIT);
     lws_set_timeout(p->wsi, PENDING_TIMEOUT_USER_REASON_BASE, LWS_TO_KILL_SYNC);
@@ -108,28 +109,23 @@ static bool make_room(struct server *s, bool local)
 
 static void welcome(struct server *s, int fd, bool local)
 {
-    char who[sizeof(((struct connection *)0)->who)];
-    uint64_t source = 0;
-    if (!local) {
-        source = server_connection_name(fd, who, sizeof(who));
-        server_keep_alive(fd);
-    } else if (!server_connection_allowed(fd, who, sizeof(who))) {
-        (void)close(fd);
-        return;
-    }
-    bool room = make_room(s, local);
     struct connection *p = server_connection_new(s, fd, local);
-    if (!p) {
-        server_add(s->refused, 1);
+    bool known = p && (!local || server_connection_identify(p));
+    if (p && !local) {
+        p->source = server_connection_name(fd, p->who, sizeof(p->who));
+        server_keep_alive(fd);
+    }
+    if (!known) { /* another user takes no place of those who are told why */
+        server_add(s->refused, p ? 0 : 1);
+        server_connection_unref(p);
         (void)close(fd);
         return;
     }
-    memcpy(p->who, who, sizeof(who));
-    p->source = source;
+    bool room = !p->refused && make_room(s, local);
     p->told = !room;
     s->n_told += room ? 0 : 1;
     server_add(*(local ? &s->n_local : &s->n_tcp), room ? 1 : 0);
-    server_add(*(room ? &s->accepted : &s->refused), 1);
+    server_add(*(room ? &s->accepted : &s->refused), p->refused ? 0 : 1); /* counted already */
     p->slot = server_slot_take(s, fd);
     (void)pthread_mutex_lock(&s->mutex);
     p->next = s->peers;

@@ -447,8 +447,9 @@ static int find_route(struct connection *p, const struct http_request *r,
                       const struct route **ret_route)
 {
     const char *why = NULL;
-    if (!p->continued && !server_connection_may_ask(p)) {
-        (void)refuse(p, 429, -EAGAIN, "too many requests a second; wait a second");
+    int rc = p->continued ? 0 : server_connection_may_ask(p);
+    if (rc < 0) {
+        (void)refuse(p, rc == -EACCES ? 403 : 429, rc, err_text());
         return 1;
     }
     int status = check_request(p, r, &why);
@@ -513,10 +514,13 @@ static size_t blanks(const struct buf *in)
 
 int server_http_receive(struct connection *p)
 {
+    int code;
     if (p->eof && p->jobs)
         return -1; /* a browser or curl that went away looks like this; see docs/protocol.md */
-    if (p->told && !p->closing)
-        (void)refuse(p, 503, -EAGAIN, SERVER_FULL);
+    if (p->told && !p->closing) {
+        const char *why = server_connection_why(p, &code);
+        (void)refuse(p, code == -EACCES ? 403 : 503, code, why);
+    }
     while (!p->jobs && !p->closing && p->in.size > 0 && p->out.size <= SERVER_CHUNK_BYTES) {
         struct http_request r;
         size_t blank = blanks(&p->in);

@@ -27,6 +27,7 @@
 #include "core/server/server.h"
 #include "core/sql/sql.h"
 #include "sdk/lib/buf.h"
+#include "sdk/lib/proc/identity.h"
 
 #define SERVER_CONNECTIONS 256          /* connections at once */
 #define SERVER_CONNECTIONS_TCP 192      /* of these by TCP: the owner's socket stays free */
@@ -143,12 +144,15 @@ struct connection {
     _Atomic uint64_t requests, bytes_in, bytes_out; /* counted on the loop */
     /* Changed on the loop under the mutex, which others need to read them. */
     enum connection_kind kind;
-    enum access access;   /* FULL by the unix socket; else what its token gives */
-    bool local;           /* came by the unix socket */
-    bool told;            /* loop only: one too many: it is told so, whatever it asks */
-    uint64_t source;      /* of TCP: whose address it is; IPv6: the network's half of it */
-    char who[96];         /* for the log: "pid 12 of uid 0", "127.0.0.1:4711, full token" */
-    struct rate rate;     /* loop only; TCP */
+    enum access access;            /* FULL by the unix socket; else what its token gives */
+    bool local;                    /* came by the unix socket */
+    struct identity_peer peer;     /* of the unix socket: who connected */
+    enum identity_refusal refused; /* loop only: why it may not ask; a reason: it is told so */
+    bool told;        /* loop only: it is turned away, and told so, whatever it asks: refused, or
+                             one too many */
+    uint64_t source;  /* of TCP: whose address it is; IPv6: the network's half of it */
+    char who[96];     /* for the log: "pid 12 of uid 0", "127.0.0.1:4711, full token" */
+    struct rate rate; /* loop only; TCP */
     struct frames frames; /* loop only; websocket */
     bool eof;             /* it will send no more */
     bool writing;         /* loop: inside server_raw_writeable() */
@@ -267,12 +271,17 @@ uint64_t server_connection_name(int fd, char *ret, size_t size);
 int server_token_make(char *ret, size_t size); /* from the kernel's random numbers */
 bool server_token_same(const char *token, const char *given, size_t n);         /* constant time */
 enum access server_token_access(struct server *s, const char *given, size_t n); /* [loop] */
-/* unix: our uid or root's; ret: who it is */
-bool server_connection_allowed(int fd, char *ret, size_t size);
+/* unix: who it is, and whether it may ask.  false: another user, or nobody says who.    [loop] */
+bool server_connection_identify(struct connection *p);
+/* May it ask, as the ids of the process are now?  It is logged when not. */
+enum identity_refusal server_connection_refusal(struct connection *p);
+/* The words for one that is turned away; *ret_code: -EACCES, or -EAGAIN for one too many. */
+const char *server_connection_why(const struct connection *p, int *ret_code);
 /* Take one from a bucket that fills with `per_s` a second and holds twice that.  false: empty. */
 bool server_rate_take(struct rate *r, uint64_t now_ns, uint64_t per_s);
-bool server_connection_may_ask(
-    struct connection *p); /* loop: its rates; what it asks now is counted */
+/* What it asks now is counted.  0, -EAGAIN: it asks too often, -EACCES: the ids of the process are
+ * others than when it connected.                                                       [loop] */
+int server_connection_may_ask(struct connection *p);
 /* A stranger was turned away: say it in the log, a few times a second at most.          [loop] */
 void server_log_refusal(struct connection *p, const char *why);
 /* May this Host (with or without a port) be asked here?  `listen_host`, `local`: also allowed. */

@@ -96,18 +96,30 @@ static bool is_too_slow(struct connection *p, uint64_t now)
     return true;
 }
 
+/* Streams and commands of a client that may not ask any more end, too. */
+static void drop_refused(struct connection *p)
+{
+    int code;
+    p->refused = server_connection_refusal(p);
+    if (p->refused)
+        server_connection_drop(p, server_connection_why(p, &code));
+}
+
 static void housekeeping(lws_sorted_usec_list_t *timer)
 {
     struct server *s = lws_container_of(timer, struct server, housekeeping);
     uint64_t now = clock_now();
     for (struct connection *p = s->peers, *next; p; p = next) {
         bool late = p->wsi && p->deadline_ns && now > p->deadline_ns;
+        int code;
         next = p->next;
         if (late && p->told &&
             p->kind == CONNECTION_GREETING) /* it says nothing, so it is told now */
-            server_connection_drop(p, SERVER_FULL);
+            server_connection_drop(p, server_connection_why(p, &code));
         else if (late || (p->wsi && is_too_slow(p, now)))
             lws_set_timeout(p->wsi, PENDING_TIMEOUT_USER_REASON_BASE, LWS_TO_KILL_ASYNC);
+        else if (p->wsi && !p->told)
+            drop_refused(p);
     }
     for (int i = 0; i < 2; i++)
         server_rest_over(s, i);

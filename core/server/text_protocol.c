@@ -52,8 +52,8 @@ static int run_line(struct connection *p, const char *line, size_t n)
 {
     const char *words[MESSAGE_ARGS];
     struct arena a;
-    if (!server_connection_may_ask(p)) {
-        say_error(p, "too many requests a second");
+    if (server_connection_may_ask(p) < 0) {
+        say_error(p, err_text());
         p->closing = true;
         return 0;
     }
@@ -74,8 +74,9 @@ static int run_line(struct connection *p, const char *line, size_t n)
 
 int server_text_receive(struct connection *p)
 {
+    int code;
     if (p->told && !p->closing) {
-        say_error(p, SERVER_FULL);
+        say_error(p, server_connection_why(p, &code));
         p->closing = true;
     }
     while (!p->jobs && !p->closing && p->in.size > 0) {

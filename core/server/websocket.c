@@ -112,9 +112,11 @@ static int take_message(struct connection *p)
     arena_init(&a, 8 * SERVER_MESSAGE_BYTES);
     err_clear();
     int rc = server_message_parse(&a, p->in.data ? p->in.data : "", p->in.size, &m, &id);
-    bool may = server_connection_may_ask(p); /* also what is no request: reading it costs as much */
-    if (!may && !(rc == 0 && m.kind == MESSAGE_CANCEL))
-        rc = err_set(-EAGAIN, "too many requests: at most %d a second", SERVER_CONNECTION_RATE);
+    /* Also what is no request: reading it costs as much. */
+    bool cancels = rc == 0 && m.kind == MESSAGE_CANCEL;
+    int may = server_connection_may_ask(p);
+    if (may < 0 && !cancels)
+        rc = may;
     if (rc == 0) {
         rc = obey(p, &m);
     } else if (id >= 0) {

@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "core/base/err.h"
+#include "core/base/rights.h"
 #include "core/store/internal.h"
 
 /* One line for each table beside LMDB, so that rows in the rings can be read when LMDB cannot. */
@@ -23,6 +24,7 @@ static int note_schema(const struct store *s, struct buf *json)
         return err_set(-ENAMETOOLONG,
                        "the path '%.60s...' is too long: set a shorter PROBING_DATA_DIR",
                        s->directory);
+    rights_keep();
     int fd = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NOFOLLOW, 0600);
     if (fd == -1)
         return err_set(-errno, "%s: %s", path, strerror(errno));

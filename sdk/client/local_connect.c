@@ -21,6 +21,7 @@
 
 #include "sdk/client/internal.h"
 #include "sdk/lib/number.h"
+#include "sdk/lib/proc/identity.h"
 #include "sdk/lib/proc/task.h"
 
 #define AGAIN_MS 5 /* between two tries at a full queue: nothing tells when there is room */
@@ -124,34 +125,41 @@ static int open_socket(struct probing_client *c, const struct client_endpoint *d
                        S_ISLNK(ret->st_mode) ? " but a link, which is not followed" : "");
 }
 
-/* The core answers its own user and root; to a process in another user namespace our root is
- * nobody, so root connects as the one who made the socket.  Of this thread only, which libc's own
- * function would not do. */
-static void become(uid_t uid)
+/* Of this thread only, which libc's own functions would not do. */
+static void become(uid_t uid, gid_t gid)
 {
-    (void)!syscall(SYS_setresuid, (uid_t)-1, uid, (uid_t)-1);
+    if (uid == 0)
+        (void)!syscall(SYS_setresuid, (uid_t)-1, uid, (uid_t)-1);
+    (void)!syscall(SYS_setresgid, (gid_t)-1, gid, (gid_t)-1);
+    if (uid != 0)
+        (void)!syscall(SYS_setresuid, (uid_t)-1, uid, (uid_t)-1);
 }
 
-static int connect_once(int fd, int socket_fd, const struct stat *st)
+/* To a process in a user namespace below ours our root is nobody, so root connects as its user.
+ * pid: who should listen, 0: that is not known. */
+static int connect_once(int fd, int socket_fd, pid_t pid)
 {
     struct sockaddr_un a = {.sun_family = AF_UNIX};
-    uid_t uid = geteuid();
+    struct proc_identity user;
+    gid_t gid = getegid();
 
     (void)snprintf(a.sun_path, sizeof(a.sun_path), "/proc/self/fd/%d", socket_fd);
-    if (uid == 0 && st->st_uid != 0)
-        become(st->st_uid);
+    bool as_user = geteuid() == 0 && pid > 0 && identity_is_below(pid) &&
+                   identity_of(pid, &user) == 0 && identity_owner(&user) != 0;
+    if (as_user)
+        become(identity_owner(&user), identity_group(&user));
     int rc = connect(fd, (const struct sockaddr *)&a, sizeof(a)) == 0 ? 0 : -errno;
-    if (uid == 0 && st->st_uid != 0)
-        become(uid);
+    if (as_user)
+        become(/* uid= */ 0, gid);
     return rc;
 }
 
 /* A process that is stopped, or that wants us to wait, lets its queue be full. */
-static int connect_in_time(struct probing_client *c, int fd, int socket_fd, const struct stat *st,
+static int connect_in_time(struct probing_client *c, int fd, int socket_fd, pid_t pid,
                            uint64_t deadline_ns)
 {
     for (;;) {
-        int rc = connect_once(fd, socket_fd, st);
+        int rc = connect_once(fd, socket_fd, pid);
         if (rc != -EAGAIN && rc != -EINTR)
             return rc;
         if (client_is_stopped(c))
@@ -199,31 +207,60 @@ static int connect_words(struct probing_client *c, const struct client_endpoint 
                                      : "");
 }
 
-/* deadline_ns 0: one try, and -EAGAIN where another may do better. */
+struct dial {
+    const char *name;
+    int type, socket_fd;
+    uint64_t deadline_ns; /* 0: one try, and -EAGAIN where another may do better */
+};
+
+/* pid: as connect_once().  A descriptor. */
+static int dial_process(struct probing_client *c, const struct client_endpoint *d,
+                        const struct dial *l, pid_t pid)
+{
+    bool once = l->deadline_ns == 0;
+    int fd = socket(AF_UNIX, l->type | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    if (fd == -1)
+        return client_fail(c, -errno, "no socket: %s", strerror(errno));
+    int rc = once ? connect_once(fd, l->socket_fd, pid)
+                  : connect_in_time(c, fd, l->socket_fd, pid, l->deadline_ns);
+    if (rc < 0 && !(once && (rc == -EAGAIN || rc == -EINTR)))
+        rc = connect_words(c, d, l->name, rc);
+    if (rc == 0)
+        return fd;
+    (void)close(fd);
+    return rc;
+}
+
+/* Who listens, if root has to come as another to be known there; else 0. */
+static pid_t listens_below(int fd)
+{
+    struct ucred who;
+    socklen_t size = sizeof(who);
+    bool told = geteuid() == 0 && getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &who, &size) == 0;
+    return told && who.pid > 0 && identity_is_below(who.pid) ? who.pid : 0;
+}
+
 static int dial(struct probing_client *c, const struct client_endpoint *d, const char *name,
                 int type, uint64_t deadline_ns)
 {
     struct stat st = {.st_mode = 0};
-    bool once = deadline_ns == 0;
-    int socket_fd = open_socket(c, d, name, &st);
-    if (socket_fd < 0)
-        return socket_fd == -ENOTSOCK ? socket_fd : connect_words(c, d, name, socket_fd);
-    int fd = socket(AF_UNIX, type | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-    int rc = fd == -1 ? client_fail(c, -errno, "no socket: %s", strerror(errno)) : 0;
-    if (rc == 0) {
-        rc = once ? connect_once(fd, socket_fd, &st)
-                  : connect_in_time(c, fd, socket_fd, &st, deadline_ns);
-        if (rc < 0 && !(once && (rc == -EAGAIN || rc == -EINTR)))
-            rc = connect_words(c, d, name, rc);
+    struct dial l = {.name = name, .type = type, .deadline_ns = deadline_ns};
+    l.socket_fd = open_socket(c, d, name, &st);
+    if (l.socket_fd < 0)
+        return l.socket_fd == -ENOTSOCK ? l.socket_fd : connect_words(c, d, name, l.socket_fd);
+    int fd = dial_process(c, d, &l, d->pid);
+    pid_t below = fd >= 0 && d->pid == 0 ? listens_below(fd) : 0;
+    if (below) {
+        (void)close(fd);
+        fd = dial_process(c, d, &l, below);
     }
-    (void)close(socket_fd);
-    if (rc == 0)
-        rc = prove(c, fd, d);
+    (void)close(l.socket_fd);
+    int rc = fd < 0 ? fd : prove(c, fd, d);
     if (rc == 0)
         return fd;
-    if (fd != -1)
+    if (fd >= 0)
         (void)close(fd);
-    return once && rc == -EINTR ? -EAGAIN : rc;
+    return deadline_ns == 0 && rc == -EINTR ? -EAGAIN : rc;
 }
 
 int client_dial_once(struct probing_client *c, const struct client_endpoint *d, const char *name,

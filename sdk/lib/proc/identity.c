@@ -2,13 +2,15 @@
  *
  * sdk/lib/proc/identity.c - see identity.h.
  *
- * Any thread.  Its own ids are asked of the kernel, past a libc that says otherwise (fakeroot).
+ * Any thread.  Its own ids are read in /proc, as those of others: a seccomp filter of the program
+ * may end it for a getresuid(2) that it never made itself.
  */
 #include "sdk/lib/proc/identity.h"
 
 #include <elf.h>
 #include <errno.h>
 #include <linux/capability.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/auxv.h>
 #include <sys/prctl.h>
@@ -26,25 +28,42 @@
 
 /* ---- reading ---- */
 
-static uint64_t own_capabilities(void)
+static void take_ids(const struct proc_status *s, struct proc_identity *ret)
 {
-    struct __user_cap_header_struct head = {.version = _LINUX_CAPABILITY_VERSION_3};
-    struct __user_cap_data_struct data[_LINUX_CAPABILITY_U32S_3] = {{0}};
-    if (syscall(SYS_capget, &head, data) == -1)
-        return UINT64_MAX; /* for root alone */
-    return data[0].permitted | (uint64_t)data[1].permitted << 32;
+    for (int i = 0; i < 4; i++) {
+        ret->uid[i] = (uint32_t)s->uid[i];
+        ret->gid[i] = (uint32_t)s->gid[i];
+    }
+    ret->permitted = s->permitted;
+}
+
+/* "thread-self" came with Linux 3.17. */
+static int read_own(struct proc_status *ret)
+{
+    char room[2048];
+    struct proc_lines l;
+    int rc = proc_lines_open(&l, "/proc/thread-self/status", room, sizeof(room));
+    if (rc == 0)
+        rc = proc_status_parse(&l, ret);
+    proc_lines_close(&l);
+    rc = rc == 0 ? 0 : proc_status_of(0, (pid_t)syscall(SYS_gettid), ret);
+    return rc == 0 && (ret->uid[0] == PROC_UNKNOWN || ret->gid[0] == PROC_UNKNOWN) ? -EPROTO : rc;
 }
 
 void identity_own(struct proc_identity *ret)
 {
-    uint32_t *u = ret->uid, *g = ret->gid;
-    (void)syscall(SYS_getresuid, &u[IDENTITY_REAL], &u[IDENTITY_EFFECTIVE], &u[IDENTITY_SAVED]);
-    (void)syscall(SYS_getresgid, &g[IDENTITY_REAL], &g[IDENTITY_EFFECTIVE], &g[IDENTITY_SAVED]);
-    u[IDENTITY_FILES] = (uint32_t)syscall(SYS_setfsuid, -1); /* -1 changes nothing */
-    g[IDENTITY_FILES] = (uint32_t)syscall(SYS_setfsgid, -1);
-    ret->permitted = own_capabilities();
+    struct proc_status s;
+    *ret = (struct proc_identity){.permitted = PROC_UNKNOWN};
+    if (read_own(&s) == 0) {
+        take_ids(&s, ret);
+    } else { /* no /proc: capabilities that are not known are for root alone */
+        for (int i = 0; i < 4; i++) {
+            ret->uid[i] = i == IDENTITY_REAL ? getuid() : geteuid();
+            ret->gid[i] = i == IDENTITY_REAL ? getgid() : getegid();
+        }
+    }
     ret->secure = getauxval(AT_SECURE) != 0;
-    ret->dumpable = syscall(SYS_prctl, PR_GET_DUMPABLE, 0, 0, 0, 0) == 1;
+    ret->dumpable = prctl(PR_GET_DUMPABLE, 0, 0, 0, 0) == 1;
 }
 
 /* As the kernel shows it to those who may trace the process. */
@@ -84,11 +103,7 @@ int identity_of(pid_t pid, struct proc_identity *ret)
     }
     if (s.uid[0] == PROC_UNKNOWN || s.gid[0] == PROC_UNKNOWN)
         return -EPROTO;
-    for (int i = 0; i < 4; i++) {
-        id.uid[i] = (uint32_t)s.uid[i];
-        id.gid[i] = (uint32_t)s.gid[i];
-    }
-    id.permitted = s.permitted;
+    take_ids(&s, &id);
     id.secure = is_secure(pid);
     id.dumpable = is_dumpable(pid, &id);
     *ret = id;
@@ -118,6 +133,18 @@ bool identity_believes_environment(const struct proc_identity *of)
     return !of->secure && !identity_is_mixed(of);
 }
 
+bool identity_own_believes_environment(void)
+{
+    struct proc_identity own;
+    identity_own(&own);
+    return identity_believes_environment(&own);
+}
+
+const char *identity_getenv(const char *name)
+{
+    return identity_own_believes_environment() ? getenv(name) : NULL;
+}
+
 /* That of the file system is not asked: it is the one that a thread of ours sets. */
 static uint32_t owner_among(const uint32_t ids[4])
 {
@@ -136,17 +163,15 @@ uint32_t identity_group(const struct proc_identity *of)
 
 uint32_t identity_own_owner(void)
 {
-    uint32_t ids[4] = {0};
-    (void)syscall(SYS_getresuid, &ids[IDENTITY_REAL], &ids[IDENTITY_EFFECTIVE],
-                  &ids[IDENTITY_SAVED]);
-    return owner_among(ids);
+    struct proc_identity own;
+    identity_own(&own);
+    return identity_owner(&own);
 }
 
 /* ---- who may ask ---- */
 
-/* That link is shown to those alone who have rights over the peer's namespace: seen and another, it
- * lies below ours, and the capabilities in it are none here. */
-static bool is_below(pid_t pid)
+/* The kernel shows that link only to those who have rights over the namespace. */
+bool identity_is_below(pid_t pid)
 {
     char path[PROC_PATH_BYTES], peer[64], own[64];
     proc_path(pid, 0, "ns/user", path);
@@ -166,7 +191,7 @@ int identity_peer_of(int fd, struct identity_peer *ret)
                                   .uid = who.uid,
                                   .gid = who.gid,
                                   .permitted = PROC_UNKNOWN,
-                                  .below = who.pid > 0 && is_below(who.pid)};
+                                  .below = who.pid > 0 && identity_is_below(who.pid)};
     if (ret->below)
         ret->permitted = 0;
     else if (who.pid > 0 && proc_status_of(who.pid, 0, &s) == 0)
@@ -193,6 +218,13 @@ enum identity_refusal identity_may_ask(const struct identity_peer *peer,
     return !of->dumpable        ? IDENTITY_NOT_DUMPABLE
            : of->permitted != 0 ? IDENTITY_CAPABILITIES
                                 : IDENTITY_MAY_ASK;
+}
+
+enum identity_refusal identity_own_answer(const struct identity_peer *peer)
+{
+    struct proc_identity own;
+    identity_own(&own);
+    return identity_may_ask(peer, &own);
 }
 
 const char *identity_why(enum identity_refusal refusal)

@@ -38,6 +38,9 @@ bool identity_believes_environment(const struct proc_identity *of);
  * root is among them, else the saved one: never an id that is put on for a while. */
 uint32_t identity_owner(const struct proc_identity *of);
 uint32_t identity_group(const struct proc_identity *of);
+/* getenv() where the environment of the calling thread is believed, else NULL. */
+const char *identity_getenv(const char *name);
+bool identity_own_believes_environment(void);
 /* identity_owner() of the calling thread. */
 uint32_t identity_own_owner(void);
 
@@ -63,6 +66,9 @@ enum identity_refusal {
     IDENTITY_NAMESPACE     /* the peer is in a user namespace below ours */
 };
 
+/* Is it in another user namespace than we, one in which we have rights?  Then it lies below ours,
+ * and capabilities in it are none here. */
+bool identity_is_below(pid_t pid);
 /* 0, or -errno of getsockopt(2). */
 int identity_peer_of(int fd, struct identity_peer *ret);
 /* The kernel's rule for ptrace(2) (PTRACE_MODE_ATTACH_REALCREDS), without that of yama, as far as a
@@ -71,6 +77,8 @@ int identity_peer_of(int fd, struct identity_peer *ret);
  * is for root alone. */
 enum identity_refusal identity_may_ask(const struct identity_peer *peer,
                                        const struct proc_identity *of);
+/* The same of the calling thread, as its ids are now. */
+enum identity_refusal identity_own_answer(const struct identity_peer *peer);
 /* Why not, and what to do, as the end of a sentence. */
 const char *identity_why(enum identity_refusal refusal);
 

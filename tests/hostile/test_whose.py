@@ -1,0 +1,279 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A process that is not simply one user's: setuid, seteuid, capabilities, not dumpable, another
+group.  Nobody asks it whom the kernel would not let trace it, and what its starter wished does not
+count.  The rule itself, for each id: sdk/lib/proc/identity_test.c."""
+import ast
+import os
+import re
+import shutil
+import subprocess
+import tempfile
+from pathlib import Path
+
+import pytest
+
+from world import DEBIAN_PYTHON, World, lend, wait_for
+
+pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="needs root, and another user against it")
+NOBODY = 65534
+PLACES = ("/tmp", "/var/tmp", "/dev/shm")
+AS_NOBODY = ["setpriv", "--reuid=%d" % NOBODY, "--regid=%d" % NOBODY, "--clear-groups"]
+IDLE = "import time\nprint('ready', flush=True)\nwhile True: time.sleep(0.02)\n"
+
+# Connects, and for each line that it is given asks "version"; prints what it hears as one line.
+CLIENT = r"""
+import socket, sys
+kind = socket.SOCK_SEQPACKET if sys.argv[1] == "door" else socket.SOCK_STREAM
+asked = b"nonsense" if sys.argv[1] == "door" else b"version\n"
+s = socket.socket(socket.AF_UNIX, kind)
+s.settimeout(60)
+try:
+    s.connect(sys.argv[2])
+except OSError as error:
+    print(repr("no way in: %s" % error), flush=True)
+    sys.exit()
+for line in sys.stdin:
+    heard = b""
+    try:
+        s.sendall(asked)
+    except OSError:
+        pass
+    try:
+        while not heard or (kind == socket.SOCK_STREAM and not heard.endswith(b"\n.\n")):
+            data = s.recv(4096)
+            if not data:
+                break
+            heard += data
+    except OSError:
+        pass
+    print(repr(heard.decode()), flush=True)
+"""
+
+
+@pytest.fixture
+def shared():
+    folder = Path(tempfile.mkdtemp(prefix="probing-test-"))
+    folder.chmod(0o1777)
+    yield folder
+    shutil.rmtree(folder)
+
+
+@pytest.fixture
+def world(tmp_path, shared):
+    """Data of processes whose environment counts are in a folder of all users; of others in /tmp,
+    as it is for the users."""
+    made = World(tmp_path)
+    made.data = shared
+    made.env["PROBING_DATA_DIR"] = str(shared)
+    (shared / "client.py").write_text(CLIENT)
+    (shared / "idle.py").write_text(IDLE)
+    for name in ("client.py", "idle.py"):
+        (shared / name).chmod(0o644)
+    yield from lend(made)
+    for target in made.targets:
+        for place in PLACES:
+            for left in Path(place).glob("probing-*/%d-*" % target.pid):
+                shutil.rmtree(left)
+
+
+def enter(target, *words):
+    """It is entered by root, and its sockets opened to all by mistake."""
+    done = target.inject(*words)
+    target.place = Path(re.search(r"data: (\S+)", done.stdout).group(1))
+    target.uid = target.place.stat().st_uid
+    for name in ("sock", "door"):
+        (target.place / name).chmod(0o777)
+    return target
+
+
+class Client:
+    """Others cannot reach a socket in a directory of mode 0700, so it gets one by descriptor: only
+    the core itself keeps it out."""
+
+    def __init__(self, target, before=AS_NOBODY, name="sock"):
+        at = os.open(target.place / name, os.O_PATH)
+        self.process = subprocess.Popen(
+            [*before, DEBIAN_PYTHON, str(target.world.data / "client.py"), name,
+             "/proc/self/fd/%d" % at], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+            pass_fds=[at])
+        os.close(at)
+
+    def ask(self):
+        try:
+            self.process.stdin.write("\n")
+            self.process.stdin.flush()
+        except BrokenPipeError:
+            pass
+        return ast.literal_eval(self.process.stdout.readline())
+
+    def end(self):
+        self.process.kill()
+        self.process.communicate()
+
+
+def heard(target, **how):
+    client = Client(target, **how)
+    try:
+        return client.ask()
+    finally:
+        client.end()
+
+
+def answers(target):
+    """Root is answered by both sockets, and by the command."""
+    assert "build" in heard(target, before=[])
+    assert "accepts only" in heard(target, before=[], name="door")
+    done = target.probing("query", "--format", "csv", "select 40 + 2 as a")
+    assert "42" in done.stdout, done.stderr
+
+
+def refuses(target, why, **how):
+    for name in ("sock", "door"):
+        said = heard(target, name=name, **how)
+        assert why in said and said.startswith("error: "), (name, said)
+
+
+def log_of(target):
+    return [row[0] for row in target.rows("select text from probing.log")]
+
+
+def nobodys(world, *before, python=DEBIAN_PYTHON, env=None):
+    target = world.start(*AS_NOBODY, *before, str(python), "-u", str(world.data / "idle.py"),
+                         env=env)
+    target.wait_line("ready")
+    return target
+
+
+# ---- whose it is at the moment ----
+
+def test_daemon_with_a_users_rights(world):
+    """A daemon of root's is entered while it has put on a user's rights, as file servers do."""
+    target = world.python("import os\nos.seteuid(%d)\n" % NOBODY + IDLE)
+    target.wait_line("ready")
+    enter(target)
+    for path in (target.place, *target.place.iterdir()):
+        assert path.lstat().st_uid == 0, path
+    refuses(target, "ids of several users")
+    answers(target)
+    done = target.probing("eval", "import os; print(os.getresuid()); os.seteuid(0)")
+    assert "(0, %d, 0)" % NOBODY in done.stdout, done
+    assert heard(target) == "" == heard(target, name="door")  # another user, and no more
+    answers(target)
+
+
+def test_rights_that_are_put_on_later(world):
+    """Who may ask is asked anew each time: the kernel does not let that user trace it, either."""
+    target = world.python(IDLE)
+    target.wait_line("ready")
+    enter(target)
+    client = Client(target, before=[])
+    assert "build" in client.ask() and heard(target) == ""
+    for uid in (NOBODY, 0, NOBODY):
+        done = target.probing("eval", "import os; os.seteuid(%d)" % uid)
+        assert done.returncode == 0, done.stderr
+        if uid:
+            refuses(target, "ids of several users")
+        answers(target)
+        assert "build" in client.ask()
+    client.end()
+    assert "1" in target.probing("eval", "import os; print(1); os.setresuid(0, 0, 0)").stdout
+    assert target.probing("eject").returncode == 0 and target.alive()
+
+
+# prctl(PR_SET_DUMPABLE): the kernel lets root alone trace such a process.
+DUMPABLE = "import ctypes; print(ctypes.CDLL(None).prctl(4, %d, 0, 0, 0))"
+
+
+def test_process_that_is_not_dumpable(world):
+    """Its own user is turned away, in the middle of a connection too, until it is again."""
+    target = enter(nobodys(world))
+    before = Client(target)
+    silent = Client(target)
+    assert "build" in before.ask() and "build" in silent.ask()
+    assert target.probing("eval", DUMPABLE % 0).stdout.strip() == "0"
+    assert "not dumpable" in before.ask() and before.ask() == ""
+    refuses(target, "not dumpable")
+    # One that asks nothing (a stream, a command that takes long) is cut off within a second.
+    wait_for(lambda: len(target.rows("select * from probing.clients where client like '%%uid %d'"
+                                     % NOBODY)) == 0, "a connection that is cut off")
+    answers(target)
+    assert any("uid %d was turned away: this process is not dumpable" % NOBODY in line
+               for line in log_of(target))
+    assert target.probing("eval", DUMPABLE % 1).stdout.strip() == "0"
+    assert "build" in heard(target)
+    for client in (before, silent):
+        client.end()
+
+
+# ---- capabilities ----
+
+def capable(world):
+    """A Python with a capability of its file's."""
+    python = world.data / "python"
+    if not shutil.which("setcap"):
+        pytest.skip("no setcap")
+    shutil.copy(os.path.realpath(DEBIAN_PYTHON), python)
+    python.chmod(0o755)
+    done = subprocess.run(["setcap", "cap_net_raw+ep", str(python)], capture_output=True, text=True)
+    if done.returncode != 0:
+        pytest.skip("no capabilities of files here: " + done.stderr)
+    return python
+
+
+def test_capabilities_that_a_process_was_given(world):
+    """What it may do, no other process of its user may: it is not lent to them."""
+    target = world.start(
+        "setpriv", "--reuid=%d" % NOBODY, "--regid=%d" % NOBODY, "--clear-groups",
+        "--inh-caps=+net_raw", "--ambient-caps=+net_raw", DEBIAN_PYTHON, "-u",
+        str(world.data / "idle.py"))
+    target.wait_line("ready")
+    assert re.search(r"CapPrm:\s*0*2000\b", Path("/proc/%d/status" % target.pid).read_text())
+    enter(target)
+    assert target.uid == NOBODY
+    refuses(target, "has capabilities")
+    answers(target)
+
+
+def test_capabilities_of_a_file(world):
+    target = nobodys(world, python=capable(world))
+    enter(target)
+    refuses(target, "ask as root")  # not dumpable, either, for most kernels
+    assert target.rows("select value from probing.settings where name = 'crash.handler'") == [
+        ["off"]]
+    answers(target)
+
+
+# ---- groups and namespaces ----
+
+def test_another_group(world):
+    """newgrp and sg: the kernel's rule for ptrace has the group in it, and the answer says so."""
+    target = enter(nobodys(world))
+    assert "build" in heard(target)
+    other = ["setpriv", "--reuid=%d" % NOBODY, "--regid=%d" % (NOBODY - 1), "--clear-groups"]
+    refuses(target, "newgrp", before=other)
+
+
+def test_root_with_less_than_the_process(world):
+    """As root of a container that sees a socket of the machine's own root."""
+    target = world.python(IDLE)
+    target.wait_line("ready")
+    enter(target)
+    less = ["setpriv", "--bounding-set=-sys_admin", "--inh-caps=-all"]
+    refuses(target, "without the capabilities", before=less)
+    answers(target)
+    same = world.start(*less, DEBIAN_PYTHON, "-u", str(world.data / "idle.py"))
+    same.wait_line("ready")
+    enter(same)
+    assert "build" in heard(same, before=less)
+    answers(same)
+
+
+def test_user_namespace_below(world):
+    """Who is root in a namespace of his own, or his plain self there, traces nothing outside."""
+    target = enter(nobodys(world))
+    for how in (["--user"], ["--user", "--map-root-user"], ["--user", "--map-current-user"]):
+        made = subprocess.run([*AS_NOBODY, "unshare", *how, "true"], capture_output=True)
+        if made.returncode != 0:
+            pytest.skip("no user namespaces here: %r" % made.stderr)
+        refuses(target, "user namespace", before=[*AS_NOBODY, "unshare", *how])
+    assert "build" in heard(target)
