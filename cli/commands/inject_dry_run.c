@@ -10,12 +10,12 @@
 #include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/stat.h>
 
 #include "cli/commands/inject_setup.h"
 #include "cli/terminal/terminal.h"
 #include "core/base/file.h"
 #include "sdk/lib/buf.h"
+#include "sdk/lib/proc/identity.h"
 #include "sdk/lib/proc/task.h"
 
 #define ENVIRON_MAX_BYTES (1u << 20)
@@ -27,16 +27,18 @@ static void name_of(pid_t pid, pid_t tid, char ret[32])
     ret[strcspn(ret, "\n")] = '\0';
 }
 
-/* The root that the core would take: what PROBING_DATA_DIR was when the program began. */
+/* The root that the core would take: what PROBING_DATA_DIR was when the program began, if its
+ * environment counts. */
 static void data_root(pid_t pid, char *ret, size_t size)
 {
     char path[64];
-    struct stat st = {0};
+    struct proc_identity id = {.secure = true};
     struct buf text;
 
-    (void)snprintf(path, sizeof(path), "/proc/%d", (int)pid);
-    (void)stat(path, &st);
-    (void)snprintf(ret, size, "/tmp/probing-%u", (unsigned)st.st_uid);
+    (void)identity_of(pid, &id);
+    (void)snprintf(ret, size, "/tmp/probing-%u", (unsigned)identity_owner(&id));
+    if (!identity_believes_environment(&id))
+        return;
     (void)snprintf(path, sizeof(path), "/proc/%d/environ", (int)pid);
     buf_init(&text, ENVIRON_MAX_BYTES);
     if (file_read(AT_FDCWD, path, &text) == 0) {

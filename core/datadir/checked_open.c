@@ -20,6 +20,7 @@
 #include "core/base/own_descriptors.h"
 #include "core/datadir/datadir.h"
 #include "core/datadir/internal.h"
+#include "sdk/lib/proc/identity.h"
 
 #define MEMORY_COPY_MAX ((uint64_t)1 << 30) /* bytes, where no disk takes it */
 #define COPY_STEP ((size_t)64 << 10)
@@ -115,7 +116,7 @@ bool datadir_locked(const struct datadir *d, const char *name)
 /* A file without a name, which goes with its last descriptor; and how much may be put into it. */
 static int nameless(uint64_t *ret_room)
 {
-    const char *place = getenv("TMPDIR");
+    const char *place = identity_getenv("TMPDIR");
     struct statvfs fs;
     int fd = open(place && place[0] == '/' ? place : "/tmp", O_RDWR | O_TMPFILE | O_CLOEXEC, 0600);
     *ret_room = MEMORY_COPY_MAX;

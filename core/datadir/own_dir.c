@@ -375,6 +375,8 @@ static void add_job(struct buf *b)
     char line[VARIABLE_BYTES];
     struct buf text;
 
+    if (!identity_own_believes_environment())
+        return;
     buf_init(&text, ENVIRONMENT_BYTES);
     if (file_read(AT_FDCWD, "/proc/self/environ", &text) == 0 && buf_addc(&text, '\0') == 0) {
         (void)proc_environ_now(&memory, (uintptr_t)&environ, &text);

@@ -23,6 +23,7 @@
 #include "core/runtime/internal.h"
 #include "core/server/server.h"
 #include "core/store/store.h"
+#include "sdk/lib/proc/identity.h"
 
 #define ENVIRON_MAX_BYTES ((size_t)16 << 20)
 
@@ -316,6 +317,8 @@ int environment_read(const char *prefix,
                      int (*environment)(void *arg, const char *key, const char *value), void *arg)
 {
     struct buf b;
+    if (!identity_own_believes_environment())
+        return 0;
     buf_init(&b, ENVIRON_MAX_BYTES);
     if (file_read(AT_FDCWD, "/proc/self/environ", &b) < 0)
         buf_reset(&b); /* not readable (a dumpable flag): as if nothing was set */
@@ -393,6 +396,10 @@ static int from_line(void *arg, const char *key, const char *value)
 
 int config_read(struct core *c)
 {
+    if (c->host && !identity_own_believes_environment())
+        host_log(c->host, PROBING_INFO,
+                 "no setting is taken from the environment: this process has other rights than the "
+                 "user who started it, or has put on another's (setuid, capabilities, seteuid)");
     return settings_read(c->config->text, from_environment, from_line, c);
 }
 

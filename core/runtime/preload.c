@@ -23,6 +23,7 @@
 
 #include "core/base/text.h"
 #include "core/runtime/internal.h"
+#include "sdk/lib/proc/identity.h"
 
 #define ALL "PROBING_LAUNCH_ALL="
 #define ONE "PROBING_LAUNCH="
@@ -238,6 +239,8 @@ __attribute__((constructor)) static void preloaded(int argc, char **argv, char *
     bool off = false, all = false;
     size_t n;
 
+    if (!identity_own_believes_environment())
+        return;
     for (char **e = environment; e && *e; e++) {
         if (strncmp(*e, PRELOAD, sizeof(PRELOAD) - 1) == 0)
             list = e;

@@ -12,12 +12,13 @@ from pathlib import Path
 
 import pytest
 
-from world import DEBIAN_PYTHON, World, lend, wait_for
+from world import CORE, DEBIAN_PYTHON, ROOT, World, lend, wait_for
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="needs root, and another user against it")
 NOBODY = 65534
 PLACES = ("/tmp", "/var/tmp", "/dev/shm")
 AS_NOBODY = ["setpriv", "--reuid=%d" % NOBODY, "--regid=%d" % NOBODY, "--clear-groups"]
+PORT_FREE = "127.0.0.1:0"
 IDLE = "import time\nprint('ready', flush=True)\nwhile True: time.sleep(0.02)\n"
 
 # Connects, and for each line that it is given asks "version"; prints what it hears as one line.
@@ -144,6 +145,91 @@ def nobodys(world, *before, python=DEBIAN_PYTHON, env=None):
     return target
 
 
+def program(world, name, text):
+    source = world.data / (name + ".c")
+    source.write_text(text)
+    if not shutil.which("cc"):
+        pytest.skip("no C compiler")
+    subprocess.run(["cc", "-O1", "-o", str(world.data / name), str(source)], check=True)
+    return world.data / name
+
+
+def evil_plugins(world):
+    """Of a user's: each marks a file with the rights that it has."""
+    marked, folder = world.data / "marked", world.data / "evil"
+    folder.mkdir()
+    made = world.plugin("memory", """
+#include <probing/plugin.h>
+#include <stdio.h>
+#include <unistd.h>
+static int init(const struct probing_host *h, void **self) {
+    FILE *f = fopen("%s", "w");
+    if (f) { fprintf(f, "%%d", (int)geteuid()); fclose(f); }
+    *self = 0; (void)h; return 0;
+}
+static void destroy(void *self) { (void)self; }
+const struct probing_plugin probing_plugin_v1 = {.size = sizeof(struct probing_plugin),
+    .abi = PROBING_ABI, .name = "memory", .version = "1", .doc = "x", .init = init,
+    .destroy = destroy};
+""" % marked)
+    shutil.copy(made, folder / "memory.so")
+    (folder / "memory.so").chmod(0o755)
+    for path in (folder, folder / "memory.so"):
+        os.chown(path, NOBODY, NOBODY)
+    return folder, marked
+
+
+# ---- who started it ----
+
+def test_environment_of_a_setuid_program(world):
+    """A user starts a program of root's with settings for the core that root will put into it."""
+    idle = program(world, "idle", "#include <stdio.h>\n#include <unistd.h>\n"
+                   "int main(void) { printf(\"ready %d\\n\", (int)geteuid()); fflush(stdout);"
+                   " for (;;) pause(); }\n")
+    idle.chmod(0o4755)
+    folder, marked = evil_plugins(world)
+    target = world.start(
+        *AS_NOBODY, str(idle),
+        env={"PROBING_PLUGIN_PATH": str(folder), "PROBING_PLUGINS": "memory",
+             "PROBING_SERVER_LISTEN": PORT_FREE, "PROBING_TOKEN": "0123456789abcdef" * 2,
+             "PROBING_CRASH": "1", "HOME": str(folder), "RANK": "3", "WORLD_SIZE": "8",
+             "MASTER_ADDR": "a", "MASTER_PORT": "1"})
+    if target.wait_line("^ready .*").group() != "ready 0":
+        pytest.skip("setuid does not count in %s (nosuid)" % world.data)
+    home = folder / ".config" / "probing"
+    home.mkdir(parents=True)
+    (home / "probing.lua").write_text("error('of the starter')\n")
+    for path in (home.parent, home, home / "probing.lua"):
+        os.chown(path, NOBODY, NOBODY)
+    enter(target)
+    assert target.uid == 0 and target.place.parent != world.data
+    rows = dict(target.rows("select name, value from probing.settings where name in "
+                            "('server.listen', 'probing.plugins', 'probing.plugin_path', "
+                            "'crash.handler')"))
+    assert rows == {"server.listen": "", "probing.plugins": "python", "probing.plugin_path": "",
+                    "crash.handler": "off"}, rows
+    assert "variable:" not in (target.place / "info").read_text()
+    done = target.probing("plugin", "load", "memory")
+    assert not marked.exists(), marked.read_text() + done.stderr
+    log = log_of(target)
+    assert any("no setting is taken from the environment" in line for line in log), log
+    assert not any("of the starter" in line or "probing.lua" in line for line in log), log
+    refuses(target, "ids of several users")
+    answers(target)
+
+
+def test_hook_of_a_setuid_python(world):
+    """libprobing.pth in a Python that has capabilities of its own: PROBING=1 is its starter's."""
+    python = capable(world)
+    hook = ROOT / "plugins" / "python" / "package"
+    env = {"PROBING": "1", "PYTHONPATH": str(hook), "PROBING_LIBRARY": str(CORE)}
+    words = ["-c", "import libprobing_hook, os; print(sorted(os.listdir('/proc/self/task')))"]
+    done = subprocess.run([*AS_NOBODY, str(python), *words], env=dict(world.env, **env), text=True,
+                          capture_output=True)
+    assert len(ast.literal_eval(done.stdout)) == 1, done
+    assert "its environment does not count" in done.stderr or "Permission" in done.stderr, done
+
+
 # ---- whose it is at the moment ----
 
 def test_daemon_with_a_users_rights(world):
@@ -235,7 +321,7 @@ def test_capabilities_that_a_process_was_given(world):
 
 
 def test_capabilities_of_a_file(world):
-    target = nobodys(world, python=capable(world))
+    target = nobodys(world, python=capable(world), env={"PROBING_CRASH": "1"})
     enter(target)
     refuses(target, "ask as root")  # not dumpable, either, for most kernels
     assert target.rows("select value from probing.settings where name = 'crash.handler'") == [

@@ -19,6 +19,7 @@
 
 #include "cupti/cupti_inside.h"
 #include "lib/library_find.h"
+#include "lib/proc/identity.h"
 
 /* ---- the driver ---- */
 
@@ -182,7 +183,7 @@ static void *open_under_home(struct cupti *c, int major, char *ret_open_to_all)
     static const char *const between[] = {"/extras/CUPTI/lib64", "/lib64", "/lib"};
     void *found = NULL;
     for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
-        const char *home = secure_getenv(names[i]);
+        const char *home = identity_getenv(names[i]);
         for (size_t j = 0;
              home && *home == '/' && !found && j < sizeof(between) / sizeof(between[0]); j++)
             found = open_in(c, home, (int)strnlen(home, sizeof(c->path)), between[j], major,

@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "exec/bindings.h"
+#include "lib/proc/identity.h"
 
 static union probing_cell cells[PROBING_COORDINATES] = {[PROBING_LOCAL_STEP] = {PROBING_NULL_I64},
                                                         [PROBING_GLOBAL_STEP] = {PROBING_NULL_I64},
@@ -23,8 +24,8 @@ static union probing_cell cells[PROBING_COORDINATES] = {[PROBING_LOCAL_STEP] = {
 static int64_t number_of(const char *name)
 {
     uint64_t value;
-    return probing_parse_u64(getenv(name), INT32_MAX, &value) == 0 ? (int64_t)value
-                                                                   : PROBING_NULL_I64;
+    return probing_parse_u64(identity_getenv(name), INT32_MAX, &value) == 0 ? (int64_t)value
+                                                                            : PROBING_NULL_I64;
 }
 
 static bool is_null(int which)
@@ -43,7 +44,7 @@ static void read_now(bool anew)
         if (number != PROBING_NULL_I64 && (anew || is_null(i)))
             __atomic_store_n(&cells[i].i, number, __ATOMIC_RELAXED);
     }
-    const char *role = getenv("ROLE_NAME");
+    const char *role = identity_getenv("ROLE_NAME");
     uint64_t id;
     if (role && *role && (anew || is_null(PROBING_ROLE)) &&
         natives_host->intern(natives_host, role, strlen(role), &id) == 0)

@@ -89,6 +89,11 @@ def main():
         os.environ.pop("PROBING_PORT", None)  # it is taken
     if here:
         refuse_foreign()
+        from probing import _where
+        if not _where.believes_environment():
+            raise RuntimeError("this program has other rights than the user who started it "
+                               "(setuid, capabilities), so its environment does not count; enter "
+                               "it by `probing -t PID inject`")
         import probing
         offer_profiler()
         listen = os.environ.get("PROBE_ADDR")

@@ -5,10 +5,12 @@ A file is believed when it says that it is of this package's build; nothing is l
 docs/installation.md has the places.
 """
 import os
+import struct
 import sys
 
 _HERE = os.path.dirname(os.path.abspath(__file__))
 _MARK = b"@(#)probing "  # as in core/base/version.h; what(1) finds it, too
+_AT_SECURE = 23  # of getauxval(3)
 _MACHINES = {3: "i386", 40: "arm", 62: "x86_64", 183: "aarch64"}  # e_machine of elf(5)
 
 
@@ -113,10 +115,21 @@ def refuse_machine(path):
         raise ProbingError("this machine has %s; probing needs 2.17 or newer" % libc)
 
 
+def believes_environment():
+    """As identity_believes_environment() of sdk/lib/proc/identity.h; False, too, where AT_SECURE is
+    not to be seen: the kernel closes /proc/self of such a program."""
+    try:
+        with open("/proc/self/auxv", "rb") as auxv:
+            pairs = dict(struct.iter_unpack("NN", auxv.read()))
+    except OSError:
+        return False
+    return pairs.get(_AT_SECURE) == 0 and len(set(os.getresuid())) == len(set(os.getresgid())) == 1
+
+
 def library():
     """Path of libprobing.so: PROBING_LIBRARY, or that of this installation; ProbingError when there
     is none that can be loaded here."""
-    named = os.environ.get("PROBING_LIBRARY")
+    named = os.environ.get("PROBING_LIBRARY") if believes_environment() else None
     if named and not os.path.isfile(named):
         raise ProbingError("PROBING_LIBRARY is %s, and there is no file" % named)
     try:
