@@ -9,14 +9,17 @@
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <link.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include "core/base/clock.h"
 #include "core/base/loaded_name.h"
+#include "core/base/rights.h"
 #include "core/plugin_file/sealed_copy.h"
 #include "core/plugin_host/internal.h"
 #include "sdk/lib/hash.h"
@@ -151,6 +154,41 @@ int image_map(int fd, const char *name, const char *path, void **ret_handle)
     return rc;
 }
 
+/* A plugin in the folder of the library that runs here, or in `plugins` there, is as good as that,
+ * when it has the same owner and no more others may write to it: whoever could change it has put
+ * us here. */
+static bool is_beside_us(int fd)
+{
+    char link[64], file[PATH_MAX], own[PATH_MAX];
+    struct stat st, ours;
+    Dl_info info;
+    (void)snprintf(link, sizeof(link), "/proc/self/fd/%d", fd);
+    ssize_t n = readlink(link, file, sizeof(file) - 1);
+    file[n > 0 ? n : 0] = '\0';
+    if (!dladdr(known_files, &info) || !info.dli_fname || !realpath(info.dli_fname, own) ||
+        stat(own, &ours) == -1 || fstat(fd, &st) == -1)
+        return false;
+    size_t folder = (size_t)(strrchr(own, '/') - own) + 1; /* bytes, with its slash */
+    if (strncmp(file, own, folder) != 0)
+        return false;
+    const char *rest = file + folder;
+    rest += strncmp(rest, "plugins/", 8) == 0 ? 8 : 0;
+    return !strchr(rest, '/') && st.st_uid == ours.st_uid &&
+           (st.st_mode & ~ours.st_mode & (S_IWGRP | S_IWOTH)) == 0;
+}
+
+/* Nobody gets code into the process by a file who could not get it there otherwise. */
+static int check_file(int fd, const char *name)
+{
+    int rc = is_beside_us(fd) ? 0 : rights_file_check(fd);
+    return rc < 0 ? err_set(rc,
+                            "plugin '%s' is not loaded by its path: %s; let it be root's or this "
+                            "user's alone, or load it by the command: probing -t PID plugin load "
+                            "FILE",
+                            name, err_text())
+                  : 0;
+}
+
 /* Open <name>.so or probing_<name>.so in one of the directories of the plugin path. */
 static int search(struct host *h, const char *name, char ret_path[PLUGIN_PATH_BYTES])
 {
@@ -215,7 +253,10 @@ int image_open(struct host *h, const char *name, const char *path, int fd,
         (void)close(file);
         return err_set(-EINVAL, "plugin '%s': %s is not a file one could load", name, ret_path);
     }
-    return file;
+    int rc = fd == -1 ? check_file(file, name) : 0; /* a client's is his who may ask */
+    if (rc < 0)
+        (void)close(file);
+    return rc < 0 ? rc : file;
 }
 
 void image_inside_set(const void *handle, bool inside)

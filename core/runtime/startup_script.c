@@ -15,6 +15,7 @@
 
 #include "core/base/err.h"
 #include "core/base/file.h"
+#include "core/base/rights.h"
 #include "core/plugin_host/plugin_host.h"
 #include "core/runtime/internal.h"
 #include "core/script/script.h"
@@ -31,11 +32,7 @@ static int check_file(int fd, const char *path)
         return err_set(-errno, "%s: %s", path, strerror(errno));
     if (!S_ISREG(st.st_mode))
         return err_set(-EINVAL, "%s is not a file", path);
-    if (st.st_uid != geteuid() && st.st_uid != 0)
-        return err_set(-EPERM, "%s belongs to another user", path);
-    if (st.st_mode & (S_IWGRP | S_IWOTH))
-        return err_set(-EPERM, "other users can write to %s; run chmod go-w on it", path);
-    return 0;
+    return rights_file_check(fd);
 }
 
 /* 0, or -errno; -ENOENT is said, too. */

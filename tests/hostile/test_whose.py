@@ -363,3 +363,21 @@ def test_user_namespace_below(world):
             pytest.skip("no user namespaces here: %r" % made.stderr)
         refuses(target, "user namespace", before=[*AS_NOBODY, "unshare", *how])
     assert "build" in heard(target)
+
+
+# ---- plugins by their path ----
+
+def test_plugins_of_another_user(world):
+    """PROBING_PLUGIN_PATH of root's own, which leads to what another has made."""
+    folder, marked = evil_plugins(world)
+    target = world.start(DEBIAN_PYTHON, "-u", str(world.data / "idle.py"),
+                         env={"PROBING_PLUGIN_PATH": str(folder), "PROBING_PLUGINS": "memory"})
+    target.wait_line("ready")
+    enter(target)
+    log = [line for line in log_of(target) if str(folder) in line]
+    assert log and "belongs to uid %d" % NOBODY in log[0] and "plugin load FILE" in log[0], log
+    assert not marked.exists()
+    os.chown(folder / "memory.so", 0, 0)  # the folder is still the other's
+    listen = target.probing("config", "server.listen=" + PORT_FREE)
+    assert listen.returncode == 0, listen.stderr
+    assert not marked.exists()
