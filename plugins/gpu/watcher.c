@@ -16,6 +16,7 @@
 #include <unistd.h>
 
 #include "lib/own_thread.h"
+#include "lib/proc/patience.h"
 #include "live_environment.h"
 #include "nvml/nvml_reader.h"
 
@@ -35,6 +36,7 @@ struct watcher {
     pthread_t thread;
     bool running; /* [control] only */
     _Atomic bool forked, ended;
+    _Atomic int32_t tid; /* 0: it has not run yet */
     _Atomic uint64_t interval_ns;
 
     pthread_mutex_t lock; /* of what follows */
@@ -208,6 +210,7 @@ static void *run(void *arg)
 {
     struct watcher *w = arg;
     (void)prctl(PR_SET_NAME, "probing/gpu");
+    atomic_store_explicit(&w->tid, (int32_t)syscall(SYS_gettid), memory_order_relaxed);
     (void)setpriority(PRIO_PROCESS, (id_t)syscall(SYS_gettid), NICE);
     while (!stopping(w)) {
         uint64_t begun = w->host->now(), cpu = probing_clock_ns(CLOCK_THREAD_CPUTIME_ID);
@@ -314,6 +317,7 @@ int watcher_start(struct watcher *w)
     w->nvml.own_pid = getpid();
     w->sought_ns = w->listed_ns = 0;
     atomic_store_explicit(&w->ended, false, memory_order_relaxed);
+    atomic_store_explicit(&w->tid, 0, memory_order_relaxed);
     int rc = own_thread_start(&w->thread, STACK_BYTES, run, w);
     w->running = rc == 0;
     return rc < 0 ? w->host->fail(w->host, rc, "no thread to look at GPUs") : 0;
@@ -336,11 +340,10 @@ int watcher_stop(struct watcher *w)
     w->stop = true;
     (void)pthread_cond_signal(&w->changed);
     (void)pthread_mutex_unlock(&w->lock);
-    for (uint64_t begun = w->host->now(); !atomic_load_explicit(&w->ended, memory_order_acquire);) {
-        if (w->host->now() - begun > STOP_NS)
+    struct patience p = {.limit_ns = STOP_NS};
+    while (!atomic_load_explicit(&w->ended, memory_order_acquire))
+        if (!patience_rest(&p, atomic_load_explicit(&w->tid, memory_order_relaxed)))
             return give_up(w);
-        (void)nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
-    }
     (void)pthread_join(w->thread, NULL);
     w->running = false;
     return 0;

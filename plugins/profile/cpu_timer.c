@@ -27,15 +27,16 @@
 #include <unistd.h>
 
 #include "lib/hash.h"
+#include "lib/proc/patience.h"
 #include "lib/proc/thread_clock.h"
 #include "lib/sparse_map.h"
 #include "probing_sdk.h"
 #include "proc_tasks.h"
 #include "sample_period.h"
 
-#define FDS_MAX 65536            /* descriptors above are not used */
-#define PERF_TIMER_SIGNAL SIGURG /* ignored by default: nobody is harmed by one too many */
-#define LEAVE_TRIES 1000         /* looks, 1 ms apart, for handlers to end */
+#define FDS_MAX 65536             /* descriptors above are not used */
+#define LEAVE_NS PATIENCE_MOST_NS /* for handlers to end, however long they get no processor */
+#define PERF_TIMER_SIGNAL SIGURG  /* ignored by default: nobody is harmed by one too many */
 #define TIMED 8u /* one handler in so many asks for its own CPU time, which costs 0.4 us */
 #define WHOLE_NS (10 * PROBING_NS_PER_S) /* a scan at least as often, where threads come and go */
 
@@ -224,14 +225,14 @@ int cpu_timers_new(const struct probing_host *host, struct sample_pool *slots,
     return 0;
 }
 
+/* Nothing in the handler waits, but its threads may get no processor. */
 static bool wait_handlers(void)
 {
-    for (int i = 0; i < LEAVE_TRIES; i++) {
-        if (atomic_load_explicit(&g.inside, memory_order_seq_cst) == 0)
-            return true;
-        (void)nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
-    }
-    return false;
+    struct patience p = {.most_ns = LEAVE_NS};
+    while (atomic_load_explicit(&g.inside, memory_order_seq_cst) != 0)
+        if (!patience_rest(&p, /* tid= */ 0))
+            return false;
+    return true;
 }
 
 int cpu_timers_free(struct cpu_timers *c)

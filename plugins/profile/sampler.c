@@ -20,6 +20,7 @@
 
 #include "cpu_timer.h"
 #include "lib/own_thread.h"
+#include "lib/proc/patience.h"
 #include "lib/proc/task.h"
 #include "lib/proc/thread_clock.h"
 #include "offcpu.h"
@@ -37,7 +38,7 @@
 #define NAMES_NS (60 * PROBING_NS_PER_S) /* a name is read again after this: some hundred reads */
 #define YOUNG_NS PROBING_NS_PER_S        /* the first ones: many threads get theirs late */
 #define YOUNG_NAMES 3
-#define STOP_NS (2 * PROBING_NS_PER_S)
+#define STOP_NS (2 * PROBING_NS_PER_S) /* in which the thread does nothing */
 #define STACK_BYTES ((size_t)256 << 10)
 #define TELL_NS PROBING_NS_PER_S /* a wait is told after this, and when it ends */
 
@@ -345,6 +346,7 @@ int reader_start(struct reader *r)
     r->mode_now = atomic_load_explicit(&r->mode, memory_order_relaxed);
     atomic_store_explicit(&r->stop, false, memory_order_relaxed);
     atomic_store_explicit(&r->ended, false, memory_order_relaxed);
+    atomic_store_explicit(&r->tid, 0, memory_order_relaxed);
     atomic_store_explicit(&r->signal_gone, false, memory_order_relaxed);
     uint32_t scratch = r->python ? r->python->scratch_bytes : 0;
     int rc = sample_pool_new(SAMPLE_SLOTS, scratch, &r->slots);
@@ -376,15 +378,14 @@ int reader_start(struct reader *r)
     return 0;
 }
 
-static bool wait_ended(struct reader *r)
+static bool wait_ended(struct reader *r, struct patience *p)
 {
-    for (uint64_t begun = r->host->now(); r->host->now() - begun < STOP_NS;) {
-        if (atomic_load_explicit(&r->ended, memory_order_acquire))
-            return true;
+    while (!atomic_load_explicit(&r->ended, memory_order_acquire)) {
         sample_slot_notify(r->slots);
-        (void)nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
+        if (!patience_rest(p, atomic_load_explicit(&r->tid, memory_order_relaxed)))
+            return false;
     }
-    return false;
+    return true;
 }
 
 int reader_stop(struct reader *r)
@@ -394,11 +395,14 @@ int reader_stop(struct reader *r)
     if (atomic_load_explicit(&r->forked, memory_order_relaxed))
         return 0; /* the thread is the parent's */
     atomic_store_explicit(&r->stop, true, memory_order_release);
-    if (!wait_ended(r))
-        return r->host->fail(r->host, -EBUSY, "the profiler's thread waits for something");
+    struct patience p = {.limit_ns = STOP_NS};
+    if (!wait_ended(r, &p))
+        return probing_failf(r->host, -EBUSY, "the profiler's thread %s", patience_end(&p));
     int rc = cpu_timers_free(r->timers);
     if (rc < 0)
-        return r->host->fail(r->host, rc, "a thread is inside the profiler's signal handler");
+        return r->host->fail(r->host, rc,
+                             "a thread that is inside the profiler's signal handler is held by a "
+                             "debugger or gets no processor; try again");
     (void)pthread_join(r->thread, NULL);
     r->timers = NULL;
     r->running = false;

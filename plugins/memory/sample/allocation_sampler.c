@@ -26,6 +26,7 @@
 #include "lib/hash.h"
 #include "lib/number.h"
 #include "lib/own_thread.h"
+#include "lib/proc/patience.h"
 #include "lib/proc/thread_clock.h"
 #include "live_snapshot.h"
 #include "origin.h"
@@ -40,7 +41,7 @@
 #define IDLE_NS (500 * PROBING_NS_PER_MS)    /* while there are none */
 #define MODULES_NS (500 * PROBING_NS_PER_MS) /* between looks for new modules */
 #define NAMES_NS (10 * PROBING_NS_PER_S)     /* a thread's name is read again after this */
-#define STOP_NS (2 * PROBING_NS_PER_S)
+#define STOP_NS (2 * PROBING_NS_PER_S)       /* in which the thread does nothing */
 #define STACK_BYTES ((size_t)256 << 10)
 #define ASK_NS (2 * PROBING_NS_PER_S) /* who asks what is alive waits so long for a turn */
 #define NAMES 256u                    /* threads whose names are kept */
@@ -397,6 +398,7 @@ int sampler_start(struct sampler *s)
     s->python = h->extension(h, PROBING_PYTHON_FRAMES_1);
     atomic_store_explicit(&s->stop, false, memory_order_relaxed);
     atomic_store_explicit(&s->ended, false, memory_order_relaxed);
+    atomic_store_explicit(&s->tid, 0, memory_order_relaxed);
     s->snapshot_ns = h->now();
     s->changed = 0;
     int rc = make_tables(s);
@@ -428,15 +430,14 @@ int sampler_start(struct sampler *s)
     return rc;
 }
 
-static bool wait_ended(struct sampler *s)
+static bool wait_ended(struct sampler *s, struct patience *p)
 {
-    for (uint64_t begun = s->host->now(); s->host->now() - begun < STOP_NS;) {
-        if (atomic_load_explicit(&s->ended, memory_order_acquire))
-            return true;
+    while (!atomic_load_explicit(&s->ended, memory_order_acquire)) {
         sample_slot_notify(s->slots);
-        (void)nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
+        if (!patience_rest(p, atomic_load_explicit(&s->tid, memory_order_relaxed)))
+            return false;
     }
-    return false;
+    return true;
 }
 
 /* What is known at the end is kept: a process that is stopped in order can be asked, too. */
@@ -460,8 +461,9 @@ int sampler_stop(struct sampler *s)
     if (!s->running || atomic_load_explicit(&s->forked, memory_order_relaxed))
         return 0; /* of a forked child: the thread is the parent's */
     atomic_store_explicit(&s->stop, true, memory_order_release);
-    if (!wait_ended(s))
-        return s->host->fail(s->host, -EBUSY, "memory's thread waits for something");
+    struct patience p = {.limit_ns = STOP_NS};
+    if (!wait_ended(s, &p))
+        return probing_failf(s->host, -EBUSY, "memory's thread %s", patience_end(&p));
     if (!s->joined) {
         (void)pthread_join(s->thread, NULL);
         s->joined = true;
@@ -469,7 +471,9 @@ int sampler_stop(struct sampler *s)
     }
     int rc = sampling_end();
     if (rc < 0)
-        return s->host->fail(s->host, rc, "a thread is taking a sample");
+        return s->host->fail(s->host, rc,
+                             "a thread that is taking a sample is held by a debugger or gets no "
+                             "processor; try again");
     peak_free(s->peak);
     s->peak = NULL;
     drop(s);

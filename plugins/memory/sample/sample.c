@@ -21,6 +21,7 @@
 
 #include "estimate.h"
 #include "lib/hash.h"
+#include "lib/proc/patience.h"
 #include "probing_sdk.h"
 #include "registers.h"
 #include "sampling.h"
@@ -30,9 +31,8 @@
 #define MADV_WIPEONFORK 18
 #endif
 
-#define LEAVE_TRIES 1000 /* looks, 1 ms apart, for threads to leave */
-#define TIMED 8u         /* one sample in so many asks for its own CPU time, which is a call more */
-#define TIMED_ENDS 32u   /* and one end, which is shorter than that */
+#define TIMED 8u       /* one sample in so many asks for its own CPU time, which is a call more */
+#define TIMED_ENDS 32u /* and one end, which is shorter than that */
 #define NAMED_NS PROBING_NS_PER_S /* a thread's name is asked for again after this */
 #define LAST_LOOKS 32             /* threads whose last look at Python is kept: 25 KiB */
 /* From so many slots in use on the mean doubles with each CROWD more: the reader does not come, and
@@ -565,11 +565,10 @@ void sampling_count_steps(const struct probing_torch_step_1 *torch)
 int sampling_end(void)
 {
     atomic_store_explicit(&g.round, 0, memory_order_seq_cst);
-    for (int i = 0; atomic_load_explicit(&g.inside, memory_order_seq_cst); i++) {
-        if (i == LEAVE_TRIES)
+    struct patience p = {0}; /* nothing there waits, but its threads may get no processor */
+    while (atomic_load_explicit(&g.inside, memory_order_seq_cst) != 0)
+        if (!patience_rest(&p, /* tid= */ 0))
             return -EBUSY;
-        (void)nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
-    }
     forget(sampling_table());
     return 0;
 }

@@ -18,9 +18,12 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
+#include <sys/syscall.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "lib/own_thread.h"
+#include "lib/proc/patience.h"
 #include "probing_sdk.h"
 #include "write/computed.h"
 
@@ -50,6 +53,7 @@ struct writer {
     bool stop, ended; /* lock: mutex */
     bool running;     /* [control] only */
     _Atomic bool forked;
+    _Atomic int32_t tid; /* 0: it has not run yet */
     uint64_t counted_ns;
     uint32_t first; /* the communicator that comes first in this turn */
     int64_t budget; /* rows of this turn that are left */
@@ -346,6 +350,7 @@ static void *run(void *arg)
     struct writer *w = arg;
     uint32_t comms = 0;
     (void)prctl(PR_SET_NAME, "probing/nccl");
+    atomic_store_explicit(&w->tid, (int32_t)syscall(SYS_gettid), memory_order_relaxed);
     for (uint32_t n = 0; !rest(w, until_next(w, comms)); n++)
         comms = turn(w, probing_clock_ns(CLOCK_MONOTONIC), n % SCAN_TURNS == 0);
     for (uint32_t n = 0; n < LAST_TURNS; n++) {
@@ -374,6 +379,7 @@ int writer_start(struct writer *w)
 {
     const struct probing_host *h = w->tables->host;
     w->stop = w->ended = false;
+    atomic_store_explicit(&w->tid, 0, memory_order_relaxed);
     if (atomic_load_explicit(&w->recorder->writer, memory_order_relaxed))
         return h->fail(h, -EBUSY, "another copy of this plugin takes the events already");
     tell_recorder(w, true);
@@ -389,19 +395,21 @@ int writer_start(struct writer *w)
 int writer_stop(struct writer *w)
 {
     const struct probing_host *h = w->tables->host;
-    const struct timespec until = moment(probing_clock_ns(CLOCK_MONOTONIC) + STOP_NS);
+    struct patience p = {.limit_ns = STOP_NS};
+    bool ended = false;
     if (!w->running || atomic_load_explicit(&w->forked, memory_order_relaxed))
         return 0; /* after fork() the thread is the parent's */
     (void)pthread_mutex_lock(&w->mutex);
     w->stop = true;
     (void)pthread_cond_broadcast(&w->wakes);
-    int rc = 0;
-    while (!w->ended && rc == 0)
-        rc = pthread_cond_timedwait(&w->wakes, &w->mutex, &until);
-    bool ended = w->ended;
     (void)pthread_mutex_unlock(&w->mutex);
+    do {
+        (void)pthread_mutex_lock(&w->mutex);
+        ended = w->ended;
+        (void)pthread_mutex_unlock(&w->mutex);
+    } while (!ended && patience_rest(&p, atomic_load_explicit(&w->tid, memory_order_relaxed)));
     if (!ended)
-        return h->fail(h, -EBUSY, "the nccl plugin's thread waits for something");
+        return probing_failf(h, -EBUSY, "the nccl plugin's thread %s", patience_end(&p));
     (void)pthread_join(w->thread, NULL);
     tell_recorder(w, false);
     w->running = false;

@@ -1,0 +1,61 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * sdk/lib/proc/patience.c - waiting for another thread of this process, measured by what that
+ * thread could do and not by the clock.
+ */
+#define _GNU_SOURCE
+#include "sdk/lib/proc/patience.h"
+
+#include <time.h>
+
+#include "sdk/lib/proc/task.h"
+
+#define REST_NS 1000000
+#define LOOK_NS UINT64_C(10000000) /* a look costs some microseconds */
+
+static uint64_t now_ns(void)
+{
+    struct timespec t;
+    (void)clock_gettime(CLOCK_MONOTONIC, &t);
+    return (uint64_t)t.tv_sec * 1000000000 + (uint64_t)t.tv_nsec;
+}
+
+/* Has it neither run since the last look, nor been ready to?  What cannot be seen has not. */
+static bool stands_still(struct patience *p, int32_t tid)
+{
+    struct proc_stat stat;
+    struct proc_schedstat has;
+    if (tid == 0)
+        return false;
+    if (proc_stat_of(0, tid, &stat) < 0)
+        return true;
+    bool ran = proc_schedstat_of(0, tid, &has) == 0 && has.ran_ns != p->ran_ns;
+    p->ran_ns = ran ? has.ran_ns : p->ran_ns;
+    return !ran && stat.state != 'R';
+}
+
+bool patience_rest(struct patience *p, int32_t tid)
+{
+    uint64_t most = p->most_ns ? p->most_ns : PATIENCE_MOST_NS;
+    uint64_t now = now_ns();
+    if (p->begun_ns == 0)
+        p->begun_ns = p->looked_ns = now;
+    uint64_t passed = now - p->looked_ns;
+    if (passed >= LOOK_NS) {
+        p->looked_ns = now;
+        /* Who looks may have had no processor either: then both lost the same time. */
+        if (p->limit_ns != 0 && stands_still(p, tid))
+            p->still_ns += passed < 2 * LOOK_NS ? passed : 2 * LOOK_NS;
+    }
+    if ((p->limit_ns != 0 && p->still_ns >= p->limit_ns) || now - p->begun_ns >= most)
+        return false;
+    (void)nanosleep(&(struct timespec){.tv_nsec = REST_NS}, NULL);
+    return true;
+}
+
+const char *patience_end(const struct patience *p)
+{
+    return p->limit_ns != 0 && p->still_ns >= p->limit_ns
+               ? "waits for something"
+               : "gets no processor on this machine; try again when it is less busy";
+}
