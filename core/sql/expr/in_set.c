@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "core/sql/value/keys.h"
+#include "core/sql/value/timestamp_parts.h"
 
 struct in_set {
     bool textual;
@@ -23,7 +24,7 @@ struct in_set {
     struct keys keys; /* of those without NULL */
     const struct sql_value *values;
     uint32_t n_rows, n_cols;
-    bool has_null;
+    bool has_null; /* or something else that keys do not find */
 };
 
 /* 0 and -0 are one value, and so are all NaN. */
@@ -45,6 +46,12 @@ static uint64_t word_of(const struct sql_value *v)
     else
         memcpy(&w, &v->integer, sizeof(w));
     return w;
+}
+
+/* What of the bytes is compared: 1 mon and 30 days are equal. */
+static struct text compared(enum sql_type type, const char *data, uint32_t size)
+{
+    return (struct text){data, type == SQL_CALENDAR ? INTERVAL_KEY_BYTES : size};
 }
 
 static uint32_t *set_slot(const struct in_set *s, uint64_t word, struct text t)
@@ -85,7 +92,7 @@ static int make_words(struct query *q, struct expr *in, const struct sql_value *
         if (rc < 0)
             return rc;
         if (s->textual)
-            t = (struct text){values[i].text.data, values[i].text.size};
+            t = compared(values[i].type, values[i].text.data, values[i].text.size);
         uint64_t word = s->textual ? 0 : word_of(&values[i]);
         uint32_t *slot = set_slot(s, word, t);
         if (*slot)
@@ -102,10 +109,16 @@ static int make_words(struct query *q, struct expr *in, const struct sql_value *
 
 /* ---- rows ---- */
 
+static bool same_text(struct text a, struct text b)
+{
+    return a.size == b.size && memcmp(a.data, b.data, a.size) == 0;
+}
+
 static bool same_value(const struct sql_value *a, const struct sql_value *b)
 {
     if (sql_is_textual(a->type))
-        return a->text.size == b->text.size && !memcmp(a->text.data, b->text.data, a->text.size);
+        return same_text(compared(a->type, a->text.data, a->text.size),
+                         compared(b->type, b->text.data, b->text.size));
     if (a->type == SQL_DOUBLE)
         return a->number == b->number || (a->number != a->number && b->number != b->number);
     return a->type == SQL_BOOL ? a->boolean == b->boolean : a->integer == b->integer;
@@ -144,6 +157,7 @@ static int make_rows(struct query *q, struct expr *in, const struct sql_value *v
     for (uint32_t c = 0; c < columns && rc == 0; c++) {
         types[c] = in->args[c]->type;
         pointers[c] = &v[c];
+        s->has_null = s->has_null || types[c] == SQL_CALENDAR; /* keys tell 1 mon from 30 days */
         rc = sql_vec_room(q, &v[c], types[c]);
         v[c].stable = true;
     }
@@ -172,11 +186,6 @@ int sql_make_set(struct query *q, struct expr *in, const struct sql_value *value
         return make_words(q, in, values, n);
     in->set = sql_get(q, 1, sizeof(struct in_set));
     return in->set ? make_rows(q, in, values, n) : -ENOMEM;
-}
-
-static bool same_text(struct text a, struct text b)
-{
-    return a.size == b.size && memcmp(a.data, b.data, a.size) == 0;
 }
 
 bool sql_same_set(const struct expr *a, const struct expr *b)
@@ -234,7 +243,10 @@ int sql_run_in(struct run *r, struct step *st, const uint16_t *sel, uint32_t n)
             word = double_word(a->d[i]);
         else if (!s->textual)
             memcpy(&word, &a->i[i], sizeof(word));
-        bool found = *set_slot(s, word, s->textual ? a->t[i] : (struct text){NULL, 0}) != 0;
+        struct text t = {NULL, 0};
+        if (s->textual)
+            t = compared(a->type, a->t[i].data, a->t[i].size);
+        bool found = *set_slot(s, word, t) != 0;
         if (!found && st->expr->null_in)
             sql_set_null(st->dst, i);
         st->dst->i[i] = found != st->expr->negated;

@@ -15,6 +15,7 @@
 #include <string.h>
 
 #include "core/base/err.h"
+#include "core/sql/value/timestamp_parts.h"
 
 enum subquery_kind { SUBQUERY_SCALAR, SUBQUERY_EXISTS, SUBQUERY_IN };
 
@@ -24,6 +25,7 @@ struct subquery { /* of an EXPR_SUBQUERY: args are the outer columns, then for I
     struct outer outer;
     struct cte *ctes;
     struct place place;
+    struct expr *const *probes;
     uint32_t n_probes;
     enum sql_type type;
     struct keys keys; /* combinations of arguments seen */
@@ -156,6 +158,29 @@ static int value_of(struct query *q, const struct node *n, const struct collecte
     return 0;
 }
 
+/* The values of a column as those that they are compared with: 1 as 1.0, a date as its midnight. */
+static int widen(struct collected *c, uint32_t column, enum sql_type type)
+{
+    for (uint32_t r = 0; r < c->n; r++) {
+        struct sql_value *v = &c->values[(uint64_t)r * c->n_cols + column];
+        int64_t whole = v->integer;
+        if (!sql_widens(v->type, type))
+            continue;
+        *v = (struct sql_value){.type = type, .integer = whole};
+        if (type == SQL_DOUBLE)
+            v->number = (double)whole;
+        char *packed = type == SQL_CALENDAR ? sql_get(c->q, INTERVAL_BYTES, 1) : NULL;
+        if (type == SQL_CALENDAR && !packed)
+            return -ENOMEM;
+        if (packed) {
+            sql_interval_pack((struct interval){.ns = whole}, packed);
+            v->text.data = packed;
+            v->text.size = INTERVAL_BYTES;
+        }
+    }
+    return 0;
+}
+
 /* ---- while the outer query runs ---- */
 
 /* Plan and run it with these values; what it needs is thrown away but for the answer. */
@@ -177,6 +202,8 @@ static int run_with(struct query *q, struct subquery *s, const struct sql_value 
         c.n_cols = op->n_cols;
         rc = collect(&c, op);
     }
+    for (uint32_t i = 0; i < s->n_probes && rc == 0; i++)
+        rc = widen(&c, i, s->probes[i]->type);
     if (rc == 0 && s->kind == SUBQUERY_IN)
         *ret = sql_is_among(values + s->outer.n, c.values, c.n, c.n_cols);
     else if (rc == 0)
@@ -339,6 +366,7 @@ static int make(struct query *q, struct scope *s, const struct node *n, const st
                              .outer = *o,
                              .ctes = s->ctes,
                              .place = sql_place(q),
+                             .probes = e->args + o->n,
                              .n_probes = n_probes,
                              .type = type};
     sub->place.outer = &sub->outer;
@@ -398,21 +426,17 @@ int sql_bind_subquery(struct query *q, struct scope *s, const struct node *n, st
     return 0;
 }
 
-/* The probes, and the values in the rows, get one type each. */
+/* The probes get the types of the columns, where these do not become theirs. */
 static int in_types(struct query *q, const struct op *op, struct expr **probes, struct collected *c)
 {
     int rc = 0;
     for (uint32_t i = 0; i < c->n_cols && rc == 0; i++) {
         enum sql_type type = op->cols[i].type;
-        bool widen = probes[i]->type == SQL_DOUBLE && type == SQL_INT;
-        for (uint32_t r = 0; r < c->n && widen; r++) {
-            struct sql_value *v = &c->values[(uint64_t)r * c->n_cols + i];
-            if (v->type == SQL_INT)
-                *v = (struct sql_value){.type = SQL_DOUBLE, .number = (double)v->integer};
-        }
-        if (!widen && type != SQL_NULL)
+        if (sql_widens(type, probes[i]->type))
+            rc = widen(c, i, probes[i]->type);
+        else if (type != SQL_NULL)
             rc = sql_coerce(q, &probes[i], type, "in");
-        else if (type == SQL_NULL && probes[i]->type == SQL_NULL)
+        else if (probes[i]->type == SQL_NULL)
             rc = sql_cast_to(q, &probes[i], SQL_TEXT, false);
     }
     return rc;

@@ -109,7 +109,8 @@ static int describe(struct op *op)
 /* Take `l compare r`, l over the left side, r over the right.  false: it is no key. */
 static bool take_pair(struct join *j, const char *compare, struct expr *l, struct expr *r)
 {
-    if (strcmp(compare, "=") == 0 && j->n_keys < SQL_CALL_ARGS) {
+    bool by_bytes = l->type != SQL_CALENDAR || join_is_asof(j); /* 1 mon equals 30 days */
+    if (strcmp(compare, "=") == 0 && by_bytes && j->n_keys < SQL_CALL_ARGS) {
         j->left_keys[j->n_keys] = l;
         j->right_keys[j->n_keys++] = r;
         return true;
