@@ -37,7 +37,7 @@ static void *works(void *arg)
     return NULL;
 }
 
-static struct patience wait_for(struct patience p)
+static struct patience given_up(struct patience p)
 {
     while (patience_rest(&p, atomic_load(&tid)))
         continue;
@@ -50,7 +50,7 @@ TEST(one_that_waits_for_something_else_than_a_processor)
     atomic_store(&tid, 0);
     (void)pthread_mutex_lock(&held);
     CHECK_INT(pthread_create(&thread, NULL, waits, NULL), 0);
-    struct patience p = wait_for((struct patience){.limit_ns = 100 * MS});
+    struct patience p = given_up((struct patience){.limit_ns = 100 * MS});
     CHECK(p.still_ns >= 100 * MS);
     CHECK_STR(patience_end(&p), "waits for something");
     (void)pthread_mutex_unlock(&held);
@@ -62,7 +62,7 @@ TEST(one_that_works_or_would_if_it_could)
     pthread_t thread;
     atomic_store(&tid, 0);
     CHECK_INT(pthread_create(&thread, NULL, works, NULL), 0);
-    struct patience p = wait_for((struct patience){.limit_ns = 100 * MS, .most_ns = 500 * MS});
+    struct patience p = given_up((struct patience){.limit_ns = 100 * MS, .most_ns = 500 * MS});
     CHECK(p.still_ns < 100 * MS);
     CHECK(strstr(patience_end(&p), "no processor") != NULL);
     atomic_store(&stop, true);
@@ -72,7 +72,7 @@ TEST(one_that_works_or_would_if_it_could)
 TEST(one_that_has_ended)
 {
     atomic_store(&tid, (int32_t)getpid() + 1000000000);
-    struct patience p = wait_for((struct patience){.limit_ns = 50 * MS});
+    struct patience p = given_up((struct patience){.limit_ns = 50 * MS});
     CHECK(p.still_ns >= 50 * MS);
 }
 
