@@ -51,6 +51,13 @@ void crash_open(struct lines *l)
     l->fd = open(crash_state.path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NOFOLLOW, 0600);
 }
 
+void crash_close(struct lines *l)
+{
+    if (l->fd != -1)
+        (void)close(l->fd);
+    l->fd = -1;
+}
+
 static struct crash_signal *signal_of(int signo) /* [signal] */
 {
     for (int i = 0; i < CRASH_SIGNALS; i++)

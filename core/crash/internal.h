@@ -61,6 +61,7 @@ uint64_t crash_now(void);                                                       
 void crash_wait(_Atomic uint32_t *word, uint32_t while_it_is, uint64_t most_ns); /* [signal] */
 void crash_wake(_Atomic uint32_t *word);                                         /* [signal] */
 void crash_open(struct lines *l);                                                /* [signal] */
+void crash_close(struct lines *l);                                               /* [signal] */
 
 /* handler.c: 0, or -errno. */
 int handler_take(struct crash_signal *s);

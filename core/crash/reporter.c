@@ -454,9 +454,7 @@ static bool make_report(struct reporter *r)
                                  : "");
     atomic_store_explicit(&crash_state.written, true, memory_order_release);
     write_pythons(r);
-    if (r->lines.fd != -1)
-        (void)close(r->lines.fd);
-    r->lines.fd = -1;
+    crash_close(&r->lines);
     return true;
 }
 
@@ -468,9 +466,7 @@ static void note_survival(struct reporter *r)
     crash_open(&r->lines);
     lines_text(&r->lines, "survived\n");
     lines_flush(&r->lines);
-    if (r->lines.fd != -1)
-        (void)close(r->lines.fd);
-    r->lines.fd = -1;
+    crash_close(&r->lines);
 }
 
 /* Faults are let through in this thread, so that one of its own does not end the process without a

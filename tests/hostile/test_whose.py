@@ -6,6 +6,7 @@ import ast
 import os
 import re
 import shutil
+import signal
 import subprocess
 import tempfile
 from pathlib import Path
@@ -266,6 +267,18 @@ def test_rights_that_are_put_on_later(world):
     assert target.probing("eject").returncode == 0 and target.alive()
 
 
+def test_crash_with_rights_that_were_put_on(world):
+    """The report is in the directory of root's, where that user may make nothing."""
+    target = world.python(IDLE)
+    target.wait_line("ready")
+    enter(target, "-c")
+    assert target.probing("eval", "import os; os.seteuid(%d)" % NOBODY).returncode == 0
+    os.kill(target.pid, signal.SIGSEGV)
+    assert target.process.wait() == -signal.SIGSEGV
+    report = target.place / "crash"
+    assert report.stat().st_uid == 0 and "SIGSEGV" in target.probing("backtrace").stdout
+
+
 # prctl(PR_SET_DUMPABLE): the kernel lets root alone trace such a process.
 DUMPABLE = "import ctypes; print(ctypes.CDLL(None).prctl(4, %d, 0, 0, 0))"
 
@@ -370,14 +383,15 @@ def test_user_namespace_below(world):
 def test_plugins_of_another_user(world):
     """PROBING_PLUGIN_PATH of root's own, which leads to what another has made."""
     folder, marked = evil_plugins(world)
-    target = world.start(DEBIAN_PYTHON, "-u", str(world.data / "idle.py"),
-                         env={"PROBING_PLUGIN_PATH": str(folder), "PROBING_PLUGINS": "memory"})
-    target.wait_line("ready")
-    enter(target)
-    log = [line for line in log_of(target) if str(folder) in line]
-    assert log and "belongs to uid %d" % NOBODY in log[0] and "plugin load FILE" in log[0], log
-    assert not marked.exists()
-    os.chown(folder / "memory.so", 0, 0)  # the folder is still the other's
-    listen = target.probing("config", "server.listen=" + PORT_FREE)
-    assert listen.returncode == 0, listen.stderr
-    assert not marked.exists()
+    file = folder / "memory.so"
+    for refused, other in ((file, folder), (folder, file)):
+        os.chown(refused, NOBODY, NOBODY)
+        os.chown(other, 0, 0)
+        target = world.start(DEBIAN_PYTHON, "-u", str(world.data / "idle.py"),
+                             env={"PROBING_PLUGIN_PATH": str(folder), "PROBING_PLUGINS": "memory"})
+        target.wait_line("ready")
+        enter(target)
+        assert not marked.exists(), "it runs as uid " + marked.read_text()
+        words = "%s belongs to uid %d" % (refused, NOBODY)
+        log = [line for line in log_of(target) if words in line]
+        assert log and "plugin load FILE" in log[0], log_of(target)
