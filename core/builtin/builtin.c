@@ -26,7 +26,6 @@
 
 #define SQL_MAX_BYTES ((size_t)1 << 20)
 #define WIDTH_MAX 10000
-#define EJECT_NS (NS_PER_S + NS_PER_S / 2) /* plugins that are busy are asked again so long */
 
 enum { TAKES_FORMAT = 1, TAKES_LIMITS = 2 };
 
@@ -172,7 +171,7 @@ static int answer_sql(struct core *c, const char *text, size_t size, const struc
     if (rc == 0)
         rc = sql_writer_finish(writer, &report);
     sql_writer_free(writer);
-    if (rc == -ETIMEDOUT || rc == -ENOMEM)
+    if (rc == -ETIMEDOUT || rc == -ETIME || rc == -ENOMEM)
         log_stopped(c, rc, text, size);
     if (rc == 0)
         sql_report_note(&report, w->format, out->note, sizeof(out->note));
@@ -419,27 +418,30 @@ static int run_info(void *self, int argc, const char *const *argv, struct probin
 static int run_eject(void *self, int argc, const char *const *argv, struct probing_reply *out)
 {
     struct core *c = self;
+    char why[ERR_TEXT_BYTES / 2];
     struct args w;
 
-    int rc = read_args(argc, argv, 0, &w);
+    bool force = argc > 1 && strcmp(argv[1], "--force") == 0;
+    int rc = read_args(argc - (force ? 1 : 0), argv + (force ? 1 : 0), 0, &w);
     if (rc == 0)
-        rc = no_more(&w, 0, "eject takes no arguments");
+        rc = no_more(&w, 0, "eject [--force]");
     if (rc == 0)
         rc = host_leave(c->host, out);
     if (rc < 0)
         return rc;
-    /* Now, while a reason against it can still be answered.  A thread that waits for the GIL of a
-     * busy program gets it soon. */
-    uint64_t until = clock_now() + EJECT_NS;
-    do
-        rc = host_plugins_stop(c->host);
-    while (rc == -EBUSY && clock_now() < until);
+    /* Now, while a reason against it can still be answered. */
+    rc = host_plugins_stop(c->host, force);
     if (rc < 0) {
         host_stay(c->host);
-        return rc;
+        (void)snprintf(why, sizeof(why), "%s", err_why(rc));
+        return err_set(rc,
+                       "%s; every plugin runs on and the core stays; eject --force leaves all the "
+                       "same",
+                       why);
     }
-    struct buf names, kept;
+    struct buf names, stay, kept;
     buf_init(&names, 4096);
+    buf_init(&stay, 4096);
     buf_init(&kept, 4096);
     /* Now, so that the answer can say which signals have to stay. */
     if (c->crash)
@@ -448,6 +450,7 @@ static int run_eject(void *self, int argc, const char *const *argv, struct probi
     (void)signals_kept(&kept);
     c->stop(c->stop_arg); /* which waits for this command's end */
     uint32_t n = host_plugins_inside(c->host, &names);
+    uint32_t n_stay = host_plugins_staying(c->host, &stay);
     rc = host_replyf(out,
                      "ejected; what was measured stays in %s\n"
                      "the code of probing stays mapped and idle: a thread may still be about to "
@@ -456,9 +459,15 @@ static int run_eject(void *self, int argc, const char *const *argv, struct probi
     if (rc == 0 && kept.size > 0)
         rc = host_replyf(out, "%s", buf_text(&kept));
     if (n > 0 && rc == 0)
-        rc = host_replyf(out, "a thread is still inside plugin %s, which has not returned\n",
+        rc = host_replyf(out,
+                         "a thread is still inside plugin %s, which has not returned; it is called "
+                         "plugin-left\n",
                          buf_text(&names));
+    if (n_stay > 0 && rc == 0)
+        rc = host_replyf(out, "plugin %s refused to stop: its threads and hooks stay as they are\n",
+                         buf_text(&stay));
     buf_done(&names);
+    buf_done(&stay);
     buf_done(&kept);
     return rc;
 }
@@ -468,6 +477,7 @@ static int run_eject(void *self, int argc, const char *const *argv, struct probi
         .size = sizeof(struct probing_command), .flags = f, .name = n, .usage = u, .doc = d, \
         .run = r                                                                             \
     }
+#define THROUGH (HOST_URGENT | HOST_LASTS) /* it must get through, and may take a while */
 #define LISTS "[--format table|json|jsonl|csv|arrow] [--width N]"
 
 int commands_add(struct core *c)
@@ -479,21 +489,25 @@ int commands_add(struct core *c)
             run_query),
         COMMAND("tables", LISTS, "tables, their rows and bytes", 0, run_tables),
         COMMAND("describe", LISTS " TABLE", "columns of a table with their units", 0, run_describe),
-        COMMAND("plugin list", LISTS, "plugins and their states", 0, run_plugin_list),
-        COMMAND("plugins", LISTS, "the same as plugin list", 0, run_plugin_list),
+        COMMAND("plugin list", LISTS, "plugins and their states", THROUGH, run_plugin_list),
+        COMMAND("plugins", LISTS, "the same as plugin list", THROUGH, run_plugin_list),
         COMMAND("plugin load", "NAME [PATH]", "load a plugin by name, or from a file",
                 PROBING_WRITES, run_plugin_load),
-        COMMAND("plugin stop", "NAME", "stop a plugin; its rows stay", PROBING_WRITES,
+        COMMAND("plugin stop", "NAME", "stop a plugin; its rows stay", PROBING_WRITES | THROUGH,
                 run_plugin_stop),
-        COMMAND("config", LISTS " [NAME]", "list settings or show one", 0, run_config),
-        COMMAND("config list", LISTS, "list settings", 0, run_config),
-        COMMAND("config get", "NAME", "show one setting", 0, run_config_get),
-        COMMAND("config set", "NAME VALUE", "change a setting", PROBING_WRITES, run_config_set),
-        COMMAND("config =", "NAME=VALUE", "change a setting", PROBING_WRITES, run_config_set),
-        COMMAND("scripts", LISTS, "probe scripts and their states", 0, run_scripts),
+        COMMAND("config", LISTS " [NAME]", "list settings or show one", THROUGH, run_config),
+        COMMAND("config list", LISTS, "list settings", THROUGH, run_config),
+        COMMAND("config get", "NAME", "show one setting", THROUGH, run_config_get),
+        COMMAND("config set", "NAME VALUE", "change a setting", PROBING_WRITES | THROUGH,
+                run_config_set),
+        COMMAND("config =", "NAME=VALUE", "change a setting", PROBING_WRITES | THROUGH,
+                run_config_set),
+        COMMAND("scripts", LISTS, "probe scripts and their states", THROUGH, run_scripts),
         COMMAND("info", "", "process, version, data directory, address", HOST_URGENT, run_info),
-        COMMAND("eject", "", "leave the process: threads, sockets and hooks of probing are removed",
-                PROBING_WRITES | HOST_URGENT, run_eject),
+        COMMAND("eject", "[--force]",
+                "leave the process: threads, sockets and hooks of probing are removed; --force: "
+                "also where a plugin refuses to stop, which then stays",
+                PROBING_WRITES | THROUGH, run_eject),
     };
     int rc = 0;
     for (size_t i = 0; i < sizeof(commands) / sizeof(commands[0]) && rc == 0; i++)

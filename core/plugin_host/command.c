@@ -3,8 +3,9 @@
  * core/plugin_host/command.c - the list of commands, and a request's way from a client's words to
  * done().
  *
- * Threads: host_submit() from any; commands run on workers (worker_pool.c).  A command of a plugin
- * that has stopped stays in the list and answers that it has stopped.
+ * Threads: host_submit() from any; commands run on workers (worker_pool.c), those of plugins on a
+ * thread for which the worker waits (plugin_call.c).  A command of a plugin that has stopped stays
+ * in the list and answers that it has stopped.
  */
 #include <errno.h>
 #include <probing/ext/draft/access.h>
@@ -86,7 +87,7 @@ static int add_locked(struct host *h, struct plugin *p, const char *owner,
             return err_set(-ENOMEM, "no memory for command '%s'", c->name);
         h->commands[h->n_commands++] = found;
     }
-    found->flags = p ? c->flags & ~HOST_URGENT : c->flags; /* the core's own only */
+    found->flags = p ? c->flags & ~(HOST_URGENT | HOST_LASTS) : c->flags; /* the core's own only */
     found->run = c->run;
     found->self = self;
     found->plugin = p;
@@ -277,19 +278,12 @@ static int run_command(struct host *h, struct command *c, int argc, const char *
                        struct probing_reply *reply)
 {
     (void)pthread_mutex_lock(&h->commands_lock);
-    struct plugin *p = c->plugin;
-    int (*run)(void *, int, const char *const *, struct probing_reply *) = c->run;
-    void *self = c->self;
+    struct command now = *c; /* a plugin that is loaded again changes it */
     (void)pthread_mutex_unlock(&h->commands_lock);
 
-    struct call_mark mark = {.function = "command", .name = c->name, .object = reply};
     err_clear();
-    if (p && !plugin_enter(p, &mark))
-        return err_set(-ENOENT, "plugin %s has just stopped", p->name);
-    int rc = run(p ? p->self : self, argc, argv, reply);
-    if (p)
-        plugin_leave(p, &mark);
-    return rc;
+    return now.plugin ? command_call(&now, argc, argv, reply)
+                      : now.run(now.self, argc, argv, reply);
 }
 
 static void run_job(struct host *h, struct job *j)
@@ -303,7 +297,9 @@ static void run_job(struct host *h, struct job *j)
         rc = run_command(h, c->command, c->argc, c->argv, reply);
     workers_ending(h, j);
     int cancelled = atomic_load_explicit(&reply->cancelled, memory_order_acquire);
-    if (rc < 0 && cancelled == HOST_TIMED_OUT)
+    if (rc == -ETIME && cancelled != HOST_LEAVING) /* it has words of its own, see plugin_call() */
+        rc = err_set(-ETIMEDOUT, "%s", err_text());
+    else if (rc < 0 && cancelled == HOST_TIMED_OUT)
         rc = err_set(-ETIMEDOUT, "'%s' did not end in time and was stopped", c->command->name);
     else if (rc < 0 && cancelled == HOST_LEAVING)
         rc = err_set(-ESHUTDOWN, "'%s' was stopped: the core is leaving this process",
@@ -319,18 +315,22 @@ static void run_job(struct host *h, struct job *j)
     workers_ended(h);
 }
 
-/* It lost its place in the queue to another client's. */
-static void end_pushed_out(struct host *h, struct job *list)
+/* They have not run, and will not. */
+static void end_unrun(struct host *h, struct job *list, int code, const char *why)
 {
     while (list) {
         struct command_job *c = (struct command_job *)list;
         list = list->next;
-        c->done(c->job.reply, -EAGAIN,
-                "too many commands are waiting, most of them from this client; try again when some "
-                "have been answered");
+        c->done(c->job.reply, code, why);
         free(c);
         workers_ended(h);
     }
+}
+
+void commands_expire(struct host *h, uint64_t now)
+{
+    end_unrun(h, workers_take_expired(h, now), -ETIMEDOUT,
+              "the command did not begin within its time, because every worker was busy");
 }
 
 static struct command_job *job_new(const struct host_request *r, int skip)
@@ -363,6 +363,11 @@ static struct command_job *job_new(const struct host_request *r, int skip)
     return c;
 }
 
+static enum job_lane lane_of(const struct command *c)
+{
+    return !(c->flags & HOST_URGENT) ? LANE_ANY : c->flags & HOST_LASTS ? LANE_LONG : LANE_SHORT;
+}
+
 int host_submit(struct host *h, const struct host_request *r)
 {
     struct command *command;
@@ -390,12 +395,12 @@ int host_submit(struct host *h, const struct host_request *r)
     c->command = command;
     c->done = r->done;
     r->reply->read_only = r->read_only;
-    r->reply->urgent = (command->flags & HOST_URGENT) != 0;
+    r->reply->urgent = lane_of(command) != LANE_ANY;
     c->job = (struct job){.run = run_job,
                           .plugin = command->plugin,
                           .reply = r->reply,
                           .counted = true,
-                          .urgent = r->reply->urgent,
+                          .lane = lane_of(command),
                           .stream = r->stream,
                           .client = r->client,
                           .bytes = c->job.bytes,
@@ -405,7 +410,9 @@ int host_submit(struct host *h, const struct host_request *r)
         free(c);
     else if (deadline)
         control_wake_for(h, deadline);
-    end_pushed_out(h, out);
+    end_unrun(h, out, -EAGAIN,
+              "too many commands are waiting, most of them from this client; try again when some "
+              "have been answered");
     return e;
 }
 
@@ -430,7 +437,7 @@ int host_run(struct host *h, int argc, const char *const *argv, struct probing_r
     workers_enter(h, &j);
     rc = run_command(h, command, n, kept, reply);
     workers_leave(h, &j);
-    return rc;
+    return rc == -ETIME ? err_set(-ETIMEDOUT, "%s", err_text()) : rc;
 }
 
 int host_replyf(struct probing_reply *r, const char *format, ...)

@@ -332,6 +332,7 @@ static void wait_for_work(struct host *h)
     /* Before the look at the limits: who adds one behind it must see this, or what comes below. */
     atomic_store_explicit(&h->control.sleeps_until, UINT64_MAX, memory_order_release);
     uint64_t next_tick = timers_run(h, now);
+    commands_expire(h, now);
     uint64_t next_limit = workers_expire(h, now);
     uint32_t n = upload_socket_poll(h, fds + 1, 1 + HOST_UPLOAD_CLIENTS);
     uint64_t count;

@@ -16,6 +16,7 @@
 #define TOPIC_MAX_BYTES 128
 #define PAYLOAD_MAX_BYTES (1u << 20)
 #define PERIOD_MIN_NS NS_PER_MS /* below this a timer is a busy loop */
+#define LATE_TIMES 6 /* plugin_timeouts until a tick that is late costs the plugin its place */
 
 struct subscription {
     struct subscription *next;
@@ -35,6 +36,7 @@ struct timer {
     _Atomic bool busy;      /* the job is queued or runs: the tick is dropped */
     _Atomic uint64_t since; /* monotonic ns: it runs since then; 0: it does not */
     bool told;              /* that it is late.  lock: control mutex */
+    _Atomic bool left;      /* its worker is left to the tick that runs */
 };
 
 int host_publish(struct host *h, const char *topic, const void *payload, uint32_t size)
@@ -172,6 +174,7 @@ static void tick(struct host *h, struct job *j)
     (void)h;
     if (plugin_enter(j->plugin, &mark)) {
         uint64_t now = clock_now();
+        atomic_store_explicit(&t->left, false, memory_order_relaxed);
         atomic_store_explicit(&t->since, now, memory_order_relaxed);
         t->fn(j->plugin->self, now);
         atomic_store_explicit(&t->since, 0, memory_order_relaxed);
@@ -250,10 +253,22 @@ void timers_remove(struct host *h, struct plugin *p)
     (void)pthread_mutex_unlock(&c->mutex);
 }
 
+/* lock: control mutex.  Nobody waits for the tick any more, and another worker takes the place of
+ * its.  false: it has come back. */
+static bool leave_to(struct host *h, struct timer *t)
+{
+    if (atomic_load_explicit(&t->since, memory_order_relaxed) == 0)
+        return false;
+    if (!atomic_load_explicit(&t->left, memory_order_relaxed))
+        atomic_store_explicit(&t->left, workers_leave_to(h, &t->job), memory_order_relaxed);
+    return atomic_load_explicit(&t->left, memory_order_relaxed);
+}
+
 bool timers_watch(struct host *h, uint64_t now)
 {
     struct control *c = &h->control;
     uint64_t limit = atomic_load_explicit(&h->call_ns, memory_order_relaxed);
+    struct plugin *too_late = NULL;
     bool inside = false;
 
     (void)pthread_mutex_lock(&c->mutex);
@@ -264,8 +279,13 @@ bool timers_watch(struct host *h, uint64_t now)
         if (late != t->told)
             plugin_late(t->job.plugin, late ? "every() function" : NULL, limit);
         t->told = late;
+        if (late && leave_to(h, t) && now - since > LATE_TIMES * limit &&
+            plugin_state_of(t->job.plugin) == PLUGIN_RUNNING)
+            too_late = t->job.plugin;
     }
     (void)pthread_mutex_unlock(&c->mutex);
+    if (too_late)
+        (void)plugin_give_up_tick(too_late);
     return inside;
 }
 
@@ -285,7 +305,7 @@ uint32_t timers_leave(struct host *h, struct plugin *p)
     uint32_t n = 0;
     (void)pthread_mutex_lock(&h->control.mutex);
     for (struct timer *t = h->control.timers; t; t = t->next)
-        if (t->job.plugin == p && t->told && workers_leave_to(h, &t->job))
+        if (t->job.plugin == p && leave_to(h, t))
             n++;
     (void)pthread_mutex_unlock(&h->control.mutex);
     return n;

@@ -38,6 +38,7 @@ static int parts_init(struct host *h)
     if (rc)
         return err_set(-rc, "no condition for the host");
     rc = control_init(h);
+    rc = rc < 0 ? rc : calls_init(h);
     return rc < 0 ? rc : workers_init(h);
 }
 
@@ -51,6 +52,7 @@ static void destroy(struct host *h)
     log_free(h);
     control_done(h);
     workers_done(h);
+    calls_done(h);
     (void)pthread_cond_destroy(&h->plugins_changed);
     (void)pthread_mutex_destroy(&h->settings.mutex);
     (void)pthread_mutex_destroy(&h->commands_lock);
@@ -127,27 +129,30 @@ static bool plugin_left_behind(struct host *h)
     for (uint32_t i = 0; i < h->n_plugins; i++) {
         int state = atomic_load_explicit(&h->plugins[i]->state, memory_order_acquire);
         int call = atomic_load_explicit(&h->plugins[i]->call, memory_order_acquire);
-        if (state == PLUGIN_RUNNING || state == PLUGIN_STOPPING || call == CALL_GIVEN_UP)
+        if (state == PLUGIN_RUNNING || state == PLUGIN_STOPPING || call >= CALL_GIVEN_UP ||
+            atomic_load_explicit(&h->plugins[i]->stays, memory_order_relaxed))
             return true;
     }
     return false;
 }
 
-void host_free(struct host *h)
+bool host_free(struct host *h)
 {
     if (!h)
-        return;
-    (void)host_plugins_stop(h);
-    workers_stop(h);
+        return true;
+    (void)host_plugins_stop(h, /* force= */ true);
+    bool alone = workers_stop(h);
     control_stop(h);
+    alone &= calls_stop(h);
     upload_socket_close(h);
     host_stack_off(h);
-    if (plugin_left_behind(h) || !control_alone(h)) {
+    if (plugin_left_behind(h) || !control_alone(h) || !alone) {
         atomic_store_explicit(&h->off, true, memory_order_release);
         control_close(&h->control);
-        return;
+        return false;
     }
     destroy(h);
+    return true;
 }
 
 int host_extension_add(struct host *h, const char *id, const void *part)

@@ -12,9 +12,12 @@
 
 #include <pthread.h>
 #include <sys/types.h>
+#include <time.h>
 
 #include "core/base/call_mark.h"
+#include "core/base/clock.h"
 #include "core/base/err.h"
+#include "core/plugin_host/plugin_call.h"
 #include "core/plugin_host/plugin_host.h"
 #include "sdk/lib/proc/identity.h"
 
@@ -23,10 +26,13 @@
 #define HOST_WORKERS 2       /* always there */
 #define HOST_WORKERS_MAX 8   /* while every worker is inside a command that waits for something */
 #define HOST_WORKERS_MORE 16 /* in place of those that wait for their client to read */
-#define HOST_WORKERS_ALL (HOST_WORKERS_MAX + HOST_WORKERS_MORE + 1) /* the last: what is urgent */
-#define HOST_CLIENT_MAX 4                     /* commands of one client run at once */
-#define HOST_STREAMS_MAX 4                    /* ticks of streams run at once, one of a client */
-#define HOST_WAITING_MAX 256                  /* commands in the queue */
+#define HOST_WORKERS_OWN 3   /* the last: of what is urgent, one, and of what may take a while */
+#define HOST_WORKERS_ALL (HOST_WORKERS_MAX + HOST_WORKERS_MORE + HOST_WORKERS_OWN)
+#define HOST_CLIENT_MAX 4    /* commands of one client run at once */
+#define HOST_STREAMS_MAX 4   /* ticks of streams run at once, one of a client */
+#define HOST_PLUGIN_CALLS 6  /* of one plugin: commands and ticks that run, scans that run */
+#define HOST_CALLS_MAX 16    /* calls inside all plugins: other commands keep their places */
+#define HOST_WAITING_MAX 256 /* commands in the queue */
 #define HOST_WAITING_BYTES ((size_t)64 << 20) /* words of these: the memory is the process' */
 #define HOST_EVENTS_MAX 1024 /* events in the queue: plugin_host.h promises -ENOBUFS above */
 #define HOST_PLUGINS_MAX 64
@@ -34,6 +40,14 @@
 #define HOST_EXTENSIONS_MAX 16
 #define HOST_LOG_LINES 1000
 #define HOST_UPLOAD_CLIENTS 8 /* connections at a time */
+
+/* As pthread_cond_timedwait() on CLOCK_MONOTONIC takes it. */
+static inline struct timespec in_future(uint64_t ns)
+{
+    uint64_t at = clock_monotonic() + ns;
+    return (struct timespec){.tv_sec = (time_t)(at / NS_PER_S),
+                             .tv_nsec = (int64_t)(at % NS_PER_S)};
+}
 
 /* ---- plugins (plugin.c, plugin_load.c, plugin_timeout.c, plugin_api.c) ---- */
 
@@ -46,7 +60,10 @@ enum plugin_state {
     PLUGIN_FAILED
 };
 
-enum plugin_call { CALL_NONE, CALL_INSIDE, CALL_GIVEN_UP };
+/* INSIDE: its init, start, stop or a handler runs now; GIVEN_UP: one of these was, and undoes the
+ * plugin itself when it returns; LEFT: calls were that are counted in `running`, the last of which
+ * to return undoes it (BACK). */
+enum plugin_call_state { CALL_NONE, CALL_INSIDE, CALL_GIVEN_UP, CALL_LEFT, CALL_BACK };
 
 #define LEAK_MOST 32 /* of each kind, what is remembered of a plugin */
 
@@ -72,7 +89,9 @@ struct plugin {
     _Atomic uint64_t users; /* bit per plugin that holds an extension of ours: index in the list */
     uint32_t index;
     _Atomic bool later; /* and it said "not yet": it is tried again */
-    _Atomic int call;   /* enum plugin_call: is its init, start, stop or a handler run now? */
+    _Atomic int call;   /* enum plugin_call_state */
+    uint32_t n_jobs;    /* lock: the workers'; threads of theirs that run its commands and ticks */
+    _Atomic bool stays; /* it refused to stop, and the core leaves all the same */
     _Atomic uint64_t handling_since; /* monotonic ns; 0: no handler of it runs */
     _Atomic pid_t left_tid;          /* the control thread that was left to its handler */
     void *handle;                    /* of its file; the control thread writes */
@@ -148,6 +167,7 @@ void leak_stopped(struct plugin *p, int r); /* the same after its stop(), which 
 
 /* Calls that may not come back (plugin_timeout.c).  Around init, start and stop: */
 void plugin_call_begin(struct plugin *p);
+bool plugin_call_try(struct plugin *p); /* the same while it runs; false: it is left */
 /* false: it was given up meanwhile, nobody waits for its result, and this is not the control
  * thread any more: plugin_undo() what it has made. */
 bool plugin_call_end(struct plugin *p);
@@ -163,10 +183,18 @@ struct load {
     char *path;
     int fd;
     bool start;        /* it is prepared: launch */
+    bool again;        /* its file as it is mapped: it has just run */
     _Atomic bool left; /* its caller has given up */
     struct load *next; /* lock: plugins_lock */
 };
 
+/* One step of a load: prepared, or (LOAD_START) started; LOAD_AGAIN: with its code as it is mapped,
+ * even while the core leaves. */
+enum { LOAD_START = 1, LOAD_AGAIN = 2 };
+int plugin_load_step(struct host *h, const char *name, const char *path, int fd, int how);
+const char *plugin_why(int code); /* what its function kept, or what the code means */
+/* It was begun, and is not wanted.  false: this thread was left, and has undone it. */
+bool plugin_destroy(struct plugin *p);
 bool load_enter(struct load *l); /* false: another one of this plugin goes on */
 void load_end(struct load *l);
 void load_leave(struct host *h, const char *name);   /* its caller gives up                 [any] */
@@ -174,6 +202,11 @@ bool load_goes_in(struct load *l, struct plugin *p); /* false: load_unwanted() *
 int load_unwanted(struct plugin *p, bool made);
 int load_undo(struct plugin *p, bool started, bool made); /* of one that came back late */
 int plugin_give_up_tick(struct plugin *p);
+/* Its configure(), after it has been entered; leaves it.                          [control] */
+int plugin_configure(struct plugin *p, const char *name, const char *value);
+/* Calls of it do not return: it is FAILED, and why.  -ETIMEDOUT, or -EBUSY: a handler of it is
+ * inside, or it is given up already. */
+int plugin_switch_off(struct plugin *p, const char *why);
 
 /* Count ourselves into the plugin's code, and mark which function the thread calls there: m's
  * function, name and object are the caller's; NULL: the caller marks it.  false: it does not run,
@@ -202,8 +235,9 @@ void plugins_fork(struct host *h, int phase);
 void plugins_disable_in_child(struct host *h);
 void plugins_free(struct host *h);
 const char *plugin_state_name(int state);
-/* A handler begins; it has ended.  Control thread, or the one that was left to the handler. */
-void plugin_handler_begin(struct plugin *p);
+/* A handler begins (false: not while the plugin is left); it has ended.  Control thread, or the one
+ * that was left to the handler. */
+bool plugin_handler_begin(struct plugin *p);
 void plugin_handler_end(struct plugin *p);
 /* A control thread that was left to a plugin's handler has come back, and ends: undo the plugin. */
 void plugins_thread_back(struct host *h, pid_t tid);
@@ -219,15 +253,17 @@ struct job {
     struct probing_reply *reply;                /* NULL: a tick */
     uint64_t deadline;                          /* monotonic ns, 0: none */
     bool counted;                               /* against HOST_WAITING_MAX */
-    bool urgent, stream;                        /* as in host_request */
-    struct host_client *client;                 /* workers_add() sets the core's for NULL */
-    size_t bytes;                               /* of its words */
+    enum job_lane { LANE_ANY, LANE_SHORT, LANE_LONG } lane; /* whose threads it has to itself */
+    bool stream;                                            /* as in host_request */
+    struct host_client *client; /* workers_add() sets the core's for NULL */
+    size_t bytes;               /* of its words */
     uint64_t blocked_ns; /* lock: workers; it waits for its client since then; 0: it does not */
 };
 
 struct workers {
     pthread_mutex_t mutex;
-    pthread_cond_t wake, urgent, quiet;   /* a job waits; an urgent one; a command has ended */
+    pthread_cond_t wake[LANE_LONG + 1];   /* a job of that lane waits */
+    pthread_cond_t quiet;                 /* a command has ended */
     struct job *first, *last;             /* lock: mutex; waiting */
     struct job *running;                  /* lock: mutex; being run, here or in host_run() */
     uint32_t n_waiting, n_queued, n_idle; /* lock: mutex; commands, all jobs, workers without one */
@@ -236,8 +272,9 @@ struct workers {
     uint64_t turn;                        /* lock: mutex; the latest that a client has had */
     struct host_client core;              /* of jobs that no client has asked for */
     uint32_t n_ending;                    /* lock: mutex; commands whose done() is being called */
-    bool stop;                            /* lock: mutex */
-    bool leaving;                         /* lock: mutex; host_leave() */
+    uint32_t n_left; /* lock: mutex; threads that were left and have not ended */
+    bool stop;       /* lock: mutex */
+    bool leaving;    /* lock: mutex; host_leave() */
     struct worker {
         struct host *host;
         pthread_t thread;
@@ -245,13 +282,15 @@ struct workers {
         uint32_t turn;   /* lock: mutex; a thread of an older turn was left to its job */
         struct job *job; /* lock: mutex; what it runs */
         pid_t tid;       /* lock: mutex */
-        bool extra, urgent;
+        bool extra;
+        enum job_lane lane;
     } slots[HOST_WORKERS_ALL];
 };
 
 int workers_init(struct host *h);
 int workers_start(struct host *h);
-void workers_stop(struct host *h); /* joins; jobs that still wait are run by the last worker */
+/* Joins; jobs that still wait are run by the last worker.  false: one that was left is inside. */
+bool workers_stop(struct host *h);
 void workers_done(struct host *h);
 /* -EAGAIN, -ESHUTDOWN.  *ret_out: commands that lost their places to this one, linked by next: the
  * caller ends each and then calls workers_ended().  NULL: for a job that is not counted. [any] */
@@ -262,12 +301,18 @@ void workers_leave(struct host *h, struct job *j);
 /* The same in two steps: it cannot be cancelled any more; its done() has returned. */
 void workers_ending(struct host *h, struct job *j);
 void workers_ended(struct host *h);
-bool workers_leaving(struct host *h); /* after host_leave() */
+bool workers_leaving(struct host *h);                /* after host_leave() */
+void reply_cancel(struct probing_reply *r, int why); /* unless it is cancelled already */
 /* Leave the worker that runs it to the job: nobody joins it.  false: none runs it. */
 bool workers_leave_to(struct host *h, const struct job *j);
 void workers_cancel(struct host *h, const struct plugin *p); /* all jobs in a plugin's code */
+/* The caller waits for a plugin: n 1: another worker may take its place; -1: no longer. */
+void workers_give_place(struct host *h, int n);
 /* Cancel what is over its time; gives the next deadline, 0: none. */
 uint64_t workers_expire(struct host *h, uint64_t now);
+/* Commands that are over their time and have not begun, linked by next: the caller ends each, as
+ * those of workers_add(). */
+struct job *workers_take_expired(struct host *h, uint64_t now);
 
 struct command {
     char *name, *usage, *doc; /* constant */
@@ -285,6 +330,12 @@ void audit(struct host *h, const struct command *c, const struct host_request *r
 int command_add(struct host *h, struct plugin *p, const char *owner,
                 const struct probing_command *c, void *self);
 int commands_builtin(struct host *h);
+void commands_expire(struct host *h, uint64_t now); /* answer those that had no turn in time */
+/* Run a command of a plugin, on a thread that can be left to it: as plugin_call(). */
+int command_call(const struct command *command, int argc, const char *const *argv,
+                 struct probing_reply *reply);
+/* Has the client of a running command gone?  The reply is what the plugin was given. */
+bool command_is_cancelled(const struct probing_reply *out);
 void commands_free(struct host *h);
 
 /* ---- control thread, events, timers (control_thread.c, event.c) ---- */
@@ -336,9 +387,10 @@ bool event_handle(struct host *h, uint32_t turn, const char *topic, const void *
                   uint32_t size);
 /* Leave the control thread to the handler it is in, and go on with another. */
 int control_leave_handler(struct host *h);
-/* Say which every() function is late.  true: one is running. */
+/* Say which every() function is late, leave its worker to it, and switch off the plugin of one that
+ * has been late for long.  true: one is running. */
 bool timers_watch(struct host *h, uint64_t now);
-/* Leave the threads of late every() functions of a plugin to them.  Gives how many. */
+/* Leave the threads of every() functions of a plugin that run now to them.  Gives how many. */
 uint32_t timers_leave(struct host *h, struct plugin *p);
 /* Is one late? */
 bool timers_late(struct host *h, struct plugin *p);
@@ -373,8 +425,14 @@ struct settings {
 int settings_add_plugin(struct host *h, struct plugin *p);
 int settings_configure(struct host *h, struct plugin *p);
 int settings_offer(struct host *h); /* "probing.setting/1" */
+struct change {
+    struct host *host;
+    const char *name, *value;
+    char text[]; /* both, where it may outlive its caller */
+};
+int setting_change(void *arg); /* of a struct change  [control] */
 
-/* ext_memory.c */
+/* ext_core.c */
 int memory_offer(struct host *h); /* "probing.memory/1" */
 /* plugin_api.c */
 int note_offer(struct host *h);        /* "probing.note/1" */
@@ -458,6 +516,7 @@ struct host {
         off; /* child of a fork, or freed around a plugin that would not stop: do nothing */
     struct control control;
     struct workers workers;
+    struct plugin_calls calls;
     struct settings settings;
     struct log log;
     struct upload_socket door;

@@ -25,7 +25,6 @@
 /* Address space: a file and a small heap, and what glibc reserves when a worker and the thread for
  * Python first call its malloc(), which may be yet to come. */
 #define LOAD_BYTES (UINT64_C(136) << 20)
-#define STOP_NS (5 * NS_PER_S) /* how long a plugin's commands may take to end */
 
 static const char *const state_names[] = {
     [PLUGIN_LOADING] = "loading",   [PLUGIN_READY] = "loading",   [PLUGIN_RUNNING] = "running",
@@ -117,7 +116,7 @@ static struct plugin *plugin_get(struct host *h, const char *name)
 
 /* ---- what is in it ---- */
 
-static const char *why_of(int code)
+const char *plugin_why(int code)
 {
     return err_text()[0] ? err_text() : strerror(code < 0 ? -code : EIO);
 }
@@ -147,7 +146,7 @@ static int begin(struct plugin *p)
     if (!in_time) /* whoever gave it up has said so: there is nothing to go on with */
         return rc;
     if (rc < 0) {
-        (void)snprintf(why, sizeof(why), "%s", why_of(rc));
+        (void)snprintf(why, sizeof(why), "%s", plugin_why(rc));
         return leak_refuse(p, "init", rc, why);
     }
     if (leak_threads(p) > 0) /* plugin.h: no threads yet */
@@ -158,7 +157,7 @@ static int begin(struct plugin *p)
     if (rc == 0)
         rc = declared_publish(p);
     if (rc < 0) {
-        (void)snprintf(why, sizeof(why), "%s", why_of(rc));
+        (void)snprintf(why, sizeof(why), "%s", plugin_why(rc));
         plugin_call_destroy(p);
         return leak_refuse(p, "configure", rc, why);
     }
@@ -211,10 +210,11 @@ static int prepare(struct load *l)
         return is_there_already(name);
     if (p && plugin_state_of(p) == PLUGIN_READY)
         return 0;
-    int file = image_open(h, name, path, fd, file_path);
+    void *handle = l->again && p ? p->handle : NULL;
+    int file = handle ? -ENOENT : image_open(h, name, path, fd, file_path);
     bool again = p && atomic_load_explicit(&p->later, memory_order_relaxed);
-    void *handle =
-        file == -ENOENT && !path && (h->mapped_files || again) ? image_named(name) : NULL;
+    if (file == -ENOENT && !handle && !path && (h->mapped_files || again))
+        handle = image_named(name);
     if (file < 0 && !handle)
         return file;
     p = plugin_get(h, name);
@@ -224,7 +224,8 @@ static int prepare(struct load *l)
         return -ENOSPC;
     }
     plugin_state_set(p, PLUGIN_LOADING);
-    plugin_text_set(p, &p->path, file_path);
+    if (!l->again)
+        plugin_text_set(p, &p->path, file_path);
     plugin_text_set(p, &p->reason, "");
     int rc = 0;
     if (!load_goes_in(l, p)) {
@@ -259,9 +260,8 @@ static int launch(struct load *l, struct plugin *p)
         return load_undo(p, /* started= */ rc >= 0, /* made= */ true);
     if (rc < 0) {
         char why[ERR_TEXT_BYTES - 128];
-        (void)snprintf(why, sizeof(why), "%s", why_of(rc));
-        plugin_call_destroy(p);
-        return leak_refuse(p, "start", rc, why);
+        (void)snprintf(why, sizeof(why), "%s", plugin_why(rc));
+        return plugin_destroy(p) ? leak_refuse(p, "start", rc, why) : -ETIMEDOUT;
     }
     plugin_state_set(p, PLUGIN_RUNNING);
     host_log(p->host, PROBING_INFO, "plugin %s %s runs", p->name,
@@ -319,16 +319,17 @@ static int check_room(const char *name)
                    (unsigned long long)(room >> 20), (int)getpid());
 }
 
-static int load_step(struct host *h, const char *name, const char *path, int fd, bool start)
+int plugin_load_step(struct host *h, const char *name, const char *path, int fd, int how)
 {
-    if (workers_leaving(h))
+    bool start = (how & LOAD_START) != 0, again = (how & LOAD_AGAIN) != 0;
+    if (!again && workers_leaving(h))
         return err_set(-ESHUTDOWN, "the core is leaving this process");
-    if (!start && check_room(name) < 0)
+    if (how == 0 && check_room(name) < 0)
         return -ENOMEM;
     struct load *l = calloc(1, sizeof(*l));
     if (!l)
         return err_set(-ENOMEM, "no memory to load plugin '%.64s'", name);
-    *l = (struct load){.host = h, .fd = -1, .start = start};
+    *l = (struct load){.host = h, .fd = -1, .start = start, .again = again};
     (void)snprintf(l->name, sizeof(l->name), "%s", name);
     l->path = path ? strdup(path) : NULL;
     if (fd != -1)
@@ -349,8 +350,8 @@ int host_plugin_load(struct host *h, const char *name, const char *path, int fd)
 {
     if (host_is_off(h))
         return -ESHUTDOWN;
-    int rc = load_step(h, name, path, fd, /* start= */ false);
-    return rc < 0 ? rc : load_step(h, name, NULL, -1, /* start= */ true);
+    int rc = plugin_load_step(h, name, path, fd, /* how= */ 0);
+    return rc < 0 ? rc : plugin_load_step(h, name, NULL, -1, LOAD_START);
 }
 
 int host_plugin_load_all(struct host *h, const char *names)
@@ -364,13 +365,13 @@ int host_plugin_load_all(struct host *h, const char *names)
         at += length;
         if (!ready[n][0])
             continue;
-        int rc = load_step(h, ready[n], NULL, -1, /* start= */ false);
+        int rc = plugin_load_step(h, ready[n], NULL, -1, /* how= */ 0);
         n += rc == 0 ? 1 : 0;
         if (rc < 0) /* the core may have come by memfd, and its plugins come through the door */
             host_log(h, rc == -ENOENT ? PROBING_INFO : PROBING_WARN, "%s", err_why(rc));
     }
     for (uint32_t i = 0; i < n; i++)
-        if (load_step(h, ready[i], NULL, -1, /* start= */ true) == -EALREADY)
+        if (plugin_load_step(h, ready[i], NULL, -1, LOAD_START) == -EALREADY)
             host_log(h, PROBING_INFO, "plugin %s was requested twice and loaded once", ready[i]);
     return 0;
 }
@@ -382,157 +383,14 @@ uint32_t host_plugins_again(struct host *h)
         struct plugin *p = atomic_load_explicit(&h->plugins[i], memory_order_acquire);
         if (!atomic_load_explicit(&p->later, memory_order_relaxed))
             continue;
-        int r = load_step(h, p->name, NULL, -1, /* start= */ false);
+        int r = plugin_load_step(h, p->name, NULL, -1, /* how= */ 0);
         if (r == 0)
-            r = load_step(h, p->name, NULL, -1, /* start= */ true);
+            r = plugin_load_step(h, p->name, NULL, -1, LOAD_START);
         if (r != -ETIMEDOUT) /* else the thread that was left says so, when it comes back */
             atomic_store_explicit(&p->later, r == -EAGAIN, memory_order_relaxed);
         waiting += r == -EAGAIN ? 1 : 0;
     }
     return waiting;
-}
-
-/* ---- stopping ---- */
-
-static int close_on_control(void *arg)
-{
-    struct plugin *p = arg;
-    struct host *h = p->host;
-    uint64_t users = atomic_load_explicit(&p->users, memory_order_acquire);
-
-    if (plugin_state_of(p) != PLUGIN_RUNNING)
-        return err_set(-ENOENT, "plugin '%s' does not run (%s)", p->name,
-                       state_names[plugin_state_of(p)]);
-    for (uint32_t i = 0; i < HOST_PLUGINS_MAX; i++) {
-        if (!(users >> i & 1))
-            continue;
-        struct plugin *user = atomic_load_explicit(&h->plugins[i], memory_order_acquire);
-        return err_set(-EBUSY, "plugin '%s' is used by plugin '%s': plugin stop %s first", p->name,
-                       user->name, user->name);
-    }
-    plugin_state_set(p, PLUGIN_STOPPING);
-    return 0;
-}
-
-/* Everybody out of its code.  On the caller's thread: the control thread must go on answering, or
- * a command of the plugin that waits for it could not end. */
-static int wait_empty(struct plugin *p)
-{
-    struct host *h = p->host;
-    struct timespec limit;
-    int r = 0;
-
-    workers_cancel(h, p);
-    (void)clock_gettime(CLOCK_MONOTONIC, &limit);
-    limit.tv_sec += timers_late(h, p) ? 1 : (time_t)(STOP_NS / NS_PER_S);
-    (void)pthread_mutex_lock(&h->plugins_lock);
-    while (r == 0 && (atomic_load_explicit(&p->running, memory_order_seq_cst) ||
-                      atomic_load_explicit(&p->forks, memory_order_seq_cst)))
-        r = pthread_cond_timedwait(&h->plugins_changed, &h->plugins_lock, &limit);
-    bool empty = !atomic_load_explicit(&p->running, memory_order_seq_cst) &&
-                 !atomic_load_explicit(&p->forks, memory_order_seq_cst);
-    (void)pthread_mutex_unlock(&h->plugins_lock);
-    return !empty ? err_set(-EBUSY,
-                            "plugin '%s' is still running a command or a query; try again when "
-                            "that has ended",
-                            p->name)
-                  : 0;
-}
-
-static int stop_on_control(void *arg)
-{
-    struct plugin *p = arg;
-    struct host *h = p->host;
-
-    err_clear();
-    plugin_call_begin(p);
-    int rc = plugin_call_stop(p);
-    if (!plugin_call_end(p))
-        return plugin_undo(p, /* started= */ false, /* made= */ rc >= 0);
-    if (rc < 0) {
-        char why[ERR_TEXT_BYTES - 128];
-        (void)snprintf(why, sizeof(why), "%s", why_of(rc));
-        plugin_text_set(p, &p->reason, why);
-        plugin_state_set(p, PLUGIN_RUNNING);
-        return err_set(rc, "plugin '%s' could not be stopped and keeps running: %s", p->name, why);
-    }
-    plugin_api_stop(p);
-    plugin_call_destroy(p);
-    p->self = NULL;
-    plugin_release_others(p);
-    leak_stopped(p, rc);
-    plugin_state_set(p, PLUGIN_STOPPED);
-    host_log(h, PROBING_INFO, "plugin %s has stopped", p->name);
-    return 0;
-}
-
-/* Plugins live as long as the host. */
-static void keep(void *arg)
-{
-    (void)arg;
-}
-
-int host_plugin_stop(struct host *h, const char *name)
-{
-    const char *names[HOST_PLUGINS_MAX];
-    uint32_t n = atomic_load_explicit(&h->n_plugins, memory_order_acquire);
-
-    if (host_is_off(h))
-        return -ESHUTDOWN;
-    struct plugin *p = plugin_find(h, name);
-    if (!p) {
-        for (uint32_t i = 0; i < n; i++)
-            names[i] = h->plugins[i]->name;
-        const char *near = text_nearest(name, names, n);
-        return err_set(-ENOENT, "no plugin '%.80s' is loaded%s%s%s", name,
-                       near ? "; did you mean '" : "", near ? near : "",
-                       near ? "'?" : "; plugin list shows those that are");
-    }
-    int rc = host_on_control(h, close_on_control, p);
-    if (rc < 0)
-        return rc;
-    rc = wait_empty(p);
-    if (rc < 0 && timers_late(h, p) && plugin_give_up_tick(p) == -ETIMEDOUT)
-        return -ETIMEDOUT;
-    if (rc < 0) {
-        plugin_state_set(p, PLUGIN_RUNNING);
-        return rc;
-    }
-    bool inside;
-    rc = control_call(h, stop_on_control, p, keep, plugin_limit_ns(h), &inside);
-    return inside ? plugin_give_up(h, name, "stop") : rc;
-}
-
-/* Last come, first gone.  Gives how many stopped; *ret_r and why: of the first that did not. */
-static uint32_t stop_round(struct host *h, int *ret_r, char why[ERR_TEXT_BYTES])
-{
-    uint32_t stopped = 0;
-
-    *ret_r = 0;
-    for (uint32_t i = atomic_load_explicit(&h->n_plugins, memory_order_acquire); i > 0; i--) {
-        struct plugin *p = atomic_load_explicit(&h->plugins[i - 1], memory_order_acquire);
-        if (plugin_state_of(p) != PLUGIN_RUNNING)
-            continue;
-        int rc = host_plugin_stop(h, p->name);
-        if (rc >= 0 || plugin_state_of(p) == PLUGIN_FAILED) {
-            stopped++; /* failed: nothing more can be done about it, and nothing waits for it */
-        } else if (*ret_r == 0) {
-            *ret_r = rc;
-            (void)snprintf(why, ERR_TEXT_BYTES, "%s", err_why(rc));
-        }
-    }
-    return stopped;
-}
-
-int host_plugins_stop(struct host *h)
-{
-    int r;
-    char why[ERR_TEXT_BYTES] = "";
-
-    /* Again while it helps: one that came late may be used by one that came before. */
-    while (stop_round(h, &r, why) > 0 && r < 0)
-        ;
-    return r < 0 ? err_set(r, "%s", why) : 0;
 }
 
 void plugins_free(struct host *h)

@@ -4,11 +4,11 @@
  * the guards through which its own functions are called back.
  *
  * Threads: as plugin.h tags each function.  Every way into a plugin's code passes plugin_enter(),
- * so that a plugin is never called before it runs or after it has been stopped.
+ * so that a plugin is never called before it runs or after it has been stopped; what somebody waits
+ * for passes plugin_call(), so that it can be left.
  */
 #include <errno.h>
 #include <fcntl.h>
-#include <probing/ext/draft/cost.h>
 #include <probing/ext/draft/descriptor.h>
 #include <probing/ext/draft/note.h>
 #include <probing/ext/draft/rows.h>
@@ -17,14 +17,10 @@
 #include <string.h>
 #include <unistd.h>
 
-#include <probing/ext/draft/empty.h>
-
 #include "core/base/clock.h"
 #include "core/base/own_descriptors.h"
 #include "core/plugin_host/internal.h"
 #include "core/ring/ring.h"
-
-#define COSTS_MAX 64 /* rows of one plugin in probing.overhead */
 
 /* Kept with the plugin over all its loads: a table or a topic of the same name finds its part. */
 struct plugin_part {
@@ -84,17 +80,74 @@ void plugin_leave(struct plugin *p, const struct call_mark *m)
     plugin_left(p);
 }
 
+/* The plugin has rows of its own to fill, which outlive the query's. */
+struct scan_call {
+    struct plugin_call call;  /* first */
+    struct probing_rows face; /* what the plugin is given */
+    struct probing_rows *rows;
+    struct plugin_part *part;
+    bool want[TABLE_COLUMNS_MAX];
+};
+
+static int row_through(struct probing_rows *face, const union probing_cell *cells, uint32_t n)
+{
+    struct scan_call *c = face->arg;
+    if (!plugin_call_enter(&c->call))
+        return -ECANCELED;
+    int rc = c->rows->row(c->rows, cells, n);
+    plugin_call_exit(&c->call);
+    return rc;
+}
+
+static bool rows_unwanted(struct plugin_call *call)
+{
+    struct scan_call *c = (struct scan_call *)call;
+    return c->rows->row(c->rows, NULL, 0) < 0;
+}
+
+static int scan_in_plugin(struct plugin_call *call)
+{
+    struct scan_call *c = (struct scan_call *)call;
+    return c->part->scan(call->plugin->self, &c->face);
+}
+
+static int scan_result(const struct scan_call *c, int rc)
+{
+    const struct plugin_part *part = c->part;
+    if (c->call.n_refused > 0)
+        return err_set(-ESHUTDOWN, "%s is computed by plugin %s, which was stopped meanwhile",
+                       part->name, part->plugin->name);
+    return rc == -ESHUTDOWN && !err_text()[0]
+               ? err_set(rc, "%s is computed by plugin %s, which does not run: plugin load %s",
+                         part->name, part->plugin->name, part->plugin->name)
+               : rc;
+}
+
 static int guarded_scan(void *self, struct probing_rows *out)
 {
     struct plugin_part *part = self;
-    struct call_mark mark = {.function = "scan", .name = part->name, .object = out};
-    if (!plugin_enter(part->plugin, &mark))
-        return err_set(-ESHUTDOWN,
-                       "%s is computed by plugin %s, which does not run: plugin load %s",
-                       part->name, part->plugin->name, part->plugin->name);
+    char name[2 * HOST_NAME_BYTES];
+    bool left;
+
+    (void)snprintf(name, sizeof(name), "%s.%s", out->table->schema, out->table->name);
+    struct scan_call *c = plugin_call_new(sizeof(*c), part->plugin, "scan", name);
+    if (!c)
+        return -ENOMEM;
+    if (out->want)
+        memcpy(c->want, out->want, out->table->n_columns * sizeof(*c->want));
+    c->call.run = scan_in_plugin;
+    c->call.object = &c->face;
+    c->call.unwanted = rows_unwanted;
+    c->face = (struct probing_rows){
+        .table = out->table, .row = row_through, .arg = c, .want = out->want ? c->want : NULL};
+    c->rows = out;
+    c->part = part;
     err_clear();
-    int rc = part->scan(part->plugin->self, out);
-    plugin_leave(part->plugin, &mark);
+    int rc = plugin_call(&c->call, &left);
+    if (left)
+        return rc;
+    rc = scan_result(c, rc);
+    plugin_call_free(&c->call);
     return rc;
 }
 
@@ -104,9 +157,10 @@ static void guarded_handle(void *arg, const char *topic, const void *payload, ui
     struct call_mark mark = {.function = "handler", .name = part->name};
     if (!plugin_enter(part->plugin, &mark))
         return;
-    plugin_handler_begin(part->plugin);
-    part->handle(part->plugin->self, topic, payload, size);
-    plugin_handler_end(part->plugin);
+    if (plugin_handler_begin(part->plugin)) {
+        part->handle(part->plugin->self, topic, payload, size);
+        plugin_handler_end(part->plugin);
+    }
     plugin_leave(part->plugin, &mark);
 }
 
@@ -292,7 +346,7 @@ static int plugin_api_reply(struct probing_reply *out, const void *text, size_t 
 
 static int plugin_api_cancelled(const struct probing_reply *out)
 {
-    return atomic_load_explicit(&out->cancelled, memory_order_acquire) != 0;
+    return command_is_cancelled(out);
 }
 
 static int plugin_api_publish(const struct probing_host *f, const char *topic, const void *payload,
@@ -336,76 +390,6 @@ static int plugin_api_every(const struct probing_host *f, uint64_t period_ns,
     return timer_add(p->host, p, period_ns, fn);
 }
 
-/* ---- tables without rows ---- */
-
-static int ask_why(struct plugin *p, const char *name, char *text, size_t size)
-{
-    const struct probing_empty_1 *part = NULL;
-    struct call_mark mark = {.function = "extension", .name = PROBING_EMPTY_1};
-    int rc = -ENOENT;
-    if (!p->api.extension || !plugin_enter(p, &mark))
-        return rc;
-    part = p->api.extension(p->self, PROBING_EMPTY_1);
-    if (part && part->size >= sizeof(*part) && part->why)
-        rc = part->why(p->self, name, text, (uint32_t)size);
-    plugin_leave(p, &mark);
-    text[size - 1] = '\0';
-    return rc;
-}
-
-int host_why_empty(void *host, const struct table *t, char *text, size_t size)
-{
-    char name[160];
-    struct host *h = host;
-    struct plugin *p = atomic_load_explicit(&t->owner, memory_order_acquire);
-    if (host_is_off(h) || !p)
-        return -ENOENT;
-    if (atomic_load_explicit(&t->retired, memory_order_acquire)) {
-        (void)pthread_mutex_lock(&h->plugins_lock);
-        bool known = p->reason && p->reason[0];
-        (void)snprintf(text, size, "plugin %s, which fills it, does not run%s%s (plugin load %s)",
-                       p->name, known ? ": " : "", known ? p->reason : "", p->name);
-        (void)pthread_mutex_unlock(&h->plugins_lock);
-        return 0;
-    }
-    if (!atomic_load_explicit(&t->wanted, memory_order_relaxed)) {
-        (void)snprintf(text, size, "it is switched off (state in probing.tables)");
-        return 0;
-    }
-    (void)snprintf(name, sizeof(name), "%s.%s", t->schema, t->name);
-    return ask_why(p, name, text, size);
-}
-
-/* ---- what plugins cost ---- */
-
-static int costs_of(struct plugin *p, int (*fn)(void *, const struct probing_cost *), void *arg)
-{
-    const struct probing_cost_1 *part = NULL;
-    struct call_mark mark = {.function = "extension", .name = PROBING_COST_1};
-    int rc = 0;
-    if (!p->api.extension || !plugin_enter_ready(p, &mark))
-        return 0;
-    part = p->api.extension(p->self, PROBING_COST_1);
-    bool fits = part && part->size >= sizeof(*part) && part->cost;
-    for (uint32_t i = 0; fits && i < COSTS_MAX && rc == 0; i++) {
-        struct probing_cost c = {.size = sizeof(c)};
-        if (part->cost(p->self, i, &c) < 0)
-            break;
-        rc = fn(arg, &c);
-    }
-    plugin_leave(p, &mark);
-    return rc;
-}
-
-int host_costs_each(struct host *h, int (*fn)(void *arg, const struct probing_cost *c), void *arg)
-{
-    uint32_t n = host_is_off(h) ? 0 : atomic_load_explicit(&h->n_plugins, memory_order_acquire);
-    int rc = 0;
-    for (uint32_t i = 0; i < n && rc == 0; i++)
-        rc = costs_of(atomic_load_explicit(&h->plugins[i], memory_order_acquire), fn, arg);
-    return rc;
-}
-
 /* ---- extensions ---- */
 
 static const void *core_part(struct host *h, const char *id)
@@ -419,6 +403,45 @@ static const void *core_part(struct host *h, const char *id)
     return part;
 }
 
+struct part_call {
+    struct plugin_call call; /* first; its subject is the extension */
+    const void *part;
+};
+
+static int part_in_plugin(struct plugin_call *call)
+{
+    struct plugin *p = call->plugin;
+    ((struct part_call *)call)->part = p->api.extension(p->self, call->subject);
+    return 0;
+}
+
+/* What plugin `p` offers.  user: is kept from being cut off from it; NULL: the core. */
+static const void *part_of(struct plugin *p, const struct plugin *user, const char *id)
+{
+    bool left;
+    struct part_call *c = plugin_call_new(sizeof(*c), p, "extension", id);
+    if (!c)
+        return NULL;
+    c->call.run = part_in_plugin;
+    c->call.limit_ns = plugin_limit_ns(p->host);
+    c->call.ready_too = c->call.always = true;
+    (void)plugin_call(&c->call, &left);
+    if (left)
+        return NULL;
+    const void *part = c->part;
+    plugin_call_free(&c->call);
+    if (!part || !user)
+        return part;
+    /* While `user` runs, `p` may not be stopped: the mark comes before the look at its state. */
+    atomic_fetch_or_explicit(&p->users, UINT64_C(1) << user->index, memory_order_release);
+    bool there = plugin_enter_ready(p, /* m= */ NULL);
+    if (there)
+        plugin_leave(p, NULL);
+    else
+        atomic_fetch_and_explicit(&p->users, ~(UINT64_C(1) << user->index), memory_order_release);
+    return there ? part : NULL;
+}
+
 /* self: who asks, NULL: the core. */
 static const void *find_part(struct host *h, struct plugin *self, const char *id)
 {
@@ -428,13 +451,8 @@ static const void *find_part(struct host *h, struct plugin *self, const char *id
     uint32_t n = atomic_load_explicit(&h->n_plugins, memory_order_acquire);
     for (uint32_t i = 0; i < n && !part; i++) {
         struct plugin *p = atomic_load_explicit(&h->plugins[i], memory_order_acquire);
-        struct call_mark mark = {.function = "extension", .name = id};
-        if (p == self || !p->api.extension || !plugin_enter_ready(p, &mark))
-            continue;
-        part = p->api.extension(p->self, id);
-        if (part && self) /* while `self` runs, `p` may not be stopped */
-            atomic_fetch_or_explicit(&p->users, UINT64_C(1) << self->index, memory_order_release);
-        plugin_leave(p, &mark);
+        if (p != self && p->api.extension)
+            part = part_of(p, self, id);
     }
     return part;
 }

@@ -57,12 +57,14 @@ struct host_options {
 
 int host_new(const struct host_options *o, struct host **ret);
 /* Starts the control thread and the workers: 2 "probing/work", up to 8 while all are busy, one more
- * for what is urgent, and up to 16 in place of those that wait for a client to read. */
+ * for what is urgent, two for what is so and takes a while, and up to 16 in place of those that
+ * wait for a client to read, or for a plugin. */
 int host_start(struct host *h);
-/* Stop every plugin, newest first.  -EBUSY names the one whose code may still run: then nothing
- * below it may be taken away.  One whose stop() does not come back is given up: no error.
- *                                                                                    [worker] */
-int host_plugins_stop(struct host *h);
+/* Stop every plugin, newest first.  One whose stop() does not come back, or inside which calls do
+ * not return, is given up: no error.  One whose stop() refuses, or which a fork is inside, keeps
+ * all of them here: its error, and those that had stopped run again.  force: it is left as it is,
+ * and the others stop.                                                                [worker] */
+int host_plugins_stop(struct host *h, bool force);
 /* The core is about to leave: no command or plugin is taken on any more, and what runs or waits is
  * cancelled, `but` excepted (the reply of the command that asks for this; NULL: none).  Waits a
  * short while for it to end.  -EALREADY: somebody has called this before.             [worker] */
@@ -71,8 +73,10 @@ void host_stay(struct host *h); /* leaving was refused: commands are taken again
 /* Wait until no command runs or waits, and every done() has returned; at most timeout_ns.
  * 0 or -ETIMEDOUT. */
 int host_quiet(struct host *h, uint64_t timeout_ns);
-/* Stops plugins (newest first), timers, workers, control; then frees.  Plugin code stays mapped. */
-void host_free(struct host *h);
+/* Stops plugins (newest first), timers, workers, control; then frees.  Plugin code stays mapped.
+ * false: a thread is inside a plugin, which may still use what it was given: the host's memory and
+ * the tables have to stay. */
+bool host_free(struct host *h);
 
 /* ---- commands ---- */
 
@@ -109,6 +113,9 @@ enum { HOST_GONE = 1, HOST_TIMED_OUT = 2, HOST_LEAVING = 3, HOST_CROWDED = 4 };
 /* A flag of built-in commands, beside PROBING_WRITES: it waits behind no other command, having a
  * worker of its own.  For short answers from memory, and for what must get through (eject). */
 #define HOST_URGENT (1u << 31)
+/* With HOST_URGENT: it may take a while (the stop of a plugin, a list by SQL), and shares two
+ * workers with others of its kind, none of which a short one waits for. */
+#define HOST_LASTS (1u << 30)
 
 /* Add a built-in command; `c` is copied, run gets `self`.  A name of two words ("plugin load")
  * matches two words, and "config =" matches "config" before any NAME=VALUE; argv[0] is then the
@@ -197,6 +204,8 @@ uint64_t host_watch(struct host *h);
 /* Names of plugins whose init, start, stop or handler was given up and has not come back, with ", "
  * between; gives how many. */
 uint32_t host_plugins_inside(struct host *h, struct buf *ret);
+/* The same of those that refused to stop, and were left as they are. */
+uint32_t host_plugins_staying(struct host *h, struct buf *ret);
 /* Load several ("python,torch"): all are initialised before any is started.  A plugin that is not
  * found or fails is logged and listed, and the others go on.                          [worker] */
 int host_plugin_load_all(struct host *h, const char *names);

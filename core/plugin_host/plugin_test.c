@@ -6,7 +6,7 @@
  * The plugins are compiled here with cc, as a stranger would; without a compiler all cases are
  * skipped aloud.
  */
-#include "core/plugin_host/host_test.h"
+#include "core/plugin_host/compiled_test.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -21,58 +21,6 @@
 #include <unistd.h>
 
 #include "core/base/file.h"
-
-extern char **environ;
-
-/* ---- plugins ---- */
-
-/* What every test plugin begins with; the rest is one row's own. */
-static const char head[] =
-    "#include <probing/plugin.h>\n#include <errno.h>\n"
-    "static int self_, n_; static const struct probing_host *h_; static int init_result, "
-    "start_result;\n"
-    "static int init(const struct probing_host *h, void **s)\n"
-    "{ h_ = h; *s = &self_; (void)n_; return init_result ? h->fail(h, init_result, \"no driver\") "
-    ": 0; }\n"
-    "static int start(void *s)\n"
-    "{ (void)s; return start_result ? h_->fail(h_, start_result, \"no hook\") : 0; }\n"
-    "static void destroy(void *s) { (void)s; init_result = start_result = 0; }\n"
-    "#define BODY .size = sizeof(struct probing_plugin), .init = init, .start = start, .destroy = "
-    "destroy\n";
-
-static bool compile(const char *name, const char *body)
-{
-    char source[160], target[160];
-    pid_t pid;
-    int status = -1;
-
-    (void)snprintf(source, sizeof(source), "%s/%s.c", folder, name);
-    (void)snprintf(target, sizeof(target), "%s/%s.so", folder, name);
-    struct buf b;
-    buf_init(&b, 65536);
-    (void)buf_adds(&b, head);
-    (void)buf_adds(&b, body);
-    CHECK_INT(file_write(AT_FDCWD, source, b.data, b.size, 0600), 0);
-    buf_done(&b);
-    char *argv[] = {(char[]){"cc"},
-                    (char[]){"-shared"},
-                    (char[]){"-fPIC"},
-                    (char[]){"-fvisibility=hidden"},
-                    (char[]){"-w"},
-                    (char[]){"-Iinclude"},
-                    source,
-                    (char[]){"-o"},
-                    target,
-                    NULL};
-    if (posix_spawnp(&pid, "cc", NULL, NULL, argv, environ) != 0 || waitpid(pid, &status, 0) != pid)
-        return false;
-    return status == 0;
-}
-
-static bool there_is_cc(void)
-{
-    return compile("there", "const int nothing;\n");
-}
 
 /* A start or stop that hangs until somebody opens the other end of a pipe. */
 static void compile_hanging(const char *name, const char *step)
@@ -89,41 +37,6 @@ static void compile_hanging(const char *name, const char *step)
                    pipe_path, name, step);
     CHECK(compile(name, body));
 }
-
-/* What hangs has been called, and may not have come as far as the pipe. */
-static void let_go(const char *name)
-{
-    char path[160];
-    int fd = -1;
-    (void)snprintf(path, sizeof(path), "%s/%s.pipe", folder, name);
-    for (int i = 0; fd == -1 && i < 60000; i++) {
-        fd = open(path, O_WRONLY | O_NONBLOCK | O_CLOEXEC);
-        if (fd == -1)
-            (void)nanosleep(&(struct timespec){.tv_nsec = NS_PER_MS}, NULL);
-    }
-    CHECK(fd != -1);
-    (void)close(fd);
-}
-
-static void until_it_came_back(void)
-{
-    struct event never;
-    struct buf names;
-    uint32_t n = 1;
-    CHECK_INT(event_init(&never), 0);
-    for (int i = 0; n > 0 && i < 5000; i++) {
-        (void)event_wait(&never, NS_PER_MS);
-        buf_init(&names, 256);
-        n = host_plugins_inside(host, &names);
-        buf_done(&names);
-    }
-    CHECK_INT(n, 0);
-    event_done(&never);
-}
-
-/* How long what hangs is waited for; all else may take as long as a busy machine needs. */
-#define HUNG_NS (500 * NS_PER_MS)
-#define CALL_NS (60 * NS_PER_S)
 
 TEST(gives_up_a_start_that_hangs_and_goes_on)
 {
@@ -145,7 +58,7 @@ TEST(gives_up_a_start_that_hangs_and_goes_on)
     let_go("slow");
     until_it_came_back();
     CHECK_INT(host_plugin_stop(host, "slow"), -ENOENT); /* undone, not running */
-    CHECK_INT(host_plugins_stop(host), 0);
+    CHECK_INT(host_plugins_stop(host, false), 0);
     teardown();
 }
 
@@ -176,7 +89,7 @@ TEST(gives_up_an_init_that_hangs_and_begins_afresh)
     let_go("begins");
     until_it_came_back();
     CHECK_INT(host_plugin_load(host, "begins", NULL, -1), 0);
-    CHECK_INT(host_plugins_stop(host), 0);
+    CHECK_INT(host_plugins_stop(host, false), 0);
     teardown();
 }
 
@@ -228,7 +141,7 @@ TEST(a_load_that_was_left_before_start_is_not_gone_on_with_beside_another)
             (void)nanosleep(&(struct timespec){.tv_nsec = NS_PER_MS}, NULL);
     }
     CHECK_INT(rc, 0);
-    CHECK_INT(host_plugins_stop(host), 0);
+    CHECK_INT(host_plugins_stop(host, false), 0);
     teardown();
     event_done(&fed);
 }
@@ -243,7 +156,7 @@ TEST(leaves_a_stop_that_hangs_behind)
     setup(true);
     CHECK_INT(host_plugin_load(host, "stuck", NULL, -1), 0);
     host_call_limit(host, HUNG_NS);
-    CHECK_INT(host_plugins_stop(host), 0);
+    CHECK_INT(host_plugins_stop(host, false), 0);
     left_host = host;
     left_tables = tables;
     host_free(host); /* at once; its memory is the thread's that is still inside */
@@ -377,7 +290,7 @@ TEST(stops_who_uses_before_who_is_used)
     CHECK_INT(host_plugin_load(host, "old", NULL, -1), 0);
     CHECK_INT(host_plugin_stop(host, "young"), -EBUSY);
     CHECK(strstr(err_text(), "is used by plugin 'old': plugin stop old first") != NULL);
-    CHECK_INT(host_plugins_stop(host), 0);
+    CHECK_INT(host_plugins_stop(host, false), 0);
     teardown();
 }
 

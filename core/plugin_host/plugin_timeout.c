@@ -31,6 +31,14 @@ void plugin_call_begin(struct plugin *p)
     atomic_store_explicit(&p->call, CALL_INSIDE, memory_order_release);
 }
 
+/* While it runs, when the watch may switch it off. */
+bool plugin_call_try(struct plugin *p)
+{
+    int none = CALL_NONE;
+    return atomic_compare_exchange_strong_explicit(&p->call, &none, CALL_INSIDE,
+                                                   memory_order_acq_rel, memory_order_acquire);
+}
+
 bool plugin_call_end(struct plugin *p)
 {
     int inside = CALL_INSIDE;
@@ -55,6 +63,19 @@ int plugin_undo(struct plugin *p, bool started, bool made)
     return -ETIMEDOUT;
 }
 
+/* It is FAILED from here on: nobody enters it, and who is inside is left to it. */
+static int switch_off(struct plugin *p, const char *why)
+{
+    char line[ERR_TEXT_BYTES / 2];
+    (void)snprintf(line, sizeof(line), "%s; its thread stays with it", why);
+    image_inside_set(p->handle, true);
+    plugin_text_set(p, &p->reason, line);
+    plugin_state_set(p, PLUGIN_FAILED);
+    plugin_release_others(p);
+    host_log(p->host, PROBING_ERROR, "plugin %s failed at %s", p->name, line);
+    return err_set(-ETIMEDOUT, "plugin '%s' failed at %s", p->name, line);
+}
+
 /* The caller has waited long enough: say so, and leave the thread to the plugin.  The image's mark
  * comes before the change of `call`, after which the thread may take it away again. */
 int plugin_give_up(struct host *h, const char *name, const char *step)
@@ -62,27 +83,38 @@ int plugin_give_up(struct host *h, const char *name, const char *step)
     struct plugin *p = plugin_find(h, name);
     int inside = CALL_INSIDE;
     bool is_inside = p && atomic_load_explicit(&p->call, memory_order_acquire) == CALL_INSIDE;
+    bool runs = is_inside && plugin_state_of(p) == PLUGIN_RUNNING;
 
     if (is_inside)
         image_inside_set(p->handle, true);
-    if (!is_inside ||
-        !atomic_compare_exchange_strong_explicit(&p->call, &inside, CALL_GIVEN_UP,
-                                                 memory_order_acq_rel, memory_order_acquire)) {
+    if (!is_inside || !atomic_compare_exchange_strong_explicit(
+                          &p->call, &inside, runs ? CALL_LEFT : CALL_GIVEN_UP, memory_order_acq_rel,
+                          memory_order_acquire)) {
         if (is_inside)
             image_inside_set(p->handle, false);
         if (p && plugin_state_of(p) != PLUGIN_RUNNING) /* it is on its way: see load_goes_in() */
             plugin_try_later(p, settings_start_with(h, name));
         return err_set(-EAGAIN, "plugin '%s' takes a long time to %s; see plugin list", name, step);
     }
-    return plugin_refuse(
-        p, step, -ETIMEDOUT,
-        "it has not returned after %.3g s; its thread stays with it, and nothing else waits",
-        (double)plugin_limit_ns(h) / (double)NS_PER_S);
+    double limit = (double)plugin_limit_ns(h) / (double)NS_PER_S;
+    if (!runs)
+        return plugin_refuse(
+            p, step, -ETIMEDOUT,
+            "it has not returned after %.3g s; its thread stays with it, and nothing else waits",
+            limit);
+    char why[128];
+    (void)snprintf(why, sizeof(why), "%s: it has not returned after %.3g s", step, limit);
+    return switch_off(p, why);
+}
+
+static bool is_left(const struct plugin *p)
+{
+    return atomic_load_explicit(&p->call, memory_order_acquire) >= CALL_GIVEN_UP;
 }
 
 int plugin_is_inside(const struct plugin *p)
 {
-    return p && atomic_load_explicit(&p->call, memory_order_acquire) == CALL_GIVEN_UP
+    return p && is_left(p)
                ? err_set(-EBUSY,
                          "plugin '%s' is still inside a call that was abandoned; it can be loaded "
                          "when the call has returned",
@@ -95,7 +127,7 @@ uint32_t host_plugins_inside(struct host *h, struct buf *ret)
     uint32_t n = atomic_load_explicit(&h->n_plugins, memory_order_acquire), found = 0;
     for (uint32_t i = 0; i < n; i++) {
         struct plugin *p = atomic_load_explicit(&h->plugins[i], memory_order_acquire);
-        if (atomic_load_explicit(&p->call, memory_order_acquire) == CALL_GIVEN_UP)
+        if (is_left(p))
             (void)buf_addf(ret, "%s%s", found++ ? ", " : "", p->name);
     }
     return found;
@@ -169,10 +201,12 @@ int load_unwanted(struct plugin *p, bool made)
 
 /* ---- handlers that do not come back ---- */
 
-void plugin_handler_begin(struct plugin *p)
+bool plugin_handler_begin(struct plugin *p)
 {
-    plugin_call_begin(p);
-    atomic_store_explicit(&p->handling_since, clock_now(), memory_order_release);
+    bool may = plugin_call_try(p);
+    if (may)
+        atomic_store_explicit(&p->handling_since, clock_now(), memory_order_release);
+    return may;
 }
 
 void plugin_handler_end(struct plugin *p)
@@ -189,38 +223,59 @@ void plugins_thread_back(struct host *h, pid_t tid)
         if (atomic_load_explicit(&p->left_tid, memory_order_relaxed) != tid)
             continue;
         atomic_store_explicit(&p->left_tid, 0, memory_order_relaxed);
-        /* Somebody else in it as well: then it stays as it is. */
-        if (atomic_load_explicit(&p->running, memory_order_seq_cst) == 0)
-            (void)plugin_undo(p, /* started= */ true, /* made= */ true);
+        plugin_came_back(p);
         return;
     }
 }
 
+/* The last of those that were left and are counted in `running`. */
 void plugin_came_back(struct plugin *p)
 {
-    if (atomic_load_explicit(&p->running, memory_order_seq_cst) == 0)
+    int left = CALL_LEFT;
+    if (atomic_load_explicit(&p->running, memory_order_seq_cst) == 0 &&
+        atomic_compare_exchange_strong_explicit(&p->call, &left, CALL_BACK, memory_order_acq_rel,
+                                                memory_order_acquire))
         (void)plugin_undo(p, /* started= */ true, /* made= */ true);
 }
 
-/* It is to stop, and its every() does not come back. */
+int plugin_switch_off(struct plugin *p, const char *why)
+{
+    int none = CALL_NONE;
+    if (!atomic_compare_exchange_strong_explicit(&p->call, &none, CALL_LEFT, memory_order_acq_rel,
+                                                 memory_order_acquire))
+        return -EBUSY;
+    return switch_off(p, why);
+}
+
 int plugin_give_up_tick(struct plugin *p)
 {
-    struct host *h = p->host;
+    static const char why[] = "every: it has not returned";
     int none = CALL_NONE;
 
-    if (!atomic_compare_exchange_strong_explicit(&p->call, &none, CALL_GIVEN_UP,
-                                                 memory_order_acq_rel, memory_order_acquire))
+    if (!atomic_compare_exchange_strong_explicit(&p->call, &none, CALL_LEFT, memory_order_acq_rel,
+                                                 memory_order_acquire))
         return -EBUSY;
-    if (timers_leave(h, p) == 0) { /* it has come back in this moment */
+    if (timers_leave(p->host, p) == 0) { /* it has come back in this moment */
         atomic_store_explicit(&p->call, CALL_NONE, memory_order_release);
         return -EBUSY;
     }
-    image_inside_set(p->handle, true);
-    plugin_text_set(p, &p->reason, "every: it has not returned; its thread stays with it");
-    plugin_release_others(p);
-    plugin_state_set(p, PLUGIN_FAILED);
-    host_log(h, PROBING_ERROR, "plugin %s failed at every: it has not returned", p->name);
-    return err_set(-ETIMEDOUT, "plugin '%s' failed at every: it has not returned", p->name);
+    int rc = switch_off(p, why);
+    calls_name_left(p);
+    return rc;
+}
+
+int plugin_configure(struct plugin *p, const char *name, const char *value)
+{
+    bool in_time = true;
+    int rc = -ESHUTDOWN;
+    if (plugin_call_try(p)) {
+        rc = plugin_call_configure(p, name, value);
+        in_time = plugin_call_end(p);
+    }
+    plugin_leave(p, NULL);
+    if (!in_time)
+        plugin_came_back(p);
+    return in_time ? rc : -ETIMEDOUT;
 }
 
 /* On the watching thread. */
@@ -230,22 +285,18 @@ static void give_up_handler(struct plugin *p)
     int inside = CALL_INSIDE;
     char why[128];
 
-    if (!atomic_compare_exchange_strong_explicit(&p->call, &inside, CALL_GIVEN_UP,
-                                                 memory_order_acq_rel, memory_order_acquire))
+    if (!atomic_compare_exchange_strong_explicit(&p->call, &inside, CALL_LEFT, memory_order_acq_rel,
+                                                 memory_order_acquire))
         return;
-    (void)snprintf(why, sizeof(why),
-                   "event: its handler has not returned after %.3g s; its thread stays with it",
+    (void)snprintf(why, sizeof(why), "event: its handler has not returned after %.3g s",
                    (double)plugin_limit_ns(h) / (double)NS_PER_S);
-    image_inside_set(p->handle, true);
-    plugin_text_set(p, &p->reason, why);
-    plugin_state_set(p, PLUGIN_FAILED); /* from here on nobody enters it */
-    plugin_release_others(p);
+    (void)switch_off(p, why);
+    calls_name_left(p);
     pid_t tid = atomic_load_explicit(&h->control.tid, memory_order_acquire);
     atomic_store_explicit(&p->left_tid, tid, memory_order_relaxed);
     if (control_leave_handler(h) < 0)
         host_log(h, PROBING_ERROR, "cannot create a thread to continue while plugin %s hangs",
                  p->name);
-    host_log(h, PROBING_ERROR, "plugin %s failed at %s", p->name, why);
 }
 
 void plugin_late(struct plugin *p, const char *what, uint64_t ns)
@@ -275,6 +326,7 @@ uint64_t host_watch(struct host *h)
         inside |= since != 0;
     }
     inside |= timers_watch(h, now);
+    inside |= calls_watch(h);
     control_watch(h);
     return inside || limit < WATCH_IDLE_NS ? WATCH_NS : WATCH_IDLE_NS;
 }

@@ -451,11 +451,6 @@ static bool owner_known(struct host *h, const char *owner, size_t n)
     return false;
 }
 
-struct change {
-    struct host *host;
-    const char *name, *value;
-};
-
 static int keep(struct host *h, struct setting *s, const char *value)
 {
     char *copy = strdup(value);
@@ -509,8 +504,7 @@ static int tell(struct host *h, struct setting *s, const char *value, char *plai
                        s->owner, s->name, s->owner, s->owner);
     err_clear();
     if (p && runs && plugin_enter(p, /* m= */ NULL)) {
-        rc = plugin_call_configure(p, s->name, plain);
-        plugin_leave(p, NULL);
+        rc = plugin_configure(p, s->name, plain);
     } else if (!p && s->set) {
         rc = s->set(s->self, s->name, plain);
     }
@@ -556,7 +550,7 @@ static int set_retention(struct host *h, const char *name, const char *value)
     return rc < 0 ? rc : waits;
 }
 
-static int set_on_control(void *arg)
+int setting_change(void *arg)
 {
     struct change *c = arg;
     struct host *h = c->host;
@@ -587,14 +581,4 @@ static int set_on_control(void *arg)
     rc = tell(h, s, c->value, plain);
     free(plain);
     return rc < 0 ? rc : keep(h, s, c->value);
-}
-
-int host_config_set(struct host *h, const char *name, const char *value)
-{
-    char own[2 * HOST_NAME_BYTES];
-    struct change c = {.host = h, .value = value};
-    if (host_is_off(h))
-        return -ESHUTDOWN;
-    c.name = alias_resolve_installed(h, name, own);
-    return host_on_control(h, set_on_control, &c);
 }

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * core/plugin_host/setting_alias.c - other names of settings: what plugins declare, and "probing."
- * before any of them; and names that the core's settings had before.
+ * before any of them; and names that the core's settings had before.  By any of them a setting is
+ * changed from outside: on the control thread, within the time that a plugin's configure() has.
  *
- * Threads: any; what is adopted and checked, on the control thread.
+ * Threads: any; what is adopted, checked and changed, on the control thread.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -173,4 +174,43 @@ void aliases_adopt(struct host *h, const struct declared *d)
             adopt(h, kept, d->plugin, a->setting);
         }
     }
+}
+
+/* ---- changing one from outside ---- */
+
+/* The plugin that is asked when the setting changes.  NULL: none is. */
+static struct plugin *plugin_of_setting(struct host *h, const char *name)
+{
+    (void)pthread_mutex_lock(&h->settings.mutex);
+    struct setting *s = setting_find(h, name);
+    struct plugin *p = s ? s->plugin : NULL;
+    (void)pthread_mutex_unlock(&h->settings.mutex);
+    return p;
+}
+
+/* Its configure() has the time that its start() has. */
+static int set_of_plugin(struct plugin *p, const struct change *wanted)
+{
+    size_t name = strlen(wanted->name) + 1, value = strlen(wanted->value) + 1;
+    struct host *h = wanted->host;
+    bool inside;
+    struct change *c = malloc(sizeof(*c) + name + value);
+    if (!c)
+        return err_set(-ENOMEM, "no memory to set '%.80s'", wanted->name);
+    *c = (struct change){.host = h, .name = c->text, .value = c->text + name};
+    memcpy(c->text, wanted->name, name);
+    memcpy(c->text + name, wanted->value, value);
+    int rc = control_call(h, setting_change, c, free, plugin_limit_ns(h), &inside);
+    return inside ? plugin_give_up(h, p->name, "configure") : rc;
+}
+
+int host_config_set(struct host *h, const char *name, const char *value)
+{
+    char own[2 * HOST_NAME_BYTES];
+    struct change c = {.host = h, .value = value};
+    if (host_is_off(h))
+        return -ESHUTDOWN;
+    c.name = alias_resolve_installed(h, name, own);
+    struct plugin *p = plugin_of_setting(h, c.name);
+    return p ? set_of_plugin(p, &c) : host_on_control(h, setting_change, &c);
 }

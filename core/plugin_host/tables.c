@@ -45,14 +45,16 @@ static int scan_plugins(void *self, struct probing_rows *out)
         int state = atomic_load_explicit(&p->state, memory_order_acquire);
         bool waits =
             state == PLUGIN_FAILED && atomic_load_explicit(&p->later, memory_order_relaxed);
+        uint32_t left, inside = calls_inside(h, p, &left);
         (void)pthread_mutex_lock(&h->plugins_lock);
         char *version = copy_text(p->version), *reason = copy_text(p->reason),
              *doc = copy_text(p->doc), *path = copy_text(p->path);
         (void)pthread_mutex_unlock(&h->plugins_lock);
         const union probing_cell row[] = {
             {.s = p->name}, {.s = version}, {.s = waits ? "waiting" : plugin_state_name(state)},
-            {.s = reason},  {.s = doc},     {.s = path}};
-        rc = out->row(out, row, 6);
+            {.s = reason},  {.s = doc},     {.s = path},
+            {.i = inside},  {.i = left}};
+        rc = out->row(out, row, 8);
         free(version);
         free(reason);
         free(doc);
@@ -142,7 +144,10 @@ static const struct probing_column plugin_columns[] = {
     STR("reason",
         "why it failed, waits or did not stop, what it has left behind, or what it reports"),
     STR("doc", "what it does"),
-    STR("path", "the file it was loaded from")};
+    STR("path", "the file it was loaded from"),
+    I64("calls", "scans and commands that are inside its code now"),
+    I64("calls_left",
+        "those of them that did not end when they were told to: nobody waits for them")};
 static const struct probing_column setting_columns[] = {
     STR("name", "OWNER.NAME, as config set takes it"),
     STR("value", "current value"),

@@ -5,13 +5,15 @@
  *
  * Threads: "probing/work", two of them; up to eight while all are busy, because a command may wait
  * for somebody (the GIL of a process that hangs) and `query` must be answered all the same.  One
- * that waits for its client to read holds a thread and no place: sixteen such at most, then the one
- * that has waited longest ends when others want its thread.
+ * that waits for its client to read, or for a plugin, holds a thread and no place: sixteen such at
+ * most, then of those whose clients do not read the one that has waited longest ends when others
+ * want its thread.
  *
  * Who is next: of the jobs that may run (a client has four at most, a stream's ticks are few) the
  * one whose client has had the fewest turns, counted from when it came (start-time fair queueing),
  * so that a client with sixty requests has no more than one with one.  What is urgent waits behind
- * nothing: a thread of its own takes it when no other is free.
+ * nothing: a thread of its own takes it when no other is free, and two others what is urgent and
+ * may take a while, as the stop of a plugin.  Of one plugin few commands and ticks run at once.
  *
  * It does not interrupt anything: a limit sets `cancelled`, and the command looks at it.
  */
@@ -29,17 +31,8 @@
 #define WORKER_STACK ((size_t)1 << 20) /* bytes: SQL recurses into nested expressions */
 #define EXTRA_IDLE_NS (10 * NS_PER_S)  /* an extra worker with nothing to do goes home */
 #define CROWDED_NS (NS_PER_S / 2)      /* a client that reads at all has read something by then */
-#define LEAVE_NS (NS_PER_S / 2) /* for what was cancelled to end before plugins are stopped */
-
-static struct timespec in_future(uint64_t ns)
-{
-    struct timespec t;
-    (void)clock_gettime(CLOCK_MONOTONIC, &t);
-    ns += (uint64_t)t.tv_nsec;
-    t.tv_sec += (time_t)(ns / NS_PER_S);
-    t.tv_nsec = (long)(ns % NS_PER_S);
-    return t;
-}
+#define END_NS (NS_PER_S / 5)          /* for one that was left, and is back, to end */
+#define OWN_AT (HOST_WORKERS_ALL - HOST_WORKERS_OWN) /* threads that lanes have to themselves */
 
 int workers_init(struct host *h)
 {
@@ -50,13 +43,17 @@ int workers_init(struct host *h)
     if (pthread_condattr_init(&attr))
         return err_set(-ENOMEM, "no memory for the workers");
     (void)pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
-    int rc = pthread_cond_init(&w->wake, &attr);
-    rc = rc ? rc : pthread_cond_init(&w->urgent, &attr);
+    int rc = 0;
+    for (int lane = LANE_ANY; lane <= LANE_LONG && rc == 0; lane++)
+        rc = pthread_cond_init(&w->wake[lane], &attr);
     rc = rc ? rc : pthread_cond_init(&w->quiet, &attr);
     (void)pthread_condattr_destroy(&attr);
     for (int i = 0; i < HOST_WORKERS_ALL; i++)
-        w->slots[i] = (struct worker){
-            .host = h, .extra = i >= HOST_WORKERS, .urgent = i == HOST_WORKERS_ALL - 1};
+        w->slots[i] = (struct worker){.host = h,
+                                      .extra = i >= HOST_WORKERS,
+                                      .lane = i < OWN_AT    ? LANE_ANY
+                                              : i == OWN_AT ? LANE_SHORT
+                                                            : LANE_LONG};
     return rc ? err_set(-rc, "no condition for the workers") : 0;
 }
 
@@ -100,18 +97,20 @@ static bool is_held_back(const struct workers *w, const struct job *j)
 {
     if (w->stop || w->leaving) /* it is cancelled, and run for its done() only */
         return false;
+    if (j->plugin && j->plugin->n_jobs >= HOST_PLUGIN_CALLS)
+        return true;
     if (j->stream)
         return w->n_streams >= HOST_STREAMS_MAX || j->client->running > 0;
-    return j->client != &w->core && !j->urgent && j->client->running >= HOST_CLIENT_MAX;
+    return j->client != &w->core && j->lane == LANE_ANY && j->client->running >= HOST_CLIENT_MAX;
 }
 
-/* The job to run next; for the thread of what is urgent, or for any other. */
-static struct job *choose(const struct workers *w, bool urgent)
+/* The job to run next, by a thread of that lane. */
+static struct job *choose(const struct workers *w, enum job_lane lane)
 {
     struct job *best = NULL;
     for (struct job *j = w->first; j; j = j->next)
-        if ((j->urgent || !urgent) && (!best || j->client->turn < best->client->turn) &&
-            !is_held_back(w, j))
+        if ((lane == LANE_ANY || j->lane == lane) &&
+            (!best || j->client->turn < best->client->turn) && !is_held_back(w, j))
             best = j;
     return best;
 }
@@ -122,11 +121,11 @@ static void take(struct workers *w, struct job *j)
 {
     unlink_waiting(w, j);
     w->turn = j->client->turn > w->turn ? j->client->turn : w->turn;
-    j->client->turn += j->urgent ? 0 : 1;
+    j->client->turn += j->lane == LANE_SHORT ? 0 : 1;
     if (!j->reply)
         return;
     link_running(w, j);
-    j->client->running += j->urgent ? 0 : 1;
+    j->client->running += j->lane == LANE_ANY ? 1 : 0;
     w->n_streams += j->stream ? 1 : 0;
 }
 
@@ -136,38 +135,37 @@ static void leave_running(struct workers *w, struct job *j)
     unlink_job(&w->running, j);
     w->n_blocked -= j->blocked_ns ? 1 : 0;
     w->n_streams -= j->stream ? 1 : 0;
-    if (j->client && !j->urgent) /* NULL: workers_enter() */
+    if (j->client && j->lane == LANE_ANY) /* NULL: workers_enter() */
         j->client->running--;
 }
 
-static int start_one(struct workers *w, bool urgent);
+static int start_one(struct workers *w, enum job_lane lane);
 
-enum { CALL_ANY = 1, CALL_URGENT = 2 };
-
-/* A job may have become one that can run: who is to be woken for it?  Cannot: then it waits. */
-static int find_worker(struct workers *w)
+/* A job may have become one that can run: which lanes are to be woken for it, a bit each?  None:
+ * then it waits. */
+static uint32_t find_worker(struct workers *w)
 {
-    int found = 0;
+    uint32_t found = 0;
     if (!w->first || w->stop) /* then those that wait have been woken, and nobody joins new ones */
         return 0;
-    if (choose(w, /* urgent= */ false)) {
+    if (choose(w, LANE_ANY)) {
         if (w->n_queued > w->n_idle)
-            (void)start_one(w, /* urgent= */ false);
-        found |= CALL_ANY;
+            (void)start_one(w, LANE_ANY);
+        found |= 1u << LANE_ANY;
     }
-    if (w->n_idle == 0 && choose(w, /* urgent= */ true)) {
-        (void)start_one(w, /* urgent= */ true);
-        found |= CALL_URGENT;
-    }
+    for (int lane = LANE_SHORT; lane <= LANE_LONG && w->n_idle == 0; lane++)
+        if (choose(w, (enum job_lane)lane)) {
+            (void)start_one(w, (enum job_lane)lane);
+            found |= 1u << lane;
+        }
     return found;
 }
 
-static void wake_found(struct workers *w, int found)
+static void wake_found(struct workers *w, uint32_t found)
 {
-    if (found & CALL_ANY)
-        (void)pthread_cond_signal(&w->wake);
-    if (found & CALL_URGENT)
-        (void)pthread_cond_signal(&w->urgent);
+    for (int lane = LANE_ANY; lane <= LANE_LONG; lane++)
+        if (found & 1u << lane)
+            (void)pthread_cond_signal(&w->wake[lane]);
 }
 
 static void call_worker(struct workers *w)
@@ -213,9 +211,9 @@ void workers_leave(struct host *h, struct job *j)
 static bool has_room(const struct workers *w)
 {
     uint32_t n = 0;
-    for (int i = 0; i < HOST_WORKERS_ALL - 1; i++)
+    for (int i = 0; i < OWN_AT; i++)
         n += w->slots[i].state == WORKER_RUNS ? 1 : 0;
-    return w->n_idle > 0 || (n < HOST_WORKERS_ALL - 1 && n < HOST_WORKERS_MAX + w->n_blocked);
+    return w->n_idle > 0 || (n < OWN_AT && n < HOST_WORKERS_MAX + w->n_blocked);
 }
 
 bool host_waits_for_client(struct host *h, struct probing_reply *r, uint64_t since_ns)
@@ -235,19 +233,40 @@ bool host_waits_for_client(struct host *h, struct probing_reply *r, uint64_t sin
     for (struct job *other = w->running; other && since_ns; other = other->next)
         longest = longest && (other->blocked_ns == 0 || other->blocked_ns >= since_ns);
     bool crowded = j && since_ns && longest && clock_now() > since_ns + CROWDED_NS &&
-                   choose(w, /* urgent= */ false) && !has_room(w);
+                   choose(w, LANE_ANY) && !has_room(w);
     (void)pthread_mutex_unlock(&w->mutex);
     return crowded;
 }
 
+void workers_give_place(struct host *h, int n)
+{
+    struct workers *w = &h->workers;
+    (void)pthread_mutex_lock(&w->mutex);
+    w->n_blocked += (uint32_t)n;
+    call_worker(w);
+    (void)pthread_mutex_unlock(&w->mutex);
+}
+
 /* ---- the threads ---- */
+
+/* lock held, and given up: it was left to a tick, which has come back. */
+static void end_left(struct workers *w, struct plugin *p)
+{
+    (void)pthread_mutex_unlock(&w->mutex);
+    plugin_came_back(p);
+    (void)pthread_mutex_lock(&w->mutex);
+    w->n_left--; /* the host may go from here on */
+    (void)pthread_cond_broadcast(&w->quiet);
+    (void)pthread_mutex_unlock(&w->mutex);
+}
 
 static void *work(void *arg)
 {
     struct worker *self = arg;
     struct host *h = self->host;
     struct workers *w = &h->workers;
-    pthread_cond_t *wake = self->urgent ? &w->urgent : &w->wake;
+    pthread_cond_t *wake = &w->wake[self->lane];
+    uint32_t idle = self->lane == LANE_ANY ? 1 : 0; /* as it counts among those that are */
 
     (void)pthread_mutex_lock(&w->mutex);
     uint32_t turn = self->turn;
@@ -256,27 +275,30 @@ static void *work(void *arg)
         int timed_out = 0;
         struct job *j;
         struct timespec limit = in_future(EXTRA_IDLE_NS);
-        while (!(j = choose(w, self->urgent)) && !w->stop && !(self->extra && timed_out))
+        while (!(j = choose(w, self->lane)) && !w->stop && !(self->extra && timed_out))
             timed_out = self->extra ? pthread_cond_timedwait(wake, &w->mutex, &limit)
                                     : pthread_cond_wait(wake, &w->mutex);
-        w->n_idle -= self->urgent ? 0 : 1;
+        w->n_idle -= idle;
         if (!j)
             break;
         take(w, j);
         call_worker(w); /* of a signal only one wakes, and it may have been for two */
         struct plugin *plugin = j->plugin;
+        if (plugin)
+            plugin->n_jobs++;
         self->job = j;
         (void)pthread_mutex_unlock(&w->mutex);
         err_clear();
         j->run(h, j);
         (void)pthread_mutex_lock(&w->mutex);
-        if (self->turn != turn) { /* somebody else has this place; the host may go from here on */
-            (void)pthread_mutex_unlock(&w->mutex);
-            plugin_came_back(plugin);
+        if (self->turn != turn) { /* somebody else has this place */
+            end_left(w, plugin);
             return NULL;
         }
         self->job = NULL;
-        w->n_idle += self->urgent ? 0 : 1;
+        if (plugin)
+            plugin->n_jobs--;
+        w->n_idle += idle;
     }
     self->state = WORKER_ENDED;
     (void)pthread_mutex_unlock(&w->mutex);
@@ -292,26 +314,25 @@ static int start_slot(struct workers *w, struct worker *s)
     if (rc == 0) {
         s->state = WORKER_RUNS;
         /* Counted from here, or two jobs at once would both count on it. */
-        w->n_idle += s->urgent ? 0 : 1;
+        w->n_idle += s->lane == LANE_ANY ? 1 : 0;
     }
     return rc;
 }
 
 /* Start one more worker, if one may be.  Called with the lock held: the new thread waits for it, we
  * do not wait for the thread. */
-static int start_one(struct workers *w, bool urgent)
+static int start_one(struct workers *w, enum job_lane lane)
 {
-    struct worker *own = &w->slots[HOST_WORKERS_ALL - 1], *found = NULL;
+    struct worker *found = NULL;
     uint32_t running = 0;
 
-    if (urgent)
-        return own->state == WORKER_RUNS ? 0 : start_slot(w, own);
-    for (struct worker *s = w->slots; s < own; s++) {
-        running += s->state == WORKER_RUNS ? 1 : 0;
-        if (s->state != WORKER_RUNS && !found)
+    for (struct worker *s = w->slots; s < w->slots + HOST_WORKERS_ALL; s++) {
+        running += s->lane == lane && s->state == WORKER_RUNS ? 1 : 0;
+        if (s->lane == lane && s->state != WORKER_RUNS && !found)
             found = s;
     }
-    return found && running < HOST_WORKERS_MAX + w->n_blocked ? start_slot(w, found) : -EAGAIN;
+    bool may = lane != LANE_ANY || running < HOST_WORKERS_MAX + w->n_blocked;
+    return found && may ? start_slot(w, found) : -EAGAIN;
 }
 
 bool workers_leave_to(struct host *h, const struct job *j)
@@ -327,7 +348,10 @@ bool workers_leave_to(struct host *h, const struct job *j)
             continue;
         (void)pthread_detach(s->thread);
         thread_left(s->tid);
+        if (j->plugin)
+            j->plugin->n_jobs--;
         s->turn++;
+        w->n_left++;
         s->job = NULL;
         s->state = WORKER_NONE;
         if (!w->stop)
@@ -391,7 +415,8 @@ static int make_room(struct workers *w, const struct job *j, struct job **ret_ou
 int workers_add(struct host *h, struct job *j, struct job **ret_out)
 {
     struct workers *w = &h->workers;
-    int rc = 0, found = 0;
+    int rc = 0;
+    uint32_t found = 0;
 
     if (!j->client)
         j->client = &w->core;
@@ -438,109 +463,26 @@ bool workers_remove(struct host *h, struct job *j)
     return found;
 }
 
-static void cancel(struct probing_reply *r, int why)
-{
-    int none = 0; /* the first reason stays */
-    (void)atomic_compare_exchange_strong_explicit(&r->cancelled, &none, why, memory_order_release,
-                                                  memory_order_relaxed);
-}
-
-void workers_cancel(struct host *h, const struct plugin *p)
+struct job *workers_take_expired(struct host *h, uint64_t now)
 {
     struct workers *w = &h->workers;
+    struct job *found = NULL;
 
     (void)pthread_mutex_lock(&w->mutex);
-    for (struct job *j = w->running; j; j = j->next)
-        if (j->plugin == p || !p)
-            cancel(j->reply, HOST_GONE);
-    (void)pthread_mutex_unlock(&w->mutex);
-}
-
-static uint64_t expire(struct job *list, uint64_t now, uint64_t next)
-{
-    for (struct job *j = list; j; j = j->next) {
-        if (!j->reply || j->deadline == 0)
+    for (struct job *j = w->first, *next; j; j = next) {
+        next = j->next;
+        if (!j->counted || j->deadline == 0 || j->deadline > now)
             continue;
-        if (j->deadline <= now)
-            cancel(j->reply, HOST_TIMED_OUT);
-        else if (next == 0 || j->deadline < next)
-            next = j->deadline;
+        unlink_waiting(w, j);
+        w->n_ending++;
+        j->next = found;
+        found = j;
     }
-    return next;
-}
-
-uint64_t workers_expire(struct host *h, uint64_t now)
-{
-    struct workers *w = &h->workers;
-
-    (void)pthread_mutex_lock(&w->mutex);
-    uint64_t next = expire(w->running, now, expire(w->first, now, 0));
     (void)pthread_mutex_unlock(&w->mutex);
-    return next;
+    return found;
 }
 
-/* lock held.  Does a command wait, run or end, `but` excepted? */
-static bool is_busy(const struct workers *w, const struct probing_reply *but)
-{
-    for (const struct job *j = w->running; j; j = j->next)
-        if (!but || j->reply != but)
-            return true;
-    return w->n_waiting > 0 || w->n_ending > 0;
-}
-
-/* lock held */
-static bool wait_quiet(struct workers *w, const struct probing_reply *but, uint64_t timeout_ns)
-{
-    struct timespec limit = in_future(timeout_ns);
-    int r = 0;
-    while (is_busy(w, but) && r == 0)
-        r = pthread_cond_timedwait(&w->quiet, &w->mutex, &limit);
-    return !is_busy(w, but);
-}
-
-int host_quiet(struct host *h, uint64_t timeout_ns)
-{
-    (void)pthread_mutex_lock(&h->workers.mutex);
-    bool quiet = wait_quiet(&h->workers, /* but= */ NULL, timeout_ns);
-    (void)pthread_mutex_unlock(&h->workers.mutex);
-    return quiet ? 0 : err_set(-ETIMEDOUT, "a command is still running");
-}
-
-int host_leave(struct host *h, const struct probing_reply *but)
-{
-    struct workers *w = &h->workers;
-
-    (void)pthread_mutex_lock(&w->mutex);
-    bool already = w->leaving;
-    w->leaving = true;
-    for (struct job *j = already ? NULL : w->running; j; j = j->next)
-        if (j->reply != but)
-            cancel(j->reply, HOST_LEAVING);
-    for (struct job *j = already ? NULL : w->first; j; j = j->next)
-        if (j->reply)
-            cancel(j->reply, HOST_LEAVING); /* it is still run, so that its done() is called */
-    if (!already)
-        (void)wait_quiet(w, but, LEAVE_NS); /* what goes on is the business of its plugin's stop */
-    (void)pthread_mutex_unlock(&w->mutex);
-    return already ? err_set(-EALREADY, "the core is leaving this process already") : 0;
-}
-
-void host_stay(struct host *h)
-{
-    (void)pthread_mutex_lock(&h->workers.mutex);
-    h->workers.leaving = false;
-    (void)pthread_mutex_unlock(&h->workers.mutex);
-}
-
-bool workers_leaving(struct host *h)
-{
-    (void)pthread_mutex_lock(&h->workers.mutex);
-    bool leaving = h->workers.leaving;
-    (void)pthread_mutex_unlock(&h->workers.mutex);
-    return leaving;
-}
-
-void workers_stop(struct host *h)
+bool workers_stop(struct host *h)
 {
     struct workers *w = &h->workers;
 
@@ -549,9 +491,9 @@ void workers_stop(struct host *h)
     w->stop = true;
     for (struct job *j = w->first; j; j = j->next)
         if (j->reply)
-            cancel(j->reply, HOST_GONE); /* it is still run, so that its done() is called */
-    (void)pthread_cond_broadcast(&w->wake);
-    (void)pthread_cond_broadcast(&w->urgent);
+            reply_cancel(j->reply, HOST_GONE); /* it is still run, so that its done() is called */
+    for (int lane = LANE_ANY; lane <= LANE_LONG; lane++)
+        (void)pthread_cond_broadcast(&w->wake[lane]);
     for (int i = 0; i < HOST_WORKERS_ALL; i++) {
         if (w->slots[i].state == WORKER_NONE)
             continue;
@@ -561,13 +503,19 @@ void workers_stop(struct host *h)
         (void)pthread_mutex_lock(&w->mutex);
         w->slots[i].state = WORKER_NONE;
     }
+    struct timespec limit = in_future(END_NS);
+    int r = 0;
+    while (w->n_left > 0 && r == 0)
+        r = pthread_cond_timedwait(&w->quiet, &w->mutex, &limit);
+    bool alone = w->n_left == 0;
     (void)pthread_mutex_unlock(&w->mutex);
+    return alone;
 }
 
 void workers_done(struct host *h)
 {
-    (void)pthread_cond_destroy(&h->workers.wake);
-    (void)pthread_cond_destroy(&h->workers.urgent);
+    for (int lane = LANE_ANY; lane <= LANE_LONG; lane++)
+        (void)pthread_cond_destroy(&h->workers.wake[lane]);
     (void)pthread_cond_destroy(&h->workers.quiet);
     (void)pthread_mutex_destroy(&h->workers.mutex);
 }

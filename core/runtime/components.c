@@ -380,7 +380,7 @@ void parts_stop(struct core *c)
         (void)crash_switch(c->crash, false);
     if (c->host)
         tell_kept_signals(c);
-    host_free(c->host);
+    bool whole = host_free(c->host);
     c->host = NULL;
     crash_free(c->crash);
     c->crash = NULL;
@@ -388,6 +388,8 @@ void parts_stop(struct core *c)
     c->sql = NULL;
     if (c->store && store_drain(c->store) == 0)
         resume_note(&c->place, c->tables, &note);
+    if (!whole) /* a thread inside a plugin may still add rows, which go nowhere */
+        c->tables = NULL;
     stop_store(c);
     lifecycle_unlock();
     remove_ways_in(&c->place);

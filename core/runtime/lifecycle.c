@@ -406,7 +406,7 @@ static void *live(void *arg)
         } while (!event_wait(&g.stop, rest_ns));
         /* An eject has done both already; probing_stop() has not. */
         bool here = host_leave(c->host, NULL) == 0;
-        rc = host_plugins_stop(c->host);
+        rc = host_plugins_stop(c->host, /* force= */ false);
         atomic_store_explicit(&g.stop_result, rc, memory_order_release);
         if (rc < 0 && here)
             host_stay(c->host);

@@ -306,23 +306,25 @@ static int scan(void *self, struct probing_rows *out)
 
 static int add_commands(struct scripts *all)
 {
-    static const struct probing_command commands[] = {{.size = sizeof(struct probing_command),
-                                                       .flags = PROBING_WRITES,
-                                                       .name = "script run",
-                                                       .usage = "NAME SOURCE",
-                                                       .doc = "start a Lua script from its text",
-                                                       .run = run_run},
-                                                      {.size = sizeof(struct probing_command),
-                                                       .flags = PROBING_WRITES,
-                                                       .name = "script stop",
-                                                       .usage = "NAME",
-                                                       .doc = "stop a script; its rows stay",
-                                                       .run = run_stop},
-                                                      {.size = sizeof(struct probing_command),
-                                                       .name = "script list",
-                                                       .usage = "",
-                                                       .doc = "scripts and their states",
-                                                       .run = run_list}};
+    static const struct probing_command commands[] = {
+        {.size = sizeof(struct probing_command),
+         .flags = PROBING_WRITES,
+         .name = "script run",
+         .usage = "NAME SOURCE",
+         .doc = "start a Lua script from its text",
+         .run = run_run},
+        {.size = sizeof(struct probing_command),
+         .flags = PROBING_WRITES | HOST_URGENT | HOST_LASTS,
+         .name = "script stop",
+         .usage = "NAME",
+         .doc = "stop a script; its rows stay",
+         .run = run_stop},
+        {.size = sizeof(struct probing_command),
+         .flags = HOST_URGENT | HOST_LASTS,
+         .name = "script list",
+         .usage = "",
+         .doc = "scripts and their states",
+         .run = run_list}};
     int rc = 0;
     for (size_t i = 0; i < sizeof(commands) / sizeof(commands[0]) && rc == 0; i++)
         rc = host_command_add(all->host, "script", &commands[i], all);
