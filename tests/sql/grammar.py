@@ -7,7 +7,8 @@ usage: grammar.py [--seconds=60] [--statements=N] [--seed=1] [--program=FILE] [-
 A statement is asked of the unit program core/sql/golden_test.c (best of one built by `scons asan`)
 and of PostgreSQL, where there is one.  Against ourselves: the rows where p, where not p and where p
 is null are together all rows (ternary logic partitioning), and so many are counted where p as p is
-true of (NoREC).  --free: also what PostgreSQL refuses, to see that nothing breaks.
+true of (NoREC).  --free: statements that PostgreSQL refuses, of which DuckDB is asked where
+Python's module is there; what both answer must be the same.
 """
 import argparse
 import pathlib
@@ -18,17 +19,44 @@ import time
 from collections import Counter
 
 from compare import Ours, compare
-from nested import Nested
+from nested import Nested, Plain
 from postgres import Postgres, Refused, find_programs
 
-PAIRS = 500  # statements over one pair of tables
+PAIRS = 200  # statements over one pair of tables
 ROWS = (("a", 10), ("b", 7))
 TOO_LATE = "ran longer than"  # our own limit, or a machine at full load
+
+
+class Duck:
+    """DuckDB in this process; it is asked for rows alone."""
+
+    def __init__(self):
+        try:
+            import duckdb
+        except ImportError:
+            print("# no DuckDB here (pip install duckdb): only to see that nothing breaks")
+            self.connection = None
+            return
+        self.connection = duckdb.connect()
+        self.error = duckdb.Error
+
+    def table(self, name, select):
+        if self.connection:
+            self.connection.execute("create or replace table %s as %s" % (name, select))
+
+    def ask(self, statement):
+        """Rows of no order; None: it does not say."""
+        try:
+            rows = self.connection and self.connection.execute(statement).fetchall()
+        except self.error:
+            return None
+        return None if rows is None else Counter(str(list(row)) for row in rows)
 
 
 class Search:
     def __init__(self, program, postgres, free=False):
         self.program, self.postgres, self.free = program, postgres, free
+        self.duck = Duck() if free else None
         self.found, self.asked, self.refused, self.late = [], 0, 0, 0
 
     def tell(self, seed, what, *lines):
@@ -41,6 +69,8 @@ class Search:
         for name, rows in ROWS:
             select = generator.table(rows)
             ours.table(name, select)
+            if self.duck:
+                self.duck.table(name, select)
             if self.postgres:
                 self.postgres.ask("drop table if exists %s" % name)
                 self.postgres.ask("create table %s as %s" % (name, select))
@@ -55,18 +85,22 @@ class Search:
             if difference:
                 self.tell(seed, difference[0], text, difference[1], difference[2])
         elif generator.free:
+            text = generator.statement()[0]
             self.asked += 1
-            answer(ours, generator.statement()[0])
+            a, b = answer(ours, text), self.duck.ask(text)
+            self.refused += b is None
+            if b is not None and a != b:
+                self.tell(seed, "DuckDB", text, a, b)
         for what, one, other in generator.parted():
             self.asked += 2
             a, b = answer(ours, one), answer(ours, other)
-            self.refused += isinstance(a, str) and isinstance(b, str)
+            self.refused += isinstance(a, str) and isinstance(b, str) and not self.free
             if isinstance(a, str) != isinstance(b, str) or (a != b and not isinstance(a, str)):
                 self.tell(seed, what, one, other, a, b)
 
     def some(self, seed, count, until=None):
         """Statements over tables of one seed."""
-        generator, ours = Nested(seed, self.free), Ours(self.program)
+        generator, ours = (Plain if self.free else Nested)(seed), Ours(self.program)
         try:
             self.tables(generator, ours)
             for _ in range(count):

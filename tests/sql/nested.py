@@ -6,7 +6,7 @@ Each is valid in PostgreSQL, but for those of `free` (recursive names in subquer
 is one: what is cut is ordered by all columns, and windows ask for nothing that ties leave open.
 """
 from forms import AGGREGATES
-from statements import CAST, COLUMNS, SMALL, Generator
+from statements import CAST, COLUMNS, NULL, SMALL, Generator
 
 TABLES = {name: dict(COLUMNS, id="bigint") for name in "ab"}
 # Rows with gaps over several batches of the scan below.
@@ -38,10 +38,13 @@ OVER = {
 class Nested(Generator):
     """self.columns: all that is seen; own: what the select at hand reads itself."""
 
-    def __init__(self, seed, free=False):
+    free = False  # recursive names stand in subqueries, too
+    named = 0.2  # of the selects that may have a with
+
+    def __init__(self, seed):
         super().__init__(seed)
         self.values = SMALL
-        self.free = free
+        self.kinds, self.exact = KINDS, EXACT
         self.names = 0
         self.deep = 0  # selects that may still stand in each other
         self.ctes = []
@@ -55,6 +58,10 @@ class Nested(Generator):
         return "x%d" % self.names
 
     # ---- expressions ----
+
+    def forms(self, kind):
+        """Without format(), whose %I takes no NULL: what is not read may be left uncomputed."""
+        return [f for f in super().forms(kind) if "{shape}" not in f]
 
     def leaf(self, kind):
         if self.deep > 0 and kind in EXACT and self.likely(0.12):
@@ -95,7 +102,7 @@ class Nested(Generator):
         return text
 
     def of_select(self):
-        kind = self.pick(["bigint", "text", "boolean", "date"])
+        kind = self.pick([k for k in self.kinds if k != "double"])
         value = self.expression(kind, 1)
         rows = self.inside(lambda: self.select([kind], alone=False))
         return self.pick(
@@ -110,7 +117,7 @@ class Nested(Generator):
             if self.likely(0.4):
                 return "(%s order by 1 limit 1)" % self.core([kind], plain=True)
             source = self.sources()
-            text = self.of_own(self.pick(EXACT[kind]))
+            text = self.of_own(self.pick(self.exact[kind]))
             return "(select %s from %s where %s)" % (text, source, self.condition())
 
         return self.inside(make)
@@ -120,7 +127,7 @@ class Nested(Generator):
     def item(self):
         """(text, {column: kind}) of one table."""
         name = self.name()
-        kinds = [self.pick(KINDS) for _ in range(self.pick([1, 2, 3]))]
+        kinds = [self.pick(self.kinds) for _ in range(self.pick([1, 2, 3]))]
         if self.ctes and self.likely(0.35):
             cte, columns = self.pick(self.ctes)
             return "%s %s" % (cte, name), {name + "." + c: k for c, k in columns.items()}
@@ -158,7 +165,7 @@ class Nested(Generator):
 
     def join(self):
         if self.deep > 0 and self.likely(0.35):
-            kinds = [self.pick(KINDS) for _ in range(self.pick([1, 2]))]
+            kinds = [self.pick(self.kinds) for _ in range(self.pick([1, 2]))]
             rows = self.inside(lambda: self.lateral(kinds))
             name = self.name()
             names = ["c%d" % i for i in range(len(kinds))]
@@ -219,7 +226,7 @@ class Nested(Generator):
                 cells.append(whole[kind])
             elif self.likely(0.6) or not keys:
                 self.columns, self.own = seen, own
-                cells.append(self.of_own(self.pick(EXACT[kind])))
+                cells.append(self.of_own(self.pick(self.exact[kind])))
             else:  # of keys, and of the query around
                 around = {n: k for n, k in seen.items() if n not in own}
                 self.columns = dict(around, **{n: own[n] for n in keys})
@@ -239,7 +246,7 @@ class Nested(Generator):
         return text
 
     def select(self, kinds, alone=True):
-        if alone and self.deep > 0 and self.likely(0.2):
+        if alone and self.deep > 0 and self.likely(self.named):
             text = self.with_names(kinds)
         elif self.deep > 0 and self.likely(0.15):
             sets = self.pick(["union", "union all", "intersect", "except", "except all"])
@@ -264,7 +271,7 @@ class Nested(Generator):
     def with_names(self, kinds):
         before = list(self.ctes)
         name = self.name()
-        held = [self.pick(KINDS) for _ in range(self.pick([1, 2]))]
+        held = [self.pick(self.kinds) for _ in range(self.pick([1, 2]))]
         recursive = self.likely(0.5)
         names = ["c%d" % i for i in range(len(held))]
         if recursive:
@@ -331,7 +338,7 @@ class Nested(Generator):
     def statement(self):
         """(text, is it ordered)"""
         self.begin_nested()
-        kinds = [self.pick(KINDS) for _ in range(self.pick([1, 2, 3]))]
+        kinds = [self.pick(self.kinds) for _ in range(self.pick([1, 2, 3]))]
         text = self.select(kinds)
         order = ", ".join(str(i + 1) for i in range(len(kinds)))
         return "select * from (%s) whole order by %s limit 200" % (text, order), True
@@ -365,3 +372,49 @@ class Nested(Generator):
                    p, source),
             ),
         ]  # fmt: skip
+
+
+class Plain(Nested):
+    """Of whole numbers, texts and truth alone, as every engine has them; names of recursive selects
+    may be read in their subqueries, too, which DuckDB takes."""
+
+    FORMS = {
+        "bigint": ["{bigint} + 1", "{bigint} - {bigint}", "coalesce({bigint}, {bigint})",
+                   "case when {boolean} then {bigint} else {bigint} end", "abs({bigint})",
+                   "nullif({bigint}, {bigint})", "length({text})", "greatest({bigint}, {bigint})"],
+        "text": ["upper({text})", "coalesce({text}, {text})", "{text} || {text}",
+                 "case when {boolean} then {text} end", "nullif({text}, {text})"],
+        "boolean": ["{bigint} = {bigint}", "{bigint} < {bigint}", "{text} = {text}",
+                    "{text} >= {text}", "{bigint} is null", "{text} is not null", "not {boolean}",
+                    "({boolean} and {boolean})", "({boolean} or {boolean})",
+                    "{bigint} in ({number}, 2, null)", "{bigint} not in ({number}, 3)",
+                    "{bigint} between {bigint} and {bigint}", "{bigint} is distinct from {bigint}"],
+    }  # fmt: skip
+
+    free, named = True, 0.5
+
+    def __init__(self, seed):
+        super().__init__(seed)
+        self.kinds = ["bigint", "bigint", "bigint", "text", "boolean"]
+        self.exact = {
+            "bigint": [f for f in EXACT["bigint"] if not f.startswith(("bit", "percentile"))],
+            "text": ["min({text})", "max({text})"],
+            "boolean": ["bool_and({boolean})", "bool_or({boolean})"],
+        }
+
+    def forms(self, kind):
+        return self.FORMS[kind]
+
+    def item(self):
+        text, columns = super().item()
+        return text, {n: k for n, k in columns.items() if k in self.FORMS}
+
+    def word(self, kind, depth):
+        return self.leaf(self.pick(self.kinds)) if kind == "any" else super().word(kind, depth)
+
+    def literal(self, kind):
+        values = {"bigint": "01237", "text": ["''", "'a'", "'B'"], "boolean": ["true", "false"]}
+        if kind not in values or not self.deep:
+            return super().literal(kind)
+        null = self.likely(0.1)
+        return "%s::%s" % (NULL if null else self.pick(values[kind]), kind)

@@ -50,8 +50,10 @@ class Generator:
     def expression(self, kind, depth=2):
         if depth == 0 or self.chance.random() < 0.2:
             return self.leaf(kind)
-        forms = SAFE[kind] + (BOLD[kind] * 2 if self.bold else [])
-        return self.fill(self.pick(forms), depth - 1)
+        return self.fill(self.pick(self.forms(kind)), depth - 1)
+
+    def forms(self, kind):
+        return SAFE[kind] + (BOLD[kind] * 2 if self.bold else [])
 
     def fill(self, form, depth):
         """`form` with an expression for each {kind} in it."""
