@@ -167,7 +167,7 @@ bool directory_lives_elsewhere(const char *directory);
 int directory_of(pid_t pid, char *ret, size_t size);
 /* The same; one that starts is waited for, some seconds. */
 int directory_await(pid_t pid, char *ret, size_t size);
-/* Does a process run as that user, in any of the ways there are? */
+/* Is it the user who owns what that process makes (sdk/lib/proc/identity.h)? */
 bool process_is_of(pid_t pid, unsigned uid);
 /* Who must listen in a directory; NULL: the process that it is called after. */
 struct endpoint_owner {

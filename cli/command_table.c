@@ -336,7 +336,8 @@ static const struct cli_command own_commands[] = {
      .words = job_report_words,
      .options =
          {{"--job", "-j", "NAME",
-           "the job: torchrun's run id, SLURM's job id, or MASTER_ADDR:MASTER_PORT"},
+           "the job: torchrun's run id, SLURM's job id, or MASTER_ADDR:MASTER_PORT; NAME@USER: "
+           "that of another user"},
           {"--hosts", "-H", "HOSTS",
            "node[1-8],other; ./FILE with a host a line; or auto: the nodes that the job names"},
           {"--store", NULL, "HOST:PORT", "torchrun's rendezvous, to ask it for the nodes"},

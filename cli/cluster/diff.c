@@ -328,10 +328,12 @@ static int settle(const struct cluster_options *o, struct diff_found *f)
     const struct job_claim *job = NULL;
     char why[MEMBER_WHY_BYTES];
     bool twice;
-    int rc = is_claimed_twice(f, &twice);
+    char asked[300];
 
+    job_name_of(o->job, asked, sizeof(asked));
+    int rc = is_claimed_twice(f, &twice);
     if (rc == 0)
-        rc = job_said_settle(&f->said, o->job, twice, &job);
+        rc = job_said_settle(&f->said, asked[0] != '\0' ? asked : NULL, twice, &job);
     if (rc < 0 || job == NULL)
         return rc;
     f->job = *job;

@@ -134,8 +134,10 @@ static int settle(const struct cluster_options *o, struct hang_found *f)
     const struct job_claim *job;
     char why[sizeof(f->hosts->why)];
     uint32_t kept = 0;
-    int rc = job_said_settle(&f->said, o->job, is_claimed_twice(f), &job);
+    char asked[300];
 
+    job_name_of(o->job, asked, sizeof(asked));
+    int rc = job_said_settle(&f->said, asked[0] != '\0' ? asked : NULL, is_claimed_twice(f), &job);
     if (rc < 0 || job == NULL)
         return rc;
     f->job = *job;

@@ -173,8 +173,8 @@ void cluster_say_none(const struct cluster_options *o)
 
     buf_init(&jobs, ERR_TEXT_BYTES / 2);
     buf_init(&dead, ERR_TEXT_BYTES / 2);
-    if (o->job != NULL && o->hosts == NULL)
-        job_list(&jobs);
+    if (o->hosts == NULL && job_list(&jobs) == 0 && o->job == NULL)
+        buf_reset(&jobs);
     if (o->hosts == NULL)
         job_list_dead(&dead);
     terminal_say("%s%s%s%s runs %s%s%s%s", NONE, o->job != NULL ? "job '" : "a job",

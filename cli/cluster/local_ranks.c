@@ -40,7 +40,7 @@ static int add_rank(void *arg, pid_t pid)
     struct proc_stat stat;
     struct buf b;
     bool there = proc_stat_of(pid, 0, &stat) == 0 && stat.state != 'Z';
-    int rc = there ? find_environment(pid, &b, /* ret_late= */ NULL) : -ESRCH;
+    int rc = there ? find_environment(pid, &b, /* ret_source= */ NULL) : -ESRCH;
 
     if (rc < 0) {
         rc = apart_pass_over(pid, rc, "it is left out");

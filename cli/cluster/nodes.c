@@ -24,6 +24,7 @@
 #include "sdk/lib/array.h"
 #include "sdk/lib/buf.h"
 #include "sdk/lib/host_list.h"
+#include "sdk/lib/proc/identity.h"
 #include "sdk/lib/proc/proc_file.h"
 
 #define C10D_PORT 29400 /* torchrun's, where an endpoint names none */
@@ -163,13 +164,24 @@ static bool is_its_own(const char *endpoint)
     return colon != NULL && strcmp(colon, ":0") == 0;
 }
 
+/* Does it speak for the user of that rank? */
+static bool is_of_same_user(pid_t agent, pid_t rank)
+{
+    struct proc_identity one, other;
+
+    return identity_of(agent, &one) == 0 && identity_of(rank, &other) == 0 &&
+           identity_believes_environment(&one) &&
+           one.uid[IDENTITY_EFFECTIVE] == other.uid[IDENTITY_EFFECTIVE];
+}
+
 /* Where the job's agents meet; false: its agent does not say, or not by a TCPStore, or is alone. */
-static bool find_store(pid_t agent, char *ret, size_t size)
+static bool find_store(const struct local_rank *rank, char *ret, size_t size)
 {
     struct buf words;
 
     buf_init(&words, WORDS_BYTES);
-    bool found = apart_read(agent, "cmdline", &words) == 0 && words.size > 0;
+    bool found = is_of_same_user(rank->parent, rank->pid) &&
+                 apart_read(rank->parent, "cmdline", &words) == 0 && words.size > 0;
     if (found) {
         (void)buf_addc(&words, '\0');
         const char *backend = word_of(&words, "--rdzv-backend");
@@ -227,15 +239,19 @@ static int see_store(const struct cluster_options *o, const char *store, const c
     return 0;
 }
 
-static const char *run_id_of(const struct cluster_options *o, const struct local_ranks *l)
+static void run_id_of(const struct cluster_options *o, const struct local_ranks *l, char *ret,
+                      size_t size)
 {
-    return o->job != NULL ? o->job : l->n > 0 ? l->list[0].place.run_id : "";
+    if (o->job != NULL)
+        job_name_of(o->job, ret, size);
+    else
+        (void)snprintf(ret, size, "%s", l->n > 0 ? l->list[0].place.run_id : "");
 }
 
 int cluster_nodes_find(const struct cluster_options *o, const struct hosts *given,
                        struct cluster_nodes *ret)
 {
-    char own[256] = "", store[300];
+    char own[256] = "", store[300], run_id[300];
     struct local_ranks l;
     int rc = local_ranks_find(o->job, &l);
 
@@ -251,12 +267,13 @@ int cluster_nodes_find(const struct cluster_options *o, const struct hosts *give
             rc = see_scheduler(&l.list[i].place, ret);
     if (rc == 0 && l.n == 0)
         rc = see_allocation(o->job, ret);
+    run_id_of(o, &l, run_id, sizeof(run_id));
     if (rc == 0 && o->store != NULL)
-        rc = run_id_of(o, &l)[0] != '\0'
-                 ? see_store(o, o->store, run_id_of(o, &l), ret)
+        rc = run_id[0] != '\0'
+                 ? see_store(o, o->store, run_id, ret)
                  : err_set(-EINVAL, "--store needs the run id of torchrun: --job NAME");
     else if (rc == 0 && l.n > 0 && strcmp(l.list[0].place.launcher, "torchrun") == 0 &&
-             find_store(l.list[0].parent, store, sizeof(store)))
+             find_store(&l.list[0], store, sizeof(store)))
         rc = see_store(o, store,
                        l.list[0].place.run_id[0] != '\0' ? l.list[0].place.run_id : "none", ret);
     for (uint32_t i = 0; rc == 0 && given != NULL && i < given->n; i++)

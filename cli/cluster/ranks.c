@@ -468,6 +468,7 @@ static int run_all(const struct cluster_options *o, struct remote_run *runs, uin
     for (uint32_t i = 0; i < n; i++) {
         char why[LINK_WHY];
         say_why(&runs[i], why, sizeof(why));
+        child_say_left_out(names[i], &runs[i].err);
         rc = rc == 0 ? fn(arg, names[i], &runs[i], why) : rc;
         remote_run_done(&runs[i]);
     }

@@ -21,6 +21,8 @@
 #include "core/base/err.h"
 #include "sdk/lib/proc/proc_file.h"
 
+#define HOSTS_SAID 8 /* that have left out processes */
+
 /* Standard input and outputs of the child, and streams over them. */
 static int take_outputs(const int ends[2][2])
 {
@@ -140,6 +142,22 @@ void child_last_words(struct buf *err, char *ret, size_t size)
 
     line = line != NULL ? line + sizeof("probing: ") - 1 : "";
     (void)snprintf(ret, size, "%.*s", (int)strcspn(line, "\n"), line);
+}
+
+void child_say_left_out(const char *host, struct buf *err)
+{
+    static const char says[] = "probing: " CHILD_LEFT_OUT;
+    static uint32_t said; /* of those that ask again and again */
+    const char *line = strstr(buf_text(err), says);
+    char name[300], note[2 * ERR_TEXT_BYTES], text[ERR_TEXT_BYTES];
+
+    if (line == NULL || (line != buf_text(err) && line[-1] != '\n') || said == HOSTS_SAID)
+        return;
+    said++;
+    line += sizeof("probing: ") - 1;
+    (void)snprintf(text, sizeof(text), "%.*s", (int)strcspn(line, "\n"), line);
+    terminal_say("%s: %s", terminal_field(name, sizeof(name), host),
+                 terminal_field(note, sizeof(note), text));
 }
 
 bool child_ended(struct child *c)

@@ -24,7 +24,7 @@
 #define JOBS_SHOWN 8
 #define PF_FORKNOEXEC 0x40 /* include/linux/sched.h of the kernel */
 
-/* What speaks for its being the rank: the sum.  Wrappers are shells, mostly. */
+/* What speaks for its being the rank: the sum.  Wrappers are shells, mostly, or become a user. */
 enum worth { WORTH_SHELL = 0, WORTH_PROGRAM = 1, WORTH_PYTHON = 2, WORTH_CORE = 4 };
 
 /* Who gave it its rank: of a family that of the innermost launcher counts. */
@@ -32,6 +32,7 @@ enum level { LEVEL_SCHEDULER, LEVEL_MPI, LEVEL_TORCH };
 
 struct candidate {
     pid_t pid;
+    uint32_t uid;
     pid_t ancestors[ANCESTORS]; /* its parent first; 0: no more */
     int64_t rank;
     int worth; /* of enum worth */
@@ -83,8 +84,9 @@ static void look_at_parent(struct candidate *c)
 /* own: the name of this program. */
 static void look_at_program(struct candidate *c, const char *own)
 {
-    static const char *const shells[] = {"sh",  "bash", "rbash", "dash", "zsh",     "ksh", "mksh",
-                                         "csh", "tcsh", "fish",  "ash",  "busybox", NULL};
+    static const char *const shells[] = {"sh",   "bash", "rbash",   "dash", "zsh", "ksh",
+                                         "mksh", "csh",  "tcsh",    "fish", "ash", "busybox",
+                                         "su",   "sudo", "runuser", "doas", NULL};
     static const char *const launchers[] = {"srun",
                                             "salloc",
                                             "sbatch",
@@ -172,38 +174,63 @@ static bool read_candidate(const struct buf *b, const char *name, struct candida
            (c->job[0] != '\0' && (name == NULL || strcmp(name, c->job) == 0));
 }
 
-static int take_process(struct candidates *all, pid_t pid, const char *name, const char *own)
+static int add(struct candidates *all, const struct candidate *c)
+{
+    struct candidate *list = array_grow(all->list, all->n, &all->room, sizeof(*list), UINT32_MAX);
+
+    if (list == NULL)
+        return err_set(-ENOMEM, "no memory for the processes of a job");
+    all->list = list;
+    all->list[all->n++] = *c;
+    return 0;
+}
+
+/* What gather() looks for. */
+struct gathering {
+    const struct job_meant *meant; /* NULL: jobs of all users */
+    const char *own;               /* the name of this program */
+    struct candidates *all;
+    struct job_left_out left_out;
+};
+
+static int take_process(struct gathering *g, pid_t pid)
 {
     struct candidate c = {.pid = pid};
+    struct find_source source;
     struct buf b;
-    int rc = find_environment(pid, &b, &c.late);
-    bool read = rc == 0 && read_candidate(&b, name, &c);
+    int rc = find_environment(pid, &b, &source);
+    bool read = rc == 0 && read_candidate(&b, g->meant != NULL ? g->meant->name : NULL, &c);
 
     buf_done(&b);
     if (!read)
         return apart_pass_over(pid, rc, "it is left out");
-    look_at_program(&c, own);
-    struct candidate *list = array_grow(all->list, all->n, &all->room, sizeof(*list), UINT32_MAX);
-    if (list == NULL)
-        return err_set(-ENOMEM, "no memory for the processes of a job");
-    all->list = list;
-    all->list[all->n++] = c;
-    return 0;
+    c.late = source.late;
+    c.uid = source.uid;
+    if (g->meant != NULL && c.uid != g->meant->uid) {
+        job_leave_out(&g->left_out, pid, c.uid);
+        return 0;
+    }
+    look_at_program(&c, g->own);
+    return add(g->all, &c);
 }
 
-static int gather(struct candidates *all, const char *name)
+/* Of the user who is meant; NULL: of all, each by itself. */
+static int gather(struct candidates *all, const struct job_meant *meant)
 {
+    char own[256];
+    struct gathering g = {.meant = meant, .own = own, .all = all};
     struct proc_numbers processes;
     struct proc_number one;
-    char own[256];
     int rc = proc_numbers_open(&processes, "/proc");
 
     if (rc < 0)
         return err_set(rc, "cannot read /proc: %s", strerror(-rc));
     find_program(getpid(), own, sizeof(own));
     while (rc == 0 && !cli_interrupted && proc_numbers_next(&processes, &one))
-        rc = take_process(all, (pid_t)one.value, name, own);
+        rc = take_process(&g, (pid_t)one.value);
     proc_numbers_close(&processes);
+    if (rc == 0 && meant != NULL)
+        job_say_left_out(&g.left_out, meant);
     return rc;
 }
 
@@ -313,7 +340,7 @@ static int refuse_unnamed(const struct candidates *all, const char *name)
             new = all->list[k].out || strcmp(all->list[k].master, all->list[i].master) != 0;
         if (new &&n++ < JOBS_SHOWN) {
             (void)buf_adds(&text, n > 1 ? ", " : "");
-            members_add_job(&text, all->list[i].master);
+            job_add_text(&text, all->list[i].master, all->list[i].uid);
         }
     }
     int rc = n < 2 || name == NULL || strcmp(name, "none") != 0
@@ -328,6 +355,8 @@ static int compare(const void *one, const void *two)
 {
     const struct candidate *a = one, *b = two;
 
+    if (a->uid != b->uid)
+        return a->uid < b->uid ? -1 : 1;
     return a->pid < b->pid ? -1 : a->pid > b->pid;
 }
 
@@ -384,7 +413,7 @@ static void judge_families(struct candidates *all,
     for (uint32_t i = 0; i < all->n; i++) {
         struct candidate *young = &all->list[i];
         for (int k = 0; k < ANCESTORS && young->ancestors[k] > 1; k++) {
-            const struct candidate key = {.pid = young->ancestors[k]};
+            const struct candidate key = {.pid = young->ancestors[k], .uid = young->uid};
             struct candidate *old = bsearch(&key, all->list, all->n, sizeof(*all->list), compare);
             if (old != NULL)
                 fn(old, young);
@@ -394,10 +423,8 @@ static void judge_families(struct candidates *all,
 
 /* A shell that is left has not begun its rank yet, or somebody sits before it (srun --pty bash):
  * there is nothing to enter. */
-static void judge_all(struct candidates *all)
+static void judge_user(struct candidates *all)
 {
-    if (all->n > 0)
-        qsort(all->list, all->n, sizeof(*all->list), compare);
     judge_families(all, judge_launcher);
     for (uint32_t i = 0; i < all->n; i++)
         all->list[i].out = all->list[i].out || all->list[i].launches || all->list[i].own;
@@ -410,24 +437,38 @@ static void judge_all(struct candidates *all)
         all->list[i].out = all->list[i].out || all->list[i].worth == WORTH_SHELL;
 }
 
-void job_list(struct buf *ret)
+/* Each user's by themselves: what one says about himself puts out no rank of another. */
+static void judge_all(struct candidates *all)
+{
+    if (all->n > 0)
+        qsort(all->list, all->n, sizeof(*all->list), compare);
+    for (uint32_t first = 0, n; first < all->n; first += n) {
+        for (n = 1; first + n < all->n && all->list[first + n].uid == all->list[first].uid;)
+            n++;
+        struct candidates user = {.list = all->list + first, .n = n};
+        judge_user(&user);
+    }
+}
+
+uint32_t job_list(struct buf *ret)
 {
     struct candidates all = {.n = 0};
     uint32_t shown = 0;
 
-    if (gather(&all, /* name= */ NULL) == 0)
+    if (gather(&all, /* meant= */ NULL) == 0)
         judge_all(&all);
     for (uint32_t i = 0; i < all.n; i++) {
         struct candidate *c = &all.list[i];
         uint32_t ranks = 0;
         for (uint32_t k = i; k < all.n && !c->out; k++)
-            if (!all.list[k].out && strcmp(all.list[k].job, c->job) == 0) {
+            if (!all.list[k].out && all.list[k].uid == c->uid &&
+                strcmp(all.list[k].job, c->job) == 0) {
                 all.list[k].out = k > i;
                 ranks++;
             }
         if (ranks > 0 && shown++ < JOBS_SHOWN) {
             (void)buf_adds(ret, shown > 1 ? ", " : "");
-            members_add_job(ret, c->job);
+            job_add_text(ret, c->job, c->uid);
             (void)buf_addf(ret, " (%u rank%s)", ranks, ranks > 1 ? "s" : "");
         }
     }
@@ -436,25 +477,40 @@ void job_list(struct buf *ret)
     if (shown == 0)
         (void)buf_adds(ret, "none that can be read");
     free(all.list);
+    return shown;
 }
 
-int job_each(const char *name, int (*fn)(void *arg, pid_t pid), void *arg)
+int job_each(const char *text, int (*fn)(void *arg, pid_t pid), void *arg)
 {
     struct candidates all = {.n = 0};
-    int rc = gather(&all, name);
+    struct job_meant meant;
 
+    job_meant_read(text, &meant);
+    int rc = gather(&all, &meant);
     judge_all(&all);
     if (rc == 0)
-        rc = refuse_unnamed(&all, name);
+        rc = refuse_unnamed(&all, meant.name);
     for (uint32_t i = 0; i < all.n && rc == 0; i++)
         rc = all.list[i].out ? 0 : fn(arg, all.list[i].pid);
     free(all.list);
     return rc;
 }
 
-bool job_of_asker(const char *name, struct buf *ret)
+bool job_of_asker(const char *text, struct buf *ret)
 {
-    return find_environment(getpid(), ret, /* ret_late= */ NULL) == 0 && job_is_named(ret, name);
+    struct job_meant meant;
+
+    job_meant_read(text, &meant);
+    return find_environment(getpid(), ret, /* ret_source= */ NULL) == 0 && meant.uid == geteuid() &&
+           job_is_named(ret, meant.name);
+}
+
+void job_name_of(const char *text, char *ret, size_t size)
+{
+    struct job_meant meant;
+
+    job_meant_read(text, &meant);
+    (void)snprintf(ret, size, "%s", meant.name != NULL ? meant.name : "");
 }
 
 struct of_job {
@@ -478,7 +534,7 @@ static int no_job(const char *name)
     struct buf jobs;
 
     buf_init(&jobs, ERR_TEXT_BYTES / 2);
-    job_list(&jobs);
+    (void)job_list(&jobs);
     job_list_dead(&jobs);
     int rc = name[0] == '\0'
                  ? cli_misuse(err_set(-EINVAL,
@@ -494,16 +550,18 @@ static int no_job(const char *name)
     return rc;
 }
 
-int find_add_job(struct find *f, const char *name)
+int find_add_job(struct find *f, const char *text)
 {
     struct of_job o = {.find = f};
     uint32_t before = f->found->n;
-    int rc = name[0] != '\0' ? job_each(name, add_pid, &o) : no_job(name);
+    int rc = text[0] != '\0' ? job_each(text, add_pid, &o) : no_job(text);
+    char name[sizeof(f->found->list[0].tags.job)];
 
     if (rc == 0)
-        rc = find_add_dead(f, name, before);
+        rc = find_add_dead(f, text, before);
     o.n += f->found->n - before;
+    job_name_of(text, name, sizeof(name));
     for (uint32_t i = before; i < f->found->n && strcmp(name, "none") != 0; i++)
         (void)snprintf(f->found->list[i].tags.job, sizeof(f->found->list[i].tags.job), "%s", name);
-    return rc == 0 && o.n == 0 ? no_job(name) : rc;
+    return rc == 0 && o.n == 0 ? no_job(text) : rc;
 }

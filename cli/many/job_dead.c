@@ -2,8 +2,8 @@
  *
  * cli/many/job_dead.c - the ranks of a job that have ended and left data here.
  *
- * One thread.  What a rank was stands in the info of its data.  Data of other users are not
- * believed, but for root those of the user whose ranks live.
+ * One thread.  What a rank was stands in the info of its data.  Only data of the job's user are
+ * believed.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -53,7 +53,7 @@ struct searching {
     const char *name;
     const struct job_living *living;
     uint32_t n_living;
-    uid_t owners[2]; /* whose data are believed */
+    uid_t owner; /* whose data are believed */
     struct dead *list;
     uint32_t n, room;
 };
@@ -166,8 +166,7 @@ static int look(void *arg, const struct datadir *d)
     pid_t pid;
     int rc = 0;
 
-    if ((d->owner != s->owners[0] && d->owner != s->owners[1]) || directory_alive(d, &pid) ||
-        directory_held(d))
+    if (d->owner != s->owner || directory_alive(d, &pid) || directory_held(d))
         return 0;
     buf_init(&environment, FIND_ENVIRONMENT_BYTES);
     bool whole = datadir_info(d, &info) == 0;
@@ -207,7 +206,7 @@ static struct start start_meant(const struct searching *s)
         return newest != NULL ? newest->start : ret;
     if (proc_stat_of(s->living[0].pid, 0, &stat) < 0)
         stat.start_ticks = stat.ppid = 0;
-    if (find_environment(s->living[0].pid, &b, /* ret_late= */ NULL) == 0)
+    if (find_environment(s->living[0].pid, &b, /* ret_source= */ NULL) == 0)
         start_of(&b, utc_of_ticks(stat.start_ticks), (int64_t)stat.ppid, &ret);
     buf_done(&b);
     return ret;
@@ -274,19 +273,13 @@ void dead_place(const char *directory, struct member_tags *ret)
     buf_done(&environment);
 }
 
-int job_each_dead(const char *name, const struct job_living *living, uint32_t n,
+int job_each_dead(const char *text, const struct job_living *living, uint32_t n,
                   int (*fn)(void *arg, const char *directory, int64_t pid), void *arg)
 {
-    const uid_t uid = geteuid();
-    struct searching s = {.name = name, .living = living, .n_living = n, .owners = {uid, uid}};
-    char path[PROC_PATH_BYTES];
-    struct stat st;
+    struct job_meant meant;
 
-    if (n > 0) {
-        proc_path(living[0].pid, 0, NULL, path);
-        if (stat(path, &st) == 0)
-            s.owners[1] = st.st_uid;
-    }
+    job_meant_read(text, &meant);
+    struct searching s = {.name = meant.name, .living = living, .n_living = n, .owner = meant.uid};
     int rc = directory_each(look, &s);
     if (rc == 0)
         judge(&s);
@@ -309,8 +302,7 @@ static int by_job(const void *a, const void *b)
 
 void job_list_dead(struct buf *ret)
 {
-    const uid_t uid = geteuid();
-    struct searching s = {.name = NULL, .owners = {uid, uid}};
+    struct searching s = {.name = NULL, .owner = geteuid()};
     uint32_t shown = 0, jobs = 0;
 
     if (directory_each(look, &s) == 0 && s.n > 1)

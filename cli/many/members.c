@@ -18,7 +18,6 @@
 #include "cli/link/link.h"
 #include "cli/many/find.h"
 #include "cli/target/apart.h"
-#include "cli/target/environment.h"
 #include "core/base/err.h"
 #include "sdk/lib/array.h"
 #include "sdk/lib/buf.h"
@@ -220,47 +219,6 @@ void find_program(pid_t pid, char *ret, size_t size)
     (void)snprintf(ret, size, "%s", slash != NULL ? slash + 1 : "");
 }
 
-/* What may not be read, or is none, says nothing. */
-static int take_late(pid_t pid, struct buf *text, bool *ret_late)
-{
-    struct member_tags place;
-    char name[256];
-    struct buf now;
-
-    member_place(text->data, text->size - 1, &place);
-    find_program(pid, name, sizeof(name));
-    if (place.rank != MEMBER_UNKNOWN || strncmp(name, "python", 6) != 0)
-        return 0;
-    buf_init(&now, FIND_ENVIRONMENT_BYTES);
-    int rc = environment_now(pid, &now);
-    rc = rc < 0 && (apart_is_ours(rc) || rc == -ECANCELED || rc == -ETIMEDOUT) ? rc : 0;
-    if (rc == 0 && now.size > 0 && (rc = buf_addc(&now, '\0')) == 0) {
-        member_place(now.data, now.size - 1, &place);
-        *ret_late = place.rank != MEMBER_UNKNOWN;
-    }
-    if (rc == 0 && *ret_late) {
-        buf_reset(text);
-        rc = buf_add(text, now.data, now.size);
-    }
-    buf_done(&now);
-    return rc;
-}
-
-int find_environment(pid_t pid, struct buf *ret, bool *ret_late)
-{
-    bool late = false;
-
-    buf_init(ret, FIND_ENVIRONMENT_BYTES);
-    int rc = apart_read(pid, "environ", ret);
-    if (rc >= 0)
-        rc = buf_addc(ret, '\0');
-    if (rc == 0 && pid != getpid())
-        rc = take_late(pid, ret, &late);
-    if (ret_late != NULL)
-        *ret_late = late;
-    return rc;
-}
-
 /* What the process's environment says of its place, or its data; a process of this machine only. */
 static void read_place(struct member *m)
 {
@@ -272,7 +230,7 @@ static void read_place(struct member *m)
     }
     if (m->target.pid == 0)
         return;
-    int rc = find_environment(m->target.pid, &b, /* ret_late= */ NULL);
+    int rc = find_environment(m->target.pid, &b, /* ret_source= */ NULL);
     if (rc == 0)
         member_place(b.data, b.size - 1, &m->tags);
     else

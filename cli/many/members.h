@@ -110,28 +110,39 @@ const char *member_label(const struct members *all, const struct member *m, char
 void members_list(const struct members *all, const bool *which, struct buf *ret);
 
 /* A process's environment as /proc has it, or, where a Python has set its rank itself since it
- * began (mp.spawn, Lightning), as it is now (*ret_late; NULL: all the same); and a NUL more,
- * which counts.  0 or -errno, as apart_read(); caller buf_done()s either way. */
+ * began (mp.spawn, Lightning), as it is now; and a NUL more, which counts.  Nothing but that NUL of
+ * a process that has other rights than the user who started it (sdk/lib/proc/identity.h): who wrote
+ * that environment may not speak for it.  0 or -errno, as apart_read(); caller buf_done()s either
+ * way. */
 struct buf;
 #define FIND_ENVIRONMENT_BYTES ((size_t)8 << 20) /* Linux gives a program 6 MiB at most */
-int find_environment(pid_t pid, struct buf *ret, bool *ret_late);
+struct find_source {
+    uint32_t uid; /* whose word it is */
+    bool late;    /* as it is now */
+};
+int find_environment(pid_t pid, struct buf *ret, struct find_source *ret_source); /* NULL: any */
 /* The last part of its program's path; "" where it cannot be read. */
 void find_program(pid_t pid, char *ret, size_t size);
 
 /* ---- job.c ---- */
 
-/* fn gets each rank of that job on this machine, NULL: of any job; with a core or without, and not
- * its launcher, shell or data loaders.  What fn gives below 0 ends it. */
-int job_each(const char *name, int (*fn)(void *arg, pid_t pid), void *arg);
+/* fn gets each rank of that job on this machine, NULL: of any job of the user who asks; with a core
+ * or without, and not its launcher, shell or data loaders.  `text` is "NAME", a job of the user who
+ * asks, or "NAME@USER".  A job has one user: what others say of themselves is left out, and said on
+ * stderr.  What fn gives below 0 ends it. */
+int job_each(const char *text, int (*fn)(void *arg, pid_t pid), void *arg);
 /* The environment of this program itself, where it is in that job (NULL: any).  Caller buf_done()s
  * either way. */
-bool job_of_asker(const char *name, struct buf *ret);
+bool job_of_asker(const char *text, struct buf *ret);
+/* The name alone of such a text; "" for NULL. */
+void job_name_of(const char *text, char *ret, size_t size);
 /* What MPICH's launcher has on each machine, "node1:32893", names a job that has no other name; "":
  * its parent is none. */
 void job_proxy(pid_t parent, char *ret, size_t size);
 
-/* "job:4711 (4 ranks), job:sweep (1 rank)": what runs on this machine; or that there is none. */
-void job_list(struct buf *ret);
+/* "job:4711 (4 ranks), job:sweep@alice (1 rank)": what runs on this machine; or that there is none.
+ * How many jobs there are. */
+uint32_t job_list(struct buf *ret);
 
 /* ---- job_dead.c ---- */
 
@@ -139,9 +150,9 @@ struct job_living { /* a rank of that job which runs */
     pid_t pid;
     int64_t rank;
 };
-/* fn gets the data of each rank of that job that has ended: of the start whose ranks live, else of
- * the last one. */
-int job_each_dead(const char *name, const struct job_living *living, uint32_t n,
+/* fn gets the data of each rank of that job (as job_each() takes it) that has ended: of the start
+ * whose ranks live, else of the last one. */
+int job_each_dead(const char *text, const struct job_living *living, uint32_t n,
                   int (*fn)(void *arg, const char *directory, int64_t pid), void *arg);
 /* "; data are left of job:sweep (2 ranks)", where ranks have ended; else nothing. */
 void job_list_dead(struct buf *ret);

@@ -197,8 +197,10 @@ static int take_answer(struct find *f, const struct find_remote *r, struct remot
 
     if (run->error < 0)
         return add_lost(f, r, run->error, run->why);
-    if (run->status == 0)
+    if (run->status == 0) {
+        child_say_left_out(r->name.host, &run->err);
         return take_lines(f, r, &run->out);
+    }
     child_last_words(&run->err, line, sizeof(line));
     return add_lost(f, r, -ESRCH, line[0] != '\0' ? line : "its relay did not say who is there");
 }

@@ -28,6 +28,7 @@
 #include "core/datadir/datadir.h"
 #include "sdk/client/door.h"
 #include "sdk/lib/buf.h"
+#include "sdk/lib/proc/identity.h"
 #include "sdk/lib/proc/maps.h"
 #include "sdk/lib/proc/task.h"
 
@@ -72,14 +73,9 @@ static int owner_of(pid_t pid, struct owner *ret)
 
 bool process_is_of(pid_t pid, unsigned uid)
 {
-    struct owner o;
+    struct proc_identity id;
 
-    if (owner_of(pid, &o) < 0)
-        return false;
-    for (size_t i = 0; i < sizeof(o.uid) / sizeof(o.uid[0]); i++)
-        if (o.uid[i] == uid)
-            return true;
-    return false;
+    return identity_of(pid, &id) == 0 && identity_owner(&id) == uid;
 }
 
 /* ".../<pid>-<start time>": a forked child still has its parent's file mapped. */
