@@ -3,6 +3,8 @@
  * tests/hostile/plugins/scan_endless.c - a plugin whose table never ends, and does not look at what
  * emit() says.
  */
+#include <poll.h>
+
 #include "hostile.h"
 
 static struct probing_table *table;
@@ -13,6 +15,7 @@ static int scan(void *self, struct probing_rows *out)
     for (;;) {
         const union probing_cell cell = {.s = "x"};
         (void)host->emit(out, &cell, 1);
+        (void)poll(NULL, 0, 1); /* ms: the query's memory is not what ends it */
     }
     return 0;
 }
