@@ -7,7 +7,8 @@ A Python process sleeps; one client asks it by TCP for `version` (websocket) and
 kept open), one after the other with 5 ms between.  It does so alone (and asks for a short query,
 too); beside one read-only user who
 watches 60 dear statements (two connections, as one may have 32); beside 150 connections that asked
-for a long answer and read none of it; and beside both, where it asks for a short query, too.
+for a long answer and read none of it; and beside both, where it asks for a short query, too.  Last
+beside 100 connections that ask the table of a plugin that does not return (tests/hostile/plugins).
 Printed are p50, p99 and the longest, the share of a core that the process took, and the load.
 Compare two builds on one machine, one after the other, several times: what else runs counts.
 """
@@ -29,6 +30,7 @@ from wire import Wire, dial  # noqa: E402
 
 DEAR = ("select sum(length(a.doc) - length(d.doc)) as n%d from probing.commands a, "
         "probing.commands b, probing.commands c, probing.commands d")
+STUCK = "select * from scan_blocks.t"
 LONG = ("select a.doc, b.doc from probing.commands a, probing.commands b, "
         "probing.commands c, probing.settings d")
 
@@ -47,15 +49,30 @@ def watch(port, token, n):
                 sockets.remove(s)
 
 
+def get(port, token, statement):
+    s = dial(port)
+    s.sendall(("GET /query?format=csv&q=%s HTTP/1.1\r\nHost: localhost\r\n"
+               "Authorization: Bearer %s\r\n\r\n" % (statement.replace(" ", "+"), token)).encode())
+    return s
+
+
 def deaf(port, token, n):
-    kept = []
-    for i in range(n):
-        s = dial(port)
-        s.sendall(("GET /query?format=csv&q=%s HTTP/1.1\r\nHost: localhost\r\n"
-                   "Authorization: Bearer %s\r\n\r\n" % (LONG.replace(" ", "+"), token)).encode())
-        kept.append(s)
+    kept = [get(port, token, LONG) for _ in range(n)]
     print("up", flush=True)
     signal.pause()
+    del kept
+
+
+def stuck(port, token, n):
+    """Who is refused asks again after a while; six wait for ever."""
+    asking = [get(port, token, STUCK) for _ in range(n)]
+    print("up", flush=True)
+    while True:
+        for s in select.select(asking, [], [])[0]:
+            s.close()
+            asking.remove(s)
+            time.sleep(0.01)
+            asking.append(get(port, token, STUCK))
 
 
 class Beside:
@@ -129,7 +146,7 @@ def main():
     options = parser.parse_args()
     if options.load:
         what, port, token, n = options.load
-        {"watch": watch, "deaf": deaf}[what](int(port), token, int(n))
+        {"watch": watch, "deaf": deaf, "stuck": stuck}[what](int(port), token, int(n))
         return
     os.environ["PROBING_DATA_DIR"] = data = tempfile.mkdtemp()
     target = subprocess.Popen([sys.executable, "-c", "import time\nwhile True: time.sleep(0.01)"])
@@ -158,6 +175,10 @@ def main():
                 measure(name, target.pid, asks, options.seconds, base)
         with Beside(watches, unread):
             measure("both", target.pid, query, options.seconds, base)
+        plugin = os.path.join(options.build, "tests/hostile/plugins/scan_blocks.so")
+        subprocess.run(probing + ["plugin", "load", plugin], check=True, stdout=subprocess.DEVNULL)
+        with Beside(("stuck", port, token, 100)):
+            measure("a plugin that hangs", target.pid, dict(asks, **query), options.seconds, base)
         remark("load %.1f %.1f %.1f after" % os.getloadavg())
     finally:
         target.kill()
