@@ -199,11 +199,12 @@ int stack_process_open(pid_t pid, struct stack_process **ret)
     return 0;
 }
 
-/* The view itself is the first piece of its pool. */
+/* The view itself is the first piece of its pool.  Shared memory is no private memory (ulimit -d),
+ * of which this would take much and use little; no child has it. */
 int stack_process_open_pool(size_t pool_bytes, struct stack_process **ret)
 {
     void *pool = mmap(NULL, pool_bytes, PROT_READ | PROT_WRITE,
-                      MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+                      MAP_SHARED | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (pool == MAP_FAILED)
         return err_set(-ENOMEM, "no %zu bytes of memory to look at stacks", pool_bytes);
     (void)madvise(pool, pool_bytes, MADV_DONTFORK);
