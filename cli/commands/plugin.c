@@ -183,7 +183,7 @@ static int say_at_door(const struct target *t, const char *words, const char *na
 {
     const struct endpoint_owner owner = {.pid = t->pid, .start_time = t->start_time};
     struct client_process who;
-    if (t->pid > 0 && room_files(t->pid) == 0)
+    if (t->pid > 0 && room_of(t->pid, ROOM_DESCRIPTORS) == 0)
         return err_set(-EMFILE,
                        "plugin %s: process %d may have no more open files (ulimit -n); raise the "
                        "limit: prlimit --pid %d --nofile=1024",

@@ -78,9 +78,10 @@ static void say_declared(const char *file)
         say("declares", "NOT RIGHT: %s", err_text());
     if (d != NULL)
         say("declares",
-            "%u views, %u metrics, %u aliases, %u flame modes, %u tables, %u tracks, %u panels",
+            "%u views, %u metrics, %u aliases, %u flame modes, %u tables, %u tracks, %u panels, "
+            "%u resources",
             d->all.n_views, d->all.n_metrics, d->all.n_aliases, d->all.n_flames, d->all.n_tables,
-            d->all.n_tracks, d->all.n_panels);
+            d->all.n_tracks, d->all.n_panels, d->all.n_resources);
     declared_free(d);
 }
 

@@ -5,76 +5,61 @@
  * met afterwards is met by the program too, which then fails for want of what we took.
  */
 #include <errno.h>
+#include <stdio.h>
+#include <string.h>
 
 #include "cli/inject/internal.h"
-#include "core/base/headroom.h"
+#include "core/base/headroom_table.h"
+#include "core/base/text.h"
 #include "core/base/thread_sched.h"
+#include "sdk/lib/proc/lines.h"
 
-#define MIB (UINT64_C(1) << 20)
+#define STACK_DEFAULT (UINT64_C(2) << 20) /* glibc's on both machines, where ulimit -s is none */
+#define STACK_MOST (UINT64_C(1) << 30)
 
-/* What the core takes at most where that is limited (docs/life.md), and half as much again or more
- * for the program.  Address space: glibc reserves 64 MiB for each thread that calls its malloc(),
- * which are up to seven of ours (who loads, who makes threads, a worker, who runs Python, who finds
- * the names of frames, a plugin's own); stacks, code and heap are some 100 with crash reports and
- * profiler, the files a share of what is left. */
-#define ADDRESS_SPACE (896 * MIB)
-#define DATA (48 * MIB)
-#define MEMORY (48 * MIB)
-#define FILES 24
-#define THREADS 16
-
-static int check_bytes(const struct target *t, uint64_t room, uint64_t need, const char *what,
-                       const char *remedy)
+/* The thread that we make to load the library has a stack of the program's default size, which
+ * glibc then keeps for the next thread of the program. */
+static uint64_t loader_stack(pid_t pid)
 {
-    if (room >= need)
-        return 0;
-    return err_set(-ENOMEM,
-                   "process %d has too little memory: it may use only %llu MiB more of %s, and the "
-                   "core needs %llu MiB so "
-                   "that the program keeps enough; %s",
-                   t->pid, (unsigned long long)(room / MIB), what, (unsigned long long)(need / MIB),
-                   remedy);
+    char path[40];
+    uint64_t bytes;
+    (void)snprintf(path, sizeof(path), "/proc/%d/limits", (int)pid);
+    if (!proc_number_in(path, "Max stack size", &bytes))
+        return STACK_DEFAULT;
+    return bytes < STACK_MOST ? bytes : STACK_MOST;
 }
 
-static int check_numbers(const struct target *t)
+/* The value that a setting is given last; NULL: none. */
+static const char *value_of(const struct inject_options *o, const char *name)
 {
-    uint64_t files = room_files(t->pid), threads = room_threads(t->pid);
-    if (files < FILES)
-        return err_set(
-            -EMFILE,
-            "process %d can have only %llu more open files (descriptors), and the core needs "
-            "%d; raise its limit with prlimit --nofile",
-            t->pid, (unsigned long long)files, FILES);
-    if (threads < THREADS)
-        return err_set(-EAGAIN,
-                       "process %d can create only %llu more threads, and the core needs %d; raise "
-                       "its user's limit (prlimit --nproc) or pids.max of its cgroup",
-                       t->pid, (unsigned long long)threads, THREADS);
-    if (!schedule_any_can_clone(t->pid))
-        return err_set(-EAGAIN,
-                       "all threads of process %d run under SCHED_DEADLINE, which may not create "
-                       "threads (sched(7)); start it with chrt --reset-on-fork",
-                       t->pid);
-    return 0;
+    const char *value = NULL;
+    size_t n = strlen(name);
+    for (const char *const *s = o->settings; s && *s; s++)
+        if (strncmp(*s, name, n) == 0 && (*s)[n] == '=')
+            value = *s + n + 1;
+    return value;
 }
 
-int limits_check(const struct target *t)
+int limits_check(const struct target *t, const struct inject_options *o)
 {
-    /* A core that was here has added to its peak. */
-    uint64_t memory = t->present_start ? room_memory(t->pid) : room_memory_at_peak(t->pid);
-    uint64_t space =
-        t->present_start ? room_address_space(t->pid) : room_address_space_at_peak(t->pid);
-    int rc = check_bytes(t, space, ADDRESS_SPACE, "address space (ulimit -v)",
-                         "raise it with prlimit --as");
-    if (rc == 0)
-        rc = check_bytes(t, room_locked(t->pid), ADDRESS_SPACE,
-                         "locked memory (ulimit -l; it has all of its memory locked, mlockall(2))",
-                         "raise it with prlimit --memlock");
-    if (rc == 0)
-        rc = check_bytes(t, room_data(t->pid), DATA, "private memory (ulimit -d, or overcommit 2)",
-                         "raise it with prlimit --data, or vm.overcommit_ratio");
-    if (rc == 0)
-        rc = check_bytes(t, memory, MEMORY, "its cgroup's memory",
-                         "raise the group's memory.max (memory.limit_in_bytes)");
-    return rc == 0 ? check_numbers(t) : rc;
+    struct room_part part = room_core;
+    const char *crash = value_of(o, "crash.handler"), *listen = value_of(o, "server.listen");
+    if (t->present_start == 0) {
+        room_part_add(&part, &room_library);
+        part.takes[ROOM_ADDRESS_SPACE] += loader_stack(t->pid);
+        part.takes[ROOM_DATA] += loader_stack(t->pid);
+    }
+    if (crash && !text_is_off(crash)) {
+        part.name = "the core with crash reports";
+        room_part_add(&part, &room_crash);
+    }
+    if (listen && listen[0])
+        room_part_add(&part, &room_listen);
+    int rc = room_check(t->pid, &part, /* at_peak= */ t->present_start == 0);
+    if (rc < 0 || schedule_any_can_clone(t->pid))
+        return rc;
+    return err_set(-EAGAIN,
+                   "all threads of process %d run under SCHED_DEADLINE, which may not create "
+                   "threads (sched(7)); start it with chrt --reset-on-fork",
+                   t->pid);
 }

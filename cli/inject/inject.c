@@ -255,51 +255,6 @@ static bool has_proc(const struct target *t)
     return lstat(path, &st) == 0;
 }
 
-/* What may be done about a reason of the loader's. */
-static const char *loader_remedy(const char *text)
-{
-    if (strstr(text, "GLIBC_"))
-        return "; its glibc is too old: a release build of probing runs on 2.17 and newer";
-    if (strstr(text, "failed to map") || strstr(text, "annot allocate"))
-        return "; it has no memory left: raise its limit (prlimit --as, its cgroup)";
-    return "";
-}
-
-static int loader_error(struct target *t, const char *path)
-{
-    char text[600] = "";
-    uint64_t at = 0;
-    if (t->dlerror && tracee_call(t, t->dlerror, (uint64_t[4]){0}, &at) == 0 && at)
-        (void)stack_read_some(t->view, at, text, sizeof(text) - 1);
-    text[strcspn(text, "\n")] = '\0';
-    size_t n = strlen(path);
-    char *words = strncmp(text, path, n) == 0 && text[n] == ':' ? text + n + 2 : text;
-    char *who = strstr(words, " (required by "); /* us, by a path that tells nobody anything */
-    if (who != NULL)
-        *who = '\0';
-    return err_set(-ELIBACC, "process %d cannot load the library: %s%s", t->pid,
-                   words[0] ? words : "its loader gave no reason", loader_remedy(words));
-}
-
-/* dlopen in the target.  Its handle is a struct link_map, which begins with the load address. */
-static int load(struct target *t, const struct library *l, const char *path, uint64_t *ret_start)
-{
-    uint64_t handle, bias, flags = 2 /* RTLD_NOW, local */;
-    int rc = tracee_write(t, t->scratch, path, strlen(path) + 1);
-    if (t->old_dlopen)
-        flags |= 0x80000000u; /* __RTLD_DLOPEN */
-    if (rc == 0)
-        rc = tracee_call(t, t->dlopen, (uint64_t[4]){t->scratch, flags}, &handle);
-    if (rc < 0)
-        return rc;
-    if (!handle)
-        return loader_error(t, path);
-    if (stack_read(t->view, handle, &bias, sizeof(bias)) < 0 || bias % 4096)
-        return err_set(-ENOEXEC, "the loader of process %d is not a known one", t->pid);
-    *ret_start = bias + l->start;
-    return 0;
-}
-
 static int settings_text(const struct inject_options *o, struct buf *b)
 {
     for (const char *const *s = o->settings; s && *s; s++) {
@@ -332,8 +287,10 @@ static int start(struct target *t, uint64_t function, struct buf *settings)
     if (rc < 0)
         return rc;
     rc = (int32_t)value;
-    if (rc < 0)
+    if (rc < 0) {
+        library_unload(t);
         return core_refused(t->pid, rc);
+    }
     t->result->already_there = rc == 1;
     t->result->revived = rc == 0 && t->present_start != 0;
     return 0;
@@ -385,7 +342,7 @@ static int use_thread(struct target *t, const struct library *l, struct buf *set
     if (rc == 0 && !function && t->fd != -1 && !fd_is_ours(t))
         rc = err_set(-ESTALE, "process %d closes file descriptors that it did not open", t->pid);
     if (rc == 0 && !function)
-        rc = load(t, l, path, &function);
+        rc = library_load(t, l, path, &function);
     return rc < 0 ? rc : start(t, function, settings);
 }
 
@@ -446,7 +403,7 @@ static int enter(struct target *t, const struct library *l, const struct inject_
     (void)sigfillset(&all);
     (void)pthread_sigmask(SIG_BLOCK, &all, &kept);
     t->deadline_ns = clock_monotonic() + t->timeout_ns;
-    int rc = limits_check(t);
+    int rc = limits_check(t, o);
     if (rc == 0)
         rc = filter_check(t);
     if (rc == 0)

@@ -69,7 +69,7 @@ struct target {
     /* locate.c */
     uint64_t libc_base;
     struct stack_range libc, loader; /* whole modules */
-    uint64_t dlopen, dlerror;
+    uint64_t dlopen, dlclose, dlerror;
     uint64_t pthread_create, pthread_detach, munmap; /* 0: no helper can be made */
     uint64_t caves[CAVES_MAX]; /* unused ends of pages of code, with room for arch_cave */
     uint32_t n_caves;
@@ -110,6 +110,7 @@ struct target {
 
     /* inject.c: what is to be undone in the target */
     uint64_t scratch, stub;
+    uint64_t handle;   /* of the library that was loaded; 0: none */
     uint64_t errno_at; /* of the thread used, 0: not known yet */
     int32_t errno_kept;
     int fd;          /* -1 or the memfd's number there */
@@ -129,11 +130,17 @@ void library_done(struct library *l);
 /* Strike a library off the list of those needed: the target's libc holds what was in it. */
 void library_need_not(struct library *l, const char *name);
 
+/* By the loader of the target, whose thread is stopped: -ELIBACC with its reason. */
+int library_load(struct target *t, const struct library *l, const char *path, uint64_t *ret_start);
+/* Of one that could make no thread. */
+void library_unload(struct target *t);
+
 /* preflight.c: refusals, each one line with reason and remedy */
 int check_target(struct target *t);
 
-/* headroom.c: -ENOMEM, -EMFILE, -EAGAIN: too little left of what its limits allow */
-int limits_check(const struct target *t);
+/* headroom.c: -ENOMEM, -EMFILE, -EAGAIN: too little left of what its limits allow for the core and
+ * the options that are asked for. */
+int limits_check(const struct target *t, const struct inject_options *o);
 
 /* locate.c */
 int find_places(struct target *t);

@@ -309,15 +309,18 @@ static int find_dlopen(struct target *t, const struct stack_module *libc)
     if (!libdl)
         libdl = stack_module_named(t->view, "libdl-2.");
     t->dlopen = stack_symbol_address(t->view, libc, "dlopen");
+    t->dlclose = stack_symbol_address(t->view, libc, "dlclose");
     t->dlerror = stack_symbol_address(t->view, libc, "dlerror");
     t->one_libc = t->dlopen && stack_symbol_address(t->view, libc, "pthread_create") &&
                   stack_symbol_address(t->view, libc, "pthread_key_create");
     if (!t->dlopen && libdl) {
         t->dlopen = stack_symbol_address(t->view, libdl, "dlopen");
+        t->dlclose = stack_symbol_address(t->view, libdl, "dlclose");
         t->dlerror = stack_symbol_address(t->view, libdl, "dlerror");
     }
     if (!t->dlopen) {
         t->dlopen = stack_symbol_address(t->view, libc, "__libc_dlopen_mode");
+        t->dlclose = stack_symbol_address(t->view, libc, "__libc_dlclose");
         t->dlerror = 0;
         t->old_dlopen = true;
     }

@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * cli/inject/payload.c - our libprobing.so as bytes to be written, and two symbols of it.
+ * cli/inject/payload.c - our libprobing.so as bytes to be written, two symbols of it, and its load
+ * in the target.
  * Sections after the last loaded segment (debug information) are not sent.
  */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
+#include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -152,4 +154,61 @@ void library_done(struct library *l)
     if (l->bytes)
         (void)munmap(l->bytes, l->file_size);
     l->bytes = NULL;
+}
+
+/* ---- in the target ---- */
+
+/* What may be done about a reason of the loader's. */
+static const char *loader_remedy(const char *text)
+{
+    if (strstr(text, "GLIBC_"))
+        return "; its glibc is too old: a release build of probing runs on 2.17 and newer";
+    if (strstr(text, "failed to map") || strstr(text, "annot allocate"))
+        return "; it has no memory left: raise its limit (prlimit --as, its cgroup)";
+    return "";
+}
+
+static int loader_error(struct target *t, const char *path)
+{
+    char text[600] = "";
+    uint64_t at = 0;
+    if (t->dlerror && tracee_call(t, t->dlerror, (uint64_t[4]){0}, &at) == 0 && at)
+        (void)stack_read_some(t->view, at, text, sizeof(text) - 1);
+    text[strcspn(text, "\n")] = '\0';
+    size_t n = strlen(path);
+    char *words = strncmp(text, path, n) == 0 && text[n] == ':' ? text + n + 2 : text;
+    char *who = strstr(words, " (required by "); /* us, by a path that tells nobody anything */
+    if (who != NULL)
+        *who = '\0';
+    return err_set(-ELIBACC, "process %d cannot load the library: %s%s", t->pid,
+                   words[0] ? words : "its loader gave no reason", loader_remedy(words));
+}
+
+/* dlopen in the target.  Its handle is a struct link_map, which begins with the load address. */
+int library_load(struct target *t, const struct library *l, const char *path, uint64_t *ret_start)
+{
+    uint64_t handle, bias, flags = 2 /* RTLD_NOW, local */;
+    int rc = tracee_write(t, t->scratch, path, strlen(path) + 1);
+    if (t->old_dlopen)
+        flags |= 0x80000000u; /* __RTLD_DLOPEN */
+    if (rc == 0)
+        rc = tracee_call(t, t->dlopen, (uint64_t[4]){t->scratch, flags}, &handle);
+    if (rc < 0)
+        return rc;
+    if (!handle)
+        return loader_error(t, path);
+    if (stack_read(t->view, handle, &bias, sizeof(bias)) < 0 || bias % 4096)
+        return err_set(-ENOEXEC, "the loader of process %d is not a known one", t->pid);
+    t->handle = handle;
+    *ret_start = bias + l->start;
+    return 0;
+}
+
+/* A library that has made no thread, and whose code therefore nobody is in. */
+void library_unload(struct target *t)
+{
+    uint64_t ignored;
+    if (t->handle && t->dlclose && !t->left_alone)
+        (void)tracee_call(t, t->dlclose, (uint64_t[4]){t->handle}, &ignored);
+    t->handle = 0;
 }

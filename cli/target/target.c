@@ -501,7 +501,8 @@ int target_explain_silence(const struct target *t, int rc)
 
     if (ends != NULL)
         return err_set(rc, "process %d gives no answer: %s", (int)t->pid, ends);
-    if (t->host[0] != '\0' || t->pid <= 0 || rc != -ETIMEDOUT || room_files(t->pid) > 0)
+    if (t->host[0] != '\0' || t->pid <= 0 || rc != -ETIMEDOUT ||
+        room_of(t->pid, ROOM_DESCRIPTORS) > 0)
         return rc;
     return err_set(rc,
                    "process %d may have no more open files (ulimit -n), so its core can accept "

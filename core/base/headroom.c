@@ -17,11 +17,14 @@
 #include <unistd.h>
 
 #include "core/base/clock.h"
+#include "core/base/headroom_table.h"
 #include "sdk/lib/proc/cgroup.h"
+#include "sdk/lib/proc/maps.h"
 #include "sdk/lib/proc/task.h"
 
 #define NEVER_REACHED (UINT64_C(1) << 60) /* how cgroup v1 writes "no limit" */
 #define SHARED_PART 8
+#define LOOK_AGAIN_NS (50 * NS_PER_MS)
 #define KEPT_PART 4 /* of what there is beyond its peak the program keeps one part of so many */
 #define CAP_IPC_LOCK_BIT 14 /* whoever has it is asked for no RLIMIT_MEMLOCK */
 #define LOOK_AT_USERS 65536 /* a higher limit on a user's threads is nobody's limit */
@@ -45,14 +48,13 @@ static uint64_t number_in(const char *path, const char *key, uint64_t unless)
 /* prlimit(2) wants a right for a process of another user; the file is for all who may trace it. */
 static uint64_t limit_of(pid_t pid, int which)
 {
-    static const char *const names[] = {[RLIMIT_AS] = "Max address space",
-                                        [RLIMIT_DATA] = "Max data size",
-                                        [RLIMIT_MEMLOCK] = "Max locked memory",
-                                        [RLIMIT_NOFILE] = "Max open files",
-                                        [RLIMIT_NPROC] = "Max processes"};
+    static const char *const names[] = {
+        [RLIMIT_AS] = "Max address space",      [RLIMIT_DATA] = "Max data size",
+        [RLIMIT_MEMLOCK] = "Max locked memory", [RLIMIT_NOFILE] = "Max open files",
+        [RLIMIT_NPROC] = "Max processes",       [RLIMIT_SIGPENDING] = "Max pending signals"};
     struct rlimit limit;
     char path[40];
-    if (syscall(SYS_prlimit64, pid == getpid() ? 0 : pid, which, NULL, &limit) == 0)
+    if (syscall(SYS_prlimit64, pid, which, NULL, &limit) == 0)
         return limit.rlim_cur == RLIM_INFINITY ? ROOM_NO_LIMIT : limit.rlim_cur;
     (void)snprintf(path, sizeof(path), "/proc/%d/limits", pid);
     return number_in(path, names[which], ROOM_NO_LIMIT);
@@ -70,41 +72,6 @@ static void status_of(pid_t pid, struct proc_status *ret)
         memset(ret, 0xff, sizeof(*ret)); /* PROC_UNKNOWN in every number */
 }
 
-static uint64_t address_space_left(pid_t pid, bool at_peak)
-{
-    uint64_t limit = limit_of(pid, RLIMIT_AS);
-    struct proc_status now;
-    if (limit == ROOM_NO_LIMIT)
-        return limit;
-    status_of(pid, &now);
-    return less(limit, known(at_peak ? now.peak_size_bytes : now.size_bytes));
-}
-
-uint64_t room_address_space(pid_t pid)
-{
-    return address_space_left(pid, /* at_peak= */ false);
-}
-
-uint64_t room_address_space_at_peak(pid_t pid)
-{
-    return address_space_left(pid, /* at_peak= */ true);
-}
-
-uint64_t room_ours(void)
-{
-    static _Atomic uint64_t kept; /* 0: not known yet */
-    uint64_t room = room_address_space(getpid());
-    if (room == ROOM_NO_LIMIT)
-        return room;
-    uint64_t keep = atomic_load_explicit(&kept, memory_order_relaxed);
-    if (keep == 0) {
-        uint64_t beyond = room_address_space_at_peak(getpid());
-        keep = room - smaller(beyond, room) + beyond / KEPT_PART + 1;
-        atomic_store_explicit(&kept, keep, memory_order_relaxed);
-    }
-    return less(room, keep);
-}
-
 /* A page that nobody has touched is there only where it was locked. */
 static bool page_is_there_at_once(void)
 {
@@ -118,7 +85,7 @@ static bool page_is_there_at_once(void)
     return there & 1;
 }
 
-uint64_t room_locked(pid_t pid)
+static uint64_t room_locked(pid_t pid)
 {
     uint64_t limit = limit_of(pid, RLIMIT_MEMLOCK);
     struct proc_status now;
@@ -128,7 +95,7 @@ uint64_t room_locked(pid_t pid)
     uint64_t size = known(now.size_bytes), locked = known(now.locked_bytes);
     if (locked == 0 || (now.effective != PROC_UNKNOWN && now.effective >> CAP_IPC_LOCK_BIT & 1))
         return ROOM_NO_LIMIT;
-    bool all = pid == getpid() ? page_is_there_at_once() : locked >= size - size / 10;
+    bool all = pid == 0 ? page_is_there_at_once() : locked >= size - size / 10;
     return all ? less(limit, locked) : ROOM_NO_LIMIT;
 }
 
@@ -141,7 +108,7 @@ static uint64_t room_promised(void)
                 number_in("/proc/meminfo", "Committed_AS:", 0) * 1024);
 }
 
-uint64_t room_data(pid_t pid)
+static uint64_t room_data(pid_t pid)
 {
     uint64_t limit = limit_of(pid, RLIMIT_DATA), room = room_promised();
     struct proc_status now;
@@ -192,7 +159,7 @@ static uint64_t room_by_groups(pid_t pid, const struct group_files *files, uint3
     return room;
 }
 
-uint64_t room_memory(pid_t pid)
+static uint64_t room_memory(pid_t pid)
 {
     static const struct group_files files[] = {
         {"", "memory.max", "memory.current", "inactive_file "},
@@ -200,35 +167,15 @@ uint64_t room_memory(pid_t pid)
     return room_by_groups(pid, files, sizeof(files) / sizeof(files[0]));
 }
 
-uint64_t room_memory_at_peak(pid_t pid)
+/* ---- mappings, descriptors, threads, signals ---- */
+
+static uint64_t room_mappings(pid_t pid)
 {
-    struct proc_status now;
-    status_of(pid, &now);
-    return less(room_memory(pid), less(known(now.peak_rss_bytes), known(now.rss_bytes)));
+    uint64_t limit = number_in("/proc/sys/vm/max_map_count", "", ROOM_NO_LIMIT);
+    return limit == ROOM_NO_LIMIT ? limit : less(limit, known(proc_maps_count(pid)));
 }
 
-static uint64_t read_room_left(void)
-{
-    pid_t pid = getpid();
-    uint64_t machine = number_in("/proc/meminfo", "MemAvailable:", UINT64_MAX / 1024) * 1024;
-    return smaller(smaller(room_address_space(pid), room_data(pid)),
-                   smaller(room_memory(pid), machine));
-}
-
-uint64_t room_left(void)
-{
-    static _Atomic uint64_t until_ns, left;
-    uint64_t now_ns = clock_monotonic();
-    if (now_ns >= atomic_load_explicit(&until_ns, memory_order_acquire)) {
-        atomic_store_explicit(&left, read_room_left(), memory_order_relaxed);
-        atomic_store_explicit(&until_ns, now_ns + NS_PER_S, memory_order_release);
-    }
-    return atomic_load_explicit(&left, memory_order_relaxed);
-}
-
-/* ---- descriptors and threads ---- */
-
-uint64_t room_files(pid_t pid)
+static uint64_t room_descriptors(pid_t pid)
 {
     struct proc_numbers all;
     struct proc_number one;
@@ -257,7 +204,7 @@ static uint64_t threads_of(uint64_t uid)
     return n;
 }
 
-uint64_t room_threads(pid_t pid)
+static uint64_t room_threads(pid_t pid)
 {
     static const struct group_files files[] = {{"", "pids.max", "pids.current", NULL},
                                                {"pids", "pids.max", "pids.current", NULL}};
@@ -270,6 +217,136 @@ uint64_t room_threads(pid_t pid)
     if (known(now.uid[0]) == 0) /* root has no such limit */
         return room;
     return smaller(room, less(limit, threads_of(now.uid[0])));
+}
+
+static uint64_t room_signals(pid_t pid)
+{
+    struct proc_status now;
+    uint64_t limit = limit_of(pid, RLIMIT_SIGPENDING);
+    status_of(pid, &now);
+    return less(limit, known(now.queued));
+}
+
+/* ---- each of them ---- */
+
+static uint64_t room_address_space(pid_t pid)
+{
+    uint64_t limit = limit_of(pid, RLIMIT_AS);
+    struct proc_status now;
+    if (limit == ROOM_NO_LIMIT)
+        return limit;
+    status_of(pid, &now);
+    return less(limit, known(now.size_bytes));
+}
+
+uint64_t room_of(pid_t pid, enum room_limit limit)
+{
+    static uint64_t (*const all[ROOM_LIMITS])(pid_t pid) = {[ROOM_ADDRESS_SPACE] =
+                                                                room_address_space,
+                                                            [ROOM_LOCKED] = room_locked,
+                                                            [ROOM_DATA] = room_data,
+                                                            [ROOM_MEMORY] = room_memory,
+                                                            [ROOM_MAPPINGS] = room_mappings,
+                                                            [ROOM_DESCRIPTORS] = room_descriptors,
+                                                            [ROOM_THREADS] = room_threads,
+                                                            [ROOM_SIGNALS] = room_signals};
+    return all[limit](pid);
+}
+
+/* What the program had at its peak and has given back.  Of private memory the kernel keeps no peak:
+ * it was mapped, and it was in use. */
+static uint64_t given_back(pid_t pid, enum room_limit limit)
+{
+    struct proc_status now;
+    status_of(pid, &now);
+    uint64_t mapped = less(known(now.peak_size_bytes), known(now.size_bytes));
+    uint64_t used = less(known(now.peak_rss_bytes), known(now.rss_bytes));
+    return limit == ROOM_ADDRESS_SPACE ? mapped
+           : limit == ROOM_MEMORY      ? used
+           : limit == ROOM_DATA        ? smaller(mapped, used)
+                                       : 0;
+}
+
+uint64_t room_at_peak(pid_t pid, enum room_limit limit)
+{
+    uint64_t room = room_of(pid, limit);
+    return room == ROOM_NO_LIMIT ? room : less(room, given_back(pid, limit));
+}
+
+/* ---- in this process ---- */
+
+uint64_t room_ours(enum room_limit limit)
+{
+    static _Atomic uint64_t kept[ROOM_LIMITS]; /* 0: not known yet */
+    uint64_t room = room_of(0, limit), margin = room_margin(limit);
+    if (room == ROOM_NO_LIMIT)
+        return room;
+    uint64_t keep = atomic_load_explicit(&kept[limit], memory_order_relaxed);
+    if (keep == 0) {
+        uint64_t back = given_back(0, limit), part = less(room, back) / KEPT_PART;
+        keep = back + (part > margin ? part : margin) + 1;
+        atomic_store_explicit(&kept[limit], keep, memory_order_relaxed);
+    }
+    return less(room, keep);
+}
+
+/* What is left beyond the margin since the last look. */
+static struct seen_room {
+    _Atomic uint64_t looked_ns; /* 0: never */
+    _Atomic int64_t left;
+} seen_rooms[ROOM_LIMITS];
+
+static void look_anew(enum room_limit limit, uint64_t now_ns)
+{
+    struct seen_room *s = &seen_rooms[limit];
+    uint64_t room = less(room_of(0, limit), room_margin(limit));
+    atomic_store_explicit(&s->left, room < INT64_MAX ? (int64_t)room : INT64_MAX,
+                          memory_order_relaxed);
+    atomic_store_explicit(&s->looked_ns, now_ns, memory_order_release);
+}
+
+static bool take_seen(enum room_limit limit, uint64_t amount)
+{
+    _Atomic int64_t *left = &seen_rooms[limit].left;
+    int64_t want = (int64_t)amount;
+    if (atomic_fetch_sub_explicit(left, want, memory_order_relaxed) >= want)
+        return true;
+    (void)atomic_fetch_add_explicit(left, want, memory_order_relaxed);
+    return false;
+}
+
+/* Two threads that look at once do no harm.  What was claimed and given back within a second is
+ * seen by the second look. */
+bool room_claim(enum room_limit limit, uint64_t amount)
+{
+    uint64_t now_ns = clock_monotonic();
+    uint64_t looked_ns = atomic_load_explicit(&seen_rooms[limit].looked_ns, memory_order_acquire);
+    if (looked_ns == 0 || now_ns - looked_ns >= NS_PER_S)
+        look_anew(limit, now_ns);
+    else if (take_seen(limit, amount))
+        return true;
+    else if (now_ns - looked_ns >= LOOK_AGAIN_NS)
+        look_anew(limit, now_ns);
+    return take_seen(limit, amount);
+}
+
+static uint64_t read_room_left(void)
+{
+    const pid_t pid = 0;
+    uint64_t machine = number_in("/proc/meminfo", "MemAvailable:", UINT64_MAX / 1024) * 1024;
+    return smaller(smaller(room_address_space(pid), room_data(pid)),
+                   smaller(room_memory(pid), machine));
+}
+
+uint64_t room_left(void)
+{
+    static _Atomic uint64_t until_ns, left;
+    uint64_t now_ns = clock_monotonic();
+    if (now_ns >= atomic_load_explicit(&until_ns, memory_order_acquire)) {
+        atomic_store_explicit(&left, read_room_left(), memory_order_relaxed);
+        atomic_store_explicit(&until_ns, now_ns + NS_PER_S, memory_order_release);
+    }
+    return atomic_load_explicit(&left, memory_order_relaxed);
 }
 
 /* What we may take of the memory that it shares with its children. */
@@ -285,7 +362,7 @@ static uint64_t room_shared(const char *path)
 
 uint64_t room_share(const char *path, uint64_t wanted, uint64_t least, uint64_t part)
 {
-    uint64_t room = smaller(room_ours(), room_locked(getpid()));
+    uint64_t room = smaller(room_ours(ROOM_ADDRESS_SPACE), room_locked(0));
     uint64_t share = smaller(room == ROOM_NO_LIMIT ? wanted : room / part, room_shared(path));
     return smaller(share > least ? share : least, wanted);
 }

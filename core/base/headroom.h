@@ -14,31 +14,39 @@
 
 #define ROOM_NO_LIMIT UINT64_MAX
 
-/* Bytes that may still be mapped (RLIMIT_AS), that may still be written to privately
- * (RLIMIT_DATA; overcommit 2), and that the process's cgroups still allow to be used. */
-uint64_t room_address_space(pid_t pid);
-/* The first and the third for a program that needs as much again as it ever had: a peak may come
- * back. */
-uint64_t room_address_space_at_peak(pid_t pid);
-uint64_t room_memory_at_peak(pid_t pid);
-uint64_t room_data(pid_t pid);
-uint64_t room_memory(pid_t pid);
-/* Bytes that may still be mapped where all that is mapped is locked (mlockall(MCL_FUTURE)).  Of
- * another process nobody tells: taken for one is who has nine tenths of its memory locked. */
-uint64_t room_locked(pid_t pid);
+/* Each limit, in the order in which they are looked at. */
+enum room_limit {
+    ROOM_ADDRESS_SPACE, /* bytes that may be mapped: RLIMIT_AS */
+    ROOM_LOCKED,        /* the same where all that is mapped is locked: mlockall(MCL_FUTURE) */
+    ROOM_DATA,          /* bytes of private memory that may be written: RLIMIT_DATA; overcommit 2 */
+    ROOM_MEMORY,        /* bytes in use: its cgroups */
+    ROOM_MAPPINGS,      /* vm.max_map_count */
+    ROOM_DESCRIPTORS,   /* RLIMIT_NOFILE */
+    ROOM_THREADS,       /* RLIMIT_NPROC of its user, pids.max of its cgroups */
+    ROOM_SIGNALS,       /* queued ones of its user, and POSIX timers: RLIMIT_SIGPENDING */
+    ROOM_LIMITS
+};
 
-/* Bytes that this process may still use: the least of the first three and of what the machine has
- * left.  Read anew once a second at most. */
+/* How much a process may still take; pid 0: this one.  ROOM_LOCKED of another process: nobody tells
+ * how it locks, so one that has nine tenths of its memory locked is taken for one that locks it
+ * all. */
+uint64_t room_of(pid_t pid, enum room_limit limit);
+/* The same for a program that needs as much again as it ever had: a peak may come back.  A core
+ * that was there has added to the peak. */
+uint64_t room_at_peak(pid_t pid, enum room_limit limit);
+
+/* How much of it we may take in this process.  The rest stays the program's: what it had at its
+ * peak when this was first asked, a quarter of what its limit allowed beyond that, and at least the
+ * limit's margin (headroom_table.h).  ROOM_NO_LIMIT: we may take what we like. */
+uint64_t room_ours(enum room_limit limit);
+
+/* Take `amount` more of it, without a look at the process each time: one a second at most.
+ * false: the rest is the margin, and the program's.  In a child: first look anew.   [any] */
+bool room_claim(enum room_limit limit, uint64_t amount);
+
+/* Bytes that this process may still use: the least of address space, private memory, memory of its
+ * cgroups and what the machine has left.  Read anew once a second at most. */
 uint64_t room_left(void);
-
-/* Bytes of address space that we may map in this process.  The rest stays the program's: what it
- * had at its peak when this was first asked, and a quarter of what its limit allowed beyond that.
- * ROOM_NO_LIMIT: it may map what it likes. */
-uint64_t room_ours(void);
-
-/* Descriptors and threads that may still be made. */
-uint64_t room_files(pid_t pid);
-uint64_t room_threads(pid_t pid);
 
 /* What this process should map of a file or a folder where it would like `wanted` bytes: all of
  * that, or where its address space is limited one `part`th of what is left for us, but not less

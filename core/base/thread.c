@@ -14,6 +14,7 @@
 
 #include "core/base/clock.h"
 #include "core/base/err.h"
+#include "core/base/headroom.h"
 #include "sdk/lib/own_thread.h"
 
 #define THREAD_STACK ((size_t)512 << 10) /* bytes: the default of thread.h */
@@ -35,13 +36,19 @@ static void *begin_thread(void *arg)
 int thread_start(pthread_t *ret, const char *name, size_t stack_bytes, void *(*run)(void *),
                  void *arg)
 {
+    size_t stack = stack_bytes ? stack_bytes : THREAD_STACK;
+    if (!room_claim(ROOM_MAPPINGS, 2) || !room_claim(ROOM_DATA, stack))
+        return err_set(-EAGAIN,
+                       "thread '%s' is not started: what is left of mappings (vm.max_map_count) "
+                       "and private memory (ulimit -d) is kept for the program",
+                       name);
     struct begin *begin = malloc(sizeof(*begin));
     if (!begin)
         return err_set(-ENOMEM, "no memory to start thread '%s'", name);
     *begin = (struct begin){.run = run, .arg = arg};
     memcpy(begin->name, name, strnlen(name, sizeof(begin->name) - 1));
 
-    int rc = own_thread_start(ret, stack_bytes ? stack_bytes : THREAD_STACK, begin_thread, begin);
+    int rc = own_thread_start(ret, stack, begin_thread, begin);
     if (rc < 0) {
         free(begin);
         return err_set(rc, "thread '%s' cannot be started: %s", name, strerror(-rc));

@@ -22,6 +22,7 @@ int flamegraph_command_add(struct core *c);        /* flamegraph.c: flamegraph *
 int process_tables_add(struct core *c);
 /* declarations.c: probing.flame_modes; and what the host does with what plugins declare. */
 int declarations_add(struct core *c);
+int limits_table_add(struct core *c); /* headroom.c: probing.limits */
 struct host_declares declarations_of(struct core *c);
 int queries_settings_add(struct core *c); /* query_settings.c: query.max_memory ... */
 

@@ -70,6 +70,8 @@ static int check(void *arg, const struct declared *d)
             rc = check_sql("flame", f->name, "newest", f->newest);
         if (rc == 0)
             rc = check_sql("flame", f->name, "stacks", f->stacks);
+        if (rc == 0)
+            rc = check_sql("flame", f->name, "missing", f->missing);
     }
     for (uint32_t i = 0; i < d->all.n_tracks && rc == 0; i++) {
         rc = check_sql("track", d->all.tracks[i].name, "sql", d->all.tracks[i].sql);
@@ -162,8 +164,9 @@ static int flame_rows(void *arg, const struct declared *d)
                                           {.s = f->empty},
                                           {.s = f->stacks},
                                           {.s = f->setting},
-                                          {.i = (f->flags & PROBING_FLAME_DEFAULT) != 0}};
-        rc = out->row(out, row, 11);
+                                          {.i = (f->flags & PROBING_FLAME_DEFAULT) != 0},
+                                          {.s = f->missing}};
+        rc = out->row(out, row, 12);
     }
     return rc;
 }
@@ -245,7 +248,8 @@ int declarations_add(struct core *c)
                     STR("stacks", "query for stacks by number, then sql has samples of them; NULL: "
                                   "sql has the stacks"),
                     STR("setting", "setting with which the plugin takes the samples"),
-                    INT("is_default", "1: what flamegraph draws where no mode is named")},
+                    INT("is_default", "1: what flamegraph draws where no mode is named"),
+                    STR("missing", "query for what the picture lacks; NULL: nothing can be said")},
         tracks[] = {STR("name", "its name, as in export --tracks NAME"),
                     STR("plugin", "plugin that brings it"), STR("doc", "what is on it"),
                     STR("sql", "query for events; {when} stands for a condition on ts"),

@@ -13,6 +13,7 @@
 
 #include "core/base/clock.h"
 #include "core/base/err.h"
+#include "core/base/headroom.h"
 #include "core/crash/internal.h"
 #include "core/stack/stack.h"
 
@@ -60,6 +61,8 @@ void altstack_pool_count(const struct altstack_pool *l, uint32_t ret[ALTSTACK_KI
 
 static void *memory_new(void)
 {
+    if (!room_claim(ROOM_MAPPINGS, 2) || !room_claim(ROOM_DATA, ALTSTACK_BYTES))
+        return NULL;
     char *memory = mmap(NULL, ALTSTACK_BYTES + GUARD_BYTES, PROT_NONE,
                         MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (memory == MAP_FAILED)

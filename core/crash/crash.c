@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include "core/base/err.h"
+#include "core/base/headroom_table.h"
 #include "core/base/mmap_guard.h"
 #include "core/crash/internal.h"
 
@@ -142,7 +143,9 @@ int crash_switch(struct crash *c, bool on)
     int rc = 0;
     (void)pthread_mutex_lock(&switching);
     if (on && !c->on) {
-        rc = take_all(c);
+        rc = room_check_ours(&room_crash);
+        if (rc == 0)
+            rc = take_all(c);
         c->on = rc == 0;
     } else if (!on && c->on) {
         give_all_back(c);

@@ -19,10 +19,13 @@
 #define TEXTS_MAX ((size_t)1 << 20) /* bytes, of one plugin */
 #define CHUNK 64u                   /* bytes: no page ends inside of one */
 #define WHEN "{when}"
-#define FIRST_BYTES offsetof(struct probing_declarations, n_tables)  /* of version 1.1 */
-#define SECOND_BYTES offsetof(struct probing_declarations, n_tracks) /* of 1.2 */
-#define FIRST_FLAME_BYTES offsetof(struct probing_flame, stacks)     /* of 1.1 */
+#define FIRST_BYTES offsetof(struct probing_declarations, n_tables)    /* of version 1.1 */
+#define SECOND_BYTES offsetof(struct probing_declarations, n_tracks)   /* of 1.2 */
+#define THIRD_BYTES offsetof(struct probing_declarations, n_resources) /* of 1.3 */
+#define FIRST_FLAME_BYTES offsetof(struct probing_flame, stacks)       /* of 1.1 */
+#define SECOND_FLAME_BYTES offsetof(struct probing_flame, missing)     /* of 1.3 */
 #define PANEL_ROWS_MAX 64
+#define RESOURCE_MAX (UINT64_C(1) << 40)
 
 struct copying {
     const struct declared_source *from;
@@ -185,6 +188,8 @@ static int copy_flame(struct copying *c, void *of)
         rc = copy_text(c, &f->stacks, "stacks", DECLARED_SQL_BYTES, MAY_LACK);
     if (rc == 0)
         rc = copy_text(c, &f->setting, "setting", DECLARED_NAME_BYTES, LINE | MAY_LACK);
+    if (rc == 0)
+        rc = copy_text(c, &f->missing, "missing", DECLARED_SQL_BYTES, MAY_LACK);
     return rc == 0 && f->setting && !is_assignment(f->setting)
                ? refuse(c, "has a bad setting: NAME=VALUE")
                : rc;
@@ -214,11 +219,45 @@ static int copy_panel(struct copying *c, void *of)
     return rc < 0 ? rc : copy_text(c, &p->sql, "sql", DECLARED_SQL_BYTES, 0);
 }
 
+static int copy_resource(struct copying *c, void *of)
+{
+    struct probing_resource *r = of;
+    char which[200] = "is no limit that is known: use one of";
+    enum room_limit limit;
+    int rc = copy_name(c, &r->name, /* dotted= */ false);
+    if (rc == 0 && !room_limit_of(r->name, &limit)) {
+        for (int i = 0; i < ROOM_LIMITS; i++)
+            (void)snprintf(which + strlen(which), sizeof(which) - strlen(which), "%s %s",
+                           i ? "," : "", room_limit_name(i));
+        return refuse(c, which);
+    }
+    return rc == 0 && (r->takes > RESOURCE_MAX || r->each_thread > RESOURCE_MAX)
+               ? refuse(c, "takes more than 1 TiB")
+               : rc;
+}
+
+void declared_takes(const struct declared *d, struct room_part *ret)
+{
+    enum room_limit limit;
+    if (!d || d->all.n_resources == 0)
+        return;
+    *ret = (struct room_part){.name = ret->name};
+    for (uint32_t i = 0; i < d->all.n_resources; i++) {
+        const struct probing_resource *r = &d->all.resources[i];
+        if (!room_limit_of(r->name, &limit))
+            continue;
+        ret->takes[limit] = r->takes;
+        ret->each_thread[limit] = r->each_thread;
+    }
+    ret->takes[ROOM_LOCKED] = ret->takes[ROOM_ADDRESS_SPACE];
+    ret->each_thread[ROOM_LOCKED] = ret->each_thread[ROOM_ADDRESS_SPACE];
+}
+
 /* ---- all of them ---- */
 
 struct list {
     const char *kind, *type, *stride_name; /* type: without probing_ */
-    uint32_t n, stride, size, least;       /* size: of ours; least: of the first version */
+    uint32_t n, stride, size;              /* size: of ours */
     uint64_t at;
     int (*copy)(struct copying *c, void *of);
 };
@@ -236,6 +275,16 @@ static int check_twice(const struct copying *c, const struct list *l, const char
     return 0;
 }
 
+/* How much of one there is: all, or as much as an older version had.  0: less than any. */
+static uint32_t size_of_version(const struct list *l)
+{
+    if (l->stride >= l->size)
+        return l->size;
+    if (l->copy != copy_flame || l->stride < FIRST_FLAME_BYTES)
+        return 0;
+    return l->stride < SECOND_FLAME_BYTES ? FIRST_FLAME_BYTES : SECOND_FLAME_BYTES;
+}
+
 static int copy_list(const struct declared_source *from, struct declared *to, const struct list *l,
                      const void **ret)
 {
@@ -248,10 +297,10 @@ static int copy_list(const struct declared_source *from, struct declared *to, co
     if (l->n > DECLARED_MAX)
         return err_set(-EINVAL, "it declares %u %ss; at most %d are possible", l->n, l->kind,
                        DECLARED_MAX);
-    if (l->stride < l->least || l->stride > STRIDE_MAX)
+    if (size_of_version(l) == 0 || l->stride > STRIDE_MAX)
         return err_set(-EINVAL, "%s is %u, struct probing_%s has %u bytes; set .%s", l->stride_name,
                        l->stride, l->type, l->size, l->stride_name);
-    const uint32_t size = l->stride < l->size ? l->least : l->size;
+    const uint32_t size = size_of_version(l);
     char *all = arena_zalloc(&to->texts, l->n, l->size);
     if (!all)
         return err_set(-ENOMEM, "no memory for what plugin %s declares", to->plugin);
@@ -269,12 +318,17 @@ static int copy_list(const struct declared_source *from, struct declared *to, co
     return rc;
 }
 
-#define LIST(what, strides, names, copier)                                              \
-    {                                                                                   \
-        .kind = #what, .type = #what, .stride_name = #strides, .n = given.n_##names,    \
-        .stride = given.strides, .size = sizeof(struct probing_##what),                 \
-        .least = sizeof(struct probing_##what), .at = (uint64_t)(uintptr_t)given.names, \
-        .copy = copier                                                                  \
+#define COPIED(called, what, strides, names, copier)                   \
+    {                                                                  \
+        {.kind = called,                                               \
+         .type = #what,                                                \
+         .stride_name = #strides,                                      \
+         .n = given.n_##names,                                         \
+         .stride = given.strides,                                      \
+         .size = sizeof(struct probing_##what),                        \
+         .at = (uint64_t)(uintptr_t)given.names,                       \
+         .copy = copier},                                              \
+            &all->n_##names, &all->strides, (const void **)&all->names \
     }
 
 static int copy_all(const struct declared_source *from, uint64_t address, struct declared *d)
@@ -289,45 +343,32 @@ static int copy_all(const struct declared_source *from, uint64_t address, struct
                        "its declarations say %u bytes, version 1.1 has %zu; set .size = "
                        "sizeof(struct probing_declarations)",
                        size, FIRST_BYTES);
-    size = size < SECOND_BYTES ? FIRST_BYTES : size < sizeof(given) ? SECOND_BYTES : sizeof(given);
+    size = size < SECOND_BYTES    ? FIRST_BYTES
+           : size < THIRD_BYTES   ? SECOND_BYTES
+           : size < sizeof(given) ? THIRD_BYTES
+                                  : sizeof(given);
     if (from->read(from->arg, address, &given, size, true) != size)
         return err_set(-EINVAL, "its declarations are at an address that cannot be read");
-    const struct list views = LIST(view, view_size, views, copy_view),
-                      metrics = LIST(metric, metric_size, metrics, copy_metric),
-                      aliases = LIST(alias, alias_size, aliases, copy_alias),
-                      tracks = LIST(track, track_size, tracks, copy_track),
-                      panels = LIST(panel, panel_size, panels, copy_panel);
-    struct list tables = LIST(table_name, table_size, tables, copy_table),
-                flames = LIST(flame, flame_size, flames, copy_flame);
-    tables.kind = "table";
-    flames.least = FIRST_FLAME_BYTES;
-    *all = (struct probing_declarations){.size = sizeof(*all),
-                                         .n_views = given.n_views,
-                                         .view_size = sizeof(struct probing_view),
-                                         .n_metrics = given.n_metrics,
-                                         .metric_size = sizeof(struct probing_metric),
-                                         .n_aliases = given.n_aliases,
-                                         .alias_size = sizeof(struct probing_alias),
-                                         .n_flames = given.n_flames,
-                                         .flame_size = sizeof(struct probing_flame),
-                                         .n_tables = given.n_tables,
-                                         .table_size = sizeof(struct probing_table_name),
-                                         .n_tracks = given.n_tracks,
-                                         .track_size = sizeof(struct probing_track),
-                                         .n_panels = given.n_panels,
-                                         .panel_size = sizeof(struct probing_panel)};
-    int rc = copy_list(from, d, &views, (const void **)&all->views);
-    if (rc == 0)
-        rc = copy_list(from, d, &metrics, (const void **)&all->metrics);
-    if (rc == 0)
-        rc = copy_list(from, d, &aliases, (const void **)&all->aliases);
-    if (rc == 0)
-        rc = copy_list(from, d, &flames, (const void **)&all->flames);
-    if (rc == 0)
-        rc = copy_list(from, d, &tables, (const void **)&all->tables);
-    if (rc == 0)
-        rc = copy_list(from, d, &tracks, (const void **)&all->tracks);
-    return rc < 0 ? rc : copy_list(from, d, &panels, (const void **)&all->panels);
+    *all = (struct probing_declarations){.size = sizeof(*all)};
+    const struct copied {
+        struct list list;
+        uint32_t *n, *stride;
+        const void **to;
+    } lists[] = {COPIED("view", view, view_size, views, copy_view),
+                 COPIED("metric", metric, metric_size, metrics, copy_metric),
+                 COPIED("alias", alias, alias_size, aliases, copy_alias),
+                 COPIED("flame", flame, flame_size, flames, copy_flame),
+                 COPIED("table", table_name, table_size, tables, copy_table),
+                 COPIED("track", track, track_size, tracks, copy_track),
+                 COPIED("panel", panel, panel_size, panels, copy_panel),
+                 COPIED("resource", resource, resource_size, resources, copy_resource)};
+    int rc = 0;
+    for (size_t i = 0; i < sizeof(lists) / sizeof(lists[0]) && rc == 0; i++) {
+        *lists[i].n = lists[i].list.n;
+        *lists[i].stride = lists[i].list.size;
+        rc = copy_list(from, d, &lists[i].list, lists[i].to);
+    }
+    return rc;
 }
 
 int declared_read(const struct declared_source *from, uint64_t address, const char *plugin,
@@ -367,7 +408,7 @@ static bool same_flame(const struct probing_flame *a, const struct probing_flame
     return same(a->name, b->name) && same(a->doc, b->doc) && same(a->sql, b->sql) &&
            same(a->rest, b->rest) && same(a->newest, b->newest) && same(a->empty, b->empty) &&
            same(a->stacks, b->stacks) && same(a->setting, b->setting) && a->flags == b->flags &&
-           a->unit == b->unit;
+           same(a->missing, b->missing) && a->unit == b->unit;
 }
 
 static bool same_track(const struct probing_track *a, const struct probing_track *b)
@@ -388,7 +429,8 @@ bool declared_same(const struct declared *one, const struct declared *other)
     bool r = same(one->plugin, other->plugin) && a->n_views == b->n_views &&
              a->n_metrics == b->n_metrics && a->n_aliases == b->n_aliases &&
              a->n_flames == b->n_flames && a->n_tables == b->n_tables &&
-             a->n_tracks == b->n_tracks && a->n_panels == b->n_panels;
+             a->n_tracks == b->n_tracks && a->n_panels == b->n_panels &&
+             a->n_resources == b->n_resources;
     for (uint32_t i = 0; r && i < a->n_views; i++)
         r = same(a->views[i].name, b->views[i].name) && same(a->views[i].sql, b->views[i].sql) &&
             same(a->views[i].doc, b->views[i].doc) && same(a->views[i].why, b->views[i].why);
@@ -408,6 +450,10 @@ bool declared_same(const struct declared *one, const struct declared *other)
         r = same_track(&a->tracks[i], &b->tracks[i]);
     for (uint32_t i = 0; r && i < a->n_panels; i++)
         r = same_panel(&a->panels[i], &b->panels[i]);
+    for (uint32_t i = 0; r && i < a->n_resources; i++)
+        r = same(a->resources[i].name, b->resources[i].name) &&
+            a->resources[i].takes == b->resources[i].takes &&
+            a->resources[i].each_thread == b->resources[i].each_thread;
     return r;
 }
 

@@ -14,6 +14,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "core/base/headroom_table.h"
 #include "sdk/lib/arena.h"
 
 #define DECLARED_MAX 64                /* of each kind */
@@ -44,6 +45,9 @@ int declared_read(const struct declared_source *from, uint64_t address, const ch
 int declared_of_file(int fd, struct declared **ret);
 void declared_free(struct declared *d); /* NULL is fine */
 bool declared_same(const struct declared *a, const struct declared *b);
+
+/* What it takes of each limit; *ret stays as it is where it does not say (NULL: neither). */
+void declared_takes(const struct declared *d, struct room_part *ret);
 
 /* Every *.so of the directories, with ':' between, that declares something.  What is wrong with a
  * file is told to refused(), which may be NULL.  fn owns what it gets; below 0 ends it. */

@@ -8,11 +8,12 @@
  *
  *     {"plugin":"mine","views":[{"name":"..","sql":"..","doc":"..","why":".."}],
  *      "flames":[{"name":"..","doc":"..","sql":"..","rest":"..","newest":"..","empty":"..",
- *                 "unit":1,"stacks":"..","setting":"..","flags":0}],
+ *                 "unit":1,"stacks":"..","setting":"..","missing":"..","flags":0}],
  *      "aliases":[{"name":"..","setting":".."}],
  *      "tables":[{"name":".."}],
  *      "tracks":[{"name":"..","doc":"..","sql":"..","newest":".."}],
- *      "panels":[{"name":"..","doc":"..","sql":"..","kind":1,"rows":8}]}
+ *      "panels":[{"name":"..","doc":"..","sql":"..","kind":1,"rows":8}],
+ *      "resources":[{"name":"..","takes":1,"each_thread":0}]}
  */
 #include <errno.h>
 #include <string.h>
@@ -50,6 +51,7 @@ static void add_flame(struct buf *b, const struct probing_flame *f)
     add_text(b, ",\"empty\":", f->empty);
     add_text(b, ",\"stacks\":", f->stacks);
     add_text(b, ",\"setting\":", f->setting);
+    add_text(b, ",\"missing\":", f->missing);
     (void)buf_addf(b, ",\"unit\":%u,\"flags\":%llu}", f->unit, (unsigned long long)f->flags);
 }
 
@@ -104,6 +106,13 @@ int declared_write(const struct declared *d, struct buf *ret)
         (void)buf_adds(ret, i ? "," : "");
         add_panel(ret, &d->all.panels[i]);
     }
+    (void)buf_adds(ret, "],\"resources\":[");
+    for (uint32_t i = 0; i < d->all.n_resources; i++) {
+        const struct probing_resource *r = &d->all.resources[i];
+        add_text(ret, i ? ",{\"name\":" : "{\"name\":", r->name);
+        (void)buf_addf(ret, ",\"takes\":%llu,\"each_thread\":%llu}", (unsigned long long)r->takes,
+                       (unsigned long long)r->each_thread);
+    }
     return buf_adds(ret, "]}\n");
 }
 
@@ -116,6 +125,7 @@ struct parsed {
     struct probing_table_name tables[DECLARED_MAX];
     struct probing_track tracks[DECLARED_MAX];
     struct probing_panel panels[DECLARED_MAX];
+    struct probing_resource resources[DECLARED_MAX];
 };
 
 static uint32_t take_views(const struct json *list, struct probing_view *ret)
@@ -142,6 +152,7 @@ static uint32_t take_flames(const struct json *list, struct probing_flame *ret)
                                           .unit = (uint32_t)json_int(f, "unit", 0),
                                           .stacks = json_text(f, "stacks", NULL),
                                           .setting = json_text(f, "setting", NULL),
+                                          .missing = json_text(f, "missing", NULL),
                                           .flags = (uint64_t)json_int(f, "flags", 0)};
     return n;
 }
@@ -186,6 +197,17 @@ static uint32_t take_panels(const struct json *list, struct probing_panel *ret)
     return n;
 }
 
+static uint32_t take_resources(const struct json *list, struct probing_resource *ret)
+{
+    uint32_t n = 0;
+    for (const struct json *r = list ? list->first : NULL; r && n < DECLARED_MAX; r = r->next)
+        ret[n++] =
+            (struct probing_resource){.name = json_text(r, "name", NULL),
+                                      .takes = (uint64_t)json_int(r, "takes", 0),
+                                      .each_thread = (uint64_t)json_int(r, "each_thread", 0)};
+    return n;
+}
+
 /* Texts have their ends; what has pointers is whole. */
 static size_t read_own(void *arg, uint64_t address, void *ret, size_t n, bool pointers)
 {
@@ -226,6 +248,9 @@ static int declared_parse(const char *line, size_t size, struct declared **ret)
             .n_panels = take_panels(json_get(j, "panels"), p->panels),
             .panel_size = sizeof(p->panels[0]),
             .panels = p->panels,
+            .n_resources = take_resources(json_get(j, "resources"), p->resources),
+            .resource_size = sizeof(p->resources[0]),
+            .resources = p->resources,
             .views = p->views,
             .flames = p->flames};
         rc = declared_read(&from, (uint64_t)(uintptr_t)&all, plugin, ret);

@@ -126,6 +126,10 @@ int plugin_refuse(struct plugin *p, const char *step, int code, const char *form
 /* Its file (plugin_load.c).  Open it: by descriptor, path, or name in the plugin path; -errno. */
 int image_open(struct host *h, const char *name, const char *path, int fd,
                char ret_path[PLUGIN_PATH_BYTES]);
+/* Is there room for what it declares that it takes?  A limit that a plugin meets is met by the
+ * program, too, which may end for it.  file: below 0 where its code is mapped already.  0, or
+ * -ENOMEM, -EMFILE, -EAGAIN with err_set(): the limit, and how to raise it. */
+int image_check_room(const char *name, int file);
 /* Map a copy of the file, or find that it is mapped (sealed_copy.h).  `path`: its own, for where
  * there can be no copy; NULL: by fd.  0, or -errno with err_set(). */
 int image_map(int fd, const char *name, const char *path, void **ret_handle);

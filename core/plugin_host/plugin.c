@@ -17,14 +17,9 @@
 #include <unistd.h>
 
 #include "core/base/clock.h"
-#include "core/base/headroom.h"
 #include "core/base/text.h"
 #include "core/plugin_file/elf_check.h"
 #include "core/plugin_host/internal.h"
-
-/* Address space: a file and a small heap, and what glibc reserves when a worker and the thread for
- * Python first call its malloc(), which may be yet to come. */
-#define LOAD_BYTES (UINT64_C(136) << 20)
 
 static const char *const state_names[] = {
     [PLUGIN_LOADING] = "loading",   [PLUGIN_READY] = "loading",   [PLUGIN_RUNNING] = "running",
@@ -227,19 +222,22 @@ static int prepare(struct load *l)
     if (!l->again)
         plugin_text_set(p, &p->path, file_path);
     plugin_text_set(p, &p->reason, "");
-    int rc = 0;
     if (!load_goes_in(l, p)) {
         if (!handle)
             (void)close(file);
         return load_unwanted(p, /* made= */ false);
     }
-    if (!handle) {
+    int full = l->again ? 0 : image_check_room(name, file), rc = full;
+    if (rc == 0 && !handle)
         rc = plugin_call_constructors(p, file, fd == -1 ? file_path : NULL, &handle);
-        (void)snprintf(why, sizeof(why), "%s", rc < 0 ? err_why(rc) : "");
+    (void)snprintf(why, sizeof(why), "%s", rc < 0 ? err_why(rc) : "");
+    if (file >= 0)
         (void)close(file);
-    }
     __atomic_store_n(&p->handle, handle, __ATOMIC_RELEASE);
-    rc = rc == 0 ? open_api(p, handle, file_path) : plugin_refuse(p, "dlopen", -ENOEXEC, "%s", why);
+    if (rc == 0)
+        rc = open_api(p, handle, file_path);
+    else
+        rc = plugin_refuse(p, full ? "limits" : "dlopen", full ? -ENOMEM : -ENOEXEC, "%s", why);
     if (!plugin_call_end(p))
         return load_undo(p, /* started= */ false, /* made= */ rc == 0);
     return rc;
@@ -305,27 +303,11 @@ static int load_on_control(void *arg)
     return rc;
 }
 
-/* A limit that a plugin meets is met by the program, too, which may end for it. */
-static int check_room(const char *name)
-{
-    uint64_t room = room_ours();
-    if (room >= LOAD_BYTES)
-        return 0;
-    return err_set(-ENOMEM,
-                   "plugin '%.64s' is not loaded: the program may map only %llu MiB more (ulimit "
-                   "-v), and all but %llu of them are kept for it (what it had at its peak, and a "
-                   "part of the rest); raise its limit: prlimit --pid %d --as=unlimited",
-                   name, (unsigned long long)(room_address_space(getpid()) >> 20),
-                   (unsigned long long)(room >> 20), (int)getpid());
-}
-
 int plugin_load_step(struct host *h, const char *name, const char *path, int fd, int how)
 {
     bool start = (how & LOAD_START) != 0, again = (how & LOAD_AGAIN) != 0;
     if (!again && workers_leaving(h))
         return err_set(-ESHUTDOWN, "the core is leaving this process");
-    if (how == 0 && check_room(name) < 0)
-        return -ENOMEM;
     struct load *l = calloc(1, sizeof(*l));
     if (!l)
         return err_set(-ENOMEM, "no memory to load plugin '%.64s'", name);

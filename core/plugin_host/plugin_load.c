@@ -18,8 +18,10 @@
 #include <unistd.h>
 
 #include "core/base/clock.h"
+#include "core/base/headroom_table.h"
 #include "core/base/loaded_name.h"
 #include "core/base/rights.h"
+#include "core/plugin_file/declared.h"
 #include "core/plugin_file/sealed_copy.h"
 #include "core/plugin_host/internal.h"
 #include "sdk/lib/hash.h"
@@ -120,6 +122,22 @@ static int map(int fd, const char *path, void **ret_handle)
             (struct code_cache){.hash = hash, .size = size, .handle = *ret_handle};
     (void)pthread_mutex_unlock(&known_lock);
     return 0;
+}
+
+int image_check_room(const char *name, int file)
+{
+    struct room_part part = room_undeclared;
+    struct declared *d = NULL;
+    char called[HOST_NAME_BYTES + 16];
+
+    if (file >= 0)
+        (void)declared_of_file(file, &d); /* what is wrong with it is found when it is loaded */
+    err_clear();
+    declared_takes(d, &part);
+    declared_free(d);
+    (void)snprintf(called, sizeof(called), "plugin %s", name);
+    part.name = called;
+    return room_check_ours(&part);
 }
 
 /* The loader opens descriptors by their names in /proc. */

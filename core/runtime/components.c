@@ -15,6 +15,7 @@
 #include "core/base/clock.h"
 #include "core/base/err.h"
 #include "core/base/file.h"
+#include "core/base/headroom_table.h"
 #include "core/base/owned_signals.h"
 #include "core/base/thread.h"
 #include "core/base/version.h"
@@ -207,6 +208,8 @@ static int start_host(struct core *c, struct host_store *store)
     if (rc == 0)
         rc = declarations_add(c);
     if (rc == 0)
+        rc = limits_table_add(c);
+    if (rc == 0)
         rc = store_about_add(c->store);
     return rc;
 }
@@ -310,8 +313,11 @@ int parts_start(struct core *c)
     struct host_store store = {
         .table_add = store_add, .intern = store_intern, .keep = store_retention_of};
 
+    /* Whoever enters a process has looked already; a program that begins with the core has not. */
+    int rc = room_begin();
     /* A first look for what must be known before there is a host; nothing else is kept of it. */
-    int rc = config_read(c);
+    if (rc == 0)
+        rc = config_read(c);
     if (rc == 0)
         rc = own_dir_make(c->config->data_dir, c->config->afresh ? NULL : PROBING_VERSION,
                           &c->place);

@@ -19,6 +19,7 @@
 #include "core/base/clock.h"
 #include "core/base/err.h"
 #include "core/base/file.h"
+#include "core/base/headroom_table.h"
 #include "core/base/text.h"
 #include "core/server/internal.h"
 
@@ -206,7 +207,9 @@ int server_listen(struct server *s, const char *listen_on)
     if (listen_on && *listen_on) {
         if (strcmp(listen_on, s->address) == 0)
             return 0;
-        int rc = server_listen_tcp(listen_on, &fd, address, sizeof(address), host, sizeof(host));
+        int rc = s->address[0] ? 0 : room_check_ours(&room_listen);
+        if (rc == 0)
+            rc = server_listen_tcp(listen_on, &fd, address, sizeof(address), host, sizeof(host));
         if (rc == 0)
             rc = ensure_token(s, ACCESS_READ);
         if (rc == 0) /* last: who waits for this file finds the other */

@@ -102,7 +102,9 @@ static int map_file(const char *path, struct symbols *s)
     if (fd < 0)
         return fd;
     /* Some libraries have gigabytes.  Without names a frame says where in which file it is. */
-    if (fstat(fd, &st) == 0 && st.st_size > 0 && (uint64_t)st.st_size <= room_ours() / ROOM_PART)
+    if (fstat(fd, &st) == 0 && st.st_size > 0 &&
+        (uint64_t)st.st_size <= room_ours(ROOM_ADDRESS_SPACE) / ROOM_PART &&
+        room_claim(ROOM_MAPPINGS, 1))
         file = mmap(NULL, (size_t)st.st_size, PROT_READ, MAP_PRIVATE, fd, 0);
     (void)close(fd);
     if (file == MAP_FAILED)

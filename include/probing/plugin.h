@@ -27,7 +27,7 @@ extern "C" {
 #endif
 
 #define PROBING_ABI_MAJOR 1u /* a new major is a new symbol, probing_plugin_v2 */
-#define PROBING_ABI_MINOR 3u /* one more whenever a struct grows at its end */
+#define PROBING_ABI_MINOR 4u /* one more whenever a struct grows at its end */
 #define PROBING_ABI ((PROBING_ABI_MAJOR << 16) | PROBING_ABI_MINOR)
 #define PROBING_EXPORT __attribute__((visibility("default")))
 
@@ -227,6 +227,10 @@ struct probing_flame {
     const char *setting;
     uint64_t flags; /* PROBING_FLAME_DEFAULT: what is drawn where no mode is named; or 0 */
     /* 1.3 ends here. */
+    /* A select of one text, what the picture lacks and why, or of no row where it is whole: "20
+     * threads are not sampled: ...".  {when} as above.  NULL: nothing can be said. */
+    const char *missing;
+    /* 1.4 ends here. */
 };
 enum { PROBING_FLAME_DEFAULT = 1u << 0 };
 
@@ -270,6 +274,21 @@ struct probing_panel {
 };
 enum { PROBING_LINES = 1, PROBING_COLUMNS = 2 };
 
+/* What the plugin takes of one limit of the process, at most, while it runs as usual.  A plugin for
+ * which too little is left is not loaded, and the answer names the limit: a limit that a plugin
+ * meets is met by the program, too.  Where a plugin takes as much as there is room for, this is the
+ * least that it can work with.  For a plugin that declares none of them the core reckons with 136
+ * MiB of address space, 16 MiB of data, 8 MiB of memory, 32 mappings, 4 descriptors and 2 threads.
+ * Since 1.4. */
+struct probing_resource {
+    /* "address_space", "data" (private memory that may be written, stacks too), "memory" (in use),
+     * "mappings", "descriptors", "threads", "signals" (queued ones, and POSIX timers; where there
+     * are too few of them the plugin is loaded and says what it lacks) */
+    const char *name;
+    uint64_t takes;       /* bytes, or how many; the plugin's own file and threads included */
+    uint64_t each_thread; /* more of it for each thread of the program */
+};
+
 struct probing_declarations {
     uint32_t size;                        /* sizeof(struct probing_declarations) */
     uint32_t n_views, view_size;          /* at most 64 of each; sizeof(struct probing_view) */
@@ -290,6 +309,9 @@ struct probing_declarations {
     const struct probing_track *tracks;
     const struct probing_panel *panels;
     /* 1.3 ends here. */
+    uint32_t n_resources, resource_size; /* sizeof(struct probing_resource) */
+    const struct probing_resource *resources;
+    /* 1.4 ends here. */
 };
 
 /* What a plugin gives.  Only name, init and destroy may not be NULL.  init() and start() give 0 or

@@ -64,8 +64,19 @@ static const struct probing_alias aliases[] = {
     {"cuda.rate", "max_rows_per_second"},
     {"cuda.calls", "min_call_duration"}};
 
+/* Measured by tests/hostile/test_limits.py. */
+#define MIB (UINT64_C(1) << 20)
+static const struct probing_resource resources[] = {
+    {.name = "address_space", .takes = 264 * MIB}, {.name = "data", .takes = 32 * MIB},
+    {.name = "memory", .takes = 32 * MIB},         {.name = "mappings", .takes = 64},
+    {.name = "descriptors", .takes = 8},           {.name = "threads", .takes = 3},
+};
+
 const struct probing_declarations cuda_declares = {
     .size = sizeof(cuda_declares),
+    .n_resources = PROBING_LENGTH(resources),
+    .resource_size = sizeof(resources[0]),
+    .resources = resources,
     .n_aliases = PROBING_LENGTH(aliases),
     .alias_size = sizeof(aliases[0]),
     .aliases = aliases,

@@ -69,8 +69,19 @@ static const struct probing_panel panels[] = {
 static const struct probing_table_name tables[] = {
     {"gpu.devices"}, {"gpu.processes"}, {"gpu.utilization"}, {"gpu.partition_utilization"}};
 
+/* Measured by tests/hostile/test_limits.py. */
+#define MIB (UINT64_C(1) << 20)
+static const struct probing_resource resources[] = {
+    {.name = "address_space", .takes = 136 * MIB}, {.name = "data", .takes = 8 * MIB},
+    {.name = "memory", .takes = 8 * MIB},          {.name = "mappings", .takes = 48},
+    {.name = "descriptors", .takes = 16},          {.name = "threads", .takes = 2},
+};
+
 const struct probing_declarations gpu_declares = {
     .size = sizeof(gpu_declares),
+    .n_resources = PROBING_LENGTH(resources),
+    .resource_size = sizeof(resources[0]),
+    .resources = resources,
     .n_views = PROBING_LENGTH(views),
     .view_size = sizeof(views[0]),
     .n_metrics = PROBING_LENGTH(metrics),

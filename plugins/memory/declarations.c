@@ -131,8 +131,19 @@ static const struct probing_alias aliases[] = {
     {"memory.oom_near", "oom_near_pct"},        {"memory.growth", "growth_bytes"},
 };
 
+/* Measured by tests/hostile/test_limits.py. */
+#define MIB (UINT64_C(1) << 20)
+static const struct probing_resource resources[] = {
+    {.name = "address_space", .takes = 80 * MIB}, {.name = "data", .takes = 16 * MIB},
+    {.name = "memory", .takes = 8 * MIB},         {.name = "mappings", .takes = 24},
+    {.name = "descriptors", .takes = 2},          {.name = "threads", .takes = 1},
+};
+
 const struct probing_declarations memory_declares = {
     .size = sizeof(memory_declares),
+    .n_resources = PROBING_LENGTH(resources),
+    .resource_size = sizeof(resources[0]),
+    .resources = resources,
     .n_views = PROBING_LENGTH(views),
     .view_size = sizeof(views[0]),
     .n_flames = PROBING_LENGTH(flames),

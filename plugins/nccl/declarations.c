@@ -103,8 +103,19 @@ static const struct probing_table_name tables[] = {
     {"nccl.profiler_counters"}, {"nccl.inflight_log"},  {"nccl.inflight_now"},
     {"nccl.communicators"},     {"nccl.profiler_state"}};
 
+/* Measured by tests/hostile/test_limits.py. */
+#define MIB (UINT64_C(1) << 20)
+static const struct probing_resource resources[] = {
+    {.name = "address_space", .takes = 16 * MIB}, {.name = "data", .takes = 8 * MIB},
+    {.name = "memory", .takes = 4 * MIB},         {.name = "mappings", .takes = 16},
+    {.name = "descriptors", .takes = 4},          {.name = "threads", .takes = 1},
+};
+
 const struct probing_declarations nccl_declares = {
     .size = sizeof(nccl_declares),
+    .n_resources = PROBING_LENGTH(resources),
+    .resource_size = sizeof(resources[0]),
+    .resources = resources,
     .n_views = PROBING_LENGTH(views),
     .view_size = sizeof(views[0]),
     .n_metrics = PROBING_LENGTH(metrics),

@@ -195,8 +195,20 @@ static const struct probing_flame flames[] = {{.name = "cpu",
                                                .unit = PROBING_NS,
                                                .setting = "mode=gil"}};
 
+/* Measured by tests/hostile/test_limits.py. */
+#define MIB (UINT64_C(1) << 20)
+static const struct probing_resource resources[] = {
+    {.name = "address_space", .takes = 32 * MIB}, {.name = "data", .takes = 16 * MIB},
+    {.name = "memory", .takes = 4 * MIB},         {.name = "mappings", .takes = 24},
+    {.name = "descriptors", .takes = 2},          {.name = "threads", .takes = 1},
+    {.name = "signals", .each_thread = 1},
+};
+
 static const struct probing_declarations declares = {
     .size = sizeof(declares),
+    .n_resources = PROBING_LENGTH(resources),
+    .resource_size = sizeof(resources[0]),
+    .resources = resources,
     .n_flames = PROBING_LENGTH(flames),
     .flame_size = sizeof(flames[0]),
     .flames = flames,

@@ -261,7 +261,18 @@ static const struct probing_track tracks[] = {
      .sql = "select * from python.trace_event where record_type <> 'span_start' and {when}",
      .newest = "select max(ts) from python.trace_event"}};
 
+/* Measured by tests/hostile/test_limits.py. */
+#define MIB (UINT64_C(1) << 20)
+static const struct probing_resource resources[] = {
+    {.name = "address_space", .takes = 272 * MIB}, {.name = "data", .takes = 40 * MIB},
+    {.name = "memory", .takes = 16 * MIB},         {.name = "mappings", .takes = 56},
+    {.name = "descriptors", .takes = 2},           {.name = "threads", .takes = 3},
+};
+
 static const struct probing_declarations declarations = {.size = sizeof(declarations),
+                                                         .n_resources = PROBING_LENGTH(resources),
+                                                         .resource_size = sizeof(resources[0]),
+                                                         .resources = resources,
                                                          .n_views =
                                                              sizeof(views) / sizeof(views[0]),
                                                          .view_size = sizeof(views[0]),

@@ -95,8 +95,19 @@ static const struct probing_table_name tables[] = {
     {"process.maps"},       {"process.fds"},      {"process.limits"},  {"process.kmsg"},
     {"process.cpu_stats"},  {"net.peers"},        {"net.connections"}};
 
+/* Measured by tests/hostile/test_limits.py. */
+#define MIB (UINT64_C(1) << 20)
+static const struct probing_resource resources[] = {
+    {.name = "address_space", .takes = 8 * MIB}, {.name = "data", .takes = 4 * MIB},
+    {.name = "memory", .takes = 2 * MIB},        {.name = "mappings", .takes = 20},
+    {.name = "descriptors", .takes = 4},
+};
+
 const struct probing_declarations system_declares = {
     .size = sizeof(system_declares),
+    .n_resources = PROBING_LENGTH(resources),
+    .resource_size = sizeof(resources[0]),
+    .resources = resources,
     .n_views = PROBING_LENGTH(views),
     .view_size = sizeof(views[0]),
     .n_metrics = PROBING_LENGTH(metrics),

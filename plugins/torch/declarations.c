@@ -352,8 +352,19 @@ static const struct probing_table_name tables[] = {{"memory.torch"},
                                                    {"torch.ops"},
                                                    {"torch.waiting"}};
 
+/* Measured by tests/hostile/test_limits.py. */
+#define MIB (UINT64_C(1) << 20)
+static const struct probing_resource resources[] = {
+    {.name = "address_space", .takes = 80 * MIB}, {.name = "data", .takes = 24 * MIB},
+    {.name = "memory", .takes = 8 * MIB},         {.name = "mappings", .takes = 24},
+    {.name = "descriptors", .takes = 2},          {.name = "threads", .takes = 2},
+};
+
 const struct probing_declarations torch_declares = {
     .size = sizeof(torch_declares),
+    .n_resources = PROBING_LENGTH(resources),
+    .resource_size = sizeof(resources[0]),
+    .resources = resources,
     .n_views = PROBING_LENGTH(views),
     .view_size = sizeof(views[0]),
     .n_metrics = PROBING_LENGTH(metrics),

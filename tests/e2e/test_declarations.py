@@ -302,12 +302,16 @@ WRONG = [
     ("-DMORE=.n_tables=1", "table 0 ('bare') has no schema"),
     ("-DMORE=.n_flames=1,.flames=flames+1", "flame 'half': its stacks is no select"),
     ("-DMORE=.n_flames=1,.flames=flames+2", "flame 0 ('set') has a bad setting: NAME=VALUE"),
-    ("-DMORE=.n_flames=1,.flame_size=48", "flame_size is 48, struct probing_flame has 80 bytes"),
+    ("-DMORE=.n_flames=1,.flame_size=48", "flame_size is 48, struct probing_flame has 88 bytes"),
+    ("-DMORE=.n_flames=1,.flames=flames+3", "flame 'less': its missing is no select"),
     ("-DMORE=.n_tracks=1", "track 'wrong': its sql is no select"),
     ("-DMORE=.n_tracks=1,.tracks=tracks+1", "track 0 ('a b') has a bad name"),
     ("-DMORE=.n_tracks=1,.tracks=UNREADABLE", "track 0 is at an address that cannot be read"),
     ("-DMORE=.n_panels=1", "panel 0 ('wrong') is neither PROBING_LINES nor PROBING_COLUMNS"),
     ("-DMORE=.n_panels=1,.panels=panels+1", "panel 0 ('wrong') has no rows, or more than 64"),
+    ("-DMORE=.n_resources=1", "resource 0 ('sockets') is no limit that is known: use one of "
+                              "address_space"),
+    ("-DMORE=.n_resources=1,.resources=resources+1", "resource 0 ('data') takes more than 1 TiB"),
     ("-DDECLARES=UNREADABLE", "its declarations are at an address that cannot be read")]
 
 
@@ -340,8 +344,8 @@ def test_plugin_of_1_0_loads_as_it_did(world):
 def test_check_says_what_is_declared(world, jobs):
     checked = world.probing("plugin", "check", str(jobs))
     assert checked.returncode == 0, checked.stdout
-    assert ("declares   2 views, 2 metrics, 1 aliases, 3 flame modes, 1 tables, 4 tracks, 3 panels"
-            in checked.stdout)
+    assert ("declares   2 views, 2 metrics, 1 aliases, 3 flame modes, 1 tables, 4 tracks, "
+            "3 panels, 0 resources" in checked.stdout)
     wrong = built(world.tmp / "wrong", "wrong", "-DMORE=.n_views=1000000")
     checked = world.probing("plugin", "check", str(wrong))
     assert checked.returncode == 1, checked.stdout

@@ -5,8 +5,10 @@
  *
  * "block": where does malloc() put 200 KB?  "take N": N MiB by malloc, touched, and given back.
  * "lock": its memory, now and later.  "resident": what it has in memory of its own.  "fork": a
- * child that allocates.  One answer each.
+ * child that allocates.  "crowd N": mappings until only N more may be made.  "thread": it starts
+ * one, which allocates and maps.  One answer each.
  */
+#include <fcntl.h>
 #include <inttypes.h>
 #include <pthread.h>
 #include <sched.h>
@@ -19,6 +21,7 @@
 #include <unistd.h>
 
 #define BLOCK 200000
+#define CROWD_MAX 200000   /* a higher vm.max_map_count takes too long to fill */
 #define CHUNK_IS_MAPPED 2u /* glibc, malloc.c: IS_MMAPPED in the size before the memory */
 
 static void *idle(void *arg)
@@ -80,6 +83,71 @@ static const char *fork_and_allocate(void)
     return status == 0 ? "well" : "badly";
 }
 
+static size_t number_in(const char *path)
+{
+    char text[64] = "";
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd != -1) {
+        (void)!read(fd, text, sizeof(text) - 1);
+        (void)close(fd);
+    }
+    return strtoul(text, NULL, 10);
+}
+
+static size_t mappings(void)
+{
+    char text[4096];
+    size_t n = 0;
+    ssize_t got;
+    int fd = open("/proc/self/maps", O_RDONLY | O_CLOEXEC);
+    while (fd != -1 && (got = read(fd, text, sizeof(text))) > 0)
+        for (ssize_t i = 0; i < got; i++)
+            n += text[i] == '\n';
+    (void)close(fd);
+    return n;
+}
+
+/* Pages of one mapping that differ in what may be done with them are two mappings more. */
+static const char *crowd(size_t room)
+{
+    size_t page = (size_t)sysconf(_SC_PAGESIZE), most = number_in("/proc/sys/vm/max_map_count");
+    if (most > CROWD_MAX)
+        return "refused";
+    char *at = mmap(NULL, (most + 2) * page, PROT_READ | PROT_WRITE,
+                    MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (at == MAP_FAILED)
+        return "refused";
+    for (size_t i = (most - room - mappings()) / 2; i > 0; i--)
+        if (mprotect(at + 2 * i * page, page, PROT_READ) == -1)
+            return "badly";
+    return "crowded";
+}
+
+static void *allocate_and_map(void *arg)
+{
+    void *at[4];
+    for (int i = 0; i < 4; i++) {
+        at[i] = mmap(NULL, 12288, i % 2 ? PROT_READ : PROT_READ | PROT_WRITE,
+                     MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        if (at[i] == MAP_FAILED)
+            return NULL;
+    }
+    for (int i = 0; i < 4; i++)
+        (void)munmap(at[i], 12288);
+    return strcmp(take(4 << 20), "taken") == 0 ? arg : NULL;
+}
+
+static const char *start_thread(void)
+{
+    pthread_t thread;
+    void *result = NULL;
+    static int done;
+    if (pthread_create(&thread, NULL, allocate_and_map, &done) != 0)
+        return "badly: no thread";
+    (void)pthread_join(thread, &result);
+    return result ? "well" : "badly: no memory";
+}
+
 int main(int argc, char **argv)
 {
     char line[64];
@@ -98,6 +166,10 @@ int main(int argc, char **argv)
             puts(take(strtoul(line + 5, NULL, 10) << 20));
         else if (strncmp(line, "lock", 4) == 0)
             puts(mlockall(MCL_CURRENT | MCL_FUTURE) == 0 ? "locked" : "refused");
+        else if (strncmp(line, "crowd ", 6) == 0)
+            puts(crowd(strtoul(line + 6, NULL, 10)));
+        else if (strncmp(line, "thread", 6) == 0)
+            puts(start_thread());
         else if (strncmp(line, "resident", 8) == 0)
             resident();
         else

@@ -11,7 +11,7 @@ import tempfile
 
 import pytest
 
-from world import BUILD, DEBIAN_PYTHON, holds_ours, wait_for
+from world import BUILD, DEBIAN_PYTHON, ROOT, holds_ours, wait_for
 
 PROGRAM = BUILD / "tests" / "hostile" / "limits_target"
 ROOT_ONLY = pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
@@ -75,10 +75,15 @@ def entered(told, *options):
     return told
 
 
-def refused(told, *words):
+def mappings(pid):
+    return open("/proc/%d/maps" % pid).read().count("\n")
+
+
+def refused(told, *words, options=()):
     """One line with all words; nothing of us is there."""
     before = sorted(os.listdir("/proc/%d/fd" % told.pid))
-    done = told.probing("inject")
+    mapped = mappings(told.pid)
+    done = told.probing("inject", *options)
     assert done.returncode == 1, done.stdout
     assert len(done.stderr.strip().splitlines()) == 1, done.stderr
     for word in words:
@@ -86,6 +91,7 @@ def refused(told, *words):
     assert not holds_ours(told.pid)
     assert not threads(told.pid, ours=True)
     assert sorted(os.listdir("/proc/%d/fd" % told.pid)) == before
+    assert mappings(told.pid) == mapped
 
 
 def may(*command):
@@ -201,7 +207,7 @@ def test_address_space_of_a_python(world):
     assert "stay_here" in target.probing("backtrace").stdout
     for name in ("memory", "system", "nccl"):
         done = target.probing("plugin", "load", name)
-        assert done.returncode == 0 or "may map only" in done.stderr, done.stderr
+        assert done.returncode == 0 or "may take only" in done.stderr, done.stderr
     assert target.probing("eval", "import __main__; __main__.size = 450; 1 + 1").stdout == "2\n"
     target.wait_line("took 450")
     assert target.probing("eject").returncode == 0
@@ -237,6 +243,119 @@ def test_private_memory(world):
     refused(Told(world, limits=[(resource.RLIMIT_DATA, 30 * MIB)]), "ulimit -d", "--data")
     told = entered(Told(world, limits=[(resource.RLIMIT_DATA, 150 * MIB)]))
     assert told.tell("take 80") == "taken"
+
+
+@pytest.mark.parametrize("mib", [48, 56, 66, 80, 110])
+@pytest.mark.parametrize("options", [(), ("-c",), ("-P",), ("-c", "-P", "--plugin", "memory")])
+def test_private_memory_of_each_part(world, mib, options):
+    """Programs died of a thread or a block that they could not get: stacks for signals and the
+    tables of crash reports and of the profiler are private memory, too."""
+    told = Told(world, limits=[(resource.RLIMIT_DATA, mib * MIB)])
+    assert told.tell("thread") == "well"
+    done = told.probing("inject", *options)
+    for line in done.stderr.splitlines():
+        assert re.search(r"ulimit (-v, )?-d", line) or "note" in line, done.stderr
+    if "entered" in done.stdout:
+        for words in (["backtrace"], ["query", "select count(*) from generate_series(1, 1000)"],
+                      ["plugin", "load", "system"]):
+            told.probing(*words)
+            assert told.tell("thread") == "well", words
+    else:
+        assert done.returncode == 1
+    assert told.tell("thread") == "well"
+    if "entered" in done.stdout:
+        assert told.probing("eject").returncode == 0
+    assert told.tell("thread") == "well"
+
+
+@pytest.mark.parametrize("mib", [66, 80])
+def test_private_memory_of_a_python(world, mib):
+    target = world.python("import resource, threading, time\n"
+                          "resource.setrlimit(resource.RLIMIT_DATA, (%d << 20,) * 2)\n"
+                          "while True:\n"
+                          "    t = threading.Thread(target=lambda: bytearray(4 << 20))\n"
+                          "    t.start()\n"
+                          "    t.join()\n"
+                          "    print('again', flush=True)\n"
+                          "    time.sleep(0.02)\n" % mib, python=DEBIAN_PYTHON)
+    target.wait_line("again")
+    done = target.probing("inject", "-c", "-P")
+    for line in done.stderr.splitlines():
+        assert re.search(r"ulimit (-v, )?-d", line) or "note" in line, done.stderr
+    for words in (["backtrace"], ["eval", "1 + 1"], ["plugin", "load", "memory"], ["eject"]):
+        target.probing(*words)
+    seen = target.output().count("again")
+    wait_for(lambda: target.output().count("again") > seen or not target.alive(), "a thread more")
+    assert target.alive() and "Error" not in target.output(), target.output()
+
+
+# ---- mappings ----
+
+def crowded(world, room):
+    """A program that may make `room` mappings more."""
+    told = Told(world)
+    assert told.tell("thread") == "well"  # its arena is there
+    if told.tell("crowd %d" % room) != "crowded":
+        pytest.skip("vm.max_map_count is too high here")
+    return told
+
+
+@pytest.mark.parametrize("room", [30, 60, 100, 300])
+def test_too_few_mappings(world, room):
+    """It ended with "cannot allocate memory for thread-local data": inject took the last ones."""
+    told = crowded(world, room)
+    refused(told, "vm.max_map_count", "sysctl")
+    assert told.tell("thread") == "well"
+
+
+@pytest.mark.parametrize("room", [380, 420, 500])
+def test_mappings_are_left_to_the_program(world, room):
+    most = int(open("/proc/sys/vm/max_map_count").read())
+    told = crowded(world, room)
+    entered(told)
+    for words in (["config", "set", "crash.handler", "on"], ["plugin", "load", "profile"],
+                  ["plugin", "load", "memory"], ["plugin", "load", "system"]):
+        done = told.probing(*words)
+        assert done.returncode == 0 or "vm.max_map_count" in done.stderr, done.stderr
+        told.probing("backtrace")
+        told.probing("query", "select count(*) from generate_series(1, 300000)")
+        assert told.tell("thread") == "well", words
+    assert most - mappings(told.pid) > 200  # of 256 in core/base/headroom_table.c
+    assert told.probing("eject").returncode == 0
+    assert told.tell("thread") == "well"
+
+
+def test_a_core_that_gets_no_thread_is_unloaded(world):
+    """Nothing stays of it but what glibc keeps of the thread that loaded it."""
+    switch = world.tmp / "no-threads"
+    source = world.tmp / "no_threads.c"
+    source.write_text("#define _GNU_SOURCE\n#include <dlfcn.h>\n#include <errno.h>\n"
+                      "#include <pthread.h>\n#include <unistd.h>\n"
+                      "int pthread_create(pthread_t *t, const pthread_attr_t *a,\n"
+                      "                   void *(*run)(void *), void *arg)\n"
+                      "{ __typeof__(&pthread_create) real = dlsym(RTLD_NEXT, \"pthread_create\");"
+                      " return access(\"%s\", F_OK) == 0 ? EAGAIN : real(t, a, run, arg); }\n"
+                      % switch)
+    if not shutil.which("cc"):
+        pytest.skip("no C compiler")
+    subprocess.run(["cc", "-shared", "-fPIC", "-o", str(world.tmp / "no_threads.so"), str(source),
+                    "-ldl"], check=True)
+    world.env["LD_PRELOAD"] = str(world.tmp / "no_threads.so")
+    told = Told(world)
+    del world.env["LD_PRELOAD"]
+    assert told.tell("thread") == "well"
+    before = mappings(told.pid)
+    switch.touch()
+    for _ in range(3):
+        done = told.probing("inject")
+        assert done.returncode == 1 and "cannot create a thread" in done.stderr, done.stderr
+        maps = open("/proc/%d/maps" % told.pid).read()
+        assert not holds_ours(told.pid), maps
+        assert mappings(told.pid) <= before + 4, maps  # a stack and its guard, an arena
+    switch.unlink()
+    entered(told)
+    assert told.probing("eject").returncode == 0
+    assert told.tell("thread") == "well"
 
 
 def memory_group():
@@ -373,3 +492,107 @@ def test_little_stays(world):
     assert anonymous[-1] < 2500, seen  # kB; 2.4 MB were left before, and 6.7 after a hundred
     assert anonymous[-1] - anonymous[2] < 500, seen
     assert all_of_it[-1] < 9000, seen
+
+
+# ---- the table of what each part takes ----
+
+PARTS = ("python", "profile", "memory", "system", "torch", "nccl", "gpu", "cuda")
+SIZES = ("address_space", "data", "memory")
+RESOURCES = SIZES + ("mappings", "descriptors", "threads", "signals")
+USED = {"python": [["backtrace"], ["eval", "1 + 1"], ["backtrace"]],
+        "profile": [["flamegraph", "-s", "1", "--format", "folded"]],
+        "memory": [["memory"]],
+        "system": [["query", "select count(*) from process.maps"]]}
+
+
+def taken(pid):
+    """Without the three files, which are a share of what there is."""
+    maps = open("/proc/%d/maps" % pid).read()
+    files = sum(int(end, 16) - int(start, 16) for start, end in re.findall(
+        r"^(\w+)-(\w+) .*/(?:rings|strings|data\.mdb)$", maps, flags=re.M))
+
+    def size(field):
+        return int(status(pid, field).split()[0]) * 1024
+    return {"address_space": size("VmSize") - files, "data": size("VmData"),
+            "memory": size("VmRSS"), "mappings": maps.count("\n"),
+            "descriptors": len(os.listdir("/proc/%d/fd" % pid)),
+            "threads": int(status(pid, "Threads")),
+            "signals": int(status(pid, "SigQ").split("/")[0])}
+
+
+def limits_of(target):
+    """part: {resource: (takes, each_thread)}"""
+    parts = {}
+    for part, resource, takes, each in target.rows(
+            "select part, resource, takes, each_thread from probing.limits"):
+        parts.setdefault(part, {})[resource] = (takes, each)
+    return parts
+
+
+@pytest.fixture
+def filled(world):
+    target = world.python("import threading, time\n"
+                          "for i in range(4):\n"
+                          "    t = threading.Thread(target=time.sleep, args=(600,), daemon=True)\n"
+                          "    t.start()\n"
+                          "print('ready', flush=True)\n"
+                          "time.sleep(600)\n", python=DEBIAN_PYTHON)
+    target.wait_line("ready")
+    return target
+
+
+def test_no_part_takes_more_than_the_table_says(filled):
+    def step(*commands):
+        """The most that it came to, after any of them."""
+        before, most = taken(filled.pid), {}
+        for words in commands:
+            filled.probing(*words)
+            now = taken(filled.pid)
+            most = {r: max(now[r] - before[r], most.get(r, 0)) for r in now}
+        return most
+    seen = {"the core": step(["inject", "-D", "probing.plugins="], ["plugin", "list"],
+                             ["query", "select count(*) from generate_series(1, 100000)"])}
+    for name in PARTS:
+        seen["plugin " + name] = step(["plugin", "load", name], *USED.get(name, []))
+    seen["crash reports (crash.handler)"] = step(["config", "set", "crash.handler", "on"])
+    seen["listening (server.listen)"] = step(["config", "set", "server.listen", "127.0.0.1:0"])
+    table = limits_of(filled)
+    for resource, (takes, each) in table.pop("the library").items():
+        loader = resource in ("address_space", "data") and resource_stack()
+        table["the core"][resource] = (table["the core"][resource][0] + takes + loader, each)
+    for resource in ("address_space", "data", "memory"):  # its tables: a quarter of what there is
+        del table["plugin memory"][resource]
+        del seen["plugin memory"][resource]
+    for part, most in seen.items():
+        for resource in ("address_space", "data", "memory", "mappings", "descriptors", "threads"):
+            takes, each = table[part].get(resource, (0, 0))
+            slack = 2 * MIB if resource in SIZES else 2  # what the program itself does meanwhile
+            assert most.get(resource, 0) <= takes + 5 * each + slack, (part, resource, most)
+    assert seen["plugin profile"]["mappings"] * 3 > table["plugin profile"]["mappings"][0]
+    assert seen["the core"]["mappings"] * 3 > table["the core"]["mappings"][0]
+
+
+def resource_stack():
+    """Of the thread that loads the library: glibc's default is what `ulimit -s` says."""
+    size = resource.getrlimit(resource.RLIMIT_STACK)[0]
+    return 2 * MIB if size == resource.RLIM_INFINITY else size
+
+
+def test_the_page_shows_the_table(filled):
+    """docs/life.md has the rows of probing.limits, in its words."""
+    def text(resource, number):
+        if resource not in SIZES:
+            return str(number)
+        return "%d MiB" % (number >> 20) if number >= MIB else "%d KiB" % (number >> 10)
+
+    def cell(resource, takes, each):
+        return " + ".join(([text(resource, takes)] if takes else [])
+                          + ([text(resource, each) + " a thread"] if each else []))
+    filled.inject()
+    for name in PARTS:
+        filled.probing("plugin", "load", name)  # torch is not there, and declares all the same
+    page = (ROOT / "docs" / "life.md").read_text()
+    for part, row in limits_of(filled).items():
+        line = "| %s | %s |" % (part, " | ".join(
+            cell(r, *row.get(r, (0, 0))) for r in RESOURCES))
+        assert line in page, line

@@ -270,7 +270,7 @@ def check(world, name, *more):
 def test_check_of_one_that_is_right(world):
     done = check(world, "well")
     assert done.returncode == 0, done.stdout + done.stderr
-    for line in ["symbol +probing_plugin_v1, 112 bytes; ABI 1.3", "tables +well.ticks",
+    for line in ["symbol +probing_plugin_v1, 112 bytes; ABI 1.4", "tables +well.ticks",
                  "commands +well", "settings +well.pace", r"runs .*; \d+ rows of well.ticks",
                  "again +stop and destroy worked", "result +it can be loaded"]:
         assert re.search(line, done.stdout), (line, done.stdout)

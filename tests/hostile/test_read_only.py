@@ -104,7 +104,7 @@ TABLES = {
     "information_schema.views": False, "probing.column_docs": False, "probing.table_docs": False,
     "probing.clients": False, "probing.commands": False, "probing.log": True,
     "probing.lost": False, "probing.metrics": False, "probing.overhead": False,
-    "probing.panels": False,
+    "probing.panels": False, "probing.limits": False,
     "probing.plugins": False, "probing.tracks": False,
     "probing.scripts": False, "probing.settings": False, "probing.tables": False,
     "process.envs": False, "process.info": False, "process.memory": False,

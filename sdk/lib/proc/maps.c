@@ -6,6 +6,7 @@
  */
 #include "sdk/lib/proc/maps.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <unistd.h>
 
@@ -70,6 +71,37 @@ bool proc_maps_next(struct proc_lines *l, struct proc_mapping *ret)
         return true;
     }
     return false;
+}
+
+/* By its file of this thread, 0: of the first one. */
+static uint64_t count_lines(pid_t pid, pid_t tid)
+{
+    char path[PROC_PATH_BYTES], text[4096]; /* the kernel gives no more than a page at once */
+    uint64_t lines = 0;
+    ssize_t n;
+    proc_path(pid, tid, "maps", path);
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd == -1)
+        return PROC_UNKNOWN;
+    while ((n = read(fd, text, sizeof(text))) > 0 || (n == -1 && errno == EINTR))
+        for (ssize_t i = 0; i < n; i++)
+            lines += text[i] == '\n';
+    (void)close(fd);
+    return n < 0 ? PROC_UNKNOWN : lines;
+}
+
+uint64_t proc_maps_count(pid_t pid)
+{
+    struct proc_numbers threads;
+    struct proc_number one;
+    uint64_t lines = count_lines(pid, 0);
+    if (lines > 0)
+        return lines;
+    (void)proc_threads_open(&threads, pid);
+    while ((lines == 0 || lines == PROC_UNKNOWN) && proc_numbers_next(&threads, &one))
+        lines = count_lines(pid, (pid_t)one.value);
+    proc_numbers_close(&threads);
+    return lines > 0 ? lines : PROC_UNKNOWN;
 }
 
 /* 8 bytes a page, the highest bit of which says that it is here. */

@@ -35,6 +35,10 @@ int proc_maps_open(struct proc_lines *l, pid_t pid, char *room, size_t size);
  */
 bool proc_maps_next(struct proc_lines *l, struct proc_mapping *ret);
 
+/* How many mappings a process has, by its lines; PROC_UNKNOWN: it cannot be seen.  One whose first
+ * thread has ended is asked by another of its threads.  [signal] */
+uint64_t proc_maps_count(pid_t pid);
+
 /* How many bytes of a range of our own memory are resident, by whole pages: what it adds to the
  * process's RSS.  Some nanoseconds a page.  0 where the kernel does not tell.  Not in
  * handlers. */

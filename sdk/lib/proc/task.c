@@ -176,6 +176,7 @@ static const struct {
                      {NAMED("Uid:"), AT(uid), 10, 4, 1},
                      {NAMED("Gid:"), AT(gid), 10, 4, 1},
                      {NAMED("Threads:"), AT(threads), 10, 1, 1},
+                     {NAMED("SigQ:"), AT(queued), 10, 1, 1}, /* "3/96365": the limit behind it */
                      {NAMED("SigPnd:"), AT(pending), 16, 1, 1},
                      {NAMED("ShdPnd:"), AT(shared), 16, 1, 1},
                      {NAMED("SigBlk:"), AT(blocked), 16, 1, 1},

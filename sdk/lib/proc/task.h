@@ -94,6 +94,7 @@ struct proc_status {
     uint64_t inner_id;    /* its number in the innermost pid namespace that it is in */
     uint64_t namespaces;  /* how many it is in, from that of this /proc on: 1 if it is the same */
     uint64_t threads;     /* of its process */
+    uint64_t queued;      /* signals that wait, and POSIX timers: of all processes of its user */
     uint64_t pending;     /* signals, bit number - 1: of the thread, */
     uint64_t shared;      /* of its process, */
     uint64_t blocked;     /* blocked, */

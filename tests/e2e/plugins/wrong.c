@@ -28,7 +28,8 @@ static const struct probing_alias aliases[] = {{"old.pace", "speed"},
 static const struct probing_flame flames[] = {
     {.name = "wrong", .doc = "d", .sql = "drop table x", .unit = PROBING_NS},
     {.name = "half", .doc = "d", .sql = "select 1", .unit = PROBING_NS, .stacks = "drop table x"},
-    {.name = "set", .doc = "d", .sql = "select 1", .unit = PROBING_NS, .setting = "mode cpu"}};
+    {.name = "set", .doc = "d", .sql = "select 1", .unit = PROBING_NS, .setting = "mode cpu"},
+    {.name = "less", .doc = "d", .sql = "select 1", .unit = PROBING_NS, .missing = "drop table x"}};
 
 static const struct probing_table_name tables[] = {{"bare"}};
 
@@ -38,6 +39,9 @@ static const struct probing_track tracks[] = {{.name = "wrong", .doc = "d", .sql
 static const struct probing_panel panels[] = {
     {.name = "wrong", .doc = "d", .sql = "select 1 as a", .kind = 3, .rows = 1},
     {.name = "wrong", .doc = "d", .sql = "select 1 as a", .kind = PROBING_LINES, .rows = 65}};
+
+static const struct probing_resource resources[] = {{.name = "sockets", .takes = 1},
+                                                    {.name = "data", .takes = UINT64_MAX}};
 
 static const struct probing_declarations declarations = {.size = sizeof(declarations),
                                                          .n_views = 1,
@@ -55,6 +59,8 @@ static const struct probing_declarations declarations = {.size = sizeof(declarat
                                                          .tracks = tracks,
                                                          .panel_size = sizeof(panels[0]),
                                                          .panels = panels,
+                                                         .resource_size = sizeof(resources[0]),
+                                                         .resources = resources,
                                                          MORE};
 
 static int init(const struct probing_host *h, void **ret_self)
