@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "cli/commands/inject_setup.h"
+#include "cli/target/environment.h"
 #include "cli/terminal/terminal.h"
 #include "core/base/file.h"
 #include "sdk/lib/buf.h"
@@ -27,8 +28,8 @@ static void name_of(pid_t pid, pid_t tid, char ret[32])
     ret[strcspn(ret, "\n")] = '\0';
 }
 
-/* The root that the core would take: what PROBING_DATA_DIR was when the program began, if its
- * environment counts. */
+/* The root that the core would take: what PROBING_DATA_DIR was when the program began, or is now,
+ * if its environment counts. */
 static void data_root(pid_t pid, char *ret, size_t size)
 {
     char path[64];
@@ -41,11 +42,12 @@ static void data_root(pid_t pid, char *ret, size_t size)
         return;
     (void)snprintf(path, sizeof(path), "/proc/%d/environ", (int)pid);
     buf_init(&text, ENVIRON_MAX_BYTES);
-    if (file_read(AT_FDCWD, path, &text) == 0) {
-        const char *said = proc_environ_find(buf_text(&text), text.size, "PROBING_DATA_DIR");
-        if (said != NULL && said[0] == '/')
-            (void)snprintf(ret, size, "%s", said);
-    }
+    (void)file_read(AT_FDCWD, path, &text);
+    (void)buf_addc(&text, '\0');
+    (void)environment_now(pid, &text);
+    const char *said = proc_environ_find(buf_text(&text), text.size, "PROBING_DATA_DIR");
+    if (said != NULL && said[0] == '/')
+        (void)snprintf(ret, size, "%s", said);
     buf_done(&text);
 }
 

@@ -23,6 +23,7 @@
 #include "core/plugin_host/plugin_host.h"
 #include "core/server/server.h"
 #include "core/store/store.h"
+#include "sdk/lib/proc/environ_now.h"
 #include "sdk/lib/proc/task.h"
 
 #define FILE_MAX_BYTES ((size_t)4 << 20) /* of /proc: an environment may be large */
@@ -246,7 +247,7 @@ static int env_row(const char *text, struct buf *name, struct buf *shown, struct
 {
     size_t n = strcspn(text, "=");
     if (n == 0 || !text[n])
-        return 0; /* the program has written over it, as setproctitle() does */
+        return 0; /* the program has written over it */
     buf_reset(name);
     buf_reset(shown);
     int rc = buf_add(name, text, n);
@@ -265,7 +266,7 @@ static int scan_envs(void *self, struct probing_rows *out)
     buf_init(&all, FILE_MAX_BYTES);
     buf_init(&name, FILE_MAX_BYTES);
     buf_init(&shown, FILE_MAX_BYTES);
-    int rc = read_file("/proc/self/environ", &all);
+    int rc = proc_environ_own(&all);
     const char *text = buf_text(&all); /* with a NUL behind it, whatever the program wrote there */
     for (size_t at = 0; at < all.size && rc == 0; at += strlen(text + at) + 1)
         rc = env_row(text + at, &name, &shown, out);

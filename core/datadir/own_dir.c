@@ -371,15 +371,13 @@ static void add_link(struct buf *b, const char *key, const char *path)
 /* Which rank of which job it is, as its environment said when it began, or has come to say. */
 static void add_job(struct buf *b)
 {
-    struct proc_memory memory = PROC_MEMORY_OF(0); /* threads of the program may be setting some */
     char line[VARIABLE_BYTES];
     struct buf text;
 
     if (!identity_own_believes_environment())
         return;
     buf_init(&text, ENVIRONMENT_BYTES);
-    if (file_read(AT_FDCWD, "/proc/self/environ", &text) == 0 && buf_addc(&text, '\0') == 0) {
-        (void)proc_environ_now(&memory, (uintptr_t)&environ, &text);
+    if (proc_environ_own(&text) == 0 && text.size > 0) {
         for (size_t i = 0; i < JOB_VARIABLES_N; i++) {
             const char *value = proc_environ_find(text.data, text.size - 1, job_variables[i]);
             int n =

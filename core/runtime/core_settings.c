@@ -23,6 +23,7 @@
 #include "core/runtime/internal.h"
 #include "core/server/server.h"
 #include "core/store/store.h"
+#include "sdk/lib/proc/environ_now.h"
 #include "sdk/lib/proc/identity.h"
 
 #define ENVIRON_MAX_BYTES ((size_t)16 << 20)
@@ -293,7 +294,7 @@ static int read_lines(const char *settings,
     return rc;
 }
 
-/* Variables PREFIX... of an environment as the kernel shows it. */
+/* Variables PREFIX... of an environment. */
 static int read_environment(const struct buf *all, const char *prefix,
                             int (*environment)(void *arg, const char *key, const char *value),
                             void *arg)
@@ -320,9 +321,9 @@ int environment_read(const char *prefix,
     if (!identity_own_believes_environment())
         return 0;
     buf_init(&b, ENVIRON_MAX_BYTES);
-    if (file_read(AT_FDCWD, "/proc/self/environ", &b) < 0)
-        buf_reset(&b); /* not readable (a dumpable flag): as if nothing was set */
-    int rc = read_environment(&b, prefix, environment, arg);
+    int rc = proc_environ_own(&b);
+    rc = rc < 0 ? err_set(rc, "the environment is too large")
+                : read_environment(&b, prefix, environment, arg);
     buf_done(&b);
     return rc;
 }

@@ -117,3 +117,38 @@ def test_port_wants_a_token(world, value, address):
     with socket.socket() as s:
         s.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         s.bind(("127.0.0.1", port))
+
+
+TITLED = """
+import ctypes, time
+libc = ctypes.CDLL(None)
+libc.strdup.restype = ctypes.c_void_p
+libc.strdup.argtypes = [ctypes.c_void_p]
+place = ctypes.c_void_p.in_dll(libc, "environ")
+old = ctypes.cast(place, ctypes.POINTER(ctypes.c_void_p))
+count = next(n for n in range(10000) if not old[n])
+kept = (ctypes.c_void_p * (count + 1))(*[libc.strdup(old[n]) for n in range(count)])
+place.value = ctypes.addressof(kept)
+begin, end = map(int, open("/proc/self/stat").read().rpartition(")")[2].split()[47:49])
+title = TITLE.encode()[:end - begin - 1]
+ctypes.memmove(begin, title + bytes(end - begin - len(title)), end - begin)
+print("ready", flush=True)
+while True: time.sleep(1)
+"""
+
+
+@pytest.mark.parametrize("title", ["", "VLLM::Worker_TP0 with a title as long as those of servers"])
+def test_a_program_that_gives_itself_a_title(world, title):
+    """Ray, vLLM and gunicorn write it over their first environment, which was all that we read:
+    PROBING_DATA_DIR and settings were lost without a word."""
+    place = world.tmp / "elsewhere"
+    place.mkdir(mode=0o700)
+    target = world.python("TITLE = %r\n" % title + TITLED, python=DEBIAN_PYTHON, env={
+        "PROBING_DATA_DIR": str(place), "PROBING_MAX_MEMORY": "123MB", "RANK": "3"})
+    target.wait_line("ready")
+    target.inject()
+    assert [p.name for p in place.iterdir()] == ["%d-%s" % (
+        target.pid, open("/proc/%d/stat" % target.pid).read().rpartition(")")[2].split()[19])]
+    assert target.rows("select value from process.envs where name = 'RANK'") == [["3"]]
+    assert target.probing("config", "get", "probing.max_memory").stdout == "123MB\n"
+    assert target.rows("select count(*) - count(distinct name) from process.envs") == [[0]]

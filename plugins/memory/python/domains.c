@@ -16,9 +16,10 @@
 
 #include "cpython.h"
 #include "hook/count.h"
+#include "lib/proc/environ_now.h"
 #include "lib/proc/proc_file.h"
 
-#define ENVIRONMENT_BYTES 65536
+#define ENVIRONMENT_BYTES ((size_t)8 << 20) /* Linux gives a program 6 MiB at most */
 #define SMALL ((size_t)512) /* bytes: SMALL_REQUEST_THRESHOLD of obmalloc.c, 3.8 to 3.15 */
 
 enum { DOMAIN_RAW = 0, DOMAIN_MEM = 1, DOMAIN_OBJ = 2 }; /* PyMemAllocatorDomain */
@@ -126,18 +127,16 @@ static bool is_free_threaded(const struct cpython *py)
     return strstr(py->Py_GetVersion(), "free-threading") != NULL;
 }
 
-/* Was PYTHONMALLOC this, or this and more, when the program began?  Its environment of today may be
- * another thread's work at this moment. */
+/* Was PYTHONMALLOC this, or this and more, when the program began? */
 static bool chose(const char *allocator)
 {
-    static const char key[] = "PYTHONMALLOC=";
-    char *text = malloc(ENVIRONMENT_BYTES);
-    bool found = false;
-    int64_t n = text ? proc_read_path("/proc/self/environ", text, ENVIRONMENT_BYTES) : 0;
-    for (int64_t at = 0; at < n && !found; at += (int64_t)strlen(text + at) + 1)
-        found = strncmp(text + at, key, sizeof(key) - 1) == 0 &&
-                strncmp(text + at + sizeof(key) - 1, allocator, strlen(allocator)) == 0;
-    free(text);
+    struct buf all;
+    buf_init(&all, ENVIRONMENT_BYTES);
+    const char *value = proc_environ_own(&all) == 0 && all.size > 0
+                            ? proc_environ_find(all.data, all.size - 1, "PYTHONMALLOC")
+                            : NULL;
+    bool found = value && strncmp(value, allocator, strlen(allocator)) == 0;
+    buf_done(&all);
     return found;
 }
 

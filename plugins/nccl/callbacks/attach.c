@@ -12,6 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "lib/proc/environ_now.h"
 #include "lib/proc/maps.h"
 #include "lib/proc/proc_file.h"
 #include "probing_sdk.h"
@@ -110,13 +111,14 @@ static void look_at_maps(struct nccl_seen *ret)
 
 static void look_at_environment(struct nccl_seen *ret)
 {
-    size_t size = (size_t)1 << 17; /* bytes: what stands behind them is not looked at */
-    char *text = malloc(size);
-    int64_t n = text ? proc_read_path("/proc/self/environ", text, size) : 0;
-    const char *value = n > 0 ? proc_environ_find(text, (size_t)n, "NCCL_PROFILER_PLUGIN") : NULL;
+    struct buf all;
+    buf_init(&all, (size_t)8 << 20); /* bytes: Linux gives a program 6 MiB at most */
+    const char *value = proc_environ_own(&all) == 0 && all.size > 0
+                            ? proc_environ_find(all.data, all.size - 1, "NCCL_PROFILER_PLUGIN")
+                            : NULL;
     if (value)
         (void)snprintf(ret->variable, sizeof(ret->variable), "%s", value);
-    free(text);
+    buf_done(&all);
 }
 
 static void look_at_version(struct nccl_seen *ret)

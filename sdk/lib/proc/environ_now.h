@@ -15,4 +15,9 @@
  * is none; or what buf_add() gives. */
 int proc_environ_now(struct proc_memory *m, uint64_t at, struct buf *ret);
 
+/* The same of this process: what it began with, then what it has set since.  Each name stands once,
+ * with the value that the program began with, unless a title has been written over all of these
+ * (setproctitle; Ray, vLLM, gunicorn): then with that of now. */
+int proc_environ_own(struct buf *ret);
+
 #endif
