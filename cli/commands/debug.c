@@ -21,6 +21,7 @@
 #include "cli/cli.h"
 #include "cli/terminal/prompt.h"
 #include "cli/terminal/terminal.h"
+#include "core/base/clock.h"
 #include "core/base/err.h"
 #include "core/base/text.h"
 #include "sdk/lib/buf.h"
@@ -30,6 +31,7 @@
 #define LINE_MAX_BYTES 4096 /* that a visitor may send */
 #define LOOK_MS 500         /* a visitor is waited for in pieces: Ctrl-C */
 #define SECRET_BYTES 12
+#define TOKEN_NS (10 * NS_PER_S) /* for the token: who is silent keeps others waiting */
 
 struct debug {
     bool dump, pause, dap, open;
@@ -169,8 +171,9 @@ static int open_endpoint(const char *address, char *host, size_t host_size, char
     return fd;
 }
 
-/* A line from the visitor, without its end.  -ECONNRESET: they have gone. */
-static int visitor_line(int fd, char *line)
+/* A line from the visitor, without its end.  -ECONNRESET: they have gone, or it did not come until
+ * then (CLOCK_MONOTONIC). */
+static int visitor_line(int fd, char *line, uint64_t until_ns)
 {
     size_t n = 0;
 
@@ -179,6 +182,8 @@ static int visitor_line(int fd, char *line)
         char c;
         if (cli_interrupted)
             return -ECANCELED;
+        if (clock_monotonic() > until_ns)
+            return -ECONNRESET;
         if (poll(&p, 1, LOOK_MS) <= 0)
             continue;
         if (recv(fd, &c, 1, 0) != 1 || n + 1 >= LINE_MAX_BYTES)
@@ -209,7 +214,7 @@ static bool same(const char *a, const char *b)
 static int serve(struct debug *d, int fd, const char *secret)
 {
     char line[LINE_MAX_BYTES];
-    int rc = visitor_line(fd, line);
+    int rc = visitor_line(fd, line, clock_monotonic() + TOKEN_NS);
 
     if (rc == 0 && !same(line, secret)) {
         fputs("the token is wrong\n", d->out);
@@ -221,7 +226,7 @@ static int serve(struct debug *d, int fd, const char *secret)
         fputs(PROMPT, d->out);
         if (fflush(d->out) != 0)
             return -ECONNRESET;
-        rc = visitor_line(fd, line);
+        rc = visitor_line(fd, line, UINT64_MAX);
         if (rc == 0)
             rc = give(d, line);
     }

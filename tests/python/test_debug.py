@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 from pythons import PYTHONS, minor_of
-from world import BUILD, CLI, DEBIAN_PYTHON, said, wait_for
+from world import BUILD, CLI, DEBIAN_PYTHON, World, said, wait_for
 
 pytestmark = pytest.mark.some_pythons
 
@@ -138,6 +138,25 @@ def test_a_visitor_needs_the_token(world, python):
         visitor.sendall(token + b"\np 40 + 2\nc\n")
         text = file.read()
         assert b"42" in text and text.count(b"(Pdb) ") == 2, text
+    assert client.wait(60) == 0
+    goes_on(target)
+
+
+def test_a_silent_visitor_keeps_nobody_out(world):
+    """Anybody on this machine may connect; one who said nothing was waited for without end."""
+    target = world.start(DEBIAN_PYTHON, LOOP).inject()
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    client = subprocess.Popen([str(CLI), "-t", str(target.pid), "debug", "-p", "-a",
+                               "127.0.0.1:%d" % port], env=world.env, stdin=subprocess.DEVNULL,
+                              stdout=subprocess.PIPE)
+    pattern = rb"(?m)^([0-9a-f]{24})\n"
+    token = re.search(pattern, said(client.stdout, pattern)).group(1)
+    with socket.create_connection(("127.0.0.1", port), 60), \
+            socket.create_connection(("127.0.0.1", port), 60) as visitor:
+        visitor.sendall(token + b"\np 40 + 2\nc\n")
+        assert b"42" in visitor.makefile("rb").read()
     assert client.wait(60) == 0
     goes_on(target)
 
@@ -412,7 +431,7 @@ def debugged(world, *words):
 
 
 def debugged_by(target):
-    return target.eval("__import__('builtins').debugged_by").stdout.strip()
+    return target.probing("eval", "__import__('builtins').debugged_by").stdout.strip()
 
 
 def listening(pid):
@@ -481,6 +500,28 @@ def test_a_browser_is_no_editor(world):
         answer = browser.makefile("rb").read()
     assert b"speaks DAP only" in answer and b"supports" not in answer, answer
     attach(target, ("127.0.0.1", port))
+
+
+@needs_root
+@pytest.mark.parametrize("caps, users", [
+    ((), [0, 65534]), (("--inh-caps=+net_raw", "--ambient-caps=+net_raw"), [0])])
+def test_whoever_may_trace_it_may_attach(world, caps, users):
+    """A user's process, and one that has more than its user."""
+    target = World.start(world, "setpriv", "--reuid=65534", "--regid=65534", "--clear-groups",
+                         *caps, "env", "-u", "PROBING_DATA_DIR", "HOME=/", DEBIAN_PYTHON, "-u",
+                         "-c", "import builtins\nbuiltins.debugged_by = []\n" + LOOP)
+    target.wait_line("ready")
+    if caps and "CapPrm:\t0000000000000000" in Path("/proc/%d/status" % target.pid).read_text():
+        pytest.skip("no ambient capabilities here")
+    target.inject()
+    if debugpy_folder(DEBIAN_PYTHON):
+        pytest.skip("no debugpy where that user may read it (Debian: python3-debugpy)")
+    said = target.probing("debug", "--dap", "--address", "127.0.0.1:0", timeout=100)
+    assert said.returncode == 0, said
+    port = int(re.search(r"listens on [\d.]+:(\d+)", said.stdout).group(1))
+    for uid in 65534, 65533, 0:
+        assert ('"command": "evaluate"' in stranger(port, uid)) == (uid in users)
+    assert debugged_by(target) == str(sorted(users, reverse=True))
 
 
 @needs_root
