@@ -17,14 +17,19 @@
 #include "core/base/clock.h"
 #include "core/base/err.h"
 #include "core/base/file.h"
-#include "core/sql/distribute/held.h"
+#include "core/ring/ring.h"
 #include "core/sql/sql.h"
+#include "core/store/store.h"
 #include "sdk/lib/json.h"
 #include "tests/test.h"
 
 #define DIRECTORY "core/sql/golden"
 
-static struct held held; /* its engine answers */
+#define COLUMNS_MAX 32
+
+static struct sql *engine;
+static struct store *store;  /* of answer_lines() */
+static struct table *stored; /* the last */
 static struct arena names;
 
 static int add_bytes(void *arg, const char *data, size_t size)
@@ -45,7 +50,7 @@ static void ask(const char *text, size_t size, struct buf *ret)
     if (sql_writer_new(SQL_FORMAT_CSV, 0, add_bytes, &out, &w) < 0)
         return;
     struct sql_sink sink = sql_writer_sink(w);
-    if (sql_run(held.engine, text, size, NULL, &sink, &report) < 0) {
+    if (sql_run(engine, text, size, NULL, &sink, &report) < 0) {
         (void)buf_addf(ret, "error: %s\n", err_text());
     } else {
         const char *line = strchr(buf_text(&out), '\n');
@@ -117,31 +122,64 @@ static bool run_file(const char *name)
     return rc >= 0;
 }
 
+/* Whole numbers, doubles and texts as a plugin would store them. */
 static int add_table(void *arg, const struct sql_column *columns, uint32_t n)
 {
-    struct sql_column *copy = arena_zalloc(&names, n, sizeof(*copy));
-    for (uint32_t c = 0; copy && c < n; c++) {
-        copy[c] = (struct sql_column){.type = columns[c].type, .doc = ""};
-        copy[c].name = arena_text(&names, columns[c].name, strlen(columns[c].name));
-    }
-    const struct held_table t = {.name = arg, .columns = copy, .n_columns = n, .n_parts = 1};
-    return copy ? held_add(&held, &names, &t, NULL) : -ENOMEM;
+    struct probing_column *c = arena_zalloc(&names, n, sizeof(*c));
+    struct probing_table_desc *desc = arena_zalloc(&names, 1, sizeof(*desc));
+    if (!c || !desc)
+        return -ENOMEM;
+    for (uint32_t i = 0; i < n; i++)
+        c[i] = (struct probing_column){
+            .name = arena_text(&names, columns[i].name, strlen(columns[i].name)),
+            .type = columns[i].type == SQL_TEXT     ? PROBING_STR
+                    : columns[i].type == SQL_DOUBLE ? PROBING_F64
+                                                    : PROBING_I64};
+    *desc = (struct probing_table_desc){.size = sizeof(*desc),
+                                        .column_size = sizeof(*c),
+                                        .name = arg,
+                                        .doc = "",
+                                        .columns = c,
+                                        .n_columns = n};
+    return store_table_add(store, "golden", desc, NULL, &stored);
 }
 
+static int to_cell(const struct sql_value *v, uint32_t type, union probing_cell *ret)
+{
+    bool null = v->type == SQL_NULL;
+    if (type == PROBING_STR && !null)
+        return intern(store_interns(store), v->text.data, v->text.size, &ret->u);
+    if (type == PROBING_STR)
+        ret->u = 0;
+    else if (type == PROBING_F64 && null)
+        ret->u = PROBING_NULL_F64;
+    else if (type == PROBING_F64)
+        ret->f = v->number;
+    else
+        ret->i = null ? PROBING_NULL_I64 : v->integer;
+    return 0;
+}
+
+/* Some of them drained, the others still in the ring. */
 static int add_rows(void *arg, const struct sql_rows *rows)
 {
     int rc = 0;
     (void)arg;
-    for (uint32_t r = 0; r < sql_rows_count(rows) && rc == 0; r++) {
-        struct sql_value cells[64] = {{.type = SQL_NULL}};
-        for (uint32_t c = 0; c < held.first->n_columns && c < 64; c++)
-            sql_rows_value(rows, r, c, &cells[c]);
-        rc = held_row(held.first, 0, cells);
+    for (uint32_t r = 0; r < sql_rows_count(rows) && rc >= 0; r++) {
+        union probing_cell cells[COLUMNS_MAX];
+        struct sql_value v;
+        for (uint32_t c = 0; c < stored->n_cells && rc >= 0; c++) {
+            sql_rows_value(rows, r, c, &v);
+            rc = to_cell(&v, stored->columns[c + 2].type, &cells[c]);
+        }
+        rc = rc < 0 ? rc : ring_append(stored, clock_now(), cells, stored->n_cells, NULL, 0);
+        if (rc == 0 && r == sql_rows_count(rows) / 2)
+            rc = store_drain(store);
     }
-    return rc;
+    return rc < 0 ? rc : 0;
 }
 
-/* `table NAME SELECT` keeps the rows of a select, `view NAME SELECT` the select itself. */
+/* `table NAME SELECT` stores the rows of a select, `view NAME SELECT` keeps the select itself. */
 static bool take_definition(char *line)
 {
     bool table = strncmp(line, "table ", 6) == 0;
@@ -151,8 +189,8 @@ static bool take_definition(char *line)
     *text++ = '\0';
     char *copy = arena_text(&names, name, strlen(name));
     const struct sql_sink sink = {.arg = copy, .columns = add_table, .rows = add_rows};
-    int rc = table ? sql_run(held.engine, text, strlen(text), NULL, &sink, NULL)
-                   : sql_add_view(held.engine, name, text, "");
+    int rc = table ? sql_run(engine, text, strlen(text), NULL, &sink, NULL)
+                   : sql_add_view(engine, name, text, "");
     CHECK_INT(rc, 0);
     return true;
 }
@@ -175,7 +213,7 @@ static int answer_lines(void)
         if (sql_writer_new(SQL_FORMAT_JSON, 0, add_bytes, &out, &w) < 0)
             return 1;
         struct sql_sink sink = sql_writer_sink(w);
-        int rc = sql_run(held.engine, line, (size_t)size - 1, &limits, &sink, &report);
+        int rc = sql_run(engine, line, (size_t)size - 1, &limits, &sink, &report);
         if (rc == 0)
             rc = sql_writer_finish(w, &report);
         if (rc < 0) {
@@ -208,23 +246,36 @@ TEST(answers_are_as_written)
 
 int main(int argc, char **argv)
 {
+    char directory[] = "/tmp/probing-golden-XXXXXX";
+    bool lines = argc > 1 && strcmp(argv[1], "-") == 0;
+    struct store_options o = {.directory = directory, .max_bytes = 64u << 20};
+    struct tables *tables;
+    int rc = tables_new(&tables);
     arena_init(&names, 1 << 20);
-    if (held_init(&held) < 0) {
+    if (lines && (!mkdtemp(directory) || rc < 0 || store_create(&o, tables, &store) < 0))
+        return 1;
+    if (rc < 0 || sql_new(tables, store, &engine) < 0) {
         printf("# %s\n", err_text());
         return 1;
     }
-    if (argc > 1 && strcmp(argv[1], "-") == 0)
-        return answer_lines();
-    if (argc > 1) {
+    if (lines) {
+        rc = answer_lines();
+    } else if (argc > 1) {
         struct buf answer;
         buf_init(&answer, 1 << 22);
         ask(argv[1], strlen(argv[1]), &answer);
         printf("%s", buf_text(&answer));
         buf_done(&answer);
-        return 0;
+    } else {
+        RUN(answers_are_as_written);
+        rc = test_end();
     }
-    RUN(answers_are_as_written);
-    held_done(&held);
+    sql_free(engine);
+    if (lines) {
+        store_free(store);
+        (void)file_remove_dir(directory);
+    }
+    tables_free(tables);
     arena_done(&names);
-    return test_end();
+    return rc;
 }

@@ -51,10 +51,14 @@ class Ours:
         self.last = ""  # statement
 
     def table(self, name, select):
-        """A table, whose timestamps are what clocks show: those of a table would be moments."""
-        self.process.stdin.write("table %s_rows %s\n" % (name, select))
+        """A stored table, which has numbers and texts, and a view that makes the types of them."""
         self.process.stdin.write(
-            "view %s select * replace (ts::timestamp as ts) from %s_rows\n" % (name, name)
+            "table golden.%s_rows select id, i, k, d, t, b::int as b, ts::text as ts_text, "
+            "dt::text as dt, iv::text as iv from (%s) x\n" % (name, select)
+        )
+        self.process.stdin.write(
+            "view %s select id, i, k, d, t, b <> 0 as b, ts_text::timestamp as ts, dt::date as dt, "
+            "iv::interval as iv from golden.%s_rows\n" % (name, name)
         )
 
     def ask(self, statement):
