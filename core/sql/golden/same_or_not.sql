@@ -133,3 +133,26 @@ select 1 except select '1'
 select 1 intersect select '1'
 ----
 1
+
+select x = any (string_to_array(t, ',')), count(*) from (values ('a', 'a,b'), ('c', 'a,b'), ('a', null)) v(x, t) group by x = any (string_to_array(t, ',')) order by 1
+----
+false,1
+true,1
+,1
+
+select count(*) filter (where x = any (string_to_array(t, ','))), count(*) filter (where x = any (string_to_array(t, 'b'))), count(*) filter (where x <> all (string_to_array(t, ','))) from (values ('a', 'a,b'), ('c', 'a,b'), ('a', null)) v(x, t)
+----
+1,0,1
+
+select count(*) filter (where x + 1 > all (select y from (values (1), (2)) u(y) where y < x)), count(*) filter (where x + 2 < all (select y from (values (1), (2)) u(y) where y < x)), count(*) filter (where x < any (select y from (values (1), (2)) u(y) where y >= x)) from (values (1), (2), (3)) v(x)
+----
+3,1,1
+
+select x > all (select y from (values (1), (2)) u(y) where y < x), count(*) from (values (1), (2), (3)) v(x) group by x > all (select y from (values (1), (2)) u(y) where y < x) order by 1
+----
+true,3
+
+select x + 1 > all (select y from (values (1), (2)) u(y) where y < x) and x > 1, count(*) from (values (1), (2), (3)) v(x) group by x + 1 > all (select y from (values (1), (2)) u(y) where y < x), x > 1 order by 1
+----
+false,1
+true,2

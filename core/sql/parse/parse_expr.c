@@ -547,8 +547,13 @@ struct node *sql_parse_expr(struct parser *p, int binding)
     if (!sql_parse_enter(p))
         return NULL;
     struct node *n = parse_prefix(p);
-    for (bool more = true; more && n && !p->error;)
+    for (bool more = true; more && n && !p->error;) {
         n = sql_parse_infix(p, n, binding, &more);
+        if (n && n->kind == NODE_SELECT && n->select && !n->select->end) { /* x > all (...) */
+            n->select->start = pos;
+            n->select->end = p->tokens[p->at - 1].end;
+        }
+    }
     p->depth--;
     if (!n || p->error)
         return NULL;

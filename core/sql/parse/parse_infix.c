@@ -129,7 +129,7 @@ static struct node *quantified_select(struct parser *p, uint32_t pos, struct nod
     void **answer = p->error ? NULL : sql_parse_get(p, 1, sizeof(*answer));
     if (!n || !answer)
         return NULL;
-    *item = (struct item){.node = value};
+    *item = (struct item){.node = value, .alias = QUANTIFIED};
     *from = (struct from){.kind = FROM_SELECT,
                           .pos = pos,
                           .alias = QUANTIFIED,
@@ -178,11 +178,17 @@ static struct node *quantified(struct parser *p, struct node *left, uint32_t pos
  * array is. */
 static struct select *parse_split(struct parser *p, struct node **ret_text)
 {
+    uint32_t start = now(p)->pos;
     struct node *call = sql_parse_call(p);
     if (!call || call->n_args < 2)
         return sql_parse_fail(p, now(p)->pos, "string_to_array(text, ',') takes two texts");
     *ret_text = call->args[0];
-    return sql_parse_rows_of(p, call, "string_to_table");
+    struct select *rows = sql_parse_rows_of(p, call, "string_to_table");
+    if (rows) {
+        rows->start = start;
+        rows->end = p->tokens[p->at - 1].end;
+    }
+    return rows;
 }
 
 /* = any (select ...) is in, <> all (select ...) is not in. */
