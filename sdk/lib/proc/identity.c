@@ -170,14 +170,29 @@ uint32_t identity_own_owner(void)
 
 /* ---- who may ask ---- */
 
-/* The kernel shows that link only to those who have rights over the namespace. */
-bool identity_is_below(pid_t pid)
+enum namespace { NAMESPACE_SAME, NAMESPACE_BELOW, NAMESPACE_UNSEEN };
+
+/* The kernel shows the link only to those who have rights over that namespace.  Above the first one
+ * there is none. */
+static enum namespace namespace_of(pid_t pid)
 {
+    static const char first[] = "user:[4026531837]"; /* PROC_USER_INIT_INO of the kernel */
     char path[PROC_PATH_BYTES], peer[64], own[64];
     proc_path(pid, 0, "ns/user", path);
     ssize_t n = readlink(path, peer, sizeof(peer));
     ssize_t m = readlink("/proc/self/ns/user", own, sizeof(own));
-    return n > 0 && m > 0 && (n != m || memcmp(peer, own, (size_t)n) != 0);
+    if (m <= 0)
+        return NAMESPACE_UNSEEN;
+    if (n <= 0)
+        return m == (ssize_t)sizeof(first) - 1 && memcmp(own, first, sizeof(first) - 1) == 0
+                   ? NAMESPACE_SAME
+                   : NAMESPACE_UNSEEN;
+    return n == m && memcmp(peer, own, (size_t)n) == 0 ? NAMESPACE_SAME : NAMESPACE_BELOW;
+}
+
+bool identity_is_below(pid_t pid)
+{
+    return namespace_of(pid) == NAMESPACE_BELOW;
 }
 
 int identity_peer_of(int fd, struct identity_peer *ret)
@@ -187,14 +202,13 @@ int identity_peer_of(int fd, struct identity_peer *ret)
     socklen_t n = sizeof(who);
     if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &who, &n) != 0)
         return -errno;
+    enum namespace where = who.pid > 0 ? namespace_of(who.pid) : NAMESPACE_UNSEEN;
     *ret = (struct identity_peer){.pid = who.pid,
                                   .uid = who.uid,
                                   .gid = who.gid,
                                   .permitted = PROC_UNKNOWN,
-                                  .below = who.pid > 0 && identity_is_below(who.pid)};
-    if (ret->below)
-        ret->permitted = 0;
-    else if (who.pid > 0 && proc_status_of(who.pid, 0, &s) == 0)
+                                  .below = where == NAMESPACE_BELOW};
+    if (where == NAMESPACE_SAME && proc_status_of(who.pid, 0, &s) == 0)
         ret->permitted = s.permitted;
     return 0;
 }
@@ -224,7 +238,7 @@ enum identity_refusal identity_own_answer(const struct identity_peer *peer)
 {
     struct proc_identity own;
     identity_own(&own);
-    return identity_may_ask(peer, &own);
+    return peer->pid == getpid() ? IDENTITY_MAY_ASK : identity_may_ask(peer, &own);
 }
 
 const char *identity_why(enum identity_refusal refusal)

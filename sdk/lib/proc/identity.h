@@ -50,7 +50,7 @@ uint32_t identity_own_owner(void);
 struct identity_peer {
     pid_t pid;          /* 0: in a pid namespace around ours */
     uint32_t uid, gid;  /* effective, when it connected: the kernel keeps them for the socket */
-    uint64_t permitted; /* capabilities as far as they count here, PROC_UNKNOWN: not to be seen */
+    uint64_t permitted; /* capabilities, PROC_UNKNOWN: not to be seen, or in another namespace */
     bool below;         /* it is in a user namespace below ours */
 };
 
@@ -77,7 +77,7 @@ int identity_peer_of(int fd, struct identity_peer *ret);
  * is for root alone. */
 enum identity_refusal identity_may_ask(const struct identity_peer *peer,
                                        const struct proc_identity *of);
-/* The same of the calling thread, as its ids are now. */
+/* The same of the calling thread, as its ids are now; the process itself may always ask. */
 enum identity_refusal identity_own_answer(const struct identity_peer *peer);
 /* Why not, and what to do, as the end of a sentence. */
 const char *identity_why(enum identity_refusal refusal);
