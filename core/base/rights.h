@@ -13,7 +13,7 @@
  * thread or the process changes.  -EPERM: it cannot be, or threads belong to different users. */
 int rights_take(void);
 
-/* The same before a file is made later, if the program has put on other rights since; else it costs
+/* The same before files are made or removed later, if the program has put on other rights since; else it costs
  * four short system calls. */
 void rights_keep(void);
 

@@ -24,6 +24,7 @@
 #include <unistd.h>
 
 #include "core/base/clock.h"
+#include "core/base/rights.h"
 #include "core/base/own_descriptors.h"
 #include "core/plugin_host/internal.h"
 
@@ -41,6 +42,7 @@ static int open_on_control(void *arg)
     int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     if (fd == -1)
         return err_set(-errno, "cannot make the upload socket: %s", strerror(errno));
+    rights_keep();
     (void)unlink(d->path);
     /* The directory is private, so nobody gets in between bind and chmod. */
     if (bind(fd, (struct sockaddr *)&at, sizeof(at)) == -1 || chmod(d->path, 0600) == -1 ||

@@ -17,6 +17,7 @@
 #include "core/base/file.h"
 #include "core/base/headroom_table.h"
 #include "core/base/owned_signals.h"
+#include "core/base/rights.h"
 #include "core/base/thread.h"
 #include "core/base/version.h"
 #include "core/builtin/builtin.h"
@@ -90,6 +91,7 @@ uint64_t parts_watch(struct core *c)
     bool home = file_is_closed(c->home_fd);
     if (!home && store_is_held(c->store))
         return rest_ns; /* a fork need not wait for what follows */
+    rights_keep();
     lifecycle_lock();
     store_hold_again(c->store);
     if (home) {
@@ -370,6 +372,7 @@ void parts_stop(struct core *c)
 {
     struct buf note;
 
+    rights_keep(); /* all that is removed below is in our directory */
     buf_init(&note, (size_t)8 << 20);
     if (c->host)
         (void)host_quiet(c->host, QUIET_NS);

@@ -17,6 +17,7 @@
 #include <unistd.h>
 
 #include "core/base/err.h"
+#include "core/base/rights.h"
 #include "core/base/text.h"
 #include "core/server/internal.h"
 
@@ -35,6 +36,7 @@ int server_listen_unix(const char *path, int *ret_fd)
     int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     if (fd == -1)
         return err_set(-errno, "no socket: %s", strerror(errno));
+    rights_keep();
     (void)unlink(path); /* of an earlier server of this process: the directory is private to it */
     /* On Linux the mode of the socket's inode becomes that of the file, less the umask; the umask
      * is the host's and not touched. */

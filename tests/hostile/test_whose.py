@@ -3,6 +3,7 @@
 group.  Nobody asks it whom the kernel would not let trace it, and what its starter wished does not
 count.  The rule itself, for each id: sdk/lib/proc/identity_test.c."""
 import ast
+import glob
 import os
 import re
 import shutil
@@ -74,7 +75,7 @@ def world(tmp_path, shared):
     yield from lend(made)
     for target in made.targets:
         for place in PLACES:
-            for left in Path(place).glob("probing-*/%d-*" % target.pid):
+            for left in glob.glob("%s/probing-*/%d-*" % (place, target.pid)):
                 shutil.rmtree(left)
 
 
@@ -263,8 +264,12 @@ def test_rights_that_are_put_on_later(world):
         answers(target)
         assert "build" in client.ask()
     client.end()
-    assert "1" in target.probing("eval", "import os; print(1); os.setresuid(0, 0, 0)").stdout
+    done = target.probing("plugin", "load", "system")  # files of root's, below root's directory
+    assert done.returncode == 0, done.stderr
+    assert all(path.lstat().st_uid == 0 for path in target.place.iterdir())
     assert target.probing("eject").returncode == 0 and target.alive()
+    left = [name for name in os.listdir(target.place) if name in ("sock", "door", "token")]
+    assert not left and not glob.glob("/dev/shm/probing-*/" + target.place.name)
 
 
 def test_crash_with_rights_that_were_put_on(world):
@@ -376,6 +381,30 @@ def test_user_namespace_below(world):
             pytest.skip("no user namespaces here: %r" % made.stderr)
         refuses(target, "user namespace", before=[*AS_NOBODY, "unshare", *how])
     assert "build" in heard(target)
+
+
+@pytest.mark.parametrize("how", ["--map-root-user", "--map-current-user"])
+def test_process_in_a_user_namespace(world, how):
+    """Of the user who made it, as containers without root are: he has all rights in there."""
+    made = subprocess.run([*AS_NOBODY, "unshare", "--user", how, "true"], capture_output=True)
+    if made.returncode != 0:
+        pytest.skip("no user namespaces here: %r" % made.stderr)
+    target = enter(nobodys(world, "unshare", "--user", how, env={"PROBING_DATA_DIR": ""}))
+    assert "build" in heard(target)
+    inside = ["nsenter", "--user", "--preserve-credentials", "--target", str(target.pid)]
+    assert "build" in heard(target, before=[*AS_NOBODY, *inside])
+    assert target.rows("select 40 + 2") == [[42]]
+
+
+def test_process_asks_itself(world):
+    """Whatever it is: it may do all that it may do."""
+    target = world.python("import os, socket, sys\nos.seteuid(%d)\n" % NOBODY + IDLE)
+    target.wait_line("ready")
+    enter(target)
+    done = target.probing("eval", "import socket; s = socket.socket(socket.AF_UNIX); "
+                          "s.connect(%r); s.sendall(b'version\\n'); print(s.recv(99))"
+                          % str(target.place / "sock"))
+    assert "build" in done.stdout, done
 
 
 # ---- plugins by their path ----
