@@ -24,16 +24,16 @@ static const char *keep(struct flame_mode *m, const char *text)
     return text == NULL ? NULL : arena_text(&m->texts, text, strlen(text));
 }
 
-/* name, plugin, doc, unit, sql, rest, newest, empty, stacks, setting */
+/* name, plugin, doc, unit, sql, rest, newest, empty, stacks, setting, missing */
 #define MODE_COLUMNS                                                                       \
     "select m.name, m.plugin, m.doc, m.unit, m.sql, m.rest, m.newest, m.empty, m.stacks, " \
-    "m.setting from probing.flame_modes m "
+    "m.setting, m.missing from probing.flame_modes m "
 static int mode_row(void *self, const struct json *const *c, struct buf *out)
 {
     struct flame_mode *m = self;
-    const char *text[10];
+    const char *text[11];
     (void)out;
-    for (int i = 0; i < 10; i++)
+    for (int i = 0; i < 11; i++)
         text[i] = c[i]->type == JSON_STRING ? keep(m, c[i]->text) : NULL;
     if (text[0] == NULL || text[1] == NULL || text[2] == NULL || text[4] == NULL)
         return err_set(-EPROTO, "the process lists a mode that has no name, doc or sql");
@@ -48,6 +48,7 @@ static int mode_row(void *self, const struct json *const *c, struct buf *out)
         .empty = text[7],
         .stacks = text[8],
         .setting = text[9],
+        .missing = text[10],
         .unit = text[3] != NULL && strcmp(text[3], "bytes") == 0 ? PROBING_BYTES : PROBING_NS};
     return 0;
 }
@@ -85,6 +86,7 @@ static int take_mode(void *arg, const struct declared *d)
                                          .empty = keep(m, f->empty),
                                          .stacks = keep(m, f->stacks),
                                          .setting = keep(m, f->setting),
+                                         .missing = keep(m, f->missing),
                                          .unit = f->unit};
     }
     return 0;
@@ -269,10 +271,25 @@ static int read_calls(struct flame *f, const struct target *t, const struct flam
     return rc;
 }
 
+/* A process whose plugin has no such table lacks nothing that could be said. */
+static void read_missing(struct flame *f, const struct target *t, const struct flame_mode *m,
+                         const char *when)
+{
+    struct buf sql;
+    if (m->mode.missing == NULL)
+        return;
+    buf_init(&sql, 8 * (size_t)DECLARED_SQL_BYTES);
+    if (declared_sql(m->mode.missing, when, &sql) < 0 ||
+        answer_word(t, buf_text(&sql), f->missing, sizeof(f->missing)) < 0)
+        err_clear();
+    buf_done(&sql);
+}
+
 int flame_read_mode(struct flame *f, const struct target *t, const struct flame_mode *m,
                     const char *when, bool in_time)
 {
     struct buf sql;
+    read_missing(f, t, m, when);
     if (m->mode.stacks == NULL)
         return read_calls(f, t, m, when);
     buf_init(&sql, 8 * (size_t)DECLARED_SQL_BYTES);

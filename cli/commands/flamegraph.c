@@ -279,7 +279,7 @@ static int window_of(const struct target *t, struct options *o, struct flame_mod
 
 static int check_any(const struct flame *f, const struct flame_mode *m, const char *who)
 {
-    char lost[200];
+    char lost[FLAME_LOST_BYTES];
     flame_tell_lost(f, lost, sizeof(lost));
     if (f->n_samples > 0 && lost[0] != '\0')
         terminal_say("%s: %s", who, lost);

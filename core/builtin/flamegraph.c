@@ -360,6 +360,27 @@ static int read_calls(struct core *c, struct flame *f, const struct probing_flam
     return rc;
 }
 
+static int missing_rows(void *arg, const struct sql_rows *rows)
+{
+    struct flame *f = arg;
+    if (sql_rows_count(rows) > 0 && !f->missing[0])
+        (void)text(rows, 0, 0, f->missing, sizeof(f->missing));
+    return 0;
+}
+
+static void read_missing(struct core *c, struct flame *f, const struct probing_flame *mode,
+                         const char *when, struct probing_reply *out)
+{
+    struct sql_sink sink = {.arg = f, .columns = take_columns, .rows = missing_rows};
+    struct buf sql;
+    if (!mode->missing)
+        return;
+    buf_init(&sql, 8 * (size_t)DECLARED_SQL_BYTES);
+    if (declared_sql(mode->missing, when, &sql) < 0 || ask_sink(c, buf_text(&sql), &sink, out) < 0)
+        err_clear();
+    buf_done(&sql);
+}
+
 static int read_mode(struct core *c, struct flame *f, const struct probing_flame *mode,
                      uint64_t last_ns, struct probing_reply *out)
 {
@@ -370,6 +391,7 @@ static int read_mode(struct core *c, struct flame *f, const struct probing_flame
     if (last_ns > 0)
         (void)snprintf(when, sizeof(when), "ts > (%s) - interval '%.3f seconds'", mode->newest,
                        (double)last_ns / NS_PER_S);
+    read_missing(c, f, mode, when, out);
     int rc = mode->stacks ? read_samples(c, f, mode, when, out) : read_calls(c, f, mode, when, out);
     if (rc == 0 && f->n_samples == 0 && f->n_lost > 0)
         return err_set(-ENOENT,
@@ -378,7 +400,9 @@ static int read_mode(struct core *c, struct flame *f, const struct probing_flame
                        mode->name, (long long)f->n_lost);
     if (rc == 0 && f->n_samples == 0)
         rc = err_set(-ENOENT, "mode %s: %s", mode->name,
-                     mode->empty ? mode->empty : "there is nothing to draw");
+                     f->missing[0] ? f->missing
+                     : mode->empty ? mode->empty
+                                   : "there is nothing to draw");
     return rc;
 }
 
@@ -402,7 +426,7 @@ static int draw_mode(struct core *c, const struct options *o, const struct probi
                      struct probing_reply *out)
 {
     struct flame f;
-    char title[600], lost[200], command[256], who[16];
+    char title[600 + FLAME_LOST_BYTES], lost[FLAME_LOST_BYTES], command[256], who[16];
 
     flame_init(&f, PROFILE_MAX_BYTES);
     f.mode = mode->unit == PROBING_BYTES ? "memory" : mode->name;

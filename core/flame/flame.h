@@ -65,6 +65,7 @@ struct flame {
     int64_t total;
     bool joined;             /* flame_join() has been called */
     int64_t n_given, n_lost; /* samples that came; and those of them whose stack did not */
+    char missing[400];       /* what else the picture lacks, in words; "" */
     size_t left_bytes;       /* that its arrays may still grow by */
 };
 
@@ -83,7 +84,8 @@ int flame_add_sample(struct flame *f, int64_t stack, const struct flame_sample *
  * left out.  Frames that are missing in broken stacks are put back where whole stacks have them on
  * the way to the same Python frame, the most frequent way; so both are one tower.  -ENOMEM. */
 int flame_join(struct flame *f);
-/* "12 of 300 samples are left out: ..."; "": none. */
+#define FLAME_LOST_BYTES 640
+/* "12 of 300 samples are left out: ...; 20 threads are not sampled: ..."; "": it is whole. */
 void flame_tell_lost(const struct flame *f, char *ret, size_t size);
 int flame_mend(struct flame *f); /* the second half of flame_join() */
 /* For flame_mend(): other frames of a stack, innermost first.  -ENOMEM. */

@@ -83,7 +83,7 @@ TEST(broken_stacks_stand_in_the_tower_of_the_whole)
 TEST(samples_find_stacks_that_come_after_them)
 {
     const struct flame_sample s = {.thread_name = "", .value = 10, .count = 2};
-    char lost[200];
+    char lost[FLAME_LOST_BYTES];
     begin();
     for (int64_t id = 1; id < 4; id++)
         CHECK_INT(flame_add_sample(&flame, id, &s), 0);

@@ -248,6 +248,8 @@ void flame_tell_lost(const struct flame *f, char *ret, size_t size)
                        "%lld of %lld samples are left out: their stacks are not there any more, as "
                        "retention takes the oldest away",
                        (long long)f->n_lost, (long long)f->n_given);
+    size_t n = strlen(ret);
+    (void)snprintf(ret + n, size - n, "%s%s", n && f->missing[0] ? "; " : "", f->missing);
 }
 
 void flame_ask_samples(const char *sql, bool in_time, struct buf *ret)

@@ -33,11 +33,14 @@ static const struct probing_flame flames[] = {{.name = "mode",
                                                .unit = PROBING_BYTES,
                                                .stacks = "s",
                                                .setting = "mode=a",
+                                               .missing = "select 3",
                                                .flags = PROBING_FLAME_DEFAULT}};
 static const struct probing_track tracks[] = {
     {.name = "line", .doc = "d", .sql = "select 1", .newest = "select 2"}};
 static const struct probing_panel panels[] = {
     {.name = "panel", .doc = "d", .sql = "select 1", .kind = PROBING_LINES, .rows = 3}};
+static const struct probing_resource resources[] = {
+    {.name = "data", .takes = 1 << 20, .each_thread = 4096}};
 static const struct probing_declarations all = {.size = sizeof(all),
                                                 .n_views = 2,
                                                 .view_size = sizeof(views[0]),
@@ -51,6 +54,9 @@ static const struct probing_declarations all = {.size = sizeof(all),
                                                 .n_panels = 1,
                                                 .panel_size = sizeof(panels[0]),
                                                 .panels = panels,
+                                                .n_resources = 1,
+                                                .resource_size = sizeof(resources[0]),
+                                                .resources = resources,
                                                 .views = views,
                                                 .aliases = aliases,
                                                 .flames = flames};
@@ -72,27 +78,33 @@ static struct declared *take(void)
     return d;
 }
 
-/* What a plugin of 1.1 or 1.2 was built with: smaller structs, and anything behind them. */
+/* What a plugin of 1.1 to 1.3 was built with: smaller structs, and anything behind them. */
 TEST(older_and_smaller_ones_are_taken)
 {
     static const size_t sizes[] = {offsetof(struct probing_declarations, n_tables),
-                                   offsetof(struct probing_declarations, n_tracks)};
+                                   offsetof(struct probing_declarations, n_tracks),
+                                   offsetof(struct probing_declarations, n_resources)};
+    static const size_t flame_sizes[] = {offsetof(struct probing_flame, stacks),
+                                         offsetof(struct probing_flame, stacks),
+                                         offsetof(struct probing_flame, missing)};
     const struct declared_source from = {.read = read_own};
-    for (size_t i = 0; i < 2; i++) {
+    for (size_t i = 0; i < 3; i++) {
         struct probing_declarations old = all;
         char flame[2 * sizeof(struct probing_flame)];
         struct declared *d = NULL;
         memset(flame, 0x5a, sizeof(flame));
-        memcpy(flame, flames, offsetof(struct probing_flame, stacks));
+        memcpy(flame, flames, flame_sizes[i]);
         memset((char *)&old + sizes[i], 0x5a, sizeof(old) - sizes[i]);
         old.size = (uint32_t)sizes[i];
-        old.flame_size = offsetof(struct probing_flame, stacks);
+        old.flame_size = (uint32_t)flame_sizes[i];
         old.flames = (const struct probing_flame *)(const void *)flame;
         CHECK_INT(declared_read(&from, (uint64_t)(uintptr_t)&old, "mine", &d), 0);
         if (!CHECK(d))
             continue;
         CHECK(d->all.n_flames == 1 && d->all.n_views == 2);
-        CHECK(d->all.n_tracks == 0 && d->all.n_panels == 0 && !d->all.flames[0].stacks);
+        CHECK(d->all.n_tracks == (i == 2) && d->all.n_panels == (i == 2) &&
+              !d->all.flames[0].stacks == (i < 2));
+        CHECK(d->all.n_resources == 0 && !d->all.flames[0].missing);
         declared_free(d);
     }
 }
@@ -115,6 +127,10 @@ TEST(text_and_back_is_the_same)
     CHECK(d && again && declared_same(d, again));
     if (again)
         CHECK_STR(again->all.views[1].sql, "select 2\nas two");
+    struct room_part part = {.takes = {[ROOM_THREADS] = 3}};
+    declared_takes(again, &part);
+    CHECK(part.takes[ROOM_DATA] == 1 << 20 && part.each_thread[ROOM_DATA] == 4096 &&
+          part.takes[ROOM_THREADS] == 0);
     buf_reset(&b);
     CHECK_INT(declared_sql("{when} and {when}", "ts > 1", &b), 0);
     CHECK_STR(buf_text(&b), "ts > 1 and ts > 1");

@@ -21,6 +21,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <ucontext.h>
@@ -28,6 +29,7 @@
 
 #include "lib/hash.h"
 #include "lib/proc/patience.h"
+#include "lib/proc/task.h"
 #include "lib/proc/thread_clock.h"
 #include "lib/sparse_map.h"
 #include "probing_sdk.h"
@@ -37,7 +39,8 @@
 #define FDS_MAX 65536             /* descriptors above are not used */
 #define LEAVE_NS PATIENCE_MOST_NS /* for handlers to end, however long they get no processor */
 #define PERF_TIMER_SIGNAL SIGURG  /* ignored by default: nobody is harmed by one too many */
-#define TIMED 8u /* one handler in so many asks for its own CPU time, which costs 0.4 us */
+#define TIMED 8u       /* one handler in so many asks for its own CPU time, which costs 0.4 us */
+#define TIMERS_KEPT 16 /* queued signals and timers that stay the program's: probing.limits */
 #define WHOLE_NS (10 * PROBING_NS_PER_S) /* a scan at least as often, where threads come and go */
 
 /* The handler's.  Static because it has no other way to find it. */
@@ -59,7 +62,8 @@ struct cpu_timers {
     _Atomic uint32_t threads, refused;
     uint64_t scan, scanned_ns;
     struct tasks tasks;
-    uint32_t over; /* threads beyond WATCHED_MAX, in this scan */
+    uint32_t over;       /* threads beyond WATCHED_MAX, in this scan */
+    int64_t timers_left; /* as this scan began, less what it has made */
     _Atomic uint64_t period_ns;
     _Atomic uint16_t *by_fd; /* FDS_MAX: number of the record, + 1 */
     _Atomic bool fine;       /* PERF_TIMER_SIGNAL is ours, and clocks are fine ones */
@@ -273,6 +277,17 @@ static bool perf_timer_new(struct cpu_timers *c, struct watched *w)
     return true;
 }
 
+/* How many more of the queued signals that its user may have the program does not need itself. */
+static int64_t timers_left(void)
+{
+    struct rlimit limit;
+    struct proc_status now;
+    if (getrlimit(RLIMIT_SIGPENDING, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY ||
+        proc_status_of(0, 0, &now) < 0 || now.queued == PROC_UNKNOWN)
+        return INT64_MAX;
+    return (int64_t)limit.rlim_cur - (int64_t)now.queued - TIMERS_KEPT;
+}
+
 static void timer_new(struct cpu_timers *c, struct watched *w)
 {
     struct sigevent event = {.sigev_notify = SIGEV_THREAD_ID, .sigev_signo = c->signal};
@@ -283,10 +298,14 @@ static void timer_new(struct cpu_timers *c, struct watched *w)
     atomic_store_explicit(&w->cpu_ns, thread_cpu_ns(w->tid), memory_order_relaxed);
     if (perf_timer_new(c, w))
         return;
+    w->refused = c->timers_left <= 0;
+    if (w->refused)
+        return;
     if (syscall(SYS_timer_create, clock, &event, &timer) == -1) {
         w->refused = errno == EAGAIN; /* RLIMIT_SIGPENDING; else the thread has ended */
         return;
     }
+    c->timers_left--;
     w->timer = timer;
     w->chance = hash_spread((uint64_t)w->tid) ^ c->host->now();
     timer_arm(c, w);
@@ -452,6 +471,7 @@ int cpu_timers_scan(struct cpu_timers *c)
     c->scanned_ns = now;
     c->scan++;
     c->over = 0;
+    c->timers_left = timers_left();
     struct seeing seeing = {.timers = c};
     bool whole = tasks_each(see, &seeing);
     for (uint32_t i = 0; i < cpu_timers_room(c); i++) {

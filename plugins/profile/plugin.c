@@ -17,6 +17,7 @@
 #include "plugin_malloc.h"
 #include "probing_sdk.h"
 #include "sample_period.h"
+#include "sample_table.h"
 #include "sampler.h"
 
 struct plugin {
@@ -76,9 +77,7 @@ static int run_profile(void *self, int argc, const char *const *argv, struct pro
                      (unsigned long long)(PROBING_NS_PER_S / period_tick_ns()));
     if (a.refused)
         n += snprintf(text + n, sizeof(text) - (size_t)n,
-                      "%u threads are not sampled: the kernel gives no more timers (ulimit -i), or "
-                      "there are more than 4096\n",
-                      a.refused);
+                      "%u threads are not sampled: " UNSAMPLED_REASON "\n", a.refused);
     if (a.signal_gone)
         n += snprintf(text + n, sizeof(text) - (size_t)n,
                       "sampling has ended: the program has taken over the profiler's signal\n");
@@ -156,7 +155,8 @@ static void profile_destroy(void *self)
     free(p);
 }
 
-static const struct probing_table_name tables[] = {{"python.samples"}, {"python.stacks"}};
+static const struct probing_table_name tables[] = {
+    {"python.samples"}, {"python.stacks"}, {"python.unsampled"}};
 
 #define STACKS                                                                                 \
     "select stack_id, depth, frame_type, func, file, lineno, module from python.stacks "       \
@@ -165,7 +165,11 @@ static const struct probing_table_name tables[] = {{"python.samples"}, {"python.
 #define SAMPLES(value)                                                                  \
     "select ts, thread_id, thread_name, stack_id, " value " as value, 1 as count from " \
     "python.samples where {when}"
-#define NEWEST "select max(ts) from python.samples"
+#define NEWEST                                                      \
+    "select max(ts) from (select ts from python.samples union all " \
+    "select ts from python.unsampled) as both"
+#define UNSAMPLED "select threads || ' threads are not sampled: ' || reason from python.unsampled"
+#define MISSING UNSAMPLED " where {when} order by threads desc limit 1"
 #define EMPTY "the process used no such time, or the profiler was not running; --seconds 10 runs it"
 
 /* What each setting of `mode` takes.  A sample that has waited has no cpu_ns. */
@@ -175,6 +179,7 @@ static const struct probing_flame flames[] = {{.name = "cpu",
                                                .sql = SAMPLES("cpu_ns"),
                                                .newest = NEWEST,
                                                .empty = EMPTY,
+                                               .missing = MISSING,
                                                .unit = PROBING_NS,
                                                .setting = "mode=cpu",
                                                .flags = PROBING_FLAME_DEFAULT},
@@ -184,6 +189,7 @@ static const struct probing_flame flames[] = {{.name = "cpu",
                                                .sql = SAMPLES("wall_ns"),
                                                .newest = NEWEST,
                                                .empty = EMPTY,
+                                               .missing = MISSING,
                                                .unit = PROBING_NS,
                                                .setting = "mode=wall"},
                                               {.name = "gil",
@@ -192,8 +198,16 @@ static const struct probing_flame flames[] = {{.name = "cpu",
                                                .sql = SAMPLES("wall_ns") " and gil = 1",
                                                .newest = NEWEST,
                                                .empty = EMPTY,
+                                               .missing = MISSING,
                                                .unit = PROBING_NS,
                                                .setting = "mode=gil"}};
+
+static const struct probing_panel panels[] = {
+    {.name = "unsampled",
+     .doc = "threads that the profiler does not sample, and why",
+     .sql = UNSAMPLED " where ts > now() - interval '3 seconds' order by ts desc limit 1",
+     .kind = PROBING_LINES,
+     .rows = 1}};
 
 /* Measured by tests/hostile/test_limits.py. */
 #define MIB (UINT64_C(1) << 20)
@@ -215,6 +229,9 @@ static const struct probing_declarations declares = {
     .n_tables = PROBING_LENGTH(tables),
     .table_size = sizeof(tables[0]),
     .tables = tables,
+    .n_panels = PROBING_LENGTH(panels),
+    .panel_size = sizeof(panels[0]),
+    .panels = panels,
 };
 
 PROBING_EXPORT const struct probing_plugin probing_plugin_v1 = {

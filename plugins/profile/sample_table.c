@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * plugins/profile/sample_table.c - the table python.samples: one row for each sample.
+ * plugins/profile/sample_table.c - the table python.samples, one row for each sample; and
+ * python.unsampled, which threads have none.
  *
  * Nothing kept.
  */
@@ -48,4 +49,25 @@ void sample_table_add(const struct probing_host *host, struct probing_table *t,
         {.i = row->cpu_ns}, {.i = row->wall_ns}, {.i = row->step},
     };
     (void)host->append(t, row->ts, cells, PROBING_LENGTH(cells), NULL, 0);
+}
+
+int unsampled_table_new(const struct probing_host *host, struct probing_table **ret)
+{
+    static const struct probing_column columns[] = {
+        {.name = "threads", .type = PROBING_I64, .doc = "number of threads that are not sampled"},
+        {.name = "sampled", .type = PROBING_I64, .doc = "number of threads that are"},
+        {.name = "reason", .type = PROBING_STR, .doc = "why"}};
+    static const struct probing_table_desc unsampled =
+        PROBING_TABLE("python.unsampled", columns,
+                      "threads that the profiler has no timer for: a row each second while there "
+                      "are any");
+    return host->table(host, &unsampled, ret);
+}
+
+void unsampled_table_add(const struct probing_host *host, struct probing_table *t, uint32_t threads,
+                         uint32_t sampled)
+{
+    const union probing_cell cells[] = {
+        {.i = threads}, {.i = sampled}, {.u = probing_intern_text(host, UNSAMPLED_REASON)}};
+    (void)host->append(t, host->now(), cells, PROBING_LENGTH(cells), NULL, 0);
 }

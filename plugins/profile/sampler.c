@@ -45,7 +45,7 @@
 struct reader {
     const struct probing_host *host;
     struct stacks *stacks;
-    struct probing_table *samples_table;
+    struct probing_table *samples_table, *unsampled_table;
     struct sample_pool *slots;
     struct cpu_timers *timers;
     struct code *code;
@@ -60,6 +60,7 @@ struct reader {
     _Atomic int32_t tid;
     uint64_t started_ns; /* [control] */
     uint64_t scanned_ns, modules_ns, tick_ns, chance;
+    uint64_t unsampled_ns;         /* when threads without a timer were told */
     uint64_t scan_each_ns, cpu_ns; /* until the next look; of the process at the last one */
     struct sample_slot *desk;      /* for looks from outside: a slot that no handler sees */
     struct merge_native native;
@@ -268,6 +269,19 @@ static void choose_rest(struct reader *r)
     r->cpu_ns = now;
 }
 
+/* Of threads that have no timer, so that no picture is taken for a whole one. */
+static void tell_unsampled(struct reader *r)
+{
+    struct cpu_timers_about about;
+    uint64_t now = r->host->now();
+    if (now - r->unsampled_ns < TELL_NS && !atomic_load_explicit(&r->stop, memory_order_relaxed))
+        return;
+    r->unsampled_ns = now;
+    cpu_timers_about(r->timers, &about);
+    if (about.refused > 0)
+        unsampled_table_add(r->host, r->unsampled_table, about.refused, about.threads);
+}
+
 static void turn(struct reader *r)
 {
     uint64_t now = r->host->now();
@@ -288,6 +302,7 @@ static void turn(struct reader *r)
             r->host->log(r->host, PROBING_WARN,
                          "the program has taken over the profiler's signal: sampling has ended");
         }
+        tell_unsampled(r);
     }
 }
 
@@ -318,6 +333,7 @@ static void *run(void *arg)
         sample_slot_wait(r->slots, rest(r));
     }
     tell_waits(r);
+    tell_unsampled(r);
     cpu_timers_end(r->timers);
     drain_slots(r);
     atomic_store_explicit(&r->ended, true, memory_order_release);
@@ -458,6 +474,8 @@ int reader_new(const struct probing_host *host, struct reader **ret)
                         "frames of the stacks of python.samples, by stack_id", &r->stacks);
     if (rc == 0)
         rc = sample_table_new(host, &r->samples_table);
+    if (rc == 0)
+        rc = unsampled_table_new(host, &r->unsampled_table);
     if (rc < 0) {
         stacks_free(r->stacks);
         free(r);

@@ -117,6 +117,7 @@ TABLES = {
     "python.watched": False,
     # of plugin torch, which is not in every process
     "python.comm_collective": False, "python.comm_stuck": False, "python.ddp_timing": False,
+    "python.unsampled": False,
     "python.torch_device_time": False, "python.torch_flight_snapshot": False,
     "python.torch_nccl_flight_record": False, "python.torch_step_timing": False,
     "python.torch_trace": False, "python.variables": False, "torch.capture": False,

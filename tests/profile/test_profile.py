@@ -543,3 +543,37 @@ def test_its_name_of_before(world, word):
     assert again.returncode == 0 and "loaded already" in again.stdout, again.stdout + again.stderr
     refused = target.probing(word, "--torch")
     assert refused.returncode != 0 and "torch is not imported" in refused.stderr, refused.stderr
+
+
+UNSAMPLED = "threads are not sampled: the kernel gives no more timers (ulimit -i"
+
+
+@pytest.mark.parametrize("timers, sampled", [(0, False), (16 + 2, True)])
+def test_threads_without_a_timer_are_counted(world, timers, sampled):
+    """25 busy threads, of which the kernel gives timers for none or two: the picture of one was
+    taken for the whole, or the process was said to have used no time."""
+    target = world.python("import resource, threading, time\n"
+                          "used = [l for l in open('/proc/self/status') if l.startswith('SigQ')]\n"
+                          "left = %d\n"
+                          "limit = int(used[0].split()[1].split('/')[0]) + left if left else 0\n"
+                          "resource.setrlimit(resource.RLIMIT_SIGPENDING, (limit, limit))\n"
+                          "def work():\n"
+                          "    while True:\n"
+                          "        sum(range(20000))\n"
+                          "        time.sleep(0.001)\n"
+                          "for i in range(24):\n"
+                          "    threading.Thread(target=work, daemon=True).start()\n"
+                          "print('ready', flush=True)\n"
+                          "work()\n" % timers, DEBIAN_PYTHON)
+    target.wait_line("ready")
+    target.inject()
+    done = target.probing("flamegraph", "-s", "2", "--format", "folded", timeout=120)
+    assert re.search(r"\d+ " + re.escape(UNSAMPLED), done.stderr), done.stderr
+    assert sampled or (done.returncode == 1 and not done.stdout)
+    assert target.probing("plugin", "load", "profile").returncode == 0
+    wait_for(lambda: UNSAMPLED in target.probing("profile").stdout, "threads without a timer")
+    wait_for(lambda: target.rows("select count(*) from python.unsampled")[0][0] > 1, "a row")
+    wait_for(lambda: UNSAMPLED in target.probing("top", "--once").stdout, "the line of top")
+    done = target.probing("flamegraph", "--last", "3s", "--format", "folded")
+    assert UNSAMPLED in done.stderr, done.stderr
+    assert target.probing("backtrace").stdout.count("Thread ") >= 25
