@@ -48,6 +48,7 @@ static int take_late(pid_t pid, struct buf *text, bool *ret_late)
 struct look {
     pid_t pid;
     struct proc_identity id;
+    bool believed; /* its environment */
     struct buf text;
 };
 
@@ -59,9 +60,8 @@ static int look_at_environment(void *arg)
 
     proc_path(l->pid, 0, "environ", path);
     /* Our own was written by the user who asks. */
-    return rc < 0 || (l->pid != getpid() && !identity_believes_environment(&l->id))
-               ? rc
-               : file_read(AT_FDCWD, path, &l->text);
+    l->believed = rc == 0 && (l->pid == getpid() || identity_believes_environment(&l->id));
+    return l->believed ? file_read(AT_FDCWD, path, &l->text) : rc;
 }
 
 static void look_free(void *arg)
@@ -88,12 +88,12 @@ int find_environment(pid_t pid, struct buf *ret, struct find_source *ret_source)
         source.uid = l->id.uid[IDENTITY_EFFECTIVE];
         rc = buf_add(ret, l->text.data, l->text.size);
     }
-    bool empty = ret->size == 0;
+    bool late = rc == 0 && pid != getpid() && l->believed;
     if (ended)
         look_free(l);
     if (rc == 0)
         rc = buf_addc(ret, '\0');
-    if (rc == 0 && pid != getpid() && !empty)
+    if (rc == 0 && late)
         rc = take_late(pid, ret, &source.late);
     if (ret_source != NULL)
         *ret_source = source;

@@ -130,6 +130,17 @@ def test_a_program_with_the_rights_of_another_is_no_rank(jobs):
     target.kill()
 
 
+def test_a_rank_that_began_without_an_environment(jobs):
+    """Nothing in it is not the same as nothing that is believed."""
+    source = "import os\nos.environ.update(RANK='5', WORLD_SIZE='6', SLURM_JOB_ID='%s')\n%s" % (
+        jobs.job + "-bare", IDLE)
+    target = jobs.start("env", "-i", DEBIAN_PYTHON, "-u", "-c", source)
+    target.wait_line("ready")
+    done = jobs.probing("cluster", "status", "--json", "--job", jobs.job + "-bare")
+    assert ranks_of(done) == [target.pid], done
+    target.kill()
+
+
 def test_no_machine_is_asked_that_another_user_names(jobs):
     asked = jobs.tmp / "asked"
     shell = remote_shell(jobs, "#!/bin/sh\necho \"$1\" >> '%s'\nexit 1\n" % asked)
