@@ -13,8 +13,8 @@
  * thread or the process changes.  -EPERM: it cannot be, or threads belong to different users. */
 int rights_take(void);
 
-/* The same before files are made or removed later, if the program has put on other rights since; else it costs
- * four short system calls. */
+/* The same before files are made or removed later, if the program has put on other rights since;
+ * else it costs four short system calls. */
 void rights_keep(void);
 
 /* May what is in an open file run with the rights of this process?  The file belongs to root or the
