@@ -449,37 +449,48 @@ static int enter_patiently(struct target *t, struct enter_options *o)
     return rc;
 }
 
-#define EJECT_WAIT_NS (60 * NS_PER_S) /* a busy machine, rows that go to a slow disk */
+#define EJECT_WAIT_NS (60 * NS_PER_S)  /* in which no thread ends: rows go to a slow disk */
+#define EJECT_MOST_NS (600 * NS_PER_S) /* while threads end, or get no processor */
 
-/* Does a thread of ours still run in the process? */
-static bool has_our_threads(pid_t pid)
+/* How many threads of ours run in the process. */
+static uint32_t our_threads(pid_t pid)
 {
     struct proc_numbers all;
     struct proc_number one;
     char comm[PROC_COMM_BYTES];
-    bool found = false;
+    uint32_t n = 0;
 
     (void)proc_threads_open(&all, pid);
-    while (!found && proc_numbers_next(&all, &one))
-        found = proc_comm_of(pid, (pid_t)one.value, comm, sizeof(comm)) == 0 &&
-                strncmp(comm, "probing/", 8) == 0;
+    while (proc_numbers_next(&all, &one))
+        n += proc_comm_of(pid, (pid_t)one.value, comm, sizeof(comm)) == 0 &&
+             strncmp(comm, "probing/", 8) == 0;
     proc_numbers_close(&all);
-    return found;
+    return n;
 }
 
 /* Wait until nothing of ours runs in the process any more. */
 static int wait_left(pid_t pid)
 {
-    uint64_t deadline = clock_monotonic() + EJECT_WAIT_NS;
+    uint64_t begin = clock_monotonic(), now = begin, counted = begin;
+    uint32_t fewest = UINT32_MAX, n;
+    char starved[STARVED_WORDS_BYTES] = "";
+    struct starved looks;
 
-    while (pid != 0 && has_our_threads(pid)) {
+    starved_begin(&looks, pid, /* only= */ 0, /* from_birth= */ false);
+    while (pid != 0 && (n = our_threads(pid)) > 0) {
         if (cli_interrupted)
             return err_set(-ECANCELED, "interrupted; the core is leaving process %d", (int)pid);
-        if (clock_monotonic() > deadline)
-            return err_set(
-                -ETIMEDOUT,
-                "process %d was asked to let go of its core, which has not ended within %d s",
-                (int)pid, (int)(EJECT_WAIT_NS / NS_PER_S));
+        now = clock_monotonic();
+        starved_look(&looks, now);
+        counted = n < fewest ? now : counted;
+        fewest = n < fewest ? n : fewest;
+        if (now - counted > EJECT_WAIT_NS)
+            starved_words(&looks, now - begin, starved, sizeof(starved));
+        if (now - begin > EJECT_MOST_NS || (now - counted > EJECT_WAIT_NS && !starved[0]))
+            return err_set(-ETIMEDOUT,
+                           "process %d was asked to let go of its core, of which %u threads have "
+                           "not ended within %d s%s",
+                           (int)pid, n, (int)((now - begin) / NS_PER_S), starved);
         (void)poll(NULL, 0, 5);
     }
     return EXIT_DONE;
@@ -529,24 +540,34 @@ int command_inject(struct target *t, int argc, char **argv)
 }
 
 /* The answer to an eject was lost, and the core may have left all the same: what counts is what has
- * become of it.  start_time: of the process, 0 where it is not known. */
-static bool has_left(const struct target *t, uint64_t start_time)
+ * become of it.  start_time: of the process, 0 where it is not known.  0: it has left; -ESTALE: the
+ * process runs another program; -ECONNRESET: neither, the reason stays. */
+static int has_left(const struct target *t, uint64_t start_time)
 {
     /* Of one that cannot be seen to have died not for long. */
-    uint64_t deadline = clock_monotonic() + EJECT_WAIT_NS / (start_time != 0 ? 1 : 10), now = 0;
+    uint64_t now = clock_monotonic(), looked = now, other = 0;
+    uint64_t deadline = now + EJECT_WAIT_NS / (start_time != 0 ? 1 : 10);
+    struct why w = {.p = NULL};
     char sock[4200];
+    int rc = 1;
 
     (void)snprintf(sock, sizeof(sock), "%s/sock", t->directory);
-    while (!cli_interrupted && clock_monotonic() < deadline) {
-        bool dead = start_time != 0 && (proc_start_time(t->pid, &now) < 0 || now != start_time ||
-                                        !(inject_runs_on(t->pid) || target_state(t->pid) != 'Z'));
+    for (; rc == 1 && !cli_interrupted && now < deadline; now = clock_monotonic()) {
+        bool dead =
+            start_time != 0 && (proc_start_time(t->pid, &other) < 0 || other != start_time ||
+                                !(inject_runs_on(t->pid) || target_state(t->pid) != 'Z'));
         if (dead || t->directory[0] == '\0')
-            return false;
+            break;
         if (access(sock, F_OK) == -1 && errno == ENOENT)
-            return true;
-        (void)poll(NULL, 0, AGAIN_MS);
+            rc = 0;
+        else if (t->pid != 0 && now - looked > LOOK_NS) {
+            looked = now;
+            rc = check_program(&w, t->pid) < 0 ? -ESTALE : 1;
+        }
+        (void)poll(NULL, 0, rc == 1 ? AGAIN_MS : 0);
     }
-    return false;
+    stack_process_free(w.p);
+    return rc == 1 ? -ECONNRESET : rc;
 }
 
 int command_eject(struct target *t, int argc, char **argv)
@@ -559,12 +580,13 @@ int command_eject(struct target *t, int argc, char **argv)
     int rc = command_forward(t, argc, argv);
     if (rc == -ECONNRESET && t->host[0] == '\0') {
         (void)snprintf(why, sizeof(why), "%s", err_text());
-        if (has_left(t, start_time)) {
+        rc = has_left(t, start_time);
+        if (rc == 0) {
             const char *inside = strstr(t->directory, "/root/"); /* as the process sees it */
             printf("ejected; what was measured stays in %s\n",
                    inside != NULL ? inside + 5 : t->directory);
             rc = EXIT_DONE;
-        } else {
+        } else if (rc == -ECONNRESET) {
             (void)err_set(rc, "%s", why);
         }
     }

@@ -8,6 +8,7 @@ import socket
 import subprocess
 import sys
 import threading
+import time
 
 import pytest
 
@@ -40,6 +41,41 @@ def test_exec_while_it_is_entered(world):
         assert target.rows("select 1 as n") == [[1]]
         target.kill()
     assert seen > 0
+
+
+# Threads, of which an exec waits until all have ended.
+EXEC_OF_MANY = """
+import os, threading, time
+for _ in range(40):
+    threading.Thread(target=time.sleep, args=(600,), daemon=True).start()
+print("ready", flush=True)
+while not os.path.exists(%r):
+    time.sleep(0.0005)
+os.execv("/bin/sleep", ["sleep", "600"])
+"""
+GONE = ("runs another program", "lives on with another program (exec)",
+        "has no probing core in it")
+
+
+@pytest.mark.parametrize("words", [("eject",), ("query", "select count(*) from probing.tables a, "
+                                                "probing.tables b, probing.tables c")])
+def test_exec_while_it_is_asked(world, words):
+    """Whenever it comes, it is called by its name, and nothing waits for a core that has gone."""
+    for i in range(8):
+        go = world.tmp / ("go-%d" % i)
+        target = world.python(EXEC_OF_MANY % str(go), python="/usr/bin/python3")
+        target.wait_line("ready")
+        target.inject("-D", "probing.plugins=")
+        timer = threading.Timer(0.004 * i, go.touch)
+        timer.start()
+        begun = time.monotonic()
+        done = target.probing(*words)
+        said = done.stdout + done.stderr
+        assert (done.returncode == 0 and words[0] == "query") or "ejected" in said or \
+            any(text in said for text in GONE), said
+        assert time.monotonic() - begun < 50, said  # a minute is the limit of what has gone
+        timer.join()
+        target.kill()
 
 
 def test_exec_and_waited_for(world):
