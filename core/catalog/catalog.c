@@ -26,7 +26,8 @@ const char *const table_loss_names[TABLE_LOSS_REASONS] = {
     [TABLE_LOST_RING_FULL] = "ring_full", [TABLE_LOST_NO_RING] = "no_ring",
     [TABLE_LOST_NESTED] = "nested",       [TABLE_LOST_STORE] = "store",
     [TABLE_LOST_TOO_LONG] = "too_long",   [TABLE_LOST_DAMAGED] = "damaged",
-    [TABLE_LOST_NO_TABLE] = "no_table",   [TABLE_LOST_VALUE] = "value",
+    [TABLE_LOST_NO_TABLE] = "no_table",   [TABLE_LOST_BAD_ROW] = "bad_row",
+    [TABLE_LOST_VALUE] = "value",
 };
 
 /* A table and what only this file knows of it. */
@@ -223,7 +224,7 @@ static struct entry *make_entry(uint32_t id, const struct wanted_table *w, void 
     e->table.name = copy_text(&e->arena, w->name);
     e->table.doc = copy_text(&e->arena, w->desc->doc);
     e->table.has_tail = w->desc->tail_type != 0;
-    e->table.n_cells = w->desc->n_columns;
+    e->table.n_cells = w->stored ? w->desc->n_columns : 0;
     e->table.appended = &e->own[0];
     e->table.lost = &e->own[1];
     if (!e->table.schema || !e->table.name || !e->table.doc || !fill_columns(e, w)) {
@@ -415,6 +416,22 @@ int tables_restore(struct tables *t, uint32_t id, const char *schema,
 struct table *tables_refused(struct tables *t)
 {
     return &t->refused.table;
+}
+
+/* Of all tables: who appends has the table and nothing else. */
+static _Atomic bool any_misused;
+
+void table_misused(struct table *t, enum table_misuse how, uint32_t n)
+{
+    if (how == TABLE_MORE_CELLS)
+        atomic_store_explicit(&t->misuse_cells, n, memory_order_relaxed);
+    (void)atomic_fetch_or_explicit(&t->misuse, how, memory_order_release);
+    atomic_store_explicit(&any_misused, true, memory_order_release);
+}
+
+bool tables_misused(void)
+{
+    return atomic_exchange_explicit(&any_misused, false, memory_order_acquire);
 }
 
 uint64_t table_lost_rows(const struct table *t)

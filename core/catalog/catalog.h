@@ -41,11 +41,19 @@ enum table_loss {
     TABLE_LOST_TOO_LONG,  /* row longer than a quarter of a ring */
     TABLE_LOST_DAMAGED,   /* something wrote over the rings: places where rows were, at least */
     TABLE_LOST_NO_TABLE,  /* their table could not be made: of tables_refused() only */
+    TABLE_LOST_BAD_ROW,   /* append() was given what is no row of the table */
     TABLE_LOST_VALUE,     /* no row: a value that could not be kept, of a row that was */
     TABLE_LOSS_REASONS
 };
 extern const char *const table_loss_names[TABLE_LOSS_REASONS];
 #define TABLE_LOST_ROWS TABLE_LOST_VALUE /* reasons before this one are of whole rows */
+
+/* What a plugin does wrong with a table of its own: bits of `misuse`. */
+enum table_misuse {
+    TABLE_MORE_CELLS = 1, /* than it has columns; misuse_cells: how many */
+    TABLE_NO_TAIL = 2,    /* a tail, and it has none */
+    TABLE_NO_ID = 4,      /* a cell of a text column was nothing that intern() gave */
+};
 
 struct table {
     uint32_t id; /* 1 ..., the same in the files; of a computed one above TABLES_STORED_MAX */
@@ -56,7 +64,7 @@ struct table {
     uint32_t n_columns;
     struct table_column
         *columns;     /* stored: ts (TIME), tid (I64), then the plugin's, then the tail */
-    uint32_t n_cells; /* cells of append(): columns without ts, tid and tail */
+    uint32_t n_cells; /* cells of append(): columns without ts, tid and tail; computed: none */
     bool has_tail;
     /* computed: makes the rows; NULL when stored.  `self` goes with it. */
     int (*scan)(void *self, struct probing_rows *out);
@@ -66,6 +74,7 @@ struct table {
     _Atomic uint64_t keep_bytes; /* 0: the global setting */
     _Atomic bool wanted;         /* false: append() does nothing */
     _Atomic bool retired;        /* its plugin has stopped: scan may not be called */
+    _Atomic uint32_t misuse, misuse_cells; /* enum table_misuse, until somebody has said so */
     /* Counters in the rings file (so that the dead can be asked); never NULL.  `appended` is
      * counted by the drain when it takes rows out of the rings: one counter that all threads add
      * to would cost more than the append itself. */
@@ -74,6 +83,11 @@ struct table {
 };
 
 struct tables;
+
+/* Remember that a table was misused so; n: as in misuse_cells.                        [signal] */
+void table_misused(struct table *t, enum table_misuse how, uint32_t n);
+/* Has one been since the last call?                                                      [any] */
+bool tables_misused(void);
 
 int tables_new(struct tables **ret);
 void tables_free(struct tables *t);

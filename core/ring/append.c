@@ -139,12 +139,23 @@ static void fill_end(struct writer *w, uint64_t head, uint32_t left)
     memcpy(w->data + ((uint32_t)head & (RING_BYTES - 1)), &word, 8);
 }
 
+/* It is no row of the table.  It is not cut to fit: who is wrong about the number of its cells is
+ * wrong about what they mean, too. */
+static NOINLINE int refuse(const struct row *row)
+{
+    bool more = row->n > row->table->n_cells;
+    table_misused(row->table, more ? TABLE_MORE_CELLS : TABLE_NO_TAIL, row->n);
+    count_loss(row->table, TABLE_LOST_BAD_ROW);
+    return -EINVAL;
+}
+
 /* Any row: with a tail, at the ring's end, or where the tail has to be looked at. */
 static NOINLINE int append_any(struct gate *g, struct writer *w, const struct row *row)
 {
     const struct table *t = row->table;
-    uint32_t n = row->n < t->n_cells ? row->n : t->n_cells;
-    uint32_t has_tail = t->has_tail && row->tail ? 1 : 0, tail_n = has_tail ? row->tail_n : 0;
+    uint32_t n = row->n, has_tail = row->tail ? 1 : 0, tail_n = has_tail ? row->tail_n : 0;
+    if (n > t->n_cells || (has_tail && !t->has_tail))
+        return refuse(row);
     uint64_t whole = RECORD_HEAD + (uint64_t)n * 8 + tail_n;
     if (whole + has_tail > LONGEST_ROW - 8) {
         count_loss(row->table, TABLE_LOST_TOO_LONG);

@@ -13,7 +13,7 @@
 #include "sdk/lib/hash.h"
 
 #define RINGS_MAGIC UINT64_C(0x31676e6972627270) /* "prbring1" */
-#define RINGS_VERSION 4
+#define RINGS_VERSION 5
 #define SLOTS 512 /* threads that may have a ring at once, nested ones included */
 #define EPOCHS 4  /* times that the process may be left and entered while a thread has no core */
 #define HEAD_COPY_AT 512

@@ -5,7 +5,7 @@
  *
  * The file `rings`, little-endian, made for one machine's memory and not moved between kinds:
  *
- *     0          header: magic "prbring1", version 4, pid, start time, UTC offset, slots, a check;
+ *     0          header: magic "prbring1", version 5, pid, start time, UTC offset, slots, a check;
  *                then what changes: next generation, number of the last drain
  *     512        the header's fixed part again
  *     4 KiB      counters: TABLES_STORED_MAX + 1 times (appended, one per loss reason), 8 bytes
@@ -74,7 +74,8 @@ int rings_bind_table(struct rings *r, struct table *t);
 
 /* Add one row: n <= t->n_cells cells (the rest NULL), then the tail (NULL: the column is; of 0
  * bytes: it is empty).  ts as from clock_now().
- * 0, or -ENOSPC (counted), or -ESHUTDOWN when nothing collects.                     [signal] */
+ * 0, or -ENOSPC (counted), -EINVAL (counted): more cells, or a tail, than the table has;
+ * -ESHUTDOWN when nothing collects.                                                 [signal] */
 int ring_append(struct table *t, uint64_t ts, const union probing_cell *cells, uint32_t n,
                 const void *tail, uint32_t tail_n);
 

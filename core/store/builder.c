@@ -35,6 +35,8 @@ int builder_new(const struct table *t, struct builder **ret)
         b->cells[i] = b->memory + (size_t)i * ROOM_ROWS;
         if (i > 1 && b->types[i] == PROBING_TIME)
             b->times[b->n_times++] = (uint8_t)i;
+        if (b->types[i] == PROBING_STR || b->types[i] == PROBING_BLOB)
+            b->names[b->n_names++] = (uint8_t)i;
     }
     *ret = b;
     return 0;
@@ -114,6 +116,28 @@ uint32_t builder_take(struct builder *b, struct ring_reader *reader, int64_t utc
     }
     b->n_rows += n;
     return n;
+}
+
+/* Ids and `last` are far below 2^63, so the highest bit says it, without a branch for each cell. */
+static bool is_above(uint64_t id, uint64_t last)
+{
+    return (id | (last - id)) >> 63;
+}
+
+void builder_drop_ids(struct builder *b, uint64_t last)
+{
+    for (uint32_t k = 0; k < b->n_names; k++) {
+        union probing_cell *cells = b->cells[b->names[k]];
+        uint64_t any = 0;
+        for (uint32_t i = 0; i < b->n_rows; i++)
+            any |= cells[i].u | (last - cells[i].u);
+        for (uint32_t i = 0; i < b->n_rows && any >> 63; i++) {
+            if (!is_above(cells[i].u, last))
+                continue;
+            cells[i].u = PROBING_NULL_ID;
+            b->n_bad_ids++;
+        }
+    }
 }
 
 /* Decode one column into place by way of a small buffer: the decoder writes whole blocks. */

@@ -104,6 +104,8 @@ static int flush(struct store *s, MDB_txn *txn, struct builder *b)
 {
     struct table_state *state = &s->state[b->table->id];
     uint64_t first_row = state->next_row;
+    if (!interns_lost(s->interns)) /* else nothing can be said about ids */
+        builder_drop_ids(b, intern_last(s->interns));
     int rc = b->n_rows < SEGMENT_ROWS ? merge_small(s, txn, b, &first_row) : 0;
     if (rc)
         return lmdb_failed(rc, "segments cannot be merged");
@@ -287,6 +289,7 @@ static void undo(struct store *s)
     for (uint32_t id = 1; id <= s->last_id; id++) {
         if (s->builders[id]) {
             s->builders[id]->n_rows = 0;
+            s->builders[id]->n_bad_ids = 0;
             buf_reset(&s->builders[id]->tails);
         }
     }
@@ -419,6 +422,16 @@ static int drain_into_room(struct store *s, int rc)
     return rc;
 }
 
+/* What a plugin gave for ids of texts is NULL in the rows now. */
+static void count_bad_ids(struct table *t, struct builder *b)
+{
+    if (!b || b->n_bad_ids == 0)
+        return;
+    (void)atomic_fetch_add_explicit(&t->lost[TABLE_LOST_VALUE], b->n_bad_ids, memory_order_relaxed);
+    b->n_bad_ids = 0;
+    table_misused(t, TABLE_NO_ID, 0);
+}
+
 /* The rings are empty up to heads[]; count whose rows they were. */
 static void release(struct store *s, bool lost)
 {
@@ -432,6 +445,7 @@ static void release(struct store *s, bool lost)
         if (!t)
             continue;
         (void)atomic_fetch_add_explicit(t->appended, s->seen[id], memory_order_relaxed);
+        count_bad_ids(t, s->builders[id]);
         if (lost)
             (void)atomic_fetch_add_explicit(&t->lost[TABLE_LOST_STORE], s->seen[id],
                                             memory_order_relaxed);

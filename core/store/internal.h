@@ -65,6 +65,9 @@ struct builder {
     uint8_t types[TABLE_COLUMNS_MAX];
     uint32_t n_times; /* columns of type TIME beside ts: theirs becomes UTC too */
     uint8_t times[TABLE_COLUMNS_MAX];
+    uint32_t n_names; /* columns of ids of texts */
+    uint8_t names[TABLE_COLUMNS_MAX];
+    uint64_t n_bad_ids; /* of this drain */
     union probing_cell *cells[TABLE_COLUMNS_MAX];
     uint32_t *tail_offsets;
     struct buf tails;
@@ -79,6 +82,8 @@ bool builder_has_room(const struct builder *b, uint32_t tail_n);
 int builder_add(struct builder *b, const struct ring_row *row, int64_t utc_offset);
 /* As many of the reader's next rows as are plainly this table's and have room.  Gives how many. */
 uint32_t builder_take(struct builder *b, struct ring_reader *reader, int64_t utc_offset);
+/* Make NULL of each cell of a text whose id is above `last`, and count it in n_bad_ids. */
+void builder_drop_ids(struct builder *b, uint64_t last);
 /* Put the rows of a segment before those that are there.  The sum must be at most SEGMENT_ROWS. */
 int builder_prepend(struct builder *b, const struct segment *s);
 /* The segment into `out` (emptied first), and no rows any more. */
