@@ -25,6 +25,7 @@
 #include <probing/plugin.h>
 
 #include "cli/report/report.h"
+#include "cli/target/process_view.h"
 #include "core/base/clock.h"
 #include "core/base/err.h"
 #include "core/base/file.h"
@@ -38,7 +39,8 @@
 #define END_NS (5 * NS_PER_S)
 #define ANSWER_BYTES ((size_t)1 << 20)
 #define LEFT "has stopped: " /* the core's words before what is not right, core/builtin */
-#define LABEL 11             /* columns of the words at the left */
+#define WRONG_CALL "wrong call: "
+#define LABEL 11 /* columns of the words at the left */
 
 struct check {
     const char *name, *file;
@@ -271,106 +273,10 @@ static void finish(struct check *c)
 
 /* ---- what there is, before and after ---- */
 
-struct view {
-    struct buf tables, commands, settings; /* a name a line */
-    struct buf threads, files;             /* "tid name", "fd path" */
-    uint64_t caught;                       /* signals with a handler */
-};
-
-/* The first column of an answer, a line each. */
-static void ask(const struct check *c, const char *sql, struct buf *ret)
-{
-    const char *const words[] = {"query", "--format", "csv", sql};
-    struct probing_client *client = NULL;
-
-    buf_init(ret, ANSWER_BYTES);
-    if (target_connect(&c->target, &client) < 0 || client_command(client, 4, words, ret) < 0)
-        buf_reset(ret);
-    probing_client_free(client);
-}
-
-static void view_folder(const struct check *c, const char *folder, bool links, struct buf *ret)
-{
-    struct proc_numbers all;
-    struct proc_number one;
-    char path[PROC_PATH_BYTES], text[400], name[24];
-
-    buf_init(ret, ANSWER_BYTES);
-    proc_path(c->pid, 0, folder, path);
-    (void)proc_numbers_open(&all, path);
-    while (proc_numbers_next(&all, &one)) {
-        ssize_t n;
-        (void)snprintf(name, sizeof(name), "%llu", (unsigned long long)one.value);
-        if (links) {
-            n = readlinkat(all.fd, name, text, sizeof(text) - 1);
-            text[n > 0 ? n : 0] = '\0';
-        } else {
-            n = proc_comm_of(c->pid, (pid_t)one.value, text, sizeof(text)) == 0 ? 1 : 0;
-            text[strcspn(text, "\n")] = '\0';
-        }
-        /* The core's own come and go. */
-        bool ours = links ? strncmp(text, c->place, strlen(c->place)) == 0 ||
-                                strncmp(text, "socket:", 7) == 0 || strncmp(text, "/proc/", 6) == 0
-                          : strncmp(text, "probing/", 8) == 0;
-        if (n > 0 && !ours)
-            (void)buf_addf(ret, "%s %s\n", name, text);
-    }
-    proc_numbers_close(&all);
-}
-
-static void look(const struct check *c, struct view *v)
-{
-    struct proc_status s;
-
-    ask(c, "select schema || '.' || name from probing.tables order by 1", &v->tables);
-    ask(c, "select name from probing.commands order by 1", &v->commands);
-    ask(c, "select name from probing.settings order by 1", &v->settings);
-    view_folder(c, "task", /* links= */ false, &v->threads);
-    view_folder(c, "fd", /* links= */ true, &v->files);
-    v->caught = proc_status_of(c->pid, 0, &s) == 0 && s.caught != PROC_UNKNOWN ? s.caught : 0;
-}
-
-static void view_done(struct view *v)
-{
-    buf_done(&v->tables);
-    buf_done(&v->commands);
-    buf_done(&v->settings);
-    buf_done(&v->threads);
-    buf_done(&v->files);
-}
-
-static bool has_line(struct buf *b, const char *line, size_t n)
-{
-    for (const char *at = buf_text(b); *at != '\0';) {
-        size_t length = strcspn(at, "\r\n");
-        if (length == n && memcmp(at, line, n) == 0)
-            return true;
-        at += length;
-        at += strspn(at, "\r\n");
-    }
-    return false;
-}
-
-/* The lines that have come, with ", " between; gives how many. */
-static uint32_t what_came(struct buf *before, struct buf *after, struct buf *ret)
-{
-    uint32_t n = 0;
-
-    buf_init(ret, ANSWER_BYTES);
-    for (const char *at = buf_text(after); *at != '\0';) {
-        size_t length = strcspn(at, "\r\n");
-        if (length > 0 && !has_line(before, at, length))
-            (void)buf_addf(ret, "%s%.*s", n++ > 0 ? ", " : "", (int)length, at);
-        at += length;
-        at += strspn(at, "\r\n");
-    }
-    return n;
-}
-
 static void say_came(const char *label, struct buf *before, struct buf *after)
 {
     struct buf came;
-    uint32_t n = what_came(before, after, &came);
+    uint32_t n = process_came(before, after, &came);
     say(label, "%s", n > 0 ? buf_text(&came) : "none");
     buf_done(&came);
 }
@@ -417,7 +323,7 @@ static int load(struct check *c, const char *label)
     double ms = (double)(clock_monotonic() - begin) / (double)NS_PER_MS;
     if (rc == 0) {
         say(label, "init and start worked, in %.1f ms", ms);
-        if (note[0] != '\0')
+        if (note[0] != '\0' && strstr(note, WRONG_CALL) == NULL) /* say_calls() has all of them */
             problem(c, label, note);
         return 0;
     }
@@ -460,16 +366,21 @@ static int stop(struct check *c, const char *label)
 }
 
 /* Every table that has come is read once: a computed one runs the plugin's code. */
-static void count_rows(struct check *c, struct view *before, struct view *after, struct buf *ret)
+static void count_rows(struct check *c, struct process_view *before, struct process_view *after,
+                       struct buf *ret)
 {
     struct buf came, rows;
     char sql[400];
 
-    (void)what_came(&before->tables, &after->tables, &came);
+    (void)process_came(&before->tables, &after->tables, &came);
     for (const char *at = buf_text(&came); *at != '\0'; at += strspn(at, ", ")) {
         size_t n = strcspn(at, ",");
+        /* All columns first: what is only counted need not be right. */
+        (void)snprintf(sql, sizeof(sql), "select * from %.*s limit 100", (int)n, at);
+        process_ask(&c->target, sql, &rows);
+        buf_done(&rows);
         (void)snprintf(sql, sizeof(sql), "select count(*) as n from %.*s", (int)n, at);
-        ask(c, sql, &rows);
+        process_ask(&c->target, sql, &rows);
         const char *line = strchr(buf_text(&rows), '\n'); /* behind the column's name */
         (void)buf_addf(ret, "; %.*s rows of %.*s",
                        line != NULL ? (int)strcspn(line + 1, "\r\n") : 1,
@@ -481,7 +392,7 @@ static void count_rows(struct check *c, struct view *before, struct view *after,
 }
 
 /* false: the process has not survived it. */
-static bool run_a_while(struct check *c, struct view *before, struct view *after)
+static bool run_a_while(struct check *c, struct process_view *before, struct process_view *after)
 {
     uint64_t until = clock_monotonic() + RUN_NS;
     struct buf text;
@@ -500,18 +411,18 @@ static bool run_a_while(struct check *c, struct view *before, struct view *after
     return lives;
 }
 
-static void say_left(struct check *c, struct view *before, struct view *now)
+static void say_left(struct check *c, struct process_view *before, struct process_view *now)
 {
     struct buf came;
     char text[64];
     bool any = false;
 
-    if (what_came(&before->threads, &now->threads, &came) > 0) {
+    if (process_came(&before->threads, &now->threads, &came) > 0) {
         any = true;
         problem(c, "threads", buf_text(&came));
     }
     buf_done(&came);
-    if (what_came(&before->files, &now->files, &came) > 0) {
+    if (process_came(&before->files, &now->files, &came) > 0) {
         any = true;
         problem(c, "files", buf_text(&came));
     }
@@ -526,6 +437,33 @@ static void say_left(struct check *c, struct view *before, struct view *now)
     }
     if (!any)
         say("left", "no thread, descriptor or signal handler");
+}
+
+/* What the core refused, as it has it in its log: core/plugin_host/plugin_contract.c. */
+static void say_calls(struct check *c)
+{
+    struct buf lines;
+    char sql[200];
+    bool any = false;
+
+    (void)snprintf(sql, sizeof(sql),
+                   "select distinct substr(text, %zu) from probing.log where source "
+                   "= '%s' and text like '" WRONG_CALL "%%' order by 1",
+                   sizeof(WRONG_CALL), c->name);
+    process_ask(&c->target, sql, &lines);
+    char *at = lines.data != NULL ? strchr(lines.data, '\n') : NULL; /* behind the column's name */
+    for (char *end; at != NULL && (end = strchr(++at, '\n')) != NULL; at = end) {
+        bool quoted = *at == '"'; /* as csv has what holds a comma */
+        *end = '\0';
+        at[strcspn(at, "\r")] = '\0';
+        if (quoted)
+            at[strlen(at) - 1] = '\0';
+        any = true;
+        problem(c, "calls", at + quoted);
+    }
+    if (!any)
+        say("calls", "none that probing/plugin.h rules out");
+    buf_done(&lines);
 }
 
 /* Commands for `probing` itself.  They are loaded into this process, as then; not called. */
@@ -544,31 +482,33 @@ static void look_at_report(struct check *c)
 
 static void steps(struct check *c)
 {
-    struct view before, after, now;
+    struct process_view before, after, now;
 
-    look(c, &before);
+    process_look(&c->target, c->place, &before);
     int rc = load(c, "load");
     if (rc < 0) {
-        view_done(&before);
+        process_view_done(&before);
         return;
     }
-    look(c, &after);
+    process_look(&c->target, c->place, &after);
     say_came("tables", &before.tables, &after.tables);
     say_came("commands", &before.commands, &after.commands);
     say_came("settings", &before.settings, &after.settings);
     say_came("threads", &before.threads, &after.threads);
     rc = run_a_while(c, &before, &after) ? 0 : -ECONNRESET;
-    view_done(&after);
+    process_view_done(&after);
     if (rc == 0)
         rc = cli_interrupted ? -ECANCELED : stop(c, "stop");
+    if (rc != -ECONNRESET)
+        say_calls(c);
     if (rc == 0 && c->own) {
-        look(c, &now);
+        process_look(&c->target, c->place, &now);
         say_left(c, &before, &now);
-        view_done(&now);
+        process_view_done(&now);
     }
     if (rc == 0 && load(c, "again") == 0)
         (void)stop(c, "again");
-    view_done(&before);
+    process_view_done(&before);
 }
 
 int plugin_check(const char *name, const char *file, char **program)

@@ -119,6 +119,7 @@ void host_call_limit(struct host *h, uint64_t call_ns)
 
 int host_start(struct host *h)
 {
+    contract_begin(h);
     int rc = workers_start(h);
     return rc < 0 ? rc : control_start(h);
 }
@@ -141,6 +142,7 @@ bool host_free(struct host *h)
     if (!h)
         return true;
     (void)host_plugins_stop(h, /* force= */ true);
+    contract_end(h);
     bool alone = workers_stop(h);
     control_stop(h);
     alone &= calls_stop(h);

@@ -18,6 +18,7 @@
 #include "core/base/clock.h"
 #include "core/base/err.h"
 #include "core/plugin_host/plugin_call.h"
+#include "core/plugin_host/plugin_contract.h"
 #include "core/plugin_host/plugin_host.h"
 #include "sdk/lib/proc/identity.h"
 
@@ -93,6 +94,7 @@ struct plugin {
     uint32_t n_jobs;    /* lock: the workers'; threads of theirs that run its commands and ticks */
     _Atomic bool stays; /* it refused to stop, and the core leaves all the same */
     _Atomic uint64_t handling_since; /* monotonic ns; 0: no handler of it runs */
+    _Atomic uint32_t broken_rules;   /* bits of enum contract_function: said in this load */
     _Atomic pid_t left_tid;          /* the control thread that was left to its handler */
     void *handle;                    /* of its file; the control thread writes */
     struct leak_before *before;      /* control thread, as all of plugin_leaks.c's */
@@ -219,16 +221,6 @@ bool plugin_enter(struct plugin *p, struct call_mark *m);
 /* Also when it is initialised only: for extensions. */
 bool plugin_enter_ready(struct plugin *p, struct call_mark *m);
 void plugin_leave(struct plugin *p, const struct call_mark *m);
-
-/* Its functions, marked (plugin_functions.c); 0 of one that it has not.              [control] */
-/* Map its file: its constructors run, which are its code, too. */
-int plugin_call_constructors(struct plugin *p, int file, const char *path, void **ret_handle);
-int plugin_call_init(struct plugin *p);
-int plugin_call_configure(struct plugin *p, const char *name, const char *value);
-int plugin_call_start(struct plugin *p);
-int plugin_call_stop(struct plugin *p);
-void plugin_call_destroy(struct plugin *p);
-void plugin_call_fork(struct plugin *p, int phase); /* [child] */
 
 void plugin_left(struct plugin *p);     /* tell who waits for the plugin to be empty */
 void plugin_api_init(struct plugin *p); /* fill p->face */
@@ -435,6 +427,7 @@ struct change {
     char text[]; /* both, where it may outlive its caller */
 };
 int setting_change(void *arg); /* of a struct change  [control] */
+int setting_holds(const struct probing_host *f, const char *name, const char *value);
 
 /* ext_core.c */
 int memory_offer(struct host *h); /* "probing.memory/1" */

@@ -22,6 +22,8 @@
 #include "core/plugin_host/internal.h"
 #include "core/ring/ring.h"
 
+#define LOWEST_TEXT 65536u /* vm.mmap_min_addr: the kernel maps nothing below */
+
 /* Kept with the plugin over all its loads: a table or a topic of the same name finds its part. */
 struct plugin_part {
     struct plugin_part *next;
@@ -108,7 +110,8 @@ static bool rows_unwanted(struct plugin_call *call)
 static int scan_in_plugin(struct plugin_call *call)
 {
     struct scan_call *c = (struct scan_call *)call;
-    return c->part->scan(call->plugin->self, &c->face);
+    int rc = c->part->scan(call->plugin->self, &c->face);
+    return contract_result(call->plugin, "scan()", c->part->name, rc, 0);
 }
 
 static int scan_result(const struct scan_call *c, int rc)
@@ -280,7 +283,8 @@ static int plugin_api_table(const struct probing_host *f, const struct probing_t
         return -ESHUTDOWN;
     if (!ret)
         return err_set(-EINVAL, "table() needs a place for its answer");
-    int rc = given_table(given);
+    int rc = contract_control(p, CONTRACT_TABLE, "table");
+    rc = rc < 0 ? rc : given_table(given);
     if (rc < 0)
         return rc;
     memcpy(&d, given, sizeof(d));
@@ -313,6 +317,8 @@ static int plugin_api_wanted(const struct probing_table *t)
 static int plugin_api_append(struct probing_table *t, uint64_t ts, const union probing_cell *cells,
                              uint32_t n, const void *tail, uint32_t tail_n)
 {
+    if (__builtin_expect(!t, 0)) /* table() failed, and nobody has looked */
+        return -EINVAL;
     return ring_append((struct table *)t, ts, cells, n, tail, tail_n);
 }
 
@@ -322,12 +328,46 @@ static int plugin_api_intern(const struct probing_host *f, const void *bytes, si
     struct plugin *p = f->core;
     if (host_is_off(p->host))
         return -ESHUTDOWN;
+    if ((!bytes && n) || !ret_id)
+        return contract_broken(p, CONTRACT_INTERN, -EINVAL, "intern() of %zu bytes without %s", n,
+                               ret_id ? "an address" : "a place for the id");
     return p->host->store.intern(p->host->store.arg, bytes, n, ret_id);
+}
+
+/* An id of intern(), a boolean, an error: no text lies so low, and reading it would be the end. */
+static bool is_no_text(const char *text)
+{
+    return text && (uintptr_t)text < LOWEST_TEXT;
+}
+
+static int emit_wrong(const struct table *t, const union probing_cell *cells, uint32_t n)
+{
+    struct plugin *p = atomic_load_explicit(&t->owner, memory_order_acquire);
+    const char *name = atomic_load_explicit(&t->name, memory_order_acquire);
+    if (!cells || n != t->n_columns)
+        return contract_broken(p, CONTRACT_EMIT, -EINVAL,
+                               "emit() to table %s with %u cells%s, and it has %u columns", name, n,
+                               cells ? "" : " at no address", t->n_columns);
+    uint32_t i = 0;
+    while (i < n && (t->columns[i].type != PROBING_STR || !is_no_text(cells[i].s)))
+        i++;
+    return contract_broken(p, CONTRACT_EMIT_TEXT, -EINVAL,
+                           "emit() to table %s with %p for the text of column %s; emit() takes the "
+                           "address of a text, append() an id of intern()",
+                           name, (const void *)cells[i].s, i < n ? t->columns[i].name : "?");
 }
 
 static int plugin_api_emit(struct probing_rows *out, const union probing_cell *cells, uint32_t n)
 {
-    return out->row(out, cells, n);
+    if (!contract_inside(out))
+        return contract_outside(__builtin_return_address(0), CONTRACT_EMIT_THREAD, "emit",
+                                "scan()");
+    const struct table *t = out->table;
+    bool right = n == 0 || (cells && n == t->n_columns);
+    for (uint32_t i = 0; i < n && right; i++)
+        right = t->columns[i].type != PROBING_STR || (out->want && !out->want[i]) ||
+                !is_no_text(cells[i].s);
+    return right ? out->row(out, cells, n) : emit_wrong(t, cells, n);
 }
 
 static int plugin_api_command(const struct probing_host *f, const struct probing_command *c)
@@ -335,12 +375,17 @@ static int plugin_api_command(const struct probing_host *f, const struct probing
     struct plugin *p = f->core;
     if (host_is_off(p->host))
         return -ESHUTDOWN;
-    int rc = given_command(c);
+    int rc = contract_control(p, CONTRACT_COMMAND, "command");
+    rc = rc < 0 ? rc : given_command(c);
     return rc < 0 ? rc : command_add(p->host, p, p->name, c, NULL);
 }
 
 static int plugin_api_reply(struct probing_reply *out, const void *text, size_t n)
 {
+    if (!contract_inside(out))
+        return contract_outside(__builtin_return_address(0), CONTRACT_REPLY, "reply", "run()");
+    if (!text && n)
+        return err_set(-EINVAL, "reply() of %zu bytes without an address", n);
     return out->write(out, text, n);
 }
 
@@ -353,6 +398,15 @@ static int plugin_api_publish(const struct probing_host *f, const char *topic, c
                               uint32_t n)
 {
     struct plugin *p = f->core;
+    uint32_t size = 0;
+    if (payload && n >= sizeof(size))
+        memcpy(&size, payload, sizeof(size));
+    if (!topic || (n > 0 && size != n))
+        return contract_broken(
+            p, CONTRACT_PUBLISH, -EINVAL,
+            "publish() of topic %.80s with %u bytes that do not begin with their "
+            "number, a uint32_t",
+            topic ? topic : "NULL", n);
     return host_publish(p->host, topic, payload, n);
 }
 
@@ -362,6 +416,9 @@ static int plugin_api_subscribe(const struct probing_host *f, const char *topic,
     struct plugin *p = f->core;
     if (host_is_off(p->host))
         return -ESHUTDOWN;
+    int rc = contract_control(p, CONTRACT_SUBSCRIBE, "subscribe");
+    if (rc < 0)
+        return rc;
     if (!given_text(topic) || !given_bytes((const void *)(uintptr_t)fn, 1))
         return err_set(-EINVAL, "subscribe() needs a topic and a function");
     struct plugin_part *part = part_find(p, topic, false);
@@ -385,6 +442,9 @@ static int plugin_api_every(const struct probing_host *f, uint64_t period_ns,
     struct plugin *p = f->core;
     if (host_is_off(p->host))
         return -ESHUTDOWN;
+    int rc = contract_control(p, CONTRACT_EVERY, "every");
+    if (rc < 0)
+        return rc;
     if (!given_bytes((const void *)(uintptr_t)fn, 1))
         return err_set(-EINVAL, "every() needs a function");
     return timer_add(p->host, p, period_ns, fn);
@@ -470,6 +530,7 @@ const void *host_extension(struct host *h, const char *id)
 
 void plugin_api_init(struct plugin *p)
 {
+    atomic_store_explicit(&p->broken_rules, 0, memory_order_relaxed);
     p->face = (struct probing_host){
         .size = sizeof(struct probing_host),
         .abi = PROBING_ABI,

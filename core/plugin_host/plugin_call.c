@@ -542,7 +542,8 @@ static bool reply_unwanted(struct plugin_call *call)
 static int run_in_plugin(struct plugin_call *call)
 {
     struct command_call *c = (struct command_call *)call;
-    return c->run(call->plugin->self, c->argc, c->argv, &c->face);
+    int rc = c->run(call->plugin->self, c->argc, c->argv, &c->face);
+    return contract_result(call->plugin, "run()", call->subject, rc, 125);
 }
 
 static struct command_call *command_call_new(const struct command *command, int argc,

@@ -97,6 +97,7 @@ static int stop_on_control(void *arg)
     err_clear();
     plugin_call_begin(p);
     int rc = plugin_call_stop(p);
+    contract_look(h);
     if (!plugin_call_end(p))
         return plugin_undo(p, /* started= */ false, /* made= */ rc >= 0);
     if (rc < 0) {

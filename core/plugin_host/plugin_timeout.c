@@ -317,6 +317,7 @@ uint64_t host_watch(struct host *h)
     uint32_t n = atomic_load_explicit(&h->n_plugins, memory_order_acquire);
     uint64_t now = clock_now(), limit = plugin_limit_ns(h);
     bool inside = false;
+    contract_look(h);
     for (uint32_t i = 0; i < n; i++) {
         struct plugin *p = atomic_load_explicit(&h->plugins[i], memory_order_acquire);
         uint64_t since = atomic_load_explicit(&p->handling_since, memory_order_acquire);

@@ -465,7 +465,7 @@ static int keep(struct host *h, struct setting *s, const char *value)
 }
 
 /* probing_setting_1's: a plugin tells, while it is being configured, what else holds by that. */
-static int holds(const struct probing_host *f, const char *name, const char *value)
+int setting_holds(const struct probing_host *f, const char *name, const char *value)
 {
     struct plugin *p = f->core;
     char *plain = malloc(VALUE_MAX_BYTES);
@@ -482,7 +482,7 @@ static int holds(const struct probing_host *f, const char *name, const char *val
 
 int settings_offer(struct host *h)
 {
-    static const struct probing_setting_1 part = {.size = sizeof(part), .holds = holds};
+    static const struct probing_setting_1 part = {.size = sizeof(part), .holds = contract_holds};
     return host_extension_add(h, PROBING_SETTING_1, &part);
 }
 

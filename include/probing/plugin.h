@@ -15,6 +15,14 @@
  * Times are CLOCK_MONOTONIC nanoseconds, strings UTF-8.  A function gives 0 or more when it worked,
  * a negative errno when not.  What you pass in stays yours and is copied if the core keeps it;
  * what the core hands out stays the core's.
+ *
+ * A call that breaks a rule of this file does nothing: it gives -EWOULDBLOCK on the wrong thread,
+ * and -EINVAL with wrong arguments.  probing.log has the first such call of each function, the
+ * plugin's reason in probing.plugins the first of all, and `probing plugin check` fails with each.
+ * What the core cannot see is the plugin's own risk: an [any] function in a signal handler; a
+ * handle after its life; an address that leads nowhere in append(), emit(), intern(), publish() and
+ * reply(); a double where an integer belongs, since a cell does not know its type; a number that is
+ * the id of another text; a ts of another clock; and what it does in a [child].
  */
 #ifndef PROBING_PLUGIN_H
 #define PROBING_PLUGIN_H
@@ -112,33 +120,38 @@ struct probing_host {
     const char *version; /* "0.1.0", for people */
     void *core;          /* the core's own */
     void (*log)(const struct probing_host *h, int level, const char *text); /* [any] */
-    /* Keep `text` as the reason; gives `code`: return h->fail(h, -ENODEV, "no driver").  [any] */
+    /* Keep `text` as the reason; gives `code`, or -EIO for one that is not negative: return
+     * h->fail(h, -ENODEV, "no driver").                                                 [any] */
     int (*fail)(const struct probing_host *h, int code, const char *text);
     /* Make a table.  The same columns give the same table; with other ones the rows so far go on as
      * NAME_v1 and this one takes the name.  -EEXIST: it is there and of the other kind, computed or
-     * stored.                                                                  [control] */
+     * stored.  -EWOULDBLOCK, of all [control] functions: not on that thread.   [control] */
     int (*table)(const struct probing_host *h, const struct probing_table_desc *d,
                  struct probing_table **ret);
     int (*wanted)(const struct probing_table *t); /* 0: switched off, do no work     [signal] */
     /* Add one row: n cells (a missing tail of them is NULL), then tail_n bytes (NULL: the last
      * column is NULL; 0 of them: it is empty).  ts: from now().
-     * -ENOSPC: no room, loss counted.                                              [signal] */
+     * -ENOSPC: no room; -EINVAL: more cells than columns, a tail and no column for it, or a
+     * computed table; both are counted in probing.lost.  A STR or BLOB cell that is no id is found
+     * when the row is stored: it is NULL then, and counted.                         [signal] */
     int (*append)(struct probing_table *t, uint64_t ts, const union probing_cell *cells, uint32_t n,
                   const void *tail, uint32_t tail_n);
     /* The same bytes have the same id while the process lives; never PROBING_NULL_ID.
      * -ENOSPC: the table of names is full.                                            [any] */
     int (*intern)(const struct probing_host *h, const void *p, size_t n, uint64_t *ret_id);
-    /* Add one row to a computed table's answer, STR cells as pointers (cell.s); none with n 0,
-     * which asks only.  -ECANCELED: nobody wants more, return.                     [worker] */
+    /* Add one row to a computed table's answer, a cell for each column, STR cells as pointers
+     * (cell.s); none with n 0, which asks only.  Inside scan(), on its thread; else -EWOULDBLOCK.
+     * -ECANCELED: nobody wants more, return.                                       [worker] */
     int (*emit)(struct probing_rows *out, const union probing_cell *cells, uint32_t n);
     /* Add a command that clients can call.                                         [control] */
     int (*command)(const struct probing_host *h, const struct probing_command *c);
-    /* Send a piece of the answer.  -ECANCELED: the client has gone.                   [worker] */
+    /* Send a piece of the answer.  Inside run(), on its thread; else -EWOULDBLOCK.  -ECANCELED: the
+     * client has gone.                                                                [worker] */
     int (*reply)(struct probing_reply *out, const void *text, size_t n);
-    /* Has the client gone, or its time run out?                                       [any] */
+    /* Has the client gone, or its time run out?  Until run() returns.                 [any] */
     int (*cancelled)(const struct probing_reply *out);
-    /* A topic carries its revision, "nccl.comm/1"; a payload starts with its uint32_t size.
-     * Handlers run later, on [control], in the order of publish().                     [any] */
+    /* A topic carries its revision, "nccl.comm/1"; a payload starts with its uint32_t size, n; n 0:
+     * there is none.  Handlers run later, on [control], in the order of publish().     [any] */
     int (*publish)(const struct probing_host *h, const char *topic, const void *p, uint32_t n);
     /* Call fn with what is published under a topic.                                [control] */
     int (*subscribe)(const struct probing_host *h, const char *topic,

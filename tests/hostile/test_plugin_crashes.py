@@ -28,9 +28,9 @@ WHERE = {
     "stop": ("probing/control", "stop()", ["plugin", "stop", "crashes"]),
     "destroy": ("probing/control", "destroy()", ["plugin", "stop", "crashes"]),
     "every": ("probing/work", "every()", None),
-    "command": ("probing/work", "command crash now", ["crash", "now"]),
-    "scan": ("probing/", "scan() of table rows", ["query", "select * from crashes.rows"]),
-    "extension": ("probing/", "extension() probing.cost/1",
+    "command": ("probing/", "command crash now", ["crash", "now"]),
+    "scan": ("probing/", "scan() of table crashes.rows", ["query", "select * from crashes.rows"]),
+    "extension": ("probing/", "cost()",
                   ["query", "select * from probing.overhead"]),
 }
 
@@ -82,7 +82,7 @@ def test_a_script_runs_into_it(world):  # noqa: F811
     script = world.tmp / "reads.lua"
     script.write_text(LUA)
     target = crash(world, "scan", "overflow", ["script", "run", str(script)])
-    assert report(target)[:3] == ["SIGSEGV", "crashes", "scan() of table rows"]
+    assert report(target)[:3] == ["SIGSEGV", "crashes", "scan() of table crashes.rows"]
     assert report(target)[3].startswith("probing/")
 
 

@@ -117,11 +117,12 @@ static int init(const struct probing_host *h, void **ret_self)
 
 static int start(void *self)
 {
+    const uint32_t size = sizeof(size);
     pthread_t thread;
     (void)self;
     here("start");
     (void)host->subscribe(host, "crashes/1", handle);
-    (void)host->publish(host, "crashes/1", "", 1);
+    (void)host->publish(host, "crashes/1", &size, size);
     if (pthread_create(&thread, NULL, run_thread, NULL) == 0)
         (void)pthread_detach(thread);
     return host->every(host, 10000000, tick);

@@ -21,7 +21,8 @@ extern "C" {
 
 struct probing_access_1 {
     uint32_t size, reserved;
-    /* 1: the client of this answer may only read; 0: it may all.                    [worker] */
+    /* In run(), whose `out` it is: 1: the client of this answer may only read; 0: it may all.
+     *                                                                                [worker] */
     int (*read_only)(const struct probing_reply *out);
 };
 

@@ -20,7 +20,7 @@ extern "C" {
 
 struct probing_note_1 {
     uint32_t size, reserved;
-    /* One line in place of what was there; "": nothing.  It is copied.     [control] [worker] */
+    /* One line in place of what was there; "": nothing.  It is copied.                  [any] */
     void (*set)(const struct probing_host *h, const char *text);
 };
 

@@ -19,8 +19,8 @@ extern "C" {
 
 struct probing_rows_1 {
     uint32_t size, reserved;
-    /* In scan(): 0: nobody looks at the cells of this column of the table, so any value will do
-     * there, NULL too.                                                                [worker] */
+    /* In scan(), whose `out` it is.  0: nobody looks at the cells of this column of the table, so
+     * any value will do there, NULL too.                                              [worker] */
     int (*wanted)(const struct probing_rows *out, uint32_t column);
 };
 

@@ -21,7 +21,8 @@ struct probing_setting_1 {
     uint32_t size, reserved;
     /* Inside of configure(): another setting of this plugin has got a value by the one that is
      * being set.  From then on `config` says so; configure() is not called for it.  value: as a
-     * user writes it.  -ENOENT: no such setting; -EINVAL, -ERANGE: not of its type or range.
+     * user writes it.  -ENOENT: no such setting; -EINVAL, -ERANGE: not of its type or range;
+     * -EWOULDBLOCK: not inside of configure().
      *                                                                              [control] */
     int (*holds)(const struct probing_host *h, const char *name, const char *value);
 };

@@ -30,7 +30,7 @@ struct probing_signal_1 {
     uint32_t size, reserved;
     /* 0: a real-time signal that nobody has, or one of those on which the program's runtime has
      * put one handler for all (Go); else this one, if nobody has it or it is fn's already.
-     * The number, or -EBUSY.                                                        [control] */
+     * The number, or -EBUSY.                                                            [any] */
     int (*take)(int32_t number, probing_signal_fn *fn);
     /* Is it fn's still?  Programs put back the default of all signals without asking.    [any] */
     bool (*is_ours)(int32_t number);
