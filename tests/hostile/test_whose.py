@@ -389,7 +389,15 @@ def test_process_in_a_user_namespace(world, how):
     made = subprocess.run([*AS_NOBODY, "unshare", "--user", how, "true"], capture_output=True)
     if made.returncode != 0:
         pytest.skip("no user namespaces here: %r" % made.stderr)
-    target = enter(nobodys(world, "unshare", "--user", how, env={"PROBING_DATA_DIR": ""}))
+    own = world.data / "own"  # and a /dev/shm that leaves no folder called after root behind
+    own.mkdir()
+    os.chown(own, NOBODY, NOBODY)
+    target = world.start(
+        "unshare", "--mount", "sh", "-c",
+        "mount -t tmpfs -o mode=1777 none /dev/shm && exec \"$@\"", "sh", *AS_NOBODY, "unshare", "--user", how, DEBIAN_PYTHON, "-u",
+        str(world.data / "idle.py"), env={"PROBING_DATA_DIR": str(own)})
+    target.wait_line("ready")
+    enter(target)
     assert "build" in heard(target)
     inside = ["nsenter", "--user", "--preserve-credentials", "--target", str(target.pid)]
     assert "build" in heard(target, before=[*AS_NOBODY, *inside])
