@@ -386,16 +386,18 @@ def test_user_namespace_below(world):
 @pytest.mark.parametrize("how", ["--map-root-user", "--map-current-user"])
 def test_process_in_a_user_namespace(world, how):
     """Of the user who made it, as containers without root are: he has all rights in there."""
-    made = subprocess.run([*AS_NOBODY, "unshare", "--user", how, "true"], capture_output=True)
+    made = subprocess.run(["unshare", "--mount", *AS_NOBODY, "unshare", "--user", how, "true"],
+                          capture_output=True)
     if made.returncode != 0:
-        pytest.skip("no user namespaces here: %r" % made.stderr)
+        pytest.skip("no namespaces here: %r" % made.stderr)
     own = world.data / "own"  # and a /dev/shm that leaves no folder called after root behind
     own.mkdir()
     os.chown(own, NOBODY, NOBODY)
     target = world.start(
         "unshare", "--mount", "sh", "-c",
-        "mount -t tmpfs -o mode=1777 none /dev/shm && exec \"$@\"", "sh", *AS_NOBODY, "unshare", "--user", how, DEBIAN_PYTHON, "-u",
-        str(world.data / "idle.py"), env={"PROBING_DATA_DIR": str(own)})
+        "mount -t tmpfs -o mode=1777 none /dev/shm && exec \"$@\"", "sh", *AS_NOBODY, "unshare",
+        "--user", how, DEBIAN_PYTHON, "-u", str(world.data / "idle.py"),
+        env={"PROBING_DATA_DIR": str(own)})
     target.wait_line("ready")
     enter(target)
     assert "build" in heard(target)
