@@ -154,11 +154,23 @@ def test_no_machine_is_asked_that_another_user_names(jobs):
     assert done.returncode == 1 and not asked.exists(), done
 
 
+def test_a_list_of_nodes_without_end(jobs):
+    """Ten thousand of them were taken before it was one too many."""
+    target = jobs.rank(0, job=jobs.job + "-wide", SLURM_STEP_NODELIST="n[1-99999999]")
+    target.wait_line("ready")
+    done = jobs.probing("cluster", "nodes", "--json", "--job", jobs.job + "-wide")
+    assert len(done.stdout.splitlines()) == 1 and "this machine" in done.stdout, done.stdout[:1000]
+    assert "'n[1-99999999]' names more than 10000 nodes" in done.stderr, done.stderr
+    target.kill()
+
+
 def test_what_is_left_out_on_another_machine_is_said(jobs):
     shell = remote_shell(jobs, "#!/bin/sh\nexec sh -c \"$2\"\n")
     done = jobs.probing("-t", "ssh:there/job:" + jobs.job, "eval", "1 + 1", env=shell)
     assert done.returncode == 0 and done.stdout == "ranks 0-1: 2\n", done
     assert "there: left out" in done.stderr and left_out(done.stderr, jobs), done.stderr
+    done = jobs.probing("-t", "ssh:there/job:%s@nobody" % jobs.job, "eval", "1 + 1", env=shell)
+    assert done.returncode == 0 and done.stdout == "rank 1: 2\n", done
     done = jobs.probing("cluster", "status", "--json", "--job", jobs.job, "--hosts", "there",
                         env=shell)
     assert ranks_of(done) == [t.pid for t in jobs.ranks], done

@@ -19,7 +19,7 @@ import sys
 import threading
 import time
 
-GREETING_S = 10  # for a visitor's first messages
+GREETING_S = 30  # for each of a visitor's first messages
 PROOF_S = 2  # for the kernel's table to have a new connection
 VISITORS_MAX = 32  # who have not been let in yet
 HEAD_MAX, BODY_MAX = 256, 1 << 20  # bytes of such a message
