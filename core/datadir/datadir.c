@@ -20,6 +20,7 @@
 #include "core/base/text.h"
 #include "core/datadir/internal.h"
 #include "sdk/lib/proc/identity.h"
+#include "sdk/lib/proc/proc_file.h"
 
 /* ---- openat2(2), which the C library need not know ---- */
 
@@ -272,6 +273,25 @@ static int open_parent(int view, const char *parent, bool own, uid_t *owner,
     return rc < 0 ? err_set(rc, "%s: %s", parent, strerror(-rc)) : rc;
 }
 
+/* "/proc/PID/root" of a process whose first thread has ended: the others see the same, and one that
+ * execs waits for the first thread and then is the first.  -1: the process has ended. */
+static int open_others_view(const char *root)
+{
+    struct proc_numbers all;
+    struct proc_number one;
+    char path[64];
+    size_t n = strlen(root) - strlen("root");
+    int view = -1;
+    (void)snprintf(path, sizeof(path), "%.*stask", (int)n, root);
+    (void)proc_numbers_open(&all, path);
+    while (view == -1 && proc_numbers_next(&all, &one)) {
+        (void)snprintf(path, sizeof(path), "%.*stask/%u/root", (int)n, root, (unsigned)one.value);
+        view = open(path, O_PATH | O_DIRECTORY | O_CLOEXEC);
+    }
+    proc_numbers_close(&all);
+    return view != -1 ? view : open(root, O_PATH | O_DIRECTORY | O_CLOEXEC);
+}
+
 /* The view that a path begins with: -1, none, and *ret_n bytes long. */
 static int open_view(const char *path, size_t *ret_n)
 {
@@ -281,6 +301,10 @@ static int open_view(const char *path, size_t *ret_n)
         return -1;
     (void)snprintf(root, sizeof(root), "%.*s", (int)*ret_n, path);
     int view = open(root, O_PATH | O_DIRECTORY | O_CLOEXEC), e = errno;
+    if (view == -1 && e == ENOENT) {
+        view = open_others_view(root);
+        e = errno;
+    }
     if (view == -1 && e == ENOENT) /* also of a zombie */
         return err_set(-e, "process %.*s has ended", (int)strcspn(root + 6, "/"), root + 6);
     return view == -1 ? err_set(-e, "%s: %s", root, strerror(e)) : view;

@@ -48,10 +48,15 @@ EXEC_OF_MANY = """
 import os, threading, time
 for _ in range(40):
     threading.Thread(target=time.sleep, args=(600,), daemon=True).start()
-print("ready", flush=True)
-while not os.path.exists(%r):
-    time.sleep(0.0005)
-os.execv("/bin/sleep", ["sleep", "600"])
+def becomes():
+    print("ready", flush=True)
+    while not os.path.exists(%r):
+        time.sleep(0.0005)
+    os.execv("/bin/sleep", ["sleep", "600"])
+if %d %% 2:  # the first thread ends before the one that execs takes its place
+    threading.Thread(target=becomes).start()
+    time.sleep(600)
+becomes()
 """
 GONE = ("runs another program", "lives on with another program (exec)",
         "has no probing core in it")
@@ -63,16 +68,17 @@ def test_exec_while_it_is_asked(world, words):
     """Whenever it comes, it is called by its name, and nothing waits for a core that has gone."""
     for i in range(8):
         go = world.tmp / ("go-%d" % i)
-        target = world.python(EXEC_OF_MANY % str(go), python="/usr/bin/python3")
+        target = world.python(EXEC_OF_MANY % (str(go), i), python="/usr/bin/python3")
         target.wait_line("ready")
         target.inject("-D", "probing.plugins=")
-        timer = threading.Timer(0.004 * i, go.touch)
+        timer = threading.Timer(0.004 * (i // 2), go.touch)
         timer.start()
         begun = time.monotonic()
         done = target.probing(*words)
         said = done.stdout + done.stderr
         assert (done.returncode == 0 and words[0] == "query") or "ejected" in said or \
             any(text in said for text in GONE), said
+        assert "has ended" not in said
         assert time.monotonic() - begun < 50, said  # a minute is the limit of what has gone
         timer.join()
         target.kill()
