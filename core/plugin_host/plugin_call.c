@@ -41,11 +41,11 @@ static int init_cond(pthread_cond_t *cond)
 {
     pthread_condattr_t attr;
     int rc = pthread_condattr_init(&attr);
-    if (rc != 0)
-        return rc;
-    (void)pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
-    rc = pthread_cond_init(cond, &attr);
-    (void)pthread_condattr_destroy(&attr);
+    if (rc == 0) {
+        (void)pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
+        rc = pthread_cond_init(cond, &attr);
+        (void)pthread_condattr_destroy(&attr);
+    }
     return rc;
 }
 
@@ -411,11 +411,10 @@ static struct plugin_call *find_late(struct plugin_calls *all, const struct plug
 
 bool calls_late(struct host *h, const struct plugin *p, uint64_t ns)
 {
-    struct plugin_calls *all = &h->calls;
     uint64_t now = clock_now();
-    (void)pthread_mutex_lock(&all->mutex);
-    bool late = find_late(all, p, now > ns ? now - ns : 0) != NULL;
-    (void)pthread_mutex_unlock(&all->mutex);
+    (void)pthread_mutex_lock(&h->calls.mutex);
+    bool late = find_late(&h->calls, p, now > ns ? now - ns : 0) != NULL;
+    (void)pthread_mutex_unlock(&h->calls.mutex);
     return late;
 }
 
@@ -456,6 +455,18 @@ void calls_name_left(struct plugin *p)
     (void)pthread_mutex_unlock(&all->mutex);
 }
 
+/* A process that was stopped meanwhile wakes up late: the thread gets a second to run. */
+static bool is_late_again(struct plugin *p, uint64_t ns)
+{
+    struct plugin_calls *all = &p->host->calls;
+    uint64_t now = clock_now();
+    (void)pthread_mutex_lock(&all->mutex);
+    struct plugin_call *late = find_late(all, p, now > ns ? now - ns : 0);
+    bool again = late && late->looks++ > 0;
+    (void)pthread_mutex_unlock(&all->mutex);
+    return again;
+}
+
 bool calls_watch(struct host *h)
 {
     uint32_t n = atomic_load_explicit(&h->n_plugins, memory_order_acquire);
@@ -467,7 +478,7 @@ bool calls_watch(struct host *h)
         if (left == 0)
             continue;
         inside = true;
-        if (plugin_state_of(p) == PLUGIN_RUNNING)
+        if (plugin_state_of(p) == PLUGIN_RUNNING && is_late_again(p, plugin_limit_ns(h)))
             (void)calls_leave(p, plugin_limit_ns(h));
     }
     return inside;

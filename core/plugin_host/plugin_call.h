@@ -37,6 +37,7 @@ struct plugin_call {
     bool is_back;                 /* lock: calls.mutex; it was left, and is not inside any more */
     _Atomic uint64_t unwanted_ns; /* since when it was to end; 0: it is not */
     _Atomic pid_t tid;
+    uint32_t looks;     /* lock: calls.mutex; of the watch that found it late */
     uint32_t n_refused; /* by its own thread: what it gave that was not taken */
     pthread_mutex_t mutex;
     pthread_cond_t ended_cond;

@@ -121,7 +121,12 @@ static void setup(void)
         {.size = sizeof(commands[0]), .name = "hold", .doc = "lasts", .run = run_hold},
         {.size = sizeof(commands[0]), .name = "tick", .doc = "lasts", .run = run_hold},
         {.size = sizeof(commands[0]), .name = "unread", .doc = "is not read", .run = run_unread},
-        {.size = sizeof(commands[0]), .name = "note", .doc = "is short", .run = run_note}};
+        {.size = sizeof(commands[0]), .name = "note", .doc = "is short", .run = run_note},
+        {.size = sizeof(commands[0]),
+         .name = "lasts",
+         .doc = "is urgent and lasts",
+         .flags = HOST_URGENT | HOST_LASTS,
+         .run = run_hold}};
     struct host_options o = {.version = "1"};
     atomic_store(&begun, 0);
     atomic_store(&noted, 0);
@@ -153,6 +158,52 @@ TEST(what_is_urgent_waits_for_nobody)
         CHECK_INT(one.status, 0);
     }
     CHECK_INT(atomic_load(&begun), PLACES);
+    teardown();
+}
+
+/* As the stop of a plugin does; two of them at once, and none before a short one. */
+TEST(what_is_urgent_and_lasts_has_threads_of_its_own)
+{
+    static struct request holds[PLACES], lasts[3], one;
+    static struct host_client clients[PLACES], other;
+    memset(clients, 0, sizeof(clients));
+    memset(&other, 0, sizeof(other));
+    setup();
+    for (int i = 0; i < PLACES; i++)
+        CHECK_INT(ask(&holds[i], &clients[i], "hold", NULL), 0);
+    wait_begun(PLACES);
+    for (int i = 0; i < 3; i++)
+        CHECK_INT(ask(&lasts[i], &other, "lasts", NULL), 0);
+    wait_begun(PLACES + 2);
+    CHECK_INT(ask(&one, &other, "version", NULL), 0);
+    CHECK(ends(&one));
+    CHECK_INT(one.status, 0);
+    CHECK_INT(atomic_load(&begun), PLACES + 2);
+    cancel(&lasts[0]);
+    CHECK(ends(&lasts[0]));
+    wait_begun(PLACES + 3);
+    teardown();
+}
+
+TEST(what_has_no_turn_in_its_time_is_answered)
+{
+    static struct request holds[PLACES], one;
+    static struct host_client clients[PLACES];
+    static const char *const word[] = {"note"};
+    memset(clients, 0, sizeof(clients));
+    setup();
+    for (int i = 0; i < PLACES; i++)
+        CHECK_INT(ask(&holds[i], &clients[i], "hold", NULL), 0);
+    wait_begun(PLACES);
+    one = (struct request){.reply = {.write = take}, .status = 999, .order = -1};
+    CHECK_INT(event_init(&one.done), 0);
+    struct host_request r = {
+        .argc = 1, .argv = word, .timeout_ns = NS_PER_MS, .reply = &one.reply, .done = finished};
+    CHECK_INT(host_submit(host, &r), 0);
+    CHECK(ends(&one));
+    CHECK_INT(one.status, -ETIMEDOUT);
+    CHECK(strstr(one.why, "did not begin within its time") != NULL);
+    CHECK_INT(one.order, -1);
     teardown();
 }
 
@@ -282,6 +333,8 @@ TEST(clients_that_do_not_read_hold_no_place)
 int main(void)
 {
     RUN(what_is_urgent_waits_for_nobody);
+    RUN(what_is_urgent_and_lasts_has_threads_of_its_own);
+    RUN(what_has_no_turn_in_its_time_is_answered);
     RUN(one_client_leaves_places_for_others);
     RUN(clients_have_their_turns);
     RUN(a_full_queue_takes_from_who_has_most);

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Plugins that do not come back: everybody else is answered, and the core can leave.
 
-scan_blocks waits for ever in its table, its command and its configure(); scan_endless emits rows
-for ever and does not look at what emit() says.  Nothing is timed: what is stuck stays so, so that
-whatever is answered meanwhile did not wait for it.
+scan_blocks waits for ever in its table, its command and its configure(), every_blocks in functions
+of every(); scan_endless emits rows for ever and does not look at what emit() says.  Nothing is
+timed: what is stuck stays so, so that whatever is answered meanwhile did not wait for it.
 """
 import signal
 import socket
@@ -166,6 +166,17 @@ def test_a_command_that_does_not_return(world, target):
     wait_for(lambda: of_plugin(target, "scan_blocks")[0] == "failed", "the plugin's end")
     assert "command (stuck): it has not returned" in of_plugin(target, "scan_blocks")[1]
     end(target, "scan_blocks")
+
+
+def test_functions_of_every_that_do_not_return(world, target):
+    """First they are late, and hold no worker; then their plugin is switched off."""
+    load(target, "every_blocks", "well")
+    assert target.rows("select 1") == [[1]]
+    wait_for(lambda: "late" in (of_plugin(target, "every_blocks")[1] or ""), "it to be late")
+    assert answered(target, "well") == "well\n" and target.rows("select 1") == [[1]]
+    wait_for(lambda: of_plugin(target, "every_blocks")[0] == "failed", "the plugin's end")
+    assert "every: it has not returned" in of_plugin(target, "every_blocks")[1]
+    end(target, "every_blocks")
 
 
 def test_a_setting_that_is_not_taken(world, target):
