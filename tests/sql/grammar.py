@@ -138,7 +138,7 @@ def with_postgres(do):
 
 
 def main():
-    build = pathlib.Path(__file__).parents[2] / "build"
+    build = pathlib.Path(__file__).resolve().parents[2] / "build"
     parser = argparse.ArgumentParser()
     parser.add_argument("--seconds", type=float, default=60)
     parser.add_argument("--statements", type=int, default=1 << 60)

@@ -82,6 +82,16 @@ class Nested(Generator):
         self.columns, self.deep = seen, deep
         return text
 
+    def elsewhere(self, kind):
+        """An aggregate of the select at hand, written in one within it."""
+        deep, self.deep = self.deep, 0
+        call = self.of_own(self.pick(self.exact[kind]))
+        test = "count(%s) > 1" % self.pick(self.own)
+        self.deep = deep
+        return self.pick(
+            ["(select %s)", "(select %s where %s)", "(select %s from b where %s limit 1)"]
+        ).replace("%s", call, 1).replace("%s", test)
+
     def condition(self):
         """Of the select's own rows: often one that hangs on rows around it, or a subquery."""
         around = {n: k for n, k in self.columns.items() if n not in self.own}
@@ -227,6 +237,8 @@ class Nested(Generator):
             elif self.likely(0.6) or not keys:
                 self.columns, self.own = seen, own
                 cells.append(self.of_own(self.pick(self.exact[kind])))
+                if self.likely(0.15):
+                    cells[-1] = self.elsewhere(kind)
             else:  # of keys, and of the query around
                 around = {n: k for n, k in seen.items() if n not in own}
                 self.columns = dict(around, **{n: own[n] for n in keys})

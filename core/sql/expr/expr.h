@@ -53,11 +53,12 @@ struct expr {
     uint32_t pos, start, end;
     bool literal; /* CONST: written as 'text' or NULL: takes the type it is compared with */
     bool dict;
-    uint8_t mark; /* enum mark: bind_json.c, bind_zone.c */
-    bool numeric; /* a double that PostgreSQL would compute as numeric: halves round up */
-    bool negated; /* IN */
-    bool null_in; /* IN: NULL is one of the values */
-    bool unknown; /* CONST: a column of the query around, which has no value yet */
+    uint8_t mark;  /* enum mark: bind_json.c, bind_zone.c */
+    bool numeric;  /* a double that PostgreSQL would compute as numeric: halves round up */
+    bool negated;  /* IN */
+    bool null_in;  /* IN: NULL is one of the values */
+    bool unknown;  /* CONST: a column of a query around, which has no value yet */
+    uint8_t outer; /* CONST: of how many around it is one of the nearest, from 1; 0: not known */
     struct expr **args;
     uint32_t n_args;
     struct sql_value value; /* CONST; SUBQUERY: what tells it from others */
@@ -69,6 +70,12 @@ struct expr {
     };
     void *set; /* IN: the constants, see expr.c; AGG: struct agg_spec, WINDOW: struct win_spec */
 };
+
+/* Of two queries around, 0: none. */
+static inline uint8_t sql_nearer(uint8_t a, uint8_t b)
+{
+    return !a || (b && b < a) ? b : a;
+}
 
 struct program;
 /* Compile expressions over the vectors of `input`.  results[i] of sql_run_program() are the

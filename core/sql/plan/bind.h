@@ -33,8 +33,10 @@ struct scope {
 struct outer {
     struct op *op; /* the outer rows */
     struct outer *up;
-    struct expr **args; /* columns of op that were asked for */
+    struct expr **args; /* columns of op that were asked for, and aggregates of its query */
     uint32_t n;
+    const struct node **calls;      /* of each argument: the aggregate as written; NULL: a column */
+    struct scope *scope;            /* what an aggregate is bound in; NULL: none may be */
     const struct sql_value *values; /* of args, while it runs; NULL while it is looked at */
     bool unknown;                   /* something further out had no value yet */
 };
@@ -53,6 +55,11 @@ int sql_bind_in_rows(struct query *q, const struct node *n, struct expr **probes
                      const struct sql_value *values, uint32_t count, struct expr **ret);
 /* bind_subquery.c.  sql_bind_outer: 1: a column of the query around, 0: there is none. */
 int sql_bind_outer(struct query *q, const struct node *n, struct expr **ret);
+/* An aggregate of the query around, written in the subquery.  known: 1: it is, in *ret; 0: it has
+ * not been met. */
+int sql_known_outer_agg(struct query *q, const struct node *n, struct expr **ret);
+int sql_bind_outer_agg(struct query *q, const struct node *n, const struct agg_kind *kind,
+                       struct expr **ret);
 int sql_bind_subquery(struct query *q, struct scope *s, const struct node *n, struct expr **ret);
 int sql_bind_in_select(struct query *q, struct scope *s, const struct node *n, struct expr **ret);
 /* Make the type wanted of it: NULL, 'text' and whole numbers adapt, others are refused. */

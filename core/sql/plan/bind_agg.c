@@ -503,48 +503,57 @@ uint8_t sql_agg_mark(const struct agg_spec *a)
                                                      : MARK_NONE;
 }
 
-static bool is_of_outer(const struct expr *e)
+/* The nearest query around whose columns are used; 0: the one at hand, or none. */
+static uint8_t nearest_query(const struct expr *e)
 {
-    if (e->unknown)
-        return true;
+    uint8_t level = e->outer ? e->outer : e->unknown ? UINT8_MAX : 0;
     for (uint32_t i = 0; i < e->n_args; i++)
-        if (is_of_outer(e->args[i]))
-            return true;
-    return false;
+        level = sql_nearer(nearest_query(e->args[i]), level);
+    return level;
 }
 
-/* An aggregate is one of the innermost query whose columns it uses, anywhere in it. */
-static bool belongs_to_outer(const struct agg_spec *a)
+/* An aggregate is one of the innermost query whose columns it uses, anywhere in it: how many
+ * queries further out that is. */
+static uint8_t belongs_to(const struct agg_spec *a)
 {
     const struct expr *all[] = {a->arg, a->arg2, a->filter};
-    bool outer = false;
+    uint8_t level = 0;
     for (size_t i = 0; i < sizeof(all) / sizeof(*all); i++) {
         if (all[i] && sql_expr_has_column(all[i]))
-            return false;
-        outer = outer || (all[i] && is_of_outer(all[i]));
+            return 0;
+        level = all[i] ? sql_nearer(nearest_query(all[i]), level) : level;
     }
-    return outer;
+    return level;
 }
 
 int sql_agg_bind(struct query *q, struct scope *s, const struct node *n,
                  const struct agg_kind *kind, struct expr **ret)
 {
     struct agg_spec *a;
+    int known = sql_known_outer_agg(q, n, ret);
+    uint32_t n_outer = q->outer ? q->outer->n : 0;
+    if (known != 0)
+        return known < 0 ? known : 0;
     if (s->inside_agg)
         return sql_error(q->text, q->size, n->pos, -EINVAL,
                          "an aggregate cannot be inside another aggregate");
-    if (!s->allow_aggs)
-        return sql_error(q->text, q->size, n->pos, -EINVAL,
-                         "the aggregate %s() is not allowed in %s%s", n->text, s->clause,
-                         strcmp(s->clause, "where") == 0 ? "; use having" : "");
     int rc = sql_agg_spec(q, s, n, kind, false, &a);
     if (rc < 0)
         return rc;
-    if (belongs_to_outer(a))
+    uint8_t level = belongs_to(a);
+    if (level == 1 && q->outer->scope && q->outer->scope->allow_aggs) {
+        q->outer->n = n_outer; /* it takes the aggregate, not its columns */
+        return sql_bind_outer_agg(q, n, kind, ret);
+    }
+    if (level)
         return sql_error(q->text, q->size, n->pos, -EINVAL,
                          "%s() uses only columns of the outer query and belongs there: write it in "
                          "that query, or use a column of this select in it",
                          n->text);
+    if (!s->allow_aggs)
+        return sql_error(q->text, q->size, n->pos, -EINVAL,
+                         "the aggregate %s() is not allowed in %s%s", n->text, s->clause,
+                         strcmp(s->clause, "where") == 0 ? "; use having" : "");
     for (uint32_t i = 0; i < s->n_aggs; i++) {
         if (same_spec(s->aggs[i]->set, a)) {
             *ret = s->aggs[i];

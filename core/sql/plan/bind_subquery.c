@@ -52,7 +52,27 @@ static struct expr *given(struct query *q, const struct outer *o, uint32_t i, ui
     e->mark = o->args[i]->mark;
     e->literal = false;
     e->unknown = o->values == NULL;
+    e->outer = 1;
     return e;
+}
+
+/* Its number among the arguments; o->n: it is none of them. */
+static uint32_t number_of(const struct outer *o, int column, const struct node *call)
+{
+    uint32_t i = 0;
+    while (i < o->n && (o->calls[i] ? o->calls[i] != call
+                                    : call != NULL || o->args[i]->column != (uint32_t)column))
+        i++;
+    return i;
+}
+
+static int add_argument(struct query *q, struct outer *o, struct expr *e, const struct node *call)
+{
+    if (o->n == SQL_CALL_ARGS / 2)
+        return wrong(q, e->pos, "the subquery uses too many columns of the outer query");
+    o->calls[o->n] = call;
+    o->args[o->n++] = e;
+    return 0;
 }
 
 int sql_bind_outer(struct query *q, const struct node *n, struct expr **ret)
@@ -68,21 +88,43 @@ int sql_bind_outer(struct query *q, const struct node *n, struct expr **ret)
         int rc = sql_bind_outer(q, n, ret);
         q->outer = o;
         o->unknown = o->unknown || (rc == 1 && (*ret)->unknown);
+        if (rc == 1)
+            (*ret)->outer++;
         return rc;
     }
-    uint32_t i = 0;
-    while (i < o->n && o->args[i]->column != (uint32_t)column)
-        i++;
+    uint32_t i = number_of(o, column, NULL);
     if (i == o->n) {
-        if (o->n == SQL_CALL_ARGS / 2)
-            return wrong(q, n->pos, "the subquery uses too many columns of the outer query");
         sql_want(o->op, (uint32_t)column);
-        if (!(o->args[i] = sql_column_expr(q, o->op, (uint32_t)column, n->pos)))
-            return -ENOMEM;
-        o->n++;
+        struct expr *e = sql_column_expr(q, o->op, (uint32_t)column, n->pos);
+        int rc = e ? add_argument(q, o, e, NULL) : -ENOMEM;
+        if (rc < 0)
+            return rc;
     }
     *ret = given(q, o, i, n->pos);
     return *ret ? 1 : -ENOMEM;
+}
+
+int sql_known_outer_agg(struct query *q, const struct node *n, struct expr **ret)
+{
+    const struct outer *o = q->outer;
+    uint32_t i = o ? number_of(o, -1, n) : 0;
+    if (!o || i == o->n)
+        return 0;
+    *ret = given(q, o, i, n->pos);
+    return *ret ? 1 : -ENOMEM;
+}
+
+int sql_bind_outer_agg(struct query *q, const struct node *n, const struct agg_kind *kind,
+                       struct expr **ret)
+{
+    struct outer *o = q->outer;
+    struct expr *e;
+    q->outer = o->up;
+    int rc = sql_agg_bind(q, o->scope, n, kind, &e);
+    q->outer = o;
+    rc = rc < 0 ? rc : add_argument(q, o, e, n);
+    rc = rc < 0 ? rc : sql_known_outer_agg(q, n, ret);
+    return rc < 0 ? rc : 0;
 }
 
 /* ---- answers ---- */
@@ -312,7 +354,7 @@ static int look(struct query *q, struct scope *s, const struct node *n, uint64_t
 {
     struct op nothing = {.n_cols = 0}, *op;
     struct outer *outer = q->outer;
-    *ret = (struct outer){.op = s->op ? s->op : &nothing, .up = outer};
+    *ret = (struct outer){.op = s->op ? s->op : &nothing, .up = outer, .scope = s};
     const struct answer *known = *n->answer;
     if (known) {
         *c = known->c;
@@ -320,7 +362,8 @@ static int look(struct query *q, struct scope *s, const struct node *n, uint64_t
         return 0;
     }
     ret->args = sql_get(q, SQL_CALL_ARGS, sizeof(struct expr *));
-    if (!ret->args)
+    ret->calls = sql_get(q, SQL_CALL_ARGS, sizeof(struct node *));
+    if (!ret->args || !ret->calls)
         return -ENOMEM;
     q->outer = ret;
     q->subqueries = true;
@@ -370,6 +413,7 @@ static int make(struct query *q, struct scope *s, const struct node *n, const st
                              .n_probes = n_probes,
                              .type = type};
     sub->place.outer = &sub->outer;
+    sub->outer.scope = NULL;
     e->run = run_subquery;
     memcpy(e->args, o->args, o->n * sizeof(struct expr *));
     if (n_probes)

@@ -20,12 +20,14 @@ int sql_fold_call(struct query *q, struct expr **e)
 {
     struct sql_value v;
     bool unknown = false;
+    uint8_t outer = 0;
     if ((*e)->kind == EXPR_CALL && ((*e)->func->flags & FUNC_PER_BATCH))
         return 0;
     for (uint32_t i = 0; i < (*e)->n_args; i++) {
         if ((*e)->args[i]->kind != EXPR_CONST)
             return 0;
         unknown = unknown || (*e)->args[i]->unknown;
+        outer = sql_nearer((*e)->args[i]->outer, outer);
     }
     int rc = sql_fold(q, *e, &v);
     if (rc == -ENOMEM)
@@ -40,6 +42,7 @@ int sql_fold_call(struct query *q, struct expr **e)
     c->type = (*e)->type;
     c->literal = false;
     c->unknown = unknown;
+    c->outer = outer;
     *e = c;
     return 0;
 }
@@ -93,6 +96,7 @@ int sql_cast_to(struct query *q, struct expr **e, enum sql_type type, bool forgi
         c->type = type;
         c->literal = false;
         c->unknown = (*e)->unknown;
+        c->outer = (*e)->outer;
         *e = c;
         return 0;
     }

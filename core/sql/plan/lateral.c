@@ -210,7 +210,9 @@ int sql_plan_lateral(struct query *q, const struct from *f, struct cte *ctes, st
                           .place = sql_place(q),
                           .n_left = left->n_cols,
                           .outer_join = f->join == JOIN_LEFT};
-    if (!(l->outer.args = sql_get(q, SQL_CALL_ARGS, sizeof(struct expr *))))
+    l->outer.args = sql_get(q, SQL_CALL_ARGS, sizeof(struct expr *));
+    l->outer.calls = sql_get(q, SQL_CALL_ARGS, sizeof(struct node *));
+    if (!l->outer.args || !l->outer.calls)
         return -ENOMEM;
     const struct query_notes notes = q->notes;
     q->outer = l->place.outer = &l->outer;
