@@ -114,13 +114,17 @@ void *__wrap_mremap(void *at, size_t size, size_t new_size, int flags, ...)
     return made;
 }
 
+/* Shared with nobody but the child's own children.  Private memory would count as the child's data,
+ * gigabytes of it: the kernel lets such a mapping replace another over RLIMIT_DATA, and the child's
+ * next malloc() fails (mmap_region(), Linux 6.1). */
 void shared_mappings_drop(void)
 {
+    const int how = MAP_SHARED | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED;
     for (int i = 0; i < NOTED; i++) {
         void *at = (void *)atomic_load_explicit(&noted[i].at, memory_order_relaxed);
         size_t size = atomic_load_explicit(&noted[i].size, memory_order_relaxed);
         if (at && size &&
-            __real_mmap(at, size, PROT_READ | PROT_WRITE, RESERVED | MAP_FIXED, -1, 0) ==
+            __real_mmap(at, size, PROT_READ | PROT_WRITE, how, -1, 0) ==
                 MAP_FAILED) /* overcommit is forbidden */
             (void)__real_mmap(at, size, PROT_READ, RESERVED | MAP_FIXED, -1, 0);
         forget(&noted[i]);
