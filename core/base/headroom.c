@@ -51,7 +51,8 @@ static uint64_t limit_of(pid_t pid, int which)
     static const char *const names[] = {
         [RLIMIT_AS] = "Max address space",      [RLIMIT_DATA] = "Max data size",
         [RLIMIT_MEMLOCK] = "Max locked memory", [RLIMIT_NOFILE] = "Max open files",
-        [RLIMIT_NPROC] = "Max processes",       [RLIMIT_SIGPENDING] = "Max pending signals"};
+        [RLIMIT_NPROC] = "Max processes",       [RLIMIT_SIGPENDING] = "Max pending signals",
+        [RLIMIT_FSIZE] = "Max file size"};
     struct rlimit limit;
     char path[40];
     if (syscall(SYS_prlimit64, pid, which, NULL, &limit) == 0)
@@ -227,6 +228,11 @@ static uint64_t room_signals(pid_t pid)
     return less(limit, known(now.queued));
 }
 
+static uint64_t room_file_size(pid_t pid)
+{
+    return limit_of(pid, RLIMIT_FSIZE);
+}
+
 /* ---- each of them ---- */
 
 static uint64_t room_address_space(pid_t pid)
@@ -249,6 +255,7 @@ uint64_t room_of(pid_t pid, enum room_limit limit)
                                                             [ROOM_MAPPINGS] = room_mappings,
                                                             [ROOM_DESCRIPTORS] = room_descriptors,
                                                             [ROOM_THREADS] = room_threads,
+                                                            [ROOM_FILE_SIZE] = room_file_size,
                                                             [ROOM_SIGNALS] = room_signals};
     return all[limit](pid);
 }
@@ -279,7 +286,7 @@ uint64_t room_ours(enum room_limit limit)
 {
     static _Atomic uint64_t kept[ROOM_LIMITS]; /* 0: not known yet */
     uint64_t room = room_of(0, limit), margin = room_margin(limit);
-    if (room == ROOM_NO_LIMIT)
+    if (room == ROOM_NO_LIMIT || limit == ROOM_FILE_SIZE)
         return room;
     uint64_t keep = atomic_load_explicit(&kept[limit], memory_order_relaxed);
     if (keep == 0) {

@@ -23,6 +23,7 @@ enum room_limit {
     ROOM_MAPPINGS,      /* vm.max_map_count */
     ROOM_DESCRIPTORS,   /* RLIMIT_NOFILE */
     ROOM_THREADS,       /* RLIMIT_NPROC of its user, pids.max of its cgroups */
+    ROOM_FILE_SIZE,     /* bytes of one file: RLIMIT_FSIZE */
     ROOM_SIGNALS,       /* queued ones of its user, and POSIX timers: RLIMIT_SIGPENDING */
     ROOM_LIMITS
 };

@@ -41,6 +41,8 @@ static const struct {
     [ROOM_THREADS] = {"threads", "more threads",
                       "raise its user's limit (prlimit --nproc) or pids.max of its cgroup", 1, 6,
                       -EAGAIN},
+    [ROOM_FILE_SIZE] = {"file_size", "MiB in a file (ulimit -f)", "raise it with prlimit --fsize",
+                        MIB, 0, -EFBIG},
     [ROOM_SIGNALS] = {"signals", NULL, NULL, 1, 16, 0},
 };
 
@@ -65,7 +67,8 @@ const struct room_part room_core = {"the core",
                                      [ROOM_MEMORY] = 12 * MIB,
                                      [ROOM_MAPPINGS] = 56,
                                      [ROOM_DESCRIPTORS] = 14,
-                                     [ROOM_THREADS] = 9},
+                                     [ROOM_THREADS] = 9,
+                                     [ROOM_FILE_SIZE] = 9 * MIB}, /* the fewest rings */
                                     {0}};
 
 /* A stack for signals of 256 KiB for each thread, with its guard. */

@@ -5,7 +5,7 @@
  *
  * The one table of it: asked before a process is entered, and by the core before an option is
  * switched on and before a plugin is loaded; shown by probing.limits and docs/life.md, and measured
- * by tests/hostile/test_limits.py.  A plugin declares its own row (struct probing_resource).
+ * by tests/hostile/test_limits_table.py.  A plugin declares its own row (struct probing_resource).
  * Any thread.
  */
 #ifndef CORE_BASE_HEADROOM_TABLE_H
@@ -39,8 +39,8 @@ uint64_t room_margin(enum room_limit limit);
 
 void room_part_add(struct room_part *to, const struct room_part *part);
 
-/* Has the process room for a part, and its margin?  0, or -ENOMEM, -EMFILE, -EAGAIN with err_set():
- * the limit, what is left of it, what is needed and how to raise it.  at_peak: as
+/* Has the process room for a part, and its margin?  0, or -ENOMEM, -EMFILE, -EAGAIN, -EFBIG with
+ * err_set(): the limit, what is left of it, what is needed and how to raise it.  at_peak: as
  * room_at_peak().                                                                       [any] */
 int room_check(pid_t pid, const struct room_part *part, bool at_peak);
 /* The same for a core that starts in this process; then room_ours() is known of each limit.  Its

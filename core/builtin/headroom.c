@@ -65,7 +65,7 @@ int limits_table_add(struct core *c)
         {.name = "resource",
          .type = PROBING_STR,
          .doc = "address_space, locked_memory, data (private memory), memory (of the cgroup), "
-                "mappings, descriptors, threads or signals"},
+                "mappings, descriptors, threads, file_size or signals"},
         {.name = "takes",
          .type = PROBING_I64,
          .doc = "bytes, or how many, that this part takes at most in usual use"},

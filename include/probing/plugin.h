@@ -295,8 +295,9 @@ enum { PROBING_LINES = 1, PROBING_COLUMNS = 2 };
  * Since 1.4. */
 struct probing_resource {
     /* "address_space", "data" (private memory that may be written, stacks too), "memory" (in use),
-     * "mappings", "descriptors", "threads", "signals" (queued ones, and POSIX timers; where there
-     * are too few of them the plugin is loaded and says what it lacks) */
+     * "mappings", "descriptors", "threads", "file_size" (of the largest), "signals" (queued ones,
+     * and POSIX timers; where there are too few of them the plugin is loaded and says what it
+     * lacks) */
     const char *name;
     uint64_t takes;       /* bytes, or how many; the plugin's own file and threads included */
     uint64_t each_thread; /* more of it for each thread of the program */

@@ -64,7 +64,7 @@ static const struct probing_alias aliases[] = {
     {"cuda.rate", "max_rows_per_second"},
     {"cuda.calls", "min_call_duration"}};
 
-/* Measured by tests/hostile/test_limits.py. */
+/* Measured by tests/hostile/test_limits_table.py. */
 #define MIB (UINT64_C(1) << 20)
 static const struct probing_resource resources[] = {
     {.name = "address_space", .takes = 264 * MIB}, {.name = "data", .takes = 32 * MIB},

@@ -69,7 +69,7 @@ static const struct probing_panel panels[] = {
 static const struct probing_table_name tables[] = {
     {"gpu.devices"}, {"gpu.processes"}, {"gpu.utilization"}, {"gpu.partition_utilization"}};
 
-/* Measured by tests/hostile/test_limits.py. */
+/* Measured by tests/hostile/test_limits_table.py. */
 #define MIB (UINT64_C(1) << 20)
 static const struct probing_resource resources[] = {
     {.name = "address_space", .takes = 136 * MIB}, {.name = "data", .takes = 8 * MIB},

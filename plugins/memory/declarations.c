@@ -131,7 +131,7 @@ static const struct probing_alias aliases[] = {
     {"memory.oom_near", "oom_near_pct"},        {"memory.growth", "growth_bytes"},
 };
 
-/* Measured by tests/hostile/test_limits.py. */
+/* Measured by tests/hostile/test_limits_table.py. */
 #define MIB (UINT64_C(1) << 20)
 static const struct probing_resource resources[] = {
     {.name = "address_space", .takes = 80 * MIB}, {.name = "data", .takes = 16 * MIB},

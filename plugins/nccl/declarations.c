@@ -103,7 +103,7 @@ static const struct probing_table_name tables[] = {
     {"nccl.profiler_counters"}, {"nccl.inflight_log"},  {"nccl.inflight_now"},
     {"nccl.communicators"},     {"nccl.profiler_state"}};
 
-/* Measured by tests/hostile/test_limits.py. */
+/* Measured by tests/hostile/test_limits_table.py. */
 #define MIB (UINT64_C(1) << 20)
 static const struct probing_resource resources[] = {
     {.name = "address_space", .takes = 16 * MIB}, {.name = "data", .takes = 8 * MIB},

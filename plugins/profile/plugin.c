@@ -209,7 +209,7 @@ static const struct probing_panel panels[] = {
      .kind = PROBING_LINES,
      .rows = 1}};
 
-/* Measured by tests/hostile/test_limits.py. */
+/* Measured by tests/hostile/test_limits_table.py. */
 #define MIB (UINT64_C(1) << 20)
 static const struct probing_resource resources[] = {
     {.name = "address_space", .takes = 32 * MIB}, {.name = "data", .takes = 16 * MIB},

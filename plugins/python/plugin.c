@@ -261,7 +261,7 @@ static const struct probing_track tracks[] = {
      .sql = "select * from python.trace_event where record_type <> 'span_start' and {when}",
      .newest = "select max(ts) from python.trace_event"}};
 
-/* Measured by tests/hostile/test_limits.py. */
+/* Measured by tests/hostile/test_limits_table.py. */
 #define MIB (UINT64_C(1) << 20)
 static const struct probing_resource resources[] = {
     {.name = "address_space", .takes = 272 * MIB}, {.name = "data", .takes = 40 * MIB},

@@ -95,7 +95,7 @@ static const struct probing_table_name tables[] = {
     {"process.maps"},       {"process.fds"},      {"process.limits"},  {"process.kmsg"},
     {"process.cpu_stats"},  {"net.peers"},        {"net.connections"}};
 
-/* Measured by tests/hostile/test_limits.py. */
+/* Measured by tests/hostile/test_limits_table.py. */
 #define MIB (UINT64_C(1) << 20)
 static const struct probing_resource resources[] = {
     {.name = "address_space", .takes = 8 * MIB}, {.name = "data", .takes = 4 * MIB},

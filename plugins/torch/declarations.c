@@ -352,7 +352,7 @@ static const struct probing_table_name tables[] = {{"memory.torch"},
                                                    {"torch.ops"},
                                                    {"torch.waiting"}};
 
-/* Measured by tests/hostile/test_limits.py. */
+/* Measured by tests/hostile/test_limits_table.py. */
 #define MIB (UINT64_C(1) << 20)
 static const struct probing_resource resources[] = {
     {.name = "address_space", .takes = 80 * MIB}, {.name = "data", .takes = 24 * MIB},
