@@ -20,6 +20,8 @@ LIBRARIES = ("websockets", "z", "lua", "lmdb", "unwind-ptrace", "unwind-generic"
 WRAPPED = ("malloc", "calloc", "realloc", "aligned_alloc", "posix_memalign", "strdup", "strndup")
 # What core/compat puts right in libwebsockets, wherever the server is.
 LWS_WRAPPED = ("lws_cancel_service_pt", "lws_close_free_wsi", "lws_ssl_capable_read_no_ssl")
+# What a release calls instead of libc.
+COMPAT = ("$BUILD/core/compat/glibc.o", "$BUILD/core/compat/kernel.o")
 # Real libraries before glibc 2.34, empty ones since; so named they load in the right order in both.
 OLD_GLIBC = ("-Wl,--push-state,--no-as-needed -l:libpthread.so.0 -l:libdl.so.2 "
              "-Wl,--pop-state").split()
@@ -71,8 +73,8 @@ def floor_map(env):
     target = env.File("$BUILD/glibc.map")
     if not target.has_builder():
         script = env.File("#scripts/tools/glibc_floor.py")
-        env.Command(target, [script, "#core/compat/glibc.c"],
-                    Action("/usr/bin/python3 ${SOURCES[0]} map $CC ${SOURCES[1]} > $TARGET",
+        env.Command(target, [script, "#core/compat/glibc.c", "#core/compat/kernel.c"],
+                    Action("/usr/bin/python3 ${SOURCES[0]} map $CC ${SOURCES[1:]} > $TARGET",
                            "floor $TARGET"))
     return target
 
@@ -141,7 +143,7 @@ def module(env, target, objects):
     return env.LoadableModule(target, objects, SHLIBPREFIX="", LDMODULEPREFIX="",
                               LIBS=[env.File("$BUILD/libprobing_sampling.a"),
                                     env.File("$BUILD/libprobing_lib.a")]
-                              + env.Static()[-1:] * env["FLOOR"] + ["m", "dl"],
+                              + env.Static()[-len(COMPAT):] * env["FLOOR"] + ["m", "dl"],
                               LINKFLAGS=env["LINKFLAGS"] + flags)
 
 
@@ -157,6 +159,8 @@ def command(env, target, objects, libraries):
         objects = ([start[0], crti, begin] + objects
                    + [env.File("$BUILD/core/compat/libc_start.o"), end, crtn])
         flags += ["-nostartfiles", "-pie"] + OLD_GLIBC
+        for name in ("open", "open64", "openat"):  # which others send to the core's descriptors
+            flags += wraps([name]) + ["-Wl,--defsym=__wrap_%s=kernel_%s" % (name, name)]
     return env.Program(target, objects, LIBS=libraries + ["m", "dl"],
                        LINKFLAGS=env["LINKFLAGS"] + flags)
 
@@ -180,7 +184,7 @@ def static(env):
                         Action("$OBJCOPY --redefine-syms=${SOURCES[1]} ${SOURCES[0]} $TARGET",
                                "floor $TARGET"))
         made.append(target)
-    return made[:1] + with_lws_compat(env, made[1:]) + [env.File("$BUILD/core/compat/glibc.o")]
+    return made[:1] + with_lws_compat(env, made[1:]) + [env.File(name) for name in COMPAT]
 
 
 def with_lws_compat(env, libraries):
@@ -264,6 +268,7 @@ def generate(env):
     # that a copy of a build folder is not built again.
     env.Append(CCFLAGS=['"-ffile-prefix-map=$$PWD=."'])
     env["OLD_GLIBC"] = OLD_GLIBC
+    env["COMPAT"] = COMPAT
     env["LWS_WRAPS"] = wraps(LWS_WRAPPED)
     env["NEWER"] = NEWER
     env["VERSION"] = version()

@@ -2,13 +2,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """Keep what we ship loadable on old systems: glibc 2.17 is the floor.
 
-usage: glibc_floor.py map CC COMPAT.c     print renames for `objcopy --redefine-syms`
+usage: glibc_floor.py map CC COMPAT.c...  print renames for `objcopy --redefine-syms`
        glibc_floor.py check FILE...       print symbols that need more; exit 1 if there are any
 
 A linker binds each symbol to the newest version that the builder's libc has.  The map asks for the
 newest version not above the floor instead, and sends what did not exist then (stat, getrandom,
-...) to `floor_<name>` of COMPAT.c.  It is made from the libc of this machine, so a newer builder
-only makes a longer map.
+...) to `floor_<name>` of COMPAT.c, and what must not be a preloaded library's (clock_gettime, ...)
+to `kernel_<name>`.  It is made from the libc of this machine, so a newer builder only makes a
+longer map.
 """
 import os
 import re
@@ -52,9 +53,15 @@ def old_version(versions):
 
 
 def make_map(cc, compat):
-    with open(compat) as source:
-        own = re.findall(r"^(?:\w[\w *]*?)\bfloor_(\w+)\(", source.read(), flags=re.M)
-    renames = {name: "floor_" + name for name in own}
+    renames = {}
+    for path in compat:
+        with open(path) as source:
+            own = re.findall(r"^(?:\w[\w *]*?)\b(floor|kernel)_(\w+)\(.*[,;]$", source.read(),
+                             flags=re.M)
+        for room, name in own:
+            # the linker sends these elsewhere first (core/compat/descriptors.c, sdk/plugin_files.c)
+            called = "__real_" + name if name in ("open", "open64", "openat") else name
+            renames[called] = room + "_" + name
     for library in LIBRARIES:
         path = output(cc, "-print-file-name=" + library).strip()
         if not os.path.exists(path):
@@ -85,8 +92,8 @@ def check(files):
 
 
 def main(arguments):
-    if len(arguments) == 3 and arguments[0] == "map":
-        make_map(arguments[1], arguments[2])
+    if len(arguments) > 2 and arguments[0] == "map":
+        make_map(arguments[1], arguments[2:])
         return 0
     if len(arguments) > 1 and arguments[0] == "check":
         return check(arguments[1:])

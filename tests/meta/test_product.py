@@ -85,3 +85,39 @@ def test_the_core_takes_no_memory_from_the_programs_allocator():
     where there is no memory at all."""
     lines = output("nm", "-D", "--undefined-only", built("libprobing.so")).splitlines()
     assert not {re.sub("@.*", "", line.split()[-1]) for line in lines} & ALLOCATES
+
+
+# What we measure by: core/compat/kernel.c has all of these.
+MEASURES = re.compile(
+    r"clock\w*|gettimeofday|times?|ftime|timespec_get|timer\w*|[gs]etitimer|alarm|\w*sleep|p?poll|"
+    r"p?select|epoll_\w*wait\d?|\w+_(timed|clock)(wait|\w*lock)|getrusage|getrandom|getentropy|"
+    r"\w*rand\w*|sched_getcpu|getcpu|(__f?x|__lx|[fl])?stat(64|x|at|at64|fs|fs64)?|f?statfs(64)?|"
+    r"syscall|p?read|pread64|readlink|readlinkat|process_vm_readv|getrlimit|utimensat|futimens|"
+    r"utimes?|wait[34]")
+
+
+def allowed():
+    """The names in libc_functions.txt."""
+    found = []
+    with open(os.path.join(os.path.dirname(__file__), "libc_functions.txt")) as file:
+        groups = file.read().split("\n\n")[1:]
+    for group in groups:
+        lines = group.strip().split("\n")
+        for name in " ".join(lines[1:]).split():
+            assert name not in found, name
+            found.append(name)
+    return set(found)
+
+
+@pytest.mark.parametrize("path", products(), ids=name_of)
+def test_what_measures_is_no_preloaded_librarys(path):
+    if "release" not in BUILD:
+        pytest.skip("only a release asks the kernel itself")
+    called = {re.sub("@.*", "", line.split()[-1])
+              for line in output("nm", "-D", "--undefined-only", path).splitlines()}
+    assert not {name for name in called if MEASURES.fullmatch(name)}
+    assert not called - allowed(), "give each a reason in libc_functions.txt"
+
+
+def test_no_name_that_measures_is_allowed():
+    assert not {name for name in allowed() if MEASURES.fullmatch(name)}
