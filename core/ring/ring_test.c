@@ -144,6 +144,30 @@ TEST(a_full_ring_counts_what_it_refuses)
     end();
 }
 
+TEST(what_is_no_row_of_the_table_is_refused_and_counted)
+{
+    const union probing_cell cells[20] = {{.i = 1}};
+    struct table *plain;
+    struct probing_table_desc no_tail = desc;
+    if (!begin())
+        return;
+    no_tail.name = "test.plain";
+    no_tail.tail_type = 0;
+    CHECK_INT(tables_add(tables, "x", &no_tail, NULL, &plain), 0);
+    CHECK_INT(rings_bind_table(rings, plain), 0);
+    CHECK_INT(ring_append(plain, 1, cells, 2, NULL, 0), 0); /* what is missing is NULL */
+    for (uint32_t n = 4; n <= 20; n += 16)
+        CHECK_INT(ring_append(plain, 1, cells, n, NULL, 0), -EINVAL);
+    CHECK_INT(ring_append(table, 1, cells, 4, "text", 4), -EINVAL);
+    CHECK_INT(ring_append(plain, 1, cells, 3, "text", 4), -EINVAL);
+    CHECK_INT(lost(TABLE_LOST_BAD_ROW), 1);
+    CHECK_INT(plain->lost[TABLE_LOST_BAD_ROW], 3);
+    CHECK_INT(plain->misuse, TABLE_MORE_CELLS | TABLE_NO_TAIL);
+    CHECK_INT(plain->misuse_cells, 20);
+    CHECK(tables_misused() && !tables_misused());
+    end();
+}
+
 TEST(an_empty_tail_is_not_none)
 {
     static const char text[] = "0123456789012345678901234567890123456789";
@@ -514,6 +538,7 @@ int main(void)
     (void)snprintf(path, sizeof(path), "%s/rings", directory);
     (void)signal(SIGXFSZ, SIG_DFL); /* a write over the limit would kill us here */
     RUN(a_row_comes_out_as_it_went_in);
+    RUN(what_is_no_row_of_the_table_is_refused_and_counted);
     RUN(an_empty_tail_is_not_none);
     RUN(one_bit_of_a_row_changes_its_check_for_certain);
     RUN(rows_of_any_width_are_whole);
