@@ -184,13 +184,9 @@ static void *serve(void *arg)
 void *plugin_call_new(size_t size, struct plugin *p, const char *function, const char *subject)
 {
     struct plugin_call *c = calloc(1, size);
-    if (!c) {
-        (void)err_set(-ENOMEM, "no memory for a call of %s() of plugin '%s'", function, p->name);
-        return NULL;
-    }
-    if (init_cond(&c->ended_cond) != 0 || pthread_mutex_init(&c->mutex, NULL) != 0) {
+    if (!c || init_cond(&c->ended_cond) != 0 || pthread_mutex_init(&c->mutex, NULL) != 0) {
         free(c);
-        (void)err_set(-ENOMEM, "no memory for a call of %s() of plugin '%s'", function, p->name);
+        (void)err_set(-ENOMEM, "no memory for a call of %s of plugin '%s'", function, p->name);
         return NULL;
     }
     c->plugin = p;
