@@ -82,8 +82,8 @@ TEST(a_row_comes_out_as_it_went_in)
     struct ring_row row;
     if (!begin())
         return;
-    union probing_cell cells[5] = {{.i = -1}, {.i = INT64_MIN}, {.u = 7}, {.u = 8}, {.u = 9}};
-    CHECK_INT(ring_append(table, 123, cells, 5, "hello", 5), 0); /* more cells than columns */
+    union probing_cell cells[3] = {{.i = -1}, {.i = INT64_MIN}, {.u = 7}};
+    CHECK_INT(ring_append(table, 123, cells, 3, "hello", 5), 0);
     CHECK_INT(ring_append(table, 124, cells, 1, NULL, 0), 0);
     uint32_t slot = newest_slot(rings);
     uint64_t at = ring_row(rings, slot, ring_tail(rings, slot), &row);
@@ -519,9 +519,9 @@ TEST(rows_of_any_width_are_whole)
     CHECK_INT(rings_bind_table(rings, t), 0);
     for (uint32_t n = 0; n <= 64; n++)
         CHECK_INT(ring_append(t, n, cells, n, NULL, 0), 0);
-    CHECK_INT(ring_append(t, 65, cells, 70, NULL, 0), 0); /* what it has not is left out */
+    CHECK_INT(ring_append(t, 65, cells, 65, NULL, 0), -EINVAL);
     CHECK_INT(ring_read(rings, 0, 0, &reader), 0);
-    for (uint32_t n = 0; n <= 65; n++) {
+    for (uint32_t n = 0; n <= 64; n++) {
         if (!CHECK_INT(ring_next(&reader, &row), 1))
             break;
         CHECK(row.ts == n && row.n_cells == (n < 64 ? n : 64));
