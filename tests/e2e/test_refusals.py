@@ -349,7 +349,7 @@ def test_little_address_space(world):
                           + IDLE)
     target.wait_line("ready")
     done = target.probing("inject")
-    refused(done, str(target.pid), "memory")
+    refused(done, str(target.pid), "address space (ulimit -v)")
     assert target.alive()
 
 
