@@ -239,8 +239,6 @@ __attribute__((constructor)) static void preloaded(int argc, char **argv, char *
     bool off = false, all = false;
     size_t n;
 
-    if (!identity_own_believes_environment())
-        return;
     for (char **e = environment; e && *e; e++) {
         if (strncmp(*e, PRELOAD, sizeof(PRELOAD) - 1) == 0)
             list = e;
@@ -250,8 +248,8 @@ __attribute__((constructor)) static void preloaded(int argc, char **argv, char *
             launch = e;
     }
     char *entry = list ? own_entry(*list + sizeof(PRELOAD) - 1, &n) : NULL;
-    if (!entry || (off && !launch))
-        return;
+    if (!entry || (off && !launch) || !identity_own_believes_environment())
+        return; /* in this order: a program that is entered has no fork handlers of ours yet */
     const char *settings = launch ? strchr(*launch, '=') + 1 : NULL;
     if (launch && !all) {
         uint64_t launched = take_launched(&settings);
