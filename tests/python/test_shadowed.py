@@ -1,6 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Files of the program's that are called as modules of the standard library."""
 import re
+import subprocess
+
+from world import CLI, LIMIT
 
 PROGRAM = """
 import sys
@@ -69,3 +72,15 @@ def test_files_that_fail_break_nothing(world, python):
     # asyncio is the program's own, or none
     done = target.eval("async def f(): return 5\nawait f()")
     assert re.search("SyntaxError|asyncio is .*asyncio.py", done.stdout), done
+
+
+def test_several_load_the_same_at_once(world, python):
+    """One saw another's module half loaded: "module 'ast' has no attribute 'child_nodes'"."""
+    target = asked(world, python, "")
+    both = [subprocess.Popen([str(CLI), "-t", str(target.pid), "eval",
+                              "await None" if n % 2 else "1/0"],
+                             stdout=subprocess.PIPE, text=True, env=world.env) for n in range(16)]
+    for n, one in enumerate(both):
+        text = one.communicate(timeout=LIMIT)[0]
+        assert re.search("asyncio is|SyntaxError" if n % 2 else "ZeroDivisionError", text), text
+        assert "has no attribute" not in text, text

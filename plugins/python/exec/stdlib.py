@@ -21,7 +21,8 @@ program_import = builtins["__import__"]
 bootstrap = sys.modules["_frozen_importlib"]
 Finder = sys.modules["_frozen_importlib_external"].PathFinder
 Module = type(sys)
-copies = {}  # by name
+copies = {}  # by name, from the moment that its code begins to run
+whole = {}  # those whose code has ended; read without the lock
 lock = RLock()  # of who loads a copy
 places = []
 
@@ -66,8 +67,8 @@ def copy(name, spec, code):
     except BaseException:
         del copies[name], sys.modules[PREFIX + name]
         raise
-    copies[name] = sys.modules[PREFIX + name]  # collections.abc puts another in its place
-    return copies[name]
+    copies[name] = whole[name] = sys.modules[PREFIX + name]  # collections.abc puts another there
+    return whole[name]
 
 
 def load_copy(name, path):
@@ -81,7 +82,8 @@ def load_copy(name, path):
     if code is None:  # a library of C
         module = bootstrap.module_from_spec(spec)
         spec.loader.exec_module(module)
-        return copies.setdefault(name, module)
+        whole[name] = copies[name] = module
+        return module
     if name not in SHARED:
         return copy(name, spec, code)
     there = sys.modules.get(name)
@@ -96,8 +98,8 @@ def load(name):
     parent, _, last = name.rpartition(".")
     if parent:
         load(parent)
-    inside = copies.get(parent)
-    module = copies.get(name) or (loaded(name) if inside is None else None)
+    inside = copies.get(parent)  # who loads it has the lock, others have waited for its end
+    module = whole.get(name) or (loaded(name) if inside is None else None)
     if module is None and name not in sys.builtin_module_names and (inside or not parent):
         with lock:
             module = copies.get(name) or load_copy(name, inside.__path__ if inside else places)
