@@ -274,7 +274,8 @@ outer()
 
 
 def test_top_tells_own_and_total_time_apart(world):
-    """Of a function that only calls others all time is theirs; recursion counts once."""
+    """Of a function that only calls others all time is theirs; recursion counts once.  All is
+    processor time, of which a busy machine gives the thread what it can."""
     target = world.python(NESTED)
     target.wait_line("ready")
     target.inject()
@@ -284,8 +285,10 @@ def test_top_tells_own_and_total_time_apart(world):
     assert {"leaf", "recursive", "outer", "<module>"} <= set(rows), said
     for own, total, own_time, total_time in rows.values():
         assert own <= total <= 100.1 and own_time <= total_time
-    assert rows["outer"][1] == 100 and rows["leaf"][0] > 50 > rows["outer"][0]
-    assert rows["recursive"][1] <= 100 and abs(sum(row[0] for row in rows.values()) - 100) < 0.5
+    whole = rows["<module>"][1]
+    assert rows["outer"][1] > 0.9 * whole > 0 and rows["leaf"][0] > whole / 2 > rows["outer"][0]
+    assert rows["recursive"][1] <= whole + 0.2
+    assert abs(sum(row[0] for row in rows.values()) - whole) < 0.5, said
 
 
 def test_top_uses_the_width(world, busy):
