@@ -77,12 +77,12 @@ TEST(brings_files_home_from_memory)
 /* What earlier lives lost stands in lines, and a line that is not whole counts for nothing. */
 TEST(rows_lost_in_earlier_lives_are_counted_again)
 {
-    static const char *const lines[] = {"lost: t.rows 1 2 3 4 5 6 7 8\n",
-                                        "lost: t.rows 10 -1 3 4 5 6 7 8\n",
-                                        "lost: t.rows 10 2 3\n4 5 6 7 8\n",
-                                        "lost: \nt.rows 10 2 3 4 5 6 7 8\n",
-                                        "lost: t.rows 10 2 3 4 5 6 7 18446744073709551616\n",
-                                        "lost: t.nobody 10 2 3 4 5 6 7 8\n",
+    static const char *const lines[] = {"lost: t.rows 1 2 3 4 5 6 7 8 9\n",
+                                        "lost: t.rows 10 -1 3 4 5 6 7 8 9\n",
+                                        "lost: t.rows 10 2 3\n4 5 6 7 8 9\n",
+                                        "lost: \nt.rows 10 2 3 4 5 6 7 8 9\n",
+                                        "lost: t.rows 10 2 3 4 5 6 7 8 18446744073709551616\n",
+                                        "lost: t.nobody 10 2 3 4 5 6 7 8 9\n",
                                         "lost:\n"};
     static const struct probing_column columns[] = {{.name = "n", .type = PROBING_I64}};
     const struct probing_table_desc d = {.size = sizeof(d),

@@ -80,7 +80,7 @@ static int write_rows(void)
     for (uint64_t n = 0; n < ROWS + LEFT; n++) {
         for (uint64_t w = 0; w < 2; w++) {
             union probing_cell cells[4] = {{.u = n}, {.u = w}, {.u = sum_of(n, w)}, {.u = id}};
-            while (ring_append(t[w], n + 1, cells, 4, "some text", 9) == -ENOSPC)
+            while (ring_append(t[w], n + 1, cells, 4, w ? "some text" : NULL, w ? 9 : 0) == -ENOSPC)
                 (void)store_drain(store);
         }
         if (n == ROWS - 1 || (n < ROWS && n % 977 == 0))
