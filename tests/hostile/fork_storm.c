@@ -6,9 +6,10 @@
  * usage: fork_storm CHILDREN THREADS [GO]      GO: it begins when there is a file of that name
  *
  * Each descriptor of the program but the standard ones is of its own file, so any other that a
- * child has is somebody else's; and the program has no shared mapping.  A child that lacks one of
- * the program's descriptors says so, too.  Beside the threads that fork another one opens and
- * closes files, so numbers that were given back are used again at once.
+ * child has is somebody else's; and the program has no shared mapping (one without a file is the
+ * child's own, in place of what we had mapped).  A child that lacks one of the program's
+ * descriptors says so, too.  Beside the threads that fork another one opens and closes files, so
+ * numbers that were given back are used again at once.
  *
  * It never links or calls anything of ours.
  */
@@ -91,7 +92,7 @@ static int shared_mappings(void)
     int found = 0;
     FILE *maps = fopen("/proc/self/maps", "r");
     while (fgets(line, sizeof(line), maps))
-        if (sscanf(line, "%*s %7s", mode) == 1 && mode[3] == 's') {
+        if (sscanf(line, "%*s %7s", mode) == 1 && mode[3] == 's' && !strstr(line, "/dev/zero")) {
             line[strcspn(line, "\n")] = '\0';
             tell("maps", line);
             found++;
