@@ -103,7 +103,11 @@ def load(name):
     if module is None and name not in sys.builtin_module_names and (inside or not parent):
         with lock:
             module = copies.get(name) or load_copy(name, inside.__path__ if inside else places)
-        if module is not None and inside:
+        if inside and module is None:  # 3.14: abc is a name in collections, and has no file there
+            module = getattr(inside, last, None)
+            if type(module) is not Module:
+                raise ImportError("no module named " + name)
+        elif inside:
             setattr(inside, last, module)
     if module is None:
         program_import(name)
