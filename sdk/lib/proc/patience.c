@@ -20,18 +20,23 @@ static uint64_t now_ns(void)
     return (uint64_t)t.tv_sec * 1000000000 + (uint64_t)t.tv_nsec;
 }
 
-/* Has it neither run since the last look, nor been ready to?  What cannot be seen has not. */
-static bool stands_still(struct patience *p, int32_t tid)
+/* Of the time that has passed, what it neither ran nor was ready to.  One that polls in short steps
+ * waits, too.  What cannot be seen has done nothing. */
+static uint64_t still_ns(struct patience *p, int32_t tid, uint64_t passed_ns)
 {
     struct proc_stat stat;
     struct proc_schedstat has;
     if (tid == 0)
-        return false;
+        return 0;
     if (proc_stat_of(0, tid, &stat) < 0)
-        return true;
-    bool ran = proc_schedstat_of(0, tid, &has) == 0 && has.ran_ns != p->ran_ns;
-    p->ran_ns = ran ? has.ran_ns : p->ran_ns;
-    return !ran && stat.state != 'R';
+        return passed_ns;
+    if (stat.state == 'R') /* how long it has waited is counted when it has ended */
+        return 0;
+    if (proc_schedstat_of(0, tid, &has) < 0)
+        return passed_ns;
+    uint64_t busy = has.ran_ns + has.waited_ns - p->busy_ns;
+    p->busy_ns += busy;
+    return passed_ns > busy ? passed_ns - busy : 0;
 }
 
 bool patience_rest(struct patience *p, int32_t tid)
@@ -44,8 +49,8 @@ bool patience_rest(struct patience *p, int32_t tid)
     if (passed >= LOOK_NS) {
         p->looked_ns = now;
         /* Who looks may have had no processor either: then both lost the same time. */
-        if (p->limit_ns != 0 && stands_still(p, tid))
-            p->still_ns += passed < 2 * LOOK_NS ? passed : 2 * LOOK_NS;
+        if (p->limit_ns != 0)
+            p->still_ns += still_ns(p, tid, passed < 2 * LOOK_NS ? passed : 2 * LOOK_NS);
     }
     if ((p->limit_ns != 0 && p->still_ns >= p->limit_ns) || now - p->begun_ns >= most)
         return false;

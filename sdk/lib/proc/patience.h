@@ -20,7 +20,7 @@ struct patience {
     uint64_t most_ns;   /* of all time; 0: PATIENCE_MOST_NS */
     uint64_t begun_ns;  /* 0: before the first look */
     uint64_t looked_ns; /* the last look at the thread */
-    uint64_t ran_ns;    /* what it had run then */
+    uint64_t busy_ns;   /* what it had run and waited for a processor then */
     uint64_t still_ns;  /* the time that counts */
 };
 
