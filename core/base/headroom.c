@@ -291,6 +291,8 @@ uint64_t room_ours(enum room_limit limit)
     uint64_t keep = atomic_load_explicit(&kept[limit], memory_order_relaxed);
     if (keep == 0) {
         uint64_t back = given_back(0, limit), part = less(room, back) / KEPT_PART;
+        if (limit == ROOM_DESCRIPTORS) /* there are a million, and the program may lower that */
+            part = 0;
         keep = back + (part > margin ? part : margin) + 1;
         atomic_store_explicit(&kept[limit], keep, memory_order_relaxed);
     }

@@ -151,7 +151,7 @@ def test_little_address_space(world, mib):
     program.limit(resource.RLIMIT_AS, size_of(program.pid) + (mib << 20))
     program.goes_on()  # by itself it needs some hundred KB
     if mib < 180:
-        program.refused("may map only", "ulimit -v", "prlimit")
+        program.refused("plugin memory needs", "ulimit -v", "prlimit")
     else:
         program.works()  # glibc reserves 64 MB for a thread of ours, where it gets them
         assert resource.prlimit(program.pid, resource.RLIMIT_AS)[0] - size_of(program.pid) > \
@@ -174,8 +174,8 @@ def test_no_thread_can_be_made(world):
     program = Starving(world, *before)
     program.target.inject()
     program.obeys(resource.RLIMIT_NPROC, 0)
-    program.refused("no thread can be made", "ulimit -u", "pids.max")
-    assert program.rows("select count(*) from memory.samples") == [[0]]
+    program.refused("0 more threads", "--nproc", "pids.max")
+    assert program.rows("select state from probing.plugins where name = 'memory'") == [["failed"]]
     program.leaves()
 
 
