@@ -71,9 +71,9 @@ except probing.ProbingError as error:
 
 def needs_newer(library, version):
     """Have the library ask for another version of glibc: of its table of versions (gABI, "symbol
-    versioning") the entry for GLIBC_2.17, and the text that it names."""
+    versioning") the entry for the newest, and the text that it names."""
     data = bytearray(library.read_bytes())
-    name = b"GLIBC_2.17"
+    name = max(re.findall(rb"GLIBC_2\.1\d(?=\0)", data))
     assert len(version) == len(name) and data.count(name + b"\0") == 1
 
     def elf_hash(text):

@@ -14,7 +14,7 @@ import pytest
 from pythons import PYENV, PYTHONS
 from test_backtrace import CHAINS, KNOWN, impossible, printed_stacks
 from scripts import python_frames
-from world import CLI, World, wait_for
+from world import CLI, World, holds_ours, wait_for
 
 SLEEPER = """import time
 def waits(n):
@@ -33,9 +33,7 @@ def external(target, *words):
 
 def memory_of(target):
     """What a core in the process would change."""
-    with open("/proc/%d/maps" % target.pid) as maps:
-        text = maps.read()
-    return "probing" in text, len(os.listdir("/proc/%d/task" % target.pid))
+    return holds_ours(target.pid), len(os.listdir("/proc/%d/task" % target.pid))
 
 
 def test_known_stacks(world, python):

@@ -115,9 +115,9 @@ class Terminal:
 
     def leave(self):
         """Ctrl-D; give the exit code.  A key that comes while a line editor sets up the terminal
-        can be lost, and is pressed again."""
-        while True:
-            self.type("\x04")
+        can be lost, and is pressed again, on a line that is empty."""
+        for _ in range(60):
+            self.type("\x15\x04")
             while select.select([self.fd], [], [], 2)[0]:
                 try:
                     if os.read(self.fd, 65536):
@@ -125,6 +125,7 @@ class Terminal:
                 except OSError:
                     pass  # what a terminal whose program has ended says
                 return self.close()
+        pytest.fail("it does not hear Ctrl-D: %r" % self.seen)
 
     def close(self):
         """Give the exit code."""
