@@ -142,7 +142,7 @@ def size_of(pid):
     return int(re.search(r"^VmSize:\s+(\d+)", text, flags=re.M)[1]) << 10
 
 
-@pytest.mark.parametrize("mib", [5, 40, 160, 400])
+@pytest.mark.parametrize("mib", [5, 40, 160, 480])
 def test_little_address_space(world, mib):
     """Tables are smaller, or the plugin is refused: most of what is left stays the program's."""
     program = Starving(world)
