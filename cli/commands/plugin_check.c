@@ -439,7 +439,7 @@ static void say_left(struct check *c, struct process_view *before, struct proces
         say("left", "no thread, descriptor or signal handler");
 }
 
-/* What the core refused, as it has it in its log: core/plugin_host/plugin_contract.c. */
+/* The calls that the core refused, from its log: core/plugin_host/plugin_contract.c. */
 static void say_calls(struct check *c)
 {
     struct buf lines;

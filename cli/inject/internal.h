@@ -132,7 +132,7 @@ void library_need_not(struct library *l, const char *name);
 
 /* By the loader of the target, whose thread is stopped: -ELIBACC with its reason. */
 int library_load(struct target *t, const struct library *l, const char *path, uint64_t *ret_start);
-/* Of one that could make no thread. */
+/* For a core that could make no thread. */
 void library_unload(struct target *t);
 
 /* preflight.c: refusals, each one line with reason and remedy */

@@ -158,7 +158,7 @@ void library_done(struct library *l)
 
 /* ---- in the target ---- */
 
-/* What may be done about a reason of the loader's. */
+/* The remedy for a reason that the loader gave. */
 static const char *loader_remedy(const char *text)
 {
     if (strstr(text, "GLIBC_"))

@@ -31,8 +31,8 @@ const char *child_own_program(void);
 int child_read(struct child *c, int i, struct buf *to, size_t most);
 /* The last thing that a child has said itself on its standard error, without who says it; "". */
 void child_last_words(struct buf *err, char *ret, size_t size);
-/* Who was left out on another machine, as the program there has said on its standard error
- * (job_user.c): on ours, of some hosts. */
+/* Write on our standard error which ranks another machine left out, as the program there wrote on
+ * its own (job_user.c); for a few hosts only. */
 #define CHILD_LEFT_OUT "left out, "
 void child_say_left_out(const char *host, struct buf *err);
 /* Has it ended?  Then `status` is set. */

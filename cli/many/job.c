@@ -24,7 +24,7 @@
 #define JOBS_SHOWN 8
 #define PF_FORKNOEXEC 0x40 /* include/linux/sched.h of the kernel */
 
-/* What speaks for its being the rank: the sum.  Wrappers are shells, mostly, or become a user. */
+/* The sum of the signs that it is the rank.  Wrappers are mostly shells, or become a user. */
 enum worth { WORTH_SHELL = 0, WORTH_PROGRAM = 1, WORTH_PYTHON = 2, WORTH_CORE = 4 };
 
 /* Who gave it its rank: of a family that of the innermost launcher counts. */
@@ -185,7 +185,7 @@ static int add(struct candidates *all, const struct candidate *c)
     return 0;
 }
 
-/* What gather() looks for. */
+/* The search that gather() makes. */
 struct gathering {
     const struct job_meant *meant; /* NULL: jobs of all users */
     const char *own;               /* the name of this program */
@@ -214,7 +214,7 @@ static int take_process(struct gathering *g, pid_t pid)
     return add(g->all, &c);
 }
 
-/* Of the user who is meant; NULL: of all, each by itself. */
+/* The user who is meant; NULL: all, each by itself. */
 static int gather(struct candidates *all, const struct job_meant *meant)
 {
     char own[256];

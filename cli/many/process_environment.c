@@ -19,7 +19,7 @@
 #include "sdk/lib/proc/identity.h"
 #include "sdk/lib/proc/proc_file.h"
 
-/* What may not be read, or is none, says nothing. */
+/* An environment that may not be read, or is none, says nothing. */
 static int take_late(pid_t pid, struct buf *text, bool *ret_late)
 {
     struct member_tags place;

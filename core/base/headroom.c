@@ -260,7 +260,7 @@ uint64_t room_of(pid_t pid, enum room_limit limit)
     return all[limit](pid);
 }
 
-/* What the program had at its peak and has given back.  Of private memory the kernel keeps no peak:
+/* The program had this at its peak and gave it back.  The kernel keeps no peak of private memory:
  * it was mapped, and it was in use. */
 static uint64_t given_back(pid_t pid, enum room_limit limit)
 {
@@ -299,7 +299,7 @@ uint64_t room_ours(enum room_limit limit)
     return less(room, keep);
 }
 
-/* What is left beyond the margin since the last look. */
+/* The room beyond the margin since the last look. */
 static struct seen_room {
     _Atomic uint64_t looked_ns; /* 0: never */
     _Atomic int64_t left;

@@ -16,7 +16,7 @@
 #define KIB (UINT64_C(1) << 10)
 #define MIB (UINT64_C(1) << 20)
 
-/* What is left to the program: a thread with a stack of 8 MiB, an arena of glibc's and what it
+/* The program keeps room for a thread with a stack of 8 MiB, an arena of glibc's and what it
  * allocates meanwhile; two mappings and more for each thread that it may yet start. */
 static const struct {
     const char *name, *words, *remedy;

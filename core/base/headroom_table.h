@@ -34,7 +34,7 @@ extern const struct room_part room_undeclared; /* a plugin that declares nothing
 /* "data", as plugins declare it and probing.limits shows it. */
 const char *room_limit_name(enum room_limit limit);
 bool room_limit_of(const char *name, enum room_limit *ret); /* false: there is none of that name */
-/* What the program keeps at least. */
+/* The least that the program keeps. */
 uint64_t room_margin(enum room_limit limit);
 
 void room_part_add(struct room_part *to, const struct room_part *part);

@@ -25,7 +25,7 @@
 
 /* ---- the ids of our threads ---- */
 
-/* Whose a thread of the process is; false: it has ended. */
+/* The owner of a thread of the process; false: it has ended. */
 static bool thread_owner(pid_t tid, uint32_t *ret)
 {
     struct proc_identity id = {.permitted = 0};

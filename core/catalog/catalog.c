@@ -418,7 +418,7 @@ struct table *tables_refused(struct tables *t)
     return &t->refused.table;
 }
 
-/* Of all tables: who appends has the table and nothing else. */
+/* The counters of all tables: a caller of append() has the table and nothing else. */
 static _Atomic bool any_misused;
 
 void table_misused(struct table *t, enum table_misuse how, uint32_t n)

@@ -48,7 +48,7 @@ enum table_loss {
 extern const char *const table_loss_names[TABLE_LOSS_REASONS];
 #define TABLE_LOST_ROWS TABLE_LOST_VALUE /* reasons before this one are of whole rows */
 
-/* What a plugin does wrong with a table of its own: bits of `misuse`. */
+/* The mistakes of a plugin with a table of its own: bits of `misuse`. */
 enum table_misuse {
     TABLE_MORE_CELLS = 1, /* than it has columns; misuse_cells: how many */
     TABLE_NO_TAIL = 2,    /* a tail, and it has none */

@@ -285,7 +285,7 @@ int kernel_poll(struct pollfd *fds, nfds_t n, int timeout_ms)
 #endif
 }
 
-/* Where the waits of libc itself are; only libc knows how its locks look inside. */
+/* The addresses of libc's own waits; only libc knows how its locks look inside. */
 static void *find_in_libc(const char *name)
 {
     static const char *const libraries[] = {"libc.so.6", "libpthread.so.0"}; /* before 2.34 */
@@ -371,15 +371,7 @@ int kernel_open(const char *path, int flags, ...)
     return kernel_openat(AT_FDCWD, path, flags, mode);
 }
 
-int kernel_open64(const char *path, int flags, ...)
-{
-    va_list args;
-    va_start(args, flags);
-    unsigned mode =
-        flags & O_CREAT || (flags & O_TMPFILE) == O_TMPFILE ? va_arg(args, unsigned) : 0;
-    va_end(args);
-    return kernel_openat(AT_FDCWD, path, flags, mode);
-}
+int kernel_open64(const char *path, int flags, ...) __attribute__((alias("kernel_open")));
 
 ssize_t kernel_read(int fd, void *bytes, size_t n)
 {

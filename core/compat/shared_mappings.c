@@ -44,7 +44,7 @@ static struct noted *find(const void *at)
     return NULL;
 }
 
-/* Where there is no room the child keeps it, as it keeps the program's own. */
+/* The child keeps it if there is no room, as it keeps the program's own. */
 static void note(const void *at, size_t size)
 {
     struct noted *known = find(at);

@@ -411,7 +411,7 @@ static void note(struct reading *r, const char *text)
         r->threads[r->n_threads - 1].note = text;
 }
 
-/* Of the thread that crashed first, which is the first in a report. */
+/* The thread that crashed first is the first in a report. */
 static void read_inside(struct reading *r, char *at)
 {
     static const struct {

@@ -178,7 +178,7 @@ static const struct crash_fault *fault_of(pid_t tid)
     return NULL;
 }
 
-/* Whose file is frame i in?  NULL: no plugin's. */
+/* The plugin whose file frame i is in; NULL: none. */
 static const char *plugin_of_frame(struct reporter *r, uint32_t i)
 {
     const struct crash_options *o = &r->crash->options;

@@ -46,7 +46,7 @@ int declared_of_file(int fd, struct declared **ret);
 void declared_free(struct declared *d); /* NULL is fine */
 bool declared_same(const struct declared *a, const struct declared *b);
 
-/* What it takes of each limit; *ret stays as it is where it does not say (NULL: neither). */
+/* The plugin's row of each limit; *ret stays as it is if it declares none (NULL: neither). */
 void declared_takes(const struct declared *d, struct room_part *ret);
 
 /* Every *.so of the directories, with ':' between, that declares something.  What is wrong with a

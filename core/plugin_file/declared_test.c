@@ -78,7 +78,7 @@ static struct declared *take(void)
     return d;
 }
 
-/* What a plugin of 1.1 to 1.3 was built with: smaller structs, and anything behind them. */
+/* A plugin of 1.1 to 1.3 was built with smaller structs, and has anything behind them. */
 TEST(older_and_smaller_ones_are_taken)
 {
     static const size_t sizes[] = {offsetof(struct probing_declarations, n_tables),

@@ -19,7 +19,7 @@ extern char **environ;
 
 /* ---- plugins ---- */
 
-/* What every test plugin begins with; the rest is one row's own. */
+/* Every test plugin begins so; the rest is one row's own. */
 static const char head[] =
     "#include <probing/plugin.h>\n#include <errno.h>\n"
     "static int self_, n_; static const struct probing_host *h_; static int init_result, "
@@ -67,7 +67,7 @@ static inline bool there_is_cc(void)
     return compile("there", "const int nothing;\n");
 }
 
-/* What hangs has been called, and may not have come as far as the pipe. */
+/* The function that hangs has been called, and may not have come as far as the pipe. */
 static inline void let_go(const char *name)
 {
     char path[160];

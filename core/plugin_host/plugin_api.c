@@ -475,7 +475,7 @@ static int part_in_plugin(struct plugin_call *call)
     return 0;
 }
 
-/* What plugin `p` offers.  user: is kept from being cut off from it; NULL: the core. */
+/* A part that plugin `p` offers.  user: the plugin that keeps `p` from stopping; NULL: the core. */
 static const void *part_of(struct plugin *p, const struct plugin *user, const char *id)
 {
     bool left;

@@ -304,7 +304,7 @@ static bool wait_for_end(struct plugin_call *c, char reason[ERR_TEXT_BYTES / 2])
     return ended;
 }
 
-/* Of a call that its thread may have freed by now. */
+/* The call itself may have been freed by its thread by now. */
 static int say_left(const struct plugin *p, const char *function, const char *subject,
                     const char *reason)
 {

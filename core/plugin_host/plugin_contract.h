@@ -51,7 +51,7 @@ int contract_broken(struct plugin *p, enum contract_function f, int code, const 
 int contract_control(struct plugin *p, enum contract_function f, const char *function);
 /* setting_holds(), and -EWOULDBLOCK outside of the plugin's configure(). */
 int contract_holds(const struct probing_host *f, const char *name, const char *value);
-/* What a function of the plugin has returned: rc up to `most`, else -EPROTO.            [any] */
+/* Check the result of a plugin's function: rc up to `most`, else -EPROTO.               [any] */
 int contract_result(struct plugin *p, const char *function, const char *name, int rc, int most);
 /* Is the calling thread inside of the call that was given `object`?                     [any] */
 bool contract_inside(const void *object);

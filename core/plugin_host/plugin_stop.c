@@ -215,7 +215,7 @@ static void stop_rounds(struct host *h, struct stop_all *all, bool leave)
         ;
 }
 
-/* Those that are still there refuse to stop: their code and their hooks stay as they are. */
+/* The plugins that are still there refuse to stop: their code and hooks stay as they are. */
 static void stay_behind(struct host *h)
 {
     uint32_t n = atomic_load_explicit(&h->n_plugins, memory_order_acquire);

@@ -126,7 +126,7 @@ static enum identity_refusal judge(struct host *h, const struct identity_peer *p
     return refusal;
 }
 
-/* Who is no other user, and may not ask, is told so when he does. */
+/* A peer of this user that may not ask is told so when it asks. */
 static void let_in(struct host *h)
 {
     struct upload_socket *d = &h->door;

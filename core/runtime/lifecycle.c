@@ -73,7 +73,7 @@ static struct probing {
     char list[sizeof(((struct core *)0)->plugins)]; /* whole where `following` says so */
 } g = {.life = PTHREAD_RWLOCK_INITIALIZER, .guard_fd = -1};
 
-/* Of this thread's fork; the other thread-local of the core is the ring's. */
+/* The state of this thread's fork; the core's other thread-local is the ring's. */
 static __thread struct {
     bool locked;   /* it holds `life` */
     uint64_t seen; /* of descriptors_fork_before() */
@@ -211,7 +211,7 @@ static void fork_parts(void)
         host_fork(g.core.host, PROBING_FORK_BEFORE);
 }
 
-/* What others do before a fork may need the heap; and whoever has the heap may be about to open a
+/* Handlers of others may need the heap before a fork; and who has the heap may be about to open a
  * file, which waits for a fork. */
 static void fork_before(void)
 {

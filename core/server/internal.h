@@ -279,7 +279,7 @@ enum identity_refusal server_connection_refusal(struct connection *p);
 const char *server_connection_why(const struct connection *p, int *ret_code);
 /* Take one from a bucket that fills with `per_s` a second and holds twice that.  false: empty. */
 bool server_rate_take(struct rate *r, uint64_t now_ns, uint64_t per_s);
-/* What it asks now is counted.  0, -EAGAIN: it asks too often, -EACCES: the ids of the process are
+/* Count a request.  0, -EAGAIN: it asks too often, -EACCES: the ids of the process are
  * others than when it connected.                                                       [loop] */
 int server_connection_may_ask(struct connection *p);
 /* A stranger was turned away: say it in the log, a few times a second at most.          [loop] */

@@ -462,7 +462,7 @@ TEST(views_of_subqueries_are_not_said_to_be_empty)
         CHECK_STR(why(all[i]), "");
 }
 
-/* What is hidden once is remembered no longer than the subquery that met it. */
+/* A hidden text is remembered no longer than the subquery that met it. */
 TEST(secrets_stay_hidden_in_subqueries)
 {
     const char *text = "select (select max(s.name) from t.rows s where s.n = r.n) "

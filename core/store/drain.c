@@ -422,7 +422,7 @@ static int drain_into_room(struct store *s, int rc)
     return rc;
 }
 
-/* What a plugin gave for ids of texts is NULL in the rows now. */
+/* Ids that stand for no text are NULL in the rows now. */
 static void count_bad_ids(struct table *t, struct builder *b)
 {
     if (!b || b->n_bad_ids == 0)

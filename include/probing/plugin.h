@@ -90,11 +90,11 @@ struct probing_table_desc {
     const char *name; /* "step"; SQL sees <plugin>.step; "python.torch_trace": schema named too */
     const char *doc;  /* one line */
     const struct probing_column *columns;
-    uint32_t n_columns; /* 1 to 64; a stored table gets `ts` and `tid` before them */
-    uint32_t tail_type; /* 0, or PROBING_STR or _BLOB: one last column of any length, ... */
+    uint32_t n_columns;    /* 1 to 64; a stored table gets `ts` and `tid` before them */
+    uint32_t tail_type;    /* 0, or PROBING_STR or _BLOB: one last column of any length, ... */
     const char *tail_name; /* ... of this name */
-    uint64_t keep_ns;    /* drop rows older than this; 0: as the user set */
-    uint64_t keep_bytes; /* drop the oldest rows above this; 0: as the user set */
+    uint64_t keep_ns;      /* drop rows older than this; 0: as the user set */
+    uint64_t keep_bytes;   /* drop the oldest rows above this; 0: as the user set */
     /* NULL: a stored table, rows come by append().  Else a computed one: fill `out` with emit()
      * when a query asks.  0, or -errno after fail().                               [worker] */
     int (*scan)(void *self, struct probing_rows *out);
@@ -287,7 +287,7 @@ struct probing_panel {
 };
 enum { PROBING_LINES = 1, PROBING_COLUMNS = 2 };
 
-/* What the plugin takes of one limit of the process, at most, while it runs as usual.  A plugin for
+/* The most that the plugin takes of one limit of the process while it runs as usual.  A plugin for
  * which too little is left is not loaded, and the answer names the limit: a limit that a plugin
  * meets is met by the program, too.  Where a plugin takes as much as there is room for, this is the
  * least that it can work with.  For a plugin that declares none of them the core reckons with 136
@@ -304,13 +304,13 @@ struct probing_resource {
 };
 
 struct probing_declarations {
-    uint32_t size;                        /* sizeof(struct probing_declarations) */
-    uint32_t n_views, view_size;          /* at most 64 of each; sizeof(struct probing_view) */
-    uint32_t n_metrics, metric_size;      /* sizeof(struct probing_metric) */
-    uint32_t n_aliases, alias_size;       /* sizeof(struct probing_alias) */
-    uint32_t n_flames, flame_size;        /* sizeof(struct probing_flame) */
-    uint32_t reserved;                    /* 0 */
-    const struct probing_view *views;     /* NULL with n_views 0, as all below */
+    uint32_t size;                    /* sizeof(struct probing_declarations) */
+    uint32_t n_views, view_size;      /* at most 64 of each; sizeof(struct probing_view) */
+    uint32_t n_metrics, metric_size;  /* sizeof(struct probing_metric) */
+    uint32_t n_aliases, alias_size;   /* sizeof(struct probing_alias) */
+    uint32_t n_flames, flame_size;    /* sizeof(struct probing_flame) */
+    uint32_t reserved;                /* 0 */
+    const struct probing_view *views; /* NULL with n_views 0, as all below */
     const struct probing_metric *metrics;
     const struct probing_alias *aliases;
     const struct probing_flame *flames;

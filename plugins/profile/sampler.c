@@ -269,7 +269,7 @@ static void choose_rest(struct reader *r)
     r->cpu_ns = now;
 }
 
-/* Of threads that have no timer, so that no picture is taken for a whole one. */
+/* Count the threads that have no timer, so that no picture is taken for a whole one. */
 static void tell_unsampled(struct reader *r)
 {
     struct cpu_timers_about about;

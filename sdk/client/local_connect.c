@@ -125,7 +125,7 @@ static int open_socket(struct probing_client *c, const struct client_endpoint *d
                        S_ISLNK(ret->st_mode) ? " but a link, which is not followed" : "");
 }
 
-/* Of this thread only, which libc's own functions would not do. */
+/* This thread's ids only: libc's own functions would change those of all. */
 static void become(uid_t uid, gid_t gid)
 {
     if (uid == 0)
@@ -231,7 +231,7 @@ static int dial_process(struct probing_client *c, const struct client_endpoint *
     return rc;
 }
 
-/* Who listens, if root has to come as another to be known there; else 0. */
+/* The listener's user, if root has to come as that user to be known there; else 0. */
 static pid_t listens_below(int fd)
 {
     struct ucred who;

@@ -71,7 +71,7 @@ struct expr {
     void *set; /* IN: the constants, see expr.c; AGG: struct agg_spec, WINDOW: struct win_spec */
 };
 
-/* Of two queries around, 0: none. */
+/* The nearer of two queries around; 0: none. */
 static inline uint8_t sql_nearer(uint8_t a, uint8_t b)
 {
     return !a || (b && b < a) ? b : a;

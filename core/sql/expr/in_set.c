@@ -48,7 +48,7 @@ static uint64_t word_of(const struct sql_value *v)
     return w;
 }
 
-/* What of the bytes is compared: 1 mon and 30 days are equal. */
+/* The value that stands for the bytes: 1 mon and 30 days are equal. */
 static struct text compared(enum sql_type type, const char *data, uint32_t size)
 {
     return (struct text){data, type == SQL_CALENDAR ? INTERVAL_KEY_BYTES : size};

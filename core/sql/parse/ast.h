@@ -173,10 +173,10 @@ struct cte {
     struct select *select;
     struct cte *next;
     bool recursive; /* it sees itself */
-    /* Of a recursive one: recursive.c. */
+    /* The rest is for a recursive one: recursive.c. */
     bool open; /* its first part is being planned */
     bool used; /* something has read it */
-    /* What its own name stands for while its second part is planned and run; NULL: nothing. */
+    /* The rows behind its own name while its second part is planned and run; NULL: none. */
     const struct working *working;
 };
 

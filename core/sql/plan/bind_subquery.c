@@ -381,7 +381,7 @@ static int look(struct query *q, struct scope *s, const struct node *n, uint64_t
     return rc < 0 ? rc : keep_answer(q, n, c, op);
 }
 
-/* What tells a select from others: its text, or for one that stands in none the select itself. */
+/* A select is told from others by its text, or by its address if it stands in none. */
 static struct sql_value identity_of(const struct query *q, const struct select *s)
 {
     if (s->end > s->start)

@@ -32,7 +32,7 @@ struct query_budget {
     const char *_Atomic whose;  /* which limit it is, for messages */
 };
 
-/* What planning leaves behind for the report. */
+/* Planning leaves these notes for the report. */
 struct query_notes {
     struct table_seen *seen;
     const struct view *view_used; /* the definition of the view that was planned last */
@@ -196,7 +196,7 @@ void sql_sandbox_enter(struct query *q, struct sandbox *s);
 int sql_sandbox_leave(struct query *q, struct sandbox *s, struct sql_value *v, int rc);
 /* The plan made since `before` never runs: its operators say nothing about rows. */
 void sql_notes_looked(struct query *q, const struct query_notes *before);
-/* Where a select stands: the rows around it, the text that its errors point into. */
+/* The place of a select: the rows around it, the text that its errors point into. */
 struct place {
     struct outer *outer;
     const char *text;

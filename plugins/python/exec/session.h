@@ -20,7 +20,7 @@ void session_free(struct runner_job *job);
 size_t session_take(struct runner_job *job, char *copy);
 /* Is there something to take?  With the runner's lock. */
 bool session_has(const struct runner_job *job);
-/* Of a refusal, or of -EIO: our own Python does not run; "": none.  When it is done. */
+/* The reason of a refusal, or of -EIO: our own Python does not run; "": none.  When it is done. */
 const char *session_reason(const struct runner_job *job);
 
 #endif

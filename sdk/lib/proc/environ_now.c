@@ -55,8 +55,8 @@ int proc_environ_now(struct proc_memory *m, uint64_t at, struct buf *ret)
     return rc;
 }
 
-/* What the kernel shows of its beginning; nothing where a title was written over it: then the first
- * text is the rest of that, or none. */
+/* Add what the kernel shows of its beginning, or nothing if a title was written over it: then the
+ * first text is the rest of that, or none. */
 static int add_beginning(struct buf *ret)
 {
     const size_t before = ret->size;

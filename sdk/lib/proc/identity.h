@@ -23,9 +23,9 @@ struct proc_identity {
     bool dumpable;           /* prctl(2); of another process of root true where it is not known */
 };
 
-/* Of the calling thread, which is what code of ours on it may do. */
+/* The calling thread's ids: code of ours on it may do what they allow. */
 void identity_own(struct proc_identity *ret);
-/* Of a process, by its first thread; 0, or -errno as proc_status_of(). */
+/* The ids of a process, by its first thread; 0, or -errno as proc_status_of(). */
 int identity_of(pid_t pid, struct proc_identity *ret);
 
 /* Do its ids differ from each other?  It runs for one user with the rights of another: a setuid
@@ -46,7 +46,7 @@ uint32_t identity_own_owner(void);
 
 /* ---- who may ask ---- */
 
-/* Who connected to a unix socket. */
+/* A process that connected to a unix socket. */
 struct identity_peer {
     pid_t pid;          /* 0: in a pid namespace around ours */
     uint32_t uid, gid;  /* effective, when it connected: the kernel keeps them for the socket */

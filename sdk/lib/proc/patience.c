@@ -20,7 +20,7 @@ static uint64_t now_ns(void)
     return (uint64_t)t.tv_sec * 1000000000 + (uint64_t)t.tv_nsec;
 }
 
-/* Of the time that has passed, what it neither ran nor was ready to.  One that polls in short steps
+/* The part of the time in which it neither ran nor was ready to.  One that polls in short steps
  * waits, too.  What cannot be seen has done nothing. */
 static uint64_t still_ns(struct patience *p, int32_t tid, uint64_t passed_ns)
 {
@@ -48,7 +48,7 @@ bool patience_rest(struct patience *p, int32_t tid)
     uint64_t passed = now - p->looked_ns;
     if (passed >= LOOK_NS) {
         p->looked_ns = now;
-        /* Who looks may have had no processor either: then both lost the same time. */
+        /* The caller may have had no processor either: then both lost the same time. */
         if (p->limit_ns != 0)
             p->still_ns += still_ns(p, tid, passed < 2 * LOOK_NS ? passed : 2 * LOOK_NS);
     }

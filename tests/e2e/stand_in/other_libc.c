@@ -107,7 +107,7 @@ SHOWN int clock_nanosleep(clockid_t clock, int flags, const struct timespec *tim
     return syscall(SYS_clock_nanosleep, clock, 0, &t, left) == -1 ? errno : 0;
 }
 
-/* Of which clock it is the time is not known: the nearer one's. */
+/* The time does not say which clock it is of: the nearer one is taken. */
 SHOWN int pthread_cond_timedwait(pthread_cond_t *cond, pthread_mutex_t *mutex,
                                  const struct timespec *until)
 {
