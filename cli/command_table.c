@@ -16,17 +16,21 @@
 #include "core/base/text.h"
 
 #define COMMANDS_MAX 128
-#define FORMAT                                                                    \
-    {                                                                             \
-        "--format", "-f", "FORMAT", "table, json, jsonl or csv; table by default" \
+#define FORMAT                                                                              \
+    {                                                                                       \
+        "--format", "-f", "FORMAT", "table, expanded, json, jsonl or csv; table by default" \
     }
-#define ANY_FORMAT                                                                       \
-    {                                                                                    \
-        "--format", "-f", "FORMAT", "table, json, jsonl, csv or arrow; table by default" \
+#define ANY_FORMAT                                                                                 \
+    {                                                                                              \
+        "--format", "-f", "FORMAT", "table, expanded, json, jsonl, csv or arrow; table by default" \
     }
 #define AS_JSON                                           \
     {                                                     \
         "--json", NULL, NULL, "the same as --format json" \
+    }
+#define AS_EXPANDED                                                                        \
+    {                                                                                      \
+        "--expanded", "-x", NULL, "a line for each column, texts whole: --format expanded" \
     }
 #define TIMEOUT                                                             \
     {                                                                       \
@@ -262,6 +266,7 @@ static const struct cli_command own_commands[] = {
      .run = command_query,
      .options = {ANY_FORMAT,
                  AS_JSON,
+                 AS_EXPANDED,
                  {"--limit", NULL, "N", "print at most this many rows"},
                  TIMEOUT,
                  {"--strict", NULL, NULL, "global tables: no answer unless all ranks answer"},
@@ -281,6 +286,7 @@ static const struct cli_command own_commands[] = {
      .run = command_watch,
      .options = {FORMAT,
                  AS_JSON,
+                 AS_EXPANDED,
                  {"--interval", NULL, "TIME", "how often to run the query; 1s by default"},
                  {"--last", NULL, "N", "begin with the N newest existing rows"}},
      .examples = {"-t 4242 watch \"select ts, text from probing.log\""}},
@@ -291,7 +297,7 @@ static const struct cli_command own_commands[] = {
      .needs_target = true,
      .pages = true,
      .run = command_query,
-     .options = {ANY_FORMAT, AS_JSON},
+     .options = {ANY_FORMAT, AS_JSON, AS_EXPANDED},
      .examples = {"-t 4242 tables"}},
     {.name = "describe",
      .arguments = "TABLE",
@@ -299,7 +305,7 @@ static const struct cli_command own_commands[] = {
      .needs_target = true,
      .pages = true,
      .run = command_query,
-     .options = {ANY_FORMAT, AS_JSON},
+     .options = {ANY_FORMAT, AS_JSON, AS_EXPANDED},
      .examples = {"-t 4242 describe cpu.tasks"}},
     {.name = "export",
      .arguments = "[SQL | TABLE]",

@@ -123,7 +123,7 @@ int command_query(struct target *t, int argc, char **argv)
     buf_init(&statement, 1u << 20);
     rc = cli_misuse(statement_of(argv[0], &w, &statement));
     ask.statement = buf_text(&statement);
-    terminal_format(ask.format);
+    (void)terminal_format(ask.format);
     if (rc == 0)
         rc = strcmp(ask.format, ARROW) == 0 ? ask_arrow(t, &ask)
                                             : answer_bytes(t, &ask, write_stdout, NULL);

@@ -12,7 +12,7 @@
 
 struct answer_ask {
     const char *statement;
-    const char *format;  /* table, csv, jsonl, json, arrow */
+    const char *format;  /* table, expanded, csv, jsonl, json, arrow */
     uint32_t width;      /* of a table in columns; 0: as wide as it is */
     uint64_t limit;      /* rows, 0: all */
     uint64_t timeout_ns; /* 0: none */

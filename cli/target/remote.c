@@ -28,9 +28,9 @@
 struct stream {
     int64_t ids[2]; /* what was started: its end is ours */
     int status;
-    bool lines; /* flush after each piece: somebody watches */
-    bool table; /* its lines are made to fit the terminal */
-    bool told;  /* that answers are whole each */
+    bool lines;  /* flush after each piece: somebody watches */
+    bool people; /* read it: its lines are made to fit the terminal */
+    bool told;   /* that answers are whole each */
 };
 
 static int put(struct stream *s, const struct probing_client_event *e)
@@ -39,7 +39,7 @@ static int put(struct stream *s, const struct probing_client_event *e)
         terminal_say("this statement aggregates, limits or reads current state, so its whole "
                      "answer follows each time");
     s->told = s->told || e->whole;
-    if (e->whole && s->table)
+    if (e->whole && s->people)
         return fit_screen(e->text, e->size);
     if (e->whole)
         terminal_clear();
@@ -185,8 +185,7 @@ int command_watch(struct target *t, int argc, char **argv)
         rc = target_connect(t, &c);
     if (rc < 0)
         return rc;
-    terminal_format(w.format);
-    s.table = strcmp(w.format, "table") == 0;
+    s.people = terminal_format(w.format);
     s.ids[0] = probing_client_start_watch(c, &w);
     rc = s.ids[0] < 0 ? (int)s.ids[0] : follow_to_end(c, &s);
     probing_client_free(c);

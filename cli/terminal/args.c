@@ -111,6 +111,13 @@ static int say_option(const char *name, int rc)
     return strstr(why, name) != NULL ? rc : err_set(rc, "%s: %s", name, why);
 }
 
+/* "--json" beside a --format is the same as --format json. */
+static bool names_format(const struct cli_command *c, const struct cli_option *o)
+{
+    return (strcmp(o->name, "--json") == 0 || strcmp(o->name, "--expanded") == 0) &&
+           option_named(c, "--format", 8) != NULL;
+}
+
 static int take_args(const struct cli_command *c, int argc, char **argv,
                      int (*take)(void *arg, const char *option, const char *value), void *arg)
 {
@@ -141,8 +148,8 @@ static int take_args(const struct cli_command *c, int argc, char **argv,
             return err_set(-EINVAL, "option %s takes no value", o->name);
         if (o->value != NULL && value == NULL)
             return err_set(-EINVAL, "option %s needs a value: %s %s", o->name, o->name, o->value);
-        bool json = strcmp(o->name, "--json") == 0 && option_named(c, "--format", 8) != NULL;
-        if ((rc = take(arg, json ? "--format" : o->name, json ? "json" : value)) < 0)
+        bool format = names_format(c, o);
+        if ((rc = take(arg, format ? "--format" : o->name, format ? o->name + 2 : value)) < 0)
             return say_option(o->name, rc);
     }
     return 0;

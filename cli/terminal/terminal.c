@@ -222,10 +222,13 @@ int terminal_failed(void)
     return terminal.out.failed;
 }
 
-void terminal_format(const char *format)
+bool terminal_format(const char *format)
 {
-    if (strcmp(format, "table") != 0)
+    bool people = strcmp(format, "table") == 0 || strcmp(format, "expanded") == 0;
+
+    if (!people)
         terminal_exact();
+    return people;
 }
 
 void terminal_put(const char *bytes, size_t size)

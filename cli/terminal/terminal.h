@@ -21,8 +21,8 @@ void terminal_raw(void);  /* --raw was given: everything is written as it is */
 /* What follows on stdout is for a program (csv, json, arrow, what evaluated code prints): its bytes
  * are kept, unless a terminal or our pager reads them. */
 void terminal_exact(void);
-/* Exact when the format of an answer is another than "table". */
-void terminal_format(const char *format);
+/* Is a format of answers for people, "table" or "expanded"?  What follows in any other is exact. */
+bool terminal_format(const char *format);
 
 /* What follows on stdout are lines for a person: those that are wider than his terminal lose their
  * middle.  A line is written when its end has come. */

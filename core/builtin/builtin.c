@@ -478,7 +478,7 @@ static int run_eject(void *self, int argc, const char *const *argv, struct probi
         .run = r                                                                             \
     }
 #define THROUGH (HOST_URGENT | HOST_LASTS) /* it must get through, and may take a while */
-#define LISTS "[--format table|json|jsonl|csv|arrow] [--width N]"
+#define LISTS "[--format table|expanded|json|jsonl|csv|arrow] [--width N]"
 
 int commands_add(struct core *c)
 {

@@ -487,7 +487,8 @@ void server_watch_start(struct connection *p, const struct message *m)
     bool hides = p->access != ACCESS_FULL;
     int rc = sql_format_parse(m->format, &format);
     if (rc == 0 && format == SQL_FORMAT_ARROW)
-        rc = err_set(-EINVAL, "a watch takes table, json, jsonl or csv, not arrow; a query does");
+        rc = err_set(-EINVAL,
+                     "a watch takes table, expanded, json, jsonl or csv, not arrow; a query does");
     struct job *j = rc < 0 ? NULL : server_job_new(p, JOB_WATCH, m->id);
     if (rc == 0 && !j)
         rc = -ENOMEM;

@@ -221,13 +221,15 @@ enum sql_format {
     SQL_FORMAT_JSON,
     SQL_FORMAT_JSONL,
     SQL_FORMAT_CSV,
-    SQL_FORMAT_ARROW
+    SQL_FORMAT_ARROW,
+    SQL_FORMAT_EXPANDED
 };
 int sql_format_parse(const char *name, enum sql_format *ret); /* -EINVAL names the ones there are */
 
 /* A writer of one format: give its sink to sql_run(), then finish.  Bytes go to `write` (0 or
  * negative to stop).  TABLE holds back up to 1,000 rows to find the widths; `columns_wide`: make
  * columns of texts narrower and leave out those that do not fit, which is said below; 0: never.
+ * EXPANDED: for people, too, but a line for each column, and every text whole.
  * JSON: {"columns":[{"name","type","unit"}], "rows":[[...]],
  * "row_count":n,"elapsed_ms":x,"lost":n,"truncated":bool}, with "missing":n where some of many have
  * not answered, and "empty":"why" where that is known;

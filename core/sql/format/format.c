@@ -21,14 +21,15 @@
 
 int sql_format_parse(const char *name, enum sql_format *ret)
 {
-    static const char *const names[] = {"table", "json", "jsonl", "csv", "arrow"};
+    static const char *const names[] = {"table", "json", "jsonl", "csv", "arrow", "expanded"};
     for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
         if (strcmp(name, names[i]) == 0) {
             *ret = (enum sql_format)i;
             return 0;
         }
     }
-    return err_set(-EINVAL, "unknown format '%s'; use one of table, json, jsonl, csv and arrow",
+    return err_set(-EINVAL,
+                   "unknown format '%s'; use one of table, expanded, json, jsonl, csv and arrow",
                    name);
 }
 
@@ -236,6 +237,11 @@ static void csv_rows(struct sql_writer *w, const struct sql_rows *rows)
 
 /* ---- the sink ---- */
 
+static bool is_for_people(enum sql_format f)
+{
+    return f == SQL_FORMAT_TABLE || f == SQL_FORMAT_EXPANDED;
+}
+
 static int keep_columns(struct sql_writer *w, const struct sql_column *columns, uint32_t n)
 {
     w->names = calloc(n ? n : 1, sizeof(*w->names));
@@ -249,7 +255,7 @@ static int keep_columns(struct sql_writer *w, const struct sql_column *columns, 
         /* Times are shown as times, whatever they are counted in. */
         bool timed = columns[c].type == SQL_TIMESTAMP || columns[c].type == SQL_INTERVAL;
         bool show =
-            w->format == SQL_FORMAT_TABLE && unit[0] && !timed && columns[c].unit != PROBING_COUNT;
+            is_for_people(w->format) && unit[0] && !timed && columns[c].unit != PROBING_COUNT;
         size_t size = strlen(columns[c].name) + 16;
         w->names[c] = malloc(size);
         if (!w->names[c])
@@ -290,6 +296,9 @@ static int on_rows(void *arg, const struct sql_rows *rows)
     switch (w->format) {
     case SQL_FORMAT_TABLE:
         return sql_table_rows(w, rows);
+    case SQL_FORMAT_EXPANDED:
+        sql_expanded_rows(w, rows);
+        break;
     case SQL_FORMAT_CSV:
         csv_rows(w, rows);
         break;
@@ -333,6 +342,9 @@ int sql_writer_finish(struct sql_writer *w, const struct sql_report *report)
         rc = sql_table_flush(w);
         sql_table_footer(w, report);
         break;
+    case SQL_FORMAT_EXPANDED:
+        sql_table_footer(w, report);
+        break;
     case SQL_FORMAT_JSON:
         (void)buf_addf(&w->out,
                        "],\"row_count\":%llu,\"elapsed_ms\":", (unsigned long long)report->rows);
@@ -359,7 +371,7 @@ int sql_writer_finish(struct sql_writer *w, const struct sql_report *report)
 void sql_report_note(const struct sql_report *r, enum sql_format f, char *ret, size_t size)
 {
     ret[0] = '\0';
-    if (f == SQL_FORMAT_TABLE || f == SQL_FORMAT_JSON)
+    if (is_for_people(f) || f == SQL_FORMAT_JSON)
         return;
     if (r->lost > 0)
         (void)snprintf(

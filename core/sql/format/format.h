@@ -26,11 +26,13 @@ struct sql_writer {
     /* TABLE: cells held back, each followed by a zero byte. */
     struct buf held;
     uint32_t held_rows;
-    uint32_t shown;    /* columns that fit into the terminal */
-    bool cut, told;    /* a line did not fit; what does not is said below this header */
-    bool header_done;  /* and no column has become wider since */
-    bool fixed;        /* TABLE: rows of this answer were written, its widths stay */
-    bool begun, again; /* again: a later answer of the same stream */
+    uint32_t shown;     /* columns that fit into the terminal */
+    uint64_t cut_cells; /* since the header */
+    bool cut, told;     /* a line did not fit; what does not is said below this header */
+    uint64_t records;   /* EXPANDED: rows that were written */
+    bool header_done;   /* and no column has become wider since */
+    bool fixed;         /* TABLE: rows of this answer were written, its widths stay */
+    bool begun, again;  /* again: a later answer of the same stream */
     struct arrow_stream *arrow;
 };
 
@@ -41,7 +43,8 @@ size_t sql_short_double(double v, char out[48]);
 
 /* format_table.c */
 int sql_table_rows(struct sql_writer *w, const struct sql_rows *rows);
-int sql_table_flush(struct sql_writer *w); /* what is held back */
+int sql_table_flush(struct sql_writer *w);                                 /* what is held back */
+void sql_expanded_rows(struct sql_writer *w, const struct sql_rows *rows); /* a column a line */
 /* Columns that do not fit into the terminal, and lines that are cut: once for a header. */
 void sql_table_left_out(struct sql_writer *w);
 void sql_table_footer(struct sql_writer *w, const struct sql_report *r);

@@ -85,11 +85,14 @@ static void add_cell(struct sql_writer *w, struct buf *line, uint32_t c, const c
 {
     uint32_t n = sql_table_letters(text), size = (uint32_t)strlen(text);
     const char *dots = "";
+    bool cut = n > CELL_LETTERS && strcmp(text + size - 3, "...") == 0; /* by add_shown() */
     if (w->wide && n > w->widths[c] && w->types[c] == SQL_TEXT && w->widths[c] >= TEXT_LETTERS) {
         size = bytes_of(text, w->widths[c] - 3);
         n = w->widths[c];
         dots = "...";
+        cut = true;
     }
+    w->cut_cells += cut;
     int pad = n < w->widths[c] ? (int)(w->widths[c] - n) : 0;
     (void)buf_addf(line, "%s%*s%.*s%s%*s", c ? " | " : " ", right ? pad : 0, "", (int)size, text,
                    dots, right ? 0 : pad, "");
@@ -126,6 +129,7 @@ static void add_header(struct sql_writer *w)
     buf_init(&line, PIECE_BYTES);
     for (uint32_t c = 0; c < w->shown; c++)
         add_cell(w, &line, c, w->names[c], on_the_right(w->types[c]));
+    w->cut_cells = 0;
     add_line(w, &line);
     for (uint32_t c = 0; c < w->shown; c++) {
         (void)buf_adds(&line, c ? "-+-" : "-");
@@ -163,20 +167,29 @@ int sql_table_flush(struct sql_writer *w)
     return sql_writer_send(w);
 }
 
+/* The text of one cell, for eyes.  whole: however long it is. */
+static void add_value(struct buf *b, const struct sql_value *v, bool whole)
+{
+    char text[SQL_CELL_BYTES];
+
+    if (v->type == SQL_TEXT && whole)
+        (void)printable_add(b, v->text.data, v->text.size, PRINTABLE_LINE);
+    else if (v->type == SQL_TEXT)
+        add_shown(b, v->text.data, v->text.size);
+    else if (v->type == SQL_BLOB)
+        sql_cell_blob(b, v->text.data, v->text.size < 64 || whole ? v->text.size : 64);
+    else
+        (void)buf_add(b, text, sql_cell_text(v, false, text));
+}
+
 int sql_table_rows(struct sql_writer *w, const struct sql_rows *rows)
 {
     struct sql_value v;
-    char text[64];
     for (uint32_t r = 0; r < sql_rows_count(rows); r++) {
         for (uint32_t c = 0; c < w->n; c++) {
             size_t at = w->held.size;
             sql_rows_value(rows, r, c, &v);
-            if (v.type == SQL_TEXT)
-                add_shown(&w->held, v.text.data, v.text.size);
-            else if (v.type == SQL_BLOB)
-                sql_cell_blob(&w->held, v.text.data, v.text.size < 64 ? v.text.size : 64);
-            else
-                (void)buf_add(&w->held, text, sql_cell_text(&v, false, text));
+            add_value(&w->held, &v, /* whole= */ false);
             (void)buf_addc(&w->held, '\0');
             if (w->held.failed)
                 return err_set(w->held.failed, "no memory for the table");
@@ -196,6 +209,28 @@ int sql_table_rows(struct sql_writer *w, const struct sql_rows *rows)
     return 0;
 }
 
+void sql_expanded_rows(struct sql_writer *w, const struct sql_rows *rows)
+{
+    struct sql_value v;
+    uint32_t widest = 0;
+    for (uint32_t c = 0; c < w->n; c++)
+        widest = w->widths[c] > widest ? w->widths[c] : widest;
+    for (uint32_t r = 0; r < sql_rows_count(rows); r++) {
+        size_t at = w->out.size;
+        (void)buf_addf(&w->out, "-[ RECORD %llu ]-", (unsigned long long)++w->records);
+        while (!w->out.failed && w->out.size - at < widest + 1)
+            (void)buf_addc(&w->out, '-');
+        (void)buf_adds(&w->out, "+-\n");
+        for (uint32_t c = 0; c < w->n; c++) {
+            int pad = (int)(widest - w->widths[c]);
+            sql_rows_value(rows, r, c, &v);
+            (void)buf_addf(&w->out, "%s%*s | ", w->names[c], pad, "");
+            add_value(&w->out, &v, /* whole= */ true);
+            (void)buf_addc(&w->out, '\n');
+        }
+    }
+}
+
 void sql_table_left_out(struct sql_writer *w)
 {
     if (w->told || !w->header_done)
@@ -206,9 +241,14 @@ void sql_table_left_out(struct sql_writer *w)
                        w->n);
         for (uint32_t c = w->shown; c < w->n && c < w->shown + NAMED; c++)
             (void)buf_addf(&w->out, "%s%s", c > w->shown ? ", " : "", w->names[c]);
-        (void)buf_addf(&w->out, "%s; select fewer, or print into a pipe or as csv)\n",
+        (void)buf_addf(&w->out, "%s; --expanded, or \\x, shows each in a line of its own)\n",
                        w->n - w->shown > NAMED ? " ..." : "");
     }
+    if (w->wide && w->cut_cells > 0)
+        (void)buf_addf(&w->out,
+                       "(%llu cell%s cut; --expanded, or \\x, shows texts whole, and so does "
+                       "--json)\n",
+                       (unsigned long long)w->cut_cells, w->cut_cells == 1 ? " is" : "s are");
     if (w->cut)
         (void)buf_adds(&w->out, "(lines are cut at the terminal's edge; a pipe has all of them)\n");
 }

@@ -104,8 +104,31 @@ TEST(a_table_fits_the_terminal)
     CHECK_INT(sql_run(engine, text, strlen(text), NULL, &sink, &report), 0);
     CHECK_INT(sql_writer_finish(w, &report), 0);
     CHECK(strstr(buf_text(&out), "... | 5 | short\n") != NULL);
+    CHECK(strstr(buf_text(&out), "\n(1 cell is cut; --expanded, or \\x, shows texts whole, and so "
+                                 "does --json)\n") != NULL);
     CHECK(strchr(buf_text(&out), '\n') - buf_text(&out) <= 60);
     sql_writer_free(w);
+    buf_done(&out);
+}
+
+/* A column a line, whole, whatever the width. */
+TEST(rows_may_be_expanded)
+{
+    const char *text =
+        "select replace('xxxxxxxxxx', 'x', 'abcdefghijklmnopqrstuvwxyz') || e'\n' as long, "
+        "1.5 as of_one, null as no union all select 'b', 2, 'c'";
+    struct sql_report report;
+    struct buf out, wanted;
+    buf_init(&out, 1 << 20);
+    buf_init(&wanted, 1 << 20);
+    CHECK_INT(ask_as(SQL_FORMAT_EXPANDED, text, NULL, &out, &report), 0);
+    (void)buf_adds(&wanted, "-[ RECORD 1 ]-+-\nlong   | ");
+    for (int i = 0; i < 10; i++)
+        (void)buf_adds(&wanted, "abcdefghijklmnopqrstuvwxyz");
+    (void)buf_adds(&wanted, "\\n\nof_one | 1.5\nno     | \n"
+                            "-[ RECORD 2 ]-+-\nlong   | b\nof_one | 2\nno     | c\n(2 rows, ");
+    CHECK(strncmp(buf_text(&out), buf_text(&wanted), wanted.size) == 0);
+    buf_done(&wanted);
     buf_done(&out);
 }
 
@@ -127,7 +150,7 @@ TEST(columns_that_do_not_fit_are_named)
                 "     first |    second\n-----------+-----------\n 123456789 | 123456789\n(1 row, ",
                 78) == 0);
     CHECK(strstr(buf_text(&out), "\n(2 of 4 columns do not fit into the terminal: third, fourth; "
-                                 "select fewer, or print into a pipe or as csv)\n") != NULL);
+                                 "--expanded, or \\x, shows each in a line of its own)\n") != NULL);
     sql_writer_free(w);
     buf_reset(&out);
     if (!CHECK_INT(sql_writer_new(SQL_FORMAT_TABLE, 8, add_bytes, &out, &w), 0))
@@ -138,7 +161,7 @@ TEST(columns_that_do_not_fit_are_named)
     CHECK_STR(buf_text(&out),
               "     fir\n--------\n 1234567\n"
               "(3 of 4 columns do not fit into the terminal: second, third, fourth; "
-              "select fewer, or print into a pipe or as csv)\n"
+              "--expanded, or \\x, shows each in a line of its own)\n"
               "(lines are cut at the terminal's edge; a pipe has all of them)\n");
     sink = sql_writer_sink(w);
     buf_reset(&out);
@@ -179,6 +202,7 @@ int main(void)
     RUN(arrow_is_a_stream);
     RUN(memory_may_fail);
     RUN(a_table_fits_the_terminal);
+    RUN(rows_may_be_expanded);
     RUN(columns_that_do_not_fit_are_named);
     RUN(answers_that_follow_each_other);
     return end_examples();

@@ -486,7 +486,7 @@ error: line 1, column 10: unexpected '\': psql's \watch is another command here:
 
 \x
 ----
-error: line 1, column 1: unexpected '\': psql's \x is no statement: --json and --format jsonl show a row whole
+error: line 1, column 1: unexpected '\': psql's \x is no statement: --expanded (-x) has a line for each column
 
 \copy t to 'f'
 ----

@@ -250,7 +250,7 @@ static const char *instead_of_psql(const char *word, size_t left)
     static const struct {
         const char *word, *instead;
     } commands[] = {
-        {"x", ": psql's \\x is no statement: --json and --format jsonl show a row whole"},
+        {"x", ": psql's \\x is no statement: --expanded (-x) has a line for each column"},
         {"timing", ": psql's \\timing is no statement: each answer says how long it took"},
         {"watch",
          ": psql's \\watch is another command here: `probing -t PID watch \"select ...\"`"},
