@@ -109,14 +109,14 @@ static void add_stack(struct tally *t, const struct json *frames, uint64_t ns)
             return;
         }
         if (innermost) {
-            fn->own_ns += ns;
+            fn->new_own_ns += ns;
             fn->all_own_ns += ns;
         }
         innermost = false;
         if (fn->sample == t->sample)
             continue;
         fn->sample = t->sample;
-        fn->total_ns += ns;
+        fn->new_total_ns += ns;
         fn->all_total_ns += ns;
     }
 }
@@ -158,10 +158,10 @@ void tally_add(struct tally *t, const struct json *threads, const struct tally_t
 
     if (renew_threads(t, used, n) < 0)
         return;
-    if (!first && now_ns > t->last_ns) {
-        t->span_ns += now_ns - t->last_ns;
-        t->samples++;
-    }
+    if (first)
+        t->begin_ns = now_ns;
+    else
+        t->new_samples++;
     t->last_ns = now_ns;
     for (const struct json *s = threads->first; s != NULL; s = s->next) {
         const struct json *frames = json_get(s, "frames");
@@ -199,8 +199,14 @@ uint32_t tally_sort(struct tally *t, const struct tally_function **ret)
 
 void tally_next(struct tally *t)
 {
-    for (uint32_t i = 0; i < t->n; i++)
-        t->functions[i].own_ns = t->functions[i].total_ns = 0;
-    t->span_ns = 0;
-    t->samples = 0;
+    for (uint32_t i = 0; i < t->n; i++) {
+        struct tally_function *f = &t->functions[i];
+        f->own_ns = f->new_own_ns;
+        f->total_ns = f->new_total_ns;
+        f->new_own_ns = f->new_total_ns = 0;
+    }
+    t->span_ns = t->last_ns - t->begin_ns;
+    t->begin_ns = t->last_ns;
+    t->samples = t->new_samples;
+    t->new_samples = 0;
 }

@@ -14,7 +14,8 @@
 
 struct tally_function {
     char *name, *file;
-    uint64_t own_ns, total_ns;         /* since the screen was drawn last */
+    uint64_t own_ns, total_ns;         /* in the span that is shown */
+    uint64_t new_own_ns, new_total_ns; /* since that span ended */
     uint64_t all_own_ns, all_total_ns; /* since the beginning */
     uint32_t sample;                   /* the last one it was in: recursion counts once */
 };
@@ -31,9 +32,10 @@ struct tally {
     uint32_t n, room;
     uint32_t *slots, mask; /* number + 1 by name and file; 0: free */
     uint32_t sample;
-    uint64_t last_ns, span_ns; /* the sample before; of those since the screen was drawn last */
-    uint32_t samples;          /* likewise */
-    uint64_t left_out;         /* samples of functions that there was no room for */
+    uint64_t last_ns, begin_ns; /* of the newest sample; of the end of the span that is shown */
+    uint64_t span_ns;           /* the span that is shown, and its samples */
+    uint32_t samples, new_samples;
+    uint64_t left_out; /* samples of functions that there was no room for */
 };
 
 void tally_done(struct tally *t); /* of a zeroed one, too */
@@ -43,9 +45,10 @@ void tally_done(struct tally *t); /* of a zeroed one, too */
  * for nobody, so that all own times together are at most what the process used. */
 void tally_add(struct tally *t, const struct json *threads, const struct tally_thread *used,
                uint32_t n, uint64_t now_ns);
-/* In order of their own time since the screen was drawn last, then of all; borrowed until the next
+/* Show the span from the last call of this to the newest sample, and begin the next one. */
+void tally_next(struct tally *t);
+/* In order of their own time in the span that is shown, then of all; borrowed until the next
  * tally_add().  Gives how many there are. */
 uint32_t tally_sort(struct tally *t, const struct tally_function **ret);
-void tally_next(struct tally *t); /* the screen has been drawn */
 
 #endif

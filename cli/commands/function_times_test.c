@@ -61,7 +61,32 @@ TEST(own_times_are_processor_time)
     CHECK(own(&t, "f", &total) == 40 && own(&t, "h", &total) == 30);
     add(&t, both, 10, 0); /* with what it used while it was seen waiting */
     CHECK(own(&t, "f", &total) == 55 && own(&t, "g", &total) == 60);
+    tally_next(&t);
     CHECK(t.samples == 3 && t.span_ns == UINT64_C(3000000000));
+    tally_done(&t);
+}
+
+/* All samples between two screens are shown on the second, not only its own one. */
+TEST(a_span_has_all_its_samples)
+{
+    struct tally t = {.n = 0};
+    const struct tally_function *f;
+    static const char in_f[] = "[" THREAD("7", "running", FRAME("f")) "]";
+    static const char in_g[] = "[" THREAD("7", "running", FRAME("g")) "]";
+    add(&t, in_f, 0, 0);
+    tally_next(&t);
+    add(&t, in_f, 40, 0);
+    add(&t, in_f, 40, 0);
+    add(&t, in_g, 20, 0);
+    tally_next(&t);
+    CHECK(t.samples == 3 && t.span_ns == UINT64_C(3000000000));
+    CHECK_INT(tally_sort(&t, &f), 2);
+    CHECK(strcmp(f[0].name, "f") == 0 && f[0].own_ns == 80 && f[1].own_ns == 20);
+    add(&t, in_g, 30, 0);
+    tally_next(&t);
+    CHECK_INT(tally_sort(&t, &f), 2);
+    CHECK(strcmp(f[0].name, "g") == 0 && f[0].own_ns == 30 && f[1].own_ns == 0);
+    CHECK(t.samples == 1 && t.span_ns == UINT64_C(1000000000) && f[1].all_own_ns == 80);
     tally_done(&t);
 }
 
@@ -90,6 +115,7 @@ TEST(a_new_thread_gives_all_its_time)
 int main(void)
 {
     RUN(own_times_are_processor_time);
+    RUN(a_span_has_all_its_samples);
     RUN(a_new_thread_gives_all_its_time);
     return test_end();
 }

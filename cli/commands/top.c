@@ -406,6 +406,7 @@ static int once(struct top *top)
     if (rc < 0)
         return rc == -EAGAIN ? 0 : rc == -EINTR ? -ECANCELED : rc;
     rc = snapshot_take(top->looker, &top->tally, &look);
+    tally_next(&top->tally);
     buf_init(&text, PICTURE_MAX_BYTES);
     buf_init(&painted, PICTURE_MAX_BYTES);
     if (rc == 0)
@@ -430,6 +431,7 @@ static int turn(struct top *top, struct snapshot *look, bool first)
     int rc = snapshot_take(top->looker, &top->tally, look);
     uint64_t until = clock_monotonic() + (first ? FIRST_NS : top->interval_ns);
 
+    tally_next(&top->tally);
     while (rc == 0 || rc == -EAGAIN) {
         buf_init(&text, PICTURE_MAX_BYTES);
         rc = draw(top, look, cli_rows(), &text);
@@ -442,10 +444,8 @@ static int turn(struct top *top, struct snapshot *look, bool first)
             return 1;
         if (rc == 'p')
             top->ours = !top->ours;
-        if (rc == 0) {
-            tally_next(&top->tally);
+        if (rc == 0)
             return 0;
-        }
         rc = rc > 0 ? 0 : rc;
     }
     return rc;

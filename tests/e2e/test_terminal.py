@@ -291,6 +291,35 @@ def test_top_tells_own_and_total_time_apart(world):
     assert abs(sum(row[0] for row in rows.values()) - whole) < 0.5, said
 
 
+TURNS = """
+import time
+def first(end):
+    while time.thread_time() < end: pass
+def second(end):
+    while time.thread_time() < end: pass
+print("ready", flush=True)
+while True:
+    first(time.thread_time() + 0.03)
+    second(time.thread_time() + 0.03)
+"""
+
+
+def test_each_screen_of_top_has_all_that_ran_since_the_one_before(world):
+    """Two functions that take turns have half each, and not the one that ran at its end all."""
+    target = world.python(TURNS)
+    target.wait_line("ready")
+    target.inject()
+    t = terminal(world, target, "top", "--interval=3s", env={"NO_COLOR": "1"})
+    t.wait_seen(rb"(%OWN.*\x1b\[H.*){4}")
+    t.type(b"q")
+    assert t.end() == 0
+    for screen in t.seen.decode().split("\x1b[H")[-3:-1]:  # the first one is younger than 3 s
+        own = {name: float(share) for share, name in
+               re.findall(r"K +([\d.]+) +[\d.]+ +[\d.]+s +[\d.]+s  (first|second) ",
+                          screen)}
+        assert 0.2 < own["first"] / (own["first"] + own["second"]) < 0.8, screen
+
+
 def test_top_uses_the_width(world, busy):
     """A wide terminal has the whole path, a narrow one the file's name; nothing wraps."""
     wide = terminal(world, busy, "top", "--interval=100ms", size=(20, 160), env={"NO_COLOR": "1"})
