@@ -89,8 +89,16 @@ static int symbol(uint64_t address, struct probing_stack_symbol *ret)
     return rc;
 }
 
-static const struct probing_stack_1 stack_part = {
-    .size = sizeof(stack_part), .thread = thread, .thread_held = thread_held, .symbol = symbol};
+static int refresh(void)
+{
+    return 0; /* the view was opened for this look */
+}
+
+static const struct probing_stack_1 stack_part = {.size = sizeof(stack_part),
+                                                  .thread = thread,
+                                                  .thread_held = thread_held,
+                                                  .symbol = symbol,
+                                                  .refresh = refresh};
 
 /* ---- a host for the plugin ---- */
 

@@ -37,7 +37,6 @@ static int look(int32_t tid, uint64_t timeout_ns, void (*fn)(void *arg), void *a
     int rc = open_self();
     if (rc < 0)
         return rc;
-    stack_process_refresh(self_process, /* maps_too= */ true);
     rc = fn ? stack_capture_held(self_process, tid, timeout_ns, fn, arg, scratch)
             : stack_capture(self_process, tid, timeout_ns, scratch);
     if (rc < 0 && rc != -ETIMEDOUT)
@@ -89,12 +88,24 @@ static int ext_symbol(uint64_t address, struct probing_stack_symbol *ret)
     return rc;
 }
 
+static int ext_refresh(void)
+{
+    (void)pthread_mutex_lock(&stack_lock);
+    bool opens = !self_process; /* which reads the map */
+    int rc = open_self();
+    if (rc == 0 && !opens)
+        stack_process_refresh(self_process, /* maps_too= */ true);
+    (void)pthread_mutex_unlock(&stack_lock);
+    return rc;
+}
+
 int host_stack_add(struct host *h)
 {
     static const struct probing_stack_1 part = {.size = sizeof(part),
                                                 .thread = ext_thread,
                                                 .thread_held = ext_thread_held,
-                                                .symbol = ext_symbol};
+                                                .symbol = ext_symbol,
+                                                .refresh = ext_refresh};
     int rc = host_extension_add(h, PROBING_STACK_1, &part);
     if (rc == 0) {
         (void)pthread_mutex_lock(&stack_lock);

@@ -14,6 +14,7 @@
 #define SYMBOLS_MAX (8u << 20) /* libtorch_cpu.so has about 200,000 */
 #define NAMES_MAX_BYTES (UINT64_C(512) << 20)
 #define SYMBOL_NAME_MAX 256u /* bytes of a name that is looked up */
+#define MISSES_MAX 32u /* maps read in vain: many threads may stand at addresses in no module */
 
 /* A module begins where a file is mapped from its first byte.  Device memory is left alone. */
 static bool may_be_module(const struct proc_mapping *m)
@@ -213,14 +214,14 @@ static struct module *find_at(struct stack_process *p, uint64_t address)
 struct module *module_at(struct stack_process *p, uint64_t address)
 {
     struct module *m = find_at(p, address);
-    if (m || p->maps_fresh)
+    if (m || p->maps_fresh || p->misses == MISSES_MAX)
         return m;
     const struct proc_mapping *map = process_mapping_at(p, address);
     if (map && map->executable)
         return NULL; /* code in no module, and we knew it: no need to read the maps again */
-    if (process_read_maps(p) < 0)
-        return NULL;
-    return find_at(p, address);
+    m = process_read_maps(p) < 0 ? NULL : find_at(p, address);
+    p->misses += !m;
+    return m;
 }
 
 const struct stack_module *stack_module_at(struct stack_process *p, uint64_t address)

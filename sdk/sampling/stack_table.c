@@ -13,9 +13,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/syscall.h>
 #include <time.h>
-#include <unistd.h>
 
 #include "lib/hash.h"
 #include "probing_sdk.h"
@@ -24,8 +22,7 @@
 #define MAP_MAX (1u << 20)                /* entries of 16 bytes: 16 MiB */
 #define RENEW_NS (600 * PROBING_NS_PER_S) /* a stack is stored again after this */
 #define FRAMES_MAX (1u << 20)
-#define KEPT_MAX 100000u /* stacks whose frames are kept: some 20 MiB */
-#define LOOK_NS PROBING_NS_PER_S
+#define KEPT_MAX 100000u             /* stacks whose frames are kept: some 20 MiB */
 #define MODULES_NS PROBING_NS_PER_S  /* between readings for addresses of no module */
 #define ANYWHERE (UINT64_C(3) << 62) /* an address as key: of a function, all of it */
 #define PLACE (UINT64_C(1) << 63)    /* of one place */
@@ -204,11 +201,8 @@ static void forget_frames(struct stacks *s)
 
 void stacks_read_modules(struct stacks *s)
 {
-    struct probing_stack_frame frames[4];
-    struct probing_stack_thread me = {
-        .size = sizeof(me), .tid = (int32_t)syscall(SYS_gettid), .max_frames = 4, .frames = frames};
-    if (s->symbols) /* the core reads its list again when it looks at a thread */
-        (void)s->symbols->thread(me.tid, LOOK_NS, &me);
+    if (s->symbols && s->symbols->size >= sizeof(*s->symbols))
+        (void)s->symbols->refresh();
     s->modules_ns = s->host->now();
     map_clear(&s->by_address);
 }

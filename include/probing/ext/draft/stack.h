@@ -52,6 +52,10 @@ struct probing_stack_1 {
                        struct probing_stack_thread *ret);
     /* Name an address (for a return address ask for ip - 1).  -ENOENT: unknown.       [worker] */
     int (*symbol)(uint64_t address, struct probing_stack_symbol *ret);
+    /* Read the memory map again: once for each dump, not for each thread, since thousands of
+     * threads have thousands of mappings.  The other functions use the map as it was read last;
+     * they read it again for an address that it does not have.  0 or -errno.          [worker] */
+    int (*refresh)(void);
 };
 
 #ifdef __cplusplus
