@@ -466,3 +466,39 @@ time.sleep(600)
     assert b" 200 " in head and b"chunked" not in head
     names = [thread["name"] for thread in json.loads(text.decode("utf-8"))["threads"]]
     assert any("bad\ufffd\ufffdname" in name for name in names), names
+
+
+# Threads that all wait at one place, as those of a server do.
+CROWD = """
+import threading
+threading.stack_size(64 * 1024)
+ends = threading.Event()
+def waits(): ends.wait()
+for n in range(%d): threading.Thread(target=waits, daemon=True, name="one of %%d" %% n).start()
+print("ready", flush=True)
+ends.wait()
+"""
+
+
+def read_for_a_look(world, python, threads):
+    """Bytes of files, /proc above all, that a look reads for each of so many threads."""
+    target = world.start(python, CROWD % threads).inject()
+
+    def bytes_read():
+        with open("/proc/%d/io" % target.pid) as io:
+            return int(io.readline().split()[1])
+
+    for _ in range(2):  # the first one reads files of symbols, too
+        before = bytes_read()
+        names = [t["name"] for t in target.threads("--all").values()]
+    assert {"one of %d" % n for n in range(threads)} < set(names)
+    return (bytes_read() - before) / threads
+
+
+@pytest.mark.some_pythons
+def test_a_look_costs_each_thread_the_same(world, python):
+    """However many there are: each has mappings of its own, and all are read once, not for each."""
+    if not os.path.exists("/proc/self/io"):
+        pytest.skip("this kernel does not count what is read (CONFIG_TASK_IO_ACCOUNTING)")
+    few, many = (read_for_a_look(world, python, n) for n in (100, 800))
+    assert many < 1.5 * few, (few, many)

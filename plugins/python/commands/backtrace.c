@@ -149,7 +149,7 @@ static int backtrace_run(void *self, int argc, const char *const *argv, struct p
     } else {
         sink_reply_begin(&s, h, out, options.json);
         l.sink = &s.sink;
-        if (!l.readable && options.want != WANT_NATIVE && !p->no_python[0])
+        if (l.why[0] && options.want != WANT_NATIVE && !p->no_python[0])
             sink_reply_warn(&s, l.why);
         r = snapshot_show(&l);
         r = sink_reply_end(&s, r);

@@ -49,7 +49,7 @@ static int show(const struct probing_host *h, struct snapshot *l,
         return h->fail(h, -ENOTSUP, l->why);
     sink_reply_begin(&s, h, out, options->json);
     l->sink = &s.sink;
-    if (!l->readable && options->want != WANT_NATIVE && l->why[0])
+    if (l->why[0] && options->want != WANT_NATIVE)
         sink_reply_warn(&s, l->why);
     return sink_reply_end(&s, snapshot_show(l));
 }

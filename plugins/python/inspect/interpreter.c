@@ -131,10 +131,9 @@ static bool is_thread(const struct walk *w, int32_t tid)
 /* What its process calls so; 0: none of its threads. */
 static int32_t thread_called(const struct walk *w, int32_t tid)
 {
-    for (int i = 0; i < w->n_ids; i++)
-        if (w->ids[i].inner == tid)
-            return w->ids[i].outer;
-    return w->n_ids == 0 && is_thread(w, tid) ? tid : 0;
+    if (w->n_ids > 0)
+        return threads_outer(w->ids, w->n_ids, tid);
+    return is_thread(w, tid) ? tid : 0;
 }
 
 static int32_t tid_of(const struct walk *w, const uint8_t *state)
@@ -175,14 +174,16 @@ static int list_once(const struct walk *w, struct walk_thread *ret, size_t max)
             if (peek_bytes(&w->peek, state, copy, sizeof(copy)) ||
                 u64_at(copy, w->o.ts_interp) != interpreter)
                 return -EAGAIN;
-            ret[n++] =
+            ret[n] =
                 (struct walk_thread){.state = state,
                                      .interpreter = interpreter,
                                      .thread_id = u64_at(copy, w->o.ts_thread_id),
                                      .cframe = running_cframe(w, state, copy),
                                      .base = w->o.ts_base >= 0 ? u64_at(copy, w->o.ts_base) : 0,
                                      .tid = tid_of(w, copy),
+                                     .place = (int32_t)n,
                                      .holds_gil = state == holder};
+            n++;
             state = u64_at(copy, w->o.ts_next);
         }
         if (peek_u64(&w->peek, interpreter + (uint64_t)w->o.is_next, &interpreter))

@@ -56,6 +56,7 @@ struct walk_thread {
     uint64_t cframe;             /* 3.11, 3.12: on the C stack of the thread that runs it; else 0 */
     uint64_t base;               /* from 3.15 on: where the chain of frames ends; before, 0 */
     int32_t tid;                 /* 0: unknown or gone */
+    int32_t place;               /* in the lists: the newest interpreter's threads come first */
     bool holds_gil;
 };
 

@@ -33,6 +33,7 @@ static struct {
     struct walk_thread *threads; /* WALK_THREADS; as of listed_ns */
     int n_threads;
     uint64_t listed_ns;
+    struct thread_names names; /* as of the list */
     struct walk_frame *frames; /* WALK_FRAMES */
 } f = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
@@ -67,6 +68,7 @@ static const struct walk_thread *state_of(int32_t tid)
     uint64_t now = now_ns();
     if (now - f.listed_ns < LIST_NS || cpython_gone(f.walk.py))
         return t;
+    names_done(&f.names);
     int n = walk_threads(&f.walk, f.threads, WALK_THREADS);
     f.n_threads = n > 0 ? n : 0;
     f.listed_ns = now;
@@ -123,7 +125,7 @@ static int part_thread_name(int32_t tid, char *ret, uint32_t size)
         return -ENOENT;
     (void)pthread_mutex_lock(&f.lock);
     const struct walk_thread *t = state_of(tid);
-    if (t && state_stands(t) && names_thread(&f.walk, t, ret, size))
+    if (t && state_stands(t) && names_thread(&f.walk, &f.names, t, ret, size))
         r = 0;
     (void)pthread_mutex_unlock(&f.lock);
     return r;
@@ -195,6 +197,7 @@ void frames_close(void)
 {
     atomic_store_explicit(&f.usable, false, memory_order_release);
     codes_close();
+    names_done(&f.names);
     free(f.threads);
     free(f.frames);
     f.threads = NULL;

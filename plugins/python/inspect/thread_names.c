@@ -10,8 +10,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "inspect/dict_reader.h"
-
 /* The value of a str key, 0: none.  Frees the entries. */
 static uint64_t find_text(const struct walk *w, struct entries *e, const char *key)
 {
@@ -30,36 +28,59 @@ static uint64_t dict_text(const struct walk *w, uint64_t dict, const char *key)
     return dicts_read(w, dict, DICTS_ALL, &e) ? find_text(w, &e, key) : 0;
 }
 
-/* The value of an int key below 2**61 - 1, which is its own hash; 0: none. */
-static uint64_t dict_int(const struct walk *w, uint64_t dict, uint64_t key)
-{
-    struct entries e;
-    uint64_t found = 0;
-    if (!dicts_read(w, dict, DICTS_ALL, &e))
-        return 0;
-    for (uint64_t i = 0; e.stride == 24 && i < e.n && !found; i++)
-        if (u64_at(e.bytes + i * e.stride, 0) == key)
-            found = dicts_value(w, &e, i);
-    dicts_done(&e);
-    return found;
-}
-
 static uint64_t attribute(const struct walk *w, uint64_t object, const char *name)
 {
     struct entries e;
     return object && dicts_attributes(w, object, DICTS_ALL, &e) ? find_text(w, &e, name) : 0;
 }
 
-bool names_thread(struct walk *w, const struct walk_thread *t, char *ret, size_t size)
+/* An entry is hash, key, value, and an int below 2**61 - 1 is its own hash.  A deleted entry keeps
+ * the hash, and another thread may have the same id now. */
+static uint64_t id_of(const void *entry)
+{
+    return u64_at(entry, 16) ? u64_at(entry, 0) : UINT64_MAX;
+}
+
+static int compare_ids(const void *a, const void *b)
+{
+    uint64_t x = id_of(a), y = id_of(b);
+    return x < y ? -1 : x > y;
+}
+
+static void read_active(struct walk *w, struct thread_names *known, uint64_t interpreter)
 {
     uint64_t modules, dict;
-    if (peek_u64(&w->peek, t->interpreter + (uint64_t)w->o.is_modules, &modules))
-        return false;
+    names_done(known);
+    known->interpreter = interpreter;
+    if (peek_u64(&w->peek, interpreter + (uint64_t)w->o.is_modules, &modules))
+        return;
     uint64_t threading = dict_text(w, modules, "threading");
     if (!threading || peek_u64(&w->peek, threading + (uint64_t)w->o.module_dict, &dict))
-        return false;
+        return;
     uint64_t active = dict_text(w, dict, "_active");
-    uint64_t thread = active ? dict_int(w, active, t->thread_id) : 0;
+    if (!active || !dicts_read(w, active, DICTS_ALL, &known->active))
+        return;
+    if (known->active.stride == 24)
+        qsort(known->active.bytes, known->active.n, known->active.stride, compare_ids);
+    else /* its keys are texts only */
+        dicts_done(&known->active);
+}
+
+void names_done(struct thread_names *known)
+{
+    dicts_done(&known->active);
+    known->interpreter = 0;
+}
+
+bool names_thread(struct walk *w, struct thread_names *known, const struct walk_thread *t,
+                  char *ret, size_t size)
+{
+    struct entries *e = &known->active;
+    if (known->interpreter != t->interpreter)
+        read_active(w, known, t->interpreter);
+    const uint64_t wanted[3] = {t->thread_id, 0, 1};
+    const uint8_t *at = e->bytes ? bsearch(wanted, e->bytes, e->n, e->stride, compare_ids) : NULL;
+    uint64_t thread = at ? u64_at(at, (int)e->value) : 0;
     uint64_t name = thread ? attribute(w, thread, "_name") : 0;
     return name && walk_string(w, name, ret, size) && ret[0];
 }

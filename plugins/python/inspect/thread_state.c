@@ -127,11 +127,20 @@ int threads_ids(pid_t pid, struct threads_id **ret)
     for (int i = 0; i < n; i++)
         ids[i] = (struct threads_id){innermost_id(pid, tids[i], &same), tids[i]};
     free(tids);
-    if (n > 0)
+    if (n > 0) {
+        qsort(ids, (size_t)n, sizeof(*ids), compare); /* `inner` stands first */
         *ret = ids;
-    else
+    } else {
         free(ids);
+    }
     return n;
+}
+
+int32_t threads_outer(const struct threads_id *ids, int n, int32_t inner)
+{
+    const struct threads_id *found =
+        n > 0 ? bsearch(&inner, ids, (size_t)n, sizeof(*ids), compare) : NULL;
+    return found ? found->outer : 0;
 }
 
 int threads_state(pid_t pid, int32_t tid, struct threads_state *ret)

@@ -19,7 +19,6 @@
 #include "exec/runner.h"
 #include "inspect/frame_locals.h"
 #include "inspect/native_roles.h"
-#include "inspect/thread_names.h"
 #include "inspect/thread_state.h"
 #include "lib/stack/frame_merge.h"
 #include "probing_sdk.h"
@@ -34,6 +33,7 @@
 void snapshot_done(struct snapshot *l)
 {
     walk_close(&l->walk);
+    names_done(&l->names);
     free(l->states);
     free(l->frames);
     free(l->locals);
@@ -45,31 +45,65 @@ void snapshot_done(struct snapshot *l)
 /* Up to 3.12 the state in which a thread enters another interpreter may say that it is the thread
  * that made the interpreter.  Whose it is, 3.11 and 3.12 betray: the eval function has local
  * variables on the stack of the thread that runs it, so not far beyond its stack pointer. */
-static int32_t thread_with(const struct snapshot *l, uint64_t address)
+struct stack_top {
+    uint64_t sp; /* of a thread that waits */
+    int32_t tid;
+};
+
+static int compare_tops(const void *a, const void *b)
+{
+    uint64_t x = ((const struct stack_top *)a)->sp, y = ((const struct stack_top *)b)->sp;
+    return x < y ? -1 : x > y;
+}
+
+static int read_tops(const struct snapshot *l, struct stack_top *ret)
 {
     struct threads_state now;
-    uint64_t best = STACK_MAX;
-    int32_t found = 0;
+    int n = 0;
     for (int i = 0; i < l->n_states; i++)
-        if (l->states[i].tid > 0 && threads_state(l->pid, l->states[i].tid, &now) == 0 && now.sp &&
-            address - now.sp < best) {
-            best = address - now.sp;
-            found = l->states[i].tid;
-        }
-    return found;
+        if (l->states[i].tid > 0 && threads_state(l->pid, l->states[i].tid, &now) == 0 && now.sp)
+            ret[n++] = (struct stack_top){now.sp, l->states[i].tid};
+    qsort(ret, (size_t)n, sizeof(*ret), compare_tops);
+    return n;
+}
+
+/* The nearest stack pointer below the address. */
+static int32_t thread_with(const struct stack_top *tops, int n, uint64_t address)
+{
+    int low = 0;
+    for (int high = n; low < high;) {
+        int middle = low + (high - low) / 2;
+        if (tops[middle].sp <= address)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low > 0 && address - tops[low - 1].sp < STACK_MAX ? tops[low - 1].tid : 0;
 }
 
 static void correct_states(struct snapshot *l)
 {
+    struct stack_top *tops = NULL;
+    int n = 0;
     for (int i = 0; i < l->n_states; i++) {
         struct walk_thread *t = &l->states[i];
-        bool others = t->interpreter != l->states[l->n_states - 1].interpreter;
-        int32_t tid = others && t->cframe ? thread_with(l, t->cframe) : 0;
+        if (t->interpreter == l->states[l->n_states - 1].interpreter || !t->cframe)
+            continue;
+        if (!tops && (tops = malloc((size_t)l->n_states * sizeof(*tops))) != NULL)
+            n = read_tops(l, tops);
+        int32_t tid = tops ? thread_with(tops, n, t->cframe) : 0;
         if (!tid || tid == t->tid)
             continue;
         t->tid = tid;
         t->thread_id = 0; /* the other thread's, and so would be its name */
     }
+    free(tops);
+}
+
+static int compare_states(const void *a, const void *b)
+{
+    const struct walk_thread *x = a, *y = b;
+    return x->tid != y->tid ? (x->tid < y->tid ? -1 : 1) : x->place - y->place;
 }
 
 /* The lists of threads, if Python can be read at all. */
@@ -87,11 +121,15 @@ static void read_states(struct snapshot *l)
         (void)snprintf(l->why, sizeof(l->why), "Python's list of threads never stood still");
         return;
     }
+    if (l->n_states == WALK_THREADS)
+        (void)snprintf(l->why, sizeof(l->why), "Python stacks are read of %d threads at most",
+                       WALK_THREADS);
     correct_states(l);
     if (walk_check(&l->walk, l->states, l->n_states, l->why, sizeof(l->why))) {
         l->readable = false;
         l->n_states = 0;
     }
+    qsort(l->states, (size_t)l->n_states, sizeof(*l->states), compare_states);
 }
 
 int snapshot_begin(struct snapshot *l, pid_t pid, const struct cpython *py,
@@ -111,6 +149,8 @@ int snapshot_begin(struct snapshot *l, pid_t pid, const struct cpython *py,
         snapshot_done(l);
         return -ENOMEM;
     }
+    if (stack && stack->size >= sizeof(*stack))
+        (void)stack->refresh();
     if (py->version)
         native_interpreter(stack, py, l->interpreter, sizeof(l->interpreter));
     if (l->readable)
@@ -133,13 +173,24 @@ struct thread_snapshot {
     bool differ;            /* they are, and still do not fit together */
 };
 
-/* A thread has a state in each interpreter that it has run in, the newest interpreter first. */
+/* A thread has a state in each interpreter that it has run in: the first of them, and behind it
+ * the others.  NULL: it is no thread of Python's. */
 static const struct walk_thread *state_of(const struct snapshot *l, int32_t tid)
 {
-    for (int i = 0; i < l->n_states; i++)
-        if (l->states[i].tid == tid)
-            return &l->states[i];
-    return NULL;
+    int low = 0;
+    for (int high = l->n_states; low < high;) {
+        int middle = low + (high - low) / 2;
+        if (l->states[middle].tid < tid)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low < l->n_states && l->states[low].tid == tid ? &l->states[low] : NULL;
+}
+
+static const struct walk_thread *next_state(const struct snapshot *l, const struct walk_thread *t)
+{
+    return t + 1 < l->states + l->n_states && t[1].tid == t->tid ? t + 1 : NULL;
 }
 
 static void name_native(struct snapshot *l, uint32_t n)
@@ -160,13 +211,10 @@ static void walk_thread(struct snapshot *l, struct thread_snapshot *t)
     t->n = t->states = 0;
     t->end = WALK_WHOLE;
     t->gil = false;
-    for (int i = 0; i < l->n_states; i++) {
+    for (const struct walk_thread *s = t->state; s; s = next_state(l, s)) {
         enum walk_end end;
-        if (l->states[i].tid != t->state->tid)
-            continue;
-        t->gil = t->gil || l->states[i].holds_gil;
-        int n = walk_stack(&l->walk, &l->states[i], l->frames + t->n, (size_t)(WALK_FRAMES - t->n),
-                           &end);
+        t->gil = t->gil || s->holds_gil;
+        int n = walk_stack(&l->walk, s, l->frames + t->n, (size_t)(WALK_FRAMES - t->n), &end);
         t->states += n > 0;
         t->n += n;
         if (end != WALK_WHOLE)
@@ -441,9 +489,8 @@ int snapshot_show_thread(struct snapshot *l, int32_t tid)
     if (view.gil && strcmp(view.state, "idle") == 0)
         view.state = "waiting"; /* others wait for it meanwhile */
     bool named = false;
-    for (int i = 0; i < l->n_states && !named; i++) /* in the interpreter whose thread it is */
-        named =
-            l->states[i].tid == tid && names_thread(&l->walk, &l->states[i], name, sizeof(name));
+    for (const struct walk_thread *s = t.state; s && !named; s = next_state(l, s))
+        named = names_thread(&l->walk, &l->names, s, name, sizeof(name));
     if (named)
         view.name = name;
     else if (t.state && tid == (int32_t)l->pid)

@@ -12,6 +12,7 @@
 #include <stdbool.h>
 
 #include "inspect/interpreter.h"
+#include "inspect/thread_names.h"
 #include "lib/stack/backtrace_words.h"
 #include "stack/stack_format.h"
 
@@ -24,10 +25,11 @@ struct snapshot {
     struct walk walk;
     const struct probing_stack_1 *stack; /* NULL: nobody offers native stacks */
     bool readable;                       /* Python stacks can be read */
-    char why[300];                       /* when not */
+    char why[300];                       /* when not, or not all of them */
     char interpreter[256];               /* the object file that holds the eval function */
-    struct walk_thread *states;
+    struct walk_thread *states;          /* by tid; of one thread, the newest interpreter's first */
     int n_states;
+    struct thread_names names;
     struct walk_frame *frames;          /* WALK_FRAMES */
     char *locals;                       /* of the innermost LOOK_LOCALS, LOCALS_BYTES each */
     struct probing_stack_frame *native; /* as many as `symbols` */
