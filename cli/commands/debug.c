@@ -2,9 +2,10 @@
  *
  * cli/commands/debug.c - `debug`: stacks, pdb in the process' main thread, debugpy for an editor.
  *
- * One thread.  A pdb session has two connections: one says "paused" and stays open as long as we
- * live, so that the program goes on when we die; the other takes a line at a time to it.  With
- * --address we listen there and hand the lines of one visitor on; the process itself opens nothing.
+ * One thread, and one that answers pings while a line is awaited.  A pdb session has two
+ * connections: one says "paused" and stays open as long as we live, so that the program goes on
+ * when we die; the other takes a line at a time to it.  With --address we listen there and hand the
+ * lines of one visitor on; the process itself opens nothing.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -24,6 +25,7 @@
 #include "core/base/clock.h"
 #include "core/base/err.h"
 #include "core/base/text.h"
+#include "sdk/client/door.h"
 #include "sdk/lib/buf.h"
 
 #define MORE 2              /* what `debug --input` answers when it wants another line */
@@ -99,7 +101,7 @@ static int give(struct debug *d, const char *line)
         id < 0 ? (int)id : probing_client_stream(d->lines, on_input, d, /* timeout_ns= */ 0, stop);
 
     if (rc == -ECANCELED && cli_interrupted) {
-        cli_interrupted = 0;
+        cli_interrupt_over();
         (void)probing_client_cancel(d->lines, id);
         (void)probing_client_stream(d->lines, on_input, d, /* timeout_ns= */ 0, stop);
         return give(d, NULL);
@@ -113,27 +115,47 @@ static int give(struct debug *d, const char *line)
 
 /* ---- at this terminal ---- */
 
+static const char *prompt_text(void *arg)
+{
+    (void)arg;
+    return PROMPT;
+}
+
+static int take_line(void *arg, struct prompt *p, const char *line)
+{
+    struct debug *d = arg;
+
+    if (line != NULL && line[0] != '\0')
+        prompt_remember(p, line);
+    int rc = give(d, line != NULL ? line : "detach");
+    return rc != 0 || d->asks ? rc : PROMPT_LEAVE;
+}
+
+static void forget(void *arg)
+{
+    (void)arg; /* a line of pdb's is whole by itself */
+}
+
+/* A person may think for longer than a process keeps a connection that says nothing, and with
+ * `holds` the session would end. */
+static void tend(void *arg)
+{
+    struct debug *d = arg;
+
+    client_tend(d->holds);
+    client_tend(d->lines);
+}
+
 static int talk_here(struct debug *d)
 {
-    const struct prompt_options o = {.word_breaks = " \t"};
-    struct prompt *prompt = NULL;
-    int rc = prompt_new(&o, &prompt);
+    const struct prompt_options o = {.arg = d,
+                                     .word_breaks = " \t",
+                                     .text = prompt_text,
+                                     .take = take_line,
+                                     .forget = forget,
+                                     .tend = tend};
 
-    while (rc == 0 && d->asks) {
-        const char *line = prompt_read(prompt, PROMPT);
-        if (line == NULL && cli_interrupted) {
-            cli_interrupted = 0;
-            putchar('\n');
-            continue;
-        }
-        if (line == NULL)
-            line = "detach";
-        else if (line[0] != '\0')
-            prompt_remember(prompt, line);
-        rc = give(d, line);
-    }
-    prompt_free(prompt);
-    return rc;
+    return d->asks ? prompt_run(&o) : 0;
 }
 
 /* ---- for a visitor ---- */
@@ -173,7 +195,7 @@ static int open_endpoint(const char *address, char *host, size_t host_size, char
 
 /* A line from the visitor, without its end.  -ECONNRESET: they have gone, or it did not come until
  * then (CLOCK_MONOTONIC). */
-static int visitor_line(int fd, char *line, uint64_t until_ns)
+static int visitor_line(struct debug *d, int fd, char *line, uint64_t until_ns)
 {
     size_t n = 0;
 
@@ -184,8 +206,10 @@ static int visitor_line(int fd, char *line, uint64_t until_ns)
             return -ECANCELED;
         if (clock_monotonic() > until_ns)
             return -ECONNRESET;
-        if (poll(&p, 1, LOOK_MS) <= 0)
+        if (poll(&p, 1, LOOK_MS) <= 0) {
+            tend(d);
             continue;
+        }
         if (recv(fd, &c, 1, 0) != 1 || n + 1 >= LINE_MAX_BYTES)
             return -ECONNRESET;
         if (c == '\n')
@@ -214,7 +238,7 @@ static bool same(const char *a, const char *b)
 static int serve(struct debug *d, int fd, const char *secret)
 {
     char line[LINE_MAX_BYTES];
-    int rc = visitor_line(fd, line, clock_monotonic() + TOKEN_NS);
+    int rc = visitor_line(d, fd, line, clock_monotonic() + TOKEN_NS);
 
     if (rc == 0 && !same(line, secret)) {
         fputs("the token is wrong\n", d->out);
@@ -226,7 +250,7 @@ static int serve(struct debug *d, int fd, const char *secret)
         fputs(PROMPT, d->out);
         if (fflush(d->out) != 0)
             return -ECONNRESET;
-        rc = visitor_line(fd, line, UINT64_MAX);
+        rc = visitor_line(d, fd, line, UINT64_MAX);
         if (rc == 0)
             rc = give(d, line);
     }
@@ -258,8 +282,10 @@ static int talk_there(struct debug *d)
     (void)fflush(stdout);
     for (rc = 0; rc != 1 && rc != -ECANCELED && !cli_interrupted;) {
         struct pollfd p = {.fd = door, .events = POLLIN};
-        if (poll(&p, 1, LOOK_MS) <= 0)
+        if (poll(&p, 1, LOOK_MS) <= 0) {
+            tend(d);
             continue;
+        }
         int fd = accept4(door, NULL, NULL, SOCK_CLOEXEC);
         d->out = fd != -1 ? terminal_open(fd) : NULL;
         if (d->out == NULL) {

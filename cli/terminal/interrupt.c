@@ -28,6 +28,12 @@ static void on_interrupt(int signo)
     atomic_store_explicit(&cli_cancel, 1, memory_order_relaxed);
 }
 
+void cli_interrupt_over(void)
+{
+    cli_interrupted = 0;
+    atomic_store_explicit(&cli_cancel, 0, memory_order_relaxed);
+}
+
 void cli_signals_catch(void)
 {
     struct sigaction action = {.sa_handler = on_interrupt}; /* no SA_RESTART: waits must end */

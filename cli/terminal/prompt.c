@@ -10,20 +10,29 @@
 #include <dlfcn.h>
 #include <errno.h>
 #include <locale.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/eventfd.h>
+#include <sys/ioctl.h>
 #include <sys/stat.h>
+#include <termios.h>
 #include <unistd.h>
 
 #include "cli/cli.h"
 #include "cli/terminal/terminal.h"
 #include "core/base/err.h"
 #include "core/base/printable.h"
+#include "sdk/lib/own_thread.h"
 
 #define CANDIDATES_MAX_BYTES ((size_t)256 << 10)
 #define HISTORY_LINES 1000
+#define TEND_MS 1000
+#define TEND_STACK_BYTES ((size_t)256 << 10)
+#define QUIET_MS 50     /* a paste that is longer than the terminal holds comes in pieces */
+#define DROP_PIECES 100 /* of 4,096 bytes: then somebody holds a key down */
 
 /* What we use of libedit. */
 struct editor {
@@ -43,8 +52,9 @@ struct editor {
 struct prompt {
     struct prompt_options o;
     struct editor editor;
-    bool edits, terminal;
-    char *line; /* malloc'd by libedit or getline() */
+    char history_file[4096]; /* "": none is kept */
+    bool edits;              /* libedit is there, and a person */
+    char *line;              /* malloc'd by libedit or getline() */
     size_t room;
     struct buf candidates;
     const char *next; /* candidate */
@@ -140,9 +150,12 @@ static char **candidates(const char *text, int start, int end)
         buf_adds(&p->candidates, "\t") == 0)
         return p->editor.completion_matches(text, next_candidate);
     char *before = line_before(*p->editor.line, end);
-    int rc = before != NULL ? p->o.complete(p->o.arg, before, text, &p->candidates) : -ENOMEM;
+    int rc = before != NULL && p->o.complete != NULL
+                 ? p->o.complete(p->o.arg, before, text, &p->candidates)
+                 : -ENOENT;
     free(before);
-    if (rc < 0)
+    *p->editor.attempted_over = rc != PROMPT_FILES;
+    if (rc < 0 || rc == PROMPT_FILES)
         return NULL;
     drop_unfit(&p->candidates, text);
     if (p->candidates.size == 0)
@@ -150,7 +163,45 @@ static char **candidates(const char *text, int start, int end)
     return p->editor.completion_matches(text, next_candidate);
 }
 
-int prompt_new(const struct prompt_options *o, struct prompt **ret)
+/* ~/.local/state/probing/NAME, or what XDG_STATE_HOME says; "": there is no place.  A home that is
+ * not there is none, and is not made. */
+static void find_history(const char *name, char *ret, size_t size)
+{
+    const char *state = getenv("XDG_STATE_HOME"), *home = getenv("HOME");
+    char directory[4000];
+    size_t from = 1; /* what is made begins behind this */
+
+    ret[0] = '\0';
+    if (state != NULL && state[0] == '/') {
+        (void)snprintf(directory, sizeof(directory), "%s/probing", state);
+    } else if (home != NULL && home[0] == '/' && access(home, W_OK | X_OK) == 0) {
+        (void)snprintf(directory, sizeof(directory), "%s/.local/state/probing", home);
+        from = strlen(home) + 1;
+    } else {
+        return;
+    }
+    for (char *slash = strchr(directory + from, '/'); slash; slash = strchr(slash + 1, '/')) {
+        *slash = '\0';
+        (void)mkdir(directory, 0700);
+        *slash = '/';
+    }
+    if (mkdir(directory, 0700) == 0 || errno == EEXIST)
+        (void)snprintf(ret, size, "%s/%s", directory, name);
+}
+
+bool prompt_is_person(void)
+{
+    return isatty(STDIN_FILENO) == 1 && isatty(STDOUT_FILENO) == 1;
+}
+
+bool prompt_has_more(void)
+{
+    int waiting = 0;
+
+    return ioctl(STDIN_FILENO, FIONREAD, &waiting) == 0 && waiting > 0;
+}
+
+static int prompt_new(const struct prompt_options *o, struct prompt **ret)
 {
     struct prompt *p = calloc(1, sizeof(*p));
 
@@ -158,8 +209,7 @@ int prompt_new(const struct prompt_options *o, struct prompt **ret)
         return err_set(-ENOMEM, "no memory for a prompt");
     p->o = *o;
     buf_init(&p->candidates, CANDIDATES_MAX_BYTES);
-    p->terminal = isatty(STDIN_FILENO) == 1 && isatty(STDOUT_FILENO) == 1;
-    p->edits = p->terminal && load_editor(&p->editor);
+    p->edits = prompt_is_person() && load_editor(&p->editor);
     if (p->edits) {
         /* libedit drops the bytes of characters that the locale does not have. */
         const char *locale = setlocale(LC_CTYPE, "");
@@ -170,32 +220,29 @@ int prompt_new(const struct prompt_options *o, struct prompt **ret)
         *p->editor.append_character = '\0';
         *p->editor.out = terminal_drawn();
         p->editor.stifle_history(HISTORY_LINES);
-        if (o->history_file != NULL)
-            (void)p->editor.read_history(o->history_file); /* the first time there is none */
+        if (o->history != NULL)
+            find_history(o->history, p->history_file, sizeof(p->history_file));
+        if (p->history_file[0] != '\0')
+            (void)p->editor.read_history(p->history_file); /* the first time there is none */
         the_prompt = p;
     }
     *ret = p;
     return 0;
 }
 
-void prompt_free(struct prompt *p)
+static void prompt_free(struct prompt *p)
 {
     if (p == NULL)
         return;
-    if (p->edits && p->o.history_file != NULL) {
+    if (p->history_file[0] != '\0') {
         mode_t old = umask(077); /* what was typed may hold secrets */
-        (void)p->editor.write_history(p->o.history_file);
+        (void)p->editor.write_history(p->history_file);
         (void)umask(old);
     }
     the_prompt = NULL;
     buf_done(&p->candidates);
     free(p->line);
     free(p);
-}
-
-bool prompt_edits(const struct prompt *p)
-{
-    return p->edits;
 }
 
 /* Interrupts the read again, until it has ended. */
@@ -221,14 +268,15 @@ static char *edit(struct prompt *p, const char *text)
     return line;
 }
 
-const char *prompt_read(struct prompt *p, const char *text)
+/* NULL: the input has ended, or Ctrl-C was typed (then cli_interrupted is set). */
+static const char *read_line(struct prompt *p, const char *text)
 {
     if (p->edits) {
         free(p->line);
         p->line = edit(p, text);
         return cli_interrupted ? NULL : p->line;
     }
-    if (p->terminal) {
+    if (prompt_is_person()) {
         fputs(text, stdout);
         (void)fflush(stdout);
     }
@@ -238,6 +286,89 @@ const char *prompt_read(struct prompt *p, const char *text)
     if (n > 0 && p->line[n - 1] == '\n')
         p->line[n - 1] = '\0';
     return p->line;
+}
+
+/* ---- what goes on while a line is awaited ---- */
+
+struct tender {
+    const struct prompt_options *o;
+    int over; /* an eventfd */
+};
+
+static void *tend(void *arg)
+{
+    const struct tender *t = arg;
+    struct pollfd p = {.fd = t->over, .events = POLLIN};
+
+    while (poll(&p, 1, TEND_MS) == 0)
+        t->o->tend(t->o->arg);
+    return NULL;
+}
+
+static const char *await_line(struct prompt *p, const char *text)
+{
+    struct tender t = {.o = &p->o, .over = -1};
+    pthread_t thread;
+
+    if (p->o.tend != NULL)
+        t.over = eventfd(0, EFD_CLOEXEC);
+    bool tended = t.over != -1 && own_thread_start(&thread, TEND_STACK_BYTES, tend, &t) == 0;
+    const char *line = read_line(p, text);
+    if (tended) {
+        (void)eventfd_write(t.over, 1);
+        (void)pthread_join(thread, NULL);
+    }
+    if (t.over != -1)
+        (void)close(t.over);
+    return line;
+}
+
+/* ---- the session ---- */
+
+/* Typed for a session that has ended: the shell would run it.  Gives rc. */
+static int drop_typed_ahead(int rc)
+{
+    struct pollfd p = {.fd = STDIN_FILENO, .events = POLLIN};
+    char why[ERR_TEXT_BYTES];
+    bool any = poll(&p, 1, 0) > 0;
+
+    for (int i = 0; i < DROP_PIECES; i++) {
+        (void)tcflush(STDIN_FILENO, TCIFLUSH);
+        if (poll(&p, 1, QUIET_MS) <= 0)
+            break;
+        any = true;
+    }
+    (void)snprintf(why, sizeof(why), "%s", err_why(rc));
+    return any ? err_set(rc, "%s (what was typed ahead is dropped)", why) : rc;
+}
+
+int prompt_run(const struct prompt_options *o)
+{
+    struct prompt *p = NULL;
+    const char *line = "";
+    int rc = prompt_new(o, &p);
+
+    if (rc == 0 && o->welcome != NULL && prompt_is_person())
+        fputs(o->welcome, stdout);
+    while (rc == 0 && line != NULL) {
+        line = await_line(p, o->text(o->arg));
+        if (cli_terminated) {
+            rc = err_set(-ECANCELED, "terminated");
+        } else if (line == NULL && cli_interrupted) {
+            cli_interrupt_over();
+            putchar('\n');
+            o->forget(o->arg);
+            line = "";
+        } else {
+            if (line == NULL && prompt_is_person())
+                putchar('\n'); /* for the shell's prompt */
+            rc = o->take(o->arg, p, line);
+        }
+    }
+    prompt_free(p);
+    if (rc < 0 && prompt_is_person())
+        rc = drop_typed_ahead(rc);
+    return rc < 0 ? rc : 0;
 }
 
 void prompt_remember(struct prompt *p, const char *line)

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * cli/terminal/prompt.h - one line of input at a time: edited, with history and completion, where
- * there is a terminal and libedit is installed; read as it comes elsewhere.
+ * cli/terminal/prompt.h - lines of input, and the session that is made of them: edited, with
+ * history and completion, where there is a terminal and libedit is installed; read as they come
+ * elsewhere.
  *
  * One thread; one prompt at a time.
  */
@@ -15,23 +16,35 @@
 
 struct prompt;
 
-/* complete(arg, before, word, ret): what `word`, the end of the line `before` the cursor, may
- * become, one a line; what does not begin with it is dropped, so that a Tab deletes nothing.
- * word_breaks: characters at which such a piece begins. */
+#define PROMPT_LEAVE 1 /* what take() gives when the session is to end */
+
+/* All functions are called with `arg`. */
 struct prompt_options {
-    int (*complete)(void *arg, const char *before, const char *word, struct buf *ret);
     void *arg;
-    const char *word_breaks;
-    const char *history_file; /* NULL: none is kept */
+    /* What `word`, the end of the line `before` the cursor, may become, one a line; what does not
+     * begin with it is dropped, so that a Tab deletes nothing.  PROMPT_FILES: it is a file's name.
+     * NULL: nothing is completed. */
+    int (*complete)(void *arg, const char *before, const char *word, struct buf *ret);
+    const char *word_breaks; /* characters at which such a piece begins */
+    const char *history; /* the name of its file in ~/.local/state/probing; NULL: none is kept */
+    const char *welcome; /* shown first to a person; NULL: nothing */
+    const char *(*text)(void *arg); /* what to show before the next line */
+    /* A line without its end, borrowed; NULL: the input has ended.  0: go on; PROMPT_LEAVE; -errno
+     * with err_set(): the session cannot go on. */
+    int (*take)(void *arg, struct prompt *p, const char *line);
+    void (*forget)(void *arg); /* Ctrl-C at the prompt: what was begun is dropped */
+    /* Called each second while a line is awaited, on another thread; NULL: nothing is to be done
+     * meanwhile. */
+    void (*tend)(void *arg);
 };
+#define PROMPT_FILES 1 /* what complete() gives for the names of files */
 
-int prompt_new(const struct prompt_options *o, struct prompt **ret);
-void prompt_free(struct prompt *p);
-bool prompt_edits(const struct prompt *p); /* a person is there, and lines can be edited */
+/* Read lines to the end.  0, or what take() gave below 0; then lines that a person has typed ahead
+ * are dropped, which would go to the shell as commands.  -ECANCELED: SIGTERM. */
+int prompt_run(const struct prompt_options *o);
 
-/* Show `text` and give a line without its end, borrowed until the next call.  NULL: the input has
- * ended, or Ctrl-C was typed (then cli_interrupted is set). */
-const char *prompt_read(struct prompt *p, const char *text);
+bool prompt_is_person(void); /* somebody types, and sees what is printed */
+bool prompt_has_more(void);  /* more was typed, or pasted, and not read yet */
 /* Put what was typed into the history. */
 void prompt_remember(struct prompt *p, const char *line);
 

@@ -47,6 +47,10 @@ int client_connect_endpoint(struct probing_client *c, const struct client_endpoi
  * Both are the client's from now on, whatever this gives. */
 int client_connect_stream(struct probing_client *c, int fd, int note, const char *where);
 
+/* Between two calls that wait: answer the pings that have come, without which the process takes us
+ * for gone after a while.  What else has come stays for the next read.  Waits for nothing. */
+void client_tend(struct probing_client *c);
+
 /* ---- one connection among many: nothing waits (turn.c) ---- */
 
 /* Begin to connect, instead of the above; what is started by probing_client_start_run() from then

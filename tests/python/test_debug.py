@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 from pythons import PYTHONS, minor_of
+from terminal import Terminal, Way
 from world import BUILD, CLI, DEBIAN_PYTHON, World, said, wait_for
 
 pytestmark = pytest.mark.some_pythons
@@ -63,6 +64,21 @@ def test_dump(world, python):
         assert done.returncode == 0 and "loop" in done.stdout, done
     done = world.probing("--dump", str(target.pid))
     assert done.returncode == 0 and "loop" in done.stdout
+
+
+def test_a_prompt_that_is_left_alone(world):
+    """After 150 s without a pong the process closed both connections, and the program went on."""
+    target = world.start(list(PYTHONS.values())[0], LOOP).inject()
+    with Way(target) as way:
+        t = Terminal(target, "debug", "--pause", at=way.address, env=way.env)
+        t.wait(r"\(Pdb\) ")
+        way.ping()
+        way.ping()
+        t.type("p 40 + 2\n")
+        t.wait(r"\n42\r\n")
+        t.type("c\n")
+        assert t.close() == 0
+    goes_on(target)
 
 
 def test_a_session(world, python):

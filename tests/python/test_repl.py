@@ -2,15 +2,14 @@
 """`repl`: from a pipe, and at a real terminal with editing, history and completion."""
 import ctypes.util
 import os
-import re
-import select
 import signal
 import subprocess
 import time
 
 import pytest
 from pythons import PYTHONS
-from world import CLI, start_in_terminal
+from terminal import Terminal, Way
+from world import CLI
 
 pytestmark = pytest.mark.some_pythons
 
@@ -62,7 +61,7 @@ def test_a_home_that_is_not_there_is_not_made(target):
     assert not home.exists()
     home.mkdir()
     assert piped(target, "1 + 1\n").stdout == "2\n"
-    assert (home / ".local/state/probing").stat().st_mode & 0o77 == 0
+    assert not (home / ".local").exists(), "lines of a pipe have no history"
 
 
 @pytest.mark.parametrize("word", ["exit()", "quit()"])
@@ -89,59 +88,9 @@ def test_every_python_reads_lines(world, python):
     assert done.stdout.split() == ["model.weights_of_layer"], done.stderr
 
 
-class Terminal:
-    def __init__(self, target):
-        self.pid, self.fd = start_in_terminal(
-            [str(CLI), "-t", str(target.pid), "repl"],
-            dict(target.world.env, TERM="xterm", XDG_STATE_HOME=str(target.world.tmp)))
-        self.seen = ""
-
-    def wait(self, pattern, timeout=120):
-        """Read until `pattern` has come; gives what came up to its end."""
-        deadline = time.monotonic() + timeout
-        while not re.search(pattern, self.seen):
-            ready, _, _ = select.select([self.fd], [], [], max(0, deadline - time.monotonic()))
-            assert ready, "no %r in %r" % (pattern, self.seen)
-            try:
-                self.seen += os.read(self.fd, 65536).decode(errors="replace")
-            except OSError:
-                pytest.fail("the terminal closed: %r" % self.seen)
-        end = re.search(pattern, self.seen).end()
-        text, self.seen = self.seen[:end], self.seen[end:]
-        return text
-
-    def type(self, text):
-        os.write(self.fd, text.encode())
-
-    def leave(self):
-        """Ctrl-D; give the exit code.  A key that comes while a line editor sets up the terminal
-        can be lost, and is pressed again, on a line that is empty."""
-        for _ in range(60):
-            self.type("\x15\x04")
-            while select.select([self.fd], [], [], 2)[0]:
-                try:
-                    if os.read(self.fd, 65536):
-                        continue
-                except OSError:
-                    pass  # what a terminal whose program has ended says
-                return self.close()
-        pytest.fail("it does not hear Ctrl-D: %r" % self.seen)
-
-    def close(self):
-        """Give the exit code."""
-        while True:
-            try:
-                if not os.read(self.fd, 65536):
-                    break
-            except OSError:
-                break
-        os.close(self.fd)
-        return os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
-
-
 def test_sigterm_ends_it_at_the_prompt(target):
     """It dropped the line, as Ctrl-C does, and nobody could end it so."""
-    t = Terminal(target)
+    t = Terminal(target, "repl")
     t.wait(">>> ")
     os.kill(t.pid, signal.SIGTERM)
     assert t.close() != 0 and target.alive()
@@ -149,7 +98,7 @@ def test_sigterm_ends_it_at_the_prompt(target):
 
 @pytest.mark.skipif(not ctypes.util.find_library("edit"), reason="no libedit (Debian: libedit2)")
 def test_terminal(target):
-    t = Terminal(target)
+    t = Terminal(target, "repl")
     t.wait(">>> ")
     t.type("model.weigh\t")  # completed by the process, from the live object
     t.wait("ts_of_layer")
@@ -171,14 +120,14 @@ def test_terminal(target):
     assert t.leave() == 0
     history = target.world.tmp / "probing/history"
     assert "model.weights_of_layer[1]" in history.read_text()
-    assert history.stat().st_mode & 0o77 == 0
+    assert history.stat().st_mode & 0o77 == 0 and history.parent.stat().st_mode & 0o77 == 0
     assert target.alive()
 
 
 @pytest.mark.skipif(not ctypes.util.find_library("edit"), reason="no libedit (Debian: libedit2)")
 def test_what_is_pasted_comes_whole(target):
     """Characters beyond ASCII were dropped, and so was a tab that indents a line."""
-    t = Terminal(target)
+    t = Terminal(target, "repl")
     t.wait(">>> ")
     t.type("len('gr\xf6\xdfer \u2713')\n")
     t.wait(r"\n8\r\n")
@@ -191,13 +140,37 @@ def test_what_is_pasted_comes_whole(target):
 
 
 def test_the_process_dies_at_the_prompt(target):
-    t = Terminal(target)
+    t = Terminal(target, "repl")
     t.wait(">>> ")
     os.kill(target.pid, signal.SIGKILL)
     target.process.wait()
     t.type("1\n")
     t.wait("probing: .*(gone|died|closed|ended|hung up)")
     assert t.close() == 1
+
+
+def test_a_connection_that_was_closed_meanwhile(target):
+    """It took the prompt along: a person who thinks for minutes came back to the shell."""
+    with Way(target) as way:
+        t = Terminal(target, "repl", at=way.address, env=way.env)
+        t.wait(">>> ")
+        t.type("kept = 20\n")
+        t.wait(">>> ")
+        way.cut()
+        t.type("kept + 22\n")
+        assert "probing:" not in t.wait(r"\n42\r\n")
+        t.wait(">>> ")
+        assert t.leave() == 0
+
+
+def test_lines_typed_ahead_are_not_left_to_the_shell(target):
+    script = '"$@"; code=$?; stty -icanon min 0 time 10; echo "left: [$(dd bs=999 2>&-)] $code"'
+    t = Terminal(target, "repl", before=["/bin/sh", "-c", script, "sh"])
+    t.wait(">>> ")
+    t.type("import os; os.kill(os.getpid(), 9)\n'typed'\n'ahead'\n")
+    t.wait("probing: the process has died.*typed ahead is dropped")
+    t.wait(r"left: \[\] 1")
+    t.close()
 
 
 SUBSCRIPTED = """
@@ -234,7 +207,7 @@ main()
 def test_tab_deletes_nothing(world):
     """Before a subscript all that stood there was deleted; a file's name could come instead."""
     target = world.start(list(PYTHONS.values())[0], SUBSCRIPTED).inject()
-    t = Terminal(target)
+    t = Terminal(target, "repl")
     t.wait(">>> ")
     for typed, becomes in [("sys.version_info[0].rea", "sys.version_info[0].real"),
                            ("model.transformer.h[0].attn.c_at",

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * cli/commands/repl.c - `repl`: Python in the process, a line at a time; `%` before a line is a
+ * cli/shell/repl.c - `repl`: Python in the process, a line at a time; `%` before a line is a
  * command.
  *
- * One thread, one connection.  The process decides when a statement is whole and what a name may
- * become; here are the prompt, the history and Ctrl-C.
+ * One thread, and a connection for each statement: the process closes one that is left alone, and
+ * keeps the session's variables itself.  It also decides when a statement is whole and what a name
+ * may become.
  */
 #include <ctype.h>
 #include <errno.h>
@@ -13,7 +14,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 
 #include "cli/cli.h"
 #include "cli/terminal/prompt.h"
@@ -29,8 +29,6 @@
 
 struct repl {
     const struct target *target;
-    struct probing_client *client;
-    struct prompt *prompt;
     struct buf statement; /* lines so far */
     bool more;            /* than those are needed */
     int failed;           /* the last statement raised, or a command said no */
@@ -58,23 +56,58 @@ static int print(void *arg, const struct probing_client_event *e)
     return 0;
 }
 
-/* Run words in the process; Ctrl-C cancels them and is forgotten then.  The command's status, or
- * -ECONNRESET when the process has gone. */
-static int run(struct repl *r, int argc, const char *const *argv)
+/* Run words over this connection; Ctrl-C cancels them and is forgotten then.  0 and the command's
+ * status, or -errno: what became of the connection. */
+static int run_over(struct probing_client *c, int argc, const char *const *argv, int *ret_status)
 {
     static const volatile sig_atomic_t *const stop = &cli_interrupted;
-    int status = 0;
-    int64_t id = probing_client_start_run(r->client, argc, argv, /* timeout_ns= */ 0);
-    int result = id < 0 ? (int)id : probing_client_stream(r->client, print, &status, 0, stop);
+    int64_t id = probing_client_start_run(c, argc, argv, /* timeout_ns= */ 0);
+    int result = id < 0 ? (int)id : probing_client_stream(c, print, ret_status, 0, stop);
 
-    if (result == -ECANCELED && cli_interrupted) {
-        cli_interrupted = 0;
-        (void)probing_client_cancel(r->client, id);
-        result = probing_client_stream(r->client, ignore, NULL, 0, stop);
-        status = EXIT_FAILED;
+    if (result == -ECANCELED && cli_interrupted && !cli_terminated) {
+        cli_interrupt_over();
+        (void)probing_client_cancel(c, id);
+        result = probing_client_stream(c, ignore, NULL, 0, stop);
+        *ret_status = EXIT_FAILED;
         puts("KeyboardInterrupt");
     }
-    return result < 0 ? result : status;
+    return client_failed(c, result);
+}
+
+/* Is the process that was asked still there, whatever became of one connection to it? */
+static bool is_there(const struct target *t)
+{
+    struct probing_client *c = NULL;
+    struct target now = *t;
+    bool local = t->pid != 0 && t->there == NULL;
+
+    if (local && (target_resolve(t->text, &now) < 0 || now.start_time != t->start_time))
+        return false;
+    bool there = now.stopped || (now.kind == TARGET_LIVE && target_connect(&now, &c) == 0);
+    probing_client_free(c);
+    return there;
+}
+
+/* Run words in the process: the command's status, which is EXIT_FAILED where the connection broke;
+ * *ret_gone: below 0 when the process has gone, with err_set(). */
+static int run(struct repl *r, int argc, const char *const *argv, int *ret_gone)
+{
+    struct probing_client *c = NULL;
+    char why[ERR_TEXT_BYTES];
+    int status = 0, result = target_connect(r->target, &c);
+
+    if (result == 0)
+        result = run_over(c, argc, argv, &status);
+    probing_client_free(c);
+    *ret_gone = 0;
+    if (result == 0)
+        return status;
+    (void)snprintf(why, sizeof(why), "%s", err_why(result));
+    if (result == -EPIPE || cli_terminated || !is_there(r->target))
+        *ret_gone = err_set(result, "%s", why);
+    else if (result != -ECANCELED)
+        terminal_say("%s", why);
+    return EXIT_FAILED;
 }
 
 static int keep(void *arg, const char *data, size_t size)
@@ -132,13 +165,15 @@ static int complete(void *arg, const char *before, const char *word, struct buf 
     struct repl *r = arg;
     const char *words[] = {"complete", chain_of(before)};
     size_t ahead = strlen(words[1]) - strlen(word);
+    struct probing_client *c = NULL;
     struct buf names;
     int status;
 
-    if (words[1][0] == '\0' || words[1][0] == '.')
+    if (words[1][0] == '\0' || words[1][0] == '.' || target_connect(r->target, &c) < 0)
         return 0;
     buf_init(&names, COMPLETIONS_BYTES);
-    int result = probing_client_run(r->client, 2, words, 0, keep, &names, &status);
+    int result = probing_client_run(c, 2, words, 0, keep, &names, &status);
+    probing_client_free(c);
     for (const char *at = buf_text(&names); result >= 0 && *at != '\0';) {
         size_t n = strcspn(at, "\n");
         if (n > ahead && memcmp(at, words[1], ahead) == 0 &&
@@ -150,8 +185,8 @@ static int complete(void *arg, const char *before, const char *word, struct buf 
     return result;
 }
 
-/* "%query select 1": the first word is a command; what follows `query` and `watch` is one SQL. */
-static int run_command(struct repl *r, char *line)
+/* "%query select 1": the first word is a command; what follows `query` and `eval` is one text. */
+static int run_command(struct repl *r, char *line, int *ret_gone)
 {
     const char *words[WORDS_MAX];
     int n = 0;
@@ -165,142 +200,103 @@ static int run_command(struct repl *r, char *line)
             *at++ = '\0';
         at += strspn(at, " \t");
     }
-    if (n == 0) {
+    if (n == 0)
         words[n++] = "help";
-    }
-    return run(r, n, words);
+    return run(r, n, words, ret_gone);
 }
 
-static const char HELP[] =
+static const char WELCOME[] =
     "Python in the process; its variables can be read, names assigned here stay here.\n"
     "  %COMMAND ...       a command: %backtrace, %tables, %query select ..., %config, %help\n"
     "  Tab                what a name may become; Ctrl-C stops what runs; Ctrl-D or %quit leaves\n";
 
-static void forget(struct repl *r)
+static void forget(void *arg)
 {
+    struct repl *r = arg;
+
     buf_done(&r->statement);
     buf_init(&r->statement, STATEMENT_MAX_BYTES);
     r->more = false;
 }
 
-/* One line was read.  false: leave. */
-static bool take_line(struct repl *r, const char *line)
+static int take_command(struct repl *r, struct prompt *p, const char *line)
 {
-    if (!r->more && line[strspn(line, " \t")] == '%') {
-        char *copy = strdup(strchr(line, '%') + 1);
-        if (copy == NULL)
-            return false;
-        bool quit = strcmp(copy, "quit") == 0 || strcmp(copy, "exit") == 0;
-        prompt_remember(r->prompt, line);
-        if (!quit)
-            r->failed = run_command(r, copy);
-        free(copy);
-        return !quit && r->failed != -ECONNRESET;
-    }
+    char *copy = strdup(strchr(line, '%') + 1);
+    int gone = 0;
+
+    if (copy == NULL)
+        return err_set(-ENOMEM, "no memory for a line");
+    bool quit = strcmp(copy, "quit") == 0 || strcmp(copy, "exit") == 0;
+    prompt_remember(p, line);
+    if (!quit)
+        r->failed = run_command(r, copy, &gone);
+    free(copy);
+    return quit ? PROMPT_LEAVE : gone;
+}
+
+static int take_line(void *arg, struct prompt *p, const char *line)
+{
+    struct repl *r = arg;
+    int gone;
+
+    if (line == NULL && !r->more)
+        return 0;
+    if (line == NULL)
+        line = ""; /* the input ended: what is there is all there will be */
+    if (!r->more && line[strspn(line, " \t")] == '%')
+        return take_command(r, p, line);
     if (!r->more && line[strspn(line, " \t")] == '\0')
-        return true;
+        return 0;
     if (!r->more && (strcmp(line, "exit()") == 0 || strcmp(line, "quit()") == 0))
-        return false; /* there it would only raise SystemExit */
+        return PROMPT_LEAVE; /* there it would only raise SystemExit */
     /* No line end behind the last line: there, an empty line is what ends a block. */
-    if ((r->more && buf_addc(&r->statement, '\n') < 0) || buf_adds(&r->statement, line) < 0) {
-        r->failed = err_set(-E2BIG, "the statement is too long");
-        return false;
-    }
+    if ((r->more && buf_addc(&r->statement, '\n') < 0) || buf_adds(&r->statement, line) < 0)
+        return err_set(-E2BIG, "the statement is too long");
     if (line[0] != '\0')
-        prompt_remember(r->prompt, line);
+        prompt_remember(p, line);
     const char *words[] = {"eval", "--line", buf_text(&r->statement)};
-    int status = run(r, 3, words);
-    r->more = status == MORE;
-    if (!r->more) {
+    int status = run(r, 3, words, &gone);
+    if (status != MORE) {
         forget(r);
         r->failed = status;
     }
-    return status != -ECONNRESET;
+    r->more = status == MORE;
+    return gone;
 }
 
-/* ~/.local/state/probing/history, or what XDG_STATE_HOME says.  NULL: there is no place; a home
- * that is not there is none, and is not made. */
-static const char *history_file(char *room, size_t size)
+static const char *text(void *arg)
 {
-    const char *state = getenv("XDG_STATE_HOME"), *home = getenv("HOME");
-    char directory[4000];
-    size_t from = 1; /* what is made begins behind this */
-
-    if (state != NULL && state[0] == '/') {
-        (void)snprintf(directory, sizeof(directory), "%s/probing", state);
-    } else if (home != NULL && home[0] == '/' && access(home, W_OK | X_OK) == 0) {
-        (void)snprintf(directory, sizeof(directory), "%s/.local/state/probing", home);
-        from = strlen(home) + 1;
-    } else {
-        return NULL;
-    }
-    for (char *slash = strchr(directory + from, '/'); slash; slash = strchr(slash + 1, '/')) {
-        *slash = '\0';
-        (void)mkdir(directory, 0700);
-        *slash = '/';
-    }
-    if (mkdir(directory, 0700) == -1 && errno != EEXIST)
-        return NULL;
-    (void)snprintf(room, size, "%s/history", directory);
-    return room;
-}
-
-static void loop(struct repl *r)
-{
-    for (;;) {
-        const char *line = prompt_read(r->prompt, r->more ? "... " : ">>> ");
-        if (cli_terminated)
-            break;
-        if (line == NULL && cli_interrupted) { /* Ctrl-C at the prompt: this statement is dropped */
-            cli_interrupted = 0;
-            putchar('\n');
-            forget(r);
-            continue;
-        }
-        if (line == NULL && r->more) {
-            (void)take_line(r, ""); /* the input ended: what is there is all there will be */
-            break;
-        }
-        if (line == NULL || !take_line(r, line))
-            break;
-    }
+    const struct repl *r = arg;
+    return r->more ? "... " : ">>> ";
 }
 
 int command_repl(struct target *t, int argc, char **argv)
 {
     struct repl r = {.target = t};
-    char file[4096];
-    const struct prompt_options o = {.complete = complete,
-                                     .arg = &r,
+    struct probing_client *c = NULL;
+    const struct prompt_options o = {.arg = &r,
+                                     .complete = complete,
                                      .word_breaks = NAME_BREAKS,
-                                     .history_file = history_file(file, sizeof(file))};
+                                     .history = "history",
+                                     .welcome = WELCOME,
+                                     .text = text,
+                                     .take = take_line,
+                                     .forget = forget};
 
     if (argc == 2 && strcmp(argv[1], "--raw") == 0)
         terminal_raw();
     else if (argc != 1)
         return cli_misuse(err_set(-EINVAL, "repl takes no argument '%s'", argv[1]));
     terminal_exact();
-    int result = target_connect(t, &r.client);
+    int result = target_connect(t, &c); /* does it answer at all? */
+    probing_client_free(c);
     if (result < 0)
         return result;
     forget(&r);
-    result = prompt_new(&o, &r.prompt);
-    if (result == 0) {
-        if (prompt_edits(r.prompt))
-            fputs(HELP, stdout);
-        loop(&r);
-        result = r.failed;
-        if (prompt_edits(r.prompt)) {
-            putchar('\n');
-            result = result == -ECONNRESET ? result : 0; /* a person has seen what went wrong */
-        }
-    }
-    prompt_free(r.prompt);
+    result = prompt_run(&o);
     buf_done(&r.statement);
-    probing_client_free(r.client);
-    if (cli_terminated)
-        return err_set(-ECANCELED, "terminated");
-    if (result < 0 && result != -ECONNRESET)
-        return EXIT_FAILED; /* said when it happened */
-    return result;
+    if (result < 0)
+        return result;
+    /* Errors were said when they happened; a person has seen them. */
+    return r.failed == 0 || prompt_is_person() ? EXIT_DONE : r.failed < 0 ? EXIT_FAILED : r.failed;
 }

@@ -1,0 +1,134 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A person at the command: a terminal of its own, and a way to the process that can fail."""
+import fcntl
+import os
+import re
+import select
+import socket
+import struct
+import termios
+import threading
+import time
+
+import pytest
+from world import CLI, start_in_terminal, wait_for
+
+
+class Terminal:
+    """The command in a terminal of its own; at: another name of the target than its pid, before:
+    words in front, size: (lines, columns)."""
+
+    def __init__(self, target, *words, at=None, before=(), size=None, env=None):
+        def prepare():
+            if size:
+                fcntl.ioctl(0, termios.TIOCSWINSZ, struct.pack("HHHH", *size, 0, 0))
+        self.pid, self.fd = start_in_terminal(
+            [*before, str(CLI), "-t", at or str(target.pid), *words],
+            dict(target.world.env, TERM="xterm", XDG_STATE_HOME=str(target.world.tmp),
+                 **(env or {})), prepare)
+        self.seen = ""
+
+    def wait(self, pattern, timeout=120):
+        """Read until `pattern` has come; gives what came up to its end."""
+        deadline = time.monotonic() + timeout
+        while not re.search(pattern, self.seen):
+            ready, _, _ = select.select([self.fd], [], [], max(0, deadline - time.monotonic()))
+            assert ready, "no %r in %r" % (pattern, self.seen)
+            try:
+                self.seen += os.read(self.fd, 65536).decode(errors="replace")
+            except OSError:
+                pytest.fail("the terminal closed: %r" % self.seen)
+        end = re.search(pattern, self.seen).end()
+        text, self.seen = self.seen[:end], self.seen[end:]
+        return text
+
+    def type(self, text):
+        os.write(self.fd, text.encode())
+
+    def leave(self):
+        """Ctrl-D; give the exit code.  A key that comes while a line editor sets up the terminal
+        can be lost, and is pressed again, on a line that is empty."""
+        for _ in range(60):
+            self.type("\x15\x04")
+            while select.select([self.fd], [], [], 2)[0]:
+                try:
+                    if os.read(self.fd, 65536):
+                        continue
+                except OSError:
+                    pass  # what a terminal whose program has ended says
+                return self.close()
+        pytest.fail("it does not hear Ctrl-D: %r" % self.seen)
+
+    def close(self):
+        """Give the exit code."""
+        while True:
+            try:
+                if not os.read(self.fd, 65536):
+                    break
+            except OSError:
+                break
+        os.close(self.fd)
+        return os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
+
+
+class Way:
+    """A port before the TCP port of a target: its connections can be cut, or pinged as by the
+    process, without waiting the minutes that the process waits."""
+
+    def __init__(self, target):
+        said = target.probing("config", "server.listen=127.0.0.1:0")
+        self.to = int(said.stdout.strip().rsplit(":", 1)[1])
+        self.door = socket.create_server(("127.0.0.1", 0))
+        # Who finds the token by itself asks whose port it is: it is ours.
+        token, = target.world.data.glob("%d-*/token" % target.pid)
+        self.env = {"PROBING_TOKEN": token.read_text().strip()}
+        self.address = "127.0.0.1:%d" % self.door.getsockname()[1]
+        self.pairs, self.pongs = [], 0
+        threading.Thread(target=self.accept, daemon=True).start()
+
+    def accept(self):
+        while True:
+            try:
+                client, _ = self.door.accept()
+            except OSError:
+                return
+            process = socket.create_connection(("127.0.0.1", self.to))
+            self.pairs.append((client, process))
+            threading.Thread(target=self.carry, args=(client, process), daemon=True).start()
+            threading.Thread(target=self.carry, args=(process, client), daemon=True).start()
+
+    def carry(self, here, there):
+        try:
+            while data := here.recv(65536):
+                # A masked pong of four bytes (RFC 6455); nothing else is sent at the prompt.
+                self.pongs += data[:2] == b"\x8a\x84"
+                there.sendall(data)
+        except OSError:
+            pass
+        for end in (here, there):
+            try:
+                end.shutdown(socket.SHUT_RDWR)
+            except OSError:
+                pass
+
+    def cut(self):
+        for pair in self.pairs:
+            for end in pair:
+                try:
+                    end.shutdown(socket.SHUT_RDWR)
+                except OSError:
+                    pass
+
+    def ping(self):
+        """Every client that is connected, as the process does it after a minute."""
+        before = self.pongs
+        for client, _ in self.pairs:
+            client.sendall(b"\x89\x04ping")
+        wait_for(lambda: self.pongs >= before + len(self.pairs), "pongs of all connections")
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.door.close()
+        self.cut()
