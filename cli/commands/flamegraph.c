@@ -215,13 +215,22 @@ static int profile_now(const struct target *t, const struct options *o, struct f
 
 /* ---- what is asked, of whom ---- */
 
-/* Of samples that are there already. */
-static void tell_when(const struct options *o, const struct flame_mode *m, char *ret, size_t size)
+/* Of samples that are there already.  The newest one's time is read once, as samples come while
+ * the statements run, and all of those must be about the same samples. */
+static void tell_when(const struct target *t, const struct options *o, const struct flame_mode *m,
+                      char *ret, size_t size)
 {
+    char sql[DECLARED_LINE_BYTES + 40], newest[64];
     (void)snprintf(ret, size, "true");
-    if (o->last_ns > 0)
-        (void)snprintf(ret, size, "ts > (%s) - interval '%.3f seconds'", m->mode.newest,
-                       (double)o->last_ns / 1e9);
+    if (o->last_ns > 0) {
+        (void)snprintf(sql, sizeof(sql), "select (%s)::text", m->mode.newest);
+        if (answer_word(t, sql, newest, sizeof(newest)) < 0)
+            err_clear(); /* the statement of samples says what is wrong */
+        bool known = newest[0] != '\0';
+        (void)snprintf(ret, size, "ts > %s%s%s - interval '%.3f seconds'",
+                       known ? "timestamp '" : "(", known ? newest : m->mode.newest,
+                       known ? "'" : ")", (double)o->last_ns / 1e9);
+    }
     if (o->since != NULL) {
         size_t n = strlen(ret);
         (void)snprintf(ret + n, size - n, " and ts >= timestamp '%s'", o->since);
@@ -257,24 +266,23 @@ static int window_of(const struct target *t, struct options *o, struct flame_mod
     int rc = check_mode(o, m);
     if (rc < 0)
         return rc;
-    tell_when(o, m, ret_when, size);
-    if (target_is_files(t)) {
-        if (o->seconds_ns > 0)
-            return err_set(-ESRCH,
-                           "%s has ended or does not answer: only existing samples can be shown "
-                           "(--last, --since)",
-                           t->text);
-        return 0;
-    }
+    if (target_is_files(t) && o->seconds_ns > 0)
+        return err_set(-ESRCH,
+                       "%s has ended or does not answer: only existing samples can be shown "
+                       "(--last, --since)",
+                       t->text);
     if (t->kind == TARGET_BARE)
         return launch_no_core(t->pid, /* with= */ "");
-    if (m->mode.setting != NULL && !past && o->seconds_ns == 0 &&
+    if (m->mode.setting != NULL && !past && o->seconds_ns == 0 && !target_is_files(t) &&
         !answer_plugin_runs(t, m->plugin)) {
         o->seconds_ns = DEFAULT_NS;
         terminal_say("plugin %s is not running: sampling for %d s", m->plugin,
                      (int)(DEFAULT_NS / NS_PER_S));
     }
-    return o->seconds_ns > 0 ? profile_now(t, o, m, ret_when, size) : 0;
+    if (o->seconds_ns > 0)
+        return profile_now(t, o, m, ret_when, size);
+    tell_when(t, o, m, ret_when, size);
+    return 0;
 }
 
 static int check_any(const struct flame *f, const struct flame_mode *m, const char *who)
@@ -450,7 +458,7 @@ static int read_side(const char *word, const struct options *o, struct flame *f)
         rc = err_set(-EINVAL, "flamegraph %s takes no --last", m.mode.name);
     if (rc == 0) {
         struct options all = {.format = o->format, .last_ns = o->last_ns, .since = o->since};
-        tell_when(&all, &m, when, sizeof(when));
+        tell_when(&t, &all, &m, when, sizeof(when));
         (void)snprintf(name, sizeof(name), "%s",
                        m.mode.unit == PROBING_BYTES ? "memory" : m.mode.name);
         f->mode = name;

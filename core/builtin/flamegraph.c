@@ -26,6 +26,7 @@
 #define PROFILE_MAX_BYTES ((size_t)64 << 20) /* the host's memory */
 #define FILE_MAX_BYTES ((size_t)64 << 20)
 #define QUERY_NS (20 * NS_PER_S)
+#define NEWEST_BYTES 64                     /* of a time as text */
 #define STACK_TEXT_BYTES ((size_t)64 << 10) /* of folded frames: long ones of C++, 200 deep */
 
 struct options {
@@ -381,6 +382,28 @@ static void read_missing(struct core *c, struct flame *f, const struct probing_f
     buf_done(&sql);
 }
 
+static int first_text(void *arg, const struct sql_rows *rows)
+{
+    if (sql_rows_count(rows) > 0)
+        (void)text(rows, 0, 0, arg, NEWEST_BYTES);
+    return 0;
+}
+
+/* The newest sample's time is read once, as samples come while the statements run, and all of those
+ * must be about the same samples. */
+static void tell_when(struct core *c, const struct probing_flame *mode, uint64_t last_ns, char *ret,
+                      size_t size, struct probing_reply *out)
+{
+    char sql[DECLARED_LINE_BYTES + 40], newest[NEWEST_BYTES] = "";
+    struct sql_sink sink = {.arg = newest, .columns = take_columns, .rows = first_text};
+    (void)snprintf(sql, sizeof(sql), "select (%s)::text", mode->newest);
+    if (ask_sink(c, sql, &sink, out) < 0)
+        err_clear(); /* the statement of samples says what is wrong */
+    (void)snprintf(ret, size, "ts > %s%s%s - interval '%.3f seconds'",
+                   newest[0] ? "timestamp '" : "(", newest[0] ? newest : mode->newest,
+                   newest[0] ? "'" : ")", (double)last_ns / NS_PER_S);
+}
+
 static int read_mode(struct core *c, struct flame *f, const struct probing_flame *mode,
                      uint64_t last_ns, struct probing_reply *out)
 {
@@ -389,8 +412,7 @@ static int read_mode(struct core *c, struct flame *f, const struct probing_flame
     if (last_ns > 0 && !mode->newest)
         return err_set(-EINVAL, "mode %s takes no --last", mode->name);
     if (last_ns > 0)
-        (void)snprintf(when, sizeof(when), "ts > (%s) - interval '%.3f seconds'", mode->newest,
-                       (double)last_ns / NS_PER_S);
+        tell_when(c, mode, last_ns, when, sizeof(when), out);
     read_missing(c, f, mode, when, out);
     int rc = mode->stacks ? read_samples(c, f, mode, when, out) : read_calls(c, f, mode, when, out);
     if (rc == 0 && f->n_samples == 0 && f->n_lost > 0)

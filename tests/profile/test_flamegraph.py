@@ -4,11 +4,12 @@ import json
 import re
 import shutil
 import subprocess
+import urllib.request
 import xml.dom.minidom
 
 import pytest
 from samples import folded, helper, name, share
-from world import wait_for
+from world import DEBIAN_PYTHON, LIMIT, wait_for
 
 
 @pytest.fixture
@@ -229,6 +230,83 @@ def test_difference(sampled):
     done = world.probing("flamegraph", "diff", b, str(world.tmp / "bad.folded"), "-o", "x.html")
     assert done.returncode == 1 and "not a folded stack" in done.stderr
     assert not (world.tmp / "x.html").exists()
+
+
+# A stack of its own in each sample, nearly: the ways through sixteen calls of two functions.
+WAYS = """
+import itertools, time
+
+def one(n, way):
+    go(n, way)
+
+def two(n, way):
+    go(n, way)
+
+def go(n, way):
+    if n:
+        (one if way & 1 else two)(n - 1, way >> 1)
+    else:
+        end = time.thread_time() + 0.0005
+        while time.thread_time() < end:
+            pass
+
+print("ready", flush=True)
+for i in itertools.count():
+    go(16, i)
+"""
+
+
+# The profiler's mode cpu, whose statement of samples takes as long as some hundred of them.
+SLOW = r"""
+#include <probing/plugin.h>
+
+#define CHOSEN "from python.samples where {when}"
+
+static const struct probing_flame flames[] = {{
+    .name = "slow", .doc = "cpu time", .newest = "select max(ts) from python.samples",
+    .stacks = "select stack_id, depth, frame_type, func, file, lineno, module from python.stacks "
+              "where stack_id in (select stack_id " CHOSEN ") order by stack_id, depth",
+    .sql = "select ts, thread_id, thread_name, stack_id, cpu_ns as value, 1 as count " CHOSEN
+           " and (select count(*) from generate_series(1, 4000000)) > 0",
+    .unit = PROBING_NS}};
+static const struct probing_declarations declares = {
+    .size = sizeof(declares), .n_flames = 1, .flame_size = sizeof(flames[0]), .flames = flames};
+
+static int init(const struct probing_host *host, void **ret_self)
+{
+    *ret_self = (void *)host;
+    return 0;
+}
+
+static void destroy(void *self)
+{
+    (void)self;
+}
+
+PROBING_EXPORT const struct probing_plugin probing_plugin_v1 = {
+    .size = sizeof(struct probing_plugin), .abi = PROBING_ABI, .name = "slow", .version = "1",
+    .doc = "d", .init = init, .destroy = destroy, .declares = &declares};
+"""
+
+
+def test_last_is_of_one_moment(world):
+    """Samples come between the statements of a picture; none of them loses its stack by that."""
+    plugin = world.plugin("slow", SLOW)
+    target = world.python(WAYS, DEBIAN_PYTHON)
+    target.wait_line("ready")
+    target.inject("--plugin", "profile")
+    assert target.probing("plugin", "load", str(plugin)).returncode == 0
+    wait_for(lambda: target.rows("select max(ts) - min(ts) > interval '1500 ms' from "
+                                 "python.samples") == [[1]], "samples of more than a second")
+    done = target.probing("flamegraph", "slow", "--last", "1s", "-f", "folded")
+    assert done.returncode == 0 and done.stdout and "left out" not in done.stderr, done.stderr
+    address = target.probing("config", "server.listen=127.0.0.1:0").stdout.split("=")[1].strip()
+    token, = world.data.glob("**/token")
+    request = urllib.request.Request("http://%s/flamegraph?mode=slow&last=1s" % address,
+                                     headers={"Authorization": "Bearer " + token.read_text()})
+    with urllib.request.urlopen(request, timeout=LIMIT) as answer:
+        page = answer.read().decode()
+    assert "cpu time" in page and "left out" not in page
 
 
 def test_starts_the_profiler_and_puts_it_back(world):
