@@ -244,6 +244,7 @@ def test_aliases(env, known):
          env["NEWER"] + units)
     tier(env, "tidy", [env["PRODUCTS"]["libprobing"]] + known,  # packed texts have headers
          "/usr/bin/python3 scripts/tools/check_clang.py --tidy")
+    tier(env, "docs", [], "/usr/bin/python3 scripts/tools/docs_site.py")
     env.Alias("full", [Alias(name) for name in ("test", "clang", "asan", "tsan", "tidy", "soak",
                                                 "truth")])
 

@@ -18,7 +18,7 @@ tests="python3-pytest python3-pytest-xdist
        g++ clang clang-format-14 clang-tidy-14
        python3-pandas python3-prometheus-client libsqlite3-dev libcurl4 openssl abigail-tools
        patchelf python3-debugpy python3-greenlet chromium-headless-shell openssh-client iproute2
-       e2fsprogs btrfs-progs zstd fish musl-tools rpm cpio strace openmpi-bin mpich"
+       e2fsprogs btrfs-progs zstd fish musl-tools rpm cpio strace openmpi-bin mpich mkdocs"
 # These packages start services, where there is something that starts them: a machine that people
 # work on must not get an ssh server for a test.
 services="openssh-server stunnel4 slurm-wlm munge"
