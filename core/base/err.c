@@ -8,9 +8,9 @@
  */
 #include "core/base/err.h"
 
+#include <ctype.h>
 #include <errno.h>
 #include <pthread.h>
-#include <stdarg.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -18,7 +18,8 @@
 #include <string.h>
 
 struct reason {
-    int code; /* what `text` belongs to, 0: nothing */
+    int code;      /* what `text` belongs to, 0: nothing */
+    uint32_t hint; /* where it begins in `text`, also after err_clear(); 0: there is none */
     char text[ERR_TEXT_BYTES];
     char plain[128]; /* err_why() of a bare code */
 };
@@ -55,20 +56,86 @@ static struct reason *mine(bool make)
     return r;
 }
 
+/* Where the hint of the last reason begins in `text`, which may end with it.  0: it does not. */
+static size_t repeated_hint(const struct reason *r, const char *text)
+{
+    if (r->hint == 0)
+        return 0;
+    size_t n = strlen(text), size = strlen(r->text + r->hint);
+    bool ends = size > 0 && n > size + 2 && memcmp(text + n - size, r->text + r->hint, size) == 0 &&
+                memcmp(text + n - size - 2, "; ", 2) == 0;
+    return ends ? n - size : 0;
+}
+
+/* Where the words behind the first "; " outside quotes begin; 0: there are none.  A quote inside a
+ * word is an apostrophe. */
+static size_t find_hint(const char *text)
+{
+    char quote = 0;
+    for (const char *p = text; *p; p++) {
+        bool inside = p > text && isalnum((unsigned char)p[-1]);
+        if (quote ? *p == quote && !isalnum((unsigned char)p[1])
+                  : (*p == '\'' || *p == '"') && !inside)
+            quote = quote ? 0 : *p;
+        else if (!quote && p > text && p[0] == ';' && p[1] == ' ' && p[2])
+            return (size_t)(p + 2 - text);
+    }
+    return 0;
+}
+
+/* Where the part of a format behind its first "; " begins in what was made of it. */
+static size_t format_hint(const char *format, va_list args)
+{
+    char before[ERR_TEXT_BYTES];
+    const char *mark = strstr(format, "; ");
+    size_t size = mark ? (size_t)(mark - format) + 2 : sizeof(before);
+    if (size >= sizeof(before))
+        return 0;
+    memcpy(before, format, size);
+    before[size] = '\0';
+    int n = vsnprintf(NULL, 0, before, args);
+    return n > 0 ? (size_t)n : 0;
+}
+
+/* `text` replaces the thread's reason. */
+static void keep(struct reason *r, int code, const char *text, size_t hint)
+{
+    size_t n = strlen(text);
+    memmove(r->text, text, n + 1);
+    r->code = code;
+    r->hint = hint < n ? (uint32_t)hint : 0; /* a text that was cut has lost it */
+}
+
 int err_set(int code, const char *format, ...)
+{
+    va_list args;
+
+    va_start(args, format);
+    (void)err_vset(code, format, args);
+    va_end(args);
+    return code;
+}
+
+int err_vset(int code, const char *format, va_list args)
 {
     /* The arguments may point into the old reason ("%s", err_text()), so format beside it. */
     char fresh[ERR_TEXT_BYTES];
     int saved = errno;
-    va_list args;
+    va_list again;
 
-    va_start(args, format);
+    va_copy(again, args);
     int n = vsnprintf(fresh, sizeof(fresh), format, args);
-    va_end(args);
+    size_t hint = format_hint(format, again);
+    va_end(again);
+    if (n < 0)
+        fresh[0] = '\0';
     struct reason *r = mine(/* make= */ true);
     if (r) {
-        memcpy(r->text, n < 0 ? "" : fresh, n < 0 ? 1 : strlen(fresh) + 1);
-        r->code = code;
+        if (hint == 0)
+            hint = repeated_hint(r, fresh);
+        if (hint == 0 && strcmp(format, "%s") == 0)
+            hint = find_hint(fresh);
+        keep(r, code, fresh, hint);
     }
     errno = saved;
     return code;
@@ -89,6 +156,27 @@ const char *err_why(int code)
         return r->text;
     /* The GNU form: it may give a constant text instead of filling `plain`. */
     return strerror_r(code < 0 ? -code : code, r->plain, sizeof(r->plain));
+}
+
+size_t err_hint(const char *text)
+{
+    const struct reason *r = mine(/* make= */ false);
+    return r ? repeated_hint(r, text) : 0;
+}
+
+void err_keep(struct err_kept *ret, int code)
+{
+    ret->code = code;
+    (void)snprintf(ret->text, sizeof(ret->text), "%s", code < 0 ? err_why(code) : "");
+    ret->hint = (uint32_t)err_hint(ret->text);
+}
+
+int err_restore(const struct err_kept *kept)
+{
+    struct reason *r = kept->code < 0 ? mine(/* make= */ true) : NULL;
+    if (r)
+        keep(r, kept->code, kept->text, kept->hint);
+    return kept->code;
 }
 
 void err_clear(void)

@@ -86,8 +86,9 @@ static int read_args(int argc, const char *const *argv, int takes, struct args *
             known = known || strcmp(name, options[k]) == 0;
         if (!known) {
             const char *near = text_nearest(name, options, n_options);
-            return err_set(-EINVAL, "'%s' has no option '%s'%s%s%s", argv[0], name,
-                           near ? "; did you mean '" : "", near ? near : "", near ? "'?" : "");
+            return near ? err_set(-EINVAL, "'%s' has no option '%s'; did you mean '%s'?", argv[0],
+                                  name, near)
+                        : err_set(-EINVAL, "'%s' has no option '%s'", argv[0], name);
         }
         if (!value && i + 1 < argc)
             value = argv[++i];

@@ -85,8 +85,9 @@ static int read_args(int argc, const char *const *argv, struct options *ret)
             i++;
         } else {
             const char *near = text_nearest(argv[i], options, 6);
-            rc = err_set(-EINVAL, "flamegraph has no option '%.40s'%s%s%s", argv[i],
-                         near ? "; did you mean '" : "", near ? near : "", near ? "'?" : "");
+            rc = near ? err_set(-EINVAL, "flamegraph has no option '%.40s'; did you mean '%s'?",
+                                argv[i], near)
+                      : err_set(-EINVAL, "flamegraph has no option '%.40s'", argv[i]);
         }
     }
     return rc;

@@ -10,7 +10,6 @@
 #include <errno.h>
 #include <limits.h>
 #include <stdarg.h>
-#include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -25,13 +24,12 @@
 
 int elf_refuse(const char *format, ...)
 {
-    char why[ERR_TEXT_BYTES - 64];
     va_list args;
 
     va_start(args, format);
-    (void)vsnprintf(why, sizeof(why), format, args);
+    (void)err_vset(-ENOEXEC, format, args);
     va_end(args);
-    return err_set(-ENOEXEC, "%s", why);
+    return -ENOEXEC;
 }
 
 const void *elf_at(const struct elf *e, uint64_t address, uint64_t n)

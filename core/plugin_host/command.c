@@ -318,6 +318,8 @@ static void run_job(struct host *h, struct job *j)
 /* They have not run, and will not. */
 static void end_unrun(struct host *h, struct job *list, int code, const char *why)
 {
+    if (list)
+        (void)err_set(code, "%s", why);
     while (list) {
         struct command_job *c = (struct command_job *)list;
         list = list->next;

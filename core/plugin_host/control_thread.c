@@ -97,8 +97,8 @@ int control_push(struct host *h, struct message *m)
 int host_on_control(struct host *h, int (*fn)(void *arg), void *arg)
 {
     struct control *c = &h->control;
-    char why[ERR_TEXT_BYTES] = "";
-    struct message m = {.fn = fn, .arg = arg, .why = why};
+    struct err_kept why = {0};
+    struct message m = {.fn = fn, .arg = arg, .why = &why};
 
     if (host_is_off(h))
         return -ESHUTDOWN;
@@ -114,16 +114,14 @@ int host_on_control(struct host *h, int (*fn)(void *arg), void *arg)
     while (!m.done)
         (void)pthread_cond_wait(&c->changed, &c->mutex);
     (void)pthread_mutex_unlock(&c->mutex);
-    if (m.result < 0)
-        return err_set(m.result, "%s", why); /* the reason was kept on another thread */
-    return m.result;
+    return m.result < 0 ? err_restore(&why) : m.result;
 }
 
 /* ---- calls with a limit ---- */
 
 struct limited {
     struct message m; /* first */
-    char why[ERR_TEXT_BYTES];
+    struct err_kept why;
 };
 
 static void limited_free(struct message *m)
@@ -227,7 +225,7 @@ int control_call(struct host *h, int (*fn)(void *arg), void *arg, void (*drop)(v
         drop(arg);
         return err_set(-ENOMEM, "no memory for a call on the control thread");
     }
-    l->m = (struct message){.fn = fn, .arg = arg, .drop = drop, .why = l->why};
+    l->m = (struct message){.fn = fn, .arg = arg, .drop = drop, .why = &l->why};
     (void)pthread_mutex_lock(&c->mutex);
     bool started = c->started;
     (void)pthread_mutex_unlock(&c->mutex);
@@ -253,7 +251,7 @@ int control_call(struct host *h, int (*fn)(void *arg), void *arg, void (*drop)(v
             rc, "another plugin is being loaded or stopped, which takes a long time; plugin list "
                 "shows which one; try again later");
     else
-        rc = result < 0 ? err_set(result, "%s", l->why) : result;
+        rc = result < 0 ? err_restore(&l->why) : result;
     limited_free(&l->m);
     return rc;
 }
@@ -264,7 +262,7 @@ static void answer(struct control *c, struct message *m, int result)
     bool abandoned = m->abandoned;
     if (!abandoned) {
         if (result < 0)
-            (void)snprintf(m->why, ERR_TEXT_BYTES, "%s", err_why(result));
+            err_keep(m->why, result);
         c->current = NULL;
         m->result = result;
         m->done = true;

@@ -405,7 +405,7 @@ struct message {
     void (*drop)(void *arg); /* NULL: the caller waits however long it takes */
     int result;
     bool done, abandoned; /* lock: control mutex; the caller has gone: who runs it frees it */
-    char *why;            /* ERR_TEXT_BYTES of the caller */
+    struct err_kept *why; /* the caller's */
     uint32_t size;        /* event: payload behind the struct, then the topic */
 };
 

@@ -131,7 +131,7 @@ static void run_call(struct plugin_call *c)
     bool left = is_left(c);
     if (!left) {
         c->code = code;
-        (void)snprintf(c->why, sizeof(c->why), "%s", err_text());
+        err_keep(&c->why, err_text()[0] ? (code < 0 ? code : -EIO) : 0);
         c->ended = true;
         (void)pthread_cond_signal(&c->ended_cond);
     }
@@ -346,8 +346,7 @@ int plugin_call(struct plugin_call *c, bool *ret_left)
     unlink_inside(all, c);
     (void)pthread_mutex_unlock(&all->mutex);
     plugin_leave(p, NULL);
-    if (c->why[0])
-        (void)err_set(c->code < 0 ? c->code : -EIO, "%s", c->why);
+    (void)err_restore(&c->why);
     return c->code;
 }
 

@@ -44,7 +44,7 @@ struct plugin_call {
     bool ended;        /* lock: mutex */
     _Atomic bool left; /* lock: mutex, to change it */
     int code;
-    char why[ERR_TEXT_BYTES];
+    struct err_kept why;
 };
 
 struct plugin_calls {

@@ -166,9 +166,9 @@ int host_plugin_stop(struct host *h, const char *name)
     for (uint32_t i = 0; i < n; i++)
         names[i] = h->plugins[i]->name;
     const char *near = text_nearest(name, names, n);
-    return err_set(-ENOENT, "no plugin '%.80s' is loaded%s%s%s", name,
-                   near ? "; did you mean '" : "", near ? near : "",
-                   near ? "'?" : "; plugin list shows those that are");
+    return near ? err_set(-ENOENT, "no plugin '%.80s' is loaded; did you mean '%s'?", name, near)
+                : err_set(-ENOENT, "no plugin '%.80s' is loaded; plugin list shows those that are",
+                          name);
 }
 
 /* ---- all of them: all or none ---- */

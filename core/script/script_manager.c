@@ -189,8 +189,8 @@ int scripts_stop(struct scripts *all, const char *name)
         names[n++] = at->name;
     if (!s) {
         const char *near = text_nearest(name, names, n);
-        rc = err_set(-ENOENT, "no script '%.80s'%s%s%s", name, near ? "; did you mean '" : "",
-                     near ? near : "", near ? "'?" : " runs; script list shows them");
+        rc = near ? err_set(-ENOENT, "no script '%.80s'; did you mean '%s'?", name, near)
+                  : err_set(-ENOENT, "no script '%.80s' runs; script list shows them", name);
     } else if (!is_running(s)) {
         rc = err_set(-ENOENT, "script '%s' does not run (%s)", name, state_names[state_of(s)]);
     } else {

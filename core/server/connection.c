@@ -362,6 +362,8 @@ int server_connection_push(struct connection *p, struct job *j, enum chunk_kind 
     struct chunk *piece = new_chunk(j, kind, size);
     if (!piece)
         return -ENOMEM;
+    if (kind == CHUNK_DONE && status < 0)
+        j->hint = err_hint(data);
     memcpy(piece->data, data, size);
     piece->size = size;
     piece->status = status;

@@ -163,7 +163,8 @@ static void add_whole(struct connection *p, int status, const char *type, const 
     if (noted)
         add_note(p, noted->data, noted->size);
     (void)buf_addf(&p->out, "Content-Length: %zu\r\n\r\n", gzip ? small.size : n);
-    (void)buf_add(&p->out, gzip ? small.data : body, gzip ? small.size : n);
+    if (!p->is_head)
+        (void)buf_add(&p->out, gzip ? small.data : body, gzip ? small.size : n);
     buf_done(&small);
 }
 
@@ -179,8 +180,8 @@ void server_http_see(struct connection *p, const char *path)
     (void)buf_addf(&p->out, "Location: %s\r\nContent-Length: 0\r\n\r\n", path);
 }
 
-/* An error as JSON; what follows ';' in our sentences is what to do, so it is the hint. */
-static void add_error(struct connection *p, int status, int code, const char *why, size_t n)
+/* An error as JSON.  hint: where what to do begins in `why`; 0: nowhere. */
+static void add_error(struct connection *p, int status, int code, struct slice why, size_t hint)
 {
     const char *name = "ERROR";
     struct buf body;
@@ -190,15 +191,11 @@ static void add_error(struct connection *p, int status, int code, const char *wh
             name = codes[i].name;
             status = status ? status : codes[i].status;
         }
-    const char *semicolon = memchr(why, ';', n);
-    size_t message = semicolon ? (size_t)(semicolon - why) : n;
-    const char *hint = semicolon ? semicolon + 1 : why + n;
-    while (hint < why + n && *hint == ' ')
-        hint++;
+    bool has = hint >= 2 && hint < why.size; /* behind "; " */
     (void)buf_addf(&body, "{\"error\":{\"code\":\"%s\",\"message\":", name);
-    (void)json_add_text(&body, why, message);
+    (void)json_add_text(&body, why.data, has ? hint - 2 : why.size);
     (void)buf_adds(&body, ",\"hint\":");
-    (void)json_add_text(&body, hint, (size_t)(why + n - hint));
+    (void)json_add_text(&body, why.data + (has ? hint : 0), has ? why.size - hint : 0);
     (void)buf_adds(&body, "}}\n");
     server_http_whole(p, status ? status : 400, json_type, buf_text(&body), body.size);
     buf_done(&body);
@@ -209,13 +206,15 @@ static int refuse(struct connection *p, int status, int code, const char *why)
 {
     p->keep_alive = false;
     p->closing = true;
-    add_error(p, status, code, why, strlen(why));
+    if (why != err_text())
+        (void)err_set(code, "%s", why);
+    add_error(p, status, code, (struct slice){why, strlen(why)}, err_hint(why));
     return 0;
 }
 
 static void add_chunk(struct connection *p, const char *data, size_t n)
 {
-    if (n == 0)
+    if (n == 0 || p->is_head)
         return;
     if (!p->old_http)
         (void)buf_addf(&p->out, "%zx\r\n", n);
@@ -269,7 +268,7 @@ static void end_stream(struct connection *p, struct job *j, struct chunk *piece)
         p->keep_alive = false;
     }
     add_part(p, j, buf_text(&line), line.size, /* last= */ true);
-    if (piece->status >= 0 && !p->old_http) {
+    if (piece->status >= 0 && !p->old_http && !p->is_head) {
         (void)buf_addf(&p->out, "0\r\nProbing-Status: %d\r\n", piece->status);
         add_note(p, piece->data, piece->size);
         (void)buf_adds(&p->out, "\r\n");
@@ -296,7 +295,7 @@ void server_http_encode(struct connection *p, struct chunk *piece)
     if (j->streaming)
         end_stream(p, j, piece);
     else if (piece->status < 0)
-        add_error(p, 0, piece->status, piece->data, piece->size);
+        add_error(p, 0, piece->status, (struct slice){piece->data, piece->size}, j->hint);
     else
         add_whole(p, piece->status == 0 ? 200 : 422, type_of(p, j), piece, j->hold.data,
                   j->hold.size);
@@ -478,6 +477,7 @@ static int take_request(struct connection *p, const struct http_request *r, size
     const struct route *route = NULL;
     p->keep_alive = r->keep_alive;
     p->old_http = r->old;
+    p->is_head = server_slice_is(r->method, "HEAD");
     p->gzip = r->gzip;
     p->content_type = text_type;
     p->policy = NULL;
@@ -493,8 +493,10 @@ static int take_request(struct connection *p, const struct http_request *r, size
     }
     /* `r` and the body point into p->in, which is shortened when the command has its copy. */
     int rc = server_route_run(p, route, r, (struct slice){p->in.data + used, r->content_length});
-    if (rc < 0)
-        add_error(p, 0, rc, err_why(rc), strlen(err_why(rc)));
+    if (rc < 0) {
+        const char *why = err_why(rc);
+        add_error(p, 0, rc, (struct slice){why, strlen(why)}, err_hint(why));
+    }
     if (!p->keep_alive && !p->jobs)
         p->closing = true;
     server_raw_used(p, used + r->content_length);
@@ -529,6 +531,7 @@ int server_http_receive(struct connection *p)
             continue;
         }
         err_clear();
+        p->is_head = false; /* of the one before */
         int used = server_http_parse(p->in.data, p->in.size, &r);
         if (used < 0)
             return refuse(p, 0, used, err_why(used));

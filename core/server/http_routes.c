@@ -80,13 +80,13 @@ const struct route *server_route_find(const struct http_request *r)
 
 const char *server_route_methods(const struct route *route)
 {
-    return route->get && route->post ? "GET, POST" : route->get ? "GET" : "POST";
+    return route->get && route->post ? "GET, HEAD, POST" : route->get ? "GET, HEAD" : "POST";
 }
 
 bool server_route_takes(const struct route *route, const struct http_request *r)
 {
-    return (route->get && server_slice_is(r->method, "GET")) ||
-           (route->post && server_slice_is(r->method, "POST"));
+    bool gets = server_slice_is(r->method, "GET") || server_slice_is(r->method, "HEAD");
+    return (route->get && gets) || (route->post && server_slice_is(r->method, "POST"));
 }
 
 /* The page for browsers, a few lines for everybody else. */

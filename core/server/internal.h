@@ -123,6 +123,7 @@ struct job {
     struct buf hold;
     bool streaming;
     struct squeeze *squeeze; /* of a stream that the client wants compressed */
+    size_t hint;             /* where what to do begins in the text of its CHUNK_DONE; 0: nowhere */
     bool shown;              /* text: something was written */
     bool line_start;         /* text: the next byte begins a line */
     /* JOB_WATCH */
@@ -160,10 +161,10 @@ struct connection {
                              that ends it */
     bool closing;         /* close when all is sent */
     bool lingering;       /* all is sent: what still comes is thrown away until it hangs up */
-    bool keep_alive, old_http, gzip; /* of the request that is answered */
-    const char *allowed;             /* for a 405: the methods there are */
-    enum access cookie;              /* NONE: none is to be set */
-    struct buf in;                   /* loop only: received, not yet used */
+    bool keep_alive, old_http, gzip, is_head; /* of the request that is answered */
+    const char *allowed;                      /* for a 405: the methods there are */
+    enum access cookie;                       /* NONE: none is to be set */
+    struct buf in;                            /* loop only: received, not yet used */
     struct buf out;      /* loop only: encoded, LWS_PRE free bytes first for a websocket */
     struct buf together; /* loop only; websocket: frames of short messages, to be sent at once */
     size_t out_sent;

@@ -124,8 +124,12 @@ static int open_tcp(const union address *a, socklen_t size, const char *name, in
     if (bind(fd, &a->any, size) != 0 || listen(fd, BACKLOG) != 0) {
         int why = errno;
         (void)close(fd);
-        return err_set(-why, "cannot listen on '%s': %s%s", name, strerror(why),
-                       why == EADDRINUSE ? "; choose another port, or 0 for any that is free" : "");
+        return err_set(-why,
+                       why == EADDRINUSE
+                           ? "cannot listen on '%s': %s; choose another port, or 0 for any that is "
+                             "free"
+                           : "cannot listen on '%s': %s",
+                       name, strerror(why));
     }
     *ret_fd = fd;
     return 0;

@@ -316,6 +316,27 @@ static int read_header(struct slice name, struct slice value, struct http_reques
     return 0;
 }
 
+/* A path, or an address with a host that stands for the Host header (RFC 9112, 3.2.2). */
+static int read_target(struct slice target, struct http_request *r)
+{
+    static const char scheme[] = "http://";
+    static const char root[] = "/";
+    const char *at = target.data, *end = target.data + target.size;
+    if (target.size >= sizeof(scheme) && strncasecmp(at, scheme, sizeof(scheme) - 1) == 0) {
+        at += sizeof(scheme) - 1;
+        size_t n = strcspn(at, "/? ");
+        r->authority = (struct slice){at, n};
+        at += n;
+    }
+    const char *mark = memchr(at, '?', (size_t)(end - at));
+    r->path = (struct slice){at, (size_t)((mark ? mark : end) - at)};
+    if (mark)
+        r->query = (struct slice){mark + 1, (size_t)(end - mark - 1)};
+    if (r->authority.size > 0 && r->path.size == 0)
+        r->path = (struct slice){root, 1};
+    return *r->path.data == '/' ? 0 : err_set(-EINVAL, "the path does not begin with '/'");
+}
+
 static int read_request_line(const char *line, const char *end, struct http_request *r)
 {
     struct slice whole = trimmed(line, end);
@@ -336,13 +357,7 @@ static int read_request_line(const char *line, const char *end, struct http_requ
     for (size_t i = 0; i < n; i++)
         if ((unsigned char)path[i] <= ' ' || path[i] == 0x7f)
             return err_set(-EINVAL, "the path contains a blank or a control byte");
-    if (*path != '/')
-        return err_set(-EINVAL, "the path does not begin with '/'");
-    const char *mark = memchr(path, '?', n);
-    r->path = (struct slice){path, mark ? (size_t)(mark - path) : n};
-    if (mark)
-        r->query = (struct slice){mark + 1, n - r->path.size - 1};
-    return 0;
+    return read_target((struct slice){path, n}, r);
 }
 
 /* RFC 9110's token: a name with a blank or a tab in it is another name to another parser. */
@@ -379,8 +394,11 @@ int server_http_parse(const char *data, size_t size, struct http_request *ret)
         const char *end = memchr(p, '\n', (size_t)(stop - p));
         if (!end)
             return 0;
-        if (!first && (end == p || (end == p + 1 && *p == '\r')))
+        if (!first && (end == p || (end == p + 1 && *p == '\r'))) {
+            if (ret->authority.size > 0)
+                ret->host = ret->authority;
             return (int)(end + 1 - data);
+        }
         int rc = first ? read_request_line(p, end, ret) : read_header_line(p, end, ret);
         if (rc != 0)
             return rc;

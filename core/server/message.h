@@ -46,6 +46,7 @@ struct slice {
 
 struct http_request {
     struct slice method, path, query; /* path: still escaped, before '?' */
+    struct slice authority;           /* of a request for http://HOST/PATH */
     bool old;                         /* HTTP/1.0 */
     bool keep_alive, upgrade, expects;
     bool gzip, wants_html; /* Accept-Encoding, Accept */

@@ -263,6 +263,10 @@ static int encode(struct lws *wsi, struct connection *p, struct chunk *piece)
             (void)buf_adds(&p->out, piece->status < 0 ? ",\"error\":" : ",\"note\":");
             (void)json_add_text(&p->out, piece->data, piece->size);
         }
+        if (piece->status < 0 && j->hint > 0 && j->hint < piece->size) {
+            (void)buf_adds(&p->out, ",\"hint\":");
+            (void)json_add_text(&p->out, piece->data + j->hint, piece->size - j->hint);
+        }
         (void)buf_addc(&p->out, '}');
         server_job_cancel(j); /* of a stream that ended by itself: its timer, its subscription */
         server_job_remove(j);

@@ -121,7 +121,8 @@ struct probing_host {
     void *core;          /* the core's own */
     void (*log)(const struct probing_host *h, int level, const char *text); /* [any] */
     /* Keep `text` as the reason; gives `code`, or -EIO for one that is not negative: return
-     * h->fail(h, -ENODEV, "no driver").                                                 [any] */
+     * h->fail(h, -ENODEV, "no driver; install it").  Clients get what follows the first "; "
+     * outside quotes as the hint.                                                       [any] */
     int (*fail)(const struct probing_host *h, int code, const char *text);
     /* Make a table.  The same columns give the same table; with other ones the rows so far go on as
      * NAME_v1 and this one takes the name.  -EEXIST: it is there and of the other kind, computed or

@@ -71,10 +71,12 @@ def test_server_does_what_the_api_describes(door, path):
     for method in ("GET", "POST", "PUT", "DELETE", "HEAD", "OPTIONS", "PATCH"):
         operation = API["paths"][path].get(method.lower())
         query, body = example(operation or {})
+        if method == "HEAD" and "get" in API["paths"][path]:
+            continue  # GET without its answer: below
         status, head, text = ask(door.sock, method, path + query, body)
         if not operation:
             wrong = (426, None) if path == "/ws" else (405, ", ".join(
-                m.upper() for m in sorted(API["paths"][path])))
+                {"get": "GET, HEAD"}.get(m, m.upper()) for m in sorted(API["paths"][path])))
             allowed = [h.split(": ")[1] for h in head if h.startswith("Allow: ")]
             assert (status, allowed[0] if allowed else None) == wrong, (method, status, head)
             continue
@@ -121,6 +123,56 @@ def test_statement_may_begin_with_a_comment_or_an_option(door):
     assert ask(door.sock, "GET", "/query?q=select+1+as+n&format=csv")[2] == "n\r\n1\r\n"
     assert ask(door.sock, "POST", "/eval", "--1")[2] == "1\n"
     assert ask(door.sock, "POST", "/eval", "1\0")[0] == 400
+
+
+def test_head_is_get_without_its_answer(door):
+    """RFC 9110, 9.3.2: the same status and header, and not one byte behind it."""
+    for path in sorted(p for p, methods in API["paths"].items() if "get" in methods and p != "/ws"):
+        path += "?q=select+1" if path == "/query" else ""
+        status, head, text = ask(door.sock, "GET", path)
+        kind = [h for h in head if h.startswith(("Content-Type", "Content-Encoding"))]
+        told, told_head, nothing = ask(door.sock, "HEAD", path)
+        assert (told, nothing) == (status, ""), path
+        assert [h for h in told_head if h.startswith(("Content-Type", "Content-Enc"))] == kind
+    assert ask(door.sock, "HEAD", "/nothing")[::2] == (404, "")
+    assert ask(door.sock, "HEAD", "/eval")[::2] == (405, "")
+    with socket.socket(socket.AF_UNIX) as s:  # and the next answer begins where it should
+        s.connect(door.sock)
+        s.sendall(b"HEAD /query?q=select+repeat('x',100000)&format=csv HTTP/1.1\r\nHost: localhost"
+                  b"\r\n\r\nGET /healthz HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
+        both = s.makefile("rb").read()
+    assert both.count(b"HTTP/1.1 200 OK") == 2 and b"xxx" not in both
+    assert both.endswith(b"\r\n\r\nok\n")
+
+
+def test_request_with_an_address_for_its_path(door):
+    """RFC 9112, 3.2.2: as a client asks that thinks we are a proxy; its host is the Host."""
+    where = "http://127.0.0.1:%d" % door.port
+    for path in ("/healthz", "/query?q=select+1+as+n&format=csv", "/", ""):
+        assert door.http("GET", where + path, token=door.token)[0] == 200, path
+    assert door.http("GET", where + "?token=" + door.token, headers=["Accept: text/html"])[0] == 303
+    assert door.http("GET", "http://rebind.example/healthz", token=door.token)[0] == 403
+    assert door.http("GET", "HTTP://127.0.0.1/healthz", token=door.token, host="rebind.example")[
+        0] == 200
+    assert door.http("GET", "http://", token=door.token)[0] == 400
+
+
+@pytest.mark.parametrize("sql, message, hint", [
+    ("select ';x'::int", "';x' is not a bigint", ""),
+    ("select '; x'::int", "'; x' is not a bigint", ""),
+    ("select %s; x'::int" % ("'" * 3), "'; x' is not a bigint", ""),
+    ('select * from "a;b"', 'a;b', None),
+    ('select * from "a; b"', 'a; b', None),
+])
+def test_hint_is_not_in_the_users_text(door, sql, message, hint):
+    error = json.loads(ask(door.sock, "POST", "/query", sql)[2])["error"]
+    assert message in error["message"], error
+    with door.wire(None, door.sock) as w:
+        w.send({"id": 1, "run": ["query", sql]})
+        end = w.receive()
+    assert end.get("hint", "") == error["hint"]
+    assert end["error"] == error["message"] + ("; " + error["hint"] if error["hint"] else "")
+    assert hint is None or error["hint"] == hint
 
 
 # ---- the page ----

@@ -73,6 +73,9 @@ def test_errors_have_code_and_hint(job):
         job.run("tabels")
     assert caught.value.code == "ENOENT" and caught.value.hint == "did you mean 'tables'?"
     with pytest.raises(client.Error) as caught:
+        job.query("select '; x'::int")
+    assert caught.value.hint == "" and "'; x' is not a bigint" in str(caught.value)
+    with pytest.raises(client.Error) as caught:
         job.eval("1 / 0")
     assert caught.value.status == 1 and "ZeroDivisionError" in str(caught.value)
     with pytest.raises(client.Error) as caught:

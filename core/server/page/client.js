@@ -192,7 +192,9 @@ class Stream {
     this.lateRows += message.late_rows ?? message.late ?? 0;
     if (message.event) this.#waiting.push({ topic: message.event, data: message.data });
     else if (message.data !== undefined) this.#waiting.push(...this.#read(message.data));
-    if (message.error) this.#end(new ProbingError(message.error));
+    const { error, hint = "" } = message;
+    const said = hint ? error?.slice(0, -`; ${hint}`.length) : error;
+    if (error) this.#end(new ProbingError(said, { hint }));
     else if (message.done !== undefined) this.#end(null);
     this.#wake?.();
   }

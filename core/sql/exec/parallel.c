@@ -28,7 +28,7 @@ struct helper {
     struct op *op;
     pthread_t thread;
     int code; /* written by its thread, read once that has been joined, as `why` */
-    char why[ERR_TEXT_BYTES];
+    struct err_kept why;
 };
 
 struct parallel {
@@ -82,7 +82,7 @@ static void *run(void *arg)
     struct helper *h = arg;
     h->code = h->team->run(h->op);
     if (h->code < 0) {
-        (void)snprintf(h->why, sizeof(h->why), "%s", err_why(h->code));
+        err_keep(&h->why, h->code);
         atomic_store_explicit(&h->team->failed, true, memory_order_relaxed);
     }
     return NULL;
@@ -153,7 +153,7 @@ int sql_parallel_end(struct parallel *t, int rc)
             failed = h;
         add_counts(t->op->child, h->op->child);
     }
-    return rc == 0 && failed ? err_set(failed->code, "%s", failed->why) : rc;
+    return rc == 0 && failed ? err_restore(&failed->why) : rc;
 }
 
 uint32_t sql_parallel_size(const struct parallel *t)

@@ -8,7 +8,6 @@
 
 #include <errno.h>
 #include <stdarg.h>
-#include <stdio.h>
 #include <string.h>
 #include <strings.h>
 
@@ -25,10 +24,9 @@ struct cutter {
 
 int sql_error(const char *text, size_t size, uint32_t pos, int code, const char *format, ...)
 {
-    char what[ERR_TEXT_BYTES - 64];
     va_list args;
     va_start(args, format);
-    (void)vsnprintf(what, sizeof(what), format, args);
+    (void)err_vset(code, format, args);
     va_end(args);
     uint32_t line = 1, column = 1;
     for (uint32_t i = 0; i < pos && i < size; i++) {
@@ -39,7 +37,7 @@ int sql_error(const char *text, size_t size, uint32_t pos, int code, const char 
             column++;
         }
     }
-    return err_set(code, "line %u, column %u: %s", line, column, what);
+    return err_set(code, "line %u, column %u: %s", line, column, err_text());
 }
 
 static bool is_letter(char c)

@@ -552,8 +552,10 @@ int sql_agg_bind(struct query *q, struct scope *s, const struct node *n,
                          n->text);
     if (!s->allow_aggs)
         return sql_error(q->text, q->size, n->pos, -EINVAL,
-                         "the aggregate %s() is not allowed in %s%s", n->text, s->clause,
-                         strcmp(s->clause, "where") == 0 ? "; use having" : "");
+                         strcmp(s->clause, "where") == 0
+                             ? "the aggregate %s() is not allowed in %s; use having"
+                             : "the aggregate %s() is not allowed in %s",
+                         n->text, s->clause);
     for (uint32_t i = 0; i < s->n_aggs; i++) {
         if (same_spec(s->aggs[i]->set, a)) {
             *ret = s->aggs[i];

@@ -250,14 +250,14 @@ int sql_window_bind(struct query *q, struct scope *s, const struct node *n, stru
     const struct window_node *w = &over;
     if (!s->allow_windows || s->inside_agg || s->inside_window)
         return sql_error(q->text, q->size, n->pos, -EINVAL,
-                         "window functions are not allowed in %s%s",
+                         "window functions are not allowed in %s; %s",
                          s->inside_agg      ? "an aggregate"
                          : s->inside_window ? "one another"
                          : s->clause        ? s->clause
                                             : "this place",
                          s->inside_agg || s->inside_window
-                             ? "; compute the inner one in a select in from"
-                             : "; qualify filters by them, or a select around this one");
+                             ? "compute the inner one in a select in from"
+                             : "qualify filters by them, or a select around this one");
     int rc = resolve(q, s, n->over, &over, 0);
     if (rc < 0)
         return rc;

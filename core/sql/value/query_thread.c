@@ -44,7 +44,7 @@ struct query_thread {
     int (*errand)(void *arg); /* of the query to the caller; NULL: none */
     void *arg;
     int code; /* of the errand, then of the query */
-    char why[ERR_TEXT_BYTES];
+    struct err_kept why;
 };
 
 /* ---- the thread ---- */
@@ -52,7 +52,7 @@ struct query_thread {
 static void keep_reason(struct query_thread *a, int code)
 {
     a->code = code;
-    (void)snprintf(a->why, sizeof(a->why), "%s", code < 0 ? err_why(code) : "");
+    err_keep(&a->why, code);
 }
 
 /* lock held */
@@ -200,7 +200,7 @@ static int attend(struct query_thread *a)
         (void)pthread_cond_broadcast(&a->cond);
         (void)pthread_mutex_lock(mutex);
     }
-    int code = a->code < 0 ? err_set(a->code, "%s", a->why) : a->code;
+    int code = a->code < 0 ? err_restore(&a->why) : a->code;
     (void)pthread_mutex_unlock(mutex);
     return code;
 }
@@ -254,7 +254,7 @@ int sql_by_caller(struct query *q, int (*fn)(void *arg), void *arg)
         (void)pthread_cond_wait(&a->cond, mutex);
     int rc = a->code;
     if (rc < 0)
-        (void)err_set(rc, "%s", a->why);
+        (void)err_restore(&a->why);
     (void)pthread_mutex_unlock(mutex);
     return rc;
 }

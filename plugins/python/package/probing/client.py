@@ -38,17 +38,16 @@ class Error(RuntimeError):
     code: "EINVAL", "EACCES", ...; hint: what to do, or ""; status: the command's, when it gave one.
     """
 
-    def __init__(self, message, code="ERROR", status=None):
-        super().__init__(message)
-        self.code, self.status = code, status
-        self.hint = message.partition("; ")[2] if code != "FAILED" else ""
+    def __init__(self, message, code="ERROR", status=None, hint=""):
+        super().__init__("%s; %s" % (message, hint) if hint else message)
+        self.code, self.status, self.hint = code, status, hint
 
 
 class Gone(Error, ConnectionError):
     """The process has ended or has let go of probing, or never answered."""
 
-    def __init__(self, message):
-        super().__init__(message, "ECONNRESET")
+    def __init__(self, message, hint=""):
+        super().__init__(message, "ECONNRESET", hint=hint)
 
 
 class Rows(list):
@@ -99,7 +98,8 @@ def connect(target=None, token=None, timeout=30.0):
     if url:
         text, token = url.group(1), token or url.group(2)
     if not text:
-        raise Error("no target; give a pid, host:port, a socket or a data directory", "EINVAL")
+        raise Error("no target", "EINVAL", hint="give a pid, host:port, a socket or a data "
+                    "directory")
     if text.isdigit():
         return Connection(_door_of(int(text)), None, timeout)
     if "/" in text:
@@ -242,8 +242,9 @@ def _whole(text, message):
     """The text, or the error that the last message of a request is."""
     status = message.get("done")
     if status is None or status < 0:
-        raise Error(message.get("error", "no reason given"),
-                    errno.errorcode.get(-(status or 0), "ERROR"), status)
+        said, hint = message.get("error", "no reason given"), str(message.get("hint", ""))
+        raise Error(said[:-len("; " + hint)] if hint else said,
+                    errno.errorcode.get(-(status or 0), "ERROR"), status, hint)
     if status > 0:  # the command's own "no": what it wrote says why
         raise Error(text.strip() or "the command ended with status %d" % status, "FAILED", status)
     return text
@@ -372,7 +373,7 @@ def _door_of(pid):
             if root != "/" and path.startswith(root + "/"):
                 path = path[len(root):]
             return _Door("/proc/%d/root%s" % (pid, path), pid=pid, started=started)
-    raise Gone("process %d has no probing in it; probing -t %d inject brings it" % (pid, pid))
+    raise Gone("process %d has no probing in it" % pid, "probing -t %d inject brings it" % pid)
 
 
 def _split_address(text):
@@ -508,8 +509,7 @@ class _Wire:
             error = json.loads(self._buffer.decode("utf-8", "replace"))["error"]
         except (ValueError, KeyError, TypeError, Gone):
             raise Error("%s does not speak our protocol" % self._where, "EPROTO")
-        raise Error("; ".join(part for part in (error["message"], error["hint"]) if part),
-                    error["code"])
+        raise Error(error["message"], error["code"], hint=error["hint"])
 
     def _send_bytes(self, data):
         self._socket.settimeout(self._timeout)
