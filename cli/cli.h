@@ -123,6 +123,11 @@ void target_say_whose(const struct target *t);
  * proved and we may read it; NULL: none is known.  room: TOKEN_BYTES, may hold it. */
 const char *token_of_peer(void *room, int fd);
 int token_read(const char *directory, char *ret); /* ret: TOKEN_BYTES */
+struct datadir;
+/* "http://127.0.0.1:9922/", the page of the core whose directory it is; "": it does not listen. */
+void page_read(const struct datadir *d, char *ret, size_t size);
+/* The same of an address that a core listens on. */
+void page_of(const char *address, char *ret, size_t size);
 
 /* ---- data directories (datadir.c) ---- */
 
@@ -278,6 +283,7 @@ int command_cluster(struct target *t, int argc, char **argv); /* cli/cluster/clu
 int command_relay(struct target *t, int argc, char **argv);   /* cli/relay/relay.c */
 int command_ship(struct target *t, int argc, char **argv);    /* cli/ship/ship.c */
 int command_list(struct target *t, int argc, char **argv);    /* list.c */
+int command_ui(struct target *t, int argc, char **argv);      /* list.c */
 int command_gc(struct target *t, int argc, char **argv);      /* list.c */
 int command_forward(struct target *t, int argc, char **argv); /* remote.c: as it is */
 int command_eval(struct target *t, int argc, char **argv);

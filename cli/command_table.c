@@ -177,6 +177,16 @@ static const struct cli_command own_commands[] = {
      .examples = {"-t 4242 flamegraph -s 10 -o out.html",
                   "-t 4242 flamegraph --last 5m --mode wall -o out.svg",
                   "flamegraph diff before.folded after.folded -o diff.html"}},
+    {.name = "ui",
+     .arguments = "",
+     .doc = "print the address of the process's page, with the token in it",
+     .text = "The page and the HTTP interface are there while the core listens on TCP. Without "
+             "--open nothing is opened; `config server.listen=ADDR` chooses another address.",
+     .needs_target = true,
+     .run = command_ui,
+     .options = {{"--open", NULL, NULL,
+                  "if there is none, listen on a free port of 127.0.0.1 first"}},
+     .examples = {"-t 4242 ui", "-t 4242 ui --open"}},
     {.name = "eval",
      .aliases = {"e"},
      .arguments = "CODE | --file FILE [ARGUMENT...]",
@@ -564,9 +574,9 @@ static const char *const words_of_others[][2] = {{"dump", "backtrace"},
                                                  {"listen", "config server.listen=:9922"},
                                                  {"serve", "config server.listen=:9922"},
                                                  {"server", "config server.listen=:9922"},
-                                                 {"web", "config server.listen=:9922"},
-                                                 {"ui", "config server.listen=:9922"},
-                                                 {"dashboard", "config server.listen=:9922"}};
+                                                 {"web", "ui"},
+                                                 {"page", "ui"},
+                                                 {"dashboard", "ui"}};
 
 const char *cli_command_near(const char *word)
 {

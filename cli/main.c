@@ -89,7 +89,7 @@ static bool is_pid(const char *word)
 /* $(pgrep ...) finds several at times: they are one text then, and target_resolve() names them. */
 static const char *take_pids(int *argc, char ***argv)
 {
-    static char all[256];
+    static char all[4096]; /* a training with hundreds of workers */
     char **words = *argv;
     int n = 1;
 

@@ -278,7 +278,7 @@ static int real_address(const struct target *t, char *ret, size_t size)
 static int say_page(const struct target *t, const char *address)
 {
     uint64_t deadline = clock_monotonic() + LISTEN_WAIT_NS;
-    char token[TOKEN_BYTES], real[300] = "";
+    char token[TOKEN_BYTES], real[300] = "", page[320];
 
     for (;;) {
         if (real_address(t, real, sizeof(real)) < 0)
@@ -292,9 +292,8 @@ static int say_page(const struct target *t, const char *address)
                            (int)t->pid, address, (int)t->pid);
         (void)poll(NULL, 0, 5);
     }
-    bool every = strncmp(real, "0.0.0.0:", 8) == 0; /* from here it is reached by this name */
-    printf("page: http://%s%s/?token=%s\n", every ? "localhost" : "", every ? real + 7 : real,
-           token);
+    page_of(real, page, sizeof(page));
+    printf("page: %s?token=%s\n", page, token);
     return 0;
 }
 

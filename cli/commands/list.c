@@ -10,6 +10,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <inttypes.h>
+#include <probing/client.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -56,26 +57,52 @@ static void note(char *command, size_t size, const char *format, ...)
     va_end(args);
 }
 
+struct core_line {
+    pid_t pid;
+    uid_t uid;
+    const char *directory;
+    char version[32], command[256], crash[32], why[96], page[96];
+};
+
 /* One process as a line of JSON; what is not known is null. */
-static void json_line(pid_t pid, const char *version, const char *directory, const char *command,
-                      const char *crash, const char *why, uid_t uid)
+static void json_line(const struct core_line *c)
 {
     struct buf b;
 
     buf_init(&b, JSON_LINE_BYTES);
     (void)buf_addc(&b, '{');
-    json_add_member_int(&b, "pid", pid, 0);
-    json_add_member_text(&b, "version", version);
-    json_add_member_text(&b, "directory", directory);
-    json_add_member_text(&b, "command", command);
-    json_add_member_text(&b, "crash", crash);
-    json_add_member_text(&b, "why", why);
-    (void)buf_addf(&b, "\"uid\": %u}\n", (unsigned)uid);
+    json_add_member_int(&b, "pid", c->pid, 0);
+    json_add_member_text(&b, "version", c->version);
+    json_add_member_text(&b, "directory", c->directory);
+    json_add_member_text(&b, "page", c->page);
+    json_add_member_text(&b, "command", c->command);
+    json_add_member_text(&b, "crash", c->crash);
+    json_add_member_text(&b, "why", c->why);
+    (void)buf_addf(&b, "\"uid\": %u}\n", (unsigned)c->uid);
     if (!b.failed)
         (void)fwrite(buf_text(&b), 1, b.size, stdout);
     else
-        terminal_say("process %d: its line is too long", (int)pid);
+        terminal_say("process %d: its line is too long", (int)c->pid);
     buf_done(&b);
+}
+
+static void text_line(struct listing *l, struct core_line *c)
+{
+    char number[16];
+    const size_t size = sizeof(c->command);
+
+    (void)snprintf(number, sizeof(number), "%d", (int)c->pid);
+    if (c->command[0] == '\0')
+        (void)snprintf(c->command, size, "?");
+    if (c->page[0] != '\0')
+        note(c->command, size, "  (page: %s)", c->page);
+    if (c->uid != geteuid())
+        note(c->command, size, "  (uid %u)", (unsigned)c->uid);
+    if (c->crash[0] != '\0')
+        note(c->command, size, "  (crashed: %s)", c->crash);
+    if (c->why[0] != '\0')
+        note(c->command, size, "  (%s)", c->why);
+    line(l, number, c->version[0] != '\0' ? c->version : "?", c->directory, c->command);
 }
 
 #define COMMAND_SHOWN 128 /* bytes: the rest of the line is for notes */
@@ -83,29 +110,22 @@ static void json_line(pid_t pid, const char *version, const char *directory, con
 static void describe(struct listing *l, pid_t pid, const struct datadir *d,
                      const char *shown_directory)
 {
-    char number[16], version[32] = "", command[256] = "", crash[32] = "", why[96] = "";
+    struct core_line c = {.pid = pid, .uid = d->owner, .directory = shown_directory};
 
-    (void)snprintf(number, sizeof(number), "%d", (int)pid);
-    (void)directory_info(d, "version", version, sizeof(version));
-    int rc = directory_info(d, "command", command, COMMAND_SHOWN);
+    (void)directory_info(d, "version", c.version, sizeof(c.version));
+    int rc = directory_info(d, "command", c.command, COMMAND_SHOWN);
     if (rc == -EBADMSG)
-        (void)snprintf(why, sizeof(why), "info is damaged");
+        (void)snprintf(c.why, sizeof(c.why), "info is damaged");
     else if (rc < 0 && rc != -ENOENT)
-        (void)snprintf(why, sizeof(why), "%s", err_why(rc));
-    bool crashed = crash_of(d, crash, sizeof(crash));
-    if (l->json) {
-        json_line(pid, version, shown_directory, command, crashed ? crash : "", why, d->owner);
-    } else {
-        if (command[0] == '\0')
-            (void)snprintf(command, sizeof(command), "?");
-        if (d->owner != geteuid())
-            note(command, sizeof(command), "  (uid %u)", (unsigned)d->owner);
-        if (crashed)
-            note(command, sizeof(command), "  (crashed: %s)", crash);
-        if (why[0] != '\0')
-            note(command, sizeof(command), "  (%s)", why);
-        line(l, number, version[0] != '\0' ? version : "?", shown_directory, command);
-    }
+        (void)snprintf(c.why, sizeof(c.why), "%s", err_why(rc));
+    if (!crash_of(d, c.crash, sizeof(c.crash)))
+        c.crash[0] = '\0';
+    if (!l->dead)
+        page_read(d, c.page, sizeof(c.page));
+    if (l->json)
+        json_line(&c);
+    else
+        text_line(l, &c);
     l->shown++;
 }
 
@@ -174,6 +194,73 @@ int command_list(struct target *t, int argc, char **argv)
     if (l.shown == 0 && !l.json)
         puts("there is no data of ended processes");
     return EXIT_DONE;
+}
+
+/* ---- ui ---- */
+
+/* The page of a core on this machine, "": it has none; of another machine what the user wrote. */
+static int find_page(const struct target *t, char *ret, size_t size)
+{
+    struct datadir d;
+
+    if (t->directory[0] == '\0') {
+        const char *form = strchr(t->host, ':') != NULL ? "http://[%s]:%u/" : "http://%s:%u/";
+        (void)snprintf(ret, size, form, t->host, (unsigned)t->port);
+        return 0;
+    }
+    int rc = datadir_open(t->directory, DATADIR_ANY, &d);
+    if (rc == 0)
+        page_read(&d, ret, size);
+    datadir_close(&d);
+    return rc;
+}
+
+static int print_page(const struct target *t, const char *page)
+{
+    char token[TOKEN_BYTES] = "";
+    const char *given = getenv("PROBING_TOKEN");
+
+    if (page[0] == '\0')
+        return err_set(-ENOENT,
+                       "process %d has no page, because it does not listen on TCP; to open one on "
+                       "this machine: probing -t %d ui --open",
+                       (int)t->pid, (int)t->pid);
+    int rc = t->directory[0] != '\0' ? token_read(t->directory, token) : 0;
+    if (rc < 0)
+        return rc;
+    if (t->directory[0] == '\0' && given != NULL)
+        (void)snprintf(token, sizeof(token), "%s", given);
+    printf("%s%s%s\n", page, token[0] != '\0' ? "?token=" : "", token);
+    return EXIT_DONE;
+}
+
+static int take_ui(void *arg, const char *option, const char *value)
+{
+    if (option == NULL)
+        return err_set(-EINVAL, "ui takes no argument '%s'", value);
+    *(bool *)arg = true; /* --open */
+    return 0;
+}
+
+int command_ui(struct target *t, int argc, char **argv)
+{
+    static const char *const words[] = {"config", "set", "server.listen", "127.0.0.1:0"};
+    bool open = false;
+    char page[300] = "";
+    struct probing_client *c = NULL;
+    struct buf said;
+    int rc = cli_parse(argc, argv, take_ui, &open);
+
+    if (rc == 0 && (open || (t->kind != TARGET_LIVE && !t->stopped)))
+        rc = target_connect(t, &c); /* it says why not */
+    if (rc == 0)
+        rc = find_page(t, page, sizeof(page));
+    buf_init(&said, JSON_LINE_BYTES);
+    if (rc == 0 && open && page[0] == '\0' && (rc = client_command(c, 4, words, &said)) == 0)
+        rc = find_page(t, page, sizeof(page));
+    buf_done(&said);
+    probing_client_free(c);
+    return rc < 0 ? rc : print_page(t, page);
 }
 
 /* ---- gc ---- */

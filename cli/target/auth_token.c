@@ -185,6 +185,25 @@ int token_read(const char *directory, char *ret)
     return rc;
 }
 
+void page_of(const char *address, char *ret, size_t size)
+{
+    bool every = strncmp(address, "0.0.0.0:", 8) == 0; /* from here it is reached by this name */
+    (void)snprintf(ret, size, "http://%s%s/", every ? "localhost" : "",
+                   every ? address + 7 : address);
+}
+
+void page_read(const struct datadir *d, char *ret, size_t size)
+{
+    struct buf text;
+
+    ret[0] = '\0';
+    buf_init(&text, 96);
+    if (datadir_read(d, "token-address", &text) == 0 && text.size > 0 &&
+        buf_text(&text)[strcspn(buf_text(&text), " \t\r\n/?")] == '\0')
+        page_of(buf_text(&text), ret, size);
+    buf_done(&text);
+}
+
 const char *token_of_peer(void *room, int fd)
 {
     char socket[64], directory[4096];

@@ -21,7 +21,7 @@
 
 #include "cli/inject/inject.h"
 #include "cli/link/link.h"
-#include "cli/target/apart.h"
+#include "cli/target/several.h"
 #include "cli/terminal/terminal.h"
 #include "core/base/clock.h"
 #include "core/base/err.h"
@@ -34,9 +34,7 @@
 #include "sdk/client/door.h"
 #include "sdk/lib/proc/task.h"
 
-#define COMMAND_SHOWN 64                /* bytes of a command line, where several are listed */
-#define COMMAND_BYTES ((size_t)8 << 20) /* Linux gives a program 6 MiB at most */
-#define ENDING_NS NS_PER_S              /* a process that was killed is gone by then */
+#define ENDING_NS NS_PER_S /* a process that was killed is gone by then */
 
 /* ---- resolving ---- */
 
@@ -283,58 +281,23 @@ static int resolve_network(const char *text, struct target *ret)
     return 0;
 }
 
-/* "4242 (python3 train.py)", as far as it fits. */
-static void add_process(struct buf *b, const char *pid, size_t n)
-{
-    char number[24];
-    uint64_t value = 0;
-    struct buf command;
-
-    buf_init(&command, COMMAND_BYTES);
-    (void)snprintf(number, sizeof(number), "%.*s", (int)(n < 20 ? n : 20), pid);
-    if (parse_u64(number, &value) == 0 && value > 0 && value <= INT32_MAX)
-        (void)apart_read((pid_t)value, "cmdline", &command);
-    while (command.size > 0 && command.data[command.size - 1] == '\0')
-        command.size--;
-    for (size_t i = 0; i < command.size; i++)
-        command.data[i] = command.data[i] == '\0' ? ' ' : command.data[i];
-    (void)buf_addf(b, "%s-t %.*s (%.*s)", b->size > 0 ? ", " : "", (int)n, pid, COMMAND_SHOWN,
-                   command.size > 0 ? buf_text(&command)
-                                    : "no process, or one without a command line");
-    buf_done(&command);
-}
-
-/* ENDPOINT=$(pgrep -f train) may be more than one: which are meant is for the user to say. */
-static int refuse_several(const char *text)
-{
-    struct buf all;
-    int count = 0;
-
-    buf_init(&all, ERR_TEXT_BYTES);
-    for (const char *at = text + strspn(text, " \t\n"); *at != '\0'; count++) {
-        size_t n = strcspn(at, " \t\n");
-        add_process(&all, at, n);
-        at += n;
-        at += strspn(at, " \t\n");
-    }
-    int rc = err_set(-EINVAL,
-                     "there are %d targets; name one, or those you mean with ',' between "
-                     "(-t 12,13): %s",
-                     count, buf_text(&all));
-    buf_done(&all);
-    return rc;
-}
-
 int target_resolve(const char *text, struct target *ret)
 {
+    static char number[SEVERAL_PID_BYTES]; /* the target's text, as long as the command runs */
     struct remote_name remote;
     uint64_t pid;
+    int rc;
 
     *ret = (struct target){.text = text};
     if (remote_name_read(text, &remote))
         return remote_resolve(text, &remote, ret);
-    if (strpbrk(text, " \t\n") != NULL && text[strspn(text, "0123456789 \t\n")] == '\0')
-        return cli_misuse(refuse_several(text));
+    if (strpbrk(text, SEVERAL_BLANKS) != NULL &&
+        text[strspn(text, "0123456789" SEVERAL_BLANKS)] == '\0') {
+        rc = several_parent(text, number);
+        if (rc < 0)
+            return cli_misuse(rc);
+        ret->text = text = number;
+    }
     if (text[0] >= '0' && text[0] <= '9' && text[strspn(text, "0123456789")] == '\0') {
         if (parse_u64(text, &pid) < 0 || pid == 0 || pid > INT32_MAX)
             return err_set(-EINVAL, "'%s' is not a pid", text);

@@ -351,7 +351,7 @@ int parts_start(struct core *c)
 
 static void remove_ways_in(const struct own_dir *p)
 {
-    static const char *const names[] = {"sock", "door", "token", "token-read"};
+    static const char *const names[] = {"sock", "door", "token", "token-read", "token-address"};
     char path[DATADIR_PATH_BYTES];
     for (size_t i = 0; p->directory[0] && i < sizeof(names) / sizeof(names[0]); i++)
         if (own_dir_path(p, names[i], path) == 0)

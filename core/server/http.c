@@ -23,6 +23,7 @@
 #include "core/server/gzip.h"
 #include "core/server/internal.h"
 #include "core/server/message.h"
+#include "core/server/pack.h"
 #include "sdk/lib/json.h"
 
 #define COOKIE "probing_token_" /* and the port: cookies do not know ports */
@@ -382,7 +383,7 @@ static int check_request(struct connection *p, const struct http_request *r, con
     enum access access = token_access(p, r);
     if (!access) {
         *ret_why = "the token is missing or wrong; send the header 'Authorization: Bearer TOKEN' "
-                   "or open the address with ?token=TOKEN";
+                   "or open the address with ?token=TOKEN (`probing -t PID ui` prints it)";
         return 401;
     }
     if (server_connection_admit(p, access) == 0)
@@ -440,6 +441,15 @@ static const char *no_such_path(const struct http_request *r)
     return "no such path; GET / lists them";
 }
 
+/* A browser came without a token, or with a wrong one. */
+static void ask_for_token(struct connection *p)
+{
+    p->keep_alive = false;
+    p->closing = true;
+    server_http_whole(p, 401, "text/html; charset=utf-8", (const char *)pack_page_token_html,
+                      pack_page_token_html_size);
+}
+
 /* Is it somebody who may ask, and a path and method that there are?  1: it is refused, 0:
  * *ret_route; NULL for the websocket's. */
 static int find_route(struct connection *p, const struct http_request *r,
@@ -454,7 +464,10 @@ static int find_route(struct connection *p, const struct http_request *r,
     int status = check_request(p, r, &why);
     if (status != 0) {
         server_log_refusal(p, why);
-        (void)refuse(p, status, status == 503 ? -EAGAIN : -EACCES, why);
+        if (status == 401 && r->wants_html)
+            ask_for_token(p);
+        else
+            (void)refuse(p, status, status == 503 ? -EAGAIN : -EACCES, why);
         return 1;
     }
     *ret_route = server_route_find(r);

@@ -200,6 +200,15 @@ static int ensure_token(struct server *s, enum access access)
     return 0;
 }
 
+/* For those who look for the page and shall not wait for the process. */
+static void keep_address(const struct server *s)
+{
+    char path[PATH_MAX];
+    (void)snprintf(path, sizeof(path), "%s-address", s->token_path ? s->token_path : "");
+    if (s->token_path && file_write(AT_FDCWD, path, s->address, strlen(s->address), 0600) < 0)
+        host_log(s->host, PROBING_WARN, "`list` and `ui` do not know the address: %s", err_text());
+}
+
 int server_listen(struct server *s, const char *listen_on)
 {
     int fd = -1;
@@ -229,9 +238,10 @@ int server_listen(struct server *s, const char *listen_on)
     (void)pthread_mutex_unlock(&s->mutex);
     memcpy(s->address, address, sizeof(address));
     server_wake(s);
-    return event_wait(&s->applied, APPLY_NS)
-               ? 0
-               : err_set(-ETIMEDOUT, "the server thread did not take the new address in time");
+    if (!event_wait(&s->applied, APPLY_NS))
+        return err_set(-ETIMEDOUT, "the server thread did not take the new address in time");
+    keep_address(s);
+    return 0;
 }
 
 void server_stats(struct server *s, struct server_stats *ret)

@@ -24,7 +24,8 @@ struct server_options {
     const char *listen;      /* "127.0.0.1:9922", ":9922", "[::1]:9922"; NULL or "": no TCP */
     const char *token;       /* needed on TCP; NULL: one is made and kept in `token_path` */
     const char *read_token;  /* gives everything but commands that write; NULL: one is made */
-    const char *token_path;  /* 0600; the other is kept beside it, as `token_path`-read */
+    const char *token_path;  /* 0600; the other is kept beside it, as `token_path`-read, and what is
+                              * listened on as `token_path`-address */
     const char *version;
     uint32_t stuck_s; /* a client that takes nothing, or only loses, so long is dropped; 0: 60 */
 };

@@ -5,9 +5,11 @@ import json
 import os
 import pty
 import re
+import signal
 import socket
 import subprocess
 import tempfile
+import urllib.request
 
 import pytest
 
@@ -73,6 +75,55 @@ def test_several_pids_are_named(world, target):
         assert len(done.stderr.splitlines()) == 1 and "2 targets" in done.stderr
         assert all("-t %s (" % pid in done.stderr for pid in pids) and "python" in done.stderr
     assert target.alive() and other.alive()
+
+
+FORKS = """
+import os, time
+print(*[os.fork() or os._exit(time.sleep(10 ** 6)) for _ in range(3)], "ready", flush=True)
+while True: time.sleep(0.05)
+"""
+
+
+@pytest.mark.parametrize("form", ["{0}", "-t {0}", "lines", "environment"])
+def test_workers_stand_for_their_parent(world, form):
+    """pgrep finds a training and the workers that its DataLoader has forked."""
+    target = world.python(FORKS)
+    workers = [int(word) for word in target.wait_line("(.*) ready").group(1).split()]
+    try:
+        pids = [str(pid) for pid in [workers[0], target.pid] + workers[1:]]
+        words = {"lines": ["-t", "\n".join(pids)], "environment": []}.get(
+            form, form.format(" ".join(pids)).split())
+        env = {"ENDPOINT": "\n".join(pids)} if form == "environment" else {}
+        done = world.probing(*words, "inject", env=env)
+        assert done.returncode == 0 and "entered process %d" % target.pid in done.stdout, done
+        assert done.stderr == ("probing: the target is %d; the other 3 are its workers\n"
+                               % target.pid)
+        done = world.probing("-t", " ".join(pids[:1] + pids[2:]), "inject")  # without the parent
+        assert done.returncode == 2 and "3 targets" in done.stderr
+    finally:
+        for pid in workers:
+            os.kill(pid, signal.SIGKILL)
+
+
+def test_the_page_at_any_time(world, target):
+    done = target.probing("ui")
+    assert done.returncode == 1 and "no probing core" in done.stderr, done.stderr
+    target.inject()
+    done = target.probing("ui")
+    assert (done.returncode, done.stdout) == (1, "") and "ui --open" in done.stderr
+    assert "local socket only" in target.probing("info").stdout  # nothing was opened
+    done = target.probing("ui", "--open")
+    address = re.match(r"(http://127\.0\.0\.1:\d+/)\?token=\w{32}\n$", done.stdout)
+    assert address, done.stdout + done.stderr
+    assert target.probing("ui", "--open").stdout == target.probing("ui").stdout == done.stdout
+    with urllib.request.urlopen(done.stdout.strip(), timeout=LIMIT) as page:
+        assert "process %d" % target.pid in page.read().decode()
+    listed = [json.loads(line) for line in world.probing("list", "--json").stdout.splitlines()]
+    assert [one["page"] for one in listed if one["pid"] == target.pid] == [address.group(1)]
+    assert "(page: %s)" % address.group(1) in world.probing("list").stdout
+    assert target.probing("config", "server.listen=").returncode == 0
+    assert target.probing("ui").returncode == 1
+    assert address.group(1) not in world.probing("list").stdout
 
 
 def test_an_empty_variable_is_told(world):

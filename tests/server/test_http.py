@@ -188,6 +188,16 @@ def test_page_for_a_browser(door):
     assert "process %d" % door.target.pid in door.http("GET", "/", token=door.token)[2]
 
 
+def test_browser_without_a_token_is_asked_for_it(door):
+    for path in ("/", "/?token=wrong", "/metrics"):
+        status, head, page = door.http("GET", path, headers=["Accept: text/html,*/*"])
+        assert status == 401 and "Content-Type: text/html; charset=utf-8" in head
+        field = re.search(r'<form action="/" method="get">.*<input name="(\w+)"', page, re.S)
+        assert field and field.group(1) == "token" and "ui</code>" in page
+        assert str(door.target.pid) not in page and not any("Set-Cookie" in h for h in head)
+    assert json.loads(door.http("GET", "/")[2])["error"]["code"] == "EACCES"  # for programs
+
+
 def test_token_leaves_the_address_bar(door):
     status, head, _ = door.http("GET", "/?token=" + door.token, headers=["Accept: text/html"])
     assert status == 303 and "Location: /" in head
