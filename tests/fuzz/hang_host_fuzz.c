@@ -6,11 +6,11 @@
 #include <string.h>
 
 /* The command is no library: what reads it is built in. */
-#include "cli/cluster/hang_json.c"
-#include "cli/cluster/hang_judge.c"
-#include "cli/cluster/hang_stacks.c"
+#include "cli/hang/hang_json.c"
+#include "cli/hang/hang_judge.c"
+#include "cli/hang/hang_stacks.c"
 #include "cli/cluster/job_said.c"
-#include "cli/cluster/stack_tree.c"
+#include "cli/hang/stack_tree.c"
 #include "tests/fuzz/fuzz.h"
 
 #define RANKS_JUDGED 1000

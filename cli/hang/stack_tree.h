@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * cli/cluster/stack_tree.h - the stacks of many ranks as one tree: what they share stands once, and
+ * cli/hang/stack_tree.h - the stacks of many ranks as one tree: what they share stands once, and
  * each branch names the ranks that are on it.
  *
  * One thread.  It holds what it was given, bounded: a rank that sends more is refused (-E2BIG).

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * cli/cluster/hang_work.h - what a process has done so far, by what the kernel counts: between two
+ * cli/hang/hang_work.h - what a process has done so far, by what the kernel counts: between two
  * looks it tells one that computes from one that waits.
  *
  * One thread; reads /proc only, of any process that may be looked at.

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * cli/cluster/hang_judge_test.c - who waits, who does not come, who only moves; and answers that
+ * cli/hang/hang_judge_test.c - who waits, who does not come, who only moves; and answers that
  * are none.
  */
 #include <errno.h>
 
 /* One unit, because a unit test is linked with libcore.a alone. */
-#include "cli/cluster/hang_judge.c"
-#include "cli/cluster/hang_stacks.c"
-#include "cli/cluster/stack_tree.c"
+#include "cli/hang/hang_judge.c"
+#include "cli/hang/hang_stacks.c"
+#include "cli/hang/stack_tree.c"
 #include "tests/test.h"
 
 #define THREAD(state, frames)                                                                    \

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * cli/cluster/hang.h - `cluster hang`: what its parts share.
+ * cli/hang/hang.h - `cluster hang`: what its parts share.
  *
  * Private to them; one thread.
  *
@@ -13,8 +13,8 @@
 #define CLI_CLUSTER_HANG_H
 
 #include "cli/cluster/cluster.h"
-#include "cli/cluster/hang_judge.h"
-#include "cli/cluster/hang_work.h"
+#include "cli/hang/hang_judge.h"
+#include "cli/hang/hang_work.h"
 #include "cli/cluster/job_place.h"
 #include "sdk/lib/buf.h"
 

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * cli/cluster/hang.c - `probing cluster hang`: the stacks of all ranks as one tree, what each waits
+ * cli/hang/hang.c - `probing cluster hang`: the stacks of all ranks as one tree, what each waits
  * in, and for whom.
  *
  * One thread.
  */
-#include "cli/cluster/hang.h"
+#include "cli/hang/hang.h"
 
 #include <errno.h>
 #include <inttypes.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * cli/cluster/hang_local.c - several looks at the ranks of this machine: by their cores, and from
+ * cli/hang/hang_local.c - several looks at the ranks of this machine: by their cores, and from
  * outside at those that have none, are stopped, or do not answer.
  *
  * One thread, and a child for each rank under way.  Nobody is entered and nothing is changed.
@@ -12,7 +12,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "cli/cluster/hang.h"
+#include "cli/hang/hang.h"
 #include "cli/cluster/local_ranks.h"
 #include "cli/inject/sleep_time.h"
 #include "cli/many/ask.h"

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * cli/cluster/hang_stacks.c - what a stack says of a rank, and what is kept of it.
+ * cli/hang/hang_stacks.c - what a stack says of a rank, and what is kept of it.
  */
-#include "cli/cluster/hang_judge.h"
+#include "cli/hang/hang_judge.h"
 
 #include <errno.h>
 #include <stdio.h>

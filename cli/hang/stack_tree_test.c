@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * cli/cluster/stack_tree_test.c - what many stacks share is shown once, and who is elsewhere.
+ * cli/hang/stack_tree_test.c - what many stacks share is shown once, and who is elsewhere.
  */
 #include <errno.h>
 
 /* One unit, because a unit test is linked with libcore.a alone. */
-#include "cli/cluster/stack_tree.c"
+#include "cli/hang/stack_tree.c"
 #include "tests/test.h"
 
 static const struct tree_frame waiting[] = {{"<module>", "job.py:18"},

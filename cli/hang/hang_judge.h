@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * cli/cluster/hang_judge.h - from several looks at the stacks of all ranks to who waits for whom.
+ * cli/hang/hang_judge.h - from several looks at the stacks of all ranks to who waits for whom.
  *
  * One look says little: a healthy rank stands in a collective, too, most of the time.  A rank that
  * stands in the same one at every look, and whose thread was not woken in between, waits; one
@@ -15,7 +15,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "cli/cluster/stack_tree.h"
+#include "cli/hang/stack_tree.h"
 #include "sdk/lib/json.h"
 
 #define HANG_OPERATION 64 /* bytes of a name */

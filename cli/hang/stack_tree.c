@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * cli/cluster/stack_tree.c - stacks of many ranks, merged from their outermost frame on.
+ * cli/hang/stack_tree.c - stacks of many ranks, merged from their outermost frame on.
  *
  * A node is a place below the places above it.  What a thread does at the end of its stack is a
  * node, too: so ranks that stand at one place and do different things are told apart.
  */
-#include "cli/cluster/stack_tree.h"
+#include "cli/hang/stack_tree.h"
 
 #include <errno.h>
 #include <stdbool.h>

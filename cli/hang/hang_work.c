@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * cli/cluster/hang_work.c - see hang_work.h.
+ * cli/hang/hang_work.c - see hang_work.h.
  *
  * One thread.
  */
-#include "cli/cluster/hang_work.h"
+#include "cli/hang/hang_work.h"
 
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
-#include "cli/cluster/hang_judge.h"
+#include "cli/hang/hang_judge.h"
 #include "cli/inject/sleep_time.h"
 #include "core/base/clock.h"
 #include "sdk/lib/number.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * cli/cluster/hang_children.c - what holds up a rank that waits for a process of its own: a data
+ * cli/hang/hang_children.c - what holds up a rank that waits for a process of its own: a data
  * loader or another program that it has started, and that is stopped or stands still.
  *
  * One thread, and a child for each such process under way.  They are looked at from outside, once.
@@ -11,7 +11,7 @@
 #include <string.h>
 
 #include "cli/cli.h"
-#include "cli/cluster/hang.h"
+#include "cli/hang/hang.h"
 #include "cli/many/each.h"
 #include "core/base/err.h"
 #include "sdk/lib/arena.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * cli/cluster/hang_json.c - what `cluster hang --json` prints, and what it has printed on another
+ * cli/hang/hang_json.c - what `cluster hang --json` prints, and what it has printed on another
  * machine.
  *
  * One thread.  What comes from another machine may be anything: texts are cut and cannot break a
@@ -13,7 +13,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "cli/cluster/hang.h"
+#include "cli/hang/hang.h"
 #include "core/base/clock.h"
 #include "core/base/err.h"
 #include "sdk/lib/arena.h"

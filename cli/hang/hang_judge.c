@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * cli/cluster/hang_judge.c - what all ranks say together.
+ * cli/hang/hang_judge.c - what all ranks say together.
  */
-#include "cli/cluster/hang_judge.h"
+#include "cli/hang/hang_judge.h"
 
 #include <stdio.h>
 #include <stdlib.h>
