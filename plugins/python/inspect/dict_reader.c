@@ -9,6 +9,7 @@
  */
 #include "inspect/dict_reader.h"
 
+#include <string.h>
 #include <sys/mman.h>
 
 #define SIZE_MAX_SANE (UINT64_C(1) << 40) /* entries; more is no dict */
@@ -155,4 +156,42 @@ uint64_t dicts_value(const struct walk *w, const struct entries *e, uint64_t i)
     if (e->values && peek_u64(&w->peek, e->values + 8 * i, &value))
         return 0;
     return value;
+}
+
+/* ---- by name ---- */
+
+/* The value of a str key, 0: none.  Frees the entries. */
+static uint64_t find_text(const struct walk *w, struct entries *e, const char *key)
+{
+    uint64_t found = 0;
+    char text[64];
+    for (uint64_t i = 0; i < e->n && !found; i++)
+        if (walk_string(w, dicts_key(e, i), text, sizeof(text)) && strcmp(text, key) == 0)
+            found = dicts_value(w, e, i);
+    dicts_done(e);
+    return found;
+}
+
+static uint64_t dict_text(const struct walk *w, uint64_t dict, const char *key)
+{
+    struct entries e;
+    return dicts_read(w, dict, DICTS_ALL, &e) ? find_text(w, &e, key) : 0;
+}
+
+uint64_t dicts_attribute(const struct walk *w, uint64_t object, const char *name)
+{
+    struct entries e;
+    return object && dicts_attributes(w, object, DICTS_ALL, &e) ? find_text(w, &e, name) : 0;
+}
+
+uint64_t dicts_global(const struct walk *w, uint64_t interpreter, const char *module,
+                      const char *name)
+{
+    uint64_t modules, dict;
+    if (!interpreter || peek_u64(&w->peek, interpreter + (uint64_t)w->o.is_modules, &modules))
+        return 0;
+    uint64_t object = dict_text(w, modules, module);
+    if (!object || peek_u64(&w->peek, object + (uint64_t)w->o.module_dict, &dict))
+        return 0;
+    return dict_text(w, dict, name);
 }

@@ -35,4 +35,10 @@ void dicts_done(struct entries *e);
 uint64_t dicts_key(const struct entries *e, uint64_t i);
 uint64_t dicts_value(const struct walk *w, const struct entries *e, uint64_t i);
 
+/* An attribute of an instance of a Python class, or a variable of a module, of at most 63 bytes;
+ * 0: there is none, or not readable. */
+uint64_t dicts_attribute(const struct walk *w, uint64_t object, const char *name);
+uint64_t dicts_global(const struct walk *w, uint64_t interpreter, const char *module,
+                      const char *name);
+
 #endif

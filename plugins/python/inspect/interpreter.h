@@ -46,8 +46,9 @@ struct walk {
     uint32_t *places;     /* of the frames in it: WALK_FRAMES */
     uint8_t *copies;      /* what was read: WALK_COPIES */
     struct walk_last *last;
-    struct code_cache *known; /* code objects */
-    uint64_t moment;          /* counts walks */
+    struct code_cache *known;          /* code objects */
+    uint64_t moment;                   /* counts walks */
+    uint64_t group_names, group_ranks; /* dicts of torch.distributed; 0: not looked for, or none */
 };
 
 struct walk_thread {

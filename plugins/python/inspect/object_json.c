@@ -361,7 +361,8 @@ static void put_other(const struct walk *w, struct out *o, const struct object *
         put_name(w, o, v->address, w->o.module_name);
     } else if (v->flags & IS_ERROR) {
         put_error(w, o, v, depth);
-    } else if (!array_put(w, o, v->address, v->type) && depth == 0) {
+    } else if (!group_put(w, o, v->address, v->name) && !array_put(w, o, v->address, v->type) &&
+               depth == 0) {
         put_attributes(w, o, v);
     }
     out_put(o, "}");

@@ -8,31 +8,6 @@
 #include "inspect/thread_names.h"
 
 #include <stdlib.h>
-#include <string.h>
-
-/* The value of a str key, 0: none.  Frees the entries. */
-static uint64_t find_text(const struct walk *w, struct entries *e, const char *key)
-{
-    uint64_t found = 0;
-    char text[32];
-    for (uint64_t i = 0; i < e->n && !found; i++)
-        if (walk_string(w, dicts_key(e, i), text, sizeof(text)) && strcmp(text, key) == 0)
-            found = dicts_value(w, e, i);
-    dicts_done(e);
-    return found;
-}
-
-static uint64_t dict_text(const struct walk *w, uint64_t dict, const char *key)
-{
-    struct entries e;
-    return dicts_read(w, dict, DICTS_ALL, &e) ? find_text(w, &e, key) : 0;
-}
-
-static uint64_t attribute(const struct walk *w, uint64_t object, const char *name)
-{
-    struct entries e;
-    return object && dicts_attributes(w, object, DICTS_ALL, &e) ? find_text(w, &e, name) : 0;
-}
 
 /* An entry is hash, key, value, and an int below 2**61 - 1 is its own hash.  A deleted entry keeps
  * the hash, and another thread may have the same id now. */
@@ -49,15 +24,9 @@ static int compare_ids(const void *a, const void *b)
 
 static void read_active(struct walk *w, struct thread_names *known, uint64_t interpreter)
 {
-    uint64_t modules, dict;
     names_done(known);
     known->interpreter = interpreter;
-    if (peek_u64(&w->peek, interpreter + (uint64_t)w->o.is_modules, &modules))
-        return;
-    uint64_t threading = dict_text(w, modules, "threading");
-    if (!threading || peek_u64(&w->peek, threading + (uint64_t)w->o.module_dict, &dict))
-        return;
-    uint64_t active = dict_text(w, dict, "_active");
+    uint64_t active = dicts_global(w, interpreter, "threading", "_active");
     if (!active || !dicts_read(w, active, DICTS_ALL, &known->active))
         return;
     if (known->active.stride == 24)
@@ -81,6 +50,6 @@ bool names_thread(struct walk *w, struct thread_names *known, const struct walk_
     const uint64_t wanted[3] = {t->thread_id, 0, 1};
     const uint8_t *at = e->bytes ? bsearch(wanted, e->bytes, e->n, e->stride, compare_ids) : NULL;
     uint64_t thread = at ? u64_at(at, (int)e->value) : 0;
-    uint64_t name = thread ? attribute(w, thread, "_name") : 0;
+    uint64_t name = thread ? dicts_attribute(w, thread, "_name") : 0;
     return name && walk_string(w, name, ret, size) && ret[0];
 }

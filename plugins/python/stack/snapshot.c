@@ -19,6 +19,7 @@
 #include "exec/runner.h"
 #include "inspect/frame_locals.h"
 #include "inspect/native_roles.h"
+#include "inspect/object_json.h"
 #include "inspect/thread_state.h"
 #include "lib/stack/frame_merge.h"
 #include "probing_sdk.h"
@@ -510,6 +511,8 @@ int snapshot_show(struct snapshot *l)
         return -ENOMEM;
     int n = threads_list(l->pid, tids, THREADS_MAX), r = n < 0 ? n : 0;
     int32_t main_tid = (int32_t)l->pid;
+    if (l->options.locals && l->n_states > 0)
+        group_find(&l->walk, l->states[l->n_states - 1].interpreter);
     for (int group = 0; group < 3 && r >= 0; group++)
         for (int i = 0; i < n && r >= 0; i++) {
             int kind = tids[i] == main_tid ? 0 : state_of(l, tids[i]) ? 1 : 2;
