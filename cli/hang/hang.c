@@ -244,6 +244,12 @@ static void caution(const struct hang_found *f, const struct hang_verdict *v, ch
     char waited[TEXT_AMOUNT_BYTES];
 
     ret[0] = '\0';
+    if (v->n_circles > 0) {
+        (void)snprintf(ret, size,
+                       "an operation that a rank began before and does not wait for (isend, "
+                       "async_op) is in no stack");
+        return;
+    }
     text_ns(v->waited_ns / (int64_t)NS_PER_S * (int64_t)NS_PER_S, waited);
     if (v->may_be_slow && longer)
         (void)snprintf(ret, size,
@@ -291,23 +297,27 @@ static int judge(const struct cluster_options *o, const struct hang_found *f)
 {
     struct hang_rank *ranks = calloc(f->n + 1, sizeof(*ranks));
     struct hang_verdict v = {.awaited = calloc(f->n + 1, sizeof(bool)),
+                             .circle = calloc(f->n + 1, sizeof(uint32_t)),
                              .all = f->ranked && f->job.world_size != MEMBER_UNKNOWN &&
                                     f->n >= f->job.world_size};
     bool whole = true;
     struct buf says;
-    int rc =
-        ranks == NULL || v.awaited == NULL ? err_set(-ENOMEM, "no memory for %u ranks", f->n) : 0;
+    int rc = ranks == NULL || v.awaited == NULL || v.circle == NULL
+                 ? err_set(-ENOMEM, "no memory for %u ranks", f->n)
+                 : 0;
 
     buf_init(&says, SAID_BYTES);
     for (uint32_t i = 0; i < f->n_hosts; i++)
         whole = whole && f->hosts[i].none;
     for (uint32_t i = 0; rc == 0 && i < f->n; i++) {
         ranks[i] = f->list[i].rank;
+        ranks[i].call.known = ranks[i].call.known && f->ranked;
         whole = whole && ranks[i].state != HANG_UNSEEN;
     }
+    if (rc == 0)
+        rc = hang_judge(ranks, f->n, f->ranked ? "rank" : "process",
+                        f->ranked ? "ranks" : "processes", &v, &says);
     if (rc == 0) {
-        hang_judge(ranks, f->n, f->ranked ? "rank" : "process", f->ranked ? "ranks" : "processes",
-                   &v, &says);
         say_claimed_twice(f, &says);
         rc = show(o, f, &v, buf_text(&says));
     }
@@ -316,6 +326,7 @@ static int judge(const struct cluster_options *o, const struct hang_found *f)
     buf_done(&says);
     free(ranks);
     free(v.awaited);
+    free(v.circle);
     return rc;
 }
 

@@ -13,9 +13,9 @@
 #define CLI_CLUSTER_HANG_H
 
 #include "cli/cluster/cluster.h"
+#include "cli/cluster/job_place.h"
 #include "cli/hang/hang_judge.h"
 #include "cli/hang/hang_work.h"
-#include "cli/cluster/job_place.h"
 #include "sdk/lib/buf.h"
 
 struct hang_seen {

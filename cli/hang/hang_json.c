@@ -78,6 +78,22 @@ static void write_s(struct buf *b, const char *key, int64_t ns)
     (void)buf_adds(b, ", ");
 }
 
+static void write_call(struct buf *b, const struct hang_call *c)
+{
+    if (!c->known) {
+        (void)buf_adds(b, "\"call\": null, ");
+        return;
+    }
+    (void)buf_adds(b, "\"call\": {");
+    json_add_member_text(b, "group", c->group);
+    json_add_member_text(b, "ranks", c->ranks);
+    json_add_member_int(b, "peer", c->peer, HANG_UNKNOWN);
+    if (c->tag == HANG_UNKNOWN)
+        (void)buf_adds(b, "\"tag\": null}, ");
+    else
+        (void)buf_addf(b, "\"tag\": %" PRId64 "}, ", c->tag);
+}
+
 static void write_rank(struct hang_seen *s, struct buf *b)
 {
     const struct hang_rank *r = &s->rank;
@@ -88,6 +104,7 @@ static void write_rank(struct hang_seen *s, struct buf *b)
     json_add_member_int(b, "pid", r->pid, MEMBER_UNKNOWN);
     (void)buf_addf(b, "\"state\": \"%s\", ", state_names[r->state]);
     json_add_member_text(b, "operation", r->operation);
+    write_call(b, &r->call);
     json_add_member_text(b, "place", r->place);
     json_add_member_text(b, "doing", r->doing);
     json_add_member_int(b, "looks", r->looks, MEMBER_UNKNOWN);
@@ -127,6 +144,21 @@ static void write_awaited(struct buf *b, const struct hang_found *f, const struc
     (void)buf_adds(b, "], ");
 }
 
+static void write_circles(struct buf *b, const struct hang_found *f, const struct hang_verdict *v)
+{
+    (void)buf_adds(b, "\"circles\": [");
+    for (uint32_t n = 1; n <= v->n_circles; n++) {
+        const char *sep = n > 1 ? ", [" : "[";
+        for (uint32_t i = 0; i < f->n; i++)
+            if (v->circle[i] == n) {
+                (void)buf_addf(b, "%s%" PRId64, sep, f->list[i].rank.rank);
+                sep = ", ";
+            }
+        (void)buf_addc(b, ']');
+    }
+    (void)buf_adds(b, "], ");
+}
+
 void hang_write(const struct cluster_options *o, const struct hang_found *f,
                 const struct hang_verdict *v, const char *says, const char *caution, struct buf *b)
 {
@@ -145,6 +177,7 @@ void hang_write(const struct cluster_options *o, const struct hang_found *f,
     json_add_member_text(b, "caution", caution);
     write_s(b, "waited_s", v->waited_ns);
     write_awaited(b, f, v);
+    write_circles(b, f, v);
     write_lines(b, says);
     const char *sep = "";
     (void)buf_adds(b, "\"no_rank\": [");
@@ -187,6 +220,18 @@ static int64_t read_number(const struct json *o, const char *key, int64_t most)
     int64_t n = json_int(o, key, MEMBER_UNKNOWN);
 
     return n >= 0 && n <= most ? n : MEMBER_UNKNOWN;
+}
+
+static void read_call(const struct json *o, struct hang_call *c)
+{
+    *c = (struct hang_call){
+        .known = o != NULL && o->type == JSON_OBJECT, .peer = HANG_UNKNOWN, .tag = HANG_UNKNOWN};
+    if (!c->known)
+        return;
+    read_text(o, "group", c->group, sizeof(c->group));
+    read_text(o, "ranks", c->ranks, sizeof(c->ranks));
+    c->peer = read_number(o, "peer", INT32_MAX);
+    c->tag = read_number(o, "tag", INT64_MAX);
 }
 
 /* Seconds; HANG_UNKNOWN. */
@@ -259,6 +304,7 @@ static int read_rank(const struct json *o, const char *host, struct hang_found *
     r->still_ns = read_s(o, "still_s");
     (void)snprintf(r->host, sizeof(r->host), "%.63s", host);
     read_text(o, "operation", r->operation, sizeof(r->operation));
+    read_call(json_get(o, "call"), &r->call);
     read_text(o, "place", r->place, sizeof(r->place));
     read_text(o, "doing", r->doing, sizeof(r->doing));
     read_text(o, "why", r->why, sizeof(r->why));

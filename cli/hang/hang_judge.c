@@ -4,11 +4,14 @@
  */
 #include "cli/hang/hang_judge.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "cli/hang/hang_waits.h"
 #include "core/base/clock.h"
+#include "core/base/err.h"
 #include "core/base/printable.h"
 #include "core/base/text.h"
 #include "sdk/lib/rank_ranges.h"
@@ -16,6 +19,7 @@
 #define RANGES_SHOWN 12
 #define STEP_NS INT64_C(1000000) /* a look: less is what wakings take, and no step of a job */
 #define WORK_BYTES (1 << 20)     /* less is what a loop that waits may write into a log */
+#define CIRCLES_SHOWN 4
 
 struct judging {
     const struct hang_rank *ranks;
@@ -23,6 +27,7 @@ struct judging {
     const char *one, *many;
     struct buf *ret;
     int64_t *some; /* room for n ranks */
+    struct hang_waits waits;
 };
 
 /* What woke it were looks, signals, and a processor that came late to both: whatever state it was
@@ -114,6 +119,21 @@ static void say_how_long(const struct judging *j, size_t i)
     (void)buf_addf(j->ret, "; for at least %s", text);
 }
 
+/* Of all that are like the i-th: do they wait in the very same call? */
+static bool share_call(const struct judging *j, size_t i)
+{
+    const struct hang_call *a = &j->ranks[i].call;
+    bool same = true;
+
+    for (size_t k = i; k < j->n && same; k++) {
+        const struct hang_call *b = &j->ranks[k].call;
+        if (is_alike(&j->ranks[k], &j->ranks[i]))
+            same = a->known == b->known && hang_is_same_group(a, b) && a->peer == b->peer &&
+                   a->tag == b->tag;
+    }
+    return same;
+}
+
 static void say_one(const struct judging *j, size_t i)
 {
     const struct hang_rank *r = &j->ranks[i];
@@ -124,7 +144,9 @@ static void say_one(const struct judging *j, size_t i)
         return;
     switch (r->state) {
     case HANG_WAITS:
-        say_text(j, one ? " waits in " : " wait in ", r->operation);
+        say_text(j, one ? " waits in " : " wait in ", share_call(j, i) ? "" : r->operation);
+        if (share_call(j, i))
+            hang_call_print(r, j->ret);
         say_text(j, ": ", r->place);
         (void)buf_adds(j->ret, has_run(r) ? "; but ran between the looks" : "");
         if (!has_run(r))
@@ -206,15 +228,6 @@ static int64_t least_wait(const struct judging *j)
     return least == INT64_MAX ? HANG_UNKNOWN : least;
 }
 
-static void accuse_absent(const struct judging *j, struct hang_verdict *v)
-{
-    for (size_t i = 0; i < j->n; i++) {
-        enum hang_state s = j->ranks[i].state;
-        v->awaited[i] = s == HANG_ELSEWHERE || s == HANG_STOPPED || s == HANG_GONE;
-        v->n_awaited += v->awaited[i];
-    }
-}
-
 static bool places_differ(const struct judging *j, const struct hang_rank *most)
 {
     for (size_t i = 0; i < j->n; i++)
@@ -239,6 +252,17 @@ static bool some_talk_to_one(const struct judging *j)
 
     for (size_t i = 0; i < sizeof(calls) / sizeof(calls[0]); i++)
         if (wait_in(j, calls[i]) > 0)
+            return true;
+    return false;
+}
+
+/* Those that wait for a transfer that they began before: with whom, their stacks do not tell. */
+static bool some_wait_for_transfers(const struct judging *j)
+{
+    for (size_t i = 0; i < j->n; i++)
+        if (j->ranks[i].state == HANG_WAITS &&
+            (strstr(j->ranks[i].operation, "RecvWork::") != NULL ||
+             strstr(j->ranks[i].operation, "SendWork::") != NULL))
             return true;
     return false;
 }
@@ -281,7 +305,7 @@ static bool judge_different(const struct judging *j, const struct hang_rank *mos
     if (differ == 0)
         return false;
     (void)buf_adds(j->ret, "They wait in different operations: ");
-    if (some_talk_to_one(j)) {
+    if (some_talk_to_one(j) || some_wait_for_transfers(j)) {
         (void)buf_adds(j->ret, "some send to one rank or receive from it, and which one its stack "
                                "does not tell. Look at what those ranks do.\n");
         clear = false;
@@ -310,7 +334,11 @@ static void judge_waiters(const struct judging *j, struct hang_verdict *v)
 
     if (judge_different(j, most, v))
         return;
-    if (places_differ(j, most))
+    if (some_talk_to_one(j) || some_wait_for_transfers(j))
+        (void)buf_adds(j->ret, "They send to one rank or receive from it, and their stacks do not "
+                               "tell which one. The torch plugin knows of what begins after it has "
+                               "come.\n");
+    else if (places_differ(j, most))
         (void)buf_adds(j->ret, "They wait in the same operation, called from different places: two "
                                "halves of one call, or calls that do not belong together.\n");
     else
@@ -321,30 +349,120 @@ static void judge_waiters(const struct judging *j, struct hang_verdict *v)
                            : "a rank that was not seen, the network, or a device");
 }
 
-static bool judge_hang(const struct judging *j, struct hang_verdict *v)
+/* ---- by their calls ---- */
+
+static void say_circles(const struct judging *j)
+{
+    uint32_t n = j->waits.n_circles;
+
+    for (uint32_t said = 0; said < n && said < CIRCLES_SHOWN; said++) {
+        uint32_t first = 0;
+        while (j->waits.circle[first] != said + 1)
+            first++;
+        (void)buf_adds(j->ret, "They wait for each other in a circle: ");
+        hang_chain_print(&j->waits, first, j->one, j->ret);
+    }
+    if (n > CIRCLES_SHOWN)
+        (void)buf_addf(j->ret, "There are %u more circles.\n", n - CIRCLES_SHOWN);
+}
+
+/* "ranks 0-1 wait for " of those that wait, in the end, for one that is away, or "The others ..."
+ * where all of them do; behind it, later, the longest row of those. */
+static uint32_t name_waiters(const struct judging *j)
+{
+    const struct hang_waits *w = &j->waits;
+    uint32_t longest = 1, from = HANG_NOBODY, steps;
+    bool others = false;
+    size_t n = 0;
+
+    for (uint32_t i = 0; i < j->n; i++) {
+        uint32_t end = hang_waits_end(w, i, &steps);
+        bool waits = steps > 0 && end != HANG_NOBODY && hang_is_away(&j->ranks[end]);
+        others = others || (!waits && !w->awaited[i] && j->ranks[i].state != HANG_UNSEEN);
+        if (waits)
+            j->some[n++] = j->ranks[i].rank;
+        if (waits && steps > longest) {
+            longest = steps;
+            from = i;
+        }
+    }
+    if (others) {
+        (void)buf_addf(j->ret, "%s ", n == 1 ? j->one : j->many);
+        rank_ranges(j->some, n, RANGES_SHOWN, j->ret);
+    }
+    (void)buf_adds(j->ret, !others  ? "The others wait for "
+                           : n == 1 ? " waits for "
+                                    : " wait for ");
+    return from;
+}
+
+/* Those that wait in calls to which all have come. */
+static void say_network(const struct judging *j, const struct hang_verdict *v)
+{
+    bool all = v->all && count(j, HANG_UNSEEN) == 0;
+    size_t n = 0;
+
+    for (uint32_t i = 0; i < j->n; i++)
+        if (j->waits.waiting[i] && j->waits.circle[i] == 0 && j->waits.next[i] == HANG_NOBODY)
+            j->some[n++] = j->ranks[i].rank;
+    if (n == 0)
+        return;
+    (void)buf_addf(j->ret, "%s ", n == 1 ? j->one : j->many);
+    rank_ranges(j->some, n, RANGES_SHOWN, j->ret);
+    (void)buf_addf(j->ret,
+                   " wait%s, as far as calls tell, for nobody%s: what is missing is %sthe network, "
+                   "or a device.\n",
+                   n == 1 ? "s" : "", all ? "" : " that was seen",
+                   all ? "" : "a rank that was not seen, ");
+}
+
+static bool wait_in_one_call(const struct judging *j)
+{
+    const struct hang_rank *first = most_wait_in(j);
+
+    for (size_t i = 0; i < j->n; i++)
+        if (j->waits.waiting[i] && (strcmp(j->ranks[i].operation, first->operation) != 0 ||
+                                    !hang_is_same_group(&j->ranks[i].call, &first->call)))
+            return false;
+    return !hang_has_peer(first);
+}
+
+static void judge_all_wait(const struct judging *j, struct hang_verdict *v)
+{
+    if (!j->waits.tell || (v->n_circles == 0 && wait_in_one_call(j)))
+        judge_waiters(j, v);
+    else
+        say_network(j, v);
+}
+
+static void judge_hang(const struct judging *j, struct hang_verdict *v)
 {
     size_t at_work = 0;
 
-    accuse_absent(j, v);
-    for (size_t i = 0; i < j->n; i++)
-        at_work += is_at_work(&j->ranks[i]);
+    for (size_t i = 0; i < j->n; i++) {
+        v->awaited[i] = j->waits.awaited[i];
+        v->n_awaited += v->awaited[i];
+        at_work += v->awaited[i] && is_at_work(&j->ranks[i]);
+    }
     v->hangs = at_work > 0 && at_work == v->n_awaited ? HANG_NOT_KNOWN : HANG_YES;
     v->waited_ns = least_wait(j);
     v->may_be_slow = v->hangs == HANG_YES && count(j, HANG_STOPPED) + count(j, HANG_GONE) == 0;
     v->all_wait = v->n_awaited == 0;
+    say_circles(j);
     if (v->all_wait) {
-        judge_waiters(j, v);
-        return true;
+        judge_all_wait(j, v);
+        return;
     }
-    (void)buf_adds(j->ret, "The others wait for ");
+    uint32_t longest = name_waiters(j);
     name_awaited(j, v);
     (void)buf_adds(j->ret, ".\n");
+    if (longest != HANG_NOBODY)
+        hang_chain_print(&j->waits, longest, j->one, j->ret);
     if (v->hangs == HANG_NOT_KNOWN)
         (void)buf_addf(j->ret,
                        "%s at work: late, or in a loop that does not end. A longer look "
                        "tells more (--interval 10s).\n",
                        v->n_awaited == 1 ? "It is" : "They are");
-    return true;
 }
 
 static void judge_moving(const struct judging *j, size_t still, struct hang_verdict *v)
@@ -354,6 +472,9 @@ static void judge_moving(const struct judging *j, size_t still, struct hang_verd
                                ? "Nothing hangs: the ranks get on between the looks.\n"
                                : "Some get on and others did not between the looks: a longer "
                                  "look tells more (--interval 10s).\n");
+    if (v->n_circles > 0)
+        v->hangs = HANG_YES;
+    say_circles(j);
 }
 
 static void judge_idle(const struct judging *j, struct hang_verdict *v)
@@ -371,47 +492,80 @@ static void judge_idle(const struct judging *j, struct hang_verdict *v)
                                   : "");
 }
 
-void hang_judge(const struct hang_rank *ranks, size_t n, const char *one, const char *many,
-                struct hang_verdict *v, struct buf *ret)
+/* Those that wait, of whom `moving` says whether others get on; of these none waits that polls. */
+static void find_waits(struct judging *j, bool moving, struct hang_verdict *v)
 {
-    static const enum hang_state order[] = {HANG_WAITS,     HANG_GONE,  HANG_STOPPED,
-                                            HANG_ELSEWHERE, HANG_MOVES, HANG_UNSEEN};
-    const struct judging j = {.ranks = ranks,
-                              .n = n,
-                              .one = one,
-                              .many = many,
-                              .ret = ret,
-                              .some = calloc(n + 1, sizeof(int64_t))};
+    struct hang_waits *w = &j->waits;
+
+    w->ranks = j->ranks;
+    w->n = j->n;
+    w->circle = v->circle;
+    for (size_t i = 0; i < j->n; i++)
+        w->waiting[i] = j->ranks[i].state == HANG_WAITS && !(moving && has_run(&j->ranks[i]));
+    hang_waits_find(w);
+    v->n_circles = w->n_circles;
+}
+
+static void judge_seen(struct judging *j, struct hang_verdict *v)
+{
     size_t waiting = 0, running = 0;
 
-    v->hangs = HANG_NOT_KNOWN;
-    v->n_awaited = 0;
-    v->waited_ns = HANG_UNKNOWN;
-    v->may_be_slow = v->all_wait = false;
-    memset(v->awaited, 0, n * sizeof(*v->awaited));
-    for (size_t s = 0; j.some != NULL && s < sizeof(order) / sizeof(order[0]); s++)
-        for (size_t i = 0; i < n; i++)
-            if (ranks[i].state == order[s])
-                say_one(&j, i);
-    for (size_t i = 0; i < n; i++) {
-        running += ranks[i].state == HANG_WAITS && has_run(&ranks[i]);
-        waiting += ranks[i].state == HANG_WAITS && !has_run(&ranks[i]);
+    for (size_t i = 0; i < j->n; i++) {
+        running += j->ranks[i].state == HANG_WAITS && has_run(&j->ranks[i]);
+        waiting += j->ranks[i].state == HANG_WAITS && !has_run(&j->ranks[i]);
     }
     /* Without one that is known to be away nobody gets on: those that wait only poll. */
-    if (count(&j, HANG_GONE) + count(&j, HANG_STOPPED) > 0) {
+    if (count(j, HANG_GONE) + count(j, HANG_STOPPED) > 0) {
         waiting += running;
         running = 0;
     }
-    running += count(&j, HANG_MOVES);
-    if (j.some == NULL || count(&j, HANG_UNSEEN) == n)
-        (void)buf_adds(ret, n > 0 ? "Nothing is known of any of them.\n" : "");
+    running += count(j, HANG_MOVES);
+    find_waits(j, running > 0, v);
+    if (count(j, HANG_UNSEEN) == j->n)
+        (void)buf_adds(j->ret, j->n > 0 ? "Nothing is known of any of them.\n" : "");
     else if (running > 0)
-        judge_moving(&j, waiting, v);
+        judge_moving(j, waiting, v);
     else if (waiting > 0)
-        (void)judge_hang(&j, v);
+        judge_hang(j, v);
     else
-        judge_idle(&j, v);
-    if (v->hangs != HANG_NO && waiting > 0 && count(&j, HANG_UNSEEN) > 0)
-        (void)buf_adds(ret, "Those that were not seen may be what the others wait for, too.\n");
+        judge_idle(j, v);
+    if (v->hangs != HANG_NO && waiting > 0 && count(j, HANG_UNSEEN) > 0)
+        (void)buf_adds(j->ret, "Those that were not seen may be what the others wait for, too.\n");
+}
+
+int hang_judge(const struct hang_rank *ranks, size_t n, const char *one, const char *many,
+               struct hang_verdict *v, struct buf *ret)
+{
+    static const enum hang_state order[] = {HANG_WAITS,     HANG_GONE,  HANG_STOPPED,
+                                            HANG_ELSEWHERE, HANG_MOVES, HANG_UNSEEN};
+    struct judging j = {.ranks = ranks,
+                        .n = n,
+                        .one = one,
+                        .many = many,
+                        .ret = ret,
+                        .some = calloc(n + 1, sizeof(int64_t)),
+                        .waits = {.waiting = calloc(2 * n + 1, sizeof(bool)),
+                                  .next = calloc(2 * n + 1, sizeof(uint32_t))}};
+    int rc = j.some != NULL && j.waits.waiting != NULL && j.waits.next != NULL
+                 ? 0
+                 : err_set(-ENOMEM, "no memory for %zu ranks", n);
+
+    v->hangs = HANG_NOT_KNOWN;
+    v->n_awaited = v->n_circles = 0;
+    v->waited_ns = HANG_UNKNOWN;
+    v->may_be_slow = v->all_wait = false;
+    memset(v->awaited, 0, n * sizeof(*v->awaited));
+    for (size_t s = 0; rc == 0 && s < sizeof(order) / sizeof(order[0]); s++)
+        for (size_t i = 0; i < n; i++)
+            if (ranks[i].state == order[s])
+                say_one(&j, i);
+    if (rc == 0) {
+        j.waits.awaited = j.waits.waiting + n;
+        j.waits.path = j.waits.next + n;
+        judge_seen(&j, v);
+    }
     free(j.some);
+    free(j.waits.waiting);
+    free(j.waits.next);
+    return rc;
 }

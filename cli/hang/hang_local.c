@@ -12,8 +12,8 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "cli/hang/hang.h"
 #include "cli/cluster/local_ranks.h"
+#include "cli/hang/hang.h"
 #include "cli/inject/sleep_time.h"
 #include "cli/many/ask.h"
 #include "cli/many/each.h"
@@ -183,12 +183,17 @@ static enum how how_of(const struct looking *l, const struct hang_seen *s)
     return !s->outside ? BY_CORE : brief ? BRIEFLY : OUTSIDE;
 }
 
-/* Those that answered so far.  looks: that they have had. */
+/* Those that answered so far.  looks: that they have had; at the last one arguments are read. */
 static int ask(struct looking *l, uint32_t looks, enum how how)
 {
     static const struct cli_command command = {.name = "backtrace", .run = look};
-    char *words[] = {"backtrace", "--json", "--external", "--python", NULL};
+    char *words[] = {"backtrace", "--json", "--external", "--python", NULL, NULL};
+    int n_words = 2 + (int)how;
     uint32_t n = 0;
+
+    if (looks + 1 == l->o->looks)
+        words[n_words++] = "--locals";
+    words[n_words] = NULL;
 
     l->how = how;
     under_way = l;
@@ -199,7 +204,7 @@ static int ask(struct looking *l, uint32_t looks, enum how how)
         n += l->only[i];
     }
     const struct each_run run = {.command = &command,
-                                 .argc = 2 + (int)how,
+                                 .argc = n_words,
                                  .argv = words,
                                  .at_once = l->o->at_once > AT_ONCE ? l->o->at_once : AT_ONCE,
                                  .timeout_ns = l->o->timeout_ns,

@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "cli/hang/hang_waits.h"
 #include "core/base/printable.h"
 
 /* ---- one stack ---- */
@@ -165,6 +166,66 @@ static void take_operation(const struct json *frame, char ret[HANG_OPERATION])
                    name);
 }
 
+/* ---- whom an operation is with ---- */
+
+/* The n-th number of "0-3,8-56/8"; HANG_UNKNOWN: there are fewer. */
+static int64_t nth_rank(const char *text, int64_t n)
+{
+    struct hang_range r;
+
+    for (; hang_range_next(&text, &r); n -= (r.last - r.first) / r.step + 1)
+        if (n <= (r.last - r.first) / r.step)
+            return r.first + n * r.step;
+    return HANG_UNKNOWN;
+}
+
+/* An argument as a rank of the job: `src` is one, `group_src` is one of the group. */
+static int64_t rank_in(const struct json *locals, const char *name, const char *in_group,
+                       const char *ranks)
+{
+    int64_t rank = json_int(locals, name, HANG_UNKNOWN),
+            n = json_int(locals, in_group, HANG_UNKNOWN);
+
+    if (rank != HANG_UNKNOWN || n < 0)
+        return rank;
+    return ranks[0] != '\0' ? nth_rank(ranks, n) : n;
+}
+
+/* None, or an object with what plugin python knows of a group.  false: another one. */
+static bool take_group(const struct json *group, struct hang_call *c)
+{
+    if (group == NULL || group->type == JSON_NULL)
+        return group != NULL;
+    const struct json *is = group->type == JSON_OBJECT ? json_get(group, "default") : NULL;
+    if (is != NULL)
+        return true;
+    if (group->type == JSON_OBJECT) {
+        (void)snprintf(c->group, sizeof(c->group), "%s", json_text(group, "name", ""));
+        (void)snprintf(c->ranks, sizeof(c->ranks), "%s", json_text(group, "ranks", ""));
+    }
+    return c->ranks[0] != '\0' && strlen(json_text(group, "ranks", "")) < sizeof(c->ranks);
+}
+
+/* From the arguments of a function of torch.distributed. */
+static void take_call(const struct json *frame, struct hang_call *c)
+{
+    static const char *const peers[][2] = {{"dst", "group_dst"}, {"src", "group_src"}};
+    const struct json *locals = frame != NULL ? json_get(frame, "locals") : NULL;
+
+    *c = (struct hang_call){.peer = HANG_UNKNOWN, .tag = HANG_UNKNOWN};
+    if (locals == NULL || locals->type != JSON_OBJECT || !take_group(json_get(locals, "group"), c))
+        return;
+    c->known = true;
+    for (size_t i = 0; i < sizeof(peers) / sizeof(peers[0]); i++) {
+        if (json_get(locals, peers[i][0]) == NULL)
+            continue;
+        c->peer = rank_in(locals, peers[i][0], peers[i][1], c->ranks);
+        c->known = c->peer != HANG_UNKNOWN; /* recv() from any rank waits for none */
+    }
+    if (c->known && c->peer != HANG_UNKNOWN)
+        c->tag = json_int(locals, "tag", HANG_UNKNOWN);
+}
+
 /* ---- which thread speaks for the rank ---- */
 
 static bool ends_with(const char *text, const char *end)
@@ -282,6 +343,7 @@ static const struct json *take_speaker(struct hang_rank *r, const struct json *t
     r->tid = tid;
     r->by_python = operation != NULL && is_python(operation);
     memcpy(r->operation, name, sizeof(name));
+    take_call(r->by_python ? operation : NULL, &r->call);
     describe_place(frames, /* library= */ operation == NULL, r->place);
     if (speaker != threads->first)
         add_thread(speaker, r->place);

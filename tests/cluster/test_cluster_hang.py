@@ -51,9 +51,9 @@ def hang(world, job, *words, env=None, targets=None):
     return done, json.loads(done.stdout) if done.stdout else None
 
 
-def start_job(world, python, job, ranks, world_size, *arguments):
+def start_job(world, python, job, ranks, world_size, *arguments, source=GLOO):
     script, port = world.tmp / "job.py", free_port()
-    script.write_text(GLOO)
+    script.write_text(source)
     return [world.start(python, "-u", str(script), *map(str, arguments),
                         env={"RANK": str(rank), "WORLD_SIZE": str(world_size),
                              "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port),
@@ -121,6 +121,105 @@ def test_one_is_gone(world, python):
     assert found["awaited"] == [2] and found["hangs"] is True
     assert [r["operation"] for r in found["ranks"]] == ["init_process_group"] * 2 + [None]
     assert "127.0.0.1" in found["ranks"][2]["why"]
+
+
+# What a rank does is known by what the job is called with.
+CALLS = """
+import os, sys, time
+import torch, torch.distributed as dist
+rank, n = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
+dist.init_process_group("gloo")
+small, large = torch.ones(4), torch.ones(1 << 22)
+
+def ring():
+    groups = [dist.new_group(sorted((i, (i + 1) % n))) for i in range(n)]
+    dist.all_reduce(small, group=groups[rank])
+
+def receive():
+    dist.recv(small, src=(rank + 1) % n)
+
+def begun():
+    for work in dist.batch_isend_irecv([dist.P2POp(dist.irecv, small, (rank + 1) % n)]):
+        work.wait()
+
+def tags():
+    if rank == 0: dist.send(large, 1, tag=1)
+    if rank == 1: dist.recv(large, 0, tag=2)
+    dist.barrier()
+
+def another():
+    groups = [dist.new_group([0, 1]) for _ in range(2)]
+    if rank < 2: dist.all_reduce(small, group=groups[rank])
+    dist.barrier()
+
+def absent():
+    group = dist.new_group([1, 2])
+    if rank == 1: dist.all_reduce(small, group=group)
+    time.sleep(1e6)
+
+def healthy():
+    groups = [dist.new_group(sorted((i, (i + 1) % n))) for i in range(n)]
+    while True:
+        for i in range(n):
+            if rank in (i, (i + 1) % n): dist.all_reduce(small, group=groups[i])
+        if rank > 0: dist.recv(small, rank - 1, tag=rank)
+        if rank < n - 1: dist.send(small, rank + 1, tag=rank + 1)
+        time.sleep(0.001)
+
+dist.barrier()
+print("up", flush=True)
+globals()[sys.argv[1]]()
+"""
+RING = ("They wait for each other in a circle: rank 0 waits in all_reduce of group 1 (ranks 0-1) "
+        "for rank 1, which waits in all_reduce of group 2 (ranks 1-2) for rank 2, which waits in "
+        "all_reduce of group 3 (ranks 0,2) for rank 0.")
+IN_CALLS = {
+    "ring": ([[0, 1, 2]], [], RING),
+    "receive": ([[0, 1, 2]], [], "rank 0 waits in recv(src=1, tag=0) for rank 1, which waits in "
+                "recv(src=2, tag=0) for rank 2, which waits in recv(src=0, tag=0) for rank 0."),
+    "tags": ([[0, 1]], [], "rank 0 waits in send(dst=1, tag=1) for rank 1 (the tags differ)"),
+    "another": ([[0, 1]], [], "rank 0 waits in all_reduce of group 1 (ranks 0-1) for rank 1, "
+                "which waits in all_reduce of group 2 (ranks 0-1) for rank 0."),
+    "absent": ([], [2], "rank 1 waits for rank 2."),
+    "begun": ([], [], "They send to one rank or receive from it, and their stacks do not tell"),
+}
+
+
+@pytest.mark.parametrize("python", PYTHONS)
+@pytest.mark.parametrize("case", IN_CALLS)
+def test_groups_pairs_and_tags_say_who_waits_for_whom(world, python, case):
+    """An innocent rank was accused, or the network: operations were compared by their names."""
+    if not has_torch(python):
+        pytest.skip("no torch for %s" % python)
+    job, (circles, awaited, says) = JOB + "-" + case, IN_CALLS[case]
+    targets = start_job(world, python, job, range(3), 3, case, source=CALLS)
+    last = {}
+
+    def judged():
+        assert all(t.alive() for t in targets), "\n".join(t.output() for t in targets)
+        last["found"] = found = hang(world, job)[1]
+        return found["hangs"] is True and found["circles"] == circles and \
+            found["awaited"] == awaited and any(says in line for line in found["says"])
+    for target in targets:
+        target.wait_line("up")
+    wait_for(judged, lambda: last["found"], timeout=60)
+    assert not any("network" in line for line in last["found"]["says"]), last["found"]
+    targets[0].inject()  # by its core it is the same
+    wait_for(judged, lambda: last["found"], timeout=60)
+
+
+@pytest.mark.parametrize("python", PYTHONS)
+def test_a_healthy_job_of_groups_and_pairs_is_accused_of_nothing(world, python):
+    if not has_torch(python):
+        pytest.skip("no torch for %s" % python)
+    job = JOB + "-healthy"
+    targets = start_job(world, python, job, range(3), 3, "healthy", source=CALLS)
+    for target in targets:
+        target.wait_line("up")
+    for _ in range(3):
+        found = hang(world, job, "--interval", "1s")[1]
+        assert found["circles"] == [] and found["awaited"] == [] and found["hangs"] is not True
+    wait_for(lambda: hang(world, job)[1]["hangs"] is False, "a healthy job")
 
 
 def start_rank(world, rank, job, source=IDLE, **env):

@@ -6,10 +6,11 @@
 #include <string.h>
 
 /* The command is no library: what reads it is built in. */
+#include "cli/cluster/job_said.c"
 #include "cli/hang/hang_json.c"
 #include "cli/hang/hang_judge.c"
 #include "cli/hang/hang_stacks.c"
-#include "cli/cluster/job_said.c"
+#include "cli/hang/hang_waits.c"
 #include "cli/hang/stack_tree.c"
 #include "tests/fuzz/fuzz.h"
 
@@ -44,25 +45,27 @@ static void judge_and_write(const struct hang_found *f, struct buf *ret)
 {
     const struct cluster_options o = {.looks = 3};
     struct hang_rank *ranks = calloc(f->n + 1, sizeof(*ranks));
-    struct hang_verdict v = {.awaited = calloc(f->n + 1, sizeof(bool))};
+    struct hang_verdict v = {.awaited = calloc(f->n + 1, sizeof(bool)),
+                             .circle = calloc(f->n + 1, sizeof(uint32_t))};
     struct buf says;
     uint32_t n = f->n < RANKS_JUDGED ? f->n : RANKS_JUDGED, lines = 0;
 
-    fuzz_must(ranks != NULL && v.awaited != NULL);
+    fuzz_must(ranks != NULL && v.awaited != NULL && v.circle != NULL);
     for (uint32_t i = 0; i < n; i++)
         ranks[i] = f->list[i].rank;
     buf_init(&says, (size_t)64 << 20);
-    hang_judge(ranks, n, "rank", "ranks", &v, &says);
+    fuzz_must(hang_judge(ranks, n, "rank", "ranks", &v, &says) == 0);
     for (const char *at = buf_text(&says); *at != '\0'; at++) {
         fuzz_must(*at == '\n' || (unsigned char)*at >= ' ');
         lines += *at == '\n';
     }
-    fuzz_must(lines <= n + 3);
+    fuzz_must(lines <= n + 3 + (v.n_circles < CIRCLES_SHOWN ? v.n_circles : CIRCLES_SHOWN + 1));
     hang_write(&o, f, &v, buf_text(&says), "", ret);
     fuzz_must(ret->failed == 0);
     buf_done(&says);
     free(ranks);
     free(v.awaited);
+    free(v.circle);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
@@ -95,7 +98,8 @@ size_t fuzz_seed(uint8_t *data, size_t max)
     static const char seed[] =
         "{\"job\": \"4711\", \"launcher\": \"torchrun\", \"world_size\": 4, \"span_s\": 2.5, "
         "\"ranks\": [{\"rank\": 0, \"pid\": 7, \"state\": \"waits\", \"operation\": "
-        "\"all_reduce\", "
+        "\"all_reduce\", \"call\": {\"group\": \"1\", \"ranks\": \"0-2,6-8/2\", \"peer\": 2, "
+        "\"tag\": 0}, "
         "\"place\": \"train, job.py:4\", \"doing\": \"waiting in futex\", \"looks\": 3, \"woken\": "
         "0, "
         "\"why\": null, \"stacks\": "
