@@ -16,9 +16,10 @@
 #include "internal.h"
 #include "stack/snapshot.h"
 
-#define ASK_NS UINT64_C(3000000000) /* a program's own __repr__ may hang */
-#define LOCALS_COLUMN 11            /* of python.backtrace */
-#define THREADS_BYTES 32768         /* of the ids of about a thousand threads */
+#define REPR_NS (3 * PROBING_NS_PER_S) /* a program's own __repr__ may hang */
+#define TASKS_SECONDS "2"              /* for tasks.py to look at tasks */
+#define LOCALS_COLUMN 11               /* of python.backtrace */
+#define IDS_BYTES ((size_t)1 << 20)    /* of the ids of all threads: 8,192 of 48 bytes at most */
 
 /* A look at our own process.  0, or -ENOMEM.  Takes the lock that end() gives back. */
 static int begin(struct snapshot *l, struct plugin *p)
@@ -77,26 +78,28 @@ char *backtrace_holder(struct plugin *p, char *line, size_t line_size)
 
 /* "IDENT=TID " of each thread: Python code learns the kernel's ids by way of `threading` only,
  * which a program may not use. */
-static void list_threads(struct plugin *p, char *ret, size_t size)
+static void list_threads(struct plugin *p, struct buf *ret)
 {
     struct snapshot l;
-    size_t n = 0;
-    ret[0] = '\0';
     if (begin(&l, p))
         return;
-    for (int i = 0; i < l.n_states && n + 48 < size; i++)
+    for (int i = 0; i < l.n_states; i++)
         if (l.states[i].thread_id && l.states[i].tid)
-            n += (size_t)snprintf(ret + n, size - n, "%llu=%d ",
-                                  (unsigned long long)l.states[i].thread_id, l.states[i].tid);
+            (void)buf_addf(ret, "%llu=%d ", (unsigned long long)l.states[i].thread_id,
+                           l.states[i].tid);
     end(&l, p);
 }
 
 /* What only Python code in the process can tell: it waits for the GIL, for a while. */
 static int ask(struct plugin *p, const struct backtrace_words *o, struct probing_reply *out)
 {
-    char tid[16], threads[THREADS_BYTES];
-    const char *words[7] = {o->tasks ? "tasks" : "values"};
-    int n = 1;
+    char tid[16];
+    struct buf threads;
+    int n = 5;
+    buf_init(&threads, IDS_BYTES);
+    list_threads(p, &threads);
+    const char *words[8] = {o->tasks ? "tasks" : "values", "--known", buf_text(&threads),
+                            "--seconds", TASKS_SECONDS};
     (void)snprintf(tid, sizeof(tid), "%d", o->only);
     if (o->json)
         words[n++] = "--json";
@@ -104,12 +107,9 @@ static int ask(struct plugin *p, const struct backtrace_words *o, struct probing
         words[n++] = "--thread";
         words[n++] = tid;
     }
-    if (o->repr) {
-        list_threads(p, threads, sizeof(threads));
-        words[n++] = "--known";
-        words[n++] = threads;
-    }
-    return eval_tool_within(p, ASK_NS, n, words, out);
+    int r = o->tasks ? eval_tool(p, n, words, out) : eval_tool_within(p, REPR_NS, n, words, out);
+    buf_done(&threads);
+    return r;
 }
 
 /* A core too old to say so is taken for one that would not let them. */

@@ -58,10 +58,12 @@ static int follow(struct plugin *p, struct runner_job *job, uint64_t until,
 }
 
 /* It has been interrupted, and does it hear of that? */
-static int say_late(struct plugin *p, struct runner_job *job, bool tool)
+static int say_late(struct plugin *p, struct runner_job *job, const struct eval_args *w)
 {
-    const char *why = tool ? "it did not end in 30 s" : "the code ran longer than --timeout allows";
-    char reason[300];
+    char why[80], reason[300];
+    (void)snprintf(why, sizeof(why),
+                   w->tool ? "it did not end in %.3g s" : "the code ran longer than %.3g s",
+                   probing_seconds(w->timeout_ns));
     enum runner_state state = runner_wait(p->runner, job, RUNNER_RUNS, HEARS_NS);
     int tid = runner_tid_of(p->runner, job);
     if (state >= RUNNER_DONE || !tid)
@@ -228,7 +230,7 @@ static int run_args(struct plugin *p, const struct eval_args *w, struct probing_
     if (runs && runner_wait(p->runner, job, RUNNER_RUNS, 0) < RUNNER_DONE)
         runner_interrupt(p->runner, job);
     if (runs)
-        result = result == -ETIMEDOUT ? say_late(p, job, w->tool) : say_result(p, result);
+        result = result == -ETIMEDOUT ? say_late(p, job, w) : say_result(p, result);
     if ((result == SESSION_REFUSED || result == -EIO) && session_reason(job)[0])
         result = p->host->fail(p->host, result < 0 ? result : -EINVAL, session_reason(job));
     runner_release(p->runner, job);

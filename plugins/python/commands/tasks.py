@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`backtrace --tasks`: what each asyncio task waits in, from the innermost await outwards, and
-where each greenlet stands that is not the current one.
+"""`backtrace --tasks`: what each task of asyncio and trio waits in, from the innermost await
+outwards, by event loop and thread, and where each greenlet stands that is not the current one.
 
 No code of the user's runs: only coroutines, generators, tasks and futures of exactly known types
 are looked into; of others the type is told.
@@ -8,52 +8,123 @@ are looked into; of others the type is told.
 import gc
 import json
 import sys
+import time
 import types
+from _weakref import ref
 
 safe = tool("safe")
-CHILDREN = 5  # of a gather, by name
+threads = tool("values")
+NAMES = 5  # of tasks that stand for many
 DEPTH = 200  # awaits in awaits
+ALIKE = 10  # tasks at one place are told apart by what they wait for, in so many groups
+AWAITED = (types.CoroutineType, types.GeneratorType, types.AsyncGeneratorType)
+TASKS = FUTURES = ()  # asyncio's classes
+bases = {}  # of TASKS, by the id of a task's class; as long as main() runs
+loops_seen = {}  # by id, as long as main() runs
+HELPERS = set()  # code of asyncio's that waits for tasks by a future of its own
 
 
-def all_tasks(asyncio):
-    """Of every loop in every thread."""
-    kinds = tuple(kind for kind in (asyncio.Task, getattr(asyncio.tasks, "_PyTask", None)) if kind)
-    found = {}
-    for name in "_all_tasks", "_scheduled_tasks", "_eager_tasks":
-        for task in list(getattr(asyncio.tasks, name, ())):
-            found[id(task)] = task
-    if sys.version_info >= (3, 14):  # there the loops' lists are C's own
-        for thing in gc.get_objects():
-            if issubclass(type(thing), kinds):
-                found[id(thing)] = thing
-    return [t for t in found.values() if issubclass(type(t), kinds) and not base(t).done(t)]
+class Look(object):
+    """What was found until the time was up."""
+
+    def __init__(self, seconds):
+        self.seconds = seconds
+        self.until = time.monotonic() + seconds
+        self.found = []
+        self.left = 0  # tasks that were not reached
+        self._objects = None
+
+    def each(self, things, function):
+        for i, thing in enumerate(things):
+            if time.monotonic() > self.until:
+                self.left += len(things) - i
+                return
+            self.found.append(function(thing))
+
+    def objects(self, test):
+        """Of all that the interpreter's collector knows."""
+        if self._objects is None:
+            self._objects = gc.get_objects()
+        return [thing for thing in self._objects if test(type(thing))]
+
+
+class Entry(object):
+    __slots__ = "id", "name", "state", "waits", "awaits", "frames", "loop"
+
+    def __init__(self, task, name, state, frames, loop):
+        self.id, self.name, self.state, self.frames = id(task), name, state, frames
+        self.loop = loop  # what kind, its address, and the ident of its thread
+        self.awaits = []  # ids of tasks
+        self.waits = []  # their names, or what else it waits for
+
+    def order(self):
+        return name_order(self.name)
+
+
+def name_order(name):
+    return name.rstrip("0123456789"), len(name), name
+
+
+def is_a(thing, kinds):
+    return issubclass(type(thing), kinds)
+
+
+def several(names):
+    return names[:NAMES] + (["%d more" % (len(names) - NAMES)] if names[NAMES:] else [])
+
+
+# ---- asyncio ----
+
+def learn(asyncio):
+    """Its classes; the ones in Python, too."""
+    global TASKS, FUTURES
+    TASKS = tuple(k for k in (asyncio.Task, getattr(asyncio.tasks, "_PyTask", None)) if k)
+    FUTURES = asyncio.Future, asyncio.futures._PyFuture
+    group = getattr(getattr(asyncio, "taskgroups", None), "TaskGroup", None)
+    places = [(asyncio.tasks, "_wait"), (asyncio.tasks, "wait_for"),
+              (group, "__aexit__"), (group, "_aexit")]
+    HELPERS.clear()
+    HELPERS.update(code for code in (getattr(getattr(place, name, None), "__code__", None)
+                                     for place, name in places) if code is not None)
 
 
 def base(task):
     """The class whose methods are asyncio's own, whatever a subclass makes of them."""
-    asyncio = sys.modules["asyncio"]
-    return asyncio.Task if issubclass(type(task), asyncio.Task) else asyncio.tasks._PyTask
+    kind = id(type(task))
+    if kind not in bases:
+        bases[kind] = next(one for one in TASKS if is_a(task, one))
+    return bases[kind]
 
 
-def is_future(thing):
-    return issubclass(type(thing), (sys.modules["asyncio"].Future,
-                                    sys.modules["asyncio"].futures._PyFuture))
+def open_tasks(things):
+    return [t for t in things if is_a(t, TASKS) and not base(t).done(t)]
+
+
+def all_tasks(asyncio, look):
+    """Of every loop in every thread."""
+    found = {}
+    for name in "_all_tasks", "_scheduled_tasks", "_eager_tasks":
+        tasks = getattr(asyncio.tasks, name, ())
+        for task in list(getattr(tasks, "data", tasks)):  # a WeakSet's, while it changes
+            task = task() if type(task) is ref else task
+            found[id(task)] = task
+    if sys.version_info >= (3, 14):  # there the loops' lists are C's own
+        found.update((id(t), t) for t in look.objects(lambda kind: issubclass(kind, TASKS)))
+    return open_tasks(found.values())
 
 
 def referent(thing, kinds):
     """What an iterator that C keeps to itself goes through."""
     for other in gc.get_referents(thing):
-        if type(other) in kinds or is_future(other):
+        if type(other) in kinds or is_a(other, FUTURES):
             return other
     return None
 
 
-AWAITED = (types.CoroutineType, types.GeneratorType, types.AsyncGeneratorType)
-
-
 def chain(coroutine):
-    """([(function, file, line)] outermost first, what the last one awaits)."""
-    frames, thing = [], coroutine
+    """([(function, file, line)] innermost first, what the last one awaits, who of asyncio's own
+    waits there for tasks)."""
+    frames, thing, helper = [], coroutine, None
     for _ in range(DEPTH):
         kind = type(thing)
         if kind is types.CoroutineType:
@@ -66,110 +137,255 @@ def chain(coroutine):
                                "async_generator_athrow", "anext_awaitable"):
             frame, inner = None, referent(thing, AWAITED)
         else:
-            return frames, thing
+            break
         if frame is not None:
             code = frame.f_code
             frames.append((getattr(code, "co_qualname", code.co_name), code.co_filename,
                            frame.f_lineno))
-        if inner is None:
-            return frames, None
+            if code in HELPERS:
+                helper = thing
         thing = inner
-    return frames, thing
+        if inner is None:
+            break
+    return tuple(frames[::-1]), thing, helper
+
+
+def handed(helper):
+    """The tasks that a TaskGroup, wait() or wait_for() waits for: variables of its coroutine."""
+    things = gc.get_referents(helper)  # from 3.11 on the variables
+    for frame in [t for t in things if type(t) is types.FrameType]:
+        things += gc.get_referents(frame)
+    group = getattr(getattr(sys.modules["asyncio"], "taskgroups", None), "TaskGroup", None)
+    found = {}
+    for thing in things:
+        thing = getattr(thing, "_tasks", None) if type(thing) is group else thing
+        for one in list(thing) if type(thing) is set else [thing]:
+            found[id(one)] = one
+    return open_tasks(found.values())
 
 
 def name_of(task):
-    return safe["plain"](base(task).get_name(task))
+    return str(safe["plain"](base(task).get_name(task)))
 
 
-def waited_for(thing):
-    """Names of the tasks, or what else it is."""
+def wait_of(entry, thing, helper):
+    """What the task waits for: other tasks, or what kind of thing."""
     if thing is None:
-        return []
-    if not is_future(thing):
-        return [safe["type_name"](type(thing))]
-    tasks = sys.modules["asyncio"].Task, sys.modules["asyncio"].tasks._PyTask
-    if issubclass(type(thing), tasks):
-        return [name_of(thing)]
+        return
+    if not is_a(thing, FUTURES):
+        entry.waits = [safe["type_name"](type(thing))]
+        return
     children = getattr(thing, "_children", None) if "Gather" in type(thing).__name__ else None
-    if type(children) is list:
-        left = [name_of(t) for t in children if issubclass(type(t), tasks) and not base(t).done(t)]
-        return left[:CHILDREN] + (["%d more" % (len(left) - CHILDREN)] if left[CHILDREN:] else [])
-    return [type(thing).__name__]
+    if is_a(thing, TASKS):
+        tasks = [thing]
+    elif type(children) is list:
+        tasks = open_tasks(children)
+    else:  # these are sets
+        tasks = handed(helper) if helper is not None else []
+        tasks.sort(key=lambda task: name_order(name_of(task)))
+        if not tasks:
+            entry.waits = [type(thing).__name__]
+    entry.awaits = [id(t) for t in tasks]
+    entry.waits = several([name_of(t) for t in tasks]) if tasks else entry.waits
 
 
-def in_order(tasks):
-    """Those that nobody waits for first, by name; each is followed by what it waits for."""
-    waited = {name for task in tasks for name in task["waits_for"]}
-    tasks = sorted(tasks, key=lambda t: (t["name"] in waited, t["name"].rstrip("0123456789"),
-                                         len(t["name"]), t["name"]))
-    named = {}
-    for task in tasks:
-        named.setdefault(task["name"], []).append(task)
-    found, todo = {}, tasks[::-1]
-    while todo:
-        task = todo.pop()
-        if id(task) not in found:
-            found[id(task)] = task
-            todo += [t for name in reversed(task["waits_for"]) for t in named.get(name, ())]
-    return list(found.values())
+def loop_of(task):
+    """The loop, and the ident of the thread that runs it; 0: none; None: it does not say."""
+    loop = base(task).get_loop(task)
+    if id(loop) not in loops_seen:
+        try:
+            ident = object.__getattribute__(loop, "__dict__").get("_thread_id", 0) or 0
+        except AttributeError:  # uvloop's
+            ident = None
+        loops_seen[id(loop)] = safe["type_name"](type(loop)), id(loop), ident
+    return loops_seen[id(loop)]
 
 
-def look(task):
+def of_asyncio(task):
     coroutine = base(task).get_coro(task)
-    frames, last = chain(coroutine)
-    kind = type(coroutine)
-    running = kind is types.CoroutineType and coroutine.cr_running
+    frames, last, helper = chain(coroutine)
     waiter = getattr(task, "_fut_waiter", None)
-    if running:
+    if type(coroutine) is types.CoroutineType and coroutine.cr_running:
         state = "running"
-    elif waiter is not None:
-        state = "waiting"
+    else:  # ready: the loop will run it at its next turn
+        state = "waiting" if waiter is not None else "ready"
+    entry = Entry(task, name_of(task), state, frames, loop_of(task))
+    if state == "waiting":
+        wait_of(entry, waiter if is_a(waiter, FUTURES) else last, helper)
+    return entry
+
+
+# ---- trio ----
+
+def trio_threads():
+    """Idents of threads by the id of what runs trio there: a variable of trio's own functions."""
+    found, names = {}, sys.modules["trio._core._run"].__dict__
+    own = [getattr(names.get(name), "__code__", None) for name in ("run", "unrolled_run")]
+    for ident, frame in sys._current_frames().items():
+        while frame is not None:
+            if frame.f_code in own:
+                found[id(frame.f_locals.get("runner"))] = ident
+            frame = frame.f_back
+    return found
+
+
+def trio_tasks(look):
+    """Those that have not ended, by trio's own class of them."""
+    kind = getattr(sys.modules.get("trio._core._run"), "Task", None)
+    return [t for t in look.objects(lambda one: one is kind)
+            if getattr(t.coro, "cr_frame", t) is not None] if isinstance(kind, type) else []
+
+
+def of_trio(task):
+    frames, runner = chain(task.coro)[0], id(task._runner)
+    if not loops_seen:
+        loops_seen.update((one, ("trio", one, ident)) for one, ident in trio_threads().items())
+    if getattr(task.coro, "cr_running", False):
+        state = "running"
     else:
-        state = "ready"  # the loop will run it at its next turn
-    waits = waited_for(waiter if is_future(waiter) else last) if state == "waiting" else []
-    return {"name": name_of(task), "state": state, "waits_for": waits,
-            "frames": [{"depth": depth, "func": func, "file": file, "line": line}
-                       for depth, (func, file, line) in enumerate(reversed(frames))]}
+        state = "ready" if getattr(task, "_next_send_fn", None) is not None else "waiting"
+    entry = Entry(task, str(safe["plain"](task.name)), state, frames,
+                  loops_seen.get(runner, ("trio", runner, None)))
+    if state == "waiting":
+        tasks = [child for nursery in getattr(task, "_child_nurseries", ())
+                 if not getattr(nursery, "_nested_child_running", True)
+                 for child in list(nursery._children)]
+        entry.awaits = [id(t) for t in tasks]
+        entry.waits = several(sorted([str(safe["plain"](t.name)) for t in tasks], key=name_order))
+    return entry
 
 
-def greenlets():
+# ---- greenlets ----
+
+def greenlets(look):
     """Those that stand in their middle, gevent's too; the one of now is in the thread's stack."""
     kind = getattr(sys.modules.get("greenlet"), "greenlet", None)
+    if not isinstance(kind, type):
+        return []
+    found = look.objects(lambda one: issubclass(one, kind))
+    return [g for g in found if kind.gr_frame.__get__(g) is not None]
+
+
+def of_greenlet(thing):
+    frame, frames = sys.modules["greenlet"].greenlet.gr_frame.__get__(thing), []
+    while frame is not None and len(frames) < DEPTH:
+        code = frame.f_code
+        frames.append((getattr(code, "co_qualname", code.co_name), code.co_filename,
+                       frame.f_lineno))
+        frame = frame.f_back
+    return Entry(thing, "%s 0x%x" % (safe["type_name"](type(thing)), id(thing)), "waiting",
+                 tuple(frames), None)
+
+
+# ---- all of them ----
+
+def groups_of(entries):
+    """Lists of tasks of one loop that stand at one place: and wait for the same, unless they wait
+    for too many different things."""
+    places = {}
+    for entry in entries:
+        place = places.setdefault((entry.loop, entry.state, entry.frames), {})
+        place.setdefault(tuple(entry.waits), []).append(entry)
     found = []
-    for thing in gc.get_objects() if isinstance(kind, type) else ():
-        if not issubclass(type(thing), kind):
-            continue
-        frame, frames = kind.gr_frame.__get__(thing), []
-        while frame is not None and len(frames) < DEPTH:
-            code = frame.f_code
-            frames.append({"depth": len(frames), "file": code.co_filename, "line": frame.f_lineno,
-                           "func": getattr(code, "co_qualname", code.co_name)})
-            frame = frame.f_back
-        if frames:
-            found.append({"name": "%s 0x%x" % (safe["type_name"](type(thing)), id(thing)),
-                          "state": "waiting", "waits_for": [], "frames": frames})
+    for place in places.values():
+        apart = list(place.values())
+        if len(apart) > ALIKE:
+            apart = [[entry for group in apart for entry in group]]
+        found += [sorted(group, key=Entry.order) for group in apart]
     return found
+
+
+def in_order(groups):
+    """Those that nobody waits for first, by name; each is followed by what it waits for."""
+    waited = {one for group in groups for entry in group for one in entry.awaits}
+    groups = sorted(groups, key=lambda g: (all(e.id in waited for e in g), Entry.order(g[0])))
+    owner = {entry.id: group for group in groups for entry in group}
+    found, todo = {}, groups[::-1]
+    while todo:
+        group = todo.pop()
+        if id(group) not in found:
+            found[id(group)] = group
+            below = {id(owner[one]): owner[one] for entry in group for one in entry.awaits
+                     if one in owner}
+            todo += sorted(below.values(), key=lambda g: Entry.order(g[0]), reverse=True)
+    return list(found.values())
 
 
 def clean(text):
     return "".join(c if c >= " " and c != "\x7f" else "?" for c in str(text))
 
 
+def loop_text(loop, thread):
+    if loop is None:
+        return "Greenlets"
+    kind, address, ident = loop
+    if ident:
+        return 'Event loop of %s in thread %s "%s"' % (kind, thread[0], clean(thread[1]))
+    return "Event loop of %s at 0x%x, %s" % (
+        kind, address, "which no thread runs" if ident == 0 else "whose thread is not known")
+
+
+def group_text(group):
+    first, names = group[0], [clean(entry.name) for entry in group[:NAMES]]
+    head = 'Task "%s"' % names[0]
+    if group[1:]:
+        head = "%d tasks %s" % (len(group), ", ".join('"%s"' % name for name in names))
+        head += ", ..." if group[NAMES:] else ""
+    waits = list(dict.fromkeys(one for entry in group[:NAMES] for one in entry.waits))
+    if any(entry.waits != first.waits for entry in group):
+        waits = waits[:NAMES] + ["..."]
+    return "%s (%s%s)\n" % (head, first.state,
+                            " for " + ", ".join(map(clean, waits)) if waits else "")
+
+
+def write_text(look, loops, out):
+    lines = []
+    for thread, loop, groups in loops:
+        count = sum(map(len, groups))
+        lines.append("%s: %d task%s\n\n" % (loop_text(loop, thread), count, "s" * (count != 1))
+                     if loop is not None else "Greenlets\n\n")
+        for group in groups:
+            lines.append(group_text(group))
+            lines += ["%3d %-22s %s:%s\n" % (depth, clean(func), clean(file), line)
+                      for depth, (func, file, line) in enumerate(group[0].frames)]
+            lines.append("\n")
+    if look.left:
+        lines.append("(%d of %d tasks are not shown: they were not reached in %g s)\n" % (
+            look.left, look.left + len(look.found), look.seconds))
+    elif not look.found:
+        lines.append("no task of asyncio or trio and no greenlet waits or runs in this process\n")
+    else:
+        lines.pop()
+    out.write("".join(lines))
+
+
+def write_json(look, loops, out):
+    tasks = [{"name": entry.name, "state": entry.state, "waits_for": entry.waits,
+              "loop": loop and "%s 0x%x" % loop[:2], "thread": thread and thread[0],
+              "frames": [{"depth": depth, "func": func, "file": file, "line": line}
+                         for depth, (func, file, line) in enumerate(entry.frames)]}
+             for thread, loop, groups in loops for group in groups for entry in group]
+    out.write(json.dumps({"tasks": tasks, "not_reached": look.left}) + "\n")
+
+
 def main(words, out):
+    bases.clear()
+    loops_seen.clear()
+    look = Look(float(words[words.index("--seconds") + 1]))
     asyncio = sys.modules.get("asyncio")
-    whole = hasattr(asyncio, "run") and hasattr(asyncio, "Task")  # or it is being imported
-    tasks = in_order([look(t) for t in all_tasks(asyncio)]) if whole else []
-    tasks += greenlets()
-    if "--json" in words:
-        out.write(json.dumps({"tasks": tasks}) + "\n")
-        return 0
-    for i, task in enumerate(tasks):
-        waits = " for " + ", ".join(map(clean, task["waits_for"])) if task["waits_for"] else ""
-        out.write('%sTask "%s" (%s%s)\n' % ("\n" if i else "", clean(task["name"]), task["state"],
-                                            waits))
-        for f in task["frames"]:
-            out.write("%3d %-22s %s:%s\n" % (f["depth"], clean(f["func"]), clean(f["file"]),
-                                             f["line"]))
-    if not tasks:
-        out.write("no asyncio task and no greenlet waits or runs in this process\n")
+    if hasattr(asyncio, "run") and hasattr(asyncio, "Task"):  # or it is being imported
+        learn(asyncio)
+        look.each(all_tasks(asyncio, look), of_asyncio)
+    loops_seen.clear()
+    look.each(trio_tasks(look), of_trio)
+    look.each(greenlets(look), of_greenlet)
+    known, by_loop = threads["known_threads"](words), {}
+    for entry in look.found:
+        by_loop.setdefault(entry.loop, []).append(entry)
+    loops = [(loop and loop[2] and known(loop[2]), loop, in_order(groups_of(entries)))
+             for loop, entries in by_loop.items()]
+    if "--thread" in words:
+        only = int(words[words.index("--thread") + 1])
+        loops = [one for one in loops if one[0] and one[0][0] == only]
+    (write_json if "--json" in words else write_text)(look, loops, out)
     return 0

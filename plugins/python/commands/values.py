@@ -69,23 +69,32 @@ def thread_name(tid):
         return "?"
 
 
-def main(words, out):
-    only = int(words[words.index("--thread") + 1]) if "--thread" in words else 0
+def known_threads(words):
+    """A function that gives the kernel's id and the name of a thread by its ident."""
     known = words[words.index("--known") + 1].split() if "--known" in words else []
     tids = dict(map(int, pair.split("=")) for pair in known)
-    until = time.monotonic() + SECONDS
-    me = _thread.get_ident()
     threading = sys.modules.get("threading")  # importing it here would make us its main thread
     active = dict(getattr(threading, "_active", ()))
-    threads = []
-    for ident, frame in sys._current_frames().items():
+
+    def thread_of(ident):
         thread = active.get(ident)
         tid = tids.get(ident, getattr(thread, "native_id", None))
+        name = getattr(thread, "_name", None)
+        return tid, name if type(name) is str else thread_name(tid)
+    return thread_of
+
+
+def main(words, out):
+    only = int(words[words.index("--thread") + 1]) if "--thread" in words else 0
+    thread_of = known_threads(words)
+    until = time.monotonic() + SECONDS
+    me = _thread.get_ident()
+    threads = []
+    for ident, frame in sys._current_frames().items():
+        tid, name = thread_of(ident)
         if ident == me or (only and tid != only):
             continue
-        name = getattr(thread, "_name", None)
-        threads.append({"tid": tid, "name": name if type(name) is str else thread_name(tid),
-                        "frames": stack(frame, until)})
+        threads.append({"tid": tid, "name": name, "frames": stack(frame, until)})
     threads.sort(key=lambda t: t["tid"] != os.getpid())
     if "--json" in words:
         out.write(json.dumps({"threads": threads}) + "\n")
