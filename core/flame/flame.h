@@ -17,6 +17,8 @@
 /* The profiler's frame where a native stack broke off, as in code without unwind tables: between
  * the frames further out, all Python, native ones may be missing. */
 #define FLAME_BROKEN "[native frames not read]"
+/* How the frame ends that stands for Python frames for which there was no room. */
+#define FLAME_LEFT_OUT " frames left out]"
 #define FLAME_NUMBERS "value" /* the mode of a file of folded stacks: it does not say of what */
 #define FLAME_WIDTH 1200      /* pixels of a picture, when nobody asks for another width */
 #define FLAME_WIDTH_MIN 200
@@ -146,6 +148,13 @@ int flame_tree_before(struct flame_tree *tree, struct flame *into, const struct 
 void flame_tree_done(struct flame_tree *tree);
 /* Children in order of their value, the largest first. */
 void flame_tree_sort(struct flame_tree *tree);
+/* The node that follows in the order parent, children, sibling; 0: none.  A tree may be thousands of
+ * nodes deep, so nothing of it is walked by recursion. */
+uint32_t flame_tree_next(const struct flame_tree *tree, uint32_t at);
+/* The same without what is below `at`. */
+uint32_t flame_tree_beside(const struct flame_tree *tree, uint32_t at);
+/* Depth of the deepest node. */
+uint32_t flame_tree_depth(const struct flame_tree *tree);
 
 /* ---- files: each adds its bytes to `out` ---- */
 

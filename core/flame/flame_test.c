@@ -200,6 +200,54 @@ TEST(the_title_names_the_program_and_no_secret)
     CHECK_STR(title, "python3");
 }
 
+/* The frames that one stack lacks are not put into another. */
+TEST(a_gap_is_of_its_own_stack)
+{
+    begin();
+    add(1, "down|[7 frames left out]|work", 10);
+    add(2, "down|" FLAME_BROKEN "|[9 frames left out]|work", 20);
+    add(3, "down|" FLAME_BROKEN "|work", 30);
+    CHECK_STR(write(flame_folded),
+              "work (train.py);" FLAME_BROKEN ";down (train.py) 30\n"
+              "work (train.py);[9 frames left out];" FLAME_BROKEN ";down (train.py) 20\n"
+              "work (train.py);[7 frames left out];down (train.py) 10\n");
+    end();
+}
+
+static uint32_t times(const char *text, const char *word)
+{
+    uint32_t n = 0;
+    for (const char *at = text; (at = strstr(at, word)) != NULL; at++)
+        n++;
+    return n;
+}
+
+/* A recursion of thousands is whole in each file. */
+TEST(no_stack_is_too_deep)
+{
+    const uint32_t depth = 5000;
+    const struct flame_sample s = {.thread_name = "", .value = 70000000, .count = 1};
+    begin();
+    CHECK_INT(flame_add_stack(&flame, 1), 0);
+    for (uint32_t i = 0; i < depth; i++) {
+        struct flame_frame frame = {.func = i % 3 ? "down" : "across",
+                                    .file = "train.py",
+                                    .module = "",
+                                    .line = (int32_t)(i % 3),
+                                    .python = true};
+        CHECK_INT(flame_add_frame(&flame, &frame), 0);
+    }
+    CHECK_INT(flame.n_frames, 3); /* each is kept once */
+    CHECK_INT(flame_add_sample(&flame, 1, &s), 0);
+    CHECK_INT(times(write(flame_folded), " (train.py)"), depth);
+    CHECK_INT(times(write(flame_svg), "<title>"), depth + 1);
+    CHECK(strstr(write(flame_html), "70000000,1,5000,0,70000000,1]") != NULL);
+    buf_reset(&out);
+    CHECK_INT(flame_perfetto(&flame, &out), 0);
+    CHECK_INT(times(buf_text(&out), "\"ph\":\"X\""), depth);
+    end();
+}
+
 int main(void)
 {
     RUN(broken_stacks_stand_in_the_tower_of_the_whole);
@@ -210,5 +258,7 @@ int main(void)
     RUN(what_is_no_code_is_grey);
     RUN(ways_of_modules_keep_their_end);
     RUN(the_title_names_the_program_and_no_secret);
+    RUN(a_gap_is_of_its_own_stack);
+    RUN(no_stack_is_too_deep);
     return test_end();
 }

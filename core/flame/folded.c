@@ -6,13 +6,12 @@
  * difference before and after.  speedscope: https://www.speedscope.app/file-format-schema.json.
  */
 #include <errno.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "core/base/err.h"
 #include "core/flame/flame.h"
 #include "sdk/lib/json.h"
-
-#define DEPTH_MAX 2048
 
 static int no_memory(const struct buf *out)
 {
@@ -21,44 +20,36 @@ static int no_memory(const struct buf *out)
 
 /* ---- folded ---- */
 
-struct way {
-    uint32_t label[DEPTH_MAX];
-};
-
-static void add_line(const struct flame_tree *t, const struct way *way, const struct flame_node *n,
-                     int64_t value, int64_t before, struct buf *out)
+/* way: room for the tree's depth. */
+static void add_line(const struct flame_tree *t, uint32_t at, uint32_t *way, struct buf *out)
 {
+    const struct flame_node *n = &t->nodes[at];
+    int64_t value = n->value, before = n->before;
+    for (uint32_t i = n->child; i; i = t->nodes[i].sibling) {
+        value -= t->nodes[i].value;
+        before -= t->nodes[i].before;
+    }
+    if (value <= 0 && before <= 0)
+        return;
+    for (uint32_t i = n->depth, up = at; i > 0; up = t->nodes[up].parent)
+        way[--i] = t->nodes[up].label;
     for (uint32_t i = 0; i < n->depth; i++) {
         (void)buf_adds(out, i ? ";" : "");
-        (void)buf_adds(out, t->f->labels[way->label[i]]);
+        (void)buf_adds(out, t->f->labels[way[i]]);
     }
     if (t->difference)
         (void)buf_addf(out, " %lld", (long long)before);
     (void)buf_addf(out, " %lld\n", (long long)value);
 }
 
-static void fold(const struct flame_tree *t, uint32_t at, struct way *way, struct buf *out)
-{
-    const struct flame_node *n = &t->nodes[at];
-    int64_t value = n->value, before = n->before;
-    if (n->depth > DEPTH_MAX)
-        return;
-    if (n->depth > 0)
-        way->label[n->depth - 1] = n->label;
-    for (uint32_t i = n->child; i; i = t->nodes[i].sibling) {
-        value -= t->nodes[i].value;
-        before -= t->nodes[i].before;
-    }
-    if (n->depth > 0 && (value > 0 || before > 0))
-        add_line(t, way, n, value, before, out);
-    for (uint32_t i = n->child; i; i = t->nodes[i].sibling)
-        fold(t, i, way, out);
-}
-
 int flame_folded(const struct flame_tree *t, struct buf *out)
 {
-    struct way way;
-    fold(t, 0, &way, out);
+    uint32_t *way = calloc(flame_tree_depth(t) + 1, sizeof(*way));
+    if (way == NULL)
+        return err_set(-ENOMEM, "no memory for the file");
+    for (uint32_t at = flame_tree_next(t, 0); at; at = flame_tree_next(t, at))
+        add_line(t, at, way, out);
+    free(way);
     return no_memory(out);
 }
 
@@ -128,8 +119,10 @@ int flame_speedscope(const struct flame *f, struct buf *out)
 
 /* What is open on the thread that is written: frames from the outermost on, and since when. */
 struct open_frames {
-    uint32_t label[DEPTH_MAX];
-    int64_t since[DEPTH_MAX];
+    struct {
+        int64_t since;
+        uint32_t label;
+    } * frames;
     uint32_t n;
     int64_t until; /* of the last sample */
     bool any;      /* an event has been written */
@@ -139,10 +132,10 @@ static void close_frames(const struct flame *f, struct open_frames *o, uint32_t 
                          int64_t thread, struct buf *out)
 {
     while (o->n > down_to) {
-        int64_t since = o->since[--o->n], ns = o->until - since;
+        int64_t since = o->frames[--o->n].since, ns = o->until - since;
         (void)buf_adds(out, o->any ? ",\n{\"ph\":\"X\",\"name\":" : "{\"ph\":\"X\",\"name\":");
         o->any = true;
-        add_text(out, f->labels[o->label[o->n]]);
+        add_text(out, f->labels[o->frames[o->n].label]);
         (void)buf_addf(out,
                        ",\"cat\":\"%s\",\"ts\":%lld.%03d,\"dur\":%lld.%03d,\"pid\":1,"
                        "\"tid\":%lld}",
@@ -169,18 +162,18 @@ static void add_event(const struct flame *f, struct open_frames *o, const struct
 {
     const struct flame_stack *stack = &f->stacks[s->stack];
     int64_t begin = s->ts - s->value;
-    uint32_t same = 0, n = stack->n < DEPTH_MAX ? stack->n : DEPTH_MAX;
+    uint32_t same = 0, n = stack->n;
     if (o->n > 0 && begin - o->until > s->value)
         close_frames(f, o, 0, s->thread, out);
     if (begin < o->until || o->n > 0)
         begin = o->until;
     while (same < o->n && same < n &&
-           o->label[same] == f->frames[f->places[stack->first + stack->n - 1 - same]].label)
+           o->frames[same].label == f->frames[f->places[stack->first + stack->n - 1 - same]].label)
         same++;
     close_frames(f, o, same, s->thread, out);
     for (; o->n < n; o->n++) {
-        o->label[o->n] = f->frames[f->places[stack->first + stack->n - 1 - o->n]].label;
-        o->since[o->n] = begin;
+        o->frames[o->n].label = f->frames[f->places[stack->first + n - 1 - o->n]].label;
+        o->frames[o->n].since = begin;
     }
     o->until = s->ts;
 }
@@ -188,6 +181,12 @@ static void add_event(const struct flame *f, struct open_frames *o, const struct
 int flame_perfetto(const struct flame *f, struct buf *out)
 {
     struct open_frames o = {.n = 0};
+    uint32_t deepest = 1;
+    for (uint32_t i = 0; i < f->n_stacks; i++)
+        deepest = f->stacks[i].n > deepest ? f->stacks[i].n : deepest;
+    o.frames = calloc(deepest, sizeof(*o.frames));
+    if (o.frames == NULL)
+        return err_set(-ENOMEM, "no memory for the file");
     (void)buf_adds(out, "{\"displayTimeUnit\":\"ns\",\"traceEvents\":[\n");
     for (uint32_t i = 0; i < f->n_samples; i++) {
         const struct flame_sample *s = &f->samples[i];
@@ -200,5 +199,6 @@ int flame_perfetto(const struct flame *f, struct buf *out)
             close_frames(f, &o, 0, s->thread, out);
     }
     (void)buf_adds(out, "\n]}\n");
+    free(o.frames);
     return no_memory(out);
 }

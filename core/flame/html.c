@@ -6,6 +6,7 @@
  */
 #include <errno.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "core/base/err.h"
@@ -15,8 +16,7 @@
 
 #define DATA_MARK "@DATA@"
 #define ROW_HEIGHT 17
-#define TOP 34 /* pixels for title and search */
-#define DEPTH_MAX 400
+#define TOP 34        /* pixels for title and search */
 #define NARROWEST 0.1 /* pixels; what is narrower is not drawn */
 
 static int no_memory(const struct buf *out)
@@ -43,26 +43,14 @@ static void add_script_text(struct buf *out, const char *text)
 
 static void add_nodes(const struct flame_tree *t, struct buf *out)
 {
-    uint32_t at = 0, way[DEPTH_MAX + 2], depth = 0;
-    bool first = true;
-    way[0] = 0;
-    for (;;) { /* before its children, after its larger siblings */
+    uint32_t at = 0;
+    do { /* before its children, after its larger siblings */
         const struct flame_node *n = &t->nodes[at];
-        (void)buf_addf(out, "%s%u,%d,%lld,%lld", first ? "" : ",", depth,
+        (void)buf_addf(out, "%s%u,%d,%lld,%lld", at == 0 ? "" : ",", n->depth,
                        at == 0 ? -1 : (int)n->label, (long long)n->value, (long long)n->count);
         if (t->difference)
             (void)buf_addf(out, ",%lld", (long long)n->before);
-        first = false;
-        if (n->child && depth < DEPTH_MAX) {
-            way[++depth] = at = n->child;
-            continue;
-        }
-        while (depth > 0 && t->nodes[way[depth]].sibling == 0)
-            depth--;
-        if (depth == 0)
-            return;
-        way[depth] = at = t->nodes[way[depth]].sibling;
-    }
+    } while ((at = flame_tree_next(t, at)) != 0);
 }
 
 static void add_data(const struct flame_tree *t, struct buf *out)
@@ -209,29 +197,38 @@ static void add_box(const struct flame_tree *t, const struct flame_node *n, stru
     (void)buf_adds(out, "</text></g>\n");
 }
 
-static uint32_t add_boxes(const struct flame_tree *t, uint32_t at, struct extent p, struct buf *out)
+/* x: room for each node's left edge in pixels.  The depth of the deepest box. */
+static uint32_t add_boxes(const struct flame_tree *t, double *x, struct buf *out)
 {
-    const struct flame_node *n = &t->nodes[at];
     double all = (double)(t->nodes[0].value ? t->nodes[0].value : 1);
-    uint32_t deepest = n->depth;
-    double x = p.x;
-    add_box(t, n, p, out);
-    for (uint32_t i = n->child; i && n->depth < DEPTH_MAX; i = t->nodes[i].sibling) {
-        struct extent next = {x, (double)t->f->width * (double)t->nodes[i].value / all};
-        x += next.width;
-        if (next.width < NARROWEST)
-            continue;
-        uint32_t depth = add_boxes(t, i, next, out);
-        deepest = depth > deepest ? depth : deepest;
-    }
+    uint32_t deepest = 0, at = 0;
+    x[0] = 0;
+    do {
+        const struct flame_node *n = &t->nodes[at];
+        double width = at == 0 ? t->f->width : (double)t->f->width * (double)n->value / all;
+        double next = x[at];
+        bool drawn = at == 0 || width >= NARROWEST;
+        for (uint32_t i = drawn ? n->child : 0; i; i = t->nodes[i].sibling) {
+            x[i] = next;
+            next += (double)t->f->width * (double)t->nodes[i].value / all;
+        }
+        if (drawn)
+            add_box(t, n, (struct extent){x[at], width}, out);
+        deepest = drawn && n->depth > deepest ? n->depth : deepest;
+        at = drawn ? flame_tree_next(t, at) : flame_tree_beside(t, at);
+    } while (at != 0);
     return deepest;
 }
 
 int flame_svg(const struct flame_tree *t, struct buf *out)
 {
     struct buf boxes;
+    double *x = calloc(t->n, sizeof(*x));
+    if (x == NULL)
+        return err_set(-ENOMEM, "no memory for the file");
     buf_init(&boxes, (size_t)1 << 30);
-    uint32_t deepest = add_boxes(t, 0, (struct extent){0, (double)t->f->width}, &boxes);
+    uint32_t deepest = add_boxes(t, x, &boxes);
+    free(x);
     int height = TOP + (int)(deepest + 1) * ROW_HEIGHT + 24;
     (void)buf_addf(out,
                    "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<svg "

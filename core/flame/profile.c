@@ -14,6 +14,7 @@
 #include "sdk/lib/hash.h"
 
 #define TITLE_NAME 60 /* bytes of a name in a title */
+#define NEAR 8        /* frames of a stack that a new one is compared with */
 
 void flame_init(struct flame *f, size_t max_bytes)
 {
@@ -153,6 +154,24 @@ static bool is_ours(const char *module)
     return ours;
 }
 
+static bool is_frame(const struct flame_frame *a, const struct flame_frame *b)
+{
+    return a->line == b->line && a->python == b->python && strcmp(a->func, b->func) == 0 &&
+           strcmp(a->file, b->file) == 0 && strcmp(a->module, b->module) == 0;
+}
+
+/* The frame of these that the last stack has near by, as a recursion has; UINT32_MAX: none. */
+static uint32_t find_near(const struct flame *f, const struct flame_frame *given)
+{
+    const struct flame_stack *stack = &f->stacks[f->n_stacks - 1];
+    for (uint32_t i = 1; i <= stack->n && i <= NEAR; i++) {
+        uint32_t number = f->places[f->n_places - i];
+        if (is_frame(&f->frames[number], given))
+            return number;
+    }
+    return UINT32_MAX;
+}
+
 int flame_add_frame(struct flame *f, const struct flame_frame *given)
 {
     static const struct flame_frame ours = {.func = "[probing]", .file = "", .module = ""};
@@ -167,6 +186,12 @@ int flame_add_frame(struct flame *f, const struct flame_frame *given)
         stack->broken = true;
     if (!add_place(f, &place))
         return no_room();
+    *place = find_near(f, given);
+    if (*place != UINT32_MAX) {
+        f->n_places++;
+        stack->n++;
+        return 0;
+    }
     struct flame_frame *frame = &f->frames[f->n_frames];
     *frame = *given;
     frame->func = keep(f, given->func, strlen(given->func));

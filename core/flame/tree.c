@@ -154,9 +154,29 @@ void flame_tree_sort(struct flame_tree *t)
         t->nodes[i].child = sorted(t, t->nodes[i].child);
 }
 
+uint32_t flame_tree_beside(const struct flame_tree *t, uint32_t at)
+{
+    while (at && t->nodes[at].sibling == 0)
+        at = t->nodes[at].parent;
+    return t->nodes[at].sibling;
+}
+
+uint32_t flame_tree_next(const struct flame_tree *t, uint32_t at)
+{
+    return t->nodes[at].child ? t->nodes[at].child : flame_tree_beside(t, at);
+}
+
+uint32_t flame_tree_depth(const struct flame_tree *t)
+{
+    uint32_t deepest = 0;
+    for (uint32_t i = 0; i < t->n; i++)
+        deepest = t->nodes[i].depth > deepest ? t->nodes[i].depth : deepest;
+    return deepest;
+}
+
 /* ---- stacks that are whole in part ---- */
 
-#define WAY_MAX 2048
+#define WAY_MAX 16384
 #define BETWEEN_MAX 64u /* native frames between two Python ones */
 #define FOUND 4096u     /* answers that are kept */
 
@@ -167,11 +187,18 @@ struct mending {
     struct answer {
         uint32_t from, label, node; /* from: + 1 */
     } found[FOUND];
+    uint32_t way[WAY_MAX]; /* the frames of the stack that is mended, outermost first */
 };
 
 static bool is_python(const struct mending *m, uint32_t label)
 {
     return m->f->frames[m->frame_of[label]].python;
+}
+
+static bool is_gap(const struct mending *m, uint32_t label)
+{
+    const char *func = m->f->frames[m->frame_of[label]].func, *end = strstr(func, FLAME_LEFT_OUT);
+    return func[0] == '[' && end && end[sizeof(FLAME_LEFT_OUT) - 1] == '\0';
 }
 
 /* The largest node of this label that only native frames lie before; 0: none. */
@@ -180,10 +207,11 @@ static uint32_t below(const struct mending *m, uint32_t from, uint32_t label, ui
     const struct flame_node *nodes = m->tree.nodes;
     uint32_t best = 0;
     for (uint32_t i = nodes[from].child; i; i = nodes[i].sibling) {
-        uint32_t at = nodes[i].label == label ? i
-                      : between < BETWEEN_MAX && !is_python(m, nodes[i].label)
-                          ? below(m, i, label, between + 1)
-                          : 0;
+        uint32_t at =
+            nodes[i].label == label ? i
+            : between < BETWEEN_MAX && !is_python(m, nodes[i].label) && !is_gap(m, nodes[i].label)
+                ? below(m, i, label, between + 1)
+                : 0;
         if (at && (best == 0 || nodes[at].value > nodes[best].value))
             best = at;
     }
@@ -199,19 +227,18 @@ static uint32_t below_again(struct mending *m, uint32_t from, uint32_t label)
 }
 
 /* Add the frames from below `from` to `to`, outermost first; what is there then. */
-static uint32_t add_between(const struct mending *m, uint32_t from, uint32_t to, uint32_t *way,
-                            uint32_t n)
+static uint32_t add_between(struct mending *m, uint32_t from, uint32_t to, uint32_t n)
 {
     uint32_t more = m->tree.nodes[to].depth - m->tree.nodes[from].depth;
     for (uint32_t i = more; i > 0; i--, to = m->tree.nodes[to].parent)
         if (n + i <= WAY_MAX)
-            way[n + i - 1] = m->frame_of[m->tree.nodes[to].label];
+            m->way[n + i - 1] = m->frame_of[m->tree.nodes[to].label];
     return n + more;
 }
 
 static int mend_stack(struct mending *m, struct flame_stack *s)
 {
-    uint32_t way[WAY_MAX], n = 0, at = 0;
+    uint32_t *way = m->way, n = 0, at = 0;
     bool lost = false;
     for (uint32_t k = s->n; k > 0; k--) {
         uint32_t place = m->f->places[s->first + k - 1];
@@ -221,7 +248,7 @@ static int mend_stack(struct mending *m, struct flame_stack *s)
         uint32_t next = lost || !frame->python ? 0 : below_again(m, at, frame->label);
         lost = next == 0;
         if (next)
-            n = add_between(m, at, next, way, n);
+            n = add_between(m, at, next, n);
         else if (n++ < WAY_MAX)
             way[n - 1] = place;
         at = next;

@@ -117,6 +117,8 @@ static void take(struct reader *r, struct sample_slot *x)
     };
     if (row.stack && !w->ours)
         sample_table_add(r->host, r->samples_table, &row);
+    if (!row.stack) /* there was no room: its CPU time goes to the next sample */
+        (void)atomic_fetch_sub_explicit(&w->cpu_ns, x->user[OF_CPU_NS], memory_order_relaxed);
     w->last_stack = row.stack;
     (void)atomic_fetch_add_explicit(&r->samples, 1, memory_order_relaxed);
 }

@@ -38,7 +38,7 @@ static struct frame_python python(void *arg, uint32_t i)
 
 static void add(struct merge *m, uint32_t frame)
 {
-    if (m->n < MERGE_FRAMES - 1)
+    if (m->n < MERGE_FRAMES - 2)
         m->frames[m->n++] = frame;
 }
 
@@ -51,15 +51,33 @@ static void name_native(struct merge *m)
     }
 }
 
+/* Python frames that have others inside of them: all, or those up to where some were left out. */
+static uint32_t inner_part(const struct probing_python_look *look)
+{
+    return look->left_out ? look->gap : look->n_frames;
+}
+
+/* How many were left out, and the outermost frames, which have no native ones between them. */
+static void add_outer(struct merge *m)
+{
+    const struct probing_python_look *look = m->look;
+    if (look->left_out)
+        add(m, stacks_left_out(m->stacks, look->left_out, /* more= */ look->end != 0));
+    for (uint32_t i = inner_part(look); i < look->n_frames; i++)
+        if (!(look->frames[i].flags & PROBING_PYTHON_SHIM))
+            add(m, stacks_python(m->stacks, look, i));
+}
+
 uint32_t merge_ready(struct stacks *stacks, const struct probing_python_look *look, uint32_t *ret)
 {
     struct merge m = {.stacks = stacks, .look = look, .frames = ret};
-    struct frame_merge f = {.arg = &m, .python = python, .n_python = look->n_frames};
+    struct frame_merge f = {.arg = &m, .python = python, .n_python = inner_part(look)};
     uint32_t i;
     add(&m, stacks_mark(stacks, MARK_READY));
     while (frame_merge_next(&f, &i) != FRAME_END)
         add(&m, stacks_python(stacks, look, i));
-    bool cut = look->end != 0 && look->n_frames;
+    add_outer(&m);
+    bool cut = look->end == 1 && look->n_frames;
     ret[m.n++] = stacks_mark(stacks, cut ? MARK_CUT : MARK_BROKEN);
     return m.n;
 }
@@ -73,15 +91,17 @@ uint32_t merge(struct stacks *stacks, const struct probing_python_look *look,
                             .sp = sp,
                             .python = python,
                             .n_native = native->n,
-                            .n_python = look->n_frames,
+                            .n_python = inner_part(look),
                             .native_whole = end == UNWIND_WHOLE,
-                            .python_whole = look->end == 0};
+                            .python_whole = look->end == 0 && !look->left_out};
     bool broken = false, within = false; /* native frames lie inside of those that lack theirs */
     uint32_t i;
     name_native(&m);
     frame_merge_begin(&f);
     f.agree = f.agree || look->n_frames == 0; /* nothing could stand in a wrong place */
     for (enum frame_side side; (side = frame_merge_next(&f, &i)) != FRAME_END;) {
+        if (side == FRAME_OF_NATIVE && look->left_out && f.next_python == f.n_python)
+            break; /* it lies further out than those that were left out */
         if (side == FRAME_OF_PYTHON && f.apart && !broken) {
             broken = true;
             within = m.n > 0;
@@ -90,7 +110,8 @@ uint32_t merge(struct stacks *stacks, const struct probing_python_look *look,
         }
         add(&m, side == FRAME_OF_NATIVE ? m.natives[i] : stacks_python(stacks, look, i));
     }
-    bool cut = look->n_frames ? look->end != 0 : end != UNWIND_WHOLE;
+    add_outer(&m);
+    bool cut = look->n_frames ? look->end == 1 : end != UNWIND_WHOLE;
     if (cut || m.n == 0)
         ret[m.n++] = stacks_mark(stacks, MARK_CUT);
     else if (broken && !within)

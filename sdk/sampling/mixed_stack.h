@@ -11,8 +11,8 @@
 #include "stack_table.h"
 #include "unwind.h"
 
-#define MERGE_NATIVE 512 /* native frames at most */
-#define MERGE_FRAMES (MERGE_NATIVE + SLOT_PYTHON + 1)
+#define MERGE_NATIVE 512                              /* native frames at most */
+#define MERGE_FRAMES (MERGE_NATIVE + SLOT_PYTHON + 3) /* and marks */
 
 struct merge_native {
     uint64_t ips[MERGE_NATIVE], sps[MERGE_NATIVE]; /* as unwind() gives them */
@@ -22,7 +22,7 @@ struct merge_native {
 /* Frames of both kinds, innermost first, into ret (MERGE_FRAMES); how many.  They are merged where
  * both sides agree (lib/stack/frame_merge.h); else the Python frames alone are shown: they are
  * certain.  MARK_BROKEN stands where the native stack broke off, or outermost when none of it is
- * shown. */
+ * shown; and a frame says how many Python frames were left out where they are missing. */
 uint32_t merge(struct stacks *stacks, const struct probing_python_look *look,
                const struct merge_native *native, enum unwind_end end, uint32_t *ret);
 

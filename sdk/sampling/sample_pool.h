@@ -19,7 +19,7 @@
 #define SAMPLE_SLOTS 64        /* for samples that come by a clock */
 #define SAMPLE_SLOTS_MAX 512   /* for those that come in heaps */
 #define SLOT_STACK (32u << 10) /* bytes of a stack; deeper ones lose their outer native frames */
-#define SLOT_PYTHON 256        /* Python frames */
+#define SLOT_PYTHON 4096 /* Python frames; of deeper stacks the innermost and outermost ones */
 #define SLOT_NAMES (16u << 10) /* bytes for code objects that are seen for the first time */
 
 struct sample_slot {

@@ -22,7 +22,8 @@
 #define MAP_MAX (1u << 20)                /* entries of 16 bytes: 16 MiB */
 #define RENEW_NS (600 * PROBING_NS_PER_S) /* a stack is stored again after this */
 #define FRAMES_MAX (1u << 20)
-#define KEPT_MAX 100000u             /* stacks whose frames are kept: some 20 MiB */
+#define KEPT_FRAMES (5u << 20)       /* frames of all stacks that are kept: 20 MiB */
+#define KEPT_MAX 100000u             /* and the stacks */
 #define MODULES_NS PROBING_NS_PER_S  /* between readings for addresses of no module */
 #define ANYWHERE (UINT64_C(3) << 62) /* an address as key: of a function, all of it */
 #define PLACE (UINT64_C(1) << 63)    /* of one place */
@@ -64,7 +65,7 @@ struct stacks {
     struct map by_stack;   /* stack's content -> its id */
     struct map by_id;      /* id -> struct kept */
     struct kept *kept;
-    uint32_t n_kept;
+    uint32_t n_kept, kept_frames;
     bool keeps;
     uint64_t stored_since, modules_ns;
     int64_t next_id;
@@ -192,7 +193,7 @@ static void forget_frames(struct stacks *s)
         free(k);
     }
     s->kept = NULL;
-    s->n_kept = 0;
+    s->n_kept = s->kept_frames = 0;
     for (uint32_t i = 0; i < s->n_frames; i++)
         free(s->frames[i].words);
     s->n_frames = 0;
@@ -299,6 +300,14 @@ uint32_t stacks_mark(struct stacks *s, enum mark mark)
     return s->marks[mark];
 }
 
+uint32_t stacks_left_out(struct stacks *s, uint32_t n, bool more)
+{
+    char text[64];
+    (void)snprintf(text, sizeof(text), "[%s%u frames left out]", more ? "at least " : "", n);
+    struct frame f = {.func = intern(s, text)};
+    return frame_number(s, &f, text, "", "");
+}
+
 /* ---- stacks ---- */
 
 static int store(struct stacks *s, int64_t id, const uint32_t *frames, uint32_t n, uint64_t now)
@@ -326,6 +335,7 @@ static void keep(struct stacks *s, int64_t id, const uint32_t *frames, uint32_t 
     memcpy(k->frames, frames, n * sizeof(*frames));
     s->kept = k;
     s->n_kept++;
+    s->kept_frames += n;
     map_put(&s->by_id, (uint64_t)id, (uint64_t)(uintptr_t)k);
 }
 
@@ -343,7 +353,7 @@ int64_t stacks_number(struct stacks *s, const uint32_t *frames, uint32_t n, uint
         map_clear(&s->by_stack);
         s->stored_since = now;
     }
-    if (s->n_frames + n > FRAMES_MAX / 2 || s->n_kept > KEPT_MAX) {
+    if (s->n_frames + n > FRAMES_MAX / 2 || s->n_kept > KEPT_MAX || s->kept_frames > KEPT_FRAMES) {
         forget_frames(s); /* the next samples name theirs again */
         return 0;
     }

@@ -47,6 +47,8 @@ enum mark {
 };
 /* The frame that says so. */
 uint32_t stacks_mark(struct stacks *s, enum mark mark);
+/* The frame that stands for n others; more: they were not counted to their end. */
+uint32_t stacks_left_out(struct stacks *s, uint32_t n, bool more);
 
 /* Number of the stack of these frames, innermost first; 0: there was no room to store it. */
 int64_t stacks_number(struct stacks *s, const uint32_t *frames, uint32_t n, uint64_t now);

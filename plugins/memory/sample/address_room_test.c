@@ -39,8 +39,8 @@ TEST(a_part_where_there_is_one)
     }
     CHECK_INT(t.slots, SAMPLE_SLOTS_MAX);
     CHECK_INT(t.entries, LIVE_MAX);
-    CHECK(!fit_tables(30 * MIB, 0, false, &t));
-    CHECK(fit_tables(30 * MIB, 0, /* has_table= */ true, &t));
+    CHECK(!fit_tables(60 * MIB, 0, false, &t));
+    CHECK(fit_tables(60 * MIB, 0, /* has_table= */ true, &t));
 }
 
 TEST(a_limit_is_seen)

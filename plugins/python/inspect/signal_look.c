@@ -25,7 +25,11 @@
 #define LAST_BYTES 8192u /* of all those pieces */
 #define LAST_GAP 512u    /* bytes between frames that are kept in one piece */
 #define LAST_MORE 256u   /* bytes beyond the innermost one: the next look may be deeper */
-#define FRAMES_MAX 256   /* of a look */
+#define ROUND_FRAMES 256 /* frames followed at a time */
+#define HALF (ROUND_FRAMES / 2)
+#define COUNT_READS 512    /* blocks read of a stack's frames that have no room */
+#define COUNT_FRAMES 65536 /* and so many frames: a chain that is damaged may have no end */
+#define LIKE_MAX 64        /* frames further in that are compared with one that has no number */
 #define NO_ROOM UINT32_MAX
 
 struct page {
@@ -61,7 +65,8 @@ struct scratch {
     struct page page[LAST_PIECES + PAGES];
     uint32_t n_pages, next_page;
     uint8_t bytes[PAGES][PAGE];
-    struct walk_frame frames[FRAMES_MAX];
+    struct walk_frame frames[ROUND_FRAMES];
+    struct last next_last; /* what is found, for the thread's next look */
     uint8_t heads[ROUND * CODES_HEAD];
     struct iovec from[ROUND];
     uint64_t codes[ROUND];
@@ -170,26 +175,27 @@ static bool read_first(struct scratch *s, struct probing_python_look *l, uint64_
 
 /* ---- a look ---- */
 
-/* Follow the chain from the innermost frame to its end, or to the thread's base; how many, *ret_end
- * as in the look.                                                                    [signal] */
-static uint32_t follow(struct scratch *s, uint64_t address, uint64_t base, uint32_t max,
-                       int32_t *ret_end)
+struct chain {
+    uint64_t next, base; /* the frame to go on with; where the thread's end */
+    int32_t end;         /* as in the look */
+};
+
+/* Follow the chain for `max` frames, or to its end; how many.                        [signal] */
+static uint32_t follow(struct scratch *s, struct chain *c, struct walk_frame *ret, uint32_t max)
 {
     uint32_t n = 0;
-    *ret_end = 0;
-    while (address && address != base) {
-        if (n == max) {
-            *ret_end = 2;
-            break;
-        }
-        const uint8_t *at = page_get(s, address, (uint32_t)s->w->o.frame_size);
-        if (!at) {
-            *ret_end = 1;
-            break;
-        }
-        walk_parse(s->w, address, at, &s->frames[n]);
-        address = s->frames[n++].back;
+    for (; c->next && c->next != c->base; n++) {
+        c->end = 2;
+        if (n == max)
+            return n;
+        const uint8_t *at = page_get(s, c->next, (uint32_t)s->w->o.frame_size);
+        c->end = 1;
+        if (!at)
+            return n;
+        walk_parse(s->w, c->next, at, &ret[n]);
+        c->next = ret[n].back;
     }
+    c->end = 0;
     return n;
 }
 
@@ -240,6 +246,18 @@ static uint32_t read_heads(struct scratch *s, const struct last *last,
     return served;
 }
 
+/* A frame further in with the same code object, which has been copied then; NULL: there is none near
+ * by.                                                                                [signal] */
+static const struct probing_python_frame *find_like(const struct probing_python_look *l,
+                                                    const struct probing_python_frame *f)
+{
+    uint32_t n = l->n_frames < LIKE_MAX ? l->n_frames : LIKE_MAX;
+    for (const struct probing_python_frame *at = f - 1; n > 0; at--, n--)
+        if (at->code == f->code && at->mark == f->mark)
+            return at;
+    return NULL;
+}
+
 /* One frame into the look, by the head of its code object.  false: it is none.      [signal] */
 static bool add_frame(const struct scratch *s, struct probing_python_look *l,
                       const struct last *last, const struct walk_frame *frame, const uint8_t *head)
@@ -263,12 +281,10 @@ static bool add_frame(const struct scratch *s, struct probing_python_look *l,
     to->flags = walk_is_entry(s->w, frame) ? PROBING_PYTHON_ENTRY : 0;
     to->known = number_of(last, frame->code, &mark, to->mark);
     if (!to->known) {
-        for (uint32_t i = 0; i < l->n_frames; i++) /* twice in one stack: copy it once */
-            if (l->frames[i].code == frame->code && l->frames[i].mark == to->mark)
-                to->copied = l->frames[i].copied;
-        uint32_t size = to->copied != NO_ROOM
-                            ? 0
-                            : codes_copy(&mark, l->bytes + l->n_bytes, l->max_bytes - l->n_bytes);
+        const struct probing_python_frame *like = find_like(l, to);
+        uint32_t size =
+            like ? 0 : codes_copy(&mark, l->bytes + l->n_bytes, l->max_bytes - l->n_bytes);
+        to->copied = like ? like->copied : NO_ROOM;
         if (size) {
             to->copied = l->n_bytes;
             l->n_bytes += size;
@@ -322,21 +338,24 @@ static void add_piece(struct last *last, uint64_t *bytes, uint64_t address, uint
     }
 }
 
-/* Where everything was, for the next look: the n frames that were followed, and the code objects of
- * those that the look has.                                                           [signal] */
-static void remember(const struct scratch *s, struct last *last,
-                     const struct probing_python_look *l, uint64_t state, uint64_t top_at,
-                     uint32_t n)
+/* Where the innermost n frames were, for the next look.                              [signal] */
+static void remember_frames(struct scratch *s, uint32_t n)
 {
     const struct walk_frame *frames = s->frames;
+    struct last *last = &s->next_last;
     uint64_t size = (uint64_t)s->w->o.frame_size, bytes = 0;
-    *last = (struct last){.state = state, .top_at = top_at};
+    last->n_pieces = last->n_codes = 0;
     if (n && s->w->o.minor >= 11) { /* frames lie side by side, the next one behind this */
         uint64_t end = frames[0].address + size, left = PAGE - end % PAGE;
         add_piece(last, &bytes, frames[0].address, size + (left < LAST_MORE ? left : LAST_MORE));
     }
     for (uint32_t i = 0; i < n; i++)
         add_piece(last, &bytes, frames[i].address, size);
+}
+
+/* And the code objects of the frames that the look has.                              [signal] */
+static void remember_codes(struct last *last, const struct probing_python_look *l)
+{
     for (uint32_t i = 0; i < l->n_frames && last->n_codes < LAST_CODES; i++) {
         const struct probing_python_frame *at = &l->frames[i];
         uint32_t c = 0;
@@ -378,8 +397,67 @@ void look_empty(struct probing_python_look *l)
     l->n_frames = l->n_bytes = 0;
     l->gil = -1;
     l->end = 0;
+    l->left_out = 0;
     if (l->size >= sizeof(*l))
-        l->more_read = 0;
+        l->more_read = l->gap = 0;
+}
+
+/* How many frames from the innermost one are kept of a stack for which there is no room.  The rest
+ * is for its outermost ones.                                                         [signal] */
+static uint32_t inner_room(const struct probing_python_look *l)
+{
+    bool both = l->size >= sizeof(*l) && l->max_frames >= PROBING_PYTHON_DEEP;
+    return both ? l->max_frames - ROUND_FRAMES : l->max_frames;
+}
+
+static void leave_out(struct probing_python_look *l, uint32_t n) /* [signal] */
+{
+    l->left_out = n;
+    if (l->size >= sizeof(*l))
+        l->gap = l->n_frames;
+}
+
+/* Count the frames for which there is no room, and keep the outermost ones: the last two halves of
+ * what is followed.                                                                  [signal] */
+static void follow_rest(struct probing_python_look *l, struct scratch *s, const struct last *last,
+                        struct chain *c)
+{
+    uint32_t until = s->next_page + COUNT_READS, total = 0, n = 0, before = 0;
+    struct walk_frame *half = s->frames, *other = s->frames + HALF;
+    do {
+        struct walk_frame *swap = half;
+        half = other, other = swap;
+        before = n;
+        n = follow(s, c, half, HALF);
+        total += n;
+    } while (c->end == 2 && s->next_page < until && total < COUNT_FRAMES);
+    bool outermost = c->end == 0 && l->max_frames - l->n_frames >= ROUND_FRAMES;
+    uint32_t kept = outermost ? before + n : 0;
+    if (total > kept)
+        leave_out(l, total - kept);
+    if (!outermost)
+        return;
+    add_frames(l, s, last, other, before);
+    add_frames(l, s, last, half, n);
+}
+
+/* The chain's frames into the look.                                                  [signal] */
+static void add_chain(struct probing_python_look *l, struct scratch *s, const struct last *last,
+                      struct chain *c)
+{
+    uint32_t inner = inner_room(l), walked = 0;
+    do {
+        uint32_t max = inner - walked < ROUND_FRAMES ? inner - walked : ROUND_FRAMES;
+        uint32_t n = follow(s, c, s->frames, max);
+        if (walked == 0)
+            remember_frames(s, n);
+        walked += n;
+        add_frames(l, s, last, s->frames, n);
+    } while (l->end == 0 && c->end == 2 && walked < inner);
+    if (l->end == 0 && c->end == 2)
+        follow_rest(l, s, last, c);
+    if (l->end == 0)
+        l->end = c->end;
 }
 
 void look_here(struct probing_python_look *l, const struct walk *w, uint64_t gil)
@@ -401,15 +479,15 @@ void look_here(struct probing_python_look *l, const struct walk *w, uint64_t gil
         l->end = 1;
         return;
     }
-    uint32_t max = l->max_frames < FRAMES_MAX ? l->max_frames : FRAMES_MAX;
-    int32_t end;
-    uint64_t base = w->o.ts_base >= 0 ? u64_at(s->first, w->o.ts_base) : 0;
-    uint32_t n = follow(s, top, base, max, &end);
-    l->end = end;
-    add_frames(l, s, known, s->frames, n);
+    struct chain c = {top, w->o.ts_base >= 0 ? u64_at(s->first, w->o.ts_base) : 0, 0};
+    s->next_last.state = state;
+    s->next_last.top_at = top_at;
+    add_chain(l, s, known, &c);
     codes_check(l, s->from, s->heads);
-    if (last)
-        remember(s, last, l, state, top_at, n);
+    if (!last)
+        return;
+    remember_codes(&s->next_last, l);
+    *last = s->next_last;
 }
 
 int look_at(struct probing_python_look *l, struct walk *w, uint64_t gil,
@@ -422,10 +500,14 @@ int look_at(struct probing_python_look *l, struct walk *w, uint64_t gil,
     if (!read_first(s, l, t->state, /* last= */ NULL, /* more= */ false))
         return -ESRCH;
     l->gil = holds_gil(s, t->state);
-    uint32_t max = l->max_frames < FRAMES_MAX ? l->max_frames : FRAMES_MAX;
-    int n = walk_stack(w, t, frames, max, &end);
+    uint32_t n = (uint32_t)walk_stack(w, t, frames, WALK_FRAMES, &end);
+    uint32_t inner = n > l->max_frames ? inner_room(l) : n;
+    uint32_t outer = end == WALK_LIMIT ? 0 : n > inner ? l->max_frames - inner : 0;
     l->end = end == WALK_WHOLE ? 0 : end == WALK_LIMIT ? 2 : 1;
-    add_frames(l, s, /* last= */ NULL, frames, (uint32_t)n);
+    add_frames(l, s, /* last= */ NULL, frames, inner);
+    if (n > inner + outer)
+        leave_out(l, n - inner - outer);
+    add_frames(l, s, /* last= */ NULL, frames + n - outer, outer);
     codes_check(l, s->from, s->heads);
     return 0;
 }

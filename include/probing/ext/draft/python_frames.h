@@ -49,8 +49,8 @@ struct probing_python_look {
     uint32_t n_frames;   /* out: innermost first */
     uint32_t n_bytes;    /* out */
     int32_t gil;         /* out: 1: the thread holds the GIL; 0: not; -1: it runs no Python */
-    int32_t end;         /* out: 0: whole; 1: could not be read to its end; 2: over max_frames */
-    uint32_t reserved;
+    int32_t end;         /* out: 0: read to its end; 1: that could not be read; 2: not counted */
+    uint32_t left_out;   /* out: frames for which there was no room; with end 2 there are more */
     struct probing_python_frame *frames;
     uint8_t *bytes;
     void *scratch; /* in: scratch_bytes of memory, aligned to 16; its content does not matter */
@@ -61,9 +61,13 @@ struct probing_python_look {
     uint32_t more_bytes; /* in: ... so many bytes, or as many as are there, ... */
     uint32_t more_read;  /* out: how many; 0: it was not copied */
     void *more;          /* in: ... to here; NULL: none */
+    uint32_t gap; /* out: in front of this frame those that were left out are missing: the outermost
+                   * ones are there, too, if max_frames is PROBING_PYTHON_DEEP or more */
+    uint32_t reserved;
 };
 
 #define PROBING_PYTHON_LAST 768
+#define PROBING_PYTHON_DEEP 1024
 
 struct probing_python_text {
     uint32_t size; /* sizeof(struct probing_python_text) */
