@@ -231,26 +231,54 @@ void sql_expanded_rows(struct sql_writer *w, const struct sql_rows *rows)
     }
 }
 
+/* A sentence below a table, wrapped at the terminal's width. */
+static void add_note(struct sql_writer *w, struct buf *note)
+{
+    const char *text = buf_text(note);
+    while (*text != '\0') {
+        uint32_t all = (uint32_t)strlen(text), n = w->wide ? bytes_of(text, w->wide) : all;
+        while (n < all && n > 0 && text[n] != ' ')
+            n--;
+        n = n > 0 ? n : (uint32_t)strcspn(text, " "); /* a word is wider */
+        (void)buf_addf(&w->out, "%.*s\n", (int)n, text);
+        text += n + (text[n] == ' ');
+    }
+    buf_reset(note);
+}
+
 void sql_table_left_out(struct sql_writer *w)
 {
+    struct buf note;
     if (w->told || !w->header_done)
         return;
     w->told = true;
+    buf_init(&note, PIECE_BYTES);
     if (w->shown < w->n) {
-        (void)buf_addf(&w->out, "(%u of %u columns do not fit into the terminal: ", w->n - w->shown,
+        (void)buf_addf(&note, "(%u of %u columns do not fit into the terminal: ", w->n - w->shown,
                        w->n);
         for (uint32_t c = w->shown; c < w->n && c < w->shown + NAMED; c++)
-            (void)buf_addf(&w->out, "%s%s", c > w->shown ? ", " : "", w->names[c]);
-        (void)buf_addf(&w->out, "%s; --expanded, or \\x, shows each in a line of its own)\n",
-                       w->n - w->shown > NAMED ? " ..." : "");
+            (void)buf_addf(&note, "%s%s", c > w->shown ? ", " : "", w->names[c]);
+        (void)buf_addf(&note, "%s; -x or \\x shows all)", w->n - w->shown > NAMED ? " ..." : "");
+        add_note(w, &note);
     }
-    if (w->wide && w->cut_cells > 0)
-        (void)buf_addf(&w->out,
-                       "(%llu cell%s cut; --expanded, or \\x, shows texts whole, and so does "
-                       "--json)\n",
-                       (unsigned long long)w->cut_cells, w->cut_cells == 1 ? " is" : "s are");
-    if (w->cut)
-        (void)buf_adds(&w->out, "(lines are cut at the terminal's edge; a pipe has all of them)\n");
+    if (w->cut) {
+        (void)buf_adds(&note, "(lines are cut at the terminal's edge; a pipe has all of them)");
+        add_note(w, &note);
+    }
+    buf_done(&note);
+}
+
+/* How many cells are cut, on a terminal. */
+static void add_cut_cells(struct sql_writer *w)
+{
+    struct buf note;
+    if (w->wide == 0 || w->cut_cells == 0)
+        return;
+    buf_init(&note, PIECE_BYTES);
+    (void)buf_addf(&note, "(%llu cell%s cut; -x or \\x shows all, and --json)",
+                   (unsigned long long)w->cut_cells, w->cut_cells == 1 ? " is" : "s are");
+    add_note(w, &note);
+    buf_done(&note);
 }
 
 void sql_table_footer(struct sql_writer *w, const struct sql_report *r)
@@ -262,6 +290,7 @@ void sql_table_footer(struct sql_writer *w, const struct sql_report *r)
     (void)buf_addf(&w->out, "(%llu row%s, %s ms)\n", (unsigned long long)r->rows,
                    r->rows == 1 ? "" : "s", ms);
     sql_table_left_out(w);
+    add_cut_cells(w);
     if (r->cut)
         (void)buf_addf(&w->out,
                        "(stopped after %llu rows: there are more; ask with limit or an "

@@ -104,8 +104,7 @@ TEST(a_table_fits_the_terminal)
     CHECK_INT(sql_run(engine, text, strlen(text), NULL, &sink, &report), 0);
     CHECK_INT(sql_writer_finish(w, &report), 0);
     CHECK(strstr(buf_text(&out), "... | 5 | short\n") != NULL);
-    CHECK(strstr(buf_text(&out), "\n(1 cell is cut; --expanded, or \\x, shows texts whole, and so "
-                                 "does --json)\n") != NULL);
+    CHECK(strstr(buf_text(&out), "\n(1 cell is cut; -x or \\x shows all, and --json)\n") != NULL);
     CHECK(strchr(buf_text(&out), '\n') - buf_text(&out) <= 60);
     sql_writer_free(w);
     buf_done(&out);
@@ -149,8 +148,8 @@ TEST(columns_that_do_not_fit_are_named)
         strncmp(buf_text(&out),
                 "     first |    second\n-----------+-----------\n 123456789 | 123456789\n(1 row, ",
                 78) == 0);
-    CHECK(strstr(buf_text(&out), "\n(2 of 4 columns do not fit into the terminal: third, fourth; "
-                                 "--expanded, or \\x, shows each in a line of its own)\n") != NULL);
+    CHECK(strstr(buf_text(&out), "\n(2 of 4 columns do not fit\ninto the terminal: third,\n"
+                                 "fourth; -x or \\x shows all)\n") != NULL);
     sql_writer_free(w);
     buf_reset(&out);
     if (!CHECK_INT(sql_writer_new(SQL_FORMAT_TABLE, 8, add_bytes, &out, &w), 0))
@@ -160,9 +159,9 @@ TEST(columns_that_do_not_fit_are_named)
     CHECK_INT(sql_writer_pause(w), 0); /* as `watch` does */
     CHECK_STR(buf_text(&out),
               "     fir\n--------\n 1234567\n"
-              "(3 of 4 columns do not fit into the terminal: second, third, fourth; "
-              "--expanded, or \\x, shows each in a line of its own)\n"
-              "(lines are cut at the terminal's edge; a pipe has all of them)\n");
+              "(3 of 4\ncolumns\ndo not\nfit into\nthe\nterminal:\nsecond,\nthird,\nfourth;\n"
+              "-x or \\x\nshows\nall)\n(lines\nare cut\nat the\nterminal's\nedge; a\npipe has\n"
+              "all of\nthem)\n");
     sink = sql_writer_sink(w);
     buf_reset(&out);
     CHECK_INT(sql_run(engine, text, strlen(text), NULL, &sink, &report), 0);
