@@ -288,7 +288,7 @@ int command_gc(struct target *t, int argc, char **argv);      /* list.c */
 int command_forward(struct target *t, int argc, char **argv); /* remote.c: as it is */
 int command_eval(struct target *t, int argc, char **argv);
 int command_backtrace(struct target *t, int argc, char **argv);   /* backtrace.c */
-int command_performance(struct target *t, int argc, char **argv); /* performance.c */
+int command_performance(struct target *t, int argc, char **argv); /* plugin.c */
 int command_query(struct target *t, int argc, char **argv);  /* query.c: query, tables, describe */
 int command_export(struct target *t, int argc, char **argv); /* export.c */
 int command_debug(struct target *t, int argc, char **argv);  /* debug.c */
@@ -306,8 +306,18 @@ void launch_find(const char *name, char *ret, size_t size);
 int launch_check(const char *path);
 int launch_environment(const char *settings, bool children);
 /* -ENOENT, and why a living process has no core: nobody brought one, or it was led past it.
- * with: options of the `inject` to try, " --plugin torch". */
-int launch_no_core(pid_t pid, const char *with);
+ * plugin: what else is needed of it; "": nothing. */
+int launch_no_core(pid_t pid, const char *plugin);
+
+/* obtain.c: what a command fails for is noted where that is found: bare, a process without a core
+ * (0: it has one), and a plugin ("": none). */
+void obtain_note(pid_t bare, const char *plugin);
+/* rc: a command has failed with it.  0: what it lacked is there now, by a person's leave or because
+ * --yes was given (agreed), the target is resolved anew, and the command may run again.  Else it
+ * has failed. */
+int obtain(struct target *t, int rc, bool agreed);
+/* Load a plugin wherever the target is, without a word; also where it is loaded already. */
+int obtain_plugin(const struct target *t, const char *plugin);
 
 /* A line for each thing that has our names and is not of this installation: another project's
  * `probing` (`no` stands before those, and their number comes back), and other builds of ours. */
@@ -339,6 +349,8 @@ int installed_licenses(void);
 
 /* ask the live target: words as they are, answer to stdout.  Gives the command's status. */
 int live_run(const struct target *t, int argc, const char *const *argv);
+/* The same of a command whose answer nobody wants; -EIO, with the answer, when it has failed. */
+int live_tell(const struct target *t, int argc, const char *const *argv);
 
 /* backtrace_external.c: of a process that is only read, never entered. */
 int external_backtrace(struct target *t, int argc, char **argv);

@@ -125,6 +125,31 @@ static const char *take_late_target(int *argc, char **words)
     return NULL;
 }
 
+/* --yes, out of the words of a command that has it.  What stands behind the code of `eval`, or
+ * behind its file, is the code's. */
+static bool take_yes(const struct cli_command *c, int *argc, char **words)
+{
+    bool value = false, yes = false;
+
+    if (c == NULL || !cli_option_of(c, "--yes", &value))
+        return false;
+    for (int i = 1; i < *argc && strcmp(words[i], "--") != 0; i++) {
+        bool own = cli_option_of(c, words[i], &value);
+        bool file = strcmp(words[i], "-f") == 0 || strcmp(words[i], "--file") == 0;
+        if (c->verbatim && (file || (!own && words[i][0] != '-')))
+            break;
+        if (strcmp(words[i], "--yes") == 0 || (own && strcmp(words[i], "-y") == 0)) {
+            yes = true;
+            memmove(words + i, words + i + 1, (size_t)(*argc - i) * sizeof(*words));
+            (*argc)--;
+            i--;
+        } else if (own && value) {
+            i++;
+        }
+    }
+    return yes;
+}
+
 /* A command of a plugin in the process.  One that we lack may be a report of a plugin there. */
 static int forward(struct target *t, int argc, char **argv)
 {
@@ -243,6 +268,24 @@ static int run_when_known(int (*run)(struct target *t, int argc, char **argv), s
     return rc;
 }
 
+/* Once more where it failed for a core or a plugin that could be got. */
+static int run_obtaining(const struct cli_command *c, struct target *t, bool yes, int argc,
+                         char **argv)
+{
+    bool offers, value, bare = t->kind == TARGET_BARE && !target_is_files(t);
+    int rc;
+
+    offers = cli_option_of(c, "--yes", &value);
+    if (c->pages && !bare) /* a question stands before the answer, not in it */
+        pager_begin();
+    rc = run_when_known(c->run, t, argc, argv);
+    if (rc >= 0 || !offers || cli_interrupted || (rc = obtain(t, rc, yes)) < 0)
+        return rc;
+    if (c->pages)
+        pager_begin();
+    return run_when_known(c->run, t, argc, argv);
+}
+
 static int run_command(int argc, char **argv, const char *target_text)
 {
     struct target target = {.kind = TARGET_NONE};
@@ -254,7 +297,14 @@ static int run_command(int argc, char **argv, const char *target_text)
     }
     if (c == NULL)
         c = cli_report_named(argv[0]);
-    if (is_many(c, target_text, argc, argv) && !asks_for_help(argc, argv))
+    bool yes = take_yes(c, &argc, argv);
+    bool many = is_many(c, target_text, argc, argv) && !asks_for_help(argc, argv);
+    if (many && yes)
+        return cli_misuse(err_set(-EINVAL,
+                                  "--yes is for one process; to enter several: probing -t %s "
+                                  "inject, or probing cluster attach",
+                                  target_text));
+    if (many)
         return many_run(target_text, &many_options, c, argc, argv);
     if (many_options.at_once > 0 || many_options.timeout_ns > 0)
         return cli_misuse(err_set(-EINVAL, "--at-once and --timeout before the command are for "
@@ -268,7 +318,7 @@ static int run_command(int argc, char **argv, const char *target_text)
         if (rc == 0 && target.kind == TARGET_LIVE)
             return run_when_known(forward, &target, argc, argv);
         if (rc == 0 && target.kind == TARGET_BARE && cli_command_near(argv[0]) == NULL)
-            return launch_no_core(target.pid, /* with= */ "");
+            return launch_no_core(target.pid, /* plugin= */ "");
         return unknown_command(argv[0]);
     }
     if (asks_for_help(argc, argv))
@@ -303,9 +353,7 @@ static int run_command(int argc, char **argv, const char *target_text)
     if (runs_there(&target, c, argc, argv))
         return run_there(&target, argc, argv);
     cli_args_of(c);
-    if (c->pages)
-        pager_begin();
-    int rc = run_when_known(c->run, &target, argc, argv);
+    int rc = run_obtaining(c, &target, yes, argc, argv);
     if (rc < 0 && target.there != NULL) {
         char why[ERR_TEXT_BYTES];
         link_hints(target.there->host, err_why(rc), why, sizeof(why));

@@ -55,11 +55,13 @@ static int take_args(int argc, char **argv, struct args *w)
 static int snapshot_once(struct target *t, struct args *w)
 {
     const int pid = (int)t->pid;
-    if (!w->asked.external && t->kind == TARGET_BARE)
+    if (!w->asked.external && t->kind == TARGET_BARE) {
+        obtain_note(t->pid, /* plugin= */ "");
         return err_set(-ENOENT,
                        "process %d has no probing core in it; enter it with: probing -t %d inject; "
                        "or look from outside: probing -t %d backtrace --external",
                        pid, pid, pid);
+    }
     struct target_halt halt;
     if (!w->asked.external && t->stopped && target_halted(t->pid, &halt))
         return err_set(-EAGAIN,

@@ -98,6 +98,8 @@ static int no_mode(const struct target *t, struct search *s)
     struct flame_mode *m = s->mode;
     s->there[0] = '\0';
     int rc = installed_declarations(take_mode, s);
+    if (rc == 0 && m->is_known && m->mode.setting == NULL && t->kind == TARGET_LIVE)
+        obtain_note(/* bare= */ 0, m->plugin);
     if (rc == 0 && m->is_known && m->mode.setting == NULL && t->kind == TARGET_LIVE && t->pid != 0)
         return err_set(-ENOENT, "plugin %s is not loaded: probing -t %d inject --plugin %s",
                        m->plugin, (int)t->pid, m->plugin);
@@ -307,42 +309,10 @@ int flame_read_mode(struct flame *f, const struct target *t, const struct flame_
 
 /* ---- the plugin that takes samples in the process, for a time ---- */
 
-static int to_text(void *arg, const char *data, size_t size)
-{
-    return buf_add(arg, data, size);
-}
-
-/* Say a command to the process; its answer goes nowhere. */
-static int tell(const struct target *t, int n, const char *const *words)
-{
-    struct probing_client *c = NULL;
-    struct buf answer;
-    int status = 0, rc = target_connect(t, &c);
-    buf_init(&answer, 1u << 20);
-    if (rc == 0)
-        rc = probing_client_run(c, n, words, /* timeout_ns= */ 0, to_text, &answer, &status);
-    if (rc == 0 && status > 0)
-        rc = err_set(-EIO, "%s %s failed: %s", words[0], words[1], buf_text(&answer));
-    buf_done(&answer);
-    probing_client_free(c);
-    return rc == 0 && status < 0 ? status : rc;
-}
-
 static int set(const struct target *t, const char *name, const char *value)
 {
     const char *words[] = {"config", "set", name, value};
-    return tell(t, 4, words);
-}
-
-static int load_sampler(const struct target *t, const char *plugin)
-{
-    char file[4096], note[ERR_TEXT_BYTES];
-    const char *words[] = {"plugin", "load", plugin};
-    if (t->there != NULL) /* the probing there knows where it lies */
-        return remote_command(t, 3, words);
-    if (t->host[0] != '\0' || plugin_find(plugin, file, sizeof(file)) < 0)
-        return tell(t, 3, words); /* what is in the target's own plugin path */
-    return upload_plugin(t, plugin, file, note, sizeof(note));
+    return live_tell(t, 4, words);
 }
 
 static int change(const struct target *t, struct flame_sampler *k, int i, const char *value)
@@ -362,7 +332,7 @@ int flame_sampler_start(const struct target *t, bool named, const char *rate, st
 {
     *k = (struct flame_sampler){.ran = answer_plugin_runs(t, m->plugin)};
     (void)snprintf(k->plugin, sizeof(k->plugin), "%s", m->plugin);
-    int rc = k->ran ? 0 : load_sampler(t, m->plugin);
+    int rc = k->ran ? 0 : obtain_plugin(t, m->plugin);
     if (rc == 0 && !k->ran && !named) {
         flame_mode_done(m);
         rc = flame_mode_find(t, NULL, m);
@@ -386,6 +356,6 @@ int flame_sampler_stop(const struct target *t, const struct flame_sampler *k)
     for (int i = 0; i < 2 && rc == 0; i++)
         if (k->changed[i] && k->value[i][0] != '\0')
             rc = set(t, k->name[i], k->value[i]);
-    int stopped = k->ran ? 0 : tell(t, 3, words);
+    int stopped = k->ran ? 0 : live_tell(t, 3, words);
     return rc < 0 ? rc : stopped;
 }

@@ -19,6 +19,7 @@
 #include "cli/link/link.h"
 #include "cli/target/query_client.h"
 #include "cli/terminal/atomic_output.h"
+#include "cli/terminal/progress.h"
 #include "cli/terminal/terminal.h"
 #include "core/base/clock.h"
 #include "core/base/err.h"
@@ -180,16 +181,6 @@ static void choose_path(struct options *o, pid_t pid)
 
 /* ---- samples from now on ---- */
 
-static void wait_ns(uint64_t ns)
-{
-    uint64_t until = clock_monotonic() + ns;
-    for (uint64_t now = clock_monotonic(); now < until && !cli_interrupted;
-         now = clock_monotonic()) {
-        uint64_t left = (until - now) / NS_PER_MS + 1;
-        (void)poll(NULL, 0, left < 1000 ? (int)left : 1000);
-    }
-}
-
 /* Sample for the time asked.  ret_when: the condition that takes just these samples. */
 static int profile_now(const struct target *t, const struct options *o, struct flame_mode *m,
                        char *ret_when, size_t size)
@@ -200,7 +191,7 @@ static int profile_now(const struct target *t, const struct options *o, struct f
     if (rc == 0)
         rc = answer_word(t, "select now()::text", now, sizeof(now));
     if (rc == 0) {
-        wait_ns(o->seconds_ns);
+        (void)progress_wait(o->seconds_ns, "sampling");
         (void)snprintf(ret_when, size, "ts > timestamp '%s'", now);
         if (kept.ran)
             (void)poll(NULL, 0, SETTLE_MS);
@@ -272,7 +263,7 @@ static int window_of(const struct target *t, struct options *o, struct flame_mod
                        "(--last, --since)",
                        t->text);
     if (t->kind == TARGET_BARE)
-        return launch_no_core(t->pid, /* with= */ "");
+        return launch_no_core(t->pid, /* plugin= */ "");
     if (m->mode.setting != NULL && !past && o->seconds_ns == 0 && !target_is_files(t) &&
         !answer_plugin_runs(t, m->plugin)) {
         o->seconds_ns = DEFAULT_NS;
@@ -422,7 +413,7 @@ static int one(const struct target *t, struct options *o)
     (void)snprintf(name, sizeof(name), "%.60s%s", word != NULL ? word : "",
                    o->memory ? "_memory" : "");
     if (t->kind == TARGET_BARE)
-        return launch_no_core(t->pid, /* with= */ "");
+        return launch_no_core(t->pid, /* plugin= */ "");
     if (t->kind == TARGET_THERE)
         return err_set(-ESRCH,
                        "no core answers in %s; a flame graph of what it has left is drawn on its "

@@ -196,8 +196,7 @@ static int say_silent(const struct target *t, struct starved *looks, uint64_t wa
         starved[0] != '\0' ? starved : "; try again, and see probing.log in its data directory");
 }
 
-/* Wait until the core of `pid` answers at its socket.  mapped: it has been seen in the process. */
-static int wait_ready(struct target *t, uint64_t timeout_ns, bool mapped)
+int setup_await(struct target *t, uint64_t timeout_ns, bool mapped)
 {
     uint64_t begin = clock_monotonic(), look = 0;
     struct why w = {.p = NULL};
@@ -373,8 +372,8 @@ static int enter_again(struct target *t, const struct enter_options *o, struct p
 static int enter_finish(struct target *t, const struct enter_options *o,
                         const struct inject_result *result)
 {
-    int r = wait_ready(t, o->inject.timeout_ns,
-                       /* mapped= */ !result->remote && !result->already_there);
+    int r = setup_await(t, o->inject.timeout_ns,
+                        /* mapped= */ !result->remote && !result->already_there);
     if (r < 0 && result->filtered[0] != '\0') {
         char why[ERR_TEXT_BYTES];
         (void)snprintf(why, sizeof(why), "%s", err_text());

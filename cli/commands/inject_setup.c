@@ -11,7 +11,6 @@
 #include <probing/client.h>
 #include <stdio.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "cli/target/declarations.h"
 #include "cli/terminal/terminal.h"
@@ -145,16 +144,6 @@ int setup_settings(const struct target *t, const char *const *settings, const ch
     return failed;
 }
 
-/* Whoever uses the other address loses it: a person is asked, a script must say so otherwise. */
-static bool agrees(const char *question)
-{
-    char answer[16];
-    if (isatty(STDIN_FILENO) != 1 || isatty(STDERR_FILENO) != 1)
-        return false;
-    fprintf(stderr, "probing: %s [y/N] ", question);
-    return fgets(answer, sizeof(answer), stdin) != NULL && (answer[0] == 'y' || answer[0] == 'Y');
-}
-
 int setup_listen(const struct target *t, const char *now, const char *wanted)
 {
     char question[ERR_TEXT_BYTES];
@@ -172,7 +161,8 @@ int setup_listen(const struct target *t, const char *now, const char *wanted)
     (void)snprintf(question, sizeof(question),
                    "process %d listens on %s already: move it to %s, away from who is there?",
                    (int)t->pid, now, wanted);
-    if (agrees(question))
+    /* Whoever uses the other address loses it: a script must say so otherwise. */
+    if (terminal_may_ask() && terminal_agrees(question, /* by_default= */ false))
         return 0;
     return err_set(-EEXIST,
                    "process %d listens on %s already; to move it: probing -t %d config %s%s",

@@ -312,16 +312,19 @@ static void find_below(pid_t above, struct buf *ret)
     proc_numbers_close(&all);
 }
 
-int launch_no_core(pid_t pid, const char *with)
+int launch_no_core(pid_t pid, const char *plugin)
 {
+    const char *with = plugin[0] != '\0' ? " --plugin " : "";
     struct buf below;
     int rc;
 
-    if (!led_on(pid))
+    if (!led_on(pid)) {
+        obtain_note(pid, plugin);
         return err_set(-ENOENT,
                        "process %d has no probing core in it; enter it with: probing -t %d "
-                       "inject%s",
-                       (int)pid, (int)pid, with);
+                       "inject%s%s",
+                       (int)pid, (int)pid, with, plugin);
+    }
     buf_init(&below, 400);
     find_below(pid, &below);
     if (below.size > 0)
@@ -332,8 +335,8 @@ int launch_no_core(pid_t pid, const char *with)
         rc =
             err_set(-ENOENT,
                     "process %d is a shell or launcher, through which `launch` passes the core on; "
-                    "it has not started a Python yet; to enter it anyway: probing -t %d inject%s",
-                    (int)pid, (int)pid, with);
+                    "it has not started a Python yet; to enter it anyway: probing -t %d inject%s%s",
+                    (int)pid, (int)pid, with, plugin);
     buf_done(&below);
     return rc;
 }

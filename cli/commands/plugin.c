@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * cli/commands/plugin.c - the `plugin` command, and how a plugin's file gets into the target.
+ * cli/commands/plugin.c - the commands `plugin` and `performance`, and how a plugin's file gets
+ * into the target.
  *
  * A plugin is sent as an open descriptor through the data directory's `door`, so it loads into a
  * container that has no such file.  One thread.
@@ -343,4 +344,47 @@ int command_plugin(struct target *t, int argc, char **argv)
     if (argc > 3 && strcmp(argv[1], "stop") == 0)
         return each(t, argc - 2, argv + 2, stop);
     return command_forward(t, argc, argv);
+}
+
+/* ---- `performance`: the name that plugins profile and torch had before ---- */
+
+struct wanted {
+    bool cc, torch;
+};
+
+static int take_wanted(void *arg, const char *option, const char *value)
+{
+    struct wanted *w = arg;
+    if (option == NULL)
+        return err_set(-EINVAL, "performance takes --cc or --torch, not '%s'", value);
+    w->cc = w->cc || strcmp(option, "--cc") == 0;
+    w->torch = w->torch || strcmp(option, "--torch") == 0;
+    return 0;
+}
+
+static int load_wanted(struct target *t, const char *plugin, const char *then)
+{
+    char *words[] = {(char *)(uintptr_t) "plugin", (char *)(uintptr_t) "load",
+                     (char *)(uintptr_t)plugin, NULL};
+    bool runs = t->kind == TARGET_LIVE && answer_plugin_runs(t, plugin);
+    int rc = runs ? EXIT_DONE : command_plugin(t, 3, words);
+    if (runs)
+        printf("plugin %s is loaded already\n", plugin);
+    if (rc == EXIT_DONE)
+        printf("look at it with: probing -t %s %s\n", t->text, then);
+    return rc;
+}
+
+int command_performance(struct target *t, int argc, char **argv)
+{
+    struct wanted w = {.cc = false};
+    int rc = cli_parse(argc, argv, take_wanted, &w);
+
+    if (rc == 0 && !w.cc && !w.torch)
+        rc = err_set(-EINVAL, "performance needs --cc (C, C++ and Python code) or --torch");
+    if (rc == 0 && w.cc)
+        rc = load_wanted(t, "profile", "flamegraph --last 1m -o out.html");
+    if (rc == 0 && w.torch)
+        rc = load_wanted(t, "torch", "torch");
+    return rc;
 }

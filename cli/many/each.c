@@ -16,8 +16,8 @@
 #include "cli/many/ask.h"
 #include "cli/many/child.h"
 #include "cli/many/printed.h"
-#include "cli/many/progress.h"
 #include "cli/many/run_there.h"
+#include "cli/terminal/progress.h"
 #include "cli/terminal/terminal.h"
 #include "core/base/clock.h"
 #include "core/base/err.h"
@@ -374,7 +374,7 @@ static int run_all(struct each *e)
         if (rc == 0 && e->n_open > 0)
             rc = go_round(e);
         if (!e->flows)
-            progress_show(&e->progress, e->done, e->all->n);
+            progress_say(&e->progress, "%u of %u have answered", e->done, e->all->n);
     }
     while (e->n_open > 0) {
         child_end(&e->open[e->n_open - 1].child);

@@ -13,8 +13,8 @@
 #include <string.h>
 
 #include "cli/link/merged.h"
-#include "cli/many/progress.h"
 #include "cli/target/query_client.h"
+#include "cli/terminal/progress.h"
 #include "cli/terminal/terminal.h"
 #include "core/base/clock.h"
 #include "core/base/err.h"
@@ -170,7 +170,7 @@ static int on_tick(void *arg, uint32_t done, uint32_t asked)
 {
     struct global *q = arg;
 
-    progress_show(&q->progress, q->by_relays + done, q->by_relays + asked);
+    progress_say(&q->progress, "%u of %u have answered", q->by_relays + done, q->by_relays + asked);
     return q->fatal;
 }
 

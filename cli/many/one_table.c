@@ -14,8 +14,8 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "cli/many/progress.h"
 #include "cli/target/query_client.h"
+#include "cli/terminal/progress.h"
 #include "cli/terminal/terminal.h"
 #include "core/base/clock.h"
 #include "core/base/err.h"
@@ -317,7 +317,7 @@ static int on_tick(void *arg, uint32_t done, uint32_t asked)
     struct one_table *t = arg;
 
     if (!t->written || isatty(STDOUT_FILENO) != 1)
-        progress_show(&t->progress, done, asked);
+        progress_say(&t->progress, "%u of %u have answered", done, asked);
     if (t->shown != NULL)
         return go_on(t);
     /* All who are asked wait for room, and the next cannot be asked before one has ended: it is not

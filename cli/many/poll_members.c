@@ -215,7 +215,7 @@ static int begin_member(struct one *o)
         waits_first(&o->m->target))
         return child_start(&o->child, answer_in_child, o);
     if (o->m->target.kind == TARGET_BARE)
-        return launch_no_core(o->m->target.pid, /* with= */ "");
+        return launch_no_core(o->m->target.pid, /* plugin= */ "");
     return begin_connection(o);
 }
 

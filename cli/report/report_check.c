@@ -255,6 +255,9 @@ struct cli_command report_as_ours(const struct probing_report_command *c)
         const struct probing_report_option *o = option_at(c, i);
         ours.options[i] = (struct cli_option){o->name, o->letter, o->value, o->doc};
     }
+    if (ours.needs_target && !ours.whole_job)
+        ours.options[c->n_options] = (struct cli_option){
+            "--yes", NULL, NULL, "first enter the process and load the plugin, without a question"};
     for (uint32_t i = 0; i < c->n_examples; i++)
         ours.examples[i] = c->examples[i];
     return ours;

@@ -72,17 +72,16 @@ static int api_no_plugin(const struct probing_report_api *a)
 {
     const struct target *t = visit_of(a)->t;
     const char *name = visit_of(a)->of->report->name;
-    char with[128];
 
-    (void)snprintf(with, sizeof(with), " --plugin %s", name);
     if (t->kind == TARGET_BARE)
-        return launch_no_core(t->pid, with);
+        return launch_no_core(t->pid, name);
     if (t->kind == TARGET_MANY)
         return err_set(-ENODATA, "plugin %s is loaded in none of %s: probing -t %s plugin load %s",
                        name, t->text, t->text, name);
     if (t->kind == TARGET_FILES)
         return err_set(-ENODATA, "plugin %s was never loaded in %s: there is nothing to show", name,
                        t->text);
+    obtain_note(/* bare= */ 0, name);
     return err_set(-ENODATA, "plugin %s is not loaded in %s: probing -t %s plugin load %s", name,
                    t->text, t->text, name);
 }

@@ -22,6 +22,7 @@
 #include "sdk/lib/buf.h"
 
 #define SCRIPT_MAX_BYTES (1u << 20)
+#define TOLD_MAX_BYTES (1u << 20)
 
 /* ---- one command, its answer, its status ---- */
 
@@ -107,6 +108,27 @@ int live_run(const struct target *t, int argc, const char *const *argv)
     rc = s.ids[0] < 0 ? (int)s.ids[0] : follow_to_end(c, &s);
     probing_client_free(c);
     return rc;
+}
+
+static int to_text(void *arg, const char *data, size_t size)
+{
+    return buf_add(arg, data, size);
+}
+
+int live_tell(const struct target *t, int argc, const char *const *argv)
+{
+    struct probing_client *c = NULL;
+    struct buf answer;
+    int status = 0, rc = target_connect(t, &c);
+
+    buf_init(&answer, TOLD_MAX_BYTES);
+    if (rc == 0)
+        rc = probing_client_run(c, argc, argv, /* timeout_ns= */ 0, to_text, &answer, &status);
+    if (rc == 0 && status > 0)
+        rc = err_set(-EIO, "%s %s failed: %s", argv[0], argv[1], buf_text(&answer));
+    buf_done(&answer);
+    probing_client_free(c);
+    return rc == 0 && status < 0 ? status : rc;
 }
 
 /* "config", "plugin list": an answer that is a table, and may be made to fit. */

@@ -487,7 +487,7 @@ int target_connect(const struct target *t, struct probing_client **ret)
     case TARGET_MANY:
         return err_set(-EINVAL, "'%s' names several processes, and this takes one", t->text);
     case TARGET_BARE:
-        return launch_no_core(t->pid, /* with= */ "");
+        return launch_no_core(t->pid, /* plugin= */ "");
     case TARGET_THERE:
         return err_set(-ENXIO, "no core answers in %s: it is dead, stopped, or was never entered",
                        t->text);

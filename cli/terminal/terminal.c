@@ -297,6 +297,28 @@ void terminal_say(const char *format, ...)
     buf_done(&text);
 }
 
+/* A job in the background would be stopped when it reads. */
+bool terminal_may_ask(void)
+{
+    pid_t front = tcgetpgrp(STDIN_FILENO); /* -1: it is nobody's */
+
+    return isatty(STDIN_FILENO) == 1 && isatty(STDERR_FILENO) == 1 &&
+           (front == -1 || front == getpgid(0));
+}
+
+bool terminal_agrees(const char *question, bool by_default)
+{
+    char answer[16];
+
+    (void)fflush(stdout);
+    fprintf(stderr, "%s%s [%s] ", SAYS, question, by_default ? "Y/n" : "y/N");
+    if (fgets(answer, sizeof(answer), stdin) == NULL) {
+        fputc('\n', stderr);
+        return false;
+    }
+    return answer[0] == '\n' ? by_default : answer[0] == 'y' || answer[0] == 'Y';
+}
+
 const char *terminal_field(char *room, size_t size, const char *text)
 {
     struct buf shown;

@@ -44,6 +44,10 @@ void terminal_put(const char *bytes, size_t size);
 /* "probing: TEXT" on stderr.  Lines after the first are indented: none looks like one of ours. */
 void terminal_say(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
+/* Is a person there who can be asked?  And yes or no; by_default: what Enter alone means. */
+bool terminal_may_ask(void);
+bool terminal_agrees(const char *question, bool by_default);
+
 /* Where in what another probing has said on its stderr its last sentence begins, with "probing: ";
  * a line that it quotes is indented.  NULL: it has said none. */
 const char *terminal_last_said(const char *text);

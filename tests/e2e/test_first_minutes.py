@@ -5,6 +5,7 @@ import json
 import os
 import pty
 import re
+import shutil
 import signal
 import socket
 import subprocess
@@ -168,6 +169,89 @@ def test_flamegraph_alone_on_a_terminal(world, target):
         assert code == 0 and name % target.pid in text, text
         assert "<html" in (place / (name % target.pid)).read_text().lower()
     assert len(list(place.iterdir())) == 2
+
+
+NO_CORE = "process %d has no probing core in it"
+
+
+def test_what_a_script_lacks_is_told_and_got_by_yes(world, target):
+    """py-spy needs one command."""
+    path, pid = world.tmp / "one.folded", target.pid
+    for words in (["query", "select 1"], ["eval", "1"], ["top", "--once"], ["torch"], ["backtrace"],
+                  ["flamegraph", "-s", "1", "-o", str(path)], ["repl"], ["tables"], ["memory"]):
+        done = target.probing(*words)
+        assert done.returncode == 1 and NO_CORE % pid in done.stderr, (words, done.stderr)
+        assert "enter it with: probing -t %d inject" % pid in done.stderr, done.stderr
+        assert done.stderr.endswith("; or add --yes to this command\n"), done.stderr
+    done = target.probing("flamegraph", "-s", "500ms", "-m", "wall", "-o", str(path), "--yes")
+    assert done.returncode == 0 and path.read_text(), done.stderr
+    lines = done.stderr.splitlines()
+    assert lines[0] == "probing: entered process %d; to leave it: probing -t %d eject" % (pid, pid)
+    assert len(lines) == 2 and lines[1].startswith(str(path) + ": "), lines  # no countdown
+    # The core is there, the plugin is not.
+    done = target.probing("flamegraph", "torch", "-o", str(path))
+    assert "plugin torch is not loaded: probing -t %d inject --plugin torch; or add --yes" % pid \
+        in done.stderr, done.stderr
+    done = target.probing("memory", "--leaks", "--yes")
+    assert "probing: loaded plugin memory into %d; to stop it: probing -t %d plugin stop memory" \
+        % (pid, pid) in done.stderr, done.stderr
+    assert target.probing("eval", "--yes", "print(1)").stdout == "1\n"
+
+
+def test_yes_belongs_to_who_has_it(world, target):
+    """A script's own words are left to it, and several processes are entered by their command."""
+    script = world.tmp / "words.py"
+    script.write_text("print(argv[1:])")
+    target.inject()
+    assert target.probing("eval", "--yes", "-f", str(script), "--yes").stdout == "['--yes']\n"
+    other = world.python(IDLE)
+    other.wait_line("ready")
+    several = "%d,%d" % (target.pid, other.pid)
+    done = world.probing("-t", several, "backtrace", "--yes")
+    assert done.returncode == 2 and "--yes is for one process" in done.stderr, done.stderr
+    assert "probing -t %s inject" % several in done.stderr
+    assert "add --yes" not in world.probing("-t", several, "backtrace").stderr
+    assert NO_CORE % other.pid in other.probing("backtrace").stderr  # nobody has entered it
+
+
+@pytest.mark.parametrize("typed, enters", [(b"\n", True), (b"y\n", True), (b"n\n", False),
+                                           (b"\x04", False)])
+def test_a_person_is_asked_first(world, target, typed, enters):
+    code, text = on_terminal(["-t", str(target.pid), "query", "select 6 * 7 as answer"], world.tmp,
+                             dict(world.env, PAGER="cat"), typed)
+    question = "probing: process %d has no probing core in it. Enter it? [Y/n] " % target.pid
+    assert question in text, text
+    assert (code == 0) == enters and ("42" in text) == enters, text
+    done = target.probing("query", "select 1")
+    assert (done.returncode == 0) == enters, done.stderr
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs another user's process")
+def test_what_is_anothers_is_entered_only_when_that_is_said(world):
+    place = tempfile.mkdtemp(dir="/tmp")
+    os.chown(place, 65534, 65534)
+    target = world.start(DEBIAN_PYTHON, "-c", "import os\nos.setgid(65534)\nos.setuid(65534)\n" +
+                         IDLE, env={"PROBING_DATA_DIR": place})
+    target.wait_line("ready")
+    words = ["-t", str(target.pid), "query", "select 6 * 7 as answer"]
+    code, text = on_terminal(words, world.tmp, dict(world.env, PAGER="cat"), b"\n")
+    assert code == 1 and "of uid 65534 has no probing core in it. Enter it? [y/N]" in text, text
+    assert "42" not in text
+    done = target.probing("query", "select 6 * 7 as answer", "--yes")
+    assert "42" in done.stdout and "entered process %d of uid 65534; " % target.pid in done.stderr
+    target.kill()
+    shutil.rmtree(place)
+
+
+def test_sampling_counts_down_on_a_terminal(world, target):
+    """And nowhere else: the line goes again."""
+    target.inject()
+    path = world.tmp / "x.svg"
+    words = ["-t", str(target.pid), "flamegraph", "-s", "2", "-m", "wall", "-o", str(path)]
+    code, text = on_terminal(words, world.tmp, world.env)
+    assert code == 0 and "\rsampling: 2 s left" in text and "\rsampling: 1 s left" in text, text
+    assert re.search(r"\r +\r%s: " % re.escape(str(path)), text), text
+    assert "left" not in target.probing(*words[2:]).stderr
 
 
 def page_of(done):

@@ -15,7 +15,7 @@ from world import BUILD, CLI, CORE, LIMIT, ROOT, wait_for
 
 SOURCE = (Path(__file__).parent / "reports" / "shifts.c").read_text()
 HELP = """probing -t TARGET shifts [-l HOURS] [--pause TIME] [--json] [--say WORD] [-o FILE] \
-[--everywhere] [--crash] late | early
+[--everywhere] [--crash] [--yes] late | early
 
   who works when
   also: sh
@@ -121,7 +121,8 @@ def test_the_dead_and_those_without_the_plugin(world, shifts):
     without.inject()
     done = without.probing("shifts")
     assert done.returncode == 1 and done.stderr == (
-        "probing: plugin shifts is not loaded in %d: probing -t %d plugin load shifts\n"
+        "probing: plugin shifts is not loaded in %d: probing -t %d plugin load shifts; or add "
+        "--yes to this command\n"
         % (without.pid, without.pid))
     done = world.probing("shifts")
     assert done.returncode == 2 and "shifts needs a target" in done.stderr
