@@ -24,6 +24,8 @@
 #define QUIET_LOOKS 3   /* a thread whose clock stood so often is idle */
 #define IDLE_CLOCKS 16  /* of idle threads, read at each tick in turn: 0.2 to 0.7 us each */
 #define ALLOWANCE 6666u /* CPU time of a tick when close looks end: 1 / this of the interval */
+#define LATE_NS \
+    (20 * PROBING_NS_PER_MS) /* a look that comes so late did not come when it was due */
 #define FIRST_NS (20 * PROBING_NS_PER_MS) /* the same of the first tick, which sees all threads */
 #define LOOKS_LEAST 1
 #define PSS_RSS_MOST (UINT64_C(4) << 30) /* bytes; the kernel walks all pages for the PSS */
@@ -56,6 +58,7 @@ enum {
     RUNQ_WAIT,
     NICE,
     CPUS_ALLOWED,
+    STOPPED,
     N_COLUMNS
 };
 
@@ -104,6 +107,11 @@ static const struct probing_column columns[N_COLUMNS] = {
     [CPUS_ALLOWED] = PROBING_I64_COLUMN(
         "cpus_allowed", PROBING_PLAIN,
         "processors that it may run on (affinity, cpuset); of the process: its main thread"),
+    [STOPPED] = PROBING_I64_COLUMN(
+        "delta_stopped_ns", PROBING_NS,
+        "the process stood still as a whole: stopped by a signal or a debugger, frozen, or without "
+        "a processor; an estimate, by how many looks did not come when they were due; NULL: a "
+        "thread"),
 };
 
 static const struct probing_table_desc table =
@@ -217,6 +225,8 @@ static void process_row(struct cpu_usage *c, uint64_t threads, uint64_t now, uin
     cells[MAJFLT] = count_cell((uint64_t)u.ru_majflt);
     cells[RUNQ_WAIT] = count_cell(c->runq_wait_ns);
     c->runq_wait_ns = UNKNOWN;
+    cells[STOPPED] = count_cell(c->stopped_ns < wall ? c->stopped_ns : wall);
+    c->stopped_ns = 0;
     place_cells(getpid(), cells);
     (void)c->host->append(c->table, now, cells, N_COLUMNS, NULL, 0);
     c->spent_ns = user + sys - c->user_ns - c->sys_ns;
@@ -458,16 +468,33 @@ void cpu_start(struct cpu_usage *c, uint64_t now)
     c->thread_scope = probing_intern_text(h, "thread");
     c->first = true;
     c->runq_wait_ns = UNKNOWN;
+    c->due_ns = c->stopped_ns = 0;
     if (getrusage(RUSAGE_SELF, &u) == 0)
         remember_process(c, &u, now);
     threads_init(&c->threads);
     threads_refresh(&c->threads, threads_count(), now, PROBING_NS_PER_S, thread_ended, c);
 }
 
+/* Looks are due at even distances, and what stops all threads keeps them from coming: the share of
+ * those that come late, or not at all, is the share of the time that the process stands still. */
+static void note_stops(struct cpu_usage *c, uint64_t now, uint64_t interval_ns)
+{
+    uint64_t due = c->due_ns + interval_ns;
+    if (c->due_ns == 0 || interval_ns != c->due_interval_ns || now < due) {
+        c->due_ns = now; /* the rhythm is not known, or by a look that was late */
+        c->due_interval_ns = interval_ns;
+        return;
+    }
+    uint64_t missed = (now - due) / interval_ns;
+    c->due_ns = due + missed * interval_ns;
+    c->stopped_ns += (missed + (now - c->due_ns > LATE_NS)) * interval_ns;
+}
+
 void cpu_look(struct cpu_usage *c, uint64_t now, uint64_t interval_ns)
 {
     struct walk w = {.now = now, .interval_ns = interval_ns};
     uint64_t begun = own_cpu_ns();
+    note_stops(c, now, interval_ns);
     if (!c->host->wanted(c->table) || !pace_is_due(&c->pace, now))
         return;
     bool first = c->first;

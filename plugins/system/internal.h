@@ -126,7 +126,9 @@ struct cpu_usage {
     struct pace pss_pace, comm_pace;
     uint64_t before_ns; /* of the process at its last row: */
     uint64_t user_ns, sys_ns, voluntary, involuntary, majflt;
-    uint64_t runq_wait_ns; /* of threads that were looked at closely, since that row */
+    uint64_t runq_wait_ns;            /* of threads that were looked at closely, since that row */
+    uint64_t stopped_ns;              /* since that row, by how many looks were late */
+    uint64_t due_ns, due_interval_ns; /* when the last look was due; 0: not known */
 };
 
 int cpu_init(struct cpu_usage *c, const struct probing_host *h);
