@@ -11,7 +11,8 @@
 
 #include "report.h"
 
-#define PAIRS_MIN 10 /* fewer steps without rows say nothing about what rows cost */
+#define PAIRS_MIN 10    /* fewer steps without rows say nothing about what rows cost */
+#define FIGURE_ERRORS 2 /* of its own errors that a figure has to be, to be one */
 #define FEW_STEPS 100
 #define NAME_WIDTH 36u /* where all names are shorter */
 #define NAME_LEAST 12u
@@ -62,8 +63,9 @@ static void show_cost(const struct torch_report *r)
                   f[COST_WITHOUT] * 1e3, f[COST_N], f[COST_WITH] * 1e3);
     if (f[COST_N] < PAIRS_MIN || !is_number(about))
         report_printf(r->api, " too few to tell\n");
-    else if (fabs(percent) < about)
-        report_printf(r->api, "\n  %-18s no difference within %.2f %%\n", "", about);
+    else if (fabs(percent) < FIGURE_ERRORS * about)
+        report_printf(r->api, "\n  %-18s not measurable: below %.2g %%\n", "",
+                      fmax(percent, 0) + about);
     else
         report_printf(r->api, " %+.2f %% +- %.2f\n", percent, about);
 }
