@@ -50,6 +50,7 @@ enum {
     TIMING_DATALOADER,
     TIMING_COMM,
     TIMING_OTHER,
+    TIMING_EVALUATION,
     TIMING_OVERHEAD,
     TIMING_SAMPLED,
     TIMING_RATE,
@@ -175,9 +176,11 @@ struct thread {
     enum phase phase;   /* since phase_ns */
     uint32_t seen;      /* bits: phases that were entered */
     uint64_t phase_ns, spent_ns[N_PHASES];
-    uint64_t old_walks_ns;                /* walks_ns before this step */
-    int64_t last_micro;                   /* of the last model with parameters */
-    bool forward_whole;                   /* every top-level forward of this step was seen */
+    uint64_t computed_ns;  /* the backward that runs now had all gradients; 0: it has not */
+    uint64_t evaluated_ns; /* of PHASE_OTHER, in calls of models outside of training */
+    uint64_t old_walks_ns; /* walks_ns before this step */
+    int64_t last_micro;    /* of the last model with parameters */
+    bool forward_whole;    /* every top-level forward of this step was seen */
     uint32_t steps_depth, backward_depth; /* optimizer.step() and backward() calls inside */
     uint64_t step_name;        /* class of the optimizer whose step() ended last, interned */
     const PyObject *optimizer; /* that one's address, never followed */
@@ -399,6 +402,11 @@ uint64_t backward_enter(void);
 bool backward_inside(const struct thread *t);
 /* A forward gave `result`; the thread's depth is as before it.  false: its graph is too large. */
 bool backward_leave(PyObject *result, const struct backward_call *call);
+/* An outermost backward begins: where it waits for other ranks is communication.  What
+ * backward_end() takes, NULL: nothing. */
+PyObject *backward_begin(struct thread *t, PyObject *args, PyObject *kwargs);
+void backward_waited(struct thread *t, uint64_t end_ns);
+void backward_end(PyObject *handle); /* an exception that is raised stays */
 
 /* collective.c */
 extern const struct probing_table_desc comm_table;

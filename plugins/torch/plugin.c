@@ -64,7 +64,8 @@ static const struct probing_column timing_columns[N_TIMING] = {
     PROBING_F64_COLUMN(
         "backward_sec", PROBING_SECONDS,
         "time in Tensor.backward() and in autograd's engine when it is called otherwise, such as "
-        "by torch.autograd.grad(); on a GPU until the work is queued"),
+        "by torch.autograd.grad(); on a GPU until the work is queued; without waiting for other "
+        "ranks (comm_sec)"),
     PROBING_F64_COLUMN("optimizer_sec", PROBING_SECONDS,
                        "time in step() of optimizers and GradScalers"),
     PROBING_F64_COLUMN("dataloader_sec", PROBING_SECONDS,
@@ -72,9 +73,13 @@ static const struct probing_column timing_columns[N_TIMING] = {
     PROBING_F64_COLUMN(
         "comm_sec", PROBING_SECONDS,
         "time in operations of torch.distributed that Python calls, and waiting for them; without "
-        "the Python code of torch.distributed around them, 5 to 20 us each"),
+        "the Python code of torch.distributed around them, 5 to 20 us each; and what a backward "
+        "waits for other ranks when its gradients are computed (DDP, not on a GPU)"),
     PROBING_F64_COLUMN("other_sec", PROBING_SECONDS,
                        "the rest of the step, so that the parts add up"),
+    PROBING_F64_COLUMN("evaluation_sec", PROBING_SECONDS,
+                       "part of other_sec: calls of models outside of training, as a validation "
+                       "makes them"),
     PROBING_F64_COLUMN("overhead_sec", PROBING_SECONDS,
                        "cost of probing itself, measured on one module call in 61"),
     PROBING_I64_COLUMN("sampled", PROBING_PLAIN, "1: this step has rows in python.torch_trace"),

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * plugins/torch/module_calls/backward.c - how long a module's backward takes, without a change of
- * its graph.
+ * its graph; and from when on a whole backward only waits for other ranks.
  *
  * Threads: any that holds the GIL; begun() and ended() come on autograd's threads.
  *
@@ -23,9 +23,16 @@
  * autograd_graph.c looks at where no hook can be shared, parts of the graph that were made by
  * another thread, a begin and an end on different threads, torch before 2 (it does not tell the
  * order of its nodes).
+ *
+ * DistributedDataParallel waits for the other ranks behind all gradients, in a function that
+ * autograd's engine calls last.  A function of ours that is queued when the first node has run is
+ * called before it: what comes after that is communication.  It cannot be queued from outside
+ * of a backward, so the first node has a hook for as long as the backward runs.  On a GPU the
+ * backward runs on another thread and the CPU does not wait in it, so nothing is done there.
  */
 #include "module_registry/autograd_graph.h"
 #include "python/call_thread.h"
+#include "python/pyobject.h"
 #include "python/recent_calls.h"
 #include "python/tensor.h"
 
@@ -35,6 +42,7 @@
 #define AGREED 2      /* walks of a module that found what its parts say: they are believed then */
 #define TRUSTED 64    /* calls until it is walked again */
 #define CAPSULE "probing.span"
+#define WAIT_LEAST_NS (50 * PROBING_NS_PER_US) /* less is what the engine does to return */
 
 struct span { /* one call's backward */
     uint32_t life;
@@ -49,9 +57,10 @@ struct span { /* one call's backward */
 };
 
 static struct {
-    PyObject *inside;          /* torch's function, owned */
-    PyObject *before, *after;  /* attribute names, owned */
-} known;                       /* lock: the GIL */
+    PyObject *inside, *queue;                    /* torch's functions, owned */
+    PyObject *first, *last;                      /* functions of ours, owned */
+    PyObject *before, *after, *remove, *grad_fn; /* attribute names, owned */
+} known;                                         /* lock: the GIL */
 static __thread struct parts { /* of the call at that depth, those that are done; held */
     struct span *first, *last;
 } parts[DEPTH_MAX];
@@ -209,6 +218,133 @@ static void attach_begin(struct span *span, const struct graph_output *outputs, 
     }
 }
 
+/* ---- a whole backward ---- */
+
+/* It computes on this thread, and it is none that runs inside of another one. */
+static bool computes(const struct thread *t)
+{
+    return torch_on() && torch_state.live && t->backward_depth == 1 && t->phase == PHASE_BACKWARD;
+}
+
+static PyObject *all_computed(PyObject *self, PyObject *const *args, Py_ssize_t n,
+                              PyObject *kwnames)
+{
+    struct thread *t = call_thread();
+    (void)self;
+    (void)args;
+    (void)n;
+    (void)kwnames;
+    if (computes(t))
+        t->computed_ns = torch_state.now();
+    return none();
+}
+
+static PyObject *first_ran(PyObject *self, PyObject *const *args, Py_ssize_t n, PyObject *kwnames)
+{
+    struct cpython *py = &torch_state.py;
+    PyObject *words[] = {known.last};
+    (void)self;
+    (void)args;
+    (void)n;
+    (void)kwnames;
+    if (computes(call_thread()) && known.queue && known.last)
+        py->Py_DecRef(cpython_vectorcall(py, known.queue, words, 1, NULL));
+    py->PyErr_Clear();
+    return none();
+}
+
+/* torch.compile traces such a backward, in which no function of ours can be. */
+static bool is_compiled(void)
+{
+    PyObject *is =
+        object_get(object_module("torch._dynamo.compiled_autograd"), "compiled_autograd_enabled");
+    torch_state.py.Py_DecRef(is); /* a constant of the interpreter */
+    return is == torch_state.py._Py_TrueStruct;
+}
+
+/* A tensor's node, new reference; NULL: none, or one that runs on a device. */
+static PyObject *node_of(PyObject *tensor)
+{
+    struct cpython *py = &torch_state.py;
+    PyObject *guard, *node = NULL;
+    if (object_type(tensor) != torch_state.tensor_class || !tensor_quiet(&guard))
+        return NULL;
+    PyObject *cuda = object_get(tensor, "is_cuda");
+    if (cuda != py->_Py_TrueStruct)
+        node = py->PyObject_GetAttr(tensor, known.grad_fn);
+    py->Py_DecRef(cuda);
+    py->PyErr_Clear();
+    tensor_loud(guard);
+    if (node != py->_Py_NoneStruct)
+        return node;
+    py->Py_DecRef(node);
+    return NULL;
+}
+
+PyObject *backward_begin(struct thread *t, PyObject *args, PyObject *kwargs)
+{
+    struct cpython *py = &torch_state.py;
+    t->computed_ns = 0;
+    bool many = torch_state.row[COL_COORDINATES + PROBING_WORLD_SIZE].i > 1;
+    if (!many || !known.queue || !known.first || !torch_state.host->wanted(torch_state.timing))
+        return NULL;
+    PyObject *adds = kwargs ? py->PyDict_GetItemString(kwargs, "accumulate_grad") : NULL;
+    PyObject *tensors = py->PyTuple_Size(args) > 0 ? py->PyTuple_GetItem(args, 0) : NULL;
+    bool some = adds == py->_Py_TrueStruct && tensors && object_is(tensors, py->PyTuple_Type) &&
+                py->PyTuple_Size(tensors) > 0;
+    PyObject *node = some && !is_compiled() ? node_of(py->PyTuple_GetItem(tensors, 0)) : NULL;
+    PyObject *handle =
+        node ? py->PyObject_CallMethodObjArgs(node, known.after, known.first, NULL) : NULL;
+    py->PyErr_Clear();
+    py->Py_DecRef(node);
+    return handle;
+}
+
+void backward_waited(struct thread *t, uint64_t end_ns)
+{
+    bool waited = t->computed_ns && end_ns - t->computed_ns >= WAIT_LEAST_NS;
+    if (waited && t->phase == PHASE_BACKWARD && t->phase_ns <= t->computed_ns)
+        (void)step_phase(t, PHASE_COMM, t->computed_ns);
+}
+
+void backward_end(PyObject *handle)
+{
+    struct cpython *py = &torch_state.py;
+    PyObject *class = NULL, *value = NULL, *traceback = NULL;
+    if (!handle)
+        return;
+    py->PyErr_Fetch(&class, &value, &traceback);
+    if (known.remove) /* else the plugin was stopped meanwhile, and the hook does nothing */
+        py->Py_DecRef(py->PyObject_CallMethodObjArgs(handle, known.remove, NULL));
+    py->PyErr_Clear();
+    py->Py_DecRef(handle);
+    py->PyErr_Restore(class, value, traceback);
+}
+
+static PyObject *function_of(struct cpython_method *method, PyCFunctionFastKeywords fn)
+{
+    memcpy(&method->call, &fn, sizeof(method->call));
+    return torch_state.py.PyCFunction_NewEx(method, NULL, NULL);
+}
+
+static void find_whole(void)
+{
+    static struct cpython_method first = {"probing_backward_begun", NULL,
+                                          METH_FASTCALL | METH_KEYWORDS, NULL};
+    static struct cpython_method last = {"probing_backward_computed", NULL,
+                                         METH_FASTCALL | METH_KEYWORDS, NULL};
+    PyObject *variable = object_get(object_module("torch.autograd"), "Variable");
+    PyObject *engine = object_get_from(variable, "_execution_engine");
+    known.queue = object_get_from(engine, "queue_callback");
+    known.first = function_of(&first, first_ran);
+    known.last = function_of(&last, all_computed);
+    known.remove = torch_state.py.PyUnicode_InternFromString("remove");
+    known.grad_fn = torch_state.py.PyUnicode_InternFromString("grad_fn");
+    torch_state.py.PyErr_Clear();
+}
+
+/* ---- what torch has for it ---- */
+
 bool backward_find(void)
 {
     struct cpython *py = &torch_state.py;
@@ -218,12 +354,14 @@ bool backward_find(void)
     known.before = py->PyUnicode_InternFromString("register_prehook");
     known.after = py->PyUnicode_InternFromString("register_hook");
     py->PyErr_Clear();
+    find_whole();
     return graph_find() && known.inside && known.before && known.after;
 }
 
 void backward_forget(void)
 {
-    PyObject **held[] = {&known.inside, &known.before, &known.after};
+    PyObject **held[] = {&known.inside, &known.queue, &known.first,  &known.last,
+                         &known.before, &known.after, &known.remove, &known.grad_fn};
     for (size_t i = 0; i < sizeof(held) / sizeof(held[0]); i++) {
         torch_state.py.Py_DecRef(*held[i]);
         *held[i] = NULL;

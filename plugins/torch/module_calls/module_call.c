@@ -33,12 +33,14 @@ struct call {
     uint64_t own_ns;
     uint64_t graph_from;  /* UINT64_MAX: no row for its backward */
     uint64_t ticket;      /* of device_begin() */
+    uint64_t other_ns;    /* the thread's PHASE_OTHER before an evaluation */
     struct memory memory; /* at its begin */
     enum phase before;    /* the thread's, around a counted call */
     uint32_t life;
     int cuda;                           /* number of the module's device; below 0: none of CUDA's */
     bool top, wanted, counted, weighed; /* weighed: our own time is measured on this call */
     bool remembers;                     /* `memory` is known */
+    bool evaluates;                     /* a model outside of training, in a loop that trains */
 };
 
 /* Which accumulated batch of the step this call works on: how often the same module was called in
@@ -141,6 +143,7 @@ static void enter_top(struct thread *t, struct call *c, PyObject *object)
         t->training |= t->top->has_params;
     }
     c->counted = training || (torch_state.stepper < STEPPER_BACKWARD && !torch_state.has_optimizer);
+    c->evaluates = !c->counted;
     t->recording = torch_state.sampled && torch_state.host->wanted(torch_state.trace);
 }
 
@@ -162,7 +165,7 @@ static inline void begin_call(struct call *c, const struct thread *t)
 {
     c->life = t->life;
     c->top = t->depth == 0;
-    c->counted = c->remembers = false;
+    c->counted = c->remembers = c->evaluates = false;
     c->graph_from = UINT64_MAX;
     c->ticket = c->own_ns = 0;
 }
@@ -204,8 +207,9 @@ static void enter(struct call *c, struct thread *t, PyObject *object)
     }
     c->known.walks_ns = t->walks_ns;
     c->known.begin_ns = torch_state.now();
-    if (c->counted)
-        c->before = step_phase(t, PHASE_FORWARD, c->known.begin_ns);
+    if (c->counted || c->evaluates)
+        c->before = step_phase(t, c->counted ? PHASE_FORWARD : t->phase, c->known.begin_ns);
+    c->other_ns = t->spent_ns[PHASE_OTHER];
     if (weighed)
         c->own_ns = c->known.begin_ns - before - (t->walks_ns - walks_ns);
 }
@@ -313,8 +317,10 @@ static void leave(struct thread *t, const struct call *c, PyObject *const *args,
         return;
     uint64_t end_ns = torch_state.now(), walks_ns = t->walks_ns;
     t->depth--;
-    if (c->counted)
+    if (c->counted || c->evaluates)
         (void)step_phase(t, c->before, end_ns);
+    if (c->evaluates && t->spent_ns[PHASE_OTHER] > c->other_ns) /* else a step has ended in it */
+        t->evaluated_ns += t->spent_ns[PHASE_OTHER] - c->other_ns;
     struct memory room;
     const struct memory *memory =
         c->ticket || c->remembers ? leave_device(t, c, result, &room) : NULL;
@@ -444,18 +450,23 @@ PyObject *call_backward(PyObject *engine, PyObject *args, PyObject *kwargs)
     torch_state.backwards++;
     torch_state.work++;
     uint64_t begin_ns = torch_state.now();
-    if (torch_state.set.known && t->backward_depth == 1) {
+    PyObject *waits = NULL;
+    if (t->backward_depth == 1) {
         work_begin();
-        loss_backward(t, args, kwargs);
+        if (torch_state.set.known)
+            loss_backward(t, args, kwargs);
+        waits = backward_begin(t, args, kwargs);
         work_end();
         t->walks_ns += torch_state.now() - begin_ns;
     }
     enum phase before = step_phase(t, PHASE_BACKWARD, begin_ns);
     PyObject *result = hook_c_pass(engine, args, kwargs);
+    uint64_t end_ns = torch_state.now();
+    backward_end(waits);
     if (t->life == life && torch_on()) {
-        t->backward_depth--;
+        if (t->backward_depth-- == 1)
+            backward_waited(t, end_ns);
         torch_state.backwards--;
-        uint64_t end_ns = torch_state.now();
         (void)step_phase(t, before, end_ns);
         if (torch_state.set.nan && result && t->backward_depth == 0 && torch_state.sampled) {
             variables_watch_gradients();

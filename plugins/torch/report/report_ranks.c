@@ -66,11 +66,12 @@ static int take_share(void *arg, const struct probing_report_cell *c, uint32_t n
     return 0;
 }
 
-/* What is left of DDP's all_reduces when its gradients are computed, and what Python waits for. */
+/* What is waited for in communication; on a GPU, what is left of DDP's all_reduces when its
+ * gradients are computed. */
 static const char share_sql[] =
-    "select case when count(*) > 0 then coalesce(avg(comm_sec), 0) + coalesce("
+    "select case when count(*) > 0 then greatest(coalesce(avg(comm_sec), 0), "
     "(select avg(comm_sec - coalesce(overlap_sec, 0)) from (select comm_sec, "
-    "overlap_sec from python.ddp_timing order by ts desc limit 10) d), 0) end, "
+    "overlap_sec from python.ddp_timing order by ts desc limit 10) d)) end, "
     "avg(step_duration_sec) from (select coalesce(comm_sec, 0) as comm_sec, "
     "step_duration_sec from python.torch_step_timing order by ts desc limit 100) s";
 

@@ -80,7 +80,7 @@ static void renew(struct thread *t, uint64_t now_ns)
     t->last_micro = 0;
     t->training = false;
     t->forward_whole = true;
-    t->training = false;
+    t->evaluated_ns = 0;
 }
 
 void step_renew(struct thread *t)
@@ -173,6 +173,8 @@ static void add_timing_row(const struct thread *t, enum stepper stepper, uint64_
     for (int i = 0; i < N_PHASES; i++)
         if (t->seen & 1u << i && (i != PHASE_FORWARD || t->forward_whole))
             row[columns[i]].f = probing_seconds(t->spent_ns[i]);
+    if (t->evaluated_ns)
+        row[TIMING_EVALUATION].f = probing_seconds(t->evaluated_ns);
     if (torch_state.n_overhead_samples) {
         double one =
             (double)torch_state.overhead_sampled_ns / (double)torch_state.n_overhead_samples;
