@@ -86,7 +86,8 @@ static const struct sql_column timing_columns[] = {
     {"dataloader_sec", SQL_DOUBLE, PROBING_SECONDS, ""},
     {"forward_sec", SQL_DOUBLE, PROBING_SECONDS, ""},
     {"backward_sec", SQL_DOUBLE, PROBING_SECONDS, ""},
-    {"comm_sec", SQL_DOUBLE, PROBING_SECONDS, ""}};
+    {"comm_sec", SQL_DOUBLE, PROBING_SECONDS, ""},
+    {"evaluation_sec", SQL_DOUBLE, PROBING_SECONDS, ""}};
 static const struct sql_column cpu_columns[] = {{"ts", SQL_TIMESTAMP, PROBING_PLAIN, ""},
                                                 {"scope", SQL_TEXT, PROBING_PLAIN, ""},
                                                 {"wall_ns", SQL_INT, PROBING_NS, ""},
@@ -95,7 +96,8 @@ static const struct sql_column cpu_columns[] = {{"ts", SQL_TIMESTAMP, PROBING_PL
                                                 {"delta_majflt", SQL_INT, PROBING_COUNT, ""},
                                                 {"delta_runq_wait_ns", SQL_INT, PROBING_NS, ""},
                                                 {"nice", SQL_INT, PROBING_PLAIN, ""},
-                                                {"cpus_allowed", SQL_INT, PROBING_PLAIN, ""}};
+                                                {"cpus_allowed", SQL_INT, PROBING_PLAIN, ""},
+                                                {"delta_stopped_ns", SQL_INT, PROBING_NS, ""}};
 #define LATE_KIND 5
 
 static struct sql_value text_of(const char *text)
@@ -124,12 +126,12 @@ static void fill_training(struct held *h, uint32_t kind, uint32_t rows, int64_t 
     const struct held_table t = {.schema = "python",
                                  .name = "torch_step_timing",
                                  .columns = timing_columns,
-                                 .n_columns = 12,
+                                 .n_columns = 13,
                                  .n_parts = 1};
     const struct held_table c = {.schema = "cpu",
                                  .name = "utilization",
                                  .columns = cpu_columns,
-                                 .n_columns = 9,
+                                 .n_columns = 10,
                                  .n_parts = 1};
     must(held_add(h, &mem, &t, &timing) == 0 && held_add(h, &mem, &c, &cpu) == 0, "an engine");
     for (uint32_t i = 0; i < rows; i++) {
@@ -139,12 +141,13 @@ static void fill_training(struct held *h, uint32_t kind, uint32_t rows, int64_t 
             time_of(ns),        integer_of(i),      {.type = SQL_NULL},
             {.type = SQL_NULL}, {.type = SQL_NULL}, number_of(0.1),
             number_of(0.002),   number_of(0.001),   number_of(own + late),
-            number_of(0.02),    number_of(0.03),    number_of(0.042 - own + 0.005 - late)};
+            number_of(0.02),    number_of(0.03),    number_of(0.042 - own + 0.005 - late),
+            {.type = SQL_NULL}};
         must(held_row(timing, 0, v) == 0, "a row");
         const struct sql_value u[] = {
-            time_of(ns),           text_of("process"), integer_of(1000000000),
-            integer_of(900000000), integer_of(50),     integer_of(0),
-            integer_of(20000000),  integer_of(0),      integer_of(8)};
+            time_of(ns),    text_of("process"), integer_of(1000000000), integer_of(900000000),
+            integer_of(50), integer_of(0),      integer_of(20000000),   integer_of(0),
+            integer_of(8),  integer_of(0)};
         must(i % 10 != 0 || held_row(cpu, 0, u) == 0, "a row");
     }
 }

@@ -279,7 +279,6 @@ def run_phase(job, chance, name, who, is_first, keep):
     wait_for(lambda: job.ended() or job.steps() > switched + 5, "steps")
     began, begin = job.steps(), time.monotonic()
     wanted = FAULTS[name][2] if name in FAULTS else STEPS
-    wanted = 440 if (name, job.loop) == ("backward", "ddp") else wanted
     seconds = SIGNS_SECONDS if name in HOST or job.disturbed else SECONDS
     job.disturbed = name in HOST
     wait_for(lambda: job.ended() or (job.steps() - began > wanted + 10 and

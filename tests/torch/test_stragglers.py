@@ -6,7 +6,9 @@ That nothing is said of healthy jobs, and much of played ones, is in straggler_p
 import datetime
 import json
 import os
+import signal
 import socket
+import threading
 
 import pytest
 from cases import HERE
@@ -18,6 +20,10 @@ RANKS, LATE = 4, 2
 TARGET = str(HERE / "targets" / "straggler.py")
 PARTS = {"sleep": "other", "before": "other", "loader": "data", "forward": "forward",
          "optimizer": "optimizer", "gc": "other"}
+
+
+full = pytest.mark.skipif(os.environ.get("PROBING_TEST_FULL") != "1",
+                          reason="takes minutes: set PROBING_TEST_FULL=1")
 
 
 def free_port():
@@ -112,10 +118,6 @@ def test_without_steps(world):
     assert done.returncode == 1 and "plugin load torch" in done.stderr, done.stderr
 
 
-full = pytest.mark.skipif(os.environ.get("PROBING_TEST_FULL") != "1",
-                          reason="takes minutes: set PROBING_TEST_FULL=1")
-
-
 @full
 @pytest.mark.parametrize("fault", sorted(PARTS))
 def test_each_fault_is_named_with_its_part(world, python, fault):
@@ -125,14 +127,73 @@ def test_each_fault_is_named_with_its_part(world, python, fault):
     job.stop()
 
 
-@full
-@pytest.mark.parametrize("fault", ["sleep", "loader", "backward", "optimizer"])
-def test_where_ddp_hides_the_wait(world, python, fault):
-    """backward: torch measures ten of them, and then one in a hundred."""
-    job = Job(world, python, "ddp_" + fault, steps=450 if fault == "backward" else 150)
-    found = first(job.run("stragglers", "--json"))
+@pytest.mark.parametrize("fault", ["backward"] + [
+    pytest.param(fault, marks=full) for fault in ("sleep", "loader", "optimizer")])
+def test_where_ddp_waits_in_its_backward(world, python, fault):
+    job = Job(world, python, "ddp_" + fault, steps=60 if fault == "backward" else 150)
+    done = job.run("stragglers", "--json")
+    found = first(done)
     assert found["rank"] == LATE, found
     assert found["part"] == PARTS.get(fault, fault), found
+    assert found["sampled"] == 0 and found["of_steps"] >= 30, found  # each backward, and no few
+    assert json.loads(done.stdout)["blind"] == "", done.stdout
+    job.stop()
+
+
+def test_a_wait_that_is_not_seen_is_told(world, python):
+    """Ranks that meet outside of what torch has: which of them is slow there cannot be known."""
+    job = Job(world, python, "unseen", steps=40)
+    answer = json.loads(job.run("stragglers", "--json").stdout)
+    assert answer["blind"].startswith("blind: these steps do not show where"), answer
+    assert "blind: these steps" in job.run("stragglers").stdout
+
+
+@full
+def test_evaluations_of_one_rank(world, python):
+    job = Job(world, python, "ddp_evaluation", steps=400)
+    found = first(job.run("stragglers", "--json"))
+    assert (found["rank"], found["kind"], found["part"]) == (LATE, "sometimes", "evaluation"), found
+    assert found["every_steps"] == 40, found
+    job.stop()
+
+
+@full
+@pytest.mark.parametrize("loop", ["ddp_", ""])
+def test_a_rank_that_makes_more_steps(world, python, loop):
+    job = Job(world, python, loop + "steps", steps=150)
+    found = first(job.run("stragglers", "--json"))
+    assert (found["rank"], found["part"]) == (LATE, "optimizer"), found
+    assert "rank 2 makes 10 steps while the others make one" in " ".join(
+        job.run("stragglers").stdout.split()), found
+    job.stop()
+
+
+@full
+def test_a_rank_that_is_stopped_again_and_again(world, python):
+    """For a third of the time, in the middle of whatever it does."""
+    job = Job(world, python, "ddp_none", steps=10)
+    for rank in job.ranks:
+        assert rank.probing("plugin", "load", "system").returncode == 0
+    over = threading.Event()
+
+    def stop():
+        while not over.wait(0.6):
+            job.ranks[LATE].process.send_signal(signal.SIGSTOP)
+            over.wait(0.3)
+            job.ranks[LATE].process.send_signal(signal.SIGCONT)
+    stopper = threading.Thread(target=stop)
+    stopper.start()
+    try:
+        for rank in job.ranks:
+            wait_for(lambda rank=rank: rank.rows(
+                "select coalesce(sum(wall_ns), 0) > 40 * 1000000000 from cpu.utilization where "
+                "scope = 'process'") == [[True]], "looks at it", 150)
+    finally:
+        over.set()
+        stopper.join()
+    found = first(job.run("stragglers", "--json"))
+    assert found["rank"] == LATE and "stopped" in found["signs"], found
+    assert 0.15 < found["signs"]["stopped"]["own"] < 0.6, found
     job.stop()
 
 

@@ -59,8 +59,8 @@ float sigma_of(float *values, uint32_t n, float middle)
 
 /* ---- parts ---- */
 
-struct scratch { /* [n_ranks] each, values [n_ranks] or [n_steps] */
-    float *sums, *before, *most, *optimizer, *values, *others;
+struct scratch { /* [n_ranks] each, values [n_ranks] or [n_steps], least [n_backwards] */
+    float *sums, *before, *most, *optimizer, *values, *others, *least;
     uint8_t *worst;
 };
 
@@ -106,6 +106,20 @@ static uint32_t newest_of(const float *seconds, uint32_t n)
     return from;
 }
 
+/* Of the backwards in which waiting is hidden, what the rank that waits least waits, in the middle
+ * one. */
+static double hidden_wait(const struct judge_job *j, float *least)
+{
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < j->n_backwards; i++) {
+        least[n] = INFINITY;
+        for (uint32_t r = 0; r < j->n_ranks; r++)
+            least[n] = fminf(least[n], j->waits[(size_t)r * j->n_backwards + i]);
+        n += isfinite(least[n]) != 0;
+    }
+    return n > 0 ? (double)middle_of(least, n) : 0;
+}
+
 /* Steps that half of the ranks made, and two at least; their length, and what the rank that comes
  * last spends in communication: it waits for nobody. */
 static void find_compared(struct frontier *f, struct scratch *s)
@@ -136,14 +150,18 @@ static void find_compared(struct frontier *f, struct scratch *s)
     f->newest_comm_sec = n_new > 0 ? middle_of(s->others + from, n_new) : 0;
     f->step_sec = n_all > 0 ? middle_of(s->values, n_all) : 0;
     f->last_comm_sec = n_all > 0 ? middle_of(s->others, n_all) : 0;
+    double hidden_sec = hidden_wait(j, s->least);
+    f->newest_comm_sec += hidden_sec;
+    f->last_comm_sec += hidden_sec;
 }
 
 /* Parts of a rank before `other`, where that comes last. */
 static float before_other(const struct judge_job *j, const struct scratch *s, uint32_t rank,
                           uint32_t step)
 {
-    return part_of(j, s, rank, step, PART_OPTIMIZER) + step_at(j, rank, step)->parts[PART_DATA] +
-           step_at(j, rank, step)->parts[PART_FORWARD];
+    const float *parts = step_at(j, rank, step)->parts;
+    return part_of(j, s, rank, step, PART_OPTIMIZER) + parts[PART_EVALUATION] + parts[PART_DATA] +
+           parts[PART_FORWARD];
 }
 
 struct leads {            /* seconds, over the steps in which they are much */
@@ -247,6 +265,7 @@ static void scratch_done(struct scratch *s)
     free(s->optimizer);
     free(s->values);
     free(s->others);
+    free(s->least);
     free(s->worst);
 }
 
@@ -259,14 +278,15 @@ bool frontier_make(const struct judge_job *j, struct frontier *ret)
                         .optimizer = calloc(ranks, sizeof(float)),
                         .values = calloc(longer, sizeof(float)),
                         .others = calloc(longer, sizeof(float)),
+                        .least = calloc(j->n_backwards + 1u, sizeof(float)),
                         .worst = calloc(ranks, 1)};
     *ret = (struct frontier){.j = j,
                              .late = calloc(ranks * steps, sizeof(float)),
                              .part = calloc(ranks * steps, 1),
                              .middle = calloc(steps, sizeof(float)),
                              .leader = calloc(steps, sizeof(uint32_t))};
-    bool there = s.sums && s.before && s.most && s.optimizer && s.values && s.others && s.worst &&
-                 ret->late && ret->part && ret->middle && ret->leader;
+    bool there = s.sums && s.before && s.most && s.optimizer && s.values && s.others && s.least &&
+                 s.worst && ret->late && ret->part && ret->middle && ret->leader;
     if (there) {
         find_compared(ret, &s);
         find_optimizers(j, &s);

@@ -22,8 +22,7 @@
 #define FEW_EVENTS 6u     /* and so few stand out by much */
 #define FEW_OF_FEW 10u    /* of fewer than 8 ranks, any of which has the longest by chance */
 #define EVEN_EVENTS 4u    /* show whether their distances are even */
-#define BACKWARDS_MIN 4u
-#define BACKWARDS_LATE 2 /* times what is told otherwise: they are few */
+#define BACKWARDS_LATE 2  /* times what is told otherwise: they are few */
 
 struct work {
     struct frontier f;
@@ -77,6 +76,7 @@ static void sum_up(struct work *w, struct judge_finding *f, uint32_t from, uint3
         if (isnan(late) || late < least_sec)
             continue;
         by_part[w->f.part[(size_t)f->rank * w->f.j->n_steps + s]] += late;
+        f->all_sec += late;
         f->lost_sec += w->f.leader[s] == f->rank ? late : 0;
         if (n == 0)
             f->first = s;
@@ -89,6 +89,12 @@ static void sum_up(struct work *w, struct judge_finding *f, uint32_t from, uint3
         if (by_part[p] > by_part[f->part])
             f->part = (enum judge_part)p;
     f->signs = judge_signs(w->f.j->signs, w->f.j->n_ranks, f->rank);
+}
+
+/* Is it enough to name a rank for?  share: of the time of all steps. */
+static bool is_much(const struct work *w, double all_sec, double share)
+{
+    return all_sec >= JUDGE_LOST_SEC && all_sec >= share * w->f.total_sec;
 }
 
 /* ---- late in most steps of an episode ---- */
@@ -196,10 +202,12 @@ static void find_always(struct work *w)
                                   .n_of = series_of(w, r, from, to, w->series),
                                   .from_start = from <= begin + edge,
                                   .to_end = to + edge >= end};
+        sum_up(w, &f, from, to, w->late_sec / 2);
+        if (!is_much(w, f.all_sec, JUDGE_LOST_SHARE))
+            continue;
         w->from[r] = from;
         w->to[r] = to;
         w->named[r] = true;
-        sum_up(w, &f, from, to, w->late_sec / 2);
         f.first = from;
         f.last = to - 1;
         if (w->f.j->stages && f.from_start && f.to_end)
@@ -296,24 +304,57 @@ static bool is_sometimes(const struct work *w, uint32_t rank, double rest, doubl
 {
     uint32_t n = events_of(w, rank, least_sec);
     uint32_t few = w->f.j->n_ranks < EVENT_RANKS ? FEW_OF_FEW : FEW_EVENTS;
-    return w->cost[rank] >= (n <= few ? JUDGE_FEW_GAP : JUDGE_EVENT_GAP) * rest &&
+    return is_much(w, w->cost[rank], JUDGE_RARE_SHARE) &&
+           w->cost[rank] >= (n <= few ? JUDGE_FEW_GAP : JUDGE_EVENT_GAP) * rest &&
            (n > SINGLE_EVENTS || w->worst[rank] >= JUDGE_SINGLE_SHARE * w->f.step_sec);
 }
 
 static void tell_sometimes(struct work *w, uint32_t rank, double least_sec)
 {
+    const struct judge_job *j = w->f.j;
     struct judge_finding f = {.kind = LATE_SOMETIMES, .rank = rank};
-    uint32_t from = w->from[rank], to = w->to[rank], n = 0;
-    if (from < to) /* its other steps are not told twice */
-        for (uint32_t s = from; s < to; s++)
-            w->f.late[(size_t)rank * w->f.j->n_steps + s] = NAN;
-    sum_up(w, &f, 0, w->f.j->n_steps, least_sec);
-    for (uint32_t s = 0; s < w->f.j->n_steps; s++)
-        n += is_compared(w, rank, s);
-    f.n_of = n;
+    for (uint32_t s = w->from[rank]; s < w->to[rank]; s++) /* these steps are not told twice */
+        w->f.late[(size_t)rank * j->n_steps + s] = NAN;
+    sum_up(w, &f, 0, j->n_steps, least_sec);
+    for (uint32_t s = 0; s < j->n_steps; s++)
+        f.n_of += !isnan(w->f.middle[s]) && !in_episode(w, rank, s) &&
+                  !isnan(j->steps[(size_t)rank * j->n_steps + s].whole);
     f.every = distance_of(w, &f, least_sec);
     w->named[rank] = true;
     add(w, &f);
+}
+
+/* Evaluations of a rank, which chance does not make: they are not held against what others have.
+ * room: [n_steps] */
+static void find_evaluations(struct work *w, uint32_t rank, float *room)
+{
+    uint32_t n = w->f.j->n_steps;
+    float *late = &w->f.late[(size_t)rank * n];
+    const uint8_t *part = &w->f.part[(size_t)rank * n];
+    double least_sec = JUDGE_EVENT_SHARE * w->f.step_sec, all_sec = 0;
+    for (uint32_t s = 0; s < n; s++) {
+        bool is = late[s] >= least_sec && part[s] == PART_EVALUATION && !in_episode(w, rank, s);
+        room[s] = is ? late[s] : NAN;
+        all_sec += is ? (double)late[s] : 0;
+    }
+    if (!is_much(w, all_sec, JUDGE_LOST_SHARE))
+        return;
+    for (uint32_t s = 0; s < n; s++) { /* these alone, and then the others */
+        float one = late[s];
+        late[s] = room[s];
+        room[s] = isnan(room[s]) ? one : NAN;
+    }
+    tell_sometimes(w, rank, least_sec);
+    memcpy(late, room, n * sizeof(*late));
+}
+
+static bool find_all_evaluations(struct work *w)
+{
+    float *room = calloc(w->f.j->n_steps, sizeof(*room));
+    for (uint32_t r = 0; r < w->f.j->n_ranks && room != NULL; r++)
+        find_evaluations(w, r, room);
+    free(room);
+    return room != NULL;
 }
 
 /* The most costly ranks, as many as stand out together: chosen one after the other, and the last
@@ -396,61 +437,53 @@ static uint32_t backwards_of(struct work *w, uint32_t rank, float *ret)
     return n;
 }
 
+/* One rank's backwards, the ranks' middle ones and their sigma: it is late in most of them.
+ * own: room for all of them. */
+static void find_backward(struct work *w, uint32_t rank, double middle, double sigma, float *own)
+{
+    const struct judge_job *j = w->f.j;
+    struct judge_finding f = {.kind = LATE_ALWAYS,
+                              .rank = rank,
+                              .part = PART_BACKWARD,
+                              .late_sec = (double)w->usual[rank] - middle,
+                              .sampled = true,
+                              .from_start = true,
+                              .to_end = true};
+    f.n_of = backwards_of(w, rank, own);
+    for (uint32_t i = 0; i < f.n_of; i++)
+        f.n_late += own[i] > w->late_sec / 2;
+    double error = MEDIAN_ERROR * sigma_of(own, f.n_of, w->usual[rank]) / sqrt(f.n_of);
+    f.all_sec = f.lost_sec = f.late_sec * w->f.n_compared;
+    if (f.late_sec < BACKWARDS_LATE * w->late_sec ||
+        f.late_sec < sigmas(j->n_ranks) * fmax(sigma, error) || 10 * f.n_late < 9 * f.n_of ||
+        !is_much(w, f.all_sec, JUDGE_LOST_SHARE))
+        return;
+    f.first = first_compared(w);
+    f.last = last_compared(w) - 1;
+    f.signs = judge_signs(j->signs, j->n_ranks, rank);
+    w->named[rank] = true;
+    add(w, &f);
+}
+
 static void find_backwards(struct work *w)
 {
     const struct judge_job *j = w->f.j;
-    float *own = j->n_backwards >= BACKWARDS_MIN ? calloc(j->n_backwards, sizeof(*own)) : NULL;
+    float *own =
+        j->n_backwards >= JUDGE_EPISODE_STEPS ? calloc(j->n_backwards, sizeof(*own)) : NULL;
+    uint32_t n_ranks = 0;
     for (uint32_t r = 0; r < j->n_ranks && own != NULL; r++) {
         uint32_t n = backwards_of(w, r, own);
-        w->usual[r] = n >= BACKWARDS_MIN ? middle_of(own, n) : NAN;
+        w->usual[r] = n >= JUDGE_EPISODE_STEPS ? middle_of(own, n) : NAN;
     }
-    uint32_t n_ranks = 0;
     for (uint32_t r = 0; r < j->n_ranks && own != NULL; r++)
         if (!isnan(w->usual[r]))
             w->ranks[n_ranks++] = w->usual[r];
     float middle = n_ranks > 1 ? middle_of(w->ranks, n_ranks) : 0;
     float sigma = n_ranks > 1 ? sigma_of(w->ranks, n_ranks, middle) : 0;
-    for (uint32_t r = 0; r < j->n_ranks && own != NULL && n_ranks > 1; r++) {
-        double late = (double)w->usual[r] - (double)middle;
-        if (isnan(late) || w->named[r] || late < BACKWARDS_LATE * w->late_sec ||
-            late < sigmas(n_ranks) * sigma)
-            continue;
-        struct judge_finding f = {.kind = LATE_ALWAYS,
-                                  .rank = r,
-                                  .part = PART_BACKWARD,
-                                  .late_sec = late,
-                                  .sampled = true,
-                                  .from_start = true,
-                                  .to_end = true};
-        f.n_of = backwards_of(w, r, own);
-        for (uint32_t i = 0; i < f.n_of; i++)
-            f.n_late += own[i] > w->late_sec / 2;
-        f.lost_sec = late * w->f.n_compared;
-        f.first = first_compared(w);
-        f.last = last_compared(w) - 1;
-        f.signs = judge_signs(j->signs, j->n_ranks, r);
-        w->named[r] = 10 * f.n_late >= 9 * f.n_of;
-        if (w->named[r])
-            add(w, &f);
-    }
+    for (uint32_t r = 0; r < j->n_ranks && n_ranks > 1; r++)
+        if (!isnan(w->usual[r]) && !w->named[r])
+            find_backward(w, r, middle, sigma, own);
     free(own);
-}
-
-/* Of the backwards, what the rank that waits least waits, in the middle one. */
-static double last_wait_of(struct work *w)
-{
-    const struct judge_job *j = w->f.j;
-    float *least = j->n_backwards > 0 ? calloc(j->n_backwards, sizeof(*least)) : NULL;
-    uint32_t n = 0;
-    for (uint32_t i = 0; i < j->n_backwards && least != NULL; i++) {
-        least[n] = INFINITY;
-        for (uint32_t r = 0; r < j->n_ranks; r++)
-            least[n] = fminf(least[n], j->waits[(size_t)r * j->n_backwards + i]);
-        n += isfinite(least[n]) != 0;
-    }
-    double middle = n > 0 ? middle_of(least, n) : 0;
-    free(least);
-    return middle;
 }
 
 /* ---- slow communication ---- */
@@ -466,16 +499,6 @@ static bool is_linked_badly(const struct work *w, const struct judge_links *l,
     return ret->lossy || !(more / 2 > fmax(w->f.last_comm_sec, w->f.newest_comm_sec));
 }
 
-/* What is slow is not mixed with what loses: each by itself says where it is. */
-static bool find_links(const struct judge_job *j, struct judge_links *ret)
-{
-    bool there = links_make(j, LINK_SLOW | LINK_SLOW_NOW, ret);
-    if (!there || links_found(ret))
-        return there;
-    links_done(ret);
-    return links_make(j, LINK_LOSSY, ret);
-}
-
 /* Nobody comes late, and communication is long even for whoever comes last. */
 static bool find_slow_communication(struct work *w)
 {
@@ -483,7 +506,7 @@ static bool find_slow_communication(struct work *w)
     struct judge_links l;
     bool slow = w->f.last_comm_sec >= JUDGE_COMM_SHARE * w->f.step_sec;
     bool newly = w->f.newest_comm_sec >= JUDGE_COMM_SHARE * w->f.newest_sec;
-    bool there = !(slow || newly) || find_links(j, &l);
+    bool there = !(slow || newly) || links_find(j, &l);
     for (uint32_t r = 0; r < j->n_ranks && (slow || newly) && there; r++) {
         struct judge_finding f = {.rank = r,
                                   .part = PART_COMM,
@@ -546,8 +569,7 @@ static void judge_compared(struct work *w)
     find_always(w);
     if (!w->f.j->stages)
         find_backwards(w);
-    bool there = find_sometimes(w);
-    there = find_slow_communication(w) && there;
+    bool there = find_all_evaluations(w) && find_sometimes(w) && find_slow_communication(w);
     ret->outcome = !there ? JUDGE_NO_MEMORY : ret->n_found > 0 ? JUDGE_NAMED : JUDGE_SILENT;
 }
 
@@ -565,9 +587,6 @@ void judge(const struct judge_job *j, struct judge_report *ret)
         ret->n_steps = w.f.n_compared;
         ret->step_sec = w.f.step_sec;
         ret->total_sec = w.f.total_sec;
-        double hidden_sec = last_wait_of(&w);
-        w.f.last_comm_sec += hidden_sec;
-        w.f.newest_comm_sec += hidden_sec;
         ret->last_comm_sec = w.f.last_comm_sec;
         ret->newest_sec = w.f.newest_sec;
         ret->newest_comm_sec = w.f.newest_comm_sec;

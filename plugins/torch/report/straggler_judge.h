@@ -26,6 +26,7 @@
  * steps behind the wait. */
 enum judge_part {
     PART_OPTIMIZER,
+    PART_EVALUATION, /* models that are called outside of training */
     PART_OTHER,
     PART_DATA,
     PART_FORWARD,
@@ -47,6 +48,7 @@ enum judge_sign {
     SIGN_DISK_WAIT,     /* ... for a disk */
     SIGN_DISK_READ,     /* bytes a second from devices */
     SIGN_GC,            /* share of the time in Python's garbage collector */
+    SIGN_STOPPED,       /* share of the time that the whole process stood still */
     SIGN_NETWORK_BAD,   /* bad and lost packets a second */
     SIGN_STEAL,         /* share of its host's processors that a hypervisor took */
     SIGN_SWAP,          /* bytes a second swapped in on its host */
@@ -63,6 +65,9 @@ enum judge_sign {
 #define JUDGE_EVENT_GAP 3.0     /* its events together, against those of any rank not named */
 #define JUDGE_FEW_GAP 8.0       /* likewise of six at most, */
 #define JUDGE_SINGLE_SHARE 1.0  /* and of a step, where there are only one or two */
+#define JUDGE_LOST_SEC 0.1      /* that it is late by in all, for any name, */
+#define JUDGE_LOST_SHARE 0.01   /* and of the time of all steps, where it is so in most of them, */
+#define JUDGE_RARE_SHARE 0.001  /* or in few */
 #define JUDGE_COMM_SHARE 0.1    /* of a step in communication of the rank that comes last */
 #define JUDGE_RUNQ_WAIT 0.1     /* seconds a second without a processor, more than the others */
 #define JUDGE_RUNQ_ALONE 0.3    /* so many at least where neither nice nor affinity explains it, */
@@ -92,9 +97,9 @@ struct judge_job {
     const int64_t *numbers;         /* [n_steps] of the steps, rising; where one is missing between
                                      * two, all ranks' steps there were of usual length */
     const double *signs;            /* [n_ranks][N_SIGNS], NAN: not known; or NULL */
-    /* Of backwards whose own time is known, [n_ranks][n_backwards], seconds, NAN: not this one.
-     * Where a wait is hidden in the backward of a step, these show what is not waiting; and their
-     * communication that nothing hid.  Both or none. */
+    /* Where waiting is hidden in the backward of a step: backwards whose own time is known,
+     * [n_ranks][n_backwards], seconds, NAN: not this one; and their communication that nothing hid.
+     * Both or none. */
     const float *backwards, *waits;
     uint32_t n_backwards;
     /* What lies between the ranks: ranks of one node are on one machine.  Each pair of nodes at
@@ -119,6 +124,7 @@ struct judge_finding {
     uint32_t rank; /* its index */
     enum judge_part part;
     double late_sec; /* than the middle one of the ranks, in the middle one of its late steps */
+    double all_sec;  /* likewise, in all of its late steps together */
     double lost_sec; /* that all ranks would have waited less without it, in all */
     uint32_t n_late, n_of;   /* late steps, of how many */
     uint32_t first, last;    /* indices of the first and last late step */
@@ -194,6 +200,8 @@ enum { LINK_SLOW = 1, LINK_SLOW_NOW = 2, LINK_LOSSY = 4 };
 
 /* Only what is wrong by `which` is looked at.  false: no memory.  Either way links_done(). */
 bool links_make(const struct judge_job *j, unsigned which, struct judge_links *ret);
+/* What is slow is not mixed with what loses: each by itself says where it is.  As links_make(). */
+bool links_find(const struct judge_job *j, struct judge_links *ret);
 /* Is there any rank that links_tell() tells? */
 bool links_found(const struct judge_links *l);
 void links_done(struct judge_links *l);
@@ -210,8 +218,13 @@ bool links_tell(const struct judge_links *l, uint32_t rank, struct judge_finding
 struct judge_row {          /* of one rank, as its table has it; in the order of their numbers */
     int64_t number, end_ns; /* of its own clock; UTC, which may be wrong by much */
     int64_t global;         /* the program's own number; INT64_MIN: it gives none */
+    bool waits;             /* its communication is known */
     struct judge_step step;
 };
+
+/* A rank that makes so many steps while the others make one: rows of its own, in order and without
+ * a gap, become one.  The last of them is the one that waits longest; gives how many there are. */
+uint32_t judge_join_rows(struct judge_row *rows, uint32_t n, uint32_t times);
 
 /* What to add to b's numbers to get a's, of steps that they made together: by the program's own
  * numbers, else by when they ended and how long they took.  false: they do not step together. */

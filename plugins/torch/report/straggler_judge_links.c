@@ -162,6 +162,15 @@ void links_done(struct judge_links *l)
     free(l->sizes);
 }
 
+bool links_find(const struct judge_job *j, struct judge_links *ret)
+{
+    bool there = links_make(j, LINK_SLOW | LINK_SLOW_NOW, ret);
+    if (!there || links_found(ret))
+        return there;
+    links_done(ret);
+    return links_make(j, LINK_LOSSY, ret);
+}
+
 bool links_know(const struct judge_links *l, uint32_t node)
 {
     for (uint32_t i = 0; l->n_known > 2 && i < l->j->n_links; i++)

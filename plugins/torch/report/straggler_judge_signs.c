@@ -24,6 +24,7 @@ static const double least[N_SIGNS] = {[SIGN_CPU_THROTTLED] = 0.01,
                                       [SIGN_DISK_WAIT] = 0.02,
                                       [SIGN_DISK_READ] = 1e6,
                                       [SIGN_GC] = 0.01,
+                                      [SIGN_STOPPED] = 0.02,
                                       [SIGN_NETWORK_BAD] = 1,
                                       [SIGN_RUNQ_WAIT] = JUDGE_RUNQ_WAIT,
                                       [SIGN_NICE] = 1,
@@ -80,7 +81,9 @@ uint32_t judge_signs(const double *signs, uint32_t n_ranks, uint32_t rank)
         found |= (i == SIGN_FEW_CPUS ? middle - own : own - middle) >= more ? 1u << i : 0;
     }
     free(of);
-    return found;
+    bool explained = (found & (TAKEN_AWAY | PUT_BEHIND | 1u << SIGN_RUNQ_WAIT)) != 0;
+    return explained ? found & ~(1u << SIGN_STOPPED)
+                     : found; /* without a processor it stands, too */
 }
 
 /* The longest wait for a processor that another rank has. */

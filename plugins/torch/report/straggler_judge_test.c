@@ -197,24 +197,88 @@ TEST(ranks_may_wait_in_other)
 TEST(backwards_by_their_own_time)
 {
     static struct job job;
-    float own[RANKS * 4], waits[RANKS * 4];
+    static float own[RANKS * 20], waits[RANKS * 20];
     usual_job(&job); /* in which all backwards are alike: they wait in there */
-    for (uint32_t i = 0; i < RANKS * 4; i++) {
-        own[i] = i / 4 == 2 ? 0.05f : 0.03f;
+    for (uint32_t i = 0; i < RANKS * 20; i++) {
+        own[i] = i / 20 == 2 ? 0.05f : 0.03f;
         waits[i] = 0.06f - own[i];
     }
     job.j.backwards = own;
     job.j.waits = waits;
-    job.j.n_backwards = 3;
-    CHECK_INT(judged(&job).outcome, JUDGE_SILENT); /* three say too little */
-    job.j.n_backwards = 4;
+    job.j.n_backwards = 19;
+    CHECK_INT(judged(&job).outcome, JUDGE_SILENT); /* they say too little */
+    job.j.n_backwards = 20;
     struct judge_report r = judged(&job);
     CHECK_INT(r.n_found, 1);
     CHECK_INT(r.found[0].rank, 2);
     CHECK_INT(r.found[0].part, PART_BACKWARD);
-    CHECK_INT(r.found[0].n_of, 4);
+    CHECK_INT(r.found[0].n_of, 20);
     CHECK(r.found[0].sampled);
     CHECK_INT(lround(1e3 * r.last_comm_sec), 10);
+}
+
+/* Jitter of 20 ms in backwards of 30: of few of them one rank's are longer than the others' by
+ * chance. */
+TEST(a_healthy_job_is_not_accused_by_its_backwards)
+{
+    static struct job job;
+    static float own[RANKS * 40], waits[RANKS * 40];
+    uint32_t state = 1, n_accused = 0;
+    usual_job(&job);
+    for (uint32_t i = 0; i < RANKS * 40; i++)
+        waits[i] = 0.03f;
+    job.j.backwards = own;
+    job.j.waits = waits;
+    for (uint32_t turn = 0; turn < 1000; turn++) {
+        job.j.n_backwards = turn % 2 ? 4 : 20;
+        for (uint32_t i = 0; i < RANKS * job.j.n_backwards; i++) {
+            state = state * 1664525 + 1013904223;
+            own[i] = 0.03f - 0.02f * logf(((float)(state >> 8) + 1) / 16777217);
+        }
+        n_accused += judged(&job).n_found > 0;
+    }
+    CHECK_INT(n_accused, 0);
+}
+
+TEST(too_little_lost_time_is_no_lateness)
+{
+    static struct job job;
+    usual_job(&job);
+    for (uint32_t r = 0; r < RANKS; r++) /* steps of half a millisecond */
+        for (uint32_t s = 0; s < STEPS; s++) {
+            job.steps[r][s].whole /= 200;
+            for (int p = 0; p < N_PARTS; p++)
+                job.steps[r][s].parts[p] /= 200;
+        }
+    for (uint32_t s = 0; s < STEPS; s++)
+        make_late(&job, 2, s, PART_DATA, 0.0003f); /* 0.06 s in all */
+    CHECK_INT(judged(&job).outcome, JUDGE_SILENT);
+    for (uint32_t s = 0; s < STEPS; s++)
+        make_late(&job, 2, s, PART_DATA, 0.0003f);
+    CHECK_INT(judged(&job).n_found, 1);
+}
+
+/* Twice 0.5 s, while another rank has stalled for 0.3 s: by chance, but no evaluation is. */
+TEST(an_evaluation_is_named_as_one)
+{
+    static struct job job;
+    usual_job(&job);
+    make_late(&job, 3, 40, PART_FORWARD, 0.3f);
+    for (uint32_t s = 60; s < STEPS; s += 100)
+        make_late(&job, 0, s, PART_OTHER, 0.5f);
+    CHECK_INT(judged(&job).outcome, JUDGE_SILENT);
+    for (uint32_t s = 60; s < STEPS; s += 100) {
+        job.steps[0][s].parts[PART_OTHER] -= 0.5f;
+        job.steps[0][s].parts[PART_EVALUATION] += 0.5f;
+    }
+    struct judge_report r = judged(&job);
+    CHECK_INT(r.n_found, 2); /* now that stall is the longest of the others */
+    CHECK_INT(r.found[0].rank, 0);
+    CHECK_INT(r.found[0].kind, LATE_SOMETIMES);
+    CHECK_INT(r.found[0].part, PART_EVALUATION);
+    CHECK_INT(r.found[0].n_late, 2);
+    CHECK_INT(r.found[0].n_of, STEPS);
+    CHECK_INT(r.found[0].first, 60);
 }
 
 TEST(a_link_needs_a_sign)
@@ -324,6 +388,19 @@ TEST(signs_that_all_have_are_none)
     CHECK_INT(judge_signs(NULL, RANKS, 0), 0);
 }
 
+TEST(whoever_gets_no_processor_is_not_stopped)
+{
+    static struct job job;
+    usual_job(&job);
+    for (uint32_t r = 0; r < RANKS; r++) {
+        job.signs[r][SIGN_STOPPED] = r == 1 ? 0.3 : 0;
+        job.signs[r][SIGN_CPU_THROTTLED] = 0;
+    }
+    CHECK_INT(judge_signs(&job.signs[0][0], RANKS, 1), 1 << SIGN_STOPPED);
+    job.signs[1][SIGN_CPU_THROTTLED] = 0.3;
+    CHECK_INT(judge_signs(&job.signs[0][0], RANKS, 1), 1 << SIGN_CPU_THROTTLED);
+}
+
 /* As seen: ranks on one machine (load 48), each of which looks at its counters when it can. */
 TEST(ranks_of_one_machine_are_not_told_apart_by_its_signs)
 {
@@ -415,6 +492,24 @@ TEST(steps_are_lined_up)
     CHECK_INT(shift, 0);
 }
 
+TEST(several_steps_of_a_rank_are_one_of_the_others)
+{
+    struct judge_row rows[STEPS];
+    make_rows(rows, STEPS, 0, 7, 0);
+    for (uint32_t i = 0; i < STEPS; i++) /* 2, 12, 22 ... wait for the others */
+        rows[i].step = (struct judge_step){
+            .whole = i % 10 == 2 ? 0.1f : 0.01f,
+            .parts = {[PART_OPTIMIZER] = 0.01f, [PART_COMM] = i % 10 == 2 ? 0.09f : 0}};
+    uint32_t n = judge_join_rows(rows, STEPS, 10);
+    CHECK_INT(n, STEPS / 10 - 1);
+    for (uint32_t i = 0; i < n; i++) {
+        CHECK_INT(rows[i].number, i);
+        CHECK_INT(lround(1e3 * (double)rows[i].step.whole), 190);
+        CHECK_INT(lround(1e3 * (double)rows[i].step.parts[PART_OPTIMIZER]), 100);
+        CHECK_INT(lround(1e3 * (double)rows[i].step.parts[PART_COMM]), 90);
+    }
+}
+
 TEST(the_programs_own_numbers_count_most)
 {
     struct judge_row a[STEPS], b[STEPS];
@@ -453,14 +548,19 @@ int main(void)
     RUN(what_happens_to_many_ranks_is_nobodys);
     RUN(ranks_may_wait_in_other);
     RUN(backwards_by_their_own_time);
+    RUN(a_healthy_job_is_not_accused_by_its_backwards);
+    RUN(too_little_lost_time_is_no_lateness);
+    RUN(an_evaluation_is_named_as_one);
     RUN(a_link_needs_a_sign);
     RUN(a_stage_with_more_to_do_is_not_accused);
     RUN(a_rank_without_a_processor_needs_a_cause);
     RUN(signs_that_all_have_are_none);
+    RUN(whoever_gets_no_processor_is_not_stopped);
     RUN(ranks_of_one_machine_are_not_told_apart_by_its_signs);
     RUN(too_little_is_said);
     RUN(without_memory_nobody_is_named);
     RUN(steps_are_lined_up);
+    RUN(several_steps_of_a_rank_are_one_of_the_others);
     RUN(the_programs_own_numbers_count_most);
     RUN(steps_of_another_pace_do_not_line_up);
     return test_end();

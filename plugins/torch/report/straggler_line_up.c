@@ -37,6 +37,40 @@ static const struct judge_row *row_of(const struct judge_row *rows, uint32_t n, 
     return at < n && rows[at].number == number ? &rows[at] : NULL;
 }
 
+/* Of `times` rows, counted from the first one, which one waits longest for the others? */
+static uint32_t waits_most(const struct judge_row *rows, uint32_t n, uint32_t times)
+{
+    uint32_t best = 0;
+    double most = -1;
+    for (uint32_t i = 0; i < times; i++) {
+        double sum = 0;
+        for (uint32_t k = i; k < n; k += times)
+            sum += (double)rows[k].step.parts[PART_COMM];
+        if (sum > most) {
+            most = sum;
+            best = i;
+        }
+    }
+    return best;
+}
+
+uint32_t judge_join_rows(struct judge_row *rows, uint32_t n, uint32_t times)
+{
+    uint32_t from = (waits_most(rows, n, times) + 1) % times, joined = 0;
+    for (; n - from >= times; from += times) {
+        struct judge_row row = rows[from + times - 1];
+        for (uint32_t i = from; i < from + times - 1; i++) {
+            row.step.whole += rows[i].step.whole;
+            for (int p = 0; p < N_PARTS; p++)
+                row.step.parts[p] += rows[i].step.parts[p];
+        }
+        row.number = joined;
+        row.global = INT64_MIN;
+        rows[joined++] = row;
+    }
+    return joined;
+}
+
 /* By the program's own numbers, where both give them; false: they do not. */
 static bool by_global(const struct judge_row *a, uint32_t n_a, const struct judge_row *b,
                       uint32_t n_b, int64_t *ret)

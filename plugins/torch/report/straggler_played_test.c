@@ -52,7 +52,7 @@ struct played {
     uint32_t n_backwards;
 };
 
-#define SAMPLED 25u
+#define SAMPLED 12u
 
 static double uniform(struct played *p) /* splitmix64 */
 {

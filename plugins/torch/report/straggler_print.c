@@ -16,11 +16,13 @@
 #define TEXT_BYTES 500 /* of a name, or of a list */
 
 static const char *const part_names[N_PARTS] = {
-    [PART_OPTIMIZER] = "optimizer", [PART_OTHER] = "other",       [PART_DATA] = "data",
-    [PART_FORWARD] = "forward",     [PART_BACKWARD] = "backward", [PART_COMM] = "communication"};
+    [PART_OPTIMIZER] = "optimizer", [PART_EVALUATION] = "evaluation", [PART_OTHER] = "other",
+    [PART_DATA] = "data",           [PART_FORWARD] = "forward",       [PART_BACKWARD] = "backward",
+    [PART_COMM] = "communication"};
 
 static const char *const part_words[N_PARTS] = {
     [PART_OPTIMIZER] = "in the optimizer",
+    [PART_EVALUATION] = "in an evaluation (it calls a model outside of training)",
     [PART_OTHER] = "outside of torch's parts (its own Python, a checkpoint, garbage collection)",
     [PART_DATA] = "waiting for data",
     [PART_FORWARD] = "in forward",
@@ -50,6 +52,10 @@ static const struct {
                         100},
     [SIGN_DISK_READ] = {"disk_read", "it reads %.1f MB a second from disks (others %.1f)", 1e-6},
     [SIGN_GC] = {"gc", "Python's garbage collector runs %.1f %% of the time (others %.1f)", 100},
+    [SIGN_STOPPED] = {"stopped",
+                      "its whole process stands still %.0f %% of the time (others %.0f), as one "
+                      "does that a signal (SIGSTOP), a debugger or a frozen cgroup stops",
+                      100},
     [SIGN_NETWORK_BAD] = {"network_bad",
                           "%.1f packets a second are bad or lost at its interfaces (others %.1f)",
                           1},
@@ -264,29 +270,6 @@ static void say_finding(const struct straggler_job *j, const struct judge_report
     say(j, "  ", "look: %s", where_to_look(j, f, look));
 }
 
-const char *straggler_outcome(const struct straggler_job *j, const struct judge_report *r,
-                              char *room)
-{
-    room[0] = '\0';
-    if (r->outcome == JUDGE_FEW_STEPS)
-        (void)snprintf(room, 400,
-                       "too few steps: the ranks have %u in common, and fewer than %d say nothing; "
-                       "try again later",
-                       r->n_steps, JUDGE_STEPS_MIN);
-    else if (r->outcome == JUDGE_ONE_RANK)
-        (void)snprintf(room, 400,
-                       "of %u ranks with steps there are no two that step together: there is "
-                       "nobody to compare with",
-                       j->n_ranks);
-    else if (r->outcome == JUDGE_SILENT)
-        (void)snprintf(room, 400,
-                       "no %srank stands out: none is late by %.0f %% of a step (%.1f ms) in most "
-                       "steps, nor by %.0f %% now and then more than all others",
-                       r->n_stages > 0 ? "other " : "", 100 * JUDGE_LATE_SHARE,
-                       1e3 * JUDGE_LATE_SHARE * r->step_sec, 100 * JUDGE_EVENT_SHARE);
-    return room;
-}
-
 /* ---- the table ---- */
 
 static bool is_found(const struct judge_report *r, uint32_t judged)
@@ -307,7 +290,8 @@ static void show_row(const struct straggler_job *j, uint32_t judged, bool found)
                   found ? '>' : ' ', r->rank != INT64_MIN ? rank : "-", 1e3 * m.whole,
                   1e3 * m.parts[PART_DATA], 1e3 * m.parts[PART_FORWARD],
                   1e3 * m.parts[PART_BACKWARD], 1e3 * m.parts[PART_OPTIMIZER],
-                  1e3 * m.parts[PART_OTHER], 1e3 * m.parts[PART_COMM], r->host);
+                  1e3 * (m.parts[PART_OTHER] + m.parts[PART_EVALUATION]), 1e3 * m.parts[PART_COMM],
+                  r->host);
 }
 
 static void show_table(const struct straggler_job *j, const struct judge_report *r)
@@ -379,6 +363,12 @@ static void say_left_out(const struct straggler_job *j)
     if (n > 4) {
         say(j, "", "and %u more", n - 4);
     }
+    for (uint32_t i = 0; i < j->n_judged; i++)
+        if (rank_at(j, i)->times > 1)
+            say(j, "",
+                "%s makes %" PRIu32 " steps while the others make one; so many are compared as "
+                "one",
+                name_of(rank_at(j, i), name), rank_at(j, i)->times);
 }
 
 /* A machine all of whose ranks are late, of several machines. */
@@ -416,7 +406,7 @@ static void say_stages(const struct straggler_job *j, const struct judge_report 
 void straggler_show(const struct straggler_job *j, const struct judge_report *r)
 {
     const struct probing_report_api *a = j->o->api;
-    char text[TEXT_BYTES], first[80], last[80];
+    char text[600], first[80], last[80];
     if (j->n_numbers > 0)
         report_printf(a, "%u ranks, %s to %s\n", j->n_judged, step_text(j, 0, first),
                       step_text(j, j->n_numbers - 1, last));
@@ -440,6 +430,8 @@ void straggler_show(const struct straggler_job *j, const struct judge_report *r)
     say_stages(j, r);
     if (r->outcome != JUDGE_NAMED)
         say(j, "", "%s", straggler_outcome(j, r, text));
+    if (straggler_blind(j, r, text)[0] != '\0')
+        say(j, "", "%s", text);
     if (j->n_judged > 1)
         show_table(j, r);
 }
@@ -543,6 +535,7 @@ static void json_means(struct report_json *o, const struct straggler_job *j, uin
     if (at < j->n_judged)
         m = straggler_means_of(j, at);
     json_int(o, "steps", m.n);
+    json_int(o, "own_steps_in_one", at < j->n_judged ? j->ranks[rank].times : INT64_MIN);
     json_number(o, "step_sec", m.n > 0 ? m.whole : (double)NAN);
     for (int p = 0; p < N_PARTS; p++) {
         char key[40];
@@ -559,10 +552,11 @@ void straggler_show_json(const struct straggler_job *j, const struct judge_repor
                                            [JUDGE_ONE_RANK] = "nobody to compare with",
                                            [JUDGE_NO_MEMORY] = "no memory"};
     struct report_json o = {.api = j->o->api};
-    char missing[TEXT_BYTES], says[TEXT_BYTES];
+    char missing[TEXT_BYTES], says[600];
     json_open(&o, '{');
     json_text(&o, "outcome", outcomes[r->outcome]);
     json_text(&o, "says", straggler_outcome(j, r, says));
+    json_text(&o, "blind", straggler_blind(j, r, says));
     json_int(&o, "ranks_judged", j->n_judged);
     json_int(&o, "ranks_missing", missing_of(j, missing));
     json_int(&o, "steps", r->n_steps);

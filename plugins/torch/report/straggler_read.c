@@ -19,12 +19,14 @@
 #define LONG_STEP 1.25 /* of the middle step */
 #define MARGIN 1.15    /* steps may have been faster lately than they were on average */
 #define TRIES 3
+#define TIMES_MAX 1000 /* steps of a rank to one of the others */
+#define SAME_TIMES 0.2 /* that their number may be off a whole one */
 #define RANKS_MAX 16384u
 #define WARM_UP_STEPS 5 /* the first ones: to be entered makes a rank late, as does an import */
 
 #define ROW                                                                                   \
     "select _addr, epoch_ns(ts), local_step, global_step, step_duration_sec, optimizer_sec, " \
-    "other_sec, dataloader_sec, forward_sec, backward_sec, comm_sec from "                    \
+    "other_sec, dataloader_sec, forward_sec, backward_sec, comm_sec, evaluation_sec from "    \
     "global.python.torch_step_timing where ts >= to_timestamp(%.3f)"
 
 struct straggler_rank *straggler_rank_named(struct straggler_job *j, const char *name)
@@ -110,11 +112,12 @@ static int read_ranks(struct straggler_job *j)
 
 static int take_row(void *arg, const struct probing_report_cell *c, uint32_t n)
 {
-    static const enum judge_part parts[] = {PART_OPTIMIZER, PART_OTHER,    PART_DATA,
-                                            PART_FORWARD,   PART_BACKWARD, PART_COMM};
+    static const enum judge_part parts[N_PARTS] = {PART_OPTIMIZER, PART_OTHER,    PART_DATA,
+                                                   PART_FORWARD,   PART_BACKWARD, PART_COMM,
+                                                   PART_EVALUATION};
     struct straggler_job *j = arg;
-    struct straggler_rank *r = n == 11 ? straggler_rank_named(j, cell_text(&c[0])) : NULL;
-    if (r == NULL || cell_int(&c[1]) != within(cell_int(&c[1]), 0, TIME_MAX_NS) ||
+    struct straggler_rank *r = n == 5 + N_PARTS ? straggler_rank_named(j, cell_text(&c[0])) : NULL;
+    if (r == NULL || r->times > 1 || cell_int(&c[1]) != within(cell_int(&c[1]), 0, TIME_MAX_NS) ||
         cell_int(&c[2]) != within(cell_int(&c[2]), WARM_UP_STEPS, NUMBER_MAX) ||
         !(cell_number(&c[4]) >= 0 && cell_number(&c[4]) <= SEC_MAX))
         return 0;
@@ -126,11 +129,14 @@ static int take_row(void *arg, const struct probing_report_cell *c, uint32_t n)
     *row = (struct judge_row){.number = cell_int(&c[2]),
                               .end_ns = cell_int(&c[1]),
                               .global = cell_int(&c[3]),
+                              .waits = !isnan(cell_number(&c[10])),
                               .step = {.whole = (float)cell_number(&c[4])}};
     for (int p = 0; p < N_PARTS; p++) {
         double sec = cell_number(&c[5 + p]);
         row->step.parts[parts[p]] = sec > 0 && sec <= SEC_MAX ? (float)sec : 0; /* NULL: none */
     }
+    row->step.parts[PART_OTHER] =
+        fmaxf(0, row->step.parts[PART_OTHER] - row->step.parts[PART_EVALUATION]);
     return 0;
 }
 
@@ -213,6 +219,43 @@ static int ask_rows(struct straggler_job *j)
     return rc;
 }
 
+/* Of its rows; 0: it has none. */
+static double mean_step(const struct straggler_rank *r)
+{
+    double sum = 0;
+    for (uint32_t k = 0; k < r->n_rows; k++)
+        sum += (double)r->rows[k].step.whole;
+    return r->n_rows > 0 ? sum / r->n_rows : 0;
+}
+
+/* The middle one of the ranks' mean steps; 0: there are none, or no memory. */
+static double middle_step(const struct straggler_job *j)
+{
+    double *steps = calloc(j->n_ranks, sizeof(*steps)), middle;
+    uint32_t n = 0;
+    for (uint32_t i = 0; steps != NULL && i < j->n_ranks; i++)
+        if (j->ranks[i].n_rows > 0)
+            steps[n++] = mean_step(&j->ranks[i]);
+    if (n > 0)
+        qsort(steps, n, sizeof(*steps), compare_f64);
+    middle = n > 0 ? steps[n / 2] : 0;
+    free(steps);
+    return middle;
+}
+
+/* A rank that makes several steps while the middle one makes one, as where it alone steps its
+ * optimizer more often: they are joined to one, and it is compared as any other rank. */
+static void join_steps(struct straggler_rank *r, double step_sec)
+{
+    double own_sec = mean_step(r), times = own_sec > 0 ? step_sec / own_sec : 1;
+    double whole = round(times);
+    r->times = 1;
+    if (whole < 2 || whole > TIMES_MAX || fabs(times - whole) > SAME_TIMES || r->n_rows < 2 * whole)
+        return;
+    r->times = (uint32_t)whole;
+    r->n_rows = judge_join_rows(r->rows, r->n_rows, r->times);
+}
+
 /* Of a rank's rows the newest so many. */
 static void keep_newest(struct straggler_rank *r, uint64_t steps)
 {
@@ -243,9 +286,12 @@ static int read_newest(struct straggler_job *j)
             break;
         span_sec *= 2.0 * (double)steps / (double)(middle_rows(j) + 1) > 8 ? 8 : 2;
     }
-    for (uint32_t i = 0; rc == 0 && i < j->n_ranks; i++)
+    step_sec = middle_step(j);
+    for (uint32_t i = 0; rc == 0 && i < j->n_ranks; i++) {
+        join_steps(&j->ranks[i], step_sec);
         if (j->o->last_ns == 0 || j->cut)
             keep_newest(&j->ranks[i], steps);
+    }
     return rc;
 }
 
@@ -253,43 +299,37 @@ static int read_newest(struct straggler_job *j)
 static void read_long(struct straggler_job *j)
 {
     char sql[700];
-    double *steps = calloc(j->n_ranks, sizeof(*steps));
     int64_t first_ns = INT64_MAX;
-    uint32_t n = 0;
-    for (uint32_t i = 0; steps != NULL && i < j->n_ranks; i++) {
-        const struct straggler_rank *r = &j->ranks[i];
-        double sum = 0;
-        for (uint32_t k = 0; k < r->n_rows; k++)
-            sum += r->rows[k].step.whole;
-        if (r->n_rows == 0)
-            continue;
-        steps[n++] = sum / r->n_rows;
-        first_ns = r->rows[0].end_ns < first_ns ? r->rows[0].end_ns : first_ns;
-    }
-    if (n > 0 && j->o->last_steps == 0 && j->o->last_ns == 0 && has_older(j)) {
-        qsort(steps, n, sizeof(*steps), compare_f64);
-        j->long_begin_ns = first_ns - LONG_NS;
-        (void)snprintf(sql, sizeof(sql),
-                       ROW " and ts < to_timestamp(%.6f) and step_duration_sec > %.6f",
-                       (double)j->long_begin_ns / 1e9, (double)first_ns / 1e9 - 1e-5,
-                       LONG_STEP * steps[n / 2]);
-        if (j->o->api->ask(j->o->api, sql, take_row, j) < 0)
-            j->long_begin_ns = 0; /* the newest will do, and that is what is said */
-        for (uint32_t i = 0; i < j->n_ranks; i++)
-            sort_rows(&j->ranks[i]);
-    }
-    free(steps);
+    double step_sec = middle_step(j);
+    for (uint32_t i = 0; i < j->n_ranks; i++)
+        if (j->ranks[i].n_rows > 0 && j->ranks[i].rows[0].end_ns < first_ns)
+            first_ns = j->ranks[i].rows[0].end_ns;
+    if (!(step_sec > 0) || j->o->last_steps > 0 || j->o->last_ns > 0 || !has_older(j))
+        return;
+    j->long_begin_ns = first_ns - LONG_NS;
+    (void)snprintf(
+        sql, sizeof(sql), ROW " and ts < to_timestamp(%.6f) and step_duration_sec > %.6f",
+        (double)j->long_begin_ns / 1e9, (double)first_ns / 1e9 - 1e-5, LONG_STEP * step_sec);
+    if (j->o->api->ask(j->o->api, sql, take_row, j) < 0)
+        j->long_begin_ns = 0; /* the newest will do, and that is what is said */
+    for (uint32_t i = 0; i < j->n_ranks; i++)
+        sort_rows(&j->ranks[i]);
 }
 
 /* ---- lined up ---- */
 
-/* Whose steps the others are lined up with: the middle one by how many it has. */
+/* Steps to line others up with; joined ones have no numbers that anybody knows. */
+static uint32_t fit_rows(const struct straggler_rank *r)
+{
+    return r->why[0] != '\0' || r->times > 1 ? 0 : r->n_rows;
+}
+
+/* Whose steps the others are lined up with: the one that has most. */
 static uint32_t find_reference(const struct straggler_job *j)
 {
     uint32_t best = 0;
     for (uint32_t i = 1; i < j->n_ranks; i++)
-        if (j->ranks[i].why[0] == '\0' &&
-            (j->ranks[best].why[0] != '\0' || j->ranks[i].n_rows > j->ranks[best].n_rows))
+        if (fit_rows(&j->ranks[i]) > fit_rows(&j->ranks[best]))
             best = i;
     return best;
 }
@@ -317,9 +357,7 @@ static uint32_t line_up(struct straggler_job *j)
     uint32_t best = find_reference(j), most = line_up_with(j, best);
     for (uint32_t i = 0; i < j->n_ranks && 2 * most <= j->n_ranks && i < 8; i++) {
         uint32_t other = (uint32_t)((uint64_t)i * j->n_ranks / 8);
-        uint32_t n = j->ranks[other].n_rows > 0 && j->ranks[other].why[0] == '\0'
-                         ? line_up_with(j, other)
-                         : 0;
+        uint32_t n = fit_rows(&j->ranks[other]) > 0 ? line_up_with(j, other) : 0;
         if (n > most) {
             most = n;
             best = other;
@@ -339,11 +377,14 @@ static uint32_t line_up(struct straggler_job *j)
         else if (r->n_rows > 0 && r->n_rows < JUDGE_STEPS_MIN)
             (void)snprintf(r->why, sizeof(r->why), "it has made %u steps in this time only",
                            r->n_rows);
+        else if (r->n_rows == 0)
+            (void)snprintf(r->why, sizeof(r->why), "no step of it has ended in this time");
         else
-            (void)snprintf(r->why, sizeof(r->why), "%s",
-                           r->n_rows == 0 ? "no step of it has ended in this time"
-                                          : "its steps are not the others' steps: they differ in "
-                                            "number or length");
+            (void)snprintf(r->why, sizeof(r->why),
+                           "its steps are not the others' steps: it makes %.1f while they make "
+                           "one, or their lengths differ; probing.step(n) in the program can "
+                           "number them",
+                           mean_step(&j->ranks[best]) / mean_step(r));
     }
     return best;
 }
@@ -362,11 +403,14 @@ static int fill(struct straggler_job *j, uint32_t reference)
     j->signs = calloc((size_t)n * N_SIGNS, sizeof(*j->signs));
     if (!j->index || !j->numbers || !j->ends_ns || !j->steps || !j->signs)
         return report_fail(j->o->api, -ENOMEM, "no memory for %zu steps", cells);
+    uint32_t waits = 0;
     j->n_numbers = with->n_rows;
     for (uint32_t s = 0; s < with->n_rows; s++) {
         j->numbers[s] = with->rows[s].number;
         j->ends_ns[s] = with->rows[s].end_ns;
+        waits += with->rows[s].waits;
     }
+    j->blind = 2 * waits < with->n_rows;
     for (size_t i = 0; i < cells; i++)
         j->steps[i].whole = NAN;
     for (size_t i = 0; i < (size_t)n * N_SIGNS; i++)

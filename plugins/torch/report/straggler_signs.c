@@ -55,6 +55,9 @@ static const struct question questions[] = {
     {SIGN_DISK_READ, 1, false,
      "select _addr, sum(delta_read_bytes) * 1e9 / nullif(sum(wall_ns), 0) from "
      "global.io.utilization where " IN_TIME " group by _addr"},
+    {SIGN_STOPPED, 1, false,
+     "select _addr, sum(delta_stopped_ns) * 1.0 / nullif(sum(wall_ns), 0) from "
+     "global.cpu.utilization where scope = 'process' and " IN_TIME " group by _addr"},
     {SIGN_GC, 1, true,
      "select _addr, sum(duration_ns) * 1.0 from global.python.gc where " IN_TIME " group by _addr"},
     {SIGN_NETWORK_BAD, 1, false,
@@ -237,7 +240,7 @@ int straggler_read_backwards(struct straggler_job *j)
                    "select _addr, iteration, backward_sec, comm_sec - coalesce(overlap_sec, 0) "
                    "from global.python.ddp_timing where ts >= to_timestamp(%.3f)",
                    (double)j->begin_ns / 1e9);
-    int rc = j->o->api->ask(j->o->api, sql, take_backward, &b);
+    int rc = j->blind ? j->o->api->ask(j->o->api, sql, take_backward, &b) : 0;
     if (rc >= 0)
         fill_backwards(j, &b);
     free(b.list);

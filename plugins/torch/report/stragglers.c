@@ -59,6 +59,52 @@ static bool signs_matter(const struct judge_report *r)
                                            r->newest_comm_sec >= JUDGE_COMM_SHARE * r->newest_sec));
 }
 
+const char *straggler_outcome(const struct straggler_job *j, const struct judge_report *r,
+                              char *room)
+{
+    room[0] = '\0';
+    if (r->outcome == JUDGE_FEW_STEPS)
+        (void)snprintf(room, 400,
+                       "too few steps: the ranks have %u in common, and fewer than %d say nothing; "
+                       "try again later",
+                       r->n_steps, JUDGE_STEPS_MIN);
+    else if (r->outcome == JUDGE_ONE_RANK)
+        (void)snprintf(room, 400,
+                       "of %u ranks with steps there are no two that step together: there is "
+                       "nobody to compare with",
+                       j->n_ranks);
+    else if (r->outcome == JUDGE_SILENT)
+        (void)snprintf(room, 400,
+                       "no %srank stands out: none is late by %.0f %% of a step (%.1f ms) in most "
+                       "steps, nor by %.0f %% now and then more than all others",
+                       r->n_stages > 0 ? "other " : "", 100 * JUDGE_LATE_SHARE,
+                       1e3 * JUDGE_LATE_SHARE * r->step_sec, 100 * JUDGE_EVENT_SHARE);
+    return room;
+}
+
+const char *straggler_blind(const struct straggler_job *j, const struct judge_report *r, char *room)
+{
+    size_t used;
+    room[0] = '\0';
+    if (!j->blind || r->other_waits || j->n_judged < 2)
+        return room;
+    used = (size_t)snprintf(
+        room, 600,
+        "blind: these steps do not show where the ranks wait for each other (comm_sec is NULL), so "
+        "a rank that is slow in that very part looks like those that wait for it");
+    if (j->n_backwards > 0)
+        (void)snprintf(
+            room + used, 600 - used,
+            "; DistributedDataParallel waits in its backward, of which torch has measured %u "
+            "without the wait, and fewer than %d say nothing: "
+            "model._set_ddp_runtime_logging_sample_rate(1) in the program measures each one",
+            j->n_backwards, JUDGE_EPISODE_STEPS);
+    else
+        (void)snprintf(room + used, 600 - used,
+                       "; for GPUs plugin nccl sees it (probing launch --plugin nccl)");
+    return room;
+}
+
 int straggler_run(const struct probing_report_api *a, int argc, const char *const *argv)
 {
     struct straggler_options o = {.api = a};

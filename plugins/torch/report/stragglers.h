@@ -24,9 +24,10 @@ struct straggler_rank {
     double step_sec;                                             /* mean of all that it has */
     struct judge_row *rows;
     uint32_t n_rows, room;
-    int64_t shift; /* to the numbers of the rank that the others are lined up with */
-    bool judged;   /* it steps with the others */
-    char why[200]; /* else: why not */
+    uint32_t times; /* its own steps that are one of `rows` */
+    int64_t shift;  /* to the numbers of the rank that the others are lined up with */
+    bool judged;    /* it steps with the others */
+    char why[200];  /* else: why not */
 };
 
 struct straggler_options {
@@ -50,6 +51,7 @@ struct straggler_job {
     struct judge_step *steps; /* [n_judged][n_numbers] */
     float *backwards, *waits; /* [n_judged][n_backwards] */
     uint32_t n_backwards;
+    bool blind;    /* where the ranks wait for each other is not in their steps */
     bool stages;   /* ranks send to and receive from each other */
     double *signs; /* [n_judged][N_SIGNS] */
     bool any_sign;
@@ -61,7 +63,8 @@ struct straggler_job {
 
 /* Steps of all ranks, lined up.  0, or below with the reason kept. */
 int straggler_read(struct straggler_job *j);
-/* Backwards whose own time torch has measured, where there is such a table. */
+/* Backwards whose own time torch has measured, where there is such a table and a step's backward
+ * has the wait in it. */
 int straggler_read_backwards(struct straggler_job *j);
 /* Do ranks send to single others, as stages of a pipeline do? */
 int straggler_read_stages(struct straggler_job *j);
@@ -80,6 +83,9 @@ void straggler_show_json(const struct straggler_job *j, const struct judge_repor
 /* One sentence; room: 400. */
 const char *straggler_outcome(const struct straggler_job *j, const struct judge_report *r,
                               char *room);
+/* The part that could not be compared, in one sentence, "": none; room: 600. */
+const char *straggler_blind(const struct straggler_job *j, const struct judge_report *r,
+                            char *room);
 /* Means of the steps that a rank made; late: of the middle rank. */
 struct straggler_means {
     double whole, parts[N_PARTS];
