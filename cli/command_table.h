@@ -20,7 +20,7 @@ const struct cli_command *cli_command_at(uint32_t i);
 const struct cli_command *cli_command_named(const char *word);
 /* Likewise one that a plugin brings: their files are looked at only for a word that is not ours. */
 const struct cli_command *cli_report_named(const char *word);
-/* The command a mistyped word may mean, or NULL. */
+/* The command a mistyped word may mean, or NULL (near_command.c). */
 const char *cli_command_near(const char *word);
 
 /* ---- help.c ---- */
