@@ -29,7 +29,7 @@
     "bytes, exec_time_ns / 1e6 as duration_ms, queued_ns / 1e6 as queued_ms, algobw_gbps, algo, " \
     "proto from nccl.coll_perf"
 #define COLLECTIVES_TORCH                                                                      \
-    "select ts as timestamp, 'torch' as source, group_rank as rank, op, seq, group_name, "     \
+    "select ts as timestamp, 'torch' as source, rank, op, seq, group_name, "                   \
     "group_size, bytes, duration_ms, null::double as queued_ms, null::double as algobw_gbps, " \
     "null::text as algo, null::text as proto from python.comm_collective"
 
@@ -49,9 +49,9 @@
     "select ts as timestamp, case when is_send = 1 then rank else peer end as src_rank, case " \
     "when is_send = 1 then peer else rank end as dst_rank, lower(coll_func) as op, "           \
     "duration_ns / 1e6 as latency_ms, trans_bytes as bytes from nccl.proxy_ops"
-#define METRICS_TORCH                                                                           \
-    "select ts as timestamp, case when op = 'recv_anysource' then src_rank else "               \
-    "coalesce(src_rank, group_rank) end as src_rank, dst_rank, op, duration_ms as latency_ms, " \
+#define METRICS_TORCH                                                                     \
+    "select ts as timestamp, case when op = 'recv_anysource' then src_rank else "         \
+    "coalesce(src_rank, rank) end as src_rank, dst_rank, op, duration_ms as latency_ms, " \
     "bytes from python.comm_collective"
 
 static const struct probing_view views[] = {
@@ -73,7 +73,8 @@ static const struct probing_view views[] = {
     {"collectives",
      COLLECTIVES_NCCL " union all " COLLECTIVES_TORCH
                       " where not exists (select 1 from nccl.coll_perf)",
-     "collective operations: as NCCL saw them, else as torch.distributed was called",
+     "collective operations: as NCCL saw them, rank is that in the communicator, else as "
+     "torch.distributed was called, and rank is that in the job",
      WHY_NO_EVENTS},
     {"collectives", COLLECTIVES_NCCL, "collective operations, as NCCL saw them", WHY_NO_EVENTS},
     {"collectives", COLLECTIVES_TORCH, "collective operations, as torch.distributed was called",
@@ -81,8 +82,11 @@ static const struct probing_view views[] = {
     /* Plugin torch has the first of these, too: whichever of the two was loaded last. */
     {"comm_metrics",
      METRICS_NCCL " union all " METRICS_TORCH " where not exists (select 1 from nccl.proxy_ops)",
-     "transfers on the network between two ranks, as NCCL saw them; else torch's operations", NULL},
-    {"comm_metrics", METRICS_NCCL, "transfers on the network between two ranks", WHY_NO_EVENTS}};
+     "transfers on the network between two ranks of a communicator, as NCCL saw them; else torch's "
+     "operations, between ranks of the job",
+     NULL},
+    {"comm_metrics", METRICS_NCCL, "transfers on the network between two ranks of a communicator",
+     WHY_NO_EVENTS}};
 
 static const struct probing_metric metrics[] = {
     {"inflight_ops", "Operations of NCCL that have begun and not ended.",

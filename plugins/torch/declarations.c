@@ -47,9 +47,9 @@
     "'cpu_op') then kind when kind in ('gpu_memcpy', 'gpu_memset') then 'memcpy' when kind " \
     "in ('cuda_runtime', 'cuda_driver') then 'cuda_runtime' else 'other' end"
 
-#define COMM_TORCH                                                                              \
-    "select ts as timestamp, case when op = 'recv_anysource' then src_rank else "               \
-    "coalesce(src_rank, group_rank) end as src_rank, dst_rank, op, duration_ms as latency_ms, " \
+#define COMM_TORCH                                                                        \
+    "select ts as timestamp, case when op = 'recv_anysource' then src_rank else "         \
+    "coalesce(src_rank, rank) end as src_rank, dst_rank, op, duration_ms as latency_ms, " \
     "bytes from python.comm_collective"
 
 /* Samples of plugin memory, by the step that they were taken in.  The variance of the bytes of one
@@ -150,7 +150,9 @@ static const struct probing_view views[] = {
      "is_send = 1 then peer else rank end as dst_rank, lower(coll_func) as op, duration_ns / 1e6 "
      "as latency_ms, trans_bytes as bytes from nccl.proxy_ops union all " COMM_TORCH
      " where not exists (select 1 from nccl.proxy_ops)",
-     "transfers on the network between two ranks, as NCCL saw them; else torch's operations", NULL},
+     "transfers on the network between two ranks of a communicator, as NCCL saw them; else torch's "
+     "operations, between ranks of the job",
+     NULL},
     {"comm_metrics", COMM_TORCH,
      "collective operations; dst_rank is NULL where more than one rank receives", NULL},
     {"python.profile_capture", CAPTURE,

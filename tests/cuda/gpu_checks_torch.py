@@ -65,7 +65,7 @@ def check_nccl(python):
                  "an operation in flight")
         said = jobs[0].probing("nccl")
         print(said[said.index("in flight"):])
-        assert "waits for rank 1" in said
+        assert "waits for rank 1 of it" in said
     finally:
         for job in jobs:
             job.close()

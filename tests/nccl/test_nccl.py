@@ -320,7 +320,7 @@ def test_the_report_of_the_living_and_the_dead(world):
         assert re.search(r"world +4 +1 +2.1 ms +2.1 ms +2.0 +AllReduce", done.stdout), target
         assert re.search(r"rank 1 .* in 1 proxy operation: this rank's own GPU", done.stdout)
         assert re.search(r"AllGather 8 of world: running for", done.stdout)
-        assert re.search(r"recv_wait for .*, waits for rank 2$", done.stdout, flags=re.M)
+        assert re.search(r"recv_wait for .*, waits for rank 2 of it$", done.stdout, flags=re.M)
         told = json.loads(program.target.probing("nccl", "--json").stdout)
         assert told["communicators"][0]["exec_ns"] == 2100500
         assert {c["culprit_rank"] for c in told["culprits"]} == {0, 1}
@@ -335,10 +335,10 @@ def test_who_has_not_come_of_a_job(world):
     ranks = [Program(world, launch=True, env=dict(
         RANK=str(rank), WORLD_SIZE="4", TORCHELASTIC_RUN_ID=job)) for rank in range(4)]
     for rank, program in enumerate(ranks):
-        program.tell("comm 0 0xabc dp 2 5 %d" % rank, "typical %d" % (9 if rank == 3 else 8))
+        program.tell("comm 0 0xabc dp 2 5 %d" % (rank + 1), "typical %d" % (9 if rank == 3 else 8))
         if rank in (0, 2):
             program.tell("coll 1 0 8 AllReduce 1024 ncclFloat32 2", "stop 1",
-                         "proxy 4 0 1 3 %d 8 0" % (rank - 1 if rank else 4), "step 6 0 4 0",
+                         "proxy 4 0 1 3 %d 8 0" % rank, "step 6 0 4 0",
                          "state 6 10")
             program.wait_rows("select id from nccl.inflight_log", 2)
         program.wait_rows(ENDED, 8)
@@ -347,11 +347,12 @@ def test_who_has_not_come_of_a_job(world):
         assert done.returncode == 0, done.stderr
         assert re.fullmatch(
             r"AllReduce 8 of dp: 2 of 5 ranks are in it, the first for [\d.]+ s\n"
-            r"  rank 1 \(rank 1 of the job, -t %s\) has not called it: its last AllReduce was 7\n"
-            r"  rank 3 \(rank 3 of the job, -t %d\) has ended it\n"
+            r"  rank 1 \(2 of the communicator, -t %s\) has not called it: its last AllReduce was "
+            r"7\n"
+            r"  rank 3 \(4 of the communicator, -t %d\) has ended it\n"
             r"  of 1 rank nothing is known here\n"
-            r"  rank \d waits for rank \d on the network: recv_wait for [\d.]+ s\n"
-            r"  rank \d waits for rank \d on the network: recv_wait for [\d.]+ s\n"
+            r"(  rank (2 waits for rank 1|0 waits for rank 0 of the communicator) on the network: "
+            r"recv_wait for [\d.]+ s\n){2}"
             % (rank_1, ranks[3].target.pid), done.stdout), done.stdout
         assert "rank 2 waits for rank 1 on" in done.stdout
         ranks[1].target.kill()
@@ -362,8 +363,9 @@ def test_who_has_not_come_of_a_job(world):
         "AllReduce", 8, "dp", 5, 1]
     assert {r["job_rank"] for r in call["in"]} == {0, 2}
     assert [(r["rank"], r["state"], r["last_seq"]) for r in call["absent"]] == [
-        (1, "not called", 7), (3, "ended", 8)]
-    assert (2, 1) in {(w["rank"], w["waits_for"]) for w in call["waits"]}
+        (2, "not called", 7), (4, "ended", 8)]
+    assert {(w["rank"], w["job_rank"], w["waits_for"], w["waits_for_job_rank"])
+            for w in call["waits"]} == {(3, 2, 2, 1), (1, 0, 0, None)}
     done = ranks[3].target.probing("nccl_hang")
     assert done.stdout == "no collective, send or receive of NCCL is in flight\n", done
     nobody = Program(world, launch=True).target
@@ -387,10 +389,11 @@ def test_who_has_not_come_to_a_send(world):
         program.wait_rows("select id from nccl.inflight_log", 2)
     done = world.probing("-t", "job:" + job, "nccl_hang")
     assert done.returncode == 0, done.stderr
-    head = r"^%s of pp %s rank %d, under way for [\d.]+ s: rank %d \(rank %d of the job, .*\n"
-    assert re.search(head % ("Recv", "from", 0, 2, 2) + r"  rank 0 \(.*\) is in no Send with it\n"
+    head = r"^%s of pp %s rank %s, under way for [\d.]+ s: rank %d \(-t .*\n"
+    assert re.search(head % ("Recv", "from", "0", 2) + r"  rank 0 \(.*\) is in no Send with it\n"
                      r"  rank 2 waits for rank 0 on the network: ", done.stdout, re.M), done.stdout
-    assert re.search(head % ("Send", "to", 4, 3, 3) + "  of rank 4 nothing is known here\n",
+    assert re.search(head % ("Send", "to", "4 of the communicator", 3) +
+                     "  of rank 4 of the communicator nothing is known here\n",
                      done.stdout, re.M), done.stdout
     assert len(re.findall(r"^  rank [01] \(.*\) is in its (Send|Recv)$", done.stdout, re.M)) == 1
     told = json.loads(world.probing("-t", "job:" + job, "nccl_hang", "--json").stdout)

@@ -21,18 +21,18 @@ def free_port():
         return str(s.getsockname()[1])
 
 
-def start(world, python, target=TARGET, by_torchrun=True):
-    """The two ranks, by torchrun where it works (torch 1.13's does not in Python 3.11)."""
+def start(world, python, target=TARGET, by_torchrun=True, size=2):
+    """The ranks, by torchrun where it works (torch 1.13's does not in Python 3.11)."""
     words = [target, str(world.tmp / "go"), str(world.tmp / "answer")]
     torchrun = Path(python).with_name("torchrun")
     if by_torchrun and torchrun.exists() and python != shared.DEBIAN_PYTHON:
-        job = world.start(str(torchrun), "--nproc_per_node", "2", "--master_port", free_port(),
-                          *words)
-        jobs = [job, job]
+        job = world.start(str(torchrun), "--nproc_per_node", str(size), "--master_port",
+                          free_port(), *words)
+        jobs = [job] * size
     else:
-        common = {"WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": free_port()}
+        common = {"WORLD_SIZE": str(size), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": free_port()}
         jobs = [world.start(python, "-W", "ignore", *words, env=dict(common, RANK=str(rank)))
-                for rank in range(2)]
+                for rank in range(size)]
     for rank, job in enumerate(jobs):
         job.wait_line("ready %d" % rank)
     return jobs
@@ -218,7 +218,7 @@ def test_who_waits_for_whom(world, python):
     (world.tmp / "go").touch()
 
     def waits():
-        return ranks[0].rows("select op, group_rank, tid, wait_sec from torch.waiting "
+        return ranks[0].rows("select op, rank, tid, wait_sec from torch.waiting "
                              "where wait_sec > 0.2")
     row = shared.wait_for(waits, "rank 0 to wait")[0]
     assert row[:2] == ["allreduce", 0] and str(row[2]) == ranks[0].pid
@@ -228,6 +228,50 @@ def test_who_waits_for_whom(world, python):
     for number, job in enumerate(jobs):
         job.wait_line("done %d" % number)
     assert waits() == []
+
+
+def test_ranks_of_a_group_are_shown_as_those_of_the_job(world, python):
+    """0 and 1 of the group [2, 3] were named where 2 and 3 were meant."""
+    jobs = start(world, python, str(HERE / "targets" / "subgroup.py"), size=4)
+    ranks = [Rank(world, pid_of(job, rank)) for rank, job in enumerate(jobs)]
+    for rank in ranks[2:]:
+        rank.run("inject", "--plugin", "torch")
+    (world.tmp / "go").touch()
+    waits = shared.wait_for(lambda: ranks[2].rows(
+        "select op, rank, src_rank, dst_rank, tag from torch.waiting where wait_sec > 0.1 and "
+        "op = 'allreduce'"), "rank 2 to wait")
+    assert waits == [["allreduce", 2, None, None, None]]
+    ends = [[["broadcast", 3, 2], ["reduce", 2, 2], ["send", 2, 3]],
+            [["broadcast", 3, None], ["reduce", 3, 2], ["recv", 2, 3]]]
+    for rank, expected in zip(ranks[2:], ends):
+        assert rank.rows("select op, src_rank, dst_rank from python.comm_collective where src_rank "
+                         "is not null order by ts") == expected
+        number = ranks.index(rank)
+        for table in ("python.comm_collective", "torch.groups"):
+            assert rank.rows("select distinct rank, group_rank, participate_ranks from %s where "
+                             "group_size = 2" % table) == [[number, number - 2, "[2, 3]"]]
+    ranks[2].run("config", "torch.comm_timeout=1")
+    for rank in ranks[2:]:
+        said = shared.wait_for(lambda: re.search(
+            r"rank 2 has waited for [\d.]+ s in allreduce of group \S+\n"
+            r"  rank 3 has not come: it is 1 operation behind \(pid %s\)\n" % ranks[3].pid,
+            rank.world.probing("-t", rank.pid, "torch").stdout), "the words of `torch`")
+        assert said
+    stuck = shared.wait_for(lambda: ranks[2].rows("select rank, participate_ranks from "
+                                                  "python.comm_stuck"), "rank 2 to tell")
+    assert stuck == [[2, "[2, 3]"]]
+    (world.tmp / "go.too").touch()
+    for rank in ranks[2:]:  # torch counts no send and no recv: all were said to have come
+        assert shared.wait_for(lambda: re.search(
+            r"rank 2 has waited for [\d.]+ s in recv from rank 3, of group \S+\n"
+            r"  rank 3 is in no send with it \(pid %s\)\n" % ranks[3].pid,
+            rank.world.probing("-t", rank.pid, "torch").stdout), "the words of `torch`")
+    for name in ("go.send", "go.end"):
+        (world.tmp / name).touch()
+    for number in (2, 3):
+        jobs[number].wait_line("done %d" % number)
+    assert ranks[2].rows("select distinct src_rank from comm_metrics where op = 'allreduce'") == [
+        [2]]
 
 
 def test_a_rank_that_does_not_join(world, python):

@@ -3,8 +3,8 @@
  * plugins/nccl/report/nccl_hang.c - `probing -t job:NAME nccl_hang`: the collectives, sends and
  * receives that the ranks of a job stand in, who has not come, and who waits for whom.
  *
- * One thread.  All of it comes from the ranks' tables, of the living and the dead.  A rank is told
- * by its number in the communicator; what -t takes for it, and its number in the job, stand behind.
+ * One thread.  All of it comes from the ranks' tables, of the living and the dead.  NCCL numbers
+ * the ranks of each communicator.  Shown is a rank's number in the job, where a row tells it.
  */
 #include "nccl_hang.h"
 
@@ -17,7 +17,8 @@
 #define SHOWN 10         /* collectives, and lines of each */
 #define TEXT_BYTES 72
 #define TARGET_BYTES 512 /* a folder's path, of a rank that has ended */
-#define WHO_BYTES (TARGET_BYTES + 64)
+#define WHO_BYTES (TARGET_BYTES + 80)
+#define NAME_BYTES 64
 
 struct stand { /* a rank in a collective, or where it was last */
     char comm[TEXT_BYTES], name[TEXT_BYTES], func[TEXT_BYTES], target[TARGET_BYTES];
@@ -36,6 +37,7 @@ struct hang {
     struct report_json json; /* `as_json` */
     bool as_json;
     struct stands now, pairs, last; /* collectives and others in flight; what has ended */
+    const char *comm;               /* of the call whose waits are shown */
     uint32_t lines;
 };
 
@@ -88,11 +90,43 @@ static bool is_same_rank(const struct stand *a, const struct stand *b)
 
 static const char *whose(const struct stand *s, char ret[WHO_BYTES])
 {
-    if (s->job_rank != INT64_MIN)
-        (void)snprintf(ret, WHO_BYTES, "rank %lld (rank %lld of the job, -t %s)",
-                       (long long)s->rank, (long long)s->job_rank, s->target);
-    else
+    if (s->job_rank == INT64_MIN)
+        (void)snprintf(ret, WHO_BYTES, "rank %lld of the communicator (-t %s)", (long long)s->rank,
+                       s->target);
+    else if (s->job_rank == s->rank)
         (void)snprintf(ret, WHO_BYTES, "rank %lld (-t %s)", (long long)s->rank, s->target);
+    else
+        (void)snprintf(ret, WHO_BYTES, "rank %lld (%lld of the communicator, -t %s)",
+                       (long long)s->job_rank, (long long)s->rank, s->target);
+    return ret;
+}
+
+static int64_t job_rank_in(const struct stands *all, const char *comm, int64_t rank)
+{
+    for (uint32_t i = 0; i < all->n; i++)
+        if (all->all[i].rank == rank && strcmp(all->all[i].comm, comm) == 0)
+            return all->all[i].job_rank;
+    return INT64_MIN;
+}
+
+/* The number in the job of a communicator's rank; INT64_MIN: no row tells it. */
+static int64_t job_rank_of(const struct hang *h, const char *comm, int64_t rank)
+{
+    const struct stands *const all[] = {&h->now, &h->pairs, &h->last};
+    int64_t found = INT64_MIN;
+    for (size_t i = 0; i < sizeof(all) / sizeof(all[0]) && found == INT64_MIN; i++)
+        found = job_rank_in(all[i], comm, rank);
+    return found;
+}
+
+/* "rank 2", or "rank 0 of the communicator" */
+static const char *name_of(const struct hang *h, const char *comm, int64_t rank,
+                           char ret[NAME_BYTES])
+{
+    int64_t job_rank = job_rank_of(h, comm, rank);
+    (void)snprintf(ret, NAME_BYTES, "rank %lld%s",
+                   (long long)(job_rank != INT64_MIN ? job_rank : rank),
+                   job_rank != INT64_MIN ? "" : " of the communicator");
     return ret;
 }
 
@@ -189,19 +223,23 @@ static uint32_t tell_absent(struct hang *h, const struct stand *call)
 static int show_wait(void *arg, const struct probing_report_cell *c, uint32_t n)
 {
     struct hang *h = arg;
+    char rank[NAME_BYTES], culprit[NAME_BYTES];
     if (n < 4)
         return 0;
     if (h->as_json) {
         json_comma(&h->json);
         json_open(&h->json, '{');
         json_int(h, "rank", cell_int(&c[0]));
+        json_int(h, "job_rank", job_rank_of(h, h->comm, cell_int(&c[0])));
         json_int(h, "waits_for", cell_int(&c[1]));
+        json_int(h, "waits_for_job_rank", job_rank_of(h, h->comm, cell_int(&c[1])));
         json_text(&h->json, "state", cell_text(&c[2]));
         json_number(&h->json, "state_ns", cell_number(&c[3]));
         json_close(&h->json, '}');
     } else if (h->lines++ < SHOWN) {
-        report_printf(h->api, "  rank %lld waits for rank %lld on the network: %s for %.1f s\n",
-                      (long long)cell_int(&c[0]), (long long)cell_int(&c[1]), cell_text(&c[2]),
+        report_printf(h->api, "  %s waits for %s on the network: %s for %.1f s\n",
+                      name_of(h, h->comm, cell_int(&c[0]), rank),
+                      name_of(h, h->comm, cell_int(&c[1]), culprit), cell_text(&c[2]),
                       cell_number(&c[3]) / 1e9);
     }
     return 0;
@@ -215,6 +253,7 @@ static int tell_waits(struct hang *h, const struct stand *call, const char *whic
     if (h->as_json)
         json_list(h, "waits");
     h->lines = 0;
+    h->comm = call->comm;
     /* A hash and a function's name are NCCL's, cleaned of what is not printable. */
     (void)snprintf(sql, sizeof(sql),
                    "select rank, culprit_rank, state, max(state_ns) from global.nccl.inflight_ops "
@@ -352,15 +391,15 @@ static const char *state_of_peer(const struct hang *h, const struct stand *pair)
 
 static void say_pair(struct hang *h, const struct stand *pair)
 {
-    char who[WHO_BYTES];
+    char who[WHO_BYTES], other[NAME_BYTES];
     bool sends = strcmp(pair->func, "Send") == 0;
     const char *its = sends ? "Recv" : "Send", *state = state_of_peer(h, pair);
     const struct stand *peer = peer_of(h, pair);
-    report_printf(h->api, "%s of %s %s rank %lld, under way for %.1f s: %s\n", pair->func,
-                  pair->name, sends ? "to" : "from", (long long)pair->peer, pair->age_ns / 1e9,
-                  whose(pair, who));
+    (void)name_of(h, pair->comm, pair->peer, other);
+    report_printf(h->api, "%s of %s %s %s, under way for %.1f s: %s\n", pair->func, pair->name,
+                  sends ? "to" : "from", other, pair->age_ns / 1e9, whose(pair, who));
     if (!peer)
-        report_printf(h->api, "  of rank %lld nothing is known here\n", (long long)pair->peer);
+        report_printf(h->api, "  of %s nothing is known here\n", other);
     else if (strcmp(state, "in it") == 0)
         report_printf(h->api, "  %s is in its %s\n", whose(peer, who), its);
     else
@@ -375,6 +414,7 @@ static void json_pair(struct hang *h, const struct stand *pair)
     json_int(h, "job_rank", pair->job_rank);
     json_text(&h->json, "target", pair->target);
     json_int(h, "peer", pair->peer);
+    json_int(h, "peer_job_rank", job_rank_of(h, pair->comm, pair->peer));
     json_text(&h->json, "peer_state", state_of_peer(h, pair));
     json_text(&h->json, "peer_target", peer ? peer->target : "");
 }

@@ -145,7 +145,9 @@ static int show_culprit(void *arg, const struct probing_report_cell *c, uint32_t
         row_json(s, columns, N(columns), c);
         return 0;
     }
-    heading(s, "\nwho is waited for on the network (sums of waits, which overlap)");
+    heading(
+        s, "\nwho is waited for on the network, by ranks of the communicator (sums of waits, which "
+           "overlap)");
     time_text(cell_number(&c[3]), time);
     report_printf(
         s->args->api, "  rank %-5.0f %-24s %10s in %.0f proxy operation%s%s\n", cell_number(&c[1]),
@@ -177,7 +179,7 @@ static int show_inflight(void *arg, const struct probing_report_cell *c, uint32_
     if (c[2].type == PROBING_I64)
         (void)snprintf(seq, sizeof(seq), " %lld", (long long)cell_int(&c[2]));
     if (c[8].type == PROBING_I64)
-        (void)snprintf(culprit, sizeof(culprit), ", waits for rank %lld",
+        (void)snprintf(culprit, sizeof(culprit), ", waits for rank %lld of it",
                        (long long)cell_int(&c[8]));
     if (strcmp(cell_text(&c[6]), "proxy_op") == 0)
         (void)snprintf(events, sizeof(events), " (%lld proxy operation%s)",

@@ -102,11 +102,11 @@ static const struct probing_column columns[N_COMM] = {
     {.name = "error", .type = PROBING_STR, .doc = "exception that it ended with"},
     {.name = "src_rank",
      .type = PROBING_I64,
-     .doc = "rank in the group that sends, for send, recv, broadcast, scatter, reduce and gather; "
+     .doc = "rank in the job that sends, for send, recv, broadcast, scatter, reduce and gather; "
             "NULL: all ranks send, or it is not known"},
     {.name = "dst_rank",
      .type = PROBING_I64,
-     .doc = "rank in the group that receives; NULL for the root of a broadcast or scatter: all "
+     .doc = "rank in the job that receives; NULL for the root of a broadcast or scatter: all "
             "others receive"},
 };
 
@@ -475,6 +475,10 @@ static void describe_wait(const struct pending *p, struct comm_wait *ret)
     *ret = (struct comm_wait){.op = p->op,
                               .rank = a->rank,
                               .size = a->size,
+                              .job_rank = a->job_rank,
+                              .src = a->src,
+                              .dst = a->dst,
+                              .tag = a->tag,
                               .seq = a->seq,
                               .step = p->row[COL_LOCAL_STEP].i,
                               .ranks = a->ranks,

@@ -24,9 +24,11 @@
 struct comm_about {               /* an operation of a process group */
     char group[COMM_GROUP_BYTES]; /* its name, "": it has none */
     int64_t rank, size;           /* ours, in the group */
+    int64_t job_rank;             /* ours, in the job */
     int64_t seq;                  /* number of the operation in the group, from 1 */
     int64_t bytes;
-    int64_t src, dst; /* ranks in the group, where it has one that gives or gets; else NULL */
+    int64_t src, dst; /* ranks in the job, where it has one that gives or gets; else NULL */
+    int64_t tag;      /* of a send or recv; else NULL */
     uint64_t group_name, ranks, shape, dtype; /* interned */
     bool on_cpu;
 };
@@ -67,8 +69,9 @@ struct comm_wait { /* an operation of a process group that has not ended */
     const char *op;
     char group[COMM_GROUP_BYTES];
     int64_t rank, size, seq, step, tid;
-    uint64_t ranks;              /* interned */
-    uint64_t begin_ns, waits_ns; /* waits_ns: since when somebody waits; 0: nobody does */
+    int64_t job_rank, src, dst, tag; /* as in struct comm_about */
+    uint64_t ranks;                  /* interned */
+    uint64_t begin_ns, waits_ns;     /* waits_ns: since when somebody waits; 0: nobody does */
 };
 /* Those that have begun and not ended; ret: COMM_WAITS_MAX of them. */
 uint32_t comm_waits(struct comm_wait *ret);
@@ -97,6 +100,9 @@ extern const struct probing_table_desc waiting_table;
 /* ---- groups.c ---- */
 
 extern const struct probing_table_desc groups_table;
+/* List of its ranks in the job, in the order of those in the group.  New reference; NULL: not
+ * known. */
+PyObject *groups_ranks(PyObject *group);
 /* A group's name as torch has it, "" when it has none. */
 void groups_name(PyObject *group, char *room, size_t size);
 

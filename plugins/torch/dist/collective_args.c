@@ -12,6 +12,7 @@
 #include "python/tensor.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 
 #include "lib/hash.h"
 
@@ -27,6 +28,7 @@ struct group {
     PyObject *object; /* an address: valid while `weak` says so */
     PyObject *weak;   /* owned */
     int64_t rank, size, seq;
+    int64_t *members;            /* owned; [size] their ranks in the job; NULL: not known */
     uint64_t name, ranks;        /* interned */
     char text[COMM_GROUP_BYTES]; /* its name */
 };
@@ -73,15 +75,28 @@ static uint64_t text_of(PyObject *value)
     return object_intern(strncmp(text, "torch.", 6) == 0 ? text + 6 : text);
 }
 
-static uint64_t ranks_of(PyObject *group)
+/* Of an int object that somebody holds. */
+static int64_t number_in(PyObject *object)
+{
+    torch_state.py.Py_IncRef(object);
+    return object_number(object);
+}
+
+static void read_ranks(PyObject *group, struct group *g)
 {
     struct cpython *py = &torch_state.py;
-    PyObject *module = object_module("torch.distributed.distributed_c10d");
-    PyObject *function = object_get(module, "get_process_group_ranks");
-    PyObject *list = function ? py->PyObject_CallFunctionObjArgs(function, group, NULL) : NULL;
-    py->PyErr_Clear();
-    py->Py_DecRef(function);
-    return text_of(list);
+    PyObject *list = groups_ranks(group);
+    bool is = list && object_is(list, py->PyList_Type) && py->PyList_Size(list) == g->size;
+    g->members = is ? malloc((size_t)g->size * sizeof(*g->members)) : NULL;
+    for (int64_t i = 0; g->members && i < g->size; i++)
+        g->members[i] = number_in(py->PyList_GetItem(list, (Py_ssize_t)i));
+    g->ranks = text_of(list);
+}
+
+/* A rank of the group as that of the job. */
+static int64_t rank_in_job(const struct group *g, int64_t rank)
+{
+    return g && g->members && rank >= 0 && rank < g->size ? g->members[rank] : PROBING_NULL_I64;
 }
 
 static struct group *group_of(PyObject *object)
@@ -99,9 +114,10 @@ static struct group *group_of(PyObject *object)
     made.size = object_ask(object, "size");
     groups_name(object, made.text, sizeof(made.text));
     made.name = object_intern(made.text);
-    made.ranks = ranks_of(object);
+    read_ranks(object, &made);
     struct group *g = &groups[next_group++ % GROUPS_MAX];
     PyObject *old = g->weak;
+    free(g->members);
     *g = made;
     py->Py_DecRef(old);
     return g;
@@ -252,6 +268,8 @@ static void fill(struct comm_about *ret, struct group *g, const struct load *loa
 {
     *ret = (struct comm_about){.rank = g ? g->rank : PROBING_NULL_I64,
                                .size = g ? g->size : PROBING_NULL_I64,
+                               .job_rank = g ? rank_in_job(g, g->rank) : PROBING_NULL_I64,
+                               .tag = PROBING_NULL_I64,
                                .seq = g ? ++g->seq : PROBING_NULL_I64,
                                .src = PROBING_NULL_I64,
                                .dst = PROBING_NULL_I64,
@@ -265,34 +283,37 @@ static void fill(struct comm_about *ret, struct group *g, const struct load *loa
         memcpy(ret->group, g->text, sizeof(ret->group));
 }
 
-/* A rank that is an argument, or what an argument of options has as its root. */
-static int64_t rank_in(PyObject *argument)
+/* A number that is an argument, or what an argument of options has as its root. */
+static int64_t number_of(PyObject *argument)
 {
-    if (object_is(argument, torch_state.py.PyLong_Type)) {
-        torch_state.py.Py_IncRef(argument);
-        return object_number(argument);
-    }
-    return object_number(object_get(argument, "rootRank"));
+    return object_is(argument, torch_state.py.PyLong_Type)
+               ? number_in(argument)
+               : object_number(object_get(argument, "rootRank"));
 }
 
-/* Who gives and who gets, where that is one rank. */
-static void fill_ends(struct comm_about *a, const char *op, PyObject *const *args, Py_ssize_t n)
+/* Who gives and who gets, where that is one rank: ranks of the job. */
+static void fill_ends(struct comm_about *a, const struct group *g, const char *op,
+                      PyObject *const *args, Py_ssize_t n)
 {
     static const struct {
         const char *op;
-        Py_ssize_t at; /* of the argument that tells the other rank; 0: none does */
-        bool gives;    /* that one gives, else it gets */
-    } kinds[] = {{"send", 2, false},   {"recv", 2, true},    {"recv_anysource", 0, true},
-                 {"reduce", 2, false}, {"gather", 3, false}, {"broadcast", 2, true},
-                 {"scatter", 3, true}};
+        Py_ssize_t at;  /* of the argument that tells the other rank; 0: none does */
+        bool gives;     /* that one gives, else it gets */
+        Py_ssize_t tag; /* of that argument; 0: it has none */
+    } kinds[] = {{"send", 2, false, 3},   {"recv", 2, true, 3},    {"recv_anysource", 0, true, 2},
+                 {"reduce", 2, false, 0}, {"gather", 3, false, 0}, {"broadcast", 2, true, 0},
+                 {"scatter", 3, true, 0}};
     for (size_t i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++) {
         if (strcmp(op, kinds[i].op) != 0)
             continue;
         int64_t other =
-            kinds[i].at && n > kinds[i].at ? rank_in(args[kinds[i].at]) : PROBING_NULL_I64;
+            kinds[i].at && n > kinds[i].at ? number_of(args[kinds[i].at]) : PROBING_NULL_I64;
         bool all = kinds[i].gives && other == a->rank; /* the root gives to all others */
-        a->src = kinds[i].gives ? other : a->rank;
-        a->dst = !kinds[i].gives ? other : all ? PROBING_NULL_I64 : a->rank;
+        other = rank_in_job(g, other);
+        a->src = kinds[i].gives ? other : a->job_rank;
+        a->dst = !kinds[i].gives ? other : all ? PROBING_NULL_I64 : a->job_rank;
+        if (kinds[i].tag && n > kinds[i].tag)
+            a->tag = number_of(args[kinds[i].tag]);
     }
 }
 
@@ -307,8 +328,9 @@ void comm_describe(const char *op, PyObject *const *args, Py_ssize_t n, struct c
     if (load.known && load.n == 0 && input > 1 && n > input) /* only the source of a scatter has */
         add_all(&load, args[1], 0);
     tensor_loud(guard);
-    fill(ret, group_of(args[0]), &load);
-    fill_ends(ret, op, args, n);
+    struct group *g = group_of(args[0]);
+    fill(ret, g, &load);
+    fill_ends(ret, g, op, args, n);
 }
 
 bool comm_describe_tensors(PyObject *group, PyObject *tensors, struct comm_about *ret)
@@ -333,6 +355,7 @@ void comm_about_forget(void)
     PyObject **held[] = {&names.shape, &names.dtype, &names.is_cpu, &names.is_meta};
     for (uint32_t i = 0; i < GROUPS_MAX; i++) {
         PyObject *weak = groups[i].weak;
+        free(groups[i].members);
         groups[i] = (struct group){.object = NULL};
         py->Py_DecRef(weak);
     }

@@ -55,7 +55,10 @@ static const struct probing_column columns[N_FIELDS + 1] = {
     {.name = "op_id",
      .type = PROBING_I64,
      .doc = "number of the operation, where coalesced ones are counted separately"},
-    {.name = "profiling_name", .type = PROBING_STR, .doc = "backend and operation"},
+    {.name = "profiling_name",
+     .type = PROBING_STR,
+     .doc = "backend and operation, as torch writes them: \"nccl:send 0->1\" names ranks in the "
+            "group"},
     {.name = "state", .type = PROBING_STR, .doc = "scheduled, started or completed"},
     {.name = "input_sizes", .type = PROBING_STR, .doc = "shapes, JSON"},
     {.name = "input_dtypes", .type = PROBING_STR, .doc = "JSON"},
@@ -232,7 +235,8 @@ static int keep_oldest(void *arg, const union probing_cell *cells)
     if (!is_under_way(cells) || (r->created_ns && r->created_ns <= created_ns))
         return 0;
     *r = (struct recorder_record){.seq = cells[SEQ].i, .created_ns = created_ns};
-    (void)snprintf(r->op, sizeof(r->op), "%s", cells[OP].s ? cells[OP].s : "");
+    const char *op = cells[OP].s ? cells[OP].s : ""; /* "nccl:send 0->1": ranks of the group */
+    (void)snprintf(r->op, sizeof(r->op), "%.*s", (int)strcspn(op, " "), op);
     const char *group = cells[GROUP].s ? cells[GROUP].s : ""; /* ["0","default_pg"] */
     if (strncmp(group, "[\"", 2) == 0)
         group += 2;

@@ -16,7 +16,7 @@
 
 struct one {
     char name[COMM_GROUP_BYTES], job[2 * COMM_GROUP_BYTES], ranks[4 * COMM_GROUP_BYTES];
-    int64_t rank, size, seq;
+    int64_t rank, size, seq, job_rank;
 };
 
 struct listing {
@@ -38,6 +38,7 @@ static const struct probing_column columns[] = {
     {.name = "job",
      .type = PROBING_STR,
      .doc = "address of the store at which its ranks met: host:port"},
+    {.name = "rank", .type = PROBING_I64, .doc = "rank of this process in the whole job"},
 };
 
 /* "host:port" of the store below all prefixes, or its file. */
@@ -80,21 +81,35 @@ void groups_name(PyObject *group, char *room, size_t size)
     py->Py_DecRef(names);
 }
 
-static void read_group(PyObject *module, PyObject *group, PyObject *backend, struct one *one)
+PyObject *groups_ranks(PyObject *group)
 {
     struct cpython *py = &torch_state.py;
-    PyObject *ranks = object_get(module, "get_process_group_ranks");
-    groups_name(group, one->name, sizeof(one->name));
-    PyObject *list = ranks ? py->PyObject_CallFunctionObjArgs(ranks, group, NULL) : NULL;
+    PyObject *function = object_get(distributed(), "get_process_group_ranks");
+    PyObject *list = function ? py->PyObject_CallFunctionObjArgs(function, group, NULL) : NULL;
     py->PyErr_Clear();
-    object_text(list, one->ranks, sizeof(one->ranks));
+    py->Py_DecRef(function);
+    return list;
+}
+
+static void read_group(PyObject *group, PyObject *backend, struct one *one)
+{
+    struct cpython *py = &torch_state.py;
+    PyObject *list = groups_ranks(group);
+    groups_name(group, one->name, sizeof(one->name));
     one->rank = object_ask(group, "rank");
     one->size = object_ask(group, "size");
+    one->job_rank = PROBING_NULL_I64;
+    if (list && object_is(list, py->PyList_Type) && one->rank >= 0 &&
+        one->rank < py->PyList_Size(list)) {
+        PyObject *rank = py->PyList_GetItem(list, (Py_ssize_t)one->rank);
+        py->Py_IncRef(rank);
+        one->job_rank = object_number(rank);
+    }
+    object_text(list, one->ranks, sizeof(one->ranks));
     one->seq = object_ask(group, "_get_sequence_number_for_group");
     if (backend && py->PyType_IsSubtype(object_type(backend), py->PyTuple_Type) &&
         py->PyTuple_Size(backend) > 1)
         read_job(py->PyTuple_GetItem(backend, 1), one);
-    py->Py_DecRef(ranks);
 }
 
 static int list_groups(void *arg)
@@ -110,7 +125,7 @@ static int list_groups(void *arg)
     PyObject *group, *backend;
     Py_ssize_t at = 0;
     while (copy && l->n < GROUPS_MAX && py->PyDict_Next(copy, &at, &group, &backend))
-        read_group(module, group, backend, &l->all[l->n++]);
+        read_group(group, backend, &l->all[l->n++]);
     l->step = (int64_t)torch_state.step;
     py->PyErr_Clear();
     py->Py_DecRef(copy);
@@ -130,9 +145,10 @@ static int emit_found(struct probing_rows *out, const void *found)
     int rc = 0;
     for (uint32_t i = 0; i < l->n && rc == 0; i++) {
         const struct one *g = &l->all[i];
-        union probing_cell cells[] = {{.s = text_or_null(g->name)},  {.i = g->rank}, {.i = g->size},
-                                      {.s = text_or_null(g->ranks)}, {.i = g->seq},  {.i = l->step},
-                                      {.s = text_or_null(g->job)}};
+        union probing_cell cells[] = {
+            {.s = text_or_null(g->name)},  {.i = g->rank},    {.i = g->size},
+            {.s = text_or_null(g->ranks)}, {.i = g->seq},     {.i = l->step},
+            {.s = text_or_null(g->job)},   {.i = g->job_rank}};
         rc = h->emit(out, cells, sizeof(cells) / sizeof(cells[0]));
     }
     return rc;

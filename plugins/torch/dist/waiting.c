@@ -17,7 +17,10 @@ static const struct probing_column columns[] = {
      .type = PROBING_STR,
      .doc = "as in python.comm_collective; or init_process_group, new_group ..."},
     {.name = "group_name", .type = PROBING_STR, .doc = "name of the group, as torch calls it"},
-    {.name = "group_rank", .type = PROBING_I64, .doc = "rank of this process in the group"},
+    {.name = "rank", .type = PROBING_I64, .doc = "rank of this process in the whole job"},
+    {.name = "src_rank", .type = PROBING_I64, .doc = "as in python.comm_collective"},
+    {.name = "dst_rank", .type = PROBING_I64, .doc = "as in python.comm_collective"},
+    {.name = "tag", .type = PROBING_I64, .doc = "tag of a send or recv; else NULL"},
     {.name = "seq", .type = PROBING_I64, .doc = "number of the operation in its group, from 1"},
     {.name = "local_step", .type = PROBING_I64, .doc = "local_step in which it was started"},
     {.name = "started_at",
@@ -53,6 +56,9 @@ static int emit_join(struct probing_rows *out, const struct comm_join *j)
         {.s = NULL},
         none,
         none,
+        none,
+        none,
+        none,
         {.i = (int64_t)__atomic_load_n(&torch_state.step, __ATOMIC_RELAXED)},
         {.i = (int64_t)j->seen_ns},
         {.i = j->tid},
@@ -70,9 +76,17 @@ static int emit_recorded(struct probing_rows *out, uint64_t now_ns)
         return 0;
     uint64_t age_ns = utc_ns - r.created_ns;
     union probing_cell none = {.i = PROBING_NULL_I64};
-    union probing_cell cells[] = {
-        {.s = r.op}, {.s = r.group[0] ? r.group : NULL}, none, {.i = r.seq},
-        none,        {.i = (int64_t)(now_ns - age_ns)},  none, {.f = probing_seconds(age_ns)}};
+    union probing_cell cells[] = {{.s = r.op},
+                                  {.s = r.group[0] ? r.group : NULL},
+                                  none,
+                                  none,
+                                  none,
+                                  none,
+                                  {.i = r.seq},
+                                  none,
+                                  {.i = (int64_t)(now_ns - age_ns)},
+                                  none,
+                                  {.f = probing_seconds(age_ns)}};
     return torch_state.host->emit(out, cells, sizeof(cells) / sizeof(cells[0]));
 }
 
@@ -86,9 +100,17 @@ static int emit_found(struct probing_rows *out, const void *found)
         union probing_cell waits = {.u = PROBING_NULL_F64};
         if (w->waits_ns)
             waits.f = probing_seconds(torch_state.now() - w->waits_ns);
-        union probing_cell cells[] = {
-            {.s = w->op},   {.s = w->group[0] ? w->group : NULL}, {.i = w->rank}, {.i = w->seq},
-            {.i = w->step}, {.i = (int64_t)w->begin_ns},          {.i = w->tid},  waits};
+        union probing_cell cells[] = {{.s = w->op},
+                                      {.s = w->group[0] ? w->group : NULL},
+                                      {.i = w->job_rank},
+                                      {.i = w->src},
+                                      {.i = w->dst},
+                                      {.i = w->tag},
+                                      {.i = w->seq},
+                                      {.i = w->step},
+                                      {.i = (int64_t)w->begin_ns},
+                                      {.i = w->tid},
+                                      waits};
         rc = h->emit(out, cells, sizeof(cells) / sizeof(cells[0]));
     }
     for (uint32_t i = 0; i < l->n_joins && rc == 0; i++)

@@ -22,7 +22,8 @@
 
 struct rank { /* one process in one group */
     int64_t pid;
-    int64_t number, size, seq; /* INT64_MIN: not known */
+    int64_t number, size, seq; /* number: in the whole job; INT64_MIN: not known */
+    int64_t peer;              /* whom it sends to or receives from; INT64_MIN: it does neither */
     double wait_sec;           /* 0: it does not wait */
     double spent_sec;          /* a step of its process, on average, waiting for others; NAN: */
     double step_sec;           /* not known */
@@ -40,13 +41,14 @@ struct job {
 static int take_rank(void *arg, const struct probing_report_cell *c, uint32_t n)
 {
     struct job *j = arg;
-    if (n < 7 || j->n == RANKS_MAX)
+    if (n < 8 || j->n == RANKS_MAX)
         return 0;
     struct rank *r = &j->ranks[j->n++];
     *r = (struct rank){.pid = j->asked,
                        .number = cell_int(&c[1]),
                        .size = cell_int(&c[2]),
                        .seq = cell_int(&c[3]),
+                       .peer = cell_int(&c[7]),
                        .spent_sec = (double)NAN,
                        .step_sec = (double)NAN};
     (void)snprintf(r->group, sizeof(r->group), "%s", cell_text(&c[0]));
@@ -76,9 +78,11 @@ static const char share_sql[] =
     "step_duration_sec from python.torch_step_timing order by ts desc limit 100) s";
 
 static const char rank_sql[] =
-    "select g.group_name, g.group_rank, g.group_size, g.seq, g.job, "
-    "w.op, w.wait_sec from torch.groups g left join (select group_name, "
-    "arg_max(op, wait_sec) as op, max(wait_sec) as wait_sec from torch.waiting "
+    "select g.group_name, g.rank, g.group_size, g.seq, g.job, "
+    "w.op, w.wait_sec, case w.op when 'send' then w.dst_rank when 'recv' then w.src_rank end "
+    "from torch.groups g left join (select group_name, arg_max(op, wait_sec) as op, "
+    "arg_max(src_rank, wait_sec) as src_rank, arg_max(dst_rank, wait_sec) as dst_rank, "
+    "max(wait_sec) as wait_sec from torch.waiting "
     "where wait_sec > " WAITS_SEC " group by group_name) w "
     "on w.group_name = g.group_name where g.group_size > 1";
 
@@ -160,9 +164,40 @@ static int64_t tell_behind(const struct job *j, const struct rank *waiter, struc
     return heard;
 }
 
+/* Is the other one in the other half of the transfer? */
+static void tell_peer(const struct job *j, const struct rank *waiter, struct lines *lines)
+{
+    bool sends = strcmp(waiter->op, "send") == 0;
+    const struct rank *peer = NULL;
+    lines_add(lines, "rank %lld has waited for %.1f s in %s %s rank %lld, of group %s\n",
+              (long long)waiter->number, waiter->wait_sec, waiter->op, sends ? "to" : "from",
+              (long long)waiter->peer, waiter->group);
+    for (uint32_t i = 0; i < j->n && peer == NULL; i++)
+        if (is_together(&j->ranks[i], waiter) && j->ranks[i].number == waiter->peer)
+            peer = &j->ranks[i];
+    if (peer == NULL)
+        lines_add(lines,
+                  "  rank %lld could not be asked: elsewhere, ended, or without plugin "
+                  "torch\n",
+                  (long long)waiter->peer);
+    else if (peer->wait_sec > 0 && peer->peer == waiter->number &&
+             strcmp(peer->op, sends ? "recv" : "send") == 0)
+        lines_add(lines, "  rank %lld is in the %s: tags, or the network\n",
+                  (long long)peer->number, peer->op);
+    else
+        lines_add(lines,
+                  "  rank %lld is in no %s with it (pid %d)\n"
+                  "  where: probing -t %d backtrace\n",
+                  (long long)peer->number, sends ? "recv" : "send", (int)peer->pid, (int)peer->pid);
+}
+
 static void tell_group(const struct job *j, const struct rank *waiter, struct lines *lines)
 {
     bool behind = false;
+    if (waiter->peer != INT64_MIN) {
+        tell_peer(j, waiter, lines);
+        return;
+    }
     lines_add(lines, "rank %lld has waited for %.1f s in %s of group %s\n",
               (long long)waiter->number, waiter->wait_sec, waiter->op, waiter->group);
     int64_t heard = tell_behind(j, waiter, lines, &behind);
