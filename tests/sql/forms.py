@@ -29,7 +29,7 @@ timestamp: '1970-01-01' ;; '1969-12-31 23:59:59.999999' ;; '2024-02-29 12:34:56.
     '2024-12-30 00:00:00' ;; '2000-01-01 06:07:08.000009' ;; '2024-03-31'
 date: '1970-01-01' ;; '2024-02-29' ;; '2023-12-31' ;; '1900-03-01' ;; '2021-01-03' ;; '1969-07-20'
 interval: '0 sec' ;; '1 mon' ;; '-1 mon' ;; '1 year' ;; '03:04:05.678' ;; '-00:00:01' ;;
-    '1 day' ;; '29 days' ;; '14 mons' ;; '5 min'
+    '1 day' ;; '29 days' ;; '14 mons' ;; '5 min' ;; '49 hours' ;; '-1 day 36:00:00'
 """)
 
 # Those that never fail.
@@ -135,7 +135,8 @@ date: {timestamp}::date ;; {date} + {m} ;; ({timestamp} at time zone {zone})::da
     to_date(to_char({date}, 'FMDD Month YYYY'), 'DD Month YYYY') ;;
     {date} - {m} ;; coalesce({date}, {date}) ;;
     greatest({date}, {date})
-interval: -{interval} ;; make_interval(months => {p}, secs => {m}) ;;
+interval: -{interval} ;; date_trunc('hour', {interval}) ;; date_trunc('day', {interval}) ;;
+    make_interval(months => {p}, secs => {m}) ;;
     coalesce({interval}, {interval}) ;; greatest({interval}, {interval})
 """)
 

@@ -161,10 +161,8 @@ KERNEL(text_to_interval)
         uint32_t i = sel ? sel[k] : k;
         struct text t = trimmed(st->a[0]->t[i]);
         struct interval v;
-        if (sql_parse_interval(t.data, t.size, &v) < 0 || v.months)
+        if (sql_parse_interval(t.data, t.size, &v) < 0 || !sql_interval_is_ns(v, &st->dst->i[i]))
             rc = refuse(r, st, i, t, "an interval like '5 min'");
-        else
-            st->dst->i[i] = v.ns;
     }
     return rc;
 }
@@ -183,11 +181,22 @@ KERNEL(text_to_calendar)
     return rc;
 }
 
+KERNEL(calendar_to_interval)
+{
+    for (uint32_t k = 0; k < n; k++) {
+        uint32_t i = sel ? sel[k] : k;
+        struct interval v = sql_interval_unpack(st->a[0]->t[i].data);
+        if (v.months || sql_interval_ns(v, &st->dst->i[i]) < 0)
+            return sql_run_error(r, st, -ERANGE,
+                                 "an interval with months or years has no fixed length");
+    }
+    return 0;
+}
+
 KERNEL(interval_to_calendar)
 {
     int rc = 0;
-    ROWS(if (rc == 0) rc =
-             sql_put_interval(r, st->dst, i, (struct interval){.ns = st->a[0]->i[i]}););
+    ROWS(if (rc == 0) rc = sql_put_interval(r, st->dst, i, sql_interval_of(st->a[0]->i[i])););
     return rc;
 }
 
@@ -297,7 +306,7 @@ static size_t write_value(const struct vec *v, uint32_t i, char out[64])
     case SQL_DATE:
         return sql_format_date(v->i[i], out);
     case SQL_INTERVAL:
-        return sql_format_interval((struct interval){.ns = v->i[i]}, out);
+        return sql_format_interval(sql_interval_of(v->i[i]), out);
     case SQL_CALENDAR:
         return sql_format_interval(sql_interval_unpack(v->t[i].data), out);
     case SQL_BOOL:
@@ -334,6 +343,7 @@ const struct func sql_cast_funcs[] = {{"td", "t", 'd', 0, text_to_double},
                                       {"tv", "t", 'v', 0, text_to_interval},
                                       {"tm", "t", 'm', 0, text_to_calendar},
                                       {"vm", "v", 'm', 0, interval_to_calendar},
+                                      {"mv", "m", 'v', 0, calendar_to_interval},
                                       {"tD", "t", 'D', 0, text_to_date},
                                       {"sD", "s", 'D', 0, time_to_date},
                                       {"Ds", "D", 's', 0, same_int},

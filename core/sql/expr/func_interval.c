@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * core/sql/expr/func_interval.c - dates, and intervals that have months: what + - * and / do.
+ * core/sql/expr/func_interval.c - dates, and intervals of three numbers: what + - * and / do.
  *
- * The query's thread only.  Intervals of days and less are numbers: func.c and func_time.c.
+ * The query's thread only.  Intervals that a number of ns can stand for, as what lies between two
+ * times, are such numbers: func.c and func_time.c.
  */
 #include "core/sql/expr/kernel.h"
 
@@ -25,7 +26,7 @@ static int out_of_range(struct run *r, struct step *st)
 static struct interval interval_at(const struct vec *v, uint32_t i)
 {
     if (v->type == SQL_INTERVAL)
-        return (struct interval){.ns = v->i[i]};
+        return sql_interval_of(v->i[i]);
     return sql_interval_unpack(v->t[i].data);
 }
 
@@ -41,20 +42,12 @@ int sql_put_interval(struct run *r, struct vec *dst, uint32_t i, struct interval
 
 /* ---- arithmetic ---- */
 
-/* -x is not of every x. */
-static bool negated(struct interval *v)
-{
-    if (v->ns == INT64_MIN || v->months == INT32_MIN)
-        return false;
-    *v = (struct interval){.ns = -v->ns, .months = -v->months};
-    return true;
-}
-
 /* Months first, then the rest: PostgreSQL's order. */
 static int moved(struct run *r, struct step *st, int64_t ns, struct interval by, int64_t *ret)
 {
-    if ((by.months && sql_add_months(ns, by.months, &ns) < 0) ||
-        __builtin_add_overflow(ns, by.ns, ret))
+    int64_t rest;
+    if ((by.months && sql_add_months(ns, by.months, &ns) < 0) || sql_interval_ns(by, &rest) < 0 ||
+        __builtin_add_overflow(ns, rest, ret))
         return sql_run_error(r, st, -ERANGE, "timestamp out of range");
     return 0;
 }
@@ -67,7 +60,7 @@ KERNEL(move_time)
     for (uint32_t k = 0; k < n && rc == 0; k++) {
         uint32_t i = sel ? sel[k] : k;
         struct interval by = interval_at(st->a[!time], i);
-        if (minus && !negated(&by))
+        if (minus && !sql_interval_negate(&by))
             return out_of_range(r, st);
         rc = moved(r, st, st->a[time]->i[i], by, &st->dst->i[i]);
     }
@@ -81,8 +74,9 @@ KERNEL(add_intervals)
     for (uint32_t k = 0; k < n && rc == 0; k++) {
         uint32_t i = sel ? sel[k] : k;
         struct interval a = interval_at(st->a[0], i), b = interval_at(st->a[1], i);
-        if ((minus && !negated(&b)) || __builtin_add_overflow(a.ns, b.ns, &a.ns) ||
-            __builtin_add_overflow(a.months, b.months, &a.months))
+        if ((minus && !sql_interval_negate(&b)) || __builtin_add_overflow(a.ns, b.ns, &a.ns) ||
+            __builtin_add_overflow(a.months, b.months, &a.months) ||
+            __builtin_add_overflow(a.days, b.days, &a.days))
             return out_of_range(r, st);
         rc = sql_put_interval(r, st->dst, i, a);
     }
@@ -95,12 +89,43 @@ KERNEL(negate)
     for (uint32_t k = 0; k < n && rc == 0; k++) {
         uint32_t i = sel ? sel[k] : k;
         struct interval v = interval_at(st->a[0], i);
-        rc = negated(&v) ? sql_put_interval(r, st->dst, i, v) : out_of_range(r, st);
+        rc = sql_interval_negate(&v) ? sql_put_interval(r, st->dst, i, v) : out_of_range(r, st);
     }
     return rc;
 }
 
-/* A part of a month becomes as much of 30 days. */
+/* A part of a month becomes as much of 30 days, and a part of a day time: interval_mul() of
+ * PostgreSQL 15's timestamp.c, in ns. */
+static bool scaled(struct interval v, double by, bool divide, struct interval *ret)
+{
+    int64_t times = fabs(by) < 9e15 ? (int64_t)by : 0;
+    if (!divide && times && (double)times == by) { /* to the last ns */
+        __int128 ns = (__int128)v.ns * times, days = (__int128)v.days * times,
+                 months = (__int128)v.months * times;
+        *ret =
+            (struct interval){.ns = (int64_t)ns, .months = (int32_t)months, .days = (int32_t)days};
+        return ret->ns == ns && ret->months == months && ret->days == days;
+    }
+    double months = divide ? v.months / by : v.months * by;
+    double days = divide ? v.days / by : v.days * by;
+    double ns = divide ? (double)v.ns / by : (double)v.ns * by;
+    double of_months = (months - trunc(months)) * MONTH_DAYS;
+    if (fabs(of_months - rint(of_months)) < 1e-9) /* 0.3 of a month are 9 days */
+        of_months = rint(of_months);
+    double of_days = rint((days - trunc(days) + of_months - trunc(of_months)) * (double)DAY_NS);
+    days = trunc(days) + trunc(of_months);
+    if (fabs(of_days) >= (double)DAY_NS) { /* the two parts together */
+        double whole = trunc(of_days / (double)DAY_NS);
+        days += whole;
+        of_days -= whole * (double)DAY_NS;
+    }
+    ns = rint(ns + of_days);
+    if (!(fabs(months) < INT32_MAX && fabs(days) < INT32_MAX && fabs(ns) < 9.2e18))
+        return false;
+    *ret = (struct interval){.ns = (int64_t)ns, .months = (int32_t)months, .days = (int32_t)days};
+    return true;
+}
+
 KERNEL(scale)
 {
     bool divide = st->expr->func->name[0] == '/';
@@ -112,13 +137,9 @@ KERNEL(scale)
         double by = st->a[number]->d[i];
         if (divide && by == 0)
             return sql_run_error(r, st, -EDOM, "division by zero (nullif(x, 0) avoids it)");
-        double months = divide ? v.months / by : v.months * by;
-        double ns = divide ? (double)v.ns / by : (double)v.ns * by;
-        ns += (months - trunc(months)) * MONTH_DAYS * (double)DAY_NS;
-        if (!(fabs(months) < INT32_MAX && fabs(ns) < 9.2e18))
+        if (!scaled(v, by, divide, &v))
             return out_of_range(r, st);
-        rc = sql_put_interval(
-            r, st->dst, i, (struct interval){.ns = (int64_t)rint(ns), .months = (int32_t)months});
+        rc = sql_put_interval(r, st->dst, i, v);
     }
     return rc;
 }
@@ -160,8 +181,8 @@ KERNEL(interval_epoch)
 /* date_trunc('hour', interval): towards zero. */
 KERNEL(trunc_interval)
 {
-    static const int64_t sizes[] = {
-        1000, 1000000, 1000000000, INT64_C(60000000000), INT64_C(3600000000000), DAY_NS};
+    static const int64_t sizes[] = {1000, 1000000, 1000000000, INT64_C(60000000000),
+                                    INT64_C(3600000000000)};
     int rc = 0;
     for (uint32_t k = 0; k < n && rc == 0; k++) {
         uint32_t i = sel ? sel[k] : k;
@@ -173,8 +194,10 @@ KERNEL(trunc_interval)
             return sql_run_error(r, st, -EINVAL,
                                  "an interval is cut to microseconds, milliseconds, seconds, "
                                  "minutes, hours, days, months, quarters or years");
-        if (part <= PART_DAY)
+        if (part < PART_DAY)
             v.ns -= v.ns % sizes[part];
+        else if (part == PART_DAY)
+            v.ns = 0;
         else
             v = (struct interval){.months = v.months - v.months % months};
         rc = sql_put_interval(r, st->dst, i, v);
@@ -182,26 +205,45 @@ KERNEL(trunc_interval)
     return rc;
 }
 
-/* justify_days('35 days') is 1 mon 5 days; justify_interval() gives all parts one sign, too;
- * justify_hours() has nothing to do, as a day always has 24 hours. */
+/* Move whole `size`s from *low to *high, then one more so that both have one sign. */
+static void carry(int64_t *low, int64_t size, int64_t *high)
+{
+    *high += *low / size;
+    *low %= size;
+    int64_t by = *high > 0 && *low < 0 ? -1 : *high < 0 && *low > 0 ? 1 : 0;
+    *high += by;
+    *low -= by * size;
+}
+
+/* justify_hours('36 hours') is 1 day 12:00:00, justify_days('35 days') 1 mon 5 days;
+ * justify_interval() does both, and gives all parts one sign. */
 KERNEL(justify)
 {
-    const int64_t month_ns = 30 * DAY_NS;
     const char *name = st->expr->func->name;
-    bool all = strcmp(name, "justify_interval") == 0, hours = strcmp(name, "justify_hours") == 0;
+    bool all = strcmp(name, "justify_interval") == 0;
+    bool hours = all || strcmp(name, "justify_hours") == 0;
+    bool of_days = all || strcmp(name, "justify_days") == 0;
     int rc = 0;
     for (uint32_t k = 0; k < n && rc == 0; k++) {
         uint32_t i = sel ? sel[k] : k;
         struct interval v = interval_at(st->a[0], i);
-        int64_t months = hours ? 0 : v.ns / month_ns, days;
-        v.ns -= months * month_ns;
-        months += v.months;
-        days = all ? v.ns : v.ns / DAY_NS; /* justify_days() looks at no hours */
-        int64_t by = hours ? 0 : months > 0 && days < 0 ? 1 : months < 0 && days > 0 ? -1 : 0;
-        v.ns += by * month_ns;
-        v.months = (int32_t)(months - by);
-        rc = v.months == months - by ? sql_put_interval(r, st->dst, i, v)
-                                     : sql_run_error(r, st, -ERANGE, "interval out of range");
+        int64_t months = v.months, days = v.days;
+        if (hours)
+            carry(&v.ns, DAY_NS, &days);
+        if (of_days)
+            carry(&days, MONTH_DAYS, &months);
+        int64_t by = !all || days != 0        ? 0
+                     : months > 0 && v.ns < 0 ? 1
+                     : months < 0 && v.ns > 0 ? -1
+                                              : 0;
+        months -= by; /* a month with less than no day */
+        days += by * MONTH_DAYS;
+        if (all)
+            carry(&v.ns, DAY_NS, &days);
+        v.months = (int32_t)months;
+        v.days = (int32_t)days;
+        rc = v.months == months && v.days == days ? sql_put_interval(r, st->dst, i, v)
+                                                  : out_of_range(r, st);
     }
     return rc;
 }
@@ -294,22 +336,19 @@ KERNEL(make_interval)
     int rc = 0;
     for (uint32_t k = 0; k < n && rc == 0; k++) {
         uint32_t i = sel ? sel[k] : k;
-        int64_t months, days, hours, minutes, ns;
+        int64_t months = 0, days = 0, minutes = 0, ns = 0;
         double seconds = rint(st->args[6]->d[i] * 1e9);
         bool over = __builtin_mul_overflow(st->args[0]->i[i], 12, &months) ||
                     __builtin_add_overflow(months, st->args[1]->i[i], &months) ||
                     months > INT32_MAX || months < INT32_MIN ||
                     __builtin_mul_overflow(st->args[2]->i[i], 7, &days) ||
-                    __builtin_add_overflow(days, st->args[3]->i[i], &days) ||
-                    __builtin_mul_overflow(days, 24, &hours) ||
-                    __builtin_add_overflow(hours, st->args[4]->i[i], &hours) ||
-                    __builtin_mul_overflow(hours, 60, &minutes) ||
+                    __builtin_add_overflow(days, st->args[3]->i[i], &days) || days > INT32_MAX ||
+                    days < INT32_MIN || __builtin_mul_overflow(st->args[4]->i[i], 60, &minutes) ||
                     __builtin_add_overflow(minutes, st->args[5]->i[i], &minutes) ||
                     __builtin_mul_overflow(minutes, INT64_C(60000000000), &ns) ||
                     !(fabs(seconds) < 9.2e18) || __builtin_add_overflow(ns, (int64_t)seconds, &ns);
-        rc = over ? out_of_range(r, st)
-                  : sql_put_interval(r, st->dst, i,
-                                     (struct interval){.ns = ns, .months = (int32_t)months});
+        const struct interval v = {.ns = ns, .months = (int32_t)months, .days = (int32_t)days};
+        rc = over ? out_of_range(r, st) : sql_put_interval(r, st->dst, i, v);
     }
     return rc;
 }

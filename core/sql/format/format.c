@@ -104,7 +104,7 @@ size_t sql_cell_text(const struct sql_value *v, bool exact, char out[64])
     case SQL_DATE:
         return sql_format_date(v->integer, out);
     case SQL_INTERVAL:
-        return sql_format_interval((struct interval){.ns = v->integer}, out);
+        return sql_format_interval(sql_interval_of(v->integer), out);
     case SQL_CALENDAR:
         return sql_format_interval(sql_interval_unpack(v->text.data), out);
     case SQL_INT:

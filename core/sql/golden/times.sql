@@ -161,3 +161,24 @@ select extract(epoch from timestamp '2024-02-29 12:34:56.789'), extract(epoch fr
 
 select n from (select n, timestamp '2001-02-03 04:05:06' + n * interval '1234567.891011 s' as ts from generate_series(1::bigint, 4000::bigint) n) t where extract(epoch from ts)::text::float8 <> (981173106 + 1234567 * n + (891011 * n) / 1000000 || '.' || lpad(((891011 * n) % 1000000)::text, 6, '0'))::float8
 ----
+
+-- Months, days and time are three numbers.
+select interval '49 hours', interval '1 day -36:00:00', interval '100000 seconds', interval '1 hour' * 49, interval '20 hours' + interval '20 hours', interval '1 day 30:00' / 2, -interval '36 hours', interval '1 mon 3 days 50:00' * 1.5
+----
+49:00:00,1 day -36:00:00,27:46:40,49:00:00,40:00:00,27:00:00,-36:00:00,1 mon 19 days 87:00:00
+
+select extract(hour from interval '49 hours'), extract(day from interval '49 hours'), extract(epoch from interval '1 day 49 hours'), interval '49 hours' = interval '2 days 1 hour', date_trunc('day', interval '3 days 49 hours'), date_trunc('hour', interval '3 days 49:30')
+----
+49,0,262800,true,3 days,3 days 49:00:00
+
+select justify_hours(interval '49 hours'), justify_days(interval '65 days 30:00'), justify_interval(interval '1 mon -36:00'), justify_hours(interval '-3 days 30:00'), make_interval(days => 1, hours => 30), timestamp '2024-01-01' + interval '49 hours', date_bin(interval '36 hours', timestamp '2024-02-28 13:07', timestamp '2000-01-01')
+----
+2 days 01:00:00,2 mons 5 days 30:00:00,28 days 12:00:00,-1 days -18:00:00,1 day 30:00:00,2024-01-03T01:00:00.000000000Z,2024-02-28T12:00:00.000000000Z
+
+select min(x), max(x), sum(extract(hour from x)) from (values (interval '49 hours'), (interval '2 days'), (interval '1 mon')) t(x)
+----
+2 days,1 mon,49
+
+select age(timestamp '2024-03-01 06:00', timestamp '2024-01-31 12:00'), timestamp '2024-03-01' - timestamp '2024-01-31 12:00', sum(v) over (order by d range between interval '36 hours' preceding and current row) from (values (timestamp '2024-01-01', 1)) t(d, v)
+----
+1 mon 18:00:00,29 days 12:00:00,1

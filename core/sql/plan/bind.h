@@ -65,6 +65,9 @@ int sql_bind_in_select(struct query *q, struct scope *s, const struct node *n, s
 /* Make the type wanted of it: NULL, 'text' and whole numbers adapt, others are refused. */
 int sql_coerce(struct query *q, struct expr **e, enum sql_type type, const char *what);
 int sql_cast_to(struct query *q, struct expr **e, enum sql_type type, bool forgiving);
+/* An interval of three numbers as one of ns, with days of 24 hours, for what takes no other; one
+ * that has months is left as it is if it is a constant, else an error when it comes. */
+int sql_interval_to_ns(struct query *q, struct expr **e);
 /* One type for all of them. */
 int sql_unify(struct query *q, struct expr **e, uint32_t n, const char *what, enum sql_type *ret);
 /* Column of the scope by name; -1: none, -2: after err_set(). */

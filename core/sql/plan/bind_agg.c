@@ -150,6 +150,10 @@ static int agg_types(struct query *q, struct agg_spec *a, const struct node *n)
         t = a->kind->op >= AGG_AND && a->kind->op <= AGG_XOR ? logic_type(a->kind) : SQL_DOUBLE;
         rc = sql_cast_to(q, &a->arg, t, false);
     }
+    if (a->arg && t == SQL_CALENDAR && (a->kind->op == AGG_SUM || a->kind->op == AGG_AVG)) {
+        rc = sql_interval_to_ns(q, &a->arg);
+        t = a->arg ? a->arg->type : t;
+    }
     a->type = t;
     bool fits = true;
     switch (a->kind->op) {

@@ -13,6 +13,7 @@
 #include "core/base/text.h"
 #include "core/base/version.h"
 #include "core/sql/plan/bind.h"
+#include "core/sql/value/timestamp_parts.h"
 
 #define NAMES_MAX 512 /* names looked through for the nearest */
 
@@ -113,6 +114,40 @@ static int round_numeric(struct query *q, const struct node *n, struct expr *arg
     return args[1] ? make_call(q, &call, args, ret) : -ENOMEM;
 }
 
+static bool is_arithmetic(const char *name)
+{
+    return strcmp(name, "neg") == 0 || (name[0] && strchr("+-*/", name[0]) && !name[1]);
+}
+
+/* Intervals beside a time count as ns, if they have no months.  Between constants they have three
+ * numbers, so that interval '1 hour' * 49 is 49:00:00; of rows, that would make a text of each. */
+static int fit_intervals(struct query *q, const struct node *n, struct expr **args)
+{
+    bool time = false, constant = is_arithmetic(n->text);
+    for (uint32_t i = 0; i < n->n_args; i++) {
+        time = time || args[i]->type == SQL_TIMESTAMP || args[i]->type == SQL_DATE;
+        constant = constant && args[i]->kind == EXPR_CONST;
+    }
+    int rc = 0;
+    for (uint32_t i = 0; i < n->n_args && rc == 0; i++) {
+        if (time && args[i]->kind == EXPR_CONST)
+            rc = sql_interval_to_ns(q, &args[i]);
+        else if (constant && args[i]->type == SQL_INTERVAL)
+            rc = sql_cast_to(q, &args[i], SQL_CALENDAR, false);
+    }
+    return rc;
+}
+
+/* A constant of three numbers that a number of ns can stand for is one: rows beside it are, too. */
+static int as_short(struct query *q, struct expr **e)
+{
+    const struct expr *x = *e;
+    int64_t ns;
+    bool fits = x->kind == EXPR_CONST && x->type == SQL_CALENDAR && x->value.type != SQL_NULL &&
+                sql_interval_is_ns(sql_interval_unpack(x->value.text.data), &ns);
+    return fits ? sql_interval_to_ns(q, e) : 0;
+}
+
 /* The call of a known function with bound arguments, each made the type it takes. */
 static int make_call(struct query *q, const struct node *n, struct expr **args, struct expr **ret)
 {
@@ -120,11 +155,21 @@ static int make_call(struct query *q, const struct node *n, struct expr **args, 
     bool literals[SQL_CALL_ARGS], known = false, numeric = is_numeric(n->text, args, n->n_args);
     if (n->n_args == 1 && args[0]->numeric && strcmp(n->text, "round") == 0)
         return round_numeric(q, n, args[0], ret);
+    int fitted = fit_intervals(q, n, args);
+    if (fitted < 0)
+        return fitted;
     for (uint32_t i = 0; i < n->n_args; i++) {
         types[i] = args[i]->type;
         literals[i] = args[i]->literal;
     }
     const struct func *f = sql_func_find(n->text, types, literals, n->n_args, &known);
+    for (uint32_t i = 0; i < n->n_args && !f && known; i++) {
+        int rc = sql_interval_to_ns(q, &args[i]); /* as epoch_ns() takes it */
+        if (rc < 0)
+            return rc;
+        types[i] = args[i]->type;
+    }
+    f = f || !known ? f : sql_func_find(n->text, types, literals, n->n_args, &known);
     if (!f)
         return no_function(q, n, args, known);
     uint8_t clock = sql_clock_of(n, args, types);
@@ -155,6 +200,7 @@ static int make_call(struct query *q, const struct node *n, struct expr **args, 
     }
     *ret = e;
     int rc = sql_fold_call(q, ret);
+    rc = rc < 0 ? rc : as_short(q, ret);
     (*ret)->numeric = numeric && (*ret)->type == SQL_DOUBLE;
     (*ret)->mark = sql_gives_json(n->text)    ? MARK_JSON
                    : e->type == SQL_TIMESTAMP ? clock

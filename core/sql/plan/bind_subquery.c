@@ -215,7 +215,7 @@ static int widen(struct collected *c, uint32_t column, enum sql_type type)
         if (type == SQL_CALENDAR && !packed)
             return -ENOMEM;
         if (packed) {
-            sql_interval_pack((struct interval){.ns = whole}, packed);
+            sql_interval_pack(sql_interval_of(whole), packed);
             v->text.data = packed;
             v->text.size = INTERVAL_BYTES;
         }

@@ -47,13 +47,15 @@ int sql_fold_call(struct query *q, struct expr **e)
     return 0;
 }
 
-/* May the text say months?  One that is not written in the statement may. */
-static bool has_months(const struct expr *text)
+/* May the text say more than a number of ns can?  One that is not written in the statement may. */
+static bool has_parts(const struct expr *text)
 {
-    struct interval v = {0, 0};
+    struct interval v = {.ns = 0};
+    int64_t ns;
     return text->kind != EXPR_CONST || !text->literal || text->unknown ||
            (text->value.type == SQL_TEXT &&
-            sql_parse_interval(text->value.text.data, text->value.text.size, &v) == 0 && v.months);
+            sql_parse_interval(text->value.text.data, text->value.text.size, &v) == 0 &&
+            !sql_interval_is_ns(v, &ns));
 }
 
 /* 'now', 'today', 'yesterday', 'tomorrow': what PostgreSQL reads as a time when it reads the
@@ -79,11 +81,38 @@ static bool special_time(const struct query *q, struct expr **e, enum sql_type t
     return true;
 }
 
+/* e in a call of `f`, which gives `type`. */
+static struct expr *cast_by(struct query *q, struct expr *e, const struct func *f,
+                            enum sql_type type)
+{
+    struct expr *cast = sql_new_expr(q, EXPR_CALL, type, e->pos, 1);
+    if (cast) {
+        cast->func = f;
+        cast->args[0] = e;
+        cast->unit = e->unit;
+    }
+    return cast;
+}
+
+int sql_interval_to_ns(struct query *q, struct expr **e)
+{
+    const struct expr *x = *e;
+    bool constant = x->kind == EXPR_CONST;
+    if (x->type != SQL_CALENDAR || (constant && x->value.type == SQL_NULL) ||
+        (constant && sql_interval_unpack(x->value.text.data).months))
+        return 0;
+    *e = cast_by(q, *e, sql_cast_func(SQL_CALENDAR, SQL_INTERVAL, false), SQL_INTERVAL);
+    return *e ? sql_fold_call(q, e) : -ENOMEM;
+}
+
 int sql_cast_to(struct query *q, struct expr **e, enum sql_type type, bool forgiving)
 {
     if (type == SQL_INTERVAL && (*e)->type == SQL_CALENDAR)
         return 0;
-    if (type == SQL_INTERVAL && (*e)->type == SQL_TEXT && has_months(*e))
+    int as_ns = type == SQL_INT || type == SQL_DOUBLE ? sql_interval_to_ns(q, e) : 0;
+    if (as_ns < 0)
+        return as_ns;
+    if (type == SQL_INTERVAL && (*e)->type == SQL_TEXT && has_parts(*e))
         type = SQL_CALENDAR;
     if ((*e)->type == type) {
         (*e)->literal = false;
@@ -107,12 +136,9 @@ int sql_cast_to(struct query *q, struct expr **e, enum sql_type type, bool forgi
     if (!f)
         return sql_error(q->text, q->size, (*e)->pos, -EINVAL, "%s cannot be converted to %s",
                          sql_a_type((*e)->type), sql_a_type(type));
-    struct expr *cast = sql_new_expr(q, EXPR_CALL, type, (*e)->pos, 1);
+    struct expr *cast = cast_by(q, *e, f, type);
     if (!cast)
         return -ENOMEM;
-    cast->func = f;
-    cast->args[0] = *e;
-    cast->unit = (*e)->unit;
     *e = cast;
     if (!constant)
         return 0;
@@ -130,13 +156,16 @@ int sql_cast_to(struct query *q, struct expr **e, enum sql_type type, bool forgi
 int sql_coerce(struct query *q, struct expr **e, enum sql_type type, const char *what)
 {
     const struct expr *x = *e;
-    bool adapts = x->type == type || sql_widens(x->type, type) || x->literal || x->type == SQL_NULL;
+    bool adapts = x->type == type || sql_widens(x->type, type) || x->literal ||
+                  x->type == SQL_NULL || (x->type == SQL_CALENDAR && type == SQL_INTERVAL);
     if (!adapts)
         return sql_error(q->text, q->size, x->pos, -EINVAL, "%s needs %s, this is %s", what,
                          sql_a_type(type), sql_a_type(x->type));
     if (x->type == type)
         return 0;
     int rc = sql_cast_to(q, e, type, false);
+    if (rc == 0 && type == SQL_INTERVAL)
+        rc = sql_interval_to_ns(q, e);
     if (rc == 0 && (*e)->type != type)
         return sql_error(q->text, q->size, x->pos, -EINVAL,
                          "%s takes an interval without months or years: these have no fixed length",

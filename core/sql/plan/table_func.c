@@ -117,6 +117,8 @@ static int plan_series(struct query *q, const struct node *call, struct op **ret
         if (args[2])
             step = type == SQL_TIMESTAMP ? sql_interval_unpack(args[2]->value.text.data)
                                          : (struct interval){.ns = args[2]->value.integer};
+        if (sql_interval_ns(step, &step.ns) < 0)
+            return bad(q, call, "the step is too long");
         s->step = step.ns;
         s->months = step.months;
         if ((step.ns == 0 && step.months == 0) || (step.months > 0 && step.ns < 0) ||

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * core/sql/value/interval.c - spans of time: months by the calendar, and an exact rest.
+ * core/sql/value/interval.c - spans of time: months, days, and an exact rest.
  *
- * They are read and written as PostgreSQL 15 does (src/backend/utils/adt/datetime.c), but for days,
- * which are 24 hours: where PostgreSQL keeps "36:00:00", this gives "1 day 12:00:00".
+ * They are read and written as PostgreSQL 15 does (src/backend/utils/adt/datetime.c), with nine
+ * digits behind the second's point.
  * Any thread.
  */
 #include "core/sql/value/timestamp_parts.h"
@@ -37,9 +37,10 @@ static unsigned __int128 get_big_endian(const char *p, int n)
 
 void sql_interval_pack(struct interval v, char out[INTERVAL_BYTES])
 {
-    __int128 key = (__int128)v.months * MONTH_NS + v.ns;
+    __int128 key = (__int128)v.months * MONTH_NS + (__int128)v.days * DAY_NS + v.ns;
     put_big_endian((unsigned __int128)key ^ (unsigned __int128)1 << 127, out, INTERVAL_KEY_BYTES);
     put_big_endian((uint32_t)v.months ^ UINT32_C(0x80000000), out + INTERVAL_KEY_BYTES, 4);
+    put_big_endian((uint32_t)v.days ^ UINT32_C(0x80000000), out + INTERVAL_KEY_BYTES + 4, 4);
 }
 
 struct interval sql_interval_unpack(const char *packed)
@@ -47,9 +48,40 @@ struct interval sql_interval_unpack(const char *packed)
     unsigned __int128 raw = get_big_endian(packed, INTERVAL_KEY_BYTES);
     __int128 key = (__int128)(raw ^ (unsigned __int128)1 << 127);
     uint32_t months = (uint32_t)get_big_endian(packed + INTERVAL_KEY_BYTES, 4);
-    struct interval v = {.months = (int32_t)(months ^ UINT32_C(0x80000000))};
-    v.ns = (int64_t)(key - (__int128)v.months * MONTH_NS);
+    uint32_t days = (uint32_t)get_big_endian(packed + INTERVAL_KEY_BYTES + 4, 4);
+    struct interval v = {.months = (int32_t)(months ^ UINT32_C(0x80000000)),
+                         .days = (int32_t)(days ^ UINT32_C(0x80000000))};
+    v.ns = (int64_t)(key - (__int128)v.months * MONTH_NS - (__int128)v.days * DAY_NS);
     return v;
+}
+
+struct interval sql_interval_of(int64_t ns)
+{
+    return (struct interval){.days = (int32_t)(ns / DAY_NS), .ns = ns % DAY_NS};
+}
+
+int sql_interval_ns(struct interval v, int64_t *ret)
+{
+    __int128 ns = (__int128)v.days * DAY_NS + v.ns;
+    *ret = (int64_t)ns;
+    return *ret == ns ? 0 : -ERANGE;
+}
+
+bool sql_interval_is_ns(struct interval v, int64_t *ret)
+{
+    if (v.months != 0 || sql_interval_ns(v, ret) < 0)
+        return false;
+    struct interval same = sql_interval_of(*ret);
+    return same.days == v.days && same.ns == v.ns;
+}
+
+/* -x is not of every x: false, and nothing is changed. */
+bool sql_interval_negate(struct interval *v)
+{
+    if (v->ns == INT64_MIN || v->months == INT32_MIN || v->days == INT32_MIN)
+        return false;
+    *v = (struct interval){.ns = -v->ns, .months = -v->months, .days = -v->days};
+    return true;
 }
 
 /* ---- as text ---- */
@@ -69,13 +101,12 @@ size_t sql_format_interval(struct interval v, char out[INTERVAL_TEXT_BYTES])
     bool negative = false; /* was the number before? then a positive one has its sign */
     int at = put_count(out, 0, v.months / 12, "year", &negative);
     at = put_count(out, at, v.months % 12, "mon", &negative);
-    at = put_count(out, at, v.ns / DAY_NS, "day", &negative);
-    int64_t rest = v.ns % DAY_NS;
-    uint64_t ns = rest < 0 ? 0 - (uint64_t)rest : (uint64_t)rest, s = ns / (uint64_t)NS;
-    if (rest == 0 && at)
+    at = put_count(out, at, v.days, "day", &negative);
+    uint64_t ns = v.ns < 0 ? 0 - (uint64_t)v.ns : (uint64_t)v.ns, s = ns / (uint64_t)NS;
+    if (v.ns == 0 && at)
         return (size_t)at;
     at += snprintf(out + at, INTERVAL_TEXT_BYTES - (size_t)at, "%s%s%02u:%02u:%02u", at ? " " : "",
-                   rest < 0   ? "-"
+                   v.ns < 0   ? "-"
                    : negative ? "+"
                               : "",
                    (unsigned)(s / 3600), (unsigned)(s / 60 % 60), (unsigned)(s % 60));
@@ -97,12 +128,13 @@ double sql_interval_get(enum time_part part, struct interval v)
     case PART_MILLISECOND:
     case PART_SECOND:
     case PART_MINUTE:
-    case PART_HOUR:
         return sql_clock_get(part, v.ns % DAY_NS);
+    case PART_HOUR:
+        return (double)(v.ns / (3600 * NS));
     case PART_DAY:
-        return (double)(v.ns / DAY_NS);
+        return v.days;
     case PART_WEEK:
-        return (double)(v.ns / DAY_NS / 7);
+        return v.days / 7;
     case PART_MONTH:
         return v.months % 12;
     case PART_QUARTER:
@@ -111,7 +143,7 @@ double sql_interval_get(enum time_part part, struct interval v)
         return v.months / 12;
     case PART_EPOCH:
         return (double)(v.months / 12) * EPOCH_YEAR_S + (double)(v.months % 12) * 30 * 86400 +
-               sql_seconds(v.ns);
+               (double)v.days * 86400 + sql_seconds(v.ns);
     case PART_DECADE:
         return v.months / 120;
     case PART_CENTURY:
@@ -135,59 +167,59 @@ struct reader {
     uint64_t seen; /* units that were named, a bit each: none counts twice */
 };
 
-/* What one number counts: months, or ns. */
+/* What one number counts: months, days, or ns. */
 struct unit {
-    int32_t months;
+    int32_t months, days;
     int64_t ns;
 };
 
 static const struct {
     const char *name;
     struct unit unit;
-} units[] = {{"millennium", {12000, 0}},
-             {"millennia", {12000, 0}},
-             {"mil", {12000, 0}},
-             {"century", {1200, 0}},
-             {"centuries", {1200, 0}},
-             {"cent", {1200, 0}},
-             {"c", {1200, 0}},
-             {"decade", {120, 0}},
-             {"dec", {120, 0}},
-             {"year", {12, 0}},
-             {"yr", {12, 0}},
-             {"y", {12, 0}},
-             {"quarter", {3, 0}},
-             {"month", {1, 0}},
-             {"mon", {1, 0}},
-             {"week", {0, 7 * DAY_NS}},
-             {"w", {0, 7 * DAY_NS}},
-             {"day", {0, DAY_NS}},
-             {"d", {0, DAY_NS}},
-             {"hour", {0, 3600 * NS}},
-             {"hr", {0, 3600 * NS}},
-             {"h", {0, 3600 * NS}},
-             {"minute", {0, 60 * NS}},
-             {"min", {0, 60 * NS}},
-             {"m", {0, 60 * NS}},
-             {"second", {0, NS}},
-             {"sec", {0, NS}},
-             {"s", {0, NS}},
-             {"millisecond", {0, 1000000}},
-             {"msec", {0, 1000000}},
-             {"ms", {0, 1000000}},
-             {"microsecond", {0, 1000}},
-             {"usec", {0, 1000}},
-             {"us", {0, 1000}},
-             {"nanosecond", {0, 1}},
-             {"nsec", {0, 1}},
-             {"ns", {0, 1}}};
+} units[] = {{"millennium", {12000, 0, 0}},
+             {"millennia", {12000, 0, 0}},
+             {"mil", {12000, 0, 0}},
+             {"century", {1200, 0, 0}},
+             {"centuries", {1200, 0, 0}},
+             {"cent", {1200, 0, 0}},
+             {"c", {1200, 0, 0}},
+             {"decade", {120, 0, 0}},
+             {"dec", {120, 0, 0}},
+             {"year", {12, 0, 0}},
+             {"yr", {12, 0, 0}},
+             {"y", {12, 0, 0}},
+             {"quarter", {3, 0, 0}},
+             {"month", {1, 0, 0}},
+             {"mon", {1, 0, 0}},
+             {"week", {0, 7, 0}},
+             {"w", {0, 7, 0}},
+             {"day", {0, 1, 0}},
+             {"d", {0, 1, 0}},
+             {"hour", {0, 0, 3600 * NS}},
+             {"hr", {0, 0, 3600 * NS}},
+             {"h", {0, 0, 3600 * NS}},
+             {"minute", {0, 0, 60 * NS}},
+             {"min", {0, 0, 60 * NS}},
+             {"m", {0, 0, 60 * NS}},
+             {"second", {0, 0, NS}},
+             {"sec", {0, 0, NS}},
+             {"s", {0, 0, NS}},
+             {"millisecond", {0, 0, 1000000}},
+             {"msec", {0, 0, 1000000}},
+             {"ms", {0, 0, 1000000}},
+             {"microsecond", {0, 0, 1000}},
+             {"usec", {0, 0, 1000}},
+             {"us", {0, 0, 1000}},
+             {"nanosecond", {0, 0, 1}},
+             {"nsec", {0, 0, 1}},
+             {"ns", {0, 0, 1}}};
 
 #define SEEN_CLOCK (UINT64_C(1) << 63)
 
 static uint64_t bit_of(struct unit u)
 {
     size_t i = 0;
-    while (units[i].unit.months != u.months || units[i].unit.ns != u.ns)
+    while (memcmp(&units[i].unit, &u, sizeof(u)) != 0)
         i++;
     return UINT64_C(1) << i;
 }
@@ -238,7 +270,7 @@ static int64_t read_fraction(struct reader *r)
 }
 
 /* whole + part / 10^9 of a unit.  A part of a month is as many of 30 days, one of a year or more as
- * many whole months, as in PostgreSQL. */
+ * many whole months, and the part of a day is time, as in PostgreSQL. */
 static bool add_units(struct interval *v, int sign, int64_t whole, int64_t part, struct unit unit)
 {
     __int128 months = (__int128)whole * unit.months, ns = (__int128)whole * unit.ns;
@@ -246,11 +278,14 @@ static bool add_units(struct interval *v, int sign, int64_t whole, int64_t part,
     if (unit.months > 1)
         months_part = (__int128)llrint((double)months_part / 1e9) * NS;
     months += months_part / NS;
-    ns += months_part % NS * 30 * 86400 + (__int128)part * unit.ns / NS;
+    __int128 days_part = months_part % NS * 30 + (__int128)part * unit.days; /* of 10^9 */
+    __int128 days = (__int128)whole * unit.days + days_part / NS;
+    ns += days_part % NS * 86400 + (__int128)part * unit.ns / NS;
     months = v->months + sign * months;
+    days = v->days + sign * days;
     ns = v->ns + sign * ns;
-    *v = (struct interval){.ns = (int64_t)ns, .months = (int32_t)months};
-    return v->ns == ns && v->months == months;
+    *v = (struct interval){.ns = (int64_t)ns, .months = (int32_t)months, .days = (int32_t)days};
+    return v->ns == ns && v->months == months && v->days == days;
 }
 
 /* Behind "hours:": minutes and perhaps seconds. */
@@ -264,8 +299,8 @@ static bool read_clock(struct reader *r, int sign, int64_t hours, struct interva
             return false;
         part = take(r, '.') ? read_fraction(r) : 0;
     }
-    return add_units(v, sign, hours, 0, (struct unit){0, 3600 * NS}) &&
-           add_units(v, sign, minutes * 60 + seconds, part, (struct unit){0, NS});
+    return add_units(v, sign, hours, 0, (struct unit){0, 0, 3600 * NS}) &&
+           add_units(v, sign, minutes * 60 + seconds, part, (struct unit){0, 0, NS});
 }
 
 static bool next_is_clock(struct reader r)
@@ -280,7 +315,7 @@ static bool read_piece(struct reader *r, struct interval *v, bool *closed)
 {
     int sign = take(r, '-') ? -1 : 1;
     int64_t whole = 0, part = 0, months;
-    struct unit unit = {0, NS};
+    struct unit unit = {0, 0, NS};
     if (sign > 0)
         (void)take(r, '+');
     bool some = read_digits(r, &whole);
@@ -293,8 +328,8 @@ static bool read_piece(struct reader *r, struct interval *v, bool *closed)
     if (some && take(r, '-')) { /* years-months */
         if (!read_digits(r, &months) || months > 11 || (r->p < r->end && *r->p != ' '))
             return false;
-        return add_units(v, sign, whole, 0, (struct unit){12, 0}) &&
-               add_units(v, sign, months, 0, (struct unit){1, 0});
+        return add_units(v, sign, whole, 0, (struct unit){12, 0, 0}) &&
+               add_units(v, sign, months, 0, (struct unit){1, 0, 0});
     }
     if (take(r, '.')) {
         const char *from = r->p;
@@ -310,9 +345,9 @@ static bool read_piece(struct reader *r, struct interval *v, bool *closed)
     if (r->p > word) {
         if (!unit_named(word, (size_t)(r->p - word), &unit) || r->seen & bit_of(unit))
             return false;
-        r->seen |= bit_of(unit) | (unit.ns > 0 && unit.ns < DAY_NS ? SEEN_CLOCK : 0);
+        r->seen |= bit_of(unit) | (unit.ns ? SEEN_CLOCK : 0);
     } else if (next_is_clock(*r)) {
-        unit = (struct unit){0, DAY_NS}; /* "1 12:59:10" */
+        unit = (struct unit){0, 1, 0}; /* "1 12:59:10" */
     } else {
         *closed = true; /* seconds, and the last of all */
     }
@@ -328,10 +363,10 @@ static bool read_iso(struct reader *r, struct interval *v)
             char letter;
             bool time;
             struct unit unit;
-        } designators[] = {{'Y', false, {12, 0}},         {'M', false, {1, 0}},
-                           {'W', false, {0, 7 * DAY_NS}}, {'D', false, {0, DAY_NS}},
-                           {'H', true, {0, 3600 * NS}},   {'M', true, {0, 60 * NS}},
-                           {'S', true, {0, NS}}};
+        } designators[] = {{'Y', false, {12, 0, 0}},       {'M', false, {1, 0, 0}},
+                           {'W', false, {0, 7, 0}},        {'D', false, {0, 1, 0}},
+                           {'H', true, {0, 0, 3600 * NS}}, {'M', true, {0, 0, 60 * NS}},
+                           {'S', true, {0, 0, NS}}};
         int64_t whole = 0, part = 0;
         bool found = false;
         if (!time && take(r, 'T')) {
@@ -365,7 +400,7 @@ static bool take_ago(struct reader *r)
 int sql_parse_interval(const char *text, size_t size, struct interval *ret)
 {
     struct reader r = {text, text + size, 0};
-    struct interval v = {0, 0};
+    struct interval v = {.ns = 0};
     bool closed = false, ago = false, ok = true;
     while (r.end > r.p && (unsigned char)r.end[-1] <= ' ')
         r.end--;
@@ -382,8 +417,8 @@ int sql_parse_interval(const char *text, size_t size, struct interval *ret)
             ok = ago || (!closed && read_piece(&r, &v, &closed));
         }
     }
-    if (!ok || (ago && (v.ns == INT64_MIN || v.months == INT32_MIN)))
+    if (!ok || (ago && !sql_interval_negate(&v)))
         return -EINVAL;
-    *ret = ago ? (struct interval){.ns = -v.ns, .months = -v.months} : v;
+    *ret = v;
     return 0;
 }

@@ -296,9 +296,9 @@ struct interval sql_age(int64_t to, int64_t from)
         days += days_in_month(a.year, a.month);
         months--;
     }
-    struct interval v = {.ns = days * DAY_S * NS + of_day, .months = (int32_t)months};
+    struct interval v = {.ns = of_day, .months = (int32_t)months, .days = (int32_t)days};
     if (negative)
-        v = (struct interval){.ns = -v.ns, .months = -v.months};
+        (void)sql_interval_negate(&v);
     return v;
 }
 

@@ -55,14 +55,14 @@ int sql_add_months(int64_t ns, int64_t months, int64_t *ret);
 
 /* ---- intervals: interval.c ---- */
 
-/* Months by the calendar and an exact rest, in which a day is 24 hours, as all times are UTC.  Two
- * are compared with months of 30 days, as PostgreSQL compares them. */
+/* Months, days and time are three numbers, as in PostgreSQL: '36 hours' is not '1 day 12:00:00'.
+ * Two are compared with months of 30 days, and days of 24 hours. */
 struct interval {
     int64_t ns;
-    int32_t months;
+    int32_t months, days;
 };
 
-#define INTERVAL_BYTES 20 /* packed: what it is compared by (16), months (4), both big-endian */
+#define INTERVAL_BYTES 24 /* packed: what it is compared by (16), months, days; big-endian */
 #define INTERVAL_KEY_BYTES 16
 #define INTERVAL_TEXT_BYTES 64
 
@@ -72,6 +72,14 @@ size_t sql_format_interval(struct interval v, char out[INTERVAL_TEXT_BYTES]);
 /* "5 min", "1 year 2 mons -3 days 04:05:06", "1-2" (years-months), "P1Y2M3DT4H", "90" (seconds),
  * "3 days ago".  -EINVAL: no interval, or one that is too long. */
 int sql_parse_interval(const char *text, size_t size, struct interval *ret);
+/* false, and nothing is changed: -x is not of every x. */
+bool sql_interval_negate(struct interval *v);
+/* A number of ns as PostgreSQL shows the difference of two times: days, and less than one. */
+struct interval sql_interval_of(int64_t ns);
+/* Can a number of ns stand for it, so that sql_interval_of() gives the same three numbers? */
+bool sql_interval_is_ns(struct interval v, int64_t *ret);
+/* What it moves a time by when its months are 0.  -ERANGE */
+int sql_interval_ns(struct interval v, int64_t *ret);
 double sql_interval_get(enum time_part part, struct interval v);
 /* Months and the rest between two times, as PostgreSQL's age(to, from). */
 struct interval sql_age(int64_t to, int64_t from);
