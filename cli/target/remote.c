@@ -19,7 +19,9 @@
 #include "core/base/err.h"
 #include "core/base/file.h"
 #include "core/base/text.h"
+#include "sdk/lib/arena.h"
 #include "sdk/lib/buf.h"
+#include "sdk/lib/json.h"
 
 #define SCRIPT_MAX_BYTES (1u << 20)
 #define TOLD_MAX_BYTES (1u << 20)
@@ -27,11 +29,14 @@
 /* ---- one command, its answer, its status ---- */
 
 struct stream {
-    int64_t ids[2]; /* what was started: its end is ours */
+    int64_t ids[3]; /* what was started: the end of the first is ours */
     int status;
     bool lines;  /* flush after each piece: somebody watches */
     bool people; /* read it: its lines are made to fit the terminal */
     bool told;   /* that answers are whole each */
+    /* Of a script that is followed. */
+    char end_topic[80]; /* where its end is published, "": none is followed */
+    bool as_json, starts, ended;
 };
 
 static int put(struct stream *s, const struct probing_client_event *e)
@@ -47,6 +52,56 @@ static int put(struct stream *s, const struct probing_client_event *e)
     return fwrite(e->text, 1, e->size, stdout) == e->size ? 0 : -EPIPE;
 }
 
+static bool write_text(const char *text, size_t size)
+{
+    return fwrite(text, 1, size, stdout) == size;
+}
+
+/* A text as it is, "ms=812 name=x" of a table of names, and other values as JSON. */
+static bool write_value(const struct json *v, const char *text, size_t size)
+{
+    bool good = true;
+
+    if (v != NULL && v->type == JSON_STRING)
+        return write_text(v->text, v->size);
+    bool flat = v != NULL && v->type == JSON_OBJECT && v->size > 0;
+    for (const struct json *m = flat ? v->first : NULL; m != NULL; m = m->next)
+        flat = flat && m->type != JSON_OBJECT && m->type != JSON_ARRAY;
+    if (!flat)
+        return write_text(text, size);
+    for (const struct json *m = v->first; m != NULL && good; m = m->next) {
+        const char *of = m->type == JSON_NULL   ? "null"
+                         : m->type != JSON_BOOL ? m->text
+                         : m->boolean           ? "true"
+                                                : "false";
+        good = printf("%s%s=%s", m == v->first ? "" : " ", m->key, of) >= 0;
+    }
+    return good;
+}
+
+/* A value that the script has published, or its end.  1: there is no more. */
+static int put_event(struct stream *s, const struct probing_client_event *e)
+{
+    struct arena a;
+    struct json *value = NULL;
+    struct json_error bad;
+    bool good = true;
+
+    arena_init(&a, 16u << 20);
+    if (json_read(&a, e->text, e->size, &value, &bad) < 0)
+        value = NULL;
+    if (strcmp(e->topic, s->end_topic) == 0) {
+        s->ended = true;
+        if (strcmp(json_text(value, "state", ""), "failed") == 0)
+            s->status = err_set(-EINVAL, "%s", json_text(value, "error", "the script failed"));
+    } else {
+        good = (s->as_json ? write_text(e->text, e->size) : write_value(value, e->text, e->size)) &&
+               fputc('\n', stdout) != EOF && fflush(stdout) != EOF;
+    }
+    arena_done(&a);
+    return !good ? -EPIPE : s->ended && !s->starts ? 1 : 0;
+}
+
 static int on_event(void *arg, const struct probing_client_event *e)
 {
     struct stream *s = arg;
@@ -54,14 +109,13 @@ static int on_event(void *arg, const struct probing_client_event *e)
 
     switch (e->kind) {
     case PROBING_CLIENT_DATA:
-    case PROBING_CLIENT_EVENT:
+        if (s->starts)
+            return 0; /* that it runs */
         if ((rc = put(s, e)) < 0)
             return rc;
-        if (e->kind == PROBING_CLIENT_EVENT && fputc('\n', stdout) == EOF)
-            return -EPIPE;
-        if (s->lines && fflush(stdout) == EOF)
-            return -EPIPE;
-        return 0;
+        return s->lines && fflush(stdout) == EOF ? -EPIPE : 0;
+    case PROBING_CLIENT_EVENT:
+        return put_event(s, e);
     case PROBING_CLIENT_DROPPED:
         terminal_say("%llu messages were lost because this client reads too slowly",
                      (unsigned long long)e->dropped);
@@ -78,7 +132,8 @@ static int on_event(void *arg, const struct probing_client_event *e)
             terminal_say("%s", e->text);
         if (e->id == s->ids[0])
             s->status = e->status;
-        return e->status;
+        s->starts = s->starts && e->id != s->ids[0];
+        return s->ended && !s->starts ? 1 : e->status;
     }
     return 0;
 }
@@ -90,10 +145,10 @@ static int follow_to_end(struct probing_client *c, struct stream *s)
     int r = client_failed(c, probing_client_stream(c, on_event, s, /* timeout_ns= */ 0, stop));
 
     if (r == -ECANCELED && cli_interrupted)
-        for (int i = 0; i < 2; i++)
+        for (int i = 0; i < 3; i++)
             if (s->ids[i] > 0)
                 (void)probing_client_cancel(c, s->ids[i]);
-    return r != 0 ? r : s->status;
+    return r != 0 && !s->ended ? r : s->status;
 }
 
 int live_run(const struct target *t, int argc, const char *const *argv)
@@ -246,12 +301,25 @@ static int script_source(const char *file, struct buf *ret)
     return rc;
 }
 
-static int run_script(struct target *t, const char *file, bool follow)
+/* Before it starts, so that its first word is heard. */
+static int follow_script(struct probing_client *c, const char *name, struct stream *s)
 {
-    char name[64], topic[80];
+    char topic[80];
+
+    (void)snprintf(topic, sizeof(topic), "script.%s", name);
+    (void)snprintf(s->end_topic, sizeof(s->end_topic), "script.%s.end", name);
+    s->starts = true;
+    s->ids[1] = probing_client_start_follow(c, topic);
+    s->ids[2] = s->ids[1] < 0 ? s->ids[1] : probing_client_start_follow(c, s->end_topic);
+    return s->ids[2] < 0 ? (int)s->ids[2] : 0;
+}
+
+static int run_script(struct target *t, const char *file, bool follow, bool as_json)
+{
+    char name[64];
     struct buf source;
     struct probing_client *c = NULL;
-    struct stream s = {.lines = true};
+    struct stream s = {.lines = true, .as_json = as_json};
     int rc = script_name(file, name, sizeof(name));
 
     buf_init(&source, SCRIPT_MAX_BYTES);
@@ -259,16 +327,16 @@ static int run_script(struct target *t, const char *file, bool follow)
         rc = script_source(file, &source);
     if (rc == 0)
         rc = target_connect(t, &c);
-    if (rc == 0 && follow) { /* before it starts, so that its first word is heard */
-        (void)snprintf(topic, sizeof(topic), "script.%s", name);
-        s.ids[1] = probing_client_start_follow(c, topic);
-        rc = s.ids[1] < 0 ? (int)s.ids[1] : 0;
-    }
+    if (rc == 0 && follow)
+        rc = follow_script(c, name, &s);
     if (rc == 0) {
         const char *words[] = {"script", "run", name, buf_text(&source)};
         s.ids[0] = probing_client_start_run(c, 4, words, /* timeout_ns= */ 0);
         rc = s.ids[0] < 0 ? (int)s.ids[0] : follow_to_end(c, &s);
     }
+    if (rc == -ECANCELED && cli_interrupted && follow)
+        terminal_say("script %s goes on in the process; to end it: probing -t %s script stop %s",
+                     name, t->text, name);
     probing_client_free(c);
     buf_done(&source);
     return rc;
@@ -277,14 +345,16 @@ static int run_script(struct target *t, const char *file, bool follow)
 struct script_args {
     const char *word[2]; /* "run", FILE */
     uint32_t n;
-    bool follow;
+    bool follow, as_json;
 };
 
 static int take_script(void *arg, const char *option, const char *value)
 {
     struct script_args *w = arg;
 
-    if (option != NULL)
+    if (option != NULL && strcmp(option, "--json") == 0)
+        w->as_json = true;
+    else if (option != NULL)
         w->follow = true;
     else if (w->n == 2)
         return err_set(-EINVAL, "script run takes one FILE; unexpected argument '%s'", value);
@@ -302,5 +372,5 @@ int command_script(struct target *t, int argc, char **argv)
     int rc = cli_parse(argc, argv, take_script, &w);
     if (rc == 0 && w.n < 2)
         rc = cli_misuse(err_set(-EINVAL, "script run needs a file: script run slow_step.lua"));
-    return rc < 0 ? rc : run_script(t, w.word[1], w.follow);
+    return rc < 0 ? rc : run_script(t, w.word[1], w.follow, w.as_json);
 }

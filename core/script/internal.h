@@ -118,6 +118,7 @@ void script_say(struct script *s, int level, const char *text); /* to the log an
 void script_log(struct script *s, int level, const char *text);
 /* To who follows; false: it was dropped. */
 bool script_publish(struct script *s, const void *payload, uint32_t size);
+const char *script_state_name(int state); /* "ended", as in probing.scripts */
 
 /* cpu_budget.c */
 bool bucket_take(struct bucket *b, uint32_t at_once, uint32_t a_second);

@@ -113,6 +113,36 @@ void script_say(struct script *s, int level, const char *text)
     buf_done(&b);
 }
 
+#define END_TRIES 100 /* rests of 10 ms until the queue of events takes its end */
+
+/* Those who follow the script learn that it has ended: an event on a topic of its own, in order
+ * behind what it has published. */
+static void publish_end(struct script *s)
+{
+    char topic[sizeof(s->topic) + 4];
+    struct buf b;
+    uint32_t size = 0;
+
+    buf_init(&b, SAY_MAX_BYTES);
+    (void)buf_add(&b, &size, sizeof(size));
+    (void)buf_addc(&b, '{');
+    (void)pthread_mutex_lock(&s->mutex);
+    json_add_member_text(&b, "error", s->error);
+    (void)pthread_mutex_unlock(&s->mutex);
+    (void)buf_addf(&b, "\"state\": \"%s\"}", script_state_name(s->end));
+    (void)snprintf(topic, sizeof(topic), "%s.end", s->topic);
+    if (!b.failed) {
+        size = (uint32_t)b.size;
+        memcpy(b.data, &size, sizeof(size));
+        for (int i = 0; i < END_TRIES; i++) {
+            if (host_publish(s->owner->host, topic, b.data, size) != -ENOBUFS)
+                break;
+            (void)event_wait(&s->wake, 10 * NS_PER_MS);
+        }
+    }
+    buf_done(&b);
+}
+
 /* ---- running ---- */
 
 static int open_all(lua_State *L)
@@ -264,6 +294,7 @@ void *script_thread(void *arg)
         s->timers = t->next;
         free(t);
     }
+    publish_end(s);
     atomic_store_explicit(&s->state, s->end, memory_order_release);
     event_raise(&s->loaded);
     event_raise(&s->ended);

@@ -30,6 +30,11 @@ static const char *const state_names[] = {[SCRIPT_LOADING] = "running",
                                           [SCRIPT_FAILED] = "failed",
                                           [SCRIPT_STOPPED] = "stopped"};
 
+const char *script_state_name(int state)
+{
+    return state_names[state];
+}
+
 static int state_of(const struct script *s)
 {
     return atomic_load_explicit(&s->state, memory_order_acquire);

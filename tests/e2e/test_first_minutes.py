@@ -454,3 +454,42 @@ def test_list_for_programs(world, target):
         assert row["directory"].startswith(str(world.data)) and row["uid"] == os.geteuid()
         assert "target-0.py" in row["command"] and row["version"] and row["crash"] is None
         target.kill()
+
+
+FOLLOWED = {
+    "ends": ('print("hello") probing.publish({a = 1, b = "x y"}) probing.publish({{1}})',
+             ["hello", "a=1 b=x y", "[[1]]"], 0, ""),
+    "stops": ('local n = 0 probing.every("10ms", function() n = n + 1 print("tick " .. n) '
+              'if n == 3 then probing.stop() end end)', ["tick 1", "tick 2", "tick 3"], 0, ""),
+    "fails": ('error("it may not be")', [], 1, "fails:1: it may not be"),
+}
+
+
+@pytest.mark.parametrize("name", sorted(FOLLOWED))
+def test_followed_script(world, target, name):
+    """Its words as text, and an end with it."""
+    target.inject()
+    source, lines, code, why = FOLLOWED[name]
+    (world.tmp / (name + ".lua")).write_text(source)
+    for _ in range(2):
+        done = target.probing("script", "run", str(world.tmp / (name + ".lua")), "--follow")
+        shown = [" ".join(sorted(line.split(" ", 1))) if "=" in line else line
+                 for line in done.stdout.splitlines()]
+        assert (done.returncode, shown) == (code, lines), done.stderr
+        assert why in done.stderr
+    done = target.probing("script", "run", str(world.tmp / (name + ".lua")), "--follow", "--json")
+    assert [json.loads(line) for line in done.stdout.splitlines()][:1] == lines[:1]
+
+
+def test_followed_script_goes_on_after_ctrl_c(world, target):
+    target.inject()
+    (world.tmp / "on.lua").write_text('probing.every("10ms", function() print("on") end)')
+    words = [str(CLI), "-t", str(target.pid), "script", "run", str(world.tmp / "on.lua"), "-f"]
+    child = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+                             env=world.env)
+    assert child.stdout.readline() == "on\n"
+    child.send_signal(signal.SIGINT)
+    _, why = child.communicate(timeout=LIMIT)
+    told = re.search(r"script on goes on .*: probing (-t \d+ script stop on)\n", why)
+    assert child.returncode == 130 and told, why
+    assert world.probing(*told.group(1).split()).stdout == "script on has stopped\n"
