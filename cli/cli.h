@@ -132,9 +132,10 @@ void page_of(const char *address, char *ret, size_t size);
 /* ---- data directories (datadir.c) ---- */
 
 struct datadir;
-/* Those below the roots that are believed, root: of all users.  What is not believed is said on
- * stderr.  fn gives non-zero to stop. */
-int directory_each(int (*fn)(void *arg, const struct datadir *d), void *arg);
+/* Those below the roots that are believed, root: of all users.  says: what is not believed, on
+ * stderr, where the user has asked for directories: others may leave anything in /tmp and /dev/shm.
+ * fn gives non-zero to stop. */
+int directory_each(int (*fn)(void *arg, const struct datadir *d), void *arg, bool says);
 /* A line "key: value" of a data directory's info file; -ENOENT; -EBADMSG: the file is damaged, what
  * it says may be wrong, and is given where it is there. */
 int directory_info(const struct datadir *d, const char *key, char *ret, size_t size);

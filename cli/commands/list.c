@@ -189,7 +189,7 @@ int command_list(struct target *t, int argc, char **argv)
         return rc;
     if (!l.dead)
         return list_living(&l);
-    if ((rc = directory_each(list_dead_one, &l)) < 0)
+    if ((rc = directory_each(list_dead_one, &l, /* says= */ true)) < 0)
         return rc;
     if (l.shown == 0 && !l.json)
         puts("there is no data of ended processes");
@@ -357,7 +357,7 @@ int command_gc(struct target *t, int argc, char **argv)
     (void)t;
     if (rc < 0)
         return rc;
-    rc = directory_each(sweep_one, &s);
+    rc = directory_each(sweep_one, &s, /* says= */ true);
     if (s.json) {
         struct buf b;
         buf_init(&b, JSON_LINE_BYTES);

@@ -280,7 +280,7 @@ int job_each_dead(const char *text, const struct job_living *living, uint32_t n,
 
     job_meant_read(text, &meant);
     struct searching s = {.name = meant.name, .living = living, .n_living = n, .owner = meant.uid};
-    int rc = directory_each(look, &s);
+    int rc = directory_each(look, &s, /* says= */ false);
     if (rc == 0)
         judge(&s);
     for (uint32_t i = 0; i < s.n; i++) {
@@ -305,7 +305,7 @@ void job_list_dead(struct buf *ret)
     struct searching s = {.name = NULL, .owner = geteuid()};
     uint32_t shown = 0, jobs = 0;
 
-    if (directory_each(look, &s) == 0 && s.n > 1)
+    if (directory_each(look, &s, /* says= */ false) == 0 && s.n > 1)
         qsort(s.list, s.n, sizeof(*s.list), by_job);
     for (uint32_t i = 0, next; i < s.n; i = next) {
         uint32_t ranks = 1;

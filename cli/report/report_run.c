@@ -246,7 +246,7 @@ static int api_processes(const struct probing_report_api *a, int (*fn)(void *arg
 
     (void)a;
     buf_init(&s.seen, TEXT_MAX);
-    int rc = directory_each(on_directory, &s);
+    int rc = directory_each(on_directory, &s, /* says= */ false);
     buf_done(&s.seen);
     return s.r < 0 ? s.r : rc < 0 ? rc : 0;
 }

@@ -81,13 +81,14 @@ bool directory_alive(const struct datadir *d, pid_t *ret_pid)
 struct each {
     int (*fn)(void *arg, const struct datadir *d);
     void *arg;
+    bool says; /* what is not believed */
     uint32_t refused;
 };
 
 static void say_refused(void *arg, const char *why)
 {
     struct each *e = arg;
-    if (e->refused++ < REFUSED_SHOWN)
+    if (e->says && e->refused++ < REFUSED_SHOWN)
         fprintf(stderr, "probing: %s\n", why);
 }
 
@@ -97,9 +98,9 @@ static int each_one(void *arg, const struct datadir *d)
     return cli_interrupted ? -ECANCELED : e->fn(e->arg, d);
 }
 
-int directory_each(int (*fn)(void *arg, const struct datadir *d), void *arg)
+int directory_each(int (*fn)(void *arg, const struct datadir *d), void *arg, bool says)
 {
-    struct each e = {.fn = fn, .arg = arg};
+    struct each e = {.fn = fn, .arg = arg, .says = says};
     const struct datadir_search all = {.named = getenv("PROBING_DATA_DIR"),
                                        .all_users = geteuid() == 0,
                                        .found = each_one,
@@ -148,7 +149,7 @@ static int keep_newest(void *arg, const struct datadir *d)
 
 void directory_newest(struct directory_newest *ret)
 {
-    (void)directory_each(keep_newest, ret);
+    (void)directory_each(keep_newest, ret, /* says= */ false);
 }
 
 bool directory_is_over(const char *directory)

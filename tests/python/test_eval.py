@@ -28,7 +28,7 @@ while True:
 
 def test_values_and_output(world, python):
     target = world.start(python, LOOP).inject()
-    for code, text in [("secret + 1", "42\n"), ("None", ""), ("x = 5", ""), ("x * 2", "10\n"),
+    for code, text in [("secret + 1", "42\n"), ("None", ""), ("x = 5; None", ""), ("x * 2", "10\n"),
                        ("print('a'); print('b', end=''); 'c'", "ab'c'\n".replace("ab", "a\nb")),
                        ("import sys\nsys.stderr.write('to stderr\\n'); None", "to stderr\n"),
                        ("def f(n):\n    return n + x\n\nf(1)", "6\n"), ("f(2)", "7\n"),
@@ -510,3 +510,17 @@ def test_while_the_core_comes_and_leaves(world, python):
         thread.join(60)
     wrong = [w for w in words if "unknown" in w or "not run" in w or "on its way" in w]
     assert not wrong, wrong
+
+
+def test_an_assignment_says_whose_variable_it_is(world, python):
+    target = world.start(python, LOOP).inject()
+    for code, names in (("secret = 2", "secret"), ("own = 43", "own"),
+                        ("secret += 1; own = 2", "secret"), ("a, secret = 1, 2", "secret")):
+        said = target.eval(code).stdout
+        assert said.startswith("probing: %s: set in eval's own variables" % names), said
+        assert said.count("\n") == 1
+        assert target.eval("import __main__; __main__.secret").stdout == "41\n"
+    change = said[said.index("import __main__"):].replace("...", "3")
+    assert target.eval(change).stdout == "" and target.eval("__main__.secret").stdout == "3\n"
+    for code in ("a = 1; b = 2", "secret = 3; secret", "def f(x=1): secret = x", "f(x=2)", "a == 1"):
+        assert "eval's own" not in target.eval(code).stdout, code

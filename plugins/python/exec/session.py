@@ -161,6 +161,27 @@ def execute(code, name):
     return None
 
 
+def say_assigned(tree):
+    """A line about names that the program has, too, and to which clients' code has given a value,
+    or about the only thing that the code did."""
+    import ast
+    main = getattr(sys.modules.get("__main__"), "__dict__", {})
+    names = []
+    for one in tree.body:
+        targets = one.targets if isinstance(one, ast.Assign) else [getattr(one, "target", None)]
+        names += [node.id for target in targets if target is not None and
+                  isinstance(one, (ast.Assign, ast.AugAssign, ast.AnnAssign))
+                  for node in ast.walk(target)
+                  if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)]
+    alone = len(tree.body) == 1 and len(names) == 1
+    names = [name for name in dict.fromkeys(names) if alone or name in main]
+    if not names:
+        return ""
+    return ("probing: %s: set in eval's own variables, which the next eval has, too; the program's "
+            "stay as they are, and are changed by: import __main__; __main__.%s = ...\n"
+            % (", ".join(names), names[0]))
+
+
 def execute_async(tree, name, flags):
     import ast
     import asyncio  # noqa: F401  # if it cannot be, no coroutine is begun
@@ -341,7 +362,12 @@ def run(code, emit, mode):
         if mode == "complete":
             complete(code, out)
         elif mode == "run":
-            show(execute(code, name))
+            value = execute(code, name)
+            show(value)
+            if value is None and "=" in code:
+                import ast
+                flags = ast.PyCF_ONLY_AST | getattr(ast, "PyCF_ALLOW_TOP_LEVEL_AWAIT", 0)
+                out.write(say_assigned(compile(code, name, "exec", flags, dont_inherit=True)))
         elif mode == "file":
             execute_file(code, name, arguments)
         elif not execute_line(code, name, show):
