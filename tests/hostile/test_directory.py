@@ -119,6 +119,19 @@ def test_a_root_of_another_is_not_believed(roots):
     assert done.returncode == 1 and "belongs to uid %d" % MALLORY in done.stderr
 
 
+def test_a_stray_root_is_told_to_those_who_ask_for_directories(roots):
+    """Anybody can leave such names in /tmp and /dev/shm; that is no news for each command."""
+    pid = roots.dead(ALICE)
+    for place in "/tmp", "/dev/shm":
+        roots.directory("%s/probing-%d.ffffffff" % (place, ALICE), MALLORY)
+    for words, told in ((["-t", str(pid), "query", "select 1"], False),
+                        (["-t", str(pid), "tables"], False), (["list"], False),
+                        (["-t", "999999", "query", "select 1"], False),
+                        (["list", "--dead"], True), (["gc"], True)):
+        said = roots.probing(*words, uid=ALICE).stderr
+        assert ("is ignored: it belongs to uid %d" % MALLORY in said) == told, (words, said)
+
+
 def test_many_roots_of_our_name_do_not_hide_ours(roots):
     """probing-<uid>.<random> is ours where the name is taken; others can make such, too."""
     ours = "/tmp/probing-%d.ffffffff" % ALICE
