@@ -83,17 +83,16 @@ def test_parts_of_steps(world, torch, busy):
     late = [None] + [both[1] for both in parts["optimizer"][:-1]]  # the first one ends a step
     parts["optimizer"] = [both[0] + (after or 0) for both, after in zip(parts["optimizer"], late)]
     rows = run.target.rows("select steps, dataloader_sec, forward_sec, backward_sec, "
-                           "optimizer_sec, step_duration_sec, other_sec, coalesce(comm_sec, 0), "
-                           "overhead_sec from python.torch_step_timing order by steps")
+                           "optimizer_sec, step_duration_sec, other_sec, coalesce(comm_sec, 0) "
+                           "from python.torch_step_timing order by steps")
     assert len(rows) >= len(answer["losses"]) - 1  # of the first the begin was not seen
     first = len(answer["losses"]) - len(rows)
     for at, name in enumerate(("dataloader", "forward", "backward", "optimizer"), 1):
         pairs = [(row[at], theirs) for row, theirs in zip(rows, parts[name][first:])]
-        assert all(ours <= theirs + TORN for ours, theirs in pairs), name
+        if name != "optimizer":  # whose step() makes our rows, too, and the next step has that
+            assert all(ours <= theirs + TORN for ours, theirs in pairs), name
         missing = statistics.median(theirs - ours for ours, theirs in pairs)
         usual = statistics.median(theirs for _, theirs in pairs)
-        if name == "optimizer":  # which ends the step: we make its rows before it returns
-            missing -= statistics.median(row[8] for row in rows)
         assert missing < UNDER * usual + BETWEEN, (name, missing, usual)
     for row in rows:
         assert sum(row[1:5]) + row[6] + row[7] == pytest.approx(row[5], rel=1e-9), row

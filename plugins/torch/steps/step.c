@@ -282,6 +282,13 @@ static bool leave_step(const struct thread *t, enum stage *ret)
     return t->step_real || t->step_skipped || !t->step_empty;
 }
 
+/* step() has ended.  The rows that it made of a step are made before it returns, so by the program's
+ * clock they are a part of it: of the step that has begun meanwhile. */
+static void leave_phase(struct thread *t, enum phase before, uint64_t end_ns, bool made_rows)
+{
+    (void)step_phase(t, before, made_rows ? torch_state.now() : end_ns);
+}
+
 /* Whose step() it is, borrowed; NULL: not known. */
 static PyObject *optimizer_of(const PyObject *hook, PyObject *const *args, size_t nargsf)
 {
@@ -319,7 +326,6 @@ static PyObject *step_call(PyObject *hook, PyObject *const *args, size_t nargsf,
     }
     work_begin();
     uint64_t end_ns = torch_state.now();
-    (void)step_phase(t, before, end_ns);
     const struct device_work work = {.name = t->step_name,
                                      .stage = torch_state.stages[STAGE_STEP],
                                      .step = torch_state.step,
@@ -333,6 +339,7 @@ static PyObject *step_call(PyObject *hook, PyObject *const *args, size_t nargsf,
     t->steps_depth--;
     if (done)
         optimizer_done(t, stage, begin_ns, end_ns);
+    leave_phase(t, before, end_ns, done);
     work_end();
     return result;
 }
@@ -354,7 +361,6 @@ PyObject *step_scaler(PyObject *hook, PyObject *const *args, size_t nargsf, PyOb
         return result;
     work_begin();
     uint64_t end_ns = torch_state.now();
-    (void)step_phase(t, before, end_ns);
     t->steps_depth--;
     t->step_name = name;
     t->optimizer = args[1];
@@ -362,8 +368,10 @@ PyObject *step_scaler(PyObject *hook, PyObject *const *args, size_t nargsf, PyOb
     if (!t->step_real)
         loss_optimizer(t, args[1]);
     (void)leave_step(t, &stage);
-    if (t->steps_depth == 0 && result)
+    bool done = t->steps_depth == 0 && result;
+    if (done)
         optimizer_done(t, stage, begin_ns, end_ns);
+    leave_phase(t, before, end_ns, done);
     work_end();
     return result;
 }
