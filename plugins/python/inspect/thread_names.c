@@ -8,6 +8,9 @@
 #include "inspect/thread_names.h"
 
 #include <stdlib.h>
+#include <string.h>
+
+#define TRIES 5 /* readings of a dict that threads change */
 
 /* An entry is hash, key, value, and an int below 2**61 - 1 is its own hash.  A deleted entry keeps
  * the hash, and another thread may have the same id now. */
@@ -22,13 +25,34 @@ static int compare_ids(const void *a, const void *b)
     return x < y ? -1 : x > y;
 }
 
+/* Twice the same, or it was read while it changed. */
+static bool read_twice(const struct walk *w, uint64_t dict, struct entries *ret)
+{
+    struct entries again;
+    for (int i = 0; i < TRIES; i++) {
+        if (!dicts_read(w, dict, DICTS_ALL, ret))
+            continue;
+        bool same = dicts_read(w, dict, DICTS_ALL, &again);
+        if (same) {
+            same = again.n == ret->n && again.stride == ret->stride &&
+                   memcmp(again.bytes, ret->bytes, ret->n * ret->stride) == 0;
+            dicts_done(&again);
+        }
+        if (same)
+            return true;
+        dicts_done(ret);
+    }
+    return false;
+}
+
+/* Where it could not be read the next thread tries again. */
 static void read_active(struct walk *w, struct thread_names *known, uint64_t interpreter)
 {
     names_done(known);
-    known->interpreter = interpreter;
     uint64_t active = dicts_global(w, interpreter, "threading", "_active");
-    if (!active || !dicts_read(w, active, DICTS_ALL, &known->active))
+    if (!active || !read_twice(w, active, &known->active))
         return;
+    known->interpreter = interpreter;
     if (known->active.stride == 24)
         qsort(known->active.bytes, known->active.n, known->active.stride, compare_ids);
     else /* its keys are texts only */
