@@ -238,14 +238,46 @@ static inline bool cpython_since(const struct cpython *py, unsigned minor)
     return py->version >= (0x03000000u | minor << 16);
 }
 
+/* Of several the first that has begun, else the first. */
 static inline int cpython_is_libpython(struct dl_phdr_info *info, size_t size, void *ret)
 {
-    (void)size;
+    void **found = (void **)ret;
     const char *base = info->dlpi_name ? strrchr(info->dlpi_name, '/') : NULL;
+    (void)size;
     if (!base || strncmp(base, "/libpython3", 11) != 0)
         return 0;
-    *(void **)ret = dlopen(info->dlpi_name, RTLD_LAZY | RTLD_NOLOAD);
-    return *(void **)ret != NULL;
+    void *library = dlopen(info->dlpi_name, RTLD_LAZY | RTLD_NOLOAD);
+    void *address = library ? dlsym(library, "Py_IsInitialized") : NULL;
+    int (*begun)(void) = NULL;
+    memcpy(&begun, &address, sizeof(begun));
+    bool runs = begun && begun();
+    if (!library || (*found && !runs)) {
+        if (library)
+            (void)dlclose(library);
+        return 0;
+    }
+    if (*found)
+        (void)dlclose(*found);
+    *found = library;
+    return runs;
+}
+
+#define CPYTHON_PYPY \
+    "this is PyPy, not CPython: its native stacks are all that can be read; no code is run in it"
+
+/* Is the file of an executable or library a PyPy? */
+static inline bool cpython_is_pypy(const char *path)
+{
+    const char *base = path ? strrchr(path, '/') : NULL;
+    base = base ? base + 1 : path;
+    return base && (strncmp(base, "libpypy", 7) == 0 || strncmp(base, "pypy", 4) == 0);
+}
+
+static inline int cpython_find_pypy(struct dl_phdr_info *info, size_t size, void *ret)
+{
+    (void)size;
+    (void)ret;
+    return cpython_is_pypy(info->dlpi_name);
 }
 
 /* "3.11.2 (main, ...)" or "3.13.0rc1 ..." as PY_VERSION_HEX; 0 when it is not such a text. */

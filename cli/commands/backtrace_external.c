@@ -19,13 +19,15 @@
 #include "cli/cli.h"
 #include "core/base/err.h"
 #include "core/stack/stack.h"
+#include "sdk/cpython.h"
 #include "sdk/lib/proc/task.h"
+
+#define PYTHONS_MAX 8 /* CPythons in a process */
 
 /* The functions that the plugin calls carry no context; one process is looked at at a time. */
 static struct {
     pid_t pid;
     struct stack_process *view;
-    const struct stack_module *python; /* the module that holds the interpreter */
 } other;
 
 /* ---- "probing.stack/1" of the other process ---- */
@@ -159,15 +161,21 @@ static int load_plugin(const struct probing_python_external_1 **ret)
 
 /* ---- the other process ---- */
 
+struct pythons {
+    const struct stack_module *in[PYTHONS_MAX]; /* the modules that hold an interpreter */
+    uint32_t n;
+    bool like, pypy; /* some module is called so */
+};
+
 static int find_python(void *arg, const struct stack_module *m)
 {
+    struct pythons *p = arg;
     const char *file = strrchr(m->path, '/');
-    bool *like = arg; /* some module is called so */
-    *like = *like || strstr(file != NULL ? file : m->path, "python") != NULL;
-    if (stack_symbol_address(other.view, m, "_PyRuntime") == 0)
-        return 0;
-    other.python = m;
-    return 1;
+    p->like = p->like || strstr(file != NULL ? file : m->path, "python") != NULL;
+    p->pypy = p->pypy || cpython_is_pypy(m->path);
+    if (p->n < PYTHONS_MAX && stack_symbol_address(other.view, m, "_PyRuntime") != 0)
+        p->in[p->n++] = m;
+    return 0;
 }
 
 static int any_module(void *arg, const struct stack_module *m)
@@ -179,18 +187,17 @@ static int any_module(void *arg, const struct stack_module *m)
 
 static uint64_t address(void *arg, const char *name)
 {
-    (void)arg;
-    return stack_symbol_address(other.view, other.python, name);
+    return stack_symbol_address(other.view, arg, name);
 }
 
 /* PY_VERSION_HEX: from 3.11 on a variable of it; before, what its file is called must do.  0: not
  * known. */
-static uint32_t python_version(void)
+static uint32_t python_version(const struct stack_module *m)
 {
-    uint64_t at = address(NULL, "Py_Version"), value = 0;
+    uint64_t at = stack_symbol_address(other.view, m, "Py_Version"), value = 0;
     if (at != 0 && stack_read(other.view, at, &value, sizeof(value)) == 0)
         return (uint32_t)value;
-    const char *p = strrchr(other.python->path, '/');
+    const char *p = strrchr(m->path, '/');
     p = p != NULL ? strstr(p, "python3.") : NULL;
     unsigned minor = 0;
     for (p = p != NULL ? p + 8 : ""; *p >= '0' && *p <= '9' && minor < 100; p++)
@@ -198,22 +205,35 @@ static uint32_t python_version(void)
     return minor >= 8 && minor <= 10 ? 0x030000f0u | minor << 16 : 0;
 }
 
-/* C++ names are read as they were written where this machine has the C++ library. */
-/* Which Python is in there; what is wrong with it, "" where it has none. */
-static void describe(struct probing_python_process *p, char *why, size_t size)
+/* The Pythons that are in there; what is wrong with them, "" where there is none. */
+static void describe(struct probing_python_process *ret, char *why, size_t size)
 {
-    bool like = false;
+    struct pythons all = {.n = 0};
+    uint32_t n = 0;
     why[0] = '\0';
-    other.python = NULL;
-    (void)stack_modules(other.view, find_python, &like);
-    p->version = other.python != NULL ? python_version() : 0;
-    p->why = why;
-    if (p->version != 0)
+    (void)stack_modules(other.view, find_python, &all);
+    ret[0] = (struct probing_python_process){
+        .size = sizeof(*ret), .pid = other.pid, .address = address, .why = why};
+    for (uint32_t i = 0; i < all.n; i++) {
+        uint32_t version = python_version(all.in[i]);
+        if (version == 0) {
+            (void)snprintf(why, size, "cannot tell which version of Python %.150s is",
+                           all.in[i]->path);
+            continue;
+        }
+        ret[n] = ret[0];
+        ret[n].version = version;
+        ret[n].arg = (void *)(uintptr_t)all.in[i];
+        ret[n].next = NULL;
+        if (n > 0)
+            ret[n - 1].next = &ret[n];
+        n++;
+    }
+    if (all.n > 0)
         return;
-    if (other.python != NULL)
-        (void)snprintf(why, size, "cannot tell which version of Python %.150s is",
-                       other.python->path);
-    else if (like)
+    if (all.pypy)
+        (void)snprintf(why, size, "%s", CPYTHON_PYPY);
+    else if (all.like)
         (void)snprintf(
             why, size,
             "found no Python that can be read from outside: nothing in the process exports "
@@ -229,7 +249,7 @@ void external_backtrace_prepare(void)
 int external_backtrace(struct target *t, int argc, char **argv)
 {
     const struct probing_python_external_1 *part = NULL;
-    struct probing_python_process p = {.size = sizeof(p), .pid = t->pid, .address = address};
+    struct probing_python_process pythons[PYTHONS_MAX];
     char why[200];
 
     if (t->pid == 0)
@@ -247,8 +267,8 @@ int external_backtrace(struct target *t, int argc, char **argv)
                        (int)t->pid);
     }
     other.pid = t->pid;
-    describe(&p, why, sizeof(why));
-    rc = part->backtrace(&host, &p, argc, (const char *const *)argv, /* out= */ NULL);
+    describe(pythons, why, sizeof(why));
+    rc = part->backtrace(&host, pythons, argc, (const char *const *)argv, /* out= */ NULL);
     stack_process_free(other.view);
     return rc < 0 ? rc : EXIT_DONE;
 }

@@ -47,7 +47,9 @@ static int gil_call(int (*fn)(void *arg), void *arg, uint64_t timeout_ns)
 
 static void explain_load(const struct cpython *py, int code, char *ret, size_t size)
 {
-    if (code == -ENODEV)
+    if (code == -ENODEV && dl_iterate_phdr(cpython_find_pypy, NULL))
+        (void)snprintf(ret, size, "%s", CPYTHON_PYPY);
+    else if (code == -ENODEV)
         (void)snprintf(ret, size,
                        "there is no CPython in this process (if one came since: plugin stop "
                        "python, plugin load python)");

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """`backtrace --external`: a process that is only read, never entered."""
+import glob
 import json
 import os
 import pty
@@ -14,7 +15,7 @@ import pytest
 from pythons import PYENV, PYTHONS
 from test_backtrace import CHAINS, KNOWN, impossible, printed_stacks
 from scripts import python_frames
-from world import CLI, World, holds_ours, wait_for
+from world import CLI, DEBIAN_PYTHON, World, holds_ours, wait_for
 
 SLEEPER = """import time
 def waits(n):
@@ -153,6 +154,62 @@ def test_python_that_is_too_old(world):
     assert done.returncode == 0, done.stderr
     assert done.stdout.startswith("(found no Python that can be read"), done.stdout
     assert '"python2.7" (idle' in done.stdout, done.stdout
+
+
+# A CPython that has a thread run another one, which it loads for itself alone.
+GUEST = """import ctypes, os, sys, threading, time
+def hosts():
+    guest = ctypes.CDLL(sys.argv[1], mode=os.RTLD_NOW | os.RTLD_LOCAL | os.RTLD_DEEPBIND)
+    sys.argv[2] and guest.Py_InitializeEx(0)
+    print("ready", flush=True)
+    if sys.argv[2]:
+        guest.PyRun_SimpleString(sys.argv[2].encode())
+    time.sleep(600)
+threading.Thread(target=hosts, daemon=True).start()
+time.sleep(600)
+"""
+GUEST_CODE = """import time, threading
+def in_the_guest(): time.sleep(600)
+threading.Thread(target=in_the_guest, daemon=True).start()
+time.sleep(600)
+"""
+
+
+@pytest.mark.parametrize("code", [GUEST_CODE, ""])
+def test_two_pythons_in_one_process(world, code):
+    """Threads of both are shown; one that has not begun is in nobody's way."""
+    libraries = sorted(glob.glob(PYENV + "/3.*/lib/libpython3.*.so.1.0"))
+    known = [(path, re.search(r"libpython3\.(\d+)\.so", path)) for path in libraries]
+    known = [path for path, found in known if found and int(found[1]) in (10, 12)]
+    host = PYTHONS.get("3.11") or DEBIAN_PYTHON
+    if not known or not os.path.exists(host):
+        pytest.skip("needs a CPython 3.10 or 3.12 with a shared library (pyenv)")
+    target = world.start(host, GUEST, arguments=[known[-1], code])
+
+    def functions():
+        return [[f["func"] for f in t["frames"] if f["type"] == "python"]
+                for t in external(target).values()]
+    if code:
+        wait_for(lambda: any("in_the_guest" in names for names in functions()),
+                 "the thread of the second Python")
+    assert ["<module>"] in functions() and any("hosts" in names for names in functions())
+
+
+def test_pypy_is_called_by_its_name(world):
+    """A library of that name stands in for it."""
+    if not shutil.which("cc"):
+        pytest.skip("no C compiler")
+    library = world.plugin("libpypy3.9-c", "int nothing;")
+    target = World.start(world, "/bin/sleep", "600", env={"LD_PRELOAD": str(library)})
+    wait_for(lambda: b"libpypy3.9" in open("/proc/%d/maps" % target.pid, "rb").read(), "the start")
+    for words in ["--external"], []:
+        done = target.probing("backtrace", *words)
+        assert done.stdout.startswith("(this is PyPy, not CPython: its native stacks"), done
+        assert "nanosleep (libc" in done.stdout, done.stdout
+        done = target.probing("backtrace", "--python", *words)
+        assert done.returncode == 1 and "this is PyPy, not CPython" in done.stderr, done.stderr
+        target.inject()
+    assert "this is PyPy" in target.probing("eval", "1").stderr
 
 
 def test_process_of_somebody_else(world):

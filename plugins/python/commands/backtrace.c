@@ -149,7 +149,9 @@ static int backtrace_run(void *self, int argc, const char *const *argv, struct p
     } else {
         sink_reply_begin(&s, h, out, options.json);
         l.sink = &s.sink;
-        if (l.why[0] && options.want != WANT_NATIVE && !p->no_python[0])
+        if (strcmp(p->no_python, CPYTHON_PYPY) == 0)
+            (void)snprintf(l.why, sizeof(l.why), "%s", p->no_python);
+        if (l.why[0] && options.want != WANT_NATIVE)
             sink_reply_warn(&s, l.why);
         r = snapshot_show(&l);
         r = sink_reply_end(&s, r);

@@ -8,7 +8,9 @@
 #include "commands/backtrace_external.h"
 
 #include <errno.h>
+#include <stddef.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -54,28 +56,67 @@ static int show(const struct probing_host *h, struct snapshot *l,
     return sink_reply_end(&s, snapshot_show(l));
 }
 
+struct other_python {
+    struct cpython py;
+    struct snapshot look;
+};
+
+static void end_looks(struct snapshot *l)
+{
+    for (struct snapshot *next; l; l = next) {
+        next = l->next;
+        snapshot_done(l);
+        free((char *)l - offsetof(struct other_python, look));
+    }
+}
+
+/* A look at each CPython, those that can be read first.  0, or -errno with one line in `why`. */
+static int begin_looks(const struct probing_host *h, const struct probing_python_process *p,
+                       struct snapshot **ret, char *why, size_t why_size)
+{
+    *ret = NULL;
+    for (; p; p = p->size >= sizeof(*p) ? p->next : NULL) {
+        struct other_python *o = calloc(1, sizeof(*o));
+        const char *missing = o && p->version ? describe(p, &o->py) : NULL;
+        if (missing) {
+            free(o);
+            (void)snprintf(why, why_size,
+                           "its CPython does not export %s, so its stacks cannot be read", missing);
+            continue;
+        }
+        if (!o || snapshot_begin(&o->look, p->pid, &o->py, h->extension(h, PROBING_STACK_1))) {
+            free(o);
+            end_looks(*ret);
+            (void)snprintf(why, why_size, "no memory to read stacks");
+            return -ENOMEM;
+        }
+        if (!p->version)
+            (void)snprintf(o->look.why, sizeof(o->look.why), "%s", p->why);
+        struct snapshot **at = ret;
+        while (*at && (*at)->readable >= o->look.readable)
+            at = &(*at)->next;
+        o->look.next = *at;
+        *at = &o->look;
+    }
+    return *ret ? 0 : -ENOTSUP;
+}
+
 static int external_backtrace(const struct probing_host *h, const struct probing_python_process *p,
                               int argc, const char *const *argv, struct probing_reply *out)
 {
     struct backtrace_words options;
-    struct cpython py = {.version = 0};
-    struct snapshot l;
+    struct snapshot *l;
     char text[300];
     int r = backtrace_words(argc, argv, BACKTRACE_OUTSIDE, &options, text, sizeof(text));
     if (r < 0)
         return h->fail(h, r, text);
     if (options.only && syscall(SYS_tgkill, p->pid, options.only, 0) == -1 && errno == ESRCH)
         return probing_failf(h, -ESRCH, "that process has no thread %d", options.only);
-    const char *missing = p->version ? describe(p, &py) : NULL;
-    if (missing)
-        return probing_failf(
-            h, -ENOTSUP, "its CPython does not export %s, so its stacks cannot be read", missing);
-    if (snapshot_begin(&l, p->pid, &py, h->extension(h, PROBING_STACK_1)))
-        return h->fail(h, -ENOMEM, "no memory to read stacks");
-    if (!p->version)
-        (void)snprintf(l.why, sizeof(l.why), "%s", p->why);
-    r = show(h, &l, &options, out);
-    snapshot_done(&l);
+    r = begin_looks(h, p, &l, text, sizeof(text));
+    if (r < 0)
+        return h->fail(h, r, text);
+    r = show(h, l, &options, out);
+    end_looks(l);
     return r;
 }
 

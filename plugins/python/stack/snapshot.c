@@ -504,6 +504,18 @@ int snapshot_show_thread(struct snapshot *l, int32_t tid)
     return r < 0 ? r : l->sink->end(l->sink);
 }
 
+/* The look at the CPython whose thread it is. */
+static struct snapshot *look_of(struct snapshot *l, int32_t tid)
+{
+    for (struct snapshot *one = l; one; one = one->next)
+        if (state_of(one, tid)) {
+            one->options = l->options;
+            one->sink = l->sink;
+            return one;
+        }
+    return l;
+}
+
 int snapshot_show(struct snapshot *l)
 {
     int32_t *tids = malloc(THREADS_MAX * sizeof(*tids));
@@ -515,9 +527,10 @@ int snapshot_show(struct snapshot *l)
         group_find(&l->walk, l->states[l->n_states - 1].interpreter);
     for (int group = 0; group < 3 && r >= 0; group++)
         for (int i = 0; i < n && r >= 0; i++) {
-            int kind = tids[i] == main_tid ? 0 : state_of(l, tids[i]) ? 1 : 2;
+            struct snapshot *one = look_of(l, tids[i]);
+            int kind = tids[i] == main_tid ? 0 : state_of(one, tids[i]) ? 1 : 2;
             if (kind == group && (!l->options.only || l->options.only == tids[i]))
-                r = snapshot_show_thread(l, tids[i]);
+                r = snapshot_show_thread(one, tids[i]);
         }
     free(tids);
     return r;

@@ -34,8 +34,9 @@ struct snapshot {
     char *locals;                       /* of the innermost LOOK_LOCALS, LOCALS_BYTES each */
     struct probing_stack_frame *native; /* as many as `symbols` */
     struct probing_stack_symbol *symbols;
-    uint8_t *kinds;    /* enum frame_kind of these */
-    struct sink *sink; /* where frames go; set before a show */
+    uint8_t *kinds;        /* enum frame_kind of these */
+    struct sink *sink;     /* where frames go; set before a show */
+    struct snapshot *next; /* of another CPython in the process, whose threads are shown too */
 };
 
 /* Look at process `pid`, 0: our own; then `py` holds addresses of that one.  What of Python cannot

@@ -30,6 +30,7 @@ struct probing_python_process {
     uint64_t (*address)(void *arg, const char *name);
     void *arg;
     const char *why; /* version 0: what is wrong with its Python, in a line; "": it has none */
+    const struct probing_python_process *next; /* another CPython in that process; NULL: none */
 };
 
 struct probing_python_external_1 {
