@@ -161,7 +161,8 @@ static const struct cli_command own_commands[] = {
              "--seconds, and the plugin is put back as it was. With --last or --since, older "
              "samples are used, also of a process that has ended. diff compares two processes, "
              "data directories or files of folded stacks: A is before, B is after. html and svg "
-             "are single files that need nothing else; folded, speedscope, pprof and perfetto are "
+             "are single files that need nothing else; folded, speedscope, pprof, perfetto and "
+             "chrome are "
              "for other programs.",
      .may_target = true,
      .run = command_flamegraph,
@@ -173,7 +174,7 @@ static const struct cli_command own_commands[] = {
           {"--mode", "-m", "MODE", "another way to name the MODE"},
           {"--rate", NULL, "HZ", "with --seconds: samples per second, 1 to 10000"},
           {"--format", "-f", "FORMAT",
-           "html, svg, folded, speedscope, pprof or perfetto; by default from the name of FILE"},
+           "html, svg, folded, speedscope, pprof, perfetto or chrome; by default from FILE's name"},
           {"--output", "-o", "FILE", "write to this file; standard output by default"},
           {"--width", NULL, "PIXELS", "width of an svg; 1200 by default"},
           {"--threads", NULL, NULL, "show threads separately"},

@@ -81,17 +81,19 @@ static bool format_of_path(const char *path, enum format *ret)
     static const struct {
         const char *end;
         enum format format;
-    } ends[] = {{".csv", FORMAT_CSV},         {".jsonl", FORMAT_JSONL},
-                {".ndjson", FORMAT_JSONL},    {".arrow", FORMAT_ARROW},
-                {".arrows", FORMAT_ARROW},    {".parquet", FORMAT_PARQUET},
-                {".pftrace", FORMAT_PERFETTO}};
-    const char *end = path != NULL ? strrchr(path, '.') : NULL;
+    } ends[] = {{".csv", FORMAT_CSV},          {".jsonl", FORMAT_JSONL},
+                {".ndjson", FORMAT_JSONL},     {".arrow", FORMAT_ARROW},
+                {".arrows", FORMAT_ARROW},     {".parquet", FORMAT_PARQUET},
+                {".pftrace", FORMAT_PERFETTO}, {".perfetto", FORMAT_PERFETTO}};
+    size_t n = path != NULL ? output_stem(path) : 0;
 
-    for (size_t i = 0; i < sizeof(ends) / sizeof(ends[0]) && end != NULL; i++)
-        if (strcmp(end, ends[i].end) == 0) {
+    for (size_t i = 0; i < sizeof(ends) / sizeof(ends[0]); i++) {
+        size_t end = strlen(ends[i].end);
+        if (n > end && strncmp(path + n - end, ends[i].end, end) == 0) {
             *ret = ends[i].format;
             return true;
         }
+    }
     return false;
 }
 

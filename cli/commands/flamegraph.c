@@ -16,6 +16,7 @@
 #include <sys/stat.h>
 
 #include "cli/commands/flame.h"
+#include "cli/export/export.h"
 #include "cli/link/link.h"
 #include "cli/target/query_client.h"
 #include "cli/terminal/atomic_output.h"
@@ -31,14 +32,15 @@
 #define SETTLE_MS 250 /* until the last samples are in the tables; the profiler's turn is 100 */
 #define FILE_MAX ((size_t)3 << 30)
 
-enum format { HTML, SVG, FOLDED, SPEEDSCOPE, PPROF, PERFETTO };
+enum format { HTML, SVG, FOLDED, SPEEDSCOPE, PPROF, PERFETTO, CHROME };
 static const struct {
     const char *name, *ending;
     bool in_time; /* wants samples one by one */
 } formats[] = {
     [HTML] = {"html", ".html", false},       [SVG] = {"svg", ".svg", false},
     [FOLDED] = {"folded", ".folded", false}, [SPEEDSCOPE] = {"speedscope", ".json", true},
-    [PPROF] = {"pprof", ".pb", false},       [PERFETTO] = {"perfetto", ".perfetto", true},
+    [PPROF] = {"pprof", ".pb", false},       [PERFETTO] = {"perfetto", ".pftrace", true},
+    [CHROME] = {"chrome", ".trace", true},
 };
 #define N_FORMATS (sizeof(formats) / sizeof(formats[0]))
 
@@ -62,9 +64,11 @@ static int take_format(struct options *o, const char *value)
             o->has_format = true;
             return 0;
         }
-    return err_set(-EINVAL,
-                   "unknown format '%s'; use one of html, svg, folded, speedscope, pprof, perfetto",
-                   value);
+    return err_set(
+        -EINVAL,
+        "unknown format '%s'; use one of html, svg, folded, speedscope, pprof, perfetto, "
+        "chrome",
+        value);
 }
 
 static int take_width(struct options *o, const char *value)
@@ -121,17 +125,22 @@ static int take(void *arg, const char *option, const char *value)
     return 0;
 }
 
+static bool ends_with(const char *path, size_t n, const char *ending)
+{
+    size_t size = ending != NULL ? strlen(ending) : n;
+    return n > size && strncmp(path + n - size, ending, size) == 0;
+}
+
 /* Without --format the file's name says it. */
 static void guess_format(struct options *o)
 {
-    size_t n = o->path != NULL ? strlen(o->path) : 0;
-    for (size_t i = 0; i < N_FORMATS && !o->has_format; i++) {
-        size_t ending = strlen(formats[i].ending);
-        if (n > ending && strcmp(o->path + n - ending, formats[i].ending) == 0) {
+    static const char *const other_endings[N_FORMATS] = {[PERFETTO] = ".perfetto"};
+    size_t n = o->path != NULL ? output_stem(o->path) : 0;
+    for (size_t i = 0; i < N_FORMATS && !o->has_format; i++)
+        if (ends_with(o->path, n, formats[i].ending) || ends_with(o->path, n, other_endings[i])) {
             o->format = (enum format)i;
             o->has_format = true;
         }
-    }
 }
 
 /* The mode that is asked for, by a word or by --mode; NULL: none is. */
@@ -296,6 +305,37 @@ static int check_any(const struct flame *f, const struct flame_mode *m, const ch
 
 /* ---- files ---- */
 
+struct perfetto_file {
+    const struct flame *f;
+    struct perfetto *p;
+    struct buf *out;
+};
+
+static int add_perfetto(void *arg, const struct flame_event *e)
+{
+    const struct perfetto_file *w = arg;
+    const struct export_event event = {.at_ns = e->at_ns,
+                                       .name = e->name,
+                                       .name_n = strlen(e->name),
+                                       .kind = w->f->mode,
+                                       .kind_n = strlen(w->f->mode),
+                                       .pid = 1,
+                                       .tid = e->of->thread,
+                                       .process = w->f->title,
+                                       .thread = e->of->thread_name};
+    return perfetto_edge(w->p, &event, e->opens, w->out);
+}
+
+static int write_perfetto(const struct flame *f, struct buf *out)
+{
+    struct perfetto_file w = {.f = f, .p = perfetto_new(), .out = out};
+    int rc = w.p != NULL ? perfetto_begin(w.p, out) : err_set(-ENOMEM, "no memory for the file");
+    if (rc == 0)
+        rc = flame_events(f, add_perfetto, &w);
+    perfetto_free(w.p);
+    return rc;
+}
+
 static int make(const struct options *o, struct flame *f, struct flame_tree *tree, struct buf *out)
 {
     flame_tree_sort(tree);
@@ -311,7 +351,9 @@ static int make(const struct options *o, struct flame *f, struct flame_tree *tre
     case PPROF:
         return flame_pprof(f, out);
     case PERFETTO:
-        return flame_perfetto(f, out);
+        return write_perfetto(f, out);
+    case CHROME:
+        return flame_chrome(f, out);
     }
     return err_set(-EINVAL, "no such format");
 }

@@ -25,6 +25,12 @@ struct query_args {
     int n_arguments;
 };
 
+static bool is_trace(const char *format)
+{
+    return strcmp(format, "perfetto") == 0 || strcmp(format, "chrome") == 0 ||
+           strcmp(format, "parquet") == 0;
+}
+
 static int take(void *arg, const char *option, const char *value)
 {
     struct query_args *o = arg;
@@ -52,7 +58,11 @@ static int take(void *arg, const char *option, const char *value)
     }
     enum sql_format known;
     o->ask->format = value; /* --format */
-    return sql_format_parse(value, &known);
+    int rc = sql_format_parse(value, &known);
+    return rc < 0 && is_trace(value)
+               ? err_set(rc, "%s is written to a file; export --format %s -o FILE \"SQL\"", value,
+                         value)
+               : rc;
 }
 
 /* The statement behind `query SQL`, `tables` and `describe TABLE`. */

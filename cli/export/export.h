@@ -96,6 +96,8 @@ void perfetto_free(struct perfetto *p);
 int perfetto_begin(struct perfetto *p, struct buf *out);
 void perfetto_argument(struct perfetto *p, const char *name, const struct json *c);
 int perfetto_event(struct perfetto *p, const struct export_event *e, struct buf *out);
+/* One end of an event alone, at e->at_ns: for those that come as they open and close. */
+int perfetto_edge(struct perfetto *p, const struct export_event *e, bool opens, struct buf *out);
 
 /* "2026-01-31T10:00:00.5Z" as ns since the epoch, UTC.  false: it is not such a text. */
 bool export_time(const char *text, int64_t *ret);

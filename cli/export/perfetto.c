@@ -134,6 +134,18 @@ static int add_event(struct perfetto *p, uint64_t track, int type, int64_t at_ns
     return send(p, out);
 }
 
+int perfetto_edge(struct perfetto *p, const struct export_event *e, bool opens, struct buf *out)
+{
+    uint64_t track = track_of(p, e, out);
+    if (track == 0)
+        return err_set(-ENOMEM, "no memory for a trace of so many threads");
+    if (opens) {
+        protobuf_bytes(&p->part, 22, e->kind, e->kind_n);
+        protobuf_bytes(&p->part, 23, e->name, e->name_n);
+    }
+    return add_event(p, track, opens ? SLICE_BEGIN : SLICE_END, e->at_ns, out);
+}
+
 int perfetto_event(struct perfetto *p, const struct export_event *e, struct buf *out)
 {
     struct buf arguments = p->part; /* a new track's description needs it */

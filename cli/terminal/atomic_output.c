@@ -9,10 +9,12 @@
 #include <stdbool.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/types.h>
 #include <unistd.h>
 
 #include "cli/terminal/terminal.h"
 #include "core/base/err.h"
+#include "sdk/lib/buf.h"
 
 const char *output_why(int code)
 {
@@ -23,6 +25,62 @@ const char *output_why(int code)
 static int refused(const struct output *o, int code)
 {
     return err_set(-code, "%s cannot be written: %s", o->path, output_why(code));
+}
+
+size_t output_stem(const char *path)
+{
+    size_t n = strlen(path);
+    return n > 3 && strcmp(path + n - 3, ".gz") == 0 ? n - 3 : n;
+}
+
+#define PACK_BYTES (1u << 18) /* compressed at a time */
+
+static int pack(struct output *o, const char *data, size_t size, bool last)
+{
+    struct buf out;
+
+    buf_init(&out, 2 * size + PACK_BYTES);
+    int rc = squeeze_add(o->squeeze, data, size, last, &out);
+    if (rc == 0 && fwrite(buf_text(&out), 1, out.size, o->packed) != out.size)
+        rc = -errno;
+    buf_done(&out);
+    errno = -rc;
+    return rc;
+}
+
+static ssize_t write_packed(void *cookie, const char *data, size_t size)
+{
+    return pack(cookie, data, size, /* last= */ false) == 0 ? (ssize_t)size : 0;
+}
+
+static int close_packed(void *cookie)
+{
+    struct output *o = cookie;
+    int rc = pack(o, "", 0, /* last= */ true);
+    int closed = fclose(o->packed) == EOF ? -errno : 0;
+
+    squeeze_free(o->squeeze);
+    errno = -(rc < 0 ? rc : closed);
+    return rc < 0 || closed < 0 ? EOF : 0;
+}
+
+/* What is written to o->file from now on comes out compressed. */
+static int add_packing(struct output *o)
+{
+    static const cookie_io_functions_t calls = {.write = write_packed, .close = close_packed};
+
+    o->packed = o->file;
+    o->squeeze = squeeze_new();
+    o->file = o->squeeze != NULL ? fopencookie(o, "w", calls) : NULL;
+    if (o->file != NULL) {
+        (void)setvbuf(o->file, NULL, _IOFBF, PACK_BYTES);
+        return 0;
+    }
+    squeeze_free(o->squeeze);
+    (void)fclose(o->packed);
+    if (o->part[0] != '\0')
+        (void)unlink(o->part);
+    return refused(o, ENOMEM);
 }
 
 int output_open(struct output *o, const char *path)
@@ -44,7 +102,9 @@ int output_open(struct output *o, const char *path)
         (void)fclose(o->file);
         o->file = fd != -1 ? terminal_open(fd) : NULL;
     }
-    return o->file != NULL ? 0 : refused(o, errno);
+    if (o->file == NULL)
+        return refused(o, errno);
+    return path[output_stem(path)] != '\0' ? add_packing(o) : 0;
 }
 
 int output_close(struct output *o, int rc)

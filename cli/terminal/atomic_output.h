@@ -13,10 +13,14 @@
 #include <stdbool.h>
 #include <stdio.h>
 
+#include "core/base/gzip.h"
+
 struct output {
     const char *path; /* borrowed */
     FILE *file;
     char part[4224]; /* where it is written meanwhile; "": in place */
+    FILE *packed;    /* behind `file`, where the name ends in .gz */
+    struct squeeze *squeeze;
 };
 
 /* Why a file cannot be written, by errno: of what the C library has no good words for, ours. */
@@ -26,7 +30,9 @@ static inline bool output_never_syncs(int code)
 {
     return code == EINVAL || code == ENOSYS || code == ENOTSUP;
 }
-/* 0, or -errno with err_set(). */
+/* How long `path` is without its .gz: what tells the format stands before that. */
+size_t output_stem(const char *path);
+/* 0, or -errno with err_set().  A name that ends in .gz gets what is written compressed. */
 int output_open(struct output *o, const char *path);
 /* r < 0: what was written is worth nothing, away with it; given back. */
 int output_close(struct output *o, int r);

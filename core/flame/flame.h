@@ -156,13 +156,24 @@ uint32_t flame_tree_beside(const struct flame_tree *tree, uint32_t at);
 /* Depth of the deepest node. */
 uint32_t flame_tree_depth(const struct flame_tree *tree);
 
+/* A frame that opens on its thread, or the innermost open one that closes. */
+struct flame_event {
+    const char *name;
+    int64_t since_ns, at_ns; /* when it opened; now */
+    const struct flame_sample *of;
+    bool opens;
+};
+/* All of them: thread by thread, in the order of time.  fn gives non-zero to stop. */
+int flame_events(const struct flame *f, int (*fn)(void *arg, const struct flame_event *e),
+                 void *arg);
+
 /* ---- files: each adds its bytes to `out` ---- */
 
 int flame_folded(const struct flame_tree *tree, struct buf *out);
 int flame_html(const struct flame_tree *tree, struct buf *out);
 int flame_svg(const struct flame_tree *tree, struct buf *out);
 int flame_speedscope(const struct flame *f, struct buf *out);
-int flame_perfetto(const struct flame *f, struct buf *out);
+int flame_chrome(const struct flame *f, struct buf *out);
 int flame_pprof(const struct flame *f, struct buf *out);
 
 #endif

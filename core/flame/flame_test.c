@@ -243,7 +243,7 @@ TEST(no_stack_is_too_deep)
     CHECK_INT(times(write(flame_svg), "<title>"), depth + 1);
     CHECK(strstr(write(flame_html), "70000000,1,5000,0,70000000,1]") != NULL);
     buf_reset(&out);
-    CHECK_INT(flame_perfetto(&flame, &out), 0);
+    CHECK_INT(flame_chrome(&flame, &out), 0);
     CHECK_INT(times(buf_text(&out), "\"ph\":\"X\""), depth);
     end();
 }

@@ -125,80 +125,110 @@ struct open_frames {
     } * frames;
     uint32_t n;
     int64_t until; /* of the last sample */
-    bool any;      /* an event has been written */
+    int (*fn)(void *arg, const struct flame_event *e);
+    void *arg;
+    int rc; /* of fn */
 };
 
-static void close_frames(const struct flame *f, struct open_frames *o, uint32_t down_to,
-                         int64_t thread, struct buf *out)
+static void give_event(const struct flame *f, struct open_frames *o, uint32_t at,
+                       const struct flame_sample *s, bool opens)
 {
-    while (o->n > down_to) {
-        int64_t since = o->frames[--o->n].since, ns = o->until - since;
-        (void)buf_adds(out, o->any ? ",\n{\"ph\":\"X\",\"name\":" : "{\"ph\":\"X\",\"name\":");
-        o->any = true;
-        add_text(out, f->labels[o->frames[o->n].label]);
-        (void)buf_addf(out,
-                       ",\"cat\":\"%s\",\"ts\":%lld.%03d,\"dur\":%lld.%03d,\"pid\":1,"
-                       "\"tid\":%lld}",
-                       f->mode, (long long)(since / 1000), (int)(since % 1000),
-                       (long long)(ns / 1000), (int)(ns % 1000), (long long)thread);
-    }
+    const struct flame_event e = {.name = f->labels[o->frames[at].label],
+                                  .since_ns = o->frames[at].since,
+                                  .at_ns = opens ? o->frames[at].since : o->until,
+                                  .of = s,
+                                  .opens = opens};
+    if (o->rc == 0)
+        o->rc = o->fn(o->arg, &e);
 }
 
-static void name_thread(struct open_frames *o, const struct flame_sample *s, struct buf *out)
+static void close_frames(const struct flame *f, struct open_frames *o, uint32_t down_to,
+                         const struct flame_sample *s)
 {
-    (void)buf_addf(out,
-                   "%s{\"ph\":\"M\",\"name\":\"thread_name\",\"pid\":1,\"tid\":%lld,\"args\":{"
-                   "\"name\":",
-                   o->any ? ",\n" : "", (long long)s->thread);
-    add_text(out, s->thread_name);
-    (void)buf_adds(out, "}}");
-    o->any = true;
+    while (o->n > down_to)
+        give_event(f, o, --o->n, s, /* opens= */ false);
 }
 
 /* A sample stands for the time before it.  Frames that it shares with the one before stay open,
  * unless there was a gap of more than the sample's own time. */
-static void add_event(const struct flame *f, struct open_frames *o, const struct flame_sample *s,
-                      struct buf *out)
+static void add_sample(const struct flame *f, struct open_frames *o, const struct flame_sample *s)
 {
     const struct flame_stack *stack = &f->stacks[s->stack];
     int64_t begin = s->ts - s->value;
     uint32_t same = 0, n = stack->n;
     if (o->n > 0 && begin - o->until > s->value)
-        close_frames(f, o, 0, s->thread, out);
+        close_frames(f, o, 0, s);
     if (begin < o->until || o->n > 0)
         begin = o->until;
     while (same < o->n && same < n &&
            o->frames[same].label == f->frames[f->places[stack->first + stack->n - 1 - same]].label)
         same++;
-    close_frames(f, o, same, s->thread, out);
-    for (; o->n < n; o->n++) {
+    close_frames(f, o, same, s);
+    while (o->n < n) {
         o->frames[o->n].label = f->frames[f->places[stack->first + n - 1 - o->n]].label;
         o->frames[o->n].since = begin;
+        give_event(f, o, o->n++, s, /* opens= */ true);
     }
     o->until = s->ts;
 }
 
-int flame_perfetto(const struct flame *f, struct buf *out)
+int flame_events(const struct flame *f, int (*fn)(void *arg, const struct flame_event *e),
+                 void *arg)
 {
-    struct open_frames o = {.n = 0};
+    struct open_frames o = {.fn = fn, .arg = arg};
     uint32_t deepest = 1;
     for (uint32_t i = 0; i < f->n_stacks; i++)
         deepest = f->stacks[i].n > deepest ? f->stacks[i].n : deepest;
     o.frames = calloc(deepest, sizeof(*o.frames));
     if (o.frames == NULL)
         return err_set(-ENOMEM, "no memory for the file");
-    (void)buf_adds(out, "{\"displayTimeUnit\":\"ns\",\"traceEvents\":[\n");
-    for (uint32_t i = 0; i < f->n_samples; i++) {
+    for (uint32_t i = 0; i < f->n_samples && o.rc == 0; i++) {
         const struct flame_sample *s = &f->samples[i];
-        if (i == 0 || s->thread != s[-1].thread) {
+        if (i == 0 || s->thread != s[-1].thread)
             o.until = INT64_MIN / 2;
-            name_thread(&o, s, out);
-        }
-        add_event(f, &o, s, out);
+        add_sample(f, &o, s);
         if (i + 1 == f->n_samples || s[1].thread != s->thread)
-            close_frames(f, &o, 0, s->thread, out);
+            close_frames(f, &o, 0, s);
     }
-    (void)buf_adds(out, "\n]}\n");
     free(o.frames);
-    return no_memory(out);
+    return o.rc;
+}
+
+struct chrome {
+    const struct flame *f;
+    struct buf *out;
+    const struct flame_sample *last; /* of the thread that has been named */
+};
+
+static int add_chrome(void *arg, const struct flame_event *e)
+{
+    struct chrome *c = arg;
+    if (c->last == NULL || c->last->thread != e->of->thread) {
+        (void)buf_addf(c->out,
+                       "%s{\"ph\":\"M\",\"name\":\"thread_name\",\"pid\":1,\"tid\":%lld,\"args\":{"
+                       "\"name\":",
+                       c->last != NULL ? ",\n" : "", (long long)e->of->thread);
+        add_text(c->out, e->of->thread_name);
+        (void)buf_adds(c->out, "}}");
+    }
+    c->last = e->of;
+    if (e->opens)
+        return 0;
+    int64_t ns = e->at_ns - e->since_ns;
+    (void)buf_adds(c->out, ",\n{\"ph\":\"X\",\"name\":");
+    add_text(c->out, e->name);
+    (void)buf_addf(c->out,
+                   ",\"cat\":\"%s\",\"ts\":%lld.%03d,\"dur\":%lld.%03d,\"pid\":1,\"tid\":%lld}",
+                   c->f->mode, (long long)(e->since_ns / 1000), (int)(e->since_ns % 1000),
+                   (long long)(ns / 1000), (int)(ns % 1000), (long long)e->of->thread);
+    return 0;
+}
+
+int flame_chrome(const struct flame *f, struct buf *out)
+{
+    struct chrome c = {.f = f, .out = out};
+    (void)buf_adds(out, "{\"displayTimeUnit\":\"ns\",\"traceEvents\":[\n");
+    int rc = flame_events(f, add_chrome, &c);
+    (void)buf_adds(out, "\n]}\n");
+    return rc < 0 ? rc : no_memory(out);
 }

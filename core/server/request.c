@@ -10,7 +10,7 @@
 #include <string.h>
 
 #include "core/base/err.h"
-#include "core/server/gzip.h"
+#include "core/base/gzip.h"
 #include "core/server/internal.h"
 
 static int reply_write(struct probing_reply *r, const void *data, size_t size)

@@ -63,7 +63,7 @@ AT_HOME = {
     "lmdb.h": ["core/store"],
     "libwebsockets.h": ["core/server", "core/compat/lws_adopt.c",
                         "core/compat/lws_hangup.c", "core/compat/lws_inspect.c"],
-    "zlib.h": ["core/server"],
+    "zlib.h": ["core/base/gzip.c"],
     "libunwind*.h": ["core/stack", "cli"],
     "Python.h": [], "sqlite3.h": [],
 }

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The files that `flamegraph` writes, read back by other means than its own."""
+import gzip
 import json
 import re
 import shutil
@@ -142,8 +143,18 @@ def test_speedscope(sampled):
     assert sum("work" in s and s.index("work") < len(s) - 1 for s in names) > len(names) / 2
 
 
-def test_perfetto(sampled):
-    events = json.loads(write(sampled, "out.perfetto", "--last", "1m"))["traceEvents"]
+def test_perfetto_is_the_format_of_that_name(sampled, tmp_path):
+    """As `export` writes it; and a name that ends in .gz is written so."""
+    data = write(sampled, "out.pftrace", "--last", "1m")
+    assert data[:1] == b"\n" and b"traceEvents" not in data and b"seventy" in data
+    path = tmp_path / "out.folded.gz"
+    assert sampled.probing("flamegraph", "--last", "1m", "-o", str(path)).returncode == 0
+    folded = gzip.decompress(path.read_bytes()).decode()
+    assert re.search(r"seventy .* \d+$", folded, re.M), folded[:300]
+
+
+def test_chrome(sampled):
+    events = json.loads(write(sampled, "out.trace", "--last", "1m"))["traceEvents"]
     slices = [e for e in events if e["ph"] == "X"]
     assert {e["args"]["name"] for e in events if e["ph"] == "M"} == {"natives"}
     assert {"main", "seventy"} <= {name(e["name"]) for e in slices}

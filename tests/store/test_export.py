@@ -3,6 +3,7 @@
 import contextlib
 import csv
 import io
+import gzip
 import json
 import os
 import struct
@@ -335,3 +336,15 @@ def test_a_table_by_its_name_alone(job, tmp_path):
     text = export(job, "csv", tmp_path / "t.csv", "probing.commands").decode()
     rows = job.rows("select count(*) from probing.commands")[0][0]
     assert text.startswith("name,") and len(list(csv.DictReader(text.splitlines()))) >= rows > 5
+
+
+@pytest.mark.parametrize("form", ["csv", "arrow", "pftrace"])
+def test_a_name_that_ends_in_gz(job, tmp_path, form):
+    plain, packed = tmp_path / ("t." + form), tmp_path / ("t.%s.gz" % form)
+    for path in plain, packed:
+        done = job.probing("export", "-o", str(path), TRACE)
+        assert done.returncode == 0, done.stderr
+    assert gzip.decompress(packed.read_bytes()) == plain.read_bytes()
+    assert not list(tmp_path.glob("*.part"))
+    done = job.probing("query", "--format", "perfetto", TRACE)
+    assert done.returncode != 0 and "export --format perfetto -o FILE" in done.stderr

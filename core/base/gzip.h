@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * core/server/gzip.h - gzip for HTTP answers, piece by piece, in little memory.
+ * core/base/gzip.h - gzip for HTTP answers and files, piece by piece, in little memory.
  *
  * The CPU is the host's, so it is the fastest level and a small window: 20 KiB a stream instead of
  * the usual 260.  Owner's thread only.
  */
-#ifndef CORE_SERVER_GZIP_H
-#define CORE_SERVER_GZIP_H
+#ifndef CORE_BASE_GZIP_H
+#define CORE_BASE_GZIP_H
 
 #include <stdbool.h>
 #include <stddef.h>

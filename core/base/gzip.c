@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * core/server/gzip.c - gzip over zlib, for HTTP answers.
+ * core/base/gzip.c - gzip over zlib, for HTTP answers and files.
  *
  * Owner's thread only.
  */
-#include "core/server/gzip.h"
+#include "core/base/gzip.h"
 
 #include <errno.h>
 #include <stdint.h>
