@@ -370,6 +370,7 @@ uint32_t cli_rows(void);
 /* From now on stdout goes through a pager, when a person is there who has one. */
 void pager_begin(void);
 bool pager_runs(void);
-void pager_end(void); /* all is said: wait until it has been read */
+bool pager_colours(void); /* it shows them; or there is none */
+void pager_end(void);     /* all is said: wait until it has been read */
 
 #endif

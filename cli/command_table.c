@@ -128,6 +128,7 @@ static const struct cli_command own_commands[] = {
                  {"--tasks", NULL, NULL, "asyncio tasks and what each one awaits"},
                  {"--all", NULL, NULL, "also probing's own threads"},
                  {"--external", NULL, NULL, "read the process from outside; it is not entered"},
+                 {"--full", NULL, NULL, "on a terminal: fold no frames and cut no lines"},
                  {"--watch", NULL, NULL, "repeat every second, or every --interval"},
                  {"--interval", NULL, "TIME", "how often to repeat: 500ms, 5s"},
                  {"--json", NULL, NULL, "as JSON"},

@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "cli/cli.h"
+#include "cli/terminal/stack_view.h"
 #include "cli/terminal/terminal.h"
 #include "core/base/err.h"
 #include "core/base/text.h"
@@ -101,6 +102,7 @@ static int watch(struct target *t, struct args *w)
     while (!cli_interrupted) {
         begin_snapshot(w);
         int r = snapshot_once(t, w);
+        terminal_fit_end();
         if (r != EXIT_DONE)
             return cli_interrupted ? EXIT_DONE : r;
         if (fflush(stdout) != 0)
@@ -119,10 +121,13 @@ int command_backtrace(struct target *t, int argc, char **argv)
         return cli_misuse(rc);
     if (w.asked.json)
         terminal_exact();
-    else
-        terminal_fit();
+    if (!w.asked.watch && (w.asked.external || t->kind != TARGET_BARE))
+        pager_begin();
+    if (!w.asked.json)
+        terminal_fit(stack_view(w.asked.full, terminal_colours("auto") > 0));
     if (w.asked.watch)
         return watch(t, &w);
-    pager_begin();
-    return snapshot_once(t, &w);
+    rc = snapshot_once(t, &w);
+    terminal_fit_end();
+    return rc;
 }

@@ -121,22 +121,35 @@ void fit_say(const char *indent, const char *text, size_t size)
     }
 }
 
-int fit_lines(struct buf *open, const char *text, size_t size, bool last, struct buf *ret)
+static void add_cut_line(const char *line, size_t size, struct buf *ret)
 {
+    if (line == NULL)
+        return;
+    fit_add(ret, line, size, cli_width(), FIT_MIDDLE);
+    (void)buf_addc(ret, '\n');
+}
+
+int fit_lines(const struct fit_view *view, struct buf *open, const char *text, size_t size,
+              bool last, struct buf *ret)
+{
+    static const struct fit_view cut = {add_cut_line};
+
+    view = view != NULL ? view : &cut;
     while (size > 0) {
         const char *end = memchr(text, '\n', size);
         size_t n = end != NULL ? (size_t)(end - text) : size;
         (void)buf_add(open, text, n);
         if (end != NULL) {
-            fit_add(ret, buf_text(open), open->size, cli_width(), FIT_MIDDLE);
-            (void)buf_addc(ret, '\n');
+            view->line(buf_text(open), open->size, ret);
             buf_reset(open);
         }
         text += n + (end != NULL);
         size -= n + (end != NULL);
     }
-    if (last)
+    if (last && open->size > 0) /* the end of a line is never ours to add */
         fit_add(ret, buf_text(open), open->size, cli_width(), FIT_MIDDLE);
+    else if (last)
+        view->line(NULL, 0, ret);
     return open->failed ? open->failed : ret->failed;
 }
 

@@ -27,10 +27,17 @@ void fit_add(struct buf *b, const char *text, size_t size, uint32_t width, enum 
 /* A sentence on stdout, and further lines of it two blanks deeper than its first. */
 void fit_say(const char *indent, const char *text, size_t size);
 
-/* Lines as they come, in pieces of any size: what is too long loses its middle, because both ends
- * say what it is (a function and its file's line).  open: the beginning of a line whose end has not
- * come; last: none comes any more.  0, or -errno. */
-int fit_lines(struct buf *open, const char *text, size_t size, bool last, struct buf *ret);
+/* How lines are shown: adds to ret what stands for one, with its end, or nothing.  line: without
+ * its end, but with a NUL; NULL: the answer has ended. */
+struct fit_view {
+    void (*line)(const char *line, size_t size, struct buf *ret);
+};
+
+/* Lines as they come, in pieces of any size.  view: NULL, what is too long loses its middle,
+ * because both ends say what it is (a function and its file's line).  open: the beginning of a line
+ * whose end has not come; last: none comes any more.  0, or -errno. */
+int fit_lines(const struct fit_view *view, struct buf *open, const char *text, size_t size,
+              bool last, struct buf *ret);
 
 /* A whole answer in place of the one before, on a terminal: what is beyond its last line is left
  * out, and counted there.  Elsewhere it is printed.  0, or -errno. */

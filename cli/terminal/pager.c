@@ -106,6 +106,15 @@ static pid_t start(const char *command, int from)
     return pid;
 }
 
+/* Colours are bytes that less shows as such, unless it is told to hand them on. */
+bool pager_colours(void)
+{
+    const char *less = getenv("LESS");
+
+    return pager.pid == 0 ||
+           (strstr(pager.command, "less") != NULL && less != NULL && strpbrk(less, "rR") != NULL);
+}
+
 void pager_begin(void)
 {
     const char *command = choose();

@@ -34,7 +34,8 @@ struct stream {
     int failed;              /* errno of the first write that failed */
     char tail[LETTER_BYTES]; /* the beginning of a letter */
     size_t n_tail;
-    struct buf line; /* of one that fits: a line whose end has not come */
+    const struct fit_view *view; /* of one that fits; NULL: lines are only cut */
+    struct buf line;             /* of one that fits: a line whose end has not come */
 };
 
 /* One thread: the command's own streams. */
@@ -66,7 +67,7 @@ static int put_fitting(struct stream *s, const struct buf *text, bool last)
     struct buf fitting;
 
     buf_init(&fitting, SIZE_MAX / 2);
-    int rc = fit_lines(&s->line, text->data, text->size, last, &fitting);
+    int rc = fit_lines(s->view, &s->line, text->data, text->size, last, &fitting);
     if (rc == 0)
         rc = write_all(s->fd, fitting.data, fitting.size, true);
     buf_done(&fitting);
@@ -207,13 +208,25 @@ void terminal_exact(void)
     terminal.out.exact = true;
 }
 
-void terminal_fit(void)
+void terminal_fit(const struct fit_view *view)
 {
     (void)fflush(stdout);
     if (cli_width() == 0 || terminal.out.fits)
         return;
     buf_init(&terminal.out.line, SIZE_MAX / 2);
     terminal.out.fits = true;
+    terminal.out.view = view;
+}
+
+void terminal_fit_end(void)
+{
+    struct buf none;
+
+    (void)fflush(stdout);
+    buf_init(&none, 1);
+    if (terminal.out.fits && terminal.out.failed == 0)
+        (void)put_fitting(&terminal.out, &none, /* last= */ true);
+    buf_done(&none);
 }
 
 int terminal_failed(void)
@@ -253,7 +266,7 @@ int terminal_colours(const char *when)
         return 0;
     if (strcmp(when, "auto") != 0)
         return err_set(-EINVAL, "--color is auto, always or never, not '%s'", when);
-    return cli_width() != 0 && (no == NULL || no[0] == '\0') && term != NULL &&
+    return cli_width() != 0 && pager_colours() && (no == NULL || no[0] == '\0') && term != NULL &&
            strcmp(term, "dumb") != 0;
 }
 

@@ -24,9 +24,12 @@ void terminal_exact(void);
 /* Is a format of answers for people, "table" or "expanded"?  What follows in any other is exact. */
 bool terminal_format(const char *format);
 
-/* What follows on stdout are lines for a person: those that are wider than his terminal lose their
- * middle.  A line is written when its end has come. */
-void terminal_fit(void);
+/* What follows on stdout are lines for a person, shown by `view` where he has a terminal; NULL:
+ * those that are wider than it lose their middle.  A line is written when its end has come.
+ * terminal_fit_end(): an answer has ended, and another one may follow. */
+struct fit_view; /* fit_text.h */
+void terminal_fit(const struct fit_view *view);
+void terminal_fit_end(void);
 
 /* Why stdout could not be written, the first time: an errno; 0: it could.  Flushes it. */
 int terminal_failed(void);

@@ -429,6 +429,63 @@ def test_a_stack_fits_the_terminal(world, external):
     assert "..." not in whole and "%s/program.py:5" % FOLDER in whole
 
 
+MODULE = """
+class Module:
+    def _wrapped_call_impl(self, *args):
+        return self._call_impl(*args)
+    def _call_impl(self, *args):
+        return self.forward(*args)
+"""
+LAYERS = """
+import sys, time
+sys.path.insert(0, 'torch/nn/modules')
+from module import Module
+class Layer(Module):
+    def forward(self, depth):
+        name, words, none = 'a layer', [1, 2], None
+        if depth:
+            return Layer()._wrapped_call_impl(depth - 1)
+        print('ready', flush=True)
+        while True: time.sleep(0.05)
+Layer()._wrapped_call_impl(1)
+"""
+
+
+def test_a_person_reads_a_stack(world):
+    """Calls of modules are folded and counted, variables have a line each; a pipe has all."""
+    folder = world.tmp / "torch/nn/modules"
+    folder.mkdir(parents=True)
+    (folder / "module.py").write_text(MODULE)
+    (world.tmp / "layers.py").write_text(LAYERS)
+    target = world.start("/usr/bin/python3", str(world.tmp / "layers.py"))
+    target.wait_line("ready")
+    target.inject()
+
+    def seen(*words, **env):
+        terminal = Terminal(world, "-t", str(target.pid), "backtrace", "--python", *words,
+                            env=dict(env, PAGER="cat"))
+        assert terminal.end() == 0
+        return terminal.seen.decode().replace("\r", "")
+    plain = seen("--locals", NO_COLOR="1")
+    lines = plain.splitlines()
+    said = "    (4 frames of torch's Module._call_impl are folded; --full shows all)"
+    assert said in lines, plain
+    assert "module.py" not in plain and "\x1b" not in plain, plain
+    for line in ("name = \"a layer\"", "words = list of 2 [1, 2]", "none = None", "depth = 0",
+                 "depth = 1"):
+        assert "      " + line in lines, (line, plain)
+    assert max(map(len, lines)) <= 80
+    full = seen("--full", NO_COLOR="1")
+    assert len(re.findall(r"_call_impl .*/module\.py:\d+$", full, re.M)) == 4, full
+    assert "folded" not in full
+    coloured = seen()
+    assert coloured.startswith("\x1b[1mThread ") and "folded" in coloured, coloured
+    for words in ([], ["--full"]):
+        whole = target.probing("backtrace", "--python", "--locals", *words).stdout
+        assert "folded" not in whole and '"name":"a layer"' in whole and "\x1b" not in whole
+        assert len(re.findall(r"_call_impl .*/module\.py:\d+$", whole, re.M)) == 4, whole
+
+
 def test_a_watch_is_drawn_in_place(world, target):
     """What adds up or is longer than the terminal: as many lines as there are, none wider."""
     terminal = Terminal(world, "-t", str(target.pid), "watch", "--interval", "50ms",

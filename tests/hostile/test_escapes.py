@@ -23,7 +23,7 @@ from wire import open_door  # noqa: E402
 
 # Our own sequences: each is one of cli/terminal (terminal.c, screen.c) or of a line's end.
 OURS = [b"\x1b[H\x1b[J", b"\x1b[?1049h\x1b[?25l\x1b[?7l", b"\x1b[?7h\x1b[?25h\x1b[?1049l",
-        b"\x1b[H", b"\x1b[2K", b"\x1b[J", b"\r\r\n", b"\r\n"]
+        b"\x1b[H", b"\x1b[2K", b"\x1b[J", b"\r\r\n", b"\r\n", b"\x1b[1m", b"\x1b[2m", b"\x1b[0m"]
 HIDDEN = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\xad\u061c\u180e\u200b-\u200f\u2028-\u202e"
                     "\u2060-\u206f\ufeff\U000e0000-\U000e0fff]")
 

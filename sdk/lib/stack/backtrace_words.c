@@ -24,7 +24,8 @@ int backtrace_own_words(const char *const *argv)
 {
     if (strcmp(argv[0], "--interval") == 0)
         return 2;
-    return strcmp(argv[0], "--external") == 0 || strcmp(argv[0], "--watch") == 0;
+    return strcmp(argv[0], "--external") == 0 || strcmp(argv[0], "--watch") == 0 ||
+           strcmp(argv[0], "--full") == 0;
 }
 
 /* Words that stand alone.  false: it is none of these. */
@@ -48,7 +49,8 @@ static bool take_flag(const char *word, struct backtrace_words *w)
 static int take_own(const char *const *argv, int left, struct backtrace_words *w)
 {
     w->external = w->external || strcmp(argv[0], "--external") == 0;
-    w->watch = w->watch || strcmp(argv[0], "--external") != 0;
+    w->full = w->full || strcmp(argv[0], "--full") == 0;
+    w->watch = w->watch || strcmp(argv[0], "--watch") == 0 || strcmp(argv[0], "--interval") == 0;
     if (backtrace_own_words(argv) < 2)
         return 0;
     w->interval = left > 1 ? argv[1] : NULL;

@@ -14,7 +14,7 @@
 
 #define BACKTRACE_USAGE \
     "[--thread TID] [--native|--python] [--locals|--locals=repr] [--tasks] [--json] [--all]"
-#define BACKTRACE_COMMAND_USAGE BACKTRACE_USAGE " [--external] [--watch] [--interval TIME]"
+#define BACKTRACE_COMMAND_USAGE BACKTRACE_USAGE " [--external] [--full] [--watch] [--interval TIME]"
 
 enum backtrace_asked {
     BACKTRACE_INSIDE,  /* who answers is in the process */
@@ -30,7 +30,8 @@ struct backtrace_words {
     bool all;     /* ours too */
     bool locals, json;
     bool tasks, repr;     /* by Python code in the process */
-    bool external, watch; /* the command's own */
+    bool external, watch; /* the command's own, and: */
+    bool full;            /* on a terminal fold and cut nothing */
     const char *interval; /* the command's own: as it was written, NULL: it was not */
 };
 

@@ -43,7 +43,9 @@ TEST(right_words)
     CHECK_INT(read_line("--tasks --locals=repr", BACKTRACE_INSIDE, &w), 0);
     CHECK(w.tasks && w.repr && !w.locals);
     CHECK_INT(read_line("--external --interval 2s", BACKTRACE_COMMAND, &w), 0);
-    CHECK(w.external && w.watch);
+    CHECK(w.external && w.watch && !w.full);
+    CHECK_INT(read_line("--full --external", BACKTRACE_COMMAND, &w), 0);
+    CHECK(w.external && w.full && !w.watch);
     CHECK_STR(w.interval, "2s");
 }
 
