@@ -145,3 +145,26 @@ def test_who_was_only_left_is_not_dead(world):
     assert "death" not in json.loads(target.probing("memory", "--json").stdout)
     target.kill()
     assert target.probing("memory").stdout.startswith("nothing says why it has ended"), said
+
+
+def test_an_amount_within_its_error_has_no_figure(world):
+    """Ten functions keep 1 MB each, of which two samples or so are seen."""
+    target = world.python(
+        "import os, time\n"
+        "print('ready', flush=True)\n"
+        "while not os.path.exists(%r): time.sleep(0.01)\n"
+        "for i in range(10):\n"
+        "    exec('def keep%%d(): return [bytes(1000) for _ in range(1000)]' %% i)\n"
+        "kept = [globals()['keep%%d' %% i]() for i in range(10)]\n"
+        "print('full', flush=True)\n"
+        "time.sleep(600)\n" % str(world.tmp / "go"))
+    target.wait_line("ready")
+    target.inject("--wait", "--plugin", "memory")
+    (world.tmp / "go").touch()
+    target.wait_line("full")
+    shared.wait_for(lambda: "<string>" in target.probing("memory").stdout, "what it keeps")
+    shown = target.probing("memory").stdout
+    pairs = re.findall(r"([\d.]+) MB \+- ([\d.]+) MB$", shown, flags=re.M)
+    few = re.findall(r"<string>\S* +below [\d.]+ MB$", shown, flags=re.M)
+    assert all(float(size) * 1.1 >= 2 * float(error) for size, error in pairs), shown
+    assert few, shown

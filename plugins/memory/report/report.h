@@ -89,7 +89,7 @@ void death_show_json(const struct memory_args *w, const struct usage_report *r,
 
 void stacks_show(const struct memory_args *w, const struct usage_report *r);
 void stacks_show_json(const struct memory_args *w, struct report_json *j);
-/* A line of a place with its bytes and their error. */
+/* A line of a place with its bytes and their error; less than twice that is no figure. */
 void report_place(const struct memory_args *w, const char *text, double bytes, double error_bytes);
 int peak_show(const struct memory_args *w);
 int diff_show(const struct memory_args *w);

@@ -6,6 +6,7 @@
  * One thread.  All of it are estimates from samples; each comes with its standard error.
  */
 #include <errno.h>
+#include <math.h>
 
 #include "report.h"
 
@@ -17,6 +18,7 @@
 #define HIDDEN 3        /* distances: 1 of 20 times none of so many bytes is a sample */
 #define PLACE_WIDTH 46u /* columns of a place, where the terminal has 80 */
 #define BESIDE_PLACE 34u
+#define FIGURE_ERRORS 2 /* of its own errors that a figure has to be, to be one */
 
 struct place { /* a row */
     char name[REPORT_NAME_BYTES], where[REPORT_NAME_BYTES];
@@ -84,7 +86,12 @@ void report_place(const struct memory_args *w, const char *text, double bytes, d
                       PROBING_FIT_MIDDLE | PROBING_FIT_FILL, shown, sizeof(shown));
     report_mb(bytes, size);
     report_mb(error_bytes, error);
-    report_printf(w->api, "  %s %10s +- %s\n", shown, size, error);
+    if (fabs(bytes) >= FIGURE_ERRORS * error_bytes) {
+        report_printf(w->api, "  %s %10s +- %s\n", shown, size, error);
+        return;
+    }
+    report_mb(fabs(bytes) + FIGURE_ERRORS * error_bytes, size); /* 19 of 20 times */
+    report_printf(w->api, "  %s below %s\n", shown, size);
 }
 
 static void show_place(const struct memory_args *w, const struct place *one, double bytes)
