@@ -88,9 +88,10 @@ static const struct probing_column columns[N_COMM] = {
      .doc = "size of all input tensors"},
     {.name = "duration_ms",
      .type = PROBING_F64,
-     .doc = "milliseconds from the start to the end of the wait; 4 to 20 us less than the "
+     .doc = "milliseconds from the call to the end of the wait; 4 to 20 us less than the "
             "program's own clock shows, since torch.distributed's Python code around it is not in "
-            "it; NULL: the operation runs on a GPU, or nothing waited for it"},
+            "it, and up to 110 us less where other work fills the processor's caches meanwhile; "
+            "NULL: the operation runs on a GPU, or nothing waited for it"},
     {.name = "wait_ms",
      .type = PROBING_F64,
      .doc = "milliseconds that the thread spent in the call and in the wait"},
@@ -294,7 +295,8 @@ PyObject *comm_call(PyObject *hook, PyObject *const *args, size_t nargsf, PyObje
         work_begin();
         describe(&p, c);
         work_end();
-        p.begin_ns = p.waits_ns = begin_ns = torch_state.now();
+        p.begin_ns = p.waits_ns = c->called_ns;
+        begin_ns = torch_state.now();
         t->walks_ns += begin_ns - c->called_ns;
         noted = note_call(&p);
     }
