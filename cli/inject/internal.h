@@ -21,7 +21,7 @@
 #include "cli/inject/arch_aarch64.h"
 #endif
 
-#define AVOID_MAX 128
+#define AVOID_MAX 1024 /* regions; some 40 in each libc that is mapped */
 #define PENDING_MAX 64
 
 /* Our memory in the target, one mapping: a path, the helper's mail, settings, the stub with what

@@ -181,6 +181,71 @@ static int avoid_in_libc(struct target *t, const struct stack_module *libc)
     return rc;
 }
 
+/* ---- libc ---- */
+
+#define COPIES_MAX 16       /* of one library: glibc has 16 namespaces (DL_NNS) */
+#define LINK_MAPS_MAX 65536 /* libraries in a list that may be torn */
+
+struct copies {
+    const char *name;
+    const struct stack_module *all[COPIES_MAX];
+    uint32_t n;
+};
+
+static bool is_called(const struct stack_module *m, const char *name)
+{
+    const char *slash = strrchr(m->path, '/');
+    return strncmp(slash ? slash + 1 : m->path, name, strlen(name)) == 0;
+}
+
+static int add_copy(void *arg, const struct stack_module *m)
+{
+    struct copies *c = arg;
+    if (c->n < COPIES_MAX && is_called(m, c->name))
+        c->all[c->n++] = m;
+    return 0;
+}
+
+static const struct stack_module *loader_of(struct target *t)
+{
+    const struct stack_module *m = stack_module_named(t->view, ARCH_LOADER);
+    return m ? m : stack_module_named(t->view, "ld-2.");
+}
+
+/* Is it in the list of the program itself, struct r_debug of link.h?  dlmopen(3) makes others. */
+static bool in_base_namespace(struct target *t, const struct stack_module *m)
+{
+    const struct stack_module *loader = loader_of(t);
+    uint64_t debug = loader ? stack_symbol_address(t->view, loader, "_r_debug") : 0;
+    uint64_t at, map[4]; /* l_addr, l_name, l_ld, l_next */
+    if (!debug || stack_read(t->view, debug + 8, &at, sizeof(at)) < 0)
+        return false;
+    for (uint32_t i = 0; at && i < LINK_MAPS_MAX; i++, at = map[3]) {
+        if (stack_read(t->view, at, map, sizeof(map)) < 0)
+            return false;
+        if (map[0] == m->bias)
+            return true;
+    }
+    return false;
+}
+
+/* The module whose file name begins so; of several copies the program's own. */
+static const struct stack_module *module_called(struct target *t, const char *name)
+{
+    struct copies c = {.name = name};
+    (void)stack_modules(t->view, add_copy, &c);
+    for (uint32_t i = 0; c.n > 1 && i < c.n; i++)
+        if (in_base_namespace(t, c.all[i]))
+            return c.all[i];
+    return c.n > 0 ? c.all[0] : NULL;
+}
+
+static const struct stack_module *libc_of(struct target *t)
+{
+    const struct stack_module *m = module_called(t, "libc.so.6");
+    return m ? m : module_called(t, "libc-2.");
+}
+
 /* ---- other modules: allocators that stand in for libc's, and a core that is there ---- */
 
 struct search {
@@ -234,6 +299,8 @@ static int look_at_module(void *arg, const struct stack_module *m)
     uint64_t address = stack_symbol_address(t->view, m, "malloc");
     if (!address || m->base == t->libc.start || m->base == t->loader.start)
         return 0;
+    if (is_called(m, "libc.so.6") || is_called(m, "libc-2.")) /* of another namespace */
+        return avoid_in_libc(t, m);
     for (uint32_t i = 0; i < m->n_text; i++)
         size += m->text[i].end - m->text[i].start;
     if (size > ALLOCATOR_TEXT_MAX || strcmp(m->path, search->program) == 0)
@@ -253,18 +320,6 @@ static int look_at_modules(struct target *t)
     ssize_t n = readlink(path, search.program, sizeof(search.program) - 1);
     search.program[n > 0 ? n : 0] = '\0';
     return stack_modules(t->view, look_at_module, &search);
-}
-
-static const struct stack_module *libc_of(struct target *t)
-{
-    const struct stack_module *m = stack_module_named(t->view, "libc.so.6");
-    return m ? m : stack_module_named(t->view, "libc-2.");
-}
-
-static const struct stack_module *loader_of(struct target *t)
-{
-    const struct stack_module *m = stack_module_named(t->view, ARCH_LOADER);
-    return m ? m : stack_module_named(t->view, "ld-2.");
 }
 
 static int any_module(void *arg, const struct stack_module *m)
@@ -293,9 +348,9 @@ static int refuse_without_libc(struct target *t)
 
 static void find_threads(struct target *t, const struct stack_module *libc)
 {
-    const struct stack_module *m = stack_module_named(t->view, "libpthread.so.0");
+    const struct stack_module *m = module_called(t, "libpthread.so.0");
     if (!m)
-        m = stack_module_named(t->view, "libpthread-2.");
+        m = module_called(t, "libpthread-2.");
     if (!m || stack_symbol_address(t->view, libc, "pthread_create"))
         m = libc;
     t->pthread_create = stack_symbol_address(t->view, m, "pthread_create");
@@ -305,9 +360,9 @@ static void find_threads(struct target *t, const struct stack_module *libc)
 
 static int find_dlopen(struct target *t, const struct stack_module *libc)
 {
-    const struct stack_module *libdl = stack_module_named(t->view, "libdl.so.2");
+    const struct stack_module *libdl = module_called(t, "libdl.so.2");
     if (!libdl)
-        libdl = stack_module_named(t->view, "libdl-2.");
+        libdl = module_called(t, "libdl-2.");
     t->dlopen = stack_symbol_address(t->view, libc, "dlopen");
     t->dlclose = stack_symbol_address(t->view, libc, "dlclose");
     t->dlerror = stack_symbol_address(t->view, libc, "dlerror");

@@ -11,6 +11,7 @@
 #include <probing/ext/draft/python.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "commands/backtrace_external.h"
 #include "commands/coordinates.h"
@@ -25,6 +26,7 @@
 #include "inspect/offsets.h"
 #include "inspect/signal_frames.h"
 #include "internal.h"
+#include "lib/proc/maps.h"
 #include "plugin_files.h"
 #include "plugin_malloc.h"
 
@@ -45,10 +47,29 @@ static int gil_call(int (*fn)(void *arg), void *arg, uint64_t timeout_ns)
     return p ? runner_call(p->runner, fn, arg, timeout_ns) : -ENODEV;
 }
 
+/* Is there a libpython that dlmopen() has put where we cannot call it? */
+static bool elsewhere(void)
+{
+    char room[PROC_MAPS_ROOM];
+    struct proc_lines l;
+    struct proc_mapping m;
+    bool found = false;
+    if (proc_maps_open(&l, getpid(), room, sizeof(room)) < 0)
+        return false;
+    while (!found && proc_maps_next(&l, &m))
+        found = m.executable && strstr(m.path, "/libpython3") != NULL;
+    proc_lines_close(&l);
+    return found;
+}
+
 static void explain_load(const struct cpython *py, int code, char *ret, size_t size)
 {
     if (code == -ENODEV && dl_iterate_phdr(cpython_find_pypy, NULL))
         (void)snprintf(ret, size, "%s", CPYTHON_PYPY);
+    else if (code == -ENODEV && elsewhere())
+        (void)snprintf(ret, size,
+                       "the CPython of this process was loaded by dlmopen into a namespace of its "
+                       "own: its stacks can be read from outside only, by backtrace --external");
     else if (code == -ENODEV)
         (void)snprintf(ret, size,
                        "there is no CPython in this process (if one came since: plugin stop "

@@ -2,6 +2,7 @@
 """Where processes live: namespaces, chroots, users, filters, threads, other languages.  In each of
 them the same life: enter, ask, leave, enter again, be killed, and be asked once more."""
 import ctypes
+import glob
 import json
 import os
 import re
@@ -13,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from pythons import PYENV
 from world import CLI, CORE, DEBIAN_PYTHON, LIMIT, ROOT, holds_ours, wait_for
 
 ROOT_ONLY = pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
@@ -478,3 +480,50 @@ def test_no_memory_both_written_and_run(world):
                           + IDLE)
     target.wait_line("ready")
     Life(world, target.pid).whole(python=False)
+
+
+DLMOPEN = """
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <stdio.h>
+int main(int argc, char **argv)
+{
+    (void)argc;
+    void *own = dlmopen(LM_ID_NEWLM, argv[1], RTLD_NOW);
+    if (!own)
+        return puts(dlerror());
+    void (*begin)(int) = (void (*)(int))dlsym(own, "Py_InitializeEx");
+    int (*run)(const char *) = (int (*)(const char *))dlsym(own, "PyRun_SimpleString");
+    unsigned (*nap)(unsigned) = (unsigned (*)(unsigned))dlsym(own, "sleep");
+    if (begin)
+        begin(0);
+    puts("ready");
+    fflush(stdout);
+    for (;;)
+        begin ? run("import time; time.sleep(600)") : (int)nap(600);
+}
+"""
+
+
+@pytest.mark.parametrize("library", ["libc.so.6", "libpython3"])
+def test_library_in_a_namespace_of_its_own(world, library):
+    """dlmopen() maps a second libc, in which the only thread waits; a CPython there is said."""
+    if not shutil.which("cc"):
+        pytest.skip("no cc here")
+    if library == "libpython3":
+        found = sorted(glob.glob(PYENV + "/3.*/lib/libpython3.1*.so.1.0"))
+        if not found:
+            pytest.skip("no CPython with a shared library (pyenv)")
+        library = found[-1]
+    source, program = world.tmp / "dlmopen.c", world.tmp / "dlmopen"
+    source.write_text(DLMOPEN)
+    subprocess.run(["cc", str(source), "-o", str(program), "-ldl"], check=True)
+    target = world.start(str(program), library)
+    target.wait_line("^ready")
+    target.inject()
+    assert " main (dlmopen+" in target.probing("backtrace").stdout
+    if "python" in library:
+        assert "by dlmopen into a namespace of its own" in target.probing("eval", "1").stderr
+        assert "<module>" in target.probing("backtrace", "--external").stdout
+    assert target.probing("eject").returncode == 0
+    assert target.alive()
