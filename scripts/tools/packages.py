@@ -206,12 +206,40 @@ def install_alias(env, files):
         head, _, rest = place.partition("/")
         return python + "/" + rest if head == "python" else env["prefix"] + "/" + place
     python = python_folder(env["prefix"])
+    places = env  # SCons gives the action of an alias another one
     files = dict(files)
     listed = sorted(at(p) for p in list(files) + ["lib/probing/files.txt"])
     files["lib/probing/files.txt"] = env.Command(
         "$BUILD/files.txt", Value(listed), Action(write_lines, "write $TARGET"))[0]
     Alias("install", [env.InstallAs(env["DESTDIR"] + at(place), node)
                       for place, node in sorted(files.items())])
+    AlwaysBuild(Alias("uninstall", [], Action(
+        lambda target, source, env: uninstall(places["DESTDIR"], places["prefix"]),
+        "uninstall what is below %s%s" % (env["DESTDIR"], env["prefix"]))))
+
+
+def uninstall(top, prefix):
+    """Remove what files.txt lists, and the folders that are then empty.  1: nothing is installed."""
+    listing = "%s%s/lib/probing/files.txt" % (top, prefix)
+    try:
+        with open(listing) as lines:
+            paths = [top + line.rstrip("\n") for line in lines]
+    except OSError as error:
+        print("nothing to uninstall: %s: %s" % (listing, error.strerror))
+        return 1
+    for path in paths:
+        try:
+            os.remove(path)
+        except FileNotFoundError:  # the user was faster
+            pass
+    for folder in sorted({os.path.dirname(path) for path in paths}, key=len, reverse=True):
+        while folder.startswith(top + prefix + "/"):
+            try:
+                os.rmdir(folder)
+            except OSError:  # others have files there, or it has gone
+                break
+            folder = os.path.dirname(folder)
+    return 0
 
 
 def write_lines(target, source, env):

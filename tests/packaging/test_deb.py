@@ -112,6 +112,12 @@ def test_install_and_its_list(world):
         % top
     assert worked(top / "opt/p/bin/probing", "--version") == worked(
         sys.executable, "-m", "probing", "--version", env={"PYTHONPATH": str(package_of)})
-    for name in listed:
-        os.remove("%s%s" % (top, name))
-    assert files_below(top) == []
+    other = package_of / "others.py"
+    other.write_text("")
+    words = ["scons", "-s", "uninstall", "DESTDIR=%s/dest" % world.tmp, "prefix=/opt/p"]
+    code, out, err = run(*words, cwd=ROOT)
+    assert code == 0, out + err
+    assert [str(p) for p in files_below(top)] == [str(other.relative_to(top))]
+    assert not (top / "opt/p/bin").exists() and package_of.exists()
+    code, out, err = run(*words, cwd=ROOT)
+    assert code != 0 and "nothing to uninstall" in out + err
