@@ -219,7 +219,7 @@ def install_alias(env, files):
 
 
 def uninstall(top, prefix):
-    """Remove what files.txt lists, and the folders that are then empty.  1: nothing is installed."""
+    """Remove what files.txt lists, and folders that are then empty.  1: nothing is installed."""
     listing = "%s%s/lib/probing/files.txt" % (top, prefix)
     try:
         with open(listing) as lines:

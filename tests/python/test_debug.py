@@ -307,6 +307,31 @@ def test_an_editor_attaches(world, python):
         goes_on_after_dap(target)
 
 
+def test_a_call_that_was_given_up_is_no_end_of_it(world):
+    """The adapter of a slow machine comes later: the next call says where it listens."""
+    begun, go, slow = (world.tmp / name for name in ("begun", "go", "slow"))
+    slow.write_text("#!/bin/sh\n: >%s\nwhile [ ! -e %s ]; do sleep 0.05; done\nexec %s \"$@\"\n"
+                    % (begun, go, DEBIAN_PYTHON))
+    slow.chmod(0o755)
+    source = "import sys\nsys.executable = %r\n" % str(slow) + LOOP
+    target = world.start(DEBIAN_PYTHON, source).inject()
+    folder = debugpy_folder(DEBIAN_PYTHON)
+    words = [str(CLI), "-t", str(target.pid), "debug", "--dap", "--address", "127.0.0.1:0"]
+    words += ["--debugpy", folder] if folder else []
+    first = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+                             env=world.env)
+    wait_for(begun.exists, "the adapter to be started")
+    first.send_signal(signal.SIGINT)
+    assert first.wait(100) == 130 and not first.communicate()[0]
+    go.touch()
+    wait_for(lambda: target.eval("any(t.name == 'debugpy listens' for t in threading.enumerate())")
+             .stdout == "False\n", "debugpy to listen")
+    done = target.probing(*words[3:], timeout=100)
+    address = re.search(r"on ([\d.]+):(\d+); attach", done.stdout).groups()
+    attach(target, (address[0], int(address[1])))
+    assert "since before, on %s:%s" % address in target.probing("debug", "--dap").stdout
+
+
 def attach(target, address):
     client = Dap(address)
     client.ask("initialize", adapterID="probing", clientID="test", linesStartAt1=True,

@@ -522,5 +522,5 @@ def test_an_assignment_says_whose_variable_it_is(world, python):
         assert target.eval("import __main__; __main__.secret").stdout == "41\n"
     change = said[said.index("import __main__"):].replace("...", "3")
     assert target.eval(change).stdout == "" and target.eval("__main__.secret").stdout == "3\n"
-    for code in ("a = 1; b = 2", "secret = 3; secret", "def f(x=1): secret = x", "f(x=2)", "a == 1"):
+    for code in ("a = 1; b = 2", "secret = 3; secret", "def f(x=1): secret = x", "f(x=2)"):
         assert "eval's own" not in target.eval(code).stdout, code

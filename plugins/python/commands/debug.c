@@ -17,11 +17,12 @@
 #include "internal.h"
 #include "lib/proc/identity.h"
 
-#define OUTPUT_MAX (1u << 20)         /* bytes between two prompts */
-#define LOOK_NS UINT64_C(100000000)   /* how often a worker asks for cancelled() */
-#define PATIENCE_NS PROBING_NS_PER_S  /* then the client is told where the main thread is */
-#define LEAVE_NS UINT64_C(2000000000) /* for the main thread to go on when nobody asks it */
-#define MORE 2                        /* status: it waits for the next line */
+#define OUTPUT_MAX (1u << 20)           /* bytes between two prompts */
+#define LOOK_NS UINT64_C(100000000)     /* how often a worker asks for cancelled() */
+#define PATIENCE_NS PROBING_NS_PER_S    /* then the client is told where the main thread is */
+#define LEAVE_NS UINT64_C(2000000000)   /* for the main thread to go on when nobody asks it */
+#define DAP_NS (600 * PROBING_NS_PER_S) /* debug.py ends sooner where nothing goes on */
+#define MORE 2                          /* status: it waits for the next line */
 
 enum state { NOBODY, CALLED, ASKS, RUNS, OVER };
 
@@ -402,7 +403,7 @@ static int run_dap(struct plugin *p, int argc, const char *const *argv, struct p
     int n = 2;
     for (int i = 2; i < argc && n < 16; i++)
         words[n++] = argv[i];
-    return eval_tool(p, n, words, out);
+    return eval_tool_within(p, DAP_NS, n, words, out);
 }
 
 static int debug_run(void *self, int argc, const char *const *argv, struct probing_reply *out)

@@ -13,6 +13,8 @@ FAR_WARNING = ("other machines can reach %s, and what they send is not encrypted
 BRING = ("debugpy is not in this Python (%s); bring it: `%s -m pip install debugpy`, or Debian's "
          "python3-debugpy for Debian's Python; or name a directory that has it: --debugpy DIR "
          "(VS Code's: ~/.vscode/extensions/ms-python.debugpy-*/bundled/libs)")
+STILL_S = 25  # for debugpy to begin to listen, of the time in which nothing of it goes on
+LOOK_S = 0.25
 
 
 class Lines(object):
@@ -213,7 +215,7 @@ def open_listener(family, address):
     return listener
 
 
-def start_adapter(debugpy, listener, token):
+def start_adapter(debugpy, listener, token, begun):
     """Our end of the connection to it: see debug_adapter.py."""
     import json
     import os
@@ -229,7 +231,8 @@ def start_adapter(debugpy, listener, token):
             [sys.executable or "python3", "-c", native["source"]("debug_adapter")],
             stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
             pass_fds=(o["listener"], o["program"]), start_new_session=True)
-        why = adapter.communicate(json.dumps(o).encode(), 20)[1].decode("utf-8", "replace")
+        begun["places"].append("/proc/%d/schedstat" % adapter.pid)
+        why = adapter.communicate(json.dumps(o).encode())[1].decode("utf-8", "replace")
     except (OSError, subprocess.SubprocessError) as error:
         ours.close()
         raise Refused("the adapter cannot be started: %s" % error)
@@ -260,33 +263,59 @@ def connect(debugpy, adapter):
         raise Refused("a debugger of the program's own is in this process already")
 
 
-def listen(debugpy, family, address, token):
-    """Where it listens.  In a thread of Python's own: pydevd looks at the one that calls."""
+def begin_to_listen(debugpy, family, address, token):
+    """In a thread of Python's own: pydevd looks at the one that calls.  It may take longer than
+    the call that has begun it; the next one then finds what came of it."""
     import threading
-    result = {}
+    # no join(): one that is interrupted takes the thread for ended (bpo-45274)
+    begun = {"token": token, "places": [], "ended": threading.Event()}
 
     def run():
         adapter = None
+        begun["places"].append("/proc/self/task/%d/schedstat" % threading.get_native_id())
         try:
             with open_listener(family, address) as listener:
-                adapter = start_adapter(debugpy, listener, token)
+                adapter = start_adapter(debugpy, listener, token, begun)
                 connect(debugpy, adapter)
-                result["at"] = listener.getsockname()[:2]
+                begun["at"] = listener.getsockname()[:2]
         except BaseException as error:
-            result["error"] = error
+            begun["error"] = error
             if adapter is not None:
                 adapter.close()
+        begun["ended"].set()
 
-    thread = threading.Thread(target=run, name="debugpy listens", daemon=True)
-    thread.start()
-    thread.join(25)
-    if isinstance(result.get("error"), Refused):
-        raise result["error"]
-    if "error" in result:
-        raise Refused("debugpy: %s" % result["error"])
-    if "at" not in result:
-        raise Refused("debugpy did not begin to listen within 25 s")
-    return result["at"]
+    threading.Thread(target=run, name="debugpy listens", daemon=True).start()
+    return begun
+
+
+def busy_ns(places):
+    """How long threads have run and waited for a processor."""
+    total = 0
+    for place in list(places):
+        try:
+            with open(place) as text:
+                total += sum(map(int, text.read().split()[:2]))
+        except (OSError, ValueError):  # it has ended; or no such file here: then the clock counts
+            pass
+    return total
+
+
+def wait_for(begun):
+    """Where it listens.  As sdk/lib/proc/patience.h does: only the time counts in which neither
+    the thread nor the adapter ran or waited for a processor."""
+    still, busy = 0.0, busy_ns(begun["places"])
+    while not begun["ended"].wait(LOOK_S) and still < STILL_S:
+        now = busy_ns(begun["places"])
+        still += LOOK_S if now - busy < LOOK_S * 1e9 / 2 else 0
+        busy = now
+    if isinstance(begun.get("error"), Refused):
+        raise begun["error"]
+    if "error" in begun:
+        raise Refused("debugpy: %s" % begun["error"])
+    if "at" not in begun:
+        raise Refused("debugpy has not begun to listen yet, and did nothing for %g s; the same "
+                      "command asks again" % STILL_S)
+    return begun["at"]
 
 
 def dap(words, out):
@@ -301,11 +330,11 @@ def dap(words, out):
     if newer is not None:
         raise Refused("debugpy %s stops at no breakpoint of CPython %d.%d: that takes %s or newer"
                       % ((debugpy.__version__,) + sys.version_info[:2] + (newer,)))
-    before = dap.at is not None
-    if not before:
+    before = dap.begun is not None and "at" in dap.begun
+    if dap.begun is None or "error" in dap.begun:
         token = None if local else binascii.hexlify(os.urandom(16)).decode()
-        dap.at = listen(debugpy, family, address, token) + (token,)
-    host, port, token = dap.at
+        dap.begun = begin_to_listen(debugpy, family, address, token)
+    (host, port), token = wait_for(dap.begun), dap.begun["token"]
     out.write("debugpy %s %s %s:%d; attach, in VS Code's launch.json:\n"
               '  {"type": "debugpy", "request": "attach", "name": "probing",\n'
               '   "connect": {"host": "%s", "port": %d}, "justMyCode": false%s}\n'
@@ -317,7 +346,7 @@ def dap(words, out):
     return 0
 
 
-dap.at = None
+dap.begun = None  # what has been begun, here or by an earlier call
 
 
 def main(words, out):
