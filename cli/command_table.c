@@ -321,7 +321,14 @@ static const struct cli_command own_commands[] = {
      .needs_target = true,
      .pages = true,
      .run = command_query,
-     .options = {ANY_FORMAT, AS_JSON, AS_EXPANDED, YES},
+     .text =
+         "On a terminal the tables that have rows come first, and those of probing itself are left "
+         "out. A pipe and the other formats have all.",
+     .options = {ANY_FORMAT,
+                 AS_JSON,
+                 AS_EXPANDED,
+                 {"--all", NULL, NULL, "on a terminal: show all tables"},
+                 YES},
      .examples = {"-t 4242 tables"}},
     {.name = "describe",
      .arguments = "TABLE",

@@ -23,7 +23,22 @@ struct query_args {
     struct answer_ask *ask;
     const char *words[2]; /* what is left: the SQL, the table */
     int n_arguments;
+    bool all; /* tables: also those of probing itself */
 };
+
+/* What a person wants of `tables`: first what has rows, and nothing of probing itself. */
+static const char SOME_TABLES[] =
+    "select case when t.table_schema = '' then '' else t.table_schema || '.' end || t.table_name "
+    "as \"table\", p.rows + p.buffered as rows, t.doc from information_schema.tables t left join "
+    "probing.tables p on p.schema = t.table_schema and p.name = t.table_name where t.table_schema "
+    "not in ('probing', 'information_schema') "
+    "order by case when p.rows + p.buffered > 0 then 0 else 1 end, 1";
+
+static bool shows_some(const char *command, const struct query_args *o)
+{
+    return strcmp(command, "tables") == 0 && !o->all && cli_width() > 0 &&
+           (strcmp(o->ask->format, "table") == 0 || strcmp(o->ask->format, "expanded") == 0);
+}
 
 static bool is_trace(const char *format)
 {
@@ -56,6 +71,10 @@ static int take(void *arg, const char *option, const char *value)
         o->ask->strict = true;
         return 0;
     }
+    if (strcmp(option, "--all") == 0) {
+        o->all = true;
+        return 0;
+    }
     enum sql_format known;
     o->ask->format = value; /* --format */
     int rc = sql_format_parse(value, &known);
@@ -75,7 +94,7 @@ static int statement_of(const char *command, const struct query_args *o, struct 
                            "those of one, "
                            "describe TABLE its columns",
                            o->words[0]);
-        return buf_adds(ret, "show tables");
+        return buf_adds(ret, shows_some(command, o) ? SOME_TABLES : "show tables");
     }
     bool query = strcmp(command, "query") == 0;
     if (o->n_arguments == 0)
@@ -137,6 +156,8 @@ int command_query(struct target *t, int argc, char **argv)
     if (rc == 0)
         rc = strcmp(ask.format, ARROW) == 0 ? ask_arrow(t, &ask)
                                             : answer_bytes(t, &ask, write_stdout, NULL);
+    if (rc == 0 && shows_some(argv[0], &w))
+        puts("(tables --all shows probing.* and information_schema.*, too)");
     buf_done(&statement);
     return rc < 0 ? rc : EXIT_DONE;
 }

@@ -148,6 +148,29 @@ def test_tables_fit_the_terminal(world, target):
         assert re.match(r"\(\d of \d columns", left) and " doc" in left, lines
 
 
+def test_tables_for_a_person(world, target):
+    """What has rows first, what is probing's own behind --all; a pipe has all, as it was."""
+    script = world.tmp / "rows.lua"
+    script.write_text('probing.table("zzz", {n = "i64"}):add{n = 1}\n')
+    assert target.probing("script", "run", str(script)).returncode == 0
+    wait_for(lambda: target.rows("select n from script.zzz"), "the row")
+    env = {"PROBING_PAGER": ""}
+    t = terminal(world, target, "tables", env=env)
+    assert t.end() == 0
+    lines = lines_of(t.seen)
+    assert re.match(r" script\.zzz +\| +1 \|", lines[2]), lines
+    assert not [line for line in lines if line.startswith((" probing.", " information_schema"))]
+    assert lines[-2] == "(tables --all shows probing.* and information_schema.*, too)", lines
+    assert max(map(len, lines)) <= 80
+    t = terminal(world, target, "tables", "--all", env=env)
+    assert t.end() == 0 and b" probing " in t.seen and b"--all" not in t.seen
+    piped = target.probing("tables").stdout
+    assert piped.splitlines()[0].split(" | ")[0].strip() == "table_schema" and "probing" in piped
+    target.kill()
+    t = terminal(world, target, "tables", env=env)
+    assert t.end() == 0 and lines_of(t.seen)[2].startswith(" script.zzz"), t.seen
+
+
 # ---- top ----
 
 BUSY = """
