@@ -43,6 +43,8 @@ struct watched {
     uint64_t seen_cpu_ns, seen_ns; /* as of the last look from outside; 0: none */
     int64_t last_stack;            /* of its last sample; 0: none */
     int64_t still_stack;           /* where it waits; 0: it does not, or is not known */
+    int64_t wait_stack;            /* where it waited last; 0: it was not seen waiting */
+    uint64_t wait_read_ns;         /* when that was read */
     int64_t still_gil;
     uint64_t still_ns; /* waited there and not yet told */
 };

@@ -40,7 +40,8 @@
 #define YOUNG_NAMES 3
 #define STOP_NS (2 * PROBING_NS_PER_S) /* in which the thread does nothing */
 #define STACK_BYTES ((size_t)256 << 10)
-#define TELL_NS PROBING_NS_PER_S /* a wait is told after this, and when it ends */
+#define WAIT_READ_NS (300 * PROBING_NS_PER_S) /* a wait's stack is old then, and stored anew */
+#define TELL_NS PROBING_NS_PER_S              /* a wait is told after this, and when it ends */
 
 struct reader {
     const struct probing_host *host;
@@ -170,8 +171,9 @@ static int64_t inspect_offcpu(struct reader *r, struct watched *w, uint64_t cpu,
 }
 
 /* A thread's time since the look before.  What it ran of it is in the samples of its timer; the
- * rest it waited: where it waits now, for a CPU too, or, when it runs just now, where it was seen
- * last. */
+ * rest it waited: where it waits now, for a CPU too, or, when it runs just now, where it waited when
+ * it was seen waiting last.  Its last sample says where it runs, which is often the caller of what it
+ * waits in. */
 static void tick_thread(struct reader *r, struct watched *w, uint64_t now)
 {
     uint64_t cpu = thread_cpu_ns(w->tid), passed = now - w->seen_ns;
@@ -183,9 +185,13 @@ static void tick_thread(struct reader *r, struct watched *w, uint64_t now)
     w->seen_ns = now;
     if (first)
         return;
-    if (ran || !w->still_stack) {
+    bool old = now - w->wait_read_ns > WAIT_READ_NS;
+    if (ran || !w->still_stack || old) {
         tell_wait(r, w, now);
         w->still_stack = inspect_offcpu(r, w, cpu, now);
+        if (w->still_stack || old)
+            w->wait_stack = w->still_stack;
+        w->wait_read_ns = w->still_stack ? now : w->wait_read_ns;
     }
     if (ran >= passed)
         return;
@@ -195,7 +201,7 @@ static void tick_thread(struct reader *r, struct watched *w, uint64_t now)
             tell_wait(r, w, now);
         return;
     }
-    w->still_stack = w->last_stack;
+    w->still_stack = w->wait_stack ? w->wait_stack : w->last_stack;
     w->still_ns = passed - ran;
     tell_wait(r, w, now);
     w->still_stack = 0;

@@ -51,6 +51,21 @@ def test_shares_of_time(world, python, busy, program, mode):
     check_shares(stacks, answer[mode], answer["all_" + mode])
 
 
+def test_waits_are_told_where_the_thread_waits(world, python, busy):
+    """A thread that has waited and runs when it is looked at has not waited where it runs."""
+    with beside(busy):
+        run = Run(world, "short_waits.py", python, sample("wall", 1000))
+        answer = run.answer()
+    stacks = stacks_of(run.target, "wall_ns")
+    check_possible(stacks, answer["chains"])
+    waited, running = run.target.rows("""
+        select sum(wall_ns), sum(case when stack_id in (select stack_id from python.stacks where
+            func = 'spin') and stack_id not in (select stack_id from python.stacks where func =
+            '[waiting for a CPU]') then wall_ns else 0 end) from python.samples where cpu_ns = 0
+        and thread_id = %d""" % run.target.pid)[0]
+    assert running < 0.01 * waited, (running, waited)
+
+
 def test_beside_another_on_one_processor(world, python):
     """Most of the time is waited for the processor, and counted where the thread stands."""
     run = Run(world, "crowded.py", python, sample("wall"))
