@@ -148,8 +148,8 @@ int flame_tree_before(struct flame_tree *tree, struct flame *into, const struct 
 void flame_tree_done(struct flame_tree *tree);
 /* Children in order of their value, the largest first. */
 void flame_tree_sort(struct flame_tree *tree);
-/* The node that follows in the order parent, children, sibling; 0: none.  A tree may be thousands of
- * nodes deep, so nothing of it is walked by recursion. */
+/* The node that follows in the order parent, children, sibling; 0: none.  A tree may be thousands
+ * of nodes deep, so nothing of it is walked by recursion. */
 uint32_t flame_tree_next(const struct flame_tree *tree, uint32_t at);
 /* The same without what is below `at`. */
 uint32_t flame_tree_beside(const struct flame_tree *tree, uint32_t at);

@@ -171,9 +171,9 @@ static int64_t inspect_offcpu(struct reader *r, struct watched *w, uint64_t cpu,
 }
 
 /* A thread's time since the look before.  What it ran of it is in the samples of its timer; the
- * rest it waited: where it waits now, for a CPU too, or, when it runs just now, where it waited when
- * it was seen waiting last.  Its last sample says where it runs, which is often the caller of what it
- * waits in. */
+ * rest it waited: where it waits now, for a CPU too, or, when it runs just now, where it waited
+ * when it was seen waiting last.  Its last sample says where it runs, which is often the caller of
+ * what it waits in. */
 static void tick_thread(struct reader *r, struct watched *w, uint64_t now)
 {
     uint64_t cpu = thread_cpu_ns(w->tid), passed = now - w->seen_ns;

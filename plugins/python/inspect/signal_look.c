@@ -246,8 +246,8 @@ static uint32_t read_heads(struct scratch *s, const struct last *last,
     return served;
 }
 
-/* A frame further in with the same code object, which has been copied then; NULL: there is none near
- * by.                                                                                [signal] */
+/* A frame further in with the same code object, which has been copied then; NULL: there is none
+ * near by.                                                                           [signal] */
 static const struct probing_python_frame *find_like(const struct probing_python_look *l,
                                                     const struct probing_python_frame *f)
 {

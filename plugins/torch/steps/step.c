@@ -282,8 +282,8 @@ static bool leave_step(const struct thread *t, enum stage *ret)
     return t->step_real || t->step_skipped || !t->step_empty;
 }
 
-/* step() has ended.  The rows that it made of a step are made before it returns, so by the program's
- * clock they are a part of it: of the step that has begun meanwhile. */
+/* step() has ended.  The rows of the step are made before it returns, so by the program's clock
+ * that time belongs to it: to the part of the step that has begun meanwhile. */
 static void leave_phase(struct thread *t, enum phase before, uint64_t end_ns, bool made_rows)
 {
     (void)step_phase(t, before, made_rows ? torch_state.now() : end_ns);
