@@ -94,6 +94,14 @@ static int scan_settings(void *self, struct probing_rows *out)
     return settings_each(self, setting_row, out);
 }
 
+/* Settings that have a name in DataFusion or in common use, too, below which they are looked for. */
+static const struct {
+    const char *own, *theirs;
+} df_names[] = {{"query.threads", "datafusion.execution.target_partitions"},
+                {"query.threads", "max_threads"},
+                {"query.max_memory", "datafusion.runtime.memory_limit"},
+                {"query.max_memory", "memory_pool_size"}};
+
 static int df_row(void *arg, const struct setting *s, const char *value)
 {
     struct probing_rows *out = arg;
@@ -101,7 +109,13 @@ static int df_row(void *arg, const struct setting *s, const char *value)
 
     (void)snprintf(name, sizeof(name), "%s.%s", s->owner, s->name);
     const union probing_cell row[] = {{.s = name}, {.s = may_show(name, value)}};
-    return out->row(out, row, 2);
+    int rc = out->row(out, row, 2);
+    for (size_t i = 0; rc == 0 && i < sizeof(df_names) / sizeof(df_names[0]); i++) {
+        const union probing_cell again[] = {{.s = df_names[i].theirs}, row[1]};
+        if (strcmp(df_names[i].own, name) == 0)
+            rc = out->row(out, again, 2);
+    }
+    return rc;
 }
 
 static int scan_df_settings(void *self, struct probing_rows *out)

@@ -143,3 +143,10 @@ def test_older_words_still_work(world):
     assert done.returncode == 1 and "no rank of job 'no-such'" in done.stderr
     said = target.probing("config", "probing.sample_rate=0.05").stdout
     assert said == "torch.sample_rate=0.05 (kept until plugin torch is loaded)\n"
+
+
+def test_settings_by_their_common_names(door):
+    rows = dict(door.target.rows("select name, value from information_schema.df_settings"))
+    theirs = rows["datafusion.execution.target_partitions"], rows["datafusion.runtime.memory_limit"]
+    assert theirs == (rows["max_threads"], rows["memory_pool_size"])
+    assert theirs == (rows["query.threads"], rows["query.max_memory"])
