@@ -5,12 +5,13 @@ A SCons tool (SConstruct loads it), so that a folder's SConscript stays a few li
 need no line at all.  It reads the environment's MODE, BUILD, FLOOR, DEPS and fills TESTS,
 PRODUCTS and INSTALLED (packages.py); it starts nothing by itself.
 """
+import atexit
 import hashlib
 import os
 import subprocess
 import sys
 
-from SCons.Script import COMMAND_LINE_TARGETS, Action, Alias, AlwaysBuild
+from SCons.Script import COMMAND_LINE_TARGETS, Action, Alias, AlwaysBuild, GetOption, Progress
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 import packages  # noqa: E402
@@ -255,7 +256,16 @@ def tier(env, name, needed, command):
     env.SideEffect("#build/.one_tier_at_a_time", Alias(name))
 
 
+def show_progress():
+    """`scons -s wheel` is silent for minutes: on a terminal a line shows what it has come to, and
+    goes at the end."""
+    if GetOption("silent") and sys.stderr.isatty():
+        Progress(lambda node: print("\r%-78.78s" % node, end="", file=sys.stderr, flush=True))
+        atexit.register(print, "\r%78s\r" % "", end="", file=sys.stderr)
+
+
 def generate(env):
+    show_progress()
     words = {"Part": part, "Packed": packed, "Sorted": glob, "Compiled": compiled,
              "Module": module, "UserProgram": command,
              "HelperProgram": helper_program,
