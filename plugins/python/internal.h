@@ -30,6 +30,8 @@ extern const struct probing_table_desc backtrace_table;
 /* One line on who holds the GIL; gives that thread's innermost frames, to be freed.  NULL: no
  * memory or no such thread.                                                          [worker] */
 char *backtrace_holder(struct plugin *p, char *line, size_t line_size);
+/* How many interpreters beside the main one have threads. */
+int backtrace_subinterpreters(struct plugin *p);
 
 /* eval.c */
 extern const struct probing_command complete_command, eval_command;

@@ -510,3 +510,28 @@ def test_a_tensor_of_one_element_shows_it(world, place):
         "weight": "tensor(0.5, ", "lost": "tensor(nan, "}, found
     assert found["one"] == "tensor(3, shape=(1, 1), int16, cpu)"
     assert target.alive()
+
+
+@pytest.mark.some_pythons
+def test_subinterpreters_are_not_seen_and_said(world, python):
+    """The same function is another one in there."""
+    target = world.start(python, """
+import threading, time
+try:
+    import _interpreters as interpreters
+except ImportError:
+    import _xxsubinterpreters as interpreters
+alone = interpreters.create()
+run = getattr(interpreters, "run_string", None) or interpreters.exec
+threading.Thread(target=run, args=(alone, "import time\\ntime.sleep(600)"), daemon=True).start()
+def step(): time.sleep(0.01)
+print("ready", flush=True)
+while True: step()
+""").inject()
+    wait_for(lambda: len([t for t in target.threads("--python").values() if t["frames"]]) == 2,
+             "the thread of the other interpreter")
+    said = "calls in the main interpreter only: this process has 1 other, which cannot be watched\n"
+    done = target.probing("trace", "__main__.step", "--limit", "1")
+    assert done.returncode == 0 and said in done.stdout, done
+    done = target.probing("trace", "inner.step")
+    assert done.returncode != 0 and said in done.stdout and "no module 'inner'" in done.stderr, done

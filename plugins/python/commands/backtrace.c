@@ -74,6 +74,22 @@ char *backtrace_holder(struct plugin *p, char *line, size_t line_size)
     return text;
 }
 
+int backtrace_subinterpreters(struct plugin *p)
+{
+    struct snapshot l;
+    int n = 0;
+    if (begin(&l, p))
+        return 0;
+    for (int i = 0; i < l.n_states; i++) {
+        bool again = l.states[i].interpreter == l.walk.main;
+        for (int k = 0; k < i && !again; k++)
+            again = l.states[k].interpreter == l.states[i].interpreter;
+        n += !again;
+    }
+    end(&l, p);
+    return n;
+}
+
 /* ---- the command ---- */
 
 /* "IDENT=TID " of each thread: Python code learns the kernel's ids by way of `threading` only,

@@ -63,7 +63,7 @@ static int say_late(struct plugin *p, struct runner_job *job, const struct eval_
     char why[80], reason[300];
     (void)snprintf(why, sizeof(why),
                    w->tool ? "it did not end in %.3g s"
-                           : "the code ran longer than --timeout allows, %.3g s",
+                           : "the code ran longer than --timeout allows (%.3g s)",
                    probing_seconds(w->timeout_ns));
     enum runner_state state = runner_wait(p->runner, job, RUNNER_RUNS, HEARS_NS);
     int tid = runner_tid_of(p->runner, job);

@@ -249,6 +249,20 @@ static void stream(struct plugin *p, struct follower *w, uint64_t duration_ns,
     }
 }
 
+/* Our Python runs in the main interpreter: functions of others are other ones. */
+static int tell_subinterpreters(struct plugin *p, struct probing_reply *out)
+{
+    char text[120];
+    int n = backtrace_subinterpreters(p);
+    if (n == 0)
+        return 0;
+    (void)snprintf(text, sizeof(text),
+                   "calls in the main interpreter only: this process has %d other%s, which cannot "
+                   "be watched\n",
+                   n, n > 1 ? "s" : "");
+    return natives_host->reply(out, text, strlen(text));
+}
+
 static int trace_run(void *self, int argc, const char *const *argv, struct probing_reply *out)
 {
     struct plugin *p = self;
@@ -263,6 +277,8 @@ static int trace_run(void *self, int argc, const char *const *argv, struct probi
     uint64_t duration_ns = asked.duration_ns;
     bool stays = asked.keep;
     (void)pthread_mutex_unlock(&asked.lock);
+    if (r < 0 || w.set)
+        (void)tell_subinterpreters(p, out);
     if (r == 0 && w.set && stays) {
         static const char text[] = "watched until `trace --stop`; calls become rows of "
                                    "python.trace_event, variables rows of python.watched\n";
