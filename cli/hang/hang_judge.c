@@ -256,13 +256,10 @@ static bool some_talk_to_one(const struct judging *j)
     return false;
 }
 
-/* Those that wait for a transfer that they began before: with whom, their stacks do not tell. */
 static bool some_wait_for_transfers(const struct judging *j)
 {
     for (size_t i = 0; i < j->n; i++)
-        if (j->ranks[i].state == HANG_WAITS &&
-            (strstr(j->ranks[i].operation, "RecvWork::") != NULL ||
-             strstr(j->ranks[i].operation, "SendWork::") != NULL))
+        if (j->ranks[i].state == HANG_WAITS && hang_waits_for_transfer(&j->ranks[i]))
             return true;
     return false;
 }
@@ -336,8 +333,8 @@ static void judge_waiters(const struct judging *j, struct hang_verdict *v)
         return;
     if (some_talk_to_one(j) || some_wait_for_transfers(j))
         (void)buf_adds(j->ret, "They send to one rank or receive from it, and their stacks do not "
-                               "tell which one. The torch plugin knows of what begins after it has "
-                               "come.\n");
+                               "tell which one. Where plugin torch is, `probing -t PID torch` "
+                               "tells it of what began after the plugin had come.\n");
     else if (places_differ(j, most))
         (void)buf_adds(j->ret, "They wait in the same operation, called from different places: two "
                                "halves of one call, or calls that do not belong together.\n");

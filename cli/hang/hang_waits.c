@@ -80,13 +80,20 @@ static bool in_ranks(const char *text, int64_t rank)
     return in;
 }
 
-/* Does it need the other one for its operation?  Where the call is not known: all. */
-static bool needs(const struct hang_rank *r, const struct hang_rank *other)
+bool hang_waits_for_transfer(const struct hang_rank *r)
+{
+    return strstr(r->operation, "RecvWork::") != NULL || strstr(r->operation, "SendWork::") != NULL;
+}
+
+/* Does it need the other one for its operation?  Where the call is not known it needs all, but for
+ * a transfer only one, and which one is clear where there are but two. */
+static bool needs(const struct hang_waits *w, const struct hang_rank *r,
+                  const struct hang_rank *other)
 {
     const struct hang_call *c = &r->call;
 
     if (!c->known)
-        return true;
+        return !hang_waits_for_transfer(r) || w->n == 2;
     return hang_has_peer(r) ? other->rank == c->peer : in_ranks(c->ranks, other->rank);
 }
 
@@ -108,7 +115,7 @@ static void link_rank(struct hang_waits *w, size_t i)
 
     for (size_t k = 0; k < w->n; k++) {
         const struct hang_rank *other = &w->ranks[k];
-        if (k == i || !needs(r, other))
+        if (k == i || !needs(w, r, other))
             continue;
         if (hang_is_away(other)) {
             w->awaited[k] = true;

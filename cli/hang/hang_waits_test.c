@@ -129,6 +129,26 @@ TEST(a_group_that_is_not_known_proves_nothing)
                   "is a rank that was not seen, the network, or a device.\n");
 }
 
+/* irecv().wait(): it waits for one of the others, and rank 0 need not be that. */
+TEST(a_transfer_that_was_begun_before_accuses_nobody)
+{
+    static const char begun[] =
+        THREAD("waiting", NATIVE("c10d::ProcessGroupGloo::RecvWork::wait()") "," TRAIN);
+    struct hang_rank ranks[3];
+    const char *const texts[] = {LOADING, begun, begun};
+    look_at_each(ranks, texts, 3);
+    check_verdict(ranks, 3, HANG_YES, "",
+                  "ranks 1-2 (2) wait in c10d::ProcessGroupGloo::RecvWork::wait: train, job.py:14\n"
+                  "rank 0 is in no collective: load, job.py:9, in sleep, x.py:7 (idle in futex)\n"
+                  "They send to one rank or receive from it, and their stacks do not tell which "
+                  "one. Where plugin torch is, `probing -t PID torch` tells it of what began after "
+                  "the plugin had come.\n");
+    check_verdict(ranks, 2, HANG_YES, "0",
+                  "rank 1 waits in c10d::ProcessGroupGloo::RecvWork::wait: train, job.py:14\n"
+                  "rank 0 is in no collective: load, job.py:9, in sleep, x.py:7 (idle in futex)\n"
+                  "The others wait for rank 0.\n");
+}
+
 TEST(a_circle_beside_ranks_that_get_on)
 {
     struct hang_rank ranks[3];
@@ -164,6 +184,7 @@ int main(void)
     RUN(who_has_no_part_in_a_group_is_not_awaited);
     RUN(one_is_in_the_collective_of_another_group);
     RUN(a_group_that_is_not_known_proves_nothing);
+    RUN(a_transfer_that_was_begun_before_accuses_nobody);
     RUN(a_circle_beside_ranks_that_get_on);
     return test_end();
 }
