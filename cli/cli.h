@@ -52,6 +52,10 @@ struct target {
      * who they are. */
     int (*answer)(const struct target *t, const struct answer_ask *ask,
                   int (*fn)(void *arg, const char *data, size_t size), void *arg);
+    /* Of a statement over all ranks (global.SCHEMA.TABLE), whatever the target is; NULL: that is
+     * not asked here.  EXIT_FAILED: the answer lacks some of them, and that was said. */
+    int (*answer_global)(const struct target *t, const struct answer_ask *ask,
+                         int (*fn)(void *arg, const char *data, size_t size), void *arg);
     int (*each)(const struct target *t, int (*fn)(void *arg, const struct probing_report_member *m),
                 void *arg);
     void *many;

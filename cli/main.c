@@ -281,6 +281,7 @@ static int run_obtaining(const struct cli_command *c, struct target *t, bool yes
     rc = run_when_known(c->run, t, argc, argv);
     if (rc >= 0 || !offers || cli_interrupted || (rc = obtain(t, rc, yes)) < 0)
         return rc;
+    t->answer_global = many_answer;
     if (c->pages)
         pager_begin();
     return run_when_known(c->run, t, argc, argv);
@@ -348,6 +349,7 @@ static int run_command(int argc, char **argv, const char *target_text)
         if (rc < 0)
             return rc;
         target_say_whose(&target);
+        target.answer_global = many_answer;
     }
     argv[0] = (char *)(uintptr_t)c->name; /* an alias stands for its name */
     if (runs_there(&target, c, argc, argv))

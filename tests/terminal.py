@@ -45,6 +45,18 @@ class Terminal:
     def type(self, text):
         os.write(self.fd, text.encode())
 
+    def interrupt(self, pattern):
+        """Ctrl-C until that has come: between two states of the terminal it is a letter."""
+        for _ in range(60):
+            self.type("\x03")
+            end = time.monotonic() + 2
+            while time.monotonic() < end:
+                if re.search(pattern, self.seen):
+                    return self.wait(pattern)
+                if select.select([self.fd], [], [], 0.1)[0]:
+                    self.seen += os.read(self.fd, 65536).decode(errors="replace")
+        pytest.fail("it does not hear Ctrl-C: %r" % self.seen)
+
     def leave(self):
         """Ctrl-D; give the exit code.  A key that comes while a line editor sets up the terminal
         can be lost, and is pressed again, on a line that is empty."""

@@ -13,6 +13,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "cli/commands/export_file.h"
 #include "cli/commands/export_tracks.h"
 #include "cli/export/export.h"
 #include "cli/link/link.h"
@@ -31,9 +32,12 @@ enum format {
     FORMAT_ARROW,
     FORMAT_PERFETTO,
     FORMAT_CHROME,
-    FORMAT_PARQUET
+    FORMAT_PARQUET,
+    FORMAT_JSON,
+    FORMAT_TABLE
 };
-static const char *const formats[] = {"csv", "jsonl", "arrow", "perfetto", "chrome", "parquet"};
+static const char *const formats[] = {"csv",    "jsonl",   "arrow", "perfetto",
+                                      "chrome", "parquet", "json",  "table"};
 #define N_FORMATS (sizeof(formats) / sizeof(formats[0]))
 
 struct export
@@ -41,8 +45,9 @@ struct export
     enum format format;
     const char *table, *sql, *path;
     bool has_format;
-    const char *tracks; /* names with ',' between; NULL: all */
-    uint64_t timeout_ns, last_ns;
+    const char *tracks;    /* names with ',' between; NULL: all */
+    struct answer_ask how; /* but for statement and format */
+    uint64_t last_ns;
     const struct target *target;
     struct output output; /* no file: standard output */
     FILE *file;
@@ -56,6 +61,7 @@ struct export
     uint64_t all;    /* rows that the table has, 0: not known */
     uint64_t before; /* rows of tracks that are through */
     bool asked;      /* then what is incomplete has been said */
+    int missing;     /* of several: EXIT_FAILED when one of them is not in it */
     bool in_text;    /* of CSV: a line's end there is no row's */
     bool has_head;   /* of CSV: its first line was counted */
     bool shows;      /* progress, to a terminal */
@@ -71,7 +77,8 @@ static int format_named(const char *name, enum format *ret)
             return 0;
         }
     return err_set(-EINVAL,
-                   "unknown format '%s'; use one of csv, jsonl, arrow, perfetto, chrome, parquet",
+                   "unknown format '%s'; use one of csv, json, jsonl, table, arrow, parquet, "
+                   "perfetto, chrome",
                    name);
 }
 
@@ -84,6 +91,7 @@ static bool format_of_path(const char *path, enum format *ret)
     } ends[] = {{".csv", FORMAT_CSV},          {".jsonl", FORMAT_JSONL},
                 {".ndjson", FORMAT_JSONL},     {".arrow", FORMAT_ARROW},
                 {".arrows", FORMAT_ARROW},     {".parquet", FORMAT_PARQUET},
+                {".json", FORMAT_JSON},        {".txt", FORMAT_TABLE},
                 {".pftrace", FORMAT_PERFETTO}, {".perfetto", FORMAT_PERFETTO}};
     size_t n = path != NULL ? output_stem(path) : 0;
 
@@ -109,7 +117,7 @@ static int take(void *arg, const char *option, const char *value)
     } else if (strcmp(option, "--table") == 0) {
         e->table = value;
     } else if (strcmp(option, "--timeout") == 0) {
-        return cli_take_time(option, value, &e->timeout_ns);
+        return cli_take_time(option, value, &e->how.timeout_ns);
     } else if (strcmp(option, "--last") == 0) {
         return parse_ns(value, &e->last_ns);
     } else if (strcmp(option, "--tracks") == 0) {
@@ -162,6 +170,12 @@ static int statement_of(const struct export *e, struct buf *ret)
 
 /* ---- bytes to the file ---- */
 
+/* Is a row a line of the file? */
+static bool counts_lines(const struct export *e)
+{
+    return e->format == FORMAT_CSV || e->format == FORMAT_JSONL;
+}
+
 static void show(struct export *e, bool last)
 {
     uint64_t now = clock_monotonic();
@@ -171,13 +185,16 @@ static void show(struct export *e, bool last)
     uint64_t rows = e->before + (e->reader != NULL ? export_reader_rows(e->reader)
                                  : e->is_arrow     ? e->arrow.rows
                                                    : e->rows);
+    bool counts = e->reader != NULL || e->is_arrow || counts_lines(e);
     e->told_at = now;
     if (!last && e->all > 0 && rows <= e->all)
         (void)snprintf(share, sizeof(share), ", %d %%",
                        (int)(100.0 * (double)rows / (double)e->all));
     terminal_over();
-    fprintf(stderr, "%s: %llu rows, %.1f MB%s%s", e->path, (unsigned long long)rows,
-            (double)e->bytes / 1e6, share, last ? "      \n" : "");
+    fprintf(stderr, "%s: ", e->path);
+    if (counts)
+        fprintf(stderr, "%llu rows, ", (unsigned long long)rows);
+    fprintf(stderr, "%.1f MB%s%s", (double)e->bytes / 1e6, share, last ? "      \n" : "");
 }
 
 /* Rows in lines that are not taken apart. */
@@ -198,7 +215,7 @@ static int put(struct export *e, const char *data, size_t size)
     if (size > 0 && fwrite(data, 1, size, e->file) != size)
         return err_set(-errno, "%s cannot be written: %s", e->path, output_why(errno));
     e->bytes += size;
-    if (e->shows && e->reader == NULL && !e->is_arrow)
+    if (e->shows && e->reader == NULL && counts_lines(e))
         count_rows(e, data, size);
     show(e, /* last= */ false);
     return 0;
@@ -254,17 +271,21 @@ static const char *wire_format(const struct export *e)
     return e->is_arrow                 ? "arrow"
            : e->format == FORMAT_CSV   ? "csv"
            : e->format == FORMAT_JSONL ? "jsonl"
+           : e->format == FORMAT_TABLE ? "table"
                                        : "json";
 }
 
 static int ask(struct export *e, const char *statement)
 {
-    const struct answer_ask ask = {.statement = statement,
-                                   .format = wire_format(e),
-                                   .timeout_ns = e->timeout_ns,
-                                   .quiet = e->asked};
+    struct answer_ask ask = e->how;
+    ask.statement = statement;
+    ask.format = wire_format(e);
+    ask.width = 0;
+    ask.quiet = e->asked;
     e->asked = true;
-    return answer_bytes(e->target, &ask, on_bytes, e);
+    int rc = answer_bytes(e->target, &ask, on_bytes, e);
+    e->missing = rc > 0 ? rc : e->missing;
+    return rc < 0 ? rc : 0;
 }
 
 static int ask_track(void *arg, const char *name, const char *statement)
@@ -411,14 +432,57 @@ static void free_writer(struct export *e)
         export_trace_free(&e->writer);
 }
 
+/* statement: "" of tracks. */
+static int write_file(const struct target *t, struct export *e, const char *statement)
+{
+    buf_init(&e->out, (size_t)3 << 30);
+    export_arrow_init(&e->arrow);
+    int rc = make_writer(t, e);
+    if (rc == 0)
+        rc = open_file(e);
+    if (rc == 0) {
+        if (e->shows && e->table != NULL)
+            count_table(t, e);
+        rc = is_of_tracks(e) ? ask_tracks(e) : ask(e, statement);
+        if (rc == 0 && !is_of_tracks(e))
+            rc = finish(e);
+        rc = close_file(e, rc);
+    }
+    free_writer(e);
+    buf_done(&e->out);
+    return rc < 0 ? rc : e->missing;
+}
+
+const char *export_format_at(const char *path)
+{
+    struct export e = {.format = FORMAT_CSV};
+    if (!format_of_path(path, &e.format))
+        return NULL;
+    bool engines = e.format != FORMAT_PARQUET && e.format != FORMAT_PERFETTO;
+    return engines ? formats[e.format] : "";
+}
+
+int export_answer(const struct target *t, const struct answer_ask *how, const char *format,
+                  const char *path)
+{
+    struct export e = {.target = t, .sql = how->statement, .path = path, .how = *how};
+    int rc = format != NULL ? format_named(format, &e.format) : 0;
+    if (format == NULL && !format_of_path(path, &e.format))
+        rc = err_set(-EINVAL,
+                     "the name '%s' says no format; it may end in .csv, .json, .jsonl, .parquet, "
+                     ".arrow, .txt (a table) or .pftrace, or --format says it",
+                     path);
+    return rc < 0 ? cli_misuse(rc) : write_file(t, &e, how->statement);
+}
+
 int command_export(struct target *t, int argc, char **argv)
 {
     struct export e = {.format = FORMAT_CSV, .target = t};
     struct buf statement;
     int rc = cli_parse(argc, argv, take, &e);
     if (rc == 0 && !e.has_format && !format_of_path(e.path, &e.format))
-        rc = err_set(-EINVAL, "export needs --format csv, jsonl, arrow, perfetto, chrome or "
-                              "parquet, or a FILE that ends so: -o rows.csv");
+        rc = err_set(-EINVAL, "export needs --format csv, json, jsonl, table, arrow, parquet, "
+                              "perfetto or chrome, or a FILE that ends so: -o rows.csv");
     if (rc < 0)
         return cli_misuse(rc);
     if (e.sql != NULL && e.table == NULL && e.sql[0] != '\0' && is_table_name(e.sql)) {
@@ -426,8 +490,6 @@ int command_export(struct target *t, int argc, char **argv)
         e.sql = NULL;
     }
     buf_init(&statement, 1u << 20);
-    buf_init(&e.out, (size_t)3 << 30);
-    export_arrow_init(&e.arrow);
     rc = cli_misuse(statement_of(&e, &statement));
     if (rc == 0 && t->kind == TARGET_THERE && is_of_tracks(&e))
         rc = err_set(-ESRCH,
@@ -435,19 +497,7 @@ int command_export(struct target *t, int argc, char **argv)
                      "machine: probing -t %s export --format %s",
                      t->text, t->there->what, formats[e.format]);
     if (rc == 0)
-        rc = make_writer(t, &e);
-    if (rc == 0)
-        rc = open_file(&e);
-    if (rc == 0) {
-        if (e.shows && e.table != NULL)
-            count_table(t, &e);
-        rc = is_of_tracks(&e) ? ask_tracks(&e) : ask(&e, buf_text(&statement));
-        if (rc == 0 && !is_of_tracks(&e))
-            rc = finish(&e);
-        rc = close_file(&e, rc);
-    }
-    free_writer(&e);
+        rc = write_file(t, &e, buf_text(&statement));
     buf_done(&statement);
-    buf_done(&e.out);
-    return rc < 0 ? rc : EXIT_DONE;
+    return rc;
 }

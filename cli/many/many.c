@@ -118,6 +118,45 @@ static bool may_be_theirs(const struct members *m)
     return false;
 }
 
+/* Of a job: that some are not there any more is no part of what they answer. */
+static void say_dead(const struct members *m)
+{
+    bool *dead = calloc(m->n + 1, sizeof(*dead));
+    uint32_t n = 0;
+    struct buf names;
+
+    buf_init(&names, 1u << 20);
+    for (uint32_t i = 0; dead != NULL && i < m->n; i++) {
+        const struct target *t = &m->list[i].target;
+        bool files = t->there != NULL ? t->there->dead : t->kind == TARGET_FILES && !t->stopped;
+        dead[i] = m->list[i].error == 0 && m->list[i].tags.job[0] != '\0' && files;
+        n += dead[i];
+    }
+    if (n > 0) {
+        members_list(m, dead, &names);
+        terminal_say("%s %s %s ended, and left %s data",
+                     m->ranked ? n == 1 ? "rank" : "ranks"
+                     : n == 1  ? "process"
+                               : "processes",
+                     buf_text(&names), n == 1 ? "has" : "have", n == 1 ? "its" : "their");
+    }
+    buf_done(&names);
+    free(dead);
+}
+
+/* Who is there now. */
+static int find(struct many *many, const char *text, const struct many_options *o)
+{
+    int rc = members_find(text, &many->members);
+
+    if (rc < 0)
+        return rc;
+    rc = members_identify(&many->members, o->timeout_ns, o->at_once);
+    if (rc == 0)
+        say_dead(&many->members);
+    return rc;
+}
+
 /* The last line, and the exit code.  What went wrong here, not there, is main()'s to say. */
 static int finish(const struct many *many, int rc)
 {
@@ -131,6 +170,23 @@ static int finish(const struct many *many, int rc)
     return rc == -ECANCELED || all ? rc : EXIT_FAILED;
 }
 
+int many_answer(const struct target *t, const struct answer_ask *ask,
+                int (*fn)(void *arg, const char *data, size_t size), void *arg)
+{
+    static const struct many_options none;
+    const struct many_options *o = t->many != NULL ? t->many : &none;
+    struct many many = {.how = {.at_once = o->at_once, .timeout_ns = o->timeout_ns}};
+    const struct target members = {.kind = TARGET_MANY, .text = t->text, .many = &many};
+    int rc = find(&many, t->text, o);
+
+    if (rc == 0)
+        rc = answer_all(&members, ask, fn, arg);
+    if (!ask->quiet)
+        rc = finish(&many, rc);
+    members_done(&many.members);
+    return rc;
+}
+
 static int run_rows(struct many *many, const char *text, const struct each_run *run)
 {
     struct target t = {.kind = TARGET_MANY, .text = text, .answer = answer_all, .many = many};
@@ -139,6 +195,21 @@ static int run_rows(struct many *many, const char *text, const struct each_run *
     if (run->command->pages)
         pager_begin();
     return finish(many, run->command->run(&t, run->argc, run->argv));
+}
+
+/* It may ask for more than one statement: each is for whoever is there then. */
+static int run_query(const char *text, const struct many_options *o, const struct each_run *run)
+{
+    struct target t = {.kind = TARGET_MANY,
+                       .text = text,
+                       .answer = many_answer,
+                       .answer_global = many_answer,
+                       .many = (void *)(uintptr_t)o};
+
+    cli_args_of(run->command);
+    if (run->command->pages)
+        pager_begin();
+    return run->command->run(&t, run->argc, run->argv);
 }
 
 /* ---- reports about a whole job ---- */
@@ -248,32 +319,6 @@ static int run_each(struct many *many, const struct each_run *run)
     return flows && rc < 0 ? rc : finish(many, rc);
 }
 
-/* Of a job: that some are not there any more is no part of what they answer. */
-static void say_dead(const struct members *m)
-{
-    bool *dead = calloc(m->n + 1, sizeof(*dead));
-    uint32_t n = 0;
-    struct buf names;
-
-    buf_init(&names, 1u << 20);
-    for (uint32_t i = 0; dead != NULL && i < m->n; i++) {
-        const struct target *t = &m->list[i].target;
-        bool files = t->there != NULL ? t->there->dead : t->kind == TARGET_FILES && !t->stopped;
-        dead[i] = m->list[i].error == 0 && m->list[i].tags.job[0] != '\0' && files;
-        n += dead[i];
-    }
-    if (n > 0) {
-        members_list(m, dead, &names);
-        terminal_say("%s %s %s ended, and left %s data",
-                     m->ranked ? n == 1 ? "rank" : "ranks"
-                     : n == 1  ? "process"
-                               : "processes",
-                     buf_text(&names), n == 1 ? "has" : "have", n == 1 ? "its" : "their");
-    }
-    buf_done(&names);
-    free(dead);
-}
-
 int many_run(const char *text, const struct many_options *o, const struct cli_command *c, int argc,
              char **argv)
 {
@@ -291,13 +336,10 @@ int many_run(const char *text, const struct many_options *o, const struct cli_co
     link_set_timeout(o->timeout_ns);
     if (rc == 0)
         rc = cli_check_files();
+    if (rc == 0 && c != NULL && c->run == command_query)
+        return run_query(text, o, &run);
     if (rc == 0)
-        rc = members_find(text, &many.members);
-    if (rc < 0)
-        return rc;
-    rc = members_identify(&many.members, o->timeout_ns, o->at_once);
-    if (rc == 0)
-        say_dead(&many.members);
+        rc = find(&many, text, o);
     if (rc == 0)
         rc = report             ? run_report(&many, text, &run)
              : asks_for_rows(c) ? run_rows(&many, text, &run)

@@ -17,6 +17,7 @@
 #include "cli/terminal/terminal.h"
 #include "core/base/err.h"
 #include "core/crash/crash.h"
+#include "core/sql/distribute/distribute.h"
 #include "core/sql/sql.h"
 #include "core/store/store.h"
 
@@ -84,6 +85,7 @@ int answer_words(const struct answer_ask *ask, bool width, struct answer_words *
         w->list[n++] = more[i].option;
         w->list[n++] = w->numbers[i];
     }
+    w->list[n++] = "--"; /* a comment may be what it begins with */
     w->list[n++] = ask->statement;
     return w->n = n;
 }
@@ -200,6 +202,8 @@ int answer_bytes(const struct target *t, const struct answer_ask *ask,
 {
     struct pipe p = {.fn = fn, .arg = arg};
     struct target dead;
+    if (t->answer_global != NULL && sql_is_global(ask->statement, strlen(ask->statement)))
+        return t->answer_global(t, ask, fn, arg);
     if (t->answer != NULL)
         return t->answer(t, ask, fn, arg);
     if (target_is_files(t))

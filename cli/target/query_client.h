@@ -25,7 +25,8 @@ struct answer_ask {
 };
 
 /* The answer, piece by piece; fn gives below 0 to stop.  What it lacks and does not say itself in
- * it goes to stderr.  A process that dies before its first piece is answered for by its files. */
+ * it goes to stderr.  A process that dies before its first piece is answered for by its files.
+ * EXIT_FAILED: of several not all have answered, which was said. */
 int answer_bytes(const struct target *t, const struct answer_ask *ask,
                  int (*fn)(void *arg, const char *data, size_t size), void *arg);
 

@@ -44,8 +44,6 @@ static const char *word_of_others(const struct cli_command *c, const char *word)
         /* of a command: what is no option of it */
         {"query", "-c", "query \"select ...\""},
         {"query", "--command", "query \"select ...\""},
-        {"query", "-o", "export -o FILE \"select ...\""},
-        {"query", "--output", "export -o FILE \"select ...\""},
         {"tables", "--like", "query \"show tables like '%a%'\""},
         {"list", "--all", "list --dead"},
         {"list", "-a", "list --dead"},

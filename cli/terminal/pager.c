@@ -27,8 +27,8 @@ static struct {
     pid_t pid; /* 0: none */
     uint32_t width;
     const char *command;
-    int stderr_fd; /* what it was; -1: it is still */
-} pager = {.stderr_fd = -1};
+    int stdout_fd, stderr_fd; /* what they were; -1: they are still */
+} pager = {.stdout_fd = -1, .stderr_fd = -1};
 
 uint32_t cli_width(void)
 {
@@ -132,6 +132,7 @@ void pager_begin(void)
     if (pager.pid != 0) {
         pager.width = width;
         pager.command = command;
+        pager.stdout_fd = fcntl(STDOUT_FILENO, F_DUPFD_CLOEXEC, 3);
         (void)dup2(ends[1], STDOUT_FILENO);
         if (isatty(STDERR_FILENO) == 1) /* what is incomplete is said below the answer */
             pager.stderr_fd = fcntl(STDERR_FILENO, F_DUPFD_CLOEXEC, 3);
@@ -146,6 +147,15 @@ bool pager_runs(void)
     return pager.pid != 0;
 }
 
+static void put_back(int fd, int *kept)
+{
+    if (*kept == -1)
+        return;
+    (void)dup2(*kept, fd);
+    (void)close(*kept);
+    *kept = -1;
+}
+
 void pager_end(void)
 {
     int status = 0;
@@ -154,12 +164,14 @@ void pager_end(void)
         return;
     (void)fflush(stdout);
     (void)fflush(stderr);
-    if (pager.stderr_fd != -1)
-        (void)dup2(pager.stderr_fd, STDERR_FILENO);
-    (void)close(STDOUT_FILENO); /* the end of the answer */
+    put_back(STDERR_FILENO, &pager.stderr_fd);
+    if (pager.stdout_fd == -1)
+        (void)close(STDOUT_FILENO);
+    put_back(STDOUT_FILENO, &pager.stdout_fd); /* the end of the answer */
     while (waitpid(pager.pid, &status, 0) == -1 && errno == EINTR)
         continue;
     pager.pid = 0;
+    terminal_pager_left();
     if (WIFEXITED(status) && WEXITSTATUS(status) == NOT_FOUND)
         terminal_say("cannot run the pager '%s'; set PAGER=cat to use none", pager.command);
 }

@@ -146,17 +146,20 @@ static char **candidates(const char *text, int start, int end)
     buf_done(&p->candidates);
     buf_init(&p->candidates, CANDIDATES_MAX_BYTES);
     /* Before a line's first word it is an indent: code with tabs may be pasted. */
-    if (text[0] == '\0' && strspn(*p->editor.line, " \t") >= (size_t)start &&
-        buf_adds(&p->candidates, "\t") == 0)
-        return p->editor.completion_matches(text, next_candidate);
+    bool tab = text[0] == '\0' && strspn(*p->editor.line, " \t") >= (size_t)start;
     char *before = line_before(*p->editor.line, end);
-    int rc = before != NULL && p->o.complete != NULL
-                 ? p->o.complete(p->o.arg, before, text, &p->candidates)
-                 : -ENOENT;
+    int rc = tab ? PROMPT_TAB
+             : before == NULL || p->o.complete == NULL
+                 ? -ENOENT
+                 : p->o.complete(p->o.arg, before, text, &p->candidates);
     free(before);
     *p->editor.attempted_over = rc != PROMPT_FILES;
     if (rc < 0 || rc == PROMPT_FILES)
         return NULL;
+    if (rc == PROMPT_TAB)
+        return buf_addf(&p->candidates, "%s\t", text) < 0
+                   ? NULL
+                   : p->editor.completion_matches(text, next_candidate);
     drop_unfit(&p->candidates, text);
     if (p->candidates.size == 0)
         return NULL;

@@ -22,8 +22,8 @@ struct prompt;
 struct prompt_options {
     void *arg;
     /* What `word`, the end of the line `before` the cursor, may become, one a line; what does not
-     * begin with it is dropped, so that a Tab deletes nothing.  PROMPT_FILES: it is a file's name.
-     * NULL: nothing is completed. */
+     * begin with it is dropped, so that a Tab deletes nothing.  PROMPT_FILES: it is a file's name;
+     * PROMPT_TAB: the key is a blank of pasted text.  NULL: nothing is completed. */
     int (*complete)(void *arg, const char *before, const char *word, struct buf *ret);
     const char *word_breaks; /* characters at which such a piece begins */
     const char *history; /* the name of its file in ~/.local/state/probing; NULL: none is kept */
@@ -37,7 +37,8 @@ struct prompt_options {
      * meanwhile. */
     void (*tend)(void *arg);
 };
-#define PROMPT_FILES 1 /* what complete() gives for the names of files */
+#define PROMPT_FILES 1
+#define PROMPT_TAB 2
 
 /* Read lines to the end.  0, or what take() gave below 0; then lines that a person has typed ahead
  * are dropped, which would go to the shell as commands.  -ECANCELED: SIGTERM. */

@@ -11,6 +11,7 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <stdarg.h>
+#include <stdio_ext.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -233,6 +234,13 @@ int terminal_failed(void)
 {
     (void)fflush(stdout);
     return terminal.out.failed;
+}
+
+void terminal_pager_left(void)
+{
+    __fpurge(stdout); /* what nobody has read */
+    clearerr(stdout);
+    terminal.out.failed = terminal.out.failed == EPIPE ? 0 : terminal.out.failed;
 }
 
 bool terminal_format(const char *format)

@@ -33,6 +33,8 @@ void terminal_fit_end(void);
 
 /* Why stdout could not be written, the first time: an errno; 0: it could.  Flushes it. */
 int terminal_failed(void);
+/* A pager was left before it had read all: what follows goes to the terminal again. */
+void terminal_pager_left(void);
 
 /* Cursor home and all erased, when stdout is a terminal. */
 void terminal_clear(void);

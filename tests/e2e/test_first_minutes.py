@@ -401,8 +401,7 @@ def test_what_is_no_process_leads_to_one(world, target):
     (["flamegraph", "--duration", "2"], "--seconds"), (["flamegraph", "-d", "2"], "--seconds"),
     (["flamegraph", "--gil"], "--mode gil"), (["flamegraph", "--idle"], "--mode wall"),
     (["export", "--json", "cpu.tasks"], "--format"), (["inject", "--port", "9"], "--listen"),
-    (["query", "--csv", "select 1"], "--format csv"),
-    (["query", "-o", "x.csv", "select 1"], "export -o FILE")])
+    (["query", "--csv", "select 1"], "--format csv")])
 def test_the_options_of_other_tools_lead_to_ours(world, words, hint):
     done = world.probing("-t", str(os.getpid()), *words)
     assert done.returncode == 2 and "did you mean '%s" % hint in done.stderr, done.stderr

@@ -40,6 +40,7 @@ NOT_HERE = [
      "plugins of one's own: tests/e2e"),
     (r"trace train\.Trainer\.step --watch", "CPython 3.12: tests/python"),
     (r"debug --(dap|pause)| repl$", "an editor, a terminal: tests/python"),
+    (r"probing -t \S+ query$|look\.sql", "a terminal, a file: tests/e2e/test_query_shell.py"),
     (r"time\.sleep\(600\)\"$", "takes ten minutes, if it is not stopped"),
     (r"cluster (NAME|REPORT)|flamegraph NAME|inject --plugin NAME|\bglobal\.python\.x|from NAME|"
      r"--raw|NAME=VALUE|describe (select \.\.\.|TABLE)|config \[get|ENDPOINT query|eval CODE|"
