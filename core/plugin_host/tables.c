@@ -94,7 +94,7 @@ static int scan_settings(void *self, struct probing_rows *out)
     return settings_each(self, setting_row, out);
 }
 
-/* Settings that have a name in DataFusion or in common use, too, below which they are looked for. */
+/* Settings that have a name in DataFusion or in common use, too. */
 static const struct {
     const char *own, *theirs;
 } df_names[] = {{"query.threads", "datafusion.execution.target_partitions"},

@@ -19,8 +19,8 @@
 
 #include "core/base/clock.h"
 #include "core/base/err.h"
-#include "core/base/printable.h"
 #include "core/base/gzip.h"
+#include "core/base/printable.h"
 #include "core/server/internal.h"
 #include "core/server/message.h"
 #include "core/server/pack.h"
