@@ -243,6 +243,55 @@ def test_difference(sampled):
     assert not (world.tmp / "x.html").exists()
 
 
+DEEP = """
+import sys, threading, time
+sys.setrecursionlimit(10000)
+threading.stack_size(128 << 20)
+def deepest():
+    end = time.thread_time() + 0.05
+    while time.thread_time() < end:
+        pass
+    time.sleep(0.05)
+def down(n):
+    if n:
+        down(n - 1)
+    while not n:
+        deepest()
+def work():
+    print("ready", flush=True)
+    down(%d)
+threading.Thread(target=work).start()
+"""
+
+
+@pytest.mark.some_pythons
+@pytest.mark.parametrize("depth", [950, 3000, 6000])
+@pytest.mark.parametrize("mode", ["cpu", "wall"])
+def test_deep_stacks_are_whole(world, python, depth, mode):
+    """Or, where there are more frames than are kept, one says how many are not there."""
+    target = world.python(DEEP % depth, python)
+    target.wait_line("ready")
+    target.inject("--plugin", "profile")
+    assert target.probing("config", "profile.mode=" + mode).returncode == 0
+    enough = "select count(*) > 9 from python.samples where cpu_ns %s 0" % (">" if mode == "cpu"
+                                                                            else "=")
+    wait_for(lambda: target.rows(enough) == [[1]], "samples", 120)
+    done = target.probing("flamegraph", "--last", "1m", "--mode", mode, "-f", "folded")
+    assert done.returncode == 0, done.stderr
+    seen = 0
+    for stack, _ in folded(done.stdout):
+        words = [name(frame) for frame in stack if ".py)" in frame or frame.startswith("[")]
+        if "deepest" not in words:
+            continue
+        seen += 1
+        gaps = [re.fullmatch(r"\[(\d+) frames left out\]", word) for word in words]
+        missing = [int(gap[1]) for gap in gaps if gap]
+        assert words.count("down") + sum(missing) == depth + 1, (words.count("down"), missing)
+        assert words.index("work") + 1 == words.index("down"), words[:9]
+        assert bool(missing) == (depth > 4096), missing
+    assert seen
+
+
 # A stack of its own in each sample, nearly: the ways through sixteen calls of two functions.
 WAYS = """
 import itertools, time

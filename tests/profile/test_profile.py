@@ -86,51 +86,6 @@ def test_native_shares(world):
     assert times[1] == 3 and times[0] >= total
 
 
-DEEP = """
-import sys, threading, time
-sys.setrecursionlimit(10000)
-threading.stack_size(128 << 20)
-def deepest():
-    end = time.thread_time() + 0.05
-    while time.thread_time() < end:
-        pass
-    time.sleep(0.05)
-def down(n):
-    if n:
-        down(n - 1)
-    while not n:
-        deepest()
-def work():
-    print("ready", flush=True)
-    down(%d)
-threading.Thread(target=work).start()
-"""
-
-
-@pytest.mark.some_pythons
-@pytest.mark.parametrize("depth", [950, 3000, 6000])
-@pytest.mark.parametrize("mode", ["cpu", "wall"])
-def test_deep_stacks_are_whole(world, python, depth, mode):
-    """Or, where there are more frames than are kept, one says how many are not there."""
-    target = world.python(DEEP % depth, python)
-    target.wait_line("ready")
-    target.inject("--plugin", "profile")
-    assert target.probing("config", "profile.mode=" + mode).returncode == 0
-    samples(target, 10, where="cpu_ns > 0" if mode == "cpu" else "wall_ns > 0 and cpu_ns = 0")
-    seen = 0
-    for stack, _ in profile(target, "--last", "1m", "--mode", mode):
-        words = [name(frame) for frame in stack if ".py)" in frame or frame.startswith("[")]
-        if "deepest" not in words:
-            continue
-        seen += 1
-        gaps = [re.fullmatch(r"\[(\d+) frames left out\]", word) for word in words]
-        missing = [int(gap[1]) for gap in gaps if gap]
-        assert words.count("down") + sum(missing) == depth + 1, (words.count("down"), missing)
-        assert words.index("work") + 1 == words.index("down"), words[:9]
-        assert bool(missing) == (depth > 4096), missing
-    assert seen
-
-
 @pytest.mark.parametrize("mode", ["cpu", "wall"])
 def test_no_system_call_is_interrupted(world, mode):
     target = world.start(helper("waits"))
