@@ -20,7 +20,7 @@ def wait_for(path):
 
 
 dist.barrier()
-print("ready", rank, flush=True)
+os.write(1, b"ready %d\n" % rank)  # in one piece: all ranks share this output
 wait_for(GO)
 if rank >= 2:
     values = torch.ones(7)
@@ -37,5 +37,5 @@ if rank >= 2:
         dist.send(values, 2, group=group)
     else:
         dist.recv(values, 3, group=group)
-    print("done", rank, flush=True)
+    os.write(1, b"done %d\n" % rank)
 wait_for(GO + ".end")
