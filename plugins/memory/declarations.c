@@ -18,36 +18,48 @@
 
 #define PLACE "stack_id, function_name, native_function, file, lineno, domain"
 
-/* Of a process that is dead: its last snapshot, and what was allocated and freed since.  What none
- * of its rows say, as a sample was freed before it was written down, is of the last moments. */
-#define LAST "(select ts from memory.snapshots order by snapshot_id desc limit 1)"
-#define SINCE "ts > coalesce(" LAST ", to_timestamp(0))"
-#define END                                                                                      \
-    "(select max(ts) from (select ts from memory.samples union all select ts from memory.frees " \
-    "union all select ts from memory.snapshots) e)"
+/* Of a process that has ended: its last snapshot, and what was allocated and freed since.  What
+ * none of its rows say, as a sample was freed before it was written down, is of its last moment. */
+#define HEARD                                                                                \
+    "(select max(ts) as heard from (select ts from memory.samples union all select ts from " \
+    "memory.frees union all select ts from memory.snapshots) e) h"
+#define LAST                                                                              \
+    "(select max(snapshot_id) as id, coalesce(max(ts), to_timestamp(0)) as last_ts from " \
+    "memory.snapshots where snapshot_id = (select max(snapshot_id) from memory.snapshots)) b"
+#define SINCE " s cross join " LAST " where s.ts > last_ts"
 #define AGO(ns) "ts - (" ns " / 1e9) * interval '1 second'"
-#define OLDER(seconds)                                        \
-    "case when ts - " LAST " < (lifetime_ns / 1e9 - " seconds \
-    ") * interval '1 second' then -bytes else 0 end"
-#define AT_END                                                                                    \
-    "select " PLACE ", sum(b) as bytes, "                                                         \
-    "sqrt(greatest(sum(v), 0))::bigint as bytes_error, sum(b1) as bytes_1m, sum(b10) as "         \
-    "bytes_10m, sum(c) as count, sum(n) as samples, (" END                                        \
-    " - min(oldest))::bigint as age_ns, (" END                                                    \
-    " - max(newest))::bigint as newest_ns, (case when sum(c) > 0 then sum(b) / sum(c) "           \
-    "end)::bigint as size from (select " PLACE                                                    \
-    ", bytes as b, bytes_error::double * bytes_error as v, bytes_1m as b1, bytes_10m as b10, "    \
-    "count as c, samples as n, " AGO("age_ns") " as oldest, " AGO(                                \
-        "newest_ns") " as newest from "                                                           \
-                     "memory.snapshots where snapshot_id = (select max(snapshot_id) from "        \
-                     "memory.snapshots) union "                                                   \
-                     "all select " PLACE                                                          \
-                     ", bytes, count * (count - 1) * size * size, 0, 0, count, 1, ts, ts from "   \
-                     "memory.samples where " SINCE " union all select " PLACE                     \
-                     ", -bytes, -count * (count - 1) * size * size, " OLDER("60") ", " OLDER(     \
-                         "600") ", -count, -1, "                                                  \
-                                "null, null from memory.frees where " SINCE ") a group by " PLACE \
-                                " having sum(n) > 0"
+#define OLDER(sec)                                                                                \
+    "case when s.ts - last_ts < (lifetime_ns / 1e9 - " sec ") * interval '1 second' then -bytes " \
+    "else 0 end"
+#define CAME \
+    PLACE ", bytes, count * (count - 1) * size * size, 0, 0, count, 1, ts, ts from memory.samples"
+#define WENT                                                                       \
+    PLACE ", -bytes, -count * (count - 1) * size * size, " OLDER("60") ", " OLDER( \
+        "600") ", -count, -1, null, null from memory.frees"
+#define AT_END                                                                                     \
+    "select " PLACE ", sum(b) as bytes, sqrt(greatest(sum(v), 0))::bigint as bytes_error, "        \
+    "sum(b1) as bytes_1m, sum(b10) as bytes_10m, sum(c) as count, sum(n) as samples, (max(heard) " \
+    "- min(oldest))::bigint as age_ns, (max(heard) - max(newest))::bigint as newest_ns, (case "    \
+    "when sum(c) > 0 then sum(b) / sum(c) end)::bigint as size from (select " PLACE                \
+    ", bytes as b, bytes_error::double * bytes_error as v, bytes_1m as b1, bytes_10m as b10, "     \
+    "count as c, samples as n, " AGO("age_ns") " as oldest, " AGO(                                 \
+        "newest_ns") " as newest from "                                                            \
+                     "memory.snapshots join " LAST                                                 \
+                     " on snapshot_id = id union all select " CAME SINCE                           \
+                     " union all select " WENT SINCE ") a cross join " HEARD " group by " PLACE    \
+                     " having sum(n) > 0"
+
+/* A program's end may free all that it had.  Then what was alive before that is shown, which the
+ * plugin kept (kind fall): if that was in the last ten seconds, and less than a quarter of it was
+ * left when the process was last heard of. */
+#define ENDED                                                                                      \
+    "select coalesce(max(f.ts), max(e.heard)) as ts, max(e.heard) as heard_ts, "                   \
+    "max(f.snapshot_id) as snapshot_id, max(bytes) as heard_bytes from (select max(heard) as "     \
+    "heard, coalesce(sum(l.bytes), 0) as bytes from " HEARD " left join (" AT_END ") l on true) "  \
+    "e left join (select ts, snapshot_id, total_bytes from memory.snapshots where snapshot_id = "  \
+    "(select max(snapshot_id) from memory.snapshots where kind = 'fall')) f on f.total_bytes > 4 " \
+    "* e.bytes and f.ts > e.heard - interval '10 seconds' having max(e.heard) is not null"
+#define LARGEST "(select max(total_bytes) from memory.snapshots)"
 
 #define USAGE                                                                                     \
     "select ts as timestamp, (rss_bytes - coalesce(probing_bytes, 0)) / 1048576.0 as memory_mb, " \
@@ -64,14 +76,32 @@ static const struct probing_view views[] = {
      "sampled allocations, each with the time until it was freed; NULL: it was not",
      "select 'nothing was allocated that was sampled' where not exists (select 1 from "
      "memory.samples)"},
-    {"memory.live", AT_END, "what was alive when the process was last heard of, by stack", NULL},
+    {"memory.ended",
+     /* where there are computed tables it lives; the definition with most tables is tried first */
+     "select now() as ts, now() as heard_ts, 0 as snapshot_id, 0 as heard_bytes from "
+     "(select 1 from memory.sampling limit 0) a, (select 1 from memory.samples limit 0) b, (select "
+     "1 from memory.frees limit 0) c, (select 1 from memory.snapshots limit 0) d",
+     "of a process that has ended", NULL},
+    {"memory.ended", ENDED,
+     "of a process that has ended: the moment that memory.live shows, and what was alive when it "
+     "was last heard of",
+     NULL},
+    {"memory.live",
+     "select " PLACE ", bytes, bytes_error, bytes_1m, bytes_10m, count, samples, age_ns, "
+     "newest_ns, (case when count > 0 then bytes / count end)::bigint as size from "
+     "memory.snapshots where snapshot_id = (select snapshot_id from memory.ended) union all "
+     "select l.* from (" AT_END ") l where (select snapshot_id from memory.ended) is null",
+     "what was alive when the process was last heard of, or before it freed that on its way to its "
+     "end, by stack",
+     NULL},
     {"memory.peak",
-     "select ts, " PLACE ", bytes, bytes_error, count, samples, stacks, age_ns, total_bytes, "
-     "snapshot_id from memory.snapshots where snapshot_id = (select max(snapshot_id) from "
-     "memory.snapshots where kind = 'peak')",
-     "what was alive when the most was, since the plugin was loaded",
-     "select 'no peak has been seen yet' where not exists (select 1 from memory.snapshots where "
-     "kind = 'peak')"},
+     "select ts, " PLACE ", bytes, bytes_error, count, samples, stacks, age_ns, total_bytes from "
+     "memory.snapshots where snapshot_id = (select max(snapshot_id) from memory.snapshots where "
+     "total_bytes = " LARGEST ") and total_bytes >= (select heard_bytes from memory.ended) union "
+     "all select e.heard_ts, " PLACE ", bytes, bytes_error, count, samples, 1, age_ns, "
+     "heard_bytes from (" AT_END
+     ") l cross join memory.ended e where heard_bytes > coalesce(" LARGEST ", 0)",
+     "what was alive when the most was, since the plugin was loaded", NULL},
     {"memory_allocations",
      "select ts as timestamp, function_name, bytes as allocated_bytes, count from memory.samples",
      "sampled allocations: bytes and number that each stands for", NULL}};
@@ -92,6 +122,11 @@ static const struct probing_view views[] = {
 #define NOTHING                                                                                    \
     "nothing was sampled yet: plugin memory samples from when it is loaded (plugin load memory), " \
     "once in memory.sample_bytes that are allocated"
+/* Of a process that freed what it had on its way to its end. */
+#define BEFORE_END                                                                            \
+    "select 'the process has ended: this is what was alive at ' || ts::text || ', before it " \
+    "freed "                                                                                  \
+    "most of it on its way to its end' from memory.ended where ts < heard_ts"
 
 static const struct probing_flame flames[] = {
     {.name = "memory",
@@ -99,11 +134,13 @@ static const struct probing_flame flames[] = {
          "memory that is allocated and not freed, of what was allocated since plugin memory came",
      .sql = FLAME("bytes", "memory.live"),
      .empty = NOTHING,
+     .missing = BEFORE_END,
      .unit = PROBING_BYTES},
     {.name = "memory_leaked",
      .doc = "memory that has been allocated for more than a minute and is not freed",
      .sql = FLAME("bytes_1m", "memory.live"),
      .empty = "nothing is older than a minute of what was allocated since plugin memory came",
+     .missing = BEFORE_END,
      .unit = PROBING_BYTES},
     {.name = "memory_peak",
      .doc = "memory that was allocated when the most was, since plugin memory came",
@@ -120,9 +157,9 @@ static const struct probing_flame flames[] = {
 /* ---- tables ---- */
 
 static const struct probing_table_name tables[] = {
-    {"memory.samples"}, {"memory.frees"},  {"memory.snapshots"},
-    {"memory.live"},    {"memory.stacks"}, {"memory.usage"},
-    {"memory.events"},  {"memory.parts"},  {"memory.sampling"}};
+    {"memory.samples"}, {"memory.frees"},   {"memory.snapshots"}, {"memory.live"},
+    {"memory.peak"},    {"memory.stacks"},  {"memory.usage"},     {"memory.events"},
+    {"memory.parts"},   {"memory.sampling"}};
 
 /* Names that settings had before. */
 static const struct probing_alias aliases[] = {

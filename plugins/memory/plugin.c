@@ -23,6 +23,7 @@
 #include "probing_sdk.h"
 #include "python/domains.h"
 #include "sample/allocation_sampler.h"
+#include "sample/tables.h"
 #include "usage/usage.h"
 
 struct plugin {
@@ -169,6 +170,12 @@ static int scan_live(void *self, struct probing_rows *out) /* [worker] */
     return sampler_live(p->sampler, out);
 }
 
+static int scan_peak(void *self, struct probing_rows *out) /* [worker] */
+{
+    struct plugin *p = self;
+    return sampler_peak(p->sampler, out);
+}
+
 /* ---- how it is sampled ---- */
 
 static const struct probing_column sampling_columns[] = {
@@ -285,6 +292,7 @@ static int memory_init(const struct probing_host *host, void **ret_self)
                                                 .usage = "[NAME]",
                                                 .doc = "keep what is alive now in memory.snapshots",
                                                 .run = run_mark};
+    static const struct sample_scans scans = {scan_live, scan_peak};
     memory_take(host);
     files_take(host);
     struct plugin *p = calloc(1, sizeof(*p));
@@ -295,7 +303,7 @@ static int memory_init(const struct probing_host *host, void **ret_self)
     (void)pthread_mutex_init(&p->mutex, NULL);
     (void)pthread_cond_init(&p->stops, NULL);
     struct probing_table *sampling;
-    int rc = sampler_new(host, scan_live, &p->sampler);
+    int rc = sampler_new(host, &scans, &p->sampler);
     if (rc == 0)
         rc = usage_new(host, &p->usage);
     if (rc == 0)

@@ -126,7 +126,7 @@ TABLES = {
     "comm_metrics": False, "training_logs": False, "profiling_data": False, "memory_usage": False,
     "gpu_metrics": False, "memory_allocations": False, "probing.flame_modes": False,
     "probing.tracks": False, "probing.panels": False,
-    "memory.allocations": False, "memory.live": False, "memory.peak": False,
+    "memory.allocations": False, "memory.ended": False, "memory.live": False, "memory.peak": False,
 }
 
 # GET or POST, what it is asked with, and what a client who may only read is answered.

@@ -22,6 +22,7 @@
 #include <unistd.h>
 
 #include "address_room.h"
+#include "comm_names.h"
 #include "estimate.h"
 #include "lib/hash.h"
 #include "lib/number.h"
@@ -40,16 +41,9 @@
 #define TURN_NS (100 * PROBING_NS_PER_MS)    /* between turns while there are samples */
 #define IDLE_NS (500 * PROBING_NS_PER_MS)    /* while there are none */
 #define MODULES_NS (500 * PROBING_NS_PER_MS) /* between looks for new modules */
-#define NAMES_NS (10 * PROBING_NS_PER_S)     /* a thread's name is read again after this */
 #define STOP_NS (2 * PROBING_NS_PER_S)       /* in which the thread does nothing */
 #define STACK_BYTES ((size_t)256 << 10)
 #define ASK_NS (2 * PROBING_NS_PER_S) /* who asks what is alive waits so long for a turn */
-#define NAMES 256u                    /* threads whose names are kept */
-
-struct thread_name {
-    int32_t tid;
-    uint64_t comm, id, ns;
-};
 
 struct sampler {
     const struct probing_host *host;
@@ -73,7 +67,7 @@ struct sampler {
     _Atomic int32_t tid;
     uint64_t modules_ns;
     struct sampling_counts before; /* [control]: of earlier starts */
-    struct thread_name names[NAMES];
+    struct comm_names names;
     struct merge_native native;
     uint32_t frames[MERGE_FRAMES];
 };
@@ -104,24 +98,6 @@ static uint32_t origin_of(struct sampler *s, const struct sample_slot *x, uint64
     int64_t stack = stacks_number(s->stacks, s->frames, n, now);
     return origin_number(s->origins, s->stacks, s->python, stack, s->frames, n);
 }
-
-static uint64_t name_of(struct sampler *s, const struct sample_slot *x, uint64_t now)
-{
-    struct thread_name *t = &s->names[hash_spread((uint32_t)x->tid) >> 56];
-    char name[128] = "";
-    if (t->tid == x->tid && t->comm == x->user[OF_COMM] && now - t->ns < NAMES_NS)
-        return t->id;
-    if (!s->python || s->python->thread_name(x->tid, name, sizeof(name)) < 0) {
-        memcpy(name, &x->user[OF_COMM], 16);
-        name[16] = '\0';
-    }
-    *t = (struct thread_name){.tid = x->tid,
-                              .comm = x->user[OF_COMM],
-                              .id = probing_intern_text(s->host, name[0] ? name : NULL),
-                              .ns = now};
-    return t->id;
-}
-_Static_assert(NAMES == 1u << (64 - 56), "name_of() spreads threads over all");
 
 static struct sample_row row_of(const struct sampler *s, const struct live_seen *e, uint32_t origin)
 {
@@ -166,7 +142,7 @@ static void take_samples(struct sampler *s)
     for (struct sample_slot *x; (x = sample_slot_next(s->slots)) != NULL;) {
         uint32_t entry = (uint32_t)x->user[OF_ENTRY], origin = origin_of(s, x, now);
         atomic_store_explicit(&live_at(s->live, entry)->origin, origin, memory_order_relaxed);
-        write_sample(s, entry, origin, name_of(s, x, now));
+        write_sample(s, entry, origin, comm_names_of(&s->names, s->host, s->python, x, now));
         sample_slot_release(s->slots, x);
     }
     for (uint32_t next, i = live_told(s->live); i; i = next) {
@@ -178,21 +154,6 @@ static void take_samples(struct sampler *s)
 static uint32_t next_ended(struct sampler *s, uint32_t entry)
 {
     return atomic_load_explicit(&live_at(s->live, entry)->next, memory_order_relaxed);
-}
-
-static void take_ended(struct sampler *s, uint32_t ended)
-{
-    struct live_seen e;
-    for (uint32_t i = ended; i; i = next_ended(s, i))
-        if (live_read(s->live, i, &e))
-            peak_add(s->peak, e.ended, -(double)e.size * estimate_weight(e.size, e.mean));
-    /* while they are there still: what was alive before they ended can be told */
-    peak_look(s->peak, s->live, s->origins, s->turned_ns);
-    for (uint32_t next, i = ended; i; i = next) {
-        next = next_ended(s, i);
-        write_free(s, i);
-        live_release(s->live, i);
-    }
 }
 
 static void store_snapshot(struct sampler *s, const struct snapshot *x, enum snapshot_kind kind,
@@ -207,6 +168,48 @@ static void store_snapshot(struct sampler *s, const struct snapshot *x, enum sna
         stacks_renew(s->stacks, x->rows[i].from.stack, s->host->now());
 }
 
+static void store_peak(struct sampler *s, uint64_t now, bool at_once)
+{
+    const struct snapshot *x = peak_due(s->peak, now, at_once);
+    if (x)
+        store_snapshot(s, x, SNAPSHOT_PEAK, NULL);
+    x = peak_fall(s->peak, now);
+    if (x)
+        store_snapshot(s, x, SNAPSHOT_FALL, NULL);
+}
+
+static void take_ended(struct sampler *s, uint32_t ended)
+{
+    struct live_seen e;
+    for (uint32_t i = ended; i; i = next_ended(s, i))
+        if (live_read(s->live, i, &e))
+            peak_add(s->peak, e.ended, -(double)e.size * estimate_weight(e.size, e.mean));
+    /* while they are there still: what was alive before they ended can be told */
+    peak_look(s->peak, s->live, s->origins, s->turned_ns);
+    /* a process that ends may not get further: what it had comes before the word that it went */
+    store_peak(s, s->turned_ns, /* at_once= */ false);
+    for (uint32_t next, i = ended; i; i = next) {
+        next = next_ended(s, i);
+        write_free(s, i);
+        live_release(s->live, i);
+    }
+}
+
+/* What is shown or stored is never more than the peak. */
+static int snapshot_now(struct sampler *s, struct snapshot *ret)
+{
+    struct snapshot x;
+    int rc = snapshot_take(s->live, s->origins, s->turned_ns, &x);
+    if (rc < 0)
+        return rc;
+    rc = peak_shown(s->peak, &x, s->turned_ns);
+    if (rc < 0)
+        snapshot_done(&x);
+    else
+        *ret = x;
+    return rc;
+}
+
 static void periodic(struct sampler *s, uint64_t now)
 {
     uint64_t every = atomic_load_explicit(&s->snapshot_every, memory_order_relaxed);
@@ -214,18 +217,11 @@ static void periodic(struct sampler *s, uint64_t now)
     if (!every || now - s->snapshot_ns < every)
         return;
     s->snapshot_ns = now;
-    if (!s->changed || snapshot_take(s->live, s->origins, s->turned_ns, &x) < 0)
+    if (!s->changed || snapshot_now(s, &x) < 0)
         return;
     s->changed = 0;
     store_snapshot(s, &x, SNAPSHOT_PERIODIC, NULL);
     snapshot_done(&x);
-}
-
-static void store_peak(struct sampler *s, uint64_t now, bool at_once)
-{
-    const struct snapshot *x = peak_due(s->peak, now, at_once);
-    if (x)
-        store_snapshot(s, x, SNAPSHOT_PEAK, NULL);
 }
 
 static void turn(struct sampler *s)
@@ -243,7 +239,6 @@ static void turn(struct sampler *s)
     uint32_t ended = live_ended(s->live);
     take_samples(s);
     take_ended(s, ended);
-    store_peak(s, now, /* at_once= */ false);
     periodic(s, now);
     atomic_store_explicit(&s->live_bytes, (uint64_t)peak_now(s->peak), memory_order_relaxed);
     (void)pthread_mutex_unlock(&s->lock);
@@ -289,7 +284,9 @@ static int take_now(struct sampler *s, struct snapshot *ret)
         wait_turn(s);
     (void)pthread_mutex_lock(&s->lock);
     if (running && s->running)
-        rc = snapshot_take(s->live, s->origins, s->turned_ns, ret);
+        rc = snapshot_now(s, ret);
+    if (rc == 0) /* of the dead, too, the peak is not below what somebody has seen */
+        store_peak(s, s->turned_ns, /* at_once= */ true);
     (void)pthread_mutex_unlock(&s->lock);
     return rc == -ENOMEM ? s->host->fail(s->host, rc, "no memory for what is alive") : rc;
 }
@@ -302,6 +299,25 @@ int sampler_live(struct sampler *s, struct probing_rows *out)
         return rc == -ENODEV ? 0 : rc; /* stopped: nothing is known to be alive */
     for (uint32_t i = 0; i < x.n && rc == 0; i++)
         rc = sample_tables_live(s->host, out, x.at, &x.rows[i], x.texts[i]);
+    snapshot_done(&x);
+    return probing_scanned(rc);
+}
+
+int sampler_peak(struct sampler *s, struct probing_rows *out)
+{
+    struct snapshot now, x = {.n = 0};
+    int rc = take_now(s, &now);
+    if (rc < 0)
+        return rc == -ENODEV ? 0 : rc;
+    snapshot_done(&now); /* it is the peak, if it is more than the one before */
+    (void)pthread_mutex_lock(&s->lock);
+    rc = s->peak ? snapshot_copy(peak_found(s->peak), &x) : 0;
+    (void)pthread_mutex_unlock(&s->lock);
+    if (rc < 0)
+        return s->host->fail(s->host, rc, "no memory for what was alive");
+    const struct snapshot_about about = {.ts = x.at, .total = x.bytes};
+    for (uint32_t i = 0; i < x.n && rc == 0; i++)
+        rc = sample_tables_peak(s->host, out, &about, &x.rows[i], x.texts[i]);
     snapshot_done(&x);
     return probing_scanned(rc);
 }
@@ -447,11 +463,11 @@ static void last_turn(struct sampler *s)
     uint64_t now = s->host->now();
     turn(s);
     (void)pthread_mutex_lock(&s->lock);
-    store_peak(s, now, /* at_once= */ true);
-    if (s->changed && snapshot_take(s->live, s->origins, s->turned_ns, &x) == 0) {
+    if (s->changed && snapshot_now(s, &x) == 0) {
         store_snapshot(s, &x, SNAPSHOT_PERIODIC, NULL);
         snapshot_done(&x);
     }
+    store_peak(s, now, /* at_once= */ true);
     s->running = false;
     (void)pthread_mutex_unlock(&s->lock);
 }
@@ -529,8 +545,8 @@ void sampler_about(struct sampler *s, struct sampler_about *ret)
         .own_cpu_ns = thread_cpu_ns(atomic_load_explicit(&s->tid, memory_order_relaxed))};
 }
 
-int sampler_new(const struct probing_host *host,
-                int (*scan_live)(void *self, struct probing_rows *out), struct sampler **ret)
+int sampler_new(const struct probing_host *host, const struct sample_scans *scans,
+                struct sampler **ret)
 {
     struct sampler *s = calloc(1, sizeof(*s));
     if (!s)
@@ -543,7 +559,7 @@ int sampler_new(const struct probing_host *host,
                         "alive for long is there more than once",
                         &s->stacks);
     if (rc == 0)
-        rc = sample_tables_new(host, scan_live, &s->tables);
+        rc = sample_tables_new(host, scans, &s->tables);
     if (rc == 0)
         rc = origins_new(&s->origins);
     if (rc < 0) {

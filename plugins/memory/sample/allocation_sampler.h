@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * plugins/memory/sample/allocation_sampler.h - the samples' way into tables: memory.samples,
- * memory.frees, memory.live, memory.snapshots, memory.stacks.
+ * memory.frees, memory.live, memory.peak, memory.snapshots, memory.stacks.
  *
  * [control] unless said otherwise.
  */
@@ -13,9 +13,12 @@
 
 struct sampler;
 
-/* Make the tables; scan_live is that of memory.live, and calls sampler_live(). */
-int sampler_new(const struct probing_host *host,
-                int (*scan_live)(void *self, struct probing_rows *out), struct sampler **ret);
+struct sample_scans;
+
+/* Make the tables; the scans of memory.live and memory.peak call sampler_live() and
+ * sampler_peak(). */
+int sampler_new(const struct probing_host *host, const struct sample_scans *scans,
+                struct sampler **ret);
 void sampler_free(struct sampler *s);
 /* Sample from now on. */
 int sampler_start(struct sampler *s);
@@ -25,8 +28,9 @@ int sampler_stop(struct sampler *s);
 int sampler_configure(struct sampler *s, const char *name, const char *value);
 void sampler_forked(struct sampler *s); /* [child] */
 
-/* The rows of memory.live.                                                        [worker] */
+/* The rows of memory.live, and of memory.peak.                                    [worker] */
 int sampler_live(struct sampler *s, struct probing_rows *out);
+int sampler_peak(struct sampler *s, struct probing_rows *out);
 /* The command mark [NAME]: what is alive goes into memory.snapshots.              [worker] */
 int sampler_mark(struct sampler *s, int argc, const char *const *argv, struct probing_reply *out);
 

@@ -8,6 +8,7 @@
 
 #include <errno.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "estimate.h"
 #include "probing_sdk.h"
@@ -153,6 +154,23 @@ int snapshot_take(struct live_table *live, const struct origins *origins, uint64
     else
         *ret = s;
     return rc;
+}
+
+int snapshot_copy(const struct snapshot *s, struct snapshot *ret)
+{
+    struct snapshot copy = *s;
+    copy.rows = calloc(s->n + 1, sizeof(*copy.rows));
+    copy.texts = calloc(s->n + 1, sizeof(*copy.texts));
+    if (!copy.rows || !copy.texts) {
+        snapshot_done(&copy);
+        return -ENOMEM;
+    }
+    if (s->n) {
+        memcpy(copy.rows, s->rows, s->n * sizeof(*copy.rows));
+        memcpy(copy.texts, s->texts, s->n * sizeof(*copy.texts));
+    }
+    *ret = copy;
+    return 0;
 }
 
 void snapshot_done(struct snapshot *s)

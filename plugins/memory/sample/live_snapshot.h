@@ -25,6 +25,7 @@ struct snapshot {
  * any more, so it is now, or a moment that the reader has not passed.  0 or -ENOMEM. */
 int snapshot_take(struct live_table *live, const struct origins *origins, uint64_t at,
                   struct snapshot *ret);
+int snapshot_copy(const struct snapshot *s, struct snapshot *ret); /* 0 or -ENOMEM */
 void snapshot_done(struct snapshot *s);
 /* Into memory.snapshots; `at` and `total` of what is said about it are the snapshot's. */
 void snapshot_store(const struct snapshot *s, const struct sample_tables *tables,

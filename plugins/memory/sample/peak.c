@@ -15,7 +15,11 @@
 #define MORE 1.01                       /* a new peak is at least so much of the one before */
 #define RISING_NS PROBING_NS_PER_S      /* one that still grows is looked at so often */
 #define GIVEN_NS (5 * PROBING_NS_PER_S) /* between two that are given; ... */
-#define MUCH 1.5                        /* ... one of so much more is given at once */
+#define MUCH 1.5                        /* ... one of so much more, or as much gone, at once */
+#define FALLS 1.1                       /* what was there is kept where so much more was there */
+#define FALLEN 4                        /* ... and given where so many times as much was */
+#define KEPT_NS (10 * PROBING_NS_PER_S) /* in this time */
+#define FREED_NS 1000                   /* before it was freed: rows' times are rounded to that */
 #define EVENTS_MAX (1u << 20)
 
 struct peak {
@@ -26,6 +30,9 @@ struct peak {
     struct snapshot found;
     bool pending;
     uint64_t taken_ns, given_ns;
+    struct snapshot before; /* what was alive before much of it was freed; none: n is 0 */
+    bool fallen;            /* it was given */
+    uint64_t before_ns, fallen_ns;
 };
 
 int peak_new(struct peak **ret)
@@ -39,6 +46,7 @@ void peak_free(struct peak *p)
     if (!p)
         return;
     snapshot_done(&p->found);
+    snapshot_done(&p->before);
     free(p->events);
     free(p->amounts);
     free(p);
@@ -67,6 +75,15 @@ void peak_add(struct peak *p, uint64_t ts, double bytes)
     p->amounts[p->n++] = bytes;
 }
 
+static void keep(struct peak *p, const struct snapshot *x, uint64_t now)
+{
+    snapshot_done(&p->found);
+    p->found = *x;
+    p->most = x->bytes > p->most ? x->bytes : p->most;
+    p->taken_ns = now;
+    p->pending = true;
+}
+
 static void take(struct peak *p, struct live_table *live, const struct origins *origins,
                  uint64_t at, uint64_t now)
 {
@@ -75,14 +92,42 @@ static void take(struct peak *p, struct live_table *live, const struct origins *
     p->taken_ns = now;
     if (snapshot_take(live, origins, at, &x) < 0)
         return;
-    snapshot_done(&p->found);
-    p->found = x;
-    p->pending = true;
+    if (x.bytes > p->found.bytes)
+        keep(p, &x, now);
+    else
+        snapshot_done(&x);
+}
+
+/* The most of the events' time, where much less is left after them: what was there then is kept, as
+ * it may be the end of the program.  One that is kept stays while less is alive than it had. */
+static void look_for_fall(struct peak *p, struct live_table *live, const struct origins *origins,
+                          uint64_t now)
+{
+    double level = p->now, highest = 0;
+    uint64_t at = 0;
+    for (uint32_t i = 0; i < p->n; i++) {
+        double bytes = p->amounts[p->events[i].index];
+        if (bytes < 0 && level > highest) {
+            highest = level;
+            at = p->events[i].key - FREED_NS;
+        }
+        level += bytes;
+    }
+    bool old = p->before.n == 0 || now - p->before_ns > KEPT_NS;
+    struct snapshot x;
+    if (highest > FALLS * level && (old || highest > p->before.bytes) &&
+        now - p->before_ns > RISING_NS && snapshot_take(live, origins, at, &x) == 0) {
+        snapshot_done(&p->before);
+        p->before = x;
+        p->before_ns = now;
+        p->fallen = false;
+    }
 }
 
 void peak_look(struct peak *p, struct live_table *live, const struct origins *origins, uint64_t now)
 {
     keyed_sort(p->events, p->n);
+    look_for_fall(p, live, origins, now);
     for (uint32_t i = 0; i < p->n; i++) {
         double bytes = p->amounts[p->events[i].index];
         if (bytes < 0 && p->now > MORE * p->most)
@@ -99,9 +144,37 @@ double peak_now(const struct peak *p)
     return p->now > 0 ? p->now : 0;
 }
 
+int peak_shown(struct peak *p, const struct snapshot *x, uint64_t now)
+{
+    struct snapshot copy;
+    if (x->bytes <= p->found.bytes)
+        return 0;
+    int rc = snapshot_copy(x, &copy);
+    if (rc < 0)
+        return rc;
+    keep(p, &copy, now);
+    return 0;
+}
+
+const struct snapshot *peak_found(const struct peak *p)
+{
+    return &p->found;
+}
+
+const struct snapshot *peak_fall(struct peak *p, uint64_t now)
+{
+    if (p->before.n == 0 || p->fallen || p->now * FALLEN > p->before.bytes ||
+        now - p->before_ns > KEPT_NS || (p->fallen_ns && now - p->fallen_ns < GIVEN_NS))
+        return NULL;
+    p->fallen = true;
+    p->fallen_ns = now;
+    return &p->before;
+}
+
 const struct snapshot *peak_due(struct peak *p, uint64_t now, bool at_once)
 {
-    if (!p->pending || (!at_once && now - p->given_ns < GIVEN_NS && p->most < MUCH * p->given))
+    bool soon = p->most < MUCH * p->given && p->now * MUCH > p->most;
+    if (!p->pending || (!at_once && now - p->given_ns < GIVEN_NS && soon))
         return NULL;
     p->given = p->most;
     p->pending = false;

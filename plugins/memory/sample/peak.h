@@ -23,7 +23,15 @@ void peak_add(struct peak *p, uint64_t ts, double bytes);
 /* Go through what was added.  What ended is still to be released. */
 void peak_look(struct peak *p, struct live_table *live, const struct origins *origins,
                uint64_t now);
+/* What was alive before most of it was freed, within some seconds; once, and not more often than
+ * each 5 s: else NULL. */
+const struct snapshot *peak_fall(struct peak *p, uint64_t now);
 double peak_now(const struct peak *p); /* bytes alive */
+/* A snapshot that somebody is shown: where it has more than the peak it is the peak, so nobody ever
+ * sees more alive than at the peak.  The peak is `x` then, copied; 0 or -ENOMEM. */
+int peak_shown(struct peak *p, const struct snapshot *x, uint64_t now);
+/* The peak; n 0 and no rows: nothing was ever alive.  Lives until the next call of another. */
+const struct snapshot *peak_found(const struct peak *p);
 /* The peak, if it is another one than was given last, which is some seconds ago; else NULL.  Lives
  * until the next peak_look(). */
 const struct snapshot *peak_due(struct peak *p, uint64_t now, bool at_once);

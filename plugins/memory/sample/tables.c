@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * plugins/memory/sample/tables.c - the stored tables of samples, and their rows.
+ * plugins/memory/sample/tables.c - the tables of samples, and their rows.
  *
  * Nothing kept.  memory.frees repeats what its sample says of place and size: who asks what is
  * alive since some moment needs no join with samples of long ago, which retention may have taken.
@@ -68,8 +68,9 @@ static const struct probing_column free_columns[] = {
 static const struct probing_column snapshot_columns[] = {
     PROBING_I64_COLUMN("snapshot_id", PROBING_PLAIN,
                        "number of the snapshot: its rows are one moment"),
-    PROBING_STR_COLUMN("kind", "periodic: each memory.snapshot; peak: more than ever was alive; "
-                               "mark: a client asked (mark NAME)"),
+    PROBING_STR_COLUMN("kind", "periodic: each memory.snapshot_interval; peak: more than ever was "
+                               "alive; fall: most of it has been freed since; mark: a client "
+                               "asked (mark NAME)"),
     PROBING_STR_COLUMN("name", "of a mark"),
     PROBING_I64_COLUMN("total_bytes", PROBING_BYTES, "estimate: all that was alive at that moment"),
     PROBING_I64_COLUMN("sample_bytes_max", PROBING_BYTES,
@@ -90,6 +91,20 @@ static const struct probing_column live_columns[] = {
     DOMAIN_COLUMN,
     LIVE_COLUMNS,
     PROBING_I64_COLUMN("size", PROBING_BYTES, "bytes of one of them, on average"),
+};
+
+static const struct probing_column peak_columns[] = {
+    PROBING_COLUMN("ts", PROBING_TIME, PROBING_NS, "when the most was alive"),
+    STACK_COLUMN,
+    PLACE_COLUMNS,
+    DOMAIN_COLUMN,
+    PROBING_I64_COLUMN("bytes", PROBING_BYTES, "estimate: bytes alive that this stack allocated"),
+    PROBING_I64_COLUMN("bytes_error", PROBING_BYTES, "standard error of this estimate"),
+    PROBING_F64_COLUMN("count", PROBING_COUNT, "estimate: number of those allocations"),
+    PROBING_I64_COLUMN("samples", PROBING_COUNT, "number of samples that say so"),
+    PROBING_I64_COLUMN("stacks", PROBING_COUNT, "number of stacks in this row"),
+    PROBING_I64_COLUMN("age_ns", PROBING_NS, "time since the oldest of them was allocated, then"),
+    PROBING_I64_COLUMN("total_bytes", PROBING_BYTES, "estimate: all that was alive then"),
 };
 
 static const char *const domains[MEMORY_DOMAINS] = {[MEMORY_MALLOC] = "malloc",
@@ -139,8 +154,10 @@ void sample_tables_free(const struct sample_tables *t, const struct sample_row *
 int sample_tables_snapshot(const struct sample_tables *t, const struct snapshot_about *about,
                            const struct live_row *row)
 {
-    static const char *const kinds[SNAPSHOT_KINDS] = {
-        [SNAPSHOT_PERIODIC] = "periodic", [SNAPSHOT_PEAK] = "peak", [SNAPSHOT_MARK] = "mark"};
+    static const char *const kinds[SNAPSHOT_KINDS] = {[SNAPSHOT_PERIODIC] = "periodic",
+                                                      [SNAPSHOT_PEAK] = "peak",
+                                                      [SNAPSHOT_FALL] = "fall",
+                                                      [SNAPSHOT_MARK] = "mark"};
     const union probing_cell cells[] = {
         {.u = about->id},
         {.u = probing_intern_text(t->host, kinds[about->kind])},
@@ -190,8 +207,31 @@ int sample_tables_live(const struct probing_host *host, struct probing_rows *out
     return host->emit(out, cells, PROBING_LENGTH(cells));
 }
 
-int sample_tables_new(const struct probing_host *host,
-                      int (*scan_live)(void *self, struct probing_rows *out),
+int sample_tables_peak(const struct probing_host *host, struct probing_rows *out,
+                       const struct snapshot_about *about, const struct live_row *row,
+                       const struct origin_texts *texts)
+{
+    uint32_t domain = row->from.domain;
+    const union probing_cell cells[] = {
+        {.u = about->ts},
+        or_null(row->from.stack),
+        {.s = texts->function},
+        {.s = texts->native_function},
+        {.s = texts->file},
+        or_null(row->from.line),
+        {.s = domain < MEMORY_DOMAINS ? domains[domain] : NULL},
+        whole(row->bytes),
+        whole(estimate_root(row->bytes_variance)),
+        {.f = row->count},
+        {.u = row->samples},
+        {.u = row->stacks},
+        {.u = about->ts - row->oldest},
+        whole(about->total),
+    };
+    return host->emit(out, cells, PROBING_LENGTH(cells));
+}
+
+int sample_tables_new(const struct probing_host *host, const struct sample_scans *scans,
                       struct sample_tables *ret)
 {
     static const struct probing_table_desc samples =
@@ -204,9 +244,13 @@ int sample_tables_new(const struct probing_host *host,
                       "what was alive at some moments, by stack: the 200 largest and one row for "
                       "all others");
     const struct probing_table_desc live =
-        PROBING_COMPUTED_TABLE("memory.live", live_columns, scan_live,
+        PROBING_COMPUTED_TABLE("memory.live", live_columns, scans->live,
                                "what is allocated now and not freed, by stack, of what was "
                                "allocated since the plugin was loaded");
+    const struct probing_table_desc peak =
+        PROBING_COMPUTED_TABLE("memory.peak", peak_columns, scans->peak,
+                               "what was alive when the most was, by stack, of what was allocated "
+                               "since the plugin was loaded");
     struct probing_table *computed;
     struct sample_tables t = {.host = host};
     int rc = host->table(host, &samples, &t.samples);
@@ -216,6 +260,8 @@ int sample_tables_new(const struct probing_host *host,
         rc = host->table(host, &snapshots, &t.snapshots);
     if (rc == 0)
         rc = host->table(host, &live, &computed);
+    if (rc == 0)
+        rc = host->table(host, &peak, &computed);
     for (int i = 0; i < MEMORY_DOMAINS; i++)
         t.domains[i] = probing_intern_text(host, domains[i]);
     if (rc == 0)

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * plugins/memory/sample/tables.h - the stored tables memory.samples, memory.frees and
- * memory.snapshots and the computed one memory.live, and their rows.
+ * memory.snapshots and the computed ones memory.live and memory.peak, and their rows.
  *
- * Texts are ids of intern() but for memory.live.  Any thread may append.
+ * Texts are ids of intern() but for the computed ones.  Any thread may append.
  */
 #ifndef MEMORY_SAMPLE_TABLES_H
 #define MEMORY_SAMPLE_TABLES_H
@@ -33,7 +33,13 @@ struct sample_row {
     struct origin from;
 };
 
-enum snapshot_kind { SNAPSHOT_PERIODIC, SNAPSHOT_PEAK, SNAPSHOT_MARK, SNAPSHOT_KINDS };
+enum snapshot_kind {
+    SNAPSHOT_PERIODIC,
+    SNAPSHOT_PEAK,
+    SNAPSHOT_FALL,
+    SNAPSHOT_MARK,
+    SNAPSHOT_KINDS
+};
 
 /* What all rows of a snapshot say. */
 struct snapshot_about {
@@ -52,9 +58,14 @@ struct live_row {
     double bytes_1m, bytes_10m; /* of `bytes` what is older than a minute, than ten */
 };
 
-/* Make them, and memory.live with this scan.                                     [control] */
-int sample_tables_new(const struct probing_host *host,
-                      int (*scan_live)(void *self, struct probing_rows *out),
+/* Of the plugin's `self`. */
+struct sample_scans {
+    int (*live)(void *self, struct probing_rows *out),
+        (*peak)(void *self, struct probing_rows *out);
+};
+
+/* Make them, and memory.live and memory.peak with these scans.                   [control] */
+int sample_tables_new(const struct probing_host *host, const struct sample_scans *scans,
                       struct sample_tables *ret);
 /* step: PROBING_NULL_I64: not counted */
 void sample_tables_sample(const struct sample_tables *t, const struct sample_row *row,
@@ -72,5 +83,9 @@ struct origin_texts {
 /* A row of memory.live: 0 or what emit() gives.                                  [worker] */
 int sample_tables_live(const struct probing_host *host, struct probing_rows *out, uint64_t now,
                        const struct live_row *row, const struct origin_texts *texts);
+/* One of memory.peak: of a moment at which `total` bytes were alive.               [worker] */
+int sample_tables_peak(const struct probing_host *host, struct probing_rows *out,
+                       const struct snapshot_about *about, const struct live_row *row,
+                       const struct origin_texts *texts);
 
 #endif
