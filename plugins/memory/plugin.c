@@ -194,6 +194,11 @@ static const struct probing_column sampling_columns[] = {
     PROBING_I64_COLUMN("sample_bytes_max", PROBING_BYTES,
                        "largest sample_bytes since sampling began: what was allocated meanwhile in "
                        "less than some times of it may be in no sample"),
+    PROBING_I64_COLUMN("unsampled_bytes", PROBING_BYTES,
+                       "what a stack may have allocated that is in no sample, as samples were "
+                       "farther apart than memory.sample_bytes: one standard error, which is in "
+                       "each bytes_error; 0: they never were"),
+    PROBING_I64_COLUMN("unsampled_since_bytes", PROBING_BYTES, "the same since the last snapshot"),
     PROBING_I64_COLUMN("samples", PROBING_COUNT, "samples taken"),
     PROBING_I64_COLUMN("lost", PROBING_COUNT, "samples dropped for want of room"),
     PROBING_I64_COLUMN("without_stack", PROBING_COUNT,
@@ -228,6 +233,8 @@ static int scan_sampling(void *self, struct probing_rows *out) /* [worker] */
                                         probing_i64((int64_t)a.sample_bytes),
                                         probing_i64((int64_t)a.asked_bytes),
                                         probing_i64((int64_t)a.most_bytes),
+                                        probing_i64((int64_t)a.unsampled_bytes),
+                                        probing_i64((int64_t)a.unsampled_since_bytes),
                                         probing_i64((int64_t)a.samples),
                                         probing_i64((int64_t)a.lost),
                                         probing_i64((int64_t)a.bare),

@@ -37,6 +37,7 @@
 #include "sampling.h"
 #include "sampling/mixed_stack.h"
 #include "tables.h"
+#include "unsampled.h"
 
 #define TURN_NS (100 * PROBING_NS_PER_MS)    /* between turns while there are samples */
 #define IDLE_NS (500 * PROBING_NS_PER_MS)    /* while there are none */
@@ -162,7 +163,8 @@ static void store_snapshot(struct sampler *s, const struct snapshot *x, enum sna
     const struct snapshot_about about = {.id = s->next_snapshot++,
                                          .kind = kind,
                                          .name = probing_intern_text(s->host, name),
-                                         .widest = sampling_widest_since()};
+                                         .widest = sampling_widest_since(),
+                                         .unsampled = unsampled_since(true)};
     snapshot_store(x, &s->tables, &about);
     for (uint32_t i = 0; i < x->n && i < SNAPSHOT_STACKS; i++)
         stacks_renew(s->stacks, x->rows[i].from.stack, s->host->now());
@@ -540,6 +542,8 @@ void sampler_about(struct sampler *s, struct sampler_about *ret)
         .asked_bytes = atomic_load_explicit(&s->density.asked, memory_order_relaxed),
         .most_bytes = sampling_widest(),
         .skipped = counts.inside - s->before.inside,
+        .unsampled_bytes = (uint64_t)unsampled_bytes(),
+        .unsampled_since_bytes = (uint64_t)unsampled_since(false),
         .live_bytes = atomic_load_explicit(&s->live_bytes, memory_order_relaxed),
         .spent_ns = counts.spent_ns - s->before.spent_ns,
         .own_cpu_ns = thread_cpu_ns(atomic_load_explicit(&s->tid, memory_order_relaxed))};

@@ -39,14 +39,16 @@ int sampler_mark(struct sampler *s, int argc, const char *const *argv, struct pr
 void sampler_snapshot(struct sampler *s, const char *name);
 
 struct sampler_about {
-    uint64_t samples, lost, live;  /* taken, dropped for want of room, not freed yet */
-    uint64_t bare;                 /* of those taken: without a stack, our thread was too slow */
-    uint64_t skipped;              /* due while the thread took one already */
-    uint64_t sample_bytes;         /* mean distance now: more than was asked for where too many
+    uint64_t samples, lost, live; /* taken, dropped for want of room, not freed yet */
+    uint64_t bare;                /* of those taken: without a stack, our thread was too slow */
+    uint64_t skipped;             /* due while the thread took one already */
+    uint64_t sample_bytes;        /* mean distance now: more than was asked for where too many
                                     * samples would come */
-    uint64_t asked_bytes;          /* as it was asked for */
-    uint64_t most_bytes;           /* the largest one since sampling began */
-    uint64_t live_bytes;           /* estimated */
+    uint64_t asked_bytes;         /* as it was asked for */
+    uint64_t most_bytes;          /* the largest one since sampling began */
+    uint64_t live_bytes;          /* estimated */
+    /* unsampled_bytes(), and since the last snapshot */
+    uint64_t unsampled_bytes, unsampled_since_bytes;
     uint64_t spent_ns, own_cpu_ns; /* in the program's threads; of our own thread */
 };
 void sampler_about(struct sampler *s, struct sampler_about *ret); /* [any] */

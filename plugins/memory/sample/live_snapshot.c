@@ -13,6 +13,7 @@
 #include "estimate.h"
 #include "probing_sdk.h"
 #include "sample.h"
+#include "unsampled.h"
 
 #define OLD_NS (60 * PROBING_NS_PER_S) /* of bytes_1m */
 #define VERY_OLD_NS (600 * PROBING_NS_PER_S)
@@ -138,6 +139,15 @@ static int put_in_order(struct adding *a)
     return 0;
 }
 
+/* Each may have some that is in no sample, where those have thinned out; all together no more. */
+static void add_unsampled(struct snapshot *s)
+{
+    double bytes = unsampled_bytes(), variance = bytes * bytes;
+    for (uint32_t i = 0; i < s->n; i++)
+        s->rows[i].bytes_variance += variance;
+    s->bytes_variance += variance;
+}
+
 int snapshot_take(struct live_table *live, const struct origins *origins, uint64_t at,
                   struct snapshot *ret)
 {
@@ -147,6 +157,8 @@ int snapshot_take(struct live_table *live, const struct origins *origins, uint64
     int rc = a.row_of ? add_all(&a, live, at) : -ENOMEM;
     if (rc == 0)
         rc = put_in_order(&a);
+    if (rc == 0)
+        add_unsampled(&s);
     free(a.row_of);
     free(a.origin_of);
     if (rc < 0)

@@ -25,6 +25,7 @@
 #include "probing_sdk.h"
 #include "registers.h"
 #include "sampling.h"
+#include "unsampled.h"
 #include "usdt.h"
 
 #ifndef MADV_WIPEONFORK
@@ -48,6 +49,7 @@ static struct {
     _Atomic uint32_t rounds; /* so far */
     _Atomic uint32_t inside;
     _Atomic uint64_t mean, set_mean; /* now; as it was set, before threads raised it */
+    _Atomic uint64_t asked;          /* the mean that somebody has set, below which it never is */
     _Atomic uint64_t widest, widest_since;
     _Atomic uint64_t seeds, next_id;
     _Atomic(struct live_table *) live;
@@ -111,6 +113,7 @@ static void go_on(struct memory_thread *t, uint64_t distance) /* [signal] */
 {
     t->left = distance < (uint64_t)MEMORY_LOOK_BYTES ? (int64_t)distance : MEMORY_LOOK_BYTES;
     t->rest = distance - (uint64_t)t->left;
+    t->set = (uint32_t)t->left;
 }
 
 /* The thread has allocated n bytes more, which took `left` below 0: is this one a sample?  It is
@@ -403,7 +406,11 @@ void memory_sample(void *p, size_t n, enum memory_domain domain, const void *fra
         t->left = (int64_t)((uint64_t)t->left + n); /* as if it had not been */
         return;
     }
-    if (!is_due(t, n, round))
+    bool drawn = t->round != 0;
+    uint64_t passed = t->set - (uint64_t)t->left, mean = t->mean;
+    bool due = is_due(t, n, round);
+    unsampled_add(drawn ? mean : t->mean, due ? passed - n : passed);
+    if (!due)
         return;
     struct taking s = {.address = (uint64_t)(uintptr_t)p,
                        .size = n,
@@ -523,6 +530,8 @@ void sampling_begin(const struct sampling *with)
     atomic_store_explicit(&g.now, with->host->now, memory_order_relaxed);
     atomic_store_explicit(&g.pid, (int32_t)getpid(), memory_order_relaxed);
     (void)atomic_fetch_add_explicit(&g.begun, 1, memory_order_relaxed);
+    unsampled_begin();
+    unsampled_ask(with->mean);
     mark_home();
     forget(with->live);
     for (size_t i = 0; i < LAST_LOOKS; i++)

@@ -36,6 +36,7 @@ struct memory_thread {
                       * allocation draws its first distance */
     uint64_t rest;   /* bytes from there to the next sample */
     uint64_t mean;   /* by which that distance was drawn */
+    uint32_t set;    /* what `left` was after the last look */
     uint32_t inside; /* > 0: in our own code, which is not sampled */
     uint32_t round;  /* of the settings, as of then; 0: never */
     uint64_t chance; /* state of the thread's random numbers; 0: none yet */

@@ -19,6 +19,10 @@ struct density {
     double sample_ns;            /* what one sample costs, of the last ones */
     uint64_t counted_ns, counted_cpu_ns;
     struct sampling_counts counted; /* as of then */
+    double due_rate, cpu_rate;      /* of the last second or so: bytes that samples stood for, and
+                                     * processors that were used */
+    uint64_t rated_ns, rated_cpu_ns;
+    uint64_t rated_means; /* sampling_counts.means, as of then */
 };
 
 /* It begins with what is asked for. */
@@ -27,8 +31,9 @@ void density_begin(struct density *d, const struct sampling_counts *counts, uint
 void density_ask(struct density *d, uint64_t bytes);
 /* Where samples took more than max_overhead since the last call, of the CPU time that the process
  * took or of a tenth of a processor's where that is more, or were more than 2,000 a second,
- * the distance grows: they weigh more, and what they cost has an end.  It falls again, also where
- * threads have raised it as the samples before were not read yet. */
+ * the distance grows: they weigh more, and what they cost has an end.  It grows by what the last
+ * second or so allows: a burst of some milliseconds may cost what that second may, and is seen.  It
+ * falls again, also where threads have raised it as the samples before were not read yet. */
 void density_adapt(struct density *d, uint64_t now);
 
 #endif

@@ -29,8 +29,9 @@
 #define LIVE_COLUMNS                                                                               \
     PROBING_I64_COLUMN("bytes", PROBING_BYTES, "estimate: bytes alive that this stack allocated"), \
         PROBING_I64_COLUMN("bytes_error", PROBING_BYTES,                                           \
-                           "standard error of this estimate: two of three times the truth is as "  \
-                           "near"),                                                                \
+                           "standard error of this estimate, with what is in no sample where "     \
+                           "samples were farther apart than asked: two of three times the truth "  \
+                           "is as near"),                                                          \
         PROBING_I64_COLUMN("bytes_1m", PROBING_BYTES, "of bytes, what is older than a minute"),    \
         PROBING_I64_COLUMN("bytes_10m", PROBING_BYTES,                                             \
                            "of bytes, what is older than ten minutes"),                            \
@@ -76,6 +77,10 @@ static const struct probing_column snapshot_columns[] = {
     PROBING_I64_COLUMN("sample_bytes_max", PROBING_BYTES,
                        "largest mean number of bytes between two samples since the snapshot "
                        "before: what was allocated in less than some times of it may be missing"),
+    PROBING_I64_COLUMN("unsampled_bytes", PROBING_BYTES,
+                       "of what was allocated since the snapshot before, what a stack may have in "
+                       "no sample, as samples were farther apart than memory.sample_bytes: one "
+                       "standard error"),
     PROBING_STR_COLUMN("domain", "malloc, mmap, python, cuda; NULL: several"),
     LIVE_COLUMNS,
     PROBING_I64_COLUMN("stacks", PROBING_COUNT,
@@ -164,6 +169,7 @@ int sample_tables_snapshot(const struct sample_tables *t, const struct snapshot_
         {.u = about->name},
         whole(about->total),
         {.u = about->widest},
+        whole(about->unsampled),
         domain_of(t, &row->from),
         whole(row->bytes),
         whole(estimate_root(row->bytes_variance)),

@@ -45,8 +45,9 @@ enum snapshot_kind {
 struct snapshot_about {
     uint64_t ts, id, name; /* name: of intern() */
     enum snapshot_kind kind;
-    double total;    /* bytes of all its rows */
-    uint64_t widest; /* largest mean between samples since the snapshot before */
+    double total;     /* bytes of all its rows */
+    uint64_t widest;  /* largest mean between samples since the snapshot before */
+    double unsampled; /* since then: unsampled_since() */
 };
 
 /* One group of live allocations: of a stack and a domain, or all those that are in no row. */
