@@ -75,7 +75,9 @@ def test_the_report_in_words_and_json(world):
     report = json.loads(target.probing("memory", "--json").stdout)
     assert report["rss_bytes"] > 100 * MB > report["probing_bytes"] > 0, report
     assert "resident: " in target.probing("memory", "--trim").stdout
-    for wrong in ("--diff a", "--leaks --peak", "--leaks --json", "--trim --peak", "word"):
+    done = json.loads(target.probing("memory", "--trim", "--mark", "m", "--json").stdout)
+    assert "resident: " in done["trim"] and done["mark"].startswith("mark m: "), done
+    for wrong in ("--diff a", "--leaks --peak", "--trim --peak", "word"):
         assert target.probing("memory", *wrong.split()).returncode == 2, wrong
 
 

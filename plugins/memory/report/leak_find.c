@@ -15,13 +15,14 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "leak_judge.h"
 #include "leak_stacks.h"
 
-#define FEWEST 8     /* samples with which anything can be surer than chance: see surer_than() */
-#define FEWEST_NET 6 /* of a stack: samples that came more than went */
-#define MOST 0.8     /* of a group's growth */
-#define A_PART 0.15  /* of a group's growth, with which others make up most of it */
+#define FEWEST 8    /* samples with which anything can be surer than chance: see leak_surely() */
+#define MOST 0.8    /* of a group's growth */
+#define A_PART 0.15 /* of a group's growth, with which others make up most of it */
 #define PARTS 6u
+#define SEEN 4 /* variances that the square of a growth has at least which is shown: two errors */
 
 struct sum {
     struct leak_growth growth;
@@ -32,78 +33,18 @@ struct sum {
 struct leak_find {
     struct leak_stacks s;
     struct sum *sums; /* by function */
+    struct leak_judge judge;
     uint32_t questions, told;
-    double surely; /* how many variances the square of a growth has to be */
 };
 
-/* ---- what is a leak ---- */
-
-static double between(const struct leak_find *f, const struct leak_growth *g, uint32_t from,
-                      uint32_t to)
+static bool is_leak(const struct leak_find *f, const struct leak_growth *g, bool is_group)
 {
-    return g->level[f->s.past + to] - g->level[f->s.past + from];
+    return leak_judge(&f->judge, g, is_group) == LEAK_FOUND;
 }
 
 double leak_grown(const struct leak_find *f, const struct leak_growth *g)
 {
-    return between(f, g, 0, LEAK_PERIODS);
-}
-
-/* What is normally distributed is further from 0 than sqrt(2 ln(1 / 2p)) errors with a probability
- * of less than p.  p: one in a hundred, shared by all questions.  (Of n samples of one weight that
- * came and never went the square is n variances; that all of n came though as many should have
- * gone has the probability 2^-n, which is less.) */
-static double surer_than(uint32_t questions)
-{
-    double bits = 0;
-    for (uint64_t n = 1; n < (uint64_t)questions * 50; n *= 2)
-        bits++;
-    return 2 * 0.6931472 * (bits > 5.7 ? bits : 5.7);
-}
-
-/* What is as it was before: a sawtooth's next tooth, another epoch. */
-static bool leads(const struct leak_find *f, const struct leak_growth *g, double grown)
-{
-    double highest = -INFINITY;
-    for (uint32_t i = 0; i < f->s.past; i++)
-        highest = g->level[i] > highest ? g->level[i] : highest;
-    return g->level[f->s.past + LEAK_PERIODS] - highest > grown / 2;
-}
-
-/* What came early is there still, beyond what was replaced by it: neither a tooth of a saw that is
- * shorter than the time, nor an epoch, nor a cache that drops the oldest. */
-static bool stays(const struct leak_growth *g, double grown, bool is_group)
-{
-    double early = -g->gone;
-    uint32_t kept = 0;
-    for (uint32_t i = 0; i < LEAK_QUARTERS; i++) {
-        early += i < LEAK_QUARTERS / 2 ? g->kept[i] : 0;
-        kept += g->kept[i] > 0;
-    }
-    return early > grown / (is_group ? 3 : 4) && kept + !is_group >= LEAK_QUARTERS;
-}
-
-/* It grows all the time, and in the newer half not much less than in the older: a cache that has
- * been filled and stays is none.  Several stacks together have to be more alike in time: many
- * things that happen once each seem to go on. */
-static bool goes_on(const struct leak_find *f, const struct leak_growth *g, bool is_group)
-{
-    double older = between(f, g, 0, LEAK_PERIODS / 2);
-    double newer = between(f, g, LEAK_PERIODS / 2, LEAK_PERIODS);
-    uint32_t growing = 0;
-    for (uint32_t i = 0; i < LEAK_PERIODS; i += LEAK_PERIODS / LEAK_QUARTERS)
-        growing += between(f, g, i, i + LEAK_PERIODS / LEAK_QUARTERS) > 0;
-    return older > 0 && newer > older / (is_group ? 2 : 4) &&
-           newer * newer > (is_group ? 4 : 1) * g->newer_variance &&
-           growing + !is_group >= LEAK_QUARTERS;
-}
-
-static bool is_leak(const struct leak_find *f, const struct leak_growth *g, bool is_group)
-{
-    double grown = leak_grown(f, g);
-    return grown > LEAK_LEAST && g->net >= (is_group ? 2 * FEWEST_NET : FEWEST_NET) &&
-           grown * grown > f->surely * g->variance && goes_on(f, g, is_group) &&
-           stays(g, grown, is_group) && leads(f, g, grown);
+    return leak_growth_bytes(&f->judge, g);
 }
 
 static bool sum_is_leak(const struct leak_find *f, const struct sum *sum)
@@ -466,7 +407,14 @@ static void count_questions(struct leak_find *f)
     f->questions = asked_of(f, true) + asked_of(f, false);
     for (uint32_t i = 1; i < f->s.n_stacks; i++)
         f->questions += f->s.stacks[i].growth.samples >= FEWEST;
-    f->surely = surer_than(f->questions);
+    f->judge.surely = leak_surely(f->questions);
+}
+
+static bool has_sums(struct leak_find *f)
+{
+    free(f->sums);
+    f->sums = calloc(f->s.n_functions + 1, sizeof(*f->sums));
+    return f->sums != NULL;
 }
 
 int leak_find_run(struct leak_find *f, struct leak ret[LEAKS])
@@ -474,9 +422,7 @@ int leak_find_run(struct leak_find *f, struct leak ret[LEAKS])
     uint32_t n = 0;
     int rc = 0;
     memset(ret, 0, LEAKS * sizeof(*ret));
-    free(f->sums);
-    f->sums = calloc(f->s.n_functions + 1, sizeof(*f->sums));
-    if (!f->sums)
+    if (!has_sums(f))
         return -ENOMEM;
     count_questions(f);
     while (n < LEAKS && tell_origin(f, &ret[n]))
@@ -495,6 +441,65 @@ int leak_find_run(struct leak_find *f, struct leak ret[LEAKS])
     return rc < 0 ? rc : (int)n;
 }
 
+/* The line that all of its stacks say. */
+static double origin_line(const struct leak_find *f, uint32_t function)
+{
+    double line = (double)NAN;
+    bool first = true;
+    for (uint32_t i = 1; i < f->s.n_stacks; i++) {
+        const struct stack *x = &f->s.stacks[i];
+        if (!x->in || x->origin != function || leak_grown(f, &x->growth) <= 0)
+            continue;
+        if (!first && line != x->line)
+            return (double)NAN;
+        first = false;
+        line = x->line;
+    }
+    return line;
+}
+
+int leak_find_grown(struct leak_find *f, bool leaks_too, struct leak_other ret[LEAK_OTHERS])
+{
+    uint32_t n = 0;
+    if (!has_sums(f))
+        return -ENOMEM;
+    for (uint32_t i = 1; i < f->s.n_stacks; i++)
+        f->s.stacks[i].in = leaks_too || f->s.stacks[i].leak == 0;
+    sum_up(f, /* by_origin= */ true);
+    for (; n < LEAK_OTHERS; n++) {
+        uint32_t best = 0;
+        for (uint32_t i = 1; i < f->s.n_functions; i++) {
+            double grown = leak_grown(f, &f->sums[i].growth);
+            if (grown > LEAK_LEAST && grown * grown > SEEN * f->sums[i].growth.variance &&
+                (!best || grown > leak_grown(f, &f->sums[best].growth)))
+                best = i;
+        }
+        if (!best)
+            break;
+        struct sum *sum = &f->sums[best];
+        ret[n] = (struct leak_other){.at = {.function = f->s.functions[best].name,
+                                            .file = f->s.functions[best].file,
+                                            .line = origin_line(f, best),
+                                            .bytes = leak_grown(f, &sum->growth)},
+                                     .variance = sum->growth.variance,
+                                     .n_stacks = sum->n,
+                                     .why = leak_judge(&f->judge, &sum->growth, sum->n > 1)};
+        *sum = (struct sum){.n = 0};
+    }
+    return (int)n;
+}
+
+void leak_find_all(const struct leak_find *f, struct leak_growth *ret_all,
+                   struct leak_growth *ret_unknown)
+{
+    *ret_all = *ret_unknown = (struct leak_growth){.samples = 0};
+    for (uint32_t i = 1; i < f->s.n_stacks; i++) {
+        leak_growth_add(&f->s, ret_all, &f->s.stacks[i].growth);
+        if (f->s.stacks[i].id == 0)
+            leak_growth_add(&f->s, ret_unknown, &f->s.stacks[i].growth);
+    }
+}
+
 uint32_t leak_find_of(struct leak_find *f, int64_t stack_id)
 {
     uint32_t stack = leak_stack_of(&f->s, stack_id, /* make= */ false);
@@ -508,7 +513,7 @@ uint32_t leak_find_questions(const struct leak_find *f)
 
 double leak_find_fewest(const struct leak_find *f)
 {
-    return f->surely;
+    return f->judge.surely;
 }
 
 int leak_find_add(struct leak_find *f, const struct leak_samples *s)
@@ -552,6 +557,7 @@ struct leak_find *leak_find_new(uint32_t past)
     if (f) {
         arena_init(&f->s.arena, /* limit_bytes= */ 0);
         f->s.past = past < LEAK_PAST ? past : LEAK_PAST;
+        f->judge = (struct leak_judge){.past = f->s.past, .surely = leak_surely(1)};
     }
     return f;
 }

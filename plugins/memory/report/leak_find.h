@@ -9,11 +9,8 @@
  *
  * Many questions are asked at once, so each has to be answered the more surely: chance makes one
  * leak out of nothing in a hundred reports, however many stacks there are (Bonferroni's correction;
- * stacks with too few samples for any answer are no question: Tarone).  Beyond chance a program has
- * reasons to grow without a leak: it fills a cache, warms up, waits for its collector, is in the
- * middle of an epoch.  So growth has to go on in every part of the time, not to have slowed down,
- * to be made of what came early as well as of what came last, and to lead above everything that was
- * before.
+ * stacks with too few samples for any answer are no question: Tarone).  leak_judge.h says what is
+ * a leak.
  *
  * One thread; no I/O.  Times are cut into periods of one length: `past` of them before the time
  * that is looked at, then LEAK_PERIODS.  Moment 0 is the beginning of the first, moment i the end
@@ -30,6 +27,7 @@
 #define LEAK_PAST 24u /* at most */
 #define LEAK_MOMENTS (LEAK_PAST + LEAK_PERIODS + 1)
 #define LEAKS 12u      /* that are told */
+#define LEAK_OTHERS 5u /* that have grown and are told as no leak */
 #define LEAK_LEAST 1e6 /* bytes that one has grown by, at the least */
 
 /* What was allocated and freed, of a stack or of several added up. */
@@ -38,7 +36,19 @@ struct leak_growth {
     double kept[LEAK_QUARTERS];      /* bytes alive at the end that came in each part of the time */
     double gone;                     /* bytes that were there when it began, and went in it */
     double variance, newer_variance; /* of the growth in the time, and in its newer half */
-    double samples, net; /* that came and stayed or were there and went; came less went */
+    double samples, net;          /* that came and stayed or were there and went; came less went */
+    double came;                  /* samples in the time */
+    double largest[LEAK_MOMENTS]; /* block that came in each period: its size; 0: none came */
+};
+
+enum leak_verdict {
+    LEAK_FOUND,     /* and all others are none: */
+    LEAK_SMALL,     /* it has not grown by LEAK_LEAST */
+    LEAK_BY_CHANCE, /* chance may explain it */
+    LEAK_AS_BEFORE, /* it was as high before */
+    LEAK_FEW,       /* a few blocks came */
+    LEAK_PAUSES,    /* it does not grow in every part of the time */
+    LEAK_FREED      /* what came early has been freed */
 };
 
 /* Samples of one stack, all born in one period and ended in one. */
@@ -46,7 +56,8 @@ struct leak_samples {
     int64_t stack_id;
     uint32_t born;  /* 0: before moment 0; i: between moments i - 1 and i */
     uint32_t ended; /* as `born`; 0: a row that says that they came, not that they went */
-    double bytes, variance, count;
+    double bytes, variance, count; /* count: samples */
+    double largest;                /* of them: its size */
 };
 
 struct leak_frame {
@@ -54,6 +65,14 @@ struct leak_frame {
     double line;         /* NAN: not known, or not the same in all stacks */
     double bytes;        /* that it has grown by */
     bool own, is_shared; /* it is no library's; most of the leak has come by it */
+};
+
+/* What has grown, of one function. */
+struct leak_other {
+    struct leak_frame at;
+    double variance;
+    uint32_t n_stacks;
+    enum leak_verdict why; /* it is no leak by itself */
 };
 
 struct leak_stack { /* of a leak */
@@ -89,8 +108,15 @@ int leak_find_frame(struct leak_find *f, int64_t stack_id, uint32_t depth,
 /* Largest first, into `ret`; they live with f.  How many, or -ENOMEM. */
 int leak_find_run(struct leak_find *f, struct leak ret[LEAKS]);
 
-/* After that: how many stacks and groups were judged, and how many samples that came and never went
- * are the fewest that would have been told. */
+/* The functions that have grown the most, by more than two errors, largest first: of all stacks, or
+ * of those that leak_find_run() has found in no leak.  How many, or -ENOMEM. */
+int leak_find_grown(struct leak_find *f, bool leaks_too, struct leak_other ret[LEAK_OTHERS]);
+/* The growth of all stacks together, and of what has no stack. */
+void leak_find_all(const struct leak_find *f, struct leak_growth *ret_all,
+                   struct leak_growth *ret_unknown);
+
+/* After leak_find_run(): how many stacks and groups were judged, and how many samples that came and
+ * never went are the fewest that would have been told. */
 uint32_t leak_find_questions(const struct leak_find *f);
 double leak_find_fewest(const struct leak_find *f);
 

@@ -32,8 +32,25 @@ static void add(struct leak_find *f, int64_t stack, uint32_t born, uint32_t ende
                                    .ended = ended,
                                    .bytes = SAMPLE,
                                    .variance = SAMPLE * SAMPLE,
-                                   .count = 1};
+                                   .count = 1,
+                                   .largest = 5000};
     CHECK(leak_find_add(f, &x) == 0);
+}
+
+/* A block so large that it is surely a sample. */
+static void block(struct leak_find *f, int64_t stack, double bytes, uint32_t born, uint32_t ended)
+{
+    for (uint32_t end = 0; end <= ended; end += ended ? ended : 1) {
+        const struct leak_samples x = {.stack_id = stack,
+                                       .born = born,
+                                       .ended = end,
+                                       .bytes = bytes,
+                                       .variance = 1,
+                                       .count = 1,
+                                       .largest = bytes};
+        if (born || end)
+            CHECK(leak_find_add(f, &x) == 0);
+    }
 }
 
 /* It came and, where `ended` is not 0, went; what is from before moment 0 has no row of its own. */
@@ -190,6 +207,60 @@ TEST(a_group_is_told_by_its_parts)
     leak_find_free(f);
 }
 
+/* A block that grows: each takes the place of a smaller one. */
+TEST(a_block_that_grows_is_a_leak)
+{
+    struct leak leaks[LEAKS];
+    for (uint32_t each = 1; each <= 4; each++) { /* times in a period */
+        struct leak_find *f = leak_find_new(PAST);
+        uint32_t n = 0;
+        for (uint32_t at = 1; at <= LAST; at++)
+            for (uint32_t i = 0; i < each; i++)
+                block(f, 7, 1e6 * ++n, at, i + 1 < each ? at : at < LAST ? at + 1 : 0);
+        churn(f, 8, 1, 30);
+        stack_of(f, 7, "append", "handle");
+        stack_of(f, 8, "work", "handle");
+        CHECK(run(f, leaks) == 1);
+        CHECK_STR(leaks[0].at.function, "append");
+        CHECK(leaks[0].at.bytes == 1e6 * LEAK_PERIODS * each);
+        leak_find_free(f);
+    }
+}
+
+/* What is told as grown is a leak, or has the reason why it is none. */
+TEST(what_has_grown_is_not_denied)
+{
+    struct leak leaks[LEAKS];
+    struct leak_other others[LEAK_OTHERS];
+    struct leak_growth all, unknown;
+    struct leak_find *f = leak_find_new(PAST);
+    for (uint32_t i = 0; i < 40; i++)
+        live(f, 7, 1 + i % LAST, 0);
+    for (uint32_t i = 0; i < 3; i++)
+        block(f, 8, 100e6, PAST + 1 + i, 0);
+    for (uint32_t i = 0; i < 100; i++)
+        live(f, 9, PAST + 1 + i % 3, 0);
+    block(f, 0, 5e6, LAST, 0);
+    stack_of(f, 7, "make", "handle");
+    stack_of(f, 8, "load", "main");
+    stack_of(f, 9, "fill", "main");
+    CHECK(run(f, leaks) == 1);
+    CHECK_STR(leaks[0].at.function, "make");
+    CHECK(leak_find_grown(f, /* leaks_too= */ true, others) == 3);
+    CHECK_STR(others[0].at.function, "load");
+    CHECK_STR(others[2].at.function, "make");
+    CHECK(others[2].why == LEAK_FOUND);
+    CHECK(leak_find_grown(f, /* leaks_too= */ false, others) == 2);
+    CHECK_STR(others[0].at.function, "load");
+    CHECK(others[0].why == LEAK_FEW && others[0].at.bytes == 300e6);
+    CHECK_STR(others[1].at.function, "fill");
+    CHECK(others[1].why == LEAK_PAUSES && others[1].n_stacks == 1);
+    leak_find_all(f, &all, &unknown);
+    CHECK(leak_grown(f, &unknown) == 5e6);
+    CHECK(leak_grown(f, &all) == 5e6 + 300e6 + 100 * SAMPLE + 16 * SAMPLE);
+    leak_find_free(f);
+}
+
 /* Of a thousand stacks and as many groups, by chance some seem to grow: in 300 programs no more
  * than some are told, and the errors are what they say. */
 TEST(chance_is_no_leak)
@@ -260,6 +331,22 @@ static void loads(struct leak_find *f)
     }
 }
 
+/* A buffer for each request, of a size that is by chance. */
+static void buffers(struct leak_find *f)
+{
+    for (uint32_t stack = 1; stack <= 20; stack++)
+        for (uint32_t at = 1; at <= LAST; at++)
+            block(f, stack, 1e6 * (1 + below(100)), at, at < LAST ? at + 1 : 0);
+}
+
+/* A list that is built up in each epoch, and dropped. */
+static void built_up(struct leak_find *f)
+{
+    for (uint32_t at = 1; at <= LAST; at++)
+        for (uint32_t i = 1; i <= 2; i++)
+            block(f, 1, 1e6 * (2 * (at % 4) + i), at, i == 1 ? at : at < LAST ? at + 1 : 0);
+}
+
 static void shrinks_again(struct leak_find *f)
 {
     for (uint32_t i = 0; i < 200; i++)
@@ -290,6 +377,8 @@ TEST(healthy_programs_have_none)
     CHECK(!is_told(epochs));
     CHECK(!is_told(rises));
     CHECK(!is_told(loads));
+    CHECK(!is_told(buffers));
+    CHECK(!is_told(built_up));
     CHECK(!is_told(shrinks_again));
 }
 
@@ -316,6 +405,8 @@ int main(void)
     RUN(a_leak_of_many_functions_is_below_one);
     RUN(what_is_no_leak_is_left_out);
     RUN(a_group_is_told_by_its_parts);
+    RUN(a_block_that_grows_is_a_leak);
+    RUN(what_has_grown_is_not_denied);
     RUN(chance_is_no_leak);
     RUN(healthy_programs_have_none);
     RUN(nothing_is_known_of_nothing);

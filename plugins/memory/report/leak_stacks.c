@@ -178,6 +178,11 @@ void leak_growth_count(const struct leak_stacks *s, struct leak_growth *to,
     uint32_t at = x->ended ? x->ended : x->born;
     for (uint32_t i = at; i <= s->past + LEAK_PERIODS; i++)
         to->level[i] += x->ended ? -x->bytes : x->bytes;
+    if (!x->ended) {
+        double *largest = &to->largest[x->born];
+        *largest = x->largest > *largest ? x->largest : *largest;
+        to->came += x->born > s->past ? x->count : 0;
+    }
     if (x->born > s->past)
         to->kept[(x->born - s->past - 1) * LEAK_QUARTERS / LEAK_PERIODS] +=
             x->ended ? -x->bytes : x->bytes;
@@ -190,13 +195,16 @@ void leak_growth_count(const struct leak_stacks *s, struct leak_growth *to,
 void leak_growth_add(const struct leak_stacks *s, struct leak_growth *to,
                      const struct leak_growth *from)
 {
-    for (uint32_t i = 0; i <= s->past + LEAK_PERIODS; i++)
+    for (uint32_t i = 0; i <= s->past + LEAK_PERIODS; i++) {
         to->level[i] += from->level[i];
+        to->largest[i] = from->largest[i] > to->largest[i] ? from->largest[i] : to->largest[i];
+    }
     for (uint32_t i = 0; i < LEAK_QUARTERS; i++)
         to->kept[i] += from->kept[i];
     to->gone += from->gone;
     to->variance += from->variance;
     to->newer_variance += from->newer_variance;
     to->samples += from->samples;
+    to->came += from->came;
     to->net += from->net;
 }

@@ -17,10 +17,24 @@ void report_mb(double bytes, char ret[32])
     (void)snprintf(ret, 32, !is_number(mb) ? "?" : mb < 100 ? "%.1f MB" : "%.0f MB", mb);
 }
 
-/* When a dead process was last heard of: its first second has no row of memory.usage yet. */
-#define LAST_HEARD                                                                               \
-    "(select max(ts) from (select ts from memory.usage union all select ts from memory.samples " \
-    "union all select ts from memory.snapshots) e)"
+struct numbers numbers_unknown(void)
+{
+    return (struct numbers){{(double)NAN, (double)NAN, (double)NAN, (double)NAN}};
+}
+
+int take_numbers(void *arg, const struct probing_report_cell *cells, uint32_t n)
+{
+    struct numbers *to = arg;
+    for (uint32_t i = 0; i < 4 && i < n; i++)
+        to->value[i] = cell_number(&cells[i]);
+    return 0;
+}
+
+/* When a process that has ended was last heard of, or freed what it had on its way out.  (Its first
+ * second has no row of memory.usage yet.) */
+#define LAST_HEARD                                                                             \
+    "(select max(ts) from (select ts from memory.ended union all select ts from memory.usage " \
+    "where not exists (select 1 from memory.ended where ts < heard_ts)) e)"
 
 void report_since(const struct memory_args *w, uint64_t before_ns, char *ret, size_t size)
 {
@@ -68,25 +82,54 @@ static int take(void *arg, const char *option, const char *value)
     return w->api->parse_time(w->api, value, &w->window_ns); /* --last, --since */
 }
 
-static int call(const struct memory_args *w, int n, const char *const *words)
+struct answer {
+    char text[600];
+    size_t n;
+};
+
+static int take_answer(void *arg, const void *bytes, size_t n)
 {
+    struct answer *to = arg;
+    n = n < sizeof(to->text) - 1 - to->n ? n : sizeof(to->text) - 1 - to->n;
+    memcpy(to->text + to->n, bytes, n);
+    to->n += n;
+    return 0;
+}
+
+/* What is to be done; its answer is printed as it comes, or as a text of JSON. */
+static int call(const struct memory_args *w, struct report_json *j, int n, const char *const *words)
+{
+    struct answer answer = {.n = 0};
     if (w->api->target != PROBING_TARGET_LIVE)
         return report_fail(w->api, -EINVAL, "%s is dead: there is nobody to do that",
                            w->api->target_text);
-    return w->api->call(w->api, n, words, NULL, NULL);
+    if (!w->json)
+        return w->api->call(w->api, n, words, NULL, NULL);
+    int rc = w->api->call(w->api, n, words, take_answer, &answer);
+    if (rc != 0)
+        return rc;
+    answer.text[answer.n] = '\0';
+    answer.text[strcspn(answer.text, "\n")] = '\0';
+    if (!j->begun)
+        json_open(j, '{');
+    json_text(j, strcmp(words[0], "eval") == 0 ? "gc" : words[0], answer.text);
+    return 0;
 }
 
 static int act(const struct memory_args *w)
 {
+    struct report_json j = {.api = w->api};
     const char *mark[] = {"mark", w->mark};
     static const char *const trim[] = {"trim"};
     static const char *const gc[] = {
         "eval", "import gc; print('gc: %d objects were collected' % gc.collect())"};
-    int rc = w->gc ? call(w, 2, gc) : 0;
+    int rc = w->gc ? call(w, &j, 2, gc) : 0;
     if (rc == 0 && w->trim)
-        rc = call(w, 1, trim);
+        rc = call(w, &j, 1, trim);
     if (rc == 0 && w->mark)
-        rc = call(w, 2, mark);
+        rc = call(w, &j, 2, mark);
+    if (j.begun)
+        report_printf(w->api, "}\n");
     return rc;
 }
 
@@ -129,10 +172,6 @@ static int check(const struct memory_args *w)
     if (views > 1 || (views && acts))
         return w->api->misuse(w->api, -EINVAL,
                               "one of --leaks, --peak, --diff; or --mark, --trim, --gc");
-    if ((views || acts) && w->json)
-        return w->api->misuse(w->api, -EINVAL,
-                              "--json is for the whole report; the others' rows are in tables: "
-                              "query --format json");
     return 0;
 }
 

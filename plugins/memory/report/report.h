@@ -24,6 +24,13 @@ static inline bool is_number(double v)
     return v == v;
 }
 
+/* A row of numbers; NAN: NULL, or there is no row. */
+struct numbers {
+    double value[4];
+};
+struct numbers numbers_unknown(void);
+int take_numbers(void *arg, const struct probing_report_cell *cells, uint32_t n);
+
 /* ---- report_usage.c: what the memory is made of ---- */
 
 enum part {
@@ -101,7 +108,7 @@ int leaks_show(const struct memory_args *w);
 /* ---- memory_report.c ---- */
 
 /* A moment in SQL, so much before the target's last sign of life. */
-#define SINCE_BYTES 260
+#define SINCE_BYTES 300
 void report_since(const struct memory_args *w, uint64_t before_ns, char *ret, size_t size);
 /* "12.3 MB", "123 MB", "1234 MB"; "?" for NAN */
 void report_mb(double bytes, char ret[32]);

@@ -8,15 +8,15 @@
 #include <errno.h>
 #include <math.h>
 
-#include "report.h"
+#include "growth.h"
 
 #define SHOWN 5u
-#define SHOWN_ALONE 12u /* where nothing else is shown */
-#define SIGMAS 2.0      /* a difference that is more than so many errors is one */
-#define GROWN_LEAST 1e6 /* bytes */
-#define MUCH_THINNER 4  /* samples that are so many times as far apart as asked are told of */
-#define HIDDEN 3        /* distances: 1 of 20 times none of so many bytes is a sample */
-#define PLACE_WIDTH 46u /* columns of a place, where the terminal has 80 */
+#define SHOWN_ALONE 12u  /* where nothing else is shown */
+#define GROWN_LEAST 1e6  /* bytes */
+#define MUCH_THINNER 4   /* samples that are so many times as far apart as asked are told of */
+#define HIDDEN 3         /* distances: 1 of 20 times none of so many bytes is a sample */
+#define MORE_AT_PEAK 1.2 /* times what was alive, and it is told */
+#define PLACE_WIDTH 46u  /* columns of a place, where the terminal has 80 */
 #define BESIDE_PLACE 34u
 #define FIGURE_ERRORS 2 /* of its own errors that a figure has to be, to be one */
 
@@ -61,9 +61,9 @@ static int take_place(void *arg, const struct probing_report_cell *cells, uint32
 }
 
 static int ask(const struct memory_args *w, const char *sql,
-               void (*each)(struct places *, const struct place *), uint32_t *ret_n)
+               void (*each)(struct places *, const struct place *), void *arg, uint32_t *ret_n)
 {
-    struct places p = {.w = w, .each = each};
+    struct places p = {.w = w, .arg = arg, .each = each};
     int rc = w->api->ask(w->api, sql, take_place, &p);
     if (ret_n)
         *ret_n = p.n;
@@ -104,26 +104,24 @@ static void show_place(const struct memory_args *w, const struct place *one, dou
 static void show_alive(struct places *p, const struct place *one)
 {
     if (p->n == 0)
-        report_printf(p->w->api, "\nalive, of what was sampled (estimate +- its error)\n");
+        report_printf(p->w->api, "\nalive%s, of what was sampled (estimate +- its error)\n",
+                      (const char *)p->arg);
     show_place(p->w, one, one->bytes);
 }
 
-static void show_grown(struct places *p, const struct place *one)
+/* By the judge of --leaks, so that the two never tell of different growth. */
+static void show_grown(const struct memory_args *w)
 {
-    if (p->n == 0)
-        report_printf(p->w->api, "\ngrown the most in this time\n");
-    show_place(p->w, one, one->grown);
+    struct growth g;
+    if (growth_most(w, &g) == 0 && g.n_others) {
+        report_printf(w->api, "\ngrown the most in the last %.0f s\n", g.span.end - g.span.from);
+        for (uint32_t i = 0; i < g.n_others; i++)
+            growth_show_other(&g, &g.others[i]);
+    }
+    growth_done(&g);
 }
 
 /* ---- what the report shows of it ---- */
-
-static int take_sampled(void *arg, const struct probing_report_cell *cells, uint32_t n)
-{
-    double *sampled = arg;
-    for (uint32_t i = 0; i < 3 && i < n; i++)
-        sampled[i] = cell_number(&cells[i]);
-    return 0;
-}
 
 struct sampling {
     double seconds, percent, lost; /* since it began; of one core; samples */
@@ -199,19 +197,35 @@ static void show_sampling(const struct memory_args *w)
     }
 }
 
+/* The error of rows together: what samples that thinned out have missed is in each, and may have
+ * been missed once. */
+#define ROWS_ERROR                                                                \
+    "sqrt(greatest(0, sum(bytes_error::double * bytes_error) - (count(*) - 1) * " \
+    "coalesce(max(unsampled_bytes::double * unsampled_bytes), 0)))"
+
+static const char *live_rows(const struct memory_args *w)
+{
+    return w->api->target == PROBING_TARGET_LIVE
+               ? "memory.live left join memory.sampling on true"
+               : "(select *, 0 as unsampled_bytes from memory.live) l";
+}
+
 /* What was allocated before we looked is in no stack. */
 static void show_unknown(const struct memory_args *w, const struct usage_report *r)
 {
     char text[400], alive[32], error[32], heap[32], rest[32];
-    double sampled[3] = {(double)NAN, (double)NAN, (double)NAN};
-    if (w->api->ask(w->api,
-                    "select sum(bytes), sqrt(sum(bytes_error::double * bytes_error)), sum(bytes) "
-                    "filter (where domain = 'malloc') from memory.live",
-                    take_sampled, sampled) < 0)
+    struct numbers sampled = numbers_unknown();
+    char sql[500];
+    (void)snprintf(sql, sizeof(sql),
+                   "select sum(bytes), " ROWS_ERROR
+                   ", sum(bytes) filter (where domain = 'malloc') from %s",
+                   live_rows(w));
+    if (w->api->ask(w->api, sql, take_numbers, &sampled) < 0)
         return;
-    double seen = is_number(sampled[2]) ? sampled[2] : 0, unseen = r->part[PART_HEAP_USED] - seen;
-    report_mb(is_number(sampled[0]) ? sampled[0] : 0, alive);
-    report_mb(is_number(sampled[1]) ? sampled[1] : 0, error);
+    double seen = is_number(sampled.value[2]) ? sampled.value[2] : 0,
+           unseen = r->part[PART_HEAP_USED] - seen;
+    report_mb(is_number(sampled.value[0]) ? sampled.value[0] : 0, alive);
+    report_mb(is_number(sampled.value[1]) ? sampled.value[1] : 0, error);
     report_mb(r->part[PART_HEAP_USED], heap);
     report_mb(unseen > 0 ? unseen : 0, rest);
     int n =
@@ -225,80 +239,109 @@ static void show_unknown(const struct memory_args *w, const struct usage_report 
     say(w, text);
 }
 
-#define FIRST_SNAPSHOT "(select min(snapshot_id) from memory.snapshots where ts >= %s)"
-
-static void grown_sql(const struct memory_args *w, uint32_t limit, char *sql, size_t size)
+/* " 1.2 s before its end, ..." where a process that has ended freed most of it then; else "". */
+static void tell_before_end(const struct memory_args *w, char *ret, size_t size)
 {
-    char since[SINCE_BYTES];
-    report_since(w, w->window_ns, since, sizeof(since));
-    (void)snprintf(sql, size,
-                   "select " PLACE_COLUMNS "bytes - was as grown, bytes_1m, " PLACE_TAIL
-                   " from (select l.*, coalesce(s.was, 0) as was, coalesce(s.was_error, 0) as "
-                   "was_error from memory.live l left join (select stack_id as id, sum(bytes) as "
-                   "was, max(bytes_error) as was_error from memory.snapshots where snapshot_id "
-                   "= " FIRST_SNAPSHOT
-                   " group by stack_id) s on l.stack_id = s.id) g where bytes - was "
-                   "> %.0f and bytes - was > %.0f * sqrt(bytes_error::double * bytes_error + "
-                   "was_error::double * was_error) order by grown desc limit %u",
-                   since, GROWN_LEAST, SIGMAS, limit);
+    struct numbers ago = numbers_unknown();
+    ret[0] = '\0';
+    if (w->api->target == PROBING_TARGET_DEAD &&
+        w->api->ask(w->api,
+                    "select extract(epoch from heard_ts - ts) from memory.ended where ts < "
+                    "heard_ts",
+                    take_numbers, &ago) == 0 &&
+        is_number(ago.value[0]))
+        (void)snprintf(ret, size, " %.1f s before it was last heard of, when it had freed most",
+                       ago.value[0]);
+}
+
+/* Of a process that has ended: what it had is not the most that it had. */
+static void show_more_at_peak(const struct memory_args *w)
+{
+    struct numbers n = numbers_unknown();
+    char text[160], peak[32];
+    if (w->api->ask(
+            w->api,
+            "select max(total_bytes), (select sum(bytes) from memory.live) from memory.peak",
+            take_numbers, &n) < 0 ||
+        !(n.value[0] > MORE_AT_PEAK * (is_number(n.value[1]) ? n.value[1] : 0)))
+        return;
+    report_mb(n.value[0], peak);
+    (void)snprintf(text, sizeof(text),
+                   "at its peak %s were alive: memory --peak, flamegraph memory_peak", peak);
+    say(w, text);
 }
 
 void stacks_show(const struct memory_args *w, const struct usage_report *r)
 {
-    char sql[1600];
+    char sql[600];
     if (r->without_plugin)
         return;
-    (void)snprintf(
-        sql, sizeof(sql),
-        "select coalesce(function_name, native_function, '?'), file, lineno, sum(bytes), "
-        "sqrt(sum(bytes_error::double * bytes_error)), null, sum(bytes_1m), sum(count), "
-        "max(age_ns), null from memory.live group by 1, 2, 3 order by 4 desc limit %u",
-        SHOWN);
+    (void)snprintf(sql, sizeof(sql),
+                   "select coalesce(function_name, native_function, '?'), file, lineno, "
+                   "sum(bytes), " ROWS_ERROR
+                   ", null, sum(bytes_1m), sum(count), max(age_ns), null from %s group by 1, 2, 3 "
+                   "order by 4 desc limit %u",
+                   live_rows(w), SHOWN);
     uint32_t n = 0;
-    (void)ask(w, sql, show_alive, &n);
-    grown_sql(w, SHOWN, sql, sizeof(sql));
+    char before_end[120];
+    tell_before_end(w, before_end, sizeof(before_end));
+    (void)ask(w, sql, show_alive, before_end, &n);
     if (n > 0)
-        (void)ask(w, sql, show_grown, NULL);
+        show_grown(w);
     show_unknown(w, r);
     if (w->api->target == PROBING_TARGET_LIVE)
         show_sampling(w);
+    else
+        show_more_at_peak(w);
 }
 
 /* ---- JSON ---- */
 
+static void json_begin_place(struct places *p, const struct place *one, struct report_json *j)
+{
+    *j = (struct report_json){.api = p->w->api, .begun = p->n > 0};
+    json_comma(j);
+    json_open(j, '{');
+    json_text(j, "function_name", one->name);
+    json_text(j, "place", one->where);
+    json_key(j, "stack_id");
+    report_printf(j->api, is_number(one->stack_id) ? "%.0f" : "null", one->stack_id);
+    json_number(j, "bytes", one->bytes);
+    json_number(j, "bytes_error", one->error);
+    json_number(j, "count", one->count);
+}
+
 static void json_place(struct places *p, const struct place *one)
 {
-    struct report_json j = {.api = p->w->api, .begun = p->n > 0};
-    json_comma(&j);
-    json_open(&j, '{');
-    json_text(&j, "function_name", one->name);
-    json_text(&j, "place", one->where);
-    json_key(&j, "stack_id");
-    report_printf(j.api, is_number(one->stack_id) ? "%.0f" : "null", one->stack_id);
-    json_number(&j, "bytes", one->bytes);
-    json_number(&j, "bytes_error", one->error);
-    json_number(&j, "grown_bytes", one->grown);
+    struct report_json j;
+    json_begin_place(p, one, &j);
     json_number(&j, "older_than_1m_bytes", one->older);
-    json_number(&j, "count", one->count);
     json_close(&j, '}');
+}
+
+static void json_grown(const struct memory_args *w, struct report_json *j)
+{
+    struct growth g;
+    if (growth_most(w, &g) == 0)
+        growth_json_others(&g, j, /* reasons= */ NULL);
+    else
+        report_printf(w->api, "[]");
+    growth_done(&g);
 }
 
 void stacks_show_json(const struct memory_args *w, struct report_json *j)
 {
-    char sql[1600];
+    char sql[600];
     (void)snprintf(sql, sizeof(sql),
                    "select " PLACE_COLUMNS "null, bytes_1m, " PLACE_TAIL
                    " from memory.live order by bytes desc limit %u",
                    SHOWN_ALONE);
     json_key(j, "alive");
     json_open(j, '[');
-    (void)ask(w, sql, json_place, NULL);
+    (void)ask(w, sql, json_place, NULL, NULL);
     json_close(j, ']');
-    grown_sql(w, SHOWN_ALONE, sql, sizeof(sql));
     json_key(j, "grown");
-    json_open(j, '[');
-    (void)ask(w, sql, json_place, NULL);
-    json_close(j, ']');
+    json_grown(w, j);
     struct sampling s;
     read_sampling(w, &s);
     if (w->api->target != PROBING_TARGET_LIVE || !is_number(s.seconds))
@@ -322,20 +365,38 @@ static void show_peak(struct places *p, const struct place *one)
     show_place(p->w, one, one->bytes);
 }
 
+static void json_peak(struct places *p, const struct place *one)
+{
+    struct report_json j = {.api = p->w->api};
+    if (p->n == 0) {
+        json_open(&j, '{');
+        json_number(&j, "ts_sec", one->grown);
+        json_number(&j, "total_bytes", one->older);
+        json_key(&j, "alive");
+        json_open(&j, '[');
+    }
+    json_begin_place(p, one, &j);
+    json_close(&j, '}');
+}
+
 int peak_show(const struct memory_args *w)
 {
     char sql[600];
     uint32_t n = 0;
     (void)snprintf(sql, sizeof(sql),
-                   "select " PLACE_COLUMNS "null, total_bytes, " PLACE_TAIL
+                   "select " PLACE_COLUMNS "extract(epoch from ts), total_bytes, " PLACE_TAIL
                    " from memory.peak order by bytes desc limit %u",
                    SHOWN_ALONE);
-    int rc = ask(w, sql, show_peak, &n);
+    if (w->json)
+        w->api->exact(w->api);
+    int rc = ask(w, sql, w->json ? json_peak : show_peak, NULL, &n);
     if (rc == -ENOENT || rc == -EINVAL)
         return w->api->no_plugin(w->api);
     if (rc == 0 && n == 0)
         return report_fail(w->api, -ENODATA,
-                           "no peak has been seen since plugin memory was loaded");
+                           "nothing has been alive since plugin memory was loaded");
+    if (rc == 0 && w->json)
+        report_printf(w->api, "]}\n");
     return rc;
 }
 
@@ -362,18 +423,10 @@ static int quote(const struct memory_args *w, const char *name, char *ret, size_
     return *name ? report_fail(w->api, -EINVAL, "a mark's name has at most 100 bytes") : 0;
 }
 
-static int take_span(void *arg, const struct probing_report_cell *cells, uint32_t n)
-{
-    double *span = arg;
-    for (uint32_t i = 0; i < 4 && i < n; i++)
-        span[i] = cell_number(&cells[i]);
-    return 0;
-}
-
 static int find_mark(const struct memory_args *w, const char *name, double *ret_id)
 {
     char sql[500], quoted[210];
-    double found[4] = {(double)NAN, (double)NAN, (double)NAN, (double)NAN};
+    struct numbers found = numbers_unknown();
     int rc = quote(w, name, quoted, sizeof(quoted));
     if (rc < 0)
         return rc;
@@ -381,18 +434,40 @@ static int find_mark(const struct memory_args *w, const char *name, double *ret_
                    "select max(snapshot_id) from memory.snapshots where kind = 'mark' and name = "
                    "'%s'",
                    quoted);
-    rc = w->api->ask(w->api, sql, take_span, found);
+    rc = w->api->ask(w->api, sql, take_numbers, &found);
     if (rc == -ENOENT || rc == -EINVAL)
         return w->api->no_plugin(w->api);
-    if (rc == 0 && !is_number(found[0]) && strncmp(name, "memory.", 7) == 0)
+    if (rc == 0 && !is_number(found.value[0]) && strncmp(name, "memory.", 7) == 0)
         return report_fail(w->api, -ENODATA,
                            "there is no mark '%s': no such event has come (select * from "
                            "memory.events)",
                            name);
-    if (rc == 0 && !is_number(found[0]))
+    if (rc == 0 && !is_number(found.value[0]))
         return report_fail(w->api, -ENODATA, "there is no mark '%s'; probing memory --mark %s",
                            name, name);
-    *ret_id = found[0];
+    *ret_id = found.value[0];
+    return rc;
+}
+
+static void json_difference(struct places *p, const struct place *one)
+{
+    struct report_json j;
+    json_begin_place(p, one, &j);
+    json_number(&j, "grown_bytes", one->grown);
+    json_close(&j, '}');
+}
+
+static int json_diff(const struct memory_args *w, const char *sql)
+{
+    struct report_json j = {.api = w->api};
+    w->api->exact(w->api);
+    json_open(&j, '{');
+    json_text(&j, "from", w->diff[0]);
+    json_text(&j, "to", w->diff[1]);
+    json_key(&j, "grown");
+    json_open(&j, '[');
+    int rc = ask(w, sql, json_difference, NULL, NULL);
+    report_printf(w->api, "]}\n");
     return rc;
 }
 
@@ -416,8 +491,10 @@ int diff_show(const struct memory_args *w)
         "(select stack_id from memory.snapshots where snapshot_id = %.0f)) d where grown "
         "<> 0 order by abs(grown) desc limit %u",
         id[1], id[0], id[0], id[1], SHOWN_ALONE);
+    if (w->json)
+        return json_diff(w, sql);
     report_printf(w->api, "from %s to %s (estimate +- its error)\n\n", w->diff[0], w->diff[1]);
-    rc = ask(w, sql, show_difference, &n);
+    rc = ask(w, sql, show_difference, NULL, &n);
     if (rc == 0 && n == 0)
         report_printf(w->api, "  no stack has more or less alive\n");
     return rc;
