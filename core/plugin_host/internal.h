@@ -453,6 +453,8 @@ const char *alias_resolve_installed(struct host *h, const char *name,
 int aliases_check(struct plugin *p, const struct declared *d, const struct probing_plugin *api);
 void aliases_adopt(struct host *h, const struct declared *d); /* what was set by them  [control] */
 struct setting *setting_find(struct host *h, const char *name); /* lock: settings.mutex */
+/* Has anybody of this name (n bytes) settings, not only some that wait?  lock: settings.mutex */
+bool setting_owner_known(struct host *h, const char *owner, size_t n);
 
 struct setting {
     struct setting *next;

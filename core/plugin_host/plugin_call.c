@@ -123,6 +123,7 @@ static void run_call(struct plugin_call *c)
                              .function = c->function,
                              .name = c->subject,
                              .object = c->object};
+    uint64_t begin_cpu = clock_cpu();
     err_clear();
     call_begin(&mark);
     int code = c->run(c);
@@ -131,6 +132,7 @@ static void run_call(struct plugin_call *c)
     bool left = is_left(c);
     if (!left) {
         c->code = code;
+        c->cpu_ns = clock_cpu() - begin_cpu;
         err_keep(&c->why, err_text()[0] ? (code < 0 ? code : -EIO) : 0);
         c->ended = true;
         (void)pthread_cond_signal(&c->ended_cond);
@@ -346,6 +348,8 @@ int plugin_call(struct plugin_call *c, bool *ret_left)
     unlink_inside(all, c);
     (void)pthread_mutex_unlock(&all->mutex);
     plugin_leave(p, NULL);
+    if (given)
+        clock_cpu_add(c->cpu_ns);
     (void)err_restore(&c->why);
     return c->code;
 }

@@ -44,6 +44,7 @@ struct plugin_call {
     bool ended;        /* lock: mutex */
     _Atomic bool left; /* lock: mutex, to change it */
     int code;
+    uint64_t cpu_ns; /* that its thread used */
     struct err_kept why;
 };
 

@@ -175,6 +175,9 @@ int host_config_get(struct host *h, const char *name, struct buf *ret); /* [any]
 /* The name that a setting of the core has now, of one that it had before, without a "probing."
  * before an owner; else `name` itself.  What plugins declare is not asked.              [any] */
 const char *host_setting_name(const char *name);
+/* Is there somebody whose setting this is or may be: the core, a table, a plugin that is loaded or
+ * installed, or that probing.plugins names?                                           [worker] */
+bool host_setting_has_owner(struct host *h, const char *name);
 /* Does a plugin, loaded or installed, call one of its settings so ("probing.sample_rate")? [worker]
  */
 bool host_config_alias(struct host *h, const char *name);

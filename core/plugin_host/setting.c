@@ -443,7 +443,7 @@ bool settings_start_with(struct host *h, const char *plugin)
     return found;
 }
 
-static bool owner_known(struct host *h, const char *owner, size_t n)
+bool setting_owner_known(struct host *h, const char *owner, size_t n)
 {
     for (struct setting *s = h->settings.first; s; s = s->next)
         if (!s->pending && strncmp(s->owner, owner, n) == 0 && s->owner[n] == '\0')
@@ -562,7 +562,7 @@ int setting_change(void *arg)
         return set_retention(h, c->name, c->value);
     (void)pthread_mutex_lock(&h->settings.mutex);
     struct setting *s = find(h, c->name, n, c->name + n + 1);
-    if (!s && owner_known(h, c->name, n))
+    if (!s && setting_owner_known(h, c->name, n))
         rc = unknown(h, c->name);
     else if (!s)
         s = add(h, c->name, n, c->name + n + 1);

@@ -106,6 +106,25 @@ bool host_config_alias(struct host *h, const char *name)
     return alias_resolve(h, name, own) == own;
 }
 
+bool host_setting_has_owner(struct host *h, const char *name)
+{
+    char own[2 * HOST_NAME_BYTES], owner[HOST_NAME_BYTES];
+    struct buf named;
+    bool has;
+
+    name = alias_resolve_installed(h, name, own);
+    (void)snprintf(owner, sizeof(owner), "%.*s", (int)strcspn(name, "."), name);
+    (void)pthread_mutex_lock(&h->settings.mutex);
+    has = setting_owner_known(h, owner, strlen(owner));
+    (void)pthread_mutex_unlock(&h->settings.mutex);
+    if (has || strcmp(owner, "table") == 0 || plugin_find(h, owner) || image_is_there(h, owner))
+        return true;
+    buf_init(&named, sizeof(own) * 64);
+    has = host_config_get(h, "probing.plugins", &named) == 0 && strstr(buf_text(&named), owner);
+    buf_done(&named);
+    return has;
+}
+
 /* ---- when the plugin comes ---- */
 
 static bool has_setting(const struct probing_plugin *api, const char *name)

@@ -10,8 +10,6 @@
  * Threads: the script's own counts and waits; "probing/scripts" (the keeper) only makes scripts
  * that run look at their clock now and then, so that Lua itself has one flag to test and no clock.
  */
-#include <time.h>
-
 #include "core/base/clock.h"
 #include "core/script/internal.h"
 
@@ -37,13 +35,6 @@ bool bucket_take(struct bucket *b, uint32_t at_once, uint32_t a_second)
 
 /* ---- a script's own account ---- */
 
-static uint64_t cpu_now(void)
-{
-    struct timespec t;
-    (void)clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
-    return (uint64_t)t.tv_sec * NS_PER_S + (uint64_t)t.tv_nsec;
-}
-
 /* Its part of a core, in ns a second. */
 static uint64_t part_of(const struct script *s)
 {
@@ -54,7 +45,7 @@ static uint64_t part_of(const struct script *s)
 static void count(struct script *s)
 {
     struct share *h = &s->share;
-    uint64_t now = clock_now(), cpu = cpu_now();
+    uint64_t now = clock_now(), cpu = clock_cpu();
     if (h->at == 0) {
         h->credit_ns = CREDIT_NS;
     } else {
@@ -62,6 +53,7 @@ static void count(struct script *s)
         double credit = (double)h->credit_ns + gained;
         h->credit_ns = credit < (double)CREDIT_NS ? (int64_t)credit : (int64_t)CREDIT_NS;
         h->credit_ns -= (int64_t)(cpu - h->cpu_at);
+        (void)atomic_fetch_add_explicit(&h->cpu_ns, cpu - h->cpu_at, memory_order_relaxed);
     }
     h->at = now;
     h->cpu_at = cpu;
@@ -86,6 +78,7 @@ void share_pay(struct script *s)
     if (h->credit_ns >= 0)
         return;
     bool ran = atomic_load_explicit(&h->runs, memory_order_relaxed);
+    uint64_t since = h->at;
     set_runs(s, false);
     while (h->credit_ns < (int64_t)TURN_NS &&
            !atomic_load_explicit(&s->stop, memory_order_acquire)) {
@@ -94,12 +87,8 @@ void share_pay(struct script *s)
         (void)event_wait(&s->wake, wait < (double)WAIT_NS ? (uint64_t)wait + 1 : WAIT_NS);
         count(s);
     }
+    (void)atomic_fetch_add_explicit(&h->throttled_ns, h->at - since, memory_order_relaxed);
     set_runs(s, ran);
-}
-
-void share_charge(struct script *s, uint64_t used_ns)
-{
-    s->share.credit_ns -= (int64_t)used_ns;
 }
 
 void share_begin(struct script *s)

@@ -53,6 +53,8 @@ struct share {
     uint64_t at, cpu_at;
     bool wants;        /* between share_begin() and share_end() */
     _Atomic bool runs; /* and does not wait */
+    /* Since it began: of its thread and of those that worked for it; waiting because of its share. */
+    _Atomic uint64_t cpu_ns, throttled_ns;
 };
 
 struct script {
@@ -70,6 +72,7 @@ struct script {
     struct event wake, loaded, ended;
     _Atomic int state;     /* enum script_state */
     _Atomic uint64_t rows; /* added to its tables */
+    _Atomic uint64_t errors;
     pthread_mutex_t mutex;
     char error[ERR_TEXT_BYTES]; /* lock: mutex */
     struct share share;
@@ -127,7 +130,6 @@ void share_keep_end(struct scripts *all);
 void share_begin(struct script *s); /* Lua code runs from here on; first waits until it may */
 void share_end(struct script *s);
 void share_pay(struct script *s); /* wait while it has used more than its share, or until stop */
-void share_charge(struct script *s, uint64_t used_ns); /* for what others did for it */
 
 /* lua_api.c */
 struct script *script_of(lua_State *L);

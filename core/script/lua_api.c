@@ -87,6 +87,8 @@ static int os_clock(lua_State *L)
 
 static int os_time(lua_State *L)
 {
+    if (!lua_isnone(L, 1))
+        return luaL_error(L, "os.time takes no arguments here and gives the time now");
     lua_pushinteger(L, (lua_Integer)time(NULL));
     return 1;
 }
@@ -100,6 +102,8 @@ static int os_date(lua_State *L)
     struct tm tm;
 
     format += format[0] == '!';
+    if (strncmp(format, "*t", 2) == 0)
+        return luaL_error(L, "os.date gives texts only: os.date('%%Y'), os.date('%%H:%%M')");
     if (!gmtime_r(&when, &tm))
         return luaL_error(L, "os.date: no such time");
     size_t n = strftime(text, sizeof(text), format, &tm);
@@ -111,12 +115,28 @@ static int os_date(lua_State *L)
 
 static int add_value(lua_State *L, struct buf *b, int at, int depth);
 
+/* Has it keys beside 1 to n?  JSON has no such thing. */
+static bool is_mixed(lua_State *L, int at, lua_Unsigned n)
+{
+    lua_pushnil(L);
+    while (lua_next(L, at)) {
+        lua_pop(L, 1);
+        if (lua_isinteger(L, -1) && (lua_Unsigned)lua_tointeger(L, -1) - 1 < n)
+            continue;
+        lua_pop(L, 1);
+        return true;
+    }
+    return false;
+}
+
 /* A table is an array when its keys are 1 to n. */
 static int add_table(lua_State *L, struct buf *b, int at, int depth)
 {
     lua_Unsigned n = lua_rawlen(L, at);
     bool array = n > 0, first = true;
 
+    if (array && is_mixed(L, at, n))
+        return -EINVAL;
     (void)buf_addc(b, array ? '[' : '{');
     for (lua_Unsigned i = 1; array && i <= n && !b->failed; i++) {
         if (i > 1)
@@ -198,7 +218,7 @@ static int publish(lua_State *L)
     if (!failed && (r == -EINVAL || r == -ELOOP))
         return luaL_error(L,
                           "publish takes nil, booleans, numbers, strings and tables of them with "
-                          "string keys or as arrays, at most %d deep",
+                          "string keys or as arrays, not both, at most %d deep",
                           PUBLISH_DEPTH);
     if (failed)
         return luaL_error(L, "publish takes at most %d bytes", PUBLISH_MAX_BYTES);
@@ -271,6 +291,11 @@ static int config(lua_State *L)
                           "config: %d settings of plugins and tables still to come were set "
                           "already",
                           SETTINGS_KEPT_MAX);
+    if (new_value && !host_setting_has_owner(s->owner->host, name))
+        return luaL_error(L,
+                          "config: '%s' is a setting of nobody: no plugin of that name is loaded, "
+                          "installed or named in probing.plugins",
+                          name);
     int rc = new_value ? host_config_set(s->owner->host, name, new_value) : 0;
     s->n_kept_settings += rc == 1;
     buf_init(&b, sizeof(value) - 1);

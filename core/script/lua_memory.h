@@ -27,7 +27,7 @@ struct memory_chunk;
 
 struct memory {
     size_t used_bytes;                 /* of the blocks that are in use */
-    size_t mapped_bytes;               /* taken from the kernel for them */
+    _Atomic size_t mapped_bytes;       /* taken from the kernel for them; others may read it */
     _Atomic size_t *shared_bytes;      /* mapped by all scripts of the process */
     struct slab *open[MEMORY_CLASSES]; /* slabs of a size with room in them */
     struct slab *empty;

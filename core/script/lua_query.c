@@ -125,9 +125,7 @@ int script_query(lua_State *L)
     buf_init(t.names, 65536);
     buf_init(t.values, ANSWER_MAX_BYTES);
     struct sql_sink sink = {.arg = &t, .columns = take_columns, .rows = take_rows};
-    uint64_t begin = clock_now();
     int rc = sql_run(s->owner->sql, text, size, &o, &sink, &report);
-    share_charge(s, clock_now() - begin); /* it may have run on threads of its own */
     if (rc >= 0)
         keep_answer(L, &t, report.cut);
     buf_done(t.names);

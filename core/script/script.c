@@ -66,6 +66,7 @@ void script_error(struct script *s, const char *text)
     (void)pthread_mutex_lock(&s->mutex);
     (void)snprintf(s->error, sizeof(s->error), "%s", text);
     (void)pthread_mutex_unlock(&s->mutex);
+    (void)atomic_fetch_add_explicit(&s->errors, 1, memory_order_relaxed);
 }
 
 /* probing.log keeps the last thousand lines of everybody, so one script may not fill it. */

@@ -240,7 +240,7 @@ static int run_stop(void *self, int argc, const char *const *argv, struct probin
 struct script_view {
     char name[SCRIPT_NAME_BYTES], error[ERR_TEXT_BYTES];
     int state;
-    uint64_t started, rows;
+    uint64_t started, rows, cpu_ns, throttled_ns, memory_bytes, errors;
 };
 
 static int each(struct scripts *all, int (*fn)(void *arg, const struct script_view *v), void *arg)
@@ -260,6 +260,10 @@ static int each(struct scripts *all, int (*fn)(void *arg, const struct script_vi
         views[n].state = state_of(s);
         views[n].started = s->started;
         views[n].rows = atomic_load_explicit(&s->rows, memory_order_relaxed);
+        views[n].cpu_ns = atomic_load_explicit(&s->share.cpu_ns, memory_order_relaxed);
+        views[n].throttled_ns = atomic_load_explicit(&s->share.throttled_ns, memory_order_relaxed);
+        views[n].memory_bytes = atomic_load_explicit(&s->memory.mapped_bytes, memory_order_relaxed);
+        views[n].errors = atomic_load_explicit(&s->errors, memory_order_relaxed);
     }
     (void)pthread_mutex_unlock(&all->mutex);
     for (uint32_t i = 0; i < n && rc == 0; i++)
@@ -277,8 +281,11 @@ static int list_line(void *arg, const struct script_view *v)
 {
     struct listing *l = arg;
     l->n++;
-    return host_replyf(l->out, "%-24s %-8s %8llu rows  %s\n", v->name, state_names[v->state],
-                       (unsigned long long)v->rows, v->error);
+    return host_replyf(
+        l->out, "%-24s %-8s %8llu rows  cpu %.2f s, throttled %.2f s, %.1f MB, %llu errors%s%s\n",
+        v->name, state_names[v->state], (unsigned long long)v->rows, (double)v->cpu_ns / 1e9,
+        (double)v->throttled_ns / 1e9, (double)v->memory_bytes / 1e6, (unsigned long long)v->errors,
+        v->error[0] ? ", the last: " : "", v->error);
 }
 
 static int run_list(void *self, int argc, const char *const *argv, struct probing_reply *out)
@@ -300,8 +307,12 @@ static int table_row(void *arg, const struct script_view *v)
                                       {.s = state_names[v->state]},
                                       {.i = (int64_t)v->started},
                                       {.s = v->error[0] ? v->error : NULL},
-                                      {.i = (int64_t)v->rows}};
-    return out->row(out, row, 5);
+                                      {.i = (int64_t)v->rows},
+                                      {.i = (int64_t)v->cpu_ns},
+                                      {.i = (int64_t)v->throttled_ns},
+                                      {.i = (int64_t)v->memory_bytes},
+                                      {.i = (int64_t)v->errors}};
+    return out->row(out, row, sizeof(row) / sizeof(row[0]));
 }
 
 static int scan(void *self, struct probing_rows *out)
@@ -349,13 +360,27 @@ int scripts_new(const struct scripts_options *o, struct scripts **ret)
         {.name = "rows",
          .type = PROBING_I64,
          .unit = PROBING_COUNT,
-         .doc = "rows it added to tables"}};
+         .doc = "rows it added to tables"},
+        {.name = "cpu_ns",
+         .type = PROBING_I64,
+         .unit = PROBING_NS,
+         .doc = "processor time of its thread and of what ran for it, such as queries"},
+        {.name = "throttled_ns",
+         .type = PROBING_I64,
+         .unit = PROBING_NS,
+         .doc = "time it waited because it had used its share of a processor"},
+        {.name = "memory_bytes",
+         .type = PROBING_I64,
+         .unit = PROBING_BYTES,
+         .doc = "memory of its Lua state"},
+        {.name = "errors", .type = PROBING_I64, .unit = PROBING_COUNT, .doc = "errors so far"}};
     static const struct probing_table_desc desc = {.size = sizeof(desc),
                                                    .column_size = sizeof(columns[0]),
                                                    .name = "probing.scripts",
                                                    .doc = "Lua scripts in this process",
                                                    .columns = columns,
-                                                   .n_columns = 5,
+                                                   .n_columns =
+                                                       sizeof(columns) / sizeof(columns[0]),
                                                    .scan = scan};
 
     struct scripts *all = calloc(1, sizeof(*all));

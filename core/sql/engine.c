@@ -234,13 +234,6 @@ static bool gives_buckets(const struct query *q, const struct op *op)
     return q->notes.bucketed && op == q->notes.bucketed && !q->subqueries;
 }
 
-static uint64_t cpu_ns(void)
-{
-    struct timespec t;
-    (void)clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
-    return (uint64_t)t.tv_sec * NS_PER_S + (uint64_t)t.tv_nsec;
-}
-
 /* Up to the first row. */
 static int plan(struct sql_begun *b, const struct sql_sink *sink)
 {
@@ -256,7 +249,6 @@ int sql_run_here(const struct query_thread_query *r, struct query_thread *aside)
 {
     struct sql_begun own, *b = r->begun ? r->begun : &own;
     struct sql_report report = {.rows = 0};
-    uint64_t begin_cpu = aside ? cpu_ns() : 0;
     int rc = r->begun ? b->rc : begin(r, b);
     if (rc < 0 && !r->begun)
         return rc;
@@ -284,7 +276,6 @@ int sql_run_here(const struct query_thread_query *r, struct query_thread *aside)
     if (rc == 0 && r->ret)
         sql_tell_empty(q, &report);
     sql_query_done(q);
-    report.aside_cpu_ns = aside ? cpu_ns() - begin_cpu : 0;
     report.elapsed_ns = clock_monotonic() - b->begin_ns; /* all of that time is in it */
     if (rc == 0 && r->ret)
         *r->ret = report;

@@ -162,7 +162,6 @@ struct sql_options {
 struct sql_report {
     uint64_t rows; /* rows given to the sink */
     uint64_t elapsed_ns;
-    uint64_t aside_cpu_ns; /* CPU time of other threads than the caller's */
     uint64_t lost;    /* rows lost by the tables asked, at any time: the answer is incomplete */
     bool cut;         /* max_rows was reached */
     uint32_t missing; /* of many that were asked: of so many not all is in the answer, or nothing */

@@ -16,6 +16,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "core/base/clock.h"
 #include "core/base/err.h"
 #include "core/base/thread.h"
 #include "core/sql/exec/ops.h"
@@ -27,7 +28,8 @@ struct helper {
     struct query q;
     struct op *op;
     pthread_t thread;
-    int code; /* written by its thread, read once that has been joined, as `why` */
+    int code; /* written by its thread, read once that has been joined, as the next two */
+    uint64_t cpu_ns;
     struct err_kept why;
 };
 
@@ -85,6 +87,7 @@ static void *run(void *arg)
         err_keep(&h->why, h->code);
         atomic_store_explicit(&h->team->failed, true, memory_order_relaxed);
     }
+    h->cpu_ns = clock_cpu();
     return NULL;
 }
 
@@ -151,6 +154,7 @@ int sql_parallel_end(struct parallel *t, int rc)
         (void)pthread_join(h->thread, NULL);
         if (h->code < 0 && (!failed || failed->code == -ECANCELED)) /* others were only stopped */
             failed = h;
+        clock_cpu_add(h->cpu_ns);
         add_counts(t->op->child, h->op->child);
     }
     return rc == 0 && failed ? err_restore(&failed->why) : rc;

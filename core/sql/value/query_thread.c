@@ -43,7 +43,8 @@ struct query_thread {
     bool end;
     int (*errand)(void *arg); /* of the query to the caller; NULL: none */
     void *arg;
-    int code; /* of the errand, then of the query */
+    int code;        /* of the errand, then of the query */
+    uint64_t cpu_ns; /* of the query */
     struct err_kept why;
 };
 
@@ -105,8 +106,10 @@ static void *run(void *arg)
         const struct query_thread_query *q = a->query;
         (void)pthread_mutex_unlock(&all->mutex);
         err_clear();
+        uint64_t begin_cpu = clock_cpu();
         int rc = q->run(q, a);
         (void)pthread_mutex_lock(&all->mutex);
+        a->cpu_ns = clock_cpu() - begin_cpu;
         keep_reason(a, rc);
         a->query = NULL;
         (void)pthread_mutex_unlock(&all->mutex);
@@ -201,6 +204,7 @@ static int attend(struct query_thread *a)
         (void)pthread_mutex_lock(mutex);
     }
     int code = a->code < 0 ? err_restore(&a->why) : a->code;
+    clock_cpu_add(a->cpu_ns);
     (void)pthread_mutex_unlock(mutex);
     return code;
 }
