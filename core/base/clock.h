@@ -20,12 +20,6 @@ uint64_t clock_now(void);
 /* CLOCK_MONOTONIC ns, from the kernel.                                               [signal] */
 uint64_t clock_monotonic(void);
 
-/* Processor time in ns that the calling thread has used, and others for it.              [any] */
-uint64_t clock_cpu(void);
-/* Another thread has used so much for the calling one, which waited: what it gained of its own
- * clock_cpu() meanwhile.                                                                [any] */
-void clock_cpu_add(uint64_t ns);
-
 /* Compare counter and kernel clock again, every two seconds or more often.  One thread at a time
  * (the drain thread). */
 void clock_calibrate(void);

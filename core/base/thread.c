@@ -117,3 +117,20 @@ bool event_wait(struct event *e, uint64_t timeout_ns)
     (void)pthread_mutex_unlock(&e->mutex);
     return raised;
 }
+
+/* ---- processor time ---- */
+
+/* initial-exec, as all of our thread-local storage. */
+static __thread uint64_t used_for_us __attribute__((tls_model("initial-exec")));
+
+uint64_t thread_cpu(void)
+{
+    struct timespec t;
+    (void)clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
+    return (uint64_t)t.tv_sec * NS_PER_S + (uint64_t)t.tv_nsec + used_for_us;
+}
+
+void thread_cpu_add(uint64_t ns)
+{
+    used_for_us += ns;
+}

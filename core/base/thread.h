@@ -35,4 +35,10 @@ void event_wake(struct event *e);  /* ends one wait, now or the next, and raises
  * raised. */
 bool event_wait(struct event *e, uint64_t timeout_ns);
 
+/* Processor time in ns that the calling thread has used, and others for it.             [any] */
+uint64_t thread_cpu(void);
+/* Another thread has used so much for the calling one, which waited: what it gained of its own
+ * thread_cpu() meanwhile.                                                               [any] */
+void thread_cpu_add(uint64_t ns);
+
 #endif

@@ -123,7 +123,7 @@ static void run_call(struct plugin_call *c)
                              .function = c->function,
                              .name = c->subject,
                              .object = c->object};
-    uint64_t begin_cpu = clock_cpu();
+    uint64_t begin_cpu = thread_cpu();
     err_clear();
     call_begin(&mark);
     int code = c->run(c);
@@ -132,7 +132,7 @@ static void run_call(struct plugin_call *c)
     bool left = is_left(c);
     if (!left) {
         c->code = code;
-        c->cpu_ns = clock_cpu() - begin_cpu;
+        c->cpu_ns = thread_cpu() - begin_cpu;
         err_keep(&c->why, err_text()[0] ? (code < 0 ? code : -EIO) : 0);
         c->ended = true;
         (void)pthread_cond_signal(&c->ended_cond);
@@ -349,7 +349,7 @@ int plugin_call(struct plugin_call *c, bool *ret_left)
     (void)pthread_mutex_unlock(&all->mutex);
     plugin_leave(p, NULL);
     if (given)
-        clock_cpu_add(c->cpu_ns);
+        thread_cpu_add(c->cpu_ns);
     (void)err_restore(&c->why);
     return c->code;
 }

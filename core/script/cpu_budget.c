@@ -45,7 +45,7 @@ static uint64_t part_of(const struct script *s)
 static void count(struct script *s)
 {
     struct share *h = &s->share;
-    uint64_t now = clock_now(), cpu = clock_cpu();
+    uint64_t now = clock_now(), cpu = thread_cpu();
     if (h->at == 0) {
         h->credit_ns = CREDIT_NS;
     } else {

@@ -53,7 +53,7 @@ struct share {
     uint64_t at, cpu_at;
     bool wants;        /* between share_begin() and share_end() */
     _Atomic bool runs; /* and does not wait */
-    /* Since it began: of its thread and of those that worked for it; waiting because of its share. */
+    /* Since it began: of its thread and of what worked for it; waiting because of its share. */
     _Atomic uint64_t cpu_ns, throttled_ns;
 };
 

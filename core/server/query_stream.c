@@ -20,6 +20,7 @@
 
 #include "core/base/clock.h"
 #include "core/base/err.h"
+#include "core/base/thread.h"
 #include "core/server/internal.h"
 #include "core/server/message.h"
 #include "sdk/lib/json.h"
@@ -299,7 +300,7 @@ static int run_tick(struct query_subscription *f)
         .hide_secrets = f->hides,
     };
     /* Processor time: on a busy machine a tick takes long and costs the host no more. */
-    uint64_t began = clock_cpu(), began_wall = clock_now();
+    uint64_t began = thread_cpu(), began_wall = clock_now();
     rc = sql_run(f->server->sql, f->sql, strlen(f->sql), &o, &sink, &report);
     if (rc == 0 && f->news) {
         report.rows = sql_news_told(f->news);
@@ -310,7 +311,7 @@ static int run_tick(struct query_subscription *f)
     if (rc == 0 && f->buckets && f->begin_ts < f->from_ts && f->cursor < report.next_row)
         rc = tell_late(f, report.next_row);
     uint64_t now = clock_now();
-    uint64_t rest = RESTS * f->siblings * (clock_cpu() - began);
+    uint64_t rest = RESTS * f->siblings * (thread_cpu() - began);
     /* On a machine that is short of time fewer ticks bring the same rows for less. */
     f->rest_until_ns = now + (rest > now - began_wall ? rest : now - began_wall);
     /* The query itself says where it ended, rows that did not match included: counting what the

@@ -16,7 +16,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "core/base/clock.h"
 #include "core/base/err.h"
 #include "core/base/thread.h"
 #include "core/sql/exec/ops.h"
@@ -87,7 +86,7 @@ static void *run(void *arg)
         err_keep(&h->why, h->code);
         atomic_store_explicit(&h->team->failed, true, memory_order_relaxed);
     }
-    h->cpu_ns = clock_cpu();
+    h->cpu_ns = thread_cpu();
     return NULL;
 }
 
@@ -154,7 +153,7 @@ int sql_parallel_end(struct parallel *t, int rc)
         (void)pthread_join(h->thread, NULL);
         if (h->code < 0 && (!failed || failed->code == -ECANCELED)) /* others were only stopped */
             failed = h;
-        clock_cpu_add(h->cpu_ns);
+        thread_cpu_add(h->cpu_ns);
         add_counts(t->op->child, h->op->child);
     }
     return rc == 0 && failed ? err_restore(&failed->why) : rc;

@@ -106,10 +106,10 @@ static void *run(void *arg)
         const struct query_thread_query *q = a->query;
         (void)pthread_mutex_unlock(&all->mutex);
         err_clear();
-        uint64_t begin_cpu = clock_cpu();
+        uint64_t begin_cpu = thread_cpu();
         int rc = q->run(q, a);
         (void)pthread_mutex_lock(&all->mutex);
-        a->cpu_ns = clock_cpu() - begin_cpu;
+        a->cpu_ns = thread_cpu() - begin_cpu;
         keep_reason(a, rc);
         a->query = NULL;
         (void)pthread_mutex_unlock(&all->mutex);
@@ -204,7 +204,7 @@ static int attend(struct query_thread *a)
         (void)pthread_mutex_lock(mutex);
     }
     int code = a->code < 0 ? err_restore(&a->why) : a->code;
-    clock_cpu_add(a->cpu_ns);
+    thread_cpu_add(a->cpu_ns);
     (void)pthread_mutex_unlock(mutex);
     return code;
 }
