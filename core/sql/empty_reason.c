@@ -88,7 +88,7 @@ static int ask_plugin(void *arg)
     return u->why(u->arg, e->plugin, e->lacks, e->text, e->size);
 }
 
-/* Who makes what a view reads and is not there: the view's own plugin, or another one. */
+/* Name the plugin that makes what a view reads and is not there: the view's own, or another one. */
 static const char *maker_of(struct query *q)
 {
     char schema[256];

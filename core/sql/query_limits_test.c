@@ -127,7 +127,7 @@ TEST(an_engine_has_limits_of_its_own)
     buf_done(&out);
 }
 
-/* What is refused memory is named, and all that a query keeps counts, whichever part keeps it. */
+/* The part that is refused memory is named; all that a query keeps counts, in whichever part. */
 TEST(who_needs_too_much_memory_is_named)
 {
 #define TOO_MUCH                                                                             \
@@ -154,7 +154,7 @@ TEST(who_needs_too_much_memory_is_named)
     sql_configure(engine, SQL_SET_MEMORY, 256u << 20);
 }
 
-/* What a subquery needed goes before the next one begins; its answer stays. */
+/* The memory of a subquery goes before the next one begins; its answer stays. */
 TEST(subqueries_give_their_memory_back)
 {
 #define ONE(n)                                                                          \
@@ -226,7 +226,7 @@ TEST(a_nice_query_runs_aside)
     sql_configure(engine, SQL_SET_NICE, 0);
 }
 
-/* What takes less than changing to another thread is done where it was asked; a table is plain
+/* A query that takes less than changing to another thread runs where it was asked; a table is plain
  * enough where it has few rows. */
 TEST(what_does_little_runs_at_once)
 {
@@ -273,7 +273,7 @@ TEST(what_does_little_runs_at_once)
     sql_configure(engine, SQL_SET_NICE, 0);
 }
 
-/* Who asks every second has the same thread each time, as nice as it is to be. */
+/* A client that asks every second has the same thread each time, as nice as it is to be. */
 TEST(a_thread_for_nice_queries_waits_for_the_next)
 {
     int before = getpriority(PRIO_PROCESS, 0);

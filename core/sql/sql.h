@@ -25,8 +25,8 @@ struct sql;
 int sql_new(struct tables *tables, struct store *store, struct sql **ret);
 void sql_free(struct sql *s);
 
-/* What an engine allows its queries where their own options say nothing, changed while they run:
- * the next query sees it.                                                                [any] */
+/* The settings of an engine for queries whose own options say nothing, changed while they run: the
+ * next query sees it.                                                                      [any] */
 enum sql_setting {
     SQL_SET_MEMORY,  /* bytes that one query may use, 256 MiB */
     SQL_SET_TIMEOUT, /* ns, 0: none */
@@ -38,8 +38,8 @@ enum sql_setting {
 };
 void sql_configure(struct sql *s, enum sql_setting which, uint64_t value);
 
-/* Whom to ask why a table has no rows, when an answer rests on it.  fn: puts words into text and
- * gives 0, or -ENOENT.  Before the first query.  A view may say it by a select. */
+/* Set the function to ask why a table has no rows, when an answer rests on it.  fn: puts words into
+ * text and gives 0, or -ENOENT.  Before the first query.  A view may say it by a select. */
 void sql_ask_why(struct sql *s, int (*fn)(void *arg, const struct table *t, char *text, size_t n),
                  void *arg);
 
@@ -53,17 +53,17 @@ struct sql_view {
     const char *plugin; /* who declares it; NULL: the engine's owner */
     bool loaded;        /* the plugin is or was in this process; else it is only known */
 };
-/* Of several with one name the first whose tables are all there is used: those without a plugin, of
- * them the newest; those of plugins that were loaded; those that are only known.  A plugin's stand
- * in the order of the list, which is added whole, and before what was added earlier.  A plugin's
- * view whose tables are not there has no rows, and the report says why.                    [any] */
+/* The first of several with one name whose tables are all there is used: those without a plugin,
+ * the newest first; those of plugins that were loaded; those that are only known.  A plugin's views
+ * stand in the order of the list, which is added whole, and before what was added earlier.  A
+ * plugin's view whose tables are not there has no rows, and the report says why.           [any] */
 int sql_add_view(struct sql *s, const char *name, const char *definition, const char *doc);
 int sql_declare_views(struct sql *s, const struct sql_view *views, uint32_t n); /* 1: as it was */
 /* Is it a select?  -EINVAL: line and column. */
 int sql_check_select(const char *text, size_t size);
 
-/* What to do where a name means nothing, before the first query.  find: sql_declare_views() what
- * else is known; why: as sql_ask_why()'s fn, of a plugin whose view has no table ("python.x");
+/* Functions for names that mean nothing, set before the first query.  find: sql_declare_views()
+ * what else is known; why: as sql_ask_why()'s fn, of a plugin whose view has no table ("python.x");
  * ended: these are files of a process that is no more, and tables will not come. */
 struct sql_unknown {
     void (*find)(void *arg);
@@ -142,8 +142,8 @@ struct sql_options {
     /* A continuous query over one stored table: only rows numbered >= from_row are read; and only
      * those < to_row, 0: all. */
     uint64_t from_row, to_row;
-    /* Of a statement that sql_bucketed() takes: only buckets from from_ts on (UTC ns) that are
-     * closed by now, so that each is given once. */
+    /* Give only buckets from from_ts on (UTC ns) that are closed by now, so that each is given
+     * once; for a statement that sql_bucketed() takes. */
     bool closed;
     int64_t from_ts;
     /* With `closed`: tell nothing, but count in the report rows numbered from from_row to to_row
@@ -152,7 +152,7 @@ struct sql_options {
     bool late;
     int64_t late_ts;
     bool hide_secrets; /* whoever asks may only read: no text is seen with its secrets */
-    /* What `set NAME = VALUE` does; 0 or -errno with err_set().  NULL: it is refused. */
+    /* Do `set NAME = VALUE`; 0 or -errno with err_set().  NULL: it is refused. */
     int (*set)(void *arg, const char *name, const char *value);
     void *set_arg;
 };
@@ -165,11 +165,11 @@ struct sql_report {
     uint64_t lost;    /* rows lost by the tables asked, at any time: the answer is incomplete */
     bool cut;         /* max_rows was reached */
     uint32_t missing; /* of many that were asked: of so many not all is in the answer, or nothing */
-    /* Of a followable or bucketed statement: the number of the row after the last one it looked at,
+    /* The number of the row after the last one that a followable or bucketed statement looked at,
      * the next run's from_row.  0: not one, or cut. */
     uint64_t next_row;
-    /* Of a run with `closed`: where the first bucket begins that was not, the next run's from_ts,
-     * and how long the one before it is. */
+    /* The beginning of the first bucket that was not closed, the next run's from_ts, and the length
+     * of the one before it; of a run with `closed`. */
     int64_t next_ts, bucket_ns;
     uint64_t late;          /* of a run with `late` */
     const char *lost_table; /* "python.torch_trace", NULL: none; static or owned by the table */
@@ -245,8 +245,8 @@ struct sql_sink sql_writer_sink(struct sql_writer *w);
 /* Whatever is held back, then the closing part ("(10 rows, 2.1 ms)" below a table; what is not
  * whole is said here). */
 int sql_writer_finish(struct sql_writer *w, const struct sql_report *report);
-/* What is incomplete about an answer, or why it has no rows, where the format itself has no place
- * for a sentence; else "". */
+/* Say what is incomplete about an answer, or why it has no rows, where the format itself has no
+ * place for a sentence; else "". */
 void sql_report_note(const struct sql_report *r, enum sql_format f, char *ret, size_t size);
 /* Instead of finish, when more answers of the same columns follow in one stream: what is held back
  * is written and nothing below it.  The next answer's header is left out, in TABLE until a column

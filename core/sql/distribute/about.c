@@ -100,7 +100,7 @@ int global_about(struct sql_global *g)
     return replace_by(g, &b);
 }
 
-/* Who has not said what it has is missing. */
+/* A member that has not said what it has is missing. */
 static void count_members(struct sql_global *g)
 {
     for (const struct global_table *t = g->tables; t; t = t->next)

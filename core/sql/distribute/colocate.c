@@ -204,7 +204,7 @@ static struct node *using_condition(struct colocate *c, uint32_t leaf, const cha
     return a->parts[0] ? tree_call(mem, "=", a, b) : NULL;
 }
 
-/* Of one join, whose right side is the leaf: is it tied?  *ret_on: what members need. */
+/* Is this join, whose right side is the leaf, tied?  t->on: what members need. */
 static bool take_join(struct colocate *c, const struct from *f, uint32_t leaf, struct ties *t)
 {
     struct node *list[CONJUNCTS_MAX];

@@ -83,8 +83,8 @@ int sql_global_lacks(struct sql_global *g, uint32_t table, uint32_t member, cons
 /* Now that the columns are known: what is asked.  Errors have the place in the text. */
 int sql_global_plan(struct sql_global *g);
 uint32_t sql_global_parts(const struct sql_global *g);
-/* What a member runs; NULL: it is not asked (its tags say that it has no such rows, or it has no
- * such table).  Equal statements are the same pointer. */
+/* The statement that a member runs; NULL: it is not asked (its tags say that it has no such rows,
+ * or it has no such table).  Equal statements are the same pointer. */
 const char *sql_global_statement(const struct sql_global *g, uint32_t part, uint32_t member);
 
 /* An answer comes: columns once, rows, then answered() or failed(); what came before failed() is

@@ -424,7 +424,7 @@ static int one_of_all(const char *text)
     return rc < 0;
 }
 
-/* What fails is an error, or a rank that is missing by name; an answer of all is the right one. */
+/* A failure gives an error, or names a missing rank; an answer of all is the right one. */
 TEST(memory_may_fail_anywhere)
 {
     static const char *const texts[] = {

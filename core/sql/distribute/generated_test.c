@@ -191,7 +191,7 @@ static const char *const conditions[] = {
     ("ts between timestamp '2023-11-14 22:13:30' and timestamp "
      "'2023-11-14 22:14:30'"),
     "k = 77"};
-/* What DuckDB has not, or understands otherwise: a row, similar to. */
+/* Conditions that DuckDB has not, or understands otherwise: a row, similar to. */
 static const char *const own_conditions[] = {
     "(k, g) is not null",
     "g = any (string_to_array('a,b,' || k, ','))",
@@ -237,7 +237,7 @@ static void add_group_order(struct buf *b, uint32_t n_keys)
                        chance(2) ? " desc nulls last" : " nulls first");
 }
 
-/* Of one key twice DuckDB makes two of grouping sets, we and PostgreSQL 15 one. */
+/* DuckDB makes two grouping sets of a key named twice; we and PostgreSQL 15 make one. */
 static bool is_twice(const char *const *by, uint32_t n)
 {
     bool twice = false;

@@ -29,7 +29,7 @@ static struct part *way_part(const struct sql_global *g, uint32_t part)
 
 /* ---- the question ---- */
 
-/* What passes answers on as they are. */
+/* Add the statement that passes answers on as they are. */
 static void add_plain(const struct part *p, struct buf *ret)
 {
     struct unparser u = {.out = ret};
@@ -220,7 +220,7 @@ int sql_global_from_question(const char *data, size_t size, uint32_t n_members,
 
 /* ---- one answer of all ---- */
 
-/* What it gives is called as the part's columns, whatever the statement calls it. */
+/* Answers pass with the part's column names, whatever the statement calls the columns. */
 struct passing {
     const struct part *part;
     const struct sql_sink *to;

@@ -142,7 +142,7 @@ void global_note(struct sql_global *g, const char *who, const char *format, ...)
 struct global_table *global_table_of(const struct sql_global *g, const struct from *f);
 int global_find_tables(struct sql_global *g); /* in the statement */
 int global_unite(struct sql_global *g);       /* columns of all, and tables without rows */
-/* What the member's rows are to be read from, for a part: its table, or a select that makes up for
+/* Give the source of the member's rows, for a part: its table, or a select that makes up for
  * columns it has not or has as another type.  NULL: it cannot be, *ret_why says why. */
 const char *global_source(struct sql_global *g, const struct part *p, uint32_t member,
                           const char **ret_why);
@@ -182,7 +182,8 @@ struct scope_of {
 int scope_column(const struct scope_of *s, const struct node *n);
 /* The expression that a name is the alias of; NULL: of none. */
 const struct node *scope_alias(const struct scope_of *s, const struct node *n);
-/* What an order by means: by number, by a column of the list; NULL: it cannot be said here. */
+/* Give the expression that an order by means: by number, by a column of the list; NULL: it cannot
+ * be said here. */
 const struct node *scope_order_node(const struct scope_of *s, const struct node *n);
 uint32_t scope_uses(const struct scope_of *s, const struct node *n);
 /* The columns below n are needed of the members. */

@@ -279,7 +279,7 @@ static int way_of_limit(const struct scope_of *s, const char *columns, const cha
     return rc < 0 || ret->way ? rc : global_no_memory();
 }
 
-/* What is not pulled needs no leaving out. */
+/* A column that is not pulled needs no leaving out. */
 static void drop_excludes(const struct scope_of *s, const bool *uses)
 {
     for (uint32_t i = 0; i < s->select->n_items && s->alone; i++) {

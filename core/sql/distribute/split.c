@@ -154,7 +154,7 @@ static struct node *as_json(struct split *p, struct node *name)
     return call;
 }
 
-/* What members send for n, as what it was there. */
+/* Turn what members send for n into what it was there. */
 static struct node *as_it_was(struct split *p, struct node *name, const struct node *n, bool json)
 {
     if (!name || json)

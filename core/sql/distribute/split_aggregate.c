@@ -114,7 +114,7 @@ static struct node *split_count(const struct call *c)
     return sum && zero ? tree_call(mem_of(p), "coalesce", sum, zero) : NULL;
 }
 
-/* What a member says of its own rows is said of all by the same function. */
+/* The same function says of all rows what a member says of its own. */
 static struct node *split_same(const struct call *c)
 {
     struct split *p = c->p;
@@ -307,7 +307,7 @@ static struct node *split_kind(struct call *c)
 
 /* ---- the call ---- */
 
-/* Of a filter, what members can decide and what the tags do; false: neither. */
+/* Sort a filter into what members can decide and what the tags do; false: neither. */
 static bool sort_filter(struct call *c)
 {
     struct node *list[CONJUNCTS_MAX];

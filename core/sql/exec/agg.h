@@ -179,7 +179,7 @@ bool sql_agg_is_state(enum agg_op op, enum sql_type of, const char *data, uint32
 struct sketch *sql_sketch_new(struct query *q);
 int sql_sketch_add(struct query *q, struct sketch *k, double x);
 int sql_sketch_merge(struct query *q, struct sketch *to, const struct sketch *from);
-/* Of n values, as percentile_disc() would choose one; within 1 % of that. */
+/* Give the value that percentile_disc() would choose; within 1 % of that. */
 double sql_sketch_quantile(const struct sketch *k, double fraction);
 int sql_sketch_encode(struct query *q, const struct sketch *k, struct text *ret);
 /* NULL: no memory, or they are no such bytes: then *ret_bad. */

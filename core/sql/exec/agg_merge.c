@@ -74,7 +74,7 @@ static int append_list(struct query *q, struct state *to, const struct state *fr
     return sql_worked(q, n);
 }
 
-/* Whose value counts, both having one: true: the other's. */
+/* Does the other's value count, both having one? */
 static bool is_better(const struct agg *a, const struct state *to, const struct state *from)
 {
     enum agg_op op = a->spec->kind->op;

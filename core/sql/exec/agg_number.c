@@ -34,8 +34,8 @@ static const void *in_a_row(const struct vec *v, const uint16_t *sel, uint32_t n
 
 /* ---- sums ---- */
 
-/* What rounding took away is summed up apart (Knuth, Neumaier): the sum of doubles is right to the
- * last digit and, but for one in many millions, the same in whatever order they come. */
+/* Rounding errors are summed up apart (Knuth, Neumaier): the sum of doubles is right to the last
+ * digit and, but for one in many millions, the same in whatever order they come. */
 void sql_agg_add_exactly(struct state *s, double x)
 {
     double sum = s->sum + x, of_x = sum - s->sum;
@@ -133,7 +133,7 @@ void sql_agg_add_sums(struct agg *a, const uint16_t *sel, const uint32_t *groups
 
 /* ---- extremes ---- */
 
-/* Of numbers in a row, four side by side: the loop over single ones waits for each comparison. */
+/* Four numbers in a row go side by side: the loop over single ones waits for each comparison. */
 #define EXTREME(name, type, from, better)                               \
     static type name(const type *v, uint32_t n)                         \
     {                                                                   \

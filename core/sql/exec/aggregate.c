@@ -59,7 +59,7 @@ static uint32_t narrow(struct aggregate *g, const struct agg *a, const uint16_t 
     return m;
 }
 
-/* Of the rows in sel2 only those whose (group, value) was not there before. */
+/* Leave in sel2 only the rows whose (group, value) was not there before. */
 static int narrow_distinct(struct aggregate *g, struct agg *a, uint32_t n, uint32_t *numbers)
 {
     uint32_t known = a->seen->n, m = 0;
@@ -203,7 +203,7 @@ static int make_states(struct op *op)
 
 /* ---- with helpers ---- */
 
-/* What a helper runs, from its operator's first row to the last it gets. */
+/* Run a helper's part, from its operator's first row to the last it gets. */
 static int help(struct op *op)
 {
     const struct arena_budget *b = op->q->budget;
@@ -328,7 +328,7 @@ static int aggregate_beside(struct query *q, struct op *op, struct op *child, st
     return rc;
 }
 
-/* Of no rows, the sets without keys have a group each. */
+/* Add the groups of the sets without keys where there are no rows. */
 static int add_empty_sets(struct op *op)
 {
     struct aggregate *g = op->state;

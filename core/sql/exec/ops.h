@@ -26,7 +26,7 @@ int sql_scan_rowset(struct query *q, struct rowset *rows, struct col *cols, stru
 /* true: where the scan's vector says `inside`, the comparison holds for every row. */
 bool sql_push_bound(struct op *op, uint32_t column, const char *compare, const struct expr *value);
 bool sql_is_scan(const struct op *op, const struct table **ret_table);
-/* Of a stored table's scan that ran: the number of the row after its last, 0: it did not run. */
+/* Give the number of the row after the last of a stored table's scan; 0: it did not run. */
 uint64_t sql_scan_end(const struct op *op);
 
 int sql_filter(struct op *child, struct expr **conjuncts, uint32_t n, struct op **ret);

@@ -132,7 +132,7 @@ bool sql_parallel_failed(const struct parallel *t)
     return atomic_load_explicit(&t->failed, memory_order_relaxed);
 }
 
-/* What a helper's operators counted is added to those they are copies of. */
+/* Add the counts of a helper's operators to those of the operators they are copies of. */
 static void add_counts(struct op *to, const struct op *from)
 {
     for (; to && from; to = to->child, from = from->child) {

@@ -477,7 +477,7 @@ uint64_t sql_scan_end(const struct op *op)
     return op->next == next_stored && s->stored ? store_scan_end(s->stored) : 0;
 }
 
-/* Of what a column is made, a moment moved by a constant: ts - 5 s >= v is ts >= v + 5 s. */
+/* Undo the move of a moment by a constant, to reach its column: ts - 5 s >= v is ts >= v + 5 s. */
 static bool undo_move(const struct expr *e, uint32_t *column, struct sql_value *v)
 {
     bool moved = e->kind == EXPR_CALL && e->type == SQL_TIMESTAMP && e->n_args == 2 &&

@@ -37,7 +37,7 @@ struct part { /* a partition: places first to end - 1 of the order */
     uint32_t dense;
     uint32_t *groups; /* GROUPS: where each group of peers begins, and the end; NULL: not asked */
     uint32_t n_groups;
-    /* What the frame of an aggregate holds by now. */
+    /* The aggregate over what its frame holds by now. */
     struct agg *agg;
     uint32_t from, to;
     bool any;

@@ -94,7 +94,7 @@ static bool count_arg(const struct window *w, const struct win *f, uint32_t row,
     return !v->null[row % SQL_ROWS];
 }
 
-/* Of the rows with a value in a direction, that number n; UINT32_MAX: there are not so many. */
+/* Find the nth row with a value, backwards where n < 0; UINT32_MAX: there are not so many. */
 static int nth_valued(struct op *op, const struct win *f, const struct part *p, int64_t at,
                       int64_t n, uint32_t *ret)
 {

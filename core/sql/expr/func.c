@@ -21,7 +21,7 @@ int sql_compare_text(struct text a, struct text b)
 
 /* ---- comparison: PostgreSQL's order, in which NaN equals itself and is the largest ---- */
 
-/* Of intervals that have months. */
+/* Compare intervals that have months. */
 static int compare_calendar(struct text a, struct text b)
 {
     return memcmp(a.data, b.data, INTERVAL_KEY_BYTES);

@@ -439,8 +439,7 @@ static int read_field(struct reading *g, const struct pattern *p, bool digits_fo
                      g->st->expr->func->name, p->word);
 }
 
-/* What stands in the pattern for itself: a letter for any, what is none for another one or nothing.
- */
+/* Pass over the pattern's own text: a letter for any, a separator for another or none. */
 static void pass_over(struct reading *g, char c, bool quoted)
 {
     bool letter = quoted || !is_separator(c);
@@ -493,7 +492,7 @@ static bool join_week(const struct reading *g, int64_t *ret)
     return true;
 }
 
-/* What the day is, at midnight, of whatever says it. */
+/* Give the day, at midnight, from whatever says it. */
 static bool join_day(const struct reading *g, int64_t *ret)
 {
     const int64_t *part = g->part;

@@ -43,7 +43,7 @@ enum element {
     LITERAL
 };
 
-/* What begins with another stands before it; other cases than these mean nothing. */
+/* A word that begins with another stands before it; other cases than these mean nothing. */
 static const struct {
     const char *word;
     enum element what;

@@ -47,7 +47,7 @@ bool sql_widens(enum sql_type from, enum sql_type to)
            (from == SQL_INTERVAL && to == SQL_CALENDAR);
 }
 
-/* What it costs to give `type` where `letter` is wanted; -1: it cannot be given. */
+/* Give the cost of `type` where `letter` is wanted; -1: it cannot be given. */
 static int cost_of(char letter, enum sql_type type, bool literal)
 {
     enum sql_type want = sql_letter_type(letter, type);

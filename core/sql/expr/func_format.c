@@ -26,7 +26,7 @@ static void put(struct out *o, const char *data, uint64_t size)
     o->size += size;
 }
 
-/* What PostgreSQL 15 has as keywords that are not free to be names. */
+/* PostgreSQL 15's keywords that are not free to be names. */
 static const char keywords[] =
     " all analyse analyze and any array as asc asymmetric authorization between bigint"
     " binary bit boolean both case cast char character check coalesce collate"
@@ -107,7 +107,7 @@ static bool read_position(struct text t, uint32_t *at, int64_t *ret)
     return false;
 }
 
-/* What stands behind a %.  NULL: fine; else what is wrong. */
+/* Read what stands behind a %.  NULL: fine; else what is wrong. */
 static const char *read_spec(struct text t, uint32_t *at, struct spec *s)
 {
     int64_t n;

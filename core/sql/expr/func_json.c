@@ -123,7 +123,7 @@ static const struct json *path_step(const struct json *j, struct text *path, boo
     return *ret_bad || index != (j->type == JSON_ARRAY) ? NULL : member(j, &v, 0, false);
 }
 
-/* What '$.a.b[0]' means; NULL: nothing. */
+/* Find what '$.a.b[0]' means; NULL: nothing. */
 static const struct json *by_path(const struct json *j, struct text path, bool *ret_bad)
 {
     path.data++; /* $ */

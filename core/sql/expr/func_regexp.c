@@ -162,7 +162,7 @@ static uint32_t place_of(struct text t, int64_t first)
     return first > 1 ? UINT32_MAX : at;
 }
 
-/* What PostgreSQL's functions take behind the pattern: f(text, pattern[, first[, number ...]]) */
+/* PostgreSQL's arguments behind the pattern: f(text, pattern[, first[, number ...]]) */
 struct asked {
     int64_t first, number; /* letter to begin at, from 1; which match, from 1 */
     int64_t end, group;    /* regexp_instr: behind it; 0: all of it */

@@ -401,7 +401,7 @@ static int send_body(struct sql_writer *w)
     return rc;
 }
 
-/* What was gathered, with n notes beside it. */
+/* Send the rows that were gathered, with n notes beside them. */
 static int send_batch(struct sql_writer *w, const struct key_value *notes, uint32_t n)
 {
     struct arrow_stream *a = w->arrow;

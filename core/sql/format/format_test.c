@@ -46,7 +46,7 @@ static bool has(const struct buf *b, const char *bytes, size_t size)
     return memmem(b->data, b->size, bytes, size) != NULL;
 }
 
-/* What readers make of it is tests/store/test_arrow.py's. */
+/* tests/store/test_arrow.py tests what readers make of it. */
 TEST(arrow_is_a_stream)
 {
     static const char end[] = "\xff\xff\xff\xff\0\0\0";
@@ -131,7 +131,7 @@ TEST(rows_may_be_expanded)
     buf_done(&out);
 }
 
-/* What does not fit is left out whole and named: a number cut at the edge was another number. */
+/* A column that does not fit is left out whole and named: a number cut at the edge is another. */
 TEST(columns_that_do_not_fit_are_named)
 {
     const char *text = "select 123456789 as first, 123456789 as second, 'x' as third, 4 as fourth";

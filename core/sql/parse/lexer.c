@@ -273,7 +273,7 @@ static const char *instead_of_psql(const char *word, size_t left)
            "TABLE` for \\d TABLE, `show views`, `show schemas` and `show functions`";
 }
 
-/* What stands for nothing here and for something where people come from. */
+/* Refuse a sign that means nothing here, with a hint where it means something elsewhere. */
 static int unexpected(const struct cutter *c, char ch)
 {
     const char *hint = "";

@@ -233,7 +233,7 @@ static void parse_show_columns(struct parser *p, struct statement *s)
     parse_like(p, s);
 }
 
-/* What PostgreSQL, DataFusion, MySQL and DuckDB can show, behind the word. */
+/* Parse what PostgreSQL, DataFusion, MySQL and DuckDB can show, behind the word. */
 static void parse_show(struct parser *p, struct statement *s)
 {
     static const struct {

@@ -78,7 +78,7 @@ void sql_parse_group(struct parser *p, struct select *s); /* parse_group.c: stan
 bool sql_parse_other_value(struct parser *p);
 bool sql_parse_other_end(struct parser *p); /* where the statement should end */
 
-/* What is wrong here: where, what was found, what would do.  They give NULL. */
+/* Say what is wrong here: where, what was found, what would do.  They give NULL. */
 void *sql_parse_fail(struct parser *p, uint32_t pos, const char *what);
 void *sql_parse_expected(struct parser *p, const char *what);
 void *sql_parse_get(struct parser *p, size_t count, size_t size);

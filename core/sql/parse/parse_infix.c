@@ -366,7 +366,7 @@ static struct node *parse_overlaps(struct parser *p, struct node *left, uint32_t
     return n;
 }
 
-/* What may follow with words: is, in, between, like, ilike, regexp, each perhaps with not. */
+/* Parse an infix of words: is, in, between, like, ilike, regexp, each perhaps with not. */
 static struct node *parse_word_infix(struct parser *p, struct node *left, int binding,
                                      bool *ret_more)
 {

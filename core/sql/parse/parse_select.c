@@ -79,7 +79,7 @@ static void parse_distinct_on(struct parser *p, struct select *s)
     need_sign(p, ")", ", or )");
 }
 
-/* What stands behind `select`. */
+/* Parse what stands behind `select`. */
 static void parse_list(struct parser *p, struct select *s)
 {
     s->distinct = take_word(p, "distinct");

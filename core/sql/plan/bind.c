@@ -341,7 +341,7 @@ static int bind_literal(struct query *q, const struct node *n, struct expr **ret
     return 0;
 }
 
-/* Of a numeric of PostgreSQL's, 2.5::int is 3; of a double, 2. */
+/* As in PostgreSQL, 2.5::int of a numeric is 3; of a double, 2. */
 static int bind_cast(struct query *q, const struct node *n, struct expr **ret)
 {
     int rc = 0;

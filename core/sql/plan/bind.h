@@ -29,7 +29,7 @@ struct scope {
     struct cte *ctes;
 };
 
-/* What a subquery sees of the query around it. */
+/* The query around a subquery, as far as it sees it. */
 struct outer {
     struct op *op; /* the outer rows */
     struct outer *up;
@@ -73,8 +73,8 @@ int sql_unify(struct query *q, struct expr **e, uint32_t n, const char *what, en
 /* Column of the scope by name; -1: none, -2: after err_set(). */
 #define COLUMN_AMBIGUOUS (-2) /* of sql_find_column(), which has said why under -EINVAL */
 int sql_find_column(struct query *q, const struct op *op, const struct node *n);
-/* What else a column may be called that is asked for by this name, one after the other, *at from
- * 0; NULL: no more. */
+/* Give another name that a column asked for by this one may have, one after the other, *at from 0;
+ * NULL: no more. */
 const char *sql_other_name(const char *name, uint32_t *at);
 int sql_no_column(struct query *q, const struct op *op, const struct node *n);
 const char *sql_mirrored(const char *compare); /* < for > */
@@ -87,11 +87,11 @@ int sql_agg_spec(struct query *q, struct scope *s, const struct node *n,
                  const struct agg_kind *kind, bool over_window, struct agg_spec **ret);
 uint8_t sql_agg_mark(const struct agg_spec *a); /* of what it gives: one of its values, a list */
 int sql_window_bind(struct query *q, struct scope *s, const struct node *n, struct expr **ret);
-/* bind_json.c: is a text that a function gives JSON?  JSON made of any value; text of JSON. */
-/* What arrays may not be.  0, or the error. */
+/* bind_json.c: refuse arrays where none may be.  0, or the error. */
 bool sql_are_arrays(struct expr *const *e, uint32_t count); /* or NULLs and literals beside one */
 int sql_array_has_no_order(struct query *q, const struct expr *e);
 int sql_array_call(struct query *q, const struct node *n, struct expr *const *args);
+/* Is a text that a function gives JSON?  JSON made of any value; text of JSON. */
 bool sql_gives_json(const char *function);
 int sql_make_json(struct query *q, const struct node *n, struct expr **e);
 int sql_mark(struct query *q, struct expr **e, uint8_t mark); /* a copy, if it is another one */
@@ -104,11 +104,11 @@ int sql_unite_marks(struct query *q, uint32_t pos, struct expr *pair[2], uint8_t
 int sql_bind_json(struct query *q, const struct node *n, struct expr **args, struct expr **ret);
 /* array_agg(), json_agg(), json_object_agg(): what the list is put together of.  1: it was that. */
 int sql_bind_list(struct query *q, const struct node *n, struct expr **args, struct agg_spec *a);
-/* What does here what others call so; NULL: nothing known.  func_synonyms.c */
 /* bind_zone.c: x at time zone 'Europe/Berlin', timezone(zone, x).  1: it was that. */
 int sql_bind_zone(struct query *q, const struct node *n, struct expr **args, struct expr **ret);
 /* Does a function of times give the clock's time where it was given it? */
 uint8_t sql_clock_of(const struct node *n, struct expr *const *args, const enum sql_type *types);
+/* Say what does here what others call so; NULL: nothing known.  func_synonyms.c */
 const char *sql_instead_of(const char *function);
 
 #endif

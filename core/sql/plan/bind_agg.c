@@ -135,7 +135,7 @@ static bool is_number(enum sql_type t)
     return t == SQL_INT || t == SQL_DOUBLE;
 }
 
-/* What bool_and(), bit_and() ... are of. */
+/* The type that bool_and(), bit_and() ... are of. */
 static enum sql_type logic_type(const struct agg_kind *kind)
 {
     return strncmp(kind->name, "bit_", 4) == 0 ? SQL_INT : SQL_BOOL;

@@ -26,7 +26,7 @@ static int plan_text(struct query *q, const char *text, struct op **ret)
     return rc < 0 ? rc : sql_plan_select(q, st.select, NULL, ret);
 }
 
-/* What the statement names, planned but never run: its columns. */
+/* Plan what the statement names, only for its columns: it never runs. */
 static int look_at(struct query *q, const struct statement *st, struct op **ret)
 {
     struct from f = {
@@ -181,7 +181,7 @@ static void add_column(struct buf *b, const struct col *col, bool last)
     (void)buf_addc(b, '\n');
 }
 
-/* What `show create` is about: a view, a table, or one that the engine makes itself. */
+/* The object of `show create`: a view, a table, or one that the engine makes itself. */
 struct creation {
     const struct view *view;
     const struct op *op;

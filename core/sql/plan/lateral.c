@@ -185,7 +185,7 @@ static int make(struct query *q, struct op *left, const struct op *right, struct
     return op->want ? 0 : -ENOMEM;
 }
 
-/* Of a left join the condition must let every row pass. */
+/* The condition of a left join must let every row pass. */
 static int check_join(struct query *q, const struct from *f)
 {
     bool on_true = f->on && f->on->kind == NODE_BOOL && f->on->flag;

@@ -14,7 +14,7 @@
 int sql_plan_select(struct query *q, const struct select *s, struct cte *ctes, struct op **ret);
 int sql_plan_values(struct query *q, const struct select *s, struct op **ret);
 int sql_plan_other(struct query *q, const struct statement *st, struct op **ret); /* describe.c */
-/* What `summarize` says of the column x of that name, up to " from ". */
+/* Add what `summarize` says of the column x of that name, up to " from ". */
 void sql_add_summary(struct buf *b, const char *name, enum sql_type type, const char *x);
 /* plan_bucket.c: the key that is a bucket of the table's time, if one is; what is closed alone. */
 const struct expr *sql_find_bucket(const struct op *input, struct expr *const *keys, uint32_t n);

@@ -290,7 +290,7 @@ static int where_on(struct query *q, const struct from *f, struct cte *ctes, str
     return f->join == JOIN_INNER ? sql_plan_where(q, f->on, ctes, op) : 0;
 }
 
-/* What columns say before their point; NULL: it has no name. */
+/* Give the name that columns bear before their point; NULL: it has no name. */
 static const char *name_of(const struct from *f)
 {
     return f->alias                ? f->alias

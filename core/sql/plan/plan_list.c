@@ -45,7 +45,7 @@ static bool is_excluded(const struct node *star, const char *name)
     return false;
 }
 
-/* What stands for the column by `* replace (x as a)`; NULL: nothing. */
+/* Find what stands for the column by `* replace (x as a)`; NULL: nothing. */
 static const struct node *replacement(const struct node *star, const char *name)
 {
     for (uint32_t i = 0; i < star->n_args; i++)

@@ -154,7 +154,7 @@ static int plan_one(struct query *q, const struct from *f, const struct view *v,
     return rc;
 }
 
-/* What the columns of a select are called; -ENOENT: that depends on tables. */
+/* Give the names of a select's columns; -ENOENT: they depend on tables. */
 static int column_names(const struct select *s, const char **ret, uint32_t max)
 {
     uint32_t n = 0;

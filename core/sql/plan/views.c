@@ -17,7 +17,7 @@
 
 #define VIEWS_MAX 4096 /* of all plugins, in the life of an engine */
 
-/* Of one name the last that works is wanted least. */
+/* The last of one name is tried first. */
 static const struct {
     const char *name, *definition, *doc;
 } own[] = {
@@ -74,8 +74,8 @@ static void count_select(struct reads *r, const struct select *s)
     count_from(r, s->from);
 }
 
-/* Those behind its from, as one in an expression says nothing of what the rows are of.  0: none, or
- * it cannot be read. */
+/* Count the tables behind its from, as one in an expression says nothing of what the rows are of.
+ * 0: none, or it cannot be read. */
 static uint32_t tables_of(const char *definition)
 {
     struct reads r = {.n = 0};

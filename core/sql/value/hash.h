@@ -10,7 +10,7 @@
 #include "core/sql/value/keys.h"
 #include "sdk/lib/hash.h"
 
-/* Of a key so far and its next word. */
+/* Hash a key so far and its next word. */
 static inline uint64_t keys_hash_word(uint64_t h, uint64_t word)
 {
     return hash_spread(h ^ word) ^ (h >> 29);

@@ -167,7 +167,7 @@ struct reader {
     uint64_t seen; /* units that were named, a bit each: none counts twice */
 };
 
-/* What one number counts: months, days, or ns. */
+/* The months, days or ns that one of a unit counts. */
 struct unit {
     int32_t months, days;
     int64_t ns;

@@ -60,7 +60,7 @@ size_t sql_memory_limit(const struct query *q)
     return limit_now(q->budget);
 }
 
-/* Of what every query may have the machine is not asked. */
+/* The machine is not asked about what every query may have. */
 static void limit_memory(struct query *q)
 {
     struct query_budget *b = &q->own;

@@ -23,8 +23,8 @@
 
 #define SQL_WORK 65536 /* pieces of work between looks at the limits: a few ms at the worst */
 
-/* What a query and those beside it may take.  Most need so little that nobody has to look what the
- * machine has: that costs more than such a query. */
+/* The memory that a query and those beside it may take.  Most need so little that nobody has to
+ * look what the machine has: that costs more than such a query. */
 struct query_budget {
     struct arena_budget arenas; /* first */
     size_t wanted_bytes;        /* the limit where the machine leaves enough */
@@ -72,8 +72,7 @@ struct query {
     struct deferred *deferred;
     struct sql_hidden *hidden; /* redact.c */
     uint16_t *all;             /* 0, 1, 2, ...: the selection of all rows */
-    /* Of a query beside another (parallel.c): end when it is not 0.  NULL: it is nobody's
-     * helper. */
+    /* A query beside another (parallel.c) ends when it is not 0.  NULL: it is nobody's helper. */
     const _Atomic int *stop;
 };
 
@@ -135,8 +134,8 @@ void sql_free_views(struct sql *s);
 const struct view *sql_next_view(const struct sql *s, const char *schema, const char *name,
                                  const struct view *after);
 
-/* What a plugin that is not here says of a table of that name, which it makes; NULL: none is known.
- * schema: NULL: any, if the name is in one only. */
+/* Find what a plugin that is not here says of a table of that name, which it makes; NULL: none is
+ * known.  schema: NULL: any, if the name is in one only. */
 const struct view *sql_declared_table(const struct sql *s, const char *schema, const char *name);
 
 uint64_t sql_setting(const struct sql *s, enum sql_setting which);
@@ -185,7 +184,7 @@ char *sql_getf(struct query *q, const char *format, ...) __attribute__((format(p
 size_t sql_memory_limit(const struct query *q);
 /* Call fn(arg) when the query ends. */
 int sql_defer(struct query *q, void (*fn)(void *arg), void *arg);
-/* What is taken between the two is given back at the second; *v (may be NULL) is kept. */
+/* Leaving gives back everything taken since entering; *v (may be NULL) is kept. */
 struct sandbox {
     struct arena mem;
     struct deferred *deferred;

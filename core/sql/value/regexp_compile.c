@@ -228,7 +228,7 @@ static void compile_class(struct compiler *c)
     c->r->steps[at].negated = negated;
 }
 
-/* What a letter behind a backslash asks of the place between two letters; OP_MATCH: nothing. */
+/* Find the step of a letter behind a backslash for a place between letters; OP_MATCH: none. */
 static enum step_op place_of(char e)
 {
     static const struct {

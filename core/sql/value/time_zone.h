@@ -17,7 +17,7 @@ struct time_zone;
 /* 'Europe/Berlin' of the machine's own tables, or '+02:00', which is west of Greenwich, as in
  * PostgreSQL.  -ENOENT, -EINVAL say why. */
 int time_zone_new(struct arena *mem, const char *name, size_t size, struct time_zone **ret);
-/* Of the bytes of such a table. */
+/* Read a time zone from the bytes of such a table. */
 int time_zone_read(struct arena *mem, const char *bytes, size_t size, struct time_zone **ret);
 /* ns of UTC to what the clocks show, and back.  What they show twice is the later of the two, what
  * they leave out is what they would have shown.  -ERANGE, not said: outside what a timestamp is. */

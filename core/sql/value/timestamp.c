@@ -120,14 +120,14 @@ enum time_part sql_short_part(const char *name, size_t size)
     return sql_time_part(name, size);
 }
 
-/* Of a day and less. */
+/* The length of a part that is a day or less. */
 static int64_t part_ns(enum time_part part)
 {
     static const int64_t sizes[] = {1000, 1000000, NS, 60 * NS, 3600 * NS, DAY_S * NS};
     return sizes[part];
 }
 
-/* What would begin before the first time that 64 bits can say wraps to one that is later. */
+/* A beginning before the first time that 64 bits can say wraps to one that is later. */
 static int64_t of_days(int64_t days)
 {
     return (int64_t)((uint64_t)days * (uint64_t)(DAY_S * NS));

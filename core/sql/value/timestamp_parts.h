@@ -78,7 +78,7 @@ bool sql_interval_negate(struct interval *v);
 struct interval sql_interval_of(int64_t ns);
 /* Can a number of ns stand for it, so that sql_interval_of() gives the same three numbers? */
 bool sql_interval_is_ns(struct interval v, int64_t *ret);
-/* What it moves a time by when its months are 0.  -ERANGE */
+/* Give the ns that it moves a time by when its months are 0.  -ERANGE */
 int sql_interval_ns(struct interval v, int64_t *ret);
 double sql_interval_get(enum time_part part, struct interval v);
 /* Months and the rest between two times, as PostgreSQL's age(to, from). */

@@ -55,8 +55,8 @@ struct sql_rows { /* sql.h */
     uint32_t n;
 };
 
-/* What has no type of its own: MARK_JSON is a text that is JSON, MARK_CLOCK a timestamp that the
- * clocks of some zone show, MARK_ARRAY a text that is an array: {a,b}. */
+/* Values that have no type of their own: MARK_JSON is a text that is JSON, MARK_CLOCK a timestamp
+ * that the clocks of some zone show, MARK_ARRAY a text that is an array: {a,b}. */
 enum mark { MARK_NONE, MARK_JSON, MARK_CLOCK, MARK_ARRAY };
 
 struct col {
