@@ -18,7 +18,7 @@
 #include "core/plugin_file/declared.h"
 #include "core/plugin_host/internal.h"
 
-/* What a file was when it was looked into: there is no need to do so again. */
+/* A file as it was when it was looked into: there is no need to do so again. */
 struct seen_file {
     dev_t device;
     ino_t inode;

@@ -130,7 +130,7 @@ void host_stack_off(struct host *h)
     (void)pthread_mutex_unlock(&stack_lock);
 }
 
-/* What it had open describes the parent; another thread may have been changing it: not freed. */
+/* The inherited state describes the parent; another thread may have been changing it: not freed. */
 void stack_ext_begin_in_child(void)
 {
     stack_lock = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;

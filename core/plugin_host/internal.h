@@ -135,8 +135,8 @@ int image_check_room(const char *name, int file);
 /* Map a copy of the file, or find that it is mapped (sealed_copy.h).  `path`: its own, for where
  * there can be no copy; NULL: by fd.  0, or -errno with err_set(). */
 int image_map(int fd, const char *name, const char *path, void **ret_handle);
-/* Whose file is mapped already, though there is none to open: it came through the door of an
- * earlier life, or of the parent of this process. */
+/* Give the handle of a file that is mapped already, though there is none to open: it came through
+ * the door of an earlier life, or of the parent of this process. */
 void *image_named(const char *name);
 void image_set_name(const void *handle, const char *name);
 /* A call into it was given up and has not come back, in whatever life of the core. */
@@ -144,7 +144,7 @@ bool image_inside(const void *handle);
 bool image_is_there(struct host *h, const char *name); /* in the plugin path */
 void image_inside_set(const void *handle, bool inside);
 
-/* What the plugin hands over, before it is used (pointer_check.c).  0, or -errno with err_set(). */
+/* Check before use what the plugin hands over (pointer_check.c).  0, or -errno with err_set(). */
 bool given_bytes(const void *at, size_t n);
 bool given_text(const char *text);
 size_t given_copy(const void *at, void *ret, size_t n); /* gives how many bytes there are */
@@ -154,14 +154,14 @@ int given_whole(struct plugin *p, const struct probing_plugin *api);
 int given_table(const struct probing_table_desc *d);
 int given_command(const struct probing_command *c);
 
-/* What it declares (declarations.c): copied and looked at; and known from now on.  [control] */
+/* Copy and check what it declares (declarations.c); make it known from now on.  [control] */
 int declared_take(struct plugin *p, const struct probing_plugin *api);
 int declared_publish(struct plugin *p);
 /* Lines about plugins that are installed where the command is (declared.h), in an open file. */
 int declared_told(struct host *h, int fd);
 void declared_free_all(struct host *h);
 
-/* What it leaves behind (plugin_leaks.c): around each call into it, and in words when it is
+/* Find what it leaves behind (plugin_leaks.c): around each call into it, and in words when it is
  * gone. */
 void leak_begin(struct plugin *p);
 void leak_end(struct plugin *p, bool is_control);

@@ -186,7 +186,7 @@ static int plugin_api_fail(const struct probing_host *f, int code, const char *t
                    given_text(text) ? text : "failed without giving a reason");
 }
 
-/* Of "probing.note/1". */
+/* The function of "probing.note/1". */
 static void note_set(const struct probing_host *f, const char *text)
 {
     struct plugin *p = f->core;
@@ -200,7 +200,7 @@ int note_offer(struct host *h)
     return host_extension_add(h, PROBING_NOTE_1, &part);
 }
 
-/* Of "probing.rows/1". */
+/* The function of "probing.rows/1". */
 static int rows_wanted(const struct probing_rows *out, uint32_t column)
 {
     return column < out->table->n_columns && (!out->want || out->want[column]);
@@ -212,7 +212,7 @@ int rows_offer(struct host *h)
     return host_extension_add(h, PROBING_ROWS_1, &part);
 }
 
-/* Of "probing.descriptor/1". */
+/* The functions of "probing.descriptor/1". */
 static int descriptor_ours(int fd)
 {
     return descriptor_is_ours(fd);

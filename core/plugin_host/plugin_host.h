@@ -31,9 +31,9 @@ struct host_store {
     int (*keep)(void *arg, const char *table, const char *text);
 };
 
-/* What takes the declarations of plugins (core/plugin_file/declared.h); the host keeps them.
- * check: is what stands in them SQL, and are its names free; -EINVAL.  take: loaded false: the
- * plugin is installed, and not in this process.  May be NULL. */
+/* Functions that take the declarations of plugins (core/plugin_file/declared.h), which the host
+ * keeps.  check: is what stands in them SQL, and are its names free; -EINVAL.  take: loaded false:
+ * the plugin is installed, and not in this process.  May be NULL. */
 struct declared;
 struct host_declares {
     void *arg;
@@ -80,8 +80,8 @@ bool host_free(struct host *h);
 
 /* ---- commands ---- */
 
-/* Who asks, as far as fairness goes: the jobs of different clients are taken in turn.  Zeroed by
- * its owner, who keeps it while a request of it is under way; the fields are the host's. */
+/* A client, as far as fairness goes: the jobs of different clients are taken in turn.  Its owner
+ * zeroes it and keeps it while a request of it is under way; the fields are the host's. */
 struct host_client {
     uint32_t waiting, running; /* lock: the workers', as all below */
     size_t waiting_bytes;      /* words of the commands that wait */
@@ -193,7 +193,7 @@ const char *host_config_name(struct host *h, const char *name, char *ret);
 int host_plugin_load(struct host *h, const char *name, const char *path, int fd);
 int host_plugin_stop(struct host *h,
                      const char *name); /* stop + destroy; -ENOENT, -EBUSY [worker] */
-/* What is not as it should be with a plugin, one line; "": nothing.                     [worker] */
+/* Tell what is not as it should be with a plugin, in one line; "": nothing.             [worker] */
 void host_plugin_note(struct host *h, const char *name, struct buf *ret);
 /* Name of the plugin whose file is mapped with this difference between addresses and its own
  * (l_addr of its link map); lives as long as the host.  NULL: none.  No lock.           [any] */
@@ -236,8 +236,8 @@ const void *host_extension(struct host *h, const char *id);
 
 /* ---- what plugins declare (declarations.c) ---- */
 
-/* What each plugin that runs declares, or with `stopped` also those that were loaded and do not run
- * any more; below 0 ends it.                                                         [any] */
+/* Call fn with what each plugin that runs declares, or with `stopped` also those that were loaded
+ * and do not run any more; below 0 ends it.                                                [any] */
 int host_declared_each(struct host *h, bool stopped, int (*fn)(void *arg, const struct declared *d),
                        void *arg);
 /* Look at what the plugins in the plugin path declare that are not in this process. [worker] */
@@ -249,7 +249,7 @@ int host_why_no_table(void *host, const char *plugin, const char *table, char *t
  * -ENOENT: nobody knows.                                                           [worker] */
 int host_why_empty(void *host, const struct table *t, char *text, size_t size);
 
-/* What plugins that run cost the program's threads (probing/ext/draft/cost.h).    [worker] */
+/* Tell fn what plugins that run cost the program's threads (probing/ext/draft/cost.h).  [worker] */
 struct probing_cost;
 int host_costs_each(struct host *h, int (*fn)(void *arg, const struct probing_cost *c), void *arg);
 

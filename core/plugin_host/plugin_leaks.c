@@ -42,13 +42,13 @@ struct leak_list {
     } list[LISTED];
 };
 
-/* What is there before a call into the plugin. */
+/* The threads and descriptors that were there before a call into the plugin. */
 struct leak_before {
     struct leak_list threads, fds;
 };
 
-/* What a descriptor is of, as one number; 0: it is not open.  Those without a file of their own
- * (eventfd, epoll) share an inode, and have a name for each kind. */
+/* Give what a descriptor is of, as one number; 0: it is not open.  Descriptors without a file of
+ * their own (eventfd, epoll) share an inode, and have a name for each kind. */
 static uint64_t what_is(int fd)
 {
     char path[40], text[64];
@@ -129,7 +129,7 @@ static bool bound_at(int fd, struct sockaddr_storage *ret)
     return getsockname(fd, (struct sockaddr *)ret, &size) == 0;
 }
 
-/* Of two that are bound: a connection bears its listener's port, or its path. */
+/* Are two sockets bound at one place?  A connection bears its listener's port, or its path. */
 static bool same_place(const struct sockaddr_storage *a, const struct sockaddr_storage *b)
 {
     const struct sockaddr_un *one = (const void *)a, *other = (const void *)b;

@@ -62,7 +62,7 @@ TEST(gives_up_a_start_that_hangs_and_goes_on)
     teardown();
 }
 
-/* What came back late is undone, and is not taken for one that waits for its start. */
+/* An init that comes back late is undone, and is not taken for one that waits for its start. */
 TEST(gives_up_an_init_that_hangs_and_begins_afresh)
 {
     char body[1024], pipe_path[160];

@@ -135,8 +135,8 @@ uint32_t host_plugins_inside(struct host *h, struct buf *ret)
 
 /* ---- loads that somebody has given up ---- */
 
-/* Of one plugin, one at a time: a starved thread may have been left at any place of a load, and its
- * plugin knows nothing of two that are inside at once.  false: there is one. */
+/* Enter a load, only one of a plugin at a time: a starved thread may have been left at any place of
+ * a load, and its plugin knows nothing of two that are inside at once.  false: there is one. */
 bool load_enter(struct load *l)
 {
     struct host *h = l->host;

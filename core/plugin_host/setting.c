@@ -352,7 +352,7 @@ static bool same_table(const char *a, const char *b)
     return true;
 }
 
-/* What a table's retention was set by, whichever of its names was used.  lock: settings.mutex */
+/* Find the setting of a table's retention, by whichever name it was set.  lock: settings.mutex */
 static struct setting *find_retention(struct host *h, const char *name)
 {
     const char *wanted = name + strlen(RETENTION_HEAD);

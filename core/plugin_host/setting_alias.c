@@ -160,7 +160,7 @@ int aliases_check(struct plugin *p, const struct declared *d, const struct probi
     return 0;
 }
 
-/* What was set by that name before somebody knew what it means. */
+/* Take over the value that was set by that name before somebody knew what it means. */
 static void adopt(struct host *h, const char *kept, const char *plugin, const char *setting)
 {
     char name[2 * HOST_NAME_BYTES];

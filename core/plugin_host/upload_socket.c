@@ -93,7 +93,7 @@ void upload_socket_open_again(struct host *h)
         host_log(h, PROBING_ERROR, "no plugin can be loaded any more: %s", err_text());
 }
 
-/* What the control thread waits for beside its own wakening. */
+/* List what the control thread waits for beside its own wakening. */
 uint32_t upload_socket_poll(struct host *h, struct pollfd *fds, uint32_t max)
 {
     struct upload_socket *d = &h->door;
