@@ -262,7 +262,7 @@ struct list {
     int (*copy)(struct copying *c, void *of);
 };
 
-/* Of views several may have one name. */
+/* Refuse a name that is there twice; several views may share one. */
 static int check_twice(const struct copying *c, const struct list *l, const char *all)
 {
     const char *name, *other;

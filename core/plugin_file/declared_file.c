@@ -29,7 +29,7 @@ enum { RELATIVE = R_X86_64_RELATIVE, ABSOLUTE = R_X86_64_64 };
 enum { RELATIVE = R_AARCH64_RELATIVE, ABSOLUTE = R_AARCH64_ABS64 };
 #endif
 
-/* What the loader writes at r_offset, if that lies in the n bytes from `address`; its base is 0. */
+/* Apply r as the loader does with base 0, if r_offset lies in the n bytes from `address`. */
 static void apply(const struct elf *e, const Elf64_Rela *r, uint64_t address, void *ret, size_t n)
 {
     uint64_t at = r->r_offset - address, value = (uint64_t)r->r_addend;

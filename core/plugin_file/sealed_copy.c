@@ -126,7 +126,7 @@ static int look(int fd, struct elf_facts *ret)
     return rc;
 }
 
-/* What follows the last segment (debug information) is not kept in memory.  The content is frozen
+/* Freeze the copy without what follows the last segment (debug information).  The content is frozen
  * before it is looked at, the size before it is believed. */
 static int freeze(int fd, bool memory, struct elf_facts *ret)
 {
