@@ -47,7 +47,7 @@ struct bucket {
     bool begun;
 };
 
-/* What a script has used of its share of a core (cpu_budget.c). */
+/* A script's use of its share of a core (cpu_budget.c). */
 struct share {
     int64_t credit_ns; /* CPU time it may use now; below 0 it waits */
     uint64_t at, cpu_at;

@@ -116,7 +116,7 @@ void script_say(struct script *s, int level, const char *text)
 
 #define END_TRIES 100 /* rests of 10 ms until the queue of events takes its end */
 
-/* Those who follow the script learn that it has ended: an event on a topic of its own, in order
+/* Tell the followers of the script that it has ended: an event on a topic of its own, in order
  * behind what it has published. */
 static void publish_end(struct script *s)
 {

@@ -19,7 +19,7 @@
  * busy machine: run_tests.py gives up before. */
 #define PATIENCE (3000 * NS_PER_S)
 
-/* What was heard of a script: its words one after another. */
+/* The words that were heard of a script, one after another. */
 static struct heard {
     pthread_mutex_t mutex;
     struct event more;
@@ -205,7 +205,7 @@ TEST(stops_what_never_ends)
         " while true do local c = coroutine.create(function() end) coroutine.resume(c) end end)",
         "probing.every('10ms', function() print('go') while true do local s = ('x'):rep(100) end "
         "end)",
-        /* What no hook of Lua's reaches. */
+        /* No hook of Lua's reaches these. */
         "probing.every('10ms', function() print('go')\n"
         " setmetatable({}, {__gc = function() while true do end end}) collectgarbage() end)",
         "probing.every('10ms', function() print('go')\n"
@@ -284,7 +284,7 @@ TEST(ended_scripts_do_not_count)
     teardown();
 }
 
-/* What stays for good has a limit for one script and one for all of them. */
+/* Tables stay for good, so there is a limit for one script and one for all of them. */
 TEST(none_takes_all_tables)
 {
     char name[16];
