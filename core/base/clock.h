@@ -24,8 +24,8 @@ uint64_t clock_monotonic(void);
  * (the drain thread). */
 void clock_calibrate(void);
 
-/* What to add to clock_now() to get UTC ns since the epoch: taken once per process, so that a
- * step of the wall clock never reorders rows, nor makes them older than they are.      [any] */
+/* The number that clock_now() lacks to be UTC ns since the epoch: taken once per process, so that
+ * a step of the wall clock never reorders rows, nor makes them older than they are.    [any] */
 int64_t clock_utc_offset(void);
 /* The offset of an earlier life in this process, with whose rows those of this one go on; 0: take
  * it afresh.  Before rows are written. */

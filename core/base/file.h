@@ -30,7 +30,7 @@ int file_read_fd(int fd, const char *name, struct buf *b);
  * comes (-EINTR); "-": stdin. */
 int file_read_named(const char *path, struct buf *b);
 
-/* What fits of a small file, and a NUL; system calls only, no err_set().  0 or -errno. */
+/* Read a small file as far as it fits, and a NUL; system calls only, no err_set().  0 or -errno. */
 int file_peek(const char *path, char *ret, size_t size);
 
 /* Write a small file at once: temporary name, then rename. */

@@ -61,7 +61,7 @@ static uint64_t limit_of(pid_t pid, int which)
     return number_in(path, names[which], ROOM_NO_LIMIT);
 }
 
-/* What it uses of a limit; nothing where that is not told. */
+/* The amount used of a limit; 0 where the kernel does not tell it. */
 static uint64_t known(uint64_t n)
 {
     return n == PROC_UNKNOWN ? 0 : n;
@@ -358,7 +358,7 @@ uint64_t room_left(void)
     return atomic_load_explicit(&left, memory_order_relaxed);
 }
 
-/* What we may take of the memory that it shares with its children. */
+/* Give our part of the memory that the process shares with its children. */
 static uint64_t room_shared(const char *path)
 {
     struct stat st, shared;

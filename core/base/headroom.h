@@ -49,10 +49,10 @@ bool room_claim(enum room_limit limit, uint64_t amount);
  * cgroups and what the machine has left.  Read anew once a second at most. */
 uint64_t room_left(void);
 
-/* What this process should map of a file or a folder where it would like `wanted` bytes: all of
- * that, or where its address space is limited one `part`th of what is left for us, but not less
- * than `least`.  Of /dev/shm an eighth of what is free at most: there data loaders hand tensors
- * over, and a container has 64 MB of it. */
+/* The bytes that this process should map of a file or a folder where it would like `wanted`: all
+ * of them, or where its address space is limited one `part`th of what is left for us, but not less
+ * than `least`.  It takes at most an eighth of what is free in /dev/shm: there data loaders hand
+ * tensors over, and a container has 64 MB of it. */
 uint64_t room_share(const char *path, uint64_t wanted, uint64_t least, uint64_t part);
 
 #endif

@@ -28,7 +28,7 @@ size_t heap_size(void *p); /* usable bytes; 0: not of this heap */
 /* Mapped just now, in bytes. */
 size_t heap_mapped(void);
 
-/* Of that, what is resident: it costs a look at each page of it, with the heap locked. */
+/* The resident part of that: it costs a look at each page of it, with the heap locked. */
 size_t heap_resident(void);
 
 /* To be called every few seconds, `passed_ns` after the last time: gives back the large blocks that

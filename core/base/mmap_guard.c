@@ -184,7 +184,7 @@ static void take(void)
     }
 }
 
-/* What is on top; what lies under a handler of the program's stays, and hands on. */
+/* Only a handler on top goes; one under a handler of the program's stays, and hands on. */
 static void give_back(void) /* [child] */
 {
     struct sigaction now, replaced;

@@ -42,7 +42,7 @@ static uint8_t *map_file(int fd)
     return p;
 }
 
-/* What became of `body` in a child: 0, its exit code, or a signal's number. */
+/* Run `body` in a child; gives 0, its exit code, or a signal's number. */
 static int run(void (*body)(void))
 {
     int status = 1;

@@ -26,8 +26,8 @@
 #define SIGNALS_KINDS 8    /* kinds below this may be sent */
 #define SIGNALS_FOREIGN -1 /* not sent by signals_send(): a timer's, or the program's */
 
-/* What comes of a signal; info: siginfo_t *.  All signals but SIGBUS are blocked.  false: it is not
- * ours; then what stood there before gets it.                                         [signal] */
+/* The action on a signal; info: siginfo_t *.  All signals but SIGBUS are blocked.  false: it is not
+ * ours; then the handler that stood there before gets it.                             [signal] */
 typedef bool signals_fn(int kind, void *info, void *context);
 
 /* The highest real-time signal below `below` that nobody has; where a runtime has put one handler
@@ -39,7 +39,7 @@ int signals_take(int number, signals_fn *fn);
 bool signals_is_ours(int number); /* our handler is the one that stands there */
 /* To one thread of this process: 0, -ESRCH, -EAGAIN (too many are pending: ulimit -i). */
 int signals_send(int number, pid_t tid, int kind); /* [any] */
-/* What keeps it from a thread; both when that cannot be seen. */
+/* Reasons why a thread does not get it; both when that cannot be seen. */
 enum { SIGNALS_BLOCKED = 1, SIGNALS_PENDING = 2 /* it has one to take already */ };
 unsigned signals_of_thread(int number, pid_t tid);
 /* 0: the program has what it had; 1: our handler stays, and does nothing. */

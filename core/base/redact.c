@@ -25,7 +25,7 @@ struct text {
     size_t n;
 };
 
-/* What stands for a secret: text[at] to text[end]. */
+/* A secret's place in a text: text[at] to text[end]. */
 struct span {
     size_t at, end;
     size_t quote; /* bytes of `around` that SECRET_SHOWN needs on both sides: JSON stays JSON */
@@ -90,8 +90,8 @@ static bool is_key(char c)
 
 /* ---- shapes ---- */
 
-/* Of "redis://user:word@host/0" what stands between ':' and '@'.  The last '@' before the path
- * counts: a password may hold one. */
+/* The password of "redis://user:word@host/0" stands between ':' and '@'.  The last '@' before the
+ * path counts: a password may hold one. */
 static bool is_password(struct text t, size_t i, struct span *ret)
 {
     size_t colon = 0, end = 0;
@@ -258,7 +258,7 @@ static bool read_quoted(struct text t, size_t i, struct span *ret)
     return true;
 }
 
-/* What is neither quoted nor follows quotes. */
+/* Read a value that is not quoted; the name before it may be. */
 static void read_bare(struct text t, size_t i, const struct name *name, char sign, struct span *ret)
 {
     static const char *const schemes[] = {"Bearer", "Basic", "Digest", "Token", "token", NULL};

@@ -31,8 +31,8 @@ int secret_show(const char *name, size_t name_n, const char *value, struct buf *
  * Quotes stay where they are, so that JSON stays JSON.  1: something was hidden, 0: nothing, or
  * what buf_add() gives. */
 int secret_text(const char *text, size_t n, struct buf *ret);
-/* Of a text that comes in pieces: bytes from its beginning that can be looked through without what
- * follows, whole lines outside of PEM keys. */
+/* For a text that comes in pieces: how many bytes from its beginning can be looked through without
+ * the rest, whole lines outside of PEM keys. */
 size_t secret_whole(const char *text, size_t n);
 
 #endif

@@ -154,8 +154,8 @@ TEST(any_text)
     }
 }
 
-/* What a program puts into its names must not hold up the thread that looks through them: some MB
- * of each take part of a second; where the work grows with the square, hours. */
+/* Names that a program chooses must not hold up the thread that looks through them: some MB of
+ * each take part of a second; where the work grows with the square, hours. */
 TEST(no_text_takes_long)
 {
     static const char *const pieces[] = {"sk-",

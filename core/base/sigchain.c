@@ -47,7 +47,7 @@ void handler_run(const struct sigaction *before, int signo, siginfo_t *info, voi
         before->sa_sigaction(signo, info, context);
     else
         before->sa_handler(signo);
-    /* What it has raised waits until we return. */
+    /* A signal that the handler has raised waits until we return. */
     ours |= UINT64_C(1) << (signo - 1);
     (void)syscall(SYS_rt_sigprocmask, SIG_SETMASK, &ours, NULL, MASK_BYTES);
 }

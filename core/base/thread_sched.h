@@ -24,8 +24,8 @@ struct schedule {
     uint64_t cpus[SCHEDULE_CPUS / 64]; /* where any of its threads may run */
 };
 
-/* What suits a process: the nice value of its first thread, the CPUs of all.  Its numbers of
- * threads are those that /proc of the caller has. */
+/* Give the schedule that suits a process: the nice value of its first thread, the CPUs of all.  Its
+ * numbers of threads are those that /proc of the caller has. */
 void schedule_of(pid_t pid, struct schedule *ret);
 
 /* Make a thread (0: the caller) SCHED_OTHER and as `s` says.  Where the kernel refuses one part (a

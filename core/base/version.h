@@ -16,7 +16,7 @@
  * and a core of different ones can say so (build.c). */
 extern const char *const probing_build;
 
-/* What stands before it in the files of the command and of the core: the mark of what(1). */
+/* The text before it in the files of the command and of the core: the mark of what(1). */
 #define BUILD_MARK "@(#)probing "
 #define BUILD_MAX 64 /* bytes, with the NUL */
 

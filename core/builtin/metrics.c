@@ -456,7 +456,7 @@ struct declared_metrics {
     struct metrics *m;
 };
 
-/* What cannot be asked (a table that is not there yet) is no metric. */
+/* A metric that cannot be asked for (its table is not there yet) is left out. */
 static int add_declared(void *arg, const struct declared *d)
 {
     const struct declared_metrics *of = arg;

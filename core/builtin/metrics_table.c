@@ -14,7 +14,7 @@
 #define NAME_BYTES 200
 #define LABELS_BYTES 4096
 
-/* What stands above the rows of a family: "# TYPE probing_table_rows gauge". */
+/* The lines above the rows of a family: "# TYPE probing_table_rows gauge". */
 struct family {
     char type[16], unit[16], help[512];
 };

@@ -42,7 +42,7 @@ static int64_t or_null(uint64_t value)
     return value <= INT64_MAX ? (int64_t)value : PROBING_NULL_I64;
 }
 
-/* Of /proc/meminfo, which has kB. */
+/* /proc/meminfo has kB. */
 static int64_t machine_bytes(const char *key)
 {
     uint64_t n;

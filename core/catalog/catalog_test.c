@@ -135,7 +135,7 @@ TEST(there_is_an_end_to_tables)
     struct probing_table_desc d = stored("more");
     CHECK_INT(tables_add(t, "x", &d, NULL, &a), -ENOSPC);
     CHECK(strstr(err_text(), "already has 1536 stored tables, the maximum") != NULL);
-    /* Those that tell of the process are computed, and have room of their own. */
+    /* Tables that tell of the process are computed, and have room of their own. */
     d.scan = scan;
     d.tail_type = 0;
     for (int i = TABLES_STORED_MAX; i < TABLES_MAX; i++) {

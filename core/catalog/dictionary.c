@@ -113,7 +113,7 @@ static const uint8_t *find_text(struct interns *s, uint64_t id, uint32_t *ret_si
     return s->map + at + TEXT_HEAD;
 }
 
-/* Of the text and its id: a damaged place must not give another text. */
+/* The check covers the text and its id: a damaged place must not give another text. */
 static uint32_t check_of(const void *text, size_t size, uint64_t id)
 {
     return (uint32_t)hash(text, size) ^ (uint32_t)(hash_spread(id) >> 32);

@@ -46,7 +46,7 @@ uint64_t intern_last(struct interns *s);
 /* How many pages of its file were lost under it. */
 uint64_t interns_lost(struct interns *s);
 
-/* Of a dead process: how many ids have no whole text any more. */
+/* The number of a dead process's ids that have no whole text any more. */
 uint64_t interns_damaged(struct interns *s);
 
 #endif

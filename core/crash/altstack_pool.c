@@ -177,7 +177,7 @@ void altstack_pool_maintain(struct altstack_pool *l, const _Atomic bool *wanted)
         atomic_store_explicit(&l->count[i], count[i], memory_order_relaxed);
 }
 
-/* What a thread still has stays mapped: it may crash on it yet. */
+/* A stack that a thread still has stays mapped: it may crash on it yet. */
 void altstack_pool_end(struct altstack_pool *l)
 {
     const struct timespec nap = {.tv_nsec = RETURN_NAP_NS};

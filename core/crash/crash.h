@@ -106,9 +106,9 @@ struct crash_reports {
 };
 
 struct datadir;
-/* What a data directory has.  0 reports is no error; -errno when the file cannot be read. */
+/* Read a data directory's reports.  0 reports is no error; -errno when the file cannot be read. */
 int crash_read(const struct datadir *d, struct crash_reports *ret);
-/* Likewise, of each only how the process crashed: no file that its report names is opened. */
+/* Likewise, but only how the process crashed: no file that a report names is opened. */
 int crash_read_signals(const struct datadir *d, struct crash_reports *ret);
 void crash_reports_done(struct crash_reports *r);
 

@@ -97,7 +97,7 @@ static uint32_t wait_while(uint32_t state, uint64_t most_ns)
     return is;
 }
 
-/* Who crashed first has the report made.                                              [signal] */
+/* The thread that crashed first has the report made.                                  [signal] */
 static void have_it_made(bool only_abort)
 {
     uint32_t asked = CRASH_ASKED;

@@ -20,7 +20,7 @@
 #define CRASH_PATH_BYTES 1100
 #define CRASH_TAKE_NS UINT64_C(300000000) /* for our thread to begin; it waits for nothing else */
 
-/* Of one report: the handler asks, the thread takes and is done. */
+/* The states of one report: the handler asks, the thread takes and is done. */
 enum { CRASH_IDLE, CRASH_ASKED, CRASH_TAKEN, CRASH_DONE, CRASH_FAILED };
 
 struct crash_fault {

@@ -108,7 +108,7 @@ static bool fault_of_context(struct reporter *r, uint64_t at, siginfo_t *ret)
 #endif
 }
 
-/* What the handler was told whose frame this is: the fault before a raise(). */
+/* Write the fault before a raise(), as the handler of this frame was told of it. */
 static void write_origin(struct reporter *r, pid_t tid, const struct stack_frame *way_back)
 {
     siginfo_t info = {.si_signo = 0};
@@ -482,7 +482,7 @@ static void let_faults_through(void)
     (void)pthread_sigmask(SIG_UNBLOCK, &faults, NULL);
 }
 
-/* What would otherwise be done for the first time after a fault, and then by malloc. */
+/* Do now the work that would otherwise first be done after a fault, and then by malloc. */
 static void rehearse(struct reporter *r)
 {
     struct stack_registers registers = {.known = 0};

@@ -149,7 +149,7 @@ static int copy_piece(int from, int to, off_t at, off_t end)
     return 0;
 }
 
-/* What has data in it; holes stay holes. */
+/* Copy the parts that have data; holes stay holes. */
 static int copy_data(int from, int to, off_t size, uint64_t room)
 {
     uint64_t copied = 0;

@@ -254,7 +254,7 @@ static void sweep_data(struct sweep *s, const char *root)
         qsort(dead, n, sizeof(*dead), newest_first);
     for (uint32_t i = 0; i < n && time_is_left(s); i++) {
         sum += dead[i].here ? dead[i].bytes : 0;
-        /* Of another machine or boot only the age is certain. */
+        /* Only the age is certain for a directory of another machine or boot. */
         bool too_much = dead[i].here && s->limits->max_bytes && sum > s->limits->max_bytes;
         if (s->now - dead[i].touched >= QUIET_S && (too_much || is_old(s, dead[i].touched)))
             remove_dead(s, root, &dead[i]);

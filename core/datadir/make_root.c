@@ -32,7 +32,7 @@ uint32_t datadir_own_roots(const char *place, char (*ret)[DATADIR_LEAF], uint32_
     DIR *all = opendir(place);
     if (!all)
         return 0;
-    /* Of the names that nobody could know those of others are left out: they are many, perhaps. */
+    /* Names that nobody could know are left out where they are others': those may be many. */
     for (struct dirent *e; n < max && seen < DATADIR_ENTRIES_MAX && (e = readdir(all)); seen++)
         if (root_name_read(e->d_name, &uid) && uid == identity_own_owner() &&
             (!strchr(e->d_name, '.') ||
@@ -42,7 +42,7 @@ uint32_t datadir_own_roots(const char *place, char (*ret)[DATADIR_LEAF], uint32_
     return n;
 }
 
-/* Who has a name that should be ours: 0 when it is as it should be. */
+/* 0 when a name that should be ours is; else the error says who has it. */
 static int is_private(int place, const char *path, const char *name)
 {
     struct stat st;

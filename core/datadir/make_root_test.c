@@ -40,7 +40,7 @@ TEST(takes_the_name_that_everybody_knows)
     CHECK_INT(rmdir(ours), 0);
 }
 
-/* What stands at our name stays as it is, and is said; the next one of us finds the same root. */
+/* A thing at our name stays, and the note says so; our next process finds the same root. */
 static void squat(const char *what)
 {
     char first[256];

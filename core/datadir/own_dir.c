@@ -29,7 +29,7 @@
 #include "sdk/lib/proc/identity.h"
 #include "sdk/lib/proc/proc_file.h"
 
-/* Of less the eighth that each of rings and strings may have (headroom.h) holds too little. */
+/* With less, the eighth that each of rings and strings may have (headroom.h) holds too little. */
 #define FAST_MIN_BYTES ((uint64_t)256 << 20)
 #define TMPFS 0x01021994                    /* f_type of a tmpfs, statfs(2) */
 #define AGAIN_MAX 10000                     /* times a process may be entered */

@@ -42,8 +42,8 @@ struct own_dir {
     uint64_t start_time;           /* clock ticks since boot, proc(5) */
     bool resumed;   /* the directory is of an earlier life, which left in good order */
     char note[512]; /* why it is not where it would be, and what to do; "": it is */
-    /* Of the directory, made at random with it: pids and start times come again, in containers of
-     * one machine too.  "": the kernel gave none, or the directory is older than such ids. */
+    /* The directory's id, made at random with it: pids and start times come again, in containers
+     * of one machine too.  "": the kernel gave none, or the directory is older than such ids. */
     char instance_id[40];
 };
 

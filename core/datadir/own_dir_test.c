@@ -74,7 +74,7 @@ TEST(brings_files_home_from_memory)
     (void)file_remove_dir(p.directory);
 }
 
-/* What earlier lives lost stands in lines, and a line that is not whole counts for nothing. */
+/* Losses of earlier lives stand in lines, and a line that is not whole counts for nothing. */
 TEST(rows_lost_in_earlier_lives_are_counted_again)
 {
     static const char *const lines[] = {"lost: t.rows 1 2 3 4 5 6 7 8 9\n",

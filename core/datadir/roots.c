@@ -51,7 +51,7 @@ static void say(const struct datadir_search *s, int why)
         s->refused(s->arg, err_why(why));
 }
 
-/* Of /dev/shm: memory files alone are part of a directory elsewhere. */
+/* In /dev/shm memory files alone are part of a directory elsewhere. */
 static bool has_data(const struct datadir *d)
 {
     return datadir_has(d, "data.mdb", NULL) || datadir_has(d, "info", NULL);

@@ -58,8 +58,8 @@ static void end(void)
     buf_done(&out);
 }
 
-/* What a stack without its native frames lacks is what whole ones have there, so there is one
- * tower; where that is not known it stays as it is. */
+/* A stack without its native frames gets those that whole ones have there, so there is one tower;
+ * where they are not known it stays as it is. */
 TEST(broken_stacks_stand_in_the_tower_of_the_whole)
 {
     begin();
@@ -79,7 +79,7 @@ TEST(broken_stacks_stand_in_the_tower_of_the_whole)
     end();
 }
 
-/* Of a process that lives samples come first, and then stacks, of which some are gone. */
+/* A living process gives its samples first, and then the stacks, of which some are gone. */
 TEST(samples_find_stacks_that_come_after_them)
 {
     const struct flame_sample s = {.thread_name = "", .value = 10, .count = 2};

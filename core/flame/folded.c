@@ -117,7 +117,7 @@ int flame_speedscope(const struct flame *f, struct buf *out)
 
 /* ---- trace events ---- */
 
-/* What is open on the thread that is written: frames from the outermost on, and since when. */
+/* The open frames of the thread that is written, from the outermost on, and since when. */
 struct open_frames {
     struct {
         int64_t since;

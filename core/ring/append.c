@@ -321,7 +321,7 @@ static NOINLINE int append_slowly(struct table *t, uint64_t ts, const union prob
     return rc;
 }
 
-/* What ring_append() leaves, its mark set. */
+/* Append a row that ring_append() leaves, with its mark set. */
 static NOINLINE int append_rest(struct table *t, uint64_t ts, const union probing_cell *cells,
                                 uint32_t n, const void *tail, uint32_t tail_n)
 {

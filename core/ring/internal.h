@@ -39,12 +39,12 @@ struct file_head {
     int64_t utc_offset;
     uint64_t anchor_ns; /* CLOCK_MONOTONIC when the file was made */
     uint64_t check;     /* of all before but the magic */
-    /* What changes: not in the copy. */
+    /* The rest changes, and is not in the copy. */
     _Atomic uint64_t generations; /* given so far */
     _Atomic uint64_t drains;      /* rings_note_drain() */
 };
 
-/* Who has the slot; the same twice. */
+/* The owner of a slot; it is there twice. */
 struct slot_owner {
     _Atomic uint64_t generation; /* 0: nobody's */
     _Atomic uint64_t check;      /* of the generation and the tid */
@@ -68,7 +68,7 @@ _Static_assert(offsetof(struct slot_head, head) == 64, "as drawn in ring.h");
 _Static_assert(offsetof(struct slot_head, tail) == 128, "as drawn in ring.h");
 _Static_assert(offsetof(struct slot_head, owner_again) == 192, "as drawn in ring.h");
 
-/* What a writer keeps beside the file; belongs to the thread that took the slot. */
+/* A writer's state beside the file; belongs to the thread that took the slot. */
 struct writer {
     _Atomic uint32_t inside; /* 1: an append is under way */
     uint32_t slot;
@@ -184,8 +184,8 @@ static inline uint64_t owner_check(uint64_t generation, int32_t tid)
     return check_words(CHECK_KEY_SUM, words, 2);
 }
 
-/* What the checks of a slot's rows begin with: a row of another file, slot, owner or round of the
- * ring is none of these.                                                      [signal] */
+/* The key that the checks of a slot's rows begin with: a row of another file, slot, owner or round
+ * of the ring does not match it.                                              [signal] */
 static inline uint64_t check_key(uint64_t identity, uint32_t slot, uint64_t generation, int32_t tid)
 {
     const uint64_t words[] = {identity, slot, generation, (uint64_t)(uint32_t)tid};

@@ -150,7 +150,7 @@ uint64_t rings_identity(struct rings *r);
  * that copies of the two made at different times are told apart. */
 void rings_note_drain(struct rings *r, uint64_t drains);
 uint64_t rings_drains(struct rings *r);
-/* Of a dead process: its file's head was damaged and was read from the copy. */
+/* The head of a dead process's file was damaged and was read from the copy. */
 bool rings_head_damaged(struct rings *r);
 
 /* After fork in the child: ring_append() does nothing any more.                       [child] */

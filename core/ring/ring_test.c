@@ -463,7 +463,7 @@ TEST(a_file_left_behind_is_read_and_a_broken_one_refused)
     CHECK_INT(rings_open(file_open(AT_FDCWD, path), path, &left), -EINVAL);
 }
 
-/* What a bit that flips adds to a sum: does it change the upper bits, whatever the sum was? */
+/* Does `delta`, which a flipped bit adds to a sum, change the upper bits, whatever the sum was? */
 static bool is_seen(uint64_t delta)
 {
     uint64_t upper = delta >> WORD_BITS, all = UINT64_MAX >> WORD_BITS;

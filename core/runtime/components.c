@@ -159,7 +159,7 @@ static int plugin_path(const void *code, const char *own, struct buf *ret)
     return ret->failed;
 }
 
-/* What the engine asks the host. */
+/* Let the engine ask the host about tables that are empty or unknown. */
 static void ask_host(struct core *c)
 {
     const struct sql_unknown unknown = {

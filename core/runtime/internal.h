@@ -29,7 +29,7 @@ void standard_places_give_back(uint32_t taken);
 
 struct core;
 
-/* What must be known before there is a host, or where there is none: in a fork handler. */
+/* The settings needed before there is a host, or where there is none: in a fork handler. */
 struct config {
     char text[SETTINGS_BYTES]; /* the lines of this start */
     char data_dir[DATADIR_PATH_BYTES], plugin_path[4096], token[256], read_token[256];

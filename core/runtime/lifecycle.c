@@ -53,8 +53,8 @@
 
 enum { IDLE, STARTING, RUNNING, STOPPING, CHILD };
 
-/* What a followed child knows of the plugins it shall have, until it has them: nothing; those that
- * run in its parent's host; a list.  It may itself fork at any moment of its start. */
+/* The ways a followed child knows its plugins until it has them: not at all; as those that run in
+ * its parent's host; by a list.  It may itself fork at any moment of its start. */
 enum { NO_PLUGINS, PARENTS_PLUGINS, LISTED_PLUGINS };
 
 /* The one global. */

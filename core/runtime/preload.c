@@ -187,7 +187,7 @@ static bool is_launcher(int argc, char **argv)
     return false;
 }
 
-/* What tools ask an interpreter about itself: "python -I -c ...", "python --version". */
+/* Does a tool only ask an interpreter about itself: "python -I -c ...", "python --version"? */
 static bool is_asked(int argc, char **argv)
 {
     for (int i = 1; i < argc && argv[i][0] == '-' && argv[i][1] != '\0'; i++) {

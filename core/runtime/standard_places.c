@@ -40,7 +40,7 @@ uint32_t standard_places_take(bool before_main)
     return taken;
 }
 
-/* What the process has put there meanwhile is its own. */
+/* Descriptors that the process has put there meanwhile are its own. */
 void standard_places_give_back(uint32_t taken)
 {
     for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; fd++) {

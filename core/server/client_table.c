@@ -157,7 +157,7 @@ void server_rest_over(struct server *s, int which)
     (void)lws_rx_flow_control(s->listeners[which], 1);
 }
 
-/* Who is one too many is told so; while enough are being told, the others wait at the door. */
+/* A client too many is told so; while enough are being told, the others wait at the door. */
 static bool may_come(const struct server *s)
 {
     uint32_t most = s->most_connections * SERVER_CONNECTIONS_TOLD / SERVER_CONNECTIONS;

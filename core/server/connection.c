@@ -111,8 +111,8 @@ static void count_queued(struct connection *p, const struct chunk *piece, int si
     (void)atomic_fetch_add_explicit(&p->server->queued, (size_t)sign * own, memory_order_relaxed);
 }
 
-/* What may wait for one peer.  When much waits for all of them together it is little for each:
- * the memory is the host's. */
+/* The bytes that may wait for one peer.  When much waits for all of them together it is little for
+ * each: the memory is the host's. */
 static size_t queue_limit(const struct connection *p)
 {
     size_t all = atomic_load_explicit(&p->server->queued, memory_order_relaxed);

@@ -135,7 +135,7 @@ static void add_head(struct connection *p, int status, const char *type, bool gz
                        local_port(p->fd), p->server->tokens[p->cookie]);
 }
 
-/* What is incomplete about an answer that worked; one line, whatever was in it. */
+/* Say how an answer that worked is incomplete; one line, whatever was in it. */
 static void add_note(struct connection *p, const char *note, size_t n)
 {
     if (n == 0)
@@ -340,9 +340,9 @@ static enum access cookie_access(struct connection *p, struct slice cookie)
     return found;
 }
 
-/* What the request's token gives.  A cookie comes along by itself, also when a page of another
- * port of this machine asks (to browsers that is the same site), so it counts for pages of ours
- * only; browsers that do not say whose page asks send an Origin with everything that writes. */
+/* Give the access of the request's token.  A cookie comes along by itself, also when a page of
+ * another port of this machine asks (to browsers that is the same site), so it counts only for
+ * our pages; browsers that do not say whose page asks send an Origin with all that writes. */
 static enum access token_access(struct connection *p, const struct http_request *r)
 {
     struct slice a = r->authorization;
@@ -427,7 +427,7 @@ static int upgrade(struct connection *p, const struct http_request *r, size_t us
     return rc;
 }
 
-/* Of Prometheus's and Grafana's servers, what does it here. */
+/* For paths of Prometheus's and Grafana's servers, name the ones that serve here. */
 static const char *no_such_path(const struct http_request *r)
 {
     const char *path = r->path.data;

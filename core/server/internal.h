@@ -85,7 +85,7 @@ struct frames { /* where in the stream of a websocket client's frames we are */
     struct rate small;
 };
 
-/* What a stream sends to all who follow it: made once, as a JSON string with its quotes. */
+/* A text that a stream sends to all who follow it: made once, as a JSON string with its quotes. */
 struct shared {
     _Atomic uint32_t refs;
     struct server *server; /* whose memory it counts as, once; lives longer */

@@ -77,7 +77,7 @@ static void subscription_unref(struct query_subscription *f)
 
 /* ---- one tick, on a worker ---- */
 
-/* What is new, and nothing when nothing is. */
+/* Does it tell only what is new, and nothing when nothing is? */
 static bool tells_news(const struct query_subscription *f)
 {
     return f->table || f->news;
@@ -192,7 +192,7 @@ static int find_begin(struct query_subscription *f)
     return 0;
 }
 
-/* Of rows that were there before somebody watched, the last `last`. */
+/* Begin with the last `last` of the rows that were there before somebody watched. */
 static int find_news(struct query_subscription *f)
 {
     struct sql_sink nothing = {.columns = ignore_columns, .rows = ignore_rows};
@@ -377,7 +377,7 @@ static void tick_done(struct probing_reply *r, int status, const char *error)
 
 /* ---- on the loop ---- */
 
-/* Those that a client began, or (NULL) that came by TCP. */
+/* Count the subscriptions that a client began, or (NULL) all that came by TCP. */
 static uint32_t count_subscriptions(const struct server *s, const struct connection *owner)
 {
     uint32_t n = 0;

@@ -103,7 +103,7 @@ static int obey(struct connection *p, const struct message *m)
     return 0;
 }
 
-/* What asks too often is answered where it has an id, and the connection stays. */
+/* A client that asks too often is answered where its message has an id, and stays connected. */
 static int take_message(struct connection *p)
 {
     struct message m;
@@ -352,7 +352,7 @@ static int arrived(struct lws *wsi, struct connection *p, const void *data, size
     return -1;
 }
 
-/* Of the handshake: which build speaks, so that a client of another one can say so. */
+/* Name our build in the handshake, so that a client of another one can say so. */
 int server_ws_headers(struct server *s, struct lws *wsi, struct lws_process_html_args *args)
 {
     char text[128];

@@ -154,7 +154,7 @@ static bool let_go(void)
     return stood;
 }
 
-/* What runs while the thread stands still, and whether it did. */
+/* The function to run while the thread stands still, and whether it did. */
 struct hold {
     void (*fn)(void *arg); /* NULL: nothing, do not hold */
     void *arg;

@@ -26,7 +26,7 @@ bool signal_is_blocked(pid_t tid);
 bool signal_comes_late(pid_t tid);
 int signal_send(pid_t tid, enum signal_kind kind);
 
-/* What runs in the handler, one for each kind.  All signals are blocked. */
+/* The handler calls these, one for each kind.  All signals are blocked. */
 void capture_on_signal(const ucontext_t *context); /* [signal] */
 void gather_on_signal(const ucontext_t *context);  /* [signal] */
 void altstack_on_signal(ucontext_t *context);      /* [signal] */

@@ -51,7 +51,7 @@ static bool is_digit(char c)
     return c >= '0' && c <= '9';
 }
 
-/* Of a small hexadecimal digit, as rustc writes them; far below 0: it is none. */
+/* The value of a small hexadecimal digit, as rustc writes them; far below 0: it is none. */
 static int hex_value(char c)
 {
     return is_digit(c) ? c - '0' : c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1000;
@@ -183,7 +183,7 @@ static void put_name(struct rust *r, const char *before)
     r->p += n;
 }
 
-/* What was said at an earlier place, again. */
+/* Write again the part that stands at an earlier place. */
 static void put_again(struct rust *r, void (*fn)(struct rust *r))
 {
     const char *from = r->p - 1;

@@ -33,7 +33,7 @@ static size_t from_pieces(const struct stack_process *p, uint64_t address, void 
     return n;
 }
 
-/* What could be written to is not in the file. */
+/* Memory that could be written to is not in the file. */
 static size_t from_file(const struct stack_process *p, uint64_t address, void *ret, size_t size)
 {
     const struct proc_mapping *m = process_mapping_at(p, address);

@@ -179,7 +179,7 @@ int stack_gather_prepare(void);
  * block the signal.  No malloc, no lock.  One gathering at a time, by one thread. */
 uint32_t stack_gather_begin(const pid_t *tids, uint32_t n);
 void stack_gather_wait(uint64_t timeout_ns); /* until all who were asked stand, or the time is up */
-/* What is known of a thread, standing or waiting in a system call (then ip and sp only).
+/* Give the known registers of a thread, standing or waiting in a system call (then ip and sp only).
  * *ret_call: the system call it waited in before, -1: none.  false: nothing is known. */
 bool stack_gather_registers(pid_t tid, struct stack_registers *ret, int64_t *ret_call);
 void stack_gather_end(void); /* all go on [signal] */

@@ -94,7 +94,7 @@ TEST(names_addresses)
     CHECK_STR(s.name, "");
 }
 
-/* What getcontext() keeps: those registers that survive a call. */
+/* Take the registers that getcontext() keeps: those that survive a call. */
 static void take_registers(const ucontext_t *c, struct stack_registers *r)
 {
 #if defined(__x86_64__)

@@ -101,7 +101,7 @@ TEST(gathers_all_and_lets_them_go)
     CHECK_INT(stack_process_open_pool(POOL_BYTES, &p), 0);
     for (int round = 0; round < 20; round++) {
         uint64_t before[THREADS];
-        /* Who has just been let go may not have left the handler yet. */
+        /* A thread that has just been let go may not have left the handler yet. */
         while (stack_gather_begin((const pid_t *)(const void *)tids, THREADS) < THREADS) {
             stack_gather_end();
             (void)sched_yield();
@@ -149,7 +149,7 @@ TEST(a_pool_needs_no_malloc)
 
 /* ---- lending ---- */
 
-/* What each thread has, as it sees it again and again. */
+/* The signal stack of each thread, as it sees it again and again. */
 static _Atomic(void *) seen_at[THREADS];
 static _Atomic int seen_flags[THREADS];
 

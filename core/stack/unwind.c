@@ -104,8 +104,8 @@ static int access_mem(unw_addr_space_t space, unw_word_t address, unw_word_t *va
     return 0;
 }
 
-/* Of a thread of which only ip and sp are known: from the code of the function that needs it.  No
- * frame further in has touched it, or it would have been found where they saved it. */
+/* Where only ip and sp of a thread are known, the code of the function that needs the frame pointer
+ * gives it.  No frame further in has touched it, or it would have been found where it was saved. */
 static bool find_frame_pointer(unw_addr_space_t space, struct snapshot *look)
 {
 #if defined(__x86_64__) /* the tables of other machines go by the stack pointer */

@@ -75,7 +75,7 @@ static inline bool is_null(uint8_t type, union probing_cell c)
     return c.i == PROBING_NULL_I64;
 }
 
-/* Of a head and its entries. */
+/* The checksum covers the head and its entries. */
 uint64_t segment_head_checksum(const uint8_t *head, uint32_t n_columns);
 
 /* ---- blocks ---- */
@@ -99,7 +99,7 @@ struct range {
     uint64_t span;
 };
 
-/* What an encoder wants to know of a column in one pass. */
+/* The facts of a column that an encoder collects in one pass. */
 struct survey {
     int64_t min, max;
     uint64_t any; /* bits that are set somewhere */

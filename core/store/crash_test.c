@@ -155,7 +155,7 @@ static void read_rows(struct store *store, const struct table *t, struct found *
     store_scan_free(scan);
 }
 
-/* What came of it all, by kind. */
+/* The results of all tries, by kind. */
 static struct {
     uint64_t tries, rows, told;
 } sums[KINDS];

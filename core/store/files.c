@@ -51,7 +51,7 @@ static int make_files(struct store *s, const struct store_options *o, bool fast)
     if (rc == 0)
         rc = interns_create(strings, &s->interns);
     if (!o->resume && (rc == -EPROTO || rc == -EINVAL)) {
-        /* Of another version, or damaged: then what has its ids says nothing any more. */
+        /* The file is of another version, or damaged: rows with its ids say nothing any more. */
         (void)unlink(strings);
         rc = env_start_afresh(s);
         if (rc == 0)

@@ -245,7 +245,7 @@ int own_dir_hold(struct store *s);
 int own_dir_lock(const struct store_options *o);
 int own_dir_files(struct store *s, const struct store_options *o);
 
-/* What was asked for before the table came.  lock: drain_lock */
+/* Apply the retention that was asked for before the table came.  lock: drain_lock */
 void retention_wanted(struct store *s, struct table *t);
 
 /* Every table into an empty data.mdb again; what was in it before is counted as lost. */

@@ -99,7 +99,7 @@ static void unwatch(struct store *s)
     s->map = s->lock_map = NULL;
 }
 
-/* What env_is_ours() compares with. */
+/* Note the state that env_is_ours() compares with. */
 static void remember(struct store *s)
 {
     MDB_envinfo info;
@@ -297,8 +297,8 @@ int env_start_afresh(struct store *s)
     return rc ? lmdb_failed(rc, s->directory) : 0;
 }
 
-/* What an earlier life of this directory left is kept when it fits: the same format, and tables
- * that are new or the same.  Otherwise it makes room: two lives of one process are not told apart
+/* Keep the data of an earlier life of this directory when it fits: the same format, and tables that
+ * are new or the same.  Otherwise it makes room: two lives of one process are not told apart
  * later. */
 int env_resume(struct store *s, const struct store_options *o)
 {

@@ -195,7 +195,7 @@ static int bind_counters(struct store *s)
     return 0;
 }
 
-/* Of a directory that was proved: what is in it, and what is not, is said. */
+/* Read a directory that was proved; `damage` says what is missing in it. */
 static int read_all(struct store *s, const struct datadir *d)
 {
     s->positions = calloc(STORE_SLOTS_MAX, sizeof(*s->positions));

@@ -66,7 +66,7 @@ static void found_segment(struct finds *f, const MDB_val *value, bool in_tree)
     f->list[f->n++] = (struct found){.segment = seg, .in_tree = in_tree};
 }
 
-/* Of several versions of a record, the newest: all of them only grow. */
+/* Keep the newest of several versions of a record: all of them only grow. */
 static bool found_record(struct store *s, const MDB_val *key, const MDB_val *value, bool in_tree)
 {
     const uint8_t *k = key->mv_data;
@@ -198,8 +198,8 @@ static int add_part(struct store *s, const struct segment *seg, uint64_t end)
     return rc == -ENOMEM ? rc : 0; /* else it is of another shape than the table, and left out */
 }
 
-/* What was found, each row once: leftovers of the past overlap what came of them by merging, and
- * what retention removed is still about in a file whose trees are broken. */
+/* Keep every found row once: leftovers of the past overlap the segments they were merged
+ * into, and rows that retention removed are still about in a file whose trees are broken. */
 static size_t sift(struct finds *f)
 {
     const struct store *s = f->store;

@@ -454,7 +454,7 @@ TEST(a_second_life_goes_on_where_the_first_ended)
     remove_all();
 }
 
-/* Of a table of the store now, whoever has it open. */
+/* Count the rows that a table of the store has now, whoever has it open. */
 static uint64_t rows_of(const char *name)
 {
     struct store_table_stats stats = {0};

@@ -86,7 +86,7 @@ static int each_table(struct store *s,
     return rc;
 }
 
-/* What follows a table by these numbers must not miss what has just come. */
+/* A reader that follows a table by these numbers must not miss rows that have just come. */
 static int scan_tables(void *self, struct probing_rows *out)
 {
     (void)store_drain(self); /* where that fails, `buffered` tells */
