@@ -5,26 +5,35 @@
  *
  * One thread.  PROBING_PAGER, else PAGER, else less, is run by the shell between us and the
  * terminal; "" and "cat" stand for none.  What fits on the screen is just printed (less -F).
+ *
+ * A second process of ours, the spool, reads the answer at once and keeps in a file without a name
+ * what the pager has not read yet: a core closes connections from which nobody reads.
  */
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <signal.h>
 #include <spawn.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "cli/cli.h"
 #include "cli/terminal/terminal.h"
+#include "sdk/lib/proc/proc_file.h"
 
 #define NOT_FOUND 127 /* what a shell answers for a command that is not there */
+#define SPOOL_MAX \
+    (256 << 20) /* bytes; beyond it the answer waits for the pager, as the core bears */
 
 /* One thread: what there was before a pager took the place of the terminal. */
 static struct {
-    pid_t pid; /* 0: none */
+    pid_t pid;   /* 0: none */
+    pid_t spool; /* 0: none; the answer goes to the pager itself */
     uint32_t width;
     const char *command;
     int stdout_fd, stderr_fd; /* what they were; -1: they are still */
@@ -106,6 +115,133 @@ static pid_t start(const char *command, int from)
     return pid;
 }
 
+/* A file without a name in $TMPDIR or /tmp, else memory; -1: none. */
+static int nameless(void)
+{
+    const char *folder = getenv("TMPDIR");
+    char path[4096];
+
+    (void)snprintf(path, sizeof(path), "%s/probing-pager-XXXXXX",
+                   folder != NULL && folder[0] == '/' ? folder : "/tmp");
+    int fd = mkostemp(path, O_CLOEXEC);
+    if (fd != -1)
+        (void)unlink(path);
+    return fd != -1 ? fd : (int)syscall(SYS_memfd_create, "probing-pager", 1u /* MFD_CLOEXEC */);
+}
+
+/* What has come: first what the file has from `read` to `written`, then `held` bytes of `piece`. */
+struct spool {
+    int file;
+    bool ended, full;
+    off_t read, written;
+    size_t held;
+    char piece[1 << 16];
+};
+
+static bool feed(struct spool *s)
+{
+    char text[1 << 14];
+    bool filed = s->read < s->written;
+    ssize_t n = filed ? pread(s->file, text, sizeof(text), s->read) : (ssize_t)s->held;
+
+    if (filed && n > s->written - s->read)
+        n = s->written - s->read;
+    if (n > 0)
+        n = write(STDOUT_FILENO, filed ? text : s->piece, (size_t)n);
+    else if (filed) /* it cannot be read */
+        return false;
+    if (n <= 0)
+        return n == 0 || errno == EAGAIN || errno == EINTR;
+    if (!filed) {
+        s->held -= (size_t)n;
+        memmove(s->piece, s->piece + n, s->held);
+    } else if ((s->read += n) == s->written) {
+        s->read = s->written = 0;
+        (void)ftruncate(s->file, 0);
+    }
+    return true;
+}
+
+static void take(struct spool *s)
+{
+    ssize_t n = read(STDIN_FILENO, s->piece, sizeof(s->piece));
+
+    s->ended = n == 0 || (n == -1 && errno != EINTR);
+    s->held = n > 0 ? (size_t)n : 0;
+    n = s->written < SPOOL_MAX ? pwrite(s->file, s->piece, s->held, s->written) : 0;
+    if (n > 0) {
+        s->written += n;
+        s->held -= (size_t)n;
+        memmove(s->piece, s->piece + n, s->held);
+    }
+    s->full |= s->held > 0; /* no more is taken until the pager has read all this */
+}
+
+/* From standard input to standard output, never waiting for who reads there. */
+static void spool(int file)
+{
+    static struct spool s;
+    bool fed = true;
+
+    s.file = file;
+    (void)fcntl(STDOUT_FILENO, F_SETFL, O_NONBLOCK);
+    while (fed && (!s.ended || s.held > 0 || s.written > 0)) {
+        struct pollfd fds[] = {{s.ended || s.held > 0 ? -1 : STDIN_FILENO, POLLIN, 0},
+                               {STDOUT_FILENO, s.held > 0 || s.written > 0 ? POLLOUT : 0, 0}};
+
+        if (poll(fds, 2, -1) == -1)
+            continue;
+        if (fds[0].revents != 0)
+            take(&s);
+        fed = (fds[1].revents & POLLERR) == 0 && ((fds[1].revents & POLLOUT) == 0 || feed(&s));
+    }
+    if (s.full)
+        (void)dprintf(STDOUT_FILENO,
+                      "(the pager's temporary file was full: where the answer is cut, "
+                      "set PAGER=cat, or TMPDIR to a folder with more room)\n");
+}
+
+/* Connections are among them, which would stay open here when the command closes them. */
+static void close_others(void)
+{
+    struct proc_numbers all;
+    struct proc_number one;
+
+    if (proc_numbers_open(&all, "/proc/self/fd") < 0)
+        return;
+    while (proc_numbers_next(&all, &one))
+        if (one.value > STDERR_FILENO && one.value != (uint64_t)all.fd)
+            (void)close((int)one.value);
+    proc_numbers_close(&all);
+}
+
+/* Where to write what the pager is to read at `to`, which becomes ours. */
+static int spooled(int to)
+{
+    int ends[2], file = nameless();
+
+    if (file == -1 || pipe2(ends, O_CLOEXEC) == -1) {
+        (void)close(file);
+        return to;
+    }
+    pid_t pid = fork();
+    if (pid == 0) {
+        (void)signal(SIGINT, SIG_IGN); /* the pager stays, too */
+        (void)signal(SIGTERM, SIG_DFL);
+        if (dup2(ends[0], STDIN_FILENO) == -1 || dup2(to, STDOUT_FILENO) == -1 ||
+            dup2(file, STDERR_FILENO) == -1)
+            _exit(EXIT_FAILED);
+        close_others();
+        spool(STDERR_FILENO);
+        _exit(0);
+    }
+    (void)close(file);
+    (void)close(ends[0]);
+    (void)close(pid == -1 ? ends[1] : to);
+    pager.spool = pid == -1 ? 0 : pid;
+    return pid == -1 ? to : ends[1];
+}
+
 /* Colours are bytes that less shows as such, unless it is told to hand them on. */
 bool pager_colours(void)
 {
@@ -130,6 +266,7 @@ void pager_begin(void)
     pager.pid = start(command, ends[0]);
     (void)close(ends[0]);
     if (pager.pid != 0) {
+        ends[1] = spooled(ends[1]);
         pager.width = width;
         pager.command = command;
         pager.stdout_fd = fcntl(STDOUT_FILENO, F_DUPFD_CLOEXEC, 3);
@@ -170,7 +307,9 @@ void pager_end(void)
     put_back(STDOUT_FILENO, &pager.stdout_fd); /* the end of the answer */
     while (waitpid(pager.pid, &status, 0) == -1 && errno == EINTR)
         continue;
-    pager.pid = 0;
+    while (pager.spool != 0 && waitpid(pager.spool, NULL, 0) == -1 && errno == EINTR)
+        continue;
+    pager.pid = pager.spool = 0;
     terminal_pager_left();
     if (WIFEXITED(status) && WEXITSTATUS(status) == NOT_FOUND)
         terminal_say("cannot run the pager '%s'; set PAGER=cat to use none", pager.command);

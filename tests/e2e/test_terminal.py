@@ -102,6 +102,21 @@ def test_pager_that_is_left_early_ends_it_well(world, target):
     assert t.seen.count(b"\n") == 3
 
 
+def test_answer_that_waits_in_the_pager_is_whole(world, target):
+    """The command has all of it while nobody reads: a core closes what nobody reads from."""
+    began, read = world.tmp / "began", world.tmp / "read"
+    pager = "touch %s; while ! test -e %s; do sleep 0.1; done; cat" % (began, read)
+    t = terminal(world, target, "query", "select n from generate_series(1, 200000) t(n)",
+                 env={"PAGER": pager})
+    stdout = "/proc/%d/fd/1" % t.pid
+    wait_for(began.exists, "the pager")
+    wait_for(lambda: not os.readlink(stdout).startswith("pipe:"), "the end of the answer")
+    assert t.seen == b"" and t.read() and t.seen == b""
+    read.touch()
+    assert t.end() == 0
+    assert t.seen.count(b"\n") == 200003 and b" 200000\r\n(200000 rows" in t.seen
+
+
 def test_errors_come_through_it_with_their_code(world, target):
     t = terminal(world, target, "query", "select nothing", env={"PAGER": "sed 's/^/paged:/'"})
     assert t.end() == 1 and b"paged:probing: line 1, column 8" in t.seen
