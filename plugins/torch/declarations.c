@@ -69,7 +69,7 @@
             "local_step, max(ts) as ended from python.torch_step_timing group by local_step) e " \
             "on "                                                                                \
             "e.local_step = a.step group by step"
-/* Of the last steps whose calls have rows, as far as samples have been read: each sample is the
+/* The last steps whose calls have rows, as far as samples have been read: each sample is the
  * innermost call's that was under way on its thread.  Without one it is the Python function's. */
 #define LAST_STEPS                                                                     \
     "(select local_step from python.torch_step_timing where sampled = 1 and "          \

@@ -217,9 +217,9 @@ static void offer_step(bool offer)
     py->Py_DecRef(function);
 }
 
-/* What torch.autograd.backward() and grad() call.  They stay as they are: torch.jit and dynamo know
- * them by their addresses, and programs pickle them.  Tensor.backward is a method: some 50 us of
- * Python lie between it and the engine. */
+/* Hook what torch.autograd.backward() and grad() call.  These two stay as they are: torch.jit and
+ * dynamo know them by their addresses, and programs pickle them.  Tensor.backward is a method: some
+ * 50 us of Python lie between it and the engine. */
 static void hook_engine(void)
 {
     PyObject *variable = object_get(object_module("torch.autograd"), "Variable");
@@ -231,7 +231,7 @@ static void hook_engine(void)
     torch_state.py.Py_DecRef(variable);
 }
 
-/* What lies above steps, and hears of them. */
+/* The parts that lie above steps, and hear of them. */
 static const struct step_listener listeners[] = {
     {.look = hook_modules}, {.optimized = turns_optimized}, {.look = comm_find, .ended = comm_step},
     {.ended = ddp_step},    {.begun = capture_step},        {.look = NULL},

@@ -19,7 +19,7 @@ void plugin_leave_host(void);
 
 /* plugin.c: why start() fails; gives the code. */
 int plugin_refuse(int code, const char *text);
-/* What all rows have in common, anew. */
+/* Set anew what all rows have in common. */
 void plugin_reset_rows(void);
 
 #endif

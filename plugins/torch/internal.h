@@ -61,7 +61,7 @@ enum {
     TIMING_MODE,
     N_TIMING
 };
-/* What a thread's time is spent on.  They nest, and the innermost has it: so they add up. */
+/* A thread's time goes to these phases.  They nest, and the innermost has it: so they add up. */
 enum phase {
     PHASE_OTHER,
     PHASE_DATA,
@@ -71,7 +71,7 @@ enum phase {
     PHASE_COMM,
     N_PHASES
 };
-/* What ends a step; once a stronger one was seen, weaker ones do not. */
+/* Events that end a step; once a stronger one was seen, weaker ones do not. */
 enum stepper {
     STEPPER_NONE,
     STEPPER_FORWARD,
@@ -117,7 +117,7 @@ struct python_more {
     void (*PyUnstable_GC_VisitObjects)(int (*)(PyObject *, void *), void *); /* likewise */
 };
 
-/* What a module is called in one tree. */
+/* A module's name in one tree. */
 struct naming {
     uint64_t walk; /* number of the walk of that tree that came by last */
     uint64_t name; /* interned, or PROBING_NULL_ID */
@@ -157,8 +157,8 @@ struct module {
     uint32_t fruitless;                /* walks for a strange module, where dicts tell no changes */
 };
 
-/* What a thread is in the middle of.  Owned by the thread, used with the GIL held.  What each call
- * of a module reads and writes comes first. */
+/* The state of a thread amid its calls.  Owned by the thread, used with the GIL held.  The fields
+ * that each call of a module reads and writes come first. */
 struct thread {
     uint32_t life;      /* of the plugin, when the rest was set; another one: all is stale */
     uint32_t depth;     /* module calls of ours that this thread is inside */
@@ -190,7 +190,7 @@ struct thread {
     int64_t tid;
 };
 
-/* What the user has set; settings.c. */
+/* The user's settings; settings.c. */
 struct settings {
     uint32_t every;    /* steps: one in so many is recorded; 0: by `rate` */
     double rate;       /* share of the steps */
@@ -327,7 +327,7 @@ PyObject *step_told(PyObject *self, PyObject *const *args, Py_ssize_t n, PyObjec
 void step_wrap(PyObject *optimizer);
 /* The classes derived from this one. */
 void step_wrap_classes(PyObject *class);
-/* Who is told of steps; NULL: not of that.  In the order in which they are listed. */
+/* A listener to steps; NULL: not to that.  Listeners are called in the order of their list. */
 struct step_listener {
     void (*look)(void); /* parts of torch may have been imported meanwhile */
     void (*optimized)(struct thread *t, uint64_t end_ns); /* an optimizer has done its work */

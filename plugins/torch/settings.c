@@ -306,7 +306,7 @@ static bool is_default(const char *name, const char *value)
     return false;
 }
 
-/* What holds now that did not before, for `config` to say so; but for the one that is being set. */
+/* Tell `config` what holds now that did not before; but for the one that is being set. */
 static void tell_others(const struct settings *old, const struct settings *new, const char *name)
 {
     const struct probing_host *h = torch_state.host;

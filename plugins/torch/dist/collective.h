@@ -13,7 +13,7 @@
 #define COMM_GROUP_BYTES 64u
 #define COMM_WAITS_MAX 320u
 
-/* What every table about process groups says of this process in the group. */
+/* Columns about this process in the group, in every table about process groups. */
 #define GROUP_COLUMNS                                                                        \
     PROBING_I64_COLUMN("group_rank", PROBING_PLAIN, "rank of this process in the group"),    \
         PROBING_I64_COLUMN("group_size", PROBING_COUNT, "number of processes in the group"), \
@@ -73,7 +73,7 @@ struct comm_wait { /* an operation of a process group that has not ended */
     uint64_t ranks;                  /* interned */
     uint64_t begin_ns, waits_ns;     /* waits_ns: since when somebody waits; 0: nobody does */
 };
-/* Those that have begun and not ended; ret: COMM_WAITS_MAX of them. */
+/* Give the operations that have begun and not ended; ret: COMM_WAITS_MAX of them. */
 uint32_t comm_waits(struct comm_wait *ret);
 /* When an operation began or ended last, or a step did; 0: none has.                  [any] */
 uint64_t comm_moved_ns(void);

@@ -33,7 +33,7 @@ struct group {
     char text[COMM_GROUP_BYTES]; /* its name */
 };
 
-/* What an operation works on, added up. */
+/* The tensors that an operation works on, added up. */
 struct load {
     uint32_t n;
     int64_t bytes;
@@ -75,7 +75,7 @@ static uint64_t text_of(PyObject *value)
     return object_intern(strncmp(text, "torch.", 6) == 0 ? text + 6 : text);
 }
 
-/* Of an int object that somebody holds. */
+/* Read the number of an int object that somebody holds. */
 static int64_t number_in(PyObject *object)
 {
     torch_state.py.Py_IncRef(object);
@@ -291,7 +291,7 @@ static int64_t number_of(PyObject *argument)
                : object_number(object_get(argument, "rootRank"));
 }
 
-/* Who gives and who gets, where that is one rank: ranks of the job. */
+/* Fill in the giver and the getter, where that is one rank: ranks of the job. */
 static void fill_ends(struct comm_about *a, const struct group *g, const char *op,
                       PyObject *const *args, Py_ssize_t n)
 {

@@ -196,7 +196,7 @@ static int each_record(const char *text, int (*fn)(void *arg, const union probin
     return rc;
 }
 
-/* What the recorder holds, NULL: nothing; caller frees. */
+/* Dump what the recorder holds, NULL: nothing; the caller frees it. */
 static char *dump_text(int *ret_error)
 {
     struct dump dump = {.text = NULL};

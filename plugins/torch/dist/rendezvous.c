@@ -78,7 +78,7 @@ static uint64_t seen_since(const PyObject *frame, int64_t tid, uint64_t now_ns)
     return now_ns;
 }
 
-/* Of a thread: the outermost of these functions, as that is what the program has called. */
+/* Find a thread's outermost one of these functions, as that is what the program has called. */
 static bool look_at(PyObject *ident, PyObject *frame, struct comm_join *ret)
 {
     struct cpython *py = &torch_state.py;

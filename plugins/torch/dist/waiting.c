@@ -66,7 +66,7 @@ static int emit_join(struct probing_rows *out, const struct comm_join *j)
     return torch_state.host->emit(out, cells, sizeof(cells) / sizeof(cells[0]));
 }
 
-/* What C++ started and nobody waits for in Python, as torch's flight recorder has it. */
+/* Emit what C++ started and nobody waits for in Python, as torch's flight recorder has it. */
 static int emit_recorded(struct probing_rows *out, uint64_t now_ns)
 {
     struct recorder_record r;

@@ -157,7 +157,7 @@ static int emit_note(struct probing_rows *out, const char *kind, const char *nam
     return torch_state.host->emit(out, cells, PROBING_LENGTH(cells));
 }
 
-/* What is not in the other rows. */
+/* Emit notes of what is not in the other rows. */
 static int emit_notes(struct probing_rows *out, const struct tensor_look *l)
 {
     char text[160];

@@ -369,7 +369,7 @@ void backward_forget(void)
     graph_forget();
 }
 
-/* Those inside of a call at this depth; NULL: too deep. */
+/* Give the parts inside of a call at this depth; NULL: too deep. */
 static struct parts *parts_at(uint32_t depth)
 {
     return depth < DEPTH_MAX ? &parts[depth] : NULL;

@@ -118,7 +118,7 @@ static int find(void *arg)
     return 0;
 }
 
-/* Those whose threads sleep: they still did when we got the GIL. */
+/* Read the models whose threads sleep: they still did when we got the GIL. */
 static int read_quiet(void *arg)
 {
     struct safe_point_read *w =

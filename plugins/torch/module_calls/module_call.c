@@ -147,7 +147,7 @@ static void enter_top(struct thread *t, struct call *c, PyObject *object)
     t->recording = torch_state.sampled && torch_state.host->wanted(torch_state.trace);
 }
 
-/* What has a switch of its own, and costs more. */
+/* Begin the measurements that have a switch of their own, and cost more. */
 static void enter_device(struct call *c, struct thread *t, const struct module *m)
 {
     const struct settings *set = &torch_state.set;

@@ -33,7 +33,7 @@ static struct {
 } known;                              /* lock: the GIL */
 static struct walk *walk;             /* lock: the GIL */
 
-/* What a function without arguments gives as a number; GRAPH_NEVER: it failed. */
+/* Call a function without arguments for the number that it gives; GRAPH_NEVER: it failed. */
 uint64_t graph_number(PyObject *function)
 {
     struct cpython *py = &torch_state.py;

@@ -22,7 +22,7 @@ bool graph_find(void);
 void graph_forget(void);
 /* The count of the next node of this thread. */
 uint64_t graph_count(void);
-/* What a function without arguments gives as a number; GRAPH_NEVER: it failed. */
+/* Call a function without arguments for the number that it gives; GRAPH_NEVER: it failed. */
 uint64_t graph_number(PyObject *function);
 /* Nodes of what a module gave, those made since `from`; 0: none, or not all of it can be looked
  * into.  ret: room for GRAPH_OUTPUTS_MAX + 1. */

@@ -42,8 +42,8 @@ static void mark_children(PyObject *object)
     py->Py_DecRef(children);
 }
 
-/* What a class is to us.  A process has 100,000s of objects of some 1,000 classes, and waits while
- * we look at them all. */
+/* A class and our interest in it.  A process has 100,000s of objects of some 1,000 classes, and
+ * waits while we look at them all. */
 struct kind {
     const PyObject *class;
     bool module;

@@ -58,7 +58,7 @@ static int64_t events_seen;         /* lock: mutex; 0: nothing was captured yet 
 
 /* ---- with the GIL ---- */
 
-/* What a method without arguments gives, new reference or NULL. */
+/* Call a method without arguments; gives a new reference or NULL. */
 static PyObject *ask(PyObject *object, const char *method)
 {
     struct cpython *py = &torch_state.py;

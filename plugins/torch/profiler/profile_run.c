@@ -282,7 +282,7 @@ static int give_up(void *arg)
     return 0;
 }
 
-/* What has become of a capture whose steps do not end. */
+/* Tell what has become of a capture whose steps do not end. */
 static void tell_none(const struct capture_order *wanted)
 {
     char since[80] = "none has since the plugin was loaded";
@@ -316,7 +316,7 @@ static const struct probing_python_gil_1 *python(void)
     return torch_state.host->extension(torch_state.host, PROBING_PYTHON_GIL_1);
 }
 
-/* What python.gil/1 gave. */
+/* Tell the failure that python.gil/1 gave. */
 static int tell(int rc)
 {
     const struct probing_host *h = torch_state.host;

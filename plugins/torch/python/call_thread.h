@@ -12,7 +12,7 @@
 
 extern __thread struct thread call_thread_own;
 
-/* What it was in the middle of belongs to an older life of the plugin. */
+/* Begin anew: the state from before belongs to an older life of the plugin. */
 struct thread *call_thread_begin(struct thread *t);
 
 /* Does a forward run below us that began before the hooks were in? */

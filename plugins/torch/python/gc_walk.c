@@ -136,7 +136,7 @@ static void go_to(struct gc_walk *w, int generation)
     move_behind(ring_of(w->mark), w->heads[generation]);
 }
 
-/* What is there now is all of it that did not go on into an older generation, which comes later. */
+/* Begin anew after a collection: all else went into an older generation, which comes later. */
 static void keep_order(struct gc_walk *w)
 {
     if (collections_of(w->generation) == w->collections)

@@ -136,7 +136,7 @@ static PyObject *hook_bind(PyObject *hook, PyObject *object, PyObject *class)
     return hook;
 }
 
-/* What makes a hook a hook must not come from the function: it would lead past us. */
+/* The attributes that make a hook one must not come from the function: they would lead past us. */
 static bool is_own_attribute(PyObject *name)
 {
     static const char *const own[] = {"__get__",      "__call__",   "__copy__",
@@ -217,7 +217,7 @@ static PyObject *hook_compare(PyObject *a, PyObject *b, int op)
     return result;
 }
 
-/* What PyType_FromSpec() of 3.8 cannot say. */
+/* Set what PyType_FromSpec() of 3.8 cannot say. */
 static void complete_type(PyObject *type)
 {
     unsigned long flags;

@@ -33,7 +33,7 @@ static int ask(struct trace *t, const struct torch_capture *wanted)
     return t->api->call(t->api, 4, words, take_piece, t);
 }
 
-/* What it cost the loop, and what took the time. */
+/* Show what it cost the loop, and what took the time. */
 static int show(const struct probing_report_api *a)
 {
     static const char *const statements[] = {

@@ -68,8 +68,8 @@ static int take_share(void *arg, const struct probing_report_cell *c, uint32_t n
     return 0;
 }
 
-/* What is waited for in communication; on a GPU, what is left of DDP's all_reduces when its
- * gradients are computed. */
+/* The wait in communication; on a GPU, the rest of DDP's all_reduces after its gradients are
+ * computed. */
 static const char share_sql[] =
     "select case when count(*) > 0 then greatest(coalesce(avg(comm_sec), 0), "
     "(select avg(comm_sec - coalesce(overlap_sec, 0)) from (select comm_sec, "
@@ -141,7 +141,7 @@ static const struct rank *waiter_of(const struct job *j, const struct rank *own)
     return found;
 }
 
-/* Who is behind; gives how many of the group were heard of. */
+/* Tell which ranks are behind; gives how many of the group were heard of. */
 static int64_t tell_behind(const struct job *j, const struct rank *waiter, struct lines *lines,
                            bool *ret_any)
 {
@@ -211,7 +211,7 @@ static void tell_group(const struct job *j, const struct rank *waiter, struct li
                   (long long)waiter->size);
 }
 
-/* Who waits least for the others is whom they wait for. */
+/* Tell the slowest one: the rank that waits least for the others is the one that they wait for. */
 static void tell_slowest(const struct job *j, const struct rank *own, struct lines *lines)
 {
     const struct rank *slowest = own, *longest = own;

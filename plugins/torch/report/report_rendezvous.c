@@ -43,7 +43,7 @@ static int64_t number_of(const char *text)
     return n > 0 && n <= 9 && text[n] == '\0' ? strtoll(text, NULL, 10) : -1;
 }
 
-/* What its environment says when it was started.  false: it is no rank of a job. */
+/* Read its environment as it was when it was started.  false: it is no rank of a job. */
 static bool read_member(const struct probing_report_api *a, int64_t pid, struct member *ret)
 {
     static const char *const keys[] = {"RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"};

@@ -106,8 +106,8 @@ static uint32_t newest_of(const float *seconds, uint32_t n)
     return from;
 }
 
-/* Of the backwards in which waiting is hidden, what the rank that waits least waits, in the middle
- * one. */
+/* Give the wait of the rank that waits least, in the middle one of the backwards in which waiting
+ * is hidden. */
 static double hidden_wait(const struct judge_job *j, float *least)
 {
     uint32_t n = 0;

@@ -252,7 +252,7 @@ static void find_costs(struct work *w, double least_sec)
     }
 }
 
-/* What the ranks that are not chosen cost, at the most. */
+/* Give the most that any rank costs that is not chosen. */
 static double rest_of(const struct work *w, const bool *chosen)
 {
     double rest = 0;
@@ -421,7 +421,7 @@ static float backward_at(const struct work *w, uint32_t rank, uint32_t i)
     return w->f.j->backwards[(size_t)rank * w->f.j->n_backwards + i];
 }
 
-/* What it is longer than the middle one of the ranks; `i` of those that rank has. */
+/* Fill in how much longer its backwards are than the ranks' middle one, where it has one. */
 static uint32_t backwards_of(struct work *w, uint32_t rank, float *ret)
 {
     const struct judge_job *j = w->f.j;

@@ -102,8 +102,8 @@ struct judge_job {
      * Both or none. */
     const float *backwards, *waits;
     uint32_t n_backwards;
-    /* What lies between the ranks: ranks of one node are on one machine.  Each pair of nodes at
-     * most once; pairs that exchange nothing are not there.  NULL: not known. */
+    /* Links between the ranks: ranks of one node are on one machine.  Each pair of nodes at most
+     * once; pairs that exchange nothing are not there.  NULL: not known. */
     const struct judge_link *links;
     const uint32_t *nodes; /* [n_ranks] < n_nodes */
     uint32_t n_links, n_nodes;
@@ -170,8 +170,8 @@ void judge(const struct judge_job *j, struct judge_report *ret);
  * four sigma of how ranks differ, and by what is worth telling. */
 uint32_t judge_signs(const double *signs, uint32_t n_ranks, uint32_t rank);
 
-/* Of what is the machine's and not the rank's, each of its ranks says what it has seen itself, at
- * other moments: give all of them the middle one.  ranks: indices of those of one machine. */
+/* A machine's signs are seen by each of its ranks itself, at other moments: give all of them the
+ * middle one.  ranks: indices of those of one machine. */
 void judge_level_signs(double *signs, const uint32_t *ranks, uint32_t n);
 
 /* Do its signs say that its part of communication takes long, though it is not late?  Its network
@@ -186,7 +186,7 @@ bool judge_slows(const double *signs, uint32_t n_ranks, uint32_t rank, bool link
 
 /* ---- links ---- */
 
-/* What is wrong with the links between nodes. */
+/* The faults of the links between nodes. */
 struct judge_links {
     const struct judge_job *j;
     struct judge_link usual; /* of the nearest neighbours: the middle one of the nodes' */
@@ -200,7 +200,7 @@ enum { LINK_SLOW = 1, LINK_SLOW_NOW = 2, LINK_LOSSY = 4 };
 
 /* Only what is wrong by `which` is looked at.  false: no memory.  Either way links_done(). */
 bool links_make(const struct judge_job *j, unsigned which, struct judge_links *ret);
-/* What is slow is not mixed with what loses: each by itself says where it is.  As links_make(). */
+/* Keep slow links apart from lossy ones: each by itself says where it is.  As links_make(). */
 bool links_find(const struct judge_job *j, struct judge_links *ret);
 /* Is there any rank that links_tell() tells? */
 bool links_found(const struct judge_links *l);
@@ -226,7 +226,7 @@ struct judge_row {          /* of one rank, as its table has it; in the order of
  * a gap, become one.  The last of them is the one that waits longest; gives how many there are. */
 uint32_t judge_join_rows(struct judge_row *rows, uint32_t n, uint32_t times);
 
-/* What to add to b's numbers to get a's, of steps that they made together: by the program's own
+/* Find what to add to b's numbers to get a's, of steps they made together: by the program's own
  * numbers, else by when they ended and how long they took.  false: they do not step together. */
 bool judge_line_up(const struct judge_row *a, uint32_t n_a, const struct judge_row *b, uint32_t n_b,
                    int64_t *ret_shift);

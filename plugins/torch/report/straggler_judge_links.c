@@ -25,7 +25,7 @@ static double measured(const struct judge_link *l, enum measure m)
     return m == NOW ? l->now_sec : m == SHORTEST ? l->shortest_sec : lost_of(l);
 }
 
-/* Of each node the best link: that one is near, wherever the node stands. */
+/* Give the middle of the nodes' best links: a best one is near, wherever its node stands. */
 static double usual_of(const struct judge_job *j, enum measure m, float *best, float *room)
 {
     uint32_t n = 0;
@@ -96,7 +96,7 @@ static void count(struct judge_links *l, uint8_t *known)
             l->between = n++ == 0 ? i : UINT32_MAX;
 }
 
-/* What the other links of one of its ends have at best, now. */
+/* Give the best that the other links of one of its ends have, now. */
 static double best_beside(const struct judge_job *j, uint32_t link, uint32_t node)
 {
     double best = INFINITY;
@@ -206,7 +206,7 @@ static uint32_t rank_of(const struct judge_job *j, uint32_t node)
     return r;
 }
 
-/* Of the bad links of a node the one with the longest round trip. */
+/* Find the bad link of a node with the longest round trip. */
 static uint32_t worst_of(const struct judge_links *l, uint32_t node)
 {
     uint32_t worst = UINT32_MAX;

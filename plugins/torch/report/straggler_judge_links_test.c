@@ -144,7 +144,7 @@ TEST(the_newest_round_trips_tell_what_has_just_begun)
     CHECK_INT(r.found[0].kind, LATE_STARVED);
 }
 
-/* What waits before a narrow cable makes round trips longer, and not all of them by as much. */
+/* Data waiting before a narrow cable makes round trips longer, and not all of them by as much. */
 TEST(behind_a_narrow_cable_links_are_slow_as_they_are_used)
 {
     static struct job job;

@@ -54,7 +54,7 @@ void judge_level_signs(double *signs, const uint32_t *ranks, uint32_t n)
     free(of);
 }
 
-/* What the other ranks have of a sign, of whom it is known.  room: n_ranks. */
+/* Gather the other ranks' values of a sign, where they are known.  room: n_ranks. */
 static uint32_t others_of(const double *signs, uint32_t n_ranks, uint32_t rank, int sign,
                           float *room)
 {

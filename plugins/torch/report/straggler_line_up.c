@@ -37,7 +37,7 @@ static const struct judge_row *row_of(const struct judge_row *rows, uint32_t n, 
     return at < n && rows[at].number == number ? &rows[at] : NULL;
 }
 
-/* Of `times` rows, counted from the first one, which one waits longest for the others? */
+/* Which of `times` rows, counted from the first one, waits longest for the others? */
 static uint32_t waits_most(const struct judge_row *rows, uint32_t n, uint32_t times)
 {
     uint32_t best = 0;

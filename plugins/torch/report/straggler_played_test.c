@@ -67,7 +67,7 @@ static double normal(struct played *p)
     return sqrt(-2 * log(uniform(p))) * cos(6.283185307179586 * uniform(p));
 }
 
-/* What a part takes that should take `mean`. */
+/* Give the time of a part that should take `mean`. */
 static double noisy(struct played *p, double mean)
 {
     switch (p->noise) {
@@ -88,7 +88,7 @@ static bool faulty(const struct played *p, uint32_t rank, uint32_t step)
     return rank == p->who && step >= p->begins;
 }
 
-/* What the fault adds to a rank's part. */
+/* Give the time that the fault adds to a rank's part. */
 static double fault_sec(struct played *p, uint32_t rank, uint32_t step, enum judge_part part,
                         double usual, enum judge_part stalls)
 {
@@ -225,7 +225,7 @@ static struct played job_of(uint32_t seed, enum fault fault)
     struct played p = {.state = seed * UINT64_C(1000003) + 17, .fault = fault};
     p.n_ranks = seed % 10 == 9 ? 1024 : 8;
     p.n_steps = p.n_ranks == 8 ? 300 + (uint32_t)(uniform(&p) * 300) : 150;
-    /* What a rank does in the very part in which it waits cannot be told from waiting. */
+    /* Work in the very part in which a rank waits cannot be told from waiting. */
     p.loop = (enum loop)(seed %
                          (fault == FAULT_SLEEP || fault == FAULT_CHECKPOINT ? LOOP_GPU : N_LOOPS));
     p.noise = (enum noise)(seed / N_LOOPS % N_NOISES);

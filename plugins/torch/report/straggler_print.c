@@ -162,7 +162,7 @@ static double lost_pct(const struct judge_link *l)
     return l->sent > 0 ? 100 * l->again / l->sent : 0;
 }
 
-/* What its links show: of those that are bad the slowest one. */
+/* Say what the slowest of its bad links shows. */
 static void say_link(const struct straggler_job *j, const struct judge_finding *f)
 {
     char peer[TEXT_BYTES];
@@ -222,7 +222,7 @@ static void say_when(const struct straggler_job *j, const struct judge_finding *
     }
 }
 
-/* What to type next. */
+/* Give the command to type next. */
 static const char *where_to_look(const struct straggler_job *j, const struct judge_finding *f,
                                  char room[TEXT_BYTES])
 {

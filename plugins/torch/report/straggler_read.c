@@ -40,7 +40,7 @@ struct straggler_rank *straggler_rank_named(struct straggler_job *j, const char 
     return NULL;
 }
 
-/* What no honest rank says: a time before 1970 or after 2096, a step of more than 100 days. */
+/* Limits that an honest rank keeps: no time before 1970 or after 2096, no step of over 100 days. */
 #define TIME_MAX_NS INT64_C(4000000000000000000)
 #define NUMBER_MAX INT64_C(1000000000000000)
 #define SEC_MAX 1e7
@@ -219,7 +219,7 @@ static int ask_rows(struct straggler_job *j)
     return rc;
 }
 
-/* Of its rows; 0: it has none. */
+/* Give the mean step of its rows; 0: it has none. */
 static double mean_step(const struct straggler_rank *r)
 {
     double sum = 0;
@@ -256,7 +256,7 @@ static void join_steps(struct straggler_rank *r, double step_sec)
     r->n_rows = judge_join_rows(r->rows, r->n_rows, r->times);
 }
 
-/* Of a rank's rows the newest so many. */
+/* Keep a rank's newest `steps` rows. */
 static void keep_newest(struct straggler_rank *r, uint64_t steps)
 {
     if (r->n_rows <= steps)
@@ -324,7 +324,7 @@ static uint32_t fit_rows(const struct straggler_rank *r)
     return r->why[0] != '\0' || r->times > 1 ? 0 : r->n_rows;
 }
 
-/* Whose steps the others are lined up with: the one that has most. */
+/* Find the rank to line the others up with: the one that has most steps. */
 static uint32_t find_reference(const struct straggler_job *j)
 {
     uint32_t best = 0;

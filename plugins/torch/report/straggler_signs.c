@@ -66,7 +66,7 @@ static const struct question questions[] = {
      "nullif(max(wall_ns) * count(*) / count(distinct interface), 0) from "
      "global.net.utilization where interface <> 'lo' and " IN_TIME " group by _addr"}};
 
-/* Of cores that do not have the newer columns. */
+/* The question for cores that do not have the newer columns. */
 static const struct question of_older = {SIGN_CPU_TAKEN, 3, false,
                                          "select _addr, " CPU_BEFORE CPU_TABLE};
 

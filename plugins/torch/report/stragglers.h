@@ -43,7 +43,7 @@ struct straggler_job {
     int64_t begin_ns,
         long_begin_ns; /* rows from there on; only long steps from there on, 0: none */
     bool cut;          /* fewer steps than wanted: that many ranks would be too much */
-    /* Those that are judged, in their order. */
+    /* The ranks that are judged, in their order. */
     uint32_t *index; /* [n_judged] -> ranks */
     uint32_t n_judged, n_numbers;
     int64_t *numbers;         /* [n_numbers] of steps, as the first of `index` counts */
@@ -70,7 +70,7 @@ int straggler_read_backwards(struct straggler_job *j);
 int straggler_read_stages(struct straggler_job *j);
 /* Signs, where there are such tables: of when `most` was late, NULL: nobody. */
 int straggler_read_signs(struct straggler_job *j, const struct judge_finding *most);
-/* What lies between the ranks' machines, after the signs; where there is such a table. */
+/* Links between the ranks' machines, after the signs; where there is such a table. */
 int straggler_read_links(struct straggler_job *j);
 void straggler_done(struct straggler_job *j);
 

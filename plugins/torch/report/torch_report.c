@@ -94,7 +94,7 @@ static int read_cost(struct torch_report *r)
                NULL, &r->cost);
 }
 
-/* Of so many of the newest steps that the answer stays small. */
+/* Read so many of the newest steps that the answer stays small. */
 static int read_modules(struct torch_report *r, const char *since)
 {
     struct torch_figures f;

@@ -49,7 +49,7 @@ static size_t word_length(const char *p)
     return n;
 }
 
-/* Of one part: "name" or "0" (of a Sequential) after a dot, [1], [-1], ["key"]; 0: it is none. */
+/* Measure a part: "name" or "0" (of a Sequential) after a dot, [1], [-1], ["key"]; 0: not one. */
 static size_t part_length(const char *p)
 {
     if (*p == '.')
@@ -99,7 +99,7 @@ bool exprs_parse(const char *p, size_t n, struct expression *ret)
 
 /* ---- the parts of a name ---- */
 
-/* What the classes of an object have under a name, new reference. */
+/* Find a name in the classes of an object, new reference. */
 static PyObject *of_classes(PyObject *object, PyObject *name)
 {
     struct cpython *py = &torch_state.py;
@@ -130,7 +130,7 @@ static bool is_plain(PyObject *value)
 static PyObject *attribute_in(PyObject *object, PyObject *name, uint32_t depth,
                               const char **ret_why);
 
-/* What a property gives that does nothing but give it. */
+/* Read a property that does nothing but give an attribute. */
 static PyObject *of_getter(PyObject *object, PyObject *names, uint32_t depth, const char **ret_why)
 {
     struct cpython *py = &torch_state.py;
@@ -144,7 +144,7 @@ static PyObject *of_getter(PyObject *object, PyObject *names, uint32_t depth, co
     return object;
 }
 
-/* Of a slot, a namedtuple's field, a class's own value, or a property that gives an attribute.
+/* Read a slot, a namedtuple's field, a class's own value, or a property that gives an attribute.
  * Anything else is code. */
 static PyObject *of_class(PyObject *object, PyObject *name, uint32_t depth, const char **ret_why)
 {
@@ -165,7 +165,7 @@ static PyObject *of_class(PyObject *object, PyObject *name, uint32_t depth, cons
     return value;
 }
 
-/* Of a tensor that keeps one: asking another one makes torch warn. */
+/* Read the gradient of a tensor that keeps one: asking another one makes torch warn. */
 static PyObject *gradient_of(PyObject *tensor, const char **ret_why)
 {
     struct cpython *py = &torch_state.py;

@@ -38,7 +38,7 @@ static PyObject *code_of(PyObject *frame) /* new reference */
                                             : object_get(frame, "f_code");
 }
 
-/* Of the caller, new reference; takes the frame's. */
+/* Give the caller, new reference; takes the frame's. */
 static PyObject *caller_of(PyObject *frame)
 {
     struct cpython *py = &torch_state.py;

@@ -141,7 +141,7 @@ static void take_loss(const struct thread *t, enum source source, PyObject *valu
         last.source = source;
 }
 
-/* What has the name `loss` in what a model gave, new reference. */
+/* Find what has the name `loss` in a model's result, new reference. */
 static PyObject *loss_in(PyObject *result)
 {
     struct cpython *py = &torch_state.py;
@@ -276,7 +276,7 @@ void loss_find(void)
     py->PyErr_Clear();
 }
 
-/* What somebody else has put there since stays. */
+/* Put the original back; anything that somebody else has put there since stays. */
 void loss_forget(void)
 {
     struct cpython *py = &torch_state.py;

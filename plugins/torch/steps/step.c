@@ -275,7 +275,7 @@ static void note_step(struct thread *t, PyObject *optimizer)
         loss_optimizer(t, optimizer);
 }
 
-/* Of the outermost step(), which has ended; false: it was one of a wrapper that did nothing. */
+/* Give the stage of the outermost step(), which has ended; false: an idle wrapper's. */
 static bool leave_step(const struct thread *t, enum stage *ret)
 {
     *ret = t->step_skipped && !t->step_real ? STAGE_SKIPPED : STAGE_STEP;
@@ -289,7 +289,7 @@ static void leave_phase(struct thread *t, enum phase before, uint64_t end_ns, bo
     (void)step_phase(t, before, made_rows ? torch_state.now() : end_ns);
 }
 
-/* Whose step() it is, borrowed; NULL: not known. */
+/* Give the optimizer whose step() it is, borrowed; NULL: not known. */
 static PyObject *optimizer_of(const PyObject *hook, PyObject *const *args, size_t nargsf)
 {
     if (hook_nargs(nargsf) > 0 &&

@@ -13,7 +13,7 @@
 void variables_add(uint64_t func, const char *name, const char *type, const double *number,
                    const char *text);
 void variables_add_number(uint64_t func, const char *name, const char *type, double number);
-/* Of a step before: a tensor's number, which the device has told now. */
+/* Add to a step before: a tensor's number, which the device has told now. */
 void variables_add_later(uint64_t step, uint64_t func, const char *name, double number);
 /* Why tensor_inspect() has not read it, for ever; meta: it is a meta tensor. */
 const char *variables_why_not(int rc, bool meta);
