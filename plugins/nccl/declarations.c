@@ -14,7 +14,7 @@
     "id, rank, comm_hash, comm_name, coll_func, seq, kind, channel_id, peer, is_send, started, " \
     "age_ns, state, state_ns, culprit_rank"
 #define INFLIGHT_LIVE "select now() as ts, " INFLIGHT " from nccl.inflight_now"
-/* What was told last of those that have no row of their end. */
+/* The last row of each operation that has no row of its end. */
 #define INFLIGHT_DEAD                                                                             \
     "select ts, " INFLIGHT " from (select ts, " INFLIGHT ", row_number() over (partition by id "  \
     "order by ts desc) as n from nccl.inflight_log) l where n = 1 and id not in (select id from " \
@@ -33,7 +33,7 @@
     "group_size, bytes, duration_ms, null::double as queued_ms, null::double as algobw_gbps, " \
     "null::text as algo, null::text as proto from python.comm_collective"
 
-/* What torch remembers of the time before plugin torch hooked it; sizes are not told as bytes. */
+/* Torch's records of the time before plugin torch hooked it; they do not give sizes as bytes. */
 #define COLLECTIVES_BEFORE                                                                      \
     "select ts as timestamp, 'flight recorder' as source, null::bigint as rank, op, seq, "      \
     "group_name, null::bigint as group_size, null::bigint as bytes, duration_ms, null::double " \

@@ -139,7 +139,7 @@ static int state_v4(void *handle, int which, union nccl_state_v4 *a)
     case NCCL_NET_PLUGIN:     \
         return give(ret_handle, net_begins(context, (d)->rank, &(d)->net_plugin));
 
-/* Of coll in versions 1 to 3, and in 4 to 7; of p2p likewise. */
+/* An operation from coll in versions 1 to 3, and in 4 to 7; from p2p likewise. */
 #define COLL_ABOUT(d, ...)                                                                \
     {                                                                                     \
         .kind = OP_COLL, .has_seq = true, .seq = (d)->coll.seq, .count = (d)->coll.count, \

@@ -48,7 +48,7 @@ static int number_of_any(uint64_t r)
     return r % 16 ? (int)(r >> 4 & 7) : odd[r >> 4 & 3];
 }
 
-/* What NCCL says of an event in the words of interface 6.  net: what it points to. */
+/* Make NCCL's description of an event in the words of interface 6.  net: what it points to. */
 static struct nccl_descr_v6 any_event(uint64_t r, void *parent, struct nccl_net_ib_v1 *net)
 {
     static const uint64_t kinds[] = {NCCL_COLL, NCCL_PROXY_OP,   NCCL_KERNEL_CH, NCCL_PROXY_STEP,

@@ -146,8 +146,8 @@ uint64_t record_group(void)
 
 /* ---- operations ---- */
 
-/* Of these nothing is told after they are queued: copy engines, graphs over symmetric memory, and
- * what a rank sends to itself. */
+/* NCCL tells nothing more of these after they are queued: copy engines, graphs over symmetric
+ * memory, and what a rank sends to itself. */
 static bool is_silent(const struct op_slot *op, uint64_t progress)
 {
     return field(&op->kind) == OP_CE || (progress & PROGRESS_UNTOLD) ||
@@ -174,7 +174,7 @@ bool op_close(struct comm *c, uint32_t number, uint32_t generation)
     return true;
 }
 
-/* Of the life that the handle is of; false: that one is over. */
+/* Advance the life that the handle is of; false: that one is over. */
 static bool op_advance(struct op_slot *op, uint32_t generation, uint64_t set, uint64_t ended,
                        int live, uint64_t *ret)
 {

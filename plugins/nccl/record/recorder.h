@@ -34,7 +34,7 @@
 enum event_kind { EVENT_OP = 1, EVENT_PROXY, EVENT_STEP, EVENT_KERNEL, EVENT_NET, EVENT_GROUP };
 enum op_kind { OP_COLL, OP_P2P, OP_CE };
 
-/* What a proxy operation waits for, by the state of its steps. */
+/* Reasons why a proxy operation waits, by the state of its steps. */
 enum wait {
     WAIT_SEND_GPU,   /* this rank's GPU has not produced the data */
     WAIT_SEND_PEER,  /* the receiver has not cleared the way */
@@ -156,7 +156,7 @@ struct recorder {
     struct comm *_Atomic comms[COMMS_MAX]; /* they and their pools stay for ever */
 };
 
-/* What init() of a communicator says; hash 0, rank -1 ...: it does not. */
+/* A communicator as init() describes it; hash 0, rank -1 ...: it does not. */
 struct comm_about {
     const char *name;
     uint64_t hash;
@@ -226,7 +226,7 @@ static inline void comm_count(struct comm *c, enum counter which)
     (void)atomic_fetch_add_explicit(&c->counters[which], 1, memory_order_relaxed);
 }
 
-/* What is no printable ASCII is '?'. */
+/* Replace each byte that is no printable ASCII by '?'. */
 void text_clean(char *text);
 /* ret: TEXT_BYTES + 1, cleaned. */
 void text_read(const struct text_field *t, char *ret);

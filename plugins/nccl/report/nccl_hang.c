@@ -271,7 +271,7 @@ static int tell_waits(struct hang *h, const struct stand *call, const char *whic
 
 /* ---- a collective ---- */
 
-/* Of the communicator, as those say who have ended something; INT64_MIN: none does. */
+/* Give the communicator's size, as those say who have ended something; INT64_MIN: none does. */
 static int64_t ranks_of(const struct hang *h, const struct stand *call)
 {
     int64_t n_ranks = INT64_MIN;

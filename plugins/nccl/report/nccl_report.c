@@ -239,7 +239,7 @@ static int ask(struct args *w, const char *name, const char *sql,
         report_printf(w->api, "]");
     if (ret_rows)
         *ret_rows = s.rows;
-    /* What this process has no table for is nothing of it. */
+    /* A process that has no table for it has nothing of it. */
     return rc == -ENOENT || rc == -EINVAL ? 0 : rc;
 }
 
@@ -321,7 +321,7 @@ static int run(const struct probing_report_api *a, int argc, const char *const *
                        : "(select max(ts) from (select ts from nccl.coll_perf union all select ts "
                          "from nccl.inflight_log) e)",
                    (double)w.last_ns / 1e9);
-    /* Of the living it is computed, of the dead stored: without either the plugin was not there. */
+    /* The living compute it, the dead have stored it: without either the plugin was not there. */
     rc = a->ask(a,
                 a->target == PROBING_TARGET_LIVE ? "select state from nccl.profiler_state"
                                                  : "select id from nccl.coll_perf limit 1",

@@ -75,7 +75,7 @@ struct comm_copy {
     uint32_t version;
 };
 
-/* Those that are open; the caller frees.  0, or -ENOMEM. */
+/* Copy the open communicators; the caller frees them.  0, or -ENOMEM. */
 static int copy_comms(struct recorder *r, struct comm_copy **ret, uint32_t *ret_n)
 {
     int rc = 0;

@@ -277,7 +277,7 @@ int row_of_op(struct tables *t, const struct comm *c, const struct comm_ids *ids
 
 /* ---- proxies ---- */
 
-/* Whom most of the waits were for. */
+/* Give the rank that most of the waits were for. */
 static int64_t culprit_of(const uint64_t waits[WAITS], int64_t rank, int64_t peer, uint64_t *ret_ns)
 {
     uint64_t own = waits[WAIT_SEND_GPU] + waits[WAIT_RECV_GPU];

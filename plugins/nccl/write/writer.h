@@ -17,7 +17,7 @@ int writer_new(struct tables *t, struct recorder *r, struct writer **ret);
 void writer_free(struct writer *w);
 /* 0, or -errno after fail(). */
 int writer_start(struct writer *w);
-/* What has ended by now is in the tables.  0, or -EBUSY after fail(). */
+/* Write what has ended by now into the tables, and stop.  0, or -EBUSY after fail(). */
 int writer_stop(struct writer *w);
 void writer_forked(struct writer *w);
 
