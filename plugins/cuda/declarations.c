@@ -26,7 +26,7 @@ static const struct probing_flame flames[] = {
 
 /* ---- traces ---- */
 
-/* What a stream does is on a line of its own, calls on those of their threads.  A column `module`
+/* A stream's work is on a line of its own, calls on those of their threads.  A column `module`
  * would be taken for the event's name. */
 #define STREAM "'GPU ' || device || ', stream ' || coalesce(stream::text, '?') as track"
 #define PLACE "module as in_module, step, thread_id, correlation_id"

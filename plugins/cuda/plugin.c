@@ -112,7 +112,7 @@ static const struct probing_table_desc tracing_table =
 
 /* ---- the plugin ---- */
 
-/* What probing.plugins shows beside the plugin. */
+/* Tell the state that probing.plugins shows beside the plugin. */
 static void tell_state(struct plugin *p) /* [worker] */
 {
     struct tracer_about a;

@@ -22,8 +22,8 @@ enum call_class {
 /* By its name as calls_name() gives it. */
 enum call_class call_class_of(const char *name);
 
-/* What CUPTI calls the functions of the driver (1) and of the runtime (0), by its numbers; NULL: it
- * does not tell.  Its texts: they stay as long as it is there. */
+/* CUPTI's names of the functions of the driver (1) and of the runtime (0), by its numbers; NULL: it
+ * does not tell.  The texts are CUPTI's: they stay as long as it is there. */
 struct call_names {
     const char *all[2][CALLS];
 };

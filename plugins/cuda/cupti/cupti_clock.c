@@ -38,8 +38,8 @@ void clock_compare(struct cupti_clock *c, const struct subscriber *s)
     struct clock_pair p = read_pair(s);
     if (!p.ours)
         return;
-    /* What both readings allow is no drift: times that are compared with each other have been read
-     * by the same pair, and the noise of readings is not in their differences. */
+    /* A difference that both readings allow for is no drift: compared times have been read by the
+     * same pair, and the noise of readings is not in their differences. */
     int64_t apart = (int64_t)(p.cupti - c->now.cupti) - (int64_t)(p.ours - c->now.ours);
     uint64_t far = (uint64_t)(apart < 0 ? -apart : apart);
     c->error_ns = far + p.error_ns;
@@ -52,8 +52,8 @@ void clock_compare(struct cupti_clock *c, const struct subscriber *s)
 
 uint64_t clock_ours(const struct cupti_clock *c, uint64_t cupti)
 {
-    /* What came since the last reading but one is between the two; a clock that was set between
-     * them counts as set when it was seen. */
+    /* A time since the last reading but one lies between the two; a clock that was set between them
+     * counts as set when it was seen. */
     const struct clock_pair *p = &c->now;
     if (!cupti || !p->ours)
         return 0;

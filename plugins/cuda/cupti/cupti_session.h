@@ -25,15 +25,15 @@ enum session_state {
     N_SESSION_STATES
 };
 
-/* What a session tells.  Times are CLOCK_MONOTONIC ns, 0: not known.  All on its own thread. */
+/* Calls of a session.  Times are CLOCK_MONOTONIC ns, 0: not known.  All on its own thread. */
 struct session_sink {
     void *arg;
-    /* What is kept of before is of no use; nothing was recorded before since_ns. */
+    /* Anything kept from before is of no use; nothing was recorded before since_ns. */
     void (*begun)(void *arg, uint64_t since_ns);
     void (*records)(void *arg, const struct record *all, uint32_t n);
     void (*looked)(void *arg, uint64_t lost); /* all that came is told; so many were lost */
     void (*ended)(void *arg);                 /* no more at all */
-    /* Who has CUPTI, as a clause ("torch.profiler runs"), or NULL: nobody is known to. */
+    /* Name who has CUPTI, as a clause ("torch.profiler runs"), or NULL: nobody is known to. */
     const char *(*other)(void *arg);
     /* Had the program time to spare while it launched?  idle, late of struct window_seen. */
     void (*spare)(void *arg, struct window_seen *ret);
@@ -78,7 +78,7 @@ void session_window(struct session *s, const struct window_rule *rule);
  * returns it switches off what is on, frees the session, and ends.                   [control] */
 bool session_stop(struct session *s);
 void session_about(struct session *s, struct session_about *ret); /*                    [any] */
-/* What CUPTI calls a function; false: it does not tell.  In the sink.   */
+/* Give CUPTI's name of a function; false: it does not tell.  In the sink. */
 bool session_call_name(struct session *s, bool driver, uint32_t id, char *ret, size_t size);
 void session_forked(struct session *s); /* in the child: nothing of it works there     [child] */
 

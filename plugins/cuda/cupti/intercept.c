@@ -141,7 +141,7 @@ static int standin_of(const char *symbol)
     return -1;
 }
 
-/* What the loader has not finished with is still writable, and must stay so. */
+/* Pages that the loader has not finished with are still writable, and must stay so. */
 static bool may_write(struct pass *p, const struct object *o, uintptr_t at)
 {
     if (at < o->relro_start || at >= o->relro_end)

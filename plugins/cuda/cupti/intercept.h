@@ -16,10 +16,10 @@
 
 /* Called on the thread that is about to take CUPTI, before it has.  NULL: nobody listens. */
 void intercept_listen(void (*begins)(void));
-/* Those who came since are seen from now on, as far as they call this CUPTI. */
+/* From now on see those who came since, as far as they call this CUPTI. */
 void intercept_look(const struct cupti *c);
 void intercept_out(void); /* all slots are as they were; threads may still stand in our functions */
-/* Who traces, as a clause ("libtorch_cpu.so traces by CUPTI"); NULL: nobody who is seen. */
+/* Name who traces, as a clause ("libtorch_cpu.so traces by CUPTI"); NULL: nobody who is seen. */
 const char *intercept_other(void);
 bool intercept_enabled(int kind); /* one of them has switched it on */
 void intercept_forked(void);      /*                                                  [child] */

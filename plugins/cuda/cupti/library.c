@@ -120,7 +120,7 @@ static void *open_in(struct cupti *c, const char *dir, int dir_n, const char *be
     return NULL;
 }
 
-/* Of libcudart.so.12 behind "libcudart.so.": 12; 0: its name does not say. */
+/* Give the major version: 12 of "libcudart.so.12" after "libcudart.so."; 0: none in its name. */
 static int major_of(const char *path, const char *stem)
 {
     const char *end = strstr(path, stem);

@@ -31,7 +31,7 @@ enum { CUPTI_DOMAIN_DRIVER = 1, CUPTI_DOMAIN_RUNTIME = 2 };
 typedef void cupti_requested(uint8_t **buffer, size_t *size, size_t *max_records);
 typedef void cupti_completed(void *context, uint32_t stream, uint8_t *buffer, size_t size,
                              size_t valid);
-/* Of subscribers (13.2 and newer); info: nothing of it is needed. */
+/* The same for subscribers (13.2 and newer); info: nothing of it is needed. */
 typedef void cupti_requested_v2(uint8_t **buffer, size_t *size, size_t *max_records, void *info);
 typedef void cupti_completed_v2(uint8_t *buffer, size_t size, size_t valid, void *info);
 typedef void cupti_called(void *arg, int domain, uint32_t id, const void *data);
@@ -90,7 +90,7 @@ const char *driver_missing(bool *ret_unloaded);
  * `why`: none was found, or it lacks a function. */
 int cupti_find(struct cupti *ret, char *why, size_t size);
 
-/* What a result is called: "CUPTI_ERROR_NOT_INITIALIZED (15)".  CUPTI 13.3 and newer cannot tell
+/* Give the name of a result: "CUPTI_ERROR_NOT_INITIALIZED (15)".  CUPTI 13.3 and newer cannot tell
  * without a driver: then it is the number. */
 const char *cupti_text(const struct cupti *c, int result, char *text, size_t size);
 

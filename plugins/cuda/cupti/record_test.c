@@ -25,7 +25,7 @@ static void put(const char *field, uint64_t value)
     figures_put(layout, bytes, field, value);
 }
 
-/* Those of work on the device. */
+/* Put the place of work on the device. */
 static void put_place(void)
 {
     put("deviceId", 3);

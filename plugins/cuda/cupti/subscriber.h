@@ -32,7 +32,7 @@ enum sharing subscriber_sharing(const struct cupti *c);
  * other[SUBSCRIBER_NAME] is who is there, "": it does not say. */
 int subscriber_join(struct subscriber *s, char *other);
 void subscriber_leave(struct subscriber *s); /* nothing, by the old interface */
-/* Who has CUPTI, after it was refused by the old interface.  "": it does not say. */
+/* Name who has CUPTI, after it was refused by the old interface.  "": it does not say. */
 void subscriber_who(const struct cupti *c, char *ret_other);
 /* Do others of those who share it want records now?  After ours were switched off. */
 bool subscriber_has_company(const struct subscriber *s);

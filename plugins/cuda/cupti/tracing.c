@@ -38,7 +38,7 @@ static uint64_t now(void)
     return probing_clock_ns(CLOCK_MONOTONIC);
 }
 
-/* What is switched on; without those that are needed there is no trace.  shared: torch's profiler
+/* Kinds to switch on; without those that are needed there is no trace.  shared: torch's profiler
  * wants them, too: a kind is on or off for the whole process, so while it runs they are its. */
 static const struct {
     int kind;
@@ -136,7 +136,7 @@ static void drop_late(struct tracing *t)
     }
 }
 
-/* What was lost has cost as much. */
+/* Lost records have cost as much as the others. */
 static void weigh(struct tracing *t, uint64_t lost)
 {
     struct window_seen seen = {.calls = charge_take(&t->charge) + lost};
@@ -264,7 +264,7 @@ static int switch_on(struct tracing *t)
     return rc;
 }
 
-/* Who has CUPTI, as a clause; NULL: nobody is known to. */
+/* Name who has CUPTI, as a clause; NULL: nobody is known to. */
 static const char *who_else(struct tracing *t)
 {
     const char *who = intercept_other();

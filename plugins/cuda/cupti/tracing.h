@@ -48,7 +48,7 @@ struct tracing {
 };
 
 void tracing_init(struct tracing *t, const struct session_sink *sink);
-/* What is wished is done as far as it can be now, and what came is told. */
+/* Do what is wished as far as it can be done now, and tell what came. */
 void tracing_turn(struct tracing *t, const struct tracing_wish *wish);
 /* Another thread of ours is still inside CUPTI: it is waited for. */
 void tracing_wait(struct tracing *t, const struct tracing_wish *wish);

@@ -225,8 +225,8 @@ static int take_steps(void *arg, const struct probing_report_cell *c, uint32_t n
     return 0;
 }
 
-/* What tracing costs here: the steps of each window that has ended, and those from there to the
- * next.  Windows may be minutes apart. */
+/* Read what tracing costs here: the steps of each window that has ended, and those from there to
+ * the next.  Windows may be minutes apart. */
 static void read_steps(struct cuda_report *r, uint64_t window_ns)
 {
     char since[160];

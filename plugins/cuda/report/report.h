@@ -72,8 +72,8 @@ struct cuda_report {
     struct device_report all; /* all devices together */
     struct step_times steps_took;
     double steps; /* whole ones among what was read; 0: none */
-    /* Of all kernels: number, time, and of those whose launch was seen: launching, and from launch
-     * to begin. */
+    /* All kernels: number, time, and for those whose launch was seen: launching, and from launch to
+     * begin. */
     double kernels, kernel_ns, launched, launch_ns, queued_ns;
     double step_kernels, step_kernel_ns; /* of the whole steps only */
     struct kernel_sum top[CUDA_KERNELS], modules[CUDA_MODULES];

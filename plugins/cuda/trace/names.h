@@ -23,7 +23,7 @@ struct names;
 
 int names_new(const struct probing_host *host, struct names **ret); /* 0 or -ENOMEM */
 void names_free(struct names *n);
-/* What is at addresses may be another program's code by now: look again. */
+/* Look again: another program's code may be at the addresses by now. */
 void names_forget(struct names *n);
 /* A kernel's name as a person writes it, at most 1,023 bytes; where CUPTI says that it is, and
  * nothing is believed of the address.

@@ -12,7 +12,7 @@
 
 #include "probing_sdk.h"
 
-/* What rows of several tables have in common, in this order: where work was asked for, and what
+/* Columns that several tables have in common, in this order: where work was asked for, and what
  * for. */
 enum place_column { PLACE_THREAD, PLACE_STEP, PLACE_MODULE, PLACE_CORRELATION, N_PLACE };
 

@@ -176,7 +176,7 @@ static void add_event(struct tracer *t, const struct record *r, const struct pla
         sum_event(t, r, p, row);
 }
 
-/* Of a wait, only CUPTI's number of the context is told. */
+/* The record of a wait tells only CUPTI's number of the context. */
 static void put_device(const struct tracer *t, struct record *r)
 {
     if (r->device == CUPTI_NONE && r->context < CONTEXTS)

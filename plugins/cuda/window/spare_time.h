@@ -32,8 +32,8 @@ void spare_begin(struct spare_time *s, uint64_t now_ns); /* a window */
 /* Work in the order of its begins.  launched_ns: the call had returned; 0: it was not seen. */
 void spare_worked(struct spare_time *s, uint32_t device, uint64_t start_ns, uint64_t end_ns,
                   uint64_t launched_ns, bool collective);
-/* Of the last seconds that are known: the share in which the idlest device that worked ran nothing,
- * and the share of work that began at once.  1: nothing is known. */
+/* Give, for the last seconds that are known, the share in which the idlest device that worked ran
+ * nothing, and the share of work that began at once.  1: nothing is known. */
 void spare_look(struct spare_time *s, uint64_t now_ns, double *ret_idle, double *ret_late);
 
 #endif

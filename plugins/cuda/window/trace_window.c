@@ -24,15 +24,15 @@ static double least(double a, double b)
     return a < b ? a : b;
 }
 
-/* What the calls of that time have cost, at most.  They can have held up the program only while the
- * device ran nothing, or ran what had been launched just before. */
+/* Give the most that the calls of that time have cost.  They can have held up the program only
+ * while the device ran nothing, or ran what had been launched just before. */
 static double cost(double elapsed_ns, const struct window_seen *seen, uint64_t calls)
 {
     double all = least((double)calls * WINDOW_CALL_NS, elapsed_ns);
     return least(all, seen->idle * elapsed_ns + seen->late * all);
 }
 
-/* What it owes at now_ns; less than 0: it has paid more. */
+/* Give the debt at now_ns; less than 0: it has paid more. */
 static double owed(const struct window *w, uint64_t now_ns)
 {
     return w->debt_ns + w->part.cost_ns - w->rule.share * since(now_ns, w->part.since_ns);

@@ -32,11 +32,11 @@ struct window_rule {
     double share;                  /* of the program's time that it may cost; 0: any */
 };
 
-/* What was seen since the last look. */
+/* Calls and spare time that were seen since the last look. */
 struct window_seen {
     uint64_t calls; /* that cost something (charge.h) */
-    /* What the cost can have held up: shares of the last seconds in which the device ran nothing,
-     * and of its work that had not stood in its queue (spare_time.h).  1: not known. */
+    /* Time that the cost can have held up: shares of the last seconds in which the device ran
+     * nothing, and of its work that had not stood in its queue (spare_time.h).  1: not known. */
     double idle, late;
 };
 
@@ -52,7 +52,7 @@ struct window {
     bool over;      /* the open one, by the rule */
     bool heavy;     /* the last one has cost too much: the next is a long one, */
     bool is_long;   /* if it does not begin in debt (by hand) */
-    /* Of the last one that has cost too much; period_ns 0: none. */
+    /* The last window that has cost too much; period_ns 0: none. */
     struct {
         double traced_ns, period_ns, calls, share; /* calls: a second; share: that they cost */
         bool late;                                 /* not even the longest pause pays for it */
@@ -70,7 +70,7 @@ uint64_t window_close(struct window *w, uint64_t now_ns);
 uint64_t window_over_ns(const struct window *w);
 /* Why there are windows, as a clause; "": there are none. */
 void window_words(const struct window *w, char *ret, size_t size);
-/* Of the last second or two of the open one: calls a second, and the share that they cost. */
+/* Give calls a second, and the share that they cost, in the last second or two of the open one. */
 void window_rates(const struct window *w, uint64_t now_ns, double *ret_calls, double *ret_share);
 
 #endif
