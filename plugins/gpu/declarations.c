@@ -8,8 +8,8 @@
 #include "declarations.h"
 #include "probing_sdk.h"
 
-/* What two machines of one make have alike, device by device; what is each one's own (uuid, place
- * on the bus, what is in use) is not compared. */
+/* Facts that two machines of one make have alike, device by device; each one's own (uuid, place on
+ * the bus, use) are not compared. */
 #define FACT(what, value)                                                                          \
     " union all select 'device ' || index || coalesce(' partition ' || partition, '') || ', " what \
     "', " value " from gpu.devices"

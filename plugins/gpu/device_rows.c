@@ -196,7 +196,7 @@ static const char *text(const char *from)
     return from[0] ? from : NULL;
 }
 
-/* Of the question that is under way, if it has been for long. */
+/* Give the device's state: "not answering" if its question has been under way for long. */
 static const char *state_now(const struct known *k, uint32_t i, uint64_t now)
 {
     bool slow = k->asking_ns && now - k->asking_ns >= WATCHER_SLOW_NS;

@@ -25,7 +25,7 @@ enum gpu_state {
     GPU_FAILED          /* all questions failed: `error` of the look says how */
 };
 
-/* What a device is; changes only when the driver or its partition changes. */
+/* A device's properties; they change only when the driver or its partition changes. */
 struct gpu_device {
     uint32_t index;    /* as the driver counts */
     int32_t partition; /* of a device that is partitioned (MIG): its number there; -1: whole */
@@ -42,7 +42,7 @@ struct gpu_device {
     char bus_id[32], capability[16]; /* "" : not known */
 };
 
-/* What a device does.  Bytes of links and of the bus are counters since any moment. */
+/* A device's state and use.  Bytes of links and of the bus are counters since any moment. */
 struct gpu_look {
     enum gpu_state state;
     uint64_t ns; /* when it was asked; 0: never */

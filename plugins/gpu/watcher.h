@@ -15,7 +15,7 @@
 
 struct watcher;
 
-/* What is known now: a copy. */
+/* A copy of what is known now. */
 struct known {
     bool begun;                  /* the thread has tried to find a driver */
     bool ready;                  /* and there is one */

@@ -16,7 +16,7 @@
 
 struct nvml_device; /* opaque */
 
-/* What functions give; others stand in NVML's own words. */
+/* Results of functions; others stand in NVML's own words. */
 enum {
     NVML_OK = 0,
     NVML_UNINITIALIZED = 1,

@@ -397,7 +397,8 @@ static void ask_links(struct nvml *n, struct nvml_device *handle, bool measure,
 
 /* ---- processes ---- */
 
-/* Of this machine as this process sees it; in a container the driver's numbers may be others'. */
+/* Read a process's name on this machine as this process sees it; in a container the driver's
+ * numbers may be others'. */
 static void process_name(int64_t pid, char ret[16])
 {
     char path[40];

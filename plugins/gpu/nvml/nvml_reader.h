@@ -30,12 +30,11 @@ struct nvml {
  * again later. */
 int nvml_begin(struct nvml *n, char *why);
 void nvml_end(struct nvml *n);
-/* Who is there now: up to GPU_DEVICES_MAX into devices.  Gives how many, or -errno with the reason
- * in `why`. */
+/* List the devices that are there now, up to GPU_DEVICES_MAX.  Gives how many, or -errno with the
+ * reason in `why`. */
 int nvml_list(struct nvml *n, struct gpu_device *devices, char *why);
-/* What device i of the list does; its processes are added to `processes`.  measure_bus: also what
- * takes 40 ms of waiting, where the device has no counters.  -ENODEV: NVML wants to be begun again.
- */
+/* Look at what device i of the list does, and add its processes to `processes`.  measure_bus: also
+ * what takes 40 ms of waiting, where the device has no counters.  -ENODEV: begin NVML again. */
 int nvml_look(struct nvml *n, uint32_t i, bool measure_bus, struct gpu_look *ret,
               struct gpu_processes *processes);
 
