@@ -48,12 +48,12 @@ struct target {
     uid_t owner;     /* of files: whose they are, and who may have put anything into them */
     bool stopped;    /* the process is SIGSTOPped (or traced): it cannot answer */
     const struct link_member *there; /* of another machine, by its relay: cli/link/link.h; NULL */
-    /* Of TARGET_MANY and TARGET_THERE: as answer_bytes() of target/query_client.h, and of the first
-     * who they are. */
+    /* For TARGET_MANY and TARGET_THERE: as answer_bytes() of target/query_client.h; that of the
+     * first also says who they are. */
     int (*answer)(const struct target *t, const struct answer_ask *ask,
                   int (*fn)(void *arg, const char *data, size_t size), void *arg);
-    /* Of a statement over all ranks (global.SCHEMA.TABLE), whatever the target is; NULL: that is
-     * not asked here.  EXIT_FAILED: the answer lacks some of them, and that was said. */
+    /* Answers a statement over all ranks (global.SCHEMA.TABLE), whatever the target is; NULL: that
+     * is not asked here.  EXIT_FAILED: the answer lacks some of them, and that was said. */
     int (*answer_global)(const struct target *t, const struct answer_ask *ask,
                          int (*fn)(void *arg, const char *data, size_t size), void *arg);
     int (*each)(const struct target *t, int (*fn)(void *arg, const struct probing_report_member *m),
@@ -85,11 +85,10 @@ int remote_host(const struct remote_name *r, uint32_t *ret);
 void remote_list_words(const char *what, const char *ret[REMOTE_LIST_WORDS]);
 /* One process there, as target_resolve() finds it. */
 int remote_resolve(const char *text, const struct remote_name *r, struct target *ret);
-/* What a member of there is as a target.  text: as the user wrote it; lives as long as the target.
- */
+/* Make a target of a member there.  text: as the user wrote it; lives as long as the target. */
 void remote_target(const char *text, const struct remote_name *r, const struct link_member *m,
                    struct target *ret);
-/* What is left of it when its process has ended: its files are asked there.  false: it is none. */
+/* Give what is left there when its process has ended: its files are asked.  false: it is none. */
 bool remote_died(const struct target *t, struct target *ret);
 
 struct probing_client;
@@ -119,7 +118,7 @@ bool target_is_zombie(pid_t pid);
 const char *target_ends(pid_t pid);
 /* Are the files to be read: of a dead, a stopped, or a process that was left? */
 bool target_is_files(const struct target *t);
-/* Whose files are read, where they are not ours, and what else there is: on stderr. */
+/* Say on stderr whose files are read, where they are not ours, and what else there is. */
 void target_say_whose(const struct target *t);
 
 #define TOKEN_BYTES 256
@@ -136,9 +135,9 @@ void page_of(const char *address, char *ret, size_t size);
 /* ---- data directories (datadir.c) ---- */
 
 struct datadir;
-/* Those below the roots that are believed, root: of all users.  says: what is not believed, on
- * stderr, where the user has asked for directories: others may leave anything in /tmp and /dev/shm.
- * fn gives non-zero to stop. */
+/* Give fn the directories below the roots that are believed, to root those of all users.  says:
+ * name those not believed, on stderr, where the user has asked for directories: others may leave
+ * anything in /tmp and /dev/shm.  fn gives non-zero to stop. */
 int directory_each(int (*fn)(void *arg, const struct datadir *d), void *arg, bool says);
 /* A line "key: value" of a data directory's info file; -ENOENT; -EBADMSG: the file is damaged, what
  * it says may be wrong, and is given where it is there. */
@@ -147,7 +146,7 @@ int directory_info(const struct datadir *d, const char *key, char *ret, size_t s
 bool directory_alive(const struct datadir *d, pid_t *ret_pid);
 /* Does a process have the store of this directory open, seen from here or not? */
 bool directory_held(const struct datadir *d);
-/* Of whom is it by its name, "<pid>-<start time>", as a core calls it: what cannot be damaged.
+/* Read whose it is from its name, "<pid>-<start time>", as a core calls it: that cannot be damaged.
  * false: it has another name. */
 bool directory_named(const struct datadir *d, uint64_t *ret_pid, uint64_t *ret_started);
 /* The newest directory of a process that had this pid, and of that very one unless start_time is 0.
@@ -167,7 +166,7 @@ void directory_newest(struct directory_newest *ret);
 /* Has the core of a living process gone from this directory: left in good order, or with an exec?
  * (One that is just starting has not opened its socket yet.) */
 bool directory_is_over(const char *directory);
-/* Of a process that cannot be seen from here (another pid namespace, a directory that both see)? */
+/* Is its process invisible from here (another pid namespace, a directory that both see)? */
 bool directory_lives_elsewhere(const char *directory);
 
 /* ---- the way in (core_lookup.c) ---- */
@@ -179,7 +178,7 @@ int directory_of(pid_t pid, char *ret, size_t size);
 int directory_await(pid_t pid, char *ret, size_t size);
 /* Is it the user who owns what that process makes (sdk/lib/proc/identity.h)? */
 bool process_is_of(pid_t pid, unsigned uid);
-/* Who must listen in a directory; NULL: the process that it is called after. */
+/* The process that must listen in a directory; NULL: the one that it is called after. */
 struct endpoint_owner {
     pid_t pid;
     uint64_t start_time; /* 0: not known */
@@ -188,12 +187,12 @@ struct endpoint_owner {
  * is asked for one: <probing/client.h>. */
 struct probing_client *client_new(const char *token, const char *(*find_token)(void *arg, int fd),
                                   void *arg);
-/* What a call of the client's gave, but -ESTALE where it failed because the process runs another
+/* Give the result of a client's call, but -ESTALE where it failed because the process runs another
  * program now (exec), and its core ended with the one before.  The reason stays.  Every way to ask
  * a living process goes through this, so a step of a command never calls that a death. */
 int client_failed(struct probing_client *c, int rc);
-/* What a command of the core's says, added to `answer`, within 10 s.  0, or -errno when it could
- * not be asked or said no. */
+/* Add the answer of a core's command to `answer`, within 10 s.  0, or -errno when it could not be
+ * asked or said no. */
 struct buf;
 int client_command(struct probing_client *c, int argc, const char *const *argv, struct buf *answer);
 /* To the core that lives in a directory: nobody else is ever spoken to, whoever made it. */
@@ -346,7 +345,7 @@ int plugin_find(const char *name, char *ret, size_t size);
 int door_tell_known(const struct target *t, int fd);
 /* Likewise a file that ships: "libprobing.so", "scripts/slow_step.lua". */
 int installed_file(const char *name, char *ret, size_t size);
-/* Of which build a file of ours says that it is ("0.1.0 (build 3f2a91c04d5e)"); "": it does not. */
+/* Give the build that a file of ours claims ("0.1.0 (build 3f2a91c04d5e)"); "": it names none. */
 void installed_build_of(const char *file, char ret[BUILD_MAX]);
 /* `--version -v`: what was found where, and what else there is.  `--licenses`. */
 int installed_print(struct lines *l);
@@ -359,7 +358,7 @@ int live_tell(const struct target *t, int argc, const char *const *argv);
 
 /* backtrace_external.c: of a process that is only read, never entered. */
 int external_backtrace(struct target *t, int argc, char **argv);
-/* What it loads is loaded now: then children that ask for several have it. */
+/* Load now what it would load: then children that ask for several have it. */
 void external_backtrace_prepare(void);
 /* backtrace_crash.c: the stacks that a crash has left in a data directory. */
 int crash_print(const char *directory);

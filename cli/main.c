@@ -50,7 +50,7 @@ static const char *missing_command(const char *word)
     return NULL;
 }
 
-/* What could bring it, as most plugins' command has the plugin's name. */
+/* Say which plugin could bring it, as most plugins' command has the plugin's name. */
 static void say_nobody_brings(const char *word)
 {
     char places[4096], path[4096];
@@ -229,7 +229,7 @@ static bool asks_for_help(int argc, char **argv)
     return false;
 }
 
-/* Of several targets, before the command: `probing -t all --at-once 8 query ...`. */
+/* Options for several targets, before the command: `probing -t all --at-once 8 query ...`. */
 static struct many_options many_options;
 
 static bool is_many(const struct cli_command *c, const char *target_text, int argc, char **argv)

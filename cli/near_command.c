@@ -11,7 +11,7 @@
 
 #define COMMANDS_MAX 128
 
-/* What py-spy, memray, gdb, psql, nsys and a shell call what is here. */
+/* Words of py-spy, memray, gdb, psql, nsys and a shell, and ours for the same. */
 static const char *const words_of_others[][2] = {{"dump", "backtrace"},
                                                  {"stack", "backtrace"},
                                                  {"stacks", "backtrace"},

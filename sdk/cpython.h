@@ -238,7 +238,7 @@ static inline bool cpython_since(const struct cpython *py, unsigned minor)
     return py->version >= (0x03000000u | minor << 16);
 }
 
-/* Of several the first that has begun, else the first. */
+/* Take the first of several that has begun, else the first. */
 static inline int cpython_is_libpython(struct dl_phdr_info *info, size_t size, void *ret)
 {
     void **found = (void **)ret;

@@ -32,7 +32,7 @@ struct frame_instruction {
 
 enum { FRAME_GOES_ON, FRAME_LEAVES, FRAME_UNKNOWN }; /* leaves: control goes elsewhere, or may */
 
-/* What stands behind the opcode. */
+/* The bytes behind the opcode. */
 struct frame_shape {
     bool modrm;
     uint32_t immediate; /* bytes */
@@ -115,7 +115,7 @@ static inline int frame_shape_of_one(uint8_t opcode, uint8_t modrm, uint8_t rex,
     return FRAME_GOES_ON;
 }
 
-/* What it does to rsp; false: something else than moving it by a constant. */
+/* Give the effect on rsp; false: something else than moving it by a constant. */
 static inline bool frame_growth(uint8_t opcode, const uint8_t *modrm, uint32_t immediate,
                                 uint8_t rex, int64_t *ret)
 {

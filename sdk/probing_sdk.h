@@ -59,7 +59,7 @@ static inline uint64_t probing_clock_ns(clockid_t clock)
 #define PROBING_F64_COLUMN(name, unit, doc) PROBING_COLUMN(name, PROBING_F64, unit, doc)
 #define PROBING_STR_COLUMN(name, doc) PROBING_COLUMN(name, PROBING_STR, PROBING_PLAIN, doc)
 
-/* What a struct probing_table_desc is made of; columns: an array, all of whose columns it has. */
+/* Initializer of a struct probing_table_desc; columns: an array, all of whose columns it has. */
 #define PROBING_TABLE_OF(name, columns, tail_type, tail_name, scan, doc)                      \
     {                                                                                         \
         sizeof(struct probing_table_desc), sizeof(struct probing_column), name, doc, columns, \
@@ -163,7 +163,7 @@ probing_replyf(const struct probing_host *h, struct probing_reply *out, const ch
     return rc;
 }
 
-/* What a scan() gives at its end: the asker who wanted no more rows has them, which is no error. */
+/* Give a scan()'s result: the asker who wanted no more rows has them, which is no error. */
 static inline int probing_scanned(int rc)
 {
     return rc == -ECANCELED ? 0 : rc;

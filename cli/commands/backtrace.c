@@ -22,7 +22,7 @@
 #define WORDS_MAX 32
 #define WATCH_NS UINT64_C(1000000000)
 
-/* What was asked for, and the words that are for who looks. */
+/* The request, and the words that are for the one who looks. */
 struct args {
     struct backtrace_words asked;
     char *rest[WORDS_MAX + 1];

@@ -46,7 +46,7 @@ struct debug {
 
 /* ---- talking to pdb ---- */
 
-/* What came, without the prompt at its end; remembers whether it was there. */
+/* Write what came, without the prompt at its end; remembers whether it was there. */
 static int put_text(struct debug *d)
 {
     size_t n = d->text.size, p = strlen(PROMPT);

@@ -139,7 +139,7 @@ static bool is_table_name(const char *text)
     return true;
 }
 
-/* Of what plugins declare, not of a table. */
+/* Is it about what plugins declare, not about a table? */
 static bool is_of_tracks(const struct export *e)
 {
     return (e->format == FORMAT_PERFETTO || e->format == FORMAT_CHROME) && e->table == NULL &&
@@ -376,7 +376,7 @@ static int open_file(struct export *e)
     return 0;
 }
 
-/* What was written is Arrow's, beside the file: another program makes it Parquet's. */
+/* An Arrow file was written, beside the file: another program makes it Parquet's. */
 static int make_parquet(struct export *e)
 {
     char made[sizeof(e->output.part) + 16];

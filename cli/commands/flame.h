@@ -29,7 +29,7 @@ struct flame_mode {
  * samples when it were.  Then, too, the caller flame_mode_done()s. */
 int flame_mode_find(const struct target *t, const char *name, struct flame_mode *ret);
 void flame_mode_done(struct flame_mode *m);
-/* Those of plugins that are installed. */
+/* Give fn the modes of plugins that are installed. */
 void flame_mode_words(void (*fn)(void *arg, const char *word, const char *doc), void *arg);
 /* when: a condition on ts, "true" for all.  in_time: samples one by one, where it has stacks. */
 int flame_read_mode(struct flame *f, const struct target *t, const struct flame_mode *m,
@@ -49,7 +49,7 @@ int flame_sampler_start(const struct target *t, bool named, const char *rate, st
 int flame_sampler_stop(const struct target *t, const struct flame_sampler *kept);
 /* ---- flamegraph.c ---- */
 
-/* What fn puts in, written as the words of the command say. */
+/* Write the graph that `fill` puts in, as the words of the command say. */
 int flamegraph_filled(int argc, char **argv, int (*fill)(void *arg, struct flame *f), void *arg);
 /* ---- flame_read.c: stacks by number, and samples of them ---- */
 

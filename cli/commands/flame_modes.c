@@ -92,7 +92,7 @@ static int take_mode(void *arg, const struct declared *d)
     return 0;
 }
 
-/* What the process does not know: a mode that takes samples can be loaded for it. */
+/* Give the error for a mode unknown to the process: one that takes samples can be loaded for it. */
 static int no_mode(const struct target *t, struct search *s)
 {
     struct flame_mode *m = s->mode;

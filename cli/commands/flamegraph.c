@@ -215,8 +215,8 @@ static int profile_now(const struct target *t, const struct options *o, struct f
 
 /* ---- what is asked, of whom ---- */
 
-/* Of samples that are there already.  The newest one's time is read once, as samples come while
- * the statements run, and all of those must be about the same samples. */
+/* Write the condition for samples that are there already.  The newest one's time is read once, as
+ * samples come while the statements run, and all of those must be about the same samples. */
 static void tell_when(const struct target *t, const struct options *o, const struct flame_mode *m,
                       char *ret, size_t size)
 {

@@ -434,7 +434,7 @@ static bool is_interrupted(void)
     return cli_interrupted != 0;
 }
 
-/* Who can wait tries again, while there is time, what passes (cli/inject/retry.c). */
+/* Try again, if the user can wait and while there is time, what passes (cli/inject/retry.c). */
 static int enter_patiently(struct target *t, struct enter_options *o)
 {
     struct retry again = retry_begin(RETRY_COMMAND, clock_monotonic() + o->inject.timeout_ns);
@@ -542,7 +542,7 @@ int command_inject(struct target *t, int argc, char **argv)
  * process runs another program; -ECONNRESET: neither, the reason stays. */
 static int has_left(const struct target *t, uint64_t start_time)
 {
-    /* Of one that cannot be seen to have died not for long. */
+    /* A process that cannot be seen to have died is not waited for long. */
     uint64_t now = clock_monotonic(), looked = now, other = 0;
     uint64_t deadline = now + EJECT_WAIT_NS / (start_time != 0 ? 1 : 10);
     struct why w = {.p = NULL};

@@ -151,7 +151,7 @@ int setup_listen(const struct target *t, const char *now, const char *wanted)
 
     if (now[0] == '\0')
         return 0;
-    /* Of any port the one that is there will do; ":8080" is that port of all addresses. */
+    /* For any port the one that is there will do; ":8080" is that port of all addresses. */
     if (strcmp(now, wanted) == 0 ||
         (wanted[0] == ':' && strncmp(now, "0.0.0.0:", 8) == 0 &&
          (strcmp(port, wanted) == 0 || strcmp(wanted, ":0") == 0)) ||
@@ -174,7 +174,7 @@ static int counted(int failed, int rc)
     return rc < 0 ? rc : failed + rc;
 }
 
-/* Those of probing.plugins that the core has not found itself: the command carries them there. */
+/* Load those of probing.plugins that the core has not found: the command carries them there. */
 static int load_first(const struct target *t)
 {
     struct probing_client *c = NULL;

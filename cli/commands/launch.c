@@ -241,8 +241,8 @@ int launch_environment(const char *settings, bool children)
     return rc;
 }
 
-/* What keeps the core from starting there would be told to nobody: the program's stderr is its own.
- * The directory has the very name that the core will give it, and goes again. */
+/* Check what keeps the core from starting there, as nobody would be told: the program's stderr is
+ * its own.  The directory has the very name that the core will give it, and goes again. */
 static void check_place(const char *settings)
 {
     static const char setting[] = "probing.data_dir=";

@@ -47,7 +47,7 @@ static void line(struct listing *l, const char *pid, const char *version, const 
            terminal_field(shown[2], sizeof(shown[2]), command));
 }
 
-/* What follows the command: whose it is, where it is not ours, and what came of it. */
+/* Add a note behind the command: whose it is, where it is not ours, and what came of it. */
 static void note(char *command, size_t size, const char *format, ...)
 {
     va_list args;
@@ -292,7 +292,7 @@ static bool in_use(const struct datadir *d)
     return slash != NULL && strcmp(slash + 1, d->leaf) == 0;
 }
 
-/* What is in another root is shown by `list`; it is taken away only when no root is named. */
+/* `list` shows directories in other roots, too; they are taken away only when no root is named. */
 static bool is_below(const char *root, const char *path)
 {
     size_t n = strlen(root);

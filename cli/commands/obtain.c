@@ -63,7 +63,7 @@ static void tell_whose(const struct target *t, char ret[WHOSE_BYTES])
         (void)snprintf(ret, WHOSE_BYTES, " of uid %u", (unsigned)identity_owner(&id));
 }
 
-/* What is lacking, and what would be done about it. */
+/* Write the question: what is lacking, and what would be done about it. */
 static void put_question(const struct target *t, const char *whose, char *ret, size_t size)
 {
     if (lack.bare == 0)

@@ -33,7 +33,7 @@ struct query_args {
     const char *file, *output; /* --file, --output; NULL: not given */
 };
 
-/* What a person wants of `tables`: first what has rows, and nothing of probing itself. */
+/* The part of `tables` that a person wants: first those with rows, and none of probing itself. */
 const char query_some_tables[] =
     "select case when t.table_schema = '' then '' else t.table_schema || '.' end || t.table_name "
     "as \"table\", p.rows + p.buffered as rows, t.doc from information_schema.tables t left join "
@@ -47,7 +47,7 @@ static bool shows_some(const char *command, const struct query_args *o)
            (strcmp(o->ask->format, "table") == 0 || strcmp(o->ask->format, "expanded") == 0);
 }
 
-/* Of export's, which are files. */
+/* Is it a format of export's, which are files? */
 static bool is_for_files(const char *format)
 {
     return strcmp(format, "perfetto") == 0 || strcmp(format, "chrome") == 0 ||

@@ -48,7 +48,7 @@ static int on_event(void *arg, const struct probing_client_event *e)
     return 0;
 }
 
-/* What a command answers, as JSON; *ret stays NULL when the process says no: then that is not
+/* Ask for a command's answer, as JSON; *ret stays NULL when the process says no: then that is not
  * there.  Below 0: it does not answer any more, or Ctrl-C. */
 static int ask(struct top_sampler *l, struct snapshot *look, int argc, const char *const *argv,
                struct json **ret)
@@ -184,7 +184,7 @@ static struct tally_thread *cpu_times(struct snapshot *look)
     return all;
 }
 
-/* What the interpreter knows of them: names, and the innermost function. */
+/* Read what the interpreter knows of them: names, and the innermost function. */
 static int read_stacks(struct top_sampler *l, struct tally *tally, struct snapshot *look)
 {
     static const char *const words[] = {"backtrace", "--python", "--json"};
@@ -272,7 +272,7 @@ static int by_cpu(const void *a, const void *b)
                                      : x->tid > y->tid;
 }
 
-/* What the next look is compared with. */
+/* Remember what the next look is compared with. */
 static int remember(struct top_sampler *l, struct snapshot *look)
 {
     const struct tally_thread *now = cpu_times(look);
@@ -434,7 +434,7 @@ static void put_value(const struct json *value, struct buf *b)
     (void)buf_adds(b, ", ");
 }
 
-/* What plugins show: a row of `columns` each, of lines their text. */
+/* Write a plugin's panel: a row of `columns` each, of lines their text. */
 static void put_panel(const struct snapshot_panel *p, struct buf *b)
 {
     uint32_t left = p->most;

@@ -26,7 +26,7 @@ struct snapshot_thread {
     bool ours;
 };
 
-/* What a plugin declares for this screen (struct probing_panel), and its rows now. */
+/* A plugin's declaration for this screen (struct probing_panel), and its rows now. */
 struct snapshot_panel {
     const char *doc;
     bool is_table;                     /* else each row is a line */
@@ -45,7 +45,7 @@ struct snapshot {
     struct json *memory, *lost; /* answers, NULL: not there */
 };
 
-/* Who looks, and what he saw before: CPU time is what has come since then. */
+/* The state of a looker, with the look before: CPU time is what has come since then. */
 struct top_sampler;
 int looker_new(const struct target *t, struct top_sampler **ret); /* connects; caller frees */
 void looker_free(struct top_sampler *l);

@@ -47,7 +47,7 @@ static int take_message(struct export_arrow *a)
     return 0;
 }
 
-/* What is still missing of the head, or of the description behind it. */
+/* Give the bytes still missing of the head, or of the description behind it. */
 static int wanted(struct export_arrow *a, size_t *ret)
 {
     uint64_t mark, size;

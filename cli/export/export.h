@@ -53,7 +53,7 @@ size_t export_arrow_cut(const struct export_arrow *a, char ret[EXPORT_CUT_BYTES]
  * process that `t` names, whose names of threads are asked for where it lives. */
 struct target;
 int export_trace_new(const struct target *t, bool perfetto, struct export_writer *ret);
-/* What an event is of whose row says no kind: the name of a track, which lives as long as the
+/* Set the kind of events whose rows say none: the name of a track, which lives as long as the
  * writer. */
 void export_trace_kind(struct export_writer *w, const char *kind);
 void export_trace_free(struct export_writer *w);
@@ -68,7 +68,7 @@ int export_parquet_make(const struct export_parquet *p, const struct export_writ
                         const char *from, const char *to);
 void export_parquet_free(struct export_writer *w);
 
-/* What a trace shows of a row. */
+/* A row as a trace shows it. */
 struct export_event {
     int64_t at_ns, duration_ns; /* UTC; -1: it took no time */
     const char *name, *kind;
@@ -113,7 +113,7 @@ int export_reader_feed(struct export_reader *r, const char *data, size_t size);
 /* After the last of them.  -EBADMSG: the answer ended in the middle. */
 int export_reader_end(struct export_reader *r);
 uint64_t export_reader_rows(const struct export_reader *r);
-/* What follows the rows: "lost", "truncated", "row_count"; NULL: it has not come. */
+/* Give the object behind the rows: "lost", "truncated", "row_count"; NULL: it has not come. */
 const struct json *export_reader_closing(const struct export_reader *r);
 /* "truncated" of it, or "cut", as cores of before wrote; NULL: it has none. */
 const struct json *export_truncated(const struct json *closing);

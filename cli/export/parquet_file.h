@@ -17,7 +17,7 @@ struct parquet_rows {
     const struct sql_column *columns; /* an interval is written as a number of ns */
     uint32_t n_columns;
     uint32_t n_rows;
-    /* Of its column's type, or NULL; texts live until the next call. */
+    /* Gives a value of its column's type, or NULL; texts live until the next call. */
     void (*value)(void *arg, uint32_t row, uint32_t column, struct sql_value *ret);
     void *arg;
 };

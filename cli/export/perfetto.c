@@ -69,8 +69,8 @@ static int name_process(struct perfetto *p, int64_t pid, const char *name, struc
     return send(p, out);
 }
 
-/* What is said of a track whose number stands in p->part already: a thread's has its numbers, a
- * line's its name and whose it is. */
+/* Describe the track whose number stands in p->part already: a thread's gets its numbers, a line's
+ * its name and its process. */
 static void describe(struct perfetto *p, const struct export_event *e)
 {
     if (e->on_line) {

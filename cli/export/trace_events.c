@@ -119,7 +119,7 @@ static int take_thread(void *self, const struct json *const *cells, struct buf *
     return 0;
 }
 
-/* What cannot be known of it, a trace does without. */
+/* Look up the pid, command and threads; a trace does without those that cannot be known. */
 static void look_at_process(struct trace *t, const struct target *target)
 {
     struct export_writer w = {.row = take_thread, .self = t};

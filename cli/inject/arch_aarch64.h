@@ -52,7 +52,7 @@ typedef struct {
 static const int arch_sets[] = {NT_PRFPREG, NT_ARM_SVE};
 enum { ARCH_SETS = 2, ARCH_SET_BYTES = 32768 };
 
-/* What an indirect branch just taken leaves in pstate: neither stub nor svc is a landing pad. */
+/* Bits an indirect branch just taken leaves in pstate: neither stub nor svc is a landing pad. */
 #define ARCH_BTYPE UINT64_C(0xc00)
 #define ARCH_SVC UINT32_C(0xd4000001) /* the instruction of a system call */
 #define ARCH_SVC_BYTES 4
@@ -387,7 +387,7 @@ static inline void arch_set_call(arch_registers *r, uint64_t stub, uint64_t sp, 
     r->set.pstate &= ~ARCH_BTYPE;
 }
 
-/* What a call from the cave or the stub gave. */
+/* Give the result of a call from the cave or the stub. */
 static inline uint64_t arch_result(const arch_registers *r)
 {
     return r->set.regs[19];

@@ -224,8 +224,8 @@ static inline bool arch_call_anew(arch_registers *r)
     return restarts;
 }
 
-/* What the kernel would do on the way out of the stop: -ERESTARTSYS, NOINTR, NOHAND, RESTARTBLOCK.
- * For the way back that serves when we are dead and no kernel does it. */
+/* Do as the kernel would on the way out of the stop: -ERESTARTSYS, NOINTR, NOHAND, RESTARTBLOCK.
+ * This is for the way back that serves when we are dead and no kernel does it. */
 static inline void arch_restart(arch_registers *r)
 {
     if ((int64_t)r->orig_rax < 0)
@@ -250,7 +250,8 @@ static inline void arch_general(const arch_registers *r, uint64_t ret[15])
     memcpy(ret, words, sizeof(words));
 }
 
-/* What brings the thread back from the cave by itself.  A system call leaves vector state alone. */
+/* Fill the block that brings the thread back from the cave by itself.  A system call leaves vector
+ * state alone. */
 static inline size_t arch_block(unsigned char out[ARCH_BLOCK_BYTES], const arch_registers *r,
                                 unsigned char *const sets[ARCH_SETS], const size_t sizes[ARCH_SETS],
                                 uint64_t mask)
@@ -318,7 +319,7 @@ static inline void arch_set_call(arch_registers *r, uint64_t stub, uint64_t sp, 
     r->eflags &= ~UINT64_C(0x500);
 }
 
-/* What a call from the cave or the stub gave. */
+/* Give the result of a call from the cave or the stub. */
 static inline uint64_t arch_result(const arch_registers *r)
 {
     return r->rbx;

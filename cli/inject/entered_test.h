@@ -139,7 +139,7 @@ static int sleeper(void)
     return 0;
 }
 
-/* What the children say: 1 started, 2 done, 3 wrong; then errno. */
+/* Reports of the children: 1 started, 2 done, 3 wrong; then errno. */
 static volatile int *shared;
 
 /* 0, or the program's exit code: nothing can be tried here. */

@@ -24,7 +24,7 @@
 #endif
 #define GONE_NS NS_PER_S /* for it to leave; a busy machine may take longer, and nothing is lost */
 
-/* What its code (arch_helper) works on, in the target's memory; the offsets are written there. */
+/* The data of its code (arch_helper), in the target's memory; the offsets are written there. */
 struct helper_mail {
     uint64_t pthread_detach, id;
     uint64_t tid; /* it writes that when it has begun */
@@ -93,7 +93,7 @@ static bool is_number_of(const struct target *t, pid_t tid, uint64_t number)
            (s.inner_id != PROC_UNKNOWN ? s.inner_id : (uint64_t)tid) == number;
 }
 
-/* What the thread that calls itself `number` is called out here. */
+/* Give the number out here of the thread that calls itself `number`. */
 static pid_t seen_from_here(const struct target *t, uint64_t number)
 {
     struct proc_numbers all;

@@ -49,8 +49,8 @@ int inject_no_permission(pid_t pid, int code);
 /* Have we CAP_SYS_PTRACE?  And yama's ptrace_scope, '0' to '3'; '0' where there is no yama. */
 bool inject_can_trace_all(void);
 
-/* What root lacks, of what it needs to enter processes of other users beside CAP_SYS_PTRACE, as
- * "DAC_OVERRIDE, SETGID".  false: nothing, or we are not root. */
+/* Name the capabilities that root lacks to enter processes of other users, beside CAP_SYS_PTRACE,
+ * as "DAC_OVERRIDE, SETGID".  false: none, or we are not root. */
 #define INJECT_CAPABILITIES_BYTES 40
 bool inject_lacks_for_others(char ret[INJECT_CAPABILITIES_BYTES]);
 char inject_yama_scope(void);

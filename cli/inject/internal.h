@@ -150,7 +150,7 @@ int find_places(struct target *t);
 int filter_check(struct target *t);
 /* The same of the thread that is stopped, whose filters those will have that it makes. */
 int filter_check_stopped(struct target *t);
-/* Of a process that is traced by somebody else, so that nobody can read its filters. */
+/* The same of a process that somebody else traces, so that nobody can read its filters. */
 int filter_check_traced(pid_t pid);
 
 /* pick_thread.c: waits with a time limit, which the kernel begins anew after a stop */

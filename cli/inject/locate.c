@@ -17,7 +17,7 @@
 #define START_TRIES 50   /* times 10 ms for a program that is just being loaded */
 #define LOOK_TWICE 2     /* likewise, before a program without libc is believed to be one */
 
-/* What malloc.o of libc exports: its range lies between the neighbours of these. */
+/* Names that libc's malloc.o exports: its range lies between the neighbours of these. */
 static const char *const malloc_names[] = {"malloc",
                                            "free",
                                            "calloc",

@@ -19,8 +19,9 @@
 #define KERNEL_THREAD 0x00200000u /* PF_KTHREAD, linux/sched.h; proc(5) stat field 9 */
 #define CAP_SYS_PTRACE_BIT 19
 
-/* What root needs besides for a process of another user: /proc/PID/mem is that user's file, and
- * files for the process are made with that user's rights.  Containers may have taken them. */
+/* Capabilities that root needs besides for another user's process: /proc/PID/mem is that user's
+ * file, and files for the process are made with that user's rights.  Containers may have taken
+ * them. */
 static const struct {
     unsigned bit; /* linux/capability.h */
     const char *name;
@@ -60,8 +61,8 @@ static int check_class(struct target *t)
     return 0;
 }
 
-/* Who traces the process, 0: nobody.  Another injection (its command may have been killed) is over
- * in a moment, so that one is waited for. */
+/* Give the tracer of the process, 0: nobody.  Another injection (its command may have been killed)
+ * is over in a moment, so this waits for it. */
 static pid_t tracer_of(const struct target *t, char comm[PROC_COMM_BYTES])
 {
     struct proc_status s;

@@ -111,7 +111,7 @@ static int put(const struct remote *r, uint64_t address, const void *data, size_
 
 /* ---- the files ---- */
 
-/* Of one of the files its name in the folder. */
+/* Give the name in the folder of one of the files. */
 static void leaf_of(const struct remote *r, const char *ending, char ret[NAME_BYTES])
 {
     (void)snprintf(ret, NAME_BYTES, "%s.%s", strrchr(r->name, '/') + 1, ending);

@@ -62,7 +62,7 @@ bool safe_point_inspect(struct target *t, const arch_registers *r)
     for (int i = 0; i < n; i++) {
         uint64_t ip =
             frames[i].ip - (i > 0); /* a return address may be the next function's first */
-        /* Who waits to join holds nothing; main() of many programs does nothing else. */
+        /* A thread that waits to join holds nothing; main() of many programs does nothing else. */
         const char *what = must_avoid(t, ip);
         if (what && !(strcmp(what, "pthread_join") == 0 && arch_waits_in(r) == SYS_futex))
             return unsafe(t, what, i);

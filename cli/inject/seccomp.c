@@ -154,7 +154,8 @@ static uint64_t hash_of_filters(void)
     return h;
 }
 
-/* What was read of a thread, or could not be.  t->filters_known: those that were found good. */
+/* Check the filters read of a thread; readable below 0: they could not be.  t->filters_known:
+ * hashes of good ones. */
 static int check_filters(struct target *t, pid_t tid, int readable)
 {
     if (readable < 0)

@@ -20,7 +20,7 @@ struct call_shape {
     } argument[SECCOMP_ARGUMENTS];
 };
 
-/* What it may be answered, a bit each. */
+/* Possible answers to a call, a bit each. */
 enum {
     SAYS_ERROR = 1,
     SAYS_END = 2,     /* of the process or the thread, or a SIGSYS of which nobody knows the end */

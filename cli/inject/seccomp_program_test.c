@@ -44,7 +44,7 @@ TEST(by_argument)
     CHECK_INT(SAYS(high, &plain), SAYS_END);
 }
 
-/* What is computed of an unknown number is unknown, in X and in memory, too. */
+/* Values computed from an unknown number are unknown, in X and in memory, too. */
 TEST(by_way_of)
 {
     const struct sock_filter f[] = {LOAD(args[1]),

@@ -21,7 +21,7 @@
 #include "sdk/lib/proc/task.h"
 
 #define STARVED_WORDS_BYTES 300
-/* Of probing in one process: the core has five, plugins few.  More are not looked at. */
+/* The most threads of probing looked at in one process: the core has five, plugins few. */
 #define STARVED_THREADS 64
 
 struct starved_thread {
@@ -45,7 +45,7 @@ void starved_begin(struct starved *s, pid_t pid, pid_t only, bool from_birth);
 /* The kernel counts a wait when it ends: of one that goes on only several looks tell.  Not more
  * often than each 50 ms, however often it is called. */
 void starved_look(struct starved *s, uint64_t now_ns);
-/* What a look does with the files of one thread; state: R S D ..., proc(5). */
+/* Take in the files of one thread in a look; state: R S D ..., proc(5). */
 void starved_take(struct starved *s, pid_t tid, char state, const struct proc_schedstat *has,
                   uint64_t now_ns);
 /* How long they have been ready to run and did not, as of the last look. */

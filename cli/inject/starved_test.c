@@ -14,7 +14,7 @@ struct look {
     const char *schedstat;
 };
 
-/* What is counted after these looks, each half a second after the one before, of one thread. */
+/* Give the count after these looks at one thread, each half a second after the one before. */
 static uint64_t counted(const struct look *looks, size_t n)
 {
     struct starved s;

@@ -376,8 +376,8 @@ static int find_cave(struct target *t)
                              t->pid);
 }
 
-/* What brings the thread back from the cave, on its own stack, if that goes on far enough: not by
- * /proc/PID/mem, which would write to a guard page too. */
+/* Write the block that brings the thread back from the cave to its own stack, if that goes on far
+ * enough: not by /proc/PID/mem, which would write to a guard page too. */
 static int write_block(struct target *t)
 {
     unsigned char block[ARCH_BLOCK_BYTES];

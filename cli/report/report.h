@@ -26,8 +26,8 @@ const struct cli_command *report_commands(bool (*is_taken)(const char *word));
 /* For the error of a word that is no command: where NAME.so was looked for. */
 void report_places(char *ret, size_t size);
 
-/* Of a file of any name and place: the commands that it brings, "shifts, rota", into ret; gives how
- * many.  -errno with err_set(): what is wrong with them. */
+/* Put the commands that a file of any name and place brings into ret, "shifts, rota"; gives how
+ * many.  -errno with err_set(): something is wrong with them. */
 int report_names(const char *path, char *ret, size_t size);
 
 /* ---- between the files here ---- */

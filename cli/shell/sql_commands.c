@@ -40,7 +40,7 @@ static char *next_word(char **at)
     return word;
 }
 
-/* What is asked of the tables about themselves. */
+/* Answer a statement that asks the tables about themselves. */
 static int ask(struct sql_shell *s, struct buf *statement)
 {
     int rc = statement->failed ? err_set(statement->failed, "the name is too long")
@@ -217,7 +217,7 @@ static int set_output(struct sql_shell *s, char *rest)
 
 /* ---- what runs a statement ---- */
 
-/* What was begun, else the last one. */
+/* Give the statement that was begun, else the last one. */
 static const char *statement_of(struct sql_shell *s)
 {
     if (s->scan.begun) {

@@ -60,7 +60,7 @@ static size_t skip_inside(struct sql_scan *s, const char *text, size_t size)
     return n;
 }
 
-/* What begins at a place in plain text: its bytes; before: the bytes in front of it. */
+/* Give the size of what begins at a place in plain text; before: the bytes in front of it. */
 static size_t skip_plain(struct sql_scan *s, const char *text, size_t size, size_t before)
 {
     char prefix = before > 0 ? text[-1] : '\0';

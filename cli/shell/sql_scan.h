@@ -32,7 +32,7 @@ struct sql_scan { /* zeros: at the beginning */
 /* The place of the next `;`, or of a backslash, which begins a command; `size`: there is none.  Go
  * on behind it with the rest. */
 size_t sql_scan_next(struct sql_scan *s, const char *text, size_t size);
-/* What stands open: a quote, '*' of a comment, '$'; '\0': nothing. */
+/* Give the mark of what stands open: a quote, '*' of a comment, '$'; '\0': nothing. */
 char sql_scan_open(const struct sql_scan *s);
 
 #endif

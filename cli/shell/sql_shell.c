@@ -37,7 +37,7 @@ struct shown {
     bool holds, probes, too_wide;
 };
 
-/* Of a table whose lines are as long as they are: does the first one fit? */
+/* Is the first line too wide, in a table whose lines are not cut? */
 static bool is_too_wide(const char *data, size_t size)
 {
     const char *end = memchr(data, '\n', size);
@@ -123,7 +123,7 @@ int sql_shell_answer(struct sql_shell *s, const char *statement, bool pages)
 
 /* ---- one statement ---- */
 
-/* What has become of the process since the last statement: of one that has ended its own files are
+/* Look what has become of the process since the last statement: once it has ended its own files are
  * read, whoever has its pid now. */
 static void look_again(struct sql_shell *s)
 {

@@ -71,7 +71,7 @@ int sql_shell_answer(struct sql_shell *s, const char *statement, bool pages);
 /* Answers go to this file from now on, NULL: to standard output again.  0 or -errno. */
 int sql_shell_output(struct sql_shell *s, const char *path);
 
-/* What stands behind the backslash, to the end of its line. */
+/* Run a command.  text: what stands behind the backslash, to the end of its line. */
 int sql_shell_command(struct sql_shell *s, const char *text);
 /* Names of commands that begin so, one a line. */
 int sql_shell_commands(const char *begin, struct buf *ret);

@@ -11,7 +11,7 @@ static struct sql_column theirs[ANSWER_COLUMNS_MAX];
 static char names[ANSWER_COLUMNS_MAX][512];
 static const char *const reserved[] = {"day", "schema", NULL};
 
-/* Of rows, of which there are none here. */
+/* This stands in for rows of an answer, of which there are none here. */
 void answer_rows_value(const struct answer_rows *rows, uint32_t row, uint32_t column,
                        struct sql_value *ret)
 {
@@ -19,7 +19,8 @@ void answer_rows_value(const struct answer_rows *rows, uint32_t row, uint32_t co
     *ret = (struct sql_value){.type = row + column > 0 ? SQL_NULL : SQL_INT};
 }
 
-/* What the destination would get: no two are called alike, and the first of a name keeps it. */
+/* Check the names that the destination would get: no two are alike, and the first of a name keeps
+ * it. */
 static void check_columns(uint32_t n)
 {
     struct sql_column *all = NULL;

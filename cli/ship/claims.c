@@ -121,7 +121,8 @@ static int taken(const struct ship_claims *c, off_t at)
     struct flock lock;
     uint32_t n = 0;
 
-    /* Of this machine the kernel says who it is; of another one it may say nothing, or anything. */
+    /* The kernel names the holder on this machine; of one on another it may say nothing, or
+     * anything. */
     if (lock_range(c->fd, F_GETLK, at, 1, &lock) == 0 && lock.l_type != F_UNLCK && lock.l_pid > 0)
         n = read_names(c, lock.l_pid, names, sizeof(names));
     if (n == 0)

@@ -34,7 +34,7 @@ static int unknown(const char *url)
     return -EINVAL;
 }
 
-/* What stands behind the scheme; NULL: it is another one. */
+/* Give the text behind the scheme; NULL: it is another one. */
 static const char *behind(const char *url, const char *scheme, bool *ret_tls)
 {
     size_t n = strlen(scheme), http = strlen("http://");

@@ -234,7 +234,7 @@ static int not_http(void)
     return err_set(-EPROTO, "what it answers is no HTTP");
 }
 
-/* What libcurl says, in our numbers. */
+/* Translate libcurl's result into our numbers. */
 static int judge_transfer(const struct http *h, int result)
 {
     const char *why = h->why[0] != '\0' ? h->why : h->library->easy_strerror(result);
@@ -377,8 +377,8 @@ int http_judge(const struct http *h, int rc, const struct http_answer *a, uint64
     }
     if (status == 407)
         return err_set(-EPROTO, "%s:%s: " WANTS_PASSWORD, h->host, h->port);
-    /* Of others than these nothing is known of the batch: 401, 404, 415 ... say that no batch is
-     * taken, and rows are not left out for it.  414: a table's columns stand in the address. */
+    /* Other statuses say nothing about the batch: 401, 404, 415 ... refuse every batch, and rows
+     * are not left out for that.  414: a table's columns stand in the address. */
     bool batch = status == 400 || status == 409 || status == 414 || status == 422;
     return err_set(status == 413 ? -EFBIG
                    : batch       ? -EREMOTEIO

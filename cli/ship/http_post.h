@@ -65,7 +65,7 @@ struct http_answer {
 /* 0: an answer has come, whatever it says; caller buf_done()s its body, in any case.  -ETIMEDOUT,
  * -ECONNREFUSED ..., -EPROTO: it is none of HTTP, or not who it should be, -ECANCELED. */
 int http_post(struct http *h, const struct http_post *p, struct http_answer *ret);
-/* What such an answer means for a destination (ship.h); wait_ns: see there. */
+/* Tell what such an answer means for a destination (ship.h); wait_ns: see there. */
 int http_judge(const struct http *h, int rc, const struct http_answer *a, uint64_t *ret_wait_ns);
 /* A body of so many bytes was too long: h->most is less.  false: it is as little as it gets. */
 bool http_shorten(struct http *h, size_t bytes);

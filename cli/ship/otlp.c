@@ -118,7 +118,7 @@ static bool take_varint(const struct buf *b, size_t *at, uint64_t *ret)
     return false;
 }
 
-/* Of {1: partial_success {1: how many were refused, 2: why}}.  0 where it says nothing. */
+/* Give how many were refused, of {1: partial_success {1: that number, 2: why}}; 0: none said. */
 static uint64_t refused_by(const struct buf *answer)
 {
     uint64_t head, size, n;
@@ -186,7 +186,7 @@ static size_t bytes_of(const struct buf *items, size_t from, uint32_t n)
     return at - from;
 }
 
-/* Of what is too long the halves. */
+/* Send the items, in halves when they are too long. */
 static int send_items(struct ship_destination *d, const struct ship_source *source, size_t from,
                       size_t size, uint32_t n)
 {

@@ -322,7 +322,7 @@ static int time_of(const struct ship_batch *b)
 
 /* ---- the folder ---- */
 
-/* Whose a file is that we make; where none can be, that is found out with the first rows. */
+/* Give the owner of a file that we make; where none can be, the first rows find that out. */
 static uid_t owner_there(int dir)
 {
     char name[64];
@@ -362,8 +362,8 @@ static int open_path(struct ship_destination *d, struct folder *f)
     return 0;
 }
 
-/* What counts is the path: another folder may have come in its place.  It is not made anew, since
- * where it was the place of a disk that is not there now, the rows would go to another one. */
+/* The path counts: another folder may have come in its place.  It is not made anew: where it was
+ * the place of a disk that is not there now, the rows would go to another one. */
 static int check_path(struct ship_destination *d)
 {
     struct folder *f = d->self;

@@ -204,7 +204,7 @@ static void commit(struct ship_run *r, const struct item *i, bool fresh)
     r->state.changed = true;
 }
 
-/* Of what will be sent again nothing: it is counted then. */
+/* Count the samples of a batch, but not of one that will be sent again: it is counted then. */
 static void count_samples(struct ship_run *r, const struct ship_destination *before, int rc)
 {
     if (rc < 0)

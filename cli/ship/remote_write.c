@@ -77,7 +77,7 @@ static uint32_t samples_in(const struct remote_write *w, uint32_t from, uint32_t
     return n;
 }
 
-/* Those series; of what is refused the halves. */
+/* Send those series, in halves when they are refused. */
 static int send_range(struct ship_destination *d, uint32_t from, uint32_t to)
 {
     struct remote_write *w = d->self;

@@ -36,7 +36,7 @@ struct ship_run {
 int sources_find(struct ship_run *r);
 /* Ask all for their tables.  *ret_news: how many wanted tables have rows that were not sent. */
 int sources_list(struct ship_run *r, uint32_t *ret_news);
-/* What has been listed is all that this run sends. */
+/* Limit this run to what has been listed. */
 void sources_fix(struct ship_run *r);
 void sources_done(struct ship_run *r);
 
@@ -49,7 +49,7 @@ void rows_look_ahead(struct ship_run *r, struct ship_source *s, struct ship_tabl
  * now.  *ret_moved: rows that went out or are known to be gone, and ranges that will
  * be asked for in another way; 0: to try again now changes nothing. */
 int rows_send(struct ship_run *r, uint64_t *ret_moved);
-/* What the living measure now. */
+/* Send what the living measure now. */
 int metrics_send(struct ship_run *r);
 
 #endif

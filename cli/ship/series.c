@@ -36,7 +36,7 @@ void series_name(char *ret, size_t size, const char *first, const char *second, 
     clean_name(ret);
 }
 
-/* What fits, whole letters only, and nothing that is none. */
+/* Copy the whole letters that fit; a NUL, or a byte that is no letter's, becomes '?'. */
 static void take_value(char *ret, size_t room, const char *text, size_t size)
 {
     size_t n = 0;

@@ -36,7 +36,7 @@ struct labels {
 void labels_of_source(const struct ship_source *s, struct labels *ret);
 /* One more; without a value it is none. */
 void labels_add(struct labels *l, const char *name, const char *value, size_t size);
-/* Those of OpenMetrics' text: a="x",b="y".  false: it is no such text. */
+/* Add the labels of OpenMetrics' text: a="x",b="y".  false: it is no such text. */
 bool labels_parse(struct labels *l, const char *text);
 /* Letters, digits and '_' as series have them. */
 void series_name(char *ret, size_t size, const char *first, const char *second, const char *third);

@@ -76,7 +76,7 @@ static int take(void *arg, const char *option, const char *value)
     return 0;
 }
 
-/* Of the file, or the environment's. */
+/* Take the secret of the file, or the environment's. */
 static int read_secret(const char *file, char room[SECRET_BYTES], const char **ret)
 {
     const char *text = getenv("PROBING_SHIP_SECRET");
@@ -269,7 +269,7 @@ static void say_totals(const struct ship_run *r, const struct ship_totals *befor
                                       t->samples_over - before->samples_over));
 }
 
-/* Of a destination over the network: who has a state file of its own in the same folder. */
+/* Open the claims on a network destination, shared with other state files in the same folder. */
 static int claim_beside_state(struct ship_run *r)
 {
     char name[64];

@@ -111,7 +111,7 @@ int ship_batch_columns(struct arena *a, const struct sql_column *theirs, uint32_
 /* part, row: of batch->parts.  An interval comes as ns. */
 void ship_batch_value(const struct ship_batch *b, uint32_t part, uint32_t row, uint32_t column,
                       struct sql_value *ret);
-/* Who the source is to strangers: a number that is the same for the whole life. */
+/* Identify the source to strangers: by a number that is the same for the whole life. */
 void ship_process_text(const struct ship_source *s, char ret[24]);
 /* And to people: "rank 3 (process 4711)". */
 const char *source_label(const struct ship_source *s, char *room, size_t n);

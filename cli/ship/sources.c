@@ -155,7 +155,7 @@ static bool is_text(const struct sql_value *v, size_t max)
            memchr(v->text.data, '\0', v->text.size) == NULL;
 }
 
-/* What is asked of process.info; older cores have no instance_id. */
+/* The columns asked of process.info; older cores have no instance_id. */
 enum { INFO_PID, INFO_HOST, INFO_BOOT, INFO_DIRECTORY, INFO_INSTANCE, INFO_N };
 struct info_columns {
     uint32_t at[INFO_N]; /* 0: it has none */
@@ -272,7 +272,7 @@ static int ask_info(struct ship_run *r)
     return rc;
 }
 
-/* Who cannot be asked, and why: said again when it is not the same ones any more. */
+/* Say who cannot be asked, and why: again when it is not the same ones any more. */
 static void say_left_out(struct ship_run *r)
 {
     uint64_t all = 0;
@@ -340,8 +340,7 @@ static bool is_alive(const struct ship_source *s)
     return alive;
 }
 
-/* Those of before that are not there any more, and of whom not all has been sent: their
- * directories, behind who was named. */
+/* Add the directories of earlier sources that are gone with rows unsent, behind the named ones. */
 static bool add_missing(struct ship_run *r, struct buf *text)
 {
     char label[80];
@@ -564,7 +563,7 @@ void sources_fix(struct ship_run *r)
     r->fixed = true;
 }
 
-/* Who is asked for probing.tables gives numbers to the rows that wait in its rings first. */
+/* A core that is asked for probing.tables first numbers the rows that wait in its rings. */
 int sources_list(struct ship_run *r, uint32_t *ret_news)
 {
     struct members *m = &r->members;

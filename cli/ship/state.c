@@ -346,7 +346,7 @@ static int own_place(const char *destination, char *ret, size_t size)
     return rc;
 }
 
-/* Who may write to the folder may put another file in our place. */
+/* Anybody who may write to the folder may put another file in our place. */
 static int check_folder(int fd, const char *path)
 {
     struct stat st;

@@ -17,7 +17,7 @@ int installed_declarations(int (*fn)(void *arg, const struct declared *d), void 
 /* rc: what nobody finding a plugin of that name gave; with the name that it may have meant instead
  * of its reason, where one is installed. */
 int installed_plugin_near(const char *word, int rc);
-/* Those that a data directory tells of, the one that was loaded last at the end. */
+/* Go through the declarations in a data directory, the one that was loaded last at the end. */
 int directory_declarations(const char *directory, int (*fn)(void *arg, const struct declared *d),
                            void *arg);
 /* Give an engine over a data directory the views of both: its own first. */

@@ -19,7 +19,7 @@ struct answer_ask {
     uint64_t from_row;   /* of the table that it reads, by number; */
     uint64_t to_row;     /* exclusive, 0: all */
     bool quiet;          /* say nothing about what is incomplete: it is asked again */
-    /* Of a statement over all ranks (global.SCHEMA.TABLE): */
+    /* For a statement over all ranks (global.SCHEMA.TABLE): */
     bool strict;        /* no answer, where one of them gives none */
     uint64_t max_bytes; /* of rows that it needs of them, 0: SQL_GLOBAL_MAX_BYTES */
 };

@@ -34,7 +34,7 @@ struct stream {
     bool lines;  /* flush after each piece: somebody watches */
     bool people; /* read it: its lines are made to fit the terminal */
     bool told;   /* that answers are whole each */
-    /* Of a script that is followed. */
+    /* These fields are for a script that is followed. */
     char end_topic[80]; /* where its end is published, "": none is followed */
     bool as_json, starts, ended;
 };

@@ -190,7 +190,7 @@ bool remote_died(const struct target *t, struct target *ret)
 
 /* ---- one process ---- */
 
-/* What probing there has said last, without its name. */
+/* Set the error to the last message of probing there, without its name. */
 static int said_why(const struct remote_name *r, struct remote_run *run)
 {
     const char *text = buf_text(&run->err), *last = text;

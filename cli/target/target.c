@@ -76,7 +76,7 @@ static pid_t process_of_thread(pid_t tid)
     return (pid_t)s.tgid != tid ? (pid_t)s.tgid : 0;
 }
 
-/* Who a living process is: real, effective and saved user.  What it leaves is of one of them. */
+/* Give the real, effective and saved user of a living process.  One of them owns what it leaves. */
 static bool read_users(pid_t pid, uid_t ret[3])
 {
     struct proc_status s;
@@ -88,7 +88,7 @@ static bool read_users(pid_t pid, uid_t ret[3])
     return true;
 }
 
-/* What the user of a living process left of it: it has no core now. */
+/* Find what the user of a living process, which has no core now, has left of it. */
 static void find_left(pid_t pid, bool starts, struct target *ret)
 {
     struct directory_newest old = {.pid = pid};
@@ -334,7 +334,7 @@ void target_say_whose(const struct target *t)
 
 /* ---- connecting ---- */
 
-/* What the environment says goes to any server; what is found here, to its owner only. */
+/* The environment's token goes to any server; one that is found here, to its owner only. */
 static int connect_network(const struct target *t, struct probing_client **ret)
 {
     char room[TOKEN_BYTES];
@@ -353,7 +353,7 @@ static int connect_network(const struct target *t, struct probing_client **ret)
     return rc;
 }
 
-/* What they say to each other may have changed without a new version.  Said once. */
+/* The protocol may have changed without a new version.  Warns once only. */
 void target_compare_builds(const struct target *t, const struct probing_client *c)
 {
     static bool said;

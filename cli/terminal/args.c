@@ -33,7 +33,7 @@ bool cli_option_of(const struct cli_command *c, const char *word, bool *ret_valu
     return o != NULL;
 }
 
-/* What py-spy and others call what the command has: their word, and ours, an option of it. */
+/* Give our words for a word of py-spy and others.  words: theirs, and ours, an option of `c`. */
 static const char *word_of_others(const struct cli_command *c, const char *word)
 {
     static const char *const words[][2] = {
@@ -100,7 +100,7 @@ bool cli_is_misused(void)
     return misused;
 }
 
-/* What cannot be taken is said with the option that has it, as many a reason has the value only. */
+/* Put the option's name before the reason, as many a reason has the value only. */
 static int say_option(const char *name, int rc)
 {
     char why[ERR_TEXT_BYTES];

@@ -64,7 +64,7 @@ static int close_packed(void *cookie)
     return rc < 0 || closed < 0 ? EOF : 0;
 }
 
-/* What is written to o->file from now on comes out compressed. */
+/* Compress all that is written to o->file from now on. */
 static int add_packing(struct output *o)
 {
     static const cookie_io_functions_t calls = {.write = write_packed, .close = close_packed};

@@ -25,7 +25,7 @@ struct output {
 
 /* Why a file cannot be written, by errno: of what the C library has no good words for, ours. */
 const char *output_why(int code);
-/* What fsync() fails with where a file system has no such thing: nothing else can be done there. */
+/* Is this the error of fsync() on a file system without it?  Nothing else can be done there. */
 static inline bool output_never_syncs(int code)
 {
     return code == EINVAL || code == ENOSYS || code == ENOTSUP;

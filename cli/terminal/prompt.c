@@ -34,7 +34,7 @@
 #define QUIET_MS 50     /* a paste that is longer than the terminal holds comes in pieces */
 #define DROP_PIECES 100 /* of 4,096 bytes: then somebody holds a key down */
 
-/* What we use of libedit. */
+/* The part of libedit that we use. */
 struct editor {
     char *(*readline)(const char *prompt);
     int (*add_history)(const char *line);
@@ -127,7 +127,7 @@ static void drop_unfit(struct buf *b, const char *word)
         b->data[kept] = '\0';
 }
 
-/* What stands before the cursor, which libedit counts in characters; malloc'd. */
+/* Give the text before the cursor, which libedit counts in characters; malloc'd. */
 static char *line_before(const char *line, int cursor)
 {
     size_t n = 0;

@@ -21,9 +21,9 @@ struct prompt;
 /* All functions are called with `arg`. */
 struct prompt_options {
     void *arg;
-    /* What `word`, the end of the line `before` the cursor, may become, one a line; what does not
-     * begin with it is dropped, so that a Tab deletes nothing.  PROMPT_FILES: it is a file's name;
-     * PROMPT_TAB: the key is a blank of pasted text.  NULL: nothing is completed. */
+    /* Adds what `word`, the end of the line `before` the cursor, may become, one a line; lines that
+     * do not begin with it are dropped, so that a Tab deletes nothing.  PROMPT_FILES: it is a
+     * file's name; PROMPT_TAB: the key is a blank of pasted text.  NULL: nothing is completed. */
     int (*complete)(void *arg, const char *before, const char *word, struct buf *ret);
     const char *word_breaks; /* characters at which such a piece begins */
     const char *history; /* the name of its file in ~/.local/state/probing; NULL: none is kept */

@@ -146,7 +146,7 @@ static void add_value(struct buf *b, const struct json *v, int depth)
     }
 }
 
-/* What the strings of JSON hold was escaped there, and is not any more. */
+/* Parsing has undone the escapes of JSON's strings, so the text is made printable here. */
 static void add_variable(struct buf *ret, const struct json *v)
 {
     struct buf text, shown;

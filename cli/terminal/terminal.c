@@ -101,7 +101,7 @@ static int put_escaped(struct stream *s, const char *text, size_t n, bool last)
     return rc;
 }
 
-/* What is said where no memory is left to escape it in: what is not plain ASCII becomes '?'. */
+/* Write without escapes, as no memory is left for them: bytes other than plain ASCII become '?'. */
 static int put_plainly(const struct stream *s, const char *text, size_t size)
 {
     char piece[512];

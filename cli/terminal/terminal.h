@@ -18,14 +18,14 @@ struct buf;
 
 int terminal_begin(void); /* 0, or -errno with err_set() */
 void terminal_raw(void);  /* --raw was given: everything is written as it is */
-/* What follows on stdout is for a program (csv, json, arrow, what evaluated code prints): its bytes
- * are kept, unless a terminal or our pager reads them. */
+/* Output on stdout from here on is for a program (csv, json, arrow, prints of evaluated code): its
+ * bytes are kept, unless a terminal or our pager reads them. */
 void terminal_exact(void);
 /* Is a format of answers for people, "table" or "expanded"?  What follows in any other is exact. */
 bool terminal_format(const char *format);
 
-/* What follows on stdout are lines for a person, shown by `view` where he has a terminal; NULL:
- * those that are wider than it lose their middle.  A line is written when its end has come.
+/* From here on stdout carries lines for a person, shown by `view` where he has a terminal; NULL:
+ * lines wider than it lose their middle.  A line is written when its end has come.
  * terminal_fit_end(): an answer has ended, and another one may follow. */
 struct fit_view; /* fit_text.h */
 void terminal_fit(const struct fit_view *view);
@@ -62,7 +62,7 @@ const char *terminal_field(char *room, size_t size, const char *text);
 
 /* A stream that escapes, over a descriptor that is the stream's from now on: a visitor's. */
 FILE *terminal_open(int fd);
-/* What stdout was before: libedit draws its line there.  Flush stdout first. */
+/* The original stdout, on which libedit draws its line.  Flush stdout first. */
 FILE *terminal_drawn(void);
 
 #endif

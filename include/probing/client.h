@@ -119,7 +119,7 @@ PROBING_CLIENT_API int probing_client_run(struct probing_client *c, int argc,
                                           const char *const *argv, uint64_t timeout_ns,
                                           int (*write)(void *arg, const char *data, size_t size),
                                           void *arg, int *ret_status);
-/* What was incomplete about the answer of the last probing_client_run(), in one sentence; "". */
+/* Say in one sentence what the last probing_client_run()'s answer lacked; "": nothing. */
 PROBING_CLIENT_API const char *probing_client_note(const struct probing_client *c);
 
 /* ---- streams, and several at once ---- */

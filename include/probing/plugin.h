@@ -114,7 +114,7 @@ struct probing_command {
     int (*run)(void *self, int argc, const char *const *argv, struct probing_reply *out);
 };
 
-/* What the core gives: one for each plugin, valid from init() to destroy(). */
+/* The core's interface: one for each plugin, valid from init() to destroy(). */
 struct probing_host {
     uint32_t size, abi;  /* of the core; only ever grows */
     const char *version; /* "0.1.0", for people */
@@ -206,7 +206,7 @@ struct probing_alias {
     const char *setting; /* "sample_rate": one of `config` */
 };
 
-/* What `flamegraph NAME` draws.  In the selects {when} stands for a condition on `ts`.  Columns, in
+/* A mode of `flamegraph NAME`.  In the selects {when} stands for a condition on `ts`.  Columns, in
  * this order:
  *     stack        text: frames with ';' between, the outermost first
  *     value        number: what the last frame takes, in `unit`
@@ -275,7 +275,7 @@ struct probing_track {
     const char *newest; /* a select of one time, what --last counts from; NULL: all is shown */
 };
 
-/* What `probing top` shows, beside threads and functions, asked each time it is drawn: a second at
+/* A panel of `probing top`, beside threads and functions, asked each time it is drawn: a second at
  * least lies between.  Where its table is not there, or has no rows, nothing is shown.  Since
  * 1.3. */
 struct probing_panel {
@@ -329,8 +329,8 @@ struct probing_declarations {
     /* 1.4 ends here. */
 };
 
-/* What a plugin gives.  Only name, init and destroy may not be NULL.  init() and start() give 0 or
- * a negative errno: with any other number the plugin is refused. */
+/* A plugin's own declaration.  Only name, init and destroy may not be NULL.  init() and start()
+ * give 0 or a negative errno: with any other number the plugin is refused. */
 struct probing_plugin {
     uint32_t size, abi;                  /* sizeof(struct probing_plugin), PROBING_ABI */
     const char *name, *version, *doc;    /* "cuda", "1.2", one line */

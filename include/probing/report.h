@@ -34,7 +34,7 @@ extern "C" {
 
 struct probing_report_file; /* from file_open(); until file_close() */
 
-/* What the target is. */
+/* The kind of the target. */
 enum {
     PROBING_TARGET_LIVE = 1, /* a process that answers, here or elsewhere */
     PROBING_TARGET_DEAD = 2, /* a data directory whose process is dead or stopped: tables only */
@@ -67,7 +67,7 @@ enum {
     PROBING_FIT_FILL = 1u << 4
 };
 
-/* What the command gives to run(). */
+/* The command's interface, as run() gets it. */
 struct probing_report_api {
     uint32_t size, abi;      /* of the command; only ever grows */
     void *cli;               /* the command's own */
@@ -120,7 +120,7 @@ struct probing_report_api {
 
     /* Bytes to standard output.  What would steer a terminal is escaped. */
     int (*print)(const struct probing_report_api *a, const void *text, size_t n);
-    /* What was printed goes out.  -EPIPE: nobody reads any more. */
+    /* Flush what was printed.  -EPIPE: nobody reads any more. */
     int (*flush)(const struct probing_report_api *a);
     /* A line to standard error, behind "probing: ". */
     void (*say)(const struct probing_report_api *a, const char *text);
@@ -131,7 +131,7 @@ struct probing_report_api {
     /* As JSON has them; a NaN or infinity is null. */
     int (*print_json_text)(const struct probing_report_api *a, const char *text, size_t n);
     int (*print_json_number)(const struct probing_report_api *a, double value);
-    /* What follows is for a program: its bytes are kept where no terminal reads them. */
+    /* Output from here on is for a program: its bytes are kept where no terminal reads them. */
     void (*exact)(const struct probing_report_api *a);
     void (*clear)(const struct probing_report_api *a); /* the terminal, when it is one */
     /* Columns of the terminal; 0: nobody looks at one, then nothing needs to be cut. */
@@ -154,7 +154,7 @@ struct probing_report_api {
 
     /* ---- 1.1 ---- */
 
-    /* Of a PROBING_REPORT_JOB: each process that stands behind the target, by rank; what fn gives
+    /* For a PROBING_REPORT_JOB: go through the processes behind the target, by rank; a result of fn
      * below 0 ends it. */
     int (*members)(const struct probing_report_api *a,
                    int (*fn)(void *arg, const struct probing_report_member *m), void *arg);
@@ -200,7 +200,7 @@ struct probing_report_command {
     int (*run)(const struct probing_report_api *a, int argc, const char *const *argv);
 };
 
-/* What a plugin gives. */
+/* A plugin's declaration of its commands. */
 struct probing_report {
     uint32_t size, abi; /* sizeof(struct probing_report), PROBING_REPORT_ABI */
     const char *name;   /* the plugin's, as in probing_plugin_v1 */

@@ -70,7 +70,7 @@ static int run_wait(void *self, int argc, const char *const *argv, struct probin
     return -ECANCELED;
 }
 
-/* What a script does: publish while its command runs. */
+/* Publish while the command runs, as a script does. */
 static int run_publish(void *self, int argc, const char *const *argv, struct probing_reply *out)
 {
     static const char payload[] = "\x10\0\0\0{\"data\":[1]}";

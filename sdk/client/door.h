@@ -17,7 +17,7 @@ struct client_process {
     char leaf[64]; /* of the socket in `directory` */
 };
 
-/* Who listens at the other end of a connected socket. */
+/* Find out who listens at the other end of a connected socket. */
 void client_process_of(int fd, const char *directory, const char *leaf, struct client_process *ret);
 enum probing_client_end client_process_end(const struct client_process *p);
 
@@ -60,7 +60,7 @@ struct sockaddr;
 int client_begin_stream(struct probing_client *c, int fd, int note, const char *where);
 int client_begin_tcp(struct probing_client *c, const char *host, const struct sockaddr *address,
                      unsigned address_size);
-/* What to poll() for, and its descriptor. */
+/* Give the descriptor to poll(), and the events to poll it for. */
 int client_turn_fd(const struct probing_client *c);
 int client_turn_events(const struct probing_client *c);
 /* Do what can be done at once: as probing_client_stream(), but 0 says that there is more to come,

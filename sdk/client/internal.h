@@ -55,7 +55,7 @@ struct probing_client {
     uint32_t mask;                     /* changes with every frame */
     uint64_t small_since_ns;           /* frames that bring nothing: since then, and how many */
     uint32_t n_small;
-    /* Of client_turn(), which alone sends and receives then: what has not been sent. */
+    /* These are for client_turn(), which alone sends and receives then: its state, unsent bytes. */
     enum { TURN_NONE, TURN_CONNECTS, TURN_GREETS, TURN_OPEN } turn;
     bool whole;            /* the message was handed on: the next one begins */
     bool early;            /* what is asked first goes with the handshake */
@@ -116,7 +116,7 @@ static inline bool client_stopped(const struct probing_client *c)
 /* 1: something came, 0: too late, -EINTR, or -errno */
 int client_receive(struct probing_client *c, uint64_t deadline_ns);
 int client_send_frame(struct probing_client *c, int op, const char *data, size_t size);
-/* What was received as a message, without waiting.  1: it is whole, 0: not yet, -errno. */
+/* Take a message from what was received, without waiting.  1: it is whole, 0: not yet, -errno. */
 int client_take_message(struct probing_client *c);
 /* The next whole message into c->message.  1, 0: too late, -EINTR, -errno. */
 int client_next_message(struct probing_client *c, uint64_t deadline_ns);

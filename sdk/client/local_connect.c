@@ -71,7 +71,7 @@ static int prove_pid(struct probing_client *c, const struct client_endpoint *d,
     return 0;
 }
 
-/* Of a directory that somebody named: its process is the one that it is called after.  One that
+/* Check a directory that somebody named: its process is the one that it is called after.  One that
  * cannot be seen from here is believed when all of it is our own user's, who gains nothing. */
 static int prove_name(struct probing_client *c, const struct client_endpoint *d,
                       const struct ucred *who, uid_t owner)
@@ -170,7 +170,7 @@ static int connect_in_time(struct probing_client *c, int fd, int socket_fd, pid_
     }
 }
 
-/* Who should listen; pid 0: that cannot be told from here. */
+/* Give the process that should listen; pid 0: that cannot be told from here. */
 static void expected_process(const struct client_endpoint *d, const char *leaf,
                              struct client_process *ret)
 {

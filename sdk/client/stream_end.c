@@ -80,8 +80,8 @@ static bool is_ending(const struct client_process *c)
            p.shared != PROC_UNKNOWN && ((p.pending | p.shared) >> (SIGKILL - 1) & 1);
 }
 
-/* Of a living process: has it another program now?  The core's store is mapped as long as it is
- * there, and a core that leaves takes its socket away before. */
+/* Has a living process another program now?  The core's store is mapped as long as it is there, and
+ * a core that leaves takes its socket away before. */
 static bool has_another_program(const struct client_process *c)
 {
     char room[PROC_MAPS_ROOM], store[320];
@@ -150,7 +150,7 @@ enum probing_client_end client_process_end(const struct client_process *c)
     return PROBING_CLIENT_CLOSED;
 }
 
-/* What whoever holds the other end has said about it: it was there before the stream ended.  "":
+/* Read the note of whoever holds the other end about it: it was there before the stream ended.  "":
  * nothing. */
 static void read_note(struct probing_client *c, char *ret, size_t size)
 {

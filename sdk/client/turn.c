@@ -177,7 +177,7 @@ static int hand_on(struct probing_client *c,
     return rc != 0 ? rc : 1;
 }
 
-/* What came, as far as it goes. */
+/* Take in what came, as far as it goes. */
 static int take_in(struct probing_client *c,
                    int (*on_event)(void *arg, const struct probing_client_event *e), void *arg,
                    bool over)

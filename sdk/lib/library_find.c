@@ -42,7 +42,7 @@ static bool is_in(const char *directory, const char *name, bool *ret_open)
     return there;
 }
 
-/* Of those in which the loader looks, in its order, the first that has it and is anybody's. */
+/* Is the first of the loader's directories that has it, or one before it, anybody's? */
 static bool look(void *program, const char *name, char *ret_why, size_t size)
 {
     Dl_serinfo head, *all = NULL;

@@ -49,7 +49,7 @@ static void add_literal(struct buf *out, const uint8_t *data, size_t size)
 static void add_copy(struct buf *out, size_t offset, size_t size)
 {
     while (size > 0) {
-        /* What is left is never shorter than a copy may be. */
+        /* The rest is never shorter than a copy may be. */
         size_t n = size <= MOST ? size : size < MOST + FEWEST ? MOST - FEWEST : MOST;
         if (n >= 4 && n <= 11 && offset < 2048) {
             const char copy[] = {(char)(1 | (n - 4) << 2 | offset >> 8 << 5), (char)offset};

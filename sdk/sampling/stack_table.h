@@ -29,7 +29,7 @@ void stacks_free(struct stacks *s);
  * tell of a stack long after it was last seen. */
 void stacks_keep_numbers(struct stacks *s);
 
-/* What to name frames with; the first two may be NULL. */
+/* Set what to name frames with; the first two may be NULL. */
 void stacks_name_with(struct stacks *s, const struct probing_stack_1 *symbols,
                       const struct probing_python_frames_1 *python, struct code *code);
 /* Which modules are loaded may have changed: read their list, and name addresses anew. */

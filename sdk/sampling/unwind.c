@@ -39,7 +39,7 @@ static bool known(const struct cursor *c, uint32_t number)
     return c->r.known >> number & 1;
 }
 
-/* Of a waiting thread only ip and sp are known; no frame further in has touched the rest. */
+/* Only ip and sp of a waiting thread are known; no frame further in has touched the rest. */
 static void find_frame_pointer(struct cursor *c, struct code *code, bool exact)
 {
 #if defined(__x86_64__)

@@ -35,7 +35,7 @@ struct piece plain_begin(const struct plainer *p)
     return (struct piece){.at = p->used};
 }
 
-/* What was put since it began. */
+/* Make a piece of the text that was put since it began. */
 bool plain_end(const struct plainer *p, struct piece *a)
 {
     a->n = p->used - a->at;
@@ -83,7 +83,7 @@ bool plain_collect(struct plainer *p, const struct piece *a)
     return true;
 }
 
-/* What was collected since `base`, which those that it lies in go on to collect. */
+/* Keep what was collected since `base`, while those that it lies in go on to collect. */
 bool plain_keep_collected(struct plainer *p, uint32_t base, struct list *ret)
 {
     *ret = (struct list){p->n_pieces, p->n_scratch - base};

@@ -55,7 +55,7 @@ struct plainer {
 
 /* ---- demangle_parts.c ---- */
 
-/* What is put since plain_begin() is a piece's when it ends; pieces themselves do not change. */
+/* The text put since plain_begin() is a piece's when it ends; pieces themselves do not change. */
 bool plain_put(struct plainer *p, const char *text, size_t n);
 bool plain_puts(struct plainer *p, const char *text);
 bool plain_put_piece(struct plainer *p, const struct piece *a);

@@ -13,7 +13,7 @@
 
 static struct plainer *p;
 
-/* What c++filt of binutils 2.40 says of them. */
+/* Names, and the output of c++filt of binutils 2.40 for them. */
 static const struct {
     const char *mangled, *plain;
 } known[] = {

@@ -145,7 +145,7 @@ const char *identity_getenv(const char *name)
     return identity_own_believes_environment() ? getenv(name) : NULL;
 }
 
-/* That of the file system is not asked: it is the one that a thread of ours sets. */
+/* The file system's id is not asked: it is the one that a thread of ours sets. */
 static uint32_t owner_among(const uint32_t ids[4])
 {
     return !all_are(ids, ids[IDENTITY_REAL]) && is_among(ids, 0) ? 0 : ids[IDENTITY_SAVED];

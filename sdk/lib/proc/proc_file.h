@@ -48,7 +48,7 @@ struct proc_number {
 
 /* 0 or -errno; then proc_numbers_next() gives false at once.  [signal] */
 int proc_numbers_open(struct proc_numbers *n, const char *path);
-/* Of a folder that is open already, which proc_numbers_close() closes.  [signal] */
+/* The same for a folder that is open already, which proc_numbers_close() closes.  [signal] */
 void proc_numbers_of(struct proc_numbers *n, int fd);
 /* The threads of a process.  [signal] */
 int proc_threads_open(struct proc_numbers *n, pid_t pid);
@@ -57,8 +57,8 @@ bool proc_numbers_next(struct proc_numbers *n, struct proc_number *ret);
 /* [signal] */
 void proc_numbers_close(struct proc_numbers *n);
 
-/* What /proc/PID/environ says for `name`, by its content and its size; text[size] is NUL, as a
- * program may have written over the last one.  Borrowed; NULL: no such variable.  [signal] */
+/* Give the value of `name` in /proc/PID/environ, by its content and its size; text[size] is NUL, as
+ * a program may have written over the last one.  Borrowed; NULL: no such variable.  [signal] */
 const char *proc_environ_find(const char *text, size_t size, const char *name);
 
 #endif

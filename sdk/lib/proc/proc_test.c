@@ -399,7 +399,7 @@ TEST(a_thread_with_an_odd_name_that_ends)
     CHECK_INT(proc_comm_set(was, "x"), -ESRCH);
 }
 
-/* What is opened is read when the process has ended, too. */
+/* A file that was opened can be read when the process has ended, too. */
 TEST(a_process_that_ends_between)
 {
     char path[PROC_PATH_BYTES], room[PROC_MAPS_ROOM];
@@ -460,7 +460,7 @@ TEST(memory_with_a_hole)
     (void)munmap(two, 4096);
 }
 
-/* What was set since the process began stands in no file. */
+/* Variables set since the process began stand in no file. */
 TEST(environ_as_it_is_now)
 {
     struct proc_memory m = PROC_MEMORY_OF(getpid());

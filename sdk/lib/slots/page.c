@@ -23,7 +23,7 @@ static uintptr_t page_size(void)
     return (uintptr_t)sysconf(_SC_PAGESIZE);
 }
 
-/* What a write would do to a page, but for the write; an error where none is allowed. */
+/* Do what a write would do to a page, but for the write; an error where none is allowed. */
 static bool populates(uintptr_t address)
 {
     int saved = errno;

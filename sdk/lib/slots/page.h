@@ -12,7 +12,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* What was writable when pages_take() was called; only for kernels that cannot be asked. */
+/* Ranges that were writable when pages_take() was called; only for kernels that cannot be asked. */
 struct pages {
     bool asks; /* the kernel can be asked for a page (5.14) */
     struct page_range {

@@ -158,8 +158,8 @@ TEST(by_mark)
     MERGED("xEpyEb", "|A|", "14", ALL, "xyA");
 }
 
-/* What stands between: compiled Python (Cython) has native frames only, perf's trampolines (3.12
- * on) lie around each eval function, and a hook of ours is a C function that was called. */
+/* Other frames stand between: compiled Python (Cython) has native frames only, perf's trampolines
+ * (3.12 on) lie around each eval function, and a hook of ours is a C function that was called. */
 TEST(other_frames)
 {
     MERGED("xEcpcEb", "A.B.", "", ALL, "xAccB");

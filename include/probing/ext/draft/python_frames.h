@@ -93,7 +93,7 @@ struct probing_python_frames_1 {
      *                                                                              [worker] */
     int64_t (*name)(const struct probing_python_look *l, uint32_t i,
                     struct probing_python_text *ret);
-    /* What threading calls a thread: 0, or -ENOENT.                               [worker] */
+    /* Give the name that threading has for a thread: 0, or -ENOENT.               [worker] */
     int (*thread_name)(int32_t tid, char *ret, uint32_t size);
     /* PROBING_PYTHON_NATIVE ... of a function and the path of its object file.    [worker] */
     int (*kind)(const char *function, const char *module);
