@@ -91,8 +91,8 @@ static const struct {
     {"python",
      "python.comm_collective",
      {TIME("ts"), I64("group_rank"), STR("op"), F64("duration_ms"), I64("bytes"), I64("src_rank"),
-      I64("dst_rank")},
-     7},
+      I64("dst_rank"), I64("rank")},
+     8},
     {"memory", "memory.samples", {TIME("ts"), I64("bytes"), F64("count"), STR("function_name")}, 4},
     {"memory", "memory.usage", {TIME("ts"), I64("rss_bytes"), I64("probing_bytes")}, 3}};
 #define N_SHAPES (sizeof(shapes) / sizeof(*shapes))

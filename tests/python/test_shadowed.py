@@ -50,7 +50,7 @@ def test_a_look_runs_no_file_of_the_program(world, python):
     for words, part in [(("eval", "6 * 7"), "42"), (("eval", "1 / 0"), "ZeroDivisionError"),
                         (("eval", "def f(:"), "SyntaxError"), (("complete", "t.st"), "t.step"),
                         (("trace", "T.step", "--args", "--limit", "1"), '"result": 2'),
-                        (("backtrace", "--tasks"), "no asyncio task"),
+                        (("backtrace", "--tasks"), "no task of asyncio"),
                         (("query", "select count(*) > 9 from python.objects"), "true"),
                         (("query", "select count(*) > 9 from python.modules"), "true")]:
         done = target.probing(*words)

@@ -44,9 +44,9 @@ TEST(right_words)
     CHECK(w.tasks && w.repr && !w.locals);
     CHECK_INT(read_line("--external --interval 2s", BACKTRACE_COMMAND, &w), 0);
     CHECK(w.external && w.watch && !w.full);
+    CHECK_STR(w.interval, "2s");
     CHECK_INT(read_line("--full --external", BACKTRACE_COMMAND, &w), 0);
     CHECK(w.external && w.full && !w.watch);
-    CHECK_STR(w.interval, "2s");
 }
 
 TEST(wrong_words)
