@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/base/clock.h"
 #include "core/base/err.h"
 #include "core/stack/internal.h"
 
@@ -214,13 +215,20 @@ static struct module *find_at(struct stack_process *p, uint64_t address)
 struct module *module_at(struct stack_process *p, uint64_t address)
 {
     struct module *m = find_at(p, address);
-    if (m || p->maps_fresh || p->misses == MISSES_MAX)
+    if (m || p->maps_fresh)
         return m;
+    if (p->misses == MISSES_MAX) { /* a library that has come since then is seen all the same */
+        if (clock_monotonic() < p->again_ns)
+            return NULL;
+        p->misses = 0;
+    }
     const struct proc_mapping *map = process_mapping_at(p, address);
     if (map && map->executable)
         return NULL; /* code in no module, and we knew it: no need to read the maps again */
     m = process_read_maps(p) < 0 ? NULL : find_at(p, address);
     p->misses += !m;
+    if (p->misses == MISSES_MAX)
+        p->again_ns = clock_monotonic() + NS_PER_S;
     return m;
 }
 

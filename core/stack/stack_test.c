@@ -6,6 +6,7 @@
 
 #include <dlfcn.h>
 #include <errno.h>
+#include <link.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <sys/auxv.h>
@@ -14,6 +15,7 @@
 #include <ucontext.h>
 #include <unistd.h>
 
+#include "core/base/clock.h"
 #include "tests/test.h"
 
 #if defined(__x86_64__)
@@ -223,8 +225,18 @@ TEST(knows_memfd_modules)
         CHECK_INT(write(out, bytes, (size_t)n), n);
     (void)fclose(in);
     (void)snprintf(path, sizeof(path), "/proc/self/fd/././%d", out);
+    for (uint64_t i = 1; i < 100; i++) { /* at addresses in no module, as generated code has */
+        stack_process_refresh(self, /* maps_too= */ false);
+        CHECK(stack_module_at(self, i << 46) == NULL);
+    }
     void *handle = dlopen(path, RTLD_NOW | RTLD_LOCAL);
     if (CHECK(handle != NULL)) {
+        uint64_t address = (uint64_t)(uintptr_t)((struct link_map *)handle)->l_ld;
+        uint64_t limit = clock_monotonic() + 60 * NS_PER_S;
+        do
+            stack_process_refresh(self, /* maps_too= */ false);
+        while (stack_module_at(self, address) == NULL && clock_monotonic() < limit);
+        CHECK(stack_module_at(self, address) != NULL);
         stack_process_refresh(self, true);
         const struct stack_module *m = stack_module_named(self, "memfd:probing (deleted)");
         CHECK(m != NULL && strcmp(m->path, "/memfd:probing (deleted)") == 0);
