@@ -78,6 +78,7 @@ static int ext_symbol(uint64_t address, struct probing_stack_symbol *ret)
     (void)pthread_mutex_lock(&stack_lock);
     int rc = open_self();
     if (rc == 0) {
+        stack_process_refresh(self_process, /* maps_too= */ false); /* a library may have come */
         rc = stack_symbol(self_process, address, &found);
         (void)snprintf(ret->name, sizeof(ret->name), "%s", found.name);
         (void)snprintf(ret->module, sizeof(ret->module), "%s", found.module ? found.module : "");

@@ -15,7 +15,8 @@
 #define SYMBOLS_MAX (8u << 20) /* libtorch_cpu.so has about 200,000 */
 #define NAMES_MAX_BYTES (UINT64_C(512) << 20)
 #define SYMBOL_NAME_MAX 256u /* bytes of a name that is looked up */
-#define MISSES_MAX 32u /* maps read in vain: many threads may stand at addresses in no module */
+/* times what it took: many threads may stand at addresses in no module */
+#define VAIN_PAUSE 20
 
 /* A module begins where a file is mapped from its first byte.  Device memory is left alone. */
 static bool may_be_module(const struct proc_mapping *m)
@@ -215,20 +216,15 @@ static struct module *find_at(struct stack_process *p, uint64_t address)
 struct module *module_at(struct stack_process *p, uint64_t address)
 {
     struct module *m = find_at(p, address);
-    if (m || p->maps_fresh)
+    uint64_t begin = m || p->maps_fresh ? 0 : clock_monotonic();
+    if (begin < p->again_ns || begin == 0)
         return m;
-    if (p->misses == MISSES_MAX) { /* a library that has come since then is seen all the same */
-        if (clock_monotonic() < p->again_ns)
-            return NULL;
-        p->misses = 0;
-    }
     const struct proc_mapping *map = process_mapping_at(p, address);
     if (map && map->executable)
         return NULL; /* code in no module, and we knew it: no need to read the maps again */
     m = process_read_maps(p) < 0 ? NULL : find_at(p, address);
-    p->misses += !m;
-    if (p->misses == MISSES_MAX)
-        p->again_ns = clock_monotonic() + NS_PER_S;
+    uint64_t end = clock_monotonic();
+    p->again_ns = m ? 0 : end + VAIN_PAUSE * (end - begin);
     return m;
 }
 

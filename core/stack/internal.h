@@ -67,8 +67,7 @@ struct stack_process {
     char *paths;
     uint64_t generation;
     bool maps_fresh;         /* read since the last refresh: a miss is a miss */
-    uint32_t misses;         /* times that the maps were read in vain since a refresh of them */
-    uint64_t again_ns;       /* once there are too many: when reading them is tried again */
+    uint64_t again_ns;       /* after reading them in vain: not before then */
     struct module **modules; /* in order of base */
     uint32_t n_modules;
     struct page *pages[PAGE_SLOTS];

@@ -262,7 +262,7 @@ void stack_process_refresh(struct stack_process *p, bool maps_too)
     p->maps_fresh = false;
     if (!maps_too)
         return;
-    p->misses = 0;
+    p->again_ns = 0;
     forget_pages(p);
     (void)process_read_maps(p); /* keeps the old maps when it fails: reads then give -EFAULT */
 }

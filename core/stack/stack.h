@@ -45,8 +45,8 @@ struct stack_piece {
 int stack_process_open_dead(char *maps, size_t size, const struct stack_piece *pieces, uint32_t n,
                             struct stack_process **ret);
 /* Forget cached pages of writable memory (call before each new look); re-read maps when asked.
- * Without, an address in no known module has them read again; after 32 times in vain
- * that waits for a second. */
+ * Without, an address in no known module has them read again; after one time in vain
+ * that waits for 20 times as long as it took. */
 void stack_process_refresh(struct stack_process *p, bool maps_too);
 
 /* Exactly `size` bytes at `address`, or -EFAULT.  _cached goes through the page cache. */
