@@ -158,8 +158,8 @@ def test_marks_and_the_peak(world):
     assert line and float(line.group(1)) > 4, done.stdout
     diff = json.loads(target.probing("memory", "--diff", "before", "after", "--json").stdout)
     assert (diff["from"], diff["to"]) == ("before", "after"), diff
-    grown = {one["function_name"]: one["grown_bytes"] for one in diff["grown"]}
-    assert grown["leaking"] > 4 << 20, diff
+    grown = [one["grown_bytes"] for one in diff["grown"] if one["function_name"] == "leaking"]
+    assert sum(grown) > 4 << 20, diff  # its callers may have more stacks than one
     peak = shared.wait_for(lambda: target.probing("memory", "--peak").stdout, "a peak")
     assert "leaking" in peak, peak
     done = target.probing("memory", "--diff", "before", "memory.high")  # made by an event only
