@@ -29,7 +29,7 @@ size_t answer_rows_bytes(const struct answer_rows *rows);
 
 /* ---- for arrow_reader.c, which has checked them ---- */
 
-/* Of one column in a batch: where its parts lie in the body. */
+/* One column in a batch: where its parts lie in the body. */
 struct column_data {
     enum sql_type type;
     bool nulls; /* else no row is NULL, and there are no bits */

@@ -397,7 +397,7 @@ static int take_message(struct arrow_reader *r)
 
 /* ---- bytes ---- */
 
-/* What is still missing of the head, or of the description behind it. */
+/* Count the bytes still missing of the head, or of the description behind it. */
 static int wanted(struct arrow_reader *r, size_t *ret)
 {
     uint64_t mark, size;

@@ -36,7 +36,7 @@ void arrow_reader_free(struct arrow_reader *r); /* NULL is fine */
 int arrow_reader_feed(struct arrow_reader *r, const char *data, size_t size);
 int arrow_reader_end(const struct arrow_reader *r); /* -EBADMSG: it is not whole */
 
-/* What the end says beside the rows. */
+/* The end says these beside the rows. */
 uint64_t arrow_reader_rows(const struct arrow_reader *r);
 uint64_t arrow_reader_lost(const struct arrow_reader *r);
 bool arrow_reader_truncated(const struct arrow_reader *r);

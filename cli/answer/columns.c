@@ -77,7 +77,7 @@ static int make_room(struct arena *a, struct joined_columns *all, uint32_t more)
     return 0;
 }
 
-/* Those of most members are those of the first. */
+/* Most members have the columns of the first. */
 static bool are_same(const struct joined_columns *all, const struct own_columns *own)
 {
     bool same = all->n == own->n;
