@@ -199,7 +199,7 @@ static int compare(const void *one, const void *two)
     return strcmp(a->host, b->host);
 }
 
-/* Of each host once: its ranks follow each other, or not. */
+/* Print the clock of each host once, whether its ranks follow each other or not. */
 static void print_clocks(const struct cluster_ranks *r)
 {
     char offset[TEXT_AMOUNT_BYTES], error[TEXT_AMOUNT_BYTES];

@@ -95,7 +95,7 @@ struct cluster_rank *cluster_rank_add(struct cluster_ranks *r);
 void cluster_ranks_done(struct cluster_ranks *r);
 const char *rank_state_name(enum rank_state state);
 
-/* Of this machine: enter or leave those that are to be, then say how it stands with each. */
+/* Enter or leave the ranks of this machine that are to be, then say how it stands with each. */
 int cluster_local(const struct cluster_options *o, struct cluster_ranks *ret);
 /* dead_ranks.c: add the ranks of the job (NULL: of each of which one lives) that have ended. */
 struct local_ranks;
@@ -165,15 +165,15 @@ struct cluster_nodes {
     uint32_t n, room;
 };
 
-/* What the job's own words, torchrun's store and `given` (may be NULL) say.  What cannot be asked
- * is said on stderr. */
+/* Find the nodes that the job's own words, torchrun's store and `given` (may be NULL) name.  A
+ * source that cannot be asked is reported on stderr. */
 int cluster_nodes_find(const struct cluster_options *o, const struct hosts *given,
                        struct cluster_nodes *ret);
 /* Count the ranks of each into it. */
 int cluster_nodes_count(struct cluster_nodes *n, const struct cluster_ranks *r);
 void cluster_nodes_done(struct cluster_nodes *n);
-/* Those that o->hosts means but for this machine; *ret_here: it is one of them, or none is named.
- * Caller hosts_done()s. */
+/* Find the hosts that o->hosts means but for this machine; *ret_here: it is one of them, or none
+ * is named.  Caller hosts_done()s. */
 int cluster_hosts(const struct cluster_options *o, struct hosts *ret, bool *ret_here);
 
 /* ---- hang.c, diff.c: an exit code, or -errno ---- */

@@ -94,7 +94,7 @@ static int add_dead(void *arg, const char *directory, int64_t pid)
     return 0;
 }
 
-/* Of one job: its living ranks are n of the list. */
+/* Add the dead ranks of one job, whose living ranks are the n of the list. */
 static int dead_of(const char *job, const struct local_rank *list, uint32_t n,
                    struct cluster_ranks *ret)
 {

@@ -124,7 +124,7 @@ static int print_group(void *arg, const struct fact_group *g)
     return 0;
 }
 
-/* Those of whom something is not known, for one reason each time. */
+/* Name the ranks of which something is not known, once for each reason. */
 static void say_unknown(const struct printing *p)
 {
     const struct diff_found *f = p->found;
@@ -211,7 +211,7 @@ static int write_all(const struct cluster_options *o, struct diff_found *f)
 
 /* ---- who ---- */
 
-/* Of ranks[from..], by what was measured here. */
+/* Add the clocks of ranks[from..], as they were measured here. */
 static int add_clocks(struct diff_found *f, uint32_t from, uint32_t host)
 {
     struct link_host h;
@@ -274,7 +274,7 @@ static int compare_ranks(const void *one, const void *two)
     return a->rank != b->rank ? (a->rank < b->rank ? -1 : 1) : strcmp(a->host, b->host);
 }
 
-/* Of two machines: those of one were one by one's own. */
+/* Do two machines claim the same rank?  Ranks of one machine are its own. */
 static int is_claimed_twice(const struct diff_found *f, bool *ret)
 {
     const struct diff_rank **order = calloc(f->n_ranks + 1, sizeof(*order));

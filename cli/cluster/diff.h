@@ -28,7 +28,7 @@ struct diff_rank {
     char why[MEMBER_WHY_BYTES]; /* what of it is not known, and why; "" */
 };
 
-/* Of one rank: "environment", "OMP_NUM_THREADS", "4". */
+/* A fact of one rank: "environment", "OMP_NUM_THREADS", "4". */
 struct fact {
     const char *kind, *name, *value;
     uint32_t rank; /* place in `ranks` */
@@ -69,8 +69,8 @@ int diff_script(struct diff_found *f, uint32_t rank, pid_t pid, const char *word
 /* In such a command line, '*' for what launchers give each rank: --local-rank=3. */
 void diff_hide_place(char *words, size_t size);
 
-/* Of those of this machine.  Those of others that o->targets names are asked there: fn gets what
- * they say, as cluster_ask_targets(). */
+/* Add the facts of ranks of this machine.  Ranks of others that o->targets names are asked there:
+ * fn gets what they say, as in cluster_ask_targets(). */
 int diff_local(const struct cluster_options *o, struct diff_found *f,
                int (*fn)(void *arg, const char *host, const struct remote_run *run,
                          const char *why));
@@ -102,7 +102,7 @@ size_t diff_ranks_of(const struct diff_found *f, const struct fact_group *g, siz
 /* ---- JSON ---- */
 
 int diff_write(const struct cluster_options *o, struct diff_found *f, struct buf *b);
-/* What `cluster diff --all --json` has printed on `host`.  -EBADMSG with err_set(). */
+/* Read what `cluster diff --all --json` has printed on `host`.  -EBADMSG with err_set(). */
 int diff_read(const char *text, size_t size, const char *host, struct diff_found *f);
 
 #endif

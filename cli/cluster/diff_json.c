@@ -224,7 +224,7 @@ static int read_fact(const struct json *o, uint32_t from, struct diff_found *f)
     return rc;
 }
 
-/* Whose ranks those from `from` on are. */
+/* Keep which job the host claims for the ranks from `from` on. */
 static int read_job(const struct json *o, const char *host, uint32_t from, struct diff_found *f)
 {
     struct job_claim what = {.world_size = read_number(o, "world_size")};

@@ -293,7 +293,7 @@ static int query(struct local *l, const struct cluster_options *o, const char *s
     return n > 0 ? members_query(&l->members, &ask, &sink) : 0;
 }
 
-/* Who did not answer is not asked the next, and what of it is not known is said. */
+/* Ask a member that did not answer nothing more, and say what of it is not known. */
 static void drop_silent(struct local *l, const char *what)
 {
     for (uint32_t i = 0; i < l->members.n; i++) {

@@ -31,7 +31,7 @@ struct script {
     char contents[100], commit[80];
 };
 
-/* Of a command line, its words ended by NULs, the script's; a module's is where -m looks first.
+/* Find the script of a command line, its words ended by NULs; a module's is where -m looks first.
  * false: it has none. */
 static bool find_script(const char *words, size_t size, char *ret, size_t room)
 {

@@ -31,7 +31,7 @@ static bool is_taken_by_none(const char *word)
     return false;
 }
 
-/* Of `cluster`: whose ranks are meant, and how they are asked.  Others are the report's. */
+/* Options of `cluster`: whose ranks are meant, and how they are asked.  Others are the report's. */
 static const struct {
     const char *name, *letter, *value;
 } options[] = {{"--job", "-j", "NAME"},
@@ -76,7 +76,7 @@ const struct cli_command *job_report_of(int argc, char **argv, bool (*is_ours)(c
     return NULL;
 }
 
-/* What `cluster` was told of whom it asks. */
+/* The options given to `cluster` about whom it asks. */
 struct asked {
     struct cluster_options o;
     struct many_options many;
@@ -135,7 +135,7 @@ static int take_words(const struct cli_command *c, int argc, char **argv, char *
     return n;
 }
 
-/* Whose job it is where nobody has said: the only one here. */
+/* Find the job where nobody has named one: the only one here. */
 static int find_job(char *ret, size_t size)
 {
     struct local_ranks ranks;

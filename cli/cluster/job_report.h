@@ -17,7 +17,7 @@ const struct cli_command *job_report_of(int argc, char **argv, bool (*is_ours)(c
  * -t takes them, in place of a job; NULL. */
 int job_report_run(const struct cli_command *c, const char *targets, int argc, char **argv);
 
-/* Whose help `cluster ... --help` asks for: that report's name, else "cluster". */
+/* Name the command whose help `cluster ... --help` asks for: that report, else "cluster". */
 const char *cluster_help_word(int argc, char **argv);
 /* For errors: " or, of plugins, a, b"; gives ret. */
 const char *job_reports(char *ret, size_t size);

@@ -41,7 +41,7 @@ void job_said_done(struct job_said *s)
 
 /* ---- what most of them say ---- */
 
-/* Of two machines these are two places. */
+/* A loopback address is another place on each machine. */
 static bool is_loopback(const char *master)
 {
     return strncmp(master, "127.", 4) == 0 || strncmp(master, "localhost:", 10) == 0;
@@ -122,7 +122,7 @@ static int refuse(const struct job_said *s, bool twice)
                    a->job, a->host, place(a), b->host, place(b));
 }
 
-/* What is seen here nobody has told us. */
+/* A claim of this machine counts once more: it is seen here, and nobody has told us. */
 static void give_votes(struct job_said *s, const char *asked)
 {
     for (uint32_t i = 0; i < s->n; i++) {

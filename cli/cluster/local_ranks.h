@@ -28,8 +28,8 @@ struct local_ranks {
     uint32_t n, room;
 };
 
-/* Of one job, by any of its names (cli/many/members.h); NULL: of all.  0 or -errno with err_set().
- */
+/* Find the ranks of one job, by any of its names (cli/many/members.h); NULL: of all.  0 or -errno
+ * with err_set(). */
 int local_ranks_find(const char *job, struct local_ranks *ret);
 /* The ranks of one job, and the same as members that can be asked: none where none runs. */
 int local_ranks_members(const char *job, struct local_ranks *ret, struct members *ret_members);

@@ -219,7 +219,7 @@ static int see_agent(void *arg, const struct torch_node *node)
     return node_see(arg, node->host, node->rank, "torchrun's store");
 }
 
-/* What it does not tell is no reason to tell nothing. */
+/* A store that tells nothing is no reason to tell nothing, unless it was named. */
 static int see_store(const struct cluster_options *o, const char *store, const char *run_id,
                      struct cluster_nodes *n)
 {

@@ -99,7 +99,7 @@ static int add_local(const struct local_rank *l, const char *host, struct cluste
     return 0;
 }
 
-/* What is seen from here, before anybody is asked. */
+/* Set the state that is seen from here, before anybody is asked. */
 static void look_at(struct cluster_rank *r)
 {
     char directory[4096], why[sizeof(struct target_halt) + 16];
@@ -193,7 +193,7 @@ static void take_done(struct cluster_rank *r, struct buf *out, const char *why)
         (void)snprintf(r->why, sizeof(r->why), "%s", why);
 }
 
-/* Those in a state, as pointers: the caller frees.  NULL: no memory. */
+/* List the ranks in a state, as pointers: the caller frees.  NULL: no memory. */
 static struct cluster_rank **in_state(struct cluster_ranks *r, enum rank_state state, uint32_t *ret)
 {
     struct cluster_rank **list = calloc(r->n + 1, sizeof(*list));
@@ -395,7 +395,7 @@ static int add_host(const char *host, enum rank_state state, const char *why,
     return 0;
 }
 
-/* What was measured here, whatever the host says of it. */
+/* Set the clock that was measured here, whatever the host says of it. */
 static void set_clock(uint32_t host, struct cluster_rank *r, uint32_t n)
 {
     struct link_host h;
@@ -456,7 +456,7 @@ static int run_all(const struct cluster_options *o, struct remote_run *runs, uin
                    void *arg)
 {
     bool changes = o->action == CLUSTER_ATTACH || o->action == CLUSTER_DETACH;
-    /* Who only looks asks all of them at once: one that is silent keeps no other waiting. */
+    /* A command that only looks asks all at once: a silent host keeps no other waiting. */
     const struct remote_limits limits = {.at_once = changes ? o->at_once : members_at_once(n),
                                          /* ssh's own, the look there, and all of its ranks */
                                          .timeout_ns =

@@ -129,7 +129,7 @@ void side_command_done(struct side_command *c)
     buf_done(&c->err);
 }
 
-/* What probing said there, else the last line: of a shell, or ssh. */
+/* Give the last words of probing there, else the last line: of a shell, or ssh. */
 static void last_words(struct buf *b, char *ret, size_t size)
 {
     const char *text = buf_text(b);

@@ -33,7 +33,7 @@ struct side_command {
 int side_commands_run(struct side_command *list, uint32_t n, uint32_t at_once, uint64_t timeout_ns);
 void side_command_done(struct side_command *c); /* of zeros, too */
 
-/* What is wrong with one that ran, in its own words where it has said some; "": nothing is. */
+/* Say what is wrong with one that ran, in its own words where it has said some; "": nothing. */
 void side_command_why(struct side_command *c, uint64_t timeout_ns, char *ret, size_t size);
 
 #endif
