@@ -235,7 +235,7 @@ static void say_hosts(const struct hang_found *f)
                      f->job.world_size);
 }
 
-/* What the verdict cannot tell apart; "": it can. */
+/* Say what the verdict cannot tell apart; "": it can. */
 static void caution(const struct hang_found *f, const struct hang_verdict *v, char *ret,
                     size_t size)
 {

@@ -66,8 +66,8 @@ static bool say_halted(struct suspect *s)
     return true;
 }
 
-/* Those that the main thread of `pid` has started, and those of these: a fork server of Python has
- * a rank's data loaders.  true: one may not run, which is all that is to be said. */
+/* Add the children that the main thread of `pid` has started, and theirs: a fork server of Python
+ * has a rank's data loaders.  true: one may not run, which is all that is to be said. */
 static bool add_children(struct suspects *all, struct hang_seen *parent, pid_t pid, int depth,
                          uint32_t end)
 {

@@ -314,7 +314,7 @@ static int read_rank(const struct json *o, const char *host, struct hang_found *
     return 0;
 }
 
-/* Whose ranks those from `before` on are. */
+/* Keep which job the host claims for the ranks from `before` on. */
 static int read_job(const struct json *o, const char *host, uint32_t before, struct hang_found *f)
 {
     struct job_claim what = {.world_size = read_number(o, "world_size", INT32_MAX)};
@@ -327,7 +327,7 @@ static int read_job(const struct json *o, const char *host, uint32_t before, str
     for (uint32_t i = before; i < f->n; i++)
         f->list[i].claim = claim;
     int64_t span = read_s(o, "span_s");
-    /* Of several hosts the shortest counts: so long all were looked at. */
+    /* The shortest span of several hosts counts: so long all were looked at. */
     span = span == HANG_UNKNOWN ? 0 : span;
     if (f->span_ns == 0 || (uint64_t)span < f->span_ns)
         f->span_ns = (uint64_t)span;

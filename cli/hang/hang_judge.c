@@ -30,8 +30,8 @@ struct judging {
     struct hang_waits waits;
 };
 
-/* What woke it were looks, signals, and a processor that came late to both: whatever state it was
- * seen in, it stood where it stands. */
+/* Only looks, signals, and a processor that came late to both woke it: whatever state it was seen
+ * in, it stood where it stands. */
 static bool has_stood(const struct hang_rank *r)
 {
     return r->ran_ns != HANG_UNKNOWN && r->looks > 1 && r->ran_ns < (int64_t)r->looks * STEP_NS;
@@ -119,7 +119,7 @@ static void say_how_long(const struct judging *j, size_t i)
     (void)buf_addf(j->ret, "; for at least %s", text);
 }
 
-/* Of all that are like the i-th: do they wait in the very same call? */
+/* Do all that are like the i-th wait in the very same call? */
 static bool share_call(const struct judging *j, size_t i)
 {
     const struct hang_call *a = &j->ranks[i].call;
@@ -187,7 +187,7 @@ static size_t count(const struct judging *j, enum hang_state state)
 
 /* ---- what follows ---- */
 
-/* What most of them wait in; of two that are as frequent the first. */
+/* Find the first rank in the operation that most wait in; of two as frequent the first. */
 static const struct hang_rank *most_wait_in(const struct judging *j)
 {
     const struct hang_rank *best = NULL;
@@ -269,9 +269,9 @@ static bool is_of_ddp(const char *operation)
     return strncmp(operation, "c10d::Reducer::", 15) == 0;
 }
 
-/* Who waits for a call that was made before, or for a device, is in a native function: of which
- * collective that was, its stack does not tell.  Of DDP's backward it is known: an all_reduce; and
- * who waits for a key of the store is in none. */
+/* A rank that waits for a call made before, or for a device, is in a native function: its stack
+ * does not tell of which collective that was.  DDP's backward is known to wait for an all_reduce,
+ * and a rank that waits for a key of the store is in none. */
 static bool some_wait_for_earlier(const struct judging *j)
 {
     for (size_t i = 0; i < j->n; i++) {
@@ -285,7 +285,7 @@ static bool some_wait_for_earlier(const struct judging *j)
     return false;
 }
 
-/* Who waits in another operation is named only where the others are more. */
+/* A rank that waits in another operation is named only where the others are more. */
 static bool judge_different(const struct judging *j, const struct hang_rank *most,
                             struct hang_verdict *v)
 {
@@ -393,7 +393,7 @@ static uint32_t name_waiters(const struct judging *j)
     return from;
 }
 
-/* Those that wait in calls to which all have come. */
+/* Name the ranks that wait in calls to which all have come. */
 static void say_network(const struct judging *j, const struct hang_verdict *v)
 {
     bool all = v->all && count(j, HANG_UNSEEN) == 0;
@@ -489,7 +489,7 @@ static void judge_idle(const struct judging *j, struct hang_verdict *v)
                                   : "");
 }
 
-/* Those that wait, of whom `moving` says whether others get on; of these none waits that polls. */
+/* Find the ranks that wait.  moving: others get on, so that one that polls does not wait. */
 static void find_waits(struct judging *j, bool moving, struct hang_verdict *v)
 {
     struct hang_waits *w = &j->waits;

@@ -37,7 +37,7 @@ enum hang_state {
     HANG_GONE       /* its process has ended: `why` says how that is known */
 };
 
-/* Whom an operation is with, as its arguments tell. */
+/* The ranks that an operation is with, as its arguments tell. */
 struct hang_call {
     bool known;
     char group[HANG_GROUP]; /* its name; "": the default group, of all ranks */

@@ -161,7 +161,7 @@ TEST(another_operation_than_the_others)
                   "not in the same order. Different from most: rank 1.\n");
 }
 
-/* Of two halves none is the wrong one. */
+/* Neither of two halves is the wrong one. */
 TEST(as_many_in_one_operation_as_in_the_other)
 {
     struct hang_rank ranks[2] = {{.rank = 0}, {.rank = 1}};
@@ -188,7 +188,7 @@ TEST(one_waits_for_a_call_that_it_made_before)
                   "or for a device, and their stacks do not tell which collective that is.\n");
 }
 
-/* Of uneven inputs under DDP: backward() waits for an all_reduce, whatever its stack says. */
+/* Uneven inputs under DDP: backward() waits for an all_reduce, whatever its stack says. */
 TEST(one_has_left_the_loop_of_ddp)
 {
     struct hang_rank ranks[3] = {{.rank = 0}, {.rank = 1}, {.rank = 2}};

@@ -48,7 +48,7 @@ struct looking {
 
 static const struct looking *under_way; /* as it was at the fork */
 
-/* Of the thread that spoke for it at the look before. */
+/* Give the thread that spoke for it at the look before. */
 static pid_t thread_of(const struct target *t)
 {
     for (uint32_t i = 0; i < under_way->members.n; i++)
@@ -79,7 +79,7 @@ static int look(struct target *t, int argc, char **argv)
 
 /* ---- its answer ---- */
 
-/* What one look does not know, all together do not. */
+/* Add up the looks: a number that one does not know, all together do not. */
 static int64_t sum_of(int64_t sum, int64_t from, int64_t to)
 {
     bool known = sum != HANG_UNKNOWN && from != HANG_UNKNOWN && to >= from;
@@ -183,7 +183,7 @@ static enum how how_of(const struct looking *l, const struct hang_seen *s)
     return !s->outside ? BY_CORE : brief ? BRIEFLY : OUTSIDE;
 }
 
-/* Those that answered so far.  looks: that they have had; at the last one arguments are read. */
+/* Ask the ranks that answered all `looks` looks so far; at the last one arguments are read. */
 static int ask(struct looking *l, uint32_t looks, enum how how)
 {
     static const struct cli_command command = {.name = "backtrace", .run = look};

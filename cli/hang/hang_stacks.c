@@ -48,8 +48,8 @@ static const char *const waits[] = {
     "cuStreamSync", "cuCtxSync", "cuEventSync",    "hipStreamSync",  "hipDeviceSync",
     "hipEventSync"};
 
-/* Of torch.distributed's own files: get_rank() and its like wait for nobody, and what begins with
- * '_' helps a function that stands further out. */
+/* Does it wait, in torch.distributed's own files?  get_rank() and its like wait for nobody, and a
+ * function that begins with '_' helps one that stands further out. */
 static bool is_group_call(const struct json *frame)
 {
     const char *file = base_name(json_text(frame, "file", ""));
@@ -72,7 +72,7 @@ static bool is_operation(const struct json *frame)
     return false;
 }
 
-/* Of an installed package, or of Python itself: not what the user wrote. */
+/* Is it of an installed package, or of Python itself, and not what the user wrote? */
 static bool is_library(const struct json *frame)
 {
     const char *file = json_text(frame, "file", "");
@@ -156,7 +156,7 @@ static void describe_place(const struct json *frames, bool library, char ret[HAN
     }
 }
 
-/* Of a C++ name without its arguments. */
+/* Take the name of the operation, a C++ one without its arguments. */
 static void take_operation(const struct json *frame, char ret[HANG_OPERATION])
 {
     const char *name = json_text(frame, "func", "?");

@@ -37,7 +37,7 @@ static int64_t processor_ns(pid_t pid)
     return (int64_t)(s.user_ticks + s.system_ticks) * (int64_t)(NS_PER_S / (uint64_t)ticks);
 }
 
-/* Those that its main thread has started; a kernel without CONFIG_PROC_CHILDREN has no list. */
+/* Add up the times of its main thread's children; no CONFIG_PROC_CHILDREN, no list. */
 static int64_t childrens_ns(pid_t pid)
 {
     char text[CHILDREN_BYTES];
