@@ -94,7 +94,7 @@ static int put_hello(struct branch *b)
     return rc;
 }
 
-/* Those behind the first are its own to start. */
+/* The first relay starts the hosts behind it itself. */
 static int put_tree(struct branch *b)
 {
     size_t own = strlen(b->names) + 1;
@@ -564,7 +564,7 @@ uint64_t tree_deadline(const struct tree *t)
     return first;
 }
 
-/* What it has said before it ended, and may not have come yet. */
+/* Hear what it has said before it ended, which may not have come yet. */
 static void hear_last_words(struct branch *b)
 {
     struct pollfd p = {.fd = b->said_fd, .events = POLLIN};

@@ -45,7 +45,7 @@ struct tree {
     struct branch **list;
     uint32_t n;
     uint64_t quickest_ns; /* that the first relay has taken to say who it is; 0: none has */
-    /* What comes from below: REACHED, LOST, and all that relays send.  Below 0 ends everything. */
+    /* Gets each frame from below: REACHED, LOST, and all that relays send.  Below 0 ends all. */
     int (*up)(void *arg, const struct frame *f);
     /* May more be taken from below? */
     bool (*room)(void *arg);
@@ -67,7 +67,7 @@ void tree_cut(struct tree *t, uint32_t host);
 uint32_t tree_first(const struct tree *t, uint32_t host);
 bool tree_has(const struct tree *t, uint32_t host);
 
-/* What to poll for: TREE_POLLS of each branch. */
+/* Fill in what to poll for: TREE_POLLS of each branch. */
 void tree_polls(const struct tree *t, struct pollfd *ret);
 /* When somebody is to be given up, CLOCK_MONOTONIC ns; 0: never. */
 uint64_t tree_deadline(const struct tree *t);

@@ -32,7 +32,7 @@
 #define ALIVE_NS (15 * NS_PER_S)          /* between two signs of life */
 #define SILENT_NS (60 * NS_PER_S)
 
-/* What one of us has asked for. */
+/* A request of one of us. */
 struct request {
     struct stream stream;
     enum frame_kind kind; /* FRAME_OPEN, FRAME_RUN, FRAME_MERGE */

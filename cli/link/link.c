@@ -99,7 +99,7 @@ static void ending_words(char *ret, size_t size)
         (void)snprintf(ret, size, ": %s", cli_fork_why(WEXITSTATUS(status)));
 }
 
-/* Who goes on for days starts another one: link_hosts(), link_listener(). */
+/* A command that goes on for days starts another one: link_hosts(), link_listener(). */
 static int gone(void)
 {
     static char words[160]; /* one thread */

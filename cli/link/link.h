@@ -114,7 +114,7 @@ int link_run_all(uint32_t host, int argc, const char *const *argv,
 /* The same, to our standard output and error. */
 int link_run_print(const struct link_member *m, int argc, const char *const *argv);
 
-/* What was said on a host, as it is to be said here: "probing -t 4242 inject" names the host, too.
+/* Put a text from a host as it is to be said here: "probing -t 4242 inject" names the host, too.
  * One line or several; ret: cut where it is too small, always with its NUL. */
 void link_hints(uint32_t host, const char *text, char *ret, size_t size);
 

@@ -32,7 +32,7 @@ void stream_end(struct stream *s);
 
 /* Fill two polls; gives how many of them are used.  room: frames may be put. */
 int stream_polls(const struct stream *s, bool room, struct pollfd *ret);
-/* What poll() found at those n polls. */
+/* Take what poll() found at those n polls. */
 void stream_polled(struct stream *s, const struct pollfd *polls, int n);
 /* Read what may be read into frames.  0, or what `wire` gave.  *ret_ended: all of it has ended. */
 int stream_send(struct stream *s, struct wire *wire, bool *ret_ended);

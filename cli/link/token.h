@@ -10,7 +10,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-/* Of a file, else of PROBING_TOKEN, else of the file that PROBING_TOKEN_FILE names; "": none. */
+/* Read the token of a file, else PROBING_TOKEN, else the file of PROBING_TOKEN_FILE; "": none. */
 int link_token(const char *file, char *ret, size_t size);
 /* All of it is compared, however soon it differs. */
 bool token_is(const char *token, const char *shown);
