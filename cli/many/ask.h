@@ -62,17 +62,17 @@ int members_query(struct members *m, const struct members_ask *ask,
 
 /* ---- ask_relays.c ---- */
 
-/* Those behind relays who can be asked by these, which make one answer of theirs
- * (cli/link/merged.h): only[] becomes false of each that has been.  merge: what
- * sql_global_question() of core/sql/distribute gives; empty: it is columns that are asked for.  The
- * sink as above, but that row() is called in place of rows(), for whom a row is to count, and that
- * after done() within() is called for each that has answered.  All get the sink's `arg`. */
+/* Ask the members that can be asked by their relays, which make one answer of theirs
+ * (cli/link/merged.h): only[] becomes false of each that has been.  merge: the question as
+ * sql_global_question() of core/sql/distribute gives it; empty: columns are asked for.  The sink is
+ * as above, but row() is called in place of rows(), with the member for which a row counts, and
+ * within() after done() for each that has answered.  All get the sink's `arg`. */
 struct members_by_relays {
     const struct members_ask *ask; /* statement, timeout_ns, max_bytes */
     const struct members_sink *sink;
     const struct buf *merge;
     uint64_t all_bytes; /* that are held of all of them together */
-    /* What is to be known of the i-th of all, for who merges. */
+    /* Gives what a relay that merges is to know of the i-th of all. */
     int (*about)(void *arg, uint32_t i, struct buf *ret);
     /* Its values are those from column 1 on. */
     int (*row)(void *arg, const struct member *m, const struct answer_rows *rows, uint32_t row);
@@ -80,8 +80,8 @@ struct members_by_relays {
 };
 int members_query_relays(struct members *m, const struct members_by_relays *by, bool *only);
 
-/* Of so many members that are to be asked at once: as many as open files allow, whose limit is
- * raised where that can be done.  At least 1. */
+/* Give how many of the wanted members can be asked at once: as many as open files allow, whose
+ * limit is raised where that can be done.  At least 1. */
 uint32_t members_at_once(uint32_t wanted);
 
 /* Ask those for their place in a job of whom it is not known from here (by TCP, the dead), and put

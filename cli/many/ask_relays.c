@@ -76,7 +76,7 @@ static int look_at_hosts(struct by *b)
     return rc;
 }
 
-/* What states of aggregates look like may differ between builds. */
+/* States of aggregates may look different in another build. */
 static bool merges(const struct by *b, uint32_t host)
 {
     const struct link_host *h = &b->hosts[host];
@@ -364,7 +364,7 @@ static int tell_columns(const struct answer *a, struct member *m, const struct m
     return s->done(s->arg, m);
 }
 
-/* What the relay has said of each. */
+/* Pass on what the relay has said of each. */
 static int tell_all(const struct answer *a)
 {
     const struct members_sink *s = a->b->how->sink;

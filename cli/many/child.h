@@ -26,7 +26,7 @@ struct child {
 int child_start(struct child *c, int (*fn)(void *arg), void *arg);
 /* This program, to be run again: by its own name, which others see, where it is still there. */
 const char *child_own_program(void);
-/* What has come of output i (0 or 1): adds at most `most` bytes to `to`.  1: perhaps more, 0: none
+/* Read what has come of output i (0 or 1), at most `most` bytes, to `to`.  1: perhaps more, 0: none
  * now, -EPIPE: it has ended, or -errno. */
 int child_read(struct child *c, int i, struct buf *to, size_t most);
 /* The last thing that a child has said itself on its standard error, without who says it; "". */

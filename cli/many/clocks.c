@@ -43,7 +43,7 @@ static int64_t ns_of(clockid_t clock)
     return (int64_t)t.tv_sec * (int64_t)NS_PER_S + t.tv_nsec;
 }
 
-/* What a core that begins now would add to CLOCK_MONOTONIC: the tightest of some looks. */
+/* Give what a core that begins now would add to CLOCK_MONOTONIC: the tightest of some looks. */
 static int64_t utc_offset_now(void)
 {
     int64_t best = 0, least = INT64_MAX;

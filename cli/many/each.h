@@ -28,7 +28,7 @@ struct each_run {
 int each_check(const struct each_run *run);
 /* Does it go on until somebody stops it?  Then its lines come as they are, with whose they are. */
 bool each_flows(const struct each_run *run);
-/* What they printed comes in the order of the list, equal answers once.  Results stand in the
+/* Run it on each.  Output comes in the order of the list, equal answers once.  Results stand in the
  * members.  0, EXIT_USAGE when the words were wrong, or -errno: -ECANCELED, Ctrl-C. */
 int each_member(struct members *m, const struct each_run *run);
 

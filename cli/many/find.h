@@ -39,10 +39,10 @@ int find_has(struct find *f, const struct target *t); /* 1, 0, or -ENOMEM */
  * before: where those that live begin in the list. */
 int find_add_job(struct find *f, const char *name);
 int find_add_dead(struct find *f, const char *name, uint32_t before);
-/* What the data of a process that has ended say of its place. */
+/* Read the place of a process that has ended from its data. */
 void dead_place(const char *directory, struct member_tags *ret);
-/* Of an environment as /proc has it, ended by NUL: is it of a process of that job (NULL: of any),
- * and where do its ranks meet ("127.0.0.1:29500", "")? */
+/* An environment as /proc has it, ended by NUL: is it of a process of that job (NULL: of any), and
+ * where do its ranks meet ("127.0.0.1:29500", "")? */
 bool job_is_named(const struct buf *environment, const char *name);
 void job_master(const struct buf *environment, char *ret, size_t size);
 

@@ -255,7 +255,7 @@ static const char *word_behind(const struct each_run *r, const char *name, const
     return NULL;
 }
 
-/* What the values are, of the mode as the first that can say it knows it. */
+/* Find what the values are, by the mode as the first that has answered knows it. */
 static void find_mode(struct merge *g, const struct each_run *run)
 {
     const char *word = word_behind(run, "--mode", "-m");

@@ -48,7 +48,7 @@ static uint32_t index_of(const struct global *q, const struct member *m)
     return (uint32_t)(m - q->all->list);
 }
 
-/* What is wrong is wrong with the whole, not with the member that was being read. */
+/* The error is one of the whole, not of the member that was being read. */
 static int end_all(struct global *q, int rc)
 {
     q->fatal = rc;
@@ -150,13 +150,13 @@ static int on_about(void *arg, uint32_t i, struct buf *ret)
     return sql_global_question_member(q->g, q->at, i, ret);
 }
 
-/* Of one whose rows came in an answer of many. */
+/* Take a row of a member whose rows came in an answer of many. */
 static int on_row(void *arg, const struct member *m, const struct answer_rows *rows, uint32_t row)
 {
     return take_row(arg, m, rows, row, 1);
 }
 
-/* What it has sent itself, to its relay. */
+/* Note what the member itself has sent, to its relay. */
 static void on_within(void *arg, const struct member *m)
 {
     struct global *q = arg;
@@ -176,7 +176,7 @@ static int on_tick(void *arg, uint32_t done, uint32_t asked)
 
 /* ---- asking ---- */
 
-/* Who can be asked by relays that merge; the others stay in q->direct. */
+/* Ask the members that relays which merge can ask; the others stay in q->direct. */
 static int ask_relays(struct global *q, const struct members_ask *ask,
                       const struct members_sink *sink)
 {
@@ -198,7 +198,7 @@ static int ask_relays(struct global *q, const struct members_ask *ask,
     return merge.failed < 0 ? 0 : rc; /* a question that is too long is for each */
 }
 
-/* Those in q->only: one statement, or NULL: each its own. */
+/* Ask the members in q->only one statement, or NULL: each its own. */
 static int ask_some(struct global *q, const char *statement)
 {
     const struct members_sink sink = {

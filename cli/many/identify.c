@@ -81,7 +81,7 @@ static int take_rows(void *arg, const struct member *m, const struct answer_rows
     return 0;
 }
 
-/* Those on other machines: of the dead nobody knows any more. */
+/* Choose the members on other machines: nobody knows the places of the dead any more. */
 static uint32_t choose(const struct members *m, bool *only)
 {
     uint32_t n = 0;
@@ -95,7 +95,7 @@ static uint32_t choose(const struct members *m, bool *only)
     return n;
 }
 
-/* Who did not answer this is not asked the next: its time limit would go by twice. */
+/* A member that did not answer is not asked the next: its time limit would go by twice. */
 static void take_place(struct member *m, struct buf *text, bool asked)
 {
     if (asked && m->result.state == MEMBER_FAILED)

@@ -27,7 +27,7 @@
 /* The sum of the signs that it is the rank.  Wrappers are mostly shells, or become a user. */
 enum worth { WORTH_SHELL = 0, WORTH_PROGRAM = 1, WORTH_PYTHON = 2, WORTH_CORE = 4 };
 
-/* Who gave it its rank: of a family that of the innermost launcher counts. */
+/* The launcher that gave it its rank: in a family the rank of the innermost one counts. */
 enum level { LEVEL_SCHEDULER, LEVEL_MPI, LEVEL_TORCH };
 
 struct candidate {
@@ -68,8 +68,8 @@ static bool is_one_of(const char *name, const char *const *names)
     return *names != NULL;
 }
 
-/* Who was forked and has run no program since has the environment of its parent's: that one was
- * what it says.  Who is in a process group that is neither its own nor its parent's was mostly
+/* A process that was forked and has run no program since has its parent's environment, which says
+ * what the parent was.  One in a process group that is neither its own nor its parent's was mostly
  * begun by another of that group. */
 static void look_at_parent(struct candidate *c)
 {
@@ -290,15 +290,15 @@ static void judge_trackers(struct candidates *all)
     }
 }
 
-/* What begins Pythons in three ways: fork(), multiprocessing's words, or a program's. */
+/* Pythons are begun in three ways: by fork(), by multiprocessing's words, or by a program's. */
 static int kind_of(const struct candidate *c)
 {
     return c->forked ? 1 : is_helper(c) ? 2 : 4;
 }
 
-/* Who sets RANK in its own environment for each of those that it begins has that of the last, which
- * is not 0, or one of those that it has begun in this way has its rank.  (Lightning's rank 0 begins
- * the other ranks, and its data loaders in another way.) */
+/* A launcher that sets RANK in its own environment for each process that it begins has that of the
+ * last, which is not 0, or one that it has begun in this way has its rank.  (Lightning's rank 0
+ * begins the other ranks, and its data loaders in another way.) */
 static void judge_late(struct candidates *all)
 {
     for (uint32_t i = 0; i < all->n; i++) {
@@ -317,7 +317,7 @@ static void judge_late(struct candidates *all)
     }
 }
 
-/* Of two of a family with the same rank one is out: who is worth less, else the child. */
+/* One of two of a family with the same rank is out: the one worth less, else the child. */
 static void judge_same(struct candidate *old, struct candidate *young)
 {
     if (old->out || young->out || old->rank != young->rank)
@@ -369,8 +369,8 @@ static bool is_orphan(const struct candidate *c, bool *ret_leads)
     return !*ret_leads || c->ancestors[0] <= 1;
 }
 
-/* Whose parent has begun other ranks, too, has not outlived it: SLURM puts the ranks of a node into
- * the group of the first, and some launchers fork ranks that set their RANK themselves. */
+/* A rank whose parent has begun others, too, has not outlived it: SLURM puts the ranks of a node
+ * into the group of the first, and some launchers fork ranks that set their RANK themselves. */
 static bool is_left(const struct candidates *all, const struct candidate *c)
 {
     bool others = false, begun = false, forks = c->forked && c->late;

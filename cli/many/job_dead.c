@@ -97,7 +97,7 @@ static int64_t ns_of(const struct timespec *t)
     return (int64_t)t->tv_sec * (int64_t)NS_PER_S + t->tv_nsec;
 }
 
-/* Of this boot, by its clock of now. */
+/* Turn ticks of this boot into UTC, by its clock of now. */
 static int64_t utc_of_ticks(uint64_t ticks)
 {
     const int64_t hz = sysconf(_SC_CLK_TCK);
@@ -109,7 +109,7 @@ static int64_t utc_of_ticks(uint64_t ticks)
     return ns_of(&now) - ns_of(&up) + (int64_t)(ticks * (NS_PER_S / (uint64_t)hz));
 }
 
-/* Of a process: when it began, and its parent. */
+/* Read the start of a process from its environment, when it began, and its parent. */
 static void start_of(const struct buf *environment, int64_t began_ns, int64_t parent,
                      struct start *ret)
 {
@@ -226,8 +226,8 @@ static bool is_of(const struct dead *one, const struct start *meant)
            (one->start.agent != meant->agent || strcmp(one->start.restart, meant->restart) == 0);
 }
 
-/* Of a rank and its children (data loaders have its environment, too) the rank; of several that
- * were the same rank the newest, and none where it lives. */
+/* Keep a rank, not its children (data loaders have its environment, too); of several that were the
+ * same rank the newest, and none where it lives. */
 static void judge(struct searching *s)
 {
     const struct start meant = start_meant(s);

@@ -118,7 +118,7 @@ static bool may_be_theirs(const struct members *m)
     return false;
 }
 
-/* Of a job: that some are not there any more is no part of what they answer. */
+/* Say which members of a job have ended, as that is no part of what they answer. */
 static void say_dead(const struct members *m)
 {
     bool *dead = calloc(m->n + 1, sizeof(*dead));
@@ -144,7 +144,7 @@ static void say_dead(const struct members *m)
     free(dead);
 }
 
-/* Who is there now. */
+/* Find who is there now. */
 static int find(struct many *many, const char *text, const struct many_options *o)
 {
     int rc = members_find(text, &many->members);

@@ -9,7 +9,7 @@
 
 #include "cli/cli.h"
 
-/* What stands between the targets and the command. */
+/* The options between the targets and the command. */
 struct many_options {
     uint32_t at_once;    /* --at-once; 0: not given */
     uint64_t timeout_ns; /* --timeout; 0: not given */

@@ -105,14 +105,14 @@ static bool is_same(const struct target *a, const struct target *b)
                strcmp(a->there->what, b->there->what) == 0;
     if (a->pid != 0 || b->pid != 0)
         return a->pid == b->pid && a->start_time == b->start_time &&
-               /* Of the dead it is what their directories say, which in containers is 1. */
+               /* The pid of the dead is what their directories say, in containers 1. */
                (a->start_time != 0 || same_directory(a->directory, b->directory));
     if (a->host[0] != '\0' || b->host[0] != '\0')
         return a->port == b->port && strcmp(a->host, b->host) == 0;
     return strcmp(a->directory, b->directory) == 0;
 }
 
-/* Of what is_same() compares. */
+/* Hash what is_same() compares. */
 static uint64_t identity_hash(const struct target *t)
 {
     if (t->there != NULL)
@@ -136,7 +136,7 @@ static uint32_t *slot_of(const struct find *f, const struct target *t)
     }
 }
 
-/* Those that came since it was asked last; all, where some have gone.  At most half is used. */
+/* Add members that came since the last call; all, where some have gone.  At most half is used. */
 static bool fill_index(struct find *f)
 {
     uint32_t n = f->n_slots;
@@ -219,7 +219,7 @@ void find_program(pid_t pid, char *ret, size_t size)
     (void)snprintf(ret, size, "%s", slash != NULL ? slash + 1 : "");
 }
 
-/* What the process's environment says of its place, or its data; a process of this machine only. */
+/* Read the place of a process of this machine from its environment, or its data. */
 static void read_place(struct member *m)
 {
     struct buf b;

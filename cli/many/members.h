@@ -29,7 +29,7 @@ struct member_tags {
     char job[128];                       /* by which it was found, or that it is of; "": none */
 };
 
-/* What became of asking it. */
+/* The outcome of asking it. */
 enum member_state {
     MEMBER_NOT_ASKED, /* also: it could not be, and `why` says so */
     MEMBER_ASKED,     /* it has not come to an end */
@@ -83,8 +83,8 @@ bool members_are_named(const char *text);
 /* "job:NAME" as a list has it: a '\' before what of the name the list would take for its own. */
 struct buf;
 void members_add_job(struct buf *b, const char *name);
-/* Who they are.  One that cannot be used is in the list with the reason; that there is none at all
- * is an error, and so is what can mean nothing. */
+/* Find them.  One that cannot be used is in the list with the reason; that there is none at all is
+ * an error, and so is a text that can mean nothing. */
 int members_find(const char *text, struct members *ret);
 /* The same, but no other machine is asked who is there: fn gets each host and what is meant there,
  * or why it cannot be tried, and what it gives below 0 ends it.  *ret may be empty then. */
@@ -136,8 +136,8 @@ int job_each(const char *text, int (*fn)(void *arg, pid_t pid), void *arg);
 bool job_of_asker(const char *text, struct buf *ret);
 /* The name alone of such a text; "" for NULL. */
 void job_name_of(const char *text, char *ret, size_t size);
-/* What MPICH's launcher has on each machine, "node1:32893", names a job that has no other name; "":
- * its parent is none. */
+/* The control port of MPICH's launcher on each machine, "node1:32893", names a job that has no
+ * other name; "": its parent is none. */
 void job_proxy(pid_t parent, char *ret, size_t size);
 
 /* "job:4711 (4 ranks), job:sweep@alice (1 rank)": what runs on this machine; or that there is none.
@@ -156,13 +156,13 @@ int job_each_dead(const char *text, const struct job_living *living, uint32_t n,
                   int (*fn)(void *arg, const char *directory, int64_t pid), void *arg);
 /* "; data are left of job:sweep (2 ranks)", where ranks have ended; else nothing. */
 void job_list_dead(struct buf *ret);
-/* What it had in its environment, as /proc has it, of the variables that its core kept; nothing
- * where that is not known.  Made here: caller buf_done()s. */
+/* Give the variables of its environment that its core kept, as /proc has them; nothing where they
+ * are not known.  Made here: caller buf_done()s. */
 void dead_environment(const char *directory, struct buf *ret);
 
 /* ---- clocks.c ---- */
 
-/* Of all of them, [m->n].  What cannot be known is not. */
+/* Find the clocks of all of them, [m->n].  A clock that cannot be known is not. */
 void members_clocks(const struct members *m, struct member_clock *ret);
 /* A process of this machine, living or dead: its clock minus the machine's as it is now.  -ENODATA:
  * it is of another machine, boot or time namespace, or does not say. */

@@ -29,7 +29,7 @@ struct held {
     struct held *next;
 };
 
-/* What one member has sent. */
+/* The answer of one member, as far as it has come. */
 struct part {
     struct own_columns columns;
     bool told, ended; /* its columns; its end */
@@ -197,7 +197,7 @@ static int give_held(struct one_table *t, uint32_t i)
     return rc;
 }
 
-/* Of no answer at all nothing is written, not even what columns there are. */
+/* Without any answer nothing is written, not even what columns there are. */
 static bool anybody_told(const struct one_table *t)
 {
     for (uint32_t i = 0; i < t->all->n; i++)
@@ -206,7 +206,7 @@ static bool anybody_told(const struct one_table *t)
     return false;
 }
 
-/* What can go out now goes out. */
+/* Write all that can go out now. */
 static int go_on(struct one_table *t)
 {
     int rc = 0;
@@ -295,7 +295,7 @@ static int on_done(void *arg, const struct member *m)
     return go_on(t);
 }
 
-/* Whose turn it is, always; the others while there is room, and to tell their columns. */
+/* Read the one whose turn it is, always; others while there is room, and for their columns. */
 static bool is_wanted(void *arg, const struct member *m)
 {
     struct one_table *t = arg;

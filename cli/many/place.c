@@ -15,15 +15,15 @@
 #include "sdk/lib/number.h"
 #include "sdk/lib/proc/proc_file.h"
 
-/* Who says it first is believed: what is nearer to the program comes first.  All of them stand in
- * job_variables, too, which are what a core is asked for and leaves. */
+/* The first one that says it is believed: a name nearer to the program comes first.  All of them
+ * stand in job_variables, too, which are what a core is asked for and leaves. */
 static const char *const rank_names[] = {"RANK",     "OMPI_COMM_WORLD_RANK", "PMIX_RANK",
                                          "PMI_RANK", "SLURM_PROCID",         "JOB_COMPLETION_INDEX",
                                          NULL};
 static const char *const local_names[] = {"LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_RANK",
                                           "MPI_LOCALRANKID", "SLURM_LOCALID", NULL};
 static const char *const node_names[] = {"GROUP_RANK", "NODE_RANK", "SLURM_NODEID", NULL};
-/* What to call its job is the first of these; it goes by any of them. */
+/* A job is called by the first of these; it goes by any of them. */
 static const char *const job_names[] = {
     "TORCHELASTIC_RUN_ID", "SLURM_JOB_ID",   "PBS_JOBID", "LSB_JOBID", "JOB_NAME",
     "SLURM_JOB_NAME",      "PMIX_NAMESPACE", NULL};

@@ -311,7 +311,7 @@ static int look_why(struct one *o)
     return rc == -ECONNRESET ? err_set(rc, "%s", why) : rc;
 }
 
-/* What they say to each other may have changed without a new version. */
+/* Their protocol may have changed without a new version. */
 static void compare_builds(const struct probing_client *c, struct member_result *r)
 {
     const char *theirs = probing_client_build(c);
@@ -358,7 +358,7 @@ static int close_one(struct asking *a, uint32_t i, int rc)
     return a->sink->done != NULL ? a->sink->done(a->sink->arg, m) : 0;
 }
 
-/* What a turn gave: 0 when it goes on, or was ended in order. */
+/* Judge what a turn gave.  0: it goes on, or was ended in order. */
 static int judge(struct asking *a, uint32_t i, int rc)
 {
     struct one *o = a->open[i];

@@ -53,8 +53,8 @@ static void put_answer(const char *names, struct buf *out)
         putchar('\n');
 }
 
-/* What went well and has something to say beside: each line behind the names.  What failed stands
- * in the last line of all. */
+/* Show the notes of members that did well, each line behind the names.  Failures stand in the last
+ * line of all. */
 static void put_notes(const char *names, struct buf *err)
 {
     static const char who[] = "probing: ";

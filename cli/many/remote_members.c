@@ -84,7 +84,7 @@ int find_add_remote(struct find *f, const char *text)
 
 /* ---- reaching all of them ---- */
 
-/* Those that are new, or were lost since somebody looked, as one tree. */
+/* Reach the hosts that are new, or were lost since somebody looked, as one tree. */
 static int reach_shells(struct find *f)
 {
     const char **names = calloc(f->n_remote, sizeof(char *));

@@ -10,8 +10,8 @@
 
 #include "cli/cli.h"
 
-/* Those that look at the process itself, or bring files into it, and of one without a core all but
- * those that ask for rows.  c: NULL, a command that the process knows. */
+/* Commands run there that look at the process itself, or bring files into it, and, where it has no
+ * core, all but those that ask for rows.  c: NULL, a command that the process knows. */
 bool runs_there(const struct target *t, const struct cli_command *c, int argc, char *const *argv);
 int run_there(const struct target *t, int argc, char *const *argv);
 
