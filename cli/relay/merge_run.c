@@ -36,7 +36,7 @@ struct answering {
     char why[ERR_TEXT_BYTES];
 };
 
-/* Of those of one host, NULL: of all. */
+/* Begin with the members of one host, NULL: of all. */
 static int begin(struct answering *a, const struct merged_question *q, const uint32_t *host,
                  uint32_t n_members)
 {
@@ -128,7 +128,7 @@ static int make_cells(struct answering *a, uint32_t n)
     return 0;
 }
 
-/* What is wrong with all together is not wrong with one. */
+/* An error of all together is not an error of one. */
 static int judge_row(struct answering *a, int rc)
 {
     if (rc == -EFBIG || rc == -ENOMEM) {
@@ -487,7 +487,7 @@ static int read_source(struct combining *c, struct buf *members)
     return rc;
 }
 
-/* Those who have answered are in it, and the others not. */
+/* Members that have answered are in it, and the others are not. */
 static int end_source(struct combining *c)
 {
     int rc = 0;

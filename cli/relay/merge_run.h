@@ -18,7 +18,7 @@ struct merge_source { /* an answer: from below, or of its own members */
     char why[400];
 };
 
-/* Those of the question that are of this host, numbered as if they were all there are. */
+/* Ask the members of the question on this host, numbered as if they were all there are. */
 int merge_run_own(const struct merged_question *q, uint32_t host,
                   int (*fn)(void *arg, const char *data, size_t size), void *arg);
 int merge_run_combine(const struct merged_question *q, const struct merge_source *list, uint32_t n,

@@ -109,7 +109,7 @@ static int list(const char *what)
 
 /* ---- the command ---- */
 
-/* Who asks is at our standard input and output, which nobody else writes to from now on. */
+/* The asker is at our standard input and output, which nobody else writes to from now on. */
 static int serve_stdio(void)
 {
     struct session_options o = {.in = fcntl(STDIN_FILENO, F_DUPFD_CLOEXEC, 3),
