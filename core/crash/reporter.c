@@ -419,7 +419,7 @@ static void gather(struct reporter *r)
             r->tids[n++] = tid;
         }
     }
-    (void)stack_gather_begin(r->tids, n);
+    stack_gather_begin(r->tids, n);
 }
 
 /* false: none was due. */

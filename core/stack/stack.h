@@ -176,10 +176,12 @@ void stack_capture_off(void);
 
 /* Take the signal and the memory, before anything goes wrong. */
 int stack_gather_prepare(void);
-/* Make these threads stand still in our handler.  Gives how many were asked: those that do not
- * block the signal.  No malloc, no lock.  One gathering at a time, by one thread. */
-uint32_t stack_gather_begin(const pid_t *tids, uint32_t n);
-void stack_gather_wait(uint64_t timeout_ns); /* until all who were asked stand, or the time is up */
+/* Make these threads stand still in our handler.  No malloc, no lock.  One gathering at a time, by
+ * one thread. */
+void stack_gather_begin(const pid_t *tids, uint32_t n);
+/* Until all stand but those that wait in a system call with the signal blocked, or the time is up.
+ * A thread that runs with it blocked is asked as soon as it takes it. */
+void stack_gather_wait(uint64_t timeout_ns);
 /* Give the known registers of a thread, standing or waiting in a system call (then ip and sp only).
  * *ret_call: the system call it waited in before, -1: none.  false: nothing is known. */
 bool stack_gather_registers(pid_t tid, struct stack_registers *ret, int64_t *ret_call);

@@ -19,9 +19,12 @@
 #include "core/stack/capture_signal.h"
 #include "core/stack/stack.h"
 
+#define NAP_NS NS_PER_MS /* between looks at who takes no signal yet */
+
 struct stopped_thread {
-    pid_t tid;                         /* these two are written before the round begins */
-    int64_t call;                      /* it waited in, -1: none */
+    pid_t tid;                         /* written before the round begins */
+    bool settled;                      /* asked, or it cannot be; this and the next: gatherer's */
+    int64_t call;                      /* it waited in before it was asked, -1: none */
     const ucontext_t *_Atomic context; /* release: it stands */
 };
 
@@ -79,36 +82,57 @@ int stack_gather_prepare(void)
     return signal_take();
 }
 
-uint32_t stack_gather_begin(const pid_t *tids, uint32_t n)
+/* Who blocks the signal and waits in a system call is seen all the same; who runs may be in one of
+ * our handlers, for a moment, and is asked later.  Gives how many those are. */
+static uint32_t ask(void)
 {
-    uint32_t asked = 0;
+    uint32_t left = 0;
+    for (uint32_t i = 0; i < gathering.n; i++) {
+        struct stopped_thread *t = &gathering.threads[i];
+        struct proc_syscall waiting;
+        if (t->settled)
+            continue;
+        t->call = signal_waits_in(t->tid, &waiting) ? waiting.number : -1;
+        bool blocked = signal_is_blocked(t->tid);
+        bool asked = !blocked && signal_send(t->tid, SIGNAL_GATHER) == 0;
+        t->settled =
+            !blocked || t->call >= 0 || syscall(SYS_tgkill, getpid(), t->tid, /* signal= */ 0) != 0;
+        gathering.asked += asked;
+        left += !t->settled;
+    }
+    return left;
+}
+
+void stack_gather_begin(const pid_t *tids, uint32_t n)
+{
+    gathering.n = gathering.asked = 0;
     if (!gathering.threads || signal_number() == 0)
-        return 0;
+        return;
     n = n < STACK_GATHER_MAX ? n : STACK_GATHER_MAX;
     for (uint32_t i = 0; i < n; i++) {
-        struct proc_syscall waiting;
         gathering.threads[i].tid = tids[i];
-        gathering.threads[i].call = signal_waits_in(tids[i], &waiting) ? waiting.number : -1;
+        gathering.threads[i].settled = false;
+        gathering.threads[i].call = -1;
         atomic_store_explicit(&gathering.threads[i].context, NULL, memory_order_relaxed);
     }
     gathering.n = n;
     atomic_store_explicit(&gathering.standing, 0, memory_order_relaxed);
     uint32_t round = atomic_fetch_add_explicit(&gathering.rounds, 1, memory_order_relaxed) + 1;
     atomic_store_explicit(&gathering.round, round ? round : 1, memory_order_release);
-    for (uint32_t i = 0; i < n; i++)
-        asked += !signal_is_blocked(tids[i]) && signal_send(tids[i], SIGNAL_GATHER) == 0;
-    gathering.asked = asked;
-    return asked;
+    (void)ask();
 }
 
 void stack_gather_wait(uint64_t timeout_ns)
 {
     uint64_t end = clock_monotonic() + timeout_ns, now;
-    uint32_t standing;
-    while ((standing = atomic_load_explicit(&gathering.standing, memory_order_acquire)) <
-               gathering.asked &&
-           (now = clock_monotonic()) < end)
-        wait_for(&gathering.standing, standing, end - now);
+    for (;;) {
+        uint32_t left = ask();
+        uint32_t standing = atomic_load_explicit(&gathering.standing, memory_order_acquire);
+        if (standing >= gathering.asked + left || (now = clock_monotonic()) >= end)
+            return;
+        wait_for(&gathering.standing, standing,
+                 left > 0 && end - now > NAP_NS ? NAP_NS : end - now);
+    }
 }
 
 bool stack_gather_registers(pid_t tid, struct stack_registers *ret, int64_t *ret_call)

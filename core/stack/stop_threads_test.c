@@ -15,6 +15,7 @@
 #include <ucontext.h>
 #include <unistd.h>
 
+#include "core/base/clock.h"
 #include "core/stack/stack.h"
 #include "tests/fail_alloc.h"
 #include "tests/test.h"
@@ -28,6 +29,7 @@ static _Atomic bool stop;
 static _Atomic uint64_t turns[THREADS];
 static _Atomic pid_t tids[THREADS];
 static int pipe_ends[2];
+static _Atomic bool masked;
 
 __attribute__((noinline)) static void gather_spin(int i)
 {
@@ -41,6 +43,20 @@ static void *spinner(void *arg)
     atomic_store(&tids[i], (pid_t)syscall(SYS_gettid));
     gather_spin(i);
     return NULL;
+}
+
+/* As a thread in one of our handlers does, it blocks all signals for a moment. */
+static void *masker(void *arg)
+{
+    sigset_t all, before;
+    (void)sigfillset(&all);
+    CHECK_INT(pthread_sigmask(SIG_SETMASK, &all, &before), 0);
+    atomic_store(&tids[0], (pid_t)syscall(SYS_gettid));
+    while (atomic_load(&masked))
+        atomic_fetch_add(&turns[0], 1);
+    CHECK_INT(pthread_sigmask(SIG_SETMASK, &before, NULL), 0);
+    gather_spin(0);
+    return arg;
 }
 
 static void *reader(void *arg)
@@ -102,10 +118,7 @@ TEST(gathers_all_and_lets_them_go)
     for (int round = 0; round < 20; round++) {
         uint64_t before[THREADS];
         /* A thread that has just been let go may not have left the handler yet. */
-        while (stack_gather_begin((const pid_t *)(const void *)tids, THREADS) < THREADS) {
-            stack_gather_end();
-            (void)sched_yield();
-        }
+        stack_gather_begin((const pid_t *)(const void *)tids, THREADS);
         stack_gather_wait(LONG_NS);
         for (int i = 0; i < THREADS; i++)
             before[i] = atomic_load(&turns[i]);
@@ -127,6 +140,31 @@ TEST(gathers_all_and_lets_them_go)
     CHECK_INT(atomic_load(&turns[THREADS - 1]), 0); /* read(2) never said EINTR */
     stack_process_free(p);
     finish(threads);
+    stack_capture_off();
+}
+
+TEST(waits_for_who_takes_no_signal_for_a_moment)
+{
+    pthread_t thread;
+    struct stack_registers r = {.known = 0};
+    int64_t call;
+    atomic_store(&stop, false);
+    atomic_store(&masked, true);
+    atomic_store(&tids[0], 0);
+    CHECK_INT(pthread_create(&thread, NULL, masker, NULL), 0);
+    while (!atomic_load(&tids[0]))
+        (void)sched_yield();
+    CHECK_INT(stack_gather_prepare(), 0);
+    pid_t tid = atomic_load(&tids[0]);
+    stack_gather_begin(&tid, 1);
+    stack_gather_wait(NS_PER_S / 100); /* it still takes none */
+    CHECK(!stack_gather_registers(tid, &r, &call));
+    atomic_store(&masked, false);
+    stack_gather_wait(LONG_NS);
+    CHECK(stack_gather_registers(tid, &r, &call));
+    stack_gather_end();
+    atomic_store(&stop, true);
+    CHECK_INT(pthread_join(thread, NULL), 0);
     stack_capture_off();
 }
 
@@ -303,6 +341,7 @@ int main(void)
     return test_skip("the thread sanitizer holds signals back until a thread waits");
 #endif
     RUN(gathers_all_and_lets_them_go);
+    RUN(waits_for_who_takes_no_signal_for_a_moment);
     RUN(a_pool_needs_no_malloc);
     RUN(lends_a_stack_to_who_has_none_and_takes_it_back);
     RUN(what_was_taken_back_can_be_unmapped);
