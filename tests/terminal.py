@@ -19,42 +19,66 @@ class Terminal:
     words in front, size: (lines, columns)."""
 
     def __init__(self, target, *words, at=None, before=(), size=None, env=None):
-        def prepare():
+        self.seen = b""
+        go, asked = os.pipe()
+
+        def prepare():  # its size and modes are there before the command looks
             if size:
                 fcntl.ioctl(0, termios.TIOCSWINSZ, struct.pack("HHHH", *size, 0, 0))
+            os.chdir(target.world.tmp)
+            os.read(go, 1)
         self.pid, self.fd = start_in_terminal(
             [*before, str(CLI), "-t", at or str(target.pid), *words],
-            dict(target.world.env, TERM="xterm", XDG_STATE_HOME=str(target.world.tmp),
-                 **(env or {})), prepare)
-        self.seen = ""
+            {**target.world.env, "TERM": "xterm", "XDG_STATE_HOME": str(target.world.tmp),
+             **(env or {})}, prepare)
+        self.modes = termios.tcgetattr(self.fd)  # before the command may change them
+        os.write(asked, b"x")
+        os.close(go)
+        os.close(asked)
+
+    def resize(self, rows, columns):
+        fcntl.ioctl(self.fd, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
+
+    def read(self, seconds=0.05):
+        """Add what has come to `seen`; False once the other side has closed."""
+        if select.select([self.fd], [], [], seconds)[0]:
+            try:
+                data = os.read(self.fd, 1 << 16)
+            except OSError:
+                return False
+            self.seen += data
+            return bool(data)
+        return True
+
+    def wait_seen(self, pattern, timeout=120):
+        """Read until that stands in `seen`, whose lines are one to `.`; gives the match."""
+        return self.find(re.compile(pattern, re.S), timeout)
 
     def wait(self, pattern, timeout=120):
-        """Read until `pattern` has come; gives what came up to its end."""
-        deadline = time.monotonic() + timeout
-        while not re.search(pattern, self.seen):
-            ready, _, _ = select.select([self.fd], [], [], max(0, deadline - time.monotonic()))
-            assert ready, "no %r in %r" % (pattern, self.seen)
-            try:
-                self.seen += os.read(self.fd, 65536).decode(errors="replace")
-            except OSError:
-                pytest.fail("the terminal closed: %r" % self.seen)
-        end = re.search(pattern, self.seen).end()
+        """Read until `pattern` has come; takes what came up to its end out of `seen`, as text."""
+        end = self.find(re.compile(pattern.encode()), timeout).end()
         text, self.seen = self.seen[:end], self.seen[end:]
-        return text
+        return text.decode(errors="replace")
 
-    def type(self, text):
-        os.write(self.fd, text.encode())
+    def find(self, pattern, timeout):
+        deadline, open_ = time.monotonic() + timeout, True
+        while not (found := pattern.search(self.seen)):
+            assert open_, "the terminal closed: %r" % self.seen[-2000:]
+            assert time.monotonic() < deadline, "no %r in %r" % (pattern, self.seen[-2000:])
+            open_ = self.read()
+        return found
+
+    def type(self, keys):
+        os.write(self.fd, keys if isinstance(keys, bytes) else keys.encode())
 
     def interrupt(self, pattern):
         """Ctrl-C until that has come: between two states of the terminal it is a letter."""
         for _ in range(60):
             self.type("\x03")
             end = time.monotonic() + 2
-            while time.monotonic() < end:
-                if re.search(pattern, self.seen):
+            while time.monotonic() < end and self.read():
+                if re.search(pattern.encode(), self.seen):
                     return self.wait(pattern)
-                if select.select([self.fd], [], [], 0.1)[0]:
-                    self.seen += os.read(self.fd, 65536).decode(errors="replace")
         pytest.fail("it does not hear Ctrl-C: %r" % self.seen)
 
     def leave(self):
@@ -62,25 +86,20 @@ class Terminal:
         can be lost, and is pressed again, on a line that is empty."""
         for _ in range(60):
             self.type("\x15\x04")
-            while select.select([self.fd], [], [], 2)[0]:
-                try:
-                    if os.read(self.fd, 65536):
-                        continue
-                except OSError:
-                    pass  # what a terminal whose program has ended says
-                return self.close()
+            end = time.monotonic() + 2
+            while time.monotonic() < end:
+                if not self.read():
+                    return self.end()
         pytest.fail("it does not hear Ctrl-D: %r" % self.seen)
 
-    def close(self):
-        """Give the exit code."""
-        while True:
-            try:
-                if not os.read(self.fd, 65536):
-                    break
-            except OSError:
-                break
-        os.close(self.fd)
+    def end(self):
+        """Its exit code, once it has ended by itself."""
+        while self.read(20):
+            pass
         return os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
+
+    def __del__(self):
+        os.close(self.fd)
 
 
 class Way:

@@ -64,7 +64,7 @@ def test_a_person_who_knows_psql(target):
     assert "\\watch" in answer(t, "help")
     assert answer(t, "select 7 as seven \\watch 0.1 c=3").count("seven") == 3
     t.type("exit\n")
-    assert t.close() == 0 and target.alive()
+    assert t.end() == 0 and target.alive()
 
 
 def test_ctrl_c_stops_the_statement_alone(target):
@@ -136,7 +136,7 @@ def test_the_process_ends_meanwhile(target):
     assert "has ended; from" not in answer(t, "select 43;")
     assert "trace_event" in answer(t, "\\dt python.*")
     t.type("\\q\n")
-    assert t.close() == 0
+    assert t.end() == 0
 
 
 def test_several_and_all_ranks(world, target):
@@ -152,7 +152,7 @@ def test_several_and_all_ranks(world, target):
     said = answer(t, "select count(*) as n from global.probing.tables;")
     assert "n" in said.split()
     t.type("\\q\n")
-    assert t.close() == 0
+    assert t.end() == 0
     done = piped(target, "select count(*) as n from global.process.info;")
     assert (done.returncode, done.stdout.split()[2]) == (0, "1"), "of one it is asked, too"
 
@@ -236,7 +236,7 @@ def test_answers_of_a_session_into_files(target, tmp_path):
     assert "says no format" in answer(t, "select 3 \\g %s" % (tmp_path / "x.y"))
     assert "42" in answer(t, "select 42;")
     t.type("\\q\n")
-    assert t.close() == 0
+    assert t.end() == 0
 
 
 def test_an_editor(target):
@@ -247,7 +247,7 @@ def test_an_editor(target):
     t.wait(r"(?s)select 42 as a.*-> ")
     assert "42" in answer(t, ";")
     t.type("\\q\n")
-    assert t.close() == 0
+    assert t.end() == 0
 
 
 def test_a_long_answer_comes_through_the_pager(target):
@@ -259,4 +259,4 @@ def test_a_long_answer_comes_through_the_pager(target):
     t.wait("paged: 500 *\r\n|paged: +500\r\n")
     t.wait("=> ")
     os.kill(t.pid, signal.SIGTERM)
-    assert t.close() != 0 and target.alive()
+    assert t.end() != 0 and target.alive()

@@ -3,73 +3,19 @@
 
 A pseudo terminal stands for the person; what comes out of it is what he would see.
 """
-import fcntl
 import json
 import os
 import re
-import select
 import signal
-import struct
 import subprocess
 import termios
 
 import pytest
 
-from world import CLI, ROOT, start_in_terminal, wait_for
+from terminal import Terminal
+from world import IDLE, ROOT, start_in_terminal, wait_for
 
-IDLE = "import time\nprint('ready')\nwhile True: time.sleep(0.05)\n"
 LONG = "select n, 'row ' || n from generate_series(1, 500) t(n)"
-
-
-class Terminal:
-    """The command in a terminal of its own."""
-
-    def __init__(self, world, *words, size=(24, 80), env=None):
-        self.seen = b""
-        go, asked = os.pipe()
-
-        def prepare():  # its size is there before the command looks
-            fcntl.ioctl(0, termios.TIOCSWINSZ, struct.pack("HHHH", *size, 0, 0))
-            os.chdir(world.tmp)
-            os.read(go, 1)
-        self.pid, self.master = start_in_terminal(
-            [str(CLI), *words], dict(dict(world.env, TERM="xterm"), **(env or {})), prepare)
-        self.before = termios.tcgetattr(self.master)  # before the command may change it
-        os.write(asked, b"x")
-        os.close(go)
-        os.close(asked)
-
-    def resize(self, rows, columns):
-        fcntl.ioctl(self.master, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
-
-    def read(self, seconds=0.05):
-        """What has come, all of it so far; False once the other side has closed."""
-        if select.select([self.master], [], [], seconds)[0]:
-            try:
-                data = os.read(self.master, 1 << 16)
-            except OSError:
-                return False
-            self.seen += data
-            return bool(data)
-        return True
-
-    def wait_seen(self, pattern):
-        def seen():
-            open_ = self.read()
-            found = re.search(pattern, self.seen, flags=re.S)
-            if not open_ and not found:
-                pytest.fail("it ended: %r" % self.seen[-2000:])
-            return found
-        return wait_for(seen, "%r on the terminal, which shows %r" % (pattern, self.seen[-500:]))
-
-    def type(self, keys):
-        os.write(self.master, keys)
-
-    def end(self):
-        """Its exit code, once it has ended by itself."""
-        while self.read(20):
-            pass
-        return os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
 
 
 @pytest.fixture
@@ -80,23 +26,23 @@ def target(world):
     return target
 
 
-def terminal(world, target, *words, **kwargs):
-    return Terminal(world, "-t", str(target.pid), *words, **kwargs)
+def terminal(target, *words, size=(24, 80), **ways):
+    return Terminal(target, *words, size=size, **ways)
 
 
 def test_long_answer_goes_through_the_pager_and_short_ones_too(world, target):
     pager = {"PAGER": "sed 's/^/paged:/'"}
-    t = terminal(world, target, "query", LONG, env=pager)
+    t = terminal(target, "query", LONG, env=pager)
     assert t.end() == 0
     assert t.seen.count(b"paged:") == 503 and b"paged:(500 rows" in t.seen
-    t = terminal(world, target, "query", "select 1", env=dict(pager, PROBING_PAGER="cat"))
+    t = terminal(target, "query", "select 1", env=dict(pager, PROBING_PAGER="cat"))
     assert t.end() == 0 and b"paged:" not in t.seen
-    t = terminal(world, target, "eval", "1 + 1", env=pager)  # it may go on for long, or ask
+    t = terminal(target, "eval", "1 + 1", env=pager)  # it may go on for long, or ask
     assert t.end() == 0 and t.seen == b"2\r\n"
 
 
 def test_pager_that_is_left_early_ends_it_well(world, target):
-    t = terminal(world, target, "query", "select n from generate_series(1, 1000000) t(n)",
+    t = terminal(target, "query", "select n from generate_series(1, 1000000) t(n)",
                  env={"PAGER": "head -n 3"})
     assert t.end() == 0
     assert t.seen.count(b"\n") == 3
@@ -106,7 +52,7 @@ def test_answer_that_waits_in_the_pager_is_whole(world, target):
     """The command has all of it while nobody reads: a core closes what nobody reads from."""
     began, read = world.tmp / "began", world.tmp / "read"
     pager = "touch %s; while ! test -e %s; do sleep 0.1; done; cat" % (began, read)
-    t = terminal(world, target, "query", "select n from generate_series(1, 200000) t(n)",
+    t = terminal(target, "query", "select n from generate_series(1, 200000) t(n)",
                  env={"PAGER": pager})
     stdout = "/proc/%d/fd/1" % t.pid
     wait_for(began.exists, "the pager")
@@ -118,12 +64,12 @@ def test_answer_that_waits_in_the_pager_is_whole(world, target):
 
 
 def test_errors_come_through_it_with_their_code(world, target):
-    t = terminal(world, target, "query", "select nothing", env={"PAGER": "sed 's/^/paged:/'"})
+    t = terminal(target, "query", "select nothing", env={"PAGER": "sed 's/^/paged:/'"})
     assert t.end() == 1 and b"paged:probing: line 1, column 8" in t.seen
 
 
 def test_pager_that_is_not_there_is_named(world, target):
-    t = terminal(world, target, "tables", env={"PAGER": "no-such-pager"})
+    t = terminal(target, "tables", env={"PAGER": "no-such-pager"})
     t.end()
     assert b"cannot run the pager 'no-such-pager'" in t.seen
 
@@ -131,9 +77,9 @@ def test_pager_that_is_not_there_is_named(world, target):
 @pytest.mark.skipif(not any(os.access(d + "/less", os.X_OK) for d in
                             os.environ["PATH"].split(":")), reason="no less here (Debian: less)")
 def test_less_prints_what_fits_and_stops_at_the_rest(world, target):
-    t = terminal(world, target, "query", "select 1 as one")
+    t = terminal(target, "query", "select 1 as one")
     assert t.end() == 0 and b"one" in t.seen and b"(1 row" in t.seen
-    t = terminal(world, target, "query", LONG)
+    t = terminal(target, "query", LONG)
     t.wait_seen(rb"row 10\b.*:")
     assert b"row 400" not in t.seen
     t.seen = b""
@@ -144,7 +90,7 @@ def test_less_prints_what_fits_and_stops_at_the_rest(world, target):
     t.wait_seen(rb"row 10\b.*:")
     t.type(b"q")
     assert t.end() in (0, 130)
-    assert termios.tcgetattr(t.master) == t.before
+    assert termios.tcgetattr(t.fd) == t.modes
 
 
 def test_no_pager_without_a_terminal(world, target):
@@ -154,7 +100,7 @@ def test_no_pager_without_a_terminal(world, target):
 
 def test_tables_fit_the_terminal(world, target):
     for words in (["config"], ["query", "select * from probing.settings"]):
-        t = terminal(world, target, *words, size=(50, 60), env={"PROBING_PAGER": ""})
+        t = terminal(target, *words, size=(50, 60), env={"PROBING_PAGER": ""})
         assert t.end() == 0
         lines = re.sub(rb"\x1b\[[0-9;]*m", b"", t.seen).decode().splitlines()
         table = [line for line in lines if not line.startswith("(")]
@@ -170,19 +116,19 @@ def test_tables_for_a_person(world, target):
     assert target.probing("script", "run", str(script)).returncode == 0
     wait_for(lambda: target.rows("select n from script.zzz"), "the row")
     env = {"PROBING_PAGER": ""}
-    t = terminal(world, target, "tables", env=env)
+    t = terminal(target, "tables", env=env)
     assert t.end() == 0
     lines = lines_of(t.seen)
     assert re.match(r" script\.zzz +\| +1 \|", lines[2]), lines
     assert not [line for line in lines if line.startswith((" probing.", " information_schema"))]
     assert lines[-2] == "(tables --all shows probing.* and information_schema.*, too)", lines
     assert max(map(len, lines)) <= 80
-    t = terminal(world, target, "tables", "--all", env=env)
+    t = terminal(target, "tables", "--all", env=env)
     assert t.end() == 0 and b" probing " in t.seen and b"--all" not in t.seen
     piped = target.probing("tables").stdout
     assert piped.splitlines()[0].split(" | ")[0].strip() == "table_schema" and "probing" in piped
     target.kill()
-    t = terminal(world, target, "tables", env=env)
+    t = terminal(target, "tables", env=env)
     assert t.end() == 0 and lines_of(t.seen)[2].startswith(" script.zzz"), t.seen
 
 
@@ -281,7 +227,7 @@ def test_top_once(busy):
     (["--color=never"], {}, False), (["--color", "always"], {"NO_COLOR": "1"}, True),
     ([], {"TERM": "dumb"}, False)])
 def test_top_has_colours_where_they_are_wanted(world, busy, words, env, coloured):
-    t = terminal(world, busy, "top", "--interval=100ms", *words, env=env)
+    t = terminal(busy, "top", "--interval=100ms", *words, env=env)
     t.wait_seen(rb"OWNTIME.*\x1b\[H")
     t.type(b"q")
     assert t.end() == 0
@@ -347,7 +293,7 @@ def test_each_screen_of_top_has_all_that_ran_since_the_one_before(world):
     target = world.python(TURNS)
     target.wait_line("ready")
     target.inject()
-    t = terminal(world, target, "top", "--interval=3s", env={"NO_COLOR": "1"})
+    t = terminal(target, "top", "--interval=3s", env={"NO_COLOR": "1"})
     t.wait_seen(rb"(%OWN.*\x1b\[H.*){4}")
     t.type(b"q")
     assert t.end() == 0
@@ -360,7 +306,7 @@ def test_each_screen_of_top_has_all_that_ran_since_the_one_before(world):
 
 def test_top_uses_the_width(world, busy):
     """A wide terminal has the whole path, a narrow one the file's name; nothing wraps."""
-    wide = terminal(world, busy, "top", "--interval=100ms", size=(20, 160), env={"NO_COLOR": "1"})
+    wide = terminal(busy, "top", "--interval=100ms", size=(20, 160), env={"NO_COLOR": "1"})
     wide.wait_seen(rb"spin /\S+/target-0.py:\d")
     wide.resize(20, 80)
     wide.seen = b""
@@ -388,7 +334,7 @@ def test_top_shows_gpus(busy, world, code, said):
 @pytest.mark.parametrize("size", [(24, 80), (5, 20), (1, 1), (60, 300)])
 @pytest.mark.parametrize("key", [b"q", b"\x03"])
 def test_top_on_a_terminal_of_any_size(world, busy, size, key):
-    t = terminal(world, busy, "top", "--interval=100ms", size=size)
+    t = terminal(busy, "top", "--interval=100ms", size=size)
     t.wait_seen(rb"\x1b\[\?1049h.*\x1b\[H.*\x1b\[H")
     seen = re.sub(rb"\x1b\[\d*m", b"", t.seen)
     for line in re.split(rb"\x1b\[(?:2K|H|J)", seen.split(b"\x1b[H")[1]):
@@ -397,11 +343,11 @@ def test_top_on_a_terminal_of_any_size(world, busy, size, key):
     t.type(key)
     assert t.end() == (0 if key == b"q" else 130)
     assert t.seen.endswith(b"\x1b[?7h\x1b[?25h\x1b[?1049l")
-    assert termios.tcgetattr(t.master) == t.before
+    assert termios.tcgetattr(t.fd) == t.modes
 
 
 def test_top_follows_the_size_and_steps_aside(world, busy):
-    t = terminal(world, busy, "top", "--interval=1h", size=(24, 80))
+    t = terminal(busy, "top", "--interval=1h", size=(24, 80))
     t.wait_seen(rb"spin \x1b\[2mtarget-0.py.*\x1b\[H.*spin \x1b\[2mtarget")
     t.seen = b""
     t.resize(40, 60)
@@ -413,7 +359,7 @@ def test_top_follows_the_size_and_steps_aside(world, busy):
     t.type(b"\x1a")
     t.wait_seen(rb"\x1b\[\?1049l")
     wait_for(lambda: "T (stopped)" in open("/proc/%d/status" % t.pid).read(), "it to stop")
-    assert termios.tcgetattr(t.master) == t.before
+    assert termios.tcgetattr(t.fd) == t.modes
     os.kill(t.pid, signal.SIGCONT)
     t.wait_seen(rb"\x1b\[\?1049h.*probing/server")
     t.type(b"q")
@@ -421,14 +367,14 @@ def test_top_follows_the_size_and_steps_aside(world, busy):
 
 
 def test_top_of_what_goes_or_is_gone(world, busy):
-    t = terminal(world, busy, "top", "--interval=100ms")
+    t = terminal(busy, "top", "--interval=100ms")
     t.wait_seen(rb"\x1b\[H.*\x1b\[H")
     busy.kill()
     assert t.end() == 1
     assert b"\x1b[?1049l" in t.seen and b"the process has died" in t.seen.split(b"\x1b[?1049l")[1]
     done = busy.probing("top")
     assert done.returncode == 1 and "dead" in done.stderr
-    assert termios.tcgetattr(t.master) == t.before
+    assert termios.tcgetattr(t.fd) == t.modes
 
 
 LONG_NAMES = """
@@ -455,10 +401,9 @@ def test_a_stack_fits_the_terminal(world, external):
     target = world.start("/usr/bin/python3", str(script))
     target.wait_line("ready")
     target.inject()
-    terminal = Terminal(world, "-t", str(target.pid), "backtrace", *external, size=(24, 60),
-                        env={"PAGER": "cat"})
-    assert terminal.end() == 0
-    lines = lines_of(terminal.seen)
+    t = terminal(target, "backtrace", *external, size=(24, 60), env={"PAGER": "cat"})
+    assert t.end() == 0
+    lines = lines_of(t.seen)
     assert max(map(len, lines)) == 60, lines
     cut = [line for line in lines if "..." in line and not line.startswith("    (")]  # a remark
     assert cut and all(re.match(r" +\d+ (a_function_whose|<module>)", line) for line in cut), lines
@@ -500,10 +445,9 @@ def test_a_person_reads_a_stack(world):
     target.inject()
 
     def seen(*words, **env):
-        terminal = Terminal(world, "-t", str(target.pid), "backtrace", "--python", *words,
-                            env=dict(env, PAGER="cat"))
-        assert terminal.end() == 0
-        return terminal.seen.decode().replace("\r", "")
+        t = terminal(target, "backtrace", "--python", *words, env=dict(env, PAGER="cat"))
+        assert t.end() == 0
+        return t.seen.decode().replace("\r", "")
     plain = seen("--locals", NO_COLOR="1")
     lines = plain.splitlines()
     said = "    (4 frames of torch's Module._call_impl are folded; --full shows all)"
@@ -526,16 +470,16 @@ def test_a_person_reads_a_stack(world):
 
 def test_a_watch_is_drawn_in_place(world, target):
     """What adds up or is longer than the terminal: as many lines as there are, none wider."""
-    terminal = Terminal(world, "-t", str(target.pid), "watch", "--interval", "50ms",
-                        "select n, repeat('wide', 40) as w from generate_series(1, 100) t(n)",
-                        size=(10, 50))
-    terminal.wait_seen(rb"more lines.*\x1b\[H\x1b\[J.*more lines")
-    pictures = terminal.seen.split(b"\x1b[H\x1b[J")
+    t = terminal(target, "watch", "--interval", "50ms",
+                 "select n, repeat('wide', 40) as w from generate_series(1, 100) t(n)",
+                 size=(10, 50))
+    t.wait_seen(rb"more lines.*\x1b\[H\x1b\[J.*more lines")
+    pictures = t.seen.split(b"\x1b[H\x1b[J")
     lines = lines_of(pictures[1])
     assert len(lines) == 10 and lines[-1] == "", "the cursor stands on the last line"
     assert max(map(len, lines)) <= 50 and "w" in lines[0] and "more lines" in lines[-2]
-    terminal.type(b"\x03")
-    assert terminal.end() == 130
+    t.type(b"\x03")
+    assert t.end() == 130
 
 
 def test_a_followed_table_fits_the_terminal(world, target):
@@ -545,12 +489,12 @@ def test_a_followed_table_fits_the_terminal(world, target):
                       'end)\n')
     done = target.probing("script", "run", str(script))
     assert done.returncode == 0, done.stderr
-    terminal = Terminal(world, "-t", str(target.pid), "watch", "--interval", "50ms",
-                        "select n, w from script.wide", size=(24, 40))
-    terminal.wait_seen(rb"wide\.\.\.\r\n.*wide\.\.\.\r\n")
-    assert max(map(len, lines_of(terminal.seen))) <= 40
-    terminal.type(b"\x03")
-    assert terminal.end() == 130
+    t = terminal(target, "watch", "--interval", "50ms", "select n, w from script.wide",
+                 size=(24, 40))
+    t.wait_seen(rb"wide\.\.\.\r\n.*wide\.\.\.\r\n")
+    assert max(map(len, lines_of(t.seen))) <= 40
+    t.type(b"\x03")
+    assert t.end() == 130
 
 
 def test_a_child_without_its_program_never_comes_back_into_the_tests(world):

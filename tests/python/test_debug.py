@@ -77,7 +77,7 @@ def test_a_prompt_that_is_left_alone(world):
         t.type("p 40 + 2\n")
         t.wait(r"\n42\r\n")
         t.type("c\n")
-        assert t.close() == 0
+        assert t.end() == 0
     goes_on(target)
 
 

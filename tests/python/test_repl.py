@@ -93,7 +93,7 @@ def test_sigterm_ends_it_at_the_prompt(target):
     t = Terminal(target, "repl")
     t.wait(">>> ")
     os.kill(t.pid, signal.SIGTERM)
-    assert t.close() != 0 and target.alive()
+    assert t.end() != 0 and target.alive()
 
 
 @pytest.mark.skipif(not ctypes.util.find_library("edit"), reason="no libedit (Debian: libedit2)")
@@ -136,7 +136,7 @@ def test_what_is_pasted_comes_whole(target):
     t.wait(r"\n42\r\n")
     t.wait(">>> ")
     t.type("exit()\n")  # Ctrl-D typed while nobody edits is no end of the input
-    assert t.close() == 0
+    assert t.end() == 0
 
 
 def test_the_process_dies_at_the_prompt(target):
@@ -146,7 +146,7 @@ def test_the_process_dies_at_the_prompt(target):
     target.process.wait()
     t.type("1\n")
     t.wait("probing: .*(gone|died|closed|ended|hung up)")
-    assert t.close() == 1
+    assert t.end() == 1
 
 
 def test_a_connection_that_was_closed_meanwhile(target):
@@ -170,7 +170,7 @@ def test_lines_typed_ahead_are_not_left_to_the_shell(target):
     t.type("import os; os.kill(os.getpid(), 9)\n'typed'\n'ahead'\n")
     t.wait("probing: the process has died.*typed ahead is dropped")
     t.wait(r"left: \[\] 1")
-    t.close()
+    t.end()
 
 
 SUBSCRIPTED = """
