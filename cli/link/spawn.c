@@ -169,8 +169,6 @@ void spawn_end(int pid)
 
 void spawn_leave_behind(int descriptor)
 {
-    struct proc_numbers all;
-    struct proc_number one;
     struct rlimit files;
     int nothing = open("/dev/null", O_RDWR | O_CLOEXEC);
 
@@ -178,13 +176,7 @@ void spawn_leave_behind(int descriptor)
     (void)sigaction(SIGPIPE, &(struct sigaction){.sa_handler = SIG_IGN}, NULL);
     for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; fd++)
         (void)dup2(nothing, fd);
-    if (proc_numbers_open(&all, "/proc/self/fd") == 0) {
-        while (proc_numbers_next(&all, &one))
-            if (one.value > STDERR_FILENO && one.value != (uint64_t)all.fd &&
-                one.value != (uint64_t)descriptor)
-                (void)close((int)one.value);
-        proc_numbers_close(&all);
-    }
+    proc_close_descriptors(descriptor);
     if (getrlimit(RLIMIT_NOFILE, &files) == 0) {
         files.rlim_cur = files.rlim_max;
         (void)setrlimit(RLIMIT_NOFILE, &files);

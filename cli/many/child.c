@@ -34,21 +34,6 @@ static int take_outputs(const int ends[2][2])
     return terminal_begin();
 }
 
-/* Connections to others among them: what is closed here would stay open there. */
-static void close_others(void)
-{
-    struct proc_numbers all;
-    struct proc_number one;
-
-    if (proc_numbers_open(&all, "/proc/self/fd") < 0)
-        return;
-    while (proc_numbers_next(&all, &one))
-        if (one.value > STDERR_FILENO && one.value != (uint64_t)all.fd &&
-            (int)one.value != link_descriptor())
-            (void)close((int)one.value);
-    proc_numbers_close(&all);
-}
-
 /* Never returns.  The streams are closed by hand: what was made at_exit() is our parent's. */
 static void be_child(pid_t parent, const int ends[2][2], int (*fn)(void *arg), void *arg)
 {
@@ -57,7 +42,7 @@ static void be_child(pid_t parent, const int ends[2][2], int (*fn)(void *arg), v
         _exit(EXIT_FAILED);
     (void)setpgid(0, 0); /* Ctrl-C is for our parent, who tells us */
     int rc = take_outputs(ends);
-    close_others();
+    proc_close_descriptors(link_descriptor());
     if (rc == 0)
         rc = fn(arg);
     if (fflush(stdout) == EOF && rc >= 0)

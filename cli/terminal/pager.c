@@ -201,20 +201,6 @@ static void spool(int file)
                       "set PAGER=cat, or TMPDIR to a folder with more room)\n");
 }
 
-/* Connections are among them, which would stay open here when the command closes them. */
-static void close_others(void)
-{
-    struct proc_numbers all;
-    struct proc_number one;
-
-    if (proc_numbers_open(&all, "/proc/self/fd") < 0)
-        return;
-    while (proc_numbers_next(&all, &one))
-        if (one.value > STDERR_FILENO && one.value != (uint64_t)all.fd)
-            (void)close((int)one.value);
-    proc_numbers_close(&all);
-}
-
 /* Where to write what the pager is to read at `to`, which becomes ours. */
 static int spooled(int to)
 {
@@ -231,7 +217,7 @@ static int spooled(int to)
         if (dup2(ends[0], STDIN_FILENO) == -1 || dup2(to, STDOUT_FILENO) == -1 ||
             dup2(file, STDERR_FILENO) == -1)
             _exit(EXIT_FAILED);
-        close_others();
+        proc_close_descriptors(/* keep= */ -1);
         spool(STDERR_FILENO);
         _exit(0);
     }

@@ -140,6 +140,17 @@ void proc_numbers_close(struct proc_numbers *n)
     n->size = n->at = 0;
 }
 
+void proc_close_descriptors(int keep)
+{
+    struct proc_numbers all;
+    struct proc_number one;
+    (void)proc_numbers_open(&all, "/proc/self/fd");
+    while (proc_numbers_next(&all, &one))
+        if (one.value > STDERR_FILENO && (int)one.value != all.fd && (int)one.value != keep)
+            (void)close((int)one.value);
+    proc_numbers_close(&all);
+}
+
 /* ---- environ ---- */
 
 const char *proc_environ_find(const char *text, size_t size, const char *name)

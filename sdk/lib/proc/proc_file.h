@@ -57,6 +57,11 @@ bool proc_numbers_next(struct proc_numbers *n, struct proc_number *ret);
 /* [signal] */
 void proc_numbers_close(struct proc_numbers *n);
 
+/* Close the calling process's descriptors beyond standard error, but `keep`; -1: keep none.  For a
+ * child after a fork: its copies would hold open the connections that the parent closes.  Without
+ * /proc they stay.  [signal] */
+void proc_close_descriptors(int keep);
+
 /* Give the value of `name` in /proc/PID/environ, by its content and its size; text[size] is NUL, as
  * a program may have written over the last one.  Borrowed; NULL: no such variable.  [signal] */
 const char *proc_environ_find(const char *text, size_t size, const char *name);

@@ -542,6 +542,18 @@ TEST(many_entries_under_signals)
     CHECK(!proc_numbers_next(&all, &one));
 }
 
+TEST(descriptors_of_a_child)
+{
+    int status, keep = dup(1), other = dup(1);
+    pid_t child = fork();
+    if (child == 0) {
+        proc_close_descriptors(keep);
+        _exit(fcntl(2, F_GETFD) == -1 || fcntl(keep, F_GETFD) == -1 || fcntl(other, F_GETFD) != -1);
+    }
+    CHECK(waitpid(child, &status, 0) == child && status == 0);
+    CHECK(close(keep) == 0 && close(other) == 0);
+}
+
 int main(void)
 {
     RUN(stat_of_any_name);
@@ -561,5 +573,6 @@ int main(void)
     RUN(environ_as_it_is_now);
     RUN(numbers_of_files);
     RUN(many_entries_under_signals);
+    RUN(descriptors_of_a_child);
     return test_end();
 }
