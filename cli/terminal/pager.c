@@ -129,7 +129,8 @@ static int nameless(void)
     return fd != -1 ? fd : (int)syscall(SYS_memfd_create, "probing-pager", 1u /* MFD_CLOEXEC */);
 }
 
-/* What has come: first what the file has from `read` to `written`, then `held` bytes of `piece`. */
+/* The part of the answer that the pager lacks: the file from `read` to `written`, then `held` bytes
+ * of `piece`. */
 struct spool {
     int file;
     bool ended, full;
@@ -195,6 +196,7 @@ static void spool(int file)
             take(&s);
         fed = (fds[1].revents & POLLERR) == 0 && ((fds[1].revents & POLLOUT) == 0 || feed(&s));
     }
+    (void)fcntl(STDOUT_FILENO, F_SETFL, 0); /* this line may wait for room */
     if (s.full)
         (void)dprintf(STDOUT_FILENO,
                       "(the pager's temporary file was full: where the answer is cut, "
@@ -257,7 +259,7 @@ void pager_begin(void)
         pager.command = command;
         pager.stdout_fd = fcntl(STDOUT_FILENO, F_DUPFD_CLOEXEC, 3);
         (void)dup2(ends[1], STDOUT_FILENO);
-        if (isatty(STDERR_FILENO) == 1) /* what is incomplete is said below the answer */
+        if (isatty(STDERR_FILENO) == 1) /* what it lacks is said below the answer */
             pager.stderr_fd = fcntl(STDERR_FILENO, F_DUPFD_CLOEXEC, 3);
         if (pager.stderr_fd != -1)
             (void)dup2(ends[1], STDERR_FILENO);
@@ -281,7 +283,7 @@ static void put_back(int fd, int *kept)
 
 void pager_end(void)
 {
-    int status = 0;
+    int status = 0, spooled = 0;
 
     if (pager.pid == 0)
         return;
@@ -293,10 +295,14 @@ void pager_end(void)
     put_back(STDOUT_FILENO, &pager.stdout_fd); /* the end of the answer */
     while (waitpid(pager.pid, &status, 0) == -1 && errno == EINTR)
         continue;
-    while (pager.spool != 0 && waitpid(pager.spool, NULL, 0) == -1 && errno == EINTR)
+    while (pager.spool != 0 && waitpid(pager.spool, &spooled, 0) == -1 && errno == EINTR)
         continue;
     pager.pid = pager.spool = 0;
     terminal_pager_left();
+    if (WIFSIGNALED(spooled))
+        terminal_say("the answer may be cut: signal %d has ended the process that kept it for the "
+                     "pager; set PAGER=cat to use none",
+                     WTERMSIG(spooled));
     if (WIFEXITED(status) && WEXITSTATUS(status) == NOT_FOUND)
         terminal_say("cannot run the pager '%s'; set PAGER=cat to use none", pager.command);
 }

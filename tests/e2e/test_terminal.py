@@ -63,6 +63,24 @@ def test_answer_that_waits_in_the_pager_is_whole(world, target):
     assert t.seen.count(b"\n") == 200003 and b" 200000\r\n(200000 rows" in t.seen
 
 
+def test_answer_that_is_lost_with_its_spool_is_told(world, target):
+    """A machine without memory may end it."""
+    began, read = world.tmp / "began", world.tmp / "read"
+    pager = "touch %s; while ! test -e %s; do sleep 0.1; done; cat" % (began, read)
+    t = terminal(target, "query", "select n from generate_series(1, 200000) t(n)",
+                 env={"PAGER": pager})
+    stdout = "/proc/%d/fd/1" % t.pid
+    wait_for(began.exists, "the pager")
+    wait_for(lambda: not os.readlink(stdout).startswith("pipe:"), "the end of the answer")
+    children = open("/proc/%d/task/%d/children" % (t.pid, t.pid)).read().split()
+    (spool,) = [int(pid) for pid in children
+                if os.readlink("/proc/%s/exe" % pid) == os.readlink("/proc/%d/exe" % t.pid)]
+    os.kill(spool, signal.SIGKILL)
+    read.touch()
+    t.end()
+    assert b"probing: the answer may be cut: signal 9" in t.seen, t.seen[-300:]
+
+
 def test_errors_come_through_it_with_their_code(world, target):
     t = terminal(target, "query", "select nothing", env={"PAGER": "sed 's/^/paged:/'"})
     assert t.end() == 1 and b"paged:probing: line 1, column 8" in t.seen
