@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * cli/shell/sql_scan.c - see sql_scan.h.  What opens and closes is as core/sql/parse/lexer.c has
- * it; sql_scan_test.c asks the engine whether that is still so.
+ * cli/shell/sql_scan.c - see sql_scan.h.  Texts and comments open and close as in
+ * core/sql/parse/lexer.c; sql_scan_test.c asks the engine whether that is still so.
  */
 #include "cli/shell/sql_scan.h"
 

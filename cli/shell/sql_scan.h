@@ -4,7 +4,7 @@
  * no text, quoted name or comment.
  *
  * One thread.  Text is given in pieces that end where lines do; what a line leaves open is kept.
- * What is wrong with a statement is for the engine to say.
+ * The engine finds the errors in a statement; this finds only its end.
  */
 #ifndef CLI_SHELL_SQL_SCAN_H
 #define CLI_SHELL_SQL_SCAN_H
