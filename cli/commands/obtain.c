@@ -19,6 +19,7 @@
 #include "cli/terminal/terminal.h"
 #include "core/base/clock.h"
 #include "core/base/err.h"
+#include "core/base/file.h"
 #include "sdk/lib/proc/identity.h"
 
 #define ENTER_NS (10 * NS_PER_S)
@@ -82,9 +83,13 @@ static int enter(struct target *t)
     struct inject_options o = {.pid = t->pid, .timeout_ns = ENTER_NS, .library = library};
     static const char *const nothing[] = {NULL};
     struct inject_result result = {0};
+    uint64_t started = 0;
     int rc = installed_file("libprobing.so", library, sizeof(library));
 
     o.settings = nothing;
+    /* A person may think for long, and another process may have got the pid meanwhile. */
+    if (rc == 0 && (proc_start_time(t->pid, &started) < 0 || started != t->start_time))
+        rc = err_set(-ESRCH, "process %d has ended; nothing was entered", (int)t->pid);
     if (rc == 0)
         rc = inject_into(&o, &result);
     if (rc == 0 && result.target_stopped)

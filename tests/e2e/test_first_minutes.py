@@ -9,6 +9,7 @@ import shutil
 import signal
 import socket
 import subprocess
+import sys
 import tempfile
 import urllib.request
 
@@ -242,6 +243,52 @@ def test_what_is_anothers_is_entered_only_when_that_is_said(world):
     assert "entered process %d of uid 65534; " % target.pid in done.stderr
     target.kill()
     shutil.rmtree(place)
+
+
+REUSED = r"""
+import os, pty, subprocess, sys
+def sleeper():
+    made = subprocess.Popen(["sleep", "600"])
+    return made, open("/proc/%d/stat" % made.pid).read().rpartition(")")[2].split()[19]
+first, began = sleeper()
+cli, fd = pty.fork()
+if cli == 0:
+    os.execv(sys.argv[1], [sys.argv[1], "-t", str(first.pid), "query", "select 1"])
+seen = b""
+while b"] " not in seen:
+    seen += os.read(fd, 65536)
+first.kill()
+first.wait()
+while True:
+    try:
+        open("/proc/sys/kernel/ns_last_pid", "w").write(str(first.pid - 1))
+    except OSError:
+        sys.exit("refused")
+    second, begins = sleeper()
+    if second.pid == first.pid and begins != began:  # the kernel counts them in 10 ms
+        break
+    second.kill()
+    second.wait()
+os.write(fd, b"y\n")
+try:
+    while data := os.read(fd, 65536):
+        seen += data
+except OSError:
+    pass
+print(seen.decode(), "data.mdb" in open("/proc/%d/maps" % second.pid).read())
+second.kill()
+"""
+
+
+def test_a_pid_that_is_anothers_when_the_answer_comes(world):
+    """In a pid namespace of its own, where the next number can be chosen."""
+    done = subprocess.run(["unshare", "--pid", "--fork", "--mount-proc", "--kill-child",
+                           sys.executable, "-c", REUSED, str(CLI)], env=world.env, timeout=LIMIT,
+                          capture_output=True, encoding="utf-8")
+    if done.stderr.startswith(("unshare: ", "refused")):
+        pytest.skip("no pid namespace can be made here, or no number be chosen")
+    assert re.search(r"Enter it\? \[Y/n\] .*process \d+ has ended; nothing was entered\s+False",
+                     done.stdout, re.S), done
 
 
 def test_sampling_counts_down_on_a_terminal(world, target):
