@@ -26,7 +26,8 @@ struct judging {
     size_t n;
     const char *one, *many;
     struct buf *ret;
-    int64_t *some; /* room for n ranks */
+    int64_t *some;  /* room for n ranks */
+    uint32_t *like; /* [n] the first rank of which the same is to be said */
     struct hang_waits waits;
 };
 
@@ -77,17 +78,26 @@ static bool is_alike(const struct hang_rank *a, const struct hang_rank *b)
     return false;
 }
 
+static void find_alike(struct judging *j)
+{
+    for (uint32_t i = 0; i < j->n; i++) {
+        uint32_t k = 0;
+        while (k < i && (j->like[k] != k || !is_alike(&j->ranks[k], &j->ranks[i])))
+            k++;
+        j->like[i] = k;
+    }
+}
+
 /* "ranks 0-1,3 (3)" of all that are like the i-th; 0: it has been named with one before it. */
 static size_t name_alike(const struct judging *j, size_t i, const char *process)
 {
     size_t n = 0;
 
-    for (size_t k = 0; k < i; k++)
-        if (is_alike(&j->ranks[k], &j->ranks[i]))
-            return 0;
-    for (size_t k = i; k < j->n; k++)
-        if (is_alike(&j->ranks[k], &j->ranks[i]))
+    for (size_t k = i; k < j->n && j->like[i] == i; k++)
+        if (j->like[k] == i)
             j->some[n++] = j->ranks[k].rank;
+    if (n == 0)
+        return 0;
     (void)buf_addf(j->ret, "%s ", n == 1 ? j->one : j->many);
     rank_ranges(j->some, n, RANGES_SHOWN, j->ret);
     if (n > 1)
@@ -111,7 +121,7 @@ static void say_how_long(const struct judging *j, size_t i)
     char text[TEXT_AMOUNT_BYTES];
 
     for (size_t k = i; k < j->n; k++)
-        if (is_alike(&j->ranks[k], &j->ranks[i]) && j->ranks[k].still_ns < least)
+        if (j->like[k] == i && j->ranks[k].still_ns < least)
             least = j->ranks[k].still_ns;
     if (least < (int64_t)NS_PER_S)
         return;
@@ -122,15 +132,10 @@ static void say_how_long(const struct judging *j, size_t i)
 /* Do all that are like the i-th wait in the very same call? */
 static bool share_call(const struct judging *j, size_t i)
 {
-    const struct hang_call *a = &j->ranks[i].call;
     bool same = true;
 
-    for (size_t k = i; k < j->n && same; k++) {
-        const struct hang_call *b = &j->ranks[k].call;
-        if (is_alike(&j->ranks[k], &j->ranks[i]))
-            same = a->known == b->known && hang_is_same_group(a, b) && a->peer == b->peer &&
-                   a->tag == b->tag;
-    }
+    for (size_t k = i; k < j->n && same; k++)
+        same = j->like[k] != i || hang_is_same_call(&j->ranks[k], &j->ranks[i]);
     return same;
 }
 
@@ -195,6 +200,9 @@ static const struct hang_rank *most_wait_in(const struct judging *j)
 
     for (size_t i = 0; i < j->n; i++) {
         size_t n = 0;
+        if (i > 0 && strcmp(j->ranks[i - 1].operation, j->ranks[i].operation) == 0 &&
+            j->ranks[i - 1].state == HANG_WAITS)
+            continue; /* it has been counted with that one */
         for (size_t k = i; k < j->n && j->ranks[i].state == HANG_WAITS; k++)
             n += j->ranks[k].state == HANG_WAITS &&
                  strcmp(j->ranks[k].operation, j->ranks[i].operation) == 0;
@@ -274,10 +282,12 @@ static bool is_of_ddp(const char *operation)
  * and a rank that waits for a key of the store is in none. */
 static bool some_wait_for_earlier(const struct judging *j)
 {
+    bool reduce = wait_in(j, "all_reduce") > 0;
+
     for (size_t i = 0; i < j->n; i++) {
         const char *operation = j->ranks[i].operation;
         if (j->ranks[i].state == HANG_WAITS && strstr(operation, "Store::") == NULL &&
-            ((is_of_ddp(operation) && wait_in(j, "all_reduce") > 0) ||
+            ((is_of_ddp(operation) && reduce) ||
              (!is_of_ddp(operation) && strstr(operation, "::") != NULL) ||
              strstr(operation, "Sync") != NULL))
             return true;
@@ -542,7 +552,7 @@ int hang_judge(const struct hang_rank *ranks, size_t n, const char *one, const c
                         .ret = ret,
                         .some = calloc(n + 1, sizeof(int64_t)),
                         .waits = {.waiting = calloc(2 * n + 1, sizeof(bool)),
-                                  .next = calloc(2 * n + 1, sizeof(uint32_t))}};
+                                  .next = calloc(3 * n + 1, sizeof(uint32_t))}};
     int rc = j.some != NULL && j.waits.waiting != NULL && j.waits.next != NULL
                  ? 0
                  : err_set(-ENOMEM, "no memory for %zu ranks", n);
@@ -552,6 +562,10 @@ int hang_judge(const struct hang_rank *ranks, size_t n, const char *one, const c
     v->waited_ns = HANG_UNKNOWN;
     v->may_be_slow = v->all_wait = false;
     memset(v->awaited, 0, n * sizeof(*v->awaited));
+    if (rc == 0) {
+        j.like = j.waits.next + 2 * n;
+        find_alike(&j);
+    }
     for (size_t s = 0; rc == 0 && s < sizeof(order) / sizeof(order[0]); s++)
         for (size_t i = 0; i < n; i++)
             if (ranks[i].state == order[s])

@@ -13,7 +13,8 @@
 
 #include "core/base/printable.h"
 
-#define CHAIN_SHOWN 16 /* ranks of a row in which each waits for the next one */
+#define CHAIN_SHOWN 16              /* ranks of a row in which each waits for the next one */
+#define RANGES_MAX (HANG_RANKS / 2) /* a text has no more */
 
 static bool is_one_of(const char *operation, const char *const *names)
 {
@@ -47,6 +48,13 @@ bool hang_is_same_group(const struct hang_call *a, const struct hang_call *b)
     return strcmp(a->group, b->group) == 0 && strcmp(a->ranks, b->ranks) == 0;
 }
 
+bool hang_is_same_call(const struct hang_rank *a, const struct hang_rank *b)
+{
+    return a->call.known == b->call.known && hang_is_same_group(&a->call, &b->call) &&
+           a->call.peer == b->call.peer && a->call.tag == b->call.tag &&
+           strcmp(a->operation, b->operation) == 0;
+}
+
 bool hang_is_away(const struct hang_rank *r)
 {
     return r->state == HANG_ELSEWHERE || r->state == HANG_STOPPED || r->state == HANG_GONE;
@@ -70,31 +78,45 @@ bool hang_range_next(const char **text, struct hang_range *ret)
            ret->step > 0;
 }
 
-static bool in_ranks(const char *text, int64_t rank)
-{
-    struct hang_range r;
-    bool in = *text == '\0';
-
-    while (!in && hang_range_next(&text, &r))
-        in = rank >= r.first && rank <= r.last && (rank - r.first) % r.step == 0;
-    return in;
-}
-
 bool hang_waits_for_transfer(const struct hang_rank *r)
 {
     return strstr(r->operation, "RecvWork::") != NULL || strstr(r->operation, "SendWork::") != NULL;
 }
 
-/* Does it need the other one for its operation?  Where the call is not known it needs all, but for
- * a transfer only one, and which one is clear where there are but two. */
-static bool needs(const struct hang_waits *w, const struct hang_rank *r,
-                  const struct hang_rank *other)
+/* The ranks that an operation needs. */
+struct needed {
+    struct hang_range list[RANGES_MAX];
+    size_t n;
+};
+
+/* Where the call is not known it needs all, but for a transfer only one, and which one is clear
+ * where there are but two. */
+static void find_needed(const struct hang_waits *w, const struct hang_rank *r, struct needed *ret)
 {
     const struct hang_call *c = &r->call;
+    const char *text = c->ranks;
 
-    if (!c->known)
-        return !hang_waits_for_transfer(r) || w->n == 2;
-    return hang_has_peer(r) ? other->rank == c->peer : in_ranks(c->ranks, other->rank);
+    ret->n = 0;
+    if (!c->known && hang_waits_for_transfer(r) && w->n != 2)
+        return;
+    if (c->known && hang_has_peer(r))
+        ret->list[ret->n++] = (struct hang_range){c->peer, c->peer, 1};
+    else if (!c->known || *text == '\0')
+        ret->list[ret->n++] = (struct hang_range){0, INT64_MAX, 1};
+    else
+        while (ret->n < RANGES_MAX && hang_range_next(&text, &ret->list[ret->n]))
+            ret->n++;
+}
+
+static bool is_needed(const struct needed *by, int64_t rank)
+{
+    bool in = false;
+
+    for (size_t i = 0; i < by->n && !in; i++) {
+        const struct hang_range *r = &by->list[i];
+        in = rank >= r->first && rank <= r->last && (rank - r->first) % r->step == 0;
+    }
+    return in;
 }
 
 /* Two halves of one transfer but for their tags, or one collective. */
@@ -112,20 +134,27 @@ static void link_rank(struct hang_waits *w, size_t i)
 {
     const struct hang_rank *r = &w->ranks[i];
     uint32_t away = HANG_NOBODY, waiting = HANG_NOBODY;
+    struct needed needed;
 
+    /* Ranks in one call need the same ones; in a job of thousands they mostly come in a row. */
+    if (i > 0 && w->waiting[i - 1] && !hang_has_peer(r) && hang_is_same_call(r, &w->ranks[i - 1])) {
+        w->next[i] = w->next[i - 1];
+        return;
+    }
+    find_needed(w, r, &needed);
     for (size_t k = 0; k < w->n; k++) {
         const struct hang_rank *other = &w->ranks[k];
-        if (k == i || !needs(w, r, other))
+        if (k == i || !is_needed(&needed, other->rank))
             continue;
         if (hang_is_away(other)) {
             w->awaited[k] = true;
             away = away == HANG_NOBODY ? (uint32_t)k : away;
-        } else if (waiting == HANG_NOBODY && w->waiting[k] && r->call.known && other->call.known &&
-                   (!fit(r, other) || r->call.tag != other->call.tag)) {
+        } else if (w->tell && waiting == HANG_NOBODY && w->waiting[k] && r->call.known &&
+                   other->call.known && (!fit(r, other) || r->call.tag != other->call.tag)) {
             waiting = (uint32_t)k;
         }
     }
-    w->next[i] = away != HANG_NOBODY ? away : w->tell ? waiting : HANG_NOBODY;
+    w->next[i] = away != HANG_NOBODY ? away : waiting;
 }
 
 /* Followed until one that waits for nobody, or one that has been followed. */

@@ -39,6 +39,7 @@ bool hang_has_peer(const struct hang_rank *r);
 /* Does it wait for a transfer that it began before?  With whom, its stack does not tell. */
 bool hang_waits_for_transfer(const struct hang_rank *r);
 bool hang_is_same_group(const struct hang_call *a, const struct hang_call *b);
+bool hang_is_same_call(const struct hang_rank *a, const struct hang_rank *b);
 bool hang_is_away(const struct hang_rank *r); /* in no operation, stopped or gone */
 
 /* Where one ends that waits for one, which waits for another ...; HANG_NOBODY: in a circle.
