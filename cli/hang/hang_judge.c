@@ -256,20 +256,12 @@ static size_t wait_in(const struct judging *j, const char *operation)
 /* Stages of a pipeline send and receive while others do something else: their program is right. */
 static bool some_talk_to_one(const struct judging *j)
 {
-    static const char *const calls[] = {"send", "recv", "isend", "irecv", "batch_isend_irecv"};
+    bool talk = wait_in(j, "batch_isend_irecv") > 0;
 
-    for (size_t i = 0; i < sizeof(calls) / sizeof(calls[0]); i++)
-        if (wait_in(j, calls[i]) > 0)
-            return true;
-    return false;
-}
-
-static bool some_wait_for_transfers(const struct judging *j)
-{
-    for (size_t i = 0; i < j->n; i++)
-        if (j->ranks[i].state == HANG_WAITS && hang_waits_for_transfer(&j->ranks[i]))
-            return true;
-    return false;
+    for (size_t i = 0; i < j->n && !talk; i++)
+        talk = j->ranks[i].state == HANG_WAITS &&
+               (hang_has_peer(&j->ranks[i]) || hang_waits_for_transfer(&j->ranks[i]));
+    return talk;
 }
 
 static bool is_of_ddp(const char *operation)
@@ -312,7 +304,7 @@ static bool judge_different(const struct judging *j, const struct hang_rank *mos
     if (differ == 0)
         return false;
     (void)buf_adds(j->ret, "They wait in different operations: ");
-    if (some_talk_to_one(j) || some_wait_for_transfers(j)) {
+    if (some_talk_to_one(j)) {
         (void)buf_adds(j->ret, "some send to one rank or receive from it, and which one its stack "
                                "does not tell. Look at what those ranks do.\n");
         clear = false;
@@ -341,7 +333,7 @@ static void judge_waiters(const struct judging *j, struct hang_verdict *v)
 
     if (judge_different(j, most, v))
         return;
-    if (some_talk_to_one(j) || some_wait_for_transfers(j))
+    if (some_talk_to_one(j))
         (void)buf_adds(j->ret, "They send to one rank or receive from it, and their stacks do not "
                                "tell which one. Where plugin torch is, `probing -t PID torch` "
                                "tells it of what began after the plugin had come.\n");
