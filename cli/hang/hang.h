@@ -9,8 +9,8 @@
  *     hang_json.c: what --json prints, and what another machine has printed
  *     hang_stacks.c, hang_judge.c: see hang_judge.h     hang_work.c: see hang_work.h
  */
-#ifndef CLI_CLUSTER_HANG_H
-#define CLI_CLUSTER_HANG_H
+#ifndef CLI_HANG_HANG_H
+#define CLI_HANG_HANG_H
 
 #include "cli/cluster/cluster.h"
 #include "cli/cluster/job_place.h"

@@ -10,8 +10,8 @@
  *
  * One thread.  What ranks send is checked: a rank can be wrong about itself only.
  */
-#ifndef CLI_CLUSTER_HANG_JUDGE_H
-#define CLI_CLUSTER_HANG_JUDGE_H
+#ifndef CLI_HANG_HANG_JUDGE_H
+#define CLI_HANG_HANG_JUDGE_H
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -5,8 +5,8 @@
  *
  * One thread; reads /proc only, of any process that may be looked at.
  */
-#ifndef CLI_CLUSTER_HANG_WORK_H
-#define CLI_CLUSTER_HANG_WORK_H
+#ifndef CLI_HANG_HANG_WORK_H
+#define CLI_HANG_HANG_WORK_H
 
 #include <stddef.h>
 #include <stdint.h>

@@ -5,8 +5,8 @@
  *
  * One thread.  It holds what it was given, bounded: a rank that sends more is refused (-E2BIG).
  */
-#ifndef CLI_CLUSTER_STACK_TREE_H
-#define CLI_CLUSTER_STACK_TREE_H
+#ifndef CLI_HANG_STACK_TREE_H
+#define CLI_HANG_STACK_TREE_H
 
 #include <stddef.h>
 #include <stdint.h>
