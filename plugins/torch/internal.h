@@ -240,6 +240,7 @@ struct torch {
     uint32_t hooked; /* bits: places in torch's modules that were there and have their hook */
     enum stepper stepper;
     bool has_optimizer;             /* one was there, or has been made */
+    bool has_ddp;                   /* a DistributedDataParallel was there, or has been called */
     const PyObject *last_optimizer; /* that ended a step; an address, never followed */
     uint64_t late_ns;               /* when parts of torch that come late were asked for */
     uint64_t work;                  /* forwards and backwards begun in this step, by any thread */
@@ -312,6 +313,7 @@ void names_forget_all(void);
 /* Addresses and serials of modules that are in no other one; at most n. */
 uint32_t names_roots(PyObject **ret, uint64_t *ret_serials, uint32_t n);
 bool names_training(PyObject *module); /* is it in training mode? */
+bool names_is_ddp(PyObject *module);   /* is it a DistributedDataParallel? */
 
 /* module_call.c: hooks of Module.__call__, of Tensor.backward and of autograd's engine */
 PyObject *call_module(PyObject *hook, PyObject *const *args, size_t nargsf, PyObject *kwnames);

@@ -202,7 +202,7 @@ void plugin_reset_rows(void)
         s->steppers[i] = object_intern(steppers[i]);
     s->hooked = 0;
     s->stepper = STEPPER_NONE;
-    s->has_optimizer = false;
+    s->has_optimizer = s->has_ddp = false;
     s->last_optimizer = NULL;
     s->sample_debt = 1;                    /* the first step has rows */
     s->step = s->counts ? s->step + 1 : 0; /* of another load rows are there already */

@@ -134,8 +134,7 @@ static void find_models(void)
     uint64_t serials[ROOTS_MAX];
     uint32_t n = names_roots(roots, serials, ROOTS_MAX);
     for (uint32_t i = 0; i < n; i++) {
-        if (strcmp(object_class_text(roots[i]), "DistributedDataParallel") != 0 ||
-            is_known(roots[i]))
+        if (!names_is_ddp(roots[i]) || is_known(roots[i]))
             continue;
         uint32_t at = 0;
         while (at < MODELS_MAX && models[at].weak &&

@@ -42,7 +42,8 @@
 #define AGREED 2      /* walks of a module that found what its parts say: they are believed then */
 #define TRUSTED 64    /* calls until it is walked again */
 #define CAPSULE "probing.span"
-#define WAIT_LEAST_NS (50 * PROBING_NS_PER_US) /* less is what the engine does to return */
+#define WAIT_LEAST_NS \
+    (50 * PROBING_NS_PER_US) /* without DDP, less is what the engine does to return */
 
 struct span { /* one call's backward */
     uint32_t life;
@@ -302,7 +303,8 @@ PyObject *backward_begin(struct thread *t, PyObject *args, PyObject *kwargs)
 
 void backward_waited(struct thread *t, uint64_t end_ns)
 {
-    bool waited = t->computed_ns && end_ns - t->computed_ns >= WAIT_LEAST_NS;
+    bool waited =
+        t->computed_ns && (torch_state.has_ddp || end_ns - t->computed_ns >= WAIT_LEAST_NS);
     if (waited && t->phase == PHASE_BACKWARD && t->phase_ns <= t->computed_ns)
         (void)step_phase(t, PHASE_COMM, t->computed_ns);
 }

@@ -243,6 +243,11 @@ static void note_branch(struct walk *w, const struct module *m, PyObject *dict)
     w->branches[w->n_branches++] = (struct branch){m->object, m->serial, dict, versions_of(dict)};
 }
 
+bool names_is_ddp(PyObject *module)
+{
+    return strcmp(object_class_text(module), "DistributedDataParallel") == 0;
+}
+
 static void walk(struct walk *w, PyObject *object, size_t path_n);
 
 static void walk_children(struct walk *w, PyObject *children, size_t path_n)
@@ -285,6 +290,7 @@ static void walk(struct walk *w, PyObject *object, size_t path_n)
         m->at.root = w->root->object;
         m->at.root_serial = w->root->serial;
         m->is_child = w->deep > 0;
+        torch_state.has_ddp |= names_is_ddp(object);
         set_name(&m->at, object, w->path, path_n);
         bool above = w->has_params;
         w->has_params = false;
