@@ -103,6 +103,8 @@ extern const struct probing_table_desc groups_table;
 /* List of its ranks in the job, in the order of those in the group.  New reference; NULL: not
  * known. */
 PyObject *groups_ranks(PyObject *group);
+/* The rank in the job of one in the group, from that list; PROBING_NULL_I64: not known. */
+int64_t groups_rank(PyObject *ranks, int64_t rank);
 /* A group's name as torch has it, "" when it has none. */
 void groups_name(PyObject *group, char *room, size_t size);
 

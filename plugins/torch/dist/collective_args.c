@@ -75,13 +75,6 @@ static uint64_t text_of(PyObject *value)
     return object_intern(strncmp(text, "torch.", 6) == 0 ? text + 6 : text);
 }
 
-/* Read the number of an int object that somebody holds. */
-static int64_t number_in(PyObject *object)
-{
-    torch_state.py.Py_IncRef(object);
-    return object_number(object);
-}
-
 static void read_ranks(PyObject *group, struct group *g)
 {
     struct cpython *py = &torch_state.py;
@@ -89,7 +82,7 @@ static void read_ranks(PyObject *group, struct group *g)
     bool is = list && object_is(list, py->PyList_Type) && py->PyList_Size(list) == g->size;
     g->members = is ? malloc((size_t)g->size * sizeof(*g->members)) : NULL;
     for (int64_t i = 0; g->members && i < g->size; i++)
-        g->members[i] = number_in(py->PyList_GetItem(list, (Py_ssize_t)i));
+        g->members[i] = groups_rank(list, i);
     g->ranks = text_of(list);
 }
 
@@ -286,9 +279,11 @@ static void fill(struct comm_about *ret, struct group *g, const struct load *loa
 /* A number that is an argument, or what an argument of options has as its root. */
 static int64_t number_of(PyObject *argument)
 {
-    return object_is(argument, torch_state.py.PyLong_Type)
-               ? number_in(argument)
-               : object_number(object_get(argument, "rootRank"));
+    if (object_is(argument, torch_state.py.PyLong_Type)) {
+        torch_state.py.Py_IncRef(argument);
+        return object_number(argument);
+    }
+    return object_number(object_get(argument, "rootRank"));
 }
 
 /* Fill in the giver and the getter, where that is one rank: ranks of the job. */

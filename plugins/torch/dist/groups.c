@@ -91,6 +91,16 @@ PyObject *groups_ranks(PyObject *group)
     return list;
 }
 
+int64_t groups_rank(PyObject *ranks, int64_t rank)
+{
+    struct cpython *py = &torch_state.py;
+    if (!ranks || !object_is(ranks, py->PyList_Type) || rank < 0 || rank >= py->PyList_Size(ranks))
+        return PROBING_NULL_I64;
+    PyObject *number = py->PyList_GetItem(ranks, (Py_ssize_t)rank);
+    py->Py_IncRef(number);
+    return object_number(number);
+}
+
 static void read_group(PyObject *group, PyObject *backend, struct one *one)
 {
     struct cpython *py = &torch_state.py;
@@ -98,13 +108,7 @@ static void read_group(PyObject *group, PyObject *backend, struct one *one)
     groups_name(group, one->name, sizeof(one->name));
     one->rank = object_ask(group, "rank");
     one->size = object_ask(group, "size");
-    one->job_rank = PROBING_NULL_I64;
-    if (list && object_is(list, py->PyList_Type) && one->rank >= 0 &&
-        one->rank < py->PyList_Size(list)) {
-        PyObject *rank = py->PyList_GetItem(list, (Py_ssize_t)one->rank);
-        py->Py_IncRef(rank);
-        one->job_rank = object_number(rank);
-    }
+    one->job_rank = groups_rank(list, one->rank);
     object_text(list, one->ranks, sizeof(one->ranks));
     one->seq = object_ask(group, "_get_sequence_number_for_group");
     if (backend && py->PyType_IsSubtype(object_type(backend), py->PyTuple_Type) &&
