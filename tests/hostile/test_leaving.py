@@ -14,8 +14,8 @@ import pytest
 
 from world import CLI, LIMIT, ROOT, wait_for, world  # noqa: F401
 
-sys.path.insert(0, str(ROOT / "plugins" / "python" / "package" / "probing"))
-import client  # noqa: E402
+sys.path.insert(0, str(ROOT / "plugins" / "python" / "package"))
+from probing import _door, client  # noqa: E402
 
 EXEC = """
 import os
@@ -132,7 +132,7 @@ def test_a_death_that_nobody_has_reaped(world, target):
 
 def test_a_connection_that_is_closed_is_no_death(world, target):
     """A relay in the way of the client, which hangs up; the process that listens is this one."""
-    folder = world.tmp / ("%d-%s" % (os.getpid(), client._identity(os.getpid())[1]))
+    folder = world.tmp / ("%d-%s" % (os.getpid(), _door.identity(os.getpid())[1]))
     folder.mkdir(mode=0o700)
     door = socket.socket(socket.AF_UNIX)
     door.bind(str(folder / "sock"))

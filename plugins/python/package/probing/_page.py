@@ -19,7 +19,7 @@ def _address(own):
 
 def line(own):
     """own: a connection to the core of this process."""
-    from . import client
+    from . import _door
     deadline = time.monotonic() + WAIT_S
     while True:
         address = _address(own)
@@ -31,7 +31,7 @@ def line(own):
                         "order by ts desc limit 1").column("text")
         return "no page: %s" % (why[0] if why else "the port has not been opened yet")
     host = "[%s]" % address[0] if ":" in address[0] else address[0]
-    return "page: http://%s:%d/?token=%s" % (host, address[1], client._token_in(os.getpid()))
+    return "page: http://%s:%d/?token=%s" % (host, address[1], _door.token_in(os.getpid()))
 
 
 def tell(connect):
