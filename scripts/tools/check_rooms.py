@@ -6,11 +6,12 @@ usage: check_rooms.py            say what is wrong; exit 1 when something is
        check_rooms.py --write    drop exceptions that nobody needs any more, and name new ones
        check_rooms.py --knot     the largest set of files that need each other, by their symbols
 
-Rules: at most 25 sources a folder and 600 lines a file; the path in a file's head is its path; no
-two sources of the product have one name unless they are one feature, said below, and no two tests;
-no file is empty; in the strata below a file includes, and uses symbols of, its own stratum and
-those before it only.  What breaks a rule today stands in room_exceptions.txt beside this file, and
-that list may only shrink: a line that is not needed any more is an error, too.
+Rules: the path in a file's head is its path; no two sources of the product have one name unless
+they are one feature, said below, and no two tests; no file is empty; in the strata below a file
+includes, and uses symbols of, its own stratum and those before it only.  What breaks a rule today
+stands in room_exceptions.txt beside this file, and that list may only shrink: a line that is not
+needed any more is an error, too.  A folder of more than 25 sources and a file of more than 600
+lines are only noted: two ideas are two rooms, a number is no reason to split.
 """
 import collections
 import os
@@ -61,30 +62,33 @@ def is_test(path):
 
 # ---- folders and files ----
 
+def note_sizes(paths):
+    """Folders and files that may hold two ideas."""
+    folders = collections.Counter(os.path.dirname(p) for p in paths
+                                  if p.endswith((".c", ".py")) and not is_test(p))
+    for path in paths:
+        lines = read(path).count("\n")
+        if lines > LINES_MAX and path not in LONG_BY_NATURE:
+            yield "note: %s has %d lines (more than %d)" % (path, lines, LINES_MAX)
+    for folder, number in sorted(folders.items()):
+        if number > SOURCES_MAX:
+            yield "note: %s has %d sources (more than %d)" % (folder, number, SOURCES_MAX)
+
+
 def check_folders(paths):
     """Rules about the tree: (key of the exception, number, what is wrong)."""
-    folders = collections.Counter()
     names, tests = collections.defaultdict(list), collections.defaultdict(list)
     for path in paths:
         folder, name = os.path.split(path)
-        if path.endswith((".c", ".py")) and not is_test(path):
-            folders[folder] += 1
         if path.endswith(".c") and not is_test(path):
             names[name].append(folder)
         if re.match(r"test_\w+\.py$|\w+_test\.c$", name):
             tests[name].append(folder)
-        lines = read(path).count("\n")
-        if lines > LINES_MAX and path not in LONG_BY_NATURE:
-            yield "long " + path, lines, "%s has %d lines (at most %d)" % (path, lines, LINES_MAX)
-        if lines == 0 and not path.endswith("__init__.py"):
+        if "\n" not in read(path) and not path.endswith("__init__.py"):
             yield "empty " + path, 1, "%s is empty" % path
         head = re.match(r"/\*[^\n]*\n \*\n \* (\S+\.[ch]) - ", read(path))
         if head and head[1] not in (path, path.replace("include/", "", 1)):
             yield "head " + path, 1, "%s calls itself %s" % (path, head[1])
-    for folder, number in sorted(folders.items()):
-        if number > SOURCES_MAX:
-            yield "full " + folder, number, "%s has %d sources (at most %d)" % (
-                folder, number, SOURCES_MAX)
     for name, where in sorted(names.items()):
         if len(where) > 1 and name not in ROLES + ONE_FEATURE:
             yield "same " + name, len(where), "%s stands in %s: one feature, or two names" % (
@@ -236,7 +240,7 @@ def main(arguments):
     if arguments:
         sys.exit(__doc__)
     wrong = list(complaints(found, exceptions()))
-    print("\n".join(wrong), end="\n" if wrong else "")
+    print("".join(line + "\n" for line in wrong + list(note_sizes(paths))), end="")
     return 1 if wrong else 0
 
 

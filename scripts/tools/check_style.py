@@ -3,6 +3,9 @@
 """The house style's rules that a program can judge.
 
 usage: check_style.py [--notes] [FILE...]      all sources of the checkout by default
+       check_style.py --write                  keep the counts of word_counts.txt where they fell
+       check_style.py --headless               the headless comments, each with its place
+       check_style.py --one-word               the functions whose name is one word
 
 Fails on: no SPDX line first, no sentence that says what the file is, `//` comments, tabs, lines
 over 100 columns, blanks at a line's end, banned functions, `sizeof x`, a header without a guard of
@@ -10,10 +13,17 @@ its own, an own header that is not included first, calls in [signal] or [child] 
 and sdk/lib that are not on the list below; in tests in Python: two of one name in a file, where the
 first would never run, and a sleep that is no part of a loop and gives no reason.  With --notes it
 also names functions over 60 lines, which need a reason but no permission.
+
+Without FILE it also counts, and compares with word_counts.txt, which may only fall: headless
+comments (four words and more, the first of them What, Of, Who, Whose, Where or Those) and functions
+of the product whose name is one word.  Subjects of commits since SUBJECTS_SINCE are
+`area: imperative`, of at most 72 characters.
 """
 import ast
+import datetime
 import os
 import re
+import subprocess
 import sys
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
@@ -36,6 +46,15 @@ SIGNAL_SAFE = ("memcpy memset memmove memcmp memchr memrchr strlen strnlen "
                "process_vm_readv timer_settime __\\w+__ _mm_\\w+ __rdtsc typeof __typeof__ "
                "static_assert _Static_assert _Alignof __real_\\w+").split()
 KEYWORDS = "if for while switch return do else case".split()
+# A comment that begins so has no subject: "What X does ...", "Of those that ...".
+HEADLESS = "What Of Who Whose Where Those".split()
+HEADLESS_WORDS = 4  # and more: a shorter one is a label
+WORD_COUNTS = os.path.join(ROOT, "scripts", "tools", "word_counts.txt")
+SUBJECTS_SINCE = "2026-11-28T22:30:00+00:00"  # older ones were written before there was a rule
+SUBJECT_MAX = 72
+# A subject that begins so describes; an imperative does not.
+NO_VERB = ("a an the what who whose of those where which it its this that these there here no not "
+           "one two each every all some any is are was were both only").split()
 # Rows of a table, for the one file that includes them.
 UNGUARDED = ("cli/inject/seccomp_calls.h", "plugins/python/inspect/offsets_table.h")
 
@@ -201,6 +220,108 @@ def check_long(code):
             yield line, "note: %s() has %d lines" % (name, lines)
 
 
+def comments(path, text):
+    """(line, text on one line) of each comment and each docstring; comments of lines in a row are
+    one."""
+    if path.endswith((".c", ".h")):
+        pattern = r"/\*(.*?)\*/"
+    elif path.endswith(".lua"):
+        pattern = r"^[ \t]*--(?!\[)((?:.*\n[ \t]*--(?!\[))*.*)"
+    else:
+        pattern = r'^[ \t]*#(?!!)((?:.*\n[ \t]*#)*.*)|^[ \t]*"""(.*?)"""'
+    flags = re.M | (re.S if path.endswith((".c", ".h")) else 0)
+    for match in re.finditer(pattern, text, flags=flags):
+        words = " ".join(filter(None, match.groups()))
+        yield line_of(text, match.start()), re.sub(r"\s*(?:\n[ \t]*(?:\*|#|--)?)?\s+", " ",
+                                                   words).strip()
+
+
+def headless(path, text):
+    """Lines of the comments without a subject."""
+    for line, comment in comments(path, text):
+        words = comment.split()
+        if len(words) >= HEADLESS_WORDS and words[0] in HEADLESS:
+            yield line, comment
+
+
+def one_word(path, text):
+    """Functions of the product whose name is a single word."""
+    if path.endswith(".c") and not path.startswith("tests/") and not path.endswith("_test.c"):
+        pattern = r"^(?!typedef|#|\})[A-Za-z_][^;{}#=()]*?\b(\w+)\([^;{}]*\)[^;{}()=]*\n\{"
+        code = blanked(text)
+        for match in re.finditer(pattern, code, flags=re.M):
+            if "_" not in match[1]:
+                yield line_of(code, match.start(1)), match[1]
+
+
+COUNTED = {"headless comments": headless, "one-word functions": one_word}
+
+
+def counted(paths):
+    """{what: [path:line: text]} of all that word_counts.txt counts."""
+    found = {what: [] for what in COUNTED}
+    for path in paths:
+        with open(os.path.join(ROOT, path), errors="replace") as source:
+            text = source.read()
+        for what, look in COUNTED.items():
+            found[what] += ["%s:%d: %s" % (path, line, words) for line, words in look(path, text)]
+    return found
+
+
+def allowed_counts():
+    """{what: number} of word_counts.txt."""
+    with open(WORD_COUNTS) as source:
+        return {what: int(number) for what, _, number in
+                (line.strip().rpartition(" ") for line in source if not line.startswith("#"))}
+
+
+def check_counts(found, allowed):
+    for what, places in sorted(found.items()):
+        if len(places) > allowed[what]:
+            yield "%d %s, and word_counts.txt allows %d (check_style.py --%s names them)" % (
+                len(places), what, allowed[what], what.rsplit(" ", 1)[0])
+
+
+def write_counts(found):
+    """Only downwards: a larger number is edited by hand, and seen in the review."""
+    allowed = allowed_counts()
+    with open(WORD_COUNTS, "w") as out:
+        out.write("# What check_style.py counts: may only fall (check_style.py --write).\n")
+        out.writelines("%s %d\n" % (what, min(len(places), allowed[what]))
+                       for what, places in sorted(found.items()))
+
+
+def check_subject(subject):
+    """Why a commit's first line is not `area: imperative`, or None."""
+    area, _, rest = subject.partition(": ")
+    if not re.match(r"[\w./+-]+(?:, [\w./+-]+)*$", area) or not rest:
+        return "is not `area: imperative`"
+    if re.split(r"\W", rest)[0].lower() in NO_VERB:
+        return "does not begin with a verb"
+    if len(subject) > SUBJECT_MAX:
+        return "has %d characters (at most %d)" % (len(subject), SUBJECT_MAX)
+    return None
+
+
+def check_subjects():
+    """The last commits' subjects; nothing where git or the history is not there."""
+    try:
+        log = subprocess.run(
+            ["git", "-C", ROOT, "log", "--no-merges", "-n", "400", "--format=%aI %h %s"],
+            stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True).stdout
+    except OSError:
+        return
+    for line in log.splitlines():
+        written, commit, subject = line.split(" ", 2)
+        why = check_subject(subject)
+        if why and utc(written) >= utc(SUBJECTS_SINCE):
+            yield "commit %s: its subject %s: %s" % (commit, why, subject)
+
+
+def utc(text):
+    return datetime.datetime.fromisoformat(text.replace("Z", "+00:00"))
+
+
 def check_file(path, safe_names, notes, guards):
     with open(os.path.join(ROOT, path), errors="replace") as source:
         text = source.read()
@@ -252,11 +373,21 @@ def header_guards():
 
 
 def main(arguments):
+    listed = [what for what in COUNTED if "--" + what.rsplit(" ", 1)[0] in arguments]
+    if listed or arguments == ["--write"]:
+        found = counted(sorted(sources()))
+        print("".join(line + "\n" for what in listed for line in found[what]), end="")
+        if not listed:
+            write_counts(found)
+        return 0
     notes = "--notes" in arguments
     named = [os.path.relpath(os.path.abspath(a), ROOT) for a in arguments if a != "--notes"]
     safe_names, guards = signal_names(), header_guards()
     found = [line for path in named or sorted(sources())
              for line in check_file(path, safe_names, notes, guards)]
+    if not named:
+        found += list(check_counts(counted(sources()), allowed_counts()))
+        found += list(check_subjects())
     print("\n".join(found), end="\n" if found else "")
     return 1 if any(": note: " not in line for line in found) else 0
 

@@ -89,9 +89,17 @@ def test_a_room_has_one_door(target, path, bad):
     (None, 700, True),
 ])
 def test_exceptions_only_shrink(number, known, bad):
-    found = [("long x.c", number, "x.c is long")] if number else []
-    allowed = {"long x.c": known} if known else {}
+    found = [("same x.c", number, "x.c stands in two rooms")] if number else []
+    allowed = {"same x.c": known} if known else {}
     assert bool(list(check_rooms.complaints(found, allowed))) == bad
+
+
+def test_sizes_are_noted_and_do_not_fail(monkeypatch):
+    monkeypatch.setattr(check_rooms, "read", lambda path: "text\n" * 601)
+    paths = ["core/x/%d.c" % n for n in range(26)]
+    notes = list(check_rooms.note_sizes(paths))
+    assert len(notes) == 27 and all(n.startswith("note: core/x") for n in notes), notes
+    assert not list(check_rooms.check_folders(paths))
 
 
 @pytest.mark.parametrize("paths,bad", [
@@ -257,6 +265,48 @@ def test_the_own_header_is_first(text, bad):
 ])
 def test_python_tests_neither_hide_nor_sleep(text, bad):
     assert bool(list(check_style.check_test(text))) == bad
+
+
+@pytest.mark.parametrize("path,text,bad", [
+    ("core/x.c", "/* What the ring holds of it. */\n", True),
+    ("core/x.h", "int n; /* Those of the\n * other side. */\n", True),
+    ("core/x.c", "/* Rows that the ring holds. */\n", False),
+    ("core/x.c", "/* What it holds */\n", False),
+    ("core/x.c", 'say("/" "* Of those that are here */");\n', False),
+    ("tests/test_x.py", '"""Whose turn it is to speak."""\n', True),
+    ("tests/test_x.py", "#!/usr/bin/python3\n# The first line.\n# What follows is more.\n", False),
+    ("tests/x.lua", "-- Where one is looked for.\n", True),
+])
+def test_headless_comments_are_found(path, text, bad):
+    assert bool(list(check_style.headless(path, text))) == bad
+
+
+def test_one_word_functions_are_found():
+    code = ("static int take(int a)\n{\n}\n\nint ring_add(void)\n{\n    look(a);\n}\n\n"
+            "static struct row *find(\n    int a)\n{\n}\n\nstruct rows {\n    int a;\n};\n")
+    assert [n for _, n in check_style.one_word("core/x.c", code)] == ["take", "find"]
+    assert not list(check_style.one_word("core/x_test.c", code))
+
+
+def test_counts_may_only_fall(tmp_path, monkeypatch):
+    path = tmp_path / "counts"
+    path.write_text("# a head\nheadless comments 2\none-word functions 3\n")
+    monkeypatch.setattr(check_style, "WORD_COUNTS", str(path))
+    found = {"headless comments": ["a:1: x"] * 3, "one-word functions": ["a:1: y"]}
+    assert [c.split(",")[0] for c in check_style.check_counts(
+        found, check_style.allowed_counts())] == ["3 headless comments"]
+    check_style.write_counts(found)
+    assert check_style.allowed_counts() == {"headless comments": 2, "one-word functions": 1}
+
+
+@pytest.mark.parametrize("subject,bad", [
+    ("ring: count rows that were lost", False), ("core/sql, docs: drop md5()", False),
+    ("ring: " + "x" * 67, True), ("count rows", True), ("ring:", True),
+    ("ring: what is lost is counted", True), ("ring: the lost rows are counted", True),
+    ("rows of the ring: count them", True),
+])
+def test_commit_subjects_are_judged(subject, bad):
+    assert bool(check_style.check_subject(subject)) == bad
 
 
 def test_signal_functions_are_followed():
