@@ -10,7 +10,7 @@
 #include <string.h>
 
 #include "cli/cluster/job_report.h"
-#include "cli/commands/flame.h"
+#include "cli/commands/flamegraph/flame.h"
 #include "cli/report/report.h"
 #include "core/base/err.h"
 #include "core/base/text.h"

@@ -12,7 +12,7 @@
 #include <unistd.h>
 
 #include "cli/cli.h"
-#include "cli/commands/inject_setup.h"
+#include "cli/commands/inject/inject_setup.h"
 #include "cli/inject/inject.h"
 #include "cli/target/query_client.h"
 #include "cli/terminal/progress.h"

@@ -13,7 +13,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "cli/commands/export_file.h"
+#include "cli/commands/export/export_file.h"
 #include "cli/shell/sql_shell.h"
 #include "cli/terminal/prompt.h"
 #include "cli/terminal/terminal.h"

@@ -15,7 +15,7 @@ enum retry_level {
     RETRY_TRACER, /* the look whether somebody traces the process: preflight.c */
     RETRY_THREAD, /* one thread, of which there are others: tracee.c */
     RETRY_ENTRY,  /* the injection as a whole, in its own process: inject.c */
-    RETRY_COMMAND /* `inject --wait`, until its time is over: cli/commands/inject.c */
+    RETRY_COMMAND /* `inject --wait`, until its time is over: cli/commands/inject/inject.c */
 };
 
 struct retry_rule {

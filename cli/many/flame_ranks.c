@@ -13,7 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cli/commands/flame.h"
+#include "cli/commands/flamegraph/flame.h"
 #include "cli/many/ask.h"
 #include "cli/many/run_there.h"
 #include "core/base/clock.h"

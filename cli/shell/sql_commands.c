@@ -12,7 +12,7 @@
 #include <string.h>
 #include <time.h>
 
-#include "cli/commands/export_file.h"
+#include "cli/commands/export/export_file.h"
 #include "cli/terminal/terminal.h"
 #include "core/base/clock.h"
 #include "core/base/err.h"

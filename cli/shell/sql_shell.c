@@ -13,7 +13,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "cli/commands/export_file.h"
+#include "cli/commands/export/export_file.h"
 #include "cli/terminal/fit_text.h"
 #include "cli/terminal/prompt.h"
 #include "cli/terminal/terminal.h"

@@ -41,7 +41,7 @@ enum contract_function {
     CONTRACT_HOLDS,
     CONTRACT_RESULT,
 };
-#define CONTRACT_WORDS "wrong call: " /* before each; cli/commands/plugin_check.c looks for it */
+#define CONTRACT_WORDS "wrong call: " /* before each; plugin_check.c looks for it */
 void contract_begin(struct host *h);  /* of the host whose plugins call from now on */
 void contract_end(const struct host *h);
 /* Gives `code`, with that reason.  p NULL: nobody knows whose call it was.              [any] */

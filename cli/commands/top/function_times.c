@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * cli/commands/function_times.c - see function_times.h.
+ * cli/commands/top/function_times.c - see function_times.h.
  */
-#include "cli/commands/function_times.h"
+#include "cli/commands/top/function_times.h"
 
 #include <errno.h>
 #include <stdlib.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * cli/commands/backtrace_external.c - `backtrace --external`: stacks of a process that is not
- * entered, only read.
+ * cli/commands/backtrace/backtrace_external.c - `backtrace --external`: stacks of a process that is
+ * not entered, only read.
  *
  * One thread.  Python's side is the python plugin's own code ("python.external/1"), which this
  * command loads as it would lie in the target; this file is its host there: it finds what the

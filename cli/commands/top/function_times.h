@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * cli/commands/function_times.h - which Python functions run: their own time and all that is spent
- * below them, out of stacks that are looked at again and again.
+ * cli/commands/top/function_times.h - which Python functions run: their own time and all that is
+ * spent below them, out of stacks that are looked at again and again.
  *
  * One thread.
  */
-#ifndef CLI_COMMANDS_FUNCTION_TIMES_H
-#define CLI_COMMANDS_FUNCTION_TIMES_H
+#ifndef CLI_COMMANDS_TOP_FUNCTION_TIMES_H
+#define CLI_COMMANDS_TOP_FUNCTION_TIMES_H
 
 #include <stdint.h>
 

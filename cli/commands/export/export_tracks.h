@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * cli/commands/export_tracks.h - what plugins declare for the time line of a trace (struct
+ * cli/commands/export/export_tracks.h - what plugins declare for the time line of a trace (struct
  * probing_track).
  *
  * One thread.
  */
-#ifndef CLI_COMMANDS_EXPORT_TRACKS_H
-#define CLI_COMMANDS_EXPORT_TRACKS_H
+#ifndef CLI_COMMANDS_EXPORT_EXPORT_TRACKS_H
+#define CLI_COMMANDS_EXPORT_EXPORT_TRACKS_H
 
 #include <stdint.h>
 

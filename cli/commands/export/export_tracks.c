@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * cli/commands/export_tracks.c - what plugins declare for the time line of a trace: which tracks a
- * process has, and the statement of each.
+ * cli/commands/export/export_tracks.c - what plugins declare for the time line of a trace: which
+ * tracks a process has, and the statement of each.
  *
  * One thread.  A living process is asked which it has; a dead one's directory tells, and for what
  * that does not know the plugins that are installed.
  */
-#include "cli/commands/export_tracks.h"
+#include "cli/commands/export/export_tracks.h"
 
 #include <errno.h>
 #include <stdio.h>

@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * cli/commands/top_model.h - one look at a living process: its threads and what they run, and what
- * `top` asks its tables.
+ * cli/commands/top/top_model.h - one look at a living process: its threads and what they run, and
+ * what `top` asks its tables.
  *
  * One thread, one connection.
  */
-#ifndef CLI_COMMANDS_TOP_MODEL_H
-#define CLI_COMMANDS_TOP_MODEL_H
+#ifndef CLI_COMMANDS_TOP_TOP_MODEL_H
+#define CLI_COMMANDS_TOP_TOP_MODEL_H
 
 #include <stdbool.h>
 #include <stdint.h>
 
 #include "cli/cli.h"
-#include "cli/commands/function_times.h"
+#include "cli/commands/top/function_times.h"
 #include "sdk/lib/arena.h"
 #include "sdk/lib/buf.h"
 #include "sdk/lib/json.h"

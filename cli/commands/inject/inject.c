@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * cli/commands/inject.c - `inject`: options, cli/inject, then waiting until it answers; and
+ * cli/commands/inject/inject.c - `inject`: options, cli/inject, then waiting until it answers; and
  * `eject`.
  *
  * One thread.
@@ -14,8 +14,8 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "cli/commands/inject_dry_run.h"
-#include "cli/commands/inject_setup.h"
+#include "cli/commands/inject/inject_dry_run.h"
+#include "cli/commands/inject/inject_setup.h"
 #include "cli/inject/inject.h"
 #include "cli/inject/retry.h"
 #include "cli/inject/starved.h"

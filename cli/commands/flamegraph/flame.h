@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * cli/commands/flame.h - where the command's profiles come from.
+ * cli/commands/flamegraph/flame.h - where the command's profiles come from.
  *
  * One thread.
  */
-#ifndef CLI_COMMANDS_FLAME_H
-#define CLI_COMMANDS_FLAME_H
+#ifndef CLI_COMMANDS_FLAMEGRAPH_FLAME_H
+#define CLI_COMMANDS_FLAMEGRAPH_FLAME_H
 
 #include <probing/plugin.h>
 

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * cli/commands/top_model.c - see top_model.h.
+ * cli/commands/top/top_model.c - see top_model.h.
  *
  * One thread.  All of it is SQL over the process' own tables, as the core knows them or as plugins
  * declare it, and the stacks that `backtrace` gives; what is not there (Python) is left out.
  */
-#include "cli/commands/top_model.h"
+#include "cli/commands/top/top_model.h"
 
 #include <errno.h>
 #include <math.h>

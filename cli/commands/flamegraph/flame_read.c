@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * cli/commands/flame_read.c - a profile from the tables of a process, living or dead, or from a
- * folded file.
+ * cli/commands/flamegraph/flame_read.c - a profile from the tables of a process, living or dead, or
+ * from a folded file.
  *
  * One thread.
  */
@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cli/commands/flame.h"
+#include "cli/commands/flamegraph/flame.h"
 #include "cli/target/query_client.h"
 #include "core/base/err.h"
 #include "core/base/text.h"

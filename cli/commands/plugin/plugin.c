@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * cli/commands/plugin.c - the commands `plugin` and `performance`, and how a plugin's file gets
- * into the target.
+ * cli/commands/plugin/plugin.c - the commands `plugin` and `performance`, and how a plugin's file
+ * gets into the target.
  *
  * A plugin is sent as an open descriptor through the data directory's `door`, so it loads into a
  * container that has no such file.  One thread.

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * cli/commands/inject_setup.c - what inject was asked for beside coming in: settings and plugins,
- * in a core that answers; and the sentence about each that did not come to be.
+ * cli/commands/inject/inject_setup.c - what inject was asked for beside coming in: settings and
+ * plugins, in a core that answers; and the sentence about each that did not come to be.
  *
  * One thread.
  */
-#include "cli/commands/inject_setup.h"
+#include "cli/commands/inject/inject_setup.h"
 
 #include <errno.h>
 #include <probing/client.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * cli/commands/plugin_check.c - `plugin check`: a plugin is loaded into a process of ours, watched
- * from outside, and told in words.
+ * cli/commands/plugin/plugin_check.c - `plugin check`: a plugin is loaded into a process of ours,
+ * watched from outside, and told in words.
  *
  * One thread.  The process is a child with the real core in it: this very program, which waits, or
  * a program that the user names.  It dies with us, and its data goes with it.

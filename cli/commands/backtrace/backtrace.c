@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * cli/commands/backtrace.c - `backtrace`: of the living by their core, from outside, of the dead by
- * what they left; once, or again and again.
+ * cli/commands/backtrace/backtrace.c - `backtrace`: of the living by their core, from outside, of
+ * the dead by what they left; once, or again and again.
  *
  * One thread.
  */

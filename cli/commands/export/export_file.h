@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * cli/commands/export_file.h - one answer as a file, in the format that its name ends with.
+ * cli/commands/export/export_file.h - one answer as a file, in the format that its name ends with.
  *
  * One thread.
  */
-#ifndef CLI_COMMANDS_EXPORT_FILE_H
-#define CLI_COMMANDS_EXPORT_FILE_H
+#ifndef CLI_COMMANDS_EXPORT_EXPORT_FILE_H
+#define CLI_COMMANDS_EXPORT_EXPORT_FILE_H
 
 struct answer_ask;
 struct target;

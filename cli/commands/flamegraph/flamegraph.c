@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * cli/commands/flamegraph.c - `flamegraph`: where the time goes, as a file to look at; and `diff`
- * of two.
+ * cli/commands/flamegraph/flamegraph.c - `flamegraph`: where the time goes, as a file to look at;
+ * and `diff` of two.
  *
  * One thread.  What there is to draw plugins declare (flame_modes.c); it comes from the tables of
  * the process, living or dead.  Where the plugin that takes samples does not run it is started for
@@ -15,7 +15,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include "cli/commands/flame.h"
+#include "cli/commands/flamegraph/flame.h"
 #include "cli/export/export.h"
 #include "cli/link/link.h"
 #include "cli/target/query_client.h"

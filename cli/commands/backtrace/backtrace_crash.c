@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * cli/commands/backtrace_crash.c - `backtrace` of the dead: the stacks that a crash has left in the
- * data directory.
+ * cli/commands/backtrace/backtrace_crash.c - `backtrace` of the dead: the stacks that a crash has
+ * left in the data directory.
  *
  * One thread.
  */

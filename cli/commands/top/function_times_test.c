@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * cli/commands/function_times_test.c - own times are the processor time that was used.
+ * cli/commands/top/function_times_test.c - own times are the processor time that was used.
  */
 #include "core/base/json.h"
 
 /* One unit, because a unit test is linked with libcore.a alone. */
-#include "cli/commands/function_times.c"
+#include "cli/commands/top/function_times.c"
 #include "tests/test.h"
 
 #define FRAME(name) "{\"type\": \"python\", \"func\": \"" name "\", \"file\": \"a.py\"}"

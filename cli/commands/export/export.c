@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * cli/commands/export.c - `export`: a table or an answer into a file, of the living and the dead.
+ * cli/commands/export/export.c - `export`: a table or an answer into a file, of the living and the
+ * dead.
  *
  * One thread.  CSV, JSON lines and Arrow are taken as the engine writes them; the other formats are
  * made here of its JSON, so that both kinds of target go the same way.  The file appears under its
@@ -13,8 +14,8 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "cli/commands/export_file.h"
-#include "cli/commands/export_tracks.h"
+#include "cli/commands/export/export_file.h"
+#include "cli/commands/export/export_tracks.h"
 #include "cli/export/export.h"
 #include "cli/link/link.h"
 #include "cli/target/query_client.h"

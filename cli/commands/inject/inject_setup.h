@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * cli/commands/inject_setup.h - settings and plugins in a core that answers.
+ * cli/commands/inject/inject_setup.h - settings and plugins in a core that answers.
  */
-#ifndef CLI_COMMANDS_INJECT_SETUP_H
-#define CLI_COMMANDS_INJECT_SETUP_H
+#ifndef CLI_COMMANDS_INJECT_INJECT_SETUP_H
+#define CLI_COMMANDS_INJECT_INJECT_SETUP_H
 
 #include "cli/cli.h"
 

@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * cli/commands/inject_dry_run.c - what `inject --dry-run` says: the thread, the library, the data's
- * place, plugins.
+ * cli/commands/inject/inject_dry_run.c - what `inject --dry-run` says: the thread, the library, the
+ * data's place, plugins.
  *
  * One thread.  It only looks.
  */
-#include "cli/commands/inject_dry_run.h"
+#include "cli/commands/inject/inject_dry_run.h"
 
 #include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
 
-#include "cli/commands/inject_setup.h"
+#include "cli/commands/inject/inject_setup.h"
 #include "cli/target/environment.h"
 #include "cli/terminal/terminal.h"
 #include "core/base/file.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * cli/commands/flame_modes.c - modes of flame graphs that plugins declare: which there are, a
- * profile of one, and the plugin that takes its samples.
+ * cli/commands/flamegraph/flame_modes.c - modes of flame graphs that plugins declare: which there
+ * are, a profile of one, and the plugin that takes its samples.
  *
  * One thread.  A living process is asked which modes it has; a dead one's directory tells.
  */
@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cli/commands/flame.h"
+#include "cli/commands/flamegraph/flame.h"
 #include "cli/target/declarations.h"
 #include "cli/target/query_client.h"
 #include "core/base/err.h"

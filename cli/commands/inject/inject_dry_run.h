@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * cli/commands/inject_dry_run.h - what `inject --dry-run` says.
+ * cli/commands/inject/inject_dry_run.h - what `inject --dry-run` says.
  */
-#ifndef CLI_COMMANDS_INJECT_DRY_RUN_H
-#define CLI_COMMANDS_INJECT_DRY_RUN_H
+#ifndef CLI_COMMANDS_INJECT_INJECT_DRY_RUN_H
+#define CLI_COMMANDS_INJECT_INJECT_DRY_RUN_H
 
 #include "cli/cli.h"
 #include "cli/inject/inject.h"

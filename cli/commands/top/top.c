@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * cli/commands/top.c - `top`: threads and what they run, memory, and what plugins declare (steps,
- * slow modules, GPUs).
+ * cli/commands/top/top.c - `top`: threads and what they run, memory, and what plugins declare
+ * (steps, slow modules, GPUs).
  *
  * One thread.  What there is to see comes from top_model.c, the terminal from screen.c.
  */
@@ -10,7 +10,7 @@
 #include <string.h>
 
 #include "cli/cli.h"
-#include "cli/commands/top_model.h"
+#include "cli/commands/top/top_model.h"
 #include "cli/terminal/fit_text.h"
 #include "cli/terminal/screen.h"
 #include "cli/terminal/terminal.h"
