@@ -6,7 +6,7 @@ end, `others` speaks for a host that is not its own, `kind` sends a frame that
 there is not, `long` one that says it is 4 GB, `half` ends in the middle of one, `silent` answers
 nothing, `steer` refuses with what steers terminals.  `old` says that it is of another version.
 `merge-...` is of our build, runs what it is to run, and lies where it is to merge what its members
-answer (cli/link/merged.h).
+answer (cli/link/merge_protocol.h).
 """
 import os
 import struct

@@ -21,7 +21,7 @@
  *     LOST     up     u32 0, why it is not reached, or not any more
  *     OPEN     down   a member's place, as link_member_place() writes it: to its socket
  *     RUN      down   words of `probing ...`, each ends with NUL
- *     MERGE    down   a question about members (merged.h): one answer of all of theirs
+ *     MERGE    down   a question about members (merge_protocol.h): one answer of all of theirs
  *     OPENED   up     -
  *     DATA     both   bytes; channel 1: what a RUN says on its standard error
  *     CREDIT   both   u32: so many bytes more may be sent

@@ -18,9 +18,9 @@
 #include <unistd.h>
 
 #include "cli/cli.h"
-#include "cli/link/branches.h"
-#include "cli/link/exchange.h"
+#include "cli/link/broker.h"
 #include "cli/link/frame.h"
+#include "cli/link/relay_tree.h"
 #include "cli/link/spawn.h"
 #include "cli/link/token.h"
 #include "core/base/clock.h"
@@ -472,7 +472,7 @@ static void read_ending(struct link_run *r)
         (void)snprintf(r->why, sizeof(r->why), "%s", err_why(gone()));
         return;
     }
-    r->status = (int)strtoll(text, &words, 10); /* of exchange.c, not of a host */
+    r->status = (int)strtoll(text, &words, 10); /* of broker.c, not of a host */
     (void)snprintf(r->why, sizeof(r->why), "%s", words + (words[0] == ' '));
 }
 

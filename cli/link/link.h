@@ -3,7 +3,7 @@
  * cli/link/link.h - other machines as this command sees them: hosts, connections to the sockets of
  * processes there, and commands that run there.
  *
- * A process beside this one (exchange.c) holds the remote shells and their relays, and has one
+ * A process beside this one (broker.c) holds the remote shells and their relays, and has one
  * socket to us and to our children: what is asked for comes with the descriptors that are to be
  * served.  It listens nowhere, has no file, and ends when the last of us has.
  *
@@ -99,7 +99,7 @@ struct link_run {
 
 /* `probing argv...` there. */
 int link_run_begin(uint32_t host, int argc, const char *const *argv, struct link_run *ret);
-/* A question about members (merged.h), to a relay that is before all of them; else the same. */
+/* A question about members (merge_protocol.h), to a relay that is before all of them; else the same. */
 int link_merge_begin(uint32_t host, const struct buf *question, struct link_run *ret);
 /* Fill three polls, which link_run_turn() is given back.  fn gets what comes (error: of its
  * standard error); below 0 ends it.  1: all has come and `status` stands, 0: more comes, -errno. */

@@ -14,7 +14,7 @@ struct remote_run {
     uint32_t host;
     int argc;
     const char *const *argv;    /* behind `probing`; borrowed */
-    const struct buf *question; /* or one about members (merged.h), instead; borrowed */
+    const struct buf *question; /* or one about members (merge_protocol.h), instead; borrowed */
     int error; /* below 0, with `why`: it is not to be run, or did not come to an end */
     char why[LINK_WHY];
     int status; /* its exit code, where error is 0 */

@@ -63,7 +63,7 @@ int members_query(struct members *m, const struct members_ask *ask,
 /* ---- ask_relays.c ---- */
 
 /* Ask the members that can be asked by their relays, which make one answer of theirs
- * (cli/link/merged.h): only[] becomes false of each that has been.  merge: the question as
+ * (cli/link/merge_protocol.h): only[] becomes false of each that has been.  merge: the question as
  * sql_global_question() of core/sql/distribute gives it; empty: columns are asked for.  The sink is
  * as above, but row() is called in place of rows(), with the member for which a row counts, and
  * within() after done() for each that has answered.  All get the sink's `arg`. */

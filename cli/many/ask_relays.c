@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * cli/many/ask_relays.c - members behind relays, asked by these: one question for all that are
- * behind one, and one answer that it has made of theirs (cli/link/merged.h).
+ * behind one, and one answer that it has made of theirs (cli/link/merge_protocol.h).
  *
  * One thread.  A relay of another build is not asked so, nor one that says that it cannot: its
  * members are asked one by one.  What a relay says is checked; it can lie about itself and those
@@ -13,7 +13,7 @@
 #include <string.h>
 
 #include "cli/cli.h"
-#include "cli/link/merged.h"
+#include "cli/link/merge_protocol.h"
 #include "cli/link/run_many.h"
 #include "cli/many/ask.h"
 #include "core/base/clock.h"

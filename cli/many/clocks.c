@@ -3,7 +3,7 @@
  * cli/many/clocks.c - how far the times of members are from our clock.
  *
  * Two things make that up: how far its machine's clock is from ours, which its relay's frames
- * tell (cli/link/peer.c), and how far the process is from its machine's clock.  A core counts
+ * tell (cli/link/host_clock.c), and how far the process is from its machine's clock.  A core counts
  * CLOCK_MONOTONIC and has read the wall clock once, when it began: what it added then stands in its
  * file `info`.  Where the wall clock has been set since (a step by NTP, by hand), what it would add
  * now is another number, and the difference is the process's own.  CLOCK_MONOTONIC goes on as long

@@ -12,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cli/link/merged.h"
+#include "cli/link/merge_protocol.h"
 #include "cli/target/query_client.h"
 #include "cli/terminal/progress.h"
 #include "cli/terminal/terminal.h"

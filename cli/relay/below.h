@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * cli/relay/below.h - questions that a relay answers for many members (cli/link/merged.h): those of
+ * cli/relay/below.h - questions that a relay answers for many members (cli/link/merge_protocol.h): those of
  * its own host are asked by a child, those behind relays below by these, and another child makes
  * one answer of all.
  *
@@ -11,7 +11,7 @@
 
 #include <poll.h>
 
-#include "cli/link/branches.h"
+#include "cli/link/relay_tree.h"
 #include "cli/many/child.h"
 
 #define MERGE_STREAMS 0x80000000u /* of what a relay asks itself; who asks it has those below */

@@ -2,7 +2,7 @@
  *
  * cli/relay/relay_port.c - see relay_port.h.
  *
- * One thread.  Who has not shown the token yet waits here (callers.h), for a short time, and costs
+ * One thread.  Who has not shown the token yet waits here (pending_clients.h), for a short time, and costs
  * no process.  Who has shown it gets one of its own, and is put out by nobody: what one does costs
  * no other a thing, and all of them end with this one.  What comes of strangers is said here, some
  * lines a minute: they fill no disk either.
@@ -26,7 +26,7 @@
 #include "cli/cli.h"
 #include "cli/link/frame.h"
 #include "cli/link/token.h"
-#include "cli/relay/callers.h"
+#include "cli/relay/pending_clients.h"
 #include "cli/relay/relay_session.h"
 #include "cli/terminal/terminal.h"
 #include "core/base/clock.h"

@@ -17,11 +17,11 @@
 #include <unistd.h>
 
 #include "cli/cli.h"
-#include "cli/link/branches.h"
+#include "cli/link/relay_tree.h"
 #include "cli/link/token.h"
 #include "cli/many/ask.h"
 #include "cli/relay/below.h"
-#include "cli/relay/served.h"
+#include "cli/relay/stream_server.h"
 #include "core/base/clock.h"
 #include "core/base/err.h"
 #include "core/base/version.h"

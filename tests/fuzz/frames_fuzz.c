@@ -13,7 +13,7 @@
 
 #include "cli/link/frame.c"
 #include "cli/link/member.c"
-#include "cli/link/merged.c"
+#include "cli/link/merge_protocol.c"
 #include "cli/link/stream.c"
 #include "tests/fuzz/fuzz.h"
 

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * cli/relay/callers.h - connections to a relay that listens whose token has not come yet.  They
+ * cli/relay/pending_clients.h - connections to a relay that listens whose token has not come yet.  They
  * cost a descriptor and some bytes each, no process; of too many the oldest goes of the network
  * that has most of them.
  *
  * One thread.
  */
-#ifndef CLI_RELAY_CALLERS_H
-#define CLI_RELAY_CALLERS_H
+#ifndef CLI_RELAY_PENDING_CLIENTS_H
+#define CLI_RELAY_PENDING_CLIENTS_H
 
 #include <stdbool.h>
 #include <stdint.h>

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * cli/link/exchange.c - see exchange.h: what our side asks for becomes frames, and what comes back
+ * cli/link/broker.c - see broker.h: what our side asks for becomes frames, and what comes back
  * goes to the descriptors that came with the question.
  *
  * One thread, in a process of its own, which ends with those who ask.  A relay that sends more than
  * it may, or what nobody asked for, costs its own hosts.
  */
-#include "cli/link/exchange.h"
+#include "cli/link/broker.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -18,8 +18,8 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "cli/link/branches.h"
-#include "cli/link/peer.h"
+#include "cli/link/host_clock.h"
+#include "cli/link/relay_tree.h"
 #include "cli/link/spawn.h"
 #include "cli/link/stream.h"
 #include "core/base/clock.h"

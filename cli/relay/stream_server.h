@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * cli/relay/served.h - one stream as a relay serves it: a connection to the socket of a process
+ * cli/relay/stream_server.h - one stream as a relay serves it: a connection to the socket of a process
  * here, or a command that runs here.
  *
  * The relay's thread.  Connecting, and finding out why a connection has ended, can take as long as
  * a process likes: threads do that, and say that they are done over a pipe.
  */
-#ifndef CLI_RELAY_SERVED_H
-#define CLI_RELAY_SERVED_H
+#ifndef CLI_RELAY_STREAM_SERVER_H
+#define CLI_RELAY_STREAM_SERVER_H
 
 #include "cli/link/stream.h"
 #include "cli/many/child.h"

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * cli/relay/served.c - see served.h.
+ * cli/relay/stream_server.c - see stream_server.h.
  *
  * The relay's thread, and threads for looks, each of which owns what it was given.
  */
-#include "cli/relay/served.h"
+#include "cli/relay/stream_server.h"
 
 #include <errno.h>
 #include <stdio.h>

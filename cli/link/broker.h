@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * cli/link/exchange.h - the process between this command and the relays, and what is said to it:
+ * cli/link/broker.h - the process between this command and the relays, and what is said to it:
  * one message each over a SOCK_SEQPACKET, the first byte its kind, with descriptors.
  *
- * Private to link.c and exchange.c.
+ * Private to link.c and broker.c.
  */
-#ifndef CLI_LINK_EXCHANGE_H
-#define CLI_LINK_EXCHANGE_H
+#ifndef CLI_LINK_BROKER_H
+#define CLI_LINK_BROKER_H
 
 #include <stdint.h>
 
@@ -21,7 +21,7 @@ enum ask_kind {
     ASK_HOST,    /* u32 host.  fd: gets a struct link_host */
     ASK_OPEN,    /* u32 host, place.  fds: stream, note */
     ASK_RUN,     /* u32 host, words.  fds: output, error, end */
-    ASK_MERGE    /* u32 host, a question (merged.h).  fds: the same */
+    ASK_MERGE    /* u32 host, a question (merge_protocol.h).  fds: the same */
 };
 
 /* Serve `control` until everybody at its other end has gone.  Never returns: the exit code is 0, or

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * cli/link/branches.c - see branches.h.
+ * cli/link/relay_tree.c - see relay_tree.h.
  *
  * One thread.  A branch is not believed: it may say things of its own hosts only.
  */
-#include "cli/link/branches.h"
+#include "cli/link/relay_tree.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * cli/link/hints.c - what to do next, as a host has said it: "probing -t 4242 inject" is right
+ * cli/link/rewrite_hints.c - what to do next, as a host has said it: "probing -t 4242 inject" is right
  * there, and of another process, or of none, here.
  *
  * One thread.

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * cli/link/merged.c - see merged.h: its bytes.
+ * cli/link/merge_protocol.c - see merge_protocol.h: its bytes.
  *
  * One thread.
  */
-#include "cli/link/merged.h"
+#include "cli/link/merge_protocol.h"
 
 #include <errno.h>
 #include <string.h>

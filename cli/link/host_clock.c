@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * cli/link/peer.c - see peer.h.
+ * cli/link/host_clock.c - see host_clock.h.
  *
  * One thread.
  */
-#include "cli/link/peer.h"
+#include "cli/link/host_clock.h"
 
 #include <string.h>
 

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * cli/link/peer.h - a host as exchange.c knows it: is it reached, does it live, what does its clock
+ * cli/link/host_clock.h - a host as broker.c knows it: is it reached, does it live, what does its clock
  * say.
  *
  * One thread.  Nothing waits.
  */
-#ifndef CLI_LINK_PEER_H
-#define CLI_LINK_PEER_H
+#ifndef CLI_LINK_HOST_CLOCK_H
+#define CLI_LINK_HOST_CLOCK_H
 
 #include "cli/link/frame.h"
 #include "cli/link/link.h"

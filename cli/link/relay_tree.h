@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * cli/link/branches.h - the relays that one process has started, each of which stands before a part
+ * cli/link/relay_tree.h - the relays that one process has started, each of which stands before a part
  * of the hosts: what a relay and whoever asks have in common.
  *
  * Hosts are numbers, and each branch has those of a range.  A branch that cannot be reached costs
@@ -8,8 +8,8 @@
  * slower than others.  One that ends later takes those behind it along, and all of them are named.
  * One thread; nothing waits.
  */
-#ifndef CLI_LINK_BRANCHES_H
-#define CLI_LINK_BRANCHES_H
+#ifndef CLI_LINK_RELAY_TREE_H
+#define CLI_LINK_RELAY_TREE_H
 
 #include <poll.h>
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * cli/link/merged.h - what a relay is asked when it is to merge the answers of members, and what it
+ * cli/link/merge_protocol.h - what a relay is asked when it is to merge the answers of members, and what it
  * answers: the payload of a frame of MERGE, and the bytes of its stream (cli/link/frame.h).
  *
  * Numbers least byte first.  The question:
@@ -23,8 +23,8 @@
  * Both are checked by whoever reads them: a relay can lie about itself and those behind it only.
  * One thread.
  */
-#ifndef CLI_LINK_MERGED_H
-#define CLI_LINK_MERGED_H
+#ifndef CLI_LINK_MERGE_PROTOCOL_H
+#define CLI_LINK_MERGE_PROTOCOL_H
 
 #include <stdbool.h>
 #include <stddef.h>

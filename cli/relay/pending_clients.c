@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * cli/relay/callers.c - see callers.h.
+ * cli/relay/pending_clients.c - see pending_clients.h.
  *
  * One thread.  What a caller says is read only as far as it must be to tell whether it is the
  * token; the session that it gets reads it, too.
  */
-#include "cli/relay/callers.h"
+#include "cli/relay/pending_clients.h"
 
 #include <errno.h>
 #include <netdb.h>

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * cli/link/peer_test.c - another host's clock by round trips that take as long as they like.  A
+ * cli/link/host_clock_test.c - another host's clock by round trips that take as long as they like.  A
  * test's own thread.
  */
-#include "cli/link/peer.c"
+#include "cli/link/host_clock.c"
 #include "tests/test.h"
 
 static uint32_t seed = 1;
