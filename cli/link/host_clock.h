@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * cli/link/host_clock.h - a host as broker.c knows it: is it reached, does it live, what does its clock
- * say.
+ * cli/link/host_clock.h - a host as broker.c knows it: is it reached, does it live, what does its
+ * clock say.
  *
  * One thread.  Nothing waits.
  */

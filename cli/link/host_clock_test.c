@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * cli/link/host_clock_test.c - another host's clock by round trips that take as long as they like.  A
- * test's own thread.
+ * cli/link/host_clock_test.c - another host's clock by round trips that take as long as they
+ * like.  A test's own thread.
  */
 #include "cli/link/host_clock.c"
 #include "tests/test.h"

@@ -99,7 +99,8 @@ struct link_run {
 
 /* `probing argv...` there. */
 int link_run_begin(uint32_t host, int argc, const char *const *argv, struct link_run *ret);
-/* A question about members (merge_protocol.h), to a relay that is before all of them; else the same. */
+/* Ask a relay that stands before all of them a question about members (merge_protocol.h); else the
+ * same. */
 int link_merge_begin(uint32_t host, const struct buf *question, struct link_run *ret);
 /* Fill three polls, which link_run_turn() is given back.  fn gets what comes (error: of its
  * standard error); below 0 ends it.  1: all has come and `status` stands, 0: more comes, -errno. */

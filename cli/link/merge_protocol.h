@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * cli/link/merge_protocol.h - what a relay is asked when it is to merge the answers of members, and what it
- * answers: the payload of a frame of MERGE, and the bytes of its stream (cli/link/frame.h).
+ * cli/link/merge_protocol.h - what a relay is asked when it is to merge the answers of members, and
+ * what it answers: the payload of a frame of MERGE, and the bytes of its stream (cli/link/frame.h).
  *
  * Numbers least byte first.  The question:
  *

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * cli/link/relay_tree.h - the relays that one process has started, each of which stands before a part
- * of the hosts: what a relay and whoever asks have in common.
+ * cli/link/relay_tree.h - the relays that one process has started, each of which stands before a
+ * part of the hosts: what a relay and whoever asks have in common.
  *
  * Hosts are numbers, and each branch has those of a range.  A branch that cannot be reached costs
  * its own host: the next one of its part is tried in its place, and beside it where it is much

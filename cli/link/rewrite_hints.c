@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * cli/link/rewrite_hints.c - what to do next, as a host has said it: "probing -t 4242 inject" is right
- * there, and of another process, or of none, here.
+ * cli/link/rewrite_hints.c - what to do next, as a host has said it: "probing -t 4242 inject" is
+ * right there, and of another process, or of none, here.
  *
  * One thread.
  */

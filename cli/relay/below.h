@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * cli/relay/below.h - questions that a relay answers for many members (cli/link/merge_protocol.h): those of
- * its own host are asked by a child, those behind relays below by these, and another child makes
- * one answer of all.
+ * cli/relay/below.h - questions that a relay answers for many members (cli/link/merge_protocol.h):
+ * those of its own host are asked by a child, those behind relays below by these, and another child
+ * makes one answer of all.
  *
  * The relay's thread; nothing waits.  0 or -errno with err_set().
  */

@@ -3,7 +3,8 @@
  * cli/relay/merge_run.h - what a relay does with a question about members: asks its own, and makes
  * one answer of several.  Both take as long as members do, and run in a process of their own.
  *
- * One thread.  0 or -errno with err_set(); fn gets the bytes of the answer (cli/link/merge_protocol.h).
+ * One thread.  0 or -errno with err_set(); fn gets the bytes of the answer
+ * (cli/link/merge_protocol.h).
  */
 #ifndef CLI_RELAY_MERGE_RUN_H
 #define CLI_RELAY_MERGE_RUN_H

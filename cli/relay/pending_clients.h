@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * cli/relay/pending_clients.h - connections to a relay that listens whose token has not come yet.  They
- * cost a descriptor and some bytes each, no process; of too many the oldest goes of the network
- * that has most of them.
+ * cli/relay/pending_clients.h - connections to a relay that listens whose token has not come yet.
+ * They cost a descriptor and some bytes each, no process; when there are too many, the oldest one
+ * of the network that has most of them is closed.
  *
  * One thread.
  */

@@ -2,10 +2,10 @@
  *
  * cli/relay/relay_port.c - see relay_port.h.
  *
- * One thread.  Who has not shown the token yet waits here (pending_clients.h), for a short time, and costs
- * no process.  Who has shown it gets one of its own, and is put out by nobody: what one does costs
- * no other a thing, and all of them end with this one.  What comes of strangers is said here, some
- * lines a minute: they fill no disk either.
+ * One thread.  Who has not shown the token yet waits here (pending_clients.h), for a short time,
+ * and costs no process.  Who has shown it gets one of its own, and is put out by nobody: what one
+ * does costs no other a thing, and all of them end with this one.  What comes of strangers is said
+ * here, some lines a minute: they fill no disk either.
  */
 #include "cli/relay/relay_port.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * cli/relay/stream_server.h - one stream as a relay serves it: a connection to the socket of a process
- * here, or a command that runs here.
+ * cli/relay/stream_server.h - one stream as a relay serves it: a connection to the socket of a
+ * process here, or a command that runs here.
  *
  * The relay's thread.  Connecting, and finding out why a connection has ended, can take as long as
  * a process likes: threads do that, and say that they are done over a pipe.
