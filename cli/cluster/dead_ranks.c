@@ -14,7 +14,7 @@
 #include <unistd.h>
 
 #include "cli/cluster/cluster.h"
-#include "cli/cluster/local_ranks.h"
+#include "cli/job/local_ranks.h"
 #include "core/base/clock.h"
 #include "core/base/err.h"
 #include "core/crash/crash.h"

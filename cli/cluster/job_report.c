@@ -12,7 +12,7 @@
 #include <string.h>
 
 #include "cli/cluster/cluster.h"
-#include "cli/cluster/local_ranks.h"
+#include "cli/job/local_ranks.h"
 #include "cli/cluster/torch_store.h"
 #include "cli/link/link.h"
 #include "cli/many/many.h"

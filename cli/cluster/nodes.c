@@ -13,7 +13,7 @@
 
 #include "cli/cli.h"
 #include "cli/cluster/cluster.h"
-#include "cli/cluster/local_ranks.h"
+#include "cli/job/local_ranks.h"
 #include "cli/cluster/torch_store.h"
 #include "cli/link/spawn.h"
 #include "cli/target/apart.h"

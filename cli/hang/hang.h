@@ -13,7 +13,7 @@
 #define CLI_HANG_HANG_H
 
 #include "cli/cluster/cluster.h"
-#include "cli/cluster/job_place.h"
+#include "cli/job/job_place.h"
 #include "cli/hang/hang_judge.h"
 #include "cli/hang/hang_work.h"
 #include "sdk/lib/buf.h"

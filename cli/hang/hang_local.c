@@ -12,7 +12,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "cli/cluster/local_ranks.h"
+#include "cli/job/local_ranks.h"
 #include "cli/hang/hang.h"
 #include "cli/inject/sleep_time.h"
 #include "cli/many/ask.h"

@@ -6,9 +6,9 @@
 #include <string.h>
 
 /* The command is no library: what reads it is built in. */
-#include "cli/cluster/diff_facts.c"
-#include "cli/cluster/diff_json.c"
-#include "cli/cluster/job_said.c"
+#include "cli/diff/diff_facts.c"
+#include "cli/diff/diff_json.c"
+#include "cli/job/job_said.c"
 #include "tests/fuzz/fuzz.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)

@@ -6,7 +6,7 @@
 #include <string.h>
 
 /* The command is no library: what reads it is built in. */
-#include "cli/cluster/job_said.c"
+#include "cli/job/job_said.c"
 #include "cli/hang/hang_json.c"
 #include "cli/hang/hang_judge.c"
 #include "cli/hang/hang_stacks.c"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * cli/cluster/ranks.c - how it stands with each rank: those of this machine, by this program run
+ * cli/cluster/status.c - how it stands with each rank: those of this machine, by this program run
  * for each; those of others, by this program run there.
  *
  * One thread.  What comes from another machine may be anything: each line is checked, is bounded,
@@ -15,7 +15,7 @@
 
 #include "cli/cli.h"
 #include "cli/cluster/cluster.h"
-#include "cli/cluster/local_ranks.h"
+#include "cli/job/local_ranks.h"
 #include "cli/cluster/side_commands.h"
 #include "cli/hang/hang_judge.h"
 #include "cli/link/run_many.h"

@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * cli/cluster/local_ranks.h - the ranks of jobs among the processes of this machine, whether they
+ * cli/job/local_ranks.h - the ranks of jobs among the processes of this machine, whether they
  * have been entered or not.
  *
  * Nobody is asked: what a process is, its environment says as it was when the process began, as
  * torchrun, SLURM, Open MPI, PMI and Kubernetes set it.  One thread.
  */
-#ifndef CLI_CLUSTER_LOCAL_RANKS_H
-#define CLI_CLUSTER_LOCAL_RANKS_H
+#ifndef CLI_JOB_LOCAL_RANKS_H
+#define CLI_JOB_LOCAL_RANKS_H
 
 #include <stdint.h>
 #include <sys/types.h>
 
-#include "cli/cluster/job_place.h"
+#include "cli/job/job_place.h"
 #include "cli/many/members.h"
 
 #define LOCAL_RANKS_MAX 4096

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * cli/cluster/job_place.c - see job_place.h.
+ * cli/job/job_place.c - see job_place.h.
  *
  * Any thread.  Launchers run inside of each other (srun starts torchrun, which starts ranks), so
  * the first of this table that is there is the one that started the process itself.
  */
-#include "cli/cluster/job_place.h"
+#include "cli/job/job_place.h"
 
 #include <stdio.h>
 #include <string.h>

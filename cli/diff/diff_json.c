@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * cli/cluster/diff_json.c - what `cluster diff --json` prints, and what it has printed on another
+ * cli/diff/diff_json.c - what `cluster diff --json` prints, and what it has printed on another
  * machine.
  *
  * One thread.  What comes from another machine may be anything: it is checked and bounded, and
@@ -12,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cli/cluster/diff.h"
+#include "cli/diff/diff.h"
 #include "core/base/err.h"
 #include "sdk/lib/json.h"
 

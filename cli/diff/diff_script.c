@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * cli/cluster/diff_script.c - which program a Python runs: its script, what stands in that now, and
+ * cli/diff/diff_script.c - which program a Python runs: its script, what stands in that now, and
  * the commit of the git work tree that it lies in.
  *
  * One thread; the files are read on another (cli/target/apart.h), as the process sees them.  They
@@ -16,7 +16,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "cli/cluster/diff.h"
+#include "cli/diff/diff.h"
 #include "cli/target/apart.h"
 #include "sdk/lib/hash.h"
 #include "sdk/lib/proc/proc_file.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * cli/cluster/job_said.c - whose job several hosts have answered for: one, or several of a name.
+ * cli/job/job_said.c - whose job several hosts have answered for: one, or several of a name.
  *
  * One thread.  A host that names another job than most of them has its own ranks left out, and is
  * named; where there is no most, the question is refused, with their names.
@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cli/cluster/job_place.h"
+#include "cli/job/job_place.h"
 #include "cli/many/members.h"
 #include "core/base/err.h"
 #include "sdk/lib/array.h"

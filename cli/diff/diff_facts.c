@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * cli/cluster/diff_facts.c - facts of ranks, and which of them differ.
+ * cli/diff/diff_facts.c - facts of ranks, and which of them differ.
  *
  * One thread.
  */
@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cli/cluster/diff.h"
+#include "cli/diff/diff.h"
 #include "core/base/err.h"
 #include "core/base/redact.h"
 #include "core/base/text.h"

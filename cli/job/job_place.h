@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * cli/cluster/job_place.h - what a process's environment says of its job as a whole.
+ * cli/job/job_place.h - what a process's environment says of its job as a whole.
  *
  * Any thread; no state.  Whoever started the process has written it: numbers are checked, texts are
  * cut, and nothing of it is run.
  */
-#ifndef CLI_CLUSTER_JOB_PLACE_H
-#define CLI_CLUSTER_JOB_PLACE_H
+#ifndef CLI_JOB_JOB_PLACE_H
+#define CLI_JOB_JOB_PLACE_H
 
 #include <stdbool.h>
 #include <stddef.h>

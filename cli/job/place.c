@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * cli/many/place.c - a process's place in a job, and what that is called, by its environment as it
+ * cli/job/place.c - a process's place in a job, and what that is called, by its environment as it
  * was when the process began.
  *
  * One thread.  Whoever started it has written it: numbers are checked, texts are cut.

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * cli/cluster/diff_local.c - facts of the ranks of this machine: what the kernel says of each, and,
+ * cli/diff/diff_local.c - facts of the ranks of this machine: what the kernel says of each, and,
  * of those that have a core, what that and its plugins say.
  *
  * One thread.  A plugin says what it knows in a view or table FACTS of its schema: `name` and
@@ -15,8 +15,8 @@
 #include <sys/utsname.h>
 #include <unistd.h>
 
-#include "cli/cluster/diff.h"
-#include "cli/cluster/local_ranks.h"
+#include "cli/diff/diff.h"
+#include "cli/job/local_ranks.h"
 #include "cli/many/ask.h"
 #include "cli/target/apart.h"
 #include "core/base/err.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * cli/many/job_dead.c - the ranks of a job that have ended and left data here.
+ * cli/job/ended_ranks.c - the ranks of a job that have ended and left data here.
  *
  * One thread.  What a rank was stands in the info of its data.  Only data of the job's user are
  * believed.

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * cli/cluster/diff.h - `cluster diff`: what is known of each rank, as facts that can be compared.
+ * cli/diff/diff.h - `cluster diff`: what is known of each rank, as facts that can be compared.
  *
  * Private to its parts; one thread.
  *
@@ -8,11 +8,11 @@
  *     diff_facts.c: facts, and which of them differ     diff_json.c: what --json prints, and what
  *     another machine has printed
  */
-#ifndef CLI_CLUSTER_DIFF_H
-#define CLI_CLUSTER_DIFF_H
+#ifndef CLI_DIFF_DIFF_H
+#define CLI_DIFF_DIFF_H
 
 #include "cli/cluster/cluster.h"
-#include "cli/cluster/job_place.h"
+#include "cli/job/job_place.h"
 #include "sdk/lib/arena.h"
 #include "sdk/lib/buf.h"
 

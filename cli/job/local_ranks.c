@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * cli/cluster/local_ranks.c - see local_ranks.h.
+ * cli/job/local_ranks.c - see local_ranks.h.
  *
  * One thread.  It only looks: nothing is entered, asked or changed here.
  */
-#include "cli/cluster/local_ranks.h"
+#include "cli/job/local_ranks.h"
 
 #include <errno.h>
 #include <stdio.h>

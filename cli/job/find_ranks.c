@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * cli/many/job.c - `job:NAME`: the ranks on this machine that say that they are of that job, with a
+ * cli/job/find_ranks.c - `job:NAME`: the ranks on this machine that say that they are of that job, with a
  * core or without; job_dead.c has those that have ended.
  *
  * One thread.  What a job goes by is in place.c.  Children of a rank have its environment too, and

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * cli/many/job_user.c - the user of a job: "NAME" is a job of the user who asks, "NAME@USER" one of
+ * cli/job/job_name.c - the user of a job: "NAME" is a job of the user who asks, "NAME@USER" one of
  * another user, and processes of others that say that they are of it are left out.
  *
  * One thread.  Whoever starts a process writes its environment, and may write the name of anybody's

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * cli/cluster/diff.c - `probing cluster diff`: what is not the same in all ranks.
+ * cli/diff/diff.c - `probing cluster diff`: what is not the same in all ranks.
  *
  * One thread.
  */
-#include "cli/cluster/diff.h"
+#include "cli/diff/diff.h"
 
 #include <errno.h>
 #include <stdio.h>

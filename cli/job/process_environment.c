@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * cli/many/process_environment.c - the environment of a process, where its user may speak for it.
+ * cli/job/process_environment.c - the environment of a process, where its user may speak for it.
  *
  * One thread, and that of a look (cli/target/apart.h).
  */
