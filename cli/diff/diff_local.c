@@ -376,7 +376,7 @@ int diff_local(const struct cluster_options *o, struct diff_found *f,
     struct local_ranks r = {.n = 0};
     uint32_t claim = JOB_SAID_NONE, from;
     int rc = o->targets != NULL ? cluster_ask_targets(o, &l.members, fn, f)
-                                : local_ranks_members(o->job, &r, &l.members);
+                                : members_find_job(o->job, &r, &l.members);
 
     from = f->n_ranks;
     if (rc == 0 && r.n > 0) {

@@ -12,9 +12,9 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "cli/job/local_ranks.h"
 #include "cli/hang/hang.h"
 #include "cli/inject/sleep_time.h"
+#include "cli/job/local_ranks.h"
 #include "cli/many/ask.h"
 #include "cli/many/each.h"
 #include "core/base/clock.h"
@@ -391,7 +391,7 @@ int hang_local(const struct cluster_options *o, struct hang_found *f,
     struct local_ranks r = {.n = 0};
     uint32_t claim = JOB_SAID_NONE;
     int rc = o->targets != NULL ? cluster_ask_targets(o, &l.members, fn, f)
-                                : local_ranks_members(o->job, &r, &l.members);
+                                : members_find_job(o->job, &r, &l.members);
 
     if (rc == 0 && r.n > 0) {
         const struct job_place *p = &r.list[0].place;

@@ -14,7 +14,8 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "cli/many/find.h"
+#include "cli/cli.h"
+#include "cli/job/job.h"
 #include "core/base/clock.h"
 #include "core/base/err.h"
 #include "core/base/file.h"
@@ -323,26 +324,4 @@ void job_list_dead(struct buf *ret)
     for (uint32_t i = 0; i < s.n; i++)
         free(s.list[i].path);
     free(s.list);
-}
-
-static int add_dead(void *arg, const char *directory, int64_t pid)
-{
-    (void)pid;
-    return find_add(arg, directory);
-}
-
-int find_add_dead(struct find *f, const char *name, uint32_t before)
-{
-    uint32_t n = f->found->n - before;
-    struct job_living *living = calloc(n + 1, sizeof(*living));
-
-    if (living == NULL)
-        return err_set(-ENOMEM, "no memory for %u ranks", n);
-    for (uint32_t i = 0; i < n; i++) {
-        const struct member *m = &f->found->list[before + i];
-        living[i] = (struct job_living){m->target.pid, m->tags.rank};
-    }
-    int rc = job_each_dead(name, living, n, add_dead, f);
-    free(living);
-    return rc;
 }

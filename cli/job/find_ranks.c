@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * cli/job/find_ranks.c - `job:NAME`: the ranks on this machine that say that they are of that job, with a
- * core or without; job_dead.c has those that have ended.
+ * cli/job/find_ranks.c - the processes of this machine that are ranks of a job, with a core or
+ * without; ended_ranks.c has those that have ended.
  *
  * One thread.  What a job goes by is in place.c.  Children of a rank have its environment too, and
  * so have wrappers around it: of a family one is the rank.
@@ -12,7 +12,8 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "cli/many/find.h"
+#include "cli/cli.h"
+#include "cli/job/job.h"
 #include "cli/target/apart.h"
 #include "core/base/err.h"
 #include "sdk/lib/array.h"
@@ -511,57 +512,4 @@ void job_name_of(const char *text, char *ret, size_t size)
 
     job_meant_read(text, &meant);
     (void)snprintf(ret, size, "%s", meant.name != NULL ? meant.name : "");
-}
-
-struct of_job {
-    struct find *find;
-    uint32_t n; /* those that are named already count, too */
-};
-
-static int add_pid(void *arg, pid_t pid)
-{
-    struct of_job *o = arg;
-    char text[24];
-
-    o->n++;
-    (void)snprintf(text, sizeof(text), "%d", (int)pid);
-    return find_add(o->find, text);
-}
-
-/* There is none of that name: what to say instead. */
-static int no_job(const char *name)
-{
-    struct buf jobs;
-
-    buf_init(&jobs, ERR_TEXT_BYTES / 2);
-    (void)job_list(&jobs);
-    job_list_dead(&jobs);
-    int rc = name[0] == '\0'
-                 ? cli_misuse(err_set(-EINVAL,
-                                      "'job:' needs the job's name; on this machine there is %s",
-                                      buf_text(&jobs)))
-                 : err_set(-ESRCH,
-                           "no rank of a job '%s' runs here, there is %s; a job's name is what its "
-                           "ranks have as TORCHELASTIC_RUN_ID, SLURM_JOB_ID, SLURM_JOB_NAME, "
-                           "PBS_JOBID, LSB_JOBID, JOB_NAME, PMIX_NAMESPACE or "
-                           "MASTER_ADDR:MASTER_PORT",
-                           name, buf_text(&jobs));
-    buf_done(&jobs);
-    return rc;
-}
-
-int find_add_job(struct find *f, const char *text)
-{
-    struct of_job o = {.find = f};
-    uint32_t before = f->found->n;
-    int rc = text[0] != '\0' ? job_each(text, add_pid, &o) : no_job(text);
-    char name[sizeof(f->found->list[0].tags.job)];
-
-    if (rc == 0)
-        rc = find_add_dead(f, text, before);
-    o.n += f->found->n - before;
-    job_name_of(text, name, sizeof(name));
-    for (uint32_t i = before; i < f->found->n && strcmp(name, "none") != 0; i++)
-        (void)snprintf(f->found->list[i].tags.job, sizeof(f->found->list[i].tags.job), "%s", name);
-    return rc == 0 && o.n == 0 ? no_job(text) : rc;
 }

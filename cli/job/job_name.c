@@ -11,12 +11,27 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "cli/many/child.h"
-#include "cli/many/find.h"
+#include "cli/cli.h"
+#include "cli/job/job.h"
 #include "cli/terminal/terminal.h"
 #include "core/base/err.h"
 #include "sdk/lib/buf.h"
 #include "sdk/lib/number.h"
+
+bool job_name_is_marked(char c)
+{
+    return c == ',' || c == '[' || c == '\\';
+}
+
+void members_add_job(struct buf *b, const char *name)
+{
+    (void)buf_adds(b, "job:");
+    for (; *name != '\0'; name++) {
+        if (job_name_is_marked(*name))
+            (void)buf_addc(b, '\\');
+        (void)buf_addc(b, *name);
+    }
+}
 
 /* "alice", "#1000". */
 static bool read_user(const char *text, uint32_t *ret)
@@ -107,7 +122,7 @@ void job_say_left_out(const struct job_left_out *l, const struct job_meant *mean
         (void)buf_addf(&text, " and %u of other users", l->more);
     (void)buf_adds(&text, "; only jobs of ");
     job_add_user(&text, meant->uid);
-    terminal_say(CHILD_LEFT_OUT "though %s are meant: job:NAME@USER names another user's",
+    terminal_say(JOB_LEFT_OUT "though %s are meant: job:NAME@USER names another user's",
                  buf_text(&text));
     buf_done(&text);
 }

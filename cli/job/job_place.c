@@ -10,7 +10,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "cli/many/members.h"
+#include "cli/job/job.h"
 #include "sdk/lib/number.h"
 #include "sdk/lib/proc/proc_file.h"
 

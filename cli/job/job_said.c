@@ -10,8 +10,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "cli/job/job.h"
 #include "cli/job/job_place.h"
-#include "cli/many/members.h"
 #include "core/base/err.h"
 #include "sdk/lib/array.h"
 

@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "cli/cli.h"
 #include "cli/target/apart.h"
 #include "core/base/err.h"
 #include "sdk/lib/array.h"
@@ -97,22 +98,6 @@ int local_ranks_of_one_job(const struct local_ranks *r)
                            "with --job",
                            r->list[0].tags.job, r->list[i].tags.job);
     return 0;
-}
-
-int local_ranks_members(const char *job, struct local_ranks *ret, struct members *ret_members)
-{
-    struct buf text;
-    int rc = local_ranks_find(job, ret);
-
-    if (rc == 0)
-        rc = local_ranks_of_one_job(ret);
-    buf_init(&text, (size_t)1 << 20);
-    for (uint32_t i = 0; rc == 0 && i < ret->n; i++)
-        rc = buf_addf(&text, "%s%d", i > 0 ? "," : "", (int)ret->list[i].pid);
-    if (rc == 0 && ret->n > 0)
-        rc = members_find(buf_text(&text), ret_members);
-    buf_done(&text);
-    return rc;
 }
 
 void local_ranks_done(struct local_ranks *r)

@@ -12,8 +12,8 @@
 #include <stdint.h>
 #include <sys/types.h>
 
+#include "cli/job/job.h"
 #include "cli/job/job_place.h"
-#include "cli/many/members.h"
 
 #define LOCAL_RANKS_MAX 4096
 
@@ -31,8 +31,6 @@ struct local_ranks {
 /* Find the ranks of one job, by any of its names (cli/many/members.h); NULL: of all.  0 or -errno
  * with err_set(). */
 int local_ranks_find(const char *job, struct local_ranks *ret);
-/* The ranks of one job, and the same as members that can be asked: none where none runs. */
-int local_ranks_members(const char *job, struct local_ranks *ret, struct members *ret_members);
 /* 0, or -EINVAL with err_set(): several jobs, and none is named. */
 int local_ranks_of_one_job(const struct local_ranks *r);
 void local_ranks_done(struct local_ranks *r); /* of zeros, too */

@@ -8,8 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "cli/many/find.h"
-#include "cli/many/members.h"
+#include "cli/job/job.h"
 #include "sdk/lib/buf.h"
 #include "sdk/lib/job_variables.h"
 #include "sdk/lib/number.h"

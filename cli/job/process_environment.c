@@ -6,11 +6,12 @@
  */
 #include <errno.h>
 #include <fcntl.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-#include "cli/many/members.h"
+#include "cli/job/job.h"
 #include "cli/target/apart.h"
 #include "cli/target/environment.h"
 #include "core/base/err.h"
@@ -18,6 +19,20 @@
 #include "sdk/lib/buf.h"
 #include "sdk/lib/proc/identity.h"
 #include "sdk/lib/proc/proc_file.h"
+
+void find_program(pid_t pid, char *ret, size_t size)
+{
+    char path[PROC_PATH_BYTES], exe[4096];
+
+    proc_path(pid, 0, "exe", path);
+    ssize_t n = readlink(path, exe, sizeof(exe) - 1);
+    exe[n > 0 ? n : 0] = '\0';
+    char *deleted = strstr(exe, " (deleted)");
+    if (deleted != NULL)
+        *deleted = '\0';
+    const char *slash = strrchr(exe, '/');
+    (void)snprintf(ret, size, "%s", slash != NULL ? slash + 1 : "");
+}
 
 /* An environment that may not be read, or is none, says nothing. */
 static int take_late(pid_t pid, struct buf *text, bool *ret_late)

@@ -16,6 +16,7 @@
 #include <unistd.h>
 
 #include "cli/cli.h"
+#include "cli/job/job.h"
 #include "cli/link/link.h"
 #include "cli/terminal/terminal.h"
 #include "core/base/err.h"
@@ -131,7 +132,7 @@ void child_last_words(struct buf *err, char *ret, size_t size)
 
 void child_say_left_out(const char *host, struct buf *err)
 {
-    static const char says[] = "probing: " CHILD_LEFT_OUT;
+    static const char says[] = "probing: " JOB_LEFT_OUT;
     static uint32_t said; /* of those that ask again and again */
     const char *line = strstr(buf_text(err), says);
     char name[300], note[2 * ERR_TEXT_BYTES], text[ERR_TEXT_BYTES];

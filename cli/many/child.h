@@ -33,7 +33,6 @@ int child_read(struct child *c, int i, struct buf *to, size_t most);
 void child_last_words(struct buf *err, char *ret, size_t size);
 /* Write on our standard error which ranks another machine left out, as the program there wrote on
  * its own (job_user.c); for a few hosts only. */
-#define CHILD_LEFT_OUT "left out, "
 void child_say_left_out(const char *host, struct buf *err);
 /* Has it ended?  Then `status` is set. */
 bool child_ended(struct child *c);

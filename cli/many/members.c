@@ -29,33 +29,17 @@
 #define LIST_MAX 32     /* names or ranges of ranks in a line: more are counted */
 static const char JOB[] = "job:";
 
-/* Letters of a job's name that a list would take for its own. */
-static bool is_marked(char c)
-{
-    return c == ',' || c == '[' || c == '\\';
-}
-
 /* Where an item of a list ends: at a comma that is in no brackets, and has no '\' before it. */
 static size_t item_size(const char *text)
 {
     size_t n = 0;
 
     for (bool inside = false; text[n] != '\0' && (inside || text[n] != ','); n++)
-        if (text[n] == '\\' && is_marked(text[n + 1]))
+        if (text[n] == '\\' && job_name_is_marked(text[n + 1]))
             n++;
         else
             inside = text[n] == '[' || (inside && text[n] != ']');
     return n;
-}
-
-void members_add_job(struct buf *b, const char *name)
-{
-    (void)buf_adds(b, JOB);
-    for (; *name != '\0'; name++) {
-        if (is_marked(*name))
-            (void)buf_addc(b, '\\');
-        (void)buf_addc(b, *name);
-    }
 }
 
 /* As a list has it, so as it is. */
@@ -64,7 +48,7 @@ static void unmark(char *name)
     char *to = name;
 
     for (const char *at = name; *at != '\0'; *to++ = *at++)
-        at += *at == '\\' && is_marked(at[1]);
+        at += *at == '\\' && job_name_is_marked(at[1]);
     *to = '\0';
 }
 
@@ -203,20 +187,6 @@ struct member *find_grow(struct find *f, const char *name)
     }
     (void)snprintf(m->tags.addr, sizeof(m->tags.addr), "%s", m->name);
     return m;
-}
-
-void find_program(pid_t pid, char *ret, size_t size)
-{
-    char path[PROC_PATH_BYTES], exe[4096];
-
-    proc_path(pid, 0, "exe", path);
-    ssize_t n = readlink(path, exe, sizeof(exe) - 1);
-    exe[n > 0 ? n : 0] = '\0';
-    char *deleted = strstr(exe, " (deleted)");
-    if (deleted != NULL)
-        *deleted = '\0';
-    const char *slash = strrchr(exe, '/');
-    (void)snprintf(ret, size, "%s", slash != NULL ? slash + 1 : "");
 }
 
 /* Read the place of a process of this machine from its environment, or its data. */

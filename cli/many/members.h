@@ -13,21 +13,11 @@
 #include <stdint.h>
 
 #include "cli/cli.h"
+#include "cli/job/job.h"
 #include "sdk/lib/arena.h"
 
 #define MEMBERS_MAX 16384 /* more are a mistake: 'host[1-99999999]' */
 #define MEMBER_WHY_BYTES 400
-#define MEMBER_UNKNOWN (-1) /* a rank that is not known */
-
-/* Its place: the columns _host, _addr, _rank, _node_rank, _local_rank and _role of `global.*`.  Of
- * a process of this machine by its environment; else see members_identify(). */
-struct member_tags {
-    char host[64];                       /* "": not known */
-    char addr[300];                      /* what to give -t for this one alone */
-    int64_t rank, node_rank, local_rank; /* MEMBER_UNKNOWN */
-    char role[32];                       /* torchrun's ROLE_NAME; "": not known */
-    char job[128];                       /* by which it was found, or that it is of; "": none */
-};
 
 /* The outcome of asking it. */
 enum member_state {
@@ -80,9 +70,6 @@ struct members {
  * A path ("/..." or "./...") that is there is one target; what merely lies here under such a name
  * is not asked. */
 bool members_are_named(const char *text);
-/* "job:NAME" as a list has it: a '\' before what of the name the list would take for its own. */
-struct buf;
-void members_add_job(struct buf *b, const char *name);
 /* Find them.  One that cannot be used is in the list with the reason; that there is none at all is
  * an error, and so is a text that can mean nothing. */
 int members_find(const char *text, struct members *ret);
@@ -96,6 +83,10 @@ struct members_there {
 };
 int members_find_here(const char *text, int (*fn)(void *arg, const struct members_there *t),
                       void *arg, struct members *ret);
+/* The ranks of one job that run here (NULL: of the only one), and the same as members that can be
+ * asked: none where none runs. */
+struct local_ranks; /* cli/job/local_ranks.h */
+int members_find_job(const char *job, struct local_ranks *ret, struct members *ret_members);
 void members_done(struct members *m); /* of zeros, too */
 /* A connection for the next question, as its core pays for each: a thread that wakes, a handshake,
  * memory.  It has shaken hands, so that its token is of no more use.  false: no memory for it. */
@@ -109,57 +100,6 @@ const char *member_label(const struct members *all, const struct member *m, char
 /* "0-3,7": the ranks, or names, of those that are `which`; of very many the first ones. */
 void members_list(const struct members *all, const bool *which, struct buf *ret);
 
-/* A process's environment as /proc has it, or, where a Python has set its rank itself since it
- * began (mp.spawn, Lightning), as it is now; and a NUL more, which counts.  Nothing but that NUL of
- * a process that has other rights than the user who started it (sdk/lib/proc/identity.h): who wrote
- * that environment may not speak for it.  0 or -errno, as apart_read(); caller buf_done()s either
- * way. */
-struct buf;
-#define FIND_ENVIRONMENT_BYTES ((size_t)8 << 20) /* Linux gives a program 6 MiB at most */
-struct find_source {
-    uint32_t uid; /* whose word it is */
-    bool late;    /* as it is now */
-};
-int find_environment(pid_t pid, struct buf *ret, struct find_source *ret_source); /* NULL: any */
-/* The last part of its program's path; "" where it cannot be read. */
-void find_program(pid_t pid, char *ret, size_t size);
-
-/* ---- job.c ---- */
-
-/* fn gets each rank of that job on this machine, NULL: of any job of the user who asks; with a core
- * or without, and not its launcher, shell or data loaders.  `text` is "NAME", a job of the user who
- * asks, or "NAME@USER".  A job has one user: what others say of themselves is left out, and said on
- * stderr.  What fn gives below 0 ends it. */
-int job_each(const char *text, int (*fn)(void *arg, pid_t pid), void *arg);
-/* The environment of this program itself, where it is in that job (NULL: any).  Caller buf_done()s
- * either way. */
-bool job_of_asker(const char *text, struct buf *ret);
-/* The name alone of such a text; "" for NULL. */
-void job_name_of(const char *text, char *ret, size_t size);
-/* The control port of MPICH's launcher on each machine, "node1:32893", names a job that has no
- * other name; "": its parent is none. */
-void job_proxy(pid_t parent, char *ret, size_t size);
-
-/* "job:4711 (4 ranks), job:sweep@alice (1 rank)": what runs on this machine; or that there is none.
- * How many jobs there are. */
-uint32_t job_list(struct buf *ret);
-
-/* ---- job_dead.c ---- */
-
-struct job_living { /* a rank of that job which runs */
-    pid_t pid;
-    int64_t rank;
-};
-/* fn gets the data of each rank of that job (as job_each() takes it) that has ended: of the start
- * whose ranks live, else of the last one. */
-int job_each_dead(const char *text, const struct job_living *living, uint32_t n,
-                  int (*fn)(void *arg, const char *directory, int64_t pid), void *arg);
-/* "; data are left of job:sweep (2 ranks)", where ranks have ended; else nothing. */
-void job_list_dead(struct buf *ret);
-/* Give the variables of its environment that its core kept, as /proc has them; nothing where they
- * are not known.  Made here: caller buf_done()s. */
-void dead_environment(const char *directory, struct buf *ret);
-
 /* ---- clocks.c ---- */
 
 /* Find the clocks of all of them, [m->n].  A clock that cannot be known is not. */
@@ -167,15 +107,5 @@ void members_clocks(const struct members *m, struct member_clock *ret);
 /* A process of this machine, living or dead: its clock minus the machine's as it is now.  -ENODATA:
  * it is of another machine, boot or time namespace, or does not say. */
 int member_clock_step(const struct target *t, int64_t *ret_ns);
-
-/* ---- place.c ---- */
-
-/* The tags of a process by its environment, as /proc shows it: torchrun, SLURM, Open MPI, PMI, and
- * Kubernetes' indexed jobs. */
-/* The statement that asks a core for the variables that these are. */
-void member_place_statement(struct buf *ret);
-void member_place(const char *environment, size_t size, struct member_tags *ret);
-/* SLURM's srun has started it itself, and no mpirun or torchrun that stands between. */
-bool place_is_by_srun(const char *environment, size_t size);
 
 #endif

@@ -33,8 +33,8 @@ STRATA = {
     "plugins/python": ["inspect", "exec", "stack", "commands", "."],
     "plugins/torch": ["report", "python device", "module_registry", "steps", "module_calls", "dist",
                       "profiler", "memory", "."],
-    "cli": ["terminal", "inject", "link", "target", "export", "answer", "commands report shell",
-            "many", "relay cluster hang ship", "."],
+    "cli": ["terminal", "inject", "link", "target", "export", "answer", "job",
+            "commands report shell", "many", "relay cluster hang diff ship", "."],
 }
 # Headers of a house that all of its strata may include: what they declare is judged by symbol.
 SHARED = ("core/sql/sql.h", "core/sql/parse/ast.h", "cli/cli.h", "plugins/python/internal.h",
