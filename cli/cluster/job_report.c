@@ -12,8 +12,8 @@
 #include <string.h>
 
 #include "cli/cluster/cluster.h"
-#include "cli/job/local_ranks.h"
 #include "cli/cluster/torch_store.h"
+#include "cli/job/local_ranks.h"
 #include "cli/link/link.h"
 #include "cli/many/many.h"
 #include "cli/report/report.h"

@@ -13,8 +13,8 @@
 
 #include "cli/cli.h"
 #include "cli/cluster/cluster.h"
-#include "cli/job/local_ranks.h"
 #include "cli/cluster/torch_store.h"
+#include "cli/job/local_ranks.h"
 #include "cli/link/spawn.h"
 #include "cli/target/apart.h"
 #include "cli/terminal/terminal.h"

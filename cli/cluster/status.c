@@ -15,9 +15,9 @@
 
 #include "cli/cli.h"
 #include "cli/cluster/cluster.h"
-#include "cli/job/local_ranks.h"
 #include "cli/cluster/side_commands.h"
 #include "cli/hang/hang_judge.h"
+#include "cli/job/local_ranks.h"
 #include "cli/link/run_many.h"
 #include "cli/many/ask.h"
 #include "core/base/err.h"

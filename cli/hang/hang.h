@@ -13,9 +13,9 @@
 #define CLI_HANG_HANG_H
 
 #include "cli/cluster/cluster.h"
-#include "cli/job/job_place.h"
 #include "cli/hang/hang_judge.h"
 #include "cli/hang/hang_work.h"
+#include "cli/job/job_place.h"
 #include "sdk/lib/buf.h"
 
 struct hang_seen {
