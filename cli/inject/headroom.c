@@ -9,9 +9,9 @@
 #include <string.h>
 
 #include "cli/inject/internal.h"
-#include "core/base/headroom_table.h"
 #include "core/base/text.h"
-#include "core/base/thread_sched.h"
+#include "core/guest/headroom_table.h"
+#include "core/guest/thread_sched.h"
 #include "sdk/lib/proc/lines.h"
 
 #define STACK_DEFAULT (UINT64_C(2) << 20) /* glibc's on both machines, where ulimit -s is none */

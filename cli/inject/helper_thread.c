@@ -15,7 +15,7 @@
 
 #include "cli/inject/internal.h"
 #include "cli/inject/starved.h"
-#include "core/base/thread_sched.h"
+#include "core/guest/thread_sched.h"
 #include "sdk/lib/proc/task.h"
 
 #define NAP_NS (50 * NS_PER_US) /* and as much again until the kernel wakes it */

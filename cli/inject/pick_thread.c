@@ -17,7 +17,7 @@
 #include "cli/inject/internal.h"
 #include "cli/inject/sleep_time.h"
 #include "core/base/file.h"
-#include "core/base/thread_sched.h"
+#include "core/guest/thread_sched.h"
 #include "sdk/lib/proc/task.h"
 
 #define DRIFT 1000 /* one in so many: the scheduler's clock is not NTP's, which is 500 ppm away */

@@ -26,11 +26,11 @@
 #include "core/base/clock.h"
 #include "core/base/err.h"
 #include "core/base/file.h"
-#include "core/base/headroom.h"
 #include "core/base/info_file.h"
 #include "core/base/text.h"
 #include "core/base/version.h"
 #include "core/datadir/datadir.h"
+#include "core/guest/headroom.h"
 #include "sdk/client/door.h"
 #include "sdk/lib/proc/task.h"
 

@@ -12,7 +12,7 @@
 #include "core/base/clock.h"
 #include "core/base/err.h"
 #include "core/base/file.h"
-#include "core/base/thread.h"
+#include "core/guest/thread.h"
 #include "sdk/lib/arena.h"
 #include "sdk/lib/buf.h"
 #include "tests/fail_alloc.h"

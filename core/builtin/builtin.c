@@ -16,10 +16,10 @@
 
 #include "core/base/clock.h"
 #include "core/base/err.h"
-#include "core/base/owned_signals.h"
 #include "core/base/redact.h"
 #include "core/base/text.h"
 #include "core/crash/crash.h"
+#include "core/guest/owned_signals.h"
 #include "core/plugin_host/plugin_host.h"
 #include "core/server/server.h"
 #include "core/sql/sql.h"

@@ -2,14 +2,14 @@
  *
  * core/builtin/headroom.c - probing.limits: what each part takes of each limit, and what is left.
  *
- * Threads: [worker].  The table itself stands in core/base/headroom_table.c.
+ * Threads: [worker].  The table itself stands in core/guest/headroom_table.c.
  */
 #include <stdio.h>
 #include <string.h>
 
-#include "core/base/headroom_table.h"
 #include "core/builtin/builtin.h"
 #include "core/core.h"
+#include "core/guest/headroom_table.h"
 #include "core/plugin_file/declared.h"
 #include "core/plugin_host/plugin_host.h"
 

@@ -20,8 +20,8 @@
 #include <unistd.h>
 
 #include "core/base/err.h"
-#include "core/base/headroom.h"
-#include "core/base/mmap_guard.h"
+#include "core/guest/headroom.h"
+#include "core/guest/mmap_guard.h"
 #include "sdk/lib/hash.h"
 #include "sdk/lib/sparse_map.h"
 

@@ -46,7 +46,7 @@
 #include <unistd.h>
 
 #include "core/base/clock.h"
-#include "core/base/own_descriptors.h"
+#include "core/guest/own_descriptors.h"
 #include "sdk/lib/proc/proc_file.h"
 
 #define END 1024 /* FD_SETSIZE; further up nobody looks for the server's (server_loop_new()) */

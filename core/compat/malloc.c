@@ -13,7 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/base/heap.h"
+#include "core/guest/heap.h"
 
 void __real_free(void *p);
 void *__real_realloc(void *p, size_t size);

@@ -18,7 +18,7 @@
 #include <stdint.h>
 #include <sys/mman.h>
 
-#include "core/base/own_descriptors.h"
+#include "core/guest/own_descriptors.h"
 
 #define NOTED 64 /* a core has three or four, and two for each ended process that is looked at */
 

@@ -13,8 +13,8 @@
 
 #include "core/base/clock.h"
 #include "core/base/err.h"
-#include "core/base/headroom.h"
 #include "core/crash/internal.h"
+#include "core/guest/headroom.h"
 #include "core/stack/stack.h"
 
 #define LOANS_MAX 2048u

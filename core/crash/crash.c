@@ -15,9 +15,9 @@
 #include <unistd.h>
 
 #include "core/base/err.h"
-#include "core/base/headroom_table.h"
-#include "core/base/mmap_guard.h"
 #include "core/crash/internal.h"
+#include "core/guest/headroom_table.h"
+#include "core/guest/mmap_guard.h"
 
 /* For crash_state.signals but what a handler reads, and struct crash.on. */
 static pthread_mutex_t switching = PTHREAD_MUTEX_INITIALIZER;

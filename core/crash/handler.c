@@ -16,9 +16,9 @@
 
 #include "core/base/clock.h"
 #include "core/base/err.h"
-#include "core/base/mmap_guard.h"
-#include "core/base/sigchain.h"
 #include "core/crash/internal.h"
+#include "core/guest/mmap_guard.h"
+#include "core/guest/sigchain.h"
 #include "core/stack/stack.h"
 
 #define OTHERS_NS (CRASH_WAIT_NS + NS_PER_S) /* who crashed second waits for the first */

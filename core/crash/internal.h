@@ -11,9 +11,9 @@
 #include <signal.h>
 #include <stdatomic.h>
 
-#include "core/base/call_mark.h"
 #include "core/crash/crash.h"
 #include "core/crash/safe_write.h"
+#include "core/guest/call_mark.h"
 
 #define CRASH_SIGNALS 7
 #define CRASH_FAULTS 8 /* threads that crash at the same time */

@@ -19,8 +19,8 @@
 #include "core/base/clock.h"
 #include "core/base/err.h"
 #include "core/base/rights.h"
-#include "core/base/thread.h"
 #include "core/crash/internal.h"
+#include "core/guest/thread.h"
 #include "core/stack/stack.h"
 #include "sdk/lib/hash.h"
 

@@ -17,9 +17,9 @@
 #include "core/base/err.h"
 #include "core/base/file.h"
 #include "core/base/info_file.h"
-#include "core/base/own_descriptors.h"
 #include "core/datadir/datadir.h"
 #include "core/datadir/internal.h"
+#include "core/guest/own_descriptors.h"
 #include "sdk/lib/proc/identity.h"
 
 #define MEMORY_COPY_MAX ((uint64_t)1 << 30) /* bytes, where no disk takes it */

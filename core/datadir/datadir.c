@@ -16,9 +16,9 @@
 
 #include "core/base/err.h"
 #include "core/base/file.h"
-#include "core/base/own_descriptors.h"
 #include "core/base/text.h"
 #include "core/datadir/internal.h"
+#include "core/guest/own_descriptors.h"
 #include "sdk/lib/proc/identity.h"
 #include "sdk/lib/proc/proc_file.h"
 

@@ -14,7 +14,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "core/base/headroom_table.h"
+#include "core/guest/headroom_table.h"
 #include "sdk/lib/arena.h"
 
 #define DECLARED_MAX 64                /* of each kind */

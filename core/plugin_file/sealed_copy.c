@@ -17,7 +17,7 @@
 
 #include "core/base/err.h"
 #include "core/base/file.h"
-#include "core/base/own_descriptors.h"
+#include "core/guest/own_descriptors.h"
 #include "core/plugin_file/internal.h"
 #include "sdk/lib/proc/task.h"
 

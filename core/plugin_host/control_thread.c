@@ -19,7 +19,7 @@
 
 #include "core/base/clock.h"
 #include "core/base/file.h"
-#include "core/base/thread.h"
+#include "core/guest/thread.h"
 #include "core/plugin_host/internal.h"
 #include "sdk/lib/proc/task.h"
 

@@ -9,7 +9,7 @@
 #include <stdlib.h>
 
 #include "core/base/clock.h"
-#include "core/base/thread.h"
+#include "core/guest/thread.h"
 #include "core/plugin_host/plugin_host.h"
 #include "tests/test.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * core/plugin_host/ext_core.c - "probing.loss/1", "probing.memory/1" and "probing.signal/1": the
- * counters of the tables, the core's heap and core/base/owned_signals.h, for plugins.
+ * counters of the tables, the core's heap and core/guest/owned_signals.h, for plugins.
  *
  * Any thread may call what is offered; offering is for whoever makes the host.
  */
@@ -10,10 +10,10 @@
 #include <probing/ext/draft/memory.h>
 #include <probing/ext/draft/signal.h>
 
-#include "core/base/heap.h"
-#include "core/base/mmap_guard.h"
-#include "core/base/owned_signals.h"
 #include "core/catalog/catalog.h"
+#include "core/guest/heap.h"
+#include "core/guest/mmap_guard.h"
+#include "core/guest/owned_signals.h"
 #include "core/plugin_host/internal.h"
 
 /* ---- loss ---- */

@@ -14,7 +14,7 @@
 #include <unistd.h>
 
 #include "core/base/clock.h"
-#include "core/base/thread.h"
+#include "core/guest/thread.h"
 #include "core/plugin_host/internal.h"
 #include "core/ring/ring.h"
 

@@ -14,9 +14,9 @@
 #include <sys/types.h>
 #include <time.h>
 
-#include "core/base/call_mark.h"
 #include "core/base/clock.h"
 #include "core/base/err.h"
+#include "core/guest/call_mark.h"
 #include "core/plugin_host/plugin_call.h"
 #include "core/plugin_host/plugin_contract.h"
 #include "core/plugin_host/plugin_host.h"

@@ -18,7 +18,7 @@
 #include <unistd.h>
 
 #include "core/base/clock.h"
-#include "core/base/own_descriptors.h"
+#include "core/guest/own_descriptors.h"
 #include "core/plugin_host/internal.h"
 #include "core/ring/ring.h"
 

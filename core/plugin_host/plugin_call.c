@@ -23,7 +23,7 @@
 #include <unistd.h>
 
 #include "core/base/clock.h"
-#include "core/base/thread.h"
+#include "core/guest/thread.h"
 #include "core/plugin_host/internal.h"
 
 #define CALL_STACK ((size_t)1 << 20) /* bytes: as the workers' */

@@ -261,7 +261,7 @@ int host_extension_add(struct host *h, const char *id, const void *part);
 int host_stack_add(struct host *h);
 void host_stack_off(struct host *h);
 
-/* Offer "probing.signal/1" over core/base/owned_signals.h. */
+/* Offer "probing.signal/1" over core/guest/owned_signals.h. */
 int host_signal_add(struct host *h);
 
 /* Offer "probing.loss/1" over the counters of the tables. */

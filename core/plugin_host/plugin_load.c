@@ -18,9 +18,9 @@
 #include <unistd.h>
 
 #include "core/base/clock.h"
-#include "core/base/headroom_table.h"
-#include "core/base/loaded_name.h"
 #include "core/base/rights.h"
+#include "core/guest/headroom_table.h"
+#include "core/guest/loaded_name.h"
 #include "core/plugin_file/declared.h"
 #include "core/plugin_file/sealed_copy.h"
 #include "core/plugin_host/internal.h"

@@ -11,7 +11,7 @@
 #include <string.h>
 
 #include "core/base/clock.h"
-#include "core/base/thread.h"
+#include "core/guest/thread.h"
 #include "core/plugin_host/internal.h"
 
 #define LATE_MOST 3       /* loads that come back late, of a plugin that the settings name */

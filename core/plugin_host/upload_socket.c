@@ -24,8 +24,8 @@
 #include <unistd.h>
 
 #include "core/base/clock.h"
-#include "core/base/own_descriptors.h"
 #include "core/base/rights.h"
+#include "core/guest/own_descriptors.h"
 #include "core/plugin_host/internal.h"
 
 #define MESSAGE_BYTES 512

@@ -25,7 +25,7 @@
 #include <unistd.h>
 
 #include "core/base/clock.h"
-#include "core/base/thread.h"
+#include "core/guest/thread.h"
 #include "core/plugin_host/internal.h"
 
 #define WORKER_STACK ((size_t)1 << 20) /* bytes: SQL recurses into nested expressions */

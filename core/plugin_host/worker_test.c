@@ -13,7 +13,7 @@
 
 #include "core/base/clock.h"
 #include "core/base/err.h"
-#include "core/base/thread.h"
+#include "core/guest/thread.h"
 #include "core/plugin_host/plugin_host.h"
 #include "tests/test.h"
 

@@ -14,7 +14,7 @@
 #include <unistd.h>
 
 #include "core/base/err.h"
-#include "core/base/mmap_guard.h"
+#include "core/guest/mmap_guard.h"
 #include "core/ring/internal.h"
 
 #define LIKELY_ROW 4096 /* bytes: larger ones are looked for only while there is budget */

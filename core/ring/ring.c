@@ -23,8 +23,8 @@
 #include "core/base/clock.h"
 #include "core/base/err.h"
 #include "core/base/file.h"
-#include "core/base/headroom.h"
-#include "core/base/mmap_guard.h"
+#include "core/guest/headroom.h"
+#include "core/guest/mmap_guard.h"
 #include "core/ring/internal.h"
 #include "sdk/lib/sparse_map.h"
 

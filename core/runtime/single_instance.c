@@ -11,7 +11,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-#include "core/base/own_descriptors.h"
+#include "core/guest/own_descriptors.h"
 #include "core/runtime/internal.h"
 
 #define SIBLING_FDS 4096 /* descriptors looked at to find another copy of the core */

@@ -11,7 +11,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include "core/base/own_descriptors.h"
+#include "core/guest/own_descriptors.h"
 #include "core/runtime/internal.h"
 
 static const char NOTHING[] = "/dev/null";

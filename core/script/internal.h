@@ -20,7 +20,7 @@
 #include <stdint.h>
 
 #include "core/base/err.h"
-#include "core/base/thread.h"
+#include "core/guest/thread.h"
 #include "core/plugin_host/plugin_host.h"
 #include "core/script/lua_memory.h"
 #include "core/script/script.h"

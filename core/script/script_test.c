@@ -11,7 +11,7 @@
 
 #include "core/base/clock.h"
 #include "core/base/err.h"
-#include "core/base/thread.h"
+#include "core/guest/thread.h"
 #include "tests/script_world.h"
 #include "tests/test.h"
 

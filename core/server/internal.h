@@ -22,7 +22,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "core/base/thread.h"
+#include "core/guest/thread.h"
 #include "core/plugin_host/plugin_host.h"
 #include "core/server/server.h"
 #include "core/sql/sql.h"

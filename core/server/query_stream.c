@@ -20,7 +20,7 @@
 
 #include "core/base/clock.h"
 #include "core/base/err.h"
-#include "core/base/thread.h"
+#include "core/guest/thread.h"
 #include "core/server/internal.h"
 #include "core/server/message.h"
 #include "sdk/lib/json.h"

@@ -19,8 +19,8 @@
 #include "core/base/clock.h"
 #include "core/base/err.h"
 #include "core/base/file.h"
-#include "core/base/headroom_table.h"
 #include "core/base/text.h"
+#include "core/guest/headroom_table.h"
 #include "core/server/internal.h"
 
 #define APPLY_NS (2 * NS_PER_S) /* for the loop to take a new listener */

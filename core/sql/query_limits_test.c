@@ -11,7 +11,7 @@
 #include <unistd.h>
 
 #include "core/base/clock.h"
-#include "core/base/thread.h"
+#include "core/guest/thread.h"
 #include "core/sql/example_test.h"
 
 TEST(depth_is_bounded)

@@ -17,7 +17,7 @@
 #include <unistd.h>
 
 #include "core/base/err.h"
-#include "core/base/owned_signals.h"
+#include "core/guest/owned_signals.h"
 #include "core/stack/stack.h"
 #include "sdk/lib/proc/memory.h"
 

@@ -3,7 +3,7 @@
  * core/stack/capture_signal.h - the one real-time signal that core/stack takes from the host, and
  * what /proc tells of a thread that it might be sent to.
  *
- * Private to this folder.  core/base/owned_signals.h owns it.
+ * Private to this folder.  core/guest/owned_signals.h owns it.
  */
 #ifndef CORE_STACK_CAPTURE_SIGNAL_H
 #define CORE_STACK_CAPTURE_SIGNAL_H

@@ -15,7 +15,7 @@
 #include <unistd.h>
 
 #include "core/base/file.h"
-#include "core/base/headroom.h"
+#include "core/guest/headroom.h"
 #include "core/stack/demangle_rust.h"
 #include "core/stack/internal.h"
 #include "sdk/lib/demangle/demangle.h"

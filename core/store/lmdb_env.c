@@ -14,8 +14,8 @@
 #include <unistd.h>
 
 #include "core/base/err.h"
-#include "core/base/headroom.h"
-#include "core/base/mmap_guard.h"
+#include "core/guest/headroom.h"
+#include "core/guest/mmap_guard.h"
 #include "core/store/internal.h"
 #include "sdk/lib/proc/maps.h"
 

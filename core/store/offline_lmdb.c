@@ -13,8 +13,8 @@
 #include <unistd.h>
 
 #include "core/base/err.h"
-#include "core/base/mmap_guard.h"
 #include "core/datadir/datadir.h"
+#include "core/guest/mmap_guard.h"
 #include "core/store/internal.h"
 #include "sdk/lib/array.h"
 

@@ -15,8 +15,8 @@
 
 #include "core/base/clock.h"
 #include "core/base/err.h"
-#include "core/base/mmap_guard.h"
-#include "core/base/thread.h"
+#include "core/guest/mmap_guard.h"
+#include "core/guest/thread.h"
 #include "core/store/internal.h"
 
 #define BYTES_LEAST (UINT64_C(8) << 20)

@@ -13,7 +13,7 @@
 #include "core/base/clock.h"
 #include "core/base/err.h"
 #include "core/base/file.h"
-#include "core/base/thread.h"
+#include "core/guest/thread.h"
 #include "core/store/store.h"
 #include "tests/fail_alloc.h"
 #include "tests/test.h"

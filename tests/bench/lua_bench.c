@@ -19,7 +19,7 @@
 #include "core/base/clock.h"
 #include "core/base/err.h"
 #include "core/base/text.h"
-#include "core/base/thread.h"
+#include "core/guest/thread.h"
 #include "tests/bench/bench.h"
 #include "tests/script_world.h"
 

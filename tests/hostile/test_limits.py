@@ -319,7 +319,7 @@ def test_mappings_are_left_to_the_program(world, room):
         told.probing("backtrace")
         told.probing("query", "select count(*) from generate_series(1, 300000)")
         assert told.tell("thread") == "well", words
-    assert most - mappings(told.pid) > 200  # of 256 in core/base/headroom_table.c
+    assert most - mappings(told.pid) > 200  # of 256 in core/guest/headroom_table.c
     assert told.probing("eject").returncode == 0
     assert told.tell("thread") == "well"
 

@@ -81,7 +81,7 @@ ALLOCATES = set("""malloc calloc aligned_alloc posix_memalign memalign valloc pv
 
 
 def test_the_core_takes_no_memory_from_the_programs_allocator():
-    """All of it is from core/base/heap.c; left is what hands back what was not ours, and qsort_r
+    """All of it is from core/guest/heap.c; left is what hands back what was not ours, and qsort_r
     where there is no memory at all."""
     lines = output("nm", "-D", "--undefined-only", built("libprobing.so")).splitlines()
     assert not {re.sub("@.*", "", line.split()[-1]) for line in lines} & ALLOCATES

@@ -25,7 +25,7 @@
 #include "core/base/err.h"
 #include "core/base/file.h"
 #include "core/base/text.h"
-#include "core/base/thread.h"
+#include "core/guest/thread.h"
 #include "core/plugin_host/plugin_host.h"
 #include "core/ring/ring.h"
 #include "core/server/server.h"

@@ -13,7 +13,7 @@
 #include <sys/mman.h>
 
 #include "core/base/err.h"
-#include "core/base/mmap_guard.h"
+#include "core/guest/mmap_guard.h"
 #include "core/store/internal.h"
 #include "tests/store/limits.h"
 #include "tests/store/mounts.h"

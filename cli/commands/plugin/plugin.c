@@ -22,10 +22,10 @@
 #include "cli/target/query_client.h"
 #include "core/base/clock.h"
 #include "core/base/err.h"
-#include "core/base/headroom.h"
 #include "core/base/text.h"
 #include "core/crash/crash.h"
 #include "core/datadir/datadir.h"
+#include "core/guest/headroom.h"
 #include "core/plugin_file/sealed_copy.h"
 #include "sdk/client/door.h"
 

@@ -17,7 +17,7 @@
 #include <string.h>
 
 #include "core/base/err.h"
-#include "core/base/thread.h"
+#include "core/guest/thread.h"
 #include "core/sql/exec/ops.h"
 
 #define STACK_BYTES ((size_t)1 << 20) /* as the query's own thread */

@@ -15,7 +15,7 @@
 
 #include "core/base/clock.h"
 #include "core/base/err.h"
-#include "core/base/headroom.h"
+#include "core/guest/headroom.h"
 
 #define ROOM_PART 4u /* several may run at once, and the program goes on taking its own */
 #define MEMORY_LEAST ((size_t)1 << 20)

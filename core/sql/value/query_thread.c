@@ -25,7 +25,7 @@
 
 #include "core/base/clock.h"
 #include "core/base/err.h"
-#include "core/base/thread.h"
+#include "core/guest/thread.h"
 
 #define STACK_BYTES ((size_t)1 << 20) /* as the workers': SQL recurses into nested expressions */
 #define IDLE_MOST 2                   /* threads that wait for a query */

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * core/base/loaded_name.c - the name in the loader's list (glibc's struct link_map), in its place.
+ * core/guest/loaded_name.c - the name in the loader's list (glibc's struct link_map), in its place.
  */
-#include "core/base/loaded_name.h"
+#include "core/guest/loaded_name.h"
 
 #include <dlfcn.h>
 #include <link.h>

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * core/base/thread_sched.c - what a thread inherits of its maker's scheduling, and what ours get.
+ * core/guest/thread_sched.c - what a thread inherits of its maker's scheduling, and what ours get.
  *
  * Not touched is what is set on all threads of a process and means all: the policy for NUMA nodes
  * (set_mempolicy(2) cannot be asked of another thread), cpusets, which the kernel applies anyway.
  */
-#include "core/base/thread_sched.h"
+#include "core/guest/thread_sched.h"
 
 #include <errno.h>
 #include <sched.h>

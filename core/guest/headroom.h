@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * core/base/headroom.h - how much a process may still take before it meets one of its limits.
+ * core/guest/headroom.h - how much a process may still take before it meets one of its limits.
  *
  * Asked before a process is entered, and by the core before it maps much: it lives in somebody
  * else's limits.  Reads /proc and /sys/fs/cgroup; no err_set(), no allocation.  Any thread.
  */
-#ifndef CORE_BASE_HEADROOM_H
-#define CORE_BASE_HEADROOM_H
+#ifndef CORE_GUEST_HEADROOM_H
+#define CORE_GUEST_HEADROOM_H
 
 #include <stdbool.h>
 #include <stdint.h>

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * core/base/own_descriptors.h - which descriptors of the process are ours.
+ * core/guest/own_descriptors.h - which descriptors of the process are ours.
  *
  * Any thread, handlers too.
  */
-#ifndef CORE_BASE_OWN_DESCRIPTORS_H
-#define CORE_BASE_OWN_DESCRIPTORS_H
+#ifndef CORE_GUEST_OWN_DESCRIPTORS_H
+#define CORE_GUEST_OWN_DESCRIPTORS_H
 
 #include <stdbool.h>
 #include <stdint.h>

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * core/base/sigchain.h - a handler of ours before one of the program's: handing a signal on as the
+ * core/guest/sigchain.h - a handler of ours before one of the program's: handing a signal on as the
  * kernel would have sent it.
  *
  * Runs on the thread that the signal came to.
  */
-#ifndef CORE_BASE_SIGCHAIN_H
-#define CORE_BASE_SIGCHAIN_H
+#ifndef CORE_GUEST_SIGCHAIN_H
+#define CORE_GUEST_SIGCHAIN_H
 
 #include <signal.h>
 #include <stdbool.h>

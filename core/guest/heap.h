@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * core/base/heap.h - memory of our own, so that the program's allocator never hears of us.
+ * core/guest/heap.h - memory of our own, so that the program's allocator never hears of us.
  *
  * libprobing.so and the libraries in it take all their memory here (core/compat/malloc.c): glibc
  * makes an arena of 64 MiB of address space for each thread that calls malloc(), and raises its
  * threshold for mmap() for good when something large is freed.  What is freed here goes back to the
  * kernel.  Any thread; never [signal].
  */
-#ifndef CORE_BASE_HEAP_H
-#define CORE_BASE_HEAP_H
+#ifndef CORE_GUEST_HEAP_H
+#define CORE_GUEST_HEAP_H
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * core/base/own_descriptors.c - the answer where nobody keeps account of descriptors: in programs
+ * core/guest/own_descriptors.c - the answer where nobody keeps account of descriptors: in programs
  * that are ours altogether.
  *
  * Any thread, handlers too.
  */
-#include "core/base/own_descriptors.h"
+#include "core/guest/own_descriptors.h"
 
 #define ELSEWHERE __attribute__((weak))
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * core/base/heap.c - free lists by size in spans of 64 KiB; what is larger has its own mapping.
+ * core/guest/heap.c - free lists by size in spans of 64 KiB; what is larger has its own mapping.
  *
  * A region is 16 spans from one mmap().  A span holds pieces of one size, and its first bytes say
  * which; a span without pieces goes back to its region, a region without spans to the kernel.
@@ -8,7 +8,7 @@
  * ours without a look at what it points to.  One mutex: a handful of threads share this, and
  * queries cut their pieces out of arenas.
  */
-#include "core/base/heap.h"
+#include "core/guest/heap.h"
 
 #include <errno.h>
 #include <pthread.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * core/base/headroom_table.h - what the core, each option and each plugin takes of each limit, and
+ * core/guest/headroom_table.h - what the core, each option and each plugin takes of each limit, and
  * what the program keeps of it.
  *
  * The one table of it: asked before a process is entered, and by the core before an option is
@@ -8,14 +8,14 @@
  * by tests/hostile/test_limits_table.py.  A plugin declares its own row (struct probing_resource).
  * Any thread.
  */
-#ifndef CORE_BASE_HEADROOM_TABLE_H
-#define CORE_BASE_HEADROOM_TABLE_H
+#ifndef CORE_GUEST_HEADROOM_TABLE_H
+#define CORE_GUEST_HEADROOM_TABLE_H
 
 #include <stdbool.h>
 #include <stdint.h>
 #include <sys/types.h>
 
-#include "core/base/headroom.h"
+#include "core/guest/headroom.h"
 
 /* The most that a part takes while it is used as usual.  A query may take more of private memory: a
  * quarter of what is left (query.max_memory). */

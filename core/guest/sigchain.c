@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * core/base/sigchain.c - running the program's handler after ours, or the default action.
+ * core/guest/sigchain.c - running the program's handler after ours, or the default action.
  *
  * The thread that the signal came to; it keeps nothing.
  */
-#include "core/base/sigchain.h"
+#include "core/guest/sigchain.h"
 
 #include <stdint.h>
 #include <string.h>

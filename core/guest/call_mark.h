@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * core/base/call_mark.h - which plugin's function the calling thread is inside of.
+ * core/guest/call_mark.h - which plugin's function the calling thread is inside of.
  *
  * The report of a crash names it, and some functions may only be called from inside of another.
  * A mark lies on the stack of whoever calls the plugin; the marks of a thread form a list, the
  * innermost first.  Any thread; they take no lock and allocate nothing.
  */
-#ifndef CORE_BASE_CALL_MARK_H
-#define CORE_BASE_CALL_MARK_H
+#ifndef CORE_GUEST_CALL_MARK_H
+#define CORE_GUEST_CALL_MARK_H
 
 struct call_mark {
     const char *plugin;   /* its name; stays at least as long as the mark */

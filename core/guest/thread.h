@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * core/base/thread.h - our threads: named, signals blocked, joined by their owner; and waiting.
+ * core/guest/thread.h - our threads: named, signals blocked, joined by their owner; and waiting.
  *
  * [signal] and [child] functions anywhere in core may call only each other and:
  *   atomic operations, memcpy, memset, clock_gettime, syscall(2) wrappers without a lock
  *   (write, close, fcntl, gettid, tgkill, fallocate by syscall()), clock_now(), ring_append().
  */
-#ifndef CORE_BASE_THREAD_H
-#define CORE_BASE_THREAD_H
+#ifndef CORE_GUEST_THREAD_H
+#define CORE_GUEST_THREAD_H
 
 #include <pthread.h>
 #include <stdbool.h>

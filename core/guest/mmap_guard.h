@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * core/base/mmap_guard.h - files of ours that are mapped into the host, and whose pages can be lost
- * under it: a disk that cannot read them, somebody who cuts the file short or copies over it.
+ * core/guest/mmap_guard.h - our files that are mapped into the host can lose pages under it:
+ * where the disk cannot read them, or somebody cuts the file short or copies over it.
  *
  * Whoever touches such a page gets SIGBUS, which would end the host.  A handler of ours puts a page
  * of memory in its place: what was there is lost, and counted, and its owner sees that in
@@ -15,15 +15,15 @@
  * core/crash has a handler for SIGBUS, too.  While it is on it stands in for this one: it asks
  * mapped_mend() first, and sees through ours to the program's own.
  */
-#ifndef CORE_BASE_MMAP_GUARD_H
-#define CORE_BASE_MMAP_GUARD_H
+#ifndef CORE_GUEST_MMAP_GUARD_H
+#define CORE_GUEST_MMAP_GUARD_H
 
 #include <signal.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
-#include "core/base/sigchain.h"
+#include "core/guest/sigchain.h"
 
 #define MAPPED_HEAD 16 /* bytes */
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * core/base/owned_signals.c - the one owner of the signals that we send to threads of the program.
+ * core/guest/owned_signals.c - the one owner of the signals that we send to threads of the program.
  *
  * Taking and giving back: any thread, under a lock.  The handler runs on any thread of the program.
  *
@@ -10,7 +10,7 @@
  * before runs our handler, whose code stays.  Only a debugger can hold a thread in between: the
  * kernel looks for the action when the debugger lets the signal through.
  */
-#include "core/base/owned_signals.h"
+#include "core/guest/owned_signals.h"
 
 #include <errno.h>
 #include <pthread.h>
@@ -19,7 +19,7 @@
 #include <unistd.h>
 
 #include "core/base/err.h"
-#include "core/base/sigchain.h"
+#include "core/guest/sigchain.h"
 #include "sdk/lib/proc/task.h"
 
 #define NUMBERS 65 /* signals of Linux, and 0 */
@@ -91,7 +91,7 @@ static int put_ours(int number, struct sigaction *ret_replaced)
     struct sigaction ours = {.sa_sigaction = on_signal,
                              .sa_flags = SA_SIGINFO | SA_RESTART | SA_ONSTACK};
     (void)sigfillset(&ours.sa_mask);
-    /* A lost page of the rings is mended: core/base/mmap_guard.h. */
+    /* A lost page of the rings is mended: core/guest/mmap_guard.h. */
     (void)sigdelset(&ours.sa_mask, SIGBUS);
     return sigaction(number, &ours, ret_replaced) == -1 ? -EBUSY : 0;
 }

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * core/base/thread_sched.h - how threads of ours are scheduled, whatever thread was borrowed for
+ * core/guest/thread_sched.h - how threads of ours are scheduled, whatever thread was borrowed for
  * them.
  *
  * A new thread inherits from its maker: real-time class, nice value, CPU affinity, I/O class, timer
  * slack.  Ours shall be ordinary threads of the process and never stand before the program's.
  * System calls only, no err_set(), no allocation.  Any thread; [child] too.
  */
-#ifndef CORE_BASE_THREAD_SCHED_H
-#define CORE_BASE_THREAD_SCHED_H
+#ifndef CORE_GUEST_THREAD_SCHED_H
+#define CORE_GUEST_THREAD_SCHED_H
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * core/base/headroom_table.c - the table, and the sentence of whom it refuses.
+ * core/guest/headroom_table.c - the table, and the sentence of whom it refuses.
  *
  * Any thread; constants only.
  */
-#include "core/base/headroom_table.h"
+#include "core/guest/headroom_table.h"
 
 #include <errno.h>
 #include <string.h>

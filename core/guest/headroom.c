@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * core/base/headroom.c - limits of a process against what it uses.
+ * core/guest/headroom.c - limits of a process against what it uses.
  *
  * What cannot be read is no limit: then the thing itself will say no.
  */
-#include "core/base/headroom.h"
+#include "core/guest/headroom.h"
 
 #include <stdatomic.h>
 #include <stdio.h>
@@ -17,7 +17,7 @@
 #include <unistd.h>
 
 #include "core/base/clock.h"
-#include "core/base/headroom_table.h"
+#include "core/guest/headroom_table.h"
 #include "sdk/lib/proc/cgroup.h"
 #include "sdk/lib/proc/maps.h"
 #include "sdk/lib/proc/task.h"

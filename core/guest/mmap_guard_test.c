@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * core/base/mmap_guard_test.c - pages lost under a mapping, and every way a program's own handler
+ * core/guest/mmap_guard_test.c - pages lost under a mapping, and every way a program's own handler
  * of SIGBUS may stand to ours.
  *
  * Each case is a child of its own.
  */
-#include "core/base/mmap_guard.h"
+#include "core/guest/mmap_guard.h"
 
 #include <errno.h>
 #include <fcntl.h>

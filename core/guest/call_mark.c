@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * core/base/call_mark.c - one pointer of each thread.
+ * core/guest/call_mark.c - one pointer of each thread.
  *
  * Any thread, and a handler that interrupts one.
  */
-#include "core/base/call_mark.h"
+#include "core/guest/call_mark.h"
 
 #include <stdatomic.h>
 #include <stddef.h>

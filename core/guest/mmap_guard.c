@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * core/base/mmap_guard.c - a page of memory where one of a file of ours was lost.
+ * core/guest/mmap_guard.c - a page of memory where one of a file of ours was lost.
  *
  * Watching and looking: any thread, one lock.  Mending: the thread that faulted, in its handler.
  *
@@ -8,7 +8,7 @@
  * to ours from there, and ours comes over that.  So each time it is another function, with an
  * action of its own that it goes on to, or they would go round in a circle.
  */
-#include "core/base/mmap_guard.h"
+#include "core/guest/mmap_guard.h"
 
 #include <errno.h>
 #include <pthread.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * core/base/heap_test.c - the heap of our own: whole, and gone when all is freed.
+ * core/guest/heap_test.c - the heap of our own: whole, and gone when all is freed.
  */
 #include <errno.h>
 #include <pthread.h>
@@ -9,7 +9,7 @@
 #include <string.h>
 
 #include "core/base/clock.h"
-#include "core/base/heap.h"
+#include "core/guest/heap.h"
 #include "tests/test.h"
 
 #define PIECES 4000

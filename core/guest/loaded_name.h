@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * core/base/loaded_name.h - what the loader says that a library of ours is called.
+ * core/guest/loaded_name.h - what the loader says that a library of ours is called.
  */
-#ifndef CORE_BASE_LOADED_NAME_H
-#define CORE_BASE_LOADED_NAME_H
+#ifndef CORE_GUEST_LOADED_NAME_H
+#define CORE_GUEST_LOADED_NAME_H
 
 /* A library that was loaded through a descriptor is "/proc/PID/fd/N" to the loader for good, and N
  * is soon a file of the program's, or none.  Whoever opens what dl_iterate_phdr() or a debugger is

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * core/base/owned_signals_test.c - a signal taken, sent to threads that run late or never, and
+ * core/guest/owned_signals_test.c - a signal taken, sent to threads that run late or never, and
  * given back: the process lives, and has what it had.
  *
  * Each case is a child of its own: what goes wrong here ends the process.
  */
-#include "core/base/owned_signals.h"
+#include "core/guest/owned_signals.h"
 
 #include <errno.h>
 #include <pthread.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * core/base/owned_signals.h - the one owner of the signals that we take from the program to send
+ * core/guest/owned_signals.h - the one owner of the signals that we take from the program to send
  * them to its own threads: taken, sent, handled, and given back when none can come any more.
  *
  * Whoever wants a signal gets it here, plugins too ("probing.signal/1").  Under the default action
@@ -10,11 +10,11 @@
  * Else a handler stays that does nothing, and signals_kept() says so.  This code is never unmapped.
  *
  * Before a signal is given back its owner ends what sends it: timers deleted, descriptors closed,
- * threads joined.  Signals of faults (core/crash, core/base/mmap_guard.h) are not sent by us, so
+ * threads joined.  Signals of faults (core/crash, core/guest/mmap_guard.h) are not sent by us, so
  * they need none of this.
  */
-#ifndef CORE_BASE_OWNED_SIGNALS_H
-#define CORE_BASE_OWNED_SIGNALS_H
+#ifndef CORE_GUEST_OWNED_SIGNALS_H
+#define CORE_GUEST_OWNED_SIGNALS_H
 
 #include <signal.h>
 #include <stdbool.h>

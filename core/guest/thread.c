@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * core/base/thread.c - starting our threads without the host noticing, and waiting with a limit.
+ * core/guest/thread.c - starting our threads without the host noticing, and waiting with a limit.
  *
  * Any thread.  It keeps no list of threads: their owners join them.
  */
-#include "core/base/thread.h"
+#include "core/guest/thread.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -14,7 +14,7 @@
 
 #include "core/base/clock.h"
 #include "core/base/err.h"
-#include "core/base/headroom.h"
+#include "core/guest/headroom.h"
 #include "sdk/lib/own_thread.h"
 
 #define THREAD_STACK ((size_t)512 << 10) /* bytes: the default of thread.h */
