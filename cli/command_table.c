@@ -10,8 +10,10 @@
 #include <string.h>
 
 #include "cli/cluster/job_report.h"
+#include "cli/commands/commands.h"
 #include "cli/commands/flamegraph/flame.h"
 #include "cli/report/report.h"
+#include "cli/terminal/args.h"
 #include "core/base/err.h"
 #include "core/base/text.h"
 

@@ -8,9 +8,12 @@
 #ifndef CLI_COMMAND_TABLE_H
 #define CLI_COMMAND_TABLE_H
 
+#include <stdbool.h>
+#include <stdint.h>
 #include <stdio.h>
 
-#include "cli/cli.h"
+struct target;
+struct cli_command;
 
 /* The i-th in the order of `probing help`, those that plugins bring among them; NULL: there are no
  * more. */

@@ -9,6 +9,9 @@
 #include <string.h>
 
 #include "cli/command_table.h"
+#include "cli/target/target.h"
+#include "cli/terminal/args.h"
+#include "cli/terminal/exit_codes.h"
 #include "core/base/err.h"
 #include "core/base/version.h"
 

@@ -4,7 +4,6 @@
  *
  * One thread.  What commands there are stands in command_table.c, what they do in their files.
  */
-#include "cli/cli.h"
 
 #include <ctype.h>
 #include <errno.h>
@@ -16,14 +15,26 @@
 
 #include "cli/cluster/job_report.h"
 #include "cli/command_table.h"
+#include "cli/commands/commands.h"
+#include "cli/commands/launch.h"
+#include "cli/commands/obtain.h"
+#include "cli/commands/other_installations.h"
 #include "cli/link/link.h"
 #include "cli/many/many.h"
 #include "cli/many/members.h"
 #include "cli/many/run_there.h"
 #include "cli/report/report.h"
+#include "cli/target/installed.h"
 #include "cli/target/query_client.h"
+#include "cli/target/remote_target.h"
+#include "cli/target/target.h"
+#include "cli/terminal/args.h"
 #include "cli/terminal/atomic_output.h"
 #include "cli/terminal/check_lines.h"
+#include "cli/terminal/exit_codes.h"
+#include "cli/terminal/interrupt.h"
+#include "cli/terminal/limits.h"
+#include "cli/terminal/pager.h"
 #include "cli/terminal/terminal.h"
 #include "core/base/clock.h"
 #include "core/base/err.h"

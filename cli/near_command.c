@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "cli/command_table.h"
+#include "cli/terminal/args.h"
 #include "core/base/text.h"
 
 #define COMMANDS_MAX 128

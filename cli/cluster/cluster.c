@@ -13,9 +13,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cli/cli.h"
 #include "cli/cluster/job_report.h"
+#include "cli/commands/commands.h"
 #include "cli/link/link.h"
+#include "cli/target/target.h"
+#include "cli/terminal/args.h"
+#include "cli/terminal/exit_codes.h"
+#include "cli/terminal/limits.h"
 #include "cli/terminal/terminal.h"
 #include "core/base/clock.h"
 #include "core/base/err.h"

@@ -10,10 +10,11 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "cli/cli.h"
 #include "cli/cluster/cluster.h"
 #include "cli/link/run_many.h"
 #include "cli/link/spawn.h"
+#include "cli/terminal/args.h"
+#include "cli/terminal/exit_codes.h"
 #include "cli/terminal/terminal.h"
 #include "core/base/err.h"
 #include "core/base/file.h"

@@ -17,6 +17,7 @@
 #include "cli/link/link.h"
 #include "cli/many/many.h"
 #include "cli/report/report.h"
+#include "cli/terminal/args.h"
 #include "core/base/err.h"
 #include "core/base/text.h"
 #include "sdk/lib/buf.h"

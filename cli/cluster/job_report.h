@@ -8,7 +8,10 @@
 #ifndef CLI_CLUSTER_JOB_REPORT_H
 #define CLI_CLUSTER_JOB_REPORT_H
 
-#include "cli/cli.h"
+#include <stdbool.h>
+#include <stddef.h>
+
+struct cli_command;
 
 /* The report that the words of `cluster` ask for, NULL: none.  is_ours: is a word one of its own?
  * Then no plugin's file is opened. */

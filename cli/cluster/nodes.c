@@ -11,7 +11,6 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "cli/cli.h"
 #include "cli/cluster/cluster.h"
 #include "cli/cluster/torch_store.h"
 #include "cli/job/local_ranks.h"

@@ -14,7 +14,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "cli/cli.h"
+#include "cli/terminal/interrupt.h"
+#include "cli/terminal/limits.h"
 #include "core/base/clock.h"
 #include "core/base/err.h"
 #include "core/base/text.h"

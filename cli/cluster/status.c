@@ -13,13 +13,15 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "cli/cli.h"
 #include "cli/cluster/cluster.h"
 #include "cli/cluster/side_commands.h"
 #include "cli/hang/hang_judge.h"
 #include "cli/job/local_ranks.h"
 #include "cli/link/run_many.h"
 #include "cli/many/ask.h"
+#include "cli/target/core_lookup.h"
+#include "cli/target/target.h"
+#include "cli/terminal/args.h"
 #include "core/base/err.h"
 #include "core/base/text.h"
 #include "sdk/lib/arena.h"

@@ -6,7 +6,6 @@
  * One thread.  What can be tried is tried, on a child of our own that does nothing; the rest is
  * read from /proc and /sys.  Nothing is changed, and no process of others is touched.
  */
-#include "cli/cli.h"
 
 #include <errno.h>
 #include <linux/perf_event.h>
@@ -22,8 +21,14 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "cli/commands/commands.h"
+#include "cli/commands/other_installations.h"
 #include "cli/inject/inject.h"
+#include "cli/target/installed.h"
+#include "cli/target/target.h"
+#include "cli/terminal/args.h"
 #include "cli/terminal/check_lines.h"
+#include "cli/terminal/exit_codes.h"
 #include "cli/terminal/terminal.h"
 #include "core/base/err.h"
 #include "core/base/file.h"

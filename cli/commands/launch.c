@@ -6,7 +6,8 @@
  * One thread.  There is no process of ours around it: pid, parent, terminal, signals and exit code
  * are the program's own.  core/runtime/preload.c takes out of the environment what we put there.
  */
-#include "cli/cli.h"
+
+#include "cli/commands/launch.h"
 
 #include <dirent.h>
 #include <dlfcn.h>
@@ -20,6 +21,13 @@
 #include <unistd.h>
 
 #include "cli/command_table.h"
+#include "cli/commands/commands.h"
+#include "cli/commands/obtain.h"
+#include "cli/target/core_lookup.h"
+#include "cli/target/installed.h"
+#include "cli/target/target.h"
+#include "cli/terminal/args.h"
+#include "cli/terminal/interrupt.h"
 #include "cli/terminal/terminal.h"
 #include "core/base/err.h"
 #include "core/base/file.h"

@@ -5,7 +5,6 @@
  *
  * One thread.
  */
-#include "cli/cli.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -18,7 +17,16 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "cli/commands/backtrace_crash.h"
+#include "cli/commands/commands.h"
 #include "cli/target/apart.h"
+#include "cli/target/auth_token.h"
+#include "cli/target/core_lookup.h"
+#include "cli/target/datadir.h"
+#include "cli/target/target.h"
+#include "cli/terminal/args.h"
+#include "cli/terminal/exit_codes.h"
+#include "cli/terminal/interrupt.h"
 #include "cli/terminal/terminal.h"
 #include "core/base/err.h"
 #include "core/base/file.h"

@@ -6,15 +6,21 @@
  * One thread.  The place that makes the error notes what is lacking (launch_no_core(), the reports'
  * no_plugin(), modes of flame graphs); nothing is got unless a person agreed or --yes was given.
  */
+#include "cli/commands/obtain.h"
+
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
-#include "cli/cli.h"
 #include "cli/commands/inject/inject_setup.h"
+#include "cli/commands/plugin/plugin_upload.h"
 #include "cli/inject/inject.h"
+#include "cli/target/core_lookup.h"
+#include "cli/target/installed.h"
+#include "cli/target/live_run.h"
 #include "cli/target/query_client.h"
+#include "cli/target/target.h"
 #include "cli/terminal/progress.h"
 #include "cli/terminal/terminal.h"
 #include "core/base/clock.h"

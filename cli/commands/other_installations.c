@@ -5,7 +5,8 @@
  *
  * One thread.  It looks where a shell and where Python would; nothing of it is run or loaded.
  */
-#include "cli/cli.h"
+#include "cli/commands/other_installations.h"
+
 #include "cli/terminal/check_lines.h"
 
 #include <fcntl.h>
@@ -16,6 +17,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "cli/commands/launch.h"
+#include "cli/target/installed.h"
 #include "core/base/file.h"
 #include "core/base/version.h"
 

@@ -13,8 +13,12 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "cli/commands/commands.h"
 #include "cli/commands/export/export_file.h"
 #include "cli/shell/sql_shell.h"
+#include "cli/target/target.h"
+#include "cli/terminal/args.h"
+#include "cli/terminal/pager.h"
 #include "cli/terminal/prompt.h"
 #include "cli/terminal/terminal.h"
 #include "core/base/err.h"

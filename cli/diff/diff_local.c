@@ -19,6 +19,7 @@
 #include "cli/job/local_ranks.h"
 #include "cli/many/ask.h"
 #include "cli/target/apart.h"
+#include "cli/target/target.h"
 #include "core/base/err.h"
 #include "core/base/file.h"
 #include "core/base/redact.h"

@@ -4,10 +4,11 @@
  *
  * One thread.
  */
+#include "cli/export/plain_name.h"
+
 #include <stdlib.h>
 #include <string.h>
 
-#include "cli/cli.h"
 #include "sdk/lib/demangle/demangle.h"
 #include "sdk/lib/hash.h"
 

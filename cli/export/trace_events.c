@@ -14,9 +14,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cli/cli.h"
 #include "cli/export/export.h"
+#include "cli/export/plain_name.h"
+#include "cli/target/datadir.h"
 #include "cli/target/query_client.h"
+#include "cli/target/target.h"
 #include "core/base/err.h"
 #include "core/base/text.h"
 #include "core/datadir/datadir.h"

@@ -10,9 +10,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cli/cli.h"
+#include "cli/commands/commands.h"
 #include "cli/hang/hang.h"
 #include "cli/many/each.h"
+#include "cli/target/target.h"
+#include "cli/terminal/args.h"
 #include "core/base/err.h"
 #include "sdk/lib/arena.h"
 #include "sdk/lib/proc/digits.h"

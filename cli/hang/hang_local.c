@@ -12,11 +12,16 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "cli/commands/backtrace_external.h"
+#include "cli/commands/commands.h"
 #include "cli/hang/hang.h"
 #include "cli/inject/sleep_time.h"
 #include "cli/job/local_ranks.h"
 #include "cli/many/ask.h"
 #include "cli/many/each.h"
+#include "cli/target/target.h"
+#include "cli/terminal/args.h"
+#include "cli/terminal/interrupt.h"
 #include "core/base/clock.h"
 #include "core/base/err.h"
 #include "core/base/text.h"

@@ -14,8 +14,8 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "cli/cli.h"
 #include "cli/job/job.h"
+#include "cli/target/datadir.h"
 #include "core/base/clock.h"
 #include "core/base/err.h"
 #include "core/base/file.h"

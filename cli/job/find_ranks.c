@@ -12,9 +12,11 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "cli/cli.h"
 #include "cli/job/job.h"
 #include "cli/target/apart.h"
+#include "cli/target/core_lookup.h"
+#include "cli/target/target.h"
+#include "cli/terminal/interrupt.h"
 #include "core/base/err.h"
 #include "sdk/lib/array.h"
 #include "sdk/lib/buf.h"

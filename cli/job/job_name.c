@@ -11,7 +11,6 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "cli/cli.h"
 #include "cli/job/job.h"
 #include "cli/terminal/terminal.h"
 #include "core/base/err.h"

@@ -11,8 +11,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cli/cli.h"
 #include "cli/target/apart.h"
+#include "cli/terminal/interrupt.h"
 #include "core/base/err.h"
 #include "sdk/lib/array.h"
 #include "sdk/lib/buf.h"

@@ -17,12 +17,14 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "cli/cli.h"
 #include "cli/link/broker.h"
 #include "cli/link/frame.h"
 #include "cli/link/relay_tree.h"
 #include "cli/link/spawn.h"
 #include "cli/link/token.h"
+#include "cli/target/auth_token.h"
+#include "cli/terminal/interrupt.h"
+#include "cli/terminal/limits.h"
 #include "core/base/clock.h"
 #include "core/base/err.h"
 #include "core/base/text.h"

@@ -11,7 +11,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "cli/cli.h"
+#include "cli/terminal/interrupt.h"
 #include "core/base/clock.h"
 #include "core/base/err.h"
 #include "core/base/text.h"

@@ -12,10 +12,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cli/cli.h"
 #include "cli/link/merge_protocol.h"
 #include "cli/link/run_many.h"
 #include "cli/many/ask.h"
+#include "cli/target/target.h"
 #include "core/base/clock.h"
 #include "core/base/err.h"
 #include "core/base/version.h"

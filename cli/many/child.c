@@ -15,9 +15,11 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "cli/cli.h"
 #include "cli/job/job.h"
 #include "cli/link/link.h"
+#include "cli/terminal/exit_codes.h"
+#include "cli/terminal/interrupt.h"
+#include "cli/terminal/limits.h"
 #include "cli/terminal/terminal.h"
 #include "core/base/err.h"
 #include "sdk/lib/proc/proc_file.h"

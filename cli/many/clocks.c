@@ -20,6 +20,7 @@
 
 #include "cli/link/link.h"
 #include "cli/many/members.h"
+#include "cli/target/target.h"
 #include "core/base/clock.h"
 #include "core/base/err.h"
 #include "core/base/file.h"

@@ -13,10 +13,15 @@
 #include <string.h>
 #include <sys/wait.h>
 
+#include "cli/commands/commands.h"
 #include "cli/many/ask.h"
 #include "cli/many/child.h"
 #include "cli/many/printed.h"
 #include "cli/many/run_there.h"
+#include "cli/target/target.h"
+#include "cli/terminal/args.h"
+#include "cli/terminal/exit_codes.h"
+#include "cli/terminal/interrupt.h"
 #include "cli/terminal/progress.h"
 #include "cli/terminal/terminal.h"
 #include "core/base/clock.h"

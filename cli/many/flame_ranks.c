@@ -13,9 +13,12 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "cli/commands/commands.h"
 #include "cli/commands/flamegraph/flame.h"
 #include "cli/many/ask.h"
 #include "cli/many/run_there.h"
+#include "cli/target/target.h"
+#include "cli/terminal/args.h"
 #include "core/base/clock.h"
 #include "core/base/err.h"
 #include "core/base/text.h"

@@ -14,6 +14,7 @@
 
 #include "cli/link/merge_protocol.h"
 #include "cli/target/query_client.h"
+#include "cli/terminal/interrupt.h"
 #include "cli/terminal/progress.h"
 #include "cli/terminal/terminal.h"
 #include "core/base/clock.h"

@@ -13,6 +13,7 @@
 
 #include "cli/many/ask.h"
 #include "cli/many/find.h"
+#include "cli/target/target.h"
 #include "core/base/clock.h"
 #include "core/base/err.h"
 #include "core/base/text.h"

@@ -12,6 +12,7 @@
 
 #include "cli/job/local_ranks.h"
 #include "cli/many/find.h"
+#include "cli/terminal/args.h"
 #include "core/base/err.h"
 
 struct of_job {

@@ -12,12 +12,18 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "cli/commands/commands.h"
 #include "cli/link/link.h"
 #include "cli/many/each.h"
 #include "cli/many/flame_ranks.h"
 #include "cli/many/global_query.h"
 #include "cli/many/one_table.h"
 #include "cli/target/query_client.h"
+#include "cli/target/target.h"
+#include "cli/terminal/args.h"
+#include "cli/terminal/exit_codes.h"
+#include "cli/terminal/limits.h"
+#include "cli/terminal/pager.h"
 #include "cli/terminal/terminal.h"
 #include "core/base/err.h"
 #include "core/base/text.h"

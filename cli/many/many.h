@@ -7,7 +7,13 @@
 #ifndef CLI_MANY_MANY_H
 #define CLI_MANY_MANY_H
 
-#include "cli/cli.h"
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct answer_ask;
+struct target;
+struct cli_command;
 
 /* The options between the targets and the command. */
 struct many_options {

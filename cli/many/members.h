@@ -10,11 +10,16 @@
 #define CLI_MANY_MEMBERS_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
-#include "cli/cli.h"
 #include "cli/job/job.h"
+#include "cli/target/remote_target.h"
+#include "cli/target/target.h"
 #include "sdk/lib/arena.h"
+
+struct buf;
+struct probing_client;
 
 #define MEMBERS_MAX 16384 /* more are a mistake: 'host[1-99999999]' */
 #define MEMBER_WHY_BYTES 400

@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include "cli/target/query_client.h"
+#include "cli/terminal/interrupt.h"
 #include "cli/terminal/progress.h"
 #include "cli/terminal/terminal.h"
 #include "core/base/clock.h"

@@ -14,12 +14,18 @@
 #include <string.h>
 #include <sys/resource.h>
 
+#include "cli/commands/launch.h"
 #include "cli/many/child.h"
+#include "cli/target/auth_token.h"
 #include "cli/target/query_client.h"
+#include "cli/target/remote_target.h"
+#include "cli/target/target.h"
+#include "cli/terminal/interrupt.h"
 #include "cli/terminal/terminal.h"
 #include "core/base/clock.h"
 #include "core/base/err.h"
 #include "core/base/text.h"
+#include "core/base/version.h"
 #include "sdk/client/door.h"
 
 #define TICK_NS (100 * NS_PER_MS) /* between looks at Ctrl-C, time limits and full queues */

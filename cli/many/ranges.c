@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "cli/many/find.h"
+#include "cli/terminal/args.h"
 #include "core/base/err.h"
 #include "sdk/lib/host_list.h"
 

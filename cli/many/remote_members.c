@@ -15,6 +15,7 @@
 #include "cli/many/ask.h"
 #include "cli/many/child.h"
 #include "cli/many/find.h"
+#include "cli/target/remote_target.h"
 #include "cli/terminal/terminal.h"
 #include "core/base/clock.h"
 #include "core/base/err.h"

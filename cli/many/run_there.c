@@ -8,8 +8,11 @@
 
 #include <string.h>
 
+#include "cli/commands/commands.h"
 #include "cli/link/link.h"
 #include "cli/report/report.h"
+#include "cli/target/target.h"
+#include "cli/terminal/args.h"
 
 static bool has_word(int argc, char *const *argv, const char *word)
 {

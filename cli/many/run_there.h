@@ -8,7 +8,10 @@
 #ifndef CLI_MANY_RUN_THERE_H
 #define CLI_MANY_RUN_THERE_H
 
-#include "cli/cli.h"
+#include <stdbool.h>
+
+struct target;
+struct cli_command;
 
 /* Commands run there that look at the process itself, or bring files into it, and, where it has no
  * core, all but those that ask for rows.  c: NULL, a command that the process knows. */

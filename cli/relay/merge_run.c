@@ -11,8 +11,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cli/cli.h"
 #include "cli/many/ask.h"
+#include "cli/target/target.h"
+#include "cli/terminal/interrupt.h"
 #include "core/base/err.h"
 #include "core/sql/distribute/distribute.h"
 

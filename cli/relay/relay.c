@@ -5,7 +5,6 @@
  *
  * One thread.
  */
-#include "cli/cli.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -13,10 +12,13 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "cli/commands/commands.h"
 #include "cli/link/token.h"
 #include "cli/many/members.h"
 #include "cli/relay/relay_port.h"
 #include "cli/relay/relay_session.h"
+#include "cli/target/target.h"
+#include "cli/terminal/args.h"
 #include "core/base/err.h"
 #include "sdk/lib/buf.h"
 #include "sdk/lib/json.h"

@@ -23,11 +23,13 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "cli/cli.h"
 #include "cli/link/frame.h"
 #include "cli/link/token.h"
 #include "cli/relay/pending_clients.h"
 #include "cli/relay/relay_session.h"
+#include "cli/target/auth_token.h"
+#include "cli/terminal/exit_codes.h"
+#include "cli/terminal/interrupt.h"
 #include "cli/terminal/terminal.h"
 #include "core/base/clock.h"
 #include "core/base/err.h"

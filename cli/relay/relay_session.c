@@ -16,12 +16,12 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "cli/cli.h"
 #include "cli/link/relay_tree.h"
 #include "cli/link/token.h"
 #include "cli/many/ask.h"
 #include "cli/relay/below.h"
 #include "cli/relay/stream_server.h"
+#include "cli/terminal/interrupt.h"
 #include "core/base/clock.h"
 #include "core/base/err.h"
 #include "core/base/version.h"

@@ -13,8 +13,10 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "cli/cli.h"
 #include "cli/relay/below.h"
+#include "cli/target/core_lookup.h"
+#include "cli/terminal/interrupt.h"
+#include "cli/terminal/limits.h"
 #include "core/base/clock.h"
 #include "core/base/err.h"
 #include "core/base/text.h"

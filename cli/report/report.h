@@ -13,8 +13,13 @@
 #define CLI_REPORT_REPORT_H
 
 #include <probing/report.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
 
-#include "cli/cli.h"
+#include "cli/terminal/args.h"
+
+struct target;
 
 #define REPORT_COMMANDS 16 /* of one plugin */
 

@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "cli/report/report.h"
+#include "cli/terminal/args.h"
 #include "core/base/err.h"
 #include "core/base/text.h"
 

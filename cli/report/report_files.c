@@ -17,6 +17,8 @@
 #include <unistd.h>
 
 #include "cli/report/report.h"
+#include "cli/target/installed.h"
+#include "cli/terminal/args.h"
 #include "cli/terminal/terminal.h"
 #include "core/base/err.h"
 #include "core/plugin_file/sealed_copy.h"

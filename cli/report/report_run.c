@@ -12,11 +12,20 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "cli/commands/launch.h"
+#include "cli/commands/obtain.h"
 #include "cli/report/report.h"
 #include "cli/target/apart.h"
+#include "cli/target/datadir.h"
+#include "cli/target/live_run.h"
 #include "cli/target/query_client.h"
+#include "cli/target/target.h"
+#include "cli/terminal/args.h"
 #include "cli/terminal/atomic_output.h"
+#include "cli/terminal/exit_codes.h"
 #include "cli/terminal/fit_text.h"
+#include "cli/terminal/interrupt.h"
+#include "cli/terminal/pager.h"
 #include "cli/terminal/screen.h"
 #include "cli/terminal/terminal.h"
 #include "core/base/err.h"

@@ -13,6 +13,8 @@
 #include <time.h>
 
 #include "cli/commands/export/export_file.h"
+#include "cli/target/target.h"
+#include "cli/terminal/interrupt.h"
 #include "cli/terminal/terminal.h"
 #include "core/base/clock.h"
 #include "core/base/err.h"

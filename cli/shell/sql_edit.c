@@ -12,8 +12,9 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "cli/cli.h"
 #include "cli/shell/sql_shell.h"
+#include "cli/terminal/interrupt.h"
+#include "cli/terminal/limits.h"
 #include "core/base/err.h"
 #include "core/base/file.h"
 

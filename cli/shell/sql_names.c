@@ -11,6 +11,7 @@
 #include <strings.h>
 
 #include "cli/shell/sql_shell.h"
+#include "cli/target/target.h"
 #include "cli/terminal/prompt.h"
 #include "core/base/clock.h"
 #include "core/base/err.h"

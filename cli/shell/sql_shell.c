@@ -14,7 +14,12 @@
 #include <unistd.h>
 
 #include "cli/commands/export/export_file.h"
+#include "cli/target/target.h"
+#include "cli/terminal/args.h"
+#include "cli/terminal/exit_codes.h"
 #include "cli/terminal/fit_text.h"
+#include "cli/terminal/interrupt.h"
+#include "cli/terminal/pager.h"
 #include "cli/terminal/prompt.h"
 #include "cli/terminal/terminal.h"
 #include "core/base/clock.h"

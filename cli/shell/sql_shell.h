@@ -16,6 +16,7 @@
 
 #include "cli/shell/sql_scan.h"
 #include "cli/target/query_client.h"
+#include "cli/target/target.h"
 #include "cli/terminal/atomic_output.h"
 #include "sdk/lib/buf.h"
 

@@ -14,6 +14,8 @@
 
 #include "cli/answer/columns.h"
 #include "cli/ship/run.h"
+#include "cli/target/target.h"
+#include "cli/terminal/interrupt.h"
 #include "cli/terminal/terminal.h"
 #include "core/base/clock.h"
 #include "core/base/err.h"

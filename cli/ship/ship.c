@@ -11,8 +11,14 @@
 #include <string.h>
 #include <time.h>
 
+#include "cli/commands/commands.h"
 #include "cli/link/link.h"
 #include "cli/ship/run.h"
+#include "cli/target/target.h"
+#include "cli/terminal/args.h"
+#include "cli/terminal/exit_codes.h"
+#include "cli/terminal/interrupt.h"
+#include "cli/terminal/limits.h"
 #include "cli/terminal/secret_file.h"
 #include "cli/terminal/terminal.h"
 #include "core/base/clock.h"

@@ -17,6 +17,9 @@
 
 #include "cli/link/link.h"
 #include "cli/ship/run.h"
+#include "cli/target/datadir.h"
+#include "cli/target/target.h"
+#include "cli/terminal/args.h"
 #include "cli/terminal/terminal.h"
 #include "core/base/err.h"
 #include "core/base/text.h"

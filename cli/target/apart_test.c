@@ -10,6 +10,8 @@
 #include <sys/resource.h>
 #include <sys/wait.h>
 
+#include "cli/terminal/interrupt.h"
+#include "cli/terminal/limits.h"
 #include "tests/test.h"
 
 volatile sig_atomic_t cli_interrupted;

@@ -11,7 +11,8 @@
  * this socket (/proc/PID/fd) is the one whose directory may have the token.  A user can look into
  * his own processes only; root into all.
  */
-#include "cli/cli.h"
+
+#include "cli/target/auth_token.h"
 
 #include <arpa/inet.h>
 #include <dirent.h>
@@ -25,6 +26,8 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "cli/target/core_lookup.h"
+#include "cli/terminal/interrupt.h"
 #include "core/base/clock.h"
 #include "core/base/err.h"
 #include "core/base/file.h"

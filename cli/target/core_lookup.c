@@ -10,7 +10,8 @@
  * out of that (core/datadir), must be its user's, and whoever listens there must be the process
  * itself (sdk/client/local_connect.c).
  */
-#include "cli/cli.h"
+
+#include "cli/target/core_lookup.h"
 
 #include <errno.h>
 #include <poll.h>
@@ -23,6 +24,8 @@
 
 #include "cli/inject/inject.h"
 #include "cli/target/apart.h"
+#include "cli/target/target.h"
+#include "cli/terminal/interrupt.h"
 #include "core/base/clock.h"
 #include "core/base/err.h"
 #include "core/datadir/datadir.h"

@@ -5,7 +5,8 @@
  *
  * One thread.  It only looks: nothing is entered, removed or changed here.
  */
-#include "cli/cli.h"
+
+#include "cli/target/datadir.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -17,6 +18,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "cli/target/core_lookup.h"
+#include "cli/target/target.h"
+#include "cli/terminal/interrupt.h"
 #include "core/base/err.h"
 #include "core/base/file.h"
 #include "core/base/info_file.h"

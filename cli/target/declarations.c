@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cli/cli.h"
+#include "cli/target/installed.h"
 #include "core/base/err.h"
 #include "core/base/text.h"
 #include "core/datadir/datadir.h"

@@ -7,7 +7,8 @@
 #include <poll.h>
 #include <stdio.h>
 
-#include "cli/cli.h"
+#include "cli/target/target.h"
+#include "cli/terminal/interrupt.h"
 #include "cli/terminal/terminal.h"
 #include "core/base/clock.h"
 #include "sdk/lib/proc/cgroup.h"

@@ -6,7 +6,8 @@
  * be, from the executable, stands in `places`; the first whose library is of the command's own
  * build is taken.  One thread.
  */
-#include "cli/cli.h"
+
+#include "cli/target/installed.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -12,6 +12,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "cli/target/core_lookup.h"
+#include "cli/target/target.h"
 #include "sdk/lib/proc/task.h"
 
 #define ANSWER_BYTES ((size_t)1 << 20)

@@ -5,8 +5,12 @@
 #ifndef CLI_TARGET_PROCESS_VIEW_H
 #define CLI_TARGET_PROCESS_VIEW_H
 
-#include "cli/cli.h"
+#include <stdint.h>
+
 #include "sdk/lib/buf.h"
+
+struct target;
+struct buf;
 
 struct process_view {
     struct buf tables, commands, settings; /* a name a line */

@@ -13,7 +13,11 @@
 #include <string.h>
 #include <time.h>
 
+#include "cli/target/core_lookup.h"
 #include "cli/target/declarations.h"
+#include "cli/target/remote_target.h"
+#include "cli/target/target.h"
+#include "cli/terminal/interrupt.h"
 #include "cli/terminal/terminal.h"
 #include "core/base/err.h"
 #include "core/crash/crash.h"

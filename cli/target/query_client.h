@@ -7,8 +7,13 @@
 #ifndef CLI_TARGET_QUERY_CLIENT_H
 #define CLI_TARGET_QUERY_CLIENT_H
 
-#include "cli/cli.h"
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
 #include "cli/export/export.h"
+
+struct target;
 
 struct answer_ask {
     const char *statement;

@@ -5,7 +5,6 @@
  *
  * One thread.  Ctrl-C cancels what runs in the target and leaves cleanly.
  */
-#include "cli/cli.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -14,7 +13,15 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "cli/commands/commands.h"
+#include "cli/target/core_lookup.h"
+#include "cli/target/installed.h"
+#include "cli/target/live_run.h"
+#include "cli/target/target.h"
+#include "cli/terminal/args.h"
 #include "cli/terminal/fit_text.h"
+#include "cli/terminal/interrupt.h"
+#include "cli/terminal/pager.h"
 #include "cli/terminal/terminal.h"
 #include "core/base/err.h"
 #include "core/base/file.h"

@@ -4,14 +4,17 @@
  *
  * One thread.
  */
+#include "cli/target/remote_target.h"
+
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
 
-#include "cli/cli.h"
 #include "cli/link/run_many.h"
 #include "cli/link/spawn.h"
 #include "cli/target/query_client.h"
+#include "cli/target/target.h"
+#include "cli/terminal/args.h"
 #include "cli/terminal/terminal.h"
 #include "core/base/clock.h"
 #include "core/base/err.h"

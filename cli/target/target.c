@@ -4,7 +4,8 @@
  *
  * One thread.  It only looks: nothing is entered, removed or changed here.
  */
-#include "cli/cli.h"
+
+#include "cli/target/target.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -19,9 +20,16 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "cli/commands/launch.h"
 #include "cli/inject/inject.h"
 #include "cli/link/link.h"
+#include "cli/target/auth_token.h"
+#include "cli/target/core_lookup.h"
+#include "cli/target/datadir.h"
+#include "cli/target/remote_target.h"
 #include "cli/target/several.h"
+#include "cli/terminal/args.h"
+#include "cli/terminal/interrupt.h"
 #include "cli/terminal/terminal.h"
 #include "core/base/clock.h"
 #include "core/base/err.h"

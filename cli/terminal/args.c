@@ -5,12 +5,13 @@
  *
  * One thread.
  */
+#include "cli/terminal/args.h"
+
 #include <errno.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 
-#include "cli/cli.h"
 #include "core/base/err.h"
 #include "core/base/text.h"
 

@@ -8,7 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "cli/cli.h"
+#include "cli/terminal/pager.h"
 #include "cli/terminal/terminal.h"
 #include "core/base/err.h"
 #include "core/base/printable.h"

@@ -3,7 +3,7 @@
  * cli/terminal/fit_text.h - text made to fit the terminal: names and lines that are cut, sentences
  * that are wrapped.
  *
- * One thread.  The width is cli_width()'s (cli.h): of the terminal as it is now, 0 where nobody
+ * One thread.  The width is cli_width()'s (pager.h): of the terminal as it is now, 0 where nobody
  * looks at one; then nothing is cut and nothing is wrapped.
  */
 #ifndef CLI_TERMINAL_FIT_TEXT_H

@@ -5,11 +5,11 @@
  *
  * One thread, and handlers that only set what others look at.
  */
+#include "cli/terminal/interrupt.h"
+
 #include <signal.h>
 #include <stdatomic.h>
 #include <unistd.h>
-
-#include "cli/cli.h"
 
 volatile sig_atomic_t cli_interrupted, cli_terminated, cli_prompts;
 _Atomic int cli_cancel;

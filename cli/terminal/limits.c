@@ -4,6 +4,8 @@
  *
  * One thread.
  */
+#include "cli/terminal/limits.h"
+
 #include <errno.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -12,7 +14,6 @@
 #include <sys/resource.h>
 #include <ucontext.h>
 
-#include "cli/cli.h"
 #include "core/base/err.h"
 #include "sdk/lib/proc/task.h"
 

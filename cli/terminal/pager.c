@@ -9,6 +9,8 @@
  * A second process of ours, the spool, reads the answer at once and keeps in a file without a name
  * what the pager has not read yet: a core closes connections from which nobody reads.
  */
+#include "cli/terminal/pager.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -22,7 +24,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "cli/cli.h"
+#include "cli/terminal/exit_codes.h"
 #include "cli/terminal/terminal.h"
 #include "sdk/lib/proc/proc_file.h"
 

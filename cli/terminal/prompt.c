@@ -21,7 +21,7 @@
 #include <termios.h>
 #include <unistd.h>
 
-#include "cli/cli.h"
+#include "cli/terminal/interrupt.h"
 #include "cli/terminal/terminal.h"
 #include "core/base/err.h"
 #include "core/base/printable.h"

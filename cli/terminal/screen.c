@@ -16,8 +16,9 @@
 #include <termios.h>
 #include <unistd.h>
 
-#include "cli/cli.h"
 #include "cli/terminal/fit_text.h"
+#include "cli/terminal/interrupt.h"
+#include "cli/terminal/pager.h"
 #include "cli/terminal/terminal.h"
 #include "core/base/clock.h"
 #include "core/base/err.h"

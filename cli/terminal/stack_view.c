@@ -7,7 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "cli/cli.h"
+#include "cli/terminal/pager.h"
 #include "core/base/printable.h"
 #include "sdk/lib/json.h"
 

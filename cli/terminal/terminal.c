@@ -16,8 +16,9 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "cli/cli.h"
 #include "cli/terminal/fit_text.h"
+#include "cli/terminal/interrupt.h"
+#include "cli/terminal/pager.h"
 #include "core/base/err.h"
 #include "core/base/printable.h"
 #include "sdk/lib/buf.h"

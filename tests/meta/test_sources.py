@@ -202,7 +202,7 @@ def test_core_base_is_seen_by_some(path, bad):
 
 @pytest.mark.parametrize("name,bad", [
     ("probing/report.h", False), ("report.h", False), ("plugins/torch/internal.h", True),
-    ("cli/cli.h", True), ("core/base/err.h", True),
+    ("cli/target/target.h", True), ("core/base/err.h", True),
 ])
 def test_a_report_sees_neither_the_command_nor_the_plugin(name, bad):
     found = check_includes.check_one(name, True, "plugins/torch/report/torch_report.c")

@@ -12,7 +12,15 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "cli/cli.h"
+#include "cli/commands/backtrace_crash.h"
+#include "cli/commands/backtrace_external.h"
+#include "cli/commands/commands.h"
+#include "cli/commands/obtain.h"
+#include "cli/target/target.h"
+#include "cli/terminal/args.h"
+#include "cli/terminal/exit_codes.h"
+#include "cli/terminal/interrupt.h"
+#include "cli/terminal/pager.h"
 #include "cli/terminal/stack_view.h"
 #include "cli/terminal/terminal.h"
 #include "core/base/err.h"

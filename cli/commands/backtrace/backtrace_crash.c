@@ -10,7 +10,9 @@
 #include <string.h>
 #include <time.h>
 
-#include "cli/cli.h"
+#include "cli/commands/backtrace_crash.h"
+#include "cli/terminal/exit_codes.h"
+#include "cli/terminal/interrupt.h"
 #include "core/base/err.h"
 #include "core/crash/crash.h"
 #include "core/datadir/datadir.h"

@@ -16,7 +16,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cli/cli.h"
+#include "cli/commands/backtrace_external.h"
+#include "cli/target/installed.h"
+#include "cli/target/target.h"
+#include "cli/terminal/exit_codes.h"
+#include "cli/terminal/interrupt.h"
 #include "core/base/err.h"
 #include "core/stack/stack.h"
 #include "sdk/cpython.h"

@@ -7,18 +7,20 @@
  * made here of its JSON, so that both kinds of target go the same way.  The file appears under its
  * name when it is whole, never before.
  */
-#include "cli/cli.h"
 
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
+#include "cli/commands/commands.h"
 #include "cli/commands/export/export_file.h"
 #include "cli/commands/export/export_tracks.h"
 #include "cli/export/export.h"
 #include "cli/link/link.h"
 #include "cli/target/query_client.h"
+#include "cli/target/target.h"
+#include "cli/terminal/args.h"
 #include "cli/terminal/atomic_output.h"
 #include "cli/terminal/terminal.h"
 #include "core/base/clock.h"

@@ -14,6 +14,7 @@
 
 #include "cli/target/declarations.h"
 #include "cli/target/query_client.h"
+#include "cli/target/target.h"
 #include "cli/terminal/terminal.h"
 #include "core/base/err.h"
 #include "sdk/lib/buf.h"

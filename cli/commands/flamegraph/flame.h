@@ -8,9 +8,12 @@
 #define CLI_COMMANDS_FLAMEGRAPH_FLAME_H
 
 #include <probing/plugin.h>
+#include <stdbool.h>
+#include <stddef.h>
 
-#include "cli/cli.h"
 #include "core/flame/flame.h"
+
+struct target;
 
 #define FLAME_MAX_BYTES ((size_t)4 << 30)
 

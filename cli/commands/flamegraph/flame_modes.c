@@ -12,8 +12,12 @@
 #include <string.h>
 
 #include "cli/commands/flamegraph/flame.h"
+#include "cli/commands/obtain.h"
+#include "cli/export/plain_name.h"
 #include "cli/target/declarations.h"
+#include "cli/target/live_run.h"
 #include "cli/target/query_client.h"
+#include "cli/target/target.h"
 #include "core/base/err.h"
 #include "core/base/text.h"
 

@@ -11,7 +11,9 @@
 #include <string.h>
 
 #include "cli/commands/flamegraph/flame.h"
+#include "cli/export/plain_name.h"
 #include "cli/target/query_client.h"
+#include "cli/target/target.h"
 #include "core/base/err.h"
 #include "core/base/text.h"
 

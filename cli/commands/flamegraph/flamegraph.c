@@ -7,7 +7,6 @@
  * the process, living or dead.  Where the plugin that takes samples does not run it is started for
  * the time asked, and put back as it was.
  */
-#include "cli/cli.h"
 
 #include <errno.h>
 #include <poll.h>
@@ -15,11 +14,18 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "cli/commands/commands.h"
 #include "cli/commands/flamegraph/flame.h"
+#include "cli/commands/launch.h"
 #include "cli/export/export.h"
 #include "cli/link/link.h"
+#include "cli/target/datadir.h"
 #include "cli/target/query_client.h"
+#include "cli/target/target.h"
+#include "cli/terminal/args.h"
 #include "cli/terminal/atomic_output.h"
+#include "cli/terminal/exit_codes.h"
+#include "cli/terminal/interrupt.h"
 #include "cli/terminal/progress.h"
 #include "cli/terminal/terminal.h"
 #include "core/base/clock.h"

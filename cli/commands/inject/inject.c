@@ -5,7 +5,6 @@
  *
  * One thread.
  */
-#include "cli/cli.h"
 
 #include <errno.h>
 #include <poll.h>
@@ -14,11 +13,20 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "cli/commands/commands.h"
 #include "cli/commands/inject/inject_dry_run.h"
 #include "cli/commands/inject/inject_setup.h"
 #include "cli/inject/inject.h"
 #include "cli/inject/retry.h"
 #include "cli/inject/starved.h"
+#include "cli/target/auth_token.h"
+#include "cli/target/core_lookup.h"
+#include "cli/target/datadir.h"
+#include "cli/target/installed.h"
+#include "cli/target/target.h"
+#include "cli/terminal/args.h"
+#include "cli/terminal/exit_codes.h"
+#include "cli/terminal/interrupt.h"
 #include "cli/terminal/terminal.h"
 #include "core/base/clock.h"
 #include "core/base/err.h"

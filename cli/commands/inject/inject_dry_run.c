@@ -13,6 +13,8 @@
 
 #include "cli/commands/inject/inject_setup.h"
 #include "cli/target/environment.h"
+#include "cli/target/installed.h"
+#include "cli/target/target.h"
 #include "cli/terminal/terminal.h"
 #include "core/base/file.h"
 #include "sdk/lib/buf.h"

@@ -5,8 +5,9 @@
 #ifndef CLI_COMMANDS_INJECT_INJECT_DRY_RUN_H
 #define CLI_COMMANDS_INJECT_INJECT_DRY_RUN_H
 
-#include "cli/cli.h"
 #include "cli/inject/inject.h"
+
+struct target;
 
 /* To stdout.  plugins: NULL-ended, those asked for. */
 void plan_print(const struct target *t, const struct inject_result *result, const char *library,

@@ -5,7 +5,10 @@
 #ifndef CLI_COMMANDS_INJECT_INJECT_SETUP_H
 #define CLI_COMMANDS_INJECT_INJECT_SETUP_H
 
-#include "cli/cli.h"
+#include <stdbool.h>
+#include <stdint.h>
+
+struct target;
 
 /* Wait until the core that comes into `t` answers at its socket, and make it TARGET_LIVE.  mapped:
  * it has been seen in the process (inject.c). */

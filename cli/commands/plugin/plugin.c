@@ -6,7 +6,6 @@
  * A plugin is sent as an open descriptor through the data directory's `door`, so it loads into a
  * container that has no such file.  One thread.
  */
-#include "cli/cli.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -17,9 +16,19 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "cli/commands/commands.h"
+#include "cli/commands/plugin/plugin_check.h"
+#include "cli/commands/plugin/plugin_upload.h"
 #include "cli/inject/starved.h"
+#include "cli/target/core_lookup.h"
 #include "cli/target/declarations.h"
+#include "cli/target/installed.h"
+#include "cli/target/live_run.h"
 #include "cli/target/query_client.h"
+#include "cli/target/target.h"
+#include "cli/terminal/args.h"
+#include "cli/terminal/exit_codes.h"
+#include "cli/terminal/interrupt.h"
 #include "core/base/clock.h"
 #include "core/base/err.h"
 #include "core/base/text.h"

@@ -6,7 +6,8 @@
  * One thread.  The process is a child with the real core in it: this very program, which waits, or
  * a program that the user names.  It dies with us, and its data goes with it.
  */
-#include "cli/cli.h"
+
+#include "cli/commands/plugin/plugin_check.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -24,8 +25,15 @@
 
 #include <probing/plugin.h>
 
+#include "cli/commands/backtrace_crash.h"
+#include "cli/commands/launch.h"
+#include "cli/commands/plugin/plugin_upload.h"
 #include "cli/report/report.h"
+#include "cli/target/core_lookup.h"
 #include "cli/target/process_view.h"
+#include "cli/target/target.h"
+#include "cli/terminal/exit_codes.h"
+#include "cli/terminal/interrupt.h"
 #include "core/base/clock.h"
 #include "core/base/err.h"
 #include "core/base/file.h"

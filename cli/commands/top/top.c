@@ -9,9 +9,14 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "cli/cli.h"
+#include "cli/commands/commands.h"
 #include "cli/commands/top/top_model.h"
+#include "cli/target/target.h"
+#include "cli/terminal/args.h"
+#include "cli/terminal/exit_codes.h"
 #include "cli/terminal/fit_text.h"
+#include "cli/terminal/interrupt.h"
+#include "cli/terminal/pager.h"
 #include "cli/terminal/screen.h"
 #include "cli/terminal/terminal.h"
 #include "core/base/clock.h"

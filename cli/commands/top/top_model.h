@@ -11,11 +11,13 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "cli/cli.h"
 #include "cli/commands/top/function_times.h"
 #include "sdk/lib/arena.h"
 #include "sdk/lib/buf.h"
 #include "sdk/lib/json.h"
+
+struct target;
+struct buf;
 
 struct snapshot_thread {
     int64_t tid, cpu_ns;

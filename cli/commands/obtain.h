@@ -1,0 +1,26 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * cli/commands/obtain.h - what a command failed for (a core, a plugin) is obtained, and the command
+ * run again.
+ *
+ * One thread.
+ */
+#ifndef CLI_COMMANDS_OBTAIN_H
+#define CLI_COMMANDS_OBTAIN_H
+
+#include <stdbool.h>
+#include <sys/types.h>
+
+struct target;
+
+/* Notes what a command fails for, where that is found: bare, a process without a core
+ * (0: it has one), and a plugin ("": none). */
+void obtain_note(pid_t bare, const char *plugin);
+/* rc: a command has failed with it.  0: what it lacked is there now, by a person's leave or because
+ * --yes was given (agreed), the target is resolved anew, and the command may run again.  Else it
+ * has failed. */
+int obtain(struct target *t, int rc, bool agreed);
+/* Load a plugin wherever the target is, without a word; also where it is loaded already. */
+int obtain_plugin(const struct target *t, const char *plugin);
+
+#endif
