@@ -120,3 +120,33 @@ def test_growth_without_a_stack_is_told(world):
     said = " ".join(target.probing("memory", "--leaks").stdout.split())
     assert re.search(r"has grown by 1\d\d MB in this time; \d+(\.\d)? MB of that have no stack",
                      said), said
+
+
+def test_a_copy_is_not_growth_without_a_stack(world):
+    """One block of 60 MB, half of the time with its copy: the kernel counts it at some moments, and
+    its stacks are added up at the same."""
+    go = world.tmp / "go"
+    target = world.python("import os, time\n"
+                          "def copy(b):\n"
+                          "    c = bytearray(b)\n"
+                          "    time.sleep(0.15)\n"
+                          "    return c\n"
+                          "print('ready', flush=True)\n"
+                          "while not os.path.exists(%r): time.sleep(0.01)\n"
+                          "b = bytearray(60 << 20)\n"
+                          "while True:\n"
+                          "    b = copy(b)\n"
+                          "    time.sleep(0.15)\n" % str(go))
+    target.wait_line("ready")
+    target.inject("--plugin", "python", "--plugin", "memory", *FAST)
+    counts = "select count(*) from memory.usage"
+    shared.wait_for(lambda: target.rows(counts)[0][0] > 1, "a look")
+    go.touch()
+    shared.wait_for(lambda: target.rows("select count(distinct snapshot_id) > 1 from "
+                                        "memory.snapshots where ts < now() - interval '2 s'")[0][0],
+                    "two snapshots in the time that is reported")
+    for _ in range(12):
+        (last,), = target.rows(counts)
+        shared.wait_for(lambda: target.rows(counts)[0][0] > last, "another count")
+        report = json.loads(target.probing("memory", "--leaks", "--json").stdout)
+        assert report["leaks"] == [] and report["without_stack_bytes"] == 0, report

@@ -11,6 +11,7 @@
 #include <errno.h>
 
 #define SNAPSHOTS 2 /* in the time: with fewer it has just begun, or is too short for any answer */
+#define COUNTS 2u   /* of the kernel at either end of the time */
 #define ROUNDED_SEC 3e-7 /* a time as a double is no nearer to the truth */
 
 /* ---- the time ---- */
@@ -74,23 +75,6 @@ static int read_span(struct growth *g)
     return 0;
 }
 
-/* By how much more the program keeps, as the kernel counts it. */
-static int read_kept(struct growth *g)
-{
-    char sql[600];
-    struct numbers kept = numbers_unknown();
-    (void)snprintf(
-        sql, sizeof(sql),
-        "select b.program_bytes - a.program_bytes from (select * from memory.usage where "
-        "ts >= to_timestamp(%.7f) order by ts limit 1) a cross join (select * from "
-        "memory.usage where ts <= to_timestamp(%.7f) order by ts desc limit 1) b where "
-        "b.ts > a.ts",
-        g->span.from, g->span.end);
-    int rc = g->w->api->ask(g->w->api, sql, take_numbers, &kept);
-    g->kept = kept.value[0];
-    return rc;
-}
-
 /* Of all snapshots' times together no more than one sample's distance. */
 static int read_unsampled(struct growth *g)
 {
@@ -138,10 +122,12 @@ static int take_samples(void *arg, const struct probing_report_cell *cells, uint
     return rc < 0 ? fail_memory(g->w) : 0;
 }
 
-#define SAMPLED                                                    \
-    "bytes, size, count * (count - 1) * size * size as variance, " \
+#define VARIANCE "count * (count - 1) * size * size"
+#define SAMPLED                               \
+    "bytes, size, " VARIANCE " as variance, " \
     "coalesce(function_name, native_function, '?') as function_name, file, lineno"
 #define IN_TIME "ts > to_timestamp(%.7f) and ts <= to_timestamp(%.7f)"
+#define UNTIL "sum(bytes) filter (where ts <= to_timestamp(%.7f))"
 #define PERIODS                                                                                   \
     "select stack_id, least(greatest(ceil((born - %.7f) / %.9f), least), %u) as born, case when " \
     "ended then least(greatest(ceil((sec - %.7f) / %.9f), 1), %u) else 0 end as ended, bytes, "   \
@@ -199,6 +185,91 @@ static int read_frames(struct growth *g)
     return g->w->api->ask(g->w->api, sql, take_frame, g);
 }
 
+/* ---- how it compares with what the kernel counts ---- */
+
+struct counts { /* of the kernel, and what the stacks of samples had more than at `from` */
+    double at[2 * COUNTS], bytes[2 * COUNTS], stacks[2 * COUNTS];
+    bool is_last[2 * COUNTS];
+    uint32_t n;
+    double variance;
+};
+
+static int take_count(void *arg, const struct probing_report_cell *cells, uint32_t n)
+{
+    struct counts *c = arg;
+    if (n < 3 || c->n == 2 * COUNTS)
+        return 0;
+    c->at[c->n] = cell_number(&cells[0]);
+    c->bytes[c->n] = cell_number(&cells[1]);
+    c->is_last[c->n++] = cell_number(&cells[2]) > 0;
+    return 0;
+}
+
+static int take_stacks(void *arg, const struct probing_report_cell *cells, uint32_t n)
+{
+    struct counts *c = arg;
+    for (uint32_t i = 0; i < c->n && i < n; i++)
+        c->stacks[i] = is_number(cell_number(&cells[i])) ? cell_number(&cells[i]) : 0;
+    c->variance = n > 2 * COUNTS ? cell_number(&cells[2 * COUNTS]) : 0;
+    return 0;
+}
+
+/* The first counts in the time, and the last ones. */
+static int read_counts(const struct growth *g, struct counts *ret)
+{
+    char sql[600];
+    *ret = (struct counts){.n = 0};
+    (void)snprintf(
+        sql, sizeof(sql),
+        "select * from (select extract(epoch from ts), program_bytes, 0 from "
+        "memory.usage where " IN_TIME " order by ts limit %u) a union all select * from "
+        "(select extract(epoch from ts), program_bytes, 1 from memory.usage where " IN_TIME
+        " order by ts desc limit %u) b",
+        g->span.from, g->span.end, COUNTS, g->span.from, g->span.end, COUNTS);
+    return g->w->api->ask(g->w->api, sql, take_count, ret);
+}
+
+static int read_stacks(const struct growth *g, struct counts *c)
+{
+    char sql[1400];
+    (void)snprintf(
+        sql, sizeof(sql),
+        "select " UNTIL ", " UNTIL ", " UNTIL ", " UNTIL ", sum(variance) from (select ts, case "
+        "when stack_id is not null then bytes end as bytes, " VARIANCE " as variance from "
+        "memory.samples where " IN_TIME " union all select ts, case when stack_id is not null "
+        "then -bytes end, case when extract(epoch from ts) - lifetime_ns / 1e9 > %.7f then -1 "
+        "else 1 end * " VARIANCE " from memory.frees where " IN_TIME ") a",
+        c->at[0], c->at[1], c->at[2], c->at[3], g->span.from, g->span.end, g->span.from,
+        g->span.from, g->span.end);
+    return g->w->api->ask(g->w->api, sql, take_stacks, c);
+}
+
+/* The stacks are added up at the moments of the kernel's counts.  While a block is being filled or
+ * given back, the two differ by a part of it: the counts that leave the least without a stack are
+ * taken. */
+static int read_kept(struct growth *g)
+{
+    struct counts c;
+    double least = INFINITY;
+    int rc = read_counts(g, &c);
+    if (rc == 0 && c.n)
+        rc = read_stacks(g, &c);
+    g->variance = c.variance;
+    g->kept = g->stacks = (double)NAN;
+    for (uint32_t i = 0; i < c.n * c.n; i++) {
+        uint32_t a = i / c.n, b = i % c.n;
+        double kept = c.bytes[b] - c.bytes[a], stacks = c.stacks[b] - c.stacks[a];
+        if (c.is_last[a] || !c.is_last[b] || c.at[b] <= c.at[a] || !(kept - stacks < least))
+            continue;
+        least = kept - stacks;
+        g->kept = kept;
+        g->stacks = stacks;
+    }
+    return rc;
+}
+
+/* ---- all of it ---- */
+
 static int take_alive(void *arg, const struct probing_report_cell *cells, uint32_t n)
 {
     struct growth *g = arg;
@@ -213,15 +284,11 @@ static int take_alive(void *arg, const struct probing_report_cell *cells, uint32
     return 0;
 }
 
-/* ---- all of it ---- */
-
 static int begin(const struct memory_args *w, struct growth *g)
 {
     *g = (struct growth){.w = w};
     int rc = read_span(g);
-    if (rc == 0)
-        rc = read_unsampled(g);
-    return rc < 0 ? rc : read_kept(g);
+    return rc < 0 ? rc : read_unsampled(g);
 }
 
 static int read_rows(struct growth *g)
@@ -240,7 +307,6 @@ static int tell_others(struct growth *g, bool leaks_too)
         if (x->at.bytes > 2 * growth_error(g, x->variance))
             g->others[g->n_others++] = *x;
     }
-    leak_find_all(g->find, &g->all, &g->no_stack);
     return 0;
 }
 
@@ -257,6 +323,8 @@ int growth_leaks(const struct memory_args *w, struct growth *g)
     int rc = begin(w, g);
     if (rc == 0)
         rc = check_snapshots(g);
+    if (rc == 0)
+        rc = read_kept(g);
     if (rc == 0)
         rc = read_rows(g);
     if (rc == 0)

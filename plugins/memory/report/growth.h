@@ -32,8 +32,9 @@ struct growth {
     struct leak_other others[LEAK_OTHERS]; /* of growth_leaks(): in no leak */
     uint32_t n_others;
     double unsampled; /* what a stack may have that is in no sample of the time: an error */
-    double kept;      /* bytes that the program keeps more than it did; or NAN */
-    struct leak_growth all, no_stack; /* of `all`, what has none */
+    /* bytes that the program keeps more than it did, as the kernel counted them at two moments, or
+     * NAN; what its stacks had more at these moments, and the variance of that */
+    double kept, stacks, variance;
 };
 
 /* The functions that have grown the most, leaks or not, in `others`.  0 or what failed. */

@@ -489,17 +489,6 @@ int leak_find_grown(struct leak_find *f, bool leaks_too, struct leak_other ret[L
     return (int)n;
 }
 
-void leak_find_all(const struct leak_find *f, struct leak_growth *ret_all,
-                   struct leak_growth *ret_unknown)
-{
-    *ret_all = *ret_unknown = (struct leak_growth){.samples = 0};
-    for (uint32_t i = 1; i < f->s.n_stacks; i++) {
-        leak_growth_add(&f->s, ret_all, &f->s.stacks[i].growth);
-        if (f->s.stacks[i].id == 0)
-            leak_growth_add(&f->s, ret_unknown, &f->s.stacks[i].growth);
-    }
-}
-
 uint32_t leak_find_of(struct leak_find *f, int64_t stack_id)
 {
     uint32_t stack = leak_stack_of(&f->s, stack_id, /* make= */ false);

@@ -111,9 +111,6 @@ int leak_find_run(struct leak_find *f, struct leak ret[LEAKS]);
 /* The functions that have grown the most, by more than two errors, largest first: of all stacks, or
  * of those that leak_find_run() has found in no leak.  How many, or -ENOMEM. */
 int leak_find_grown(struct leak_find *f, bool leaks_too, struct leak_other ret[LEAK_OTHERS]);
-/* The growth of all stacks together, and of what has no stack. */
-void leak_find_all(const struct leak_find *f, struct leak_growth *ret_all,
-                   struct leak_growth *ret_unknown);
 
 /* After leak_find_run(): how many stacks and groups were judged, and how many samples that came and
  * never went are the fewest that would have been told. */

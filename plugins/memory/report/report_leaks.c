@@ -141,9 +141,9 @@ static void show_others(const struct growth *g)
 /* What the program keeps more than it did, beyond what has a stack; 0: nothing to speak of. */
 static double without_stack(const struct growth *g)
 {
-    double rest = g->kept - leak_grown(g->find, &g->all) + leak_grown(g->find, &g->no_stack);
+    double rest = g->kept - g->stacks;
     bool much = rest > LITTLE_BYTES && rest > g->kept / LITTLE_PART &&
-                rest > 2 * growth_error(g, g->all.variance);
+                rest > 2 * growth_error(g, g->variance);
     return much ? rest : 0;
 }
 
@@ -301,9 +301,8 @@ static void show_json(const struct growth *g)
     json_key(&j, "no_leaks");
     growth_json_others(g, &j, reasons);
     json_number(&j, "program_grown_bytes", g->kept);
-    json_number(&j, "stacks_grown_bytes",
-                leak_grown(g->find, &g->all) - leak_grown(g->find, &g->no_stack));
-    json_number(&j, "stacks_grown_bytes_error", growth_error(g, g->all.variance));
+    json_number(&j, "stacks_grown_bytes", g->stacks);
+    json_number(&j, "stacks_grown_bytes_error", growth_error(g, g->variance));
     json_number(&j, "without_stack_bytes", without_stack(g));
     json_number(&j, "freed_before_end_sec", g->span.heard - g->span.end);
     report_printf(g->w->api, "}\n");
