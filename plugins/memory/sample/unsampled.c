@@ -16,7 +16,7 @@ static struct {
     /* Beside samples; and how many were due in them, in millionths. */
     _Atomic uint64_t bytes[LEVELS], due[LEVELS];
     _Atomic uint64_t asked;
-    uint64_t bytes_before[LEVELS], due_before[LEVELS]; /* unsampled_since() */
+    _Atomic uint64_t bytes_before[LEVELS], due_before[LEVELS]; /* unsampled_since() */
 } g;
 
 static uint32_t level_of(uint64_t mean)
@@ -35,7 +35,8 @@ void unsampled_begin(void)
     for (uint32_t i = 0; i < LEVELS; i++) {
         atomic_store_explicit(&g.bytes[i], 0, memory_order_relaxed);
         atomic_store_explicit(&g.due[i], 0, memory_order_relaxed);
-        g.bytes_before[i] = g.due_before[i] = 0;
+        atomic_store_explicit(&g.bytes_before[i], 0, memory_order_relaxed);
+        atomic_store_explicit(&g.due_before[i], 0, memory_order_relaxed);
     }
 }
 
@@ -70,16 +71,22 @@ double unsampled_bytes(void)
     return most_of(bytes, due);
 }
 
+/* 0 where another thread begins anew meanwhile. */
+static uint64_t since(_Atomic uint64_t *count, _Atomic uint64_t *before, bool begin_anew)
+{
+    uint64_t all = atomic_load_explicit(count, memory_order_relaxed);
+    uint64_t then = atomic_load_explicit(before, memory_order_relaxed);
+    if (begin_anew)
+        atomic_store_explicit(before, all, memory_order_relaxed);
+    return all > then ? all - then : 0;
+}
+
 double unsampled_since(bool begin_anew)
 {
     uint64_t bytes[LEVELS], due[LEVELS];
     for (uint32_t i = 0; i < LEVELS; i++) {
-        uint64_t all = atomic_load_explicit(&g.bytes[i], memory_order_relaxed);
-        uint64_t all_due = atomic_load_explicit(&g.due[i], memory_order_relaxed);
-        bytes[i] = all - g.bytes_before[i];
-        due[i] = all_due - g.due_before[i];
-        g.bytes_before[i] = begin_anew ? all : g.bytes_before[i];
-        g.due_before[i] = begin_anew ? all_due : g.due_before[i];
+        bytes[i] = since(&g.bytes[i], &g.bytes_before[i], begin_anew);
+        due[i] = since(&g.due[i], &g.due_before[i], begin_anew);
     }
     return most_of(bytes, due);
 }

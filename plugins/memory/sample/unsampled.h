@@ -24,7 +24,8 @@ void unsampled_add(uint64_t mean, uint64_t bytes);
 /* One standard error of what a stack may have in no sample, beyond what it may have at the
  * distance that was asked for, which is in the error of its samples.                  [any] */
 double unsampled_bytes(void);
-/* The same of what was allocated since the last call that began anew.      [any]; one thread */
+/* The same of what was allocated since the last call that began anew: that is one thread's, while
+ * any may look.                                                                       [any] */
 double unsampled_since(bool begin_anew);
 
 #endif

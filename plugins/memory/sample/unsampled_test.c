@@ -7,6 +7,8 @@
  */
 #include "sample/unsampled.h"
 
+#include <pthread.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdio.h>
 
@@ -113,10 +115,39 @@ TEST(time_begins_anew)
     CHECK(unsampled_bytes() > 9.9 * MIB);
 }
 
+#define LOOKS 200000
+
+static void *look(void *arg)
+{
+    _Atomic bool *ends = arg;
+    while (!atomic_load_explicit(ends, memory_order_relaxed))
+        (void)unsampled_since(/* begin_anew= */ false);
+    return NULL;
+}
+
+TEST(a_look_takes_nothing_back)
+{
+    _Atomic bool ends = false;
+    pthread_t thread;
+    uint32_t wrong = 0;
+    unsampled_begin();
+    unsampled_ask(ASKED);
+    if (!CHECK_INT(pthread_create(&thread, NULL, look, &ends), 0))
+        return;
+    for (uint32_t i = 0; i < LOOKS; i++) {
+        unsampled_add(64 * MIB, MIB);
+        wrong += unsampled_since(/* begin_anew= */ true) > 1.1 * MIB;
+    }
+    atomic_store_explicit(&ends, true, memory_order_relaxed);
+    (void)pthread_join(thread, NULL);
+    CHECK_INT(wrong, 0);
+}
+
 int main(void)
 {
     RUN(errors_cover_where_samples_are_as_asked);
     RUN(errors_cover_what_thinned_out);
     RUN(time_begins_anew);
+    RUN(a_look_takes_nothing_back);
     return test_end();
 }
