@@ -325,7 +325,6 @@ static int leave_out(struct diff_found *f)
 /* One job is spoken of; those who speak of another one are named. */
 static int settle(const struct cluster_options *o, struct diff_found *f)
 {
-    const struct job_claim *job = NULL;
     char why[MEMBER_WHY_BYTES];
     bool twice;
     char asked[300];
@@ -333,14 +332,13 @@ static int settle(const struct cluster_options *o, struct diff_found *f)
     job_name_of(o->job, asked, sizeof(asked));
     int rc = is_claimed_twice(f, &twice);
     if (rc == 0)
-        rc = job_said_settle(&f->said, asked[0] != '\0' ? asked : NULL, twice, &job);
-    if (rc < 0 || job == NULL)
+        rc = job_said_settle(&f->said, asked[0] != '\0' ? asked : NULL, twice, &f->job);
+    if (rc < 0)
         return rc;
-    f->job = *job;
     rc = leave_out(f);
     for (uint32_t i = 0; i < f->said.n && rc == 0; i++)
         if (f->said.list[i].other) {
-            job_said_why(&f->said.list[i], job, why, sizeof(why));
+            job_said_why(&f->said.list[i], &f->job, why, sizeof(why));
             struct diff_rank *h = diff_add_host(f, f->said.list[i].host, why);
             if (h != NULL)
                 h->left_out = true;

@@ -43,7 +43,7 @@ struct diff_found {
     struct diff_rank *hosts; /* `host`; `why` it could not be asked, "": it has no rank */
     uint32_t n_hosts, hosts_room;
     struct job_said said;
-    struct job_claim job; /* what most of them say; its job "": nobody has named one */
+    struct job_claim job; /* the one that is meant; its name is "" where nobody has named one */
     bool ranked;
 };
 

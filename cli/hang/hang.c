@@ -131,16 +131,15 @@ static bool is_claimed_twice(const struct hang_found *f)
 /* One job is spoken of; those who speak of another one are named. */
 static int settle(const struct cluster_options *o, struct hang_found *f)
 {
-    const struct job_claim *job;
     char why[sizeof(f->hosts->why)];
     uint32_t kept = 0;
     char asked[300];
 
     job_name_of(o->job, asked, sizeof(asked));
-    int rc = job_said_settle(&f->said, asked[0] != '\0' ? asked : NULL, is_claimed_twice(f), &job);
-    if (rc < 0 || job == NULL)
+    int rc =
+        job_said_settle(&f->said, asked[0] != '\0' ? asked : NULL, is_claimed_twice(f), &f->job);
+    if (rc < 0)
         return rc;
-    f->job = *job;
     for (uint32_t i = 0; i < f->n; i++) {
         struct hang_seen *s = &f->list[i];
         if (s->claim != JOB_SAID_NONE && f->said.list[s->claim].other)
@@ -151,7 +150,7 @@ static int settle(const struct cluster_options *o, struct hang_found *f)
     f->n = kept;
     for (uint32_t i = 0; i < f->said.n && rc == 0; i++)
         if (f->said.list[i].other) {
-            job_said_why(&f->said.list[i], job, why, sizeof(why));
+            job_said_why(&f->said.list[i], &f->job, why, sizeof(why));
             rc = add_host(f, f->said.list[i].host, why);
             if (rc == 0)
                 f->hosts[f->n_hosts - 1].left_out = true;

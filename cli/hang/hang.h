@@ -38,7 +38,7 @@ struct hang_found {
     struct hang_host *hosts;
     uint32_t n_hosts;
     struct job_said said;
-    struct job_claim job; /* what most of them say; its job "": nobody has named one */
+    struct job_claim job; /* the one that is meant; its name is "" where nobody has named one */
     bool ranked;          /* each has a rank; else `rank` is its process */
     uint64_t span_ns;     /* from the first look to the last */
 };

@@ -26,13 +26,11 @@ struct job_place {
 };
 
 /* job_said.c: whose job hosts have answered for.  A name may be that of two: steps of one SLURM
- * job, or jobs that somebody has called the same; and a host may lie. */
+ * job, or jobs that somebody has called the same. */
 struct job_claim { /* one host's */
     char host[256], job[300], master[300], launcher[16];
     int64_t world_size; /* MEMBER_UNKNOWN */
-    uint32_t votes;     /* it has */
-    bool here;          /* it is this machine */
-    bool other;         /* it speaks of another job than most do */
+    bool other;         /* it is another job than the one that is meant */
 };
 struct job_said {
     struct job_claim *list; /* of zeros at the beginning */
@@ -42,15 +40,13 @@ struct job_said {
 /* One host's answer; host NULL: this machine's.  *ret: which claim it is; JOB_SAID_NONE: it names
  * no job. */
 int job_said_by(struct job_said *s, const char *host, const struct job_claim *what, uint32_t *ret);
-/* The job that more than half of them name, where this machine counts once more, and who names the
- * one that was asked for (NULL: none): *ret is the claim of one of them, with the world size that
- * most of them say; NULL: none has named one.  Those of others are marked.  -EINVAL with err_set():
- * no job has so many.  twice: two hosts have said that they have the same rank, which of one job no
- * two have. */
-int job_said_settle(struct job_said *s, const char *asked, bool twice,
-                    const struct job_claim **ret);
+/* Find the job that `asked` (NULL: no name) names exactly, or the only one that is named, with the
+ * least world size that is known; its name is "" where nobody has named one.  Claims of another job
+ * are marked.  -EINVAL with err_set(): several are named, and none is meant.  twice: two hosts claim
+ * the same rank, which of one job no two have, so they must meet at one place. */
+int job_said_settle(struct job_said *s, const char *asked, bool twice, struct job_claim *ret);
 /* Why the ranks of this claim, which is marked, were left out. */
-void job_said_why(const struct job_claim *other, const struct job_claim *most, char *ret,
+void job_said_why(const struct job_claim *other, const struct job_claim *job, char *ret,
                   size_t size);
 void job_said_done(struct job_said *s);
 

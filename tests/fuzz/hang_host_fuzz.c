@@ -71,14 +71,11 @@ static void judge_and_write(const struct hang_found *f, struct buf *ret)
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     struct hang_found f = {.job = {.world_size = MEMBER_UNKNOWN}}, again = f;
-    const struct job_claim *job;
     struct buf b;
 
     buf_init(&b, (size_t)256 << 20);
     if (hang_read((const char *)data, size, "host", &f) == 0) {
-        fuzz_must(job_said_settle(&f.said, NULL, false, &job) == 0);
-        if (job != NULL)
-            f.job = *job;
+        fuzz_must(job_said_settle(&f.said, NULL, false, &f.job) == 0);
         draw(&f);
         judge_and_write(&f, &b);
         fuzz_must(hang_read(b.data, b.size, "host", &again) == 0 && again.n <= f.n);
