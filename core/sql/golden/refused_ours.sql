@@ -198,7 +198,7 @@ error: line 1, column 8: sum() never counts NULLs; `respect nulls` is for first 
 
 \d
 ----
-error: line 1, column 1: unexpected '\': commands of psql are not read; write `show tables` for \d and \dt, `describe TABLE` for \d TABLE, `show views`, `show schemas` and `show functions`
+error: line 1, column 1: unexpected '\': psql's commands are for the shell, `probing -t PID query`; in SQL write `show tables` for \d and \dt, `describe TABLE` for \d TABLE, `show views`, `show schemas` and `show functions`
 
 select $__timeFilter(ts)
 ----
@@ -482,15 +482,7 @@ error: line 1, column 44: with distinct, string_agg() is ordered by what it coll
 
 select 1 \watch 5
 ----
-error: line 1, column 10: unexpected '\': psql's \watch is another command here: `probing -t PID watch "select ..."`
-
-\x
-----
-error: line 1, column 1: unexpected '\': psql's \x is no statement: --expanded (-x) has a line for each column
-
-\copy t to 'f'
-----
-error: line 1, column 1: unexpected '\': psql's \copy is another command here: `probing -t PID export -o FILE.csv TABLE`
+error: line 1, column 10: unexpected '\': psql's commands are for the shell, `probing -t PID query`; in SQL write `show tables` for \d and \dt, `describe TABLE` for \d TABLE, `show views`, `show schemas` and `show functions`
 
 select json_object_agg(k, v ignore nulls) from (values ('a', 1), ('b', null)) t(k, v)
 ----

@@ -242,43 +242,14 @@ static int cut_dollars(struct cutter *c)
                (uint32_t)(end - from));
 }
 
-/* Commands of psql, by what is typed behind the backslash. */
-static const char *instead_of_psql(const char *word, size_t left)
-{
-    static const struct {
-        const char *word, *instead;
-    } commands[] = {
-        {"x", ": psql's \\x is no statement: --expanded (-x) has a line for each column"},
-        {"timing", ": psql's \\timing is no statement: each answer says how long it took"},
-        {"watch",
-         ": psql's \\watch is another command here: `probing -t PID watch \"select ...\"`"},
-        {"copy",
-         ": psql's \\copy is another command here: `probing -t PID export -o FILE.csv TABLE`"},
-        {"o", ": psql's \\o is another command here: `probing -t PID export -o FILE.csv \"select "
-              "...\"`"},
-        {"l", ": psql's \\l is `show databases` here"},
-        {"dn", ": psql's \\dn is `show schemas` here"},
-        {"df", ": psql's \\df is `show functions` here"},
-        {"dv", ": psql's \\dv is `show views` here"},
-        {"conninfo", ": psql's \\conninfo is no statement: `select * from process.info`"},
-        {"q", ": nothing has to be left here: each command is one statement"},
-    };
-    size_t n = 0;
-    while (n < left && word[n] >= 'a' && word[n] <= 'z')
-        n++;
-    for (size_t i = 0; i < sizeof(commands) / sizeof(*commands); i++)
-        if (strlen(commands[i].word) == n && memcmp(word, commands[i].word, n) == 0)
-            return commands[i].instead;
-    return ": commands of psql are not read; write `show tables` for \\d and \\dt, `describe "
-           "TABLE` for \\d TABLE, `show views`, `show schemas` and `show functions`";
-}
-
 /* Refuse a sign that means nothing here, with a hint where it means something elsewhere. */
 static int unexpected(const struct cutter *c, char ch)
 {
     const char *hint = "";
     if (ch == '\\')
-        hint = instead_of_psql(c->text + c->at + 1, c->size - c->at - 1);
+        hint = ": psql's commands are for the shell, `probing -t PID query`; in SQL write `show tables`"
+               " for \\d and \\dt, `describe TABLE` for \\d TABLE, `show views`, `show schemas` and "
+               "`show functions`";
     else if (ch == '$')
         hint = ": this begins a text ($$like this$$) or a macro of Grafana's PostgreSQL source, "
                "which nobody has replaced: write ts >= now() - interval '1 hour'";
