@@ -59,10 +59,6 @@ class Nested(Generator):
 
     # ---- expressions ----
 
-    def forms(self, kind):
-        """Without format(), whose %I takes no NULL: what is not read may be left uncomputed."""
-        return [f for f in super().forms(kind) if "{shape}" not in f]
-
     def leaf(self, kind):
         if self.deep > 0 and kind in EXACT and self.likely(0.12):
             return self.scalar_select(kind)

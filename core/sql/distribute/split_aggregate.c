@@ -280,11 +280,6 @@ static struct node *split_kind(struct call *c)
     case AGG_COVAR_POP:
     case AGG_SLOPE:
     case AGG_R2:
-    case AGG_MEAN_X:
-    case AGG_MEAN_Y:
-    case AGG_XX:
-    case AGG_YY:
-    case AGG_XY:
     case AGG_INTERCEPT:
         return split_state_of(c, name, op, NULL);
     case AGG_FIRST:

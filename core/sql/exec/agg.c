@@ -287,11 +287,6 @@ int sql_agg_add(struct query *q, struct agg *a, const uint16_t *sel, const uint3
     case AGG_COVAR_POP:
     case AGG_SLOPE:
     case AGG_R2:
-    case AGG_MEAN_X:
-    case AGG_MEAN_Y:
-    case AGG_XX:
-    case AGG_YY:
-    case AGG_XY:
     case AGG_INTERCEPT:
         return add_moments(q, a, sel, groups, n);
     case AGG_PERCENTILE:

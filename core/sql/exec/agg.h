@@ -36,11 +36,6 @@ enum agg_op {
     AGG_COVAR_POP,
     AGG_SLOPE,
     AGG_R2,
-    AGG_MEAN_X,
-    AGG_MEAN_Y,
-    AGG_XX, /* sums of products of distances from the means */
-    AGG_YY,
-    AGG_XY,
     AGG_INTERCEPT,
     AGG_AND, /* of booleans, or of the bits of integers */
     AGG_OR,

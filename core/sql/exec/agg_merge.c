@@ -23,11 +23,6 @@ bool sql_agg_merges(const struct agg_spec *spec, const char **ret_why)
     case AGG_COVAR_POP:
     case AGG_SLOPE:
     case AGG_R2:
-    case AGG_MEAN_X:
-    case AGG_MEAN_Y:
-    case AGG_XX:
-    case AGG_YY:
-    case AGG_XY:
     case AGG_INTERCEPT:
         *ret_why = "%s() goes by the order of the rows";
         return false;

@@ -191,12 +191,6 @@ static void finish_moments(const struct state *s, enum agg_op op, struct vec *v,
     bool flat = m->xx == 0 || (op == AGG_CORR && m->yy == 0); /* nothing to divide by */
     if (op == AGG_COVAR || op == AGG_COVAR_POP)
         v->d[row] = m->xy / (op == AGG_COVAR ? n - 1 : n);
-    else if (op >= AGG_MEAN_X && op <= AGG_XY)
-        v->d[row] = op == AGG_MEAN_X   ? m->mean_x
-                    : op == AGG_MEAN_Y ? m->mean_y
-                    : op == AGG_XX     ? m->xx
-                    : op == AGG_YY     ? m->yy
-                                       : m->xy;
     else if (flat)
         sql_set_null(v, row);
     else if (op == AGG_CORR) /* rounding must not take it beyond what it can be */
@@ -315,11 +309,6 @@ int sql_agg_finish(struct query *q, const struct agg *a, struct state *s, struct
     case AGG_COVAR_POP:
     case AGG_SLOPE:
     case AGG_R2:
-    case AGG_MEAN_X:
-    case AGG_MEAN_Y:
-    case AGG_XX:
-    case AGG_YY:
-    case AGG_XY:
     case AGG_INTERCEPT:
         finish_moments(s, op, v, row);
         return 0;

@@ -9,10 +9,9 @@
 #include <string.h>
 
 static const struct func *const tables[] = {
-    sql_math_funcs,       sql_text_funcs,      sql_time_funcs,        sql_json_funcs,
-    sql_json_build_funcs, sql_regexp_funcs,    sql_make_funcs,        sql_char_funcs,
-    sql_interval_funcs,   sql_more_math_funcs, sql_char_number_funcs, sql_format_funcs,
-    sql_bytes_funcs,      sql_zone_funcs,      sql_collect_funcs};
+    sql_operator_funcs,   sql_text_funcs,   sql_time_funcs, sql_json_funcs,
+    sql_json_build_funcs, sql_regexp_funcs, sql_make_funcs, sql_char_funcs,
+    sql_interval_funcs,   sql_number_funcs, sql_zone_funcs, sql_collect_funcs};
 #define N_TABLES (sizeof(tables) / sizeof(*tables))
 
 enum sql_type sql_letter_type(char letter, enum sql_type any)

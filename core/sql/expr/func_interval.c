@@ -205,75 +205,7 @@ KERNEL(trunc_interval)
     return rc;
 }
 
-/* Move whole `size`s from *low to *high, then one more so that both have one sign. */
-static void carry(int64_t *low, int64_t size, int64_t *high)
-{
-    *high += *low / size;
-    *low %= size;
-    int64_t by = *high > 0 && *low < 0 ? -1 : *high < 0 && *low > 0 ? 1 : 0;
-    *high += by;
-    *low -= by * size;
-}
-
-/* justify_hours('36 hours') is 1 day 12:00:00, justify_days('35 days') 1 mon 5 days;
- * justify_interval() does both, and gives all parts one sign. */
-KERNEL(justify)
-{
-    const char *name = st->expr->func->name;
-    bool all = strcmp(name, "justify_interval") == 0;
-    bool hours = all || strcmp(name, "justify_hours") == 0;
-    bool of_days = all || strcmp(name, "justify_days") == 0;
-    int rc = 0;
-    for (uint32_t k = 0; k < n && rc == 0; k++) {
-        uint32_t i = sel ? sel[k] : k;
-        struct interval v = interval_at(st->a[0], i);
-        int64_t months = v.months, days = v.days;
-        if (hours)
-            carry(&v.ns, DAY_NS, &days);
-        if (of_days)
-            carry(&days, MONTH_DAYS, &months);
-        int64_t by = !all || days != 0        ? 0
-                     : months > 0 && v.ns < 0 ? 1
-                     : months < 0 && v.ns > 0 ? -1
-                                              : 0;
-        months -= by; /* a month with less than no day */
-        days += by * MONTH_DAYS;
-        if (all)
-            carry(&v.ns, DAY_NS, &days);
-        v.months = (int32_t)months;
-        v.days = (int32_t)days;
-        rc = v.months == months && v.days == days ? sql_put_interval(r, st->dst, i, v)
-                                                  : out_of_range(r, st);
-    }
-    return rc;
-}
-
 /* ---- dates ---- */
-
-/* make_date(y, m, d), make_timestamp(y, m, d, h, min, s): what the text of it would give. */
-KERNEL(make_time)
-{
-    int rc = 0;
-    for (uint32_t k = 0; k < n && rc == 0; k++) {
-        uint32_t i = sel ? sel[k] : k;
-        bool clock = st->n_args > 3;
-        int64_t v[5] = {0}, us = 0;
-        double s = clock ? st->args[5]->d[i] : 0;
-        bool fits = s >= 0 && s < 61;
-        for (uint32_t a = 0; a < (clock ? 5u : 3u); a++) {
-            v[a] = st->args[a]->i[i];
-            fits = fits && v[a] >= 0 && v[a] < 10000;
-        }
-        char text[96];
-        us = fits ? (int64_t)rint(s * 1e6) : 0;
-        int size = snprintf(text, sizeof(text), "%04lld-%02lld-%02lld %02lld:%02lld:%02lld.%06lld",
-                            (long long)v[0], (long long)v[1], (long long)v[2], (long long)v[3],
-                            (long long)v[4], (long long)(us / 1000000), (long long)(us % 1000000));
-        if (!fits || sql_parse_timestamp(text, (size_t)size, &st->dst->i[i]) < 0)
-            rc = sql_run_error(r, st, -ERANGE, "there is no such date or time");
-    }
-    return rc;
-}
 
 KERNEL(move_date)
 {
@@ -289,73 +221,6 @@ KERNEL(days_between)
 {
     ROWS(st->dst->i[i] =
              (int64_t)(((__int128)st->a[0]->i[i] - (__int128)st->a[1]->i[i]) / DAY_NS););
-    return 0;
-}
-
-/* One of the two ends of a period; of one without an end only the other is known. */
-struct period {
-    int64_t from, to;
-    bool known, ends;
-};
-
-static struct period period_at(const struct step *st, uint32_t at, uint32_t i)
-{
-    bool first = !sql_is_null(st->args[at], i), second = !sql_is_null(st->args[at + 1], i);
-    int64_t a = first ? st->args[at]->i[i] : 0, b = second ? st->args[at + 1]->i[i] : 0;
-    struct period p = {.from = first ? a : b, .known = first || second, .ends = first && second};
-    p.to = first && second ? b : p.from;
-    if (p.to < p.from)
-        p = (struct period){.from = p.to, .to = p.from, .known = true, .ends = true};
-    return p;
-}
-
-/* (a, b) overlaps (c, d): the end is not part of a period, but where it is its beginning too. */
-KERNEL(overlaps)
-{
-    for (uint32_t k = 0; k < n; k++) {
-        uint32_t i = sel ? sel[k] : k;
-        struct period a = period_at(st, 0, i), b = period_at(st, 2, i);
-        if (a.from > b.from) {
-            struct period swap = a;
-            a = b;
-            b = swap;
-        }
-        bool same = a.from == b.from, meet = a.ends && (same || b.from < a.to);
-        st->dst->i[i] = meet;
-        if (!a.known || !b.known || !a.ends || (!meet && !b.ends) || (same && !b.ends))
-            sql_set_null(st->dst, i);
-        else if (st->dst->has_null)
-            st->dst->null[i] = 0;
-    }
-    return 0;
-}
-
-/* make_interval(years, months, weeks, days, hours, mins, secs) */
-KERNEL(make_interval)
-{
-    int rc = 0;
-    for (uint32_t k = 0; k < n && rc == 0; k++) {
-        uint32_t i = sel ? sel[k] : k;
-        int64_t months = 0, days = 0, minutes = 0, ns = 0;
-        double seconds = rint(st->args[6]->d[i] * 1e9);
-        bool over = __builtin_mul_overflow(st->args[0]->i[i], 12, &months) ||
-                    __builtin_add_overflow(months, st->args[1]->i[i], &months) ||
-                    months > INT32_MAX || months < INT32_MIN ||
-                    __builtin_mul_overflow(st->args[2]->i[i], 7, &days) ||
-                    __builtin_add_overflow(days, st->args[3]->i[i], &days) || days > INT32_MAX ||
-                    days < INT32_MIN || __builtin_mul_overflow(st->args[4]->i[i], 60, &minutes) ||
-                    __builtin_add_overflow(minutes, st->args[5]->i[i], &minutes) ||
-                    __builtin_mul_overflow(minutes, INT64_C(60000000000), &ns) ||
-                    !(fabs(seconds) < 9.2e18) || __builtin_add_overflow(ns, (int64_t)seconds, &ns);
-        const struct interval v = {.ns = ns, .months = (int32_t)months, .days = (int32_t)days};
-        rc = over ? out_of_range(r, st) : sql_put_interval(r, st->dst, i, v);
-    }
-    return rc;
-}
-
-KERNEL(always)
-{
-    ROWS(st->dst->i[i] = 1;);
     return 0;
 }
 
@@ -387,16 +252,10 @@ const struct func sql_interval_funcs[] = {
     {"*", "dm", 'm', 0, scale},
     {"/", "md", 'm', 0, scale},
     {"neg", "m", 'm', 0, negate},
-    {"justify_days", "m", 'm', 0, justify},
-    {"justify_hours", "m", 'm', 0, justify},
-    {"justify_interval", "m", 'm', 0, justify},
     {"age", "ss", 'm', 0, age},
     {"date_part", "tm", 'd', 0, interval_part},
     {"date_part", "tv", 'd', 0, interval_part},
     {"date_trunc", "tm", 'm', 0, trunc_interval},
-    {"make_date", "iii", 'D', 0, make_time},
-    {"make_timestamp", "iiiiid", 's', 0, make_time},
-    {"make_timestamptz", "iiiiid", 's', 0, make_time},
     {"epoch", "m", 'd', 0, interval_epoch},
     {"+", "Di", 'D', 0, move_date},
     {"+", "iD", 'D', 0, move_date},
@@ -405,12 +264,6 @@ const struct func sql_interval_funcs[] = {
     {"+", "dD", 'D', 0, no_part_of_day},
     {"-", "Dd", 'D', 0, no_part_of_day},
     {"-", "DD", 'i', 0, days_between},
-    {"overlaps", "ssss", 'b', FUNC_NULLS, overlaps},
-    {"make_interval", "iiiiiid", 'm', 0, make_interval},
-    {"isfinite", "s", 'b', 0, always},
-    {"isfinite", "D", 'b', 0, always},
-    {"isfinite", "v", 'b', 0, always},
-    {"isfinite", "m", 'b', 0, always},
     {"date_bin", "ms", 's', 0, bin_months},
     {"date_bin", "mss", 's', 0, bin_months},
     {"time_bucket", "ms", 's', 0, bin_months},

@@ -257,8 +257,4 @@ const struct func sql_json_funcs[] = {{"->", "tt", 't', 0, json_path},
                                       {"json_extract_string", "tt*", 't', 0, json_path},
                                       {"json_array_length", "t", 'i', 0, json_about},
                                       {"json_typeof", "t", 't', 0, json_about},
-                                      {"jsonb_extract_path", "tt*", 't', 0, json_path},
-                                      {"jsonb_extract_path_text", "tt*", 't', 0, json_path},
-                                      {"jsonb_array_length", "t", 'i', 0, json_about},
-                                      {"jsonb_typeof", "t", 't', 0, json_about},
                                       {NULL, NULL, 0, 0, NULL}};

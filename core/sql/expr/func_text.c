@@ -63,12 +63,6 @@ KERNEL(octet_length)
     return 0;
 }
 
-KERNEL(bit_length)
-{
-    ROWS(st->dst->i[i] = (int64_t)st->a[0]->t[i].size * 8;);
-    return 0;
-}
-
 KERNEL(change_case)
 {
     bool to_lower = st->expr->func->name[0] == 'l';
@@ -396,7 +390,6 @@ const struct func sql_text_funcs[] = {{"length", "t", 'i', 0, length},
                                       {"char_length", "t", 'i', 0, length},
                                       {"len", "t", 'i', 0, length},
                                       {"character_length", "t", 'i', 0, length},
-                                      {"bit_length", "t", 'i', 0, bit_length},
                                       {"octet_length", "t", 'i', 0, octet_length},
                                       {"octet_length", "o", 'i', 0, octet_length},
                                       {"length", "o", 'i', 0, octet_length},

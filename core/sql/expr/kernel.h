@@ -31,10 +31,9 @@
         }                                      \
     } while (0)
 
-extern const struct func sql_more_math_funcs[], sql_make_funcs[], sql_char_funcs[],
-    sql_interval_funcs[], sql_char_number_funcs[], sql_format_funcs[], sql_bytes_funcs[],
-    sql_zone_funcs[], sql_collect_funcs[];
-extern const struct func sql_text_funcs[], sql_time_funcs[], sql_math_funcs[], sql_cast_funcs[],
+extern const struct func sql_number_funcs[], sql_make_funcs[], sql_char_funcs[],
+    sql_interval_funcs[], sql_zone_funcs[], sql_collect_funcs[];
+extern const struct func sql_text_funcs[], sql_time_funcs[], sql_operator_funcs[], sql_cast_funcs[],
     sql_json_funcs[], sql_json_build_funcs[], sql_regexp_funcs[];
 
 int sql_compare_text(struct text a, struct text b);
@@ -44,10 +43,9 @@ size_t sql_write_double(double v, char out[64]);
 bool sql_is_start(char c); /* of a character of UTF-8 */
 int64_t sql_characters(struct text t);
 struct text sql_part(struct text t, int64_t first, int64_t end); /* by characters, from 0 */
-/* func_bytes.c: -EINVAL, not said: it is not written as bytes are. */
+/* bytes.c: -EINVAL without a text of err_set() where it is not written as bytes are. */
 int sql_bytes_of_text(struct run *r, struct text t, struct text *ret);
 int sql_text_of_bytes(struct run *r, struct text t, struct text *ret);
-void sql_md5(struct text t, uint8_t ret[16]);
 int sql_put_interval(struct run *r, struct vec *dst, uint32_t row, struct interval v);
 struct json;
 /* quoted: JSON again; else the text that it says, of JSON's null data NULL */

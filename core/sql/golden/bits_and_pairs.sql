@@ -32,21 +32,17 @@ select bool_and(null), bool_or(null)
 ----
 ,
 
-select regr_count(y, x), regr_r2(y, x), regr_avgx(y, x), regr_avgy(y, x), regr_sxx(y, x), regr_syy(y, x), regr_sxy(y, x) from (values (3, 1), (5, 2), (7, 4), (null, 9), (9, null)) t(y, x)
+select regr_r2(y, x), regr_slope(y, x), round(regr_intercept(y, x)::numeric, 9) from (values (3, 1), (5, 2), (7, 4), (null, 9), (9, null)) t(y, x)
 ----
-3,0.9642857142857144,2.3333333333333335,5,4.666666666666666,8,6
+0.9642857142857144,1.2857142857142858,2
 
-select regr_count(y, x), regr_r2(y, x), regr_avgx(y, x), regr_sxx(y, x) from (values (1, null::int)) t(y, x)
+select regr_r2(y, x), regr_slope(y, x) from (values (1, null::int)) t(y, x)
 ----
-0,,,
+,
 
-select regr_r2(y, x), regr_r2(x, y), regr_syy(y, x) from (values (1, 1), (1, 2)) t(y, x)
+select regr_r2(y, x), regr_r2(x, y), regr_slope(x, y) from (values (1, 1), (1, 2)) t(y, x)
 ----
-1,,0
-
-select regr_count(y, x) filter (where x > 1) from (values (3, 1), (5, 2), (null, 4)) t(y, x)
-----
-1
+1,,
 
 select count(distinct (a, b)), count(distinct (a, 1)) from (values (3, 'x'), (3, 'x'), (7, 'x'), (null, 'x'), (null, null), (null, null)) t(a, b)
 ----
@@ -60,17 +56,3 @@ select a, b from (values (1, 2), (1, null), (null, null)) t(a, b) where (a, b) i
 ----
 1,2
 ,
-
-select num_nulls(1, null, 'a', null), num_nonnulls(1, null, 'a'), num_nulls(null)
-----
-2,2,1
-
-select num_nulls(a, b), num_nonnulls(a, b) from (values (1, 'x'), (null, 'y'), (null, null)) t(a, b)
-----
-0,2
-1,1
-2,0
-
-select num_nulls()
-----
-error: line 1, column 8: no function num_nulls(): it takes other arguments

@@ -80,56 +80,16 @@ select '\xABC'::bytea
 ----
 error: line 1, column 8: '\xABC' is not bytes, written as '\x1f20' or with \ooo in it
 
-select encode('123\000\001', 'base64'), encode('abc'::bytea, 'hex'), encode('a\001\377\\', 'escape'), decode('YW Jj', 'base64'), decode('616263', 'hex'), convert_from('\xc3a4', 'UTF8'), convert_to('ä', 'UTF8')
-----
-MTIzAAE=,616263,a\377\\,\x616263,\x616263,ä,\xc3a4
-
-select convert_from('\xff'::bytea, 'UTF8')
-----
-error: line 1, column 8: the bytes are no text in UTF-8
-
-select decode('YQ=', 'base64')
-----
-error: line 1, column 8: the text is not written so
-
 -- Numbers.
-select cot(0.5), sind(30), cosd(60), tand(45), cotd(45), asind(0.5), acosd(-0.5), atand(-1), atan2d(1, 0), sind(390), cosd(180), tand(135), sind(-90)
+select div(9.7, 2), div(-9.7, 2), div(9, 4)
 ----
-1.830487721712452,0.5,0.5,1,1,30,120,-45,90,0.5,-1,-1,-1
-
-select factorial(0), factorial(5), factorial(20), div(9.7, 2), div(-9.7, 2), div(9, 4)
-----
-1,120,2432902008176640000,4,-4,2
-
-select factorial(-1)
-----
-error: line 1, column 8: a negative number has no factorial
-
-select quote_literal(42.5), quote_nullable(42), quote_nullable(null::int), quote_ident('user'), quote_ident('values'), quote_ident('overlaps'), quote_ident('foo')
-----
-'42.5','42',NULL,"""user""","""values""","""overlaps""",foo
+4,-4,2
 
 -- Times.
-select (date '2001-02-16', date '2001-12-21') overlaps (date '2001-10-30', date '2002-10-30'), (date '2001-02-16', interval '100 days') overlaps (date '2001-10-30', date '2002-10-30'), (date '2001-10-29', date '2001-10-30') overlaps (date '2001-10-30', date '2001-10-31'), (date '2001-10-30', date '2001-10-30') overlaps (date '2001-10-30', date '2001-10-31'), (date '2001-12-30', date '2001-10-01') overlaps (date '2001-10-30', interval '1 mon')
-----
-true,false,false,true,true
-
-select (date '2001-10-30', null::date) overlaps (date '2001-10-30', date '2001-10-31'), (null::date, date '2001-10-31') overlaps (date '2001-10-30', date '2001-11-02'), (date '2001-10-01', date '2001-11-01') overlaps (null::date, date '2001-10-31'), (null::date, null::date) overlaps (date '2001-10-30', date '2001-10-31')
-----
-,true,true,
-
-select make_interval(days => 10), make_interval(1, 2, 3, 4, 5, 6, 7.5), make_interval(hours := 2, secs => -1), make_interval()
-----
-10 days,1 year 2 mons 25 days 05:06:07.5,01:59:59,00:00:00
-
-select make_interval(1, years => 2)
-----
-error: line 1, column 25: make_interval takes years, months, weeks, days, hours, mins and secs, each once: make_interval(days => 3)
-
 select date_trunc('min', timestamp '2001-02-16 20:38:40'), date_trunc('h', timestamp '2001-02-16 20:38:40'), date_trunc('mons', timestamp '2001-02-16'), date_part('hrs', timestamp '2001-02-16 20:38:40'), extract(julian from date '2006-01-01'), extract(julian from timestamp '1969-12-31 12:00'), extract(timezone_hour from timestamptz '2001-02-16')
 ----
 2001-02-16T20:38:00.000000000Z,2001-02-16T20:00:00.000000000Z,2001-02-01T00:00:00.000000000Z,20,2453737,2440587.5,0
 
-select isfinite(date '2001-02-16'), isfinite(timestamp '2001-02-16'), isfinite(interval '4 hours'), current_timestamp(0) is not null, localtimestamp(3) is not null
+select current_timestamp(0) is not null, localtimestamp(3) is not null
 ----
-true,true,true,true,true
+true,true

@@ -1,12 +1,12 @@
 -- What to_char() and lateral have not, said rather than guessed; times beyond microseconds.
 
-select to_char(timestamp '2024-05-03', 'Dayth')
+select to_char(timestamp '2024-05-03', 'DD J')
 ----
-error: line 1, column 8: to_char() does not know the pattern TH; put literal text "in double quotes"
+error: line 1, column 8: to_char() does not know the pattern 'J'; put literal text "in double quotes"
 
-select to_char(timestamp '2024-05-03', '"Month" \\D IDDD')
+select to_char(timestamp '2024-05-03', '"Month" \\D')
 ----
-error: line 1, column 8: to_char() does not know the pattern IDDD; put literal text "in double quotes"
+Month \6
 
 select to_char(timestamp '2024-05-03', 'TZ OF')
 ----

@@ -81,10 +81,6 @@ select to_timestamp(1709210096.789::float8), to_timestamp(-0.0000004::float8), t
 ----
 2024-02-29T12:34:56.789000000Z,1970-01-01T00:00:00.000000000Z,1970-01-01T00:00:00.123457000Z
 
-select initcap('äöü ÉTÉ 😀x a-b 1a a1B_c'), initcap('ǆ ßa x→y')
-----
-Äöü Été 😀X A-B 1a A1b_C,Ǆ ßa X→Y
-
 select '20240229'::date, timestamp '20240229 10:00', 'epoch'::timestamp, date 'epoch', '2024-01-01 24:00'::date, timestamp '2024-01-01 24:00'
 ----
 2024-02-29,2024-02-29T10:00:00.000000000Z,1970-01-01T00:00:00.000000000Z,1970-01-01,2024-01-01,2024-01-02T00:00:00.000000000Z
@@ -105,33 +101,13 @@ select ~5, ~(-1), ~0 & 7, ~1 + 2, - ~3
 ----
 -6,0,7,-4,4
 
-select gcd(12, 18), gcd(-4, 6), gcd(0, 0), lcm(4, 6), lcm(0, 3), lcm(-3, 7)
+select log(2, 8), log(10, 1000), log(3, 81)
 ----
-6,2,0,12,0,21
-
-select lcm(9223372036854775807, 2)
-----
-error: line 1, column 8: integer out of range
-
-select log(2, 8), log(10, 1000), log(3, 81), sinh(1), cosh(1), tanh(1), asinh(1), acosh(2), atanh(0.5)
-----
-3,3,4,1.1752011936438014,1.5430806348152437,0.7615941559557649,0.881373587019543,1.3169578969248166,0.5493061443340548
+3,3,4
 
 select log(-2, 8)
 ----
 error: line 1, column 8: cannot take the logarithm of a number that is not positive
-
-select atanh(2)
-----
-error: line 1, column 8: atanh takes numbers from -1 to 1
-
-select width_bucket(5, 0, 10, 5), width_bucket(-1, 0, 10, 5), width_bucket(10, 0, 10, 5), width_bucket(9.99::float8, 0, 10, 5), width_bucket(3, 10, 0, 5), width_bucket(0, 0, 10, 5)
-----
-3,0,6,5,4,1
-
-select width_bucket(5, 0, 10, 0)
-----
-error: line 1, column 8: width_bucket takes a number, two different bounds and a count of buckets that is positive
 
 select substring('hello' for 2), substring('hello' for 2 from 2), substring('hello' from 2), substring('hello' from -1 for 4)
 ----
@@ -140,18 +116,6 @@ he,el,ello,he
 select substring('foobar' from 'o.b'), substring('foobar' from 'o(.)b'), substring('foobar', 'z'), regexp_substr('foobar', 'o(.)b')
 ----
 oob,o,,oob
-
-select overlay('abcdef' placing 'ZZ' from 2 for 3), overlay('abcdef' placing 'ZZ' from 2), overlay('äöü' placing '' from 2 for 1), overlay('abc' placing 'xyz' from 9), overlay('abcdef' placing 'x' from 3 for -1)
-----
-aZZef,aZZdef,äü,abcxyz,abxbcdef
-
-select overlay('abcdef' placing 'Z' from 0)
-----
-error: line 1, column 8: overlay begins at a character from 1 on
-
-select bit_length('ä'), bit_length('')
-----
-16,0
 
 select $$a'b$$, $x$a$$b$x$, $$$$ || 'e', length($y$a
 b$y$)
@@ -237,18 +201,6 @@ select date_trunc('hour', interval '1 day 02:03:04'), date_trunc('month', interv
 select date_trunc('week', interval '14 days 1 mon')
 ----
 error: line 1, column 8: an interval is cut to microseconds, milliseconds, seconds, minutes, hours, days, months, quarters or years
-
-select make_date(2024, 2, 29), make_timestamp(2024, 2, 29, 1, 2, 3.5), make_timestamp(2024, 1, 1, 23, 59, 59.9999999)
-----
-2024-02-29,2024-02-29T01:02:03.500000000Z,2024-01-02T00:00:00.000000000Z
-
-select make_date(2023, 2, 29)
-----
-error: line 1, column 8: there is no such date or time
-
-select make_timestamp(2024, 1, 1, 24, 0, 1)
-----
-error: line 1, column 8: there is no such date or time
 
 select concat_ws(',', 1, null, 2, 1.5::float8, date '2024-01-01')
 ----

@@ -59,10 +59,6 @@ select date 'today' = current_date, 'tomorrow'::date - 'yesterday'::date, 'now':
 ----
 true,2,true,true,2024-05-01,true
 
-select quote_ident('select'), quote_ident('ab'), quote_literal('a\b'), quote_literal(null), quote_nullable(null), quote_nullable('x')
-----
-"""select""",ab,E'a\\b',,NULL,'x'
-
 -- What stands beside an empty list is looked at all the same.
 select nosuch = any ('{}')
 ----

@@ -180,15 +180,3 @@ select a from (values (1), (2)) t(a) offset 1 limit all
 select interval '5' hour to minute, interval '5:30' hour to minute, interval '7' day to second, interval '1-2' year to month, interval '3' year to month
 ----
 00:05:00,05:30:00,00:00:07,1 year 2 mons,3 mons
-
-select to_char(9223372036854775807, 'RN')
-----
-error: line 1, column 8: RN: out of range of an integer; it writes 1 to 3999
-
-select to_char(3000000000.5::float8, 'RN')
-----
-error: line 1, column 8: RN: out of range of an integer; it writes 1 to 3999
-
-select to_char(4000, 'RN'), to_char(2147483647, 'FMRN'), to_char(12, 'FMRN')
-----
-###############,###############,XII

@@ -81,3 +81,22 @@ select count(*), sum(n) from generate_series(10, 1, -3) as n
 select count(*), max(t) from generate_series(timestamp '2024-01-01', timestamp '2024-01-02', interval '1 hour') as t
 ----
 25,2024-01-02T00:00:00.000000000Z
+
+-- fetch ... with ties
+select n, s from (values (1, 'a'), (2, 'b'), (2, 'c'), (3, 'd'), (null, 'e')) t(n, s) order by n fetch first 2 rows with ties
+----
+1,a
+2,b
+2,c
+
+select n from (values (1), (2), (2), (null), (null)) t(n) order by n desc offset 1 row fetch next 1 row with ties
+----
+(null)
+
+select distinct n from (values (1), (2), (2), (null), (null)) t(n) order by n fetch first 2 rows with ties
+----
+1
+2
+
+select n from (values ('a'), ('')) t(n) order by n fetch first 0 rows with ties
+----

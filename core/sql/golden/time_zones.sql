@@ -116,14 +116,6 @@ select (select max(x) from (values (timestamp '2024-07-01 12:00')) t(x)) at time
 ----
 2024-07-01T10:00:00.000000000Z
 
-select make_timestamp(2024, 7, 1, 12, 0, 0) at time zone 'Europe/Berlin', to_timestamp(1719835200) at time zone 'Europe/Berlin'
-----
-2024-07-01T10:00:00.000000000Z,2024-07-01T14:00:00.000000000Z
-
 select date_trunc('hour', timestamptz '2024-07-01 12:34', 'Asia/Kolkata')
 ----
 2024-07-01T12:30:00.000000000Z
-
-select to_date('2024-1', 'YYYY-Q'), to_date('2024-01-1', 'IYYY-IW-ID'), to_date('2021-53-7', 'IYYY-IW-ID'), to_date('202405', 'IYYYIW'), to_date('2023', 'IYYY'), to_date('24-05-1', 'IY-IW-ID'), to_date('2024 02 3', 'YYYY MM W'), to_date('2024 10', 'YYYY WW'), to_timestamp('2451187 12:30', 'J HH24:MI')
-----
-2024-01-01,2024-01-01,2022-01-09,2024-01-29,2023-01-01,2024-01-29,2024-02-15,2024-03-04,1999-01-08T12:30:00.000000000Z

@@ -23,7 +23,3 @@ error: line 1, column 8: at time zone needs a timestamp, this is a bigint
 select now() at time zone interval '1 month'
 ----
 error: line 1, column 14: a time zone is away from UTC by hours, not by months or years
-
-select to_date('999999999', 'J')
-----
-error: line 1, column 8: there is no time '999999999'

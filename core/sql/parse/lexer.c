@@ -247,9 +247,11 @@ static int unexpected(const struct cutter *c, char ch)
 {
     const char *hint = "";
     if (ch == '\\')
-        hint = ": psql's commands are for the shell, `probing -t PID query`; in SQL write `show tables`"
-               " for \\d and \\dt, `describe TABLE` for \\d TABLE, `show views`, `show schemas` and "
-               "`show functions`";
+        hint =
+            ": psql's commands are for the shell, `probing -t PID query`; in SQL write `show "
+            "tables`"
+            " for \\d and \\dt, `describe TABLE` for \\d TABLE, `show views`, `show schemas` and "
+            "`show functions`";
     else if (ch == '$')
         hint = ": this begins a text ($$like this$$) or a macro of Grafana's PostgreSQL source, "
                "which nobody has replaced: write ts >= now() - interval '1 hour'";
@@ -262,9 +264,9 @@ static int unexpected(const struct cutter *c, char ch)
 
 static int cut_sign(struct cutter *c)
 {
-    static const char *const signs[] = {"!~~*", "!~~", "~~*", "~~", "||/", "|/", "^@", "!~*", "::",
-                                        "<=",   ">=",  "<>",  "!=", "==",  "||", "!~", "~*",  "->>",
-                                        "->",   "<<",  "#>>", "#>", ">>",  "=>", ":="};
+    static const char *const signs[] = {"!~~*", "!~~", "~~*", "~~", "||/", "|/", "^@", "!~*",
+                                        "::",   "<=",  ">=",  "<>", "!=",  "==", "||", "!~",
+                                        "~*",   "->>", "->",  "<<", "#>>", "#>", ">>"};
     uint32_t pos = c->at;
     char ch = peek(c, 0);
     for (size_t i = 0; i < sizeof(signs) / sizeof(*signs); i++) {

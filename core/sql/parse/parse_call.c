@@ -188,16 +188,12 @@ static void parse_call_tail(struct parser *p, struct node *n)
     }
 }
 
-/* substring(x from 2 for 3), overlay(x placing y from 2 for 3): as commas. */
+/* substring(x from 2 for 3): its words are commas. */
 static bool take_word_comma(struct parser *p, const struct node *n)
 {
-    uint32_t first = strcmp(n->text, "overlay") == 0;
-    if (strncmp(n->text, "substr", 6) != 0 && !first)
+    if (strncmp(n->text, "substr", 6) != 0)
         return false;
-    if (first && n->n_args == 1)
-        return take_word(p, "placing");
-    return (n->n_args == first + 1 && take_word(p, "from")) ||
-           (n->n_args == first + 2 && take_word(p, "for"));
+    return (n->n_args == 1 && take_word(p, "from")) || (n->n_args == 2 && take_word(p, "for"));
 }
 
 /* substring(x for 3), substring(x for 3 from 2) */
@@ -255,23 +251,6 @@ static void become_count(struct parser *p, struct node *n, struct node *conditio
     add_filter(p, n, condition);
 }
 
-static struct node *is_given(struct parser *p, struct node *x)
-{
-    struct node *n = sql_parse_wrap(p, NODE_IS_NULL, x->pos, x);
-    if (n)
-        n->negated = true;
-    return n;
-}
-
-/* regr_count(y, x): rows that have both. */
-static void count_pairs(struct parser *p, struct node *n)
-{
-    struct node *both = sql_parse_wrap(p, NODE_AND, n->pos, is_given(p, n->args[0]));
-    sql_parse_add(p, both, is_given(p, n->args[1]));
-    if (!p->error)
-        become_count(p, n, both);
-}
-
 /* if(x, a, b) is a case; count_if(x) is count(*) filter (where x); a statement has one now(). */
 static void spell_out(struct parser *p, struct node *n)
 {
@@ -294,35 +273,6 @@ static void spell_out(struct parser *p, struct node *n)
     }
     if (n->n_args == 1 && (strcmp(n->text, "count_if") == 0 || strcmp(n->text, "countif") == 0))
         become_count(p, n, n->args[0]);
-    if (n->n_args == 2 && strcmp(n->text, "regr_count") == 0)
-        count_pairs(p, n);
-}
-
-/* make_interval(1, 2), make_interval(days => 3): what is not said is 0. */
-static void parse_make_interval(struct parser *p, struct node *n)
-{
-    static const char *const names[] = {"years", "months", "weeks", "days",
-                                        "hours", "mins",   "secs"};
-    enum { PARTS = sizeof(names) / sizeof(*names) };
-    struct node *parts[PARTS] = {NULL};
-    bool more = !is_sign(p, ")");
-    for (size_t at = 0; more && !p->error; at++) {
-        bool named = is_sign_at(p, 1, "=>") || is_sign_at(p, 1, ":=");
-        for (size_t i = 0; named && (at = i) < PARTS && !is_word(p, 0, names[i]); i++)
-            at = PARTS;
-        if (at >= PARTS || parts[at])
-            sql_parse_fail(p, now(p)->pos,
-                           "make_interval takes years, months, weeks, days, hours, mins and secs, "
-                           "each once: make_interval(days => 3)");
-        p->at += named ? 2 : 0;
-        struct node *part = sql_parse_expr(p, 0);
-        if (!p->error)
-            parts[at] = part;
-        more = take_sign(p, ",");
-    }
-    need_sign(p, ")", ", or )");
-    for (size_t i = 0; i < PARTS && !p->error; i++)
-        sql_parse_add(p, n, parts[i] ? parts[i] : sql_parse_node(p, NODE_INT, n->pos));
 }
 
 struct node *sql_parse_call(struct parser *p)
@@ -357,10 +307,6 @@ struct node *sql_parse_call(struct parser *p)
     bool trims = strcmp(n->text, "trim") == 0;
     if (trims && parse_trim(p, n))
         return n;
-    if (strcmp(n->text, "make_interval") == 0) {
-        parse_make_interval(p, n);
-        return n;
-    }
     if (take_sign(p, "*")) {
         n->star = true;
         need_sign(p, ")", ")");

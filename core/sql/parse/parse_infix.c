@@ -354,18 +354,6 @@ static struct node *parse_between(struct parser *p, struct node *left, uint32_t 
     return any;
 }
 
-/* (a, b) overlaps (c, d): a call of the four */
-static struct node *parse_overlaps(struct parser *p, struct node *left, uint32_t pos)
-{
-    struct node *right = sql_parse_expr(p, BIND_OTHER);
-    if (!right || right->kind != NODE_ROW || left->n_args != 2 || right->n_args != 2)
-        return sql_parse_fail(p, pos, "overlaps stands between (from, to) and (from, to)");
-    struct node *n = sql_parse_make(p, "overlaps", pos, left->args[0], left->args[1]);
-    sql_parse_add(p, n, right->args[0]);
-    sql_parse_add(p, n, right->args[1]);
-    return n;
-}
-
 /* Parse an infix of words: is, in, between, like, ilike, regexp, each perhaps with not. */
 static struct node *parse_word_infix(struct parser *p, struct node *left, int binding,
                                      bool *ret_more)
@@ -411,8 +399,6 @@ static struct node *parse_word_infix(struct parser *p, struct node *left, int bi
             return negate(p, not, pos, sql_parse_make(p, name, pos, left, pattern));
         }
     }
-    if (left->kind == NODE_ROW && binding < BIND_OTHER && take_word(p, "overlaps"))
-        return parse_overlaps(p, left, pos);
     *ret_more = false;
     return left;
 }

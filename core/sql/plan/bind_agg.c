@@ -54,10 +54,8 @@ static const struct agg_kind kinds[] = {{"count", AGG_COUNT, 0, 1, 0},
                                         {"group_concat", AGG_STRING, 1, 2, 0},
                                         {"listagg", AGG_STRING, 1, 2, 0},
                                         {"json_agg", AGG_STRING, 1, 1, 0},
-                                        {"jsonb_agg", AGG_STRING, 1, 1, 0},
                                         {"array_agg", AGG_STRING, 1, 1, 0},
                                         {"json_object_agg", AGG_STRING, 2, 2, 0},
-                                        {"jsonb_object_agg", AGG_STRING, 2, 2, 0},
                                         {"mode", AGG_MODE, 1, 1, 0},
                                         {"corr", AGG_CORR, 2, 2, 0},
                                         {"covar_samp", AGG_COVAR, 2, 2, 0},
@@ -65,11 +63,6 @@ static const struct agg_kind kinds[] = {{"count", AGG_COUNT, 0, 1, 0},
                                         {"regr_slope", AGG_SLOPE, 2, 2, 0},
                                         {"regr_intercept", AGG_INTERCEPT, 2, 2, 0},
                                         {"regr_r2", AGG_R2, 2, 2, 0},
-                                        {"regr_avgx", AGG_MEAN_X, 2, 2, 0},
-                                        {"regr_avgy", AGG_MEAN_Y, 2, 2, 0},
-                                        {"regr_sxx", AGG_XX, 2, 2, 0},
-                                        {"regr_syy", AGG_YY, 2, 2, 0},
-                                        {"regr_sxy", AGG_XY, 2, 2, 0},
                                         {"bit_and", AGG_AND, 1, 1, 0},
                                         {"bit_or", AGG_OR, 1, 1, 0},
                                         {"bit_xor", AGG_XOR, 1, 1, 0},
@@ -189,11 +182,6 @@ static int agg_types(struct query *q, struct agg_spec *a, const struct node *n)
     case AGG_COVAR_POP:
     case AGG_SLOPE:
     case AGG_R2:
-    case AGG_MEAN_X:
-    case AGG_MEAN_Y:
-    case AGG_XX:
-    case AGG_YY:
-    case AGG_XY:
     case AGG_INTERCEPT:
         fits = is_number(t) && (is_number(a->arg2->type) || a->arg2->type == SQL_NULL);
         if (t == SQL_INT)

@@ -56,14 +56,14 @@ static int no_function(struct query *q, const struct node *n, struct expr **args
     if (known && (strcmp(n->text, "like") == 0 || strcmp(n->text, "ilike") == 0))
         return sql_error(q->text, q->size, n->pos, -EINVAL,
                          "%s compares texts; cast what is none: x::text", n->text);
+    const char *instead = sql_instead_of(n->text);
     if (known)
-        return sql_error(q->text, q->size, n->pos, -EINVAL,
-                         "no function %s(%s): it takes other arguments",
-                         strcmp(n->text, "neg") == 0 ? "-" : n->text, types);
+        return sql_error(q->text, q->size, n->pos, -EINVAL, "no function %s(%s): %s",
+                         strcmp(n->text, "neg") == 0 ? "-" : n->text, types,
+                         instead ? instead : "it takes other arguments");
     if (sign)
         return sql_error(q->text, q->size, n->pos, -EINVAL, "no operator %s in this version",
                          n->text);
-    const char *instead = sql_instead_of(n->text);
     if (instead)
         return sql_error(q->text, q->size, n->pos, -EINVAL, "unknown function '%s'; %s", n->text,
                          instead);
@@ -230,16 +230,6 @@ static int bind_nullif(struct query *q, const struct node *n, struct expr **args
     return rc;
 }
 
-/* (from, interval) overlaps ...: what ends so long after its beginning. */
-static int bind_periods(struct query *q, const struct node *n, struct expr **args)
-{
-    int rc = 0;
-    for (uint32_t i = 1; i < 4 && rc == 0; i += 2)
-        if (args[i]->type == SQL_INTERVAL || args[i]->type == SQL_CALENDAR)
-            rc = sql_call_named(q, n, "+", args[i - 1], args[i], &args[i]);
-    return rc;
-}
-
 /* coalesce and concat and || and now: what the table of functions cannot say. 1: it was one. */
 static int bind_special(struct query *q, const struct node *n, struct expr **args,
                         struct expr **ret)
@@ -288,12 +278,7 @@ static int bind_special(struct query *q, const struct node *n, struct expr **arg
         rc = bind_nullif(q, n, args, ret);
         return rc < 0 ? rc : 1;
     }
-    if (strcmp(n->text, "overlaps") == 0 && n->n_args == 4)
-        rc = bind_periods(q, n, args);
-    if (strcmp(n->text, "quote_literal") == 0 || strcmp(n->text, "quote_nullable") == 0)
-        for (uint32_t i = 0; i < n->n_args && rc == 0; i++)
-            rc = sql_cast_to(q, &args[i], SQL_TEXT, false);
-    bool all = strncmp(n->text, "concat", 6) == 0 || strcmp(n->text, "format") == 0;
+    bool all = strncmp(n->text, "concat", 6) == 0;
     if (all || strcmp(n->text, "||") == 0) {
         bool any = all;
         for (uint32_t i = 0; i < n->n_args; i++)

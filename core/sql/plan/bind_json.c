@@ -14,22 +14,9 @@
 
 bool sql_gives_json(const char *function)
 {
-    static const char *const names[] = {"to_json",
-                                        "to_jsonb",
-                                        "json",
-                                        "try_json",
-                                        "json_build_array",
-                                        "json_build_object",
-                                        "json_agg",
-                                        "->",
-                                        "json_object_agg",
-                                        "jsonb_object_agg",
-                                        "jsonb_build_array",
-                                        "jsonb_build_object",
-                                        "jsonb_agg",
-                                        "json_extract",
-                                        "json_extract_path",
-                                        "jsonb_extract_path"};
+    static const char *const names[] = {
+        "to_json",  "json", "try_json",        "json_build_array", "json_build_object",
+        "json_agg", "->",   "json_object_agg", "json_extract",     "json_extract_path"};
     for (size_t i = 0; i < sizeof(names) / sizeof(*names); i++)
         if (strcmp(names[i], function) == 0)
             return true;
@@ -74,10 +61,9 @@ int sql_array_has_no_order(struct query *q, const struct expr *e)
 int sql_array_call(struct query *q, const struct node *n, struct expr *const *args)
 {
     static const char *const takers[] = {"array_to_string", "array_length", "cardinality"};
-    static const char *const others[] = {"=",           "<>",           "is distinct from",
-                                         "is null",     "num_nulls",    "is not distinct from",
-                                         "is not null", "num_nonnulls", "format",
-                                         "concat",      "concat_ws"};
+    static const char *const others[] = {
+        "=",           "<>",     "is distinct from", "is null", "is not distinct from",
+        "is not null", "concat", "concat_ws"};
     bool allowed = false;
     for (size_t i = 0; i < sizeof(takers) / sizeof(*takers); i++) {
         if (strcmp(n->text, takers[i]) != 0)
@@ -160,8 +146,7 @@ int sql_unite_marks(struct query *q, uint32_t pos, struct expr *pair[2], uint8_t
 
 int sql_bind_json(struct query *q, const struct node *n, struct expr **args, struct expr **ret)
 {
-    bool one =
-        n->n_args == 1 && (strcmp(n->text, "to_json") == 0 || strcmp(n->text, "to_jsonb") == 0);
+    bool one = n->n_args == 1 && strcmp(n->text, "to_json") == 0;
     bool object = strstr(n->text, "_build_object") != NULL;
     if (!one && !object && !strstr(n->text, "_build_array"))
         return 0;

@@ -16,7 +16,7 @@ uint8_t sql_clock_of(const struct node *n, struct expr *const *args, const enum 
 {
     static const char *const names[] = {"date_trunc", "date_bin", "time_bucket", "+",
                                         "-",          "round",    "greatest",    "least"};
-    bool known = strcmp(n->text, "make_timestamp") == 0, any = known;
+    bool known = false, any = false;
     for (size_t i = 0; i < sizeof(names) / sizeof(*names) && !known; i++)
         known = strcmp(n->text, names[i]) == 0;
     for (uint32_t i = 0; i < n->n_args && known; i++) {

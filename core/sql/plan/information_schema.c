@@ -14,6 +14,8 @@
 
 #include "core/base/err.h"
 
+#define NAMES_MAX 128 /* of aggregates, of window functions */
+
 /* PostgreSQL's columns in its order, then ours.  What says nothing here is NULL. */
 static const char tables_spec[] =
     "table_catalog= table_schema= table_name= table_type= "
@@ -39,6 +41,9 @@ static const char views_spec[] =
     "table_catalog= table_schema= table_name= view_definition= check_option "
     "is_updatable= is_insertable_into= is_trigger_updatable is_trigger_deletable "
     "is_trigger_insertable_into";
+/* A row for each way to call a function by the types of its arguments. */
+static const char routines_spec[] =
+    "routine_schema= routine_name= routine_type= data_type= function_type=";
 /* DataFusion's. */
 static const char settings_spec[] = "name= value=";
 
@@ -140,6 +145,7 @@ typedef int (*make)(struct query *q, const char *alias, struct op **ret);
 
 static int make_tables(struct query *q, const char *alias, struct op **ret);
 static int make_columns(struct query *q, const char *alias, struct op **ret);
+static int make_routines(struct query *q, const char *alias, struct op **ret);
 static int make_schemata(struct query *q, const char *alias, struct op **ret);
 static int make_settings(struct query *q, const char *alias, struct op **ret);
 static int make_views(struct query *q, const char *alias, struct op **ret);
@@ -147,13 +153,10 @@ static int make_views(struct query *q, const char *alias, struct op **ret);
 static const struct {
     const char *name, *spec;
     make make;
-} own[] = {{"columns", columns_spec, make_columns},
-           {"df_settings", settings_spec, make_settings},
-           {"parameters", made_parameters_spec, made_parameters},
-           {"routines", made_routines_spec, made_routines},
-           {"schemata", schemata_spec, make_schemata},
-           {"tables", tables_spec, make_tables},
-           {"views", views_spec, make_views}};
+} own[] = {
+    {"columns", columns_spec, make_columns},    {"df_settings", settings_spec, make_settings},
+    {"routines", routines_spec, make_routines}, {"schemata", schemata_spec, make_schemata},
+    {"tables", tables_spec, make_tables},       {"views", views_spec, make_views}};
 #define N_OWN (sizeof(own) / sizeof(own[0]))
 
 /* One of the engine's, for which nobody else has one. */
@@ -352,6 +355,36 @@ static int make_settings(struct query *q, const char *alias, struct op **ret)
         rc = made_row(&m, (const char *const[]){"query.timeout", timeout}, NULL);
     if (rc == 0)
         rc = made_row(&m, (const char *const[]){"query.batch_rows", batch}, NULL);
+    return rc < 0 ? rc : made_finish(&m, alias, ret);
+}
+
+static int put_routine(struct maker *m, const char *name, enum sql_type type, const char *kind)
+{
+    const char *result = type == SQL_NULL ? "any" : sql_type_name(type);
+    return made_row(m, (const char *const[]){"information_schema", name, "FUNCTION", result, kind},
+                    NULL);
+}
+
+static int put_names(struct maker *m, uint32_t (*list)(const char **, uint32_t), const char *kind)
+{
+    const char *names[NAMES_MAX];
+    uint32_t n = list(names, NAMES_MAX);
+    int rc = 0;
+    for (uint32_t i = 0; i < n && rc == 0; i++) /* their types are those of the arguments */
+        rc = put_routine(m, names[i], SQL_NULL, kind);
+    return rc;
+}
+
+static int make_routines(struct query *q, const char *alias, struct op **ret)
+{
+    struct maker m;
+    const struct func *f;
+    int rc = made_begin(&m, q, routines_spec);
+    for (uint32_t i = 0; rc == 0 && (f = sql_func_at(i)) != NULL; i++)
+        if (sql_func_is_called(f))
+            rc = put_routine(&m, f->name, sql_letter_type(f->result, SQL_NULL), "SCALAR");
+    rc = rc < 0 ? rc : put_names(&m, sql_agg_names, "AGGREGATE");
+    rc = rc < 0 ? rc : put_names(&m, sql_window_names, "WINDOW");
     return rc < 0 ? rc : made_finish(&m, alias, ret);
 }
 

@@ -29,9 +29,4 @@ int made_begin(struct maker *m, struct query *q, const char *spec);
 int made_row(struct maker *m, const char *const *texts, const int64_t *numbers);
 int made_finish(struct maker *m, const char *table, struct op **ret);
 
-/* information_schema_routines.c */
-extern const char made_routines_spec[], made_parameters_spec[];
-int made_routines(struct query *q, const char *alias, struct op **ret);
-int made_parameters(struct query *q, const char *alias, struct op **ret);
-
 #endif

@@ -147,7 +147,7 @@ enum { /* what a function shows of each */
 };
 
 static const struct json_kind {
-    const char *name; /* behind json_ or jsonb_ */
+    const char *name; /* behind json_ */
     uint32_t shows;
 } json_kinds[] = {
     {"each", SHOWS_KEY | SHOWS_VALUE | SHOWS_TYPE | OF_OBJECTS | OF_ARRAYS},
@@ -159,9 +159,9 @@ static const struct json_kind {
 
 static const struct json_kind *find_json_kind(const char *name)
 {
-    size_t n = strncmp(name, "json_", 5) == 0 ? 5 : strncmp(name, "jsonb_", 6) == 0 ? 6 : 0;
-    for (size_t i = 0; n && i < sizeof(json_kinds) / sizeof(*json_kinds); i++)
-        if (strcmp(name + n, json_kinds[i].name) == 0)
+    bool json = strncmp(name, "json_", 5) == 0;
+    for (size_t i = 0; json && i < sizeof(json_kinds) / sizeof(*json_kinds); i++)
+        if (strcmp(name + 5, json_kinds[i].name) == 0)
             return &json_kinds[i];
     return NULL;
 }
