@@ -12,8 +12,10 @@
 #include "cli/cluster/job_report.h"
 #include "cli/commands/commands.h"
 #include "cli/commands/flamegraph/flame.h"
+#include "cli/many/flame_ranks.h"
 #include "cli/report/report.h"
 #include "cli/terminal/args.h"
+#include "core/base/clock.h"
 #include "core/base/err.h"
 #include "core/base/text.h"
 
@@ -52,6 +54,8 @@ static const struct cli_command own_commands[] = {
              "at a point that was proved safe. If the process cannot be entered, the reason is "
              "given and nothing has changed.",
      .needs_target = true,
+     .runs_there = "",
+     .timeout_ns = 120 * NS_PER_S, /* it may wait a minute until it begins */
      .run = command_inject,
      .options = {{"--listen", "-l", "ADDR", "listen on TCP too, with a token: 127.0.0.1:9922"},
                  {"--address", "-a", "ADDR", "an older name of --listen"},
@@ -89,6 +93,7 @@ static const struct cli_command own_commands[] = {
      .doc = "leave the process: remove threads, sockets and hooks, keep the data",
      .needs_target = true,
      .forwarded = true,
+     .runs_there = "",
      .run = command_eject,
      .examples = {"-t 4242 eject", "-t 4242 eject --force"}},
     {.name = "list",
@@ -120,6 +125,8 @@ static const struct cli_command own_commands[] = {
              "stops nothing, and native frames of running threads are not shown.",
      .needs_target = true,
      .forwarded = true,
+     .endless = "--watch",
+     .runs_there = "--external",
      .run = command_backtrace,
      .options = {{"--thread", NULL, "TID", "this thread only"},
                  {"--native", NULL, NULL, "native frames only"},
@@ -148,6 +155,8 @@ static const struct cli_command own_commands[] = {
          "have: the last training step, the slowest modules, GPUs. Without a terminal, or with "
          "--once, the screen is printed once.",
      .needs_target = true,
+     .one_process = "!--once",
+     .one_process_why = "a screen is of one process; top --once prints one for each",
      .run = command_top,
      .options = {{"--interval", NULL, "TIME", "how often to refresh; 1s by default"},
                  {"--once", NULL, NULL, "print the screen once, for scripts"},
@@ -168,6 +177,10 @@ static const struct cli_command own_commands[] = {
              "chrome are "
              "for other programs.",
      .may_target = true,
+     .reads_rows = true,
+     .one_process = "diff",
+     .one_process_why = "a difference is of two that it names itself: flamegraph diff A B",
+     .run_many = flame_ranks,
      .run = command_flamegraph,
      .words = flame_mode_words,
      .options =
@@ -208,6 +221,8 @@ static const struct cli_command own_commands[] = {
      .needs_target = true,
      .forwarded = true,
      .verbatim = true,
+     .one_process = "--file=-",
+     .one_process_why = "standard input can be read once; put the code into a file",
      .run = command_eval,
      .options = {TIMEOUT,
                  {"--raw", NULL, NULL, "do not escape control characters, even on a terminal"},
@@ -224,6 +239,8 @@ static const struct cli_command own_commands[] = {
          "command: %backtrace, %query select ..., %config. Ctrl-C stops what runs, Ctrl-D leaves. "
          "Line editing needs libedit; without it, or from a pipe, lines are read as they come.",
      .needs_target = true,
+     .one_process = "",
+     .one_process_why = "one person types there; `eval` runs code in several",
      .run = command_repl,
      .options = {{"--raw", NULL, NULL, "do not escape control characters, even on a terminal"},
                  YES},
@@ -238,6 +255,9 @@ static const struct cli_command own_commands[] = {
              "an editor attach through debugpy: the process's user and root, from this machine. "
              "With --open, others can connect with the token that it prints.",
      .needs_target = true,
+     .runs_there = "",
+     .one_process = "--pause|--dap",
+     .one_process_why = "a debugger is of one process; `backtrace` shows the stacks of several",
      .run = command_debug,
      .options = {{"--dump", "-d", NULL, "print the stacks of all threads, as `backtrace` does"},
                  {"--pause", "-p", NULL, "start pdb in the main thread"},
@@ -258,7 +278,8 @@ static const struct cli_command own_commands[] = {
          "It works on the function itself, whoever calls it.",
      .needs_target = true,
      .forwarded = true,
-     .run = command_forward,
+     .endless = "!--list|--stop",
+     .run = command_trace,
      .options = {{"--args", NULL, NULL, "also arguments and results, with bounded length"},
                  {"--watch", NULL, "VARIABLE", "a variable's or attribute's values (3.12 on)"},
                  {"--duration", NULL, "TIME", "end after this long: 10s, 500ms, 2m"},
@@ -291,6 +312,8 @@ static const struct cli_command own_commands[] = {
          "several statements; - reads them from standard input. The first error ends a file, "
          "and names its line. FILE of --output is written whole or not at all.",
      .needs_target = true,
+     .reads_rows = true,
+     .finds_again = true,
      .run = command_query,
      .options = {{"--file", "-f", "FILE",
                   "run the statements of this file; the name of a format stands for --format"},
@@ -317,6 +340,7 @@ static const struct cli_command own_commands[] = {
      .arguments = "SQL",
      .doc = "print rows as they arrive, until Ctrl-C",
      .needs_target = true,
+     .endless = "",
      .run = command_watch,
      .options = {FORMAT,
                  AS_JSON,
@@ -330,7 +354,9 @@ static const struct cli_command own_commands[] = {
      .arguments = "",
      .doc = "list the tables",
      .needs_target = true,
-     .run = command_query,
+     .reads_rows = true,
+     .finds_again = true,
+     .run = command_tables,
      .text =
          "On a terminal the tables that have rows come first, and those of probing itself are left "
          "out. A pipe and the other formats have all.",
@@ -344,7 +370,9 @@ static const struct cli_command own_commands[] = {
      .arguments = "TABLE",
      .doc = "list the columns of a table with their units and meaning",
      .needs_target = true,
-     .run = command_query,
+     .reads_rows = true,
+     .finds_again = true,
+     .run = command_describe,
      .options = {ANY_FORMAT, AS_JSON, AS_EXPANDED, YES},
      .examples = {"-t 4242 describe cpu.tasks"}},
     {.name = "export",
@@ -354,6 +382,7 @@ static const struct cli_command own_commands[] = {
              "plugins declare (steps, modules, spans ...) on one clock. parquet needs a Python "
              "with pyarrow or duckdb.",
      .needs_target = true,
+     .reads_rows = true,
      .run = command_export,
      .options = {{"--format", "-f", "FORMAT",
                   "csv, json, jsonl, table, arrow, parquet, perfetto or chrome"},
@@ -380,6 +409,8 @@ static const struct cli_command own_commands[] = {
              "--job, --hosts and -t as well as its own options.",
      .may_target = true,
      .finds_targets = true,
+     .after_reports = true,
+     .help_word = cluster_help_word,
      .run = command_cluster,
      .words = job_report_words,
      .options =
@@ -461,7 +492,7 @@ static const struct cli_command own_commands[] = {
      .needs_target = true,
      .forwarded = true,
      .pages = true,
-     .run = command_forward,
+     .run = command_config,
      .options = {YES},
      .examples = {"-t 4242 config", "-t 4242 config probing.max_memory=1GB"}},
     {.name = "plugin",
@@ -474,6 +505,7 @@ static const struct cli_command own_commands[] = {
              "handlers), or where it crashed. Exit code 1 means that it should not be loaded.",
      .may_target = true,
      .forwarded = true,
+     .runs_there = "load",
      .run = command_plugin,
      .options = {YES},
      .examples = {"-t 4242 plugin load torch cuda", "-t 4242 plugin load ./mine.so",
@@ -483,6 +515,7 @@ static const struct cli_command own_commands[] = {
      .doc = "run Lua probe scripts inside the process",
      .needs_target = true,
      .forwarded = true,
+     .endless = "--follow",
      .run = command_script,
      .options = {{"--follow", "-f", NULL, "run: print what it says until it ends, or Ctrl-C"},
                  {"--json", NULL, NULL, "with --follow: a line of JSON for each value"},
@@ -541,13 +574,12 @@ const struct cli_command *cli_report_named(const char *word)
     return NULL;
 }
 
-/* The plugins' stand before those about whole jobs. */
 const struct cli_command *cli_command_at(uint32_t i)
 {
     const struct cli_command *reports = report_commands(is_ours);
     uint32_t before = 0, n = 0;
 
-    while (own_commands[before].run != command_cluster)
+    while (!own_commands[before].after_reports)
         before++;
     while (reports[n].name != NULL)
         n++;

@@ -30,6 +30,8 @@ const char *cli_command_near(const char *word);
 
 void help_all(FILE *out);
 int help_one(const char *word, bool json);
+/* A list that ends with NULL. */
+void help_put_names(const char *const *names, const char *between);
 /* help_json.c: NULL: all commands. */
 int help_json(const struct cli_command *command);
 /* `completion SHELL`: the script for bash, zsh or fish; `man`: the manual page for man(1). */

@@ -15,8 +15,6 @@
 
 #include "cli/cluster/job_report.h"
 #include "cli/command_table.h"
-#include "cli/commands/commands.h"
-#include "cli/commands/launch.h"
 #include "cli/commands/obtain.h"
 #include "cli/commands/other_installations.h"
 #include "cli/link/link.h"
@@ -25,6 +23,8 @@
 #include "cli/many/run_there.h"
 #include "cli/report/report.h"
 #include "cli/target/installed.h"
+#include "cli/target/live_run.h"
+#include "cli/target/no_core.h"
 #include "cli/target/query_client.h"
 #include "cli/target/remote_target.h"
 #include "cli/target/target.h"
@@ -166,7 +166,7 @@ static int forward(struct target *t, int argc, char **argv)
 {
     char places[4096], why[ERR_TEXT_BYTES];
     const char *near = cli_command_near(argv[0]); /* of ours, which the process does not know */
-    int rc = command_forward(t, argc, argv);
+    int rc = live_run(t, argc, (const char *const *)argv);
 
     if (rc != -ENOENT)
         return rc;
@@ -330,11 +330,11 @@ static int run_command(int argc, char **argv, const char *target_text)
         if (rc == 0 && target.kind == TARGET_LIVE)
             return run_when_known(forward, &target, argc, argv);
         if (rc == 0 && target.kind == TARGET_BARE && cli_command_near(argv[0]) == NULL)
-            return launch_no_core(target.pid, /* plugin= */ "");
+            return target_no_core(target.pid, /* plugin= */ "");
         return unknown_command(argv[0]);
     }
     if (asks_for_help(argc, argv))
-        return help_one(c->run == command_cluster ? cluster_help_word(argc, argv) : c->name,
+        return help_one(c->help_word != NULL ? c->help_word(argc, argv) : c->name,
                         has_word(argc, argv, "--json"));
     bool takes = c->needs_target || c->may_target || c->finds_targets;
     if (!takes && target_text != NULL && !target_by_environment && is_remote(target_text))

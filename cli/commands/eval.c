@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "cli/commands/commands.h"
+#include "cli/target/live_run.h"
 #include "cli/target/target.h"
 #include "cli/terminal/args.h"
 #include "cli/terminal/terminal.h"
@@ -50,7 +51,7 @@ static int run_file(struct target *t, int argc, char **argv, int at, char *text)
     words[n++] = text;
     for (int i = at + 2; i < argc; i++)
         words[n++] = argv[i];
-    int rc = command_forward(t, n, words);
+    int rc = live_run(t, n, (const char *const *)words);
     free(words);
     return rc;
 }
@@ -82,7 +83,7 @@ int command_eval(struct target *t, int argc, char **argv)
     struct buf b;
 
     if (at == 0)
-        return command_forward(t, argc, argv);
+        return live_run(t, argc, (const char *const *)argv);
     if (at + 1 == argc)
         return cli_misuse(err_set(-EINVAL, "eval: --file needs a file: --file look.py"));
     const char *path = argv[at + 1];

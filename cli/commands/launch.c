@@ -20,10 +20,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "cli/command_table.h"
 #include "cli/commands/commands.h"
-#include "cli/commands/obtain.h"
-#include "cli/target/core_lookup.h"
 #include "cli/target/installed.h"
 #include "cli/target/target.h"
 #include "cli/terminal/args.h"
@@ -34,12 +31,9 @@
 #include "core/base/text.h"
 #include "core/datadir/own_dir.h"
 #include "sdk/lib/buf.h"
-#include "sdk/lib/proc/task.h"
 
 #define SETTINGS_MAX_BYTES 16000 /* the core takes 16 KiB */
 #define HEADERS_MAX 64           /* program headers; real programs have a dozen */
-#define ENVIRONMENT_MAX_BYTES ((size_t)4 << 20)
-#define GENERATIONS_MAX 64 /* of processes; deeper ones are not looked for */
 
 struct launch {
     struct buf settings, plugins;
@@ -68,7 +62,7 @@ static int add_plugin(struct launch *l, const char *name)
     return buf_addf(&l->plugins, ",%s", name);
 }
 
-static int take(void *arg, const char *option, const char *value)
+static int parse_option(void *arg, const char *option, const char *value)
 {
     struct launch *l = arg;
     char text[300];
@@ -274,81 +268,6 @@ static void check_place(const char *settings)
         (void)rmdir(made.fast);
 }
 
-/* ---- who was led past ---- */
-
-/* Was it told to lead on to the program that is meant (core/runtime/preload.c)? */
-static bool led_on(pid_t pid)
-{
-    char path[64];
-    struct buf text;
-
-    buf_init(&text, ENVIRONMENT_MAX_BYTES);
-    (void)snprintf(path, sizeof(path), "/proc/%d/environ", (int)pid);
-    int r = file_read(AT_FDCWD, path, &text);
-    bool led = r == 0 && proc_environ_find(buf_text(&text), text.size, "PROBING_LAUNCH") != NULL;
-    buf_done(&text);
-    return led;
-}
-
-static pid_t parent_of(pid_t pid)
-{
-    struct proc_stat s;
-
-    return proc_stat_of(pid, 0, &s) == 0 && s.ppid != PROC_UNKNOWN ? (pid_t)s.ppid : 0;
-}
-
-static bool is_below(pid_t pid, pid_t above)
-{
-    for (int i = 0; i < GENERATIONS_MAX && pid > 1 && pid != above; i++)
-        pid = parent_of(pid);
-    return pid == above;
-}
-
-/* Processes below it that have a core: " 4711 4712". */
-static void find_below(pid_t above, struct buf *ret)
-{
-    char directory[4096];
-    struct proc_numbers all;
-    struct proc_number one;
-
-    (void)proc_numbers_open(&all, "/proc");
-    while (proc_numbers_next(&all, &one)) {
-        pid_t pid = (pid_t)one.value;
-        if (is_below(pid, above) && directory_of(pid, directory, sizeof(directory)) == 0)
-            (void)buf_addf(ret, " %d", (int)pid);
-    }
-    proc_numbers_close(&all);
-}
-
-int launch_no_core(pid_t pid, const char *plugin)
-{
-    const char *with = plugin[0] != '\0' ? " --plugin " : "";
-    struct buf below;
-    int rc;
-
-    if (!led_on(pid)) {
-        obtain_note(pid, plugin);
-        return err_set(-ENOENT,
-                       "process %d has no probing core in it; enter it with: probing -t %d "
-                       "inject%s%s",
-                       (int)pid, (int)pid, with, plugin);
-    }
-    buf_init(&below, 400);
-    find_below(pid, &below);
-    if (below.size > 0)
-        rc = err_set(-ENOENT,
-                     "process %d started the program that `launch` was given; the core is in:%s",
-                     (int)pid, buf_text(&below));
-    else
-        rc =
-            err_set(-ENOENT,
-                    "process %d is a shell or launcher, through which `launch` passes the core on; "
-                    "it has not started a Python yet; to enter it anyway: probing -t %d inject%s%s",
-                    (int)pid, (int)pid, with, plugin);
-    buf_done(&below);
-    return rc;
-}
-
 int command_launch(struct target *t, int argc, char **argv)
 {
     struct launch l = {.children = false};
@@ -360,7 +279,7 @@ int command_launch(struct target *t, int argc, char **argv)
     buf_init(&l.plugins, 1024);
     while (options < argc && strcmp(argv[options], "--") != 0)
         options++;
-    int rc = cli_parse(options, argv, take, &l);
+    int rc = cli_parse(options, argv, parse_option, &l);
     if (rc == 0 && options + 1 >= argc)
         rc = cli_misuse(
             err_set(-EINVAL, "launch needs a program: probing launch -- python train.py"));

@@ -3,7 +3,7 @@
  * cli/commands/obtain.c - get what a command failed for, the core or a plugin in its process, so
  * that it can run again.
  *
- * One thread.  The place that makes the error notes what is lacking (launch_no_core(), the reports'
+ * One thread.  The place that makes the error notes what is lacking (target_no_core(), the reports'
  * no_plugin(), modes of flame graphs); nothing is got unless a person agreed or --yes was given.
  */
 #include "cli/commands/obtain.h"
@@ -13,12 +13,14 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "cli/commands/inject/await_core.h"
 #include "cli/commands/inject/inject_setup.h"
-#include "cli/commands/plugin/plugin_upload.h"
 #include "cli/inject/inject.h"
 #include "cli/target/core_lookup.h"
 #include "cli/target/installed.h"
 #include "cli/target/live_run.h"
+#include "cli/target/no_core.h"
+#include "cli/target/plugin_door.h"
 #include "cli/target/query_client.h"
 #include "cli/target/target.h"
 #include "cli/terminal/progress.h"
@@ -30,20 +32,6 @@
 
 #define ENTER_NS (10 * NS_PER_S)
 #define MEASURE_NS (5 * NS_PER_S) /* a plugin that has just come has measured nothing yet */
-
-/* One thread: of the command that runs. */
-static struct {
-    bool noted;
-    pid_t bare; /* a process without a core; 0: a plugin alone is lacking */
-    char plugin[64];
-} lack;
-
-void obtain_note(pid_t bare, const char *plugin)
-{
-    lack.noted = true;
-    lack.bare = bare;
-    (void)snprintf(lack.plugin, sizeof(lack.plugin), "%s", plugin);
-}
 
 int obtain_plugin(const struct target *t, const char *plugin)
 {
@@ -71,15 +59,16 @@ static void tell_whose(const struct target *t, char ret[WHOSE_BYTES])
 }
 
 /* Write the question: what is lacking, and what would be done about it. */
-static void put_question(const struct target *t, const char *whose, char *ret, size_t size)
+static void put_question(const struct target *t, const struct lack *lack, const char *whose,
+                         char *ret, size_t size)
 {
-    if (lack.bare == 0)
-        (void)snprintf(ret, size, "plugin %s is not loaded in %s%s. Load it?", lack.plugin, t->text,
-                       whose);
+    if (lack->bare == 0)
+        (void)snprintf(ret, size, "plugin %s is not loaded in %s%s. Load it?", lack->plugin,
+                       t->text, whose);
     else
         (void)snprintf(ret, size, "process %d%s has no probing core in it. Enter it%s%s?",
-                       (int)t->pid, whose, lack.plugin[0] != '\0' ? " and load plugin " : "",
-                       lack.plugin);
+                       (int)t->pid, whose, lack->plugin[0] != '\0' ? " and load plugin " : "",
+                       lack->plugin);
 }
 
 /* As `inject` does, and without a word. */
@@ -104,7 +93,7 @@ static int enter(struct target *t)
                        "-CONT %d",
                        (int)t->pid, (int)t->pid);
     if (rc == 0)
-        rc = setup_await(t, ENTER_NS, /* mapped= */ !result.remote && !result.already_there);
+        rc = await_core(t, ENTER_NS, /* mapped= */ !result.remote && !result.already_there);
     if (rc < 0)
         return rc;
     setup_known(t);
@@ -112,39 +101,39 @@ static int enter(struct target *t)
     return rc < 0 ? rc : 0;
 }
 
-static int get(struct target *t, const char *whose)
+static int get_lack(struct target *t, const struct lack *lack, const char *whose)
 {
-    const bool enters = lack.bare != 0;
+    const bool enters = lack->bare != 0;
     char measures[96];
     int rc = enters ? enter(t) : 0;
 
     if (rc < 0)
         return rc;
-    int loaded = lack.plugin[0] != '\0' ? obtain_plugin(t, lack.plugin) : 0;
-    bool plugin = lack.plugin[0] != '\0' && loaded == 0;
+    int loaded = lack->plugin[0] != '\0' ? obtain_plugin(t, lack->plugin) : 0;
+    bool plugin = lack->plugin[0] != '\0' && loaded == 0;
     if (enters)
         terminal_say("entered process %d%s%s%s; to leave it: probing -t %d eject", (int)t->pid,
-                     whose, plugin ? " and loaded plugin " : "", plugin ? lack.plugin : "",
+                     whose, plugin ? " and loaded plugin " : "", plugin ? lack->plugin : "",
                      (int)t->pid);
     else if (plugin)
         terminal_say("loaded plugin %s into %s%s; to stop it: probing -t %s plugin stop %s",
-                     lack.plugin, t->text, whose, t->text, lack.plugin);
+                     lack->plugin, t->text, whose, t->text, lack->plugin);
     if (!plugin)
         return loaded;
-    (void)snprintf(measures, sizeof(measures), "plugin %s measures", lack.plugin);
+    (void)snprintf(measures, sizeof(measures), "plugin %s measures", lack->plugin);
     return progress_wait(MEASURE_NS, measures);
 }
 
 int obtain(struct target *t, int rc, bool agreed)
 {
     const char *text = t->text;
+    const struct lack lack = lack_take();
     char question[ERR_TEXT_BYTES], why[ERR_TEXT_BYTES], whose[WHOSE_BYTES];
 
     if (!lack.noted || (lack.bare != 0 && lack.bare != t->pid))
         return rc;
     tell_whose(t, whose);
-    put_question(t, whose, question, sizeof(question));
-    lack.noted = false;
+    put_question(t, &lack, whose, question, sizeof(question));
     if (!agreed && !terminal_may_ask()) {
         (void)snprintf(why, sizeof(why), "%s", err_why(rc));
         return err_set(rc, "%s; or add --yes to this command", why);
@@ -152,6 +141,6 @@ int obtain(struct target *t, int rc, bool agreed)
     if (!agreed && !terminal_agrees(question, /* by_default= */ whose[0] == '\0'))
         return rc;
     err_clear();
-    rc = get(t, whose);
+    rc = get_lack(t, &lack, whose);
     return rc < 0 ? rc : target_resolve(text, t);
 }

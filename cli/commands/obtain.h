@@ -9,13 +9,9 @@
 #define CLI_COMMANDS_OBTAIN_H
 
 #include <stdbool.h>
-#include <sys/types.h>
 
 struct target;
 
-/* Notes what a command fails for, where that is found: bare, a process without a core
- * (0: it has one), and a plugin ("": none). */
-void obtain_note(pid_t bare, const char *plugin);
 /* rc: a command has failed with it.  0: what it lacked is there now, by a person's leave or because
  * --yes was given (agreed), the target is resolved anew, and the command may run again.  Else it
  * has failed. */

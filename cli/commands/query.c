@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * cli/commands/query.c - `query`, `tables` and `describe`, of the living and the dead.  Several
- * statements, and those that somebody types, are cli/shell/sql_shell.c's.
+ * cli/commands/query.c - `query`, of the living and the dead.  Several statements, and those that
+ * somebody types, are cli/shell/sql_shell.c's.
  *
  * One thread.
  */
-#include "cli/target/query_client.h"
+#include "cli/commands/query.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -30,26 +30,10 @@
 
 struct query_args {
     struct answer_ask *ask;
-    const char *words[2]; /* what is left: the SQL, the table */
-    int n_arguments;
+    const char *sql; /* NULL: not given */
     bool has_format;
-    bool all;                  /* tables: also those of probing itself */
     const char *file, *output; /* --file, --output; NULL: not given */
 };
-
-/* The part of `tables` that a person wants: first those with rows, and none of probing itself. */
-const char query_some_tables[] =
-    "select case when t.table_schema = '' then '' else t.table_schema || '.' end || t.table_name "
-    "as \"table\", p.rows + p.buffered as rows, t.doc from information_schema.tables t left join "
-    "probing.tables p on p.schema = t.table_schema and p.name = t.table_name where t.table_schema "
-    "not in ('probing', 'information_schema') "
-    "order by case when p.rows + p.buffered > 0 then 0 else 1 end, 1";
-
-static bool shows_some(const char *command, const struct query_args *o)
-{
-    return strcmp(command, "tables") == 0 && !o->all && cli_width() > 0 &&
-           (strcmp(o->ask->format, "table") == 0 || strcmp(o->ask->format, "expanded") == 0);
-}
 
 /* Is it a format of export's, which are files? */
 static bool is_for_files(const char *format)
@@ -58,22 +42,27 @@ static bool is_for_files(const char *format)
            strcmp(format, "parquet") == 0;
 }
 
-static int take_format(struct query_args *o, const char *value)
+int query_parse_format(struct answer_ask *ask, const char *value)
 {
     enum sql_format known;
 
-    o->ask->format = value;
-    o->has_format = true;
+    ask->format = value;
     return is_for_files(value) ? 0 : sql_format_parse(value, &known);
 }
 
+static int parse_format(struct query_args *o, const char *value)
+{
+    o->has_format = true;
+    return query_parse_format(o->ask, value);
+}
+
 /* `-f` was the letter of --format, and a file is seldom called "csv". */
-static int take_file(struct query_args *o, const char *value)
+static int parse_file(struct query_args *o, const char *value)
 {
     enum sql_format known;
 
     if (is_for_files(value) || sql_format_parse(value, &known) == 0)
-        return take_format(o, value);
+        return parse_format(o, value);
     o->file = value;
     if (strcmp(value, "-") == 0 || access(value, F_OK) == 0)
         return 0;
@@ -83,19 +72,18 @@ static int take_file(struct query_args *o, const char *value)
                    value, strerror(errno));
 }
 
-static int take(void *arg, const char *option, const char *value)
+static int parse_option(void *arg, const char *option, const char *value)
 {
     struct query_args *o = arg;
 
     if (option == NULL) {
-        if (o->n_arguments == 2)
-            return err_set(-EINVAL, "unexpected argument '%s' (put the statement in quotes)",
-                           value);
-        o->words[o->n_arguments++] = value;
+        if (o->sql != NULL)
+            return err_set(-EINVAL, "query takes one SQL statement (put it in quotes)");
+        o->sql = value;
         return 0;
     }
     if (strcmp(option, "--file") == 0)
-        return take_file(o, value);
+        return parse_file(o, value);
     if (strcmp(option, "--output") == 0) {
         o->output = value;
         return 0;
@@ -114,39 +102,7 @@ static int take(void *arg, const char *option, const char *value)
         o->ask->strict = true;
         return 0;
     }
-    if (strcmp(option, "--all") == 0) {
-        o->all = true;
-        return 0;
-    }
-    return take_format(o, value); /* --format */
-}
-
-/* The statement behind `query SQL`, `tables` and `describe TABLE`. */
-static int statement_of(const char *command, const struct query_args *o, struct buf *ret)
-{
-    if (strcmp(command, "tables") == 0) {
-        if (o->n_arguments != 0)
-            return err_set(-EINVAL,
-                           "tables takes no argument '%s'; query \"show tables from SCHEMA\" lists "
-                           "those of one, "
-                           "describe TABLE its columns",
-                           o->words[0]);
-        return buf_adds(ret, shows_some(command, o) ? query_some_tables : "show tables");
-    }
-    bool query = strcmp(command, "query") == 0;
-    if (o->n_arguments == 0)
-        return err_set(-EINVAL, "%s needs %s", command,
-                       query ? "an SQL statement: query \"show tables\", or --file FILE, or a "
-                               "terminal to type at"
-                             : "the name of a table; `tables` lists them");
-    if (o->n_arguments != 1 || o->file != NULL)
-        return err_set(-EINVAL, "%s takes one %s (put it in quotes)", command,
-                       !query            ? "table name"
-                       : o->file != NULL ? "SQL statement or --file FILE, not both"
-                                         : "SQL statement");
-    if (strcmp(command, "describe") == 0)
-        return buf_addf(ret, "describe %s", o->words[0]);
-    return buf_adds(ret, o->words[0]);
+    return parse_format(o, value); /* --format */
 }
 
 static int write_stdout(void *arg, const char *data, size_t size)
@@ -157,7 +113,7 @@ static int write_stdout(void *arg, const char *data, size_t size)
 
 /* ---- arrow ---- */
 
-static int take_arrow(void *arg, const char *data, size_t size)
+static int put_arrow(void *arg, const char *data, size_t size)
 {
     int rc = export_arrow_feed(arg, data, size);
     return rc < 0 ? rc : write_stdout(NULL, data, size);
@@ -171,7 +127,7 @@ static int ask_arrow(const struct target *t, const struct answer_ask *ask)
         return err_set(-EINVAL,
                        "arrow is binary and not written to a terminal: --format arrow ... > FILE");
     export_arrow_init(&a);
-    int rc = answer_bytes(t, ask, take_arrow, &a), end = rc >= 0 ? export_arrow_end(&a) : 0;
+    int rc = answer_bytes(t, ask, put_arrow, &a), end = rc >= 0 ? export_arrow_end(&a) : 0;
     rc = end < 0 ? end : rc;
     if (rc < 0)
         (void)fwrite(cut, 1, export_arrow_cut(&a, cut), stdout);
@@ -214,11 +170,9 @@ static int into_file(const struct target *t, const struct query_args *w)
 /* `query` in all its ways but with one statement for standard output.  false: it is that. */
 static bool run_session(const struct target *t, const struct query_args *w, int *ret)
 {
-    const char *sql = w->n_arguments > 0 ? w->words[0] : NULL;
+    const char *sql = w->sql;
     const char *file = sql == NULL ? w->file : strcmp(sql, "-") == 0 ? "-" : NULL;
 
-    if (w->n_arguments > 1 || (w->file != NULL && sql != NULL))
-        return false; /* which says so */
     if (sql == NULL && file == NULL && has_input())
         file = "-";
     if (file != NULL || (sql != NULL && is_script(sql)))
@@ -232,34 +186,47 @@ static bool run_session(const struct target *t, const struct query_args *w, int 
     return true;
 }
 
+/* 0, or -EINVAL when the format cannot go to standard output. */
+static int check_format(const char *format)
+{
+    if (!is_for_files(format))
+        return 0;
+    return cli_misuse(err_set(
+        -EINVAL, "%s is written to a file; export --format %s -o FILE \"SQL\"", format, format));
+}
+
+int query_print(const struct target *t, const struct answer_ask *ask)
+{
+    int rc = check_format(ask->format);
+
+    if (rc < 0)
+        return rc;
+    (void)terminal_format(ask->format);
+    if (t->kind != TARGET_BARE || target_is_files(t)) /* else a question comes first */
+        pager_begin();
+    return strcmp(ask->format, ARROW) == 0 ? ask_arrow(t, ask)
+                                           : answer_bytes(t, ask, write_stdout, NULL);
+}
+
 int command_query(struct target *t, int argc, char **argv)
 {
     struct answer_ask ask = {.format = "table", .width = cli_width()};
     struct query_args w = {.ask = &ask};
-    struct buf statement;
-    int rc = cli_parse(argc, argv, take, &w);
+    int rc = cli_parse(argc, argv, parse_option, &w);
 
+    if (rc == 0 && w.output == NULL)
+        rc = check_format(ask.format);
     if (rc < 0)
         return rc;
-    if (is_for_files(ask.format) && w.output == NULL)
-        return cli_misuse(err_set(-EINVAL,
-                                  "%s is written to a file; export --format %s -o FILE \"SQL\"",
-                                  ask.format, ask.format));
-    ask.statement = w.n_arguments > 0 ? w.words[0] : NULL;
-    if (strcmp(argv[0], "query") == 0 && run_session(t, &w, &rc))
+    if (w.sql != NULL && w.file != NULL)
+        return cli_misuse(err_set(-EINVAL, "query takes one SQL statement or --file FILE, not both "
+                                           "(put it in quotes)"));
+    ask.statement = w.sql;
+    if (run_session(t, &w, &rc))
         return rc;
-    buf_init(&statement, 1u << 20);
-    rc = cli_misuse(statement_of(argv[0], &w, &statement));
-    ask.statement = buf_text(&statement);
-    (void)terminal_format(ask.format);
-    if (rc == 0) {
-        if (t->kind != TARGET_BARE || target_is_files(t)) /* else a question comes first */
-            pager_begin();
-        rc = strcmp(ask.format, ARROW) == 0 ? ask_arrow(t, &ask)
-                                            : answer_bytes(t, &ask, write_stdout, NULL);
-    }
-    if (rc == 0 && shows_some(argv[0], &w))
-        puts("(tables --all shows probing.* and information_schema.*, too)");
-    buf_done(&statement);
-    return rc;
+    if (w.sql == NULL)
+        return cli_misuse(err_set(-EINVAL,
+                                  "query needs an SQL statement: query \"show tables\", or --file "
+                                  "FILE, or a terminal to type at"));
+    return query_print(t, &ask);
 }

@@ -12,7 +12,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "cli/commands/backtrace_external.h"
+#include "cli/commands/backtrace/backtrace_external.h"
 #include "cli/commands/commands.h"
 #include "cli/hang/hang.h"
 #include "cli/inject/sleep_time.h"

@@ -13,11 +13,11 @@
 #include <string.h>
 #include <sys/wait.h>
 
-#include "cli/commands/commands.h"
 #include "cli/many/ask.h"
 #include "cli/many/child.h"
 #include "cli/many/printed.h"
 #include "cli/many/run_there.h"
+#include "cli/target/live_run.h"
 #include "cli/target/target.h"
 #include "cli/terminal/args.h"
 #include "cli/terminal/exit_codes.h"
@@ -28,12 +28,11 @@
 #include "core/base/err.h"
 #include "core/base/text.h"
 
-#define AT_ONCE 32                  /* children: each is a copy of us that mostly waits */
-#define FLOWS_AT_ONCE 512           /* those that go on must all be there at once */
-#define TIMEOUT_NS (60 * NS_PER_S)  /* of a command that says no time limit itself */
-#define WAITING_NS (120 * NS_PER_S) /* of one that may wait a minute until it begins */
-#define GRACE_NS (5 * NS_PER_S)     /* for a child that was told to end: it puts things right */
-#define ENDS_NS (200 * NS_PER_MS)   /* for the last words of a process that is ending */
+#define AT_ONCE 32                 /* children: each is a copy of us that mostly waits */
+#define FLOWS_AT_ONCE 512          /* those that go on must all be there at once */
+#define TIMEOUT_NS (60 * NS_PER_S) /* of a command that says no time limit itself */
+#define GRACE_NS (5 * NS_PER_S)    /* for a child that was told to end: it puts things right */
+#define ENDS_NS (200 * NS_PER_MS)  /* for the last words of a process that is ending */
 #define TICK_NS (100 * NS_PER_MS)
 #define OUT_BYTES ((size_t)16 << 20)  /* of what one prints */
 #define ALL_BYTES ((size_t)256 << 20) /* and of what all print: it is shown when all have ended */
@@ -82,64 +81,35 @@ static const char *word_behind(const struct each_run *r, const char *name, const
     return NULL;
 }
 
-static bool has_word(const struct each_run *r, const char *name, const char *letter)
-{
-    for (int i = 1; i < r->argc; i++)
-        if (strcmp(r->argv[i], name) == 0 || (letter != NULL && strcmp(r->argv[i], letter) == 0))
-            return true;
-    return false;
-}
-
-static bool is_run(const struct each_run *r, int (*fn)(struct target *t, int argc, char **argv))
-{
-    return r->command != NULL && r->command->run == fn;
-}
-
 int each_check(const struct each_run *r)
 {
-    const char *why = NULL, *file = word_behind(r, "--file", "-f");
+    const struct cli_command *c = r->command;
 
-    if (is_run(r, command_repl))
-        why = "one person types there; `eval` runs code in several";
-    else if (is_run(r, command_top) && !has_word(r, "--once", NULL))
-        why = "a screen is of one process; top --once prints one for each";
-    else if (is_run(r, command_debug) && !has_word(r, "--dump", "-d") && r->argc > 1)
-        why = "a debugger is of one process; `backtrace` shows the stacks of several";
-    else if (is_run(r, command_flamegraph) && has_word(r, "diff", NULL))
-        why = "a difference is of two that it names itself: flamegraph diff A B";
-    else if (is_run(r, command_eval) && file != NULL && strcmp(file, "-") == 0)
-        why = "standard input can be read once; put the code into a file";
-    return why == NULL ? 0
-                       : err_set(-EINVAL, "%s takes one process at a time: %s", r->argv[0], why);
+    if (c == NULL || !cli_words_meet(c, c->one_process, r->argc, r->argv))
+        return 0;
+    return err_set(-EINVAL, "%s takes one process at a time: %s", r->argv[0], c->one_process_why);
 }
 
 bool each_flows(const struct each_run *r)
 {
-    if (is_run(r, command_watch))
-        return true;
-    if (is_run(r, command_script))
-        return has_word(r, "--follow", "-f");
-    if (is_run(r, command_backtrace))
-        return has_word(r, "--watch", NULL);
-    return r->argc > 0 && strcmp(r->argv[0], "trace") == 0 && !has_word(r, "--list", NULL) &&
-           !has_word(r, "--stop", NULL);
+    return r->command != NULL && cli_words_meet(r->command, r->command->endless, r->argc, r->argv);
 }
 
 static uint64_t limit_of(const struct each_run *r)
 {
     const char *own = word_behind(r, "--timeout", NULL);
-    uint64_t ns;
+    uint64_t ns, usual = r->command != NULL ? r->command->timeout_ns : 0;
 
     if (r->timeout_ns > 0)
         return r->timeout_ns;
     if (own != NULL && parse_ns(own, &ns) == 0)
         return ns + GRACE_NS; /* the command gives up by itself, in better words */
-    return is_run(r, command_inject) ? WAITING_NS : TIMEOUT_NS;
+    return usual > 0 ? usual : TIMEOUT_NS;
 }
 
-static enum line_form form_of(const struct each_run *r)
+static enum line_form form_of(const struct each_run *r, bool flows)
 {
-    const char *format = is_run(r, command_watch) ? word_behind(r, "--format", "-f") : NULL;
+    const char *format = flows ? word_behind(r, "--format", "-f") : NULL;
 
     return format == NULL                 ? LINES_PLAIN
            : strcmp(format, "jsonl") == 0 ? LINES_JSON
@@ -163,7 +133,7 @@ static int run_command(void *arg)
     if (runs_there(in->target, r->command, r->argc, r->argv))
         return run_there(in->target, r->argc, r->argv);
     if (r->command == NULL)
-        return command_forward(in->target, r->argc, r->argv);
+        return live_run(in->target, r->argc, (const char *const *)r->argv);
     cli_args_of(r->command);
     int rc = r->command->run(in->target, r->argc, r->argv);
     if (rc >= 0 || !cli_is_misused())
@@ -429,9 +399,10 @@ static void free_all(struct each *e)
 int each_member(struct members *m, const struct each_run *run)
 {
     struct each e = {.all = m, .run = run, .flows = each_flows(run)};
+    bool as_json = cli_words_meet(run->command, "--json", run->argc, run->argv);
     uint32_t most = e.flows ? FLOWS_AT_ONCE : AT_ONCE;
 
-    e.lines.form = form_of(run);
+    e.lines.form = form_of(run, e.flows);
     e.timeout_ns = limit_of(run);
     e.at_once = members_at_once(run->at_once > 0 ? run->at_once : m->n < most ? m->n : most);
     if (e.flows && e.at_once < m->n)
@@ -442,14 +413,14 @@ int each_member(struct members *m, const struct each_run *run)
             run->argv[0], m->n, e.at_once, m->n);
     int rc = make_room(&e);
     progress_begin(&e.progress, e.flows);
-    if (e.lines.form != LINES_PLAIN || has_word(run, "--json", NULL))
+    if (e.lines.form != LINES_PLAIN || as_json)
         terminal_exact();
     if (rc == 0)
         rc = run_all(&e);
     if (rc == 0 && is_misuse(m, e.printed)) {
         rc = cli_misuse(err_set(-EINVAL, "%s", m->list[0].result.why));
     } else if (rc == 0 && !e.flows && run->done == NULL) {
-        if (has_word(run, "--json", NULL))
+        if (as_json)
             printed_json(m, e.printed);
         else
             printed_show(m, e.printed);

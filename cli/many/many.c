@@ -12,10 +12,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cli/commands/commands.h"
 #include "cli/link/link.h"
 #include "cli/many/each.h"
-#include "cli/many/flame_ranks.h"
 #include "cli/many/global_query.h"
 #include "cli/many/one_table.h"
 #include "cli/target/query_client.h"
@@ -99,7 +97,7 @@ static int answer_all(const struct target *t, const struct answer_ask *ask,
 
 static bool asks_for_rows(const struct cli_command *c)
 {
-    return c != NULL && (c->run == command_query || c->run == command_export);
+    return c != NULL && c->reads_rows && !c->whole_job && c->run_many == NULL;
 }
 
 bool many_asks_all(const struct cli_command *c, int argc, char *const *argv)
@@ -319,8 +317,8 @@ static int run_each(struct many *many, const struct each_run *run)
 
     if (run->command != NULL && run->command->pages)
         pager_begin();
-    bool picture = run->command != NULL && run->command->run == command_flamegraph;
-    int rc = picture ? flame_ranks(&many->members, run) : each_member(&many->members, run);
+    bool own = run->command != NULL && run->command->run_many != NULL;
+    int rc = own ? run->command->run_many(&many->members, run) : each_member(&many->members, run);
     /* Whoever ends a stream by Ctrl-C knows who was there. */
     return flows && rc < 0 ? rc : finish(many, rc);
 }
@@ -342,7 +340,7 @@ int many_run(const char *text, const struct many_options *o, const struct cli_co
     link_set_timeout(o->timeout_ns);
     if (rc == 0)
         rc = cli_check_files();
-    if (rc == 0 && c != NULL && c->run == command_query)
+    if (rc == 0 && c != NULL && c->finds_again)
         return run_query(text, o, &run);
     if (rc == 0)
         rc = find(&many, text, o);

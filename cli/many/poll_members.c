@@ -14,9 +14,9 @@
 #include <string.h>
 #include <sys/resource.h>
 
-#include "cli/commands/launch.h"
 #include "cli/many/child.h"
 #include "cli/target/auth_token.h"
+#include "cli/target/no_core.h"
 #include "cli/target/query_client.h"
 #include "cli/target/remote_target.h"
 #include "cli/target/target.h"
@@ -221,7 +221,7 @@ static int begin_member(struct one *o)
         waits_first(&o->m->target))
         return child_start(&o->child, answer_in_child, o);
     if (o->m->target.kind == TARGET_BARE)
-        return launch_no_core(o->m->target.pid, /* plugin= */ "");
+        return target_no_core(o->m->target.pid, /* plugin= */ "");
     return begin_connection(o);
 }
 

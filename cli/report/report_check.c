@@ -251,6 +251,7 @@ struct cli_command report_as_ours(const struct probing_report_command *c)
                                .text = c->text,
                                .needs_target = c->flags & PROBING_REPORT_TARGET,
                                .whole_job = c->flags & PROBING_REPORT_JOB,
+                               .reads_rows = true,
                                .run = report_run};
     for (uint32_t i = 0; i < c->n_options; i++) {
         const struct probing_report_option *o = option_at(c, i);

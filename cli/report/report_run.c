@@ -12,12 +12,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cli/commands/launch.h"
-#include "cli/commands/obtain.h"
 #include "cli/report/report.h"
 #include "cli/target/apart.h"
 #include "cli/target/datadir.h"
 #include "cli/target/live_run.h"
+#include "cli/target/no_core.h"
 #include "cli/target/query_client.h"
 #include "cli/target/target.h"
 #include "cli/terminal/args.h"
@@ -83,14 +82,14 @@ static int api_no_plugin(const struct probing_report_api *a)
     const char *name = visit_of(a)->of->report->name;
 
     if (t->kind == TARGET_BARE)
-        return launch_no_core(t->pid, name);
+        return target_no_core(t->pid, name);
     if (t->kind == TARGET_MANY)
         return err_set(-ENODATA, "plugin %s is loaded in none of %s: probing -t %s plugin load %s",
                        name, t->text, t->text, name);
     if (t->kind == TARGET_FILES)
         return err_set(-ENODATA, "plugin %s was never loaded in %s: there is nothing to show", name,
                        t->text);
-    obtain_note(/* bare= */ 0, name);
+    lack_note(/* bare= */ 0, name);
     return err_set(-ENODATA, "plugin %s is not loaded in %s: probing -t %s plugin load %s", name,
                    t->text, t->text, name);
 }

@@ -20,12 +20,12 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "cli/commands/launch.h"
 #include "cli/inject/inject.h"
 #include "cli/link/link.h"
 #include "cli/target/auth_token.h"
 #include "cli/target/core_lookup.h"
 #include "cli/target/datadir.h"
+#include "cli/target/no_core.h"
 #include "cli/target/remote_target.h"
 #include "cli/target/several.h"
 #include "cli/terminal/args.h"
@@ -495,7 +495,7 @@ int target_connect(const struct target *t, struct probing_client **ret)
     case TARGET_MANY:
         return err_set(-EINVAL, "'%s' names several processes, and this takes one", t->text);
     case TARGET_BARE:
-        return launch_no_core(t->pid, /* plugin= */ "");
+        return target_no_core(t->pid, /* plugin= */ "");
     case TARGET_THERE:
         return err_set(-ENXIO, "no core answers in %s: it is dead, stopped, or was never entered",
                        t->text);

@@ -34,6 +34,37 @@ bool cli_option_of(const struct cli_command *c, const char *word, bool *ret_valu
     return o != NULL;
 }
 
+/* Is the i-th word, or it with the next one, that of a condition: "--file", "--file=-"? */
+static bool is_word(const struct cli_command *c, const char *wanted, size_t size, int i, int argc,
+                    char *const *argv)
+{
+    size_t name = strcspn(wanted, "=|"), n = strlen(argv[i]);
+    const struct cli_option *o = c != NULL ? option_named(c, argv[i], n) : NULL;
+    bool named = o != NULL ? strlen(o->name) == name && strncmp(o->name, wanted, name) == 0
+                           : n == name && strncmp(argv[i], wanted, name) == 0;
+
+    if (name == size)
+        return named;
+    if (named && i + 1 < argc && strlen(argv[i + 1]) == size - name - 1)
+        return strncmp(argv[i + 1], wanted + name + 1, size - name - 1) == 0;
+    return n == size && strncmp(argv[i], wanted, size) == 0;
+}
+
+bool cli_words_meet(const struct cli_command *c, const char *condition, int argc, char *const *argv)
+{
+    bool without = condition != NULL && condition[0] == '!', found = false;
+
+    if (condition == NULL || condition[0] == '\0')
+        return condition != NULL;
+    for (const char *at = condition + without; *at != '\0' && !found;) {
+        size_t size = strcspn(at, "|");
+        for (int i = 1; i < argc && !found; i++)
+            found = is_word(c, at, size, i, argc, argv);
+        at += size + (at[size] == '|');
+    }
+    return found != without;
+}
+
 /* Give our words for a word of py-spy and others.  words: theirs, and ours, an option of `c`. */
 static const char *word_of_others(const struct cli_command *c, const char *word)
 {

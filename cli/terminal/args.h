@@ -11,6 +11,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+struct each_run;
+struct members;
 struct target;
 
 struct cli_option {
@@ -38,13 +40,31 @@ struct cli_command {
     bool forwarded;     /* options are read by the process, not here */
     bool verbatim;      /* from the first argument on, no word is an option of ours */
     bool pages;         /* the answer may be long: to a person it comes through a pager */
+    bool reads_rows;  /* rows of another machine come from there; those of several are one table */
+    bool finds_again; /* of several: who is there is found anew for each statement */
+    bool after_reports; /* `probing help` has the commands of plugins before it */
+    /* What it is with some words only: conditions for cli_words_meet(). */
+    const char *endless;     /* goes on until it is stopped: lines come as they are */
+    const char *runs_there;  /* runs on the machine of its target, not here over a connection */
+    const char *one_process; /* takes one process at a time, and why: */
+    const char *one_process_why;
+    uint64_t timeout_ns; /* of several: for each; 0: a minute */
     int (*run)(struct target *t, int argc, char **argv);
+    /* Run it on several in a way of its own; or NULL. */
+    int (*run_many)(struct members *m, const struct each_run *run);
+    /* The command that `--help` behind these words means; NULL: this one. */
+    const char *(*help_word)(int argc, char **argv);
     /* Words that it takes because plugins are installed that declare them; or NULL. */
     void (*words)(void (*fn)(void *arg, const char *word, const char *doc), void *arg);
     struct cli_option options[COMMAND_OPTIONS + 1];
     const char *examples[COMMAND_EXAMPLES + 1]; /* behind "probing "; the list ends with NULL */
 };
 
+/* Do the words of a command (NULL: one that the process knows) meet a condition?  NULL: never; "":
+ * always; "--a|--b": with one of these words; "!--a|--b": without any of them; "--a=-": with that
+ * value. */
+bool cli_words_meet(const struct cli_command *c, const char *condition, int argc,
+                    char *const *argv);
 /* The command whose words are taken apart from now on. */
 void cli_args_of(const struct cli_command *command);
 /* Take a command's arguments apart by its row in command_table.c: take(arg, "--listen", "ADDR") for

@@ -12,10 +12,11 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "cli/commands/backtrace_crash.h"
-#include "cli/commands/backtrace_external.h"
+#include "cli/commands/backtrace/backtrace_crash.h"
+#include "cli/commands/backtrace/backtrace_external.h"
 #include "cli/commands/commands.h"
-#include "cli/commands/obtain.h"
+#include "cli/target/live_run.h"
+#include "cli/target/no_core.h"
 #include "cli/target/target.h"
 #include "cli/terminal/args.h"
 #include "cli/terminal/exit_codes.h"
@@ -65,7 +66,7 @@ static int snapshot_once(struct target *t, struct args *w)
 {
     const int pid = (int)t->pid;
     if (!w->asked.external && t->kind == TARGET_BARE) {
-        obtain_note(t->pid, /* plugin= */ "");
+        lack_note(t->pid, /* plugin= */ "");
         return err_set(-ENOENT,
                        "process %d has no probing core in it; enter it with: probing -t %d inject; "
                        "or look from outside: probing -t %d backtrace --external",
@@ -79,7 +80,7 @@ static int snapshot_once(struct target *t, struct args *w)
                        pid, halt.is, pid, halt.remedy);
     if (t->kind != TARGET_FILES || t->stopped)
         return w->asked.external ? external_backtrace(t, w->n, w->rest)
-                                 : command_forward(t, w->n, w->rest);
+                                 : live_run(t, w->n, (const char *const *)w->rest);
     if (w->asked.external || w->asked.watch || w->n > 1)
         return err_set(-EINVAL,
                        "the process is dead: its backtrace takes no '%s'; select what you "

@@ -5,12 +5,13 @@
  *
  * One thread.
  */
+#include "cli/commands/backtrace/backtrace_crash.h"
+
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
 
-#include "cli/commands/backtrace_crash.h"
 #include "cli/terminal/exit_codes.h"
 #include "cli/terminal/interrupt.h"
 #include "core/base/err.h"

@@ -8,6 +8,8 @@
  * plugin asks for in the other process, and what the threads that wait do in native code.  Nothing
  * is written and nobody is stopped: what a thread that runs does natively is not known.
  */
+#include "cli/commands/backtrace/backtrace_external.h"
+
 #include <dlfcn.h>
 #include <errno.h>
 #include <probing/ext/draft/python_external.h>
@@ -16,7 +18,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cli/commands/backtrace_external.h"
 #include "cli/target/installed.h"
 #include "cli/target/target.h"
 #include "cli/terminal/exit_codes.h"

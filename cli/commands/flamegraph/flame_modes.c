@@ -16,6 +16,7 @@
 #include "cli/export/plain_name.h"
 #include "cli/target/declarations.h"
 #include "cli/target/live_run.h"
+#include "cli/target/no_core.h"
 #include "cli/target/query_client.h"
 #include "cli/target/target.h"
 #include "core/base/err.h"
@@ -103,7 +104,7 @@ static int no_mode(const struct target *t, struct search *s)
     s->there[0] = '\0';
     int rc = installed_declarations(take_mode, s);
     if (rc == 0 && m->is_known && m->mode.setting == NULL && t->kind == TARGET_LIVE)
-        obtain_note(/* bare= */ 0, m->plugin);
+        lack_note(/* bare= */ 0, m->plugin);
     if (rc == 0 && m->is_known && m->mode.setting == NULL && t->kind == TARGET_LIVE && t->pid != 0)
         return err_set(-ENOENT, "plugin %s is not loaded: probing -t %d inject --plugin %s",
                        m->plugin, (int)t->pid, m->plugin);

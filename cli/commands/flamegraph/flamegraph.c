@@ -16,10 +16,10 @@
 
 #include "cli/commands/commands.h"
 #include "cli/commands/flamegraph/flame.h"
-#include "cli/commands/launch.h"
 #include "cli/export/export.h"
 #include "cli/link/link.h"
 #include "cli/target/datadir.h"
+#include "cli/target/no_core.h"
 #include "cli/target/query_client.h"
 #include "cli/target/target.h"
 #include "cli/terminal/args.h"
@@ -278,7 +278,7 @@ static int window_of(const struct target *t, struct options *o, struct flame_mod
                        "(--last, --since)",
                        t->text);
     if (t->kind == TARGET_BARE)
-        return launch_no_core(t->pid, /* plugin= */ "");
+        return target_no_core(t->pid, /* plugin= */ "");
     if (m->mode.setting != NULL && !past && o->seconds_ns == 0 && !target_is_files(t) &&
         !answer_plugin_runs(t, m->plugin)) {
         o->seconds_ns = DEFAULT_NS;
@@ -461,7 +461,7 @@ static int one(const struct target *t, struct options *o)
     (void)snprintf(name, sizeof(name), "%.60s%s", word != NULL ? word : "",
                    o->memory ? "_memory" : "");
     if (t->kind == TARGET_BARE)
-        return launch_no_core(t->pid, /* plugin= */ "");
+        return target_no_core(t->pid, /* plugin= */ "");
     if (t->kind == TARGET_THERE)
         return err_set(-ESRCH,
                        "no core answers in %s; a flame graph of what it has left is drawn on its "

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * cli/commands/inject/inject.c - `inject`: options, cli/inject, then waiting until it answers; and
- * `eject`.
+ * cli/commands/inject/inject.c - `inject`: options, cli/inject, then waiting until it answers.
  *
  * One thread.
  */
@@ -14,11 +13,11 @@
 #include <unistd.h>
 
 #include "cli/commands/commands.h"
+#include "cli/commands/inject/await_core.h"
 #include "cli/commands/inject/inject_dry_run.h"
 #include "cli/commands/inject/inject_setup.h"
 #include "cli/inject/inject.h"
 #include "cli/inject/retry.h"
-#include "cli/inject/starved.h"
 #include "cli/target/auth_token.h"
 #include "cli/target/core_lookup.h"
 #include "cli/target/datadir.h"
@@ -34,16 +33,12 @@
 #include "core/base/text.h"
 #include "core/base/version.h"
 #include "core/datadir/datadir.h"
-#include "core/stack/stack.h"
 #include "sdk/lib/buf.h"
-#include "sdk/lib/proc/task.h"
 
 #define SETTINGS_MAX 64
 #define PLUGINS_MAX 16
 #define TIMEOUT_NS (10 * NS_PER_S)
 #define PATIENT_NS (60 * NS_PER_S) /* with --wait */
-#define AGAIN_MS 20
-#define LOOK_NS (50 * NS_PER_MS) /* between looks at what program it is */
 #define LISTEN_WAIT_NS (2 * NS_PER_S)
 #define LISTEN_KEY (sizeof "server.listen=" - 1) /* bytes before the address */
 
@@ -76,7 +71,7 @@ static int add_plugin(struct enter_options *o, const char *name)
     return 0;
 }
 
-static int take(void *arg, const char *option, const char *value)
+static int parse_option(void *arg, const char *option, const char *value)
 {
     struct enter_options *o = arg;
 
@@ -111,149 +106,6 @@ static int take(void *arg, const char *option, const char *value)
         return 0;
     }
     return cli_take_time(option, value, &o->inject.timeout_ns); /* --timeout */
-}
-
-struct why {
-    struct stack_process *p;
-    uint64_t at; /* 0: not known */
-};
-
-static int find_why(void *arg, const struct stack_module *m)
-{
-    struct why *w = arg;
-    w->at = stack_symbol_address(w->p, m, "probing_why");
-    return w->at != 0;
-}
-
-static int try_connect(struct target *t)
-{
-    struct probing_client *c = NULL;
-    int rc = directory_of(t->pid, t->directory, sizeof(t->directory));
-
-    if (rc < 0)
-        return rc;
-    t->kind = TARGET_LIVE;
-    rc = target_connect(t, &c);
-    if (rc == 0)
-        probing_client_free(c);
-    return rc;
-}
-
-/* Where the core is in it now; w->at is 0: it is not, or that cannot be seen. */
-static bool find_core(struct why *w, pid_t pid)
-{
-    w->at = 0;
-    if (w->p != NULL)
-        stack_process_refresh(w->p, /* maps_too= */ true);
-    else if (stack_process_open(pid, &w->p) < 0) /* not in the middle of an exec */
-        return false;
-    (void)stack_modules(w->p, find_why, w);
-    return w->at != 0;
-}
-
-/* The core was in it: is it still?  An exec takes everything along but the pid and the start time.
- * 0, or -ESTALE. */
-static int check_program(struct why *w, pid_t pid)
-{
-    char path[64], program[4096];
-
-    (void)find_core(w, pid);
-    if (w->p == NULL)
-        return 0;
-    (void)snprintf(path, sizeof(path), "/proc/%d/exe", (int)pid);
-    ssize_t n = readlink(path, program, sizeof(program) - 1);
-    if (w->at != 0 || n <= 0) /* no link: it is ending, which is another thing */
-        return 0;
-    program[n] = '\0';
-    return err_set(
-        -ESTALE,
-        "process %d now runs another program (exec of %s), and the core ended with the previous "
-        "one; enter it again: probing -t %d inject (--wait does this automatically)",
-        (int)pid, program, (int)pid);
-}
-
-/* A core that cannot start may have no directory to say why: it leaves a line in its memory, which
- * is that of another program after an exec. */
-static int check_why(struct why *w, pid_t pid)
-{
-    char why[ERR_TEXT_BYTES] = "";
-
-    if (w->at == 0)
-        return 0;
-    stack_process_refresh(w->p, /* maps_too= */ false);
-    if (stack_read(w->p, w->at, why, sizeof(why) - 1) < 0 || why[0] == '\0')
-        return 0;
-    if (check_program(w, pid) < 0)
-        return -ESTALE;
-    return err_set(-ECANCELED, "the core in process %d could not start: %s", (int)pid, why);
-}
-
-static int say_silent(const struct target *t, struct starved *looks, uint64_t waited_ns,
-                      bool mapped, const char *why)
-{
-    char starved[STARVED_WORDS_BYTES];
-
-    if (!mapped)
-        return err_set(-ETIMEDOUT,
-                       "process %d was entered, and no core can be seen in it now: it may run "
-                       "another program (exec); enter it again: probing -t %d inject",
-                       (int)t->pid, (int)t->pid);
-    starved_words(looks, waited_ns, starved, sizeof(starved));
-    return err_set(
-        -ETIMEDOUT, "the core is in process %d but does not answer yet (%s)%s", (int)t->pid, why,
-        starved[0] != '\0' ? starved : "; try again, and see probing.log in its data directory");
-}
-
-int setup_await(struct target *t, uint64_t timeout_ns, bool mapped)
-{
-    uint64_t begin = clock_monotonic(), look = 0;
-    struct why w = {.p = NULL};
-    struct starved looks;
-    int rc;
-
-    starved_begin(&looks, t->pid, /* only= */ 0, /* from_birth= */ true);
-    mapped = find_core(&w, t->pid) || mapped;
-    while ((rc = try_connect(t)) < 0) {
-        uint64_t waited = clock_monotonic() - begin;
-        starved_look(&looks, begin + waited);
-        if (rc == -ESTALE)
-            break;
-        int gave_up = check_why(&w, t->pid);
-        if (gave_up < 0) {
-            rc = gave_up;
-            break;
-        }
-        if (waited >= look) {
-            rc = mapped ? check_program(&w, t->pid) : 0;
-            if (rc < 0)
-                break;
-            mapped = mapped || find_core(&w, t->pid);
-            look = waited + LOOK_NS;
-            rc = try_connect(t); /* its sentence, for below */
-            if (rc == 0)
-                break;
-        }
-        if (cli_interrupted) {
-            rc = err_set(-ECANCELED, "interrupted; the core is in process %d and may still start",
-                         (int)t->pid);
-            break;
-        }
-        if (rc == -ESRCH) {
-            rc = err_set(rc, "process %d ended while its core started", (int)t->pid);
-            break;
-        }
-        if (waited > timeout_ns) {
-            char why[ERR_TEXT_BYTES] = "it has made no data directory";
-            if (rc != -ENOENT)
-                (void)snprintf(why, sizeof(why), "%s", err_text());
-            rc = say_silent(t, &looks, waited, mapped, why);
-            break;
-        }
-        /* A core that starts takes 5 to 20 ms: look often at first. */
-        (void)poll(NULL, 0, waited < 160 * NS_PER_MS ? 1 + (int)(waited / (8 * NS_PER_MS)) : 20);
-    }
-    stack_process_free(w.p);
-    return rc;
 }
 
 /* "127.0.0.1:40123", what a core listens on by its own word; "": nothing.  A port 0 in what was
@@ -380,8 +232,8 @@ static int enter_again(struct target *t, const struct enter_options *o, struct p
 static int enter_finish(struct target *t, const struct enter_options *o,
                         const struct inject_result *result)
 {
-    int r = setup_await(t, o->inject.timeout_ns,
-                        /* mapped= */ !result->remote && !result->already_there);
+    int r = await_core(t, o->inject.timeout_ns,
+                       /* mapped= */ !result->remote && !result->already_there);
     if (r < 0 && result->filtered[0] != '\0') {
         char why[ERR_TEXT_BYTES];
         (void)snprintf(why, sizeof(why), "%s", err_text());
@@ -455,53 +307,6 @@ static int enter_patiently(struct target *t, struct enter_options *o)
     return rc;
 }
 
-#define EJECT_WAIT_NS (60 * NS_PER_S)  /* in which no thread ends: rows go to a slow disk */
-#define EJECT_MOST_NS (600 * NS_PER_S) /* while threads end, or get no processor */
-
-/* How many threads of ours run in the process. */
-static uint32_t our_threads(pid_t pid)
-{
-    struct proc_numbers all;
-    struct proc_number one;
-    char comm[PROC_COMM_BYTES];
-    uint32_t n = 0;
-
-    (void)proc_threads_open(&all, pid);
-    while (proc_numbers_next(&all, &one))
-        n += proc_comm_of(pid, (pid_t)one.value, comm, sizeof(comm)) == 0 &&
-             strncmp(comm, "probing/", 8) == 0;
-    proc_numbers_close(&all);
-    return n;
-}
-
-/* Wait until nothing of ours runs in the process any more. */
-static int wait_left(pid_t pid)
-{
-    uint64_t begin = clock_monotonic(), now = begin, counted = begin;
-    uint32_t fewest = UINT32_MAX, n;
-    char starved[STARVED_WORDS_BYTES] = "";
-    struct starved looks;
-
-    starved_begin(&looks, pid, /* only= */ 0, /* from_birth= */ false);
-    while (pid != 0 && (n = our_threads(pid)) > 0) {
-        if (cli_interrupted)
-            return err_set(-ECANCELED, "interrupted; the core is leaving process %d", (int)pid);
-        now = clock_monotonic();
-        starved_look(&looks, now);
-        counted = n < fewest ? now : counted;
-        fewest = n < fewest ? n : fewest;
-        if (now - counted > EJECT_WAIT_NS)
-            starved_words(&looks, now - begin, starved, sizeof(starved));
-        if (now - begin > EJECT_MOST_NS || (now - counted > EJECT_WAIT_NS && !starved[0]))
-            return err_set(-ETIMEDOUT,
-                           "process %d was asked to let go of its core, of which %u threads have "
-                           "not ended within %d s%s",
-                           (int)pid, n, (int)((now - begin) / NS_PER_S), starved);
-        (void)poll(NULL, 0, 5);
-    }
-    return EXIT_DONE;
-}
-
 static int ignore_text(void *arg, const char *data, size_t size)
 {
     (void)arg, (void)data, (void)size;
@@ -521,7 +326,7 @@ int command_inject(struct target *t, int argc, char **argv)
 {
     struct enter_options o = {.inject = {.pid = t->pid}};
     struct probing_client *c = NULL;
-    int rc = cli_parse(argc, argv, take, &o);
+    int rc = cli_parse(argc, argv, parse_option, &o);
 
     if (rc < 0)
         return rc;
@@ -536,66 +341,11 @@ int command_inject(struct target *t, int argc, char **argv)
                        (int)t->pid);
     if (t->kind == TARGET_LIVE && target_reach(t, &c) == 0) {
         bool leaving = is_leaving(c);
-        rc = leaving ? wait_left(t->pid) : enter_again(t, &o, c);
+        rc = leaving ? await_core_end(t->pid) : enter_again(t, &o, c);
         probing_client_free(c);
         bool replaced = !leaving && rc == -ESTALE && o.wait; /* there is another to enter */
         if ((!leaving || rc < 0) && !replaced)
             return rc;
     }
     return enter_patiently(t, &o);
-}
-
-/* The answer to an eject was lost, and the core may have left all the same: what counts is what has
- * become of it.  start_time: of the process, 0 where it is not known.  0: it has left; -ESTALE: the
- * process runs another program; -ECONNRESET: neither, the reason stays. */
-static int has_left(const struct target *t, uint64_t start_time)
-{
-    /* A process that cannot be seen to have died is not waited for long. */
-    uint64_t now = clock_monotonic(), looked = now, other = 0;
-    uint64_t deadline = now + EJECT_WAIT_NS / (start_time != 0 ? 1 : 10);
-    struct why w = {.p = NULL};
-    char sock[4200];
-    int rc = 1;
-
-    (void)snprintf(sock, sizeof(sock), "%s/sock", t->directory);
-    for (; rc == 1 && !cli_interrupted && now < deadline; now = clock_monotonic()) {
-        bool dead =
-            start_time != 0 && (proc_start_time(t->pid, &other) < 0 || other != start_time ||
-                                !(inject_runs_on(t->pid) || target_state(t->pid) != 'Z'));
-        if (dead || t->directory[0] == '\0')
-            break;
-        if (access(sock, F_OK) == -1 && errno == ENOENT)
-            rc = 0;
-        else if (t->pid != 0 && now - looked > LOOK_NS) {
-            looked = now;
-            rc = check_program(&w, t->pid) < 0 ? -ESTALE : 1;
-        }
-        (void)poll(NULL, 0, rc == 1 ? AGAIN_MS : 0);
-    }
-    stack_process_free(w.p);
-    return rc == 1 ? -ECONNRESET : rc;
-}
-
-int command_eject(struct target *t, int argc, char **argv)
-{
-    uint64_t start_time = 0;
-    char why[ERR_TEXT_BYTES];
-
-    if (t->pid != 0)
-        (void)proc_start_time(t->pid, &start_time);
-    int rc = command_forward(t, argc, argv);
-    if (rc == -ECONNRESET && t->host[0] == '\0') {
-        (void)snprintf(why, sizeof(why), "%s", err_text());
-        rc = has_left(t, start_time);
-        if (rc == 0) {
-            const char *inside = strstr(t->directory, "/root/"); /* as the process sees it */
-            printf("ejected; what was measured stays in %s\n",
-                   inside != NULL ? inside + 5 : t->directory);
-            rc = EXIT_DONE;
-        } else if (rc == -ECONNRESET) {
-            (void)err_set(rc, "%s", why);
-        }
-    }
-    /* The answer comes before the end does: be done only when the process is as it was. */
-    return rc == EXIT_DONE ? wait_left(t->pid) : rc;
 }

@@ -12,10 +12,10 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "cli/commands/plugin/plugin_upload.h"
 #include "cli/target/core_lookup.h"
 #include "cli/target/declarations.h"
 #include "cli/target/installed.h"
+#include "cli/target/plugin_door.h"
 #include "cli/target/target.h"
 #include "cli/terminal/terminal.h"
 #include "core/base/err.h"

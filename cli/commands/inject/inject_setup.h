@@ -10,9 +10,6 @@
 
 struct target;
 
-/* Wait until the core that comes into `t` answers at its socket, and make it TARGET_LIVE.  mapped:
- * it has been seen in the process (inject.c). */
-int setup_await(struct target *t, uint64_t timeout_ns, bool mapped);
 /* Each "key=value" of a NULL-ended list: is it so?  What is goes to stdout, what is not to stderr,
  * with the reason and what holds instead.  but: the one of them that is not asked about; fresh: the
  * core has just started with them.  Gives how many, or -errno; -ESTALE: the process runs another

@@ -25,11 +25,11 @@
 
 #include <probing/plugin.h>
 
-#include "cli/commands/backtrace_crash.h"
+#include "cli/commands/backtrace/backtrace_crash.h"
 #include "cli/commands/launch.h"
-#include "cli/commands/plugin/plugin_upload.h"
 #include "cli/report/report.h"
 #include "cli/target/core_lookup.h"
+#include "cli/target/plugin_door.h"
 #include "cli/target/process_view.h"
 #include "cli/target/target.h"
 #include "cli/terminal/exit_codes.h"

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * cli/commands/backtrace_crash.h - the stacks that a crash has left in a data directory.
+ * cli/commands/backtrace/backtrace_crash.h - the stacks that a crash has left in a data directory.
  *
  * One thread.
  */
-#ifndef CLI_COMMANDS_BACKTRACE_CRASH_H
-#define CLI_COMMANDS_BACKTRACE_CRASH_H
+#ifndef CLI_COMMANDS_BACKTRACE_BACKTRACE_CRASH_H
+#define CLI_COMMANDS_BACKTRACE_BACKTRACE_CRASH_H
 
 #include <stdbool.h>
 #include <stddef.h>

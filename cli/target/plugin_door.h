@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * cli/commands/plugin/plugin_upload.h - sends a plugin's file through the door of a data directory.
+ * cli/target/plugin_door.h - sends a plugin's file through the door of a data directory.
  *
  * One thread.
  */
-#ifndef CLI_COMMANDS_PLUGIN_PLUGIN_UPLOAD_H
-#define CLI_COMMANDS_PLUGIN_PLUGIN_UPLOAD_H
+#ifndef CLI_TARGET_PLUGIN_DOOR_H
+#define CLI_TARGET_PLUGIN_DOOR_H
 
 #include <stddef.h>
 

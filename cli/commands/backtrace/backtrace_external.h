@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * cli/commands/backtrace_external.h - stacks of a process that is only read, never entered.
+ * cli/commands/backtrace/backtrace_external.h - stacks of a process that is only read, never
+ * entered.
  *
  * One thread.
  */
-#ifndef CLI_COMMANDS_BACKTRACE_EXTERNAL_H
-#define CLI_COMMANDS_BACKTRACE_EXTERNAL_H
+#ifndef CLI_COMMANDS_BACKTRACE_BACKTRACE_EXTERNAL_H
+#define CLI_COMMANDS_BACKTRACE_BACKTRACE_EXTERNAL_H
 
 struct target;
 
