@@ -131,7 +131,7 @@ static int run_with_format(struct connection *p, const struct http_request *r, c
     p->content_type = strcmp(f, "json") == 0 ? json_type : text_type;
     const char *argv[] = {command, "--format", f, "--", text}; /* "-- " may begin a statement */
     if (rc >= 0)
-        server_job_run(p, 0, text ? 5 : 3, argv, 0);
+        server_job_run(p, &(struct job_request){.argc = text ? 5 : 3, .argv = argv});
     buf_done(&format);
     return rc < 0 ? rc : 0;
 }
@@ -166,7 +166,7 @@ static int run_flamegraph(struct connection *p, const struct http_request *r)
             p->content_type = strcmp(argv[argc - 1], "svg") == 0 ? svg_type : text_type;
     }
     if (rc >= 0)
-        server_job_run(p, 0, argc, argv, 0);
+        server_job_run(p, &(struct job_request){.argc = argc, .argv = argv});
     for (int i = 0; i < TAKES; i++)
         buf_done(&values[i]);
     return rc;
@@ -198,13 +198,14 @@ static int run_body(struct connection *p, const struct route *route, struct slic
     if (route->kind == ROUTE_RUN) {
         rc = server_message_args(&a, body.data, body.size, &m);
         if (rc == 0)
-            server_job_run(p, 0, m.argc, m.argv, m.timeout_ns);
+            server_job_run(p, &(struct job_request){
+                                  .argc = m.argc, .argv = m.argv, .timeout_ns = m.timeout_ns});
     } else {
         const char *argv[] = {"eval", "--", arena_text(&a, body.data, body.size)};
         if (memchr(body.data, 0, body.size))
             rc = err_set(-EINVAL, "the code contains a zero byte");
         else if (argv[2])
-            server_job_run(p, 0, 3, argv, 0);
+            server_job_run(p, &(struct job_request){.argc = 3, .argv = argv});
         else
             rc = -ENOMEM;
     }
@@ -239,11 +240,11 @@ int server_route_run(struct connection *p, const struct route *route, const stru
         static const char *const words[] = {"metrics", "--text"};
         if (r->wants_text)
             p->content_type = old_metrics_type;
-        server_job_run(p, 0, r->wants_text ? 2 : 1, words, 0);
+        server_job_run(p, &(struct job_request){.argc = r->wants_text ? 2 : 1, .argv = words});
         return 0;
     }
     case ROUTE_ARGS:
-        server_job_run(p, 0, 1, route->words, 0);
+        server_job_run(p, &(struct job_request){.argc = 1, .argv = route->words});
         return 0;
     }
     return 0;

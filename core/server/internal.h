@@ -116,6 +116,7 @@ struct job {
     _Atomic bool ended;  /* run_done() was here: it comes once, whoever refuses */
     uint64_t dropped;    /* lock: peer->mutex; pieces this client lost and was not told of yet */
     uint64_t blocked_ns; /* its worker only: how long it has waited for its client, in all */
+    bool bytes;          /* its answer goes in binary messages */
     char tail[4];        /* loop only: first bytes of a character whose rest has not come */
     uint32_t tail_size;  /* loop only */
     /* JOB_RUN over HTTP; loop only */
@@ -322,10 +323,16 @@ struct job *server_job_new(struct connection *p, enum job_kind kind, int64_t id)
 void server_job_ref(struct job *j);
 void server_job_unref(struct job *j);
 struct job *server_job_find(struct connection *p, int64_t id);
+struct job_request {
+    int argc;
+    const char *const *argv;
+    int64_t id;          /* 0: not by websocket */
+    uint64_t timeout_ns; /* 0: none */
+    bool bytes;          /* job.bytes */
+};
 /* Run a command for a peer: answers go to its queue, the end is a CHUNK_DONE.  Never fails: what
  * is wrong is in the CHUNK_DONE. */
-void server_job_run(struct connection *p, int64_t id, int argc, const char *const *argv,
-                    uint64_t timeout_ns);
+void server_job_run(struct connection *p, const struct job_request *asked);
 /* Answer with a CHUNK_DONE of this thread's error.  0, or -1 when not even that worked. */
 int server_job_refuse(struct connection *p, int64_t id, int code);
 void server_job_cancel(struct job *j); /* loop */

@@ -146,6 +146,7 @@ static int read_object(struct arena *a, const struct json *o, struct message *re
             rc = read_number(o, "timeout_ms", 0, 0, TIMEOUT_MS_MAX, &timeout_ms);
         if (rc == 0)
             ret->timeout_ns = (uint64_t)timeout_ms * NS_PER_MS;
+        ret->bytes = is_true(o, "bytes");
         return rc;
     }
     if (json_get(o, "watch") || json_get(o, "subscribe"))

@@ -25,6 +25,7 @@ struct message {
     int argc;
     const char *argv[MESSAGE_ARGS]; /* MESSAGE_RUN */
     uint64_t timeout_ns;
+    bool bytes;       /* MESSAGE_RUN: its answer goes in binary messages */
     const char *text; /* WATCH: the statement; FOLLOW: the topic */
     size_t text_size;
     const char *format; /* WATCH */

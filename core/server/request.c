@@ -120,11 +120,10 @@ static void run_done(struct probing_reply *r, int status, const char *error)
     server_job_unref(j);
 }
 
-void server_job_run(struct connection *p, int64_t id, int argc, const char *const *argv,
-                    uint64_t timeout_ns)
+void server_job_run(struct connection *p, const struct job_request *asked)
 {
     static const char no_memory[] = "no memory";
-    struct job *j = server_job_new(p, JOB_RUN, id);
+    struct job *j = server_job_new(p, JOB_RUN, asked->id);
     if (!j) {
         p->closing = true; /* nobody could be told which request it was */
         (void)server_connection_push(p, NULL, CHUNK_ERROR, -ENOMEM, no_memory,
@@ -132,15 +131,16 @@ void server_job_run(struct connection *p, int64_t id, int argc, const char *cons
         return;
     }
     struct host_request request = {
-        .argc = argc,
-        .argv = argv,
+        .argc = asked->argc,
+        .argv = asked->argv,
         .read_only = p->access != ACCESS_FULL,
         .who = p->who,
         .client = &p->commands,
-        .timeout_ns = timeout_ns,
+        .timeout_ns = asked->timeout_ns,
         .reply = &j->reply,
         .done = run_done,
     };
+    j->bytes = asked->bytes;
     server_job_ref(j); /* given back by run_done() */
     err_clear();
     int rc = host_submit(p->server->host, &request);

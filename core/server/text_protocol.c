@@ -66,7 +66,7 @@ static int run_line(struct connection *p, const char *line, size_t n)
     } else if (count == 1 && (strcmp(words[0], "quit") == 0 || strcmp(words[0], "exit") == 0)) {
         p->closing = true;
     } else if (count > 0) {
-        server_job_run(p, 0, count, words, 0);
+        server_job_run(p, &(struct job_request){.argc = count, .argv = words});
     }
     arena_done(&a);
     return 0;

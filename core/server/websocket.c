@@ -89,7 +89,11 @@ static int obey(struct connection *p, const struct message *m)
     }
     switch (m->kind) {
     case MESSAGE_RUN:
-        server_job_run(p, m->id, m->argc, m->argv, m->timeout_ns);
+        server_job_run(p, &(struct job_request){.argc = m->argc,
+                                                .argv = m->argv,
+                                                .id = m->id,
+                                                .timeout_ns = m->timeout_ns,
+                                                .bytes = m->bytes});
         break;
     case MESSAGE_WATCH:
         server_watch_start(p, m);
@@ -147,29 +151,41 @@ static int receive(struct lws *wsi, struct connection *p, const char *data, size
     return take_message(p);
 }
 
+/* Adds a piece of an answer behind the bytes that were held back, and holds back the bytes of a
+ * character whose rest may come with the next piece. */
+static void add_whole(struct buf *to, struct job *j, const char *data, size_t size, bool last)
+{
+    size_t before = to->size;
+    (void)buf_add(to, j->tail, j->tail_size);
+    j->tail_size = 0;
+    if (buf_add(to, data, size) != 0 || last || to->size == before)
+        return;
+    j->tail_size = (uint32_t)printable_open_end(to->data + before, to->size - before);
+    to->size -= j->tail_size;
+    memcpy(j->tail, to->data + to->size, j->tail_size);
+}
+
 static void add_data(struct connection *p, struct job *j, const char *data, size_t size, bool last)
 {
     struct buf text;
     buf_init(&text, size + sizeof(j->tail) + 1);
-    (void)buf_add(&text, j->tail, j->tail_size);
-    (void)buf_add(&text, data, size);
-    j->tail_size = last || text.failed ? 0 : (uint32_t)printable_open_end(text.data, text.size);
-    size_t whole = text.size - j->tail_size;
-    if (text.data)
-        memcpy(j->tail, text.data + whole, j->tail_size);
+    add_whole(&text, j, data, size, last);
     (void)buf_addf(&p->out, "{\"id\":%lld,\"data\":", (long long)j->id);
-    (void)json_add_text(&p->out, text.data ? text.data : "", whole);
+    (void)json_add_text(&p->out, buf_text(&text), text.size);
     (void)buf_addc(&p->out, '}');
     if (text.failed)
         p->out.failed = text.failed;
     buf_done(&text);
 }
 
-/* A binary message: the id as 8 bytes, least first, then what was written. */
-static void add_bytes(struct connection *p, const struct job *j, const char *data, size_t size)
+/* Adds a binary message: the id as 8 bytes, least first, then the piece. */
+static void add_bytes(struct connection *p, struct job *j, const char *data, size_t size, bool last)
 {
     (void)buf_add(&p->out, &j->id, sizeof(j->id));
-    (void)buf_add(&p->out, data, size);
+    if (j->reply.media_type) /* no text */
+        (void)buf_add(&p->out, data, size);
+    else
+        add_whole(&p->out, j, data, size, last);
 }
 
 static void add_shared(struct connection *p, const struct job *j, const struct shared *text)
@@ -228,20 +244,29 @@ static int flush(struct lws *wsi, struct connection *p, enum lws_write_protocol 
     return rc;
 }
 
+static int send_data(struct lws *wsi, struct connection *p, struct job *j,
+                     const struct chunk *piece)
+{
+    bool last = piece->kind == CHUNK_DONE;
+    const char *data = last ? "" : piece->data;
+    size_t size = last ? 0 : piece->size;
+    if (j->bytes || j->reply.media_type) {
+        add_bytes(p, j, data, size, last);
+        return flush(wsi, p, LWS_WRITE_BINARY);
+    }
+    if (piece->shared)
+        add_shared(p, j, piece->shared);
+    else
+        add_data(p, j, data, size, last);
+    return flush(wsi, p, LWS_WRITE_TEXT);
+}
+
 static int encode(struct lws *wsi, struct connection *p, struct chunk *piece)
 {
     struct job *j = piece->job;
     switch (piece->kind) {
     case CHUNK_DATA:
-        if (j->reply.media_type) {
-            add_bytes(p, j, piece->data, piece->size);
-            return flush(wsi, p, LWS_WRITE_BINARY);
-        }
-        if (piece->shared)
-            add_shared(p, j, piece->shared);
-        else
-            add_data(p, j, piece->data, piece->size, /* last= */ false);
-        break;
+        return send_data(wsi, p, j, piece);
     case CHUNK_EVENT:
         (void)buf_addf(&p->out, "{\"id\":%lld,", (long long)j->id);
         (void)buf_add(&p->out, piece->data, piece->size);
@@ -253,11 +278,8 @@ static int encode(struct lws *wsi, struct connection *p, struct chunk *piece)
         (void)buf_addc(&p->out, '}');
         break;
     case CHUNK_DONE:
-        if (j->tail_size > 0) {
-            add_data(p, j, "", 0, true);
-            if (flush(wsi, p, LWS_WRITE_TEXT) < 0)
-                return -1;
-        }
+        if (j->tail_size > 0 && send_data(wsi, p, j, piece) < 0)
+            return -1;
         (void)buf_addf(&p->out, "{\"id\":%lld,\"done\":%d", (long long)j->id, piece->status);
         if (piece->status < 0 || piece->size > 0) {
             (void)buf_adds(&p->out, piece->status < 0 ? ",\"error\":" : ",\"note\":");

@@ -123,7 +123,7 @@ int64_t probing_client_start_run(struct probing_client *c, int argc, const char 
             (void)buf_addc(&b, ',');
         (void)json_add_text(&b, argv[i], strlen(argv[i]));
     }
-    (void)buf_addc(&b, ']');
+    (void)buf_adds(&b, "],\"bytes\":true");
     if (timeout_ns)
         (void)buf_addf(&b, ",\"timeout_ms\":%llu",
                        (unsigned long long)((timeout_ns + NS_PER_MS - 1) / NS_PER_MS));

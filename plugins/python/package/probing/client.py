@@ -108,9 +108,12 @@ class Connection(_Wired):
 
     def run(self, *words, timeout=None):
         """Run any command; its answer as text.  timeout: seconds, then the process stops it."""
+        return self._run({"run": [str(word) for word in words]}, timeout)
+
+    def _run(self, request, timeout):
         with self._lock:
             self._last += 1
-            request = {"id": self._last, "run": [str(word) for word in words]}
+            request["id"] = self._last
             if timeout is not None:
                 request["timeout_ms"] = max(1, int(timeout * 1000))
             self._wire.send(request)
@@ -130,7 +133,8 @@ class Connection(_Wired):
 
     def query(self, sql, timeout=None):
         """Rows of an SQL statement: tuples, with .dicts(), .column(name), .columns()."""
-        return Rows(json.loads(self.run("query", "--format", "json", "--", sql, timeout=timeout)))
+        return Rows(json.loads(self._run({"run": ["query", "--format", "json", "--", str(sql)],
+                                          "bytes": True}, timeout)))
 
     def arrow(self, sql, timeout=None):
         """The same as bytes, an Arrow stream: for pyarrow.ipc.open_stream() and others."""
