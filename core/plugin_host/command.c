@@ -26,7 +26,8 @@
 
 struct command_job {
     struct job job;
-    struct command *command;
+    struct command *command; /* NULL: work() */
+    int (*work)(struct probing_reply *r);
     void (*done)(struct probing_reply *r, int status, const char *error);
     int argc;
     const char *argv[]; /* then the bytes */
@@ -286,29 +287,36 @@ static int run_command(struct host *h, struct command *c, int argc, const char *
                       : now.run(now.self, argc, argv, reply);
 }
 
+static int run_work(int (*work)(struct probing_reply *r), struct probing_reply *reply)
+{
+    err_clear();
+    return work(reply);
+}
+
 static void run_job(struct host *h, struct job *j)
 {
     struct command_job *c = (struct command_job *)j;
     struct probing_reply *reply = j->reply;
+    const char *name = c->command ? c->command->name : c->argv[0];
     int rc = -ECANCELED;
     char why[ERR_TEXT_BYTES];
 
     if (atomic_load_explicit(&reply->cancelled, memory_order_acquire) == 0)
-        rc = run_command(h, c->command, c->argc, c->argv, reply);
+        rc = c->work ? run_work(c->work, reply)
+                     : run_command(h, c->command, c->argc, c->argv, reply);
     workers_ending(h, j);
     int cancelled = atomic_load_explicit(&reply->cancelled, memory_order_acquire);
     if (rc == -ETIME && cancelled != HOST_LEAVING) /* it has words of its own, see plugin_call() */
         rc = err_set(-ETIMEDOUT, "%s", err_text());
     else if (rc < 0 && cancelled == HOST_TIMED_OUT)
-        rc = err_set(-ETIMEDOUT, "'%s' did not end in time and was stopped", c->command->name);
+        rc = err_set(-ETIMEDOUT, "'%s' did not end in time and was stopped", name);
     else if (rc < 0 && cancelled == HOST_LEAVING)
-        rc = err_set(-ESHUTDOWN, "'%s' was stopped: the core is leaving this process",
-                     c->command->name);
+        rc = err_set(-ESHUTDOWN, "'%s' was stopped: the core is leaving this process", name);
     else if (rc < 0 && cancelled == HOST_CROWDED)
         rc = err_set(-EAGAIN,
                      "'%s' was stopped: its client did not read the answer while other clients "
                      "waited; read the answer as it comes",
-                     c->command->name);
+                     name);
     (void)snprintf(why, sizeof(why), "%s", rc < 0 ? err_why(rc) : "");
     c->done(reply, rc, why);
     free(c);
@@ -370,39 +378,50 @@ static enum job_lane lane_of(const struct command *c)
     return !(c->flags & HOST_URGENT) ? LANE_ANY : c->flags & HOST_LASTS ? LANE_LONG : LANE_SHORT;
 }
 
+/* As resolve(), and -EACCES where the client may not run it. */
+static int resolve_allowed(struct host *h, const struct host_request *r, struct command **ret,
+                           int *ret_skip)
+{
+    int rc = resolve(h, r->argc, r->argv, ret, ret_skip);
+    if (rc < 0 || !((*ret)->flags & PROBING_WRITES))
+        return rc;
+    if (r->who)
+        audit(h, *ret, r, *ret_skip, r->read_only ? " (refused, may only read)" : "");
+    if (r->read_only)
+        return err_set(-EACCES,
+                       "'%s' changes the process, and this client may only read; the full token "
+                       "is in the file 'token' of its data directory",
+                       (*ret)->name);
+    return 0;
+}
+
 int host_submit(struct host *h, const struct host_request *r)
 {
-    struct command *command;
+    struct command *command = NULL;
     struct job *out = NULL;
-    int skip;
+    int skip = 0;
 
     if (host_is_off(h))
         return -ESHUTDOWN;
     err_clear();
-    int e = resolve(h, r->argc, r->argv, &command, &skip);
+    int e = r->work ? 0 : resolve_allowed(h, r, &command, &skip);
     if (e < 0)
         return e;
-    bool writes = (command->flags & PROBING_WRITES) != 0;
-    if (writes && r->who)
-        audit(h, command, r, skip, r->read_only ? " (refused, may only read)" : "");
-    if (writes && r->read_only)
-        return err_set(-EACCES,
-                       "'%s' changes the process, and this client may only read; the full token "
-                       "is in the file 'token' of its data directory",
-                       command->name);
     struct command_job *c = job_new(r, skip);
     if (!c)
         return r->argc > ARGUMENTS_MAX ? -E2BIG : -ENOMEM;
     uint64_t deadline = r->timeout_ns ? clock_now() + r->timeout_ns : 0;
+    enum job_lane lane = command ? lane_of(command) : LANE_ANY;
     c->command = command;
+    c->work = r->work;
     c->done = r->done;
     r->reply->read_only = r->read_only;
-    r->reply->urgent = lane_of(command) != LANE_ANY;
+    r->reply->urgent = lane != LANE_ANY;
     c->job = (struct job){.run = run_job,
-                          .plugin = command->plugin,
+                          .plugin = command ? command->plugin : NULL,
                           .reply = r->reply,
                           .counted = true,
-                          .lane = lane_of(command),
+                          .lane = lane,
                           .stream = r->stream,
                           .client = r->client,
                           .bytes = c->job.bytes,

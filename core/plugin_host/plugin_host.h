@@ -125,7 +125,10 @@ int host_command_add(struct host *h, const char *owner, const struct probing_com
 
 struct host_request {
     int argc;
-    const char *const *argv;     /* copied by host_submit() */
+    const char *const *argv; /* copied by host_submit() */
+    /* Called in place of the command that argv names, which then only names it in errors; NULL: the
+     * command. */
+    int (*work)(struct probing_reply *r);
     bool read_only;              /* refuse commands with PROBING_WRITES: -EACCES */
     const char *who;             /* the client; commands with PROBING_WRITES are logged with it */
     struct host_client *client;  /* NULL: the core itself */

@@ -346,7 +346,6 @@ int server_shade_text(const struct job *j, const char *text, struct buf *ret);
 
 /* ---- query_stream.c, event_stream.c ---- */
 struct message;
-int server_watch_command_add(struct host *h);
 void server_watch_start(struct connection *p, const struct message *m);
 void server_watch_stop(struct job *j);
 void server_follow_start(struct connection *p, const struct message *m);

@@ -3,11 +3,11 @@
  * core/server/query_stream.c - continuous queries: one feed a statement, however many clients
  * follow it.
  *
- * A feed is a timer on the loop that hands each tick to a worker, as the command "watch"; a tick
- * that still runs is not run twice, and each is followed by a rest of three times the CPU time that
- * it took (and as long as it took), times the feeds of the client that began it, so that no
- * client's streams take more than a quarter of a core from the host.  What a tick brings
- * is encoded once and shared by the queues of all who follow, which drop the oldest when slow.
+ * A feed is a timer on the loop that hands each tick to a worker; a tick that still runs is not run
+ * twice, and each is followed by a rest of three times the CPU time that it took (and as long as it
+ * took), times the feeds of the client that began it, so that no client's streams take more than a
+ * quarter of a core from the host.  What a tick brings is encoded once and shared by the queues of
+ * all who follow, which drop the oldest when slow.
  *
  * Clients share a feed when statement, format, interval and access are the same and no client needs
  * what others have had already: earlier rows (`last`), or a header that comes once (table, csv).
@@ -279,8 +279,9 @@ static int tell_late(struct query_subscription *f, uint64_t to_row)
     return 0;
 }
 
-static int run_tick(struct query_subscription *f)
+static int run_tick(struct probing_reply *reply)
 {
+    struct query_subscription *f = (struct query_subscription *)reply;
     struct sql_report report = {0};
     int rc = f->prepared ? 0 : find_table(f);
     if (rc == 0 && !f->writer)
@@ -321,34 +322,6 @@ static int run_tick(struct query_subscription *f)
     if (rc == 0 && f->buckets && report.next_ts > f->from_ts) /* the clock may be set back */
         f->from_ts = report.next_ts;
     return rc;
-}
-
-/* A tick says nothing through its reply: what it sends may be dropped, so it goes another way. */
-static int tick_write(struct probing_reply *r, const void *data, size_t size)
-{
-    (void)r, (void)data, (void)size;
-    return 0;
-}
-
-static int watch_command(void *self, int argc, const char *const *argv, struct probing_reply *out)
-{
-    (void)self, (void)argc, (void)argv;
-    if (out->write != tick_write)
-        return err_set(-EINVAL, "watch is a stream; use: probing -t TARGET watch \"select ...\", "
-                                "or the websocket (docs/protocol.md)");
-    return run_tick((struct query_subscription *)out);
-}
-
-int server_watch_command_add(struct host *h)
-{
-    static const struct probing_command command = {
-        .size = sizeof(command),
-        .name = "watch",
-        .usage = "SELECT",
-        .doc = "follow a query: new rows as they arrive (streams by websocket only)",
-        .run = watch_command,
-    };
-    return host_command_add(h, "server", &command, NULL);
 }
 
 static void tick_done(struct probing_reply *r, int status, const char *error)
@@ -397,6 +370,7 @@ static void on_timer(lws_sorted_usec_list_t *timer)
     struct host_request request = {
         .argc = 1,
         .argv = words,
+        .work = run_tick,
         .client = &f->owner->streams,
         .stream = true,
         .reply = &f->reply,
@@ -437,7 +411,6 @@ static int subscription_new(struct connection *owner, const struct message *m,
     server_connection_ref(owner);
     f->server = s;
     f->owner = owner;
-    f->reply.write = tick_write;
     f->format = format;
     f->interval_ns = m->interval_ns;
     f->last = m->last;

@@ -150,10 +150,8 @@ static int start(struct server *s, const char *listen_on)
         rc = server_loop_adopt(s, 0, fd);
     else if (fd >= 0)
         (void)close(fd);
-    if (rc == 0) {
-        (void)server_watch_command_add(s->host); /* -EEXIST: of a server before this one */
+    if (rc == 0)
         rc = thread_start(&s->thread, "probing/server", 0, server_loop, s);
-    }
     if (rc != 0)
         return rc;
     if (listen_on && *listen_on)

@@ -30,7 +30,7 @@ struct server_options {
     uint32_t stuck_s; /* a client that takes nothing, or only loses, so long is dropped; 0: 60 */
 };
 
-/* Starts the thread.  Adds the command "watch" to the host. */
+/* Starts the thread. */
 int server_new(const struct server_options *o, struct server **ret);
 /* Sends what is queued (at most 50 ms), closes all, removes the socket.  Commands that still run
  * are cancelled and find their client gone, and end before host_free().  NULL is fine. */
