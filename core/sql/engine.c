@@ -16,8 +16,6 @@
 #include "core/base/clock.h"
 #include "core/base/err.h"
 
-#define DEFAULT_MEMORY_BYTES (UINT64_C(256) << 20)
-
 void sql_free(struct sql *s)
 {
     if (!s)
@@ -40,9 +38,6 @@ int sql_new(struct tables *tables, struct store *store, struct sql **ret)
     s->tables = tables;
     s->store = store;
     s->interns = store ? store_interns(store) : NULL;
-    sql_configure(s, SQL_SET_MEMORY, DEFAULT_MEMORY_BYTES);
-    sql_configure(s, SQL_SET_LATE, NS_PER_S);
-    sql_configure(s, SQL_SET_THREADS, 1);
     rc = sql_add_own_views(s);
     if (rc < 0)
         sql_free(s);

@@ -26,14 +26,15 @@ int sql_new(struct tables *tables, struct store *store, struct sql **ret);
 void sql_free(struct sql *s);
 
 /* The settings of an engine for queries whose own options say nothing, changed while they run: the
- * next query sees it.                                                                      [any] */
+ * next query sees it.  All are 0 at first; core/builtin/query_settings.c has those of a process.
+ *                                                                                          [any] */
 enum sql_setting {
-    SQL_SET_MEMORY,  /* bytes that one query may use, 256 MiB */
+    SQL_SET_MEMORY,  /* bytes that one query may use, 0: no limit */
     SQL_SET_TIMEOUT, /* ns, 0: none */
     SQL_SET_ROWS,    /* of an answer, 0: no limit */
     SQL_SET_NICE,    /* run on a thread of its own, nicer than the caller's by so much; 0: on his */
-    SQL_SET_LATE,    /* ns after its end that a bucket of time counts as closed, 1 s */
-    SQL_SET_THREADS, /* that one query may use, 1 */
+    SQL_SET_LATE,    /* ns after its end that a bucket of time counts as closed */
+    SQL_SET_THREADS, /* that one query may use, 0: one */
     SQL_SETTINGS
 };
 void sql_configure(struct sql *s, enum sql_setting which, uint64_t value);

@@ -66,7 +66,7 @@ static void limit_memory(struct query *q)
     struct query_budget *b = &q->own;
     uint64_t asked = q->o->memory_bytes, limit = asked ? asked : sql_setting(q->s, SQL_SET_MEMORY);
     b->asked = asked != 0;
-    b->wanted_bytes = (size_t)limit;
+    b->wanted_bytes = limit != 0 ? (size_t)limit : SIZE_MAX;
     b->arenas.raise = raise_limit;
     atomic_store_explicit(&b->arenas.limit_bytes,
                           b->wanted_bytes < MEMORY_LEAST ? b->wanted_bytes : MEMORY_LEAST,
