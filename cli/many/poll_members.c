@@ -56,7 +56,6 @@ struct one {
     bool kept;                    /* its client is of a question before */
     bool ends;                    /* target_ends(), when it was looked at last */
     char token[TOKEN_BYTES];
-    char text[3][32]; /* of the limit and the range, for the statement's words */
 };
 
 struct asking {
@@ -125,28 +124,25 @@ static const char *statement_of(const struct one *o)
     return all != NULL ? all[o->m - o->a->all->list] : o->a->ask->statement;
 }
 
-/* The engine gives up in time, too, so that nothing goes on there that nobody waits for. */
+static struct answer_ask query_of(const struct one *o)
+{
+    const struct members_range range = range_of(o);
+
+    return (struct answer_ask){.statement = statement_of(o),
+                               .format = "arrow",
+                               .limit = o->a->ask->limit,
+                               .from_row = range.from,
+                               .to_row = range.to};
+}
+
 static int send_statement(struct one *o)
 {
-    const struct members_ask *ask = o->a->ask;
-    const struct members_range range = range_of(o);
-    const struct {
-        const char *option;
-        uint64_t value; /* 0: not said */
-    } more[] = {{"--limit", ask->limit}, {"--from-row", range.from}, {"--to-row", range.to}};
-    const char *words[10] = {"query", "--format", "arrow"};
-    int n = 3;
+    const struct answer_ask ask = query_of(o);
+    struct answer_words words = {.n = 0};
+    int n = answer_words(&ask, /* width= */ false, &words);
 
-    for (size_t i = 0; i < sizeof(more) / sizeof(more[0]); i++) {
-        if (more[i].value == 0)
-            continue;
-        (void)snprintf(o->text[i], sizeof(o->text[i]), "%llu", (unsigned long long)more[i].value);
-        words[n++] = more[i].option;
-        words[n++] = o->text[i];
-    }
-    words[n++] = statement_of(o);
     /* No limit of its own, which would not know when we do not read: it ends with us. */
-    int64_t id = probing_client_start_run(o->client, n, words, /* timeout_ns= */ 0);
+    int64_t id = probing_client_start_run(o->client, n, words.list, /* timeout_ns= */ 0);
     return id < 0 ? (int)id : 0;
 }
 
@@ -160,13 +156,9 @@ static int write_bytes(void *arg, const char *data, size_t size)
 static int answer_in_child(void *arg)
 {
     const struct one *o = arg;
-    const struct answer_ask ask = {.statement = statement_of(o),
-                                   .format = "arrow",
-                                   .limit = o->a->ask->limit,
-                                   .from_row = range_of(o).from,
-                                   .to_row = range_of(o).to,
-                                   .timeout_ns = o->a->timeout_ns};
+    struct answer_ask ask = query_of(o);
 
+    ask.timeout_ns = o->a->timeout_ns; /* the engine gives up in time, too */
     terminal_exact();
     return answer_bytes(&o->m->target, &ask, write_bytes, NULL);
 }
