@@ -28,7 +28,8 @@ TEST(websocket_runs_commands)
     (void)close(fd);
 }
 
-TEST(websocket_sends_characters_whole)
+/* before: bytes of a message before the piece, which itself may stand in JSON. */
+static void check_characters(const char *option, size_t before)
 {
     int fd = ws_dial(0);
     size_t n = 300000, sent_euros = 0;
@@ -37,18 +38,37 @@ TEST(websocket_sends_characters_whole)
     size_t at = strlen(text);
     for (; at + 4 < n; at += 3, sent_euros++)
         memcpy(text + at, "\xe2\x82\xac", 3);
-    memcpy(text + at, "\"]}", 4);
+    (void)snprintf(text + at, 32, "\"]%s}", option);
     ws_say(fd, text);
     bool whole = true;
     size_t euros = 0;
     while (ws_hear(fd) && !strstr(heard, "\"done\"")) {
-        whole = whole && !strstr(heard, "\xef\xbf\xbd");
-        for (const char *p = heard; (p = strstr(p, "\xe2\x82\xac")) != NULL; p += 3)
+        const char *piece = heard + before;
+        whole = whole && !strstr(piece, "\xef\xbf\xbd") && (uint8_t)(piece[0] & 0xc0) != 0x80;
+        for (const char *p = piece; (p = strstr(p, "\xe2\x82\xac")) != NULL; p += 3)
             euros++;
     }
     CHECK(whole);
     CHECK_INT(euros, sent_euros);
     free(text);
+    (void)close(fd);
+}
+
+TEST(websocket_sends_characters_whole)
+{
+    check_characters("", 0);
+    check_characters(",\"bytes\":true", sizeof(int64_t));
+}
+
+TEST(websocket_sends_bytes_to_those_who_ask)
+{
+    static const char answer[] = "\7\0\0\0\0\0\0\0a \"b\"\n";
+    int fd = ws_dial(0);
+    ws_say(fd, "{\"id\":7,\"run\":[\"echo\",\"a \\\"b\\\"\"],\"bytes\":true}");
+    CHECK(ws_hear(fd));
+    CHECK(memcmp(heard, answer, sizeof(answer)) == 0);
+    CHECK(ws_hear(fd));
+    CHECK_STR(heard, "{\"id\":7,\"done\":0}");
     (void)close(fd);
 }
 
@@ -258,6 +278,7 @@ int main(void)
         return 1;
     RUN(websocket_runs_commands);
     RUN(websocket_sends_characters_whole);
+    RUN(websocket_sends_bytes_to_those_who_ask);
     RUN(websocket_survives_wrong_messages);
     RUN(events_are_followed);
     RUN(a_slow_client_loses_the_oldest_and_is_told);

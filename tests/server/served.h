@@ -320,7 +320,7 @@ static inline bool read_all(int fd, char *data, size_t n)
     return true;
 }
 
-/* The next text message into heard[]; false: the connection has ended (heard[]: why). */
+/* The next message into heard[]; false: the connection has ended (heard[]: why). */
 static inline bool ws_hear(int fd)
 {
     unsigned char head[10];
@@ -344,7 +344,7 @@ static inline bool ws_hear(int fd)
         ws_send(fd, 10, heard, n);
         return ws_hear(fd);
     }
-    return (head[0] & 15) == 1;
+    return (head[0] & 15) == 1 || (head[0] & 15) == 2;
 }
 
 /* fd: of dial() or dial_tcp(). */
