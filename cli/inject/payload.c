@@ -13,49 +13,54 @@
 #include <unistd.h>
 
 #include "cli/inject/internal.h"
+#include "sdk/lib/elf_view.h"
 
 static bool holds(const struct library *l, uint64_t offset, uint64_t size)
 {
     return offset <= l->file_size && size <= l->file_size - offset;
 }
 
-/* File offset of a loaded address, or UINT64_MAX. */
-static uint64_t offset_of(const struct library *l, uint64_t value, size_t size)
+/* The bytes that are loaded at an address, NULL: not all of them come from the file. */
+static void *bytes_at(const struct library *l, uint64_t address, uint64_t size)
 {
     const Elf64_Ehdr *e = (const void *)l->bytes;
     const Elf64_Phdr *segments = (const void *)(l->bytes + e->e_phoff);
     for (int i = 0; i < e->e_phnum; i++) {
-        if (segments[i].p_type == PT_LOAD && value >= segments[i].p_vaddr &&
-            value - segments[i].p_vaddr + size <= segments[i].p_filesz)
-            return segments[i].p_offset + (value - segments[i].p_vaddr);
+        const Elf64_Phdr *s = &segments[i];
+        uint64_t at = address - s->p_vaddr;
+        if (s->p_type == PT_LOAD && address >= s->p_vaddr && at <= s->p_filesz &&
+            size <= s->p_filesz - at && holds(l, s->p_offset, s->p_filesz))
+            return l->bytes + s->p_offset + at;
     }
-    return UINT64_MAX;
+    return NULL;
 }
 
-/* Value of an exported symbol, 0: none. */
-static uint64_t symbol_value(const struct library *l, const char *name)
+static bool read_file(const struct elf_view *v, uint64_t address, void *ret, size_t n)
+{
+    const void *at = bytes_at(v->arg, address, n);
+    if (at)
+        memcpy(ret, at, n);
+    return at != NULL;
+}
+
+/* false: it has no dynamic section. */
+static bool view_library(struct library *l, struct elf_view *ret)
 {
     const Elf64_Ehdr *e = (const void *)l->bytes;
-    const Elf64_Shdr *sections = (const void *)(l->bytes + e->e_shoff);
-    if (e->e_shoff % 8 || !holds(l, e->e_shoff, e->e_shnum * sizeof(*sections)))
-        return 0;
-    for (int i = 0; i < e->e_shnum; i++) {
-        const Elf64_Shdr *s = &sections[i];
-        if (s->sh_type != SHT_DYNSYM || s->sh_link >= e->e_shnum || s->sh_offset % 8)
-            continue;
-        const Elf64_Shdr *names = &sections[s->sh_link];
-        if (!holds(l, s->sh_offset, s->sh_size) || !holds(l, names->sh_offset, names->sh_size))
-            return 0;
-        const Elf64_Sym *symbols = (const void *)(l->bytes + s->sh_offset);
-        const char *text = (const char *)l->bytes + names->sh_offset;
-        for (uint64_t k = 0; k < s->sh_size / sizeof(*symbols); k++) {
-            if (symbols[k].st_shndx != SHN_UNDEF && symbols[k].st_name < names->sh_size &&
-                strncmp(text + symbols[k].st_name, name,
-                        (size_t)(names->sh_size - symbols[k].st_name)) == 0)
-                return symbols[k].st_value;
-        }
-    }
-    return 0;
+    const Elf64_Phdr *segments = (const void *)(l->bytes + e->e_phoff);
+    *ret = (struct elf_view){.read = read_file, .arg = l};
+    for (int i = 0; i < e->e_phnum; i++)
+        if (segments[i].p_type == PT_DYNAMIC)
+            return elf_view_dynamic(ret, segments[i].p_vaddr,
+                                    segments[i].p_filesz / sizeof(Elf64_Dyn));
+    return false;
+}
+
+static bool is_defined(void *arg, uint32_t i, const Elf64_Sym *s)
+{
+    (void)i;
+    *(uint64_t *)arg = s->st_value;
+    return s->st_shndx != SHN_UNDEF;
 }
 
 static int read_symbols(struct library *l, const char *path)
@@ -65,16 +70,19 @@ static int read_symbols(struct library *l, const char *path)
         e->e_ident[EI_CLASS] != ELFCLASS64 || e->e_machine != ARCH_MACHINE || e->e_phoff % 8 ||
         !holds(l, e->e_phoff, e->e_phnum * sizeof(Elf64_Phdr)))
         return err_set(-ENOEXEC, "'%s' is no " ARCH_NAME " library", path);
-    uint64_t version = symbol_value(l, "probing_version");
-    uint64_t at = version ? offset_of(l, version, 1) : UINT64_MAX;
-    l->start = symbol_value(l, "probing_start");
-    if (!l->start || at == UINT64_MAX || !holds(l, at, 1))
+    struct elf_view v;
+    uint64_t version;
+    bool whole = view_library(l, &v);
+    bool starts = whole && elf_view_find(&v, "probing_start", is_defined, &l->start);
+    const char *text = whole && elf_view_find(&v, "probing_version", is_defined, &version)
+                           ? bytes_at(l, version, 1)
+                           : NULL;
+    if (!starts || !text)
         return err_set(-ENOEXEC, "'%s' is not a libprobing: it exports no %s", path,
-                       l->start ? "probing_version" : "probing_start");
-    size_t size = strnlen((char *)l->bytes + at, l->file_size - at);
-    if (size >= sizeof(l->version))
-        size = sizeof(l->version) - 1;
-    memcpy(l->version, l->bytes + at, size);
+                       starts ? "probing_version" : "probing_start");
+    size_t left = l->file_size - (size_t)((const unsigned char *)text - l->bytes);
+    size_t most = sizeof(l->version) - 1;
+    memcpy(l->version, text, strnlen(text, left < most ? left : most));
     const Elf64_Phdr *segments = (const void *)(l->bytes + e->e_phoff);
     for (int i = 0; i < e->e_phnum; i++) {
         uint64_t end = segments[i].p_offset + segments[i].p_filesz;
@@ -86,39 +94,17 @@ static int read_symbols(struct library *l, const char *path)
     return 0;
 }
 
-/* The entries of its dynamic section, and the text that their names are in.  NULL: it has none. */
-static Elf64_Dyn *dynamic_of(const struct library *l, uint64_t *ret_n, const char **ret_names)
-{
-    const Elf64_Ehdr *e = (const void *)l->bytes;
-    const Elf64_Phdr *segments = (const void *)(l->bytes + e->e_phoff);
-    for (int i = 0; i < e->e_phnum; i++) {
-        const Elf64_Phdr *s = &segments[i];
-        if (s->p_type != PT_DYNAMIC || s->p_offset % 8 || !holds(l, s->p_offset, s->p_filesz))
-            continue;
-        Elf64_Dyn *d = (void *)(l->bytes + s->p_offset);
-        *ret_n = s->p_filesz / sizeof(*d);
-        for (uint64_t k = 0; k < *ret_n; k++) {
-            uint64_t at = d[k].d_tag == DT_STRTAB ? offset_of(l, d[k].d_un.d_ptr, 1) : UINT64_MAX;
-            *ret_names = at != UINT64_MAX ? (const char *)l->bytes + at : NULL;
-            if (*ret_names)
-                return d;
-        }
-    }
-    return NULL;
-}
-
 void library_need_not(struct library *l, const char *name)
 {
-    const char *names = NULL;
-    uint64_t n = 0;
-    Elf64_Dyn *d = dynamic_of(l, &n, &names);
-    for (uint64_t i = 0; d && i < n; i++) {
-        uint64_t room = l->file_size - (uint64_t)((const unsigned char *)names - l->bytes);
-        if (d[i].d_tag == DT_NEEDED && d[i].d_un.d_val < room &&
-            strncmp(names + d[i].d_un.d_val, name, room - d[i].d_un.d_val) == 0) {
-            memmove(d + i, d + i + 1, (n - i - 1) * sizeof(*d)); /* the last entry is a DT_NULL */
-            return;
-        }
+    struct elf_view v;
+    Elf64_Dyn d;
+    bool whole = view_library(l, &v);
+    for (uint64_t i = 0; whole && elf_view_entry(&v, i, &d); i++) {
+        if (d.d_tag != DT_NEEDED || !elf_view_has_name(&v, d.d_un.d_val, name))
+            continue;
+        Elf64_Dyn *at = bytes_at(l, v.dynamic + i * sizeof(d), sizeof(d));
+        memmove(at, at + 1, (v.n_dynamic - i) * sizeof(d)); /* the last entry is a DT_NULL */
+        return;
     }
 }
 

@@ -49,8 +49,8 @@ static void apply(const struct elf *e, const Elf64_Rela *r, uint64_t address, vo
 /* Tables of DT_RELR need nothing: what they would add the base to stands in the file. */
 static void apply_all(const struct elf *e, uint64_t address, void *ret, size_t n)
 {
-    uint64_t size = e->has[TAG_RELA] ? e->value[TAG_RELASZ] : 0;
-    const unsigned char *at = size ? elf_at(e, e->value[TAG_RELA], size) : NULL;
+    uint64_t size = e->view.has[TAG_RELA] ? e->view.value[TAG_RELASZ] : 0;
+    const unsigned char *at = size ? elf_at(e, e->view.value[TAG_RELA], size) : NULL;
     for (uint64_t i = 0; at && i < size / sizeof(Elf64_Rela); i++) {
         Elf64_Rela r;
         memcpy(&r, at + i * sizeof(r), sizeof(r));

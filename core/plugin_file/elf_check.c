@@ -75,13 +75,12 @@ void elf_keep(struct elf *e, uint64_t address, uint64_t n)
     }
 }
 
-Elf64_Dyn elf_entry(const struct elf *e, uint64_t i)
+static bool read_file(const struct elf_view *v, uint64_t address, void *ret, size_t n)
 {
-    Elf64_Dyn d = {.d_tag = DT_NULL};
-    const void *at = elf_at(e, e->dynamic + i * sizeof(d), sizeof(d));
+    const void *at = elf_at((const struct elf *)v, address, n);
     if (at)
-        memcpy(&d, at, sizeof(d));
-    return d;
+        memcpy(ret, at, n);
+    return at != NULL;
 }
 
 /* ---- the header ---- */
@@ -245,7 +244,7 @@ static int check_part(struct elf *e, const Elf64_Phdr *p, bool *stack)
         if (e->dynamic)
             return elf_refuse("it has two dynamic sections; is it damaged?");
         e->dynamic = p->p_vaddr;
-        e->n_dynamic = p->p_filesz / sizeof(Elf64_Dyn);
+        e->dynamic_size = p->p_filesz;
         if (p->p_vaddr % 8 == 0 && elf_at(e, p->p_vaddr, p->p_filesz) &&
             elf_in(e, p->p_vaddr, p->p_filesz, PF_R | PF_W))
             return 0;
@@ -266,7 +265,7 @@ static int check_parts(struct elf *e)
         return elf_refuse("it has no dynamic section: link it with -shared");
     if (rc == 0 && !stack)
         return elf_refuse("it needs stacks that may be executed: link it with -z noexecstack");
-    elf_keep(e, e->dynamic, e->n_dynamic * sizeof(Elf64_Dyn));
+    elf_keep(e, e->dynamic, e->dynamic_size);
     for (uint32_t i = 0; i < e->head.e_phnum; i++) /* the loader goes on reading the headers */
         if (rc == 0 && e->parts[i].p_type == PT_LOAD && e->parts[i].p_offset <= e->head.e_phoff)
             elf_keep(e, e->parts[i].p_vaddr + (e->head.e_phoff - e->parts[i].p_offset),
@@ -275,48 +274,6 @@ static int check_parts(struct elf *e)
 }
 
 /* ---- the dynamic section ---- */
-
-static int tag_of(int64_t tag)
-{
-    static const int64_t tags[ELF_TAGS] = {
-        [TAG_HASH] = DT_HASH,
-        [TAG_GNU_HASH] = DT_GNU_HASH,
-        [TAG_STRTAB] = DT_STRTAB,
-        [TAG_STRSZ] = DT_STRSZ,
-        [TAG_SYMTAB] = DT_SYMTAB,
-        [TAG_SYMENT] = DT_SYMENT,
-        [TAG_RELA] = DT_RELA,
-        [TAG_RELASZ] = DT_RELASZ,
-        [TAG_RELAENT] = DT_RELAENT,
-        [TAG_RELACOUNT] = DT_RELACOUNT,
-        [TAG_JMPREL] = DT_JMPREL,
-        [TAG_PLTRELSZ] = DT_PLTRELSZ,
-        [TAG_PLTREL] = DT_PLTREL,
-        [TAG_PLTGOT] = DT_PLTGOT,
-        [TAG_RELR] = 36, /* DT_RELR, RELRSZ and RELRENT: newer than some <elf.h> */
-        [TAG_RELRSZ] = 35,
-        [TAG_RELRENT] = 37,
-        [TAG_REL] = DT_REL,
-        [TAG_TEXTREL] = DT_TEXTREL,
-        [TAG_FLAGS] = DT_FLAGS,
-        [TAG_FLAGS_1] = DT_FLAGS_1,
-        [TAG_INIT] = DT_INIT,
-        [TAG_FINI] = DT_FINI,
-        [TAG_INIT_ARRAY] = DT_INIT_ARRAY,
-        [TAG_INIT_ARRAYSZ] = DT_INIT_ARRAYSZ,
-        [TAG_FINI_ARRAY] = DT_FINI_ARRAY,
-        [TAG_FINI_ARRAYSZ] = DT_FINI_ARRAYSZ,
-        [TAG_VERSYM] = DT_VERSYM,
-        [TAG_VERNEED] = DT_VERNEED,
-        [TAG_VERNEEDNUM] = DT_VERNEEDNUM,
-        [TAG_VERDEF] = DT_VERDEF,
-        [TAG_VERDEFNUM] = DT_VERDEFNUM,
-    };
-    for (int i = 0; i < ELF_TAGS; i++)
-        if (tags[i] == tag)
-            return i;
-    return -1;
-}
 
 /* Tags that the loader takes for granted once it has seen the other. */
 static int check_pairs(const struct elf *e)
@@ -340,38 +297,37 @@ static int check_pairs(const struct elf *e)
                  {TAG_VERNEED, TAG_VERSYM},
                  {TAG_VERDEF, TAG_VERSYM}};
     for (size_t i = 0; i < sizeof(pairs) / sizeof(pairs[0]); i++)
-        if (e->has[pairs[i].one] && !e->has[pairs[i].other])
+        if (e->view.has[pairs[i].one] && !e->view.has[pairs[i].other])
             return elf_refuse("an entry of its dynamic section is missing; is it damaged?");
-    if (!e->has[TAG_STRTAB] || !e->has[TAG_STRSZ] || !e->has[TAG_SYMTAB] ||
-        (!e->has[TAG_GNU_HASH] && !e->has[TAG_HASH]))
+    if (!e->view.has[TAG_STRTAB] || !e->view.has[TAG_STRSZ] || !e->view.has[TAG_SYMTAB] ||
+        (!e->view.has[TAG_GNU_HASH] && !e->view.has[TAG_HASH]))
         return elf_refuse("its dynamic section names no symbols; is it damaged?");
-    if ((e->has[TAG_SYMENT] && e->value[TAG_SYMENT] != sizeof(Elf64_Sym)) ||
-        (e->has[TAG_RELA] && e->value[TAG_RELAENT] != sizeof(Elf64_Rela)) ||
-        (e->has[TAG_RELR] && e->value[TAG_RELRENT] != 8) ||
-        (e->has[TAG_PLTREL] && e->value[TAG_PLTREL] != DT_RELA) || e->has[TAG_REL])
+    if ((e->view.has[TAG_SYMENT] && e->view.value[TAG_SYMENT] != sizeof(Elf64_Sym)) ||
+        (e->view.has[TAG_RELA] && e->view.value[TAG_RELAENT] != sizeof(Elf64_Rela)) ||
+        (e->view.has[TAG_RELR] && e->view.value[TAG_RELRENT] != 8) ||
+        (e->view.has[TAG_PLTREL] && e->view.value[TAG_PLTREL] != DT_RELA) || e->view.has[TAG_REL])
         return elf_refuse("its tables have entries of another size; is it damaged?");
-    if (e->has[TAG_TEXTREL] || (e->has[TAG_FLAGS] && e->value[TAG_FLAGS] & DF_TEXTREL))
+    if (e->view.has[TAG_TEXTREL] ||
+        (e->view.has[TAG_FLAGS] && e->view.value[TAG_FLAGS] & DF_TEXTREL))
         return elf_refuse("its code must be changed to be loaded (text relocations): build it "
                           "with -fPIC");
-    if (e->has[TAG_FLAGS_1] && e->value[TAG_FLAGS_1] & 0x08000000) /* DF_1_PIE */
+    if (e->view.has[TAG_FLAGS_1] && e->view.value[TAG_FLAGS_1] & 0x08000000) /* DF_1_PIE */
         return elf_refuse("it is a program: link it with -shared");
-    if (e->has[TAG_PLTGOT] && !elf_in(e, e->value[TAG_PLTGOT], 0, PF_R))
+    if (e->view.has[TAG_PLTGOT] && !elf_in(e, e->view.value[TAG_PLTGOT], 0, PF_R))
         return elf_refuse("its DT_PLTGOT lies outside of its segments; is it damaged?");
     return 0;
 }
 
 static int check_names(struct elf *e)
 {
-    e->names_size = e->value[TAG_STRSZ];
-    e->names = elf_at(e, e->value[TAG_STRTAB], e->names_size);
+    e->names_size = e->view.value[TAG_STRSZ];
+    e->names = elf_at(e, e->view.value[TAG_STRTAB], e->names_size);
     if (!e->names || e->names_size == 0 || e->names[e->names_size - 1] != '\0')
         return elf_refuse("its names lie outside of the file; is it damaged?");
-    elf_keep(e, e->value[TAG_STRTAB], e->names_size);
-    for (uint64_t i = 0; i < e->n_dynamic; i++) {
-        Elf64_Dyn d = elf_entry(e, i);
+    elf_keep(e, e->view.value[TAG_STRTAB], e->names_size);
+    Elf64_Dyn d;
+    for (uint64_t i = 0; elf_view_entry(&e->view, i, &d); i++) {
         bool path = d.d_tag == DT_RPATH || d.d_tag == DT_RUNPATH;
-        if (d.d_tag == DT_NULL)
-            return 0;
         if (d.d_tag == DT_NEEDED)
             e->facts.n_needed++;
         else if (!path && d.d_tag != DT_SONAME && d.d_tag != DT_AUXILIARY && d.d_tag != DT_FILTER &&
@@ -388,18 +344,7 @@ static int check_names(struct elf *e)
 
 static int check_dynamic(struct elf *e)
 {
-    bool ends = false;
-
-    for (uint64_t i = 0; i < e->n_dynamic && !ends; i++) {
-        Elf64_Dyn d = elf_entry(e, i);
-        int tag = tag_of(d.d_tag);
-        ends = d.d_tag == DT_NULL;
-        if (tag < 0)
-            continue;
-        e->has[tag] = true;
-        e->value[tag] = d.d_un.d_val;
-    }
-    if (!ends)
+    if (!elf_view_dynamic(&e->view, e->dynamic, e->dynamic_size / sizeof(Elf64_Dyn)))
         return elf_refuse("its dynamic section has no end; is it damaged?");
     int rc = check_pairs(e);
     return rc < 0 ? rc : check_names(e);
@@ -407,7 +352,10 @@ static int check_dynamic(struct elf *e)
 
 int elf_take(const void *bytes, size_t size, struct elf *ret)
 {
-    *ret = (struct elf){.bytes = bytes, .size = size, .page = (uint64_t)sysconf(_SC_PAGESIZE)};
+    *ret = (struct elf){.view = {.read = read_file},
+                        .bytes = bytes,
+                        .size = size,
+                        .page = (uint64_t)sysconf(_SC_PAGESIZE)};
 
     int rc = check_header(ret);
     if (rc == 0)

@@ -58,7 +58,8 @@ static bool has_tls(const struct elf *e)
 
 static bool in_array(const struct elf *e, enum elf_tag at, enum elf_tag size, uint64_t address)
 {
-    return e->has[at] && address >= e->value[at] && address - e->value[at] < e->value[size];
+    return e->view.has[at] && address >= e->view.value[at] &&
+           address - e->view.value[at] < e->view.value[size];
 }
 
 static int astray(const Elf64_Rela *r)
@@ -116,16 +117,17 @@ static int check_rela(struct elf *e, const Elf64_Rela *r)
 
 static int check_table(struct elf *e, enum elf_tag at_tag, enum elf_tag size_tag)
 {
-    uint64_t size = e->value[size_tag], n = size / sizeof(Elf64_Rela);
+    uint64_t size = e->view.value[size_tag], n = size / sizeof(Elf64_Rela);
     const unsigned char *at;
     int rc = 0;
 
-    if (!e->has[at_tag])
+    if (!e->view.has[at_tag])
         return 0;
-    at = elf_at(e, e->value[at_tag], size);
-    if (!at || e->value[at_tag] % 8 || size % sizeof(Elf64_Rela))
+    at = elf_at(e, e->view.value[at_tag], size);
+    if (!at || e->view.value[at_tag] % 8 || size % sizeof(Elf64_Rela))
         return elf_refuse("its relocations lie outside of the file; is it damaged?");
-    uint64_t relative = at_tag == TAG_RELA && e->has[TAG_RELACOUNT] ? e->value[TAG_RELACOUNT] : 0;
+    uint64_t relative =
+        at_tag == TAG_RELA && e->view.has[TAG_RELACOUNT] ? e->view.value[TAG_RELACOUNT] : 0;
     if (relative > n)
         return elf_refuse("it counts more relocations than it has; is it damaged?");
     for (uint64_t i = 0; i < n && rc == 0; i++) {
@@ -142,12 +144,12 @@ static int check_table(struct elf *e, enum elf_tag at_tag, enum elf_tag size_tag
 static int check_relr(struct elf *e)
 {
     const unsigned char *at;
-    uint64_t where = 0, n = e->value[TAG_RELRSZ] / 8;
+    uint64_t where = 0, n = e->view.value[TAG_RELRSZ] / 8;
 
-    if (!e->has[TAG_RELR])
+    if (!e->view.has[TAG_RELR])
         return 0;
-    at = elf_at(e, e->value[TAG_RELR], e->value[TAG_RELRSZ]);
-    if (!at || e->value[TAG_RELR] % 8 || e->value[TAG_RELRSZ] % 8)
+    at = elf_at(e, e->view.value[TAG_RELR], e->view.value[TAG_RELRSZ]);
+    if (!at || e->view.value[TAG_RELR] % 8 || e->view.value[TAG_RELRSZ] % 8)
         return elf_refuse("its relocations lie outside of the file; is it damaged?");
     for (uint64_t i = 0; i < n; i++) {
         uint64_t word;
@@ -175,21 +177,22 @@ static int check_calls(struct elf *e)
     static const enum elf_tag arrays[][2] = {{TAG_INIT_ARRAY, TAG_INIT_ARRAYSZ},
                                              {TAG_FINI_ARRAY, TAG_FINI_ARRAYSZ}};
     for (int i = 0; i < 2; i++) {
-        if (e->has[once[i]] && !elf_in(e, e->value[once[i]], 1, PF_X))
+        if (e->view.has[once[i]] && !elf_in(e, e->view.value[once[i]], 1, PF_X))
             return elf_refuse("a constructor of it lies outside of its code; is it damaged?");
-        if (e->has[arrays[i][0]] && (e->value[arrays[i][0]] % 8 || e->value[arrays[i][1]] % 8 ||
-                                     !elf_at(e, e->value[arrays[i][0]], e->value[arrays[i][1]])))
+        if (e->view.has[arrays[i][0]] &&
+            (e->view.value[arrays[i][0]] % 8 || e->view.value[arrays[i][1]] % 8 ||
+             !elf_at(e, e->view.value[arrays[i][0]], e->view.value[arrays[i][1]])))
             return elf_refuse("its list of constructors lies outside of the file; is it damaged?");
     }
-    e->facts.runs = e->facts.runs || e->has[TAG_INIT] ||
-                    (e->has[TAG_INIT_ARRAY] && e->value[TAG_INIT_ARRAYSZ] > 0);
+    e->facts.runs = e->facts.runs || e->view.has[TAG_INIT] ||
+                    (e->view.has[TAG_INIT_ARRAY] && e->view.value[TAG_INIT_ARRAYSZ] > 0);
     return 0;
 }
 
 static void note_relocs(struct elf *e, enum elf_tag at, enum elf_tag size)
 {
-    if (e->has[at])
-        elf_keep(e, e->value[at], e->value[size]);
+    if (e->view.has[at])
+        elf_keep(e, e->view.value[at], e->view.value[size]);
 }
 
 int elf_relocs_check(struct elf *e)

@@ -12,6 +12,7 @@
 #include <elf.h>
 
 #include "core/plugin_file/elf_check.h"
+#include "sdk/lib/elf_view.h"
 
 #define ELF_PARTS 64  /* program headers; real libraries have a dozen */
 #define ELF_TABLES 16 /* ranges that no relocation may write to */
@@ -24,55 +25,16 @@
 #define ELF_MACHINE_NAME "aarch64"
 #endif
 
-/* The entries of the dynamic section that are looked at, last one of each tag. */
-enum elf_tag {
-    TAG_HASH,
-    TAG_GNU_HASH,
-    TAG_STRTAB,
-    TAG_STRSZ,
-    TAG_SYMTAB,
-    TAG_SYMENT,
-    TAG_RELA,
-    TAG_RELASZ,
-    TAG_RELAENT,
-    TAG_RELACOUNT,
-    TAG_JMPREL,
-    TAG_PLTRELSZ,
-    TAG_PLTREL,
-    TAG_PLTGOT,
-    TAG_RELR,
-    TAG_RELRSZ,
-    TAG_RELRENT,
-    TAG_REL,
-    TAG_TEXTREL,
-    TAG_FLAGS,
-    TAG_FLAGS_1,
-    TAG_INIT,
-    TAG_FINI,
-    TAG_INIT_ARRAY,
-    TAG_INIT_ARRAYSZ,
-    TAG_FINI_ARRAY,
-    TAG_FINI_ARRAYSZ,
-    TAG_VERSYM,
-    TAG_VERNEED,
-    TAG_VERNEEDNUM,
-    TAG_VERDEF,
-    TAG_VERDEFNUM,
-    ELF_TAGS
-};
-
 struct elf {
+    struct elf_view view; /* first; by addresses of a file mapped from 0 on */
     const unsigned char *bytes;
     uint64_t size, page;
     Elf64_Ehdr head;
     Elf64_Phdr parts[ELF_PARTS];
-    uint64_t dynamic, n_dynamic; /* address, entries */
-    bool has[ELF_TAGS];
-    uint64_t value[ELF_TAGS];
+    uint64_t dynamic, dynamic_size;
     const char *names; /* the string table, which ends with a NUL */
     uint64_t names_size;
     uint64_t n_symbols;
-    const unsigned char *symbols;
     struct {
         uint64_t from, to;
     } tables[ELF_TABLES];
@@ -89,7 +51,6 @@ uint64_t elf_room(const struct elf *e, uint64_t address);
 bool elf_in(const struct elf *e, uint64_t address, uint64_t n, uint32_t flags);
 /* No relocation may write there. */
 void elf_keep(struct elf *e, uint64_t address, uint64_t n);
-Elf64_Dyn elf_entry(const struct elf *e, uint64_t i);
 Elf64_Sym elf_symbol(const struct elf *e, uint64_t i);
 int elf_refuse(const char *format, ...) __attribute__((format(printf, 1, 2)));
 

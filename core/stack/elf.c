@@ -11,10 +11,10 @@
 #include "core/base/clock.h"
 #include "core/base/err.h"
 #include "core/stack/internal.h"
+#include "sdk/lib/elf_view.h"
 
-#define SYMBOLS_MAX (8u << 20) /* libtorch_cpu.so has about 200,000 */
 #define NAMES_MAX_BYTES (UINT64_C(512) << 20)
-#define SYMBOL_NAME_MAX 256u /* bytes of a name that is looked up */
+#define DYNAMIC_MAX 128 /* entries of a dynamic section */
 /* times what it took: many threads may stand at addresses in no module */
 #define VAIN_PAUSE 20
 
@@ -258,169 +258,81 @@ int stack_modules(struct stack_process *p, int (*fn)(void *arg, const struct sta
 
 /* ---- dynamic symbols ---- */
 
-static uint32_t count_gnu_hash(struct stack_process *p, uint64_t table)
+static bool read_target(const struct elf_view *v, uint64_t address, void *ret, size_t n)
 {
-    uint32_t head[4], last = 0, bucket[256], word;
-    if (stack_read(p, table, head, sizeof(head)) < 0)
-        return 0;
-    uint64_t at = table + sizeof(head) + head[2] * UINT64_C(8);
-    for (uint32_t i = 0; i < head[0]; i += 256) {
-        uint32_t n = head[0] - i < 256 ? head[0] - i : 256;
-        if (stack_read(p, at + i * UINT64_C(4), bucket, n * sizeof(bucket[0])) < 0)
-            return 0;
-        for (uint32_t k = 0; k < n; k++)
-            last = bucket[k] > last ? bucket[k] : last;
-    }
-    if (last < head[1])
-        return 0;
-    for (at += head[0] * UINT64_C(4); last < SYMBOLS_MAX; last++) {
-        if (stack_read_cached(p, at + (last - head[1]) * UINT64_C(4), &word, sizeof(word)) < 0)
-            return 0;
-        if (word & 1)
-            return last + 1;
-    }
-    return 0;
+    return stack_read_cached(v->arg, address, ret, n) == 0;
 }
 
-static uint32_t count_symbols(struct stack_process *p, struct module *m)
+/* false: the module has no symbols. */
+static bool view_module(struct stack_process *p, const struct module *m, struct elf_view *ret)
 {
-    uint32_t n = m->n_symbols, head[2];
-    if (n == 0 && m->gnu_hash)
-        n = count_gnu_hash(p, m->gnu_hash);
-    if (n == 0 && m->sysv_hash && stack_read(p, m->sysv_hash, head, sizeof(head)) == 0)
-        n = head[1];
-    m->n_symbols = n <= SYMBOLS_MAX ? n : 0;
-    return m->n_symbols;
-}
-
-bool module_dynamic(struct stack_process *p, struct module *m)
-{
-    if (m->dynamic_read)
-        return m->symtab && m->strtab && (m->gnu_hash || m->sysv_hash);
-    m->dynamic_read = true;
+    /* ld.so relocates the addresses in place, except in the vdso and in early start. */
+    *ret = (struct elf_view){
+        .read = read_target, .arg = p, .base = m->about.base, .bias = m->about.bias};
     if (!m->dynamic)
         return false;
-    for (uint32_t i = 0; i < 128; i++) {
-        Elf64_Dyn d;
-        if (stack_read_cached(p, m->dynamic + i * sizeof(d), &d, sizeof(d)) < 0 ||
-            d.d_tag == DT_NULL)
-            break;
-        /* ld.so relocates these in place, except in the vdso and in early start. */
-        uint64_t value = d.d_un.d_ptr;
-        uint64_t address = value < m->about.base ? value + m->about.bias : value;
-        if (d.d_tag == DT_SYMTAB)
-            m->symtab = address;
-        else if (d.d_tag == DT_STRTAB)
-            m->strtab = address;
-        else if (d.d_tag == DT_STRSZ)
-            m->strtab_size = value;
-        else if (d.d_tag == DT_GNU_HASH)
-            m->gnu_hash = address;
-        else if (d.d_tag == DT_HASH)
-            m->sysv_hash = address;
-    }
-    return module_dynamic(p, m);
+    (void)elf_view_dynamic(ret, m->dynamic, DYNAMIC_MAX);
+    return ret->has[TAG_SYMTAB] && ret->has[TAG_STRTAB] &&
+           (ret->has[TAG_GNU_HASH] || ret->has[TAG_HASH]);
 }
 
-/* The symbol's address when entry `i` is `name` and defined here. */
-static uint64_t symbol_if(struct stack_process *p, const struct module *m, uint32_t i,
-                          const char *name)
+static bool is_defined(void *arg, uint32_t i, const Elf64_Sym *s)
 {
-    Elf64_Sym s;
-    char found[SYMBOL_NAME_MAX];
-    size_t size = strlen(name) + 1;
-    if (size > sizeof(found) ||
-        stack_read_cached(p, m->symtab + i * sizeof(s), &s, sizeof(s)) < 0 ||
-        s.st_shndx == SHN_UNDEF || s.st_value == 0 || ELF64_ST_TYPE(s.st_info) == STT_TLS ||
-        s.st_name + size > m->strtab_size ||
-        stack_read_cached(p, m->strtab + s.st_name, found, size) < 0 ||
-        memcmp(found, name, size) != 0)
-        return 0;
-    return m->about.bias + s.st_value;
-}
-
-static uint64_t find_gnu(struct stack_process *p, const struct module *m, const char *name)
-{
-    uint32_t head[4], index, word, hash = 5381;
-    uint64_t bloom;
-    for (const char *c = name; *c; c++)
-        hash = hash * 33 + (unsigned char)*c;
-    if (stack_read_cached(p, m->gnu_hash, head, sizeof(head)) < 0 || head[0] == 0 || head[2] == 0)
-        return 0;
-    uint64_t at = m->gnu_hash + sizeof(head);
-    if (stack_read_cached(p, at + hash / 64 % head[2] * UINT64_C(8), &bloom, 8) < 0 ||
-        !(bloom >> hash % 64 & bloom >> (hash >> (head[3] & 31)) % 64 & 1))
-        return 0;
-    at += head[2] * UINT64_C(8);
-    if (stack_read_cached(p, at + hash % head[0] * UINT64_C(4), &index, 4) < 0 || index < head[1])
-        return 0;
-    for (at += head[0] * UINT64_C(4); index < SYMBOLS_MAX; index++) {
-        if (stack_read_cached(p, at + (index - head[1]) * UINT64_C(4), &word, 4) < 0)
-            return 0;
-        uint64_t address = (word | 1) == (hash | 1) ? symbol_if(p, m, index, name) : 0;
-        if (address || (word & 1))
-            return address;
-    }
-    return 0;
+    (void)i;
+    *(uint64_t *)arg = s->st_value;
+    return s->st_shndx != SHN_UNDEF && s->st_value != 0 && ELF64_ST_TYPE(s->st_info) != STT_TLS;
 }
 
 uint64_t stack_symbol_address(struct stack_process *p, const struct stack_module *about,
                               const char *name)
 {
-    struct module *m = module_at(p, about->base);
-    if (!m || !module_dynamic(p, m))
-        return 0;
-    if (m->gnu_hash)
-        return find_gnu(p, m, name);
-    uint32_t n = count_symbols(p, m); /* DT_HASH alone is the vdso of old kernels: a dozen */
-    uint64_t address = 0;
-    for (uint32_t i = 1; i < n && !address; i++)
-        address = symbol_if(p, m, i, name);
-    return address;
+    struct elf_view v;
+    uint64_t value = 0;
+    const struct module *m = module_at(p, about->base);
+    return m && view_module(p, m, &v) && elf_view_find(&v, name, is_defined, &value)
+               ? m->about.bias + value
+               : 0;
 }
 
-int module_copy_symbols(struct stack_process *p, struct module *m, Elf64_Sym **ret_table,
-                        char **ret_names)
+int module_copy_symbols(struct stack_process *p, const struct module *m, struct symbols *ret)
 {
-    uint32_t n = module_dynamic(p, m) ? count_symbols(p, m) : 0;
-    if (n == 0 || m->strtab_size == 0 || m->strtab_size > NAMES_MAX_BYTES)
+    struct elf_view v;
+    uint32_t n = view_module(p, m, &v) ? elf_view_count(&v) : 0;
+    uint64_t size = v.value[TAG_STRSZ];
+    if (n == 0 || size == 0 || size > NAMES_MAX_BYTES)
         return -ENOENT;
     Elf64_Sym *table = process_alloc(p, n * sizeof(*table));
-    char *names = process_alloc(p, m->strtab_size + 1);
+    char *names = process_alloc(p, size + 1);
     int rc = -ENOMEM;
     if (table && names) {
-        names[m->strtab_size] = '\0';
-        rc = stack_read(p, m->symtab, table, n * sizeof(*table));
+        names[size] = '\0';
+        rc = stack_read(p, elf_view_address(&v, TAG_SYMTAB), table, n * sizeof(*table));
         if (rc == 0)
-            rc = stack_read(p, m->strtab, names, m->strtab_size);
+            rc = stack_read(p, elf_view_address(&v, TAG_STRTAB), names, size);
     }
     if (rc < 0) {
         process_free(p, table);
         process_free(p, names);
         return rc;
     }
-    *ret_table = table;
-    *ret_names = names;
+    ret->table = table;
+    ret->names = names;
+    ret->names_size = size;
+    ret->n = n;
     return 0;
 }
 
 int stack_symbols(struct stack_process *p, const struct stack_module *about,
                   int (*fn)(void *arg, const char *name, uint64_t start, uint64_t size), void *arg)
 {
-    struct module *m = module_at(p, about->base);
-    Elf64_Sym *table;
-    char *names;
-    int rc = m ? module_copy_symbols(p, m, &table, &names) : -ENOENT;
-    if (rc < 0)
-        return rc;
-    for (uint32_t i = 1; i < m->n_symbols && rc == 0; i++) {
-        const Elf64_Sym *s = &table[i];
-        unsigned type = ELF64_ST_TYPE(s->st_info);
-        if (s->st_shndx != SHN_UNDEF && s->st_value &&
-            (type == STT_FUNC || type == STT_GNU_IFUNC) && s->st_name < m->strtab_size)
-            rc = fn(arg, names + s->st_name, m->about.bias + s->st_value, s->st_size);
+    const struct module *m = module_at(p, about->base);
+    struct symbols all = {.n = 0};
+    int rc = m ? module_copy_symbols(p, m, &all) : -ENOENT;
+    for (uint32_t i = 1; i < all.n && rc == 0; i++) {
+        const Elf64_Sym *s = &all.table[i];
+        if (symbol_is_function(&all, s))
+            rc = fn(arg, all.names + s->st_name, m->about.bias + s->st_value, s->st_size);
     }
-    process_free(p, table);
-    process_free(p, names);
+    symbols_done(p, &all);
     return rc;
 }

@@ -41,12 +41,10 @@ enum module_state { MODULE_UNKNOWN = 0, MODULE_ELF = 1, MODULE_NONE = 2 };
 struct module {
     struct stack_module about;
     enum module_state state;
-    uint64_t inode, first_end; /* of the first mapping: it names the entry of map_files */
-    char *path;                /* owned */
-    bool seen;                 /* while the maps are read again */
-    bool dynamic_read;
-    uint64_t dynamic, symtab, strtab, strtab_size, gnu_hash, sysv_hash; /* addresses, 0: none */
-    uint32_t n_symbols;
+    uint64_t inode, first_end;        /* of the first mapping: it names the entry of map_files */
+    char *path;                       /* owned */
+    bool seen;                        /* while the maps are read again */
+    uint64_t dynamic;                 /* address of the section, 0: none */
     uint64_t build_id, build_id_size; /* address of the bytes */
     Elf64_Ehdr header;
     Elf64_Phdr segments[24];
@@ -93,13 +91,12 @@ size_t dead_read(struct stack_process *p, uint64_t address, void *ret, size_t si
 int modules_update(struct stack_process *p); /* after the maps were read */
 void modules_free(struct stack_process *p);
 struct module *module_at(struct stack_process *p, uint64_t address);
-bool module_dynamic(struct stack_process *p, struct module *m); /* true: has symbols */
-/* Copies of .dynsym and .dynstr; caller frees both. */
-int module_copy_symbols(struct stack_process *p, struct module *m, Elf64_Sym **ret_table,
-                        char **ret_names);
+/* Copies .dynsym and .dynstr into table, names and n; caller calls symbols_done(). */
+int module_copy_symbols(struct stack_process *p, const struct module *m, struct symbols *ret);
 
 /* symbol.c */
 void symbols_done(const struct stack_process *p, struct symbols *s);
+bool symbol_is_function(const struct symbols *s, const Elf64_Sym *symbol);
 
 /* unwind.c */
 int unwind_begin(struct stack_process *p);  /* libunwind's memory is taken now, not later */

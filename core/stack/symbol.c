@@ -72,7 +72,7 @@ static bool same_build(struct stack_process *p, const struct module *m, const st
     return false;
 }
 
-static bool take_sections(struct symbols *s, uint32_t type, uint32_t *ret_n)
+static bool take_sections(struct symbols *s, uint32_t type)
 {
     const Elf64_Ehdr *header = inside(s, 0, sizeof(*header));
     const Elf64_Shdr *sections = inside(s, header->e_shoff, header->e_shnum * sizeof(Elf64_Shdr));
@@ -85,7 +85,7 @@ static bool take_sections(struct symbols *s, uint32_t type, uint32_t *ret_n)
         s->table = inside(s, sections[i].sh_offset, sections[i].sh_size);
         s->names = (const char *)s->file + names->sh_offset;
         s->names_size = names->sh_size;
-        *ret_n = (uint32_t)(sections[i].sh_size / sizeof(Elf64_Sym));
+        s->n = (uint32_t)(sections[i].sh_size / sizeof(Elf64_Sym));
         if (s->table && names->sh_size > 0 && names->sh_offset < s->file_size &&
             names->sh_size <= s->file_size - names->sh_offset &&
             s->names[names->sh_size - 1] == '\0')
@@ -114,7 +114,7 @@ static int map_file(const char *path, struct symbols *s)
     return 0;
 }
 
-static bool from_file(struct stack_process *p, struct module *m, uint32_t *ret_n)
+static bool from_file(struct stack_process *p, struct module *m)
 {
     struct symbols *s = &m->symbols;
     char path[4200];
@@ -128,28 +128,14 @@ static bool from_file(struct stack_process *p, struct module *m, uint32_t *ret_n
             (void)snprintf(path, sizeof(path), "/proc/%d/root%s", p->pid, m->path);
         if (map_file(path, s) < 0)
             continue;
-        if (same_build(p, m, s) &&
-            (take_sections(s, SHT_SYMTAB, ret_n) || take_sections(s, SHT_DYNSYM, ret_n)))
+        if (same_build(p, m, s) && (take_sections(s, SHT_SYMTAB) || take_sections(s, SHT_DYNSYM)))
             return true;
         symbols_done(p, s);
     }
     return false;
 }
 
-static bool from_memory(struct stack_process *p, struct module *m, uint32_t *ret_n)
-{
-    Elf64_Sym *table;
-    char *names;
-    if (module_copy_symbols(p, m, &table, &names) < 0)
-        return false;
-    m->symbols.table = table;
-    m->symbols.names = names;
-    m->symbols.names_size = m->strtab_size;
-    *ret_n = m->n_symbols;
-    return true;
-}
-
-static bool is_function(const struct symbols *s, const Elf64_Sym *sym)
+bool symbol_is_function(const struct symbols *s, const Elf64_Sym *sym)
 {
     unsigned type = ELF64_ST_TYPE(sym->st_info);
     return (type == STT_FUNC || type == STT_GNU_IFUNC) && sym->st_shndx != SHN_UNDEF &&
@@ -175,25 +161,25 @@ static int by_address(const void *a, const void *b, void *arg)
 static void load_symbols(struct stack_process *p, struct module *m)
 {
     struct symbols *s = &m->symbols;
-    uint32_t n = 0, functions = 0;
+    uint32_t functions = 0;
     s->tried = true;
     if (m->about.elf_class != ELFCLASS64)
         return;
-    if (!(m->path[0] == '/' && from_file(p, m, &n)) && !from_memory(p, m, &n))
+    if (!(m->path[0] == '/' && from_file(p, m)) && module_copy_symbols(p, m, s) < 0)
         return;
-    if (p->pool) { /* sorting takes memory; few addresses are asked for */
-        s->n = n;
+    if (p->pool) /* sorting takes memory; few addresses are asked for */
         return;
-    }
+    uint32_t n = s->n;
     for (uint32_t i = 0; i < n; i++)
-        functions += is_function(s, &s->table[i]);
+        functions += symbol_is_function(s, &s->table[i]);
     s->order = process_alloc(p, (functions + 1u) * sizeof(*s->order));
     if (!s->order) {
         symbols_done(p, s);
         return;
     }
+    s->n = 0;
     for (uint32_t i = 0; i < n; i++) {
-        if (is_function(s, &s->table[i]))
+        if (symbol_is_function(s, &s->table[i]))
             s->order[s->n++] = i;
     }
     qsort_r(s->order, s->n, sizeof(*s->order), by_address, s);
@@ -207,7 +193,7 @@ static const Elf64_Sym *search_function(const struct symbols *s, uint64_t value)
     const Elf64_Sym *best = NULL, *nearest = NULL;
     for (uint32_t i = 0; i < s->n; i++) {
         const Elf64_Sym *sym = &s->table[i];
-        if (sym->st_value > value || !is_function(s, sym))
+        if (sym->st_value > value || !symbol_is_function(s, sym))
             continue;
         if (!nearest || sym->st_value > nearest->st_value)
             nearest = sym;

@@ -184,7 +184,7 @@ static int look_at_object(struct dl_phdr_info *info, size_t size, void *arg)
     struct pass *p = arg;
     struct object o;
     (void)size;
-    if (!others_links_cupti(info) || !object_read(info, &o))
+    if (!object_read(info, &o) || !others_links_cupti(&o))
         return 0;
     p->open = false;
     object_slots(&o, write_slot, p);

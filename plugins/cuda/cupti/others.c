@@ -8,7 +8,6 @@
 #include "cupti/others.h"
 
 #include <errno.h>
-#include <link.h>
 #include <string.h>
 
 #define GIL_NS UINT64_C(100000000) /* 100 ms: else what was seen last goes on */
@@ -34,69 +33,36 @@ static int look_at_object(struct dl_phdr_info *info, size_t size, void *ret_who)
 
 /* ---- who is linked with CUPTI, and how ---- */
 
-struct imports {
-    const ElfW(Sym) * symbols;
-    const char *names;
-    size_t n, names_size;
-    bool cupti; /* it is linked with one */
-};
-
-/* glibc has made addresses of these, but not in what the kernel maps. */
-static const void *place_of(const struct dl_phdr_info *info, const ElfW(Dyn) * d)
+bool others_links_cupti(const struct object *o)
 {
-    return (const void *)(d->d_un.d_ptr + (d->d_un.d_ptr < info->dlpi_addr ? info->dlpi_addr : 0));
+    ElfW(Dyn) d;
+    for (uint64_t i = 0; elf_view_entry(&o->view, i, &d); i++)
+        if (d.d_tag == DT_NEEDED && d.d_un.d_val < o->strings_size &&
+            strncmp(o->strings + d.d_un.d_val, "libcupti.so", 11) == 0)
+            return true;
+    return false;
 }
 
-static const ElfW(Dyn) * dynamic_of(const struct dl_phdr_info *info)
+static bool has_import(const struct object *o, const char *name)
 {
-    for (size_t i = 0; i < info->dlpi_phnum; i++)
-        if (info->dlpi_phdr[i].p_type == PT_DYNAMIC)
-            return (const ElfW(Dyn) *)(info->dlpi_addr + info->dlpi_phdr[i].p_vaddr);
-    return NULL;
-}
-
-static struct imports imports_of(const struct dl_phdr_info *info)
-{
-    struct imports m = {.n = 0};
-    const uint32_t *gnu_hash = NULL, *hash = NULL;
-    const ElfW(Dyn) *first = dynamic_of(info);
-    for (const ElfW(Dyn) *d = first; d && d->d_tag != DT_NULL; d++) {
-        if (d->d_tag == DT_SYMTAB)
-            m.symbols = place_of(info, d);
-        else if (d->d_tag == DT_STRTAB)
-            m.names = place_of(info, d);
-        else if (d->d_tag == DT_STRSZ)
-            m.names_size = d->d_un.d_val;
-        else if (d->d_tag == DT_GNU_HASH)
-            gnu_hash = place_of(info, d);
-        else if (d->d_tag == DT_HASH)
-            hash = place_of(info, d);
-    }
-    for (const ElfW(Dyn) *d = first; d && m.names && d->d_tag != DT_NULL; d++)
-        if (d->d_tag == DT_NEEDED && d->d_un.d_val < m.names_size)
-            m.cupti |= strncmp(m.names + d->d_un.d_val, "libcupti.so", 11) == 0;
-    if (m.cupti && gnu_hash)
-        m.n = gnu_hash[1]; /* what is not in it comes first: imports */
-    else if (m.cupti && hash)
-        m.n = hash[1]; /* all symbols */
-    return m;
-}
-
-static bool has_import(const struct imports *m, const char *name)
-{
-    for (size_t i = 0; m->symbols && i < m->n; i++)
-        if (m->symbols[i].st_shndx == SHN_UNDEF && m->symbols[i].st_name < m->names_size &&
-            strcmp(m->names + m->symbols[i].st_name, name) == 0)
+    bool gnu = o->view.has[TAG_GNU_HASH]; /* the imports come before what is in it */
+    uint64_t table = elf_view_address(&o->view, gnu ? TAG_GNU_HASH : TAG_HASH);
+    uint32_t n = 0;
+    ElfW(Sym) s;
+    (void)o->view.read(&o->view, table + sizeof(n), &n, sizeof(n));
+    for (uint32_t i = 0; i < n && elf_view_symbol(&o->view, i, &s); i++)
+        if (s.st_shndx == SHN_UNDEF && elf_view_has_name(&o->view, s.st_name, name))
             return true;
     return false;
 }
 
 static int look_at_imports(struct dl_phdr_info *info, size_t size, void *ret_old)
 {
-    struct imports m = imports_of(info);
+    struct object o;
     (void)size;
-    *(bool *)ret_old = m.cupti && has_import(&m, "cuptiActivityRegisterCallbacks") &&
-                       !has_import(&m, "cuptiActivityRegisterCallbacks_v2");
+    *(bool *)ret_old = object_read(info, &o) && others_links_cupti(&o) &&
+                       has_import(&o, "cuptiActivityRegisterCallbacks") &&
+                       !has_import(&o, "cuptiActivityRegisterCallbacks_v2");
     return *(bool *)ret_old;
 }
 
@@ -105,11 +71,6 @@ bool others_need_old_interface(void)
     bool old = false;
     (void)dl_iterate_phdr(look_at_imports, &old);
     return old;
-}
-
-bool others_links_cupti(const struct dl_phdr_info *info)
-{
-    return imports_of(info).cupti;
 }
 
 /* ---- torch ---- */

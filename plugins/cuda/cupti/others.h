@@ -15,6 +15,7 @@
 #include <stdbool.h>
 
 #include "cpython.h"
+#include "lib/slots/object.h"
 
 struct others {
     const struct probing_python_gil_1 *gil; /* NULL: no Python here, or its plugin is not loaded */
@@ -29,6 +30,6 @@ const char *others_look(struct others *o);
 /* Is a library in the process that calls CUPTI by its old interface only, as torch's profiler does?
  * CUPTI would refuse it while somebody uses the new one (subscriber.h).                  [any] */
 bool others_need_old_interface(void);
-bool others_links_cupti(const struct dl_phdr_info *info); /* is that one linked with a libcupti? */
+bool others_links_cupti(const struct object *o); /* is that one linked with a libcupti? */
 
 #endif

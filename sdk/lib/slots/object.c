@@ -11,6 +11,8 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "sdk/lib/elf_view.h"
+
 #if defined(__x86_64__)
 enum { REL_ADDRESS = R_X86_64_64, REL_GLOB_DAT = R_X86_64_GLOB_DAT, REL_CALL = R_X86_64_JUMP_SLOT };
 #else
@@ -57,100 +59,44 @@ static bool readable(const struct object *o, uintptr_t address, size_t size)
     return true;
 }
 
-/* ld.so has added the base to the addresses of a dynamic section, or it has not yet. */
-static uintptr_t moved(const struct object *o, uintptr_t value)
+static bool read_mapped(const struct elf_view *v, uint64_t address, void *ret, size_t n)
 {
-    return object_has(o, value, PF_R) ? value : o->base + value;
+    if (!readable((const struct object *)v, address, n)) /* its first field */
+        return false;
+    memcpy(ret, (const void *)(uintptr_t)address, n);
+    return true;
 }
 
-struct dynamic {
-    uintptr_t symbols, strings, versions, gnu_hash, hash, rela, calls;
-    size_t strings_size, rela_size, calls_size, relative;
-    bool symbolic, rela_calls;
-};
-
-static void read_dynamic(const ElfW(Dyn) * d, const ElfW(Dyn) * end, struct dynamic *ret)
+/* NULL: the object has no such table. */
+static const void *table(const struct object *o, enum elf_tag tag, size_t size)
 {
-    for (; d < end && d->d_tag != DT_NULL; d++) {
-        uintptr_t value = d->d_un.d_ptr;
-        switch (d->d_tag) {
-        case DT_SYMTAB:
-            ret->symbols = value;
-            break;
-        case DT_STRTAB:
-            ret->strings = value;
-            break;
-        case DT_STRSZ:
-            ret->strings_size = value;
-            break;
-        case DT_VERSYM:
-            ret->versions = value;
-            break;
-        case DT_GNU_HASH:
-            ret->gnu_hash = value;
-            break;
-        case DT_HASH:
-            ret->hash = value;
-            break;
-        case DT_RELA:
-            ret->rela = value;
-            break;
-        case DT_RELASZ:
-            ret->rela_size = value;
-            break;
-        case DT_RELACOUNT:
-            ret->relative = value;
-            break;
-        case DT_JMPREL:
-            ret->calls = value;
-            break;
-        case DT_PLTRELSZ:
-            ret->calls_size = value;
-            break;
-        case DT_PLTREL:
-            ret->rela_calls = value == DT_RELA;
-            break;
-        case DT_SYMBOLIC:
-            ret->symbolic = true;
-            break;
-        case DT_FLAGS:
-            ret->symbolic |= (value & DF_SYMBOLIC) != 0;
-            break;
-        default:
-            break; /* what neither symbols nor slots need */
-        }
-    }
-}
-
-static const void *table(const struct object *o, uintptr_t value, size_t size)
-{
-    uintptr_t at = value ? moved(o, value) : 0;
+    uintptr_t at = elf_view_address(&o->view, tag);
     return at && readable(o, at, size) ? (const void *)at : NULL;
 }
 
-static void take_tables(struct object *o, const struct dynamic *d)
+static void read_relocations(struct object *o)
 {
-    size_t n = d->rela_size / sizeof(ElfW(Rela));
-    o->versions = table(o, d->versions, sizeof(uint16_t));
-    o->gnu_hash = table(o, d->gnu_hash, 4 * sizeof(uint32_t));
-    o->hash = table(o, d->hash, 2 * sizeof(uint32_t));
-    o->rela = table(o, d->rela, d->rela_size);
-    if (o->rela && d->relative <= n) {
-        o->rela += d->relative;
-        o->n_rela = n - d->relative;
+    const struct elf_view *v = &o->view;
+    size_t n = v->value[TAG_RELASZ] / sizeof(ElfW(Rela)), relative = v->value[TAG_RELACOUNT];
+    o->rela = table(o, TAG_RELA, v->value[TAG_RELASZ]);
+    if (o->rela && relative <= n) {
+        o->rela += relative;
+        o->n_rela = n - relative;
     }
-    o->calls = d->rela_calls ? table(o, d->calls, d->calls_size) : NULL;
-    o->n_calls = o->calls ? d->calls_size / sizeof(ElfW(Rela)) : 0;
-    o->symbolic = d->symbolic;
+    if (v->value[TAG_PLTREL] == DT_RELA)
+        o->calls = table(o, TAG_JMPREL, v->value[TAG_PLTRELSZ]);
+    o->n_calls = o->calls ? v->value[TAG_PLTRELSZ] / sizeof(ElfW(Rela)) : 0;
+    o->symbolic = v->has[TAG_SYMBOLIC] || v->value[TAG_FLAGS] & DF_SYMBOLIC;
 }
 
 bool object_read(const struct dl_phdr_info *info, struct object *ret)
 {
-    struct dynamic d = {0};
-    *ret = (struct object){.base = info->dlpi_addr,
-                           .name = info->dlpi_name ? info->dlpi_name : "",
-                           .segments = info->dlpi_phdr,
-                           .n_segments = info->dlpi_phnum};
+    *ret = (struct object){
+        .base = info->dlpi_addr,
+        .view = {.read = read_mapped, .base = info->dlpi_addr, .bias = info->dlpi_addr},
+        .name = info->dlpi_name ? info->dlpi_name : "",
+        .segments = info->dlpi_phdr,
+        .n_segments = info->dlpi_phnum};
     for (uint32_t i = 0; i < ret->n_segments; i++) {
         const ElfW(Phdr) *p = &ret->segments[i];
         uintptr_t at = ret->base + p->p_vaddr;
@@ -158,18 +104,17 @@ bool object_read(const struct dl_phdr_info *info, struct object *ret)
             uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE); /* ld.so rounds so, too */
             ret->relro_start = at & ~(page - 1);
             ret->relro_end = (at + p->p_memsz) & ~(page - 1);
-        } else if (p->p_type == PT_DYNAMIC && readable(ret, at, p->p_memsz)) {
-            const ElfW(Dyn) *first = (const void *)at;
-            read_dynamic(first, first + p->p_memsz / sizeof(*first), &d);
+        } else if (p->p_type == PT_DYNAMIC) {
+            (void)elf_view_dynamic(&ret->view, at, p->p_memsz / sizeof(ElfW(Dyn)));
         }
     }
-    ret->strings_size = d.strings_size;
-    ret->strings = table(ret, d.strings, d.strings_size);
-    ret->symbols = table(ret, d.symbols, sizeof(ElfW(Sym)));
-    if (!ret->strings || !ret->symbols || d.strings_size == 0 ||
-        ret->strings[d.strings_size - 1] != '\0')
+    ret->strings_size = ret->view.value[TAG_STRSZ];
+    ret->strings = table(ret, TAG_STRTAB, ret->strings_size);
+    ret->symbols = table(ret, TAG_SYMTAB, sizeof(ElfW(Sym)));
+    if (!ret->strings || !ret->symbols || ret->strings_size == 0 ||
+        ret->strings[ret->strings_size - 1] != '\0')
         return false;
-    take_tables(ret, &d);
+    read_relocations(ret);
     return true;
 }
 
@@ -182,101 +127,42 @@ static const ElfW(Sym) * symbol_at(const struct object *o, size_t index)
     return readable(o, (uintptr_t)s, sizeof(*s)) && s->st_name < o->strings_size ? s : NULL;
 }
 
-static bool is_hidden_version(const struct object *o, size_t index)
-{
-    return o->versions && readable(o, (uintptr_t)&o->versions[index], sizeof(uint16_t)) &&
-           o->versions[index] & 0x8000;
-}
-
-/* Does symbol `index` define `name` for others?  `old` is set where only who asks for that version
- * gets it. */
-static bool defines(const struct object *o, size_t index, const char *name, bool *ret_old)
-{
-    const ElfW(Sym) *s = symbol_at(o, index);
-    unsigned type = s ? ELF64_ST_TYPE(s->st_info) : 0, bind = s ? ELF64_ST_BIND(s->st_info) : 0;
-    unsigned visible = s ? ELF64_ST_VISIBILITY(s->st_other) : 0;
-    if (!s || s->st_shndx == SHN_UNDEF || !s->st_value || bind == STB_LOCAL ||
-        (visible != STV_DEFAULT && visible != STV_PROTECTED) ||
-        (type != STT_FUNC && type != STT_GNU_IFUNC && type != STT_NOTYPE && type != STT_OBJECT) ||
-        strcmp(o->strings + s->st_name, name) != 0)
-        return false;
-    *ret_old = is_hidden_version(o, index);
-    return true;
-}
-
-struct found {
-    size_t index; /* 0: none */
-    bool old;
+struct definition {
+    const struct elf_view *view;
+    uint64_t value; /* 0: none */
+    bool indirect;
 };
 
-/* true: it need not be looked for any longer. */
-static bool take(const struct object *o, size_t index, const char *name, struct found *f)
+/* Does the symbol define its name for others?  One of an old version, which only those get who ask
+ * for it, is kept until a better one comes. */
+static bool is_definition(void *arg, uint32_t i, const ElfW(Sym) * s)
 {
-    bool old = false;
-    if (!defines(o, index, name, &old) || (f->index && old))
+    struct definition *d = arg;
+    const struct elf_view *v = d->view;
+    unsigned type = ELF64_ST_TYPE(s->st_info), visible = ELF64_ST_VISIBILITY(s->st_other);
+    uint64_t versions = elf_view_address(v, TAG_VERSYM);
+    uint16_t version = 0;
+    if (s->st_shndx == SHN_UNDEF || !s->st_value || ELF64_ST_BIND(s->st_info) == STB_LOCAL ||
+        (visible != STV_DEFAULT && visible != STV_PROTECTED) ||
+        (type != STT_FUNC && type != STT_GNU_IFUNC && type != STT_NOTYPE && type != STT_OBJECT))
         return false;
-    *f = (struct found){.index = index, .old = old};
+    bool old = versions && v->read(v, versions + i * sizeof(version), &version, sizeof(version)) &&
+               version & 0x8000;
+    if (old && d->value)
+        return false;
+    d->value = s->st_value;
+    d->indirect = type == STT_GNU_IFUNC;
     return !old;
-}
-
-static struct found find_gnu(const struct object *o, const char *name)
-{
-    struct found f = {0};
-    const uint32_t *head = o->gnu_hash;
-    uint32_t n_buckets = head[0], first = head[1], n_words = head[2], shift = head[3], hash = 5381;
-    const uint64_t *bloom = (const void *)(head + 4);
-    const uint32_t *buckets = (const void *)(bloom + n_words), *chain = buckets + n_buckets;
-    if (!n_buckets || !n_words || !readable(o, (uintptr_t)head, (uintptr_t)chain - (uintptr_t)head))
-        return f;
-    for (const char *c = name; *c; c++)
-        hash = hash * 33 + (unsigned char)*c;
-    uint64_t word = bloom[hash / 64 % n_words];
-    if (!(word >> hash % 64 & word >> (hash >> (shift & 31)) % 64 & 1))
-        return f;
-    for (uint32_t i = buckets[hash % n_buckets]; i >= first && i; i++) {
-        const uint32_t *link = &chain[i - first];
-        if (!readable(o, (uintptr_t)link, sizeof(*link)) ||
-            ((*link | 1) == (hash | 1) && take(o, i, name, &f)) || *link & 1)
-            break;
-    }
-    return f;
-}
-
-static struct found find_sysv(const struct object *o, const char *name)
-{
-    struct found f = {0};
-    uint32_t n_buckets = o->hash[0], n_symbols = o->hash[1], hash = 0;
-    const uint32_t *buckets = o->hash + 2, *chain = buckets + n_buckets;
-    if (!n_buckets ||
-        !readable(o, (uintptr_t)o->hash, (2 + (size_t)n_buckets + n_symbols) * sizeof(uint32_t)))
-        return f;
-    for (const char *c = name; *c; c++) {
-        hash = (hash << 4) + (unsigned char)*c;
-        hash = (hash ^ (hash >> 24 & 0xf0)) & 0xfffffff;
-    }
-    uint32_t steps = 0;
-    for (uint32_t i = buckets[hash % n_buckets]; i && i < n_symbols && steps < n_symbols; steps++) {
-        if (take(o, i, name, &f))
-            break;
-        i = chain[i];
-    }
-    return f;
 }
 
 uintptr_t object_defines(const struct object *o, const char *name)
 {
-    struct found f = {0};
-    if (o->gnu_hash)
-        f = find_gnu(o, name);
-    else if (o->hash)
-        f = find_sysv(o, name);
-    if (!f.index)
+    struct definition d = {.view = &o->view};
+    (void)elf_view_find(&o->view, name, is_definition, &d);
+    if (!d.value)
         return 0;
-    const ElfW(Sym) *s = &o->symbols[f.index];
-    uintptr_t at = o->base + s->st_value;
-    if (ELF64_ST_TYPE(s->st_info) != STT_GNU_IFUNC)
-        return at;
-    return ((uintptr_t(*)(void))at)(); /* its resolver has run before, in relocation */
+    uintptr_t at = o->base + d.value;
+    return d.indirect ? ((uintptr_t(*)(void))at)() : at; /* its resolver ran in relocation */
 }
 
 /* ---- slots ---- */

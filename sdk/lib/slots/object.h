@@ -13,17 +13,18 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "../elf_view.h"
+
 struct object {
-    uintptr_t base;   /* what is added to an address of the file */
-    const char *name; /* its path; "": the program */
+    struct elf_view view; /* first */
+    uintptr_t base;       /* what is added to an address of the file */
+    const char *name;     /* its path; "": the program */
     const ElfW(Phdr) * segments;
     uint32_t n_segments;
     uintptr_t relro_start, relro_end; /* pages that are made read-only after relocation */
     const ElfW(Sym) * symbols;
     const char *strings;
-    size_t strings_size; /* bytes */
-    const uint16_t *versions;
-    const uint32_t *gnu_hash, *hash;
+    size_t strings_size;     /* bytes */
     const ElfW(Rela) * rela; /* without those that only add the base */
     size_t n_rela;
     const ElfW(Rela) * calls; /* R_*_JUMP_SLOT: filled at the first call, if lazy */
