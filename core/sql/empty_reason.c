@@ -11,7 +11,7 @@
 #include <string.h>
 
 #include "core/base/err.h"
-#include "core/sql/value/query.h"
+#include "core/sql/catalog/catalog.h"
 #include "core/store/store.h"
 
 struct errand {

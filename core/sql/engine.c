@@ -15,6 +15,7 @@
 
 #include "core/base/clock.h"
 #include "core/base/err.h"
+#include "core/sql/catalog/catalog.h"
 
 void sql_free(struct sql *s)
 {

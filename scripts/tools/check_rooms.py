@@ -29,7 +29,8 @@ EXCEPTIONS = os.path.join(ROOT, "scripts", "tools", "room_exceptions.txt")
 # House -> its folders, the one that uses nothing first; "." is the house's own folder.  Folders in
 # one place of the list may use each other.
 STRATA = {
-    "core/sql": ["value", "parse", "expr", "exec format", "plan", ".", "distribute"],
+    "core/sql": ["value", "parse", "expr", "exec format", "bind catalog plan", ".",
+                 "distribute"],
     "plugins/python": ["inspect", "exec", "stack", "commands", "."],
     "plugins/torch": ["report", "python device", "module_registry", "steps", "module_calls", "dist",
                       "profiler", "memory", "."],

@@ -26,7 +26,7 @@
 
 #include "core/base/err.h"
 #include "core/server/message.h"
-#include "core/sql/distribute/held.h"
+#include "core/sql/distribute/answer_store.h"
 #include "tests/bench/bench.h"
 
 #define KINDS 16

@@ -8,8 +8,8 @@
 #include <string.h>
 
 #include "core/base/err.h"
+#include "core/sql/distribute/answer_store.h"
 #include "core/sql/distribute/distribute.h"
-#include "core/sql/distribute/held.h"
 #include "tests/fuzz/fuzz.h"
 
 #define COLUMNS_MAX 64

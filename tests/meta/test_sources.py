@@ -114,7 +114,7 @@ def test_no_two_tests_have_one_name(monkeypatch, paths, bad):
 
 
 @pytest.mark.parametrize("path,number", [
-    ("core/sql/value/query.c", 0), ("core/sql/plan/bind.c", 4), ("core/sql/engine.c", 5),
+    ("core/sql/value/query.c", 0), ("core/sql/bind/bind.c", 4), ("core/sql/engine.c", 5),
 ])
 def test_strata_have_an_order(path, number):
     assert check_rooms.stratum(path, "core/sql") == number

@@ -5,18 +5,18 @@
  * distribute.c (the calls), schema.c (what columns the tables of all have), scope.c (what names
  * mean), plan_parts.c (which parts there are), colocate.c (joins that each member can do alone),
  * split.c with split_aggregate.c and split_limit.c (a select whose groups are aggregated by
- * members), pull.c (all else), answers.c (what comes back), merge.c (of many one), on_the_way.c
- * (the same by others), last.c (the last statement, explain).  Private to them; one thread.
+ * members), pull.c (all else), answers.c (what comes back), merge.c (of many one), merge_at_relay.c
+ * (the same by others), final_select.c (the last statement, explain).  Private to them; one thread.
  */
 #ifndef CORE_SQL_DISTRIBUTE_PARTS_H
 #define CORE_SQL_DISTRIBUTE_PARTS_H
 
+#include "core/sql/bind/bind.h"
+#include "core/sql/distribute/answer_store.h"
 #include "core/sql/distribute/distribute.h"
-#include "core/sql/distribute/held.h"
 #include "core/sql/distribute/syntax_tree.h"
 #include "core/sql/distribute/unparse.h"
 #include "core/sql/exec/agg.h"
-#include "core/sql/plan/bind.h"
 #include "core/sql/value/timestamp_parts.h"
 
 #define GLOBAL_SCHEMA "global"
@@ -76,7 +76,7 @@ struct part {
     const char *merge;          /* of many answers one; NULL: they are rows */
     bool merge_tags;            /* but the tags of each are needed, too */
     bool in_order;              /* which member said it first counts */
-    bool on_the_way;            /* others may pass answers of many on as one (on_the_way.c), */
+    bool on_the_way;            /* others may pass answers of many on as one (merge_at_relay.c), */
     const char *way;            /* made by this; NULL: as they are */
     uint32_t way_tags;          /* of members, that it needs; bits by enum sql_tag */
     uint64_t loose;             /* bytes of the answers that are whole, merged or not */
@@ -147,7 +147,7 @@ int global_unite(struct sql_global *g);       /* columns of all, and tables with
 const char *global_source(struct sql_global *g, const struct part *p, uint32_t member,
                           const char **ret_why);
 
-/* ---- about.c ---- */
+/* ---- describe_global.c ---- */
 
 /* Is it describe, summarize or show tables of what is `global`? */
 bool global_is_about(const struct statement *st);

@@ -15,8 +15,8 @@
 #include <stdlib.h>
 
 #include "core/base/err.h"
+#include "core/sql/distribute/answer_store.h"
 #include "core/sql/distribute/distribute.h"
-#include "core/sql/distribute/held.h"
 #include "tests/test.h"
 
 #define RANKS_MAX 12

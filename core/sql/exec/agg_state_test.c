@@ -9,7 +9,7 @@
 #include <stdlib.h>
 
 #include "core/base/err.h"
-#include "core/sql/distribute/held.h"
+#include "core/sql/distribute/answer_store.h"
 #include "core/sql/exec/agg.h"
 #include "tests/test.h"
 

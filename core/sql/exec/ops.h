@@ -13,8 +13,6 @@
 #include "core/sql/value/keys.h"
 
 int sql_scan_table(struct query *q, const struct table *t, const char *alias, struct op **ret);
-/* A table made by the engine itself (information_schema); NULL in *ret: there is no such table. */
-int sql_scan_schema(struct query *q, const char *name, const char *alias, struct op **ret);
 int sql_scan_none(struct query *q, struct op **ret); /* one row without columns */
 /* Begin to read, before the first sql_next(), and say how many rows it will read at most. */
 int sql_scan_begin(struct op *op, uint64_t *ret_rows);

@@ -2,20 +2,16 @@
  *
  * core/sql/plan/plan.h - selects, and what they read from, become operators.
  *
- * plan*.c, recursive.c, lateral.c, describe.c, table_func.c.  Private to core/sql; the query's
- * thread only.
+ * plan*.c, recursive.c, lateral.c, table_func.c.  Private to core/sql; the query's thread only.
  */
 #ifndef CORE_SQL_PLAN_PLAN_H
 #define CORE_SQL_PLAN_PLAN_H
 
+#include "core/sql/bind/bind.h"
 #include "core/sql/exec/ops.h"
-#include "core/sql/plan/bind.h"
 
 int sql_plan_select(struct query *q, const struct select *s, struct cte *ctes, struct op **ret);
 int sql_plan_values(struct query *q, const struct select *s, struct op **ret);
-int sql_plan_other(struct query *q, const struct statement *st, struct op **ret); /* describe.c */
-/* Add what `summarize` says of the column x of that name, up to " from ". */
-void sql_add_summary(struct buf *b, const char *name, enum sql_type type, const char *x);
 /* plan_bucket.c: the key that is a bucket of the table's time, if one is; what is closed alone. */
 const struct expr *sql_find_bucket(const struct op *input, struct expr *const *keys, uint32_t n);
 int sql_only_closed(struct query *q, const struct expr *bucket, struct op **op);

@@ -11,7 +11,7 @@
 #include <string.h>
 
 #include "core/base/err.h"
-#include "core/sql/plan/bind.h"
+#include "core/sql/bind/bind.h"
 
 static void want(struct op *op, uint32_t column)
 {

@@ -14,6 +14,7 @@
 
 #include "core/base/err.h"
 #include "core/base/text.h"
+#include "core/sql/catalog/catalog.h"
 
 #define NAMES_MAX 64 /* columns of a view that lacks its tables */
 

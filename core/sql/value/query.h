@@ -108,7 +108,8 @@ struct sql {
     int (*why)(void *arg, const struct table *t, char *text, size_t n); /* may be NULL */
     void *why_arg;
     struct sql_unknown unknown; /* its functions may be NULL */
-    /* Tables that somebody holds in memory (distribute/held.c).  1: *ret, 0: none of that name. */
+    /* Tables that somebody holds in memory (distribute/answer_store.c).  1: *ret, 0: none of that
+     * name. */
     int (*held)(struct query *q, void *arg, const char *schema, const char *name, const char *alias,
                 struct op **ret);
     void *held_arg;
@@ -125,18 +126,6 @@ struct text sql_hide_text(struct query *q, struct text t);
 int sql_hide_names(const struct table *t);
 bool sql_hide_values(const struct table *t, uint32_t column);
 bool sql_hide_column(const struct table *t, uint32_t column);
-
-/* ---- views.c ---- */
-
-int sql_add_own_views(struct sql *s);
-void sql_free_views(struct sql *s);
-/* The definition of a name that is tried after this one; NULL: the first, there is no more. */
-const struct view *sql_next_view(const struct sql *s, const char *schema, const char *name,
-                                 const struct view *after);
-
-/* Find what a plugin that is not here says of a table of that name, which it makes; NULL: none is
- * known.  schema: NULL: any, if the name is in one only. */
-const struct view *sql_declared_table(const struct sql *s, const char *schema, const char *name);
 
 uint64_t sql_setting(const struct sql *s, enum sql_setting which);
 

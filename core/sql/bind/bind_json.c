@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * core/sql/plan/bind_json.c - which texts are JSON, and values made JSON where a builder takes
+ * core/sql/bind/bind_json.c - which texts are JSON, and values made JSON where a builder takes
  * them; which are arrays, and where these may stand.
  *
  * Neither has a type of its own here: an expression is marked instead, so that JSON within JSON is
@@ -9,8 +9,8 @@
 #include <errno.h>
 #include <string.h>
 
+#include "core/sql/bind/bind.h"
 #include "core/sql/exec/agg.h"
-#include "core/sql/plan/bind.h"
 
 bool sql_gives_json(const char *function)
 {

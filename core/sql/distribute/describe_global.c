@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * core/sql/distribute/about.c - statements about tables of all: describe, summarize, show columns,
- * show tables.
+ * core/sql/distribute/describe_global.c - statements about tables of all: describe, summarize, show
+ * columns, show tables.
  *
  *     describe global.s.t       what the table of all has, of what members say of theirs
  *     describe select ...       the same, of its columns
@@ -15,8 +15,8 @@
 #include <strings.h>
 
 #include "core/base/err.h"
+#include "core/sql/catalog/catalog.h"
 #include "core/sql/distribute/parts.h"
-#include "core/sql/plan/plan.h"
 
 static bool is_list(const struct statement *st)
 {

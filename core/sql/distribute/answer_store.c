@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * core/sql/distribute/held.c - tables held in memory: rows added cell by cell, and the operator
- * that gives them.
+ * core/sql/distribute/answer_store.c - tables held in memory: rows added cell by cell, and the
+ * operator that gives them.
  *
  * One thread.
  */
-#include "core/sql/distribute/held.h"
+#include "core/sql/distribute/answer_store.h"
 
 #include <errno.h>
 #include <string.h>

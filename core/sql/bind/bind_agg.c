@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * core/sql/plan/bind_agg.c - aggregate functions by name, their arguments and types.
+ * core/sql/bind/bind_agg.c - aggregate functions by name, their arguments and types.
  *
  * The query's thread only.  Equal calls of one select are one aggregate.
  */
@@ -9,7 +9,7 @@
 #include <errno.h>
 #include <string.h>
 
-#include "core/sql/plan/bind.h"
+#include "core/sql/bind/bind.h"
 
 #define AGGS_MAX 256 /* in one select */
 #define HISTOGRAM_BINS 10

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * core/sql/plan/information_schema.c - information_schema: what tables, columns and schemas there
- * are, as tables.
+ * core/sql/catalog/information_schema.c - information_schema: what tables, columns and schemas
+ * there are, as tables.
  *
  * The query's thread only.  Views are planned without running them to learn their columns.
  */
-#include "core/sql/plan/information_schema.h"
+#include "core/sql/catalog/catalog.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -13,6 +13,7 @@
 #include <strings.h>
 
 #include "core/base/err.h"
+#include "core/sql/plan/plan.h"
 
 #define NAMES_MAX 128 /* of aggregates, of window functions */
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * core/sql/distribute/last.c - the last statement over what members have sent, and explain.
+ * core/sql/distribute/final_select.c - the last statement over what members have sent, and explain.
  *
  * One thread.
  */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * core/sql/plan/func_synonyms.c - functions that people know from other engines, and what does it
+ * core/sql/bind/func_synonyms.c - functions that people know from other engines, and what does it
  * here.
  *
  * Words for an error, no aliases: what is the same under another name stands in the tables of
@@ -8,7 +8,7 @@
  */
 #include <string.h>
 
-#include "core/sql/plan/bind.h"
+#include "core/sql/bind/bind.h"
 
 const char *sql_instead_of(const char *function)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * core/sql/plan/bind_window.c - f(x) over (...) bound: the function, its window and its frame.
+ * core/sql/bind/bind_window.c - f(x) over (...) bound: the function, its window and its frame.
  *
  * The query's thread only.  A window function becomes one expression, whose arguments are all that
  * it is computed from: its own, filter, partition by, order by.
@@ -12,7 +12,7 @@
 #include <strings.h>
 
 #include "core/base/text.h"
-#include "core/sql/plan/bind.h"
+#include "core/sql/bind/bind.h"
 
 static const struct win_kind {
     const char *name;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * core/sql/plan/bind_zone.c - x at time zone 'Europe/Berlin': which way it goes.
+ * core/sql/bind/bind_zone.c - x at time zone 'Europe/Berlin': which way it goes.
  *
  * There is one type of timestamps, and they are moments, in UTC: PostgreSQL's timestamptz.  What
  * the clocks of a zone show of a moment is marked, as is what is cast to `timestamp` (without time
@@ -10,7 +10,7 @@
 #include <string.h>
 #include <strings.h>
 
-#include "core/sql/plan/bind.h"
+#include "core/sql/bind/bind.h"
 
 uint8_t sql_clock_of(const struct node *n, struct expr *const *args, const enum sql_type *types)
 {

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * core/sql/plan/describe.c - statements about tables and settings: describe, summarize, show, set.
+ * core/sql/catalog/describe.c - statements about tables and settings: describe, summarize, show,
+ * set.
  *
  * The query's thread only.  They become plans as selects do.
  */
-#include "core/sql/plan/information_schema.h"
+#include "core/sql/catalog/catalog.h"
 
 #include <errno.h>
 #include <string.h>
@@ -12,6 +13,7 @@
 
 #include "core/base/err.h"
 #include "core/base/text.h"
+#include "core/sql/plan/plan.h"
 
 #define NAMES_MAX 512       /* names that are looked at for the nearest */
 #define SHOW_MAX (4u << 20) /* bytes: of a statement that another becomes, with patterns in it */

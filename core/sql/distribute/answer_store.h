@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * core/sql/distribute/held.h - tables held in memory, and an engine that knows no others.
+ * core/sql/distribute/answer_store.h - tables held in memory, and an engine that knows no others.
  *
  * A table has parts, one a member, so that one's rows can be dropped; each part's rows begin with
  * values of its own (its tags).  A cell takes 1 byte, 9, or 5 and its bytes.  Private to
  * core/sql/distribute; one thread, and nothing is added while a statement runs.
  */
-#ifndef CORE_SQL_DISTRIBUTE_HELD_H
-#define CORE_SQL_DISTRIBUTE_HELD_H
+#ifndef CORE_SQL_DISTRIBUTE_ANSWER_STORE_H
+#define CORE_SQL_DISTRIBUTE_ANSWER_STORE_H
 
 #include "core/sql/sql.h"
 #include "sdk/lib/arena.h"

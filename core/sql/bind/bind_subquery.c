@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * core/sql/plan/bind_subquery.c - selects within expressions: scalar, in, exists, also correlated
+ * core/sql/bind/bind_subquery.c - selects within expressions: scalar, in, exists, also correlated
  * ones.
  *
  * A subquery that does not look at the query around it is run once, while binding, and becomes a

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * core/sql/distribute/on_the_way.c - a part as a question: somebody between who asks and the
+ * core/sql/distribute/merge_at_relay.c - a part as a question: somebody between who asks and the
  * members makes one answer of theirs, each row of which says whose it is.
  *
  * The question says what an answer's columns must be, and the statement that makes one of many: the

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * core/sql/plan/bind_type.c - one type where one is needed: casts, what adapts, constants folded.
+ * core/sql/bind/bind_type.c - one type where one is needed: casts, what adapts, constants folded.
  *
  * The query's thread only.  'text' and NULL adapt to what they are compared with, whole numbers to
  * doubles; everything else is refused rather than guessed.
  */
-#include "core/sql/plan/bind.h"
+#include "core/sql/bind/bind.h"
 
 #include <errno.h>
 #include <string.h>

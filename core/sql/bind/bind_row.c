@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * core/sql/plan/bind_row.c - rows of values: (a, b) < (c, d) and (a, b) in ((1, 2), (3, 4)).
+ * core/sql/bind/bind_row.c - rows of values: (a, b) < (c, d) and (a, b) in ((1, 2), (3, 4)).
  *
  * The query's thread only.  A comparison of rows becomes comparisons of their values: a < c or
  * (a = c and b < d), which has the NULLs right too.
  */
-#include "core/sql/plan/bind.h"
+#include "core/sql/bind/bind.h"
 
 #include <errno.h>
 #include <string.h>

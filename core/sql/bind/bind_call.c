@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * core/sql/plan/bind_call.c - calls: which function it is, its arguments made the types that it
+ * core/sql/bind/bind_call.c - calls: which function it is, its arguments made the types that it
  * takes.
  *
  * The query's thread only.  Aggregates and windows are bound by their own files.
@@ -12,7 +12,7 @@
 #include "core/base/err.h"
 #include "core/base/text.h"
 #include "core/base/version.h"
-#include "core/sql/plan/bind.h"
+#include "core/sql/bind/bind.h"
 #include "core/sql/value/timestamp_parts.h"
 
 #define NAMES_MAX 512 /* names looked through for the nearest */

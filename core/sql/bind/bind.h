@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * core/sql/plan/bind.h - names become columns and functions: scopes, aggregates as written,
+ * core/sql/bind/bind.h - names become columns and functions: scopes, aggregates as written,
  * binding.
  *
  * bind*.c.  Private to core/sql; the query's thread only.
  */
-#ifndef CORE_SQL_PLAN_BIND_H
-#define CORE_SQL_PLAN_BIND_H
+#ifndef CORE_SQL_BIND_BIND_H
+#define CORE_SQL_BIND_BIND_H
 
 #include "core/sql/exec/ops.h"
 #include "core/sql/parse/ast.h"

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * core/sql/plan/views.c - views: the list of them, and those of the core's own.
+ * core/sql/catalog/views.c - views: the list of them, and those of the core's own.
  *
  * Any thread, several at once: views are added at the front of the list and never removed; one that
  * another has taken the place of is marked, since a query may be reading it.
  * The bare names that the field's queries use come from the plugins that measure such things.
  */
-#include "core/sql/plan/plan.h"
+#include "core/sql/catalog/catalog.h"
 
 #include <errno.h>
 #include <stdlib.h>

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * core/sql/plan/bind.c - names become columns and functions, expressions get their types.
+ * core/sql/bind/bind.c - names become columns and functions, expressions get their types.
  *
  * The query's thread only.  Constants are computed here; subqueries are bind_subquery.c's.
  */
-#include "core/sql/plan/bind.h"
+#include "core/sql/bind/bind.h"
 
 #include <errno.h>
 #include <stdio.h>
