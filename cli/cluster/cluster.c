@@ -164,7 +164,7 @@ static const char *number(int64_t n, char room[24])
     return n == MEMBER_UNKNOWN ? "-" : room;
 }
 
-static void print_rank(const struct cluster_rank *r, int host)
+static void print_rank(const struct rank *r, int host)
 {
     char rank[24], local[24], pid[24], version[64], why[2900];
 
@@ -174,7 +174,7 @@ static void print_rank(const struct cluster_rank *r, int host)
            terminal_field(why, sizeof(why), r->why));
 }
 
-static int host_width(const struct cluster_ranks *r)
+static int host_width(const struct ranks *r)
 {
     int width = 4;
 
@@ -184,14 +184,14 @@ static int host_width(const struct cluster_ranks *r)
 }
 
 /* Not a rank, but a line for a host. */
-static bool is_host(const struct cluster_rank *r)
+static bool is_host(const struct rank *r)
 {
     return r->state == RANK_NONE || r->state == RANK_UNREACHED;
 }
 
 static int compare(const void *one, const void *two)
 {
-    const struct cluster_rank *a = one, *b = two;
+    const struct rank *a = one, *b = two;
     int order = strcmp(a->job, b->job);
 
     if (is_host(a) != is_host(b))
@@ -204,12 +204,12 @@ static int compare(const void *one, const void *two)
 }
 
 /* Print the clock of each host once, whether its ranks follow each other or not. */
-static void print_clocks(const struct cluster_ranks *r)
+static void print_clocks(const struct ranks *r)
 {
     char offset[TEXT_AMOUNT_BYTES], error[TEXT_AMOUNT_BYTES];
 
     for (uint32_t i = 0; i < r->n; i++) {
-        const struct cluster_rank *one = &r->list[i];
+        const struct rank *one = &r->list[i];
         bool said = one->clock_error_ns == MEMBER_UNKNOWN;
         for (uint32_t k = 0; k < i && !said; k++)
             said = strcmp(r->list[k].host, one->host) == 0;
@@ -223,7 +223,7 @@ static void print_clocks(const struct cluster_ranks *r)
     }
 }
 
-static void print_ranks(const struct cluster_options *o, struct cluster_ranks *r)
+static void print_ranks(const struct cluster_options *o, struct ranks *r)
 {
     const char *job = NULL;
     char name[1300], launcher[200];
@@ -233,10 +233,12 @@ static void print_ranks(const struct cluster_options *o, struct cluster_ranks *r
         qsort(r->list, r->n, sizeof(*r->list), compare);
     buf_init(&b, (size_t)1 << 20);
     for (uint32_t i = 0; i < r->n; i++) {
-        const struct cluster_rank *one = &r->list[i];
+        const struct rank *one = &r->list[i];
         buf_reset(&b);
         if (o->json) {
-            cluster_rank_write(one, &b);
+            (void)buf_addc(&b, '{');
+            rank_write(one, &b);
+            (void)buf_addf(&b, "\"state\": \"%s\"}\n", rank_state_name(one->state));
             (void)fwrite(buf_text(&b), 1, b.size, stdout);
             continue;
         }
@@ -306,13 +308,13 @@ static const char *ended_text(uint32_t n, char room[64])
 
 /* torchrun starts all ranks anew when one fails, or a machine leaves or comes: a core ends with its
  * process.  r is of one job. */
-static void say_restarts(const struct cluster_options *o, const struct cluster_ranks *r)
+static void say_restarts(const struct cluster_options *o, const struct ranks *r)
 {
-    const struct cluster_rank *first = NULL;
+    const struct rank *first = NULL;
     uint32_t bare = 0;
 
     for (uint32_t i = 0; i < r->n; i++) {
-        const struct cluster_rank *one = &r->list[i];
+        const struct rank *one = &r->list[i];
         if (is_host(one) || one->state == RANK_ENDED)
             continue;
         bare += one->state == RANK_NOT_ENTERED;
@@ -333,7 +335,7 @@ static void say_restarts(const struct cluster_options *o, const struct cluster_r
 }
 
 /* The last line: how many of how many, and what is missing. */
-static bool say_sum(const struct cluster_options *o, const struct cluster_ranks *r)
+static bool say_sum(const struct cluster_options *o, const struct ranks *r)
 {
     enum rank_state wanted = o->action == CLUSTER_DETACH ? RANK_NOT_ENTERED : RANK_ENTERED;
     uint32_t here = 0, well = 0, unreached = 0, ended = 0;
@@ -342,7 +344,7 @@ static bool say_sum(const struct cluster_options *o, const struct cluster_ranks 
     char room[64];
 
     for (uint32_t i = 0; i < r->n; i++) {
-        const struct cluster_rank *one = &r->list[i];
+        const struct rank *one = &r->list[i];
         unreached += one->state == RANK_UNREACHED;
         if (is_host(one))
             continue;
@@ -381,7 +383,7 @@ static bool say_sum(const struct cluster_options *o, const struct cluster_ranks 
 static int run_nodes(const struct cluster_options *o, const struct hosts *hosts, bool here)
 {
     struct cluster_nodes nodes = {.n = 0};
-    struct cluster_ranks ranks = {.n = 0};
+    struct ranks ranks = {.n = 0};
     int rc = cluster_nodes_find(o, hosts, &nodes);
     bool reached = true;
 
@@ -402,13 +404,13 @@ static int run_nodes(const struct cluster_options *o, const struct hosts *hosts,
         reached = reached && nodes.list[i].why[0] == '\0';
     rc = rc < 0 ? rc : reached && nodes.n > 0 ? EXIT_DONE : EXIT_FAILED;
     cluster_nodes_done(&nodes);
-    cluster_ranks_done(&ranks);
+    ranks_done(&ranks);
     return rc;
 }
 
 static int run_ranks(const struct cluster_options *o, const struct hosts *hosts, bool here)
 {
-    struct cluster_ranks ranks = {.n = 0};
+    struct ranks ranks = {.n = 0};
     int rc = here ? cluster_local(o, &ranks) : 0;
 
     if (rc == 0 && hosts->n > 0)
@@ -419,7 +421,7 @@ static int run_ranks(const struct cluster_options *o, const struct hosts *hosts,
             print_clocks(&ranks);
         rc = say_sum(o, &ranks) ? EXIT_DONE : EXIT_FAILED;
     }
-    cluster_ranks_done(&ranks);
+    ranks_done(&ranks);
     return rc;
 }
 

@@ -5,9 +5,9 @@
  *
  * One thread.  Nothing runs on between two commands: each looks anew.
  *
- *     cluster.c: the command     ranks.c: the ranks of this machine, and of others through a remote
- *     shell     dead_ranks.c: those that have ended     nodes.c: which nodes there are, and who
- *     says so     hosts.c: lists and files of hosts     side_commands.c: programs beside this one
+ *     cluster.c: the command     status.c: the ranks of this machine, and of others through a
+ *     remote shell     dead_ranks.c: those that have ended     nodes.c: which nodes there are, and
+ *     who says so     hosts.c: lists and files of hosts
  */
 #ifndef CLI_CLUSTER_CLUSTER_H
 #define CLI_CLUSTER_CLUSTER_H
@@ -16,6 +16,7 @@
 #include <stdint.h>
 #include <sys/types.h>
 
+#include "cli/job/job.h"
 #include "cli/many/members.h"
 
 #define HOSTS_MAX 10000
@@ -62,49 +63,15 @@ struct cluster_options {
 
 /* ---- ranks ---- */
 
-enum rank_state {
-    RANK_ENTERED,     /* its core answers */
-    RANK_NOT_ENTERED, /* it has none */
-    RANK_STOPPED,     /* SIGSTOPped, or a debugger holds it */
-    RANK_SILENT,      /* it has a core that does not answer, or says no */
-    RANK_ENDED,       /* it does not run any more, and has left its data */
-    RANK_NONE,        /* a line for a host: it has none, */
-    RANK_UNREACHED    /* or could not be asked */
-};
-
-struct cluster_rank {
-    char host[256];
-    char job[300], launcher[16];
-    int64_t rank, world_size, node_rank, local_rank, pid; /* MEMBER_UNKNOWN */
-    int64_t restarts, max_restarts;                       /* of struct job_place */
-    int64_t clock_offset_ns;                              /* its host's clock (UTC) minus ours, */
-    int64_t clock_error_ns; /* and how wrong that may be; MEMBER_UNKNOWN: not measured */
-    int64_t last_ns;        /* UTC: of one that has ended, when it crashed or last wrote data;
-                      * MEMBER_UNKNOWN */
-    enum rank_state state;
-    char version[48], why[700]; /* "": nothing to say */
-};
-
-struct cluster_ranks {
-    struct cluster_rank *list;
-    uint32_t n, room;
-};
-
-/* A row more, of zeros but its numbers; NULL: no memory, err_set() done. */
-struct cluster_rank *cluster_rank_add(struct cluster_ranks *r);
-void cluster_ranks_done(struct cluster_ranks *r);
-const char *rank_state_name(enum rank_state state);
-
 /* Enter or leave the ranks of this machine that are to be, then say how it stands with each. */
-int cluster_local(const struct cluster_options *o, struct cluster_ranks *ret);
-/* dead_ranks.c: add the ranks of the job (NULL: of each of which one lives) that have ended. */
-struct local_ranks;
-int cluster_dead(const char *job, const struct local_ranks *living, struct cluster_ranks *ret);
+int cluster_local(const struct cluster_options *o, struct ranks *ret);
+/* dead_ranks.c: add the ranks of the job (NULL: of each of which one lives) that have ended; the
+ * list has those that live. */
+int cluster_dead(const char *job, struct ranks *r);
 /* The same on each of those hosts, where a relay runs `probing cluster ...`.  One that cannot be
  * asked, or says what cannot be, is one row that says why. */
 struct hosts;
-int cluster_remote(const struct cluster_options *o, const struct hosts *hosts,
-                   struct cluster_ranks *ret);
+int cluster_remote(const struct cluster_options *o, const struct hosts *hosts, struct ranks *ret);
 
 /* Run this very action there; fn gets what each host has said, and "" or why it is not whole. */
 struct remote_run; /* cli/link/run_many.h */
@@ -123,11 +90,6 @@ int cluster_ask_targets(const struct cluster_options *o, struct members *ret_her
 void cluster_say_none(const struct cluster_options *o);
 /* Has it answered, and has no rank of the job? */
 bool cluster_has_none(const struct remote_run *run, const char *why);
-
-/* One per line as JSON, and one such line back: what --json prints and reads.  -EBADMSG. */
-struct buf;
-void cluster_rank_write(const struct cluster_rank *r, struct buf *b);
-int cluster_rank_read(const char *line, size_t size, struct cluster_rank *ret);
 
 /* ---- hosts (hosts.c) ---- */
 
@@ -170,7 +132,7 @@ struct cluster_nodes {
 int cluster_nodes_find(const struct cluster_options *o, const struct hosts *given,
                        struct cluster_nodes *ret);
 /* Count the ranks of each into it. */
-int cluster_nodes_count(struct cluster_nodes *n, const struct cluster_ranks *r);
+int cluster_nodes_count(struct cluster_nodes *n, const struct ranks *r);
 void cluster_nodes_done(struct cluster_nodes *n);
 /* Find the hosts that o->hosts means but for this machine; *ret_here: it is one of them, or none
  * is named.  Caller hosts_done()s. */

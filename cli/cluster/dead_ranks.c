@@ -14,7 +14,6 @@
 #include <unistd.h>
 
 #include "cli/cluster/cluster.h"
-#include "cli/job/local_ranks.h"
 #include "core/base/clock.h"
 #include "core/base/err.h"
 #include "core/crash/crash.h"
@@ -31,7 +30,7 @@ static void utc_text(int64_t ns, char ret[32])
 }
 
 /* The crash that it did not survive. */
-static void say_crash(const struct datadir *d, struct cluster_rank *r)
+static void say_crash(const struct datadir *d, struct rank *r)
 {
     struct crash_reports all;
     char at[32];
@@ -49,7 +48,7 @@ static void say_crash(const struct datadir *d, struct cluster_rank *r)
     crash_reports_done(&all);
 }
 
-static void say_last(const struct datadir *d, struct cluster_rank *r)
+static void say_last(const struct datadir *d, struct rank *r)
 {
     struct stat st;
     char at[32];
@@ -61,31 +60,16 @@ static void say_last(const struct datadir *d, struct cluster_rank *r)
     (void)snprintf(r->why, sizeof(r->why), "left by itself, or was killed; last wrote data %s", at);
 }
 
-static int add_dead(void *arg, const char *directory, int64_t pid)
+static int add_dead(void *arg, const char *directory, const struct rank *ended)
 {
-    struct cluster_rank *r = cluster_rank_add(arg);
+    struct rank *r = ranks_add(arg);
     struct datadir d = DATADIR_NONE;
-    struct member_tags tags;
-    struct job_place place;
-    struct buf environment;
 
     if (r == NULL)
         return -ENOMEM;
+    *r = *ended;
     r->state = RANK_ENDED;
-    r->pid = pid;
     (void)gethostname(r->host, sizeof(r->host) - 1);
-    dead_environment(directory, &environment);
-    if (environment.size > 0) {
-        member_place(environment.data, environment.size - 1, &tags);
-        job_place_of(environment.data, environment.size - 1, &place);
-        (void)snprintf(r->job, sizeof(r->job), "%s", tags.job[0] != '\0' ? tags.job : place.master);
-        (void)snprintf(r->launcher, sizeof(r->launcher), "%s", place.launcher);
-        r->rank = tags.rank;
-        r->node_rank = tags.node_rank;
-        r->local_rank = tags.local_rank;
-        r->world_size = place.world_size;
-    }
-    buf_done(&environment);
     if (datadir_open(directory, DATADIR_ANY, &d) == 0) {
         say_last(&d, r);
         say_crash(&d, r);
@@ -94,34 +78,23 @@ static int add_dead(void *arg, const char *directory, int64_t pid)
     return 0;
 }
 
-/* Add the dead ranks of one job, whose living ranks are the n of the list. */
-static int dead_of(const char *job, const struct local_rank *list, uint32_t n,
-                   struct cluster_ranks *ret)
+int cluster_dead(const char *job, struct ranks *r)
 {
-    struct job_living *living = calloc(n + 1, sizeof(*living));
+    const uint32_t n_living = r->n;
+    struct rank *living = calloc(n_living + 1, sizeof(*living)); /* the list grows */
+    int rc = living == NULL ? err_set(-ENOMEM, "no memory for %u ranks", n_living) : 0;
 
-    if (living == NULL)
-        return err_set(-ENOMEM, "no memory for %u ranks", n);
-    for (uint32_t i = 0; i < n; i++)
-        living[i] = (struct job_living){list[i].pid, list[i].tags.rank};
-    int rc = job_each_dead(job, living, n, add_dead, ret);
-    free(living);
-    return rc;
-}
-
-int cluster_dead(const char *job, const struct local_ranks *living, struct cluster_ranks *ret)
-{
-    int rc = 0;
-
-    if (job != NULL)
-        return dead_of(job, living->list, living->n, ret);
-    for (uint32_t first = 0, n; rc == 0 && first < living->n; first += n) {
-        const char *name = living->list[first].tags.job;
-        for (n = 1; first + n < living->n; n++)
-            if (strcmp(living->list[first + n].tags.job, name) != 0)
+    if (rc == 0 && n_living > 0)
+        memcpy(living, r->list, n_living * sizeof(*living));
+    if (rc == 0 && job != NULL)
+        rc = job_find_ended(job, living, n_living, add_dead, r);
+    for (uint32_t first = 0, n; rc == 0 && job == NULL && first < n_living; first += n) {
+        for (n = 1; first + n < n_living; n++)
+            if (strcmp(living[first + n].job, living[first].job) != 0)
                 break;
-        if (name[0] != '\0')
-            rc = dead_of(name, living->list + first, n, ret);
+        if (living[first].job[0] != '\0')
+            rc = job_find_ended(living[first].job, living + first, n, add_dead, r);
     }
+    free(living);
     return rc;
 }

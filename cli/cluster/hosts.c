@@ -177,7 +177,7 @@ void cluster_say_none(const struct cluster_options *o)
     if (o->hosts == NULL && job_list(&jobs) == 0 && o->job == NULL)
         buf_reset(&jobs);
     if (o->hosts == NULL)
-        job_list_dead(&dead);
+        job_list_ended(&dead);
     terminal_say("%s%s%s%s runs %s%s%s%s", NONE, o->job != NULL ? "job '" : "a job",
                  o->job != NULL ? o->job : "", o->job != NULL ? "'" : "",
                  o->hosts != NULL ? "on these hosts" : "on this machine that you may look at",

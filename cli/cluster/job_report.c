@@ -13,7 +13,6 @@
 
 #include "cli/cluster/cluster.h"
 #include "cli/cluster/torch_store.h"
-#include "cli/job/local_ranks.h"
 #include "cli/link/link.h"
 #include "cli/many/many.h"
 #include "cli/report/report.h"
@@ -23,7 +22,6 @@
 #include "sdk/lib/buf.h"
 
 #define TARGET_BYTES ((size_t)8 << 20) /* of HOSTS_MAX hosts */
-#define JOB_BYTES 300
 
 /* Behind `cluster` words of ours are no names of commands, so none is taken. */
 static bool is_taken_by_none(const char *word)
@@ -139,16 +137,16 @@ static int take_words(const struct cli_command *c, int argc, char **argv, char *
 /* Find the job where nobody has named one: the only one here. */
 static int find_job(char *ret, size_t size)
 {
-    struct local_ranks ranks;
+    struct ranks ranks;
     struct buf dead;
-    int rc = local_ranks_find(NULL, &ranks);
+    int rc = job_find_ranks(NULL, &ranks);
 
     if (rc < 0)
         return rc;
-    rc = local_ranks_of_one_job(&ranks);
+    rc = ranks_check_one_job(&ranks);
     buf_init(&dead, ERR_TEXT_BYTES / 2);
     if (rc == 0 && ranks.n == 0) {
-        job_list_dead(&dead);
+        job_list_ended(&dead);
         rc = err_set(-ENOENT,
                      "no rank of a job runs on this machine that you may look at: name it "
                      "(--job NAME), or processes (`probing -t TARGETS cluster REPORT`)%s",
@@ -156,8 +154,8 @@ static int find_job(char *ret, size_t size)
     }
     buf_done(&dead);
     if (rc == 0)
-        (void)snprintf(ret, size, "%s", ranks.list[0].tags.job);
-    local_ranks_done(&ranks);
+        (void)snprintf(ret, size, "%s", ranks.list[0].job);
+    ranks_done(&ranks);
     return rc;
 }
 
@@ -165,21 +163,21 @@ static int find_job(char *ret, size_t size)
 static int name_targets(const struct asked *asked, const char *job, struct buf *ret)
 {
     struct hosts hosts = {.n = 0};
-    struct local_ranks ranks = {.n = 0};
+    struct ranks ranks = {.n = 0};
     bool here;
     int rc = cluster_hosts(&asked->o, &hosts, &here);
 
     if (rc == 0 && here && asked->o.hosts != NULL) {
-        rc = local_ranks_find(job, &ranks);
+        rc = job_find_ranks(job, &ranks);
         here = ranks.n > 0 || hosts.n == 0;
     }
     if (rc == 0 && here)
-        members_add_job(ret, job);
+        job_add_target(ret, job);
     for (uint32_t i = 0; rc == 0 && i < hosts.n; i++) {
         (void)buf_addf(ret, "%sssh:%s/", ret->size > 0 ? "," : "", hosts.list[i]);
-        members_add_job(ret, job);
+        job_add_target(ret, job);
     }
-    local_ranks_done(&ranks);
+    ranks_done(&ranks);
     hosts_done(&hosts);
     return rc < 0 ? rc : ret->failed;
 }
@@ -188,7 +186,7 @@ static int run_on(const struct cli_command *c, const char *targets, const struct
                   int n, char **words)
 {
     struct buf text;
-    char job[JOB_BYTES];
+    char job[JOB_NAME_BYTES];
     int rc = 0;
 
     buf_init(&text, TARGET_BYTES);

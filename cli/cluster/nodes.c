@@ -13,7 +13,6 @@
 
 #include "cli/cluster/cluster.h"
 #include "cli/cluster/torch_store.h"
-#include "cli/job/local_ranks.h"
 #include "cli/link/spawn.h"
 #include "cli/target/apart.h"
 #include "cli/terminal/terminal.h"
@@ -28,6 +27,7 @@
 
 #define C10D_PORT 29400 /* torchrun's, where an endpoint names none */
 #define WORDS_BYTES ((size_t)1 << 20)
+#define NODES_BYTES 4096 /* of SLURM's list */
 
 static struct cluster_node *node_add(struct cluster_nodes *n)
 {
@@ -107,31 +107,49 @@ static int see_listed(void *arg, const char *name)
                : 0;
 }
 
-static int see_scheduler(const struct job_place *p, struct cluster_nodes *n)
+static int see_scheduler(const char *hosts, struct cluster_nodes *n)
 {
     struct seen s = {.nodes = n, .by = "SLURM"};
     const char *wrong = NULL;
-    int rc = host_list_each(p->nodes, HOSTS_MAX, see_listed, &s, &wrong);
+    int rc = host_list_each(hosts, HOSTS_MAX, see_listed, &s, &wrong);
 
     if (rc == -E2BIG && wrong != NULL)
         terminal_say("SLURM's list of nodes '%.200s' names more than %d nodes: none of it is taken",
-                     p->nodes, HOSTS_MAX);
+                     hosts, HOSTS_MAX);
     else if (wrong != NULL)
-        terminal_say("SLURM's list of nodes '%.200s' cannot be read: none of it is taken",
-                     p->nodes);
+        terminal_say("SLURM's list of nodes '%.200s' cannot be read: none of it is taken", hosts);
     return rc == -ENOMEM ? rc : 0;
+}
+
+/* What SLURM says to each rank, where it is not the same that it says to the one before. */
+static int see_schedulers(const struct ranks *l, struct cluster_nodes *n)
+{
+    char hosts[2][NODES_BYTES] = {"", ""};
+    struct buf b;
+    int rc = 0;
+
+    for (uint32_t i = 0; rc == 0 && i < l->n; i++) {
+        char *now = hosts[i % 2], *before = hosts[(i + 1) % 2];
+        now[0] = '\0';
+        if (job_read_environment((pid_t)l->list[i].pid, &b, /* ret_source= */ NULL) == 0)
+            job_read_nodes(&b, now, NODES_BYTES);
+        buf_done(&b);
+        if (now[0] != '\0' && strcmp(now, before) != 0)
+            rc = see_scheduler(now, n);
+    }
+    return rc;
 }
 
 /* Where none of its ranks runs: we may be in salloc's shell, or in sbatch's script. */
 static int see_allocation(const char *job, struct cluster_nodes *n)
 {
-    struct job_place place = {.nodes = ""};
+    char hosts[NODES_BYTES] = "";
     struct buf b;
 
-    if (job_of_asker(job, &b) && proc_environ_find(b.data, b.size, "SLURM_JOB_ID") != NULL)
-        job_place_of(b.data, b.size - 1, &place);
+    if (job_of_asker(job, &b) && job_variable(&b, "SLURM_JOB_ID")[0] != '\0')
+        job_read_nodes(&b, hosts, sizeof(hosts));
     buf_done(&b);
-    return place.nodes[0] != '\0' ? see_scheduler(&place, n) : 0;
+    return hosts[0] != '\0' ? see_scheduler(hosts, n) : 0;
 }
 
 /* ---- torchrun's store ---- */
@@ -174,13 +192,13 @@ static bool is_of_same_user(pid_t agent, pid_t rank)
 }
 
 /* Where the job's agents meet; false: its agent does not say, or not by a TCPStore, or is alone. */
-static bool find_store(const struct local_rank *rank, char *ret, size_t size)
+static bool find_store(const struct rank *rank, char *ret, size_t size)
 {
     struct buf words;
 
     buf_init(&words, WORDS_BYTES);
-    bool found = is_of_same_user(rank->parent, rank->pid) &&
-                 apart_read(rank->parent, "cmdline", &words) == 0 && words.size > 0;
+    bool found = is_of_same_user((pid_t)rank->parent, (pid_t)rank->pid) &&
+                 apart_read((pid_t)rank->parent, "cmdline", &words) == 0 && words.size > 0;
     if (found) {
         (void)buf_addc(&words, '\0');
         const char *backend = word_of(&words, "--rdzv-backend");
@@ -238,55 +256,57 @@ static int see_store(const struct cluster_options *o, const char *store, const c
     return 0;
 }
 
-static void run_id_of(const struct cluster_options *o, const struct local_ranks *l, char *ret,
-                      size_t size)
+/* torchrun's name of the job; "": another has started it, or nobody has named it. */
+static void read_run_id(const struct ranks *l, char *ret, size_t size)
 {
-    if (o->job != NULL)
-        job_name_of(o->job, ret, size);
-    else
-        (void)snprintf(ret, size, "%s", l->n > 0 ? l->list[0].place.run_id : "");
+    const char *id = "";
+    struct buf b;
+
+    buf_init(&b, 0);
+    if (l->n > 0 && job_read_environment((pid_t)l->list[0].pid, &b, /* ret_source= */ NULL) == 0)
+        id = job_variable(&b, "TORCHELASTIC_RUN_ID");
+    (void)snprintf(ret, size, "%s", strcmp(id, "none") != 0 ? id : "");
+    buf_done(&b);
 }
 
 int cluster_nodes_find(const struct cluster_options *o, const struct hosts *given,
                        struct cluster_nodes *ret)
 {
     char own[256] = "", store[300], run_id[300];
-    struct local_ranks l;
-    int rc = local_ranks_find(o->job, &l);
+    struct ranks l;
+    int rc = job_find_ranks(o->job, &l);
 
     if (rc < 0)
         return rc;
     (void)gethostname(own, sizeof(own) - 1);
-    rc = o->job == NULL ? local_ranks_of_one_job(&l) : 0; /* one has the nodes of all its steps */
+    rc = o->job == NULL ? ranks_check_one_job(&l) : 0; /* one has the nodes of all its steps */
     for (uint32_t i = 0; rc == 0 && i < l.n; i++)
-        rc = node_see(ret, own, l.list[i].tags.node_rank, "this machine");
-    for (uint32_t i = 0; rc == 0 && i < l.n; i++)
-        if (l.list[i].place.nodes[0] != '\0' &&
-            (i == 0 || strcmp(l.list[i].place.nodes, l.list[i - 1].place.nodes) != 0))
-            rc = see_scheduler(&l.list[i].place, ret);
-    if (rc == 0 && l.n == 0)
-        rc = see_allocation(o->job, ret);
-    run_id_of(o, &l, run_id, sizeof(run_id));
-    if (rc == 0 && o->store != NULL)
+        rc = node_see(ret, own, l.list[i].node_rank, "this machine");
+    if (rc == 0)
+        rc = l.n > 0 ? see_schedulers(&l, ret) : see_allocation(o->job, ret);
+    read_run_id(&l, run_id, sizeof(run_id));
+    if (rc == 0 && o->store != NULL) {
+        if (o->job != NULL)
+            job_name_of(o->job, run_id, sizeof(run_id));
         rc = run_id[0] != '\0'
                  ? see_store(o, o->store, run_id, ret)
                  : err_set(-EINVAL, "--store needs the run id of torchrun: --job NAME");
-    else if (rc == 0 && l.n > 0 && strcmp(l.list[0].place.launcher, "torchrun") == 0 &&
-             find_store(&l.list[0], store, sizeof(store)))
-        rc = see_store(o, store,
-                       l.list[0].place.run_id[0] != '\0' ? l.list[0].place.run_id : "none", ret);
+    } else if (rc == 0 && l.n > 0 && strcmp(l.list[0].launcher, "torchrun") == 0 &&
+               find_store(&l.list[0], store, sizeof(store))) {
+        rc = see_store(o, store, run_id[0] != '\0' ? run_id : "none", ret);
+    }
     for (uint32_t i = 0; rc == 0 && given != NULL && i < given->n; i++)
         rc = node_see(ret, given->list[i], MEMBER_UNKNOWN, "--hosts");
-    local_ranks_done(&l);
+    ranks_done(&l);
     if (ret->n > 0)
         qsort(ret->list, ret->n, sizeof(*ret->list), compare_nodes);
     return rc;
 }
 
-int cluster_nodes_count(struct cluster_nodes *n, const struct cluster_ranks *r)
+int cluster_nodes_count(struct cluster_nodes *n, const struct ranks *r)
 {
     for (uint32_t i = 0; i < r->n; i++) {
-        const struct cluster_rank *rank = &r->list[i];
+        const struct rank *rank = &r->list[i];
         struct cluster_node *node = NULL;
         for (uint32_t k = 0; k < n->n && node == NULL; k++)
             node = is_node(&n->list[k], rank->host, rank->node_rank) ? &n->list[k] : NULL;

@@ -14,95 +14,34 @@
 #include <unistd.h>
 
 #include "cli/cluster/cluster.h"
-#include "cli/cluster/side_commands.h"
-#include "cli/hang/hang_judge.h"
-#include "cli/job/local_ranks.h"
 #include "cli/link/run_many.h"
 #include "cli/many/ask.h"
+#include "cli/many/child.h"
+#include "cli/many/each.h"
 #include "cli/target/core_lookup.h"
 #include "cli/target/target.h"
 #include "cli/terminal/args.h"
+#include "cli/terminal/interrupt.h"
 #include "core/base/err.h"
 #include "core/base/text.h"
 #include "sdk/lib/arena.h"
-#include "sdk/lib/array.h"
 #include "sdk/lib/json.h"
-#include "sdk/lib/json_text.h"
 
 #define WORDS_MAX 64
 #define WHO_BYTES ((size_t)1 << 20)
 #define ALL_BYTES ((size_t)512 << 20) /* of what all hosts say */
-#define RANKS_MAX (1u << 20)
-
-static const char *const state_names[] = {
-    [RANK_ENTERED] = "entered",      [RANK_NOT_ENTERED] = "not entered",
-    [RANK_STOPPED] = "stopped",      [RANK_SILENT] = "no answer",
-    [RANK_ENDED] = "ended",          [RANK_NONE] = "no rank",
-    [RANK_UNREACHED] = "not reached"};
-
-const char *rank_state_name(enum rank_state state)
-{
-    return state_names[state];
-}
-
-struct cluster_rank *cluster_rank_add(struct cluster_ranks *r)
-{
-    struct cluster_rank *list = array_grow(r->list, r->n, &r->room, sizeof(*list), RANKS_MAX);
-    if (list == NULL) {
-        (void)err_set(-ENOMEM, "no memory for %u ranks", r->n + 1);
-        return NULL;
-    }
-    r->list = list;
-    struct cluster_rank *one = &r->list[r->n++];
-    *one = (struct cluster_rank){.clock_offset_ns = 0};
-    one->rank = one->world_size = one->node_rank = one->local_rank = one->pid = MEMBER_UNKNOWN;
-    one->restarts = one->max_restarts = one->clock_error_ns = one->last_ns = MEMBER_UNKNOWN;
-    return one;
-}
-
-void cluster_ranks_done(struct cluster_ranks *r)
-{
-    free(r->list);
-    *r = (struct cluster_ranks){.n = 0};
-}
+#define HOST_BYTES ((size_t)16 << 20) /* of what one says: what is more ends it */
 
 /* ---- of this machine ---- */
 
-/* One rank's command: what was done to it, then whether it answers. */
-struct errand {
-    struct cluster_rank *rank;
-    struct side_command command;
-    char pid[24], timeout[TEXT_AMOUNT_BYTES];
-    const char *words[WORDS_MAX];
-};
-
-static void set_why(struct cluster_rank *r, enum rank_state state, const char *why)
+static void set_why(struct rank *r, enum rank_state state, const char *why)
 {
     r->state = state;
     (void)snprintf(r->why, sizeof(r->why), "%s", why);
 }
 
-static int add_local(const struct local_rank *l, const char *host, struct cluster_ranks *ret)
-{
-    struct cluster_rank *r = cluster_rank_add(ret);
-
-    if (r == NULL)
-        return -ENOMEM;
-    (void)snprintf(r->host, sizeof(r->host), "%s", host);
-    (void)snprintf(r->job, sizeof(r->job), "%s", l->tags.job);
-    (void)snprintf(r->launcher, sizeof(r->launcher), "%s", l->place.launcher);
-    r->rank = l->tags.rank;
-    r->world_size = l->place.world_size;
-    r->node_rank = l->tags.node_rank;
-    r->local_rank = l->tags.local_rank;
-    r->restarts = l->place.restarts;
-    r->max_restarts = l->place.max_restarts;
-    r->pid = l->pid;
-    return 0;
-}
-
 /* Set the state that is seen from here, before anybody is asked. */
-static void look_at(struct cluster_rank *r)
+static void look_at(struct rank *r)
 {
     char directory[4096], why[sizeof(struct target_halt) + 16];
     struct target_halt halt;
@@ -120,138 +59,135 @@ static void look_at(struct cluster_rank *r)
     }
 }
 
-/* `probing -t PID info`, inject or eject. */
-static void errand_words(const struct cluster_options *o, const char *verb, struct errand *e)
+/* In a child for one rank: `probing -t PID info`, inject or eject. */
+static int run_anew(struct target *t, int argc, char **argv)
 {
-    uint32_t n = 0;
+    const char *words[WORDS_MAX] = {child_own_program(), "-t", t->text};
 
-    (void)snprintf(e->pid, sizeof(e->pid), "%" PRId64, e->rank->pid);
+    memcpy(words + 3, argv, (size_t)argc * sizeof(*words));
+    cli_signals_back();
+    (void)execvp(words[0], (char *const *)(uintptr_t)words);
+    return err_set(-errno, "cannot run %s: %s", words[0], strerror(errno));
+}
+
+/* A command for each rank in some state. */
+struct errand {
+    struct ranks *ranks;
+    enum rank_state state;
+    char timeout[TEXT_AMOUNT_BYTES];
+    const char *words[WORDS_MAX];
+    int n_words;
+};
+
+static void make_errand(const struct cluster_options *o, const char *verb, struct errand *e)
+{
+    e->words[e->n_words++] = verb;
+    if (strcmp(verb, "inject") != 0)
+        return;
     text_ns((int64_t)o->timeout_ns, e->timeout);
-    e->words[n++] = child_own_program();
-    e->words[n++] = "-t";
-    e->words[n++] = e->pid;
-    e->words[n++] = verb;
-    if (strcmp(verb, "inject") == 0) {
-        e->words[n++] = "--wait"; /* somebody else may be entering it */
-        e->words[n++] = "--timeout";
-        e->words[n++] = e->timeout;
-        for (uint32_t i = 0; i < o->n_plugins; i++) {
-            e->words[n++] = "--plugin";
-            e->words[n++] = o->plugins[i];
-        }
+    e->words[e->n_words++] = "--wait"; /* somebody else may be entering it */
+    e->words[e->n_words++] = "--timeout";
+    e->words[e->n_words++] = e->timeout;
+    for (uint32_t i = 0; i < o->n_plugins; i++) {
+        e->words[e->n_words++] = "--plugin";
+        e->words[e->n_words++] = o->plugins[i];
     }
-    e->words[n] = NULL;
-    e->command.argv = (char *const *)(uintptr_t)e->words;
 }
 
-/* Run it for those ranks; fn gets each with why it failed, "" when it did not. */
-static int errands_run(const struct cluster_options *o, const char *verb,
-                       struct cluster_rank *const *ranks, uint32_t n,
-                       void (*fn)(struct cluster_rank *r, struct buf *out, const char *why))
-{
-    struct errand *list = calloc(n + 1, sizeof(*list));
-    struct side_command *commands = calloc(n + 1, sizeof(*commands));
-    /* The command has a limit of its own, and says more than we can: it comes first. */
-    uint64_t timeout_ns = o->timeout_ns + o->timeout_ns / 2;
-    char why[700];
-    int rc = list == NULL || commands == NULL ? err_set(-ENOMEM, "no memory for %u ranks", n) : 0;
-
-    for (uint32_t i = 0; rc == 0 && i < n; i++) {
-        list[i].rank = ranks[i];
-        errand_words(o, verb, &list[i]);
-        commands[i].argv = list[i].command.argv;
-    }
-    if (rc == 0)
-        rc = side_commands_run(commands, n, o->at_once, timeout_ns);
-    for (uint32_t i = 0; rc == 0 && i < n; i++) {
-        side_command_why(&commands[i], timeout_ns, why, sizeof(why));
-        fn(ranks[i], &commands[i].out, why);
-    }
-    for (uint32_t i = 0; commands != NULL && i < n; i++)
-        side_command_done(&commands[i]);
-    free(list);
-    free(commands);
-    return rc;
-}
-
-static void take_version(struct cluster_rank *r, struct buf *out, const char *why)
+/* Keep why it failed, and the version where it has said one. */
+static int take_answer(void *arg, const struct member *m, struct buf *out)
 {
     static const char KEY[] = "\nversion: ";
+    const struct errand *e = arg;
+    struct rank *r = NULL;
 
-    if (why[0] != '\0') {
-        set_why(r, RANK_SILENT, why);
-        return;
+    for (uint32_t i = 0; i < e->ranks->n && r == NULL; i++)
+        r = strtoll(m->name, NULL, 10) == e->ranks->list[i].pid ? &e->ranks->list[i] : NULL;
+    if (r == NULL)
+        return 0;
+    if (m->result.state != MEMBER_ANSWERED) {
+        (void)snprintf(r->why, sizeof(r->why), "%s", m->result.why);
+        return 0;
     }
     const char *at = strstr(buf_text(out), KEY);
     if (at != NULL)
         (void)snprintf(r->version, sizeof(r->version), "%.*s",
                        (int)strcspn(at + sizeof(KEY) - 1, "\n"), at + sizeof(KEY) - 1);
+    return 0;
 }
 
-static void take_done(struct cluster_rank *r, struct buf *out, const char *why)
+static int run_errand(const struct cluster_options *o, const char *verb, struct ranks *r,
+                      enum rank_state state)
 {
-    (void)out;
-    if (why[0] != '\0')
-        (void)snprintf(r->why, sizeof(r->why), "%s", why);
-}
+    static const struct cli_command command = {.name = "cluster", .run = run_anew};
+    struct errand e = {.ranks = r, .state = state};
+    struct members m = {.n = 0};
+    struct buf pids;
+    int rc = 0;
 
-/* List the ranks in a state, as pointers: the caller frees.  NULL: no memory. */
-static struct cluster_rank **in_state(struct cluster_ranks *r, enum rank_state state, uint32_t *ret)
-{
-    struct cluster_rank **list = calloc(r->n + 1, sizeof(*list));
-
-    *ret = 0;
-    for (uint32_t i = 0; list != NULL && i < r->n; i++)
+    buf_init(&pids, WHO_BYTES);
+    for (uint32_t i = 0; rc == 0 && i < r->n; i++)
         if (r->list[i].state == state)
-            list[(*ret)++] = &r->list[i];
-    if (list == NULL)
-        (void)err_set(-ENOMEM, "no memory for %u ranks", r->n);
-    return list;
+            rc = buf_addf(&pids, "%s%" PRId64, pids.size > 0 ? "," : "", r->list[i].pid);
+    make_errand(o, verb, &e);
+    if (rc == 0 && pids.size > 0)
+        rc = members_find(buf_text(&pids), &m);
+    /* The command has a limit of its own, and says more than we can: it comes first. */
+    const struct each_run run = {.command = &command,
+                                 .argc = e.n_words,
+                                 .argv = (char **)(uintptr_t)e.words,
+                                 .at_once = o->at_once,
+                                 .timeout_ns = o->timeout_ns + o->timeout_ns / 2,
+                                 .done = take_answer,
+                                 .arg = &e};
+    if (rc == 0 && m.n > 0)
+        rc = each_member(&m, &run);
+    for (uint32_t i = 0; rc == 0 && i < m.n; i++)
+        if (m.list[i].error < 0)
+            rc = take_answer(&e, &m.list[i], /* out= */ NULL);
+    members_done(&m);
+    buf_done(&pids);
+    return rc;
 }
 
 /* Do `verb` to those in that state, then look at all of them again, but keep why it failed. */
-static int act(const struct cluster_options *o, struct cluster_ranks *r, const char *verb,
+static int act(const struct cluster_options *o, struct ranks *r, const char *verb,
                enum rank_state state)
 {
-    char why[sizeof(r->list[0].why)];
-    uint32_t n;
-    struct cluster_rank **list = in_state(r, state, &n);
-    int rc = list == NULL ? -ENOMEM : errands_run(o, verb, list, n, take_done);
+    char why[sizeof(r->list->why)];
+    int rc = run_errand(o, verb, r, state);
 
-    for (uint32_t i = 0; rc == 0 && i < n; i++) {
-        (void)snprintf(why, sizeof(why), "%s", list[i]->why);
-        look_at(list[i]);
+    for (uint32_t i = 0; rc == 0 && i < r->n; i++) {
+        struct rank *one = &r->list[i];
+        if (one->state != state)
+            continue;
+        (void)snprintf(why, sizeof(why), "%s", one->why);
+        look_at(one);
         if (why[0] != '\0')
-            (void)snprintf(list[i]->why, sizeof(list[i]->why), "%s", why);
+            (void)snprintf(one->why, sizeof(one->why), "%s", why);
     }
-    free(list);
     return rc;
 }
 
-static int ask_versions(const struct cluster_options *o, struct cluster_ranks *r)
+/* A rank that does not answer what version it has is silent. */
+static int ask_versions(const struct cluster_options *o, struct ranks *r)
 {
-    uint32_t n;
-    struct cluster_rank **list = in_state(r, RANK_ENTERED, &n);
-    int rc = list == NULL ? -ENOMEM : errands_run(o, "info", list, n, take_version);
+    int rc = run_errand(o, "info", r, RANK_ENTERED);
 
-    free(list);
+    for (uint32_t i = 0; i < r->n; i++)
+        if (r->list[i].state == RANK_ENTERED && r->list[i].version[0] == '\0' &&
+            r->list[i].why[0] != '\0')
+            r->list[i].state = RANK_SILENT;
     return rc;
 }
 
-int cluster_local(const struct cluster_options *o, struct cluster_ranks *ret)
+int cluster_local(const struct cluster_options *o, struct ranks *ret)
 {
     bool changes = o->action == CLUSTER_ATTACH || o->action == CLUSTER_DETACH;
-    struct local_ranks l;
-    char host[256] = "";
-    int rc = local_ranks_find(o->job, &l);
+    int rc = job_find_ranks(o->job, ret);
 
-    if (rc < 0)
-        return rc;
-    (void)gethostname(host, sizeof(host) - 1);
-    if (changes && o->job == NULL)
-        rc = local_ranks_of_one_job(&l);
-    for (uint32_t i = 0; rc == 0 && i < l.n; i++)
-        rc = add_local(&l.list[i], host, ret);
+    if (rc == 0 && changes && o->job == NULL)
+        rc = ranks_check_one_job(ret);
     for (uint32_t i = 0; rc == 0 && i < ret->n; i++)
         look_at(&ret->list[i]);
     if (rc == 0 && o->action == CLUSTER_ATTACH)
@@ -261,85 +197,8 @@ int cluster_local(const struct cluster_options *o, struct cluster_ranks *ret)
     if (rc == 0 && o->action != CLUSTER_NODES)
         rc = ask_versions(o, ret);
     if (rc == 0 && o->action == CLUSTER_STATUS)
-        rc = cluster_dead(o->job, &l, ret);
-    local_ranks_done(&l);
+        rc = cluster_dead(o->job, ret);
     return rc;
-}
-
-/* ---- a rank as a line ---- */
-
-void cluster_rank_write(const struct cluster_rank *r, struct buf *b)
-{
-    (void)buf_adds(b, "{");
-    json_add_member_text(b, "host", r->host);
-    json_add_member_text(b, "job", r->job);
-    json_add_member_text(b, "launcher", r->launcher);
-    json_add_member_int(b, "rank", r->rank, MEMBER_UNKNOWN);
-    json_add_member_int(b, "world_size", r->world_size, MEMBER_UNKNOWN);
-    json_add_member_int(b, "node_rank", r->node_rank, MEMBER_UNKNOWN);
-    json_add_member_int(b, "local_rank", r->local_rank, MEMBER_UNKNOWN);
-    json_add_member_int(b, "pid", r->pid, MEMBER_UNKNOWN);
-    json_add_member_int(b, "restarts", r->restarts, MEMBER_UNKNOWN);
-    json_add_member_int(b, "max_restarts", r->max_restarts, MEMBER_UNKNOWN);
-    json_add_member_int(b, "last_ns", r->last_ns, MEMBER_UNKNOWN);
-    json_add_member_int(b, "clock_error_ns", r->clock_error_ns, MEMBER_UNKNOWN);
-    if (r->clock_error_ns == MEMBER_UNKNOWN)
-        (void)buf_adds(b, "\"clock_offset_ns\": null, ");
-    else
-        (void)buf_addf(b, "\"clock_offset_ns\": %" PRId64 ", ", r->clock_offset_ns);
-    json_add_member_text(b, "version", r->version);
-    json_add_member_text(b, "why", r->why);
-    (void)buf_addf(b, "\"state\": \"%s\"}\n", state_names[r->state]);
-}
-
-static void read_text(const struct json *o, const char *key, char *ret, size_t size)
-{
-    (void)snprintf(ret, size, "%s", json_text(o, key, ""));
-}
-
-/* A rank, a pid: nothing that another machine says makes it anything else than a number. */
-static int64_t read_number(const struct json *o, const char *key)
-{
-    int64_t n = json_int(o, key, MEMBER_UNKNOWN);
-
-    return n >= 0 && n <= INT32_MAX ? n : MEMBER_UNKNOWN;
-}
-
-int cluster_rank_read(const char *line, size_t size, struct cluster_rank *ret)
-{
-    struct arena a;
-    struct json *o = NULL;
-    struct json_error bad;
-
-    arena_init(&a, 1u << 20);
-    int rc = json_read(&a, line, size, &o, &bad) == 0 && o->type == JSON_OBJECT ? 0 : -EBADMSG;
-    if (rc == 0) {
-        const char *state = json_text(o, "state", "");
-        uint32_t i = 0;
-        while (i < sizeof(state_names) / sizeof(state_names[0]) &&
-               strcmp(state, state_names[i]) != 0)
-            i++;
-        if (i == sizeof(state_names) / sizeof(state_names[0]))
-            rc = -EBADMSG;
-        ret->state = (enum rank_state)i;
-        read_text(o, "host", ret->host, sizeof(ret->host));
-        read_text(o, "job", ret->job, sizeof(ret->job));
-        read_text(o, "launcher", ret->launcher, sizeof(ret->launcher));
-        read_text(o, "version", ret->version, sizeof(ret->version));
-        read_text(o, "why", ret->why, sizeof(ret->why));
-        ret->rank = read_number(o, "rank");
-        ret->world_size = read_number(o, "world_size");
-        ret->node_rank = read_number(o, "node_rank");
-        ret->local_rank = read_number(o, "local_rank");
-        ret->pid = read_number(o, "pid");
-        ret->restarts = read_number(o, "restarts");
-        ret->max_restarts = read_number(o, "max_restarts");
-        ret->last_ns = json_int(o, "last_ns", MEMBER_UNKNOWN);
-        if (ret->last_ns < 0)
-            ret->last_ns = MEMBER_UNKNOWN;
-    }
-    arena_done(&a);
-    return rc == 0 ? 0 : err_set(rc, "its answer is not one of probing");
 }
 
 /* ---- of other machines ---- */
@@ -384,47 +243,46 @@ static void make_words(const struct cluster_options *o, struct remote_words *w)
         w->words[w->n++] = "--all";
 }
 
-/* state: of RANK_NONE, RANK_UNREACHED. */
-static int add_host(const char *host, enum rank_state state, const char *why,
-                    struct cluster_ranks *ret)
-{
-    struct cluster_rank *r = cluster_rank_add(ret);
-
-    if (r == NULL)
-        return -ENOMEM;
-    (void)snprintf(r->host, sizeof(r->host), "%s", host);
-    set_why(r, state, why);
-    return 0;
-}
-
 /* Set the clock that was measured here, whatever the host says of it. */
-static void set_clock(uint32_t host, struct cluster_rank *r, uint32_t n)
+static void set_clock(uint32_t host, struct rank *r, uint32_t n)
 {
     struct link_host h;
     bool known = n > 0 && link_host_of(host, &h) == 0 && h.error_ns != LINK_UNKNOWN;
 
-    for (uint32_t i = 0; i < n; i++) {
-        r[i].clock_error_ns = known ? h.error_ns : MEMBER_UNKNOWN;
-        r[i].clock_offset_ns = known ? h.offset_ns : 0;
+    for (uint32_t i = 0; known && i < n; i++) {
+        r[i].clock_error_ns = h.error_ns;
+        r[i].clock_offset_ns = h.offset_ns;
     }
 }
 
-/* The lines of one host.  A line that is none makes the host one that could not be asked. */
-static int take_answer(void *arg, const char *host, const struct remote_run *run, const char *why)
+static int read_line(const char *line, size_t size, const char *host, struct rank *ret)
 {
-    struct cluster_ranks *ret = arg;
+    struct arena a;
+    struct json *o = NULL;
+    struct json_error bad;
+
+    arena_init(&a, 1u << 20);
+    int rc = json_read(&a, line, size, &o, &bad) == 0 && o->type == JSON_OBJECT ? rank_read(o, ret)
+                                                                                : -EBADMSG;
+    arena_done(&a);
+    (void)snprintf(ret->host, sizeof(ret->host), "%s", host);
+    return rc == 0 ? 0 : err_set(rc, "its answer is not one of probing");
+}
+
+/* The lines of one host.  A line that is none makes the host one that could not be asked. */
+static int take_host(void *arg, const char *host, const struct remote_run *run, const char *why)
+{
+    struct ranks *ret = arg;
     uint32_t before = ret->n;
     int rc = 0;
 
     for (size_t at = 0; rc == 0 && at < run->out.size;) {
         const char *line = run->out.data + at, *end = memchr(line, '\n', run->out.size - at);
         size_t n = end != NULL ? (size_t)(end - line) : run->out.size - at;
-        struct cluster_rank *r = cluster_rank_add(ret);
+        struct rank *r = ranks_add(ret);
         rc = r == NULL     ? -ENOMEM
              : end == NULL ? err_set(-EBADMSG, "its answer ends in the middle of a line")
-                           : cluster_rank_read(line, n, r);
-        if (r != NULL)
-            (void)snprintf(r->host, sizeof(r->host), "%s", host);
+                           : read_line(line, n, host, r);
         at += n + 1;
     }
     if (rc < 0 && rc != -EBADMSG)
@@ -436,8 +294,8 @@ static int take_answer(void *arg, const char *host, const struct remote_run *run
     }
     ret->n = before;
     if (cluster_has_none(run, why))
-        return add_host(host, RANK_NONE, "", ret);
-    return add_host(host, RANK_UNREACHED, rc < 0 && run->error == 0 ? err_text() : why, ret);
+        return ranks_add_host(ret, host, RANK_NONE, "");
+    return ranks_add_host(ret, host, RANK_UNREACHED, rc < 0 && run->error == 0 ? err_text() : why);
 }
 
 /* "": it did what it was to do. */
@@ -463,7 +321,7 @@ static int run_all(const struct cluster_options *o, struct remote_run *runs, uin
                                          /* ssh's own, the look there, and all of its ranks */
                                          .timeout_ns =
                                              3 * o->timeout_ns + o->looks * o->interval_ns,
-                                         .bytes = SIDE_OUTPUT_BYTES,
+                                         .bytes = HOST_BYTES,
                                          .all_bytes = ALL_BYTES};
     int rc = n > 0 ? remote_runs(runs, n, &limits) : 0;
 
@@ -593,8 +451,7 @@ int cluster_ask_targets(const struct cluster_options *o, struct members *ret_her
     return rc;
 }
 
-int cluster_remote(const struct cluster_options *o, const struct hosts *hosts,
-                   struct cluster_ranks *ret)
+int cluster_remote(const struct cluster_options *o, const struct hosts *hosts, struct ranks *ret)
 {
-    return cluster_ask_hosts(o, hosts, take_answer, ret);
+    return cluster_ask_hosts(o, hosts, take_host, ret);
 }

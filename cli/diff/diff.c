@@ -128,39 +128,35 @@ static int print_group(void *arg, const struct fact_group *g)
 static void say_unknown(const struct printing *p)
 {
     const struct diff_found *f = p->found;
-    char why[4 * MEMBER_WHY_BYTES];
+    char why[4 * sizeof(f->ranks.list->why)];
     struct buf b;
 
     buf_init(&b, LINE_BYTES);
-    for (uint32_t i = 0; i < f->n_ranks; i++) {
+    for (uint32_t i = 0; i < f->ranks.n; i++) {
         size_t n = 0;
-        bool said = f->ranks[i].why[0] == '\0';
+        bool said = f->ranks.list[i].why[0] == '\0';
         for (uint32_t k = 0; k < i && !said; k++)
-            said = strcmp(f->ranks[k].why, f->ranks[i].why) == 0;
-        for (uint32_t k = i; k < f->n_ranks && !said; k++)
-            if (strcmp(f->ranks[k].why, f->ranks[i].why) == 0)
-                p->room[n++] = f->ranks[k].rank;
+            said = strcmp(f->ranks.list[k].why, f->ranks.list[i].why) == 0;
+        for (uint32_t k = i; k < f->ranks.n && !said; k++)
+            if (strcmp(f->ranks.list[k].why, f->ranks.list[i].why) == 0)
+                p->room[n++] = f->ranks.list[k].rank;
         if (said)
             continue;
         buf_reset(&b);
         name_all(p, n, &b);
-        terminal_say("%s: %s", buf_text(&b), terminal_field(why, sizeof(why), f->ranks[i].why));
+        terminal_say("%s: %s", buf_text(&b),
+                     terminal_field(why, sizeof(why), f->ranks.list[i].why));
     }
     buf_done(&b);
-    for (uint32_t i = 0; i < f->n_hosts; i++)
-        if (f->hosts[i].why[0] == '\0')
-            terminal_say("host %s has no rank of the job", f->hosts[i].host);
-        else
-            terminal_say(f->hosts[i].left_out ? "host %s: %s" : "host %s could not be asked: %s",
-                         f->hosts[i].host, terminal_field(why, sizeof(why), f->hosts[i].why));
-    if (f->job.world_size != MEMBER_UNKNOWN && f->ranked && (int64_t)f->n_ranks < f->job.world_size)
+    ranks_say_hosts(&f->hosts);
+    if (f->job.world_size != MEMBER_UNKNOWN && f->ranked && (int64_t)f->ranks.n < f->job.world_size)
         terminal_say("the job has %lld ranks: of the other %lld nothing is known%s",
-                     (long long)f->job.world_size, (long long)(f->job.world_size - f->n_ranks),
+                     (long long)f->job.world_size, (long long)(f->job.world_size - f->ranks.n),
                      p->o->hosts == NULL ? " (--hosts asks other machines)" : "");
-    if (f->job.world_size != MEMBER_UNKNOWN && f->ranked && (int64_t)f->n_ranks > f->job.world_size)
+    if (f->job.world_size != MEMBER_UNKNOWN && f->ranked && (int64_t)f->ranks.n > f->job.world_size)
         terminal_say("the job has %lld ranks, and %u were compared: does --hosts name a machine by "
                      "two names?",
-                     (long long)f->job.world_size, f->n_ranks);
+                     (long long)f->job.world_size, f->ranks.n);
 }
 
 static void say_sum(struct printing *p)
@@ -169,7 +165,7 @@ static void say_sum(struct printing *p)
         putchar('\n');
     printf("%u %s; %u %s the same in all of %u, as far as they are known", p->counts[FACT_DIFFERS],
            p->counts[FACT_DIFFERS] == 1 ? "thing differs" : "things differ", p->counts[FACT_SAME],
-           p->counts[FACT_SAME] == 1 ? "is" : "are", p->found->n_ranks);
+           p->counts[FACT_SAME] == 1 ? "is" : "are", p->found->ranks.n);
     if (p->counts[FACT_OWN] > 0)
         printf("; %u of each one's own (%s%s)", p->counts[FACT_OWN], buf_text(&p->own),
                p->counts[FACT_OWN] > NAMES_SHOWN ? ", ..." : "");
@@ -183,8 +179,8 @@ static void say_sum(struct printing *p)
 
 static int print_all(const struct cluster_options *o, struct diff_found *f)
 {
-    struct printing p = {.o = o, .found = f, .room = calloc(f->n_ranks + 1, sizeof(int64_t))};
-    int rc = p.room == NULL ? err_set(-ENOMEM, "no memory for %u ranks", f->n_ranks) : 0;
+    struct printing p = {.o = o, .found = f, .room = calloc(f->ranks.n + 1, sizeof(int64_t))};
+    int rc = p.room == NULL ? err_set(-ENOMEM, "no memory for %u ranks", f->ranks.n) : 0;
 
     buf_init(&p.own, LINE_BYTES);
     if (rc == 0)
@@ -218,7 +214,7 @@ static int add_clocks(struct diff_found *f, uint32_t from, uint32_t host)
     bool known = link_host_of(host, &h) == 0 && h.error_ns != LINK_UNKNOWN;
     int rc = 0;
 
-    for (uint32_t i = from; known && rc == 0 && i < f->n_ranks; i++)
+    for (uint32_t i = from; known && rc == 0 && i < f->ranks.n; i++)
         rc = diff_add_clock(f, i, "machine", h.offset_ns, h.error_ns, "the asker's");
     return rc;
 }
@@ -229,10 +225,10 @@ static int add_own_clock(struct diff_found *f)
     bool far = false;
     int rc = 0;
 
-    for (uint32_t i = 0; i < f->n_ranks; i++)
-        far = far || f->ranks[i].far;
-    for (uint32_t i = 0; far && rc == 0 && i < f->n_ranks; i++)
-        if (!f->ranks[i].far)
+    for (uint32_t i = 0; i < f->ranks.n; i++)
+        far = far || f->ranks.list[i].far;
+    for (uint32_t i = 0; far && rc == 0 && i < f->ranks.n; i++)
+        if (!f->ranks.list[i].far)
             rc = diff_add_clock(f, i, "machine", 0, 0, "the asker's");
     return rc;
 }
@@ -240,36 +236,33 @@ static int add_own_clock(struct diff_found *f)
 static int take_host(void *arg, const char *host, const struct remote_run *run, const char *why)
 {
     struct diff_found *f = arg;
-    uint32_t before = f->n_ranks;
+    uint32_t before = f->ranks.n;
     int rc = run->error == 0 && run->out.size > 0 ? diff_read(run->out.data, run->out.size, host, f)
                                                   : -EBADMSG;
 
     if (rc == -ENOMEM)
         return rc;
     if (rc < 0 && !cluster_has_none(run, why))
-        why = run->out.size > 0 && run->error == 0 ? err_text()
-              : why[0] != '\0'                     ? why
-                                                   : "it said nothing";
-    else if (f->n_ranks > before)
-        return add_clocks(f, before, run->host);
-    else
-        why = "";
-    return diff_add_host(f, host, why) != NULL ? 0 : -ENOMEM;
+        return ranks_add_host(&f->hosts, host, RANK_UNREACHED,
+                              run->out.size > 0 && run->error == 0 ? err_text()
+                              : why[0] != '\0'                     ? why
+                                                                   : "it said nothing");
+    return f->ranks.n > before ? add_clocks(f, before, run->host)
+                               : ranks_add_host(&f->hosts, host, RANK_NONE, "");
 }
 
 static void name_ranks(struct diff_found *f)
 {
     f->ranked = true;
-    for (uint32_t i = 0; i < f->n_ranks; i++)
-        f->ranked = f->ranked && f->ranks[i].rank != MEMBER_UNKNOWN;
-    for (uint32_t i = 0; i < f->n_ranks && !f->ranked; i++)
-        f->ranks[i].rank = f->ranks[i].pid;
+    for (uint32_t i = 0; i < f->ranks.n; i++)
+        f->ranked = f->ranked && f->ranks.list[i].rank != MEMBER_UNKNOWN;
+    for (uint32_t i = 0; i < f->ranks.n && !f->ranked; i++)
+        f->ranks.list[i].rank = f->ranks.list[i].pid;
 }
 
 static int compare_ranks(const void *one, const void *two)
 {
-    const struct diff_rank *a = *(const struct diff_rank *const *)one,
-                           *b = *(const struct diff_rank *const *)two;
+    const struct rank *a = *(const struct rank *const *)one, *b = *(const struct rank *const *)two;
 
     return a->rank != b->rank ? (a->rank < b->rank ? -1 : 1) : strcmp(a->host, b->host);
 }
@@ -277,84 +270,68 @@ static int compare_ranks(const void *one, const void *two)
 /* Do two machines claim the same rank?  Ranks of one machine are its own. */
 static int is_claimed_twice(const struct diff_found *f, bool *ret)
 {
-    const struct diff_rank **order = calloc(f->n_ranks + 1, sizeof(*order));
+    const struct rank **order = calloc(f->ranks.n + 1, sizeof(*order));
 
     *ret = false;
     if (order == NULL)
-        return err_set(-ENOMEM, "no memory for %u ranks", f->n_ranks);
-    for (uint32_t i = 0; i < f->n_ranks; i++)
-        order[i] = &f->ranks[i];
-    qsort(order, f->n_ranks, sizeof(*order), compare_ranks);
-    for (uint32_t i = 1; i < f->n_ranks && f->ranked; i++)
+        return err_set(-ENOMEM, "no memory for %u ranks", f->ranks.n);
+    for (uint32_t i = 0; i < f->ranks.n; i++)
+        order[i] = &f->ranks.list[i];
+    qsort(order, f->ranks.n, sizeof(*order), compare_ranks);
+    for (uint32_t i = 1; i < f->ranks.n && f->ranked; i++)
         *ret = *ret || (order[i]->rank == order[i - 1]->rank &&
                         strcmp(order[i]->host, order[i - 1]->host) != 0);
     free(order);
     return 0;
 }
 
-static bool is_left_out(const struct diff_found *f, uint32_t rank)
-{
-    uint32_t claim = f->ranks[rank].claim;
-
-    return claim != JOB_SAID_NONE && f->said.list[claim].other;
-}
-
 /* Their facts, too.  The ranks that stay move up. */
 static int leave_out(struct diff_found *f)
 {
-    uint32_t *to = calloc(f->n_ranks + 1, sizeof(*to)), kept = 0, facts = 0;
+    uint32_t *to = calloc(f->ranks.n + 1, sizeof(*to)), kept = 0, facts = 0;
+    int rc = 0;
 
     if (to == NULL)
-        return err_set(-ENOMEM, "no memory for %u ranks", f->n_ranks);
+        return err_set(-ENOMEM, "no memory for %u ranks", f->ranks.n);
     for (uint32_t i = 0; i < f->n_facts; i++)
-        if (!is_left_out(f, f->facts[i].rank))
+        if (!rank_is_left_out(&f->ranks.list[f->facts[i].rank], &f->job))
             f->facts[facts++] = f->facts[i];
     f->n_facts = facts;
-    for (uint32_t i = 0; i < f->n_ranks; i++)
-        if (!is_left_out(f, i)) {
+    for (uint32_t i = 0; i < f->ranks.n; i++)
+        if (rank_is_left_out(&f->ranks.list[i], &f->job)) {
+            rc = rc == 0 ? ranks_add_left_out(&f->hosts, &f->ranks.list[i], &f->job) : rc;
+        } else {
             to[i] = kept;
-            f->ranks[kept++] = f->ranks[i];
+            f->ranks.list[kept++] = f->ranks.list[i];
         }
-    f->n_ranks = kept;
+    f->ranks.n = kept;
     for (uint32_t i = 0; i < facts; i++)
         f->facts[i].rank = to[f->facts[i].rank];
     free(to);
-    return 0;
+    return rc;
 }
 
-/* One job is spoken of; those who speak of another one are named. */
+/* Find the job that is meant; hosts that speak of another one are named. */
 static int settle(const struct cluster_options *o, struct diff_found *f)
 {
-    char why[MEMBER_WHY_BYTES];
+    char asked[JOB_NAME_BYTES];
     bool twice;
-    char asked[300];
 
     job_name_of(o->job, asked, sizeof(asked));
     int rc = is_claimed_twice(f, &twice);
     if (rc == 0)
-        rc = job_said_settle(&f->said, asked[0] != '\0' ? asked : NULL, twice, &f->job);
-    if (rc < 0)
-        return rc;
-    rc = leave_out(f);
-    for (uint32_t i = 0; i < f->said.n && rc == 0; i++)
-        if (f->said.list[i].other) {
-            job_said_why(&f->said.list[i], &f->job, why, sizeof(why));
-            struct diff_rank *h = diff_add_host(f, f->said.list[i].host, why);
-            if (h != NULL)
-                h->left_out = true;
-            rc = h != NULL ? 0 : -ENOMEM;
-        }
-    return rc;
+        rc = ranks_find_job(&f->ranks, asked[0] != '\0' ? asked : NULL, twice, &f->job);
+    return rc == 0 ? leave_out(f) : rc;
 }
 
 static bool is_whole(const struct diff_found *f)
 {
-    bool whole = f->n_ranks > 0;
+    bool whole = f->ranks.n > 0;
 
-    for (uint32_t i = 0; i < f->n_hosts; i++)
-        whole = whole && f->hosts[i].why[0] == '\0';
-    for (uint32_t i = 0; i < f->n_ranks; i++)
-        whole = whole && f->ranks[i].why[0] == '\0';
+    for (uint32_t i = 0; i < f->hosts.n; i++)
+        whole = whole && f->hosts.list[i].state == RANK_NONE;
+    for (uint32_t i = 0; i < f->ranks.n; i++)
+        whole = whole && f->ranks.list[i].why[0] == '\0';
     return whole;
 }
 
@@ -370,7 +347,7 @@ int cluster_diff(const struct cluster_options *o, const struct hosts *hosts, boo
     if (rc == 0)
         rc = settle(o, &f);
     rc = rc == 0 ? add_own_clock(&f) : rc;
-    if (rc == 0 && f.n_ranks == 0 && f.n_hosts == 0) {
+    if (rc == 0 && f.ranks.n == 0 && f.hosts.n == 0) {
         cluster_say_none(o);
         rc = EXIT_FAILED;
     } else if (rc == 0) {

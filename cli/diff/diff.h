@@ -12,46 +12,31 @@
 #define CLI_DIFF_DIFF_H
 
 #include "cli/cluster/cluster.h"
-#include "cli/job/job_place.h"
+#include "cli/job/job.h"
 #include "sdk/lib/arena.h"
 #include "sdk/lib/buf.h"
 
 #define DIFF_VALUE_BYTES \
     2000 /* of a value: of a longer one its size and a hash of it stand there */
 
-struct diff_rank {
-    int64_t rank, pid; /* MEMBER_UNKNOWN */
-    bool far;          /* of a machine that was asked by its relay */
-    char host[256];
-    bool left_out;              /* a host that speaks of another job */
-    uint32_t claim;             /* of `said`, by whom it was named; JOB_SAID_NONE */
-    char why[MEMBER_WHY_BYTES]; /* what of it is not known, and why; "" */
-};
-
 /* A fact of one rank: "environment", "OMP_NUM_THREADS", "4". */
 struct fact {
     const char *kind, *name, *value;
-    uint32_t rank; /* place in `ranks` */
+    uint32_t rank; /* place in ranks.list */
 };
 
 struct diff_found {
     struct arena mem;
     struct fact *facts;
     uint32_t n_facts, room;
-    struct diff_rank *ranks;
-    uint32_t n_ranks, ranks_room;
-    struct diff_rank *hosts; /* `host`; `why` it could not be asked, "": it has no rank */
-    uint32_t n_hosts, hosts_room;
-    struct job_said said;
-    struct job_claim job; /* the one that is meant; its name is "" where nobody has named one */
+    struct ranks ranks; /* `why`: what of one is not known */
+    struct ranks hosts; /* that have none, could not be asked, or speak of another job */
+    struct rank job;    /* the one that is meant; its name is "" where nobody has named one */
     bool ranked;
 };
 
 void diff_init(struct diff_found *f);
 void diff_done(struct diff_found *f);
-/* One more, or NULL with err_set(); lives until the next one. */
-struct diff_rank *diff_add_rank(struct diff_found *f);
-struct diff_rank *diff_add_host(struct diff_found *f, const char *host, const char *why);
 /* Copied; control characters become blanks. */
 int diff_add(struct diff_found *f, uint32_t rank, const char *kind, const char *name,
              const char *value, size_t n);
@@ -89,13 +74,13 @@ struct fact_group { /* the facts of one kind and name: facts[first..first + n), 
     size_t first, n;
     uint32_t n_values;
     bool some_lack_it; /* of those of whom facts of this kind are known: */
-    const bool *known; /* [n_ranks] */
+    const bool *known; /* [ranks.n] */
 };
 
 /* Sorts the facts; fn gets each group, in order of kind and name, until it gives below 0. */
 int diff_groups(struct diff_found *f, int (*fn)(void *arg, const struct fact_group *g), void *arg);
 /* The numbers of those with the value of facts[at], or without any where at is SIZE_MAX; *ret_next:
- * where the next value begins.  ret: room for n_ranks. */
+ * where the next value begins.  ret: room for ranks.n. */
 size_t diff_ranks_of(const struct diff_found *f, const struct fact_group *g, size_t at,
                      int64_t *ret, size_t *ret_next);
 

@@ -18,12 +18,11 @@
 
 #define FACTS_BYTES ((size_t)2 << 30)
 #define FACTS_MAX (1u << 26)
-#define RANKS_MAX (1u << 20)
 #define OWN_LEAST 3 /* of two ranks it says nothing that both have their own */
 
 void diff_init(struct diff_found *f)
 {
-    *f = (struct diff_found){.job = {.world_size = MEMBER_UNKNOWN}};
+    *f = (struct diff_found){.job = RANK_UNKNOWN};
     arena_init(&f->mem, FACTS_BYTES);
 }
 
@@ -31,39 +30,9 @@ void diff_done(struct diff_found *f)
 {
     arena_done(&f->mem);
     free(f->facts);
-    free(f->ranks);
-    free(f->hosts);
-    job_said_done(&f->said);
+    ranks_done(&f->ranks);
+    ranks_done(&f->hosts);
     *f = (struct diff_found){.n_facts = 0};
-}
-
-static struct diff_rank *add(struct diff_rank **list, uint32_t *n, uint32_t *room)
-{
-    struct diff_rank *longer = array_grow(*list, *n, room, sizeof(*longer), RANKS_MAX);
-    if (longer == NULL) {
-        (void)err_set(-ENOMEM, "no memory for %u ranks", *n + 1);
-        return NULL;
-    }
-    *list = longer;
-    (*list)[*n] =
-        (struct diff_rank){.rank = MEMBER_UNKNOWN, .pid = MEMBER_UNKNOWN, .claim = JOB_SAID_NONE};
-    return &(*list)[(*n)++];
-}
-
-struct diff_rank *diff_add_rank(struct diff_found *f)
-{
-    return add(&f->ranks, &f->n_ranks, &f->ranks_room);
-}
-
-struct diff_rank *diff_add_host(struct diff_found *f, const char *host, const char *why)
-{
-    struct diff_rank *h = add(&f->hosts, &f->n_hosts, &f->hosts_room);
-
-    if (h != NULL) {
-        (void)snprintf(h->host, sizeof(h->host), "%s", host);
-        (void)snprintf(h->why, sizeof(h->why), "%.399s", why);
-    }
-    return h;
 }
 
 static const char *copy(struct diff_found *f, const char *text, size_t n)
@@ -206,7 +175,7 @@ static uint32_t known_of_kind(const struct diff_found *f, const char *kind, bool
 {
     uint32_t n = 0;
 
-    memset(room, 0, f->n_ranks);
+    memset(room, 0, f->ranks.n);
     for (size_t i = first_of_kind(f, kind); i < f->n_facts && strcmp(f->facts[i].kind, kind) == 0;
          i++) {
         n += !room[f->facts[i].rank];
@@ -239,10 +208,10 @@ static void judge(const struct diff_found *f, uint32_t known, struct fact_group 
 
 int diff_groups(struct diff_found *f, int (*fn)(void *arg, const struct fact_group *g), void *arg)
 {
-    bool *room = calloc(f->n_ranks + 1, sizeof(*room));
+    bool *room = calloc(f->ranks.n + 1, sizeof(*room));
     const char *kind = NULL;
     uint32_t known = 0;
-    int rc = room == NULL ? err_set(-ENOMEM, "no memory for %u ranks", f->n_ranks) : 0;
+    int rc = room == NULL ? err_set(-ENOMEM, "no memory for %u ranks", f->ranks.n) : 0;
 
     if (rc == 0 && f->n_facts > 0)
         qsort(f->facts, f->n_facts, sizeof(*f->facts), compare);
@@ -291,17 +260,17 @@ size_t diff_ranks_of(const struct diff_found *f, const struct fact_group *g, siz
         size_t i = at;
         for (; i < end && same_value(&f->facts[i], &f->facts[at]); i++)
             if (i == at || f->facts[i].rank != f->facts[i - 1].rank)
-                ret[n++] = f->ranks[f->facts[i].rank].rank;
+                ret[n++] = f->ranks.list[f->facts[i].rank].rank;
         *ret_next = i;
         return in_order(ret, n);
     }
     *ret_next = end;
-    for (uint32_t r = 0; r < f->n_ranks; r++) {
+    for (uint32_t r = 0; r < f->ranks.n; r++) {
         bool has = !g->known[r];
         for (size_t i = g->first; i < end && !has; i++)
             has = f->facts[i].rank == r;
         if (!has)
-            ret[n++] = f->ranks[r].rank;
+            ret[n++] = f->ranks.list[r].rank;
     }
     return in_order(ret, n);
 }

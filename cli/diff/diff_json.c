@@ -85,9 +85,11 @@ static int write_group(void *arg, const struct fact_group *g)
     return w->b->failed;
 }
 
-static void write_ranks(const struct diff_rank *list, uint32_t n, struct buf *b)
+static void write_ranks(const struct ranks *ranks, struct buf *b)
 {
-    for (uint32_t i = 0; i < n; i++) {
+    const struct rank *list = ranks->list;
+
+    for (uint32_t i = 0; i < ranks->n; i++) {
         (void)buf_adds(b, i > 0 ? ", {\"host\": " : "{\"host\": ");
         add_json_text(b, list[i].host);
         (void)buf_adds(b, ", \"rank\": ");
@@ -100,35 +102,10 @@ static void write_ranks(const struct diff_rank *list, uint32_t n, struct buf *b)
     }
 }
 
-/* As `cluster hang` has them. */
-static void write_hosts(const struct diff_found *f, struct buf *b)
-{
-    const char *sep = "";
-
-    (void)buf_adds(b, "], \"no_rank\": [");
-    for (uint32_t i = 0; i < f->n_hosts; i++)
-        if (f->hosts[i].why[0] == '\0') {
-            (void)buf_adds(b, sep);
-            sep = ", ";
-            add_json_text(b, f->hosts[i].host);
-        }
-    sep = "";
-    (void)buf_adds(b, "], \"not_reached\": [");
-    for (uint32_t i = 0; i < f->n_hosts; i++)
-        if (f->hosts[i].why[0] != '\0') {
-            (void)buf_addf(b, "%s{\"host\": ", sep);
-            sep = ", ";
-            add_json_text(b, f->hosts[i].host);
-            (void)buf_adds(b, ", \"why\": ");
-            add_json_text(b, f->hosts[i].why);
-            (void)buf_addc(b, '}');
-        }
-}
-
 int diff_write(const struct cluster_options *o, struct diff_found *f, struct buf *b)
 {
     struct writing w = {
-        .o = o, .found = f, .b = b, .room = calloc(f->n_ranks + 1, sizeof(int64_t))};
+        .o = o, .found = f, .b = b, .room = calloc(f->ranks.n + 1, sizeof(int64_t))};
     int rc = w.room == NULL ? -ENOMEM : 0;
 
     (void)buf_adds(b, "{\"job\": ");
@@ -138,9 +115,10 @@ int diff_write(const struct cluster_options *o, struct diff_found *f, struct buf
     (void)buf_adds(b, ", \"world_size\": ");
     add_number(b, f->job.world_size);
     (void)buf_adds(b, ", \"ranks\": [");
-    write_ranks(f->ranks, f->n_ranks, b);
-    write_hosts(f, b);
-    (void)buf_adds(b, "], \"facts\": [");
+    write_ranks(&f->ranks, b);
+    (void)buf_adds(b, "], ");
+    ranks_write_hosts(&f->hosts, b);
+    (void)buf_adds(b, ", \"facts\": [");
     if (rc == 0)
         rc = diff_groups(f, write_group, &w);
     (void)buf_adds(b, "]");
@@ -154,40 +132,31 @@ int diff_write(const struct cluster_options *o, struct diff_found *f, struct buf
 
 /* ---- in ---- */
 
-static void read_text(const struct json *o, const char *key, char *ret, size_t size)
+/* job: what the host claims for all of its ranks. */
+static int read_rank(const struct json *o, const char *host, const struct rank *job,
+                     struct diff_found *f)
 {
-    (void)snprintf(ret, size, "%s", json_text(o, key, ""));
-}
+    struct rank *r = o->type == JSON_OBJECT ? ranks_add(&f->ranks) : NULL;
 
-static int64_t read_number(const struct json *o, const char *key)
-{
-    int64_t n = json_int(o, key, MEMBER_UNKNOWN);
-
-    return n >= 0 && n <= INT32_MAX ? n : MEMBER_UNKNOWN;
-}
-
-static int read_rank(const struct json *o, const char *host, struct diff_found *f)
-{
-    if (o->type != JSON_OBJECT)
-        return -EBADMSG;
-    struct diff_rank *r = diff_add_rank(f);
     if (r == NULL)
-        return -ENOMEM;
-    r->pid = read_number(o, "pid");
-    r->rank = read_number(o, "rank"); /* by one without all would go by their processes */
-    r->rank = r->rank != MEMBER_UNKNOWN ? r->rank : r->pid;
+        return o->type == JSON_OBJECT ? -ENOMEM : -EBADMSG;
+    (void)rank_read(o, r);
+    r->rank = r->rank != MEMBER_UNKNOWN ? r->rank : r->pid; /* by one without all would go by
+                                                             * their processes */
+    memcpy(r->job, job->job, sizeof(r->job));
+    memcpy(r->master, job->master, sizeof(r->master));
+    r->world_size = job->world_size;
     r->far = true;
     (void)snprintf(r->host, sizeof(r->host), "%s", host);
-    read_text(o, "why", r->why, sizeof(r->why));
     return 0;
 }
 
 /* Ranks there are numbers: of those of this host. */
 static bool find_rank(const struct diff_found *f, uint32_t from, int64_t number, uint32_t *ret)
 {
-    for (uint32_t i = from; i < f->n_ranks; i++)
-        if (f->ranks[i].rank == number ||
-            (f->ranks[i].rank == MEMBER_UNKNOWN && f->ranks[i].pid == number)) {
+    for (uint32_t i = from; i < f->ranks.n; i++)
+        if (f->ranks.list[i].rank == number ||
+            (f->ranks.list[i].rank == MEMBER_UNKNOWN && f->ranks.list[i].pid == number)) {
             *ret = i;
             return true;
         }
@@ -224,26 +193,13 @@ static int read_fact(const struct json *o, uint32_t from, struct diff_found *f)
     return rc;
 }
 
-/* Keep which job the host claims for the ranks from `from` on. */
-static int read_job(const struct json *o, const char *host, uint32_t from, struct diff_found *f)
-{
-    struct job_claim what = {.world_size = read_number(o, "world_size")};
-    uint32_t claim;
-
-    read_text(o, "job", what.job, sizeof(what.job));
-    read_text(o, "meets", what.master, sizeof(what.master));
-    int rc = job_said_by(&f->said, host, &what, &claim);
-    for (uint32_t i = from; i < f->n_ranks; i++)
-        f->ranks[i].claim = claim;
-    return rc;
-}
-
 int diff_read(const char *text, size_t size, const char *host, struct diff_found *f)
 {
-    uint32_t from = f->n_ranks;
+    uint32_t from = f->ranks.n;
     uint32_t facts_before = f->n_facts;
     struct json_error bad;
     struct json *o = NULL;
+    struct rank job;
     struct arena a;
 
     arena_init(&a, TREE_BYTES);
@@ -252,14 +208,14 @@ int diff_read(const char *text, size_t size, const char *host, struct diff_found
     const struct json *facts = rc == 0 ? json_get(o, "facts") : NULL;
     if (ranks == NULL || ranks->type != JSON_ARRAY || facts == NULL || facts->type != JSON_ARRAY)
         rc = -EBADMSG;
+    if (rc == 0)
+        (void)rank_read(o, &job);
     for (const struct json *r = rc == 0 ? ranks->first : NULL; rc == 0 && r != NULL; r = r->next)
-        rc = f->n_ranks - from < MEMBERS_MAX ? read_rank(r, host, f) : -EBADMSG;
+        rc = f->ranks.n - from < MEMBERS_MAX ? read_rank(r, host, &job, f) : -EBADMSG;
     for (const struct json *r = rc == 0 ? facts->first : NULL; rc == 0 && r != NULL; r = r->next)
         rc = read_fact(r, from, f);
-    if (rc == 0)
-        rc = read_job(o, host, from, f);
     if (rc < 0) {
-        f->n_ranks = from;
+        f->ranks.n = from;
         f->n_facts = facts_before;
     }
     arena_done(&a);

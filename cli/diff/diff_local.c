@@ -16,7 +16,6 @@
 #include <unistd.h>
 
 #include "cli/diff/diff.h"
-#include "cli/job/local_ranks.h"
 #include "cli/many/ask.h"
 #include "cli/target/apart.h"
 #include "cli/target/target.h"
@@ -299,7 +298,7 @@ static void drop_silent(struct local *l, const char *what)
 {
     for (uint32_t i = 0; i < l->members.n; i++) {
         const struct member *m = &l->members.list[i];
-        struct diff_rank *r = &l->found->ranks[l->first + i];
+        struct rank *r = &l->found->ranks.list[l->first + i];
         if (!l->only[i] || m->result.state == MEMBER_ANSWERED)
             continue;
         (void)snprintf(r->why, sizeof(r->why), "%s are not known: %.300s", what, m->result.why);
@@ -331,7 +330,7 @@ static int ask_cores(struct local *l, const struct cluster_options *o)
         (void)snprintf(what, sizeof(what), "%.60s." FACTS, l->schemas[i]);
         rc = query(l, o, statement, take_facts);
         for (uint32_t k = 0; k < l->members.n; k++) {
-            struct diff_rank *r = &l->found->ranks[l->first + k];
+            struct rank *r = &l->found->ranks.list[l->first + k];
             const struct member_result *result = &l->members.list[k].result;
             if (l->only[k] && result->state != MEMBER_ANSWERED)
                 (void)snprintf(r->why, sizeof(r->why), "%s is not known: %.250s", what,
@@ -343,20 +342,26 @@ static int ask_cores(struct local *l, const struct cluster_options *o)
 
 /* ---- who ---- */
 
-static int add_ranks(struct local *l)
+/* job: whose ranks they are; NULL: that was not asked. */
+static int add_ranks(struct local *l, const struct rank *job)
 {
-    l->first = l->found->n_ranks;
+    l->first = l->found->ranks.n;
     l->only = calloc(l->members.n + 1, sizeof(*l->only));
     if (l->only == NULL)
         return err_set(-ENOMEM, "no memory for %u ranks", l->members.n);
     for (uint32_t i = 0; i < l->members.n; i++) {
         const struct member *m = &l->members.list[i];
-        struct diff_rank *r = diff_add_rank(l->found);
+        struct rank *r = ranks_add(&l->found->ranks);
         if (r == NULL)
             return -ENOMEM;
+        (void)snprintf(r->host, sizeof(r->host), "%s", m->tags.host);
         r->rank = m->tags.rank;
         r->pid = m->target.pid > 0 ? m->target.pid : MEMBER_UNKNOWN;
-        (void)snprintf(r->host, sizeof(r->host), "%s", m->tags.host);
+        if (job != NULL) {
+            memcpy(r->job, job->job, sizeof(r->job));
+            memcpy(r->master, job->master, sizeof(r->master));
+            r->world_size = job->world_size;
+        }
         l->only[i] = m->error == 0 && m->target.kind == TARGET_LIVE;
         if (!l->only[i])
             (void)snprintf(r->why, sizeof(r->why),
@@ -374,29 +379,19 @@ int diff_local(const struct cluster_options *o, struct diff_found *f,
                          const char *why))
 {
     struct local l = {.found = f};
-    struct local_ranks r = {.n = 0};
-    uint32_t claim = JOB_SAID_NONE, from;
+    struct ranks r = {.n = 0};
     int rc = o->targets != NULL ? cluster_ask_targets(o, &l.members, fn, f)
                                 : members_find_job(o->job, &r, &l.members);
 
-    from = f->n_ranks;
-    if (rc == 0 && r.n > 0) {
-        struct job_claim what = {.world_size = r.list[0].place.world_size};
-        (void)snprintf(what.job, sizeof(what.job), "%s", r.list[0].tags.job);
-        (void)snprintf(what.master, sizeof(what.master), "%s", r.list[0].place.master);
-        rc = job_said_by(&f->said, /* host= */ NULL, &what, &claim);
-    }
     if (rc == 0 && l.members.n > 0) {
         rc = members_identify(&l.members, o->timeout_ns, o->at_once);
-        rc = rc == 0 ? add_ranks(&l) : rc;
+        rc = rc == 0 ? add_ranks(&l, r.n > 0 ? &r.list[0] : NULL) : rc;
         for (uint32_t i = 0; rc == 0 && i < l.members.n; i++)
             rc = add_process(&l, i);
         rc = rc == 0 ? ask_cores(&l, o) : rc;
     }
-    for (uint32_t i = from; i < f->n_ranks; i++)
-        f->ranks[i].claim = claim;
     members_done(&l.members);
     free(l.only);
-    local_ranks_done(&r);
+    ranks_done(&r);
     return rc;
 }

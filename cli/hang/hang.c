@@ -28,22 +28,6 @@
 
 /* ---- other machines ---- */
 
-/* why: NULL, it has no rank of the job. */
-static int add_host(struct hang_found *f, const char *host, const char *why)
-{
-    struct hang_host *list = realloc(f->hosts, (f->n_hosts + 1) * sizeof(*list));
-
-    if (list == NULL)
-        return err_set(-ENOMEM, "no memory for %u hosts", f->n_hosts + 1);
-    f->hosts = list;
-    struct hang_host *h = &list[f->n_hosts++];
-    (void)snprintf(h->host, sizeof(h->host), "%s", host);
-    (void)snprintf(h->why, sizeof(h->why), "%s", why != NULL ? why : "");
-    h->none = why == NULL;
-    h->left_out = false;
-    return 0;
-}
-
 /* Exit code 1 there means that something hangs: the answer is whole if it can be read. */
 static int take_host(void *arg, const char *host, const struct remote_run *run, const char *why)
 {
@@ -55,8 +39,9 @@ static int take_host(void *arg, const char *host, const struct remote_run *run, 
     if (rc == -ENOMEM)
         return rc;
     if (rc < 0 && !cluster_has_none(run, why))
-        return add_host(f, host, run->out.size == 0 || run->error != 0 ? why : err_text());
-    return f->n > before ? 0 : add_host(f, host, /* why= */ NULL);
+        return ranks_add_host(&f->hosts, host, RANK_UNREACHED,
+                              run->out.size == 0 || run->error != 0 ? why : err_text());
+    return f->n > before ? 0 : ranks_add_host(&f->hosts, host, RANK_NONE, "");
 }
 
 /* ---- in order, and who is missing ---- */
@@ -128,34 +113,29 @@ static bool is_claimed_twice(const struct hang_found *f)
     return twice;
 }
 
-/* One job is spoken of; those who speak of another one are named. */
+/* Find the job that is meant; hosts that speak of another one are named. */
 static int settle(const struct cluster_options *o, struct hang_found *f)
 {
-    char why[sizeof(f->hosts->why)];
+    char asked[JOB_NAME_BYTES];
     uint32_t kept = 0;
-    char asked[300];
 
     job_name_of(o->job, asked, sizeof(asked));
     int rc =
-        job_said_settle(&f->said, asked[0] != '\0' ? asked : NULL, is_claimed_twice(f), &f->job);
+        ranks_find_job(&f->claims, asked[0] != '\0' ? asked : NULL, is_claimed_twice(f), &f->job);
+    for (uint32_t i = 0; rc == 0 && i < f->claims.n; i++)
+        if (rank_is_left_out(&f->claims.list[i], &f->job))
+            rc = ranks_add_left_out(&f->hosts, &f->claims.list[i], &f->job);
     if (rc < 0)
         return rc;
     for (uint32_t i = 0; i < f->n; i++) {
         struct hang_seen *s = &f->list[i];
-        if (s->claim != JOB_SAID_NONE && f->said.list[s->claim].other)
+        if (s->claim < f->claims.n && rank_is_left_out(&f->claims.list[s->claim], &f->job))
             buf_done(&s->stacks);
         else
             f->list[kept++] = *s;
     }
     f->n = kept;
-    for (uint32_t i = 0; i < f->said.n && rc == 0; i++)
-        if (f->said.list[i].other) {
-            job_said_why(&f->said.list[i], &f->job, why, sizeof(why));
-            rc = add_host(f, f->said.list[i].host, why);
-            if (rc == 0)
-                f->hosts[f->n_hosts - 1].left_out = true;
-        }
-    return rc;
+    return 0;
 }
 
 /* ---- what is shown ---- */
@@ -221,14 +201,7 @@ static void print_head(const struct cluster_options *o, const struct hang_found 
 
 static void say_hosts(const struct hang_found *f)
 {
-    char why[2900];
-
-    for (uint32_t i = 0; i < f->n_hosts; i++)
-        if (f->hosts[i].none)
-            terminal_say("host %s has no rank of the job", f->hosts[i].host);
-        else
-            terminal_say(f->hosts[i].left_out ? "host %s: %s" : "host %s could not be asked: %s",
-                         f->hosts[i].host, terminal_field(why, sizeof(why), f->hosts[i].why));
+    ranks_say_hosts(&f->hosts);
     if (f->job.world_size != MEMBER_UNKNOWN && f->job.world_size > WORLD_MAX)
         terminal_say("the job has %" PRId64 " ranks, they say: of the others nothing is known",
                      f->job.world_size);
@@ -306,8 +279,8 @@ static int judge(const struct cluster_options *o, const struct hang_found *f)
                  : 0;
 
     buf_init(&says, SAID_BYTES);
-    for (uint32_t i = 0; i < f->n_hosts; i++)
-        whole = whole && f->hosts[i].none;
+    for (uint32_t i = 0; i < f->hosts.n; i++)
+        whole = whole && f->hosts.list[i].state == RANK_NONE;
     for (uint32_t i = 0; rc == 0 && i < f->n; i++) {
         ranks[i] = f->list[i].rank;
         ranks[i].call.known = ranks[i].call.known && f->ranked;
@@ -331,7 +304,7 @@ static int judge(const struct cluster_options *o, const struct hang_found *f)
 
 int cluster_hang(const struct cluster_options *o, const struct hosts *hosts, bool here)
 {
-    struct hang_found f = {.job = {.world_size = MEMBER_UNKNOWN}};
+    struct hang_found f = {.job = RANK_UNKNOWN};
     int rc = here ? hang_local(o, &f, take_host) : 0;
 
     if (rc == 0 && hosts->n > 0)
@@ -341,7 +314,7 @@ int cluster_hang(const struct cluster_options *o, const struct hosts *hosts, boo
         rc = settle(o, &f);
     if (rc == 0)
         rc = add_missing(o, &f);
-    if (rc == 0 && f.n == 0 && f.n_hosts == 0) {
+    if (rc == 0 && f.n == 0 && f.hosts.n == 0) {
         cluster_say_none(o);
         rc = EXIT_FAILED;
     } else if (rc == 0) {

@@ -15,7 +15,7 @@
 #include "cli/cluster/cluster.h"
 #include "cli/hang/hang_judge.h"
 #include "cli/hang/hang_work.h"
-#include "cli/job/job_place.h"
+#include "cli/job/job.h"
 #include "sdk/lib/buf.h"
 
 struct hang_seen {
@@ -24,25 +24,21 @@ struct hang_seen {
     struct hang_work until; /* what it had done behind the last look, */
     int64_t still_since;    /* and when its main thread had run last before the first one */
     bool here, outside;     /* a process of this machine; it is read from outside */
-    uint32_t claim;         /* of f->said, by whom it was named; JOB_SAID_NONE */
-};
-
-struct hang_host { /* one that could not be asked, has no rank of the job, or speaks of another */
-    char host[256], why[700];
-    bool none, left_out;
+    uint32_t claim;         /* of f->claims, by whom it was named */
 };
 
 struct hang_found {
     struct hang_seen *list; /* several hosts may claim the same rank */
     uint32_t n, room;
-    struct hang_host *hosts;
-    uint32_t n_hosts;
-    struct job_said said;
-    struct job_claim job; /* the one that is meant; its name is "" where nobody has named one */
-    bool ranked;          /* each has a rank; else `rank` is its process */
-    uint64_t span_ns;     /* from the first look to the last */
+    struct ranks hosts;  /* that have none, could not be asked, or speak of another job */
+    struct ranks claims; /* the job that each machine has answered for */
+    struct rank job;     /* the one that is meant; its name is "" where nobody has named one */
+    bool ranked;         /* each has a rank; else `rank` is its process */
+    uint64_t span_ns;    /* from the first look to the last */
 };
 
+/* The ranks from `from` on are of the job that one machine has answered for. */
+int hang_claim(struct hang_found *f, const struct rank *job, uint32_t from);
 /* One more, of zeros but its numbers; NULL: no memory, err_set() done. */
 struct hang_seen *hang_add(struct hang_found *f);
 void hang_found_done(struct hang_found *f); /* of zeros, too */

@@ -46,7 +46,7 @@ struct hang_seen *hang_add(struct hang_found *f)
                                        .bytes = HANG_UNKNOWN,
                                        .ran_ns = HANG_UNKNOWN,
                                        .still_ns = HANG_UNKNOWN},
-                              .claim = JOB_SAID_NONE};
+                              .claim = UINT32_MAX};
     buf_init(&one->stacks, HANG_STACK_BYTES);
     return one;
 }
@@ -57,12 +57,24 @@ static void drop_from(struct hang_found *f, uint32_t n)
         buf_done(&f->list[--f->n].stacks);
 }
 
+int hang_claim(struct hang_found *f, const struct rank *job, uint32_t from)
+{
+    struct rank *one = ranks_add(&f->claims);
+
+    if (one == NULL)
+        return -ENOMEM;
+    *one = *job;
+    for (uint32_t i = from; i < f->n; i++)
+        f->list[i].claim = f->claims.n - 1;
+    return 0;
+}
+
 void hang_found_done(struct hang_found *f)
 {
     drop_from(f, 0);
     free(f->list);
-    free(f->hosts);
-    job_said_done(&f->said);
+    ranks_done(&f->hosts);
+    ranks_done(&f->claims);
     *f = (struct hang_found){.n = 0};
 }
 
@@ -179,28 +191,8 @@ void hang_write(const struct cluster_options *o, const struct hang_found *f,
     write_awaited(b, f, v);
     write_circles(b, f, v);
     write_lines(b, says);
-    const char *sep = "";
-    (void)buf_adds(b, "\"no_rank\": [");
-    for (uint32_t i = 0; i < f->n_hosts; i++) {
-        if (!f->hosts[i].none)
-            continue;
-        (void)buf_adds(b, sep);
-        sep = ", ";
-        (void)json_add_text(b, f->hosts[i].host, strlen(f->hosts[i].host));
-    }
-    sep = "";
-    (void)buf_adds(b, "], \"not_reached\": [");
-    for (uint32_t i = 0; i < f->n_hosts; i++) {
-        if (f->hosts[i].none)
-            continue;
-        (void)buf_addf(b, "%s{", sep);
-        sep = ", ";
-        json_add_member_text(b, "host", f->hosts[i].host);
-        (void)buf_adds(b, "\"why\": ");
-        (void)json_add_text(b, f->hosts[i].why, strlen(f->hosts[i].why));
-        (void)buf_adds(b, "}");
-    }
-    (void)buf_adds(b, "], \"ranks\": [");
+    ranks_write_hosts(&f->hosts, b);
+    (void)buf_adds(b, ", \"ranks\": [");
     for (uint32_t i = 0; i < f->n; i++) {
         (void)buf_adds(b, i > 0 ? ",\n " : "\n ");
         write_rank(&f->list[i], b);
@@ -317,21 +309,16 @@ static int read_rank(const struct json *o, const char *host, struct hang_found *
 /* Keep which job the host claims for the ranks from `before` on. */
 static int read_job(const struct json *o, const char *host, uint32_t before, struct hang_found *f)
 {
-    struct job_claim what = {.world_size = read_number(o, "world_size", INT32_MAX)};
-    uint32_t claim;
-
-    read_text(o, "job", what.job, sizeof(what.job));
-    read_text(o, "meets", what.master, sizeof(what.master));
-    read_text(o, "launcher", what.launcher, sizeof(what.launcher));
-    int rc = job_said_by(&f->said, host, &what, &claim);
-    for (uint32_t i = before; i < f->n; i++)
-        f->list[i].claim = claim;
     int64_t span = read_s(o, "span_s");
+    struct rank job;
+
+    (void)rank_read(o, &job);
+    (void)snprintf(job.host, sizeof(job.host), "%s", host);
     /* The shortest span of several hosts counts: so long all were looked at. */
     span = span == HANG_UNKNOWN ? 0 : span;
     if (f->span_ns == 0 || (uint64_t)span < f->span_ns)
         f->span_ns = (uint64_t)span;
-    return rc;
+    return hang_claim(f, &job, before);
 }
 
 int hang_read(const char *text, size_t size, const char *host, struct hang_found *f)

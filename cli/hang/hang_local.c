@@ -16,7 +16,6 @@
 #include "cli/commands/commands.h"
 #include "cli/hang/hang.h"
 #include "cli/inject/sleep_time.h"
-#include "cli/job/local_ranks.h"
 #include "cli/many/ask.h"
 #include "cli/many/each.h"
 #include "cli/target/target.h"
@@ -30,8 +29,9 @@
 #include "sdk/lib/proc/task.h"
 
 #define TREE_BYTES ((size_t)512 << 20) /* of one answer of 16 MB, taken apart */
-#define AT_ONCE 32                     /* children that mostly wait */
-#define TURN_NS (200 * NS_PER_MS)      /* between looks at Ctrl-C */
+#define NODE_RANKS_MAX 4096
+#define AT_ONCE 32                /* children that mostly wait */
+#define TURN_NS (200 * NS_PER_MS) /* between looks at Ctrl-C */
 
 enum how {
     BY_CORE,
@@ -279,7 +279,7 @@ static int add_members(struct looking *l)
         s->rank.rank = m->tags.rank;
         s->rank.pid = m->target.pid > 0 ? m->target.pid : HANG_UNKNOWN;
         s->here = m->target.pid > 0 && m->target.host[0] == '\0';
-        (void)snprintf(s->rank.host, sizeof(s->rank.host), "%s", m->tags.host);
+        (void)snprintf(s->rank.host, sizeof(s->rank.host), "%.63s", m->tags.host);
         s->outside = m->target.kind == TARGET_BARE || m->target.stopped;
         if (m->error == 0 && m->target.kind == TARGET_FILES && !m->target.stopped) {
             s->here = false; /* whoever has its number now is another */
@@ -337,25 +337,25 @@ static int add_gone(const struct looking *l, int64_t rank, const char *why)
     return 0;
 }
 
-static bool is_on_one_machine(const struct job_place *p)
+static bool is_on_one_machine(const struct rank *p)
 {
     return strncmp(p->master, "127.", 4) == 0 || strncmp(p->master, "localhost:", 10) == 0;
 }
 
 /* The ranks of a node follow each other, as LOCAL_RANK says and LOCAL_WORLD_SIZE; and ranks that
  * meet at 127.0.0.1 are all here. */
-static int add_those_gone(const struct looking *l, const struct local_ranks *r)
+static int add_those_gone(const struct looking *l, const struct ranks *r)
 {
     int64_t before = -1, n_before = 0; /* of the rank before: mostly of the same node */
     int rc = 0;
 
     for (uint32_t i = 0; rc == 0 && i < r->n; i++) {
-        const struct local_rank *one = &r->list[i];
-        int64_t first = one->tags.rank - one->tags.local_rank, n = one->place.local_size;
-        bool of_node = one->tags.local_rank != MEMBER_UNKNOWN && n != MEMBER_UNKNOWN;
-        if (!of_node && is_on_one_machine(&one->place)) {
+        const struct rank *one = &r->list[i];
+        int64_t first = one->rank - one->local_rank, n = one->local_size;
+        bool of_node = one->local_rank != MEMBER_UNKNOWN && n != MEMBER_UNKNOWN;
+        if (!of_node && is_on_one_machine(one)) {
             first = 0;
-            n = one->place.world_size;
+            n = one->world_size;
         } else if (!of_node) {
             continue;
         }
@@ -363,9 +363,9 @@ static int add_those_gone(const struct looking *l, const struct local_ranks *r)
             continue;
         before = first;
         n_before = n;
-        int64_t world = one->place.world_size; /* the last node may have fewer */
+        int64_t world = one->world_size; /* the last node may have fewer */
         int64_t end = world != MEMBER_UNKNOWN && world < first + n ? world : first + n;
-        for (int64_t k = first < 0 ? 0 : first; rc == 0 && n <= LOCAL_RANKS_MAX && k < end; k++)
+        for (int64_t k = first < 0 ? 0 : first; rc == 0 && n <= NODE_RANKS_MAX && k < end; k++)
             rc = add_gone(l, k,
                           of_node ? "its node has no process of it any more, and had one "
                                     "(LOCAL_WORLD_SIZE)"
@@ -393,27 +393,18 @@ int hang_local(const struct cluster_options *o, struct hang_found *f,
                          const char *why))
 {
     struct looking l = {.o = o, .found = f, .first = f->n};
-    struct local_ranks r = {.n = 0};
-    uint32_t claim = JOB_SAID_NONE;
+    struct ranks r = {.n = 0};
     int rc = o->targets != NULL ? cluster_ask_targets(o, &l.members, fn, f)
                                 : members_find_job(o->job, &r, &l.members);
 
-    if (rc == 0 && r.n > 0) {
-        const struct job_place *p = &r.list[0].place;
-        struct job_claim what = {.world_size = p->world_size};
-        (void)snprintf(what.job, sizeof(what.job), "%s", r.list[0].tags.job);
-        (void)snprintf(what.launcher, sizeof(what.launcher), "%s", p->launcher);
-        (void)snprintf(what.master, sizeof(what.master), "%s", p->master);
-        rc = job_said_by(&f->said, /* host= */ NULL, &what, &claim);
-    }
     if (rc == 0 && l.members.n > 0)
         rc = look_at_all(&l, o);
     if (rc == 0)
         rc = add_those_gone(&l, &r);
-    for (uint32_t i = l.first; i < f->n; i++)
-        f->list[i].claim = claim;
+    if (rc == 0 && r.n > 0)
+        rc = hang_claim(f, &r.list[0], l.first);
     members_done(&l.members);
     free(l.only);
-    local_ranks_done(&r);
+    ranks_done(&r);
     return rc;
 }

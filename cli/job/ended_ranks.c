@@ -33,7 +33,7 @@
 
 /* One start of a job: those that met elsewhere, or had another number of ranks, were another. */
 struct start {
-    char master[128], world[24];
+    char master[JOB_NAME_BYTES], world[24];
     char step[24];    /* of SLURM: one srun of its job */
     char restart[24]; /* of torchrun: so many of the ranks of this agent have failed before */
     int64_t agent;    /* its process */
@@ -42,9 +42,8 @@ struct start {
 
 struct dead {
     char *path;
-    struct member_tags tags;
+    struct rank place;
     struct start start;
-    int64_t pid, parent;
     struct timespec changed;
     int64_t last_ns; /* UTC: when it wrote rows last; MEMBER_UNKNOWN */
     bool out;
@@ -52,7 +51,7 @@ struct dead {
 
 struct searching {
     const char *name;
-    const struct job_living *living;
+    const struct rank *living;
     uint32_t n_living;
     uid_t owner; /* whose data are believed */
     struct dead *list;
@@ -86,13 +85,6 @@ static void read_variables(const struct buf *info, struct buf *ret)
     (void)buf_addc(ret, '\0');
 }
 
-static void variable_of(const struct buf *environment, const char *name, char *ret, size_t size)
-{
-    const char *value = proc_environ_find(environment->data, environment->size, name);
-
-    (void)snprintf(ret, size, "%s", value != NULL ? value : "");
-}
-
 static int64_t ns_of(const struct timespec *t)
 {
     return (int64_t)t->tv_sec * (int64_t)NS_PER_S + t->tv_nsec;
@@ -114,15 +106,17 @@ static int64_t utc_of_ticks(uint64_t ticks)
 static void start_of(const struct buf *environment, int64_t began_ns, int64_t parent,
                      struct start *ret)
 {
-    char run[8];
+    struct rank place = RANK_UNKNOWN;
+    const char *const names[] = {"WORLD_SIZE", "SLURM_STEP_ID", "TORCHELASTIC_RESTART_COUNT"};
+    char *const texts[] = {ret->world, ret->step, ret->restart};
 
-    job_master(environment, ret->master, sizeof(ret->master));
-    variable_of(environment, "WORLD_SIZE", ret->world, sizeof(ret->world));
-    variable_of(environment, "SLURM_STEP_ID", ret->step, sizeof(ret->step));
-    variable_of(environment, "TORCHELASTIC_RESTART_COUNT", ret->restart, sizeof(ret->restart));
-    variable_of(environment, "TORCHELASTIC_RUN_ID", run, sizeof(run));
+    rank_read_environment(environment, &place);
+    memcpy(ret->master, place.master, sizeof(ret->master));
+    for (int i = 0; i < 3; i++)
+        (void)snprintf(texts[i], sizeof(ret->world), "%s", job_variable(environment, names[i]));
     ret->agent = parent;
-    ret->began_ns = run[0] != '\0' ? began_ns : MEMBER_UNKNOWN;
+    ret->began_ns =
+        job_variable(environment, "TORCHELASTIC_RUN_ID")[0] != '\0' ? began_ns : MEMBER_UNKNOWN;
 }
 
 /* By the info of its data; MEMBER_UNKNOWN, too, where that is of another boot. */
@@ -161,7 +155,7 @@ static int keep(struct searching *s, const struct datadir *d, const struct dead 
 static int look(void *arg, const struct datadir *d)
 {
     struct searching *s = arg;
-    struct dead one = {.out = false};
+    struct dead one = {.place = RANK_UNKNOWN};
     struct buf info, environment;
     struct stat st;
     pid_t pid;
@@ -169,17 +163,17 @@ static int look(void *arg, const struct datadir *d)
 
     if (d->owner != s->owner || directory_alive(d, &pid) || directory_held(d))
         return 0;
-    buf_init(&environment, FIND_ENVIRONMENT_BYTES);
+    buf_init(&environment, JOB_ENVIRONMENT_BYTES);
     bool whole = datadir_info(d, &info) == 0;
     if (whole)
         read_variables(&info, &environment);
     if (whole && environment.failed == 0 && job_is_named(&environment, s->name)) {
-        member_place(environment.data, environment.size - 1, &one.tags);
-        one.parent = number_of(&info, "parent");
-        start_of(&environment, began_of(&info), one.parent, &one.start);
+        rank_read_environment(&environment, &one.place);
+        one.place.parent = number_of(&info, "parent");
+        start_of(&environment, began_of(&info), one.place.parent, &one.start);
         one.last_ns = datadir_has(d, "data.mdb", &st) ? ns_of(&st.st_mtim) : MEMBER_UNKNOWN;
-        one.pid = number_of(&info, "pid");
-        rc = one.tags.rank != MEMBER_UNKNOWN ? keep(s, d, &one) : 0;
+        one.place.pid = number_of(&info, "pid");
+        rc = one.place.rank != MEMBER_UNKNOWN ? keep(s, d, &one) : 0;
     }
     buf_done(&environment);
     buf_done(&info);
@@ -205,9 +199,9 @@ static struct start start_meant(const struct searching *s)
             newest = &s->list[i];
     if (s->n_living == 0)
         return newest != NULL ? newest->start : ret;
-    if (proc_stat_of(s->living[0].pid, 0, &stat) < 0)
+    if (proc_stat_of((pid_t)s->living[0].pid, 0, &stat) < 0)
         stat.start_ticks = stat.ppid = 0;
-    if (find_environment(s->living[0].pid, &b, /* ret_source= */ NULL) == 0)
+    if (job_read_environment((pid_t)s->living[0].pid, &b, /* ret_source= */ NULL) == 0)
         start_of(&b, utc_of_ticks(stat.start_ticks), (int64_t)stat.ppid, &ret);
     buf_done(&b);
     return ret;
@@ -237,45 +231,37 @@ static void judge(struct searching *s)
         struct dead *one = &s->list[i];
         one->out = !is_of(one, &meant);
         for (uint32_t k = 0; k < s->n_living && !one->out; k++)
-            one->out = s->living[k].rank == one->tags.rank;
+            one->out = s->living[k].rank == one->place.rank;
         for (uint32_t k = 0; k < s->n && !one->out; k++)
-            one->out = s->list[k].tags.rank == one->tags.rank && s->list[k].pid == one->parent;
+            one->out = s->list[k].place.rank == one->place.rank &&
+                       s->list[k].place.pid == one->place.parent;
     }
     for (uint32_t i = 0; i < s->n; i++)
         for (uint32_t k = 0; k < s->n && !s->list[i].out; k++)
             s->list[i].out = k != i && !s->list[k].out &&
-                             s->list[k].tags.rank == s->list[i].tags.rank &&
+                             s->list[k].place.rank == s->list[i].place.rank &&
                              !is_newer(&s->list[i], &s->list[k]);
 }
 
-void dead_environment(const char *directory, struct buf *ret)
+void rank_read_data(const char *directory, struct rank *ret)
 {
     struct datadir d = DATADIR_NONE;
-    struct buf info;
+    struct buf info, environment;
 
-    buf_init(ret, FIND_ENVIRONMENT_BYTES);
+    buf_init(&environment, JOB_ENVIRONMENT_BYTES);
     if (datadir_open(directory, DATADIR_ANY, &d) == 0) {
         if (datadir_info(&d, &info) == 0)
-            read_variables(&info, ret);
+            read_variables(&info, &environment);
         buf_done(&info);
     }
     datadir_close(&d);
-    if (ret->failed != 0)
-        buf_reset(ret);
-}
-
-void dead_place(const char *directory, struct member_tags *ret)
-{
-    struct buf environment;
-
-    dead_environment(directory, &environment);
-    if (environment.size > 0)
-        member_place(environment.data, environment.size - 1, ret);
+    if (environment.size > 0 && environment.failed == 0)
+        rank_read_environment(&environment, ret);
     buf_done(&environment);
 }
 
-int job_each_dead(const char *text, const struct job_living *living, uint32_t n,
-                  int (*fn)(void *arg, const char *directory, int64_t pid), void *arg)
+int job_find_ended(const char *text, const struct rank *living, uint32_t n,
+                   int (*fn)(void *arg, const char *directory, const struct rank *ended), void *arg)
 {
     struct job_meant meant;
 
@@ -285,7 +271,7 @@ int job_each_dead(const char *text, const struct job_living *living, uint32_t n,
     if (rc == 0)
         judge(&s);
     for (uint32_t i = 0; i < s.n; i++) {
-        rc = rc == 0 && !s.list[i].out ? fn(arg, s.list[i].path, s.list[i].pid) : rc;
+        rc = rc == 0 && !s.list[i].out ? fn(arg, s.list[i].path, &s.list[i].place) : rc;
         free(s.list[i].path);
     }
     free(s.list);
@@ -294,14 +280,14 @@ int job_each_dead(const char *text, const struct job_living *living, uint32_t n,
 
 static int by_job(const void *a, const void *b)
 {
-    const struct member_tags *x = &((const struct dead *)a)->tags;
-    const struct member_tags *y = &((const struct dead *)b)->tags;
+    const struct rank *x = &((const struct dead *)a)->place;
+    const struct rank *y = &((const struct dead *)b)->place;
     int order = strcmp(x->job, y->job);
 
     return order != 0 ? order : (x->rank > y->rank) - (x->rank < y->rank);
 }
 
-void job_list_dead(struct buf *ret)
+void job_list_ended(struct buf *ret)
 {
     struct searching s = {.name = NULL, .owner = geteuid()};
     uint32_t shown = 0, jobs = 0;
@@ -310,13 +296,13 @@ void job_list_dead(struct buf *ret)
         qsort(s.list, s.n, sizeof(*s.list), by_job);
     for (uint32_t i = 0, next; i < s.n; i = next) {
         uint32_t ranks = 1;
-        for (next = i + 1; next < s.n && strcmp(s.list[next].tags.job, s.list[i].tags.job) == 0;
+        for (next = i + 1; next < s.n && strcmp(s.list[next].place.job, s.list[i].place.job) == 0;
              next++)
-            ranks += s.list[next].tags.rank != s.list[next - 1].tags.rank;
+            ranks += s.list[next].place.rank != s.list[next - 1].place.rank;
         if (jobs++ >= DEAD_JOBS_SHOWN)
             continue;
         (void)buf_adds(ret, shown++ > 0 ? ", " : "; data are left of ");
-        members_add_job(ret, s.list[i].tags.job);
+        job_add_target(ret, s.list[i].place.job);
         (void)buf_addf(ret, " (%u rank%s)", ranks, ranks > 1 ? "s" : "");
     }
     if (jobs > shown)

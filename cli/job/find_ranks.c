@@ -37,18 +37,16 @@ struct candidate {
     pid_t pid;
     uint32_t uid;
     pid_t ancestors[ANCESTORS]; /* its parent first; 0: no more */
-    int64_t rank;
+    struct rank place;
     int worth; /* of enum worth */
     enum level level;
-    char master[128]; /* "127.0.0.1:29500", "": it has none */
-    char job[128];    /* what to call its job */
-    bool elastic;     /* torchrun has started it, or what started it */
-    bool batch;       /* has its place of sbatch: it may be what starts the ranks */
-    bool launches;    /* srun, mpirun ... */
-    bool own;         /* this program, as a relay that srun has started */
-    bool forked;      /* a Python that has run no program since it was forked, */
-    bool outlived;    /* or whose parent is not who has begun it, as far as its group tells */
-    bool late;        /* has set its rank itself, since it began */
+    bool elastic;  /* torchrun has started it, or what started it */
+    bool batch;    /* has its place of sbatch: it may be what starts the ranks */
+    bool launches; /* srun, mpirun ... */
+    bool own;      /* this program, as a relay that srun has started */
+    bool forked;   /* a Python that has run no program since it was forked, */
+    bool outlived; /* or whose parent is not who has begun it, as far as its group tells */
+    bool late;     /* has set its rank itself, since it began */
     bool out;
 };
 
@@ -56,13 +54,6 @@ struct candidates {
     struct candidate *list;
     uint32_t n, room;
 };
-
-static const char *variable(const struct buf *b, const char *name)
-{
-    const char *value = proc_environ_find(b->data, b->size, name);
-
-    return value != NULL ? value : "";
-}
 
 static bool is_one_of(const char *name, const char *const *names)
 {
@@ -109,7 +100,7 @@ static void look_at_program(struct candidate *c, const char *own)
                                             NULL};
     char name[256], directory[4096];
 
-    find_program(c->pid, name, sizeof(name));
+    job_read_program(c->pid, name, sizeof(name));
     c->own = own[0] != '\0' && strcmp(name, own) == 0;
     c->launches = is_one_of(name, launchers);
     c->worth = strncmp(name, "python", 6) == 0 ? WORTH_PYTHON
@@ -130,17 +121,19 @@ static void find_ancestors(struct candidate *c)
         c->ancestors[i] = young = (pid_t)s.ppid;
 }
 
-void job_proxy(pid_t parent, char *ret, size_t size)
+/* The control port of MPICH's launcher on each machine, "node1:32893", names a job that has no
+ * other name; "": its parent is none. */
+static void read_proxy(pid_t parent, char *ret, size_t size)
 {
     static const char word[] = "--control-port";
     char program[256];
     struct buf words;
 
     ret[0] = '\0';
-    find_program(parent, program, sizeof(program));
+    job_read_program(parent, program, sizeof(program));
     if (strncmp(program, "hydra_", 6) != 0)
         return;
-    buf_init(&words, FIND_ENVIRONMENT_BYTES);
+    buf_init(&words, JOB_ENVIRONMENT_BYTES);
     if (apart_read(parent, "cmdline", &words) == 0 && buf_addc(&words, '\0') == 0)
         for (size_t at = 0; at < words.size && ret[0] == '\0';) {
             bool here = strcmp(words.data + at, word) == 0;
@@ -154,27 +147,26 @@ void job_proxy(pid_t parent, char *ret, size_t size)
 /* b: its environment.  false: it says nothing of that job. */
 static bool read_candidate(const struct buf *b, const char *name, struct candidate *c)
 {
-    struct member_tags place;
-
-    member_place(b->data, b->size - 1, &place);
-    if (place.rank == MEMBER_UNKNOWN)
+    c->place = (struct rank)RANK_UNKNOWN;
+    rank_read_environment(b, &c->place);
+    if (c->place.rank == MEMBER_UNKNOWN)
         return false;
     find_ancestors(c);
-    job_master(b, c->master, sizeof(c->master));
-    c->rank = place.rank;
-    (void)snprintf(c->job, sizeof(c->job), "%s", place.job);
-    if (c->job[0] == '\0')
-        job_proxy(c->ancestors[0], c->job, sizeof(c->job));
-    c->level = variable(b, "RANK")[0] != '\0' ? LEVEL_TORCH
-               : variable(b, "OMPI_COMM_WORLD_RANK")[0] != '\0' ||
-                       variable(b, "PMIX_RANK")[0] != '\0' || variable(b, "PMI_RANK")[0] != '\0'
+    c->place.pid = c->pid;
+    c->place.parent = c->ancestors[0];
+    if (c->place.job[0] == '\0')
+        read_proxy(c->ancestors[0], c->place.job, sizeof(c->place.job));
+    c->level = job_variable(b, "RANK")[0] != '\0' ? LEVEL_TORCH
+               : job_variable(b, "OMPI_COMM_WORLD_RANK")[0] != '\0' ||
+                       job_variable(b, "PMIX_RANK")[0] != '\0' ||
+                       job_variable(b, "PMI_RANK")[0] != '\0'
                    ? LEVEL_MPI
                    : LEVEL_SCHEDULER;
-    c->elastic = variable(b, "TORCHELASTIC_RUN_ID")[0] != '\0';
-    c->batch = c->level == LEVEL_SCHEDULER && variable(b, "SLURM_PROCID")[0] != '\0' &&
-               variable(b, "SLURM_STEP_ID")[0] == '\0';
+    c->elastic = job_variable(b, "TORCHELASTIC_RUN_ID")[0] != '\0';
+    c->batch = c->level == LEVEL_SCHEDULER && job_variable(b, "SLURM_PROCID")[0] != '\0' &&
+               job_variable(b, "SLURM_STEP_ID")[0] == '\0';
     return job_is_named(b, name) ||
-           (c->job[0] != '\0' && (name == NULL || strcmp(name, c->job) == 0));
+           (c->place.job[0] != '\0' && (name == NULL || strcmp(name, c->place.job) == 0));
 }
 
 static int add(struct candidates *all, const struct candidate *c)
@@ -199,9 +191,9 @@ struct gathering {
 static int take_process(struct gathering *g, pid_t pid)
 {
     struct candidate c = {.pid = pid};
-    struct find_source source;
+    struct environment_source source;
     struct buf b;
-    int rc = find_environment(pid, &b, &source);
+    int rc = job_read_environment(pid, &b, &source);
     bool read = rc == 0 && read_candidate(&b, g->meant != NULL ? g->meant->name : NULL, &c);
 
     buf_done(&b);
@@ -228,7 +220,7 @@ static int gather(struct candidates *all, const struct job_meant *meant)
 
     if (rc < 0)
         return err_set(rc, "cannot read /proc: %s", strerror(-rc));
-    find_program(getpid(), own, sizeof(own));
+    job_read_program(getpid(), own, sizeof(own));
     while (rc == 0 && !cli_interrupted && proc_numbers_next(&processes, &one))
         rc = take_process(&g, (pid_t)one.value);
     proc_numbers_close(&processes);
@@ -252,7 +244,7 @@ static void judge_launcher(struct candidate *old, struct candidate *young)
 static void judge_level(struct candidate *old, struct candidate *young)
 {
     if (!young->out && old->level < young->level &&
-        (old->rank != young->rank || (young->elastic && !old->elastic)))
+        (old->place.rank != young->place.rank || (young->elastic && !old->elastic)))
         old->out = true;
 }
 
@@ -260,7 +252,7 @@ static bool has_words(const struct candidate *c, const char *text, size_t n)
 {
     struct buf words;
 
-    buf_init(&words, FIND_ENVIRONMENT_BYTES);
+    buf_init(&words, JOB_ENVIRONMENT_BYTES);
     bool ret = apart_read(c->pid, "cmdline", &words) == 0 &&
                memmem(words.data, words.size, text, n) != NULL;
     buf_done(&words);
@@ -311,19 +303,19 @@ static void judge_late(struct candidates *all)
             const struct candidate *c = &all->list[k];
             if (c->ancestors[0] != old->pid || c->out || c->worth < WORTH_PYTHON)
                 continue;
-            if (c->rank == old->rank)
+            if (c->place.rank == old->place.rank)
                 same |= kind_of(c);
             else
                 others |= kind_of(c);
         }
-        old->out = old->out || (same & others) != 0 || (others != 0 && old->rank > 0);
+        old->out = old->out || (same & others) != 0 || (others != 0 && old->place.rank > 0);
     }
 }
 
 /* One of two of a family with the same rank is out: the one worth less, else the child. */
 static void judge_same(struct candidate *old, struct candidate *young)
 {
-    if (old->out || young->out || old->rank != young->rank)
+    if (old->out || young->out || old->place.rank != young->place.rank)
         return;
     bool old_stays = old->worth >= young->worth;
     old->out = !old_stays;
@@ -338,12 +330,13 @@ static int refuse_unnamed(const struct candidates *all, const char *name)
 
     buf_init(&text, ERR_TEXT_BYTES / 2);
     for (uint32_t i = 0; i < all->n; i++) {
-        bool new = !all->list[i].out && all->list[i].master[0] != '\0';
+        bool new = !all->list[i].out && all->list[i].place.master[0] != '\0';
         for (uint32_t k = 0; k < i && new; k++)
-            new = all->list[k].out || strcmp(all->list[k].master, all->list[i].master) != 0;
+            new = all->list[k].out ||
+                  strcmp(all->list[k].place.master, all->list[i].place.master) != 0;
         if (new &&n++ < JOBS_SHOWN) {
             (void)buf_adds(&text, n > 1 ? ", " : "");
-            job_add_text(&text, all->list[i].master, all->list[i].uid);
+            job_add_text(&text, all->list[i].place.master, all->list[i].uid);
         }
     }
     int rc = n < 2 || name == NULL || strcmp(name, "none") != 0
@@ -380,8 +373,8 @@ static bool is_left(const struct candidates *all, const struct candidate *c)
 
     for (uint32_t k = 0; k < all->n && c->outlived; k++) {
         const struct candidate *o = &all->list[k];
-        if (o->out || (o->outlived && !forks) || o->worth < WORTH_PYTHON || o->rank == c->rank ||
-            strcmp(o->job, c->job) != 0)
+        if (o->out || (o->outlived && !forks) || o->worth < WORTH_PYTHON ||
+            o->place.rank == c->place.rank || strcmp(o->place.job, c->place.job) != 0)
             continue;
         others = true;
         begun = begun || o->ancestors[0] == c->ancestors[0];
@@ -403,8 +396,9 @@ static void judge_left(struct candidates *all)
             continue;
         for (uint32_t k = 0; k < all->n && !c->out; k++) {
             const struct candidate *o = &all->list[k];
-            c->out = !o->out && o->worth >= WORTH_PYTHON && o->rank != c->rank &&
-                     strcmp(o->job, c->job) == 0 && (!leads || o->ancestors[0] != c->ancestors[0]);
+            c->out = !o->out && o->worth >= WORTH_PYTHON && o->place.rank != c->place.rank &&
+                     strcmp(o->place.job, c->place.job) == 0 &&
+                     (!leads || o->ancestors[0] != c->ancestors[0]);
         }
     }
 }
@@ -465,13 +459,13 @@ uint32_t job_list(struct buf *ret)
         uint32_t ranks = 0;
         for (uint32_t k = i; k < all.n && !c->out; k++)
             if (!all.list[k].out && all.list[k].uid == c->uid &&
-                strcmp(all.list[k].job, c->job) == 0) {
+                strcmp(all.list[k].place.job, c->place.job) == 0) {
                 all.list[k].out = k > i;
                 ranks++;
             }
         if (ranks > 0 && shown++ < JOBS_SHOWN) {
             (void)buf_adds(ret, shown > 1 ? ", " : "");
-            job_add_text(ret, c->job, c->uid);
+            job_add_text(ret, c->place.job, c->uid);
             (void)buf_addf(ret, " (%u rank%s)", ranks, ranks > 1 ? "s" : "");
         }
     }
@@ -483,19 +477,45 @@ uint32_t job_list(struct buf *ret)
     return shown;
 }
 
-int job_each(const char *text, int (*fn)(void *arg, pid_t pid), void *arg)
+static int compare_ranks(const void *one, const void *two)
+{
+    const struct rank *a = one, *b = two;
+    int order = strcmp(a->job, b->job);
+
+    if (order != 0)
+        return order;
+    if (a->rank != b->rank)
+        return a->rank < b->rank ? -1 : 1;
+    return a->pid < b->pid ? -1 : a->pid > b->pid;
+}
+
+int job_find_ranks(const char *text, struct ranks *ret)
 {
     struct candidates all = {.n = 0};
     struct job_meant meant;
 
+    *ret = (struct ranks){.n = 0};
     job_meant_read(text, &meant);
     int rc = gather(&all, &meant);
     judge_all(&all);
     if (rc == 0)
         rc = refuse_unnamed(&all, meant.name);
-    for (uint32_t i = 0; i < all.n && rc == 0; i++)
-        rc = all.list[i].out ? 0 : fn(arg, all.list[i].pid);
+    for (uint32_t i = 0; i < all.n && rc == 0; i++) {
+        struct rank *one = all.list[i].out ? NULL : ranks_add(ret);
+        if (one != NULL) {
+            *one = all.list[i].place;
+            (void)gethostname(one->host, sizeof(one->host) - 1);
+        } else if (!all.list[i].out) {
+            rc = -ENOMEM;
+        }
+    }
     free(all.list);
+    if (rc == 0 && cli_interrupted)
+        rc = err_set(-ECANCELED, "interrupted");
+    if (rc < 0)
+        ranks_done(ret);
+    if (ret->n > 0)
+        qsort(ret->list, ret->n, sizeof(*ret->list), compare_ranks);
     return rc;
 }
 
@@ -504,14 +524,6 @@ bool job_of_asker(const char *text, struct buf *ret)
     struct job_meant meant;
 
     job_meant_read(text, &meant);
-    return find_environment(getpid(), ret, /* ret_source= */ NULL) == 0 && meant.uid == geteuid() &&
-           job_is_named(ret, meant.name);
-}
-
-void job_name_of(const char *text, char *ret, size_t size)
-{
-    struct job_meant meant;
-
-    job_meant_read(text, &meant);
-    (void)snprintf(ret, size, "%s", meant.name != NULL ? meant.name : "");
+    return job_read_environment(getpid(), ret, /* ret_source= */ NULL) == 0 &&
+           meant.uid == geteuid() && job_is_named(ret, meant.name);
 }

@@ -22,7 +22,7 @@ bool job_name_is_marked(char c)
     return c == ',' || c == '[' || c == '\\';
 }
 
-void members_add_job(struct buf *b, const char *name)
+void job_add_target(struct buf *b, const char *name)
 {
     (void)buf_adds(b, "job:");
     for (; *name != '\0'; name++) {
@@ -59,6 +59,14 @@ void job_meant_read(const char *text, struct job_meant *ret)
     ret->name = ret->room;
 }
 
+void job_name_of(const char *text, char *ret, size_t size)
+{
+    struct job_meant meant;
+
+    job_meant_read(text, &meant);
+    (void)snprintf(ret, size, "%s", meant.name != NULL ? meant.name : "");
+}
+
 void job_add_user(struct buf *b, uint32_t uid)
 {
     const struct passwd *p = getpwuid(uid);
@@ -73,7 +81,7 @@ void job_add_text(struct buf *b, const char *name, uint32_t uid)
 {
     struct job_meant meant;
 
-    members_add_job(b, name);
+    job_add_target(b, name);
     job_meant_read(name, &meant);
     if (uid == geteuid() && meant.name == name) /* it ends in no user's name of its own */
         return;

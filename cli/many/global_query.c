@@ -285,7 +285,7 @@ static int add_members(struct global *q)
         const struct member *m = &q->all->list[i];
         const struct sql_value tags[SQL_TAGS] = {
             [SQL_TAG_HOST] = text_or_null(m->tags.host),
-            [SQL_TAG_ADDR] = text_or_null(m->tags.addr[0] != '\0' ? m->tags.addr : m->name),
+            [SQL_TAG_ADDR] = text_or_null(m->name),
             [SQL_TAG_RANK] = number_or_null(m->tags.rank),
             [SQL_TAG_NODE_RANK] = number_or_null(m->tags.node_rank),
             [SQL_TAG_LOCAL_RANK] = number_or_null(m->tags.local_rank),

@@ -102,7 +102,7 @@ static void take_place(struct member *m, struct buf *text, bool asked)
     if (asked && m->result.state == MEMBER_FAILED)
         m->error = m->result.error;
     if (text->size > 0)
-        member_place(buf_text(text), text->size, &m->tags);
+        rank_read_environment(text, &m->tags);
 }
 
 int members_identify(struct members *m, uint64_t timeout_ns, uint32_t at_once)
@@ -121,7 +121,7 @@ int members_identify(struct members *m, uint64_t timeout_ns, uint32_t at_once)
         buf_init(&id.texts[i], PLACE_BYTES);
     if (rc == 0 && choose(m, only) > 0) {
         const struct members_sink sink = {.arg = &id, .rows = take_rows, .done = take_end};
-        member_place_statement(&statement);
+        job_add_variables_statement(&statement);
         (void)buf_adds(&statement, " union all select '', epoch_ns(now())::text");
         const struct members_ask ask = {.statement = buf_text(&statement),
                                         .timeout_ns = timeout_ns,

@@ -266,7 +266,7 @@ static int each_for_report(const struct target *t,
     for (uint32_t i = 0; i < all->n && rc >= 0; i++) {
         const struct member *m = &all->list[i];
         const struct probing_report_member told = {
-            .name = m->tags.addr[0] != '\0' ? m->tags.addr : m->name,
+            .name = m->name,
             .host = m->tags.host,
             .role = m->tags.role,
             .why = m->result.state == MEMBER_ANSWERED ? NULL : m->result.why,

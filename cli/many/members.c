@@ -183,14 +183,11 @@ struct member *find_grow(struct find *f, const char *name)
         return NULL;
     *m = (struct member){.name = arena_text(&f->found->mem, name, strlen(name)),
                          .asked = {.error_ns = MEMBER_UNKNOWN},
-                         .tags = {.rank = MEMBER_UNKNOWN,
-                                  .node_rank = MEMBER_UNKNOWN,
-                                  .local_rank = MEMBER_UNKNOWN}};
+                         .tags = RANK_UNKNOWN};
     if (m->name == NULL) {
         (void)err_set(-ENOMEM, "no memory for '%s'", name);
         return NULL;
     }
-    (void)snprintf(m->tags.addr, sizeof(m->tags.addr), "%s", m->name);
     return m;
 }
 
@@ -200,14 +197,14 @@ static void read_place(struct member *m)
     struct buf b;
 
     if (m->target.kind == TARGET_FILES && !m->target.stopped) {
-        dead_place(m->target.directory, &m->tags);
+        rank_read_data(m->target.directory, &m->tags);
         return;
     }
     if (m->target.pid == 0)
         return;
-    int rc = find_environment(m->target.pid, &b, /* ret_source= */ NULL);
+    int rc = job_read_environment(m->target.pid, &b, /* ret_source= */ NULL);
     if (rc == 0)
-        member_place(b.data, b.size - 1, &m->tags);
+        rank_read_environment(&b, &m->tags);
     else
         (void)apart_pass_over(m->target.pid, rc, "its rank is not known");
     buf_done(&b);
@@ -228,7 +225,7 @@ int find_add(struct find *f, const char *text)
     if (m->target.host[0] == '\0')
         (void)gethostname(m->tags.host, sizeof(m->tags.host) - 1);
     else
-        (void)snprintf(m->tags.host, sizeof(m->tags.host), "%.63s", m->target.host);
+        (void)snprintf(m->tags.host, sizeof(m->tags.host), "%s", m->target.host);
     read_place(m);
     f->found->n++;
     return 0;

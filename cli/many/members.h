@@ -53,11 +53,11 @@ struct member_clock {
 };
 
 struct member {
-    struct target target; /* `text` is the members' */
-    const char *name;     /* as it is called to users: "4242", "node3:9922", a directory */
-    int error;            /* it cannot be asked: found while looking for it; 0 */
-    struct member_tags tags;
-    struct member_clock asked;   /* of one behind TCP: its clock minus ours, as it has said */
+    struct target target;      /* `text` is the members' */
+    const char *name;          /* as it is called to users: "4242", "node3:9922", a directory */
+    int error;                 /* it cannot be asked: found while looking for it; 0 */
+    struct rank tags;          /* its place in a job: the columns _host, _rank ... of `global.*` */
+    struct member_clock asked; /* of one behind TCP: its clock minus ours, as it has said */
     struct member_result result; /* of the last time */
 };
 
@@ -90,8 +90,7 @@ int members_find_here(const char *text, int (*fn)(void *arg, const struct member
                       void *arg, struct members *ret);
 /* The ranks of one job that run here (NULL: of the only one), and the same as members that can be
  * asked: none where none runs. */
-struct local_ranks; /* cli/job/local_ranks.h */
-int members_find_job(const char *job, struct local_ranks *ret, struct members *ret_members);
+int members_find_job(const char *job, struct ranks *ret, struct members *ret_members);
 void members_done(struct members *m); /* of zeros, too */
 /* A connection for the next question, as its core pays for each: a thread that wakes, a handshake,
  * memory.  It has shaken hands, so that its token is of no more use.  false: no memory for it. */

@@ -136,7 +136,7 @@ static int add_lost(struct find *f, const struct find_remote *r, int rc, const c
     struct member *m = find_grow(f, name);
     if (m == NULL)
         return -ENOMEM;
-    (void)snprintf(m->tags.host, sizeof(m->tags.host), "%.63s", r->name.host);
+    (void)snprintf(m->tags.host, sizeof(m->tags.host), "%.255s", r->name.host);
     m->error = err_set(rc, "%s", why);
     member_failed(m, MEMBER_NOT_ASKED, rc);
     f->found->n++;
@@ -156,7 +156,7 @@ static int add_member(struct find *f, const struct find_remote *r, const struct 
     int has = find_has(f, &m->target);
     if (has != 0)
         return has < 0 ? has : 0;
-    (void)snprintf(m->tags.host, sizeof(m->tags.host), "%.63s", r->name.host);
+    (void)snprintf(m->tags.host, sizeof(m->tags.host), "%.255s", r->name.host);
     (void)snprintf(m->tags.role, sizeof(m->tags.role), "%s", one->role);
     (void)snprintf(m->tags.job, sizeof(m->tags.job), "%s", one->job);
     m->tags.rank = one->rank;

@@ -47,7 +47,7 @@ struct ship_table {
 struct ship_source {
     char id[300]; /* never shown to a destination as a path: see ship_batch */
     char directory[SHIP_DIRECTORY_BYTES]; /* "": it is not on this machine */
-    struct member_tags tags;
+    struct rank tags;
     int64_t pid;
     bool ended; /* it is dead, and all of it has been sent */
     struct ship_table *tables;

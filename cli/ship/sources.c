@@ -37,7 +37,7 @@ static void take_tags(struct ship_source *s, const struct member *m)
     if (m->tags.rank != MEMBER_UNKNOWN || s->tags.host[0] == '\0') {
         char job[sizeof(s->tags.job)];
         (void)snprintf(job, sizeof(job), "%s", m->tags.job[0] != '\0' ? m->tags.job : s->tags.job);
-        struct member_tags kept = s->tags;
+        struct rank kept = s->tags;
         s->tags = m->tags;
         if (s->tags.host[0] == '\0')
             (void)snprintf(s->tags.host, sizeof(s->tags.host), "%s", kept.host);

@@ -52,8 +52,7 @@ struct ship_source *ship_source_of(struct ship_state *s, const char *id, bool ma
         return NULL;
     (void)snprintf(one->id, sizeof(one->id), "%s", id);
     one->member = UINT32_MAX;
-    one->tags = (struct member_tags){
-        .rank = MEMBER_UNKNOWN, .node_rank = MEMBER_UNKNOWN, .local_rank = MEMBER_UNKNOWN};
+    one->tags = (struct rank)RANK_UNKNOWN;
     s->sources[s->n++] = one;
     s->changed = true;
     return one;

@@ -8,7 +8,7 @@
 /* The command is no library: what reads it is built in. */
 #include "cli/diff/diff_facts.c"
 #include "cli/diff/diff_json.c"
-#include "cli/job/job_said.c"
+#include "cli/job/ranks.c"
 #include "tests/fuzz/fuzz.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
@@ -21,15 +21,15 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     diff_init(&again);
     buf_init(&b, (size_t)256 << 20);
     if (diff_read((const char *)data, size, "host", &f) == 0) {
-        fuzz_must(job_said_settle(&f.said, NULL, false, &f.job) == 0);
+        fuzz_must(ranks_find_job(&f.ranks, NULL, false, &f.job) == 0);
         fuzz_must(diff_write(&o, &f, &b) == 0);
         fuzz_must(diff_read(b.data, b.size, "host", &again) == 0);
-        fuzz_must(again.n_ranks == f.n_ranks && again.n_facts <= f.n_facts);
+        fuzz_must(again.ranks.n == f.ranks.n && again.n_facts <= f.n_facts);
         for (size_t i = 0; i < f.n_facts; i++)
             for (const char *at = f.facts[i].value; *at != '\0'; at++)
                 fuzz_must((unsigned char)*at >= ' ');
     } else {
-        fuzz_must(f.n_ranks == 0 && f.n_facts == 0);
+        fuzz_must(f.ranks.n == 0 && f.n_facts == 0);
     }
     buf_done(&b);
     diff_done(&f);

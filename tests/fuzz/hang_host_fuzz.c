@@ -6,12 +6,12 @@
 #include <string.h>
 
 /* The command is no library: what reads it is built in. */
-#include "cli/job/job_said.c"
 #include "cli/hang/hang_json.c"
 #include "cli/hang/hang_judge.c"
 #include "cli/hang/hang_stacks.c"
 #include "cli/hang/hang_waits.c"
 #include "cli/hang/stack_tree.c"
+#include "cli/job/ranks.c"
 #include "tests/fuzz/fuzz.h"
 
 #define RANKS_JUDGED 1000
@@ -70,12 +70,12 @@ static void judge_and_write(const struct hang_found *f, struct buf *ret)
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-    struct hang_found f = {.job = {.world_size = MEMBER_UNKNOWN}}, again = f;
+    struct hang_found f = {.job = RANK_UNKNOWN}, again = f;
     struct buf b;
 
     buf_init(&b, (size_t)256 << 20);
     if (hang_read((const char *)data, size, "host", &f) == 0) {
-        fuzz_must(job_said_settle(&f.said, NULL, false, &f.job) == 0);
+        fuzz_must(ranks_find_job(&f.claims, NULL, false, &f.job) == 0);
         draw(&f);
         judge_and_write(&f, &b);
         fuzz_must(hang_read(b.data, b.size, "host", &again) == 0 && again.n <= f.n);

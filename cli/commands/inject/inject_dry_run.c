@@ -12,7 +12,7 @@
 #include <string.h>
 
 #include "cli/commands/inject/inject_setup.h"
-#include "cli/target/environment.h"
+#include "cli/job/job.h"
 #include "cli/target/installed.h"
 #include "cli/target/target.h"
 #include "cli/terminal/terminal.h"
@@ -46,7 +46,7 @@ static void data_root(pid_t pid, char *ret, size_t size)
     buf_init(&text, ENVIRON_MAX_BYTES);
     (void)file_read(AT_FDCWD, path, &text);
     (void)buf_addc(&text, '\0');
-    (void)environment_now(pid, &text);
+    (void)job_read_environment_now(pid, &text);
     const char *said = proc_environ_find(buf_text(&text), text.size, "PROBING_DATA_DIR");
     if (said != NULL && said[0] == '/')
         (void)snprintf(ret, size, "%s", said);
