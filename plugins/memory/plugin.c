@@ -102,7 +102,7 @@ static void set_in(struct plugin *p, bool is_in) /* [control] */
     (void)pthread_mutex_unlock(&p->mutex);
 }
 
-static void look(struct plugin *p, uint64_t now) /* [worker] */
+static void look_at_memory(struct plugin *p, uint64_t now) /* [worker] */
 {
     uint32_t events = usage_tick(p->usage, now);
     /* What is alive is in the rings by then, which outlive a SIGKILL. */
@@ -158,10 +158,10 @@ static void memory_tick(void *self, uint64_t now) /* [worker] */
         if (atomic_load_explicit(&p->no_python, memory_order_relaxed))
             find_python(p);
     }
-    look(p, now);
+    look_at_memory(p, now);
     for (int i = 1; i < (int)(PROBING_NS_PER_S / USAGE_STEP_NS); i++)
         if (usage_is_hasty(p->usage) && wait_step(p))
-            look(p, p->host->now());
+            look_at_memory(p, p->host->now());
 }
 
 static int scan_live(void *self, struct probing_rows *out) /* [worker] */

@@ -113,8 +113,8 @@ int64_t cpu_timers_step(const struct cpu_timers *c)
     return step >= 0 ? step : PROBING_NULL_I64;
 }
 
-static void sample(struct cpu_timers *c, struct watched *w, uint64_t cpu,
-                   const ucontext_t *context) /* [signal] */
+static void take_sample(struct cpu_timers *c, struct watched *w, uint64_t cpu,
+                        const ucontext_t *context) /* [signal] */
 {
     const struct probing_python_frames_1 *python =
         atomic_load_explicit(&c->python, memory_order_relaxed);
@@ -137,15 +137,15 @@ static void sample(struct cpu_timers *c, struct watched *w, uint64_t cpu,
     sample_slot_submit(c->slots, x);
 }
 
-static void handle(struct cpu_timers *c, struct watched *w,
-                   const ucontext_t *context) /* [signal] */
+static void handle_signal(struct cpu_timers *c, struct watched *w,
+                          const ucontext_t *context) /* [signal] */
 {
     uint64_t cpu = probing_clock_ns(CLOCK_THREAD_CPUTIME_ID);
     if (w->fine.fd != -1)
         perf_timer_again(&w->fine);
     else
         timer_arm(c, w);
-    sample(c, w, cpu, context);
+    take_sample(c, w, cpu, context);
     if (atomic_fetch_add_explicit(&c->handled, 1, memory_order_relaxed) % TIMED)
         return;
     (void)atomic_fetch_add_explicit(&c->timed, 1, memory_order_relaxed);
@@ -154,7 +154,7 @@ static void handle(struct cpu_timers *c, struct watched *w,
 }
 
 /* The record of the thread whose signal this is; NULL: the signal is not ours.      [signal] */
-static struct watched *whose(struct cpu_timers *c, const siginfo_t *info)
+static struct watched *signal_thread(struct cpu_timers *c, const siginfo_t *info)
 {
     if (info->si_code == SI_TIMER) {
         struct watched *w = info->si_value.sival_ptr;
@@ -173,9 +173,9 @@ static bool on_signal(int kind, void *about, void *context) /* [signal] */
     (void)kind;
     (void)atomic_fetch_add_explicit(&g.inside, 1, memory_order_seq_cst);
     struct cpu_timers *c = atomic_load_explicit(&g.timers, memory_order_seq_cst);
-    struct watched *w = c ? whose(c, info) : NULL;
+    struct watched *w = c ? signal_thread(c, info) : NULL;
     if (w)
-        handle(c, w, context);
+        handle_signal(c, w, context);
     (void)atomic_fetch_sub_explicit(&g.inside, 1, memory_order_seq_cst);
     return w || (!c && (info->si_code == SI_TIMER || info->si_code == POLL_IN));
 }
@@ -323,7 +323,7 @@ static void timer_drop(struct cpu_timers *c, struct watched *w)
 
 /* ---- threads ---- */
 
-static void forget(struct cpu_timers *c, struct watched *w)
+static void forget_thread(struct cpu_timers *c, struct watched *w)
 {
     timer_drop(c, w);
     *w = (struct watched){.timer = -1, .fine = {.fd = -1}};
@@ -335,7 +335,7 @@ static void forget_living(struct cpu_timers *c, struct watched *w)
 {
     bool on = atomic_exchange_explicit(&g.timers, NULL, memory_order_seq_cst) != NULL;
     (void)wait_handlers();
-    forget(c, w);
+    forget_thread(c, w);
     atomic_store_explicit(&g.timers, on ? c : NULL, memory_order_seq_cst);
     for (uint32_t i = 0; i < cpu_timers_room(c); i++)
         if (c->watched[i].tid && c->watched[i].fine.fd != -1)
@@ -346,7 +346,8 @@ static void forget_living(struct cpu_timers *c, struct watched *w)
 
 /* The record of a thread, or a free one.  Threads keep their order in the folder, so the search
  * begins where the last one ended. */
-static struct watched *find(struct cpu_timers *c, int32_t tid, uint64_t inode, uint32_t *from)
+static struct watched *find_thread(struct cpu_timers *c, int32_t tid, uint64_t inode,
+                                   uint32_t *from)
 {
     uint32_t room = cpu_timers_room(c);
     for (uint32_t n = 0; n < room; n++) {
@@ -374,11 +375,11 @@ struct seeing {
     uint32_t from;
 };
 
-static void see(void *arg, int32_t tid, uint64_t inode)
+static void see_thread(void *arg, int32_t tid, uint64_t inode)
 {
     struct seeing *s = arg;
     struct cpu_timers *c = s->timers;
-    struct watched *w = find(c, tid, inode, &s->from);
+    struct watched *w = find_thread(c, tid, inode, &s->from);
     if (!w) {
         c->over++;
         return;
@@ -400,7 +401,7 @@ static void forget_all(struct cpu_timers *c)
     (void)wait_handlers();
     for (uint32_t i = 0; i < cpu_timers_room(c); i++)
         if (c->watched[i].tid)
-            forget(c, &c->watched[i]);
+            forget_thread(c, &c->watched[i]);
     c->tasks.looked_ns = 0;
     atomic_store_explicit(&g.timers, on, memory_order_seq_cst);
 }
@@ -473,11 +474,11 @@ int cpu_timers_scan(struct cpu_timers *c)
     c->over = 0;
     c->timers_left = timers_left();
     struct seeing seeing = {.timers = c};
-    bool whole = tasks_each(see, &seeing);
+    bool whole = tasks_each(see_thread, &seeing);
     for (uint32_t i = 0; i < cpu_timers_room(c); i++) {
         struct watched *w = &c->watched[i];
         if (w->tid && w->seen != c->scan && whole && thread_cpu_ns(w->tid) == 0)
-            forget(c, w); /* it has ended, so nobody is in the handler with it */
+            forget_thread(c, w); /* it has ended, so nobody is in the handler with it */
         threads += (w->timer != -1 || w->fine.fd != -1) && w->tid;
         refused += w->refused;
     }

@@ -98,7 +98,7 @@ static uint64_t name_of(struct reader *r, struct watched *w, int32_t tid, uint64
     return w->name_id;
 }
 
-static void take(struct reader *r, struct sample_slot *x)
+static void take_slot(struct reader *r, struct sample_slot *x)
 {
     struct watched none = {.tid = 0},
                    *w = cpu_timers_watched(r->timers, (uint32_t)x->user[OF_RECORD]);
@@ -127,7 +127,7 @@ static void take(struct reader *r, struct sample_slot *x)
 static void drain_slots(struct reader *r)
 {
     for (struct sample_slot *x; (x = sample_slot_next(r->slots)) != NULL;) {
-        take(r, x);
+        take_slot(r, x);
         sample_slot_release(r->slots, x);
     }
 }
@@ -208,7 +208,7 @@ static void tick_thread(struct reader *r, struct watched *w, uint64_t now)
 }
 
 /* Look at all threads, or only at the one that holds the GIL. */
-static void tick(struct reader *r, uint64_t now)
+static void look_at_threads(struct reader *r, uint64_t now)
 {
     int32_t holder = r->mode_now == MODE_GIL && r->python ? r->python->holder() : 0;
     for (uint32_t i = 0; i < cpu_timers_room(r->timers); i++) {
@@ -290,7 +290,7 @@ static void tell_unsampled(struct reader *r)
         unsampled_table_add(r->host, r->unsampled_table, about.refused, about.threads);
 }
 
-static void turn(struct reader *r)
+static void run_turn(struct reader *r)
 {
     uint64_t now = r->host->now();
     if (now - r->modules_ns > MODULES_NS) {
@@ -315,13 +315,13 @@ static void turn(struct reader *r)
 }
 
 /* How long until something must be done, if no samples come. */
-static uint64_t rest(struct reader *r)
+static uint64_t ns_until_due(struct reader *r)
 {
     uint64_t now = r->host->now();
     if (r->mode_now == MODE_CPU)
         return r->scan_each_ns;
     if (now >= r->tick_ns) {
-        tick(r, now);
+        look_at_threads(r, now);
         r->tick_ns = next_tick(r, now);
         now = r->host->now();
     }
@@ -329,7 +329,7 @@ static uint64_t rest(struct reader *r)
     return left < SCAN_NS ? left : SCAN_NS;
 }
 
-static void *run(void *arg)
+static void *sampler_thread(void *arg)
 {
     struct reader *r = arg;
     (void)prctl(PR_SET_NAME, "probing/profile");
@@ -337,8 +337,8 @@ static void *run(void *arg)
     stacks_read_modules(r->stacks); /* the core's list may be of long ago */
     cpu_timers_begin(r->timers, r->python, r->mode_now == MODE_GIL);
     while (!atomic_load_explicit(&r->stop, memory_order_acquire)) {
-        turn(r);
-        sample_slot_wait(r->slots, rest(r));
+        run_turn(r);
+        sample_slot_wait(r->slots, ns_until_due(r));
     }
     tell_waits(r);
     tell_unsampled(r);
@@ -350,7 +350,7 @@ static void *run(void *arg)
 
 /* ---- begin and end ---- */
 
-static void drop(struct reader *r)
+static void drop_reader(struct reader *r)
 {
     sample_pool_free(r->slots);
     code_free(r->code);
@@ -382,16 +382,16 @@ int reader_start(struct reader *r)
     if (rc == 0)
         rc = cpu_timers_new(h, r->slots, &r->timers);
     if (rc == -EBUSY) {
-        drop(r);
+        drop_reader(r);
         return h->fail(h, rc,
                        "the program uses every real-time signal, so none is left for sampling");
     }
     if (rc == 0)
-        rc = own_thread_start(&r->thread, STACK_BYTES, run, r);
+        rc = own_thread_start(&r->thread, STACK_BYTES, sampler_thread, r);
     if (rc < 0) {
         (void)cpu_timers_free(r->timers);
         r->timers = NULL;
-        drop(r);
+        drop_reader(r);
         return probing_failf(h, rc,
                              "no memory or no thread for the profiler (%s); of threads the limits "
                              "are ulimit -u, and pids.max of the cgroup",
@@ -430,7 +430,7 @@ int reader_stop(struct reader *r)
     (void)pthread_join(r->thread, NULL);
     r->timers = NULL;
     r->running = false;
-    drop(r);
+    drop_reader(r);
     return 0;
 }
 

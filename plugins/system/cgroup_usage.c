@@ -74,7 +74,7 @@ static const struct probing_table_desc table =
                   "what the process's cgroup may use and uses, and how long it was throttled");
 
 /* What was counted so far is of another group. */
-static void forget(struct cgroup_usage *g)
+static void forget_counts(struct cgroup_usage *g)
 {
     g->cpu_ns = g->periods = g->throttled = g->throttled_ns = UNKNOWN;
 }
@@ -82,7 +82,7 @@ static void forget(struct cgroup_usage *g)
 int cgroup_init(struct cgroup_usage *g, const struct probing_host *h)
 {
     *g = (struct cgroup_usage){.host = h};
-    forget(g);
+    forget_counts(g);
     return h->table(h, &table, &g->table);
 }
 
@@ -104,7 +104,7 @@ static void find_groups(struct cgroup_usage *g)
     (void)find_group(&g->memory, "memory");
     (void)find_group(&g->pids, "pids");
     if (counters)
-        forget(g);
+        forget_counts(g);
 }
 
 /* Do its groups have other names than at the last look?  A file of a line for each controller. */

@@ -128,7 +128,7 @@ void cpu_done(struct cpu_usage *c)
     threads_done(&c->threads);
 }
 
-static void clear(union probing_cell *cells)
+static void clear_cells(union probing_cell *cells)
 {
     for (uint32_t i = 0; i < N_COLUMNS; i++)
         cells[i] = probing_null(columns[i].type);
@@ -136,7 +136,7 @@ static void clear(union probing_cell *cells)
 
 /* ---- the process ---- */
 
-static uint64_t micros(struct timeval t)
+static uint64_t microseconds(struct timeval t)
 {
     return (uint64_t)t.tv_sec * PROBING_NS_PER_S + (uint64_t)t.tv_usec * PROBING_NS_PER_US;
 }
@@ -144,8 +144,8 @@ static uint64_t micros(struct timeval t)
 static void remember_process(struct cpu_usage *c, const struct rusage *u, uint64_t now)
 {
     c->before_ns = now;
-    c->user_ns = micros(u->ru_utime);
-    c->sys_ns = micros(u->ru_stime);
+    c->user_ns = microseconds(u->ru_utime);
+    c->sys_ns = microseconds(u->ru_stime);
     c->voluntary = (uint64_t)u->ru_nvcsw;
     c->involuntary = (uint64_t)u->ru_nivcsw;
     c->majflt = (uint64_t)u->ru_majflt;
@@ -200,10 +200,11 @@ static void process_row(struct cpu_usage *c, uint64_t threads, uint64_t now, uin
     struct rusage u;
     if (getrusage(RUSAGE_SELF, &u) != 0)
         return;
-    uint64_t user = micros(u.ru_utime), sys = micros(u.ru_stime), wall = now - c->before_ns;
+    uint64_t user = microseconds(u.ru_utime), sys = microseconds(u.ru_stime),
+             wall = now - c->before_ns;
     uint64_t rss = resident_bytes();
     name_process(c, now, interval_ns);
-    clear(cells);
+    clear_cells(cells);
     cells[SCOPE].u = c->process_scope;
     cells[COMM].u = c->comm;
     cells[PLATFORM].u = c->platform;
@@ -320,7 +321,7 @@ static void thread_row(struct cpu_usage *c, struct thread *t, uint64_t now, bool
     uint64_t wall = now - t->row_ns;
     char state[2] = {0};
 
-    clear(cells);
+    clear_cells(cells);
     if (closely)
         look_closely(c, t, cells);
     if (t->dead || t->reused)
@@ -348,7 +349,7 @@ static void thread_ended(void *arg, const struct thread *t)
     uint64_t now = c->host->now(), wall = now - t->row_ns;
     if (t->cpu_ns == t->row_cpu_ns)
         return;
-    clear(cells);
+    clear_cells(cells);
     last.dead = true;
     cpu_cells(c, &last, wall, cells);
     cells[SCOPE].u = c->thread_scope;
@@ -402,7 +403,7 @@ struct walk {
     uint64_t explained; /* CPU time of the threads whose clocks were read */
 };
 
-static void visit(struct cpu_usage *c, struct thread *t, struct walk *w)
+static void visit_thread(struct cpu_usage *c, struct thread *t, struct walk *w)
 {
     uint64_t ran;
     if (t->read_ns == w->now || !read_clock(&c->threads, t, &ran))
@@ -433,15 +434,15 @@ static void look_at_threads(struct cpu_usage *c, struct walk *w, bool whole)
 
     for (uint32_t i = 0; i < l->n; i++)
         if (c->first || l->all[i].quiet < QUIET_LOOKS)
-            visit(c, &l->all[i], w);
+            visit_thread(c, &l->all[i], w);
     for (uint32_t i = 0; i < IDLE_CLOCKS && i < l->n; i++)
-        visit(c, &l->all[c->cursor++ % l->n], w);
+        visit_thread(c, &l->all[c->cursor++ % l->n], w);
     /* Somebody whom we took to be idle, or did not know, has run. */
     c->explained_ns += w->explained;
     bool unexplained = whole && c->spent_ns > c->explained_ns + w->interval_ns / 100 * BUSY_PERCENT;
     if (!c->first && unexplained && pace_is_due(&c->scan_pace, w->now)) {
         for (uint32_t i = 0; i < l->n; i++)
-            visit(c, &l->all[i], w);
+            visit_thread(c, &l->all[i], w);
         pace_took(&c->scan_pace, w->now, own_cpu_ns() - begun, 1, w->interval_ns, PACE_LIST);
     }
     c->turn += w->refused ? 0 : 1;

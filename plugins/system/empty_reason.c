@@ -12,13 +12,13 @@
 #include "computed.h"
 #include "lib/proc/lines.h"
 
-static int say(char *text, uint32_t size, const char *why)
+static int copy_reason(char *text, uint32_t size, const char *why)
 {
     (void)snprintf(text, size, "%s", why);
     return 0;
 }
 
-static int because(char *text, uint32_t size, const char *path, int error)
+static int describe_unreadable(char *text, uint32_t size, const char *path, int error)
 {
     (void)snprintf(text, size, "%s cannot be read: %s", path, strerror(-error));
     return 0;
@@ -30,7 +30,7 @@ static int why_kmsg(char *text, uint32_t size)
     int fd = kmsg_open();
     if (fd >= 0) {
         (void)close(fd);
-        return say(text, size, "the kernel's log is empty, or may not be read here");
+        return copy_reason(text, size, "the kernel's log is empty, or may not be read here");
     }
     (void)proc_number_in("/proc/sys/kernel/dmesg_restrict", "", &restricted);
     (void)snprintf(text, size, "/dev/kmsg cannot be opened: %s%s", strerror(-fd),
@@ -43,12 +43,13 @@ static int why_kmsg(char *text, uint32_t size)
 static int why_pressure(int error, char *text, uint32_t size)
 {
     if (error == -EOPNOTSUPP)
-        return say(text, size, "pressure stall information is off: boot the kernel with psi=1");
+        return copy_reason(text, size,
+                           "pressure stall information is off: boot the kernel with psi=1");
     if (error == -ENOENT)
-        return say(text, size,
-                   "the kernel has no pressure stall information (Linux 4.20, "
-                   "CONFIG_PSI)");
-    return error ? because(text, size, "/proc/pressure", error) : -ENOENT;
+        return copy_reason(text, size,
+                           "the kernel has no pressure stall information (Linux 4.20, "
+                           "CONFIG_PSI)");
+    return error ? describe_unreadable(text, size, "/proc/pressure", error) : -ENOENT;
 }
 
 int system_why_empty(const struct system_state *s, const char *table, char *text, uint32_t size)
@@ -59,35 +60,37 @@ int system_why_empty(const struct system_state *s, const char *table, char *text
     if (strcmp(table, "process.kmsg") == 0)
         return why_kmsg(text, size);
     if (strcmp(table, "rdma.counters") == 0)
-        return say(text, size,
-                   access(s->rdma->root, F_OK) == 0
-                       ? "no InfiniBand or RoCE device has a port in "
-                         "/sys/class/infiniband"
-                       : "no InfiniBand or RoCE device here (/sys/class/infiniband "
-                         "is not there)");
+        return copy_reason(text, size,
+                           access(s->rdma->root, F_OK) == 0
+                               ? "no InfiniBand or RoCE device has a port in "
+                                 "/sys/class/infiniband"
+                               : "no InfiniBand or RoCE device here (/sys/class/infiniband "
+                                 "is not there)");
     if (strcmp(table, "system.numa") == 0)
-        return say(text, size, "the kernel shows no memory nodes in /sys/devices/system/node");
+        return copy_reason(text, size,
+                           "the kernel shows no memory nodes in /sys/devices/system/node");
     if (strcmp(table, "system.pressure") == 0 &&
         why_pressure(atomic_load_explicit(&s->pressure->error, memory_order_relaxed), text, size) ==
             0)
         return 0;
     if (strcmp(table, "cgroup.utilization") == 0 && s->ticked &&
         !atomic_load_explicit(&s->cgroup->known, memory_order_relaxed))
-        return say(text, size,
-                   "the process's cgroup is not to be seen in any mount (/proc/self/"
-                   "cgroup, /proc/self/mountinfo)");
+        return copy_reason(text, size,
+                           "the process's cgroup is not to be seen in any mount (/proc/self/"
+                           "cgroup, /proc/self/mountinfo)");
     if (strcmp(table, "io.utilization") == 0 && io)
-        return because(text, size, "/proc/self/io", io);
+        return describe_unreadable(text, size, "/proc/self/io", io);
     if (strcmp(table, "net.utilization") == 0 && net)
-        return because(text, size, "/proc/self/net/dev", net);
+        return describe_unreadable(text, size, "/proc/self/net/dev", net);
     if (strcmp(table, "net.connections") == 0)
-        return say(text, size, "the process has no TCP socket");
+        return copy_reason(text, size, "the process has no TCP socket");
     if (strcmp(table, "net.peers") == 0 && peers)
-        return because(text, size, "/proc/self/fd", peers);
+        return describe_unreadable(text, size, "/proc/self/fd", peers);
     if (strcmp(table, "net.peers") == 0 && s->ticked)
-        return say(text, size,
-                   "no TCP connection of the process has been seen (net.connections has those of "
-                   "now)");
+        return copy_reason(
+            text, size,
+            "no TCP connection of the process has been seen (net.connections has those of "
+            "now)");
     return s->ticked ? -ENOENT
-                     : say(text, size, "the first look is still to come: system.interval");
+                     : copy_reason(text, size, "the first look is still to come: system.interval");
 }

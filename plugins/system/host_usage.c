@@ -82,7 +82,7 @@ int host_init(struct host_usage *u, const struct probing_host *h)
 
 /* ---- files ---- */
 
-static uint64_t number(char **at)
+static uint64_t next_number(char **at)
 {
     char *end = *at;
     uint64_t value = strtoull(*at, &end, 10);
@@ -97,7 +97,7 @@ static void take_cpu(char *at, struct host_look *ret)
 {
     uint64_t v[8];
     for (uint32_t i = 0; i < 8; i++)
-        v[i] = number(&at);
+        v[i] = next_number(&at);
     if (v[3] == UNKNOWN)
         return;
     ret->counters[HOST_USER_TICKS] = v[0] + v[1];
@@ -108,7 +108,7 @@ static void take_cpu(char *at, struct host_look *ret)
     ret->counters[HOST_STEAL_TICKS] = v[7];
 }
 
-static bool begins(const char *line, const char *word, char **ret)
+static bool starts_with(const char *line, const char *word, char **ret)
 {
     size_t n = strlen(word);
     *ret = (char *)line + n;
@@ -123,14 +123,14 @@ static void read_stat(const char *path, struct host_look *ret)
     uint64_t cpus = 0;
     (void)proc_lines_open(&l, path, room, sizeof(room));
     for (char *line; (line = proc_lines_next(&l, &n)) != NULL;) {
-        if (begins(line, "cpu ", &at))
+        if (starts_with(line, "cpu ", &at))
             take_cpu(at, ret);
-        else if (begins(line, "cpu", &at))
+        else if (starts_with(line, "cpu", &at))
             cpus++;
-        else if (begins(line, "procs_running ", &at))
-            ret->running = number(&at);
-        else if (begins(line, "procs_blocked ", &at))
-            ret->blocked = number(&at);
+        else if (starts_with(line, "procs_running ", &at))
+            ret->running = next_number(&at);
+        else if (starts_with(line, "procs_blocked ", &at))
+            ret->blocked = next_number(&at);
     }
     proc_lines_close(&l);
     ret->cpus = cpus > 0 ? cpus : UNKNOWN;
@@ -151,8 +151,8 @@ static void read_vmstat(const char *path, struct host_look *ret)
     (void)proc_lines_open(&l, path, room, sizeof(room));
     for (char *line; (line = proc_lines_next(&l, &n)) != NULL;)
         for (uint32_t i = 0; i < PROBING_LENGTH(keys); i++)
-            if (begins(line, keys[i].key, &at))
-                ret->counters[keys[i].counter] = number(&at);
+            if (starts_with(line, keys[i].key, &at))
+                ret->counters[keys[i].counter] = next_number(&at);
     proc_lines_close(&l);
 }
 
@@ -164,7 +164,7 @@ static void read_snmp(const char *path, struct host_look *ret)
     size_t n;
     (void)proc_lines_open(&l, path, room, sizeof(room));
     for (char *line; (line = proc_lines_next(&l, &n)) != NULL;) {
-        if (!begins(line, "Tcp:", &at) || l.cut)
+        if (!starts_with(line, "Tcp:", &at) || l.cut)
             continue;
         if (!names[0]) {
             (void)snprintf(names, sizeof(names), "%s", at);
@@ -173,7 +173,7 @@ static void read_snmp(const char *path, struct host_look *ret)
         for (const char *name = names + strspn(names, " "); *name;) {
             size_t length = strcspn(name, " ");
             at += strspn(at, " -"); /* MaxConn is -1 */
-            uint64_t value = number(&at);
+            uint64_t value = next_number(&at);
             if (length == 7 && strncmp(name, "OutSegs", 7) == 0)
                 ret->counters[HOST_TCP_SENT] = value;
             if (length == 11 && strncmp(name, "RetransSegs", 11) == 0)
@@ -191,7 +191,7 @@ static double read_load(const char *path)
     char text[128], *at = text;
     if (proc_read_path(path, text, sizeof(text)) <= 0)
         return -1;
-    uint64_t whole = number(&at);
+    uint64_t whole = next_number(&at);
     if (whole == UNKNOWN || at[0] != '.' || at[1] < '0' || at[1] > '9' || at[2] < '0' ||
         at[2] > '9')
         return -1;
@@ -216,7 +216,8 @@ void host_read(const char *root, struct host_look *ret)
 /* ---- the row ---- */
 
 /* after - before; UNKNOWN where one is not known, or the counter went back. */
-static uint64_t passed(const struct host_usage *u, const struct host_look *is, int counter)
+static uint64_t counter_difference(const struct host_usage *u, const struct host_look *is,
+                                   int counter)
 {
     uint64_t before = u->before[counter], after = is->counters[counter];
     return before != UNKNOWN && after != UNKNOWN && after >= before ? after - before : UNKNOWN;
@@ -231,10 +232,10 @@ static void cpu_cells(const struct host_usage *u, const struct host_look *is,
                                     {STEAL_PCT, HOST_STEAL_TICKS}};
     uint64_t all = 0, tick = PROBING_NS_PER_S / (uint64_t)sysconf(_SC_CLK_TCK);
     for (int i = HOST_USER_TICKS; i <= HOST_STEAL_TICKS; i++)
-        all += passed(u, is, i) == UNKNOWN ? 0 : passed(u, is, i);
+        all += counter_difference(u, is, i) == UNKNOWN ? 0 : counter_difference(u, is, i);
     for (uint32_t i = 0; i < PROBING_LENGTH(shares); i++)
-        cells[shares[i][0]] = percent_cell(passed(u, is, shares[i][1]), all);
-    uint64_t steal = passed(u, is, HOST_STEAL_TICKS);
+        cells[shares[i][0]] = percent_cell(counter_difference(u, is, shares[i][1]), all);
+    uint64_t steal = counter_difference(u, is, HOST_STEAL_TICKS);
     cells[DELTA_STEAL] = count_cell(steal == UNKNOWN ? steal : steal * tick);
 }
 
@@ -251,17 +252,18 @@ void host_look(struct host_usage *u, uint64_t now, uint64_t interval_ns)
     if (!u->host->wanted(u->table) || !pace_is_due(&u->pace, now))
         return;
     host_read(u->root, &is);
-    uint64_t sent = passed(u, &is, HOST_TCP_SENT), again = passed(u, &is, HOST_TCP_RETRANS);
+    uint64_t sent = counter_difference(u, &is, HOST_TCP_SENT),
+             again = counter_difference(u, &is, HOST_TCP_RETRANS);
     cells[WALL] = count_cell(wall);
     cells[CPUS] = count_cell(is.cpus);
     cpu_cells(u, &is, cells);
     cells[LOAD1] = is.load1 >= 0 ? probing_f64(is.load1) : probing_null(PROBING_F64);
     cells[RUNNING] = count_cell(is.running);
     cells[BLOCKED] = count_cell(is.blocked);
-    cells[DELTA_MAJFLT] = count_cell(passed(u, &is, HOST_MAJFLT));
-    cells[DELTA_SWAP_IN] = bytes_cell(passed(u, &is, HOST_SWAP_IN));
-    cells[DELTA_SWAP_OUT] = bytes_cell(passed(u, &is, HOST_SWAP_OUT));
-    cells[DELTA_OOM_KILLS] = count_cell(passed(u, &is, HOST_OOM_KILLS));
+    cells[DELTA_MAJFLT] = count_cell(counter_difference(u, &is, HOST_MAJFLT));
+    cells[DELTA_SWAP_IN] = bytes_cell(counter_difference(u, &is, HOST_SWAP_IN));
+    cells[DELTA_SWAP_OUT] = bytes_cell(counter_difference(u, &is, HOST_SWAP_OUT));
+    cells[DELTA_OOM_KILLS] = count_cell(counter_difference(u, &is, HOST_OOM_KILLS));
     cells[DELTA_TCP_SENT] = count_cell(sent);
     cells[DELTA_TCP_RETRANS] = count_cell(again);
     cells[TCP_RETRANS_PCT] = percent_cell(again, sent == UNKNOWN ? 0 : sent);

@@ -51,7 +51,7 @@ int kmsg_open(void)
     return fd == -1 ? -errno : fd;
 }
 
-static int scan(void *self, struct probing_rows *out)
+static int scan_kernel_log(void *self, struct probing_rows *out)
 {
     const struct probing_host *h = plugin_host(self);
     char record[RECORD_BYTES + 1];
@@ -77,5 +77,6 @@ static int scan(void *self, struct probing_rows *out)
     return probing_scanned(r);
 }
 
-const struct probing_table_desc kmsg_table = PROBING_COMPUTED_TABLE(
-    "process.kmsg", columns, scan, "the kernel's log: the OOM killer, devices that fail");
+const struct probing_table_desc kmsg_table =
+    PROBING_COMPUTED_TABLE("process.kmsg", columns, scan_kernel_log,
+                           "the kernel's log: the OOM killer, devices that fail");

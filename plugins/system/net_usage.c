@@ -88,7 +88,7 @@ bool net_parse(char *line, struct net_interface *ret)
     return ret->name[0] != '\0';
 }
 
-static struct net_interface *find(struct net_usage *n, const char *name)
+static struct net_interface *find_interface(struct net_usage *n, const char *name)
 {
     for (uint32_t i = 0; i < n->n; i++)
         if (strcmp(n->all[i].name, name) == 0)
@@ -96,7 +96,7 @@ static struct net_interface *find(struct net_usage *n, const char *name)
     return NULL;
 }
 
-static void add(struct net_usage *n, const struct net_interface *fresh)
+static void add_interface(struct net_usage *n, const struct net_interface *fresh)
 {
     struct net_interface *more =
         n->n < NET_INTERFACES_MAX ? realloc(n->all, (n->n + 1) * sizeof(*more)) : NULL;
@@ -133,14 +133,14 @@ static void add_row(struct net_usage *n, const struct net_interface *was, const 
 static void look_at(struct net_usage *n, struct net_interface *fresh, uint64_t now,
                     uint64_t interval_ns)
 {
-    struct net_interface *known = find(n, fresh->name);
+    struct net_interface *known = find_interface(n, fresh->name);
     fresh->row_ns = now;
     if (!known) { /* what went through before is none of our time */
         struct net_interface none = *fresh;
         none.row_ns = 0;
         memset(none.counters, 0xff, sizeof(none.counters)); /* UNKNOWN */
         add_row(n, &none, fresh->counters, now);
-        add(n, fresh);
+        add_interface(n, fresh);
         return;
     }
     if (memcmp(known->counters, fresh->counters, sizeof(known->counters)) == 0 &&

@@ -73,7 +73,7 @@ static uint64_t memory_of(uint32_t node, const char *key)
     return proc_number_in(path, begin, &kb) ? kb * 1024 : UNKNOWN;
 }
 
-static int scan(void *self, struct probing_rows *out)
+static int scan_numa_nodes(void *self, struct probing_rows *out)
 {
     const struct probing_host *h = plugin_host(self);
     const struct probing_rows_1 *rows = h->extension(h, PROBING_ROWS_1);
@@ -101,5 +101,6 @@ static int scan(void *self, struct probing_rows *out)
     return probing_scanned(r);
 }
 
-const struct probing_table_desc numa_table = PROBING_COMPUTED_TABLE(
-    "system.numa", columns, scan, "memory nodes of the machine, and the process's part of each");
+const struct probing_table_desc numa_table =
+    PROBING_COMPUTED_TABLE("system.numa", columns, scan_numa_nodes,
+                           "memory nodes of the machine, and the process's part of each");

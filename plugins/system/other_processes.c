@@ -54,7 +54,7 @@ static uint64_t cpu_of(int32_t pid)
     return proc_stat_of(pid, 0, &s) == 0 ? (s.user_ticks + s.system_ticks) * tick : UNKNOWN;
 }
 
-static uint32_t look(struct seen **ret, int *ret_error)
+static uint32_t read_processes(struct seen **ret, int *ret_error)
 {
     struct proc_numbers all;
     struct proc_number one;
@@ -123,8 +123,8 @@ void gpus_of(int32_t pid, char *ret, size_t size)
 
 /* ---- rows ---- */
 
-static int row(struct probing_rows *out, const struct probing_host *h, const struct seen *s,
-               uint64_t wall_ns, bool with_gpus)
+static int emit_process(struct probing_rows *out, const struct probing_host *h,
+                        const struct seen *s, uint64_t wall_ns, bool with_gpus)
 {
     struct proc_stat said;
     struct stat owner;
@@ -154,7 +154,7 @@ static int row(struct probing_rows *out, const struct probing_host *h, const str
     return h->emit(out, cells, PROBING_LENGTH(cells));
 }
 
-static int scan(void *self, struct probing_rows *out)
+static int scan_processes(void *self, struct probing_rows *out)
 {
     const struct probing_host *h = plugin_host(self);
     const struct probing_rows_1 *rows = h->extension(h, PROBING_ROWS_1);
@@ -162,7 +162,7 @@ static int scan(void *self, struct probing_rows *out)
     struct seen *list;
     int r;
     uint64_t begun = h->now();
-    uint32_t n = look(&list, &r);
+    uint32_t n = read_processes(&list, &r);
     if (r < 0)
         r = probing_failf(h, r, "/proc cannot be read: %s", strerror(-r));
     while (r == 0 && h->now() - begun < BETWEEN_MS * PROBING_NS_PER_MS) {
@@ -170,12 +170,12 @@ static int scan(void *self, struct probing_rows *out)
         r = h->emit(out, NULL, 0); /* does anybody still want it? */
     }
     for (uint32_t i = 0; i < n && r == 0; i++)
-        r = row(out, h, &list[i], h->now() - begun, with_gpus);
+        r = emit_process(out, h, &list[i], h->now() - begun, with_gpus);
     free(list);
     return probing_scanned(r);
 }
 
 const struct probing_table_desc cpu_stats_table =
-    PROBING_COMPUTED_TABLE("process.cpu_stats", columns, scan,
+    PROBING_COMPUTED_TABLE("process.cpu_stats", columns, scan_processes,
                            "processes of the machine: what each takes of processors and memory, "
                            "and which GPUs it has open");

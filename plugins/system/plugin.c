@@ -43,7 +43,7 @@ static const struct probing_config settings[] = {
      .max = (int64_t)(3600 * PROBING_NS_PER_S)},
     {.name = NULL}};
 
-static void tick(void *self, uint64_t now)
+static void measure_all(void *self, uint64_t now)
 {
     struct plugin *p = self;
     uint64_t interval = atomic_load_explicit(&p->interval_ns, memory_order_relaxed);
@@ -65,7 +65,7 @@ static int system_configure(void *self, const char *name, const char *value)
     (void)name;                                            /* there is one */
     (void)probing_parse_u64(value, UINT64_MAX, &interval); /* checked by the core */
     atomic_store_explicit(&p->interval_ns, interval, memory_order_relaxed);
-    return p->running ? p->host->every(p->host, interval, tick) : 0;
+    return p->running ? p->host->every(p->host, interval, measure_all) : 0;
 }
 
 static int system_start(void *self)
@@ -74,7 +74,7 @@ static int system_start(void *self)
     cpu_start(&p->cpu, p->host->now());
     p->running = true;
     return p->host->every(p->host, atomic_load_explicit(&p->interval_ns, memory_order_relaxed),
-                          tick);
+                          measure_all);
 }
 
 static int system_stop(void *self)

@@ -61,7 +61,7 @@ static void read_info(uint64_t fd, uint64_t *ret_position, uint64_t *ret_flags)
         *ret_flags = strtoull(flags + strlen("flags:"), NULL, 8);
 }
 
-static int row(struct probing_rows *out, const struct probing_host *h, uint64_t fd)
+static int emit_descriptor(struct probing_rows *out, const struct probing_host *h, uint64_t fd)
 {
     static const char *const accesses[] = {"r", "w", "rw", NULL};
     char path[64], target[4096];
@@ -86,7 +86,7 @@ static int row(struct probing_rows *out, const struct probing_host *h, uint64_t 
     return h->emit(out, cells, PROBING_LENGTH(cells));
 }
 
-static int scan(void *self, struct probing_rows *out)
+static int scan_descriptors(void *self, struct probing_rows *out)
 {
     const struct probing_host *h = plugin_host(self);
     struct proc_numbers all;
@@ -96,7 +96,7 @@ static int scan(void *self, struct probing_rows *out)
         return probing_failf(h, r, "/proc/self/fd cannot be read: %s", strerror(-r));
     while (r == 0 && proc_numbers_next(&all, &one))
         if (one.value != (uint64_t)all.fd)
-            r = row(out, h, one.value);
+            r = emit_descriptor(out, h, one.value);
     if (r == 0 && all.error < 0)
         r = probing_failf(h, all.error, "/proc/self/fd was not read to its end: %s",
                           strerror(-all.error));
@@ -105,4 +105,4 @@ static int scan(void *self, struct probing_rows *out)
 }
 
 const struct probing_table_desc fds_table =
-    PROBING_COMPUTED_TABLE("process.fds", columns, scan, "open files of the process");
+    PROBING_COMPUTED_TABLE("process.fds", columns, scan_descriptors, "open files of the process");

@@ -84,7 +84,7 @@ static union probing_cell limit_cell(rlim_t value)
     return value == RLIM_INFINITY ? probing_null(PROBING_I64) : count_cell((uint64_t)value);
 }
 
-static int scan(void *self, struct probing_rows *out)
+static int scan_limits(void *self, struct probing_rows *out)
 {
     const struct probing_host *h = plugin_host(self);
     struct proc_status status;
@@ -108,4 +108,4 @@ static int scan(void *self, struct probing_rows *out)
 }
 
 const struct probing_table_desc limits_table = PROBING_COMPUTED_TABLE(
-    "process.limits", columns, scan, "what the process may have at most, and what it has");
+    "process.limits", columns, scan_limits, "what the process may have at most, and what it has");

@@ -21,7 +21,8 @@ static const struct probing_column columns[] = {
     PROBING_I64_COLUMN("deleted", PROBING_PLAIN, "1: the file has lost its name"),
 };
 
-static int row(struct probing_rows *out, const struct probing_host *h, struct proc_mapping *m)
+static int emit_mapping(struct probing_rows *out, const struct probing_host *h,
+                        struct proc_mapping *m)
 {
     static const char gone[] = " (deleted)";
     char perms[] = {m->readable ? 'r' : '-', m->writable ? 'w' : '-', m->executable ? 'x' : '-',
@@ -45,7 +46,7 @@ static int row(struct probing_rows *out, const struct probing_host *h, struct pr
     return h->emit(out, cells, PROBING_LENGTH(cells));
 }
 
-static int scan(void *self, struct probing_rows *out)
+static int scan_mappings(void *self, struct probing_rows *out)
 {
     const struct probing_host *h = plugin_host(self);
     char room[PROC_MAPS_ROOM];
@@ -55,7 +56,7 @@ static int scan(void *self, struct probing_rows *out)
     if (r < 0)
         return probing_failf(h, r, "/proc/self/maps cannot be read: %s", strerror(-r));
     while (r == 0 && proc_maps_next(&l, &m))
-        r = row(out, h, &m);
+        r = emit_mapping(out, h, &m);
     if (r == 0 && l.error < 0)
         r = probing_failf(h, l.error, "/proc/self/maps was not read to its end: %s",
                           strerror(-l.error));
@@ -64,4 +65,4 @@ static int scan(void *self, struct probing_rows *out)
 }
 
 const struct probing_table_desc maps_table =
-    PROBING_COMPUTED_TABLE("process.maps", columns, scan, "what is mapped in the process");
+    PROBING_COMPUTED_TABLE("process.maps", columns, scan_mappings, "what is mapped in the process");

@@ -188,7 +188,7 @@ static void add_row(struct rdma_usage *r, const char *folder, const struct rdma_
     (void)r->host->append(r->table, is->row_ns, cells, N_COLUMNS, NULL, 0);
 }
 
-static void keep(struct rdma_usage *r, const struct rdma_port *p, struct rdma_port *known)
+static void keep_port(struct rdma_usage *r, const struct rdma_port *p, struct rdma_port *known)
 {
     if (known) {
         *known = *p;
@@ -218,7 +218,7 @@ static void look_at_port(struct rdma_usage *r, const char *device, uint32_t port
     if (!was && r->n == RDMA_PORTS_MAX)
         return;
     add_row(r, folder, was, &is);
-    keep(r, &is, was);
+    keep_port(r, &is, was);
 }
 
 void rdma_look(struct rdma_usage *r, uint64_t now, uint64_t interval_ns)

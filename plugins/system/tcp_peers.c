@@ -147,15 +147,15 @@ static void take_listing(struct tcp_peers *p, struct listing *l)
 }
 
 /* How many descriptors there are, where the kernel says so (Linux 6.2); else always the same. */
-static uint64_t descriptors(void)
+static uint64_t count_descriptors(void)
 {
     struct stat st;
     return stat("/proc/self/fd", &st) == 0 ? (uint64_t)st.st_size : UNKNOWN;
 }
 
-static void list(struct tcp_peers *p, uint64_t now, uint64_t interval_ns)
+static void list_sockets(struct tcp_peers *p, uint64_t now, uint64_t interval_ns)
 {
-    uint64_t begun = own_cpu_ns(), links = descriptors();
+    uint64_t begun = own_cpu_ns(), links = count_descriptors();
     bool changed = p->listed_ns == 0 || p->gone || links != p->links;
     struct listing l = {.p = p};
     struct tcp_walk walked;
@@ -191,33 +191,34 @@ static uint64_t least_of(uint64_t a, uint64_t b)
 }
 
 /* a + b, UNKNOWN where either is. */
-static uint64_t added(uint64_t a, uint64_t b)
+static uint64_t add_known(uint64_t a, uint64_t b)
 {
     return a == UNKNOWN || b == UNKNOWN ? UNKNOWN : a + b;
 }
 
-static uint64_t passed(uint64_t before, uint64_t after)
+static uint64_t subtract_known(uint64_t before, uint64_t after)
 {
     return before != UNKNOWN && after != UNKNOWN && after >= before ? after - before : UNKNOWN;
 }
 
 static void add_connection(struct sum *sum, struct tcp_known *k, const struct tcp_socket *s)
 {
-    uint64_t tx = passed(k->tx_bytes, s->tx_bytes), segs = passed(k->tx_segs, s->tx_segs);
+    uint64_t tx = subtract_known(k->tx_bytes, s->tx_bytes),
+             segs = subtract_known(k->tx_segs, s->tx_segs);
     bool sent = k->fresh || (segs != UNKNOWN ? segs > 0 : tx != 0);
     sum->n++;
     sum->fresh = sum->fresh || k->fresh;
     if (sent)
         sum->rtt_ns = least_of(sum->rtt_ns, s->rtt_ns);
     sum->min_rtt_ns = least_of(sum->min_rtt_ns, s->min_rtt_ns);
-    sum->unacked = added(sum->unacked, s->unacked_segs);
-    sum->notsent = added(sum->notsent, s->notsent_bytes);
+    sum->unacked = add_known(sum->unacked, s->unacked_segs);
+    sum->notsent = add_known(sum->notsent, s->notsent_bytes);
     if (!k->fresh) {
-        sum->rx = added(sum->rx, passed(k->rx_bytes, s->rx_bytes));
-        sum->tx = added(sum->tx, tx);
-        sum->tx_segs = added(sum->tx_segs, segs);
-        sum->retrans = added(sum->retrans, passed(k->retrans_segs, s->retrans_segs));
-        sum->busy_ns = added(sum->busy_ns, passed(k->busy_ns, s->busy_ns));
+        sum->rx = add_known(sum->rx, subtract_known(k->rx_bytes, s->rx_bytes));
+        sum->tx = add_known(sum->tx, tx);
+        sum->tx_segs = add_known(sum->tx_segs, segs);
+        sum->retrans = add_known(sum->retrans, subtract_known(k->retrans_segs, s->retrans_segs));
+        sum->busy_ns = add_known(sum->busy_ns, subtract_known(k->busy_ns, s->busy_ns));
     }
     k->rx_bytes = s->rx_bytes;
     k->tx_bytes = s->tx_bytes;
@@ -317,13 +318,13 @@ static void add_rest(struct sum *rest, const struct sum *s)
     rest->fresh = rest->fresh || s->fresh;
     rest->rtt_ns = least_of(rest->rtt_ns, s->rtt_ns);
     rest->min_rtt_ns = least_of(rest->min_rtt_ns, s->min_rtt_ns);
-    rest->rx = added(rest->rx, s->rx);
-    rest->tx = added(rest->tx, s->tx);
-    rest->tx_segs = added(rest->tx_segs, s->tx_segs);
-    rest->retrans = added(rest->retrans, s->retrans);
-    rest->busy_ns = added(rest->busy_ns, s->busy_ns);
-    rest->unacked = added(rest->unacked, s->unacked);
-    rest->notsent = added(rest->notsent, s->notsent);
+    rest->rx = add_known(rest->rx, s->rx);
+    rest->tx = add_known(rest->tx, s->tx);
+    rest->tx_segs = add_known(rest->tx_segs, s->tx_segs);
+    rest->retrans = add_known(rest->retrans, s->retrans);
+    rest->busy_ns = add_known(rest->busy_ns, s->busy_ns);
+    rest->unacked = add_known(rest->unacked, s->unacked);
+    rest->notsent = add_known(rest->notsent, s->notsent);
 }
 
 static void add_rows(struct tcp_peers *p, struct sum *sums, uint32_t n, uint64_t now)
@@ -347,7 +348,7 @@ void peers_look(struct tcp_peers *p, uint64_t now, uint64_t interval_ns)
     uint64_t begun = own_cpu_ns();
     if (!p->host->wanted(p->table) || !pace_is_due(&p->pace, now))
         return;
-    list(p, now, interval_ns);
+    list_sockets(p, now, interval_ns);
     struct sum *sums = p->n > 0 ? calloc(p->n, sizeof(*sums)) : NULL;
     uint32_t n = sums ? add_up(p, sums) : 0;
     add_rows(p, sums, n, now);

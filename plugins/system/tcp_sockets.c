@@ -299,7 +299,7 @@ static int emit_left_out(struct scanned *to, uint64_t left_out)
     return to->host->emit(to->out, cells, N_COLUMNS);
 }
 
-static int scan(void *self, struct probing_rows *out)
+static int scan_sockets(void *self, struct probing_rows *out)
 {
     struct scanned to = {.host = plugin_host(self), .out = out};
     struct tcp_walk walked;
@@ -312,6 +312,6 @@ static int scan(void *self, struct probing_rows *out)
 }
 
 const struct probing_table_desc connections_table =
-    PROBING_COMPUTED_TABLE("net.connections", columns, scan,
+    PROBING_COMPUTED_TABLE("net.connections", columns, scan_sockets,
                            "TCP connections of the process: round trips, bytes, what is sent again "
                            "and what waits");

@@ -93,7 +93,7 @@ static int by_tid(const void *a, const void *b)
 }
 
 /* Where tid stands, or would. */
-static struct thread *find(const struct thread_list *l, int32_t tid)
+static struct thread *find_thread(const struct thread_list *l, int32_t tid)
 {
     uint32_t low = 0, high = l->n;
     while (low < high) {
@@ -106,7 +106,7 @@ static struct thread *find(const struct thread_list *l, int32_t tid)
     return l->all + low;
 }
 
-static bool add(struct thread_list *into, const struct thread *t)
+static bool add_thread(struct thread_list *into, const struct thread *t)
 {
     if (into->n == into->room) {
         uint32_t room = into->room ? into->room * 2 : 64;
@@ -122,7 +122,7 @@ static bool add(struct thread_list *into, const struct thread *t)
 }
 
 /* When it began, CLOCK_MONOTONIC ns, if that was after `least`; but for a tick of the kernel's. */
-static uint64_t began(int32_t tid, uint64_t least, uint64_t now)
+static uint64_t thread_begin_ns(int32_t tid, uint64_t least, uint64_t now)
 {
     struct proc_stat s;
     uint64_t tick = PROBING_NS_PER_S / (uint64_t)sysconf(_SC_CLK_TCK);
@@ -141,7 +141,7 @@ static void read_folder(const struct thread_list *old, struct thread_list *ret)
     ret->whole = proc_threads_open(&all, 0) == 0;
     while (ret->whole && proc_numbers_next(&all, &one)) {
         int32_t tid = (int32_t)one.value;
-        const struct thread *known = find(old, tid);
+        const struct thread *known = find_thread(old, tid);
         struct thread fresh = {.tid = tid,
                                .start_ticks = UNKNOWN,
                                .comm = PROBING_NULL_ID,
@@ -153,8 +153,8 @@ static void read_folder(const struct thread_list *old, struct thread_list *ret)
         bool same =
             known < old->all + old->n && known->tid == tid && !known->dead && !known->reused;
         if (!same && old->listed_ns)
-            fresh.row_ns = began(tid, old->listed_ns, ret->listed_ns);
-        ret->whole = add(ret, same ? known : &fresh);
+            fresh.row_ns = thread_begin_ns(tid, old->listed_ns, ret->listed_ns);
+        ret->whole = add_thread(ret, same ? known : &fresh);
     }
     ret->whole = ret->whole && all.error == 0;
     proc_numbers_close(&all);
@@ -188,7 +188,7 @@ void threads_refresh(struct thread_list *l, uint64_t links, uint64_t now, uint64
         fresh = *l;
     } else {
         for (uint32_t i = 0; i < l->n; i++) {
-            const struct thread *old = &l->all[i], *t = find(&fresh, old->tid);
+            const struct thread *old = &l->all[i], *t = find_thread(&fresh, old->tid);
             bool there = t < fresh.all + fresh.n && t->tid == old->tid;
             if (!there || old->dead || old->reused)
                 ended(arg, old);

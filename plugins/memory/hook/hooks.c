@@ -263,8 +263,8 @@ static bool is_unbound(const struct pass *p, const struct object *o, enum slot_k
 }
 
 /* What a slot is to hold instead, 0: it is to be left alone. */
-static uintptr_t instead(const struct pass *p, const struct object *o, uint32_t i,
-                         enum slot_kind kind, uintptr_t value)
+static uintptr_t wanted_value(const struct pass *p, const struct object *o, uint32_t i,
+                              enum slot_kind kind, uintptr_t value)
 {
     uintptr_t real = real_of(i), entry = hooks.entries[i];
     if (p->out)
@@ -287,7 +287,7 @@ static void judge_slot(void *arg, const struct object *o, const char *symbol,
     uintptr_t value = atomic_load_explicit(slot, memory_order_relaxed);
     if (value == wrappers[i].ours)
         p->held++;
-    if (instead(p, o, (uint32_t)i, kind, value))
+    if (wanted_value(p, o, (uint32_t)i, kind, value))
         p->todo++;
     else if (value != wrappers[i].ours && kind != SLOT_DATA && value >= LOWEST &&
              !(kind == SLOT_CALL && object_has(o, value, PF_X)))
@@ -319,7 +319,7 @@ static void write_slot(void *arg, const struct object *o, const char *symbol,
     if (i < 0)
         return;
     uintptr_t value = atomic_load_explicit(slot, memory_order_relaxed);
-    uintptr_t wanted = instead(p, o, (uint32_t)i, kind, value);
+    uintptr_t wanted = wanted_value(p, o, (uint32_t)i, kind, value);
     if (!wanted || p->waits)
         return;
     if (!may_write(p, o, (uintptr_t)slot)) {

@@ -237,14 +237,14 @@ static inline bool is_memory(int prot, int flags)
     return flags & MAP_ANONYMOUS && prot & PROT_WRITE && !memory_thread.inside;
 }
 
-static inline void mapped(void *p, size_t n, int prot, int flags, const void *frame)
+static inline void count_mapping(void *p, size_t n, int prot, int flags, const void *frame)
 {
     if (p != MAP_FAILED && is_memory(prot, flags))
         memory_allocated(p, n, MEMORY_MMAP, frame);
 }
 
 /* MAP_FIXED takes away what is there. */
-static inline void replaces(void *at, int flags)
+static inline void is_replacing(void *at, int flags)
 {
     if (flags & MAP_FIXED && (flags & MAP_FIXED_NOREPLACE) != MAP_FIXED_NOREPLACE)
         going(at);
@@ -252,17 +252,17 @@ static inline void replaces(void *at, int flags)
 
 static void *wrap_mmap(void *at, size_t n, int prot, int flags, int fd, off_t offset)
 {
-    replaces(at, flags);
+    is_replacing(at, flags);
     void *p = REAL(wrap_mmap)(at, n, prot, flags, fd, offset);
-    mapped(p, n, prot, flags, FRAME);
+    count_mapping(p, n, prot, flags, FRAME);
     return p;
 }
 
 static void *wrap_mmap64(void *at, size_t n, int prot, int flags, int fd, off_t offset)
 {
-    replaces(at, flags);
+    is_replacing(at, flags);
     void *p = REAL(wrap_mmap64)(at, n, prot, flags, fd, offset);
-    mapped(p, n, prot, flags, FRAME);
+    count_mapping(p, n, prot, flags, FRAME);
     return p;
 }
 

@@ -104,7 +104,7 @@ static struct {
     void (*set_arenas)(const struct py_arenas *a);
 } api;
 
-static bool find(void *from, const char *name, void *ret)
+static bool find_symbol(void *from, const char *name, void *ret)
 {
     void *at = dlsym(from, name);
     memcpy(ret, &at, sizeof(at));
@@ -116,10 +116,10 @@ static bool find_api(void)
     void *from = RTLD_DEFAULT;
     if (!dlsym(from, "PyMem_SetAllocator")) /* of a libpython that an embedder loaded for itself */
         (void)dl_iterate_phdr(cpython_is_libpython, &from);
-    return find(from, "PyMem_GetAllocator", &api.get) &&
-           find(from, "PyMem_SetAllocator", &api.set) &&
-           find(from, "PyObject_GetArenaAllocator", &api.get_arenas) &&
-           find(from, "PyObject_SetArenaAllocator", &api.set_arenas);
+    return find_symbol(from, "PyMem_GetAllocator", &api.get) &&
+           find_symbol(from, "PyMem_SetAllocator", &api.set) &&
+           find_symbol(from, "PyObject_GetArenaAllocator", &api.get_arenas) &&
+           find_symbol(from, "PyObject_SetArenaAllocator", &api.set_arenas);
 }
 
 static bool is_free_threaded(const struct cpython *py)
@@ -128,7 +128,7 @@ static bool is_free_threaded(const struct cpython *py)
 }
 
 /* Was PYTHONMALLOC this, or this and more, when the program began? */
-static bool chose(const char *allocator)
+static bool names_allocator(const char *allocator)
 {
     struct buf all;
     buf_init(&all, ENVIRONMENT_BYTES);
@@ -145,7 +145,7 @@ const char *domains_unseen(void)
     struct cpython py;
     if (cpython_load(&py) < 0 || cpython_gone(&py))
         return "";
-    return is_free_threaded(&py) || chose("mimalloc")
+    return is_free_threaded(&py) || names_allocator("mimalloc")
                ? "what Python allocates for itself, as this one has mimalloc inside"
                : "";
 }
@@ -155,17 +155,17 @@ static const char *why_not(const struct cpython *py)
     struct py_allocator raw, now;
     if (is_free_threaded(py))
         return "a free-threaded Python has mimalloc inside, which has no such door";
-    if (chose("mimalloc"))
+    if (names_allocator("mimalloc"))
         return "this Python was started with PYTHONMALLOC=mimalloc";
     api.get(DOMAIN_RAW, &raw);
     api.get(DOMAIN_OBJ, &now);
-    if (raw.malloc == now.malloc || chose("malloc"))
+    if (raw.malloc == now.malloc || names_allocator("malloc"))
         return "this Python allocates all by malloc(), where it is counted already";
     return NULL;
 }
 
 /* One domain gets ours; false: somebody who stands before us has our functions behind his. */
-static bool put(int domain, struct py_allocator *behind, const struct py_allocator *ours)
+static bool put_domain(int domain, struct py_allocator *behind, const struct py_allocator *ours)
 {
     struct py_allocator now, wanted = *ours;
     api.get(domain, &now);
@@ -223,7 +223,7 @@ static int put_in(const struct cpython *py, const char **ret_why)
     *ret_why = why_not(py);
     if (*ret_why)
         return -ENOTSUP;
-    if (!put(DOMAIN_OBJ, &obj, &our_obj) || !put(DOMAIN_MEM, &mem, &our_mem)) {
+    if (!put_domain(DOMAIN_OBJ, &obj, &our_obj) || !put_domain(DOMAIN_MEM, &mem, &our_mem)) {
         take_out();
         *ret_why = "another tool (tracemalloc, memray) has put its functions there since ours were "
                    "taken out; stop it first";

@@ -284,7 +284,7 @@ static int take_alive(void *arg, const struct probing_report_cell *cells, uint32
     return 0;
 }
 
-static int begin(const struct memory_args *w, struct growth *g)
+static int read_time(const struct memory_args *w, struct growth *g)
 {
     *g = (struct growth){.w = w};
     int rc = read_span(g);
@@ -312,7 +312,7 @@ static int tell_others(struct growth *g, bool leaks_too)
 
 int growth_most(const struct memory_args *w, struct growth *g)
 {
-    int rc = begin(w, g);
+    int rc = read_time(w, g);
     if (rc == 0)
         rc = read_rows(g);
     return rc < 0 ? rc : tell_others(g, /* leaks_too= */ true);
@@ -320,7 +320,7 @@ int growth_most(const struct memory_args *w, struct growth *g)
 
 int growth_leaks(const struct memory_args *w, struct growth *g)
 {
-    int rc = begin(w, g);
+    int rc = read_time(w, g);
     if (rc == 0)
         rc = check_snapshots(g);
     if (rc == 0)

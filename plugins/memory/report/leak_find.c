@@ -181,7 +181,7 @@ static bool is_closer(const struct sum *a, const struct sum *b)
 }
 
 /* The innermost function below which most of what is in has grown; 0: there is none. */
-static uint32_t innermost(struct leak_find *f, bool own, double grown)
+static uint32_t innermost_function(struct leak_find *f, bool own, double grown)
 {
     uint32_t best = 0;
     sum_up(f, /* by_origin= */ false);
@@ -245,7 +245,7 @@ static bool tell_below(struct leak_find *f, struct leak *leak, bool own)
         double grown = leak_grown(f, &f->sums[at].growth);
         way[n++] = at;
         in_again(f, way, n);
-        uint32_t closer = innermost(f, own, grown);
+        uint32_t closer = innermost_function(f, own, grown);
         if (closer && n < WAY) {
             way[n++] = closer;
             in_again(f, way, n);
@@ -357,7 +357,7 @@ static double line_of(const struct leak_find *f, const struct leak *leak)
     return in >= MOST * leak_grown(f, &leak->growth) ? line : (double)NAN;
 }
 
-static int describe(struct leak_find *f, struct leak *leak)
+static int describe_leak(struct leak_find *f, struct leak *leak)
 {
     double *lines = calloc(f->s.n_functions, sizeof(*lines));
     leak->stacks = arena_zalloc(&f->s.arena, leak->n_stacks, sizeof(*leak->stacks));
@@ -435,7 +435,7 @@ int leak_find_run(struct leak_find *f, struct leak ret[LEAKS])
         n++;
     for (uint32_t i = 0; i < n && rc == 0; i++) {
         ret[i].at.bytes = leak_grown(f, &ret[i].growth);
-        rc = describe(f, &ret[i]);
+        rc = describe_leak(f, &ret[i]);
     }
     qsort(ret, n, sizeof(*ret), by_growth);
     return rc < 0 ? rc : (int)n;

@@ -10,15 +10,15 @@
 #define LARGER 6u    /* times that a block was replaced by a larger one: by chance 1 in 720 */
 #define LARGER_IN_TIME 2u
 
-static double between(const struct leak_judge *j, const struct leak_growth *g, uint32_t from,
-                      uint32_t to)
+static double grown_between(const struct leak_judge *j, const struct leak_growth *g, uint32_t from,
+                            uint32_t to)
 {
     return g->level[j->past + to] - g->level[j->past + from];
 }
 
 double leak_growth_bytes(const struct leak_judge *j, const struct leak_growth *g)
 {
-    return between(j, g, 0, LEAK_PERIODS);
+    return grown_between(j, g, 0, LEAK_PERIODS);
 }
 
 /* What is normally distributed is further from 0 than sqrt(2 ln(1 / 2p)) errors with a probability
@@ -34,7 +34,7 @@ double leak_surely(uint32_t questions)
 }
 
 /* What is as it was before: a sawtooth's next tooth, another epoch. */
-static bool leads(const struct leak_judge *j, const struct leak_growth *g, double grown)
+static bool exceeds_past(const struct leak_judge *j, const struct leak_growth *g, double grown)
 {
     double highest = -INFINITY;
     for (uint32_t i = 0; i < j->past; i++)
@@ -44,7 +44,7 @@ static bool leads(const struct leak_judge *j, const struct leak_growth *g, doubl
 
 /* What came early is there still, beyond what was replaced by it: neither a tooth of a saw that is
  * shorter than the time, nor an epoch, nor a cache that drops the oldest. */
-static bool stays(const struct leak_growth *g, double grown, bool is_group)
+static bool has_stayed(const struct leak_growth *g, double grown, bool is_group)
 {
     double early = -g->gone;
     uint32_t kept = 0;
@@ -60,11 +60,11 @@ static bool stays(const struct leak_growth *g, double grown, bool is_group)
  * things that happen once each seem to go on. */
 static bool goes_on(const struct leak_judge *j, const struct leak_growth *g, bool is_group)
 {
-    double older = between(j, g, 0, LEAK_PERIODS / 2);
-    double newer = between(j, g, LEAK_PERIODS / 2, LEAK_PERIODS);
+    double older = grown_between(j, g, 0, LEAK_PERIODS / 2);
+    double newer = grown_between(j, g, LEAK_PERIODS / 2, LEAK_PERIODS);
     uint32_t growing = 0;
     for (uint32_t i = 0; i < LEAK_PERIODS; i += LEAK_PERIODS / LEAK_QUARTERS)
-        growing += between(j, g, i, i + LEAK_PERIODS / LEAK_QUARTERS) > 0;
+        growing += grown_between(j, g, i, i + LEAK_PERIODS / LEAK_QUARTERS) > 0;
     return older > 0 && newer > older / (is_group ? 2 : 4) &&
            newer * newer > (is_group ? 4 : 1) * g->newer_variance &&
            growing + !is_group >= LEAK_QUARTERS;
@@ -98,7 +98,7 @@ static bool is_replaced_by_larger(const struct leak_judge *j, const struct leak_
         in_newer += i > j->past + LEAK_PERIODS / 2;
     }
     for (uint32_t i = LEAK_PERIODS / 2; i <= LEAK_PERIODS; i++)
-        if (between(j, g, 0, i) <= 0)
+        if (grown_between(j, g, 0, i) <= 0)
             return false;
     return n >= LARGER && in_time >= LARGER_IN_TIME && in_newer > 0 && 2 * g->net <= g->came &&
            is_of_size(g, grown, old, newest - old);
@@ -111,7 +111,7 @@ enum leak_verdict leak_judge(const struct leak_judge *j, const struct leak_growt
         return LEAK_SMALL;
     if (!(grown * grown > j->surely * g->variance))
         return LEAK_BY_CHANCE;
-    if (!leads(j, g, grown))
+    if (!exceeds_past(j, g, grown))
         return LEAK_AS_BEFORE;
     if (is_replaced_by_larger(j, g, grown))
         return LEAK_FOUND;
@@ -119,5 +119,5 @@ enum leak_verdict leak_judge(const struct leak_judge *j, const struct leak_growt
         return LEAK_FEW;
     if (!goes_on(j, g, is_group))
         return LEAK_PAUSES;
-    return stays(g, grown, is_group) ? LEAK_FOUND : LEAK_FREED;
+    return has_stayed(g, grown, is_group) ? LEAK_FOUND : LEAK_FREED;
 }

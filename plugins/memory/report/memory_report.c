@@ -52,7 +52,7 @@ static int take_mark(struct memory_args *w, const char *name)
     return w->diff[w->n_diff++] = name, 0;
 }
 
-static int take(void *arg, const char *option, const char *value)
+static int parse_option(void *arg, const char *option, const char *value)
 {
     struct memory_args *w = arg;
     static const struct {
@@ -97,7 +97,8 @@ static int take_answer(void *arg, const void *bytes, size_t n)
 }
 
 /* What is to be done; its answer is printed as it comes, or as a text of JSON. */
-static int call(const struct memory_args *w, struct report_json *j, int n, const char *const *words)
+static int call_target(const struct memory_args *w, struct report_json *j, int n,
+                       const char *const *words)
 {
     struct answer answer = {.n = 0};
     if (w->api->target != PROBING_TARGET_LIVE)
@@ -116,18 +117,18 @@ static int call(const struct memory_args *w, struct report_json *j, int n, const
     return 0;
 }
 
-static int act(const struct memory_args *w)
+static int run_actions(const struct memory_args *w)
 {
     struct report_json j = {.api = w->api};
     const char *mark[] = {"mark", w->mark};
     static const char *const trim[] = {"trim"};
     static const char *const gc[] = {
         "eval", "import gc; print('gc: %d objects were collected' % gc.collect())"};
-    int rc = w->gc ? call(w, &j, 2, gc) : 0;
+    int rc = w->gc ? call_target(w, &j, 2, gc) : 0;
     if (rc == 0 && w->trim)
-        rc = call(w, &j, 1, trim);
+        rc = call_target(w, &j, 1, trim);
     if (rc == 0 && w->mark)
-        rc = call(w, &j, 2, mark);
+        rc = call_target(w, &j, 2, mark);
     if (j.begun)
         report_printf(w->api, "}\n");
     return rc;
@@ -146,7 +147,7 @@ static void show_json(const struct memory_args *w, const struct usage_report *r)
     report_printf(w->api, "}\n");
 }
 
-static int look(const struct memory_args *w)
+static int show_report(const struct memory_args *w)
 {
     struct usage_report r;
     int rc = usage_read(w, &r);
@@ -163,7 +164,7 @@ static int look(const struct memory_args *w)
     return 0;
 }
 
-static int check(const struct memory_args *w)
+static int check_options(const struct memory_args *w)
 {
     int views = w->leaks + w->peak + (w->n_diff > 0);
     bool acts = w->trim || w->gc || w->mark;
@@ -175,19 +176,22 @@ static int check(const struct memory_args *w)
     return 0;
 }
 
-static int run(const struct probing_report_api *a, int argc, const char *const *argv)
+static int report_run(const struct probing_report_api *a, int argc, const char *const *argv)
 {
     struct memory_args w = {.api = a, .window_ns = WINDOW_NS};
-    int rc = a->parse(a, argc, argv, take, &w);
+    int rc = a->parse(a, argc, argv, parse_option, &w);
     if (rc == 0)
-        rc = check(&w);
+        rc = check_options(&w);
     if (rc < 0)
         return rc;
     if (a->target == PROBING_TARGET_BARE)
         return a->no_plugin(a);
     if (w.trim || w.gc || w.mark)
-        return act(&w);
-    return w.leaks ? leaks_show(&w) : w.peak ? peak_show(&w) : w.n_diff ? diff_show(&w) : look(&w);
+        return run_actions(&w);
+    return w.leaks    ? leaks_show(&w)
+           : w.peak   ? peak_show(&w)
+           : w.n_diff ? diff_show(&w)
+                      : show_report(&w);
 }
 
 /* ---- what the command shows of it ---- */
@@ -219,6 +223,6 @@ static const struct probing_report_command commands[] = {
              "of probing itself is shown separately.",
      PROBING_REPORT_LISTS(options, examples),
      .flags = PROBING_REPORT_TARGET,
-     .run = run}};
+     .run = report_run}};
 
 PROBING_REPORT_ENTRY("memory", commands);

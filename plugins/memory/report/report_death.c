@@ -167,7 +167,7 @@ static void read_death(const struct memory_args *w, const struct usage_report *r
         read_log(r, w->api->target_pid, d);
 }
 
-static void say(const struct memory_args *w, const char *text)
+static void print_paragraph(const struct memory_args *w, const char *text)
 {
     w->api->print_wrapped(w->api, "", text, strlen(text));
 }
@@ -189,7 +189,7 @@ static void say_last(const struct memory_args *w, const struct usage_report *r)
                    share < NEAR ? "; that was not near it, but memory can be taken faster than it "
                                   "is looked at"
                                 : "");
-    say(w, text);
+    print_paragraph(w, text);
 }
 
 void death_show(const struct memory_args *w, const struct usage_report *r)
@@ -197,7 +197,7 @@ void death_show(const struct memory_args *w, const struct usage_report *r)
     struct death d;
     char text[900];
     if (is_alive(w, r)) {
-        say(w, "it runs on; probing has left it. When it was last looked at it had:");
+        print_paragraph(w, "it runs on; probing has left it. When it was last looked at it had:");
         report_printf(w->api, "\n");
         return;
     }
@@ -205,11 +205,11 @@ void death_show(const struct memory_args *w, const struct usage_report *r)
     if (d.kernel[0]) {
         (void)snprintf(text, sizeof(text),
                        "the kernel has killed it for want of memory; its log says: %s", d.kernel);
-        say(w, text);
+        print_paragraph(w, text);
     } else if (d.crash[0]) {
         (void)snprintf(text, sizeof(text), "it has crashed: %s; probing -t %.40s backtrace",
                        d.crash, w->api->target_text);
-        say(w, text);
+        print_paragraph(w, text);
     } else if (d.kills > 0) {
         (void)snprintf(text, sizeof(text),
                        "since it was last looked at the kernel has killed %.0f process%s of its "
@@ -217,20 +217,20 @@ void death_show(const struct memory_args *w, const struct usage_report *r)
                        d.kills, d.kills == 1 ? "" : "es",
                        d.log_read ? "the kernel's log does not name it"
                                   : "the kernel's log cannot be read here");
-        say(w, text);
+        print_paragraph(w, text);
     } else {
         (void)snprintf(text, sizeof(text),
                        "nothing says why it has ended: no crash report%s%s; it may have "
                        "ended by itself, or somebody has killed it",
                        d.kills == 0 ? ", no OOM kill in its cgroup" : "",
                        d.log_read ? ", no word of it in the kernel's log" : "");
-        say(w, text);
+        print_paragraph(w, text);
     }
     if (d.event[0]) {
         (void)snprintf(text, sizeof(text),
                        "its last event, %.0f s before it was last looked at: %s", d.event_before,
                        d.event);
-        say(w, text);
+        print_paragraph(w, text);
     }
     say_last(w, r);
     report_printf(w->api, "\nthen it had:\n\n");

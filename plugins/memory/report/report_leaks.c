@@ -62,7 +62,7 @@ static void show_callers(const struct growth *g, const struct leak *leak)
         g->w->api->print_wrapped(g->w->api, "      ", text.text, text.n);
 }
 
-static uint32_t growing(const struct leak *leak)
+static uint32_t growing_stacks(const struct leak *leak)
 {
     uint32_t n = 0;
     while (n < leak->n_stacks && leak->stacks[n].bytes > 0)
@@ -73,7 +73,7 @@ static uint32_t growing(const struct leak *leak)
 static void show_shares(const struct growth *g, const struct leak *leak)
 {
     struct words text = {.n = 0};
-    uint32_t n = growing(leak);
+    uint32_t n = growing_stacks(leak);
     add_words(&text, "by stack: ");
     for (uint32_t i = 0; i < n && i < SHARES; i++) {
         const struct leak_stack *x = &leak->stacks[i];
@@ -107,7 +107,8 @@ static void show_leak(const struct growth *g, const struct leak *leak)
     if (leak->n_stacks == 1)
         add_words(&text, "stack_id %lld", (long long)leak->stacks[0].stack_id);
     else
-        add_words(&text, "on %u stacks, of which %u have grown", leak->n_stacks, growing(leak));
+        add_words(&text, "on %u stacks, of which %u have grown", leak->n_stacks,
+                  growing_stacks(leak));
     g->w->api->print_wrapped(g->w->api, "      ", text.text, text.n);
     show_callers(g, leak);
     if (leak->n_stacks > 1)
@@ -212,7 +213,7 @@ static void show_end(const struct growth *g)
     }
 }
 
-static void show(const struct growth *g)
+static void show_leaks(const struct growth *g)
 {
     struct words text = {.n = 0};
     show_end(g);
@@ -315,7 +316,7 @@ int leaks_show(const struct memory_args *w)
     if (rc == 0 && w->json)
         show_json(&g);
     else if (rc == 0)
-        show(&g);
+        show_leaks(&g);
     growth_done(&g);
     return rc;
 }

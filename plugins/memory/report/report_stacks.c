@@ -60,8 +60,9 @@ static int take_place(void *arg, const struct probing_report_cell *cells, uint32
     return 0;
 }
 
-static int ask(const struct memory_args *w, const char *sql,
-               void (*each)(struct places *, const struct place *), void *arg, uint32_t *ret_n)
+static int ask_places(const struct memory_args *w, const char *sql,
+                      void (*each)(struct places *, const struct place *), void *arg,
+                      uint32_t *ret_n)
 {
     struct places p = {.w = w, .arg = arg, .each = each};
     int rc = w->api->ask(w->api, sql, take_place, &p);
@@ -155,7 +156,7 @@ static void read_sampling(const struct memory_args *w, struct sampling *ret)
         take_sampling, ret);
 }
 
-static void say(const struct memory_args *w, const char *text)
+static void print_line(const struct memory_args *w, const char *text)
 {
     w->api->print_wrapped(w->api, "", text, strlen(text));
 }
@@ -175,7 +176,7 @@ static void show_thinned(const struct memory_args *w, const struct sampling *s)
                    "may be in no sample",
                    most, asked, s->now >= MUCH_THINNER * s->asked ? ", and they still are" : "",
                    hidden);
-    say(w, text);
+    print_line(w, text);
 }
 
 /* What sampling costs, and what it does not see; of the living. */
@@ -189,11 +190,11 @@ static void show_sampling(const struct memory_args *w)
     (void)snprintf(text, sizeof(text),
                    "sampling costs %.3f %% of a core, on average of the %.0f s since it began%s",
                    s.percent, s.seconds, s.lost > 0 ? "; samples were lost: memory.sampling" : "");
-    say(w, text);
+    print_line(w, text);
     show_thinned(w, &s);
     if (*s.unseen) {
         (void)snprintf(text, sizeof(text), "not seen: %s", s.unseen);
-        say(w, text);
+        print_line(w, text);
     }
 }
 
@@ -236,7 +237,7 @@ static void show_unknown(const struct memory_args *w, const struct usage_report 
                        "it does not see",
                        heap, rest);
     report_printf(w->api, "\n");
-    say(w, text);
+    print_line(w, text);
 }
 
 /* " 1.2 s before its end, ..." where a process that has ended freed most of it then; else "". */
@@ -268,7 +269,7 @@ static void show_more_at_peak(const struct memory_args *w)
     report_mb(n.value[0], peak);
     (void)snprintf(text, sizeof(text),
                    "at its peak %s were alive: memory --peak, flamegraph memory_peak", peak);
-    say(w, text);
+    print_line(w, text);
 }
 
 void stacks_show(const struct memory_args *w, const struct usage_report *r)
@@ -285,7 +286,7 @@ void stacks_show(const struct memory_args *w, const struct usage_report *r)
     uint32_t n = 0;
     char before_end[120];
     tell_before_end(w, before_end, sizeof(before_end));
-    (void)ask(w, sql, show_alive, before_end, &n);
+    (void)ask_places(w, sql, show_alive, before_end, &n);
     if (n > 0)
         show_grown(w);
     show_unknown(w, r);
@@ -338,7 +339,7 @@ void stacks_show_json(const struct memory_args *w, struct report_json *j)
                    SHOWN_ALONE);
     json_key(j, "alive");
     json_open(j, '[');
-    (void)ask(w, sql, json_place, NULL, NULL);
+    (void)ask_places(w, sql, json_place, NULL, NULL);
     json_close(j, ']');
     json_key(j, "grown");
     json_grown(w, j);
@@ -389,7 +390,7 @@ int peak_show(const struct memory_args *w)
                    SHOWN_ALONE);
     if (w->json)
         w->api->exact(w->api);
-    int rc = ask(w, sql, w->json ? json_peak : show_peak, NULL, &n);
+    int rc = ask_places(w, sql, w->json ? json_peak : show_peak, NULL, &n);
     if (rc == -ENOENT || rc == -EINVAL)
         return w->api->no_plugin(w->api);
     if (rc == 0 && n == 0)
@@ -411,7 +412,7 @@ static void show_difference(struct places *p, const struct place *one)
 }
 
 /* A mark's name is a text of the user's: ' is doubled. */
-static int quote(const struct memory_args *w, const char *name, char *ret, size_t size)
+static int quote_mark(const struct memory_args *w, const char *name, char *ret, size_t size)
 {
     size_t n = 0;
     for (; *name && n + 3 < size; name++) {
@@ -427,7 +428,7 @@ static int find_mark(const struct memory_args *w, const char *name, double *ret_
 {
     char sql[500], quoted[210];
     struct numbers found = numbers_unknown();
-    int rc = quote(w, name, quoted, sizeof(quoted));
+    int rc = quote_mark(w, name, quoted, sizeof(quoted));
     if (rc < 0)
         return rc;
     (void)snprintf(sql, sizeof(sql),
@@ -466,7 +467,7 @@ static int json_diff(const struct memory_args *w, const char *sql)
     json_text(&j, "to", w->diff[1]);
     json_key(&j, "grown");
     json_open(&j, '[');
-    int rc = ask(w, sql, json_difference, NULL, NULL);
+    int rc = ask_places(w, sql, json_difference, NULL, NULL);
     report_printf(w->api, "]}\n");
     return rc;
 }
@@ -494,7 +495,7 @@ int diff_show(const struct memory_args *w)
     if (w->json)
         return json_diff(w, sql);
     report_printf(w->api, "from %s to %s (estimate +- its error)\n\n", w->diff[0], w->diff[1]);
-    rc = ask(w, sql, show_difference, NULL, &n);
+    rc = ask_places(w, sql, show_difference, NULL, &n);
     if (rc == 0 && n == 0)
         report_printf(w->api, "  no stack has more or less alive\n");
     return rc;

@@ -212,7 +212,7 @@ static int snapshot_now(struct sampler *s, struct snapshot *ret)
     return rc;
 }
 
-static void periodic(struct sampler *s, uint64_t now)
+static void run_periodic(struct sampler *s, uint64_t now)
 {
     uint64_t every = atomic_load_explicit(&s->snapshot_every, memory_order_relaxed);
     struct snapshot x;
@@ -226,7 +226,7 @@ static void periodic(struct sampler *s, uint64_t now)
     snapshot_done(&x);
 }
 
-static void turn(struct sampler *s)
+static void run_turn(struct sampler *s)
 {
     uint64_t now = s->host->now();
     if (now - s->modules_ns > MODULES_NS) {
@@ -241,13 +241,13 @@ static void turn(struct sampler *s)
     uint32_t ended = live_ended(s->live);
     take_samples(s);
     take_ended(s, ended);
-    periodic(s, now);
+    run_periodic(s, now);
     atomic_store_explicit(&s->live_bytes, (uint64_t)peak_now(s->peak), memory_order_relaxed);
     (void)pthread_mutex_unlock(&s->lock);
     (void)atomic_fetch_add_explicit(&s->turns, 1, memory_order_release);
 }
 
-static void *run(void *arg)
+static void *sampler_thread(void *arg)
 {
     struct sampler *s = arg;
     (void)prctl(PR_SET_NAME, "probing/memory");
@@ -255,7 +255,7 @@ static void *run(void *arg)
     stacks_read_modules(s->stacks); /* the core's list may be of long ago */
     while (!atomic_load_explicit(&s->stop, memory_order_acquire)) {
         uint64_t before = s->changed;
-        turn(s);
+        run_turn(s);
         sample_slot_wait(s->slots, s->changed != before ? TURN_NS : IDLE_NS);
     }
     atomic_store_explicit(&s->ended, true, memory_order_release);
@@ -373,7 +373,7 @@ void sampler_snapshot(struct sampler *s, const char *name)
 
 /* ---- begin and end ---- */
 
-static void drop(struct sampler *s)
+static void drop_sampler(struct sampler *s)
 {
     sample_pool_free(s->slots);
     code_free(s->code);
@@ -434,7 +434,7 @@ int sampler_start(struct sampler *s)
             .mean = atomic_load_explicit(&s->density.asked, memory_order_relaxed)});
         s->running = true;
         s->joined = false;
-        rc = own_thread_start(&s->thread, STACK_BYTES, run, s);
+        rc = own_thread_start(&s->thread, STACK_BYTES, sampler_thread, s);
         rc = rc < 0 ? fail_thread(s, rc) : 0;
     }
     if (rc < 0) {
@@ -443,7 +443,7 @@ int sampler_start(struct sampler *s)
             (void)sampling_end();
         peak_free(s->peak);
         s->peak = NULL;
-        drop(s);
+        drop_sampler(s);
     }
     return rc;
 }
@@ -463,7 +463,7 @@ static void last_turn(struct sampler *s)
 {
     struct snapshot x;
     uint64_t now = s->host->now();
-    turn(s);
+    run_turn(s);
     (void)pthread_mutex_lock(&s->lock);
     if (s->changed && snapshot_now(s, &x) == 0) {
         store_snapshot(s, &x, SNAPSHOT_PERIODIC, NULL);
@@ -494,7 +494,7 @@ int sampler_stop(struct sampler *s)
                              "processor; try again");
     peak_free(s->peak);
     s->peak = NULL;
-    drop(s);
+    drop_sampler(s);
     return 0;
 }
 

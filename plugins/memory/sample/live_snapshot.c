@@ -20,7 +20,7 @@
 
 /* ---- order ---- */
 
-static void sift(struct keyed *items, uint32_t root, uint32_t n)
+static void sift_down(struct keyed *items, uint32_t root, uint32_t n)
 {
     for (uint32_t child; (child = 2 * root + 1) < n; root = child) {
         if (child + 1 < n && items[child + 1].key > items[child].key)
@@ -36,12 +36,12 @@ static void sift(struct keyed *items, uint32_t root, uint32_t n)
 void keyed_sort(struct keyed *items, uint32_t n)
 {
     for (uint32_t i = n / 2; i > 0; i--)
-        sift(items, i - 1, n);
+        sift_down(items, i - 1, n);
     for (uint32_t end = n; end > 1; end--) {
         struct keyed largest = items[0];
         items[0] = items[end - 1];
         items[end - 1] = largest;
-        sift(items, 0, end - 1);
+        sift_down(items, 0, end - 1);
     }
 }
 
@@ -80,7 +80,7 @@ static struct live_row *row_for(struct adding *a, uint32_t origin, uint32_t doma
     return row;
 }
 
-static void add(struct live_row *row, const struct live_seen *e, uint64_t at)
+static void add_to_row(struct live_row *row, const struct live_seen *e, uint64_t at)
 {
     double weight = estimate_weight(e->size, e->mean), bytes = (double)e->size * weight;
     uint64_t age = at > e->ts ? at - e->ts : 0;
@@ -105,7 +105,7 @@ static int add_all(struct adding *a, struct live_table *live, uint64_t at)
         struct live_row *row = row_for(a, e.origin < known ? e.origin : 0, e.domain);
         if (!row)
             return -ENOMEM;
-        add(row, &e, at);
+        add_to_row(row, &e, at);
     }
     return 0;
 }

@@ -189,7 +189,7 @@ uint32_t live_take(struct live_table *t, uint64_t address)
     return 0;
 }
 
-static bool insert(struct live_table *t, uint32_t entry, uint64_t address)
+static bool insert_slot(struct live_table *t, uint32_t entry, uint64_t address)
 {
     struct live_entry *e = live_at(t, entry);
     atomic_store_explicit(&e->address, address, memory_order_relaxed);
@@ -199,7 +199,7 @@ static bool insert(struct live_table *t, uint32_t entry, uint64_t address)
 
 bool live_insert(struct live_table *t, uint32_t entry, uint64_t address)
 {
-    if (insert(t, entry, address))
+    if (insert_slot(t, entry, address))
         return true;
     live_release(t, entry);
     return false;
@@ -213,7 +213,7 @@ static bool is_of_now(const struct live_table *t, const struct live_entry *e)
 
 bool live_put_back(struct live_table *t, uint32_t entry, uint64_t address, uint64_t now)
 {
-    if (is_of_now(t, live_at(t, entry)) && insert(t, entry, address))
+    if (is_of_now(t, live_at(t, entry)) && insert_slot(t, entry, address))
         return true;
     live_end(t, entry, now, 0);
     return false;

@@ -36,7 +36,7 @@ static const char *const libraries[] = {
     "libmimalloc",   "libc10.so",  "libpython",     "python2",        "python3",
     "libasan.so",    "libtsan.so", "linux-vdso.so"};
 
-static bool begins(const char *text, const char *with)
+static bool starts_with(const char *text, const char *with)
 {
     return strncmp(text, with, strlen(with)) == 0;
 }
@@ -59,7 +59,7 @@ bool origin_is_library(const char *function, const char *module)
 {
     const char *slash = strrchr(module, '/'), *file = slash ? slash + 1 : module;
     for (size_t i = 0; i < PROBING_LENGTH(libraries); i++)
-        if (begins(file, libraries[i]))
+        if (starts_with(file, libraries[i]))
             return true;
     return strcmp(file, "python") == 0 || is_cpp_library(function);
 }
@@ -82,14 +82,15 @@ static bool is_comprehension(const char *function)
     return false;
 }
 
-static char *copy(const char *text)
+static char *copy_text(const char *text)
 {
     return text[0] ? strdup(text) : NULL;
 }
 
 /* Without memory a text is missing, which says what it is: not known. */
-static void find(struct record *r, const struct stacks *stacks,
-                 const struct probing_python_frames_1 *python, const uint32_t *frames, uint32_t n)
+static void find_frames(struct record *r, const struct stacks *stacks,
+                        const struct probing_python_frames_1 *python, const uint32_t *frames,
+                        uint32_t n)
 {
     struct stack_words w, native = {.func = NULL}, any = {.func = NULL}, found = {.func = NULL},
                           inner = {.func = NULL};
@@ -111,12 +112,12 @@ static void find(struct record *r, const struct stacks *stacks,
         r->from.function = found.func_id;
         r->from.file = found.file_id;
         r->from.line = found.line;
-        r->texts.function = copy(found.func);
-        r->texts.file = copy(found.file);
+        r->texts.function = copy_text(found.func);
+        r->texts.file = copy_text(found.file);
     }
     if (native.func) {
         r->from.native_function = native.func_id;
-        r->texts.native_function = copy(native.func);
+        r->texts.native_function = copy_text(native.func);
     }
 }
 
@@ -128,7 +129,7 @@ static uint32_t *slot_of(const struct origins *o, uint32_t room, uint32_t *by_st
     return &by_stack[i];
 }
 
-static bool grow(struct origins *o)
+static bool grow_origins(struct origins *o)
 {
     uint32_t room = o->room ? o->room * 2 : FIRST;
     if (room > ORIGINS_MAX)
@@ -158,13 +159,13 @@ uint32_t origin_number(struct origins *o, const struct stacks *stacks,
     if (*at)
         return *at;
     if (o->n == o->room) {
-        if (!grow(o))
+        if (!grow_origins(o))
             return 0;
         at = slot_of(o, 2 * o->room, o->by_stack, stack);
     }
     struct record *r = &o->records[o->n];
     *r = (struct record){.from = {.stack = stack}};
-    find(r, stacks, python, frames, n);
+    find_frames(r, stacks, python, frames, n);
     *at = o->n;
     return o->n++;
 }
@@ -187,7 +188,7 @@ uint32_t origins_count(const struct origins *o)
 int origins_new(struct origins **ret)
 {
     struct origins *o = calloc(1, sizeof(*o));
-    if (!o || !grow(o)) {
+    if (!o || !grow_origins(o)) {
         origins_free(o);
         return -ENOMEM;
     }

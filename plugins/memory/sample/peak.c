@@ -75,7 +75,7 @@ void peak_add(struct peak *p, uint64_t ts, double bytes)
     p->amounts[p->n++] = bytes;
 }
 
-static void keep(struct peak *p, const struct snapshot *x, uint64_t now)
+static void keep_peak(struct peak *p, const struct snapshot *x, uint64_t now)
 {
     snapshot_done(&p->found);
     p->found = *x;
@@ -84,8 +84,8 @@ static void keep(struct peak *p, const struct snapshot *x, uint64_t now)
     p->pending = true;
 }
 
-static void take(struct peak *p, struct live_table *live, const struct origins *origins,
-                 uint64_t at, uint64_t now)
+static void take_snapshot(struct peak *p, struct live_table *live, const struct origins *origins,
+                          uint64_t at, uint64_t now)
 {
     struct snapshot x;
     p->most = p->now;
@@ -93,7 +93,7 @@ static void take(struct peak *p, struct live_table *live, const struct origins *
     if (snapshot_take(live, origins, at, &x) < 0)
         return;
     if (x.bytes > p->found.bytes)
-        keep(p, &x, now);
+        keep_peak(p, &x, now);
     else
         snapshot_done(&x);
 }
@@ -131,12 +131,12 @@ void peak_look(struct peak *p, struct live_table *live, const struct origins *or
     for (uint32_t i = 0; i < p->n; i++) {
         double bytes = p->amounts[p->events[i].index];
         if (bytes < 0 && p->now > MORE * p->most)
-            take(p, live, origins, p->events[i].key - 1, now);
+            take_snapshot(p, live, origins, p->events[i].key - 1, now);
         p->now += bytes;
     }
     p->n = 0;
     if (p->now > MORE * p->most && now - p->taken_ns > RISING_NS)
-        take(p, live, origins, now, now);
+        take_snapshot(p, live, origins, now, now);
 }
 
 double peak_now(const struct peak *p)
@@ -152,7 +152,7 @@ int peak_shown(struct peak *p, const struct snapshot *x, uint64_t now)
     int rc = snapshot_copy(x, &copy);
     if (rc < 0)
         return rc;
-    keep(p, &copy, now);
+    keep_peak(p, &copy, now);
     return 0;
 }
 

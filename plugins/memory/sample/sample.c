@@ -70,7 +70,7 @@ static struct {
     } looks[LAST_LOOKS];
 } g;
 
-static void count(_Atomic uint64_t *n) /* [signal] */
+static void count_one(_Atomic uint64_t *n) /* [signal] */
 {
     (void)atomic_fetch_add_explicit(n, 1, memory_order_relaxed);
 }
@@ -100,7 +100,7 @@ static void filter_down(const void *p) /* [signal] */
 
 /* ---- the way to the next sample ---- */
 
-static uint64_t draw(struct memory_thread *t) /* [signal] */
+static uint64_t draw_distance(struct memory_thread *t) /* [signal] */
 {
     if (t->chance == 0)
         t->chance = hash_spread((uint64_t)(uintptr_t)t) ^
@@ -123,12 +123,12 @@ static void go_on(struct memory_thread *t, uint64_t distance) /* [signal] */
 static bool is_due(struct memory_thread *t, size_t n, uint32_t round) /* [signal] */
 {
     bool drawn = t->round != 0, old = t->round != round;
-    uint64_t distance = drawn ? t->rest : draw(t);
+    uint64_t distance = drawn ? t->rest : draw_distance(t);
     uint64_t passed = drawn ? -(uint64_t)t->left : n;
     bool due = distance < passed;
     t->round = round;
     if (!due)
-        go_on(t, drawn && old ? draw(t) : distance - passed);
+        go_on(t, drawn && old ? draw_distance(t) : distance - passed);
     return due;
 }
 
@@ -226,7 +226,7 @@ __attribute__((noinline)) static void send_stack(const struct taking *s) /* [sig
     struct sample_slot *x = sample_slot_take(slots);
     thin_out(sample_slots_used(slots, x));
     if (!x) {
-        count(&g.bare);
+        count_one(&g.bare);
         live_tell(s->live, s->entry);
         return;
     }
@@ -294,11 +294,11 @@ static void end_unseen(const struct taking *s) /* [signal] */
         end_of(s->live, before, s->ts, 0);
 }
 
-static void take(struct taking *s) /* [signal] */
+static void take_sample(struct taking *s) /* [signal] */
 {
     s->entry = live_new(s->live);
     if (s->entry == 0) {
-        count(&g.dropped);
+        count_one(&g.dropped);
         return;
     }
     struct live_entry *e = live_at(s->live, s->entry);
@@ -313,13 +313,13 @@ static void take(struct taking *s) /* [signal] */
     atomic_store_explicit(&e->origin, 0, memory_order_relaxed);
     end_unseen(s);
     if (!live_insert(s->live, s->entry, s->address)) {
-        count(&g.dropped);
+        count_one(&g.dropped);
         return;
     }
     filter_up((const void *)(uintptr_t)s->address);
     tell_allocated(s);
     send_stack(s);
-    count(&g.taken);
+    count_one(&g.taken);
     (void)atomic_fetch_add_explicit(&g.means, s->mean, memory_order_relaxed);
 }
 
@@ -370,7 +370,7 @@ static void take_if_on(struct memory_thread *t, struct taking *s) /* [signal] */
         s->tid = own_tid(t);
         s->step = torch ? torch->now() : -1;
         s->step = s->step >= 0 ? s->step : PROBING_NULL_I64;
-        take(s);
+        take_sample(s);
     }
     (void)atomic_fetch_sub_explicit(&g.inside, 1, memory_order_seq_cst);
 }
@@ -402,7 +402,7 @@ void memory_sample(void *p, size_t n, enum memory_domain domain, const void *fra
         return;
     }
     if (t->inside) {
-        count(&g.skipped);
+        count_one(&g.skipped);
         t->left = (int64_t)((uint64_t)t->left + n); /* as if it had not been */
         return;
     }
@@ -421,7 +421,7 @@ void memory_sample(void *p, size_t n, enum memory_domain domain, const void *fra
     uint64_t all = all_signals(), signals, timed = begin_timed(&g.takes, TIMED);
     mask_signals(&all, &signals);
     t->inside++;
-    go_on(t, draw(t));
+    go_on(t, draw_distance(t));
     take_if_on(t, &s);
     t->inside--;
     mask_signals(&signals, NULL);
@@ -478,7 +478,7 @@ void memory_sample_freed(void *p)
 
 /* Threads may be in the middle of an end: what they hold they count down and give back by
  * themselves, and what is full in the filter is emptied only where nobody holds anything. */
-static void forget(struct live_table *live)
+static void forget_samples(struct live_table *live)
 {
     uint64_t address;
     live_next_round(live);
@@ -533,7 +533,7 @@ void sampling_begin(const struct sampling *with)
     unsampled_begin();
     unsampled_ask(with->mean);
     mark_home();
-    forget(with->live);
+    forget_samples(with->live);
     for (size_t i = 0; i < LAST_LOOKS; i++)
         g.looks[i].tid = 0; /* what they hold is of the python plugin that was there then */
     atomic_store_explicit(&g.round, next_round(), memory_order_seq_cst);
@@ -578,7 +578,7 @@ int sampling_end(void)
     while (atomic_load_explicit(&g.inside, memory_order_seq_cst) != 0)
         if (!patience_rest(&p, /* tid= */ 0))
             return -EBUSY;
-    forget(sampling_table());
+    forget_samples(sampling_table());
     return 0;
 }
 

@@ -77,8 +77,8 @@ static double wanted_mean(const struct density *d, const struct sampling_counts 
 }
 
 /* Averages that follow within RATED_S or so. */
-static void rate(struct density *d, const struct sampling_counts *counts, uint64_t now,
-                 uint64_t cpu)
+static void update_rates(struct density *d, const struct sampling_counts *counts, uint64_t now,
+                         uint64_t cpu)
 {
     double passed = probing_seconds(now - d->rated_ns), share = passed / (passed + RATED_S);
     if (passed <= 0)
@@ -116,7 +116,7 @@ void density_adapt(struct density *d, uint64_t now)
         return;
     uint64_t cpu = probing_clock_ns(CLOCK_PROCESS_CPUTIME_ID);
     sampling_counts(&counts);
-    rate(d, &counts, now, cpu);
+    update_rates(d, &counts, now, cpu);
     double wanted = wanted_mean(d, &counts, passed, cpu), rated = rated_mean(d, &counts);
     wanted = wanted < rated ? wanted : rated;
     if (wanted < (double)sampling_mean() && passed < patience_ns(d, &counts))

@@ -123,7 +123,7 @@ static union probing_cell or_null(int64_t value)
 }
 
 /* A double that is no count of more than what fits. */
-static union probing_cell whole(double value)
+static union probing_cell whole_number(double value)
 {
     return probing_i64(value < 9e18 ? (int64_t)(value + 0.5) : INT64_MAX);
 }
@@ -136,7 +136,7 @@ static union probing_cell domain_of(const struct sample_tables *t, const struct 
 /* As SAMPLED_COLUMNS. */
 #define SAMPLED_CELLS(t, row)                                                                     \
     domain_of(t, &(row)->from), {.u = (row)->size}, {.f = (row)->count},                          \
-        whole((double)(row)->size *(row)->count), or_null((row)->from.stack),                     \
+        whole_number((double)(row)->size *(row)->count), or_null((row)->from.stack),              \
         {.u = (row)->from.function}, {.u = (row)->from.native_function}, {.u = (row)->from.file}, \
         or_null((row)->from.line)
 
@@ -167,14 +167,14 @@ int sample_tables_snapshot(const struct sample_tables *t, const struct snapshot_
         {.u = about->id},
         {.u = probing_intern_text(t->host, kinds[about->kind])},
         {.u = about->name},
-        whole(about->total),
+        whole_number(about->total),
         {.u = about->widest},
-        whole(about->unsampled),
+        whole_number(about->unsampled),
         domain_of(t, &row->from),
-        whole(row->bytes),
-        whole(estimate_root(row->bytes_variance)),
-        whole(row->bytes_1m),
-        whole(row->bytes_10m),
+        whole_number(row->bytes),
+        whole_number(estimate_root(row->bytes_variance)),
+        whole_number(row->bytes_1m),
+        whole_number(row->bytes_10m),
         {.f = row->count},
         {.u = row->samples},
         {.u = about->ts - row->oldest},
@@ -200,15 +200,15 @@ int sample_tables_live(const struct probing_host *host, struct probing_rows *out
         {.s = texts->file},
         or_null(row->from.line),
         {.s = domain < MEMORY_DOMAINS ? domains[domain] : NULL},
-        whole(row->bytes),
-        whole(estimate_root(row->bytes_variance)),
-        whole(row->bytes_1m),
-        whole(row->bytes_10m),
+        whole_number(row->bytes),
+        whole_number(estimate_root(row->bytes_variance)),
+        whole_number(row->bytes_1m),
+        whole_number(row->bytes_10m),
         {.f = row->count},
         {.u = row->samples},
         {.u = now - row->oldest},
         {.u = now - row->newest},
-        whole(row->count > 0 ? row->bytes / row->count : 0),
+        whole_number(row->count > 0 ? row->bytes / row->count : 0),
     };
     return host->emit(out, cells, PROBING_LENGTH(cells));
 }
@@ -226,13 +226,13 @@ int sample_tables_peak(const struct probing_host *host, struct probing_rows *out
         {.s = texts->file},
         or_null(row->from.line),
         {.s = domain < MEMORY_DOMAINS ? domains[domain] : NULL},
-        whole(row->bytes),
-        whole(estimate_root(row->bytes_variance)),
+        whole_number(row->bytes),
+        whole_number(estimate_root(row->bytes_variance)),
         {.f = row->count},
         {.u = row->samples},
         {.u = row->stacks},
         {.u = about->ts - row->oldest},
-        whole(about->total),
+        whole_number(about->total),
     };
     return host->emit(out, cells, PROBING_LENGTH(cells));
 }

@@ -72,7 +72,7 @@ double unsampled_bytes(void)
 }
 
 /* 0 where another thread begins anew meanwhile. */
-static uint64_t since(_Atomic uint64_t *count, _Atomic uint64_t *before, bool begin_anew)
+static uint64_t count_since(_Atomic uint64_t *count, _Atomic uint64_t *before, bool begin_anew)
 {
     uint64_t all = atomic_load_explicit(count, memory_order_relaxed);
     uint64_t then = atomic_load_explicit(before, memory_order_relaxed);
@@ -85,8 +85,8 @@ double unsampled_since(bool begin_anew)
 {
     uint64_t bytes[LEVELS], due[LEVELS];
     for (uint32_t i = 0; i < LEVELS; i++) {
-        bytes[i] = since(&g.bytes[i], &g.bytes_before[i], begin_anew);
-        due[i] = since(&g.due[i], &g.due_before[i], begin_anew);
+        bytes[i] = count_since(&g.bytes[i], &g.bytes_before[i], begin_anew);
+        due[i] = count_since(&g.due[i], &g.due_before[i], begin_anew);
     }
     return most_of(bytes, due);
 }

@@ -55,15 +55,15 @@ static bool turns_on(bool *told, bool now, bool over)
     return is_new;
 }
 
-static uint32_t low(uint32_t pct)
+static uint32_t rearm_percent(uint32_t pct)
 {
     return pct > REST_PCT ? pct - REST_PCT : 0;
 }
 
 /* The least of each 64th of the time is kept.  What was told is the base from then on: the next
  * event is of as much again. */
-static bool grew(struct alarm *a, const struct alarm_settings *s, const struct alarm_look *l,
-                 uint64_t *ret_grown)
+static bool has_grown(struct alarm *a, const struct alarm_settings *s, const struct alarm_look *l,
+                      uint64_t *ret_grown)
 {
     uint64_t step = s->growth_within_ns / ALARM_LOOKS + 1, least = l->kept;
     if (a->at[a->slot] == 0 || l->now_ns - a->at[a->slot] >= step) {
@@ -89,12 +89,13 @@ uint32_t alarm_look(struct alarm *a, const struct alarm_settings *s, const struc
 {
     uint32_t events = 0;
     measure_speed(a, l);
-    if (s->high_pct && turns_on(&a->high, is_above(l, s->high_pct), !is_above(l, low(s->high_pct))))
+    if (s->high_pct &&
+        turns_on(&a->high, is_above(l, s->high_pct), !is_above(l, rearm_percent(s->high_pct))))
         events |= ALARM_HIGH;
-    if (s->near_pct &&
-        turns_on(&a->near, is_near(a, s, l), !is_above(l, low(s->near_pct)) && a->speed <= 0))
+    if (s->near_pct && turns_on(&a->near, is_near(a, s, l),
+                                !is_above(l, rearm_percent(s->near_pct)) && a->speed <= 0))
         events |= ALARM_OOM_NEAR;
-    if (grew(a, s, l, ret_grown))
+    if (has_grown(a, s, l, ret_grown))
         events |= ALARM_GROWTH;
     return events;
 }

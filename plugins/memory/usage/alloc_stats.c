@@ -30,7 +30,7 @@ struct old_heap_info {
 };
 
 /* A function of that name, of the program's or of whatever stands before libc. */
-static bool find(const char *name, void *ret_function)
+static bool find_function(const char *name, void *ret_function)
 {
     void *found = dlsym(RTLD_DEFAULT, name);
     memcpy(ret_function, &found, sizeof(found));
@@ -52,7 +52,7 @@ static bool ask_jemalloc(struct alloc_stats *ret)
     mallctl_fn *mallctl;
     uint64_t epoch = 1;
     size_t size = sizeof(epoch);
-    if (!find("mallctl", &mallctl))
+    if (!find_function("mallctl", &mallctl))
         return false;
     ret->name = "jemalloc";
     (void)mallctl("epoch", &epoch, &size, &epoch, size); /* its numbers are those of now */
@@ -67,7 +67,7 @@ static bool ask_tcmalloc(struct alloc_stats *ret)
 {
     int (*number)(const char *name, size_t *value);
     size_t used = 0, heap = 0, given_back = 0;
-    if (!find("MallocExtension_GetNumericProperty", &number))
+    if (!find_function("MallocExtension_GetNumericProperty", &number))
         return false;
     ret->name = "tcmalloc";
     if (number("generic.current_allocated_bytes", &used))
@@ -83,7 +83,7 @@ static bool ask_mimalloc(struct alloc_stats *ret)
     void (*info)(size_t * elapsed, size_t * user, size_t * system, size_t * rss, size_t * peak_rss,
                  size_t * commit, size_t * peak_commit, size_t * faults);
     size_t n[7], commit = 0;
-    if (!find("mi_process_info", &info))
+    if (!find_function("mi_process_info", &info))
         return false;
     ret->name = "mimalloc";
     info(&n[0], &n[1], &n[2], &n[3], &n[4], &commit, &n[5], &n[6]);
@@ -125,11 +125,11 @@ static void walk_glibc(struct alloc_stats *ret)
 {
     struct heap_info (*info)(void);
     struct old_heap_info (*old_info)(void);
-    if (find("mallinfo2", &info)) {
+    if (find_function("mallinfo2", &info)) {
         struct heap_info i = info();
         ret->used = i.uordblks + i.hblkhd;
         ret->held = i.arena + i.hblkhd;
-    } else if (find("mallinfo", &old_info)) { /* below 2 GB, as walk_max says */
+    } else if (find_function("mallinfo", &old_info)) { /* below 2 GB, as walk_max says */
         struct old_heap_info i = old_info();
         ret->used = (uint64_t)(unsigned)i.uordblks + (unsigned)i.hblkhd;
         ret->held = (uint64_t)(unsigned)i.arena + (unsigned)i.hblkhd;
@@ -140,7 +140,7 @@ static bool ask_glibc(uint64_t walk_max, struct alloc_stats *ret)
 {
     const char *(*version)(void);
     uint64_t held = arenas_held();
-    if (!find("gnu_get_libc_version", &version))
+    if (!find_function("gnu_get_libc_version", &version))
         return false;
     ret->name = "glibc";
     ret->held = held; /* without what has mappings of its own, which is all in use */
@@ -171,13 +171,13 @@ int alloc_trim(void)
     int (*trim)(size_t pad);
     char name[32];
     (void)snprintf(name, sizeof(name), "arena.%d.purge", ARENAS_ALL);
-    if (find("mallctl", &mallctl))
+    if (find_function("mallctl", &mallctl))
         return mallctl(name, NULL, NULL, NULL, 0) == 0 ? 0 : -ENOSYS;
-    if (find("MallocExtension_ReleaseFreeMemory", &release))
+    if (find_function("MallocExtension_ReleaseFreeMemory", &release))
         return release(), 0;
-    if (find("mi_collect", &collect))
+    if (find_function("mi_collect", &collect))
         return collect(true), 0;
-    if (find("malloc_trim", &trim))
+    if (find_function("malloc_trim", &trim))
         return (void)trim(0), 0;
     return -ENOSYS;
 }

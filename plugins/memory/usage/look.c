@@ -115,12 +115,12 @@ uint64_t look_theirs(const struct memory_look *l)
     return rss > l->own ? rss - l->own : 0;
 }
 
-static uint64_t known(uint64_t n)
+static uint64_t known_or_zero(uint64_t n)
 {
     return n == UINT64_MAX ? 0 : n;
 }
 
-static uint64_t less(uint64_t n, uint64_t what)
+static uint64_t subtract_or_zero(uint64_t n, uint64_t what)
 {
     return n > what ? n - what : 0;
 }
@@ -128,7 +128,8 @@ static uint64_t less(uint64_t n, uint64_t what)
 uint64_t look_kept(const struct memory_look *l)
 {
     const struct proc_status *p = &l->process;
-    uint64_t files = known(l->own) - known(l->own_heap); /* shared memory where they are in one */
-    return less(known(p->anon_bytes), known(l->own_heap)) + known(p->swap_bytes) +
-           less(known(p->shmem_bytes), files);
+    uint64_t files = known_or_zero(l->own) -
+                     known_or_zero(l->own_heap); /* shared memory where they are in one */
+    return subtract_or_zero(known_or_zero(p->anon_bytes), known_or_zero(l->own_heap)) +
+           known_or_zero(p->swap_bytes) + subtract_or_zero(known_or_zero(p->shmem_bytes), files);
 }

@@ -16,7 +16,7 @@ struct writer {
     int rc;
 };
 
-static void add(struct writer *w, const char *part, uint64_t bytes, const char *note)
+static void add_part(struct writer *w, const char *part, uint64_t bytes, const char *note)
 {
     const union probing_cell cells[] = {probing_str(part),
                                         bytes == UINT64_MAX ? probing_null(PROBING_I64)
@@ -31,12 +31,12 @@ static void add_heap(struct writer *w, const struct alloc_stats *heap)
     char note[256];
     (void)snprintf(note, sizeof(note), "%s, as it was asked: %.1f ms", heap->name,
                    (double)heap->took_ns / 1e6);
-    add(w, "heap_used", heap->used, heap->why[0] ? heap->why : note);
+    add_part(w, "heap_used", heap->used, heap->why[0] ? heap->why : note);
     (void)snprintf(note, sizeof(note), "%s%s", heap->name,
                    heap->used == ALLOC_UNKNOWN && heap->held != ALLOC_UNKNOWN
                        ? ": its arenas; large blocks have mappings of their own"
                        : "");
-    add(w, "heap_held", heap->held, note);
+    add_part(w, "heap_held", heap->held, note);
 }
 
 int parts_emit(const struct probing_host *host, struct probing_rows *out,
@@ -44,28 +44,30 @@ int parts_emit(const struct probing_host *host, struct probing_rows *out,
 {
     struct writer w = {.host = host, .out = out};
     const struct proc_status *p = &l->process;
-    add(&w, "rss", p->rss_bytes, "resident memory");
-    add(&w, "pss", l->pss,
-        l->pss == LOOK_UNKNOWN ? "not asked where the process is so large, or the kernel is older "
-                                 "than 4.14"
-                               : "what is shared with others is counted by their number");
-    add(&w, "peak_rss", p->peak_rss_bytes, "the most that was ever resident");
-    add(&w, "anon", p->anon_bytes, "without a file behind it: heaps, stacks, private mappings");
-    add(&w, "file", p->file_bytes, "files that are mapped: code, libraries, data");
-    add(&w, "shmem", p->shmem_bytes, "shared memory");
-    add(&w, "swap", p->swap_bytes, "swapped out");
+    add_part(&w, "rss", p->rss_bytes, "resident memory");
+    add_part(&w, "pss", l->pss,
+             l->pss == LOOK_UNKNOWN
+                 ? "not asked where the process is so large, or the kernel is older "
+                   "than 4.14"
+                 : "what is shared with others is counted by their number");
+    add_part(&w, "peak_rss", p->peak_rss_bytes, "the most that was ever resident");
+    add_part(&w, "anon", p->anon_bytes,
+             "without a file behind it: heaps, stacks, private mappings");
+    add_part(&w, "file", p->file_bytes, "files that are mapped: code, libraries, data");
+    add_part(&w, "shmem", p->shmem_bytes, "shared memory");
+    add_part(&w, "swap", p->swap_bytes, "swapped out");
     add_heap(&w, heap);
-    add(&w, "probing", l->own,
-        "probing's own heap and the files with its rows, in rss; its code (some MB) is not "
-        "counted");
-    add(&w, "limit", l->limit, l->limit_of);
-    add(&w, "limit_used", l->used, l->limit_of);
-    add(&w, "cgroup_limit", l->cgroup.limit,
-        l->cgroup.limit_at[0] ? l->cgroup.limit_at
-        : g->version          ? "no cgroup around the process has one"
-                              : "no memory cgroup is visible");
-    add(&w, "cgroup_used", l->cgroup.used, "without pages of files");
-    add(&w, "machine", l->machine_total, "memory of the machine");
-    add(&w, "machine_available", l->machine_available, "of it without taking from others");
+    add_part(&w, "probing", l->own,
+             "probing's own heap and the files with its rows, in rss; its code (some MB) is not "
+             "counted");
+    add_part(&w, "limit", l->limit, l->limit_of);
+    add_part(&w, "limit_used", l->used, l->limit_of);
+    add_part(&w, "cgroup_limit", l->cgroup.limit,
+             l->cgroup.limit_at[0] ? l->cgroup.limit_at
+             : g->version          ? "no cgroup around the process has one"
+                                   : "no memory cgroup is visible");
+    add_part(&w, "cgroup_used", l->cgroup.used, "without pages of files");
+    add_part(&w, "machine", l->machine_total, "memory of the machine");
+    add_part(&w, "machine_available", l->machine_available, "of it without taking from others");
     return probing_scanned(w.rc);
 }

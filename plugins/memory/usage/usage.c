@@ -45,7 +45,7 @@ struct usage {
 /* parts_scan() is given the plugin, which is plugin.c's: there is one of us in a process. */
 static _Atomic(struct usage *) the_usage;
 
-static uint64_t setting(struct usage *u, enum setting s)
+static uint64_t setting_value(struct usage *u, enum setting s)
 {
     return atomic_load_explicit(&u->settings[s], memory_order_relaxed);
 }
@@ -114,7 +114,7 @@ static const struct probing_column event_columns[] = {
 static const struct probing_table_desc event_table = PROBING_TEXT_TABLE(
     "events", event_columns, "message", "what has happened to the process's memory");
 
-static union probing_cell bytes(uint64_t n)
+static union probing_cell bytes_cell(uint64_t n)
 {
     return n == UINT64_MAX ? probing_null(PROBING_I64) : probing_i64((int64_t)n);
 }
@@ -131,21 +131,21 @@ static void append_usage(struct usage *u, const struct memory_look *l)
     if (u->looker.cgroup.version)
         u->row_cgroup_id = probing_intern_text(u->host, u->looker.cgroup.own.path);
     const union probing_cell cells[] = {
-        bytes(p->rss_bytes),
-        bytes(p->anon_bytes),
-        bytes(p->file_bytes),
-        bytes(p->shmem_bytes),
-        bytes(p->swap_bytes),
-        bytes(p->peak_rss_bytes),
-        bytes(l->pss),
-        bytes(l->own),
-        bytes(look_kept(l)),
-        bytes(l->limit),
-        bytes(l->used),
+        bytes_cell(p->rss_bytes),
+        bytes_cell(p->anon_bytes),
+        bytes_cell(p->file_bytes),
+        bytes_cell(p->shmem_bytes),
+        bytes_cell(p->swap_bytes),
+        bytes_cell(p->peak_rss_bytes),
+        bytes_cell(l->pss),
+        bytes_cell(l->own),
+        bytes_cell(look_kept(l)),
+        bytes_cell(l->limit),
+        bytes_cell(l->used),
         probing_id(probing_intern_text(u->host, l->limit_of)),
-        bytes(l->machine_available),
+        bytes_cell(l->machine_available),
         isnan(l->cgroup.some_avg10) ? probing_null(PROBING_F64) : probing_f64(l->cgroup.some_avg10),
-        bytes(l->cgroup.oom_kills),
+        bytes_cell(l->cgroup.oom_kills),
         probing_id(u->looker.cgroup.version ? u->row_cgroup_id : PROBING_NULL_ID),
         probing_id(u->boot_id)};
     (void)u->host->append(u->rows, l->now_ns, cells, PROBING_LENGTH(cells), NULL, 0);
@@ -170,15 +170,16 @@ struct event_payload {
     uint64_t rss, limit, used, available; /* bytes; UINT64_MAX: not known */
 };
 
-static void tell(struct usage *u, const struct memory_look *l, const char *event, const char *what)
+static void append_event(struct usage *u, const struct memory_look *l, const char *event,
+                         const char *what)
 {
     char topic[64];
     const union probing_cell cells[] = {probing_id(probing_intern_text(u->host, event)),
-                                        bytes(l->process.rss_bytes),
-                                        bytes(l->limit),
-                                        bytes(l->used),
+                                        bytes_cell(l->process.rss_bytes),
+                                        bytes_cell(l->limit),
+                                        bytes_cell(l->used),
                                         probing_id(probing_intern_text(u->host, l->limit_of)),
-                                        bytes(l->machine_available)};
+                                        bytes_cell(l->machine_available)};
     struct event_payload payload = {.size = sizeof(payload),
                                     .rss = l->process.rss_bytes,
                                     .limit = l->limit,
@@ -194,7 +195,7 @@ static void tell(struct usage *u, const struct memory_look *l, const char *event
     u->host->log(u->host, PROBING_WARN, line);
 }
 
-static double percent(const struct memory_look *l)
+static double used_percent(const struct memory_look *l)
 {
     return 100.0 * (double)l->used / (double)l->limit;
 }
@@ -205,8 +206,8 @@ static void tell_events(struct usage *u, const struct memory_look *l, uint32_t e
     char what[256];
     if (events & ALARM_HIGH) {
         (void)snprintf(what, sizeof(what), "%.0f %% of the limit are used: %.0f of %.0f MB (%s)",
-                       percent(l), (double)l->used / MB, (double)l->limit / MB, l->limit_of);
-        tell(u, l, "memory.high", what);
+                       used_percent(l), (double)l->used / MB, (double)l->limit / MB, l->limit_of);
+        append_event(u, l, "memory.high", what);
     }
     if (events & ALARM_OOM_NEAR) {
         (void)snprintf(what, sizeof(what),
@@ -214,15 +215,15 @@ static void tell_events(struct usage *u, const struct memory_look *l, uint32_t e
                        "MB a second",
                        (double)(l->limit > l->used ? l->limit - l->used : 0) / MB,
                        (double)l->limit / MB, l->limit_of, u->alarm.speed / MB);
-        tell(u, l, "memory.oom_near", what);
+        append_event(u, l, "memory.oom_near", what);
     }
     if (events & ALARM_GROWTH) {
         (void)snprintf(
             what, sizeof(what),
             "the program keeps %.0f MB more than it did in the last %.0f s; probing's own part "
             "is not counted",
-            (double)grown / MB, probing_seconds(setting(u, GROWTH_WITHIN)));
-        tell(u, l, "memory.growth", what);
+            (double)grown / MB, probing_seconds(setting_value(u, GROWTH_WITHIN)));
+        append_event(u, l, "memory.growth", what);
     }
 }
 
@@ -230,12 +231,12 @@ uint32_t usage_tick(struct usage *u, uint64_t now)
 {
     struct memory_look l;
     uint64_t grown = 0;
-    if (now < u->next_ns || look_at_memory(&u->looker, now, setting(u, LIMIT), false, &l) < 0)
+    if (now < u->next_ns || look_at_memory(&u->looker, now, setting_value(u, LIMIT), false, &l) < 0)
         return 0;
-    const struct alarm_settings s = {.high_pct = (uint32_t)setting(u, HIGH),
-                                     .near_pct = (uint32_t)setting(u, OOM_NEAR),
-                                     .growth = setting(u, GROWTH),
-                                     .growth_within_ns = setting(u, GROWTH_WITHIN)};
+    const struct alarm_settings s = {.high_pct = (uint32_t)setting_value(u, HIGH),
+                                     .near_pct = (uint32_t)setting_value(u, OOM_NEAR),
+                                     .growth = setting_value(u, GROWTH),
+                                     .growth_within_ns = setting_value(u, GROWTH_WITHIN)};
     const struct alarm_look a = {.now_ns = now,
                                  .kept = look_kept(&l),
                                  .limit = l.limit,
@@ -244,7 +245,7 @@ uint32_t usage_tick(struct usage *u, uint64_t now)
     uint32_t events = alarm_look(&u->alarm, &s, &a, &grown);
     u->is_close = alarm_is_close(&u->alarm, &a);
     /* A tick that is a little early is the one that was meant. */
-    u->next_ns = now + (u->is_close ? 0 : setting(u, INTERVAL) - USAGE_STEP_NS / 2);
+    u->next_ns = now + (u->is_close ? 0 : setting_value(u, INTERVAL) - USAGE_STEP_NS / 2);
     if (u->host->wanted(u->rows) && wants_row(u, &l, events))
         append_usage(u, &l);
     tell_events(u, &l, events, grown);
@@ -253,7 +254,7 @@ uint32_t usage_tick(struct usage *u, uint64_t now)
 
 bool usage_is_hasty(struct usage *u)
 {
-    return u->is_close || setting(u, INTERVAL) < PROBING_NS_PER_S;
+    return u->is_close || setting_value(u, INTERVAL) < PROBING_NS_PER_S;
 }
 
 /* ---- as it is now ---- */
@@ -267,12 +268,12 @@ static int scan_parts(void *self, struct probing_rows *out)
     if (!u || u->host->emit(out, NULL, 0) < 0)
         return 0;
     (void)pthread_mutex_lock(&u->mutex);
-    int rc = look_at_memory(&u->for_askers, u->host->now(), setting(u, LIMIT), true, &l);
+    int rc = look_at_memory(&u->for_askers, u->host->now(), setting_value(u, LIMIT), true, &l);
     struct cgroup g = u->for_askers.cgroup;
     (void)pthread_mutex_unlock(&u->mutex);
     if (rc < 0)
         return probing_failf(u->host, rc, "/proc/self/status cannot be read: %s", strerror(-rc));
-    alloc_stats(setting(u, HEAP_WALK), &heap);
+    alloc_stats(setting_value(u, HEAP_WALK), &heap);
     return parts_emit(u->host, out, &l, &g, &heap);
 }
 
