@@ -24,7 +24,7 @@ int __wrap_pipe2(int ret_ends[2], int flags);
 /* open() has no context.  Set once: the code behind it stays mapped. */
 static _Atomic(const struct probing_descriptor_1 *) descriptors;
 
-static const struct probing_descriptor_1 *get(void)
+static const struct probing_descriptor_1 *get_descriptor(void)
 {
     return atomic_load_explicit(&descriptors, memory_order_acquire);
 }
@@ -37,21 +37,21 @@ void files_set(const struct probing_descriptor_1 *d)
 
 void files_begin(void)
 {
-    const struct probing_descriptor_1 *d = get();
+    const struct probing_descriptor_1 *d = get_descriptor();
     if (d)
         d->begin();
 }
 
 void files_end(int fd)
 {
-    const struct probing_descriptor_1 *d = get();
+    const struct probing_descriptor_1 *d = get_descriptor();
     if (d)
         d->end(&fd, fd != -1);
 }
 
 int __wrap_open(const char *path, int flags, ...)
 {
-    const struct probing_descriptor_1 *d = get();
+    const struct probing_descriptor_1 *d = get_descriptor();
     va_list args;
     va_start(args, flags);
     unsigned mode = flags & (O_CREAT | O_TMPFILE) ? va_arg(args, unsigned) : 0;
@@ -61,13 +61,13 @@ int __wrap_open(const char *path, int flags, ...)
 
 int __wrap_close(int fd)
 {
-    const struct probing_descriptor_1 *d = get();
+    const struct probing_descriptor_1 *d = get_descriptor();
     return d ? d->close(fd) : __real_close(fd);
 }
 
 int __wrap_pipe2(int ret_ends[2], int flags)
 {
-    const struct probing_descriptor_1 *d = get();
+    const struct probing_descriptor_1 *d = get_descriptor();
     if (d)
         d->begin();
     int rc = __real_pipe2(ret_ends, flags);

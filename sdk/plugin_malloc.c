@@ -29,7 +29,7 @@ char *__wrap_strdup(const char *text);
 /* malloc() has no context.  Set once: the code behind it stays mapped. */
 static _Atomic(const struct probing_memory_1 *) memory;
 
-static const struct probing_memory_1 *get(void)
+static const struct probing_memory_1 *get_memory(void)
 {
     return atomic_load_explicit(&memory, memory_order_acquire);
 }
@@ -44,19 +44,19 @@ void memory_set(const struct probing_memory_1 *m)
 
 void *__wrap_malloc(size_t size)
 {
-    const struct probing_memory_1 *m = get();
+    const struct probing_memory_1 *m = get_memory();
     return m ? m->alloc(size) : __real_malloc(size);
 }
 
 void *__wrap_calloc(size_t n, size_t size)
 {
-    const struct probing_memory_1 *m = get();
+    const struct probing_memory_1 *m = get_memory();
     return m ? m->zalloc(n, size) : __real_calloc(n, size);
 }
 
 void *__wrap_realloc(void *p, size_t size)
 {
-    const struct probing_memory_1 *m = get();
+    const struct probing_memory_1 *m = get_memory();
     if (!p)
         return __wrap_malloc(size);
     return m && m->size_of(p) ? m->resize(p, size) : __real_realloc(p, size);
@@ -64,13 +64,13 @@ void *__wrap_realloc(void *p, size_t size)
 
 void *__wrap_aligned_alloc(size_t align, size_t size)
 {
-    const struct probing_memory_1 *m = get();
+    const struct probing_memory_1 *m = get_memory();
     return m ? m->aligned(align, size) : __real_aligned_alloc(align, size);
 }
 
 void __wrap_free(void *p)
 {
-    const struct probing_memory_1 *m = get();
+    const struct probing_memory_1 *m = get_memory();
     if (p && !(m && m->free(p)))
         __real_free(p);
 }

@@ -196,7 +196,7 @@ static bool fill_columns(struct entry *e, const struct wanted_table *w)
     return whole;
 }
 
-static void renew(struct table *t, const struct probing_table_desc *d, void *self)
+static void renew_table(struct table *t, const struct probing_table_desc *d, void *self)
 {
     t->scan = d->scan;
     t->self = self;
@@ -231,7 +231,7 @@ static struct entry *make_entry(uint32_t id, const struct wanted_table *w, void 
         drop_entry(e);
         return NULL;
     }
-    renew(&e->table, w->desc, self);
+    renew_table(&e->table, w->desc, self);
     atomic_store_explicit(&e->table.wanted, true, memory_order_relaxed);
     return e;
 }
@@ -245,7 +245,7 @@ static uint32_t next_id(const struct tables *t, uint32_t id)
     return id < t->last_computed ? id + 1 : 0;
 }
 
-static struct entry *find(struct tables *t, const char *schema, const char *name)
+static struct entry *find_entry(struct tables *t, const char *schema, const char *name)
 {
     for (uint32_t id = next_id(t, 0); id; id = next_id(t, id)) {
         struct entry *e = t->by_id[id];
@@ -305,9 +305,9 @@ int tables_add(struct tables *t, const char *schema, const struct probing_table_
     if (rc)
         return rc;
     (void)pthread_rwlock_wrlock(&t->lock);
-    struct entry *e = find(t, w.schema, w.name);
+    struct entry *e = find_entry(t, w.schema, w.name);
     if (e && same_columns(&e->table, &w)) {
-        renew(&e->table, d, self);
+        renew_table(&e->table, d, self);
     } else if (e) {
         rc = err_set(-EEXIST, "table %s.%s is already there with other columns", w.schema, w.name);
     } else {
@@ -329,7 +329,7 @@ static int free_name(struct tables *t, const struct table *old, char ret[64])
 {
     for (int version = 1; version <= VERSIONS_MAX; version++) {
         (void)snprintf(ret, 64, "%.50s_v%d", old->name, version);
-        if (!find(t, old->schema, ret))
+        if (!find_entry(t, old->schema, ret))
             return 0;
     }
     return err_set(-EEXIST,
@@ -363,7 +363,7 @@ int tables_supersede(struct tables *t, const char *schema, const struct probing_
     if (rc)
         return rc;
     (void)pthread_rwlock_wrlock(&t->lock);
-    struct entry *old = find(t, w.schema, w.name);
+    struct entry *old = find_entry(t, w.schema, w.name);
     if (!old || old->table.scan || !w.stored)
         rc = err_set(-EEXIST, "table %s.%s is already there%s", w.schema, w.name,
                      old ? " and is not of the same kind" : "");
@@ -398,7 +398,7 @@ int tables_restore(struct tables *t, uint32_t id, const char *schema,
         return err_set(-EINVAL, "table %s.%s has the id %u (1 to %d)", w.schema, w.name, id,
                        TABLES_STORED_MAX);
     (void)pthread_rwlock_wrlock(&t->lock);
-    if (t->by_id[id] || find(t, w.schema, w.name)) {
+    if (t->by_id[id] || find_entry(t, w.schema, w.name)) {
         rc = err_set(-EEXIST, "table %s.%s is there twice", w.schema, w.name);
     } else {
         e = make_entry(id, &w, /* self= */ NULL);
@@ -460,7 +460,7 @@ void table_own_counters(struct table *t)
 struct table *tables_find(struct tables *t, const char *schema, const char *name)
 {
     (void)pthread_rwlock_rdlock(&t->lock);
-    struct entry *e = find(t, schema, name);
+    struct entry *e = find_entry(t, schema, name);
     (void)pthread_rwlock_unlock(&t->lock);
     return e ? &e->table : NULL;
 }

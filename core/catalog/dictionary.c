@@ -71,7 +71,7 @@ static uint64_t texts_at(uint64_t file_bytes)
 }
 
 /* FNV-1a over 8 bytes at a time, folded: names are short, and an index needs no more. */
-static uint64_t hash(const uint8_t *p, size_t n)
+static uint64_t hash_name(const uint8_t *p, size_t n)
 {
     uint64_t h = HASH_FNV ^ n;
     for (; n >= 8; n -= 8, p += 8) {
@@ -116,7 +116,7 @@ static const uint8_t *find_text(struct interns *s, uint64_t id, uint32_t *ret_si
 /* The check covers the text and its id: a damaged place must not give another text. */
 static uint32_t check_of(const void *text, size_t size, uint64_t id)
 {
-    return (uint32_t)hash(text, size) ^ (uint32_t)(hash_spread(id) >> 32);
+    return (uint32_t)hash_name(text, size) ^ (uint32_t)(hash_spread(id) >> 32);
 }
 
 /* Is it the text that was written? */
@@ -185,7 +185,7 @@ static int reserve_by_fd(const struct interns *s, uint64_t at, uint64_t n)
 }
 
 /* Have pages up to `end`; *reserved says how far they go, `most` how far they may. */
-static int reserve(struct interns *s, uint64_t *reserved, uint64_t end, uint64_t most)
+static int reserve_pages(struct interns *s, uint64_t *reserved, uint64_t end, uint64_t most)
 {
     if (end <= *reserved)
         return 0;
@@ -208,7 +208,7 @@ static int reserve(struct interns *s, uint64_t *reserved, uint64_t end, uint64_t
 static uint32_t index_place(struct interns *s, const void *p, size_t n)
 {
     uint32_t mask = s->index_size - 1;
-    for (uint32_t i = (uint32_t)hash(p, n) & mask;; i = (i + 1) & mask) {
+    for (uint32_t i = (uint32_t)hash_name(p, n) & mask;; i = (i + 1) & mask) {
         uint32_t size = 0;
         const char *text = s->index[i] ? intern_text(s, s->index[i], &size) : NULL;
         if (s->index[i] == 0 || (text && size == n && memcmp(text, p, n) == 0))
@@ -254,9 +254,9 @@ static int add_text(struct interns *s, const void *p, size_t n, uint64_t *ret_id
                        (unsigned long long)(s->size >> 20));
     int rc = grow_index(s, id);
     if (rc == 0)
-        rc = reserve(s, &s->places_reserved, PLACES_AT + id * 4, texts_at(s->size));
+        rc = reserve_pages(s, &s->places_reserved, PLACES_AT + id * 4, texts_at(s->size));
     if (rc == 0)
-        rc = reserve(s, &s->texts_reserved, end, s->size);
+        rc = reserve_pages(s, &s->texts_reserved, end, s->size);
     if (rc)
         return rc;
     uint32_t size = (uint32_t)n, check = check_of(p, n, id);
@@ -292,7 +292,7 @@ int intern(struct interns *s, const void *p, size_t n, uint64_t *ret_id)
     return rc;
 }
 
-static void drop(struct interns *s)
+static void drop_dictionary(struct interns *s)
 {
     mapped_forget(s->map);
     if (s->map)
@@ -348,7 +348,7 @@ static int begin_file(struct interns *s, const char *path)
                        strerror(errno));
     int rc = map_file(s, path, PROT_READ | PROT_WRITE);
     if (rc == 0)
-        rc = reserve(s, &s->places_reserved, PLACES_AT, texts_at(s->size));
+        rc = reserve_pages(s, &s->places_reserved, PLACES_AT, texts_at(s->size));
     if (rc)
         return rc;
     *s->head = (struct strings_head){.version = VERSION, .file_bytes = s->size};
@@ -357,7 +357,7 @@ static int begin_file(struct interns *s, const char *path)
     return 0;
 }
 
-static int start(struct interns **ret)
+static int start_dictionary(struct interns **ret)
 {
     struct interns *s = calloc(1, sizeof(*s));
     if (!s)
@@ -404,12 +404,12 @@ static int open_for_writing(struct interns *s, const char *path)
 int interns_create(const char *path, struct interns **ret)
 {
     struct interns *s;
-    int rc = start(&s);
+    int rc = start_dictionary(&s);
     if (rc)
         return rc;
     rc = open_for_writing(s, path);
     if (rc) {
-        drop(s);
+        drop_dictionary(s);
         return rc;
     }
     *ret = s;
@@ -422,7 +422,7 @@ int interns_open(int fd, const char *path, struct interns **ret)
     struct interns *s;
     if (fd < 0)
         return fd;
-    int rc = start(&s);
+    int rc = start_dictionary(&s);
     if (rc) {
         (void)close(fd);
         return rc;
@@ -439,7 +439,7 @@ int interns_open(int fd, const char *path, struct interns **ret)
     if (rc == 0)
         rc = check_head(s, path);
     if (rc) {
-        drop(s);
+        drop_dictionary(s);
         return rc;
     }
     (void)close(s->fd);
@@ -452,5 +452,5 @@ int interns_open(int fd, const char *path, struct interns **ret)
 void interns_free(struct interns *s)
 {
     if (s)
-        drop(s);
+        drop_dictionary(s);
 }

@@ -90,7 +90,7 @@ _Static_assert(sizeof(g) == PAGE, "one page");
 /* ---- numbers ---- */
 
 /* It stays, or numbers that are claimed would be others. */
-static int first(void)
+static int first_number(void)
 {
     struct rlimit limit;
     int known = 0, n = END;
@@ -106,7 +106,7 @@ static int first(void)
 }
 
 /* Gives whether it was set before. */
-static bool set(_Atomic uint64_t *bits, int fd, bool on)
+static bool set_bit(_Atomic uint64_t *bits, int fd, bool on)
 {
     unsigned i = (unsigned)fd;
     uint64_t bit = UINT64_C(1) << i % WORD_BITS;
@@ -126,14 +126,14 @@ static bool is_set(const _Atomic uint64_t *bits, int fd)
 }
 
 /* false: it is somebody's of us. */
-static bool claim(int fd)
+static bool claim_number(int fd)
 {
-    return !set(g.claimed, fd, true);
+    return !set_bit(g.claimed, fd, true);
 }
 
-static void unclaim(int fd)
+static void unclaim_number(int fd)
 {
-    (void)set(g.claimed, fd, false);
+    (void)set_bit(g.claimed, fd, false);
 }
 
 bool descriptor_is_ours(int fd)
@@ -144,25 +144,25 @@ bool descriptor_is_ours(int fd)
 /* Not all that the program has closed is closed by us, too (server/loop.c, store/lmdb_env.c). */
 static void forget_lost(void)
 {
-    for (int fd = first(); fd < first() + OURS; fd++)
+    for (int fd = first_number(); fd < first_number() + OURS; fd++)
         if (__real_fcntl(fd, F_GETFD) == -1)
-            unclaim(fd);
+            unclaim_number(fd);
 }
 
 /* -1: none is free up there. */
 static int copy_once(int fd, int least)
 {
-    int end = first() + OURS;
-    for (int at = least > first() ? least : first(); at < end; at++) {
-        if (!claim(at))
+    int end = first_number() + OURS;
+    for (int at = least > first_number() ? least : first_number(); at < end; at++) {
+        if (!claim_number(at))
             continue;
         int got = __real_fcntl(fd, F_DUPFD_CLOEXEC, at);
         if (got == at)
             return got;
-        unclaim(at); /* it is the program's, or there is no more */
+        unclaim_number(at); /* it is the program's, or there is no more */
         if (got == -1)
             return -1;
-        if (got >= end || claim(got))
+        if (got >= end || claim_number(got))
             return got;
         (void)__real_close(got);
     }
@@ -182,7 +182,7 @@ static int copy_up(int fd, int least)
 /* Where it was given, when nothing is free up there. */
 static int raise_fd(int fd)
 {
-    if (fd >= first() + OURS || (fd >= first() && claim(fd)))
+    if (fd >= first_number() + OURS || (fd >= first_number() && claim_number(fd)))
         return fd;
     int raised = copy_up(fd, 0);
     if (raised == -1)
@@ -193,7 +193,7 @@ static int raise_fd(int fd)
 
 /* ---- calls and forks ---- */
 
-static void nap(void)
+static void wait_shortly(void)
 {
     (void)nanosleep(&(struct timespec){.tv_nsec = NAP_NS}, NULL);
 }
@@ -219,15 +219,15 @@ void descriptor_begin(void)
         if (now - begun > CALL_WAIT_NS)
             return;
         (void)atomic_fetch_sub_explicit(&g.unmarked, 1, memory_order_seq_cst);
-        nap();
+        wait_shortly();
         (void)atomic_fetch_add_explicit(&g.unmarked, 1, memory_order_seq_cst);
     }
 }
 
 /* With one beyond the table some call is always under way: a child looks at all. */
-static void keep(int fd)
+static void keep_number(int fd)
 {
-    (void)claim(fd);
+    (void)claim_number(fd);
     if (fd >= NUMBERS)
         call_begin();
 }
@@ -235,9 +235,9 @@ static void keep(int fd)
 void descriptor_note(int fd)
 {
     bool marked = __real_fcntl(fd, F_SETSIG, MARK) != -1;
-    keep(fd);
+    keep_number(fd);
     if (!marked)
-        (void)set(g.bare, fd, true);
+        (void)set_bit(g.bare, fd, true);
 }
 
 int descriptor_end(int fd)
@@ -262,7 +262,7 @@ uint64_t descriptors_fork_before(void)
     (void)atomic_fetch_add_explicit(&g.forks, 1, memory_order_seq_cst);
     while (atomic_load_explicit(&g.unmarked, memory_order_seq_cst) != 0 &&
            clock_monotonic() - begun < FORK_WAIT_NS)
-        nap();
+        wait_shortly();
     return atomic_load_explicit(&g.ended, memory_order_seq_cst);
 }
 
@@ -334,11 +334,11 @@ static mode_t mode_of(int flags, va_list args)
 }
 
 /* One that has its mark. */
-static int opened(int fd)
+static int mark_opened(int fd)
 {
     fd = fd == -1 ? -1 : raise_fd(fd);
     if (fd != -1)
-        keep(fd);
+        keep_number(fd);
     call_end();
     return fd;
 }
@@ -354,7 +354,7 @@ int __wrap_openat(int dirfd, const char *path, int flags, ...)
         return descriptor_end(__real_openat(dirfd, path, flags | O_CLOEXEC, mode));
     }
     call_begin();
-    return opened(__real_openat(dirfd, path, flags | O_CLOEXEC | O_ASYNC, mode));
+    return mark_opened(__real_openat(dirfd, path, flags | O_CLOEXEC | O_ASYNC, mode));
 }
 
 int __wrap_open(const char *path, int flags, ...)
@@ -412,7 +412,7 @@ int __wrap_fcntl(int fd, int command, ...)
     if (raised == -1)
         raised = __real_fcntl(fd, command, arg);
     if (raised != -1)
-        keep(raised);
+        keep_number(raised);
     call_end();
     return raised;
 }
@@ -425,8 +425,8 @@ int __wrap_close(int fd)
     else
         call_begin();
     int rc = __real_close(fd);
-    unclaim(fd); /* not before: it is open until then */
-    (void)set(g.bare, fd, false);
+    unclaim_number(fd); /* not before: it is open until then */
+    (void)set_bit(g.bare, fd, false);
     if (bare)
         descriptor_end_low();
     else

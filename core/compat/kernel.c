@@ -70,7 +70,7 @@ int kernel_pthread_rwlock_timedrdlock(pthread_rwlock_t *lock, const struct times
 /* ---- system calls ---- */
 
 #if defined(__x86_64__)
-static long call(long number, const long a[6])
+static long call_kernel(long number, const long a[6])
 {
     long result;
     register long d __asm__("r10") = a[3], e __asm__("r8") = a[4], f __asm__("r9") = a[5];
@@ -81,7 +81,7 @@ static long call(long number, const long a[6])
     return result;
 }
 #elif defined(__aarch64__)
-static long call(long number, const long a[6])
+static long call_kernel(long number, const long a[6])
 {
     register long n __asm__("x8") = number, x0 __asm__("x0") = a[0], x1 __asm__("x1") = a[1];
     register long x2 __asm__("x2") = a[2], x3 __asm__("x3") = a[3], x4 __asm__("x4") = a[4];
@@ -96,7 +96,7 @@ static long call(long number, const long a[6])
 #error "no system calls for this processor"
 #endif
 
-static long answer(long result)
+static long set_errno(long result)
 {
     if (result >= 0 || result < -4095)
         return result;
@@ -113,17 +113,17 @@ long kernel_syscall(long number, ...)
     for (int i = 0; i < 6; i++)
         a[i] = va_arg(args, long);
     va_end(args);
-    return answer(call(number, a));
+    return set_errno(call_kernel(number, a));
 }
 
 #define CALL(number, ...) kernel_call(number, (const long[6]){__VA_ARGS__})
 
 static long kernel_call(long number, const long a[6])
 {
-    return answer(call(number, a));
+    return set_errno(call_kernel(number, a));
 }
 
-static long word(const void *pointer)
+static long pointer_word(const void *pointer)
 {
     return (long)(intptr_t)pointer;
 }
@@ -132,7 +132,7 @@ static long word(const void *pointer)
 
 static int ask_kernel(clockid_t clock, struct timespec *ret)
 {
-    return (int)call(SYS_clock_gettime, (const long[6]){clock, word(ret)});
+    return (int)call_kernel(SYS_clock_gettime, (const long[6]){clock, pointer_word(ret)});
 }
 
 struct vdso {
@@ -225,7 +225,7 @@ int kernel_clock_gettime(clockid_t clock, struct timespec *ret)
 
 static int ask_resolution(clockid_t clock, struct timespec *ret)
 {
-    return (int)call(SYS_clock_getres, (const long[6]){clock, word(ret)});
+    return (int)call_kernel(SYS_clock_getres, (const long[6]){clock, pointer_word(ret)});
 }
 
 int kernel_clock_getres(clockid_t clock, struct timespec *ret)
@@ -265,23 +265,24 @@ clock_t kernel_clock(void)
 
 int kernel_nanosleep(const struct timespec *time, struct timespec *ret_left)
 {
-    return (int)CALL(SYS_nanosleep, word(time), word(ret_left));
+    return (int)CALL(SYS_nanosleep, pointer_word(time), pointer_word(ret_left));
 }
 
 unsigned kernel_alarm(unsigned seconds)
 {
     struct itimerval set = {.it_value.tv_sec = seconds}, old = {0};
-    (void)CALL(SYS_setitimer, ITIMER_REAL, word(&set), word(&old));
+    (void)CALL(SYS_setitimer, ITIMER_REAL, pointer_word(&set), pointer_word(&old));
     return (unsigned)(old.it_value.tv_sec + (old.it_value.tv_usec > 0));
 }
 
 int kernel_poll(struct pollfd *fds, nfds_t n, int timeout_ms)
 {
 #ifdef SYS_poll
-    return (int)CALL(SYS_poll, word(fds), (long)n, timeout_ms);
+    return (int)CALL(SYS_poll, pointer_word(fds), (long)n, timeout_ms);
 #else
     struct timespec t = {timeout_ms / 1000, timeout_ms % 1000 * 1000000L};
-    return (int)CALL(SYS_ppoll, word(fds), (long)n, timeout_ms < 0 ? 0 : word(&t), 0, 0);
+    return (int)CALL(SYS_ppoll, pointer_word(fds), (long)n, timeout_ms < 0 ? 0 : pointer_word(&t),
+                     0, 0);
 #endif
 }
 
@@ -328,27 +329,27 @@ int kernel_pthread_rwlock_timedrdlock(pthread_rwlock_t *lock, const struct times
 
 int kernel_getrusage(int who, struct rusage *ret)
 {
-    return (int)CALL(SYS_getrusage, who, word(ret));
+    return (int)CALL(SYS_getrusage, who, pointer_word(ret));
 }
 
 int kernel_getrlimit(int resource, struct rlimit *ret)
 {
-    return (int)CALL(SYS_prlimit64, 0, resource, 0, word(ret));
+    return (int)CALL(SYS_prlimit64, 0, resource, 0, pointer_word(ret));
 }
 
 int kernel_utimensat(int dir, const char *path, const struct timespec times[2], int flags)
 {
-    return (int)CALL(SYS_utimensat, dir, word(path), word(times), flags);
+    return (int)CALL(SYS_utimensat, dir, pointer_word(path), pointer_word(times), flags);
 }
 
 int kernel_statfs(const char *path, struct statfs *ret)
 {
-    return (int)CALL(SYS_statfs, word(path), word(ret));
+    return (int)CALL(SYS_statfs, pointer_word(path), pointer_word(ret));
 }
 
 int kernel_fstatfs(int fd, struct statfs *ret)
 {
-    return (int)CALL(SYS_fstatfs, fd, word(ret));
+    return (int)CALL(SYS_fstatfs, fd, pointer_word(ret));
 }
 
 int kernel_openat(int dir, const char *path, int flags, ...)
@@ -358,7 +359,7 @@ int kernel_openat(int dir, const char *path, int flags, ...)
     unsigned mode =
         flags & O_CREAT || (flags & O_TMPFILE) == O_TMPFILE ? va_arg(args, unsigned) : 0;
     va_end(args);
-    return (int)CALL(SYS_openat, dir, word(path), flags, mode);
+    return (int)CALL(SYS_openat, dir, pointer_word(path), flags, mode);
 }
 
 int kernel_open(const char *path, int flags, ...)
@@ -375,12 +376,12 @@ int kernel_open64(const char *path, int flags, ...) __attribute__((alias("kernel
 
 ssize_t kernel_read(int fd, void *bytes, size_t n)
 {
-    return CALL(SYS_read, fd, word(bytes), (long)n);
+    return CALL(SYS_read, fd, pointer_word(bytes), (long)n);
 }
 
 ssize_t kernel_pread(int fd, void *bytes, size_t n, off_t at)
 {
-    return CALL(SYS_pread64, fd, word(bytes), (long)n, at);
+    return CALL(SYS_pread64, fd, pointer_word(bytes), (long)n, at);
 }
 
 ssize_t kernel_pread64(int fd, void *bytes, size_t n, off_t at)
@@ -390,13 +391,13 @@ ssize_t kernel_pread64(int fd, void *bytes, size_t n, off_t at)
 
 ssize_t kernel_readlinkat(int dir, const char *path, char *ret, size_t size)
 {
-    return CALL(SYS_readlinkat, dir, word(path), word(ret), (long)size);
+    return CALL(SYS_readlinkat, dir, pointer_word(path), pointer_word(ret), (long)size);
 }
 
 ssize_t kernel_readlink(const char *path, char *ret, size_t size)
 {
 #ifdef SYS_readlink
-    return CALL(SYS_readlink, word(path), word(ret), (long)size);
+    return CALL(SYS_readlink, pointer_word(path), pointer_word(ret), (long)size);
 #else
     return kernel_readlinkat(AT_FDCWD, path, ret, size);
 #endif
@@ -405,6 +406,6 @@ ssize_t kernel_readlink(const char *path, char *ret, size_t size)
 ssize_t kernel_process_vm_readv(pid_t pid, const struct iovec *own, unsigned long n_own,
                                 const struct iovec *theirs, unsigned long n, unsigned long flags)
 {
-    return CALL(SYS_process_vm_readv, pid, word(own), (long)n_own, word(theirs), (long)n,
-                (long)flags);
+    return CALL(SYS_process_vm_readv, pid, pointer_word(own), (long)n_own, pointer_word(theirs),
+                (long)n, (long)flags);
 }

@@ -113,7 +113,7 @@ struct sorting {
 
 /* Two sorted runs that lie one behind the other in `from` become one in `to`; equal ones keep
  * their order. */
-static void merge(const struct sorting *s, const char *from, size_t n_a, size_t n_b, char *to)
+static void merge_runs(const struct sorting *s, const char *from, size_t n_a, size_t n_b, char *to)
 {
     const char *a = from, *b = from + n_a * s->size;
     while (n_a && n_b) {
@@ -140,7 +140,7 @@ void __wrap_qsort_r(void *base, size_t n, size_t size, compare_with *order, void
     for (size_t run = 1; run < n; run *= 2) {
         for (size_t at = 0; at < n; at += 2 * run) {
             size_t n_a = n - at < run ? n - at : run, rest = n - at - n_a;
-            merge(&s, from + at * size, n_a, rest < run ? rest : run, to + at * size);
+            merge_runs(&s, from + at * size, n_a, rest < run ? rest : run, to + at * size);
         }
         char *merged = to;
         to = from;

@@ -36,7 +36,7 @@ static struct noted {
     _Atomic size_t size;  /* 0: nothing is mapped there yet, or any more */
 } noted[NOTED];
 
-static struct noted *find(const void *at)
+static struct noted *find_mapping(const void *at)
 {
     for (int i = 0; i < NOTED && at; i++)
         if (atomic_load_explicit(&noted[i].at, memory_order_acquire) == (uintptr_t)at)
@@ -45,9 +45,9 @@ static struct noted *find(const void *at)
 }
 
 /* The child keeps it if there is no room, as it keeps the program's own. */
-static void note(const void *at, size_t size)
+static void note_mapping(const void *at, size_t size)
 {
-    struct noted *known = find(at);
+    struct noted *known = find_mapping(at);
     for (int i = 0; i < NOTED && !known; i++) {
         uintptr_t none = 0;
         if (atomic_compare_exchange_strong_explicit(&noted[i].at, &none, (uintptr_t)at,
@@ -58,7 +58,7 @@ static void note(const void *at, size_t size)
         atomic_store_explicit(&known->size, size, memory_order_release);
 }
 
-static void forget(struct noted *n)
+static void forget_mapping(struct noted *n)
 {
     atomic_store_explicit(&n->size, 0, memory_order_release);
     atomic_store_explicit(&n->at, 0, memory_order_release);
@@ -73,7 +73,7 @@ void *__wrap_mmap(void *at, size_t size, int protection, int flags, int fd, off_
         place = __real_mmap(at, size, PROT_NONE, RESERVED, -1, 0);
     if (place == MAP_FAILED)
         return MAP_FAILED;
-    note(place, size);
+    note_mapping(place, size);
     void *made = __real_mmap(place, size, protection, flags | MAP_FIXED, fd, offset);
     if (made == MAP_FAILED) {
         int why = errno;
@@ -85,11 +85,11 @@ void *__wrap_mmap(void *at, size_t size, int protection, int flags, int fd, off_
 
 int __wrap_munmap(void *at, size_t size)
 {
-    struct noted *n = find(at);
+    struct noted *n = find_mapping(at);
     if (!n)
         return __real_munmap(at, size);
     (void)__real_mmap(at, size, PROT_NONE, RESERVED | MAP_FIXED, -1, 0);
-    forget(n);
+    forget_mapping(n);
     return __real_munmap(at, size);
 }
 
@@ -100,16 +100,16 @@ void *__wrap_mremap(void *at, size_t size, size_t new_size, int flags, ...)
     va_start(args, flags);
     void *to = flags & MREMAP_FIXED ? va_arg(args, void *) : NULL;
     va_end(args);
-    struct noted *n = find(at);
+    struct noted *n = find_mapping(at);
     if (!n)
         return __real_mremap(at, size, new_size, flags, to);
     descriptor_begin();
-    forget(n);
+    forget_mapping(n);
     void *made = __real_mremap(at, size, new_size, flags, to);
     if (made == MAP_FAILED)
-        note(at, size);
+        note_mapping(at, size);
     else
-        note(made, new_size);
+        note_mapping(made, new_size);
     descriptor_end_low();
     return made;
 }
@@ -127,6 +127,6 @@ void shared_mappings_drop(void)
             __real_mmap(at, size, PROT_READ | PROT_WRITE, how, -1, 0) ==
                 MAP_FAILED) /* overcommit is forbidden */
             (void)__real_mmap(at, size, PROT_READ, RESERVED | MAP_FIXED, -1, 0);
-        forget(&noted[i]);
+        forget_mapping(&noted[i]);
     }
 }

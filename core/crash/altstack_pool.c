@@ -82,7 +82,7 @@ static void memory_free(struct altstack_entry *o)
 }
 
 /* Lists come in the same order as last time, nearly: look from where the last one was. */
-static struct altstack_entry *find(struct altstack_pool *l, pid_t tid, uint32_t *hint)
+static struct altstack_entry *find_entry(struct altstack_pool *l, pid_t tid, uint32_t *hint)
 {
     for (uint32_t i = 0; i < l->n; i++) {
         struct altstack_entry *o = &l->list[(*hint + i) % l->n];
@@ -108,7 +108,7 @@ static struct altstack_entry *altstack_entry_new(struct altstack_pool *l, pid_t 
     return o;
 }
 
-static void lend(struct altstack_entry *o)
+static void lend_stack(struct altstack_entry *o)
 {
     char comm[16];
     if (!o->ours)
@@ -160,14 +160,14 @@ void altstack_pool_maintain(struct altstack_pool *l, const _Atomic bool *wanted)
     for (uint32_t i = 0; i < l->n; i++)
         l->list[i].seen = false;
     for (uint32_t i = 0; i < n; i++) {
-        struct altstack_entry *o = find(l, l->tids[i], &hint);
+        struct altstack_entry *o = find_entry(l, l->tids[i], &hint);
         if (!o)
             o = altstack_entry_new(l, l->tids[i]);
         if (!o)
             break;
         o->seen = true;
         if (o->kind == ALTSTACK_NONE)
-            lend(o);
+            lend_stack(o);
         count[o->kind] += o->memory || o->kind == ALTSTACK_OWN;
     }
     for (uint32_t i = 0; i < l->n; i++)

@@ -71,7 +71,7 @@ static bool is_faulthandler(const struct sigaction *a)
            dladdr(version, &python) && handler.dli_fbase == python.dli_fbase;
 }
 
-static void describe(const struct sigaction *a, char *ret, size_t size)
+static void describe_action(const struct sigaction *a, char *ret, size_t size)
 {
     Dl_info info;
     if (!(a->sa_flags & SA_SIGINFO) && a->sa_handler == SIG_DFL)
@@ -88,7 +88,7 @@ static void describe(const struct sigaction *a, char *ret, size_t size)
 }
 
 /* lock held */
-static void take(struct crash *c, struct crash_signal *s)
+static void take_signal(struct crash *c, struct crash_signal *s)
 {
     if (s->number == SIGTRAP || s->number == SIGSYS) {
         /* To an init they cannot be sent again, and the program would go on behind them. */
@@ -115,7 +115,7 @@ static int take_all(struct crash *c)
     atomic_store_explicit(&crash_state.on, true, memory_order_release);
     for (int i = 0; i < CRASH_SIGNALS; i++) {
         crash_state.signals[i].number = numbers[i];
-        take(c, &crash_state.signals[i]);
+        take_signal(c, &crash_state.signals[i]);
     }
     return 0;
 }
@@ -182,14 +182,14 @@ void crash_maintain(struct crash *c)
             s->said = false;
             break;
         case HANDLER_DEFAULT:
-            take(c, s);
+            take_signal(c, s);
             break;
         case HANDLER_IGNORED:
         case HANDLER_OTHER:
             if (s->said)
                 break;
             s->said = true;
-            describe(&now, text, sizeof(text));
+            describe_action(&now, text, sizeof(text));
             crash_log(c, PROBING_WARN,
                       "%s now goes to %s, which was installed later: a report is written only if "
                       "it passes the signal on",
@@ -207,7 +207,7 @@ static int signal_row(const struct crash_signal *s, bool on,
     char what[300], detail[400];
     enum handler_place place = handler_place(s, &now);
     const char *text[3] = {crash_signal_name(s->number), "off", what};
-    describe(place == HANDLER_OURS ? &s->before : &now, what, sizeof(what));
+    describe_action(place == HANDLER_OURS ? &s->before : &now, what, sizeof(what));
     if (place == HANDLER_OURS) {
         text[1] = on ? "on" : "off";
         (void)snprintf(detail, sizeof(detail), "then %s", what);

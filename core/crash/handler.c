@@ -142,7 +142,7 @@ static void wait_for_the_first(void)
 }
 
 /* true: a report was made, or tried; others may stand still since.                   [signal] */
-static bool report(int signo, const siginfo_t *info, const void *context, bool only_abort)
+static bool write_report(int signo, const siginfo_t *info, const void *context, bool only_abort)
 {
     int32_t tid = own_tid();
     if (!atomic_load_explicit(&crash_state.on, memory_order_acquire) ||
@@ -183,7 +183,7 @@ static bool is_the_end(int signo, const siginfo_t *info)
 }
 
 /* The default action, after this handler.                                             [signal] */
-static void die(int signo, siginfo_t *info)
+static void end_process(int signo, siginfo_t *info)
 {
     handler_die(signo, info);
     if (syscall(SYS_getpid) ==
@@ -202,19 +202,19 @@ static void on_fault(int signo, siginfo_t *info, void *context) /* [signal] */
         return;
     }
     if (handler_is_default(&before)) {
-        (void)report(signo, info, context, /* only_abort= */ false);
-        die(signo, info); /* the others stand still to the end */
+        (void)write_report(signo, info, context, /* only_abort= */ false);
+        end_process(signo, info); /* the others stand still to the end */
     } else if (atomic_load_explicit(&s->ends, memory_order_relaxed)) {
-        if (report(signo, info, context, /* only_abort= */ false))
+        if (write_report(signo, info, context, /* only_abort= */ false))
             stack_gather_end();
         handler_run(&before, signo, info, context);
     } else {
         handler_run(&before, signo, info, context);
         if (is_the_end(signo, info))
-            made = report(signo, info, context, /* only_abort= */ false);
+            made = write_report(signo, info, context, /* only_abort= */ false);
         else if (signo == SIGABRT && info->si_code == SI_TKILL)
             /* abort() ends the process whatever a handler did; raise() does not */
-            made = report(signo, info, context, /* only_abort= */ true);
+            made = write_report(signo, info, context, /* only_abort= */ true);
         if (made)
             stack_gather_end();
     }

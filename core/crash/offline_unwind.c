@@ -31,7 +31,7 @@ struct dead {
     uint32_t n_places, room_places;
 };
 
-static int digit(char c)
+static int hex_digit(char c)
 {
     return c >= '0' && c <= '9' ? c - '0' : c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
 }
@@ -54,7 +54,7 @@ static int add_memory(struct dead *d, const char *at)
     }
     d->pieces = pieces;
     for (size_t i = 0; i < size; i++)
-        bytes[i] = (unsigned char)(digit(hex[2 * i]) << 4 | digit(hex[2 * i + 1]));
+        bytes[i] = (unsigned char)(hex_digit(hex[2 * i]) << 4 | hex_digit(hex[2 * i + 1]));
     d->pieces[d->n_pieces++] = (struct stack_piece){address, size, bytes};
     return 0;
 }
@@ -107,8 +107,8 @@ int dead_line(struct dead **ret, const char *word, const char *at, uint32_t n_th
     return buf_addc(&d->maps, '\n') == 0 ? 0 : -ENOMEM;
 }
 
-static void unwind(struct stack_process *p, const struct thread_place *place, struct arena *arena,
-                   struct crash_thread *t)
+static void unwind_thread(struct stack_process *p, const struct thread_place *place,
+                          struct arena *arena, struct crash_thread *t)
 {
     struct stack_frame frames[STACK_FRAMES_MAX]; /* 8 KiB */
     struct stack_symbol symbol;
@@ -156,7 +156,7 @@ void dead_unwind(struct dead *d, struct arena *arena, struct crash_thread *threa
     for (uint32_t i = 0; i < d->n_places; i++) {
         const struct thread_place *place = &d->places[i];
         if (place->thread >= 1 && place->thread <= n && threads[place->thread - 1].n_frames == 0)
-            unwind(p, place, arena, &threads[place->thread - 1]);
+            unwind_thread(p, place, arena, &threads[place->thread - 1]);
     }
     stack_process_free(p);
 }

@@ -259,7 +259,7 @@ static bool is_eval(const struct crash_frame *f)
 
 /* Where the interpreter's loop stands in the native stack, there stand the Python frames that this
  * call of it runs. */
-static void merge(struct reading *r, struct crash_thread *t)
+static void merge_frames(struct reading *r, struct crash_thread *t)
 {
     uint32_t native = 0, n = 0;
     while (native < t->n_frames && !t->frames[native].python)
@@ -294,7 +294,7 @@ static void merge(struct reading *r, struct crash_thread *t)
 }
 
 /* The first frame that is not how a signal is raised or a program ended. */
-static const struct crash_frame *culprit(const struct crash_report *c)
+static const struct crash_frame *first_own_frame(const struct crash_report *c)
 {
     static const char *const raising[] = {"raise",
                                           "abort",
@@ -319,7 +319,7 @@ static const struct crash_frame *culprit(const struct crash_report *c)
     return named;
 }
 
-static const char *leaf(const char *path)
+static const char *file_name(const char *path)
 {
     const char *slash = strrchr(path, '/');
     return slash ? slash + 1 : path;
@@ -335,7 +335,7 @@ static bool is_full_stack(const struct reading *r, const struct crash_report *c)
 static void write_message(struct reading *r, struct crash_report *c)
 {
     char text[900];
-    const struct crash_frame *f = culprit(c);
+    const struct crash_frame *f = first_own_frame(c);
     const char *meaning = is_full_stack(r, c) ? "the stack of the thread is full" : c->meaning;
     int n = snprintf(text, sizeof(text), "%s", c->signal);
     if (meaning[0])
@@ -350,7 +350,7 @@ static void write_message(struct reading *r, struct crash_report *c)
                       f->file, f->line);
     else if (f)
         n += snprintf(text + n, sizeof(text) - (size_t)n, ", in %.100s+0x%llx (%.100s)", f->func,
-                      (unsigned long long)f->function_offset, leaf(f->module));
+                      (unsigned long long)f->function_offset, file_name(f->module));
     if (c->plugin[0])
         n += snprintf(text + n, sizeof(text) - (size_t)n, "; plugin %.100s: %.200s", c->plugin,
                       c->function);
@@ -372,7 +372,7 @@ static void end_report(struct reading *r)
     if (r->n_names)
         qsort(r->names, r->n_names, sizeof(*r->names), by_address);
     for (uint32_t i = 0; i < r->n_threads; i++)
-        merge(r, &r->threads[i]);
+        merge_frames(r, &r->threads[i]);
     c->threads = arena_zalloc(&r->arena, r->n_threads + 1u, sizeof(*c->threads));
     if (c->threads)
         memcpy(c->threads, r->threads, r->n_threads * sizeof(*c->threads));
@@ -405,7 +405,7 @@ static void begin_report(struct reading *r)
     c->number = r->n; /* as they stand: several lives may have written to one file */
 }
 
-static void note(struct reading *r, const char *text)
+static void note_text(struct reading *r, const char *text)
 {
     if (r->n_threads)
         r->threads[r->n_threads - 1].note = text;
@@ -446,11 +446,11 @@ static void read_detail(struct reading *r, const char *word, char *at)
     else if (strcmp(word, "name") == 0)
         read_name(r, at);
     else if (strcmp(word, "lost") == 0)
-        note(r, "outer frames are missing: there is no unwind information");
+        note_text(r, "outer frames are missing: there is no unwind information");
     else if (strcmp(word, "limit") == 0)
-        note(r, "there are more frames than are read");
+        note_text(r, "there are more frames than are read");
     else if (strcmp(word, "unseen") == 0)
-        note(r, "the thread did not answer");
+        note_text(r, "the thread did not answer");
     else if (r->unwind &&
              (strcmp(word, "at") == 0 || strcmp(word, "memory") == 0 || strcmp(word, "map") == 0))
         r->no_memory = dead_line(&r->dead, word, at, r->n_threads) < 0 || r->no_memory;

@@ -141,8 +141,8 @@ static bool step_out_of_nowhere(struct reporter *r, struct stack_registers *regi
     return true;
 }
 
-static uint32_t unwind(struct reporter *r, const struct stack_registers *from,
-                       enum stack_end *ret_end, bool *ret_nowhere)
+static uint32_t unwind_stack(struct reporter *r, const struct stack_registers *from,
+                             enum stack_end *ret_end, bool *ret_nowhere)
 {
     struct stack_registers registers = *from;
     uint32_t before = 0;
@@ -210,7 +210,7 @@ static void write_native(struct reporter *r, pid_t tid, const struct stack_regis
     const struct crash_fault *fault = crashed ? fault_of(tid) : NULL;
     enum stack_end end;
     bool nowhere, interrupted = true; /* the first ip is where it stands, not where it returns to */
-    uint32_t n = unwind(r, registers, &end, &nowhere);
+    uint32_t n = unwind_stack(r, registers, &end, &nowhere);
     bool has_origin = false;
     for (uint32_t i = 0; i < n; i++) {
         write_frame(r, r->frames[i].ip, !interrupted);
@@ -391,7 +391,7 @@ static bool is_in_abort(struct reporter *r)
     enum stack_end end;
     bool nowhere;
     stack_registers_of(crash_state.faults[0].context, &registers);
-    uint32_t n = unwind(r, &registers, &end, &nowhere);
+    uint32_t n = unwind_stack(r, &registers, &end, &nowhere);
     for (uint32_t i = 1; i < n; i++)
         if (stack_symbol(r->self, r->frames[i].ip - 1, &symbol) == 0 &&
             strcmp(symbol.name, "abort") == 0)
@@ -400,7 +400,7 @@ static bool is_in_abort(struct reporter *r)
 }
 
 /* All threads stand but ours and those that crashed, which wait for us anyway. */
-static void gather(struct reporter *r)
+static void gather_threads(struct reporter *r)
 {
     uint32_t n = 0;
     r->n_tids = task_list(r->tids, STACK_GATHER_MAX, &r->more_tids);
@@ -436,7 +436,7 @@ static bool make_report(struct reporter *r)
     rights_keep();
     crash_open(&r->lines);
     write_head(&r->lines);
-    gather(r);
+    gather_threads(r);
     bool readable = stack_process_renew(r->self) == 0;
     if (readable)
         write_crashed(r);
@@ -483,7 +483,7 @@ static void let_faults_through(void)
 }
 
 /* Do now the work that would otherwise first be done after a fault, and then by malloc. */
-static void rehearse(struct reporter *r)
+static void rehearse_report(struct reporter *r)
 {
     struct stack_registers registers = {.known = 0};
     struct stack_symbol symbol;
@@ -494,7 +494,7 @@ static void rehearse(struct reporter *r)
     if (getcontext(&here) == -1 || stack_process_renew(r->self) < 0)
         return;
     stack_registers_of(&here, &registers);
-    uint32_t n = unwind(r, &registers, &end, &nowhere);
+    uint32_t n = unwind_stack(r, &registers, &end, &nowhere);
     for (uint32_t i = 0; i < n; i++)
         (void)stack_symbol(r->self, r->frames[i].ip, &symbol);
 }
@@ -506,7 +506,7 @@ static void *report_thread(void *arg)
     uint32_t ticks = 0;
     bool made = false;
     let_faults_through();
-    rehearse(r);
+    rehearse_report(r);
     find_python(r);
     atomic_store_explicit(&crash_state.reporter, (int32_t)syscall(SYS_gettid),
                           memory_order_release);

@@ -26,14 +26,14 @@ static const char *or_null(const char *text)
 }
 
 /* Clients see UTC made of the monotonic clock of this machine; the file has UTC. */
-static int64_t monotonic(const struct crash_report *c)
+static int64_t monotonic_ns(const struct crash_report *c)
 {
     return c->utc_ns - clock_utc_offset();
 }
 
 static int report_row(const struct crash_report *c, struct probing_rows *out)
 {
-    union probing_cell row[REPORT_COLUMNS] = {{.i = monotonic(c)}, {.i = c->tid}};
+    union probing_cell row[REPORT_COLUMNS] = {{.i = monotonic_ns(c)}, {.i = c->tid}};
     row[2].s = c->signal;
     row[3].s = c->code_name;
     row[4].s = or_null(c->meaning);
@@ -56,7 +56,7 @@ static int frame_row(const struct crash_report *c, const struct crash_thread *t,
                      struct probing_rows *out)
 {
     const struct crash_frame *f = depth < t->n_frames ? &t->frames[depth] : NULL;
-    union probing_cell row[FRAME_COLUMNS] = {{.i = monotonic(c)}, {.i = t->tid}};
+    union probing_cell row[FRAME_COLUMNS] = {{.i = monotonic_ns(c)}, {.i = t->tid}};
     row[2].i = c->number;
     row[3].s = t->name;
     row[4].s = t->state;

@@ -32,7 +32,7 @@ bool datadir_has(const struct datadir *d, const char *name, struct stat *ret)
 }
 
 /* Is what was found a file of the directory's owner? */
-static int prove(const struct datadir *d, const char *name, int fd, struct stat *st)
+static int prove_file(const struct datadir *d, const char *name, int fd, struct stat *st)
 {
     if (fstat(fd, st) == -1)
         return err_set(-errno, "%s: %s", name, strerror(errno));
@@ -45,13 +45,13 @@ static int prove(const struct datadir *d, const char *name, int fd, struct stat 
 }
 
 /* As an O_PATH descriptor, which opens nothing yet. */
-static int find(const struct datadir *d, const char *name, struct stat *st)
+static int find_file(const struct datadir *d, const char *name, struct stat *st)
 {
     int fd = entry_open(d->fd, name, O_PATH, d->own);
     if (fd < 0)
         return err_set(fd, "%s: %s", name,
                        fd == -EXDEV ? "another file system is mounted over it" : strerror(-fd));
-    int rc = fstat(fd, st) == 0 && S_ISLNK(st->st_mode) ? 1 : prove(d, name, fd, st);
+    int rc = fstat(fd, st) == 0 && S_ISLNK(st->st_mode) ? 1 : prove_file(d, name, fd, st);
     if (rc == 0)
         return fd;
     (void)close(fd);
@@ -64,7 +64,7 @@ static int find(const struct datadir *d, const char *name, struct stat *st)
     if (rc < 0)
         (void)err_set(rc, "%s in %s: %s", name, fast.path, strerror(-rc));
     else
-        rc = prove(&fast, name, fd, st); /* a link there is none of a core's */
+        rc = prove_file(&fast, name, fd, st); /* a link there is none of a core's */
     datadir_close(&fast);
     if (rc < 0 && fd >= 0)
         (void)close(fd);
@@ -74,7 +74,7 @@ static int find(const struct datadir *d, const char *name, struct stat *st)
 int datadir_file(const struct datadir *d, const char *name, struct stat *st)
 {
     struct stat found;
-    int fd = find(d, name, &found);
+    int fd = find_file(d, name, &found);
     if (fd < 0)
         return fd;
     int again = file_open_again(fd, d->fd, name);
@@ -114,7 +114,7 @@ bool datadir_locked(const struct datadir *d, const char *name)
 /* ---- a stranger's file ---- */
 
 /* A file without a name, which goes with its last descriptor; and how much may be put into it. */
-static int nameless(uint64_t *ret_room)
+static int open_nameless(uint64_t *ret_room)
 {
     const char *place = identity_getenv("TMPDIR");
     struct statvfs fs;
@@ -177,7 +177,7 @@ int datadir_file_stable(const struct datadir *d, const char *name)
     int fd = datadir_file(d, name, &st);
     if (fd < 0 || d->own)
         return fd;
-    int to = nameless(&room);
+    int to = open_nameless(&room);
     int r = to < 0 ? to : copy_data(fd, to, st.st_size, room);
     (void)close(fd);
     if (r == 0)

@@ -79,7 +79,7 @@ int entry_open(int dirfd, const char *name, int flags, bool own)
 }
 
 /* Without openat2: one name after another, and no link at all. */
-static int walk(int view, const char *path, int flags)
+static int walk_path(int view, const char *path, int flags)
 {
     char name[DATADIR_LEAF];
     int at = fcntl(view, F_DUPFD_CLOEXEC, 0);
@@ -106,7 +106,7 @@ int view_open(int view, const char *path, int flags)
         return fd == -1 ? -errno : fd;
     }
     int r = openat2(view, path, flags, IN_ROOT | NO_MAGICLINKS);
-    return is_unknown(r) ? walk(view, path, flags) : r;
+    return is_unknown(r) ? walk_path(view, path, flags) : r;
 }
 
 /* ---- names ---- */
@@ -141,7 +141,7 @@ static size_t view_length(const char *path)
 }
 
 /* Parent and name of a path; a name that is none ("/", ".", "..") has itself for a parent. */
-static void split(const char *path, char parent[DATADIR_PATH], char leaf[DATADIR_LEAF])
+static void split_path(const char *path, char parent[DATADIR_PATH], char leaf[DATADIR_LEAF])
 {
     size_t n = strlen(path);
     while (n > 1 && path[n - 1] == '/')
@@ -162,7 +162,7 @@ static void split(const char *path, char parent[DATADIR_PATH], char leaf[DATADIR
 
 /* ---- proving ---- */
 
-static int look(struct datadir *d, enum datadir_whose whose, const uid_t *owner)
+static int look_at_directory(struct datadir *d, enum datadir_whose whose, const uid_t *owner)
 {
     struct stat st;
     if (fstat(d->fd, &st) == -1)
@@ -187,7 +187,7 @@ static int look(struct datadir *d, enum datadir_whose whose, const uid_t *owner)
 }
 
 /* Why an entry was not opened. */
-static int refuse(const struct datadir_in *in, const char *name, const char *path, int why)
+static int refuse_entry(const struct datadir_in *in, const char *name, const char *path, int why)
 {
     struct stat st;
     if ((why == -ELOOP || why == -ENOTDIR) &&
@@ -215,8 +215,8 @@ int datadir_open_in(const struct datadir_in *in, const char *name, enum datadir_
     if (d.fd == -EXDEV && in->mounts)
         d.fd = open_plainly(in->fd, name, how);
     if (d.fd < 0)
-        return refuse(in, name, d.path, d.fd);
-    int rc = look(&d, whose, in->owner);
+        return refuse_entry(in, name, d.path, d.fd);
+    int rc = look_at_directory(&d, whose, in->owner);
     if (rc < 0) {
         (void)close(d.fd);
         return rc;
@@ -338,7 +338,7 @@ int datadir_open(const char *path, enum datadir_whose whose, struct datadir *ret
     int view = open_view(path, &n);
     if (n > 0 && view < 0)
         return view;
-    split(path + n, parent, leaf);
+    split_path(path + n, parent, leaf);
     struct datadir_in in = {.path = parent};
     int rc = in.fd = open_parent(view, parent, whose == DATADIR_OWN, &uid, &in.owner);
     in.mounts = !in.owner && view == -1;

@@ -60,7 +60,7 @@ static bool time_is_left(const struct sweep *s)
 }
 
 /* Too long for a path of ours: "", which is no file. */
-static void join(char ret[PATH_BYTES], const char *directory, const char *name)
+static void join_path(char ret[PATH_BYTES], const char *directory, const char *name)
 {
     int n = snprintf(ret, PATH_BYTES, "%s/%s", directory, name);
     if (n < 0 || n >= PATH_BYTES)
@@ -97,7 +97,7 @@ static bool is_dead(struct sweep *s, const char *root, const char *leaf, const c
     *ret = (struct datadir)DATADIR_NONE;
     if (!read_leaf(leaf, &pid, &start) || pid == 0 || pid > INT32_MAX || pid == (uint64_t)getpid())
         return false;
-    join(path, root, leaf);
+    join_path(path, root, leaf);
     if (datadir_open(path, DATADIR_OWN, ret) == 0 && s->now - ret->changed.tv_sec >= QUIET_S) {
         int r = proc_start_time((pid_t)pid, &now_start);
         if ((r == 0 ? now_start != start : r == -ESRCH) && !datadir_locked(ret, lock))
@@ -146,7 +146,7 @@ int home_write(const struct own_dir *p)
         return -1;
     namespace_of(space);
     int n = snprintf(text, sizeof(text), "%s\n%s\n", p->directory, space);
-    join(path, p->fast, "home");
+    join_path(path, p->fast, "home");
     int fd = open(path, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0600);
     if (fd == -1)
         return -1;
@@ -197,7 +197,7 @@ static uint64_t file_bytes(const struct datadir *d, const char *name, time_t *to
 }
 
 /* No info: not ours.  A damaged one says nothing. */
-static bool measure(const struct sweep *s, const struct datadir *from, struct dead *d)
+static bool measure_dead(const struct sweep *s, const struct datadir *from, struct dead *d)
 {
     static const char *const names[] = {"data.mdb", "lock.mdb", "rings", "strings", "tables"};
     char boot[64];
@@ -238,7 +238,7 @@ static uint32_t find_dead(struct sweep *s, const char *root, struct dead *ret)
         struct datadir from;
         memcpy(d->leaf, s->names->leaf[i], sizeof(d->leaf));
         if (is_dead(s, root, d->leaf, "held", &from))
-            n += measure(s, &from, d) ? 1 : 0;
+            n += measure_dead(s, &from, d) ? 1 : 0;
         datadir_close(&from);
     }
     return n;

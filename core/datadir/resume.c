@@ -39,7 +39,7 @@ static int read_info(const char *directory, struct buf *ret)
     return rc;
 }
 
-static bool says(const struct buf *text, const char *key, const char *value)
+static bool has_value(const struct buf *text, const char *key, const char *value)
 {
     char said[128];
     return info_get(text, key, said, sizeof(said)) && strcmp(said, value) == 0;
@@ -50,7 +50,7 @@ static bool same_boot(const struct buf *text)
     char own[128];
     bool known = file_peek("/proc/sys/kernel/random/boot_id", own, sizeof(own)) == 0;
     own[strcspn(own, "\n")] = '\0';
-    return known && says(text, "boot_id", own);
+    return known && has_value(text, "boot_id", own);
 }
 
 static bool has_file(const struct datadir *d, const char *name)
@@ -65,8 +65,9 @@ bool resume_can(const char *directory, const char *version)
     struct datadir d;
 
     bool can = datadir_open(directory, DATADIR_OWN, &d) == 0 && datadir_info(&d, &text) == 0 &&
-               says(&text, "left", "yes") && says(&text, "version", version) && same_boot(&text) &&
-               has_file(&d, "strings") && has_file(&d, "rings") && has_file(&d, "data.mdb");
+               has_value(&text, "left", "yes") && has_value(&text, "version", version) &&
+               same_boot(&text) && has_file(&d, "strings") && has_file(&d, "rings") &&
+               has_file(&d, "data.mdb");
     buf_done(&text);
     datadir_close(&d);
     return can;

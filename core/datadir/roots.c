@@ -45,7 +45,7 @@ int datadir_root(const char *path)
                    path, (unsigned)(st.st_mode & 07777));
 }
 
-static void say(const struct datadir_search *s, int why)
+static void report_error(const struct datadir_search *s, int why)
 {
     if (s->refused)
         s->refused(s->arg, err_why(why));
@@ -58,8 +58,8 @@ static bool has_data(const struct datadir *d)
 }
 
 /* One entry of a root; its descriptor stays the root's. */
-static int take(const struct datadir_search *s, const struct datadir_in *root, const char *name,
-                bool memory)
+static int take_entry(const struct datadir_search *s, const struct datadir_in *root,
+                      const char *name, bool memory)
 {
     struct datadir d;
     struct datadir_in in = *root;
@@ -70,7 +70,7 @@ static int take(const struct datadir_search *s, const struct datadir_in *root, c
         if (in.fd != -1)
             (void)close(in.fd);
         if (rc != -ENOENT && rc != -ENOTDIR && rc != -EACCES) /* a file there is nothing of ours */
-            say(s, rc);
+            report_error(s, rc);
         return 0;
     }
     rc = memory && !has_data(&d) ? 0 : s->found(s->arg, &d);
@@ -90,12 +90,12 @@ static int each_in(const struct datadir_search *s, const struct datadir_in *root
     }
     for (struct dirent *e; rc == 0 && (e = readdir(all)); n++) {
         if (n == DATADIR_ENTRIES_MAX) {
-            say(s, err_set(-E2BIG, "%s has more than %d entries: not all were looked at",
-                           root->path, DATADIR_ENTRIES_MAX));
+            report_error(s, err_set(-E2BIG, "%s has more than %d entries: not all were looked at",
+                                    root->path, DATADIR_ENTRIES_MAX));
             break;
         }
         if (e->d_name[0] >= '0' && e->d_name[0] <= '9')
-            rc = take(s, root, e->d_name, memory);
+            rc = take_entry(s, root, e->d_name, memory);
     }
     (void)closedir(all);
     return rc;
@@ -110,7 +110,7 @@ static int in_default(const struct datadir_search *s, const char *place, const c
     if (rc == -ENOENT)
         return 0;
     if (rc < 0) {
-        say(s, rc);
+        report_error(s, rc);
         return 0;
     }
     (void)snprintf(path, sizeof(path), "%s/%s", place, name);

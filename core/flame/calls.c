@@ -107,7 +107,7 @@ static bool is_inside(const struct open_call *outer, int64_t end_ns)
     return outer->end_ns >= end_ns && outer->begin_ns < end_ns;
 }
 
-static const char *keep(struct flame_calls *c, const char *text)
+static const char *keep_text(struct flame_calls *c, const char *text)
 {
     char *copy = arena_text(&c->f->arena, text, strlen(text));
     return copy != NULL ? copy : "";
@@ -144,7 +144,7 @@ int flame_calls_add(struct flame_calls *c, const struct flame_call *call)
     }
     if (strcmp(c->track, call->track) != 0) {
         c->depth = 0;
-        c->track = keep(c, call->track);
+        c->track = keep_text(c, call->track);
     }
     while (c->depth > 0 && !is_inside(&c->open[c->depth - 1], call->end_ns))
         c->depth--;
@@ -160,7 +160,7 @@ int flame_calls_add(struct flame_calls *c, const struct flame_call *call)
         c->nodes[c->open[c->depth - 1].node].own -= call->value;
     if (c->depth < DEPTH_MAX)
         c->open[c->depth++] = (struct open_call){
-            node, call->via != NULL ? keep(c, call->via) : NULL,
+            node, call->via != NULL ? keep_text(c, call->via) : NULL,
             call->duration_ns < 0 ? INT64_MIN : call->end_ns - call->duration_ns, call->end_ns};
     return 0;
 }

@@ -73,7 +73,7 @@ static bool same_frame(const struct flame_frame *a, const struct flame_frame *b)
 }
 
 /* For each frame the number of its location, from 1; by label first, which equal frames share. */
-static uint32_t *locations(const struct flame *f, struct buf *out, struct strings *s)
+static uint32_t *write_locations(const struct flame *f, struct buf *out, struct strings *s)
 {
     uint32_t *number = calloc(f->n_frames + 1u, sizeof(*number));
     uint32_t *first = calloc(f->n_labels + 1u, sizeof(*first)); /* frame + 1 of a label's chain */
@@ -132,7 +132,7 @@ int flame_pprof(const struct flame *f, struct buf *out)
     add_type(out, PROFILE_SAMPLE_TYPE, &s, "samples", "count");
     const char *unit = strcmp(f->mode, "memory") == 0 ? "bytes" : "nanoseconds";
     add_type(out, PROFILE_SAMPLE_TYPE, &s, f->mode, unit);
-    uint32_t *number = locations(f, out, &s);
+    uint32_t *number = write_locations(f, out, &s);
     for (uint32_t i = 0; number != NULL && i < f->n_samples; i++)
         add_sample(f, number, &f->samples[i], &s, &part, out);
     add_type(out, PROFILE_PERIOD_TYPE, &s, f->mode, unit);

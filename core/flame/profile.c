@@ -49,7 +49,7 @@ static bool room_for(struct flame *f, void **array, uint32_t n, size_t size)
     return true;
 }
 
-static const char *keep(struct flame *f, const char *text, size_t n)
+static const char *keep_text(struct flame *f, const char *text, size_t n)
 {
     char *copy = arena_zalloc(&f->arena, n + 1, 1);
     if (copy != NULL)
@@ -90,7 +90,7 @@ uint32_t flame_label(struct flame *f, const char *text)
             return f->label_slots[at] - 1;
     if (!room_for(f, (void **)&f->labels, f->n_labels, sizeof(*f->labels)))
         return UINT32_MAX;
-    f->labels[f->n_labels++] = keep(f, text, strlen(text));
+    f->labels[f->n_labels++] = keep_text(f, text, strlen(text));
     f->label_slots[at] = f->n_labels;
     return f->n_labels - 1;
 }
@@ -194,9 +194,9 @@ int flame_add_frame(struct flame *f, const struct flame_frame *given)
     }
     struct flame_frame *frame = &f->frames[f->n_frames];
     *frame = *given;
-    frame->func = keep(f, given->func, strlen(given->func));
-    frame->file = keep(f, given->file, strlen(given->file));
-    frame->module = keep(f, given->module, strlen(given->module));
+    frame->func = keep_text(f, given->func, strlen(given->func));
+    frame->file = keep_text(f, given->file, strlen(given->file));
+    frame->module = keep_text(f, given->module, strlen(given->module));
     frame->label = label_of(f, frame);
     *place = f->n_frames++;
     f->n_places++;
@@ -238,7 +238,7 @@ int flame_add_sample(struct flame *f, int64_t stack, const struct flame_sample *
     s.id = stack;
     if (!room_for(f, (void **)&f->samples, f->n_samples, sizeof(*f->samples)))
         return no_room();
-    s.thread_name = keep(f, given->thread_name, strlen(given->thread_name));
+    s.thread_name = keep_text(f, given->thread_name, strlen(given->thread_name));
     f->samples[f->n_samples++] = s;
     f->n_given += s.count;
     return 0;

@@ -49,7 +49,7 @@ static uint32_t child_of(struct flame_tree *t, uint32_t parent, uint32_t label)
     return made;
 }
 
-static void put(struct flame_node *n, const struct flame_sample *s, bool before)
+static void add_sample(struct flame_node *n, const struct flame_sample *s, bool before)
 {
     if (before) {
         n->before += s->value;
@@ -74,11 +74,11 @@ static int add_profile(struct flame_tree *t, struct flame *into, const struct fl
         const struct flame_sample *s = &from->samples[i];
         const struct flame_stack *stack = &from->stacks[s->stack];
         uint32_t at = 0;
-        put(&t->nodes[0], s, before);
+        add_sample(&t->nodes[0], s, before);
         if (into->threads && s->thread_name[0] != '\0') {
             if ((at = child_of(t, at, thread_label(into, s))) == 0)
                 return err_set(-ENOMEM, "no memory for the tree");
-            put(&t->nodes[at], s, before);
+            add_sample(&t->nodes[at], s, before);
         }
         for (uint32_t k = stack->n; k > 0; k--) {
             uint32_t label = from->frames[from->places[stack->first + k - 1]].label;
@@ -86,7 +86,7 @@ static int add_profile(struct flame_tree *t, struct flame *into, const struct fl
                 label = flame_label(into, from->labels[label]);
             if (label == UINT32_MAX || (at = child_of(t, at, label)) == 0)
                 return err_set(-ENOMEM, "no memory for the tree");
-            put(&t->nodes[at], s, before);
+            add_sample(&t->nodes[at], s, before);
         }
     }
     return 0;
@@ -119,13 +119,13 @@ void flame_tree_done(struct flame_tree *t)
     t->n = 0;
 }
 
-static int64_t weight(const struct flame_node *n)
+static int64_t node_weight(const struct flame_node *n)
 {
     return n->value > n->before ? n->value : n->before;
 }
 
 /* Merge sort of one list of siblings. */
-static uint32_t sorted(struct flame_tree *t, uint32_t first)
+static uint32_t sort_siblings(struct flame_tree *t, uint32_t first)
 {
     uint32_t a = 0, b = 0, next, head = 0, *at = &head;
     if (first == 0 || t->nodes[first].sibling == 0)
@@ -135,10 +135,10 @@ static uint32_t sorted(struct flame_tree *t, uint32_t first)
         t->nodes[first].sibling = odd ? b : a;
         *(odd ? &b : &a) = first;
     }
-    a = sorted(t, a);
-    b = sorted(t, b);
+    a = sort_siblings(t, a);
+    b = sort_siblings(t, b);
     while (a || b) {
-        bool from_a = b == 0 || (a != 0 && weight(&t->nodes[a]) >= weight(&t->nodes[b]));
+        bool from_a = b == 0 || (a != 0 && node_weight(&t->nodes[a]) >= node_weight(&t->nodes[b]));
         uint32_t *from = from_a ? &a : &b;
         *at = *from;
         at = &t->nodes[*from].sibling;
@@ -151,7 +151,7 @@ static uint32_t sorted(struct flame_tree *t, uint32_t first)
 void flame_tree_sort(struct flame_tree *t)
 {
     for (uint32_t i = 0; i < t->n; i++)
-        t->nodes[i].child = sorted(t, t->nodes[i].child);
+        t->nodes[i].child = sort_siblings(t, t->nodes[i].child);
 }
 
 uint32_t flame_tree_beside(const struct flame_tree *t, uint32_t at)
@@ -202,7 +202,7 @@ static bool is_gap(const struct mending *m, uint32_t label)
 }
 
 /* The largest node of this label that only native frames lie before; 0: none. */
-static uint32_t below(const struct mending *m, uint32_t from, uint32_t label, uint32_t between)
+static uint32_t find_below(const struct mending *m, uint32_t from, uint32_t label, uint32_t between)
 {
     const struct flame_node *nodes = m->tree.nodes;
     uint32_t best = 0;
@@ -210,7 +210,7 @@ static uint32_t below(const struct mending *m, uint32_t from, uint32_t label, ui
         uint32_t at =
             nodes[i].label == label ? i
             : between < BETWEEN_MAX && !is_python(m, nodes[i].label) && !is_gap(m, nodes[i].label)
-                ? below(m, i, label, between + 1)
+                ? find_below(m, i, label, between + 1)
                 : 0;
         if (at && (best == 0 || nodes[at].value > nodes[best].value))
             best = at;
@@ -222,7 +222,7 @@ static uint32_t below_again(struct mending *m, uint32_t from, uint32_t label)
 {
     struct answer *a = &m->found[(from * 31 + label) % FOUND];
     if (a->from != from + 1 || a->label != label)
-        *a = (struct answer){from + 1, label, below(m, from, label, 0)};
+        *a = (struct answer){from + 1, label, find_below(m, from, label, 0)};
     return a->node;
 }
 
@@ -275,7 +275,7 @@ static int mend_all(struct mending *m)
             at = child_of(&m->tree, at, f->frames[f->places[stack->first + k - 1]].label);
             if (at == 0)
                 return err_set(-ENOMEM, "no memory for the tree");
-            put(&m->tree.nodes[at], &f->samples[i], /* before= */ false);
+            add_sample(&m->tree.nodes[at], &f->samples[i], /* before= */ false);
         }
     }
     for (uint32_t i = 0; i < f->n_stacks && m->tree.n > 0 && rc == 0; i++)

@@ -46,8 +46,8 @@ static void add_word(struct buf *line, const char *word, bool shown, bool secret
         (void)buf_addf(line, " (%zu bytes)", n);
 }
 
-void audit(struct host *h, const struct command *c, const struct host_request *r, int skip,
-           const char *outcome)
+void audit_command(struct host *h, const struct command *c, const struct host_request *r, int skip,
+                   const char *outcome)
 {
     struct buf line;
     bool shown = is_shown(c->name), secret = false;

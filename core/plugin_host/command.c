@@ -209,7 +209,7 @@ static int not_now(struct host *h, const char *word, int rc)
                    word, plugin);
 }
 
-static int unknown(struct host *h, const char *word, const char *second)
+static int refuse_unknown(struct host *h, const char *word, const char *second)
 {
     const char *names[COMMANDS_MAX], *subs = NULL;
     char words[512] = "";
@@ -240,8 +240,8 @@ static int unknown(struct host *h, const char *word, const char *second)
 }
 
 /* 0 and the command; *ret_skip: words after the first that belong to its name. */
-static int resolve(struct host *h, int argc, const char *const *argv, struct command **ret,
-                   int *ret_skip)
+static int resolve_command(struct host *h, int argc, const char *const *argv, struct command **ret,
+                           int *ret_skip)
 {
     char two[2 * HOST_NAME_BYTES];
     struct command *found = NULL;
@@ -261,7 +261,7 @@ static int resolve(struct host *h, int argc, const char *const *argv, struct com
     }
     if (!found)
         found = find_named(h, argv[0]);
-    int rc = found ? 0 : unknown(h, argv[0], argc > 1 ? argv[1] : NULL);
+    int rc = found ? 0 : refuse_unknown(h, argv[0], argc > 1 ? argv[1] : NULL);
     (void)pthread_mutex_unlock(&h->commands_lock);
     if (rc == 0 && !can_run(found))
         rc = err_set(-ENOENT, "command '%s' is plugin %s's, which does not run: plugin load %s",
@@ -378,15 +378,15 @@ static enum job_lane lane_of(const struct command *c)
     return !(c->flags & HOST_URGENT) ? LANE_ANY : c->flags & HOST_LASTS ? LANE_LONG : LANE_SHORT;
 }
 
-/* As resolve(), and -EACCES where the client may not run it. */
+/* As resolve_command(), and -EACCES where the client may not run it. */
 static int resolve_allowed(struct host *h, const struct host_request *r, struct command **ret,
                            int *ret_skip)
 {
-    int rc = resolve(h, r->argc, r->argv, ret, ret_skip);
+    int rc = resolve_command(h, r->argc, r->argv, ret, ret_skip);
     if (rc < 0 || !((*ret)->flags & PROBING_WRITES))
         return rc;
     if (r->who)
-        audit(h, *ret, r, *ret_skip, r->read_only ? " (refused, may only read)" : "");
+        audit_command(h, *ret, r, *ret_skip, r->read_only ? " (refused, may only read)" : "");
     if (r->read_only)
         return err_set(-EACCES,
                        "'%s' changes the process, and this client may only read; the full token "
@@ -445,7 +445,7 @@ int host_run(struct host *h, int argc, const char *const *argv, struct probing_r
 
     if (host_is_off(h))
         return -ESHUTDOWN;
-    int rc = resolve(h, argc, argv, &command, &skip);
+    int rc = resolve_command(h, argc, argv, &command, &skip);
     if (rc < 0)
         return rc;
     if (argc > ARGUMENTS_MAX)
@@ -522,7 +522,7 @@ static int run_help(void *self, int argc, const char *const *argv, struct probin
     if (rc < 0 || one.found)
         return rc;
     (void)pthread_mutex_lock(&h->commands_lock);
-    rc = unknown(h, argv[1], NULL);
+    rc = refuse_unknown(h, argv[1], NULL);
     (void)pthread_mutex_unlock(&h->commands_lock);
     return rc;
 }

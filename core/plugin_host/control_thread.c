@@ -256,7 +256,7 @@ int control_call(struct host *h, int (*fn)(void *arg), void *arg, void (*drop)(v
     return rc;
 }
 
-static void answer(struct control *c, struct message *m, int result)
+static void answer_message(struct control *c, struct message *m, int result)
 {
     (void)pthread_mutex_lock(&c->mutex);
     bool abandoned = m->abandoned;
@@ -274,7 +274,7 @@ static void answer(struct control *c, struct message *m, int result)
 }
 
 /* NULL: nothing waits, or somebody else is the control thread now (then *ret_stop is set). */
-static struct message *take(struct control *c, uint32_t turn, bool *ret_stop)
+static struct message *take_message(struct control *c, uint32_t turn, bool *ret_stop)
 {
     (void)pthread_mutex_lock(&c->mutex);
     bool mine = c->turn == turn;
@@ -379,7 +379,7 @@ static void *control_loop(void *arg)
     atomic_store_explicit(&c->tid, (pid_t)syscall(SYS_gettid), memory_order_release);
     while (!stop) {
         struct message *m;
-        while ((m = take(c, turn, &stop))) {
+        while ((m = take_message(c, turn, &stop))) {
             if (!m->fn) {
                 const char *payload = (const char *)(m + 1);
                 bool mine = event_handle(h, turn, payload + m->size, payload, m->size);
@@ -390,7 +390,7 @@ static void *control_loop(void *arg)
                 }
             } else {
                 err_clear();
-                answer(c, m, m->fn(m->arg));
+                answer_message(c, m, m->fn(m->arg));
             }
         }
         if (!stop)

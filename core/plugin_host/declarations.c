@@ -36,7 +36,7 @@ static size_t read_mapped(void *arg, uint64_t address, void *ret, size_t n, bool
 }
 
 /* The same as was taken before, or it from now on. */
-static const struct declared *keep(struct host *h, struct declared *d)
+static const struct declared *keep_declaration(struct host *h, struct declared *d)
 {
     (void)pthread_mutex_lock(&h->installed.mutex);
     struct declared *old = h->installed.taken;
@@ -70,7 +70,7 @@ int declared_take(struct plugin *p, const struct probing_plugin *api)
         declared_free(d);
         return rc;
     }
-    atomic_store_explicit(&p->declared, keep(h, d), memory_order_release);
+    atomic_store_explicit(&p->declared, keep_declaration(h, d), memory_order_release);
     return 0;
 }
 
@@ -132,7 +132,7 @@ static bool is_known(const struct host *h, const struct declared *d)
 }
 
 /* lock: installed.mutex.  Of a plugin that is here counts what it has said itself. */
-static int found(void *arg, const char *file, struct declared *d)
+static int take_declaration(void *arg, const char *file, struct declared *d)
 {
     struct host *h = arg;
     const struct plugin *p = plugin_find(h, d->plugin);
@@ -155,14 +155,14 @@ static int found(void *arg, const char *file, struct declared *d)
     return 0;
 }
 
-static void refused(void *arg, const char *file, const char *why)
+static void refuse_declaration(void *arg, const char *file, const char *why)
 {
     host_log(arg, PROBING_WARN, "what %s declares is not known: %s", file, why);
 }
 
-static int told(void *arg, struct declared *d)
+static int take_linked_declaration(void *arg, struct declared *d)
 {
-    return found(arg, d->plugin, d);
+    return take_declaration(arg, d->plugin, d);
 }
 
 int declared_told(struct host *h, int fd)
@@ -176,7 +176,7 @@ int declared_told(struct host *h, int fd)
     int rc = file_read_fd(fd, "what is known of plugins", &text);
     (void)pthread_mutex_lock(&h->installed.mutex);
     if (rc == 0)
-        rc = declared_parse_all(text.data, text.size, told, h);
+        rc = declared_parse_all(text.data, text.size, take_linked_declaration, h);
     (void)pthread_mutex_unlock(&h->installed.mutex);
     buf_done(&text);
     return rc;
@@ -185,8 +185,11 @@ int declared_told(struct host *h, int fd)
 void host_declared_find(void *host)
 {
     struct host *h = host;
-    const struct declared_search s = {
-        .path = h->plugin_path, .found = found, .refused = refused, .wanted = is_new, .arg = h};
+    const struct declared_search s = {.path = h->plugin_path,
+                                      .found = take_declaration,
+                                      .refused = refuse_declaration,
+                                      .wanted = is_new,
+                                      .arg = h};
     if (host_is_off(h))
         return;
     (void)pthread_mutex_lock(&h->installed.mutex);

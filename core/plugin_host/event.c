@@ -167,7 +167,7 @@ void events_free(struct host *h)
 
 /* ---- timers ---- */
 
-static void tick(struct host *h, struct job *j)
+static void run_timer(struct host *h, struct job *j)
 {
     struct timer *t = (struct timer *)((char *)j - offsetof(struct timer, job));
     struct call_mark mark = {.function = "every"};
@@ -215,7 +215,7 @@ int timer_add(struct host *h, struct plugin *p, uint64_t period_ns, void (*fn)(v
     t->fn = fn;
     t->period_ns = period_ns;
     t->due = clock_now() + period_ns;
-    t->job = (struct job){.run = tick, .plugin = p};
+    t->job = (struct job){.run = run_timer, .plugin = p};
     (void)pthread_mutex_lock(&h->control.mutex);
     t->next = h->control.timers;
     h->control.timers = t;

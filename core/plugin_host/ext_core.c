@@ -18,7 +18,7 @@
 
 /* ---- loss ---- */
 
-static void count(struct table *t, enum table_loss why, uint64_t n)
+static void count_loss(struct table *t, enum table_loss why, uint64_t n)
 {
     _Atomic uint64_t *lost = __atomic_load_n(&t->lost, __ATOMIC_ACQUIRE);
     (void)atomic_fetch_add_explicit(&lost[why], n, memory_order_relaxed);
@@ -26,14 +26,14 @@ static void count(struct table *t, enum table_loss why, uint64_t n)
 
 static void ext_values(struct probing_table *t, uint64_t values)
 {
-    count((struct table *)t, TABLE_LOST_VALUE, values);
+    count_loss((struct table *)t, TABLE_LOST_VALUE, values);
 }
 
 static void ext_no_table(const struct probing_host *f, uint64_t rows)
 {
     struct plugin *p = f->core;
     if (!host_is_off(p->host))
-        count(tables_refused(p->host->tables), TABLE_LOST_NO_TABLE, rows);
+        count_loss(tables_refused(p->host->tables), TABLE_LOST_NO_TABLE, rows);
 }
 
 int host_loss_add(struct host *h)
@@ -50,7 +50,7 @@ static int free_ours(void *p)
     return heap_free(p);
 }
 
-static uint64_t resident(uint64_t *ret_files)
+static uint64_t resident_bytes(uint64_t *ret_files)
 {
     *ret_files = mapped_resident();
     return heap_resident();
@@ -65,7 +65,7 @@ int memory_offer(struct host *h)
                                                  .resize = heap_resize,
                                                  .size_of = heap_size,
                                                  .free = free_ours,
-                                                 .resident = resident};
+                                                 .resident = resident_bytes};
     return host_extension_add(h, PROBING_MEMORY_1, &part);
 }
 

@@ -31,8 +31,8 @@ static int open_self(void)
     return self_process ? 0 : stack_process_open(getpid(), &self_process);
 }
 
-static int look(int32_t tid, uint64_t timeout_ns, void (*fn)(void *arg), void *arg,
-                struct probing_stack_thread *ret)
+static int look_at_thread(int32_t tid, uint64_t timeout_ns, void (*fn)(void *arg), void *arg,
+                          struct probing_stack_thread *ret)
 {
     int rc = open_self();
     if (rc < 0)
@@ -59,7 +59,7 @@ static int ext_thread_held(int32_t tid, uint64_t timeout_ns, void (*fn)(void *ar
     if (!ret || ret->size < sizeof(*ret) || (ret->max_frames && !ret->frames))
         return err_set(-EINVAL, "probing.stack/1: set .size and .frames of the thread");
     (void)pthread_mutex_lock(&stack_lock);
-    int rc = look(tid, timeout_ns, fn, arg, ret);
+    int rc = look_at_thread(tid, timeout_ns, fn, arg, ret);
     (void)pthread_mutex_unlock(&stack_lock);
     return rc;
 }

@@ -42,7 +42,7 @@ static int parts_init(struct host *h)
     return rc < 0 ? rc : workers_init(h);
 }
 
-static void destroy(struct host *h)
+static void destroy_host(struct host *h)
 {
     plugins_free(h);
     declared_free_all(h);
@@ -103,7 +103,7 @@ int host_new(const struct host_options *o, struct host **ret)
     if (rc == 0)
         rc = descriptors_offer(h);
     if (rc < 0) {
-        destroy(h);
+        destroy_host(h);
         return rc;
     }
     *ret = h;
@@ -153,7 +153,7 @@ bool host_free(struct host *h)
         control_close(&h->control);
         return false;
     }
-    destroy(h);
+    destroy_host(h);
     return true;
 }
 

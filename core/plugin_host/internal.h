@@ -320,8 +320,8 @@ struct command {
 };
 
 /* Log who gave a command that writes; outcome: "" or what became of it.  (audit.c)      [any] */
-void audit(struct host *h, const struct command *c, const struct host_request *r, int skip,
-           const char *outcome);
+void audit_command(struct host *h, const struct command *c, const struct host_request *r, int skip,
+                   const char *outcome);
 
 int command_add(struct host *h, struct plugin *p, const char *owner,
                 const struct probing_command *c, void *self);

@@ -126,7 +126,7 @@ static int result_of(int rc, const char *step)
                              step, rc);
 }
 
-static int begin(struct plugin *p)
+static int begin_plugin(struct plugin *p)
 {
     char why[ERR_TEXT_BYTES - 128];
 
@@ -179,7 +179,7 @@ static int open_api(struct plugin *p, void *handle, const char *file_path)
     image_set_name(handle, p->name);
     plugin_text_set(p, &p->version, p->api.version);
     plugin_text_set(p, &p->doc, p->api.doc);
-    return begin(p);
+    return begin_plugin(p);
 }
 
 static int is_there_already(const char *name)
@@ -187,9 +187,9 @@ static int is_there_already(const char *name)
     return err_set(-EALREADY, "plugin '%s' is loaded already; plugin stop %s first", name, name);
 }
 
-/* File to PLUGIN_READY.  Where it is there because somebody else is between this and launch(), that
- * one's is gone on with: a second begin() would meet what the first has registered. */
-static int prepare(struct load *l)
+/* File to PLUGIN_READY.  If somebody else is between this and launch_plugin() with the same plugin,
+ * theirs is used: a second begin_plugin() would meet what the first has registered. */
+static int prepare_plugin(struct load *l)
 {
     struct host *h = l->host;
     const char *name = l->name, *path = l->path;
@@ -243,7 +243,7 @@ static int prepare(struct load *l)
     return rc;
 }
 
-static int launch(struct load *l, struct plugin *p)
+static int launch_plugin(struct load *l, struct plugin *p)
 {
     leak_begin(p);
     err_clear();
@@ -279,10 +279,10 @@ static void load_drop(void *arg)
 static int load_now(struct load *l)
 {
     if (!l->start)
-        return prepare(l);
+        return prepare_plugin(l);
     struct plugin *p = plugin_find(l->host, l->name);
     if (p && plugin_state_of(p) == PLUGIN_READY)
-        return launch(l, p);
+        return launch_plugin(l, p);
     return p && plugin_state_of(p) == PLUGIN_RUNNING /* who came between has launched it */
                ? is_there_already(l->name)
                : err_set(-ENOENT, "plugin '%s' was removed before it was started", l->name);
@@ -401,7 +401,7 @@ uint32_t host_plugins_of_parent(struct host *h, struct buf *ret)
     return found;
 }
 
-static void forked(struct plugin *p, int phase)
+static void plugin_forked(struct plugin *p, int phase)
 {
     if (phase == PROBING_FORK_BEFORE) {
         atomic_fetch_add_explicit(&p->forks, 1, memory_order_seq_cst);
@@ -421,7 +421,7 @@ void plugins_fork(struct host *h, int phase)
 {
     uint32_t n = atomic_load_explicit(&h->n_plugins, memory_order_acquire);
     for (uint32_t i = 0; i < n; i++)
-        forked(atomic_load_explicit(&h->plugins[i], memory_order_acquire), phase);
+        plugin_forked(atomic_load_explicit(&h->plugins[i], memory_order_acquire), phase);
 }
 
 void plugins_disable_in_child(struct host *h)

@@ -48,7 +48,7 @@ void plugin_left(struct plugin *p)
 
 /* The count goes up before the state is read, and stopping writes the state before it reads the
  * count (both seq_cst): one of the two sees the other. */
-static bool enter(struct plugin *p, struct call_mark *m, bool ready_too)
+static bool enter_call(struct plugin *p, struct call_mark *m, bool ready_too)
 {
     atomic_fetch_add_explicit(&p->running, 1, memory_order_seq_cst);
     int state = atomic_load_explicit(&p->state, memory_order_seq_cst);
@@ -66,12 +66,12 @@ static bool enter(struct plugin *p, struct call_mark *m, bool ready_too)
 
 bool plugin_enter(struct plugin *p, struct call_mark *m)
 {
-    return enter(p, m, false);
+    return enter_call(p, m, false);
 }
 
 bool plugin_enter_ready(struct plugin *p, struct call_mark *m)
 {
-    return enter(p, m, true);
+    return enter_call(p, m, true);
 }
 
 void plugin_leave(struct plugin *p, const struct call_mark *m)

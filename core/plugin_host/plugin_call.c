@@ -162,7 +162,7 @@ static struct plugin_call *wait_for_call(struct plugin_calls *all)
     return c;
 }
 
-static void *serve(void *arg)
+static void *serve_calls(void *arg)
 {
     struct plugin_call *c = arg;
     struct plugin_calls *all = &c->plugin->host->calls;
@@ -258,7 +258,7 @@ static bool give_to_thread(struct plugin_calls *all, struct plugin_call *c)
         (void)pthread_cond_signal(&all->waiting);
         return true;
     }
-    if (thread_start(&thread, "probing/plugin", CALL_STACK, serve, c) < 0)
+    if (thread_start(&thread, "probing/plugin", CALL_STACK, serve_calls, c) < 0)
         return false;
     all->n_threads++;
     return true;

@@ -72,7 +72,7 @@ static uint64_t is_a_thread(int tid)
 }
 
 /* what_of: 0 of one that has gone since the folder was read. */
-static void list(const char *folder, uint64_t (*what_of)(int id), struct leak_list *ret)
+static void list_folder(const char *folder, uint64_t (*what_of)(int id), struct leak_list *ret)
 {
     struct proc_numbers all;
     struct proc_number one;
@@ -94,7 +94,7 @@ static void list(const char *folder, uint64_t (*what_of)(int id), struct leak_li
     proc_numbers_close(&all);
 }
 
-static bool has(const struct leak_list *l, int id, uint64_t what)
+static bool list_has(const struct leak_list *l, int id, uint64_t what)
 {
     for (uint32_t i = 0; i < l->n; i++)
         if (l->list[i].id == id)
@@ -114,8 +114,8 @@ void leak_begin(struct plugin *p)
     name_of(p, name);
     p->before = malloc(sizeof(*p->before));
     if (p->before) {
-        list("/proc/self/task", is_a_thread, &p->before->threads);
-        list("/proc/self/fd", what_is, &p->before->fds);
+        list_folder("/proc/self/task", is_a_thread, &p->before->threads);
+        list_folder("/proc/self/fd", what_is, &p->before->fds);
     }
     (void)prctl(PR_SET_NAME, name);
 }
@@ -171,7 +171,7 @@ static void note_fds(struct plugin *p, const struct leak_list *now)
     for (uint32_t i = 0; i < now->n && p->n_born_fds < LEAK_MOST; i++) {
         int fd = now->list[i].id;
         uint64_t what = now->list[i].what;
-        if (!has(before, fd, what) && !is_a_client(before, fd))
+        if (!list_has(before, fd, what) && !is_a_client(before, fd))
             p->born_fds[p->n_born_fds++] = (struct born_fd){.fd = fd, .what = what};
     }
 }
@@ -183,13 +183,13 @@ void leak_end(struct plugin *p, bool is_control)
     if (is_control) /* else the thread was left to it, and has been told its name */
         (void)prctl(PR_SET_NAME, "probing/control");
     if (now && p->before->threads.whole) {
-        list("/proc/self/task", is_a_thread, now);
+        list_folder("/proc/self/task", is_a_thread, now);
         for (uint32_t i = 0; now->whole && i < now->n && p->n_born_threads < LEAK_MOST; i++)
-            if (!has(&p->before->threads, now->list[i].id, now->list[i].what))
+            if (!list_has(&p->before->threads, now->list[i].id, now->list[i].what))
                 p->born_threads[p->n_born_threads++] = now->list[i].id;
     }
     if (now && p->before->fds.whole) {
-        list("/proc/self/fd", what_is, now);
+        list_folder("/proc/self/fd", what_is, now);
         if (now->whole)
             note_fds(p, now);
     }
@@ -268,7 +268,7 @@ void leak_forget(struct plugin *p)
     p->n_born_threads = p->n_born_fds = 0;
 }
 
-static void tell(struct plugin *p, struct buf *ret)
+static void tell_leaks(struct plugin *p, struct buf *ret)
 {
     uint64_t until = clock_monotonic() + ENDING_NS;
     char name[32] = "", file[256];
@@ -310,7 +310,7 @@ int leak_refuse(struct plugin *p, const char *step, int code, const char *why)
     struct buf left;
 
     buf_init(&left, 1024);
-    tell(p, &left);
+    tell_leaks(p, &left);
     int rc = plugin_refuse(p, step, code, "%s%s%s", why, left.size ? "; " : "", buf_text(&left));
     buf_done(&left);
     return rc;
@@ -323,7 +323,7 @@ void leak_stopped(struct plugin *p, int rc)
     buf_init(&text, 1024);
     if (rc > 0)
         (void)buf_addf(&text, "its stop() gave %d, which is neither 0 nor a negative errno; ", rc);
-    tell(p, &text);
+    tell_leaks(p, &text);
     plugin_text_set(p, &p->reason, buf_text(&text));
     if (text.size > 0)
         host_log(p->host, PROBING_WARN, "plugin %s: %s", p->name, buf_text(&text));

@@ -94,7 +94,7 @@ static void *find_known(uint64_t hash, uint64_t size)
     return handle;
 }
 
-static int map(int fd, const char *path, void **ret_handle)
+static int map_plugin(int fd, const char *path, void **ret_handle)
 {
     uint64_t size = 0, hash = hash_of(fd, &size);
     char name[160];
@@ -166,7 +166,7 @@ int image_map(int fd, const char *name, const char *path, void **ret_handle)
     if (facts.plugin == 0)
         rc = err_set(-ENOEXEC, "it does not export " PLUGIN_SYMBOL "; is it a probing plugin?");
     else
-        rc = copied != -1 ? map(copied, NULL, ret_handle) : map(fd, path, ret_handle);
+        rc = copied != -1 ? map_plugin(copied, NULL, ret_handle) : map_plugin(fd, path, ret_handle);
     if (copied != -1)
         (void)close(copied);
     return rc;
@@ -208,7 +208,7 @@ static int check_file(int fd, const char *name)
 }
 
 /* Open <name>.so or probing_<name>.so in one of the directories of the plugin path. */
-static int search(struct host *h, const char *name, char ret_path[PLUGIN_PATH_BYTES])
+static int search_path(struct host *h, const char *name, char ret_path[PLUGIN_PATH_BYTES])
 {
     const char *at = h->plugin_path ? h->plugin_path : "";
     while (*at) {
@@ -233,7 +233,7 @@ static int search(struct host *h, const char *name, char ret_path[PLUGIN_PATH_BY
 bool image_is_there(struct host *h, const char *name)
 {
     char path[PLUGIN_PATH_BYTES];
-    int fd = search(h, name, path);
+    int fd = search_path(h, name, path);
     if (fd >= 0)
         (void)close(fd);
     err_clear();
@@ -261,7 +261,7 @@ int image_open(struct host *h, const char *name, const char *path, int fd,
         (void)snprintf(ret_path, PLUGIN_PATH_BYTES, "%s", path);
         file = open(path, FILE_FLAGS);
     } else {
-        file = search(h, name, ret_path);
+        file = search_path(h, name, ret_path);
         if (file < 0)
             return file;
     }

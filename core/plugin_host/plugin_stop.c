@@ -119,14 +119,14 @@ static int stop_on_control(void *arg)
 }
 
 /* Plugins live as long as the host. */
-static void keep(void *arg)
+static void keep_plugin(void *arg)
 {
     (void)arg;
 }
 
 /* leave: what is inside and does not return is left to it; else -EBUSY.  *ret_refused: its own
  * stop() has said no. */
-static int stop(struct plugin *p, bool leave, bool *ret_refused)
+static int stop_plugin(struct plugin *p, bool leave, bool *ret_refused)
 {
     struct host *h = p->host;
     bool inside;
@@ -142,7 +142,7 @@ static int stop(struct plugin *p, bool leave, bool *ret_refused)
         plugin_state_set(p, PLUGIN_RUNNING);
         return rc;
     }
-    rc = control_call(h, stop_on_control, p, keep, plugin_limit_ns(h), &inside);
+    rc = control_call(h, stop_on_control, p, keep_plugin, plugin_limit_ns(h), &inside);
     *ret_refused = !inside && rc < 0;
     if (!inside)
         return rc;
@@ -162,7 +162,7 @@ int host_plugin_stop(struct host *h, const char *name)
     struct plugin *p = plugin_find(h, name);
     bool refused;
     if (p)
-        return stop(p, /* leave= */ true, &refused);
+        return stop_plugin(p, /* leave= */ true, &refused);
     for (uint32_t i = 0; i < n; i++)
         names[i] = h->plugins[i]->name;
     const char *near = text_nearest(name, names, n);
@@ -192,7 +192,7 @@ static bool stop_round(struct host *h, struct stop_all *all, bool leave)
         struct plugin *p = atomic_load_explicit(&h->plugins[i - 1], memory_order_acquire);
         if (plugin_state_of(p) != PLUGIN_RUNNING)
             continue;
-        int rc = stop(p, leave, &refused);
+        int rc = stop_plugin(p, leave, &refused);
         bool to_say = all->code == 0 || (refused && !all->refused);
         all->refused |= refused;
         if (rc >= 0 && all->n < HOST_PLUGINS_MAX)

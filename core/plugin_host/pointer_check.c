@@ -20,7 +20,7 @@
 #define STRUCT_MAX 4096u
 
 /* How many bytes could be read, -1: that cannot be told. */
-static int64_t look(const void *at, void *ret, size_t n)
+static int64_t copy_readable(const void *at, void *ret, size_t n)
 {
     struct proc_memory own = PROC_MEMORY_OF(0);
     int64_t got = proc_own_memory((uint64_t)(uintptr_t)at, ret, n);
@@ -37,7 +37,7 @@ static int64_t look(const void *at, void *ret, size_t n)
 
 size_t given_copy(const void *at, void *ret, size_t n)
 {
-    ssize_t got = at ? look(at, ret, n) : 0;
+    ssize_t got = at ? copy_readable(at, ret, n) : 0;
     if (got != -1)
         return (size_t)got;
     memcpy(ret, at, n);
@@ -50,7 +50,7 @@ bool given_bytes(const void *at, size_t n)
 
     while (n > 0) {
         size_t some = n < sizeof(bytes) ? n : sizeof(bytes);
-        int64_t got = at ? look(at, bytes, some) : 0;
+        int64_t got = at ? copy_readable(at, bytes, some) : 0;
         if (got == -1)
             return true;
         if ((size_t)got != some)
@@ -66,7 +66,8 @@ bool given_text(const char *text)
     char bytes[256];
 
     for (size_t done = 0; text && done < TEXT_MAX; done += sizeof(bytes)) {
-        int64_t got = look(text + done, bytes, sizeof(bytes)); /* ends early at the last page */
+        int64_t got =
+            copy_readable(text + done, bytes, sizeof(bytes)); /* ends early at the last page */
         if (got == -1)
             return true;
         if (got > 0 && memchr(bytes, '\0', (size_t)got))

@@ -69,8 +69,8 @@ static int out_of_range(const char *owner, const char *name, uint32_t unit,
 }
 
 /* Check, and write what the owner gets: numbers without their unit. */
-static int check(const char *owner, const char *name, uint32_t type, uint32_t unit, int64_t min,
-                 int64_t max, const char *value, char *ret_plain)
+static int check_value(const char *owner, const char *name, uint32_t type, uint32_t unit,
+                       int64_t min, int64_t max, const char *value, char *ret_plain)
 {
     int64_t number;
     double real;
@@ -119,7 +119,7 @@ int settings_check(const char *owner, const struct probing_config *table, uint32
             rc = err_set(-EINVAL, "setting %s.%s has type %u: a setting is I64, F64 or STR", owner,
                          c->name, c->type);
         else
-            rc = check(owner, c->name, c->type, c->unit, c->min, c->max, c->value, plain);
+            rc = check_value(owner, c->name, c->type, c->unit, c->min, c->max, c->value, plain);
     }
     free(plain);
     return rc;
@@ -127,7 +127,8 @@ int settings_check(const char *owner, const struct probing_config *table, uint32
 
 /* ---- the list ---- */
 
-static struct setting *find(struct host *h, const char *owner, size_t owner_n, const char *name)
+static struct setting *find_setting(struct host *h, const char *owner, size_t owner_n,
+                                    const char *name)
 {
     for (struct setting *s = h->settings.first; s; s = s->next)
         if (!s->gone && strncmp(s->owner, owner, owner_n) == 0 && s->owner[owner_n] == '\0' &&
@@ -148,7 +149,8 @@ static void setting_free(struct setting *s)
     free(s);
 }
 
-static struct setting *add(struct host *h, const char *owner, size_t owner_n, const char *name)
+static struct setting *add_setting(struct host *h, const char *owner, size_t owner_n,
+                                   const char *name)
 {
     struct setting *s = calloc(1, sizeof(*s)), **end = &h->settings.first;
     uint32_t n = 0;
@@ -169,16 +171,17 @@ static struct setting *add(struct host *h, const char *owner, size_t owner_n, co
 }
 
 /* A setting becomes known: what was kept for it stays when it fits, else it is told and dropped. */
-static int adopt(struct host *h, const char *owner, const struct probing_config *c,
-                 struct plugin *p, int (*set)(void *, const char *, const char *), void *self)
+static int adopt_setting(struct host *h, const char *owner, const struct probing_config *c,
+                         struct plugin *p, int (*set)(void *, const char *, const char *),
+                         void *self)
 {
     char *fallback = strdup(c->value), *doc = strdup(c->doc);
     int rc = 0;
 
     (void)pthread_mutex_lock(&h->settings.mutex);
-    struct setting *s = find(h, owner, strlen(owner), c->name);
+    struct setting *s = find_setting(h, owner, strlen(owner), c->name);
     if (!s)
-        s = add(h, owner, strlen(owner), c->name);
+        s = add_setting(h, owner, strlen(owner), c->name);
     if (!s || !fallback || !doc) {
         rc = err_set(-ENOMEM, "no room for setting %s.%s", owner, c->name);
         free(fallback);
@@ -209,7 +212,7 @@ static int adopt_all(struct host *h, const char *owner, const struct probing_con
     int rc = 0;
     const struct probing_config *c = table;
     while (rc == 0 && c && c->name) {
-        rc = adopt(h, owner, c, p, set, self);
+        rc = adopt_setting(h, owner, c, p, set, self);
         c = (const struct probing_config *)((const char *)c + stride);
     }
     return rc;
@@ -235,7 +238,7 @@ int settings_add_plugin(struct host *h, struct plugin *p)
 /* Give one setting's value to the plugin, before its start. */
 static int configure_one(struct plugin *p, const struct setting *s, const char *value, char *plain)
 {
-    int rc = check(s->owner, s->name, s->type, s->unit, s->min, s->max, value, plain);
+    int rc = check_value(s->owner, s->name, s->type, s->unit, s->min, s->max, value, plain);
     if (rc < 0)
         return rc;
     err_clear();
@@ -362,7 +365,7 @@ static struct setting *find_retention(struct host *h, const char *name)
     return NULL;
 }
 
-static int split(const char *name, size_t *ret_owner_n)
+static int split_name(const char *name, size_t *ret_owner_n)
 {
     const char *dot = strchr(name, '.');
     char owner[HOST_NAME_BYTES];
@@ -383,7 +386,7 @@ static int split(const char *name, size_t *ret_owner_n)
 }
 
 /* lock held.  -ENOENT with the nearest full name. */
-static int unknown(struct host *h, const char *name)
+static int refuse_unknown(struct host *h, const char *name)
 {
     const char *names[SETTINGS_MAX];
     char *texts[SETTINGS_MAX];
@@ -409,7 +412,7 @@ static int unknown(struct host *h, const char *name)
 struct setting *setting_find(struct host *h, const char *name)
 {
     const char *dot = strchr(name, '.');
-    return dot ? find(h, name, (size_t)(dot - name), dot + 1) : NULL;
+    return dot ? find_setting(h, name, (size_t)(dot - name), dot + 1) : NULL;
 }
 
 int host_config_get(struct host *h, const char *name, struct buf *ret)
@@ -419,14 +422,14 @@ int host_config_get(struct host *h, const char *name, struct buf *ret)
     if (host_is_off(h))
         return -ESHUTDOWN;
     name = alias_resolve(h, name, own);
-    int rc = split(name, &n);
+    int rc = split_name(name, &n);
     if (rc < 0)
         return rc;
     (void)pthread_mutex_lock(&h->settings.mutex);
     struct setting *s =
-        retention_name(name) ? find_retention(h, name) : find(h, name, n, name + n + 1);
+        retention_name(name) ? find_retention(h, name) : find_setting(h, name, n, name + n + 1);
     if (!s)
-        rc = unknown(h, name);
+        rc = refuse_unknown(h, name);
     else
         rc = buf_adds(ret, s->value ? s->value : s->fallback ? s->fallback : "");
     (void)pthread_mutex_unlock(&h->settings.mutex);
@@ -436,7 +439,7 @@ int host_config_get(struct host *h, const char *name, struct buf *ret)
 bool settings_start_with(struct host *h, const char *plugin)
 {
     (void)pthread_mutex_lock(&h->settings.mutex);
-    const struct setting *s = find(h, "probing", strlen("probing"), "plugins");
+    const struct setting *s = find_setting(h, "probing", strlen("probing"), "plugins");
     const char *all = !s ? NULL : s->value ? s->value : s->fallback;
     bool found = all && text_is_listed(all, plugin, strlen(plugin));
     (void)pthread_mutex_unlock(&h->settings.mutex);
@@ -451,7 +454,7 @@ bool setting_owner_known(struct host *h, const char *owner, size_t n)
     return false;
 }
 
-static int keep(struct host *h, struct setting *s, const char *value)
+static int keep_value(struct host *h, struct setting *s, const char *value)
 {
     char *copy = strdup(value);
     if (!copy)
@@ -470,14 +473,14 @@ int setting_holds(const struct probing_host *f, const char *name, const char *va
     struct plugin *p = f->core;
     char *plain = malloc(VALUE_MAX_BYTES);
     (void)pthread_mutex_lock(&p->host->settings.mutex);
-    struct setting *s = find(p->host, p->name, strlen(p->name), name);
+    struct setting *s = find_setting(p->host, p->name, strlen(p->name), name);
     (void)pthread_mutex_unlock(&p->host->settings.mutex);
     int rc = !plain ? err_set(-ENOMEM, "no memory for a setting")
              : s && !s->pending
-                 ? check(s->owner, s->name, s->type, s->unit, s->min, s->max, value, plain)
+                 ? check_value(s->owner, s->name, s->type, s->unit, s->min, s->max, value, plain)
                  : err_set(-ENOENT, "%s has no setting '%.120s'", p->name, name);
     free(plain);
-    return rc < 0 ? rc : keep(p->host, s, value);
+    return rc < 0 ? rc : keep_value(p->host, s, value);
 }
 
 int settings_offer(struct host *h)
@@ -487,9 +490,9 @@ int settings_offer(struct host *h)
 }
 
 /* Ask the owner.  Its code runs without a lock held; on control nobody else changes settings. */
-static int tell(struct host *h, struct setting *s, const char *value, char *plain)
+static int tell_owner(struct host *h, struct setting *s, const char *value, char *plain)
 {
-    int rc = check(s->owner, s->name, s->type, s->unit, s->min, s->max, value, plain);
+    int rc = check_value(s->owner, s->name, s->type, s->unit, s->min, s->max, value, plain);
     if (rc < 0)
         return rc;
     struct plugin *p = s->plugin;
@@ -532,7 +535,7 @@ static int set_retention(struct host *h, const char *name, const char *value)
     if (vague)
         s->gone = true;
     if (!s || vague)
-        s = add(h, name, owner_n, name + owner_n + 1);
+        s = add_setting(h, name, owner_n, name + owner_n + 1);
     if (s && s->pending && fallback && doc) {
         s->fallback = fallback;
         s->doc = doc;
@@ -546,7 +549,7 @@ static int set_retention(struct host *h, const char *name, const char *value)
     free(doc);
     if (!s || s->pending)
         return err_set(-ENOMEM, "no room for setting '%.120s'", name);
-    int rc = keep(h, s, value);
+    int rc = keep_value(h, s, value);
     return rc < 0 ? rc : waits;
 }
 
@@ -555,30 +558,30 @@ int setting_change(void *arg)
     struct change *c = arg;
     struct host *h = c->host;
     size_t n;
-    int rc = split(c->name, &n);
+    int rc = split_name(c->name, &n);
     if (rc < 0)
         return rc;
     if (retention_name(c->name))
         return set_retention(h, c->name, c->value);
     (void)pthread_mutex_lock(&h->settings.mutex);
-    struct setting *s = find(h, c->name, n, c->name + n + 1);
+    struct setting *s = find_setting(h, c->name, n, c->name + n + 1);
     if (!s && setting_owner_known(h, c->name, n))
-        rc = unknown(h, c->name);
+        rc = refuse_unknown(h, c->name);
     else if (!s)
-        s = add(h, c->name, n, c->name + n + 1);
+        s = add_setting(h, c->name, n, c->name + n + 1);
     (void)pthread_mutex_unlock(&h->settings.mutex);
     if (rc < 0)
         return rc;
     if (!s || strlen(c->value) >= VALUE_MAX_BYTES)
         return err_set(-ENOSPC, "no room for setting '%.80s'", c->name);
     if (s->pending) {
-        rc = keep(h, s, c->value);
+        rc = keep_value(h, s, c->value);
         return rc < 0 ? rc : 1;
     }
     char *plain = malloc(VALUE_MAX_BYTES);
     if (!plain)
         return err_set(-ENOMEM, "no memory for a setting");
-    rc = tell(h, s, c->value, plain);
+    rc = tell_owner(h, s, c->value, plain);
     free(plain);
-    return rc < 0 ? rc : keep(h, s, c->value);
+    return rc < 0 ? rc : keep_value(h, s, c->value);
 }

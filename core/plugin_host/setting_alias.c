@@ -161,7 +161,7 @@ int aliases_check(struct plugin *p, const struct declared *d, const struct probi
 }
 
 /* Take over the value that was set by that name before somebody knew what it means. */
-static void adopt(struct host *h, const char *kept, const char *plugin, const char *setting)
+static void adopt_value(struct host *h, const char *kept, const char *plugin, const char *setting)
 {
     char name[2 * HOST_NAME_BYTES];
     (void)snprintf(name, sizeof(name), "%s.%s", plugin, setting);
@@ -182,7 +182,7 @@ void aliases_adopt(struct host *h, const struct declared *d)
     char kept[DECLARED_NAME_BYTES];
     for (uint32_t i = 0; i < d->all.n_aliases; i++) {
         const struct probing_alias *a = &d->all.aliases[i];
-        adopt(h, a->name, d->plugin, a->setting);
+        adopt_value(h, a->name, d->plugin, a->setting);
         if (strncmp(a->name, PREFIX, strlen(PREFIX)) != 0)
             continue;
         /* PROBING_SAMPLE_RATE was taken for sample.rate */
@@ -190,7 +190,7 @@ void aliases_adopt(struct host *h, const struct declared *d)
         char *line = strchr(kept, '_');
         if (line) {
             *line = '.';
-            adopt(h, kept, d->plugin, a->setting);
+            adopt_value(h, kept, d->plugin, a->setting);
         }
     }
 }

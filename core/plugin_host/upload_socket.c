@@ -114,7 +114,7 @@ uint32_t upload_socket_poll(struct host *h, struct pollfd *fds, uint32_t max)
 }
 
 /* As the ids of the process are now.  What is wrong is logged once a second at most. */
-static enum identity_refusal judge(struct host *h, const struct identity_peer *peer)
+static enum identity_refusal judge_peer(struct host *h, const struct identity_peer *peer)
 {
     uint64_t now = clock_now();
     enum identity_refusal refusal = identity_own_answer(peer);
@@ -134,7 +134,7 @@ static void let_in(struct host *h)
     int fd = accept4(d->listen_fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
     if (fd == -1)
         return;
-    bool known = identity_peer_of(fd, &peer) == 0 && judge(h, &peer) != IDENTITY_OTHER_USER;
+    bool known = identity_peer_of(fd, &peer) == 0 && judge_peer(h, &peer) != IDENTITY_OTHER_USER;
     for (int i = 0; known && i < HOST_UPLOAD_CLIENTS; i++) {
         if (d->peers[i] == -1) {
             d->peers[i] = fd;
@@ -146,7 +146,7 @@ static void let_in(struct host *h)
     (void)close(fd);
 }
 
-static void say(int fd, int code, const char *note)
+static void send_answer(int fd, int code, const char *note)
 {
     char line[ERR_TEXT_BYTES + 16];
     int n = code < 0 ? snprintf(line, sizeof(line), "error: %s", err_why(code))
@@ -161,7 +161,7 @@ struct load_job {
     int fd, peer;
 };
 
-static void load(struct host *h, struct job *j)
+static void load_upload(struct host *h, struct job *j)
 {
     struct load_job *l = (struct load_job *)j;
     struct buf note;
@@ -174,7 +174,7 @@ static void load(struct host *h, struct job *j)
     } else if (l->name[0]) {
         host_plugin_note(h, l->name, &note);
     }
-    say(l->peer, r, buf_text(&note));
+    send_answer(l->peer, r, buf_text(&note));
     buf_done(&note);
     (void)close(l->peer);
     (void)close(l->fd);
@@ -195,7 +195,7 @@ static int load_later(struct host *h, const char *name, int fd, int peer)
     struct load_job *l = calloc(1, sizeof(*l));
     if (!l)
         return err_set(-ENOMEM, "no memory to load plugin '%.64s'", name);
-    l->job.run = load;
+    l->job.run = load_upload;
     (void)snprintf(l->name, sizeof(l->name), "%s", name);
     l->fd = fcntl(fd, F_DUPFD_CLOEXEC, 0);
     l->peer = fcntl(peer, F_DUPFD_CLOEXEC, 0);
@@ -216,7 +216,7 @@ static int load_later(struct host *h, const char *name, int fd, int peer)
 }
 
 /* 1: the answer comes later. */
-static int obey(struct host *h, const char *text, const int *fds, uint32_t n_fds, int peer)
+static int obey_message(struct host *h, const char *text, const int *fds, uint32_t n_fds, int peer)
 {
     static const char word[] = "plugin ";
     bool known = strcmp(text, "known") == 0;
@@ -266,15 +266,15 @@ static bool listen_to(struct host *h, int peer)
     text[n] = '\0';
     text[strcspn(text, "\n")] = '\0';
     err_clear();
-    enum identity_refusal refusal = judge(h, &h->door.who[peer]);
+    enum identity_refusal refusal = judge_peer(h, &h->door.who[peer]);
     int rc = m.msg_flags & (MSG_TRUNC | MSG_CTRUNC)
                  ? err_set(-E2BIG, "the message to the upload socket is too long")
              : refusal ? err_set(-EACCES, "%s", identity_why(refusal))
-                       : obey(h, text, fds, n_fds, fd);
+                       : obey_message(h, text, fds, n_fds, fd);
     for (uint32_t i = 0; i < n_fds; i++)
         (void)close(fds[i]);
     if (rc <= 0)
-        say(fd, rc, "");
+        send_answer(fd, rc, "");
     return refusal == IDENTITY_MAY_ASK;
 }
 

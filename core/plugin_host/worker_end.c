@@ -31,7 +31,7 @@ void workers_cancel(struct host *h, const struct plugin *p)
     (void)pthread_mutex_unlock(&w->mutex);
 }
 
-static uint64_t expire(struct job *list, uint64_t now, uint64_t next)
+static uint64_t expire_jobs(struct job *list, uint64_t now, uint64_t next)
 {
     for (struct job *j = list; j; j = j->next) {
         if (!j->reply || j->deadline == 0)
@@ -49,7 +49,7 @@ uint64_t workers_expire(struct host *h, uint64_t now)
     struct workers *w = &h->workers;
 
     (void)pthread_mutex_lock(&w->mutex);
-    uint64_t next = expire(w->running, now, expire(w->first, now, 0));
+    uint64_t next = expire_jobs(w->running, now, expire_jobs(w->first, now, 0));
     (void)pthread_mutex_unlock(&w->mutex);
     return next;
 }

@@ -105,7 +105,7 @@ static bool is_held_back(const struct workers *w, const struct job *j)
 }
 
 /* The job to run next, by a thread of that lane. */
-static struct job *choose(const struct workers *w, enum job_lane lane)
+static struct job *choose_job(const struct workers *w, enum job_lane lane)
 {
     struct job *best = NULL;
     for (struct job *j = w->first; j; j = j->next)
@@ -117,7 +117,7 @@ static struct job *choose(const struct workers *w, enum job_lane lane)
 
 /* Commands go into the running list, so that they can be told to end; ticks do not, because nobody
  * owns them once they have run. */
-static void take(struct workers *w, struct job *j)
+static void take_job(struct workers *w, struct job *j)
 {
     unlink_waiting(w, j);
     w->turn = j->client->turn > w->turn ? j->client->turn : w->turn;
@@ -148,13 +148,13 @@ static uint32_t find_worker(struct workers *w)
     uint32_t found = 0;
     if (!w->first || w->stop) /* then those that wait have been woken, and nobody joins new ones */
         return 0;
-    if (choose(w, LANE_ANY)) {
+    if (choose_job(w, LANE_ANY)) {
         if (w->n_queued > w->n_idle)
             (void)start_one(w, LANE_ANY);
         found |= 1u << LANE_ANY;
     }
     for (int lane = LANE_SHORT; lane <= LANE_LONG && w->n_idle == 0; lane++)
-        if (choose(w, (enum job_lane)lane)) {
+        if (choose_job(w, (enum job_lane)lane)) {
             (void)start_one(w, (enum job_lane)lane);
             found |= 1u << lane;
         }
@@ -233,7 +233,7 @@ bool host_waits_for_client(struct host *h, struct probing_reply *r, uint64_t sin
     for (struct job *other = w->running; other && since_ns; other = other->next)
         longest = longest && (other->blocked_ns == 0 || other->blocked_ns >= since_ns);
     bool crowded = j && since_ns && longest && clock_now() > since_ns + CROWDED_NS &&
-                   choose(w, LANE_ANY) && !has_room(w);
+                   choose_job(w, LANE_ANY) && !has_room(w);
     (void)pthread_mutex_unlock(&w->mutex);
     return crowded;
 }
@@ -260,7 +260,7 @@ static void end_left(struct workers *w, struct plugin *p)
     (void)pthread_mutex_unlock(&w->mutex);
 }
 
-static void *work(void *arg)
+static void *worker_thread(void *arg)
 {
     struct worker *self = arg;
     struct host *h = self->host;
@@ -275,13 +275,13 @@ static void *work(void *arg)
         int timed_out = 0;
         struct job *j;
         struct timespec limit = in_future(EXTRA_IDLE_NS);
-        while (!(j = choose(w, self->lane)) && !w->stop && !(self->extra && timed_out))
+        while (!(j = choose_job(w, self->lane)) && !w->stop && !(self->extra && timed_out))
             timed_out = self->extra ? pthread_cond_timedwait(wake, &w->mutex, &limit)
                                     : pthread_cond_wait(wake, &w->mutex);
         w->n_idle -= idle;
         if (!j)
             break;
-        take(w, j);
+        take_job(w, j);
         call_worker(w); /* of a signal only one wakes, and it may have been for two */
         struct plugin *plugin = j->plugin;
         if (plugin)
@@ -310,7 +310,7 @@ static int start_slot(struct workers *w, struct worker *s)
     if (s->state == WORKER_ENDED)
         (void)pthread_join(s->thread, NULL); /* it has left the lock for the last time */
     s->state = WORKER_NONE;
-    int rc = thread_start(&s->thread, "probing/work", WORKER_STACK, work, s);
+    int rc = thread_start(&s->thread, "probing/work", WORKER_STACK, worker_thread, s);
     if (rc == 0) {
         s->state = WORKER_RUNS;
         /* Counted from here, or two jobs at once would both count on it. */

@@ -75,7 +75,7 @@ static void put_owner(struct slot_owner *o, uint64_t generation, int32_t tid)
 }
 
 /* A ring of its own for the calling thread, or NULL. */
-static struct writer *claim(struct rings *r)
+static struct writer *claim_ring(struct rings *r)
 {
     uint32_t tended = atomic_load_explicit(&r->gate->tended, memory_order_relaxed);
     if (mine.refused_at == tended)
@@ -141,7 +141,7 @@ static void fill_end(struct writer *w, uint64_t head, uint32_t left)
 
 /* It is no row of the table.  It is not cut to fit: who is wrong about the number of its cells is
  * wrong about what they mean, too. */
-static NOINLINE int refuse(const struct row *row)
+static NOINLINE int refuse_row(const struct row *row)
 {
     bool more = row->n > row->table->n_cells;
     table_misused(row->table, more ? TABLE_MORE_CELLS : TABLE_NO_TAIL, row->n);
@@ -155,7 +155,7 @@ static NOINLINE int append_any(struct gate *g, struct writer *w, const struct ro
     const struct table *t = row->table;
     uint32_t n = row->n, has_tail = row->tail ? 1 : 0, tail_n = has_tail ? row->tail_n : 0;
     if (n > t->n_cells || (has_tail && !t->has_tail))
-        return refuse(row);
+        return refuse_row(row);
     uint64_t whole = RECORD_HEAD + (uint64_t)n * 8 + tail_n;
     if (whole + has_tail > LONGEST_ROW - 8) {
         count_loss(row->table, TABLE_LOST_TOO_LONG);
@@ -193,8 +193,8 @@ static NOINLINE int append_any(struct gate *g, struct writer *w, const struct ro
 
 /* Copy a cell and add it to the check.  Cell by cell: two in one register would have to wait until
  * the caller, who has just written them one by one, has them in the cache. */
-static ALWAYS_INLINE uint64_t put(uint64_t h, uint64_t *to, const union probing_cell *from,
-                                  uint32_t i, const uint64_t *keys)
+static ALWAYS_INLINE uint64_t put_cell(uint64_t h, uint64_t *to, const union probing_cell *from,
+                                       uint32_t i, const uint64_t *keys)
 {
     uint64_t x = from[i].u;
     __asm__ __volatile__("" : "+r"(x) : : "memory");
@@ -210,24 +210,24 @@ static ALWAYS_INLINE uint64_t put_cells(uint64_t h, uint64_t *to, const union pr
     for (; n >= CHECK_WORDS; n -= CHECK_WORDS) {
 #pragma GCC unroll 1
         for (uint32_t i = 0; i < CHECK_WORDS; i++)
-            h = put(h, to, from, i, keys);
+            h = put_cell(h, to, from, i, keys);
         h *= CHECK_KEY_SUM;
         to += CHECK_WORDS;
         from += CHECK_WORDS;
     }
     if (n & 4) {
-        h = put(h, to, from, 0, keys);
-        h = put(h, to, from, 1, keys);
-        h = put(h, to, from, 2, keys);
-        h = put(h, to, from, 3, keys);
+        h = put_cell(h, to, from, 0, keys);
+        h = put_cell(h, to, from, 1, keys);
+        h = put_cell(h, to, from, 2, keys);
+        h = put_cell(h, to, from, 3, keys);
         to += 4, from += 4, keys += 4;
     }
     if (n & 2) {
-        h = put(h, to, from, 0, keys);
-        h = put(h, to, from, 1, keys);
+        h = put_cell(h, to, from, 0, keys);
+        h = put_cell(h, to, from, 1, keys);
         to += 2, from += 2, keys += 2;
     }
-    return n & 1 ? put(h, to, from, 0, keys) : h;
+    return n & 1 ? put_cell(h, to, from, 0, keys) : h;
 }
 
 /* Around it the mark, by which a handler sees that it has interrupted an append. */
@@ -284,7 +284,7 @@ static struct writer *find_writer(struct rings *r, struct table *t)
         return NULL;
     }
     if (!*w)
-        *w = claim(r);
+        *w = claim_ring(r);
     if (!*w)
         count_loss(t, TABLE_LOST_NO_RING);
     return *w;

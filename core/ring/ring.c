@@ -70,7 +70,7 @@ static int reserve_by_fd(int fd, uint64_t at, uint64_t size)
 
 /* Give a stretch of the mapping its pages now: afterwards a store to it cannot fail.  A full device
  * is an error here and would be a SIGBUS there. */
-static int reserve(struct rings *r, uint64_t at, uint64_t size)
+static int reserve_pages(struct rings *r, uint64_t at, uint64_t size)
 {
     struct stat st;
     int saved = errno;
@@ -93,7 +93,7 @@ bool ring_reserve_slot(struct rings *r, uint32_t slot, uint32_t to)
     if (!atomic_compare_exchange_strong_explicit(&h->state, &from, SLOT_RESERVING,
                                                  memory_order_acq_rel, memory_order_relaxed))
         return false;
-    int rc = reserve(r, DATA_AT + (uint64_t)slot * RING_BYTES, RING_BYTES);
+    int rc = reserve_pages(r, DATA_AT + (uint64_t)slot * RING_BYTES, RING_BYTES);
     atomic_store_explicit(&h->state, rc ? SLOT_HOLE : to, memory_order_release);
     return rc == 0;
 }
@@ -160,7 +160,7 @@ static int map_new(struct rings *r, const char *path)
     r->dev = st.st_dev;
     r->ino = st.st_ino;
     (void)mapped_watch(r->map, r->size, /* head= */ NULL);
-    int rc = reserve(r, 0, DATA_AT);
+    int rc = reserve_pages(r, 0, DATA_AT);
     return rc ? err_set(rc, "%s: no room on its device for the first %d bytes", path, DATA_AT) : 0;
 }
 
@@ -205,7 +205,7 @@ static bool has_spare(const struct rings *r)
 }
 
 /* A file of zeros becomes rings, of an epoch of their own. */
-static void prepare(struct rings *r)
+static void prepare_rings(struct rings *r)
 {
     struct gate *g = r->gate;
     fill_head(r);
@@ -217,7 +217,7 @@ static void prepare(struct rings *r)
 }
 
 /* From now on rows are taken. */
-static void hook(struct rings *r)
+static void hook_rings(struct rings *r)
 {
     atomic_store_explicit(&r->gate->live, r, memory_order_release);
     atomic_store_explicit(&r->gate->epoch, r->epoch, memory_order_seq_cst);
@@ -247,13 +247,13 @@ int rings_create(const char *path, struct rings **ret)
     }
     r->live = true; /* for rings_maintain() */
     r->barrier = membarrier(MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED) == 0;
-    prepare(r);
+    prepare_rings(r);
     if (!has_spare(r)) {
         rings_drop(r);
         (void)unlink(path);
         return err_set(-ENOSPC, "%s: no room on its device for one ring of 1 MiB", path);
     }
-    hook(r);
+    hook_rings(r);
     *ret = r;
     return 0;
 }
@@ -271,7 +271,7 @@ static bool anybody_inside(const struct rings *r)
 }
 
 /* No more rows are taken.  true: and nobody is in the middle of one. */
-static bool unhook(struct rings *r)
+static bool unhook_rings(struct rings *r)
 {
     atomic_store_explicit(&r->gate->live, NULL, memory_order_seq_cst);
     atomic_store_explicit(&r->gate->epoch, 0, memory_order_seq_cst);
@@ -294,7 +294,7 @@ void rings_free(struct rings *r)
         rings_drop(r);
         return;
     }
-    bool alone = unhook(r);
+    bool alone = unhook_rings(r);
     for (uint32_t i = 0; i < r->n_bound; i++)
         table_own_counters(r->bound[i]);
     (void)close(r->fd);
@@ -325,7 +325,7 @@ static void map_again(struct rings *r)
     if (ours && ftruncate(r->fd, 0) == 0 && ftruncate(r->fd, (off_t)r->size) == 0 &&
         sparse_map_again(r->map, r->size, r->fd) == 0) {
         (void)mapped_watch(r->map, r->size, /* head= */ NULL);
-        if (reserve(r, 0, DATA_AT) == 0)
+        if (reserve_pages(r, 0, DATA_AT) == 0)
             return;
         mapped_forget(r->map);
     }
@@ -334,10 +334,10 @@ static void map_again(struct rings *r)
 
 void rings_renew(struct rings *r)
 {
-    (void)unhook(r); /* what somebody inside still writes is no row: it has no check */
+    (void)unhook_rings(r); /* what somebody inside still writes is no row: it has no check */
     map_again(r);
-    prepare(r);
-    hook(r); /* the tables' counters lie where they did; what they said was lost, too */
+    prepare_rings(r);
+    hook_rings(r); /* the tables' counters lie where they did; what they said was lost, too */
 }
 
 int rings_bind_table(struct rings *r, struct table *t)

@@ -220,7 +220,7 @@ static int start_host(struct core *c, struct host_store *store)
  * that every setting may be made. */
 static int set_and_start(struct core *c)
 {
-    configure(c);
+    run_startup_script(c);
     lifecycle_lock();
     int rc = config_read(c);
     if (rc == 0)

@@ -245,7 +245,7 @@ int config_want_plugins(struct core *c)
 }
 
 /* One setting by its full name; what is wrong with it is logged, never a reason not to start. */
-static int apply(struct core *c, const char *name, const char *value)
+static int apply_setting(struct core *c, const char *name, const char *value)
 {
     struct config *own = c->config;
     int rc = 0;
@@ -349,17 +349,17 @@ static int from_environment(void *arg, const char *key, const char *value)
     if (strcmp(key, "TARGET") == 0 || strncmp(key, "LAUNCH", 6) == 0)
         return 0;                 /* the command's and preload.c's, not ours */
     if (strcmp(key, "ADDR") == 0) /* PROBE_ADDR, the oldest name */
-        return apply(c, "server.listen", value);
+        return apply_setting(c, "server.listen", value);
     if (strcmp(key, "PORT") == 0) {
         (void)snprintf(other, sizeof(other), "%s%.250s", strchr(value, ':') ? "" : ":", value);
-        return apply(c, "server.listen", value[0] ? other : "");
+        return apply_setting(c, "server.listen", value[0] ? other : "");
     }
     if (strcmp(key, "RETENTION_DAYS") == 0) {
         (void)snprintf(other, sizeof(other), "%.250sd", value);
-        return apply(c, "probing.retention", other);
+        return apply_setting(c, "probing.retention", other);
     }
     if (strcmp(key, "CRASH") == 0)
-        return apply(c, "crash.handler", value);
+        return apply_setting(c, "crash.handler", value);
     if (strcmp(key, "PPROF") == 0) { /* as inject --pprof */
         want_plugin(c->config, "profile", strlen("profile"), value);
         return 0;
@@ -368,31 +368,31 @@ static int from_environment(void *arg, const char *key, const char *value)
         lower[i] = key[i] >= 'A' && key[i] <= 'Z' ? (char)(key[i] + ('a' - 'A')) : key[i];
     (void)snprintf(name, sizeof(name), "probing.%s", lower);
     if (host_setting_name(name) != name) /* PROBING_MAX_DEAD: an older name */
-        return apply(c, name, value);
+        return apply_setting(c, name, value);
     if (n > 11 && strncmp(lower, "table_", 6) == 0 && strcmp(lower + n - 5, "_keep") == 0) {
         /* PROBING_TABLE_PYTHON_TORCH_TRACE_KEEP: the store takes the table's name so, too */
         (void)snprintf(name, sizeof(name), "table.%.*s.keep", (int)(n - 11), lower + 6);
-        return apply(c, name, value);
+        return apply_setting(c, name, value);
     }
     char *underscore = strchr(lower, '_');
     bool ours = is_ours(probing_settings, lower) || strcmp(lower, "token") == 0 ||
                 strcmp(lower, "read_token") == 0;
     (void)snprintf(name, sizeof(name), "probing.%s", lower);
     if (!ours && c->host && host_config_alias(c->host, name))
-        return apply(c, name, value);
+        return apply_setting(c, name, value);
     if (!ours && !underscore)
         return 0; /* PROBING_SOMETHING of somebody else */
     if (!ours)
         *underscore = '.';
     (void)snprintf(name, sizeof(name), "%s%s", ours ? "probing." : "", lower);
-    return apply(c, name, value);
+    return apply_setting(c, name, value);
 }
 
 static int from_line(void *arg, const char *key, const char *value)
 {
     if (strncmp(key, "PROBING_", 8) == 0 && strlen(key) < 120)
         return from_environment(arg, key + 8, value);
-    return apply(arg, key, value);
+    return apply_setting(arg, key, value);
 }
 
 int config_read(struct core *c)

@@ -63,7 +63,7 @@ int environment_read(const char *prefix,
 
 /* Run the user's probing.lua, where there is one; it stays as the script `probing` if it asks for
  * more.  What is wrong with it is logged (startup_script.c). */
-void configure(struct core *c);
+void run_startup_script(struct core *c);
 
 /* ---- one core a process (single_instance.c) ---- */
 

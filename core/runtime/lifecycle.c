@@ -143,7 +143,7 @@ static void watch_guard(void)
 
 /* ---- beginning ---- */
 
-static void *live(void *arg);
+static void *core_thread(void *arg);
 
 /* A child that is entered by itself starts from nothing.  What the parent had is not freed: another
  * thread of the parent may have been changing it while the fork went by. */
@@ -186,7 +186,7 @@ static void *follow_fork(void *arg)
     g.places = standard_places_take(/* before_main= */ false);
     g.guard_fd = guard_take(&sibling);
     g.core.follower = true;
-    return live(arg);
+    return core_thread(arg);
 }
 
 static struct timespec fork_limit(void)
@@ -277,7 +277,7 @@ static void fork_in_child(void)
 
 /* ---- main ---- */
 
-static void *live(void *arg);
+static void *core_thread(void *arg);
 static int make_once(void)
 {
     if (!g.events_made) {
@@ -294,7 +294,7 @@ static int make_once(void)
 }
 
 /* A sweep works under `life`, so that no child inherits what it has open; here a fork may go by.
- * event_wait() lowers the flag, and live() wants to see it too. */
+ * event_wait() lowers the flag, and core_thread() wants to see it too. */
 static bool nobody_wants_us_to_stop(void *arg)
 {
     (void)arg;
@@ -306,7 +306,7 @@ static bool nobody_wants_us_to_stop(void *arg)
     return false;
 }
 
-static void sweep(struct core *c)
+static void sweep_directories(struct core *c)
 {
     struct sweep_limits limits = {
         .keep_ns = config_number(c, "probing.retention", DEFAULT_RETENTION_NS, parse_ns),
@@ -339,14 +339,14 @@ static void tell_why(const char *why)
     __atomic_store_n(&probing_why[0], why[0], __ATOMIC_RELEASE);
 }
 
-static void finish(void)
+static void finish_core(void)
 {
     forget_guard();
     atomic_store_explicit(&g.state, IDLE, memory_order_release);
     event_raise(&g.stopped);
 }
 
-static void *live(void *arg)
+static void *core_thread(void *arg)
 {
     struct core *c = &g.core;
     (void)arg;
@@ -385,13 +385,13 @@ static void *live(void *arg)
         parts_stop(c);
         own_dir_failed(&c->place, why);
         tell_why(why);
-        finish();
+        finish_core();
         return NULL;
     }
     /* In this order: a fork between has a child that is followed by what is listed. */
     atomic_store_explicit(&g.state, RUNNING, memory_order_release);
     atomic_store_explicit(&g.following, NO_PLUGINS, memory_order_release);
-    sweep(c);
+    sweep_directories(c);
     do {
         uint64_t now = clock_monotonic(), before, rest_ns;
         do {
@@ -417,7 +417,7 @@ static void *live(void *arg)
     } while (rc < 0);
     atomic_store_explicit(&g.state, STOPPING, memory_order_release);
     parts_stop(c);
-    finish();
+    finish_core();
     return NULL;
 }
 
@@ -458,7 +458,7 @@ int probing_start(const char *settings)
             memcpy(g.config.text, settings, n);
         g.config.text[n] = '\0';
         probing_why[0] = '\0';
-        rc = own_thread_start_detached(NULL, MAIN_STACK, live, NULL);
+        rc = own_thread_start_detached(NULL, MAIN_STACK, core_thread, NULL);
         rc = rc == -EAGAIN ? -EUSERS : rc; /* the other meaning is not this one */
     }
     if (rc != 0) {

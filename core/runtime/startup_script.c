@@ -88,7 +88,7 @@ static int find_source(struct core *c, char path[DATADIR_PATH_BYTES + 64], struc
     return 0;
 }
 
-void configure(struct core *c)
+void run_startup_script(struct core *c)
 {
     char path[DATADIR_PATH_BYTES + 64];
     const char *asked = c->config->lua;

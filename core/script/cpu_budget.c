@@ -42,7 +42,7 @@ static uint64_t part_of(const struct script *s)
     return NS_PER_S / 100 * SHARE_PERCENT / (uint64_t)(n > 1 ? n : 1);
 }
 
-static void count(struct script *s)
+static void count_cpu(struct script *s)
 {
     struct share *h = &s->share;
     uint64_t now = clock_now(), cpu = thread_cpu();
@@ -74,7 +74,7 @@ static void set_runs(struct script *s, bool runs)
 void share_pay(struct script *s)
 {
     struct share *h = &s->share;
-    count(s);
+    count_cpu(s);
     if (h->credit_ns >= 0)
         return;
     bool ran = atomic_load_explicit(&h->runs, memory_order_relaxed);
@@ -85,7 +85,7 @@ void share_pay(struct script *s)
         double missing = (double)((int64_t)TURN_NS - h->credit_ns);
         double wait = missing / (double)part_of(s) * (double)NS_PER_S;
         (void)event_wait(&s->wake, wait < (double)WAIT_NS ? (uint64_t)wait + 1 : WAIT_NS);
-        count(s);
+        count_cpu(s);
     }
     (void)atomic_fetch_add_explicit(&h->throttled_ns, h->at - since, memory_order_relaxed);
     set_runs(s, ran);
@@ -110,7 +110,7 @@ void share_end(struct script *s)
 
 /* ---- the keeper ---- */
 
-static void *keep(void *arg)
+static void *keeper_thread(void *arg)
 {
     struct scripts *all = arg;
     while (!atomic_load_explicit(&all->over, memory_order_acquire)) {
@@ -129,7 +129,7 @@ int share_keep(struct scripts *all)
 {
     if (all->keeps)
         return 0;
-    int rc = thread_start(&all->keeper, "probing/scripts", 0, keep, all);
+    int rc = thread_start(&all->keeper, "probing/scripts", 0, keeper_thread, all);
     all->keeps = rc == 0;
     return rc;
 }

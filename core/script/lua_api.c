@@ -35,7 +35,7 @@ struct script *script_of(lua_State *L)
 
 /* ---- in place of what was taken away ---- */
 
-static int say(lua_State *L)
+static int lua_print(lua_State *L)
 {
     struct script *s = script_of(L);
     const size_t room = sizeof(s->line) - 1;
@@ -196,7 +196,7 @@ static int add_value(lua_State *L, struct buf *b, int at, int depth)
     return -EINVAL; /* a function, a thread: nothing a client could read */
 }
 
-static int publish(lua_State *L)
+static int lua_publish(lua_State *L)
 {
     struct script *s = script_of(L);
     static const uint32_t room = 0;
@@ -228,7 +228,7 @@ static int publish(lua_State *L)
 
 /* ---- the rest of `probing` ---- */
 
-static int every(lua_State *L)
+static int lua_every(lua_State *L)
 {
     struct script *s = script_of(L);
     uint64_t period = 0;
@@ -269,14 +269,14 @@ static int log_line(lua_State *L)
     return 0;
 }
 
-static int now(lua_State *L)
+static int lua_now(lua_State *L)
 {
     lua_pushinteger(L, (lua_Integer)clock_now() + (lua_Integer)clock_utc_offset());
     return 1;
 }
 
 /* config(name [, value]): the value, set before where one is given. */
-static int config(lua_State *L)
+static int lua_config(lua_State *L)
 {
     const char *name = luaL_checkstring(L, 1), *new_value = luaL_optstring(L, 2, NULL);
     struct script *s = script_of(L);
@@ -309,7 +309,7 @@ static int config(lua_State *L)
     return 1;
 }
 
-static int stop(lua_State *L)
+static int lua_stop(lua_State *L)
 {
     script_interrupt(script_of(L));
     script_poll(L);
@@ -319,9 +319,9 @@ static int stop(lua_State *L)
 int script_open_api(lua_State *L)
 {
     static const luaL_Reg functions[] = {
-        {"table", script_table}, {"query", script_query}, {"every", every},
-        {"publish", publish},    {"log", log_line},       {"now", now},
-        {"config", config},      {"stop", stop},          {NULL, NULL}};
+        {"table", script_table},  {"query", script_query}, {"every", lua_every},
+        {"publish", lua_publish}, {"log", log_line},       {"now", lua_now},
+        {"config", lua_config},   {"stop", lua_stop},      {NULL, NULL}};
     static const luaL_Reg os_functions[] = {
         {"clock", os_clock}, {"time", os_time}, {"date", os_date}, {NULL, NULL}};
     struct script *s = script_of(L);
@@ -334,7 +334,7 @@ int script_open_api(lua_State *L)
     lua_setglobal(L, "probing");
     luaL_newlib(L, os_functions);
     lua_setglobal(L, "os");
-    lua_pushcfunction(L, say);
+    lua_pushcfunction(L, lua_print);
     lua_setglobal(L, "print");
     lua_pushcfunction(L, load_text);
     lua_setglobal(L, "load");

@@ -67,7 +67,7 @@ static void was_unmapped(struct memory *m, size_t size)
     (void)atomic_fetch_sub_explicit(m->shared_bytes, size, memory_order_relaxed);
 }
 
-static void *map(struct memory *m, size_t size)
+static void *map_block(struct memory *m, size_t size)
 {
     if (!may_map(m, size))
         return NULL;
@@ -82,7 +82,7 @@ static void *map(struct memory *m, size_t size)
 static bool map_chunk(struct memory *m)
 {
     size_t whole = CHUNK_BYTES + SLAB_BYTES;
-    char *at = map(m, whole);
+    char *at = map_block(m, whole);
     if (!at)
         return false;
     size_t before = -(uintptr_t)at & (SLAB_BYTES - 1), after = SLAB_BYTES - before;
@@ -239,7 +239,7 @@ static void unlink_large(struct memory *m, struct large *l)
 static void *take_large(struct memory *m, size_t size)
 {
     size_t mapped = large_bytes(size);
-    struct large *l = map(m, mapped);
+    struct large *l = map_block(m, mapped);
     if (!l)
         return NULL;
     l->mapped = mapped;
@@ -278,12 +278,12 @@ static void *change_large(struct memory *m, void *block, size_t size)
 
 /* ---- both ---- */
 
-static void *take(struct memory *m, size_t size)
+static void *take_block(struct memory *m, size_t size)
 {
     return size <= SMALL_MAX ? take_small(m, size) : take_large(m, size);
 }
 
-static void give(struct memory *m, void *block, size_t size)
+static void give_block(struct memory *m, void *block, size_t size)
 {
     if (size <= SMALL_MAX)
         give_small(m, block);
@@ -292,16 +292,16 @@ static void give(struct memory *m, void *block, size_t size)
 }
 
 /* A small block knows its own size: what cannot be made smaller may stay where it is. */
-static void *move(struct memory *m, void *old, size_t had, size_t size)
+static void *move_block(struct memory *m, void *old, size_t had, size_t size)
 {
     if (had <= SMALL_MAX && size <= SMALL_MAX && class_of(had) == class_of(size))
         return old;
     if (had > SMALL_MAX && size > SMALL_MAX)
         return change_large(m, old, size);
-    void *made = take(m, size);
+    void *made = take_block(m, size);
     if (made) {
         memcpy(made, old, had < size ? had : size);
-        give(m, old, had);
+        give_block(m, old, had);
     }
     return made || size > had || had > SMALL_MAX ? made : old;
 }
@@ -314,11 +314,11 @@ void *memory_change(struct memory *m, void *old, size_t old_size, size_t size)
         return NULL; /* Lua says "not enough memory" and the script may catch it */
     void *made = NULL;
     if (size == 0 && had)
-        give(m, old, had);
+        give_block(m, old, had);
     else if (size && had)
-        made = move(m, old, had, size);
+        made = move_block(m, old, had, size);
     else if (size)
-        made = take(m, size);
+        made = take_block(m, size);
     if (made || size == 0)
         m->used_bytes += size - had;
     return made;

@@ -216,7 +216,7 @@ static int is_cut(lua_State *L)
     return 1;
 }
 
-static int length(lua_State *L)
+static int rows_length(lua_State *L)
 {
     struct answer *a = luaL_checkudata(L, 1, CLASS);
     lua_pushinteger(L, (lua_Integer)a->n_rows);
@@ -234,7 +234,7 @@ int script_open_rows(lua_State *L)
     luaL_newmetatable(L, CLASS);
     lua_pushcfunction(L, next_row);
     lua_setfield(L, -2, "__call");
-    lua_pushcfunction(L, length);
+    lua_pushcfunction(L, rows_length);
     lua_setfield(L, -2, "__len");
     lua_pushboolean(L, 0);
     lua_setfield(L, -2, "__metatable");

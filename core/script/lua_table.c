@@ -125,7 +125,7 @@ static bool is_known(struct table *const *tables, uint32_t n, const struct probi
     return known;
 }
 
-static uint32_t remember(struct table **tables, uint32_t n, uint32_t max, struct table *t)
+static uint32_t remember_table(struct table **tables, uint32_t n, uint32_t max, struct table *t)
 {
     bool known = false;
     for (uint32_t i = 0; i < n; i++)
@@ -150,8 +150,8 @@ static int add_table(struct script *s, const struct probing_table_desc *d, struc
     else
         rc = all->store.table_add(all->store.arg, "script", d, NULL, ret);
     if (rc >= 0) {
-        s->n_tables = remember(s->tables, s->n_tables, SCRIPT_TABLES_MAX, *ret);
-        all->n_tables = remember(all->tables, all->n_tables, SCRIPTS_TABLES_MAX, *ret);
+        s->n_tables = remember_table(s->tables, s->n_tables, SCRIPT_TABLES_MAX, *ret);
+        all->n_tables = remember_table(all->tables, all->n_tables, SCRIPTS_TABLES_MAX, *ret);
     }
     (void)pthread_mutex_unlock(&all->limits);
     return rc;
@@ -250,7 +250,7 @@ static union probing_cell cell_of(lua_State *L, const struct table_column *colum
     return cell;
 }
 
-static int add(lua_State *L)
+static int add_row(lua_State *L)
 {
     struct script_table *t = luaL_checkudata(L, 1, CLASS);
     const struct table *table = t->table;
@@ -293,7 +293,7 @@ static int add(lua_State *L)
 
 int script_open_table(lua_State *L)
 {
-    static const luaL_Reg methods[] = {{"add", add}, {NULL, NULL}};
+    static const luaL_Reg methods[] = {{"add", add_row}, {NULL, NULL}};
 
     luaL_newmetatable(L, CLASS);
     lua_pushboolean(L, 0);

@@ -50,7 +50,7 @@ void script_polled(lua_State *L)
 }
 
 /* Lua calls this where an error has nobody to catch it, and would then end the process. */
-static int panicked(lua_State *L)
+static int lua_panicked(lua_State *L)
 {
     struct script *s = script_of(L);
     const char *text = lua_tostring(L, -1);
@@ -180,7 +180,7 @@ static int message_of(lua_State *L)
 }
 
 /* Call what is on the stack; on an error it is kept and said.  false: an error. */
-static bool call(struct script *s, int n_args)
+static bool call_lua(struct script *s, int n_args)
 {
     lua_State *L = s->L;
     int base = lua_gettop(L) - n_args;
@@ -198,7 +198,7 @@ static bool call(struct script *s, int n_args)
     return status == LUA_OK;
 }
 
-static void *allocate(void *arg, void *old, size_t old_size, size_t size)
+static void *allocate_block(void *arg, void *old, size_t old_size, size_t size)
 {
     struct script *s = arg;
     return memory_change(&s->memory, old, old_size, size);
@@ -206,14 +206,14 @@ static void *allocate(void *arg, void *old, size_t old_size, size_t size)
 
 static bool open_state(struct script *s)
 {
-    s->L = lua_newstate(allocate, s); /* which keeps s where script_of() finds it */
+    s->L = lua_newstate(allocate_block, s); /* which keeps s where script_of() finds it */
     if (!s->L) {
         script_error(s, "no memory for a Lua state");
         return false;
     }
-    (void)lua_atpanic(s->L, panicked);
+    (void)lua_atpanic(s->L, lua_panicked);
     lua_pushcfunction(s->L, open_all);
-    return call(s, 0);
+    return call_lua(s, 0);
 }
 
 /* Text only ("t"); the chunk's name makes messages say "slow_step:3: ...". */
@@ -225,7 +225,7 @@ static bool load_source(struct script *s)
     int status = luaL_loadbufferx(s->L, s->source, s->size, chunk, "t");
     share_end(s);
     if (status == LUA_OK)
-        return call(s, 0);
+        return call_lua(s, 0);
     const char *text = lua_tostring(s->L, -1);
     script_error(s, text ? text : "the source could not be read");
     lua_settop(s->L, 0);
@@ -242,12 +242,12 @@ static struct script_timer *next_timer(struct script *s)
 }
 
 /* An error in a callback is said, and the script goes on. */
-static void tick(struct script *s, struct script_timer *t)
+static void fire_timer(struct script *s, struct script_timer *t)
 {
     uint64_t now = clock_now();
     t->due += ((now - t->due) / t->period_ns + 1) * t->period_ns;
     lua_rawgeti(s->L, LUA_REGISTRYINDEX, t->function);
-    if (!call(s, 0))
+    if (!call_lua(s, 0))
         script_say(s, PROBING_ERROR, s->error);
 }
 
@@ -259,14 +259,14 @@ static void run_timers(struct script *s)
         if (!t)
             return;
         if (t->due <= now)
-            tick(s, t);
+            fire_timer(s, t);
         else
             (void)event_wait(&s->wake, t->due - now < FOREVER_NS ? t->due - now : FOREVER_NS);
     }
 }
 
 /* Gives how it ended, unless it was ended: that leaves by `way_out`. */
-static int live(struct script *s)
+static int run_script(struct script *s)
 {
     if (!open_state(s) || !load_source(s))
         return SCRIPT_FAILED;
@@ -284,7 +284,7 @@ void *script_thread(void *arg)
 
     memory_init(&s->memory, &s->owner->memory_bytes);
     if (setjmp(s->way_out) == 0)
-        s->end = live(s);
+        s->end = run_script(s);
     share_end(s);
     s->L = NULL;
     memory_done(&s->memory); /* no lua_close(): it would run the script's finalizers */

@@ -80,7 +80,7 @@ static struct script *script_new(struct scripts *all, const char *name, const ch
     return NULL;
 }
 
-static struct script *find(struct scripts *all, const char *name)
+static struct script *find_script(struct scripts *all, const char *name)
 {
     for (struct script *s = all->first; s; s = s->next)
         if (strcmp(s->name, name) == 0)
@@ -89,7 +89,7 @@ static struct script *find(struct scripts *all, const char *name)
 }
 
 /* lock held.  Takes *at, which has ended, out of the list. */
-static void forget(struct script **at)
+static void forget_script(struct script **at)
 {
     struct script *s = *at;
     *at = s->next;
@@ -110,7 +110,7 @@ static int make_room(struct scripts *all, const char *name)
         n_living += lives;
         n_ended += !lives;
         if (!lives && s->users == 0 && (same || n_ended >= ENDED_MAX))
-            forget(at);
+            forget_script(at);
         else
             at = &s->next;
     }
@@ -189,7 +189,7 @@ int scripts_stop(struct scripts *all, const char *name)
     int rc = 0;
 
     (void)pthread_mutex_lock(&all->mutex);
-    struct script *s = find(all, name);
+    struct script *s = find_script(all, name);
     for (struct script *at = all->first; at && n < SCRIPTS_MAX; at = at->next)
         names[n++] = at->name;
     if (!s) {
@@ -243,7 +243,8 @@ struct script_view {
     uint64_t started, rows, cpu_ns, throttled_ns, memory_bytes, errors;
 };
 
-static int each(struct scripts *all, int (*fn)(void *arg, const struct script_view *v), void *arg)
+static int each_script(struct scripts *all, int (*fn)(void *arg, const struct script_view *v),
+                       void *arg)
 {
     struct script_view *views = calloc(SCRIPTS_MAX, sizeof(*views));
     uint32_t n = 0;
@@ -294,7 +295,7 @@ static int run_list(void *self, int argc, const char *const *argv, struct probin
     if (argc != 1)
         return err_set(-EINVAL, "script list takes no arguments");
     struct listing l = {.out = out};
-    int rc = each(self, list_line, &l);
+    int rc = each_script(self, list_line, &l);
     return rc == 0 && l.n == 0
                ? host_replyf(out, "no script was started here; script run FILE.lua starts one\n")
                : rc;
@@ -315,9 +316,9 @@ static int table_row(void *arg, const struct script_view *v)
     return out->row(out, row, sizeof(row) / sizeof(row[0]));
 }
 
-static int scan(void *self, struct probing_rows *out)
+static int scan_scripts(void *self, struct probing_rows *out)
 {
-    return each(self, table_row, out);
+    return each_script(self, table_row, out);
 }
 
 static int add_commands(struct scripts *all)
@@ -381,7 +382,7 @@ int scripts_new(const struct scripts_options *o, struct scripts **ret)
                                                    .columns = columns,
                                                    .n_columns =
                                                        sizeof(columns) / sizeof(columns[0]),
-                                                   .scan = scan};
+                                                   .scan = scan_scripts};
 
     struct scripts *all = calloc(1, sizeof(*all));
     if (!all)

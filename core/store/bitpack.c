@@ -20,7 +20,7 @@ static uint32_t width_of(uint64_t x)
 }
 
 /* Two streams, of 64 numbers and whole words each: the processor works on both at once. */
-static ALWAYS_INLINE uint8_t *pack(uint8_t *p, const uint64_t *v, uint32_t w)
+static ALWAYS_INLINE uint8_t *pack_streams(uint8_t *p, const uint64_t *v, uint32_t w)
 {
     if (w == 64) {
         memcpy(p, v, BLOCK * 8);
@@ -47,12 +47,12 @@ static ALWAYS_INLINE uint8_t *pack(uint8_t *p, const uint64_t *v, uint32_t w)
     return p + 16 * w; /* 128 * w bits are whole words */
 }
 
-static ALWAYS_INLINE int64_t lesser(int64_t a, int64_t b)
+static ALWAYS_INLINE int64_t lesser_of(int64_t a, int64_t b)
 {
     return a < b ? a : b;
 }
 
-static ALWAYS_INLINE int64_t greater(int64_t a, int64_t b)
+static ALWAYS_INLINE int64_t greater_of(int64_t a, int64_t b)
 {
     return a > b ? a : b;
 }
@@ -63,22 +63,22 @@ static ALWAYS_INLINE struct range range_of(const int64_t *v)
     const int64_t *w = v + BLOCK / 4, *x = v + BLOCK / 2, *y = v + 3 * BLOCK / 4;
     int64_t low[4] = {v[0], w[0], x[0], y[0]}, high[4] = {v[0], w[0], x[0], y[0]};
     for (int i = 1; i < BLOCK / 4; i++) {
-        low[0] = lesser(v[i], low[0]);
-        high[0] = greater(v[i], high[0]);
-        low[1] = lesser(w[i], low[1]);
-        high[1] = greater(w[i], high[1]);
-        low[2] = lesser(x[i], low[2]);
-        high[2] = greater(x[i], high[2]);
-        low[3] = lesser(y[i], low[3]);
-        high[3] = greater(y[i], high[3]);
+        low[0] = lesser_of(v[i], low[0]);
+        high[0] = greater_of(v[i], high[0]);
+        low[1] = lesser_of(w[i], low[1]);
+        high[1] = greater_of(w[i], high[1]);
+        low[2] = lesser_of(x[i], low[2]);
+        high[2] = greater_of(x[i], high[2]);
+        low[3] = lesser_of(y[i], low[3]);
+        high[3] = greater_of(y[i], high[3]);
     }
-    int64_t min = lesser(lesser(low[0], low[1]), lesser(low[2], low[3]));
-    int64_t max = greater(greater(high[0], high[1]), greater(high[2], high[3]));
+    int64_t min = lesser_of(lesser_of(low[0], low[1]), lesser_of(low[2], low[3]));
+    int64_t max = greater_of(greater_of(high[0], high[1]), greater_of(high[2], high[3]));
     return (struct range){min, (uint64_t)max - (uint64_t)min};
 }
 
 /* v[i] - v[i-1], wrapping; the first is the second's, so that it never widens the block. */
-static ALWAYS_INLINE void differences(const int64_t *v, int64_t *d)
+static ALWAYS_INLINE void take_differences(const int64_t *v, int64_t *d)
 {
     for (int i = 1; i < BLOCK; i++)
         d[i] = (int64_t)((uint64_t)v[i] - (uint64_t)v[i - 1]);
@@ -90,7 +90,7 @@ static ALWAYS_INLINE uint8_t *pack_from(uint8_t *p, const int64_t *v, int64_t ba
     uint64_t out[BLOCK];
     for (int i = 0; i < BLOCK; i++)
         out[i] = (uint64_t)v[i] - (uint64_t)base;
-    return pack(p, out, w);
+    return pack_streams(p, out, w);
 }
 
 /* The smallest of the three forms. */
@@ -100,11 +100,11 @@ static ALWAYS_INLINE uint8_t *encode_block(uint8_t *p, const int64_t *v, struct 
     uint32_t w = width_of(plain.span), w1 = 64, w2 = 64;
     struct range one = {0}, two = {0};
     if (w > 4) { /* below, the longer heads of deltas cannot pay */
-        differences(v, d);
+        take_differences(v, d);
         one = range_of(d);
         w1 = width_of(one.span);
         if (w1 > 4 && w1 < 64) {
-            differences(d, dd);
+            take_differences(d, dd);
             dd[0] = dd[1] = dd[2];
             two = range_of(dd);
             w2 = width_of(two.span);

@@ -100,7 +100,7 @@ static int merge_small(struct store *s, MDB_txn *txn, struct builder *b, uint64_
     }
 }
 
-static int flush(struct store *s, MDB_txn *txn, struct builder *b)
+static int flush_builder(struct store *s, MDB_txn *txn, struct builder *b)
 {
     struct table_state *state = &s->state[b->table->id];
     uint64_t first_row = state->next_row;
@@ -150,7 +150,7 @@ static int take_rows(struct store *s, MDB_txn *txn, const struct ring_row *row,
             return rc == -EBADMSG ? 0 : rc; /* no such table: it cannot be, checks say so */
     }
     if (__builtin_expect(!builder_has_room(b, row->tail_n), 0)) {
-        int rc = flush(s, txn, b);
+        int rc = flush_builder(s, txn, b);
         if (rc)
             return rc;
     }
@@ -263,7 +263,7 @@ static int drain_all(struct store *s, MDB_txn *txn)
     s->damage_counted = true;
     for (uint32_t id = 1; id <= s->last_id && rc == 0 && txn; id++) {
         if (s->builders[id] && s->builders[id]->n_rows)
-            rc = flush(s, txn, s->builders[id]);
+            rc = flush_builder(s, txn, s->builders[id]);
     }
     for (uint32_t id = 1; id <= s->last_id && rc == 0 && txn; id++) {
         struct row_record r = {.next_row = s->state[id].next_row, .expired = s->state[id].expired};
@@ -275,14 +275,14 @@ static int drain_all(struct store *s, MDB_txn *txn)
     return rc;
 }
 
-/* So that undo() can go back.  A table that comes during a drain has no rows before the next. */
-static void save(struct store *s)
+/* For undo_drain().  A table that comes during a drain has no rows before the next. */
+static void save_state(struct store *s)
 {
     memcpy(s->saved, s->state, (s->last_id + 1) * sizeof(s->saved[0]));
 }
 
 /* Back to before the drain. */
-static void undo(struct store *s)
+static void undo_drain(struct store *s)
 {
     memcpy(s->state, s->saved, (s->last_id + 1) * sizeof(s->state[0]));
     memset(s->seen, 0, sizeof(s->seen));
@@ -319,7 +319,7 @@ static bool anything_expired(const struct store *s)
 static int drain_once(struct store *s)
 {
     MDB_txn *txn;
-    save(s);
+    save_state(s);
     memset(s->seen, 0, (s->last_id + 1) * sizeof(s->seen[0]));
     int rc = env_begin(s, 0, &txn);
     if (rc)
@@ -340,7 +340,7 @@ static int drain_once(struct store *s)
         rc = failed ? lmdb_failed(failed, "rows cannot be written") : 0;
     }
     if (rc)
-        undo(s);
+        undo_drain(s);
     else
         s->drains++;
     return rc;
@@ -354,7 +354,7 @@ static int small_transaction(struct store *s, unsigned share)
     int rc = env_begin(s, 0, &txn);
     if (rc)
         return lmdb_failed(rc, "no transaction");
-    save(s);
+    save_state(s);
     if (share)
         rc = retention_apply(s, txn, share);
     for (uint32_t id = 1; id <= s->last_id && rc == 0; id++) {
@@ -367,7 +367,7 @@ static int small_transaction(struct store *s, unsigned share)
     else
         rc = env_commit(s, txn);
     if (rc)
-        undo(s);
+        undo_drain(s);
     return rc;
 }
 
@@ -433,7 +433,7 @@ static void count_bad_ids(struct table *t, struct builder *b)
 }
 
 /* The rings are empty up to heads[]; count whose rows they were. */
-static void release(struct store *s, bool lost)
+static void release_rings(struct store *s, bool lost)
 {
     rings_note_drain(s->rings, s->drains); /* before: what is gone from the rings is in LMDB */
     for (uint32_t slot = 0; slot < rings_count(s->rings); slot++) {
@@ -494,7 +494,7 @@ int drain_now(struct store *s)
         memset(s->seen, 0, sizeof(s->seen));
         (void)drain_all(s, /* txn= */ NULL);
     }
-    release(s, /* lost= */ rc != 0);
+    release_rings(s, /* lost= */ rc != 0);
     age_builders(s);
     return rc;
 }

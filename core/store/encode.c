@@ -199,8 +199,8 @@ static void shift_down(union probing_cell *v, uint32_t n, uint8_t shift, struct 
 /* Min, max and NULLs of a column, from the survey of its bits where that says it: NULL is the least
  * number of its type (an id is never negative), and doubles that are not negative are ordered as
  * their bits, NaNs behind infinity. */
-static void learn(struct segment_column *c, const union probing_cell *v, uint32_t n,
-                  const struct survey *s)
+static void learn_bounds(struct segment_column *c, const union probing_cell *v, uint32_t n,
+                         const struct survey *s)
 {
     static const union probing_cell infinite = {.f = INFINITY};
     c->min.i = s->min;
@@ -220,7 +220,7 @@ static uint8_t *encode_column(struct segment_column *c, uint8_t *p, union probin
 {
     struct survey survey;
     block_survey((int64_t *)v, n, &survey);
-    learn(c, v, n, &survey);
+    learn_bounds(c, v, n, &survey);
     c->encoding = ENCODING_NONE;
     if (c->nulls == n || (c->nulls == 0 && c->has_bounds && c->min.u == c->max.u &&
                           (c->type != PROBING_F64 || c->min.f != 0)))

@@ -70,7 +70,7 @@ static void *find_map(ino_t inode, const char *name, size_t *ret_bytes)
     return found;
 }
 
-static void watch(struct store *s)
+static void watch_env(struct store *s)
 {
     /* A page that LMDB may take for one of its own: no branch, no leaf, no node on it.  (It may be
      * in the midst of one that is lost.)  In order: u64 number, u16, u16 flags, u16 end of the
@@ -92,7 +92,7 @@ static void watch(struct store *s)
     }
 }
 
-static void unwatch(struct store *s)
+static void unwatch_env(struct store *s)
 {
     mapped_forget(s->map);
     mapped_forget(s->lock_map);
@@ -100,7 +100,7 @@ static void unwatch(struct store *s)
 }
 
 /* Note the state that env_is_ours() compares with. */
-static void remember(struct store *s)
+static void remember_env(struct store *s)
 {
     MDB_envinfo info;
     struct stat st;
@@ -137,7 +137,7 @@ static int open_env(struct store *s, uint64_t max_bytes)
         rc = mdb_env_open(s->env, s->directory, MDB_NOTLS | MDB_NOSYNC, 0600);
     if (rc)
         return lmdb_failed(rc, s->directory);
-    watch(s);
+    watch_env(s);
     (void)mdb_reader_check(s->env, NULL);
     return 0;
 }
@@ -167,13 +167,13 @@ int env_open(struct store *s, uint64_t max_bytes)
     if (rc == 0)
         rc = open_databases(s);
     if (rc == 0)
-        remember(s);
+        remember_env(s);
     return rc;
 }
 
 void env_close(struct store *s)
 {
-    unwatch(s);
+    unwatch_env(s);
     if (s->env)
         mdb_env_close(s->env);
     s->env = NULL;
@@ -184,10 +184,10 @@ void env_grow(struct store *s, uint64_t max_bytes)
     uint64_t bytes = map_bytes_for(s, max_bytes);
     if (!s->env || bytes <= s->map_bytes)
         return;
-    unwatch(s); /* the map moves */
+    unwatch_env(s); /* the map moves */
     if (mdb_env_set_mapsize(s->env, bytes) == 0)
         s->map_bytes = bytes;
-    watch(s);
+    watch_env(s);
 }
 
 /* ---- transactions ---- */
@@ -261,7 +261,7 @@ int env_commit(struct store *s, MDB_txn *txn)
     rc = mdb_txn_commit(txn);
     if (rc == 0) {
         s->sealed = s->seal;
-        remember(s);
+        remember_env(s);
         atomic_store_explicit(&s->unsynced, true, memory_order_release);
     }
     return rc;
@@ -328,7 +328,7 @@ void store_reopen(struct store *s, uint64_t seen)
     s->opens++;
     uint64_t known = atomic_load_explicit(&s->txnid, memory_order_relaxed), found = known;
     if (s->env && !has_fd(s, &st)) { /* to close it would close the host's file; its memory stays */
-        unwatch(s);
+        unwatch_env(s);
         s->env = NULL;
     }
     env_close(s);

@@ -209,7 +209,7 @@ static const uint8_t *find_meta(const uint8_t *file, size_t size)
 }
 
 /* Every page that may be one of ours, whatever any tree says. */
-static void sweep(struct walk *w)
+static void sweep_pages(struct walk *w)
 {
     for (uint64_t number = 0; number < w->pages; number++) {
         const uint8_t *page = page_at(w, number, IS_OVERFLOW);
@@ -254,7 +254,7 @@ int pages_read(const void *file, size_t size, page_value_fn *fn, void *arg, stru
         w.broken |= last >= w.pages;
     }
     if (w.broken)
-        sweep(&w);
+        sweep_pages(&w);
     free(w.seen);
     return w.broken ? 1 : 0;
 }

@@ -14,7 +14,7 @@
 #include "core/datadir/datadir.h"
 #include "core/store/internal.h"
 
-static void note(struct store *s, const char *what)
+static void note_damage(struct store *s, const char *what)
 {
     (void)buf_addf(&s->damage, "%s\n", what);
 }
@@ -39,7 +39,7 @@ static void load_schema_lines(struct store *s, const struct datadir *d)
             end = line;
         }
     } else if (rc != -ENOENT) {
-        note(s, err_why(rc));
+        note_damage(s, err_why(rc));
     }
     buf_done(&text);
 }
@@ -89,7 +89,7 @@ static int read_ring(struct store *s, uint32_t slot, int data, uint64_t *unknown
     uint64_t first = first_position(s, slot, data, &cut);
     int rc = ring_read(s->rings, slot, first, &reader);
     if (rc) {
-        note(s, err_why(rc));
+        note_damage(s, err_why(rc));
         return 0;
     }
     reader.midway = cut;
@@ -128,11 +128,12 @@ static int read_rings(struct store *s, int data)
         (void)buf_addf(&s->damage, "%llu rows belong to tables that are not described\n",
                        (unsigned long long)unknown);
     if (rings_head_damaged(s->rings))
-        note(s, "the head of rings is damaged and was read from its copy");
+        note_damage(s, "the head of rings is damaged and was read from its copy");
     if (data == 0 && s->format.rings == rings_identity(s->rings) &&
         s->format.drains < rings_drains(s->rings))
-        note(s, "data.mdb is an older copy than rings: rows that were drained in between are "
-                "missing where the rings do not have them any more");
+        note_damage(s,
+                    "data.mdb is an older copy than rings: rows that were drained in between are "
+                    "missing where the rings do not have them any more");
     return rc;
 }
 
@@ -142,9 +143,9 @@ static void look_at_info(struct store *s, const struct datadir *d)
     struct buf text;
     int rc = datadir_info(d, &text);
     if (rc == -EBADMSG)
-        note(s, "info is damaged: what it says of the process may be wrong");
+        note_damage(s, "info is damaged: what it says of the process may be wrong");
     else if (rc < 0 && rc != -ENOENT)
-        note(s, err_why(rc));
+        note_damage(s, err_why(rc));
     buf_done(&text);
 }
 
@@ -219,7 +220,8 @@ static int read_all(struct store *s, const struct datadir *d)
         (void)buf_addf(&s->damage, "%llu names are damaged and read as NULL\n",
                        (unsigned long long)interns_damaged(s->interns));
     if (no_data == 2)
-        note(s, "which rows of the rings data.mdb has cannot be told, so those are left out");
+        note_damage(s,
+                    "which rows of the rings data.mdb has cannot be told, so those are left out");
     if (s->rings) {
         s->utc_offset = rings_utc_offset(s->rings);
         rc = no_data == 2 ? 0 : read_rings(s, no_data);

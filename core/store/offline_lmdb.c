@@ -200,7 +200,7 @@ static int add_part(struct store *s, const struct segment *seg, uint64_t end)
 
 /* Keep every found row once: leftovers of the past overlap the segments they were merged
  * into, and rows that retention removed are still about in a file whose trees are broken. */
-static size_t sift(struct finds *f)
+static size_t drop_overlaps(struct finds *f)
 {
     const struct store *s = f->store;
     if (f->n)
@@ -227,7 +227,7 @@ static size_t sift(struct finds *f)
 static int keep_found(struct finds *f, bool cut)
 {
     struct store *s = f->store;
-    size_t kept = sift(f);
+    size_t kept = drop_overlaps(f);
     int rc = 0;
     for (size_t i = 0; i < kept && rc == 0; i++) {
         const struct segment *seg = &f->list[i].segment;

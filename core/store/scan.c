@@ -187,7 +187,7 @@ uint64_t store_scan_end(const struct store_scan *scan)
 }
 
 /* Can no row of the segment lie in the bound? */
-static bool misses(const struct segment_column *c, const struct store_bound *bound)
+static bool misses_bound(const struct segment_column *c, const struct store_bound *bound)
 {
     union probing_cell lo = bound->lo, hi = bound->hi;
     if (c->encoding == 0 && !c->has_bounds)
@@ -210,14 +210,14 @@ static bool is_pruned(const struct store_scan *scan, const struct segment *s)
     for (uint32_t i = 0; i < scan->n_bounds; i++) {
         uint32_t column = scan->bounds[i].column;
         if (column < s->n_columns && segment_column(s, column, &c) == 0 && !c.is_tail &&
-            misses(&c, &scan->bounds[i]))
+            misses_bound(&c, &scan->bounds[i]))
             return true;
     }
     return false;
 }
 
 /* Do all rows of the segment lie in the bound? */
-static bool holds(const struct segment_column *c, const struct store_bound *bound)
+static bool lies_in_bound(const struct segment_column *c, const struct store_bound *bound)
 {
     union probing_cell lo = bound->lo, hi = bound->hi;
     if (!c->has_bounds || c->nulls)
@@ -240,7 +240,7 @@ static void find_inside(struct store_scan *scan)
         uint32_t column = scan->bounds[i].column;
         bool in = column < scan->segment.n_columns &&
                   segment_column(&scan->segment, column, &c) == 0 && !c.is_tail &&
-                  holds(&c, &scan->bounds[i]);
+                  lies_in_bound(&c, &scan->bounds[i]);
         (in ? scan->inside : outside)[column / 64] |= UINT64_C(1) << (column % 64);
     }
     scan->inside[0] &= ~outside[0];
@@ -306,7 +306,7 @@ static int open_columns(struct store_scan *scan)
 
 /* Move to the segment that holds next_row, or the first one after it, that no bound rules out.
  * 1: there is one, in `value`; 0: no more. */
-static int seek(struct store_scan *scan, MDB_cursor *cursor, MDB_val *value)
+static int seek_segment(struct store_scan *scan, MDB_cursor *cursor, MDB_val *value)
 {
     uint32_t id = scan->table->id, got_id;
     uint64_t row;
@@ -346,10 +346,10 @@ static int seek_shared(struct store_scan *scan, MDB_cursor *cursor, MDB_val *val
     struct shared *shared = scan->shared;
     struct segment s;
     if (!shared)
-        return seek(scan, cursor, value);
+        return seek_segment(scan, cursor, value);
     (void)pthread_mutex_lock(&shared->mutex);
     scan->next_row = shared->next_row;
-    int rc = scan->next_row < scan->end_row ? seek(scan, cursor, value) : 0;
+    int rc = scan->next_row < scan->end_row ? seek_segment(scan, cursor, value) : 0;
     int bad = rc == 1 ? segment_open(value->mv_data, value->mv_size, &s) : 0;
     if (rc == 1 && bad == 0)
         shared->next_row = scan->segment_row + s.n_rows;

@@ -32,7 +32,7 @@ static int64_t or_null(uint64_t value)
 }
 
 /* A stored table's times are UTC in the store; a TIME cell of a computed one is monotonic. */
-static int64_t monotonic(uint64_t utc)
+static int64_t monotonic_ns(uint64_t utc)
 {
     return utc ? (int64_t)utc - clock_utc_offset() : PROBING_NULL_I64;
 }
@@ -58,8 +58,8 @@ static int table_row(struct store *s, struct table *t, struct probing_rows *out)
         row[6].i = (int64_t)stats.waiting;
         row[7].i = (int64_t)table_lost_rows(t);
         row[8].i = (int64_t)stats.expired;
-        row[9].i = monotonic(stats.first_ts);
-        row[10].i = monotonic(stats.last_ts);
+        row[9].i = monotonic_ns(stats.first_ts);
+        row[10].i = monotonic_ns(stats.last_ts);
         row[11].i = or_null(atomic_load_explicit(&t->keep_ns, memory_order_relaxed));
         row[15].i = t->id;
         row[16].i = (int64_t)(stats.expired < stats.next_row ? stats.expired : stats.next_row);

@@ -76,8 +76,8 @@ static int64_t stack_of(struct reader *r, const struct registers *registers,
 {
     enum unwind_end end;
     r->native.n =
-        unwind(r->code, registers, copy, r->native.ips, r->native.sps, MERGE_NATIVE, &end);
-    uint32_t n_frames = merge(r->stacks, look, &r->native, end, r->frames);
+        unwind_stack(r->code, registers, copy, r->native.ips, r->native.sps, MERGE_NATIVE, &end);
+    uint32_t n_frames = merge_stacks(r->stacks, look, &r->native, end, r->frames);
     return stacks_number(r->stacks, r->frames, n_frames, now);
 }
 

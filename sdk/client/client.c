@@ -84,7 +84,7 @@ static int64_t *find_started(struct probing_client *c, int64_t id)
     return NULL;
 }
 
-static int64_t begin(struct probing_client *c, struct buf *b)
+static int64_t begin_request(struct probing_client *c, struct buf *b)
 {
     buf_init(b, 8u << 20);
     if (c->fd == -1)
@@ -114,7 +114,7 @@ int64_t probing_client_start_run(struct probing_client *c, int argc, const char 
                                  uint64_t timeout_ns)
 {
     struct buf b;
-    int64_t id = begin(c, &b);
+    int64_t id = begin_request(c, &b);
     if (id < 0)
         return id;
     (void)buf_adds(&b, ",\"run\":[");
@@ -136,7 +136,7 @@ int64_t probing_client_start_watch(struct probing_client *c, const struct probin
     if (w->size != sizeof(*w) || !w->sql)
         return client_fail(c, -EINVAL, "a watch has its size and its SQL");
     const char *format = w->format ? w->format : "jsonl";
-    int64_t id = begin(c, &b);
+    int64_t id = begin_request(c, &b);
     if (id < 0)
         return id;
     (void)buf_adds(&b, ",\"watch\":");
@@ -153,7 +153,7 @@ int64_t probing_client_start_watch(struct probing_client *c, const struct probin
 int64_t probing_client_start_follow(struct probing_client *c, const char *topic)
 {
     struct buf b;
-    int64_t id = begin(c, &b);
+    int64_t id = begin_request(c, &b);
     if (id < 0)
         return id;
     (void)buf_adds(&b, ",\"follow\":");

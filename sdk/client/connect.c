@@ -41,7 +41,7 @@ uint64_t client_inspect(uint64_t deadline_ns)
 }
 
 /* The server's refusal is HTTP: give its own sentence. */
-static int refused(struct probing_client *c, const char *end)
+static int read_refusal(struct probing_client *c, const char *end)
 {
     struct arena a;
     struct json *o;
@@ -96,7 +96,7 @@ int client_greeted(struct probing_client *c, bool over)
         return 1;
     }
     if (end && (memcmp(c->in.data, "HTTP/1.", 7) != 0 || over || c->in.size > 8192))
-        return refused(c, end + 4);
+        return read_refusal(c, end + 4);
     if (c->in.size > CLIENT_HEAD_BYTES)
         return client_fail(c, -EPROTO, "%s does not speak our protocol: its answer has no end",
                            c->where);

@@ -95,7 +95,7 @@ static int prove_name(struct probing_client *c, const struct client_endpoint *d,
                        d->path, (int)who->pid, (unsigned)who->uid);
 }
 
-static int prove(struct probing_client *c, int fd, const struct client_endpoint *d)
+static int prove_server(struct probing_client *c, int fd, const struct client_endpoint *d)
 {
     struct ucred who = {.uid = (uid_t)-1};
     socklen_t size = sizeof(who);
@@ -126,7 +126,7 @@ static int open_socket(struct probing_client *c, const struct client_endpoint *d
 }
 
 /* This thread's ids only: libc's own functions would change those of all. */
-static void become(uid_t uid, gid_t gid)
+static void become_user(uid_t uid, gid_t gid)
 {
     if (uid == 0)
         (void)!syscall(SYS_setresuid, (uid_t)-1, uid, (uid_t)-1);
@@ -147,10 +147,10 @@ static int connect_once(int fd, int socket_fd, pid_t pid)
     bool as_user = geteuid() == 0 && pid > 0 && identity_is_below(pid) &&
                    identity_of(pid, &user) == 0 && identity_owner(&user) != 0;
     if (as_user)
-        become(identity_owner(&user), identity_group(&user));
+        become_user(identity_owner(&user), identity_group(&user));
     int rc = connect(fd, (const struct sockaddr *)&a, sizeof(a)) == 0 ? 0 : -errno;
     if (as_user)
-        become(/* uid= */ 0, gid);
+        become_user(/* uid= */ 0, gid);
     return rc;
 }
 
@@ -240,8 +240,8 @@ static pid_t listens_below(int fd)
     return told && who.pid > 0 && identity_is_below(who.pid) ? who.pid : 0;
 }
 
-static int dial(struct probing_client *c, const struct client_endpoint *d, const char *name,
-                int type, uint64_t deadline_ns)
+static int dial_socket(struct probing_client *c, const struct client_endpoint *d, const char *name,
+                       int type, uint64_t deadline_ns)
 {
     struct stat st = {.st_mode = 0};
     struct dial l = {.name = name, .type = type, .deadline_ns = deadline_ns};
@@ -255,7 +255,7 @@ static int dial(struct probing_client *c, const struct client_endpoint *d, const
         fd = dial_process(c, d, &l, below);
     }
     (void)close(l.socket_fd);
-    int rc = fd < 0 ? fd : prove(c, fd, d);
+    int rc = fd < 0 ? fd : prove_server(c, fd, d);
     if (rc == 0)
         return fd;
     if (fd >= 0)
@@ -266,11 +266,11 @@ static int dial(struct probing_client *c, const struct client_endpoint *d, const
 int client_dial_once(struct probing_client *c, const struct client_endpoint *d, const char *name,
                      int type)
 {
-    return dial(c, d, name, type, /* deadline_ns= */ 0);
+    return dial_socket(c, d, name, type, /* deadline_ns= */ 0);
 }
 
 int client_dial(struct probing_client *c, const struct client_endpoint *d, const char *name,
                 int type)
 {
-    return dial(c, d, name, type, client_now_ns() + client_timeout(c));
+    return dial_socket(c, d, name, type, client_now_ns() + client_timeout(c));
 }

@@ -22,7 +22,7 @@
 #define HELLO_BYTES 4096
 #define EARLY_BYTES 4096 /* of requests that a new socket takes with the handshake */
 
-static void begin(struct probing_client *c)
+static void begin_requests(struct probing_client *c)
 {
     c->turn = TURN_CONNECTS;
     c->out_sent = 0;
@@ -40,7 +40,7 @@ int client_begin_endpoint(struct probing_client *c, const struct client_endpoint
         return fd;
     c->fd = fd;
     client_process_of(c->fd, d->path, "sock", &c->process);
-    begin(c);
+    begin_requests(c);
     c->turn = TURN_GREETS;
     c->early = true;
     return client_greeting(c, "localhost", NULL, &c->hello);
@@ -51,7 +51,7 @@ int client_begin_stream(struct probing_client *c, int fd, int note, const char *
     (void)snprintf(c->where, sizeof(c->where), "%s", where);
     c->fd = fd;
     c->note_fd = note;
-    begin(c);
+    begin_requests(c);
     c->turn = TURN_GREETS;
     return client_greeting(c, "localhost", NULL, &c->hello);
 }
@@ -69,7 +69,7 @@ int client_begin_tcp(struct probing_client *c, const char *host, const struct so
     if (c->fd == -1)
         return client_fail(c, -errno, "%s: %s", c->where, strerror(errno));
     (void)setsockopt(c->fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one));
-    begin(c);
+    begin_requests(c);
     if (connect(c->fd, address, address_size) == 0 || errno == EINPROGRESS || errno == EINTR)
         return 0;
     return client_fail(c, -errno, "%s: %s", c->where, strerror(errno));

@@ -33,17 +33,17 @@ static int connect_to(struct probing_client *c, const char *target)
     return probing_client_connect_tcp(c, host, (uint16_t)strtol(colon + 1, NULL, 10));
 }
 
-static int print(void *arg, const char *data, size_t size)
+static int print_piece(void *arg, const char *data, size_t size)
 {
     (void)arg;
     (void)fwrite(data, 1, size, stdout);
     return 0;
 }
 
-static int query(struct probing_client *c, const char *sql)
+static int run_query(struct probing_client *c, const char *sql)
 {
     const char *words[] = {"query", "--format", "csv", "--", sql};
-    int status = 0, rc = probing_client_run(c, 5, words, 0, print, NULL, &status);
+    int status = 0, rc = probing_client_run(c, 5, words, 0, print_piece, NULL, &status);
     if (rc < 0 || status < 0)
         return -1;
     if (*probing_client_note(c)) /* rows were lost, or there are none, and why */
@@ -54,7 +54,7 @@ static int query(struct probing_client *c, const char *sql)
 static int on_event(void *arg, const struct probing_client_event *e)
 {
     if (e->kind == PROBING_CLIENT_DATA)
-        print(NULL, e->text, e->size);
+        print_piece(NULL, e->text, e->size);
     else if (e->kind == PROBING_CLIENT_DROPPED)
         fprintf(stderr, "too slow: %llu messages were lost\n", (unsigned long long)e->dropped);
     else if (e->kind == PROBING_CLIENT_DONE && e->status < 0) /* the statement is wrong, ... */
@@ -63,7 +63,7 @@ static int on_event(void *arg, const struct probing_client_event *e)
     return 0;
 }
 
-static int watch(struct probing_client *c, const char *sql)
+static int run_watch(struct probing_client *c, const char *sql)
 {
     struct probing_client_watch w;
     int status = 0;
@@ -91,7 +91,7 @@ int main(int argc, char **argv)
     struct probing_client *c = probing_client_new(&options);
     int rc = c ? connect_to(c, argv[1]) : -1;
     if (rc == 0)
-        rc = follows ? watch(c, argv[3]) : query(c, argv[2]);
+        rc = follows ? run_watch(c, argv[3]) : run_query(c, argv[2]);
     if (rc < 0)
         fprintf(stderr, "%s\n", probing_client_error(c));
     probing_client_free(c);

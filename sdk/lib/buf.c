@@ -35,7 +35,7 @@ void buf_reset(struct buf *b)
 }
 
 /* Make room for `size` more bytes and the NUL. */
-static bool grow(struct buf *b, size_t size)
+static bool grow_buf(struct buf *b, size_t size)
 {
     if (b->failed)
         return false;
@@ -65,7 +65,7 @@ static bool grow(struct buf *b, size_t size)
 
 int buf_add(struct buf *b, const void *data, size_t size)
 {
-    if (!grow(b, size))
+    if (!grow_buf(b, size))
         return b->failed;
     if (size)
         memcpy(b->data + b->size, data, size);
@@ -103,7 +103,7 @@ int buf_vaddf(struct buf *b, const char *format, va_list args)
         b->failed = b->failed ? b->failed : -EINVAL;
     } else if ((size_t)n < room && b->size + (size_t)n <= b->max) {
         b->size += (size_t)n;
-    } else if (grow(b, (size_t)n)) {
+    } else if (grow_buf(b, (size_t)n)) {
         (void)vsnprintf(b->data + b->size, (size_t)n + 1, format, again);
         b->size += (size_t)n;
     }
@@ -115,7 +115,7 @@ int buf_vaddf(struct buf *b, const char *format, va_list args)
 
 char *buf_room(struct buf *b, size_t size)
 {
-    return grow(b, size) ? b->data + b->size : NULL;
+    return grow_buf(b, size) ? b->data + b->size : NULL;
 }
 
 const char *buf_text(struct buf *b)
@@ -128,7 +128,7 @@ const char *buf_text(struct buf *b)
 
 char *buf_steal(struct buf *b, size_t *ret_size)
 {
-    if (!b->data && !grow(b, 0))
+    if (!b->data && !grow_buf(b, 0))
         return NULL;
     if (b->failed)
         return NULL;

@@ -41,7 +41,7 @@ static size_t item_size(const char *text)
     return n;
 }
 
-static int refuse(struct expansion *e, int rc, const char *where)
+static int refuse_list(struct expansion *e, int rc, const char *where)
 {
     e->wrong = where;
     return rc;
@@ -59,7 +59,7 @@ static int next_range(struct expansion *e, const char **at, struct range *ret)
 
     if (first > DIGITS_MAX || last > DIGITS_MAX || number_u64(text, first, &ret->first) < 0 ||
         number_u64(second, last, &ret->last) < 0 || ret->last < ret->first)
-        return refuse(e, -EINVAL, text);
+        return refuse_list(e, -EINVAL, text);
     ret->width = text[0] == '0' ? (int)first : 0;
     *at += n + 1;
     return 0;
@@ -78,8 +78,8 @@ static bool find_brackets(const char *text, size_t n, bool first, const char **r
 }
 
 /* How many names it means, and how long the longest of them may be. */
-static int measure(struct expansion *e, const char *text, size_t n, size_t *ret_names,
-                   size_t *ret_size)
+static int measure_names(struct expansion *e, const char *text, size_t n, size_t *ret_names,
+                         size_t *ret_size)
 {
     const char *item = text, *end = text + n, *open, *close;
     uint64_t names = 1;
@@ -103,10 +103,10 @@ static int measure(struct expansion *e, const char *text, size_t n, size_t *ret_
         text = close + 1;
     }
     if (open != NULL)
-        return refuse(e, -EINVAL, open);
+        return refuse_list(e, -EINVAL, open);
     size += (size_t)(end - text);
     if (size > HOST_NAME_BYTES)
-        return refuse(e, -ENAMETOOLONG, item);
+        return refuse_list(e, -ENAMETOOLONG, item);
     *ret_names = names;
     *ret_size = size;
     return 0;
@@ -116,19 +116,19 @@ static int measure(struct expansion *e, const char *text, size_t n, size_t *ret_
 static int take_room(struct expansion *e, const char *text, size_t n)
 {
     size_t names = 0, size = 0, bytes = 0;
-    int rc = measure(e, text, n, &names, &size);
+    int rc = measure_names(e, text, n, &names, &size);
 
     if (rc < 0)
         return rc;
     if (names > e->names || __builtin_mul_overflow(names, size, &bytes) || bytes > e->bytes)
-        return refuse(e, -E2BIG, text);
+        return refuse_list(e, -E2BIG, text);
     e->names -= names;
     e->bytes -= bytes;
     return 0;
 }
 
 /* `done`: what is settled of the name; text, n: the rest of it.  All of it was measured. */
-static int expand(struct expansion *e, const char *done, const char *text, size_t n)
+static int expand_names(struct expansion *e, const char *done, const char *text, size_t n)
 {
     const char *open, *close;
     char name[HOST_NAME_BYTES];
@@ -144,7 +144,7 @@ static int expand(struct expansion *e, const char *done, const char *text, size_
         for (uint64_t i = r.first; rc == 0 && i <= r.last; i++) {
             (void)snprintf(name, sizeof(name), "%s%.*s%0*llu", done, (int)(open - text), text,
                            r.width, (unsigned long long)i);
-            rc = expand(e, name, close + 1, n - (size_t)(close + 1 - text));
+            rc = expand_names(e, name, close + 1, n - (size_t)(close + 1 - text));
         }
     }
     return rc;
@@ -158,7 +158,7 @@ static int each_item(struct expansion *e, const char *text,
 
     for (const char *at = text; rc == 0;) {
         size_t n = item_size(at);
-        rc = n == 0 ? refuse(e, -EINVAL, at) : fn(e, at, n);
+        rc = n == 0 ? refuse_list(e, -EINVAL, at) : fn(e, at, n);
         if (at[n] == '\0')
             break;
         at += n + 1;
@@ -168,7 +168,7 @@ static int each_item(struct expansion *e, const char *text,
 
 static int expand_item(struct expansion *e, const char *item, size_t n)
 {
-    return expand(e, "", item, n);
+    return expand_names(e, "", item, n);
 }
 
 int host_list_each(const char *text, size_t most, int (*fn)(void *arg, const char *name), void *arg,

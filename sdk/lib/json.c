@@ -24,7 +24,7 @@ struct reader {
     const char *what; /* is wrong */
 };
 
-static int bad(struct reader *r, const char *what)
+static int refuse_text(struct reader *r, const char *what)
 {
     r->what = what;
     return -EINVAL;
@@ -43,16 +43,16 @@ static void skip_blanks(struct reader *r)
         r->at++;
 }
 
-static int peek(const struct reader *r)
+static int peek_byte(const struct reader *r)
 {
     return r->at < r->size ? (unsigned char)r->text[r->at] : -1;
 }
 
-static int hex4(struct reader *r, uint32_t *ret)
+static int read_hex4(struct reader *r, uint32_t *ret)
 {
     uint32_t value = 0;
     if (r->size - r->at < 4)
-        return bad(r, "\\u needs four hexadecimal digits");
+        return refuse_text(r, "\\u needs four hexadecimal digits");
     for (int i = 0; i < 4; i++, r->at++) {
         char c = r->text[r->at];
         uint32_t digit;
@@ -61,7 +61,7 @@ static int hex4(struct reader *r, uint32_t *ret)
         else if ((c | 32) >= 'a' && (c | 32) <= 'f')
             digit = (uint32_t)((c | 32) - 'a' + 10);
         else
-            return bad(r, "\\u needs four hexadecimal digits");
+            return refuse_text(r, "\\u needs four hexadecimal digits");
         value = value << 4 | digit;
     }
     *ret = value;
@@ -72,30 +72,30 @@ static int hex4(struct reader *r, uint32_t *ret)
 static int read_escape(struct reader *r, char *out, size_t *size)
 {
     static const char from[] = "\"\\/bfnrt", to[] = "\"\\/\b\f\n\r\t";
-    int c = peek(r);
+    int c = peek_byte(r);
     if (c == 'u') {
         uint32_t high, low;
         r->at++;
-        if (hex4(r, &high))
+        if (read_hex4(r, &high))
             return -EINVAL;
         if (high >= 0xd800 && high < 0xdc00) {
             if (r->size - r->at < 2 || r->text[r->at] != '\\' || r->text[r->at + 1] != 'u')
-                return bad(r, "half of a surrogate pair");
+                return refuse_text(r, "half of a surrogate pair");
             r->at += 2;
-            if (hex4(r, &low))
+            if (read_hex4(r, &low))
                 return -EINVAL;
             if (low < 0xdc00 || low > 0xdfff)
-                return bad(r, "half of a surrogate pair");
+                return refuse_text(r, "half of a surrogate pair");
             high = 0x10000 + ((high - 0xd800) << 10) + (low - 0xdc00);
         } else if (high >= 0xdc00 && high < 0xe000) {
-            return bad(r, "half of a surrogate pair");
+            return refuse_text(r, "half of a surrogate pair");
         }
         *size += text_utf8_put(out + *size, high);
         return 0;
     }
     const char *found = c > 0 ? strchr(from, c) : NULL;
     if (!found)
-        return bad(r, "unknown escape");
+        return refuse_text(r, "unknown escape");
     out[(*size)++] = to[found - from];
     r->at++;
     return 0;
@@ -107,7 +107,7 @@ static int read_string(struct reader *r, const char **ret, size_t *ret_size)
     while (end < r->size && r->text[end] != '"')
         end += r->text[end] == '\\' ? 2 : 1;
     if (end >= r->size)
-        return bad(r, "the string has no end");
+        return refuse_text(r, "the string has no end");
     char *out = arena_alloc(r->arena, end - start + 1); /* unescaped is never longer */
     if (!out)
         return no_memory(r);
@@ -122,14 +122,14 @@ static int read_string(struct reader *r, const char **ret, size_t *ret_size)
         }
         size_t n = text_utf8_length(r->text + r->at, r->size - r->at);
         if (c < 0x20)
-            return bad(r, "a control character in a string must be escaped");
+            return refuse_text(r, "a control character in a string must be escaped");
         if (n == 0)
-            return bad(r, "not UTF-8");
+            return refuse_text(r, "not UTF-8");
         memcpy(out + size, r->text + r->at, n);
         size += n;
         r->at += n;
         if (r->at >= r->size)
-            return bad(r, "the string has no end");
+            return refuse_text(r, "the string has no end");
     }
     r->at++;
     out[size] = '\0';
@@ -141,7 +141,7 @@ static int read_string(struct reader *r, const char **ret, size_t *ret_size)
 static size_t skip_digits(struct reader *r)
 {
     size_t start = r->at;
-    while (peek(r) >= '0' && peek(r) <= '9')
+    while (peek_byte(r) >= '0' && peek_byte(r) <= '9')
         r->at++;
     return r->at - start;
 }
@@ -150,25 +150,25 @@ static int read_number(struct reader *r, struct json *out)
 {
     size_t start = r->at;
     bool plain = true;
-    if (peek(r) == '-')
+    if (peek_byte(r) == '-')
         r->at++;
-    bool zero = peek(r) == '0';
+    bool zero = peek_byte(r) == '0';
     size_t n = skip_digits(r);
     if (n == 0 || (zero && n > 1))
-        return bad(r, "not a number");
-    if (peek(r) == '.') {
+        return refuse_text(r, "not a number");
+    if (peek_byte(r) == '.') {
         plain = false;
         r->at++;
         if (skip_digits(r) == 0)
-            return bad(r, "digits must follow the decimal point");
+            return refuse_text(r, "digits must follow the decimal point");
     }
-    if (peek(r) == 'e' || peek(r) == 'E') {
+    if (peek_byte(r) == 'e' || peek_byte(r) == 'E') {
         plain = false;
         r->at++;
-        if (peek(r) == '+' || peek(r) == '-')
+        if (peek_byte(r) == '+' || peek_byte(r) == '-')
             r->at++;
         if (skip_digits(r) == 0)
-            return bad(r, "digits must follow the exponent");
+            return refuse_text(r, "digits must follow the exponent");
     }
     out->type = JSON_NUMBER;
     out->size = r->at - start;
@@ -177,7 +177,7 @@ static int read_number(struct reader *r, struct json *out)
         return no_memory(r);
     out->is_integer = plain && number_i64(out->text, out->size, &out->integer) == 0;
     if (number_f64(out->text, out->size, &out->number))
-        return bad(r, "the number is too long or too large");
+        return refuse_text(r, "the number is too long or too large");
     return 0;
 }
 
@@ -189,7 +189,7 @@ static int read_members(struct reader *r, struct json *out, char close)
     struct json **last = &out->first;
     r->at++;
     skip_blanks(r);
-    if (peek(r) == close) {
+    if (peek_byte(r) == close) {
         r->at++;
         return 0;
     }
@@ -200,14 +200,14 @@ static int read_members(struct reader *r, struct json *out, char close)
             return no_memory(r);
         skip_blanks(r);
         if (close == '}') {
-            if (peek(r) != '"')
-                return bad(r, "a key in double quotes was expected");
+            if (peek_byte(r) != '"')
+                return refuse_text(r, "a key in double quotes was expected");
             int rc = read_string(r, &member->key, &key_size);
             if (rc)
                 return rc;
             skip_blanks(r);
-            if (peek(r) != ':')
-                return bad(r, "':' was expected after the key");
+            if (peek_byte(r) != ':')
+                return refuse_text(r, "':' was expected after the key");
             r->at++;
         }
         int rc = read_value(r, member);
@@ -217,9 +217,10 @@ static int read_members(struct reader *r, struct json *out, char close)
         last = &member->next;
         out->size++;
         skip_blanks(r);
-        int c = peek(r);
+        int c = peek_byte(r);
         if (c != ',' && c != close)
-            return bad(r, close == '}' ? "',' or '}' was expected" : "',' or ']' was expected");
+            return refuse_text(r, close == '}' ? "',' or '}' was expected"
+                                               : "',' or ']' was expected");
         r->at++;
         if (c == close)
             return 0;
@@ -230,7 +231,7 @@ static int read_word(struct reader *r, const char *word, struct json *out)
 {
     size_t n = strlen(word);
     if (r->size - r->at < n || memcmp(r->text + r->at, word, n) != 0)
-        return bad(r, "not a JSON value");
+        return refuse_text(r, "not a JSON value");
     out->type = word[0] == 'n' ? JSON_NULL : JSON_BOOL;
     out->boolean = word[0] == 't';
     r->at += n;
@@ -240,12 +241,12 @@ static int read_word(struct reader *r, const char *word, struct json *out)
 static int read_value(struct reader *r, struct json *out)
 {
     skip_blanks(r);
-    int c = peek(r);
+    int c = peek_byte(r);
     switch (c) {
     case '{':
     case '[': {
         if (r->depth == JSON_DEPTH)
-            return bad(r, "nested too deeply (at most 64 levels)");
+            return refuse_text(r, "nested too deeply (at most 64 levels)");
         r->depth++;
         out->type = c == '{' ? JSON_OBJECT : JSON_ARRAY;
         int rc = read_members(r, out, c == '{' ? '}' : ']');
@@ -262,11 +263,11 @@ static int read_value(struct reader *r, struct json *out)
     case 'n':
         return read_word(r, "null", out);
     case -1:
-        return bad(r, "the text ends where a value was expected");
+        return refuse_text(r, "the text ends where a value was expected");
     }
     if (c == '-' || (c >= '0' && c <= '9'))
         return read_number(r, out);
-    return bad(r, "not a JSON value");
+    return refuse_text(r, "not a JSON value");
 }
 
 int json_read(struct arena *a, const char *text, size_t size, struct json **ret,
@@ -278,7 +279,7 @@ int json_read(struct arena *a, const char *text, size_t size, struct json **ret,
     if (rc == 0)
         skip_blanks(&r);
     if (rc == 0 && r.at != size)
-        rc = bad(&r, "there is more after the value");
+        rc = refuse_text(&r, "there is more after the value");
     if (rc == 0)
         *ret = root;
     else

@@ -43,7 +43,7 @@ static bool is_in(const char *directory, const char *name, bool *ret_open)
 }
 
 /* Is the first of the loader's directories that has it, or one before it, anybody's? */
-static bool look(void *program, const char *name, char *ret_why, size_t size)
+static bool anybody_may_write(void *program, const char *name, char *ret_why, size_t size)
 {
     Dl_serinfo head, *all = NULL;
     bool open = false, there = false;
@@ -69,7 +69,7 @@ static bool look(void *program, const char *name, char *ret_why, size_t size)
 void *library_find(const char *name, int flags, char *ret_why, size_t size)
 {
     void *found = dlopen(name, flags | RTLD_NOLOAD), *program = dlopen(NULL, RTLD_LAZY);
-    bool open = found == NULL && program != NULL && look(program, name, ret_why, size);
+    bool open = found == NULL && program != NULL && anybody_may_write(program, name, ret_why, size);
 
     if (program != NULL)
         (void)dlclose(program);

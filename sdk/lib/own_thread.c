@@ -24,7 +24,7 @@ struct begin {
 
 /* The compiler's probes of a large frame have touched all its pages (-fstack-clash-protection): the
  * kernel takes the whole ones back. */
-static void untouch(char *at, size_t bytes)
+static void drop_pages(char *at, size_t bytes)
 {
     uintptr_t page = (uintptr_t)getpagesize(), skip = -(uintptr_t)at & (page - 1);
     if (skip < bytes && bytes - skip >= page)
@@ -43,14 +43,15 @@ static void *begin_thread(void *arg)
     free(arg);
     bool given = sigaltstack(NULL, &there) == 0 && there.ss_flags & SS_DISABLE &&
                  sigaltstack(&ours, NULL) == 0;
-    untouch(room, sizeof(room));
+    drop_pages(room, sizeof(room));
     void *result = begin.run(begin.arg);
     if (given)
         (void)sigaltstack(&none, NULL);
     return result;
 }
 
-static int start(pthread_t *ret, int detach, size_t stack, void *(*run)(void *arg), void *arg)
+static int start_thread(pthread_t *ret, int detach, size_t stack, void *(*run)(void *arg),
+                        void *arg)
 {
     pthread_attr_t attributes;
     int rc = pthread_attr_init(&attributes);
@@ -80,7 +81,7 @@ static int start_quietly(pthread_t *ret, int detach, size_t stack, void *(*run)(
     (void)pthread_sigmask(SIG_SETMASK, &all, &before);
     /* EINVAL: the thread-local storage does not fit. */
     for (; rc == EINVAL && stack <= STACK_MOST; stack *= 2)
-        rc = start(ret, detach, stack, begin_thread, begin);
+        rc = start_thread(ret, detach, stack, begin_thread, begin);
     (void)pthread_sigmask(SIG_SETMASK, &before, NULL);
     if (rc != 0)
         free(begin);

@@ -17,7 +17,7 @@
 #define MOST 64
 #define WIDER 5 /* steps become one byte wider each 32 that found nothing */
 
-static uint32_t load(const uint8_t *at)
+static uint32_t load_word(const uint8_t *at)
 {
     uint32_t word;
 
@@ -68,11 +68,11 @@ static void add_block(struct buf *out, const uint8_t *data, size_t size)
     size_t done = 0, at = 1, misses = 0;
 
     while (at + FEWEST <= size) {
-        uint32_t word = load(data + at);
+        uint32_t word = load_word(data + at);
         uint16_t *place = &seen[place_of(word)];
         size_t before = *place;
         *place = (uint16_t)at;
-        if (before >= at || load(data + before) != word) {
+        if (before >= at || load_word(data + before) != word) {
             at += 1 + (misses++ >> WIDER);
             continue;
         }

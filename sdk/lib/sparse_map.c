@@ -11,7 +11,7 @@
 #include <errno.h>
 #include <sys/mman.h>
 
-static void *map(int fd, size_t size, int protection, int flags)
+static void *map_pages(int fd, size_t size, int protection, int flags)
 {
     void *at = mmap(NULL, size, PROT_NONE, flags | MAP_NORESERVE, fd, 0);
     if (at == MAP_FAILED)
@@ -27,12 +27,12 @@ static void *map(int fd, size_t size, int protection, int flags)
 
 void *sparse_map(size_t size)
 {
-    return map(-1, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS);
+    return map_pages(-1, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS);
 }
 
 void *sparse_map_file(int fd, size_t size, int protection)
 {
-    return map(fd, size, protection, MAP_SHARED);
+    return map_pages(fd, size, protection, MAP_SHARED);
 }
 
 int sparse_map_again(void *at, size_t size, int fd)

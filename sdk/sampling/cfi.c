@@ -39,7 +39,7 @@ struct machine {
     bool bad;
 };
 
-static uint64_t fixed(struct bytes *b, uint32_t n)
+static uint64_t read_fixed(struct bytes *b, uint32_t n)
 {
     uint64_t value = 0;
     if (n > (size_t)(b->end - b->at)) {
@@ -52,11 +52,11 @@ static uint64_t fixed(struct bytes *b, uint32_t n)
     return value;
 }
 
-static uint64_t uleb(struct bytes *b)
+static uint64_t read_uleb(struct bytes *b)
 {
     uint64_t value = 0;
     for (uint32_t shift = 0; shift < 64; shift += 7) {
-        uint64_t byte = fixed(b, 1);
+        uint64_t byte = read_fixed(b, 1);
         value |= (byte & 0x7f) << shift;
         if (!(byte & 0x80))
             return value;
@@ -65,11 +65,11 @@ static uint64_t uleb(struct bytes *b)
     return 0;
 }
 
-static int64_t sleb(struct bytes *b)
+static int64_t read_sleb(struct bytes *b)
 {
     uint64_t value = 0;
     for (uint32_t shift = 0; shift < 64;) {
-        uint64_t byte = fixed(b, 1);
+        uint64_t byte = read_fixed(b, 1);
         value |= (byte & 0x7f) << shift;
         shift += 7;
         if (byte & 0x80)
@@ -82,7 +82,7 @@ static int64_t sleb(struct bytes *b)
     return 0;
 }
 
-static void skip(struct bytes *b, uint64_t n)
+static void skip_bytes(struct bytes *b, uint64_t n)
 {
     b->out = b->out || n > (size_t)(b->end - b->at);
     b->at = b->out ? b->end : b->at + n;
@@ -90,31 +90,31 @@ static void skip(struct bytes *b, uint64_t n)
 
 static void skip_block(struct bytes *b)
 {
-    uint64_t size = uleb(b);
-    skip(b, size);
+    uint64_t size = read_uleb(b);
+    skip_bytes(b, size);
 }
 
 /* DW_EH_PE_*: low four bits the size, the next three what it is relative to. */
-static uint64_t pointer(struct bytes *b, uint8_t form, const struct entry *e)
+static uint64_t read_pointer(struct bytes *b, uint8_t form, const struct entry *e)
 {
     uint64_t here = e->address + (uint64_t)(b->at - e->begin), value;
     switch (form & 0x0f) {
     case 0x00: /* absptr */
     case 0x04: /* udata8 */
     case 0x0c: /* sdata8 */
-        value = fixed(b, 8);
+        value = read_fixed(b, 8);
         break;
     case 0x02: /* udata2 */
-        value = fixed(b, 2);
+        value = read_fixed(b, 2);
         break;
     case 0x03: /* udata4 */
-        value = fixed(b, 4);
+        value = read_fixed(b, 4);
         break;
     case 0x0a: /* sdata2 */
-        value = (uint64_t)(int64_t)(int16_t)fixed(b, 2);
+        value = (uint64_t)(int64_t)(int16_t)read_fixed(b, 2);
         break;
     case 0x0b: /* sdata4 */
-        value = (uint64_t)(int64_t)(int32_t)fixed(b, 4);
+        value = (uint64_t)(int64_t)(int32_t)read_fixed(b, 4);
         break;
     default:
         b->out = true;
@@ -146,36 +146,36 @@ static int read_cie(const uint8_t *cie, uint32_t size, struct entry *e)
 {
     struct bytes *b = &e->code;
     *e = (struct entry){.code = {cie + 4, cie + size, false}, .begin = cie, .pointer_form = 0};
-    if (size < 12 || fixed(b, 4) != 0)
+    if (size < 12 || read_fixed(b, 4) != 0)
         return -EBADMSG;
-    uint64_t version = fixed(b, 1);
+    uint64_t version = read_fixed(b, 1);
     const char *letters = (const char *)b->at;
     size_t n = strnlen(letters, (size_t)(b->end - b->at));
-    skip(b, n + 1);
+    skip_bytes(b, n + 1);
     if (version == 4)
-        (void)fixed(b, 2);
+        (void)read_fixed(b, 2);
     else if (version != 1 && version != 3)
         return -EBADMSG;
-    e->code_align = uleb(b);
-    e->data_align = sleb(b);
-    e->ra_register = version == 1 ? fixed(b, 1) : uleb(b);
+    e->code_align = read_uleb(b);
+    e->data_align = read_sleb(b);
+    e->ra_register = version == 1 ? read_fixed(b, 1) : read_uleb(b);
     if (n > 0 && letters[0] != 'z')
         return -EBADMSG;
     if (n == 0)
         return b->out ? -EBADMSG : 0;
     e->has_size = true;
-    uint64_t about = uleb(b);
+    uint64_t about = read_uleb(b);
     if (b->out || about > (size_t)(b->end - b->at))
         return -EBADMSG;
     struct bytes data = {b->at, b->at + about, false};
     b->at += about;
     for (size_t i = 1; i < n; i++) {
         if (letters[i] == 'R')
-            e->pointer_form = (uint8_t)fixed(&data, 1);
+            e->pointer_form = (uint8_t)read_fixed(&data, 1);
         else if (letters[i] == 'L')
-            (void)fixed(&data, 1);
+            (void)read_fixed(&data, 1);
         else if (letters[i] == 'P')
-            (void)pointer(&data, (uint8_t)fixed(&data, 1) & 0x0f, e);
+            (void)read_pointer(&data, (uint8_t)read_fixed(&data, 1) & 0x0f, e);
         else if (letters[i] == 'S')
             e->signal = true;
         else if (letters[i] != 'B')
@@ -198,7 +198,7 @@ static uint8_t *where_of(struct machine *m, uint64_t number, int32_t **ret_offse
     return NULL;
 }
 
-static void put(struct machine *m, uint64_t number, enum cfi_where where, int64_t offset)
+static void put_rule(struct machine *m, uint64_t number, enum cfi_where where, int64_t offset)
 {
     int32_t *to;
     uint8_t *kind = where_of(m, number, &to);
@@ -210,7 +210,7 @@ static void put(struct machine *m, uint64_t number, enum cfi_where where, int64_
     *to = (int32_t)offset;
 }
 
-static void restore(struct machine *m, uint64_t number)
+static void restore_rule(struct machine *m, uint64_t number)
 {
     if (number == CFI_FP) {
         m->rule.fp = m->first.fp;
@@ -235,7 +235,7 @@ static void put_cfa(struct machine *m, uint64_t number, int64_t offset)
 static void cfa_expression(struct machine *m, struct bytes *b)
 {
     static const uint8_t plt[] = {0x77, 8, 0x80, 0, 0x3f, 0x1a, 0x3b, 0x2a, 0x33, 0x24, 0x22};
-    uint64_t size = uleb(b);
+    uint64_t size = read_uleb(b);
     if (b->out || size > (size_t)(b->end - b->at)) {
         m->bad = true;
         return;
@@ -247,9 +247,9 @@ static void cfa_expression(struct machine *m, struct bytes *b)
         m->rule.cfa_offset = e.at[6] - 0x30;
         return;
     }
-    uint64_t op = fixed(&e, 1);
-    int64_t offset = op >= 0x70 && op < 0x90 ? sleb(&e) : INT64_MAX;
-    if (e.out || offset < INT32_MIN || offset > INT32_MAX || fixed(&e, 1) != 0x06 ||
+    uint64_t op = read_fixed(&e, 1);
+    int64_t offset = op >= 0x70 && op < 0x90 ? read_sleb(&e) : INT64_MAX;
+    if (e.out || offset < INT32_MIN || offset > INT32_MAX || read_fixed(&e, 1) != 0x06 ||
         e.at != e.end) {
         m->bad = true;
         return;
@@ -263,16 +263,17 @@ static void cfa_expression(struct machine *m, struct bytes *b)
 /* A register that is saved where an expression says; only "frame pointer + offset" is known. */
 static void at_expression(struct machine *m, struct bytes *b)
 {
-    uint64_t number = uleb(b), size = uleb(b);
+    uint64_t number = read_uleb(b), size = read_uleb(b);
     if (b->out || size > (size_t)(b->end - b->at)) {
         m->bad = true;
         return;
     }
     struct bytes e = {b->at, b->at + size, false};
     b->at += size;
-    bool plain = fixed(&e, 1) == 0x70 + CFI_FP;
-    int64_t offset = sleb(&e);
-    put(m, number, plain && !e.out && e.at == e.end ? CFI_AT_FP : CFI_UNKNOWN, plain ? offset : 0);
+    bool plain = read_fixed(&e, 1) == 0x70 + CFI_FP;
+    int64_t offset = read_sleb(&e);
+    put_rule(m, number, plain && !e.out && e.at == e.end ? CFI_AT_FP : CFI_UNKNOWN,
+             plain ? offset : 0);
 }
 
 /* The instructions whose operands are all in the following bytes. */
@@ -284,29 +285,29 @@ static void run_long(struct machine *m, struct bytes *b, uint64_t op, const stru
     case 0x00: /* nop */
         break;
     case 0x01: /* set_loc */
-        m->place = pointer(b, cie->pointer_form, fde);
+        m->place = read_pointer(b, cie->pointer_form, fde);
         break;
     case 0x02: /* advance_loc1, 2, 4 */
     case 0x03:
     case 0x04:
-        m->place += fixed(b, 1u << (op - 2)) * cie->code_align;
+        m->place += read_fixed(b, 1u << (op - 2)) * cie->code_align;
         break;
     case 0x05: /* offset_extended */
-        number = uleb(b);
-        put(m, number, CFI_AT_CFA, (int64_t)uleb(b) * cie->data_align);
+        number = read_uleb(b);
+        put_rule(m, number, CFI_AT_CFA, (int64_t)read_uleb(b) * cie->data_align);
         break;
     case 0x06: /* restore_extended */
-        restore(m, uleb(b));
+        restore_rule(m, read_uleb(b));
         break;
     case 0x07: /* undefined */
-        put(m, uleb(b), CFI_UNKNOWN, 0);
+        put_rule(m, read_uleb(b), CFI_UNKNOWN, 0);
         break;
     case 0x08: /* same_value */
-        put(m, uleb(b), CFI_SAME, 0);
+        put_rule(m, read_uleb(b), CFI_SAME, 0);
         break;
     case 0x09: /* register */
-        put(m, uleb(b), CFI_UNKNOWN, 0);
-        (void)uleb(b);
+        put_rule(m, read_uleb(b), CFI_UNKNOWN, 0);
+        (void)read_uleb(b);
         break;
     case 0x0a: /* remember_state */
         if (m->n_kept == REMEMBERED)
@@ -321,14 +322,14 @@ static void run_long(struct machine *m, struct bytes *b, uint64_t op, const stru
             m->rule = m->kept[--m->n_kept];
         break;
     case 0x0c: /* def_cfa */
-        number = uleb(b);
-        put_cfa(m, number, (int64_t)uleb(b));
+        number = read_uleb(b);
+        put_cfa(m, number, (int64_t)read_uleb(b));
         break;
     case 0x0d: /* def_cfa_register */
-        put_cfa(m, uleb(b), m->rule.cfa_offset);
+        put_cfa(m, read_uleb(b), m->rule.cfa_offset);
         break;
     case 0x0e: /* def_cfa_offset */
-        put_cfa(m, m->rule.cfa_register, (int64_t)uleb(b));
+        put_cfa(m, m->rule.cfa_register, (int64_t)read_uleb(b));
         break;
     case 0x0f: /* def_cfa_expression */
         cfa_expression(m, b);
@@ -337,29 +338,29 @@ static void run_long(struct machine *m, struct bytes *b, uint64_t op, const stru
         at_expression(m, b);
         break;
     case 0x11: /* offset_extended_sf */
-        number = uleb(b);
-        put(m, number, CFI_AT_CFA, sleb(b) * cie->data_align);
+        number = read_uleb(b);
+        put_rule(m, number, CFI_AT_CFA, read_sleb(b) * cie->data_align);
         break;
     case 0x12: /* def_cfa_sf */
-        number = uleb(b);
-        put_cfa(m, number, sleb(b) * cie->data_align);
+        number = read_uleb(b);
+        put_cfa(m, number, read_sleb(b) * cie->data_align);
         break;
     case 0x13: /* def_cfa_offset_sf */
-        put_cfa(m, m->rule.cfa_register, sleb(b) * cie->data_align);
+        put_cfa(m, m->rule.cfa_register, read_sleb(b) * cie->data_align);
         break;
     case 0x14: /* val_offset, val_offset_sf */
     case 0x15:
-        put(m, uleb(b), CFI_UNKNOWN, 0);
-        (void)uleb(b);
+        put_rule(m, read_uleb(b), CFI_UNKNOWN, 0);
+        (void)read_uleb(b);
         break;
     case 0x16: /* val_expression */
-        put(m, uleb(b), CFI_UNKNOWN, 0);
+        put_rule(m, read_uleb(b), CFI_UNKNOWN, 0);
         skip_block(b);
         break;
     case 0x2d: /* aarch64: the return address is signed from here on, or no more */
         break;
     case 0x2e: /* GNU_args_size */
-        (void)uleb(b);
+        (void)read_uleb(b);
         break;
     default:
         m->bad = true;
@@ -368,16 +369,16 @@ static void run_long(struct machine *m, struct bytes *b, uint64_t op, const stru
 }
 
 /* Up to the row that holds `ip`. */
-static int run(struct machine *m, struct bytes *b, const struct entry *fde, uint64_t ip)
+static int run_machine(struct machine *m, struct bytes *b, const struct entry *fde, uint64_t ip)
 {
     while (b->at < b->end && !b->out && !m->bad) {
-        uint64_t op = fixed(b, 1), low = op & 0x3f;
+        uint64_t op = read_fixed(b, 1), low = op & 0x3f;
         if (op >> 6 == 1)
             m->place += low * m->cie->code_align;
         else if (op >> 6 == 2)
-            put(m, low, CFI_AT_CFA, (int64_t)uleb(b) * m->cie->data_align);
+            put_rule(m, low, CFI_AT_CFA, (int64_t)read_uleb(b) * m->cie->data_align);
         else if (op >> 6 == 3)
-            restore(m, low);
+            restore_rule(m, low);
         else
             run_long(m, b, op, fde);
         if (m->place > ip)
@@ -393,8 +394,8 @@ int cfi_rule(const uint8_t *cie_bytes, uint32_t cie_size, const uint8_t *fde_byt
     if (fde_size < 12 || read_cie(cie_bytes, cie_size, &cie) < 0)
         return -EBADMSG;
     fde.code = (struct bytes){fde_bytes + 8, fde_bytes + fde_size, false};
-    uint64_t begin = pointer(&fde.code, cie.pointer_form, &fde);
-    uint64_t size = pointer(&fde.code, cie.pointer_form & 0x0f, &fde);
+    uint64_t begin = read_pointer(&fde.code, cie.pointer_form, &fde);
+    uint64_t size = read_pointer(&fde.code, cie.pointer_form & 0x0f, &fde);
     if (cie.has_size)
         skip_block(&fde.code);
     if (fde.code.out)
@@ -402,11 +403,11 @@ int cfi_rule(const uint8_t *cie_bytes, uint32_t cie_size, const uint8_t *fde_byt
     if (ip < begin || ip - begin >= size)
         return -ENOENT;
     struct machine m = {.cie = &cie, .rule = {.kind = CFI_STEP, .cfa_register = CFI_SP}};
-    int r = run(&m, &cie.code, &cie, UINT64_MAX);
+    int r = run_machine(&m, &cie.code, &cie, UINT64_MAX);
     m.first = m.rule;
     m.place = begin;
     if (r == 0)
-        r = run(&m, &fde.code, &fde, ip);
+        r = run_machine(&m, &fde.code, &fde, ip);
     if (r < 0)
         return r;
     if (cie.signal)

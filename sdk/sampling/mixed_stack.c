@@ -18,17 +18,17 @@ struct merge {
     uint8_t kinds[MERGE_NATIVE];
 };
 
-static int kind(void *arg, uint32_t i)
+static int frame_kind(void *arg, uint32_t i)
 {
     return ((const struct merge *)arg)->kinds[i];
 }
 
-static uint64_t sp(void *arg, uint32_t i)
+static uint64_t frame_sp(void *arg, uint32_t i)
 {
     return ((const struct merge *)arg)->native->sps[i];
 }
 
-static struct frame_python python(void *arg, uint32_t i)
+static struct frame_python frame_python_of(void *arg, uint32_t i)
 {
     const struct probing_python_frame *f = &((const struct merge *)arg)->look->frames[i];
     bool shim = f->flags & PROBING_PYTHON_SHIM;
@@ -36,7 +36,7 @@ static struct frame_python python(void *arg, uint32_t i)
         .mark = shim ? f->code : 0, .entry = f->flags & PROBING_PYTHON_ENTRY, .shim = shim};
 }
 
-static void add(struct merge *m, uint32_t frame)
+static void add_frame(struct merge *m, uint32_t frame)
 {
     if (m->n < MERGE_FRAMES - 2)
         m->frames[m->n++] = frame;
@@ -62,34 +62,34 @@ static void add_outer(struct merge *m)
 {
     const struct probing_python_look *look = m->look;
     if (look->left_out)
-        add(m, stacks_left_out(m->stacks, look->left_out, /* more= */ look->end != 0));
+        add_frame(m, stacks_left_out(m->stacks, look->left_out, /* more= */ look->end != 0));
     for (uint32_t i = inner_part(look); i < look->n_frames; i++)
         if (!(look->frames[i].flags & PROBING_PYTHON_SHIM))
-            add(m, stacks_python(m->stacks, look, i));
+            add_frame(m, stacks_python(m->stacks, look, i));
 }
 
 uint32_t merge_ready(struct stacks *stacks, const struct probing_python_look *look, uint32_t *ret)
 {
     struct merge m = {.stacks = stacks, .look = look, .frames = ret};
-    struct frame_merge f = {.arg = &m, .python = python, .n_python = inner_part(look)};
+    struct frame_merge f = {.arg = &m, .python = frame_python_of, .n_python = inner_part(look)};
     uint32_t i;
-    add(&m, stacks_mark(stacks, MARK_READY));
+    add_frame(&m, stacks_mark(stacks, MARK_READY));
     while (frame_merge_next(&f, &i) != FRAME_END)
-        add(&m, stacks_python(stacks, look, i));
+        add_frame(&m, stacks_python(stacks, look, i));
     add_outer(&m);
     bool cut = look->end == 1 && look->n_frames;
     ret[m.n++] = stacks_mark(stacks, cut ? MARK_CUT : MARK_BROKEN);
     return m.n;
 }
 
-uint32_t merge(struct stacks *stacks, const struct probing_python_look *look,
-               const struct merge_native *native, enum unwind_end end, uint32_t *ret)
+uint32_t merge_stacks(struct stacks *stacks, const struct probing_python_look *look,
+                      const struct merge_native *native, enum unwind_end end, uint32_t *ret)
 {
     struct merge m = {.stacks = stacks, .look = look, .native = native, .frames = ret};
     struct frame_merge f = {.arg = &m,
-                            .kind = kind,
-                            .sp = sp,
-                            .python = python,
+                            .kind = frame_kind,
+                            .sp = frame_sp,
+                            .python = frame_python_of,
                             .n_native = native->n,
                             .n_python = inner_part(look),
                             .native_whole = end == UNWIND_WHOLE,
@@ -106,9 +106,9 @@ uint32_t merge(struct stacks *stacks, const struct probing_python_look *look,
             broken = true;
             within = m.n > 0;
             if (within)
-                add(&m, stacks_mark(stacks, MARK_BROKEN));
+                add_frame(&m, stacks_mark(stacks, MARK_BROKEN));
         }
-        add(&m, side == FRAME_OF_NATIVE ? m.natives[i] : stacks_python(stacks, look, i));
+        add_frame(&m, side == FRAME_OF_NATIVE ? m.natives[i] : stacks_python(stacks, look, i));
     }
     add_outer(&m);
     bool cut = look->n_frames ? look->end == 1 : end != UNWIND_WHOLE;

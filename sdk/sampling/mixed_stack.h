@@ -15,7 +15,7 @@
 #define MERGE_FRAMES (MERGE_NATIVE + SLOT_PYTHON + 3) /* and marks */
 
 struct merge_native {
-    uint64_t ips[MERGE_NATIVE], sps[MERGE_NATIVE]; /* as unwind() gives them */
+    uint64_t ips[MERGE_NATIVE], sps[MERGE_NATIVE]; /* as unwind_stack() gives them */
     uint32_t n;
 };
 
@@ -23,8 +23,8 @@ struct merge_native {
  * both sides agree (lib/stack/frame_merge.h); else the Python frames alone are shown: they are
  * certain.  MARK_BROKEN stands where the native stack broke off, or outermost when none of it is
  * shown; and a frame says how many Python frames were left out where they are missing. */
-uint32_t merge(struct stacks *stacks, const struct probing_python_look *look,
-               const struct merge_native *native, enum unwind_end end, uint32_t *ret);
+uint32_t merge_stacks(struct stacks *stacks, const struct probing_python_look *look,
+                      const struct merge_native *native, enum unwind_end end, uint32_t *ret);
 
 /* The same of a thread that waits for a CPU: nobody tells its registers, its Python frames lie
  * still. */

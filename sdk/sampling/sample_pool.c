@@ -78,7 +78,7 @@ void sample_pool_free(struct sample_pool *b)
     free(b);
 }
 
-static struct sample_slot *at(struct sample_pool *b, uint32_t i)
+static struct sample_slot *slot_at(struct sample_pool *b, uint32_t i)
 {
     return (struct sample_slot *)(void *)(b->memory + (size_t)i * b->stride);
 }
@@ -101,7 +101,7 @@ struct sample_slot *sample_slot_take(struct sample_pool *b)
             uint64_t lowest = free_ones & -free_ones;
             if (atomic_compare_exchange_weak_explicit(&b->free[w], &free_ones, free_ones & ~lowest,
                                                       memory_order_acquire, memory_order_relaxed))
-                return at(b, w * 64 + (uint32_t)__builtin_ctzll(lowest));
+                return slot_at(b, w * 64 + (uint32_t)__builtin_ctzll(lowest));
         }
     }
     return NULL;
@@ -178,7 +178,7 @@ struct sample_slot *sample_slot_next(struct sample_pool *b)
         uint64_t lowest = full & -full;
         (void)atomic_fetch_and_explicit(&b->full[w], ~lowest, memory_order_relaxed);
         (void)atomic_fetch_sub_explicit(&b->n_full, 1, memory_order_relaxed);
-        return at(b, w * 64 + (uint32_t)__builtin_ctzll(lowest));
+        return slot_at(b, w * 64 + (uint32_t)__builtin_ctzll(lowest));
     }
     return NULL;
 }

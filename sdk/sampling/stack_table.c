@@ -130,7 +130,7 @@ static void map_put(struct map *m, uint64_t key, uint64_t value)
     *p = (struct pair){key, value};
 }
 
-static uint64_t mix(uint64_t hash, uint64_t word)
+static uint64_t mix_hash(uint64_t hash, uint64_t word)
 {
     hash = hash_spread(hash ^ word);
     return hash ^ hash >> 32;
@@ -138,7 +138,7 @@ static uint64_t mix(uint64_t hash, uint64_t word)
 
 /* ---- frames ---- */
 
-static uint64_t intern(const struct stacks *s, const char *text)
+static uint64_t intern_text(const struct stacks *s, const char *text)
 {
     return probing_intern_text(s->host, text[0] ? text : NULL);
 }
@@ -160,7 +160,9 @@ static uint32_t frame_number(struct stacks *s, const struct frame *f, const char
                              const char *file, const char *module)
 {
     uint64_t key =
-        mix(mix(mix(mix(f->python + 1u, f->func), f->file), f->module), (uint32_t)f->line) | 1;
+        mix_hash(mix_hash(mix_hash(mix_hash(f->python + 1u, f->func), f->file), f->module),
+                 (uint32_t)f->line) |
+        1;
     const uint64_t *found = map_get(&s->by_content, key);
     if (found)
         return (uint32_t)*found;
@@ -246,7 +248,8 @@ static uint32_t name_native(struct stacks *s, uint64_t address, int *ret_kind, u
         (void)snprintf(s->symbol.name, sizeof(s->symbol.name),
                        s->symbol.module[0] ? "[0x%llx]" : "[unknown]",
                        (unsigned long long)(s->symbol.module_offset - inside));
-    struct frame f = {.func = intern(s, s->symbol.name), .module = intern(s, s->symbol.module)};
+    struct frame f = {.func = intern_text(s, s->symbol.name),
+                      .module = intern_text(s, s->symbol.module)};
     return frame_number(s, &f, s->symbol.name, "", s->symbol.module);
 }
 
@@ -277,8 +280,8 @@ uint32_t stacks_python(struct stacks *s, const struct probing_python_look *look,
     s->text.size = sizeof(s->text);
     int64_t code = s->python->name(look, i, &s->text);
     bool named = code > 0 || code == -ENOSPC;
-    struct frame f = {.func = intern(s, named ? s->text.func : "?"),
-                      .file = named ? intern(s, s->text.file) : PROBING_NULL_ID,
+    struct frame f = {.func = intern_text(s, named ? s->text.func : "?"),
+                      .file = named ? intern_text(s, s->text.file) : PROBING_NULL_ID,
                       .line = named ? s->text.line : 0,
                       .python = true};
     uint32_t number =
@@ -294,7 +297,7 @@ uint32_t stacks_mark(struct stacks *s, enum mark mark)
                                              [MARK_BROKEN] = "[native frames not read]",
                                              [MARK_READY] = "[waiting for a CPU]"};
     if (!s->marks[mark]) {
-        struct frame f = {.func = intern(s, words[mark])};
+        struct frame f = {.func = intern_text(s, words[mark])};
         s->marks[mark] = frame_number(s, &f, words[mark], "", "");
     }
     return s->marks[mark];
@@ -304,13 +307,14 @@ uint32_t stacks_left_out(struct stacks *s, uint32_t n, bool more)
 {
     char text[64];
     (void)snprintf(text, sizeof(text), "[%s%u frames left out]", more ? "at least " : "", n);
-    struct frame f = {.func = intern(s, text)};
+    struct frame f = {.func = intern_text(s, text)};
     return frame_number(s, &f, text, "", "");
 }
 
 /* ---- stacks ---- */
 
-static int store(struct stacks *s, int64_t id, const uint32_t *frames, uint32_t n, uint64_t now)
+static int store_stack(struct stacks *s, int64_t id, const uint32_t *frames, uint32_t n,
+                       uint64_t now)
 {
     int r = 0;
     for (uint32_t i = 0; i < n && r == 0; i++) {
@@ -326,7 +330,8 @@ static int store(struct stacks *s, int64_t id, const uint32_t *frames, uint32_t 
 }
 
 /* Without memory it gets another number the next time. */
-static void keep(struct stacks *s, int64_t id, const uint32_t *frames, uint32_t n, uint64_t now)
+static void keep_stack(struct stacks *s, int64_t id, const uint32_t *frames, uint32_t n,
+                       uint64_t now)
 {
     struct kept *k = s->keeps ? malloc(sizeof(*k) + n * sizeof(*frames)) : NULL;
     if (!k)
@@ -343,7 +348,7 @@ void stacks_renew(struct stacks *s, int64_t number, uint64_t now)
 {
     const uint64_t *found = number > 0 ? map_get(&s->by_id, (uint64_t)number) : NULL;
     struct kept *k = found ? (struct kept *)(uintptr_t)*found : NULL;
-    if (k && now - k->stored_ns > RENEW_NS && store(s, k->id, k->frames, k->n, now) == 0)
+    if (k && now - k->stored_ns > RENEW_NS && store_stack(s, k->id, k->frames, k->n, now) == 0)
         k->stored_ns = now;
 }
 
@@ -359,7 +364,7 @@ int64_t stacks_number(struct stacks *s, const uint32_t *frames, uint32_t n, uint
     }
     uint64_t key = n;
     for (uint32_t i = 0; i < n; i++)
-        key = mix(key, frames[i]);
+        key = mix_hash(key, frames[i]);
     key |= 1;
     const uint64_t *found = map_get(&s->by_stack, key);
     if (found) {
@@ -369,10 +374,10 @@ int64_t stacks_number(struct stacks *s, const uint32_t *frames, uint32_t n, uint
         return known;
     }
     int64_t id = s->next_id++;
-    if (store(s, id, frames, n, now) < 0)
+    if (store_stack(s, id, frames, n, now) < 0)
         return 0; /* the next time it gets another number: rows of this one may be there */
     map_put(&s->by_stack, key, (uint64_t)id);
-    keep(s, id, frames, n, now);
+    keep_stack(s, id, frames, n, now);
     return id;
 }
 
@@ -414,8 +419,8 @@ int stacks_new(const struct probing_host *host, const char *name, const char *do
         free(s);
         return r;
     }
-    s->words[0] = intern(s, "python");
-    s->words[1] = intern(s, "native");
+    s->words[0] = intern_text(s, "python");
+    s->words[1] = intern_text(s, "native");
     *ret = s;
     return 0;
 }

@@ -24,7 +24,7 @@ struct cursor {
     const struct stack_copy *stack;
 };
 
-static bool get(const struct cursor *c, uint64_t address, uint64_t *ret)
+static bool read_word(const struct cursor *c, uint64_t address, uint64_t *ret)
 {
     uint64_t at = address - c->stack->from;
     if (address < c->stack->from || c->stack->size < sizeof(*ret) ||
@@ -34,7 +34,7 @@ static bool get(const struct cursor *c, uint64_t address, uint64_t *ret)
     return true;
 }
 
-static bool known(const struct cursor *c, uint32_t number)
+static bool is_known(const struct cursor *c, uint32_t number)
 {
     return c->r.known >> number & 1;
 }
@@ -45,7 +45,7 @@ static void find_frame_pointer(struct cursor *c, struct code *code, bool exact)
 #if defined(__x86_64__)
     int64_t held = code_held(code, c->r.ip, exact);
     uint64_t fp = c->r.value[CFI_SP] + (uint64_t)held, above;
-    if (held < 0 || !get(c, fp + 8, &above) || !code_is_behind_call(above))
+    if (held < 0 || !read_word(c, fp + 8, &above) || !code_is_behind_call(above))
         return;
     c->r.value[CFI_FP] = fp;
     c->r.known |= UINT64_C(1) << CFI_FP;
@@ -64,37 +64,37 @@ static bool find_cfa(const struct cursor *c, const struct cfi_rule *rule, uint64
         *ret = c->r.value[CFI_SP] + (pushed ? 16 : 8);
         return true;
     }
-    if (!known(c, rule->cfa_register))
+    if (!is_known(c, rule->cfa_register))
         return false;
     value = c->r.value[rule->cfa_register];
-    if (rule->cfa == CFA_DEREF && !get(c, value + (uint64_t)(int64_t)rule->cfa_deref, &value))
+    if (rule->cfa == CFA_DEREF && !read_word(c, value + (uint64_t)(int64_t)rule->cfa_deref, &value))
         return false;
     *ret = value + (uint64_t)(int64_t)rule->cfa_offset;
     return true;
 }
 
 /* The value that a register had in the caller. */
-static bool saved(const struct cursor *c, uint8_t where, uint32_t number, int32_t offset,
-                  uint64_t cfa, uint64_t *ret)
+static bool saved_register(const struct cursor *c, uint8_t where, uint32_t number, int32_t offset,
+                           uint64_t cfa, uint64_t *ret)
 {
     uint64_t base = where == CFI_AT_CFA ? cfa : c->r.value[CFI_FP];
     if (where == CFI_SAME)
         *ret = c->r.value[number];
     if (where == CFI_SAME)
-        return known(c, number);
-    if (where == CFI_UNKNOWN || (where == CFI_AT_FP && !known(c, CFI_FP)))
+        return is_known(c, number);
+    if (where == CFI_UNKNOWN || (where == CFI_AT_FP && !is_known(c, CFI_FP)))
         return false;
-    return get(c, base + (uint64_t)(int64_t)offset, ret);
+    return read_word(c, base + (uint64_t)(int64_t)offset, ret);
 }
 
-static bool step(struct cursor *c, const struct cfi_rule *rule, bool innermost)
+static bool step_frame(struct cursor *c, const struct cfi_rule *rule, bool innermost)
 {
     uint64_t cfa, ra, fp;
-    if (!find_cfa(c, rule, &cfa) || !saved(c, rule->ra, CFI_RA, rule->ra_offset, cfa, &ra))
+    if (!find_cfa(c, rule, &cfa) || !saved_register(c, rule->ra, CFI_RA, rule->ra_offset, cfa, &ra))
         return false;
     if (cfa < c->r.value[CFI_SP] || (cfa == c->r.value[CFI_SP] && !innermost))
         return false; /* callers lie further up */
-    bool has_fp = saved(c, rule->fp, CFI_FP, rule->fp_offset, cfa, &fp);
+    bool has_fp = saved_register(c, rule->fp, CFI_FP, rule->fp_offset, cfa, &fp);
     c->r.known = UINT64_C(1) << CFI_SP;
     c->r.value[CFI_SP] = cfa;
     if (has_fp) {
@@ -107,11 +107,12 @@ static bool step(struct cursor *c, const struct cfi_rule *rule, bool innermost)
 
 /* Code without a table, as just-in-time compilers make it, often keeps the frame pointer.  Believe
  * it when it leads up the stack, to code. */
-static bool guess(struct cursor *c, struct code *code)
+static bool guess_frame(struct cursor *c, struct code *code)
 {
     uint64_t fp = c->r.value[CFI_FP], ip, next;
-    if (!known(c, CFI_FP) || !code_has_no_table(code, c->r.ip) || fp < c->r.value[CFI_SP] ||
-        fp - c->r.value[CFI_SP] > GUESS_MAX || fp % 8 || !get(c, fp + 8, &ip) || !get(c, fp, &next))
+    if (!is_known(c, CFI_FP) || !code_has_no_table(code, c->r.ip) || fp < c->r.value[CFI_SP] ||
+        fp - c->r.value[CFI_SP] > GUESS_MAX || fp % 8 || !read_word(c, fp + 8, &ip) ||
+        !read_word(c, fp, &next))
         return false;
     ip &= CODE_MASK;
     if (code_rule(code, ip - 1).kind == CFI_LOST && !code_has_no_table(code, ip - 1))
@@ -129,13 +130,13 @@ static bool leave_signal(struct cursor *c)
     uint64_t sp = c->r.value[CFI_SP], ip, fp, caller;
 #if defined(__x86_64__)
     uint64_t at = sp + offsetof(ucontext_t, uc_mcontext.gregs);
-    bool found = get(c, at + REG_RIP * 8, &ip) && get(c, at + REG_RSP * 8, &caller) &&
-                 get(c, at + REG_RBP * 8, &fp);
+    bool found = read_word(c, at + REG_RIP * 8, &ip) && read_word(c, at + REG_RSP * 8, &caller) &&
+                 read_word(c, at + REG_RBP * 8, &fp);
 #else
     uint64_t at = sp + sizeof(siginfo_t) + offsetof(ucontext_t, uc_mcontext);
-    bool found = get(c, at + offsetof(mcontext_t, pc), &ip) &&
-                 get(c, at + offsetof(mcontext_t, sp), &caller) &&
-                 get(c, at + offsetof(mcontext_t, regs) + 29 * 8, &fp);
+    bool found = read_word(c, at + offsetof(mcontext_t, pc), &ip) &&
+                 read_word(c, at + offsetof(mcontext_t, sp), &caller) &&
+                 read_word(c, at + offsetof(mcontext_t, regs) + 29 * 8, &fp);
 #endif
     if (!found || caller <= sp) /* another stack (sigaltstack) is not in the copy */
         return false;
@@ -146,8 +147,8 @@ static bool leave_signal(struct cursor *c)
     return true;
 }
 
-uint32_t unwind(struct code *c, const struct registers *r, const struct stack_copy *stack,
-                uint64_t *ret_ips, uint64_t *ret_sps, uint32_t max, enum unwind_end *ret_end)
+uint32_t unwind_stack(struct code *c, const struct registers *r, const struct stack_copy *stack,
+                      uint64_t *ret_ips, uint64_t *ret_sps, uint32_t max, enum unwind_end *ret_end)
 {
     struct cursor cursor = {*r, stack};
     bool exact = true; /* ip is where it is, not a return address */
@@ -164,11 +165,11 @@ uint32_t unwind(struct code *c, const struct registers *r, const struct stack_co
         else if (rule.kind == CFI_SIGNAL)
             moved = leave_signal(&cursor);
         else if (rule.kind == CFI_STEP) {
-            if (rule.cfa_register == CFI_FP && !known(&cursor, CFI_FP))
+            if (rule.cfa_register == CFI_FP && !is_known(&cursor, CFI_FP))
                 find_frame_pointer(&cursor, c, exact);
-            moved = step(&cursor, &rule, n == 1);
+            moved = step_frame(&cursor, &rule, n == 1);
         } else
-            moved = guess(&cursor, c);
+            moved = guess_frame(&cursor, c);
         if (!moved)
             return n;
         exact = rule.kind == CFI_SIGNAL;

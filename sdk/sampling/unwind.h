@@ -33,7 +33,7 @@ enum unwind_end { UNWIND_WHOLE = 0, UNWIND_LOST = 1, UNWIND_LIMIT = 2 };
 
 /* Frames, innermost first; of callers the return address.  How many, at least 1.  ret_sps: where
  * each one's part of the stack begins; may be NULL. */
-uint32_t unwind(struct code *c, const struct registers *r, const struct stack_copy *stack,
-                uint64_t *ret_ips, uint64_t *ret_sps, uint32_t max, enum unwind_end *ret_end);
+uint32_t unwind_stack(struct code *c, const struct registers *r, const struct stack_copy *stack,
+                      uint64_t *ret_ips, uint64_t *ret_sps, uint32_t max, enum unwind_end *ret_end);
 
 #endif

@@ -106,7 +106,7 @@ static bool make_place(struct text **texts, uint32_t n, uint32_t *room)
     return true;
 }
 
-static void refresh(struct code *c)
+static void refresh_code(struct code *c)
 {
     char line[PROC_MAPS_ROOM];
     struct proc_lines l;
@@ -154,7 +154,7 @@ static struct text *text_at(struct code *c, uint64_t ip)
 {
     struct text *t = text_find(c, ip);
     if (!t && ip >= 4096 && now_ns() - c->read_ns > AGAIN_NS) {
-        refresh(c);
+        refresh_code(c);
         t = text_find(c, ip);
     }
     return t;
@@ -261,7 +261,7 @@ static struct cached *rule_slot(struct cached *rules, uint32_t room, uint64_t ip
     return &rules[i];
 }
 
-static void forget(struct code *c)
+static void forget_code(struct code *c)
 {
     memset(c->rules, 0, c->room * sizeof(*c->rules));
     c->n_rules = 0;
@@ -273,7 +273,7 @@ static void make_room(struct code *c)
     uint32_t room = c->room * 2;
     struct cached *more = room <= RULES_MAX ? calloc(room, sizeof(*more)) : NULL;
     if (!more) {
-        forget(c); /* too many places: begin again */
+        forget_code(c); /* too many places: begin again */
         return;
     }
     for (uint32_t i = 0; i < c->room; i++)
@@ -403,8 +403,8 @@ bool code_changed(struct code *c)
     if (number && number == c->modules)
         return false;
     c->modules = number;
-    refresh(c);
-    forget(c);
+    refresh_code(c);
+    forget_code(c);
     return true;
 }
 

@@ -62,7 +62,7 @@ static void look(const ucontext_t *context)
     registers_of(context, &r);
     const struct stack_copy stack = {copy, r.value[CFI_SP], take_stack(&r)};
     struct stack_registers whole;
-    n_ours = unwind(code, &r, &stack, ours, our_sps, 256, &end);
+    n_ours = unwind_stack(code, &r, &stack, ours, our_sps, 256, &end);
     stack_registers_of(context, &whole);
     stack_process_refresh(self, /* maps_too= */ false);
     n_cores = stack_unwind(self, &whole, cores, 256, &cores_end);
@@ -216,7 +216,7 @@ KEEPS_FRAME_POINTER static int leaf_of_a_waiting_thread(void)
     r.known &= ~(UINT64_C(1) << CFI_FP);
     r.value[CFI_FP] = 0;
     const struct stack_copy stack = {copy, r.value[CFI_SP], take_stack(&r)};
-    n_ours = unwind(code, &r, &stack, ours, NULL, 256, &end);
+    n_ours = unwind_stack(code, &r, &stack, ours, NULL, 256, &end);
     n_theirs = backtrace(found, 256);
     for (int i = 0; i < n_theirs; i++)
         theirs[i] = (uint64_t)(uintptr_t)found[i];
@@ -245,11 +245,11 @@ TEST(a_short_copy_is_said)
     (void)getcontext(&context);
     registers_of(&context, &r);
     const struct stack_copy none = {copy, r.value[CFI_SP], 0};
-    uint32_t n = unwind(code, &r, &none, ours, NULL, 256, &end);
+    uint32_t n = unwind_stack(code, &r, &none, ours, NULL, 256, &end);
     CHECK_INT(n, 1);
     CHECK_INT(end, UNWIND_LOST);
     const struct stack_copy whole = {copy, r.value[CFI_SP], take_stack(&r)};
-    CHECK_INT(unwind(code, &r, &whole, ours, NULL, 1, &end), 1);
+    CHECK_INT(unwind_stack(code, &r, &whole, ours, NULL, 1, &end), 1);
     CHECK_INT(end, UNWIND_LIMIT);
 }
 
@@ -263,7 +263,7 @@ TEST(nonsense_gives_a_short_stack)
             copy[k] = (uint8_t)random();
         r.ip = (uint64_t)(uintptr_t)qsort + (uint64_t)random() % 65536;
         const struct stack_copy stack = {copy, r.value[CFI_SP], 4096};
-        if (!CHECK(unwind(code, &r, &stack, ours, NULL, 256, &end) >= 1))
+        if (!CHECK(unwind_stack(code, &r, &stack, ours, NULL, 256, &end) >= 1))
             return;
     }
 }

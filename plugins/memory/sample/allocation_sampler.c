@@ -85,17 +85,17 @@ static void drop_own(struct merge_native *native, uint64_t frame)
     memmove(native->ips, native->ips + own, native->n * sizeof(native->ips[0]));
     memmove(native->sps, native->sps + own, native->n * sizeof(native->sps[0]));
     if (own && native->n)
-        native->ips[0]--; /* a return address, where merge() expects none */
+        native->ips[0]--; /* a return address, where merge_stacks() expects none */
 }
 
 static uint32_t origin_of(struct sampler *s, const struct sample_slot *x, uint64_t now)
 {
     const struct stack_copy copy = {x->stack, x->stack_from, x->stack_bytes};
     enum unwind_end end;
-    s->native.n =
-        unwind(s->code, &x->registers, &copy, s->native.ips, s->native.sps, MERGE_NATIVE, &end);
+    s->native.n = unwind_stack(s->code, &x->registers, &copy, s->native.ips, s->native.sps,
+                               MERGE_NATIVE, &end);
     drop_own(&s->native, x->user[OF_FRAME]);
-    uint32_t n = merge(s->stacks, &x->look, &s->native, end, s->frames);
+    uint32_t n = merge_stacks(s->stacks, &x->look, &s->native, end, s->frames);
     int64_t stack = stacks_number(s->stacks, s->frames, n, now);
     return origin_number(s->origins, s->stacks, s->python, stack, s->frames, n);
 }

@@ -242,7 +242,7 @@ static bool read_expansion(struct plainer *p, struct piece *ret)
 
 /* ---- types ---- */
 
-static const char *builtin(char c)
+static const char *builtin_type(char c)
 {
     static const char *const names['z' - 'a' + 1] = {"signed char",
                                                      "bool",
@@ -274,7 +274,7 @@ static const char *builtin(char c)
 }
 
 /* to: "*", "&", "&&" */
-static bool point(struct plainer *p, const struct piece *a, const char *to, struct piece *ret)
+static bool add_pointer(struct plainer *p, const struct piece *a, const char *to, struct piece *ret)
 {
     if (a->pack)
         return false;
@@ -439,7 +439,7 @@ static bool read_substituted_type(struct plainer *p, struct piece *ret, bool *re
 static bool read_any_type(struct plainer *p, struct piece *ret, bool *ret_substitutable)
 {
     struct piece of;
-    const char *qualifiers, *name = builtin(*p->s);
+    const char *qualifiers, *name = builtin_type(*p->s);
     if (name) {
         p->s++;
         *ret_substitutable = false;
@@ -452,13 +452,13 @@ static bool read_any_type(struct plainer *p, struct piece *ret, bool *ret_substi
         return read_qualified(p, ret);
     case 'P':
         p->s++;
-        return plain_read_type(p, &of) && point(p, &of, "*", ret);
+        return plain_read_type(p, &of) && add_pointer(p, &of, "*", ret);
     case 'R':
         p->s++;
-        return plain_read_type(p, &of) && point(p, &of, "&", ret);
+        return plain_read_type(p, &of) && add_pointer(p, &of, "&", ret);
     case 'O':
         p->s++;
-        return plain_read_type(p, &of) && point(p, &of, "&&", ret);
+        return plain_read_type(p, &of) && add_pointer(p, &of, "&&", ret);
     case 'F':
         p->s++;
         return read_function(p, ret);

@@ -12,7 +12,7 @@
 #include "sdk/lib/proc/task.h"
 
 /* \040 and the like, in place, as the kernel writes blanks and newlines in mountinfo. */
-static void unescape(char *text)
+static void unescape_octal(char *text)
 {
     char *to = text;
     for (const char *at = text; *at; to++) {
@@ -60,14 +60,14 @@ static bool parse_mount(char *line, const char *controller, char **ret_root, cha
             ? !second
             : strcmp(type, "cgroup") != 0 || !super || !has_word(super + 1, controller))
         return false;
-    unescape(fields[3]);
-    unescape(fields[4]);
+    unescape_octal(fields[3]);
+    unescape_octal(fields[4]);
     *ret_root = fields[3];
     *ret_point = fields[4];
     return true;
 }
 
-static bool climbs(const char *path)
+static bool has_dotdot(const char *path)
 {
     for (const char *at = path; (at = strstr(at, "..")) != NULL; at += 2)
         if ((at == path || at[-1] == '/') && (at[2] == '/' || at[2] == '\0'))
@@ -76,7 +76,7 @@ static bool climbs(const char *path)
 }
 
 /* The group as the mount shows it: its root is left out.  NULL: it is not below. */
-static const char *below(const char *group, const char *root)
+static const char *path_below(const char *group, const char *root)
 {
     size_t n = strcmp(root, "/") == 0 ? 0 : strlen(root);
     return strncmp(group, root, n) == 0 && (group[n] == '/' || group[n] == '\0') ? group + n : NULL;
@@ -102,12 +102,12 @@ bool proc_cgroup_in_mounts(const char *mounts, const char *group, const char *co
     size_t n;
     bool found = false;
     ret->path[0] = '\0';
-    if (climbs(group) || proc_lines_open(&l, mounts, room, sizeof(room)) < 0)
+    if (has_dotdot(group) || proc_lines_open(&l, mounts, room, sizeof(room)) < 0)
         return false;
     for (char *line; !rest && (line = proc_lines_next(&l, &n)) != NULL;) {
         if (l.cut || !parse_mount(line, controller, &root, &point))
             continue;
-        rest = below(group, root);
+        rest = path_below(group, root);
         if (rest || !found) /* the first one will do where none shows it */
             found = put_path(point, rest && strcmp(rest, "/") != 0 ? rest : "", ret);
     }

@@ -38,7 +38,7 @@ void proc_lines_close(struct proc_lines *l)
 }
 
 /* More bytes behind those in room.  false: there are none. */
-static bool fill(struct proc_lines *l)
+static bool fill_room(struct proc_lines *l)
 {
     int64_t n;
     if (l->fd == -1)
@@ -55,7 +55,7 @@ static bool fill(struct proc_lines *l)
     return n > 0;
 }
 
-static char *give(struct proc_lines *l, size_t size, bool cut, size_t *ret_bytes)
+static char *give_line(struct proc_lines *l, size_t size, bool cut, size_t *ret_bytes)
 {
     char *line = l->room + l->at;
     line[size] = '\0';
@@ -71,7 +71,7 @@ char *proc_lines_next(struct proc_lines *l, size_t *ret_bytes)
         size_t size = l->end - l->at;
         const char *end = size > 0 ? memchr(l->room + l->at, '\n', size) : NULL;
         if (end && !l->skips)
-            return give(l, (size_t)(end - (l->room + l->at)), /* cut= */ false, ret_bytes);
+            return give_line(l, (size_t)(end - (l->room + l->at)), /* cut= */ false, ret_bytes);
         if (end)
             l->at = (size_t)(end + 1 - l->room);
         else if (l->skips)
@@ -81,10 +81,10 @@ char *proc_lines_next(struct proc_lines *l, size_t *ret_bytes)
             continue;
         }
         if (!l->skips && l->fd != -1 && size == l->size - 1)
-            return give(l, size, /* cut= */ true, ret_bytes);
-        if (!fill(l)) {
+            return give_line(l, size, /* cut= */ true, ret_bytes);
+        if (!fill_room(l)) {
             size = l->end - l->at;
-            return size > 0 && !l->skips ? give(l, size, /* cut= */ true, ret_bytes) : NULL;
+            return size > 0 && !l->skips ? give_line(l, size, /* cut= */ true, ret_bytes) : NULL;
         }
     }
 }

@@ -14,13 +14,13 @@
 #include "sdk/lib/proc/proc_file.h"
 
 /* A number and the character that must be behind it. */
-static const char *field(const char *at, unsigned base, char behind, uint64_t *ret)
+static const char *parse_field(const char *at, unsigned base, char behind, uint64_t *ret)
 {
     const char *end = at ? proc_digits(at, base, ret) : NULL;
     return end && *end == behind ? end + 1 : NULL;
 }
 
-static const char *rights(const char *at, struct proc_mapping *m)
+static const char *parse_rights(const char *at, struct proc_mapping *m)
 {
     for (int i = 0; at && i < 5; i++)
         if (at[i] == '\0')
@@ -38,11 +38,11 @@ bool proc_maps_parse(char *line, struct proc_mapping *ret)
 {
     struct proc_mapping m = {.cut = false};
     uint64_t major = 0, minor = 0;
-    const char *at = field(line, 16, '-', &m.start);
-    at = rights(field(at, 16, ' ', &m.end), &m);
-    at = field(at, 16, ' ', &m.offset);
-    at = field(at, 16, ':', &major);
-    at = field(at, 16, ' ', &minor);
+    const char *at = parse_field(line, 16, '-', &m.start);
+    at = parse_rights(parse_field(at, 16, ' ', &m.end), &m);
+    at = parse_field(at, 16, ' ', &m.offset);
+    at = parse_field(at, 16, ':', &major);
+    at = parse_field(at, 16, ' ', &minor);
     at = at ? proc_digits(at, 10, &m.inode) : NULL;
     if (!at || (*at != ' ' && *at != '\0') || m.end <= m.start || major > UINT32_MAX ||
         minor > UINT32_MAX)

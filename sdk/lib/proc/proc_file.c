@@ -17,7 +17,7 @@
 
 #define NAME_BYTES 32
 
-static char *put(char *at, const char *text, size_t max)
+static char *append_text(char *at, const char *text, size_t max)
 {
     size_t n = strnlen(text, max);
     memcpy(at, text, n);
@@ -37,12 +37,12 @@ static char *put_number(char *at, pid_t number)
 
 void proc_path(pid_t pid, pid_t tid, const char *name, char ret[PROC_PATH_BYTES])
 {
-    char *at = put(ret, "/proc/", NAME_BYTES);
-    at = pid == 0 ? put(at, "self", NAME_BYTES) : put_number(at, pid);
+    char *at = append_text(ret, "/proc/", NAME_BYTES);
+    at = pid == 0 ? append_text(at, "self", NAME_BYTES) : put_number(at, pid);
     if (tid != 0)
-        at = put_number(put(at, "/task/", NAME_BYTES), tid);
+        at = put_number(append_text(at, "/task/", NAME_BYTES), tid);
     if (name)
-        at = put(put(at, "/", 1), name, NAME_BYTES);
+        at = append_text(append_text(at, "/", 1), name, NAME_BYTES);
     *at = '\0';
 }
 

@@ -17,7 +17,7 @@
 #define LINE_BYTES 2048 /* of status at once; lines that are wanted have 400 at most */
 
 /* A file of /proc that is not there is one of a task that has ended. */
-static int gone(int64_t rc)
+static int task_error(int64_t rc)
 {
     return rc == -ENOENT ? -ESRCH : (int)rc;
 }
@@ -75,7 +75,7 @@ int proc_stat_of(pid_t pid, pid_t tid, struct proc_stat *ret)
 {
     char text[PROC_STAT_BYTES];
     int64_t n = proc_read(pid, tid, "stat", text, sizeof(text));
-    return n < 0 ? gone(n) : n == 0 ? -ESRCH : proc_stat_parse(text, (size_t)n, ret);
+    return n < 0 ? task_error(n) : n == 0 ? -ESRCH : proc_stat_parse(text, (size_t)n, ret);
 }
 
 /* ---- comm ---- */
@@ -85,7 +85,7 @@ int proc_comm_of(pid_t pid, pid_t tid, char *ret, size_t size)
     int64_t n = proc_read(pid, tid, "comm", ret, size);
     if (n > 0 && ret[n - 1] == '\n')
         ret[n - 1] = '\0';
-    return n < 0 ? gone(n) : 0;
+    return n < 0 ? task_error(n) : 0;
 }
 
 int proc_comm_set(pid_t tid, const char *name)
@@ -94,9 +94,9 @@ int proc_comm_set(pid_t tid, const char *name)
     proc_path(0, tid, "comm", path);
     int fd = open(path, O_WRONLY | O_CLOEXEC);
     if (fd == -1)
-        return gone(-errno);
+        return task_error(-errno);
     int64_t n = write(fd, name, strlen(name));
-    int rc = n == -1 ? gone(-errno) : 0;
+    int rc = n == -1 ? task_error(-errno) : 0;
     (void)close(fd);
     return rc;
 }
@@ -155,7 +155,7 @@ int proc_syscall_of(pid_t pid, pid_t tid, struct proc_syscall *ret)
     if (n > 0)
         return proc_syscall_parse(text, (size_t)n, ret);
     *ret = (struct proc_syscall){.number = -1};
-    return n < 0 ? gone(n) : -ESRCH;
+    return n < 0 ? task_error(n) : -ESRCH;
 }
 
 /* ---- status ---- */
@@ -226,7 +226,7 @@ static void read_namespaces(const char *at, struct proc_status *ret)
     }
 }
 
-static inline const char *behind(const char *line, size_t size, const char *name, size_t n)
+static inline const char *text_after(const char *line, size_t size, const char *name, size_t n)
 {
     return size >= n && line[0] == name[0] && memcmp(line, name, n) == 0 ? line + n : NULL;
 }
@@ -241,15 +241,16 @@ int proc_status_parse(struct proc_lines *l, struct proc_status *ret)
     for (const char *line, *at; (line = proc_lines_next(l, &size)) != NULL;) {
         if (l->cut)
             continue; /* half a number is another one */
-        if ((at = behind(line, size, NAMED("State:"))) != NULL) {
+        if ((at = text_after(line, size, NAMED("State:"))) != NULL) {
             at = proc_blanks(at);
             ret->state = *at ? *at : '?';
             any = true;
-        } else if ((at = behind(line, size, NAMED("NSpid:"))) != NULL) {
+        } else if ((at = text_after(line, size, NAMED("NSpid:"))) != NULL) {
             read_namespaces(at, ret);
         }
         for (size_t i = 0; i < sizeof(status_fields) / sizeof(status_fields[0]); i++)
-            if ((at = behind(line, size, status_fields[i].name, status_fields[i].length)) != NULL) {
+            if ((at = text_after(line, size, status_fields[i].name, status_fields[i].length)) !=
+                NULL) {
                 read_numbers(at, i, ret);
                 break;
             }
@@ -266,7 +267,7 @@ int proc_status_of(pid_t pid, pid_t tid, struct proc_status *ret)
     if (rc == 0)
         rc = proc_status_parse(&l, ret);
     if (l.error)
-        rc = gone(l.error);
+        rc = task_error(l.error);
     proc_lines_close(&l);
     return rc;
 }
@@ -298,9 +299,9 @@ int proc_sched_parse(struct proc_lines *l, struct proc_sched *ret)
     for (const char *line, *at; (line = proc_lines_next(l, &size)) != NULL;) {
         if (l->cut)
             continue;
-        if ((at = behind(line, size, NAMED("se.exec_start"))) != NULL)
+        if ((at = text_after(line, size, NAMED("se.exec_start"))) != NULL)
             ret->ran_ns = read_ms(behind_colon(at));
-        else if ((at = behind(line, size, NAMED("nr_voluntary_switches"))) != NULL)
+        else if ((at = text_after(line, size, NAMED("nr_voluntary_switches"))) != NULL)
             (void)proc_digits(behind_colon(at), 10, &ret->switches);
     }
     if (ret->ran_ns == PROC_UNKNOWN || ret->switches == PROC_UNKNOWN)
@@ -317,7 +318,7 @@ int proc_sched_of(pid_t pid, pid_t tid, struct proc_sched *ret)
     if (rc == 0)
         rc = proc_sched_parse(&l, ret);
     if (l.error)
-        rc = gone(l.error);
+        rc = task_error(l.error);
     proc_lines_close(&l);
     return rc;
 }

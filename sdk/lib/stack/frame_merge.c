@@ -20,7 +20,7 @@ static bool next_entry(const struct frame_merge *m, uint32_t *at, struct frame_p
 }
 
 /* Does native frame i hold the mark?  Of the outermost that is known nobody knows where it ends. */
-static bool holds(const struct frame_merge *m, uint32_t i, uint64_t mark)
+static bool holds_mark(const struct frame_merge *m, uint32_t i, uint64_t mark)
 {
     return mark >= m->sp(m->arg, i) &&
            (i + 1 < m->n_native ? mark < m->sp(m->arg, i + 1) : m->kind(m->arg, i) == FRAME_EVAL);
@@ -36,7 +36,7 @@ static bool fit_by_mark(const struct frame_merge *m)
     for (uint32_t i = 0; i < m->n_native && more; i++) {
         if (!entry.mark || entry.mark < m->sp(m->arg, i))
             return false; /* not known, or passed by */
-        if (!holds(m, i, entry.mark))
+        if (!holds_mark(m, i, entry.mark))
             continue;
         found++;
         at++;
@@ -92,7 +92,7 @@ void frame_merge_begin(struct frame_merge *m)
 static bool runs_next(struct frame_merge *m, uint32_t i, int kind)
 {
     if (m->by_mark)
-        return m->mark && holds(m, i, m->mark);
+        return m->mark && holds_mark(m, i, m->mark);
     if (kind == FRAME_EVAL && m->skip > 0) {
         m->skip--;
         return false;
