@@ -11,17 +11,17 @@
 
 /* ---- cells ---- */
 
-static union probing_cell count(uint64_t value)
+static union probing_cell count_cell(uint64_t value)
 {
     return probing_i64(value <= INT64_MAX ? (int64_t)value : PROBING_NULL_I64);
 }
 
-static union probing_cell number(uint64_t value, double unit)
+static union probing_cell number_cell(uint64_t value, double unit)
 {
     return value == GPU_UNKNOWN ? probing_null(PROBING_F64) : probing_f64((double)value / unit);
 }
 
-static union probing_cell share(uint64_t part, uint64_t whole)
+static union probing_cell share_cell(uint64_t part, uint64_t whole)
 {
     return part == GPU_UNKNOWN || whole == GPU_UNKNOWN || whole == 0
                ? probing_null(PROBING_F64)
@@ -34,14 +34,15 @@ static bool known_both(uint64_t before, uint64_t now)
 }
 
 /* A second, from a counter, or else as it was measured; NULL where the counter has begun again. */
-static union probing_cell rate(uint64_t before, uint64_t now, uint64_t wall_ns, uint64_t measured)
+static union probing_cell rate_cell(uint64_t before, uint64_t now, uint64_t wall_ns,
+                                    uint64_t measured)
 {
     if (wall_ns > 0 && known_both(before, now))
         return probing_f64((double)(now - before) * 1e9 / (double)wall_ns);
-    return number(measured, 1);
+    return number_cell(measured, 1);
 }
 
-static union probing_cell flag(int32_t value)
+static union probing_cell flag_cell(int32_t value)
 {
     return value < 0 ? probing_null(PROBING_I64) : probing_i64(value);
 }
@@ -125,10 +126,11 @@ void device_row(struct device_tables *t, const struct gpu_device *d, const struc
     uint64_t total = now->total_bytes;
     uint64_t wall = before->ns && now->ns > before->ns ? now->ns - before->ns : 0;
     if (d->partition >= 0) {
-        const union probing_cell cells[] = {probing_i64(d->index), probing_i64(d->partition),
-                                            probing_id(state),     count(now->used_bytes),
-                                            count(total),          share(now->used_bytes, total),
-                                            count(now->own_bytes), count(now->processes)};
+        const union probing_cell cells[] = {
+            probing_i64(d->index),      probing_i64(d->partition),
+            probing_id(state),          count_cell(now->used_bytes),
+            count_cell(total),          share_cell(now->used_bytes, total),
+            count_cell(now->own_bytes), count_cell(now->processes)};
         (void)h->append(t->partitions, now->ns, cells, PROBING_LENGTH(cells), NULL, 0);
         return;
     }
@@ -136,26 +138,26 @@ void device_row(struct device_tables *t, const struct gpu_device *d, const struc
     const union probing_cell cells[] = {
         probing_i64(d->index),
         probing_id(state),
-        wall ? count(wall) : probing_null(PROBING_I64),
-        number(now->busy_pct, 1),
-        number(now->memory_busy_pct, 1),
-        count(now->used_bytes),
-        count(total),
-        share(now->used_bytes, total),
-        count(now->own_bytes),
-        count(now->processes),
-        number(now->power_mw, 1e3),
-        number(now->energy_mj, 1e3),
-        number(now->temperature_c, 1),
-        count(now->sm_clock_mhz),
-        count(now->memory_clock_mhz),
+        wall ? count_cell(wall) : probing_null(PROBING_I64),
+        number_cell(now->busy_pct, 1),
+        number_cell(now->memory_busy_pct, 1),
+        count_cell(now->used_bytes),
+        count_cell(total),
+        share_cell(now->used_bytes, total),
+        count_cell(now->own_bytes),
+        count_cell(now->processes),
+        number_cell(now->power_mw, 1e3),
+        number_cell(now->energy_mj, 1e3),
+        number_cell(now->temperature_c, 1),
+        count_cell(now->sm_clock_mhz),
+        count_cell(now->memory_clock_mhz),
         probing_id(throttle),
-        count(now->ecc_corrected),
-        count(now->ecc_uncorrected),
-        rate(before->bus_rx_bytes, now->bus_rx_bytes, wall, now->bus_rx_rate),
-        rate(before->bus_tx_bytes, now->bus_tx_bytes, wall, now->bus_tx_rate),
-        rate(before->link_rx_bytes, now->link_rx_bytes, wall, GPU_UNKNOWN),
-        rate(before->link_tx_bytes, now->link_tx_bytes, wall, GPU_UNKNOWN)};
+        count_cell(now->ecc_corrected),
+        count_cell(now->ecc_uncorrected),
+        rate_cell(before->bus_rx_bytes, now->bus_rx_bytes, wall, now->bus_rx_rate),
+        rate_cell(before->bus_tx_bytes, now->bus_tx_bytes, wall, now->bus_tx_rate),
+        rate_cell(before->link_rx_bytes, now->link_rx_bytes, wall, GPU_UNKNOWN),
+        rate_cell(before->link_tx_bytes, now->link_tx_bytes, wall, GPU_UNKNOWN)};
     (void)h->append(t->utilization, now->ns, cells, PROBING_LENGTH(cells), NULL, 0);
 }
 
@@ -191,7 +193,7 @@ static const struct probing_column devices[] = {
     PROBING_STR_COLUMN("vendor", "NVIDIA"),
 };
 
-static const char *text(const char *from)
+static const char *text_or_null(const char *from)
 {
     return from[0] ? from : NULL;
 }
@@ -205,8 +207,8 @@ static const char *state_now(const struct known *k, uint32_t i, uint64_t now)
     return k->looks_of[i].ns ? state_words(&k->looks_of[i]) : NULL;
 }
 
-static int device(const struct probing_host *h, const struct known *k, uint32_t i,
-                  struct probing_rows *out)
+static int emit_device(const struct probing_host *h, const struct known *k, uint32_t i,
+                       struct probing_rows *out)
 {
     const struct gpu_device *d = &k->devices[i];
     const struct gpu_look *l = &k->looks_of[i];
@@ -214,29 +216,30 @@ static int device(const struct probing_host *h, const struct known *k, uint32_t 
     if (k->cuda_version > 0)
         (void)snprintf(cuda, sizeof(cuda), "%d.%d", (int)(k->cuda_version / 1000),
                        (int)(k->cuda_version % 1000 / 10));
-    const union probing_cell cells[] = {probing_i64(d->index),
-                                        flag(d->partition),
-                                        probing_str(text(d->uuid)),
-                                        probing_str(text(d->name)),
-                                        probing_str(state_now(k, i, h->now())),
-                                        count(d->total_bytes),
-                                        l->ns ? count(l->used_bytes) : probing_null(PROBING_I64),
-                                        l->ns ? number(l->busy_pct, 1) : probing_null(PROBING_F64),
-                                        flag(d->visible),
-                                        flag(d->ordinal),
-                                        probing_str(text(d->bus_id)),
-                                        count(d->minor),
-                                        probing_str(text(d->capability)),
-                                        probing_str(!d->mode_known   ? NULL
-                                                    : d->partitioned ? "mig"
-                                                                     : "off"),
-                                        count(d->slots[0]),
-                                        count(d->slots[1]),
-                                        number(d->limit_mw, 1e3),
-                                        count(d->link_count),
-                                        probing_str(text(k->driver)),
-                                        probing_str(text(cuda)),
-                                        probing_str(text(k->maker))};
+    const union probing_cell cells[] = {
+        probing_i64(d->index),
+        flag_cell(d->partition),
+        probing_str(text_or_null(d->uuid)),
+        probing_str(text_or_null(d->name)),
+        probing_str(state_now(k, i, h->now())),
+        count_cell(d->total_bytes),
+        l->ns ? count_cell(l->used_bytes) : probing_null(PROBING_I64),
+        l->ns ? number_cell(l->busy_pct, 1) : probing_null(PROBING_F64),
+        flag_cell(d->visible),
+        flag_cell(d->ordinal),
+        probing_str(text_or_null(d->bus_id)),
+        count_cell(d->minor),
+        probing_str(text_or_null(d->capability)),
+        probing_str(!d->mode_known   ? NULL
+                    : d->partitioned ? "mig"
+                                     : "off"),
+        count_cell(d->slots[0]),
+        count_cell(d->slots[1]),
+        number_cell(d->limit_mw, 1e3),
+        count_cell(d->link_count),
+        probing_str(text_or_null(k->driver)),
+        probing_str(text_or_null(cuda)),
+        probing_str(text_or_null(k->maker))};
     return h->emit(out, cells, PROBING_LENGTH(cells));
 }
 
@@ -259,7 +262,7 @@ static int scan_devices(void *self, struct probing_rows *out)
     struct known *k = known_soon(self);
     int rc = k ? 0 : h->fail(h, -ENOMEM, "no memory for the list of GPUs");
     for (uint32_t i = 0; k && i < k->n && rc == 0; i++)
-        rc = device(h, k, i, out);
+        rc = emit_device(h, k, i, out);
     free(k);
     return probing_scanned(rc);
 }
@@ -282,16 +285,16 @@ static const struct probing_column processes[] = {
     PROBING_I64_COLUMN("self", PROBING_PLAIN, "1: this process, by its number"),
 };
 
-static int process(const struct probing_host *h, const struct known *k, const struct gpu_process *p,
-                   struct probing_rows *out)
+static int emit_process(const struct probing_host *h, const struct known *k,
+                        const struct gpu_process *p, struct probing_rows *out)
 {
     const struct gpu_device *d = &k->devices[p->device];
     const union probing_cell cells[] = {probing_i64(d->index),
-                                        flag(d->partition),
+                                        flag_cell(d->partition),
                                         probing_i64(p->pid),
-                                        probing_str(text(p->name)),
+                                        probing_str(text_or_null(p->name)),
                                         probing_str(p->graphics ? "graphics" : "compute"),
-                                        count(p->used_bytes),
+                                        count_cell(p->used_bytes),
                                         probing_i64(p->pid == (int64_t)getpid())};
     return h->emit(out, cells, PROBING_LENGTH(cells));
 }
@@ -303,7 +306,7 @@ static int scan_processes(void *self, struct probing_rows *out)
     int rc = k ? 0 : h->fail(h, -ENOMEM, "no memory for the list of processes");
     for (uint32_t i = 0; k && i < k->processes.n && rc == 0; i++)
         if (k->processes.all[i].device < k->n)
-            rc = process(h, k, &k->processes.all[i], out);
+            rc = emit_process(h, k, &k->processes.all[i], out);
     free(k);
     return probing_scanned(rc);
 }

@@ -22,7 +22,7 @@
 #define PAGE 4096u
 
 /* Up to n bytes from `from`; less where the pages end.  Gives how many. */
-static size_t copy(const void *from, void *to, size_t n)
+static size_t copy_readable(const void *from, void *to, size_t n)
 {
     struct iovec here = {.iov_base = to, .iov_len = n};
     struct iovec there = {.iov_base = (void *)(uintptr_t)from, .iov_len = n};
@@ -38,7 +38,7 @@ static size_t copy(const void *from, void *to, size_t n)
 static bool value_of(const char *variable, const char *name, char *ret, size_t size)
 {
     char text[4096];
-    size_t n = strlen(name), got = copy(variable, text, sizeof(text) - 1);
+    size_t n = strlen(name), got = copy_readable(variable, text, sizeof(text) - 1);
     text[got] = '\0';
     if (got <= n || strncmp(text, name, n) != 0 || text[n] != '=')
         return false;
@@ -54,7 +54,7 @@ int live_environment(const char *name, char *ret, size_t size)
     const char *some[AT_ONCE];
     char **list = __atomic_load_n(&environ, __ATOMIC_ACQUIRE);
     for (size_t i = 0; list && i < VARIABLES_MAX;) {
-        size_t n = copy(&list[i], some, sizeof(some)) / sizeof(some[0]);
+        size_t n = copy_readable(&list[i], some, sizeof(some)) / sizeof(some[0]);
         if (n == 0)
             return -EFAULT;
         for (size_t k = 0; k < n; k++, i++)

@@ -48,15 +48,15 @@ const struct probing_host *plugin_host(void *self)
     return p->host;
 }
 
-static void row(void *self, const struct gpu_device *d, const struct gpu_look *before,
-                const struct gpu_look *now)
+static void append_device(void *self, const struct gpu_device *d, const struct gpu_look *before,
+                          const struct gpu_look *now)
 {
     struct plugin *p = self;
     device_row(&p->tables, d, before, now);
 }
 
 /* The watcher's thread may hang, so what it waits for is told by another. */
-static void tick(void *self, uint64_t now)
+static void set_note(void *self, uint64_t now)
 {
     struct plugin *p = self;
     const struct probing_note_1 *note = p->host->extension(p->host, PROBING_NOTE_1);
@@ -84,7 +84,7 @@ static int gpu_configure(void *self, const char *name, const char *value)
 static int gpu_start(void *self)
 {
     struct plugin *p = self;
-    int r = p->host->every(p->host, TICK_NS, tick);
+    int r = p->host->every(p->host, TICK_NS, set_note);
     return r == 0 ? watcher_start(p->watcher) : r;
 }
 
@@ -115,7 +115,7 @@ static int gpu_init(const struct probing_host *host, void **ret_self)
     if (!p)
         return host->fail(host, -ENOMEM, "no memory");
     p->host = host;
-    int r = watcher_new(host, row, p, &p->watcher);
+    int r = watcher_new(host, append_device, p, &p->watcher);
     if (r == 0)
         r = device_tables_make(&p->tables, host);
     if (r < 0) {

@@ -55,7 +55,7 @@ struct watcher {
 
 /* ---- what is told to others ---- */
 
-static void asking(struct watcher *w, uint32_t device, bool on)
+static void note_asking(struct watcher *w, uint32_t device, bool on)
 {
     (void)pthread_mutex_lock(&w->lock);
     w->known.asking = device;
@@ -73,7 +73,7 @@ static void tell_none(struct watcher *w, const char *why)
     (void)pthread_mutex_unlock(&w->lock);
 }
 
-static void tell(struct watcher *w)
+static void publish_look(struct watcher *w)
 {
     struct known *k = &w->known;
     (void)pthread_mutex_lock(&w->lock);
@@ -93,7 +93,7 @@ static void tell(struct watcher *w)
 
 /* ---- the thread ---- */
 
-static void see(struct watcher *w)
+static void read_visible(struct watcher *w)
 {
     char list[4096], order[32];
     int listed = live_environment("CUDA_VISIBLE_DEVICES", list, sizeof(list));
@@ -125,7 +125,7 @@ static void keep_looks(struct watcher *w, const struct gpu_device *old, uint32_t
     }
 }
 
-static int list(struct watcher *w, char *why)
+static int list_devices(struct watcher *w, char *why)
 {
     struct gpu_device old[GPU_DEVICES_MAX];
     uint32_t n_old = w->n;
@@ -139,29 +139,29 @@ static int list(struct watcher *w, char *why)
 }
 
 /* Is there a driver, and the list of its devices not too old?  False: not now. */
-static bool prepare(struct watcher *w, uint64_t now)
+static bool prepare_look(struct watcher *w, uint64_t now)
 {
     char why[NVML_WHY_BYTES] = "";
     int rc = 0;
     if (!w->nvml.ready && w->sought_ns && now - w->sought_ns < FIND_NS)
         return false;
-    asking(w, GPU_DEVICES_MAX, true);
+    note_asking(w, GPU_DEVICES_MAX, true);
     if (!w->nvml.ready) {
         w->sought_ns = now;
         w->listed_ns = 0;
         rc = nvml_begin(&w->nvml, why);
     }
     if (rc == 0 && (!w->listed_ns || now - w->listed_ns >= LIST_NS)) {
-        rc = list(w, why);
+        rc = list_devices(w, why);
         w->listed_ns = now;
     }
-    asking(w, GPU_DEVICES_MAX, false);
+    note_asking(w, GPU_DEVICES_MAX, false);
     if (rc < 0)
         tell_none(w, why);
     return rc >= 0;
 }
 
-static bool stopping(struct watcher *w)
+static bool is_stopping(struct watcher *w)
 {
     (void)pthread_mutex_lock(&w->lock);
     bool stop = w->stop;
@@ -170,17 +170,17 @@ static bool stopping(struct watcher *w)
     return stop;
 }
 
-static void look(struct watcher *w)
+static void take_look(struct watcher *w)
 {
     bool same = true;
     w->processes.n = w->processes.left_out = 0;
-    see(w);
-    for (uint32_t i = 0; i < w->n && !stopping(w); i++) {
+    read_visible(w);
+    for (uint32_t i = 0; i < w->n && !is_stopping(w); i++) {
         bool measure = w->looks % MEASURE_TICK == i % MEASURE_TICK; /* in turn */
         w->before[i] = w->now[i];
-        asking(w, i, true);
+        note_asking(w, i, true);
         int rc = nvml_look(&w->nvml, i, measure, &w->now[i], &w->processes);
-        asking(w, i, false);
+        note_asking(w, i, false);
         if (rc < 0) /* it wants to be begun again: at the next turn, not in half a minute */
             w->sought_ns = 0;
         if (rc < 0)
@@ -206,17 +206,17 @@ static void wait_for(struct watcher *w, uint64_t ns)
     (void)pthread_mutex_unlock(&w->lock);
 }
 
-static void *run(void *arg)
+static void *watcher_thread(void *arg)
 {
     struct watcher *w = arg;
     (void)prctl(PR_SET_NAME, "probing/gpu");
     atomic_store_explicit(&w->tid, (int32_t)syscall(SYS_gettid), memory_order_relaxed);
     (void)setpriority(PRIO_PROCESS, (id_t)syscall(SYS_gettid), NICE);
-    while (!stopping(w)) {
+    while (!is_stopping(w)) {
         uint64_t begun = w->host->now(), cpu = probing_clock_ns(CLOCK_THREAD_CPUTIME_ID);
-        if (prepare(w, begun)) {
-            look(w);
-            tell(w);
+        if (prepare_look(w, begun)) {
+            take_look(w);
+            publish_look(w);
         }
         uint64_t least = (probing_clock_ns(CLOCK_THREAD_CPUTIME_ID) - cpu) * SHARE;
         uint64_t interval = atomic_load_explicit(&w->interval_ns, memory_order_relaxed);
@@ -318,7 +318,7 @@ int watcher_start(struct watcher *w)
     w->sought_ns = w->listed_ns = 0;
     atomic_store_explicit(&w->ended, false, memory_order_relaxed);
     atomic_store_explicit(&w->tid, 0, memory_order_relaxed);
-    int rc = own_thread_start(&w->thread, STACK_BYTES, run, w);
+    int rc = own_thread_start(&w->thread, STACK_BYTES, watcher_thread, w);
     w->running = rc == 0;
     return rc < 0 ? w->host->fail(w->host, rc, "no thread to look at GPUs") : 0;
 }

@@ -48,7 +48,7 @@ static int gil_call(int (*fn)(void *arg), void *arg, uint64_t timeout_ns)
 }
 
 /* Is there a libpython that dlmopen() has put where we cannot call it? */
-static bool elsewhere(void)
+static bool is_elsewhere(void)
 {
     char room[PROC_MAPS_ROOM];
     struct proc_lines l;
@@ -66,7 +66,7 @@ static void explain_load(const struct cpython *py, int code, char *ret, size_t s
 {
     if (code == -ENODEV && dl_iterate_phdr(cpython_find_pypy, NULL))
         (void)snprintf(ret, size, "%s", CPYTHON_PYPY);
-    else if (code == -ENODEV && elsewhere())
+    else if (code == -ENODEV && is_elsewhere())
         (void)snprintf(ret, size,
                        "the CPython of this process was loaded by dlmopen into a namespace of its "
                        "own: its stacks can be read from outside only, by backtrace --external");

@@ -132,16 +132,16 @@ static void ask_spare(void *arg, struct window_seen *ret)
 
 /* ---- wishes ---- */
 
-static struct timespec moment(uint64_t ns)
+static struct timespec timespec_of(uint64_t ns)
 {
     return (struct timespec){.tv_sec = (time_t)(ns / PROBING_NS_PER_S),
                              .tv_nsec = (long)(ns % PROBING_NS_PER_S)};
 }
 
 /* Wait until what was written to s->wish is heard.  With the mutex.  false: not in that time. */
-static bool wish(struct session *s, uint64_t wait_ns)
+static bool send_wish(struct session *s, uint64_t wait_ns)
 {
-    const struct timespec until = moment(probing_clock_ns(CLOCK_MONOTONIC) + wait_ns);
+    const struct timespec until = timespec_of(probing_clock_ns(CLOCK_MONOTONIC) + wait_ns);
     uint64_t number = ++s->wishes;
     int rc = 0;
     (void)pthread_cond_signal(&s->wished);
@@ -180,7 +180,7 @@ static void at_exit(void)
     if (s) {
         (void)pthread_mutex_lock(&s->mutex);
         s->wish.on = false;
-        (void)wish(s, WISH_WAIT_NS);
+        (void)send_wish(s, WISH_WAIT_NS);
         s->stop = true;
         (void)pthread_cond_signal(&s->wished);
         (void)pthread_mutex_unlock(&s->mutex);
@@ -198,7 +198,7 @@ static void make_way(void)
     if (s) {
         (void)pthread_mutex_lock(&s->mutex);
         s->wish.aside = true;
-        (void)wish(s, ASIDE_WAIT_NS);
+        (void)send_wish(s, ASIDE_WAIT_NS);
         (void)pthread_mutex_unlock(&s->mutex);
     }
     give_current();
@@ -206,7 +206,7 @@ static void make_way(void)
 
 /* ---- the thread ---- */
 
-static void see(struct session *s)
+static void publish_state(struct session *s)
 {
     (void)pthread_mutex_lock(&s->seen_mutex);
     s->seen = s->tracing.about;
@@ -221,7 +221,7 @@ static void expect_exit(void)
         (void)atexit(at_exit);
 }
 
-static void turn(struct session *s, const struct tracing_wish *w)
+static void take_turn(struct session *s, const struct tracing_wish *w)
 {
     if (atomic_load_explicit(&shared.closed, memory_order_acquire))
         return;
@@ -241,7 +241,7 @@ static void turn(struct session *s, const struct tracing_wish *w)
 static uint64_t next_wish(struct session *s, struct tracing_wish *ret)
 {
     uint64_t until_ns = tracing_next_ns(&s->tracing);
-    const struct timespec until = moment(until_ns);
+    const struct timespec until = timespec_of(until_ns);
     int rc = 0;
     while (s->wishes == s->heard_wishes && !s->stop && rc == 0)
         rc = until_ns == UINT64_MAX ? pthread_cond_wait(&s->wished, &s->mutex)
@@ -252,7 +252,7 @@ static uint64_t next_wish(struct session *s, struct tracing_wish *ret)
 }
 
 /* true: nobody else frees the session. */
-static bool end(struct session *s)
+static bool end_session(struct session *s)
 {
     (void)pthread_mutex_lock(&s->mutex);
     s->ended = true;
@@ -262,7 +262,7 @@ static bool end(struct session *s)
     return left;
 }
 
-static void destroy(struct session *s)
+static void destroy_session(struct session *s)
 {
     (void)pthread_mutex_destroy(&s->mutex);
     (void)pthread_mutex_destroy(&s->told);
@@ -272,7 +272,7 @@ static void destroy(struct session *s)
     free(s);
 }
 
-static void *run(void *arg)
+static void *session_thread(void *arg)
 {
     struct session *s = arg;
     bool stop = false;
@@ -287,15 +287,15 @@ static void *run(void *arg)
         uint64_t number = next_wish(s, &w);
         stop = s->stop;
         (void)pthread_mutex_unlock(&s->mutex);
-        turn(s, &w);
-        see(s);
+        take_turn(s, &w);
+        publish_state(s);
         (void)pthread_mutex_lock(&s->mutex);
         s->heard_wishes = number;
         (void)pthread_cond_broadcast(&s->heard);
         (void)pthread_mutex_unlock(&s->mutex);
     }
-    if (end(s))
-        destroy(s);
+    if (end_session(s))
+        destroy_session(s);
     return NULL;
 }
 
@@ -325,7 +325,7 @@ int session_new(const struct probing_host *host, const struct session_sink *sink
     (void)pthread_cond_init(&s->wished, &monotonic);
     (void)pthread_cond_init(&s->heard, &monotonic);
     (void)pthread_condattr_destroy(&monotonic);
-    see(s);
+    publish_state(s);
     *ret = s;
     return 0;
 }
@@ -333,7 +333,7 @@ int session_new(const struct probing_host *host, const struct session_sink *sink
 void session_free(struct session *s)
 {
     if (s && !atomic_load_explicit(&s->forked, memory_order_relaxed))
-        destroy(s);
+        destroy_session(s);
 }
 
 int session_start(struct session *s, bool on)
@@ -347,7 +347,7 @@ int session_start(struct session *s, bool on)
     s->wishes++;
     atomic_store_explicit(&shared.now, s, memory_order_seq_cst);
     intercept_listen(make_way);
-    int rc = own_thread_start(&s->thread, STACK_BYTES, run, s);
+    int rc = own_thread_start(&s->thread, STACK_BYTES, session_thread, s);
     s->running = rc == 0;
     if (rc == 0)
         return 0;
@@ -364,7 +364,7 @@ int session_switch(struct session *s, bool on)
     bool before = s->wish.on;
     s->wish.on = on;
     s->wish.anew = true;
-    bool heard = wish(s, WISH_WAIT_NS);
+    bool heard = send_wish(s, WISH_WAIT_NS);
     if (!heard) {
         s->wish.on = before;
         s->wishes++; /* it may be on its way already */
@@ -402,7 +402,7 @@ static void rename_thread(pid_t tid)
 }
 
 /* It hangs: what it would tell is heard by nobody any more.  false: it has ended meanwhile. */
-static bool leave(struct session *s)
+static bool leave_session(struct session *s)
 {
     char text[200];
     const char *function;
@@ -435,10 +435,10 @@ bool session_stop(struct session *s)
     (void)pthread_mutex_lock(&s->mutex);
     s->wish.on = false;
     s->wish.anew = s->stop = true;
-    bool heard = wish(s, WISH_WAIT_NS);
+    bool heard = send_wish(s, WISH_WAIT_NS);
     (void)pthread_mutex_unlock(&s->mutex);
     intercept_out();
-    if (!heard && leave(s))
+    if (!heard && leave_session(s))
         return false;
     (void)pthread_join(s->thread, NULL);
     s->running = false;

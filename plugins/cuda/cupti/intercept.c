@@ -34,8 +34,8 @@ static struct {
 /* ---- in CUPTI's place ---- */
 
 static int register_callbacks(cupti_requested *requested, cupti_completed *completed);
-static int enable(int kind);
-static int disable(int kind);
+static int enable_kind(int kind);
+static int disable_kind(int kind);
 static int flush_all(uint32_t flag);
 
 enum { REGISTER, ENABLE, DISABLE, FLUSH, N_STANDINS };
@@ -58,8 +58,8 @@ static uintptr_t ours_of(int which)
     uintptr_t ours[N_STANDINS];
     memcpy(&ours[REGISTER], &(int (*)(cupti_requested *, cupti_completed *)){register_callbacks},
            sizeof(uintptr_t));
-    memcpy(&ours[ENABLE], &(int (*)(int)){enable}, sizeof(uintptr_t));
-    memcpy(&ours[DISABLE], &(int (*)(int)){disable}, sizeof(uintptr_t));
+    memcpy(&ours[ENABLE], &(int (*)(int)){enable_kind}, sizeof(uintptr_t));
+    memcpy(&ours[DISABLE], &(int (*)(int)){disable_kind}, sizeof(uintptr_t));
     memcpy(&ours[FLUSH], &(int (*)(uint32_t)){flush_all}, sizeof(uintptr_t));
     return ours[which];
 }
@@ -91,7 +91,7 @@ static uint64_t bit_of(int kind)
     return kind > 0 && kind < 64 ? UINT64_C(1) << kind : 0;
 }
 
-static int enable(int kind)
+static int enable_kind(int kind)
 {
     int (*real)(int) = NULL;
     memcpy(&real, &(uintptr_t){real_of(ENABLE)}, sizeof(real));
@@ -104,7 +104,7 @@ static int enable(int kind)
     return rc;
 }
 
-static int disable(int kind)
+static int disable_kind(int kind)
 {
     int (*real)(int) = NULL;
     memcpy(&real, &(uintptr_t){real_of(DISABLE)}, sizeof(real));
@@ -202,7 +202,7 @@ static int count_cuptis(struct dl_phdr_info *info, size_t size, void *arg)
     return 0;
 }
 
-static void pass(bool out)
+static void pass_slots(bool out)
 {
     struct pages pages;
     struct pass p = {.pages = &pages, .out = out};
@@ -212,7 +212,7 @@ static void pass(bool out)
     pages_free(&pages);
 }
 
-static void know(int which, const void *function) /* function: a pointer to one */
+static void set_real(int which, const void *function) /* function: a pointer to one */
 {
     uintptr_t address;
     memcpy(&address, function, sizeof(address));
@@ -225,18 +225,18 @@ void intercept_look(const struct cupti *c)
         !atomic_load_explicit(&others.begins, memory_order_relaxed))
         return;
     if (real_of(REGISTER) == 0) { /* it is the process's for good */
-        know(ENABLE, &c->ActivityEnable);
-        know(DISABLE, &c->ActivityDisable);
-        know(FLUSH, &c->ActivityFlushAll);
-        know(REGISTER, &c->ActivityRegisterCallbacks);
+        set_real(ENABLE, &c->ActivityEnable);
+        set_real(DISABLE, &c->ActivityDisable);
+        set_real(FLUSH, &c->ActivityFlushAll);
+        set_real(REGISTER, &c->ActivityRegisterCallbacks);
     }
-    pass(/* out= */ false);
+    pass_slots(/* out= */ false);
 }
 
 void intercept_out(void)
 {
     if (real_of(REGISTER))
-        pass(/* out= */ true);
+        pass_slots(/* out= */ true);
 }
 
 void intercept_listen(void (*begins)(void))

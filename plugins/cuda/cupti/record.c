@@ -13,7 +13,7 @@
 
 #define ACTIVITY_THREAD 2u /* CUPTI_ACTIVITY_OBJECT_THREAD: what an overhead is about */
 
-static uint64_t load(const uint8_t *at, size_t offset, size_t bytes)
+static uint64_t load_bytes(const uint8_t *at, size_t offset, size_t bytes)
 {
     uint8_t b8;
     uint16_t b16;
@@ -34,13 +34,13 @@ static uint64_t load(const uint8_t *at, size_t offset, size_t bytes)
     }
 }
 
-#define U8(offset) ((uint32_t)load(at, offset, 1))
-#define U16(offset) ((uint32_t)load(at, offset, 2))
-#define U32(offset) ((uint32_t)load(at, offset, 4))
-#define U64(offset) load(at, offset, 8)
+#define U8(offset) ((uint32_t)load_bytes(at, offset, 1))
+#define U16(offset) ((uint32_t)load_bytes(at, offset, 2))
+#define U32(offset) ((uint32_t)load_bytes(at, offset, 4))
+#define U64(offset) load_bytes(at, offset, 8)
 
-static void place(struct record *r, uint32_t device, uint32_t context, uint32_t stream,
-                  uint32_t correlation)
+static void set_place(struct record *r, uint32_t device, uint32_t context, uint32_t stream,
+                      uint32_t correlation)
 {
     r->device = device;
     r->context = context;
@@ -53,7 +53,7 @@ static void read_kernel(const uint8_t *at, struct record *r)
     r->kind = CUPTI_CONCURRENT_KERNEL;
     r->start = U64(16);
     r->end = U64(24);
-    place(r, U32(40), U32(44), U32(48), U32(92));
+    set_place(r, U32(40), U32(44), U32(48), U32(92));
     for (size_t i = 0; i < 3; i++) {
         r->kernel.grid[i] = (int32_t)U32(52 + 4 * i);
         r->kernel.block[i] = (int32_t)U32(64 + 4 * i);
@@ -75,7 +75,7 @@ static void read_copy(const uint8_t *at, struct record *r)
     r->copy.bytes = U64(8);
     r->start = U64(16);
     r->end = U64(24);
-    place(r, U32(32), U32(36), U32(40), peer ? U32(60) : U32(44));
+    set_place(r, U32(32), U32(36), U32(40), peer ? U32(60) : U32(44));
     r->copy.src_device = peer ? U32(44) : CUPTI_NONE;
     r->copy.dst_device = peer ? U32(52) : CUPTI_NONE;
     r->copy.graph = peer ? U32(80) : U32(72);
@@ -86,7 +86,7 @@ static void read_set(const uint8_t *at, struct record *r)
     r->copy.bytes = U64(8);
     r->start = U64(16);
     r->end = U64(24);
-    place(r, U32(32), U32(36), U32(40), U32(44));
+    set_place(r, U32(32), U32(36), U32(40), U32(44));
     r->copy.flags = U16(48);
     r->copy.dst_kind = U16(50);
     r->copy.src_device = r->copy.dst_device = CUPTI_NONE;
@@ -110,7 +110,7 @@ static void read_memory(const uint8_t *at, struct record *r)
     r->memory.address = U64(16);
     r->memory.bytes = U64(24);
     r->start = r->end = U64(32);
-    place(r, U32(52), U32(56), U32(60), U32(12));
+    set_place(r, U32(52), U32(56), U32(60), U32(12));
     r->memory.asynchronous = U32(72);
 }
 
@@ -119,7 +119,7 @@ static void read_sync(const uint8_t *at, struct record *r)
     r->sync.type = U32(4);
     r->start = U64(8);
     r->end = U64(16);
-    place(r, CUPTI_NONE, U32(28), U32(32), U32(24));
+    set_place(r, CUPTI_NONE, U32(28), U32(32), U32(24));
     r->sync.event = U32(36);
 }
 
@@ -133,7 +133,7 @@ static void read_overhead(const uint8_t *at, struct record *r)
 
 static void read_context(const uint8_t *at, struct record *r)
 {
-    place(r, U32(8), U32(4), CUPTI_NONE, 0);
+    set_place(r, U32(8), U32(4), CUPTI_NONE, 0);
 }
 
 int record_read(const uint8_t *at, size_t room, struct record *ret)

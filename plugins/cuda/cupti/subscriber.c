@@ -50,7 +50,7 @@ enum sharing subscriber_sharing(const struct cupti *c)
 }
 
 /* Callbacks of calls are never switched on: only a subscriber needs one. */
-static void called(void *arg, int domain, uint32_t id, const void *data)
+static void on_call(void *arg, int domain, uint32_t id, const void *data)
 {
     (void)arg;
     (void)domain;
@@ -67,7 +67,7 @@ static void make_printable(char *name)
             *p = '?';
 }
 
-static int subscribe(const struct cupti *c, bool share, void **ret_handle, char *ret_other)
+static int subscribe_to(const struct cupti *c, bool share, void **ret_handle, char *ret_other)
 {
     memset(ret_other, 0, SUBSCRIBER_NAME);
     struct cupti_params params = {
@@ -77,14 +77,14 @@ static int subscribe(const struct cupti *c, bool share, void **ret_handle, char 
         .other_size = SUBSCRIBER_NAME,
         .share = share};
     *ret_handle = NULL;
-    int rc = CUPTI(c, Subscribe_v2, ret_handle, called, NULL, &params);
+    int rc = CUPTI(c, Subscribe_v2, ret_handle, on_call, NULL, &params);
     make_printable(ret_other);
     return rc == CUPTI_SUCCESS && !*ret_handle ? CUPTI_UNKNOWN : rc;
 }
 
 int subscriber_join(struct subscriber *s, char *other)
 {
-    return subscribe(s->cupti, /* share= */ true, &s->handle, other);
+    return subscribe_to(s->cupti, /* share= */ true, &s->handle, other);
 }
 
 void subscriber_leave(struct subscriber *s)
@@ -100,7 +100,7 @@ void subscriber_who(const struct cupti *c, char *ret_other)
     ret_other[0] = '\0';
     if (c->version < NAMES_API || !c->Subscribe_v2 || !c->Unsubscribe)
         return;
-    (void)subscribe(c, /* share= */ false, &s.handle, ret_other);
+    (void)subscribe_to(c, /* share= */ false, &s.handle, ret_other);
     subscriber_leave(&s); /* it has gone meanwhile */
 }
 
@@ -113,7 +113,7 @@ bool subscriber_has_company(const struct subscriber *s)
 
 /* ---- CUPTI's callbacks ---- */
 
-static void requested(uint8_t **buffer, size_t *size, size_t *max_records)
+static void on_buffer_requested(uint8_t **buffer, size_t *size, size_t *max_records)
 {
     bool wanted = atomic_load_explicit(&shared.wanted, memory_order_acquire);
     uint8_t *free_one = wanted ? buffer_take() : NULL;
@@ -124,7 +124,8 @@ static void requested(uint8_t **buffer, size_t *size, size_t *max_records)
     *max_records = 0; /* as many as fit */
 }
 
-static void completed(void *context, uint32_t stream, uint8_t *buffer, size_t size, size_t valid)
+static void on_buffer_completed(void *context, uint32_t stream, uint8_t *buffer, size_t size,
+                                size_t valid)
 {
     (void)context;
     (void)stream;
@@ -135,13 +136,13 @@ static void completed(void *context, uint32_t stream, uint8_t *buffer, size_t si
 static void requested_v2(uint8_t **buffer, size_t *size, size_t *max_records, void *info)
 {
     (void)info;
-    requested(buffer, size, max_records);
+    on_buffer_requested(buffer, size, max_records);
 }
 
 static void completed_v2(uint8_t *buffer, size_t size, size_t valid, void *info)
 {
     (void)info;
-    completed(NULL, 0, buffer, size, valid);
+    on_buffer_completed(NULL, 0, buffer, size, valid);
 }
 
 void subscriber_want(bool wanted)
@@ -160,7 +161,8 @@ int subscriber_register(const struct subscriber *s)
 {
     return s->handle ? CUPTI(s->cupti, ActivityRegisterCallbacks_v2, s->handle, requested_v2,
                              completed_v2)
-                     : CUPTI(s->cupti, ActivityRegisterCallbacks, requested, completed);
+                     : CUPTI(s->cupti, ActivityRegisterCallbacks, on_buffer_requested,
+                             on_buffer_completed);
 }
 
 int subscriber_enable(const struct subscriber *s, int kind)

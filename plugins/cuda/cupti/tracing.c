@@ -33,7 +33,7 @@
 #define AWAY_NS (30 * PROBING_NS_PER_S)        /* for which buffers are out and none comes back */
 #define BATCH 32u                              /* records that are told at a time */
 
-static uint64_t now(void)
+static uint64_t monotonic_ns(void)
 {
     return probing_clock_ns(CLOCK_MONOTONIC);
 }
@@ -56,7 +56,7 @@ __attribute__((format(printf, 3, 4))) static void be(struct tracing *t, enum ses
 {
     va_list args;
     if (t->about.state != state)
-        t->about.since_ns = now();
+        t->about.since_ns = monotonic_ns();
     t->about.state = state;
     va_start(args, format);
     (void)vsnprintf(t->about.reason, sizeof(t->about.reason), format, args);
@@ -70,14 +70,14 @@ struct batch {
     uint32_t n;
 };
 
-static void tell(struct tracing *t, struct batch *b)
+static void flush_batch(struct tracing *t, struct batch *b)
 {
     if (b->n)
         t->sink.records(t->sink.arg, b->records, b->n);
     b->n = 0;
 }
 
-static void put(struct tracing *t, struct batch *b, struct record *r)
+static void put_record(struct tracing *t, struct batch *b, struct record *r)
 {
     r->start = clock_ours(&t->clock, r->start);
     r->end = clock_ours(&t->clock, r->end);
@@ -89,7 +89,7 @@ static void put(struct tracing *t, struct batch *b, struct record *r)
     charge_record(&t->charge, r);
     b->records[b->n++] = *r;
     if (b->n == BATCH)
-        tell(t, b);
+        flush_batch(t, b);
 }
 
 /* CUPTI walks from record to record; what it points to is checked before it is read. */
@@ -105,14 +105,14 @@ static void read_buffer(struct tracing *t, const struct buffer *b)
             break;
         int read = record_read(at, (size_t)(b->bytes + b->valid - at), &r);
         if (read == 0)
-            put(t, &batch, &r);
+            put_record(t, &batch, &r);
         else if (read == -ENOENT)
             t->about.unknown++;
         else
             t->about.torn++;
         before = at + 1;
     }
-    tell(t, &batch);
+    flush_batch(t, &batch);
     if (rc != CUPTI_MAX_LIMIT_REACHED)
         t->about.torn++; /* the rest is incomplete, of no kind that it knows, or no way leads on */
 }
@@ -137,16 +137,16 @@ static void drop_late(struct tracing *t)
 }
 
 /* Lost records have cost as much as the others. */
-static void weigh(struct tracing *t, uint64_t lost)
+static void weigh_lost(struct tracing *t, uint64_t lost)
 {
     struct window_seen seen = {.calls = charge_take(&t->charge) + lost};
-    uint64_t now_ns = now();
+    uint64_t now_ns = monotonic_ns();
     t->sink.spare(t->sink.arg, &seen);
     (void)window_look(&t->window, now_ns, &seen);
     window_rates(&t->window, now_ns, &t->about.calls, &t->about.cost);
 }
 
-static void look(struct tracing *t, uint32_t flush)
+static void flush_and_look(struct tracing *t, uint32_t flush)
 {
     clock_compare(&t->clock, &t->by);
     (void)CUPTI(&t->cupti, ActivityFlushAll,
@@ -156,7 +156,7 @@ static void look(struct tracing *t, uint32_t flush)
     t->about.lost += lost;
     t->about.refused = subscriber_refused();
     t->sink.looked(t->sink.arg, lost);
-    weigh(t, lost);
+    weigh_lost(t, lost);
 }
 
 /* ---- on and off ---- */
@@ -215,7 +215,7 @@ static void get_all_back(struct tracing *t)
     }
 }
 
-static void end(struct tracing *t, enum leave how)
+static void end_tracing(struct tracing *t, enum leave how)
 {
     if (t->about.state != SESSION_TRACING)
         return;
@@ -226,12 +226,12 @@ static void end(struct tracing *t, enum leave how)
         get_all_back(t);
     if (how == LEAVE_LATE) { /* CUPTI's buffers are another's */
         read_all(t);
-        weigh(t, /* lost= */ 0);
+        weigh_lost(t, /* lost= */ 0);
     } else /* forced, it would end records of others that are not complete yet */
-        look(t, subscriber_has_company(&t->by) ? 0 : CUPTI_FLUSH_FORCED);
+        flush_and_look(t, subscriber_has_company(&t->by) ? 0 : CUPTI_FLUSH_FORCED);
     subscriber_leave(&t->by);
     t->about.shared = false;
-    uint64_t now_ns = now();
+    uint64_t now_ns = monotonic_ns();
     t->traced_ns += now_ns - t->window.begun_ns;
     t->next_ns = window_close(&t->window, now_ns);
     t->sink.ended(t->sink.arg);
@@ -242,7 +242,7 @@ static void end(struct tracing *t, enum leave how)
 static int switch_on(struct tracing *t)
 {
     drop_late(t);
-    window_open(&t->window, now());
+    window_open(&t->window, monotonic_ns());
     (void)charge_take(&t->charge);
     uint32_t full;
     buffer_counts(&t->away, &full);
@@ -313,7 +313,7 @@ static void be_tracing(struct tracing *t)
     t->about.costs = t->about.reason[0] != '\0';
 }
 
-static void begun(struct tracing *t)
+static void report_begun(struct tracing *t)
 {
     t->left_on = false;
     t->about.shared = t->by.handle != NULL;
@@ -324,7 +324,7 @@ static void begun(struct tracing *t)
     t->sink.begun(t->sink.arg, t->window.begun_ns);
 }
 
-static void begin(struct tracing *t)
+static void begin_tracing(struct tracing *t)
 {
     char text[96], other[SUBSCRIBER_NAME];
     if (buffer_pool_map() < 0) {
@@ -334,7 +334,7 @@ static void begin(struct tracing *t)
     }
     int rc = switch_on_somehow(t, other);
     if (rc == CUPTI_SUCCESS) {
-        begun(t);
+        report_begun(t);
         return;
     }
     if (rc == -EBUSY) {
@@ -381,7 +381,7 @@ static bool knows_version(struct tracing *t)
 }
 
 /* Is there a CUPTI that may be asked?  If not, the state says why. */
-static bool find(struct tracing *t)
+static bool find_cupti(struct tracing *t)
 {
     char why[600];
     if (!has_driver(t))
@@ -403,8 +403,8 @@ static void try_to_begin(struct tracing *t, uint64_t now_ns)
         t->cupti = (struct cupti){.version = 0};
         t->named = false;
     }
-    if (find(t))
-        begin(t);
+    if (find_cupti(t))
+        begin_tracing(t);
     (void)snprintf(t->about.library, sizeof(t->about.library), "%s", t->cupti.path);
     t->about.version = t->cupti.version;
     if (t->about.state == SESSION_REFUSED) {
@@ -439,7 +439,7 @@ static bool are_buffers_away(struct tracing *t, uint64_t now_ns)
 /* To begin anew would take away the other's: that is for a person to say. */
 static void give_up(struct tracing *t)
 {
-    end(t, LEAVE_LATE);
+    end_tracing(t, LEAVE_LATE);
     be(t, SESSION_ASIDE,
        "another profiler, which was not seen to begin, has taken CUPTI's buffers; "
        "cuda.kernels=off and then on takes them back");
@@ -456,7 +456,7 @@ static void keep_on(struct tracing *t, uint64_t now_ns)
     if (come)
         intercept_look(&t->cupti);
     if (come && t->about.shared && others_need_old_interface()) { /* CUPTI would refuse it */
-        end(t, LEAVE_ALL);
+        end_tracing(t, LEAVE_ALL);
         be(t, SESSION_WAITING, "it begins anew, as a library was loaded that cannot share CUPTI");
         t->next_ns = now_ns;
         return;
@@ -464,11 +464,11 @@ static void keep_on(struct tracing *t, uint64_t now_ns)
     if (looks && !t->about.shared)
         other = t->sink.other(t->sink.arg);
     if (other) {
-        end(t, LEAVE_LATE);
+        end_tracing(t, LEAVE_LATE);
         be(t, SESSION_ASIDE, "%s; its end is waited for", other);
         t->next_ns = now_ns + AGAIN_NS;
     } else {
-        look(t, /* flush= */ 0);
+        flush_and_look(t, /* flush= */ 0);
         be_tracing(t);
         if (!t->about.shared && are_buffers_away(t, now_ns))
             give_up(t);
@@ -480,7 +480,7 @@ static void keep_on(struct tracing *t, uint64_t now_ns)
 static void close_window(struct tracing *t)
 {
     char words[sizeof(t->about.reason)];
-    end(t, LEAVE_ALL);
+    end_tracing(t, LEAVE_ALL);
     window_words(&t->window, words, sizeof(words));
     be(t, SESSION_BETWEEN, "%s", words);
     t->about.costs = !t->window.rule.window_ns;
@@ -488,15 +488,15 @@ static void close_window(struct tracing *t)
 
 /* ---- a turn ---- */
 
-static void hear(struct tracing *t, const struct tracing_wish *wish)
+static void hear_wish(struct tracing *t, const struct tracing_wish *wish)
 {
     bool same = wish->on == t->on;
     t->on = wish->on;
-    bool other_rule = window_set(&t->window, &wish->rule, now());
+    bool other_rule = window_set(&t->window, &wish->rule, monotonic_ns());
     if (wish->anew || (other_rule && t->about.state == SESSION_BETWEEN))
         t->next_ns = t->pause_ns = 0;
     if (!same)
-        end(t, LEAVE_ALL); /* and begins anew when its time has come */
+        end_tracing(t, LEAVE_ALL); /* and begins anew when its time has come */
     if (wish->anew && !wish->on && t->left_on && t->cupti.path[0] && !who_else(t))
         disable_kinds(t, LEAVE_ALL); /* that one has gone */
     if (!wish->on)
@@ -505,16 +505,16 @@ static void hear(struct tracing *t, const struct tracing_wish *wish)
         be(t, SESSION_WAITING, "it has not been tried yet");
     if (wish->aside && t->about.state == SESSION_TRACING) {
         const char *other = intercept_other();
-        end(t, LEAVE_FIRST);
+        end_tracing(t, LEAVE_FIRST);
         be(t, SESSION_ASIDE, "%s; its end is waited for", other ? other : "another profiler runs");
-        t->next_ns = now() + AGAIN_NS;
+        t->next_ns = monotonic_ns() + AGAIN_NS;
     }
 }
 
 void tracing_turn(struct tracing *t, const struct tracing_wish *wish)
 {
-    hear(t, wish);
-    uint64_t now_ns = now();
+    hear_wish(t, wish);
+    uint64_t now_ns = monotonic_ns();
     if (t->about.state == SESSION_TRACING) {
         bool over = now_ns >= window_over_ns(&t->window);
         if (!over)
@@ -525,7 +525,7 @@ void tracing_turn(struct tracing *t, const struct tracing_wish *wish)
         try_to_begin(t, now_ns);
     t->about.traced_ns = t->traced_ns;
     if (t->about.state == SESSION_TRACING)
-        t->about.traced_ns += now() - t->window.begun_ns;
+        t->about.traced_ns += monotonic_ns() - t->window.begun_ns;
     t->about.clock_error_ns = t->about.state == SESSION_TRACING ? clock_error(&t->clock) : -1;
 }
 
@@ -545,7 +545,7 @@ void tracing_wait(struct tracing *t, const struct tracing_wish *wish)
 
 uint64_t tracing_next_ns(const struct tracing *t)
 {
-    uint64_t look_ns = now() + SESSION_LOOK_NS, over_ns = window_over_ns(&t->window);
+    uint64_t look_ns = monotonic_ns() + SESSION_LOOK_NS, over_ns = window_over_ns(&t->window);
     switch (t->about.state) {
     case SESSION_OFF:
         return t->on ? look_ns : UINT64_MAX;
@@ -565,7 +565,7 @@ uint64_t tracing_next_ns(const struct tracing *t)
 void tracing_init(struct tracing *t, const struct session_sink *sink)
 {
     *t = (struct tracing){.sink = *sink, .thread_type = -1};
-    t->about.since_ns = now();
+    t->about.since_ns = monotonic_ns();
     t->about.clock_error_ns = -1;
 }
 

@@ -17,7 +17,7 @@
 
 /* ---- what is asked ---- */
 
-static void keep(char *ret, size_t size, const struct probing_report_cell *c)
+static void keep_text(char *ret, size_t size, const struct probing_report_cell *c)
 {
     (void)snprintf(ret, size, "%s", cell_text(c));
 }
@@ -26,8 +26,8 @@ static int take_state(void *arg, const struct probing_report_cell *c, uint32_t n
 {
     struct cuda_report *r = arg;
     if (n >= 2) {
-        keep(r->state, sizeof(r->state), &c[0]);
-        keep(r->reason, sizeof(r->reason), &c[1]);
+        keep_text(r->state, sizeof(r->state), &c[0]);
+        keep_text(r->reason, sizeof(r->reason), &c[1]);
     }
     return 0;
 }
@@ -47,7 +47,7 @@ static int take_device(void *arg, const struct probing_report_cell *c, uint32_t 
     return 0;
 }
 
-static double number(const struct probing_report_cell *c)
+static double cell_value(const struct probing_report_cell *c)
 {
     double value = cell_number(c);
     return is_number(value) ? value : 0;
@@ -58,14 +58,14 @@ static int take_kernels(void *arg, const struct probing_report_cell *c, uint32_t
     struct cuda_report *r = arg;
     if (n < 8)
         return 0;
-    r->kernels = number(&c[0]);
-    r->kernel_ns = number(&c[1]);
-    r->launched = number(&c[2]);
-    r->launch_ns = number(&c[3]);
-    r->queued_ns = number(&c[4]);
-    r->steps = number(&c[5]);
-    r->step_kernels = number(&c[6]);
-    r->step_kernel_ns = number(&c[7]);
+    r->kernels = cell_value(&c[0]);
+    r->kernel_ns = cell_value(&c[1]);
+    r->launched = cell_value(&c[2]);
+    r->launch_ns = cell_value(&c[3]);
+    r->queued_ns = cell_value(&c[4]);
+    r->steps = cell_value(&c[5]);
+    r->step_kernels = cell_value(&c[6]);
+    r->step_kernel_ns = cell_value(&c[7]);
     return 0;
 }
 
@@ -75,11 +75,11 @@ static int take_sum(struct kernel_sum *sums, uint32_t most, uint32_t *n_sums,
     if (n < 5 || *n_sums == most)
         return 0;
     struct kernel_sum *s = &sums[(*n_sums)++];
-    keep(s->name, sizeof(s->name), &c[0]);
-    s->count = number(&c[1]);
-    s->total_ns = number(&c[2]);
-    keep(s->module, sizeof(s->module), &c[3]);
-    s->modules = number(&c[4]);
+    keep_text(s->name, sizeof(s->name), &c[0]);
+    s->count = cell_value(&c[1]);
+    s->total_ns = cell_value(&c[2]);
+    keep_text(s->module, sizeof(s->module), &c[3]);
+    s->modules = cell_value(&c[4]);
     return 0;
 }
 
@@ -101,12 +101,12 @@ static int take_copy(void *arg, const struct probing_report_cell *c, uint32_t n)
     if (n < 6 || r->n_copies == CUDA_COPIES)
         return 0;
     struct copy_sum *s = &r->copies[r->n_copies++];
-    keep(s->kind, sizeof(s->kind), &c[0]);
-    keep(s->from, sizeof(s->from), &c[1]);
-    s->count = number(&c[2]);
-    s->bytes = number(&c[3]);
-    s->total_ns = number(&c[4]);
-    s->waited = number(&c[5]);
+    keep_text(s->kind, sizeof(s->kind), &c[0]);
+    keep_text(s->from, sizeof(s->from), &c[1]);
+    s->count = cell_value(&c[2]);
+    s->bytes = cell_value(&c[3]);
+    s->total_ns = cell_value(&c[4]);
+    s->waited = cell_value(&c[5]);
     return 0;
 }
 
@@ -116,10 +116,10 @@ static int take_wait(void *arg, const struct probing_report_cell *c, uint32_t n)
     if (n < 4 || r->n_waits == CUDA_WAITS)
         return 0;
     struct wait_sum *s = &r->waits[r->n_waits++];
-    keep(s->kind, sizeof(s->kind), &c[0]);
-    keep(s->module, sizeof(s->module), &c[1]);
-    s->count = number(&c[2]);
-    s->total_ns = number(&c[3]);
+    keep_text(s->kind, sizeof(s->kind), &c[0]);
+    keep_text(s->module, sizeof(s->module), &c[1]);
+    s->count = cell_value(&c[2]);
+    s->total_ns = cell_value(&c[3]);
     return 0;
 }
 
@@ -127,9 +127,9 @@ static int take_memory(void *arg, const struct probing_report_cell *c, uint32_t 
 {
     struct cuda_report *r = arg;
     if (n >= 3) {
-        r->allocations = number(&c[0]);
-        r->allocation_ns = number(&c[1]);
-        r->frees = number(&c[2]);
+        r->allocations = cell_value(&c[0]);
+        r->allocation_ns = cell_value(&c[1]);
+        r->frees = cell_value(&c[2]);
     }
     return 0;
 }
@@ -145,8 +145,8 @@ static int take_used(void *arg, const struct probing_report_cell *c, uint32_t n)
 }
 
 /* Each {when} of a select is the condition on the time. */
-static int ask(struct cuda_report *r, const char *since, const char *select,
-               int (*row)(void *, const struct probing_report_cell *, uint32_t))
+static int ask_rows(struct cuda_report *r, const char *since, const char *select,
+                    int (*row)(void *, const struct probing_report_cell *, uint32_t))
 {
     char sql[SQL_BYTES];
     size_t n = 0;
@@ -161,7 +161,7 @@ static int ask(struct cuda_report *r, const char *since, const char *select,
                            : report_fail(r->api, -E2BIG, "a select of the report is too long");
 }
 
-static void newest(const struct cuda_report *r, uint64_t window_ns, char *ret, size_t size)
+static void newest_time(const struct cuda_report *r, uint64_t window_ns, char *ret, size_t size)
 {
     bool live = r->api->target == PROBING_TARGET_LIVE;
     (void)snprintf(ret, size, "ts > %s - interval '%.3f seconds'",
@@ -181,7 +181,8 @@ static void newest(const struct cuda_report *r, uint64_t window_ns, char *ret, s
 
 static int read_kernels(struct cuda_report *r, const char *since)
 {
-    int rc = ask(r, since,
+    int rc =
+        ask_rows(r, since,
                  "select sum(count), sum(total_ns), sum(case when launch_ns is not null then count "
                  "end), sum(launch_ns), sum(queued_ns), count(distinct case when " WHOLE
                  " then step end), sum(case when " WHOLE " then count end), sum(case when " WHOLE
@@ -189,29 +190,30 @@ static int read_kernels(struct cuda_report *r, const char *since)
                  " on window_id = id where {when}",
                  take_kernels);
     if (rc == 0)
-        rc = ask(r, since, BY("name", "module") "10", take_top);
-    return rc == 0 ? ask(r, since, BY("module", "name") "5", take_module) : rc;
+        rc = ask_rows(r, since, BY("name", "module") "10", take_top);
+    return rc == 0 ? ask_rows(r, since, BY("module", "name") "5", take_module) : rc;
 }
 
 static int read_rest(struct cuda_report *r, const char *since)
 {
-    int rc =
-        ask(r, since,
-            "select kind, memory_kind, sum(count), sum(bytes), sum(total_ns), sum(waited) from "
-            "cuda.event_stats where {when} and event = 'memcpy' group by 1, 2 order by 5 desc",
-            take_copy);
+    int rc = ask_rows(
+        r, since,
+        "select kind, memory_kind, sum(count), sum(bytes), sum(total_ns), sum(waited) from "
+        "cuda.event_stats where {when} and event = 'memcpy' group by 1, 2 order by 5 desc",
+        take_copy);
     if (rc == 0)
-        rc =
-            ask(r, since,
-                "select kind, module, sum(count), sum(total_ns) from cuda.event_stats where {when} "
-                "and event = 'sync' and kind <> 'stream wait event' group by 1, 2 order by 4 desc",
-                take_wait);
+        rc = ask_rows(
+            r, since,
+            "select kind, module, sum(count), sum(total_ns) from cuda.event_stats where {when} "
+            "and event = 'sync' and kind <> 'stream wait event' group by 1, 2 order by 4 desc",
+            take_wait);
     if (rc == 0)
-        rc = ask(r, since,
-                 "select sum(count) filter (where kind = 'alloc'), sum(total_ns) filter (where "
-                 "kind = 'alloc'), sum(count) filter (where kind = 'free') from cuda.event_stats "
-                 "where {when} and event = 'memory' and memory_kind = 'device'",
-                 take_memory);
+        rc = ask_rows(
+            r, since,
+            "select sum(count) filter (where kind = 'alloc'), sum(total_ns) filter (where "
+            "kind = 'alloc'), sum(count) filter (where kind = 'free') from cuda.event_stats "
+            "where {when} and event = 'memory' and memory_kind = 'device'",
+            take_memory);
     return rc;
 }
 
@@ -219,7 +221,7 @@ static int take_steps(void *arg, const struct probing_report_cell *c, uint32_t n
 {
     struct cuda_report *r = arg;
     for (uint32_t i = 0; i < 2 && n >= 4; i++) {
-        r->steps_took.n[i] = number(&c[2 * i]);
+        r->steps_took.n[i] = cell_value(&c[2 * i]);
         r->steps_took.seconds[i] = cell_number(&c[2 * i + 1]);
     }
     return 0;
@@ -230,28 +232,30 @@ static int take_steps(void *arg, const struct probing_report_cell *c, uint32_t n
 static void read_steps(struct cuda_report *r, uint64_t window_ns)
 {
     char since[160];
-    newest(r, window_ns > STEPS_NS ? window_ns : STEPS_NS, since, sizeof(since));
+    newest_time(r, window_ns > STEPS_NS ? window_ns : STEPS_NS, since, sizeof(since));
     r->steps_took = (struct step_times){.n = {0}};
-    (void)ask(r, since,
-              "select count(*) filter (where ts <= ended), median(s) filter (where ts <= ended), "
-              "count(*) filter (where begun >= ended and ts <= next), median(s) filter (where "
-              "begun >= ended and ts <= next) from (select ts, step_duration_sec as s, ts - "
-              "step_duration_sec * interval '1 second' as begun from python.torch_step_timing "
-              "where {when}) t asof join (select ts as opened, ts + duration_ns / 1e9 * interval "
-              "'1 second' as ended, lead(ts) over (order by ts) as next from cuda.windows where "
-              "{when}) w on t.begun >= w.opened",
-              take_steps);
+    (void)ask_rows(
+        r, since,
+        "select count(*) filter (where ts <= ended), median(s) filter (where ts <= ended), "
+        "count(*) filter (where begun >= ended and ts <= next), median(s) filter (where "
+        "begun >= ended and ts <= next) from (select ts, step_duration_sec as s, ts - "
+        "step_duration_sec * interval '1 second' as begun from python.torch_step_timing "
+        "where {when}) t asof join (select ts as opened, ts + duration_ns / 1e9 * interval "
+        "'1 second' as ended, lead(ts) over (order by ts) as next from cuda.windows where "
+        "{when}) w on t.begun >= w.opened",
+        take_steps);
 }
 
 static int read_report(struct cuda_report *r, uint64_t window_ns)
 {
     char since[160];
     bool live = r->api->target == PROBING_TARGET_LIVE;
-    newest(r, window_ns, since, sizeof(since));
+    newest_time(r, window_ns, since, sizeof(since));
     r->used_bytes = r->total_bytes = (double)NAN;
     if (live)
         (void)r->api->ask(r->api, "select state, reason from cuda.tracing", take_state, r);
-    int rc = ask(r, since,
+    int rc =
+        ask_rows(r, since,
                  "select device, sum(wall_ns), sum(busy_ns), sum(kernel_ns), sum(collective_ns), "
                  "sum(copy_ns), sum(idle_ns), sum(idle_host_ns), sum(idle_sync_ns), "
                  "sum(idle_copy_ns), sum(idle_other_ns), sum(launch_ns), sum(kernels), sum(lost), "
@@ -267,11 +271,12 @@ static int read_report(struct cuda_report *r, uint64_t window_ns)
     if (rc == 0) /* plugin torch's, if it is there */
         read_steps(r, window_ns);
     if (rc == 0) /* plugin gpu's, if it is there */
-        (void)ask(r, since,
-                  "select sum(used), sum(total) from (select arg_max(used_bytes, ts) as used, "
-                  "arg_max(total_bytes, ts) as total from gpu.utilization where {when} group by "
-                  "device_id) d",
-                  take_used);
+        (void)ask_rows(
+            r, since,
+            "select sum(used), sum(total) from (select arg_max(used_bytes, ts) as used, "
+            "arg_max(total_bytes, ts) as total from gpu.utilization where {when} group by "
+            "device_id) d",
+            take_used);
     return rc;
 }
 
@@ -283,7 +288,7 @@ struct args {
     bool json;
 };
 
-static int take(void *arg, const char *option, const char *value)
+static int parse_option(void *arg, const char *option, const char *value)
 {
     struct args *w = arg;
     if (option == NULL)
@@ -293,7 +298,7 @@ static int take(void *arg, const char *option, const char *value)
     return w->json = true, 0;
 }
 
-static int nothing(const struct cuda_report *r)
+static int report_nothing(const struct cuda_report *r)
 {
     bool denied = strcmp(r->state, "aside") == 0 || strcmp(r->state, "refused") == 0;
     return report_fail(r->api, -ENODATA, "no kernel and no copy was seen%s%s%s%s%s",
@@ -304,7 +309,7 @@ static int nothing(const struct cuda_report *r)
                               : "");
 }
 
-static int look(const struct args *w)
+static int show_report(const struct args *w)
 {
     struct cuda_report *r = calloc(1, sizeof(*r));
     if (r == NULL)
@@ -314,20 +319,20 @@ static int look(const struct args *w)
     if (rc == 0)
         cuda_suspect(r);
     if (rc == 0 && r->n_devices == 0 && !w->json)
-        rc = nothing(r);
+        rc = report_nothing(r);
     if (rc == 0)
         (w->json ? cuda_show_json : cuda_show)(r);
     free(r);
     return rc;
 }
 
-static int run(const struct probing_report_api *a, int argc, const char *const *argv)
+static int report_run(const struct probing_report_api *a, int argc, const char *const *argv)
 {
     struct args words = {.api = a, .window_ns = WINDOW_NS};
-    int rc = a->parse(a, argc, argv, take, &words);
+    int rc = a->parse(a, argc, argv, parse_option, &words);
     if (rc < 0)
         return rc;
-    return a->target == PROBING_TARGET_BARE ? a->no_plugin(a) : look(&words);
+    return a->target == PROBING_TARGET_BARE ? a->no_plugin(a) : show_report(&words);
 }
 
 static const struct probing_report_option options[] = {
@@ -347,6 +352,6 @@ static const struct probing_report_command commands[] = {
              "modules and their kernels.",
      PROBING_REPORT_LISTS(options, examples),
      .flags = PROBING_REPORT_TARGET,
-     .run = run}};
+     .run = report_run}};
 
 PROBING_REPORT_ENTRY("cuda", commands);

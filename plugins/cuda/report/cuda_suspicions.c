@@ -26,16 +26,16 @@ static bool is_launching(const struct cuda_report *r)
     return r->all.figure[DEVICE_LAUNCH] >= LAUNCH_SHARE * r->all.figure[DEVICE_IDLE_HOST];
 }
 
-static double mean(double sum, double n)
+static double mean_of(double sum, double n)
 {
     return n > 0 ? sum / n : (double)NAN;
 }
 
 void cuda_launch_words(const struct cuda_report *r, char *ret, size_t size)
 {
-    double kernel_us = mean(r->kernel_ns, r->kernels) / 1e3;
-    double launch_us = mean(r->launch_ns, r->launched) / 1e3;
-    double queued_us = mean(r->queued_ns, r->launched) / 1e3;
+    double kernel_us = mean_of(r->kernel_ns, r->kernels) / 1e3;
+    double launch_us = mean_of(r->launch_ns, r->launched) / 1e3;
+    double queued_us = mean_of(r->queued_ns, r->launched) / 1e3;
     if (!(r->launched > 0))
         (void)snprintf(ret, size, "not known: no call that launches was seen");
     else if (host_share(r) < HOST_SHARE)

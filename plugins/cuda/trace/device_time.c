@@ -63,7 +63,7 @@ static void add_idle(const struct device_time *d, struct device_row *r, const st
 }
 
 /* How much of [start, end] lies behind *until, which goes on to its end. */
-static uint64_t beyond(uint64_t *until, uint64_t start, uint64_t end)
+static uint64_t time_beyond(uint64_t *until, uint64_t start, uint64_t end)
 {
     uint64_t from = start > *until ? start : *until;
     uint64_t more = end > from ? end - from : 0;
@@ -83,11 +83,11 @@ void device_time_worked(struct device_time *d, const struct device_work *w)
     }
     if (w->start_ns > r->until_ns)
         add_idle(d, r, w);
-    r->busy += beyond(&r->until_ns, w->start_ns, w->end_ns);
+    r->busy += time_beyond(&r->until_ns, w->start_ns, w->end_ns);
     if (w->kind != WORK_COLLECTIVE)
-        r->other += beyond(&r->other_until_ns, w->start_ns, w->end_ns);
+        r->other += time_beyond(&r->other_until_ns, w->start_ns, w->end_ns);
     if (w->kind != WORK_COPY) {
-        r->kernel += beyond(&r->kernel_until_ns, w->start_ns, w->end_ns);
+        r->kernel += time_beyond(&r->kernel_until_ns, w->start_ns, w->end_ns);
         r->kernels++;
         r->launch += w->launch_ns ? w->launch_end_ns - w->launch_ns : 0;
     }

@@ -90,7 +90,7 @@ static bool read_text(const char *at, char *ret, size_t size)
 }
 
 /* Names in a table are printable, whatever was there. */
-static void clean(char *text)
+static void clean_name(char *text)
 {
     for (; *text; text++)
         if (*text < ' ' || *text > '~')
@@ -136,7 +136,7 @@ uint64_t names_kernel(struct names *n, const char *at, bool *ret_collective)
     if (!n->kernels[i].at) {
         if (!read_text(at, n->raw, sizeof(n->raw)))
             return PROBING_NULL_ID;
-        clean(n->raw);
+        clean_name(n->raw);
         write_plain(n, text);
         if (n->n_kernels >= KERNELS / 2) {
             names_forget(n);
@@ -162,7 +162,7 @@ const struct call_name *names_call(struct names *n, struct session *s, bool driv
         bool told = session_call_name(s, driver, id, text, sizeof(text));
         if (!told)
             (void)snprintf(text, sizeof(text), "%s call %u", driver ? "driver" : "runtime", id);
-        clean(text);
+        clean_name(text);
         *c = (struct call_name){.id = probing_intern_text(n->host, text),
                                 .class = told ? call_class_of(text) : CALL_WORKS};
     }

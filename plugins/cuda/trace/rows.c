@@ -6,7 +6,7 @@
  */
 #include "trace/rows.h"
 
-static union probing_cell number(uint32_t value)
+static union probing_cell number_cell(uint32_t value)
 {
     return probing_i64(value == CUPTI_NONE ? PROBING_NULL_I64 : (int64_t)value);
 }
@@ -22,7 +22,7 @@ static union probing_cell number_or_none(uint64_t value)
     return value ? size_of(value) : probing_i64(PROBING_NULL_I64);
 }
 
-static union probing_cell between(uint64_t begin_ns, uint64_t end_ns)
+static union probing_cell duration_cell(uint64_t begin_ns, uint64_t end_ns)
 {
     bool known = begin_ns && end_ns >= begin_ns;
     return probing_i64(known ? (int64_t)(end_ns - begin_ns) : PROBING_NULL_I64);
@@ -40,11 +40,11 @@ static void put_span(union probing_cell *row, const struct record *r)
 {
     row[0] = number_or_none(r->start);
     row[1] = number_or_none(r->end);
-    row[2] = between(r->start, r->end);
+    row[2] = duration_cell(r->start, r->end);
 }
 
-static void add(const struct rows *w, struct probing_table *table, uint64_t ts,
-                const union probing_cell *row, uint32_t n)
+static void append_row(const struct rows *w, struct probing_table *table, uint64_t ts,
+                       const union probing_cell *row, uint32_t n)
 {
     (void)w->host->append(table, ts, row, n, NULL, 0); /* what it refuses it counts */
 }
@@ -54,20 +54,20 @@ void rows_kernel(const struct rows *w, const struct record *r, const struct plac
     union probing_cell row[N_KERNELS];
     row[KERNELS_NAME] = probing_id(name);
     put_span(&row[KERNELS_START], r);
-    row[KERNELS_DEVICE] = number(r->device);
-    row[KERNELS_CONTEXT] = number(r->context);
-    row[KERNELS_STREAM] = number(r->stream);
+    row[KERNELS_DEVICE] = number_cell(r->device);
+    row[KERNELS_CONTEXT] = number_cell(r->context);
+    row[KERNELS_STREAM] = number_cell(r->stream);
     row[KERNELS_GRID] = probing_id(names_size(w->names, r->kernel.grid));
     row[KERNELS_BLOCK] = probing_id(names_size(w->names, r->kernel.block));
-    row[KERNELS_REGISTERS] = number(r->kernel.registers);
+    row[KERNELS_REGISTERS] = number_cell(r->kernel.registers);
     row[KERNELS_SHARED] = size_of(r->kernel.shared_bytes);
-    row[KERNELS_QUEUED] = between(p->launch ? p->launch->begin_ns : 0, r->start);
-    row[KERNELS_LAUNCH] =
-        p->launch ? between(p->launch->begin_ns, p->launch->end_ns) : probing_i64(PROBING_NULL_I64);
+    row[KERNELS_QUEUED] = duration_cell(p->launch ? p->launch->begin_ns : 0, r->start);
+    row[KERNELS_LAUNCH] = p->launch ? duration_cell(p->launch->begin_ns, p->launch->end_ns)
+                                    : probing_i64(PROBING_NULL_I64);
     row[KERNELS_GRAPH] = number_or_none(r->kernel.graph);
     row[KERNELS_GRAPH_NODE] = number_or_none(r->kernel.graph_node);
     put_place(&row[KERNELS_PLACE], r, p);
-    add(w, w->tables.kernels, r->start, row, N_KERNELS);
+    append_row(w, w->tables.kernels, r->start, row, N_KERNELS);
 }
 
 static uint64_t copy_kind(const struct rows *w, const struct record *r)
@@ -86,15 +86,15 @@ static void add_copy(const struct rows *w, const struct record *r, const struct 
     row[MEMCPY_SRC_KIND] =
         probing_id(set ? PROBING_NULL_ID : names_word(w->names, WORDS_MEMORY, r->copy.src_kind));
     row[MEMCPY_DST_KIND] = probing_id(names_word(w->names, WORDS_MEMORY, r->copy.dst_kind));
-    row[MEMCPY_DEVICE] = number(r->device);
-    row[MEMCPY_SRC_DEVICE] = number(r->copy.src_device);
-    row[MEMCPY_DST_DEVICE] = number(r->copy.dst_device);
-    row[MEMCPY_CONTEXT] = number(r->context);
-    row[MEMCPY_STREAM] = number(r->stream);
+    row[MEMCPY_DEVICE] = number_cell(r->device);
+    row[MEMCPY_SRC_DEVICE] = number_cell(r->copy.src_device);
+    row[MEMCPY_DST_DEVICE] = number_cell(r->copy.dst_device);
+    row[MEMCPY_CONTEXT] = number_cell(r->context);
+    row[MEMCPY_STREAM] = number_cell(r->stream);
     row[MEMCPY_ASYNC] = probing_i64((r->copy.flags & RECORD_ASYNC) != 0);
     row[MEMCPY_GRAPH] = number_or_none(r->copy.graph);
     put_place(&row[MEMCPY_PLACE], r, p);
-    add(w, w->tables.memcpy, r->start, row, N_MEMCPY);
+    append_row(w, w->tables.memcpy, r->start, row, N_MEMCPY);
 }
 
 static void add_memory(const struct rows *w, const struct record *r, const struct place *p)
@@ -104,14 +104,14 @@ static void add_memory(const struct rows *w, const struct record *r, const struc
     row[MEMORY_MEMORY_KIND] = probing_id(names_word(w->names, WORDS_MEMORY, r->memory.kind));
     row[MEMORY_BYTES] = size_of(r->memory.bytes);
     row[MEMORY_ADDRESS] = size_of(r->memory.address);
-    row[MEMORY_DURATION] =
-        p->launch ? between(p->launch->begin_ns, p->launch->end_ns) : probing_i64(PROBING_NULL_I64);
-    row[MEMORY_DEVICE] = number(r->device);
-    row[MEMORY_CONTEXT] = number(r->context);
-    row[MEMORY_STREAM] = number(r->stream);
+    row[MEMORY_DURATION] = p->launch ? duration_cell(p->launch->begin_ns, p->launch->end_ns)
+                                     : probing_i64(PROBING_NULL_I64);
+    row[MEMORY_DEVICE] = number_cell(r->device);
+    row[MEMORY_CONTEXT] = number_cell(r->context);
+    row[MEMORY_STREAM] = number_cell(r->stream);
     row[MEMORY_ASYNC] = probing_i64(r->memory.asynchronous != 0);
     put_place(&row[MEMORY_PLACE], r, p);
-    add(w, w->tables.memory, r->start, row, N_MEMORY);
+    append_row(w, w->tables.memory, r->start, row, N_MEMORY);
 }
 
 static void add_call(const struct rows *w, const struct record *r, const struct place *p)
@@ -120,32 +120,32 @@ static void add_call(const struct rows *w, const struct record *r, const struct 
     bool driver = r->kind == CUPTI_DRIVER;
     row[RUNTIME_NAME] = probing_id(names_call(w->names, w->session, driver, r->call.id)->id);
     row[RUNTIME_API] = probing_id(probing_intern_text(w->host, driver ? "driver" : "runtime"));
-    row[RUNTIME_DURATION] = between(r->start, r->end);
-    row[RUNTIME_RESULT] = number(r->call.result);
+    row[RUNTIME_DURATION] = duration_cell(r->start, r->end);
+    row[RUNTIME_RESULT] = number_cell(r->call.result);
     put_place(&row[RUNTIME_PLACE], r, p);
     row[RUNTIME_PLACE + PLACE_THREAD] = number_or_none(r->call.thread);
-    add(w, w->tables.runtime, r->start, row, N_RUNTIME);
+    append_row(w, w->tables.runtime, r->start, row, N_RUNTIME);
 }
 
 static void add_sync(const struct rows *w, const struct record *r, const struct place *p)
 {
     union probing_cell row[N_SYNC];
     row[SYNC_KIND] = probing_id(names_word(w->names, WORDS_SYNC, r->sync.type));
-    row[SYNC_DURATION] = between(r->start, r->end);
-    row[SYNC_CONTEXT] = number(r->context);
-    row[SYNC_STREAM] = number(r->stream);
+    row[SYNC_DURATION] = duration_cell(r->start, r->end);
+    row[SYNC_CONTEXT] = number_cell(r->context);
+    row[SYNC_STREAM] = number_cell(r->stream);
     row[SYNC_EVENT] = number_or_none(r->sync.event == CUPTI_NONE ? 0 : r->sync.event);
     put_place(&row[SYNC_PLACE], r, p);
-    add(w, w->tables.sync, r->start, row, N_SYNC);
+    append_row(w, w->tables.sync, r->start, row, N_SYNC);
 }
 
 static void add_overhead(const struct rows *w, const struct record *r)
 {
     union probing_cell row[N_OVERHEAD];
     row[OVERHEAD_KIND] = probing_id(names_word(w->names, WORDS_OVERHEAD, r->overhead.kind));
-    row[OVERHEAD_DURATION] = between(r->start, r->end);
-    row[OVERHEAD_THREAD] = number(r->overhead.thread);
-    add(w, w->tables.overhead, r->start, row, N_OVERHEAD);
+    row[OVERHEAD_DURATION] = duration_cell(r->start, r->end);
+    row[OVERHEAD_THREAD] = number_cell(r->overhead.thread);
+    append_row(w, w->tables.overhead, r->start, row, N_OVERHEAD);
 }
 
 void rows_add(const struct rows *w, const struct record *r, const struct place *p)

@@ -61,7 +61,7 @@ struct tracer {
     } counts;
 };
 
-static void count(_Atomic uint64_t *n)
+static void count_one(_Atomic uint64_t *n)
 {
     atomic_fetch_add_explicit(n, 1, memory_order_relaxed);
 }
@@ -121,7 +121,7 @@ static void add_kernel(struct tracer *t, const struct record *r, const struct pl
     const struct kernel_key key = {
         .step = p->step, .name = name, .module = p->module, .device = r->device};
     struct kernel_sum *sum = kernel_stats_of(&t->stats, &key);
-    count(&t->counts.kernels);
+    count_one(&t->counts.kernels);
     t->window_kernels++;
     if (!sum) {
         write_stats(t);
@@ -140,7 +140,7 @@ static void add_kernel(struct tracer *t, const struct record *r, const struct pl
         sum->queued_ns += r->start > p->launch->begin_ns ? r->start - p->launch->begin_ns : 0;
     }
     if (row) {
-        count(&t->counts.kernel_rows);
+        count_one(&t->counts.kernel_rows);
         rows_kernel(&t->rows, r, p, name);
     }
     add_work(t, r, p, collective ? WORK_COLLECTIVE : WORK_KERNEL);
@@ -183,7 +183,7 @@ static void put_device(const struct tracer *t, struct record *r)
         r->device = t->device_of[r->context];
 }
 
-static void settle(struct tracer *t, struct record *r)
+static void settle_record(struct tracer *t, struct record *r)
 {
     struct place p;
     find_place(t, r, &p);
@@ -191,7 +191,7 @@ static void settle(struct tracer *t, struct record *r)
     bool work = r->kind == CUPTI_CONCURRENT_KERNEL || r->kind == CUPTI_MEMCPY ||
                 r->kind == CUPTI_MEMCPY2 || r->kind == CUPTI_MEMSET;
     if (work && !p.launch)
-        count(&t->counts.unlaunched);
+        count_one(&t->counts.unlaunched);
     if (r->kind == CUPTI_CONCURRENT_KERNEL)
         add_kernel(t, r, &p);
     else
@@ -237,7 +237,7 @@ static void settle_first(struct tracer *t, uint32_t n)
     if (!sort_nearly_sorted(w->all, n))
         qsort(w->all, n, sizeof(w->all[0]), by_start);
     for (uint32_t i = 0; i < n; i++)
-        settle(t, &w->all[i]);
+        settle_record(t, &w->all[i]);
     memmove(w->all, w->all + n, (w->n - n) * sizeof(w->all[0]));
     w->n -= n;
 }
@@ -261,12 +261,12 @@ static void wait_for_call(struct tracer *t, const struct record *r)
     if (w->n < w->room)
         w->all[w->n++] = *r;
     else
-        count(&t->counts.unplaced);
+        count_one(&t->counts.unplaced);
 }
 
 /* ---- what a session tells ---- */
 
-static void forget(struct tracer *t)
+static void forget_records(struct tracer *t)
 {
     t->waiting.n = t->waiting.old = 0;
     for (uint32_t i = 0; i < CONTEXTS; i++)
@@ -289,10 +289,10 @@ static void find_torch(struct tracer *t)
     t->torch = now;
 }
 
-static void begun(void *arg, uint64_t since_ns)
+static void on_begun(void *arg, uint64_t since_ns)
 {
     struct tracer *t = arg;
-    forget(t);
+    forget_records(t);
     t->window++;
     t->window_ns = since_ns;
     spare_begin(&t->spare, since_ns);
@@ -334,7 +334,7 @@ static void take_record(struct tracer *t, const struct record *r)
         wait_for_call(t, r);
 }
 
-static void told(void *arg, const struct record *all, uint32_t n)
+static void on_records(void *arg, const struct record *all, uint32_t n)
 {
     for (uint32_t i = 0; i < n; i++)
         take_record(arg, &all[i]);
@@ -348,7 +348,7 @@ static void write_sums(struct tracer *t)
     t->lost = 0;
 }
 
-static void looked(void *arg, uint64_t lost)
+static void on_looked(void *arg, uint64_t lost)
 {
     struct tracer *t = arg;
     uint64_t now_ns = t->host->now();
@@ -379,7 +379,7 @@ static void write_window(const struct tracer *t)
     (void)t->host->append(t->rows.tables.windows, t->window_ns, row, N_WINDOWS, NULL, 0);
 }
 
-static void ended(void *arg)
+static void on_ended(void *arg)
 {
     struct tracer *t = arg;
     settle_first(t, t->waiting.n);
@@ -391,13 +391,13 @@ static void ended(void *arg)
     t->torch = NULL;
 }
 
-static const char *other(void *arg)
+static const char *other_profiler(void *arg)
 {
     struct tracer *t = arg;
     return others_look(&t->others);
 }
 
-static void spare(void *arg, struct window_seen *ret)
+static void on_spare_asked(void *arg, struct window_seen *ret)
 {
     struct tracer *t = arg;
     spare_look(&t->spare, t->host->now(), &ret->idle, &ret->late);
@@ -411,12 +411,12 @@ int tracer_new(const struct probing_host *host, struct tracer **ret)
     if (!t)
         return host->fail(host, -ENOMEM, "no memory");
     const struct session_sink sink = {.arg = t,
-                                      .begun = begun,
-                                      .records = told,
-                                      .looked = looked,
-                                      .ended = ended,
-                                      .other = other,
-                                      .spare = spare};
+                                      .begun = on_begun,
+                                      .records = on_records,
+                                      .looked = on_looked,
+                                      .ended = on_ended,
+                                      .other = other_profiler,
+                                      .spare = on_spare_asked};
     t->host = t->rows.host = host;
     t->on = true;
     int rc = session_new(host, &sink, &t->session);

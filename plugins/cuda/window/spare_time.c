@@ -41,16 +41,16 @@ void spare_worked(struct spare_time *s, uint32_t device, uint64_t start_ns, uint
 }
 
 /* Up to where it is known what the device has done. */
-static uint64_t known(const struct spare_time *s, uint32_t device, uint64_t now_ns)
+static uint64_t known_until(const struct spare_time *s, uint32_t device, uint64_t now_ns)
 {
     uint64_t until = s->devices[device].until_ns;
     return until + KNOWN_NS > now_ns ? until : now_ns - KNOWN_NS;
 }
 
-static double idle(const struct spare_time *s, uint32_t device, uint64_t now_ns)
+static double idle_share(const struct spare_time *s, uint32_t device, uint64_t now_ns)
 {
     const uint64_t *busy = s->devices[device].busy_ns;
-    uint64_t from = s->devices[device].from_ns[0], end = known(s, device, now_ns);
+    uint64_t from = s->devices[device].from_ns[0], end = known_until(s, device, now_ns);
     double share = end > from ? 1 - (double)(busy[0] + busy[1]) / (double)(end - from) : 1;
     return share > 0 ? share : 0;
 }
@@ -66,7 +66,7 @@ static void begin_part(struct spare_time *s, uint64_t now_ns)
             continue;
         s->devices[i].from_ns[0] = s->devices[i].from_ns[1];
         s->devices[i].busy_ns[0] = s->devices[i].busy_ns[1];
-        s->devices[i].from_ns[1] = known(s, i, now_ns);
+        s->devices[i].from_ns[1] = known_until(s, i, now_ns);
         s->devices[i].busy_ns[1] = 0;
     }
 }
@@ -78,7 +78,7 @@ void spare_look(struct spare_time *s, uint64_t now_ns, double *ret_idle, double 
     for (uint32_t i = 0; i < SPARE_DEVICES; i++) {
         if (!s->devices[i].until_ns)
             continue;
-        double share = idle(s, i, now_ns);
+        double share = idle_share(s, i, now_ns);
         *ret_idle = share > *ret_idle ? share : *ret_idle;
         worked++;
     }

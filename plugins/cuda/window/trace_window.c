@@ -14,33 +14,33 @@
 
 #define PART_NS PROBING_NS_PER_S
 
-static double since(uint64_t now_ns, uint64_t then_ns)
+static double ns_since(uint64_t now_ns, uint64_t then_ns)
 {
     return now_ns > then_ns ? (double)(now_ns - then_ns) : 0;
 }
 
-static double least(double a, double b)
+static double least_of(double a, double b)
 {
     return a < b ? a : b;
 }
 
 /* Give the most that the calls of that time have cost.  They can have held up the program only
  * while the device ran nothing, or ran what had been launched just before. */
-static double cost(double elapsed_ns, const struct window_seen *seen, uint64_t calls)
+static double calls_cost(double elapsed_ns, const struct window_seen *seen, uint64_t calls)
 {
-    double all = least((double)calls * WINDOW_CALL_NS, elapsed_ns);
-    return least(all, seen->idle * elapsed_ns + seen->late * all);
+    double all = least_of((double)calls * WINDOW_CALL_NS, elapsed_ns);
+    return least_of(all, seen->idle * elapsed_ns + seen->late * all);
 }
 
 /* Give the debt at now_ns; less than 0: it has paid more. */
-static double owed(const struct window *w, uint64_t now_ns)
+static double debt_at(const struct window *w, uint64_t now_ns)
 {
-    return w->debt_ns + w->part.cost_ns - w->rule.share * since(now_ns, w->part.since_ns);
+    return w->debt_ns + w->part.cost_ns - w->rule.share * ns_since(now_ns, w->part.since_ns);
 }
 
 static void begin_part(struct window *w, uint64_t now_ns)
 {
-    double debt = owed(w, now_ns);
+    double debt = debt_at(w, now_ns);
     w->debt_ns = debt > 0 && w->rule.share > 0 ? debt : 0;
     w->paid_ns = now_ns;
     w->before = w->part;
@@ -65,8 +65,8 @@ bool window_set(struct window *w, const struct window_rule *rule, uint64_t now_n
 void window_open(struct window *w, uint64_t now_ns)
 {
     double most = w->rule.share * (double)WINDOW_PAUSE_MOST_NS;
-    double debt = w->paid_ns ? w->debt_ns - w->rule.share * since(now_ns, w->paid_ns) : 0;
-    w->debt_ns = debt > 0 ? least(debt, most) : 0;
+    double debt = w->paid_ns ? w->debt_ns - w->rule.share * ns_since(now_ns, w->paid_ns) : 0;
+    w->debt_ns = debt > 0 ? least_of(debt, most) : 0;
     w->over = false;
     w->is_long = w->heavy && w->debt_ns <= w->rule.share * (double)WINDOW_LONG_NS;
     w->begun_ns = w->paid_ns = now_ns;
@@ -77,10 +77,10 @@ void window_open(struct window *w, uint64_t now_ns)
 
 bool window_look(struct window *w, uint64_t now_ns, const struct window_seen *seen)
 {
-    double open_ns = since(now_ns, w->begun_ns);
+    double open_ns = ns_since(now_ns, w->begun_ns);
     w->part.calls += seen->calls;
-    w->part.cost_ns = cost(since(now_ns, w->part.since_ns), seen, w->part.calls);
-    double debt = owed(w, now_ns);
+    w->part.cost_ns = calls_cost(ns_since(now_ns, w->part.since_ns), seen, w->part.calls);
+    double debt = debt_at(w, now_ns);
     bool too_much = w->rule.share > 0 && debt > w->rule.share * (double)WINDOW_LONG_NS;
     bool over = too_much && open_ns >= (double)(w->is_long ? WINDOW_LONG_NS : WINDOW_JUDGED_NS);
     if (w->rule.window_ns)
@@ -89,14 +89,14 @@ bool window_look(struct window *w, uint64_t now_ns, const struct window_seen *se
         w->heavy = w->is_long = false;
     if (!w->heavy)
         w->last.period_ns = over ? w->last.period_ns : 0;
-    if (!over && since(now_ns, w->part.since_ns) >= (double)PART_NS)
+    if (!over && ns_since(now_ns, w->part.since_ns) >= (double)PART_NS)
         begin_part(w, now_ns);
     return w->over |= over;
 }
 
 void window_rates(const struct window *w, uint64_t now_ns, double *ret_calls, double *ret_share)
 {
-    double elapsed = since(now_ns, w->before.since_ns);
+    double elapsed = ns_since(now_ns, w->before.since_ns);
     *ret_calls = *ret_share = 0;
     if (elapsed > 0) {
         *ret_calls = (double)(w->before.calls + w->part.calls) * PROBING_NS_PER_S / elapsed;
@@ -125,9 +125,9 @@ uint64_t window_close(struct window *w, uint64_t now_ns)
     double pause = w->debt_ns / w->rule.share, most = (double)WINDOW_PAUSE_MOST_NS;
     w->heavy = true;
     w->last.late = pause > most;
-    w->last.traced_ns = since(now_ns, w->begun_ns);
-    w->last.period_ns = w->last.traced_ns + least(pause, most);
-    return now_ns + (uint64_t)least(pause, most);
+    w->last.traced_ns = ns_since(now_ns, w->begun_ns);
+    w->last.period_ns = w->last.traced_ns + least_of(pause, most);
+    return now_ns + (uint64_t)least_of(pause, most);
 }
 
 uint64_t window_over_ns(const struct window *w)
@@ -136,7 +136,7 @@ uint64_t window_over_ns(const struct window *w)
 }
 
 /* "82,000": two digits are known, at best. */
-static void rough(double number, char *ret, size_t size)
+static void format_rough(double number, char *ret, size_t size)
 {
     uint64_t unit = 1, n = number < 1e15 ? (uint64_t)number : UINT64_C(1000000000000000);
     while (n / unit >= 100)
@@ -161,7 +161,7 @@ void window_words(const struct window *w, char *ret, size_t size)
     }
     if (!(w->rule.share > 0) || !(w->last.period_ns > 0))
         return;
-    rough(w->last.calls, calls, sizeof(calls));
+    format_rough(w->last.calls, calls, sizeof(calls));
     (void)snprintf(ret, size,
                    "it traces for %.2g s of every %.2g s: %s calls a second would cost up to %.2g "
                    "%% of the time (cuda.window=%g%%)%s; cuda.window=always traces all the time",

@@ -25,7 +25,7 @@ static const char *words_of(const struct nvml *n, int code)
 /* ---- find it ---- */
 
 /* The first name that this driver has. */
-static void *find(void *library, const char *names)
+static void *find_function(void *library, const char *names)
 {
     char name[64];
     void *found = NULL;
@@ -82,7 +82,7 @@ static void find_functions(void *library, struct nvml_functions *f)
         {&f->processes_1[1], "DeviceGetGraphicsRunningProcesses"},
     };
     for (size_t i = 0; i < PROBING_LENGTH(wanted); i++) {
-        void *found = find(library, wanted[i].names);
+        void *found = find_function(library, wanted[i].names);
         memcpy(wanted[i].at, &found, sizeof(found));
     }
 }
@@ -117,7 +117,7 @@ static int find_library(struct nvml *n, char *why)
 }
 
 /* Names that others made: what is no printable ASCII is '?'. */
-static void clean(char *text, size_t size)
+static void clean_name(char *text, size_t size)
 {
     text[size - 1] = '\0';
     for (char *at = text; *at; at++)
@@ -136,7 +136,7 @@ int nvml_begin(struct nvml *n, char *why)
         rc = -ENODEV;
     }
     if (rc < 0) {
-        clean(why, NVML_WHY_BYTES);
+        clean_name(why, NVML_WHY_BYTES);
         return rc;
     }
     n->ready = true;
@@ -144,7 +144,7 @@ int nvml_begin(struct nvml *n, char *why)
         n->driver[0] = '\0';
     if (!n->f.cuda_version || n->f.cuda_version(&n->cuda_version) != NVML_OK)
         n->cuda_version = 0;
-    clean(n->driver, sizeof(n->driver));
+    clean_name(n->driver, sizeof(n->driver));
     return 0;
 }
 
@@ -164,8 +164,8 @@ static void name_device(struct nvml *n, struct nvml_device *handle, struct gpu_d
         d->uuid[0] = '\0';
     if (n->f.name(handle, d->name, sizeof(d->name)) != NVML_OK)
         d->name[0] = '\0';
-    clean(d->uuid, sizeof(d->uuid));
-    clean(d->name, sizeof(d->name));
+    clean_name(d->uuid, sizeof(d->uuid));
+    clean_name(d->name, sizeof(d->name));
 }
 
 /* "00000000:65:00.0" as the kernel and nvidia-smi write it. */
@@ -176,7 +176,7 @@ static void place_device(struct nvml *n, struct nvml_device *handle, struct gpu_
     uint32_t number = 0;
     if (n->f.pci && n->f.pci(handle, &pci) == NVML_OK) {
         (void)snprintf(d->bus_id, sizeof(d->bus_id), "%.31s", pci.bus_id);
-        clean(d->bus_id, sizeof(d->bus_id));
+        clean_name(d->bus_id, sizeof(d->bus_id));
     }
     if (n->f.capability && n->f.capability(handle, &major, &minor) == NVML_OK)
         (void)snprintf(d->capability, sizeof(d->capability), "%d.%d", (int)major, (int)minor);
@@ -206,8 +206,8 @@ static void ask_memory(struct nvml *n, struct nvml_device *handle, uint64_t *ret
     }
 }
 
-static struct gpu_device *add(struct nvml *n, struct nvml_device *handle,
-                              struct gpu_device *devices, uint32_t index)
+static struct gpu_device *add_device(struct nvml *n, struct nvml_device *handle,
+                                     struct gpu_device *devices, uint32_t index)
 {
     if (n->n >= GPU_DEVICES_MAX)
         return NULL;
@@ -247,7 +247,7 @@ static void add_partitions(struct nvml *n, struct nvml_device *handle, struct gp
         struct nvml_device *partition = NULL;
         if (n->f.mig_device(handle, i, &partition) != NVML_OK || !partition)
             continue; /* that place is empty */
-        struct gpu_device *d = add(n, partition, devices, whole->index);
+        struct gpu_device *d = add_device(n, partition, devices, whole->index);
         if (!d)
             return;
         n->partitioned[whole - devices] = true;
@@ -309,7 +309,7 @@ int nvml_list(struct nvml *n, struct gpu_device *devices, char *why)
             handle = NULL;
         if (rc == NVML_NO_PERMISSION)
             continue; /* another container's */
-        struct gpu_device *d = add(n, handle, devices, i);
+        struct gpu_device *d = add_device(n, handle, devices, i);
         if (!d)
             break;
         n->refused[d - devices] = rc;
@@ -335,7 +335,7 @@ static bool is_gone(int rc)
     return rc == NVML_GPU_IS_LOST || rc == NVML_GPU_NOT_FOUND || rc == NVML_RESET_REQUIRED;
 }
 
-static bool said(struct asked *a, int rc)
+static bool has_answered(struct asked *a, int rc)
 {
     a->questions++;
     a->answers += rc == NVML_OK;
@@ -347,7 +347,7 @@ static uint64_t ask_number(struct asked *a, struct nvml_device *handle,
                            int (*question)(struct nvml_device *, uint32_t *))
 {
     uint32_t value = 0;
-    return question && said(a, question(handle, &value)) ? value : GPU_UNKNOWN;
+    return question && has_answered(a, question(handle, &value)) ? value : GPU_UNKNOWN;
 }
 
 static uint64_t ask_clock(const struct nvml *n, struct nvml_device *handle, uint32_t which)
@@ -409,7 +409,7 @@ static void process_name(int64_t pid, char ret[16])
         (void)close(fd);
     ret[got > 0 ? got : 0] = '\0';
     ret[strcspn(ret, "\n")] = '\0';
-    clean(ret, 16);
+    clean_name(ret, 16);
 }
 
 static void add_process(struct nvml *n, uint32_t device, uint32_t pid, uint64_t used, bool graphics,
@@ -454,7 +454,7 @@ static void ask_processes(struct nvml *n, uint32_t device, bool graphics, struct
 
 /* ---- a look ---- */
 
-static void forget(struct gpu_look *l)
+static void forget_look(struct gpu_look *l)
 {
     *l = (struct gpu_look){.state = GPU_OK};
     uint64_t *const numbers[] = {
@@ -468,7 +468,7 @@ static void forget(struct gpu_look *l)
 }
 
 /* No answer at all, or a word that says that there will be none. */
-static void judge(const struct nvml *n, const struct asked *a, struct gpu_look *ret)
+static void judge_answers(const struct nvml *n, const struct asked *a, struct gpu_look *ret)
 {
     if (is_gone(a->last))
         ret->state = a->last == NVML_RESET_REQUIRED ? GPU_RESET_REQUIRED : GPU_LOST;
@@ -477,7 +477,7 @@ static void judge(const struct nvml *n, const struct asked *a, struct gpu_look *
         ret->state = GPU_FAILED;
     if (ret->state == GPU_FAILED)
         (void)snprintf(ret->error, sizeof(ret->error), "%.50s (%d)", words_of(n, a->last), a->last);
-    clean(ret->error, sizeof(ret->error));
+    clean_name(ret->error, sizeof(ret->error));
 }
 
 static void ask_rest(struct nvml *n, uint32_t i, bool measure, struct gpu_look *ret,
@@ -508,23 +508,23 @@ int nvml_look(struct nvml *n, uint32_t i, bool measure_bus_too, struct gpu_look 
     struct nvml_device *handle = n->handles[i];
     int rc = NVML_OK;
     uint32_t celsius = 0;
-    forget(ret);
+    forget_look(ret);
     ret->ns = n->host->now();
     if (!handle) {
-        (void)said(&a, n->refused[i]);
-        judge(n, &a, ret);
+        (void)has_answered(&a, n->refused[i]);
+        judge_answers(n, &a, ret);
         return 0;
     }
     ask_memory(n, handle, &ret->used_bytes, &ret->total_bytes, &rc);
-    (void)said(&a, rc);
-    if (n->f.utilization && said(&a, n->f.utilization(handle, &busy))) {
+    (void)has_answered(&a, rc);
+    if (n->f.utilization && has_answered(&a, n->f.utilization(handle, &busy))) {
         ret->busy_pct = busy.gpu;
         ret->memory_busy_pct = busy.memory;
     }
     ret->power_mw = ask_number(&a, handle, n->f.power_mw);
-    if (n->f.temperature && said(&a, n->f.temperature(handle, 0, &celsius)))
+    if (n->f.temperature && has_answered(&a, n->f.temperature(handle, 0, &celsius)))
         ret->temperature_c = celsius;
-    judge(n, &a, ret);
+    judge_answers(n, &a, ret);
     if (a.answers == 0 && a.last == NVML_UNINITIALIZED) {
         n->ready = false;
         return -ENODEV;

@@ -12,7 +12,7 @@
 #define ELEMENT_BYTES 128
 
 /* The next element, without blanks around it; false: the list is over. */
-static bool next(const char **at, char ret[ELEMENT_BYTES])
+static bool next_element(const char **at, char ret[ELEMENT_BYTES])
 {
     const char *from = *at;
     if (from == NULL)
@@ -136,7 +136,7 @@ static void see_indices(const char *list, const char *order, struct gpu_device *
     int64_t seen[ELEMENTS_MAX];
     uint32_t n_seen = 0;
     set_all(devices, n, 0);
-    while (n_seen < ELEMENTS_MAX && next(&list, element)) {
+    while (n_seen < ELEMENTS_MAX && next_element(&list, element)) {
         int64_t index = number_of(element);
         for (uint32_t i = 0; i < n_seen; i++)
             if (index >= 0 && seen[i] == index) {
@@ -158,7 +158,7 @@ static void see_uuids(const char *list, const char *prefix, struct gpu_device *d
     char element[ELEMENT_BYTES];
     int32_t ordinal = 0;
     set_all(devices, n, 0);
-    while (next(&list, element)) {
+    while (next_element(&list, element)) {
         if (strncmp(element, prefix, strlen(prefix)) != 0)
             break;
         int found = find_uuid(element, devices, n);

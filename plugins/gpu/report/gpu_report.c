@@ -108,7 +108,7 @@ __attribute__((format(printf, 3, 4))) static void add(char *text, size_t size, c
     va_end(args);
 }
 
-static void keep(char *ret, size_t size, const struct probing_report_cell *c)
+static void keep_text(char *ret, size_t size, const struct probing_report_cell *c)
 {
     if (cell_text(c)[0])
         (void)snprintf(ret, size, "%s", cell_text(c));
@@ -120,8 +120,8 @@ static int take_device(void *arg, const struct probing_report_cell *c, uint32_t 
     struct gpu *g = n >= 12 ? gpu_of(r, cell_int(&c[0])) : NULL;
     if (!g)
         return 0;
-    keep(r->driver, sizeof(r->driver), &c[8]);
-    keep(r->cuda, sizeof(r->cuda), &c[9]);
+    keep_text(r->driver, sizeof(r->driver), &c[8]);
+    keep_text(r->cuda, sizeof(r->cuda), &c[9]);
     if (c[1].type) { /* a partition */
         bool seen = cell_number(&c[5]) == 1;
         add(g->partitions, sizeof(g->partitions), "%s%lld: %s, %.1f of %.1f GB in use%s",
@@ -129,9 +129,9 @@ static int take_device(void *arg, const struct probing_report_cell *c, uint32_t 
             cell_number(&c[11]) / GB, cell_number(&c[10]) / GB, seen ? " (this process's)" : "");
         return 0;
     }
-    keep(g->name, sizeof(g->name), &c[2]);
-    keep(g->uuid, sizeof(g->uuid), &c[3]);
-    keep(g->state, sizeof(g->state), &c[4]);
+    keep_text(g->name, sizeof(g->name), &c[2]);
+    keep_text(g->uuid, sizeof(g->uuid), &c[3]);
+    keep_text(g->state, sizeof(g->state), &c[4]);
     g->visible = cell_number(&c[5]);
     g->ordinal = cell_number(&c[6]);
     g->limit_w = cell_number(&c[7]);
@@ -144,7 +144,7 @@ static int take_figures(void *arg, const struct probing_report_cell *c, uint32_t
     for (uint32_t i = 0; g && i < FIGURES; i++)
         g->figure[i] = cell_number(&c[2 + i]);
     if (g && !g->state[0])
-        keep(g->state, sizeof(g->state), &c[1]);
+        keep_text(g->state, sizeof(g->state), &c[1]);
     return 0;
 }
 
@@ -152,7 +152,7 @@ static int take_throttle(void *arg, const struct probing_report_cell *c, uint32_
 {
     struct gpu *g = n >= 3 ? gpu_of(arg, cell_int(&c[0])) : NULL;
     if (g && !g->throttle[0]) { /* the most frequent comes first */
-        keep(g->throttle, sizeof(g->throttle), &c[1]);
+        keep_text(g->throttle, sizeof(g->throttle), &c[1]);
         g->throttled = cell_number(&c[2]);
     }
     return 0;
@@ -278,7 +278,7 @@ static void show_rest(const struct gpu_report *r, const struct gpu *g)
         report_printf(r->api, "  used by      %s\n", g->processes);
 }
 
-static void show(const struct gpu_report *r)
+static void show_devices(const struct gpu_report *r)
 {
     uint32_t hidden = 0;
     for (uint32_t i = 0; i < r->n; i++) {
@@ -332,7 +332,7 @@ static void show_json(const struct gpu_report *r)
 
 /* ---- the command ---- */
 
-static int take(void *arg, const char *option, const char *value)
+static int parse_option(void *arg, const char *option, const char *value)
 {
     struct gpu_report *r = arg;
     if (option == NULL)
@@ -343,23 +343,23 @@ static int take(void *arg, const char *option, const char *value)
     return 0;
 }
 
-static int why(void *arg, const struct probing_report_cell *c, uint32_t n)
+static int keep_reason(void *arg, const struct probing_report_cell *c, uint32_t n)
 {
     if (n)
         (void)snprintf(arg, 400, "%s", cell_text(&c[0]));
     return 0;
 }
 
-static int nobody(const struct gpu_report *r)
+static int report_nobody(const struct gpu_report *r)
 {
     char text[400] = "";
     if (r->api->target == PROBING_TARGET_LIVE)
-        (void)r->api->ask(r->api, "select reason from probing.plugins where name = 'gpu'", why,
-                          text);
+        (void)r->api->ask(r->api, "select reason from probing.plugins where name = 'gpu'",
+                          keep_reason, text);
     return report_fail(r->api, -ENODATA, "no GPU was seen%s%s", text[0] ? ": " : "", text);
 }
 
-static int look(struct gpu_report *r)
+static int show_report(struct gpu_report *r)
 {
     int rc = read_report(r);
     if (rc < 0)
@@ -367,22 +367,22 @@ static int look(struct gpu_report *r)
     if (r->json)
         show_json(r);
     else if (r->n == 0)
-        return nobody(r);
+        return report_nobody(r);
     else
-        show(r);
+        show_devices(r);
     return 0;
 }
 
-static int run(const struct probing_report_api *a, int argc, const char *const *argv)
+static int report_run(const struct probing_report_api *a, int argc, const char *const *argv)
 {
     struct gpu_report *r = calloc(1, sizeof(*r));
     if (r == NULL)
         return report_fail(a, -ENOMEM, "no memory for the report");
     r->api = a;
     r->window_ns = WINDOW_NS;
-    int rc = a->parse(a, argc, argv, take, r);
+    int rc = a->parse(a, argc, argv, parse_option, r);
     if (rc == 0)
-        rc = a->target == PROBING_TARGET_BARE ? a->no_plugin(a) : look(r);
+        rc = a->target == PROBING_TARGET_BARE ? a->no_plugin(a) : show_report(r);
     free(r);
     return rc;
 }
@@ -403,6 +403,6 @@ static const struct probing_report_command commands[] = {
              "kernel ran, not that it filled the device.",
      PROBING_REPORT_LISTS(options, examples),
      .flags = PROBING_REPORT_TARGET,
-     .run = run}};
+     .run = report_run}};
 
 PROBING_REPORT_ENTRY("gpu", commands);

@@ -141,7 +141,7 @@ static bool is_ours(const char *path)
     return strcmp(base, "nccl.so") == 0 || strcmp(base, "probing_nccl.so") == 0;
 }
 
-static enum nccl_state judge(const struct nccl_seen *n, char *why, size_t size)
+static enum nccl_state judge_nccl(const struct nccl_seen *n, char *why, size_t size)
 {
     if (n->version && n->version < NCCL_PROFILED) {
         (void)snprintf(why, size, "NCCL here is %d.%d.%d: profilers came with 2.23 (torch 2.6)",
@@ -201,5 +201,5 @@ enum nccl_state nccl_look(struct recorder *r, char *ret_why, size_t size)
     look_at_version(&seen);
     look_at_maps(&seen);
     look_at_environment(&seen);
-    return judge(&seen, ret_why, size);
+    return judge_nccl(&seen, ret_why, size);
 }

@@ -6,7 +6,7 @@
  * Any thread of NCCL and of the program.  Nothing here ever fails towards NCCL: an event that
  * cannot be taken has no handle, and NCCL does not ask for it again.  Without a core in the
  * process, or with the plugin stopped, the mask is 0 and NCCL calls nothing but init() and
- * finalize().
+ * finalize_comm().
  */
 #include "callbacks/attach.h"
 #include "callbacks/profiler_abi.h"
@@ -36,7 +36,7 @@ static uint64_t of_pointer(const void *handle)
     return (uint64_t)(uintptr_t)handle;
 }
 
-static int begin(void **ret_context, int *ret_mask, const struct comm_about *about)
+static int begin_comm(void **ret_context, int *ret_mask, const struct comm_about *about)
 {
     struct recorder *r = attach_recorder(NULL);
     if (!ret_context || !ret_mask)
@@ -47,7 +47,7 @@ static int begin(void **ret_context, int *ret_mask, const struct comm_about *abo
     return NCCL_SUCCESS;
 }
 
-static int finalize(void *context)
+static int finalize_comm(void *context)
 {
     if (context)
         comm_end(context);
@@ -61,7 +61,7 @@ static int stop_event(void *handle)
     return NCCL_SUCCESS;
 }
 
-static int give(void **ret_handle, uint64_t handle)
+static int give_handle(void **ret_handle, uint64_t handle)
 {
     *ret_handle = (void *)(uintptr_t)handle; /* NULL: not taken */
     return NCCL_SUCCESS;
@@ -126,18 +126,19 @@ static int state_v4(void *handle, int which, union nccl_state_v4 *a)
  * operations of CUDA graphs, which RAS compares with those of ranks that have no profiler. */
 #define START_GROUP  \
     case NCCL_GROUP: \
-        return give(ret_handle, record_group());
+        return give_handle(ret_handle, record_group());
 
 /* The kinds that are of one layout in all versions that have them. */
-#define START_PROXY(context, d)                                                                 \
-    case NCCL_PROXY_OP:                                                                         \
-        return give(ret_handle, proxy_begins(context, (d)->parent, (d)->rank, &(d)->proxy_op)); \
-    case NCCL_PROXY_STEP:                                                                       \
-        return give(ret_handle, record_step(attach_recorder(NULL), of_pointer((d)->parent),     \
-                                            (d)->proxy_step.step));
+#define START_PROXY(context, d)                                                                    \
+    case NCCL_PROXY_OP:                                                                            \
+        return give_handle(ret_handle,                                                             \
+                           proxy_begins(context, (d)->parent, (d)->rank, &(d)->proxy_op));         \
+    case NCCL_PROXY_STEP:                                                                          \
+        return give_handle(ret_handle, record_step(attach_recorder(NULL), of_pointer((d)->parent), \
+                                                   (d)->proxy_step.step));
 #define START_NET(context, d) \
     case NCCL_NET_PLUGIN:     \
-        return give(ret_handle, net_begins(context, (d)->rank, &(d)->net_plugin));
+        return give_handle(ret_handle, net_begins(context, (d)->rank, &(d)->net_plugin));
 
 /* An operation from coll in versions 1 to 3, and in 4 to 7; from p2p likewise. */
 #define COLL_ABOUT(d, ...)                                                                \
@@ -168,13 +169,13 @@ static int start_v1(void *context, void **ret_handle, struct nccl_descr_v1 *d)
             d, OF_COMM(d->coll), .func = NAME_OF(functions, d->coll.func),
             .datatype = NAME_OF(datatypes, d->coll.datatype),
             .algo = NAME_OF(algorithms, d->coll.algo), .proto = NAME_OF(protocols, d->coll.proto));
-        return give(ret_handle, record_op(context, &about));
+        return give_handle(ret_handle, record_op(context, &about));
     }
     case NCCL_P2P: {
         const struct op_about about =
             P2P_ABOUT(d, OF_COMM(d->p2p), .func = NAME_OF(functions, d->p2p.func),
                       .datatype = NAME_OF(datatypes, d->p2p.datatype));
-        return give(ret_handle, record_op(context, &about));
+        return give_handle(ret_handle, record_op(context, &about));
     }
         START_GROUP
         START_PROXY(context, d)
@@ -189,11 +190,11 @@ static int start_v2(void *context, void **ret_handle, struct nccl_descr_v2 *d)
     switch (d->type) {
     case NCCL_COLL: {
         const struct op_about about = COLL_ABOUT(d, OF_COMM(d->coll), COLL_TEXTS(d->coll));
-        return give(ret_handle, record_op(context, &about));
+        return give_handle(ret_handle, record_op(context, &about));
     }
     case NCCL_P2P: {
         const struct op_about about = P2P_ABOUT(d, OF_COMM(d->p2p), TEXTS(d->p2p));
-        return give(ret_handle, record_op(context, &about));
+        return give_handle(ret_handle, record_op(context, &about));
     }
         START_GROUP
         START_PROXY(context, d)
@@ -209,14 +210,14 @@ static int start_v3(void *context, void **ret_handle, struct nccl_descr_v3 *d)
     switch (d->type) {
     case NCCL_COLL: {
         const struct op_about about = COLL_ABOUT(d, OF_COMM(d->coll), COLL_TEXTS(d->coll));
-        return give(ret_handle, record_op(context, &about));
+        return give_handle(ret_handle, record_op(context, &about));
     }
     case NCCL_P2P: {
         const struct op_about about = P2P_ABOUT(d, OF_COMM(d->p2p), TEXTS(d->p2p));
-        return give(ret_handle, record_op(context, &about));
+        return give_handle(ret_handle, record_op(context, &about));
     }
     case NCCL_KERNEL_CH:
-        return give(ret_handle, record_kernel(context, of_pointer(d->parent), 0));
+        return give_handle(ret_handle, record_kernel(context, of_pointer(d->parent), 0));
         START_GROUP
         START_PROXY(context, d)
         START_NET(context, d)
@@ -232,15 +233,15 @@ static int start_v4(void *context, void **ret_handle, struct nccl_descr_v4 *d)
     case NCCL_COLL: {
         const struct op_about about =
             COLL_ABOUT(d, COLL_TEXTS(d->coll), .channels = d->coll.n_channels);
-        return give(ret_handle, record_op(context, &about));
+        return give_handle(ret_handle, record_op(context, &about));
     }
     case NCCL_P2P: {
         const struct op_about about = P2P_ABOUT(d, TEXTS(d->p2p), .channels = d->p2p.n_channels);
-        return give(ret_handle, record_op(context, &about));
+        return give_handle(ret_handle, record_op(context, &about));
     }
     case NCCL_KERNEL_CH:
-        return give(ret_handle,
-                    record_kernel(context, of_pointer(d->parent), d->kernel_ch.timer_ns));
+        return give_handle(ret_handle,
+                           record_kernel(context, of_pointer(d->parent), d->kernel_ch.timer_ns));
         START_GROUP
         START_PROXY(context, d)
         START_NET(context, d)
@@ -256,19 +257,19 @@ static int start_v6(void *context, void **ret_handle, struct nccl_descr_v6 *d)
     case NCCL_COLL: {
         const struct op_about about =
             COLL_ABOUT(d, COLL_TEXTS(d->coll), .channels = d->coll.n_channels);
-        return give(ret_handle, record_op(context, &about));
+        return give_handle(ret_handle, record_op(context, &about));
     }
     case NCCL_P2P: {
         const struct op_about about = P2P_ABOUT(d, TEXTS(d->p2p), .channels = d->p2p.n_channels);
-        return give(ret_handle, record_op(context, &about));
+        return give_handle(ret_handle, record_op(context, &about));
     }
     case NCCL_CE_COLL: {
         const struct op_about about = {CE_ABOUT(d)};
-        return give(ret_handle, record_op(context, &about));
+        return give_handle(ret_handle, record_op(context, &about));
     }
     case NCCL_KERNEL_CH:
-        return give(ret_handle,
-                    record_kernel(context, of_pointer(d->parent), d->kernel_ch.timer_ns));
+        return give_handle(ret_handle,
+                           record_kernel(context, of_pointer(d->parent), d->kernel_ch.timer_ns));
         START_PROXY(context, d)
         START_NET(context, d)
     default:
@@ -284,20 +285,20 @@ static int start_v7(void *context, void **ret_handle, struct nccl_descr_v7 *d)
         const struct op_about about =
             COLL_ABOUT(d, COLL_TEXTS(d->coll), .channels = d->coll.n_channels,
                        .symmetric = d->coll.is_symmetric, .user_tag = d->coll.user_tag);
-        return give(ret_handle, record_op(context, &about));
+        return give_handle(ret_handle, record_op(context, &about));
     }
     case NCCL_P2P: {
         const struct op_about about =
             P2P_ABOUT(d, TEXTS(d->p2p), .channels = d->p2p.n_channels, .user_tag = d->p2p.user_tag);
-        return give(ret_handle, record_op(context, &about));
+        return give_handle(ret_handle, record_op(context, &about));
     }
     case NCCL_CE_COLL: {
         const struct op_about about = {CE_ABOUT(d), .user_tag = d->ce_coll.user_tag};
-        return give(ret_handle, record_op(context, &about));
+        return give_handle(ret_handle, record_op(context, &about));
     }
     case NCCL_KERNEL_CH:
-        return give(ret_handle,
-                    record_kernel(context, of_pointer(d->parent), d->kernel_ch.timer_ns));
+        return give_handle(ret_handle,
+                           record_kernel(context, of_pointer(d->parent), d->kernel_ch.timer_ns));
         START_PROXY(context, d)
         START_NET(context, d)
     default:
@@ -312,7 +313,7 @@ static int start_v7(void *context, void **ret_handle, struct nccl_descr_v7 *d)
     {                                                                     \
         const struct comm_about about = {                                 \
             .n_nodes = -1, .n_ranks = -1, .rank = -1, .version = number}; \
-        return begin(ret_context, ret_mask, &about);                      \
+        return begin_comm(ret_context, ret_mask, &about);                 \
     }
 #define INIT_V4(number, arguments)                           \
     static int init_v##number(arguments)                     \
@@ -324,7 +325,7 @@ static int start_v7(void *context, void **ret_handle, struct nccl_descr_v7 *d)
                                          .rank = rank,       \
                                          .version = number}; \
         (void)log;                                           \
-        return begin(ret_context, ret_mask, &about);         \
+        return begin_comm(ret_context, ret_mask, &about);    \
     }
 
 INIT_V1(1)
@@ -345,7 +346,7 @@ INIT_V4(7, NCCL_INIT_V5)
         .start_event = start,                                                    \
         .stop_event = stop_event,                                                \
         .record_event_state = state,                                             \
-        .finalize = finalize,                                                    \
+        .finalize = finalize_comm,                                               \
     }
 
 EXPORTED(1, start_v1, state_v1);

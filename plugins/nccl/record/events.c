@@ -35,7 +35,7 @@ static struct handle handle_parts(uint64_t h)
                            .generation = (uint32_t)h & SLOT_GENERATIONS};
 }
 
-static uint64_t now(void)
+static uint64_t now_ns(void)
 {
     return probing_clock_ns(CLOCK_MONOTONIC);
 }
@@ -118,8 +118,8 @@ static struct op_slot *parent_of(struct recorder *r, uint64_t handle, struct han
 }
 
 /* Events are taken, and there is room.  Else NULL, and what was dropped is counted. */
-static struct slot *take(struct comm *c, uint32_t kind, uint32_t *ret_number,
-                         uint32_t *ret_generation)
+static struct slot *take_slot(struct comm *c, uint32_t kind, uint32_t *ret_number,
+                              uint32_t *ret_generation)
 {
     if (!atomic_load_explicit(&c->recorder->on, memory_order_relaxed) ||
         atomic_load_explicit(&c->state, memory_order_acquire) != COMM_OPEN)
@@ -231,11 +231,11 @@ static void find_launches(struct comm *c, struct op_slot *op, uint64_t handle)
 uint64_t record_op(struct comm *c, const struct op_about *about)
 {
     uint32_t number, generation;
-    struct slot *s = c ? take(c, EVENT_OP, &number, &generation) : NULL;
+    struct slot *s = c ? take_slot(c, EVENT_OP, &number, &generation) : NULL;
     if (!s)
         return 0;
     struct op_slot *op = (struct op_slot *)(void *)s;
-    uint64_t at = now();
+    uint64_t at = now_ns();
     learn_comm(c, about);
     comm_count(c, COUNT_OPS);
     text_set(&op->func, about->func);
@@ -307,7 +307,7 @@ uint64_t record_kernel(struct comm *c, uint64_t parent, uint64_t gpu_ns)
     struct comm *of;
     if (!c)
         return 0;
-    struct slot *s = take(c, EVENT_KERNEL, &number, &generation);
+    struct slot *s = take_slot(c, EVENT_KERNEL, &number, &generation);
     struct op_slot *op = parent_of(c->recorder, parent, &h, &of);
     if (!s) {
         if (op)
@@ -315,7 +315,7 @@ uint64_t record_kernel(struct comm *c, uint64_t parent, uint64_t gpu_ns)
         return 0;
     }
     struct kernel_slot *k = (struct kernel_slot *)(void *)s;
-    uint64_t at = now();
+    uint64_t at = now_ns();
     comm_count(c, COUNT_KERNELS);
     bool joined = op && child_begins(op, h.generation, 1, at);
     if (joined && gpu_ns)
@@ -347,7 +347,7 @@ static void stop_kernel(struct comm *c, struct kernel_slot *k, uint32_t number)
         field_max(&op->gpu_last_ns, gpu_ns);
     pool_free(pool_of(c, EVENT_KERNEL), number);
     if (parent)
-        child_ends(c->recorder, parent, 1, now());
+        child_ends(c->recorder, parent, 1, now_ns());
 }
 
 /* ---- proxies and their steps ---- */
@@ -370,7 +370,7 @@ uint64_t record_proxy(struct comm *c, const struct proxy_about *about)
     struct comm *of;
     if (!c)
         return 0;
-    struct slot *s = take(c, EVENT_PROXY, &number, &generation);
+    struct slot *s = take_slot(c, EVENT_PROXY, &number, &generation);
     /* With PXN a proxy works for another process, whose handles are not ours. */
     bool ours = about->pid == atomic_load_explicit(&c->recorder->pid, memory_order_relaxed);
     struct op_slot *op = ours ? parent_of(c->recorder, about->parent, &h, &of) : NULL;
@@ -380,7 +380,7 @@ uint64_t record_proxy(struct comm *c, const struct proxy_about *about)
         return 0;
     }
     struct proxy_slot *p = (struct proxy_slot *)(void *)s;
-    uint64_t at = now();
+    uint64_t at = now_ns();
     comm_count(c, COUNT_PROXIES);
     copy_parent(p, op);
     field_set(&p->id, new_id(c));
@@ -428,7 +428,7 @@ uint64_t record_step(struct recorder *r, uint64_t proxy, int number)
         comm_count(c, COUNT_STOPS_MISSING);
     comm_count(c, COUNT_STEPS);
     field_add(&p->steps, 1);
-    step_enter(p, &p->step[at], 1, now());
+    step_enter(p, &p->step[at], 1, now_ns());
     return handle_make(c, EVENT_STEP, h.slot, at, h.generation);
 }
 
@@ -475,12 +475,12 @@ void record_state(struct recorder *r, uint64_t handle, int state, uint64_t bytes
     /* NCCL knows a step's size when it is handed to the network, or has come from there. */
     if (!total && (wait == WAIT_SEND || wait == WAIT_RECV_FLUSH))
         field_add(&p->bytes, bytes);
-    step_enter(p, &p->step[h.step], 2 + (uint64_t)wait, now());
+    step_enter(p, &p->step[h.step], 2 + (uint64_t)wait, now_ns());
 }
 
 static void stop_proxy(struct comm *c, struct proxy_slot *p, uint32_t number)
 {
-    uint64_t at = now(), parent = field(&p->op);
+    uint64_t at = now_ns(), parent = field(&p->op);
     for (uint32_t i = 0; i < STEPS; i++)
         if (field(&p->step[i].state)) {
             comm_count(c, COUNT_STOPS_MISSING);
@@ -497,7 +497,7 @@ static void stop_proxy(struct comm *c, struct proxy_slot *p, uint32_t number)
 uint64_t record_net(struct comm *c, const struct net_about *about)
 {
     uint32_t number, generation;
-    struct slot *s = c ? take(c, EVENT_NET, &number, &generation) : NULL;
+    struct slot *s = c ? take_slot(c, EVENT_NET, &number, &generation) : NULL;
     if (!s)
         return 0;
     struct net_slot *n = (struct net_slot *)(void *)s;
@@ -509,7 +509,7 @@ uint64_t record_net(struct comm *c, const struct net_about *about)
     field_set(&n->wr_id, about->wr_id);
     field_set(&n->length, about->length);
     field_set(&n->end_ns, 0);
-    field_set(&n->start_ns, now());
+    field_set(&n->start_ns, now_ns());
     slot_publish(s, generation);
     return handle_make(c, EVENT_NET, number, 0, generation);
 }
@@ -518,7 +518,7 @@ uint64_t record_net(struct comm *c, const struct net_about *about)
 
 static void stop_op(struct comm *c, struct op_slot *op, const struct handle *h)
 {
-    uint64_t at = now(), progress;
+    uint64_t at = now_ns(), progress;
     /* Once is enough: it goes on after that. */
     if ((atomic_load_explicit(&op->progress, memory_order_relaxed) & PROGRESS_STOPPED)) {
         comm_count(c, COUNT_UNKNOWN);
@@ -547,14 +547,14 @@ void record_stop(struct recorder *r, uint64_t handle)
         stop_op(c, (struct op_slot *)(void *)s, &h);
     } else if (h.kind == EVENT_STEP) {
         struct proxy_slot *p = (struct proxy_slot *)(void *)s;
-        step_enter(p, &p->step[h.step], 0, now());
+        step_enter(p, &p->step[h.step], 0, now_ns());
     } else if (slot_end(s, h.generation)) {
         if (h.kind == EVENT_PROXY)
             stop_proxy(c, (struct proxy_slot *)(void *)s, h.slot);
         else if (h.kind == EVENT_KERNEL)
             stop_kernel(c, (struct kernel_slot *)(void *)s, h.slot);
         else {
-            field_set(&((struct net_slot *)(void *)s)->end_ns, now());
+            field_set(&((struct net_slot *)(void *)s)->end_ns, now_ns());
             pool_give_up(pool_of(c, EVENT_NET), h.slot);
         }
     }
@@ -562,7 +562,7 @@ void record_stop(struct recorder *r, uint64_t handle)
 
 /* ---- nobody reads it ---- */
 
-static void discard(struct pool *p)
+static void discard_events(struct pool *p)
 {
     for (uint32_t at = pool_take_done(p); at;) {
         uint32_t number = at - 1;
@@ -583,8 +583,8 @@ void comm_discard(struct comm *c)
     struct pools *p = atomic_load_explicit(&c->pools, memory_order_acquire);
     if (!p)
         return;
-    discard(&p->op);
-    discard(&p->proxy);
-    discard(&p->kernel);
-    discard(&p->net);
+    discard_events(&p->op);
+    discard_events(&p->proxy);
+    discard_events(&p->kernel);
+    discard_events(&p->net);
 }

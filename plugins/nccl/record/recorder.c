@@ -141,7 +141,7 @@ static struct comm *find_place(struct recorder *r)
     return NULL;
 }
 
-static void describe(struct comm *c, const struct comm_about *about)
+static void describe_comm(struct comm *c, const struct comm_about *about)
 {
     size_t n = about->name ? strnlen(about->name, COMM_NAME_BYTES - 1) : 0;
     if (n)
@@ -171,7 +171,7 @@ struct comm *comm_begin(struct recorder *r, const struct comm_about *about, int 
     (void)pthread_mutex_lock(&r->mutex);
     struct comm *c = find_place(r);
     if (c) {
-        describe(c, about);
+        describe_comm(c, about);
         if (atomic_load_explicit(&r->on, memory_order_relaxed) && make_pools(c) < 0)
             comm_count(c, COUNT_NO_ROOM);
         atomic_store_explicit(&c->state, COMM_OPEN, memory_order_release);

@@ -41,7 +41,7 @@ struct hang {
     uint32_t lines;
 };
 
-static void put(char *ret, size_t room, const struct probing_report_cell *c)
+static void copy_text(char *ret, size_t room, const struct probing_report_cell *c)
 {
     (void)snprintf(ret, room, "%s", cell_text(c));
 }
@@ -62,10 +62,10 @@ static int take_stand(void *arg, const struct probing_report_cell *c, uint32_t n
                         .job_rank = cell_int(&c[6]),
                         .n_ranks = cell_int(&c[8]),
                         .peer = cell_int(&c[9])};
-    put(s->comm, sizeof(s->comm), &c[0]);
-    put(s->name, sizeof(s->name), &c[1]);
-    put(s->func, sizeof(s->func), &c[2]);
-    put(s->target, sizeof(s->target), &c[7]);
+    copy_text(s->comm, sizeof(s->comm), &c[0]);
+    copy_text(s->name, sizeof(s->name), &c[1]);
+    copy_text(s->func, sizeof(s->func), &c[2]);
+    copy_text(s->target, sizeof(s->target), &c[7]);
     return 0;
 }
 
@@ -88,7 +88,7 @@ static bool is_same_rank(const struct stand *a, const struct stand *b)
     return a->rank == b->rank && strcmp(a->comm, b->comm) == 0;
 }
 
-static const char *whose(const struct stand *s, char ret[WHO_BYTES])
+static const char *whose_rank(const struct stand *s, char ret[WHO_BYTES])
 {
     if (s->job_rank == INT64_MIN)
         (void)snprintf(ret, WHO_BYTES, "rank %lld of the communicator (-t %s)", (long long)s->rank,
@@ -194,12 +194,12 @@ static void tell_rank(struct hang *h, const struct stand *call, const struct sta
     } else if (h->lines++ >= SHOWN) {
         return;
     } else if (has_ended) {
-        report_printf(h->api, "  %s has ended it\n", whose(rank, who));
+        report_printf(h->api, "  %s has ended it\n", whose_rank(rank, who));
     } else if (newest != INT64_MIN) {
-        report_printf(h->api, "  %s has not called it: its last %s was %lld\n", whose(rank, who),
-                      call->func, (long long)newest);
+        report_printf(h->api, "  %s has not called it: its last %s was %lld\n",
+                      whose_rank(rank, who), call->func, (long long)newest);
     } else {
-        report_printf(h->api, "  %s has not called it, and no %s before\n", whose(rank, who),
+        report_printf(h->api, "  %s has not called it, and no %s before\n", whose_rank(rank, who),
                       call->func);
     }
 }
@@ -397,13 +397,13 @@ static void say_pair(struct hang *h, const struct stand *pair)
     const struct stand *peer = peer_of(h, pair);
     (void)name_of(h, pair->comm, pair->peer, other);
     report_printf(h->api, "%s of %s %s %s, under way for %.1f s: %s\n", pair->func, pair->name,
-                  sends ? "to" : "from", other, pair->age_ns / 1e9, whose(pair, who));
+                  sends ? "to" : "from", other, pair->age_ns / 1e9, whose_rank(pair, who));
     if (!peer)
         report_printf(h->api, "  of %s nothing is known here\n", other);
     else if (strcmp(state, "in it") == 0)
-        report_printf(h->api, "  %s is in its %s\n", whose(peer, who), its);
+        report_printf(h->api, "  %s is in its %s\n", whose_rank(peer, who), its);
     else
-        report_printf(h->api, "  %s is in no %s with it\n", whose(peer, who), its);
+        report_printf(h->api, "  %s is in no %s with it\n", whose_rank(peer, who), its);
 }
 
 static void json_pair(struct hang *h, const struct stand *pair)
@@ -467,7 +467,7 @@ static int tell_list(struct hang *h, bool pairs, const char *key, const char *wh
     return rc;
 }
 
-static int tell(struct hang *h)
+static int report_hang(struct hang *h)
 {
     bool none = h->now.n == 0 && h->pairs.n == 0, cut = h->now.cut || h->pairs.cut || h->last.cut;
     if (h->as_json)
@@ -526,7 +526,7 @@ int nccl_hang_run(const struct probing_report_api *a, int argc, const char *cons
     if (rc == 0 && h.as_json)
         a->exact(a);
     if (rc == 0)
-        rc = tell(&h);
+        rc = report_hang(&h);
     for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++)
         free(all[i]->all);
     return rc;

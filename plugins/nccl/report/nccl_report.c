@@ -30,7 +30,7 @@ struct section { /* rows of one question, as they are shown */
 
 /* ---- words ---- */
 
-static int take(void *arg, const char *option, const char *value)
+static int parse_option(void *arg, const char *option, const char *value)
 {
     struct args *w = arg;
     if (option == NULL)
@@ -52,14 +52,15 @@ static void time_text(double ns, char ret[32])
         (void)snprintf(ret, 32, "%.1f s", ns / 1e9);
 }
 
-static const char *fitted(const struct args *w, const struct probing_report_cell *c, char ret[128])
+static const char *fitted_text(const struct args *w, const struct probing_report_cell *c,
+                               char ret[128])
 {
     if (w->api->fit(w->api, cell_text(c), strlen(cell_text(c)), 24, 0, ret, 128) < 0 || !ret[0])
         (void)snprintf(ret, 128, "-");
     return ret;
 }
 
-static void heading(struct section *s, const char *text)
+static void print_heading(struct section *s, const char *text)
 {
     s->args->shown++;
     if (s->rows++ == 0)
@@ -118,13 +119,13 @@ static int show_communicator(void *arg, const struct probing_report_cell *c, uin
         row_json(s, columns, N(columns), c);
         return 0;
     }
-    heading(
+    print_heading(
         s, "\ncommunicators and operations by their time\n"
            "  communicator              ranks       ops       time    longest     GB/s  operation");
     time_text(cell_number(&c[3]), time);
     time_text(cell_number(&c[4]), longest);
     report_printf(s->args->api, "  %-24s %6.0f %9.0f %10s %10s %8.1f  %s\n",
-                  fitted(s->args, &c[0], name), cell_number(&c[1]), cell_number(&c[2]), time,
+                  fitted_text(s->args, &c[0], name), cell_number(&c[1]), cell_number(&c[2]), time,
                   longest, cell_number(&c[5]), cell_text(&c[6]));
     return 0;
 }
@@ -145,14 +146,15 @@ static int show_culprit(void *arg, const struct probing_report_cell *c, uint32_t
         row_json(s, columns, N(columns), c);
         return 0;
     }
-    heading(
+    print_heading(
         s, "\nwho is waited for on the network, by ranks of the communicator (sums of waits, which "
            "overlap)");
     time_text(cell_number(&c[3]), time);
-    report_printf(
-        s->args->api, "  rank %-5.0f %-24s %10s in %.0f proxy operation%s%s\n", cell_number(&c[1]),
-        fitted(s->args, &c[0], name), time, cell_number(&c[4]), cell_number(&c[4]) == 1 ? "" : "s",
-        cell_int(&c[2]) == 1 ? ": this rank's own GPU" : ": its data, or its leave to send");
+    report_printf(s->args->api, "  rank %-5.0f %-24s %10s in %.0f proxy operation%s%s\n",
+                  cell_number(&c[1]), fitted_text(s->args, &c[0], name), time, cell_number(&c[4]),
+                  cell_number(&c[4]) == 1 ? "" : "s",
+                  cell_int(&c[2]) == 1 ? ": this rank's own GPU"
+                                       : ": its data, or its leave to send");
     return 0;
 }
 
@@ -171,9 +173,9 @@ static int show_inflight(void *arg, const struct probing_report_cell *c, uint32_
         row_json(s, columns, N(columns), c);
         return 0;
     }
-    heading(s, s->args->api->target == PROBING_TARGET_LIVE
-                   ? "\nin flight, the oldest first"
-                   : "\nin flight when it was last heard of, the oldest first");
+    print_heading(s, s->args->api->target == PROBING_TARGET_LIVE
+                         ? "\nin flight, the oldest first"
+                         : "\nin flight when it was last heard of, the oldest first");
     time_text(cell_number(&c[0]), age);
     time_text(cell_number(&c[5]), still);
     if (c[2].type == PROBING_I64)
@@ -185,7 +187,7 @@ static int show_inflight(void *arg, const struct probing_report_cell *c, uint32_
         (void)snprintf(events, sizeof(events), " (%lld proxy operation%s)",
                        (long long)cell_int(&c[7]), cell_int(&c[7]) == 1 ? "" : "s");
     report_printf(s->args->api, "  %10s  %s%s of %s%s: %s for %s%s\n", age, cell_text(&c[1]), seq,
-                  fitted(s->args, &c[3], name), events, cell_text(&c[4]), still, culprit);
+                  fitted_text(s->args, &c[3], name), events, cell_text(&c[4]), still, culprit);
     return 0;
 }
 
@@ -218,18 +220,18 @@ static int show_torch(void *arg, const struct probing_report_cell *c, uint32_t n
         row_json(s, columns, N(columns), c);
         return 0;
     }
-    heading(s, "\nas torch.distributed was called (NCCL told nothing)");
+    print_heading(s, "\nas torch.distributed was called (NCCL told nothing)");
     report_printf(s->args->api, "  %-28s %-16s %9.0f", cell_text(&c[0]),
-                  fitted(s->args, &c[1], name), cell_number(&c[2]));
+                  fitted_text(s->args, &c[1], name), cell_number(&c[2]));
     report_printf(s->args->api, c[3].type ? " %10.1f ms\n" : "          ?\n", cell_number(&c[3]));
     return 0;
 }
 
 /* ---- questions ---- */
 
-static int ask(struct args *w, const char *name, const char *sql,
-               int (*row)(void *arg, const struct probing_report_cell *cells, uint32_t n),
-               uint32_t *ret_rows)
+static int ask_section(struct args *w, const char *name, const char *sql,
+                       int (*row)(void *arg, const struct probing_report_cell *cells, uint32_t n),
+                       uint32_t *ret_rows)
 {
     struct section s = {.args = w, .json = {.api = w->api}};
     if (w->json)
@@ -253,17 +255,17 @@ static int show_inflight_all(struct args *w)
                    "coalesce(comm_name, comm_hash), state, kind, culprit_rank order by max(age_ns) "
                    "desc limit %d",
                    INFLIGHT_ROWS);
-    return ask(w, "inflight", sql, show_inflight, NULL);
+    return ask_section(w, "inflight", sql, show_inflight, NULL);
 }
 
 static int show_all(struct args *w)
 {
     char sql[1200];
     uint32_t communicators = 0;
-    int rc =
-        w->api->target == PROBING_TARGET_LIVE
-            ? ask(w, "state", "select state, reason from nccl.profiler_state", show_state, NULL)
-            : 0;
+    int rc = w->api->target == PROBING_TARGET_LIVE
+                 ? ask_section(w, "state", "select state, reason from nccl.profiler_state",
+                               show_state, NULL)
+                 : 0;
     (void)snprintf(sql, sizeof(sql),
                    "select coalesce(comm_name, comm_hash), max(n_ranks), count(*), "
                    "sum(exec_time_ns), max(exec_time_ns), sum(case when exec_time_ns > 0 then "
@@ -273,7 +275,7 @@ static int show_all(struct args *w)
                    "%d",
                    w->since, ROWS);
     if (rc == 0)
-        rc = ask(w, "communicators", sql, show_communicator, &communicators);
+        rc = ask_section(w, "communicators", sql, show_communicator, &communicators);
     (void)snprintf(sql, sizeof(sql),
                    "select coalesce(comm_name, comm_hash), culprit_rank, (culprit_rank = "
                    "rank)::bigint, sum(culprit_wait_ns), count(*) from nccl.proxy_ops where "
@@ -281,7 +283,7 @@ static int show_all(struct args *w)
                    "limit %d",
                    w->since, ROWS);
     if (rc == 0)
-        rc = ask(w, "culprits", sql, show_culprit, NULL);
+        rc = ask_section(w, "culprits", sql, show_culprit, NULL);
     if (rc == 0)
         rc = show_inflight_all(w);
     (void)snprintf(sql, sizeof(sql),
@@ -290,12 +292,12 @@ static int show_all(struct args *w)
                    "3 desc limit %d",
                    w->since, ROWS);
     if (rc == 0 && communicators == 0)
-        rc = ask(w, "torch", sql, show_torch, NULL);
+        rc = ask_section(w, "torch", sql, show_torch, NULL);
     if (rc == 0)
-        rc = ask(w, "lost",
-                 "select sum(d), sum(e) from (select comm_hash, max(pool_exhausted) as d, "
-                 "max(write_errors) as e from nccl.profiler_counters group by 1) c",
-                 show_lost, NULL);
+        rc = ask_section(w, "lost",
+                         "select sum(d), sum(e) from (select comm_hash, max(pool_exhausted) as d, "
+                         "max(write_errors) as e from nccl.profiler_counters group by 1) c",
+                         show_lost, NULL);
     if (rc == 0 && !w->json && !w->shown)
         report_printf(w->api, "no operation of NCCL was seen\n");
     return rc;
@@ -307,10 +309,10 @@ static int is_there(void *arg, const struct probing_report_cell *cells, uint32_t
     return 0;
 }
 
-static int run(const struct probing_report_api *a, int argc, const char *const *argv)
+static int report_run(const struct probing_report_api *a, int argc, const char *const *argv)
 {
     struct args w = {.api = a, .last_ns = WINDOW_NS};
-    int rc = a->parse(a, argc, argv, take, &w);
+    int rc = a->parse(a, argc, argv, parse_option, &w);
     if (rc < 0)
         return rc;
     if (a->target == PROBING_TARGET_BARE)
@@ -363,7 +365,7 @@ static const struct probing_report_command commands[] = {
          "nccl.so. Otherwise the report says so, and shows the calls of torch.distributed.",
      PROBING_REPORT_LISTS(options, examples),
      .flags = PROBING_REPORT_TARGET,
-     .run = run},
+     .run = report_run},
     {.name = "nccl_hang",
      .arguments = "",
      .doc = "NCCL's operations that a job's ranks stand in: who has not come, who waits for whom",

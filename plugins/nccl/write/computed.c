@@ -29,12 +29,12 @@ const char *inflight_kind(const struct inflight *f)
     return f->kind == OP_P2P ? "p2p" : f->kind == OP_CE ? "ce" : "coll";
 }
 
-static int64_t since(uint64_t then, uint64_t now)
+static int64_t ns_since(uint64_t then, uint64_t now)
 {
     return now > then ? (int64_t)(now - then) : 0;
 }
 
-static union probing_cell known(int64_t value, bool is)
+static union probing_cell cell_or_null(int64_t value, bool is)
 {
     return probing_i64(is ? value : PROBING_NULL_I64);
 }
@@ -48,20 +48,20 @@ void inflight_cells(const struct comm *c, const struct inflight *f,
     int64_t culprit = inflight_culprit(f);
     const union probing_cell cells[N_INFLIGHT] = {
         probing_i64((int64_t)f->id),
-        known(rank, rank >= 0),
+        cell_or_null(rank, rank >= 0),
         texts->hash,
         texts->name,
         texts->func,
-        known((int64_t)f->seq, f->has_seq),
+        cell_or_null((int64_t)f->seq, f->has_seq),
         texts->kind,
-        known(f->channel, proxy),
-        known(f->peer, paired && f->peer >= 0),
-        known(f->is_send, proxy),
+        cell_or_null(f->channel, proxy),
+        cell_or_null(f->peer, paired && f->peer >= 0),
+        cell_or_null(f->is_send, proxy),
         probing_i64((int64_t)f->start_ns),
-        probing_i64(since(f->start_ns, now)),
+        probing_i64(ns_since(f->start_ns, now)),
         texts->state,
-        probing_i64(since(f->waits_ns, now)),
-        known(culprit, culprit >= 0),
+        probing_i64(ns_since(f->waits_ns, now)),
+        cell_or_null(culprit, culprit >= 0),
     };
     memcpy(ret, cells, sizeof(cells));
 }
@@ -98,7 +98,7 @@ static int copy_comms(struct recorder *r, struct comm_copy **ret, uint32_t *ret_
     return rc;
 }
 
-static union probing_cell text(const char *t)
+static union probing_cell text_cell(const char *t)
 {
     return probing_str(t && t[0] ? t : NULL);
 }
@@ -132,7 +132,7 @@ static const struct probing_column comm_columns[] = {
     PROBING_I64_COLUMN("pool_exhausted", PROBING_COUNT, "events dropped: no room"),
 };
 
-static union probing_cell counted(const struct comm *c, enum counter which)
+static union probing_cell counter_of(const struct comm *c, enum counter which)
 {
     return probing_i64((int64_t)atomic_load_explicit(&c->counters[which], memory_order_relaxed));
 }
@@ -140,7 +140,7 @@ static union probing_cell counted(const struct comm *c, enum counter which)
 static union probing_cell of_comm(const _Atomic int32_t *value)
 {
     int32_t v = atomic_load_explicit(value, memory_order_relaxed);
-    return known(v, v >= 0);
+    return cell_or_null(v, v >= 0);
 }
 
 static int emit_comm(const struct probing_host *h, const struct comm_copy *copy,
@@ -148,15 +148,15 @@ static int emit_comm(const struct probing_host *h, const struct comm_copy *copy,
 {
     const struct comm *c = copy->comm;
     const union probing_cell cells[] = {
-        text(copy->hash),
-        text(copy->name),
+        text_cell(copy->hash),
+        text_cell(copy->name),
         of_comm(&c->rank),
         of_comm(&c->n_ranks),
         of_comm(&c->n_nodes),
         probing_i64(copy->version),
         probing_i64((int64_t)copy->born_ns),
-        counted(c, COUNT_OPS),
-        counted(c, COUNT_NO_ROOM),
+        counter_of(c, COUNT_OPS),
+        counter_of(c, COUNT_NO_ROOM),
     };
     return h->emit(out, cells, PROBING_LENGTH(cells));
 }
@@ -184,11 +184,11 @@ static int emit_pool(const struct probing_host *h, const struct comm_copy *c, st
         struct inflight f;
         if (!look(p, i, &f))
             continue;
-        const struct inflight_texts texts = {.hash = text(c->hash),
-                                             .name = text(c->name),
-                                             .func = text(f.func),
-                                             .kind = text(inflight_kind(&f)),
-                                             .state = text(inflight_state_name(f.state))};
+        const struct inflight_texts texts = {.hash = text_cell(c->hash),
+                                             .name = text_cell(c->name),
+                                             .func = text_cell(f.func),
+                                             .kind = text_cell(inflight_kind(&f)),
+                                             .state = text_cell(inflight_state_name(f.state))};
         union probing_cell cells[N_INFLIGHT];
         inflight_cells(c->comm, &f, &texts, h->now(), cells);
         rc = h->emit(out, cells, N_INFLIGHT);
@@ -232,8 +232,8 @@ static int scan_state(void *self, struct probing_rows *out)
     uint32_t n = r->n_comms;
     (void)pthread_mutex_unlock(&r->mutex);
     const union probing_cell cells[] = {
-        text(nccl_state_name(state)),
-        text(why),
+        text_cell(nccl_state_name(state)),
+        text_cell(why),
         probing_i64(n),
         probing_i64((int64_t)atomic_load_explicit(&r->refused, memory_order_relaxed)),
     };

@@ -145,8 +145,8 @@ int tables_make(struct tables *t, const struct probing_host *h)
 }
 
 /* 0, or what append() gives; 0 too where the user has switched the table off. */
-static int add(const struct tables *t, struct probing_table *to, uint64_t ts,
-               const union probing_cell *cells, uint32_t n)
+static int append_row(const struct tables *t, struct probing_table *to, uint64_t ts,
+                      const union probing_cell *cells, uint32_t n)
 {
     return t->host->wanted(to) ? t->host->append(to, ts, cells, n, NULL, 0) : 0;
 }
@@ -272,7 +272,7 @@ int row_of_op(struct tables *t, const struct comm *c, const struct comm_ids *ids
         count_cell(field(&op->lost)),
     };
     _Static_assert(PROBING_LENGTH(cells) == PROBING_LENGTH(coll_columns), "a cell for each");
-    return add(t, t->coll_perf, field(&op->moved_ns), cells, PROBING_LENGTH(cells));
+    return append_row(t, t->coll_perf, field(&op->moved_ns), cells, PROBING_LENGTH(cells));
 }
 
 /* ---- proxies ---- */
@@ -320,7 +320,7 @@ int row_of_proxy(struct tables *t, const struct comm *c, const struct comm_ids *
         number_or_null((int64_t)culprit_ns, culprit >= 0),
     };
     _Static_assert(PROBING_LENGTH(cells) == PROBING_LENGTH(proxy_columns), "a cell for each");
-    return add(t, t->proxy_ops, field(&p->end_ns), cells, PROBING_LENGTH(cells));
+    return append_row(t, t->proxy_ops, field(&p->end_ns), cells, PROBING_LENGTH(cells));
 }
 
 /* ---- the rest ---- */
@@ -337,7 +337,7 @@ int row_of_net(struct tables *t, const struct net_slot *n)
         count_cell(field(&n->end_ns) - field(&n->start_ns)),
     };
     _Static_assert(PROBING_LENGTH(cells) == PROBING_LENGTH(net_columns), "a cell for each");
-    return add(t, t->net_qp, field(&n->end_ns), cells, PROBING_LENGTH(cells));
+    return append_row(t, t->net_qp, field(&n->end_ns), cells, PROBING_LENGTH(cells));
 }
 
 int row_of_counters(struct tables *t, const struct comm *c, const struct comm_ids *ids,
@@ -353,7 +353,7 @@ int row_of_counters(struct tables *t, const struct comm *c, const struct comm_id
     for (uint32_t i = 0; i < COUNTERS; i++)
         cells[4 + i] = count_cell(atomic_load_explicit(&c->counters[i], memory_order_relaxed));
     cells[4 + COUNTERS] = count_cell(live);
-    return add(t, t->counters, now, cells, PROBING_LENGTH(cells));
+    return append_row(t, t->counters, now, cells, PROBING_LENGTH(cells));
 }
 
 int row_of_inflight(struct tables *t, const struct comm *c, const struct comm_ids *ids,
@@ -367,5 +367,5 @@ int row_of_inflight(struct tables *t, const struct comm *c, const struct comm_id
         .kind = probing_id(probing_intern_text(t->host, inflight_kind(f))),
         .state = probing_id(probing_intern_text(t->host, inflight_state_name(f->state)))};
     inflight_cells(c, f, &texts, now, cells);
-    return add(t, t->inflight_log, now, cells, PROBING_LENGTH(cells));
+    return append_row(t, t->inflight_log, now, cells, PROBING_LENGTH(cells));
 }

@@ -65,7 +65,7 @@ struct writer {
 /* ---- rows ---- */
 
 /* Where the ring is full the core has counted the row as lost.  The others wait in their slots. */
-static void wrote(struct writer *w, struct comm *c, int rc)
+static void note_result(struct writer *w, struct comm *c, int rc)
 {
     comm_count(c, rc == 0 ? COUNT_ROWS : COUNT_NOT_WRITTEN);
     w->full |= rc == -ENOSPC;
@@ -98,16 +98,17 @@ static void write_slot(struct writer *w, struct comm *c, enum event_kind kind, c
 {
     const struct comm_ids *ids = ids_of(w, c);
     if (kind == EVENT_PROXY) {
-        wrote(w, c, row_of_proxy(w->tables, c, ids, (const struct proxy_slot *)(const void *)s));
+        note_result(w, c,
+                    row_of_proxy(w->tables, c, ids, (const struct proxy_slot *)(const void *)s));
     } else if (kind == EVENT_NET) {
-        wrote(w, c, row_of_net(w->tables, (const struct net_slot *)(const void *)s));
+        note_result(w, c, row_of_net(w->tables, (const struct net_slot *)(const void *)s));
     } else {
         const struct op_slot *op = (const struct op_slot *)(const void *)s;
         uint64_t start = field(&op->start_ns);
         if (!field(&op->aborted) &&
             start > atomic_load_explicit(&c->finished_start_ns, memory_order_relaxed))
             atomic_store_explicit(&c->finished_start_ns, start, memory_order_relaxed);
-        wrote(w, c, row_of_op(w->tables, c, ids, op));
+        note_result(w, c, row_of_op(w->tables, c, ids, op));
     }
 }
 
@@ -125,8 +126,8 @@ static uint32_t take_list(struct pool *p)
     return first;
 }
 
-static void drain(struct writer *w, struct comm *c, struct pool *p, enum event_kind kind,
-                  uint32_t *pending)
+static void drain_pool(struct writer *w, struct comm *c, struct pool *p, enum event_kind kind,
+                       uint32_t *pending)
 {
     if (!*pending)
         *pending = take_list(p);
@@ -142,9 +143,9 @@ static void drain(struct writer *w, struct comm *c, struct pool *p, enum event_k
 /* false: some must wait. */
 static bool drain_all(struct writer *w, struct comm *c, struct pools *p)
 {
-    drain(w, c, &p->proxy, EVENT_PROXY, &c->pending[0]);
-    drain(w, c, &p->op, EVENT_OP, &c->pending[1]);
-    drain(w, c, &p->net, EVENT_NET, &c->pending[2]);
+    drain_pool(w, c, &p->proxy, EVENT_PROXY, &c->pending[0]);
+    drain_pool(w, c, &p->op, EVENT_OP, &c->pending[1]);
+    drain_pool(w, c, &p->net, EVENT_NET, &c->pending[2]);
     bool all = !c->pending[0] && !c->pending[1] && !c->pending[2];
     w->more |= !all;
     return all;
@@ -180,9 +181,10 @@ static bool is_due(_Atomic uint64_t *told, const struct inflight *f, uint64_t no
     return true;
 }
 
-static void tell(struct writer *w, struct comm *c, const struct inflight *f, uint64_t now)
+static void append_inflight(struct writer *w, struct comm *c, const struct inflight *f,
+                            uint64_t now)
 {
-    wrote(w, c, row_of_inflight(w->tables, c, ids_of(w, c), f, now));
+    note_result(w, c, row_of_inflight(w->tables, c, ids_of(w, c), f, now));
 }
 
 /* How many are under way. */
@@ -198,7 +200,7 @@ static uint64_t scan_ops(struct writer *w, struct comm *c, struct pool *p, uint6
             continue;
         live++;
         if (*told < TOLD_MAX && may_write(w) && is_due(&op->told_ns, &f, now)) {
-            tell(w, c, &f, now);
+            append_inflight(w, c, &f, now);
             ++*told;
         }
     }
@@ -217,7 +219,7 @@ static uint64_t scan_proxies(struct writer *w, struct comm *c, struct pool *p, u
         live++;
         if (*told < TOLD_MAX && may_write(w) &&
             is_due(&((struct proxy_slot *)(void *)pool_slot(p, i))->told_ns, &f, now)) {
-            tell(w, c, &f, now);
+            append_inflight(w, c, &f, now);
             ++*told;
         }
     }
@@ -254,11 +256,11 @@ static void count_comm(struct writer *w, struct comm *c, uint64_t now)
     if (sum == c->told_counters || sum == 0)
         return;
     c->told_counters = sum;
-    wrote(w, c, row_of_counters(w->tables, c, ids_of(w, c), now, c->told_live));
+    note_result(w, c, row_of_counters(w->tables, c, ids_of(w, c), now, c->told_live));
 }
 
 /* Its communicator has ended: nothing of it will. */
-static void bury(struct writer *w, struct comm *c, struct pools *p, uint64_t now)
+static void end_comm(struct writer *w, struct comm *c, struct pools *p, uint64_t now)
 {
     if (p) {
         abort_pool(c, &p->op, EVENT_OP, now);
@@ -273,7 +275,7 @@ static void bury(struct writer *w, struct comm *c, struct pools *p, uint64_t now
     comm_release(c);
 }
 
-static void visit(struct writer *w, struct comm *c, uint64_t now, bool scan, bool count)
+static void visit_comm(struct writer *w, struct comm *c, uint64_t now, bool scan, bool count)
 {
     uint32_t state = atomic_load_explicit(&c->state, memory_order_acquire), told = 0;
     struct pools *p = atomic_load_explicit(&c->pools, memory_order_acquire);
@@ -285,11 +287,11 @@ static void visit(struct writer *w, struct comm *c, uint64_t now, bool scan, boo
     if (count && state == COMM_OPEN)
         count_comm(w, c, now);
     if (state == COMM_CLOSED)
-        bury(w, c, p, now);
+        end_comm(w, c, p, now);
 }
 
 /* How many communicators there are.  Each is the first one in its turn: rows are few. */
-static uint32_t turn(struct writer *w, uint64_t now, bool scan)
+static uint32_t take_turn(struct writer *w, uint64_t now, bool scan)
 {
     struct recorder *r = w->recorder;
     uint32_t places = 0, comms = 0;
@@ -306,7 +308,7 @@ static uint32_t turn(struct writer *w, uint64_t now, bool scan)
         if (atomic_load_explicit(&c->state, memory_order_acquire) == COMM_FREE)
             continue;
         comms++;
-        visit(w, c, now, scan, count);
+        visit_comm(w, c, now, scan, count);
     }
     if (count)
         w->counted_ns = now;
@@ -315,22 +317,22 @@ static uint32_t turn(struct writer *w, uint64_t now, bool scan)
 
 bool writer_turn(struct writer *w, uint64_t now, bool scan)
 {
-    (void)turn(w, now, scan);
+    (void)take_turn(w, now, scan);
     return w->more;
 }
 
 /* ---- the thread ---- */
 
-static struct timespec moment(uint64_t ns)
+static struct timespec timespec_of(uint64_t ns)
 {
     return (struct timespec){.tv_sec = (time_t)(ns / PROBING_NS_PER_S),
                              .tv_nsec = (long)(ns % PROBING_NS_PER_S)};
 }
 
 /* true: it is to end. */
-static bool rest(struct writer *w, uint64_t ns)
+static bool wait_for_work(struct writer *w, uint64_t ns)
 {
-    const struct timespec until = moment(probing_clock_ns(CLOCK_MONOTONIC) + ns);
+    const struct timespec until = timespec_of(probing_clock_ns(CLOCK_MONOTONIC) + ns);
     (void)pthread_mutex_lock(&w->mutex);
     int rc = 0;
     while (!w->stop && rc == 0)
@@ -345,16 +347,16 @@ static uint64_t until_next(const struct writer *w, uint32_t comms)
     return w->full ? FULL_NS : w->more ? MORE_NS : comms ? TURN_NS : IDLE_NS;
 }
 
-static void *run(void *arg)
+static void *writer_thread(void *arg)
 {
     struct writer *w = arg;
     uint32_t comms = 0;
     (void)prctl(PR_SET_NAME, "probing/nccl");
     atomic_store_explicit(&w->tid, (int32_t)syscall(SYS_gettid), memory_order_relaxed);
-    for (uint32_t n = 0; !rest(w, until_next(w, comms)); n++)
-        comms = turn(w, probing_clock_ns(CLOCK_MONOTONIC), n % SCAN_TURNS == 0);
+    for (uint32_t n = 0; !wait_for_work(w, until_next(w, comms)); n++)
+        comms = take_turn(w, probing_clock_ns(CLOCK_MONOTONIC), n % SCAN_TURNS == 0);
     for (uint32_t n = 0; n < LAST_TURNS; n++) {
-        (void)turn(w, probing_clock_ns(CLOCK_MONOTONIC), /* scan= */ true);
+        (void)take_turn(w, probing_clock_ns(CLOCK_MONOTONIC), /* scan= */ true);
         if (!w->more)
             break;
         (void)nanosleep(&(struct timespec){.tv_nsec = (long)MORE_NS}, NULL);
@@ -383,7 +385,7 @@ int writer_start(struct writer *w)
     if (atomic_load_explicit(&w->recorder->writer, memory_order_relaxed))
         return h->fail(h, -EBUSY, "another copy of this plugin takes the events already");
     tell_recorder(w, true);
-    int rc = own_thread_start(&w->thread, STACK_BYTES, run, w);
+    int rc = own_thread_start(&w->thread, STACK_BYTES, writer_thread, w);
     if (rc < 0) {
         tell_recorder(w, false);
         return h->fail(h, rc, "no thread for the nccl plugin");

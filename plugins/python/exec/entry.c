@@ -54,17 +54,17 @@ static struct {
 
 static const struct timespec look = {0, LOOK_NS};
 
-static void lock(void)
+static void lock_entry(void)
 {
     (void)pthread_mutex_lock(&gate.mutex);
 }
 
-static void unlock(void)
+static void unlock_entry(void)
 {
     (void)pthread_mutex_unlock(&gate.mutex);
 }
 
-/* seq_cst, as below: either enter() sees it, or we see the thread. */
+/* seq_cst, as below: either enter_python() sees it, or we see the thread. */
 static void wait_for_those_inside(uint64_t ns)
 {
     uint64_t until = probing_clock_ns(CLOCK_MONOTONIC) + ns;
@@ -90,7 +90,7 @@ static void free_unless_kept(void *context, void *block)
     kept.free(context, block);
 }
 
-static void keep(void *block)
+static void keep_block(void *block)
 {
     int n = atomic_load_explicit(&kept.n, memory_order_relaxed);
     if (n == KEPT)
@@ -105,9 +105,9 @@ static void keep_states(const struct cpython *py)
 {
     struct cpython_allocator raw;
     for (const struct entry *e = gate.entered; e; e = e->next)
-        keep(e->state);
+        keep_block(e->state);
     if (!cpython_since(py, 11))
-        keep(py->PyInterpreterState_Main());
+        keep_block(py->PyInterpreterState_Main());
     py->PyMem_GetAllocator(DOMAIN_RAW, &raw);
     if (raw.free == free_unless_kept)
         return;
@@ -127,28 +127,28 @@ static void interrupt_locked(const struct cpython *py, const struct entry *of)
 static void end_entered(const struct cpython *py)
 {
     uint64_t now = probing_clock_ns(CLOCK_MONOTONIC), until = now + END_NS, again = now;
-    lock();
+    lock_entry();
     while (gate.entered && now < until) {
         for (const struct entry *e = now >= again ? gate.entered : NULL; e; e = e->next)
             interrupt_locked(py, e);
         again = now >= again ? now + AGAIN_NS : again;
-        unlock();
+        unlock_entry();
         void *saved = py->PyEval_SaveThread();
-        lock();
+        lock_entry();
         while (gate.entered && (now = probing_clock_ns(CLOCK_MONOTONIC)) < again && now < until) {
-            unlock();
+            unlock_entry();
             (void)nanosleep(&look, NULL);
-            lock();
+            lock_entry();
         }
-        unlock();
+        unlock_entry();
         py->PyEval_RestoreThread(saved);
-        lock();
+        lock_entry();
     }
     for (struct entry *e = gate.entered; e; e = e->next)
         e->left = true;
     if (gate.entered)
         keep_states(py);
-    unlock();
+    unlock_entry();
 }
 
 /* ---- the capsules ---- */
@@ -267,7 +267,7 @@ static bool lie_in_dict(const struct cpython *py)
 }
 
 /* With the GIL. */
-static void guard(const struct cpython *py)
+static void guard_entry(const struct cpython *py)
 {
     if (atomic_exchange_explicit(&gate.guarded, true, memory_order_relaxed))
         return;
@@ -281,26 +281,26 @@ static int guard_first(void *arg)
     struct cpython py;
     (void)arg;
     if (cpython_load(&py) == 0) /* the plugin that has asked may be gone */
-        guard(&py);
+        guard_entry(&py);
     return 0;
 }
 
-static void leave(void)
+static void leave_python(void)
 {
     (void)atomic_fetch_sub_explicit(&gate.inside, 1, memory_order_seq_cst);
 }
 
-static bool enter(const struct cpython *py)
+static bool enter_python(const struct cpython *py)
 {
     (void)atomic_fetch_add_explicit(&gate.inside, 1, memory_order_seq_cst);
     while (atomic_load_explicit(&gate.forks, memory_order_seq_cst) > 0) {
-        leave();
+        leave_python();
         (void)nanosleep(&look, NULL);
         (void)atomic_fetch_add_explicit(&gate.inside, 1, memory_order_seq_cst);
     }
     if (!atomic_load_explicit(&gate.ended, memory_order_seq_cst) && !cpython_gone(py))
         return true;
-    leave();
+    leave_python();
     return false;
 }
 
@@ -318,23 +318,23 @@ void entry_open(const struct cpython *py)
 
 void entry_gone(struct entry *own)
 {
-    lock();
+    lock_entry();
     struct entry **p = &gate.entered;
     while (*p && *p != own)
         p = &(*p)->next;
     if (*p)
         *p = own->next;
     own->state = NULL;
-    unlock();
+    unlock_entry();
 }
 
 void entry_return(const struct cpython *py, void *saved)
 {
     bool left = false;
-    lock();
+    lock_entry();
     for (const struct entry *e = gate.entered; e; e = e->next)
         left = left || (e->state == saved && e->left);
-    unlock();
+    unlock_entry();
     while (left)
         (void)pause();
     py->PyEval_RestoreThread(saved);
@@ -342,7 +342,7 @@ void entry_return(const struct cpython *py, void *saved)
 
 bool entry_take(const struct cpython *py, struct entry *own)
 {
-    if (!enter(py))
+    if (!enter_python(py))
         return false;
     /* Code that has run here before may have kept the thread's state: pybind11's, for one. */
     void *state = py->PyGILState_GetThisThreadState();
@@ -354,15 +354,15 @@ bool entry_take(const struct cpython *py, struct entry *own)
     if (cpython_gone(py))
         state = NULL;
     if (state) {
-        lock();
+        lock_entry();
         own->state = state;
         own->python_id = 0;
         own->left = false;
         own->next = gate.entered;
         gate.entered = own;
-        unlock();
+        unlock_entry();
     }
-    leave();
+    leave_python();
     if (!state)
         return false;
     entry_return(py, state);
@@ -370,7 +370,7 @@ bool entry_take(const struct cpython *py, struct entry *own)
         entry_leave(py, own);
         return false;
     }
-    guard(py);
+    guard_entry(py);
     return true;
 }
 
@@ -390,24 +390,24 @@ bool entry_is_over(void)
 
 void entry_allow_interrupt(struct entry *own, bool allow)
 {
-    lock();
+    lock_entry();
     own->python_id = allow ? (unsigned long)pthread_self() : 0;
-    unlock();
+    unlock_entry();
 }
 
 void entry_interrupt(const struct cpython *py, const struct entry *of)
 {
-    lock();
+    lock_entry();
     interrupt_locked(py, of);
-    unlock();
+    unlock_entry();
 }
 
 int entry_ask_main(const struct cpython *py, int (*fn)(void *arg), void *arg)
 {
-    if (!enter(py))
+    if (!enter_python(py))
         return -1;
     int r = py->Py_AddPendingCall(fn, arg);
-    leave();
+    leave_python();
     return r;
 }
 

@@ -44,7 +44,7 @@ static int64_t number_at(PyObject *tuple, Py_ssize_t i)
 }
 
 /* Does this word of what is there hold this address? */
-static bool holds(uint64_t from, int offset, const void *address)
+static bool holds_address(uint64_t from, int offset, const void *address)
 {
     uint64_t word;
     return peek_u64(&trial.walk->peek, from + (uint64_t)offset, &word) == 0 &&
@@ -57,8 +57,8 @@ static bool check_modules(void)
     const struct cpython *py = &natives_py;
     const struct offsets *o = &trial.walk->o;
     PyObject *sys = py->PyImport_AddModule("sys");
-    return sys && holds(address_of(sys), o->module_dict, py->PyModule_GetDict(sys)) &&
-           holds(trial.walk->main, o->is_modules, py->PyImport_GetModuleDict());
+    return sys && holds_address(address_of(sys), o->module_dict, py->PyModule_GetDict(sys)) &&
+           holds_address(trial.walk->main, o->is_modules, py->PyImport_GetModuleDict());
 }
 
 /* Our own thread's state is in the list, as it is, and so are those of all `idents`.  NULL: not. */
@@ -212,7 +212,7 @@ static int trial_job(void *arg)
 }
 
 /* What came of it, for people. */
-static void tell(struct plugin *p)
+static void report_proof(struct plugin *p)
 {
     const struct probing_note_1 *note = p->host->extension(p->host, PROBING_NOTE_1);
     struct offsets unused;
@@ -240,6 +240,6 @@ int proof_try(struct plugin *p, uint64_t timeout_ns)
         return 0;
     if (cpython_gone(&p->py) || runner_call(p->runner, trial_job, p, timeout_ns) < 0)
         return -EAGAIN;
-    tell(p);
+    report_proof(p);
     return 0;
 }

@@ -93,7 +93,7 @@ static void interrupter_gone(void *arg)
     runner_drop(r);
 }
 
-static void *interrupt(void *arg)
+static void *interrupt_thread(void *arg)
 {
     struct interrupter own = {.r = arg};
     (void)prctl(PR_SET_NAME, "probing/pystop");
@@ -110,7 +110,8 @@ void runner_start_interrupts(struct runner *r)
         return;
     r->own.PyExc_KeyboardInterrupt = r->py->PyExc_KeyboardInterrupt;
     runner_hold(r);
-    r->interrupts = own_thread_start_detached(&r->interrupter, STACK_BYTES, interrupt, r) == 0;
+    r->interrupts =
+        own_thread_start_detached(&r->interrupter, STACK_BYTES, interrupt_thread, r) == 0;
     if (!r->interrupts)
         runner_drop(r);
 }

@@ -87,12 +87,12 @@ static bool is_idle_too(const struct worker *own)
  * the code imported may keep this thread's Python state for as long as the thread lives, while
  * PyGILState_Release() frees it (pybind11 2.x, detail/internals.h: the first import's).  The next
  * job would find a pointer to what is gone. */
-static bool retires(const struct worker *own)
+static bool may_retire(const struct worker *own)
 {
     return is_idle_too(own) || (!own->r->stop && runner_hire(own->r) == 0);
 }
 
-static void *run(void *arg)
+static void *runner_thread(void *arg)
 {
     struct worker *w = arg;
     struct runner *r = w->r;
@@ -116,7 +116,7 @@ static void *run(void *arg)
         runner_unlock(r);
         run_one(w, w->current);
         runner_lock(r);
-        w->leaves = client && retires(w);
+        w->leaves = client && may_retire(w);
         if (w->leaves)
             break;
     }
@@ -133,7 +133,7 @@ int runner_hire(struct runner *r)
         return -ENOMEM;
     w->r = r;
     runner_hold(r);
-    int error = own_thread_start_detached(&w->thread, STACK_BYTES, run, w);
+    int error = own_thread_start_detached(&w->thread, STACK_BYTES, runner_thread, w);
     if (error) {
         free(w);
         runner_drop(r);

@@ -36,7 +36,7 @@ static __thread struct session *current;
 
 enum part { ENTER, RUN, SETTLE, LEAVE, TOOL, EMIT, PARTS };
 static const char *const part_names[EMIT] = {"enter", "run", "settle", "leave", "tool"};
-/* session.py's functions, and emit(); all or none.  lock: the runner's */
+/* session.py's functions, and session_emit(); all or none.  lock: the runner's */
 static PyObject *parts[PARTS];
 static PyObject *streams;  /* streams.py's names, never let go: see there; lock: the GIL */
 static PyObject *builtins; /* stdlib.py's, of all our code; never let go; lock: the GIL */
@@ -64,7 +64,7 @@ static void wait_for_room(struct session *s)
 }
 
 /* streams.py's emit(bytes), with the GIL on a runner's thread. */
-static PyObject *emit(PyObject *self, PyObject *bytes)
+static PyObject *session_emit(PyObject *self, PyObject *bytes)
 {
     struct session *s = current; /* NULL: somebody kept this function */
     (void)self;
@@ -93,10 +93,11 @@ static PyObject *emit(PyObject *self, PyObject *bytes)
     return natives_none();
 }
 
-static struct cpython_method emit_method = {"emit", emit, METH_O, "Send bytes to the client."};
+static struct cpython_method emit_method = {"emit", session_emit, METH_O,
+                                            "Send bytes to the client."};
 
 /* native["refuse"](text): why a tool does not do what it was asked. */
-static PyObject *refuse(PyObject *self, PyObject *text)
+static PyObject *session_refuse(PyObject *self, PyObject *text)
 {
     size_t n;
     (void)self;
@@ -106,7 +107,7 @@ static PyObject *refuse(PyObject *self, PyObject *text)
 }
 
 /* native["source"](name): the text of one of our modules, or None. */
-static PyObject *source(PyObject *self, PyObject *name)
+static PyObject *session_source(PyObject *self, PyObject *name)
 {
     static const struct {
         const char *name;
@@ -123,8 +124,8 @@ static PyObject *source(PyObject *self, PyObject *name)
 }
 
 struct cpython_method session_natives[] = {
-    {"refuse", refuse, METH_O, "Say why not."},
-    {"source", source, METH_O, "The text of a module of ours."},
+    {"refuse", session_refuse, METH_O, "Say why not."},
+    {"source", session_source, METH_O, "The text of a module of ours."},
     {NULL, NULL, 0, NULL},
 };
 
@@ -154,7 +155,7 @@ static int run_module(const unsigned char *text, PyObject *names)
     return result;
 }
 
-static PyObject *function(PyObject *names, const char *name)
+static PyObject *find_function(PyObject *names, const char *name)
 {
     PyObject *found = natives_py.PyDict_GetItemString(names, name);
     if (found)
@@ -185,7 +186,7 @@ static int make_builtins(PyObject *native)
     PyObject *names = py->PyDict_New();
     if (names && py->PyDict_SetItemString(names, "native", native) == 0 &&
         run_module(pack_stdlib_py, names) == 0)
-        builtins = function(names, "own");
+        builtins = find_function(names, "own");
     let_go(&names);
     return builtins ? 0 : -1;
 }
@@ -272,7 +273,7 @@ static bool make_parts(PyObject **ret)
                 py->PyDict_SetItemString(names, "streams", streams) == 0 &&
                 run_module(pack_session_py, names) == 0;
     for (int i = 0; good && i < EMIT; i++)
-        good = (ret[i] = function(names, part_names[i])) != NULL;
+        good = (ret[i] = find_function(names, part_names[i])) != NULL;
     if (good)
         good = (ret[EMIT] = py->PyCFunction_NewEx(&emit_method, NULL, NULL)) != NULL;
     if (!good)
@@ -303,7 +304,7 @@ static int make_session(struct plugin *p)
 }
 
 /* client: its code may append to tables of the program. */
-static int begin(struct plugin *p, bool client)
+static int begin_session(struct plugin *p, bool client)
 {
     int r = natives_load(p);
     if (r == 0)
@@ -342,11 +343,11 @@ PyObject *session_function(struct plugin *p, const char *module, const char *nam
 {
     const struct cpython *py = &natives_py;
     PyObject *held[PARTS];
-    if (begin(p, /* client= */ false) < 0 || !take_parts(p->runner, held))
+    if (begin_session(p, /* client= */ false) < 0 || !take_parts(p->runner, held))
         return NULL;
     PyObject *key = py->PyUnicode_FromString(module);
     PyObject *names = key ? py->PyObject_CallFunctionObjArgs(held[TOOL], key, NULL) : NULL;
-    PyObject *found = names ? function(names, name) : NULL;
+    PyObject *found = names ? find_function(names, name) : NULL;
     let_go(&names);
     let_go(&key);
     let_all_go(held);
@@ -362,7 +363,7 @@ static PyObject *text_of(const char *utf8)
 }
 
 /* NULL: it raised. */
-static PyObject *quietly(PyObject *done)
+static PyObject *without_exception(PyObject *done)
 {
     natives_py.PyErr_Clear();
     return done;
@@ -379,7 +380,7 @@ static int run_code(struct session *s, PyObject *const *held, PyObject *code, Py
         result = (int)py->PyLong_AsLongLong(answer);
     py->PyErr_Clear();
     let_go(&answer);
-    answer = quietly(py->PyObject_CallFunctionObjArgs(held[SETTLE], NULL));
+    answer = without_exception(py->PyObject_CallFunctionObjArgs(held[SETTLE], NULL));
     let_go(&answer);
     return result;
 }
@@ -391,7 +392,7 @@ static int session_job(void *arg)
     struct session *s = arg;
     const struct cpython *py = &natives_py;
     PyObject *held[PARTS];
-    int result = begin(s->plugin, s->job->client);
+    int result = begin_session(s->plugin, s->job->client);
     if (result == -EIO)
         (void)snprintf(s->reason, sizeof(s->reason), "%s", broken);
     if (result < 0 || !take_parts(s->runner, held))
@@ -400,12 +401,12 @@ static int session_job(void *arg)
     result = code ? -ENOMEM : -EILSEQ;
     current = s;
     if (code && mode && s->job->client)
-        done = quietly(py->PyObject_CallFunctionObjArgs(held[ENTER], held[EMIT], NULL));
+        done = without_exception(py->PyObject_CallFunctionObjArgs(held[ENTER], held[EMIT], NULL));
     if (code && mode && (done || !s->job->client))
         result = run_code(s, held, code, mode);
     let_go(&done);
     if (s->job->client)
-        done = quietly(py->PyObject_CallFunctionObjArgs(held[LEAVE], NULL));
+        done = without_exception(py->PyObject_CallFunctionObjArgs(held[LEAVE], NULL));
     current = NULL;
     let_go(&done);
     let_all_go(held);

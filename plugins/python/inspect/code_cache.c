@@ -78,7 +78,7 @@ static size_t slot_of(uint64_t address)
     return (size_t)(hash_spread(address) >> 40) & (SLOTS - WAYS);
 }
 
-static struct entry *find(const struct code_cache *k, uint64_t address)
+static struct entry *find_entry(const struct code_cache *k, uint64_t address)
 {
     for (size_t i = slot_of(address), way = 0; way < WAYS; way++)
         if (k->slot[i + way] && k->slot[i + way]->address == address)
@@ -87,7 +87,7 @@ static struct entry *find(const struct code_cache *k, uint64_t address)
 }
 
 /* Into the slot of its address, else into the one that was of use longest ago. */
-static void keep(struct code_cache *k, struct entry *e)
+static void keep_entry(struct code_cache *k, struct entry *e)
 {
     size_t at = slot_of(e->address);
     if (k->kept + e->kept > KEPT_MAX)
@@ -124,8 +124,8 @@ static bool same_head(const struct walk *w, const uint8_t *a, const uint8_t *b)
 }
 
 /* What must be read to know: its head, and the parts where it has no number of its own. */
-static size_t proof(const struct walk *w, const struct entry *e, struct iovec *ret,
-                    size_t *ret_bytes)
+static size_t proof_pieces(const struct walk *w, const struct entry *e, struct iovec *ret,
+                           size_t *ret_bytes)
 {
     size_t n = 0;
     ret[n++] = peek_piece(e->address, head_size(w));
@@ -138,7 +138,7 @@ static size_t proof(const struct walk *w, const struct entry *e, struct iovec *r
     return n;
 }
 
-static bool proves(const struct walk *w, const struct entry *e, const uint8_t *bytes, size_t n)
+static bool is_proved(const struct walk *w, const struct entry *e, const uint8_t *bytes, size_t n)
 {
     return same_head(w, e->head, bytes) &&
            (n == head_size(w) || memcmp(e->bytes, bytes + head_size(w), e->n_bytes) == 0);
@@ -152,8 +152,8 @@ static bool is_fresh(const struct entry *e, const struct walk_frame *f)
 static bool check_one(const struct walk *w, struct entry *e)
 {
     struct iovec pieces[CODE_CACHE_PIECES];
-    size_t bytes, n = proof(w, e, pieces, &bytes);
-    if (peek_pieces(&w->peek, pieces, n, w->copies) != bytes || !proves(w, e, w->copies, bytes))
+    size_t bytes, n = proof_pieces(w, e, pieces, &bytes);
+    if (peek_pieces(&w->peek, pieces, n, w->copies) != bytes || !is_proved(w, e, w->copies, bytes))
         return false;
     e->checked = w->moment;
     return true;
@@ -166,10 +166,10 @@ size_t code_cache_plan(struct walk *w, const struct walk_frame *frames, size_t n
     size_t asked = 0, bytes = 0, size;
     k->round++;
     for (size_t i = 0; i < n && asked < WALK_CODES; i++) {
-        struct entry *e = find(k, frames[i].code);
+        struct entry *e = find_entry(k, frames[i].code);
         if (!e || e->asked == k->round || is_fresh(e, &frames[i]))
             continue;
-        (void)proof(w, e, pieces, &size);
+        (void)proof_pieces(w, e, pieces, &size);
         if (size > most - bytes)
             break;
         bytes += size;
@@ -182,12 +182,12 @@ size_t code_cache_plan(struct walk *w, const struct walk_frame *frames, size_t n
 size_t code_cache_pieces(const struct walk *w, size_t i, struct iovec ret[CODE_CACHE_PIECES],
                          size_t *ret_bytes)
 {
-    return proof(w, w->known->ask[i], ret, ret_bytes);
+    return proof_pieces(w, w->known->ask[i], ret, ret_bytes);
 }
 
 void code_cache_read(const struct walk *w, size_t i, const uint8_t *bytes, size_t size)
 {
-    if (proves(w, w->known->ask[i], bytes, size))
+    if (is_proved(w, w->known->ask[i], bytes, size))
         w->known->ask[i]->checked = w->moment;
 }
 
@@ -240,7 +240,7 @@ static bool same_str(const struct walk *w, const uint8_t *part, const struct wal
            i32_at(part, w->o.str_state - w->o.str_length) == s->state;
 }
 
-static bool decode(const struct walk *w, struct entry *e, const uint8_t *table)
+static bool decode_lines(const struct walk *w, struct entry *e, const uint8_t *table)
 {
     struct code_cache_code *c = &e->code;
     size_t n = lines_decode(w->o.minor, table, c->table_size, c->first_line, NULL, 0);
@@ -275,7 +275,7 @@ static bool read_parts(const struct walk *w, struct entry *e, const struct walk_
     memcpy(e->bytes, part, e->n_bytes);
     const uint8_t *table = part + e->part[0].iov_len + e->part[1].iov_len;
     if (e->part[2].iov_len && (u64_at(table, 0) != e->code.table_size ||
-                               !decode(w, e, table + w->o.bytes_data - w->o.var_size)))
+                               !decode_lines(w, e, table + w->o.bytes_data - w->o.var_size)))
         return false;
     e->kept = sizeof(*e) + e->n_bytes + e->code.n_ranges * sizeof(*e->code.ranges) +
               strlen(e->code.func) + strlen(e->code.file);
@@ -307,7 +307,7 @@ static bool read_new(const struct walk *w, struct entry *e)
 
 const struct code_cache_code *code_cache_get(struct walk *w, const struct walk_frame *f)
 {
-    struct entry *e = find(w->known, f->code);
+    struct entry *e = find_entry(w->known, f->code);
     if (e && (is_fresh(e, f) || check_one(w, e)))
         return &e->code;
     e = calloc(1, sizeof(*e));
@@ -319,6 +319,6 @@ const struct code_cache_code *code_cache_get(struct walk *w, const struct walk_f
         return NULL;
     }
     e->checked = w->moment;
-    keep(w->known, e);
+    keep_entry(w->known, e);
     return &e->code;
 }

@@ -96,7 +96,7 @@ static uint32_t slot_of(uint64_t address) /* [signal] */
 }
 
 /* A code object that is known already; NULL: it is not.                             [signal] */
-static struct code *find(uint64_t address, const struct codes_mark *mark)
+static struct code *find_code(uint64_t address, const struct codes_mark *mark)
 {
     for (uint32_t i = slot_of(address), n = 0; n < SLOTS; i = (i + 1) & (SLOTS - 1), n++) {
         struct code *c = atomic_load_explicit(&all.known[i], memory_order_acquire);
@@ -118,7 +118,7 @@ bool codes_is_number(uint32_t number, uint64_t address)
 
 uint32_t codes_find(uint64_t address, const struct codes_mark *mark)
 {
-    const struct code *found = find(address, mark);
+    const struct code *found = find_code(address, mark);
     return found ? found->number : 0;
 }
 
@@ -130,7 +130,7 @@ static bool same_names(const struct code *c, const uint8_t bytes[][CODES_PART_BY
     return true;
 }
 
-/* As find(), and with these names; NULL: none of the first LIKE_MAX at that address.  [signal] */
+/* As find_code(), and with these names; NULL: none of the first LIKE_MAX there.          [signal] */
 static struct code *find_like(uint64_t address, const struct codes_mark *mark,
                               const uint8_t bytes[][CODES_PART_BYTES])
 {
@@ -241,7 +241,7 @@ static uint32_t gather_checks(const struct probing_python_look *l, uint32_t begi
 }
 
 /* bytes: what stands there now, as the code object's names lie; NULL: not readable.  [signal] */
-static void check(struct probing_python_look *l, struct check *c, const uint8_t *bytes)
+static void check_code(struct probing_python_look *l, struct check *c, const uint8_t *bytes)
 {
     uint8_t now[CODES_PARTS][CODES_PART_BYTES] = {{0}};
     for (int k = 0; bytes && k < CODES_PARTS; bytes += c->code->names->size[k++])
@@ -271,7 +271,7 @@ void codes_check(struct probing_python_look *l, struct iovec *pieces, uint8_t *r
         bool read = peek_pieces(&all.walk->peek, pieces, used, room) == want;
         const uint8_t *at = room;
         for (uint32_t i = 0; i < n; i++) {
-            check(l, &checks[i], read ? at : NULL);
+            check_code(l, &checks[i], read ? at : NULL);
             for (int k = 0; k < CODES_PARTS; k++)
                 at += checks[i].code->names->size[k];
         }
@@ -419,7 +419,8 @@ static const uint8_t *read_again(const struct probing_python_frame *frame)
 }
 
 /* The line table was too long for the handler: take what the code object has now. */
-static const uint8_t *complete(const struct probing_python_frame *frame, const uint8_t *bytes)
+static const uint8_t *full_line_table(const struct probing_python_frame *frame,
+                                      const uint8_t *bytes)
 {
     struct parts p;
     memcpy(&p, bytes, sizeof(p));
@@ -432,15 +433,16 @@ static const uint8_t *complete(const struct probing_python_frame *frame, const u
 static int64_t name_new(const struct probing_python_look *l,
                         const struct probing_python_frame *frame, struct probing_python_text *ret)
 {
-    const uint8_t *bytes =
-        frame->copied < l->n_bytes ? complete(frame, l->bytes + frame->copied) : read_again(frame);
+    const uint8_t *bytes = frame->copied < l->n_bytes
+                               ? full_line_table(frame, l->bytes + frame->copied)
+                               : read_again(frame);
     if (!bytes)
         return -ENOENT;
     struct code *c = code_new(frame->code, bytes);
     if (!c)
         return -ENOMEM;
-    const struct code *old =
-        c->names ? find_like(c->address, &c->mark, c->names->bytes) : find(c->address, &c->mark);
+    const struct code *old = c->names ? find_like(c->address, &c->mark, c->names->bytes)
+                                      : find_code(c->address, &c->mark);
     if (old) {
         code_free(c);
         code_text(old, frame->offset, ret);

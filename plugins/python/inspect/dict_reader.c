@@ -102,8 +102,8 @@ bool dicts_read(const struct walk *w, uint64_t dict, uint64_t most, struct entri
 /* ---- attributes ---- */
 
 /* From 3.11 on: a dict, or values of keys that the instances of the type share. */
-static bool managed(const struct walk *w, uint64_t object, uint64_t type, uint64_t flags,
-                    uint64_t *ret_dict, uint64_t *ret_values)
+static bool find_managed(const struct walk *w, uint64_t object, uint64_t type, uint64_t flags,
+                         uint64_t *ret_dict, uint64_t *ret_values)
 {
     uint64_t size;
     *ret_values = 0;
@@ -131,7 +131,7 @@ bool dicts_attributes(const struct walk *w, uint64_t object, uint64_t most, stru
         peek_u64(&w->peek, type + (uint64_t)w->o.type_dict_offset, &offset))
         return false;
     if (w->o.minor >= 11 && (flags & MANAGED_DICT)) {
-        if (!managed(w, object, type, flags, &dict, &values))
+        if (!find_managed(w, object, type, flags, &dict, &values))
             return false;
     } else if (offset == 0 || offset > INT32_MAX || /* below 0: counted from an end that varies */
                peek_u64(&w->peek, object + offset, &dict)) {

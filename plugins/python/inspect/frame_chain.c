@@ -48,7 +48,7 @@ struct walk_last *walk_last_new(void)
 }
 
 /* Address of the innermost frame; *ret_at: where that pointer stands. */
-static int innermost(const struct walk *w, uint64_t state, uint64_t *ret_at, uint64_t *ret)
+static int innermost_frame(const struct walk *w, uint64_t state, uint64_t *ret_at, uint64_t *ret)
 {
     uint64_t at = state + (uint64_t)w->o.ts_frame;
     if (w->o.ts_cframe >= 0) {
@@ -67,8 +67,8 @@ static struct walk_last *last_of(const struct walk *w, uint64_t state)
 }
 
 /* cpu: 0, or as long as the thread has used no more the stack is still the same. */
-static void remember(struct walk *w, const struct walk_thread *t, uint64_t cpu, uint64_t top_at,
-                     const struct walk_frame *frames, int n)
+static void remember_stack(struct walk *w, const struct walk_thread *t, uint64_t cpu,
+                           uint64_t top_at, const struct walk_frame *frames, int n)
 {
     struct walk_last *last = last_of(w, t->state);
     last->state = t->state;
@@ -98,7 +98,7 @@ struct block {
     uint8_t bytes[BLOCK_BYTES];
 };
 
-/* As innermost(), and the frames where they were last time with the same system call. */
+/* As innermost_frame(), and the frames where they were last time with the same system call. */
 static int innermost_as_last(const struct walk *w, uint64_t state, struct block *b,
                              uint64_t *ret_at, uint64_t *ret)
 {
@@ -109,10 +109,10 @@ static int innermost_as_last(const struct walk *w, uint64_t state, struct block 
                                    peek_piece(last->top_at, 8),
                                    peek_piece(low, (size_t)(last->high - low))};
     if (last->state != state || last->low == last->high)
-        return innermost(w, state, ret_at, ret);
+        return innermost_frame(w, state, ret_at, ret);
     size_t got = peek_pieces(&w->peek, pieces, 3, (uint8_t *)b + offsetof(struct block, slot));
     if (got < 16 || (w->o.ts_cframe >= 0 && b->slot + (uint64_t)w->o.cf_frame != last->top_at))
-        return innermost(w, state, ret_at, ret);
+        return innermost_frame(w, state, ret_at, ret);
     b->base = low;
     b->size = got - 16;
     *ret_at = last->top_at;
@@ -176,8 +176,8 @@ static bool same_frame(const struct walk_frame *a, const struct walk_frame *b, b
 
 /* Pieces for all frames of a walk, those that lie side by side in one; how many, and where each
  * frame's copy will be. */
-static size_t plan(const struct walk *w, const struct walk_frame *frames, size_t n,
-                   struct iovec *pieces, size_t *bytes)
+static size_t plan_pieces(const struct walk *w, const struct walk_frame *frames, size_t n,
+                          struct iovec *pieces, size_t *bytes)
 {
     size_t size = (size_t)w->o.frame_size, used = 0;
     uint64_t end = 0;
@@ -208,7 +208,7 @@ static size_t still_there(const struct walk *w, const struct walk_thread *t, uin
     *ret_begins = false;
     w->pieces[0] = peek_piece(t->state + (uint64_t)slot, 8);
     w->pieces[1] = peek_piece(top_at, 8);
-    size_t pieces = 2 + plan(w, frames, n, w->pieces + 2, &bytes);
+    size_t pieces = 2 + plan_pieces(w, frames, n, w->pieces + 2, &bytes);
     w->pieces[pieces++] = peek_piece(top_at, 8);
     if (peek_pieces(&w->peek, w->pieces, pieces, w->copies) != bytes + 8)
         return 0;
@@ -228,8 +228,8 @@ static size_t still_there(const struct walk *w, const struct walk_thread *t, uin
 }
 
 /* Is the whole walk as it was, several times in a row? */
-static bool stands(const struct walk *w, const struct walk_thread *t, uint64_t top_at,
-                   struct walk_frame *frames, size_t n)
+static bool is_unchanged(const struct walk *w, const struct walk_thread *t, uint64_t top_at,
+                         struct walk_frame *frames, size_t n)
 {
     bool begins = true;
     for (int i = 0; i < REREADS && begins; i++)
@@ -244,7 +244,7 @@ static size_t place_of_top(const struct walk *w, uint64_t state, const struct wa
 {
     uint64_t at, top;
     size_t i = 0;
-    if (innermost(w, state, &at, &top))
+    if (innermost_frame(w, state, &at, &top))
         return n;
     while (i < n && frames[i].address != top)
         i++;
@@ -403,8 +403,8 @@ static int walk_until_it_stands(struct walk *w, const struct walk_thread *t, uin
         n = walk_once(w, t, ret, max, &top_at, ret_end);
         uint64_t after = thread_cpu_ns(t->tid);
         bool stood = before && after == before;
-        if (n >= 0 && (stood || stands(w, t, top_at, ret, (size_t)n))) {
-            remember(w, t, stood && *ret_end == WALK_WHOLE ? before : 0, top_at, ret, n);
+        if (n >= 0 && (stood || is_unchanged(w, t, top_at, ret, (size_t)n))) {
+            remember_stack(w, t, stood && *ret_end == WALK_WHOLE ? before : 0, top_at, ret, n);
             return n;
         }
         before = after;
@@ -441,7 +441,7 @@ int walk_stack(struct walk *w, const struct walk_thread *t, struct walk_frame *r
         int n = walk_at_once(w, t, ret, max, &top_at);
         if (n < 0)
             continue;
-        remember(w, t, /* cpu= */ 0, top_at, ret, n);
+        remember_stack(w, t, /* cpu= */ 0, top_at, ret, n);
         *ret_end = WALK_WHOLE;
         return n;
     }

@@ -29,7 +29,7 @@ struct variables {
 };
 
 /* Room for another one?  If not, that is remembered. */
-static bool room(struct variables *v)
+static bool has_room(struct variables *v)
 {
     v->more = v->more || v->shown >= VARIABLES || value_full(v->out);
     return !v->more;
@@ -80,7 +80,7 @@ static bool put_slots(struct variables *v, uint64_t names, uint64_t count, uint6
         if (peek_u64(&w->peek, names + (uint64_t)w->o.tuple_items + 8 * i, &name) ||
             !walk_string(w, name, text, sizeof(text)))
             return false;
-        if (!room(v))
+        if (!has_room(v))
             break;
         put_name(v, text);
         if (number[0])
@@ -103,7 +103,7 @@ static void put_dict(struct variables *v, uint64_t dict)
     for (uint64_t i = 0; i < e.n && !v->more; i++) {
         uint64_t value = dicts_value(w, &e, i);
         if (!value || !walk_string(w, dicts_key(&e, i), text, sizeof(text)) ||
-            strncmp(text, "__", 2) == 0 || value_is_program(w, value) || !room(v))
+            strncmp(text, "__", 2) == 0 || value_is_program(w, value) || !has_room(v))
             continue;
         put_name(v, text);
         value_put(w, v->out, value, /* depth= */ 0);

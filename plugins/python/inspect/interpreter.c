@@ -274,7 +274,7 @@ static bool is_proved(const struct walk *w)
     return same;
 }
 
-static void prove(const struct walk *w)
+static void prove_offsets(const struct walk *w)
 {
     if (w->peek.pid != getpid() || pthread_mutex_trylock(&proved_lock) != 0)
         return;
@@ -299,7 +299,7 @@ static bool look_right(struct walk *w, const struct walk_thread *threads, int n)
             tried = true;
             walk_text(w, &frames[k], &text);
             if (text.readable && main_seen) {
-                prove(w);
+                prove_offsets(w);
                 return true;
             }
         }

@@ -59,7 +59,7 @@ void out_chars(struct out *o, const uint8_t *data, unsigned width, size_t count)
 }
 
 /* Digits of 30 bits, lowest first, as decimal text. */
-static void decimal(uint32_t *digits, unsigned n, bool negative, char *ret, size_t size)
+static void write_decimal(uint32_t *digits, unsigned n, bool negative, char *ret, size_t size)
 {
     char *p = ret + size;
     *--p = '\0';
@@ -83,7 +83,7 @@ static void decimal(uint32_t *digits, unsigned n, bool negative, char *ret, size
 void out_int(struct out *o, uint32_t *digits, unsigned n, bool negative)
 {
     char text[INT_CHARS];
-    decimal(digits, n, negative, text, sizeof(text));
+    write_decimal(digits, n, negative, text, sizeof(text));
     out_put(o, text);
 }
 

@@ -22,7 +22,7 @@ struct cursor {
 
 /* To 3.9: pairs (bytes of code, signed lines), the line changes behind these bytes.  false: the
  * table is over.  So for the other two. */
-static bool lnotab(struct cursor *c, struct lines_range *ret)
+static bool next_lnotab(struct cursor *c, struct lines_range *ret)
 {
     if (c->end - c->p < 2)
         return false;
@@ -34,7 +34,7 @@ static bool lnotab(struct cursor *c, struct lines_range *ret)
 }
 
 /* 3.10: pairs (bytes of code, signed lines; -128: no line), each a range of its own. */
-static bool pairs(struct cursor *c, struct lines_range *ret)
+static bool next_pair(struct cursor *c, struct lines_range *ret)
 {
     if (c->end - c->p < 2)
         return false;
@@ -67,7 +67,7 @@ static int signed_varint(struct cursor *c)
 
 /* Read one entry (kind: bits 3 to 6 of its first byte); false: it has no line.  Columns are kept
  * from 0, in bytes of UTF-8, the last one exclusive. */
-static bool entry(struct cursor *c, unsigned kind, int *line, struct lines_columns *columns)
+static bool read_entry(struct cursor *c, unsigned kind, int *line, struct lines_columns *columns)
 {
     uint32_t first, last;
     *columns = (struct lines_columns){0, 0};
@@ -105,12 +105,12 @@ static bool entry(struct cursor *c, unsigned kind, int *line, struct lines_colum
 }
 
 /* From 3.11 on. */
-static bool locations(struct cursor *c, struct lines_range *ret)
+static bool next_location(struct cursor *c, struct lines_range *ret)
 {
     if (c->p >= c->end)
         return false;
     uint8_t head = *c->p++;
-    bool has_line = entry(c, head >> 3 & 15, &c->line, &ret->columns);
+    bool has_line = read_entry(c, head >> 3 & 15, &c->line, &ret->columns);
     c->at += ((head & 7) + 1) * 2;
     ret->end = c->at;
     ret->line = has_line ? c->line : 0;
@@ -118,11 +118,13 @@ static bool locations(struct cursor *c, struct lines_range *ret)
 }
 
 /* The next range, the last one without end; false: there was the last one. */
-static bool next(unsigned minor, struct cursor *c, struct lines_range *ret)
+static bool next_range(unsigned minor, struct cursor *c, struct lines_range *ret)
 {
     if (ret->end == INT64_MAX)
         return false;
-    bool more = minor >= 11 ? locations(c, ret) : minor == 10 ? pairs(c, ret) : lnotab(c, ret);
+    bool more = minor >= 11   ? next_location(c, ret)
+                : minor == 10 ? next_pair(c, ret)
+                              : next_lnotab(c, ret);
     if (!more) { /* behind the table: as its last entry said */
         if (minor < 11)
             *ret = (struct lines_range){.line = c->line};
@@ -139,7 +141,7 @@ static bool next(unsigned minor, struct cursor *c, struct lines_range *ret)
     return true;
 }
 
-static bool begin(struct cursor *ret, const uint8_t *table, size_t size, int first_line)
+static bool begin_table(struct cursor *ret, const uint8_t *table, size_t size, int first_line)
 {
     *ret = (struct cursor){.p = table, .end = table + size, .line = first_line};
     return first_line >= 0 && first_line <= LINE_MAX;
@@ -154,9 +156,9 @@ int lines_find(unsigned minor, const uint8_t *table, size_t size, int first_line
         *ret = range.columns;
     if (offset < 0)
         return first_line;
-    if (!begin(&c, table, size, first_line))
+    if (!begin_table(&c, table, size, first_line))
         return 0;
-    while (range.end <= offset && next(minor, &c, &range))
+    while (range.end <= offset && next_range(minor, &c, &range))
         ;
     if (ret)
         *ret = range.columns;
@@ -169,9 +171,9 @@ size_t lines_decode(unsigned minor, const uint8_t *table, size_t size, int first
     struct lines_range range = {.line = first_line};
     struct cursor c;
     size_t n = 0;
-    if (!begin(&c, table, size, first_line))
+    if (!begin_table(&c, table, size, first_line))
         return 0;
-    while (next(minor, &c, &range)) {
+    while (next_range(minor, &c, &range)) {
         if (n < max)
             ret[n] = range;
         n++;

@@ -318,7 +318,7 @@ static void put_attributes(const struct walk *w, struct out *o, const struct obj
     dicts_done(&e);
 }
 
-static bool is(uint64_t address, const PyObject *object)
+static bool is_object(uint64_t address, const PyObject *object)
 {
     return address == address_of(object);
 }
@@ -340,7 +340,7 @@ static void put_error(const struct walk *w, struct out *o, const struct object *
     uint8_t args[OFFSETS_HEAD];
     uint64_t tuple = u64_at(v->head, w->o.error_args);
     if (peek_bytes(&w->peek, tuple, args, (size_t)w->o.var_size + 8) == 0 &&
-        is(u64_at(args, w->o.ob_type), w->py->PyTuple_Type))
+        is_object(u64_at(args, w->o.ob_type), w->py->PyTuple_Type))
         put_items(w, o, tuple + (uint64_t)w->o.tuple_items, u64_at(args, w->o.var_size), depth);
 }
 
@@ -353,11 +353,11 @@ static void put_other(const struct walk *w, struct out *o, const struct object *
         value_type_name(w, v->address, text, sizeof(text));
         out_put(o, ",\"name\":");
         out_string(o, text);
-    } else if (is(v->type, py->PyFunction_Type)) {
+    } else if (is_object(v->type, py->PyFunction_Type)) {
         put_name(w, o, v->address, w->o.function_name);
-    } else if (is(v->type, py->PyMethod_Type)) { /* its first field is the function */
+    } else if (is_object(v->type, py->PyMethod_Type)) { /* its first field is the function */
         put_name(w, o, u64_at(v->head, w->o.ob_head), w->o.function_name);
-    } else if (is(v->type, py->PyModule_Type)) {
+    } else if (is_object(v->type, py->PyModule_Type)) {
         put_name(w, o, v->address, w->o.module_name);
     } else if (v->flags & IS_ERROR) {
         put_error(w, o, v, depth);
@@ -373,7 +373,7 @@ static void put_other(const struct walk *w, struct out *o, const struct object *
 static bool derives_from(const struct walk *w, uint64_t type, const PyObject *other)
 {
     for (int i = 0; i < 16 && type; i++) {
-        if (is(type, other))
+        if (is_object(type, other))
             return true;
         if (peek_u64(&w->peek, type + (uint64_t)w->o.type_base, &type))
             return false;
@@ -395,7 +395,7 @@ static bool object_read(const struct walk *w, uint64_t address, struct object *r
     if (peek_u64(&w->peek, ret->type + (uint64_t)w->o.type_flags, &ret->flags))
         return false;
     for (size_t i = 0; i < sizeof(simple) / sizeof(simple[0]); i++)
-        if (is(ret->type, simple[i]))
+        if (is_object(ret->type, simple[i]))
             return true;
     value_type_name(w, ret->type, ret->name, sizeof(ret->name));
     return true;
@@ -415,11 +415,11 @@ void value_put(const struct walk *w, struct out *o, uint64_t object, int depth)
 {
     const struct cpython *py = w->py;
     struct object v;
-    if (is(object, py->_Py_NoneStruct))
+    if (is_object(object, py->_Py_NoneStruct))
         out_put(o, "null");
-    else if (is(object, py->_Py_TrueStruct))
+    else if (is_object(object, py->_Py_TrueStruct))
         out_put(o, "true");
-    else if (is(object, py->_Py_FalseStruct))
+    else if (is_object(object, py->_Py_FalseStruct))
         out_put(o, "false");
     else if (!object_read(w, object, &v))
         out_put(o, "{\"type\":\"?\"}");
@@ -437,11 +437,11 @@ void value_put(const struct walk *w, struct out *o, uint64_t object, int depth)
         put_bytes(w, o, &v);
     else if (v.flags & IS_DICT)
         put_dict(w, o, &v, depth);
-    else if (is(v.type, py->PySet_Type) || is(v.type, py->PyFrozenSet_Type))
+    else if (is_object(v.type, py->PySet_Type) || is_object(v.type, py->PyFrozenSet_Type))
         put_set(w, o, &v, depth);
-    else if (is(v.type, py->PyComplex_Type))
+    else if (is_object(v.type, py->PyComplex_Type))
         put_complex(w, o, &v);
-    else if (is(v.type, py->PyByteArray_Type)) {
+    else if (is_object(v.type, py->PyByteArray_Type)) {
         put_type(o, &v, "bytearray");
         put_number(o, "len", u64_at(v.head, w->o.var_size));
         out_put(o, "}");
@@ -452,7 +452,8 @@ void value_put(const struct walk *w, struct out *o, uint64_t object, int depth)
 bool value_is_program(const struct walk *w, uint64_t object)
 {
     struct object v;
-    return object_read(w, object, &v) && ((v.flags & IS_TYPE) || is(v.type, w->py->PyModule_Type) ||
-                                          is(v.type, w->py->PyFunction_Type) ||
-                                          strcmp(v.name, "builtin_function_or_method") == 0);
+    return object_read(w, object, &v) &&
+           ((v.flags & IS_TYPE) || is_object(v.type, w->py->PyModule_Type) ||
+            is_object(v.type, w->py->PyFunction_Type) ||
+            strcmp(v.name, "builtin_function_or_method") == 0);
 }

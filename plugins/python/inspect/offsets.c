@@ -30,7 +30,7 @@ _Static_assert(sizeof(struct offsets) == FIELDS * sizeof(int), "take_published()
 static _Atomic int proof;
 static char disproof[160];
 
-static int refuse(char *why, size_t size, const struct cpython *py, const char *reason)
+static int refuse_python(char *why, size_t size, const struct cpython *py, const char *reason)
 {
     (void)snprintf(why, size, "Python stacks cannot be read in CPython %u.%u: %s; eval works",
                    py->version >> 24, py->version >> 16 & 0xff, reason);
@@ -134,25 +134,25 @@ int offsets_assume(const struct cpython *py, const struct peek *peek, struct off
 {
     uint64_t word[WORDS] = {0};
     if (!py->runtime)
-        return refuse(why, why_size, py, "it does not export _PyRuntime");
+        return refuse_python(why, why_size, py, "it does not export _PyRuntime");
     const struct offsets *found = row_of(offsets_table, COUNT(offsets_table), py->version, 0);
     if (!found)
-        return refuse(why, why_size, py,
-                      "its structures are not known here (they are known from 3.8 on)");
+        return refuse_python(why, why_size, py,
+                             "its structures are not known here (they are known from 3.8 on)");
     *ret = *found;
     ret->owner_shim = found->minor >= 12 ? 3 : -1; /* FRAME_OWNED_BY_CSTACK, _INTERPRETER */
     if (found->minor < 13)
         return 0;
     if (peek_bytes(peek, (uint64_t)(uintptr_t)py->runtime, word, sizeof(word)) ||
         memcmp(word, "xdebugpy", 8) != 0 || word[WORD_VERSION] != py->version)
-        return refuse(why, why_size, py, "_Py_DebugOffsets is not of this version");
+        return refuse_python(why, why_size, py, "_Py_DebugOffsets is not of this version");
     if (word[WORD_FREE_THREADED]) {
         *ret = *row_of(offsets_table, COUNT(offsets_table), py->version, 1);
         ret->owner_shim = 3;
     }
     if (!take_published(word, row_of(offsets_words, COUNT(offsets_words), py->version, 0), ret) ||
         !offsets_possible(ret))
-        return refuse(why, why_size, py, "_Py_DebugOffsets holds values that cannot be");
+        return refuse_python(why, why_size, py, "_Py_DebugOffsets holds values that cannot be");
     return 0;
 }
 
@@ -175,7 +175,7 @@ int offsets_find(const struct cpython *py, const struct peek *peek, struct offse
     (void)snprintf(reason, sizeof(reason),
                    "it is newer than the versions known here (up to 3.%u), and %s",
                    offsets_newest(), what);
-    return refuse(why, why_size, py, reason);
+    return refuse_python(why, why_size, py, reason);
 }
 
 enum offsets_proof offsets_proof(const struct cpython *py)

@@ -53,7 +53,7 @@ static uint64_t now_ns(void)
     return probing_clock_ns(CLOCK_MONOTONIC);
 }
 
-static const struct walk_thread *listed(int32_t tid)
+static const struct walk_thread *listed_thread(int32_t tid)
 {
     for (int i = 0; i < f.n_threads; i++)
         if (f.threads[i].tid == tid)
@@ -64,7 +64,7 @@ static const struct walk_thread *listed(int32_t tid)
 /* A thread's state; the list of them is read again now and then.  Locked. */
 static const struct walk_thread *state_of(int32_t tid)
 {
-    const struct walk_thread *t = listed(tid);
+    const struct walk_thread *t = listed_thread(tid);
     uint64_t now = now_ns();
     if (now - f.listed_ns < LIST_NS || cpython_gone(f.walk.py))
         return t;
@@ -72,7 +72,7 @@ static const struct walk_thread *state_of(int32_t tid)
     int n = walk_threads(&f.walk, f.threads, WALK_THREADS);
     f.n_threads = n > 0 ? n : 0;
     f.listed_ns = now;
-    return listed(tid);
+    return listed_thread(tid);
 }
 
 /* Is it still the thread's own?  It may have ended and been freed since the list was read. */

@@ -181,7 +181,8 @@ struct chain {
 };
 
 /* Follow the chain for `max` frames, or to its end; how many.                        [signal] */
-static uint32_t follow(struct scratch *s, struct chain *c, struct walk_frame *ret, uint32_t max)
+static uint32_t follow_chain(struct scratch *s, struct chain *c, struct walk_frame *ret,
+                             uint32_t max)
 {
     uint32_t n = 0;
     for (; c->next && c->next != c->base; n++) {
@@ -375,8 +376,8 @@ static bool holds_gil(const struct scratch *s, uint64_t state) /* [signal] */
 
 /* Address of the innermost frame; *ret_at: where that pointer stands, 0: in the state.  false: not
  * readable.                                                                          [signal] */
-static bool innermost(const struct scratch *s, const struct last *last, uint64_t *ret_at,
-                      uint64_t *ret)
+static bool innermost_frame(const struct scratch *s, const struct last *last, uint64_t *ret_at,
+                            uint64_t *ret)
 {
     const struct offsets *o = &s->w->o;
     *ret_at = 0;
@@ -428,7 +429,7 @@ static void follow_rest(struct probing_python_look *l, struct scratch *s, const 
         struct walk_frame *swap = half;
         half = other, other = swap;
         before = n;
-        n = follow(s, c, half, HALF);
+        n = follow_chain(s, c, half, HALF);
         total += n;
     } while (c->end == 2 && s->next_page < until && total < COUNT_FRAMES);
     bool outermost = c->end == 0 && l->max_frames - l->n_frames >= ROUND_FRAMES;
@@ -448,7 +449,7 @@ static void add_chain(struct probing_python_look *l, struct scratch *s, const st
     uint32_t inner = inner_room(l), walked = 0;
     do {
         uint32_t max = inner - walked < ROUND_FRAMES ? inner - walked : ROUND_FRAMES;
-        uint32_t n = follow(s, c, s->frames, max);
+        uint32_t n = follow_chain(s, c, s->frames, max);
         if (walked == 0)
             remember_frames(s, n);
         walked += n;
@@ -475,7 +476,7 @@ void look_here(struct probing_python_look *l, const struct walk *w, uint64_t gil
         return; /* it comes or goes */
     l->gil = holds_gil(s, state);
     uint64_t top = 0, top_at = 0;
-    if (!innermost(s, known, &top_at, &top)) {
+    if (!innermost_frame(s, known, &top_at, &top)) {
         l->end = 1;
         return;
     }

@@ -78,7 +78,7 @@ const char *threads_state_word(char letter, int64_t number)
     return "waiting";
 }
 
-static int compare(const void *a, const void *b)
+static int compare_ids(const void *a, const void *b)
 {
     int32_t x = *(const int32_t *)a, y = *(const int32_t *)b;
     return x < y ? -1 : x > y;
@@ -101,7 +101,7 @@ int threads_list(pid_t pid, int32_t *ret, size_t max)
     while (n < max && proc_numbers_next(&all, &one))
         ret[n++] = (int32_t)one.value;
     proc_numbers_close(&all);
-    qsort(ret, n, sizeof(*ret), compare);
+    qsort(ret, n, sizeof(*ret), compare_ids);
     return (int)n;
 }
 
@@ -128,7 +128,7 @@ int threads_ids(pid_t pid, struct threads_id **ret)
         ids[i] = (struct threads_id){innermost_id(pid, tids[i], &same), tids[i]};
     free(tids);
     if (n > 0) {
-        qsort(ids, (size_t)n, sizeof(*ids), compare); /* `inner` stands first */
+        qsort(ids, (size_t)n, sizeof(*ids), compare_ids); /* `inner` stands first */
         *ret = ids;
     } else {
         free(ids);
@@ -139,7 +139,7 @@ int threads_ids(pid_t pid, struct threads_id **ret)
 int32_t threads_outer(const struct threads_id *ids, int n, int32_t inner)
 {
     const struct threads_id *found =
-        n > 0 ? bsearch(&inner, ids, (size_t)n, sizeof(*ids), compare) : NULL;
+        n > 0 ? bsearch(&inner, ids, (size_t)n, sizeof(*ids), compare_ids) : NULL;
     return found ? found->outer : 0;
 }
 
