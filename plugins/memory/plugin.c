@@ -102,10 +102,11 @@ static void set_in(struct plugin *p, bool is_in) /* [control] */
     (void)pthread_mutex_unlock(&p->mutex);
 }
 
-static void look_at_memory(struct plugin *p, uint64_t now) /* [worker] */
+static void measure_memory(struct plugin *p, uint64_t now) /* [worker] */
 {
     uint32_t events = usage_tick(p->usage, now);
-    /* What is alive is in the rings by then, which outlive a SIGKILL. */
+    /* The snapshot is in the rings before a limit kills the process, and rings outlive a
+     * SIGKILL. */
     if (events & ALARM_OOM_NEAR)
         sampler_snapshot(p->sampler, "memory.oom_near");
     else if (events & ALARM_HIGH)
@@ -158,10 +159,10 @@ static void memory_tick(void *self, uint64_t now) /* [worker] */
         if (atomic_load_explicit(&p->no_python, memory_order_relaxed))
             find_python(p);
     }
-    look_at_memory(p, now);
+    measure_memory(p, now);
     for (int i = 1; i < (int)(PROBING_NS_PER_S / USAGE_STEP_NS); i++)
         if (usage_is_hasty(p->usage) && wait_step(p))
-            look_at_memory(p, p->host->now());
+            measure_memory(p, p->host->now());
 }
 
 static int scan_live(void *self, struct probing_rows *out) /* [worker] */

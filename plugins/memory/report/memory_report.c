@@ -82,34 +82,35 @@ static int parse_option(void *arg, const char *option, const char *value)
     return w->api->parse_time(w->api, value, &w->window_ns); /* --last, --since */
 }
 
-struct answer {
-    char text[600];
-    size_t n;
-};
-
 static int take_answer(void *arg, const void *bytes, size_t n)
 {
-    struct answer *to = arg;
+    struct memory_answer *to = arg;
     n = n < sizeof(to->text) - 1 - to->n ? n : sizeof(to->text) - 1 - to->n;
     memcpy(to->text + to->n, bytes, n);
     to->n += n;
     return 0;
 }
 
-/* What is to be done; its answer is printed as it comes, or as a text of JSON. */
+int report_call(const struct memory_args *w, int n, const char *const *words,
+                struct memory_answer *ret)
+{
+    *ret = (struct memory_answer){.n = 0};
+    return w->api->call(w->api, n, words, take_answer, ret);
+}
+
+/* Run a command in the target; its answer is printed as it comes, or as a text of JSON. */
 static int call_target(const struct memory_args *w, struct report_json *j, int n,
                        const char *const *words)
 {
-    struct answer answer = {.n = 0};
+    struct memory_answer answer;
     if (w->api->target != PROBING_TARGET_LIVE)
         return report_fail(w->api, -EINVAL, "%s is dead: there is nobody to do that",
                            w->api->target_text);
     if (!w->json)
         return w->api->call(w->api, n, words, NULL, NULL);
-    int rc = w->api->call(w->api, n, words, take_answer, &answer);
+    int rc = report_call(w, n, words, &answer);
     if (rc != 0)
         return rc;
-    answer.text[answer.n] = '\0';
     answer.text[strcspn(answer.text, "\n")] = '\0';
     if (!j->begun)
         json_open(j, '{');

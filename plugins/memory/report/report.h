@@ -54,7 +54,7 @@ enum part {
 struct usage_report {
     double part[PARTS]; /* bytes; NAN: not known */
     char note[PARTS][REPORT_NOTE_BYTES];
-    /* Of the time that was asked for. */
+    /* over the time that was asked for */
     double grown, own_grown, seconds;
     /* Since when there are rows, and until when: seconds since 1970. */
     double first_sec, last_sec;
@@ -110,6 +110,13 @@ int leaks_show(const struct memory_args *w);
 /* A moment in SQL, so much before the target's last sign of life. */
 #define SINCE_BYTES 300
 void report_since(const struct memory_args *w, uint64_t before_ns, char *ret, size_t size);
+/* The first bytes of what a command in the target answers, as a text. */
+struct memory_answer {
+    char text[600];
+    size_t n;
+};
+int report_call(const struct memory_args *w, int n, const char *const *words,
+                struct memory_answer *ret);
 /* "12.3 MB", "123 MB", "1234 MB"; "?" for NAN */
 void report_mb(double bytes, char ret[32]);
 

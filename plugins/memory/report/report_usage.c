@@ -95,21 +95,6 @@ static int read_growth(const struct memory_args *w, struct usage_report *r)
     return w->api->ask(w->api, sql, take_growth, r);
 }
 
-/* What the command `heap` answers: {"allocator":"glibc","used_bytes":1,...} */
-struct heap_answer {
-    char text[512];
-    size_t size;
-};
-
-static int take_piece(void *arg, const void *bytes, size_t n)
-{
-    struct heap_answer *h = arg;
-    n = n < sizeof(h->text) - 1 - h->size ? n : sizeof(h->text) - 1 - h->size;
-    memcpy(h->text + h->size, bytes, n);
-    h->size += n;
-    return 0;
-}
-
 static double number_behind(const char *text, const char *key)
 {
     const char *at = strstr(text, key);
@@ -118,11 +103,12 @@ static double number_behind(const char *text, const char *key)
     return at && end != at + strlen(key) ? value : (double)NAN;
 }
 
+/* The command `heap` answers {"allocator":"glibc","used_bytes":1,...} */
 static int read_heap(const struct memory_args *w, struct usage_report *r)
 {
     static const char *const words[] = {"heap"};
-    struct heap_answer h = {.size = 0};
-    int rc = w->api->call(w->api, 1, words, take_piece, &h);
+    struct memory_answer h;
+    int rc = report_call(w, 1, words, &h);
     if (rc != 0)
         return rc;
     r->part[PART_HEAP_USED] = number_behind(h.text, "\"used_bytes\":");
@@ -132,7 +118,7 @@ static int read_heap(const struct memory_args *w, struct usage_report *r)
     return 0;
 }
 
-/* Where the plugin is not loaded the core's own table knows the most of it. */
+/* Without the plugin, the core's own table knows most of it. */
 static int read_process(const struct memory_args *w, struct usage_report *r)
 {
     static const char sql[] =

@@ -189,26 +189,25 @@ int sample_tables_snapshot(const struct sample_tables *t, const struct snapshot_
     return t->host->append(t->snapshots, about->ts, cells, PROBING_LENGTH(cells), NULL, 0);
 }
 
+/* Cells that a row of memory.live and one of memory.peak share: place, bytes and their error. */
+#define PLACE_CELLS(row, texts)                                                                  \
+    or_null((row)->from.stack), {.s = (texts)->function}, {.s = (texts)->native_function},       \
+        {.s = (texts)->file}, or_null((row)->from.line), {.s = domain_name((row)->from.domain)}, \
+        whole_number((row)->bytes), whole_number(estimate_root((row)->bytes_variance))
+
+static const char *domain_name(uint32_t domain)
+{
+    return domain < MEMORY_DOMAINS ? domains[domain] : NULL;
+}
+
 int sample_tables_live(const struct probing_host *host, struct probing_rows *out, uint64_t now,
                        const struct live_row *row, const struct origin_texts *texts)
 {
-    uint32_t domain = row->from.domain;
     const union probing_cell cells[] = {
-        or_null(row->from.stack),
-        {.s = texts->function},
-        {.s = texts->native_function},
-        {.s = texts->file},
-        or_null(row->from.line),
-        {.s = domain < MEMORY_DOMAINS ? domains[domain] : NULL},
-        whole_number(row->bytes),
-        whole_number(estimate_root(row->bytes_variance)),
-        whole_number(row->bytes_1m),
-        whole_number(row->bytes_10m),
-        {.f = row->count},
-        {.u = row->samples},
-        {.u = now - row->oldest},
-        {.u = now - row->newest},
-        whole_number(row->count > 0 ? row->bytes / row->count : 0),
+        PLACE_CELLS(row, texts),      whole_number(row->bytes_1m),
+        whole_number(row->bytes_10m), {.f = row->count},
+        {.u = row->samples},          {.u = now - row->oldest},
+        {.u = now - row->newest},     whole_number(row->count > 0 ? row->bytes / row->count : 0),
     };
     return host->emit(out, cells, PROBING_LENGTH(cells));
 }
@@ -217,21 +216,9 @@ int sample_tables_peak(const struct probing_host *host, struct probing_rows *out
                        const struct snapshot_about *about, const struct live_row *row,
                        const struct origin_texts *texts)
 {
-    uint32_t domain = row->from.domain;
     const union probing_cell cells[] = {
-        {.u = about->ts},
-        or_null(row->from.stack),
-        {.s = texts->function},
-        {.s = texts->native_function},
-        {.s = texts->file},
-        or_null(row->from.line),
-        {.s = domain < MEMORY_DOMAINS ? domains[domain] : NULL},
-        whole_number(row->bytes),
-        whole_number(estimate_root(row->bytes_variance)),
-        {.f = row->count},
-        {.u = row->samples},
-        {.u = row->stacks},
-        {.u = about->ts - row->oldest},
+        {.u = about->ts},           PLACE_CELLS(row, texts), {.f = row->count},
+        {.u = row->samples},        {.u = row->stacks},      {.u = about->ts - row->oldest},
         whole_number(about->total),
     };
     return host->emit(out, cells, PROBING_LENGTH(cells));
