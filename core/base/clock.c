@@ -167,7 +167,7 @@ static void draw(uint64_t counter, uint64_t ns, uint64_t rate)
     atomic_store_explicit(&drawn.number, last_number, memory_order_release);
 }
 
-/* Where the line in use stands at a counter value. */
+/* The time by the line in use at a counter value. */
 static uint64_t stands_at(uint64_t counter)
 {
     const struct line *l = &drawn.lines[last_number & 1];

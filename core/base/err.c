@@ -56,7 +56,7 @@ static struct reason *mine(bool make)
     return r;
 }
 
-/* Where the hint of the last reason begins in `text`, which may end with it.  0: it does not. */
+/* The offset in `text` of the last reason's hint, if `text` ends with it; else 0. */
 static size_t repeated_hint(const struct reason *r, const char *text)
 {
     if (r->hint == 0)
@@ -67,8 +67,8 @@ static size_t repeated_hint(const struct reason *r, const char *text)
     return ends ? n - size : 0;
 }
 
-/* Where the words behind the first "; " outside quotes begin; 0: there are none.  A quote inside a
- * word is an apostrophe. */
+/* The offset of the words behind the first "; " outside quotes; 0: there are none.  A quote inside
+ * a word is an apostrophe. */
 static size_t find_hint(const char *text)
 {
     char quote = 0;
@@ -83,7 +83,7 @@ static size_t find_hint(const char *text)
     return 0;
 }
 
-/* Where the part of a format behind its first "; " begins in what was made of it. */
+/* The offset, in the formatted text, of the part behind the format's first "; ". */
 static size_t format_hint(const char *format, va_list args)
 {
     char before[ERR_TEXT_BYTES];

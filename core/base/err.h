@@ -35,7 +35,7 @@ const char *err_text(void);
 /* err_text() when it belongs to `code`, else strerror: for callers that got a bare -errno. */
 const char *err_why(int code);
 
-/* Where the hint begins in a copy of this thread's last reason; 0: it has none. */
+/* The offset of the hint in a copy of this thread's last reason; 0: it has none. */
 size_t err_hint(const char *text);
 
 /* Forget this thread's reason. */

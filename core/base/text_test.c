@@ -34,7 +34,7 @@ TEST(whole_numbers)
 
 TEST(doubles_whatever_the_locale)
 {
-    /* Where it is installed, a comma is the decimal point for everybody else. */
+    /* If that locale is installed, a comma is the decimal point for everybody else. */
     (void)setlocale(LC_ALL, "de_DE.UTF-8");
     static const double values[] = {
         0,    1,    -1,     0.1,     1e300, 5e-324,  1.0 / 3, 123456789.125,

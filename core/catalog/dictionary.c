@@ -204,7 +204,7 @@ static int reserve_pages(struct interns *s, uint64_t *reserved, uint64_t end, ui
     return 0;
 }
 
-/* Where `text` is in the index, or where it would go. */
+/* The slot of `text` in the index, or the one that it would get. */
 static uint32_t index_place(struct interns *s, const void *p, size_t n)
 {
     uint32_t mask = s->index_size - 1;

@@ -179,7 +179,7 @@ static int copy_up(int fd, int least)
     return copy_once(fd, least);
 }
 
-/* Where it was given, when nothing is free up there. */
+/* Move a descriptor up; it stays at its number when nothing is free up there. */
 static int raise_fd(int fd)
 {
     if (fd >= first_number() + OURS || (fd >= first_number() && claim_number(fd)))

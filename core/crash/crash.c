@@ -168,8 +168,8 @@ int crash_alt_stack(struct crash *c, bool on)
     return 0;
 }
 
-/* Where the program has gone back to the default action ours comes before it again; where it has
- * put a handler over ours that is said, once. */
+/* If the program has gone back to the default action, put our handler before it again; if it has
+ * put a handler over ours, say so, once. */
 void crash_maintain(struct crash *c)
 {
     struct sigaction now;

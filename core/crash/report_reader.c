@@ -257,8 +257,8 @@ static bool is_eval(const struct crash_frame *f)
     return strncmp(f->func, name, sizeof(name) - 1) == 0;
 }
 
-/* Where the interpreter's loop stands in the native stack, there stand the Python frames that this
- * call of it runs. */
+/* Replace each call of the interpreter's loop in the native stack by the Python frames that it
+ * runs. */
 static void merge_frames(struct reading *r, struct crash_thread *t)
 {
     uint32_t native = 0, n = 0;

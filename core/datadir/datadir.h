@@ -94,8 +94,8 @@ bool datadir_locked(const struct datadir *d, const char *name);
 /* The directory in /dev/shm that the link `name` leads to, when it is this one's: of the same owner
  * and with the same name.  -ENOENT: `name` is no link; -EPERM: it leads to something else. */
 int datadir_fast(const struct datadir *d, const char *name, struct datadir *ret);
-/* Where a directory in memory says that its data directory is (its file `home`): 1: it is gone,
- * 0: opened; -EXDEV: that cannot be seen from here; -EBADMSG: it does not say; else it is not
+/* Open the data directory that a directory in memory names in its file `home`.  0: opened; 1: it is
+ * gone; -EXDEV: it cannot be seen from here; -EBADMSG: `home` does not name one; else it is not
  * believed. */
 int datadir_home(const struct datadir *fast, enum datadir_whose whose, struct datadir *ret);
 

@@ -200,7 +200,7 @@ TEST(reads_files_and_nothing_else)
     CHECK_INT(file_remove_dir(path), 0);
 }
 
-/* Where others may write, what is read is a copy: the file may change, the copy does not. */
+/* A file that others may write is read from a copy: the file may change, the copy does not. */
 TEST(copies_what_others_can_change)
 {
     char path[256], file[256], text[8] = "";

@@ -23,7 +23,7 @@ bool root_name_read(const char *name, uid_t *ret);
  * unless seen through a view.  A descriptor. */
 int root_open(int view, const char *place, const char *name, bool own, uid_t *ret_owner);
 
-/* Where a data directory's name stands. */
+/* The directory that has a data directory's name in it. */
 struct datadir_in {
     int fd;
     const char *path;

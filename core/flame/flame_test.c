@@ -110,7 +110,8 @@ TEST(whole_stacks_stay_as_they_are)
     end();
 }
 
-/* Where they are between, what they call is the program's; where they run, it is said. */
+/* Frames of ours between the program's are left out, and what they call is the program's; if ours
+ * run, the flame says so. */
 TEST(our_own_frames_are_left_out)
 {
     begin();

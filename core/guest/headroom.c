@@ -100,7 +100,7 @@ static uint64_t room_locked(pid_t pid)
     return all ? less(limit, locked) : ROOM_NO_LIMIT;
 }
 
-/* Where the kernel promises no more than it has, every private page counts at once. */
+/* If the kernel promises no more than it has, every private page counts at once. */
 static uint64_t room_promised(void)
 {
     if (number_in("/proc/sys/vm/overcommit_memory", "", 0) != 2)

@@ -23,8 +23,8 @@
 #define DECLARED_SQL_BYTES 16384       /* a select */
 #define DECLARED_FILE_BYTES (64 << 20) /* a larger plugin is not known before it is loaded */
 
-/* Where the bytes are.  read: up to n of them, gives how many; pointers in them are such addresses
- * again. */
+/* The source of the bytes.  read: gives up to n of them, and how many; pointers in them are such
+ * addresses again. */
 struct declared_source {
     size_t (*read)(void *arg, uint64_t address, void *ret, size_t n, bool pointers);
     void *arg;

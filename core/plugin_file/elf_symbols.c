@@ -195,7 +195,7 @@ static int check_versions(struct elf *e)
 
 /* ---- symbols ---- */
 
-/* Where in the file a struct of the contract stands; 0: that is no place for one. */
+/* The offset in the file of a struct of the contract; 0: that is no place for one. */
 static uint64_t place_of(const struct elf *e, const Elf64_Sym *s, size_t size)
 {
     const unsigned char *at = elf_at(e, s->st_value, size);

@@ -120,7 +120,7 @@ void leak_begin(struct plugin *p)
     (void)prctl(PR_SET_NAME, name);
 }
 
-/* Where a socket is bound; false: it is none, or nowhere. */
+/* The address that a socket is bound to; false: it is no socket, or not bound. */
 static bool bound_at(int fd, struct sockaddr_storage *ret)
 {
     socklen_t size = sizeof(*ret) - 1;

@@ -113,7 +113,7 @@ static int make_gate(struct gate **ret)
         g = mmap(NULL, sizeof(*g), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
         if (g == MAP_FAILED)
             return err_set(-errno, "no memory for the rings' marks: %s", strerror(errno));
-        /* Where the kernel is too old for this, ring_disable_in_child() does it. */
+        /* On a kernel that is too old for this, ring_disable_in_child() does it. */
         (void)madvise(g, sizeof(*g), MADV_WIPEONFORK);
         struct gate *none = NULL;
         if (!atomic_compare_exchange_strong_explicit(&ring_gate, &none, g, memory_order_acq_rel,

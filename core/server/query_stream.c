@@ -168,8 +168,8 @@ static int ignore_rows(void *arg, const struct sql_rows *rows)
     return 0;
 }
 
-/* Where to begin, `last` rows or buckets back: the statement itself, asked for nothing at all, says
- * where its table or the last closed bucket ends now. */
+/* Find the first row, `last` rows or buckets back: the statement itself, asked for no rows at all,
+ * says where its table or the last closed bucket ends now. */
 static int find_begin(struct query_subscription *f)
 {
     struct sql_sink nothing = {.columns = ignore_columns, .rows = ignore_rows};

@@ -82,8 +82,8 @@ int stack_gather_prepare(void)
     return signal_take();
 }
 
-/* Who blocks the signal and waits in a system call is seen all the same; who runs may be in one of
- * our handlers, for a moment, and is asked later.  Gives how many those are. */
+/* A thread that blocks the signal and waits in a system call is seen all the same.  One that runs
+ * may be in a handler of ours for a moment, and is asked later: gives how many those are. */
 static uint32_t ask(void)
 {
     uint32_t left = 0;

@@ -104,8 +104,9 @@ static int access_mem(unw_addr_space_t space, unw_word_t address, unw_word_t *va
     return 0;
 }
 
-/* Where only ip and sp of a thread are known, the code of the function that needs the frame pointer
- * gives it.  No frame further in has touched it, or it would have been found where it was saved. */
+/* If only ip and sp of a thread are known, the frame pointer is derived from the code of the
+ * function that needs it.  No frame further in has touched it, or it would have been found where it
+ * was saved. */
 static bool find_frame_pointer(unw_addr_space_t space, struct snapshot *look)
 {
 #if defined(__x86_64__) /* the tables of other machines go by the stack pointer */
@@ -214,9 +215,9 @@ int unwind_begin(struct stack_process *p)
     return 0;
 }
 
-/* Where there is no table libunwind follows the frame pointer.  That is right for JIT code that
- * keeps one and nonsense elsewhere: believe it only outside modules with tables, and only when it
- * leads up the stack to code. */
+/* Without a table, libunwind follows the frame pointer.  That is right for JIT code that keeps one
+ * and nonsense elsewhere: believe it only outside modules with tables, and only when it leads up
+ * the stack to code. */
 static bool guess_holds(struct stack_process *p, const struct stack_frame *from, uint64_t ip,
                         uint64_t sp)
 {

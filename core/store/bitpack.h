@@ -115,7 +115,7 @@ uint8_t *block_encode(uint8_t *p, int64_t *v, uint32_t n);
 
 /* Decode the block at p; NULL when it does not fit before `end` (8 bytes past end can be read). */
 const uint8_t *block_decode(const uint8_t *p, const uint8_t *end, uint32_t shift, int64_t *out);
-/* Where the blocks of the whole column end, without decoding; NULL when they do not fit. */
+/* The end of the blocks of the whole column, without decoding; NULL when they do not fit. */
 const uint8_t *block_skip(const uint8_t *p, const uint8_t *end, uint32_t n_rows);
 
 #endif

@@ -240,8 +240,8 @@ static bool room_is_short(struct store *s)
     return is_short;
 }
 
-/* Where all is full deleting wants some pages, too.  Each drain writes these anew, so that those of
- * the drain before are free in the file when the next one finds no room. */
+/* Deleting takes some pages, too, even if all is full.  Each drain writes these anew, so that those
+ * of the drain before are free in the file when the next one finds no room. */
 static int put_spare(struct store *s, MDB_txn *txn)
 {
     struct meta_key k = meta_key_of('x', 0);
@@ -314,7 +314,7 @@ static bool anything_expired(const struct store *s)
     return false;
 }
 
-/* Where no row waits and none is too old, nothing is written: a process that does nothing would
+/* Nothing is written if no row waits and none is too old: else a process that does nothing would
  * have its disk woken up every ten seconds. */
 static int drain_once(struct store *s)
 {
@@ -397,8 +397,8 @@ static uint64_t oldest_reader(struct store *s)
     return oldest;
 }
 
-/* Where it did not help, the next try waits, or everything would go for nothing; but not for a
- * reader that has left. */
+/* If making room did not help, the next try waits, or everything would be deleted for nothing; it
+ * does not wait for a reader that has left. */
 static bool room_may_help(struct store *s)
 {
     return !s->room_made_at || s->room_helped || clock_monotonic() - s->room_made_at >= ROOM_EACH ||

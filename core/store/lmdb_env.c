@@ -52,7 +52,7 @@ void quiet_end(struct quiet *q)
 
 /* ---- open ---- */
 
-/* Where LMDB has mapped the file with this number and name: it does not say. */
+/* Find LMDB's mapping of the file with this number and name, as LMDB does not tell it. */
 static void *find_map(ino_t inode, const char *name, size_t *ret_bytes)
 {
     char room[PROC_MAPS_ROOM];

@@ -116,7 +116,7 @@ static bool node_at(const struct walk *w, const uint8_t *page, uint32_t i, struc
     return true;
 }
 
-/* Where a leaf's data lies, within the page or in overflow pages. */
+/* Find a leaf's data, within the page or in overflow pages. */
 static bool data_of(const struct walk *w, const struct node *n, MDB_val *ret)
 {
     if (!(n->flags & NODE_BIG)) {

@@ -44,11 +44,11 @@ static void load_schema_lines(struct store *s, const struct datadir *d)
     buf_done(&text);
 }
 
-/* Where the rows of a ring begin that data.mdb does not have: where data.mdb says so, and the tail
- * is behind it only where a kill came between the commit and the release, before it only where rows
- * were dropped or data.mdb is the older copy; these may still be there.  Of a data.mdb that is
- * broken the newest position need not have been found; and where there is none, all rows are
- * welcome that the ring still has. */
+/* The first position in a ring that data.mdb does not have: the one that data.mdb records.  The
+ * tail is behind it only if a kill came between the commit and the release, and before it only if
+ * rows were dropped or data.mdb is the older copy; these rows may still be there.  In a broken
+ * data.mdb the newest position need not have been found; without any, all rows are taken that the
+ * ring still has. */
 static uint64_t first_position(struct store *s, uint32_t slot, int data, bool *ret_cut)
 {
     const struct position_record *p = &s->positions[slot];

@@ -15,7 +15,7 @@
 
 #define BATCH STORE_BATCH_ROWS
 
-/* Where the next segment is that no scan of a group has begun. */
+/* The next segment that no scan of a group has begun. */
 struct shared {
     pthread_mutex_t mutex; /* the innermost: under map_lock */
     uint64_t next_row;     /* lock: mutex */

@@ -18,8 +18,8 @@
 
 #define PLACE "stack_id, function_name, native_function, file, lineno, domain"
 
-/* Of a process that has ended: its last snapshot, and what was allocated and freed since.  What
- * none of its rows say, as a sample was freed before it was written down, is of its last moment. */
+/* For a process that has ended: its last snapshot, and what was allocated and freed since.  A
+ * sample that was freed before it was written down has no row; it counts at the last moment. */
 #define HEARD                                                                                \
     "(select max(ts) as heard from (select ts from memory.samples union all select ts from " \
     "memory.frees union all select ts from memory.snapshots) e) h"
@@ -122,7 +122,7 @@ static const struct probing_view views[] = {
 #define NOTHING                                                                                    \
     "nothing was sampled yet: plugin memory samples from when it is loaded (plugin load memory), " \
     "once in memory.sample_bytes that are allocated"
-/* Of a process that freed what it had on its way to its end. */
+/* A note for a process that freed what it had on its way to its end. */
 #define BEFORE_END                                                                            \
     "select 'the process has ended: this is what was alive at ' || ts::text || ', before it " \
     "freed "                                                                                  \

@@ -446,8 +446,8 @@ static bool all_live(struct cpu_timers *c)
     return c->over == 0;
 }
 
-/* Where somebody has put the default back, nobody wants it.  Clocks whose signal was lost meanwhile
- * would not go on. */
+/* Take the signal again: somebody has put the default action back, so nobody else wants it.  Clocks
+ * whose signal was lost meanwhile would not go on. */
 static bool take_again(struct cpu_timers *c)
 {
     if (c->signals->take(c->signal, on_signal) < 0)

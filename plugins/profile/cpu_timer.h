@@ -20,7 +20,7 @@
 
 #define WATCHED_MAX 4096 /* threads at a time */
 
-/* What a sample says in `user` of its slot. */
+/* Values of `user` in a sample's slot. */
 enum {
     OF_CPU_NS, /* used by the thread since its sample before */
     OF_RECORD  /* number of the thread's record */

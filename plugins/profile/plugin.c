@@ -172,7 +172,7 @@ static const struct probing_table_name tables[] = {
 #define MISSING UNSAMPLED " where {when} order by threads desc limit 1"
 #define EMPTY "the process used no such time, or the profiler was not running; --seconds 10 runs it"
 
-/* What each setting of `mode` takes.  A sample that has waited has no cpu_ns. */
+/* The flame graph of each setting of `mode`.  A sample that has waited has no cpu_ns. */
 static const struct probing_flame flames[] = {{.name = "cpu",
                                                .doc = "cpu time",
                                                .stacks = STACKS,

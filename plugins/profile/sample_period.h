@@ -12,8 +12,8 @@
 /* The kernel's tick, at which it looks at CPU timers; 1 where it does not say.       [any] */
 uint64_t period_tick_ns(void);
 
-/* What to set a timer to so that, looked at once a tick, it rings after `period_ns` on average, at
- * once a tick where that is longer.  chance: another one each time.               [signal] */
+/* The time to set a timer to.  It is looked at once a tick, and shall ring after `period_ns` on
+ * average, or after a tick if that is longer.  chance: another one each time.   [signal] */
 uint64_t period_draw(uint64_t chance, uint64_t period_ns, uint64_t tick_ns);
 
 #endif

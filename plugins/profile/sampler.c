@@ -150,7 +150,8 @@ static void tell_wait(struct reader *r, struct watched *w, uint64_t now)
     w->still_ns = 0;
 }
 
-/* Where it waits now, in the kernel or for a CPU; 0: it runs, or went on meanwhile. */
+/* The stack in which a thread waits now, in the kernel or for a CPU; 0: it runs, or went on
+ * meanwhile. */
 static int64_t inspect_offcpu(struct reader *r, struct watched *w, uint64_t cpu, uint64_t now)
 {
     struct sample_slot *x = r->desk;

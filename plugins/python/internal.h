@@ -61,8 +61,8 @@ void trace_forked(void); /* [child] */
 /* Take out what watches functions.  0, or -errno: it is still in.                    [control] */
 int trace_stop(struct plugin *p);
 
-/* What is in C of our Python modules, by the file that has it.  Each list ends with a name that is
- * NULL; plugin.c offers them (exec/bindings.h). */
+/* The parts of our Python modules that are in C, by the file that has them.  Each list ends with a
+ * name that is NULL; plugin.c offers them (exec/bindings.h). */
 extern struct cpython_method debug_natives[], session_natives[], tables_natives[], trace_natives[],
     trace_slot_natives[], trace_entry_natives[], trace_monitor_natives[], watch_natives[];
 

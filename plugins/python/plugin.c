@@ -90,7 +90,7 @@ static int no_python_run(void *self, int argc, const char *const *argv, struct p
     return p->host->fail(p->host, -ENODEV, p->no_python);
 }
 
-/* What needs Python is there all the same, and says why it cannot be had. */
+/* Commands and tables that need Python are there all the same, and say why they have no answer. */
 static int add_commands(struct plugin *p)
 {
     static const struct probing_command *const all[] = {&eval_command, &complete_command,

@@ -73,7 +73,7 @@ static const struct probing_table_desc table =
     PROBING_TABLE("cgroup.utilization", columns,
                   "what the process's cgroup may use and uses, and how long it was throttled");
 
-/* What was counted so far is of another group. */
+/* Forget the counts so far: they are another group's. */
 static void forget_counts(struct cgroup_usage *g)
 {
     g->cpu_ns = g->periods = g->throttled = g->throttled_ns = UNKNOWN;
@@ -139,7 +139,7 @@ static uint64_t value_in(const struct cgroup_folder *f, const char *file, const 
     return proc_number_in(path, key, &value) ? value : UNKNOWN;
 }
 
-/* Of the group and its parents together; UNKNOWN: none of them says. */
+/* The value of the group and its parents together; UNKNOWN: none of them has it. */
 static uint64_t sum_in(const struct cgroup_folder *f, const char *file, const char *key)
 {
     struct cgroup_folder at = *f;

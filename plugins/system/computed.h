@@ -12,7 +12,7 @@
 extern const struct probing_table_desc maps_table, fds_table, limits_table, kmsg_table, numa_table,
     cpu_stats_table, connections_table;
 
-/* Of the plugin that a scan function is given.                                        [any] */
+/* The host of the plugin, the `self` of a scan function.   [any] */
 const struct probing_host *plugin_host(void *self);
 
 struct kmsg_line {

@@ -182,7 +182,7 @@ static void name_process(struct cpu_usage *c, uint64_t now, uint64_t interval_ns
     pace_took(&c->comm_pace, now, 0, COMM_TICKS, interval_ns, PACE_SMALL);
 }
 
-/* Of a thread by its number in our own pid namespace. */
+/* Cells of a thread's scheduling, by its number in our own pid namespace. */
 static void place_cells(pid_t tid, union probing_cell *cells)
 {
     cpu_set_t set[CPU_SETS];
@@ -237,7 +237,7 @@ static void process_row(struct cpu_usage *c, uint64_t threads, uint64_t now, uin
 
 /* ---- a thread ---- */
 
-/* What its files say; NULL cells for what they do not. */
+/* Read a thread's files into cells; NULL for what they do not have. */
 static void look_closely(struct cpu_usage *c, struct thread *t, union probing_cell *cells)
 {
     struct proc_stat stat;
@@ -281,8 +281,8 @@ static void look_closely(struct cpu_usage *c, struct thread *t, union probing_ce
     t->runq_wait_ns = sched.waited_ns;
 }
 
-/* Of `total` CPU time, what was in user mode, in the proportion of the kernel's ticks; UNKNOWN: it
- * has had none. */
+/* The part of `total` CPU time that was in user mode, in the proportion of the kernel's ticks;
+ * UNKNOWN: it has had no tick. */
 static uint64_t user_part(uint64_t total, uint64_t user, uint64_t both)
 {
     return total == 0 ? 0
@@ -340,7 +340,7 @@ static void thread_row(struct cpu_usage *c, struct thread *t, uint64_t now, bool
     t->has_row = true;
 }
 
-/* What it used between its last row and the last tick that saw it. */
+/* Add a row of what the thread used between its last row and the last tick that saw it. */
 static void thread_ended(void *arg, const struct thread *t)
 {
     struct cpu_usage *c = arg;

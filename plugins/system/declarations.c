@@ -17,7 +17,7 @@
     "select ts as timestamp, null::double as memory_mb, used_bytes / 1048576.0 as gpu_memory_mb " \
     "from gpu.utilization"
 
-/* What torch uses of GPUs, as plugin memory has it beside its own, too. */
+/* GPU memory that torch uses, as plugin memory has it beside its own, too. */
 #define TORCH_MEMORY                                                                      \
     "select ts as timestamp, null::double as memory_mb, allocated as gpu_memory_mb from " \
     "python.torch_trace where allocated is not null and device like 'cuda%'"

@@ -27,7 +27,7 @@ struct pace {
     uint64_t cost_ns; /* CPU time of the last look */
 };
 
-/* What a look may take at most of one core, in the long run: 1 / this. */
+/* The share of one core that a look may take in the long run: 1 / this. */
 #define PACE_THREADS 2000u /* 0.05 % */
 #define PACE_LIST 10000u   /* 0.01 %: only where threads, or connections, come and go */
 #define PACE_RARE 100000u  /* 0.001 % */
@@ -107,7 +107,7 @@ void threads_refresh(struct thread_list *l, uint64_t links, uint64_t now, uint64
                      void (*ended)(void *arg, const struct thread *t), void *arg);
 /* CPU time that a thread has used; false: it is gone. */
 bool thread_cpu(const struct thread_list *l, int32_t tid, uint64_t *ret_ns);
-/* Of the clocks that the kernel's ticks make; false: not known. */
+/* CPU time in user mode and altogether, as the kernel's ticks count it; false: not known. */
 bool thread_split(const struct thread_list *l, int32_t tid, uint64_t *ret_user, uint64_t *ret_both);
 
 /* ---- the parts ---- */
@@ -158,7 +158,7 @@ struct io_usage {
 
 int io_init(struct io_usage *io, const struct probing_host *h);
 void io_look(struct io_usage *io, uint64_t now, uint64_t interval_ns);
-/* What /proc/PID/io says; UNKNOWN for what it does not.  0 or -errno. */
+/* Read /proc/PID/io; UNKNOWN for what it does not have.  0 or -errno. */
 int io_read(const char *path, uint64_t ret[IO_COUNTERS]);
 
 enum { /* as they stand in /proc/net/dev */
@@ -284,7 +284,7 @@ struct host_usage {
 
 int host_init(struct host_usage *u, const struct probing_host *h);
 void host_look(struct host_usage *u, uint64_t now, uint64_t interval_ns);
-/* What a folder like /proc says. */
+/* Read a folder like /proc. */
 void host_read(const char *root, struct host_look *ret);
 
 #define PRESSURE_RESOURCES 4

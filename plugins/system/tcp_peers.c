@@ -254,7 +254,7 @@ static uint64_t bytes_of(const struct sum *s)
     return (s->rx == UNKNOWN ? 0 : s->rx) + (s->tx == UNKNOWN ? 0 : s->tx);
 }
 
-/* What has exchanged most comes first. */
+/* The peer that has exchanged the most comes first. */
 static int compare_sums(const void *one, const void *two)
 {
     uint64_t a = bytes_of(one), b = bytes_of(two);

@@ -92,7 +92,7 @@ static int by_tid(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* Where tid stands, or would. */
+/* The place of tid in the list, or where it would go. */
 static struct thread *find_thread(const struct thread_list *l, int32_t tid)
 {
     uint32_t low = 0, high = l->n;
@@ -133,7 +133,8 @@ static uint64_t thread_begin_ns(int32_t tid, uint64_t least, uint64_t now)
     return age < now && now - age > least ? now - age : least;
 }
 
-/* Those of the folder, with what is known of them; what a new one used is all of our time. */
+/* List the folder's threads, with what is known of them.  All that a new one used was used since
+ * the plugin came. */
 static void read_folder(const struct thread_list *old, struct thread_list *ret)
 {
     struct proc_numbers all;
@@ -162,7 +163,7 @@ static void read_folder(const struct thread_list *old, struct thread_list *ret)
         qsort(ret->all, ret->n, sizeof(*ret->all), by_tid);
 }
 
-/* What it had used when the plugin came is none of our time. */
+/* Note what each thread had used before the plugin came: that is not counted. */
 static void take_baseline(struct thread_list *l, uint64_t now)
 {
     for (uint32_t i = 0; i < l->n; i++) {

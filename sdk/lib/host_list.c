@@ -31,7 +31,7 @@ struct range {
     int width; /* of "01": with zeros before it */
 };
 
-/* Where the list's next name ends: at a comma that is in no brackets. */
+/* The end of the list's next name: a comma that is in no brackets. */
 static size_t item_size(const char *text)
 {
     size_t n = 0;

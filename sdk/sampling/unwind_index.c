@@ -84,7 +84,7 @@ static uint64_t now_ns(void)
 
 /* ---- what is mapped ---- */
 
-/* Where the file of a mapping begins, if it is the one that was mapped from its first byte last. */
+/* The start of a mapping's file, if it is the one that was mapped from its first byte last. */
 static uint64_t base_of(const struct proc_mapping *first, const struct proc_mapping *m)
 {
     bool same =

@@ -31,7 +31,7 @@ bool code_changed(struct code *c);
  * says. */
 struct cfi_rule code_rule(struct code *c, uint64_t ip);
 
-/* Where the function that holds `ip` begins, by the same tables; 0: not known. */
+/* The start of the function that holds `ip`, by the same tables; 0: not known. */
 uint64_t code_function(struct code *c, uint64_t ip);
 
 /* x86-64, for a thread of which only ip and sp are known: bytes between the frame pointer and sp at

@@ -10,7 +10,7 @@
 #include "lib/demangle/demangle.h"
 #include "report.h"
 
-/* Where the parameters begin: the last '(' that is in no '<...>' and no '(...)' of its own. */
+/* Find the parameters: the last '(' that is in no '<...>' and no '(...)' of its own. */
 static size_t parameters_at(const char *text)
 {
     size_t n = strlen(text);

@@ -42,8 +42,8 @@ static inline uint32_t before_resize(void *p)
     return p && memory_is_sampled(p) ? memory_moving(p) : 0;
 }
 
-/* What became of p when it was to be n bytes, and is at q.  NULL for 0 bytes is what free() would
- * do, where the allocator gives it. */
+/* Count that p was to be n bytes, and is at q.  NULL for 0 bytes is what free() would do, where the
+ * allocator gives it. */
 static inline void resized(void *p, uint32_t moving, void *q, size_t n)
 {
     if (moving && (q || n == 0))

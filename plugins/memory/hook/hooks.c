@@ -262,7 +262,7 @@ static bool is_unbound(const struct pass *p, const struct object *o, enum slot_k
            object_has(o, value, PF_X);
 }
 
-/* What a slot is to hold instead, 0: it is to be left alone. */
+/* The value that the slot is to get; 0: it is to be left alone. */
 static uintptr_t wanted_value(const struct pass *p, const struct object *o, uint32_t i,
                               enum slot_kind kind, uintptr_t value)
 {

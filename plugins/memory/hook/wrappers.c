@@ -18,7 +18,7 @@
 
 #include "count.h"
 
-/* What is behind a wrapper, as a function of the wrapper's type. */
+/* The function behind a wrapper, by the wrapper's type. */
 #define REAL(fn) ((__typeof__(&fn))atomic_load_explicit(&real_##fn, memory_order_relaxed))
 #define BEHIND(fn) static _Atomic uintptr_t real_##fn
 

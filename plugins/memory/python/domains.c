@@ -38,8 +38,8 @@ struct py_arenas { /* PyObjectArenaAllocator */
     void (*free)(void *ctx, void *p, size_t n);
 };
 
-/* What stands behind us; set once before we are in, kept for ever, as somebody may have put his own
- * functions before ours and goes on calling us. */
+/* The allocators behind us; set once before we are in, kept for ever, as somebody may have put his
+ * own functions before ours and goes on calling us. */
 static struct py_allocator mem, obj;
 static struct py_arenas arenas;
 

@@ -15,7 +15,7 @@
 /* 0; -ENODEV: there is no Python, or not yet; -ENOTSUP: it has other allocators, and *ret_why says
  * so in words that stay.  Nothing waits for the GIL.                              [worker] */
 int domains_in(const char **ret_why);
-/* What of Python's allocations nobody can see, one line; "": nothing is known.    [worker] */
+/* One line that names Python's allocations that nobody can see; "": none are known.   [worker] */
 const char *domains_unseen(void);
 void domains_out(void);    /* [control] */
 void domains_forked(void); /* [child] */

@@ -40,7 +40,7 @@ static int check_snapshots(const struct growth *g)
                        found.value[0] == 1 ? "is only one" : "is none");
 }
 
-/* Of the living up to a second ago, as what came since may not be written down yet. */
+/* A living process is read up to a second ago: later samples may not be written down yet. */
 static int read_span(struct growth *g)
 {
     const struct memory_args *w = g->w;
@@ -75,7 +75,7 @@ static int read_span(struct growth *g)
     return 0;
 }
 
-/* Of all snapshots' times together no more than one sample's distance. */
+/* The sum over all snapshots, but at most the distance of one sample. */
 static int read_unsampled(struct growth *g)
 {
     char sql[700];
@@ -151,7 +151,7 @@ static int read_samples(struct growth *g)
     return g->w->api->ask(g->w->api, sql, take_samples, g);
 }
 
-/* Of Python's frames by their files, of native ones by the library. */
+/* Python's frames are judged by their files, native ones by their library. */
 #define IS_LIBRARY                                                                             \
     "case when frame_type = 'python' then coalesce(file, '<') ~ "                              \
     "'(site|dist)-packages/|/lib/python[0-9.]+/|^<' else func like '[%%' or coalesce(module, " \

@@ -39,7 +39,7 @@ struct growth {
 
 /* The functions that have grown the most, leaks or not, in `others`.  0 or what failed. */
 int growth_most(const struct memory_args *w, struct growth *ret);
-/* What of it is a leak, and what is none. */
+/* Tell leaks from growth that is none. */
 int growth_leaks(const struct memory_args *w, struct growth *ret);
 /* After either, also if it failed. */
 void growth_done(struct growth *g);

@@ -62,7 +62,7 @@ static void add_to(struct leak_find *f, uint32_t function, const struct stack *x
     sum->depths += depth;
 }
 
-/* Of the stacks that are `in`: by what they are put down to, or by all on their way. */
+/* Add up the stacks that are `in`, by their origin or by every function on their way. */
 static void sum_up(struct leak_find *f, bool by_origin)
 {
     memset(f->sums, 0, f->s.n_functions * sizeof(*f->sums));
@@ -226,7 +226,7 @@ static uint32_t part_of(struct leak_find *f, bool own, double grown)
     return told >= MOST * grown || (told >= grown / 2 && !is_leak_in(f)) ? first : 0;
 }
 
-/* Those in that come by all of these functions. */
+/* Leave in only the stacks that come by all of these functions. */
 static void in_again(struct leak_find *f, const uint32_t *way, uint32_t n)
 {
     all_in(f);

@@ -30,7 +30,7 @@
 #define LEAK_OTHERS 5u /* that have grown and are told as no leak */
 #define LEAK_LEAST 1e6 /* bytes that one has grown by, at the least */
 
-/* What was allocated and freed, of a stack or of several added up. */
+/* Allocations and frees of one stack, or of several added up. */
 struct leak_growth {
     double level[LEAK_MOMENTS];      /* bytes alive, above those at moment 0 */
     double kept[LEAK_QUARTERS];      /* bytes alive at the end that came in each part of the time */
@@ -67,7 +67,7 @@ struct leak_frame {
     bool own, is_shared; /* it is no library's; most of the leak has come by it */
 };
 
-/* What has grown, of one function. */
+/* A function that has grown. */
 struct leak_other {
     struct leak_frame at;
     double variance;
@@ -98,7 +98,7 @@ void leak_find_free(struct leak_find *f);
 
 /* Each below: 0 or -ENOMEM.  Texts are copied. */
 int leak_find_add(struct leak_find *f, const struct leak_samples *s);
-/* What the stack is put down to.  It has been in leak_find_add(). */
+/* Name the origin of a stack that leak_find_add() knows: it is charged with its growth. */
 int leak_find_origin(struct leak_find *f, int64_t stack_id, const char *function, const char *file,
                      double line);
 /* A frame of it, each function once; of stacks that were never added nothing is kept. */

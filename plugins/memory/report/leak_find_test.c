@@ -85,7 +85,7 @@ static const char *name(const char *of, uint32_t i)
     return text;
 }
 
-/* What comes and goes all the time, on `n` stacks, at a level of `level` samples. */
+/* Add blocks that come and go all the time, on `n` stacks, at a level of `level` samples. */
 static void churn(struct leak_find *f, int64_t first, uint32_t n, uint32_t level)
 {
     for (uint32_t i = 0; i < level; i++)
@@ -169,7 +169,7 @@ TEST(a_leak_of_many_functions_is_below_one)
     leak_find_free(f);
 }
 
-/* What else grows there by chance, or once, does not hide which part of it is the leak. */
+/* Other growth there, by chance or once, does not hide which part of it is the leak. */
 TEST(what_is_no_leak_is_left_out)
 {
     struct leak leaks[LEAKS];
@@ -227,7 +227,7 @@ TEST(a_block_that_grows_is_a_leak)
     }
 }
 
-/* What is told as grown is a leak, or has the reason why it is none. */
+/* Each function that has grown is a leak, or has the reason why it is none. */
 TEST(what_has_grown_is_not_denied)
 {
     struct leak leaks[LEAKS];
@@ -257,8 +257,8 @@ TEST(what_has_grown_is_not_denied)
     leak_find_free(f);
 }
 
-/* Of a thousand stacks and as many groups, by chance some seem to grow: in 300 programs no more
- * than some are told, and the errors are what they say. */
+/* Some of a thousand stacks and as many groups seem to grow by chance: in 300 programs no more than
+ * some are told, and the errors are what they say. */
 TEST(chance_is_no_leak)
 {
     uint32_t told = 0;

@@ -21,10 +21,10 @@ double leak_growth_bytes(const struct leak_judge *j, const struct leak_growth *g
     return grown_between(j, g, 0, LEAK_PERIODS);
 }
 
-/* What is normally distributed is further from 0 than sqrt(2 ln(1 / 2p)) errors with a probability
+/* A normally distributed value is further from 0 than sqrt(2 ln(1 / 2p)) errors with a probability
  * of less than p.  p: one in a hundred, shared by all questions.  (Of n samples of one weight that
- * came and never went the square is n variances; that all of n came though as many should have
- * gone has the probability 2^-n, which is less.) */
+ * came and never went the square is n variances; that all of n came though as many should have gone
+ * has the probability 2^-n, which is less.) */
 double leak_surely(uint32_t questions)
 {
     double bits = 0;
@@ -33,7 +33,7 @@ double leak_surely(uint32_t questions)
     return 2 * 0.6931472 * (bits > 5.7 ? bits : 5.7);
 }
 
-/* What is as it was before: a sawtooth's next tooth, another epoch. */
+/* Is the level beyond all before?  The next tooth of a saw and another epoch are not. */
 static bool exceeds_past(const struct leak_judge *j, const struct leak_growth *g, double grown)
 {
     double highest = -INFINITY;
@@ -42,8 +42,8 @@ static bool exceeds_past(const struct leak_judge *j, const struct leak_growth *g
     return g->level[j->past + LEAK_PERIODS] - highest > grown / 2;
 }
 
-/* What came early is there still, beyond what was replaced by it: neither a tooth of a saw that is
- * shorter than the time, nor an epoch, nor a cache that drops the oldest. */
+/* Is there still what came early, beyond what it replaced?  A tooth of a saw that is shorter than
+ * the time, an epoch, and a cache that drops the oldest do not stay. */
 static bool has_stayed(const struct leak_growth *g, double grown, bool is_group)
 {
     double early = -g->gone;

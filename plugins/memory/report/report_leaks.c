@@ -139,7 +139,7 @@ static void show_others(const struct growth *g)
 
 /* ---- how it compares with what the kernel counts ---- */
 
-/* What the program keeps more than it did, beyond what has a stack; 0: nothing to speak of. */
+/* Bytes that the program keeps more than it did and that have no stack; 0: not worth a line. */
 static double without_stack(const struct growth *g)
 {
     double rest = g->kept - g->stacks;

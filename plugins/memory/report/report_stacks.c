@@ -161,7 +161,8 @@ static void print_line(const struct memory_args *w, const char *text)
     w->api->print_wrapped(w->api, "", text, strlen(text));
 }
 
-/* What can hide where samples have thinned out: of so many bytes 19 of 20 times one is a sample. */
+/* Say how much can hide when samples have thinned out: of so many bytes, one is a sample 19 times
+ * in 20. */
 static void show_thinned(const struct memory_args *w, const struct sampling *s)
 {
     char text[400], most[32], asked[32], hidden[32];
@@ -179,7 +180,7 @@ static void show_thinned(const struct memory_args *w, const struct sampling *s)
     print_line(w, text);
 }
 
-/* What sampling costs, and what it does not see; of the living. */
+/* Show what sampling costs and does not see; only a living process says. */
 static void show_sampling(const struct memory_args *w)
 {
     char text[600];
@@ -211,7 +212,7 @@ static const char *live_rows(const struct memory_args *w)
                : "(select *, 0 as unsampled_bytes from memory.live) l";
 }
 
-/* What was allocated before we looked is in no stack. */
+/* Memory that was allocated before sampling began is in no stack. */
 static void show_unknown(const struct memory_args *w, const struct usage_report *r)
 {
     char text[400], alive[32], error[32], heap[32], rest[32];
@@ -255,7 +256,7 @@ static void tell_before_end(const struct memory_args *w, char *ret, size_t size)
                        ago.value[0]);
 }
 
-/* Of a process that has ended: what it had is not the most that it had. */
+/* Say so if a process that has ended once had much more than at its end. */
 static void show_more_at_peak(const struct memory_args *w)
 {
     struct numbers n = numbers_unknown();

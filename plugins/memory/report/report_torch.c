@@ -57,7 +57,7 @@ static int take_any(void *arg, const struct probing_report_cell *cells, uint32_t
     return 0;
 }
 
-/* Where plugin python says that torch is there, but its plugin is not. */
+/* Say so if plugin python sees torch, but plugin torch is not loaded. */
 static void show_absent(const struct memory_args *w)
 {
     char text[240];
@@ -88,7 +88,7 @@ static const char *words_of(const char *kind)
     return kind;
 }
 
-/* What could not be counted, in words. */
+/* Say what could not be counted. */
 static void show_note(const struct memory_args *w, const struct torch_part *one)
 {
     char text[REPORT_NOTE_BYTES + 64];

@@ -22,8 +22,8 @@ struct table_sizes {
 uint64_t address_room(void);
 /* Address space that tables of these sizes take; scratch_bytes: of each slot. */
 uint64_t table_bytes(const struct table_sizes *t, uint32_t scratch_bytes);
-/* What fits into our part of `room`; false: not even the smallest (*ret) does.  has_table: the
- * table of live samples is mapped already. */
+/* The tables that fit into our part of `room`; false: not even the smallest (*ret) do.  has_table:
+ * the table of live samples is mapped already. */
 bool fit_tables(uint64_t room, uint32_t scratch_bytes, bool has_table, struct table_sizes *ret);
 
 #endif

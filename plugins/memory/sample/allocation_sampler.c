@@ -197,7 +197,7 @@ static void take_ended(struct sampler *s, uint32_t ended)
     }
 }
 
-/* What is shown or stored is never more than the peak. */
+/* A snapshot that is shown or stored is never above the peak. */
 static int snapshot_now(struct sampler *s, struct snapshot *ret)
 {
     struct snapshot x;
@@ -264,7 +264,8 @@ static void *sampler_thread(void *arg)
 
 /* ---- what is asked ---- */
 
-/* What happened before the call is seen: two turns began and ended since, or one of them did. */
+/* Wait until all that happened before the call is seen: until two turns have ended, or sampling
+ * has. */
 static void wait_turn(struct sampler *s)
 {
     uint64_t begun = s->host->now(), turns = atomic_load_explicit(&s->turns, memory_order_acquire);
@@ -458,7 +459,7 @@ static bool wait_ended(struct sampler *s, struct patience *p)
     return true;
 }
 
-/* What is known at the end is kept: a process that is stopped in order can be asked, too. */
+/* Keep what is known at the end: a process that was stopped in order can be asked, too. */
 static void last_turn(struct sampler *s)
 {
     struct snapshot x;

@@ -21,8 +21,8 @@ struct snapshot {
     double bytes, count, bytes_variance; /* all together */
 };
 
-/* What was alive `at` that moment: what had ended then but was released by the reader is not known
- * any more, so it is now, or a moment that the reader has not passed.  0 or -ENOMEM. */
+/* Take what was alive `at` that moment: now, or one that the reader has not passed, as entries that
+ * the reader has released are forgotten.  0 or -ENOMEM. */
 int snapshot_take(struct live_table *live, const struct origins *origins, uint64_t at,
                   struct snapshot *ret);
 int snapshot_copy(const struct snapshot *s, struct snapshot *ret); /* 0 or -ENOMEM */
@@ -31,7 +31,8 @@ void snapshot_done(struct snapshot *s);
 void snapshot_store(const struct snapshot *s, const struct sample_tables *tables,
                     const struct snapshot_about *about);
 
-/* What lies in order of `key`, upwards.  (qsort() may allocate from the program's heap.) */
+/* An item that keyed_sort() puts in order of `key`, upwards.  (qsort() may allocate from the
+ * program's heap.) */
 struct keyed {
     uint64_t key;
     uint32_t index;

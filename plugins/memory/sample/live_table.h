@@ -46,7 +46,7 @@ struct live_entry {
     _Atomic uint32_t round;         /* of the table, when it was handed out */
 };
 
-/* What a reader copied of an entry, all of one sample. */
+/* A reader's copy of an entry, all of one sample. */
 struct live_seen {
     uint64_t id, size, mean, ts, ended;
     int64_t step;
@@ -56,11 +56,11 @@ struct live_seen {
 
 struct live_table;
 
-/* Of `max` entries at most, LIVE_MAX of them or fewer.                           [control] */
+/* Make a table of `max` entries, LIVE_MAX at most.   [control] */
 int live_table_new(uint32_t max, struct live_table **ret);
 uint64_t live_table_bytes(uint32_t max); /* address space that it takes */
-/* What is in the table is of the past from now on: live_read() knows nothing of it.  Nobody is
- * inside of live_new() and live_insert(), and the reader has ended.               [control] */
+/* Declare all entries past: live_read() knows nothing of them from now on.  Nobody may be inside
+ * live_new() or live_insert(), and the reader has ended.   [control] */
 void live_next_round(struct live_table *t);
 /* Take out what is alive in this entry: true, and where it was.                   [control] */
 bool live_drop(struct live_table *t, uint32_t entry, uint64_t *ret_address);
@@ -89,13 +89,13 @@ void live_end(struct live_table *t, uint32_t entry, uint64_t now, int32_t tid);
 
 /* The entries that have ended since the last call, by `next`; 0: none. */
 uint32_t live_ended(struct live_table *t);
-/* Those of live_tell(), by `next_bare`. */
+/* The entries of live_tell(), by `next_bare`. */
 uint32_t live_told(struct live_table *t);
 void live_release(struct live_table *t, uint32_t entry);
 /* How many entries there are to look at: 1 to this number - 1.                       [any] */
 uint32_t live_room(const struct live_table *t);
-/* What it says; false: it is neither alive nor ended, of a round before, or changed meanwhile.
- *                                                                                    [any] */
+/* Copy an entry; false: it is neither alive nor ended, of a round before, or changed meanwhile.
+ * [any] */
 bool live_read(struct live_table *t, uint32_t entry, struct live_seen *ret);
 uint64_t live_count(const struct live_table *t); /* alive or not released              [any] */
 

@@ -70,8 +70,8 @@ static bool is_plumbing(const struct probing_python_frames_1 *python, const stru
            (python && python->kind(w->func, w->module) != PROBING_PYTHON_NATIVE);
 }
 
-/* What CPython made of a comprehension until 3.12: the function that it stands in is what a reader
- * looks for. */
+/* Until 3.12 CPython made a function of a comprehension; a reader looks for the function around
+ * it. */
 static bool is_comprehension(const char *function)
 {
     static const char *const ends[] = {"<listcomp>", "<dictcomp>", "<setcomp>", "<genexpr>"};

@@ -23,8 +23,8 @@ void peak_add(struct peak *p, uint64_t ts, double bytes);
 /* Go through what was added.  What ended is still to be released. */
 void peak_look(struct peak *p, struct live_table *live, const struct origins *origins,
                uint64_t now);
-/* What was alive before most of it was freed, within some seconds; once, and not more often than
- * each 5 s: else NULL. */
+/* The snapshot from before most was freed within some seconds; it is given once, and at most every
+ * 5 s: else NULL. */
 const struct snapshot *peak_fall(struct peak *p, uint64_t now);
 double peak_now(const struct peak *p); /* bytes alive */
 /* A snapshot that somebody is shown: where it has more than the peak it is the peak, so nobody ever

@@ -61,7 +61,7 @@ static struct {
     _Atomic(_Atomic uint32_t *) home; /* 1 in this process; NULL: not known */
     _Atomic uint32_t begun;           /* how often */
     _Atomic uint64_t takes, ends, taken, means, bare, dropped, skipped, spent_ns;
-    /* What the python plugin keeps of a thread's last look: the thread's while `busy`. */
+    /* A thread's last look, kept for the python plugin: the thread's own while `busy`. */
     struct last_look {
         _Atomic bool busy;
         int32_t tid;
@@ -165,8 +165,8 @@ static void tell_threads(void) /* [signal] */
         ;
 }
 
-/* Where the reader does not come for long, samples thin out at once rather than go without a stack:
- * each weighs what its own distance says, so estimates stay right, and their errors tell. */
+/* If the reader does not come for long, samples thin out at once rather than go without a stack.
+ * Each weighs what its own distance says, so estimates stay right, and their errors grow. */
 static void thin_out(uint32_t used) /* [signal] */
 {
     if (used <= CROWDED)
@@ -276,7 +276,7 @@ __attribute__((noinline)) static void end_of(struct live_table *live, uint32_t e
 
 /* ---- a sample is taken ---- */
 
-/* What is taken out of the table, counted out of the filter. */
+/* Take the sample at p out of the table and out of the filter. */
 static uint32_t take_out(struct live_table *live, const void *p) /* [signal] */
 {
     uint32_t taken = live_take(live, (uint64_t)(uintptr_t)p);
@@ -285,7 +285,7 @@ static uint32_t take_out(struct live_table *live, const void *p) /* [signal] */
     return taken;
 }
 
-/* What was there before was freed in a way that is not seen. */
+/* End the sample that was at this address before: it was freed in a way that is not seen. */
 static void end_unseen(const struct taking *s) /* [signal] */
 {
     const void *p = (const void *)(uintptr_t)s->address;
@@ -449,8 +449,8 @@ uint32_t memory_moving(void *p)
     return live ? take_out(live, p) : 0;
 }
 
-/* What was taken out is given on even if sampling has ended since: the table is there still, and
- * waits for it. */
+/* The sample is given on even if sampling has ended since: the table is there still, and waits for
+ * it. */
 void memory_moved(uint32_t moving)
 {
     if (!moving)

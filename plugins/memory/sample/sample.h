@@ -29,8 +29,8 @@ enum memory_domain {
     MEMORY_DOMAINS
 };
 
-/* Of each thread, in the static block of thread-local storage: the first touch of a dynamic one
- * would allocate. */
+/* State of each thread, in the static block of thread-local storage: the first touch of a dynamic
+ * one would allocate. */
 struct memory_thread {
     int64_t left;    /* bytes until the next look; it begins with 0, so a thread's first
                       * allocation draws its first distance */

@@ -50,7 +50,7 @@ void density_ask(struct density *d, uint64_t bytes)
     sampling_set_mean(bytes);
 }
 
-/* What one costs, after those since the last time: a few of them do not say much. */
+/* The cost of one sample, judged by those since the last time: a few of them do not say much. */
 static double sample_ns(const struct density *d, const struct sampling_counts *counts)
 {
     double taken = (double)(counts->taken - d->counted.taken);

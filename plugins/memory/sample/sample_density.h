@@ -29,11 +29,11 @@ struct density {
 void density_begin(struct density *d, const struct sampling_counts *counts, uint64_t now);
 /* Another distance is asked for: it holds at once. */
 void density_ask(struct density *d, uint64_t bytes);
-/* Where samples took more than max_overhead since the last call, of the CPU time that the process
- * took or of a tenth of a processor's where that is more, or were more than 2,000 a second,
- * the distance grows: they weigh more, and what they cost has an end.  It grows by what the last
- * second or so allows: a burst of some milliseconds may cost what that second may, and is seen.  It
- * falls again, also where threads have raised it as the samples before were not read yet. */
+/* Adapt the distance to the cost.  It grows if samples since the last call took more than
+ * max_overhead of the process's CPU time (or of a tenth of a processor's, if that is more), or were
+ * more than 2,000 a second: then each weighs more, and the cost is bounded.  It is judged over the
+ * last second or so: a burst of some milliseconds may cost what that second may, and is seen.  It
+ * falls again, also if threads have raised it because samples had not been read yet. */
 void density_adapt(struct density *d, uint64_t now);
 
 #endif

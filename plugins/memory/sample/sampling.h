@@ -15,7 +15,7 @@
 #include "live_table.h"
 #include "sampling/sample_pool.h"
 
-/* What a sample says in `user` of its slot. */
+/* Values of `user` in a sample's slot. */
 enum {
     OF_ENTRY, /* in the table of live samples */
     OF_FRAME, /* frame of our innermost function: what lies below is ours */
@@ -37,7 +37,7 @@ struct sampling {
 struct live_table *sampling_table(void);
 /* From now on, allocations are sampled; the table is emptied before. */
 void sampling_begin(const struct sampling *with);
-/* What threads see of a new mean or step begins at their next look.                  [any] */
+/* Set the mean; threads see a new mean or step from their next look on.   [any] */
 void sampling_set_mean(uint64_t mean);
 /* The mean now: what was set, or more, as a thread that found most slots in use has raised it.  It
  * stays raised until the next sampling_set_mean().                                   [any] */

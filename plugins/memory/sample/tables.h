@@ -17,7 +17,7 @@ struct sample_tables {
     uint64_t domains[4]; /* words for enum memory_domain */
 };
 
-/* What samples and groups of them say of where they come from. */
+/* The place that a sample or a group of them comes from. */
 struct origin {
     int64_t stack; /* 0: not known */
     uint64_t function, native_function, file;
@@ -41,7 +41,7 @@ enum snapshot_kind {
     SNAPSHOT_KINDS
 };
 
-/* What all rows of a snapshot say. */
+/* Cells that all rows of a snapshot have. */
 struct snapshot_about {
     uint64_t ts, id, name; /* name: of intern() */
     enum snapshot_kind kind;
@@ -59,7 +59,7 @@ struct live_row {
     double bytes_1m, bytes_10m; /* of `bytes` what is older than a minute, than ten */
 };
 
-/* Of the plugin's `self`. */
+/* The plugin's scans; `self` is the plugin's. */
 struct sample_scans {
     int (*live)(void *self, struct probing_rows *out),
         (*peak)(void *self, struct probing_rows *out);

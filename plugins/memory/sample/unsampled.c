@@ -48,7 +48,7 @@ void unsampled_add(uint64_t mean, uint64_t bytes)
     (void)atomic_fetch_add_explicit(&g.due[level], (uint64_t)due, memory_order_relaxed);
 }
 
-/* Of all that may be without a sample with which one would have been due, the most: what was
+/* The most bytes that can be without a sample although one would have been due: those that were
  * allocated at the largest distances. */
 static double most_of(const uint64_t *bytes, const uint64_t *due)
 {

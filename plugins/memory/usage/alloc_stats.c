@@ -106,7 +106,8 @@ static bool is_heap(const struct proc_mapping *m)
            head[2] <= head[3] && head[3] == m->end - m->start;
 }
 
-/* What its arenas have, without a lock: the program's break, and mappings where it puts arenas. */
+/* Bytes that its arenas hold, read without a lock: the program's break, and mappings where it puts
+ * arenas. */
 static uint64_t arenas_held(void)
 {
     char room[PROC_MAPS_ROOM];

@@ -43,9 +43,9 @@ int look_at_memory(struct looker *k, uint64_t now_ns, uint64_t setting, bool who
                    struct memory_look *ret);
 /* Resident memory without ours. */
 uint64_t look_theirs(const struct memory_look *l);
-/* What the program has allocated and has not given back: private and shared memory, resident or
- * swapped out, without ours.  Pages of files are none: reading the program's libraries makes them
- * resident, as we do for its stacks. */
+/* Bytes that the program has allocated and not given back: private and shared memory, resident or
+ * swapped out, without ours.  Pages of files do not count: reading the program's libraries makes
+ * them resident, as we do for its stacks. */
 uint64_t look_kept(const struct memory_look *l);
 
 #endif

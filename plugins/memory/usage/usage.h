@@ -30,7 +30,7 @@ uint32_t usage_tick(struct usage *u, uint64_t now);
  * [worker], after usage_tick() */
 bool usage_is_hasty(struct usage *u);
 
-/* Of what plugin.c lets the user set. */
+/* The settings that plugin.c offers. */
 #define USAGE_SETTING(n, v, u, least, most, d)                                                  \
     {                                                                                           \
         .name = n, .value = v, .doc = d, .type = PROBING_I64, .unit = u, .flags = PROBING_LIVE, \

@@ -64,7 +64,7 @@ struct writer {
 
 /* ---- rows ---- */
 
-/* Where the ring is full the core has counted the row as lost.  The others wait in their slots. */
+/* If the ring is full, the core has counted the row as lost.  The others wait in their slots. */
 static void note_result(struct writer *w, struct comm *c, int rc)
 {
     comm_count(c, rc == 0 ? COUNT_ROWS : COUNT_NOT_WRITTEN);

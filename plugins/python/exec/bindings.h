@@ -16,8 +16,8 @@
 
 struct plugin;
 
-/* What our Python code's file is called.  debugpy leaves what begins with "<frozen " alone: else,
- * while an editor has all threads stopped, ours stops too. */
+/* The file name of our Python code.  debugpy leaves what begins with "<frozen " alone: else, while
+ * an editor has all threads stopped, ours stops too. */
 #define NATIVES_FILE "<frozen probing>"
 
 /* A copy that stays: hooks of ours may be called longer than the plugin runs.  Written with the
@@ -29,8 +29,8 @@ extern const struct probing_host *natives_host;
 /* Fill natives_py, in an interpreter that has begun: 0 or -errno.  With the GIL. */
 int natives_load(struct plugin *p);
 
-/* What all of our modules may call: lists that each end with a name that is NULL, and after the
- * last one NULL.  Once, before natives_new(). */
+/* Functions that all of our modules may call: lists that each end with a name that is NULL, and
+ * after the last one NULL.  Once, before natives_new(). */
 void natives_offer(struct cpython_method *const *lists);
 /* A new dict of all of them; NULL: no memory. */
 PyObject *natives_new(void);

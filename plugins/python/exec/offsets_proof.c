@@ -25,7 +25,7 @@
 #define FRAMES 64
 #define WHY 160
 
-/* What read() of proof.py works with.  lock: the GIL */
+/* The state that read() of proof.py works with.  lock: the GIL */
 static struct trial {
     struct walk *walk; /* NULL: there is no trial */
     int frames;        /* that were read and are right; 0: read() was not called */
@@ -51,7 +51,7 @@ static bool holds_address(uint64_t from, int offset, const void *address)
            word == address_of(address);
 }
 
-/* What the threads' names are found by. */
+/* Check the offsets that threads' names are found by. */
 static bool check_modules(void)
 {
     const struct cpython *py = &natives_py;
@@ -211,7 +211,7 @@ static int trial_job(void *arg)
     return 0;
 }
 
-/* What came of it, for people. */
+/* Report the proof's result, for people. */
 static void report_proof(struct plugin *p)
 {
     const struct probing_note_1 *note = p->host->extension(p->host, PROBING_NOTE_1);

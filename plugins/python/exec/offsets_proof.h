@@ -18,10 +18,10 @@
 struct plugin;
 struct walk;
 
-/* Where it is needed and possible by now: try, and say how it went in log and probing.plugins.
- * Holds the GIL for 1 to 3 ms; waits for it as long as that.  0: nothing is left to be
- * tried; -EAGAIN: the GIL was not to be had, or the interpreter has not begun.
- *                                                                     [control] [worker] */
+/* Try the proof if it is needed and possible by now, and tell its result in log and
+ * probing.plugins.  Holds the GIL for 1 to 3 ms; waits for it as long as that.  0: nothing is left
+ * to be tried; -EAGAIN: the GIL was not to be had, or the interpreter has not begun.   [control]
+ * [worker] */
 int proof_try(struct plugin *p, uint64_t timeout_ns);
 
 /* Read the known stack with this walk: 0, or -ENOTSUP with one line in `why`.  With the GIL, on a

@@ -20,7 +20,7 @@ static struct cpython py;
 #name, offsetof(struct offsets, name) \
     }
 
-/* Those without which a stack and its variables do not read right. */
+/* The offsets without which a stack and its variables do not read right. */
 static const struct {
     const char *name;
     size_t at;

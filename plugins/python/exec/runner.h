@@ -69,11 +69,11 @@ void runner_allow_interrupt(struct runner *r, bool allow);
 /* submit, wait, take back after timeout_ns (then -ETIMEDOUT): python.gil/1's call(). */
 int runner_call(struct runner *r, int (*fn)(void *arg), void *arg, uint64_t timeout_ns);
 
-/* Who may outlive the plugin's use of it holds it. */
+/* A user that may outlive the plugin's use of it holds it. */
 void runner_hold(struct runner *r);
 void runner_drop(struct runner *r);
 
-/* Those who wait may also wait for other things under the same lock. */
+/* Waiters may also wait for other things under the same lock. */
 void runner_lock(struct runner *r);
 void runner_unlock(struct runner *r);
 void runner_wake(struct runner *r);                       /* locked */

@@ -385,8 +385,8 @@ static int run_code(struct session *s, PyObject *const *held, PyObject *code, Py
     return result;
 }
 
-/* What run() of session.py gives, or -errno.  Only a client's code is said what it prints: our own
- * tools have it by hand. */
+/* Call run() of session.py: its result, or -errno.  Only a client's code hears what it prints: our
+ * own tools have it by hand. */
 static int session_job(void *arg)
 {
     struct session *s = arg;

@@ -123,7 +123,8 @@ static bool same_head(const struct walk *w, const uint8_t *a, const uint8_t *b)
            (o->co_version < 0 || i32_at(a, o->co_version) == i32_at(b, o->co_version));
 }
 
-/* What must be read to know: its head, and the parts where it has no number of its own. */
+/* The pieces that must be read to know whether an entry still holds: its head, and the parts if it
+ * has no number of its own. */
 static size_t proof_pieces(const struct walk *w, const struct entry *e, struct iovec *ret,
                            size_t *ret_bytes)
 {

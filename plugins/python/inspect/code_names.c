@@ -28,7 +28,7 @@
 #define NO_ROOM UINT32_MAX
 #define AGAIN_BYTES (4u << 20) /* a line table of 100,000 lines has about 500,000 */
 
-/* Of a code object's name, file and line table the first bytes, as they lie in memory. */
+/* The first bytes of a code object's name, file and line table, as they lie in memory. */
 struct names {
     uint64_t at[CODES_PARTS];
     uint32_t size[CODES_PARTS];
@@ -45,8 +45,8 @@ struct code {
     char *func, *file;
 };
 
-/* What names a code object, as copied: then the bytes of the name's str object, of the file's and
- * of the line table. */
+/* The copy of what names a code object: the bytes of the name's str object, of the file's and of
+ * the line table. */
 struct parts {
     struct codes_mark mark;
     uint32_t func_bytes, file_bytes, table_bytes;
@@ -130,7 +130,7 @@ static bool same_names(const struct code *c, const uint8_t bytes[][CODES_PART_BY
     return true;
 }
 
-/* As find_code(), and with these names; NULL: none of the first LIKE_MAX there.          [signal] */
+/* As find_code(), and with these names; NULL: none of the first LIKE_MAX there.   [signal] */
 static struct code *find_like(uint64_t address, const struct codes_mark *mark,
                               const uint8_t bytes[][CODES_PART_BYTES])
 {
@@ -221,8 +221,8 @@ static uint32_t find_check(const struct check *checks, uint32_t n, uint32_t numb
     return i;
 }
 
-/* What the frames from `begin` on are to be compared with; how many, *ret_end: where it ends.
- *                                                                                   [signal] */
+/* The bytes to compare the frames from `begin` on with; how many, *ret_end: where they end.
+ * [signal] */
 static uint32_t gather_checks(const struct probing_python_look *l, uint32_t begin,
                               struct check *checks, uint32_t *ret_end)
 {

@@ -16,7 +16,7 @@
 
 #define CODES_HEAD OFFSETS_CODE
 
-/* What tells code objects at one address apart; compared as bytes. */
+/* A mark that tells code objects at one address apart; compared as bytes. */
 struct codes_mark {
     uint64_t file, name, qualname, lines;
     int32_t first_line;

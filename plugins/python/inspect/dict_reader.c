@@ -19,7 +19,7 @@
 #define MANAGED_DICT (UINT64_C(1) << 4)  /* 3.11: its dict is before it */
 #define IS_DICT (UINT64_C(1) << 29)
 
-/* Where a keys object's entries begin and what they look like; false: it is none. */
+/* Find the start and the layout of a keys object's entries; false: it is no keys object. */
 static bool keys_shape(const struct walk *w, uint64_t keys, struct entries *e, uint64_t *ret_at)
 {
     uint8_t head[40];
@@ -85,7 +85,7 @@ static bool is_dict(const struct walk *w, uint64_t object)
            peek_u64(&w->peek, type + (uint64_t)w->o.type_flags, &flags) == 0 && (flags & IS_DICT);
 }
 
-/* Where the values of a split dict begin: from 3.13 on behind four bytes of counts. */
+/* The start of a split dict's values: from 3.13 on behind four bytes of counts. */
 static uint64_t first_value(const struct walk *w, uint64_t values)
 {
     return values && w->o.minor >= 13 ? values + 8 : values;

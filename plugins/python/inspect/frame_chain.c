@@ -89,8 +89,8 @@ static void remember_stack(struct walk *w, const struct walk_thread *t, uint64_t
     memcpy(last->frames, frames, (size_t)last->n * sizeof(*frames));
 }
 
-/* Of what was read last: from 3.11 on frames lie side by side.  Before it the pointer to the first
- * frame, and the pointer to that pointer. */
+/* Frames that were read last: from 3.11 on they lie side by side.  Before them, the pointer to the
+ * first frame, and the pointer to that pointer. */
 struct block {
     uint64_t base;
     size_t size;
@@ -120,7 +120,8 @@ static int innermost_as_last(const struct walk *w, uint64_t state, struct block 
     return 0;
 }
 
-/* What was read of these bytes; an address may be any number, also one that `+ size` turns over. */
+/* The copy of these bytes, if they were read; an address may be any number, also one that `+ size`
+ * turns over. */
 static const uint8_t *in_block(const struct block *b, uint64_t address, size_t size)
 {
     uint64_t at = address - b->base;
@@ -238,7 +239,7 @@ static bool is_unchanged(const struct walk *w, const struct walk_thread *t, uint
     return begins;
 }
 
-/* Where the innermost frame of now is in a walk that was; n: it is not in it. */
+/* The index of the present innermost frame in an earlier walk; n: it is not in it. */
 static size_t place_of_top(const struct walk *w, uint64_t state, const struct walk_frame *frames,
                            size_t n)
 {
@@ -275,9 +276,10 @@ static size_t outer_part(const struct walk *w, const struct walk_thread *t, uint
 
 /* ---- a stack that runs, with one system call ---- */
 
-/* What is read: ROUNDS times the pointers to the innermost frame, the frames that lay side by side
- * last time, and the others.  Between the rounds lies what proves the code objects of last time; so
- * the rounds have uneven distances, and nothing the thread does can keep step with them. */
+/* One read takes, ROUNDS times: the pointers to the innermost frame, the frames that lay side by
+ * side last time, and the others.  Between the rounds lies what proves the code objects of last
+ * time; so the rounds have uneven distances, and nothing the thread does can keep step with
+ * them. */
 struct rounds {
     struct walk_last *last;
     size_t pieces, bytes;

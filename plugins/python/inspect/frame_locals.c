@@ -42,8 +42,8 @@ static void put_name(struct variables *v, const char *name)
     out_put(v->out, ":");
 }
 
-/* What a slot refers to: *ret_object, or as text an int that stands in it as such (3.14).  false:
- * not assigned yet, or deleted. */
+/* Read a slot: *ret_object, or as text an int that stands in the slot itself (3.14).  false: not
+ * assigned yet, or deleted. */
 static bool slot_value(const struct walk *w, uint64_t slot, uint64_t *ret_object, char *text,
                        size_t size)
 {
@@ -91,7 +91,7 @@ static bool put_slots(struct variables *v, uint64_t names, uint64_t count, uint6
     return true;
 }
 
-/* Those of a module or class body: without what Python itself puts there and what the program
+/* Variables of a module or class body, without what Python itself puts there and what the program
  * consists of. */
 static void put_dict(struct variables *v, uint64_t dict)
 {

@@ -128,7 +128,7 @@ static bool is_thread(const struct walk *w, int32_t tid)
     return tid > 0 && syscall(SYS_tgkill, w->peek.pid, tid, 0) == 0;
 }
 
-/* What its process calls so; 0: none of its threads. */
+/* Our number of the thread that its process calls `tid`; 0: none of its threads. */
 static int32_t thread_called(const struct walk *w, int32_t tid)
 {
     if (w->n_ids > 0)
@@ -148,7 +148,7 @@ static int32_t tid_of(const struct walk *w, const uint8_t *state)
     return tid;
 }
 
-/* Where the eval function that runs this state has its local variables; 0: none does. */
+/* The address of the local variables of the eval function that runs this state; 0: none does. */
 static uint64_t running_cframe(const struct walk *w, uint64_t state, const uint8_t *copy)
 {
     uint64_t cframe = w->o.ts_cframe >= 0 ? u64_at(copy, w->o.ts_cframe) : 0;
@@ -260,7 +260,7 @@ bool walk_is_entry(const struct walk *w, const struct walk_frame *f)
     return w->o.minor < 11 || (w->o.f_entry >= 0 && f->entry != 0);
 }
 
-/* Of this process: what was right once stays so.  Nobody waits for the lock. */
+/* The offsets of this process: once right, they stay so.  Nobody waits for the lock. */
 static pthread_mutex_t proved_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct offsets proved; /* lock: proved_lock */
 

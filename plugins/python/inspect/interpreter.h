@@ -91,7 +91,7 @@ struct walk_text {
 /* Reading this interpreter is possible: 0, or -ENOTSUP / -EPERM with one line in `why`.
  * pid: 0: our own process; else py holds addresses of that one. */
 int walk_open(struct walk *w, const struct cpython *py, pid_t pid, char *why, size_t why_size);
-/* Of our own process, though its offsets are not proved: for offsets_proof.c. */
+/* Read our own process, though its offsets are not proved: for offsets_proof.c. */
 int walk_open_unproved(struct walk *w, const struct cpython *py, char *why, size_t why_size);
 void walk_close(struct walk *w);
 
@@ -131,10 +131,10 @@ struct walk_last *walk_last_new(void);
 
 /* ---- frame_text.c ---- */
 
-/* What the frame runs.  Where a whole stack is asked for, code_cache_check() makes it cheaper. */
+/* Read the code that a frame runs.  For a whole stack, code_cache_check() makes it cheaper. */
 void walk_text(struct walk *w, const struct walk_frame *f, struct walk_text *ret);
 
-/* What the head of a str object says; `most` characters are counted at most. */
+/* Read the head of a str object; `most` characters are counted at most. */
 struct walk_str {
     uint64_t length;
     int32_t state;

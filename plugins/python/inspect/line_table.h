@@ -12,7 +12,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Of what runs in the line, from 1, in bytes of UTF-8; 0: unknown, or `last` is in another line. */
+/* Columns of the code that runs in the line, from 1, in bytes of UTF-8; 0: unknown, or `last` is in
+ * another line. */
 struct lines_columns {
     int first, last;
 };

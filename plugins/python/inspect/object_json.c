@@ -125,7 +125,7 @@ static void put_complex(const struct walk *w, struct out *o, const struct object
 
 /* ---- text and bytes ---- */
 
-/* Where the characters are; false: it does not look like a str. */
+/* Find the characters; false: it does not look like a str. */
 static bool find_chars(const struct walk *w, const struct object *v, struct walk_str *ret,
                        uint64_t *ret_at)
 {

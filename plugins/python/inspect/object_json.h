@@ -35,7 +35,7 @@ bool array_put(const struct walk *w, struct out *o, uint64_t object, uint64_t ty
 /* Name and ranks of a process group of torch.distributed: further members of its JSON object.
  * type: its type's name.  false: it is none. */
 bool group_put(const struct walk *w, struct out *o, uint64_t object, const char *type);
-/* Where torch keeps both, which takes some milliseconds: not while a thread stands still. */
+/* Find where torch keeps both.  This takes some milliseconds: not while a thread stands still. */
 void group_find(struct walk *w, uint64_t interpreter);
 
 #endif

@@ -25,8 +25,8 @@ enum { WORD_VERSION = 1, WORD_FREE_THREADED = 2, WORDS = 128 };
 
 _Static_assert(sizeof(struct offsets) == FIELDS * sizeof(int), "take_published() goes over it");
 
-/* Of our own process's CPython; OFFSETS_KNOWN: nothing has been tried.  The reason is written
- * before the proof. */
+/* The proof of our own process's CPython; OFFSETS_KNOWN: nothing has been tried.  The reason is
+ * written before the proof. */
 static _Atomic int proof;
 static char disproof[160];
 

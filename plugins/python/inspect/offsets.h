@@ -57,7 +57,7 @@ bool offsets_possible(const struct offsets *o);
 /* The minor version of the newest CPython that is known. */
 unsigned offsets_newest(void);
 
-/* What offsets_proof.c has found out about our own process's CPython. */
+/* The result of offsets_proof.c for our own process's CPython. */
 enum offsets_proof {
     OFFSETS_KNOWN = 0, /* it is in the table: no proof is needed */
     OFFSETS_UNPROVED,  /* it waits for one */

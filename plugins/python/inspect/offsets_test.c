@@ -51,7 +51,7 @@ TEST(unknown_versions_are_refused)
     CHECK(strstr(why, "_PyRuntime"));
 }
 
-/* What could be, of 3.13 or newer. */
+/* Offsets that could be those of 3.13 or newer. */
 static void publish(uint64_t ob_head)
 {
     for (size_t i = 2; i < 128; i++)

@@ -22,8 +22,8 @@ struct peek {
     const pid_t *own; /* reading ourselves: our pid, and 0 in a forked child; NULL: as from afar */
 };
 
-/* Of our own process if pid is 0.  `known`: an address there that holds at least four bytes;
- * 0: a variable of ours.  0, or -errno when neither way of reading works. */
+/* Read our own process if pid is 0.  `known`: an address there that holds at least four bytes; 0: a
+ * variable of ours.  0, or -errno when neither way of reading works. */
 int peek_open(struct peek *p, pid_t pid, uint64_t known);
 void peek_close(struct peek *p);
 

@@ -38,7 +38,8 @@ struct page {
     const uint8_t *bytes;
 };
 
-/* Where a thread's last look found what it read: most often the next one finds it there. */
+/* The places where a thread's last look found what it read: most often the next one finds it
+ * there. */
 struct last {
     uint64_t state;  /* 0: there was none */
     uint64_t top_at; /* where the pointer to the innermost frame stood; 0: in the state */
@@ -54,7 +55,7 @@ struct last {
 _Static_assert(ROUND *CODES_HEAD >= CODES_ROOM, "codes_check() works in the room for heads");
 _Static_assert(sizeof(struct last) <= PROBING_PYTHON_LAST, "a thread's last look has no room");
 
-/* What a look works in, and with. */
+/* The memory and the inputs of a look. */
 struct scratch {
     const struct walk *w; /* what it reads with */
     uint64_t gil;         /* address of the main interpreter's GIL, 0: not known */
@@ -80,7 +81,8 @@ static size_t head_size(const struct scratch *s) /* [signal] */
     return (size_t)s->w->o.co_lines + 8;
 }
 
-/* Where in a page; an address may be any number, also one that `+ size` turns over.  [signal] */
+/* The place of an address in its page; it may be any number, also one that `+ size` turns over.
+ * [signal] */
 static const uint8_t *in_page(const struct page *page, uint64_t address, uint32_t size)
 {
     uint64_t at = address - page->address;
@@ -111,7 +113,7 @@ static const uint8_t *page_get(struct scratch *s, uint64_t address, uint32_t siz
     return in_page(to, address, size);
 }
 
-/* What of the one read is there, `got` bytes of it: its pieces as pages, its heads.   [signal] */
+/* Note what the one read brought, `got` bytes: its pieces as pages, and its heads.   [signal] */
 static void take_first(struct scratch *s, const struct last *last, size_t at, size_t got)
 {
     for (uint32_t i = 0; last && i < last->n_pieces; i++) {
@@ -339,7 +341,7 @@ static void add_piece(struct last *last, uint64_t *bytes, uint64_t address, uint
     }
 }
 
-/* Where the innermost n frames were, for the next look.                              [signal] */
+/* Keep the places of the innermost n frames for the next look.   [signal] */
 static void remember_frames(struct scratch *s, uint32_t n)
 {
     const struct walk_frame *frames = s->frames;

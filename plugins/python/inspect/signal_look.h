@@ -18,12 +18,12 @@
 /* No frames yet, and nothing known of the GIL.                                       [signal] */
 void look_empty(struct probing_python_look *l);
 
-/* Of the calling thread, into an empty look; what the thread's last look found is used where
- * l->last is there, and kept in it for the next.                                     [signal] */
+/* Look at the calling thread, into an empty look.  With l->last, what the thread's last look found
+ * is used, and kept for the next.   [signal] */
 void look_here(struct probing_python_look *l, const struct walk *w, uint64_t gil);
 
-/* Of another thread, which need not wait, into an empty look; frames: room for WALK_FRAMES.  0, or
- * -ESRCH: it has gone.                                                               [worker] */
+/* Look at another thread, which need not wait, into an empty look; frames: room for WALK_FRAMES.
+ * 0, or -ESRCH: it has gone.   [worker] */
 int look_at(struct probing_python_look *l, struct walk *w, uint64_t gil,
             const struct walk_thread *t, struct walk_frame *frames);
 

@@ -45,7 +45,7 @@ static bool read_twice(const struct walk *w, uint64_t dict, struct entries *ret)
     return false;
 }
 
-/* Where it could not be read the next thread tries again. */
+/* If it could not be read, the next thread tries again. */
 static void read_active(struct walk *w, struct thread_names *known, uint64_t interpreter)
 {
     names_done(known);

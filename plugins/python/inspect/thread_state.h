@@ -19,8 +19,8 @@ struct threads_id {
     int32_t inner, outer;
 };
 
-/* Of a process whose namespace is not ours all threads' ids, by the inner ones; the caller frees.
- * How many, 0: it is ours, or -errno. */
+/* All threads' ids of a process in another pid namespace, by the inner ones; the caller frees.  How
+ * many, 0: the namespace is ours, or -errno. */
 int threads_ids(pid_t pid, struct threads_id **ret);
 /* The outer id, 0: there is none. */
 int32_t threads_outer(const struct threads_id *ids, int n, int32_t inner);

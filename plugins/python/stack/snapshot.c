@@ -284,7 +284,7 @@ static struct frame_merge merge_of(struct both *b)
     return m;
 }
 
-/* What runs while the thread stands still. */
+/* The part that runs while the thread stands still. */
 struct held {
     struct snapshot *look;
     struct thread_snapshot *thread;
@@ -420,7 +420,7 @@ static int show_frames(struct snapshot *l, const struct thread_snapshot *t)
     return r;
 }
 
-/* What is incomplete, in one line each. */
+/* Say what is incomplete, in one line each. */
 static void show_notes(struct snapshot *l, const struct thread_snapshot *t)
 {
     struct sink *s = l->sink;

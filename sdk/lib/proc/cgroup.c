@@ -136,9 +136,9 @@ static bool group_is_frozen(pid_t pid, const char *controller, const char *file,
     return proc_read_path(path, text, sizeof(text)) > 0 && strstr(text, says) != NULL;
 }
 
-/* Where its first thread sleeps in the kernel says it at once, and of groups that are not mounted
- * here; Linux 5.15 and who may not look have "0", and since 6.1 version 1 leaves some where they
- * slept. */
+/* The place where its first thread sleeps in the kernel tells it at once, also for groups that are
+ * not mounted here.  Linux 5.15, and a reader without the right, have "0"; since 6.1 version 1
+ * leaves some threads where they slept. */
 bool proc_is_frozen(pid_t pid)
 {
     struct proc_stat s;

@@ -44,8 +44,8 @@ bool object_read(const struct dl_phdr_info *info, struct object *ret);
 /* Has it this address, in a segment with these flags (PF_X; 0: any)? */
 bool object_has(const struct object *o, uintptr_t address, uint32_t flags);
 
-/* Where the object itself has the function; that of an indirect function is what its resolver says.
- * 0: it does not define one that others may bind to. */
+/* The address of the object's own function; for an indirect function, the one that its resolver
+ * gives.  0: it does not define one that others may bind to. */
 uintptr_t object_defines(const struct object *o, const char *name);
 
 /* All slots of the object that were filled for a symbol.  `own`: the symbol's address in the

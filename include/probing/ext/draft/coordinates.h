@@ -54,7 +54,7 @@ enum {
 
 struct probing_python_coordinates_1 {
     uint32_t size, n; /* n: PROBING_COORDINATES */
-    /* Where whoever counts steps writes them, a cell at a time, relaxed; role is interned.  They
+    /* The cells that a counter of steps writes, one at a time, relaxed; role is interned.  They
      * live as long as the process. */
     union probing_cell *cells;
     /* Put into rank, world_size, local_rank and role what the environment has now; others stay.

@@ -26,7 +26,7 @@ struct probing_python_process {
     int32_t pid;      /* as we see it */
     uint32_t version; /* PY_VERSION_HEX of its CPython; 0: native stacks only, see `why` */
     uint32_t reserved;
-    /* Where a variable or function of that CPython lies; 0: it has none of that name. */
+    /* Give the address of a variable or function of that CPython; 0: it has none of that name. */
     uint64_t (*address)(void *arg, const char *name);
     void *arg;
     const char *why; /* version 0: what is wrong with its Python, in a line; "": it has none */
