@@ -10,7 +10,7 @@
 #include "memory/tensor_look.h"
 #include "profiler/profile_run.h"
 #include "python/pyobject.h"
-#include "python/recent_calls.h"
+#include "steps/recent_calls.h"
 
 #include <errno.h>
 #include <stdio.h>

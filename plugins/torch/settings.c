@@ -5,7 +5,7 @@
  * Threads: [control] writes, under the mutex; hooks take a copy at each step's begin.
  * It does not read the expressions and names in the lists: variables.c and module_names.c do.
  */
-#include "steps/exprs.h"
+#include "variables/exprs.h"
 
 #include <errno.h>
 #include <probing/ext/draft/setting.h>

@@ -32,8 +32,8 @@ STRATA = {
     "core/sql": ["value", "parse", "expr", "exec format", "bind catalog plan", ".",
                  "distribute"],
     "plugins/python": ["inspect", "exec", "stack", "commands", "."],
-    "plugins/torch": ["report", "python device", "module_registry", "steps", "module_calls", "dist",
-                      "profiler", "memory", "."],
+    "plugins/torch": ["report", "python device", "steps variables", "module_registry",
+                      "module_calls", "dist", "profiler", "memory", "."],
     "cli": ["terminal", "inject", "link", "target", "export", "answer", "job",
             "commands report shell", "many", "relay cluster hang diff ship", "."],
 }

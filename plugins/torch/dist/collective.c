@@ -13,7 +13,7 @@
  * python.torch_nccl_flight_record.
  */
 #include "dist/collective.h"
-#include "python/call_thread.h"
+#include "steps/call_thread.h"
 #include "python/pyobject.h"
 
 #include <errno.h>

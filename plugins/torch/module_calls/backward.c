@@ -31,9 +31,9 @@
  * backward runs on another thread and the CPU does not wait in it, so nothing is done there.
  */
 #include "module_registry/autograd_graph.h"
-#include "python/call_thread.h"
+#include "steps/call_thread.h"
 #include "python/pyobject.h"
-#include "python/recent_calls.h"
+#include "steps/recent_calls.h"
 #include "python/tensor.h"
 
 #include <stdlib.h>

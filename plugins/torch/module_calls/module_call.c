@@ -13,10 +13,10 @@
 #include "device/device.h"
 #include "module_calls/model_reader.h"
 #include "module_registry/registry.h"
-#include "python/call_thread.h"
+#include "steps/call_thread.h"
 #include "python/hook.h"
 #include "python/pyobject.h"
-#include "python/recent_calls.h"
+#include "steps/recent_calls.h"
 
 #define ALWAYS_INLINE inline __attribute__((always_inline))
 #define NOINLINE __attribute__((noinline)) /* so that the short way stays short */

@@ -12,10 +12,10 @@
 #include <math.h>
 #include <stdio.h>
 
-#include "python/call_thread.h"
+#include "steps/call_thread.h"
 #include "python/pyobject.h"
 #include "python/tensor.h"
-#include "steps/variables.h"
+#include "variables/variables.h"
 
 #define TEXT_BYTES 256u
 #define OUTPUTS_MAX 16

@@ -11,7 +11,7 @@
  */
 #include "module_registry/module_names.h"
 #include "lib/array.h"
-#include "python/call_thread.h"
+#include "steps/call_thread.h"
 #include "python/dict_version.h"
 #include "python/pyobject.h"
 #include "python/tensor.h"

@@ -12,7 +12,7 @@
  */
 #include "profiler/profile_run.h"
 #include "profiler/kineto.h"
-#include "python/call_thread.h"
+#include "steps/call_thread.h"
 
 #include <errno.h>
 #include <pthread.h>

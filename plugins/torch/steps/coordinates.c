@@ -7,7 +7,7 @@
  * A process group may be made at any time: before each call of a model, each operation of a group
  * and at each step's end the default one is looked at, which is one attribute.
  */
-#include "python/call_thread.h"
+#include "steps/call_thread.h"
 #include "python/pyobject.h"
 
 static const struct probing_python_coordinates_1 *shared; /* lives as long as the process */

@@ -7,7 +7,7 @@
  * It looks into the iterators' own dicts only and runs nothing of theirs.
  */
 #include "lib/proc/task.h"
-#include "python/call_thread.h"
+#include "steps/call_thread.h"
 #include "python/pyobject.h"
 
 #include <stdio.h>

@@ -18,9 +18,9 @@
  * called for each accumulated batch, and passes it on for the last: only then it is a step.
  */
 #include "device/device.h"
-#include "python/call_thread.h"
+#include "steps/call_thread.h"
 #include "python/pyobject.h"
-#include "python/recent_calls.h"
+#include "steps/recent_calls.h"
 
 #define LATE_EVERY 32u /* steps: parts of torch that were not imported are asked for again, */
 #define LATE_NS PROBING_NS_PER_S /* at most once in so long: the loader looks through its list */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * plugins/torch/steps/simple_property.c - properties that only give an attribute, `return
+ * plugins/torch/variables/simple_property.c - properties that only give an attribute, `return
  * self._loss`: they can be read without their code being run.
  *
  * Threads: any that holds the GIL.
@@ -8,7 +8,7 @@
  * of our own that do nothing else.  Any other property is not read.
  */
 #include "python/pyobject.h"
-#include "steps/exprs.h"
+#include "variables/exprs.h"
 
 static struct {
     uint32_t life;                     /* of the plugin, when they were made */

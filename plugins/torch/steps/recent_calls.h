@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * plugins/torch/python/recent_calls.h - the calls of modules that ended last, and the steps: for
+ * plugins/torch/steps/recent_calls.h - the calls of modules that ended last, and the steps: for
  * who asks later where a thread was ("torch.place/1").
  *
  * Threads: those that write hold the GIL; any may ask.
  * Nothing is remembered until somebody wants it: then a call costs some stores more.
  */
-#ifndef TORCH_PYTHON_RECENT_CALLS_H
-#define TORCH_PYTHON_RECENT_CALLS_H
+#ifndef TORCH_STEPS_RECENT_CALLS_H
+#define TORCH_STEPS_RECENT_CALLS_H
 
 #include <probing/ext/draft/torch_place.h>
 #include <stdatomic.h>

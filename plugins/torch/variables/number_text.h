@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * plugins/torch/steps/number_text.h - a number as text, as printf's "%.9g" has it.
+ * plugins/torch/variables/number_text.h - a number as text, as printf's "%.9g" has it.
  *
  * Threads: any.
  */
-#ifndef TORCH_STEPS_NUMBER_TEXT_H
-#define TORCH_STEPS_NUMBER_TEXT_H
+#ifndef TORCH_VARIABLES_NUMBER_TEXT_H
+#define TORCH_VARIABLES_NUMBER_TEXT_H
 
 #define NUMBER_TEXT_BYTES 32
 

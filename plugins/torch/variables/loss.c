@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * plugins/torch/steps/loss.c - what is known of a step without a variable of the program's: the
+ * plugins/torch/variables/loss.c - what is known of a step without a variable of the program's: the
  * loss, by what a training_step() or the model gave under that name, else by what backward() was
  * called on; the learning rate that its optimizer has; the norm of the gradients that were clipped.
  *
@@ -11,10 +11,10 @@
 #include <errno.h>
 
 #include "device/device.h"
-#include "python/call_thread.h"
+#include "steps/call_thread.h"
 #include "python/pyobject.h"
 #include "python/tensor.h"
-#include "steps/variables.h"
+#include "variables/variables.h"
 
 #define FUNC_BYTES 200u
 #define CLIP_MODULE "torch.nn.utils.clip_grad"

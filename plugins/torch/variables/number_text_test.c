@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * plugins/torch/steps/number_text_test.c - it is what printf writes, for every kind of number.
+ * plugins/torch/variables/number_text_test.c - it is what printf writes, for every kind of number.
  *
  * Threads: one.
  */
-#include "steps/number_text.h"
+#include "variables/number_text.h"
 
 #include <math.h>
 #include <stdint.h>

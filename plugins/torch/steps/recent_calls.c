@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * plugins/torch/python/recent_calls.c - two rings, of calls and of steps, in the order in which
+ * plugins/torch/steps/recent_calls.c - two rings, of calls and of steps, in the order in which
  * they ended.
  *
  * Threads: as recent_calls.h says.  An entry's `turn` is written last, and looked at before and
@@ -9,7 +9,7 @@
  * Calls that are inside of each other end from the inside out.  So of a thread's calls that ended
  * after a moment, the first that had begun before it is the innermost.
  */
-#include "python/recent_calls.h"
+#include "steps/recent_calls.h"
 
 #include <errno.h>
 

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * plugins/torch/steps/number_text.c - a number as text, as printf's "%.9g" has it.
+ * plugins/torch/variables/number_text.c - a number as text, as printf's "%.9g" has it.
  *
  * Threads: any.
  * Each step's loss needs one.  printf takes 0.3 us for it, and 1 us where some library has told it
  * of types of its own (libquadmath, which OpenBLAS brings): half of what we cost a step.
  */
-#include "steps/number_text.h"
+#include "variables/number_text.h"
 
 #include <math.h>
 #include <stdbool.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * plugins/torch/steps/frame_variable.c - variables in the frames of the thread that asks.
+ * plugins/torch/variables/frame_variable.c - variables in the frames of the thread that asks.
  *
  * Threads: any that holds the GIL.
  * A variable is read where the interpreter keeps it: asking a frame for f_locals would keep all of
@@ -9,7 +9,7 @@
  * next time only its place is read.  A function that gets another code has another place.
  */
 #include "python/pyobject.h"
-#include "steps/exprs.h"
+#include "variables/exprs.h"
 
 #define FRAMES_MAX 256u
 #define PLACES 512u /* a power of two: names times functions that are below a training step */

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * plugins/torch/steps/exprs.c - the names in the setting `exprs`: what they may be, and where their
- * parts lead from a variable on, which frame_variable.c finds.
+ * plugins/torch/variables/exprs.c - the names in the setting `exprs`: what they may be, and where
+ * their parts lead from a variable on, which frame_variable.c finds.
  *
  * Threads: any that holds the GIL; exprs_length() and exprs_parse() anywhere.
  * Names go through objects' own dicts, slots, items of dicts, lists and tuples: nothing of the
  * program runs.
  */
-#include "steps/exprs.h"
+#include "variables/exprs.h"
 #include "python/pyobject.h"
 #include "python/tensor.h"
 

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * plugins/torch/steps/exprs.h - the names in the setting `exprs`, and what stands for them.
+ * plugins/torch/variables/exprs.h - the names in the setting `exprs`, and what stands for them.
  *
  * Threads: as each comment says.
  */
-#ifndef TORCH_STEPS_EXPRS_H
-#define TORCH_STEPS_EXPRS_H
+#ifndef TORCH_VARIABLES_EXPRS_H
+#define TORCH_VARIABLES_EXPRS_H
 
 #include "device/device.h"
 

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * plugins/torch/steps/variables.h - rows of python.variables.
+ * plugins/torch/variables/variables.h - rows of python.variables.
  *
  * Threads: any that holds the GIL.
  */
-#ifndef TORCH_STEPS_VARIABLES_H
-#define TORCH_STEPS_VARIABLES_H
+#ifndef TORCH_VARIABLES_VARIABLES_H
+#define TORCH_VARIABLES_VARIABLES_H
 
-#include "steps/exprs.h"
+#include "variables/exprs.h"
 
 /* func: interned.  type, number: NULL: it has none. */
 void variables_add(uint64_t func, const char *name, const char *type, const double *number,

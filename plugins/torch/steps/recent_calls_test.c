@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * plugins/torch/python/recent_calls_test.c - where a thread was at a moment, told afterwards.
+ * plugins/torch/steps/recent_calls_test.c - where a thread was at a moment, told afterwards.
  */
-#include "python/recent_calls.h"
+#include "steps/recent_calls.h"
 
 #include <errno.h>
 #include <pthread.h>

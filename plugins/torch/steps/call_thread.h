@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * plugins/torch/python/call_thread.h - what the calling thread is in the middle of.
+ * plugins/torch/steps/call_thread.h - what the calling thread is in the middle of.
  *
  * Threads: any that holds the GIL; each has its own.
  * It is inlined: each call of a module asks.
  */
-#ifndef TORCH_PYTHON_CALL_THREAD_H
-#define TORCH_PYTHON_CALL_THREAD_H
+#ifndef TORCH_STEPS_CALL_THREAD_H
+#define TORCH_STEPS_CALL_THREAD_H
 
 #include "internal.h"
 

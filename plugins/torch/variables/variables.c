@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * plugins/torch/steps/variables.c - variables of the training loop at each step's end, as rows.
+ * plugins/torch/variables/variables.c - variables of the training loop at each step's end, as rows.
  *
  * Threads: any that holds the GIL.
  * What cannot be read has a row that says why; a name that never is there has one, too.
  */
-#include "steps/variables.h"
+#include "variables/variables.h"
 
 #include <errno.h>
 #include <math.h>
@@ -15,8 +15,8 @@
 #include "device/device.h"
 #include "python/pyobject.h"
 #include "python/tensor.h"
-#include "steps/exprs.h"
-#include "steps/number_text.h"
+#include "variables/exprs.h"
+#include "variables/number_text.h"
 
 #define TEXT_BYTES 256u
 #define MISSED_STEPS 10u /* without a variable: then it is told */

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * plugins/torch/python/call_thread.c - what a thread begins with when it comes by first.
+ * plugins/torch/steps/call_thread.c - what a thread begins with when it comes by first.
  *
  * Threads: any that holds the GIL; each has its own.
  */
-#include "python/call_thread.h"
+#include "steps/call_thread.h"
 
 #include <sys/syscall.h>
 #include <unistd.h>
