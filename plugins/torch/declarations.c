@@ -5,7 +5,7 @@
  *
  * Constants only: the core reads them out of the file, too, where the plugin is not loaded.
  */
-#include "internal.h"
+#include "declarations.h"
 
 /* ---- views ---- */
 

@@ -5,10 +5,13 @@
  *
  * Threads: workers, without the GIL: what is read here is _Atomic, or under the settings' lock.
  */
+#include "declarations.h"
+
 #include <errno.h>
 #include <stdio.h>
 
-#include "internal.h"
+#include "dist/collective.h"
+#include "steps/step.h"
 
 #define NO_STEP                                                                                \
     "no step has ended since the torch plugin was loaded: optimizer.step() or probing.step() " \
@@ -16,8 +19,8 @@
 
 static uint64_t steps_seen(void)
 {
-    return __atomic_load_n(&torch_state.step, __ATOMIC_RELAXED) -
-           __atomic_load_n(&torch_state.first_step, __ATOMIC_RELAXED);
+    return __atomic_load_n(&steps.step, __ATOMIC_RELAXED) -
+           __atomic_load_n(&steps.first_step, __ATOMIC_RELAXED);
 }
 
 static int say(char *text, uint32_t size, const char *why)
@@ -95,7 +98,7 @@ static int why_ddp(const struct settings *set, char *text, uint32_t size)
 static int why_stuck(const struct settings *set, char *text, uint32_t size)
 {
     (void)set;
-    uint32_t limit_s = atomic_load_explicit(&torch_state.comm_timeout, memory_order_relaxed);
+    uint32_t limit_s = atomic_load_explicit(&dist.timeout_s, memory_order_relaxed);
     if (limit_s == 0)
         return say(text, size, "torch.comm_timeout is 0, so nothing is reported");
     (void)snprintf(text, size, "no operation of a process group has waited for %u s", limit_s);

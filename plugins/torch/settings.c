@@ -5,11 +5,15 @@
  * Threads: [control] writes, under the mutex; hooks take a copy at each step's begin.
  * It does not read the expressions and names in the lists: variables.c and module_names.c do.
  */
-#include "variables/exprs.h"
+#include "settings.h"
 
 #include <errno.h>
 #include <probing/ext/draft/setting.h>
 #include <stdio.h>
+
+#include "dist/collective.h"
+#include "module_calls/backward.h"
+#include "variables/exprs.h"
 
 #define EVERY_MAX 1000000
 #define RATE_GRAIN 1e-6
@@ -221,7 +225,7 @@ static int set_one(struct settings *s, const char *name, const char *value)
         uint32_t seconds;
         int rc = set_count(name, value, 0, &seconds);
         if (rc == 0)
-            atomic_store_explicit(&torch_state.comm_timeout, seconds, memory_order_relaxed);
+            atomic_store_explicit(&dist.timeout_s, seconds, memory_order_relaxed);
         return rc;
     }
     if (strcmp(name, "backward") == 0)
@@ -343,7 +347,7 @@ int settings_configure(const char *name, const char *value)
     next = old;
     int rc =
         strcmp(name, "profiling") == 0 ? set_profiling(&next, value) : set_one(&next, name, value);
-    if (rc == 0 && begun && next.backward && !torch_state.backward_told &&
+    if (rc == 0 && begun && next.backward && !module_calls.backward_told &&
         strcmp(name, "backward") == 0) /* in a line for all torches the log says it */
         rc = probing_failf(torch_state.host, -ENOTSUP, "%s", BACKWARD_UNTOLD);
     if (rc < 0)

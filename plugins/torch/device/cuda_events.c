@@ -104,6 +104,8 @@ const struct probing_table_desc device_table =
     PROBING_TABLE("python.torch_device_time", columns,
                   "durations of module and optimizer calls on the GPU (torch.device_times)");
 
+struct probing_table *device_times;
+
 /* ---- the driver ---- */
 
 /* How many libraries ld.so has ever loaded: it tells with each of them, and the first will do. */
@@ -123,7 +125,7 @@ void device_find(void)
     if (device.usable || device.failed || (loads && loads == device.loads))
         return;
     device.loads = loads;
-    struct cpython *py = &torch_state.py;
+    struct cpython *py = &python.api;
     static const char *const names[] = {"cuCtxGetCurrent",     "cuEventCreate",
                                         "cuEventRecord",       "cuEventQuery",
                                         "cuEventElapsedTime",  "cuEventDestroy_v2",
@@ -204,7 +206,7 @@ static bool has_events(struct span *s, context where)
 
 static bool stream_now(int number, stream *ret)
 {
-    struct cpython *py = &torch_state.py;
+    struct cpython *py = &python.api;
     PyObject *arg = py->PyLong_FromLongLong(number);
     PyObject *value = arg ? cpython_vectorcall(py, device.stream_of, &arg, 1, NULL) : NULL;
     uintptr_t raw = value ? (uintptr_t)py->PyLong_AsUnsignedLongLong(value) : 0;
@@ -264,8 +266,7 @@ static void add_row(const struct span *s, double ms)
     char name[24];
     (void)snprintf(name, sizeof(name), "cuda:%d", s->number);
     row[COL_DEVICE_NAME].u = probing_intern_text(torch_state.host, name);
-    (void)torch_state.host->append(torch_state.device_time, torch_state.now(), row, N_DEVICE, NULL,
-                                   0);
+    (void)torch_state.host->append(device_times, torch_state.now(), row, N_DEVICE, NULL, 0);
 }
 
 /* ---- numbers ---- */
@@ -287,10 +288,10 @@ static uint64_t *host_of(const struct span *s)
     return &device.host[s - device.spans];
 }
 
-uint64_t device_number(PyObject *tensor)
+uint64_t device_number(PyObject *tensor, uint64_t step)
 {
     struct tensor_place at;
-    if (!torch_state.set.device_times || !device.usable || tensor_place(tensor, &at) < 0)
+    if (!device.usable || tensor_place(tensor, &at) < 0)
         return 0;
     uint64_t ticket = device_begin(at.device);
     if (!ticket)
@@ -301,7 +302,7 @@ uint64_t device_number(PyObject *tensor)
         s->state = FORGOTTEN;
         return 0;
     }
-    device_end(ticket, &(struct device_work){.step = torch_state.step});
+    device_end(ticket, &(struct device_work){.step = step});
     s->copies = s->state == ENDED;
     s->number_of.kind = at.kind;
     return s->copies ? ticket : 0;
@@ -358,6 +359,13 @@ void device_read(void)
     (void)relax(mode);
 }
 
+void device_ended(const struct thread *t, uint64_t end_ns)
+{
+    (void)t;
+    (void)end_ns;
+    device_read();
+}
+
 void device_forget(void)
 {
     PyObject *stream_of = device.stream_of;
@@ -370,5 +378,5 @@ void device_forget(void)
     free(device.spans);
     /* locked memory stays: the device may still write there */
     memset(&device, 0, sizeof(device));
-    torch_state.py.Py_DecRef(stream_of);
+    python.api.Py_DecRef(stream_of);
 }

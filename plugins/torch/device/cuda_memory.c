@@ -22,7 +22,7 @@ static struct {
 /* Has the program forked after CUDA was in use?  Then nothing of it may be asked for here. */
 static bool is_forked(PyObject *c)
 {
-    struct cpython *py = &torch_state.py;
+    struct cpython *py = &python.api;
     PyObject *asks = py->PyObject_GetAttrString(c, "_cuda_isInBadFork");
     PyObject *answer = asks ? cpython_vectorcall(py, asks, NULL, 0, NULL) : NULL;
     py->PyErr_Clear();
@@ -33,7 +33,7 @@ static bool is_forked(PyObject *c)
 
 void memory_find(void)
 {
-    struct cpython *py = &torch_state.py;
+    struct cpython *py = &python.api;
     PyObject *modules = py->PyImport_GetModuleDict();
     PyObject *c = py->PyDict_GetItemString(modules, "torch._C");
     if (known.stats || !c || is_forked(c))
@@ -52,14 +52,14 @@ void memory_forget(void)
 {
     PyObject **held[] = {&known.cuda, &known.stats, &known.which, &known.initialized};
     for (size_t i = 0; i < sizeof(held) / sizeof(held[0]); i++) {
-        torch_state.py.Py_DecRef(*held[i]);
+        python.api.Py_DecRef(*held[i]);
         *held[i] = NULL;
     }
 }
 
 int memory_device(void)
 {
-    struct cpython *py = &torch_state.py;
+    struct cpython *py = &python.api;
     if (!known.which || !known.cuda || !known.initialized)
         return -1;
     PyObject *ready = py->PyObject_GetAttr(known.cuda, known.initialized);
@@ -74,7 +74,7 @@ int memory_device(void)
 
 const char *memory_why(void)
 {
-    struct cpython *py = &torch_state.py;
+    struct cpython *py = &python.api;
     PyObject *c = object_module("torch._C");
     memory_find();
     if (c && is_forked(c))
@@ -96,7 +96,7 @@ uint32_t memory_devices(void)
 
 int64_t memory_history(void)
 {
-    struct cpython *py = &torch_state.py;
+    struct cpython *py = &python.api;
     PyObject *asks = object_get(object_module("torch._C"), "_cuda_isHistoryEnabled");
     PyObject *answer = asks ? cpython_vectorcall(py, asks, NULL, 0, NULL) : NULL;
     py->PyErr_Clear();
@@ -107,14 +107,14 @@ int64_t memory_history(void)
 
 static PyObject *item(PyObject *dict, const char *key) /* borrowed, or NULL */
 {
-    return dict && object_is(dict, torch_state.py.PyDict_Type)
-               ? torch_state.py.PyDict_GetItemString(dict, key)
+    return dict && object_is(dict, python.api.PyDict_Type)
+               ? python.api.PyDict_GetItemString(dict, key)
                : NULL;
 }
 
 bool memory_numbers(int device, const struct memory_name *names, uint32_t n, int64_t *ret)
 {
-    struct cpython *py = &torch_state.py;
+    struct cpython *py = &python.api;
     PyObject *number = py->PyLong_FromLongLong(device);
     PyObject *stats =
         number && known.stats ? cpython_vectorcall(py, known.stats, &number, 1, NULL) : NULL;
@@ -133,7 +133,7 @@ bool memory_numbers(int device, const struct memory_name *names, uint32_t n, int
 /* stats[what]["all"][which], NULL_F64 when it is not there. */
 static double figure(PyObject *stats, const char *what, const char *which)
 {
-    struct cpython *py = &torch_state.py;
+    struct cpython *py = &python.api;
     union probing_cell none = {.u = PROBING_NULL_F64};
     PyObject *at = stats;
     const char *const way[] = {what, "all", which};
@@ -150,7 +150,7 @@ static double figure(PyObject *stats, const char *what, const char *which)
 
 bool memory_ask(int device, struct memory *ret)
 {
-    struct cpython *py = &torch_state.py;
+    struct cpython *py = &python.api;
     int current = known.stats ? memory_device() : -1;
     if (current < 0)
         return false;
@@ -166,18 +166,4 @@ bool memory_ask(int device, struct memory *ret)
     py->Py_DecRef(number);
     py->Py_DecRef(stats);
     return stats != NULL;
-}
-
-void memory_put(union probing_cell *row, const struct memory *before, const struct memory *now)
-{
-    row[COL_ALLOCATED].f = now->allocated;
-    row[COL_MAX_ALLOCATED].f = now->max_allocated;
-    row[COL_CACHED].f = now->cached;
-    row[COL_MAX_CACHED].f = now->max_cached;
-    double more = before ? now->allocated - before->allocated : (double)NAN;
-    double peak = before ? now->max_allocated - before->max_allocated : (double)NAN;
-    if (more == more)
-        row[COL_ALLOCATED_DELTA].f = more;
-    if (peak == peak)
-        row[COL_MAX_ALLOCATED_DELTA].f = peak;
 }

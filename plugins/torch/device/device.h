@@ -11,6 +11,8 @@
 #include "internal.h"
 #include "python/tensor.h"
 
+struct thread;
+
 #define DEVICE_NAME_BYTES 128u /* of a variable */
 
 /* ---- cuda_memory.c ---- */
@@ -24,8 +26,6 @@ void memory_forget(void);
 /* device: its number, below 0: the thread's current one.  false: CUDA is not in use, or torch does
  * not tell. */
 bool memory_ask(int device, struct memory *ret);
-/* Into a row of python.torch_trace; before: NULL when it is not known. */
-void memory_put(union probing_cell *row, const struct memory *before, const struct memory *now);
 /* Why there is nothing to ask, one clause; NULL: CUDA is in use. */
 const char *memory_why(void);
 uint32_t memory_devices(void); /* of CUDA's that this process sees */
@@ -43,6 +43,7 @@ int memory_device(void);
 /* ---- cuda_events.c ---- */
 
 extern const struct probing_table_desc device_table;
+extern struct probing_table *device_times;
 struct device_work { /* what a row will say of it */
     uint64_t name, stage, step;
     int64_t seq;
@@ -62,13 +63,15 @@ uint64_t device_begin(int device);
 /* It has all been queued; NULL: forget it. */
 void device_end(uint64_t ticket, const struct device_work *work);
 /* Queue a copy of the one number of a tensor on the thread's current device, behind what computes
- * it; gives a ticket, 0: it is not read (torch.device_times is off, or a stream is captured).  The
- * tensor may go at once. */
-uint64_t device_number(PyObject *tensor);
+ * it; gives a ticket, 0: it is not read, as while a stream is captured.  The tensor may go at
+ * once. */
+uint64_t device_number(PyObject *tensor, uint64_t step);
 /* It is wanted, and told at a later step's end.  Unclaimed ones are forgotten when their step is
  * over.  func: interned. */
 bool device_claim(uint64_t ticket, uint64_t func, const char *name, device_told told);
 /* Rows for what the device has done meanwhile. */
 void device_read(void);
+/* A step has ended: likewise. */
+void device_ended(const struct thread *t, uint64_t end_ns);
 
 #endif

@@ -13,8 +13,9 @@
  * python.torch_nccl_flight_record.
  */
 #include "dist/collective.h"
-#include "steps/call_thread.h"
+#include "python/hook.h"
 #include "python/pyobject.h"
+#include "steps/call_thread.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -64,6 +65,7 @@ struct pending {
     union probing_cell row[N_COMM];
 };
 
+struct dist dist;
 static struct pending pendings[PENDING_MAX]; /* lock: the GIL; the newest before next_pending */
 static uint32_t next_pending, n_pending;     /* lock: the GIL */
 static struct pending *calls[CALLS_MAX]; /* lock: the GIL; under way, each on its thread's stack */
@@ -114,7 +116,7 @@ static const struct probing_column columns[N_COMM] = {
 static bool is_of_torch(PyObject *code)
 {
     static const char file[] = "distributed_c10d.py";
-    struct cpython *py = &torch_state.py;
+    struct cpython *py = &python.api;
     for (uint32_t i = 0; i < n_of_torch; i++)
         if (of_torch[i] == code)
             return true;
@@ -133,10 +135,10 @@ static bool is_of_torch(PyObject *code)
 
 static struct caller caller_now(void)
 {
-    struct cpython *py = &torch_state.py;
-    PyObject *frame = torch_state.more.PyEval_GetFrame(), *code = NULL;
-    if (frame && torch_state.more.PyFrame_GetCode)
-        code = torch_state.more.PyFrame_GetCode(frame);
+    struct cpython *py = &python.api;
+    PyObject *frame = python.more.PyEval_GetFrame(), *code = NULL;
+    if (frame && python.more.PyFrame_GetCode)
+        code = python.more.PyFrame_GetCode(frame);
     else
         code = object_get(frame, "f_code");
     struct caller caller = {.code = code, .of_torch = code && is_of_torch(code)};
@@ -171,7 +173,7 @@ static double milliseconds(uint64_t ns)
 
 static void add_row(const struct pending *p, uint64_t end_ns)
 {
-    (void)torch_state.host->append(torch_state.comm, end_ns, p->row, N_COMM, NULL, 0);
+    (void)torch_state.host->append(dist.comm, end_ns, p->row, N_COMM, NULL, 0);
 }
 
 static void describe(struct pending *p, const struct comm_call *c)
@@ -208,12 +210,12 @@ static void give_up(struct pending *p)
     add_row(p, torch_state.now());
     p->weak = NULL;
     n_pending--;
-    torch_state.py.Py_DecRef(weak);
+    python.api.Py_DecRef(weak);
 }
 
 static void sweep(void)
 {
-    struct cpython *py = &torch_state.py;
+    struct cpython *py = &python.api;
     for (uint32_t i = 0; i < PENDING_MAX && n_pending; i++)
         if (pendings[i].weak && py->PyWeakref_GetObject(pendings[i].weak) == py->_Py_NoneStruct)
             give_up(&pendings[i]);
@@ -221,7 +223,7 @@ static void sweep(void)
 
 static void await(struct pending *p, PyObject *work)
 {
-    struct cpython *py = &torch_state.py;
+    struct cpython *py = &python.api;
     if (next_pending % SWEEP_EVERY == 0)
         sweep();
     p->weak = work ? py->PyWeakref_NewRef(work, NULL) : NULL;
@@ -234,10 +236,11 @@ static void await(struct pending *p, PyObject *work)
     n_pending += p->weak != NULL;
 }
 
-void comm_step(uint64_t now_ns)
+void comm_ended(const struct thread *t, uint64_t end_ns)
 {
+    (void)t;
     sweep();
-    comm_moved(now_ns);
+    comm_moved(end_ns);
 }
 
 uint64_t comm_moved_ns(void)
@@ -265,12 +268,12 @@ static uint32_t note_call(struct pending *p)
 static void end_start(struct pending *p, struct thread *t, PyObject *result, uint64_t end_ns)
 {
     p->called_ns = end_ns - p->begin_ns;
-    if (result && result != torch_state.py._Py_NoneStruct) {
+    if (result && result != python.api._Py_NoneStruct) {
         PyObject *storage = p->functional ? comm_functional_storage(result) : NULL;
         if (!p->functional)
             p->starter = caller_now();
         await(p, p->functional ? storage : result);
-        torch_state.py.Py_DecRef(storage);
+        python.api.Py_DecRef(storage);
         t->walks_ns += torch_state.now() - end_ns;
         return;
     }
@@ -326,7 +329,7 @@ static PyObject *comm_start(PyObject *hook, PyObject *const *args, size_t nargsf
         return hook_pass(hook, args, nargsf, kwnames);
     struct comm_call c = {.op = hook_name(hook),
                           .called_ns = torch_state.now(),
-                          .wanted = torch_state.host->wanted(torch_state.comm)};
+                          .wanted = torch_state.host->wanted(dist.comm)};
     work_begin();
     if (c.wanted)
         comm_describe(c.op, args, n, &c.about);
@@ -341,7 +344,7 @@ static struct pending *pending_of(PyObject *work)
     for (uint32_t i = 1; i <= PENDING_MAX && left; i++) {
         struct pending *p = &pendings[(next_pending - i) % PENDING_MAX];
         left -= p->weak != NULL;
-        if (p->weak && p->work == work && torch_state.py.PyWeakref_GetObject(p->weak) == work)
+        if (p->weak && p->work == work && python.api.PyWeakref_GetObject(p->weak) == work)
             return p;
     }
     return NULL;
@@ -350,7 +353,7 @@ static struct pending *pending_of(PyObject *work)
 /* Somebody has waited for it: its row.  One that failed has it at once: it may be the last. */
 static void end_wait(struct pending *p, bool failed, uint64_t begin_ns, uint64_t end_ns)
 {
-    struct cpython *py = &torch_state.py;
+    struct cpython *py = &python.api;
     PyObject *weak = p->weak, *class = NULL, *value = NULL, *traceback = NULL;
     bool apart = true; /* functional ones are always waited for by a call of its own */
     if (failed) {
@@ -435,7 +438,7 @@ void comm_find(void)
                                       "recv_anysource",
                                       "barrier",
                                       "monitored_barrier"};
-    struct cpython *py = &torch_state.py;
+    struct cpython *py = &python.api;
     PyObject *module = object_module("torch._C._distributed_c10d");
     struct comm_join unused[COMM_JOINS_MAX];
     comm_functional_find();
@@ -454,7 +457,7 @@ void comm_find(void)
 
 void comm_forget(void)
 {
-    struct cpython *py = &torch_state.py;
+    struct cpython *py = &python.api;
     found = false;
     comm_moved(0);
     memset(calls, 0, sizeof(calls));
@@ -492,7 +495,7 @@ static void describe_wait(const struct pending *p, struct comm_wait *ret)
 
 uint32_t comm_waits(struct comm_wait *ret)
 {
-    struct cpython *py = &torch_state.py;
+    struct cpython *py = &python.api;
     uint32_t n = 0;
     for (uint32_t i = 0; i < PENDING_MAX && torch_on(); i++)
         if (pendings[i].weak && py->PyWeakref_GetObject(pendings[i].weak) != py->_Py_NoneStruct)

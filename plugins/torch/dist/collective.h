@@ -7,11 +7,16 @@
 #ifndef TORCH_DIST_COLLECTIVE_H
 #define TORCH_DIST_COLLECTIVE_H
 
-#include "internal.h"
-#include "probing_sdk.h"
+#include "python/python_api.h"
+#include "steps/coordinates.h"
 
 #define COMM_GROUP_BYTES 64u
 #define COMM_WAITS_MAX 320u
+
+extern struct dist { /* lock: the GIL, except for what is _Atomic */
+    struct probing_table *comm, *stuck, *snapshot, *ddp;
+    _Atomic uint32_t timeout_s; /* torch.comm_timeout, 0: off; any thread, relaxed */
+} dist;
 
 /* Columns about this process in the group, in every table about process groups. */
 #define GROUP_COLUMNS                                                                        \
@@ -79,7 +84,11 @@ uint32_t comm_waits(struct comm_wait *ret);
 uint64_t comm_moved_ns(void);
 void comm_moved(uint64_t now_ns);
 /* A step has ended: rows for what nobody will wait for. */
-void comm_step(uint64_t now_ns);
+void comm_ended(const struct thread *t, uint64_t end_ns);
+extern const struct probing_table_desc comm_table;
+/* Hook torch.distributed's groups once they are there. */
+void comm_find(void);
+void comm_forget(void);
 
 /* ---- rendezvous.c ---- */
 
@@ -123,7 +132,7 @@ int64_t recorder_keep(int64_t snapshot, struct recorder_record *ret_oldest);
 /* ---- ddp.c ---- */
 
 extern const struct probing_table_desc ddp_table;
-void ddp_step(uint64_t now_ns); /* a step has ended on this thread */
+void ddp_ended(const struct thread *t, uint64_t end_ns); /* a step has ended on this thread */
 void ddp_forget(void);
 
 /* ---- watchdog.c ---- */

@@ -77,7 +77,7 @@ static uint64_t text_of(PyObject *value)
 
 static void read_ranks(PyObject *group, struct group *g)
 {
-    struct cpython *py = &torch_state.py;
+    struct cpython *py = &python.api;
     PyObject *list = groups_ranks(group);
     bool is = list && object_is(list, py->PyList_Type) && py->PyList_Size(list) == g->size;
     g->members = is ? malloc((size_t)g->size * sizeof(*g->members)) : NULL;
@@ -94,7 +94,7 @@ static int64_t rank_in_job(const struct group *g, int64_t rank)
 
 static struct group *group_of(PyObject *object)
 {
-    struct cpython *py = &torch_state.py;
+    struct cpython *py = &python.api;
     for (uint32_t i = 0; i < GROUPS_MAX; i++)
         if (groups[i].object == object && groups[i].weak &&
             py->PyWeakref_GetObject(groups[i].weak) == object)
@@ -142,7 +142,7 @@ static uint64_t shape_of(const int64_t *dims, uint32_t n)
 
 static PyObject *ask(PyObject *object, PyObject **name, const char *text)
 {
-    struct cpython *py = &torch_state.py;
+    struct cpython *py = &python.api;
     if (!*name)
         *name = py->PyUnicode_InternFromString(text);
     PyObject *value = *name ? py->PyObject_GetAttr(object, *name) : NULL;
@@ -154,7 +154,7 @@ static PyObject *ask(PyObject *object, PyObject **name, const char *text)
 /* Its type, and how large an element is. */
 static const struct type *type_of(PyObject *tensor)
 {
-    struct cpython *py = &torch_state.py;
+    struct cpython *py = &python.api;
     PyObject *object = ask(tensor, &names.dtype, "dtype");
     for (uint32_t i = 0; i < TYPES_MAX && object; i++)
         if (types[i].object == object) {
@@ -175,7 +175,7 @@ static const struct type *type_of(PyObject *tensor)
 /* Its sizes; -1: they are no plain numbers, or too many. */
 static int dims_of(PyObject *tensor, int64_t *dims)
 {
-    struct cpython *py = &torch_state.py;
+    struct cpython *py = &python.api;
     PyObject *shape = ask(tensor, &names.shape, "shape");
     Py_ssize_t n = shape && object_is(shape, py->PyTuple_Type) ? py->PyTuple_Size(shape) : -1;
     if (n > (Py_ssize_t)DIMS_MAX)
@@ -195,8 +195,8 @@ static int dims_of(PyObject *tensor, int64_t *dims)
 static bool is_true(PyObject *tensor, PyObject **name, const char *text)
 {
     PyObject *value = ask(tensor, name, text);
-    torch_state.py.Py_DecRef(value); /* a constant of the interpreter */
-    return value == torch_state.py._Py_TrueStruct;
+    python.api.Py_DecRef(value); /* a constant of the interpreter */
+    return value == python.api._Py_TrueStruct;
 }
 
 static void add_tensor(struct load *load, PyObject *tensor)
@@ -223,7 +223,7 @@ static void add_tensor(struct load *load, PyObject *tensor)
 /* A tensor, or lists of them in lists. */
 static void add_all(struct load *load, PyObject *value, int depth)
 {
-    struct cpython *py = &torch_state.py;
+    struct cpython *py = &python.api;
     bool list = object_is(value, py->PyList_Type), tuple = object_is(value, py->PyTuple_Type);
     Py_ssize_t n = list ? py->PyList_Size(value) : tuple ? py->PyTuple_Size(value) : 0;
     if (!list && !tuple)
@@ -279,8 +279,8 @@ static void fill(struct comm_about *ret, struct group *g, const struct load *loa
 /* A number that is an argument, or what an argument of options has as its root. */
 static int64_t number_of(PyObject *argument)
 {
-    if (object_is(argument, torch_state.py.PyLong_Type)) {
-        torch_state.py.Py_IncRef(argument);
+    if (object_is(argument, python.api.PyLong_Type)) {
+        python.api.Py_IncRef(argument);
         return object_number(argument);
     }
     return object_number(object_get(argument, "rootRank"));
@@ -335,8 +335,8 @@ bool comm_describe_tensors(PyObject *group, PyObject *tensors, struct comm_about
     load.known = tensor_quiet(&guard);
     if (load.known)
         add_all(&load, tensors, 0);
-    if (object_is(first, torch_state.py.PyList_Type) && torch_state.py.PyList_Size(first) > 0)
-        first = torch_state.py.PyList_GetItem(first, 0);
+    if (object_is(first, python.api.PyList_Type) && python.api.PyList_Size(first) > 0)
+        first = python.api.PyList_GetItem(first, 0);
     bool real = load.known && (load.on_cpu || !is_true(first, &names.is_meta, "is_meta"));
     tensor_loud(guard);
     if (real)
@@ -346,7 +346,7 @@ bool comm_describe_tensors(PyObject *group, PyObject *tensors, struct comm_about
 
 void comm_about_forget(void)
 {
-    struct cpython *py = &torch_state.py;
+    struct cpython *py = &python.api;
     PyObject **held[] = {&names.shape, &names.dtype, &names.is_cpu, &names.is_meta};
     for (uint32_t i = 0; i < GROUPS_MAX; i++) {
         PyObject *weak = groups[i].weak;

@@ -13,6 +13,7 @@
  * with a wrapper in C++.  torch.ops.c10d_functional calls these or the groups.
  */
 #include "dist/collective.h"
+#include "python/hook.h"
 #include "python/pyobject.h"
 #include "python/tensor.h"
 
@@ -41,7 +42,7 @@ static const char *name_of(const PyObject *function)
 /* Modes get calls before anybody else, and make them again when they are to happen. */
 static bool has_modes(void)
 {
-    struct cpython *py = &torch_state.py;
+    struct cpython *py = &python.api;
     PyObject *n = known.modes ? cpython_vectorcall(py, known.modes, NULL, 0, NULL) : NULL;
     py->PyErr_Clear();
     return object_number(n) != 0;
@@ -51,7 +52,7 @@ static bool has_modes(void)
  * NULL: not found. */
 static PyObject *group_of(PyObject *const *args, Py_ssize_t n)
 {
-    struct cpython *py = &torch_state.py;
+    struct cpython *py = &python.api;
     PyObject *last = n > 1 ? args[n - 1] : NULL, *group = NULL;
     if (!last || !known.group_class)
         return NULL;
@@ -68,7 +69,7 @@ static PyObject *group_of(PyObject *const *args, Py_ssize_t n)
 /* Its tensors; NULL: none of those that are there have data. */
 static PyObject *tensors_of(PyObject *const *args, Py_ssize_t n)
 {
-    struct cpython *py = &torch_state.py;
+    struct cpython *py = &python.api;
     for (Py_ssize_t i = 0; i < n && i < 4; i += 3) { /* batch_p2p_ops has them fourth */
         PyObject *first = args[i];
         if (object_is(first, py->PyList_Type) && py->PyList_Size(first) > 0)
@@ -81,7 +82,7 @@ static PyObject *tensors_of(PyObject *const *args, Py_ssize_t n)
 
 PyObject *comm_functional_storage(PyObject *result)
 {
-    struct cpython *py = &torch_state.py;
+    struct cpython *py = &python.api;
     PyObject *guard, *storage = NULL;
     if (object_is(result, py->PyList_Type))
         result = py->PyList_Size(result) > 0 ? py->PyList_GetItem(result, 0) : py->_Py_NoneStruct;
@@ -104,10 +105,10 @@ static PyObject *start(PyObject *hook, PyObject *const *args, size_t nargsf, PyO
         .op = name_of(hook_original(hook)), .called_ns = torch_state.now(), .functional = true};
     PyObject *group = group_of(args, n);
     bool real = c.op && comm_describe_tensors(group, tensors, &c.about);
-    torch_state.py.Py_DecRef(group);
+    python.api.Py_DecRef(group);
     if (!real)
         return hook_pass(hook, args, nargsf, kwnames);
-    c.wanted = torch_state.host->wanted(torch_state.comm);
+    c.wanted = torch_state.host->wanted(dist.comm);
     return comm_call(hook, args, nargsf, kwnames, &c);
 }
 
@@ -119,7 +120,7 @@ static PyObject *wait_tensor(PyObject *hook, PyObject *const *args, size_t nargs
         return hook_pass(hook, args, nargsf, kwnames);
     PyObject *storage = comm_functional_storage(args[0]);
     PyObject *result = comm_wait(hook, args, nargsf, kwnames, storage);
-    torch_state.py.Py_DecRef(storage);
+    python.api.Py_DecRef(storage);
     return result;
 }
 
@@ -127,7 +128,7 @@ static PyObject *wait_tensor(PyObject *hook, PyObject *const *args, size_t nargs
  * hook's, too.  NULL: no more. */
 static void tell_jit(PyObject *hook, PyObject *function)
 {
-    struct cpython *py = &torch_state.py;
+    struct cpython *py = &python.api;
     PyObject *table = object_get(object_module("torch.jit._builtins"), "_builtin_table");
     PyObject *key = py->PyLong_FromVoidPtr(hook), *known_by = NULL;
     if (function)
@@ -158,7 +159,7 @@ static void hook_operator(PyObject *operator, const char * name)
         operators[n_operators].hook = hook;
         operators[n_operators++].name = name;
     }
-    torch_state.py.Py_DecRef(hook); /* the operator holds it */
+    python.api.Py_DecRef(hook); /* the operator holds it */
 }
 
 static void hook_namespace(PyObject *space)
@@ -187,14 +188,14 @@ static void hook_namespace(PyObject *space)
             hook_operator(operator, names[i]);
             hook_operator(overload, names[i]);
         }
-        torch_state.py.Py_DecRef(overload);
-        torch_state.py.Py_DecRef(operator);
+        python.api.Py_DecRef(overload);
+        python.api.Py_DecRef(operator);
     }
 }
 
 void comm_functional_find(void)
 {
-    struct cpython *py = &torch_state.py;
+    struct cpython *py = &python.api;
     PyObject *module = object_module("torch._C._distributed_c10d");
     if (found || !module || !object_module("torch.distributed._functional_collectives"))
         return;
@@ -202,7 +203,7 @@ void comm_functional_find(void)
     known.group_class = object_get(module, "ProcessGroup");
     known.resolve = object_get(module, "_resolve_process_group");
     known.modes = object_get(object_module("torch._C"), "_len_torch_dispatch_stack");
-    known.storage = object_get(torch_state.tensor_class, "untyped_storage");
+    known.storage = object_get(python.tensor_class, "untyped_storage");
     PyObject *ops = NULL;
     if (known.modes && known.storage)
         ops = object_get(object_module("torch"), "ops");
@@ -219,7 +220,7 @@ void comm_functional_forget(void)
 {
     PyObject **held[] = {&known.group_class, &known.resolve, &known.modes, &known.storage};
     for (size_t i = 0; i < sizeof(held) / sizeof(held[0]); i++) {
-        torch_state.py.Py_DecRef(*held[i]);
+        python.api.Py_DecRef(*held[i]);
         *held[i] = NULL;
     }
     while (n_operators)

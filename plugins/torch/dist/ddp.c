@@ -8,6 +8,8 @@
  * torch measures ten iterations, and then one in a hundred.
  */
 #include "dist/collective.h"
+#include "module_calls/backward.h"
+#include "module_registry/module_names.h"
 #include "python/pyobject.h"
 
 #define EVERY 16u /* steps: less than torch leaves between two measurements */
@@ -76,7 +78,7 @@ static union probing_cell seconds_in(PyObject *ints, const char *name)
 
 static void add_row(PyObject *ints, PyObject *texts, int64_t iteration)
 {
-    struct cpython *py = &torch_state.py;
+    struct cpython *py = &python.api;
     char sizes[SIZES_BYTES];
     PyObject *text = py->PyDict_GetItemString(texts, "rebuilt_bucket_sizes");
     if (!text)
@@ -93,13 +95,13 @@ static void add_row(PyObject *ints, PyObject *texts, int64_t iteration)
         [COL_OVERLAP] = seconds_in(ints, "backward_compute_comm_overlap_time"),
         [COL_MEAN] = seconds_in(ints, "avg_backward_comm_time")};
     coordinates_put(row);
-    (void)torch_state.host->append(torch_state.ddp, torch_state.now(), row, N_DDP, NULL, 0);
+    (void)torch_state.host->append(dist.ddp, torch_state.now(), row, N_DDP, NULL, 0);
 }
 
 /* model: kept by the caller. */
 static void read_model(PyObject *model, int64_t *iteration)
 {
-    struct cpython *py = &torch_state.py;
+    struct cpython *py = &python.api;
     PyObject *dict = object_dict(model);
     PyObject *logger = dict ? py->PyDict_GetItemString(dict, "logger") : NULL;
     PyObject *data = logger ? py->PyObject_CallMethod(logger, "_get_ddp_logging_data", NULL) : NULL;
@@ -121,7 +123,7 @@ static void read_model(PyObject *model, int64_t *iteration)
 static bool is_known(PyObject *model)
 {
     for (uint32_t i = 0; i < MODELS_MAX; i++)
-        if (models[i].weak && torch_state.py.PyWeakref_GetObject(models[i].weak) == model)
+        if (models[i].weak && python.api.PyWeakref_GetObject(models[i].weak) == model)
             return true;
     return false;
 }
@@ -129,7 +131,7 @@ static bool is_known(PyObject *model)
 /* Models that came since the last time; those that are gone make room. */
 static void find_models(void)
 {
-    struct cpython *py = &torch_state.py;
+    struct cpython *py = &python.api;
     PyObject *roots[ROOTS_MAX];
     uint64_t serials[ROOTS_MAX];
     uint32_t n = names_roots(roots, serials, ROOTS_MAX);
@@ -149,12 +151,13 @@ static void find_models(void)
     }
 }
 
-void ddp_step(uint64_t now_ns)
+void ddp_ended(const struct thread *t, uint64_t end_ns)
 {
-    struct cpython *py = &torch_state.py;
-    (void)now_ns;
-    if (n_steps++ % EVERY != EVERY - 1 || !torch_state.host->wanted(torch_state.ddp) ||
-        torch_state.backwards) /* another thread's: it may hold that lock */
+    struct cpython *py = &python.api;
+    (void)t;
+    (void)end_ns;
+    if (n_steps++ % EVERY != EVERY - 1 || !torch_state.host->wanted(dist.ddp) ||
+        module_calls.backwards) /* another thread's: it may hold that lock */
         return;
     find_models();
     for (uint32_t i = 0; i < MODELS_MAX; i++) {
@@ -170,7 +173,7 @@ void ddp_step(uint64_t now_ns)
 void ddp_forget(void)
 {
     for (uint32_t i = 0; i < MODELS_MAX; i++) {
-        torch_state.py.Py_DecRef(models[i].weak);
+        python.api.Py_DecRef(models[i].weak);
         models[i].weak = NULL;
     }
     n_steps = 0;

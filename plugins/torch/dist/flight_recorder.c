@@ -85,7 +85,7 @@ struct dump {
 static int dump_now(void *arg)
 {
     static const char *const functions[] = {"_dump_nccl_trace_json", "_dump_fr_trace_json"};
-    struct cpython *py = &torch_state.py;
+    struct cpython *py = &python.api;
     struct dump *d = arg;
     PyObject *module = object_module("torch._C._distributed_c10d");
     for (size_t i = 0; i < sizeof(functions) / sizeof(functions[0]) && module && !d->n; i++) {
@@ -268,8 +268,7 @@ static int keep_one(void *arg, const union probing_cell *cells)
             row[i + 1].u = probing_intern_text(torch_state.host, cells[i].s);
     }
     k->n++;
-    (void)torch_state.host->append(torch_state.snapshot, torch_state.now(), row, N_FIELDS + 1, NULL,
-                                   0);
+    (void)torch_state.host->append(dist.snapshot, torch_state.now(), row, N_FIELDS + 1, NULL, 0);
     return 0;
 }
 

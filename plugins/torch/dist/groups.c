@@ -8,6 +8,7 @@
  */
 #include "dist/collective.h"
 #include "python/pyobject.h"
+#include "steps/step.h"
 
 #include <stdio.h>
 
@@ -46,10 +47,10 @@ static void read_job(PyObject *store, struct one *one)
 {
     char host[COMM_GROUP_BYTES], port[16];
     PyObject *inner;
-    torch_state.py.Py_IncRef(store);
+    python.api.Py_IncRef(store);
     for (int i = 0; i < STORES_MAX && (inner = object_get(store, "underlying_store")) != NULL;
          i++) {
-        torch_state.py.Py_DecRef(store);
+        python.api.Py_DecRef(store);
         store = inner;
     }
     object_text(object_get(store, "host"), host, sizeof(host));
@@ -58,7 +59,7 @@ static void read_job(PyObject *store, struct one *one)
         (void)snprintf(one->job, sizeof(one->job), "%s:%s", host, port);
     else
         object_text(object_get(store, "path"), one->job, sizeof(one->job));
-    torch_state.py.Py_DecRef(store);
+    python.api.Py_DecRef(store);
 }
 
 static PyObject *distributed(void)
@@ -68,7 +69,7 @@ static PyObject *distributed(void)
 
 void groups_name(PyObject *group, char *room, size_t size)
 {
-    struct cpython *py = &torch_state.py;
+    struct cpython *py = &python.api;
     PyObject *module = distributed();
     PyObject *names = object_get_from(object_get(module, "_world"), "pg_names");
     if (!names)
@@ -83,7 +84,7 @@ void groups_name(PyObject *group, char *room, size_t size)
 
 PyObject *groups_ranks(PyObject *group)
 {
-    struct cpython *py = &torch_state.py;
+    struct cpython *py = &python.api;
     PyObject *function = object_get(distributed(), "get_process_group_ranks");
     PyObject *list = function ? py->PyObject_CallFunctionObjArgs(function, group, NULL) : NULL;
     py->PyErr_Clear();
@@ -93,7 +94,7 @@ PyObject *groups_ranks(PyObject *group)
 
 int64_t groups_rank(PyObject *ranks, int64_t rank)
 {
-    struct cpython *py = &torch_state.py;
+    struct cpython *py = &python.api;
     if (!ranks || !object_is(ranks, py->PyList_Type) || rank < 0 || rank >= py->PyList_Size(ranks))
         return PROBING_NULL_I64;
     PyObject *number = py->PyList_GetItem(ranks, (Py_ssize_t)rank);
@@ -103,7 +104,7 @@ int64_t groups_rank(PyObject *ranks, int64_t rank)
 
 static void read_group(PyObject *group, PyObject *backend, struct one *one)
 {
-    struct cpython *py = &torch_state.py;
+    struct cpython *py = &python.api;
     PyObject *list = groups_ranks(group);
     groups_name(group, one->name, sizeof(one->name));
     one->rank = object_ask(group, "rank");
@@ -118,7 +119,7 @@ static void read_group(PyObject *group, PyObject *backend, struct one *one)
 
 static int list_groups(void *arg)
 {
-    struct cpython *py = &torch_state.py;
+    struct cpython *py = &python.api;
     struct listing *l = arg;
     PyObject *module = torch_on() ? distributed() : NULL;
     PyObject *map = object_get_from(object_get(module, "_world"), "pg_map"), *copy = NULL;
@@ -130,7 +131,7 @@ static int list_groups(void *arg)
     Py_ssize_t at = 0;
     while (copy && l->n < GROUPS_MAX && py->PyDict_Next(copy, &at, &group, &backend))
         read_group(group, backend, &l->all[l->n++]);
-    l->step = (int64_t)torch_state.step;
+    l->step = (int64_t)steps.step;
     py->PyErr_Clear();
     py->Py_DecRef(copy);
     py->Py_DecRef(map);

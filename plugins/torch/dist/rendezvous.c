@@ -22,8 +22,8 @@ static struct {
 
 static PyObject *code_of(PyObject *frame)
 {
-    return torch_state.more.PyFrame_GetCode ? torch_state.more.PyFrame_GetCode(frame)
-                                            : object_get(frame, "f_code");
+    return python.more.PyFrame_GetCode ? python.more.PyFrame_GetCode(frame)
+                                       : object_get(frame, "f_code");
 }
 
 /* Does this function of torch make a group, or take one apart?  op: its name. */
@@ -43,14 +43,14 @@ static bool joins(PyObject *frame, char *op, size_t size)
         size_t n = strlen(path), want = sizeof(file) - 1;
         is = n >= want && strcmp(path + n - want, file) == 0;
     }
-    torch_state.py.Py_DecRef(code);
+    python.api.Py_DecRef(code);
     return is;
 }
 
 /* The kernel's number of a thread; PROBING_NULL_I64: `threading` does not know it. */
 static int64_t tid_of(PyObject *ident)
 {
-    struct cpython *py = &torch_state.py;
+    struct cpython *py = &python.api;
     PyObject *all = object_get(object_module("threading"), "_active");
     PyObject *thread =
         all && object_is(all, py->PyDict_Type) ? py->PyDict_GetItem(all, ident) : NULL;
@@ -81,7 +81,7 @@ static uint64_t seen_since(const PyObject *frame, int64_t tid, uint64_t now_ns)
 /* Find a thread's outermost one of these functions, as that is what the program has called. */
 static bool look_at(PyObject *ident, PyObject *frame, struct comm_join *ret)
 {
-    struct cpython *py = &torch_state.py;
+    struct cpython *py = &python.api;
     const PyObject *found = NULL;
     py->Py_IncRef(frame);
     for (uint32_t i = 0; i < FRAMES_MAX && frame && frame != py->_Py_NoneStruct; i++) {
@@ -114,7 +114,7 @@ static void forget_others(const struct comm_join *all, uint32_t n)
 
 uint32_t comm_joins(struct comm_join *ret)
 {
-    struct cpython *py = &torch_state.py;
+    struct cpython *py = &python.api;
     PyObject *ask = object_get(object_module("sys"), "_current_frames");
     PyObject *frames = ask && object_module("torch.distributed.distributed_c10d")
                            ? py->PyObject_CallFunctionObjArgs(ask, NULL)

@@ -7,6 +7,7 @@
  */
 #include "dist/collective.h"
 #include "python/pyobject.h"
+#include "steps/step.h"
 
 #include <time.h>
 
@@ -51,18 +52,17 @@ static int list_waits(void *arg)
 static int emit_join(struct probing_rows *out, const struct comm_join *j)
 {
     union probing_cell none = {.i = PROBING_NULL_I64};
-    union probing_cell cells[] = {
-        {.s = j->op},
-        {.s = NULL},
-        none,
-        none,
-        none,
-        none,
-        none,
-        {.i = (int64_t)__atomic_load_n(&torch_state.step, __ATOMIC_RELAXED)},
-        {.i = (int64_t)j->seen_ns},
-        {.i = j->tid},
-        {.f = probing_seconds(torch_state.now() - j->seen_ns)}};
+    union probing_cell cells[] = {{.s = j->op},
+                                  {.s = NULL},
+                                  none,
+                                  none,
+                                  none,
+                                  none,
+                                  none,
+                                  {.i = (int64_t)__atomic_load_n(&steps.step, __ATOMIC_RELAXED)},
+                                  {.i = (int64_t)j->seen_ns},
+                                  {.i = j->tid},
+                                  {.f = probing_seconds(torch_state.now() - j->seen_ns)}};
     return torch_state.host->emit(out, cells, sizeof(cells) / sizeof(cells[0]));
 }
 

@@ -9,6 +9,7 @@
  */
 #include "dist/collective.h"
 #include "python/pyobject.h"
+#include "steps/step.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -106,7 +107,7 @@ static void tell(const struct comm_wait *w, double wait_sec, int64_t records, ui
         [COL_WAIT_SEC] = {.f = wait_sec},        [COL_WAITER] = {.i = w->tid},
         [COL_SNAPSHOT] = {.i = state.snapshots}, [COL_RECORDS] = {.i = records}};
     coordinates_of(w->step, row);
-    (void)h->append(torch_state.stuck, now_ns, row, N_STUCK, NULL, 0);
+    (void)h->append(dist.stuck, now_ns, row, N_STUCK, NULL, 0);
     (void)snprintf(text, sizeof(text),
                    "torch: %s of group %s has waited for %.0f s; `probing torch` shows the ranks "
                    "that have not joined",
@@ -133,13 +134,12 @@ static double find(struct question *q, uint64_t now_ns, uint64_t limit_ns,
     (void)recorder_keep(/* snapshot= */ 0, room);
     if (!room->created_ns || utc_ns <= room->created_ns + limit_ns)
         return 0;
-    q->wait =
-        (struct comm_wait){.op = room->op,
-                           .rank = PROBING_NULL_I64,
-                           .size = PROBING_NULL_I64,
-                           .seq = room->seq,
-                           .step = (int64_t)__atomic_load_n(&torch_state.step, __ATOMIC_RELAXED),
-                           .tid = PROBING_NULL_I64};
+    q->wait = (struct comm_wait){.op = room->op,
+                                 .rank = PROBING_NULL_I64,
+                                 .size = PROBING_NULL_I64,
+                                 .seq = room->seq,
+                                 .step = (int64_t)__atomic_load_n(&steps.step, __ATOMIC_RELAXED),
+                                 .tid = PROBING_NULL_I64};
     memcpy(q->wait.group, room->group, sizeof(q->wait.group));
     return probing_seconds(utc_ns - room->created_ns);
 }
@@ -147,7 +147,7 @@ static double find(struct question *q, uint64_t now_ns, uint64_t limit_ns,
 void stuck_inspect(void *self, uint64_t now_ns)
 {
     const uint64_t limit_ns =
-        atomic_load_explicit(&torch_state.comm_timeout, memory_order_relaxed) * PROBING_NS_PER_S;
+        atomic_load_explicit(&dist.timeout_s, memory_order_relaxed) * PROBING_NS_PER_S;
     const uint64_t moved_ns = comm_moved_ns();
     struct recorder_record room, unused;
     (void)self;

@@ -58,27 +58,27 @@ static struct block_group *group_of(struct blocks *b, const struct block_key *ke
 
 static PyObject *item(PyObject *dict, const char *key) /* borrowed, or NULL */
 {
-    struct cpython *py = &torch_state.py;
+    struct cpython *py = &python.api;
     return dict && object_is(dict, py->PyDict_Type) ? py->PyDict_GetItemString(dict, key) : NULL;
 }
 
 static Py_ssize_t length(PyObject *list)
 {
-    struct cpython *py = &torch_state.py;
+    struct cpython *py = &python.api;
     return list && object_is(list, py->PyList_Type) ? py->PyList_Size(list) : 0;
 }
 
 static void put_text(PyObject *dict, const char *key, char *room, size_t size)
 {
     PyObject *value = item(dict, key);
-    torch_state.py.Py_IncRef(value);
+    python.api.Py_IncRef(value);
     object_text(value, room, size);
 }
 
 /* The innermost frame of Python that is the program's, else torch's. */
 static void put_place(PyObject *frames, struct block_key *key)
 {
-    struct cpython *py = &torch_state.py;
+    struct cpython *py = &python.api;
     for (Py_ssize_t i = 0; i < length(frames); i++) {
         PyObject *frame = py->PyList_GetItem(frames, i);
         char file[FILE_BYTES] = "";
@@ -115,7 +115,7 @@ static void add_block(struct blocks *b, PyObject *block, const struct block_key 
 
 static int list_blocks(void *arg)
 {
-    struct cpython *py = &torch_state.py;
+    struct cpython *py = &python.api;
     struct blocks *b = arg;
     if (memory_why())
         return 0;

@@ -9,7 +9,7 @@
 #ifndef TORCH_MEMORY_TENSOR_LOOK_H
 #define TORCH_MEMORY_TENSOR_LOOK_H
 
-#include "internal.h"
+#include "python/python_api.h"
 
 enum tensor_kind {
     TENSOR_OTHER,

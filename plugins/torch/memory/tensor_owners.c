@@ -28,10 +28,10 @@ struct model_walk {
 static const char *text_of(PyObject *key)
 {
     Py_ssize_t n;
-    const char *text = object_is(key, torch_state.py.PyUnicode_Type)
-                           ? torch_state.py.PyUnicode_AsUTF8AndSize(key, &n)
+    const char *text = object_is(key, python.api.PyUnicode_Type)
+                           ? python.api.PyUnicode_AsUTF8AndSize(key, &n)
                            : NULL;
-    torch_state.py.PyErr_Clear();
+    python.api.PyErr_Clear();
     return text ? text : "?";
 }
 
@@ -39,7 +39,7 @@ static const char *text_of(PyObject *key)
  * its dict or its slots: what it leads to is asked of the garbage collector, which runs no code. */
 static void own_parts(struct model_walk *w, PyObject *tensor, const struct tensor_owner *owner)
 {
-    struct cpython *py = &torch_state.py;
+    struct cpython *py = &python.api;
     PyObject *gc = py->PyImport_ImportModule("gc");
     PyObject *parts = gc ? py->PyObject_CallMethod(gc, "get_referents", "O", tensor) : NULL;
     Py_ssize_t n = parts ? py->PyList_Size(parts) : 0;
@@ -66,20 +66,20 @@ static void own_gradient(struct model_walk *w, PyObject *parameter, struct tenso
     owner.kind = TENSOR_GRADIENT;
     if (gradient && tensor_is(gradient))
         look_own(w->look, look_add(w->look, gradient, false), &owner);
-    torch_state.py.Py_DecRef(gradient);
+    python.api.Py_DecRef(gradient);
 }
 
 static void read_tensors(struct model_walk *w, PyObject *object, const char *which,
                          enum tensor_kind kind)
 {
-    struct cpython *py = &torch_state.py;
+    struct cpython *py = &python.api;
     PyObject *name = py->PyUnicode_InternFromString(which), *key, *value;
     PyObject *tensors = name ? names_attribute_dict(object, name) : NULL;
     Py_ssize_t at = 0;
     py->PyErr_Clear();
     py->Py_DecRef(name);
     while (tensors && py->PyDict_Next(tensors, &at, &key, &value)) {
-        if (!py->PyType_IsSubtype(object_type(value), torch_state.tensor_class))
+        if (!py->PyType_IsSubtype(object_type(value), python.tensor_class))
             continue; /* None */
         struct tensor_owner owner = w->at;
         owner.kind = kind;
@@ -99,7 +99,7 @@ static void read_tensors(struct model_walk *w, PyObject *object, const char *whi
 
 static void read_module(struct model_walk *w, PyObject *object, uint32_t depth)
 {
-    struct cpython *py = &torch_state.py;
+    struct cpython *py = &python.api;
     struct module *m = names_find(object);
     if ((m && m->listed == w->look->listing) || depth > DEPTH_MAX)
         return;
@@ -138,7 +138,7 @@ void owners_of_module(struct tensor_look *l, PyObject *root, bool own)
 static void own_state(struct tensor_look *l, const PyObject *param, const char *name,
                       PyObject *value, uint32_t depth)
 {
-    struct cpython *py = &torch_state.py;
+    struct cpython *py = &python.api;
     PyObject *key, *part;
     Py_ssize_t at = 0;
     py->Py_IncRef(value);
@@ -160,7 +160,7 @@ static void own_state(struct tensor_look *l, const PyObject *param, const char *
 /* Its dict `state`: a parameter, and what is kept for it by name. */
 void owners_of_optimizer(struct tensor_look *l, PyObject *optimizer)
 {
-    struct cpython *py = &torch_state.py;
+    struct cpython *py = &python.api;
     PyObject *name = py->PyUnicode_InternFromString("state"), *param, *value;
     PyObject *state = name ? names_attribute_dict(optimizer, name) : NULL;
     Py_ssize_t at = 0;

@@ -50,15 +50,15 @@ struct scan {
 
 static enum object_class classify(struct scan *s, PyObject *class)
 {
-    struct cpython *py = &torch_state.py;
+    struct cpython *py = &python.api;
     struct known_class *k = &s->classes[hash_spread((uintptr_t) class >> 4) >> CLASSES_SHIFT];
     if (k->class == class)
         return k->is;
     k->class = class;
-    k->is = class == torch_state.tensor_class || class == torch_state.parameter_class ? CLASS_TENSOR
-            : py->PyType_IsSubtype(class, torch_state.tensor_class)    ? CLASS_FOREIGN
-            : py->PyType_IsSubtype(class, torch_state.optimizer_class) ? CLASS_OPTIMIZER
-                                                                       : CLASS_NOTHING;
+    k->is = class == python.tensor_class || class == python.parameter_class ? CLASS_TENSOR
+            : py->PyType_IsSubtype(class, python.tensor_class)              ? CLASS_FOREIGN
+            : py->PyType_IsSubtype(class, python.optimizer_class)           ? CLASS_OPTIMIZER
+                                                                            : CLASS_NOTHING;
     return k->is;
 }
 
@@ -87,7 +87,7 @@ static bool keep(struct scan *s, PyObject *object)
         return false;
     }
     s->found = larger;
-    torch_state.py.Py_IncRef(object);
+    python.api.Py_IncRef(object);
     s->found[s->n++] = object;
     return true;
 }
@@ -153,7 +153,7 @@ static int visit_in_slice(PyObject *object, void *arg)
 
 static void visit_generation(struct scan *s, PyObject *gc, int generation)
 {
-    struct cpython *py = &torch_state.py;
+    struct cpython *py = &python.api;
     PyObject *list = py->PyObject_CallMethod(gc, "get_objects", "i", generation);
     Py_ssize_t n = list ? py->PyList_Size(list) : 0;
     for (Py_ssize_t i = 0; i < n && visit(py->PyList_GetItem(list, i), s); i++)
@@ -165,7 +165,7 @@ static void visit_generation(struct scan *s, PyObject *gc, int generation)
 /* The oldest generation has nearly all: how many is not known before. */
 static void visit_lists(struct scan *s)
 {
-    struct cpython *py = &torch_state.py;
+    struct cpython *py = &python.api;
     PyObject *gc = py->PyImport_ImportModule("gc");
     bool many = object_ask(object_module("sys"), "getallocatedblocks") > BLOCKS_MAX;
     for (int generation = 0; gc && generation < (many ? 2 : 3) && !s->look->late; generation++)
@@ -186,7 +186,7 @@ static void look_into(struct scan *s)
         s->look->late = s->look->late || (i % CLOCK_EVERY_TENSOR == 0 && is_late(s));
     }
     for (uint32_t i = 0; i < s->n; i++)
-        torch_state.py.Py_DecRef(s->found[i]);
+        python.api.Py_DecRef(s->found[i]);
     s->n = 0;
 }
 
@@ -194,7 +194,7 @@ static void look_into(struct scan *s)
 static void let_others(struct scan *s, uint64_t *begin_ns)
 {
     s->look->took_ns += torch_state.now() - *begin_ns;
-    torch_state.py.PyEval_RestoreThread(torch_state.py.PyEval_SaveThread());
+    python.api.PyEval_RestoreThread(python.api.PyEval_SaveThread());
     *begin_ns = torch_state.now();
     memset(s->classes, 0, CLASSES * sizeof(*s->classes));
 }
@@ -229,8 +229,8 @@ void tensor_scan(struct tensor_look *l)
     s.classes = calloc(CLASSES, sizeof(*s.classes));
     l->no_memory = l->no_memory || !s.classes;
     if (s.classes && !scan_in_slices(&s, &begin_ns)) {
-        if (torch_state.more.PyUnstable_GC_VisitObjects)
-            torch_state.more.PyUnstable_GC_VisitObjects(visit, &s);
+        if (python.more.PyUnstable_GC_VisitObjects)
+            python.more.PyUnstable_GC_VisitObjects(visit, &s);
         else
             visit_lists(&s);
         give_time(&s);

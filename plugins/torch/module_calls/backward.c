@@ -30,13 +30,16 @@
  * of a backward, so the first node has a hook for as long as the backward runs.  On a GPU the
  * backward runs on another thread and the CPU does not wait in it, so nothing is done there.
  */
-#include "module_registry/autograd_graph.h"
-#include "steps/call_thread.h"
-#include "python/pyobject.h"
-#include "steps/recent_calls.h"
-#include "python/tensor.h"
+#include "module_calls/backward.h"
 
 #include <stdlib.h>
+
+#include "module_registry/autograd_graph.h"
+#include "module_registry/registry.h"
+#include "python/pyobject.h"
+#include "python/tensor.h"
+#include "steps/call_thread.h"
+#include "steps/recent_calls.h"
 
 #define DEPTH_MAX 64u /* of modules inside of each other that share hooks */
 #define AGREED 2      /* walks of a module that found what its parts say: they are believed then */
@@ -57,6 +60,8 @@ struct span { /* one call's backward */
     struct span *begin_next, *end_next; /* owned; modules around it that share its hooks */
 };
 
+struct module_calls module_calls;
+
 static struct {
     PyObject *inside, *queue;                    /* torch's functions, owned */
     PyObject *first, *last;                      /* functions of ours, owned */
@@ -68,8 +73,8 @@ static __thread struct parts { /* of the call at that depth, those that are done
 
 static PyObject *none(void)
 {
-    torch_state.py.Py_IncRef(torch_state.py._Py_NoneStruct);
-    return torch_state.py._Py_NoneStruct;
+    python.api.Py_IncRef(python.api._Py_NoneStruct);
+    return python.api._Py_NoneStruct;
 }
 
 static struct span *hold(struct span *span)
@@ -92,7 +97,7 @@ static void let_go(struct span *span)
 
 static void drop_begin(PyObject *capsule)
 {
-    struct span *span = torch_state.py.PyCapsule_GetPointer(capsule, CAPSULE);
+    struct span *span = python.api.PyCapsule_GetPointer(capsule, CAPSULE);
     for (struct span *s = span; s; s = s->begin_next)
         s->begins = false;
     let_go(span);
@@ -100,7 +105,7 @@ static void drop_begin(PyObject *capsule)
 
 static void drop_end(PyObject *capsule)
 {
-    struct span *span = torch_state.py.PyCapsule_GetPointer(capsule, CAPSULE);
+    struct span *span = python.api.PyCapsule_GetPointer(capsule, CAPSULE);
     for (struct span *s = span; s; s = s->end_next)
         s->ends = false;
     let_go(span);
@@ -109,7 +114,7 @@ static void drop_end(PyObject *capsule)
 /* The run of autograd's engine that this thread works for; negative: none. */
 static int64_t task_now(void)
 {
-    struct cpython *py = &torch_state.py;
+    struct cpython *py = &python.api;
     PyObject *value = known.inside ? cpython_vectorcall(py, known.inside, NULL, 0, NULL) : NULL;
     int64_t task = value ? py->PyLong_AsLongLong(value) : -2;
     py->PyErr_Clear();
@@ -120,7 +125,7 @@ static int64_t task_now(void)
 static PyObject *begun(PyObject *self, PyObject *const *args, Py_ssize_t n, PyObject *kwnames)
 {
     uint64_t called_ns = torch_state.now();
-    struct span *span = torch_state.py.PyCapsule_GetPointer(self, CAPSULE);
+    struct span *span = python.api.PyCapsule_GetPointer(self, CAPSULE);
     (void)args;
     (void)n;
     (void)kwnames;
@@ -134,7 +139,7 @@ static PyObject *begun(PyObject *self, PyObject *const *args, Py_ssize_t n, PyOb
             continue;
         span->task = task;
         span->thread = t;
-        span->seq = torch_state.seq++;
+        span->seq = steps.seq++;
         span->begin_ns = now_ns;
     }
     t->walks_ns += now_ns - called_ns;
@@ -144,29 +149,29 @@ static PyObject *begun(PyObject *self, PyObject *const *args, Py_ssize_t n, PyOb
 static void add_row(const struct span *span, uint64_t end_ns)
 {
     union probing_cell row[N_TRACE];
-    memcpy(row, torch_state.row, sizeof(row));
+    memcpy(row, steps.row, sizeof(row));
     row[COL_MICRO_STEP].i = span->micro;
-    row[COL_LOCAL_STEP].i = (int64_t)torch_state.step;
+    row[COL_LOCAL_STEP].i = (int64_t)steps.step;
     row[COL_SEQ].i = span->seq;
     row[COL_MODULE].u = span->name;
-    row[COL_STAGE].u = torch_state.stages[STAGE_BACKWARD];
+    row[COL_STAGE].u = steps.stages[STAGE_BACKWARD];
     row[COL_DURATION].f = probing_seconds(end_ns - span->begin_ns);
-    if (torch_state.step_begin_ns && span->begin_ns >= torch_state.step_begin_ns)
-        row[COL_TIME_OFFSET].f = probing_seconds(end_ns - torch_state.step_begin_ns);
+    if (steps.begin_ns && span->begin_ns >= steps.begin_ns)
+        row[COL_TIME_OFFSET].f = probing_seconds(end_ns - steps.begin_ns);
     row[COL_DEVICE].u = span->device;
     if (recent_is_wanted())
         recent_add_call(&(struct recent_call){.tid = call_thread()->tid,
                                               .begin_ns = span->begin_ns,
                                               .end_ns = end_ns,
-                                              .step = torch_state.step,
+                                              .step = steps.step,
                                               .name = span->name});
-    (void)torch_state.host->append(torch_state.trace, end_ns, row, N_TRACE_SHORT, NULL, 0);
+    (void)torch_state.host->append(steps.trace, end_ns, row, N_TRACE_SHORT, NULL, 0);
 }
 
 static PyObject *ended(PyObject *self, PyObject *const *args, Py_ssize_t n, PyObject *kwnames)
 {
     uint64_t end_ns = torch_state.now();
-    struct span *span = torch_state.py.PyCapsule_GetPointer(self, CAPSULE);
+    struct span *span = python.api.PyCapsule_GetPointer(self, CAPSULE);
     (void)args;
     (void)n;
     (void)kwnames;
@@ -190,7 +195,7 @@ static bool attach(PyObject *node, PyObject *name, struct span *span, PyCFunctio
                                            NULL};
     static struct cpython_method after = {"probing_ended", NULL, METH_FASTCALL | METH_KEYWORDS,
                                           NULL};
-    struct cpython *py = &torch_state.py;
+    struct cpython *py = &python.api;
     struct cpython_method *method = fn == begun ? &before : &after;
     memcpy(&method->call, &fn, sizeof(method->call));
     PyObject *capsule = py->PyCapsule_New(span, CAPSULE, fn == begun ? drop_begin : drop_end);
@@ -242,7 +247,7 @@ static PyObject *all_computed(PyObject *self, PyObject *const *args, Py_ssize_t 
 
 static PyObject *first_ran(PyObject *self, PyObject *const *args, Py_ssize_t n, PyObject *kwnames)
 {
-    struct cpython *py = &torch_state.py;
+    struct cpython *py = &python.api;
     PyObject *words[] = {known.last};
     (void)self;
     (void)args;
@@ -259,16 +264,16 @@ static bool is_compiled(void)
 {
     PyObject *is =
         object_get(object_module("torch._dynamo.compiled_autograd"), "compiled_autograd_enabled");
-    torch_state.py.Py_DecRef(is); /* a constant of the interpreter */
-    return is == torch_state.py._Py_TrueStruct;
+    python.api.Py_DecRef(is); /* a constant of the interpreter */
+    return is == python.api._Py_TrueStruct;
 }
 
 /* A tensor's node, new reference; NULL: none, or one that runs on a device. */
 static PyObject *node_of(PyObject *tensor)
 {
-    struct cpython *py = &torch_state.py;
+    struct cpython *py = &python.api;
     PyObject *guard, *node = NULL;
-    if (object_type(tensor) != torch_state.tensor_class || !tensor_quiet(&guard))
+    if (object_type(tensor) != python.tensor_class || !tensor_quiet(&guard))
         return NULL;
     PyObject *cuda = object_get(tensor, "is_cuda");
     if (cuda != py->_Py_TrueStruct)
@@ -284,10 +289,10 @@ static PyObject *node_of(PyObject *tensor)
 
 PyObject *backward_begin(struct thread *t, PyObject *args, PyObject *kwargs)
 {
-    struct cpython *py = &torch_state.py;
+    struct cpython *py = &python.api;
     t->computed_ns = 0;
-    bool many = torch_state.row[COL_COORDINATES + PROBING_WORLD_SIZE].i > 1;
-    if (!many || !known.queue || !known.first || !torch_state.host->wanted(torch_state.timing))
+    bool many = steps.row[COL_COORDINATES + PROBING_WORLD_SIZE].i > 1;
+    if (!many || !known.queue || !known.first || !torch_state.host->wanted(steps.timing))
         return NULL;
     PyObject *adds = kwargs ? py->PyDict_GetItemString(kwargs, "accumulate_grad") : NULL;
     PyObject *tensors = py->PyTuple_Size(args) > 0 ? py->PyTuple_GetItem(args, 0) : NULL;
@@ -303,15 +308,14 @@ PyObject *backward_begin(struct thread *t, PyObject *args, PyObject *kwargs)
 
 void backward_waited(struct thread *t, uint64_t end_ns)
 {
-    bool waited =
-        t->computed_ns && (torch_state.has_ddp || end_ns - t->computed_ns >= WAIT_LEAST_NS);
+    bool waited = t->computed_ns && (registry.has_ddp || end_ns - t->computed_ns >= WAIT_LEAST_NS);
     if (waited && t->phase == PHASE_BACKWARD && t->phase_ns <= t->computed_ns)
         (void)step_phase(t, PHASE_COMM, t->computed_ns);
 }
 
 void backward_end(PyObject *handle)
 {
-    struct cpython *py = &torch_state.py;
+    struct cpython *py = &python.api;
     PyObject *class = NULL, *value = NULL, *traceback = NULL;
     if (!handle)
         return;
@@ -326,7 +330,7 @@ void backward_end(PyObject *handle)
 static PyObject *function_of(struct cpython_method *method, PyCFunctionFastKeywords fn)
 {
     memcpy(&method->call, &fn, sizeof(method->call));
-    return torch_state.py.PyCFunction_NewEx(method, NULL, NULL);
+    return python.api.PyCFunction_NewEx(method, NULL, NULL);
 }
 
 static void find_whole(void)
@@ -340,16 +344,16 @@ static void find_whole(void)
     known.queue = object_get_from(engine, "queue_callback");
     known.first = function_of(&first, first_ran);
     known.last = function_of(&last, all_computed);
-    known.remove = torch_state.py.PyUnicode_InternFromString("remove");
-    known.grad_fn = torch_state.py.PyUnicode_InternFromString("grad_fn");
-    torch_state.py.PyErr_Clear();
+    known.remove = python.api.PyUnicode_InternFromString("remove");
+    known.grad_fn = python.api.PyUnicode_InternFromString("grad_fn");
+    python.api.PyErr_Clear();
 }
 
 /* ---- what torch has for it ---- */
 
 bool backward_find(void)
 {
-    struct cpython *py = &torch_state.py;
+    struct cpython *py = &python.api;
     PyObject *c = py->PyDict_GetItemString(py->PyImport_GetModuleDict(), "torch._C");
     known.inside = c ? py->PyObject_GetAttrString(c, "_current_graph_task_id") : NULL;
     py->PyErr_Clear();
@@ -365,7 +369,7 @@ void backward_forget(void)
     PyObject **held[] = {&known.inside, &known.queue, &known.first,  &known.last,
                          &known.before, &known.after, &known.remove, &known.grad_fn};
     for (size_t i = 0; i < sizeof(held) / sizeof(held[0]); i++) {
-        torch_state.py.Py_DecRef(*held[i]);
+        python.api.Py_DecRef(*held[i]);
         *held[i] = NULL;
     }
     graph_forget();
@@ -397,7 +401,7 @@ bool backward_inside(const struct thread *t)
 {
     if (t->backward_depth)
         return true;
-    return torch_state.backwards && task_now() != -1; /* one of autograd's own threads */
+    return module_calls.backwards && task_now() != -1; /* one of autograd's own threads */
 }
 
 /* A hook at its oldest node, which a walk finds.  false: there is none. */
@@ -406,7 +410,7 @@ static bool attach_end(struct span *span, const struct graph_output *outputs, ui
 {
     PyObject *oldest = graph_oldest(outputs, n, from, &span->oldest, ret_too_large);
     span->ends = oldest && attach(oldest, known.after, span, ended);
-    torch_state.py.Py_DecRef(oldest);
+    python.api.Py_DecRef(oldest);
     return span->ends;
 }
 
@@ -473,6 +477,6 @@ bool backward_leave(PyObject *result, const struct backward_call *call)
     bool fits = n == 0 || measure(outputs, n, call, &inside, depth ? parts_at(depth) : NULL);
     forget_parts(&inside);
     while (n)
-        torch_state.py.Py_DecRef(outputs[--n].node);
+        python.api.Py_DecRef(outputs[--n].node);
     return fits;
 }

@@ -15,6 +15,7 @@
 #include "module_calls/model_reader.h"
 #include "lib/proc/task.h"
 #include "lib/proc/thread_clock.h"
+#include "module_calls/backward.h"
 #include "module_registry/module_names.h"
 #include "python/pyobject.h"
 #include "python/tensor.h"
@@ -52,10 +53,10 @@ static bool read_one(struct safe_point_read *w, uint32_t i, bool own)
         return false;
     w->all[i].done = true;
     if (lives) {
-        torch_state.py.Py_IncRef(root);
+        python.api.Py_IncRef(root);
         w->read(w->arg, root, own);
         tensor_loud(guard);
-        torch_state.py.Py_DecRef(root);
+        python.api.Py_DecRef(root);
     }
     atomic_fetch_sub_explicit(&w->left, 1, memory_order_release);
     return true;
@@ -66,7 +67,7 @@ static bool read_one(struct safe_point_read *w, uint32_t i, bool own)
 static bool is_due(const struct safe_point_read *w, bool sleeps)
 {
     uint64_t waited_ns = torch_state.now() - w->begin_ns;
-    if (torch_state.stepper == STEPPER_OPTIMIZER || torch_state.stepper == STEPPER_BACKWARD)
+    if (steps.stepper == STEPPER_OPTIMIZER || steps.stepper == STEPPER_BACKWARD)
         return waited_ns >= (sleeps ? STEP_NS : 3 * STEP_NS);
     return sleeps || waited_ns >= STEP_NS / 4;
 }
@@ -103,10 +104,10 @@ static int find(void *arg)
     if (!torch_on())
         return 0;
     PyObject *interval =
-        torch_state.py.PyObject_CallMethod(object_module("sys"), "getswitchinterval", NULL);
-    double seconds = interval ? torch_state.py.PyFloat_AsDouble(interval) : 0;
-    torch_state.py.PyErr_Clear();
-    torch_state.py.Py_DecRef(interval);
+        python.api.PyObject_CallMethod(object_module("sys"), "getswitchinterval", NULL);
+    double seconds = interval ? python.api.PyFloat_AsDouble(interval) : 0;
+    python.api.PyErr_Clear();
+    python.api.Py_DecRef(interval);
     w->quiet_ns = QUIET_NS;
     if (seconds * 1e9 * INTERVALS > (double)QUIET_NS)
         w->quiet_ns = seconds < 1 ? (uint64_t)(seconds * 1e9 * INTERVALS) : UINT64_MAX;
@@ -126,7 +127,7 @@ static int read_quiet(void *arg)
     if (!w)
         return 0;
     (void)arg;
-    for (uint32_t i = 0; i < w->n && torch_state.backwards == 0; i++) {
+    for (uint32_t i = 0; i < w->n && module_calls.backwards == 0; i++) {
         const struct safe_point_model *a = &w->all[i];
         const struct module *m = a->quiet && !a->done ? names_find(w->roots[i]) : NULL;
         if (m && m->tid == a->tid && thread_cpu_ns((int32_t)a->tid) == a->cpu_ns)
@@ -170,8 +171,8 @@ static bool look(struct safe_point_read *w)
 static bool is_expected(const struct safe_point_read *w)
 {
     uint64_t waited_ns = torch_state.now() - w->begin_ns;
-    uint64_t steps = __atomic_load_n(&torch_state.step, __ATOMIC_RELAXED);
-    bool early = steps < STRANGE_STEPS && waited_ns < 4 * STRANGE_NS;
+    uint64_t n_steps = __atomic_load_n(&steps.step, __ATOMIC_RELAXED);
+    bool early = n_steps < STRANGE_STEPS && waited_ns < 4 * STRANGE_NS;
     for (uint32_t i = 0; i < w->n && waited_ns < WAIT_NS; i++)
         if (!w->all[i].done && (w->all[i].tid != 0 || early || waited_ns < STRANGE_NS))
             return true;

@@ -6,7 +6,7 @@
 #ifndef TORCH_MODULE_CALLS_MODEL_READER_H
 #define TORCH_MODULE_CALLS_MODEL_READER_H
 
-#include "internal.h"
+#include "steps/step.h"
 
 #include <probing/ext/draft/python.h>
 

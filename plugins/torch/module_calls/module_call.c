@@ -10,17 +10,26 @@
  * Most calls are those of a known module inside of another one's, with nothing to do but the two
  * readings and the row: they go a short way of their own, call_known(), all others call_any().
  */
-#include "device/device.h"
+#include "module_calls/module_call.h"
+
+#include "module_calls/backward.h"
 #include "module_calls/model_reader.h"
-#include "module_registry/registry.h"
-#include "steps/call_thread.h"
-#include "python/hook.h"
+#include "module_calls/nonfinite.h"
+#include "module_registry/module_names.h"
 #include "python/pyobject.h"
+#include "steps/call_thread.h"
+#include "steps/loop_table.h"
 #include "steps/recent_calls.h"
+#include "variables/loss.h"
+#include "variables/variable_rows.h"
 
 #define ALWAYS_INLINE inline __attribute__((always_inline))
 #define NOINLINE __attribute__((noinline)) /* so that the short way stays short */
 #define LIKELY(condition) __builtin_expect(condition, 1)
+
+/* Calls: on one in so many our own time is measured; a prime, so that no model shows us the same
+ * module again and again. */
+#define OVERHEAD_EVERY 61u
 
 struct code_cache { /* of a call, at its begin, for its row */
     uint64_t name, device, step, begin_ns;
@@ -43,6 +52,15 @@ struct call {
     bool evaluates;                     /* a model outside of training, in a loop that trains */
 };
 
+void call_settings(struct settings *set)
+{
+    if (set->backward && !module_calls.backward_told) {
+        set->backward = false;
+        torch_state.host->log(torch_state.host, PROBING_WARN, BACKWARD_UNTOLD);
+    }
+    module_calls.short_way = !(set->backward || set->memory || set->device_times || set->nan);
+}
+
 /* Which accumulated batch of the step this call works on: how often the same module was called in
  * this step.  A loss without parameters belongs to the model called before it. */
 static int64_t micro_step(struct thread *t, struct module *m)
@@ -61,10 +79,10 @@ static int64_t micro_step(struct thread *t, struct module *m)
 /* Outside of training: in evaluation mode, or with gradients switched off. */
 static bool is_inference(bool training)
 {
-    struct cpython *py = &torch_state.py;
-    if (!training || !torch_state.grad_enabled)
+    struct cpython *py = &python.api;
+    if (!training || !python.grad_enabled)
         return !training;
-    PyObject *on = cpython_vectorcall(py, torch_state.grad_enabled, NULL, 0, NULL);
+    PyObject *on = cpython_vectorcall(py, python.grad_enabled, NULL, 0, NULL);
     py->PyErr_Clear();
     py->Py_DecRef(on); /* a constant of the interpreter */
     return on == py->_Py_FalseStruct;
@@ -77,12 +95,11 @@ static void enter_inference(struct thread *t, struct module *m)
     if (!m || !m->has_params)
         return;
     bool trains = t->training && t->seen & 1u << PHASE_BACKWARD; /* it looks how well it does */
-    if (m->calls && m->step == torch_state.step && !trains && !torch_state.has_optimizer) {
-        torch_state.stepper = STEPPER_FORWARD;
+    if (m->calls && m->step == steps.step && !trains && !steps.has_optimizer) {
         step_end(t, STEPPER_FORWARD, torch_state.now());
         m->calls = 0;
     }
-    m->step = torch_state.step;
+    m->step = steps.step;
     m->calls++;
 }
 
@@ -90,44 +107,39 @@ static void enter_inference(struct thread *t, struct module *m)
  * optimizer that has not stepped yet, batches are accumulated for it. */
 static void enter_without_optimizer(struct thread *t, const struct module *m)
 {
-    bool again = m->has_params && m->calls && m->step == torch_state.step;
-    if (!again || torch_state.has_optimizer || torch_state.stepper > STEPPER_BACKWARD ||
+    bool again = m->has_params && m->calls && m->step == steps.step;
+    if (!again || steps.has_optimizer || steps.stepper > STEPPER_BACKWARD ||
         !(t->seen & 1u << PHASE_BACKWARD))
         return;
-    torch_state.stepper = STEPPER_BACKWARD;
     step_end(t, STEPPER_BACKWARD, torch_state.now());
 }
 
 static void enter_top(struct thread *t, struct call *c, PyObject *object)
 {
     step_renew(t);
-    if (!torch_state.loop.thread)
+    if (!steps.loop.thread)
         loop_is(t); /* until one ends a step */
-    if (t == torch_state.due_on)
-        torch_state.due(t);
+    if (t == steps.due_on)
+        steps.due(t);
     coordinates_look();
     device_read();
     if (t->outer_unseen)
         t->outer_unseen = call_thread_inside_forward();
     uint64_t now_ns = torch_state.now();
-    if (torch_state.stepper == STEPPER_NONE && settings_take(&torch_state.set)) {
-        step_settings_changed();
-        torch_state.sampled = step_is_sampled(); /* else at the next step's begin */
-    }
-    t->recording = torch_state.sampled && torch_state.host->wanted(torch_state.trace);
+    step_take_settings();
+    t->recording = steps.sampled && torch_state.host->wanted(steps.trace);
     t->recomputes =
-        t->backward_depth || (torch_state.backward_told && backward_inside(t)); /* else unknown */
+        t->backward_depth || (module_calls.backward_told && backward_inside(t)); /* else unknown */
     t->micro = PROBING_NULL_I64;
     t->top = NULL;
     t->walk = NO_WALK;
     /* its parts run in threads of their own, which count their nodes for themselves */
-    t->no_backward =
-        torch_state.set.backward && strcmp(object_class_text(object), "DataParallel") == 0;
+    t->no_backward = steps.set.backward && strcmp(object_class_text(object), "DataParallel") == 0;
     if (t->outer_unseen) {
         t->forward_whole = false;
         return;
     }
-    torch_state.work++;
+    steps.work++;
     if (t->recomputes)
         return;
     t->top = names_top(object, now_ns);
@@ -135,22 +147,22 @@ static void enter_top(struct thread *t, struct call *c, PyObject *object)
     if (safe_point_wanted())
         safe_point_reached(t, /* stepped= */ false);
     bool training = names_training(object);
-    if (torch_state.stepper <= STEPPER_FORWARD && is_inference(training))
+    if (steps.stepper <= STEPPER_FORWARD && is_inference(training))
         enter_inference(t, t->top);
     else if (training && t->top) {
         enter_without_optimizer(t, t->top);
         t->micro = micro_step(t, t->top);
         t->training |= t->top->has_params;
     }
-    c->counted = training || (torch_state.stepper < STEPPER_BACKWARD && !torch_state.has_optimizer);
+    c->counted = training || (steps.stepper < STEPPER_BACKWARD && !steps.has_optimizer);
     c->evaluates = !c->counted;
-    t->recording = torch_state.sampled && torch_state.host->wanted(torch_state.trace);
+    t->recording = steps.sampled && torch_state.host->wanted(steps.trace);
 }
 
 /* Begin the measurements that have a switch of their own, and cost more. */
 static void enter_device(struct call *c, struct thread *t, const struct module *m)
 {
-    const struct settings *set = &torch_state.set;
+    const struct settings *set = &steps.set;
     if (!set->memory && !set->device_times && !c->top)
         return;
     uint64_t begin_ns = torch_state.now();
@@ -173,8 +185,8 @@ static inline void begin_call(struct call *c, const struct thread *t)
 /* Is our own time measured on this call? */
 static inline bool is_overhead_sample(void)
 {
-    bool due = torch_state.weigh_in == 0;
-    torch_state.weigh_in = due ? OVERHEAD_EVERY - 1 : torch_state.weigh_in - 1;
+    bool due = module_calls.weigh_in == 0;
+    module_calls.weigh_in = due ? OVERHEAD_EVERY - 1 : module_calls.weigh_in - 1;
     return due;
 }
 
@@ -196,10 +208,10 @@ static void enter(struct call *c, struct thread *t, PyObject *object)
             m = names_inside(m, object, t);
         c->known.name = m ? m->at.name : PROBING_NULL_ID;
         c->known.device = m ? m->device : PROBING_NULL_ID;
-        c->wanted = m ? !m->at.unwanted : !torch_state.set.layers[0];
-        c->known.seq = torch_state.seq++;
-        c->known.step = torch_state.step;
-        if (torch_state.set.backward && c->wanted && m && !m->large && !t->backward_depth &&
+        c->wanted = m ? !m->at.unwanted : !steps.set.layers[0];
+        c->known.seq = steps.seq++;
+        c->known.step = steps.step;
+        if (steps.set.backward && c->wanted && m && !m->large && !t->backward_depth &&
             !t->no_backward)
             c->graph_from = backward_enter();
         if (c->wanted)
@@ -223,7 +235,7 @@ static ALWAYS_INLINE double seconds(uint64_t ns)
 static ALWAYS_INLINE union probing_cell *fill_row(const struct thread *t,
                                                   const struct code_cache *k, uint64_t end_ns)
 {
-    union probing_cell *row = torch_state.forward_row; /* append() copies it, with the GIL held */
+    union probing_cell *row = steps.forward_row; /* append() copies it, with the GIL held */
     row[COL_MICRO_STEP].i = t->micro;
     row[COL_LOCAL_STEP].i = (int64_t)k->step;
     row[COL_SEQ].i = k->seq;
@@ -231,8 +243,8 @@ static ALWAYS_INLINE union probing_cell *fill_row(const struct thread *t,
     /* what we did meanwhile inside it is no time of its own */
     row[COL_DURATION].f = seconds(end_ns - k->begin_ns - (t->walks_ns - k->walks_ns));
     row[COL_TIME_OFFSET].u = PROBING_NULL_F64;
-    if (LIKELY(torch_state.step_begin_ns && k->step == torch_state.step))
-        row[COL_TIME_OFFSET].f = seconds(end_ns - torch_state.step_begin_ns);
+    if (LIKELY(steps.begin_ns && k->step == steps.step))
+        row[COL_TIME_OFFSET].f = seconds(end_ns - steps.begin_ns);
     row[COL_DEVICE].u = k->device;
     if (recent_is_wanted())
         recent_add_call(&(struct recent_call){.tid = t->tid,
@@ -249,21 +261,20 @@ static void add_row(const struct thread *t, const struct call *c, uint64_t end_n
 {
     union probing_cell *row = fill_row(t, &c->known, end_ns);
     if (t->recomputes)
-        row[COL_STAGE].u = torch_state.stages[STAGE_RECOMPUTED];
+        row[COL_STAGE].u = steps.stages[STAGE_RECOMPUTED];
     if (memory)
-        memory_put(row, &c->memory, memory);
-    (void)torch_state.append(torch_state.trace, end_ns, row, memory ? N_TRACE : N_TRACE_SHORT, NULL,
-                             0);
+        trace_put_memory(row, &c->memory, memory);
+    (void)torch_state.append(steps.trace, end_ns, row, memory ? N_TRACE : N_TRACE_SHORT, NULL, 0);
     if (memory)
-        memcpy(&row[COL_ALLOCATED], &torch_state.row[COL_ALLOCATED],
+        memcpy(&row[COL_ALLOCATED], &steps.row[COL_ALLOCATED],
                (COL_MAX_CACHED - COL_ALLOCATED + 1) * sizeof(row[0]));
-    row[COL_STAGE].u = torch_state.stages[STAGE_FORWARD];
+    row[COL_STAGE].u = steps.stages[STAGE_FORWARD];
 }
 
 /* Was it ended by a checkpoint that needs no more of it?  (torch 2.1) */
 static bool is_cut_short(const struct thread *t)
 {
-    struct cpython *py = &torch_state.py;
+    struct cpython *py = &python.api;
     PyObject *class = NULL, *value = NULL, *traceback = NULL;
     if (!t->recomputes)
         return false;
@@ -301,7 +312,7 @@ static const struct memory *leave_device(struct thread *t, const struct call *c,
     uint64_t begin_ns = torch_state.now();
     const struct device_work work = {
         .name = c->known.name,
-        .stage = torch_state.stages[t->recomputes ? STAGE_RECOMPUTED : STAGE_FORWARD],
+        .stage = steps.stages[t->recomputes ? STAGE_RECOMPUTED : STAGE_FORWARD],
         .step = c->known.step,
         .seq = c->known.seq};
     device_end(c->ticket, result ? &work : NULL);
@@ -328,12 +339,12 @@ static void leave(struct thread *t, const struct call *c, PyObject *const *args,
         add_row(t, c, end_ns, memory);
     if (c->graph_from != UINT64_MAX && result)
         expect_backward(t, c, args[0], result);
-    if (torch_state.set.nan && c->wanted && result) {
+    if (steps.set.nan && c->wanted && result) {
         uint64_t begin_ns = torch_state.now();
         variables_watch(c->known.name, args, n, result);
         t->walks_ns += torch_state.now() - begin_ns;
     }
-    if (c->top && torch_state.set.known && result && n > 0) {
+    if (c->top && variables.known && result && n > 0) {
         uint64_t begin_ns = torch_state.now();
         loss_forward(t, args[0], result);
         t->walks_ns += torch_state.now() - begin_ns;
@@ -343,9 +354,9 @@ static void leave(struct thread *t, const struct call *c, PyObject *const *args,
     t->calls++;
     if (c->weighed) {
         /* what was measured by itself is in walks_ns already */
-        torch_state.overhead_sampled_ns +=
+        steps.overhead_sampled_ns +=
             c->own_ns + torch_state.now() - end_ns - (t->walks_ns - walks_ns);
-        torch_state.n_overhead_samples++;
+        steps.n_overhead_samples++;
     }
 }
 
@@ -374,27 +385,27 @@ static ALWAYS_INLINE PyObject *call_known(struct thread *t, const struct module 
                                           PyObject *const *args, size_t nargsf, PyObject *kwnames,
                                           uint64_t overhead_sampled_ns)
 {
-    struct torch *s = &torch_state;
     struct code_cache k = {.name = m->at.name,
                            .device = m->device,
-                           .step = s->step,
+                           .step = steps.step,
                            .walks_ns = t->walks_ns,
-                           .seq = s->seq++};
+                           .seq = steps.seq++};
     uint32_t life = t->life;
     t->depth++;
-    k.begin_ns = s->now();
+    k.begin_ns = torch_state.now();
     uint64_t own_ns = overhead_sampled_ns ? k.begin_ns - overhead_sampled_ns : 0;
     PyObject *result = hook_pass_fast(hook, args, nargsf, kwnames);
     if (t->life != life || !torch_on()) /* stopped or forked meanwhile: nothing is there */
         return result;
-    uint64_t end_ns = s->now();
+    uint64_t end_ns = torch_state.now();
     t->depth--;
     t->calls++;
     if (result)
-        (void)s->append(s->trace, end_ns, fill_row(t, &k, end_ns), N_TRACE_SHORT, NULL, 0);
+        (void)torch_state.append(steps.trace, end_ns, fill_row(t, &k, end_ns), N_TRACE_SHORT, NULL,
+                                 0);
     if (overhead_sampled_ns) {
-        s->overhead_sampled_ns += own_ns + s->now() - end_ns;
-        s->n_overhead_samples++;
+        steps.overhead_sampled_ns += own_ns + torch_state.now() - end_ns;
+        steps.n_overhead_samples++;
     }
     return result;
 }
@@ -411,7 +422,7 @@ PyObject *call_module(PyObject *hook, PyObject *const *args, size_t nargsf, PyOb
     const struct hook *h = (const struct hook *)hook;
     struct thread *t = &call_thread_own;
     __asm__("" : "+r"(t)); /* else the compiler asks the loader twice, not knowing what it costs */
-    if (!LIKELY(h->works && torch_state.short_way && torch_on() && h->vectorcall &&
+    if (!LIKELY(h->works && module_calls.short_way && torch_on() && h->vectorcall &&
                 hook_nargs(nargsf) > 0 && t->life == torch_state.life && t->depth))
         return call_any(hook, args, nargsf, kwnames);
     if (!t->recording)
@@ -447,13 +458,13 @@ PyObject *call_backward(PyObject *engine, PyObject *args, PyObject *kwargs)
     struct thread *t = call_thread();
     uint32_t life = t->life;
     t->backward_depth++;
-    torch_state.backwards++;
-    torch_state.work++;
+    module_calls.backwards++;
+    steps.work++;
     uint64_t begin_ns = torch_state.now();
     PyObject *waits = NULL;
     if (t->backward_depth == 1) {
         work_begin();
-        if (torch_state.set.known)
+        if (variables.known)
             loss_backward(t, args, kwargs);
         waits = backward_begin(t, args, kwargs);
         work_end();
@@ -466,14 +477,13 @@ PyObject *call_backward(PyObject *engine, PyObject *args, PyObject *kwargs)
     if (t->life == life && torch_on()) {
         if (t->backward_depth-- == 1)
             backward_waited(t, end_ns);
-        torch_state.backwards--;
+        module_calls.backwards--;
         (void)step_phase(t, before, end_ns);
-        if (torch_state.set.nan && result && t->backward_depth == 0 && torch_state.sampled) {
+        if (steps.set.nan && result && t->backward_depth == 0 && steps.sampled) {
             variables_watch_gradients();
             t->walks_ns += torch_state.now() - end_ns;
         }
-        if (torch_state.stepper == STEPPER_BACKWARD && t->backward_depth == 0 &&
-            safe_point_wanted()) {
+        if (steps.stepper == STEPPER_BACKWARD && t->backward_depth == 0 && safe_point_wanted()) {
             uint64_t asked_ns = torch_state.now();
             safe_point_reached(t, /* stepped= */ true);
             t->walks_ns += torch_state.now() - asked_ns;

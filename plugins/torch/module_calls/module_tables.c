@@ -8,11 +8,14 @@
  * Trees are read from modules' own dicts, numbers of tensors from their memory: nothing of the
  * program's runs, no operation of torch does, and no device is waited for.
  */
+#include "module_calls/module_tables.h"
+
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 
 #include "lib/array.h"
+#include "module_calls/backward.h"
 #include "module_calls/model_reader.h"
 #include "module_registry/module_names.h"
 #include "python/pyobject.h"
@@ -55,14 +58,14 @@ struct listing {
 
 static PyObject *get(PyObject *object, const char *name)
 {
-    PyObject *value = torch_state.py.PyObject_GetAttrString(object, name);
-    torch_state.py.PyErr_Clear();
+    PyObject *value = python.api.PyObject_GetAttrString(object, name);
+    python.api.PyErr_Clear();
     return value;
 }
 
 static int64_t number(PyObject *object, const char *method)
 {
-    struct cpython *py = &torch_state.py;
+    struct cpython *py = &python.api;
     PyObject *value = py->PyObject_CallMethod(object, method, NULL);
     int64_t n = value ? py->PyLong_AsLongLong(value) : 0;
     py->PyErr_Clear();
@@ -73,13 +76,13 @@ static int64_t number(PyObject *object, const char *method)
 static bool is_true(PyObject *object, const char *name)
 {
     PyObject *value = get(object, name);
-    torch_state.py.Py_DecRef(value); /* a constant of the interpreter */
-    return value == torch_state.py._Py_TrueStruct;
+    python.api.Py_DecRef(value); /* a constant of the interpreter */
+    return value == python.api._Py_TrueStruct;
 }
 
 static void add_tensor(struct figures *f, PyObject *tensor, bool own)
 {
-    struct cpython *py = &torch_state.py;
+    struct cpython *py = &python.api;
     int64_t n = number(tensor, "numel"), size = number(tensor, "element_size");
     f->tensors++;
     f->numbers += n;
@@ -119,10 +122,10 @@ static struct row *new_row(struct listing *l)
 /* Its numbers are read later: it may have many. */
 static void hold_gradient(struct row *r, PyObject *parameter, bool own)
 {
-    struct cpython *py = &torch_state.py;
+    struct cpython *py = &python.api;
     PyObject *gradient = own ? get(parameter, "grad") : NULL;
     bool none = own && (!gradient || gradient == py->_Py_NoneStruct);
-    r->unsettled = torch_state.backwards != 0;
+    r->unsettled = module_calls.backwards != 0;
     r->note = !own   ? "not read: the thread that calls its model did not reach a safe point"
               : none ? "none just now"
               : is_true(gradient, "is_cpu") ? NULL
@@ -136,7 +139,7 @@ static void hold_gradient(struct row *r, PyObject *parameter, bool own)
 /* Tensors of one of a module's dicts: added up, or each one a row. */
 static void read_tensors(struct listing *l, PyObject *object, const char *which, struct figures *f)
 {
-    struct cpython *py = &torch_state.py;
+    struct cpython *py = &python.api;
     PyObject *name = py->PyUnicode_InternFromString(which), *key, *value;
     PyObject *tensors = name ? names_attribute_dict(object, name) : NULL;
     Py_ssize_t at = 0, n;
@@ -164,7 +167,7 @@ static void read_module(struct listing *l, PyObject *object, uint32_t depth);
 
 static void read_children(struct listing *l, PyObject *object, uint32_t depth)
 {
-    struct cpython *py = &torch_state.py;
+    struct cpython *py = &python.api;
     PyObject *children = names_children(object), *key, *child;
     Py_ssize_t at = 0, n;
     size_t length = strlen(l->path);
@@ -223,12 +226,12 @@ static void read_gradient(struct row *r)
               : rc == -EXDEV ? "not read: reading would wait for its device"
               : rc == -E2BIG ? "not read: too large"
                              : "not read: its class, type or layout";
-    r->unsettled = r->unsettled || torch_state.backwards != 0;
+    r->unsettled = r->unsettled || module_calls.backwards != 0;
 }
 
 static void drop(struct row *r)
 {
-    torch_state.py.Py_DecRef(r->held);
+    python.api.Py_DecRef(r->held);
     r->held = NULL;
 }
 

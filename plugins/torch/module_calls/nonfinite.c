@@ -9,13 +9,17 @@
  * Gradients become bad from the loss on: of the modules that were called, the last one that has a
  * bad one is where it began, or something between it and the ones after it.
  */
+#include "module_calls/nonfinite.h"
+
 #include <math.h>
 #include <stdio.h>
 
-#include "steps/call_thread.h"
+#include "module_calls/backward.h"
+#include "module_registry/registry.h"
 #include "python/pyobject.h"
 #include "python/tensor.h"
-#include "variables/variables.h"
+#include "steps/call_thread.h"
+#include "variables/variable_rows.h"
 
 #define TEXT_BYTES 256u
 #define OUTPUTS_MAX 16
@@ -36,7 +40,7 @@ static struct {
 /* fn for a value, or for each of a list, tuple or dict of them, until it gives true. */
 static bool each_tensor(PyObject *value, int depth, bool (*fn)(PyObject *, void *), void *arg)
 {
-    struct cpython *py = &torch_state.py;
+    struct cpython *py = &python.api;
     PyObject *type = object_type(value), *key, *item;
     if (tensor_is(value))
         return fn(value, arg);
@@ -91,9 +95,9 @@ static void tell(uint64_t module, PyObject *const *args, Py_ssize_t n, PyObject 
 static void note(uint64_t name, PyObject *object)
 {
     const struct module *m = names_find(object);
-    if (calls.step != torch_state.step || calls.life != torch_state.life)
+    if (calls.step != steps.step || calls.life != torch_state.life)
         calls.n = 0;
-    calls.step = torch_state.step;
+    calls.step = steps.step;
     calls.life = torch_state.life;
     if (!m)
         return;
@@ -105,7 +109,7 @@ static void note(uint64_t name, PyObject *object)
 
 static bool is_told(void)
 {
-    return told_life == torch_state.life && told_step == torch_state.step + 1;
+    return told_life == torch_state.life && told_step == steps.step + 1;
 }
 
 void variables_watch(uint64_t module, PyObject *const *args, Py_ssize_t n, PyObject *result)
@@ -119,7 +123,7 @@ void variables_watch(uint64_t module, PyObject *const *args, Py_ssize_t n, PyObj
         return;
     if (each_tensor(result, 0, is_bad, NULL)) {
         told_life = torch_state.life;
-        told_step = torch_state.step + 1;
+        told_step = steps.step + 1;
         tell(module, args, n, result);
     }
     tensor_loud(guard);
@@ -130,7 +134,7 @@ void variables_watch(uint64_t module, PyObject *const *args, Py_ssize_t n, PyObj
 /* true: it has a bad one, and that is told; ret_any: it has gradients. */
 static bool tell_gradient(PyObject *module, uint64_t name, bool last, bool *ret_any)
 {
-    struct cpython *py = &torch_state.py;
+    struct cpython *py = &python.api;
     PyObject *dict = object_dict(module), *key, *parameter;
     PyObject *list = dict ? py->PyDict_GetItemString(dict, "_parameters") : NULL;
     struct tensor_figures f;
@@ -169,7 +173,7 @@ void variables_watch_gradients(void)
 {
     PyObject *guard;
     bool any = false, found = false;
-    if (is_told() || calls.step != torch_state.step || calls.life != torch_state.life ||
+    if (is_told() || calls.step != steps.step || calls.life != torch_state.life ||
         !tensor_quiet(&guard))
         return;
     backwards++;
@@ -182,14 +186,14 @@ void variables_watch_gradients(void)
             calls.all[(i - 1) % CALLS_MAX].thread != call_thread())
             continue;
         m->read_after = backwards; /* called once more before: they are the same */
-        torch_state.py.Py_IncRef(object);
+        python.api.Py_IncRef(object);
         bool last = !any;
         found = tell_gradient(object, calls.all[(i - 1) % CALLS_MAX].name, last, &any);
-        torch_state.py.Py_DecRef(object);
+        python.api.Py_DecRef(object);
     }
     if (found) {
         told_life = torch_state.life;
-        told_step = torch_state.step + 1;
+        told_step = steps.step + 1;
     }
     tensor_loud(guard);
 }

@@ -36,7 +36,7 @@ static struct walk *walk;             /* lock: the GIL */
 /* Call a function without arguments for the number that it gives; GRAPH_NEVER: it failed. */
 uint64_t graph_number(PyObject *function)
 {
-    struct cpython *py = &torch_state.py;
+    struct cpython *py = &python.api;
     PyObject *value = function ? cpython_vectorcall(py, function, NULL, 0, NULL) : NULL;
     uint64_t n = value ? py->PyLong_AsUnsignedLongLong(value) : GRAPH_NEVER;
     if (!value || py->PyErr_Occurred())
@@ -48,7 +48,7 @@ uint64_t graph_number(PyObject *function)
 
 static uint64_t order_of(PyObject *node)
 {
-    struct cpython *py = &torch_state.py;
+    struct cpython *py = &python.api;
     PyObject *method = py->PyObject_GetAttr(node, known.order);
     uint64_t n = graph_number(method);
     py->PyErr_Clear();
@@ -79,13 +79,13 @@ static void meet(struct walk *w, PyObject *node, uint64_t order, uint32_t first)
     if (order == GRAPH_NEVER || order < w->from || w->failed || w->found || !is_new(w, order))
         return;
     if (order < w->oldest) {
-        torch_state.py.Py_DecRef(w->oldest_node);
-        torch_state.py.Py_IncRef(node);
+        python.api.Py_DecRef(w->oldest_node);
+        python.api.Py_IncRef(node);
         w->oldest_node = node;
         w->oldest = order;
     }
     w->found = order == w->from;
-    torch_state.py.Py_IncRef(node);
+    python.api.Py_IncRef(node);
     uint32_t at = w->n_nodes++; /* never more than were seen */
     if (at > first && w->nodes[at - 1].order < order) {
         w->nodes[at] = w->nodes[at - 1];
@@ -96,7 +96,7 @@ static void meet(struct walk *w, PyObject *node, uint64_t order, uint32_t first)
 
 static void meet_next(struct walk *w, PyObject *node)
 {
-    struct cpython *py = &torch_state.py;
+    struct cpython *py = &python.api;
     PyObject *next = py->PyObject_GetAttr(node, known.next);
     Py_ssize_t n = next ? py->PyTuple_Size(next) : 0;
     uint32_t first = w->n_nodes;
@@ -115,10 +115,10 @@ static void meet_next(struct walk *w, PyObject *node)
  * can be looked into. */
 static bool output_node(PyObject *value, uint64_t from, struct graph_output *ret)
 {
-    struct cpython *py = &torch_state.py;
+    struct cpython *py = &python.api;
     *ret = (struct graph_output){.node = NULL};
-    if (object_type(value) != torch_state.tensor_class) /* another class may run Python code */
-        return !py->PyType_IsSubtype(object_type(value), torch_state.tensor_class);
+    if (object_type(value) != python.tensor_class) /* another class may run Python code */
+        return !py->PyType_IsSubtype(object_type(value), python.tensor_class);
     PyObject *node = py->PyObject_GetAttr(value, known.grad_fn);
     py->PyErr_Clear();
     if (node && node != py->_Py_NoneStruct) {
@@ -134,7 +134,7 @@ static bool output_node(PyObject *value, uint64_t from, struct graph_output *ret
 
 uint32_t graph_outputs(PyObject *result, uint64_t from, struct graph_output *ret)
 {
-    struct cpython *py = &torch_state.py;
+    struct cpython *py = &python.api;
     PyObject *type = object_type(result), *key, *value;
     bool list = py->PyType_IsSubtype(type, py->PyList_Type);
     bool tuple = py->PyType_IsSubtype(type, py->PyTuple_Type);
@@ -163,7 +163,7 @@ uint32_t graph_outputs(PyObject *result, uint64_t from, struct graph_output *ret
 
 bool graph_find(void)
 {
-    struct cpython *py = &torch_state.py;
+    struct cpython *py = &python.api;
     PyObject *modules = py->PyImport_GetModuleDict();
     PyObject *c = py->PyDict_GetItemString(modules, "torch._C");
     PyObject *autograd = c ? py->PyObject_GetAttrString(c, "_autograd") : NULL;
@@ -182,7 +182,7 @@ void graph_forget(void)
 {
     PyObject **held[] = {&known.number, &known.grad_fn, &known.order, &known.next};
     for (size_t i = 0; i < sizeof(held) / sizeof(held[0]); i++) {
-        torch_state.py.Py_DecRef(*held[i]);
+        python.api.Py_DecRef(*held[i]);
         *held[i] = NULL;
     }
     if (walk && walk->busy) /* stop() came in the middle: one of it is left for ever */
@@ -212,11 +212,11 @@ static PyObject *oldest_of(struct walk *w, const struct graph_output *outputs, u
         PyObject *node = w->nodes[--w->n_nodes].node;
         if (!w->failed && !w->found)
             meet_next(w, node);
-        torch_state.py.Py_DecRef(node);
+        python.api.Py_DecRef(node);
     }
     if (!w->failed)
         return w->oldest_node;
-    torch_state.py.Py_DecRef(w->oldest_node);
+    python.api.Py_DecRef(w->oldest_node);
     return NULL;
 }
 

@@ -7,7 +7,7 @@
 #ifndef TORCH_MODULE_REGISTRY_AUTOGRAD_GRAPH_H
 #define TORCH_MODULE_REGISTRY_AUTOGRAD_GRAPH_H
 
-#include "internal.h"
+#include "python/python_api.h"
 
 #define GRAPH_OUTPUTS_MAX 16u
 #define GRAPH_NEVER UINT64_MAX /* order of nodes that add up gradients: they are of no forward */

@@ -17,7 +17,7 @@
 
 static PyObject *all_objects(void)
 {
-    struct cpython *py = &torch_state.py;
+    struct cpython *py = &python.api;
     PyObject *gc = py->PyImport_ImportModule("gc");
     PyObject *list = gc ? py->PyObject_CallMethod(gc, "get_objects", NULL) : NULL;
     py->PyErr_Clear();
@@ -28,7 +28,7 @@ static PyObject *all_objects(void)
 /* Mark the children of one module; its own entry is made too. */
 static void mark_children(PyObject *object)
 {
-    struct cpython *py = &torch_state.py;
+    struct cpython *py = &python.api;
     PyObject *children = names_entry(object) ? names_children(object) : NULL;
     PyObject *key, *child;
     Py_ssize_t at = 0;
@@ -56,7 +56,7 @@ static const struct kind *kind_of(struct kind *kinds, PyObject *class,
     struct kind *k = &kinds[hash_spread((uintptr_t) class >> 4) >> KINDS_SHIFT];
     if (k->class != class) {
         k->class = class;
-        k->module = torch_state.py.PyType_IsSubtype(class, torch_state.module_class);
+        k->module = python.api.PyType_IsSubtype(class, python.module_class);
         k->found = NULL;
         for (; sought->found && !k->found; sought++)
             k->found = sought->is(class) ? sought->found : NULL;
@@ -67,7 +67,7 @@ static const struct kind *kind_of(struct kind *kinds, PyObject *class,
 /* Modules of `list` go to `modules`, the others to who looks for them. */
 static int sort_out(PyObject *list, PyObject *modules, const struct names_sought *sought)
 {
-    struct cpython *py = &torch_state.py;
+    struct cpython *py = &python.api;
     struct kind *kinds = calloc(KINDS, sizeof(*kinds));
     Py_ssize_t n = py->PyList_Size(list);
     int rc = kinds ? 0 : -ENOMEM;
@@ -85,7 +85,7 @@ static int sort_out(PyObject *list, PyObject *modules, const struct names_sought
 
 int names_scan(const struct names_sought *sought)
 {
-    struct cpython *py = &torch_state.py;
+    struct cpython *py = &python.api;
     names_begin();
     PyObject *list = all_objects();
     PyObject *modules = list ? py->PyList_New(0) : NULL;

@@ -11,10 +11,10 @@
  */
 #include "module_registry/module_names.h"
 #include "lib/array.h"
-#include "steps/call_thread.h"
 #include "python/dict_version.h"
 #include "python/pyobject.h"
 #include "python/tensor.h"
+#include "steps/call_thread.h"
 
 #include <stdlib.h>
 
@@ -58,13 +58,12 @@ static uint64_t interned(const char *text, size_t n)
 
 static bool is_dict(PyObject *object)
 {
-    return object &&
-           torch_state.py.PyType_IsSubtype(object_type(object), torch_state.py.PyDict_Type);
+    return object && python.api.PyType_IsSubtype(object_type(object), python.api.PyDict_Type);
 }
 
 bool names_is_module(PyObject *object)
 {
-    return torch_state.py.PyType_IsSubtype(object_type(object), torch_state.module_class) != 0;
+    return python.api.PyType_IsSubtype(object_type(object), python.module_class) != 0;
 }
 
 PyObject *names_attribute_dict(PyObject *object, PyObject *name)
@@ -72,7 +71,7 @@ PyObject *names_attribute_dict(PyObject *object, PyObject *name)
     PyObject *dict = object_attribute(object, name);
     if (is_dict(dict))
         return dict;
-    torch_state.py.Py_DecRef(dict);
+    python.api.Py_DecRef(dict);
     return NULL;
 }
 
@@ -84,17 +83,17 @@ uint64_t names_new_listing(void)
 
 bool names_training(PyObject *object)
 {
-    PyObject *value = object_attribute(object, torch_state.text_training);
+    PyObject *value = object_attribute(object, python.text_training);
     if (!value) /* torch.compile's wrapper has a property for it */
-        value = torch_state.py.PyObject_GetAttr(object, torch_state.text_training);
-    torch_state.py.PyErr_Clear();
-    torch_state.py.Py_DecRef(value); /* compared only */
-    return value == torch_state.py._Py_TrueStruct;
+        value = python.api.PyObject_GetAttr(object, python.text_training);
+    python.api.PyErr_Clear();
+    python.api.Py_DecRef(value); /* compared only */
+    return value == python.api._Py_TrueStruct;
 }
 
 PyObject *names_children(PyObject *object)
 {
-    return names_attribute_dict(object, torch_state.text_modules);
+    return names_attribute_dict(object, python.text_modules);
 }
 
 static int cuda_number(const char *device)
@@ -110,14 +109,14 @@ static int cuda_number(const char *device)
 /* "cuda:0" of the first parameter.  Other classes than Parameter itself could run Python code. */
 static uint64_t device_of(PyObject *parameters, bool quiet, bool *ret_has_params, int *ret_cuda)
 {
-    struct cpython *py = &torch_state.py;
+    struct cpython *py = &python.api;
     PyObject *name, *value;
     Py_ssize_t at = 0;
     while (parameters && py->PyDict_Next(parameters, &at, &name, &value)) {
         if (value == py->_Py_NoneStruct)
             continue;
         *ret_has_params = true;
-        if (object_type(value) != torch_state.parameter_class || !quiet)
+        if (object_type(value) != python.parameter_class || !quiet)
             return PROBING_NULL_ID;
         PyObject *device = py->PyObject_GetAttrString(value, "device");
         PyObject *text = device ? py->PyObject_Str(device) : NULL;
@@ -177,8 +176,8 @@ static void set_name(struct naming *at, PyObject *object, const char *path, size
     if (at->name == PROBING_NULL_ID || at->path_hash != hash)
         at->name = n < PATH_MAX_BYTES ? interned(path, n) : PROBING_NULL_ID;
     at->path_hash = hash;
-    at->unwanted = torch_state.set.layers[0] && !is_listed(torch_state.set.layers, path, n);
-    at->layers_version = torch_state.set.layers_version;
+    at->unwanted = steps.set.layers[0] && !is_listed(steps.set.layers, path, n);
+    at->layers_version = steps.set.layers_version;
 }
 
 static bool is_root_of(const struct module *root, const struct naming *at)
@@ -233,7 +232,7 @@ static void put_aside(struct module *m)
 
 static void note_branch(struct walk *w, const struct module *m, PyObject *dict)
 {
-    if (!has_versions || torch_state.py.PyDict_Size(dict) == 0)
+    if (!has_versions || python.api.PyDict_Size(dict) == 0)
         return;
     struct branch *grown =
         array_grow(w->branches, w->n_branches, &w->room, sizeof(*grown), BRANCHES_MAX);
@@ -252,7 +251,7 @@ static void walk(struct walk *w, PyObject *object, size_t path_n);
 
 static void walk_children(struct walk *w, PyObject *children, size_t path_n)
 {
-    struct cpython *py = &torch_state.py;
+    struct cpython *py = &python.api;
     PyObject *key, *child;
     Py_ssize_t at = 0, n;
     while (py->PyDict_Next(children, &at, &key, &child)) {
@@ -276,12 +275,12 @@ static void walk_children(struct walk *w, PyObject *children, size_t path_n)
 /* Depth first, each module once: the order and the names of named_modules(). */
 static void walk(struct walk *w, PyObject *object, size_t path_n)
 {
-    struct cpython *py = &torch_state.py;
+    struct cpython *py = &python.api;
     struct module *m = names_entry(object);
     if (!m || m->at.walk == w->number || w->deep >= DEPTH_MAX)
         return;
     PyObject *children = names_children(object);
-    PyObject *parameters = names_attribute_dict(object, torch_state.text_parameters);
+    PyObject *parameters = names_attribute_dict(object, python.text_parameters);
     m = names_find(object); /* a dict may have been made, and garbage collected meanwhile */
     if (m) {
         if (!is_root_of(w->root, &m->at) && !turn_to(m, w->root))
@@ -290,7 +289,7 @@ static void walk(struct walk *w, PyObject *object, size_t path_n)
         m->at.root = w->root->object;
         m->at.root_serial = w->root->serial;
         m->is_child = w->deep > 0;
-        torch_state.has_ddp |= names_is_ddp(object);
+        registry.has_ddp |= names_is_ddp(object);
         set_name(&m->at, object, w->path, path_n);
         bool above = w->has_params;
         w->has_params = false;
@@ -338,7 +337,7 @@ struct module *names_walk(PyObject *object)
     if (!torch_state.live)
         return NULL;
     root->walked_ns = root->checked_ns = torch_state.now();
-    root->checked_step = torch_state.step;
+    root->checked_step = steps.step;
     root->walk_cost_ns = root->walked_ns - begin;
     call_thread()->walks_ns += root->walk_cost_ns;
     return root;
@@ -356,7 +355,7 @@ static bool is_changed(struct module *root)
         same = m && m->serial == b->serial;
         PyObject *children = same ? names_children(b->object) : NULL;
         same = same && children == b->dict && versions_of(children) == b->version;
-        torch_state.py.Py_DecRef(children);
+        python.api.Py_DecRef(children);
     }
     return !same;
 }
@@ -369,9 +368,9 @@ static bool walk_is_due(struct module *root, uint64_t now_ns)
         return true;
     }
     if (!has_versions ||
-        (root->checked_step == torch_state.step && now_ns - root->checked_ns < CHECK_PERIOD_NS))
+        (root->checked_step == steps.step && now_ns - root->checked_ns < CHECK_PERIOD_NS))
         return false;
-    root->checked_step = torch_state.step;
+    root->checked_step = steps.step;
     root->checked_ns = now_ns;
     return is_changed(root);
 }
@@ -380,9 +379,9 @@ static bool walk_is_due(struct module *root, uint64_t now_ns)
 static struct module *walk_again(const struct module *root)
 {
     PyObject *holder = root->object;
-    torch_state.py.Py_IncRef(holder);
+    python.api.Py_IncRef(holder);
     struct module *again = names_walk(holder);
-    torch_state.py.Py_DecRef(holder);
+    python.api.Py_DecRef(holder);
     return again;
 }
 
@@ -390,8 +389,7 @@ struct module *names_top(PyObject *object, uint64_t now_ns)
 {
     struct module *m = names_find(object);
     struct module *root = m ? root_of(&m->at) : NULL;
-    if (root &&
-        (walk_is_due(root, now_ns) || m->at.layers_version != torch_state.set.layers_version)) {
+    if (root && (walk_is_due(root, now_ns) || m->at.layers_version != steps.set.layers_version)) {
         root = walk_again(root);
         m = names_find(object);
     }
@@ -413,15 +411,14 @@ struct module *names_inside(struct module *m, PyObject *object, struct thread *t
         t->walk = root ? root->at.walk : NO_WALK;
     }
     root = m ? root_of(&m->at) : NULL; /* it is called from there, but is in a tree of its own */
-    if (!root || m->at.walk != root->at.walk ||
-        m->at.layers_version != torch_state.set.layers_version)
+    if (!root || m->at.walk != root->at.walk || m->at.layers_version != steps.set.layers_version)
         m = names_walk(object);
     return m;
 }
 
 void names_begin(void)
 {
-    forget_later = false;
+    forget_later = registry.has_ddp = false;
     has_versions = versions_begin();
 }
 

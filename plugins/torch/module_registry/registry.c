@@ -7,7 +7,6 @@
  * be used again.
  */
 #include "module_registry/registry.h"
-#include "module_registry/module_names.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -46,7 +45,8 @@ static int grow(void)
     struct module **wide = calloc(wider, sizeof(struct module *));
     if (!wide)
         return -ENOMEM;
-    registry = (struct registry){.slots = wide, .mask = wider - 1};
+    registry.slots = wide;
+    registry.mask = wider - 1;
     for (size_t k = 0; k <= old.mask; k++)
         if (old.slots[k])
             put_in(old.slots[k]);
@@ -83,7 +83,7 @@ static void free_module(struct module *m)
 /* The weak reference's callback: `address` is a Python int made when the entry was. */
 static PyObject *forget(PyObject *address, PyObject *weak)
 {
-    struct cpython *py = &torch_state.py;
+    struct cpython *py = &python.api;
     PyObject *object = (PyObject *)(uintptr_t)py->PyLong_AsUnsignedLongLong(address);
     struct module *m = names_find(object);
     if (m && m->weak == weak) {
@@ -98,7 +98,7 @@ static PyObject *forget(PyObject *address, PyObject *weak)
 static PyObject *watch(PyObject *object)
 {
     static struct cpython_method method = {"probing_module_died", forget, METH_O, NULL};
-    struct cpython *py = &torch_state.py;
+    struct cpython *py = &python.api;
     PyObject *address = py->PyLong_FromVoidPtr(object);
     PyObject *callback = address ? py->PyCFunction_NewEx(&method, address, NULL) : NULL;
     PyObject *weak = callback ? py->PyWeakref_NewRef(object, callback) : NULL;
@@ -117,13 +117,13 @@ struct module *names_entry(PyObject *object)
     PyObject *weak = watch(object); /* may collect garbage, and so run anything */
     m = names_find(object);
     if (!weak || m) {
-        torch_state.py.Py_DecRef(weak);
+        python.api.Py_DecRef(weak);
         return m;
     }
     m = aligned_alloc(_Alignof(struct module), sizeof(*m));
     if (!m || (n_modules * 2 >= registry.mask && grow() < 0)) {
         free(m);
-        torch_state.py.Py_DecRef(weak);
+        python.api.Py_DecRef(weak);
         return NULL;
     }
     *m = (struct module){.object = object, .cuda = -1, .weak = weak, .serial = ++last_serial};
@@ -148,12 +148,13 @@ uint32_t names_roots(PyObject **ret, uint64_t *ret_serials, uint32_t n)
 void registry_forget_all(void)
 {
     const struct registry old = registry;
-    registry = (struct registry){.slots = none};
+    registry.slots = none;
+    registry.mask = 0;
     n_modules = 0;
     for (size_t i = 0; i <= old.mask; i++) {
         if (!old.slots[i])
             continue;
-        torch_state.py.Py_DecRef(old.slots[i]->weak);
+        python.api.Py_DecRef(old.slots[i]->weak);
         free_module(old.slots[i]);
     }
     free_slots(old.slots);

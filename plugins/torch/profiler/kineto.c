@@ -13,7 +13,7 @@
 
 static PyObject *profiler_part(const char *name)
 {
-    struct cpython *py = &torch_state.py;
+    struct cpython *py = &python.api;
     PyObject *module =
         py->PyDict_GetItemString(py->PyImport_GetModuleDict(), "torch.autograd.profiler");
     PyObject *part = module ? py->PyObject_GetAttrString(module, name) : NULL;
@@ -24,7 +24,7 @@ static PyObject *profiler_part(const char *name)
 /* Keep what Python raised as the reason. */
 static void take_reason(const char *what, struct profiler_reason *ret)
 {
-    struct cpython *py = &torch_state.py;
+    struct cpython *py = &python.api;
     PyObject *type = NULL, *value = NULL, *trace = NULL;
     py->PyErr_Fetch(&type, &value, &trace);
     PyObject *text = value ? py->PyObject_Str(value) : NULL;
@@ -41,15 +41,15 @@ static void take_reason(const char *what, struct profiler_reason *ret)
 
 static bool call_method(PyObject *object, const char *name)
 {
-    PyObject *result = torch_state.py.PyObject_CallMethod(object, name, NULL);
-    torch_state.py.Py_DecRef(result);
+    PyObject *result = python.api.PyObject_CallMethod(object, name, NULL);
+    python.api.Py_DecRef(result);
     return result != NULL;
 }
 
 /* Is there a GPU that this process uses?  It is not asked for: that would make it be used. */
 static bool uses_cuda(void)
 {
-    struct cpython *py = &torch_state.py;
+    struct cpython *py = &python.api;
     PyObject *cuda = py->PyDict_GetItemString(py->PyImport_GetModuleDict(), "torch.cuda");
     PyObject *answer = cuda ? py->PyObject_CallMethod(cuda, "is_initialized", NULL) : NULL;
     py->PyErr_Clear();
@@ -61,7 +61,7 @@ static bool uses_cuda(void)
 static PyObject *make_profile(void)
 {
     static const char *const device[] = {NULL, "use_device", "use_cuda"}; /* from 2.1; before */
-    struct cpython *py = &torch_state.py;
+    struct cpython *py = &python.api;
     PyObject *class = profiler_part("profile"), *none = py->PyTuple_New(0), *made = NULL;
     PyObject *words = py->PyDict_New(), *cuda = py->PyUnicode_FromString("cuda");
     bool ready = class && none && words && cuda &&
@@ -85,7 +85,7 @@ static PyObject *make_profile(void)
 /* A flag of torch's that says that a profiler runs goes down again (torch 2). */
 static void lower_flag(void)
 {
-    struct cpython *py = &torch_state.py;
+    struct cpython *py = &python.api;
     PyObject *function = profiler_part("_run_on_profiler_stop");
     PyObject *result = function ? py->PyObject_CallFunctionObjArgs(function, NULL) : NULL;
     py->PyErr_Clear();
@@ -95,7 +95,7 @@ static void lower_flag(void)
 
 bool profiler_runs(void)
 {
-    struct cpython *py = &torch_state.py;
+    struct cpython *py = &python.api;
     PyObject *function = profiler_part("_profiler_enabled");
     if (!function) {
         PyObject *autograd =
@@ -119,13 +119,13 @@ bool profiler_start(struct profiler_reason *ret)
         take_reason("start", ret);
         lower_flag();
     }
-    torch_state.py.Py_DecRef(profile);
+    python.api.Py_DecRef(profile);
     return works;
 }
 
 PyObject *profiler_stop(struct profiler_reason *ret)
 {
-    struct cpython *py = &torch_state.py;
+    struct cpython *py = &python.api;
     PyObject *function = profiler_part("_disable_profiler");
     PyObject *results = function ? py->PyObject_CallFunctionObjArgs(function, NULL) : NULL;
     if (!results)

@@ -7,7 +7,7 @@
 #ifndef TORCH_PROFILER_KINETO_H
 #define TORCH_PROFILER_KINETO_H
 
-#include "internal.h"
+#include "python/python_api.h"
 
 struct profiler_reason { /* why something did not work, for people */
     char text[240];

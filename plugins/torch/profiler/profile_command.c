@@ -11,6 +11,7 @@
  */
 #include "profiler/op_totals.h"
 #include "profiler/profile_run.h"
+#include "steps/loop_table.h"
 
 #include <errno.h>
 #include <pthread.h>
@@ -61,7 +62,7 @@ static int64_t events_seen;         /* lock: mutex; 0: nothing was captured yet 
 /* Call a method without arguments; gives a new reference or NULL. */
 static PyObject *ask(PyObject *object, const char *method)
 {
-    struct cpython *py = &torch_state.py;
+    struct cpython *py = &python.api;
     PyObject *bound = py->PyObject_GetAttrString(object, method);
     PyObject *value = bound ? cpython_vectorcall(py, bound, NULL, 0, NULL) : NULL;
     py->PyErr_Clear();
@@ -71,7 +72,7 @@ static PyObject *ask(PyObject *object, const char *method)
 
 static int64_t number(PyObject *object, const char *method)
 {
-    struct cpython *py = &torch_state.py;
+    struct cpython *py = &python.api;
     PyObject *value = ask(object, method);
     int64_t n = value && py->PyType_IsSubtype(object_type(value), py->PyLong_Type)
                     ? py->PyLong_AsLongLong(value)
@@ -93,7 +94,7 @@ static int64_t nanoseconds(PyObject *object, const char *ns, const char *us)
 
 static void text_of(PyObject *object, const char *method, char *ret, size_t size)
 {
-    struct cpython *py = &torch_state.py;
+    struct cpython *py = &python.api;
     PyObject *value = ask(object, method);
     Py_ssize_t n;
     const char *bytes = value && py->PyType_IsSubtype(object_type(value), py->PyUnicode_Type)
@@ -110,7 +111,7 @@ static void text_of(PyObject *object, const char *method, char *ret, size_t size
 
 static void look_at(PyObject *event, struct event *e)
 {
-    struct cpython *py = &torch_state.py;
+    struct cpython *py = &python.api;
     PyObject *type = ask(event, "device_type");
     e->device = type ? number(type, "__int__") : 0; /* 0: CPU */
     py->Py_DecRef(type);
@@ -128,7 +129,7 @@ static void look_at(PyObject *event, struct event *e)
 
 static int open_list(void *arg)
 {
-    struct cpython *py = &torch_state.py;
+    struct cpython *py = &python.api;
     struct export *x = arg;
     uint64_t begin_ns = torch_state.now();
     x->base_ns = (uint64_t)nanoseconds(x->results, "trace_start_ns", "trace_start_us");
@@ -144,7 +145,7 @@ static int take_chunk(void *arg)
     struct export *x = arg;
     uint64_t begin_ns = torch_state.now();
     for (x->n_events = 0; x->n_events < CHUNK && x->at < x->n; x->n_events++)
-        look_at(torch_state.py.PyList_GetItem(x->list, x->at++), &x->events[x->n_events]);
+        look_at(python.api.PyList_GetItem(x->list, x->at++), &x->events[x->n_events]);
     uint64_t ns = torch_state.now() - begin_ns;
     x->longest_hold_ns = ns > x->longest_hold_ns ? ns : x->longest_hold_ns;
     return 0;
@@ -154,7 +155,7 @@ static int take_chunk(void *arg)
 static int drop_list(void *arg)
 {
     struct export *x = arg;
-    torch_state.py.Py_DecRef(x->list);
+    python.api.Py_DecRef(x->list);
     x->list = NULL;
     return 0;
 }
@@ -162,7 +163,7 @@ static int drop_list(void *arg)
 static int drop_results(void *arg)
 {
     struct export *x = arg;
-    torch_state.py.Py_DecRef(x->results);
+    python.api.Py_DecRef(x->results);
     x->results = NULL;
     return 0;
 }

@@ -13,6 +13,7 @@
 #include "profiler/profile_run.h"
 #include "profiler/kineto.h"
 #include "steps/call_thread.h"
+#include "steps/loop_table.h"
 
 #include <errno.h>
 #include <pthread.h>
@@ -87,7 +88,7 @@ static bool wait_ended(int timeout_ms)
 
 static void finish(void)
 {
-    struct cpython *py = &torch_state.py;
+    struct cpython *py = &python.api;
     c.state = c.unwanted ? IDLE : DONE;
     if (c.unwanted && c.results) {
         py->Py_DecRef(c.results);
@@ -100,7 +101,7 @@ static void finish(void)
  * runs, or ran on a thread that has ended. */
 static PyObject *exits(PyObject *self, PyObject *const *args, Py_ssize_t n, PyObject *kwnames)
 {
-    struct cpython *py = &torch_state.py;
+    struct cpython *py = &python.api;
     (void)self;
     (void)args;
     (void)n;
@@ -118,7 +119,7 @@ static PyObject *exits(PyObject *self, PyObject *const *args, Py_ssize_t n, PyOb
 /* atexit.register() or .unregister() */
 static void tell_atexit(const char *what)
 {
-    struct cpython *py = &torch_state.py;
+    struct cpython *py = &python.api;
     PyObject *module = py->PyImport_ImportModule("atexit"), *result = NULL;
     if (module && c.at_exit)
         result = py->PyObject_CallMethod(module, what, "O", c.at_exit);
@@ -132,7 +133,7 @@ static void expect_exit(void)
     static struct cpython_method method = {"probing_exits", NULL, METH_FASTCALL | METH_KEYWORDS,
                                            NULL};
     memcpy(&method.call, &(PyCFunctionFastKeywords){exits}, sizeof(method.call));
-    c.at_exit = torch_state.py.PyCFunction_NewEx(&method, NULL, NULL);
+    c.at_exit = python.api.PyCFunction_NewEx(&method, NULL, NULL);
     tell_atexit("register");
 }
 
@@ -141,7 +142,7 @@ static void begin(struct thread *t)
     uint64_t now_ns = torch_state.now();
     c.state = CHANGING;
     c.owner = t;
-    c.about = (struct capture_about){.first_step = (int64_t)torch_state.step, .asked = c.left};
+    c.about = (struct capture_about){.first_step = (int64_t)steps.step, .asked = c.left};
     c.memory = 0;
     if (c.others || profiler_runs()) {
         (void)snprintf(c.reason.text, sizeof(c.reason.text),
@@ -165,7 +166,7 @@ static void end(void)
     c.state = CHANGING;
     c.results = profiler_stop(&c.reason);
     tell_atexit("unregister");
-    torch_state.py.Py_DecRef(c.at_exit);
+    python.api.Py_DecRef(c.at_exit);
     c.at_exit = NULL;
     c.about.end_ns = now_ns;
     c.about.stop_ns = torch_state.now() - now_ns;
@@ -192,7 +193,7 @@ static void count_step(void)
 /* The profiler has run for long enough, and this is its thread. */
 static void capture_end(struct thread *t)
 {
-    torch_state.due_on = NULL;
+    steps.due_on = NULL;
     if (c.state != RUNNING || c.owner != t)
         return;
     end();
@@ -212,8 +213,8 @@ void capture_step(struct thread *t)
         count_step();
     }
     if (c.state == RUNNING && (!c.left || c.unwanted))
-        torch_state.due_on = c.owner;
-    if (t == torch_state.due_on)
+        steps.due_on = c.owner;
+    if (t == steps.due_on)
         capture_end(t);
 }
 
@@ -225,7 +226,7 @@ PyObject *capture_others(PyObject *hook, PyObject *const *args, size_t nargsf, P
         return hook_pass(hook, args, nargsf, kwnames);
     if (c.state == RUNNING && c.owner == call_thread() && !stops) {
         end();
-        torch_state.py.Py_DecRef(c.results);
+        python.api.Py_DecRef(c.results);
         c.results = NULL;
         (void)snprintf(c.reason.text, sizeof(c.reason.text),
                        "the program has started a torch profiler of its own: ours has ended");
@@ -278,7 +279,7 @@ static int give_up(void *arg)
     if (c.state == ARMED || c.state == DONE)
         finish();
     else
-        torch_state.due_on = c.owner;
+        steps.due_on = c.owner;
     return 0;
 }
 
@@ -286,9 +287,9 @@ static int give_up(void *arg)
 static void tell_none(const struct capture_order *wanted)
 {
     char since[80] = "none has since the plugin was loaded";
-    if (torch_state.step_begin_ns)
+    if (steps.begin_ns)
         (void)snprintf(since, sizeof(since), "the last one did %.1f s ago",
-                       probing_seconds(torch_state.now() - torch_state.step_begin_ns));
+                       probing_seconds(torch_state.now() - steps.begin_ns));
     (void)snprintf(c.reason.text, sizeof(c.reason.text),
                    "no step to begin with has ended in %u s: %s, %u of %u to leave out are still "
                    "to come; see `probing torch`, and --timeout for more",
@@ -304,14 +305,14 @@ static int run_out(void *arg)
         finish();
     } else if (c.state == RUNNING && c.left) {
         c.left = 0;
-        torch_state.due_on = c.owner;
+        steps.due_on = c.owner;
         (void)snprintf(c.about.note, sizeof(c.about.note), "%lld of %lld steps ended in %u s",
                        (long long)c.about.steps, (long long)c.about.asked, wanted->seconds);
     }
     return 0;
 }
 
-static const struct probing_python_gil_1 *python(void)
+static const struct probing_python_gil_1 *find_gil(void)
 {
     return torch_state.host->extension(torch_state.host, PROBING_PYTHON_GIL_1);
 }
@@ -358,7 +359,7 @@ int capture_run(const struct probing_reply *out, const struct capture_order *wan
                 PyObject **ret_results, struct capture_about *ret_about)
 {
     const struct probing_host *h = torch_state.host;
-    const struct probing_python_gil_1 *gil = python();
+    const struct probing_python_gil_1 *gil = find_gil();
     struct order order = {.wanted = wanted};
     int rc = gil ? gil->call(arm, &order, GIL_WAIT_NS) : -ENODEV;
     if (rc == -EBUSY)
@@ -385,7 +386,7 @@ int capture_run(const struct probing_reply *out, const struct capture_order *wan
 void capture_begin(void)
 {
     c.quitting = c.others = false;
-    torch_state.due = capture_end;
+    steps.due = capture_end;
 }
 
 static int quit(void *arg)
@@ -397,14 +398,14 @@ static int quit(void *arg)
         finish();
     } else if (c.state == RUNNING) {
         c.left = 0;
-        torch_state.due_on = c.owner;
+        steps.due_on = c.owner;
     }
     return 0;
 }
 
 int capture_quit(void)
 {
-    const struct probing_python_gil_1 *gil = python();
+    const struct probing_python_gil_1 *gil = find_gil();
     if (!gil || gil->call(quit, NULL, GIL_WAIT_NS) < 0 || wait_ended(QUIT_WAIT_MS))
         return 0;
     return -EBUSY;

@@ -8,7 +8,8 @@
 #ifndef TORCH_PROFILER_PROFILE_RUN_H
 #define TORCH_PROFILER_PROFILE_RUN_H
 
-#include "internal.h"
+#include "python/hook.h"
+#include "steps/step.h"
 
 struct capture_order {
     uint32_t skip, steps; /* to leave out first; to capture */

@@ -103,7 +103,7 @@ static int changes(int event, PyObject *dict, PyObject *key, PyObject *value)
 
 static bool find_tags(void)
 {
-    struct cpython *py = &torch_state.py;
+    struct cpython *py = &python.api;
     PyObject *none = py->_Py_NoneStruct;
     PyObject *dict = cpython_since(py, 14) ? NULL : py->PyDict_New();
     uint64_t empty = dict ? tag_of(dict) : 0;
@@ -117,12 +117,12 @@ static bool find_tags(void)
 
 bool versions_begin(void)
 {
-    const struct python_more *more = &torch_state.more;
+    const struct python_more *more = &python.more;
     tags = find_tags();
     if (!tags && watcher < 0 && more->PyDict_AddWatcher && more->PyDict_ClearWatcher &&
         more->PyDict_Watch && more->PyDict_Unwatch) {
         watcher = more->PyDict_AddWatcher(changes);
-        torch_state.py.PyErr_Clear(); /* others may have taken all of the eight */
+        python.api.PyErr_Clear(); /* others may have taken all of the eight */
     }
     return tags || watcher >= 0;
 }
@@ -136,8 +136,8 @@ uint64_t versions_of(PyObject *dict)
         return w->version;
     if (watcher < 0 || (2 * n_used >= n_slots && !grow()))
         return 0;
-    if (torch_state.more.PyDict_Watch(watcher, dict) < 0) {
-        torch_state.py.PyErr_Clear();
+    if (python.more.PyDict_Watch(watcher, dict) < 0) {
+        python.api.PyErr_Clear();
         return 0;
     }
     n_used++;
@@ -149,10 +149,10 @@ void versions_end(void)
 {
     for (size_t i = 0; i < n_slots; i++)
         if (slots[i].dict)
-            (void)torch_state.more.PyDict_Unwatch(watcher, slots[i].dict);
+            (void)python.more.PyDict_Unwatch(watcher, slots[i].dict);
     if (watcher >= 0)
-        (void)torch_state.more.PyDict_ClearWatcher(watcher);
-    torch_state.py.PyErr_Clear();
+        (void)python.more.PyDict_ClearWatcher(watcher);
+    python.api.PyErr_Clear();
     watcher = -1;
     free(slots);
     slots = NULL;

@@ -7,7 +7,7 @@
 #ifndef TORCH_PYTHON_DICT_VERSION_H
 #define TORCH_PYTHON_DICT_VERSION_H
 
-#include "internal.h"
+#include "python/python_api.h"
 
 /* false: this CPython tells no changes. */
 bool versions_begin(void);

@@ -77,7 +77,7 @@ static bool is_ring(uint64_t head)
 /* How often a generation, or an older one, was collected: then its ring is in another order. */
 static int64_t collections_of(int generation)
 {
-    struct cpython *py = &torch_state.py;
+    struct cpython *py = &python.api;
     PyObject *gc = py->PyImport_ImportModule("gc");
     PyObject *stats = gc ? py->PyObject_CallMethod(gc, "get_stats", NULL) : NULL;
     int64_t n = 0;
@@ -107,7 +107,7 @@ static bool find_heads(struct gc_walk *w)
 
 bool gc_walk_begin(struct gc_walk *w)
 {
-    struct cpython *py = &torch_state.py;
+    struct cpython *py = &python.api;
     *w = (struct gc_walk){.generation = 0};
     if (cpython_since(py, 14) || !(w->mark = py->PyList_New(0)))
         return false;
@@ -167,6 +167,6 @@ bool gc_walk_slice(struct gc_walk *w, int (*visit)(PyObject *object, void *arg),
 
 void gc_walk_end(struct gc_walk *w)
 {
-    torch_state.py.Py_DecRef(w->mark);
-    torch_state.py.PyErr_Clear();
+    python.api.Py_DecRef(w->mark);
+    python.api.PyErr_Clear();
 }

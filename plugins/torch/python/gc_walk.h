@@ -7,7 +7,7 @@
 #ifndef TORCH_PYTHON_GC_WALK_H
 #define TORCH_PYTHON_GC_WALK_H
 
-#include "internal.h"
+#include "python/python_api.h"
 
 #define GC_WALK_GENERATIONS 3
 #define GC_WALK_RINGS (GC_WALK_GENERATIONS + 1) /* and what gc.freeze() has put away */

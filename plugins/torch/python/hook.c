@@ -69,7 +69,7 @@ PyObject *hook_pass(PyObject *hook, PyObject *const *args, size_t nargsf, PyObje
 {
     const struct hook *h = (const struct hook *)hook;
     if (h->vectorcall == 0)
-        return cpython_vectorcall(&torch_state.py, h->original, args,
+        return cpython_vectorcall(&python.api, h->original, args,
                                   nargsf & ~CPYTHON_ARGUMENTS_OFFSET, kwnames);
     return hook_pass_fast(hook, args, nargsf, kwnames);
 }
@@ -100,7 +100,7 @@ static void forget_places(const PyObject *hook)
     uint32_t kept = 0;
     for (uint32_t i = 0; i < n_places; i++) {
         if (places[i].hook == hook)
-            torch_state.py.Py_DecRef(places[i].owner);
+            python.api.Py_DecRef(places[i].owner);
         else
             places[kept++] = places[i];
     }
@@ -110,13 +110,13 @@ static void forget_places(const PyObject *hook)
 static void hook_free(PyObject *object)
 {
     struct hook *h = (struct hook *)object;
-    torch_state.more.PyObject_GC_UnTrack(object);
+    python.more.PyObject_GC_UnTrack(object);
     if (h->weak_references)
-        torch_state.more.PyObject_ClearWeakRefs(object);
+        python.more.PyObject_ClearWeakRefs(object);
     forget_places(object);
-    torch_state.py.Py_DecRef(h->original);
-    torch_state.more.PyObject_GC_Del(object);
-    torch_state.py.Py_DecRef(hook_type);
+    python.api.Py_DecRef(h->original);
+    python.more.PyObject_GC_Del(object);
+    python.api.Py_DecRef(hook_type);
 }
 
 /* A class holds its hook, the hook a function, and that its class: the collector must see it. */
@@ -124,15 +124,15 @@ static int hook_traverse(PyObject *object, int (*visit)(PyObject *, void *), voi
 {
     PyObject *original = ((struct hook *)object)->original;
     int rc = original ? visit(original, arg) : 0;
-    return rc == 0 && cpython_since(&torch_state.py, 9) ? visit(hook_type, arg) : rc;
+    return rc == 0 && cpython_since(&python.api, 9) ? visit(hook_type, arg) : rc;
 }
 
 static PyObject *hook_bind(PyObject *hook, PyObject *object, PyObject *class)
 {
     (void)class;
-    if (object && object != torch_state.py._Py_NoneStruct)
-        return torch_state.py.PyMethod_New(hook, object);
-    torch_state.py.Py_IncRef(hook);
+    if (object && object != python.api._Py_NoneStruct)
+        return python.api.PyMethod_New(hook, object);
+    python.api.Py_IncRef(hook);
     return hook;
 }
 
@@ -142,7 +142,7 @@ static bool is_own_attribute(PyObject *name)
     static const char *const own[] = {"__get__",      "__call__",   "__copy__",
                                       "__deepcopy__", "__reduce__", "__reduce_ex__"};
     for (size_t i = 0; i < sizeof(own) / sizeof(own[0]); i++)
-        if (torch_state.py.PyUnicode_CompareWithASCIIString(name, own[i]) == 0)
+        if (python.api.PyUnicode_CompareWithASCIIString(name, own[i]) == 0)
             return true;
     return false;
 }
@@ -150,13 +150,13 @@ static bool is_own_attribute(PyObject *name)
 static PyObject *hook_get(PyObject *hook, PyObject *name)
 {
     if (is_own_attribute(name))
-        return torch_state.py.PyObject_GenericGetAttr(hook, name);
-    return torch_state.py.PyObject_GetAttr(((struct hook *)hook)->original, name);
+        return python.api.PyObject_GenericGetAttr(hook, name);
+    return python.api.PyObject_GetAttr(((struct hook *)hook)->original, name);
 }
 
 static int hook_set(PyObject *hook, PyObject *name, PyObject *value)
 {
-    return torch_state.py.PyObject_SetAttr(((struct hook *)hook)->original, name, value);
+    return python.api.PyObject_SetAttr(((struct hook *)hook)->original, name, value);
 }
 
 /* Functions are not copied, they are shared; the copy of an optimizer gets the one without us. */
@@ -164,14 +164,14 @@ static PyObject *hook_copy(PyObject *hook, PyObject *unused)
 {
     (void)unused;
     PyObject *original = hook_original(hook);
-    torch_state.py.Py_IncRef(original);
+    python.api.Py_IncRef(original);
     return original;
 }
 
 /* Pickled by its name, as a function is: without us it is the function that is found there. */
 static PyObject *hook_reduce(PyObject *hook, PyObject *unused)
 {
-    struct cpython *py = &torch_state.py;
+    struct cpython *py = &python.api;
     PyObject *original = hook_original(hook);
     (void)unused;
     PyObject *name = py->PyObject_GetAttrString(original, "__qualname__");
@@ -192,20 +192,20 @@ static PyObject *hook_reduce(PyObject *hook, PyObject *unused)
 
 static PyObject *hook_repr(PyObject *hook)
 {
-    return torch_state.py.PyObject_Repr(hook_original(hook));
+    return python.api.PyObject_Repr(hook_original(hook));
 }
 
 /* torch's operators are found in dicts by the hash of the function that they call. */
 static Py_ssize_t hook_hash(PyObject *hook)
 {
-    return torch_state.more.PyObject_Hash(hook_original(hook));
+    return python.more.PyObject_Hash(hook_original(hook));
 }
 
 /* Equal to the function it stands for: a class with a __torch_function__ looks for what is called
  * in a dict that it made before we came. */
 static PyObject *hook_compare(PyObject *a, PyObject *b, int op)
 {
-    struct cpython *py = &torch_state.py;
+    struct cpython *py = &python.api;
     PyObject *left = hook_is(a) ? hook_original(a) : a;
     PyObject *right = hook_is(b) ? hook_original(b) : b;
     PyObject *result = py->_Py_NotImplementedStruct; /* then they are compared by their addresses */
@@ -240,7 +240,7 @@ static int make_type(void)
         {NULL, NULL, 0, NULL},
     };
     void *call, *dealloc, *get, *getattro, *hash, *repr, *compare, *setattro, *traverse;
-    memcpy(&call, &torch_state.more.PyVectorcall_Call, sizeof(call));
+    memcpy(&call, &python.more.PyVectorcall_Call, sizeof(call));
     memcpy(&dealloc, &(void (*)(PyObject *)){hook_free}, sizeof(dealloc));
     memcpy(&get, &(PyObject * (*)(PyObject *, PyObject *, PyObject *)){hook_bind}, sizeof(get));
     memcpy(&getattro, &(PyObject * (*)(PyObject *, PyObject *)){hook_get}, sizeof(getattro));
@@ -269,9 +269,9 @@ static int make_type(void)
         .flags = FLAGS_DEFAULT | FLAG_METHOD_DESCRIPTOR | FLAG_GC,
         .slots = slots,
     };
-    PyObject *type = torch_state.py.PyType_FromSpec(&spec);
+    PyObject *type = python.api.PyType_FromSpec(&spec);
     if (!type) {
-        torch_state.py.PyErr_Clear();
+        python.api.PyErr_Clear();
         return -ENOMEM;
     }
     complete_type(type);
@@ -283,12 +283,12 @@ static PyObject *new_hook(PyObject *original, const char *name, hook_call call, 
 {
     if (!hook_type && make_type() < 0)
         return NULL;
-    struct hook *h = (struct hook *)torch_state.py.PyType_GenericAlloc(hook_type, 0);
+    struct hook *h = (struct hook *)python.api.PyType_GenericAlloc(hook_type, 0);
     if (!h) {
-        torch_state.py.PyErr_Clear();
+        python.api.PyErr_Clear();
         return NULL;
     }
-    torch_state.py.Py_IncRef(original);
+    python.api.Py_IncRef(original);
     h->original = original;
     h->name = name;
     h->vectorcall = offset;
@@ -325,8 +325,8 @@ static int add_place(PyObject *owner, const char *name, PyObject *hook, bool ins
         places = grown;
         places_room = room;
     }
-    PyObject *weak = torch_state.py.PyWeakref_NewRef(owner, NULL); /* may collect garbage */
-    torch_state.py.PyErr_Clear();
+    PyObject *weak = python.api.PyWeakref_NewRef(owner, NULL); /* may collect garbage */
+    python.api.PyErr_Clear();
     if (!weak)
         return -ENOTSUP;
     places[n_places++] = (struct hook_place){weak, name, hook, instance};
@@ -337,24 +337,24 @@ static int add_place(PyObject *owner, const char *name, PyObject *hook, bool ins
 static PyObject *own_attribute(PyObject *object, const char *name, bool instance)
 {
     PyObject *dict =
-        instance ? object_dict(object) : torch_state.py.PyObject_GetAttrString(object, "__dict__");
+        instance ? object_dict(object) : python.api.PyObject_GetAttrString(object, "__dict__");
     if (!dict) {
-        torch_state.py.PyErr_Clear();
+        python.api.PyErr_Clear();
         return NULL;
     }
-    PyObject *text = torch_state.py.PyUnicode_FromString(name);
-    PyObject *value = text ? torch_state.py.PyObject_GetItem(dict, text) : NULL;
-    torch_state.py.PyErr_Clear();
-    torch_state.py.Py_DecRef(text);
-    torch_state.py.Py_DecRef(dict);
-    torch_state.py.Py_DecRef(value); /* its owner holds it */
+    PyObject *text = python.api.PyUnicode_FromString(name);
+    PyObject *value = text ? python.api.PyObject_GetItem(dict, text) : NULL;
+    python.api.PyErr_Clear();
+    python.api.Py_DecRef(text);
+    python.api.Py_DecRef(dict);
+    python.api.Py_DecRef(value); /* its owner holds it */
     return value;
 }
 
 /* Our hook in what stands somewhere, new reference; NULL: it is none. */
 static PyObject *kept_hook(PyObject *stands)
 {
-    struct cpython *py = &torch_state.py;
+    struct cpython *py = &python.api;
     PyObject *inner = stands;
     py->Py_IncRef(inner);
     static const struct {
@@ -377,7 +377,7 @@ static PyObject *kept_hook(PyObject *stands)
 static bool is_placed(const PyObject *owner, const PyObject *hook)
 {
     for (uint32_t i = 0; i < n_places; i++)
-        if (places[i].hook == hook && torch_state.py.PyWeakref_GetObject(places[i].owner) == owner)
+        if (places[i].hook == hook && python.api.PyWeakref_GetObject(places[i].owner) == owner)
             return true;
     return false;
 }
@@ -386,9 +386,9 @@ PyObject *hook_owner(const PyObject *hook)
 {
     for (uint32_t i = 0; i < n_places; i++) {
         PyObject *owner = places[i].hook == hook && places[i].instance
-                              ? torch_state.py.PyWeakref_GetObject(places[i].owner)
+                              ? python.api.PyWeakref_GetObject(places[i].owner)
                               : NULL;
-        if (owner && owner != torch_state.py._Py_NoneStruct)
+        if (owner && owner != python.api._Py_NoneStruct)
             return owner;
     }
     return NULL;
@@ -397,7 +397,7 @@ PyObject *hook_owner(const PyObject *hook)
 /* Let `stands`, which calls `hook`, stand in its place.  The caller holds the hook. */
 static int place(PyObject *owner, const char *name, PyObject *hook, PyObject *stands, bool instance)
 {
-    struct cpython *py = &torch_state.py;
+    struct cpython *py = &python.api;
     int rc = add_place(owner, name, hook, instance);
     if (rc == 0 && py->PyObject_SetAttrString(owner, name, stands) != 0) {
         py->PyErr_Clear();
@@ -411,7 +411,7 @@ static int place(PyObject *owner, const char *name, PyObject *hook, PyObject *st
 /* Let the hook stand in the place; `plain`: itself, also in a class. */
 static int put(PyObject *owner, const char *name, hook_call call, bool instance, bool plain)
 {
-    struct cpython *py = &torch_state.py;
+    struct cpython *py = &python.api;
     PyObject *original = own_attribute(owner, name, instance);
     if (!original)
         return -ENOENT;
@@ -425,8 +425,8 @@ static int put(PyObject *owner, const char *name, hook_call call, bool instance,
     if (!hook)
         return -ENOTSUP;
     PyObject *stands = NULL;
-    if (!instance && !plain && torch_state.more.PyInstanceMethod_New)
-        stands = torch_state.more.PyInstanceMethod_New(hook);
+    if (!instance && !plain && python.more.PyInstanceMethod_New)
+        stands = python.more.PyInstanceMethod_New(hook);
     py->PyErr_Clear();
     int rc = place(owner, name, hook, stands ? stands : hook, instance);
     py->Py_DecRef(stands);
@@ -444,7 +444,7 @@ int hook_method(PyObject *class, const char *name, hook_call call)
 {
     static struct cpython_method method = {"probing_hook", NULL, METH_FASTCALL | METH_KEYWORDS,
                                            NULL};
-    struct cpython *py = &torch_state.py;
+    struct cpython *py = &python.api;
     PyObject *original = own_attribute(class, name, /* instance= */ false);
     PyObject *hook = original ? kept_hook(original) : NULL;
     if (!original || hook) {
@@ -452,12 +452,12 @@ int hook_method(PyObject *class, const char *name, hook_call call)
         return original ? 0 : -ENOENT;
     }
     if (strcmp(object_class_text(original), "instancemethod") != 0 ||
-        !torch_state.more.PyInstanceMethod_New)
+        !python.more.PyInstanceMethod_New)
         return -ENOTSUP;
     memcpy(&method.call, &(PyCFunctionFastKeywords){call_hook}, sizeof(method.call));
     hook = new_hook(original, name, call, /* offset= */ 0);
     PyObject *function = hook ? py->PyCFunction_NewEx(&method, hook, NULL) : NULL;
-    PyObject *stands = function ? torch_state.more.PyInstanceMethod_New(function) : NULL;
+    PyObject *stands = function ? python.more.PyInstanceMethod_New(function) : NULL;
     int rc = stands ? place(class, name, hook, stands, /* instance= */ false) : -ENOMEM;
     py->PyErr_Clear();
     py->Py_DecRef(stands);
@@ -484,7 +484,7 @@ int hook_instance(PyObject *object, const char *name, hook_call call)
 /* Its entry in a table of C's; NULL: it is no such method. */
 static struct cpython_method *entry_of(PyObject *class, const char *name)
 {
-    struct cpython *py = &torch_state.py;
+    struct cpython *py = &python.api;
     struct cpython_method *method = NULL;
     PyObject *descriptor = py->PyObject_GetAttrString(class, name);
     py->PyErr_Clear();
@@ -534,7 +534,7 @@ static void restore_c_method(void)
 /* 1: somebody else stands there now. */
 static int restore(const struct hook_place *p)
 {
-    struct cpython *py = &torch_state.py;
+    struct cpython *py = &python.api;
     PyObject *owner = py->PyWeakref_GetObject(p->owner), *hook = p->hook;
     int kept = 0;
     py->Py_IncRef(hook); /* the owner's attribute was what held it */

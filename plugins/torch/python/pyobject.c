@@ -44,27 +44,27 @@ int object_scan(struct probing_rows *out, size_t size, int (*look)(void *found),
 
 PyObject *object_module(const char *name)
 {
-    struct cpython *py = &torch_state.py;
+    struct cpython *py = &python.api;
     return py->PyDict_GetItemString(py->PyImport_GetModuleDict(), name);
 }
 
 PyObject *object_get(PyObject *object, const char *name)
 {
-    PyObject *value = object ? torch_state.py.PyObject_GetAttrString(object, name) : NULL;
-    torch_state.py.PyErr_Clear();
+    PyObject *value = object ? python.api.PyObject_GetAttrString(object, name) : NULL;
+    python.api.PyErr_Clear();
     return value;
 }
 
 PyObject *object_get_from(PyObject *object, const char *name)
 {
     PyObject *value = object_get(object, name);
-    torch_state.py.Py_DecRef(object);
+    python.api.Py_DecRef(object);
     return value;
 }
 
 PyObject *object_of_type(PyObject *type, const char *name)
 {
-    struct cpython *py = &torch_state.py;
+    struct cpython *py = &python.api;
     PyObject *text = py->PyUnicode_InternFromString(name);
     PyObject *value = text ? py->PyObject_GenericGetAttr(type, text) : NULL;
     py->PyErr_Clear();
@@ -74,7 +74,7 @@ PyObject *object_of_type(PyObject *type, const char *name)
 
 int64_t object_number(PyObject *value)
 {
-    struct cpython *py = &torch_state.py;
+    struct cpython *py = &python.api;
     int64_t n = PROBING_NULL_I64;
     if (value && object_is(value, py->PyLong_Type))
         n = py->PyLong_AsLongLong(value);
@@ -87,14 +87,14 @@ int64_t object_number(PyObject *value)
 
 int64_t object_ask(PyObject *object, const char *method)
 {
-    PyObject *value = torch_state.py.PyObject_CallMethod(object, method, NULL);
-    torch_state.py.PyErr_Clear();
+    PyObject *value = python.api.PyObject_CallMethod(object, method, NULL);
+    python.api.PyErr_Clear();
     return object_number(value);
 }
 
 int64_t object_number_in(PyObject *dict, const char *name)
 {
-    struct cpython *py = &torch_state.py;
+    struct cpython *py = &python.api;
     PyObject *value = dict ? py->PyDict_GetItemString(dict, name) : NULL;
     py->Py_IncRef(value);
     return object_number(value);
@@ -102,7 +102,7 @@ int64_t object_number_in(PyObject *dict, const char *name)
 
 void object_text(PyObject *value, char *room, size_t size)
 {
-    struct cpython *py = &torch_state.py;
+    struct cpython *py = &python.api;
     PyObject *text = value && value != py->_Py_NoneStruct ? py->PyObject_Str(value) : NULL;
     Py_ssize_t n = 0;
     const char *bytes = text ? py->PyUnicode_AsUTF8AndSize(text, &n) : NULL;
@@ -143,18 +143,17 @@ uint64_t object_intern_often(const char *text)
 
 PyObject *object_dict(PyObject *object)
 {
-    PyObject *dict = torch_state.more.PyObject_GenericGetDict(object, NULL);
+    PyObject *dict = python.more.PyObject_GenericGetDict(object, NULL);
     if (!dict)
-        torch_state.py.PyErr_Clear();
+        python.api.PyErr_Clear();
     return dict;
 }
 
 PyObject *object_attribute(PyObject *object, PyObject *name)
 {
-    struct cpython *py = &torch_state.py;
+    struct cpython *py = &python.api;
     PyObject *value = NULL;
-    if (torch_state.more._PyType_Lookup &&
-        !torch_state.more._PyType_Lookup(object_type(object), name)) {
+    if (python.more._PyType_Lookup && !python.more._PyType_Lookup(object_type(object), name)) {
         value = py->PyObject_GenericGetAttr(object, name);
     } else { /* a class has it too, maybe as a property */
         PyObject *dict = object_dict(object);
@@ -186,7 +185,7 @@ uint64_t object_class(PyObject *object)
 
 bool object_is(PyObject *object, PyObject *class)
 {
-    return torch_state.py.PyType_IsSubtype(object_type(object), class);
+    return python.api.PyType_IsSubtype(object_type(object), class);
 }
 
 /* Would str() of it run a function in Python? */
@@ -194,13 +193,13 @@ static bool is_spoken_by_c(PyObject *class)
 {
     PyObject *function = object_get(class, "__str__");
     bool is = function && strcmp(object_class_text(function), "wrapper_descriptor") == 0;
-    torch_state.py.Py_DecRef(function);
+    python.api.Py_DecRef(function);
     return is;
 }
 
 uint64_t object_error(void)
 {
-    struct cpython *py = &torch_state.py;
+    struct cpython *py = &python.api;
     PyObject *class = NULL, *value = NULL, *traceback = NULL;
     char said[ERROR_BYTES] = "", text[2 * ERROR_BYTES];
     py->PyErr_Fetch(&class, &value, &traceback);

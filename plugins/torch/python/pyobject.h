@@ -8,7 +8,7 @@
 #ifndef TORCH_PYTHON_PYOBJECT_H
 #define TORCH_PYTHON_PYOBJECT_H
 
-#include "internal.h"
+#include "python/python_api.h"
 
 /* Run fn with the GIL; not at all, and 0, when the plugin does not work.  What fn gave, or -errno
  * after the host's fail().                                                            [worker] */

@@ -47,28 +47,28 @@ static struct {
 /* New reference, or NULL. */
 static PyObject *get(PyObject *object, const char *name)
 {
-    PyObject *value = object ? torch_state.py.PyObject_GetAttrString(object, name) : NULL;
-    torch_state.py.PyErr_Clear();
+    PyObject *value = object ? python.api.PyObject_GetAttrString(object, name) : NULL;
+    python.api.PyErr_Clear();
     return value;
 }
 
 void tensor_find(void)
 {
-    struct cpython *py = &torch_state.py;
+    struct cpython *py = &python.api;
     PyObject *modules = py->PyImport_GetModuleDict();
     PyObject *torch = py->PyDict_GetItemString(modules, "torch");
     PyObject *c = py->PyDict_GetItemString(modules, "torch._C");
     for (int i = 0; i < N_KINDS; i++)
         kinds[i] = get(torch, names[i]);
-    known.numel = get(torch_state.tensor_class, "numel");
-    known.is_contiguous = get(torch_state.tensor_class, "is_contiguous");
+    known.numel = get(python.tensor_class, "numel");
+    known.is_contiguous = get(python.tensor_class, "is_contiguous");
     known.data_ptr =
         get(c, "_data_address"); /* of torch 2: leaves copies undone that are put off */
     known.is_of_storage = known.data_ptr != NULL;
     if (!known.data_ptr)
-        known.data_ptr = get(torch_state.tensor_class, "data_ptr");
-    known.offset = get(torch_state.tensor_class, "storage_offset");
-    known.strides = get(torch_state.tensor_class, "stride");
+        known.data_ptr = get(python.tensor_class, "data_ptr");
+    known.offset = get(python.tensor_class, "storage_offset");
+    known.strides = get(python.tensor_class, "stride");
     known.is_cpu = py->PyUnicode_InternFromString("is_cpu");
     known.dtype = py->PyUnicode_InternFromString("dtype");
     known.shape = py->PyUnicode_InternFromString("shape");
@@ -84,11 +84,11 @@ void tensor_forget(void)
                          &known.is_cpu,  &known.dtype,         &known.shape,    &known.modes,
                          &known.disable, &known.tracing,       &known.offset};
     for (size_t i = 0; i < sizeof(held) / sizeof(held[0]); i++) {
-        torch_state.py.Py_DecRef(*held[i]);
+        python.api.Py_DecRef(*held[i]);
         *held[i] = NULL;
     }
     for (int i = 0; i < N_KINDS; i++) {
-        torch_state.py.Py_DecRef(kinds[i]);
+        python.api.Py_DecRef(kinds[i]);
         kinds[i] = NULL;
     }
 }
@@ -96,12 +96,12 @@ void tensor_forget(void)
 bool tensor_is(PyObject *object)
 {
     const PyObject *type = object_type(object);
-    return type == torch_state.tensor_class || type == torch_state.parameter_class;
+    return type == python.tensor_class || type == python.parameter_class;
 }
 
 static bool has_modes(void)
 {
-    struct cpython *py = &torch_state.py;
+    struct cpython *py = &python.api;
     PyObject *on = known.modes ? cpython_vectorcall(py, known.modes, NULL, 0, NULL) : NULL;
     py->PyErr_Clear();
     py->Py_DecRef(on); /* a constant of the interpreter */
@@ -111,7 +111,7 @@ static bool has_modes(void)
 /* torch.jit.trace() would make what is asked of a tensor a part of its graph. */
 static bool is_traced(void)
 {
-    struct cpython *py = &torch_state.py;
+    struct cpython *py = &python.api;
     PyObject *state = known.tracing ? cpython_vectorcall(py, known.tracing, NULL, 0, NULL) : NULL;
     py->PyErr_Clear();
     py->Py_DecRef(state);
@@ -120,7 +120,7 @@ static bool is_traced(void)
 
 bool tensor_quiet(PyObject **ret_guard)
 {
-    struct cpython *py = &torch_state.py;
+    struct cpython *py = &python.api;
     *ret_guard = NULL;
     if (is_traced())
         return false;
@@ -144,7 +144,7 @@ bool tensor_quiet(PyObject **ret_guard)
 
 void tensor_loud(PyObject *guard)
 {
-    struct cpython *py = &torch_state.py;
+    struct cpython *py = &python.api;
     if (!guard)
         return;
     PyObject *none = py->_Py_NoneStruct;
@@ -310,7 +310,7 @@ static bool each_run(const struct view *v, bool (*fn)(const struct run *, struct
 
 static int64_t ask(PyObject *tensor, PyObject *method)
 {
-    struct cpython *py = &torch_state.py;
+    struct cpython *py = &python.api;
     PyObject *value = method ? cpython_vectorcall(py, method, &tensor, 1, NULL) : NULL;
     int64_t n = !value                         ? -1
                 : value == py->_Py_TrueStruct  ? 1
@@ -332,7 +332,7 @@ static int64_t address_of(PyObject *tensor, uint8_t width)
 
 static bool is_on_cpu(PyObject *tensor)
 {
-    struct cpython *py = &torch_state.py;
+    struct cpython *py = &python.api;
     PyObject *cpu = py->PyObject_GetAttr(tensor, known.is_cpu);
     py->PyErr_Clear();
     py->Py_DecRef(cpu); /* a constant of the interpreter */
@@ -349,7 +349,7 @@ static bool is_on_cpu(PyObject *tensor)
 /* Sizes and strides, the largest stride first; dimensions of one are none. */
 static bool read_layout(PyObject *tensor, struct view *v)
 {
-    struct cpython *py = &torch_state.py;
+    struct cpython *py = &python.api;
     PyObject *shape = py->PyObject_GetAttr(tensor, known.shape);
     PyObject *strides =
         shape && known.strides ? cpython_vectorcall(py, known.strides, &tensor, 1, NULL) : NULL;
@@ -379,7 +379,7 @@ static bool read_layout(PyObject *tensor, struct view *v)
 
 static int open_view(PyObject *tensor, int64_t most, struct view *v)
 {
-    struct cpython *py = &torch_state.py;
+    struct cpython *py = &python.api;
     if (!tensor_is(tensor))
         return -EINVAL;
     if (!is_on_cpu(tensor))
@@ -429,7 +429,7 @@ int tensor_inspect(PyObject *tensor, struct tensor_figures *ret)
 
 int tensor_place(PyObject *tensor, struct tensor_place *ret)
 {
-    struct cpython *py = &torch_state.py;
+    struct cpython *py = &python.api;
     if (!tensor_is(tensor) || ask(tensor, known.numel) != 1)
         return -EINVAL;
     PyObject *cuda = get(tensor, "is_cuda"), *dtype = py->PyObject_GetAttr(tensor, known.dtype);

@@ -7,7 +7,7 @@
 #ifndef TORCH_PYTHON_TENSOR_H
 #define TORCH_PYTHON_TENSOR_H
 
-#include "internal.h"
+#include "python/python_api.h"
 
 struct tensor_figures {
     int64_t n, n_nan, n_infinite;

@@ -21,12 +21,12 @@ static struct {
 
 static PyObject *method(const char *name)
 {
-    return object_get(torch_state.tensor_class, name);
+    return object_get(python.tensor_class, name);
 }
 
 void storage_find(void)
 {
-    struct cpython *py = &torch_state.py;
+    struct cpython *py = &python.api;
     known.address = object_get(object_module("torch._C"), "_data_address"); /* torch 2 */
     known.is_of_storage = known.address != NULL;
     if (!known.address)
@@ -55,7 +55,7 @@ void storage_forget(void)
                          &known.is_leaf, &known.device,  &known.dtype,  &known.shape,
                          &known.grad_fn};
     for (size_t i = 0; i < sizeof(held) / sizeof(held[0]); i++) {
-        torch_state.py.Py_DecRef(*held[i]);
+        python.api.Py_DecRef(*held[i]);
         *held[i] = NULL;
     }
 }
@@ -63,7 +63,7 @@ void storage_forget(void)
 /* The whole number that a function of torch's gives of a tensor; below 0: none. */
 static int64_t ask(PyObject *function, PyObject *tensor)
 {
-    struct cpython *py = &torch_state.py;
+    struct cpython *py = &python.api;
     PyObject *value = function ? cpython_vectorcall(py, function, &tensor, 1, NULL) : NULL;
     int64_t n = value ? py->PyLong_AsLongLong(value) : -1;
     py->PyErr_Clear();
@@ -74,8 +74,8 @@ static int64_t ask(PyObject *function, PyObject *tensor)
 /* New reference, NULL: it has none. */
 static PyObject *attribute(PyObject *tensor, PyObject *name)
 {
-    PyObject *value = name ? torch_state.py.PyObject_GetAttr(tensor, name) : NULL;
-    torch_state.py.PyErr_Clear();
+    PyObject *value = name ? python.api.PyObject_GetAttr(tensor, name) : NULL;
+    python.api.PyErr_Clear();
     return value;
 }
 
@@ -83,16 +83,15 @@ static PyObject *attribute(PyObject *tensor, PyObject *name)
 static bool is(PyObject *tensor, PyObject *name)
 {
     PyObject *value = attribute(tensor, name);
-    torch_state.py.Py_DecRef(value); /* a constant of the interpreter */
-    return value == torch_state.py._Py_TrueStruct;
+    python.api.Py_DecRef(value); /* a constant of the interpreter */
+    return value == python.api._Py_TrueStruct;
 }
 
 void storage_place(PyObject *tensor, struct storage_view *ret)
 {
-    *ret =
-        (struct storage_view){.numel = ask(known.numel, tensor),
-                              .in_graph = !is(tensor, known.is_leaf),
-                              .is_parameter = object_type(tensor) == torch_state.parameter_class};
+    *ret = (struct storage_view){.numel = ask(known.numel, tensor),
+                                 .in_graph = !is(tensor, known.is_leaf),
+                                 .is_parameter = object_type(tensor) == python.parameter_class};
     if (!is(tensor, known.is_cpu) && !is(tensor, known.is_cuda))
         return;
     int64_t address = ask(known.address, tensor);
@@ -107,7 +106,7 @@ void storage_place(PyObject *tensor, struct storage_view *ret)
 
 int64_t storage_bytes(PyObject *tensor)
 {
-    struct cpython *py = &torch_state.py;
+    struct cpython *py = &python.api;
     PyObject *storage =
         known.storage ? cpython_vectorcall(py, known.storage, &tensor, 1, NULL) : NULL;
     py->PyErr_Clear();
@@ -119,7 +118,7 @@ int64_t storage_bytes(PyObject *tensor)
 /* "[2, 3]" */
 static void put_shape(PyObject *tensor, char *room, size_t size)
 {
-    struct cpython *py = &torch_state.py;
+    struct cpython *py = &python.api;
     PyObject *shape = attribute(tensor, known.shape);
     Py_ssize_t n = shape && object_is(shape, py->PyTuple_Type) ? py->PyTuple_Size(shape) : -1;
     size_t at = (size_t)snprintf(room, size, n < 0 ? "" : "[");
@@ -135,7 +134,7 @@ static void put_shape(PyObject *tensor, char *room, size_t size)
 /* "MulBackward0".  Of a view the node may have to be made anew, so those are not asked. */
 static void put_op(PyObject *tensor, char *room, size_t size)
 {
-    struct cpython *py = &torch_state.py;
+    struct cpython *py = &python.api;
     PyObject *view = known.is_view ? cpython_vectorcall(py, known.is_view, &tensor, 1, NULL) : NULL;
     py->PyErr_Clear();
     py->Py_DecRef(view); /* a constant of the interpreter */

@@ -9,7 +9,7 @@
 #ifndef TORCH_PYTHON_TENSOR_STORAGE_H
 #define TORCH_PYTHON_TENSOR_STORAGE_H
 
-#include "internal.h"
+#include "python/python_api.h"
 
 struct storage_view {
     uint64_t base; /* address of the storage's first byte; 0: it has none */

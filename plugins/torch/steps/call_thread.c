@@ -13,14 +13,14 @@ __thread struct thread call_thread_own;
 
 bool call_thread_inside_forward(void)
 {
-    struct cpython *py = &torch_state.py;
-    PyObject *frame = torch_state.more.PyEval_GetFrame();
+    struct cpython *py = &python.api;
+    PyObject *frame = python.more.PyEval_GetFrame();
     py->Py_IncRef(frame);
     bool found = false;
     while (frame && frame != py->_Py_NoneStruct && !found) {
         PyObject *code = py->PyObject_GetAttrString(frame, "f_code");
         PyObject *back = py->PyObject_GetAttrString(frame, "f_back");
-        found = code && code == torch_state.forward_code;
+        found = code && code == python.forward_code;
         py->Py_DecRef(code);
         py->Py_DecRef(frame);
         frame = back;
@@ -34,8 +34,8 @@ struct thread *call_thread_begin(struct thread *t)
 {
     *t = (struct thread){.life = torch_state.life,
                          .tid = (int64_t)syscall(SYS_gettid),
-                         .step = torch_state.step,
-                         .phase_ns = torch_state.step_begin_ns,
+                         .step = steps.step,
+                         .phase_ns = steps.begin_ns,
                          .seen = 1u << PHASE_OTHER,
                          .micro = PROBING_NULL_I64};
     t->outer_unseen = call_thread_inside_forward();

@@ -8,7 +8,7 @@
 #ifndef TORCH_STEPS_CALL_THREAD_H
 #define TORCH_STEPS_CALL_THREAD_H
 
-#include "internal.h"
+#include "steps/step.h"
 
 extern __thread struct thread call_thread_own;
 

@@ -7,8 +7,10 @@
  * A process group may be made at any time: before each call of a model, each operation of a group
  * and at each step's end the default one is looked at, which is one attribute.
  */
-#include "steps/call_thread.h"
+#include "steps/coordinates.h"
+
 #include "python/pyobject.h"
+#include "steps/call_thread.h"
 
 static const struct probing_python_coordinates_1 *shared; /* lives as long as the process */
 static PyObject *world;      /* owned; torch 2: its attribute `_default_pg`; torch 1: `WORLD` */
@@ -17,10 +19,10 @@ static PyObject *seen;       /* an address: the default group that was asked; NU
 
 static void tell(int which, union probing_cell cell)
 {
-    __atomic_store_n(&torch_state.row[COL_COORDINATES + which].u, cell.u, __ATOMIC_RELAXED);
+    __atomic_store_n(&steps.row[COL_COORDINATES + which].u, cell.u, __ATOMIC_RELAXED);
     if (shared)
         __atomic_store_n(&shared->cells[which].u, cell.u, __ATOMIC_RELAXED);
-    step_rows_changed();
+    trace_row_changed();
 }
 
 /* The environment, which torch.distributed corrects. */
@@ -35,7 +37,7 @@ static void read_again(void)
 void coordinates_begin(const struct probing_python_coordinates_1 *part)
 {
     shared = part && part->n == PROBING_COORDINATES ? part : NULL;
-    coordinates_tell_global(PROBING_NULL_I64);
+    coordinates_set_global(PROBING_NULL_I64);
     read_again();
 }
 
@@ -50,12 +52,12 @@ void coordinates_find(void)
         PyObject *group = object_get(object, places[i].group);
         if (group) {
             world = object;
-            world_name = torch_state.py.PyUnicode_InternFromString(places[i].group);
-            torch_state.py.PyErr_Clear();
-            torch_state.py.Py_IncRef(object);
+            world_name = python.api.PyUnicode_InternFromString(places[i].group);
+            python.api.PyErr_Clear();
+            python.api.Py_IncRef(object);
         }
-        torch_state.py.Py_DecRef(group);
-        torch_state.py.Py_DecRef(object);
+        python.api.Py_DecRef(group);
+        python.api.Py_DecRef(object);
     }
     coordinates_look();
 }
@@ -72,7 +74,7 @@ static void ask(PyObject *group)
 
 void coordinates_look(void)
 {
-    struct cpython *py = &torch_state.py;
+    struct cpython *py = &python.api;
     PyObject *group = world && world_name ? py->PyObject_GetAttr(world, world_name) : NULL;
     if (!group)
         py->PyErr_Clear();
@@ -85,29 +87,43 @@ void coordinates_look(void)
     py->Py_DecRef(group);
 }
 
-void coordinates_tell_global(int64_t step)
+void coordinates_set_global(int64_t step)
 {
     tell(PROBING_GLOBAL_STEP, (union probing_cell){.i = step});
 }
 
-void coordinates_tell_role(const char *text)
+void coordinates_set_role(const char *text)
 {
     tell(PROBING_ROLE, (union probing_cell){.u = object_intern(text)});
 }
 
-void coordinates_step(bool counted)
+void coordinates_set_step(bool counted)
 {
-    int64_t step = counted ? (int64_t)torch_state.step : PROBING_NULL_I64;
+    int64_t step = counted ? (int64_t)steps.step : PROBING_NULL_I64;
     if (shared)
         __atomic_store_n(&shared->cells[PROBING_LOCAL_STEP].i, step, __ATOMIC_RELAXED);
 }
 
+void coordinates_ends(const struct thread *t, uint64_t end_ns)
+{
+    (void)t;
+    (void)end_ns;
+    coordinates_look();
+}
+
+void coordinates_ended(const struct thread *t, uint64_t end_ns)
+{
+    (void)t;
+    (void)end_ns;
+    coordinates_set_step(/* counted= */ true);
+}
+
 void coordinates_forget(void)
 {
-    coordinates_tell_global(PROBING_NULL_I64);
-    coordinates_step(/* counted= */ false);
-    torch_state.py.Py_DecRef(world);
-    torch_state.py.Py_DecRef(world_name);
+    coordinates_set_global(PROBING_NULL_I64);
+    coordinates_set_step(/* counted= */ false);
+    python.api.Py_DecRef(world);
+    python.api.Py_DecRef(world_name);
     world = world_name = seen = NULL;
     shared = NULL;
 }
@@ -115,16 +131,16 @@ void coordinates_forget(void)
 void coordinates_put(union probing_cell *row)
 {
     const struct thread *t = call_thread();
-    bool known = t->training && t->step == torch_state.step;
-    memcpy(row, torch_state.row, N_COORDINATES * sizeof(*row));
+    bool known = t->training && t->step == steps.step;
+    memcpy(row, steps.row, N_COORDINATES * sizeof(*row));
     row[COL_MICRO_STEP].i = known ? t->last_micro : PROBING_NULL_I64;
-    row[COL_LOCAL_STEP].i = (int64_t)torch_state.step;
+    row[COL_LOCAL_STEP].i = (int64_t)steps.step;
 }
 
 void coordinates_of(int64_t step, union probing_cell *row)
 {
     for (int i = 0; i < N_COORDINATES; i++)
-        row[i].u = __atomic_load_n(&torch_state.row[i].u, __ATOMIC_RELAXED);
+        row[i].u = __atomic_load_n(&steps.row[i].u, __ATOMIC_RELAXED);
     row[COL_MICRO_STEP].i = PROBING_NULL_I64;
     row[COL_LOCAL_STEP].i = step;
 }

@@ -6,9 +6,11 @@
  * Threads: hooks hold the GIL; the table torch.loaders is filled on [worker], which asks for it.
  * It looks into the iterators' own dicts only and runs nothing of theirs.
  */
+#include "steps/dataloader.h"
+
 #include "lib/proc/task.h"
-#include "steps/call_thread.h"
 #include "python/pyobject.h"
+#include "steps/call_thread.h"
 
 #include <stdio.h>
 #include <unistd.h>
@@ -24,14 +26,14 @@ bool data_is_iterator(PyObject *class)
 {
     PyObject *base =
         object_get(object_module("torch.utils.data.dataloader"), "_BaseDataLoaderIter");
-    bool is = base && torch_state.py.PyType_IsSubtype(class, base);
-    torch_state.py.Py_DecRef(base);
+    bool is = base && python.api.PyType_IsSubtype(class, base);
+    python.api.Py_DecRef(base);
     return is;
 }
 
 void data_remember(PyObject *iterator)
 {
-    struct cpython *py = &torch_state.py;
+    struct cpython *py = &python.api;
     for (uint32_t i = 0; i < LOADERS_MAX; i++)
         if (loaders[i] && py->PyWeakref_GetObject(loaders[i]) == iterator)
             return;
@@ -47,7 +49,7 @@ void data_remember(PyObject *iterator)
 void data_forget(void)
 {
     for (uint32_t i = 0; i < LOADERS_MAX; i++) {
-        torch_state.py.Py_DecRef(loaders[i]);
+        python.api.Py_DecRef(loaders[i]);
         loaders[i] = NULL;
     }
 }
@@ -66,8 +68,8 @@ PyObject *data_next(PyObject *hook, PyObject *const *args, size_t nargsf, PyObje
         return result;
     uint64_t end_ns = torch_state.now();
     (void)step_phase(t, before, end_ns);
-    if (result && torch_state.sampled && torch_state.host->wanted(torch_state.trace))
-        step_row(STAGE_DATA, object_class(args[0]), begin_ns, end_ns);
+    if (result && steps.sampled && torch_state.host->wanted(steps.trace))
+        trace_add(STAGE_DATA, object_class(args[0]), begin_ns, end_ns);
     return result;
 }
 
@@ -118,7 +120,7 @@ static const struct probing_column columns[] = {
 
 static int64_t pid_of(PyObject *process)
 {
-    struct cpython *py = &torch_state.py;
+    struct cpython *py = &python.api;
     PyObject *dict = object_dict(process);
     PyObject *popen = dict ? py->PyDict_GetItemString(dict, "_popen") : NULL;
     PyObject *inner = popen && popen != py->_Py_NoneStruct ? object_dict(popen) : NULL;
@@ -132,7 +134,7 @@ static int64_t pid_of(PyObject *process)
  * _task_info: number of the batch -> (worker,) or (worker, batch). */
 static int64_t awaited_of(PyObject *dict)
 {
-    struct cpython *py = &torch_state.py;
+    struct cpython *py = &python.api;
     PyObject *tasks = dict ? py->PyDict_GetItemString(dict, "_task_info") : NULL;
     PyObject *next = dict ? py->PyDict_GetItemString(dict, "_rcvd_idx") : NULL;
     if (!tasks || !next || !object_is(tasks, py->PyDict_Type) || !object_is(next, py->PyLong_Type))
@@ -148,7 +150,7 @@ static int64_t awaited_of(PyObject *dict)
 
 static void look_at(struct snapshot *look, PyObject *iterator, int64_t number)
 {
-    struct cpython *py = &torch_state.py;
+    struct cpython *py = &python.api;
     PyObject *dict = object_dict(iterator);
     PyObject *set = dict ? py->PyDict_GetItemString(dict, "_dataset") : NULL;
     PyObject *list = dict ? py->PyDict_GetItemString(dict, "_workers") : NULL;
@@ -177,7 +179,7 @@ static void look_at(struct snapshot *look, PyObject *iterator, int64_t number)
 
 static int look_at_all(void *arg)
 {
-    struct cpython *py = &torch_state.py;
+    struct cpython *py = &python.api;
     for (uint32_t i = 0; i < LOADERS_MAX && torch_on(); i++) {
         PyObject *iterator = loaders[i] ? py->PyWeakref_GetObject(loaders[i]) : NULL;
         if (!iterator || iterator == py->_Py_NoneStruct)

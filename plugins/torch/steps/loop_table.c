@@ -6,7 +6,7 @@
  * Threads: the loop's own with the GIL; the table is filled on [worker] without it: a loop that
  * holds the GIL and stands is seen, too.  There the process's memory is looked at once a second.
  */
-#include "internal.h"
+#include "steps/loop_table.h"
 #include "lib/proc/task.h"
 
 #include <errno.h>
@@ -99,7 +99,7 @@ static int64_t own_heap(void)
 void loop_inspect(uint64_t now_ns)
 {
     static uint64_t looks; /* [worker], never two at once */
-    if (!__atomic_load_n(&torch_state.loop.tid, __ATOMIC_ACQUIRE) || looks++ < WARM_UP)
+    if (!__atomic_load_n(&steps.loop.tid, __ATOMIC_ACQUIRE) || looks++ < WARM_UP)
         return;
     int64_t bytes = loop_private(), own = looks % HEAP_LOOKS == 1 ? own_heap() : -1;
     if (!bytes)
@@ -149,11 +149,17 @@ static void fill_memory(union probing_cell *cells)
 
 void loop_is(const struct thread *t)
 {
-    if (t == torch_state.loop.thread)
+    if (t == steps.loop.thread)
         return;
-    torch_state.loop.thread = t;
-    loop_phase(t->phase, torch_state.now());
-    __atomic_store_n(&torch_state.loop.tid, (int64_t)syscall(SYS_gettid), __ATOMIC_RELEASE);
+    steps.loop.thread = t;
+    step_loop_phase(t->phase, torch_state.now());
+    __atomic_store_n(&steps.loop.tid, (int64_t)syscall(SYS_gettid), __ATOMIC_RELEASE);
+}
+
+void loop_ended(const struct thread *t, uint64_t end_ns)
+{
+    (void)end_ns;
+    loop_is(t);
 }
 
 static double seconds_since(uint64_t then_ns)
@@ -168,18 +174,18 @@ static int scan(void *self, struct probing_rows *out)
         [PHASE_OTHER] = "other",         [PHASE_DATA] = "waiting for data",
         [PHASE_FORWARD] = "forward",     [PHASE_BACKWARD] = "backward",
         [PHASE_OPTIMIZER] = "optimizer", [PHASE_COMM] = "communication"};
-    int64_t tid = __atomic_load_n(&torch_state.loop.tid, __ATOMIC_ACQUIRE);
-    int64_t steps = (int64_t)__atomic_load_n(&torch_state.step, __ATOMIC_RELAXED);
+    int64_t tid = __atomic_load_n(&steps.loop.tid, __ATOMIC_ACQUIRE);
+    int64_t n_steps = (int64_t)__atomic_load_n(&steps.step, __ATOMIC_RELAXED);
     union probing_cell none = {.u = PROBING_NULL_F64};
     union probing_cell cells[] = {
-        {.i = PROBING_NULL_I64}, {.i = steps}, none, {.s = NULL}, none, none, none, none, none};
+        {.i = PROBING_NULL_I64}, {.i = n_steps}, none, {.s = NULL}, none, none, none, none, none};
     (void)self;
     if (!torch_on())
         return 0;
     if (tid) {
-        uint64_t since_ns = __atomic_load_n(&torch_state.loop.since_ns, __ATOMIC_ACQUIRE);
-        enum phase phase = __atomic_load_n(&torch_state.loop.phase, __ATOMIC_RELAXED);
-        uint64_t ended_ns = __atomic_load_n(&torch_state.step_begin_ns, __ATOMIC_RELAXED);
+        uint64_t since_ns = __atomic_load_n(&steps.loop.since_ns, __ATOMIC_ACQUIRE);
+        enum phase phase = __atomic_load_n(&steps.loop.phase, __ATOMIC_RELAXED);
+        uint64_t ended_ns = __atomic_load_n(&steps.begin_ns, __ATOMIC_RELAXED);
         cells[0].i = tid;
         if (ended_ns)
             cells[2].f = seconds_since(ended_ns);

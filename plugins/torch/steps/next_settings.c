@@ -5,9 +5,10 @@
  * Threads: settings_hand() [control]; settings_take_over() any; settings_take() any that holds the
  * GIL.
  */
-#include "internal.h"
+#include "steps/next_settings.h"
 
 #include <pthread.h>
+#include <stdatomic.h>
 
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 static struct settings wanted;   /* lock: mutex */

@@ -13,7 +13,7 @@
 
 #include <errno.h>
 
-#include "internal.h"
+#include "steps/step.h"
 
 #define CALLS 16384u /* 2 seconds of 100 steps with 80 modules: longer than who asks waits */
 #define STEPS 1024u
@@ -31,8 +31,8 @@ struct ring {
 };
 
 static struct entry call_entries[CALLS], step_entries[STEPS];
-static struct ring calls = {.entries = call_entries, .n = CALLS},
-                   steps = {.entries = step_entries, .n = STEPS};
+static struct ring call_ring = {.entries = call_entries, .n = CALLS},
+                   step_ring = {.entries = step_entries, .n = STEPS};
 _Atomic uint32_t recent_wanted;
 static _Atomic uint64_t since_ns; /* what was before is not known */
 
@@ -93,12 +93,19 @@ static uint64_t first_ended(const struct ring *r, uint64_t ts)
 
 void recent_add_call(const struct recent_call *c)
 {
-    add(&calls, c);
+    add(&call_ring, c);
 }
 
 void recent_add_step(uint64_t end_ns, uint64_t step)
 {
-    add(&steps, &(struct recent_call){.end_ns = end_ns, .step = step});
+    add(&step_ring, &(struct recent_call){.end_ns = end_ns, .step = step});
+}
+
+void recent_ends(const struct thread *t, uint64_t end_ns)
+{
+    (void)t;
+    if (recent_is_wanted())
+        recent_add_step(end_ns, steps.step);
 }
 
 static void remember(int on)
@@ -114,14 +121,14 @@ static void remember(int on)
 static bool step_at(uint64_t ts, int64_t *ret)
 {
     struct recent_call c;
-    uint64_t turn = first_ended(&steps, ts), last = get(&steps.next);
+    uint64_t turn = first_ended(&step_ring, ts), last = get(&step_ring.next);
     if (!torch_on() || ts < get(&since_ns))
         return false;
     if (turn > last) { /* none has ended since: it is the one that runs */
-        *ret = (int64_t)__atomic_load_n(&torch_state.step, __ATOMIC_RELAXED);
-        return get(&steps.next) == last;
+        *ret = (int64_t)__atomic_load_n(&steps.step, __ATOMIC_RELAXED);
+        return get(&step_ring.next) == last;
     }
-    if (turn + STEPS <= last + 2 || !read_entry(&steps, turn, &c))
+    if (turn + STEPS <= last + 2 || !read_entry(&step_ring, turn, &c))
         return false; /* it may have been of one before */
     *ret = (int64_t)c.step;
     return true;
@@ -135,8 +142,8 @@ static int at(int32_t tid, uint64_t ts, struct probing_torch_place *ret)
     if (!recent_is_wanted())
         return -ENOENT;
     bool known = step_at(ts, &ret->step);
-    uint64_t turn = first_ended(&calls, ts);
-    for (uint32_t i = 0; i < SCANNED && read_entry(&calls, turn + i, &c); i++) {
+    uint64_t turn = first_ended(&call_ring, ts);
+    for (uint32_t i = 0; i < SCANNED && read_entry(&call_ring, turn + i, &c); i++) {
         if (c.tid != tid || c.begin_ns > ts || c.end_ns < ts)
             continue;
         ret->module = c.name;

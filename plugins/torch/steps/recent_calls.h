@@ -14,6 +14,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+struct thread;
+
 extern const struct probing_torch_place_1 recent_part;
 extern _Atomic uint32_t recent_wanted; /* by how many */
 
@@ -24,6 +26,8 @@ struct recent_call {
 
 void recent_add_call(const struct recent_call *c);
 void recent_add_step(uint64_t end_ns, uint64_t step); /* it has ended */
+/* A step ends. */
+void recent_ends(const struct thread *t, uint64_t end_ns);
 
 static inline bool recent_is_wanted(void)
 {

@@ -8,7 +8,7 @@
 #include <pthread.h>
 #include <unistd.h>
 
-#include "internal.h"
+#include "steps/step.h"
 #include "tests/test.h"
 
 static uint64_t clock_ns;
@@ -58,11 +58,11 @@ TEST(the_innermost_call_of_that_thread_counts)
 
 TEST(the_step_is_the_one_that_ended_next)
 {
-    torch_state.step = 7;
+    steps.step = 7;
     CHECK(at(1, 1250, 0).step == 7); /* none has ended: the one that runs */
     recent_add_step(2000, 7);
     recent_add_step(3000, 8);
-    torch_state.step = 9;
+    steps.step = 9;
     CHECK_INT(at(1, 1250, 0).step, 7);
     CHECK_INT(at(1, 2000, 0).step, 7);
     CHECK_INT(at(1, 2001, 0).step, 8);
@@ -75,7 +75,7 @@ TEST(what_is_long_ago_is_forgotten_and_not_mistaken)
         call(1, 10000 + i * 10, 10005 + i * 10, 9, 1000 + i % 7);
     for (uint64_t i = 0; i < 3000; i++)
         recent_add_step(10000 + i * 100, 9 + i);
-    torch_state.step = 9 + 3000;
+    steps.step = 9 + 3000;
     CHECK_INT(at(1, 1250, -ENOENT).module, PROBING_NULL_ID);
     CHECK(at(1, 1250, -ENOENT).step == PROBING_NULL_I64);
     CHECK_INT(at(1, 10002 + 39999 * 10, 0).module, 1000 + 39999 % 7);

@@ -102,7 +102,7 @@ bool exprs_parse(const char *p, size_t n, struct expression *ret)
 /* Find a name in the classes of an object, new reference. */
 static PyObject *of_classes(PyObject *object, PyObject *name)
 {
-    struct cpython *py = &torch_state.py;
+    struct cpython *py = &python.api;
     PyObject *order = object_of_type(object_type(object), "__mro__"), *found = NULL;
     Py_ssize_t n = order && object_is(order, py->PyTuple_Type) ? py->PyTuple_Size(order) : 0;
     for (Py_ssize_t i = 0; i < n && !found; i++) {
@@ -118,7 +118,7 @@ static PyObject *of_classes(PyObject *object, PyObject *name)
 
 static bool is_plain(PyObject *value)
 {
-    struct cpython *py = &torch_state.py;
+    struct cpython *py = &python.api;
     PyObject *const types[] = {py->PyFloat_Type, py->PyLong_Type, py->PyUnicode_Type,
                                py->PyDict_Type,  py->PyList_Type, py->PyTuple_Type};
     for (size_t i = 0; i < sizeof(types) / sizeof(types[0]); i++)
@@ -133,7 +133,7 @@ static PyObject *attribute_in(PyObject *object, PyObject *name, uint32_t depth,
 /* Read a property that does nothing but give an attribute. */
 static PyObject *of_getter(PyObject *object, PyObject *names, uint32_t depth, const char **ret_why)
 {
-    struct cpython *py = &torch_state.py;
+    struct cpython *py = &python.api;
     Py_ssize_t n = py->PyTuple_Size(names);
     py->Py_IncRef(object);
     for (Py_ssize_t i = 0; i < n && object; i++) {
@@ -148,7 +148,7 @@ static PyObject *of_getter(PyObject *object, PyObject *names, uint32_t depth, co
  * Anything else is code. */
 static PyObject *of_class(PyObject *object, PyObject *name, uint32_t depth, const char **ret_why)
 {
-    struct cpython *py = &torch_state.py;
+    struct cpython *py = &python.api;
     PyObject *found = of_classes(object, name), *value = NULL, *names = NULL;
     const char *kind = found ? object_class_text(found) : "";
     if (found && is_plain(found))
@@ -168,7 +168,7 @@ static PyObject *of_class(PyObject *object, PyObject *name, uint32_t depth, cons
 /* Read the gradient of a tensor that keeps one: asking another one makes torch warn. */
 static PyObject *gradient_of(PyObject *tensor, const char **ret_why)
 {
-    struct cpython *py = &torch_state.py;
+    struct cpython *py = &python.api;
     PyObject *leaf = object_get(tensor, "is_leaf"), *keeps = object_get(tensor, "retains_grad");
     bool has = leaf == py->_Py_TrueStruct || keeps == py->_Py_TrueStruct;
     py->Py_DecRef(leaf);
@@ -181,10 +181,10 @@ static PyObject *gradient_of(PyObject *tensor, const char **ret_why)
 /* Modules' own is known: it looks where we have looked. */
 static bool has_getattr(PyObject *object)
 {
-    struct cpython *py = &torch_state.py;
+    struct cpython *py = &python.api;
     PyObject *name = py->PyUnicode_InternFromString("__getattr__");
     PyObject *own = name ? of_classes(object, name) : NULL;
-    PyObject *known = own ? object_get(torch_state.module_class, "__getattr__") : NULL;
+    PyObject *known = own ? object_get(python.module_class, "__getattr__") : NULL;
     py->PyErr_Clear();
     py->Py_DecRef(known);
     py->Py_DecRef(own);
@@ -196,12 +196,11 @@ static PyObject *attribute_in(PyObject *object, PyObject *name, uint32_t depth,
                               const char **ret_why)
 {
     static const char *const more[] = {"_parameters", "_buffers", "_modules"};
-    struct cpython *py = &torch_state.py;
+    struct cpython *py = &python.api;
     PyObject *found = NULL, *dict = tensor_is(object) ? NULL : object_dict(object);
     if (dict && object_is(dict, py->PyDict_Type))
         found = py->PyDict_GetItem(dict, name);
-    for (size_t i = 0; i < 3 && !found && dict && object_is(object, torch_state.module_class);
-         i++) {
+    for (size_t i = 0; i < 3 && !found && dict && object_is(object, python.module_class); i++) {
         PyObject *inner = py->PyDict_GetItemString(dict, more[i]);
         if (inner && object_is(inner, py->PyDict_Type))
             found = py->PyDict_GetItem(inner, name);
@@ -220,7 +219,7 @@ static PyObject *attribute_in(PyObject *object, PyObject *name, uint32_t depth,
 
 static PyObject *attribute_of(PyObject *object, const char *word, size_t n, const char **ret_why)
 {
-    struct cpython *py = &torch_state.py;
+    struct cpython *py = &python.api;
     PyObject *name = py->PyUnicode_FromStringAndSize(word, (Py_ssize_t)n);
     PyObject *found = name ? attribute_in(object, name, /* depth= */ 0, ret_why) : NULL;
     py->PyErr_Clear();
@@ -231,7 +230,7 @@ static PyObject *attribute_of(PyObject *object, const char *word, size_t n, cons
 /* [1], [-1], ["key"]: of dicts, lists and tuples, never by a method of the program's. */
 static PyObject *item_of(PyObject *object, const char *word, size_t n, const char **ret_why)
 {
-    struct cpython *py = &torch_state.py;
+    struct cpython *py = &python.api;
     PyObject *found = NULL;
     if (!object_is(object, py->PyDict_Type) && !object_is(object, py->PyList_Type) &&
         !object_is(object, py->PyTuple_Type)) {
@@ -269,7 +268,7 @@ PyObject *exprs_follow(const struct expression *e, PyObject *variable, const cha
         PyObject *outer = found;
         found = *part == '.' ? attribute_of(outer, part + 1, n - 1, ret_why)
                              : item_of(outer, part + 1, n - 2, ret_why);
-        torch_state.py.Py_DecRef(outer);
+        python.api.Py_DecRef(outer);
         at += n;
     }
     return found;

@@ -34,16 +34,16 @@ static PyObject *cell_type;   /* lock: the GIL; borrowed: a static type */
 
 static PyObject *code_of(PyObject *frame) /* new reference */
 {
-    return torch_state.more.PyFrame_GetCode ? torch_state.more.PyFrame_GetCode(frame)
-                                            : object_get(frame, "f_code");
+    return python.more.PyFrame_GetCode ? python.more.PyFrame_GetCode(frame)
+                                       : object_get(frame, "f_code");
 }
 
 /* Give the caller, new reference; takes the frame's. */
 static PyObject *caller_of(PyObject *frame)
 {
-    struct cpython *py = &torch_state.py;
-    PyObject *back = torch_state.more.PyFrame_GetBack ? torch_state.more.PyFrame_GetBack(frame)
-                                                      : object_get(frame, "f_back");
+    struct cpython *py = &python.api;
+    PyObject *back = python.more.PyFrame_GetBack ? python.more.PyFrame_GetBack(frame)
+                                                 : object_get(frame, "f_back");
     py->Py_DecRef(frame);
     if (back != py->_Py_NoneStruct)
         return back;
@@ -55,7 +55,7 @@ static PyObject *caller_of(PyObject *frame)
  * 3.12 on there is a function for it. */
 static PyObject *const *room_of(PyObject *frame)
 {
-    const struct cpython *py = &torch_state.py;
+    const struct cpython *py = &python.api;
     const char *p = (const char *)frame, *inner;
     if (!cpython_since(py, 10))
         return (PyObject *const *)(p + 360);
@@ -69,7 +69,7 @@ static PyObject *const *room_of(PyObject *frame)
 static Py_ssize_t index_in(PyObject *code, const char *names, const char *word, size_t n,
                            Py_ssize_t *ret_count)
 {
-    struct cpython *py = &torch_state.py;
+    struct cpython *py = &python.api;
     PyObject *tuple = object_get(code, names);
     Py_ssize_t found = -1, size;
     *ret_count = tuple ? py->PyTuple_Size(tuple) : 0;
@@ -87,7 +87,7 @@ static Py_ssize_t index_in(PyObject *code, const char *names, const char *word, 
  * excepted.  Gives the place of one of them, -1: it is none. */
 static Py_ssize_t cell_of(PyObject *code, const char *word, size_t n)
 {
-    struct cpython *py = &torch_state.py;
+    struct cpython *py = &python.api;
     Py_ssize_t n_locals, n_cells, other, size;
     (void)index_in(code, "co_varnames", word, n, &n_locals);
     Py_ssize_t cell = index_in(code, "co_cellvars", word, n, &n_cells), before = 0;
@@ -107,13 +107,13 @@ static Py_ssize_t cell_of(PyObject *code, const char *word, size_t n)
 static Py_ssize_t find_local(PyObject *code, const char *word, size_t n)
 {
     Py_ssize_t count, at = NO_PLACE;
-    if (!cpython_since(&torch_state.py, 11)) /* an argument's own place is empty then */
+    if (!cpython_since(&python.api, 11)) /* an argument's own place is empty then */
         at = cell_of(code, word, n);
     if (at < 0)
         at = index_in(code, "co_varnames", word, n, &count);
     if (at < 0)
         at = cell_of(code, word, n);
-    if (at < 0 && torch_state.more.PyFrame_GetVar)
+    if (at < 0 && python.more.PyFrame_GetVar)
         at = index_in(code, "co_freevars", word, n, &count);
     return at < 0 ? NO_PLACE : at;
 }
@@ -121,10 +121,10 @@ static Py_ssize_t find_local(PyObject *code, const char *word, size_t n)
 /* Its value, new reference; NULL: it has none now. */
 static PyObject *local_at(PyObject *frame, Py_ssize_t at, PyObject *name)
 {
-    struct cpython *py = &torch_state.py;
+    struct cpython *py = &python.api;
     PyObject *value = NULL;
-    if (torch_state.more.PyFrame_GetVar) {
-        value = torch_state.more.PyFrame_GetVar(frame, name);
+    if (python.more.PyFrame_GetVar) {
+        value = python.more.PyFrame_GetVar(frame, name);
         py->PyErr_Clear();
         return value;
     }
@@ -138,7 +138,7 @@ static PyObject *local_at(PyObject *frame, Py_ssize_t at, PyObject *name)
 /* By its name alone. */
 static PyObject *local_of(PyObject *frame, PyObject *code, const char *word)
 {
-    struct cpython *py = &torch_state.py;
+    struct cpython *py = &python.api;
     Py_ssize_t at = find_local(code, word, strlen(word));
     PyObject *name = at == NO_PLACE ? NULL : py->PyUnicode_FromString(word);
     PyObject *value = name ? local_at(frame, at, name) : NULL;
@@ -148,8 +148,8 @@ static PyObject *local_of(PyObject *frame, PyObject *code, const char *word)
 
 static PyObject *look_back(PyObject *self, PyObject *const *args, Py_ssize_t n, PyObject *kwnames)
 {
-    struct cpython *py = &torch_state.py;
-    PyObject *frame = torch_state.more.PyEval_GetFrame(),
+    struct cpython *py = &python.api;
+    PyObject *frame = python.more.PyEval_GetFrame(),
              *code = frame ? object_get(frame, "f_code") : NULL;
     (void)self;
     (void)kwnames;
@@ -175,7 +175,7 @@ bool exprs_usable(void)
                                "    def inner(): return first, shared\n"
                                "    return look(third, other, shared, inner.__closure__[0])\n"
                                "f(1)\n";
-    struct cpython *py = &torch_state.py;
+    struct cpython *py = &python.api;
     if (checked_life == torch_state.life)
         return readable;
     checked_life = torch_state.life;
@@ -196,10 +196,10 @@ bool exprs_usable(void)
 static bool is_text(PyObject *value, const char *text, size_t n)
 {
     Py_ssize_t size;
-    const char *own = value && object_is(value, torch_state.py.PyUnicode_Type)
-                          ? torch_state.py.PyUnicode_AsUTF8AndSize(value, &size)
+    const char *own = value && object_is(value, python.api.PyUnicode_Type)
+                          ? python.api.PyUnicode_AsUTF8AndSize(value, &size)
                           : NULL;
-    torch_state.py.PyErr_Clear();
+    python.api.PyErr_Clear();
     return own && (size_t)size == n && memcmp(own, text, n) == 0;
 }
 
@@ -209,7 +209,7 @@ static bool is_method(PyObject *frame, PyObject *code, const struct expression *
     size_t n = e->func_n;
     while (n && e->func[n - 1] != '.')
         n--;
-    struct cpython *py = &torch_state.py;
+    struct cpython *py = &python.api;
     PyObject *self = local_of(frame, code, "self");
     PyObject *order = self ? object_of_type(object_type(self), "__mro__") : NULL;
     Py_ssize_t size = order && object_is(order, py->PyTuple_Type) ? py->PyTuple_Size(order) : 0;
@@ -228,7 +228,7 @@ static bool is_method(PyObject *frame, PyObject *code, const struct expression *
  * knows, "main.<locals>.Trainer.step". */
 static enum inside find_inside(const struct expression *e, PyObject *code, PyObject *func)
 {
-    struct cpython *py = &torch_state.py;
+    struct cpython *py = &python.api;
     if (e->func_n == 0 || is_text(func, e->func, e->func_n))
         return INSIDE;
     size_t last = e->func_n;
@@ -252,7 +252,7 @@ static struct variable_place find_place(const struct expression *e, PyObject *co
     PyObject *func = object_get(code, "co_name");
     struct variable_place p = {.code = code, .number = e->number, .at = NO_PLACE};
     p.inside = func ? find_inside(e, code, func) : OUTSIDE;
-    torch_state.py.Py_DecRef(func);
+    python.api.Py_DecRef(func);
     if (p.inside == OUTSIDE)
         return p;
     p.at = find_local(code, e->name, e->first_n);
@@ -262,7 +262,7 @@ static struct variable_place find_place(const struct expression *e, PyObject *co
 
 static struct variable_place place_of(const struct expression *e, PyObject *code)
 {
-    struct cpython *py = &torch_state.py;
+    struct cpython *py = &python.api;
     size_t hash = ((uintptr_t)code >> 4) * 31 + e->number;
     struct variable_place *p = &places[(hash ^ hash >> 9) % PLACES];
     if (p->code == code && p->number == e->number)
@@ -280,13 +280,13 @@ void exprs_forget(void)
     for (size_t i = 0; i < PLACES; i++) {
         PyObject *code = places[i].code;
         places[i].code = NULL;
-        torch_state.py.Py_DecRef(code);
+        python.api.Py_DecRef(code);
     }
 }
 
 static PyObject *global_of(PyObject *frame, PyObject *name)
 {
-    struct cpython *py = &torch_state.py;
+    struct cpython *py = &python.api;
     PyObject *globals = object_get(frame, "f_globals"), *found = NULL;
     if (globals && object_is(globals, py->PyDict_Type))
         found = py->PyDict_GetItem(globals, name);
@@ -315,19 +315,19 @@ static uint64_t function_of(PyObject *code)
 {
     PyObject *name = object_get(code, "co_name");
     Py_ssize_t n;
-    const char *text = name && object_is(name, torch_state.py.PyUnicode_Type)
-                           ? torch_state.py.PyUnicode_AsUTF8AndSize(name, &n)
+    const char *text = name && object_is(name, python.api.PyUnicode_Type)
+                           ? python.api.PyUnicode_AsUTF8AndSize(name, &n)
                            : NULL;
     uint64_t id = object_intern_often(text);
-    torch_state.py.PyErr_Clear();
-    torch_state.py.Py_DecRef(name);
+    python.api.PyErr_Clear();
+    python.api.Py_DecRef(name);
     return id;
 }
 
 PyObject *exprs_find(const struct expression *e, uint64_t *ret_func, const char **ret_why)
 {
-    struct cpython *py = &torch_state.py;
-    PyObject *frame = torch_state.more.PyEval_GetFrame(), *value = NULL;
+    struct cpython *py = &python.api;
+    PyObject *frame = python.more.PyEval_GetFrame(), *value = NULL;
     bool known = false;
     *ret_func = PROBING_NULL_ID;
     *ret_why = NULL;

@@ -8,13 +8,15 @@
  * It is read at once, and no tensor is kept: one that is kept keeps its graph's memory.  On the CPU
  * its number is there by then; from a GPU it comes later, by cuda_events.c.
  */
+#include "variables/loss.h"
+
 #include <errno.h>
 
 #include "device/device.h"
-#include "steps/call_thread.h"
 #include "python/pyobject.h"
 #include "python/tensor.h"
-#include "variables/variables.h"
+#include "steps/call_thread.h"
+#include "variables/variable_rows.h"
 
 #define FUNC_BYTES 200u
 #define CLIP_MODULE "torch.nn.utils.clip_grad"
@@ -67,20 +69,20 @@ uint32_t loss_wanted(const char *exprs)
 
 static bool is_wanted(enum known which)
 {
-    return torch_state.set.known >> which & 1;
+    return variables.known >> which & 1;
 }
 
 /* ---- what is seen ---- */
 
 static bool is_now(const struct scalar *s, const struct thread *t)
 {
-    return s->there && s->thread == t && s->step == torch_state.step;
+    return s->there && s->thread == t && s->step == steps.step;
 }
 
 /* Tensors quiet.  false: it is no single number. */
 static bool read_scalar(PyObject *value, struct scalar *s)
 {
-    struct cpython *py = &torch_state.py;
+    struct cpython *py = &python.api;
     struct tensor_figures f = {.n = 0};
     s->type = object_class_text(value);
     if (object_is(value, py->PyFloat_Type) || object_is(value, py->PyLong_Type)) {
@@ -107,14 +109,14 @@ bool loss_is_one(PyObject *value)
 
 static bool take(const struct thread *t, enum known which, PyObject *value, const char *func)
 {
-    struct scalar s = {.there = true, .thread = t, .step = torch_state.step};
+    struct scalar s = {.there = true, .thread = t, .step = steps.step};
     PyObject *guard = NULL;
     bool tensor = tensor_is(value);
     if (tensor && !tensor_quiet(&guard))
         return false;
     bool one = read_scalar(value, &s);
     if (one && s.rc == -EXDEV && !s.meta)
-        s.ticket = device_number(value);
+        s.ticket = variables_ticket(value);
     if (tensor)
         tensor_loud(guard);
     if (!one)
@@ -144,7 +146,7 @@ static void take_loss(const struct thread *t, enum source source, PyObject *valu
 /* Find what has the name `loss` in a model's result, new reference. */
 static PyObject *loss_in(PyObject *result)
 {
-    struct cpython *py = &torch_state.py;
+    struct cpython *py = &python.api;
     PyObject *dict = NULL, *value = NULL;
     if (object_is(result, py->PyDict_Type)) {
         value = py->PyDict_GetItemString(result, "loss");
@@ -168,7 +170,7 @@ void loss_forward(const struct thread *t, PyObject *module, PyObject *result)
     put_name(func, module, ".forward");
     if (value)
         take_loss(t, SOURCE_FORWARD, value, func);
-    torch_state.py.Py_DecRef(value);
+    python.api.Py_DecRef(value);
 }
 
 PyObject *loss_training_step(PyObject *hook, PyObject *const *args, size_t nargsf,
@@ -181,7 +183,7 @@ PyObject *loss_training_step(PyObject *hook, PyObject *const *args, size_t nargs
     PyObject *value = tensor_is(result) ? NULL : loss_in(result);
     if (value || tensor_is(result))
         take_loss(call_thread(), SOURCE_STEP, value ? value : result, "training_step");
-    torch_state.py.Py_DecRef(value);
+    python.api.Py_DecRef(value);
     work_end();
     return result;
 }
@@ -189,7 +191,7 @@ PyObject *loss_training_step(PyObject *hook, PyObject *const *args, size_t nargs
 /* args: of the engine's run_backward().  grad() comes by, too: it accumulates nothing. */
 void loss_backward(const struct thread *t, PyObject *args, PyObject *kwargs)
 {
-    struct cpython *py = &torch_state.py;
+    struct cpython *py = &python.api;
     PyObject *adds = kwargs ? py->PyDict_GetItemString(kwargs, "accumulate_grad") : NULL;
     PyObject *tensors = py->PyTuple_Size(args) > 0 ? py->PyTuple_GetItem(args, 0) : NULL;
     if (is_wanted(KNOWN_LOSS) && adds == py->_Py_TrueStruct && tensors &&
@@ -200,7 +202,7 @@ void loss_backward(const struct thread *t, PyObject *args, PyObject *kwargs)
 
 void loss_optimizer(const struct thread *t, PyObject *optimizer)
 {
-    struct cpython *py = &torch_state.py;
+    struct cpython *py = &python.api;
     char func[FUNC_BYTES];
     if (!is_wanted(KNOWN_RATE))
         return;
@@ -225,7 +227,7 @@ void loss_optimizer(const struct thread *t, PyObject *optimizer)
 
 static PyObject *clip_note(PyObject *self, PyObject *norm)
 {
-    struct cpython *py = &torch_state.py;
+    struct cpython *py = &python.api;
     (void)self;
     if (torch_on() && torch_state.live && is_wanted(KNOWN_NORM))
         (void)take(call_thread(), KNOWN_NORM, norm, "clip_grad_norm_");
@@ -245,7 +247,7 @@ static PyObject *clip_wrapper(PyObject *original)
                                "        return total_norm\n"
                                "    return _get_total_norm\n";
     static struct cpython_method method = {"probing_norm", clip_note, METH_O, NULL};
-    struct cpython *py = &torch_state.py;
+    struct cpython *py = &python.api;
     PyObject *globals = py->PyDict_New(), *made = NULL;
     PyObject *note = py->PyCFunction_NewEx(&method, NULL, NULL);
     PyObject *compiling = object_get(object_module("torch.compiler"), "is_compiling");
@@ -265,7 +267,7 @@ static PyObject *clip_wrapper(PyObject *original)
  * time.  (torch 2.6; older ones have no such function.) */
 void loss_find(void)
 {
-    struct cpython *py = &torch_state.py;
+    struct cpython *py = &python.api;
     PyObject *module = object_module(CLIP_MODULE);
     if (last.clip || !module)
         return;
@@ -279,7 +281,7 @@ void loss_find(void)
 /* Put the original back; anything that somebody else has put there since stays. */
 void loss_forget(void)
 {
-    struct cpython *py = &torch_state.py;
+    struct cpython *py = &python.api;
     PyObject *module = object_module(CLIP_MODULE), *now = object_get(module, CLIP_NAME);
     if (last.clip && now == last.clip)
         (void)py->PyObject_SetAttrString(module, CLIP_NAME, last.clipped);

@@ -25,7 +25,7 @@ static void learn(void)
     static const char text[] = "def f1(self): return self.a\n"
                                "def f2(self): return self.a.b\n";
     static const char *const names[GETTER_NAMES_MAX] = {"f1", "f2"};
-    struct cpython *py = &torch_state.py;
+    struct cpython *py = &python.api;
     PyObject *globals = py->PyDict_New();
     known.life = torch_state.life;
     if (globals && py->PyDict_SetItemString(globals, "__builtins__", py->PyEval_GetBuiltins()) == 0)
@@ -41,7 +41,7 @@ static void learn(void)
 
 static bool same(PyObject *a, PyObject *b)
 {
-    struct cpython *py = &torch_state.py;
+    struct cpython *py = &python.api;
     bool is = object_is(a, py->PyBytes_Type) && object_is(b, py->PyBytes_Type) &&
               py->PyObject_RichCompareBool(a, b, /* Py_EQ */ 2) == 1;
     py->PyErr_Clear();
@@ -50,7 +50,7 @@ static bool same(PyObject *a, PyObject *b)
 
 PyObject *getter_names(PyObject *property)
 {
-    struct cpython *py = &torch_state.py;
+    struct cpython *py = &python.api;
     if (strcmp(object_type_text(property), "property") != 0)
         return NULL;
     if (known.life != torch_state.life)

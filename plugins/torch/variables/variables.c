@@ -16,33 +16,11 @@
 #include "python/pyobject.h"
 #include "python/tensor.h"
 #include "variables/exprs.h"
-#include "variables/number_text.h"
+#include "variables/loss.h"
+#include "variables/variable_rows.h"
 
 #define TEXT_BYTES 256u
 #define MISSED_STEPS 10u /* without a variable: then it is told */
-
-enum { COL_FUNC = N_COORDINATES, COL_NAME, COL_TYPE, COL_VALUE_F64, N_VARIABLES };
-
-static const struct probing_column columns[N_VARIABLES] = {
-    COORDINATE_COLUMNS,
-    {.name = "func",
-     .type = PROBING_STR,
-     .doc = "function that the variable belongs to, or a module"},
-    {.name = "name",
-     .type = PROBING_STR,
-     .doc =
-         "name as in torch.variables; a tensor with several numbers has .min, .max, .mean, .norm "
-         "and .nan"},
-    {.name = "value_type",
-     .type = PROBING_STR,
-     .doc = "class of the value; NULL: the value was not read"},
-    {.name = "value_f64", .type = PROBING_F64, .doc = "value, if it is a number"},
-};
-
-const struct probing_table_desc variables_table = PROBING_TEXT_TABLE(
-    "python.variables", columns, "value",
-    "variables of the program at the end of each step (torch.variables), and what "
-    "torch.detect_nan finds");
 
 struct wanted {
     /* one expression of the setting */
@@ -61,75 +39,18 @@ static struct {
     bool forget_later; /* and with it another step's end or ours */
 } list;                /* lock: the GIL */
 
-/* ---- rows ---- */
-
-static void add_row(uint64_t step, uint64_t func, const char *name, const char *type,
-                    const double *number, const char *text)
-{
-    union probing_cell row[N_VARIABLES];
-    if (step == torch_state.step) {
-        coordinates_put(row);
-    } else { /* read late: what probing.step() said then is not known any more */
-        coordinates_of((int64_t)step, row);
-        row[COL_GLOBAL_STEP].i = PROBING_NULL_I64;
-    }
-    row[COL_FUNC].u = func;
-    row[COL_NAME].u = object_intern_often(name);
-    row[COL_TYPE].u = object_intern_often(type);
-    row[COL_VALUE_F64].u = PROBING_NULL_F64;
-    if (number && *number == *number)
-        row[COL_VALUE_F64].f = *number;
-    (void)torch_state.host->append(torch_state.variables, torch_state.now(), row, N_VARIABLES, text,
-                                   (uint32_t)strlen(text));
-}
-
-void variables_add(uint64_t func, const char *name, const char *type, const double *number,
-                   const char *text)
-{
-    add_row(torch_state.step, func, name, type, number, text);
-}
-
-static void add_number(uint64_t step, uint64_t func, const char *name, const char *type,
-                       double number)
-{
-    char text[NUMBER_TEXT_BYTES];
-    number_text(number, text);
-    add_row(step, func, name, type, &number, text);
-}
-
-void variables_add_number(uint64_t func, const char *name, const char *type, double number)
-{
-    add_number(torch_state.step, func, name, type, number);
-}
-
-void variables_add_later(uint64_t step, uint64_t func, const char *name, double number)
-{
-    add_number(step, func, name, "Tensor", number);
-}
-
-const char *variables_why_not(int rc, bool meta)
-{
-    if (rc == -E2BIG)
-        return "not read: too large";
-    if (rc != -EXDEV)
-        return "not read: its type or layout";
-    return meta ? "no numbers: a meta tensor"
-                : "not read: reading would wait for its device; torch.device_times=on reads one "
-                  "number later";
-}
-
 static bool is_meta(PyObject *tensor)
 {
     PyObject *meta = object_get(tensor, "is_meta");
-    torch_state.py.Py_DecRef(meta); /* a constant of the interpreter */
-    return meta == torch_state.py._Py_TrueStruct;
+    python.api.Py_DecRef(meta); /* a constant of the interpreter */
+    return meta == python.api._Py_TrueStruct;
 }
 
 /* rc, f: of tensor_inspect(). */
 static void add_tensor(uint64_t func, const char *name, PyObject *tensor, int rc,
                        const struct tensor_figures *f)
 {
-    if (rc == -EXDEV && device_claim(device_number(tensor), func, name, variables_add_later))
+    if (rc == -EXDEV && device_claim(variables_ticket(tensor), func, name, variables_add_later))
         return;
     if (rc < 0 || f->n == 0) {
         variables_add(func, name, "Tensor", NULL,
@@ -158,7 +79,7 @@ static void add_tensor(uint64_t func, const char *name, PyObject *tensor, int rc
 
 static void add_int(uint64_t func, const char *name, PyObject *value)
 {
-    struct cpython *py = &torch_state.py;
+    struct cpython *py = &python.api;
     char text[64];
     long long n = py->PyLong_AsLongLong(value);
     double number = (double)n;
@@ -178,7 +99,7 @@ static void add_text(uint64_t func, const char *name, PyObject *value)
 {
     char text[TEXT_BYTES];
     Py_ssize_t n = 0;
-    const char *bytes = torch_state.py.PyUnicode_AsUTF8AndSize(value, &n);
+    const char *bytes = python.api.PyUnicode_AsUTF8AndSize(value, &n);
     if (!bytes) { /* of characters that are none */
         variables_add(func, name, "str", NULL, "not read: not valid text");
         return;
@@ -204,7 +125,7 @@ static bool is_numpy_number(PyObject *value)
 
 static void add_value(uint64_t func, const char *name, PyObject *value)
 {
-    struct cpython *py = &torch_state.py;
+    struct cpython *py = &python.api;
     const char *class = object_class_text(value);
     if (object_is(value, py->PyFloat_Type)) {
         variables_add_number(func, name, "float", py->PyFloat_AsDouble(value));
@@ -215,7 +136,7 @@ static void add_value(uint64_t func, const char *name, PyObject *value)
         add_int(func, name, value);
     } else if (object_is(value, py->PyUnicode_Type)) {
         add_text(func, name, value);
-    } else if (object_is(value, torch_state.tensor_class)) {
+    } else if (object_is(value, python.tensor_class)) {
         struct tensor_figures f;
         int rc = tensor_inspect(value, &f);
         add_tensor(func, name, value, rc, &f);
@@ -264,7 +185,7 @@ static bool add_expression(const struct wanted *w)
         add_value(func, w->name, value);
     else if (!told && why)
         variables_add(func, w->name, NULL, NULL, why);
-    torch_state.py.Py_DecRef(value);
+    python.api.Py_DecRef(value);
     return told || value || why;
 }
 
@@ -291,7 +212,7 @@ void variables_forget(void)
         return;
     exprs_forget();
     for (uint32_t i = 0; i < list.n; i++)
-        torch_state.py.Py_DecRef(list.all[i].e.first);
+        python.api.Py_DecRef(list.all[i].e.first);
     free(list.all);
     list.all = NULL;
     list.n = 0;
@@ -303,8 +224,8 @@ static void add_wanted(const struct expression *e)
     struct wanted *w = &list.all[list.n];
     *w = (struct wanted){.e = *e, .known = loss_known(e)};
     w->e.number = list.n;
-    w->e.first = torch_state.py.PyUnicode_FromStringAndSize(e->name, (Py_ssize_t)e->first_n);
-    torch_state.py.PyErr_Clear();
+    w->e.first = python.api.PyUnicode_FromStringAndSize(e->name, (Py_ssize_t)e->first_n);
+    python.api.PyErr_Clear();
     (void)snprintf(w->name, sizeof(w->name), "%.*s", (int)e->name_n, e->name);
     list.n += w->e.first != NULL;
 }
@@ -333,19 +254,28 @@ static void look_anew(const char *exprs)
         list.exprs[0] = '\0';
 }
 
-void variables_step(void)
+void variables_settings(struct settings *set)
+{
+    if (set->rate <= 0 && !set->every && !set->exprs_chosen)
+        set->exprs[0] = '\0'; /* off is off */
+    variables.known = loss_wanted(set->exprs);
+}
+
+void variables_ends(const struct thread *t, uint64_t end_ns)
 {
     PyObject *guard;
-    if (!torch_state.set.exprs[0] || !torch_state.host->wanted(torch_state.variables) ||
-        !exprs_usable() || !tensor_quiet(&guard))
+    (void)t;
+    (void)end_ns;
+    if (!steps.set.exprs[0] || !torch_state.host->wanted(variables.table) || !exprs_usable() ||
+        !tensor_quiet(&guard))
         return;
-    look_anew(torch_state.set.exprs);
+    look_anew(steps.set.exprs);
     list.users++;
     list.steps += list.steps <= MISSED_STEPS;
     for (uint32_t i = 0; i < list.n; i++) {
         struct wanted *w = &list.all[i];
         w->was_there = add_expression(w) || w->was_there;
-        if (list.steps == MISSED_STEPS && !w->was_there && torch_state.set.exprs_chosen)
+        if (list.steps == MISSED_STEPS && !w->was_there && steps.set.exprs_chosen)
             tell_missing(w);
     }
     if (--list.users == 0 && list.forget_later)

@@ -1,0 +1,44 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * plugins/torch/module_calls/backward.h - how long a module's backward takes, and how long a whole
+ * one waits for other ranks.
+ *
+ * Threads: any that holds the GIL, except where a comment says otherwise.
+ */
+#ifndef TORCH_MODULE_CALLS_BACKWARD_H
+#define TORCH_MODULE_CALLS_BACKWARD_H
+
+#include "steps/step.h"
+
+/* What each call of a module reads comes first. */
+extern struct module_calls {             /* lock: the GIL */
+    _Alignas(CACHE_LINE) bool short_way; /* they have nothing to do but a row: module_call.c */
+    uint32_t weigh_in;                   /* calls; then on one our own time is measured */
+    uint32_t backwards;                  /* backward() calls that run now, on any thread */
+    bool backward_told; /* backward_find(); read without the GIL between start() and stop() */
+} module_calls;
+
+struct backward_call { /* one forward, whose backward is to come */
+    uint64_t from;     /* autograd's count of nodes when it began; UINT64_MAX: no row is wanted */
+    PyObject *object;  /* the module */
+    uint64_t name, device;
+    int64_t micro;
+};
+/* Can this torch's graphs be looked into?  If not, backward_enter() gives UINT64_MAX. */
+bool backward_find(void);
+#define BACKWARD_UNTOLD                                                           \
+    "torch.backward: this torch does not tell the order of its graph's nodes (2 " \
+    "does), so there are no rows of backwards"
+void backward_forget(void);
+uint64_t backward_enter(void);
+/* Does this thread run a backward, as where a checkpoint computes its forward again? */
+bool backward_inside(const struct thread *t);
+/* A forward gave `result`; the thread's depth is as before it.  false: its graph is too large. */
+bool backward_leave(PyObject *result, const struct backward_call *call);
+/* An outermost backward begins: where it waits for other ranks is communication.  What
+ * backward_end() takes, NULL: nothing. */
+PyObject *backward_begin(struct thread *t, PyObject *args, PyObject *kwargs);
+void backward_waited(struct thread *t, uint64_t end_ns);
+void backward_end(PyObject *handle); /* an exception that is raised stays */
+
+#endif
