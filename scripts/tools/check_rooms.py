@@ -4,14 +4,16 @@
 
 usage: check_rooms.py            say what is wrong; exit 1 when something is
        check_rooms.py --write    drop exceptions that nobody needs any more, and name new ones
-       check_rooms.py --knot     the largest set of files that need each other, by their symbols
+       check_rooms.py --knot     the largest set of files that need each other, by their symbols,
+                                 of each house
 
 Rules: the path in a file's head is its path; no two sources of the product have one name unless
 they are one feature, said below, and no two tests; no file is empty; in the strata below a file
-includes, and uses symbols of, its own stratum and those before it only.  What breaks a rule today
-stands in room_exceptions.txt beside this file, and that list may only shrink: a line that is not
-needed any more is an error, too.  A folder of more than 25 sources and a file of more than 600
-lines are only noted: two ideas are two rooms, a number is no reason to split.
+includes, and uses symbols of, its own stratum and those before it only; fewer than 12 files of a
+house need each other.  What breaks a rule today stands in room_exceptions.txt beside this file, and
+that list may only shrink: a line that is not needed any more is an error, too.  A folder of more
+than 25 sources and a file of more than 600 lines are only noted: two ideas are two rooms, a number
+is no reason to split.
 """
 import collections
 import os
@@ -19,11 +21,12 @@ import re
 import sys
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-from check_includes import ROOT, c_files, resolve  # noqa: E402
+from check_includes import ROOT, c_files, house as link_of, resolve  # noqa: E402
 from check_style import blanked, sources  # noqa: E402
 
 SOURCES_MAX = 25
 LINES_MAX = 600
+KNOT_MAX = 11
 EXCEPTIONS = os.path.join(ROOT, "scripts", "tools", "room_exceptions.txt")
 
 # House -> its folders, the one that uses nothing first; "." is the house's own folder.  Folders in
@@ -32,7 +35,7 @@ STRATA = {
     "core/sql": ["value", "parse", "expr", "exec format", "bind catalog plan", ".",
                  "distribute"],
     "plugins/python": ["inspect", "exec", "stack", "commands", "."],
-    "plugins/torch": ["report", "python device", "steps variables", "module_registry",
+    "plugins/torch": ["report", "python device", "steps", "variables", "module_registry",
                       "module_calls", "dist", "profiler", "memory", "."],
     "cli": ["terminal", "inject", "link", "target", "export", "answer", "job",
             "commands report shell", "many", "relay cluster hang diff ship", "."],
@@ -144,9 +147,12 @@ class Symbols:
 
 
 def same_link(path, other):
-    """Can one be linked to the other?  A plugin's names are its own."""
-    one, two = path.split("/"), other.split("/")
-    return one[:2] == two[:2] if "plugins" in (one[0], two[0]) else True
+    """Can one be linked to the other?  A plugin's names are its own, and so are its report's."""
+    plugins = "plugins/"
+    if not path.startswith(plugins) and not other.startswith(plugins):
+        return True
+    return path.startswith(plugins) and other.startswith(plugins) \
+        and link_of(path)[1] == link_of(other)[1]
 
 
 def check_strata(paths, symbols):
@@ -172,30 +178,47 @@ def check_strata(paths, symbols):
 
 # ---- knots ----
 
-def knot(symbols):
-    """The largest set of files each of which needs, by others, all the others (Tarjan)."""
-    graph = {p: sorted({o for o, _ in u}) for p, u in symbols.uses.items()}
-    number, low, stack, best = {}, {}, [], []
+def components(graph):
+    """The sets of files each of which needs, by others, all the others (Tarjan)."""
+    number, low, stack, on_stack, found = {}, {}, [], set(), []
     sys.setrecursionlimit(10000)
 
     def visit(node):
-        nonlocal best
         number[node] = low[node] = len(number)
         stack.append(node)
+        on_stack.add(node)
         for other in graph.get(node, ()):
             if other not in number:
                 visit(other)
-            if other in stack:
+            if other in on_stack:
                 low[node] = min(low[node], low[other])
         if low[node] == number[node]:
             at = stack.index(node)
-            best = max(best, stack[at:], key=len)
+            found.append(sorted(stack[at:]))
+            on_stack.difference_update(stack[at:])
             del stack[at:]
 
     for path in sorted(graph):
         if path not in number:
             visit(path)
-    return sorted(best)
+    return found
+
+
+def knots(symbols):
+    """{house: its largest knot}; a house is core, the SDK, the command, or a plugin."""
+    houses = collections.defaultdict(set)
+    for path in symbols.uses:
+        houses["/".join(path.split("/")[:1 + path.startswith("plugins/")])].add(path)
+    return {h: max(components({p: sorted({o for o, _ in symbols.uses[p]} & files) for p in files}),
+                   key=len)
+            for h, files in sorted(houses.items())}
+
+
+def check_knots(symbols):
+    for where, files in knots(symbols).items():
+        if len(files) > KNOT_MAX:
+            yield "knot " + where, len(files), "%d files of %s need each other (at most %d)" % (
+                len(files), where, KNOT_MAX)
 
 
 # ---- the list of exceptions ----
@@ -231,10 +254,12 @@ def main(arguments):
     paths = sorted(set(c_files()) | set(sources()))
     symbols = Symbols(paths)
     if arguments == ["--knot"]:
-        files = knot(symbols)
-        print("\n".join(files + ["%d files need each other" % len(files)]))
+        for where, files in knots(symbols).items():
+            if len(files) > 1:
+                print("\n".join(files + ["%d files of %s need each other" % (len(files), where)]))
         return 0
-    found = list(check_folders(paths)) + list(check_strata(paths, symbols))
+    found = list(check_folders(paths)) + list(check_strata(paths, symbols)) \
+        + list(check_knots(symbols))
     if arguments == ["--write"]:
         write({key: number for key, number, _ in found})
         return 0
