@@ -103,7 +103,7 @@ static const struct probing_view views[] = {
      "what modules and optimizers allocate in a step (estimates of plugin memory, of the last 100 "
      "steps with rows in python.torch_trace); without a module: by the Python function",
      NO_STEP_SAMPLED},
-    /* Where plugin memory is loaded, too: its first of this name, whichever was loaded last. */
+    /* The first of this name is plugin memory's where that is loaded, too, in whatever order. */
     {"memory_usage",
      "select ts as timestamp, (rss_bytes - coalesce(probing_bytes, 0)) / 1048576.0 as memory_mb, "
      "null::double as gpu_memory_mb from memory.usage union all select ts as timestamp, "
@@ -144,7 +144,7 @@ static const struct probing_view views[] = {
      "python.variables "
      "where value_type is null and not exists (select 1 from python.variables where value_type is "
      "not null and name <> 'nonfinite') order by ts desc limit 1"},
-    /* Where plugin nccl is loaded, too: its first of this name, whichever was loaded last. */
+    /* The first of this name is plugin nccl's where that is loaded, too, in whatever order. */
     {"comm_metrics",
      "select ts as timestamp, case when is_send = 1 then rank else peer end as src_rank, case when "
      "is_send = 1 then peer else rank end as dst_rank, lower(coll_func) as op, duration_ns / 1e6 "

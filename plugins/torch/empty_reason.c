@@ -23,7 +23,7 @@ static uint64_t steps_seen(void)
            __atomic_load_n(&steps.first_step, __ATOMIC_RELAXED);
 }
 
-static int say(char *text, uint32_t size, const char *why)
+static int put_reason(char *text, uint32_t size, const char *why)
 {
     (void)snprintf(text, size, "%s", why);
     return 0;
@@ -32,14 +32,15 @@ static int say(char *text, uint32_t size, const char *why)
 static int why_variables(const struct settings *set, char *text, uint32_t size)
 {
     if (!set->exprs[0])
-        return say(text, size,
-                   "torch.variables is empty: config torch.variables=loss,lr,grad_norm");
+        return put_reason(text, size,
+                          "torch.variables is empty: config torch.variables=loss,lr,grad_norm");
     if (set->rate <= 0 && !set->every && !set->exprs_chosen)
-        return say(text, size,
-                   "torch.profiling is off: config torch.profiling=on, or name what to keep in "
-                   "torch.variables");
+        return put_reason(
+            text, size,
+            "torch.profiling is off: config torch.profiling=on, or name what to keep in "
+            "torch.variables");
     if (steps_seen() == 0)
-        return say(text, size, NO_STEP);
+        return put_reason(text, size, NO_STEP);
     (void)snprintf(text, size,
                    "none of torch.variables (%.150s) was there at the end of %llu steps",
                    set->exprs, (unsigned long long)steps_seen());
@@ -49,8 +50,8 @@ static int why_variables(const struct settings *set, char *text, uint32_t size)
 static int why_trace(const struct settings *set, char *text, uint32_t size)
 {
     if (set->rate <= 0 && !set->every)
-        return say(text, size,
-                   "torch.profiling is off (torch.sample_rate=0): config torch.profiling=on");
+        return put_reason(
+            text, size, "torch.profiling is off (torch.sample_rate=0): config torch.profiling=on");
     if (set->layers[0]) {
         (void)snprintf(text, size,
                        "none of torch.modules (%.150s) has been called since the torch plugin was "
@@ -58,41 +59,45 @@ static int why_trace(const struct settings *set, char *text, uint32_t size)
                        set->layers);
         return 0;
     }
-    return say(text, size,
-               "no module of torch has been called and no optimizer has stepped since the torch "
-               "plugin was loaded");
+    return put_reason(
+        text, size,
+        "no module of torch has been called and no optimizer has stepped since the torch "
+        "plugin was loaded");
 }
 
 static int why_timing(const struct settings *set, char *text, uint32_t size)
 {
     (void)set;
     if (steps_seen() == 0)
-        return say(text, size, NO_STEP);
-    return say(text, size,
-               "one step has ended since the torch plugin was loaded, and its begin was not seen; "
-               "times are known from the second step on");
+        return put_reason(text, size, NO_STEP);
+    return put_reason(
+        text, size,
+        "one step has ended since the torch plugin was loaded, and its begin was not seen; "
+        "times are known from the second step on");
 }
 
 static int why_device(const struct settings *set, char *text, uint32_t size)
 {
-    return say(text, size,
-               set->device_times ? "no work on a GPU was measured: CUDA is not in use, or what was "
-                                   "queued has not ended"
-                                 : "torch.device_times is off: config torch.device_times=on");
+    return put_reason(text, size,
+                      set->device_times
+                          ? "no work on a GPU was measured: CUDA is not in use, or what was "
+                            "queued has not ended"
+                          : "torch.device_times is off: config torch.device_times=on");
 }
 
 static int why_comm(const struct settings *set, char *text, uint32_t size)
 {
     (void)set;
-    return say(text, size,
-               "no operation of torch.distributed has been called from Python since the torch "
-               "plugin was loaded (what DDP's C++ starts is in python.ddp_timing)");
+    return put_reason(
+        text, size,
+        "no operation of torch.distributed has been called from Python since the torch "
+        "plugin was loaded (what DDP's C++ starts is in python.ddp_timing)");
 }
 
 static int why_ddp(const struct settings *set, char *text, uint32_t size)
 {
     (void)set;
-    return say(text, size, "no DistributedDataParallel has reported an iteration");
+    return put_reason(text, size, "no DistributedDataParallel has reported an iteration");
 }
 
 static int why_stuck(const struct settings *set, char *text, uint32_t size)
@@ -100,7 +105,7 @@ static int why_stuck(const struct settings *set, char *text, uint32_t size)
     (void)set;
     uint32_t limit_s = atomic_load_explicit(&dist.timeout_s, memory_order_relaxed);
     if (limit_s == 0)
-        return say(text, size, "torch.comm_timeout is 0, so nothing is reported");
+        return put_reason(text, size, "torch.comm_timeout is 0, so nothing is reported");
     (void)snprintf(text, size, "no operation of a process group has waited for %u s", limit_s);
     return 0;
 }
@@ -108,26 +113,27 @@ static int why_stuck(const struct settings *set, char *text, uint32_t size)
 static int why_capture(const struct settings *set, char *text, uint32_t size)
 {
     (void)set;
-    return say(text, size, "nothing was captured; run probing torch profile");
+    return put_reason(text, size, "nothing was captured; run probing torch profile");
 }
 
 static int why_tensors(const struct settings *set, char *text, uint32_t size)
 {
     (void)set;
-    return say(text, size, "no tensor is alive that Python knows");
+    return put_reason(text, size, "no tensor is alive that Python knows");
 }
 
 static int why_blocks(const struct settings *set, char *text, uint32_t size)
 {
     (void)set;
-    return say(text, size,
-               "torch's caching allocator has no block here (memory.torch_allocator says why)");
+    return put_reason(
+        text, size,
+        "torch's caching allocator has no block here (memory.torch_allocator says why)");
 }
 
 static int why_loaders(const struct settings *set, char *text, uint32_t size)
 {
     (void)set;
-    return say(text, size, "no DataLoader with workers is being iterated");
+    return put_reason(text, size, "no DataLoader with workers is being iterated");
 }
 
 int empty_why(void *self, const char *table, char *text, uint32_t size)

@@ -142,12 +142,6 @@ static bool is_optimizer(PyObject *class)
     return python.api.PyType_IsSubtype(class, python.optimizer_class);
 }
 
-static int refuse(const char **ret_why, int code, const char *why)
-{
-    *ret_why = why;
-    return code;
-}
-
 static int put_hooks(const char **ret_why)
 {
     static const struct names_sought sought[] = {
@@ -156,11 +150,11 @@ static int put_hooks(const char **ret_why)
     storage_find();
     int rc = names_scan(sought);
     if (rc < 0)
-        return refuse(ret_why, rc, "no memory");
+        return torch_refuse(ret_why, rc, "no memory");
     if (hook_class_plain(python.module_class, "__call__", call_module) < 0)
-        return refuse(ret_why, -ENOTSUP,
-                      "torch.nn.Module.__call__ is not a plain function here; "
-                      "something else has replaced it");
+        return torch_refuse(ret_why, -ENOTSUP,
+                            "torch.nn.Module.__call__ is not a plain function here; "
+                            "something else has replaced it");
     (void)hook_class(python.optimizer_class, "_optimizer_step_code", step_code);
     (void)hook_class(python.optimizer_class, "add_param_group", step_group);
     step_wrap_classes(python.optimizer_class);

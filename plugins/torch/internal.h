@@ -41,6 +41,13 @@ extern struct torch torch_state; /* torch_state.c */
 /* From now on, until the next init(), what stands in the host's place does nothing. */
 void torch_leave_host(void);
 
+/* Say why the plugin does not start, or not stop; gives the code.  why: lives for ever. */
+static inline int torch_refuse(const char **ret_why, int code, const char *why)
+{
+    *ret_why = why;
+    return code;
+}
+
 static inline bool torch_on(void)
 {
     return atomic_load_explicit(&torch_state.on, memory_order_relaxed);

@@ -25,39 +25,33 @@
 #define GIL_WAIT_NS (5 * PROBING_NS_PER_S) /* below the core's own limit, plugin_timeout */
 #define LOOK_NS PROBING_NS_PER_S
 
-static int refuse(const char **ret_why, int code, const char *why)
-{
-    *ret_why = why;
-    return code;
-}
-
 /* Runs fn(ret_why) with the GIL; -errno: *ret_why says why, and lives for ever. */
 static int call_with_gil(int (*fn)(void *), const char **ret_why)
 {
     const struct probing_host *h = torch_state.host;
     const struct probing_python_gil_1 *gil = h->extension(h, PROBING_PYTHON_GIL_1);
     if (!gil)
-        return refuse(ret_why, -ENOENT,
-                      "plugin python is not loaded (plugin load python) or found "
-                      "no Python here");
+        return torch_refuse(ret_why, -ENOENT,
+                            "plugin python is not loaded (plugin load python) or found "
+                            "no Python here");
     int rc = gil->call(fn, ret_why, GIL_WAIT_NS);
     if (rc == -ETIMEDOUT)
-        return refuse(ret_why, rc,
-                      "no thread of the program gave up the GIL for 5 s (backtrace "
-                      "shows which holds it)");
+        return torch_refuse(ret_why, rc,
+                            "no thread of the program gave up the GIL for 5 s (backtrace "
+                            "shows which holds it)");
     if (rc == -ENODEV && !*ret_why)
-        return refuse(ret_why, rc,
-                      "no Python interpreter runs in this process yet, or it is ending");
+        return torch_refuse(ret_why, rc,
+                            "no Python interpreter runs in this process yet, or it is ending");
     return rc;
 }
 
-static void look(void *self, uint64_t now_ns)
+static void inspect_each_second(void *self, uint64_t now_ns)
 {
     stuck_inspect(self, now_ns);
     loop_inspect(now_ns);
 }
 
-static int start(void *self)
+static int start_plugin(void *self)
 {
     (void)self;
     const struct probing_host *h = torch_state.host;
@@ -70,13 +64,13 @@ static int start(void *self)
     if (rc < 0)
         return h->fail(h, rc, why ? why : "the hooks could not be put in");
     settings_begin();
-    if (h->every(h, LOOK_NS, look) < 0)
+    if (h->every(h, LOOK_NS, inspect_each_second) < 0)
         h->log(h, PROBING_WARN, "torch: no timer is left: operations that wait are not told");
     return 0;
 }
 
 /* Not while a thread is in the middle of something; -EAGAIN then.  With the GIL. */
-static int undo(void *unused)
+static int undo_install(void *unused)
 {
     return torch_state.at_work > 0 ? -EAGAIN : install_undo(unused);
 }
@@ -85,17 +79,17 @@ static int undo_when_idle(const char **ret_why)
 {
     uint64_t until = probing_clock_ns(CLOCK_MONOTONIC) + GIL_WAIT_NS;
     int rc;
-    while ((rc = call_with_gil(undo, ret_why)) == -EAGAIN &&
+    while ((rc = call_with_gil(undo_install, ret_why)) == -EAGAIN &&
            probing_clock_ns(CLOCK_MONOTONIC) < until)
         (void)nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
-    return rc == -EAGAIN ? refuse(ret_why, -EBUSY,
-                                  "a thread is in the middle of a step's end, and "
-                                  "does not come out of it: Python code that runs "
-                                  "there waits (backtrace shows it)")
+    return rc == -EAGAIN ? torch_refuse(ret_why, -EBUSY,
+                                        "a thread is in the middle of a step's end, and "
+                                        "does not come out of it: Python code that runs "
+                                        "there waits (backtrace shows it)")
                          : rc;
 }
 
-static int stop(void *self)
+static int stop_plugin(void *self)
 {
     (void)self;
     const struct probing_host *h = torch_state.host;
@@ -117,13 +111,13 @@ static int stop(void *self)
     return 0;
 }
 
-static int configure(void *self, const char *name, const char *value)
+static int configure_plugin(void *self, const char *name, const char *value)
 {
     (void)self;
     return settings_configure(name, value);
 }
 
-static int init(const struct probing_host *h, void **ret_self)
+static int init_plugin(const struct probing_host *h, void **ret_self)
 {
     static struct probing_table *computed;
     static const struct {
@@ -158,7 +152,7 @@ static int init(const struct probing_host *h, void **ret_self)
     return 0;
 }
 
-static void forked(void *self, int phase)
+static void forked_plugin(void *self, int phase)
 {
     (void)self;
     if (phase != PROBING_FORK_CHILD)
@@ -168,9 +162,9 @@ static void forked(void *self, int phase)
     torch_state.at_work = 0; /* others' threads are not here */
 }
 
-static void destroy(void *self)
+static void destroy_plugin(void *self)
 {
-    (void)self; /* stop() has given everything back */
+    (void)self; /* stop_plugin() has given everything back */
 }
 
 static int64_t step_now(void)
@@ -180,7 +174,7 @@ static int64_t step_now(void)
     return (int64_t)__atomic_load_n(&steps.step, __ATOMIC_RELAXED);
 }
 
-static const void *extension(void *self, const char *id)
+static const void *find_extension(void *self, const char *id)
 {
     static const struct probing_torch_step_1 part = {.size = sizeof(part), .now = step_now};
     static const struct probing_empty_1 empty = {.size = sizeof(empty), .why = empty_why};
@@ -199,12 +193,12 @@ PROBING_EXPORT const struct probing_plugin probing_plugin_v1 = {
     .doc = "times of every module and optimizer step, without changing the training code",
     .config = settings_table,
     .config_size = sizeof(struct probing_config),
-    .init = init,
-    .configure = configure,
-    .start = start,
-    .stop = stop,
-    .fork = forked,
-    .destroy = destroy,
-    .extension = extension,
+    .init = init_plugin,
+    .configure = configure_plugin,
+    .start = start_plugin,
+    .stop = stop_plugin,
+    .fork = forked_plugin,
+    .destroy = destroy_plugin,
+    .extension = find_extension,
     .declares = &torch_declares,
 };

@@ -153,7 +153,7 @@ void device_find(void)
         memcpy(&cuda, found, sizeof(cuda)); /* in the order of its fields */
 }
 
-static bool worked(int error)
+static bool has_worked(int error)
 {
     if (error == 0)
         return true;
@@ -174,11 +174,11 @@ static bool is_free(stream on)
     int captured = NOT_CAPTURED, rc = cuda.cuStreamIsCapturing(on, &captured);
     if (rc >= CAPTURE_FIRST && rc <= CAPTURE_LAST)
         return false;
-    return worked(rc) && captured == NOT_CAPTURED;
+    return has_worked(rc) && captured == NOT_CAPTURED;
 }
 
 /* A capture anywhere in the process forbids some calls on all threads, except in relaxed mode. */
-static int relax(int mode)
+static int exchange_capture_mode(int mode)
 {
     (void)cuda.cuThreadExchangeStreamCaptureMode(&mode);
     return mode;
@@ -188,19 +188,19 @@ static bool has_events(struct span *s, context where)
 {
     if (s->where == where)
         return true;
-    int mode = relax(RELAXED);
+    int mode = exchange_capture_mode(RELAXED);
     if (s->where) {
         (void)cuda.cuEventDestroy_v2(s->begin);
         (void)cuda.cuEventDestroy_v2(s->end);
         s->where = NULL;
     }
-    bool made = worked(cuda.cuEventCreate(&s->begin, /* flags= */ 0));
-    if (made && !worked(cuda.cuEventCreate(&s->end, /* flags= */ 0))) {
+    bool made = has_worked(cuda.cuEventCreate(&s->begin, /* flags= */ 0));
+    if (made && !has_worked(cuda.cuEventCreate(&s->end, /* flags= */ 0))) {
         (void)cuda.cuEventDestroy_v2(s->begin);
         made = false;
     }
     s->where = made ? where : NULL;
-    (void)relax(mode);
+    (void)exchange_capture_mode(mode);
     return made;
 }
 
@@ -231,11 +231,11 @@ uint64_t device_begin(int number)
         return 0;
     if (!device.spans)
         device.spans = calloc(SPANS, sizeof(*device.spans));
-    if (!device.spans || !worked(cuda.cuCtxGetCurrent(&where)) || !where || !is_free(on))
+    if (!device.spans || !has_worked(cuda.cuCtxGetCurrent(&where)) || !where || !is_free(on))
         return 0;
     device.owner = getpid();
     struct span *s = &device.spans[device.next % SPANS];
-    if (!has_events(s, where) || !worked(cuda.cuEventRecord(s->begin, on)))
+    if (!has_events(s, where) || !has_worked(cuda.cuEventRecord(s->begin, on)))
         return 0;
     s->state = BEGUN;
     s->copies = s->claimed = false;
@@ -252,7 +252,8 @@ void device_end(uint64_t ticket, const struct device_work *work)
     if (s->state != BEGUN)
         return;
     s->state = FORGOTTEN;
-    if (!work || !device.usable || !is_free(s->on) || !worked(cuda.cuEventRecord(s->end, s->on)))
+    if (!work || !device.usable || !is_free(s->on) ||
+        !has_worked(cuda.cuEventRecord(s->end, s->on)))
         return;
     s->work = *work;
     s->state = ENDED;
@@ -276,9 +277,9 @@ static bool has_host(void)
     if (device.host)
         return true;
     void *made = NULL;
-    int mode = relax(RELAXED);
-    bool is = worked(cuda.cuMemHostAlloc(&made, SPANS * sizeof(*device.host), HOST_PORTABLE));
-    (void)relax(mode);
+    int mode = exchange_capture_mode(RELAXED);
+    bool is = has_worked(cuda.cuMemHostAlloc(&made, SPANS * sizeof(*device.host), HOST_PORTABLE));
+    (void)exchange_capture_mode(mode);
     device.host = is ? made : NULL;
     return is && made;
 }
@@ -298,7 +299,7 @@ uint64_t device_number(PyObject *tensor, uint64_t step)
         return 0;
     struct span *s = &device.spans[(ticket - 1) % SPANS];
     if (!has_host() ||
-        !worked(cuda.cuMemcpyDtoHAsync_v2(host_of(s), at.address, at.width, s->on))) {
+        !has_worked(cuda.cuMemcpyDtoHAsync_v2(host_of(s), at.address, at.width, s->on))) {
         s->state = FORGOTTEN;
         return 0;
     }
@@ -332,13 +333,13 @@ static bool has_passed(const struct span *s)
 {
     float ms = 0;
     int rc = cuda.cuEventQuery(s->end);
-    if (rc == NOT_READY || !worked(rc))
+    if (rc == NOT_READY || !has_worked(rc))
         return false;
     if (s->copies) {
         add_number(s);
         return true;
     }
-    if (worked(cuda.cuEventElapsedTime(&ms, s->begin, s->end)))
+    if (has_worked(cuda.cuEventElapsedTime(&ms, s->begin, s->end)))
         add_row(s, (double)ms);
     return true;
 }
@@ -347,7 +348,7 @@ void device_read(void)
 {
     if (!device.usable || device.first == device.next)
         return;
-    int mode = relax(RELAXED);
+    int mode = exchange_capture_mode(RELAXED);
     uint64_t most = READ_MAX + device.next - device.read;
     for (device.read = device.next; most && device.first != device.next; most--) {
         struct span *s = &device.spans[device.first % SPANS];
@@ -356,7 +357,7 @@ void device_read(void)
         s->state = EMPTY;
         device.first++;
     }
-    (void)relax(mode);
+    (void)exchange_capture_mode(mode);
 }
 
 void device_ended(const struct thread *t, uint64_t end_ns)

@@ -105,13 +105,6 @@ int64_t memory_history(void)
     return !answer ? PROBING_NULL_I64 : answer == py->_Py_TrueStruct;
 }
 
-static PyObject *item(PyObject *dict, const char *key) /* borrowed, or NULL */
-{
-    return dict && object_is(dict, python.api.PyDict_Type)
-               ? python.api.PyDict_GetItemString(dict, key)
-               : NULL;
-}
-
 bool memory_numbers(int device, const struct memory_name *names, uint32_t n, int64_t *ret)
 {
     struct cpython *py = &python.api;
@@ -119,8 +112,8 @@ bool memory_numbers(int device, const struct memory_name *names, uint32_t n, int
     PyObject *stats =
         number && known.stats ? cpython_vectorcall(py, known.stats, &number, 1, NULL) : NULL;
     for (uint32_t i = 0; i < n; i++) {
-        PyObject *value = item(stats, names[i].what);
-        value = names[i].which ? item(item(value, "all"), names[i].which) : value;
+        PyObject *value = object_item(stats, names[i].what);
+        value = names[i].which ? object_item(object_item(value, "all"), names[i].which) : value;
         py->Py_IncRef(value);
         ret[i] = object_number(value);
     }
@@ -131,7 +124,7 @@ bool memory_numbers(int device, const struct memory_name *names, uint32_t n, int
 }
 
 /* stats[what]["all"][which], NULL_F64 when it is not there. */
-static double figure(PyObject *stats, const char *what, const char *which)
+static double read_figure(PyObject *stats, const char *what, const char *which)
 {
     struct cpython *py = &python.api;
     union probing_cell none = {.u = PROBING_NULL_F64};
@@ -158,10 +151,10 @@ bool memory_ask(int device, struct memory *ret)
     PyObject *stats = number ? cpython_vectorcall(py, known.stats, &number, 1, NULL) : NULL;
     py->PyErr_Clear();
     if (stats)
-        *ret = (struct memory){.allocated = figure(stats, "allocated_bytes", "current"),
-                               .max_allocated = figure(stats, "allocated_bytes", "peak"),
-                               .cached = figure(stats, "reserved_bytes", "current"),
-                               .max_cached = figure(stats, "reserved_bytes", "peak")};
+        *ret = (struct memory){.allocated = read_figure(stats, "allocated_bytes", "current"),
+                               .max_allocated = read_figure(stats, "allocated_bytes", "peak"),
+                               .cached = read_figure(stats, "reserved_bytes", "current"),
+                               .max_cached = read_figure(stats, "reserved_bytes", "peak")};
     py->PyErr_Clear();
     py->Py_DecRef(number);
     py->Py_DecRef(stats);

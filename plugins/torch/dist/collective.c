@@ -166,7 +166,7 @@ static bool is_same(const struct caller *a, const struct caller *b)
     return a->code == b->code || (a->of_torch && b->of_torch);
 }
 
-static double milliseconds(uint64_t ns)
+static double to_milliseconds(uint64_t ns)
 {
     return (double)ns / 1e6;
 }
@@ -176,7 +176,7 @@ static void add_row(const struct pending *p, uint64_t end_ns)
     (void)torch_state.host->append(dist.comm, end_ns, p->row, N_COMM, NULL, 0);
 }
 
-static void describe(struct pending *p, const struct comm_call *c)
+static void describe_pending(struct pending *p, const struct comm_call *c)
 {
     const struct comm_about *a = &c->about;
     p->about = *a;
@@ -206,14 +206,14 @@ static void give_up(struct pending *p)
 {
     PyObject *weak = p->weak;
     p->row[COL_ASYNC].i = 1;
-    p->row[COL_WAIT_MS].f = milliseconds(p->called_ns);
+    p->row[COL_WAIT_MS].f = to_milliseconds(p->called_ns);
     add_row(p, torch_state.now());
     p->weak = NULL;
     n_pending--;
     python.api.Py_DecRef(weak);
 }
 
-static void sweep(void)
+static void sweep_pendings(void)
 {
     struct cpython *py = &python.api;
     for (uint32_t i = 0; i < PENDING_MAX && n_pending; i++)
@@ -221,11 +221,11 @@ static void sweep(void)
             give_up(&pendings[i]);
 }
 
-static void await(struct pending *p, PyObject *work)
+static void add_pending(struct pending *p, PyObject *work)
 {
     struct cpython *py = &python.api;
     if (next_pending % SWEEP_EVERY == 0)
-        sweep();
+        sweep_pendings();
     p->weak = work ? py->PyWeakref_NewRef(work, NULL) : NULL;
     py->PyErr_Clear();
     p->work = work;
@@ -239,7 +239,7 @@ static void await(struct pending *p, PyObject *work)
 void comm_ended(const struct thread *t, uint64_t end_ns)
 {
     (void)t;
-    sweep();
+    sweep_pendings();
     comm_moved(end_ns);
 }
 
@@ -272,14 +272,14 @@ static void end_start(struct pending *p, struct thread *t, PyObject *result, uin
         PyObject *storage = p->functional ? comm_functional_storage(result) : NULL;
         if (!p->functional)
             p->starter = caller_now();
-        await(p, p->functional ? storage : result);
+        add_pending(p, p->functional ? storage : result);
         python.api.Py_DecRef(storage);
         t->walks_ns += torch_state.now() - end_ns;
         return;
     }
     p->row[COL_ASYNC].i = 0; /* it has waited itself */
     p->row[COL_ERROR].u = result ? PROBING_NULL_ID : object_error();
-    p->row[COL_WAIT_MS].f = milliseconds(p->called_ns);
+    p->row[COL_WAIT_MS].f = to_milliseconds(p->called_ns);
     if (p->about.on_cpu)
         p->row[COL_DURATION_MS].f = p->row[COL_WAIT_MS].f;
     add_row(p, end_ns);
@@ -296,7 +296,7 @@ PyObject *comm_call(PyObject *hook, PyObject *const *args, size_t nargsf, PyObje
     if (c->wanted) {
         p.work = p.weak = NULL;
         work_begin();
-        describe(&p, c);
+        describe_pending(&p, c);
         work_end();
         p.begin_ns = p.waits_ns = c->called_ns;
         begin_ns = torch_state.now();
@@ -365,8 +365,8 @@ static void end_wait(struct pending *p, bool failed, uint64_t begin_ns, uint64_t
         apart = !is_same(&waiter, &p->starter);
     }
     if (p->about.on_cpu)
-        p->row[COL_DURATION_MS].f = milliseconds(end_ns - p->begin_ns);
-    p->row[COL_WAIT_MS].f = milliseconds(p->called_ns + end_ns - begin_ns);
+        p->row[COL_DURATION_MS].f = to_milliseconds(end_ns - p->begin_ns);
+    p->row[COL_WAIT_MS].f = to_milliseconds(p->called_ns + end_ns - begin_ns);
     p->row[COL_ASYNC].i = apart;
     add_row(p, end_ns);
     p->weak = NULL;

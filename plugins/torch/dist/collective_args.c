@@ -140,7 +140,7 @@ static uint64_t shape_of(const int64_t *dims, uint32_t n)
     return s->text;
 }
 
-static PyObject *ask(PyObject *object, PyObject **name, const char *text)
+static PyObject *get_attribute(PyObject *object, PyObject **name, const char *text)
 {
     struct cpython *py = &python.api;
     if (!*name)
@@ -155,7 +155,7 @@ static PyObject *ask(PyObject *object, PyObject **name, const char *text)
 static const struct type *type_of(PyObject *tensor)
 {
     struct cpython *py = &python.api;
-    PyObject *object = ask(tensor, &names.dtype, "dtype");
+    PyObject *object = get_attribute(tensor, &names.dtype, "dtype");
     for (uint32_t i = 0; i < TYPES_MAX && object; i++)
         if (types[i].object == object) {
             py->Py_DecRef(object);
@@ -176,7 +176,7 @@ static const struct type *type_of(PyObject *tensor)
 static int dims_of(PyObject *tensor, int64_t *dims)
 {
     struct cpython *py = &python.api;
-    PyObject *shape = ask(tensor, &names.shape, "shape");
+    PyObject *shape = get_attribute(tensor, &names.shape, "shape");
     Py_ssize_t n = shape && object_is(shape, py->PyTuple_Type) ? py->PyTuple_Size(shape) : -1;
     if (n > (Py_ssize_t)DIMS_MAX)
         n = -1;
@@ -194,7 +194,7 @@ static int dims_of(PyObject *tensor, int64_t *dims)
 
 static bool is_true(PyObject *tensor, PyObject **name, const char *text)
 {
-    PyObject *value = ask(tensor, name, text);
+    PyObject *value = get_attribute(tensor, name, text);
     python.api.Py_DecRef(value); /* a constant of the interpreter */
     return value == python.api._Py_TrueStruct;
 }
@@ -257,7 +257,7 @@ uint64_t comm_op(const char *op)
     return ops[at].text;
 }
 
-static void fill(struct comm_about *ret, struct group *g, const struct load *load)
+static void fill_about(struct comm_about *ret, struct group *g, const struct load *load)
 {
     *ret = (struct comm_about){.rank = g ? g->rank : PROBING_NULL_I64,
                                .size = g ? g->size : PROBING_NULL_I64,
@@ -324,7 +324,7 @@ void comm_describe(const char *op, PyObject *const *args, Py_ssize_t n, struct c
         add_all(&load, args[1], 0);
     tensor_loud(guard);
     struct group *g = group_of(args[0]);
-    fill(ret, g, &load);
+    fill_about(ret, g, &load);
     fill_ends(ret, g, op, args, n);
 }
 
@@ -340,7 +340,7 @@ bool comm_describe_tensors(PyObject *group, PyObject *tensors, struct comm_about
     bool real = load.known && (load.on_cpu || !is_true(first, &names.is_meta, "is_meta"));
     tensor_loud(guard);
     if (real)
-        fill(ret, group ? group_of(group) : NULL, &load);
+        fill_about(ret, group ? group_of(group) : NULL, &load);
     return real;
 }
 

@@ -95,7 +95,8 @@ PyObject *comm_functional_storage(PyObject *result)
     return storage;
 }
 
-static PyObject *start(PyObject *hook, PyObject *const *args, size_t nargsf, PyObject *kwnames)
+static PyObject *call_operator(PyObject *hook, PyObject *const *args, size_t nargsf,
+                               PyObject *kwnames)
 {
     Py_ssize_t n = hook_nargs(nargsf);
     PyObject *tensors = hook_works(hook) ? tensors_of(args, n) : NULL;
@@ -149,7 +150,7 @@ static void tell_jit(PyObject *hook, PyObject *function)
 /* An operator, or one of its overloads. */
 static void hook_operator(PyObject *operator, const char * name)
 {
-    hook_call call = strcmp(name, "wait_tensor") == 0 ? wait_tensor : start;
+    hook_call call = strcmp(name, "wait_tensor") == 0 ? wait_tensor : call_operator;
     if (n_operators >= OPERATORS_MAX || hook_instance(operator, "_op", call) < 0)
         return;
     PyObject *hook = object_get(operator, "_op");

@@ -209,7 +209,7 @@ static int emit_one(void *out, const union probing_cell *cells)
     return torch_state.host->emit(out, cells, N_FIELDS);
 }
 
-static int scan(void *self, struct probing_rows *out)
+static int scan_records(void *self, struct probing_rows *out)
 {
     (void)self;
     int rc;
@@ -295,7 +295,7 @@ const struct probing_table_desc recorder_table = {
     .columns = columns + 1,
     .n_columns = N_FIELDS,
     .doc = "the newest operations in torch's flight recorder, of NCCL or else of gloo",
-    .scan = scan,
+    .scan = scan_records,
 };
 
 const struct probing_table_desc snapshot_table = PROBING_TABLE(

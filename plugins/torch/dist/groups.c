@@ -62,7 +62,7 @@ static void read_job(PyObject *store, struct one *one)
     python.api.Py_DecRef(store);
 }
 
-static PyObject *distributed(void)
+static PyObject *distributed_module(void)
 {
     return object_module("torch.distributed.distributed_c10d");
 }
@@ -70,7 +70,7 @@ static PyObject *distributed(void)
 void groups_name(PyObject *group, char *room, size_t size)
 {
     struct cpython *py = &python.api;
-    PyObject *module = distributed();
+    PyObject *module = distributed_module();
     PyObject *names = object_get_from(object_get(module, "_world"), "pg_names");
     if (!names)
         names = object_get(module, "_pg_names"); /* torch 1 */
@@ -85,7 +85,7 @@ void groups_name(PyObject *group, char *room, size_t size)
 PyObject *groups_ranks(PyObject *group)
 {
     struct cpython *py = &python.api;
-    PyObject *function = object_get(distributed(), "get_process_group_ranks");
+    PyObject *function = object_get(distributed_module(), "get_process_group_ranks");
     PyObject *list = function ? py->PyObject_CallFunctionObjArgs(function, group, NULL) : NULL;
     py->PyErr_Clear();
     py->Py_DecRef(function);
@@ -121,7 +121,7 @@ static int list_groups(void *arg)
 {
     struct cpython *py = &python.api;
     struct listing *l = arg;
-    PyObject *module = torch_on() ? distributed() : NULL;
+    PyObject *module = torch_on() ? distributed_module() : NULL;
     PyObject *map = object_get_from(object_get(module, "_world"), "pg_map"), *copy = NULL;
     if (!map)
         map = object_get(module, "_pg_map"); /* torch 1 */
@@ -159,12 +159,12 @@ static int emit_found(struct probing_rows *out, const void *found)
     return rc;
 }
 
-static int scan(void *self, struct probing_rows *out)
+static int scan_groups(void *self, struct probing_rows *out)
 {
     (void)self;
     return object_scan(out, sizeof(struct listing), list_groups, emit_found);
 }
 
 const struct probing_table_desc groups_table = PROBING_COMPUTED_TABLE(
-    "groups", columns, scan,
+    "groups", columns, scan_groups,
     "process groups of torch.distributed, and the number of operations that this rank has started");

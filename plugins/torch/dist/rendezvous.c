@@ -27,7 +27,7 @@ static PyObject *code_of(PyObject *frame)
 }
 
 /* Does this function of torch make a group, or take one apart?  op: its name. */
-static bool joins(PyObject *frame, char *op, size_t size)
+static bool makes_group(PyObject *frame, char *op, size_t size)
 {
     static const char *const functions[] = {"init_process_group", "new_group", "split_group",
                                             "destroy_process_group"};
@@ -86,7 +86,7 @@ static bool look_at(PyObject *ident, PyObject *frame, struct comm_join *ret)
     py->Py_IncRef(frame);
     for (uint32_t i = 0; i < FRAMES_MAX && frame && frame != py->_Py_NoneStruct; i++) {
         char op[sizeof(ret->op)];
-        if (joins(frame, op, sizeof(op))) {
+        if (makes_group(frame, op, sizeof(op))) {
             found = frame;
             memcpy(ret->op, op, sizeof(op));
         }

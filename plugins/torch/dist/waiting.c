@@ -120,13 +120,13 @@ static int emit_found(struct probing_rows *out, const void *found)
     return rc;
 }
 
-static int scan(void *self, struct probing_rows *out)
+static int scan_waits(void *self, struct probing_rows *out)
 {
     (void)self;
     return object_scan(out, sizeof(struct listing), list_waits, emit_found);
 }
 
 const struct probing_table_desc waiting_table = PROBING_COMPUTED_TABLE(
-    "waiting", columns, scan,
+    "waiting", columns, scan_waits,
     "operations of process groups that were started and whose end has not been waited for; else "
     "the oldest that C++ started, by torch's flight recorder");

@@ -81,7 +81,7 @@ struct question {
     struct comm_wait all[COMM_WAITS_MAX];
 };
 
-static int ask(void *arg)
+static int find_longest_wait(void *arg)
 {
     struct question *q = arg;
     uint32_t n = comm_waits(q->all);
@@ -96,7 +96,8 @@ static int ask(void *arg)
     return 0;
 }
 
-static void tell(const struct comm_wait *w, double wait_sec, int64_t records, uint64_t now_ns)
+static void report_stuck(const struct comm_wait *w, double wait_sec, int64_t records,
+                         uint64_t now_ns)
 {
     const struct probing_host *h = torch_state.host;
     char text[TEXT_BYTES];
@@ -122,12 +123,12 @@ static uint64_t utc_now(void)
 
 /* The operation to tell of, with its age in seconds; 0: there is none.  room: its texts may lie
  * there. */
-static double find(struct question *q, uint64_t now_ns, uint64_t limit_ns,
-                   struct recorder_record *room)
+static double find_stuck(struct question *q, uint64_t now_ns, uint64_t limit_ns,
+                         struct recorder_record *room)
 {
     const uint64_t utc_ns = utc_now();
     q->before_ns = now_ns - limit_ns;
-    if (object_lookup(ask, q) != 0)
+    if (object_lookup(find_longest_wait, q) != 0)
         return 0;
     if (q->any)
         return probing_seconds(now_ns - q->wait.waits_ns);
@@ -155,12 +156,12 @@ void stuck_inspect(void *self, uint64_t now_ns)
         now_ns < moved_ns + limit_ns || now_ns < state.pause_ns)
         return;
     struct question *q = calloc(1, sizeof(*q));
-    double wait_sec = q ? find(q, now_ns, limit_ns, &room) : 0;
+    double wait_sec = q ? find_stuck(q, now_ns, limit_ns, &room) : 0;
     state.pause_ns = now_ns + PAUSE_NS;
     if (wait_sec > 0) {
         state.told_ns = moved_ns;
         state.snapshots++;
-        tell(&q->wait, wait_sec, recorder_keep(state.snapshots, &unused), now_ns);
+        report_stuck(&q->wait, wait_sec, recorder_keep(state.snapshots, &unused), now_ns);
     }
     free(q);
 }

@@ -31,7 +31,7 @@ struct allocators {
     } all[DEVICES_MAX];
 };
 
-static int ask(void *arg)
+static int read_allocators(void *arg)
 {
     struct allocators *a = arg;
     a->why = memory_why();
@@ -57,11 +57,11 @@ static int emit_row(struct probing_rows *out, const char *device, const int64_t 
     return torch_state.host->emit(out, cells, PROBING_LENGTH(cells));
 }
 
-static int scan(void *self, struct probing_rows *out)
+static int scan_allocators(void *self, struct probing_rows *out)
 {
     struct allocators a = {.why = "the torch plugin has stopped"};
     (void)self;
-    int rc = object_lookup(ask, &a);
+    int rc = object_lookup(read_allocators, &a);
     if (rc == 0)
         rc = emit_row(out, "cpu", NULL, PROBING_NULL_I64,
                       "torch's allocator for the CPU keeps neither memory nor an account of it: "
@@ -103,5 +103,5 @@ static const struct probing_column columns[] = {
 };
 
 const struct probing_table_desc allocator_table = PROBING_COMPUTED_TABLE(
-    "memory.torch_allocator", columns, scan,
+    "memory.torch_allocator", columns, scan_allocators,
     "counters of torch's allocators, by device; they come from the allocators themselves");

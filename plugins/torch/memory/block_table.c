@@ -56,13 +56,7 @@ static struct block_group *group_of(struct blocks *b, const struct block_key *ke
 
 /* ---- with the GIL ---- */
 
-static PyObject *item(PyObject *dict, const char *key) /* borrowed, or NULL */
-{
-    struct cpython *py = &python.api;
-    return dict && object_is(dict, py->PyDict_Type) ? py->PyDict_GetItemString(dict, key) : NULL;
-}
-
-static Py_ssize_t length(PyObject *list)
+static Py_ssize_t list_length(PyObject *list)
 {
     struct cpython *py = &python.api;
     return list && object_is(list, py->PyList_Type) ? py->PyList_Size(list) : 0;
@@ -70,7 +64,7 @@ static Py_ssize_t length(PyObject *list)
 
 static void put_text(PyObject *dict, const char *key, char *room, size_t size)
 {
-    PyObject *value = item(dict, key);
+    PyObject *value = object_item(dict, key);
     python.api.Py_IncRef(value);
     object_text(value, room, size);
 }
@@ -79,7 +73,7 @@ static void put_text(PyObject *dict, const char *key, char *room, size_t size)
 static void put_place(PyObject *frames, struct block_key *key)
 {
     struct cpython *py = &python.api;
-    for (Py_ssize_t i = 0; i < length(frames); i++) {
+    for (Py_ssize_t i = 0; i < list_length(frames); i++) {
         PyObject *frame = py->PyList_GetItem(frames, i);
         char file[FILE_BYTES] = "";
         put_text(frame, "filename", file, sizeof(file));
@@ -103,7 +97,7 @@ static void add_block(struct blocks *b, PyObject *block, const struct block_key 
     int64_t size = object_number_in(block, "size");
     int64_t requested = object_number_in(block, "requested_size");
     put_text(block, "state", key.state, sizeof(key.state));
-    put_place(item(block, "frames"), &key);
+    put_place(object_item(block, "frames"), &key);
     struct block_group *one = b->n < ROWS_MAX ? group_of(b, &key) : NULL;
     b->cut = b->cut || !one;
     if (!one)
@@ -121,11 +115,11 @@ static int list_blocks(void *arg)
         return 0;
     PyObject *all = py->PyObject_CallMethod(object_module("torch.cuda"), "memory_snapshot", NULL);
     py->PyErr_Clear();
-    for (Py_ssize_t i = 0; i < length(all); i++) {
-        PyObject *segment = py->PyList_GetItem(all, i), *blocks = item(segment, "blocks");
+    for (Py_ssize_t i = 0; i < list_length(all); i++) {
+        PyObject *segment = py->PyList_GetItem(all, i), *blocks = object_item(segment, "blocks");
         struct block_key key = {.device = object_number_in(segment, "device")};
         put_text(segment, "segment_type", key.pool, sizeof(key.pool));
-        for (Py_ssize_t j = 0; j < length(blocks); j++)
+        for (Py_ssize_t j = 0; j < list_length(blocks); j++)
             add_block(b, py->PyList_GetItem(blocks, j), &key);
     }
     py->Py_DecRef(all);
@@ -151,7 +145,7 @@ static int emit_group(struct probing_rows *out, const struct block_group *g)
     return torch_state.host->emit(out, cells, PROBING_LENGTH(cells));
 }
 
-static int scan(void *self, struct probing_rows *out)
+static int scan_blocks(void *self, struct probing_rows *out)
 {
     const struct probing_host *h = torch_state.host;
     struct blocks b = {.n = 0};
@@ -182,5 +176,5 @@ static const struct probing_column columns[] = {
 };
 
 const struct probing_table_desc block_table = PROBING_COMPUTED_TABLE(
-    "memory.torch_blocks", columns, scan,
+    "memory.torch_blocks", columns, scan_blocks,
     "blocks of torch's caching allocator, by state and by who allocated them");

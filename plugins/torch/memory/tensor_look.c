@@ -111,8 +111,8 @@ static struct tensor_storage *new_storage(struct tensor_look *l, uint64_t base)
     return &all[l->n_storages++];
 }
 
-static void describe(struct tensor_look *l, struct tensor_storage *s, PyObject *tensor,
-                     const struct storage_view *place)
+static void describe_storage(struct tensor_look *l, struct tensor_storage *s, PyObject *tensor,
+                             const struct storage_view *place)
 {
     struct tensor_words words;
     storage_words(tensor, place, &words);
@@ -136,7 +136,7 @@ uint64_t look_add(struct tensor_look *l, PyObject *tensor, bool counts)
     if (s->numel < 0)
         s->bytes = !place.is_readable ? PROBING_NULL_I64 : place.base ? storage_bytes(tensor) : 0;
     if (place.numel > s->numel)
-        describe(l, s, tensor, &place);
+        describe_storage(l, s, tensor, &place);
     s->in_graph = s->in_graph || place.in_graph;
     s->is_parameter = s->is_parameter || place.is_parameter;
     s->tensors += counts;

@@ -48,7 +48,7 @@ struct scan {
     struct number_index seen; /* tensors, by address: in slices one may be shown again */
 };
 
-static enum object_class classify(struct scan *s, PyObject *class)
+static enum object_class classify_class(struct scan *s, PyObject *class)
 {
     struct cpython *py = &python.api;
     struct known_class *k = &s->classes[hash_spread((uintptr_t) class >> 4) >> CLASSES_SHIFT];
@@ -79,7 +79,7 @@ static void count_foreign(struct tensor_look *l, PyObject *object)
     f->n++;
 }
 
-static bool keep(struct scan *s, PyObject *object)
+static bool keep_object(struct scan *s, PyObject *object)
 {
     PyObject **larger = array_grow(s->found, s->n, &s->room, sizeof(*larger), FOUND_MAX);
     if (!larger) {
@@ -126,25 +126,25 @@ static bool is_new(struct scan *s, const PyObject *object)
 }
 
 /* 0: no more of them. */
-static int visit(PyObject *object, void *arg)
+static int visit_object(PyObject *object, void *arg)
 {
     struct scan *s = arg;
     if (++s->shown % CLOCK_EVERY == 0 && is_late(s)) {
         s->look->late = true;
         return 0;
     }
-    enum object_class is = classify(s, object_type(object));
+    enum object_class is = classify_class(s, object_type(object));
     if (is == CLASS_NOTHING || !is_alive(object) || !is_new(s, object))
         return 1;
     if (is == CLASS_FOREIGN)
         count_foreign(s->look, object);
-    return is == CLASS_FOREIGN || keep(s, object);
+    return is == CLASS_FOREIGN || keep_object(s, object);
 }
 
 static int visit_in_slice(PyObject *object, void *arg)
 {
     struct scan *s = arg;
-    int more = visit(object, s);
+    int more = visit_object(object, s);
     if (s->n >= SLICE_TENSORS ||
         (s->shown % SLICE_CLOCK_EVERY == 0 && torch_state.now() > s->slice_until_ns))
         return 0;
@@ -156,7 +156,7 @@ static void visit_generation(struct scan *s, PyObject *gc, int generation)
     struct cpython *py = &python.api;
     PyObject *list = py->PyObject_CallMethod(gc, "get_objects", "i", generation);
     Py_ssize_t n = list ? py->PyList_Size(list) : 0;
-    for (Py_ssize_t i = 0; i < n && visit(py->PyList_GetItem(list, i), s); i++)
+    for (Py_ssize_t i = 0; i < n && visit_object(py->PyList_GetItem(list, i), s); i++)
         ;
     py->PyErr_Clear();
     py->Py_DecRef(list);
@@ -230,7 +230,7 @@ void tensor_scan(struct tensor_look *l)
     l->no_memory = l->no_memory || !s.classes;
     if (s.classes && !scan_in_slices(&s, &begin_ns)) {
         if (python.more.PyUnstable_GC_VisitObjects)
-            python.more.PyUnstable_GC_VisitObjects(visit, &s);
+            python.more.PyUnstable_GC_VisitObjects(visit_object, &s);
         else
             visit_lists(&s);
         give_time(&s);

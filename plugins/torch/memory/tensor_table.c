@@ -65,7 +65,7 @@ static int scan_now(void *arg)
     return 0;
 }
 
-static int look(struct tensor_look *l, const struct probing_python_gil_1 *gil)
+static int look_at_tensors(struct tensor_look *l, const struct probing_python_gil_1 *gil)
 {
     struct safe_point_read *turns = calloc(1, sizeof(*turns));
     if (!turns)
@@ -193,13 +193,13 @@ static int emit_all(struct probing_rows *out, struct tensor_look *l)
     return rc < 0 ? rc : emit_notes(out, l);
 }
 
-static int scan(void *self, struct probing_rows *out)
+static int scan_tensors(void *self, struct probing_rows *out)
 {
     const struct probing_host *h = torch_state.host;
     const struct probing_python_gil_1 *gil = h->extension(h, PROBING_PYTHON_GIL_1);
     struct tensor_look *l = calloc(1, sizeof(*l));
     (void)self;
-    int rc = !l ? -ENOMEM : torch_on() && gil ? look(l, gil) : 0;
+    int rc = !l ? -ENOMEM : torch_on() && gil ? look_at_tensors(l, gil) : 0;
     if (rc == -ENOMEM)
         rc = h->fail(h, rc, "no memory");
     else if (rc == -ETIMEDOUT)
@@ -233,5 +233,5 @@ static const struct probing_column columns[] = {
 };
 
 const struct probing_table_desc tensor_table = PROBING_COMPUTED_TABLE(
-    "memory.torch", columns, scan,
+    "memory.torch", columns, scan_tensors,
     "tensors that are alive, by storage and by whose they are, as they are at the end of a step");

@@ -3,7 +3,7 @@
  * plugins/torch/module_calls/backward.c - how long a module's backward takes, without a change of
  * its graph; and from when on a whole backward only waits for other ranks.
  *
- * Threads: any that holds the GIL; begun() and ended() come on autograd's threads.
+ * Threads: any that holds the GIL; begin_spans() and end_spans() come on autograd's threads.
  *
  * torch's own backward hooks of modules put functions of their own into the graph, which breaks
  * operations in place.  Here only nodes that are there get hooks that look and change nothing.
@@ -71,13 +71,13 @@ static __thread struct parts { /* of the call at that depth, those that are done
     struct span *first, *last;
 } parts[DEPTH_MAX];
 
-static PyObject *none(void)
+static PyObject *new_none(void)
 {
     python.api.Py_IncRef(python.api._Py_NoneStruct);
     return python.api._Py_NoneStruct;
 }
 
-static struct span *hold(struct span *span)
+static struct span *hold_span(struct span *span)
 {
     if (span)
         span->holders++;
@@ -85,11 +85,11 @@ static struct span *hold(struct span *span)
 }
 
 /* As deep as modules are at most. */
-static void let_go(struct span *span)
+static void release_span(struct span *span)
 {
     while (span && --span->holders == 0) {
         struct span *next = span->end_next;
-        let_go(span->begin_next);
+        release_span(span->begin_next);
         free(span);
         span = next;
     }
@@ -100,7 +100,7 @@ static void drop_begin(PyObject *capsule)
     struct span *span = python.api.PyCapsule_GetPointer(capsule, CAPSULE);
     for (struct span *s = span; s; s = s->begin_next)
         s->begins = false;
-    let_go(span);
+    release_span(span);
 }
 
 static void drop_end(PyObject *capsule)
@@ -108,7 +108,7 @@ static void drop_end(PyObject *capsule)
     struct span *span = python.api.PyCapsule_GetPointer(capsule, CAPSULE);
     for (struct span *s = span; s; s = s->end_next)
         s->ends = false;
-    let_go(span);
+    release_span(span);
 }
 
 /* The run of autograd's engine that this thread works for; negative: none. */
@@ -122,7 +122,7 @@ static int64_t task_now(void)
     return task;
 }
 
-static PyObject *begun(PyObject *self, PyObject *const *args, Py_ssize_t n, PyObject *kwnames)
+static PyObject *begin_spans(PyObject *self, PyObject *const *args, Py_ssize_t n, PyObject *kwnames)
 {
     uint64_t called_ns = torch_state.now();
     struct span *span = python.api.PyCapsule_GetPointer(self, CAPSULE);
@@ -130,7 +130,7 @@ static PyObject *begun(PyObject *self, PyObject *const *args, Py_ssize_t n, PyOb
     (void)n;
     (void)kwnames;
     if (!torch_on() || !span || span->life != torch_state.life)
-        return none();
+        return new_none();
     int64_t task = task_now();
     struct thread *t = call_thread();
     uint64_t now_ns = torch_state.now();
@@ -143,7 +143,7 @@ static PyObject *begun(PyObject *self, PyObject *const *args, Py_ssize_t n, PyOb
         span->begin_ns = now_ns;
     }
     t->walks_ns += now_ns - called_ns;
-    return none();
+    return new_none();
 }
 
 static void add_row(const struct span *span, uint64_t end_ns)
@@ -168,7 +168,7 @@ static void add_row(const struct span *span, uint64_t end_ns)
     (void)torch_state.host->append(steps.trace, end_ns, row, N_TRACE_SHORT, NULL, 0);
 }
 
-static PyObject *ended(PyObject *self, PyObject *const *args, Py_ssize_t n, PyObject *kwnames)
+static PyObject *end_spans(PyObject *self, PyObject *const *args, Py_ssize_t n, PyObject *kwnames)
 {
     uint64_t end_ns = torch_state.now();
     struct span *span = python.api.PyCapsule_GetPointer(self, CAPSULE);
@@ -185,22 +185,22 @@ static PyObject *ended(PyObject *self, PyObject *const *args, Py_ssize_t n, PyOb
     }
     if (on)
         t->walks_ns += torch_state.now() - end_ns;
-    return none();
+    return new_none();
 }
 
 /* Hook a node so that fn(span, ...) is called. */
-static bool attach(PyObject *node, PyObject *name, struct span *span, PyCFunctionFastKeywords fn)
+static bool hook_node(PyObject *node, PyObject *name, struct span *span, PyCFunctionFastKeywords fn)
 {
     static struct cpython_method before = {"probing_begun", NULL, METH_FASTCALL | METH_KEYWORDS,
                                            NULL};
     static struct cpython_method after = {"probing_ended", NULL, METH_FASTCALL | METH_KEYWORDS,
                                           NULL};
     struct cpython *py = &python.api;
-    struct cpython_method *method = fn == begun ? &before : &after;
+    struct cpython_method *method = fn == begin_spans ? &before : &after;
     memcpy(&method->call, &fn, sizeof(method->call));
-    PyObject *capsule = py->PyCapsule_New(span, CAPSULE, fn == begun ? drop_begin : drop_end);
+    PyObject *capsule = py->PyCapsule_New(span, CAPSULE, fn == begin_spans ? drop_begin : drop_end);
     if (capsule)
-        (void)hold(span);
+        (void)hold_span(span);
     PyObject *function = capsule ? py->PyCFunction_NewEx(method, capsule, NULL) : NULL;
     PyObject *handle = function ? py->PyObject_CallMethodObjArgs(node, name, function, NULL) : NULL;
     bool worked = handle != NULL;
@@ -219,15 +219,15 @@ static void attach_begin(struct span *span, const struct graph_output *outputs, 
     for (uint32_t i = 0; i < n; i++) {
         bool shared = last && last->begins && last->output == outputs[i].order;
         if (shared && !last->begin_next)
-            last->begin_next = hold(span);
-        span->begins = shared || attach(outputs[i].node, known.before, span, begun);
+            last->begin_next = hold_span(span);
+        span->begins = shared || hook_node(outputs[i].node, known.before, span, begin_spans);
     }
 }
 
 /* ---- a whole backward ---- */
 
 /* It computes on this thread, and it is none that runs inside of another one. */
-static bool computes(const struct thread *t)
+static bool is_computing(const struct thread *t)
 {
     return torch_on() && torch_state.live && t->backward_depth == 1 && t->phase == PHASE_BACKWARD;
 }
@@ -240,9 +240,9 @@ static PyObject *all_computed(PyObject *self, PyObject *const *args, Py_ssize_t 
     (void)args;
     (void)n;
     (void)kwnames;
-    if (computes(t))
+    if (is_computing(t))
         t->computed_ns = torch_state.now();
-    return none();
+    return new_none();
 }
 
 static PyObject *first_ran(PyObject *self, PyObject *const *args, Py_ssize_t n, PyObject *kwnames)
@@ -253,10 +253,10 @@ static PyObject *first_ran(PyObject *self, PyObject *const *args, Py_ssize_t n, 
     (void)args;
     (void)n;
     (void)kwnames;
-    if (computes(call_thread()) && known.queue && known.last)
+    if (is_computing(call_thread()) && known.queue && known.last)
         py->Py_DecRef(cpython_vectorcall(py, known.queue, words, 1, NULL));
     py->PyErr_Clear();
-    return none();
+    return new_none();
 }
 
 /* torch.compile traces such a backward, in which no function of ours can be. */
@@ -385,8 +385,8 @@ static void forget_parts(struct parts *p)
 {
     struct parts old = *p;
     *p = (struct parts){.first = NULL};
-    let_go(old.first);
-    let_go(old.last);
+    release_span(old.first);
+    release_span(old.last);
 }
 
 uint64_t backward_enter(void)
@@ -409,12 +409,12 @@ static bool attach_end(struct span *span, const struct graph_output *outputs, ui
                        uint64_t from, bool *ret_too_large)
 {
     PyObject *oldest = graph_oldest(outputs, n, from, &span->oldest, ret_too_large);
-    span->ends = oldest && attach(oldest, known.after, span, ended);
+    span->ends = oldest && hook_node(oldest, known.after, span, end_spans);
     python.api.Py_DecRef(oldest);
     return span->ends;
 }
 
-/* Where the backward of `span` ends: with that of the first of its parts, or where a walk says. */
+/* Find the end of a span's backward: that of the first of its parts, or what a walk finds. */
 static bool find_end(struct span *span, const struct graph_output *outputs, uint32_t n,
                      const struct backward_call *call, struct span *first, bool *ret_too_large)
 {
@@ -431,13 +431,13 @@ static bool find_end(struct span *span, const struct graph_output *outputs, uint
     *ret_too_large = false;
     span->oldest = first->oldest;
     span->ends = true;
-    first->end_next = hold(span);
+    first->end_next = hold_span(span);
     return true;
 }
 
-static bool measure(const struct graph_output *outputs, uint32_t n,
-                    const struct backward_call *call, const struct parts *inside,
-                    struct parts *beside)
+static bool measure_backward(const struct graph_output *outputs, uint32_t n,
+                             const struct backward_call *call, const struct parts *inside,
+                             struct parts *beside)
 {
     struct span *span = calloc(1, sizeof(*span));
     bool too_large = false;
@@ -451,12 +451,12 @@ static bool measure(const struct graph_output *outputs, uint32_t n,
     if (find_end(span, outputs, n, call, inside->first, &too_large)) {
         attach_begin(span, outputs, n, inside->last);
         if (beside) {
-            let_go(beside->last);
-            beside->last = hold(span);
-            beside->first = beside->first ? beside->first : hold(span);
+            release_span(beside->last);
+            beside->last = hold_span(span);
+            beside->first = beside->first ? beside->first : hold_span(span);
         }
     }
-    let_go(span);
+    release_span(span);
     return !too_large;
 }
 
@@ -474,7 +474,8 @@ bool backward_leave(PyObject *result, const struct backward_call *call)
         inside = *left;
         *left = (struct parts){.first = NULL};
     }
-    bool fits = n == 0 || measure(outputs, n, call, &inside, depth ? parts_at(depth) : NULL);
+    bool fits =
+        n == 0 || measure_backward(outputs, n, call, &inside, depth ? parts_at(depth) : NULL);
     forget_parts(&inside);
     while (n)
         python.api.Py_DecRef(outputs[--n].node);

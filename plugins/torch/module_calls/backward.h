@@ -10,7 +10,7 @@
 
 #include "steps/step.h"
 
-/* What each call of a module reads comes first. */
+/* The fields that each call of a module reads come first. */
 extern struct module_calls {             /* lock: the GIL */
     _Alignas(CACHE_LINE) bool short_way; /* they have nothing to do but a row: module_call.c */
     uint32_t weigh_in;                   /* calls; then on one our own time is measured */

@@ -62,8 +62,8 @@ static bool read_one(struct safe_point_read *w, uint32_t i, bool own)
     return true;
 }
 
-/* Where there is an optimizer, gradients are read when it steps, where they are used by hand after
- * the backward: later most loops have none. */
+/* Gradients are read when an optimizer steps, or after the backward when they are used by hand:
+ * later most loops have none. */
 static bool is_due(const struct safe_point_read *w, bool sleeps)
 {
     uint64_t waited_ns = torch_state.now() - w->begin_ns;
@@ -97,7 +97,7 @@ void turns_optimized(struct thread *t, uint64_t end_ns)
 
 /* ---- the worker, with the GIL ---- */
 
-static int find(void *arg)
+static int find_models(void *arg)
 {
     struct safe_point_read *w = arg;
     uint64_t serials[TURNS_MAX];
@@ -149,7 +149,7 @@ static int read_rest(void *arg)
 /* ---- without it ---- */
 
 /* Which threads have slept for long enough; true: there is one. */
-static bool look(struct safe_point_read *w)
+static bool find_sleepers(struct safe_point_read *w)
 {
     uint64_t now_ns = torch_state.now();
     bool any = false;
@@ -187,7 +187,7 @@ static int wait_for(struct safe_point_read *w, const struct probing_python_gil_1
     while (rc == 0 && torch_on() && is_expected(w) &&
            atomic_load_explicit(&w->left, memory_order_acquire) != 0) {
         (void)poll(NULL, 0, LOOK_MS);
-        if (look(w) && is_due(w, /* sleeps= */ true))
+        if (find_sleepers(w) && is_due(w, /* sleeps= */ true))
             rc = gil->call(read_quiet, NULL, GIL_WAIT_NS);
     }
     struct safe_point_read *expected = w;
@@ -202,7 +202,7 @@ static int wait_for(struct safe_point_read *w, const struct probing_python_gil_1
 int safe_point_read_all(struct safe_point_read *w, const struct probing_python_gil_1 *gil)
 {
     (void)pthread_mutex_lock(&one);
-    int rc = gil->call(find, w, GIL_WAIT_NS);
+    int rc = gil->call(find_models, w, GIL_WAIT_NS);
     if (rc == 0 && w->n > 0)
         rc = wait_for(w, gil);
     (void)pthread_mutex_unlock(&one);

@@ -190,7 +190,7 @@ static inline bool is_overhead_sample(void)
     return due;
 }
 
-static void enter(struct call *c, struct thread *t, PyObject *object)
+static void enter_call(struct call *c, struct thread *t, PyObject *object)
 {
     bool weighed = is_overhead_sample();
     uint64_t before = weighed ? torch_state.now() : 0;
@@ -226,7 +226,7 @@ static void enter(struct call *c, struct thread *t, PyObject *object)
         c->own_ns = c->known.begin_ns - before - (t->walks_ns - walks_ns);
 }
 
-static ALWAYS_INLINE double seconds(uint64_t ns)
+static ALWAYS_INLINE double to_seconds(uint64_t ns)
 {
     return (double)(int64_t)ns / 1e9;
 }
@@ -241,10 +241,10 @@ static ALWAYS_INLINE union probing_cell *fill_row(const struct thread *t,
     row[COL_SEQ].i = k->seq;
     row[COL_MODULE].u = k->name;
     /* what we did meanwhile inside it is no time of its own */
-    row[COL_DURATION].f = seconds(end_ns - k->begin_ns - (t->walks_ns - k->walks_ns));
+    row[COL_DURATION].f = to_seconds(end_ns - k->begin_ns - (t->walks_ns - k->walks_ns));
     row[COL_TIME_OFFSET].u = PROBING_NULL_F64;
     if (LIKELY(steps.begin_ns && k->step == steps.step))
-        row[COL_TIME_OFFSET].f = seconds(end_ns - steps.begin_ns);
+        row[COL_TIME_OFFSET].f = to_seconds(end_ns - steps.begin_ns);
     row[COL_DEVICE].u = k->device;
     if (recent_is_wanted())
         recent_add_call(&(struct recent_call){.tid = t->tid,
@@ -321,8 +321,8 @@ static const struct memory *leave_device(struct thread *t, const struct call *c,
     return known ? room : NULL;
 }
 
-static void leave(struct thread *t, const struct call *c, PyObject *const *args, Py_ssize_t n,
-                  PyObject *result)
+static void leave_call(struct thread *t, const struct call *c, PyObject *const *args, Py_ssize_t n,
+                       PyObject *result)
 {
     if (t->life != c->life || !torch_on()) /* stopped or forked meanwhile: nothing is there */
         return;
@@ -370,11 +370,11 @@ static NOINLINE PyObject *call_any(PyObject *hook, PyObject *const *args, size_t
     if (t->depth && !t->recording)
         return hook_pass(hook, args, nargsf, kwnames);
     work_begin();
-    enter(&c, t, args[0]);
+    enter_call(&c, t, args[0]);
     work_end();
     PyObject *result = hook_pass(hook, args, nargsf, kwnames);
     work_begin();
-    leave(t, &c, args, hook_nargs(nargsf), result);
+    leave_call(t, &c, args, hook_nargs(nargsf), result);
     work_end();
     return result;
 }

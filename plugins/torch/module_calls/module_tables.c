@@ -56,14 +56,7 @@ struct listing {
 
 /* ---- with the GIL ---- */
 
-static PyObject *get(PyObject *object, const char *name)
-{
-    PyObject *value = python.api.PyObject_GetAttrString(object, name);
-    python.api.PyErr_Clear();
-    return value;
-}
-
-static int64_t number(PyObject *object, const char *method)
+static int64_t call_for_number(PyObject *object, const char *method)
 {
     struct cpython *py = &python.api;
     PyObject *value = py->PyObject_CallMethod(object, method, NULL);
@@ -75,7 +68,7 @@ static int64_t number(PyObject *object, const char *method)
 
 static bool is_true(PyObject *object, const char *name)
 {
-    PyObject *value = get(object, name);
+    PyObject *value = object_get(object, name);
     python.api.Py_DecRef(value); /* a constant of the interpreter */
     return value == python.api._Py_TrueStruct;
 }
@@ -83,20 +76,22 @@ static bool is_true(PyObject *object, const char *name)
 static void add_tensor(struct figures *f, PyObject *tensor, bool own)
 {
     struct cpython *py = &python.api;
-    int64_t n = number(tensor, "numel"), size = number(tensor, "element_size");
+    int64_t n = call_for_number(tensor, "numel"), size = call_for_number(tensor, "element_size");
     f->tensors++;
     f->numbers += n;
     f->bytes += n * size;
     f->trainable += is_true(tensor, "requires_grad") ? n : 0;
-    PyObject *gradient = own ? get(tensor, "grad") : NULL;
+    PyObject *gradient = own ? object_get(tensor, "grad") : NULL;
     if (!own)
         f->gradient_bytes = PROBING_NULL_I64;
     else if (gradient && tensor_is(gradient))
-        f->gradient_bytes += number(gradient, "numel") * number(gradient, "element_size");
+        f->gradient_bytes +=
+            call_for_number(gradient, "numel") * call_for_number(gradient, "element_size");
     py->Py_DecRef(gradient);
     if (f->device[0])
         return;
-    PyObject *device = get(tensor, "device"), *text = device ? py->PyObject_Str(device) : NULL;
+    PyObject *device = object_get(tensor, "device"),
+             *text = device ? py->PyObject_Str(device) : NULL;
     Py_ssize_t length;
     const char *bytes = text ? py->PyUnicode_AsUTF8AndSize(text, &length) : NULL;
     (void)snprintf(f->device, sizeof(f->device), "%s", bytes ? bytes : "");
@@ -123,7 +118,7 @@ static struct row *new_row(struct listing *l)
 static void hold_gradient(struct row *r, PyObject *parameter, bool own)
 {
     struct cpython *py = &python.api;
-    PyObject *gradient = own ? get(parameter, "grad") : NULL;
+    PyObject *gradient = own ? object_get(parameter, "grad") : NULL;
     bool none = own && (!gradient || gradient == py->_Py_NoneStruct);
     r->unsettled = module_calls.backwards != 0;
     r->note = !own   ? "not read: the thread that calls its model did not reach a safe point"
@@ -229,7 +224,7 @@ static void read_gradient(struct row *r)
     r->unsettled = r->unsettled || module_calls.backwards != 0;
 }
 
-static void drop(struct row *r)
+static void drop_row(struct row *r)
 {
     python.api.Py_DecRef(r->held);
     r->held = NULL;
@@ -244,7 +239,7 @@ static int read_gradients(void *arg)
         if (r->held && torch_on())
             read_gradient(r);
         done += 256 + r->gradient.n;
-        drop(r);
+        drop_row(r);
     }
     return 0;
 }
@@ -253,7 +248,7 @@ static int drop_all(void *arg)
 {
     struct listing *l = arg;
     for (uint32_t i = 0; i < l->n; i++)
-        drop(&l->rows[i]);
+        drop_row(&l->rows[i]);
     return 0;
 }
 
@@ -319,7 +314,7 @@ static int list_all(struct listing *l, const struct probing_python_gil_1 *gil)
     return rc;
 }
 
-static int scan(struct probing_rows *out, bool gradients)
+static int scan_models(struct probing_rows *out, bool gradients)
 {
     const struct probing_host *h = torch_state.host;
     const struct probing_python_gil_1 *gil = h->extension(h, PROBING_PYTHON_GIL_1);
@@ -345,13 +340,13 @@ static int scan(struct probing_rows *out, bool gradients)
 static int scan_modules(void *self, struct probing_rows *out)
 {
     (void)self;
-    return scan(out, /* gradients= */ false);
+    return scan_models(out, /* gradients= */ false);
 }
 
 static int scan_gradients(void *self, struct probing_rows *out)
 {
     (void)self;
-    return scan(out, /* gradients= */ true);
+    return scan_models(out, /* gradients= */ true);
 }
 
 static const struct probing_column modules_columns[] = {

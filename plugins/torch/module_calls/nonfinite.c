@@ -64,7 +64,7 @@ static bool is_bad(PyObject *tensor, void *unused)
     return tensor_is_bad(tensor);
 }
 
-static bool count(PyObject *tensor, void *arg)
+static bool count_nonfinite(PyObject *tensor, void *arg)
 {
     struct tensor_figures f, *sum = arg;
     if (tensor_inspect(tensor, &f) == 0) {
@@ -75,12 +75,12 @@ static bool count(PyObject *tensor, void *arg)
     return false;
 }
 
-static void tell(uint64_t module, PyObject *const *args, Py_ssize_t n, PyObject *result)
+static void report_output(uint64_t module, PyObject *const *args, Py_ssize_t n, PyObject *result)
 {
     struct tensor_figures out = {.n = 0};
     char text[TEXT_BYTES], numbers[TEXT_BYTES / 2];
     bool before = false;
-    (void)each_tensor(result, 0, count, &out);
+    (void)each_tensor(result, 0, count_nonfinite, &out);
     for (Py_ssize_t i = 1; i < n && i <= OUTPUTS_MAX && !before; i++)
         before = each_tensor(args[i], 0, is_bad, NULL);
     double bad = (double)(out.n_nan + out.n_infinite);
@@ -92,7 +92,7 @@ static void tell(uint64_t module, PyObject *const *args, Py_ssize_t n, PyObject 
     variables_add(module, "nonfinite", "Tensor", bad > 0 ? &bad : NULL, text);
 }
 
-static void note(uint64_t name, PyObject *object)
+static void note_call(uint64_t name, PyObject *object)
 {
     const struct module *m = names_find(object);
     if (calls.step != steps.step || calls.life != torch_state.life)
@@ -118,13 +118,13 @@ void variables_watch(uint64_t module, PyObject *const *args, Py_ssize_t n, PyObj
     if (is_told())
         return;
     if (!backward_inside(call_thread())) /* else it was called before, in its place */
-        note(module, args[0]);
+        note_call(module, args[0]);
     if (!tensor_quiet(&guard))
         return;
     if (each_tensor(result, 0, is_bad, NULL)) {
         told_life = torch_state.life;
         told_step = steps.step + 1;
-        tell(module, args, n, result);
+        report_output(module, args, n, result);
     }
     tensor_loud(guard);
 }

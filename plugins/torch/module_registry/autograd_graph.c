@@ -74,7 +74,7 @@ static bool is_new(struct walk *w, uint64_t order)
 
 /* Another node to look at, when it was made in this forward and is not known yet.  Of those met
  * from `first` on the oldest is looked at first: connections past other layers are short ways. */
-static void meet(struct walk *w, PyObject *node, uint64_t order, uint32_t first)
+static void meet_node(struct walk *w, PyObject *node, uint64_t order, uint32_t first)
 {
     if (order == GRAPH_NEVER || order < w->from || w->failed || w->found || !is_new(w, order))
         return;
@@ -104,7 +104,7 @@ static void meet_next(struct walk *w, PyObject *node)
         PyObject *pair = py->PyTuple_GetItem(next, i); /* (node or None, number) */
         PyObject *other = pair ? py->PyTuple_GetItem(pair, 0) : NULL;
         if (other && other != py->_Py_NoneStruct)
-            meet(w, other, order_of(other), first);
+            meet_node(w, other, order_of(other), first);
     }
     w->failed = w->failed || !next;
     py->PyErr_Clear();
@@ -207,7 +207,7 @@ static PyObject *oldest_of(struct walk *w, const struct graph_output *outputs, u
     w->n_nodes = w->n_seen = 0;
     w->failed = w->too_large = w->found = false;
     for (uint32_t i = 0; i < n; i++)
-        meet(w, outputs[i].node, outputs[i].order, 0);
+        meet_node(w, outputs[i].node, outputs[i].order, 0);
     while (w->n_nodes) {
         PyObject *node = w->nodes[--w->n_nodes].node;
         if (!w->failed && !w->found)

@@ -51,7 +51,7 @@ static uint32_t walking;   /* lock: the GIL; a walk may lose it while garbage is
 static bool forget_later;  /* lock: the GIL; stop() came during a walk */
 static bool has_versions;  /* lock: the GIL; changes of dicts are told */
 
-static uint64_t interned(const char *text, size_t n)
+static uint64_t intern_live(const char *text, size_t n)
 {
     return torch_state.live ? probing_intern(torch_state.host, text, n) : PROBING_NULL_ID;
 }
@@ -122,7 +122,7 @@ static uint64_t device_of(PyObject *parameters, bool quiet, bool *ret_has_params
         PyObject *text = device ? py->PyObject_Str(device) : NULL;
         Py_ssize_t n;
         const char *bytes = text ? py->PyUnicode_AsUTF8AndSize(text, &n) : NULL;
-        uint64_t id = bytes ? interned(bytes, (size_t)n) : PROBING_NULL_ID;
+        uint64_t id = bytes ? intern_live(bytes, (size_t)n) : PROBING_NULL_ID;
         *ret_cuda = bytes ? cuda_number(bytes) : -1;
         py->PyErr_Clear();
         py->Py_DecRef(text);
@@ -174,7 +174,7 @@ static void set_name(struct naming *at, PyObject *object, const char *path, size
     }
     uint64_t hash = hash_bytes(HASH_FNV, path, n);
     if (at->name == PROBING_NULL_ID || at->path_hash != hash)
-        at->name = n < PATH_MAX_BYTES ? interned(path, n) : PROBING_NULL_ID;
+        at->name = n < PATH_MAX_BYTES ? intern_live(path, n) : PROBING_NULL_ID;
     at->path_hash = hash;
     at->unwanted = steps.set.layers[0] && !is_listed(steps.set.layers, path, n);
     at->layers_version = steps.set.layers_version;
@@ -247,7 +247,7 @@ bool names_is_ddp(PyObject *module)
     return strcmp(object_class_text(module), "DistributedDataParallel") == 0;
 }
 
-static void walk(struct walk *w, PyObject *object, size_t path_n);
+static void walk_module(struct walk *w, PyObject *object, size_t path_n);
 
 static void walk_children(struct walk *w, PyObject *children, size_t path_n)
 {
@@ -265,7 +265,7 @@ static void walk_children(struct walk *w, PyObject *children, size_t path_n)
             if (end)
                 w->path[end++] = '.';
             memcpy(w->path + end, name, (size_t)n);
-            walk(w, child, end + (size_t)n);
+            walk_module(w, child, end + (size_t)n);
         }
         py->PyErr_Clear();
         py->Py_DecRef(child);
@@ -273,7 +273,7 @@ static void walk_children(struct walk *w, PyObject *children, size_t path_n)
 }
 
 /* Depth first, each module once: the order and the names of named_modules(). */
-static void walk(struct walk *w, PyObject *object, size_t path_n)
+static void walk_module(struct walk *w, PyObject *object, size_t path_n)
 {
     struct cpython *py = &python.api;
     struct module *m = names_entry(object);
@@ -324,7 +324,7 @@ struct module *names_walk(PyObject *object)
     w->n_branches = w->room = 0;
     walking++;
     w->quiet = tensor_quiet(&guard);
-    walk(w, object, 0);
+    walk_module(w, object, 0);
     tensor_loud(guard);
     free(root->branches);
     root->branches = w->branches;

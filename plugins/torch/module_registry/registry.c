@@ -38,7 +38,7 @@ static void free_slots(struct module **slots)
         free(slots);
 }
 
-static int grow(void)
+static int grow_slots(void)
 {
     const struct registry old = registry;
     size_t wider = old.mask ? 2 * (old.mask + 1) : FIRST_SLOTS;
@@ -81,7 +81,7 @@ static void free_module(struct module *m)
 }
 
 /* The weak reference's callback: `address` is a Python int made when the entry was. */
-static PyObject *forget(PyObject *address, PyObject *weak)
+static PyObject *forget_module(PyObject *address, PyObject *weak)
 {
     struct cpython *py = &python.api;
     PyObject *object = (PyObject *)(uintptr_t)py->PyLong_AsUnsignedLongLong(address);
@@ -95,9 +95,9 @@ static PyObject *forget(PyObject *address, PyObject *weak)
     return py->_Py_NoneStruct;
 }
 
-static PyObject *watch(PyObject *object)
+static PyObject *watch_module(PyObject *object)
 {
-    static struct cpython_method method = {"probing_module_died", forget, METH_O, NULL};
+    static struct cpython_method method = {"probing_module_died", forget_module, METH_O, NULL};
     struct cpython *py = &python.api;
     PyObject *address = py->PyLong_FromVoidPtr(object);
     PyObject *callback = address ? py->PyCFunction_NewEx(&method, address, NULL) : NULL;
@@ -114,14 +114,14 @@ struct module *names_entry(PyObject *object)
     struct module *m = names_find(object);
     if (m)
         return m;
-    PyObject *weak = watch(object); /* may collect garbage, and so run anything */
+    PyObject *weak = watch_module(object); /* may collect garbage, and so run anything */
     m = names_find(object);
     if (!weak || m) {
         python.api.Py_DecRef(weak);
         return m;
     }
     m = aligned_alloc(_Alignof(struct module), sizeof(*m));
-    if (!m || (n_modules * 2 >= registry.mask && grow() < 0)) {
+    if (!m || (n_modules * 2 >= registry.mask && grow_slots() < 0)) {
         free(m);
         python.api.Py_DecRef(weak);
         return NULL;

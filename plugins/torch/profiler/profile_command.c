@@ -60,7 +60,7 @@ static int64_t events_seen;         /* lock: mutex; 0: nothing was captured yet 
 /* ---- with the GIL ---- */
 
 /* Call a method without arguments; gives a new reference or NULL. */
-static PyObject *ask(PyObject *object, const char *method)
+static PyObject *call_method(PyObject *object, const char *method)
 {
     struct cpython *py = &python.api;
     PyObject *bound = py->PyObject_GetAttrString(object, method);
@@ -70,10 +70,10 @@ static PyObject *ask(PyObject *object, const char *method)
     return value;
 }
 
-static int64_t number(PyObject *object, const char *method)
+static int64_t call_for_number(PyObject *object, const char *method)
 {
     struct cpython *py = &python.api;
-    PyObject *value = ask(object, method);
+    PyObject *value = call_method(object, method);
     int64_t n = value && py->PyType_IsSubtype(object_type(value), py->PyLong_Type)
                     ? py->PyLong_AsLongLong(value)
                     : -1;
@@ -83,19 +83,19 @@ static int64_t number(PyObject *object, const char *method)
 }
 
 /* Nanoseconds, also from a torch that tells microseconds (before 2.3). */
-static int64_t nanoseconds(PyObject *object, const char *ns, const char *us)
+static int64_t call_for_ns(PyObject *object, const char *ns, const char *us)
 {
-    int64_t value = number(object, ns);
+    int64_t value = call_for_number(object, ns);
     if (value >= 0)
         return value;
-    value = number(object, us);
+    value = call_for_number(object, us);
     return value < 0 ? 0 : value * 1000;
 }
 
 static void text_of(PyObject *object, const char *method, char *ret, size_t size)
 {
     struct cpython *py = &python.api;
-    PyObject *value = ask(object, method);
+    PyObject *value = call_method(object, method);
     Py_ssize_t n;
     const char *bytes = value && py->PyType_IsSubtype(object_type(value), py->PyUnicode_Type)
                             ? py->PyUnicode_AsUTF8AndSize(value, &n)
@@ -112,15 +112,15 @@ static void text_of(PyObject *object, const char *method, char *ret, size_t size
 static void look_at(PyObject *event, struct event *e)
 {
     struct cpython *py = &python.api;
-    PyObject *type = ask(event, "device_type");
-    e->device = type ? number(type, "__int__") : 0; /* 0: CPU */
+    PyObject *type = call_method(event, "device_type");
+    e->device = type ? call_for_number(type, "__int__") : 0; /* 0: CPU */
     py->Py_DecRef(type);
-    e->begin_ns = nanoseconds(event, "start_ns", "start_us");
-    e->duration_ns = nanoseconds(event, "duration_ns", "duration_us");
-    e->thread = number(event, "start_thread_id");
-    e->resource = number(event, "device_resource_id");
-    e->index = number(event, "device_index");
-    e->correlation = number(event, "correlation_id");
+    e->begin_ns = call_for_ns(event, "start_ns", "start_us");
+    e->duration_ns = call_for_ns(event, "duration_ns", "duration_us");
+    e->thread = call_for_number(event, "start_thread_id");
+    e->resource = call_for_number(event, "device_resource_id");
+    e->index = call_for_number(event, "device_index");
+    e->correlation = call_for_number(event, "correlation_id");
     text_of(event, "name", e->name, sizeof(e->name));
     text_of(event, "activity_type", e->kind, sizeof(e->kind)); /* torch 2 */
     if (!e->kind[0])
@@ -132,8 +132,8 @@ static int open_list(void *arg)
     struct cpython *py = &python.api;
     struct export *x = arg;
     uint64_t begin_ns = torch_state.now();
-    x->base_ns = (uint64_t)nanoseconds(x->results, "trace_start_ns", "trace_start_us");
-    x->list = ask(x->results, "events");
+    x->base_ns = (uint64_t)call_for_ns(x->results, "trace_start_ns", "trace_start_us");
+    x->list = call_method(x->results, "events");
     x->n = x->list ? py->PyList_Size(x->list) : 0;
     py->PyErr_Clear();
     x->longest_hold_ns = torch_state.now() - begin_ns;
@@ -171,7 +171,7 @@ static int drop_results(void *arg)
 /* ---- without it ---- */
 
 /* A name as it stands inside of JSON's quotes. */
-static void escape(const char *from, char *to, size_t size)
+static void escape_name(const char *from, char *to, size_t size)
 {
     size_t n = 0, bytes;
     for (size_t left = strlen(from); left > 0 && n + JSON_LETTER_BYTES < size;) {
@@ -184,7 +184,7 @@ static void escape(const char *from, char *to, size_t size)
 }
 
 /* Microseconds with three decimals, of nanoseconds. */
-static const char *microseconds(int64_t ns, char *room, size_t size)
+static const char *print_us(int64_t ns, char *room, size_t size)
 {
     uint64_t positive = ns < 0 ? (uint64_t)-ns : (uint64_t)ns;
     (void)snprintf(room, size, "%s%llu.%03llu", ns < 0 ? "-" : "",
@@ -204,15 +204,15 @@ static int write_chunk(struct export *x)
     for (uint32_t i = 0; i < x->n_events; i++) {
         const struct event *e = &x->events[i];
         char name[6 * NAME_BYTES], kind[6 * KIND_BYTES], begin[32], duration[32];
-        escape(e->name, name, sizeof(name));
-        escape(e->kind, kind, sizeof(kind));
+        escape_name(e->name, name, sizeof(name));
+        escape_name(e->kind, kind, sizeof(kind));
         int k = snprintf(
             x->text + n, sizeof(x->text) - n,
             ",\n{\"ph\":\"X\",\"cat\":\"%s\",\"name\":\"%s\",\"pid\":%lld,\"tid\":%lld,"
             "\"ts\":%s,\"dur\":%s,\"args\":{\"External id\":%lld}}",
             kind, name, (long long)(e->device ? e->index : getpid()), (long long)lane_of(e),
-            microseconds(e->begin_ns - (int64_t)x->base_ns, begin, sizeof(begin)),
-            microseconds(e->duration_ns, duration, sizeof(duration)), (long long)e->correlation);
+            print_us(e->begin_ns - (int64_t)x->base_ns, begin, sizeof(begin)),
+            print_us(e->duration_ns, duration, sizeof(duration)), (long long)e->correlation);
         n += k > 0 ? (size_t)k : 0; /* EVENT_BYTES are enough for one */
     }
     return n ? x->host->reply(x->out, x->text, n) : 0;
@@ -258,7 +258,7 @@ static int copy_all(struct export *x)
     return rc == 0 ? x->host->reply(x->out, "\n]}\n", 4) : rc;
 }
 
-static void keep(struct export *x, const struct capture_about *seen, uint64_t begin_ns)
+static void keep_ops(struct export *x, const struct capture_about *seen, uint64_t begin_ns)
 {
     ops_finish(x->ops);
     (void)pthread_mutex_lock(&mutex);
@@ -273,7 +273,7 @@ static void keep(struct export *x, const struct capture_about *seen, uint64_t be
     ops_free(old);
 }
 
-static int export(struct export *x, const struct capture_about *seen)
+static int export_trace(struct export *x, const struct capture_about *seen)
 {
     uint64_t begin_ns = torch_state.now();
     int rc = copy_all(x);
@@ -282,7 +282,7 @@ static int export(struct export *x, const struct capture_about *seen)
     if (x->results)
         (void)x->gil->call(drop_results, x, GIL_WAIT_NS);
     if (rc == 0)
-        keep(x, seen, begin_ns);
+        keep_ops(x, seen, begin_ns);
     return rc;
 }
 
@@ -318,7 +318,7 @@ static int run_trace(void *self, int argc, const char *const *argv, struct probi
         x->host = h;
         x->out = out;
         x->gil = h->extension(h, PROBING_PYTHON_GIL_1);
-        rc = export(x, &seen);
+        rc = export_trace(x, &seen);
         if (rc == -E2BIG)
             rc = h->fail(h, rc, "more than 8 million events: capture fewer steps");
         else if (rc < 0 && rc != -ECANCELED)

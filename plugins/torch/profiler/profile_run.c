@@ -86,7 +86,7 @@ static bool wait_ended(int timeout_ms)
 
 /* ---- with the GIL: torch's functions ---- */
 
-static void finish(void)
+static void finish_capture(void)
 {
     struct cpython *py = &python.api;
     c.state = c.unwanted ? IDLE : DONE;
@@ -99,7 +99,7 @@ static void finish(void)
 
 /* The interpreter ends in the middle: torch 2.13 crashes in the process's exit while its profiler
  * runs, or ran on a thread that has ended. */
-static PyObject *exits(PyObject *self, PyObject *const *args, Py_ssize_t n, PyObject *kwnames)
+static PyObject *end_at_exit(PyObject *self, PyObject *const *args, Py_ssize_t n, PyObject *kwnames)
 {
     struct cpython *py = &python.api;
     (void)self;
@@ -110,7 +110,7 @@ static PyObject *exits(PyObject *self, PyObject *const *args, Py_ssize_t n, PyOb
         c.state = CHANGING;
         py->Py_DecRef(profiler_stop(&c.reason));
         (void)snprintf(c.reason.text, sizeof(c.reason.text), "the program has ended meanwhile");
-        finish();
+        finish_capture();
     }
     py->Py_IncRef(py->_Py_NoneStruct);
     return py->_Py_NoneStruct;
@@ -132,12 +132,12 @@ static void expect_exit(void)
 {
     static struct cpython_method method = {"probing_exits", NULL, METH_FASTCALL | METH_KEYWORDS,
                                            NULL};
-    memcpy(&method.call, &(PyCFunctionFastKeywords){exits}, sizeof(method.call));
+    memcpy(&method.call, &(PyCFunctionFastKeywords){end_at_exit}, sizeof(method.call));
     c.at_exit = python.api.PyCFunction_NewEx(&method, NULL, NULL);
     tell_atexit("register");
 }
 
-static void begin(struct thread *t)
+static void begin_capture(struct thread *t)
 {
     uint64_t now_ns = torch_state.now();
     c.state = CHANGING;
@@ -147,7 +147,7 @@ static void begin(struct thread *t)
     if (c.others || profiler_runs()) {
         (void)snprintf(c.reason.text, sizeof(c.reason.text),
                        "a torch profiler of the program's own is at work; there can be only one");
-        finish();
+        finish_capture();
         return;
     }
     bool works = profiler_start(&c.reason);
@@ -157,10 +157,10 @@ static void begin(struct thread *t)
     c.about.start_ns = c.about.begin_ns - now_ns;
     c.state = RUNNING;
     if (!works)
-        finish();
+        finish_capture();
 }
 
-static void end(void)
+static void end_capture(void)
 {
     uint64_t now_ns = torch_state.now();
     c.state = CHANGING;
@@ -170,7 +170,7 @@ static void end(void)
     c.at_exit = NULL;
     c.about.end_ns = now_ns;
     c.about.stop_ns = torch_state.now() - now_ns;
-    finish();
+    finish_capture();
 }
 
 /* A captured step has ended. */
@@ -196,7 +196,7 @@ static void capture_end(struct thread *t)
     steps.due_on = NULL;
     if (c.state != RUNNING || c.owner != t)
         return;
-    end();
+    end_capture();
     t->walks_ns += c.about.stop_ns;
 }
 
@@ -207,7 +207,7 @@ void capture_step(struct thread *t)
     if (c.state == ARMED && c.skip) {
         c.skip--;
     } else if (c.state == ARMED && again) {
-        begin(t);
+        begin_capture(t);
         t->walks_ns += c.about.start_ns; /* our own cost, not the step's */
     } else if (c.state == RUNNING && c.left) {
         count_step();
@@ -225,7 +225,7 @@ PyObject *capture_others(PyObject *hook, PyObject *const *args, size_t nargsf, P
     if (!hook_works(hook) || ours)
         return hook_pass(hook, args, nargsf, kwnames);
     if (c.state == RUNNING && c.owner == call_thread() && !stops) {
-        end();
+        end_capture();
         python.api.Py_DecRef(c.results);
         c.results = NULL;
         (void)snprintf(c.reason.text, sizeof(c.reason.text),
@@ -244,7 +244,7 @@ struct order {
     struct profiler_reason reason;
 };
 
-static int arm(void *arg)
+static int arm_capture(void *arg)
 {
     const struct order *o = arg;
     if (!torch_on() || c.quitting)
@@ -260,7 +260,7 @@ static int arm(void *arg)
     return 0;
 }
 
-static int collect(void *arg)
+static int collect_capture(void *arg)
 {
     struct order *o = arg;
     o->results = c.results;
@@ -277,7 +277,7 @@ static int give_up(void *arg)
     (void)arg;
     c.unwanted = true;
     if (c.state == ARMED || c.state == DONE)
-        finish();
+        finish_capture();
     else
         steps.due_on = c.owner;
     return 0;
@@ -302,7 +302,7 @@ static int run_out(void *arg)
     const struct capture_order *wanted = arg;
     if (c.state == ARMED) {
         tell_none(wanted);
-        finish();
+        finish_capture();
     } else if (c.state == RUNNING && c.left) {
         c.left = 0;
         steps.due_on = c.owner;
@@ -318,7 +318,7 @@ static const struct probing_python_gil_1 *find_gil(void)
 }
 
 /* Tell the failure that python.gil/1 gave. */
-static int tell(int rc)
+static int fail_of_gil(int rc)
 {
     const struct probing_host *h = torch_state.host;
     return rc == 0            ? 0
@@ -345,7 +345,7 @@ static int wait_for_steps(const struct probing_reply *out, const struct capture_
                          "no step since the time is over: it ends when that does, and nothing of "
                          "it is kept; see `probing torch`");
         else if (over)
-            rc = tell(gil->call(run_out, &copy, GIL_WAIT_NS));
+            rc = fail_of_gil(gil->call(run_out, &copy, GIL_WAIT_NS));
         if (over && !late)
             until_ns = torch_state.now() + END_WAIT_NS;
         late = late || over;
@@ -361,7 +361,7 @@ int capture_run(const struct probing_reply *out, const struct capture_order *wan
     const struct probing_host *h = torch_state.host;
     const struct probing_python_gil_1 *gil = find_gil();
     struct order order = {.wanted = wanted};
-    int rc = gil ? gil->call(arm, &order, GIL_WAIT_NS) : -ENODEV;
+    int rc = gil ? gil->call(arm_capture, &order, GIL_WAIT_NS) : -ENODEV;
     if (rc == -EBUSY)
         return h->fail(h, rc,
                        "another capture is under way; or one that was cancelled waits for "
@@ -371,9 +371,9 @@ int capture_run(const struct probing_reply *out, const struct capture_order *wan
     rc = wait_for_steps(out, wanted, gil);
     if (rc < 0)
         return rc;
-    rc = gil->call(collect, &order, GIL_WAIT_NS);
+    rc = gil->call(collect_capture, &order, GIL_WAIT_NS);
     if (rc < 0)
-        return tell(rc);
+        return fail_of_gil(rc);
     if (!order.results)
         return h->fail(h, -EBUSY, order.reason.text);
     *ret_results = order.results;
@@ -389,13 +389,13 @@ void capture_begin(void)
     steps.due = capture_end;
 }
 
-static int quit(void *arg)
+static int quit_capture(void *arg)
 {
     (void)arg;
     c.quitting = true;
     if (c.state == ARMED) {
         (void)snprintf(c.reason.text, sizeof(c.reason.text), "the plugin torch was stopped");
-        finish();
+        finish_capture();
     } else if (c.state == RUNNING) {
         c.left = 0;
         steps.due_on = c.owner;
@@ -406,7 +406,7 @@ static int quit(void *arg)
 int capture_quit(void)
 {
     const struct probing_python_gil_1 *gil = find_gil();
-    if (!gil || gil->call(quit, NULL, GIL_WAIT_NS) < 0 || wait_ended(QUIT_WAIT_MS))
+    if (!gil || gil->call(quit_capture, NULL, GIL_WAIT_NS) < 0 || wait_ended(QUIT_WAIT_MS))
         return 0;
     return -EBUSY;
 }

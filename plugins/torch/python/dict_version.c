@@ -41,7 +41,7 @@ static size_t slot_of(const PyObject *dict)
     return (size_t)(hash_spread((uintptr_t)dict >> 4) >> 20) & (n_slots - 1);
 }
 
-static struct watched *find(const PyObject *dict)
+static struct watched *find_watched(const PyObject *dict)
 {
     if (!n_slots)
         return NULL;
@@ -51,7 +51,7 @@ static struct watched *find(const PyObject *dict)
     return NULL;
 }
 
-static void put(struct watched w)
+static void put_watched(struct watched w)
 {
     size_t i = slot_of(w.dict);
     while (slots[i].dict)
@@ -59,7 +59,7 @@ static void put(struct watched w)
     slots[i] = w;
 }
 
-static bool grow(void)
+static bool grow_slots(void)
 {
     struct watched *old = slots;
     size_t old_n = n_slots, wider = old_n ? 2 * old_n : FIRST_SLOTS;
@@ -70,7 +70,7 @@ static bool grow(void)
     n_slots = wider;
     for (size_t i = 0; i < old_n; i++)
         if (old[i].dict)
-            put(old[i]);
+            put_watched(old[i]);
     free(old);
     return true;
 }
@@ -84,14 +84,14 @@ static void take_out(struct watched *w)
     for (i = (i + 1) & (n_slots - 1); slots[i].dict; i = (i + 1) & (n_slots - 1)) {
         struct watched next = slots[i];
         slots[i].dict = NULL;
-        put(next);
+        put_watched(next);
     }
 }
 
 /* CPython is about to change a dict, or to free it. */
-static int changes(int event, PyObject *dict, PyObject *key, PyObject *value)
+static int note_change(int event, PyObject *dict, PyObject *key, PyObject *value)
 {
-    struct watched *w = find(dict);
+    struct watched *w = find_watched(dict);
     (void)key;
     (void)value;
     if (w && event == DEALLOCATED)
@@ -121,7 +121,7 @@ bool versions_begin(void)
     tags = find_tags();
     if (!tags && watcher < 0 && more->PyDict_AddWatcher && more->PyDict_ClearWatcher &&
         more->PyDict_Watch && more->PyDict_Unwatch) {
-        watcher = more->PyDict_AddWatcher(changes);
+        watcher = more->PyDict_AddWatcher(note_change);
         python.api.PyErr_Clear(); /* others may have taken all of the eight */
     }
     return tags || watcher >= 0;
@@ -131,17 +131,17 @@ uint64_t versions_of(PyObject *dict)
 {
     if (tags)
         return tag_of(dict);
-    struct watched *w = find(dict);
+    struct watched *w = find_watched(dict);
     if (w)
         return w->version;
-    if (watcher < 0 || (2 * n_used >= n_slots && !grow()))
+    if (watcher < 0 || (2 * n_used >= n_slots && !grow_slots()))
         return 0;
     if (python.more.PyDict_Watch(watcher, dict) < 0) {
         python.api.PyErr_Clear();
         return 0;
     }
     n_used++;
-    put((struct watched){dict, ++last});
+    put_watched((struct watched){dict, ++last});
     return last;
 }
 

@@ -40,12 +40,12 @@ static uint64_t ring_of(const PyObject *object)
     return (uint64_t)(uintptr_t)object - RING_BYTES;
 }
 
-static uint64_t before(uint64_t address)
+static uint64_t prev_of(uint64_t address)
 {
     return ring_at(address)->prev & ~FLAGS;
 }
 
-static void set_before(uint64_t address, uint64_t to)
+static void set_prev(uint64_t address, uint64_t to)
 {
     struct ring *r = ring_at(address);
     r->prev = to | (r->prev & FLAGS);
@@ -54,24 +54,24 @@ static void set_before(uint64_t address, uint64_t to)
 /* Takes the mark out of where it is, and puts it behind another. */
 static void move_behind(uint64_t mark, uint64_t to)
 {
-    uint64_t next = ring_at(mark)->next, previous = before(mark);
+    uint64_t next = ring_at(mark)->next, previous = prev_of(mark);
     ring_at(previous)->next = next;
-    set_before(next, previous);
+    set_prev(next, previous);
     next = ring_at(to)->next;
     ring_at(to)->next = mark;
-    set_before(mark, to);
+    set_prev(mark, to);
     ring_at(mark)->next = next;
-    set_before(next, mark);
+    set_prev(next, mark);
 }
 
 /* Its neighbours lead back to it: nothing but a ring's head does so. */
 static bool is_ring(uint64_t head)
 {
-    uint64_t next = ring_at(head)->next, previous = before(head);
+    uint64_t next = ring_at(head)->next, previous = prev_of(head);
     if (next % sizeof(void *) != 0 || next == 0 || previous == 0)
         return false;
     return next == head ? previous == head
-                        : before(next) == head && ring_at(previous)->next == head;
+                        : prev_of(next) == head && ring_at(previous)->next == head;
 }
 
 /* How often a generation, or an older one, was collected: then its ring is in another order. */

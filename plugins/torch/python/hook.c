@@ -395,7 +395,8 @@ PyObject *hook_owner(const PyObject *hook)
 }
 
 /* Let `stands`, which calls `hook`, stand in its place.  The caller holds the hook. */
-static int place(PyObject *owner, const char *name, PyObject *hook, PyObject *stands, bool instance)
+static int place_hook(PyObject *owner, const char *name, PyObject *hook, PyObject *stands,
+                      bool instance)
 {
     struct cpython *py = &python.api;
     int rc = add_place(owner, name, hook, instance);
@@ -409,7 +410,7 @@ static int place(PyObject *owner, const char *name, PyObject *hook, PyObject *st
 }
 
 /* Let the hook stand in the place; `plain`: itself, also in a class. */
-static int put(PyObject *owner, const char *name, hook_call call, bool instance, bool plain)
+static int put_hook(PyObject *owner, const char *name, hook_call call, bool instance, bool plain)
 {
     struct cpython *py = &python.api;
     PyObject *original = own_attribute(owner, name, instance);
@@ -428,7 +429,7 @@ static int put(PyObject *owner, const char *name, hook_call call, bool instance,
     if (!instance && !plain && python.more.PyInstanceMethod_New)
         stands = python.more.PyInstanceMethod_New(hook);
     py->PyErr_Clear();
-    int rc = place(owner, name, hook, stands ? stands : hook, instance);
+    int rc = place_hook(owner, name, hook, stands ? stands : hook, instance);
     py->Py_DecRef(stands);
     py->Py_DecRef(hook);
     return rc;
@@ -458,7 +459,7 @@ int hook_method(PyObject *class, const char *name, hook_call call)
     hook = new_hook(original, name, call, /* offset= */ 0);
     PyObject *function = hook ? py->PyCFunction_NewEx(&method, hook, NULL) : NULL;
     PyObject *stands = function ? python.more.PyInstanceMethod_New(function) : NULL;
-    int rc = stands ? place(class, name, hook, stands, /* instance= */ false) : -ENOMEM;
+    int rc = stands ? place_hook(class, name, hook, stands, /* instance= */ false) : -ENOMEM;
     py->PyErr_Clear();
     py->Py_DecRef(stands);
     py->Py_DecRef(function);
@@ -468,17 +469,17 @@ int hook_method(PyObject *class, const char *name, hook_call call)
 
 int hook_class(PyObject *class, const char *name, hook_call call)
 {
-    return put(class, name, call, /* instance= */ false, /* plain= */ false);
+    return put_hook(class, name, call, /* instance= */ false, /* plain= */ false);
 }
 
 int hook_class_plain(PyObject *class, const char *name, hook_call call)
 {
-    return put(class, name, call, /* instance= */ false, /* plain= */ true);
+    return put_hook(class, name, call, /* instance= */ false, /* plain= */ true);
 }
 
 int hook_instance(PyObject *object, const char *name, hook_call call)
 {
-    return put(object, name, call, /* instance= */ true, /* plain= */ true);
+    return put_hook(object, name, call, /* instance= */ true, /* plain= */ true);
 }
 
 /* Its entry in a table of C's; NULL: it is no such method. */
@@ -532,7 +533,7 @@ static void restore_c_method(void)
 }
 
 /* 1: somebody else stands there now. */
-static int restore(const struct hook_place *p)
+static int restore_place(const struct hook_place *p)
 {
     struct cpython *py = &python.api;
     PyObject *owner = py->PyWeakref_GetObject(p->owner), *hook = p->hook;
@@ -560,7 +561,7 @@ int hook_restore_all(void)
     restore_c_method();
     while (n_places) { /* the newest first: a hook may stand on another */
         struct hook_place last = places[--n_places];
-        kept += restore(&last);
+        kept += restore_place(&last);
     }
     free(places);
     places = NULL;

@@ -92,6 +92,12 @@ int64_t object_ask(PyObject *object, const char *method)
     return object_number(value);
 }
 
+PyObject *object_item(PyObject *dict, const char *name)
+{
+    bool is = dict && object_is(dict, python.api.PyDict_Type);
+    return is ? python.api.PyDict_GetItemString(dict, name) : NULL;
+}
+
 int64_t object_number_in(PyObject *dict, const char *name)
 {
     struct cpython *py = &python.api;

@@ -30,7 +30,9 @@ PyObject *object_of_type(PyObject *type, const char *name);
 int64_t object_number(PyObject *value);
 /* The whole number that a method without arguments gives. */
 int64_t object_ask(PyObject *object, const char *method);
-/* The whole number that a dict has under a name. */
+/* What a dict has under a name, borrowed; NULL: nothing, or it is no dict. */
+PyObject *object_item(PyObject *dict, const char *name);
+/* The whole number that it has there. */
 int64_t object_number_in(PyObject *dict, const char *name);
 /* str(value), cut; "" of None.  Takes the reference. */
 void object_text(PyObject *value, char *room, size_t size);

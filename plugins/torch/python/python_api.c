@@ -12,12 +12,6 @@
 
 struct python python;
 
-static int refuse(const char **ret_why, int code, const char *why)
-{
-    *ret_why = why;
-    return code;
-}
-
 static bool load_more(void)
 {
     Dl_info info;
@@ -57,16 +51,16 @@ int python_load(const char **ret_why)
     struct cpython *py = &python.api;
     int rc = cpython_load(py);
     if (rc == -ENOTSUP)
-        return refuse(ret_why, rc, "this Python is older than 3.8");
+        return torch_refuse(ret_why, rc, "this Python is older than 3.8");
     if (rc < 0 || !load_more())
-        return refuse(ret_why, -ENODEV,
-                      "this process's CPython lacks functions that the plugin needs");
+        return torch_refuse(ret_why, -ENODEV,
+                            "this process's CPython lacks functions that the plugin needs");
     if (cpython_since(py, 16))
-        return refuse(ret_why, -ENOTSUP,
-                      "CPython 3.16 and later are not known to the torch plugin yet");
+        return torch_refuse(ret_why, -ENOTSUP,
+                            "CPython 3.16 and later are not known to the torch plugin yet");
     if (strstr(py->Py_GetVersion(), "free-threading"))
-        return refuse(ret_why, -ENOTSUP,
-                      "a Python without a GIL is not supported by the torch plugin");
+        return torch_refuse(ret_why, -ENOTSUP,
+                            "a Python without a GIL is not supported by the torch plugin");
     return 0;
 }
 
@@ -90,11 +84,11 @@ int python_find_torch(const char **ret_why)
     s->text_parameters = py->PyUnicode_InternFromString("_parameters");
     s->text_training = py->PyUnicode_InternFromString("training");
     if (!whole)
-        return refuse(ret_why, -EAGAIN,
-                      "torch is not imported in this process; load the plugin after "
-                      "`import torch` has run");
+        return torch_refuse(ret_why, -EAGAIN,
+                            "torch is not imported in this process; load the plugin after "
+                            "`import torch` has run");
     if (!s->text_modules || !s->text_parameters || !s->text_training)
-        return refuse(ret_why, -ENOMEM, "no memory");
+        return torch_refuse(ret_why, -ENOMEM, "no memory");
     return 0;
 }
 

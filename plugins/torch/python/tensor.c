@@ -7,6 +7,7 @@
  * other devices and of other classes are not read.
  */
 #include "python/tensor.h"
+#include "python/pyobject.h"
 
 #include <errno.h>
 #include <math.h>
@@ -44,14 +45,6 @@ static struct {
     PyObject *modes, *disable, *tracing; /* torch's functions, owned */
 } known;                                 /* lock: the GIL */
 
-/* New reference, or NULL. */
-static PyObject *get(PyObject *object, const char *name)
-{
-    PyObject *value = object ? python.api.PyObject_GetAttrString(object, name) : NULL;
-    python.api.PyErr_Clear();
-    return value;
-}
-
 void tensor_find(void)
 {
     struct cpython *py = &python.api;
@@ -59,22 +52,22 @@ void tensor_find(void)
     PyObject *torch = py->PyDict_GetItemString(modules, "torch");
     PyObject *c = py->PyDict_GetItemString(modules, "torch._C");
     for (int i = 0; i < N_KINDS; i++)
-        kinds[i] = get(torch, names[i]);
-    known.numel = get(python.tensor_class, "numel");
-    known.is_contiguous = get(python.tensor_class, "is_contiguous");
+        kinds[i] = object_get(torch, names[i]);
+    known.numel = object_get(python.tensor_class, "numel");
+    known.is_contiguous = object_get(python.tensor_class, "is_contiguous");
     known.data_ptr =
-        get(c, "_data_address"); /* of torch 2: leaves copies undone that are put off */
+        object_get(c, "_data_address"); /* of torch 2: leaves copies undone that are put off */
     known.is_of_storage = known.data_ptr != NULL;
     if (!known.data_ptr)
-        known.data_ptr = get(python.tensor_class, "data_ptr");
-    known.offset = get(python.tensor_class, "storage_offset");
-    known.strides = get(python.tensor_class, "stride");
+        known.data_ptr = object_get(python.tensor_class, "data_ptr");
+    known.offset = object_get(python.tensor_class, "storage_offset");
+    known.strides = object_get(python.tensor_class, "stride");
     known.is_cpu = py->PyUnicode_InternFromString("is_cpu");
     known.dtype = py->PyUnicode_InternFromString("dtype");
     known.shape = py->PyUnicode_InternFromString("shape");
-    known.modes = get(c, "_is_torch_function_mode_enabled");
-    known.disable = get(c, "DisableTorchFunction");
-    known.tracing = get(c, "_get_tracing_state");
+    known.modes = object_get(c, "_is_torch_function_mode_enabled");
+    known.disable = object_get(c, "DisableTorchFunction");
+    known.tracing = object_get(c, "_get_tracing_state");
     py->PyErr_Clear();
 }
 
@@ -156,7 +149,7 @@ void tensor_loud(PyObject *guard)
 
 /* ---- runs of numbers ---- */
 
-static double half(uint16_t bits)
+static double half_to_double(uint16_t bits)
 {
     int exponent = bits >> 10 & 31, fraction = bits & 1023;
     double value = exponent == 0    ? ldexp(fraction, -24)
@@ -185,7 +178,7 @@ static double value_at(enum kind kind, const char *p, int64_t i)
         return v.f64;
     case F16:
         memcpy(&narrow, p + 2 * i, 2);
-        return half(narrow);
+        return half_to_double(narrow);
     case BF16:
         memcpy(&narrow, p + 2 * i, 2);
         wide = (uint32_t)narrow << 16;
@@ -308,7 +301,7 @@ static bool each_run(const struct view *v, bool (*fn)(const struct run *, struct
 
 /* ---- what torch says of it ---- */
 
-static int64_t ask(PyObject *tensor, PyObject *method)
+static int64_t call_for_number(PyObject *tensor, PyObject *method)
 {
     struct cpython *py = &python.api;
     PyObject *value = method ? cpython_vectorcall(py, method, &tensor, 1, NULL) : NULL;
@@ -321,12 +314,12 @@ static int64_t ask(PyObject *tensor, PyObject *method)
     return n;
 }
 
-/* Where its first number lies, of so many bytes; 0 or below: its memory was given back, or it never
- * had any. */
+/* The address of its first number; 0 or below: its memory was given back, or it never had any.
+ * width: bytes of a number. */
 static int64_t address_of(PyObject *tensor, uint8_t width)
 {
-    int64_t address = ask(tensor, known.data_ptr);
-    int64_t offset = address > 0 && known.is_of_storage ? ask(tensor, known.offset) : 0;
+    int64_t address = call_for_number(tensor, known.data_ptr);
+    int64_t offset = address > 0 && known.is_of_storage ? call_for_number(tensor, known.offset) : 0;
     return offset < 0 ? -1 : address + offset * width;
 }
 
@@ -338,7 +331,8 @@ static bool is_on_cpu(PyObject *tensor)
     py->Py_DecRef(cpu); /* a constant of the interpreter */
     if (cpu)
         return cpu == py->_Py_TrueStruct;
-    PyObject *device = get(tensor, "device"), *type = get(device, "type"); /* torch before 1.13 */
+    PyObject *device = object_get(tensor, "device"),
+             *type = object_get(device, "type"); /* torch before 1.13 */
     bool is = type && py->PyType_IsSubtype(object_type(type), py->PyUnicode_Type) &&
               py->PyUnicode_CompareWithASCIIString(type, "cpu") == 0;
     py->Py_DecRef(type);
@@ -390,14 +384,14 @@ static int open_view(PyObject *tensor, int64_t most, struct view *v)
     int kind = 0;
     while (kind < N_KINDS && kinds[kind] != dtype)
         kind++;
-    *v = (struct view){.kind = (enum kind)kind, .n = ask(tensor, known.numel)};
+    *v = (struct view){.kind = (enum kind)kind, .n = call_for_number(tensor, known.numel)};
     if (!dtype || kind == N_KINDS || v->n < 0)
         return -ENOTSUP;
     if (v->n > most)
         return -E2BIG;
     if (v->n == 0)
         return 0;
-    int64_t whole = v->n == 1 ? 1 : ask(tensor, known.is_contiguous);
+    int64_t whole = v->n == 1 ? 1 : call_for_number(tensor, known.is_contiguous);
     int64_t address = whole >= 0 ? address_of(tensor, widths[kind]) : -1;
     if (address <= 0)
         return -ENOTSUP;
@@ -430,9 +424,10 @@ int tensor_inspect(PyObject *tensor, struct tensor_figures *ret)
 int tensor_place(PyObject *tensor, struct tensor_place *ret)
 {
     struct cpython *py = &python.api;
-    if (!tensor_is(tensor) || ask(tensor, known.numel) != 1)
+    if (!tensor_is(tensor) || call_for_number(tensor, known.numel) != 1)
         return -EINVAL;
-    PyObject *cuda = get(tensor, "is_cuda"), *dtype = py->PyObject_GetAttr(tensor, known.dtype);
+    PyObject *cuda = object_get(tensor, "is_cuda"),
+             *dtype = py->PyObject_GetAttr(tensor, known.dtype);
     py->PyErr_Clear();
     py->Py_DecRef(cuda);
     py->Py_DecRef(dtype); /* torch holds its types */

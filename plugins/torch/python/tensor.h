@@ -26,8 +26,8 @@ void tensor_loud(PyObject *guard);
 /* 0; -EINVAL: it is no plain tensor; -EXDEV: not on the CPU; -E2BIG; -ENOTSUP: its type or layout
  */
 int tensor_inspect(PyObject *tensor, struct tensor_figures *ret);
-/* Where the one number of a tensor of CUDA's lies.  0; -EINVAL: it is no such tensor; -ENOTSUP: its
- * type. */
+/* Find the place of the one number of a tensor of CUDA's.  0; -EINVAL: it is no such tensor;
+ * -ENOTSUP: its type. */
 struct tensor_place {
     uint64_t address;
     int device, kind;

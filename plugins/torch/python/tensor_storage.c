@@ -19,7 +19,7 @@ static struct {
     PyObject *is_cpu, *is_cuda, *is_leaf, *device, *dtype, *shape, *grad_fn; /* names, owned */
 } known;                                                                     /* lock: the GIL */
 
-static PyObject *method(const char *name)
+static PyObject *tensor_method(const char *name)
 {
     return object_get(python.tensor_class, name);
 }
@@ -30,14 +30,14 @@ void storage_find(void)
     known.address = object_get(object_module("torch._C"), "_data_address"); /* torch 2 */
     known.is_of_storage = known.address != NULL;
     if (!known.address)
-        known.address = method("data_ptr");
-    known.storage = method("untyped_storage");
+        known.address = tensor_method("data_ptr");
+    known.storage = tensor_method("untyped_storage");
     if (!known.storage) /* torch 1 */
-        known.storage = method("_storage");
-    known.offset = method("storage_offset");
-    known.width = method("element_size");
-    known.numel = method("numel");
-    known.is_view = method("_is_view");
+        known.storage = tensor_method("_storage");
+    known.offset = tensor_method("storage_offset");
+    known.width = tensor_method("element_size");
+    known.numel = tensor_method("numel");
+    known.is_view = tensor_method("_is_view");
     known.is_cpu = py->PyUnicode_InternFromString("is_cpu");
     known.is_cuda = py->PyUnicode_InternFromString("is_cuda");
     known.is_leaf = py->PyUnicode_InternFromString("is_leaf");
@@ -61,7 +61,7 @@ void storage_forget(void)
 }
 
 /* The whole number that a function of torch's gives of a tensor; below 0: none. */
-static int64_t ask(PyObject *function, PyObject *tensor)
+static int64_t call_for_number(PyObject *function, PyObject *tensor)
 {
     struct cpython *py = &python.api;
     PyObject *value = function ? cpython_vectorcall(py, function, &tensor, 1, NULL) : NULL;
@@ -72,7 +72,7 @@ static int64_t ask(PyObject *function, PyObject *tensor)
 }
 
 /* New reference, NULL: it has none. */
-static PyObject *attribute(PyObject *tensor, PyObject *name)
+static PyObject *get_attribute(PyObject *tensor, PyObject *name)
 {
     PyObject *value = name ? python.api.PyObject_GetAttr(tensor, name) : NULL;
     python.api.PyErr_Clear();
@@ -80,23 +80,23 @@ static PyObject *attribute(PyObject *tensor, PyObject *name)
 }
 
 /* A bool; false where it is not told. */
-static bool is(PyObject *tensor, PyObject *name)
+static bool is_true(PyObject *tensor, PyObject *name)
 {
-    PyObject *value = attribute(tensor, name);
+    PyObject *value = get_attribute(tensor, name);
     python.api.Py_DecRef(value); /* a constant of the interpreter */
     return value == python.api._Py_TrueStruct;
 }
 
 void storage_place(PyObject *tensor, struct storage_view *ret)
 {
-    *ret = (struct storage_view){.numel = ask(known.numel, tensor),
-                                 .in_graph = !is(tensor, known.is_leaf),
+    *ret = (struct storage_view){.numel = call_for_number(known.numel, tensor),
+                                 .in_graph = !is_true(tensor, known.is_leaf),
                                  .is_parameter = object_type(tensor) == python.parameter_class};
-    if (!is(tensor, known.is_cpu) && !is(tensor, known.is_cuda))
+    if (!is_true(tensor, known.is_cpu) && !is_true(tensor, known.is_cuda))
         return;
-    int64_t address = ask(known.address, tensor);
-    int64_t offset = known.is_of_storage ? 0 : ask(known.offset, tensor);
-    int64_t width = known.is_of_storage ? 1 : ask(known.width, tensor);
+    int64_t address = call_for_number(known.address, tensor);
+    int64_t offset = known.is_of_storage ? 0 : call_for_number(known.offset, tensor);
+    int64_t width = known.is_of_storage ? 1 : call_for_number(known.width, tensor);
     if (address < 0 || offset < 0 || width <= 0 || offset > INT64_MAX / 64 / width)
         return;
     ret->is_readable = true;
@@ -119,7 +119,7 @@ int64_t storage_bytes(PyObject *tensor)
 static void put_shape(PyObject *tensor, char *room, size_t size)
 {
     struct cpython *py = &python.api;
-    PyObject *shape = attribute(tensor, known.shape);
+    PyObject *shape = get_attribute(tensor, known.shape);
     Py_ssize_t n = shape && object_is(shape, py->PyTuple_Type) ? py->PyTuple_Size(shape) : -1;
     size_t at = (size_t)snprintf(room, size, n < 0 ? "" : "[");
     for (Py_ssize_t i = 0; i < n && at + 24 < size; i++)
@@ -138,7 +138,7 @@ static void put_op(PyObject *tensor, char *room, size_t size)
     PyObject *view = known.is_view ? cpython_vectorcall(py, known.is_view, &tensor, 1, NULL) : NULL;
     py->PyErr_Clear();
     py->Py_DecRef(view); /* a constant of the interpreter */
-    PyObject *node = view == py->_Py_FalseStruct ? attribute(tensor, known.grad_fn) : NULL;
+    PyObject *node = view == py->_Py_FalseStruct ? get_attribute(tensor, known.grad_fn) : NULL;
     if (node && node != py->_Py_NoneStruct)
         (void)snprintf(room, size, "%s", object_class_text(node));
     py->Py_DecRef(node);
@@ -147,8 +147,8 @@ static void put_op(PyObject *tensor, char *room, size_t size)
 void storage_words(PyObject *tensor, const struct storage_view *place, struct tensor_words *ret)
 {
     ret->op[0] = '\0';
-    object_text(attribute(tensor, known.device), ret->device, sizeof(ret->device));
-    object_text(attribute(tensor, known.dtype), ret->dtype, sizeof(ret->dtype));
+    object_text(get_attribute(tensor, known.device), ret->device, sizeof(ret->device));
+    object_text(get_attribute(tensor, known.dtype), ret->dtype, sizeof(ret->dtype));
     if (strncmp(ret->dtype, "torch.", 6) == 0)
         memmove(ret->dtype, ret->dtype + 6, strlen(ret->dtype + 6) + 1);
     put_shape(tensor, ret->shape, sizeof(ret->shape));

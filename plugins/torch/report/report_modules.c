@@ -223,7 +223,7 @@ static uint32_t count_roots(const struct modules *m)
     return n;
 }
 
-static int compare(const void *a, const void *b)
+static int compare_sums(const void *a, const void *b)
 {
     const struct sum *x = a, *y = b;
     int64_t left = x->own_ns[0] + x->own_ns[1], right = y->own_ns[0] + y->own_ns[1];
@@ -254,7 +254,7 @@ static int sum_up(struct modules *m, struct torch_report *r)
         return report_fail(m->api, -ENOMEM, "no memory for the modules");
     for (int backward = 0; backward < 2; backward++)
         sum_below(m, backward ? BACKWARD : FORWARD, NULL, backward);
-    qsort(m->sums, m->n_sums, sizeof(*m->sums), compare);
+    qsort(m->sums, m->n_sums, sizeof(*m->sums), compare_sums);
     return keep_slowest(m, r);
 }
 

@@ -24,7 +24,7 @@ static int take_piece(void *arg, const void *bytes, size_t n)
     return t->file != NULL ? t->api->file_write(t->file, bytes, n) : 0;
 }
 
-static int ask(struct trace *t, const struct torch_capture *wanted)
+static int ask_for_trace(struct trace *t, const struct torch_capture *wanted)
 {
     char seconds[32];
     const char *words[] = {"torch_profile", wanted->steps, wanted->skip, seconds};
@@ -34,7 +34,7 @@ static int ask(struct trace *t, const struct torch_capture *wanted)
 }
 
 /* Show what it cost the loop, and what took the time. */
-static int show(const struct probing_report_api *a)
+static int show_capture(const struct probing_report_api *a)
 {
     static const char *const statements[] = {
         "select first_step, steps, events, round(captured_sec * 1000, 3) as captured_ms, "
@@ -65,10 +65,10 @@ int torch_capture(const struct probing_report_api *a, const struct torch_capture
         return r;
     (void)snprintf(line, sizeof(line), "waiting for %s steps to end", wanted->steps);
     a->say(a, line);
-    r = ask(&t, wanted);
+    r = ask_for_trace(&t, wanted);
     if (t.file != NULL)
         r = a->file_close(t.file, r);
     if (r == -ENOENT)
         return a->no_plugin(a);
-    return r < 0 ? r : show(a);
+    return r < 0 ? r : show_capture(a);
 }

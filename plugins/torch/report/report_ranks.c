@@ -87,7 +87,7 @@ static const char rank_sql[] =
     "on w.group_name = g.group_name where g.group_size > 1";
 
 /* A process that does not answer is as one that is not here.  pid 0: the target. */
-static void ask(struct job *j, int64_t pid)
+static void ask_rank(struct job *j, int64_t pid)
 {
     const struct probing_report_api *a = j->api;
     j->asked = pid != 0 ? pid : a->target_pid;
@@ -118,7 +118,7 @@ static int ask_other(void *arg, int64_t pid)
 {
     struct job *j = arg;
     if (pid != j->api->target_pid && torch_runs_in(j->api, pid))
-        ask(j, pid);
+        ask_rank(j, pid);
     return 0;
 }
 
@@ -264,7 +264,7 @@ void torch_read_waits(const struct probing_report_api *a, struct lines *lines,
     if (job == NULL)
         return; /* the report lacks these lines only */
     job->api = a;
-    ask(job, /* pid= */ 0);
+    ask_rank(job, /* pid= */ 0);
     uint32_t own = job->n;
     if (own > 0 && a->target_pid != 0)
         (void)a->processes(a, ask_other, job);

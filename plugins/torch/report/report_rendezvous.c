@@ -128,7 +128,7 @@ static void tell_other(const struct member *m, struct lines *lines)
     lines_add(lines, "  where: probing -t %d backtrace\n", (int)m->pid);
 }
 
-static void tell(const struct job *j, const struct member *waiter, struct lines *lines)
+static void add_waiter_lines(const struct job *j, const struct member *waiter, struct lines *lines)
 {
     if (waiter->rank < 0)
         lines_add(lines, "the process");
@@ -163,7 +163,7 @@ static void read_job(const struct probing_report_api *a, struct job *j, bool oth
             waiter = &j->all[i];
     }
     if (waiter != NULL)
-        tell(j, waiter, lines);
+        add_waiter_lines(j, waiter, lines);
 }
 
 void torch_read_joins(const struct probing_report_api *a, bool others, struct lines *lines)

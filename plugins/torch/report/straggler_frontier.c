@@ -14,7 +14,7 @@
 #define NEWEST_STEPS 5u
 #define MAD_SIGMA 1.4826f /* of a normal distribution */
 
-static void swap(float *a, float *b)
+static void swap_floats(float *a, float *b)
 {
     float kept = *a;
     *a = *b;
@@ -35,7 +35,7 @@ float middle_of(float *values, uint32_t n)
                 k--;
             if (i > k)
                 break;
-            swap(&values[i++], &values[k]);
+            swap_floats(&values[i++], &values[k]);
             if (k == 0)
                 break;
             k--;
@@ -69,7 +69,7 @@ static const struct judge_step *step_at(const struct judge_job *j, uint32_t rank
     return &j->steps[(size_t)rank * j->n_steps + step];
 }
 
-static bool made(const struct judge_job *j, uint32_t rank, uint32_t step)
+static bool has_step(const struct judge_job *j, uint32_t rank, uint32_t step)
 {
     return !isnan(step_at(j, rank, step)->whole);
 }
@@ -80,7 +80,7 @@ static void find_optimizers(const struct judge_job *j, struct scratch *s)
     for (uint32_t r = 0; r < j->n_ranks; r++) {
         uint32_t n = 0;
         for (uint32_t i = 0; i < j->n_steps; i++)
-            if (made(j, r, i))
+            if (has_step(j, r, i))
                 s->values[n++] = step_at(j, r, i)->parts[PART_OPTIMIZER];
         s->optimizer[r] = n > 0 ? middle_of(s->values, n) : 0;
     }
@@ -92,11 +92,11 @@ static float part_of(const struct judge_job *j, const struct scratch *s, uint32_
     if (part != PART_OPTIMIZER)
         return step_at(j, rank, step)->parts[part];
     bool known =
-        step > 0 && j->numbers[step - 1] == j->numbers[step] - 1 && made(j, rank, step - 1);
+        step > 0 && j->numbers[step - 1] == j->numbers[step] - 1 && has_step(j, rank, step - 1);
     return known ? step_at(j, rank, step - 1)->parts[part] : s->optimizer[rank];
 }
 
-/* Where the newest steps begin: a few at least, and what is over more than some seconds is none. */
+/* Find the first of the newest steps: a few at least, but not more than some seconds of them. */
 static uint32_t newest_of(const float *seconds, uint32_t n)
 {
     uint32_t from = n;
@@ -175,7 +175,7 @@ static void add_leads(const struct frontier *f, struct scratch *s, uint32_t step
     uint32_t n = 0, leader = 0;
     float most = -INFINITY;
     for (uint32_t r = 0; r < j->n_ranks; r++) {
-        if (!made(j, r, step))
+        if (!has_step(j, r, step))
             continue;
         s->before[n] = before_other(j, s, r, step);
         s->most[n] = s->before[n] + step_at(j, r, step)->parts[PART_OTHER];
@@ -191,8 +191,8 @@ static void add_leads(const struct frontier *f, struct scratch *s, uint32_t step
     ret->with += most - middle >= much ? most - middle : 0;
 }
 
-/* Where a loop reads a number from a GPU, its rank waits for the device, and so for all others: who
- * was behind before is level with them again behind that, and nobody falls behind there. */
+/* A loop that reads a number from a GPU waits there for the device, and so for all other ranks: a
+ * rank that was behind is level with them after it, and none falls behind there. */
 static bool waits_in_other(const struct frontier *f, struct scratch *s)
 {
     struct leads leads = {0};
@@ -211,13 +211,13 @@ static void pass_part(struct frontier *f, struct scratch *s, uint32_t step, enum
     const struct judge_job *j = f->j;
     uint32_t n = 0;
     for (uint32_t r = 0; r < j->n_ranks; r++)
-        if (made(j, r, step))
+        if (has_step(j, r, step))
             s->values[n++] = s->sums[r] += part_of(j, s, r, step, part);
     float middle = middle_of(s->values, n);
     for (uint32_t r = 0; r < j->n_ranks; r++) {
         size_t at = (size_t)r * j->n_steps + step;
         float behind = s->sums[r] - middle, more = behind - s->before[r];
-        if (!made(j, r, step))
+        if (!has_step(j, r, step))
             continue;
         s->before[r] = behind;
         if (more > s->most[r]) {
@@ -238,7 +238,7 @@ static void pass_step(struct frontier *f, struct scratch *s, uint32_t step)
     for (uint32_t r = 0; r < j->n_ranks; r++) {
         s->sums[r] = s->before[r] = 0;
         s->most[r] = -INFINITY;
-        f->late[(size_t)r * j->n_steps + step] = made(j, r, step) ? -INFINITY : NAN;
+        f->late[(size_t)r * j->n_steps + step] = has_step(j, r, step) ? -INFINITY : NAN;
     }
     for (int p = 0; p < PART_COMM; p++)
         if (p != PART_OTHER || !f->other_waits)

@@ -35,7 +35,7 @@ struct work {
 };
 
 /* How sure one must be grows with how many ranks might be it by chance. */
-static double sigmas(uint32_t n_ranks)
+static double needed_sigmas(uint32_t n_ranks)
 {
     double by_chance = sqrt(2 * log((double)n_ranks)) + 2;
     return fmax(by_chance, JUDGE_LATE_SIGMA);
@@ -48,7 +48,7 @@ static bool is_compared(const struct work *w, uint32_t rank, uint32_t step)
 
 /* ---- what is found ---- */
 
-static void add(struct work *w, const struct judge_finding *found)
+static void add_finding(struct work *w, const struct judge_finding *found)
 {
     struct judge_report *ret = w->ret;
     uint32_t at = ret->n_found;
@@ -160,7 +160,8 @@ static bool is_episode(struct work *w, uint32_t rank, uint32_t from, uint32_t to
     for (uint32_t s = from; s < to; s++)
         over += is_compared(w, rank, s) &&
                 frontier_late(&w->f, rank, s) - w->f.middle[s] > w->late_sec / 2;
-    return own - middle >= w->late_sec && own - middle >= sigmas(j->n_ranks) * fmax(sigma, error) &&
+    return own - middle >= w->late_sec &&
+           own - middle >= needed_sigmas(j->n_ranks) * fmax(sigma, error) &&
            over >= (to + edge_of(w) >= w->f.j->n_steps ? MOST : MOST_ENDED) * n;
 }
 
@@ -213,7 +214,7 @@ static void find_always(struct work *w)
         if (w->f.j->stages && f.from_start && f.to_end)
             leave_out(w->ret, &f);
         else
-            add(w, &f);
+            add_finding(w, &f);
     }
 }
 
@@ -321,7 +322,7 @@ static void tell_sometimes(struct work *w, uint32_t rank, double least_sec)
                   !isnan(j->steps[(size_t)rank * j->n_steps + s].whole);
     f.every = distance_of(w, &f, least_sec);
     w->named[rank] = true;
-    add(w, &f);
+    add_finding(w, &f);
 }
 
 /* Evaluations of a rank, which chance does not make: they are not held against what others have.
@@ -359,8 +360,8 @@ static bool find_all_evaluations(struct work *w)
 
 /* The most costly ranks, as many as stand out together: chosen one after the other, and the last
  * number of them at which the gap to the rest is wide.  order: room for `most`. */
-static uint32_t choose(struct work *w, bool *chosen, uint32_t *order, uint32_t most,
-                       double least_sec)
+static uint32_t choose_costly(struct work *w, bool *chosen, uint32_t *order, uint32_t most,
+                              double least_sec)
 {
     const struct judge_job *j = w->f.j;
     uint32_t n_told = 0;
@@ -399,7 +400,7 @@ static bool find_sometimes(struct work *w)
     double least_sec = event_sec(w), told_sec, longest = INFINITY;
     bool there = chosen != NULL && order != NULL;
     for (; there && n_told == 0 && least_sec > 0 && least_sec <= longest; least_sec *= 2) {
-        n_told = choose(w, chosen, order, most, least_sec);
+        n_told = choose_costly(w, chosen, order, most, least_sec);
         longest = 0;
         for (uint32_t r = 0; r < j->n_ranks; r++)
             longest = fmax(longest, w->worst[r]);
@@ -455,14 +456,14 @@ static void find_backward(struct work *w, uint32_t rank, double middle, double s
     double error = MEDIAN_ERROR * sigma_of(own, f.n_of, w->usual[rank]) / sqrt(f.n_of);
     f.all_sec = f.lost_sec = f.late_sec * w->f.n_compared;
     if (f.late_sec < BACKWARDS_LATE * w->late_sec ||
-        f.late_sec < sigmas(j->n_ranks) * fmax(sigma, error) || 10 * f.n_late < 9 * f.n_of ||
+        f.late_sec < needed_sigmas(j->n_ranks) * fmax(sigma, error) || 10 * f.n_late < 9 * f.n_of ||
         !is_much(w, f.all_sec, JUDGE_LOST_SHARE))
         return;
     f.first = first_compared(w);
     f.last = last_compared(w) - 1;
     f.signs = judge_signs(j->signs, j->n_ranks, rank);
     w->named[rank] = true;
-    add(w, &f);
+    add_finding(w, &f);
 }
 
 static void find_backwards(struct work *w)
@@ -525,7 +526,7 @@ static bool find_slow_communication(struct work *w)
         linked.signs = judge_signs(j->signs, j->n_ranks, r);
         linked.late_sec = w->f.newest_comm_sec;
         if (!w->named[r] && (slows || by_links))
-            add(w, by_links ? &linked : &f);
+            add_finding(w, by_links ? &linked : &f);
     }
     if (slow || newly)
         links_done(&l);

@@ -97,9 +97,8 @@ struct judge_job {
     const int64_t *numbers;         /* [n_steps] of the steps, rising; where one is missing between
                                      * two, all ranks' steps there were of usual length */
     const double *signs;            /* [n_ranks][N_SIGNS], NAN: not known; or NULL */
-    /* Where waiting is hidden in the backward of a step: backwards whose own time is known,
-     * [n_ranks][n_backwards], seconds, NAN: not this one; and their communication that nothing hid.
-     * Both or none. */
+    /* Backwards whose own time is known, [n_ranks][n_backwards], seconds, NAN: not this one; and
+     * their communication that nothing hid, as waiting is hidden in a backward.  Both or none. */
     const float *backwards, *waits;
     uint32_t n_backwards;
     /* Links between the ranks: ranks of one node are on one machine.  Each pair of nodes at most

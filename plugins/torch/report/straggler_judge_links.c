@@ -20,7 +20,7 @@ static double lost_of(const struct judge_link *l)
 
 enum measure { NOW, SHORTEST, LOST, N_MEASURES };
 
-static double measured(const struct judge_link *l, enum measure m)
+static double measure_link(const struct judge_link *l, enum measure m)
 {
     return m == NOW ? l->now_sec : m == SHORTEST ? l->shortest_sec : lost_of(l);
 }
@@ -33,7 +33,7 @@ static double usual_of(const struct judge_job *j, enum measure m, float *best, f
         best[i] = NAN;
     for (uint32_t i = 0; i < j->n_links; i++) {
         const struct judge_link *l = &j->links[i];
-        float value = (float)measured(l, m);
+        float value = (float)measure_link(l, m);
         best[l->a] = fminf(best[l->a], value); /* a NAN is nothing */
         best[l->b] = fminf(best[l->b], value);
     }
@@ -63,7 +63,7 @@ static uint32_t root_of(const uint32_t *groups, uint32_t node)
     return node;
 }
 
-static void join(struct judge_links *l)
+static void join_groups(struct judge_links *l)
 {
     const struct judge_job *j = l->j;
     for (uint32_t i = 0; i < j->n_nodes; i++)
@@ -77,7 +77,7 @@ static void join(struct judge_links *l)
         l->groups[i] = root_of(l->groups, i);
 }
 
-static void count(struct judge_links *l, uint8_t *known)
+static void count_links(struct judge_links *l, uint8_t *known)
 {
     const struct judge_job *j = l->j;
     uint32_t n = 0;
@@ -143,11 +143,11 @@ bool links_make(const struct judge_job *j, unsigned which, struct judge_links *r
                                          .sent = 1};
         for (uint32_t i = 0; i < links; i++)
             ret->bad[i] = bad_of(&j->links[i], &ret->usual) & which;
-        join(ret);
-        count(ret, known);
+        join_groups(ret);
+        count_links(ret, known);
         choose_end(ret);
-        join(ret);
-        count(ret, known);
+        join_groups(ret);
+        count_links(ret, known);
     }
     free(best);
     free(room);

@@ -131,8 +131,8 @@ static bool by_time(const struct judge_row *a, uint32_t n_a, const struct judge_
 }
 
 /* How much durations differ when b's numbers are shifted so, of a step; ret_pace: in all. */
-static double unlike(const struct judge_row *a, uint32_t n_a, const struct judge_row *b,
-                     uint32_t n_b, int64_t shift, double *ret_pace)
+static double difference_at(const struct judge_row *a, uint32_t n_a, const struct judge_row *b,
+                            uint32_t n_b, int64_t shift, double *ret_pace)
 {
     double apart = 0, sum_a = 0, sum_b = 0;
     uint32_t n = 0;
@@ -166,19 +166,19 @@ bool judge_line_up(const struct judge_row *a, uint32_t n_a, const struct judge_r
     }
     bool timed = by_time(a, n_a, b, n_b, &shift);
     int64_t base = timed ? shift : 0;
-    best = unlike(a, n_a, b, n_b, base, &pace) * (timed ? MUCH_BETTER : 1);
+    best = difference_at(a, n_a, b, n_b, base, &pace) * (timed ? MUCH_BETTER : 1);
     shift = base;
     for (int64_t by = -NEAR; by <= NEAR; by++) {
-        now = unlike(a, n_a, b, n_b, base + by, &pace);
+        now = difference_at(a, n_a, b, n_b, base + by, &pace);
         if (by != 0 && now < best) {
             best = now;
             shift = base + by;
         }
     }
-    now = unlike(a, n_a, b, n_b, /* as they are= */ 0, &pace);
+    now = difference_at(a, n_a, b, n_b, /* as they are= */ 0, &pace);
     if (timed && now < best * MUCH_BETTER)
         shift = 0;
-    (void)unlike(a, n_a, b, n_b, shift, &pace);
+    (void)difference_at(a, n_a, b, n_b, shift, &pace);
     *ret_shift = shift;
     return pace <= SAME_PACE;
 }

@@ -42,13 +42,13 @@ struct rows {
     uint32_t *parents; /* [n_judged] to the first rank of a machine */
 };
 
-static double seconds(const struct probing_report_cell *c)
+static double cell_seconds(const struct probing_report_cell *c)
 {
     double ns = cell_number(c);
     return ns > 0 && ns < 1e13 ? ns / 1e9 : (double)NAN;
 }
 
-static double number(const struct probing_report_cell *c)
+static double cell_positive(const struct probing_report_cell *c)
 {
     double n = cell_number(c);
     return n > 0 && n < 1e15 ? n : 0;
@@ -59,7 +59,7 @@ static bool is_loopback(const char *address)
     return strncmp(address, "127.", 4) == 0 || strcmp(address, "::1") == 0;
 }
 
-static int take(void *arg, const struct probing_report_cell *c, uint32_t n)
+static int take_link(void *arg, const struct probing_report_cell *c, uint32_t n)
 {
     struct rows *rows = arg;
     uint32_t judged = n == 7 ? straggler_judged_named(rows->j, cell_text(&c[0])) : UINT32_MAX;
@@ -71,10 +71,10 @@ static int take(void *arg, const struct probing_report_cell *c, uint32_t n)
     rows->all = more;
     struct row *row = &rows->all[rows->n++];
     *row = (struct row){.judged = judged,
-                        .now_sec = seconds(&c[3]),
-                        .shortest_sec = seconds(&c[4]),
-                        .again = number(&c[5]),
-                        .sent = number(&c[6])};
+                        .now_sec = cell_seconds(&c[3]),
+                        .shortest_sec = cell_seconds(&c[4]),
+                        .again = cell_positive(&c[5]),
+                        .sent = cell_positive(&c[6])};
     (void)snprintf(row->local, sizeof(row->local), "%s", cell_text(&c[1]));
     (void)snprintf(row->peer, sizeof(row->peer), "%s", cell_text(&c[2]));
     return 0;
@@ -102,7 +102,7 @@ static void put_together(struct rows *rows, uint32_t one, uint32_t two)
     rows->parents[a > b ? a : b] = a < b ? a : b;
 }
 
-/* Where a text stands, or would. */
+/* Give the index of a text, or the one that it would have. */
 static uint32_t place_of(const struct rows *rows, const char *text)
 {
     uint32_t from = 0, to = rows->n_addresses;
@@ -215,7 +215,7 @@ int straggler_read_links(struct straggler_job *j)
                    "and ts < to_timestamp(%.3f) group by _addr, local_address, peer_address",
                    (double)(j->signs_to_ns - LATELY_NS) / 1e9,
                    (double)(j->signs_to_ns + LATER_NS) / 1e9);
-    int rc = j->n_numbers > 0 ? j->o->api->ask(j->o->api, sql, take, &rows) : 0;
+    int rc = j->n_numbers > 0 ? j->o->api->ask(j->o->api, sql, take_link, &rows) : 0;
     if (rc >= 0 && rows.n > 0) {
         rows.addresses = calloc(rows.n, sizeof(*rows.addresses));
         rows.parents = calloc(j->n_judged, sizeof(*rows.parents));

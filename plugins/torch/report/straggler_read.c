@@ -46,7 +46,7 @@ struct straggler_rank *straggler_rank_named(struct straggler_job *j, const char 
 #define SEC_MAX 1e7
 #define WORLD_MAX (1 << 20)
 
-static int64_t within(int64_t value, int64_t least, int64_t most)
+static int64_t clamp_to(int64_t value, int64_t least, int64_t most)
 {
     return value < least ? least : value > most ? most : value;
 }
@@ -69,8 +69,8 @@ static int take_rank(void *arg, const struct probing_report_cell *c, uint32_t n)
     *r = (struct straggler_rank){.rank = c[2].type != 0 ? cell_int(&c[2]) : cell_int(&c[3]),
                                  .world_size =
                                      cell_int(&c[4]) <= WORLD_MAX ? cell_int(&c[4]) : INT64_MIN,
-                                 .newest_ns = within(cell_int(&c[5]), 0, TIME_MAX_NS),
-                                 .oldest_ns = within(cell_int(&c[6]), 0, TIME_MAX_NS),
+                                 .newest_ns = clamp_to(cell_int(&c[5]), 0, TIME_MAX_NS),
+                                 .oldest_ns = clamp_to(cell_int(&c[6]), 0, TIME_MAX_NS),
                                  .step_sec = cell_number(&c[7])};
     (void)snprintf(r->name, sizeof(r->name), "%s", cell_text(&c[0]));
     (void)snprintf(r->host, sizeof(r->host), "%s", cell_text(&c[1]));
@@ -117,8 +117,8 @@ static int take_row(void *arg, const struct probing_report_cell *c, uint32_t n)
                                                    PART_EVALUATION};
     struct straggler_job *j = arg;
     struct straggler_rank *r = n == 5 + N_PARTS ? straggler_rank_named(j, cell_text(&c[0])) : NULL;
-    if (r == NULL || r->times > 1 || cell_int(&c[1]) != within(cell_int(&c[1]), 0, TIME_MAX_NS) ||
-        cell_int(&c[2]) != within(cell_int(&c[2]), WARM_UP_STEPS, NUMBER_MAX) ||
+    if (r == NULL || r->times > 1 || cell_int(&c[1]) != clamp_to(cell_int(&c[1]), 0, TIME_MAX_NS) ||
+        cell_int(&c[2]) != clamp_to(cell_int(&c[2]), WARM_UP_STEPS, NUMBER_MAX) ||
         !(cell_number(&c[4]) >= 0 && cell_number(&c[4]) <= SEC_MAX))
         return 0;
     struct judge_row *more = array_grow(r->rows, r->n_rows, &r->room, sizeof(*more), UINT32_MAX);
@@ -389,7 +389,7 @@ static uint32_t line_up(struct straggler_job *j)
     return best;
 }
 
-static int fill(struct straggler_job *j, uint32_t reference)
+static int fill_rows(struct straggler_job *j, uint32_t reference)
 {
     const struct straggler_rank *with = &j->ranks[reference];
     uint32_t n = 0;
@@ -443,7 +443,7 @@ int straggler_read(struct straggler_job *j)
     if (rc < 0)
         return rc;
     read_long(j);
-    return fill(j, line_up(j));
+    return fill_rows(j, line_up(j));
 }
 
 struct straggler_means straggler_means_of(const struct straggler_job *j, uint32_t judged)

@@ -9,7 +9,7 @@
 
 #include <errno.h>
 
-static int take(void *arg, const char *option, const char *value)
+static int parse_option(void *arg, const char *option, const char *value)
 {
     struct straggler_options *o = arg;
     uint64_t n;
@@ -110,7 +110,7 @@ int straggler_run(const struct probing_report_api *a, int argc, const char *cons
     struct straggler_options o = {.api = a};
     struct straggler_job j = {.o = &o};
     struct judge_report r;
-    int rc = a->parse(a, argc, argv, take, &o);
+    int rc = a->parse(a, argc, argv, parse_option, &o);
     if (rc == 0)
         rc = straggler_read(&j);
     if (rc == 0)

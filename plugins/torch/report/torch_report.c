@@ -37,7 +37,7 @@ struct query {
     struct torch_report *report;
 };
 
-static int row(void *arg, const struct probing_report_cell *cells, uint32_t n)
+static int take_row(void *arg, const struct probing_report_cell *cells, uint32_t n)
 {
     struct query *q = arg;
     uint32_t rows = q->now.rows + 1;
@@ -53,12 +53,12 @@ static int row(void *arg, const struct probing_report_cell *cells, uint32_t n)
 }
 
 /* Ask; each row goes to `each`, the last one stays in ret. */
-static int ask(struct torch_report *r, const char *sql,
-               void (*each)(struct torch_report *, const struct torch_figures *),
-               struct torch_figures *ret)
+static int ask_rows(struct torch_report *r, const char *sql,
+                    void (*each)(struct torch_report *, const struct torch_figures *),
+                    struct torch_figures *ret)
 {
     struct query q = {.each = each, .report = r};
-    int rc = r->api->ask(r->api, sql, row, &q);
+    int rc = r->api->ask(r->api, sql, take_row, &q);
     if (ret != NULL)
         *ret = q.now;
     return rc;
@@ -79,19 +79,20 @@ static int read_steps(struct torch_report *r, const char *since)
                    "count(*) filter (where step_end = 'forward') "
                    "from python.torch_step_timing where %s",
                    since);
-    return ask(r, sql, NULL, &r->steps);
+    return ask_rows(r, sql, NULL, &r->steps);
 }
 
 /* A step without rows against the mean of its two neighbours: drift goes out of the difference. */
 static int read_cost(struct torch_report *r)
 {
-    return ask(r,
-               "select count(*), avg(around), avg(d), stddev(around - d) from (select sampled, "
-               "step_duration_sec as d, (lag(step_duration_sec) over (order by ts) + "
-               "lead(step_duration_sec) over (order by ts)) / 2 as around, "
-               "lag(sampled) over (order by ts) + lead(sampled) over (order by ts) as neighbours "
-               "from python.torch_step_timing) x where sampled = 0 and neighbours = 2",
-               NULL, &r->cost);
+    return ask_rows(
+        r,
+        "select count(*), avg(around), avg(d), stddev(around - d) from (select sampled, "
+        "step_duration_sec as d, (lag(step_duration_sec) over (order by ts) + "
+        "lead(step_duration_sec) over (order by ts)) / 2 as around, "
+        "lag(sampled) over (order by ts) + lead(sampled) over (order by ts) as neighbours "
+        "from python.torch_step_timing) x where sampled = 0 and neighbours = 2",
+        NULL, &r->cost);
 }
 
 /* Read so many of the newest steps that the answer stays small. */
@@ -103,7 +104,7 @@ static int read_modules(struct torch_report *r, const char *since)
                    "select count(*), min(local_step), max(local_step) from python.torch_trace "
                    "where %s and stage in ('post forward', 'post backward')",
                    since);
-    int rc = ask(r, sql, NULL, &f);
+    int rc = ask_rows(r, sql, NULL, &f);
     if (rc < 0 || !(f.value[0] > 0))
         return rc;
     double steps = f.value[2] - f.value[1] + 1, most = CALLS_MAX * steps / f.value[0];
@@ -130,17 +131,17 @@ static int read_memory(struct torch_report *r, const char *since)
         "then 1 else 0 end as newer from python.torch_trace where max_allocated is not null "
         "and %s) x",
         since, since);
-    return ask(r, sql, NULL, &r->memory);
+    return ask_rows(r, sql, NULL, &r->memory);
 }
 
 static void read_loop(struct torch_report *r)
 {
     if (r->api->target != PROBING_TARGET_LIVE ||
-        ask(r,
-            "select step_sec, phase_sec, rss_bytes, rss_after_bytes - rss_before_bytes, "
-            "rss_span_sec, phase from "
-            "torch.loop",
-            NULL, &r->loop) < 0)
+        ask_rows(r,
+                 "select step_sec, phase_sec, rss_bytes, rss_after_bytes - rss_before_bytes, "
+                 "rss_span_sec, phase from "
+                 "torch.loop",
+                 NULL, &r->loop) < 0)
         r->loop = (struct torch_figures){.rows = 0};
 }
 
@@ -151,7 +152,7 @@ static bool is_number(double v)
     return v == v;
 }
 
-static void suspect(struct torch_report *r, const char *format, double a, const char *text)
+static void add_suspicion(struct torch_report *r, const char *format, double a, const char *text)
 {
     char line[512];
     (void)snprintf(line, sizeof(line), format, a, text);
@@ -171,7 +172,7 @@ static void tell_where(struct torch_report *r, bool data)
 {
     size_t before = r->waits.size;
     if (data)
-        (void)ask(
+        (void)ask_rows(
             r,
             "select worker, pid, state from torch.loaders where next_batch_pending = 1 order by "
             "cpu_sec limit 4",
@@ -210,21 +211,23 @@ static void suspect_steps(struct torch_report *r)
 {
     const double *f = r->steps.value, mean = f[TORCH_MEAN];
     if (f[TORCH_DATA] > DATA_SHARE * mean)
-        suspect(r, "waiting for data takes %.0f %% of the time; select * from torch.loaders%s",
-                100 * f[TORCH_DATA] / mean, "");
+        add_suspicion(r,
+                      "waiting for data takes %.0f %% of the time; select * from torch.loaders%s",
+                      100 * f[TORCH_DATA] / mean, "");
     if (f[TORCH_COMM] > COMM_SHARE * mean)
-        suspect(r, "communication takes %.0f %% of the time: another rank may be slower%s",
-                100 * f[TORCH_COMM] / mean, "");
+        add_suspicion(r, "communication takes %.0f %% of the time: another rank may be slower%s",
+                      100 * f[TORCH_COMM] / mean, "");
     if (f[TORCH_OTHER] > OTHER_SHARE * mean)
-        suspect(r,
-                f[TORCH_CALLED] > 0.5 * f[TORCH_N]
-                    ? "%.0f %% of the time no model is called%s: nothing to do, or slow code"
-                    : "%.0f %% of the time is in none of torch's parts; flamegraph --mode wall "
-                      "shows where%s",
-                100 * f[TORCH_OTHER] / mean, "");
+        add_suspicion(
+            r,
+            f[TORCH_CALLED] > 0.5 * f[TORCH_N]
+                ? "%.0f %% of the time no model is called%s: nothing to do, or slow code"
+                : "%.0f %% of the time is in none of torch's parts; flamegraph --mode wall "
+                  "shows where%s",
+            100 * f[TORCH_OTHER] / mean, "");
     if (f[TORCH_P99] > JITTER * f[TORCH_MEDIAN] && f[TORCH_N] >= JITTER_STEPS)
-        suspect(r, "one step in a hundred takes %.1f times the usual one%s",
-                f[TORCH_P99] / f[TORCH_MEDIAN], "");
+        add_suspicion(r, "one step in a hundred takes %.1f times the usual one%s",
+                      f[TORCH_P99] / f[TORCH_MEDIAN], "");
 }
 
 static void suspect_growth(struct torch_report *r)
@@ -235,31 +238,31 @@ static void suspect_growth(struct torch_report *r)
     if (r->loop.rows > 0 && loop[LOOP_SEC] >= GROWTH_SEC &&
         loop[LOOP_GROWN] > GROWTH_SHARE * loop[LOOP_RSS] &&
         loop[LOOP_GROWN] > GROWTH_BYTES * minutes)
-        suspect(r, "the process has grown by %.0f MB, as it keeps what it allocates%s",
-                loop[LOOP_GROWN] / MB, "");
+        add_suspicion(r, "the process has grown by %.0f MB, as it keeps what it allocates%s",
+                      loop[LOOP_GROWN] / MB, "");
     if (r->memory.rows > 0 && grown > GROWTH_SHARE * memory[MEMORY_BEFORE] && grown > 1)
-        suspect(r, "at the steps' ends %.1f MB more of the GPU are in use than before%s", grown,
-                "");
+        add_suspicion(r, "at the steps' ends %.1f MB more of the GPU are in use than before%s",
+                      grown, "");
 }
 
 static void suspect_module(struct torch_report *r, const struct torch_figures *f)
 {
-    suspect(r,
-            f->value[1] > 0
-                ? "step %.0f: the first NaN or infinity is in the gradients of module %s"
-                : "step %.0f: the first NaN or infinity came out of module %s",
-            f->value[0], f->text);
+    add_suspicion(r,
+                  f->value[1] > 0
+                      ? "step %.0f: the first NaN or infinity is in the gradients of module %s"
+                      : "step %.0f: the first NaN or infinity came out of module %s",
+                  f->value[0], f->text);
 }
 
 static void suspect_failure(struct torch_report *r, const struct torch_figures *f)
 {
-    suspect(r, "step %.0f: %s", f->value[0], f->text);
+    add_suspicion(r, "step %.0f: %s", f->value[0], f->text);
 }
 
 /* Without rc: an older directory's table has no such column. */
 static void suspect_communication(struct torch_report *r)
 {
-    (void)ask(
+    (void)ask_rows(
         r,
         "select local_step, op || ' of group ' || coalesce(group_name, '?') || ' failed: ' "
         "|| error from python.comm_collective where error is not null order by ts desc limit 1",
@@ -286,7 +289,7 @@ static int suspect_names(struct torch_report *r)
                        : " and strpos((select max(value) from probing.settings where name = "
                          "'torch.variables'), case when func is null then name else name || '@' || "
                          "func end) > 0");
-    return ask(r, sql, suspect_missing, NULL);
+    return ask_rows(r, sql, suspect_missing, NULL);
 }
 
 static int suspect_numbers(struct torch_report *r, const char *since)
@@ -296,14 +299,16 @@ static int suspect_numbers(struct torch_report *r, const char *since)
     (void)snprintf(sql, sizeof(sql),
                    "select count(*) from python.torch_trace where stage = 'skipped step' and %s",
                    since);
-    int rc = ask(r, sql, NULL, &f);
+    int rc = ask_rows(r, sql, NULL, &f);
     if (rc == 0 && f.value[0] > 0)
-        suspect(r, "%.0f optimizer steps were skipped: gradients had overflown%s", f.value[0], "");
+        add_suspicion(r, "%.0f optimizer steps were skipped: gradients had overflown%s", f.value[0],
+                      "");
     if (rc == 0)
-        rc = ask(r,
-                 "select local_step, case when value_type = 'gradient' then 1 else 0 end, func "
-                 "from python.variables where name = 'nonfinite' order by ts desc limit 3",
-                 suspect_module, NULL);
+        rc =
+            ask_rows(r,
+                     "select local_step, case when value_type = 'gradient' then 1 else 0 end, func "
+                     "from python.variables where name = 'nonfinite' order by ts desc limit 3",
+                     suspect_module, NULL);
     return rc;
 }
 
@@ -357,7 +362,7 @@ static int take_timeout(struct args *w, const char *value)
                            : report_fail(w->api, -EINVAL, "--timeout must be more than 0");
 }
 
-static int take(void *arg, const char *option, const char *value)
+static int parse_option(void *arg, const char *option, const char *value)
 {
     struct args *w = arg;
     uint64_t n;
@@ -384,7 +389,7 @@ static int take(void *arg, const char *option, const char *value)
     return 0;
 }
 
-static int show(struct torch_report *r, const struct args *w)
+static int show_report(struct torch_report *r, const struct args *w)
 {
     const struct probing_report_api *a = r->api;
     int rc = read_report(r, w->window_ns);
@@ -400,13 +405,13 @@ static int show(struct torch_report *r, const struct args *w)
     return rc;
 }
 
-static int look(const struct args *w)
+static int look_once(const struct args *w)
 {
     struct torch_report *r = calloc(1, sizeof(*r));
     if (r == NULL)
         return report_fail(w->api, -ENOMEM, "no memory for the report");
     r->api = w->api;
-    int rc = show(r, w);
+    int rc = show_report(r, w);
     slow_modules_free(r);
     free(r->waits.text);
     free(r->suspicions.text);
@@ -417,7 +422,7 @@ static int look(const struct args *w)
 static int look_again(const struct args *w)
 {
     while (!w->api->interrupted(w->api)) {
-        int rc = look(w);
+        int rc = look_once(w);
         if (rc < 0)
             return rc;
         if (w->api->flush(w->api) < 0)
@@ -427,7 +432,7 @@ static int look_again(const struct args *w)
     return 0;
 }
 
-static int capture(const struct args *w)
+static int run_capture(const struct args *w)
 {
     struct torch_capture wanted = {.steps = w->steps != NULL ? w->steps : "3",
                                    .skip = w->skip != NULL ? w->skip : "0",
@@ -435,10 +440,10 @@ static int capture(const struct args *w)
     return torch_capture(w->api, &wanted, w->path);
 }
 
-static int run(const struct probing_report_api *a, int argc, const char *const *argv)
+static int run_report(const struct probing_report_api *a, int argc, const char *const *argv)
 {
     struct args words = {.api = a, .window_ns = WINDOW_NS, .interval_ns = WATCH_NS};
-    int rc = a->parse(a, argc, argv, take, &words);
+    int rc = a->parse(a, argc, argv, parse_option, &words);
     if (rc < 0)
         return rc;
     if (!words.profile &&
@@ -449,8 +454,8 @@ static int run(const struct probing_report_api *a, int argc, const char *const *
     if (a->target == PROBING_TARGET_BARE)
         return a->no_plugin(a);
     if (words.profile)
-        return capture(&words);
-    return words.watch ? look_again(&words) : look(&words);
+        return run_capture(&words);
+    return words.watch ? look_again(&words) : look_once(&words);
 }
 
 /* ---- what the command shows of it ---- */
@@ -489,7 +494,7 @@ static const struct probing_report_command commands[] = {
              "and Chrome open; table torch.ops has the totals.",
      PROBING_REPORT_LISTS(options, examples),
      .flags = PROBING_REPORT_TARGET,
-     .run = run},
+     .run = run_report},
     {.name = "stragglers",
      .arguments = "",
      .doc = "the rank of a torch job that the others wait for, since when, and what stands out",

@@ -17,7 +17,7 @@ static PyObject *world;      /* owned; torch 2: its attribute `_default_pg`; tor
 static PyObject *world_name; /* owned */
 static PyObject *seen;       /* an address: the default group that was asked; NULL: none */
 
-static void tell(int which, union probing_cell cell)
+static void set_cell(int which, union probing_cell cell)
 {
     __atomic_store_n(&steps.row[COL_COORDINATES + which].u, cell.u, __ATOMIC_RELAXED);
     if (shared)
@@ -31,7 +31,8 @@ static void read_again(void)
     if (shared)
         shared->read();
     for (int i = PROBING_RANK; shared && i < PROBING_COORDINATES; i++)
-        tell(i, (union probing_cell){.u = __atomic_load_n(&shared->cells[i].u, __ATOMIC_RELAXED)});
+        set_cell(i,
+                 (union probing_cell){.u = __atomic_load_n(&shared->cells[i].u, __ATOMIC_RELAXED)});
 }
 
 void coordinates_begin(const struct probing_python_coordinates_1 *part)
@@ -63,13 +64,13 @@ void coordinates_find(void)
 }
 
 /* rank() and size() of the default group are the job's; a group that we are not in has none. */
-static void ask(PyObject *group)
+static void ask_group(PyObject *group)
 {
     int64_t rank = object_ask(group, "rank"), size = object_ask(group, "size");
     if (rank == PROBING_NULL_I64 || rank < 0 || size <= rank)
         return;
-    tell(PROBING_RANK, (union probing_cell){.i = rank});
-    tell(PROBING_WORLD_SIZE, (union probing_cell){.i = size});
+    set_cell(PROBING_RANK, (union probing_cell){.i = rank});
+    set_cell(PROBING_WORLD_SIZE, (union probing_cell){.i = size});
 }
 
 void coordinates_look(void)
@@ -81,7 +82,7 @@ void coordinates_look(void)
     bool some = group && group != py->_Py_NoneStruct;
     if (some && group != seen) {
         read_again(); /* LOCAL_RANK may have been set before the group was made */
-        ask(group);
+        ask_group(group);
     }
     seen = some ? group : NULL;
     py->Py_DecRef(group);
@@ -89,12 +90,12 @@ void coordinates_look(void)
 
 void coordinates_set_global(int64_t step)
 {
-    tell(PROBING_GLOBAL_STEP, (union probing_cell){.i = step});
+    set_cell(PROBING_GLOBAL_STEP, (union probing_cell){.i = step});
 }
 
 void coordinates_set_role(const char *text)
 {
-    tell(PROBING_ROLE, (union probing_cell){.u = object_intern(text)});
+    set_cell(PROBING_ROLE, (union probing_cell){.u = object_intern(text)});
 }
 
 void coordinates_set_step(bool counted)

@@ -234,11 +234,12 @@ static int emit_found(struct probing_rows *out, const void *found)
     return rc;
 }
 
-static int scan(void *self, struct probing_rows *out)
+static int scan_loaders(void *self, struct probing_rows *out)
 {
     (void)self;
     return object_scan(out, sizeof(struct snapshot), look_at_all, emit_found);
 }
 
-const struct probing_table_desc data_table = PROBING_COMPUTED_TABLE(
-    "loaders", columns, scan, "existing DataLoader iterators, and what their worker processes do");
+const struct probing_table_desc data_table =
+    PROBING_COMPUTED_TABLE("loaders", columns, scan_loaders,
+                           "existing DataLoader iterators, and what their worker processes do");

@@ -120,7 +120,7 @@ void loop_kept(int64_t bytes)
 }
 
 /* The least of some looks, counted from the newest back. */
-static int64_t least(uint64_t from, uint64_t to)
+static int64_t least_bytes(uint64_t from, uint64_t to)
 {
     int64_t found = INT64_MAX;
     for (uint64_t i = from; i < to; i++) {
@@ -140,8 +140,8 @@ static void fill_memory(union probing_cell *cells)
     uint64_t n = mem.n < LOOKS ? mem.n : LOOKS, half = n / 2;
     if (half) {
         uint64_t old_ns = mem.ns[(mem.n - n) % LOOKS], new_ns = mem.ns[(mem.n - 1) % LOOKS];
-        cells[1].i = least(half, n);
-        cells[2].i = least(0, half);
+        cells[1].i = least_bytes(half, n);
+        cells[2].i = least_bytes(0, half);
         cells[3].f = probing_seconds(new_ns - old_ns) / 2;
     }
     (void)pthread_mutex_unlock(&mutex);
@@ -168,7 +168,7 @@ static double seconds_since(uint64_t then_ns)
     return now_ns > then_ns ? probing_seconds(now_ns - then_ns) : 0;
 }
 
-static int scan(void *self, struct probing_rows *out)
+static int scan_loop(void *self, struct probing_rows *out)
 {
     static const char *const names[N_PHASES] = {
         [PHASE_OTHER] = "other",         [PHASE_DATA] = "waiting for data",
@@ -198,5 +198,5 @@ static int scan(void *self, struct probing_rows *out)
 }
 
 const struct probing_table_desc loop_table = PROBING_COMPUTED_TABLE(
-    "loop", columns, scan,
+    "loop", columns, scan_loop,
     "what the thread that runs the training loop is doing now, and since when");

@@ -36,27 +36,27 @@ static struct ring call_ring = {.entries = call_entries, .n = CALLS},
 _Atomic uint32_t recent_wanted;
 static _Atomic uint64_t since_ns; /* what was before is not known */
 
-static void put(_Atomic uint64_t *to, uint64_t value)
+static void store_field(_Atomic uint64_t *to, uint64_t value)
 {
     atomic_store_explicit(to, value, memory_order_relaxed);
 }
 
-static uint64_t get(const _Atomic uint64_t *from)
+static uint64_t load_field(const _Atomic uint64_t *from)
 {
     return atomic_load_explicit(from, memory_order_relaxed);
 }
 
-static void add(struct ring *r, const struct recent_call *c)
+static void add_entry(struct ring *r, const struct recent_call *c)
 {
     uint64_t turn = atomic_fetch_add_explicit(&r->next, 1, memory_order_relaxed) + 1;
     struct entry *e = &r->entries[turn % r->n];
-    put(&e->turn, 0);
+    store_field(&e->turn, 0);
     atomic_thread_fence(memory_order_release); /* the 0 is seen before what follows */
-    put(&e->tid, (uint64_t)c->tid);
-    put(&e->begin_ns, c->begin_ns);
-    put(&e->end_ns, c->end_ns);
-    put(&e->step, c->step);
-    put(&e->name, c->name);
+    store_field(&e->tid, (uint64_t)c->tid);
+    store_field(&e->begin_ns, c->begin_ns);
+    store_field(&e->end_ns, c->end_ns);
+    store_field(&e->step, c->step);
+    store_field(&e->name, c->name);
     atomic_store_explicit(&e->turn, turn, memory_order_release);
 }
 
@@ -66,13 +66,13 @@ static bool read_entry(const struct ring *r, uint64_t turn, struct recent_call *
     const struct entry *e = &r->entries[turn % r->n];
     if (atomic_load_explicit(&e->turn, memory_order_acquire) != turn)
         return false;
-    *ret = (struct recent_call){.tid = (int64_t)get(&e->tid),
-                                .begin_ns = get(&e->begin_ns),
-                                .end_ns = get(&e->end_ns),
-                                .step = get(&e->step),
-                                .name = get(&e->name)};
+    *ret = (struct recent_call){.tid = (int64_t)load_field(&e->tid),
+                                .begin_ns = load_field(&e->begin_ns),
+                                .end_ns = load_field(&e->end_ns),
+                                .step = load_field(&e->step),
+                                .name = load_field(&e->name)};
     atomic_thread_fence(memory_order_acquire);
-    return get(&e->turn) == turn;
+    return load_field(&e->turn) == turn;
 }
 
 /* The first that ended at ts or later; one more than the last: none has. */
@@ -93,12 +93,12 @@ static uint64_t first_ended(const struct ring *r, uint64_t ts)
 
 void recent_add_call(const struct recent_call *c)
 {
-    add(&call_ring, c);
+    add_entry(&call_ring, c);
 }
 
 void recent_add_step(uint64_t end_ns, uint64_t step)
 {
-    add(&step_ring, &(struct recent_call){.end_ns = end_ns, .step = step});
+    add_entry(&step_ring, &(struct recent_call){.end_ns = end_ns, .step = step});
 }
 
 void recent_ends(const struct thread *t, uint64_t end_ns)
@@ -108,25 +108,25 @@ void recent_ends(const struct thread *t, uint64_t end_ns)
         recent_add_step(end_ns, steps.step);
 }
 
-static void remember(int on)
+static void count_wanted(int on)
 {
     if (!on) {
         atomic_fetch_sub_explicit(&recent_wanted, 1, memory_order_relaxed);
         return;
     }
     if (atomic_fetch_add_explicit(&recent_wanted, 1, memory_order_relaxed) == 0)
-        put(&since_ns, torch_state.now());
+        store_field(&since_ns, torch_state.now());
 }
 
 static bool step_at(uint64_t ts, int64_t *ret)
 {
     struct recent_call c;
-    uint64_t turn = first_ended(&step_ring, ts), last = get(&step_ring.next);
-    if (!torch_on() || ts < get(&since_ns))
+    uint64_t turn = first_ended(&step_ring, ts), last = load_field(&step_ring.next);
+    if (!torch_on() || ts < load_field(&since_ns))
         return false;
     if (turn > last) { /* none has ended since: it is the one that runs */
         *ret = (int64_t)__atomic_load_n(&steps.step, __ATOMIC_RELAXED);
-        return get(&step_ring.next) == last;
+        return load_field(&step_ring.next) == last;
     }
     if (turn + STEPS <= last + 2 || !read_entry(&step_ring, turn, &c))
         return false; /* it may have been of one before */
@@ -134,7 +134,7 @@ static bool step_at(uint64_t ts, int64_t *ret)
     return true;
 }
 
-static int at(int32_t tid, uint64_t ts, struct probing_torch_place *ret)
+static int find_place(int32_t tid, uint64_t ts, struct probing_torch_place *ret)
 {
     struct recent_call c;
     ret->step = PROBING_NULL_I64;
@@ -153,4 +153,4 @@ static int at(int32_t tid, uint64_t ts, struct probing_torch_place *ret)
 }
 
 const struct probing_torch_place_1 recent_part = {
-    .size = sizeof(recent_part), .remember = remember, .at = at};
+    .size = sizeof(recent_part), .remember = count_wanted, .at = find_place};

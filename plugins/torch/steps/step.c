@@ -73,7 +73,7 @@ static bool is_sampled(void)
 
 /* ---- a thread's time ---- */
 
-static void renew(struct thread *t, uint64_t now_ns)
+static void renew_thread(struct thread *t, uint64_t now_ns)
 {
     t->step = steps.step;
     for (int i = 0; i < N_PHASES; i++)
@@ -92,7 +92,7 @@ void step_renew(struct thread *t)
 {
     /* since then it has been in that phase: every change of it comes by here */
     if (t->step != steps.step)
-        renew(t, steps.begin_ns);
+        renew_thread(t, steps.begin_ns);
 }
 
 enum phase step_phase(struct thread *t, enum phase phase, uint64_t now_ns)
@@ -165,7 +165,7 @@ void step_end(struct thread *t, enum stepper stepper, uint64_t end_ns)
         if (l->ended)
             l->ended(t, end_ns);
     begin_step(end_ns);
-    renew(t, end_ns);
+    renew_thread(t, end_ns);
     t->walks_ns += torch_state.now() - end_ns; /* in the time of the step that begins */
     for (const struct step_listener *l = listeners; is_listener(l); l++)
         if (l->begun)

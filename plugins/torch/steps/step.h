@@ -64,7 +64,7 @@ struct thread {
     int64_t tid;
 };
 
-/* What each call of a module reads and writes comes first. */
+/* The fields that each call of a module reads and writes come first. */
 extern struct steps {                 /* lock: the GIL, except where a comment says otherwise */
     _Alignas(CACHE_LINE) int64_t seq; /* module calls begun in this step */
     uint64_t step;     /* steps ended in this process, while we looked; read without the GIL */

@@ -51,7 +51,7 @@ static PyObject *caller_of(PyObject *frame)
     return NULL;
 }
 
-/* Where a frame keeps its variables.  (3.8 to 3.10: frameobject.h; 3.11: pycore_frame.h.)  From
+/* The places of a frame's variables.  (3.8 to 3.10: frameobject.h; 3.11: pycore_frame.h.)  From
  * 3.12 on there is a function for it. */
 static PyObject *const *room_of(PyObject *frame)
 {
@@ -65,7 +65,7 @@ static PyObject *const *room_of(PyObject *frame)
     return (PyObject *const *)(inner + 72);
 }
 
-/* Where a word stands in a tuple of names, -1: nowhere; ret_count: how many there are. */
+/* Find a word in a tuple of names, -1: it is not there; ret_count: how many there are. */
 static Py_ssize_t index_in(PyObject *code, const char *names, const char *word, size_t n,
                            Py_ssize_t *ret_count)
 {
@@ -102,8 +102,8 @@ static Py_ssize_t cell_of(PyObject *code, const char *word, size_t n)
     return cell < 0 ? -1 : n_locals + before;
 }
 
-/* Where a function keeps a variable, NO_PLACE: it has none of that name.  Where the interpreter has
- * a function that finds it, only whether there is one counts. */
+/* Find the place where a function keeps a variable, NO_PLACE: it has none of that name.  If the
+ * interpreter has a function that finds it, only whether there is one counts. */
 static Py_ssize_t find_local(PyObject *code, const char *word, size_t n)
 {
     Py_ssize_t count, at = NO_PLACE;

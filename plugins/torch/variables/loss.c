@@ -107,7 +107,7 @@ bool loss_is_one(PyObject *value)
     return read_scalar(value, &s);
 }
 
-static bool take(const struct thread *t, enum known which, PyObject *value, const char *func)
+static bool take_scalar(const struct thread *t, enum known which, PyObject *value, const char *func)
 {
     struct scalar s = {.there = true, .thread = t, .step = steps.step};
     PyObject *guard = NULL;
@@ -139,7 +139,7 @@ static void take_loss(const struct thread *t, enum source source, PyObject *valu
 {
     if (is_now(&last.of[KNOWN_LOSS], t) && last.source > source)
         return;
-    if (tensor_is(value) && take(t, KNOWN_LOSS, value, func))
+    if (tensor_is(value) && take_scalar(t, KNOWN_LOSS, value, func))
         last.source = source;
 }
 
@@ -149,11 +149,10 @@ static PyObject *loss_in(PyObject *result)
     struct cpython *py = &python.api;
     PyObject *dict = NULL, *value = NULL;
     if (object_is(result, py->PyDict_Type)) {
-        value = py->PyDict_GetItemString(result, "loss");
+        value = object_item(result, "loss");
     } else if (!object_is(result, py->PyTuple_Type) && !object_is(result, py->PyList_Type)) {
         dict = object_dict(result);
-        value = dict && object_is(dict, py->PyDict_Type) ? py->PyDict_GetItemString(dict, "loss")
-                                                         : NULL;
+        value = object_item(dict, "loss");
     }
     py->PyErr_Clear();
     py->Py_IncRef(value);
@@ -206,20 +205,15 @@ void loss_optimizer(const struct thread *t, PyObject *optimizer)
     char func[FUNC_BYTES];
     if (!is_wanted(KNOWN_RATE))
         return;
-    PyObject *dict = object_dict(optimizer), *rate = NULL;
-    PyObject *groups = dict && object_is(dict, py->PyDict_Type)
-                           ? py->PyDict_GetItemString(dict, "param_groups")
-                           : NULL;
+    PyObject *dict = object_dict(optimizer), *groups = object_item(dict, "param_groups");
     bool some = groups && object_is(groups, py->PyList_Type) && py->PyList_Size(groups) > 0;
-    PyObject *first = some ? py->PyList_GetItem(groups, 0) : NULL;
-    if (first && object_is(first, py->PyDict_Type))
-        rate = py->PyDict_GetItemString(first, "lr");
+    PyObject *rate = some ? object_item(py->PyList_GetItem(groups, 0), "lr") : NULL;
     py->Py_IncRef(rate);
     py->PyErr_Clear();
     py->Py_DecRef(dict);
     put_name(func, optimizer, ".param_groups");
     if (rate)
-        (void)take(t, KNOWN_RATE, rate, func);
+        (void)take_scalar(t, KNOWN_RATE, rate, func);
     py->Py_DecRef(rate);
 }
 
@@ -230,7 +224,7 @@ static PyObject *clip_note(PyObject *self, PyObject *norm)
     struct cpython *py = &python.api;
     (void)self;
     if (torch_on() && torch_state.live && is_wanted(KNOWN_NORM))
-        (void)take(call_thread(), KNOWN_NORM, norm, "clip_grad_norm_");
+        (void)take_scalar(call_thread(), KNOWN_NORM, norm, "clip_grad_norm_");
     py->Py_IncRef(py->_Py_NoneStruct);
     return py->_Py_NoneStruct;
 }

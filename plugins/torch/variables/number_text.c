@@ -29,7 +29,7 @@ static uint64_t ten_to(int n)
 }
 
 /* number * 10^(8 - exponent), to the next whole number; between two, the even one. */
-static uint64_t scaled(double number, int exponent)
+static uint64_t scale_number(double number, int exponent)
 {
     int e2;
     uint64_t m = (uint64_t)ldexp(frexp(number, &e2), 53);
@@ -93,7 +93,7 @@ void number_text(double number, char *text)
     }
     char digits[DIGITS], *p = text;
     int exponent = exponent_of(size), n = DIGITS;
-    uint64_t whole = scaled(size, exponent);
+    uint64_t whole = scale_number(size, exponent);
     if (whole == ten_to(DIGITS)) { /* rounded up to one digit more */
         whole /= 10;
         exponent++;

@@ -20,7 +20,7 @@ static PyObject *code_of(PyObject *function)
     return object_get_from(object_get(function, "__code__"), "co_code");
 }
 
-static void learn(void)
+static void learn_getters(void)
 {
     static const char text[] = "def f1(self): return self.a\n"
                                "def f2(self): return self.a.b\n";
@@ -39,7 +39,7 @@ static void learn(void)
     py->Py_DecRef(globals);
 }
 
-static bool same(PyObject *a, PyObject *b)
+static bool equal_bytes(PyObject *a, PyObject *b)
 {
     struct cpython *py = &python.api;
     bool is = object_is(a, py->PyBytes_Type) && object_is(b, py->PyBytes_Type) &&
@@ -54,7 +54,7 @@ PyObject *getter_names(PyObject *property)
     if (strcmp(object_type_text(property), "property") != 0)
         return NULL;
     if (known.life != torch_state.life)
-        learn();
+        learn_getters();
     PyObject *function = object_get(property, "fget"), *names = NULL;
     bool plain = function && strcmp(object_type_text(function), "function") == 0;
     PyObject *code = plain ? object_get(function, "__code__") : NULL;
@@ -64,7 +64,7 @@ PyObject *getter_names(PyObject *property)
         names = object_get(code, "co_names");
     Py_ssize_t n = names && object_is(names, py->PyTuple_Type) ? py->PyTuple_Size(names) : 0;
     if (n < 1 || n > (Py_ssize_t)GETTER_NAMES_MAX || !known.codes[n - 1] ||
-        !same(bytes, known.codes[n - 1])) {
+        !equal_bytes(bytes, known.codes[n - 1])) {
         py->Py_DecRef(names);
         names = NULL;
     }
