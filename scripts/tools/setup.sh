@@ -3,6 +3,7 @@
 #
 # Install what building and testing need on Debian or Ubuntu.  Quiet, and does nothing twice.
 # usage: scripts/tools/setup.sh            to build, and for a training loop to try it on
+#        scripts/tools/setup.sh --check    to build and for `scons check`: what a pull request runs
 #        scripts/tools/setup.sh --tests    for all tests, too
 #        scripts/tools/setup.sh --cross    for building and running aarch64's packages, too
 # As root, or with sudo.  Where it may not or cannot install, it says what is missing and goes on:
@@ -12,10 +13,10 @@ set -eu
 # Without these nothing is built.
 want="gcc libc6-dev make cmake binutils dpkg-dev scons python3 ca-certificates xz-utils bzip2"
 # What the training loop is made of; venv: for a torch of PyPI's where the distribution has none.
-want="$want python3-torch python3-numpy python3-venv libopenblas0-pthread"
-# Without the first line nothing is tested, without the others some tests are skipped and say so.
-tests="python3-pytest python3-pytest-xdist
-       g++ clang clang-format-14 clang-tidy-14
+loop="python3-torch python3-numpy python3-venv libopenblas0-pthread"
+# Without the first two nothing is tested, without the others some tests are skipped and say so.
+check="python3-pytest python3-pytest-xdist g++ clang clang-format-14"
+tests="$check clang-tidy-14
        python3-pandas python3-prometheus-client libsqlite3-dev libcurl4 openssl abigail-tools
        patchelf python3-debugpy python3-greenlet chromium-headless-shell openssh-client iproute2
        e2fsprogs btrfs-progs zstd fish musl-tools rpm cpio strace openmpi-bin mpich mkdocs"
@@ -40,14 +41,15 @@ missing() {
 }
 
 case ${1:-} in
-    "") ;;
+    "") want="$want $loop" ;;
+    --check) want="$want $check" ;;
     --tests)
-        want="$want $tests"
+        want="$want $loop $tests"
         [ -d /run/systemd/system ] || want="$want $services"
         ;;
-    --cross) want="$want $cross" ;;
+    --cross) want="$want $loop $cross" ;;
     *)
-        say "'$1' is no option; there are --tests and --cross"
+        say "'$1' is no option; there are --check, --tests and --cross"
         exit 2
         ;;
 esac
